@@ -1,0 +1,65 @@
+// Package marks names the marks that values of the language carry: sensitive, ephemeral, deprecated.
+//
+// A mark is a property of a value that travels through expressions by the rules of go-cty. This package
+// knows no expression, no schema and no printer.
+package marks
+
+import "github.com/zclconf/go-cty/cty"
+
+// Mark is a mark without a payload.
+type Mark string
+
+const (
+	// Sensitive marks a value that must not be shown.
+	Sensitive Mark = "sensitive"
+	// Ephemeral marks a value that lives only as long as one phase of one run and is never stored.
+	Ephemeral Mark = "ephemeral"
+)
+
+// Deprecated marks a value that comes from a deprecated variable or output; each carries its own message.
+type Deprecated struct {
+	// Message is what the author of the deprecation wrote.
+	Message string
+	// Origin is the address of the deprecated object, for the warning.
+	Origin string
+}
+
+// Has tells whether v itself (not something inside it) carries m.
+func Has(v cty.Value, m any) bool { return v.IsMarked() && v.HasMark(m) }
+
+// Contains tells whether v, or anything inside it, carries m.
+func Contains(v cty.Value, m any) bool {
+	if !v.ContainsMarked() {
+		return false
+	}
+	_, found := v.UnmarkDeep()
+	_, ok := found[m]
+	return ok
+}
+
+// PathsWith returns the paths of the values inside v that carry m, in the order that cty walks them.
+func PathsWith(v cty.Value, m any) []cty.Path {
+	if !v.ContainsMarked() {
+		return nil
+	}
+	_, pvms := v.UnmarkDeepWithPaths()
+	var out []cty.Path
+	for _, pvm := range pvms {
+		if _, ok := pvm.Marks[m]; ok {
+			out = append(out, pvm.Path)
+		}
+	}
+	return out
+}
+
+// Apply returns v with m put on the value at each of the paths. A path that leads nowhere marks nothing.
+func Apply(v cty.Value, m any, paths []cty.Path) cty.Value {
+	if len(paths) == 0 {
+		return v
+	}
+	pvms := make([]cty.PathValueMarks, 0, len(paths))
+	for _, p := range paths {
+		pvms = append(pvms, cty.PathValueMarks{Path: p, Marks: cty.NewValueMarks(m)})
+	}
+	return v.MarkWithPaths(pvms)
+}
