@@ -1,0 +1,255 @@
+// Package provider says what a plugin can do, independent of the version of the plugin protocol.
+//
+// The contracts are small roles: a caller asks for the one that it needs. Values are cty values of the implied
+// types of the schemas; a nil private slice means that there is none. The package starts no process and
+// speaks no protocol; provider/rpc implements the roles over gRPC, provider/builtin in Go.
+//
+// Every method returns the provider's own problems as diagnostics whose Path points into the value that was
+// passed. A transport problem (the process died, the context ended) is a diagnostic too, with the summary
+// that OpenTofu's users know, and with Extra set to a *Lost.
+package provider
+
+import (
+	"context"
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/schema"
+)
+
+// Lost is the Extra of a diagnostic that says that the plugin did not answer: nothing is known of the effect
+// of the call.
+type Lost struct {
+	// Reason tells what happened: the process exited, the call's context ended, the stream broke.
+	Reason string
+}
+
+// Schemas is all that a provider declares.
+type Schemas struct {
+	Provider     schema.Schema // its Block is never nil
+	ProviderMeta schema.Schema // Block nil when the provider takes none
+	Managed      map[string]schema.Schema
+	Data         map[string]schema.Schema
+	Ephemeral    map[string]schema.Schema
+	Identities   map[string]schema.Identity
+	Functions    map[string]Function
+	Capabilities Capabilities
+	// ProtocolVersion is 5 or 6; 0 for a provider without a plugin.
+	ProtocolVersion int
+}
+
+// Capabilities are what a server says that it can do beyond the protocol's first version.
+type Capabilities struct {
+	PlanDestroy               bool // PlanResourceChange is also called for a planned destroy
+	GetProviderSchemaOptional bool // calls work without GetProviderSchema before them
+	MoveResourceState         bool
+}
+
+// Function is the signature of a provider's function.
+type Function struct {
+	Parameters         []Parameter
+	VariadicParameter  *Parameter
+	Return             cty.Type
+	Summary            string
+	Description        string
+	DescriptionKind    schema.StringKind
+	DeprecationMessage string
+}
+
+// Parameter is one parameter of a provider's function.
+type Parameter struct {
+	Name               string
+	Type               cty.Type
+	AllowNullValue     bool
+	AllowUnknownValues bool
+	Description        string
+	DescriptionKind    schema.StringKind
+}
+
+// Metadata lists the names that a provider declares, without their schemas (GetMetadata).
+type Metadata struct {
+	Managed, Data, Ephemeral, Functions []string
+	Capabilities                        Capabilities
+}
+
+// Provider is one provider, however it is hosted. Close ends what it holds (a process, a connection); calls
+// that are running fail as lost. A Provider is safe for concurrent use.
+type Provider interface {
+	Describer
+	Configurer
+	Managed
+	DataSource
+	Ephemeral
+	Functions
+	Stopper
+	Close() error
+}
+
+// Describer tells what a provider declares.
+type Describer interface {
+	// Schemas returns everything; an implementation keeps the answer. The result is shared: do not change it.
+	Schemas(ctx context.Context) (*Schemas, diag.List)
+	// Metadata returns the names alone. Providers that cannot tell answer from their schemas.
+	Metadata(ctx context.Context) (Metadata, diag.List)
+}
+
+// Configurer checks a provider block's value, then hands it to the provider.
+type Configurer interface {
+	// ValidateProviderConfig returns the value to configure with (the legacy protocol may change it).
+	ValidateProviderConfig(ctx context.Context, config cty.Value) (cty.Value, diag.List)
+	// Configure must be called once before any other call than Describer's, the Validate family and CallFunction.
+	Configure(ctx context.Context, config cty.Value, engineVersion string) diag.List
+}
+
+// Managed is the life of managed resource objects.
+type Managed interface {
+	ValidateResourceConfig(ctx context.Context, typeName string, config cty.Value) diag.List
+	UpgradeResourceState(ctx context.Context, r UpgradeRequest) (cty.Value, diag.List)
+	// UpgradeResourceIdentity converts a stored identity to the current identity schema.
+	UpgradeResourceIdentity(ctx context.Context, typeName string, version int64, json []byte) (cty.Value, diag.List)
+	ReadResource(ctx context.Context, r ReadRequest) (ReadResponse, diag.List)
+	PlanResourceChange(ctx context.Context, r PlanRequest) (PlanResponse, diag.List)
+	ApplyResourceChange(ctx context.Context, r ApplyRequest) (ApplyResponse, diag.List)
+	ImportResourceState(ctx context.Context, r ImportRequest) ([]Imported, diag.List)
+	MoveResourceState(ctx context.Context, r MoveRequest) (MoveResponse, diag.List)
+}
+
+// UpgradeRequest is a stored object in an older (or the current) schema version. Exactly one of JSON and
+// Flatmap is set; Flatmap is the form of engines before 0.12.
+type UpgradeRequest struct {
+	TypeName string
+	Version  int64
+	JSON     []byte
+	Flatmap  map[string]string
+}
+
+// ReadRequest asks for the current value of an object.
+type ReadRequest struct {
+	TypeName     string
+	Prior        cty.Value
+	Private      []byte
+	ProviderMeta cty.Value // cty.NilVal when the provider takes none
+	Identity     cty.Value // cty.NilVal when there is none
+}
+
+// ReadResponse is what the provider found. A null Object means that it is gone.
+type ReadResponse struct {
+	Object   cty.Value
+	Private  []byte
+	Identity cty.Value // cty.NilVal when there is none
+}
+
+// PlanRequest asks what a change would do. Proposed is Config merged with Prior by the engine. For a planned
+// destroy Proposed and Config are null.
+type PlanRequest struct {
+	TypeName      string
+	Prior         cty.Value
+	Proposed      cty.Value
+	Config        cty.Value
+	PriorPrivate  []byte
+	ProviderMeta  cty.Value
+	PriorIdentity cty.Value
+}
+
+// PlanResponse is the planned object, and the paths whose changes need a new object.
+type PlanResponse struct {
+	Planned         cty.Value
+	RequiresReplace []cty.Path
+	Private         []byte
+	Identity        cty.Value
+	// LegacyTypeSystem is set by plugins of the old SDK; looseness is tolerated only for them.
+	LegacyTypeSystem bool
+}
+
+// ApplyRequest carries a planned change out.
+type ApplyRequest struct {
+	TypeName        string
+	Prior           cty.Value
+	Planned         cty.Value
+	Config          cty.Value
+	PlannedPrivate  []byte
+	ProviderMeta    cty.Value
+	PlannedIdentity cty.Value
+}
+
+// ApplyResponse is the object after the change. With errors it is what is known to exist (perhaps null).
+type ApplyResponse struct {
+	Object           cty.Value
+	Private          []byte
+	Identity         cty.Value
+	LegacyTypeSystem bool
+}
+
+// ImportRequest names an existing object by ID or by Identity (one of the two).
+type ImportRequest struct {
+	TypeName string
+	ID       string
+	Identity cty.Value
+}
+
+// Imported is one object that an import found.
+type Imported struct {
+	TypeName string
+	Object   cty.Value
+	Private  []byte
+	Identity cty.Value
+}
+
+// MoveRequest asks to convert an object of another resource type into one of TargetType.
+type MoveRequest struct {
+	SourceProvider        string // "host/namespace/type"
+	SourceType            string
+	SourceVersion         int64
+	SourceJSON            []byte
+	SourcePrivate         []byte
+	SourceIdentity        []byte
+	SourceIdentityVersion int64
+	TargetType            string
+}
+
+// MoveResponse is the converted object.
+type MoveResponse struct {
+	Object   cty.Value
+	Private  []byte
+	Identity cty.Value
+}
+
+// DataSource reads data sources.
+type DataSource interface {
+	ValidateDataConfig(ctx context.Context, typeName string, config cty.Value) diag.List
+	ReadDataSource(ctx context.Context, typeName string, config, providerMeta cty.Value) (cty.Value, diag.List)
+}
+
+// Ephemeral is the life of ephemeral resource objects.
+type Ephemeral interface {
+	ValidateEphemeralConfig(ctx context.Context, typeName string, config cty.Value) diag.List
+	OpenEphemeral(ctx context.Context, typeName string, config cty.Value) (Opened, diag.List)
+	RenewEphemeral(ctx context.Context, typeName string, private []byte) (Renewed, diag.List)
+	CloseEphemeral(ctx context.Context, typeName string, private []byte) diag.List
+}
+
+// Opened is an open ephemeral object. A zero RenewAt means that it needs no renewal.
+type Opened struct {
+	Object  cty.Value
+	Private []byte
+	RenewAt time.Time
+}
+
+// Renewed says when to renew next, and with what.
+type Renewed struct {
+	Private []byte
+	RenewAt time.Time
+}
+
+// Functions runs a provider's functions.
+type Functions interface {
+	// CallFunction runs a function. A problem with one argument is a function.ArgError.
+	CallFunction(ctx context.Context, name string, args []cty.Value) (cty.Value, error)
+}
+
+// Stopper asks a provider to end its running calls soon. It returns when the provider has taken notice.
+type Stopper interface {
+	Stop(ctx context.Context) error
+}
