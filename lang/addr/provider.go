@@ -1,0 +1,106 @@
+package addr
+
+import "strings"
+
+// DefaultHost is the registry that a provider source without a host means. It is OpenTofu's default, and part
+// of the addresses in existing states and lock files.
+const DefaultHost = "registry.opentofu.org"
+
+// BuiltinHost is the pseudo host of providers that need no plugin.
+const BuiltinHost = "terraform.io"
+
+// Provider names a provider by its source address.
+type Provider struct{ Host, Namespace, Type string }
+
+// BuiltinTerraform is the built-in provider of terraform_data and terraform_remote_state.
+var BuiltinTerraform = Provider{BuiltinHost, "builtin", "terraform"}
+
+// DefaultProvider returns the provider that a local name without an entry in required_providers means.
+func DefaultProvider(localName string) Provider {
+	if localName == "terraform" {
+		return BuiltinTerraform
+	}
+	return Provider{DefaultHost, "hashicorp", localName}
+}
+
+// String returns host/namespace/type.
+func (p Provider) String() string { return p.Host + "/" + p.Namespace + "/" + p.Type }
+
+// Display returns the shortest form that users write: the default host is left out.
+func (p Provider) Display() string {
+	if p.Host == DefaultHost {
+		return p.Namespace + "/" + p.Type
+	}
+	return p.String()
+}
+
+// IsBuiltin tells whether the provider needs no plugin.
+func (p Provider) IsBuiltin() bool { return p.Host == BuiltinHost && p.Namespace == "builtin" }
+
+// IsZero tells whether p names nothing.
+func (p Provider) IsZero() bool { return p == Provider{} }
+
+// Less orders by the full text.
+func (p Provider) Less(o Provider) bool { return p.String() < o.String() }
+
+// LocalProvider names a provider configuration as a module's author writes it: a local name, perhaps an alias.
+type LocalProvider struct{ Name, Alias string }
+
+func (l LocalProvider) String() string {
+	if l.Alias == "" {
+		return l.Name
+	}
+	return l.Name + "." + l.Alias
+}
+
+// ProviderConfig names a provider configuration block in the static tree.
+type ProviderConfig struct {
+	Module   Module
+	Provider Provider
+	Alias    string
+}
+
+// String returns the form that state files hold: module.a.provider["host/ns/type"].alias.
+func (p ProviderConfig) String() string {
+	s := `provider["` + p.Provider.String() + `"]`
+	if p.Alias != "" {
+		s += "." + p.Alias
+	}
+	return join(p.Module.String(), s)
+}
+
+// Instance returns the address of one instance of the configuration (for_each on a provider block; NoKey else)
+// in an instance of its module.
+func (p ProviderConfig) Instance(m ModuleInstance, k Key) ProviderInstance {
+	return ProviderInstance{m, p.Provider, p.Alias, k}
+}
+
+// ProviderInstance names one configured provider: what a plugin process is configured for.
+type ProviderInstance struct {
+	Module   ModuleInstance
+	Provider Provider
+	Alias    string
+	Key      Key
+}
+
+func (p ProviderInstance) String() string {
+	s := `provider["` + p.Provider.String() + `"]`
+	if p.Alias != "" {
+		s += "." + p.Alias
+	}
+	return join(p.Module.text, s+p.Key.String())
+}
+
+// Config returns the static address of the configuration.
+func (p ProviderInstance) Config() ProviderConfig {
+	return ProviderConfig{p.Module.Module(), p.Provider, p.Alias}
+}
+
+// validLabel tells whether s can be a namespace or a type: lower case letters, digits, single inner dashes
+// and underscores.
+func validLabel(s string) bool {
+	return s != "" && !strings.HasPrefix(s, "-") && !strings.HasSuffix(s, "-") && !strings.Contains(s, "--") &&
+		strings.IndexFunc(s, func(r rune) bool {
+			return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_' && r < 0x80
+		}) < 0
+}

@@ -1,0 +1,62 @@
+package addr
+
+import "github.com/hashicorp/hcl/v2"
+
+// Reference is one use of a named object in an expression.
+type Reference struct {
+	// Subject is what is referred to, as far as the traversal tells statically: a ResourceRef for
+	// aws_x.y[0], a Resource for aws_x.y or aws_x.y[expr], a ModuleOutput, ModuleCallInstance or ModuleCall.
+	Subject Named
+	// Range covers the part of the traversal that names Subject; Remaining is what follows it.
+	Range     hcl.Range
+	Remaining hcl.Traversal
+}
+
+// Target is what -target, -exclude and -replace name: a module instance (all in it and below), a resource, or
+// an instance. Module-wide targets may be static (every instance of the call): then Module names it and
+// ModuleInstance is not used.
+type Target struct {
+	// Kind tells which of the fields below are set.
+	Kind     TargetKind
+	Module   Module         // TargetModule: module.a.module.b without keys (matches every instance)
+	Instance ModuleInstance // TargetModuleInstance, TargetResource, TargetInstance: where
+	Resource Resource       // TargetResource, TargetInstance, TargetConfigResource
+	Key      Key            // TargetInstance
+}
+
+// TargetKind is what a target names.
+type TargetKind byte
+
+// The kinds of targets.
+const (
+	TargetModule         TargetKind = iota + 1 // every instance of a module path
+	TargetModuleInstance                       // one module instance
+	TargetConfigResource                       // a resource in every instance of a module path
+	TargetResource                             // a resource in one module instance
+	TargetInstance                             // one resource instance
+)
+
+// MoveEndpoint is one side of a moved block, relative to the module that declares it: a module call (with or
+// without key) or a resource (with or without key) below a relative module path.
+type MoveEndpoint struct {
+	// Steps are the module calls; a step's key is WildcardKey where the address gives none and the move
+	// covers every instance.
+	Steps []Step
+	// IsModule is true when the endpoint names the module at the end of Steps itself.
+	IsModule bool
+	Resource Resource
+	// Key is the resource's key; HasKey tells a key from the absence of one.
+	Key    Key
+	HasKey bool
+	// LastKeyed tells whether the last step of a module endpoint has a key.
+	LastKeyed bool
+	Range     hcl.Range
+}
+
+// RemoveTarget is the from of a removed block: a static module or resource address.
+type RemoveTarget struct {
+	Module   Module
+	IsModule bool
+	Resource Resource
+	Range    hcl.Range
+}

@@ -1,0 +1,141 @@
+package addr
+
+import "strings"
+
+// Mode is the kind of a resource.
+type Mode byte
+
+const (
+	// Managed resources are created, updated and deleted.
+	Managed Mode = 'M'
+	// Data resources are only read.
+	Data Mode = 'D'
+	// Ephemeral resources are opened and closed again, and never stored.
+	Ephemeral Mode = 'E'
+)
+
+// String returns the word of the JSON forms: managed, data, ephemeral.
+func (m Mode) String() string {
+	switch m {
+	case Managed:
+		return "managed"
+	case Data:
+		return "data"
+	case Ephemeral:
+		return "ephemeral"
+	default:
+		return "invalid"
+	}
+}
+
+// Resource names a resource block within its module.
+type Resource struct {
+	Mode Mode
+	Type string
+	Name string
+}
+
+// String returns type.name, with the prefix data. or ephemeral. where that is the mode.
+func (r Resource) String() string {
+	switch r.Mode {
+	case Data:
+		return "data." + r.Type + "." + r.Name
+	case Ephemeral:
+		return "ephemeral." + r.Type + "." + r.Name
+	default:
+		return r.Type + "." + r.Name
+	}
+}
+
+// Less orders managed resources after data and ephemeral ones, as OpenTofu lists them; then by type and name.
+func (r Resource) Less(o Resource) bool {
+	if r.Mode != o.Mode {
+		return r.Mode < o.Mode
+	}
+	if r.Type != o.Type {
+		return r.Type < o.Type
+	}
+	return r.Name < o.Name
+}
+
+// In returns the static address of r in a module.
+func (r Resource) In(m Module) ConfigResource { return ConfigResource{m, r} }
+
+// Absolute returns the address of r in a module instance.
+func (r Resource) Absolute(m ModuleInstance) AbsResource { return AbsResource{m, r} }
+
+// ImpliedProvider returns the local name of the provider that the type's prefix implies.
+func (r Resource) ImpliedProvider() string {
+	if i := strings.IndexByte(r.Type, '_'); i > 0 {
+		return r.Type[:i]
+	}
+	return r.Type
+}
+
+// ConfigResource names a resource block in the static tree: all its instances in all instances of its module.
+type ConfigResource struct {
+	Module   Module
+	Resource Resource
+}
+
+func (r ConfigResource) String() string { return join(r.Module.String(), r.Resource.String()) }
+
+// Less orders by module, then as Resource.Less.
+func (r ConfigResource) Less(o ConfigResource) bool {
+	if r.Module != o.Module {
+		return r.Module < o.Module
+	}
+	return r.Resource.Less(o.Resource)
+}
+
+// AbsResource names a resource in one instance of its module: all its instances there.
+type AbsResource struct {
+	Module   ModuleInstance
+	Resource Resource
+}
+
+func (r AbsResource) String() string { return join(r.Module.text, r.Resource.String()) }
+
+// Instance returns the address of the instance with this key.
+func (r AbsResource) Instance(k Key) Instance { return Instance{r.Module, r.Resource, k} }
+
+// Config returns the static address.
+func (r AbsResource) Config() ConfigResource { return ConfigResource{r.Module.Module(), r.Resource} }
+
+// Less orders the root before modules, then as Resource.Less.
+func (r AbsResource) Less(o AbsResource) bool {
+	if r.Module != o.Module {
+		return r.Module.Less(o.Module)
+	}
+	return r.Resource.Less(o.Resource)
+}
+
+// Instance names one instance of a resource, absolutely: the unit that is planned, applied and stored.
+type Instance struct {
+	Module   ModuleInstance
+	Resource Resource
+	Key      Key
+}
+
+func (i Instance) String() string { return join(i.Module.text, i.Resource.String()+i.Key.String()) }
+
+// Abs returns the resource that i is an instance of.
+func (i Instance) Abs() AbsResource { return AbsResource{i.Module, i.Resource} }
+
+// Config returns the static address.
+func (i Instance) Config() ConfigResource { return ConfigResource{i.Module.Module(), i.Resource} }
+
+// Less orders as AbsResource.Less, then by key.
+func (i Instance) Less(o Instance) bool {
+	if i.Abs() != o.Abs() {
+		return i.Abs().Less(o.Abs())
+	}
+	return i.Key.Less(o.Key)
+}
+
+func join(module, rest string) string {
+	if module == "" {
+		return rest
+	}
+	return module + "." + rest
+}

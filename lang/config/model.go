@@ -1,0 +1,291 @@
+// Package config turns files into a static module tree; bodies and expressions stay unevaluated.
+//
+// It decides everything that can be decided from syntax alone. It asks no provider, reads no state and
+// evaluates nothing but what OpenTofu evaluates early (module sources, encryption, backends).
+package config
+
+import (
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/ext/typeexpr"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+)
+
+// Tree is a whole configuration: the root module and what it calls.
+type Tree struct {
+	Root *Node
+	// Modules finds a node by its static path.
+	Modules map[addr.Module]*Node
+}
+
+// Node is one module of the tree, at one place. The same source called twice makes two nodes that share one
+// parsed Module.
+type Node struct {
+	Path     addr.Module
+	Parent   *Node // nil for the root
+	Call     *ModuleCall
+	Module   *Module
+	Children map[string]*Node
+	// SourceDir is the directory of the module's files as shown to users (relative to the root module);
+	// path.module is this.
+	SourceDir string
+	// Version is the version of a registry module, else empty.
+	Version string
+}
+
+// Module is the parsed content of one directory. It is immutable after loading.
+type Module struct {
+	SourceDir string
+
+	Engine     []EngineVersion // required_version constraints and where
+	Backend    *Backend
+	Cloud      *Backend // a cloud block; kept for the diagnostic
+	Encryption hcl.Body // nil without an encryption block
+
+	// Required maps local names to the providers that required_providers names, in full (defaults filled in
+	// for local names that are only used).
+	Required map[string]*RequiredProvider
+	// Providers are the provider blocks by local name and alias.
+	Providers map[addr.LocalProvider]*ProviderConfig
+	Meta      map[addr.Provider]*ProviderMeta
+
+	Variables map[string]*Variable
+	Locals    map[string]*Local
+	Outputs   map[string]*Output
+	Calls     map[string]*ModuleCall
+
+	// Resources holds managed, data and ephemeral resource blocks.
+	Resources map[addr.Resource]*Resource
+	Checks    map[string]*Check
+
+	Moved   []*Moved
+	Removed []*Removed
+	Imports []*Import
+
+	// Files are the source files of the module, in the order in which they were merged.
+	Files []string
+}
+
+// EngineVersion is one required_version argument.
+type EngineVersion struct {
+	Constraint string
+	Range      hcl.Range
+	// Enforced is true for .tofu files and language blocks; OpenTofu ignores the argument in .tf files.
+	Enforced bool
+}
+
+// Backend is a backend (or cloud) block.
+type Backend struct {
+	Type  string
+	Body  hcl.Body
+	Range hcl.Range
+	// TypeRange is where the type's label stands.
+	TypeRange hcl.Range
+}
+
+// RequiredProvider is one entry of required_providers, or one that is implied.
+type RequiredProvider struct {
+	Name   string
+	Source addr.Provider
+	// Constraints are version constraints as written; empty when there are none.
+	Constraints string
+	Aliases     []addr.LocalProvider // configuration_aliases
+	Range       hcl.Range
+	// Implied is true when nothing but the use of the name declares it.
+	Implied bool
+}
+
+// ProviderConfig is a provider block.
+type ProviderConfig struct {
+	Name      string
+	Alias     string
+	AliasExpr hcl.Expression
+	Version   string // the deprecated version argument
+	ForEach   hcl.Expression
+	Config    hcl.Body
+	Range     hcl.Range
+	NameRange hcl.Range
+}
+
+// Local returns the name and alias.
+func (p *ProviderConfig) Local() addr.LocalProvider {
+	return addr.LocalProvider{Name: p.Name, Alias: p.Alias}
+}
+
+// ProviderMeta is a provider_meta block.
+type ProviderMeta struct {
+	Provider addr.Provider
+	Config   hcl.Body
+	Range    hcl.Range
+}
+
+// Variable is a variable block.
+type Variable struct {
+	Name           string
+	Description    string
+	DescriptionSet bool
+	// Type is the constraint with optional attributes; ConstraintType without. cty.DynamicPseudoType when absent.
+	Type           cty.Type
+	ConstraintType cty.Type
+	TypeDefaults   *TypeDefaults
+	TypeSet        bool
+	// ParseLiteral is true when values given as text are literal strings, false when they are expressions.
+	ParseLiteral bool
+	// Default is cty.NilVal for a required variable. It is converted to the type.
+	Default      cty.Value
+	Nullable     bool
+	Sensitive    bool
+	SensitiveSet bool
+	Ephemeral    bool
+	EphemeralSet bool
+	Const        bool
+	Deprecated   string // message; empty when not deprecated
+	Validations  []*CheckRule
+	Range        hcl.Range // the block's header
+}
+
+// Required tells whether a value must be given.
+func (v *Variable) Required() bool { return v.Default == cty.NilVal }
+
+// Local is one local value.
+type Local struct {
+	Name  string
+	Expr  hcl.Expression
+	Range hcl.Range
+}
+
+// Output is an output block.
+type Output struct {
+	Name          string
+	Description   string
+	Expr          hcl.Expression
+	Sensitive     bool
+	Ephemeral     bool
+	Deprecated    string
+	DependsOn     []hcl.Traversal
+	Preconditions []*CheckRule
+	Range         hcl.Range
+}
+
+// ModuleCall is a module block.
+type ModuleCall struct {
+	Name       string
+	SourceExpr hcl.Expression
+	// Source is the source address after early evaluation, as written by the user.
+	Source                  string
+	SourceRange             hcl.Range
+	VersionExpr             hcl.Expression
+	Version                 string // constraints
+	VersionRange            hcl.Range
+	Config                  hcl.Body // the remaining arguments: input variables
+	Count, ForEach, Enabled hcl.Expression
+	Providers               []PassedProvider
+	DependsOn               []hcl.Traversal
+	Range                   hcl.Range
+}
+
+// PassedProvider is one entry of a module call's providers argument.
+type PassedProvider struct {
+	InChild  addr.LocalProvider
+	InParent addr.LocalProvider
+	// KeyExpr is the instance key expression of a parent configuration with for_each, else nil.
+	KeyExpr hcl.Expression
+	Range   hcl.Range
+}
+
+// Resource is a resource, data or ephemeral block.
+type Resource struct {
+	Addr                    addr.Resource
+	Config                  hcl.Body // without the meta-arguments
+	Count, ForEach, Enabled hcl.Expression
+
+	// Provider is the local reference that selects the provider configuration; set even when implied.
+	Provider        addr.LocalProvider
+	ProviderSet     bool
+	ProviderKeyExpr hcl.Expression // provider = aws.by_region[each.key]
+	// Source is the provider that Provider means in this module.
+	Source addr.Provider
+
+	DependsOn       []hcl.Traversal
+	Preconditions   []*CheckRule
+	Postconditions  []*CheckRule
+	TriggersReplace []hcl.Expression
+
+	CreateBeforeDestroy    bool
+	CreateBeforeDestroySet bool
+	// PreventDestroy and Destroy are expressions (variables are allowed); nil when absent.
+	PreventDestroy hcl.Expression
+	Destroy        hcl.Expression
+	IgnoreChanges  []hcl.Traversal
+	IgnoreAll      bool
+
+	Provisioners []*Provisioner
+	Connection   hcl.Body // the resource-level connection block
+
+	// Check is the check block that holds this data block, else empty.
+	Check string
+
+	Range     hcl.Range
+	TypeRange hcl.Range
+}
+
+// Provisioner is a provisioner block.
+type Provisioner struct {
+	Type       string
+	Config     hcl.Body
+	Connection hcl.Body
+	// Destroy is true for when = destroy; Continue for on_failure = continue.
+	Destroy  bool
+	Continue bool
+	Range    hcl.Range
+}
+
+// Check is a check block.
+type Check struct {
+	Name    string
+	Data    *Resource // the nested data source, if any; it is in Module.Resources too
+	Asserts []*CheckRule
+	Range   hcl.Range
+}
+
+// CheckRule is a condition with a message: validation, precondition, postcondition or assert.
+type CheckRule struct {
+	Condition    hcl.Expression
+	ErrorMessage hcl.Expression
+	Range        hcl.Range
+}
+
+// Moved is a moved block; addresses are relative to the module that declares it.
+type Moved struct {
+	From, To *addr.MoveEndpoint
+	Range    hcl.Range
+}
+
+// Removed is a removed block.
+type Removed struct {
+	From *addr.RemoveTarget
+	// Destroy is false to forget the object (the default, with DestroySet false), true to destroy it.
+	Destroy      bool
+	DestroySet   bool
+	Provisioners []*Provisioner
+	Connection   hcl.Body
+	Range        hcl.Range
+}
+
+// Import is an import block.
+type Import struct {
+	// To is the target expression: an address whose keys may be expressions when ForEach is set.
+	To hcl.Expression
+	// StaticTo is the resource that To names, without its keys.
+	StaticTo    addr.ConfigResource
+	ID          hcl.Expression
+	Identity    hcl.Expression
+	ForEach     hcl.Expression
+	Provider    addr.LocalProvider
+	ProviderSet bool
+	Range       hcl.Range
+}
+
+// TypeDefaults is what optional() attributes of a type constraint fall back to.
+type TypeDefaults = typeexpr.Defaults
