@@ -1,0 +1,320 @@
+package wire
+
+import "time"
+
+// ProtocolVersion is the version of the messages of this package. A peer of another version is refused.
+const ProtocolVersion = 1
+
+// Task is one piece of work for a worker. It is self-contained: the worker never asks the coordinator a
+// question. Exactly one of the operation fields is set. Values are msgpack of cty values by the implied type of
+// the schema that the operation names; nil means null.
+type Task struct {
+	Protocol int       `msgpack:"v"`
+	Run      string    `msgpack:"r,omitempty"`
+	Attempt  AttemptID `msgpack:"a,omitempty"`
+	// Address names the object for messages, events and logs.
+	Address  string   `msgpack:"ad,omitempty"`
+	Provider Provider `msgpack:"p"`
+
+	Schema    *SchemaTask    `msgpack:"sc,omitempty"`
+	Validate  *ValidateTask  `msgpack:"va,omitempty"`
+	Plan      *PlanTask      `msgpack:"pl,omitempty"`
+	Read      *ReadDataTask  `msgpack:"rd,omitempty"`
+	Apply     *ApplyTask     `msgpack:"ap,omitempty"`
+	Import    *ImportTask    `msgpack:"im,omitempty"`
+	Ephemeral *EphemeralTask `msgpack:"ep,omitempty"`
+	Function  *FunctionTask  `msgpack:"fn,omitempty"`
+	Provision *ProvisionTask `msgpack:"pv,omitempty"`
+}
+
+// Provider says which plugin carries a task out, configured how.
+type Provider struct {
+	Package Package `msgpack:"k"`
+	// Address is the provider instance as users know it, for messages.
+	Address string `msgpack:"a,omitempty"`
+	// Config is the value of the provider block by the provider's schema; Digest identifies it (and the
+	// instance), so that one process serves all tasks with the same digest. An empty digest asks for a process
+	// that is not configured.
+	Config []byte `msgpack:"c,omitempty"`
+	Digest string `msgpack:"d,omitempty"`
+}
+
+// Package identifies a provider package. The worker finds the content for its own platform: built in, in a local
+// directory that the coordinator shares (embedded), or as a blob that is named PackageName.
+type Package struct {
+	Source  string `msgpack:"s"` // host/namespace/type
+	Version string `msgpack:"v,omitempty"`
+	// Hashes are the acceptable h1: and zh: hashes from the lock file; empty for unlocked packages (development
+	// overrides, reattached providers), whose Unlocked digest then tells builds apart.
+	Hashes   []string `msgpack:"h,omitempty"`
+	Unlocked string   `msgpack:"u,omitempty"`
+}
+
+// Key identifies the package for pools and caches.
+func (p Package) Key() string {
+	if p.Unlocked != "" {
+		return p.Source + "@" + p.Unlocked
+	}
+	return p.Source + "@" + p.Version
+}
+
+// PackageName is the name under which the blob of a package for a platform (os_arch) is bound.
+func PackageName(p Package, platform string) string {
+	return "provider/" + p.Key() + "/" + platform
+}
+
+// SchemaTask asks for schemas. With no lists: the provider's own, the functions and the names of all types. All
+// asks for everything (providers schema).
+type SchemaTask struct {
+	Managed   []string `msgpack:"m,omitempty"`
+	Data      []string `msgpack:"d,omitempty"`
+	Ephemeral []string `msgpack:"e,omitempty"`
+	All       bool     `msgpack:"a,omitempty"`
+}
+
+// ValidateTask runs one of the provider's Validate calls. Kind is provider, managed, data or ephemeral.
+type ValidateTask struct {
+	Kind   string `msgpack:"k"`
+	Type   string `msgpack:"t,omitempty"`
+	Config []byte `msgpack:"c"`
+}
+
+// StoredObject is an object as the state holds it, in whatever schema version.
+type StoredObject struct {
+	SchemaVersion   int64             `msgpack:"v"`
+	Attrs           []byte            `msgpack:"a,omitempty"` // JSON
+	Flatmap         map[string]string `msgpack:"f,omitempty"`
+	Private         []byte            `msgpack:"p,omitempty"`
+	Identity        []byte            `msgpack:"i,omitempty"` // JSON
+	IdentityVersion int64             `msgpack:"iv,omitempty"`
+	Tainted         bool              `msgpack:"t,omitempty"`
+}
+
+// MovedFrom says that the prior object comes from another resource type or provider.
+type MovedFrom struct {
+	Provider string `msgpack:"p"` // host/namespace/type
+	Type     string `msgpack:"t"`
+}
+
+// PlanTask refreshes and plans one managed instance.
+type PlanTask struct {
+	Type string `msgpack:"t"`
+	// Prior is nil when there is no object yet.
+	Prior     *StoredObject `msgpack:"p,omitempty"`
+	MovedFrom *MovedFrom    `msgpack:"mf,omitempty"`
+	// Import, when set, is done first; its object becomes the prior one.
+	Import *ImportTask `msgpack:"im,omitempty"`
+	// Refresh reads the object before planning. SkipPlan ends after that (refresh-only, data about orphans).
+	Refresh  bool `msgpack:"rf,omitempty"`
+	SkipPlan bool `msgpack:"sp,omitempty"`
+	// Destroy plans the deletion; Config is nil then.
+	Destroy bool   `msgpack:"de,omitempty"`
+	Config  []byte `msgpack:"c,omitempty"`
+	Meta    []byte `msgpack:"m,omitempty"`
+	// IgnorePaths are the ignore_changes paths (each msgpack-coded by EncodePath); IgnoreAll ignores all.
+	IgnorePaths [][]byte `msgpack:"ig,omitempty"`
+	IgnoreAll   bool     `msgpack:"ia,omitempty"`
+	// Replace forces a replacement ("requested" by -replace, "triggered" by replace_triggered_by; empty else).
+	Replace string `msgpack:"re,omitempty"`
+}
+
+// Action is what a change does to one object.
+type Action string
+
+// The actions, with the words of the plan's JSON form where it has one.
+const (
+	NoOp             Action = "no-op"
+	Create           Action = "create"
+	Read             Action = "read"
+	Update           Action = "update"
+	Delete           Action = "delete"
+	DeleteThenCreate Action = "delete-create"
+	CreateThenDelete Action = "create-delete"
+	Forget           Action = "forget"
+	ForgetThenCreate Action = "forget-create"
+	Open             Action = "open"
+)
+
+// PlanResult answers a PlanTask.
+type PlanResult struct {
+	// Upgraded is the prior object in the current schema, before refreshing; nil when there was none.
+	Upgraded []byte `msgpack:"u,omitempty"`
+	// Prior is the object as it is now (refreshed or imported), nil when there is none (any more).
+	Prior         []byte `msgpack:"p,omitempty"`
+	PriorPrivate  []byte `msgpack:"pp,omitempty"`
+	PriorIdentity []byte `msgpack:"pi,omitempty"` // msgpack by the identity schema
+	// Planned is nil for a deletion, and when SkipPlan was asked.
+	Planned         []byte `msgpack:"n,omitempty"`
+	PlannedPrivate  []byte `msgpack:"np,omitempty"`
+	PlannedIdentity []byte `msgpack:"ni,omitempty"`
+	// Action is no-op, create, update, delete or delete-create (the coordinator turns that into create-delete).
+	Action Action `msgpack:"ac"`
+	// Reason is why a replacement is needed: "tainted", "requested", "triggers", "cannot_update", or empty.
+	Reason       string   `msgpack:"rs,omitempty"`
+	ReplacePaths [][]byte `msgpack:"rp,omitempty"`
+	// SchemaVersion and IdentityVersion are those of the values above.
+	SchemaVersion   int64 `msgpack:"sv,omitempty"`
+	IdentityVersion int64 `msgpack:"iv,omitempty"`
+	Legacy          bool  `msgpack:"l,omitempty"`
+}
+
+// ReadDataTask reads a data source; it validates the configuration first.
+type ReadDataTask struct {
+	Type   string `msgpack:"t"`
+	Config []byte `msgpack:"c"`
+	Meta   []byte `msgpack:"m,omitempty"`
+}
+
+// ApplyTask carries out one planned step on one object. For a deletion Planned and Config are nil.
+type ApplyTask struct {
+	Type string `msgpack:"t"`
+	// Action is create, update or delete.
+	Action Action `msgpack:"ac"`
+	// Prior is by the current schema (the plan upgraded it); nil for a creation.
+	Prior           []byte   `msgpack:"p,omitempty"`
+	PriorPrivate    []byte   `msgpack:"pp,omitempty"`
+	PriorIdentity   []byte   `msgpack:"pi,omitempty"`
+	Planned         []byte   `msgpack:"n,omitempty"`
+	PlannedPrivate  []byte   `msgpack:"np,omitempty"`
+	PlannedIdentity []byte   `msgpack:"ni,omitempty"`
+	Config          []byte   `msgpack:"c,omitempty"`
+	Meta            []byte   `msgpack:"m,omitempty"`
+	IgnorePaths     [][]byte `msgpack:"ig,omitempty"`
+	IgnoreAll       bool     `msgpack:"ia,omitempty"`
+	// Stored is used instead of Prior where the plan did not go through the provider (a deposed object).
+	Stored *StoredObject `msgpack:"st,omitempty"`
+}
+
+// ApplyResult answers an ApplyTask.
+type ApplyResult struct {
+	// Object is nil when there is no object now.
+	Object          []byte `msgpack:"o,omitempty"`
+	Private         []byte `msgpack:"p,omitempty"`
+	Identity        []byte `msgpack:"i,omitempty"`
+	SchemaVersion   int64  `msgpack:"sv,omitempty"`
+	IdentityVersion int64  `msgpack:"iv,omitempty"`
+	// Tainted: a creation failed halfway; the object exists but is not whole.
+	Tainted bool `msgpack:"t,omitempty"`
+}
+
+// ImportTask finds an existing object by ID or Identity (msgpack by the identity schema).
+type ImportTask struct {
+	Type     string `msgpack:"t"`
+	ID       string `msgpack:"i,omitempty"`
+	Identity []byte `msgpack:"n,omitempty"`
+}
+
+// ImportResult answers an ImportTask: the object read after the import.
+type ImportResult struct {
+	Objects []ImportedObject `msgpack:"o"`
+}
+
+// ImportedObject is one object of an import.
+type ImportedObject struct {
+	Type            string `msgpack:"t"`
+	Object          []byte `msgpack:"o,omitempty"`
+	Private         []byte `msgpack:"p,omitempty"`
+	Identity        []byte `msgpack:"i,omitempty"`
+	SchemaVersion   int64  `msgpack:"sv,omitempty"`
+	IdentityVersion int64  `msgpack:"iv,omitempty"`
+}
+
+// EphemeralTask opens, renews or closes an ephemeral object ("open", "renew", "close").
+type EphemeralTask struct {
+	Op      string `msgpack:"op"`
+	Type    string `msgpack:"t"`
+	Config  []byte `msgpack:"c,omitempty"`
+	Private []byte `msgpack:"p,omitempty"`
+}
+
+// EphemeralResult answers an EphemeralTask.
+type EphemeralResult struct {
+	Object  []byte    `msgpack:"o,omitempty"`
+	Private []byte    `msgpack:"p,omitempty"`
+	RenewAt time.Time `msgpack:"r,omitempty"`
+}
+
+// FunctionTask calls a provider's function. Args are msgpack by the parameters' types; Dynamic type where the
+// parameter is dynamic.
+type FunctionTask struct {
+	Name string   `msgpack:"n"`
+	Args [][]byte `msgpack:"a"`
+}
+
+// FunctionResult answers a FunctionTask. ErrorArg is the argument that Error concerns, or -1.
+type FunctionResult struct {
+	Value    []byte `msgpack:"v,omitempty"`
+	Error    string `msgpack:"e,omitempty"`
+	ErrorArg int    `msgpack:"ea"`
+}
+
+// ProvisionTask runs the provisioners of an object that was just created, or is about to be destroyed, in order.
+type ProvisionTask struct {
+	Provisioners []Provisioner `msgpack:"p"`
+}
+
+// Provisioner is one evaluated provisioner block. Config and Connection are msgpack of values of the types that
+// package worker/provision declares.
+type Provisioner struct {
+	Type       string `msgpack:"t"`
+	Config     []byte `msgpack:"c"`
+	Connection []byte `msgpack:"n,omitempty"`
+	Continue   bool   `msgpack:"co,omitempty"` // on_failure = continue
+	// Sensitive hides the output because the configuration holds sensitive values.
+	Sensitive bool `msgpack:"s,omitempty"`
+}
+
+// Result answers a Task.
+type Result struct {
+	Protocol int       `msgpack:"v"`
+	Attempt  AttemptID `msgpack:"a,omitempty"`
+	Nonce    string    `msgpack:"n,omitempty"` // the claim that this result belongs to
+	Worker   string    `msgpack:"w"`
+	Pool     string    `msgpack:"po,omitempty"`
+	Started  time.Time `msgpack:"st"`
+	Ended    time.Time `msgpack:"en"`
+	// Doubt is set instead of an operation's result when the worker cannot know what happened.
+	Doubt string `msgpack:"db,omitempty"`
+	// NotStarted: the attempt was claimed but the operation never began; a new attempt may be made.
+	NotStarted bool `msgpack:"ns,omitempty"`
+
+	Diagnostics []Diagnostic `msgpack:"d,omitempty"`
+
+	Schema    *SchemaResult    `msgpack:"sc,omitempty"`
+	Plan      *PlanResult      `msgpack:"pl,omitempty"`
+	Value     []byte           `msgpack:"va,omitempty"` // ReadData: the object; Validate of a provider: the prepared config
+	Apply     *ApplyResult     `msgpack:"ap,omitempty"`
+	Import    *ImportResult    `msgpack:"im,omitempty"`
+	Ephemeral *EphemeralResult `msgpack:"ep,omitempty"`
+	Function  *FunctionResult  `msgpack:"fn,omitempty"`
+}
+
+// Diagnostic is a problem on the wire. Path is coded by EncodePath; nil when the problem has none.
+type Diagnostic struct {
+	Severity byte   `msgpack:"s"`
+	Summary  string `msgpack:"m"`
+	Detail   string `msgpack:"d,omitempty"`
+	Path     []byte `msgpack:"p,omitempty"`
+	// Lost tells that the plugin died or was cut off during the call.
+	Lost string `msgpack:"l,omitempty"`
+}
+
+// SchemaResult answers a SchemaTask: a part of provider.Schemas, coded by EncodeSchemas.
+type SchemaResult struct {
+	Schemas []byte `msgpack:"s"`
+	// Names of all types, always.
+	Managed   []string `msgpack:"m,omitempty"`
+	Data      []string `msgpack:"d,omitempty"`
+	Ephemeral []string `msgpack:"e,omitempty"`
+}
+
+// Event is a live event of a run: progress of an operation.
+type Event struct {
+	Address string    `msgpack:"a"`
+	Attempt AttemptID `msgpack:"t,omitempty"`
+	Worker  string    `msgpack:"w,omitempty"`
+	Kind    string    `msgpack:"k"` // "output" (a provisioner's line), "provision_start", "provision_end", "log"
+	Text    string    `msgpack:"x,omitempty"`
+	Name    string    `msgpack:"n,omitempty"`
+	Failed  bool      `msgpack:"f,omitempty"`
+}

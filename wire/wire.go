@@ -1,0 +1,215 @@
+// Package wire says what travels between coordinator, NATS and workers: subjects, messages, their codecs, the
+// contracts of the transport.
+//
+// wire/jet implements the contracts over NATS JetStream, wire/mem in memory; wire/wiretest is the suite that
+// both pass. The package decides nothing: it starts no operation and holds no state. The rules that the
+// contracts rest on are in docs/adr/ under the name of the protocol.
+package wire
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Conditions that callers handle.
+var (
+	// ErrNoWorker means that no live worker serves the pool.
+	ErrNoWorker = errors.New("no live worker serves the pool")
+	// ErrLostCall means that a fast-lane call went out and no answer came; it may be repeated.
+	ErrLostCall = errors.New("the call was lost")
+	// ErrNotFound means that a blob, a claim or a key does not exist.
+	ErrNotFound = errors.New("not found")
+	// ErrDisconnected means that the transport cannot be reached at the moment; nothing was sent.
+	ErrDisconnected = errors.New("not connected to NATS")
+	// ErrRegressed means that the transport lost data that it had acknowledged: dispatch must freeze.
+	ErrRegressed = errors.New("the message store lost acknowledged data")
+)
+
+// Transport is all the contracts over one connection. Close ends its goroutines and the connection.
+type Transport interface {
+	Queue
+	Claims
+	Semaphore
+	Blobs
+	Caller
+	Presence
+	Close() error
+}
+
+// AttemptID names one try to carry one vertex out; it is unique for ever.
+type AttemptID string
+
+// TaskRef names an attempt with what its subject needs.
+type TaskRef struct {
+	Pool        string
+	Coordinator string
+	Run         string
+	Attempt     AttemptID
+}
+
+// Delivery is one message of the queue. It is delivered again unless Ack or Drop succeeds.
+type Delivery interface {
+	Ref() TaskRef
+	Data() []byte
+	// Sequence is the position in the stream; it only grows while the store loses nothing.
+	Sequence() uint64
+	// Ack confirms; it returns when the server has taken notice (a double ack).
+	Ack(ctx context.Context) error
+	// Release gives the message back for somebody else.
+	Release(ctx context.Context) error
+}
+
+// Queue is the safe lane: durable tasks to pools, durable results to coordinators.
+type Queue interface {
+	// PublishTask returns when the stream has stored the task. Publishing the same attempt again is harmless.
+	PublishTask(ctx context.Context, ref TaskRef, data []byte) error
+	// FetchTasks waits until at least one task of the pool is there, or ctx ends, and returns at most n.
+	FetchTasks(ctx context.Context, pool string, n int) ([]Delivery, error)
+	// PublishResult returns when the stream has stored the result.
+	PublishResult(ctx context.Context, ref TaskRef, data []byte) error
+	// FetchResults waits until at least one result for the coordinator is there and returns at most n.
+	FetchResults(ctx context.Context, coordinator string, n int) ([]Delivery, error)
+	// PurgeRun removes what a finished run left in the streams.
+	PurgeRun(ctx context.Context, run string) error
+	// HighWater returns the last sequences of the task and result streams and the identity of the streams
+	// (creation times), so that a coordinator notices a store that lost its tail.
+	HighWater(ctx context.Context) (HighWater, error)
+}
+
+// HighWater is what a coordinator remembers to notice lost data.
+type HighWater struct {
+	Tasks, Results, Claims uint64
+	Incarnation            string
+}
+
+// Claim is the content of an attempt's write-once register.
+type Claim struct {
+	Nonce  string    `msgpack:"n"`
+	Worker string    `msgpack:"w,omitempty"`
+	At     time.Time `msgpack:"t"`
+	// Tombstone is set by a coordinator: nobody may ever start the attempt.
+	Tombstone bool   `msgpack:"x,omitempty"`
+	Reason    string `msgpack:"r,omitempty"`
+}
+
+// Claims is the write-once register per attempt.
+type Claims interface {
+	// Claim writes c unless the register holds something. It returns the register's content afterwards: the
+	// caller won exactly when the nonce is its own. An error means that nothing is known.
+	Claim(ctx context.Context, ref TaskRef, c Claim) (Claim, error)
+	// ReadClaim returns the register's content from the stream's leader, or ErrNotFound.
+	ReadClaim(ctx context.Context, ref TaskRef) (Claim, error)
+}
+
+// Limit is one semaphore.
+type Limit struct {
+	Name  string `msgpack:"n"`
+	Slots int    `msgpack:"s"`
+}
+
+// PermitRequest says who asks.
+type PermitRequest struct {
+	ID          string    `msgpack:"i"`
+	Coordinator string    `msgpack:"c"`
+	Run         string    `msgpack:"r"`
+	At          time.Time `msgpack:"t"`
+}
+
+// Permit is one held slot of a limit. It stays held until Release, whatever dies: a permit whose process died is
+// offered again to the same request (Acquire with the same ID).
+type Permit interface {
+	Limit() string
+	Request() PermitRequest
+	Release(ctx context.Context) error
+}
+
+// LimitStatus is what `limits` shows.
+type LimitStatus struct {
+	Limit
+	Held    []PermitRequest
+	Waiting []PermitRequest
+}
+
+// Semaphore is the global semaphore: permits across all runs and coordinators.
+type Semaphore interface {
+	// DeclareLimit creates the limit if it does not exist and returns it as it is now (the existing one wins).
+	DeclareLimit(ctx context.Context, l Limit) (Limit, error)
+	// ResizeLimit changes the slots of a limit while runs go on.
+	ResizeLimit(ctx context.Context, l Limit) error
+	// Acquire queues the request (first in, first out) and waits for its permit or the end of ctx. A request
+	// that is given up (ctx ended) is withdrawn.
+	Acquire(ctx context.Context, limit string, r PermitRequest) (Permit, error)
+	// Contended tells whether other requests than those of the given run wait for the limit.
+	Contended(ctx context.Context, limit, run string) (bool, error)
+	Limits(ctx context.Context) ([]LimitStatus, error)
+}
+
+// Blobs keeps large payloads by the lower-case hex SHA-256 of their content.
+type Blobs interface {
+	PutBlob(ctx context.Context, sha256 string, data []byte) error
+	// GetBlob returns verified content or ErrNotFound.
+	GetBlob(ctx context.Context, sha256 string) ([]byte, error)
+	HasBlob(ctx context.Context, sha256 string) (bool, error)
+	// Name binds a name (a provider package for a platform, say) to a blob; Lookup finds it or ErrNotFound.
+	NameBlob(ctx context.Context, name, sha256 string) error
+	LookupBlob(ctx context.Context, name string) (string, error)
+}
+
+// Caller is the fast lane: calls to some worker of a pool, nothing persisted.
+type Caller interface {
+	// Call sends the request to one worker of the pool and waits for the answer. It returns ErrNoWorker at
+	// once when nobody serves the pool, ErrLostCall when the answer is lost. progress, when not nil, is called
+	// with each progress message of the worker.
+	Call(ctx context.Context, pool string, data []byte) ([]byte, error)
+	// Serve answers calls to the pool with handle, at most slots at a time, until ctx ends; then it finishes
+	// those that run. Each call runs in its own goroutine that Serve waits for.
+	Serve(ctx context.Context, pool string, slots int, handle func(ctx context.Context, data []byte) []byte) error
+}
+
+// Presence tells who is alive, and carries control messages and live events. Nothing of it is durable.
+type Presence interface {
+	Beat(ctx context.Context, b Heartbeat) error
+	// Workers returns the last heartbeat of each worker with the time since it by this process's clock.
+	Workers(ctx context.Context) ([]Worker, error)
+	// WatchWorkers calls fn for every heartbeat until ctx ends.
+	WatchWorkers(ctx context.Context, fn func(Heartbeat)) error
+	// Control sends a control message to all workers of a pool ("" for all pools).
+	Control(ctx context.Context, pool string, c Control) error
+	WatchControl(ctx context.Context, pool string, fn func(Control)) error
+	// Emit publishes a live event of a run (progress lines of operations); Events receives them.
+	Emit(ctx context.Context, run string, data []byte) error
+	Events(ctx context.Context, run string, fn func(data []byte)) error
+}
+
+// Heartbeat is what a worker says of itself once a second. Draining workers take nothing new.
+type Heartbeat struct {
+	Worker   string   `msgpack:"w"`
+	Pools    []string `msgpack:"p"`
+	Slots    int      `msgpack:"s"`
+	Running  int      `msgpack:"r"`
+	Version  string   `msgpack:"v"`
+	Protocol int      `msgpack:"pv"`
+	Platform string   `msgpack:"pl"` // os_arch
+	Draining bool     `msgpack:"d,omitempty"`
+	Leaving  bool     `msgpack:"l,omitempty"`
+	// PublicKey is the worker's curve public key: run keys are sealed to it.
+	PublicKey string `msgpack:"k,omitempty"`
+	Host      string `msgpack:"h,omitempty"`
+	// Attempts are those that the worker holds at the moment.
+	Attempts []AttemptID `msgpack:"a,omitempty"`
+}
+
+// Worker is a worker as last seen.
+type Worker struct {
+	Heartbeat
+	Since time.Duration
+}
+
+// Control is a message to workers.
+type Control struct {
+	// Kind is "stop" (ask providers of the run's operations to stop), "cancel" (start nothing more of the run)
+	// or "announce" (send a heartbeat now).
+	Kind string `msgpack:"k"`
+	Run  string `msgpack:"r,omitempty"`
+}
