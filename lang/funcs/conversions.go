@@ -1,0 +1,96 @@
+package funcs
+
+import (
+	"reflect"
+
+	"github.com/millipede-iac/millipede/lang/marks"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+	"github.com/zclconf/go-cty/cty/function"
+)
+
+func conversions() family {
+	return family{
+		"tobool":   {to(cty.Bool), "Turns a value into true or false; of the strings only \"true\" and \"false\" can be turned."},
+		"tolist":   {to(cty.List(cty.DynamicPseudoType)), "Turns a set or tuple into a list, whose elements get one type."},
+		"tomap":    {to(cty.Map(cty.DynamicPseudoType)), "Turns an object into a map, whose elements get one type."},
+		"tonumber": {to(cty.Number), "Turns a value into a number; a string must hold a decimal number."},
+		"toset":    {to(cty.Set(cty.DynamicPseudoType)), "Turns a list or tuple into a set, whose elements get one type; equal elements become one."},
+		"tostring": {to(cty.String), "Turns a number or a bool into a string."},
+	}
+}
+
+// Type is the type of what the console's type() returns: a capsule around the cty.Type of its argument.
+var Type = cty.Capsule("type", reflect.TypeFor[cty.Type]())
+
+// TypeMark marks everything that was computed from a result of type(), so that the console can refuse to show more of
+// it than such a result alone.
+const TypeMark marks.Mark = "type"
+
+func console() family {
+	value := anything("value")
+	value.AllowMarked = false
+	return family{"type": {
+		function.New(&function.Spec{
+			Params: []function.Parameter{value},
+			Type:   function.StaticReturnType(Type),
+			Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+				ty := args[0].Type()
+				return cty.CapsuleVal(Type, &ty).Mark(TypeMark), nil
+			},
+		}),
+		"Shows the type of a value.",
+	}}
+}
+
+// to builds the explicit conversion to a type or to a kind of type. Its argument has no type of its own, so that
+// failures read like those of a conversion that the user asked for.
+func to(want cty.Type) function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{
+			Name: "v", Type: cty.DynamicPseudoType, AllowNull: true, AllowDynamicType: true, AllowMarked: true,
+		}},
+		Type: func(args []cty.Value) (cty.Type, error) {
+			got := args[0].Type()
+			if !got.Equals(want) && convert.GetConversionUnsafe(got, want) == nil {
+				return cty.NilType, function.NewArgErrorf(0, "cannot convert %s to %s", got.FriendlyName(), want.FriendlyNameForConstraint())
+			}
+			return want, nil
+		},
+		Impl: func(args []cty.Value, ty cty.Type) (cty.Value, error) {
+			v, err := convert.Convert(args[0], ty)
+			if err != nil {
+				return cty.NilVal, function.NewArgErrorf(0, "cannot convert %s to %s%s",
+					convertee(args[0]), want.FriendlyNameForConstraint(), requirement(args[0].Type(), want))
+			}
+			return v, nil
+		},
+	})
+}
+
+// convertee names a value that cannot be converted: a string by its text, anything else by its type.
+func convertee(v cty.Value) string {
+	ty := v.Type()
+	switch {
+	case marks.Contains(v, marks.Ephemeral):
+		return "this ephemeral " + ty.FriendlyName()
+	case marks.Contains(v, marks.Sensitive):
+		return "this sensitive " + ty.FriendlyName()
+	}
+	if v, _ = v.Unmark(); ty == cty.String && !v.IsNull() {
+		return show(v.AsString())
+	}
+	return ty.FriendlyName()
+}
+
+// requirement says what a string must look like to be converted.
+func requirement(from, to cty.Type) string {
+	switch {
+	case from == cty.String && to == cty.Bool:
+		return `; a string must be "true" or "false"`
+	case from == cty.String && to == cty.Number:
+		return "; a string must hold a decimal number"
+	default:
+		return ""
+	}
+}

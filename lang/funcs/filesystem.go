@@ -1,0 +1,245 @@
+package funcs
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
+)
+
+// filesystem holds the functions that read files, or whose result depends on where relative paths start.
+func filesystem(base string) family {
+	dir := directory(base)
+	return family{
+		"abspath":          {dir.absPath(), "Turns a path into an absolute one."},
+		"file":             {dir.file(), "Reads a file, which must hold UTF-8 text."},
+		"filebase64":       {dir.fileBase64(), "Reads a file and gives its bytes in base64."},
+		"filebase64sha256": {dir.digestOf(base64SHA256), "Computes the SHA-256 digest of a file, in base64."},
+		"filebase64sha512": {dir.digestOf(base64SHA512), "Computes the SHA-512 digest of a file, in base64."},
+		"fileexists":       {dir.fileExists(), "Tells whether a regular file exists at a path."},
+		"filemd5":          {dir.digestOf(hexMD5), "Computes the MD5 digest of a file, in hexadecimal digits."},
+		"fileset":          {dir.fileSet(), "Lists the regular files below a directory whose paths match a pattern."},
+		"filesha1":         {dir.digestOf(hexSHA1), "Computes the SHA-1 digest of a file, in hexadecimal digits."},
+		"filesha256":       {dir.digestOf(hexSHA256), "Computes the SHA-256 digest of a file, in hexadecimal digits."},
+		"filesha512":       {dir.digestOf(hexSHA512), "Computes the SHA-512 digest of a file, in hexadecimal digits."},
+	}
+}
+
+// paths holds the functions that only take a path apart.
+func paths() family {
+	onPath := func(f func(string) (string, error)) function.Function {
+		return returning(cty.String, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			out, err := f(args[0].AsString())
+			if err != nil {
+				return cty.NilVal, err
+			}
+			return cty.StringVal(out), nil
+		}, plain("path", cty.String))
+	}
+	return family{
+		"basename":   {onPath(func(p string) (string, error) { return filepath.Base(p), nil }), "Gives the last part of a path."},
+		"dirname":    {onPath(func(p string) (string, error) { return filepath.Dir(p), nil }), "Gives a path without its last part."},
+		"pathexpand": {onPath(expandHome), "Replaces a ~ at the start of a path by the user's home directory."},
+	}
+}
+
+// directory is where relative paths start.
+type directory string
+
+// resolve makes a path of the configuration into one that can be opened.
+func (d directory) resolve(path string) (string, error) {
+	path, err := expandHome(path)
+	if err != nil {
+		return "", err
+	}
+	return d.join(path), nil
+}
+
+func (d directory) join(path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(string(d), path)
+}
+
+// read returns what is in a file; pathMarks decide whether an error may name it.
+func (d directory) read(path string, pathMarks cty.ValueMarks) ([]byte, error) {
+	full, err := d.resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	src, err := os.ReadFile(full)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no file %s. The function reads files that are there before anything is planned; "+
+			"for a file that a resource writes, refer to an attribute of that resource instead", show(path, pathMarks))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", show(path, pathMarks), reason(err))
+	}
+	return src, nil
+}
+
+// reason is an error of the file system without the path that it names.
+func reason(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}
+
+// text returns what is in a file of UTF-8 text.
+func (d directory) text(path string, pathMarks cty.ValueMarks) (string, error) {
+	src, err := d.read(path, pathMarks)
+	if err != nil {
+		return "", function.NewArgError(0, err)
+	}
+	if !utf8.Valid(src) {
+		return "", fmt.Errorf("%s is not UTF-8 text; filebase64 reads any file, and filesha256 and the like give its digest", show(path, pathMarks))
+	}
+	return string(src), nil
+}
+
+func (d directory) file() function.Function {
+	return returning(cty.String, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+		path, pathMarks := args[0].Unmark()
+		src, err := d.text(path.AsString(), pathMarks)
+		if err != nil {
+			return cty.NilVal, err
+		}
+		return cty.StringVal(src).WithMarks(pathMarks), nil
+	}, withMarks("path", cty.String))
+}
+
+func (d directory) fileBase64() function.Function {
+	return returning(cty.String, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+		path, pathMarks := args[0].Unmark()
+		src, err := d.read(path.AsString(), pathMarks)
+		if err != nil {
+			return cty.NilVal, function.NewArgError(0, err)
+		}
+		return cty.StringVal(base64.StdEncoding.EncodeToString(src)).WithMarks(pathMarks), nil
+	}, withMarks("path", cty.String))
+}
+
+func (d directory) digestOf(how digest) function.Function {
+	return returning(cty.String, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+		path, err := d.resolve(args[0].AsString())
+		if err != nil {
+			return cty.NilVal, err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return cty.NilVal, err
+		}
+		defer f.Close()
+		h := how.hash()
+		if _, err := io.Copy(h, f); err != nil {
+			return cty.NilVal, err
+		}
+		return cty.StringVal(how.write(h.Sum(nil))), nil
+	}, plain("path", cty.String))
+}
+
+func (d directory) fileExists() function.Function {
+	return returning(cty.Bool, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+		arg, pathMarks := args[0].Unmark()
+		path, err := d.resolve(arg.AsString())
+		if err != nil {
+			return cty.NilVal, err
+		}
+		info, err := os.Stat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return cty.False.WithMarks(pathMarks), nil
+		case err != nil:
+			return cty.NilVal, fmt.Errorf("looking for %s: %w", show(path, pathMarks), reason(err))
+		case !info.Mode().IsRegular():
+			return cty.NilVal, fmt.Errorf("%s is %s, not a regular file", show(path, pathMarks), kind(info.Mode()))
+		default:
+			return cty.True.WithMarks(pathMarks), nil
+		}
+	}, withMarks("path", cty.String))
+}
+
+// kind names what is not a regular file.
+func kind(m fs.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "a directory"
+	case m&fs.ModeDevice != 0:
+		return "a device"
+	case m&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case m&fs.ModeSocket != 0:
+		return "a socket"
+	default:
+		return "something special"
+	}
+}
+
+func (d directory) fileSet() function.Function {
+	return returning(cty.Set(cty.String), func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+		path, pathMarks := args[0].Unmark()
+		pattern, patternMarks := args[1].Unmark()
+		root := d.join(path.AsString())
+		full := filepath.Join(root, pattern.AsString())
+		matches, err := doublestar.FilepathGlob(full)
+		if err != nil {
+			return cty.NilVal, fmt.Errorf("matching %s: %w", show(full, pathMarks, patternMarks), reason(err))
+		}
+		var found []cty.Value
+		for _, match := range matches {
+			info, err := os.Stat(match)
+			if err != nil {
+				return cty.NilVal, fmt.Errorf("looking at %s: %w", show(match, pathMarks, patternMarks), reason(err))
+			}
+			if !info.Mode().IsRegular() {
+				continue
+			}
+			relative, err := filepath.Rel(root, match)
+			if err != nil {
+				return cty.NilVal, fmt.Errorf("finding the way to %s: %w", show(match, pathMarks, patternMarks), reason(err))
+			}
+			found = append(found, cty.StringVal(filepath.ToSlash(relative)))
+		}
+		if len(found) == 0 {
+			return cty.SetValEmpty(cty.String).WithMarks(pathMarks, patternMarks), nil
+		}
+		return cty.SetVal(found).WithMarks(pathMarks, patternMarks), nil
+	}, withMarks("path", cty.String), withMarks("pattern", cty.String))
+}
+
+func (d directory) absPath() function.Function {
+	return returning(cty.String, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+		path, err := filepath.Abs(d.join(args[0].AsString()))
+		if err != nil {
+			return cty.NilVal, err
+		}
+		return cty.StringVal(filepath.ToSlash(path)), nil
+	}, plain("path", cty.String))
+}
+
+// expandHome replaces a leading ~ by the home directory of whoever runs the program.
+func expandHome(path string) (string, error) {
+	if !strings.HasPrefix(path, "~") {
+		return path, nil
+	}
+	if len(path) > 1 && !os.IsPathSeparator(path[1]) {
+		return "", errors.New("the home directory of another user cannot be found")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the home directory: %w", err)
+	}
+	return filepath.Join(home, path[1:]), nil
+}
