@@ -1,6 +1,10 @@
 package wire
 
-import "time"
+import (
+	"time"
+
+	"github.com/millipede-iac/millipede/graph/plan"
+)
 
 // ProtocolVersion is the version of the messages of this package. A peer of another version is refused.
 const ProtocolVersion = 1
@@ -118,23 +122,6 @@ type PlanTask struct {
 	Replace string `msgpack:"re,omitempty"`
 }
 
-// Action is what a change does to one object.
-type Action string
-
-// The actions, with the words of the plan's JSON form where it has one.
-const (
-	NoOp             Action = "no-op"
-	Create           Action = "create"
-	Read             Action = "read"
-	Update           Action = "update"
-	Delete           Action = "delete"
-	DeleteThenCreate Action = "delete-create"
-	CreateThenDelete Action = "create-delete"
-	Forget           Action = "forget"
-	ForgetThenCreate Action = "forget-create"
-	Open             Action = "open"
-)
-
 // PlanResult answers a PlanTask.
 type PlanResult struct {
 	// Upgraded is the prior object in the current schema, before refreshing; nil when there was none.
@@ -148,7 +135,7 @@ type PlanResult struct {
 	PlannedPrivate  []byte `msgpack:"np,omitempty"`
 	PlannedIdentity []byte `msgpack:"ni,omitempty"`
 	// Action is no-op, create, update, delete or delete-create (the coordinator turns that into create-delete).
-	Action Action `msgpack:"ac"`
+	Action plan.Action `msgpack:"ac"`
 	// Reason is why a replacement is needed: "tainted", "requested", "triggers", "cannot_update", or empty.
 	Reason       string   `msgpack:"rs,omitempty"`
 	ReplacePaths [][]byte `msgpack:"rp,omitempty"`
@@ -169,7 +156,7 @@ type ReadDataTask struct {
 type ApplyTask struct {
 	Type string `msgpack:"t"`
 	// Action is create, update or delete.
-	Action Action `msgpack:"ac"`
+	Action plan.Action `msgpack:"ac"`
 	// Prior is by the current schema (the plan upgraded it); nil for a creation.
 	Prior           []byte   `msgpack:"p,omitempty"`
 	PriorPrivate    []byte   `msgpack:"pp,omitempty"`

@@ -1,0 +1,253 @@
+// Package plan models what will change: a plan, its changes, their actions and reasons.
+//
+// A plan is pure data: it is made by the coordinator's planning run, saved by graph/plan/planfile and carried out
+// without a second decision. The package evaluates nothing and orders nothing; the apply graph inside is built by
+// package graph.
+package plan
+
+import (
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// Mode is the kind of plan.
+type Mode byte
+
+// The modes.
+const (
+	Normal Mode = iota
+	Destroy
+	RefreshOnly
+)
+
+// Action is what a change does to one object.
+type Action string
+
+// The actions. The ones with two words are replacements; the JSON form writes them as two actions.
+const (
+	NoOp             Action = "no-op"
+	Create           Action = "create"
+	Read             Action = "read"
+	Update           Action = "update"
+	Delete           Action = "delete"
+	DeleteThenCreate Action = "delete-create"
+	CreateThenDelete Action = "create-delete"
+	Forget           Action = "forget"
+	ForgetThenCreate Action = "forget-create"
+	Open             Action = "open"
+)
+
+// IsReplace tells whether the action ends one object and begins another.
+func (a Action) IsReplace() bool {
+	return a == DeleteThenCreate || a == CreateThenDelete || a == ForgetThenCreate
+}
+
+// Reason says why an action was chosen where that is not obvious, with the words of the plan's JSON form.
+type Reason string
+
+// The reasons.
+const (
+	NoReason                      Reason = ""
+	ReplaceBecauseTainted         Reason = "replace_because_tainted"
+	ReplaceByRequest              Reason = "replace_by_request"
+	ReplaceByTriggers             Reason = "replace_by_triggers"
+	ReplaceBecauseCannotUpdate    Reason = "replace_because_cannot_update"
+	DeleteBecauseNoResourceConfig Reason = "delete_because_no_resource_config"
+	DeleteBecauseWrongRepetition  Reason = "delete_because_wrong_repetition"
+	DeleteBecauseCountIndex       Reason = "delete_because_count_index"
+	DeleteBecauseEachKey          Reason = "delete_because_each_key"
+	DeleteBecauseNoModule         Reason = "delete_because_no_module"
+	DeleteBecauseNoMoveTarget     Reason = "delete_because_no_move_target"
+	DeleteBecauseEnabledFalse     Reason = "delete_because_enabled_false"
+	ReadBecauseConfigUnknown      Reason = "read_because_config_unknown"
+	ReadBecauseDependencyPending  Reason = "read_because_dependency_pending"
+	ReadBecauseCheckNested        Reason = "read_because_check_nested"
+)
+
+// Change is what will happen to one resource instance object.
+type Change struct {
+	Addr addr.Instance
+	// Previous is where the object was before moves; equal to Addr when it did not move.
+	Previous addr.Instance
+	// Deposed is set when the change concerns a deposed object.
+	Deposed  state.DeposedKey
+	Provider addr.ProviderInstance
+
+	Action Action
+	Reason Reason
+	// Before and After are of the schema's implied type, with sensitive marks; null where there is no object.
+	// After may hold unknown values. Both are unmarked ephemeral-free.
+	Before, After cty.Value
+	// ReplacePaths are the paths whose changes force a replacement.
+	ReplacePaths []cty.Path
+	// PriorPrivate and PlannedPrivate are the provider's own.
+	PriorPrivate, PlannedPrivate []byte
+	// BeforeIdentity and AfterIdentity are cty.NilVal when the type has no identity.
+	BeforeIdentity, AfterIdentity cty.Value
+	SchemaVersion                 int64
+	IdentityVersion               int64
+
+	// CreateBeforeDestroy is the effective order, with what it was forced by.
+	CreateBeforeDestroy bool
+	// Dependencies are recorded with the object when it is applied; sorted.
+	Dependencies []addr.ConfigResource
+	SkipDestroy  bool
+
+	Importing       *Importing
+	GeneratedConfig string
+	// Legacy marks changes of providers of the legacy type system.
+	Legacy bool
+	// Tainted tells that the prior object was tainted.
+	Tainted bool
+}
+
+// Moved tells whether the object is at another address than before.
+func (c *Change) Moved() bool { return c.Previous != c.Addr }
+
+// Importing says that the object is imported by this plan.
+type Importing struct {
+	ID       string
+	Identity cty.Value // cty.NilVal when imported by ID
+	Unknown  bool
+}
+
+// OutputChange is what will happen to one root output.
+type OutputChange struct {
+	Name            string
+	Action          Action // no-op, create, update, delete
+	Before, After   cty.Value
+	Sensitive       bool // after; BeforeSensitive for what was
+	BeforeSensitive bool
+}
+
+// Variable is one root input variable as given.
+type Variable struct {
+	// Value is as given, before conversion to the declared type; cty.NilVal when not given.
+	Value     cty.Value
+	Ephemeral bool
+	Sensitive bool
+}
+
+// Plan is everything that a planning run found.
+type Plan struct {
+	Mode          Mode
+	EngineVersion string
+	Timestamp     time.Time
+	Workspace     string
+
+	Variables map[string]Variable
+	Targets   []addr.Target
+	Excludes  []addr.Target
+	Replace   []addr.Instance
+
+	Changes []*Change
+	// Drift lists what refreshing found changed outside, and pure moves.
+	Drift   []*Change
+	Outputs []*OutputChange
+	Checks  []state.CheckResult
+	// Relevant are the attributes outside that influenced the plan.
+	Relevant []Relevant
+
+	// Prior is the state after refreshing and moves, before any change.
+	Prior *state.State
+	// BaseLineage and BaseSerial identify the stored state that the plan was made for.
+	BaseLineage string
+	BaseSerial  uint64
+
+	// Backend describes where the snapshot is kept: type, msgpack-free JSON of its configuration, workspace.
+	BackendType   string
+	BackendConfig []byte
+
+	// Graph is the apply graph.
+	Graph Graph
+
+	// Errored is set when planning failed: the plan can be shown, never applied.
+	Errored bool
+	// Providers are the packages that the plan was made with: source, version and hashes.
+	Providers []ProviderSelection
+}
+
+// ProviderSelection is a provider as selected by the dependency lock file.
+type ProviderSelection struct {
+	Source  addr.Provider
+	Version string
+	Hashes  []string
+}
+
+// Relevant is one attribute of a resource that a changing object refers to.
+type Relevant struct {
+	Resource  addr.Instance
+	Attribute cty.Path
+}
+
+// Applyable tells whether carrying the plan out would change anything, the state included.
+func (p *Plan) Applyable() bool {
+	if p.Errored {
+		return false
+	}
+	if p.Mode == RefreshOnly {
+		return len(p.Drift) > 0 || p.outputsChange()
+	}
+	return p.HasChanges()
+}
+
+// HasChanges tells whether the plan changes an object, an output, or an address.
+func (p *Plan) HasChanges() bool {
+	for _, c := range p.Changes {
+		if c.Action != NoOp || c.Moved() || c.Importing != nil {
+			return true
+		}
+	}
+	return p.outputsChange()
+}
+
+func (p *Plan) outputsChange() bool {
+	for _, o := range p.Outputs {
+		if o.Action != NoOp {
+			return true
+		}
+	}
+	return false
+}
+
+// VertexKind is what a vertex of the apply graph does.
+type VertexKind byte
+
+// The kinds of vertices.
+const (
+	// Sync does nothing; it stands for a named value, or for all instances of a resource, in the order.
+	Sync VertexKind = iota + 1
+	// ApplyObject creates or updates the object of Change, or re-checks it when the change is a no-op.
+	ApplyObject
+	// DestroyObject deletes (or deposes and deletes, or forgets) the object of Change.
+	DestroyObject
+	// ReadObject reads a data source that was put off.
+	ReadObject
+	// EvalOutput evaluates a root output and stores it, or any output's preconditions.
+	EvalOutput
+	// EvalCheck evaluates the assertions of a check block.
+	EvalCheck
+	// OpenObject opens an ephemeral object; CloseObject closes it.
+	OpenObject
+	CloseObject
+)
+
+// Vertex is one vertex of the apply graph.
+type Vertex struct {
+	Kind VertexKind
+	// Change is the index into Plan.Changes for object vertices, else -1.
+	Change int
+	// Address is the object, instance or named value, as text.
+	Address string
+}
+
+// Graph is the apply graph: instance by instance, plain data, in an order in which it was built (not sorted).
+type Graph struct {
+	Vertices []Vertex
+	// Edges are pairs (before, after): after waits for before.
+	Edges [][2]int32
+}
