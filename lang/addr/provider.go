@@ -1,7 +1,5 @@
 package addr
 
-import "strings"
-
 // DefaultHost is the registry that a provider source without a host means. It is OpenTofu's default, and part
 // of the addresses in existing states and lock files.
 const DefaultHost = "registry.opentofu.org"
@@ -94,13 +92,4 @@ func (p ProviderInstance) String() string {
 // Config returns the static address of the configuration.
 func (p ProviderInstance) Config() ProviderConfig {
 	return ProviderConfig{p.Module.Module(), p.Provider, p.Alias}
-}
-
-// validLabel tells whether s can be a namespace or a type: lower case letters, digits, single inner dashes
-// and underscores.
-func validLabel(s string) bool {
-	return s != "" && !strings.HasPrefix(s, "-") && !strings.HasSuffix(s, "-") && !strings.Contains(s, "--") &&
-		strings.IndexFunc(s, func(r rune) bool {
-			return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_' && r < 0x80
-		}) < 0
 }

@@ -30,7 +30,7 @@ type TargetKind byte
 // The kinds of targets.
 const (
 	TargetModule         TargetKind = iota + 1 // every instance of a module path
-	TargetModuleInstance                       // one module instance
+	TargetModuleInstance                       // one module instance, or all of the call when the last step has no key
 	TargetConfigResource                       // a resource in every instance of a module path
 	TargetResource                             // a resource in one module instance
 	TargetInstance                             // one resource instance
@@ -39,18 +39,15 @@ const (
 // MoveEndpoint is one side of a moved block, relative to the module that declares it: a module call (with or
 // without key) or a resource (with or without key) below a relative module path.
 type MoveEndpoint struct {
-	// Steps are the module calls; a step's key is WildcardKey where the address gives none and the move
-	// covers every instance.
+	// Steps are the module calls. NoKey is the instance without a key, but at the end of a module endpoint,
+	// where it means the whole call if the other side has no key there either.
 	Steps []Step
 	// IsModule is true when the endpoint names the module at the end of Steps itself.
 	IsModule bool
 	Resource Resource
-	// Key is the resource's key; HasKey tells a key from the absence of one.
-	Key    Key
-	HasKey bool
-	// LastKeyed tells whether the last step of a module endpoint has a key.
-	LastKeyed bool
-	Range     hcl.Range
+	// Key is the resource's key. NoKey means the whole resource if the other side has no key either.
+	Key   Key
+	Range hcl.Range
 }
 
 // RemoveTarget is the from of a removed block: a static module or resource address.

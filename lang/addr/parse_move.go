@@ -1,0 +1,96 @@
+package addr
+
+import (
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// ParseMoveEndpoint parses one side of a moved block.
+func ParseMoveEndpoint(trav hcl.Traversal) (*MoveEndpoint, diag.List) {
+	steps, rest, diags := modulePrefix(trav)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	e := &MoveEndpoint{Steps: steps, IsModule: len(rest) == 0, Range: trav.SourceRange()}
+	if e.IsModule {
+		return e, diags
+	}
+	var more diag.List
+	e.Resource, e.Key, more = resourceInstance(rest)
+	if more.HasErrors() {
+		return nil, diags.Append(more)
+	}
+	return e, diags
+}
+
+// ParseRemoveTarget parses the from of a removed block.
+func ParseRemoveTarget(trav hcl.Traversal) (*RemoveTarget, diag.List) {
+	steps, rest, diags := modulePrefix(trav)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	t := &RemoveTarget{IsModule: len(rest) == 0, Range: trav.SourceRange()}
+	for i, s := range steps {
+		if s.Key != NoKey { // no step before this one has a key, so each took two places
+			return nil, diags.Append(diag.Errors("Module instance address with keys is not allowed",
+				"A removed block covers every instance of a module: leave out the key.", trav[2*i+2].SourceRange().Ptr()))
+		}
+		t.Module = t.Module.Child(s.Name)
+	}
+	if t.IsModule {
+		return t, diags
+	}
+	r, rest, more := resourceName(rest)
+	diags = diags.Append(more)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	t.Resource = r
+	switch len(rest) {
+	case 0:
+	case 1:
+		return nil, diags.Append(diag.Errors("Resource instance address with keys is not allowed",
+			"A removed block covers every instance of a resource: leave out the key.", rest[0].SourceRange().Ptr()))
+	default:
+		return nil, diags.Append(extraAddress(rest))
+	}
+	switch r.Mode {
+	case Data:
+		return nil, diags.Append(diag.Errors("Data source address is not allowed",
+			"Nothing is destroyed when a data source goes, so a removed block has nothing to say about one. Delete its data block, that is enough.", &t.Range))
+	case Ephemeral:
+		return nil, diags.Append(diag.Errors("Ephemeral resource address is not allowed",
+			"Nothing of an ephemeral resource is stored, so a removed block has nothing to say about one. Delete its block, that is enough.", &t.Range))
+	}
+	return t, diags
+}
+
+// String returns the endpoint as users write it.
+func (e *MoveEndpoint) String() string {
+	m := ModuleInstanceOf(e.Steps...)
+	if e.IsModule {
+		return m.String()
+	}
+	return Instance{m, e.Resource, e.Key}.String()
+}
+
+// String returns the target as users write it.
+func (t *RemoveTarget) String() string {
+	if t.IsModule {
+		return t.Module.String()
+	}
+	return t.Resource.In(t.Module).String()
+}
+
+// Covers tells whether the resource is what t names, or in the module that t names. t is relative to in.
+func (t *RemoveTarget) Covers(in Module, r ConfigResource) bool {
+	m := in
+	for _, name := range t.Module.Path() {
+		m = m.Child(name)
+	}
+	if t.IsModule {
+		return m.Contains(r.Module)
+	}
+	return r == t.Resource.In(m)
+}

@@ -1,0 +1,220 @@
+package addr
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// ParseReference finds what an absolute traversal of an expression refers to. Whether that exists is not
+// asked. On errors the reference is nil.
+func ParseReference(trav hcl.Traversal) (*Reference, diag.List) {
+	rootRange := trav[0].SourceRange()
+	switch root := trav.RootName(); root {
+	case "var":
+		return attrReference(trav, func(name string) Named { return Variable{name} })
+	case "local":
+		return attrReference(trav, func(name string) Named { return Local{name} })
+	case "count":
+		return attrReference(trav, func(name string) Named { return CountAttr{name} })
+	case "each":
+		return attrReference(trav, func(name string) Named { return ForEachAttr{name} })
+	case "path":
+		return attrReference(trav, func(name string) Named { return PathAttr{name} })
+	case "terraform", "tofu":
+		return attrReference(trav, func(name string) Named { return EngineAttr{root, name} })
+	case "self":
+		return &Reference{Subject: Self{}, Range: rootRange, Remaining: remaining(trav[1:])}, nil
+	case "module":
+		return moduleReference(trav)
+	case "data":
+		return resourceReference(Data, "a data source type", trav)
+	case "ephemeral":
+		return resourceReference(Ephemeral, "an ephemeral resource type", trav)
+	case "resource":
+		return resourceReference(Managed, "a resource type", trav)
+	case "template", "lazy", "arg":
+		return nil, diag.Errors("Reserved symbol name", fmt.Sprintf(
+			"The name %q is kept free for later versions of the language. Where it is the resource type of a provider, write resource.%s instead.",
+			root, root), &rootRange)
+	default:
+		return typeReference(Managed, "a resource type", rootRange, trav)
+	}
+}
+
+// ParseReferenceText is ParseReference for text, whose problems have no file name.
+func ParseReferenceText(text string) (*Reference, diag.List) {
+	trav, diags := parseText(text)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	ref, more := ParseReference(trav)
+	return ref, diags.Append(more)
+}
+
+// ParseTestReference is ParseReference in the scope of test assertions, which has the outputs and checks of the
+// root module too.
+func ParseTestReference(trav hcl.Traversal) (*Reference, diag.List) {
+	switch trav.RootName() {
+	case "output":
+		return attrReference(trav, func(name string) Named { return Output{name} })
+	case "check":
+		return attrReference(trav, func(name string) Named { return Check{name} })
+	default:
+		return ParseReference(trav)
+	}
+}
+
+// attrReference parses ROOT.NAME.
+func attrReference(trav hcl.Traversal, subject func(name string) Named) (*Reference, diag.List) {
+	rootRange := trav[0].SourceRange()
+	if len(trav) < 2 {
+		return nil, invalidReference(fmt.Sprintf(
+			"%q is no value of its own; name one of its attributes after a dot.", trav.RootName()), rootRange)
+	}
+	attr, ok := trav[1].(hcl.TraverseAttr)
+	if !ok {
+		return nil, invalidReference(fmt.Sprintf(
+			"%q has attributes only; what follows it has to be a dot with a name.", trav.RootName()), trav[1].SourceRange())
+	}
+	return &Reference{
+		Subject:   subject(attr.Name),
+		Range:     hcl.RangeBetween(rootRange, attr.SrcRange),
+		Remaining: remaining(trav[2:]),
+	}, nil
+}
+
+// resourceReference parses data.TYPE.NAME and its like.
+func resourceReference(mode Mode, what string, trav hcl.Traversal) (*Reference, diag.List) {
+	if len(trav) < 3 {
+		return nil, invalidReference(fmt.Sprintf(
+			"Two names have to follow %q, each after a dot: %s, then the name given in the configuration.",
+			trav.RootName(), what), trav.SourceRange())
+	}
+	return typeReference(mode, what, trav[0].SourceRange(), trav[1:])
+}
+
+// typeReference parses TYPE.NAME[KEY]. start is where the whole reference begins.
+func typeReference(mode Mode, what string, start hcl.Range, trav hcl.Traversal) (*Reference, diag.List) {
+	if len(trav) < 2 {
+		return nil, invalidReference(
+			"The name of a resource has to follow its type, after a dot.", trav.SourceRange())
+	}
+	r := Resource{Mode: mode}
+	var ok bool
+	if r.Type, ok = stepName(trav[0]); !ok {
+		return nil, invalidReference(what+" has to follow, after a dot.", trav[0].SourceRange())
+	}
+	attr, ok := trav[1].(hcl.TraverseAttr)
+	if !ok {
+		return nil, invalidReference(fmt.Sprintf("A name, after a dot, has to follow %s.", what), trav[1].SourceRange())
+	}
+	r.Name = attr.Name
+	ref := &Reference{Subject: r, Range: hcl.RangeBetween(start, attr.SrcRange)}
+	rest := trav[2:]
+	if len(rest) == 0 {
+		return ref, nil
+	}
+	inst := ResourceRef{Resource: r}
+	if idx, ok := rest[0].(hcl.TraverseIndex); ok {
+		key, err := ParseKey(idx.Key)
+		if err != nil {
+			return nil, invalidIndex("a resource", err, idx)
+		}
+		inst.Key = key
+		ref.Range = hcl.RangeBetween(ref.Range, idx.SrcRange)
+		rest = rest[1:]
+	}
+	ref.Subject, ref.Remaining = inst, remaining(rest)
+	return ref, nil
+}
+
+// moduleReference parses module.NAME[KEY].OUTPUT.
+func moduleReference(trav hcl.Traversal) (*Reference, diag.List) {
+	ref, diags := attrReference(trav, func(name string) Named { return ModuleCall{name} })
+	if diags.HasErrors() || len(ref.Remaining) == 0 {
+		return ref, diags
+	}
+	inst := ModuleCallInstance{Name: ref.Subject.(ModuleCall).Name}
+	rest := ref.Remaining
+	if idx, ok := rest[0].(hcl.TraverseIndex); ok {
+		key, err := ParseKey(idx.Key)
+		if err != nil {
+			return nil, invalidIndex("a module", err, idx)
+		}
+		inst.Key = key
+		rest = rest[1:]
+		if len(rest) == 0 {
+			return &Reference{Subject: inst, Range: hcl.RangeBetween(ref.Range, idx.SrcRange)}, nil
+		}
+	}
+	attr, ok := rest[0].(hcl.TraverseAttr)
+	if !ok {
+		return nil, invalidReference("Only an output's name can follow an instance of a module.", rest[0].SourceRange())
+	}
+	return &Reference{
+		Subject:   ModuleOutput{inst, attr.Name},
+		Range:     hcl.RangeBetween(ref.Range, attr.SrcRange),
+		Remaining: remaining(rest[1:]),
+	}, nil
+}
+
+func remaining(trav hcl.Traversal) hcl.Traversal {
+	if len(trav) == 0 {
+		return nil
+	}
+	return trav
+}
+
+func invalidReference(detail string, subject hcl.Range) diag.List {
+	return diag.Errors("Invalid reference", detail, &subject)
+}
+
+func invalidIndex(of string, err error, idx hcl.TraverseIndex) diag.List {
+	return diag.Errors("Invalid index key", fmt.Sprintf("This cannot be the key of an instance of %s: %s.", of, err), &idx.SrcRange)
+}
+
+// ProviderFunction is provider::NAME::FUNCTION or provider::NAME::ALIAS::FUNCTION.
+type ProviderFunction struct {
+	Provider LocalProvider
+	Function string
+}
+
+func (f ProviderFunction) String() string {
+	if f.Provider.Alias == "" {
+		return "provider::" + f.Provider.Name + "::" + f.Function
+	}
+	return "provider::" + f.Provider.Name + "::" + f.Provider.Alias + "::" + f.Function
+}
+
+func (ProviderFunction) named() {}
+
+// IsProviderFunction tells whether a function name is in the namespace of the providers' functions.
+func IsProviderFunction(name string) bool { return strings.HasPrefix(name, "provider::") }
+
+// ParseProviderFunction parses the name of a function for which IsProviderFunction is true. subject is where
+// the name stands, for the problem; it may be nil.
+func ParseProviderFunction(name string, subject *hcl.Range) (ProviderFunction, diag.List) {
+	switch parts := strings.Split(name, "::"); len(parts) {
+	case 3:
+		return ProviderFunction{LocalProvider{Name: parts[1]}, parts[2]}, nil
+	case 4:
+		return ProviderFunction{LocalProvider{parts[1], parts[2]}, parts[3]}, nil
+	default:
+		return ProviderFunction{}, diag.Errors("Unable to parse provider function", fmt.Sprintf(
+			"%q is no function of a provider: these are written provider::NAME::FUNCTION, or provider::NAME::ALIAS::FUNCTION.", name), subject)
+	}
+}
+
+// FunctionReference returns the reference that the call of a provider's function makes.
+func FunctionReference(call *hclsyntax.FunctionCallExpr) (*Reference, diag.List) {
+	f, diags := ParseProviderFunction(call.Name, &call.NameRange)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	return &Reference{Subject: f, Range: call.NameRange}, nil
+}
