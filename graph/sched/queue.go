@@ -1,0 +1,79 @@
+package sched
+
+import "cmp"
+
+// queue is the ready vertices of one class: a binary heap whose first entry is the one to pop. Each vertex knows
+// its place in it, so that any one can be removed or can rise. The priority is copied into the entry, so that a
+// comparison does not have to fetch the vertex.
+type queue []entry
+
+type entry struct {
+	priority float64
+	vertex   int32
+}
+
+// before orders by priority, then by vertex, so that no two entries are equal and the order is reproducible.
+func (e entry) before(o entry) bool {
+	return e.priority > o.priority || e.priority == o.priority && e.vertex < o.vertex
+}
+
+// compare is before for sorting.
+func (e entry) compare(o entry) int {
+	return cmp.Or(cmp.Compare(o.priority, e.priority), cmp.Compare(e.vertex, o.vertex))
+}
+
+func (q *queue) push(vertices []vertex, e entry) {
+	*q = append(*q, e)
+	q.rise(vertices, int32(len(*q)-1), e)
+}
+
+func (q *queue) remove(vertices []vertex, place int32) {
+	last := int32(len(*q) - 1)
+	moved := (*q)[last]
+	*q = (*q)[:last]
+	if place == last {
+		return
+	}
+	if place > 0 && moved.before((*q)[(place-1)/2]) {
+		q.rise(vertices, place, moved)
+	} else {
+		q.sink(vertices, place, moved)
+	}
+}
+
+// rise puts e at place, or above it.
+func (q queue) rise(vertices []vertex, place int32, e entry) {
+	for place > 0 {
+		parent := (place - 1) / 2
+		if !e.before(q[parent]) {
+			break
+		}
+		q.put(vertices, place, q[parent])
+		place = parent
+	}
+	q.put(vertices, place, e)
+}
+
+// sink puts e at place, or below it.
+func (q queue) sink(vertices []vertex, place int32, e entry) {
+	for {
+		child := 2*place + 1
+		if child >= int32(len(q)) {
+			break
+		}
+		if child+1 < int32(len(q)) && q[child+1].before(q[child]) {
+			child++
+		}
+		if !q[child].before(e) {
+			break
+		}
+		q.put(vertices, place, q[child])
+		place = child
+	}
+	q.put(vertices, place, e)
+}
+
+func (q queue) put(vertices []vertex, place int32, e entry) {
+	q[place] = e
+	vertices[e.vertex].place = place
+}

@@ -1,0 +1,345 @@
+// Package sched decides which vertex of a growing graph may be worked on next.
+//
+// It keeps the status of every vertex, hands out the ready ones by critical path, and finds what a failure takes
+// with it. It has no goroutine, no clock, and no idea of what a vertex does: a loop tells it what happened, in
+// calls that each cost time proportional to what they change. Permits, retries and the journal are the loop's.
+package sched
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/millipede-iac/millipede/graph/dag"
+)
+
+// Traits are what the scheduler asks about a vertex. A nil function stands for its default.
+type Traits struct {
+	// Weight is the expected duration of v, in any unit that is the same for all vertices. It must not be negative;
+	// the default is 1. It is asked once, when v joins.
+	Weight func(v int) float64
+
+	// Class is a small number >= 0 for what v needs beyond being ready, such as the permits of one pool. Each class
+	// has a queue of its own, so that vertices that wait for a permit do not hold up those that need another one.
+	// The default is 0. It is asked whenever v becomes ready, so the answer may rest on what is known only by then.
+	Class func(v int) int
+
+	// Anyway tells that v runs once all that it waits for is settled, whether that is done, has failed or was
+	// skipped: a vertex that closes something, or that sums up. The default is false. It is asked once, when v joins.
+	Anyway func(v int) bool
+}
+
+// Scheduler is the progress of one run over one graph. It is not safe for concurrent use.
+//
+// Calling it in a way that its state does not allow, such as finishing a vertex that does not run, is a bug of the
+// caller, and panics with the vertex, its status, and what it was to become.
+type Scheduler struct {
+	graph    *dag.Graph
+	traits   Traits
+	vertices []vertex
+	ready    []queue // by class
+	counts   [statuses]int
+	raises   raises
+}
+
+type vertex struct {
+	weight   float64
+	priority float64 // the heaviest path from here, see raise.go
+	waits    int32   // edges from vertices that are not settled; meaningful while waiting or ready
+	class    int32   // meaningful while ready
+	place    int32   // in the queue of the class, while ready
+	because  int32   // while skipped: what failed or was skipped first
+	status   Status
+	anyway   bool
+	raised   bool // its priority rose, and what it waits for has not been told yet
+}
+
+// Skip is a vertex that will not run, and why.
+type Skip struct {
+	Vertex  int
+	Because int // the vertex whose failure, or whose own skipping, is the cause
+}
+
+// New returns a scheduler for all vertices of g, which must be acyclic. From then on g is the scheduler's: others
+// may read it, but only Append changes it.
+func New(g *dag.Graph, t Traits) *Scheduler {
+	if t.Weight == nil {
+		t.Weight = func(int) float64 { return 1 }
+	}
+	if t.Class == nil {
+		t.Class = func(int) int { return 0 }
+	}
+	if t.Anyway == nil {
+		t.Anyway = func(int) bool { return false }
+	}
+	s := &Scheduler{graph: g, traits: t, vertices: make([]vertex, 0, g.Len())}
+	s.join(g.Len())
+	for v, p := range g.CriticalPath(func(v int) float64 { return s.vertices[v].weight }) {
+		s.vertices[v].priority = p
+	}
+	for e := range g.Edges() {
+		s.vertices[e.After].waits++
+	}
+	for v := range s.vertices {
+		if s.vertices[v].waits == 0 {
+			s.move(v, Ready)
+		}
+	}
+	return s
+}
+
+// join adds n waiting vertices.
+func (s *Scheduler) join(n int) {
+	for range n {
+		v := len(s.vertices)
+		w := s.traits.Weight(v)
+		if !(w >= 0) || math.IsInf(w, 1) {
+			panic(fmt.Sprintf("sched: the weight of vertex %d is %v", v, w))
+		}
+		s.vertices = append(s.vertices, vertex{weight: w, priority: w, anyway: s.traits.Anyway(v)})
+	}
+	s.counts[Waiting] += n
+}
+
+// Append adds n vertices, numbered from Len() on, and edges among all vertices, old and new. It is how an expansion
+// gets into a run. A new edge may not end in a vertex that has been started or settled (a skipped one excepted, for
+// which it means nothing), and may not close a circle.
+//
+// An edge from a vertex that is done counts as satisfied. One from a vertex that failed or was skipped skips its
+// dependent, and all that depends on that; these are returned.
+func (s *Scheduler) Append(n int, edges []dag.Edge) []Skip {
+	for _, e := range edges {
+		if e.After < len(s.vertices) {
+			if st := s.vertices[e.After].status; st != Waiting && st != Ready && st != Skipped {
+				panic(fmt.Sprintf("sched: vertex %d is %s, so it cannot be made to wait for vertex %d", e.After, st, e.Before))
+			}
+		}
+	}
+	first := s.graph.Grow(n)
+	s.join(n)
+	for _, e := range edges {
+		s.graph.Edge(e.Before, e.After)
+	}
+	s.rank(first, edges)
+
+	var doomed []dag.Edge
+	for _, e := range edges {
+		switch before, after := s.vertices[e.Before].status, &s.vertices[e.After]; {
+		case after.status == Skipped || before == Done:
+		case !before.Settled():
+			after.waits++
+			if after.status == Ready {
+				s.move(e.After, Waiting)
+			}
+		case !after.anyway:
+			doomed = append(doomed, e)
+		}
+	}
+	var skips []Skip
+	for _, e := range doomed {
+		if s.vertices[e.After].status != Skipped {
+			cause := s.Because(e.Before)
+			s.skip(e.After, cause)
+			skips = append(append(skips, Skip{e.After, cause}), s.skipAfter(e.After, cause)...)
+		}
+	}
+	for v := first; v < len(s.vertices); v++ {
+		if x := &s.vertices[v]; x.status == Waiting && x.waits == 0 {
+			s.move(v, Ready)
+		}
+	}
+	return skips
+}
+
+// Pop takes the ready vertex with the heaviest way to the end, the lowest of equals, and sets it running. It
+// reports false if none is ready. It costs a look at each class.
+func (s *Scheduler) Pop() (v int, ok bool) {
+	return s.PopWhere(func(int) bool { return true })
+}
+
+// PopWhere is Pop among the classes that are admitted. It asks only about classes with ready vertices.
+func (s *Scheduler) PopWhere(admitted func(class int) bool) (v int, ok bool) {
+	s.tellRaises(1)
+	best := -1
+	for class, q := range s.ready {
+		if len(q) > 0 && (best < 0 || q[0].before(s.ready[best][0])) && admitted(class) {
+			best = class
+		}
+	}
+	return s.pop(best)
+}
+
+// PopClass is Pop within one class.
+func (s *Scheduler) PopClass(class int) (v int, ok bool) {
+	s.tellRaises(1)
+	return s.pop(class)
+}
+
+func (s *Scheduler) pop(class int) (v int, ok bool) {
+	if s.ReadyIn(class) == 0 {
+		return 0, false
+	}
+	v = int(s.ready[class][0].vertex)
+	s.move(v, Running)
+	return v, true
+}
+
+// Take sets a ready vertex running that the caller has chosen itself, as when it replays a journal.
+func (s *Scheduler) Take(v int) { s.move(v, Running) }
+
+// Requeue makes a running vertex ready again: it will have another attempt, or could not be started after all.
+func (s *Scheduler) Requeue(v int) {
+	if st := s.vertices[v].status; st != Running {
+		panic(fmt.Sprintf("sched: vertex %d is %s, so it cannot be queued again", v, st))
+	}
+	s.move(v, Ready)
+}
+
+// Done settles a running vertex that has succeeded, and returns what has become ready by it.
+func (s *Scheduler) Done(v int) (ready []int) {
+	s.move(v, Done)
+	for a := range s.graph.After(v) {
+		if s.release(a) {
+			ready = append(ready, a)
+		}
+	}
+	return ready
+}
+
+// Fail settles a running vertex that has failed, and returns all that depends on it, directly or through others,
+// and is skipped now because of it: each vertex once, nearest first. Vertices that run anyway are not among them,
+// but may have become ready.
+func (s *Scheduler) Fail(v int) []Skip {
+	s.move(v, Failed)
+	return s.skipAfter(v, v)
+}
+
+// Skip settles a vertex that is waiting, ready or running without success or failure, and returns what that skips,
+// as Fail does; v itself is not in the list.
+func (s *Scheduler) Skip(v int) []Skip {
+	s.skip(v, v)
+	return s.skipAfter(v, v)
+}
+
+func (s *Scheduler) skip(v, because int) {
+	s.move(v, Skipped)
+	s.vertices[v].because = int32(because)
+}
+
+// skipAfter skips what depends on v, which has failed or was skipped.
+func (s *Scheduler) skipAfter(v, because int) (skips []Skip) {
+	for i := 0; ; i++ {
+		for a := range s.graph.After(v) {
+			switch x := &s.vertices[a]; {
+			case x.status == Skipped:
+			case x.anyway:
+				s.release(a)
+			default:
+				s.skip(a, because)
+				skips = append(skips, Skip{a, because})
+			}
+		}
+		if i == len(skips) {
+			return skips
+		}
+		v = skips[i].Vertex
+	}
+}
+
+// release takes one edge off what v waits for, and reports whether v is ready now.
+func (s *Scheduler) release(v int) bool {
+	x := &s.vertices[v]
+	if x.status != Waiting { // skipped, whatever it waited for
+		return false
+	}
+	if x.waits--; x.waits > 0 {
+		return false
+	}
+	s.move(v, Ready)
+	return true
+}
+
+// move is the only place where a status changes. It keeps the counts and the queues in step.
+func (s *Scheduler) move(v int, to Status) {
+	x := &s.vertices[v]
+	if !lawful[x.status][to] {
+		panic(fmt.Sprintf("sched: vertex %d is %s, so it cannot become %s", v, x.status, to))
+	}
+	if x.status == Ready {
+		s.ready[x.class].remove(s.vertices, x.place)
+	}
+	s.counts[x.status]--
+	s.counts[to]++
+	x.status = to
+	if to == Ready {
+		class := s.traits.Class(v)
+		if class < 0 || class > math.MaxInt32 {
+			panic(fmt.Sprintf("sched: the class of vertex %d is %d", v, class))
+		}
+		if class >= len(s.ready) {
+			s.ready = append(s.ready, make([]queue, class+1-len(s.ready))...)
+		}
+		x.class = int32(class)
+		s.ready[class].push(s.vertices, entry{x.priority, int32(v)})
+	}
+}
+
+// Len is the number of vertices.
+func (s *Scheduler) Len() int { return len(s.vertices) }
+
+// Status tells how far v is.
+func (s *Scheduler) Status(v int) Status { return s.vertices[v].status }
+
+// Because is the vertex whose failure or skipping has skipped v; v itself unless v is skipped.
+func (s *Scheduler) Because(v int) int {
+	if s.vertices[v].status != Skipped {
+		return v
+	}
+	return int(s.vertices[v].because)
+}
+
+// Priority is the weight of the heaviest known path that starts with v. After an Append it may be too low for some
+// steps; see raise.go.
+func (s *Scheduler) Priority(v int) float64 { return s.vertices[v].priority }
+
+// ReadyIn is the number of ready vertices of a class.
+func (s *Scheduler) ReadyIn(class int) int {
+	if class < 0 || class >= len(s.ready) {
+		return 0
+	}
+	return len(s.ready[class])
+}
+
+// ReadyClasses returns the classes with ready vertices, the class of the heaviest vertex first.
+func (s *Scheduler) ReadyClasses() []int {
+	var classes []int
+	for class, q := range s.ready {
+		if len(q) > 0 {
+			classes = append(classes, class)
+		}
+	}
+	slices.SortFunc(classes, func(a, b int) int { return s.ready[a][0].compare(s.ready[b][0]) })
+	return classes
+}
+
+// Counts is how many vertices have which status.
+type Counts struct {
+	Waiting, Ready, Running, Done, Failed, Skipped int
+}
+
+// Counts returns how many vertices have which status, in constant time.
+func (s *Scheduler) Counts() Counts {
+	c := &s.counts
+	return Counts{c[Waiting], c[Ready], c[Running], c[Done], c[Failed], c[Skipped]}
+}
+
+// Finished reports whether every vertex is settled.
+func (s *Scheduler) Finished() bool {
+	return s.counts[Waiting]+s.counts[Ready]+s.counts[Running] == 0
+}
+
+// Stalled reports whether vertices wait, but nothing runs or could. Only a circle that was appended does that, so
+// it is a bug of the caller; [dag.Graph.Cycles] names the circle.
+func (s *Scheduler) Stalled() bool {
+	return s.counts[Waiting] > 0 && s.counts[Ready]+s.counts[Running] == 0
+}
