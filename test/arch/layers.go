@@ -1,0 +1,78 @@
+// Package arch keeps the project in the shape that its architecture draws: which package may import which, and what
+// every package and file owes its reader.
+//
+// It looks at file headers only; what the code does is for the other tests.
+package arch
+
+const module = "github.com/millipede-iac/millipede"
+
+// layers is the table of packages in the architecture, section 2. A package may import only packages of lower
+// layers. A package that is not here may not exist, so a new one, and a new arrow, is an edit that a reader sees.
+var layers = map[string]int{
+	"lang/diag":          0,
+	"lang/marks":         0,
+	"provider/schema":    0,
+	"provider/tfplugin5": 0,
+	"provider/tfplugin6": 0,
+	"state/seal":         0,
+
+	"graph/dag":  1,
+	"lang/addr":  1,
+	"lang/funcs": 1, // for the sake of lang/marks; see docs/adr/0001
+
+	"graph/sched":   2,
+	"lang/eval":     2,
+	"provider":      2,
+	"provider/lock": 2,
+	"state":         2,
+
+	"graph/plan":  3,
+	"lang/config": 3,
+
+	"graph":         4,
+	"state/journal": 4,
+	"wire":          4,
+
+	"coordinator/program": 5,
+	"coordinator/values":  5,
+	"graph/plan/planfile": 5,
+	"lang/config/fetch":   5,
+	"provider/install":    5,
+	"provider/rpc":        5,
+	"state/bolt":          5,
+	"state/mem":           5,
+	"state/storetest":     5,
+	"state/tfstate":       5,
+	"wire/jet":            5,
+	"wire/mem":            5,
+	"wire/wiretest":       5,
+
+	"provider/builtin": 6,
+	"provider/plugin":  6,
+	"state/snapshot":   6,
+	"worker/change":    6,
+
+	"coordinator": 7,
+	"worker":      7,
+
+	"cmd/coordinator/view": 8,
+	"coordinator/web":      8,
+}
+
+// trees are folders whose packages need no entry of their own. Those of one tree may import each other.
+var trees = map[string]int{
+	"cmd":  9,
+	"test": 10,
+}
+
+// suites are the contracts' test suites: packages that are not tests themselves, but import testing.
+var suites = []string{"state/storetest", "wire/wiretest"}
+
+// actors never import each other, nor an adapter: cmd hands them the implementations of the interfaces that they name.
+var (
+	actors   = []string{"coordinator", "worker"}
+	adapters = []string{"provider/plugin", "state/bolt", "wire/jet"}
+)
+
+// maxLines is where a file has stopped to tell one story. The aim is 500.
+const maxLines = 700
