@@ -1,0 +1,312 @@
+package eval
+
+import (
+	"maps"
+	"sync"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/ext/dynblock"
+	"github.com/hashicorp/hcl/v2/hcldec"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/schema"
+)
+
+// Eval evaluates the body of an object that exists once, or one instance of it where nothing is worth sharing. See
+// Bound.Eval.
+func (t *Template) Eval(s *Scope, rep Repetition, self cty.Value) (cty.Value, diag.List) {
+	return t.Bind(s).Eval(rep, self)
+}
+
+// Bound is a template with the values of one scope. It is safe for concurrent use, and stays right for as long as what
+// its body refers to as a whole does not change. What is looked up by a key that depends on count, each or self is
+// asked for at every Eval.
+type Bound struct {
+	template *Template
+	binding  *binding
+
+	once sync.Once
+	// frozen is the part of the value that is the same in all instances, set by once: the values of the attributes and
+	// groups of the outermost layout that are shared. It is nil when the fast decoder gave up on one of them.
+	frozen map[string]cty.Value
+	// marked tells that there is a mark in frozen.
+	marked bool
+}
+
+// Bind fetches what the body needs and what is the same in all instances.
+func (t *Template) Bind(s *Scope) *Bound {
+	return &Bound{template: t, binding: t.program.bind(s)}
+}
+
+// Eval evaluates the body for one instance: dynamic blocks are expanded, and the result is of the type that the schema
+// implies. self is cty.NilVal where there is none. On errors the result is incomplete, but of that type.
+//
+// There are two decoders. The fast one knows only how things go well; whenever something does not, or is rare, hcldec
+// and dynblock decide instead, with every reference in full. So the diagnostics are theirs.
+func (b *Bound) Eval(rep Repetition, self cty.Value) (cty.Value, diag.List) {
+	ctx, diags := b.binding.context(rep, self)
+	if diags.HasErrors() {
+		return cty.UnknownVal(b.template.shape.implied), diags
+	}
+	v, marked, ok := b.fast(ctx)
+	if !ok {
+		return b.slow(rep, self)
+	}
+	if marked {
+		v, diags = b.checkMarks(v, rep, self, diags)
+	}
+	return v, diags
+}
+
+// Expanded returns the body with its dynamic blocks expanded for one instance. ConfigRange finds source ranges in it.
+func (b *Bound) Expanded(rep Repetition, self cty.Value) hcl.Body {
+	if !b.template.dynamic {
+		return b.template.body
+	}
+	ctx, diags := b.binding.whole(rep, self)
+	if diags.HasErrors() {
+		return b.template.body
+	}
+	return dynblock.Expand(b.template.body, ctx)
+}
+
+// slow decodes with hcldec.
+func (b *Bound) slow(rep Repetition, self cty.Value) (cty.Value, diag.List) {
+	t := b.template
+	ctx, diags := b.binding.whole(rep, self)
+	if diags.HasErrors() {
+		return cty.UnknownVal(t.shape.implied), diags
+	}
+	body := t.body
+	if t.dynamic {
+		body = dynblock.Expand(body, ctx)
+	}
+	v, decodeDiags := hcldec.Decode(fix(body, t.shape), t.shape.spec, ctx)
+	diags = diags.Append(explainFunctions(decodeDiags))
+	v, diags = b.checkMarks(v, rep, self, diags)
+	return v, inSourceOrder(diags)
+}
+
+// checkMarks refuses ephemeral values where they would be stored, and reports deprecated ones.
+func (b *Bound) checkMarks(v cty.Value, rep Repetition, self cty.Value, diags diag.List) (cty.Value, diag.List) {
+	if !containsMarks(v) {
+		return v, diags
+	}
+	var found diag.List
+	if b.template.block == nil || !b.template.block.Ephemeral {
+		found = refuseEphemeral(v, b.template.block)
+	}
+	v, warnings := warnDeprecated(v, func(path cty.Path) *diag.Diagnostic {
+		d := diag.New(diag.Warning, "", "This value", nil)
+		d.Path = path.Copy()
+		return d
+	})
+	found = append(found, warnings...)
+	if len(found) == 0 {
+		return v, diags
+	}
+	return v, append(diags[:len(diags):len(diags)], AtSource(found, b.Expanded(rep, self))...)
+}
+
+// fast decodes by the layout. It gives up (ok is false) on everything that is not plainly right.
+func (b *Bound) fast(ctx *hcl.EvalContext) (v cty.Value, marked, ok bool) {
+	l := b.template.layout
+	if l == nil {
+		return cty.NilVal, false, false
+	}
+	b.once.Do(b.freeze)
+	if b.frozen == nil {
+		return cty.NilVal, false, false
+	}
+	d := decoder{marked: b.marked}
+	values := maps.Clone(b.frozen)
+	for i := range l.attrs {
+		if a := &l.attrs[i]; !a.shared {
+			if values[a.name], ok = d.attr(a, ctx); !ok {
+				return cty.NilVal, false, false
+			}
+		}
+	}
+	for i := range l.groups {
+		if g := &l.groups[i]; !g.shared {
+			if values[g.name], ok = d.group(g, ctx); !ok {
+				return cty.NilVal, false, false
+			}
+		}
+	}
+	return cty.ObjectVal(values), d.marked, true
+}
+
+// freeze evaluates what all instances share.
+func (b *Bound) freeze() {
+	l := b.template.layout
+	d := decoder{}
+	values := maps.Clone(l.shape.absent)
+	ok := true
+	for i := range l.attrs {
+		if a := &l.attrs[i]; a.shared {
+			if values[a.name], ok = d.attr(a, b.binding.ctx); !ok {
+				return
+			}
+		}
+	}
+	for i := range l.groups {
+		if g := &l.groups[i]; g.shared {
+			if values[g.name], ok = d.group(g, b.binding.ctx); !ok {
+				return
+			}
+		}
+	}
+	b.frozen, b.marked = values, d.marked
+}
+
+// decoder decodes by layouts, and notes whether it has seen a mark.
+type decoder struct{ marked bool }
+
+func (d *decoder) body(l *layout, ctx *hcl.EvalContext) (v cty.Value, ok bool) {
+	values := maps.Clone(l.shape.absent)
+	for i := range l.attrs {
+		if values[l.attrs[i].name], ok = d.attr(&l.attrs[i], ctx); !ok {
+			return cty.NilVal, false
+		}
+	}
+	for i := range l.groups {
+		if values[l.groups[i].name], ok = d.group(&l.groups[i], ctx); !ok {
+			return cty.NilVal, false
+		}
+	}
+	return cty.ObjectVal(values), true
+}
+
+func (d *decoder) attr(a *attrLayout, ctx *hcl.EvalContext) (cty.Value, bool) {
+	v, diags := a.expr.Value(ctx)
+	if len(diags) > 0 {
+		return cty.NilVal, false
+	}
+	v, err := convert.Convert(v, a.want)
+	if err != nil {
+		return cty.NilVal, false
+	}
+	d.marked = d.marked || containsMarks(v)
+	return v, true
+}
+
+// group decodes all blocks of a type into one value.
+func (d *decoder) group(g *groupLayout, ctx *hcl.EvalContext) (v cty.Value, ok bool) {
+	bs := g.shape
+	keyed := bs.nesting == schema.NestingMap
+	var elements []cty.Value
+	var byKey map[string]cty.Value
+	if keyed {
+		byKey = make(map[string]cty.Value, len(g.blocks))
+	}
+	add := func(label string, v cty.Value) bool {
+		if !keyed {
+			elements = append(elements, v)
+			return true
+		}
+		_, twice := byKey[label]
+		byKey[label] = v
+		return !twice
+	}
+	for i := range g.blocks {
+		block := &g.blocks[i]
+		if block.dynamic == nil {
+			v, ok := d.body(block.body, ctx)
+			if !ok || !add(block.label, v) {
+				return cty.NilVal, false
+			}
+			continue
+		}
+		known, ok := d.expand(block, ctx, add)
+		if !ok {
+			return cty.NilVal, false
+		}
+		if !known {
+			if bs.nesting == schema.NestingSingle || bs.nesting == schema.NestingGroup {
+				return cty.NilVal, false
+			}
+			return cty.UnknownVal(bs.result), true
+		}
+	}
+	return bs.assemble(elements, byKey)
+}
+
+// assemble makes the value of all blocks of a type. Numbers of blocks that are not allowed are left to hcldec.
+func (bs *blockShape) assemble(elements []cty.Value, byKey map[string]cty.Value) (cty.Value, bool) {
+	n := len(elements) + len(byKey)
+	if n < bs.min || (bs.max > 0 && n > bs.max) {
+		return cty.NilVal, false
+	}
+	if n == 0 {
+		return bs.none, true
+	}
+	switch bs.nesting {
+	case schema.NestingSingle, schema.NestingGroup:
+		return elements[0], n == 1
+	case schema.NestingMap:
+		if bs.loose {
+			return cty.ObjectVal(byKey), true
+		}
+		return cty.MapVal(byKey), true
+	case schema.NestingSet:
+		if bs.loose {
+			return cty.NilVal, false // the types of the elements have to be brought together first
+		}
+		return cty.SetVal(elements), true
+	default:
+		if bs.loose {
+			return cty.TupleVal(elements), true
+		}
+		return cty.ListVal(elements), true
+	}
+}
+
+// expand decodes the blocks that a dynamic block makes. known is false when their number is not known yet.
+func (d *decoder) expand(block *blockLayout, ctx *hcl.EvalContext, add func(label string, v cty.Value) bool) (known, ok bool) {
+	dyn := block.dynamic
+	each, diags := dyn.forEach.Value(ctx)
+	if len(diags) > 0 || each.IsMarked() || each.IsNull() {
+		return false, false
+	}
+	if !each.IsKnown() {
+		ty := each.Type()
+		iterable := ty == cty.DynamicPseudoType || ty.IsCollectionType() || ty.IsTupleType() || ty.IsObjectType()
+		return false, iterable && dyn.label == nil
+	}
+	if !each.CanIterateElements() {
+		return false, false
+	}
+	inner := ctx.NewChild()
+	for it := each.ElementIterator(); it.Next(); {
+		k, v := it.Element()
+		inner.Variables = map[string]cty.Value{
+			dyn.iterator: cty.ObjectVal(map[string]cty.Value{"key": k, "value": v}),
+		}
+		label := ""
+		if dyn.label != nil {
+			if label, ok = labelValue(dyn.label, inner); !ok {
+				return false, false
+			}
+		}
+		made, ok := d.body(block.body, inner)
+		if !ok || !add(label, made) {
+			return false, false
+		}
+	}
+	return true, true
+}
+
+func labelValue(expr hcl.Expression, ctx *hcl.EvalContext) (string, bool) {
+	v, diags := expr.Value(ctx)
+	if len(diags) > 0 {
+		return "", false
+	}
+	v, err := convert.Convert(v, cty.String)
+	if err != nil || v.IsNull() || !v.IsKnown() || v.IsMarked() {
+		return "", false
+	}
+	return v.AsString(), true
+}

@@ -1,0 +1,71 @@
+package eval
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/ctymarks"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/marks"
+)
+
+// warnDeprecated takes the marks of deprecated objects off a value, at any depth, and makes a warning of each. The
+// warning comes from newWarning with the subject of its sentence as the detail. Its Extra is the mark.
+func warnDeprecated(v cty.Value, newWarning func(cty.Path) *diag.Diagnostic) (cty.Value, diag.List) {
+	var diags diag.List
+	// The callback never fails, so neither does the walk.
+	out, _ := v.WrangleMarksDeep(func(mark any, path cty.Path) (ctymarks.WrangleAction, error) {
+		m, ok := mark.(marks.Deprecated)
+		if !ok {
+			return nil, nil
+		}
+		d := newWarning(path)
+		d.Summary = "Value derived from a deprecated source"
+		if m.Message == "" {
+			d.Detail += fmt.Sprintf(" comes from %s, which is deprecated.", m.Origin)
+		} else {
+			d.Detail += fmt.Sprintf(" comes from %s, which is deprecated:\n\n%s", m.Origin, m.Message)
+		}
+		d.Extra = m
+		diags = append(diags, d)
+		return ctymarks.WrangleDrop, nil
+	})
+	return out, diags
+}
+
+// pathText writes a path as users write it: .a[0].b["x"].
+func pathText(path cty.Path) string {
+	var b strings.Builder
+	for _, step := range path {
+		switch step := step.(type) {
+		case cty.GetAttrStep:
+			b.WriteString("." + step.Name)
+		case cty.IndexStep:
+			key, _ := step.Key.Unmark()
+			switch {
+			case !key.IsKnown() || key.IsNull():
+				b.WriteString("[...]")
+			case key.Type() == cty.Number:
+				b.WriteString("[" + key.AsBigFloat().Text('f', -1) + "]")
+			case key.Type() == cty.String:
+				b.WriteString("[" + strconv.Quote(key.AsString()) + "]")
+			default: // an element of a set has no name
+				b.WriteString("[...]")
+			}
+		}
+	}
+	return b.String()
+}
+
+// describe is the text of an error of go-cty, with the path that it points to in front.
+func describe(err error) string {
+	var at cty.PathError
+	if errors.As(err, &at) && len(at.Path) > 0 {
+		return strings.TrimPrefix(pathText(at.Path), ".") + ": " + at.Error()
+	}
+	return err.Error()
+}
