@@ -20,7 +20,7 @@ func collections() family {
 		"coalescelist": {stdlib.CoalesceListFunc, "Gives the first of its arguments that is a list with elements."},
 		"compact":      {stdlib.CompactFunc, "Leaves the nulls and the empty strings out of a list of strings."},
 		"concat":       {stdlib.ConcatFunc, "Joins lists into one."},
-		"contains":     {stdlib.ContainsFunc, "Tells whether a list or set has an element that is equal to a value."},
+		"contains":     {contains(), "Tells whether a list or set has an element that is equal to a value."},
 		"distinct":     {stdlib.DistinctFunc, "Leaves out the elements of a list that occurred before."},
 		"element":      {stdlib.ElementFunc, "Gives the element of a list at an index, which starts over when it is past the end."},
 		"flatten":      {stdlib.FlattenFunc, "Replaces the lists inside a list by their elements, at every depth."},
@@ -116,6 +116,13 @@ func coalesce() function.Function {
 			return cty.NilVal, errors.New("every argument is null or an empty string")
 		},
 	})
+}
+
+// contains refuses null as the value to look for, as OpenTofu does; the one of go-cty finds nulls.
+func contains() function.Function {
+	return returning(cty.Bool, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+		return stdlib.Contains(args[0], args[1])
+	}, plain("list", cty.DynamicPseudoType), plain("value", cty.DynamicPseudoType))
 }
 
 // index differs from the one of go-cty in what it says of things that are no lists.

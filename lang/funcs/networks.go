@@ -1,6 +1,7 @@
 package funcs
 
 import (
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -12,6 +13,8 @@ import (
 	"github.com/zclconf/go-cty/cty/gocty"
 )
 
+// networks holds the functions on IP prefixes. What they answer for host and subnet numbers out of range is what
+// go-cidr v1.1.0 answers, which is the version that OpenTofu has; later ones refuse some of these numbers.
 func networks() family {
 	return family{
 		"cidrcontains": {cidrContains(), "Tells whether an address or a smaller prefix lies inside an IP prefix."},
@@ -32,11 +35,7 @@ func cidrHost() function.Function {
 		if err != nil {
 			return cty.NilVal, err
 		}
-		ip, err := cidr.HostBig(network, number)
-		if err != nil {
-			return cty.NilVal, err
-		}
-		return cty.StringVal(ip.String()), nil
+		return fitting(func() (fmt.Stringer, error) { return cidr.HostBig(network, number) })
 	}, plain("prefix", cty.String), plain("hostnum", cty.Number))
 }
 
@@ -67,13 +66,27 @@ func cidrSubnet() function.Function {
 		if err != nil {
 			return cty.NilVal, err
 		}
-		subnet, err := cidr.SubnetBig(network, bits, number)
-		if err != nil {
-			return cty.NilVal, err
-		}
-		return cty.StringVal(subnet.String()), nil
+		return fitting(func() (fmt.Stringer, error) { return cidr.SubnetBig(network, bits, number) })
 	}, plain("prefix", cty.String), plain("newbits", cty.Number), plain("netnum", cty.Number))
 }
+
+// fitting gives what a function of go-cidr computes from a number. Some numbers that are too great for an address make
+// go-cidr panic, with an index out of range, rather than return an error.
+func fitting(compute func() (fmt.Stringer, error)) (v cty.Value, err error) {
+	defer func() {
+		if recover() != nil {
+			v, err = cty.NilVal, errors.New("the number is too great for an IP address")
+		}
+	}()
+	out, err := compute()
+	if err != nil {
+		return cty.NilVal, err
+	}
+	return cty.StringVal(out.String()), nil
+}
+
+// maxExtension is how many bits cidrsubnets can add to a prefix. It is OpenTofu's limit.
+const maxExtension = 32
 
 func cidrSubnets() function.Function {
 	newbits := plain("newbits", cty.Number)
@@ -95,10 +108,10 @@ func cidrSubnets() function.Function {
 				if err := gocty.FromCtyValue(arg, &bits); err != nil {
 					return cty.NilVal, function.NewArgError(i+1, err)
 				}
-				length := taken + bits
-				if bits < 1 || length > size {
-					return cty.NilVal, function.NewArgErrorf(i+1, "a prefix of %d bits can be extended by 1 to %d bits, not by %d", taken, size-taken, bits)
+				if most := min(size-taken, maxExtension); bits < 1 || bits > most {
+					return cty.NilVal, function.NewArgErrorf(i+1, "a prefix of %d bits can be extended by 1 to %d bits, not by %d", taken, most, bits)
 				}
+				length := taken + bits
 				if last == nil {
 					last, _ = cidr.PreviousSubnet(network, length)
 				}

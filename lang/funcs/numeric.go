@@ -1,6 +1,8 @@
 package funcs
 
 import (
+	"errors"
+	"math"
 	"math/big"
 
 	"github.com/zclconf/go-cty/cty"
@@ -14,13 +16,31 @@ func numeric() family {
 		"abs":      {stdlib.AbsoluteFunc, "Gives the distance of a number from zero: the number itself, or its opposite when it is negative."},
 		"ceil":     {stdlib.CeilFunc, "Rounds a number up to the next whole number."},
 		"floor":    {stdlib.FloorFunc, "Rounds a number down to the next whole number."},
-		"log":      {stdlib.LogFunc, "Gives the logarithm of a number in a given base."},
+		"log":      {onFloats("base", func(x, base float64) float64 { return math.Log(x) / math.Log(base) }), "Gives the logarithm of a number in a given base."},
 		"max":      {stdlib.MaxFunc, "Gives the greatest of one or more numbers."},
 		"min":      {stdlib.MinFunc, "Gives the smallest of one or more numbers."},
 		"parseint": {parseInt(), "Reads a string as a whole number written in a base from 2 to 62."},
-		"pow":      {stdlib.PowFunc, "Raises a number to a power."},
+		"pow":      {onFloats("power", math.Pow), "Raises a number to a power."},
 		"signum":   {stdlib.SignumFunc, "Tells the sign of a whole number: -1, 0 or 1."},
 	}
+}
+
+// onFloats builds a function of a number and a second one that computes in 64 bits. Those of go-cty panic where the
+// result is not defined.
+func onFloats(second string, compute func(a, b float64) float64) function.Function {
+	return returning(cty.Number, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+		var in [2]float64
+		for i := range in {
+			if err := gocty.FromCtyValue(args[i], &in[i]); err != nil {
+				return cty.NilVal, err
+			}
+		}
+		out := compute(in[0], in[1])
+		if math.IsNaN(out) {
+			return cty.NilVal, errors.New("the result is not defined for these numbers")
+		}
+		return cty.NumberFloatVal(out), nil
+	}, plain("num", cty.Number), plain(second, cty.Number))
 }
 
 func parseInt() function.Function {

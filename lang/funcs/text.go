@@ -1,6 +1,7 @@
 package funcs
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/zclconf/go-cty/cty"
@@ -14,7 +15,7 @@ func text() family {
 		"endswith":    {endsWith(), "Tells whether a string ends with another one."},
 		"format":      {stdlib.FormatFunc, "Builds a string by putting values in the places of the verbs of a format such as \"%s-%03d\"."},
 		"formatlist":  {stdlib.FormatListFunc, "Builds a list of strings by applying one format to the elements of lists."},
-		"indent":      {stdlib.IndentFunc, "Puts a number of spaces before each line of a string except the first."},
+		"indent":      {indent(), "Puts a number of spaces before each line of a string except the first."},
 		"join":        {stdlib.JoinFunc, "Builds one string of the elements of lists of strings, with a separator between them."},
 		"lower":       {stdlib.LowerFunc, "Turns all letters of a string into lower case."},
 		"regex":       {stdlib.RegexFunc, "Finds the first match of a regular expression in a string, and gives its text or its capture groups."},
@@ -66,6 +67,15 @@ func startsWith() function.Function {
 			return cty.False, nil
 		}
 	}, str, plain("prefix", cty.String))
+}
+
+func indent() function.Function {
+	return returning(cty.String, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+		if args[0].LessThan(cty.Zero).True() {
+			return cty.NilVal, errors.New("the number of spaces must not be negative")
+		}
+		return stdlib.Indent(args[0], args[1])
+	}, plain("spaces", cty.Number), plain("str", cty.String))
 }
 
 func replace() function.Function {
