@@ -1,0 +1,59 @@
+# What can be done here. `make` alone prints it; the texts behind ## are what it prints.
+
+GO          ?= go
+BIN         := $(CURDIR)/bin
+PKG         ?= ./...
+BENCH       ?= .
+CONFORMANCE ?= ../shared/conformance
+GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+# Modules of their own: what users do not have to download.
+MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
+
+.DEFAULT_GOAL := help
+.PHONY: help build test race lint lint-more vet generate bench conformance tools clean
+
+help: ## print this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  PKG=./graph/... narrows test, race, vet, lint and bench to some packages; BENCH=NAME narrows bench further."
+
+build: ## build bin/coordinator and bin/worker
+	$(GO) build -trimpath -o $(BIN)/coordinator ./cmd/coordinator
+	$(GO) build -trimpath -o $(BIN)/worker ./cmd/worker
+
+test: ## run all tests
+	$(GO) test $(PKG)
+
+race: ## run all tests under the race detector
+	$(GO) test -race $(PKG)
+
+vet: ## run go vet, over the modules of the test tooling too
+	$(GO) vet $(PKG)
+	@set -e; for m in $(MODULES); do echo "$(GO) -C $$m vet ./..."; $(GO) -C $$m vet ./...; done
+
+lint: vet tools ## run gofmt, go vet and staticcheck
+	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
+		test -z "$$unformatted" || { echo "not formatted:"; echo "$$unformatted"; exit 1; }
+	$(BIN)/tools/staticcheck $(PKG)
+
+lint-more: ## run golangci-lint with .golangci.yml (its first build takes minutes)
+	$(GO) run $(GOLANGCI) run $(PKG)
+
+generate: tools ## remake the stubs of every .proto file
+	@set -e; for p in $$(git ls-files -co --exclude-standard '*.proto'); do echo "protogen $$p"; $(BIN)/tools/protogen $$p; done
+
+bench: ## run the benchmarks; TOFU=PATH compares with an OpenTofu binary
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem $(PKG)
+
+conformance: build ## run the conformance cases in CONFORMANCE, if they are there
+	python3 $(CONFORMANCE)/functions/run_cases.py --bin $(BIN)/coordinator \
+		--cases $(CONFORMANCE)/functions/cases.json --fixtures $(CONFORMANCE)/functions/fixtures
+	python3 $(CONFORMANCE)/scenarios/run_scenarios.py --bin $(BIN)/coordinator \
+		--cases $(CONFORMANCE)/scenarios/cases --providers builtin
+
+tools: ## build the test tooling into bin/tools: nats-server, staticcheck, generators
+	@$(GO) -C test/tools build -o $(BIN)/tools/ tool ./...
+
+clean: ## remove what was built
+	rm -rf bin
