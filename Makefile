@@ -40,8 +40,8 @@ lint: vet tools ## run gofmt, go vet and staticcheck
 lint-more: ## run golangci-lint with .golangci.yml (its first build takes minutes)
 	$(GO) run $(GOLANGCI) run $(PKG)
 
-generate: tools ## remake the stubs of every .proto file
-	@set -e; for p in $$(git ls-files -co --exclude-standard '*.proto'); do echo "protogen $$p"; $(BIN)/tools/protogen $$p; done
+generate: tools ## remake what is generated: the stubs of the plugin protocols
+	$(GO) generate $(PKG)
 
 bench: ## run the benchmarks; TOFU=PATH compares with an OpenTofu binary
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem $(PKG)
