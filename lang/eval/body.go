@@ -2,6 +2,7 @@ package eval
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/hashicorp/hcl/v2"
 
@@ -28,6 +29,8 @@ type layout struct {
 	attrs  []attrLayout
 	groups []groupLayout
 	spread
+	// scratch holds maps with what is absent, in which every evaluation replaces what is present.
+	scratch sync.Pool
 }
 
 // attrLayout is an attribute that a body has.

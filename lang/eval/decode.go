@@ -33,6 +33,8 @@ type Bound struct {
 	frozen map[string]cty.Value
 	// marked tells that there is a mark in frozen.
 	marked bool
+	// scratch holds copies of frozen, in which every evaluation replaces all that is not shared.
+	scratch sync.Pool
 }
 
 // Bind fetches what the body needs and what is the same in all instances.
@@ -65,7 +67,7 @@ func (b *Bound) Expanded(rep Repetition, self cty.Value) hcl.Body {
 	if !b.template.dynamic {
 		return b.template.body
 	}
-	ctx, diags := b.binding.whole(rep, self)
+	ctx, diags := b.binding.context(rep, self)
 	if diags.HasErrors() {
 		return b.template.body
 	}
@@ -121,7 +123,8 @@ func (b *Bound) fast(ctx *hcl.EvalContext) (v cty.Value, marked, ok bool) {
 		return cty.NilVal, false, false
 	}
 	d := decoder{marked: b.marked}
-	values := maps.Clone(b.frozen)
+	values := borrow(&b.scratch, b.frozen)
+	defer b.scratch.Put(values)
 	for i := range l.attrs {
 		if a := &l.attrs[i]; !a.shared {
 			if values[a.name], ok = d.attr(a, ctx); !ok {
@@ -137,6 +140,15 @@ func (b *Bound) fast(ctx *hcl.EvalContext) (v cty.Value, marked, ok bool) {
 		}
 	}
 	return cty.ObjectVal(values), d.marked, true
+}
+
+// borrow returns a map with at least what is in the original. cty.ObjectVal copies what it gets, so the map can go back
+// into the pool.
+func borrow(pool *sync.Pool, original map[string]cty.Value) map[string]cty.Value {
+	if m, ok := pool.Get().(map[string]cty.Value); ok {
+		return m
+	}
+	return maps.Clone(original)
 }
 
 // freeze evaluates what all instances share.
@@ -166,7 +178,8 @@ func (b *Bound) freeze() {
 type decoder struct{ marked bool }
 
 func (d *decoder) body(l *layout, ctx *hcl.EvalContext) (v cty.Value, ok bool) {
-	values := maps.Clone(l.shape.absent)
+	values := borrow(&l.scratch, l.shape.absent)
+	defer l.scratch.Put(values)
 	for i := range l.attrs {
 		if values[l.attrs[i].name], ok = d.attr(&l.attrs[i], ctx); !ok {
 			return cty.NilVal, false

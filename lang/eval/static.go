@@ -200,4 +200,3 @@ func checkBlockTraversal(name string, steps hcl.Traversal, nb *schema.NestedBloc
 	}
 	return checkTraversal(steps[1:], &nb.Block)
 }
-
