@@ -1,0 +1,174 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// The file begins with magic. Frames follow: the length of the body and its CRC-32C, four bytes each, little
+// endian; then the body, an Entry in msgpack. The last frame of an attempt says what is known of it.
+const (
+	magic      = "millipede worker journal 1\n"
+	headerSize = 8
+	// maxBody is far above any message that the transport carries, so that a damaged length is noticed.
+	maxBody = 64 << 20
+	// slack is how much of the file may be outdated before it is rewritten.
+	slack = 1 << 20
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func encodeFrame(e Entry) ([]byte, error) {
+	body, err := msgpack.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a journal entry: %w", err)
+	}
+	if len(body) > maxBody {
+		return nil, fmt.Errorf("a journal entry of %d bytes is too large", len(body))
+	}
+	frame := make([]byte, headerSize, headerSize+len(body))
+	binary.LittleEndian.PutUint32(frame, uint32(len(body)))
+	binary.LittleEndian.PutUint32(frame[4:], crc32.Checksum(body, castagnoli))
+	return append(frame, body...), nil
+}
+
+// decodeFrame reads the first frame of data and tells how long it is; 0 when there is no whole one.
+func decodeFrame(data []byte) (Entry, int64) {
+	if len(data) < headerSize {
+		return Entry{}, 0
+	}
+	n := int64(binary.LittleEndian.Uint32(data))
+	if n > maxBody || int64(len(data)) < headerSize+n {
+		return Entry{}, 0
+	}
+	body := data[headerSize : headerSize+n]
+	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(data[4:]) {
+		return Entry{}, 0
+	}
+	var e Entry
+	if msgpack.Unmarshal(body, &e) != nil || e.Ref.Attempt == "" || e.Phase > Ended {
+		return Entry{}, 0
+	}
+	return e, headerSize + n
+}
+
+// load reads the file, or begins it, and cuts off an unfinished end.
+func (j *Journal) load() (cut int64, err error) {
+	file, err := os.OpenFile(j.path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	j.file = file
+	cut, err = j.read()
+	if err == nil {
+		err = syncDir(filepath.Dir(j.path))
+	}
+	if err != nil {
+		return 0, errors.Join(err, file.Close())
+	}
+	return cut, nil
+}
+
+func (j *Journal) read() (cut int64, err error) {
+	data, err := io.ReadAll(j.file)
+	if err != nil {
+		return 0, err
+	}
+	if len(data) < len(magic) && bytes.HasPrefix([]byte(magic), data) {
+		cut, data = int64(len(data)), []byte(magic) // new, or not even begun when the machine died
+		if _, err := j.file.WriteAt(data, 0); err != nil {
+			return 0, err
+		}
+	}
+	if !bytes.HasPrefix(data, []byte(magic)) {
+		return 0, ErrFormat
+	}
+	j.size = int64(len(magic))
+	for {
+		e, n := decodeFrame(data[j.size:])
+		if n == 0 {
+			break
+		}
+		j.size += n
+		j.keep(e, n)
+	}
+	if rest := int64(len(data)) - j.size; rest > 0 {
+		cut = rest
+		if err := j.file.Truncate(j.size); err != nil {
+			return 0, err
+		}
+	}
+	j.synced = j.size
+	return cut, j.file.Sync()
+}
+
+// compact rewrites the file with the live entries alone, once enough of it is outdated. The caller holds syncing.
+func (j *Journal) compact() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var live int64
+	for _, h := range j.live {
+		live += h.bytes
+	}
+	if j.broken != nil || j.size < slack+2*live {
+		return nil
+	}
+	if err := j.rewrite(); err != nil {
+		j.broken = err
+		return fmt.Errorf("%w: compacting: %w", ErrBroken, err)
+	}
+	return nil
+}
+
+// rewrite puts a new file with the live entries in the place of the old one, once it is whole and on the disk: a
+// crash leaves either. Both files are closed for the renaming, because some systems demand that.
+func (j *Journal) rewrite() error {
+	out := bytes.NewBufferString(magic)
+	for _, e := range j.inOrder() {
+		frame, err := encodeFrame(e)
+		if err != nil {
+			return err
+		}
+		out.Write(frame)
+	}
+	next := j.path + ".next"
+	if err := writeDurably(next, out.Bytes()); err != nil {
+		return err
+	}
+	if err := j.file.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(next, j.path); err != nil {
+		return err
+	}
+	if err := syncDir(filepath.Dir(j.path)); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(j.path, os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	j.file, j.size, j.synced = file, int64(out.Len()), int64(out.Len())
+	j.generation++
+	return nil
+}
+
+func writeDurably(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
