@@ -2,10 +2,8 @@ package addr
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/millipede-iac/millipede/lang/diag"
 )
@@ -176,45 +174,4 @@ func invalidReference(detail string, subject hcl.Range) diag.List {
 
 func invalidIndex(of string, err error, idx hcl.TraverseIndex) diag.List {
 	return diag.Errors("Invalid index key", fmt.Sprintf("This cannot be the key of an instance of %s: %s.", of, err), &idx.SrcRange)
-}
-
-// ProviderFunction is provider::NAME::FUNCTION or provider::NAME::ALIAS::FUNCTION.
-type ProviderFunction struct {
-	Provider LocalProvider
-	Function string
-}
-
-func (f ProviderFunction) String() string {
-	if f.Provider.Alias == "" {
-		return "provider::" + f.Provider.Name + "::" + f.Function
-	}
-	return "provider::" + f.Provider.Name + "::" + f.Provider.Alias + "::" + f.Function
-}
-
-func (ProviderFunction) named() {}
-
-// IsProviderFunction tells whether a function name is in the namespace of the providers' functions.
-func IsProviderFunction(name string) bool { return strings.HasPrefix(name, "provider::") }
-
-// ParseProviderFunction parses the name of a function for which IsProviderFunction is true. subject is where
-// the name stands, for the problem; it may be nil.
-func ParseProviderFunction(name string, subject *hcl.Range) (ProviderFunction, diag.List) {
-	switch parts := strings.Split(name, "::"); len(parts) {
-	case 3:
-		return ProviderFunction{LocalProvider{Name: parts[1]}, parts[2]}, nil
-	case 4:
-		return ProviderFunction{LocalProvider{parts[1], parts[2]}, parts[3]}, nil
-	default:
-		return ProviderFunction{}, diag.Errors("Unable to parse provider function", fmt.Sprintf(
-			"%q is no function of a provider: these are written provider::NAME::FUNCTION, or provider::NAME::ALIAS::FUNCTION.", name), subject)
-	}
-}
-
-// FunctionReference returns the reference that the call of a provider's function makes.
-func FunctionReference(call *hclsyntax.FunctionCallExpr) (*Reference, diag.List) {
-	f, diags := ParseProviderFunction(call.Name, &call.NameRange)
-	if diags.HasErrors() {
-		return nil, diags
-	}
-	return &Reference{Subject: f, Range: call.NameRange}, nil
 }

@@ -183,16 +183,6 @@ func TestReferencesThatLeadNowhereAreRefused(t *testing.T) {
 	}
 }
 
-func TestProviderFunctionsNameTheirConfiguration(t *testing.T) {
-	f, diags := ParseProviderFunction("provider::aws::west::arn_parse", nil)
-	if diags.HasErrors() || f != (ProviderFunction{LocalProvider{"aws", "west"}, "arn_parse"}) {
-		t.Errorf("%v %v", f, diags.Err())
-	}
-	if _, diags := ParseProviderFunction("provider::aws", nil); summaries(diags) != "Unable to parse provider function" {
-		t.Error(summaries(diags))
-	}
-}
-
 func TestProviderSourcesAreNormalised(t *testing.T) {
 	for text, want := range map[string]string{
 		"aws":                               "registry.opentofu.org/hashicorp/aws",

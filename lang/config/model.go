@@ -10,6 +10,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
 )
 
 // Tree is a whole configuration: the root module and what it calls.
@@ -32,6 +33,12 @@ type Node struct {
 	SourceDir string
 	// Version is the version of a registry module, else empty.
 	Version string
+	// ProviderInstances are the for_each elements, by key, of the provider blocks that have one. OpenTofu evaluates
+	// them before planning; so they depend on variables and locals alone.
+	ProviderInstances map[addr.LocalProvider]map[string]cty.Value
+
+	static    *Static
+	providers map[providerKey]providerHome
 }
 
 // Module is the parsed content of one directory. It is immutable after loading.
@@ -42,6 +49,8 @@ type Module struct {
 	Backend    *Backend
 	Cloud      *Backend // a cloud block; kept for the diagnostic
 	Encryption hcl.Body // nil without an encryption block
+	// EncryptionRange is the header of the encryption block.
+	EncryptionRange hcl.Range
 
 	// Required maps local names to the providers that required_providers names, in full (defaults filled in
 	// for local names that are only used).
@@ -65,9 +74,12 @@ type Module struct {
 
 	// Files are the source files of the module, in the order in which they were merged.
 	Files []string
+
+	// problems are what loading the module without its callers found.
+	problems diag.List
 }
 
-// EngineVersion is one required_version argument.
+// EngineVersion is one required_version or compatible_with argument.
 type EngineVersion struct {
 	Constraint string
 	Range      hcl.Range
@@ -89,23 +101,25 @@ type RequiredProvider struct {
 	Name   string
 	Source addr.Provider
 	// Constraints are version constraints as written; empty when there are none.
-	Constraints string
-	Aliases     []addr.LocalProvider // configuration_aliases
-	Range       hcl.Range
+	Constraints      string
+	ConstraintsRange hcl.Range
+	Aliases          []addr.LocalProvider // configuration_aliases
+	Range            hcl.Range
 	// Implied is true when nothing but the use of the name declares it.
 	Implied bool
 }
 
 // ProviderConfig is a provider block.
 type ProviderConfig struct {
-	Name      string
-	Alias     string
-	AliasExpr hcl.Expression
-	Version   string // the deprecated version argument
-	ForEach   hcl.Expression
-	Config    hcl.Body
-	Range     hcl.Range
-	NameRange hcl.Range
+	Name         string
+	Alias        string
+	AliasExpr    hcl.Expression
+	Version      string // the deprecated version argument
+	VersionRange hcl.Range
+	ForEach      hcl.Expression
+	Config       hcl.Body
+	Range        hcl.Range
+	NameRange    hcl.Range
 }
 
 // Local returns the name and alias.
@@ -125,9 +139,10 @@ type Variable struct {
 	Name           string
 	Description    string
 	DescriptionSet bool
-	// Type is the constraint with optional attributes; ConstraintType without. cty.DynamicPseudoType when absent.
-	Type           cty.Type
+	// ConstraintType is the type as declared, with its optional() attributes: what given values are converted to.
+	// Type is the same without optional(): what values have then. Both are cty.DynamicPseudoType when absent.
 	ConstraintType cty.Type
+	Type           cty.Type
 	TypeDefaults   *TypeDefaults
 	TypeSet        bool
 	// ParseLiteral is true when values given as text are literal strings, false when they are expressions.
@@ -135,11 +150,13 @@ type Variable struct {
 	// Default is cty.NilVal for a required variable. It is converted to the type.
 	Default      cty.Value
 	Nullable     bool
+	NullableSet  bool
 	Sensitive    bool
 	SensitiveSet bool
 	Ephemeral    bool
 	EphemeralSet bool
 	Const        bool
+	ConstSet     bool
 	Deprecated   string // message; empty when not deprecated
 	Validations  []*CheckRule
 	Range        hcl.Range // the block's header
@@ -161,7 +178,9 @@ type Output struct {
 	Description   string
 	Expr          hcl.Expression
 	Sensitive     bool
+	SensitiveSet  bool
 	Ephemeral     bool
+	EphemeralSet  bool
 	Deprecated    string
 	DependsOn     []hcl.Traversal
 	Preconditions []*CheckRule
@@ -183,15 +202,22 @@ type ModuleCall struct {
 	Providers               []PassedProvider
 	DependsOn               []hcl.Traversal
 	Range                   hcl.Range
+
+	parsed ModuleSource
 }
 
 // PassedProvider is one entry of a module call's providers argument.
 type PassedProvider struct {
 	InChild  addr.LocalProvider
 	InParent addr.LocalProvider
-	// KeyExpr is the instance key expression of a parent configuration with for_each, else nil.
+	// KeyExpr is the instance key expression of a parent configuration with for_each, else nil. It is evaluated
+	// in the calling module, for the instance of the call.
 	KeyExpr hcl.Expression
 	Range   hcl.Range
+	// InChildRange and InParentRange are where the names of the providers stand.
+	InChildRange, InParentRange hcl.Range
+
+	inChildKey hcl.Expression
 }
 
 // Resource is a resource, data or ephemeral block.
@@ -204,6 +230,7 @@ type Resource struct {
 	Provider        addr.LocalProvider
 	ProviderSet     bool
 	ProviderKeyExpr hcl.Expression // provider = aws.by_region[each.key]
+	ProviderRange   hcl.Range      // the provider's name in the provider argument
 	// Source is the provider that Provider means in this module.
 	Source addr.Provider
 
@@ -278,13 +305,20 @@ type Import struct {
 	// To is the target expression: an address whose keys may be expressions when ForEach is set.
 	To hcl.Expression
 	// StaticTo is the resource that To names, without its keys.
-	StaticTo    addr.ConfigResource
+	StaticTo addr.ConfigResource
+	// ResolvedTo is what To names if there are no expressions in its keys, else nil.
+	ResolvedTo  *addr.Instance
 	ID          hcl.Expression
 	Identity    hcl.Expression
 	ForEach     hcl.Expression
 	Provider    addr.LocalProvider
 	ProviderSet bool
-	Range       hcl.Range
+	// ProviderKeyExpr is the instance key of a provider configuration with for_each.
+	ProviderKeyExpr hcl.Expression
+	ProviderRange   hcl.Range // the provider argument
+	// Source is the provider that imports, as the module that holds the block sees it.
+	Source addr.Provider
+	Range  hcl.Range
 }
 
 // TypeDefaults is what optional() attributes of a type constraint fall back to.

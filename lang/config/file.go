@@ -1,0 +1,209 @@
+package config
+
+import (
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// file is what one file declares, before the files of a module are put together.
+type file struct {
+	engine     []EngineVersion
+	backends   []*Backend
+	clouds     []*Backend
+	encryption []encryption
+	required   []*requiredProviders
+	metas      []providerMeta
+	providers  []*ProviderConfig
+
+	variables []*Variable
+	locals    []*Local
+	outputs   []*Output
+	calls     []*ModuleCall
+	resources []*Resource // in the order managed, data, ephemeral
+	checks    []*Check
+
+	moved   []*Moved
+	removed []*Removed
+	imports []*Import
+}
+
+type encryption struct {
+	body hcl.Body
+	rng  hcl.Range
+}
+
+var fileSchema = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
+	{Type: "terraform"},
+	{Type: "language"},
+	{Type: "required_providers"},
+	{Type: "provider", LabelNames: []string{"name"}},
+	{Type: "variable", LabelNames: []string{"name"}},
+	{Type: "locals"},
+	{Type: "output", LabelNames: []string{"name"}},
+	{Type: "module", LabelNames: []string{"name"}},
+	{Type: "resource", LabelNames: []string{"type", "name"}},
+	{Type: "data", LabelNames: []string{"type", "name"}},
+	{Type: "ephemeral", LabelNames: []string{"type", "name"}},
+	{Type: "check", LabelNames: []string{"name"}},
+	{Type: "moved"},
+	{Type: "removed"},
+	{Type: "import"},
+}}
+
+var terraformSchema = &hcl.BodySchema{
+	Attributes: []hcl.AttributeSchema{
+		{Name: "required_version"},
+		{Name: "experiments"},
+		{Name: "language"},
+	},
+	Blocks: []hcl.BlockHeaderSchema{
+		{Type: "backend", LabelNames: []string{"type"}},
+		{Type: "cloud"},
+		{Type: "required_providers"},
+		{Type: "provider_meta", LabelNames: []string{"provider"}},
+		{Type: "encryption"},
+	},
+}
+
+// decodeFile decodes the body of one file. override is true for files whose content overrides what others
+// declare.
+func decodeFile(body hcl.Body, override bool) (*file, diag.List) {
+	d := &decoder{override: override}
+	f := &file{}
+	content := d.content(body, fileSchema)
+	f.engine = d.engineVersions(content)
+	var data, ephemeral []*Resource
+	for _, b := range content.Blocks {
+		switch b.Type {
+		case "terraform":
+			d.terraform(b, f)
+		case "language":
+			d.language(b)
+		case "required_providers":
+			d.err(b.TypeRange, "Invalid required_providers block", "A required_providers block stands inside of a terraform block.")
+		case "provider":
+			f.providers = appendIf(f.providers, d.provider(b))
+		case "variable":
+			f.variables = append(f.variables, d.variable(b))
+		case "locals":
+			f.locals = append(f.locals, d.locals(b)...)
+		case "output":
+			f.outputs = append(f.outputs, d.output(b))
+		case "module":
+			f.calls = append(f.calls, d.module(b))
+		case "resource":
+			f.resources = append(f.resources, d.resource(b))
+		case "data":
+			data = append(data, d.data(b, ""))
+		case "ephemeral":
+			ephemeral = append(ephemeral, d.ephemeral(b))
+		case "check":
+			f.checks = append(f.checks, d.check(b))
+		case "moved":
+			f.moved = append(f.moved, d.moved(b))
+		case "removed":
+			f.removed = append(f.removed, d.removed(b))
+		case "import":
+			f.imports = append(f.imports, d.importBlock(b))
+		}
+	}
+	f.resources = append(append(f.resources, data...), ephemeral...)
+	return f, d.diags
+}
+
+func appendIf[T any](list []*T, v *T) []*T {
+	if v == nil {
+		return list
+	}
+	return append(list, v)
+}
+
+func (d *decoder) terraform(b *hcl.Block, f *file) {
+	content := d.content(b.Body, terraformSchema)
+	for _, b := range content.Blocks {
+		switch b.Type {
+		case "backend":
+			f.backends = append(f.backends, &Backend{Type: b.Labels[0], Body: b.Body, Range: b.DefRange, TypeRange: b.LabelRanges[0]})
+		case "cloud":
+			f.clouds = append(f.clouds, &Backend{Type: "cloud", Body: b.Body, Range: b.DefRange, TypeRange: b.TypeRange})
+		case "required_providers":
+			f.required = append(f.required, d.requiredProviders(b))
+		case "provider_meta":
+			if m, ok := d.providerMeta(b); ok {
+				f.metas = append(f.metas, m)
+			}
+		case "encryption":
+			if d.encryption(b.Body) {
+				f.encryption = append(f.encryption, encryption{b.Body, b.DefRange})
+			}
+		}
+	}
+}
+
+// The shape of an encryption block. What is in it is decoded by whoever encrypts.
+var (
+	encryptionSchema = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
+		{Type: "key_provider", LabelNames: []string{"type", "name"}},
+		{Type: "method", LabelNames: []string{"type", "name"}},
+		{Type: "state"},
+		{Type: "plan"},
+		{Type: "remote_state_data_sources"},
+	}}
+	remoteEncryptionSchema = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
+		{Type: "default"},
+		{Type: "remote_state_data_source", LabelNames: []string{"name"}},
+	}}
+	targetSchema = &hcl.BodySchema{
+		Attributes: []hcl.AttributeSchema{{Name: "method"}},
+		Blocks:     []hcl.BlockHeaderSchema{{Type: "fallback"}},
+	}
+	enforceableTargetSchema = &hcl.BodySchema{
+		Attributes: []hcl.AttributeSchema{{Name: "enforced"}, {Name: "method"}},
+		Blocks:     []hcl.BlockHeaderSchema{{Type: "fallback"}},
+	}
+)
+
+// encryption checks the shape of an encryption block.
+func (d *decoder) encryption(body hcl.Body) bool {
+	before := len(d.diags)
+	seen := map[string]*hcl.Block{}
+	for _, b := range d.content(body, encryptionSchema).Blocks {
+		switch b.Type {
+		case "state", "plan":
+			if d.single(seen, b) {
+				d.encryptionTarget(b.Body, enforceableTargetSchema)
+			}
+		case "remote_state_data_sources":
+			if !d.single(seen, b) {
+				continue
+			}
+			remote := map[string]*hcl.Block{}
+			for _, t := range d.content(b.Body, remoteEncryptionSchema).Blocks {
+				if t.Type != "default" || d.single(remote, t) {
+					d.encryptionTarget(t.Body, targetSchema)
+				}
+			}
+		}
+	}
+	return !d.diags[before:].HasErrors()
+}
+
+func (d *decoder) encryptionTarget(body hcl.Body, schema *hcl.BodySchema) {
+	seen := map[string]*hcl.Block{}
+	for _, b := range d.content(body, schema).Blocks {
+		if d.single(seen, b) {
+			d.encryptionTarget(b.Body, targetSchema)
+		}
+	}
+}
+
+// single complains about the second block of a type.
+func (d *decoder) single(seen map[string]*hcl.Block, b *hcl.Block) bool {
+	if first := seen[b.Type]; first != nil {
+		d.err(b.DefRange, "Duplicate "+b.Type+" block", "Only one %s block is allowed here. The first is at %s.", b.Type, first.DefRange)
+		return false
+	}
+	seen[b.Type] = b
+	return true
+}

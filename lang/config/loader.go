@@ -1,0 +1,224 @@
+package config
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/hashicorp/hcl/v2/json"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// FS is where configuration is read from. Names are as diagnostics show them: relative to the working directory
+// (they may lead above it) or absolute, with the separators of the system.
+type FS interface {
+	// ReadFile returns the whole content of a file.
+	ReadFile(name string) ([]byte, error)
+	// ReadDir returns the entries of a directory, sorted by name.
+	ReadDir(name string) ([]fs.DirEntry, error)
+}
+
+// OS is the file system of the machine.
+type OS struct {
+	// Base is the directory that relative names start from; empty is the process's working directory.
+	Base string
+}
+
+// ReadFile implements FS.
+func (o OS) ReadFile(name string) ([]byte, error) { return os.ReadFile(o.path(name)) }
+
+// ReadDir implements FS.
+func (o OS) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(o.path(name)) }
+
+func (o OS) path(name string) string {
+	if o.Base == "" || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(o.Base, name)
+}
+
+// Loader parses configuration files, and keeps their text so that diagnostics can show it. It is safe for
+// concurrent use.
+type Loader struct {
+	fs FS
+
+	mu    sync.Mutex // guards files
+	files map[string]*hcl.File
+}
+
+// NewLoader returns a loader that reads from fsys.
+func NewLoader(fsys FS) *Loader {
+	return &Loader{fs: fsys, files: map[string]*hcl.File{}}
+}
+
+// Sources returns the files parsed so far, by the names that source ranges have. The map is the caller's.
+func (l *Loader) Sources() map[string]*hcl.File {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make(map[string]*hcl.File, len(l.files))
+	for name, f := range l.files {
+		out[name] = f
+	}
+	return out
+}
+
+// AddSource lets diagnostics show text that was not read from a file, such as the value of an option.
+func (l *Loader) AddSource(name string, text []byte) {
+	l.keep(name, &hcl.File{Body: hcl.EmptyBody(), Bytes: text})
+}
+
+func (l *Loader) keep(name string, f *hcl.File) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.files[name] = f
+}
+
+// HasConfig tells whether the directory holds configuration files.
+func (l *Loader) HasConfig(dir string) bool {
+	files, diags := l.list(dir)
+	return !diags.HasErrors() && len(files.primary)+len(files.override) > 0
+}
+
+// LoadModule parses the files of one directory into a module on its own: what depends on its callers (the
+// sources of the modules that it calls) is left open. The module is nil only when the directory cannot be read.
+func (l *Loader) LoadModule(dir string) (*Module, diag.List) {
+	names, diags := l.list(dir)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	parsed := l.parseAll(append(names.primary[:len(names.primary):len(names.primary)], names.override...))
+	var primary, override []*file
+	for i, p := range parsed {
+		diags = append(diags, p.diags...)
+		f, more := decodeFile(p.body, i >= len(names.primary))
+		diags = append(diags, more...)
+		if i < len(names.primary) {
+			primary = append(primary, f)
+		} else {
+			override = append(override, f)
+		}
+	}
+	m, more := assemble(dir, primary, override)
+	m.Files = append(names.primary, names.override...)
+	m.problems = onlyIncompatible(append(diags, more...))
+	return m, m.problems
+}
+
+// ParseFile parses one file of the configuration syntax, such as millipede.hcl or a -backend-config file; JSON
+// when its name says so. The body is empty, never nil, when the file cannot be parsed.
+func (l *Loader) ParseFile(name string) (hcl.Body, diag.List) {
+	p := l.parse(name)
+	return p.body, p.diags
+}
+
+// parsed is one file as syntax.
+type parsed struct {
+	body  hcl.Body
+	diags diag.List
+}
+
+// parseAll parses files on all processors, and answers in the order of the names.
+func (l *Loader) parseAll(names []string) []parsed {
+	out := make([]parsed, len(names))
+	if len(names) == 1 {
+		out[0] = l.parse(names[0])
+		return out
+	}
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, name := range names {
+		group.Go(func() error {
+			out[i] = l.parse(name)
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		panic(err) // parse has no errors but diagnostics
+	}
+	return out
+}
+
+func (l *Loader) parse(name string) parsed {
+	text, err := l.fs.ReadFile(name)
+	if err != nil {
+		return parsed{hcl.EmptyBody(), diag.Errors("Failed to read file",
+			fmt.Sprintf("The file %q cannot be read: %s.", name, err), nil)}
+	}
+	f, hclDiags := parseSyntax(name, text, strings.HasSuffix(name, ".json"))
+	if f == nil || f.Body == nil {
+		f = &hcl.File{Body: hcl.EmptyBody(), Bytes: text}
+	}
+	l.keep(name, f)
+	return parsed{f.Body, diag.List(nil).Append(hclDiags)}
+}
+
+func parseSyntax(name string, text []byte, isJSON bool) (*hcl.File, hcl.Diagnostics) {
+	if isJSON {
+		return json.Parse(text, name)
+	}
+	return hclsyntax.ParseConfig(text, name, hcl.InitialPos)
+}
+
+// dirFiles are the configuration files of a directory.
+type dirFiles struct{ primary, override []string }
+
+// list finds the configuration files of a directory: not hidden ones, not what editors leave behind, and no
+// .tf file beside which a .tofu file of that name lies.
+func (l *Loader) list(dir string) (dirFiles, diag.List) {
+	entries, err := l.fs.ReadDir(dir)
+	if err != nil {
+		return dirFiles{}, diag.Errors("Failed to read module directory",
+			fmt.Sprintf("The module directory %s does not exist, or cannot be read.", dir), nil)
+	}
+	present := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		present[e.Name()] = !e.IsDir()
+	}
+	var out dirFiles
+	for _, e := range entries {
+		name := e.Name()
+		stem, rival := fileStem(name)
+		if e.IsDir() || stem == "" || ignoredFile(name) || present[rival] && !ignoredFile(rival) {
+			continue
+		}
+		path := filepath.Join(dir, name)
+		if stem == "override" || strings.HasSuffix(stem, "_override") {
+			out.override = append(out.override, path)
+		} else {
+			out.primary = append(out.primary, path)
+		}
+	}
+	return out, nil
+}
+
+// fileStem returns the name of a configuration file without its extension ("" for other files), and for a .tf
+// file the name of the .tofu file that would take its place.
+func fileStem(name string) (stem, rival string) {
+	for _, json := range []string{"", ".json"} {
+		if stem, ok := strings.CutSuffix(name, ".tf"+json); ok {
+			return stem, stem + ".tofu" + json
+		}
+		if stem, ok := strings.CutSuffix(name, ".tofu"+json); ok {
+			return stem, ""
+		}
+	}
+	return "", ""
+}
+
+func isTofuFile(name string) bool {
+	return strings.HasSuffix(name, ".tofu") || strings.HasSuffix(name, ".tofu.json")
+}
+
+// ignoredFile tells whether a file is hidden or left behind by an editor.
+func ignoredFile(name string) bool {
+	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") ||
+		strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#")
+}

@@ -1,0 +1,375 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// checkProviders checks how provider configurations are declared, passed between modules and chosen.
+func checkProviders(t *Tree) diag.List {
+	d := &decoder{}
+	d.providersOf(t.Root, nil)
+	return d.diags
+}
+
+// providersOf checks one node after those below it. single is where the node, or one above it, is repeated or
+// made to wait, which a module with provider blocks cannot be; nil if it is not.
+func (d *decoder) providersOf(n *Node, single *hcl.Range) {
+	for _, name := range slices.Sorted(maps.Keys(n.Children)) {
+		call := n.Module.Calls[name]
+		at := single
+		switch {
+		case call.Count != nil:
+			at = call.Count.Range().Ptr()
+		case call.ForEach != nil:
+			at = call.ForEach.Range().Ptr()
+		case call.Enabled != nil:
+			at = call.Enabled.Range().Ptr()
+		case len(call.DependsOn) > 0:
+			at = call.DependsOn[0].SourceRange().Ptr()
+		case call.DependsOn != nil:
+			at = &call.Range
+		}
+		d.providersOf(n.Children[name], at)
+	}
+	c := newProviderCheck(d, n)
+	c.duplicates()
+	c.implied()
+	c.keys()
+	c.outgoing()
+	if n.Parent != nil {
+		c.incoming(single)
+		c.emptyBlocks()
+	}
+	c.imports()
+}
+
+// providerCheck is what one module says about providers.
+type providerCheck struct {
+	*decoder
+	n *Node
+	// configured are the blocks with something in them, empty those with nothing, both by NAME.ALIAS.
+	configured, empty map[string]*ProviderConfig
+	forEach           map[string]hcl.Expression
+	// declared is what required_providers says, aliases its configuration_aliases.
+	declared map[string]addr.Provider
+	aliases  map[string]addr.Provider
+	// passed is what the caller passes.
+	passed map[string]*PassedProvider
+}
+
+func newProviderCheck(d *decoder, n *Node) *providerCheck {
+	c := &providerCheck{
+		decoder: d, n: n,
+		configured: map[string]*ProviderConfig{}, empty: map[string]*ProviderConfig{}, forEach: map[string]hcl.Expression{},
+		declared: map[string]addr.Provider{}, aliases: map[string]addr.Provider{}, passed: map[string]*PassedProvider{},
+	}
+	for local, p := range n.Module.Providers {
+		if p.Version != "" || !isEmptyBody(p.Config) {
+			c.configured[local.String()] = p
+		} else {
+			c.empty[local.String()] = p
+		}
+		c.forEach[local.String()] = p.ForEach
+	}
+	for name, r := range n.Module.Required {
+		if r.Implied {
+			continue
+		}
+		c.declared[name] = r.Source
+		for _, alias := range r.Aliases {
+			c.aliases[alias.String()] = r.Source
+		}
+	}
+	if n.Call != nil {
+		for i := range n.Call.Providers {
+			p := &n.Call.Providers[i]
+			c.passed[p.InChild.String()] = p
+		}
+	}
+	return c
+}
+
+// where names the module, and caller the one that calls it, for the details of problems.
+func (c *providerCheck) where() string { return moduleText(c.n) }
+
+func moduleText(n *Node) string {
+	if n == nil || n.Path.IsRoot() {
+		return "the root module"
+	}
+	return n.Path.String()
+}
+
+// typeOf is the provider that a local name means in a module, for which nobody may have declared it.
+func typeOf(n *Node, name string) addr.Provider {
+	if r, ok := n.Module.Required[name]; ok && !r.Implied {
+		return r.Source
+	}
+	return addr.Provider{Host: addr.DefaultHost, Namespace: "hashicorp", Type: name}
+}
+
+func isDefault(p addr.Provider) bool { return p.Host == addr.DefaultHost && p.Namespace == "hashicorp" }
+
+// duplicates warns about one provider with two local names.
+func (c *providerCheck) duplicates() {
+	const summary = "Duplicate required provider"
+	first := map[addr.Provider]string{}
+	for _, name := range slices.Sorted(maps.Keys(c.declared)) {
+		p, at := c.declared[name], c.n.Module.Required[name].Range
+		if other, dup := first[p]; dup {
+			c.warn(at, summary, "Provider %s has the local name %q here, and %q too. A module needs one name for a provider.", p.Display(), name, other)
+			continue
+		}
+		first[p] = name
+		if !isDefault(p) || name == p.Type {
+			continue
+		}
+		for local := range c.n.Module.Providers {
+			if local.Name == p.Type {
+				c.warn(at, summary, "Provider %s has the local name %q here, but there is a provider block that calls it %q.", p.Display(), name, p.Type)
+				break
+			}
+		}
+	}
+}
+
+// implied checks the local names that follow from the types of resources.
+func (c *providerCheck) implied() {
+	for _, r := range c.resources() {
+		if r.ProviderSet {
+			continue
+		}
+		name := r.Addr.ImpliedProvider()
+		if _, err := addr.ParseProviderLabel(name); err != nil {
+			c.err(r.Range, "Invalid provider local name", "The type of the resource implies that its provider is called %q, which no provider can be: %s.", name, err)
+			continue
+		}
+		if _, ok := c.declared[name]; ok {
+			continue
+		}
+		implied := addr.DefaultProvider(name)
+		for _, other := range slices.Sorted(maps.Keys(c.declared)) {
+			if c.declared[other] == implied {
+				c.warn(r.Range, "Duplicate required provider",
+					"%s implies provider %s by its type, and required_providers calls that %q. Change the name there, or write provider = %s in the resource.",
+					r.Addr, implied.Display(), other, other)
+			}
+		}
+	}
+}
+
+func (c *providerCheck) resources() []*Resource {
+	out := slices.Collect(maps.Values(c.n.Module.Resources))
+	slices.SortFunc(out, func(a, b *Resource) int {
+		if m := cmp.Compare(modeOrder(a.Addr.Mode), modeOrder(b.Addr.Mode)); m != 0 {
+			return m
+		}
+		return strings.Compare(a.Addr.String(), b.Addr.String())
+	})
+	return out
+}
+
+func modeOrder(m addr.Mode) int { return strings.IndexByte("MDE", byte(m)) }
+
+// calls returns the module calls in the order of their names.
+func (c *providerCheck) calls() []*ModuleCall {
+	out := slices.Collect(maps.Values(c.n.Module.Calls))
+	slices.SortFunc(out, func(a, b *ModuleCall) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// keys checks that an instance is chosen of provider configurations with for_each, and of those only.
+func (c *providerCheck) keys() {
+	for _, call := range c.calls() {
+		for _, p := range call.Providers {
+			if p.inChildKey != nil {
+				c.err(p.inChildKey.Range(), "Invalid module provider configuration", "What the module calls a configuration has no key; the key of an instance stands on the right.")
+			}
+			c.key("module", p.InParent, p.KeyExpr, p.InParentRange)
+			if p.KeyExpr != nil {
+				c.sameForEach("module", c.n.Path.Child(call.Name).String(), call.ForEach, c.forEach[p.InParent.String()])
+			}
+		}
+	}
+	for _, r := range c.resources() {
+		if !r.ProviderSet {
+			continue
+		}
+		c.key("resource", r.Provider, r.ProviderKeyExpr, r.ProviderRange)
+		if r.ProviderKeyExpr != nil && r.Addr.Mode == addr.Managed {
+			c.sameForEach("resource", r.Addr.In(c.n.Path).String(), r.ForEach, c.forEach[r.Provider.String()])
+		}
+	}
+}
+
+func (c *providerCheck) key(block string, p addr.LocalProvider, key hcl.Expression, at hcl.Range) {
+	summary := "Invalid " + block + " provider configuration"
+	_, configured := c.configured[p.String()]
+	repeats := c.forEach[p.String()] != nil
+	switch {
+	case key == nil && repeats:
+		c.err(at, summary, "%s has for_each, so one of its instances has to be chosen by a key. All of them together cannot be used.", p)
+	case key == nil || repeats:
+	case configured:
+		c.err(key.Range(), summary, "%s has no for_each, so there is nothing to choose by a key.", p)
+	default:
+		c.err(at, summary, "A key chooses among the instances of a provider block with for_each, and the module has no such block for %s.", p)
+	}
+}
+
+// sameForEach warns that a resource and its provider configuration would lose their instances together, when the
+// one is needed to destroy the other.
+func (c *providerCheck) sameForEach(block, target string, a, b hcl.Expression) {
+	if a == nil || b == nil || len(a.Variables()) == 0 || len(b.Variables()) == 0 || !sameExpression(a, b) {
+		return
+	}
+	c.warn(a.Range(), "Provider configuration for_each matches "+block,
+		"The provider configuration has the same for_each. When an element is taken away, the instance of the provider goes at once, and "+
+			"nothing is left that could destroy what it made. Let the for_each of the provider keep an element for one apply longer; "+
+			"to get rid of these objects first, use apply -destroy -target=%s.", target)
+}
+
+// outgoing checks what the module passes to those that it calls.
+func (c *providerCheck) outgoing() {
+	for _, call := range c.calls() {
+		for _, p := range call.Providers {
+			if p.InParent.Alias != "" {
+				continue
+			}
+			name := p.InParent.Name
+			source := addr.Provider{Host: addr.DefaultHost, Namespace: "hashicorp", Type: name}
+			_, configured := c.configured[name]
+			_, declared := c.declared[name]
+			_, passed := c.passed[name]
+			switch {
+			case !configured && !declared:
+				c.warn(p.InParentRange, "Reference to undefined provider",
+					"Nothing in %s says what %q is, so it is taken for provider %s. Say so in required_providers: %s = { source = %q }.",
+					c.where(), name, source.Display(), name, source.Display())
+			case c.n.Parent != nil && !configured && !passed:
+				c.warn(c.n.Call.Range, "Missing required provider configuration",
+					"%s passes on a configuration of provider %s with the local name %q, which %s does not pass to it. Add %s to the providers of this module block.",
+					c.where(), source.Display(), name, moduleText(c.n.Parent), name)
+			}
+		}
+	}
+}
+
+// incoming checks what the caller passes against what the module takes.
+func (c *providerCheck) incoming(single *hcl.Range) {
+	if len(c.configured) > 0 && single != nil {
+		c.err(*single, "Module is incompatible with count, for_each, enabled and depends_on",
+			"%s has provider blocks of its own, so it cannot be called with count, for_each, enabled or depends_on. Let it take its provider configurations from its caller.", c.where())
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.configured)) {
+		if p, ok := c.passed[name]; ok {
+			c.err(p.InChildRange, "Cannot override provider configuration",
+				"%s configures %s itself, so %s cannot pass it another configuration.", c.where(), name, moduleText(c.n.Parent))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.aliases)) {
+		_, configured := c.configured[name]
+		_, passed := c.passed[name]
+		if !configured && !passed {
+			c.err(c.n.Call.Range, "Missing required provider configuration",
+				"The module needs a configuration of provider %s under the name %s. Pass one: providers = { %s = ... }.", c.aliases[name].Display(), name, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.passed)) {
+		c.accepts(name, c.passed[name])
+	}
+}
+
+// accepts checks one configuration that is passed in.
+func (c *providerCheck) accepts(name string, p *PassedProvider) {
+	wants := c.typeHere(p.InChild.Name)
+	source, declared := c.declared[name]
+	if declared {
+		wants = source
+	}
+	aliased, isAlias := c.aliases[name]
+	if isAlias {
+		wants = aliased
+	}
+	if _, empty := c.empty[name]; !declared && !isAlias && !empty {
+		if isDefault(wants) {
+			c.warn(p.InChildRange, "Reference to undefined provider",
+				"%s does not say what %q is, so it is taken for provider %s. The module should say so in required_providers: %s = { source = %q }.",
+				c.where(), name, wants.Display(), name, wants.Display())
+		} else {
+			c.err(p.InChildRange, "Reference to undefined provider",
+				"The module takes no provider configuration %q. It would need an entry %q in required_providers, with the source %q.", name, name, wants.Display())
+		}
+	}
+	gets := typeOf(c.n.Parent, p.InParent.Name)
+	if r, ok := c.n.Parent.Module.Required[name]; ok && !r.Implied {
+		gets = r.Source
+	}
+	if wants == gets {
+		return
+	}
+	const summary = "Provider type mismatch"
+	for _, other := range slices.Sorted(maps.Keys(c.declared)) {
+		if c.declared[other] == gets {
+			c.err(p.InChildRange, summary, "The configuration is one of provider %s, and in %s the name %q means %s. Pass it as %q.",
+				gets.Display(), c.where(), p.InChild.Name, wants.Display(), other)
+			return
+		}
+	}
+	c.err(p.InParentRange, summary, "In %s %q is provider %s, but in %s %q is provider %s. A configuration of the one is of no use to the other.",
+		moduleText(c.n.Parent), p.InParent.String(), gets.Display(), c.where(), p.InChild.String(), wants.Display())
+}
+
+// typeHere is typeOf in the module that is checked.
+func (c *providerCheck) typeHere(name string) addr.Provider { return typeOf(c.n, name) }
+
+// emptyBlocks warns about provider blocks with nothing in them, by which modules once said what they take.
+func (c *providerCheck) emptyBlocks() {
+	byName := map[string][]string{}
+	for name, p := range c.empty {
+		byName[p.Name] = append(byName[p.Name], name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		locals := byName[name]
+		slices.Sort(locals)
+		at := c.empty[locals[0]].Range
+		var aliases []string
+		for _, l := range locals {
+			if p := c.empty[l]; p.Range.String() < at.String() {
+				at = p.Range
+			}
+			if l != name {
+				aliases = locals
+			}
+		}
+		entry := fmt.Sprintf("source = %q", typeOf(c.n, name).Display())
+		if aliases != nil {
+			entry += ", configuration_aliases = [" + strings.Join(aliases, ", ") + "]"
+		}
+		c.warn(at, "Redundant empty provider block",
+			"In earlier versions of the language an empty provider block said that a module takes a configuration from its caller. "+
+				"Delete the empty blocks of %s, and write in required_providers instead:\n    %s = { %s }", name, name, entry)
+	}
+}
+
+// imports checks that an import block and its target choose the same provider configuration.
+func (c *providerCheck) imports() {
+	for _, i := range c.n.Module.Imports {
+		target := c.n.Module.Resources[i.StaticTo.Resource]
+		if !i.StaticTo.Module.IsRoot() || target == nil || !i.ProviderSet {
+			continue
+		}
+		if !target.ProviderSet || target.Provider != i.Provider {
+			c.err(i.ProviderRange, "Invalid import provider argument",
+				"%s uses another provider configuration than this. Leave the argument out, or write the same in the resource.", target.Addr)
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// ResolvedProvider is where a local name of a provider leads to.
+type ResolvedProvider struct {
+	// Config is the configuration: where its block is, or the root module where the provider needs none.
+	Config addr.ProviderConfig
+	// Block is its block; nil where there is none and the provider is used without configuration.
+	Block *ProviderConfig
+	// Key chooses among the instances of a block with for_each when the choice is made by a providers argument on
+	// the way, else nil. It is evaluated in the module that holds the call of KeyCall, for the instance of that
+	// call which the resource is in.
+	Key     hcl.Expression
+	KeyCall *Node
+}
+
+// providerKey is a provider configuration as one module sees it.
+type providerKey struct {
+	provider addr.Provider
+	alias    string
+}
+
+// providerHome says where a module has a provider configuration from: a block of its own, or its caller.
+type providerHome struct {
+	block  *ProviderConfig
+	passed *PassedProvider
+}
+
+// homes indexes the provider configurations that the module itself has.
+func (n *Node) homes() map[providerKey]providerHome {
+	if n.providers != nil {
+		return n.providers
+	}
+	n.providers = map[providerKey]providerHome{}
+	if n.Parent == nil {
+		for _, r := range n.Module.Required {
+			if !r.Implied {
+				n.providers[providerKey{r.Source, ""}] = providerHome{}
+			}
+		}
+	}
+	for _, p := range n.Module.sortedProviders() {
+		key := providerKey{n.Module.ProviderFor(p.Name), p.Alias}
+		if n.providers[key].block == nil {
+			n.providers[key] = providerHome{block: p}
+		}
+	}
+	if n.Parent == nil {
+		return n.providers
+	}
+	for i := range n.Call.Providers {
+		p := &n.Call.Providers[i]
+		key := providerKey{n.Module.ProviderFor(p.InChild.Name), p.InChild.Alias}
+		// An empty block only says that the caller has to pass a configuration.
+		if home, has := n.providers[key]; !has || home.block != nil && isEmptyBody(home.block.Config) {
+			n.providers[key] = providerHome{passed: p}
+		}
+	}
+	return n.providers
+}
+
+func isEmptyBody(b hcl.Body) bool {
+	_, diags := b.Content(&hcl.BodySchema{})
+	return !diags.HasErrors()
+}
+
+// ResolveProvider returns the configuration that a reference to a provider in this module means: one of the
+// module, one that the caller passes, or, when there is no alias, that of a module above.
+func (n *Node) ResolveProvider(l addr.LocalProvider) (ResolvedProvider, diag.List) {
+	provider := n.Module.ProviderFor(l.Name)
+	for at := n; ; at = at.Parent {
+		if _, ok := at.homes()[providerKey{provider, l.Alias}]; ok {
+			return at.follow(provider, l.Alias)
+		}
+		if at.Parent == nil || l.Alias != "" {
+			break
+		}
+	}
+	if l.Alias == "" {
+		return ResolvedProvider{Config: addr.ProviderConfig{Provider: provider}}, nil
+	}
+	return ResolvedProvider{}, diag.Errors("Provider configuration not present", fmt.Sprintf(
+		"There is no provider configuration %s. If it was removed while objects of it still exist, put it back, destroy them, and remove it then.",
+		addr.ProviderConfig{Module: n.Path, Provider: provider, Alias: l.Alias}), nil)
+}
+
+// follow goes from module to caller for as long as the configuration is passed.
+func (n *Node) follow(provider addr.Provider, alias string) (ResolvedProvider, diag.List) {
+	var out ResolvedProvider
+	for {
+		out.Config = addr.ProviderConfig{Module: n.Path, Provider: provider, Alias: alias}
+		home, ok := n.homes()[providerKey{provider, alias}]
+		if !ok {
+			return ResolvedProvider{}, diag.Errors("missing provider "+out.Config.String(), fmt.Sprintf(
+				"A module block passes the provider configuration %s on, but that does not exist where the block stands.", out.Config), nil)
+		}
+		if home.passed == nil {
+			out.Block = home.block
+			return out, nil
+		}
+		if home.passed.KeyExpr != nil {
+			out.Key, out.KeyCall = home.passed.KeyExpr, n
+		}
+		alias, n = home.passed.InParent.Alias, n.Parent
+	}
+}
+
+// Requirements returns the providers that the configuration uses, with all version constraints on each.
+// Providers without constraints are there too, and so are those that are built in.
+func (t *Tree) Requirements() map[addr.Provider][]string {
+	out := map[addr.Provider][]string{}
+	for _, path := range slices.Sorted(maps.Keys(t.Modules)) {
+		for p, constraints := range t.Modules[path].Module.Requirements() {
+			out[p] = append(out[p], constraints...)
+		}
+	}
+	for p, constraints := range out {
+		slices.Sort(constraints)
+		out[p] = slices.Compact(constraints)
+	}
+	return out
+}
+
+// Requirements returns the providers that the module itself uses, with its version constraints on each.
+func (m *Module) Requirements() map[addr.Provider][]string {
+	out := map[addr.Provider][]string{}
+	use := func(p addr.Provider, constraint string) {
+		if p.IsZero() {
+			return
+		}
+		if constraint != "" {
+			out[p] = append(out[p], constraint)
+		} else if _, ok := out[p]; !ok {
+			out[p] = nil
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Required)) {
+		if r := m.Required[name]; !r.Implied {
+			use(r.Source, r.Constraints)
+		}
+	}
+	for _, r := range m.Resources {
+		use(r.Source, "")
+	}
+	for _, i := range m.Imports {
+		use(i.Source, "")
+	}
+	for _, p := range m.sortedProviders() {
+		use(m.ProviderFor(p.Name), p.Version)
+	}
+	return out
+}
+
+func compareLocal(a, b addr.LocalProvider) int {
+	if c := strings.Compare(a.Name, b.Name); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Alias, b.Alias)
+}

@@ -1,0 +1,164 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	regaddr "github.com/opentofu/registry-address/v2"
+)
+
+// ModuleSource is the address that a module is installed from.
+type ModuleSource struct {
+	Kind SourceKind
+	// Text is the normal form: what the manifest holds.
+	Text string
+	// Registry is set for registry modules.
+	Registry regaddr.Module
+	// Package and Subdir are set for remote packages: what to fetch, and where the module lies in it.
+	Package, Subdir string
+}
+
+// SourceKind is how a module is installed.
+type SourceKind byte
+
+// The kinds of module sources.
+const (
+	LocalSource    SourceKind = iota + 1 // a directory beside the caller's
+	RegistrySource                       // a module registry
+	RemoteSource                         // a package that is fetched: git, an archive, ...
+)
+
+// errMaybeLocal is the error of a source that looks as if ./ was forgotten.
+var errMaybeLocal = errors.New("not a source that can be fetched; a directory beside the module starts with ./")
+
+// ParseModuleSource parses the source argument of a module block. registryOnly is true when a version is
+// given, which only registries have.
+func ParseModuleSource(text string, registryOnly bool) (ModuleSource, error) {
+	if isLocalSource(text) {
+		if registryOnly {
+			return ModuleSource{}, fmt.Errorf("%q is a local directory, and those have no versions", text)
+		}
+		clean := path.Clean(strings.ReplaceAll(text, `\`, "/"))
+		if !strings.HasPrefix(clean, "../") {
+			clean = "./" + clean
+		}
+		return ModuleSource{Kind: LocalSource, Text: clean}, nil
+	}
+	m, err := regaddr.ParseModuleSource(text)
+	if err == nil {
+		return ModuleSource{Kind: RegistrySource, Text: m.String(), Registry: m}, nil
+	}
+	if registryOnly {
+		return ModuleSource{}, err
+	}
+	return parseRemote(text)
+}
+
+func isLocalSource(text string) bool {
+	for _, prefix := range []string{"./", "../", `.\`, `..\`} {
+		if strings.HasPrefix(text, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// parseRemote normalises the address of a package, and splits the directory within it off.
+func parseRemote(text string) (ModuleSource, error) {
+	pkg, subdir := splitSubdir(text)
+	if strings.HasPrefix(subdir, "../") {
+		return ModuleSource{}, fmt.Errorf("the directory %q lies outside of the package", subdir)
+	}
+	pkg, more, err := normalPackage(pkg)
+	if err != nil {
+		return ModuleSource{}, err
+	}
+	if more != "" {
+		subdir = path.Join(more, subdir)
+	}
+	return ModuleSource{Kind: RemoteSource, Text: joinSubdir(pkg, subdir), Package: pkg, Subdir: subdir}, nil
+}
+
+// splitSubdir cuts an address at the // that starts the directory within the package. The query stays with
+// the package.
+func splitSubdir(text string) (pkg, subdir string) {
+	end := len(text)
+	if i := strings.IndexByte(text, '?'); i >= 0 {
+		end = i
+	}
+	from := 0
+	if i := strings.Index(text[:end], "://"); i >= 0 {
+		from = i + 3
+	}
+	i := strings.Index(text[from:end], "//")
+	if i < 0 {
+		return text, ""
+	}
+	i += from
+	return text[:i] + text[end:], path.Clean(text[i+2 : end])
+}
+
+func joinSubdir(pkg, subdir string) string {
+	if subdir == "" {
+		return pkg
+	}
+	if i := strings.IndexByte(pkg, '?'); i >= 0 {
+		return pkg[:i] + "//" + subdir + pkg[i:]
+	}
+	return pkg + "//" + subdir
+}
+
+// normalPackage writes out what the short forms of package addresses mean.
+func normalPackage(text string) (pkg, subdir string, err error) {
+	if forced, _, ok := strings.Cut(text, "::"); ok && isScheme(forced) {
+		return text, "", nil
+	}
+	if scheme, _, ok := strings.Cut(text, "://"); ok && isScheme(scheme) {
+		return text, "", nil
+	}
+	if strings.HasPrefix(text, "/") {
+		return "file://" + text, "", nil
+	}
+	for _, host := range []string{"github.com/", "bitbucket.org/"} {
+		if rest, ok := strings.CutPrefix(text, host); ok {
+			return hostedRepository(host, rest)
+		}
+	}
+	if user, rest, ok := strings.Cut(text, "@"); ok && !strings.ContainsAny(user, "/:") {
+		if host, repo, ok := strings.Cut(rest, ":"); ok && !strings.Contains(host, "/") {
+			return "git::ssh://" + user + "@" + host + "/" + strings.TrimPrefix(repo, "/"), "", nil
+		}
+	}
+	if strings.Contains(text, "amazonaws.com/") {
+		return "s3::https://" + text, "", nil
+	}
+	if strings.Contains(text, "googleapis.com/") {
+		return "gcs::https://" + text, "", nil
+	}
+	return "", "", errMaybeLocal
+}
+
+// hostedRepository expands github.com/OWNER/NAME[/SUBDIR].
+func hostedRepository(host, rest string) (pkg, subdir string, err error) {
+	rest, query, hasQuery := strings.Cut(rest, "?")
+	parts := strings.SplitN(rest, "/", 3)
+	if len(parts) < 2 || parts[0] == "" || parts[1] == "" {
+		return "", "", fmt.Errorf("%s needs the owner and the name of a repository behind it", strings.TrimSuffix(host, "/"))
+	}
+	pkg = "git::https://" + host + parts[0] + "/" + strings.TrimSuffix(parts[1], ".git") + ".git"
+	if len(parts) == 3 {
+		subdir = parts[2]
+	}
+	if hasQuery {
+		pkg += "?" + query
+	}
+	return pkg, subdir, nil
+}
+
+func isScheme(s string) bool {
+	return s != "" && strings.IndexFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '+' && r != '-' && r != '.'
+	}) < 0
+}

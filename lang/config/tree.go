@@ -1,0 +1,296 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	goversion "github.com/hashicorp/go-version"
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// TreeOptions say what tree to load.
+type TreeOptions struct {
+	// Dir is the directory of the root module; empty is the working directory.
+	Dir string
+	// Variable returns the value that a variable of the root module is given; cty.NilVal when none is. It is asked
+	// only for what is needed before planning. Nil gives every variable its default, and no value to the others.
+	Variable func(*Variable) (cty.Value, diag.List)
+	// Workspace is terraform.workspace; empty is "default".
+	Workspace string
+	// Locator finds the modules that are called: the manifest of what was installed, or what installs it now.
+	Locator Locator
+}
+
+// Locator finds the modules that a module calls.
+type Locator interface {
+	// Locate returns where the module is. An empty Dir leaves the module out of the tree.
+	Locate(ModuleRequest) (Installed, diag.List)
+}
+
+// ModuleRequest asks for the module of one call.
+type ModuleRequest struct {
+	// Path is where in the tree the module is.
+	Path   addr.Module
+	Parent *Node
+	Call   *ModuleCall
+	// Source is the parsed source of the call; its Kind is 0 when the source is wrong or missing.
+	Source ModuleSource
+}
+
+// Accepts tells whether the call takes a module of this version ("" is none).
+func (r ModuleRequest) Accepts(version string) bool {
+	constraints, err := goversion.NewConstraint(r.Call.Version)
+	if r.Call.Version == "" || err != nil { // a wrong constraint is reported where it stands
+		return true
+	}
+	v, err := goversion.NewVersion(version)
+	return err == nil && constraints.Check(v)
+}
+
+// maxDepth ends the descent into modules that call themselves.
+const maxDepth = 250
+
+// LoadTree loads the root module and all that it calls, and checks what can be checked without providers,
+// state or values. The tree is as complete as the problems allow; its Root is nil only if the directory cannot
+// be read.
+func (l *Loader) LoadTree(o TreeOptions) (*Tree, diag.List) {
+	if o.Dir == "" {
+		o.Dir = "."
+	}
+	if o.Workspace == "" {
+		o.Workspace = "default"
+	}
+	if o.Variable == nil {
+		o.Variable = defaultsOnly
+	}
+	b := &treeBuilder{loader: l, options: o, modules: map[string]*Module{}, tree: &Tree{Modules: map[addr.Module]*Node{}}}
+	root, diags := b.node(ModuleRequest{}, Installed{Dir: o.Dir})
+	b.tree.Root = root
+	if diags.HasErrors() {
+		return b.tree, diags
+	}
+	more := b.children(root)
+	diags = append(diags, more...)
+	if !more.HasErrors() {
+		diags = append(diags, checkProviders(b.tree)...)
+	}
+	return b.tree, diags
+}
+
+// defaultsOnly gives no values.
+func defaultsOnly(v *Variable) (cty.Value, diag.List) {
+	if v.Required() {
+		return cty.DynamicVal, diag.Errors("No value for required variable",
+			fmt.Sprintf("The variable %q has no default, and no value is given.", v.Name), &v.Range)
+	}
+	return cty.NilVal, nil
+}
+
+type treeBuilder struct {
+	loader  *Loader
+	options TreeOptions
+	modules map[string]*Module // by directory
+	tree    *Tree
+}
+
+// node loads one module of the tree, without its children.
+func (b *treeBuilder) node(r ModuleRequest, at Installed) (*Node, diag.List) {
+	m := b.modules[at.Dir]
+	if m == nil {
+		var diags diag.List
+		if m, diags = b.loader.LoadModule(at.Dir); m == nil {
+			return nil, diags
+		}
+		b.modules[at.Dir] = m
+	}
+	diags := slices.Clone(m.problems)
+	n := &Node{
+		Path: r.Path, Parent: r.Parent, Call: r.Call, Module: m,
+		Children: map[string]*Node{}, SourceDir: at.Dir, Version: at.Version,
+	}
+	n.static = &Static{module: m, path: r.Path, rootDir: b.options.Dir, workspace: b.options.Workspace, variable: b.options.Variable}
+	if n.Parent != nil {
+		n.static.variable = n.Parent.argumentsOf(r.Call)
+	}
+	b.tree.Modules[n.Path] = n
+	diags = append(diags, n.evaluateCalls()...)
+	diags = append(diags, n.evaluateProviders()...)
+	diags = append(diags, n.evaluateConstants()...)
+	return n, onlyIncompatible(diags)
+}
+
+// Static returns the evaluator of what has to be known before planning.
+func (n *Node) Static() *Static { return n.static }
+
+// argumentsOf returns what gives the variables of a called module their values.
+func (n *Node) argumentsOf(call *ModuleCall) func(*Variable) (cty.Value, diag.List) {
+	attrs, _ := call.Config.JustAttributes() // blocks in a module block are complained about by whoever evaluates it
+	return func(v *Variable) (cty.Value, diag.List) {
+		attr, ok := attrs[v.Name]
+		switch {
+		case ok:
+			return n.static.Value(attr.Expr, StaticUse{"module." + call.Name + "." + v.Name, attr.Range})
+		case v.Required():
+			return cty.DynamicVal, diag.Errors("Missing required variable in module call",
+				fmt.Sprintf("The module block does not set %q.", v.Name), call.Config.MissingItemRange().Ptr())
+		default:
+			return cty.NilVal, nil
+		}
+	}
+}
+
+// evaluateCalls evaluates the sources and versions of the modules that this one calls. Where they depend on
+// variables, the node gets a module of its own, which is else shared by all that have the same files.
+func (n *Node) evaluateCalls() diag.List {
+	var diags diag.List
+	shared := true
+	for _, name := range slices.Sorted(maps.Keys(n.Module.Calls)) {
+		call := n.Module.Calls[name]
+		if !isConstant(call.SourceExpr) || !isConstant(call.VersionExpr) {
+			if shared {
+				own := *n.Module
+				own.Calls = maps.Clone(own.Calls)
+				n.Module, n.static.module, shared = &own, &own, false
+			}
+			own := *call
+			call = &own
+			n.Module.Calls[name] = call
+		}
+		diags = append(diags, n.evaluateCall(call)...)
+	}
+	return diags
+}
+
+func isConstant(e hcl.Expression) bool { return e == nil || len(e.Variables()) == 0 }
+
+func (n *Node) evaluateCall(call *ModuleCall) diag.List {
+	d := &decoder{}
+	hasVersion := false
+	if call.VersionExpr != nil {
+		hasVersion = true
+		v, more := n.static.Value(call.VersionExpr, StaticUse{"module." + call.Name + ".version", call.VersionRange})
+		d.diags = append(d.diags, more...)
+		if !more.HasErrors() {
+			unmarked, _ := v.Unmark()
+			hasVersion = !unmarked.IsNull()
+			if c, ok := d.versionValue(&hcl.Attribute{Name: "version", Expr: call.VersionExpr, Range: call.VersionRange}, v); ok {
+				call.Version = c.String()
+			}
+		}
+	}
+	if call.SourceExpr == nil {
+		return d.diags
+	}
+	text, more := n.static.Text(call.SourceExpr, StaticUse{"module." + call.Name + ".source", call.SourceRange})
+	d.diags = append(d.diags, more...)
+	if more.HasErrors() {
+		return d.diags
+	}
+	call.Source = text
+	source, err := ParseModuleSource(text, hasVersion)
+	switch {
+	case err == nil:
+		call.parsed = source
+	case hasVersion:
+		d.err(call.SourceRange, "Invalid registry module source address",
+			"%s.\n\nThis has to be the address of a module in a registry, because a version is given, and only modules of registries have versions.", err)
+	case err == errMaybeLocal:
+		d.err(call.SourceRange, "Invalid module source address",
+			"It is not clear how to install %q.\n\nIf it is a directory, write \"./%s\": a path relative to the module starts with ./ or ../.", text, text)
+	default:
+		d.err(call.SourceRange, "Invalid module source address", "This is no address of a module: %s.", err)
+	}
+	return d.diags
+}
+
+// evaluateProviders evaluates for_each of the provider blocks.
+func (n *Node) evaluateProviders() diag.List {
+	var diags diag.List
+	for _, p := range n.Module.sortedProviders() {
+		if p.ForEach == nil {
+			continue
+		}
+		instances, more := n.static.ForEach(p.ForEach, StaticUse{"provider." + p.Local().String() + ".for_each", p.ForEach.Range()})
+		diags = append(diags, more...)
+		if more.HasErrors() {
+			continue
+		}
+		if n.ProviderInstances == nil {
+			n.ProviderInstances = map[addr.LocalProvider]map[string]cty.Value{}
+		}
+		n.ProviderInstances[p.Local()] = instances
+	}
+	return diags
+}
+
+// evaluateConstants checks that variables with const = true get a value that is known before planning.
+func (n *Node) evaluateConstants() diag.List {
+	use := StaticUse{Subject: "the configuration"}
+	if n.Call != nil {
+		use = StaticUse{"module." + n.Call.Name, n.Call.Range}
+	}
+	var diags diag.List
+	for _, name := range slices.Sorted(maps.Keys(n.Module.Variables)) {
+		if v := n.Module.Variables[name]; v.Const {
+			ref := &addr.Reference{Subject: addr.Variable{Name: name}, Range: v.Range}
+			_, more := n.static.named(ref, []StaticUse{use})
+			diags = append(diags, more...)
+		}
+	}
+	return diags
+}
+
+// children loads what the node calls, and what that calls.
+func (b *treeBuilder) children(n *Node) diag.List {
+	var diags diag.List
+	for _, name := range slices.Sorted(maps.Keys(n.Module.Calls)) {
+		diags = append(diags, b.child(n, n.Module.Calls[name])...)
+	}
+	return diags
+}
+
+func (b *treeBuilder) child(parent *Node, call *ModuleCall) diag.List {
+	path := parent.Path.Child(call.Name)
+	if !hclsyntax.ValidIdentifier(call.Name) || call.parsed.Kind == 0 {
+		return nil // reported where the call was decoded
+	}
+	if len(path.Path()) > maxDepth {
+		return diag.Errors("Modules are nested too deeply", fmt.Sprintf(
+			"There are more than %d calls within each other here, so it seems that a module calls itself.", maxDepth), &call.Range)
+	}
+	r := ModuleRequest{Path: path, Parent: parent, Call: call, Source: call.parsed}
+	at, diags := b.options.Locator.Locate(r)
+	if at.Dir == "" {
+		return diags
+	}
+	n, more := b.node(r, at)
+	if n == nil {
+		return append(diags, diag.New(diag.Error, "Module not installed",
+			fmt.Sprintf(`The directory %s of this module cannot be read. Run "init" to install the modules that the configuration calls.`, at.Dir), &call.Range))
+	}
+	parent.Children[call.Name] = n
+	diags = append(diags, more...)
+	diags = append(diags, b.children(n)...)
+	if backend := n.Module.Backend; backend != nil {
+		diags = append(diags, diag.New(diag.Warning, "Backend configuration ignored",
+			"Where the state is kept is said by the root module alone. This block has no effect while the module is called by another.", &backend.Range))
+	}
+	if len(n.Module.Imports) > 0 {
+		diags = append(diags, diag.New(diag.Error, "Invalid import configuration",
+			fmt.Sprintf("Import blocks stand in the root module, and this one is in %s.", n.Path), &n.Module.Imports[0].Range))
+	}
+	return diags
+}
+
+// sortedProviders returns the provider blocks in the order of their names.
+func (m *Module) sortedProviders() []*ProviderConfig {
+	out := slices.Collect(maps.Values(m.Providers))
+	slices.SortFunc(out, func(a, b *ProviderConfig) int { return compareLocal(a.Local(), b.Local()) })
+	return out
+}

@@ -1,0 +1,381 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// ValueSource says where the value of a root variable comes from.
+type ValueSource byte
+
+// The sources, from the weakest to the strongest where they compete.
+const (
+	FromDefault   ValueSource = iota + 1 // the variable block
+	FromEnv                              // a TF_VAR_ environment variable
+	FromAutoFile                         // terraform.tfvars, *.auto.tfvars
+	FromNamedFile                        // -var-file
+	FromArgument                         // -var
+	FromPrompt                           // the user was asked
+)
+
+// GivenValue is a value for a variable that may not be declared, so it is not evaluated yet.
+type GivenValue struct {
+	Name   string
+	Source ValueSource
+	// Expr is the value in a file; Text that of an argument, a prompt or the environment.
+	Expr hcl.Expression
+	Text string
+}
+
+// Parse evaluates the value for a variable; v is nil when the variable is not declared. The value is not yet
+// converted to the variable's type.
+func (g GivenValue) Parse(v *Variable) (cty.Value, diag.List) {
+	if g.Expr != nil {
+		value, more := g.Expr.Value(nil)
+		return value, diag.List(nil).Append(more)
+	}
+	if v == nil {
+		return cty.StringVal(g.Text), nil
+	}
+	return v.ParseValue(g.Text)
+}
+
+// Range is where the value stands; empty when it is not from a file.
+func (g GivenValue) Range() hcl.Range {
+	if g.Expr == nil {
+		return hcl.Range{}
+	}
+	return g.Expr.Range()
+}
+
+// ParseValue evaluates text given for the variable on the command line or in the environment: a literal string
+// if the variable has a primitive type, an expression else.
+func (v *Variable) ParseValue(text string) (cty.Value, diag.List) {
+	if v.ParseLiteral {
+		return cty.StringVal(text), nil
+	}
+	e, more := hclsyntax.ParseExpression([]byte(text), "<value for var."+v.Name+">", hcl.InitialPos)
+	if more.HasErrors() {
+		return cty.DynamicVal, diag.List(nil).Append(more)
+	}
+	value, evalDiags := e.Value(nil)
+	return value, diag.List(nil).Append(more, evalDiags)
+}
+
+// Prompt is what the user is asked for a value with.
+func (v *Variable) Prompt() string {
+	if v.Deprecated == "" {
+		return v.Description
+	}
+	note := "This variable is deprecated: " + v.Deprecated
+	if v.Description == "" {
+		return note
+	}
+	return v.Description + "\n" + note
+}
+
+// VariableFlag is a -var or a -var-file on the command line.
+type VariableFlag struct {
+	// File is true for -var-file.
+	File bool
+	// Text is NAME=VALUE, or the name of the file.
+	Text string
+}
+
+// VariableOptions say where to look for the values of root variables.
+type VariableOptions struct {
+	// Environ are entries NAME=VALUE; only those with TF_VAR_ are looked at.
+	Environ []string
+	// Dir is where terraform.tfvars and *.auto.tfvars lie; empty is the working directory.
+	Dir string
+	// Flags are in the order of the command line, in which later ones win.
+	Flags []VariableFlag
+	// Ask asks the user for the value of a required variable. Nil when nobody can be asked.
+	Ask func(*Variable) (string, error)
+}
+
+// GivenValues are the values that were given for root variables.
+type GivenValues struct {
+	values map[string]GivenValue
+	ask    func(*Variable) (string, error)
+}
+
+const (
+	envPrefix   = "TF_VAR_"
+	varsFile    = "terraform.tfvars"
+	varsExt     = ".tfvars"
+	autoVarsExt = ".auto.tfvars"
+)
+
+// CollectVariables finds all values given for root variables: of each, the one that counts. Nothing is
+// evaluated, because the variables are not known yet.
+func (l *Loader) CollectVariables(o VariableOptions) (*GivenValues, diag.List) {
+	g := &GivenValues{values: map[string]GivenValue{}, ask: o.Ask}
+	var diags diag.List
+	for _, entry := range o.Environ {
+		if name, value, ok := strings.Cut(entry, "="); ok && strings.HasPrefix(name, envPrefix) {
+			name = name[len(envPrefix):]
+			g.values[name] = GivenValue{Name: name, Source: FromEnv, Text: value}
+		}
+	}
+	for _, name := range l.autoVarFiles(o.Dir) {
+		diags = append(diags, g.addFile(l, name, FromAutoFile)...)
+	}
+	for _, f := range o.Flags {
+		if f.File {
+			diags = append(diags, g.addFile(l, f.Text, FromNamedFile)...)
+		} else {
+			diags = append(diags, g.addArgument(f.Text)...)
+		}
+	}
+	return g, diags
+}
+
+// autoVarFiles are the files of values that are read unasked, the weakest first.
+func (l *Loader) autoVarFiles(dir string) []string {
+	if dir == "" {
+		dir = "."
+	}
+	entries, err := l.fs.ReadDir(dir)
+	if err != nil {
+		return nil // the loader of the module reports that
+	}
+	var first, auto []string
+	for _, e := range entries {
+		name := e.Name()
+		switch {
+		case e.IsDir():
+		case name == varsFile || name == varsFile+".json":
+			first = append(first, filepath.Join(dir, name)) // ".json" sorts last
+		case strings.HasSuffix(name, autoVarsExt) || strings.HasSuffix(name, autoVarsExt+".json"):
+			auto = append(auto, filepath.Join(dir, name))
+		}
+	}
+	return append(first, auto...)
+}
+
+func (g *GivenValues) addArgument(text string) diag.List {
+	const summary = "Invalid -var option"
+	name, value, ok := strings.Cut(text, "=")
+	switch {
+	case !ok:
+		return diag.Errors(summary, fmt.Sprintf(`-var takes a name and a value, like -var="name=value", and this is %q.`, text), nil)
+	case strings.HasSuffix(name, " "):
+		return diag.Errors(summary, fmt.Sprintf(`There is a space before the "=" in %q. Did you mean -var="%s=%s"?`,
+			text, strings.TrimRight(name, " "), strings.TrimPrefix(value, " ")), nil)
+	}
+	g.values[name] = GivenValue{Name: name, Source: FromArgument, Text: value}
+	return nil
+}
+
+func (g *GivenValues) addFile(l *Loader, name string, source ValueSource) diag.List {
+	values, diags := l.ParseVarsFile(name)
+	for n, v := range values {
+		v.Source = source
+		g.values[n] = v
+	}
+	return diags
+}
+
+// ParseVarsFile parses a file of values for variables, .tfvars or its JSON form; what the file is called and
+// how it begins tells which.
+func (l *Loader) ParseVarsFile(name string) (map[string]GivenValue, diag.List) {
+	const summary = "Failed to read variables file"
+	src, err := l.fs.ReadFile(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, diag.Errors(summary, "There is no file "+name+".", nil)
+	case err != nil:
+		return nil, diag.Errors(summary, fmt.Sprintf("%s cannot be read: %s.", name, err), nil)
+	}
+	isJSON := strings.HasSuffix(name, ".json") ||
+		!strings.HasSuffix(name, varsExt) && bytes.HasPrefix(bytes.TrimSpace(src), []byte("{"))
+	f, more := parseSyntax(name, src, isJSON)
+	d := &decoder{}
+	d.add(more)
+	if f == nil || f.Body == nil {
+		l.AddSource(name, src)
+		return nil, d.diags
+	}
+	l.keep(name, f)
+	content, _, _ := f.Body.PartialContent(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "variable", LabelNames: []string{"name"}}}})
+	for _, b := range content.Blocks {
+		d.err(b.TypeRange, "Variable declaration in .tfvars file",
+			"Variables are declared in .tf files. This file gives values to them: %s = VALUE.", b.Labels[0])
+	}
+	if d.diags.HasErrors() {
+		return nil, d.diags
+	}
+	attrs, more := f.Body.JustAttributes()
+	d.add(more)
+	out := make(map[string]GivenValue, len(attrs))
+	for n, attr := range attrs {
+		out[n] = GivenValue{Name: n, Source: FromNamedFile, Expr: attr.Expr}
+	}
+	return out, d.diags
+}
+
+// Static answers for TreeOptions.Variable: what is given for a variable, when it is needed before planning. The
+// user is asked for what is missing, and not asked again later.
+func (g *GivenValues) Static(v *Variable) (cty.Value, diag.List) {
+	given, ok := g.values[v.Name]
+	if !ok && v.Required() {
+		if !g.prompt(v) {
+			return cty.DynamicVal, diag.Errors("Failed to request input from user for variable var."+v.Name,
+				"The variable has no value, one is needed to load the configuration, and nobody can be asked for it. Use -var or -var-file.", &v.Range)
+		}
+		given = g.values[v.Name]
+	} else if !ok {
+		return cty.NilVal, nil
+	}
+	return given.Parse(v)
+}
+
+// prompt asks the user for a value.
+func (g *GivenValues) prompt(v *Variable) bool {
+	if g.ask == nil {
+		return false
+	}
+	text, err := g.ask(v)
+	if err != nil {
+		return false // what is missing is reported as missing
+	}
+	g.values[v.Name] = GivenValue{Name: v.Name, Source: FromPrompt, Text: text}
+	return true
+}
+
+// VariableValue is the value of a declared root variable, not yet converted to its type.
+type VariableValue struct {
+	// Value is cty.NilVal when none is given, so that the default counts.
+	Value  cty.Value
+	Source ValueSource
+	// Range is where the value stands; empty when it is not from a file.
+	Range hcl.Range
+}
+
+// Final evaluates the values for the variables that the root module declares. It asks the user for those that
+// are required and missing, and complains about values for variables that are not declared.
+func (g *GivenValues) Final(declared map[string]*Variable) (map[string]VariableValue, diag.List) {
+	out := make(map[string]VariableValue, len(declared))
+	var diags diag.List
+	for _, name := range slices.Sorted(maps.Keys(declared)) {
+		v := declared[name]
+		if _, ok := g.values[name]; !ok && v.Required() {
+			g.prompt(v)
+		}
+		given, ok := g.values[name]
+		if ok {
+			value, more := given.Parse(v)
+			diags = append(diags, more...)
+			if !more.HasErrors() {
+				out[name] = VariableValue{value, given.Source, given.Range()}
+			}
+			continue
+		}
+		none := VariableValue{cty.NilVal, FromDefault, v.Range}
+		if v.Required() {
+			diags = append(diags, diag.New(diag.Error, "No value for required variable",
+				fmt.Sprintf("The variable %q has no default, and no value is given. Use -var or -var-file.", name), &v.Range))
+			none.Value = cty.DynamicVal
+		}
+		out[name] = none
+	}
+	return out, append(diags, g.undeclared(declared)...)
+}
+
+// undeclared complains about values that nothing uses: in a file, which may serve several configurations, with
+// a warning; on the command line with an error; in the environment not at all.
+func (g *GivenValues) undeclared(declared map[string]*Variable) diag.List {
+	var diags diag.List
+	inFiles := 0
+	for _, name := range slices.Sorted(maps.Keys(g.values)) {
+		given := g.values[name]
+		if declared[name] != nil || given.Source == FromEnv {
+			continue
+		}
+		if _, more := given.Parse(nil); more.HasErrors() {
+			continue
+		}
+		const summary = "Value for undeclared variable"
+		if given.Source == FromArgument {
+			diags = append(diags, diag.New(diag.Error, summary,
+				fmt.Sprintf("-var gives a value to %q, and the root module declares no such variable.", name), nil))
+			continue
+		}
+		inFiles++
+		if inFiles <= 2 {
+			diags = append(diags, diag.New(diag.Warning, summary, fmt.Sprintf(
+				"The file %s gives a value to %q, and the root module declares no such variable. Values that only some configurations use can be given by TF_VAR_ environment variables, about which nothing is said.",
+				given.Range().Filename, name), nil))
+		}
+	}
+	if inFiles > 2 {
+		diags = append(diags, diag.New(diag.Warning, "Values for undeclared variables",
+			fmt.Sprintf("Files give values to %d more variables that are not declared.", inFiles-2), nil))
+	}
+	return diags
+}
+
+// Convert converts a value given for the variable to its type, fills in what its optional() attributes and its
+// default say, and checks null. Validations are not run. Name is how diagnostics call the variable, for example
+// module.a.var.x.
+func (v *Variable) Convert(name string, given VariableValue) (cty.Value, diag.List) {
+	value := given.Value
+	if value == cty.NilVal {
+		if v.Required() {
+			return cty.UnknownVal(v.Type), diag.Errors("Required variable not set", name+" needs a value, and none is given.", &v.Range)
+		}
+		return v.Default, nil
+	}
+	unmarked, valueMarks := value.Unmark()
+	if v.TypeDefaults != nil && !unmarked.IsNull() {
+		unmarked = v.TypeDefaults.Apply(unmarked)
+	}
+	converted, err := convert.Convert(unmarked, v.ConstraintType)
+	if err != nil {
+		return cty.UnknownVal(v.Type), diag.Errors("Invalid value for input variable",
+			fmt.Sprintf("The value%s is not of the type of %s: %s.", given.origin(v), name, conversionText(err)), &v.Range)
+	}
+	if converted.IsNull() && !v.Nullable {
+		if v.Required() {
+			at := v.Range
+			if given.Range.Filename != "" {
+				at = given.Range
+			}
+			return cty.UnknownVal(v.Type), diag.Errors("Required variable not set",
+				fmt.Sprintf("%s cannot be null, and the value%s is.", name, given.origin(v)), &at)
+		}
+		return v.Default, nil
+	}
+	return converted.WithMarks(valueMarks), nil
+}
+
+// origin says where the value is from.
+func (g VariableValue) origin(v *Variable) string {
+	switch g.Source {
+	case FromArgument:
+		return fmt.Sprintf(` set by -var="%s=..."`, v.Name)
+	case FromEnv:
+		return " set by the environment variable " + envPrefix + v.Name
+	case FromPrompt:
+		return " typed in"
+	default:
+		if g.Range.Filename == "" {
+			return ""
+		}
+		return " at " + g.Range.String()
+	}
+}
