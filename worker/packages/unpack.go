@@ -1,0 +1,78 @@
+package packages
+
+import (
+	"archive/zip"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxContent bounds what one package may unpack to, so that a hostile archive cannot fill the disk.
+const maxContent = 4 << 30
+
+// unpack writes the files of a zip archive under dir. Names that lead out of it, and anything but files and
+// directories, are refused.
+func unpack(archive []byte, dir string) error {
+	z, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	left := int64(maxContent)
+	for _, f := range z.File {
+		if !filepath.IsLocal(filepath.FromSlash(f.Name)) {
+			return fmt.Errorf("the archive holds a file outside its own directory: %q", f.Name)
+		}
+		path := filepath.Join(dir, filepath.FromSlash(f.Name))
+		switch {
+		case f.FileInfo().IsDir():
+			err = os.MkdirAll(path, 0o755)
+		case f.Mode().IsRegular():
+			var n int64
+			n, err = unpackFile(f, path, left)
+			left -= n
+		default:
+			err = fmt.Errorf("the archive holds something that is neither file nor directory: %q", f.Name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func unpackFile(f *zip.File, path string, limit int64) (n int64, err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return 0, err
+	}
+	r, err := f.Open()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	w, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode(f))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	n, err = io.Copy(w, io.LimitReader(r, limit+1))
+	if err == nil && n > limit {
+		err = fmt.Errorf("the archive unpacks to more than %d bytes", int64(maxContent))
+	}
+	return n, err
+}
+
+// mode keeps the executable bit, and sets it for the plugin itself: an archive that was made on Windows has none.
+func mode(f *zip.File) fs.FileMode {
+	if f.Mode()&0o111 != 0 || strings.HasPrefix(filepath.Base(f.Name), "terraform-provider-") {
+		return 0o755
+	}
+	return 0o644
+}
