@@ -11,6 +11,8 @@ package provider
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/zclconf/go-cty/cty"
@@ -38,6 +40,17 @@ type Schemas struct {
 	Capabilities Capabilities
 	// ProtocolVersion is 5 or 6; 0 for a provider without a plugin.
 	ProtocolVersion int
+}
+
+// Metadata returns the names of what the schemas describe, each list sorted.
+func (s *Schemas) Metadata() Metadata {
+	return Metadata{
+		Managed:      slices.Sorted(maps.Keys(s.Managed)),
+		Data:         slices.Sorted(maps.Keys(s.Data)),
+		Ephemeral:    slices.Sorted(maps.Keys(s.Ephemeral)),
+		Functions:    slices.Sorted(maps.Keys(s.Functions)),
+		Capabilities: s.Capabilities,
+	}
 }
 
 // Capabilities are what a server says that it can do beyond the protocol's first version.

@@ -1,0 +1,125 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider"
+	"github.com/millipede-iac/millipede/provider/tfplugin6"
+)
+
+// invalidResponse is the summary of every complaint about what a plugin answered; users' tools match on it.
+const invalidResponse = "Invalid provider response"
+
+// problems converts the plugin's diagnostics. One of an unknown severity counts as an error.
+func problems(from []*tfplugin6.Diagnostic) diag.List {
+	var l diag.List
+	for _, d := range from {
+		severity := diag.Error
+		if d.Severity == tfplugin6.Diagnostic_WARNING {
+			severity = diag.Warning
+		}
+		to := diag.New(severity, d.Summary, d.Detail, nil)
+		if d.Attribute != nil {
+			to.Path = path(d.Attribute)
+		}
+		l = append(l, to)
+	}
+	return l
+}
+
+// path converts an attribute path. Steps that say nothing are passed over.
+func path(from *tfplugin6.AttributePath) cty.Path {
+	p := make(cty.Path, 0, len(from.Steps))
+	for _, step := range from.Steps {
+		switch s := step.Selector.(type) {
+		case *tfplugin6.AttributePath_Step_AttributeName:
+			p = append(p, cty.GetAttrStep{Name: s.AttributeName})
+		case *tfplugin6.AttributePath_Step_ElementKeyString:
+			p = append(p, cty.IndexStep{Key: cty.StringVal(s.ElementKeyString)})
+		case *tfplugin6.AttributePath_Step_ElementKeyInt:
+			p = append(p, cty.IndexStep{Key: cty.NumberIntVal(s.ElementKeyInt)})
+		}
+	}
+	return p
+}
+
+// lost says that a call failed as a call. Every failure but "no such method" leaves open what the plugin did.
+func (p *Provider) lost(ctx context.Context, method string, err error) diag.List {
+	name := p.options.Name
+	if name == "" {
+		name = "with no name"
+	}
+	code := status.Code(err)
+	if code == codes.Unimplemented {
+		return diag.Errors("Unsupported plugin method",
+			fmt.Sprintf("Provider %s has no %s method.", name, method), nil)
+	}
+	var summary, detail string
+	switch code {
+	case codes.Unavailable:
+		summary = "Plugin did not respond"
+		detail = fmt.Sprintf("Provider %s ended, or its connection broke, before it answered the %s call.", name, method)
+	case codes.Canceled:
+		summary = "Request cancelled"
+		detail = fmt.Sprintf("The %s call to provider %s was cancelled before it was answered.", method, name)
+		if cause := context.Cause(ctx); cause != nil && cause != context.Canceled {
+			detail += fmt.Sprintf(" The reason: %s.", cause)
+		}
+	default:
+		summary = "Plugin error"
+		detail = fmt.Sprintf("The %s call to provider %s failed: %s.", method, name, strings.TrimSuffix(status.Convert(err).Message(), "."))
+	}
+	if code != codes.Canceled && code != codes.DeadlineExceeded && p.options.Obituary != nil {
+		if words := p.options.Obituary(); words != "" {
+			detail += "\n\n" + words
+		}
+	}
+	d := diag.New(diag.Error, summary, detail, nil)
+	d.Extra = &provider.Lost{Reason: fmt.Sprintf("%s: %s", strings.ToLower(summary), status.Convert(err).Message())}
+	return diag.List{d}
+}
+
+// misfit is the complaint about a value in an answer that its schema does not allow.
+func (p *Provider) misfit(method, what string, err error) *diag.Diagnostic {
+	detail := fmt.Sprintf("Provider %s answered the %s call with a %s that does not fit its schema: %s.\n\nThis is a bug in the provider.",
+		p.options.Name, method, what, pathError(err))
+	return diag.New(diag.Error, invalidResponse, detail, nil)
+}
+
+// pathError prints an error with the place in the value that it concerns.
+func pathError(err error) string {
+	if pe, ok := err.(cty.PathError); ok && len(pe.Path) > 0 {
+		return fmt.Sprintf("%s: %s", printPath(pe.Path), pe.Error())
+	}
+	return err.Error()
+}
+
+// printPath prints a path as users would write it, with a dot before the first name as OpenTofu has it.
+func printPath(p cty.Path) string {
+	var b strings.Builder
+	for _, step := range p {
+		switch s := step.(type) {
+		case cty.GetAttrStep:
+			b.WriteString("." + s.Name)
+		case cty.IndexStep:
+			switch {
+			case !s.Key.IsKnown() || s.Key.IsNull():
+				b.WriteString("[...]")
+			case s.Key.Type() == cty.String:
+				fmt.Fprintf(&b, "[%q]", s.Key.AsString())
+			case s.Key.Type() == cty.Number:
+				fmt.Fprintf(&b, "[%s]", s.Key.AsBigFloat().Text('f', -1))
+			default: // an element of a set is its own key
+				b.WriteString("[...]")
+			}
+		}
+	}
+	return b.String()
+}

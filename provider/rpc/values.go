@@ -1,0 +1,128 @@
+package rpc
+
+import (
+	"fmt"
+
+	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+	"github.com/zclconf/go-cty/cty/msgpack"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/provider/tfplugin6"
+)
+
+// encoder writes the values of one request and remembers the first that it could not write.
+type encoder struct {
+	err error
+}
+
+// value encodes a value of the type; an absent one (cty.NilVal) as null. Unknown values keep their refinements.
+func (e *encoder) value(v cty.Value, ty cty.Type) *tfplugin6.DynamicValue {
+	if e.err != nil {
+		return nil
+	}
+	if v == cty.NilVal {
+		v = cty.NullVal(ty)
+	}
+	var b []byte
+	if b, e.err = msgpack.Marshal(v, ty); e.err != nil {
+		return nil
+	}
+	return &tfplugin6.DynamicValue{Msgpack: b}
+}
+
+// meta encodes the value of a provider_meta block, if the provider takes one.
+func (e *encoder) meta(v cty.Value, s *shape) *tfplugin6.DynamicValue {
+	if s == nil {
+		return nil
+	}
+	return e.value(v, s.ty)
+}
+
+// identity encodes an identity, if there is one and the resource type has identities.
+func (e *encoder) identity(v cty.Value, ty cty.Type) *tfplugin6.ResourceIdentityData {
+	if v == cty.NilVal || v.IsNull() || ty == cty.NilType {
+		return nil
+	}
+	return &tfplugin6.ResourceIdentityData{IdentityData: e.value(v, ty)}
+}
+
+// failed returns the complaint about the first value that did not fit its schema. Whoever made the value is wrong.
+func (e *encoder) failed(typeName string) diag.List {
+	if e.err == nil {
+		return nil
+	}
+	return diag.Errors("Value does not fit the provider's schema",
+		fmt.Sprintf("A value for %s cannot be sent to its provider: %s.", typeName, pathError(e.err)), nil)
+}
+
+// decoder reads the values of one response and gathers what is wrong with it.
+type decoder struct {
+	p        *Provider
+	method   string
+	typeName string
+	diags    diag.List
+	// unread is set when a value could not be read.
+	unread bool
+}
+
+// decode returns a decoder that begins with the plugin's own diagnostics.
+func (p *Provider) decode(method, typeName string, reported []*tfplugin6.Diagnostic) *decoder {
+	return &decoder{p: p, method: method, typeName: typeName, diags: problems(reported)}
+}
+
+// value decodes a value of the type; an absent one, or one that does not fit, is null.
+func (d *decoder) value(v *tfplugin6.DynamicValue, ty cty.Type) cty.Value {
+	read, err := decodeValue(v, ty)
+	if err != nil {
+		d.unread = true
+		d.diags = d.diags.Append(d.p.misfit(d.method, fmt.Sprintf("value for %q", d.typeName), err))
+		return cty.NullVal(ty)
+	}
+	return read
+}
+
+// identity decodes an identity; cty.NilVal when there is none or the resource type has none.
+func (d *decoder) identity(v *tfplugin6.ResourceIdentityData, ty cty.Type) cty.Value {
+	if v.GetIdentityData() == nil || ty == cty.NilType {
+		return cty.NilVal
+	}
+	read, err := decodeValue(v.IdentityData, ty)
+	if err != nil {
+		d.diags = d.diags.Append(d.p.misfit(d.method, fmt.Sprintf("identity for %q", d.typeName), err))
+		return cty.NilVal
+	}
+	return read
+}
+
+// noWriteOnly complains about write-only attributes that were sent back.
+func (d *decoder) noWriteOnly(block *schema.Block, v cty.Value) {
+	for _, p := range block.WriteOnlyPaths(v) {
+		d.diags = d.diags.Append(diag.New(diag.Error, invalidResponse, fmt.Sprintf(
+			"Provider %s answered the %s call with a value for the write-only attribute %s of resource type %q, which must be null in answers.\n\nThis is a bug in the provider.",
+			d.p.options.Name, d.method, printPath(p), d.typeName), nil))
+	}
+}
+
+// notDeferred complains about an answer that puts the operation off, which clientCapabilities does not allow.
+func (d *decoder) notDeferred(deferred *tfplugin6.Deferred) {
+	if deferred == nil {
+		return
+	}
+	d.diags = d.diags.Append(diag.New(diag.Error, invalidResponse, fmt.Sprintf(
+		"Provider %s put off the %s call for %q (%s), although it was told that this is not possible.\n\nThis is a bug in the provider.",
+		d.p.options.Name, d.method, d.typeName, deferred.Reason), nil))
+}
+
+// decodeValue reads a value in either encoding. An absent value is null.
+func decodeValue(v *tfplugin6.DynamicValue, ty cty.Type) (cty.Value, error) {
+	switch {
+	case len(v.GetMsgpack()) > 0:
+		return msgpack.Unmarshal(v.Msgpack, ty)
+	case len(v.GetJson()) > 0:
+		return ctyjson.Unmarshal(v.Json, ty)
+	default:
+		return cty.NullVal(ty), nil
+	}
+}
