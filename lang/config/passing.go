@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -167,17 +166,12 @@ func (c *providerCheck) implied() {
 }
 
 func (c *providerCheck) resources() []*Resource {
-	out := slices.Collect(maps.Values(c.n.Module.Resources))
-	slices.SortFunc(out, func(a, b *Resource) int {
-		if m := cmp.Compare(modeOrder(a.Addr.Mode), modeOrder(b.Addr.Mode)); m != 0 {
-			return m
-		}
-		return strings.Compare(a.Addr.String(), b.Addr.String())
-	})
+	var out []*Resource
+	for _, a := range slices.SortedFunc(maps.Keys(c.n.Module.Resources), compareResources) {
+		out = append(out, c.n.Module.Resources[a])
+	}
 	return out
 }
-
-func modeOrder(m addr.Mode) int { return strings.IndexByte("MDE", byte(m)) }
 
 // calls returns the module calls in the order of their names.
 func (c *providerCheck) calls() []*ModuleCall {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -95,6 +96,39 @@ func (n *Node) ResolveProvider(l addr.LocalProvider) (ResolvedProvider, diag.Lis
 		addr.ProviderConfig{Module: n.Path, Provider: provider, Alias: l.Alias}), nil)
 }
 
+// ProviderFor returns the configuration that ResolveProvider finds, or the zero value where it finds none; so it
+// is of use for trees in which CheckProviderUse finds nothing wrong.
+func (n *Node) ProviderFor(l addr.LocalProvider) addr.ProviderConfig {
+	r, _ := n.ResolveProvider(l)
+	return r.Config
+}
+
+// CheckProviderUse checks that every resource, and every providers argument, leads to a provider configuration.
+// It is not part of loading because the providers of such a configuration can still be installed.
+func (t *Tree) CheckProviderUse() diag.List {
+	var diags diag.List
+	for _, path := range slices.Sorted(maps.Keys(t.Modules)) {
+		n := t.Modules[path]
+		broken := false
+		if n.Call != nil {
+			for _, p := range n.Call.Providers {
+				_, more := n.ResolveProvider(p.InChild)
+				diags = append(diags, more.WithSubject(&p.Range)...)
+				broken = broken || more.HasErrors()
+			}
+		}
+		if broken {
+			continue // the resources of the module would repeat it
+		}
+		for _, a := range slices.SortedFunc(maps.Keys(n.Module.Resources), compareResources) {
+			r := n.Module.Resources[a]
+			_, more := n.ResolveProvider(r.Provider)
+			diags = append(diags, more.WithSubject(&r.Range).WithAddress(a.In(path).String())...)
+		}
+	}
+	return diags
+}
+
 // follow goes from module to caller for as long as the configuration is passed.
 func (n *Node) follow(provider addr.Provider, alias string) (ResolvedProvider, diag.List) {
 	var out ResolvedProvider
@@ -162,9 +196,17 @@ func (m *Module) Requirements() map[addr.Provider][]string {
 	return out
 }
 
+// compareResources orders managed resources first, then data sources, then ephemeral ones; each by name.
+func compareResources(a, b addr.Resource) int {
+	const order = "MDE"
+	return cmp.Or(strings.IndexByte(order, byte(a.Mode))-strings.IndexByte(order, byte(b.Mode)), strings.Compare(a.String(), b.String()))
+}
+
 func compareLocal(a, b addr.LocalProvider) int {
-	if c := strings.Compare(a.Name, b.Name); c != 0 {
-		return c
-	}
-	return strings.Compare(a.Alias, b.Alias)
+	return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Alias, b.Alias))
+}
+
+// ProviderBlock returns the block of the module that configures a provider under an alias ("" for none), or nil.
+func (n *Node) ProviderBlock(provider addr.Provider, alias string) *ProviderConfig {
+	return n.homes()[providerKey{provider, alias}].block
 }

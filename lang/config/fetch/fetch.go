@@ -1,0 +1,230 @@
+// Package fetch installs the modules that a configuration calls.
+//
+// It finds each module, or brings it here, and records where it is in the manifest that OpenTofu keeps too. It
+// does not parse configuration, and installs no providers.
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// Source installs modules of one kind of source address.
+type Source interface {
+	// Fetch makes the module available, and returns where. into is a directory of the module's own that does not
+	// exist yet; sources that copy nothing leave it alone. Problems point at the call of the module.
+	Fetch(ctx context.Context, r config.ModuleRequest, into string) (config.Installed, diag.List)
+}
+
+// Options say how to install.
+type Options struct {
+	// Loader reads the configuration. Its names are relative to Base.
+	Loader *config.Loader
+	// Base is the directory that relative names start from; empty is the process's working directory.
+	Base string
+	// DataDir is where installed modules lie: .terraform, or TF_DATA_DIR. Empty is .terraform.
+	DataDir string
+	// Upgrade installs again what is there.
+	Upgrade bool
+	// Variable and Workspace are what the sources of modules can depend on: see config.TreeOptions.
+	Variable  func(*config.Variable) (cty.Value, diag.List)
+	Workspace string
+	// Sources installs modules by the kind of their source. Local directories need none; a kind that is missing
+	// cannot be installed, and is used when it is installed already.
+	Sources map[config.SourceKind]Source
+	// Done, when set, is called for each module that was installed and not merely found again.
+	Done func(addr.Module, config.Installed)
+}
+
+// Result is what an installation found.
+type Result struct {
+	// Tree is the configuration with all modules that could be loaded.
+	Tree     *config.Tree
+	Manifest config.Manifest
+}
+
+// Install loads the configuration in dir, installs the modules that it calls, at every depth, and writes the
+// manifest. The diagnostics are those of the whole configuration. With errors in the installation itself the
+// manifest stays as it was.
+func Install(ctx context.Context, dir string, o Options) (Result, diag.List) {
+	if o.DataDir == "" {
+		o.DataDir = ".terraform"
+	}
+	if dir == "" {
+		dir = "."
+	}
+	old, diags := config.ReadManifest(config.OS{Base: o.Base}, o.DataDir)
+	if diags.HasErrors() {
+		return Result{}, diags
+	}
+	i := &installer{ctx: ctx, options: o, old: old, now: config.Manifest{addr.RootModule: {Dir: dir}}}
+	tree, more := o.Loader.LoadTree(config.TreeOptions{Dir: dir, Variable: o.Variable, Workspace: o.Workspace, Locator: i})
+	diags = append(diags, more...)
+	if tree.Root == nil || i.failed {
+		return Result{tree, old}, diags
+	}
+	if len(i.now) > 1 || len(old) > 0 {
+		diags = append(diags, i.write()...)
+	}
+	return Result{tree, i.now}, diags
+}
+
+// installer answers where modules are by putting them there.
+type installer struct {
+	ctx      context.Context
+	options  Options
+	old, now config.Manifest
+	failed   bool
+}
+
+// Locate implements config.Locator.
+func (i *installer) Locate(r config.ModuleRequest) (config.Installed, diag.List) {
+	if err := i.ctx.Err(); err != nil {
+		i.failed = true
+		return config.Installed{}, diag.Errors("Module installation was interrupted",
+			fmt.Sprintf("Stopped before the module %q was installed.", r.Path), &r.Call.Range)
+	}
+	at, diags := i.find(r)
+	if diags.HasErrors() {
+		i.failed = true
+		return config.Installed{}, diags
+	}
+	i.now[r.Path] = at
+	return at, diags
+}
+
+// find returns what is installed already if it will do, and installs else.
+func (i *installer) find(r config.ModuleRequest) (config.Installed, diag.List) {
+	have, recorded := i.old[r.Path]
+	current := recorded && have.Source == r.Source.Text && r.Accepts(have.Version) && i.isDir(have.Dir)
+	if current && !i.options.Upgrade && r.Source.Kind != config.LocalSource {
+		return have, nil
+	}
+	var at config.Installed
+	var diags diag.List
+	if r.Source.Kind == config.LocalSource {
+		at, diags = i.local(r)
+	} else if source := i.options.Sources[r.Source.Kind]; source != nil {
+		at, diags = i.fetch(source, r)
+	} else if current {
+		return have, nil // nothing can fetch it again
+	} else {
+		return at, notAvailable(r)
+	}
+	if !diags.HasErrors() && i.options.Done != nil && (!current || i.options.Upgrade || at != have) {
+		i.options.Done(r.Path, at)
+	}
+	return at, diags
+}
+
+// local finds a module in a directory beside its caller.
+func (i *installer) local(r config.ModuleRequest) (config.Installed, diag.List) {
+	dir := filepath.Join(r.Parent.SourceDir, filepath.FromSlash(r.Source.Text))
+	real, err := i.resolve(dir)
+	if err != nil {
+		return config.Installed{}, diag.Errors("Unreadable module directory",
+			fmt.Sprintf("The directory %s of the module %q cannot be read: %s.", dir, r.Call.Name, reason(err)), &r.Call.Range)
+	}
+	return config.Installed{Source: r.Source.Text, Dir: real}, nil
+}
+
+// resolve follows symbolic links. The result is relative to the base if dir is and no link leads elsewhere.
+func (i *installer) resolve(dir string) (string, error) {
+	if i.options.Base == "" || filepath.IsAbs(dir) {
+		return filepath.EvalSymlinks(dir)
+	}
+	base, err := filepath.EvalSymlinks(i.options.Base)
+	if err != nil {
+		return "", err
+	}
+	real, err := filepath.EvalSymlinks(filepath.Join(base, dir))
+	if err != nil {
+		return "", err
+	}
+	return filepath.Rel(base, real)
+}
+
+// reason is an error without the path that the message around it has already.
+func reason(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}
+
+// fetch installs into an empty place below the data directory.
+func (i *installer) fetch(source Source, r config.ModuleRequest) (config.Installed, diag.List) {
+	into := filepath.Join(i.options.DataDir, "modules", string(r.Path))
+	if err := os.RemoveAll(i.path(into)); err != nil {
+		return config.Installed{}, diag.Errors("Failed to remove local module cache",
+			fmt.Sprintf("The module %q cannot be installed again while %s is there: %s.", r.Path, into, reason(err)), &r.Call.Range)
+	}
+	at, diags := source.Fetch(i.ctx, r, into)
+	at.Source = r.Source.Text
+	return at, diags
+}
+
+func notAvailable(r config.ModuleRequest) diag.List {
+	kind := "a package at a URL, in a repository or in a bucket"
+	if r.Source.Kind == config.RegistrySource {
+		kind = "a module registry"
+	}
+	return diag.Errors("Module source not available yet", fmt.Sprintf(
+		"The module %q comes from %s (%s), and Millipede cannot fetch those yet.\n\n"+
+			"Run \"tofu get\" in this directory once: Millipede uses the modules that OpenTofu has installed. "+
+			"Or copy the module into a directory beside the configuration, and make that the source: \"./modules/%s\".",
+		r.Call.Name, kind, r.Source.Text, r.Call.Name), r.Call.SourceRange.Ptr())
+}
+
+// write replaces the manifest in one step.
+func (i *installer) write() diag.List {
+	name := i.path(config.ManifestPath(i.options.DataDir))
+	err := os.MkdirAll(filepath.Dir(name), 0o755)
+	if err == nil {
+		err = replace(name, i.now.Encode())
+	}
+	if err != nil {
+		return diag.Errors("Failed to update module manifest",
+			fmt.Sprintf("What modules are installed cannot be written to %s: %s.", name, reason(err)), nil)
+	}
+	return nil
+}
+
+func replace(name string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+func (i *installer) isDir(dir string) bool {
+	info, err := os.Stat(i.path(dir))
+	return err == nil && info.IsDir()
+}
+
+func (i *installer) path(name string) string {
+	if i.options.Base == "" || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(i.options.Base, name)
+}
