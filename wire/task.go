@@ -241,7 +241,7 @@ type ProvisionTask struct {
 }
 
 // Provisioner is one evaluated provisioner block. Config and Connection are msgpack of values of the types that
-// package worker/provision declares.
+// package provider/provisioner declares.
 type Provisioner struct {
 	Type       string `msgpack:"t"`
 	Config     []byte `msgpack:"c"`

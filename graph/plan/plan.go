@@ -38,7 +38,6 @@ const (
 	CreateThenDelete Action = "create-delete"
 	Forget           Action = "forget"
 	ForgetThenCreate Action = "forget-create"
-	Open             Action = "open"
 )
 
 // IsReplace tells whether the action ends one object and begins another.
@@ -231,7 +230,7 @@ const (
 	EvalOutput
 	// EvalCheck evaluates the assertions of a check block.
 	EvalCheck
-	// OpenObject opens an ephemeral object; CloseObject closes it.
+	// OpenObject opens the objects of an ephemeral resource; CloseObject closes them.
 	OpenObject
 	CloseObject
 )
@@ -241,6 +240,9 @@ type Vertex struct {
 	Kind VertexKind
 	// Change is the index into Plan.Changes for object vertices, else -1.
 	Change int
+	// Node is the index of the vertex of the plan graph that the vertex stands for, or -1. The plan graph is a function
+	// of configuration and prior state, both of which are in the plan, so the index stays right.
+	Node int
 	// Address is the object, instance or named value, as text.
 	Address string
 }

@@ -75,3 +75,17 @@ func (t Target) MayContain(r ConfigResource) bool {
 		return r.Resource == t.Resource && r.Module == t.Instance.Module()
 	}
 }
+
+// TouchesResource tells whether any instance of a resource block can be in the target.
+func (t Target) TouchesResource(r ConfigResource) bool {
+	switch t.Kind {
+	case TargetModule:
+		return t.Module.Contains(r.Module)
+	case TargetModuleInstance:
+		return t.Instance.Module().Contains(r.Module)
+	case TargetConfigResource:
+		return t.Resource.In(t.Module) == r
+	default:
+		return t.Resource == r.Resource && t.Instance.Module() == r.Module
+	}
+}

@@ -198,3 +198,14 @@ func As(err error) (List, bool) {
 	}
 	return nil, false
 }
+
+// AsWarnings returns the list with every error made a warning, for what only observes.
+func (l List) AsWarnings() List {
+	out := make(List, len(l))
+	for i, d := range l {
+		c := *d
+		c.Severity = Warning
+		out[i] = &c
+	}
+	return out
+}

@@ -1,0 +1,339 @@
+// Package applying is the program that carries a plan out: it evaluates each object's configuration with the values
+// that are real by now, has a worker apply the planned change, folds the answer into the state.
+//
+// It executes the plan's apply graph as it is and decides nothing again: not what changes, not in which order.
+package applying
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"sync"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph"
+	"github.com/millipede-iac/millipede/graph/dag"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+var errNoAnswer = errors.New("the worker's answer holds nothing")
+
+// Options say what to apply.
+type Options struct {
+	Plan   *plan.Plan
+	Static *graph.Static
+	Code   *values.Code
+	Store  *values.Store
+	// State is the stored state when the run begins, or is resumed; the applier keeps its own copy.
+	State *state.State
+	// Run is the run's ID; deposed keys are derived from it, so that a resumed run derives the same.
+	Run     string
+	Package func(addr.Provider) wire.Package
+}
+
+// Counts are the changes that were carried out.
+type Counts struct{ Added, Changed, Destroyed, Imported, Forgotten int }
+
+// Applier is the applying program.
+type Applier struct {
+	Options
+	graph *dag.Graph
+
+	mu     sync.RWMutex // guards all below
+	state  *state.State
+	counts Counts
+	checks map[string]*state.CheckResult
+	opened map[addr.ConfigResource][]opened
+	work   []work // by vertex; each element belongs to its vertex's steps
+}
+
+// work is what a vertex remembers between its steps. It belongs to the vertex's own steps, which never run at once.
+type work struct {
+	then func(*wire.Result) program.Step
+}
+
+// New returns the program of an applying run.
+func New(o Options) *Applier {
+	a := &Applier{Options: o, state: o.State.Clone(), checks: map[string]*state.CheckResult{}}
+	a.graph = dag.New(len(o.Plan.Graph.Vertices))
+	for _, e := range o.Plan.Graph.Edges {
+		a.graph.Edge(int(e[0]), int(e[1]))
+	}
+	a.work = make([]work, len(o.Plan.Graph.Vertices))
+	for i := range o.Plan.Checks {
+		c := o.Plan.Checks[i]
+		c.Objects = append([]state.CheckObject(nil), c.Objects...)
+		a.checks[c.Config] = &c
+	}
+	a.load()
+	return a
+}
+
+// load makes the planned values visible, and those of what does not change.
+func (a *Applier) load() {
+	planned := map[addr.Instance]bool{}
+	for _, c := range a.Plan.Changes {
+		if c.Deposed != state.CurrentObject {
+			continue
+		}
+		planned[c.Addr] = true
+		if !c.After.IsNull() {
+			a.setValue(c.Addr, c.After)
+		}
+	}
+	for abs, r := range a.Plan.Prior.Resources {
+		if abs.Resource.Mode != addr.Data {
+			continue
+		}
+		for k, i := range r.Instances {
+			block := a.block(abs.Instance(k))
+			if block == nil || i.Current == nil || block.Code.Schema == nil || planned[abs.Instance(k)] {
+				continue
+			}
+			if v, err := values.DecodeStored(i.Current, block.Code.Schema); err == nil {
+				block.Set(k, v)
+			}
+		}
+	}
+}
+
+// Restore makes visible what a resumed run has done already: the objects of the state take the place of the planned
+// values of vertices that are done.
+func (a *Applier) Restore(done []bool) {
+	for v, ok := range done {
+		vx := a.Plan.Graph.Vertices[v]
+		if !ok || vx.Change < 0 {
+			continue
+		}
+		c := a.Plan.Changes[vx.Change]
+		block := a.block(c.Addr)
+		o := a.state.Object(c.Addr, state.CurrentObject)
+		if block == nil || o == nil || block.Code.Schema == nil {
+			continue
+		}
+		if value, err := values.DecodeStored(o, block.Code.Schema); err == nil {
+			block.Set(c.Addr.Key, value)
+		}
+	}
+}
+
+// block returns the resource block of an instance, or nil when the configuration has none.
+func (a *Applier) block(i addr.Instance) *values.Resource {
+	m := a.Store.Module(i.Module)
+	if m == nil {
+		return nil
+	}
+	return m.ResourceBlock(i.Resource)
+}
+
+func (a *Applier) setValue(i addr.Instance, v cty.Value) {
+	if block := a.block(i); block != nil {
+		block.Set(i.Key, v)
+	}
+}
+
+// Begin returns the changes that come before any operation: what refreshing and moves found, and outputs that are
+// known already or gone.
+func (a *Applier) Begin() []state.Change {
+	changes := difference(a.state, a.Plan.Prior)
+	for _, o := range a.Plan.Outputs {
+		declared := a.Code.Tree.Root.Module.Outputs[o.Name]
+		switch {
+		case declared == nil && o.Action == plan.Delete:
+			changes = append(changes, state.SetOutput{Name: o.Name})
+		case declared != nil && a.Plan.Mode == plan.Normal && (o.Action == plan.Create || o.Action == plan.Update) &&
+			o.After.IsWhollyKnown() && len(declared.Preconditions) == 0 && !declared.Ephemeral:
+			changes = append(changes, state.SetOutput{Name: o.Name, Output: &state.Output{Value: o.After, Sensitive: o.Sensitive, Deprecated: declared.Deprecated}})
+		}
+	}
+	a.state.Apply(changes...)
+	return changes
+}
+
+// difference returns the changes that lead from one state's objects to another's.
+func difference(from, to *state.State) []state.Change {
+	var out []state.Change
+	each := func(s *state.State, fn func(addr.Instance, state.DeposedKey, *state.Object)) {
+		for abs, r := range s.Resources {
+			for k, i := range r.Instances {
+				if i.Current != nil {
+					fn(abs.Instance(k), state.CurrentObject, i.Current)
+				}
+				for dk, o := range i.Deposed {
+					fn(abs.Instance(k), dk, o)
+				}
+			}
+		}
+	}
+	each(from, func(a addr.Instance, k state.DeposedKey, _ *state.Object) {
+		if to.Object(a, k) == nil {
+			out = append(out, state.SetObject{Addr: a, Deposed: k})
+		}
+	})
+	each(to, func(a addr.Instance, k state.DeposedKey, o *state.Object) {
+		if old := from.Object(a, k); old == nil || (old != o && !old.Equal(o)) || from.ProviderOf(a) != to.ProviderOf(a) {
+			out = append(out, state.SetObject{Addr: a, Deposed: k, Provider: to.ProviderOf(a), Object: o})
+		}
+	})
+	return out
+}
+
+// End returns the changes that come after all operations: the check results as they are now.
+func (a *Applier) End() []state.Change {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	change := state.SetChecks{Checks: a.checkResults()}
+	a.state.Apply(change)
+	return []state.Change{change}
+}
+
+// State returns the state as it is now. The caller must not change it, and must not call while the run goes on.
+func (a *Applier) State() *state.State { return a.state }
+
+// Counts returns what was carried out so far.
+func (a *Applier) Counts() Counts {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.counts
+}
+
+// Graph implements program.Program.
+func (a *Applier) Graph() *dag.Graph { return a.graph }
+
+// Describe implements program.Program.
+func (a *Applier) Describe(v int) program.Description {
+	vx := a.Plan.Graph.Vertices[v]
+	if vx.Change < 0 {
+		return program.Description{Address: vx.Address, Hidden: true}
+	}
+	c := a.Plan.Changes[vx.Change]
+	d := program.Description{Address: vx.Address, Class: c.Addr.Resource.Type}
+	switch vx.Kind {
+	case plan.DestroyObject:
+		d.Action = "delete"
+		if c.Action == plan.Forget || c.Action == plan.ForgetThenCreate {
+			d.Action, d.Hidden = "forget", true
+		}
+	case plan.ReadObject:
+		d.Action = "read"
+	default:
+		switch c.Action {
+		case plan.NoOp:
+			d.Hidden = true
+		case plan.Update:
+			d.Action = "update"
+		default:
+			d.Action = "create"
+		}
+	}
+	return d
+}
+
+// Prepare implements program.Program.
+func (a *Applier) Prepare(ctx context.Context, v int) program.Step {
+	vx := a.Plan.Graph.Vertices[v]
+	step := a.prepare(v, vx)
+	if vx.Change >= 0 {
+		step.Diags = step.Diags.WithAddress(a.Plan.Changes[vx.Change].Addr.String())
+	}
+	return step
+}
+
+func (a *Applier) prepare(v int, vx plan.Vertex) program.Step {
+	switch vx.Kind {
+	case plan.Sync:
+		return a.sync(vx)
+	case plan.EvalOutput:
+		return a.output(vx)
+	case plan.EvalCheck:
+		return a.check(vx)
+	case plan.OpenObject:
+		return a.open(v, vx)
+	case plan.CloseObject:
+		return a.close(v, vx)
+	case plan.ApplyObject:
+		return a.apply(v, a.Plan.Changes[vx.Change])
+	case plan.DestroyObject:
+		return a.destroy(v, a.Plan.Changes[vx.Change])
+	case plan.ReadObject:
+		return a.read(v, a.Plan.Changes[vx.Change])
+	}
+	return program.Step{}
+}
+
+// Complete implements program.Program.
+func (a *Applier) Complete(ctx context.Context, v int, r *wire.Result) program.Step {
+	vx := a.Plan.Graph.Vertices[v]
+	then := a.work[v].then
+	if then == nil {
+		// A resumed run: the step that asked for the task was made by a process that is gone. Making it again gives
+		// the same continuation; its task is not sent.
+		if step := a.prepare(v, vx); step.Bad() {
+			return step
+		}
+		then = a.work[v].then
+	}
+	step := then(r)
+	if vx.Change >= 0 {
+		step.Diags = step.Diags.WithAddress(a.Plan.Changes[vx.Change].Addr.String())
+	}
+	return step
+}
+
+// effect is what a finished step tells Accept.
+type effect struct {
+	counts Counts
+	checks []outcome
+}
+
+// Accept implements program.Program.
+func (a *Applier) Accept(v int, step *program.Step) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.state.Apply(step.Changes...)
+	e, _ := step.Value.(*effect)
+	if e == nil {
+		return
+	}
+	a.counts.Added += e.counts.Added
+	a.counts.Changed += e.counts.Changed
+	a.counts.Destroyed += e.counts.Destroyed
+	a.counts.Imported += e.counts.Imported
+	a.counts.Forgotten += e.counts.Forgotten
+	for _, o := range e.checks {
+		a.record(o)
+	}
+}
+
+// object returns what the state has now.
+func (a *Applier) object(i addr.Instance, k state.DeposedKey) *state.Object {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.state.Object(i, k)
+}
+
+// deposedKey returns the key under which the old object of a replacement is kept until it is destroyed.
+func (a *Applier) deposedKey(i addr.Instance) state.DeposedKey {
+	sum := sha256.Sum256([]byte(a.Run + "\x00" + i.String()))
+	return state.DeposedKey(hex.EncodeToString(sum[:4]))
+}
+
+// lane returns the path of an operation that changes the world: the built-in provider changes nothing outside.
+func lane(p addr.Provider) program.Lane {
+	if p.IsBuiltin() {
+		return program.Fast
+	}
+	return program.Safe
+}
+
+func broken(doing string, err error) program.Step {
+	return program.Step{Diags: diag.Errors("Failed to exchange a value with a worker", doing+": "+err.Error()+".\n\nThis is a bug in Millipede.", nil)}
+}

@@ -1,0 +1,136 @@
+package applying
+
+import (
+	"fmt"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// destroy ends an object: by its provider, or by forgetting it.
+func (a *Applier) destroy(v int, c *plan.Change) program.Step {
+	key := c.Deposed
+	if c.Action == plan.CreateThenDelete {
+		key = a.deposedKey(c.Addr)
+	}
+	prior := a.object(c.Addr, key)
+	if prior == nil {
+		return program.Step{} // the replacement found nothing to depose, or a resumed run has done it
+	}
+	gone := state.SetObject{Addr: c.Addr, Deposed: key}
+	if c.Action == plan.Forget || c.Action == plan.ForgetThenCreate {
+		return program.Step{Changes: []state.Change{gone}, Value: &effect{counts: Counts{Forgotten: 1}}}
+	}
+	s := a.Code.Schemas.Resource(c.Provider.Provider, addr.Managed, c.Addr.Resource.Type)
+	if s == nil {
+		return program.Step{Diags: diag.Errors("Missing resource schema from provider",
+			fmt.Sprintf("The provider %s has no resource type %q.", c.Provider.Provider.Display(), c.Addr.Resource.Type), nil)}
+	}
+	wp, cfg, diags := values.WireProvider(a.Store, c.Provider, a.Package(c.Provider.Provider))
+	if diags.HasErrors() {
+		return program.Step{Diags: diags}
+	}
+	place := program.Placement{
+		Provider: c.Provider, ResourceType: c.Addr.Resource.Type, Module: c.Addr.Module, Address: c.Addr.String(),
+		ProviderConfig: cfg.Strings, ProviderRegion: values.Region(cfg.Value), Region: values.Region(c.Before),
+	}
+	task := &wire.ApplyTask{Type: c.Addr.Resource.Type, Action: plan.Delete, PriorPrivate: c.PriorPrivate}
+	if c.PlannedPrivate != nil && c.Action == plan.Delete {
+		task.PlannedPrivate = c.PlannedPrivate
+	}
+	var err error
+	if task.Prior, err = encode(c.Before, s); err != nil {
+		return broken("encoding "+c.Addr.String(), err)
+	}
+	if task.PriorIdentity, err = encodeIdentity(c.BeforeIdentity); err != nil {
+		return broken("encoding the identity of "+c.Addr.String(), err)
+	}
+	end := program.Step{
+		Lane: lane(c.Provider.Provider), Place: place,
+		Task: &wire.Task{Address: c.Addr.String(), Provider: wp, Apply: task},
+	}
+	destroyed := func(res *wire.Result) program.Step { return a.destroyed(c, gone, s, prior, res) }
+	if c.Action != plan.CreateThenDelete && c.Deposed == state.CurrentObject && prior.Status != state.Tainted {
+		if step, has := a.provisionDestroyed(v, c, place, func() program.Step {
+			a.work[v].then = destroyed
+			return end
+		}); has {
+			return step
+		}
+	}
+	a.work[v].then = destroyed
+	return end
+}
+
+// destroyed folds the answer to a deletion into the state. An object that is still there stays, as the provider left
+// it.
+func (a *Applier) destroyed(c *plan.Change, gone state.SetObject, s *schemaOf, prior *state.Object, res *wire.Result) program.Step {
+	diags := values.WireDiags(res.Diagnostics, nil)
+	step := program.Step{Diags: diags}
+	if res.Apply == nil {
+		if !diags.HasErrors() {
+			return broken("destroying "+c.Addr.String(), errNoAnswer)
+		}
+		return step
+	}
+	left, err := decode(res.Apply.Object, s)
+	if err != nil {
+		return broken("decoding "+c.Addr.String(), err)
+	}
+	if left.IsNull() {
+		step.Changes = []state.Change{gone}
+		if !diags.HasErrors() {
+			step.Value = &effect{counts: Counts{Destroyed: 1}}
+		}
+		return step
+	}
+	kept := *prior
+	kept.Flatmap, kept.SchemaVersion, kept.Private = nil, s.Version, res.Apply.Private
+	if kept.Attrs, kept.Sensitive, err = values.EncodeStored(values.MarkSensitive(left, s.Block, prior.Sensitive), s.Block); err != nil {
+		return broken("storing "+c.Addr.String(), err)
+	}
+	gone.Provider, gone.Object = c.Provider, &kept
+	step.Changes = []state.Change{gone}
+	return step
+}
+
+// Doubt returns the change of the state that says that the outcome of a vertex's operation is not known.
+func (a *Applier) Doubt(v int, d state.Doubt) []state.Change {
+	vx := a.Plan.Graph.Vertices[v]
+	if vx.Change < 0 {
+		return nil
+	}
+	c := a.Plan.Changes[vx.Change]
+	key := c.Deposed
+	d.Operation = "update"
+	switch {
+	case vx.Kind == plan.DestroyObject:
+		d.Operation = "delete"
+		if c.Action == plan.CreateThenDelete {
+			key = a.deposedKey(c.Addr)
+		}
+	case c.Action != plan.Update:
+		d.Operation = "create"
+	}
+	if s := a.Code.Schemas.Resource(c.Provider.Provider, addr.Managed, c.Addr.Resource.Type); s != nil {
+		d.Sent = values.SentJSON(c.After, s.Block)
+	}
+	o := state.Object{}
+	if old := a.object(c.Addr, key); old != nil {
+		d.Before = old.Status
+		o = *old
+	}
+	o.Status, o.Doubt = state.InDoubt, &d
+	var changes []state.Change
+	if old := a.object(c.Addr, state.CurrentObject); d.Operation == "create" && c.Action == plan.CreateThenDelete && old != nil {
+		changes = append(changes, state.SetObject{Addr: c.Addr, Deposed: a.deposedKey(c.Addr), Provider: a.providerOf(c.Addr), Object: old})
+		o = state.Object{Status: state.InDoubt, Doubt: &d, Dependencies: c.Dependencies, CreateBeforeDestroy: c.CreateBeforeDestroy}
+		d.Before = 0
+	}
+	return append(changes, state.SetObject{Addr: c.Addr, Deposed: key, Provider: c.Provider, Object: &o})
+}

@@ -1,0 +1,307 @@
+package applying
+
+import (
+	"fmt"
+	"sort"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/eval"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// sync evaluates the named value that a vertex stands for, so that a mistake that shows only now is reported once.
+func (a *Applier) sync(vx plan.Vertex) program.Step {
+	var step program.Step
+	if vx.Node < 0 || a.Plan.Mode == plan.Destroy {
+		return step
+	}
+	n := &a.Static.Nodes[vx.Node]
+	for _, m := range a.Store.Instances(n.Module) {
+		switch n.Kind {
+		case graph.VariableNode:
+			_, diags := m.VariableValue(n.Variable.Name)
+			step.Diags = step.Diags.Append(diags)
+			if !diags.HasErrors() {
+				step.Diags = step.Diags.Append(m.CheckVariable(n.Variable).Diags)
+			}
+		case graph.LocalNode:
+			_, diags := m.LocalValue(n.Local.Name)
+			step.Diags = step.Diags.Append(diags)
+		case graph.CallNode:
+			step.Diags = step.Diags.Append(m.Call(n.Call.Name).Diags)
+		}
+	}
+	step.Diags = errorsOnly(step.Diags) // the warnings were shown with the plan
+	return step
+}
+
+func errorsOnly(l diag.List) diag.List {
+	if !l.HasErrors() {
+		return nil
+	}
+	return l
+}
+
+// output evaluates an output in all instances of its module, and stores a root output.
+func (a *Applier) output(vx plan.Vertex) program.Step {
+	n := &a.Static.Nodes[vx.Node]
+	name := n.Output.Name
+	var step program.Step
+	if a.Plan.Mode == plan.Destroy {
+		if n.Module.IsRoot() {
+			step.Changes = append(step.Changes, state.SetOutput{Name: name})
+		}
+		return step
+	}
+	e := &effect{}
+	for _, m := range a.Store.Instances(n.Module) {
+		conditions := m.CheckOutput(n.Output)
+		e.checks = append(e.checks, outcomes("output_value", n.Address(), conditions)...)
+		step.Diags = step.Diags.Append(conditions.Diags)
+		if conditions.Diags.HasErrors() {
+			continue
+		}
+		v, diags := m.EvalOutput(name)
+		step.Diags = step.Diags.Append(diags)
+		if !n.Module.IsRoot() || diags.HasErrors() || n.Output.Ephemeral {
+			continue
+		}
+		bare, _ := v.UnmarkDeep()
+		set := state.SetOutput{Name: name}
+		if !bare.IsNull() {
+			if !bare.IsWhollyKnown() {
+				continue // what it is made from was left out of the plan; the stored value stays
+			}
+			set.Output = &state.Output{Value: bare, Sensitive: n.Output.Sensitive, Deprecated: n.Output.Deprecated}
+		}
+		step.Changes = append(step.Changes, set)
+	}
+	step.Diags = errorsOnly(step.Diags)
+	step.Value = e
+	return step
+}
+
+// check evaluates the assertions of a check block again, now that the world has changed.
+func (a *Applier) check(vx plan.Vertex) program.Step {
+	n := &a.Static.Nodes[vx.Node]
+	var step program.Step
+	e := &effect{}
+	for _, m := range a.Store.Instances(n.Module) {
+		c := m.CheckAsserts(n.Check)
+		step.Diags = step.Diags.Append(c.Diags)
+		e.checks = append(e.checks, outcomes("check", n.Address(), c)...)
+	}
+	step.Value = e
+	return step
+}
+
+// open opens the instances of an ephemeral resource, one after the other.
+func (a *Applier) open(v int, vx plan.Vertex) program.Step {
+	n := &a.Static.Nodes[vx.Node]
+	var all []*values.Resource
+	var keys []addr.Key
+	for _, m := range a.Store.Instances(n.Module) {
+		r := m.ResourceBlock(n.Resource.Addr)
+		e, diags := r.Expansion()
+		if diags.HasErrors() {
+			return program.Step{Diags: diags}
+		}
+		for _, k := range e.Keys {
+			all, keys = append(all, r), append(keys, k)
+		}
+	}
+	return a.openNext(v, n, all, keys, nil)
+}
+
+func (a *Applier) openNext(v int, n *graph.Node, rs []*values.Resource, keys []addr.Key, diags diag.List) program.Step {
+	if len(rs) == 0 || diags.HasErrors() {
+		return program.Step{Diags: diags}
+	}
+	r, k := rs[0], keys[0]
+	at := r.Addr().Instance(k)
+	ev, more := a.evaluate(r, k)
+	diags = diags.Append(more.WithAddress(at.String()))
+	if diags.HasErrors() {
+		return program.Step{Diags: diags}
+	}
+	config, err := encode(ev.config, ev.schema)
+	if err != nil {
+		return broken("encoding the configuration of "+at.String(), err)
+	}
+	a.work[v].then = func(res *wire.Result) program.Step {
+		diags := diags.Append(values.WireDiags(res.Diagnostics, ev.ranges).WithAddress(at.String()))
+		if diags.HasErrors() {
+			return program.Step{Diags: diags}
+		}
+		if res.Ephemeral == nil {
+			return broken("opening "+at.String(), errNoAnswer)
+		}
+		value, err := decode(res.Ephemeral.Object, ev.schema)
+		if err != nil {
+			return broken("decoding "+at.String(), err)
+		}
+		value = values.EphemeralValue(value, ev.schema.Block, values.SensitivePaths(ev.config))
+		r.Set(k, value)
+		a.remember(opened{at: at, provider: ev.provider, place: ev.place, private: res.Ephemeral.Private})
+		conditions := r.CheckPostconditions(at.String(), ev.rep, value)
+		return a.openNext(v, n, rs[1:], keys[1:], diags.Append(conditions.Diags))
+	}
+	return program.Step{
+		Diags: nil, Lane: program.Fast, Place: ev.place,
+		Task: &wire.Task{Address: at.String(), Provider: ev.provider, Ephemeral: &wire.EphemeralTask{Op: "open", Type: at.Resource.Type, Config: config}},
+	}
+}
+
+// opened is an open ephemeral object.
+type opened struct {
+	at       addr.Instance
+	provider wire.Provider
+	place    program.Placement
+	private  []byte
+}
+
+func (a *Applier) remember(o opened) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.opened == nil {
+		a.opened = map[addr.ConfigResource][]opened{}
+	}
+	a.opened[o.at.Config()] = append(a.opened[o.at.Config()], o)
+}
+
+// close closes what open opened, one after the other. What cannot be closed is a warning to nobody's harm but the
+// provider's: it is reported.
+func (a *Applier) close(v int, vx plan.Vertex) program.Step {
+	n := &a.Static.Nodes[vx.Node]
+	a.mu.Lock()
+	list := a.opened[n.ConfigResource()]
+	var next *opened
+	if len(list) > 0 {
+		next = &list[0]
+		a.opened[n.ConfigResource()] = list[1:]
+	}
+	a.mu.Unlock()
+	if next == nil {
+		return program.Step{}
+	}
+	a.work[v].then = func(res *wire.Result) program.Step {
+		step := a.close(v, vx)
+		step.Diags = values.WireDiags(res.Diagnostics, nil).WithAddress(next.at.String()).Append(step.Diags)
+		return step
+	}
+	return program.Step{
+		Lane: program.Fast, Place: next.place,
+		Task: &wire.Task{Address: next.at.String(), Provider: next.provider, Ephemeral: &wire.EphemeralTask{Op: "close", Type: next.at.Resource.Type, Private: next.private}},
+	}
+}
+
+// evaluated is what an object's block says with real values.
+type evaluated struct {
+	provider wire.Provider
+	instance addr.ProviderInstance
+	place    program.Placement
+	rep      eval.Repetition
+	code     *values.ResourceCode
+	schema   *schemaOf
+	config   cty.Value
+	ranges   rangeFinder
+	checks   []outcome
+}
+
+// evaluate evaluates the block of an instance: preconditions first, then the body.
+func (a *Applier) evaluate(r *values.Resource, k addr.Key) (*evaluated, diag.List) {
+	at := r.Addr().Instance(k)
+	expansion, diags := r.Expansion()
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	ev := &evaluated{rep: expansion.Repetition(k), code: r.Code, schema: r.Code.Schema}
+	if ev.schema == nil {
+		return nil, diags.Append(diag.New(diag.Error, "Invalid resource type",
+			fmt.Sprintf("The provider %s does not support resource type %q.", r.Code.Config.Source.Display(), at.Resource.Type), r.Code.Config.TypeRange.Ptr()))
+	}
+	var more diag.List
+	ev.instance, more = r.Module().ProviderOf(r.Code.Config, ev.rep)
+	diags = diags.Append(more)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	wp, cfg, more := values.WireProvider(a.Store, ev.instance, a.Package(ev.instance.Provider))
+	diags = diags.Append(more)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	ev.provider = wp
+	conditions := r.CheckPreconditions(at.String(), ev.rep)
+	ev.checks = outcomes("resource", at.Config().String(), conditions)
+	if conditions.Diags.HasErrors() {
+		return nil, diags.Append(conditions.Diags)
+	}
+	ev.config, more = r.Bound().Eval(ev.rep, cty.NilVal)
+	diags = diags.Append(errorsOnly(more))
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	body := r.Bound().Expanded(ev.rep, cty.NilVal)
+	diags = diags.Append(values.CheckEphemeral(ev.config, ev.schema.Block, body, at.Resource.Mode))
+	ev.ranges = findIn(r, body)
+	ev.place = program.Placement{
+		Provider: ev.instance, ResourceType: at.Resource.Type, Module: at.Module, Address: at.String(),
+		ProviderConfig: cfg.Strings, ProviderRegion: values.Region(cfg.Value), Region: values.Region(ev.config),
+	}
+	return ev, diags
+}
+
+// outcome is the outcome of the rules of one object.
+type outcome struct {
+	kind, config string
+	object       state.CheckObject
+}
+
+func outcomes(kind, config string, c values.Conditions) []outcome {
+	if c.Rules == 0 {
+		return nil
+	}
+	return []outcome{{kind, config, state.CheckObject{Address: c.Address, Status: c.Status, Failures: c.Failures}}}
+}
+
+// record needs the lock. What was checked again takes the place of what the plan knew.
+func (a *Applier) record(o outcome) {
+	r := a.checks[o.config]
+	if r == nil {
+		r = &state.CheckResult{Kind: o.kind, Config: o.config}
+		a.checks[o.config] = r
+	}
+	for i := range r.Objects {
+		if r.Objects[i].Address == o.object.Address {
+			r.Objects[i] = o.object
+			return
+		}
+	}
+	r.Objects = append(r.Objects, o.object)
+}
+
+// checkResults needs the lock.
+func (a *Applier) checkResults() []state.CheckResult {
+	var out []state.CheckResult
+	for _, r := range a.checks {
+		c := *r
+		c.Status = state.CheckPass
+		for _, o := range c.Objects {
+			if values.WorseCheck(o.Status, c.Status) {
+				c.Status = o.Status
+			}
+		}
+		out = append(out, c)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Config < out[j].Config })
+	return out
+}

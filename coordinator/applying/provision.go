@@ -1,0 +1,93 @@
+package applying
+
+import (
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/eval"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// Provisioners are a second operation of the vertex that made the object, or the first of the one that ends it. A
+// new object is tainted until they are done, and stays so when one fails.
+
+func createProvisioners(c *config.Resource) []*config.Provisioner { return provisionersOf(c, false) }
+
+func provisionersOf(c *config.Resource, destroy bool) []*config.Provisioner {
+	var out []*config.Provisioner
+	for _, p := range c.Provisioners {
+		if p.Destroy == destroy {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// provisionCreated asks for the provisioners of an object that was just made.
+func (a *Applier) provisionCreated(v int, c *plan.Change, r *values.Resource, ev *evaluated, object *state.Object, value cty.Value, step program.Step) program.Step {
+	tainted := *object
+	tainted.Status = state.Tainted
+	step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr, Provider: ev.instance, Object: &tainted})
+	task, diags := a.provisionTask(r, createProvisioners(ev.code.Config), ev.rep, value)
+	step.Diags = step.Diags.Append(diags)
+	if step.Diags.HasErrors() {
+		return step
+	}
+	step.Task = &wire.Task{Address: c.Addr.String(), Provider: wire.Provider{}, Provision: task}
+	step.Lane, step.Place = program.Safe, ev.place
+	a.work[v].then = func(res *wire.Result) program.Step {
+		after := program.Step{Diags: values.WireDiags(res.Diagnostics, ev.ranges)}
+		if after.Diags.HasErrors() {
+			return after // the object stays tainted
+		}
+		return a.made(c, r, ev, object, value, after)
+	}
+	return step
+}
+
+// provisionDestroyed asks for the destroy-time provisioners of an object that is about to end; has is false when its
+// block has none. then is the step that follows them.
+func (a *Applier) provisionDestroyed(v int, c *plan.Change, place program.Placement, then func() program.Step) (step program.Step, has bool) {
+	r := a.block(c.Addr)
+	if r == nil {
+		return step, false
+	}
+	list := provisionersOf(r.Code.Config, true)
+	if len(list) == 0 {
+		return step, false
+	}
+	task, diags := a.provisionTask(r, list, values.RepetitionOf(c.Addr.Key), c.Before)
+	if diags.HasErrors() {
+		return program.Step{Diags: diags}, true
+	}
+	a.work[v].then = func(res *wire.Result) program.Step {
+		diags := values.WireDiags(res.Diagnostics, nil)
+		if diags.HasErrors() {
+			return program.Step{Diags: diags}
+		}
+		next := then()
+		next.Diags = diags.Append(next.Diags)
+		return next
+	}
+	return program.Step{
+		Lane: program.Safe, Place: place, Diags: diags,
+		Task: &wire.Task{Address: c.Addr.String(), Provision: task},
+	}, true
+}
+
+// provisionTask evaluates provisioner blocks: self is the object.
+func (a *Applier) provisionTask(r *values.Resource, list []*config.Provisioner, rep eval.Repetition, self cty.Value) (*wire.ProvisionTask, diag.List) {
+	task := &wire.ProvisionTask{}
+	var diags diag.List
+	for _, p := range list {
+		wp, more := r.EvalProvisioner(p, rep, self)
+		diags = diags.Append(more)
+		task.Provisioners = append(task.Provisioners, wp)
+	}
+	return task, diags
+}

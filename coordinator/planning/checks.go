@@ -1,0 +1,89 @@
+package planning
+
+import (
+	"sort"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// checkOutcome is the outcome of the rules of one object, for the plan's and the state's check results.
+type checkOutcome struct {
+	kind, config string
+	object       state.CheckObject
+}
+
+// checkState collects the outcomes of one configuration object.
+type checkState struct {
+	kind    string
+	objects map[string]state.CheckObject
+}
+
+// outcomes returns what is to be recorded of rules: nothing when there are none.
+func outcomes(kind, config string, c values.Conditions) []checkOutcome {
+	if c.Rules == 0 {
+		return nil
+	}
+	return []checkOutcome{{kind, config, state.CheckObject{Address: c.Address, Status: c.Status, Failures: c.Failures}}}
+}
+
+// record needs the lock. A later outcome of the same object (postconditions after preconditions) never improves on
+// an earlier one.
+func (p *Planner) record(c checkOutcome) {
+	s := p.checks[c.config]
+	if s == nil {
+		s = &checkState{kind: c.kind, objects: map[string]state.CheckObject{}}
+		p.checks[c.config] = s
+	}
+	if old, ok := s.objects[c.object.Address]; ok {
+		c.object.Failures = append(old.Failures, c.object.Failures...)
+		if values.WorseCheck(old.Status, c.object.Status) {
+			c.object.Status = old.Status
+		}
+	}
+	s.objects[c.object.Address] = c.object
+}
+
+// checkResults needs the lock.
+func (p *Planner) checkResults() []state.CheckResult {
+	var out []state.CheckResult
+	for config, s := range p.checks {
+		r := state.CheckResult{Kind: s.kind, Config: config, Status: state.CheckPass}
+		for _, o := range s.objects {
+			r.Objects = append(r.Objects, o)
+			if values.WorseCheck(o.Status, r.Status) {
+				r.Status = o.Status
+			}
+		}
+		sort.Slice(r.Objects, func(i, j int) bool { return r.Objects[i].Address < r.Objects[j].Address })
+		out = append(out, r)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Config < out[j].Config })
+	return out
+}
+
+// check evaluates the assertions of a check block.
+func (p *Planner) check(n *graph.Node) program.Step {
+	var step program.Step
+	f := &found{}
+	for _, m := range p.Store.Instances(n.Module) {
+		c := m.CheckAsserts(n.Check)
+		step.Diags = step.Diags.Append(c.Diags)
+		f.checks = append(f.checks, outcomes("check", n.Address(), c)...)
+	}
+	step.Value = f
+	return step
+}
+
+// closeEphemerals closes the opened instances of an ephemeral resource, one task after the other.
+func (p *Planner) closeEphemerals(n *graph.Node) program.Step {
+	o := p.nextToClose(addr.ConfigResource{Module: n.Module, Resource: n.Resource.Addr})
+	if o == nil {
+		return program.Step{}
+	}
+	task, diags := p.closeTask(o)
+	return program.Step{Task: task, Lane: program.Fast, Place: o.work.place, Diags: diags}
+}

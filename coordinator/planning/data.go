@@ -1,0 +1,190 @@
+package planning
+
+import (
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// prepareData reads a data source, or puts the reading off to the apply when it cannot be done yet.
+func (p *Planner) prepareData(node int, o *object) program.Step {
+	wp, diags := p.setUp(o)
+	if diags.HasErrors() {
+		return program.Step{Diags: diags}
+	}
+	w := &o.work
+	w.prior = p.Prior.Object(o.addr, state.CurrentObject)
+	reason := plan.NoReason
+	switch {
+	case !w.config.IsWhollyKnown():
+		reason = plan.ReadBecauseConfigUnknown
+	case p.Mode != plan.Destroy && p.dependencyPending(node):
+		reason = plan.ReadBecauseDependencyPending
+	}
+	if reason != plan.NoReason {
+		return p.deferData(o, reason, diags)
+	}
+	config, err := w.encode(w.config)
+	if err != nil {
+		return broken("encoding the configuration of "+o.addr.String(), err)
+	}
+	return program.Step{
+		Diags: diags, Lane: program.Fast, Place: w.place,
+		Task: &wire.Task{Address: o.addr.String(), Provider: wp, Read: &wire.ReadDataTask{Type: o.addr.Resource.Type, Config: config}},
+	}
+}
+
+// dependencyPending tells whether something that depends_on names (a module call's depends_on included) will change
+// in the apply, so that reading now could read too early.
+func (p *Planner) dependencyPending(node int) bool {
+	for _, d := range p.Static.Nodes[node].DependsOn {
+		for _, r := range p.closure.Resources(d) {
+			if p.isPending(r) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// deferData plans the reading for the apply: what the provider will find is unknown.
+func (p *Planner) deferData(o *object, reason plan.Reason, diags diag.List) program.Step {
+	w := &o.work
+	after := values.MarkSensitive(values.UnknownComputed(w.config, w.schema.Block), w.schema.Block, w.marked)
+	before := cty.NullVal(w.schema.Block.ImpliedType())
+	c := &plan.Change{
+		Addr: o.addr, Previous: o.addr, Provider: w.provider, Action: plan.Read, Reason: reason,
+		Before: before, After: after, SchemaVersion: w.schema.Version,
+	}
+	if w.prior != nil {
+		if v, err := values.DecodeStored(w.prior, w.schema); err == nil {
+			c.Before = v
+		}
+	}
+	o.resource.Set(o.addr.Key, after)
+	conditions := o.resource.CheckPostconditions(o.addr.String(), w.rep, after)
+	f := &found{change: c, checks: append(w.checks, outcomes("resource", o.addr.Config().String(), conditions)...)}
+	return program.Step{Diags: diags.Append(conditions.Diags), Value: f, Notes: program.Notes{Action: string(plan.Read)}}
+}
+
+// completeData keeps what was read.
+func (p *Planner) completeData(o *object, r *wire.Result) program.Step {
+	w := &o.work
+	diags := values.WireDiags(r.Diagnostics, o.ranges())
+	nested := o.resource.Code.Config.Check != ""
+	if diags.HasErrors() {
+		if nested {
+			// A check observes; what it cannot read is a warning, and its value is not known.
+			o.resource.Set(o.addr.Key, cty.UnknownVal(w.schema.Block.ImpliedType()))
+			return program.Step{Diags: diags.AsWarnings()}
+		}
+		return program.Step{Diags: diags}
+	}
+	v, err := w.decode(r.Value)
+	if err != nil {
+		return broken("decoding "+o.addr.String(), err)
+	}
+	v = values.MarkSensitive(v, w.schema.Block, w.marked)
+	o.resource.Set(o.addr.Key, v)
+	conditions := o.resource.CheckPostconditions(o.addr.String(), w.rep, v)
+	diags = diags.Append(conditions.Diags)
+	obj := &state.Object{Status: state.Ready, SchemaVersion: w.schema.Version}
+	if obj.Attrs, obj.Sensitive, err = values.EncodeStored(v, w.schema.Block); err != nil {
+		return broken("storing "+o.addr.String(), err)
+	}
+	f := &found{checks: append(w.checks, outcomes("resource", o.addr.Config().String(), conditions)...)}
+	if nested {
+		// Read again at apply, so that the assertions see the world after it.
+		f.change = &plan.Change{
+			Addr: o.addr, Previous: o.addr, Provider: w.provider, Action: plan.Read, Reason: plan.ReadBecauseCheckNested,
+			Before: cty.NullVal(w.schema.Block.ImpliedType()), After: v, SchemaVersion: w.schema.Version,
+		}
+	} else {
+		f.state = append(f.state, state.SetObject{Addr: o.addr, Provider: w.provider, Object: obj})
+	}
+	return program.Step{Diags: diags, Value: f, Notes: notes(string(plan.Read), v)}
+}
+
+// prepareEphemeral opens an ephemeral object; unless its configuration is not known yet: then its value is not
+// either.
+func (p *Planner) prepareEphemeral(o *object) program.Step {
+	if p.Mode == plan.Destroy {
+		return program.Step{}
+	}
+	wp, diags := p.setUp(o)
+	if diags.HasErrors() {
+		return program.Step{Diags: diags}
+	}
+	w := &o.work
+	if !w.config.IsWhollyKnown() {
+		o.resource.Set(o.addr.Key, values.EphemeralValue(values.UnknownComputed(w.config, w.schema.Block), w.schema.Block, w.marked))
+		return program.Step{Diags: diags, Value: &found{checks: w.checks}}
+	}
+	config, err := w.encode(w.config)
+	if err != nil {
+		return broken("encoding the configuration of "+o.addr.String(), err)
+	}
+	return program.Step{
+		Diags: diags, Lane: program.Fast, Place: w.place,
+		Task: &wire.Task{Address: o.addr.String(), Provider: wp, Ephemeral: &wire.EphemeralTask{Op: "open", Type: o.addr.Resource.Type, Config: config}},
+	}
+}
+
+// completeEphemeral makes the opened value known to its users.
+func (p *Planner) completeEphemeral(o *object, r *wire.Result) program.Step {
+	w := &o.work
+	diags := values.WireDiags(r.Diagnostics, o.ranges())
+	if diags.HasErrors() {
+		return program.Step{Diags: diags}
+	}
+	if r.Ephemeral == nil {
+		return broken("opening "+o.addr.String(), errNoAnswer)
+	}
+	v, err := w.decode(r.Ephemeral.Object)
+	if err != nil {
+		return broken("decoding "+o.addr.String(), err)
+	}
+	w.private, w.opened = r.Ephemeral.Private, true
+	v = values.EphemeralValue(v, w.schema.Block, w.marked)
+	o.resource.Set(o.addr.Key, v)
+	conditions := o.resource.CheckPostconditions(o.addr.String(), w.rep, v)
+	return program.Step{
+		Diags: diags.Append(conditions.Diags),
+		Value: &found{checks: append(w.checks, outcomes("resource", o.addr.Config().String(), conditions)...), opened: o},
+	}
+}
+
+// nextToClose takes the next opened object of a resource that is still to be closed, or nil.
+func (p *Planner) nextToClose(r addr.ConfigResource) *object {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := p.open[r]
+	if len(list) == 0 {
+		return nil
+	}
+	p.open[r] = list[1:]
+	return list[0]
+}
+
+// closeTask is the task that closes an opened object.
+func (p *Planner) closeTask(o *object) (*wire.Task, diag.List) {
+	wp, _, diags := values.WireProvider(p.Store, o.work.provider, p.Package(o.work.provider.Provider))
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	return &wire.Task{Address: o.addr.String(), Provider: wp, Ephemeral: &wire.EphemeralTask{
+		Op: "close", Type: o.addr.Resource.Type, Private: o.work.private,
+	}}, nil
+}
+
+// notes are what views want to know of an object.
+func notes(action string, v cty.Value) program.Notes {
+	key, id := values.IDOf(v)
+	return program.Notes{Action: action, ID: id, IDKey: key}
+}

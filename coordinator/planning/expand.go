@@ -1,0 +1,204 @@
+package planning
+
+import (
+	"sort"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph"
+	"github.com/millipede-iac/millipede/graph/dag"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// expandResource yields the objects of a resource block: its instances in all instances of its module, and what the
+// state has beyond them.
+func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
+	f := &found{node: node}
+	var diags diag.List
+	wanted := map[addr.Instance]bool{}
+	destroy := p.Mode == plan.Destroy && n.Resource.Addr.Mode == addr.Managed
+	for _, m := range p.Store.Instances(n.Module) {
+		r := m.ResourceBlock(n.Resource.Addr)
+		if destroy {
+			p.assumeStored(r)
+		}
+		e, more := r.Expansion()
+		diags = diags.Append(more)
+		for _, k := range e.Keys {
+			a := r.Addr().Instance(k)
+			wanted[a] = true
+			if !p.Scope.Instance(a) {
+				p.keepStored(r, a)
+				continue
+			}
+			o := object{addr: a, resource: r}
+			if destroy {
+				o.orphan = destroyRequested
+			}
+			f.objects = append(f.objects, o)
+		}
+		if e.Unknown && diags.HasErrors() {
+			// The instances are not known: nothing that exists may be taken for superfluous.
+			return program.Step{Diags: diags.WithAddress(n.Address())}
+		}
+	}
+	f.objects = append(f.objects, p.superfluous(n, wanted)...)
+	return p.grow(node, f, diags)
+}
+
+// destroyRequested stands for the reason of deletions in a destroy plan, which shows none.
+const destroyRequested = plan.Reason("-")
+
+// assumeStored makes the instances of a resource those that exist, for a destroy plan.
+func (p *Planner) assumeStored(r *values.Resource) {
+	var keys []addr.Key
+	if rs := p.Prior.Resources[r.Addr()]; rs != nil {
+		for k, i := range rs.Instances {
+			if i.Current != nil {
+				keys = append(keys, k)
+			}
+		}
+		sort.Slice(keys, func(i, j int) bool { return keys[i].Less(keys[j]) })
+	}
+	r.Assume(keys)
+}
+
+// keepStored gives an instance that is not part of the plan the value that the state has for it.
+func (p *Planner) keepStored(r *values.Resource, a addr.Instance) {
+	if o := p.Prior.Object(a, state.CurrentObject); o != nil && r.Code.Schema != nil {
+		if v, err := values.DecodeStored(o, r.Code.Schema); err == nil {
+			r.Set(a.Key, v)
+		}
+	}
+}
+
+// superfluous returns the objects of a resource block that exist and are not wanted: instances without a place in
+// the expansion, and deposed objects.
+func (p *Planner) superfluous(n *graph.Node, wanted map[addr.Instance]bool) []object {
+	var out []object
+	p.eachStored(n.Module, n.Resource.Addr, func(a addr.Instance, i *state.Instance) {
+		if !p.Scope.Instance(a) {
+			return
+		}
+		var r *values.Resource
+		if m := p.Store.Module(a.Module); m != nil {
+			r = m.ResourceBlock(a.Resource)
+		}
+		if i.Current != nil && !wanted[a] {
+			out = append(out, object{addr: a, resource: r, orphan: p.orphanReason(a, r)})
+		}
+		out = append(out, deposedObjects(a, i, r)...)
+	})
+	return out
+}
+
+func deposedObjects(a addr.Instance, i *state.Instance, r *values.Resource) []object {
+	keys := make([]state.DeposedKey, 0, len(i.Deposed))
+	for k := range i.Deposed {
+		keys = append(keys, k)
+	}
+	sort.Slice(keys, func(x, y int) bool { return keys[x] < keys[y] })
+	var out []object
+	for _, k := range keys {
+		out = append(out, object{addr: a, deposed: k, resource: r, orphan: destroyRequested})
+	}
+	return out
+}
+
+// orphanReason says why an instance of a block that is there is not wanted.
+func (p *Planner) orphanReason(a addr.Instance, r *values.Resource) plan.Reason {
+	if p.Mode == plan.Destroy {
+		return destroyRequested
+	}
+	if p.Unmoved[a] {
+		return plan.DeleteBecauseNoMoveTarget
+	}
+	if r == nil {
+		return plan.DeleteBecauseNoModule
+	}
+	e, _ := r.Expansion()
+	_, isInt := a.Key.Int()
+	_, isString := a.Key.Str()
+	switch {
+	case e.Mode == values.Enabled && a.Key == addr.NoKey:
+		return plan.DeleteBecauseEnabledFalse
+	case e.Mode == values.Count && isInt:
+		return plan.DeleteBecauseCountIndex
+	case e.Mode == values.ForEach && isString:
+		return plan.DeleteBecauseEachKey
+	default:
+		return plan.DeleteBecauseWrongRepetition
+	}
+}
+
+// expandOrphan yields the objects of a resource that has no block.
+func (p *Planner) expandOrphan(node int, n *graph.Node) program.Step {
+	f := &found{node: node}
+	p.eachStored(n.Module, n.Orphan.Resource, func(a addr.Instance, i *state.Instance) {
+		if !p.Scope.Instance(a) {
+			return
+		}
+		reason := plan.DeleteBecauseNoResourceConfig
+		switch {
+		case p.Mode == plan.Destroy:
+			reason = destroyRequested
+		case p.Unmoved[a]:
+			reason = plan.DeleteBecauseNoMoveTarget
+		case p.Code.Tree.Modules[n.Module] == nil:
+			reason = plan.DeleteBecauseNoModule
+		}
+		if i.Current != nil {
+			f.objects = append(f.objects, object{addr: a, orphan: reason})
+		}
+		f.objects = append(f.objects, deposedObjects(a, i, nil)...)
+	})
+	return p.grow(node, f, nil)
+}
+
+// eachStored calls fn for each stored instance of a resource, in order of address.
+func (p *Planner) eachStored(m addr.Module, r addr.Resource, fn func(addr.Instance, *state.Instance)) {
+	for _, abs := range p.stored(addr.ConfigResource{Module: m, Resource: r}) {
+		rs := p.Prior.Resources[abs]
+		keys := make([]addr.Key, 0, len(rs.Instances))
+		for k := range rs.Instances {
+			keys = append(keys, k)
+		}
+		sort.Slice(keys, func(i, j int) bool { return keys[i].Less(keys[j]) })
+		for _, k := range keys {
+			fn(abs.Instance(k), rs.Instances[k])
+		}
+	}
+}
+
+// stored returns the resources of the state that are instances of a static resource, in order.
+func (p *Planner) stored(c addr.ConfigResource) []addr.AbsResource {
+	p.storedOnce.Do(func() {
+		p.byConfig = map[addr.ConfigResource][]addr.AbsResource{}
+		for _, abs := range p.Prior.SortedResources() {
+			cr := abs.Config()
+			p.byConfig[cr] = append(p.byConfig[cr], abs)
+		}
+	})
+	return p.byConfig[c]
+}
+
+// grow appends the objects, each between the beginning and the end of its resource.
+func (p *Planner) grow(node int, f *found, diags diag.List) program.Step {
+	step := program.Step{Diags: diags.WithAddress(p.Static.Nodes[node].Address()), Value: f}
+	if len(f.objects) == 0 {
+		return step
+	}
+	growth := &program.Growth{Vertices: len(f.objects)}
+	n := &p.Static.Nodes[node]
+	done, hasEnd := p.Static.Find(graph.ResourceDone, n.Module, n.Named)
+	for i := range f.objects {
+		if hasEnd && f.objects[i].deposed == state.CurrentObject {
+			growth.Edges = append(growth.Edges, dag.Edge{Before: program.Grown(i), After: done})
+		}
+	}
+	step.Growth = growth
+	return step
+}

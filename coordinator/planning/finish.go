@@ -1,0 +1,114 @@
+package planning
+
+import (
+	"sort"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/graph"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+)
+
+// Plan returns what the run found, after the run has ended. failed tells that it did not end well: the plan can be
+// shown, not applied. The caller fills in what the planner does not know: variables, providers, backend.
+func (p *Planner) Plan(failed bool) *plan.Plan {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := &plan.Plan{
+		Mode: p.Mode, Timestamp: p.Now, Replace: p.Replace,
+		Targets: p.Scope.targets, Excludes: p.Scope.excludes,
+		Drift: p.drift, Checks: p.checkResults(), Prior: p.refreshed,
+		BaseLineage: p.Prior.Lineage, BaseSerial: p.Prior.Serial, Errored: failed,
+	}
+	for _, c := range p.changes {
+		out.Changes = append(out.Changes, c)
+	}
+	sortChanges(out.Changes)
+	sortChanges(out.Drift)
+	p.outputChanges(out)
+	if !failed && p.Mode != plan.RefreshOnly {
+		p.dependencies(out)
+		out.Graph = graph.BuildApply(p.Static, out, p.references())
+	}
+	return out
+}
+
+func sortChanges(list []*plan.Change) {
+	sort.Slice(list, func(i, j int) bool {
+		a, b := list[i], list[j]
+		if a.Addr != b.Addr {
+			return a.Addr.Less(b.Addr)
+		}
+		return a.Deposed < b.Deposed
+	})
+}
+
+// outputChanges adds the outputs that the configuration does not declare any more.
+func (p *Planner) outputChanges(out *plan.Plan) {
+	for name, before := range p.Prior.Outputs {
+		if _, declared := p.Code.Tree.Root.Module.Outputs[name]; !declared {
+			p.outputs[name] = &plan.OutputChange{
+				Name: name, Action: plan.Delete, Before: before.Value, BeforeSensitive: before.Sensitive,
+				After: cty.NullVal(cty.DynamicPseudoType), Sensitive: before.Sensitive,
+			}
+		}
+	}
+	for _, o := range p.outputs {
+		out.Outputs = append(out.Outputs, o)
+	}
+	sort.Slice(out.Outputs, func(i, j int) bool { return out.Outputs[i].Name < out.Outputs[j].Name })
+}
+
+// dependencies gives each object that will be written what it depends on, to be recorded with it.
+func (p *Planner) dependencies(out *plan.Plan) {
+	memo := map[addr.ConfigResource][]addr.ConfigResource{}
+	for _, c := range out.Changes {
+		if c.Action == plan.NoOp && !c.Moved() {
+			continue
+		}
+		r := c.Addr.Config()
+		deps, ok := memo[r]
+		if !ok {
+			if v, found := p.Static.ResourceVertex(r); found {
+				for _, d := range p.closure.Resources(v) {
+					if d != r {
+						deps = append(deps, d)
+					}
+				}
+			}
+			memo[r] = deps
+		}
+		c.Dependencies = deps
+	}
+}
+
+// references answers the apply graph's builder which single instance a reference is to, where that is known.
+func (p *Planner) references() graph.InstanceReferences {
+	return func(c *plan.Change, n *graph.Node) []graph.InstanceReference {
+		m := p.Store.Module(c.Addr.Module)
+		if m == nil {
+			return nil
+		}
+		r := m.ResourceBlock(c.Addr.Resource)
+		if r == nil {
+			return nil
+		}
+		e, _ := r.Expansion()
+		rep := e.Repetition(c.Addr.Key)
+		out := make([]graph.InstanceReference, 0, len(r.Code.References))
+		for _, ref := range r.Code.References {
+			ir := graph.InstanceReference{Reference: ref.Reference}
+			if resource, ok := ref.Subject.(addr.Resource); ok && ref.KeyByRepetition {
+				if k, known := ref.InstanceKey(m.Scope, rep); known {
+					ir.Instance = resource.Absolute(c.Addr.Module).Instance(k)
+				}
+			}
+			if rr, ok := ref.Subject.(addr.ResourceRef); ok {
+				ir.Instance = rr.Resource.Absolute(c.Addr.Module).Instance(rr.Key)
+			}
+			out = append(out, ir)
+		}
+		return out
+	}
+}

@@ -1,0 +1,110 @@
+package planning
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/eval"
+)
+
+// createsFirst tells the order of a replacement.
+func (p *Planner) createsFirst(o *object) bool { return p.first[o.addr.Config()] }
+
+// skipsDestroy tells whether lifecycle.destroy = false keeps the object from being destroyed.
+func (p *Planner) skipsDestroy(o *object) bool {
+	if o.resource == nil || o.resource.Code.Config.Destroy == nil {
+		return o.resource == nil && o.work.prior != nil && o.work.prior.SkipDestroy
+	}
+	destroy, diags := p.flag(o, o.resource.Code.Config.Destroy, "destroy")
+	return !diags.HasErrors() && !destroy
+}
+
+// forgets tells whether the end of an orphan is to be forgotten instead of destroyed: a removed block, or
+// lifecycle.destroy = false.
+func (p *Planner) forgets(o *object) bool {
+	if p.skipsDestroy(o) {
+		return true
+	}
+	removed := p.Removed(o.addr)
+	return removed != nil && !removed.Destroy && o.orphan != destroyRequested
+}
+
+// flag evaluates a lifecycle argument that must be a known boolean.
+func (p *Planner) flag(o *object, e hcl.Expression, name string) (bool, diag.List) {
+	v, diags := p.Code.Expr(e).Eval(o.resource.Module().Scope, cty.Bool, values.RepetitionOf(o.addr.Key), cty.NilVal)
+	if diags.HasErrors() {
+		return false, diags
+	}
+	v, _ = v.Unmark()
+	if !v.IsKnown() || v.IsNull() {
+		return false, diags.Append(diag.New(diag.Error, "Invalid value for "+name,
+			fmt.Sprintf("The lifecycle argument %s of %s must be true or false, and known when planning.", name, o.addr), e.Range().Ptr()))
+	}
+	return v.True(), diags
+}
+
+// triggered tells whether what an element of replace_triggered_by names will change.
+func (p *Planner) triggered(o *object, e hcl.Expression) (bool, diag.List) {
+	ref, diags := eval.EvalReference(e, o.work.rep)
+	if diags.HasErrors() {
+		return false, diags
+	}
+	var resource addr.Resource
+	var key *addr.Key
+	switch s := ref.Subject.(type) {
+	case addr.Resource:
+		resource = s
+	case addr.ResourceRef:
+		resource, key = s.Resource, &s.Key
+	default:
+		return false, diags
+	}
+	r := o.resource.Module().ResourceBlock(resource)
+	if r == nil {
+		return false, diags
+	}
+	expansion, _ := r.Expansion()
+	keys := expansion.Keys
+	if key != nil {
+		if !expansion.Has(*key) {
+			return false, diags.Append(diag.New(diag.Error, "Reference to non-existent instance",
+				fmt.Sprintf("%s has no instance %s.", r.Addr(), key), e.Range().Ptr()))
+		}
+		keys = []addr.Key{*key}
+	}
+	for _, k := range keys {
+		c := p.change(r.Addr().Instance(k))
+		if c == nil || c.Action == plan.NoOp || c.Action == plan.Read {
+			continue
+		}
+		if len(ref.Remaining) == 0 || attributeChanges(c, ref.Remaining) {
+			return true, diags
+		}
+	}
+	return false, diags
+}
+
+// attributeChanges tells whether the value at a traversal differs before and after a change. An attribute that is
+// not there on one side differs.
+func attributeChanges(c *plan.Change, at hcl.Traversal) bool {
+	if c.Before.IsNull() || c.After.IsNull() {
+		return true
+	}
+	before, d1 := at.TraverseRel(unmarked(c.Before))
+	after, d2 := at.TraverseRel(unmarked(c.After))
+	if d1.HasErrors() || d2.HasErrors() {
+		return d1.HasErrors() != d2.HasErrors()
+	}
+	return !before.RawEquals(after)
+}
+
+func unmarked(v cty.Value) cty.Value {
+	v, _ = v.UnmarkDeep()
+	return v
+}

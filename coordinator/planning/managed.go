@@ -1,0 +1,300 @@
+package planning
+
+import (
+	"fmt"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// prepareManaged asks for the refresh and the plan of a managed object that the configuration wants.
+func (p *Planner) prepareManaged(o *object) program.Step {
+	wp, diags := p.setUp(o)
+	if diags.HasErrors() {
+		return program.Step{Diags: diags}
+	}
+	w := &o.work
+	w.prior = p.Prior.Object(o.addr, state.CurrentObject)
+	if w.prior != nil && w.prior.Status == state.InDoubt {
+		return program.Step{Diags: diags.Append(inDoubt(o.addr, w.prior))}
+	}
+	task := &wire.PlanTask{
+		Type: o.addr.Resource.Type, Prior: values.StoredForWire(w.prior),
+		Refresh: !p.SkipRefresh, SkipPlan: p.Mode == plan.RefreshOnly,
+		IgnoreAll: o.resource.Code.Config.IgnoreAll,
+	}
+	if w.prior == nil {
+		task.Refresh = false
+		if p.Mode == plan.RefreshOnly {
+			return program.Step{Diags: diags, Value: &found{checks: w.checks}}
+		}
+	}
+	if previous, moved := p.Previous[o.addr]; moved && previous.Resource.Type != o.addr.Resource.Type {
+		task.MovedFrom = &wire.MovedFrom{Type: previous.Resource.Type, Provider: p.Prior.ProviderOf(o.addr).Provider.String()}
+	}
+	if im := p.Imports[o.addr]; im != nil && w.prior == nil {
+		w.importing = &plan.Importing{ID: im.ID, Identity: im.Identity}
+		task.Import = &wire.ImportTask{Type: o.addr.Resource.Type, ID: im.ID}
+		if im.Identity != cty.NilVal && w.identity != nil {
+			b, err := wire.EncodeValue(im.Identity, w.identity.Body.ImpliedType())
+			if err != nil {
+				return broken("encoding the identity of "+o.addr.String(), err)
+			}
+			task.Import.Identity = b
+		}
+		task.Refresh = true
+	}
+	var err error
+	if task.Config, err = w.encode(w.config); err != nil {
+		return broken("encoding the configuration of "+o.addr.String(), err)
+	}
+	if task.IgnorePaths, err = values.EncodePaths(values.IgnorePaths(o.resource.Code.Config)); err != nil {
+		return broken("encoding ignore_changes of "+o.addr.String(), err)
+	}
+	var more diag.List
+	task.Replace, more = p.forcedReplace(o)
+	diags = diags.Append(more)
+	if diags.HasErrors() {
+		return program.Step{Diags: diags}
+	}
+	return program.Step{
+		Diags: diags, Lane: program.Fast, Place: w.place,
+		Task: &wire.Task{Address: o.addr.String(), Provider: wp, Plan: task},
+	}
+}
+
+// inDoubt refuses to plan over an operation whose outcome is not known.
+func inDoubt(a addr.Instance, o *state.Object) *diag.Diagnostic {
+	d := o.Doubt
+	detail := fmt.Sprintf("The outcome of an earlier operation on %s is not known, so that planning it could create it twice.", a)
+	if d != nil {
+		detail += fmt.Sprintf("\n\n  operation: %s\n  attempt:   %s\n  worker:    %s\n  started:   %s\n  reason:    %s",
+			d.Operation, d.Attempt, d.Worker, d.Started.Format("2006-01-02T15:04:05Z07:00"), d.Reason)
+	}
+	detail += fmt.Sprintf("\n\nLook whether the object exists, then say so with:\n  coordinator runs resolve '%s' -created ID\n  coordinator runs resolve '%s' -not-created", a, a)
+	return diag.New(diag.Error, "Resource instance is in doubt", detail, nil)
+}
+
+// forcedReplace tells whether -replace or replace_triggered_by ask for a new object.
+func (p *Planner) forcedReplace(o *object) (string, diag.List) {
+	for _, a := range p.Replace {
+		if a == o.addr {
+			return "requested", nil
+		}
+	}
+	var diags diag.List
+	forced := ""
+	for _, e := range o.resource.Code.Config.TriggersReplace {
+		hit, more := p.triggered(o, e)
+		diags = diags.Append(more)
+		if hit {
+			forced = "triggers"
+		}
+	}
+	return forced, diags
+}
+
+// completeManaged turns the worker's answer into a change.
+func (p *Planner) completeManaged(o *object, r *wire.Result) program.Step {
+	w := &o.work
+	diags := values.WireDiags(r.Diagnostics, o.ranges())
+	if diags.HasErrors() {
+		return program.Step{Diags: diags}
+	}
+	if r.Plan == nil {
+		return broken("planning "+o.addr.String(), errNoAnswer)
+	}
+	a, err := p.answer(o, r.Plan)
+	if err != nil {
+		return broken("decoding the plan of "+o.addr.String(), err)
+	}
+	f := &found{checks: w.checks}
+	f.drift = p.driftOf(o, a)
+	if w.prior != nil || w.importing != nil {
+		f.state = append(f.state, p.refreshedObject(o, a))
+	}
+	if p.Mode == plan.RefreshOnly {
+		o.resource.Set(o.addr.Key, a.before)
+		return program.Step{Diags: diags, Value: f}
+	}
+	c := p.changeOf(o, a)
+	c.Provider = w.provider
+	f.change = c
+	diags = diags.Append(p.allowed(o, c))
+	if diags.HasErrors() {
+		return program.Step{Diags: diags}
+	}
+	o.resource.Set(o.addr.Key, c.After)
+	conditions := o.resource.CheckPostconditions(o.addr.String(), w.rep, c.After)
+	f.checks = append(f.checks, outcomes("resource", o.addr.Config().String(), conditions)...)
+	diags = diags.Append(conditions.Diags)
+	return program.Step{Diags: diags, Value: f, Notes: program.Notes{Action: string(c.Action)}}
+}
+
+// answer is a decoded PlanResult.
+type answer struct {
+	*wire.PlanResult
+	// upgraded, before and after are with marks. upgraded is what was stored, before what is there now.
+	upgraded, before, after cty.Value
+	beforeIdentity          cty.Value
+	afterIdentity           cty.Value
+	replacePaths            []cty.Path
+}
+
+func (p *Planner) answer(o *object, r *wire.PlanResult) (a answer, err error) {
+	w := &o.work
+	a.PlanResult = r
+	if a.upgraded, err = w.decode(r.Upgraded); err != nil {
+		return a, err
+	}
+	if a.before, err = w.decode(r.Prior); err != nil {
+		return a, err
+	}
+	if a.after, err = w.decode(r.Planned); err != nil {
+		return a, err
+	}
+	if a.beforeIdentity, err = w.decodeIdentity(r.PriorIdentity); err != nil {
+		return a, err
+	}
+	if a.afterIdentity, err = w.decodeIdentity(r.PlannedIdentity); err != nil {
+		return a, err
+	}
+	if a.replacePaths, err = values.DecodePaths(r.ReplacePaths); err != nil {
+		return a, err
+	}
+	var stored []cty.Path
+	if w.prior != nil {
+		stored = w.prior.Sensitive
+	}
+	a.upgraded = values.MarkSensitive(a.upgraded, w.schema.Block, stored)
+	a.before = values.MarkSensitive(a.before, w.schema.Block, stored)
+	a.after = values.MarkSensitive(a.after, w.schema.Block, w.marked)
+	return a, nil
+}
+
+// refreshedObject is the change of the state that refreshing found: nothing but a new value, or that it is gone.
+func (p *Planner) refreshedObject(o *object, a answer) state.Change {
+	w := &o.work
+	set := state.SetObject{Addr: o.addr, Deposed: o.deposed, Provider: w.provider}
+	if a.Prior == nil {
+		return set
+	}
+	obj := state.Object{Status: state.Ready}
+	if w.prior != nil {
+		obj = *w.prior
+	}
+	obj.Flatmap = nil
+	obj.SchemaVersion = a.SchemaVersion
+	obj.Private = a.PriorPrivate
+	var err error
+	if obj.Attrs, obj.Sensitive, err = values.EncodeStored(a.before, w.schema.Block); err != nil {
+		return set // a value that was decoded by this type cannot fail to encode by it
+	}
+	if a.beforeIdentity != cty.NilVal {
+		obj.Identity, obj.IdentityVersion = values.EncodeIdentity(a.beforeIdentity), a.IdentityVersion
+	}
+	set.Object = &obj
+	return set
+}
+
+// driftOf returns what refreshing found changed outside, or a move alone; nil when there is nothing.
+func (p *Planner) driftOf(o *object, a answer) *plan.Change {
+	if o.work.prior == nil {
+		return nil
+	}
+	c := p.newChange(o, a)
+	c.Before, c.After = a.upgraded, a.before
+	c.AfterIdentity = a.beforeIdentity
+	switch {
+	case a.before.IsNull():
+		c.Action = plan.Delete
+	case !values.SameObject(a.upgraded, a.before):
+		c.Action = plan.Update
+	case c.Moved() && p.Mode == plan.RefreshOnly:
+		c.Action = plan.NoOp
+	default:
+		return nil
+	}
+	return c
+}
+
+func (p *Planner) newChange(o *object, a answer) *plan.Change {
+	previous, moved := p.Previous[o.addr]
+	if !moved || o.deposed != state.CurrentObject {
+		previous = o.addr
+	}
+	c := &plan.Change{
+		Addr: o.addr, Previous: previous, Deposed: o.deposed, Provider: o.work.provider,
+		Before: a.before, After: a.after, PriorPrivate: a.PriorPrivate, PlannedPrivate: a.PlannedPrivate,
+		BeforeIdentity: a.beforeIdentity, AfterIdentity: a.afterIdentity,
+		SchemaVersion: a.SchemaVersion, IdentityVersion: a.IdentityVersion,
+		ReplacePaths: a.replacePaths, Legacy: a.Legacy, Importing: o.work.importing,
+	}
+	if o.work.prior != nil {
+		c.Tainted = o.work.prior.Status == state.Tainted
+	}
+	return c
+}
+
+// changeOf decides the action: the worker found what the provider needs, the configuration's lifecycle decides the
+// order and what is not destroyed.
+func (p *Planner) changeOf(o *object, a answer) *plan.Change {
+	c := p.newChange(o, a)
+	c.Action = a.Action
+	c.CreateBeforeDestroy = p.createsFirst(o)
+	switch a.Reason {
+	case "tainted":
+		c.Reason = plan.ReplaceBecauseTainted
+	case "requested":
+		c.Reason = plan.ReplaceByRequest
+	case "triggers":
+		c.Reason = plan.ReplaceByTriggers
+	case "cannot_update":
+		c.Reason = plan.ReplaceBecauseCannotUpdate
+	}
+	skip := p.skipsDestroy(o)
+	c.SkipDestroy = skip
+	switch {
+	case c.Action == plan.DeleteThenCreate && skip:
+		c.Action = plan.ForgetThenCreate
+	case c.Action == plan.DeleteThenCreate && c.CreateBeforeDestroy:
+		c.Action = plan.CreateThenDelete
+	case c.Action == plan.NoOp && !values.SameMarks(a.before, a.after):
+		c.Action = plan.Update
+	}
+	if c.Action == plan.NoOp {
+		c.After = a.before // so that what depends on it sees what is stored, marks included
+		c.AfterIdentity = a.beforeIdentity
+	}
+	return c
+}
+
+// allowed refuses to end an object that prevent_destroy protects.
+func (p *Planner) allowed(o *object, c *plan.Change) diag.List {
+	switch c.Action {
+	case plan.Delete, plan.DeleteThenCreate, plan.CreateThenDelete:
+	default:
+		return nil
+	}
+	if o.resource == nil || o.deposed != state.CurrentObject {
+		return nil
+	}
+	config := o.resource.Code.Config
+	if config.PreventDestroy == nil {
+		return nil
+	}
+	prevent, diags := p.flag(o, config.PreventDestroy, "prevent_destroy")
+	if diags.HasErrors() || !prevent {
+		return diags
+	}
+	return diags.Append(diag.New(diag.Error, "Instance cannot be destroyed",
+		fmt.Sprintf("The plan wants to destroy %s, which has lifecycle.prevent_destroy set. To go on, turn lifecycle.prevent_destroy off, or leave the object out of the plan with the -target or -exclude option.", o.addr),
+		config.Range.Ptr()))
+}

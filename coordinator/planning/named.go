@@ -1,0 +1,133 @@
+package planning
+
+import (
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// The vertices of this file are evaluated in place; each does so for all instances of its module.
+
+func (p *Planner) variable(n *graph.Node) program.Step {
+	var step program.Step
+	f := &found{}
+	for _, m := range p.Store.Instances(n.Module) {
+		_, diags := m.VariableValue(n.Variable.Name)
+		step.Diags = step.Diags.Append(diags)
+		if diags.HasErrors() {
+			continue
+		}
+		conditions := m.CheckVariable(n.Variable)
+		step.Diags = step.Diags.Append(conditions.Diags)
+		f.checks = append(f.checks, outcomes("input_variable", n.Address(), conditions)...)
+	}
+	step.Value = f
+	return step
+}
+
+func (p *Planner) local(n *graph.Node) program.Step {
+	var step program.Step
+	for _, m := range p.Store.Instances(n.Module) {
+		_, diags := m.LocalValue(n.Local.Name)
+		step.Diags = step.Diags.Append(diags)
+	}
+	return step
+}
+
+func (p *Planner) call(n *graph.Node) program.Step {
+	var step program.Step
+	for _, m := range p.Store.Instances(n.Module) {
+		step.Diags = step.Diags.Append(m.Call(n.Call.Name).Diags)
+	}
+	return step
+}
+
+func (p *Planner) output(n *graph.Node) program.Step {
+	var step program.Step
+	f := &found{}
+	for _, m := range p.Store.Instances(n.Module) {
+		if p.Mode != plan.Destroy {
+			conditions := m.CheckOutput(n.Output)
+			step.Diags = step.Diags.Append(conditions.Diags)
+			f.checks = append(f.checks, outcomes("output_value", n.Address(), conditions)...)
+			if conditions.Diags.HasErrors() {
+				continue
+			}
+		}
+		v, diags := m.EvalOutput(n.Output.Name)
+		if p.Mode == plan.Destroy {
+			diags = warningsOnly(diags) // what is about to go cannot be wrong
+		}
+		step.Diags = step.Diags.Append(diags)
+		if n.Module.IsRoot() && !diags.HasErrors() {
+			f.output = p.outputChange(n.Output.Name, n.Output.Sensitive, v)
+		}
+	}
+	step.Value = f
+	return step
+}
+
+func warningsOnly(l diag.List) diag.List {
+	var out diag.List
+	for _, d := range l {
+		if d.Severity == diag.Warning {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// outputChange compares a root output with what is stored.
+func (p *Planner) outputChange(name string, sensitive bool, after cty.Value) *plan.OutputChange {
+	c := &plan.OutputChange{Name: name, Before: cty.NullVal(cty.DynamicPseudoType), Sensitive: sensitive}
+	c.After, _ = after.UnmarkDeep()
+	if p.Mode == plan.Destroy {
+		c.After, c.Sensitive = cty.NullVal(cty.DynamicPseudoType), false
+	}
+	if before := p.Prior.Outputs[name]; before != nil {
+		c.Before, c.BeforeSensitive = before.Value, before.Sensitive
+	}
+	exists := p.Prior.Outputs[name] != nil
+	switch {
+	case !exists && c.After.IsKnown() && c.After.IsNull():
+		c.Action = plan.NoOp
+	case !exists:
+		c.Action = plan.Create
+	case c.After.IsKnown() && c.After.IsNull():
+		c.Action = plan.Delete
+	case c.After.IsWhollyKnown() && c.After.RawEquals(c.Before) && c.Sensitive == c.BeforeSensitive:
+		c.Action = plan.NoOp
+	default:
+		c.Action = plan.Update
+	}
+	if p.Mode == plan.Destroy {
+		c.Sensitive = c.BeforeSensitive
+	}
+	return c
+}
+
+// provider evaluates a provider block. What its provider says of the values, the first worker that configures it
+// reports.
+func (p *Planner) provider(n *graph.Node) program.Step {
+	var step program.Step
+	for _, m := range p.Store.Instances(n.Module) {
+		for _, k := range m.ProviderKeys(n.Provider) {
+			_, diags := p.Store.Provider(n.ProviderAddr.Instance(m.Addr, k))
+			step.Diags = step.Diags.Append(diags)
+		}
+	}
+	return step
+}
+
+// answered takes the answer to a task of a static node: only the closing of ephemeral objects asks for any.
+func (p *Planner) answered(n *graph.Node, v int, r *wire.Result) program.Step {
+	diags := values.WireDiags(r.Diagnostics, nil)
+	next := p.closeEphemerals(n)
+	next.Diags = diags.Append(next.Diags)
+	return next
+}

@@ -1,0 +1,116 @@
+package planning
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+var errNoAnswer = errors.New("the worker's answer holds nothing")
+
+// prepareOrphan refreshes an object that is to go, and plans its end: what has no place in the configuration, deposed
+// objects, and everything in a destroy plan.
+func (p *Planner) prepareOrphan(o *object) program.Step {
+	w := &o.work
+	w.prior = p.Prior.Object(o.addr, o.deposed)
+	if w.prior == nil {
+		return program.Step{}
+	}
+	if o.addr.Resource.Mode != addr.Managed {
+		// Data is not destroyed, it is forgotten without a word.
+		f := &found{state: []state.Change{state.SetObject{Addr: o.addr, Deposed: o.deposed}}}
+		return program.Step{Value: f}
+	}
+	if w.prior.Status == state.InDoubt {
+		return program.Step{Diags: diag.List{inDoubt(o.addr, w.prior)}}
+	}
+	w.provider = p.Prior.ProviderOf(o.addr)
+	schemas := p.Code.Schemas
+	w.schema = schemas.Resource(w.provider.Provider, addr.Managed, o.addr.Resource.Type)
+	w.identity = schemas.Identity(w.provider.Provider, o.addr.Resource.Type)
+	if w.schema == nil {
+		return program.Step{Diags: diag.Errors("Missing resource schema from provider",
+			fmt.Sprintf("The provider %s has no resource type %q (any more), so %s cannot be destroyed with it. Use a version of the provider that has it, or remove the object from the state.",
+				w.provider.Provider.Display(), o.addr.Resource.Type, o.addr), nil)}
+	}
+	if diags := p.providerPresent(o); diags.HasErrors() {
+		return program.Step{Diags: diags}
+	}
+	wp, cfg, diags := values.WireProvider(p.Store, w.provider, p.Package(w.provider.Provider))
+	if diags.HasErrors() {
+		return program.Step{Diags: diags}
+	}
+	w.place = program.Placement{
+		Provider: w.provider, ResourceType: o.addr.Resource.Type, Module: o.addr.Module,
+		Address: o.addr.String(), ProviderConfig: cfg.Strings, ProviderRegion: values.Region(cfg.Value),
+	}
+	if v, err := values.DecodeStored(w.prior, w.schema); err == nil {
+		w.place.Region = values.Region(v)
+	}
+	return program.Step{
+		Lane: program.Fast, Place: w.place,
+		Task: &wire.Task{Address: o.addr.String(), Provider: wp, Plan: &wire.PlanTask{
+			Type: o.addr.Resource.Type, Prior: values.StoredForWire(w.prior),
+			Refresh: !p.SkipRefresh, SkipPlan: p.Mode == plan.RefreshOnly || p.forgets(o), Destroy: true,
+		}},
+	}
+}
+
+// providerPresent refuses objects whose provider configuration has been removed from the configuration.
+func (p *Planner) providerPresent(o *object) diag.List {
+	pc := o.work.provider.Config()
+	if pc.Provider.IsBuiltin() || p.Store.HasProvider(pc) {
+		return nil
+	}
+	return diag.Errors("Provider configuration not present",
+		fmt.Sprintf("The object %s belongs to the provider configuration %s, which is not in the configuration any more. Put it back until %s is destroyed; after that it can be removed.", o.addr, pc, o.addr), nil)
+}
+
+// completeOrphan turns the worker's answer into a deletion, or into nothing when the object is gone already.
+func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
+	w := &o.work
+	diags := values.WireDiags(r.Diagnostics, o.ranges())
+	if diags.HasErrors() {
+		return program.Step{Diags: diags}
+	}
+	if r.Plan == nil {
+		return broken("planning "+o.addr.String(), errNoAnswer)
+	}
+	a, err := p.answer(o, r.Plan)
+	if err != nil {
+		return broken("decoding the plan of "+o.addr.String(), err)
+	}
+	f := &found{drift: p.driftOf(o, a), state: []state.Change{p.refreshedObject(o, a)}}
+	if o.resource != nil && o.deposed == state.CurrentObject && p.Mode == plan.Destroy {
+		o.resource.Set(o.addr.Key, a.before)
+	}
+	if p.Mode == plan.RefreshOnly || a.before.IsNull() {
+		return program.Step{Diags: diags, Value: f}
+	}
+	c := p.newChange(o, a)
+	c.After = cty.NullVal(w.schema.Block.ImpliedType())
+	c.AfterIdentity = cty.NilVal
+	c.Action = plan.Delete
+	if p.forgets(o) {
+		c.Action = plan.Forget
+	}
+	if o.orphan != destroyRequested {
+		c.Reason = o.orphan
+	}
+	c.CreateBeforeDestroy = w.prior.CreateBeforeDestroy || p.createsFirst(o)
+	diags = diags.Append(p.allowed(o, c))
+	if diags.HasErrors() {
+		return program.Step{Diags: diags}
+	}
+	f.change = c
+	return program.Step{Diags: diags, Value: f, Notes: program.Notes{Action: string(c.Action)}}
+}

@@ -1,0 +1,255 @@
+// Package planning is the program that makes a plan: it expands the configuration, has every object refreshed and
+// planned by a worker, collects what will change.
+//
+// It decides nothing about readiness, permits or lanes (that is the loop's) and changes nothing outside: all its
+// tasks take the fast lane.
+package planning
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph"
+	"github.com/millipede-iac/millipede/graph/dag"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// Options say what to plan.
+type Options struct {
+	Code   *values.Code
+	Store  *values.Store
+	Static *graph.Static
+	// Prior is the stored state after moves; the planner refreshes its own copy of it.
+	Prior *state.State
+	// Previous maps the addresses of moved instances to where they were.
+	Previous map[addr.Instance]addr.Instance
+	// Unmoved are the instances whose moved block names a target that is not declared.
+	Unmoved map[addr.Instance]bool
+	Mode    plan.Mode
+	// SkipRefresh plans with what the state says.
+	SkipRefresh bool
+	Scope       Scope
+	Replace     []addr.Instance
+	// Imports are the evaluated import blocks and commands by target.
+	Imports map[addr.Instance]*ImportTarget
+	// Removed returns the removed block that covers an instance, or nil.
+	Removed func(addr.Instance) *config.Removed
+	// Package returns the package of a provider as workers need it.
+	Package func(addr.Provider) wire.Package
+	// Now is the plan's timestamp.
+	Now time.Time
+}
+
+// ImportTarget is an object to import.
+type ImportTarget struct {
+	ID       string
+	Identity cty.Value
+	Config   *diag.Diagnostic // where the import was asked for, as a diagnostic to extend; may be nil
+}
+
+// Planner is the planning program.
+type Planner struct {
+	Options
+
+	// closure answers which resources a vertex waits for; first, which resources are created before they are destroyed.
+	closure *graph.Closure
+	first   map[addr.ConfigResource]bool
+
+	storedOnce sync.Once
+	byConfig   map[addr.ConfigResource][]addr.AbsResource // the stored resources by block; see stored
+
+	mu sync.RWMutex // guards all below
+	// vertices are the static nodes, then the instances in the order of their growth.
+	vertices []vertex
+	changes  map[changeKey]*plan.Change
+	drift    []*plan.Change
+	outputs  map[string]*plan.OutputChange
+	checks   map[string]*checkState
+	// pending are the resources with a planned change that is not a no-op.
+	pending map[addr.ConfigResource]bool
+	// open are the ephemeral objects that are still to be closed.
+	open map[addr.ConfigResource][]*object
+	// refreshed is the state as it is now.
+	refreshed *state.State
+}
+
+type changeKey struct {
+	addr    addr.Instance
+	deposed state.DeposedKey
+}
+
+// vertex is a vertex of the growing graph: a static node, or one object of an instance.
+type vertex struct {
+	// node is the static node; for an object, the one of its resource (or orphan).
+	node int
+	// object is set for an object's vertex.
+	object *object
+}
+
+// object is what one object's vertex works on. Its fields after the first block belong to the vertex's own steps,
+// which never run at once.
+type object struct {
+	addr     addr.Instance
+	deposed  state.DeposedKey
+	resource *values.Resource // nil for an orphan of which no block is left
+	// orphan says why an object without an instance in the configuration goes; empty for one that stays.
+	orphan plan.Reason
+
+	work work
+}
+
+// New returns the program of a planning run.
+func New(o Options) *Planner {
+	p := &Planner{
+		Options: o,
+		changes: map[changeKey]*plan.Change{}, outputs: map[string]*plan.OutputChange{},
+		checks: map[string]*checkState{}, pending: map[addr.ConfigResource]bool{},
+		open: map[addr.ConfigResource][]*object{}, closure: graph.NewClosure(o.Static),
+		first:     graph.CreatedFirst(o.Static, o.Prior),
+		refreshed: o.Prior.Clone(),
+	}
+	p.vertices = make([]vertex, len(o.Static.Nodes))
+	for i := range p.vertices {
+		p.vertices[i].node = i
+	}
+	return p
+}
+
+// Graph implements program.Program.
+func (p *Planner) Graph() *dag.Graph { return p.Static.Graph }
+
+func (p *Planner) vertex(v int) vertex {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.vertices[v]
+}
+
+// Describe implements program.Program.
+func (p *Planner) Describe(v int) program.Description {
+	vx := p.vertex(v)
+	n := &p.Static.Nodes[vx.node]
+	if vx.object == nil {
+		return program.Description{Address: n.Address(), Hidden: true}
+	}
+	d := program.Description{Address: vx.object.addr.String(), Class: vx.object.addr.Resource.Type, Action: "plan"}
+	switch {
+	case vx.object.addr.Resource.Mode == addr.Data:
+		d.Action = "read"
+	case vx.object.addr.Resource.Mode == addr.Ephemeral:
+		d.Action = "open"
+	case p.Prior.Object(vx.object.addr, vx.object.deposed) != nil && !p.SkipRefresh:
+		d.Action = "refresh"
+	}
+	return d
+}
+
+// Prepare implements program.Program.
+func (p *Planner) Prepare(ctx context.Context, v int) program.Step {
+	vx := p.vertex(v)
+	if vx.object != nil {
+		step := p.prepareObject(vx)
+		step.Diags = step.Diags.WithAddress(vx.object.addr.String())
+		return step
+	}
+	n := &p.Static.Nodes[vx.node]
+	switch n.Kind {
+	case graph.VariableNode:
+		return p.variable(n)
+	case graph.LocalNode:
+		return p.local(n)
+	case graph.OutputNode:
+		return p.output(n)
+	case graph.CallNode:
+		return p.call(n)
+	case graph.ProviderNode:
+		return p.provider(n)
+	case graph.ResourceNode:
+		return p.expandResource(vx.node, n)
+	case graph.OrphanNode:
+		return p.expandOrphan(vx.node, n)
+	case graph.CheckNode:
+		return p.check(n)
+	case graph.CloseNode:
+		return p.closeEphemerals(n)
+	}
+	return program.Step{}
+}
+
+// Complete implements program.Program.
+func (p *Planner) Complete(ctx context.Context, v int, r *wire.Result) program.Step {
+	vx := p.vertex(v)
+	if vx.object == nil {
+		return p.answered(&p.Static.Nodes[vx.node], v, r)
+	}
+	step := p.completeObject(vx, r)
+	step.Diags = step.Diags.WithAddress(vx.object.addr.String())
+	return step
+}
+
+// found is what a finished step tells Accept.
+type found struct {
+	change  *plan.Change
+	drift   *plan.Change
+	output  *plan.OutputChange
+	checks  []checkOutcome
+	objects []object // growth
+	node    int
+	state   []state.Change
+	opened  *object
+}
+
+// Accept implements program.Program.
+func (p *Planner) Accept(v int, step *program.Step) {
+	f, _ := step.Value.(*found)
+	if f == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range f.objects {
+		p.vertices = append(p.vertices, vertex{node: f.node, object: &f.objects[i]})
+	}
+	if f.change != nil {
+		p.changes[changeKey{f.change.Addr, f.change.Deposed}] = f.change
+		if f.change.Action != plan.NoOp {
+			p.pending[f.change.Addr.Config()] = true
+		}
+	}
+	if f.drift != nil {
+		p.drift = append(p.drift, f.drift)
+	}
+	if f.output != nil {
+		p.outputs[f.output.Name] = f.output
+	}
+	for _, c := range f.checks {
+		p.record(c)
+	}
+	if f.opened != nil {
+		r := f.opened.addr.Config()
+		p.open[r] = append(p.open[r], f.opened)
+	}
+	p.refreshed.Apply(f.state...)
+}
+
+// change returns the planned change of a current object, or nil.
+func (p *Planner) change(a addr.Instance) *plan.Change {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.changes[changeKey{addr: a}]
+}
+
+func (p *Planner) isPending(r addr.ConfigResource) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.pending[r]
+}

@@ -1,0 +1,121 @@
+// Package program is the contract between the coordinator's loop and what it carries out: a plan, an apply, a
+// validation, a refresh.
+//
+// The loop knows readiness, permits, lanes, attempts and the journal; a Program knows configuration, values and
+// changes. Neither does the other's work. The package holds no logic.
+package program
+
+import (
+	"context"
+
+	"github.com/millipede-iac/millipede/graph/dag"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// Program is a graph whose vertices can be carried out. Vertices are numbered from 0 in the order in which they
+// were appended; the numbers are stable.
+type Program interface {
+	// Graph returns the vertices and edges at the start. The loop owns the graph from then on.
+	Graph() *dag.Graph
+	// Prepare computes what a ready vertex must do. The loop calls it from several goroutines, once per vertex
+	// and phase (and again after a resume or a retraction).
+	Prepare(ctx context.Context, vertex int) Step
+	// Complete takes the answer to the task that the last Step of the vertex asked for. The loop calls it from
+	// several goroutines, never twice at once for one vertex.
+	Complete(ctx context.Context, vertex int, result *wire.Result) Step
+	// Accept is called on the loop's goroutine, one call at a time, right before the step's changes become
+	// visible: here a Program folds them into what its other vertices see.
+	Accept(vertex int, step *Step)
+	// Describe names a vertex for the journal, views and placement. Called from any goroutine.
+	Describe(vertex int) Description
+}
+
+// Description says what a vertex is.
+type Description struct {
+	// Address is the object as users know it; empty for vertices that users never see.
+	Address string
+	// Class groups vertices for weights: the resource type.
+	Class string
+	// Action is the verb for views: "create", "read", ... empty for silent vertices.
+	Action string
+	// Hidden vertices are evaluated inline and never shown.
+	Hidden bool
+}
+
+// Lane is the path that a task takes.
+type Lane byte
+
+const (
+	// Fast is for operations that change nothing that must be remembered.
+	Fast Lane = iota
+	// Safe is for operations that change the world.
+	Safe
+)
+
+// Placement is what placement rules look at.
+type Placement struct {
+	Provider     addr.ProviderInstance
+	ResourceType string
+	Module       addr.ModuleInstance
+	Address      string
+	// Region is the evaluated region or location argument of the resource; ProviderRegion that of the provider
+	// configuration. Empty when unknown or absent.
+	Region, ProviderRegion string
+	// ProviderConfig are the top-level string values of the provider configuration, for limit and pool rules.
+	ProviderConfig map[string]string
+}
+
+// Step is what a vertex does next. Either Task is set (the vertex goes on with its answer), or the vertex is
+// finished: failed when Diags holds an error.
+type Step struct {
+	Task  *wire.Task
+	Lane  Lane
+	Place Placement
+
+	// Changes are made durable together with the event that the step is recorded by.
+	Changes []state.Change
+	// Growth appends vertices (only while planning).
+	Growth *Growth
+	Diags  diag.List
+	// Failed fails the vertex even without an error among Diags (a cause that was reported elsewhere).
+	Failed bool
+	// Value is the Program's own; Accept finds it here.
+	Value any
+	// Notes are for the views: what was found, ids, final action.
+	Notes Notes
+}
+
+// Notes are what views want to know of a finished step.
+type Notes struct {
+	Action string // the action that was taken or found
+	ID     string // the object's id attribute, for "[id=...]"
+	IDKey  string // its name: "id" or "name"
+	Quiet  bool   // nothing worth a line
+}
+
+// Growth is what an expand vertex appends. New vertices get the next numbers in order; because these are known only
+// to the loop, the i-th new vertex is written Grown(i) in Edges. Edges end at vertices that have not started.
+type Growth struct {
+	Vertices int
+	Edges    []dag.Edge
+}
+
+// Finished tells whether the step ends its vertex.
+func (s *Step) Finished() bool { return s.Task == nil }
+
+// Bad tells whether the step fails its vertex.
+func (s *Step) Bad() bool { return s.Failed || s.Diags.HasErrors() }
+
+// Grown is how Growth.Edges names the i-th new vertex: as a negative number.
+func Grown(i int) int { return -1 - i }
+
+// Resolve turns a name of Growth.Edges into a vertex, where first is the number of the first new vertex.
+func (g *Growth) Resolve(v, first int) int {
+	if v < 0 {
+		return first - 1 - v
+	}
+	return v
+}

@@ -1,0 +1,280 @@
+// Package values holds what expressions see during one run: the values of variables, locals, outputs, module calls,
+// providers, resource instances, for every module instance.
+//
+// Values are computed once and are immutable, except those of resource instances while an apply replaces planned
+// values with real ones. The package decides no order: whoever asks for a value makes sure, by the graph, that what
+// it is made from is there. It calls no provider.
+package values
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/millipede-iac/millipede/graph"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/eval"
+	"github.com/millipede-iac/millipede/provider"
+	"github.com/millipede-iac/millipede/provider/schema"
+)
+
+// Schemas are the parts of the providers' schemas that a configuration and a state use, loaded before a run.
+type Schemas struct {
+	byProvider map[addr.Provider]*provider.Schemas
+}
+
+// NewSchemas returns schemas by provider. The map is not copied.
+func NewSchemas(m map[addr.Provider]*provider.Schemas) *Schemas { return &Schemas{m} }
+
+// Provider returns what is known of a provider, or nil.
+func (s *Schemas) Provider(p addr.Provider) *provider.Schemas { return s.byProvider[p] }
+
+// Resource returns the schema of a resource type, or nil when the provider has no such type.
+func (s *Schemas) Resource(p addr.Provider, mode addr.Mode, typeName string) *schema.Schema {
+	ps := s.byProvider[p]
+	if ps == nil {
+		return nil
+	}
+	var m map[string]schema.Schema
+	switch mode {
+	case addr.Managed:
+		m = ps.Managed
+	case addr.Data:
+		m = ps.Data
+	case addr.Ephemeral:
+		m = ps.Ephemeral
+	}
+	sc, ok := m[typeName]
+	if !ok {
+		return nil
+	}
+	return &sc
+}
+
+// Identity returns the identity schema of a managed resource type, or nil.
+func (s *Schemas) Identity(p addr.Provider, typeName string) *schema.Identity {
+	ps := s.byProvider[p]
+	if ps == nil {
+		return nil
+	}
+	id, ok := ps.Identities[typeName]
+	if !ok {
+		return nil
+	}
+	return &id
+}
+
+// Code is a configuration prepared for evaluation: each block's templates are made once, when first asked for, and
+// shared by all module instances and by the phases of a run. Safe for concurrent use.
+type Code struct {
+	Tree    *config.Tree
+	Schemas *Schemas
+
+	mu        sync.Mutex // guards the maps below
+	resources map[*config.Resource]*ResourceCode
+	exprs     map[hcl.Expression]*eval.Expr
+	bodies    map[hcl.Body]*eval.Template
+	arguments map[*config.ModuleCall]hcl.Attributes
+}
+
+// NewCode returns the code of a configuration.
+func NewCode(tree *config.Tree, schemas *Schemas) *Code {
+	return &Code{
+		Tree: tree, Schemas: schemas,
+		resources: map[*config.Resource]*ResourceCode{},
+		exprs:     map[hcl.Expression]*eval.Expr{},
+		bodies:    map[hcl.Body]*eval.Template{},
+		arguments: map[*config.ModuleCall]hcl.Attributes{},
+	}
+}
+
+// ResourceCode is a resource block prepared for evaluation.
+type ResourceCode struct {
+	Config *config.Resource
+	// Schema is nil when the provider has no such type; Body is nil then, too.
+	Schema   *schema.Schema
+	Identity *schema.Identity
+	Body     *eval.Template
+	// References are all that the block refers to.
+	References []eval.Reference
+}
+
+// Resource returns the code of a resource block.
+func (c *Code) Resource(r *config.Resource) *ResourceCode {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if rc := c.resources[r]; rc != nil {
+		return rc
+	}
+	rc := &ResourceCode{Config: r, Schema: c.Schemas.Resource(r.Source, r.Addr.Mode, r.Addr.Type)}
+	if r.Addr.Mode == addr.Managed {
+		rc.Identity = c.Schemas.Identity(r.Source, r.Addr.Type)
+	}
+	if rc.Schema != nil {
+		rc.Body = eval.PrepareBody(r.Config, rc.Schema.Block)
+		rc.References = append(rc.References, rc.Body.References()...)
+	}
+	for _, e := range []hcl.Expression{r.Count, r.ForEach, r.Enabled, r.ProviderKeyExpr, r.PreventDestroy, r.Destroy} {
+		rc.References = append(rc.References, c.expr(e).References()...)
+	}
+	for _, e := range r.TriggersReplace {
+		rc.References = append(rc.References, triggerReferences(e)...)
+	}
+	rc.References = append(rc.References, c.rules(r.Preconditions)...)
+	rc.References = append(rc.References, c.rules(r.Postconditions)...)
+	for _, p := range r.Provisioners {
+		if p.Destroy {
+			continue // may refer to self, count and each only
+		}
+		rc.References = append(rc.References, bodyReferences(p.Config)...)
+		rc.References = append(rc.References, bodyReferences(p.Connection)...)
+	}
+	rc.References = append(rc.References, bodyReferences(r.Connection)...)
+	c.resources[r] = rc
+	return rc
+}
+
+func (c *Code) rules(rules []*config.CheckRule) []eval.Reference {
+	var out []eval.Reference
+	for _, r := range rules {
+		out = append(out, c.expr(r.Condition).References()...)
+		out = append(out, c.expr(r.ErrorMessage).References()...)
+	}
+	return out
+}
+
+// Expr returns the prepared form of an expression. A nil expression has a form without references.
+func (c *Code) Expr(e hcl.Expression) *eval.Expr {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.expr(e)
+}
+
+func (c *Code) expr(e hcl.Expression) *eval.Expr {
+	p := c.exprs[e]
+	if p == nil {
+		p = eval.PrepareExpr(e)
+		c.exprs[e] = p
+	}
+	return p
+}
+
+// Body returns the prepared form of a body with a schema that never changes for it.
+func (c *Code) Body(b hcl.Body, block *schema.Block) *eval.Template {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.bodies[b]
+	if t == nil {
+		t = eval.PrepareBody(b, block)
+		c.bodies[b] = t
+	}
+	return t
+}
+
+// Arguments returns the arguments of a module block that set input variables.
+func (c *Code) Arguments(call *config.ModuleCall) hcl.Attributes {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	attrs, ok := c.arguments[call]
+	if !ok {
+		attrs, _ = call.Config.JustAttributes() // problems were reported when the configuration was loaded
+		c.arguments[call] = attrs
+	}
+	return attrs
+}
+
+// References implements graph.ReferencesOf.
+func (c *Code) References(n *graph.Node) []eval.Reference {
+	switch n.Kind {
+	case graph.VariableNode:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.rules(n.Variable.Validations)
+	case graph.LocalNode:
+		return c.Expr(n.Local.Expr).References()
+	case graph.OutputNode:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return slices.Concat(c.expr(n.Output.Expr).References(), c.rules(n.Output.Preconditions))
+	case graph.CallNode:
+		var out []eval.Reference
+		for _, e := range []hcl.Expression{n.Call.Count, n.Call.ForEach, n.Call.Enabled} {
+			out = append(out, c.Expr(e).References()...)
+		}
+		return out
+	case graph.ProviderNode:
+		out := slices.Clone(c.Expr(n.Provider.ForEach).References())
+		if ps := c.Schemas.Provider(n.ProviderAddr.Provider); ps != nil && ps.Provider.Block != nil {
+			out = append(out, c.Body(n.Provider.Config, ps.Provider.Block).References()...)
+		}
+		return out
+	case graph.ResourceNode:
+		return c.Resource(n.Resource).References
+	case graph.CheckNode:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		out := c.rules(n.Check.Asserts)
+		if n.Check.Data != nil {
+			out = append(out, eval.Reference{Reference: &addr.Reference{Subject: n.Check.Data.Addr, Range: n.Check.Range}})
+		}
+		return out
+	}
+	return nil
+}
+
+// ArgumentReferences implements graph.ReferencesOf.
+func (c *Code) ArgumentReferences(node *config.Node, variable string) []eval.Reference {
+	attr := c.Arguments(node.Call)[variable]
+	if attr == nil {
+		return nil
+	}
+	return c.Expr(attr.Expr).References()
+}
+
+// DependsOn implements graph.ReferencesOf.
+func (c *Code) DependsOn(n *graph.Node) []eval.Reference {
+	switch n.Kind {
+	case graph.ResourceNode:
+		return traversalReferences(n.Resource.DependsOn)
+	case graph.OutputNode:
+		return traversalReferences(n.Output.DependsOn)
+	}
+	return nil
+}
+
+// CallDependsOn implements graph.ReferencesOf.
+func (c *Code) CallDependsOn(node *config.Node) []eval.Reference {
+	return traversalReferences(node.Call.DependsOn)
+}
+
+func traversalReferences(list []hcl.Traversal) []eval.Reference {
+	var out []eval.Reference
+	for _, t := range list {
+		if r, diags := addr.ParseReference(t); !diags.HasErrors() {
+			out = append(out, eval.Reference{Reference: r})
+		}
+	}
+	return out
+}
+
+// triggerReferences returns what a replace_triggered_by expression names.
+func triggerReferences(e hcl.Expression) []eval.Reference {
+	refs, _ := eval.ExprReferences(e) // problems are reported when the expression is evaluated
+	return refs
+}
+
+// bodyReferences returns everything that the attributes of a body of unknown shape refer to.
+func bodyReferences(b hcl.Body) []eval.Reference {
+	if b == nil {
+		return nil
+	}
+	attrs, _ := b.JustAttributes() // nested blocks are no attributes; provisioners have none
+	var out []eval.Reference
+	for _, a := range attrs {
+		refs, _ := eval.ExprReferences(a.Expr)
+		out = append(out, refs...)
+	}
+	return out
+}

@@ -1,0 +1,130 @@
+package values
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/marks"
+	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// DecodeStored returns the value of a stored object of the current schema version, with its sensitive marks. An
+// object of another version, or in the old flatmap form, is an error: only its provider can read it.
+func DecodeStored(o *state.Object, s *schema.Schema) (cty.Value, error) {
+	if o.SchemaVersion != s.Version || o.Flatmap != nil {
+		return cty.DynamicVal, fmt.Errorf("the object is stored with schema version %d, and the provider's is %d", o.SchemaVersion, s.Version)
+	}
+	v, err := ctyjson.Unmarshal(o.Attrs, s.Block.ImpliedType())
+	if err != nil {
+		return cty.DynamicVal, err
+	}
+	return MarkSensitive(v, s.Block, o.Sensitive), nil
+}
+
+// MarkSensitive marks what the schema declares sensitive and what is at the given paths.
+func MarkSensitive(v cty.Value, b *schema.Block, paths []cty.Path) cty.Value {
+	v = marks.Apply(v, marks.Sensitive, paths)
+	if declared := b.SensitivePaths(v); len(declared) > 0 {
+		v = marks.Apply(v, marks.Sensitive, declared)
+	}
+	return v
+}
+
+// EncodeStored returns what the state keeps of a value: its JSON, and the paths of the sensitive values that the
+// schema does not declare so.
+func EncodeStored(v cty.Value, b *schema.Block) (attrs []byte, sensitive []cty.Path, err error) {
+	bare, pvms := v.UnmarkDeepWithPaths()
+	declared := map[string]bool{}
+	for _, p := range b.SensitivePaths(bare) {
+		declared[PathKey(p)] = true
+	}
+	for _, pvm := range pvms {
+		if _, ok := pvm.Marks[marks.Sensitive]; ok && !declared[PathKey(pvm.Path)] {
+			sensitive = append(sensitive, pvm.Path)
+		}
+	}
+	attrs, err = ctyjson.Marshal(bare, b.ImpliedType())
+	return attrs, sensitive, err
+}
+
+// PathKey returns a text that is the same for equal paths only.
+func PathKey(p cty.Path) string {
+	s := ""
+	for _, step := range p {
+		switch step := step.(type) {
+		case cty.GetAttrStep:
+			s += "." + step.Name
+		case cty.IndexStep:
+			s += "[" + step.Key.GoString() + "]"
+		}
+	}
+	return s
+}
+
+// StoredForWire returns a stored object as workers take it.
+func StoredForWire(o *state.Object) *wire.StoredObject {
+	if o == nil {
+		return nil
+	}
+	return &wire.StoredObject{
+		SchemaVersion: o.SchemaVersion, Attrs: o.Attrs, Flatmap: o.Flatmap, Private: o.Private,
+		Identity: o.Identity, IdentityVersion: o.IdentityVersion, Tainted: o.Status == state.Tainted,
+	}
+}
+
+// WireProvider returns a provider instance as workers need it, evaluated. Problems of the provider block were
+// reported by its own vertex, so they come back as one failure without text when nothing else is known.
+func WireProvider(s *Store, pi addr.ProviderInstance, pkg wire.Package) (wire.Provider, *Provider, diag.List) {
+	p, diags := s.Provider(pi)
+	if diags.HasErrors() && p.Block == nil {
+		return wire.Provider{}, p, diags
+	}
+	return wire.Provider{Package: pkg, Address: pi.String(), Config: p.Encoded, Digest: p.Digest}, p, diags
+}
+
+// WireDiags converts what a worker reports. ranges, when not nil, finds the place of a path in the configuration.
+func WireDiags(list []wire.Diagnostic, ranges func(cty.Path) *hcl.Range) diag.List {
+	diags := wire.DiagsFromWire(list)
+	if ranges == nil {
+		return diags
+	}
+	for i, d := range diags {
+		if d.Subject == nil {
+			diags[i] = d.WithSubject(ranges(d.Path))
+		}
+	}
+	return diags
+}
+
+// EncodePaths codes paths for the wire.
+func EncodePaths(paths []cty.Path) ([][]byte, error) {
+	var out [][]byte
+	for _, p := range paths {
+		b, err := wire.EncodePath(p)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, b)
+	}
+	return out, nil
+}
+
+// DecodePaths is the inverse of EncodePaths.
+func DecodePaths(coded [][]byte) ([]cty.Path, error) {
+	var out []cty.Path
+	for _, c := range coded {
+		p, err := wire.DecodePath(c)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}

@@ -1,0 +1,92 @@
+package values
+
+import (
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/eval"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// Conditions is the outcome of the check rules of one object.
+type Conditions struct {
+	// Address is the object, an instance.
+	Address string
+	// Status is the worst of the rules; CheckPass for an object without rules.
+	Status   state.CheckStatus
+	Failures []string
+	// Rules is the number of rules; an object without any has no outcome to record.
+	Rules int
+	Diags diag.List
+}
+
+// check evaluates rules. severity is that of a failure.
+func (m *Module) check(scope *eval.Scope, kind eval.RuleKind, rules []*config.CheckRule, address string, severity diag.Severity, rep eval.Repetition, self cty.Value, given *hcl.Range) Conditions {
+	c := Conditions{Address: address, Status: state.CheckPass, Rules: len(rules)}
+	for _, r := range rules {
+		rule := eval.Rule{
+			Kind: kind, Condition: m.store.Code.Expr(r.Condition), Message: m.store.Code.Expr(r.ErrorMessage),
+			Range: r.Range, Value: given,
+		}
+		verdict, diags := rule.Check(scope, rep, self, severity)
+		c.Diags = c.Diags.Append(diags)
+		switch verdict.Status {
+		case eval.StatusError:
+			c.worsen(state.CheckError)
+		case eval.StatusUnknown:
+			c.worsen(state.CheckUnknown)
+		case eval.StatusFail:
+			c.worsen(state.CheckFail)
+			c.Failures = append(c.Failures, verdict.Message)
+		}
+	}
+	return c
+}
+
+func (c *Conditions) worsen(s state.CheckStatus) {
+	if WorseCheck(s, c.Status) {
+		c.Status = s
+	}
+}
+
+// WorseCheck tells whether a is worse news than b.
+func WorseCheck(a, b state.CheckStatus) bool {
+	return checkRank[a] > checkRank[b]
+}
+
+var checkRank = map[state.CheckStatus]int{state.CheckPass: 0, state.CheckUnknown: 1, state.CheckFail: 2, state.CheckError: 3}
+
+// CheckPreconditions evaluates the preconditions of a resource instance.
+func (r *Resource) CheckPreconditions(address string, rep eval.Repetition) Conditions {
+	return r.module.check(r.module.Scope, eval.ResourcePrecondition, r.Code.Config.Preconditions, address, diag.Error, rep, cty.NilVal, nil)
+}
+
+// CheckPostconditions evaluates the postconditions of a resource instance whose value is self.
+func (r *Resource) CheckPostconditions(address string, rep eval.Repetition, self cty.Value) Conditions {
+	return r.module.check(r.module.Scope, eval.ResourcePostcondition, r.Code.Config.Postconditions, address, diag.Error, rep, self, nil)
+}
+
+// CheckOutput evaluates the preconditions of an output.
+func (m *Module) CheckOutput(o *config.Output) Conditions {
+	return m.check(m.Scope, eval.OutputPrecondition, o.Preconditions, m.qualified("output."+o.Name), diag.Error, eval.Once, cty.NilVal, nil)
+}
+
+// CheckAsserts evaluates the assertions of a check block; a failed one is a warning.
+func (m *Module) CheckAsserts(c *config.Check) Conditions {
+	return m.check(m.CheckScope(c.Name), eval.CheckAssertion, c.Asserts, m.qualified("check."+c.Name), diag.Warning, eval.Once, cty.NilVal, nil)
+}
+
+// CheckVariable evaluates the validations of an input variable. A failure points to where the value was given.
+func (m *Module) CheckVariable(v *config.Variable) Conditions {
+	given := v.Range.Ptr()
+	if m.parent == nil {
+		if in := m.store.Inputs[v.Name]; in.Range != nil {
+			given = in.Range
+		}
+	} else if attr := m.store.Code.Arguments(m.Node.Call)[v.Name]; attr != nil {
+		given = attr.Expr.Range().Ptr()
+	}
+	return m.check(m.Scope, eval.VariableValidation, v.Validations, m.qualified("var."+v.Name), diag.Error, eval.Once, cty.NilVal, given)
+}

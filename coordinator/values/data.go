@@ -1,0 +1,240 @@
+package values
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+	"github.com/zclconf/go-cty/cty/function"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/eval"
+	"github.com/millipede-iac/millipede/lang/marks"
+)
+
+// A Module answers the evaluator's questions. Problems of the value that is referred to are not repeated here: they
+// were reported by its own vertex.
+
+// Variable implements eval.Data.
+func (m *Module) Variable(v addr.Variable, _ hcl.Range) (cty.Value, diag.List) {
+	value, _ := m.VariableValue(v.Name)
+	return value, nil
+}
+
+// VariableValue returns the final value of an input variable, with its marks, and the problems of computing it
+// (those of its validations not included). An undeclared variable is unknown.
+func (m *Module) VariableValue(name string) (cty.Value, diag.List) {
+	c := m.variables[name]
+	if c == nil {
+		return cty.DynamicVal, nil
+	}
+	v := m.Node.Module.Variables[name]
+	value := c.get(func() (cty.Value, diag.List) {
+		if m.parent == nil {
+			return m.rootVariable(v)
+		}
+		return m.calledVariable(v)
+	})
+	return value, c.diags
+}
+
+// rootVariable takes a variable's value from outside. During validation it is unknown.
+func (m *Module) rootVariable(v *config.Variable) (cty.Value, diag.List) {
+	in := m.store.Inputs[v.Name]
+	if m.store.Phase == Validating {
+		return markVariable(v, cty.UnknownVal(v.ConstraintType), m.Addr), nil
+	}
+	if in.Value == cty.NilVal {
+		if v.Required() {
+			return cty.DynamicVal, diag.Errors("No value for required variable",
+				fmt.Sprintf("The root module input variable %q is not set, and has no default value. Use a -var or -var-file command line argument to provide a value for this variable.", v.Name),
+				v.Range.Ptr())
+		}
+		return markVariable(v, v.Default, m.Addr), nil
+	}
+	rng := in.Range
+	if rng == nil {
+		rng = v.Range.Ptr()
+	}
+	return m.convertVariable(v, in.Value, rng, in.Source)
+}
+
+// calledVariable takes a variable's value from the argument of the module call.
+func (m *Module) calledVariable(v *config.Variable) (cty.Value, diag.List) {
+	attr := m.store.Code.Arguments(m.Node.Call)[v.Name]
+	if attr == nil {
+		if v.Required() {
+			return markVariable(v, cty.UnknownVal(v.ConstraintType), m.Addr), nil // reported when the configuration was loaded
+		}
+		return markVariable(v, v.Default, m.Addr), nil
+	}
+	value, diags := m.store.Code.Expr(attr.Expr).Eval(m.parent.Scope, cty.DynamicPseudoType, m.Repetition, cty.NilVal)
+	if diags.HasErrors() {
+		return cty.UnknownVal(v.ConstraintType), diags
+	}
+	value, more := m.convertVariable(v, value, attr.Expr.Range().Ptr(), "")
+	return value, diags.Append(more)
+}
+
+// convertVariable brings a given value to its declared type: null falls back to the default where the variable is
+// not nullable, optional attributes get their defaults.
+func (m *Module) convertVariable(v *config.Variable, given cty.Value, rng *hcl.Range, source string) (cty.Value, diag.List) {
+	summary := "Invalid value for input variable"
+	what := fmt.Sprintf("The given value is not suitable for %s declared at %s: ", m.qualified("var."+v.Name), v.Range)
+	if source != "" {
+		what = fmt.Sprintf("Unsuitable value for %s set using %s: ", m.qualified("var."+v.Name), source)
+	}
+	bare, valueMarks := given.Unmark()
+	if bare.IsNull() && !v.Nullable && !v.Required() {
+		return markVariable(v, v.Default, m.Addr), nil
+	}
+	if v.TypeDefaults != nil && !bare.IsNull() {
+		given = v.TypeDefaults.Apply(bare).WithMarks(valueMarks)
+	}
+	value, err := convert.Convert(given, v.ConstraintType)
+	if err != nil {
+		return cty.UnknownVal(v.ConstraintType), diag.Errors(summary, what+conversionText(err)+".", rng)
+	}
+	if unmarked, _ := value.Unmark(); unmarked.IsNull() && !v.Nullable {
+		detail := fmt.Sprintf("The given value is not suitable for %s defined at %s: required variable may not be set to null.", m.qualified("var."+v.Name), v.Range)
+		if source != "" {
+			summary = "Required variable not set"
+			detail = fmt.Sprintf("Unsuitable value for %s set using %s: required variable may not be set to null.", m.qualified("var."+v.Name), source)
+		}
+		return cty.UnknownVal(v.ConstraintType), diag.Errors(summary, detail, rng)
+	}
+	return markVariable(v, value, m.Addr), nil
+}
+
+func markVariable(v *config.Variable, value cty.Value, in addr.ModuleInstance) cty.Value {
+	if v.Sensitive {
+		value = value.Mark(marks.Sensitive)
+	}
+	if v.Ephemeral {
+		value = value.Mark(marks.Ephemeral)
+	}
+	return value
+}
+
+func (m *Module) qualified(name string) string {
+	if m.Addr.IsRoot() {
+		return name
+	}
+	return m.Addr.String() + "." + name
+}
+
+// conversionText says what does not fit, with the path to it.
+func conversionText(err error) string {
+	if pe, ok := err.(cty.PathError); ok && len(pe.Path) > 0 {
+		return "attribute " + strings.TrimPrefix(FormatPath(pe.Path), ".") + ": " + pe.Error()
+	}
+	return err.Error()
+}
+
+// Local implements eval.Data.
+func (m *Module) Local(l addr.Local, _ hcl.Range) (cty.Value, diag.List) {
+	value, _ := m.LocalValue(l.Name)
+	return value, nil
+}
+
+// LocalValue returns a local value and the problems of computing it.
+func (m *Module) LocalValue(name string) (cty.Value, diag.List) {
+	c := m.locals[name]
+	if c == nil {
+		return cty.DynamicVal, nil
+	}
+	value := c.get(func() (cty.Value, diag.List) {
+		return m.store.Code.Expr(m.Node.Module.Locals[name].Expr).Eval(m.Scope, cty.DynamicPseudoType, eval.Once, cty.NilVal)
+	})
+	return value, c.diags
+}
+
+// Resource implements eval.Data.
+func (m *Module) Resource(r addr.Resource, _ hcl.Range) (cty.Value, diag.List) {
+	rs := m.resources[r]
+	if rs == nil {
+		return cty.DynamicVal, nil
+	}
+	return rs.Whole(), nil
+}
+
+// ResourceInstance implements eval.Data.
+func (m *Module) ResourceInstance(r addr.Resource, k addr.Key, _ hcl.Range) (cty.Value, bool, diag.List) {
+	rs := m.resources[r]
+	if rs == nil || m.store.Phase == Validating {
+		return cty.NilVal, false, nil
+	}
+	v, ok := rs.Instance(k)
+	return v, ok, nil
+}
+
+// Module implements eval.Data.
+func (m *Module) Module(c addr.ModuleCall, _ hcl.Range) (cty.Value, diag.List) {
+	if m.calls[c.Name] == nil || m.Node.Children[c.Name] == nil {
+		return cty.DynamicVal, nil
+	}
+	call := m.Call(c.Name)
+	if call.Expansion.Unknown {
+		return cty.DynamicVal, nil
+	}
+	if m.store.Phase == Validating && (call.Expansion.Mode == Count || call.Expansion.Mode == ForEach) {
+		return cty.DynamicVal, nil
+	}
+	switch call.Expansion.Mode {
+	case Count:
+		elements := make([]cty.Value, len(call.Expansion.Keys))
+		for i, k := range call.Expansion.Keys {
+			elements[i] = call.children[k].outputObject()
+		}
+		return cty.TupleVal(elements), nil
+	case ForEach:
+		elements := make(map[string]cty.Value, len(call.Expansion.Keys))
+		for _, k := range call.Expansion.Keys {
+			s, _ := k.Str()
+			elements[s] = call.children[k].outputObject()
+		}
+		return cty.ObjectVal(elements), nil
+	default:
+		child := call.children[addr.NoKey]
+		if child == nil {
+			return cty.NullVal(cty.DynamicPseudoType), nil
+		}
+		return child.outputObject(), nil
+	}
+}
+
+// ModuleInstance implements eval.Data.
+func (m *Module) ModuleInstance(c addr.ModuleCall, k addr.Key, _ hcl.Range) (cty.Value, bool, diag.List) {
+	if m.calls[c.Name] == nil || m.Node.Children[c.Name] == nil || m.store.Phase == Validating {
+		return cty.NilVal, false, nil
+	}
+	child := m.Call(c.Name).children[k]
+	if child == nil {
+		return cty.NilVal, false, nil
+	}
+	return child.outputObject(), true, nil
+}
+
+// Function implements eval.Data.
+func (m *Module) Function(f eval.ProviderFunction, rng hcl.Range) (function.Function, diag.List) {
+	source, ok := m.Node.Module.Required[f.Provider.Name]
+	if !ok {
+		return function.Function{}, diag.Errors("Unknown function provider",
+			fmt.Sprintf("Provider %q does not exist within the required_providers of this module", f.Provider.Name), &rng)
+	}
+	schemas := m.store.Code.Schemas.Provider(source.Source)
+	if schemas == nil {
+		return function.Function{}, diag.Errors("Unknown function provider",
+			fmt.Sprintf("Provider %q is not available.", source.Source), &rng)
+	}
+	signature, ok := schemas.Functions[f.Name]
+	if !ok || m.store.ProviderFunction == nil {
+		return function.Function{}, diag.Errors("Function not found in provider",
+			fmt.Sprintf("Function %q was not registered by provider named %q.", f, source.Source), &rng)
+	}
+	return m.store.ProviderFunction(source.Source, f.Name, signature), nil
+}

@@ -1,0 +1,144 @@
+package values
+
+import (
+	"path/filepath"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/eval"
+)
+
+// Mode is how something repeats.
+type Mode byte
+
+// The modes.
+const (
+	Single Mode = iota
+	Count
+	ForEach
+	// Enabled is a single instance that may be absent.
+	Enabled
+)
+
+// Expansion is the instances of something that may repeat.
+type Expansion struct {
+	Mode Mode
+	// Keys are in order. With Unknown set they are empty: an error was reported, or only validation goes on.
+	Keys    []addr.Key
+	Unknown bool
+	each    map[addr.Key]eval.Repetition
+	wild    eval.Repetition
+}
+
+// Repetition returns what count and each mean for the instance with this key.
+func (e *Expansion) Repetition(k addr.Key) eval.Repetition {
+	if k == addr.WildcardKey {
+		return e.wild
+	}
+	if rep, ok := e.each[k]; ok {
+		return rep
+	}
+	return RepetitionOf(k)
+}
+
+// RepetitionOf returns what can be told from a key alone: each.value is missing.
+func RepetitionOf(k addr.Key) eval.Repetition {
+	if n, ok := k.Int(); ok {
+		return eval.Repetition{CountIndex: cty.NumberIntVal(int64(n))}
+	}
+	if s, ok := k.Str(); ok {
+		return eval.Repetition{EachKey: cty.StringVal(s)}
+	}
+	return eval.Once
+}
+
+// Has tells whether an instance with this key is among the instances.
+func (e *Expansion) Has(k addr.Key) bool {
+	switch e.Mode {
+	case ForEach:
+		_, ok := e.each[k]
+		return ok
+	case Count:
+		n, ok := k.Int()
+		return ok && n < len(e.Keys)
+	default:
+		return len(e.Keys) == 1 && k == addr.NoKey
+	}
+}
+
+// modeOf tells how a block with these arguments repeats.
+func modeOf(count, forEach, enabled hcl.Expression) Mode {
+	switch {
+	case count != nil:
+		return Count
+	case forEach != nil:
+		return ForEach
+	case enabled != nil:
+		return Enabled
+	default:
+		return Single
+	}
+}
+
+// expand evaluates the repetition arguments of a block in m. In validation there is one instance that stands for all
+// that there may be. exclude is what -exclude can name when the number of instances is unknown.
+func (m *Module) expand(count, forEach, enabled hcl.Expression, exclude string) (Expansion, diag.List) {
+	e := Expansion{Mode: modeOf(count, forEach, enabled), Keys: []addr.Key{addr.NoKey}}
+	validating := m.store.Phase == Validating
+	o := eval.Repeating{AllowUnknown: validating, Exclude: exclude}
+	var known bool
+	var diags diag.List
+	switch e.Mode {
+	case Count:
+		var n int
+		n, known, diags = m.Scope.EvalCount(m.store.Code.Expr(count), o)
+		if validating {
+			return e.wildcard(eval.Repetition{CountIndex: cty.UnknownVal(cty.Number).RefineNotNull()}), diags
+		}
+		e.Keys = make([]addr.Key, n)
+		for i := range e.Keys {
+			e.Keys[i] = addr.IntKey(i)
+		}
+	case ForEach:
+		var elements []eval.Element
+		elements, known, diags = m.Scope.EvalForEach(m.store.Code.Expr(forEach), o)
+		if validating {
+			return e.wildcard(eval.Repetition{EachKey: cty.UnknownVal(cty.String).RefineNotNull(), EachValue: cty.DynamicVal}), diags
+		}
+		e.each = make(map[addr.Key]eval.Repetition, len(elements))
+		e.Keys = make([]addr.Key, len(elements))
+		for i, el := range elements {
+			e.Keys[i] = addr.StringKey(el.Name)
+			e.each[e.Keys[i]] = el.Repetition()
+		}
+	case Enabled:
+		var on bool
+		on, known, diags = m.Scope.EvalEnabled(m.store.Code.Expr(enabled), o)
+		if !on && !validating {
+			e.Keys = nil
+		}
+		known = known || validating
+	default:
+		return e, nil
+	}
+	if !known || diags.HasErrors() {
+		e.Keys, e.Unknown = nil, true
+	}
+	return e, diags
+}
+
+// wildcard returns the expansion with the one instance that validation looks at.
+func (e Expansion) wildcard(rep eval.Repetition) Expansion {
+	e.Keys, e.wild = []addr.Key{addr.WildcardKey}, rep
+	return e
+}
+
+func slashed(dir string) string {
+	if dir == "" {
+		return "."
+	}
+	return filepath.ToSlash(dir)
+}

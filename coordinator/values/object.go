@@ -1,0 +1,246 @@
+package values
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/eval"
+	"github.com/millipede-iac/millipede/lang/marks"
+	"github.com/millipede-iac/millipede/provider/schema"
+)
+
+// Region returns the region that an object's own arguments name: its region or location, when known. Sensitive
+// values name none.
+func Region(v cty.Value) string {
+	if v == cty.NilVal || v.IsMarked() || v.IsNull() || !v.IsKnown() || !v.Type().IsObjectType() {
+		return ""
+	}
+	for _, name := range []string{"region", "location"} {
+		if !v.Type().HasAttribute(name) {
+			continue
+		}
+		if av := v.GetAttr(name); !av.IsMarked() && av.Type() == cty.String && av.IsKnown() && !av.IsNull() {
+			return av.AsString()
+		}
+	}
+	return ""
+}
+
+// SensitivePaths returns the paths that the expressions of a configuration made sensitive.
+func SensitivePaths(v cty.Value) []cty.Path { return marks.PathsWith(v, marks.Sensitive) }
+
+// SameObject tells whether two values are equal, marks aside.
+func SameObject(a, b cty.Value) bool {
+	a, _ = a.UnmarkDeep()
+	b, _ = b.UnmarkDeep()
+	return a.RawEquals(b)
+}
+
+// SameMarks tells whether the same parts of two values are sensitive.
+func SameMarks(a, b cty.Value) bool {
+	if !a.ContainsMarked() && !b.ContainsMarked() {
+		return true
+	}
+	pa, pb := SensitivePaths(a), SensitivePaths(b)
+	if len(pa) != len(pb) {
+		return false
+	}
+	seen := make(map[string]bool, len(pa))
+	for _, p := range pa {
+		seen[PathKey(p)] = true
+	}
+	for _, p := range pb {
+		if !seen[PathKey(p)] {
+			return false
+		}
+	}
+	return true
+}
+
+// CheckEphemeral refuses ephemeral values where they would be stored: everywhere but in write-only attributes and in
+// ephemeral resources.
+func CheckEphemeral(v cty.Value, b *schema.Block, body hcl.Body, mode addr.Mode) diag.List {
+	if mode == addr.Ephemeral || !v.ContainsMarked() {
+		return nil
+	}
+	var diags diag.List
+	for _, p := range marks.PathsWith(v, marks.Ephemeral) {
+		if a := b.AttributeAt(p); a != nil && a.WriteOnly {
+			continue
+		}
+		diags = diags.Append(diag.New(diag.Error, "Ephemeral value used in non-ephemeral context",
+			fmt.Sprintf("The value of %s comes from an ephemeral context and would be stored. Only write-only attributes, provider and provisioner blocks, locals, ephemeral variables, ephemeral outputs and ephemeral resources can take it.", FormatPath(p)),
+			eval.ConfigRange(body, p)))
+	}
+	return diags
+}
+
+// FormatPath returns a path as users write it: .a[0].b.
+func FormatPath(p cty.Path) string {
+	s := ""
+	for _, step := range p {
+		switch step := step.(type) {
+		case cty.GetAttrStep:
+			s += "." + step.Name
+		case cty.IndexStep:
+			switch {
+			case step.Key.Type() == cty.String && step.Key.IsKnown() && !step.Key.IsNull():
+				s += fmt.Sprintf("[%q]", step.Key.AsString())
+			case step.Key.Type() == cty.Number && step.Key.IsKnown() && !step.Key.IsNull():
+				s += "[" + step.Key.AsBigFloat().Text('f', -1) + "]"
+			default:
+				s += "[...]"
+			}
+		}
+	}
+	return s
+}
+
+// IgnorePaths returns the paths of a resource's ignore_changes.
+func IgnorePaths(c *config.Resource) []cty.Path {
+	var out []cty.Path
+	for _, t := range c.IgnoreChanges {
+		var p cty.Path
+		for _, step := range t {
+			switch step := step.(type) {
+			case hcl.TraverseRoot:
+				p = append(p, cty.GetAttrStep{Name: step.Name})
+			case hcl.TraverseAttr:
+				p = append(p, cty.GetAttrStep{Name: step.Name})
+			case hcl.TraverseIndex:
+				p = append(p, cty.IndexStep{Key: step.Key})
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// EncodeIdentity returns the JSON of an identity object.
+func EncodeIdentity(v cty.Value) []byte {
+	b, err := ctyjson.Marshal(v, v.Type())
+	if err != nil {
+		return nil // an identity that is not wholly known is not stored
+	}
+	return b
+}
+
+// IDOf returns what people call an object by: its id or name, with the attribute's name. Empty when it has none.
+func IDOf(v cty.Value) (key, id string) {
+	if v == cty.NilVal || v.IsNull() || !v.IsKnown() || !v.Type().IsObjectType() {
+		return "", ""
+	}
+	for _, name := range []string{"id", "name"} {
+		if !v.Type().HasAttribute(name) {
+			continue
+		}
+		av := v.GetAttr(name)
+		if !av.IsMarked() && av.Type() == cty.String && av.IsKnown() && !av.IsNull() {
+			return name, av.AsString()
+		}
+	}
+	return "", ""
+}
+
+// UnknownComputed returns a configuration with everything unknown that the provider computes and the configuration
+// leaves out: what a data source or an ephemeral object that cannot be read yet looks like.
+func UnknownComputed(v cty.Value, b *schema.Block) cty.Value {
+	v, pvms := v.UnmarkDeepWithPaths()
+	return unknownBlock(v, b).MarkWithPaths(pvms)
+}
+
+func unknownBlock(v cty.Value, b *schema.Block) cty.Value {
+	if v.IsNull() || !v.IsKnown() {
+		return v
+	}
+	attrs := make(map[string]cty.Value, len(b.Attributes)+len(b.Blocks))
+	for name, a := range b.Attributes {
+		av := v.GetAttr(name)
+		if av.IsNull() && a.Computed {
+			av = cty.UnknownVal(a.ImpliedType())
+		}
+		attrs[name] = av
+	}
+	for name, nb := range b.Blocks {
+		attrs[name] = unknownNested(v.GetAttr(name), nb)
+	}
+	return cty.ObjectVal(attrs)
+}
+
+func unknownNested(v cty.Value, nb *schema.NestedBlock) cty.Value {
+	if v.IsNull() || !v.IsKnown() {
+		return v
+	}
+	if nb.Nesting == schema.NestingSingle || nb.Nesting == schema.NestingGroup {
+		return unknownBlock(v, &nb.Block)
+	}
+	if v.LengthInt() == 0 {
+		return v
+	}
+	ty := v.Type()
+	if ty.IsMapType() || ty.IsObjectType() {
+		elements := map[string]cty.Value{}
+		for it := v.ElementIterator(); it.Next(); {
+			k, ev := it.Element()
+			elements[k.AsString()] = unknownBlock(ev, &nb.Block)
+		}
+		if ty.IsObjectType() {
+			return cty.ObjectVal(elements)
+		}
+		return cty.MapVal(elements)
+	}
+	var elements []cty.Value
+	for it := v.ElementIterator(); it.Next(); {
+		_, ev := it.Element()
+		elements = append(elements, unknownBlock(ev, &nb.Block))
+	}
+	switch {
+	case ty.IsSetType():
+		return cty.SetVal(elements)
+	case ty.IsTupleType():
+		return cty.TupleVal(elements)
+	default:
+		return cty.ListVal(elements)
+	}
+}
+
+// EphemeralValue marks the value of an ephemeral object: sensitive parts, and all of it ephemeral.
+func EphemeralValue(v cty.Value, b *schema.Block, sensitive []cty.Path) cty.Value {
+	v, _ = v.UnmarkDeep()
+	return MarkSensitive(v, b, sensitive).Mark(marks.Ephemeral)
+}
+
+// SentJSON returns what is known of a planned object as JSON, without what is sensitive or not known yet: for people
+// who must find out what became of an operation. Nil when nothing is left.
+func SentJSON(v cty.Value, b *schema.Block) []byte {
+	if v == cty.NilVal || v.IsNull() {
+		return nil
+	}
+	hidden := SensitivePaths(v)
+	bare, _ := v.UnmarkDeep()
+	shown, err := cty.Transform(bare, func(p cty.Path, v cty.Value) (cty.Value, error) {
+		if !v.IsKnown() {
+			return cty.NullVal(v.Type()), nil
+		}
+		for _, h := range hidden {
+			if p.Equals(h) {
+				return cty.NullVal(v.Type()), nil
+			}
+		}
+		return v, nil
+	})
+	if err != nil {
+		return nil
+	}
+	out, err := ctyjson.Marshal(shown, b.ImpliedType())
+	if err != nil {
+		return nil
+	}
+	return out
+}

@@ -1,0 +1,88 @@
+package values
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/eval"
+	"github.com/millipede-iac/millipede/lang/marks"
+)
+
+// outputCell is the value of an output. It is set by the output's own vertex and not computed on demand: a
+// reference to one output of a module must not compute the others before their time.
+type outputCell struct {
+	mu    sync.RWMutex
+	value cty.Value
+}
+
+func (c *outputCell) set(v cty.Value) {
+	c.mu.Lock()
+	c.value = v
+	c.mu.Unlock()
+}
+
+func (c *outputCell) get() cty.Value {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.value == cty.NilVal {
+		return cty.DynamicVal
+	}
+	return c.value
+}
+
+// EvalOutput evaluates an output of this module instance and keeps the value for its users. Preconditions are not
+// checked here.
+func (m *Module) EvalOutput(name string) (cty.Value, diag.List) {
+	o := m.Node.Module.Outputs[name]
+	v, diags := m.store.Code.Expr(o.Expr).Eval(m.Scope, cty.DynamicPseudoType, eval.Once, cty.NilVal)
+	if diags.HasErrors() {
+		v = cty.DynamicVal
+	}
+	root := m.Addr.IsRoot()
+	if root && !o.Sensitive && marks.Contains(v, marks.Sensitive) {
+		return cty.DynamicVal, diags.Append(&diag.Diagnostic{
+			Severity: diag.Error,
+			Summary:  "Output refers to sensitive values",
+			Detail:   fmt.Sprintf("The value of output %q is sensitive, or has something sensitive inside. A root module output that holds sensitive data must say so, to confirm that exporting it is intended. To do that, add the argument:\n    sensitive = true", name),
+			Subject:  o.Range.Ptr(),
+		})
+	}
+	if marks.Contains(v, marks.Ephemeral) && !o.Ephemeral {
+		return cty.DynamicVal, diags.Append(diag.New(diag.Error, "Output does not allow ephemeral value",
+			fmt.Sprintf("The value of output %q comes from an ephemeral context. Values from ephemeral contexts can leave a module only through an output that is marked with ephemeral = true; a root module output cannot be.", name),
+			o.Expr.Range().Ptr()))
+	}
+	if o.Sensitive {
+		v = v.Mark(marks.Sensitive)
+	}
+	if o.Ephemeral {
+		v = v.Mark(marks.Ephemeral)
+	}
+	if o.Deprecated != "" && !root {
+		v = v.Mark(marks.Deprecated{Message: o.Deprecated, Origin: m.qualified("output." + name)})
+	}
+	m.outputs[name].set(v)
+	return v, diags
+}
+
+// OutputValue returns what EvalOutput found, or an unknown value.
+func (m *Module) OutputValue(name string) cty.Value { return m.outputs[name].get() }
+
+// SetOutput puts a value that was found in another phase (a saved plan's, a state's).
+func (m *Module) SetOutput(name string, v cty.Value) {
+	if c := m.outputs[name]; c != nil {
+		c.set(v)
+	}
+}
+
+// outputObject is the module instance as its users see it.
+func (m *Module) outputObject() cty.Value {
+	attrs := make(map[string]cty.Value, len(m.outputs))
+	for name, c := range m.outputs {
+		attrs[name] = c.get()
+	}
+	return cty.ObjectVal(attrs)
+}

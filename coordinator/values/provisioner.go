@@ -1,0 +1,55 @@
+package values
+
+import (
+	"fmt"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/eval"
+	"github.com/millipede-iac/millipede/lang/marks"
+	"github.com/millipede-iac/millipede/provider/provisioner"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// EvalProvisioner evaluates a provisioner block of the resource, with the connection that it uses; self is the
+// object that it provisions.
+func (r *Resource) EvalProvisioner(p *config.Provisioner, rep eval.Repetition, self cty.Value) (wire.Provisioner, diag.List) {
+	out := wire.Provisioner{Type: p.Type, Continue: p.Continue}
+	block := provisioner.Block(p.Type)
+	if block == nil {
+		return out, diag.Errors("Invalid provisioner type",
+			fmt.Sprintf("There is no provisioner %q; there are %q.", p.Type, provisioner.Types()), p.Range.Ptr())
+	}
+	if self != cty.NilVal {
+		self, _ = self.UnmarkDeep()
+	}
+	config, diags := r.module.store.Code.Body(p.Config, block).Eval(r.module.Scope, rep, self)
+	if diags.HasErrors() {
+		return out, diags
+	}
+	out.Sensitive = marks.Contains(config, marks.Sensitive) || marks.Contains(config, marks.Ephemeral)
+	bare, _ := config.UnmarkDeep()
+	var err error
+	if out.Config, err = wire.EncodeValue(bare, block.ImpliedType()); err != nil {
+		return out, diags.Append(diag.New(diag.Error, "Invalid provisioner configuration", err.Error(), p.Range.Ptr()))
+	}
+	connection := p.Connection
+	if connection == nil {
+		connection = r.Code.Config.Connection
+	}
+	if connection == nil {
+		return out, diags
+	}
+	value, more := r.module.store.Code.Body(connection, provisioner.Connection).Eval(r.module.Scope, rep, self)
+	diags = diags.Append(more)
+	if diags.HasErrors() {
+		return out, diags
+	}
+	bare, _ = value.UnmarkDeep()
+	if out.Connection, err = wire.EncodeValue(bare, provisioner.Connection.ImpliedType()); err != nil {
+		return out, diags.Append(diag.New(diag.Error, "Invalid connection configuration", err.Error(), p.Range.Ptr()))
+	}
+	return out, diags
+}

@@ -1,0 +1,164 @@
+package values
+
+import (
+	"sync"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/eval"
+)
+
+// Resource is a resource block in one module instance, with the values of its instances.
+type Resource struct {
+	Code   *ResourceCode
+	module *Module
+
+	expand    sync.Once
+	expansion Expansion
+	diags     diag.List
+	bind      sync.Once
+	bound     *eval.Bound
+
+	mu     sync.RWMutex // guards values and whole
+	values map[addr.Key]cty.Value
+	whole  cty.Value
+}
+
+// Resource returns the resource with a block in this module instance, or nil.
+func (m *Module) ResourceBlock(r addr.Resource) *Resource { return m.resources[r] }
+
+// Resources returns all resource blocks of the module instance.
+func (m *Module) Resources() map[addr.Resource]*Resource { return m.resources }
+
+// Addr returns the address of the resource.
+func (r *Resource) Addr() addr.AbsResource { return r.Code.Config.Addr.Absolute(r.module.Addr) }
+
+// Module returns the module instance that the resource is in.
+func (r *Resource) Module() *Module { return r.module }
+
+// Expansion returns the instances. What count and for_each refer to must be there. The problems are returned each
+// time; the resource's own vertex reports them.
+func (r *Resource) Expansion() (*Expansion, diag.List) {
+	r.expand.Do(func() {
+		c := r.Code.Config
+		r.expansion, r.diags = r.module.expand(c.Count, c.ForEach, c.Enabled, r.Addr().String())
+	})
+	return &r.expansion, r.diags
+}
+
+// Assume fixes the instances instead of evaluating count and for_each, for plans that take what exists as it is. It
+// must come before Expansion.
+func (r *Resource) Assume(keys []addr.Key) {
+	r.expand.Do(func() {
+		c := r.Code.Config
+		e := Expansion{Mode: modeOf(c.Count, c.ForEach, c.Enabled), Keys: keys}
+		if e.Mode == ForEach {
+			e.each = make(map[addr.Key]eval.Repetition, len(keys))
+			for _, k := range keys {
+				rep := RepetitionOf(k)
+				rep.EachValue = cty.DynamicVal
+				e.each[k] = rep
+			}
+		}
+		r.expansion = e
+	})
+}
+
+// Bound returns the body bound to the module instance.
+func (r *Resource) Bound() *eval.Bound {
+	r.bind.Do(func() { r.bound = r.Code.Body.Bind(r.module.Scope) })
+	return r.bound
+}
+
+// Set makes the value of an instance known, or replaces it.
+func (r *Resource) Set(k addr.Key, v cty.Value) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.values == nil {
+		r.values = map[addr.Key]cty.Value{}
+	}
+	r.values[k] = v
+	r.whole = cty.NilVal
+}
+
+// Instance returns the value of one instance of the expansion; ok is false when there is no such instance.
+func (r *Resource) Instance(k addr.Key) (v cty.Value, ok bool) {
+	e, _ := r.Expansion()
+	if e.Unknown || !e.Has(k) {
+		return cty.NilVal, false
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.instance(k), true
+}
+
+// instance needs the lock. What is not there yet is unknown.
+func (r *Resource) instance(k addr.Key) cty.Value {
+	if v, ok := r.values[k]; ok {
+		return v
+	}
+	return cty.DynamicVal
+}
+
+// Whole returns the resource as expressions see it without a key: an object, a tuple or an object by key.
+func (r *Resource) Whole() cty.Value {
+	e, _ := r.Expansion()
+	if e.Unknown {
+		return cty.DynamicVal
+	}
+	if r.module.store.Phase == Validating {
+		return r.wild(e)
+	}
+	r.mu.RLock()
+	whole := r.whole
+	r.mu.RUnlock()
+	if whole != cty.NilVal {
+		return whole
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.whole == cty.NilVal {
+		r.whole = r.build(e)
+	}
+	return r.whole
+}
+
+// build needs the lock.
+func (r *Resource) build(e *Expansion) cty.Value {
+	switch e.Mode {
+	case Count:
+		elements := make([]cty.Value, len(e.Keys))
+		for i, k := range e.Keys {
+			elements[i] = r.instance(k)
+		}
+		return cty.TupleVal(elements)
+	case ForEach:
+		elements := make(map[string]cty.Value, len(e.Keys))
+		for _, k := range e.Keys {
+			s, _ := k.Str()
+			elements[s] = r.instance(k)
+		}
+		return cty.ObjectVal(elements)
+	default:
+		if len(e.Keys) == 0 {
+			return cty.NullVal(cty.DynamicPseudoType)
+		}
+		return r.instance(addr.NoKey)
+	}
+}
+
+// wild is what validation sees: a value of the right type of which nothing is known, with what it does know of it
+// when the instance was validated.
+func (r *Resource) wild(e *Expansion) cty.Value {
+	if r.Code.Schema == nil || e.Mode == Count || e.Mode == ForEach {
+		return cty.DynamicVal
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if v, ok := r.values[addr.NoKey]; ok {
+		return v
+	}
+	return cty.UnknownVal(r.Code.Schema.Block.ImpliedType())
+}

@@ -1,0 +1,74 @@
+package values
+
+import (
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/eval"
+)
+
+// static answers what a module declares; it implements eval.Static.
+type static struct {
+	node *config.Node
+	code *Code
+}
+
+func (s static) Module() addr.Module { return s.node.Path }
+
+func (s static) Declares(n addr.Named) bool {
+	m := s.node.Module
+	var ok bool
+	switch n := n.(type) {
+	case addr.Variable:
+		_, ok = m.Variables[n.Name]
+	case addr.Local:
+		_, ok = m.Locals[n.Name]
+	case addr.ModuleCall:
+		_, ok = m.Calls[n.Name]
+	case addr.Output:
+		_, ok = m.Outputs[n.Name]
+	}
+	return ok
+}
+
+func (s static) Names(like addr.Named) []string {
+	m := s.node.Module
+	switch like := like.(type) {
+	case addr.Variable:
+		return names(m.Variables)
+	case addr.Local:
+		return names(m.Locals)
+	case addr.ModuleCall:
+		return names(m.Calls)
+	case addr.Output:
+		return names(m.Outputs)
+	case addr.Resource:
+		var out []string
+		for r := range m.Resources {
+			if r.Mode == like.Mode {
+				out = append(out, r.String())
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+func (s static) Resource(r addr.Resource) (eval.StaticResource, bool) {
+	c := s.node.Module.Resources[r]
+	if c == nil {
+		return eval.StaticResource{}, false
+	}
+	out := eval.StaticResource{HasCount: c.Count != nil, HasForEach: c.ForEach != nil, Check: c.Check}
+	if code := s.code.Resource(c); code.Schema != nil {
+		out.Block = code.Schema.Block
+	}
+	return out, true
+}
+
+func names[V any](m map[string]V) []string {
+	out := make([]string, 0, len(m))
+	for name := range m {
+		out = append(out, name)
+	}
+	return out
+}

@@ -1,0 +1,214 @@
+package graph
+
+import (
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// InstanceReference is a reference as one instance makes it.
+type InstanceReference struct {
+	*addr.Reference
+	// Instance is the one instance that is referred to, where that is known; else the zero address.
+	Instance addr.Instance
+}
+
+// InstanceReferences returns the references of the block of a change, as its instance makes them.
+type InstanceReferences func(c *plan.Change, n *Node) []InstanceReference
+
+// BuildApply makes the apply graph of a plan.
+//
+// Every vertex of the plan graph that stands for a named value, or for the end of a resource, becomes a Sync vertex
+// (an output or a check an evaluating one), so the order passes through what does not change, with O(V+E) edges.
+// Every change is one or two vertices: what makes (ApplyObject, ReadObject, OpenObject), and what ends
+// (DestroyObject). The order of endings is the reverse of the order of makings; where both meet:
+//
+//   - an object ends before what it depends on ends;
+//   - an object that is replaced ends before its new one is made, and before what depends on it changes, unless it
+//     is created first: then it ends after its new one is made and after what depends on it has changed;
+//   - an object is changed or made only after what depended on it and ends has ended, unless that is created first.
+func BuildApply(s *Static, p *plan.Plan, refs InstanceReferences) plan.Graph {
+	b := &applyBuilder{s: s, p: p, refs: refs,
+		begin: make([]int32, len(s.Nodes)), end: make([]int32, len(s.Nodes)),
+		makes: map[addr.Instance]int32{}, ends: map[changeKey]int32{},
+		byResource: map[addr.ConfigResource][]int{},
+	}
+	b.values()
+	b.changes()
+	b.makings()
+	b.endings()
+	return b.g
+}
+
+type changeKey struct {
+	addr    addr.Instance
+	deposed state.DeposedKey
+}
+
+type applyBuilder struct {
+	s    *Static
+	p    *plan.Plan
+	refs InstanceReferences
+	g    plan.Graph
+
+	// begin and end are the vertices that everything of a static vertex's work comes after and before. For a resource
+	// begin is its expansion's Sync vertex and end that of ResourceDone.
+	begin, end []int32
+	makes      map[addr.Instance]int32
+	ends       map[changeKey]int32
+	byResource map[addr.ConfigResource][]int // indexes of changes
+}
+
+func (b *applyBuilder) vertex(v plan.Vertex) int32 {
+	b.g.Vertices = append(b.g.Vertices, v)
+	return int32(len(b.g.Vertices) - 1)
+}
+
+func (b *applyBuilder) edge(before, after int32) {
+	b.g.Edges = append(b.g.Edges, [2]int32{before, after})
+}
+
+// values makes the vertices that stand for the static ones, with the static edges.
+func (b *applyBuilder) values() {
+	destroy := b.p.Mode == plan.Destroy
+	for i := range b.s.Nodes {
+		n := &b.s.Nodes[i]
+		v := plan.Vertex{Kind: plan.Sync, Change: -1, Address: n.Address(), Node: i}
+		switch n.Kind {
+		case OutputNode:
+			v.Kind = plan.EvalOutput
+		case CheckNode:
+			v.Kind = plan.EvalCheck
+		case CloseNode:
+			v.Kind = plan.CloseObject
+		case ResourceNode:
+			if n.Resource.Addr.Mode == addr.Ephemeral {
+				v.Kind = plan.OpenObject
+			}
+		}
+		if destroy && v.Kind != plan.EvalOutput {
+			v.Kind = plan.Sync
+		}
+		b.begin[i] = b.vertex(v)
+		b.end[i] = b.begin[i]
+	}
+	for e := range b.s.Graph.Edges() {
+		if e.Before < len(b.s.Nodes) && e.After < len(b.s.Nodes) {
+			b.edge(b.begin[e.Before], b.begin[e.After])
+		}
+	}
+}
+
+// changes makes the vertices of the changes and puts the makings between the beginning and the end of their
+// resource.
+func (b *applyBuilder) changes() {
+	for i, c := range b.p.Changes {
+		b.byResource[c.Addr.Config()] = append(b.byResource[c.Addr.Config()], i)
+		address := c.Addr.String()
+		if c.Deposed != state.CurrentObject {
+			address += " (deposed object " + string(c.Deposed) + ")"
+		}
+		if making, kind := makingOf(c); making {
+			v := b.vertex(plan.Vertex{Kind: kind, Change: i, Address: address, Node: -1})
+			b.makes[c.Addr] = v
+		}
+		if endsObject(c) {
+			b.ends[changeKey{c.Addr, c.Deposed}] = b.vertex(plan.Vertex{Kind: plan.DestroyObject, Change: i, Address: address, Node: -1})
+		}
+	}
+}
+
+// makingOf tells whether a change makes, changes, reads or re-checks an object.
+func makingOf(c *plan.Change) (bool, plan.VertexKind) {
+	switch c.Action {
+	case plan.Create, plan.Update, plan.NoOp, plan.DeleteThenCreate, plan.CreateThenDelete, plan.ForgetThenCreate:
+		return true, plan.ApplyObject
+	case plan.Read:
+		return true, plan.ReadObject
+	}
+	return false, 0
+}
+
+// endsObject tells whether a change ends an object.
+func endsObject(c *plan.Change) bool {
+	switch c.Action {
+	case plan.Delete, plan.Forget, plan.DeleteThenCreate, plan.CreateThenDelete, plan.ForgetThenCreate:
+		return true
+	}
+	return false
+}
+
+// makings draws the order of what is made: after what its block refers to; where one instance is referred to, after
+// that one alone.
+func (b *applyBuilder) makings() {
+	for i := range b.s.Nodes {
+		n := &b.s.Nodes[i]
+		if n.Kind != ResourceNode {
+			continue
+		}
+		done, _ := b.s.Find(ResourceDone, n.Module, n.Named)
+		for _, ci := range b.byResource[n.ConfigResource()] {
+			v, ok := b.makes[b.p.Changes[ci].Addr]
+			if !ok || b.p.Changes[ci].Deposed != state.CurrentObject {
+				continue
+			}
+			b.edge(v, b.begin[done])
+			b.waits(v, i, n, b.p.Changes[ci])
+		}
+	}
+}
+
+// waits makes a change wait for all that its resource's vertex waits for, with the references to single instances
+// taken alone.
+func (b *applyBuilder) waits(v int32, node int, n *Node, c *plan.Change) {
+	alone := map[int]bool{}
+	always := map[int]bool{}
+	for _, d := range n.DependsOn {
+		always[d] = true
+	}
+	var instances []addr.Instance
+	for _, r := range b.refs(c, n) {
+		for _, t := range b.s.Targets(n.Module, r.Reference) {
+			if _, single := b.makes[r.Instance]; single {
+				alone[t] = true
+			} else {
+				always[t] = true
+			}
+		}
+		if _, single := b.makes[r.Instance]; single {
+			instances = append(instances, r.Instance)
+		}
+	}
+	for before := range b.s.Graph.Before(node) {
+		if before < len(b.s.Nodes) && (!alone[before] || always[before]) {
+			b.edge(b.begin[before], v)
+		}
+	}
+	for _, a := range instances {
+		b.edge(b.makes[a], v)
+	}
+}
+
+// endings draws the order of what ends. The static graph is mirrored, with one more vertex for each resource that
+// has something to end, or whose dependents do: "all that depends on it has ended".
+func (b *applyBuilder) endings() {
+	if len(b.ends) == 0 {
+		return
+	}
+	m := b.mirror()
+	for _, c := range b.p.Changes {
+		v, ok := b.ends[changeKey{c.Addr, c.Deposed}]
+		if !ok {
+			continue
+		}
+		if making, ok := b.makes[c.Addr]; ok && c.Deposed == state.CurrentObject {
+			if c.Action == plan.CreateThenDelete {
+				b.edge(making, v)
+			} else {
+				b.edge(v, making)
+			}
+		}
+		m.place(v, c)
+	}
+	m.finish()
+}
