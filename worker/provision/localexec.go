@@ -1,0 +1,131 @@
+package provision
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"slices"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// localExec runs a command, by default in a shell. Its standard output and error become the provisioner's output.
+func (r Runner) localExec(ctx context.Context, c call) diag.List {
+	command := text(c.config, "command")
+	if command == "" {
+		return diag.Errors("Invalid local-exec provisioner command", "The command must be a non-empty string.", nil)
+	}
+	args := append(interpreter(c.config), command)
+	if quiet := c.config.GetAttr("quiet"); !quiet.IsNull() && quiet.True() {
+		c.say("local-exec: Executing: Suppressed by quiet=true")
+	} else {
+		c.say(fmt.Sprintf("Executing: %q", args))
+	}
+
+	out := &lines{say: c.say}
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir = text(c.config, "working_dir")
+	cmd.Env = append(slices.Clone(r.Environment), variables(c.config)...)
+	cmd.Stdout, cmd.Stderr = out, out // one pipe, so that the order stays
+	ownGroup(cmd)
+	err := cmd.Run()
+	out.end()
+	if err == nil {
+		return nil
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		err = fmt.Errorf("it was stopped: %w", cause)
+	}
+	if c.Sensitive {
+		return diag.Errors("local-exec provisioner error",
+			fmt.Sprintf("The command of %s failed: %s. The command and its output are not shown, because its configuration holds sensitive values.", c.address, err), nil)
+	}
+	return diag.Errors("local-exec provisioner error",
+		fmt.Sprintf("Error running command '%s': %s. Output: %s", command, err, out.tail), nil)
+}
+
+func interpreter(config cty.Value) []string {
+	var out []string
+	if list := config.GetAttr("interpreter"); !list.IsNull() {
+		for _, v := range list.AsValueSlice() {
+			if !v.IsNull() {
+				out = append(out, v.AsString())
+			}
+		}
+	}
+	switch {
+	case len(out) > 0:
+		return out
+	case runtime.GOOS == "windows":
+		return []string{"cmd", "/C"}
+	default:
+		return []string{"/bin/sh", "-c"}
+	}
+}
+
+func variables(config cty.Value) []string {
+	env := config.GetAttr("environment")
+	if env.IsNull() {
+		return nil
+	}
+	var out []string
+	for name, v := range env.AsValueMap() {
+		if !v.IsNull() {
+			out = append(out, name+"="+v.AsString())
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// text is the value of a string argument; empty when it is not set.
+func text(config cty.Value, name string) string {
+	if v := config.GetAttr(name); !v.IsNull() {
+		return v.AsString()
+	}
+	return ""
+}
+
+// Bounds of what is kept of a program's output.
+const (
+	maxLine = 64 << 10 // a longer line is reported in parts
+	maxTail = 8 << 10  // of all output, for the message of a failure
+)
+
+// lines reports what is written to it line by line, and keeps the end. It is written to by one goroutine.
+type lines struct {
+	say  func(string)
+	open []byte // the line that has not ended yet
+	tail []byte
+}
+
+func (l *lines) Write(data []byte) (int, error) {
+	l.tail = append(l.tail, data...)
+	if over := len(l.tail) - maxTail; over > 0 {
+		l.tail = slices.Clone(l.tail[over:])
+	}
+	l.open = append(l.open, data...)
+	for {
+		line, rest, ended := bytes.Cut(l.open, []byte("\n"))
+		if !ended && len(l.open) < maxLine {
+			return len(data), nil
+		}
+		if !ended {
+			line, rest = l.open[:maxLine], l.open[maxLine:]
+		}
+		l.say(string(bytes.TrimSuffix(line, []byte("\r"))))
+		l.open = slices.Clone(rest)
+	}
+}
+
+// end reports a last line that has no end of its own.
+func (l *lines) end() {
+	if len(l.open) > 0 {
+		l.say(string(l.open))
+		l.open = nil
+	}
+}

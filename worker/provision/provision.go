@@ -1,0 +1,84 @@
+// Package provision runs the provisioners of a resource instance, on the machine of the worker that made it.
+//
+// It runs what the coordinator has evaluated and reports the output line by line; it evaluates nothing, and decides
+// neither when provisioners run nor what a failure means for the object. local-exec runs here; remote-exec and file
+// have their place in the table, and say clearly that they do not run yet.
+package provision
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/provisioner"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// Runner runs provisioners.
+type Runner struct {
+	// Environment is what programs start with, as os.Environ gives it; a provisioner's own variables come on top.
+	Environment []string
+}
+
+// call is one provisioner that runs.
+type call struct {
+	wire.Provisioner
+	config  cty.Value
+	address string
+	// say reports a line of output.
+	say func(line string)
+}
+
+// types are the provisioners by name. Each ends soon after the context does.
+var types = map[string]func(Runner, context.Context, call) diag.List{
+	"local-exec":  Runner.localExec,
+	"remote-exec": Runner.notYet,
+	"file":        Runner.notYet,
+}
+
+// Run runs the provisioners of the object at the address, one after the other. The first failure ends the list,
+// unless that provisioner is to continue: then its failure is not even told. emit receives the progress.
+func (r Runner) Run(ctx context.Context, address string, t *wire.ProvisionTask, emit func(wire.Event)) diag.List {
+	var diags diag.List
+	for _, p := range t.Provisioners {
+		emit(wire.Event{Address: address, Kind: "provision_start", Name: p.Type})
+		more := r.run(ctx, address, p, emit)
+		emit(wire.Event{Address: address, Kind: "provision_end", Name: p.Type, Failed: more.HasErrors()})
+		if more.HasErrors() && p.Continue {
+			continue
+		}
+		diags = append(diags, more...)
+		if more.HasErrors() {
+			break
+		}
+	}
+	return diags.WithAddress(address)
+}
+
+func (r Runner) run(ctx context.Context, address string, p wire.Provisioner, emit func(wire.Event)) diag.List {
+	block, run := provisioner.Block(p.Type), types[p.Type]
+	if block == nil || run == nil {
+		return diag.Errors("Unknown provisioner type", fmt.Sprintf("This worker has no provisioner %q.", p.Type), nil)
+	}
+	config, err := wire.DecodeValue(p.Config, block.ImpliedType())
+	if err == nil && config.IsNull() {
+		err = fmt.Errorf("there is none")
+	}
+	if err != nil {
+		return diag.Errors(p.Type+" provisioner error", fmt.Sprintf("The configuration cannot be read: %s.", err), nil)
+	}
+	say := func(line string) {
+		if p.Sensitive {
+			line = "(output suppressed due to sensitive value in config)"
+		}
+		emit(wire.Event{Address: address, Kind: "output", Name: p.Type, Text: line})
+	}
+	return run(r, ctx, call{Provisioner: p, config: config, address: address, say: say})
+}
+
+func (r Runner) notYet(_ context.Context, c call) diag.List {
+	return diag.Errors(c.Type+" provisioner error",
+		fmt.Sprintf("This version of Millipede cannot run %s provisioners, because its workers open no connections to other machines yet. Use a local-exec provisioner, or let the machine set itself up when it starts (user data, cloud-init).", c.Type), nil)
+}
