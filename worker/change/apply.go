@@ -1,0 +1,230 @@
+package change
+
+import (
+	"context"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// Applied is what came of carrying out one planned step.
+type Applied struct {
+	// Result is the object as it is afterwards. It is nil when nothing was done (the diagnostics say why: the
+	// object is as it was), and when Doubt is set.
+	Result *wire.ApplyResult
+	// Doubt tells why it cannot be known what happened: the provider was asked, and did not answer.
+	Doubt string
+}
+
+// Apply carries out one planned step on one object.
+func Apply(ctx context.Context, h Host, t *wire.ApplyTask) (Applied, diag.List) {
+	i, diags := h.managedInstance(t.Type, t.Meta)
+	if diags.HasErrors() {
+		return Applied{}, diags
+	}
+	prior, more := i.priorOf(ctx, t)
+	if diags = append(diags, more...); diags.HasErrors() {
+		return Applied{}, diags
+	}
+	if t.Action == plan.Delete {
+		return i.delete(ctx, t, prior, diags)
+	}
+	return i.createOrUpdate(ctx, t, prior, diags)
+}
+
+// priorOf returns the object that the step starts from.
+func (i instance) priorOf(ctx context.Context, t *wire.ApplyTask) (object, diag.List) {
+	if t.Stored != nil {
+		return i.current(ctx, t.Stored, nil)
+	}
+	return i.decodeObject(t.Prior, t.PriorPrivate, t.PriorIdentity, "prior object")
+}
+
+func (i instance) delete(ctx context.Context, t *wire.ApplyTask, prior object, diags diag.List) (Applied, diag.List) {
+	if prior.value.IsNull() {
+		return Applied{Result: i.result(i.absent())}, diags
+	}
+	want, more := i.decodeObject(nil, t.PlannedPrivate, t.PlannedIdentity, "planned object")
+	if t.Stored != nil { // a deposed object: nobody has asked the provider for a plan yet
+		var p planned
+		p, more = i.planDestroy(ctx, prior)
+		want = p.object
+	}
+	if diags = append(diags, more...); diags.HasErrors() {
+		return Applied{}, diags
+	}
+	if want.private == nil {
+		want.private = prior.private
+	}
+	if want.identity == cty.NilVal {
+		want.identity = prior.identity
+	}
+	step := step{action: plan.Delete, prior: prior, planned: want, config: cty.NullVal(i.ty)}
+	out, more := i.carryOut(ctx, step)
+	return out, append(diags, more...)
+}
+
+func (i instance) createOrUpdate(ctx context.Context, t *wire.ApplyTask, prior object, diags diag.List) (Applied, diag.List) {
+	config, more := i.decode(t.Config, i.ty, "configuration")
+	diags = append(diags, more...)
+	promised, more := i.decodeObject(t.Planned, t.PlannedPrivate, t.PlannedIdentity, "planned object")
+	diags = append(diags, more...)
+	ignore, more := i.decodeIgnored(t.IgnorePaths, t.IgnoreAll)
+	if diags = append(diags, more...); diags.HasErrors() {
+		return Applied{}, diags
+	}
+	for _, b := range unknowns(config).sorted() {
+		diags = append(diags, i.problem("Configuration contains unknown value",
+			"The configuration of %s is applied, but its value at %s is still unknown. This is a bug in Millipede.", i.Address, pathText(b.path)))
+	}
+	if diags.HasErrors() {
+		return Applied{}, diags
+	}
+
+	// What was unknown when the step was planned is known now, so the provider completes its plan.
+	final, more := i.planChange(ctx, prior, config, ignore, "")
+	if diags = append(diags, more...); diags.HasErrors() {
+		return Applied{}, diags
+	}
+	if diags = append(diags, i.checkFinalPlan(t.Action, promised.value, final)...); diags.HasErrors() {
+		return Applied{}, diags
+	}
+	if final.action == plan.NoOp {
+		return Applied{Result: i.result(prior)}, diags // the values learnt since left nothing to change
+	}
+	out, more := i.carryOut(ctx, step{action: t.Action, prior: prior, planned: final.object, config: config})
+	return out, append(diags, more...)
+}
+
+// checkFinalPlan compares the plan that was made with the final values with the one that was approved.
+func (i instance) checkFinalPlan(action plan.Action, promised cty.Value, final planned) diag.List {
+	var diags diag.List
+	if final.action != action && !(action == plan.Update && final.action == plan.NoOp) {
+		diags = append(diags, i.blame(inconsistentPlan,
+			"Planned with the values that are known now, %s has another action: provider %q changed it from %s to %s.",
+			i.Address, i.Source, action, final.action))
+	}
+	opening := "Asked again with the values that are known now, provider " + quoted(i.Source) + " contradicts the approved plan for"
+	return append(diags, i.blameEach(inconsistentPlan, opening, checkCompletes(i.block, promised, final.value, nil))...)
+}
+
+// step is one change as it is put to the provider.
+type step struct {
+	action  plan.Action
+	prior   object
+	planned object
+	config  cty.Value
+}
+
+// carryOut asks the provider to carry out the step. From here on something may have happened: a partial object is
+// kept with the errors, and silence is doubt.
+func (i instance) carryOut(ctx context.Context, s step) (Applied, diag.List) {
+	resp, diags := i.Provider.ApplyResourceChange(ctx, provider.ApplyRequest{
+		TypeName:        i.name,
+		Prior:           s.prior.value,
+		Planned:         s.planned.value,
+		Config:          s.config,
+		PlannedPrivate:  s.planned.private,
+		ProviderMeta:    i.meta,
+		PlannedIdentity: s.planned.identity,
+	})
+	diags = diags.WithAddress(i.Address)
+	if reason, lost := lostIn(diags); lost {
+		return Applied{Doubt: reason}, diags
+	}
+	failed := diags.HasErrors()
+	value, more := i.checkApplied(s, resp, failed)
+	diags = append(diags, more...)
+	identity, more := i.checkAppliedIdentity(resp.Identity)
+	diags = append(diags, more...)
+
+	switch {
+	case value.IsNull() && diags.HasErrors():
+		// Providers often answer a failure with null. If the object really is gone, the next refresh shows it.
+		return Applied{Result: i.result(s.prior)}, diags
+	case value.IsNull():
+		return Applied{Result: i.result(i.absent())}, diags
+	}
+	now := object{value: value, private: resp.Private, identity: identity}
+	// Whether a failed creation left something whole is unknown; a failed update tells by the object what it did.
+	now.tainted = s.action == plan.Create && diags.HasErrors()
+	return Applied{Result: i.result(now)}, diags
+}
+
+// checkApplied returns the object that the provider answered with, as it can be kept, and what is wrong with it.
+// A provider that reports a failure is not told off for an object that differs from the plan.
+func (i instance) checkApplied(s step, resp provider.ApplyResponse, failed bool) (cty.Value, diag.List) {
+	deleting := s.action == plan.Delete
+	value := resp.Object
+	if value == cty.NilVal {
+		value = s.prior.value
+		if deleting {
+			value = cty.NullVal(i.ty)
+		}
+		if failed {
+			return value, nil
+		}
+		return value, diag.List{i.blame(invalidObject, "Provider %q answered the apply of %s with no value at all.", i.Name, i.Address)}
+	}
+	if found := conforms(value, i.ty); len(found) > 0 {
+		// It fits no schema, so it can be kept nowhere: the object counts as unchanged.
+		opening := i.answer("applying") + ", so that nothing can be saved of"
+		return cty.NullVal(i.ty), i.blameEach(invalidObject, opening, found)
+	}
+
+	diags := i.writeOnlyReturned(value)
+	value = withoutWriteOnly(i.block, value)
+	diags = append(diags, i.blameEach(invalidResult,
+		"All values must be known after an apply (what is known is saved), but provider "+quoted(i.Name)+" left one unknown in",
+		unknowns(value))...)
+	value = cty.UnknownAsNull(value)
+	if failed || diags.HasErrors() {
+		return value, diags
+	}
+	if !deleting && !resp.LegacyTypeSystem {
+		opening := "After the apply, provider " + quoted(i.Name) + " produced an unexpected new value for"
+		diags = append(diags, i.blameEach(inconsistentEnd, opening, checkCompletes(i.block, s.planned.value, value, nil))...)
+	}
+	if diags.HasErrors() {
+		return value, diags
+	}
+	switch {
+	case deleting && !value.IsNull():
+		diags = append(diags, i.blame(invalidResult,
+			"After the deletion of %s, provider %q still returned an object. It is kept in the state, so that it can be looked into.", i.Address, i.Name))
+	case !deleting && value.IsNull():
+		diags = append(diags, i.blame(invalidResult,
+			"After the %s of %s, provider %q returned null. Only a deletion leaves no object.", s.action, i.Address, i.Name))
+	}
+	return value, diags
+}
+
+// checkAppliedIdentity returns the identity as it can be kept.
+func (i instance) checkAppliedIdentity(v cty.Value) (cty.Value, diag.List) {
+	identity, diags := i.checkIdentity(v, "applying")
+	if identity == cty.NilVal {
+		return identity, diags
+	}
+	opening := "An identity must be known after an apply, but provider " + quoted(i.Name) + " left a part unknown in that of"
+	return cty.UnknownAsNull(identity), append(diags, i.blameEach(invalidResult, opening, unknowns(identity))...)
+}
+
+func (i instance) result(o object) *wire.ApplyResult {
+	out := &wire.ApplyResult{SchemaVersion: i.version, IdentityVersion: i.identityVersion, Tainted: o.tainted}
+	out.Object, out.Private, out.Identity = i.encodeObject(o)
+	return out
+}
+
+// lostIn finds out whether the provider did not answer, and why.
+func lostIn(diags diag.List) (string, bool) {
+	for _, d := range diags {
+		if lost, ok := d.Extra.(*provider.Lost); ok {
+			return lost.Reason, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,62 @@
+package change
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+)
+
+// breach is one way in which a value breaks a rule. The text is for the authors of the provider: it shows values
+// as Go code, so that a report has all that they need.
+type breach struct {
+	path cty.Path
+	text string
+}
+
+// breaches is a list of them in no particular order: schemas are maps.
+type breaches []breach
+
+// add records a breach. The path is copied, so the caller may go on using its array.
+func (l *breaches) add(path cty.Path, format string, args ...any) {
+	*l = append(*l, breach{path: slices.Clone(path), text: fmt.Sprintf(format, args...)})
+}
+
+// sorted orders the list by place, then by text, so that messages come in the same order each time.
+func (l breaches) sorted() breaches {
+	slices.SortFunc(l, func(a, b breach) int {
+		return cmp.Or(cmp.Compare(pathText(a.path), pathText(b.path)), cmp.Compare(a.text, b.text))
+	})
+	return l
+}
+
+// pathText writes a path as users write it behind an object's address: .disk[0].size, .tags["a"].
+func pathText(path cty.Path) string {
+	var s strings.Builder
+	for _, step := range path {
+		switch step := step.(type) {
+		case cty.GetAttrStep:
+			s.WriteString("." + step.Name)
+		case cty.IndexStep:
+			s.WriteString("[" + keyText(step.Key) + "]")
+		}
+	}
+	return s.String()
+}
+
+// keyText writes the key of a list or map; the key of a set is its whole element, which is too much to show.
+func keyText(key cty.Value) string {
+	switch {
+	case !key.IsKnown() || key.IsNull():
+		return "?"
+	case key.Type() == cty.Number:
+		return key.AsBigFloat().Text('f', -1)
+	case key.Type() == cty.String:
+		return strconv.Quote(key.AsString())
+	default:
+		return "..."
+	}
+}

@@ -1,0 +1,131 @@
+// Package change carries out the life of one resource instance at its provider: upgrade, read, validate, propose,
+// plan, apply, import.
+//
+// It also checks that what a provider answers is lawful: a plan may not contradict the configuration, a result may
+// not contradict the plan. The package neither finds providers nor decides what should happen to an object; it
+// starts no goroutine, keeps nothing between calls, and never touches the state. What must hold is what OpenTofu
+// 1.12 enforces (docs/resource-instance-change-lifecycle.md there); the summaries of the diagnostics are the ones
+// that its users and tools know.
+//
+// Values that cross this package carry no marks: sensitivity is the coordinator's business. Nothing here puts the
+// value of an attribute that the schema calls sensitive or write-only into a message.
+package change
+
+import (
+	"fmt"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider"
+	"github.com/millipede-iac/millipede/provider/schema"
+)
+
+// Host is the provider that looks after an object, with the names that messages use for both. The provider is
+// configured already, where the operation needs that.
+type Host struct {
+	Provider provider.Provider
+	// Schemas is what the provider declares. It is shared, and never changed here.
+	Schemas *provider.Schemas
+	// Name is the provider instance as users know it: provider["registry.opentofu.org/hashicorp/null"].east.
+	Name string
+	// Source is the provider's source address: registry.opentofu.org/hashicorp/null.
+	Source string
+	// Address is the resource instance that the operation is about.
+	Address string
+}
+
+// kind is one type of object as the provider declares it, with the types that its schemas imply.
+type kind struct {
+	name    string
+	block   *schema.Block
+	ty      cty.Type
+	version int64
+
+	// identity is nil for a type without one; identityTy is cty.NilType then.
+	identity        *schema.Object
+	identityTy      cty.Type
+	identityVersion int64
+}
+
+// managed returns the managed resource type of the given name.
+func (h Host) managed(name string) (kind, diag.List) {
+	s, ok := h.Schemas.Managed[name]
+	if !ok {
+		return kind{}, h.unsupported("resource type", name)
+	}
+	k := kind{name: name, block: s.Block, ty: s.Block.ImpliedType(), version: s.Version}
+	if id, ok := h.Schemas.Identities[name]; ok && id.Body != nil {
+		k.identity, k.identityTy, k.identityVersion = id.Body, id.Body.ImpliedType(), id.Version
+	}
+	return k, nil
+}
+
+// data returns the data source type of the given name.
+func (h Host) data(name string) (kind, diag.List) {
+	s, ok := h.Schemas.Data[name]
+	if !ok {
+		return kind{}, h.unsupported("data source", name)
+	}
+	return kind{name: name, block: s.Block, ty: s.Block.ImpliedType(), version: s.Version}, nil
+}
+
+// ephemeral returns the ephemeral resource type of the given name.
+func (h Host) ephemeral(name string) (kind, diag.List) {
+	s, ok := h.Schemas.Ephemeral[name]
+	if !ok {
+		return kind{}, h.unsupported("ephemeral resource type", name)
+	}
+	return kind{name: name, block: s.Block, ty: s.Block.ImpliedType(), version: s.Version}, nil
+}
+
+func (h Host) unsupported(what, name string) diag.List {
+	return diag.List{{
+		Severity: diag.Error,
+		Summary:  "Unsupported " + what,
+		Detail:   fmt.Sprintf("Provider %q has no %s %q.", h.Name, what, name),
+		Address:  h.Address,
+	}}
+}
+
+// problem is an error about the object that is nobody's fault but its circumstances'.
+func (h Host) problem(summary, format string, args ...any) *diag.Diagnostic {
+	return &diag.Diagnostic{
+		Severity: diag.Error,
+		Summary:  summary,
+		Detail:   fmt.Sprintf(format, args...),
+		Address:  h.Address,
+	}
+}
+
+// blame is an error that only a fault in the provider can cause.
+func (h Host) blame(summary, format string, args ...any) *diag.Diagnostic {
+	return h.problem(summary, format+"\n\nThis is a bug in the provider: please report it to the people who maintain it.", args...)
+}
+
+// blameEach is blame for every breach; the detail is made of the opening, the place (the address, and the path
+// behind it) and what is wrong there.
+func (h Host) blameEach(summary, opening string, found breaches) diag.List {
+	var out diag.List
+	for _, b := range found.sorted() {
+		out = append(out, h.blame(summary, "%s %s%s: %s.", opening, h.Address, pathText(b.path), b.text))
+	}
+	return out
+}
+
+// conforms tells, as breaches, where a value's type departs from the type that a schema implies. A provider in
+// this process could answer with anything, so nothing else looks at a value before this has.
+func conforms(v cty.Value, ty cty.Type) breaches {
+	if v == cty.NilVal {
+		return breaches{{text: "there is no value at all"}}
+	}
+	var out breaches
+	for _, err := range v.Type().TestConformance(ty) {
+		b := breach{text: err.Error()}
+		if at, ok := err.(cty.PathError); ok {
+			b.path = at.Path
+		}
+		out = append(out, b)
+	}
+	return out
+}

@@ -1,0 +1,83 @@
+package change
+
+import (
+	"strconv"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// decode reads a value from a task. One that does not fit was made by another schema than the provider has now.
+func (h Host) decode(data []byte, ty cty.Type, what string) (cty.Value, diag.List) {
+	v, err := wire.DecodeValue(data, ty)
+	if err != nil {
+		return cty.NilVal, diag.List{h.misfit(what, err)}
+	}
+	return v, nil
+}
+
+func (h Host) misfit(what string, err error) *diag.Diagnostic {
+	return h.problem("Value does not fit the provider's schema",
+		"The %s of %s cannot be read by the schema of provider %q: %s. The plan may have been made with another build of the provider.",
+		what, h.Address, h.Name, err)
+}
+
+// decodeObject reads an object of the current schema from a task.
+func (i instance) decodeObject(value, private, identity []byte, what string) (object, diag.List) {
+	v, diags := i.decode(value, i.ty, what)
+	o := object{value: v, private: private, identity: cty.NilVal}
+	if i.identity != nil && len(identity) > 0 {
+		id, more := i.decode(identity, i.identityTy, "identity of the "+what)
+		o.identity, diags = id, append(diags, more...)
+	}
+	return o, diags
+}
+
+func (h Host) decodeIgnored(paths [][]byte, all bool) (ignored, diag.List) {
+	out := ignored{all: all}
+	for _, data := range paths {
+		path, err := wire.DecodePath(data)
+		if err != nil {
+			return out, diag.List{h.misfit("ignore_changes argument", err)}
+		}
+		out.paths = append(out.paths, path)
+	}
+	return out, nil
+}
+
+// encodeObject writes an object for a result. What is write-only stays behind.
+func (i instance) encodeObject(o object) (value, private, identity []byte) {
+	if o.value.IsNull() {
+		return nil, o.private, nil
+	}
+	value = encodeValue(withoutWriteOnly(i.block, o.value), i.ty)
+	if o.identity != cty.NilVal {
+		identity = encodeValue(o.identity, i.identityTy)
+	}
+	return value, o.private, identity
+}
+
+// encodeValue writes a value that has been checked against the type, so that it cannot fail.
+func encodeValue(v cty.Value, ty cty.Type) []byte {
+	data, err := wire.EncodeValue(v, ty)
+	if err != nil {
+		panic("change: a checked value does not encode: " + err.Error())
+	}
+	return data
+}
+
+func encodePaths(paths []cty.Path) [][]byte {
+	var out [][]byte
+	for _, path := range paths {
+		data, err := wire.EncodePath(path)
+		if err != nil {
+			panic("change: a path does not encode: " + err.Error())
+		}
+		out = append(out, data)
+	}
+	return out
+}
+
+func quoted(s string) string { return strconv.Quote(s) }

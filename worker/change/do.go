@@ -1,0 +1,75 @@
+package change
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// Do carries out the provider operation of a task and returns its outcome: the operation's field, the diagnostics
+// and Doubt are set, all that concerns the attempt is not. A task without a provider operation is the caller's
+// mistake and panics.
+func Do(ctx context.Context, h Host, t *wire.Task) *wire.Result {
+	out := &wire.Result{Protocol: wire.ProtocolVersion}
+	var diags diag.List
+	switch {
+	case t.Schema != nil:
+		out.Schema = Schemas(h, t.Schema)
+	case t.Validate != nil:
+		out.Value, diags = Validate(ctx, h, t.Validate)
+	case t.Plan != nil:
+		out.Plan, diags = Plan(ctx, h, t.Plan)
+	case t.Read != nil:
+		out.Value, diags = ReadData(ctx, h, t.Read)
+	case t.Apply != nil:
+		var applied Applied
+		applied, diags = Apply(ctx, h, t.Apply)
+		out.Apply, out.Doubt = applied.Result, applied.Doubt
+	case t.Import != nil:
+		out.Import, diags = Import(ctx, h, t.Import)
+	case t.Ephemeral != nil:
+		out.Ephemeral, diags = Ephemeral(ctx, h, t.Ephemeral)
+	case t.Function != nil:
+		out.Function, diags = Function(ctx, h, t.Function)
+	default:
+		panic("change: the task names no provider operation")
+	}
+	out.Diagnostics = wire.DiagsToWire(diags)
+	return out
+}
+
+// Schemas returns the part of what the provider declares that the task asks for, and the names of all its types. A
+// type that the provider does not have is left out: the names tell.
+func Schemas(h Host, t *wire.SchemaTask) *wire.SchemaResult {
+	part := *h.Schemas
+	if !t.All {
+		part.Managed = chosen(h.Schemas.Managed, t.Managed)
+		part.Data = chosen(h.Schemas.Data, t.Data)
+		part.Ephemeral = chosen(h.Schemas.Ephemeral, t.Ephemeral)
+		part.Identities = chosen(h.Schemas.Identities, t.Managed)
+	}
+	return &wire.SchemaResult{
+		Schemas:   wire.EncodeSchemas(&part),
+		Managed:   names(h.Schemas.Managed),
+		Data:      names(h.Schemas.Data),
+		Ephemeral: names(h.Schemas.Ephemeral),
+	}
+}
+
+func chosen[T schema.Schema | schema.Identity](all map[string]T, wanted []string) map[string]T {
+	out := make(map[string]T, len(wanted))
+	for _, name := range wanted {
+		if s, ok := all[name]; ok {
+			out[name] = s
+		}
+	}
+	return out
+}
+
+func names(all map[string]schema.Schema) []string {
+	return slices.Sorted(maps.Keys(all))
+}

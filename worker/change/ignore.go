@@ -1,0 +1,147 @@
+package change
+
+import (
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/provider/schema"
+)
+
+// ignored is what a resource's ignore_changes argument lists.
+type ignored struct {
+	all   bool
+	paths []cty.Path
+}
+
+// inConfig returns the configuration with the prior values in the place of the ignored ones, so that the provider
+// sees no difference there. There is nothing to ignore before there is an object.
+func (i ignored) inConfig(b *schema.Block, prior, config cty.Value) cty.Value {
+	if prior.IsNull() || config.IsNull() {
+		return config
+	}
+	if i.all {
+		// What only the provider can set does not belong into a configuration.
+		return nullWhere(b, prior, func(a *schema.Attribute) bool { return a.Computed && !a.Optional })
+	}
+	return i.restored(prior, config)
+}
+
+// inPlan returns the planned object of a provider of the legacy SDK, which may plan other values than the
+// configured ones, with the prior values in the place of the ignored ones.
+func (i ignored) inPlan(prior, planned cty.Value) cty.Value {
+	if prior.IsNull() || planned.IsNull() {
+		return planned
+	}
+	if i.all {
+		return prior
+	}
+	return i.restored(prior, planned)
+}
+
+func (i ignored) restored(prior, v cty.Value) cty.Value {
+	for _, path := range i.paths {
+		if len(path) > 0 {
+			v = restore(v, prior, path)
+		}
+	}
+	return v
+}
+
+// restore returns v with the value of prior at the path. Where the path leads nowhere, in v or in prior, there is
+// nothing to restore, and v comes back as it was. The last step may be a key of a map that only one of the two
+// has: then the key is added or taken away.
+func restore(v, prior cty.Value, path cty.Path) cty.Value {
+	if len(path) == 0 {
+		return prior
+	}
+	key, isKey := path[0].(cty.IndexStep)
+	if isKey && len(path) == 1 && v.Type().IsMapType() && key.Key.Type() == cty.String {
+		return restoreKey(v, prior, key.Key.AsString())
+	}
+	if v.IsNull() || !v.IsKnown() || prior.IsNull() || !prior.IsKnown() {
+		return v
+	}
+	old, err := path[0].Apply(prior)
+	if err != nil {
+		return v
+	}
+	current, err := path[0].Apply(v)
+	if err != nil {
+		return v
+	}
+	changed := restore(current, old, path[1:])
+	if changed.RawEquals(current) {
+		return v
+	}
+	return replaced(v, path[0], changed)
+}
+
+// replaced returns v with another value at the step, which leads to an element of v.
+func replaced(v cty.Value, step cty.PathStep, element cty.Value) cty.Value {
+	ty := v.Type()
+	switch step := step.(type) {
+	case cty.GetAttrStep:
+		vals := v.AsValueMap()
+		vals[step.Name] = element
+		return cty.ObjectVal(vals)
+	case cty.IndexStep:
+		switch {
+		case ty.IsMapType() && element.Type().Equals(ty.ElementType()):
+			vals := v.AsValueMap()
+			vals[step.Key.AsString()] = element
+			return cty.MapVal(vals)
+		case ty.IsListType() && element.Type().Equals(ty.ElementType()), ty.IsTupleType():
+			vals := v.AsValueSlice()
+			i, _ := step.Key.AsBigFloat().Int64()
+			vals[i] = element
+			if ty.IsTupleType() {
+				return cty.TupleVal(vals)
+			}
+			return cty.ListVal(vals)
+		}
+	}
+	return v
+}
+
+// restoreKey makes v agree with prior on one key of a map. Nothing can be done while the keys of v are unknown.
+func restoreKey(v, prior cty.Value, key string) cty.Value {
+	if !v.IsKnown() || !prior.Type().IsMapType() || !prior.IsKnown() {
+		return v
+	}
+	vals, old := mapOf(v), mapOf(prior)
+	if element, ok := old[key]; ok {
+		vals[key] = element
+	} else {
+		delete(vals, key)
+	}
+	switch {
+	case len(vals) > 0 && uniform(vals):
+		return cty.MapVal(vals)
+	case len(vals) > 0 || v.IsNull():
+		return v
+	default:
+		return cty.MapValEmpty(v.Type().ElementType())
+	}
+}
+
+// uniform tells whether all values have one type, as the elements of a map must: an attribute of the dynamic type
+// may have held a map of another type before.
+func uniform(vals map[string]cty.Value) bool {
+	ty := cty.NilType
+	for _, v := range vals {
+		if ty == cty.NilType {
+			ty = v.Type()
+		}
+		if !ty.Equals(v.Type()) {
+			return false
+		}
+	}
+	return true
+}
+
+// mapOf returns the elements of a map, none for a null one. The caller may change the result.
+func mapOf(v cty.Value) map[string]cty.Value {
+	if v.IsNull() || v.LengthInt() == 0 {
+		return map[string]cty.Value{}
+	}
+	return v.AsValueMap()
+}

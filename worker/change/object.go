@@ -1,0 +1,149 @@
+package change
+
+import (
+	"context"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider"
+	"github.com/millipede-iac/millipede/provider/schema"
+)
+
+// object is a remote object as its provider describes it, in the current schema.
+type object struct {
+	// value is null when there is no object.
+	value cty.Value
+	// private is what the provider keeps beside it.
+	private []byte
+	// identity is cty.NilVal when the provider gave none.
+	identity cty.Value
+	tainted  bool
+}
+
+// instance is the resource instance that an operation is about: its type, and the provider that looks after it.
+type instance struct {
+	Host
+	kind
+	// meta is the value of the module's provider_meta block; cty.NilVal when the provider takes none.
+	meta cty.Value
+}
+
+// managedInstance prepares an operation on a managed resource. meta is the coded provider_meta value.
+func (h Host) managedInstance(typeName string, meta []byte) (instance, diag.List) {
+	k, diags := h.managed(typeName)
+	if diags.HasErrors() {
+		return instance{}, diags
+	}
+	value, diags := h.decodeMeta(meta)
+	return instance{Host: h, kind: k, meta: value}, diags
+}
+
+func (h Host) decodeMeta(meta []byte) (cty.Value, diag.List) {
+	block := h.Schemas.ProviderMeta.Block
+	if block == nil {
+		return cty.NilVal, nil
+	}
+	return h.decode(meta, block.ImpliedType(), "provider_meta value")
+}
+
+func (i instance) absent() object {
+	return object{value: cty.NullVal(i.ty)}
+}
+
+// refresh reads the object. A null value in the answer means that it is gone.
+func (i instance) refresh(ctx context.Context, o object) (object, diag.List) {
+	if o.value.IsNull() {
+		return o, nil
+	}
+	resp, diags := i.Provider.ReadResource(ctx, provider.ReadRequest{
+		TypeName:     i.name,
+		Prior:        o.value,
+		Private:      o.private,
+		ProviderMeta: i.meta,
+		Identity:     o.identity,
+	})
+	diags = diags.WithAddress(i.Address)
+	if diags.HasErrors() {
+		return o, diags
+	}
+	found := conforms(resp.Object, i.ty)
+	if len(found) > 0 {
+		return o, append(diags, i.blameEach(invalidObject, i.answer("reading"), found)...)
+	}
+	diags = append(diags, i.writeOnlyReturned(resp.Object)...)
+	diags = append(diags, i.blameEach(invalidObject, i.answer("reading"), unknowns(resp.Object))...)
+	identity, more := i.checkIdentity(resp.Identity, "reading")
+	diags = append(diags, more...)
+	if diags.HasErrors() {
+		return o, diags
+	}
+	// What differs from the prior value is drift, whoever caused it; there is nothing to hold against a provider.
+	return object{value: normalize(i.block, resp.Object), private: resp.Private, identity: identity, tainted: o.tainted}, diags
+}
+
+// validate asks the provider whether it accepts the configuration.
+func (i instance) validate(ctx context.Context, config cty.Value) diag.List {
+	return i.Provider.ValidateResourceConfig(ctx, i.name, config).WithAddress(i.Address)
+}
+
+// Summaries that users and tools know.
+const (
+	invalidObject    = "Provider produced invalid object"
+	invalidPlan      = "Provider produced invalid plan"
+	invalidResponse  = "Invalid provider response"
+	nullObject       = "Provider produced null object"
+	inconsistentPlan = "Provider produced inconsistent final plan"
+	inconsistentEnd  = "Provider produced inconsistent result after apply"
+	invalidResult    = "Provider returned invalid result object after apply"
+)
+
+// answer opens a message about what the provider answered while doing something with the object.
+func (i instance) answer(doing string) string {
+	return "Provider " + quoted(i.Name) + " gave an invalid answer while " + doing
+}
+
+// writeOnlyReturned reports write-only attributes to which the provider gave a value. Whoever keeps the object
+// keeps it without them.
+func (i instance) writeOnlyReturned(v cty.Value) diag.List {
+	var found breaches
+	for _, path := range i.block.WriteOnlyPaths(v) {
+		found.add(path, "a write-only attribute must be null in every answer, but has a value")
+	}
+	return i.blameEach(invalidResponse, "Resource type "+quoted(i.name)+" returned a write-only value for", found)
+}
+
+// unknowns lists the places of v that are unknown.
+func unknowns(v cty.Value) breaches {
+	if v.IsWhollyKnown() {
+		return nil
+	}
+	var found breaches
+	err := cty.Walk(v, func(path cty.Path, v cty.Value) (bool, error) {
+		if !v.IsKnown() {
+			found.add(path, "the value is still unknown")
+		}
+		return v.IsKnown(), nil
+	})
+	if err != nil {
+		panic("change: the walk cannot fail: " + err.Error())
+	}
+	return found
+}
+
+// checkIdentity returns an identity that a provider answered with, or none where the type has none.
+func (i instance) checkIdentity(identity cty.Value, doing string) (cty.Value, diag.List) {
+	if i.identity == nil || identity == cty.NilVal || identity.IsNull() {
+		return cty.NilVal, nil
+	}
+	if found := conforms(identity, i.identityTy); len(found) > 0 {
+		return cty.NilVal, i.blameEach(invalidObject, i.answer(doing)+" the identity of", found)
+	}
+	return identity, nil
+}
+
+// writeOnly tells whether the path leads to a write-only attribute.
+func writeOnly(b *schema.Block, path cty.Path) bool {
+	a := b.AttributeAt(path)
+	return a != nil && a.WriteOnly
+}
