@@ -1,0 +1,108 @@
+package state
+
+import "github.com/millipede-iac/millipede/lang/addr"
+
+// Change is one step from a state to the next. The implementations are the types of this file; each costs O(1).
+type Change interface {
+	apply(*State)
+}
+
+// SetObject puts an object, or removes it when Object is nil. An instance without objects, and a resource without
+// instances, disappear.
+type SetObject struct {
+	Addr     addr.Instance
+	Deposed  DeposedKey
+	Provider addr.ProviderInstance // ignored when Object is nil
+	Object   *Object
+}
+
+// SetOutput puts a root module output, or removes it when Output is nil.
+type SetOutput struct {
+	Name   string
+	Output *Output
+}
+
+// SetChecks replaces the check results.
+type SetChecks struct{ Checks []CheckResult }
+
+// MoveInstance moves everything of one instance to another address, which must be free.
+type MoveInstance struct{ From, To addr.Instance }
+
+// Apply makes the change. It panics when the change is impossible (a move to an occupied address): callers check.
+func (s *State) Apply(changes ...Change) {
+	for _, c := range changes {
+		c.apply(s)
+	}
+}
+
+func (c SetObject) apply(s *State) {
+	abs := c.Addr.Abs()
+	r := s.Resources[abs]
+	if r == nil {
+		if c.Object == nil {
+			return
+		}
+		r = &Resource{Instances: map[addr.Key]*Instance{}}
+		s.Resources[abs] = r
+	}
+	i := r.Instances[c.Addr.Key]
+	if i == nil {
+		if c.Object == nil {
+			return
+		}
+		i = &Instance{}
+		r.Instances[c.Addr.Key] = i
+	}
+	if c.Object != nil {
+		r.Provider = c.Provider.Config()
+		i.ProviderKey = c.Provider.Key
+		i.ProviderModule = c.Provider.Module
+	}
+	switch {
+	case c.Deposed == CurrentObject:
+		i.Current = c.Object
+	case c.Object == nil:
+		delete(i.Deposed, c.Deposed)
+	default:
+		if i.Deposed == nil {
+			i.Deposed = map[DeposedKey]*Object{}
+		}
+		i.Deposed[c.Deposed] = c.Object
+	}
+	if i.Current == nil && len(i.Deposed) == 0 {
+		delete(r.Instances, c.Addr.Key)
+		if len(r.Instances) == 0 {
+			delete(s.Resources, abs)
+		}
+	}
+}
+
+func (c SetOutput) apply(s *State) {
+	if c.Output == nil {
+		delete(s.Outputs, c.Name)
+		return
+	}
+	s.Outputs[c.Name] = c.Output
+}
+
+func (c SetChecks) apply(s *State) { s.Checks = c.Checks }
+
+func (c MoveInstance) apply(s *State) {
+	from := s.Resources[c.From.Abs()]
+	if from == nil || from.Instances[c.From.Key] == nil {
+		panic("state: nothing to move at " + c.From.String())
+	}
+	to := s.Resources[c.To.Abs()]
+	if to == nil {
+		to = &Resource{Provider: from.Provider, Instances: map[addr.Key]*Instance{}}
+		s.Resources[c.To.Abs()] = to
+	}
+	if to.Instances[c.To.Key] != nil {
+		panic("state: cannot move to " + c.To.String() + ", it is occupied")
+	}
+	to.Instances[c.To.Key] = from.Instances[c.From.Key]
+	delete(from.Instances, c.From.Key)
+	if len(from.Instances) == 0 {
+		delete(s.Resources, c.From.Abs())
+	}
+}

@@ -1,0 +1,247 @@
+// Package journal records what happened in a run: events, the statuses of vertices, the transition function
+// between them; it holds the contract of the store that keeps state and journal together.
+//
+// state/bolt and state/mem implement the store. The package does no I/O and decides nothing about a run: the
+// coordinator's loop makes the events, Fold turns recorded events back into where the run stands.
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millipede-iac/millipede/state"
+)
+
+// Status is where a vertex of the apply graph stands.
+type Status byte
+
+// The statuses. Picture:
+//
+//	Waiting -> Wanted -> Dispatched -> Done | Failed | Doubt
+//	   |         |           |  \-> Wanted (tombstone won, or the worker says that it never started)
+//	   |         \-> Failed (evaluation), Done (inline)
+//	   \-> Skipped                  Doubt -> Done | Failed | Wanted (resolved)
+const (
+	Waiting Status = iota
+	Wanted
+	Dispatched
+	Done
+	Failed
+	Skipped
+	Doubt
+)
+
+var statusNames = [...]string{"waiting", "wanted", "dispatched", "done", "failed", "skipped", "in doubt"}
+
+func (s Status) String() string { return statusNames[s] }
+
+// Kind is what an event says.
+type Kind byte
+
+// The kinds of events.
+const (
+	// Want: the vertex is ready and its task is computed; nothing was sent.
+	Want Kind = iota + 1
+	// Dispatch: the intent with its attempt and permits; the task is published after this is durable.
+	Dispatch
+	// Finish: the result was accepted; the state changes of the same transaction hold its effect.
+	Finish
+	// Fail: the result, or the evaluation, is an error; state changes may come with it.
+	Fail
+	// Skip: something before it failed.
+	Skip
+	// Suspect: the outcome cannot be known.
+	Suspect
+	// Retract: the attempt was proved not to have started; a new one may be made.
+	Retract
+	// Step: a vertex with several operations (create, then provision) finished one of them.
+	Step
+	// RunEnd closes a run; Detail says how ("done", "failed", "cancelled").
+	RunEnd
+)
+
+// ErrTransition is wrapped by the error of an illegal event; the error names both.
+var ErrTransition = errors.New("illegal event")
+
+// Next is the transition function.
+func Next(s Status, k Kind) (Status, error) {
+	switch {
+	case k == Want && (s == Waiting || s == Wanted):
+		return Wanted, nil
+	case k == Dispatch && (s == Wanted || s == Dispatched):
+		return Dispatched, nil
+	case k == Finish && s != Done && s != Failed && s != Skipped:
+		return Done, nil
+	case k == Fail && s != Done && s != Failed && s != Skipped:
+		return Failed, nil
+	case k == Skip && (s == Waiting || s == Wanted):
+		return Skipped, nil
+	case k == Suspect && s == Dispatched:
+		return Doubt, nil
+	case k == Retract && (s == Dispatched || s == Doubt):
+		return Wanted, nil
+	case k == Step && (s == Dispatched || s == Wanted || s == Doubt):
+		return Wanted, nil
+	}
+	return s, fmt.Errorf("%w: event %d on a vertex that is %s", ErrTransition, k, s)
+}
+
+// Event is one thing that happened. Zero fields do not apply.
+type Event struct {
+	Kind    Kind          `msgpack:"k"`
+	Vertex  int           `msgpack:"x"`
+	At      time.Time     `msgpack:"t"`
+	Address string        `msgpack:"a,omitempty"`
+	Attempt string        `msgpack:"at,omitempty"`
+	Pool    string        `msgpack:"p,omitempty"`
+	Worker  string        `msgpack:"w,omitempty"`
+	Permits []string      `msgpack:"pm,omitempty"` // request ids of the permits held, widest last
+	Action  string        `msgpack:"ac,omitempty"`
+	Took    time.Duration `msgpack:"d,omitempty"`
+	// Sequence is the position of the accepted result in the result stream.
+	Sequence uint64 `msgpack:"s,omitempty"`
+	// Phase counts the operations of a vertex that are done (Step).
+	Phase  int    `msgpack:"ph,omitempty"`
+	Detail string `msgpack:"m,omitempty"`
+}
+
+// Run is one execution of a plan on one workspace's state.
+type Run struct {
+	ID          string    `json:"id"`
+	Workspace   string    `json:"workspace"`
+	Coordinator string    `json:"coordinator"`
+	Command     string    `json:"command"` // apply, destroy, refresh...
+	Started     time.Time `json:"started"`
+	Ended       time.Time `json:"ended,omitempty"`
+	// Status is running, done, failed, interrupted or cancelled. A run that a crash ended still says running.
+	Status string `json:"status"`
+	Who    string `json:"who,omitempty"`
+	// Vertices is the number of vertices of the apply graph.
+	Vertices int `json:"vertices"`
+	// BaseSerial is the serial of the state that the plan was made for.
+	BaseSerial uint64 `json:"base_serial"`
+}
+
+// Fold returns the status of each vertex and the last dispatch of those that are under way.
+func Fold(n int, events []Event) ([]Status, map[int]Event, error) {
+	statuses := make([]Status, n)
+	open := map[int]Event{}
+	for _, e := range events {
+		if e.Kind == RunEnd {
+			continue
+		}
+		if e.Vertex < 0 || e.Vertex >= n {
+			return nil, nil, fmt.Errorf("%w: vertex %d of %d", ErrTransition, e.Vertex, n)
+		}
+		next, err := Next(statuses[e.Vertex], e.Kind)
+		if err != nil {
+			return nil, nil, err
+		}
+		statuses[e.Vertex] = next
+		switch next {
+		case Dispatched, Doubt:
+			if e.Kind == Dispatch {
+				open[e.Vertex] = e
+			}
+		default:
+			delete(open, e.Vertex)
+		}
+	}
+	return statuses, open, nil
+}
+
+// Conditions that callers handle.
+var (
+	// ErrNoWorkspace means that the workspace does not exist.
+	ErrNoWorkspace = errors.New("the workspace does not exist")
+	// ErrNoRun means that no such run is recorded.
+	ErrNoRun = errors.New("no such run")
+	// ErrFenced means that the lock under which a commit was made is not held any more.
+	ErrFenced = errors.New("the state lock was lost")
+	// ErrVersion means that the requested version of a state is not kept.
+	ErrVersion = errors.New("no such version of the state")
+)
+
+// LockInfo says who holds a state.
+type LockInfo struct {
+	ID        string    `json:"ID"`
+	Operation string    `json:"Operation"`
+	Info      string    `json:"Info"`
+	Who       string    `json:"Who"`
+	Version   string    `json:"Version"`
+	Created   time.Time `json:"Created"`
+	Path      string    `json:"Path"`
+	PID       int       `json:"PID,omitempty"`
+}
+
+// Held is the error of Lock when somebody else holds the state.
+type Held struct{ Holder LockInfo }
+
+func (h *Held) Error() string { return "the state is locked by " + h.Holder.Who }
+
+// Tx is what one commit makes durable together.
+type Tx struct {
+	Changes []state.Change
+	// Run and Events append to the run's journal; Run empty: no events.
+	Run    string
+	Events []Event
+	// EndVersion closes a version of the state: the serial grows by one and the version before stays readable.
+	// Changes made without it belong to the version that is being made.
+	EndVersion bool
+}
+
+// VersionInfo is one kept version of a state.
+type VersionInfo struct {
+	Serial uint64
+	At     time.Time
+	Cause  string // the command or run that made it
+}
+
+// SnapshotMark remembers what the workspace's snapshot held when the store last agreed with it.
+type SnapshotMark struct {
+	Lineage string `json:"lineage"`
+	Serial  uint64 `json:"serial"`
+	SHA256  string `json:"sha256"`
+}
+
+// Store keeps states and journals of all workspaces. Every method that changes something returns when it is
+// durable (fsync), at a cost proportional to the change. Safe for concurrent use within a process; a second
+// process is kept out by the store itself (Open returns *Held).
+type Store interface {
+	Workspaces(ctx context.Context) ([]string, error) // sorted; "default" always exists
+	CreateWorkspace(ctx context.Context, name string) error
+	DeleteWorkspace(ctx context.Context, name string) error
+
+	// Load returns the workspace's state (empty when nothing was stored). The caller owns it.
+	Load(ctx context.Context, workspace string) (*state.State, error)
+	// Commit applies a transaction under the lock with this ID ("" when the workspace is not locked and the
+	// caller does not want it to be); it returns ErrFenced when another lock is held.
+	Commit(ctx context.Context, workspace, lockID string, tx Tx) error
+	// Replace puts a whole state (state push, adoption of a snapshot) as a new version.
+	Replace(ctx context.Context, workspace, lockID string, s *state.State, cause string) error
+
+	Versions(ctx context.Context, workspace string) ([]VersionInfo, error)
+	LoadVersion(ctx context.Context, workspace string, serial uint64) (*state.State, error)
+
+	Lock(ctx context.Context, workspace string, info LockInfo) error // *Held when held
+	Unlock(ctx context.Context, workspace, lockID string) error
+	Locked(ctx context.Context, workspace string) (*LockInfo, error) // nil when not
+
+	Mark(ctx context.Context, workspace string) (SnapshotMark, error)
+	SetMark(ctx context.Context, workspace string, m SnapshotMark) error
+
+	// Runs.
+	BeginRun(ctx context.Context, r Run, plan []byte) error
+	EndRun(ctx context.Context, id, status string, at time.Time) error
+	Runs(ctx context.Context, workspace string) ([]Run, error) // newest first
+	RunPlan(ctx context.Context, id string) (Run, []byte, error)
+	Events(ctx context.Context, id string) ([]Event, error)
+
+	// Values keeps small things by key: schema caches, high-water marks, durations of types.
+	PutValue(ctx context.Context, bucket, key string, value []byte) error
+	GetValue(ctx context.Context, bucket, key string) ([]byte, error) // nil when absent
+
+	Close() error
+}

@@ -1,0 +1,237 @@
+// Package state models what exists: resource instance objects, outputs, check results; with the changes that
+// lead from one state to the next.
+//
+// It does no I/O: state/bolt stores it, state/tfstate reads and writes the exchange format, state/journal records
+// what happened in a run. An Object is immutable once it is in a State; changes replace it whole.
+package state
+
+import (
+	"sort"
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+)
+
+// Status says how far an object can be trusted.
+type Status byte
+
+const (
+	// Ready objects are whole.
+	Ready Status = 'R'
+	// Tainted objects exist but must be replaced.
+	Tainted Status = 'T'
+	// InDoubt objects are the subject of an operation whose outcome is not known; Object.Doubt says which.
+	InDoubt Status = 'D'
+)
+
+// Object is one remote object as last seen. Immutable.
+type Object struct {
+	Status        Status
+	SchemaVersion int64
+	// Attrs is the JSON of the value by the schema of SchemaVersion; Flatmap the form of engines before 0.12,
+	// kept as it was found until the object is upgraded. Exactly one is set, except for an object in doubt that
+	// was never seen, which has neither.
+	Attrs   []byte
+	Flatmap map[string]string
+	// Sensitive are the paths of values that configuration (not only the schema) made sensitive.
+	Sensitive []cty.Path
+	// Private is the provider's own; opaque.
+	Private []byte
+	// Identity is the JSON of the identity object, nil when there is none.
+	Identity        []byte
+	IdentityVersion int64
+	// Dependencies are the resources, transitively, that this object must outlive; sorted.
+	Dependencies        []addr.ConfigResource
+	CreateBeforeDestroy bool
+	// SkipDestroy remembers lifecycle.destroy = false.
+	SkipDestroy bool
+	Doubt       *Doubt
+}
+
+// Doubt tells what is known of an operation whose outcome is not.
+type Doubt struct {
+	Run       string    `json:"run"`
+	Attempt   string    `json:"attempt"`
+	Worker    string    `json:"worker,omitempty"`
+	Pool      string    `json:"pool,omitempty"`
+	Operation string    `json:"operation"` // create, update or delete
+	Started   time.Time `json:"started"`
+	Reason    string    `json:"reason,omitempty"`
+	// Sent is the JSON of the planned object that was sent, without sensitive values.
+	Sent []byte `json:"sent,omitempty"`
+	// Before is the status that the object had before the operation.
+	Before Status `json:"before,omitempty"`
+}
+
+// DeposedKey names a deposed object of an instance: eight hex digits. The empty key means the current object.
+type DeposedKey string
+
+// CurrentObject is the key of the current object.
+const CurrentObject DeposedKey = ""
+
+// Instance is what exists of one resource instance.
+type Instance struct {
+	Current *Object
+	Deposed map[DeposedKey]*Object
+	// ProviderKey is the key of the provider configuration's instance (for_each on a provider block).
+	ProviderKey addr.Key
+	// ProviderModule is the module instance of the provider configuration.
+	ProviderModule addr.ModuleInstance
+}
+
+// Resource is what exists of a resource in one module instance.
+type Resource struct {
+	Provider  addr.ProviderConfig
+	Instances map[addr.Key]*Instance
+}
+
+// Output is a root module output value.
+type Output struct {
+	// Value is not marked; Sensitive tells.
+	Value      cty.Value
+	Sensitive  bool
+	Deprecated string
+}
+
+// CheckStatus is the outcome of a check.
+type CheckStatus string
+
+// The outcomes, as the state format writes them.
+const (
+	CheckUnknown CheckStatus = "unknown"
+	CheckPass    CheckStatus = "pass"
+	CheckFail    CheckStatus = "fail"
+	CheckError   CheckStatus = "error"
+)
+
+// CheckResult is the aggregate outcome of the conditions of one object (all its instances).
+type CheckResult struct {
+	Kind    string // resource, output_value, check, input_variable
+	Config  string // static address
+	Status  CheckStatus
+	Objects []CheckObject
+}
+
+// CheckObject is the outcome for one instance.
+type CheckObject struct {
+	Address  string
+	Status   CheckStatus
+	Failures []string
+}
+
+// State is all that exists in one workspace. Not safe for concurrent use while it is changed.
+type State struct {
+	// Lineage identifies the history that Serial counts in. Empty in a state that was never stored.
+	Lineage       string
+	Serial        uint64
+	EngineVersion string
+	Resources     map[addr.AbsResource]*Resource
+	Outputs       map[string]*Output
+	Checks        []CheckResult
+}
+
+// Empty returns a state in which nothing exists.
+func Empty() *State {
+	return &State{Resources: map[addr.AbsResource]*Resource{}, Outputs: map[string]*Output{}}
+}
+
+// IsEmpty tells whether nothing exists: no resource and no output.
+func (s *State) IsEmpty() bool { return len(s.Resources) == 0 && len(s.Outputs) == 0 }
+
+// Instance returns what exists of an instance, or nil.
+func (s *State) Instance(a addr.Instance) *Instance {
+	r := s.Resources[a.Abs()]
+	if r == nil {
+		return nil
+	}
+	return r.Instances[a.Key]
+}
+
+// Object returns the current or a deposed object, or nil.
+func (s *State) Object(a addr.Instance, key DeposedKey) *Object {
+	i := s.Instance(a)
+	if i == nil {
+		return nil
+	}
+	if key == CurrentObject {
+		return i.Current
+	}
+	return i.Deposed[key]
+}
+
+// ProviderOf returns the provider instance that an instance's objects belong to.
+func (s *State) ProviderOf(a addr.Instance) addr.ProviderInstance {
+	r := s.Resources[a.Abs()]
+	if r == nil {
+		return addr.ProviderInstance{}
+	}
+	p := r.Provider.Instance(r.Provider.Module.Unkeyed(), addr.NoKey)
+	if i := r.Instances[a.Key]; i != nil {
+		p.Key = i.ProviderKey
+		if !i.ProviderModule.IsRoot() {
+			p.Module = i.ProviderModule
+		}
+	}
+	return p
+}
+
+// Addrs returns the addresses of all instances, sorted as OpenTofu lists them.
+func (s *State) Addrs() []addr.Instance {
+	n := 0
+	for _, r := range s.Resources {
+		n += len(r.Instances)
+	}
+	out := make([]addr.Instance, 0, n)
+	for _, r := range s.SortedResources() {
+		keys := make([]addr.Key, 0, len(s.Resources[r].Instances))
+		for k := range s.Resources[r].Instances {
+			keys = append(keys, k)
+		}
+		sort.Slice(keys, func(i, j int) bool { return keys[i].Less(keys[j]) })
+		for _, k := range keys {
+			out = append(out, r.Instance(k))
+		}
+	}
+	return out
+}
+
+// SortedResources returns the addresses of the resources, sorted as OpenTofu lists them.
+func (s *State) SortedResources() []addr.AbsResource {
+	out := make([]addr.AbsResource, 0, len(s.Resources))
+	for a := range s.Resources {
+		out = append(out, a)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Less(out[j]) })
+	return out
+}
+
+// Clone returns a copy that can be changed without affecting s. Objects are shared: they are immutable. The cost
+// is proportional to the number of instances.
+func (s *State) Clone() *State {
+	c := &State{
+		Lineage: s.Lineage, Serial: s.Serial, EngineVersion: s.EngineVersion,
+		Resources: make(map[addr.AbsResource]*Resource, len(s.Resources)),
+		Outputs:   make(map[string]*Output, len(s.Outputs)),
+		Checks:    append([]CheckResult(nil), s.Checks...),
+	}
+	for a, r := range s.Resources {
+		nr := &Resource{Provider: r.Provider, Instances: make(map[addr.Key]*Instance, len(r.Instances))}
+		for k, i := range r.Instances {
+			ni := *i
+			if i.Deposed != nil {
+				ni.Deposed = make(map[DeposedKey]*Object, len(i.Deposed))
+				for dk, o := range i.Deposed {
+					ni.Deposed[dk] = o
+				}
+			}
+			nr.Instances[k] = &ni
+		}
+		c.Resources[a] = nr
+	}
+	for n, o := range s.Outputs {
+		c.Outputs[n] = o
+	}
+	return c
+}
