@@ -113,7 +113,7 @@ func (p *Planner) orphanReason(a addr.Instance, r *values.Resource) plan.Reason 
 	if p.Mode == plan.Destroy {
 		return destroyRequested
 	}
-	if p.Unmoved[a] {
+	if p.MovedByBlock[a] {
 		return plan.DeleteBecauseNoMoveTarget
 	}
 	if r == nil {
@@ -145,7 +145,7 @@ func (p *Planner) expandOrphan(node int, n *graph.Node) program.Step {
 		switch {
 		case p.Mode == plan.Destroy:
 			reason = destroyRequested
-		case p.Unmoved[a]:
+		case p.MovedByBlock[a]:
 			reason = plan.DeleteBecauseNoMoveTarget
 		case p.Code.Tree.Modules[n.Module] == nil:
 			reason = plan.DeleteBecauseNoModule

@@ -33,8 +33,8 @@ type Options struct {
 	Prior *state.State
 	// Previous maps the addresses of moved instances to where they were.
 	Previous map[addr.Instance]addr.Instance
-	// Unmoved are the instances whose moved block names a target that is not declared.
-	Unmoved map[addr.Instance]bool
+	// MovedByBlock are those of them that a moved block moved: it says why, when their new place is not declared.
+	MovedByBlock map[addr.Instance]bool
 	Mode    plan.Mode
 	// SkipRefresh plans with what the state says.
 	SkipRefresh bool

@@ -1,0 +1,164 @@
+// Package moves carries moved blocks out on a state: explicit ones, and those that follow from adding or removing
+// count.
+//
+// It changes addresses only. Whether a moved object fits its new place is found when it is planned.
+package moves
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/millipede-iac/millipede/graph/dag"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// Result is what moving did.
+type Result struct {
+	// State has the moved addresses. It shares its objects with the state before.
+	State *state.State
+	// Previous maps each moved instance to where it was before all moves.
+	Previous map[addr.Instance]addr.Instance
+	// Explicit are those of them that a moved block moved.
+	Explicit map[addr.Instance]bool
+}
+
+// statement is one move with where it is written.
+type statement struct {
+	move    addr.Move
+	block   *config.Moved // nil for an implied move
+	implied bool
+}
+
+// Apply moves what the blocks of a configuration say. prior is not changed.
+func Apply(tree *config.Tree, prior *state.State) (Result, diag.List) {
+	r := Result{State: prior, Previous: map[addr.Instance]addr.Instance{}, Explicit: map[addr.Instance]bool{}}
+	explicit := statements(tree)
+	if prior == nil || len(prior.Resources) == 0 {
+		_, diags := order(explicit)
+		return r, diags
+	}
+	all := append(explicit, implied(tree, prior, explicit)...)
+	if len(all) == 0 {
+		return r, nil
+	}
+	sequence, diags := order(all)
+	if diags.HasErrors() {
+		return r, diags
+	}
+	w := &work{state: prior.Clone(), result: &r, blocked: map[addr.Instance]addr.Instance{}}
+	for _, i := range sequence {
+		w.do(all[i])
+	}
+	r.State = w.state
+	return r, diags.Append(w.complaints())
+}
+
+// statements returns the moved blocks of all modules, in a fixed order.
+func statements(tree *config.Tree) []statement {
+	var out []statement
+	paths := make([]string, 0, len(tree.Modules))
+	for p := range tree.Modules {
+		paths = append(paths, string(p))
+	}
+	sort.Strings(paths)
+	for _, p := range paths {
+		node := tree.Modules[addr.Module(p)]
+		for _, b := range node.Module.Moved {
+			if m, ok := addr.NewMove(node.Path, b.From, b.To); ok {
+				out = append(out, statement{move: m, block: b})
+			}
+		}
+	}
+	return out
+}
+
+// order sorts statements so that a chain's beginning comes before its end, and what is outside before what is inside.
+func order(all []statement) ([]int, diag.List) {
+	g := dag.New(len(all))
+	for i := range all {
+		for j := range all {
+			if i != j && (all[j].move.ChainsFrom(all[i].move) || all[j].move.NestedIn(all[i].move)) {
+				g.Edge(i, j)
+			}
+		}
+	}
+	sequence, acyclic := g.Order()
+	if acyclic {
+		return sequence, nil
+	}
+	var diags diag.List
+	for _, c := range g.Cycles() {
+		var lines []string
+		for _, i := range c.Members {
+			if s := all[i]; s.block != nil {
+				lines = append(lines, fmt.Sprintf("\n  - %s: %s → %s", s.block.Range, s.move.FromKey(), s.move.ToKey()))
+			}
+		}
+		sort.Strings(lines)
+		diags = diags.Append(diag.New(diag.Error, "Cyclic dependency in move statements",
+			"These moved blocks form a cycle, so there is no final address for what they move:"+strings.Join(lines, "")+"\n\nEvery chain of moves must end at an address that is no other block's from.", nil))
+	}
+	return nil, diags
+}
+
+// work is the state while it is moved.
+type work struct {
+	state   *state.State
+	result  *Result
+	blocked map[addr.Instance]addr.Instance // from, to
+}
+
+// do carries one statement out on everything that it covers.
+func (w *work) do(s statement) {
+	var from []addr.Instance
+	to := map[addr.Instance]addr.Instance{}
+	for _, a := range w.state.Addrs() {
+		if target, ok := s.move.MoveInstance(a); ok && target != a {
+			from = append(from, a)
+			to[a] = target
+		}
+	}
+	for _, a := range from {
+		target := to[a]
+		if w.state.Instance(target) != nil {
+			if !s.implied {
+				w.blocked[a] = target
+			}
+			continue
+		}
+		w.state.Apply(state.MoveInstance{From: a, To: target})
+		origin := a
+		if before, moved := w.result.Previous[a]; moved {
+			origin = before
+			delete(w.result.Previous, a)
+		}
+		explicit := !s.implied || w.result.Explicit[a]
+		delete(w.result.Explicit, a)
+		if origin == target {
+			continue
+		}
+		w.result.Previous[target] = origin
+		if explicit {
+			w.result.Explicit[target] = true
+		}
+	}
+}
+
+// complaints is a warning about what could not be moved because something is there already.
+func (w *work) complaints() diag.List {
+	if len(w.blocked) == 0 {
+		return nil
+	}
+	var lines []string
+	for from, to := range w.blocked {
+		lines = append(lines, fmt.Sprintf("\n  - %s could not move to %s", from, to))
+	}
+	sort.Strings(lines)
+	return diag.List{diag.New(diag.Warning, "Unresolved resource instance address changes",
+		"Moved blocks ask for address changes to places where an object exists already, so the objects stay where they are:"+
+			strings.Join(lines, "")+"\n\nMillipede plans to destroy these objects. To keep them, put each at its new address with the state commands first.", nil)}
+}
