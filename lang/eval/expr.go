@@ -180,10 +180,7 @@ func explainFunctions(in hcl.Diagnostics) hcl.Diagnostics {
 		case "core":
 			better.Summary = "Call to unknown function"
 			better.Detail = fmt.Sprintf("There is no function core::%s.", name)
-		case "provider":
-			if _, _, err := parseProviderFunction(space + name); err != nil {
-				better.Summary, better.Detail = "Invalid function format", capital(err.Error())+"."
-			}
+		case "provider": // Data has said, or will say, what is wrong
 		default:
 			better.Summary = "Unknown function namespace"
 			better.Detail = fmt.Sprintf("%q is in no namespace that exists; these do: provider, core.", space+name)

@@ -109,7 +109,7 @@ func TestMistakesHaveTheSummariesThatToolsKnow(t *testing.T) {
 		`nosuch()`:                  `Call to unknown function`,
 		`core::nosuch()`:            `Call to unknown function`,
 		`other::nosuch()`:           `Unknown function namespace`,
-		`provider::x()`:             `Invalid function format`,
+		`provider::x()`:             `Unable to parse provider function`,
 		`provider::p::nosuch()`:     `Function not found in provider`,
 		`aws_x.many[3].id`:          `Invalid index`,
 		`aws_x.many[var.n + 7].id`:  `Invalid index`,

@@ -223,7 +223,7 @@ func (w *finder) call(name string, rng hcl.Range) {
 	switch {
 	case !is:
 	case err != nil:
-		w.invalid = w.invalid.Append(diag.New(diag.Error, "Invalid function format", capital(err.Error())+".", &rng))
+		w.invalid = w.invalid.Append(diag.New(diag.Error, "Unable to parse provider function", capital(err.Error())+".", &rng))
 	default:
 		w.calls = append(w.calls, Call{f, rng})
 	}

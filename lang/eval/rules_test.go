@@ -98,38 +98,3 @@ func TestTextInJSONThatIsNoTemplateIsAMessage(t *testing.T) {
 		t.Errorf("%v %s", verdict, summaries(ds))
 	}
 }
-
-func TestTriggersNameOneInstance(t *testing.T) {
-	for src, want := range map[string]string{
-		`a_b.c`:                   "a_b.c",
-		`a_b.c.id`:                "a_b.c",
-		`a_b.c[0]`:                "a_b.c[0]",
-		`a_b.c["k"].id`:           `a_b.c["k"]`,
-		`a_b.c[count.index]`:      "a_b.c[4]",
-		`a_b.c[count.index].id`:   "a_b.c[4]",
-		`a_b.c[each.key].id["x"]`: `a_b.c["k"]`,
-		`data.a_b.c[each.key].id`: `data.a_b.c["k"]`,
-		`a_b.c[var.x]`:            "Invalid index expression",
-		`a_b.c[count.idx]`:        "Invalid index expression",
-		`a_b.c[1 + 1]`:            "Invalid index expression",
-		`length(a_b.c)`:           "Invalid replace_triggered_by expression",
-		`"a_b.c"`:                 "Invalid replace_triggered_by expression",
-	} {
-		ref, diags := EvalReference(parseExpr(t, src), Repetition{CountIndex: val(4), EachKey: val("k")})
-		got := summaries(diags)
-		if ref != nil {
-			got = ref.Subject.String()
-		}
-		if got != want {
-			t.Errorf("%s: got %q, want %q", src, got, want)
-		}
-	}
-	for src, want := range map[string]string{
-		`a_b.c[count.index]`: `Reference to "count" in non-counted context`,
-		`a_b.c[each.key]`:    `Reference to "each" in context without for_each`,
-	} {
-		if _, diags := EvalReference(parseExpr(t, src), Once); summaries(diags) != want {
-			t.Errorf("%s: %s", src, summaries(diags))
-		}
-	}
-}

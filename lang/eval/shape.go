@@ -27,6 +27,8 @@ type shape struct {
 	// fixup.go.
 	legacy bool
 	blocky map[string]*shape
+	// marked tells that objects of this shape get marks; see MarkObject.
+	marked bool
 }
 
 // attrShape is how the expression of an attribute becomes its value.
@@ -97,6 +99,7 @@ func newShape(block *schema.Block) *shape {
 		s.spec[name] = bs.nested(name)
 	}
 	s.body = hcldec.ImpliedSchema(s.spec)
+	s.marked = blockHasMarks(block)
 	if s.legacy = !isModern(block); s.legacy {
 		s.blocky = blockyAttributes(block)
 	}
