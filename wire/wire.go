@@ -22,6 +22,12 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrDisconnected means that the transport cannot be reached at the moment; nothing was sent.
 	ErrDisconnected = errors.New("not connected to NATS")
+	// ErrPermitLost means that another coordinator freed a permit, having resolved what ran under it: nothing more may
+	// be started under it.
+	ErrPermitLost = errors.New("the permit was freed by another coordinator")
+	// ErrStale means that a task was fetched so long ago that it may not be claimed any more: its run may be over, and
+	// its register emptied. Release the task.
+	ErrStale = errors.New("the task was fetched too long ago")
 	// ErrRegressed means that the transport lost data that it had acknowledged: dispatch must freeze.
 	ErrRegressed = errors.New("the message store lost acknowledged data")
 )
@@ -32,6 +38,7 @@ type Transport interface {
 	Claims
 	Semaphore
 	Blobs
+	Keys
 	Caller
 	Presence
 	Close() error
@@ -48,15 +55,17 @@ type TaskRef struct {
 	Attempt     AttemptID
 }
 
-// Delivery is one message of the queue. It is delivered again unless Ack or Drop succeeds.
+// Delivery is one message of the queue. It is delivered again unless Ack succeeds.
 type Delivery interface {
 	Ref() TaskRef
 	Data() []byte
 	// Sequence is the position in the stream; it only grows while the store loses nothing.
 	Sequence() uint64
-	// Ack confirms; it returns when the server has taken notice (a double ack).
+	// Ack confirms; it returns when the server has taken notice (a double ack). After an error the message may come
+	// again; that harms nothing, because the claim, and the attempt's id, tell it from a new one.
 	Ack(ctx context.Context) error
-	// Release gives the message back for somebody else.
+	// Release gives the message back for somebody else. It is offered again after a quarter of a second, so that a
+	// worker that cannot take it does not spin.
 	Release(ctx context.Context) error
 }
 
@@ -70,7 +79,8 @@ type Queue interface {
 	PublishResult(ctx context.Context, ref TaskRef, data []byte) error
 	// FetchResults waits until at least one result for the coordinator is there and returns at most n.
 	FetchResults(ctx context.Context, coordinator string, n int) ([]Delivery, error)
-	// PurgeRun removes what a finished run left in the streams.
+	// PurgeRun removes what a finished run left: tasks, results, keys, spilled messages. Its registers stay blocked for
+	// as long as a worker may hold a task that it fetched before.
 	PurgeRun(ctx context.Context, run string) error
 	// HighWater returns the last sequences of the task and result streams and the identity of the streams
 	// (creation times), so that a coordinator notices a store that lost its tail.
@@ -96,7 +106,8 @@ type Claim struct {
 // Claims is the write-once register per attempt.
 type Claims interface {
 	// Claim writes c unless the register holds something. It returns the register's content afterwards: the
-	// caller won exactly when the nonce is its own. An error means that nothing is known.
+	// caller won exactly when the nonce is its own. An error means that nothing is known. A nonce is for one handling
+	// of one delivery, never used again.
 	Claim(ctx context.Context, ref TaskRef, c Claim) (Claim, error)
 	// ReadClaim returns the register's content from the stream's leader, or ErrNotFound.
 	ReadClaim(ctx context.Context, ref TaskRef) (Claim, error)
@@ -121,8 +132,20 @@ type PermitRequest struct {
 type Permit interface {
 	Limit() string
 	Request() PermitRequest
+	// Confirm tells whether the permit is still held, before something is started under it. It is free while this
+	// process has been awake and connected; after a pause it asks. It returns ErrPermitLost when another coordinator
+	// has freed the permit, and another error when nothing is known.
+	Confirm(ctx context.Context) error
+	// Release frees the slot; it returns when the server has taken notice. After an error the slot may still be taken;
+	// it is freed in the background, or found again by Acquire or OnOrphan.
 	Release(ctx context.Context) error
 }
+
+// Orphan decides about a permit whose request nobody answers for: its coordinator is gone, or has forgotten it. It
+// returns true when everything that ran, or may yet start, under the permit is resolved (by tombstones, by the state,
+// by a deadline); then the slot is freed. Else the permit stays held, and is offered again later. It may take as long as
+// its context lives.
+type Orphan func(ctx context.Context, limit string, r PermitRequest) (free bool)
 
 // LimitStatus is what `limits` shows.
 type LimitStatus struct {
@@ -143,6 +166,9 @@ type Semaphore interface {
 	// Contended tells whether other requests than those of the given run wait for the limit.
 	Contended(ctx context.Context, limit, run string) (bool, error)
 	Limits(ctx context.Context) ([]LimitStatus, error)
+	// OnOrphan sets who decides about orphaned permits that this connection comes across; nil leaves them held. Set it
+	// before the first Acquire.
+	OnOrphan(fn Orphan)
 }
 
 // Blobs keeps large payloads by the lower-case hex SHA-256 of their content.
@@ -151,7 +177,7 @@ type Blobs interface {
 	// GetBlob returns verified content or ErrNotFound.
 	GetBlob(ctx context.Context, sha256 string) ([]byte, error)
 	HasBlob(ctx context.Context, sha256 string) (bool, error)
-	// Name binds a name (a provider package for a platform, say) to a blob; Lookup finds it or ErrNotFound.
+	// NameBlob binds a name (a provider package for a platform, say) to a blob; LookupBlob finds it or ErrNotFound.
 	NameBlob(ctx context.Context, name, sha256 string) error
 	LookupBlob(ctx context.Context, name string) (string, error)
 }
@@ -159,18 +185,23 @@ type Blobs interface {
 // Caller is the fast lane: calls to some worker of a pool, nothing persisted.
 type Caller interface {
 	// Call sends the request to one worker of the pool and waits for the answer. It returns ErrNoWorker at
-	// once when nobody serves the pool, ErrLostCall when the answer is lost. progress, when not nil, is called
-	// with each progress message of the worker.
+	// once when nobody serves the pool, ErrLostCall when the answer is lost: the worker has given no sign of life for
+	// four seconds. Where every worker is busy it waits. Progress travels by Presence.Emit.
 	Call(ctx context.Context, pool string, data []byte) ([]byte, error)
 	// Serve answers calls to the pool with handle, at most slots at a time, until ctx ends; then it finishes
-	// those that run. Each call runs in its own goroutine that Serve waits for.
+	// those that run. Each call runs in its own goroutine that Serve waits for; the context that handle gets ends only
+	// with the connection. Calls beyond slots go to other workers.
 	Serve(ctx context.Context, pool string, slots int, handle func(ctx context.Context, data []byte) []byte) error
 }
 
 // Presence tells who is alive, and carries control messages and live events. Nothing of it is durable.
 type Presence interface {
 	Beat(ctx context.Context, b Heartbeat) error
-	// Workers returns the last heartbeat of each worker with the time since it by this process's clock.
+	// Connected tells for how long the connection has been up without a break; 0 when it is down. A missing heartbeat
+	// means something only when this is longer than the time it is missing for.
+	Connected() time.Duration
+	// Workers returns the last heartbeat of each worker with the time since it by this process's clock. Workers that
+	// left are not among them. The first call asks all workers to announce themselves, and waits a moment.
 	Workers(ctx context.Context) ([]Worker, error)
 	// WatchWorkers calls fn for every heartbeat until ctx ends.
 	WatchWorkers(ctx context.Context, fn func(Heartbeat)) error

@@ -1,0 +1,226 @@
+package wire
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+
+	"github.com/vmihailenco/msgpack/v5"
+	"github.com/vmihailenco/msgpack/v5/msgpcode"
+)
+
+// VersionError says that a peer speaks another version of the protocol. Nothing of its message was used.
+type VersionError struct {
+	// What is what the peer sent ("task", "result").
+	What string
+	// Peer is the peer's version; Own is ProtocolVersion.
+	Peer, Own int
+}
+
+func (e *VersionError) Error() string {
+	older := "the coordinator or the worker that sent it"
+	if e.Peer > e.Own {
+		older = "this program"
+	}
+	return fmt.Sprintf("the %s is of protocol version %d, and this program speaks version %d; update %s", e.What, e.Peer, e.Own, older)
+}
+
+// EncodeTask returns the task's message. The protocol version is filled in. A task without exactly one operation is a bug.
+func EncodeTask(t *Task) []byte {
+	if t.operations() != 1 {
+		panic(fmt.Sprintf("wire: the task for %s has %d operations", t.Address, t.operations()))
+	}
+	c := *t
+	c.Protocol = ProtocolVersion
+	return marshal(&c)
+}
+
+// DecodeTask reads a task's message. It returns a *VersionError for a peer of another version. The result does not
+// share memory with data.
+func DecodeTask(data []byte) (*Task, error) {
+	t := new(Task)
+	if err := unmarshalVersioned("task", data, t); err != nil {
+		return nil, err
+	}
+	if n := t.operations(); n != 1 {
+		return nil, fmt.Errorf("the task has %d operations instead of one", n)
+	}
+	return t, nil
+}
+
+// EncodeResult returns the result's message. The protocol version is filled in.
+func EncodeResult(r *Result) []byte {
+	c := *r
+	c.Protocol = ProtocolVersion
+	return marshal(&c)
+}
+
+// DecodeResult reads a result's message. It returns a *VersionError for a peer of another version. The result does
+// not share memory with data.
+func DecodeResult(data []byte) (*Result, error) {
+	r := new(Result)
+	if err := unmarshalVersioned("result", data, r); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (t *Task) operations() int {
+	n := 0
+	for _, set := range [...]bool{
+		t.Schema != nil, t.Validate != nil, t.Plan != nil, t.Read != nil, t.Apply != nil, t.Import != nil,
+		t.Ephemeral != nil, t.Function != nil, t.Provision != nil,
+	} {
+		if set {
+			n++
+		}
+	}
+	return n
+}
+
+// EncodeClaim returns the content of a register.
+func EncodeClaim(c Claim) []byte { return marshal(&c) }
+
+// DecodeClaim reads the content of a register.
+func DecodeClaim(data []byte) (Claim, error) { return unmarshalAs[Claim]("claim", data) }
+
+// EncodePermitRequest returns the body of an admission message.
+func EncodePermitRequest(r PermitRequest) []byte { return marshal(&r) }
+
+// DecodePermitRequest reads the body of an admission message.
+func DecodePermitRequest(data []byte) (PermitRequest, error) {
+	return unmarshalAs[PermitRequest]("permit request", data)
+}
+
+// EncodeHeartbeat returns the message of a heartbeat.
+func EncodeHeartbeat(h Heartbeat) []byte { return marshal(&h) }
+
+// DecodeHeartbeat reads a heartbeat. Heartbeats of other protocol versions are read too: the coordinator shows such
+// workers, and gives them no work.
+func DecodeHeartbeat(data []byte) (Heartbeat, error) { return unmarshalAs[Heartbeat]("heartbeat", data) }
+
+// EncodeControl returns a control message.
+func EncodeControl(c Control) []byte { return marshal(&c) }
+
+// DecodeControl reads a control message.
+func DecodeControl(data []byte) (Control, error) { return unmarshalAs[Control]("control message", data) }
+
+// EncodeEvent returns the message of a live event.
+func EncodeEvent(e Event) []byte { return marshal(&e) }
+
+// DecodeEvent reads a live event.
+func DecodeEvent(data []byte) (Event, error) { return unmarshalAs[Event]("event", data) }
+
+type encoder struct {
+	buf bytes.Buffer
+	enc *msgpack.Encoder
+}
+
+type decoder struct {
+	r   bytes.Reader
+	dec *msgpack.Decoder
+}
+
+var (
+	encoders = sync.Pool{New: func() any {
+		e := new(encoder)
+		e.enc = msgpack.NewEncoder(&e.buf)
+		e.enc.UseCompactInts(true)
+		return e
+	}}
+	decoders = sync.Pool{New: func() any {
+		d := new(decoder)
+		d.dec = msgpack.NewDecoder(&d.r)
+		return d
+	}}
+)
+
+// maxPooled keeps one large message from holding its buffer for ever.
+const maxPooled = 1 << 20
+
+// marshal writes a message type of this package; those always encode.
+func marshal(v any) []byte {
+	return encodeWith(func(enc *msgpack.Encoder) error { return enc.Encode(v) })
+}
+
+// encodeWith returns what write wrote. An error of write is a bug.
+func encodeWith(write func(*msgpack.Encoder) error) []byte {
+	e := encoders.Get().(*encoder)
+	e.buf.Reset()
+	if err := write(e.enc); err != nil {
+		panic("wire: a message does not encode: " + err.Error())
+	}
+	data := bytes.Clone(e.buf.Bytes())
+	if e.buf.Cap() <= maxPooled {
+		encoders.Put(e)
+	}
+	return data
+}
+
+func unmarshalAs[T any](what string, data []byte) (T, error) {
+	var v T
+	err := unmarshal(what, data, &v)
+	return v, err
+}
+
+func unmarshal(what string, data []byte, v any) error {
+	if err := checkBounds(data, messageDepth); err != nil {
+		return fmt.Errorf("cannot read the %s: %w", what, err)
+	}
+	if err := decodeWith(data, func(dec *msgpack.Decoder) error { return dec.Decode(v) }); err != nil {
+		return fmt.Errorf("cannot read the %s: %w", what, err)
+	}
+	return nil
+}
+
+// decodeWith has read take a value from data, which checkBounds has accepted.
+func decodeWith(data []byte, read func(*msgpack.Decoder) error) error {
+	d := decoders.Get().(*decoder)
+	d.r.Reset(data)
+	d.dec.ResetReader(&d.r)
+	err := read(d.dec)
+	d.r.Reset(nil)
+	decoders.Put(d)
+	return err
+}
+
+// unmarshalVersioned looks at the version before anything else, because what follows may mean something else there.
+func unmarshalVersioned(what string, data []byte, v any) error {
+	peer, err := peekVersion(data)
+	if err != nil {
+		return fmt.Errorf("cannot read the %s: %w", what, err)
+	}
+	if peer != ProtocolVersion {
+		return &VersionError{What: what, Peer: peer, Own: ProtocolVersion}
+	}
+	return unmarshal(what, data, v)
+}
+
+// peekVersion reads the first entry of the message's map: every version of the protocol writes "v" there.
+func peekVersion(data []byte) (int, error) {
+	if len(data) == 0 {
+		return 0, errMalformed
+	}
+	skip := 0
+	switch c := data[0]; {
+	case msgpcode.IsFixedMap(c):
+		skip = 1
+	case c == msgpcode.Map16:
+		skip = 3
+	default:
+		return 0, errMalformed
+	}
+	if len(data) < skip+3 || data[skip] != msgpcode.FixedStrLow|1 || data[skip+1] != 'v' {
+		return 0, errMalformed
+	}
+	version := data[skip+2:]
+	switch c := version[0]; {
+	case c <= 0x7f:
+		return int(c), nil
+	case c == msgpcode.Uint8 && len(version) > 1:
+		return int(version[1]), nil
+	case c == msgpcode.Uint16 && len(version) > 2:
+		return int(version[1])<<8 | int(version[2]), nil
+	}
+	return 0, errMalformed
+}

@@ -1,0 +1,157 @@
+package wire
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The subjects of the protocol. The pool is the second token wherever a worker has to do with it, so that permissions
+// per pool are static. Every name is one token, coded by Token.
+
+// TaskSubject is task.<pool>.<coordinator>.<run>.<attempt>.
+func TaskSubject(ref TaskRef) string { return refSubject("task.", ref) }
+
+// ResultSubject is result.<pool>.<coordinator>.<run>.<attempt>.
+func ResultSubject(ref TaskRef) string { return refSubject("result.", ref) }
+
+func refSubject(kind string, ref TaskRef) string {
+	return kind + Token(ref.Pool) + "." + Token(ref.Coordinator) + "." + Token(ref.Run) + "." + Token(string(ref.Attempt))
+}
+
+// ParseRef reads the subject of a task or a result.
+func ParseRef(subject string) (TaskRef, error) {
+	t, err := parseTokens(subject, 5)
+	if err != nil || (t[0] != "task" && t[0] != "result") {
+		return TaskRef{}, fmt.Errorf("%q is not the subject of a task or a result", subject)
+	}
+	return TaskRef{Pool: t[1], Coordinator: t[2], Run: t[3], Attempt: AttemptID(t[4])}, nil
+}
+
+// ClaimSubject is claim.<pool>.<run>.<attempt>, the attempt's register.
+func ClaimSubject(ref TaskRef) string {
+	return "claim." + Token(ref.Pool) + "." + Token(ref.Run) + "." + Token(string(ref.Attempt))
+}
+
+// AdmitSubject is admit.<limit>.<coordinator>.<request>.
+func AdmitSubject(limit string, r PermitRequest) string {
+	return "admit." + Token(limit) + "." + Token(r.Coordinator) + "." + Token(r.ID)
+}
+
+// ParseAdmit reads the subject of an admission message.
+func ParseAdmit(subject string) (limit, coordinator, request string, err error) {
+	t, err := parseTokens(subject, 4)
+	if err != nil || t[0] != "admit" {
+		return "", "", "", fmt.Errorf("%q is not the subject of an admission", subject)
+	}
+	return t[1], t[2], t[3], nil
+}
+
+// KeySubject is key.<run>.<recipient>, where a run's key is kept sealed for one recipient.
+func KeySubject(run, recipient string) string { return "key." + Token(run) + "." + Token(recipient) }
+
+// CallSubject is call.<pool>, which the pool's workers share as a queue group.
+func CallSubject(pool string) string { return "call." + Token(pool) }
+
+// HeartbeatSubject is hb.<pool>.<worker>.
+func HeartbeatSubject(pool, worker string) string { return "hb." + Token(pool) + "." + Token(worker) }
+
+// ControlSubject is ctl.pool.<pool>.<kind>, or ctl.all.<kind> when pool is empty.
+func ControlSubject(pool, kind string) string {
+	if pool == "" {
+		return "ctl.all." + Token(kind)
+	}
+	return "ctl.pool." + Token(pool) + "." + Token(kind)
+}
+
+// PermitSubject is ctl.coordinator.<coordinator>.permit, where a coordinator takes permits that others were handed.
+func PermitSubject(coordinator string) string {
+	return "ctl.coordinator." + Token(coordinator) + ".permit"
+}
+
+// EventSubject is ev.<run>.
+func EventSubject(run string) string { return "ev." + Token(run) }
+
+const hexDigits = "0123456789ABCDEF"
+
+// Token codes a name as one token of a subject that is a valid part of a consumer's name too: letters, digits, "-" and
+// "_" stay, every other byte becomes "=" and two hexadecimal digits, and the empty name is "=". Untoken reverses it.
+func Token(name string) string {
+	plain := name != ""
+	for i := 0; i < len(name); i++ {
+		if !isPlain(name[i]) {
+			plain = false
+			break
+		}
+	}
+	if plain {
+		return name
+	}
+	if name == "" {
+		return "="
+	}
+	var b strings.Builder
+	b.Grow(len(name) + 8)
+	for i := 0; i < len(name); i++ {
+		if c := name[i]; isPlain(c) {
+			b.WriteByte(c)
+		} else {
+			b.WriteByte('=')
+			b.WriteByte(hexDigits[c>>4])
+			b.WriteByte(hexDigits[c&15])
+		}
+	}
+	return b.String()
+}
+
+func isPlain(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_'
+}
+
+// Untoken is the inverse of Token. It accepts nothing that Token does not make.
+func Untoken(token string) (string, error) {
+	if token == "=" {
+		return "", nil
+	}
+	if !strings.Contains(token, "=") {
+		if Token(token) != token {
+			return "", fmt.Errorf("%q is not a coded name", token)
+		}
+		return token, nil
+	}
+	b := make([]byte, 0, len(token))
+	for i := 0; i < len(token); i++ {
+		if token[i] != '=' {
+			b = append(b, token[i])
+			continue
+		}
+		if i+2 >= len(token) {
+			return "", fmt.Errorf("%q is not a coded name", token)
+		}
+		hi, lo := strings.IndexByte(hexDigits, token[i+1]), strings.IndexByte(hexDigits, token[i+2])
+		if hi < 0 || lo < 0 {
+			return "", fmt.Errorf("%q is not a coded name", token)
+		}
+		b = append(b, byte(hi<<4|lo))
+		i += 2
+	}
+	if name := string(b); Token(name) == token {
+		return name, nil
+	}
+	return "", fmt.Errorf("%q is not a coded name", token)
+}
+
+// parseTokens splits a subject into n names.
+func parseTokens(subject string, n int) ([]string, error) {
+	t := strings.Split(subject, ".")
+	if len(t) != n {
+		return nil, fmt.Errorf("%q has %d tokens instead of %d", subject, len(t), n)
+	}
+	for i := range t {
+		name, err := Untoken(t[i])
+		if err != nil {
+			return nil, err
+		}
+		t[i] = name
+	}
+	return t, nil
+}
