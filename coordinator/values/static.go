@@ -3,6 +3,7 @@ package values
 import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
 )
 
@@ -63,6 +64,11 @@ func (s static) Resource(r addr.Resource) (eval.StaticResource, bool) {
 		out.Block = code.Schema.Block
 	}
 	return out, true
+}
+
+// CheckReference finds what is wrong with a reference outside of expressions, as in depends_on.
+func (m *Module) CheckReference(r *addr.Reference) diag.List {
+	return eval.CheckReferences([]eval.Reference{{Reference: r}}, static{m.Node, m.store.Code}, "")
 }
 
 func names[V any](m map[string]V) []string {

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/agext/levenshtein"
+	"github.com/mattn/go-isatty"
+	"github.com/mattn/go-shellwords"
+)
+
+// version is what the command reports as its own; engineVersion the version of OpenTofu whose behaviour and formats
+// it has, which is what drivers ask for.
+const (
+	version       = "0.1.0"
+	engineVersion = "1.12.6"
+)
+
+// app is one invocation: its streams, its environment, its global options.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	environ        []string
+	signals        <-chan os.Signal
+
+	chdir   string
+	natsURL string
+	command string
+}
+
+func newApp(stdin io.Reader, stdout, stderr io.Writer, environ []string) *app {
+	return &app{stdin: stdin, stdout: stdout, stderr: stderr, environ: environ}
+}
+
+// getenv returns the value of an environment variable, the last one where there are several.
+func (a *app) getenv(name string) string {
+	for i := len(a.environ) - 1; i >= 0; i-- {
+		if v, ok := strings.CutPrefix(a.environ[i], name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// automated tells whether the command runs under a driver: hints for people are left out then.
+func (a *app) automated() bool { return a.getenv("TF_IN_AUTOMATION") != "" }
+
+// terminal tells whether a stream is a terminal.
+func terminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
+// command is one of the commands. Its run function gets the arguments behind the name.
+type command struct {
+	name     string
+	synopsis string
+	run      func(ctx context.Context, a *app, args []string) int
+	hidden   bool
+}
+
+// run dispatches to a command.
+func (a *app) run(ctx context.Context, args []string) int {
+	rest, code, done := a.globals(args)
+	if done {
+		return code
+	}
+	if a.chdir != "" {
+		if err := os.Chdir(a.chdir); err != nil {
+			fmt.Fprintf(a.stderr, "Error handling -chdir option: %s\n", err)
+			return 1
+		}
+	}
+	c, rest := findCommand(rest)
+	if c == nil {
+		if len(rest) == 0 {
+			a.printCommands(a.stdout)
+			return 127
+		}
+		fmt.Fprintf(a.stderr, "Millipede has no command named %q.%s\n\nTo see all of the commands, run:\n  coordinator -help\n", rest[0], didYouMean(rest[0]))
+		return 1
+	}
+	a.command = c.name
+	extra, err := a.argsFromEnvironment(c.name)
+	if err != nil {
+		fmt.Fprintln(a.stderr, err)
+		return 1
+	}
+	return c.run(ctx, a, append(extra, rest...))
+}
+
+// globals takes the options before the command off.
+func (a *app) globals(args []string) (rest []string, code int, done bool) {
+	a.natsURL = a.getenv("MILLIPEDE_NATS")
+	for i, arg := range args {
+		name, value, hasValue := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
+		switch {
+		case !strings.HasPrefix(arg, "-"):
+			return args[i:], 0, false
+		case name == "chdir" && hasValue && value != "":
+			a.chdir = value
+		case name == "nats" && hasValue:
+			a.natsURL = value
+		case name == "version" || name == "v":
+			return append([]string{"version"}, args[i+1:]...), 0, false
+		case name == "help" || name == "h":
+			if c, _ := findCommand(args[i+1:]); c != nil {
+				return append(args[i+1:], "-help"), 0, false
+			}
+			a.printCommands(a.stdout)
+			return nil, 0, true
+		default:
+			fmt.Fprintf(a.stderr, "Invalid global option %s: write -chdir=DIR, -nats=URL, -help or -version before the command.\n", arg)
+			return nil, 1, true
+		}
+	}
+	return nil, 0, false
+}
+
+// findCommand returns the command that the arguments name (two words for commands like `state list`), and what
+// follows.
+func findCommand(args []string) (*command, []string) {
+	for words := min(2, len(args)); words > 0; words-- {
+		name := strings.Join(args[:words], " ")
+		for i := range commands {
+			if commands[i].name == name {
+				return &commands[i], args[words:]
+			}
+		}
+	}
+	return nil, args
+}
+
+// argsFromEnvironment returns the arguments that TF_CLI_ARGS and TF_CLI_ARGS_name add, split as a shell splits words.
+func (a *app) argsFromEnvironment(name string) ([]string, error) {
+	var out []string
+	for _, v := range []string{"TF_CLI_ARGS_" + strings.ReplaceAll(name, " ", "_"), "TF_CLI_ARGS"} {
+		words, err := shellwords.Parse(a.getenv(v))
+		if err != nil {
+			return nil, fmt.Errorf("Error parsing extra CLI args from %s: %w", v, err)
+		}
+		out = append(out, words...)
+	}
+	return out, nil
+}
+
+// newFlags returns an empty set of flags for the command.
+func (a *app) newFlags() *flag.FlagSet {
+	f := flag.NewFlagSet(a.command, flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.Usage = func() {}
+	f.Var(helpFlag{}, "help", "")
+	f.Var(helpFlag{}, "h", "")
+
+	return f
+}
+
+// helpFlag ends the parsing with flag.ErrHelp.
+type helpFlag struct{}
+
+func (helpFlag) String() string   { return "" }
+func (helpFlag) Set(string) error { return flag.ErrHelp }
+func (helpFlag) IsBoolFlag() bool { return true }
+
+// parse parses the arguments of a command. When the command is over with that (help was asked for, or the arguments
+// are wrong) done is set and code is its exit code.
+func (a *app) parse(f *flag.FlagSet, usage string, args []string) (code int, done bool) {
+	err := f.Parse(args)
+	switch {
+	case err == nil:
+		return 0, false
+	case errors.Is(err, flag.ErrHelp) || slices.Contains(args, "-help") || slices.Contains(args, "--help"):
+		fmt.Fprintln(a.stdout, strings.TrimSpace(usage))
+		return 0, true
+	default:
+		fmt.Fprintf(a.stderr, "\nError: Failed to parse command-line flags\n\n%s\n\nFor the options of the command, run:\n  coordinator %s -help\n", err, a.command)
+		return 1, true
+	}
+}
+
+// printCommands lists the commands.
+func (a *app) printCommands(w io.Writer) {
+	fmt.Fprint(w, "Usage: coordinator [global options] <subcommand> [args]\n\nThe commands:\n")
+	for _, c := range commands {
+		if !c.hidden {
+			fmt.Fprintf(w, "  %-22s %s\n", c.name, c.synopsis)
+		}
+	}
+	fmt.Fprint(w, `
+Global options (before the command):
+  -chdir=DIR   Work in another directory.
+  -nats=URL    Use the NATS server and the workers there, instead of the ones inside this process. The environment
+               variable MILLIPEDE_NATS does the same.
+  -help        Show this text, or that of a command.
+  -version     The same as the command "version".
+`)
+}
+
+// didYouMean suggests a command for a misspelt one.
+func didYouMean(name string) string {
+	best, distance := "", 3
+	for _, c := range commands {
+		if d := levenshtein.Distance(name, c.name, nil); d < distance {
+			best, distance = c.name, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(" Did you mean %q?", best)
+}

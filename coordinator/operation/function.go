@@ -1,0 +1,69 @@
+package operation
+
+import (
+	"context"
+	"errors"
+
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/provider"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// providerFunction returns a function that a worker runs.
+func (s *Session) providerFunction(p addr.Provider, name string, sig provider.Function) function.Function {
+	spec := &function.Spec{
+		Description: sig.Summary,
+		Type:        function.StaticReturnType(sig.Return),
+	}
+	for _, q := range sig.Parameters {
+		spec.Params = append(spec.Params, parameter(q))
+	}
+	if v := sig.VariadicParameter; v != nil {
+		q := parameter(*v)
+		spec.VarParam = &q
+	}
+	spec.Impl = func(args []cty.Value, ret cty.Type) (cty.Value, error) {
+		task := &wire.FunctionTask{Name: name}
+		for i, a := range args {
+			ty := cty.DynamicPseudoType
+			if i < len(sig.Parameters) {
+				ty = sig.Parameters[i].Type
+			} else if sig.VariadicParameter != nil {
+				ty = sig.VariadicParameter.Type
+			}
+			b, err := wire.EncodeValue(a, ty)
+			if err != nil {
+				return cty.DynamicVal, function.NewArgError(i, err)
+			}
+			task.Args = append(task.Args, b)
+		}
+		// Functions are pure, and evaluation has no context of its own.
+		res, diags := s.call(context.Background(), &wire.Task{
+			Address: p.Display(), Provider: wire.Provider{Package: s.Package(p), Address: p.String()}, Function: task,
+		})
+		if err := diags.Err(); err != nil {
+			return cty.DynamicVal, err
+		}
+		if res.Function == nil {
+			return cty.DynamicVal, errors.New("the worker's answer holds no result")
+		}
+		if res.Function.Error != "" {
+			if res.Function.ErrorArg >= 0 && res.Function.ErrorArg < len(args) {
+				return cty.DynamicVal, function.NewArgError(res.Function.ErrorArg, errors.New(res.Function.Error))
+			}
+			return cty.DynamicVal, errors.New(res.Function.Error)
+		}
+		return wire.DecodeValue(res.Function.Value, ret)
+	}
+	return function.New(spec)
+}
+
+func parameter(p provider.Parameter) function.Parameter {
+	return function.Parameter{
+		Name: p.Name, Type: p.Type, Description: p.Description,
+		AllowNull: p.AllowNullValue, AllowUnknown: p.AllowUnknownValues, AllowDynamicType: true,
+	}
+}

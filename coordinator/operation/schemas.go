@@ -1,0 +1,177 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// need is what a run needs to know of one provider.
+type need struct {
+	managed, data, ephemeral map[string]bool
+}
+
+func (n *need) add(r addr.Resource) {
+	m := map[addr.Mode]*map[string]bool{addr.Managed: &n.managed, addr.Data: &n.data, addr.Ephemeral: &n.ephemeral}[r.Mode]
+	if *m == nil {
+		*m = map[string]bool{}
+	}
+	(*m)[r.Type] = true
+}
+
+func sorted(m map[string]bool) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// needs returns what a configuration and a state use of each provider: only that part of the schemas is loaded.
+func needs(tree *config.Tree, prior *state.State) map[addr.Provider]*need {
+	out := map[addr.Provider]*need{}
+	of := func(p addr.Provider) *need {
+		if out[p] == nil {
+			out[p] = &need{}
+		}
+		return out[p]
+	}
+	if tree != nil {
+		for p := range tree.Requirements() {
+			of(p)
+		}
+		for _, n := range tree.Modules {
+			for r, c := range n.Module.Resources {
+				of(c.Source).add(r)
+			}
+		}
+	}
+	if prior != nil {
+		for a, r := range prior.Resources {
+			of(r.Provider.Provider).add(a.Resource)
+		}
+	}
+	return out
+}
+
+// Schemas asks workers for the schemas that the session's configuration and a state use. What a locked package
+// declares never changes, so the store keeps it; an unlocked one (a development override) is asked each time.
+func (s *Session) Schemas(ctx context.Context, prior *state.State) (*values.Schemas, diag.List) {
+	var mu sync.Mutex // guards out and diags
+	out := map[addr.Provider]*provider.Schemas{}
+	var diags diag.List
+	group, ctx := errgroup.WithContext(ctx)
+	for p, n := range needs(s.Tree, prior) {
+		group.Go(func() error {
+			task := &wire.SchemaTask{Managed: sorted(n.managed), Data: sorted(n.data), Ephemeral: sorted(n.ephemeral)}
+			schemas, more := s.ProviderSchemas(ctx, p, task)
+			mu.Lock()
+			defer mu.Unlock()
+			diags = diags.Append(more)
+			if schemas != nil {
+				out[p] = schemas
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		panic("operation: the schema calls return no errors")
+	}
+	return values.NewSchemas(out), diags
+}
+
+// ProviderSchemas asks a worker for the schemas of one provider.
+func (s *Session) ProviderSchemas(ctx context.Context, p addr.Provider, task *wire.SchemaTask) (*provider.Schemas, diag.List) {
+	pkg := s.Package(p)
+	key := ""
+	if pkg.Unlocked == "" && s.Store != nil && len(pkg.Hashes) > 0 {
+		key = fmt.Sprintf("%s %v %v %v %v %v", pkg.Key(), pkg.Hashes[0], task.Managed, task.Data, task.Ephemeral, task.All)
+		if coded, err := s.Store.GetValue(ctx, "schemas", key); err == nil && coded != nil {
+			if schemas, err := wire.DecodeSchemas(coded); err == nil {
+				return schemas, nil
+			}
+		}
+	}
+	res, diags := s.call(ctx, &wire.Task{Address: p.Display(), Provider: wire.Provider{Package: pkg, Address: p.String()}, Schema: task})
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	if res.Schema == nil {
+		return nil, diags.Append(diag.New(diag.Error, "Failed to obtain provider schema",
+			fmt.Sprintf("The worker's answer holds no schema of %s.", p.Display()), nil))
+	}
+	schemas, err := wire.DecodeSchemas(res.Schema.Schemas)
+	if err != nil {
+		return nil, diags.Append(diag.New(diag.Error, "Failed to obtain provider schema",
+			fmt.Sprintf("Decoding the schema of %s: %s.", p.Display(), err), nil))
+	}
+	if key != "" {
+		if err := s.Store.PutValue(ctx, "schemas", key, res.Schema.Schemas); err != nil {
+			return nil, diags.Append(diag.New(diag.Error, "Failed to keep a provider's schema", err.Error(), nil))
+		}
+	}
+	return schemas, diags
+}
+
+// call makes one call on the fast lane outside of a run: to the default pool, or, when nobody serves that, to any.
+func (s *Session) call(ctx context.Context, task *wire.Task) (*wire.Result, diag.List) {
+	deadline := time.Now().Add(s.WorkerWait)
+	for {
+		data, err := s.callAny(ctx, wire.EncodeTask(task))
+		switch {
+		case err == nil:
+			res, err := wire.DecodeResult(data)
+			if err != nil {
+				return nil, diag.Errors("Failed to read a worker's answer", err.Error()+".", nil)
+			}
+			return res, wire.DiagsFromWire(res.Diagnostics)
+		case ctx.Err() != nil:
+			return nil, diag.Errors("Operation interrupted", context.Cause(ctx).Error()+".", nil)
+		case errors.Is(err, wire.ErrLostCall):
+			continue
+		case errors.Is(err, wire.ErrNoWorker) && time.Now().Before(deadline):
+			select {
+			case <-ctx.Done():
+			case <-time.After(200 * time.Millisecond):
+			}
+		case errors.Is(err, wire.ErrNoWorker):
+			return nil, diag.Errors("No worker is there",
+				"No live worker serves any pool, so nobody can say what the providers offer. Start one: worker -nats URL -pool default -slots 10.", nil)
+		default:
+			return nil, diag.Errors("Failed to reach a worker", err.Error()+".", nil)
+		}
+	}
+}
+
+func (s *Session) callAny(ctx context.Context, data []byte) ([]byte, error) {
+	out, err := s.Transport.Call(ctx, DefaultPool, data)
+	if !errors.Is(err, wire.ErrNoWorker) {
+		return out, err
+	}
+	workers, werr := s.Transport.Workers(ctx)
+	if werr != nil {
+		return nil, werr
+	}
+	for _, w := range workers {
+		for _, pool := range w.Pools {
+			if out, err = s.Transport.Call(ctx, pool, data); !errors.Is(err, wire.ErrNoWorker) {
+				return out, err
+			}
+		}
+	}
+	return nil, wire.ErrNoWorker
+}

@@ -1,0 +1,61 @@
+// Package operation carries out what the command line asks for as a whole: plan, apply, validate, evaluate.
+//
+// It puts configuration, state, workers and the run loop together; each does its own part. It prints nothing and
+// parses no arguments.
+package operation
+
+import (
+	"os"
+	"time"
+
+	"github.com/zclconf/go-cty/cty/function"
+
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/funcs"
+	"github.com/millipede-iac/millipede/provider"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// DefaultPool is the pool of what no placement rule places.
+const DefaultPool = "default"
+
+// Session is what operations work with. Its fields are set before the first operation and not changed after.
+type Session struct {
+	Tree *config.Tree
+	// Inputs are the root variables.
+	Inputs    map[string]values.Input
+	Workspace string
+
+	Transport wire.Transport
+	// Store may be nil for operations that touch no state.
+	Store journal.Store
+	// Package returns the selected package of a provider.
+	Package func(addr.Provider) wire.Package
+	// WorkerWait is how long to wait for the first worker.
+	WorkerWait time.Duration
+
+	Cwd string
+	Now func() time.Time
+}
+
+// functions returns the function table of a phase. at is the plan's timestamp; zero when it is not known yet.
+func (s *Session) functions(phase values.Phase, at time.Time) map[string]function.Function {
+	return funcs.Table(funcs.Options{BaseDir: ".", PlanTimestamp: at, Pure: phase != values.Applying, Now: s.Now})
+}
+
+// store returns the values of a phase.
+func (s *Session) store(code *values.Code, phase values.Phase, at time.Time) *values.Store {
+	cwd := s.Cwd
+	if cwd == "" {
+		cwd, _ = os.Getwd() // path.cwd is only shown; the commands themselves are in that directory
+	}
+	return values.NewStore(values.Options{
+		Code: code, Phase: phase, Inputs: s.Inputs, Functions: s.functions(phase, at), Cwd: cwd, Workspace: s.Workspace,
+		ProviderFunction: func(p addr.Provider, name string, sig provider.Function) function.Function {
+			return s.providerFunction(p, name, sig)
+		},
+	})
+}

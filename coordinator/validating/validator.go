@@ -1,0 +1,204 @@
+// Package validating is the program that checks a configuration without state or real values: each block is evaluated
+// once, with everything unknown that only a run can know; its provider checks the result.
+package validating
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph"
+	"github.com/millipede-iac/millipede/graph/dag"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/eval"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// Validator is the validating program. Store must be of phase values.Validating.
+type Validator struct {
+	Static  *graph.Static
+	Code    *values.Code
+	Store   *values.Store
+	Package func(addr.Provider) wire.Package
+}
+
+// Graph implements program.Program. Validation waits for nothing: a mistake in one block must not hide those in the
+// blocks that refer to it. So the graph has no edges.
+func (v *Validator) Graph() *dag.Graph { return dag.New(len(v.Static.Nodes)) }
+
+// Describe implements program.Program.
+func (v *Validator) Describe(i int) program.Description {
+	return program.Description{Address: v.Static.Nodes[i].Address(), Hidden: true}
+}
+
+// Accept implements program.Program: nothing of a validation is kept.
+func (v *Validator) Accept(int, *program.Step) {}
+
+// Prepare implements program.Program.
+func (v *Validator) Prepare(_ context.Context, i int) program.Step {
+	n := &v.Static.Nodes[i]
+	var step program.Step
+	for _, m := range v.Store.Instances(n.Module) {
+		switch n.Kind {
+		case graph.VariableNode:
+			_, diags := m.VariableValue(n.Variable.Name)
+			step.Diags = step.Diags.Append(diags, m.CheckVariable(n.Variable).Diags)
+		case graph.LocalNode:
+			_, diags := m.LocalValue(n.Local.Name)
+			step.Diags = step.Diags.Append(diags)
+		case graph.OutputNode:
+			step.Diags = step.Diags.Append(m.CheckOutput(n.Output).Diags)
+			_, diags := m.EvalOutput(n.Output.Name)
+			step.Diags = step.Diags.Append(diags)
+		case graph.CallNode:
+			step.Diags = step.Diags.Append(m.Call(n.Call.Name).Diags)
+		case graph.CheckNode:
+			step.Diags = step.Diags.Append(m.CheckAsserts(n.Check).Diags)
+		case graph.ProviderNode:
+			v.provider(&step, m, n)
+		case graph.ResourceNode:
+			v.resource(&step, m, n)
+		}
+	}
+	return step
+}
+
+// provider evaluates a provider block and asks its provider. The block of a provider that is not there was reported
+// when the schemas were loaded.
+func (v *Validator) provider(step *program.Step, m *values.Module, n *graph.Node) {
+	schemas := v.Code.Schemas.Provider(n.ProviderAddr.Provider)
+	if schemas == nil || schemas.Provider.Block == nil {
+		return
+	}
+	block := schemas.Provider.Block
+	rep := eval.Once
+	if n.Provider.ForEach != nil {
+		rep = eval.Repetition{EachKey: cty.UnknownVal(cty.String), EachValue: cty.DynamicVal}
+	}
+	config, diags := v.Code.Body(n.Provider.Config, block).Eval(m.Scope, rep, cty.NilVal)
+	step.Diags = step.Diags.Append(diags)
+	if diags.HasErrors() {
+		return
+	}
+	bare, _ := config.UnmarkDeep()
+	encoded, err := wire.EncodeValue(bare, block.ImpliedType())
+	if err != nil {
+		step.Diags = step.Diags.Append(diag.New(diag.Error, "Invalid provider configuration", err.Error(), n.Provider.Range.Ptr()))
+		return
+	}
+	v.ask(step, n.ProviderAddr.Provider, "provider", "", encoded)
+}
+
+// resource evaluates a resource block, its conditions and provisioners, and asks its provider.
+func (v *Validator) resource(step *program.Step, m *values.Module, n *graph.Node) {
+	r := m.ResourceBlock(n.Resource.Addr)
+	expansion, diags := r.Expansion()
+	step.Diags = step.Diags.Append(diags)
+	rep := eval.Once
+	if len(expansion.Keys) > 0 {
+		rep = expansion.Repetition(expansion.Keys[0])
+	}
+	config := r.Code.Config
+	schemas := v.Code.Schemas.Provider(config.Source)
+	if r.Code.Schema == nil {
+		if schemas != nil {
+			step.Diags = step.Diags.Append(UnknownType(config.Source, n.Resource.Addr, config.TypeRange.Ptr()))
+		}
+		return
+	}
+	step.Diags = step.Diags.Append(dependsOn(m, config.DependsOn))
+	address := n.Resource.Addr.In(n.Module).String()
+	step.Diags = step.Diags.Append(r.CheckPreconditions(address, rep).Diags)
+	value, bodyDiags := r.Bound().Eval(rep, cty.NilVal)
+	step.Diags = step.Diags.Append(bodyDiags)
+	self := cty.UnknownVal(r.Code.Schema.Block.ImpliedType())
+	step.Diags = step.Diags.Append(r.CheckPostconditions(address, rep, self).Diags)
+	for _, p := range config.Provisioners {
+		_, more := r.EvalProvisioner(p, rep, self)
+		step.Diags = step.Diags.Append(more)
+	}
+	if bodyDiags.HasErrors() {
+		return
+	}
+	step.Diags = step.Diags.Append(values.CheckEphemeral(value, r.Code.Schema.Block, r.Bound().Expanded(rep, cty.NilVal), n.Resource.Addr.Mode))
+	bare, _ := value.UnmarkDeep()
+	encoded, err := wire.EncodeValue(bare, r.Code.Schema.Block.ImpliedType())
+	if err != nil {
+		step.Diags = step.Diags.Append(diag.New(diag.Error, "Invalid configuration", err.Error(), config.Range.Ptr()))
+		return
+	}
+	v.ask(step, config.Source, n.Resource.Addr.Mode.String(), n.Resource.Addr.Type, encoded)
+}
+
+// ask makes the provider's check the vertex's task. A vertex asks once: a module has one instance in validation.
+func (v *Validator) ask(step *program.Step, p addr.Provider, kind, typeName string, config []byte) {
+	step.Lane = program.Fast
+	step.Task = &wire.Task{
+		Address: p.Display(), Provider: wire.Provider{Package: v.Package(p), Address: p.String()},
+		Validate: &wire.ValidateTask{Kind: kind, Type: typeName, Config: config},
+	}
+}
+
+// Complete implements program.Program.
+func (v *Validator) Complete(_ context.Context, i int, r *wire.Result) program.Step {
+	n := &v.Static.Nodes[i]
+	var ranges func(cty.Path) *hcl.Range
+	for _, m := range v.Store.Instances(n.Module) {
+		ranges = func(path cty.Path) *hcl.Range {
+			if n.Kind == graph.ProviderNode {
+				if rng := eval.ConfigRange(n.Provider.Config, path); rng != nil && len(path) > 0 {
+					return rng
+				}
+				return n.Provider.Range.Ptr()
+			}
+			rb := m.ResourceBlock(n.Resource.Addr)
+			expansion, _ := rb.Expansion()
+			rep := eval.Once
+			if len(expansion.Keys) > 0 {
+				rep = expansion.Repetition(expansion.Keys[0])
+			}
+			if rng := eval.ConfigRange(rb.Bound().Expanded(rep, cty.NilVal), path); rng != nil && len(path) > 0 {
+				return rng
+			}
+			return n.Resource.Range.Ptr()
+		}
+	}
+	return program.Step{Diags: values.WireDiags(r.Diagnostics, ranges).WithAddress(n.Address())}
+}
+
+// UnknownType is the diagnostic of a resource type that its provider does not have.
+func UnknownType(p addr.Provider, r addr.Resource, subject *hcl.Range) *diag.Diagnostic {
+	switch r.Mode {
+	case addr.Data:
+		return diag.New(diag.Error, "Invalid data source", fmt.Sprintf("The provider %s does not support data source %q.", p.Display(), r.Type), subject)
+	case addr.Ephemeral:
+		return diag.New(diag.Error, "Invalid ephemeral resource", fmt.Sprintf("The provider %s does not support ephemeral resource %q.", p.Display(), r.Type), subject)
+	default:
+		return diag.New(diag.Error, "Invalid resource type", fmt.Sprintf("The provider %s does not support resource type %q.", p.Display(), r.Type), subject)
+	}
+}
+
+// dependsOn checks what depends_on names.
+func dependsOn(m *values.Module, list []hcl.Traversal) diag.List {
+	var diags diag.List
+	for _, t := range list {
+		ref, more := addr.ParseReference(t)
+		diags = diags.Append(more)
+		if ref == nil {
+			continue
+		}
+		if len(ref.Remaining) > 0 {
+			rng := ref.Remaining.SourceRange()
+			diags = diags.Append(diag.New(diag.Error, "Invalid depends_on reference",
+				"An element of depends_on names a whole object, such as a resource or a module, and not an attribute of one.", &rng))
+			continue
+		}
+		diags = diags.Append(m.CheckReference(ref))
+	}
+	return diags
+}
