@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/hashicorp/hcl/v2"
@@ -20,25 +21,27 @@ type binding struct {
 	ctx *hcl.EvalContext
 	// values are those of the sources; the local ones are missing (cty.NilVal).
 	values []cty.Value
-	// failed are the diagnostics of making the binding; with errors in it nothing is evaluated.
+	// failed are the diagnostics of making the binding; with errors in it nothing is evaluated. It has no spare capacity,
+	// so that appending to it copies it.
 	failed diag.List
 }
 
 // bind fetches all that does not depend on the repetition.
 func (p *program) bind(s *Scope) *binding {
-	b := &binding{program: p, scope: s, ctx: s.base, failed: p.invalid}
-	if b.failed.HasErrors() {
-		return b
+	b := &binding{program: p, scope: s, ctx: s.base, failed: slices.Clone(p.invalid)}
+	if !b.failed.HasErrors() && s.options.Static != nil {
+		b.failed = append(b.failed, CheckReferences(p.refs, s.options.Static, s.options.CheckBlock)...)
 	}
-	if s.options.Static != nil {
-		b.failed = append(b.failed[:len(b.failed):len(b.failed)], CheckReferences(p.refs, s.options.Static, s.options.CheckBlock)...)
-		if b.failed.HasErrors() {
-			return b
-		}
+	if !b.failed.HasErrors() && len(p.sources)+len(p.calls) > 0 {
+		b.load()
 	}
-	if len(p.sources) == 0 && len(p.calls) == 0 {
-		return b
-	}
+	b.failed = slices.Clip(b.failed)
+	return b
+}
+
+// load fetches the shared values and makes the context of them.
+func (b *binding) load() {
+	p, s := b.program, b.scope
 	b.ctx = s.base.NewChild()
 	b.ctx.Variables = make(map[string]cty.Value, len(p.shared))
 	b.ctx.Functions = b.functions()
@@ -64,7 +67,6 @@ func (p *program) bind(s *Scope) *binding {
 			b.ctx.Variables[root.name] = root.value(b.values)
 		}
 	}
-	return b
 }
 
 // functions returns the provider functions that are called; nil when there are none.
@@ -145,7 +147,7 @@ func (b *binding) exact() bool {
 // repetition returns a child of the shared context with count, each and self, as far as they are referred to.
 func (b *binding) repetition(rep Repetition, self cty.Value) (*hcl.EvalContext, diag.List) {
 	p := b.program
-	diags := b.failed[:len(b.failed):len(b.failed)]
+	diags := b.failed
 	ctx := b.ctx.NewChild()
 	ctx.Variables = make(map[string]cty.Value, 2+len(p.local))
 	if len(p.count) > 0 {

@@ -131,7 +131,7 @@ func (c *compiler) body(body hcl.Body, s *shape, hidden []string) *layout {
 	l.from = len(c.refs)
 	for _, name := range attributesInOrder(content) {
 		a := content.Attributes[name]
-		al := attrLayout{name: name, expr: a.Expr, attrShape: s.attrs[name]}
+		al := attrLayout{name: name, expr: quick(a.Expr), attrShape: s.attrs[name]}
 		al.spread = c.expr(a.Expr, hidden)
 		l.attrs = append(l.attrs, al)
 		l.impure = l.impure || al.impure

@@ -109,6 +109,9 @@ var bodies = []string{
 	`name = local.old`,
 	`name = self.id`,
 	`name = upper(var.unknown)`,
+	`tags = { a = "${var.n}-${count.index}", b = upper("x${-0}${1.5}${1e30}${count.index}") }`,
+	`list = ["${var.secret}${var.n}", "${var.unknown}${var.n}", "${each.value.on}${each.key}"]`,
+	`name = "${aws_vpc.main}x"`,
 }
 
 const fiveAttributesOfSink = `

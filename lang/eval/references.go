@@ -262,18 +262,27 @@ func (w *finder) json(expr hcl.Expression) {
 		}
 		return
 	}
+	if native := jsonTemplate(expr); native != nil {
+		hclsyntax.Walk(native, w)
+	}
+}
+
+// jsonTemplate returns the template that a JSON string is; nil when expr is no string, or no template. HCL itself parses
+// it again at every evaluation.
+func jsonTemplate(expr hcl.Expression) hclsyntax.Expression {
 	// Without a context the text of a JSON string comes back as it is written.
 	v, diags := expr.Value(nil)
 	if diags.HasErrors() || v.Type() != cty.String || v.IsNull() {
-		return
+		return nil
 	}
-	start := expr.Range().Start
+	rng := expr.Range()
+	start := rng.Start
 	start.Byte, start.Column = start.Byte+1, start.Column+1 // behind the quote
-	native, parseDiags := hclsyntax.ParseTemplate([]byte(v.AsString()), expr.Range().Filename, start)
-	if parseDiags.HasErrors() {
-		return // reported when the expression is evaluated
+	native, diags := hclsyntax.ParseTemplate([]byte(v.AsString()), rng.Filename, start)
+	if diags.HasErrors() {
+		return nil // reported when the expression is evaluated
 	}
-	hclsyntax.Walk(native, w)
+	return native
 }
 
 // repeats tells whether a subject stands for what may have several instances.

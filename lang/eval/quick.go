@@ -1,0 +1,84 @@
+package eval
+
+import (
+	"math/big"
+	"strconv"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/hashicorp/hcl/v2/json"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// quick returns an expression with the same value in less time, for the fast decoder. Its diagnostics need not be
+// right, because after any the original is evaluated.
+//
+// Two things take long: whole numbers in templates, as in "web-${count.index}", because go-cty writes them digit by
+// digit from a big.Float (half the time of a usual block); and strings in JSON, which HCL parses at every evaluation.
+func quick(expr hcl.Expression) hcl.Expression {
+	if native, ok := expr.(hclsyntax.Expression); ok {
+		return quickNative(native)
+	}
+	if json.IsJSONExpression(expr) {
+		if native := jsonTemplate(expr); native != nil {
+			return quickNative(native)
+		}
+	}
+	return expr
+}
+
+func quickNative(expr hclsyntax.Expression) hclsyntax.Expression {
+	switch e := expr.(type) {
+	case *hclsyntax.TemplateExpr:
+		c := *e
+		c.Parts = quickAll(e.Parts)
+		for i, part := range c.Parts {
+			if t, ok := part.(*hclsyntax.ScopeTraversalExpr); ok {
+				c.Parts[i] = inTemplate{t}
+			}
+		}
+		return &c
+	case *hclsyntax.TupleConsExpr:
+		c := *e
+		c.Exprs = quickAll(e.Exprs)
+		return &c
+	case *hclsyntax.FunctionCallExpr:
+		c := *e
+		c.Args = quickAll(e.Args)
+		return &c
+	case *hclsyntax.ObjectConsExpr:
+		c := *e
+		c.Items = make([]hclsyntax.ObjectConsItem, len(e.Items))
+		for i, item := range e.Items {
+			c.Items[i] = hclsyntax.ObjectConsItem{KeyExpr: item.KeyExpr, ValueExpr: quickNative(item.ValueExpr)}
+		}
+		return &c
+	default:
+		return expr
+	}
+}
+
+func quickAll(in []hclsyntax.Expression) []hclsyntax.Expression {
+	out := make([]hclsyntax.Expression, len(in))
+	for i, e := range in {
+		out[i] = quickNative(e)
+	}
+	return out
+}
+
+// inTemplate is a part of a template, where every value becomes text.
+type inTemplate struct{ hclsyntax.Expression }
+
+// Value returns whole numbers as text, and everything else as it is.
+func (e inTemplate) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
+	v, diags := e.Expression.Value(ctx)
+	if len(diags) > 0 || v.Type() != cty.Number || v.IsMarked() || v.IsNull() || !v.IsKnown() {
+		return v, diags
+	}
+	f := v.AsBigFloat()
+	n, accuracy := f.Int64()
+	if accuracy != big.Exact || f.Signbit() != (n < 0) { // a fraction, too large, or minus zero
+		return v, diags
+	}
+	return cty.StringVal(strconv.FormatInt(n, 10)), diags
+}
