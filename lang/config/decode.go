@@ -61,9 +61,17 @@ func (d *decoder) partial(body hcl.Body, schema *hcl.BodySchema) (*hcl.BodyConte
 func (d *decoder) constant(c *hcl.BodyContent, name string, into any) bool {
 	attr, ok := c.Attributes[name]
 	if ok {
-		d.add(gohcl.DecodeExpression(attr.Expr, nil, into))
+		d.decodeConstant(attr.Expr, into)
 	}
 	return ok
+}
+
+func (d *decoder) decodeConstant(e hcl.Expression, into any) {
+	if _, more := e.Value(nil); more.HasErrors() {
+		d.add(more)
+		return
+	}
+	d.add(gohcl.DecodeExpression(e, nil, into))
 }
 
 // expr returns the expression of an attribute, nil without it.
@@ -149,8 +157,7 @@ func (d *decoder) dependsOn(c *hcl.BodyContent) []hcl.Traversal {
 	}
 	exprs, more := hcl.ExprList(attr.Expr)
 	d.add(more)
-	// Not nil even when it is empty: a module call with an empty list differs from one without any.
-	out := []hcl.Traversal{}
+	var out []hcl.Traversal
 	for _, e := range exprs {
 		trav, more := hcl.AbsTraversalForExpr(d.unquote(e))
 		d.add(more)
@@ -242,7 +249,11 @@ func (d *decoder) providerReference(e hcl.Expression, argument string) (ref prov
 	if index, ok := e.(*hclsyntax.IndexExpr); ok {
 		ref.key, e, longest = index.Key, index.Collection, 2
 	}
+	before := len(d.diags)
 	e = d.unquote(e)
+	if d.diags[before:].HasErrors() {
+		return ref, false
+	}
 	trav, more := hcl.AbsTraversalForExpr(e)
 	if len(trav) == 0 || more.HasErrors() || len(trav) > longest {
 		if isQuoted(e) {

@@ -34,8 +34,6 @@ func (d *decoder) providersOf(n *Node, single *hcl.Range) {
 			at = call.Enabled.Range().Ptr()
 		case len(call.DependsOn) > 0:
 			at = call.DependsOn[0].SourceRange().Ptr()
-		case call.DependsOn != nil:
-			at = &call.Range
 		}
 		d.providersOf(n.Children[name], at)
 	}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/gohcl"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -75,10 +74,7 @@ func (d *decoder) removed(b *hcl.Block) *Removed {
 		case "lifecycle":
 			if d.once(&lifecycle, nested, "lifecycle") {
 				c := d.content(nested.Body, removedLifecycleSchema)
-				if attr, ok := c.Attributes["destroy"]; ok {
-					d.add(gohcl.DecodeExpression(attr.Expr, nil, &r.Destroy))
-					r.DestroySet = true
-				}
+				r.DestroySet = d.constant(c, "destroy", &r.Destroy)
 			}
 		case "provisioner":
 			p := d.provisioner(nested)

@@ -185,7 +185,12 @@ func (s *Static) named(ref *addr.Reference, stack []StaticUse) (cty.Value, diag.
 			return cty.DynamicVal, diag.Errors("Unable to use variable in static context",
 				fmt.Sprintf("%s is needed before anything is planned, and the variable %q says const = false.", s.name(top(stack)), n.Name), &ref.Range)
 		}
-		return s.once(n, v.Range, stack, func([]StaticUse) (cty.Value, diag.List) { return s.given(v) })
+		given, diags := s.once(n, v.Range, stack, func([]StaticUse) (cty.Value, diag.List) { return s.variable(v) })
+		if diags.HasErrors() {
+			return cty.DynamicVal, diags
+		}
+		value, more := s.converted(v, given)
+		return value, append(diags[:len(diags):len(diags)], more...)
 	case addr.Local:
 		l := s.module.Locals[n.Name]
 		if l == nil {
@@ -222,38 +227,20 @@ func (s *Static) once(n addr.Named, rng hcl.Range, stack []StaticUse, f func([]S
 	return done.value, diags
 }
 
-// given returns the value of a variable as the module's expressions see it.
-func (s *Static) given(v *Variable) (cty.Value, diag.List) {
-	value, diags := s.variable(v)
-	if diags.HasErrors() {
-		return cty.DynamicVal, diags
+// converted returns the value of a variable as the module's expressions see it.
+func (s *Static) converted(v *Variable, given cty.Value) (cty.Value, diag.List) {
+	name := addr.Variable{Name: v.Name}.String()
+	if !s.path.IsRoot() {
+		name = s.path.String() + "." + name
 	}
-	if value == cty.NilVal {
-		value = v.Default
-	}
-	unmarked, valueMarks := value.Unmark()
-	if v.TypeDefaults != nil && !unmarked.IsNull() {
-		value = v.TypeDefaults.Apply(unmarked).WithMarks(valueMarks)
-	}
-	converted, err := convert.Convert(value, v.ConstraintType)
-	if err != nil {
-		return cty.UnknownVal(v.Type), append(diags, diag.New(diag.Error, "Invalid value for input variable",
-			fmt.Sprintf("The value that var.%s is given is not of its type: %s.", v.Name, conversionText(err)), &v.Range))
-	}
-	if converted.IsNull() && !v.Nullable {
-		if v.Required() {
-			return cty.UnknownVal(v.Type), append(diags, diag.New(diag.Error, "Required variable not set",
-				fmt.Sprintf("var.%s cannot be null.", v.Name), &v.Range))
-		}
-		converted = v.Default
-	}
+	value, diags := v.Convert(name, VariableValue{Value: given})
 	if v.Sensitive {
-		converted = converted.Mark(marks.Sensitive)
+		value = value.Mark(marks.Sensitive)
 	}
 	if v.Ephemeral {
-		converted = converted.Mark(marks.Ephemeral)
+		value = value.Mark(marks.Ephemeral)
 	}
-	return converted, diags
+	return value, diags
 }
 
 func (s *Static) pathAttr(n addr.PathAttr, rng hcl.Range) (cty.Value, diag.List) {
