@@ -55,7 +55,7 @@ func (p Packer) Pack(ctx context.Context, about string, data []byte) ([]byte, er
 			data, flags = small, flags|envelopeCompressed
 		}
 	}
-	if len(data) > SpillOver {
+	if len(data) > SpillOver && p.Blobs != nil {
 		ref, err := p.spill(ctx, data)
 		if err != nil {
 			return nil, fmt.Errorf("moving a message of %d bytes to a blob: %w", len(data), err)
