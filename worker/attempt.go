@@ -1,0 +1,232 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// trust is how old a claim may be, by the monotonic clock, when its operation begins. A worker that slept longer
+// leaves the attempt alone: its coordinator may have given it up.
+const trust = 5 * time.Second
+
+// attempt is the safe lane: it carries out one delivered task, or finds that it must not.
+//
+// What survives a crash right after each step is what the comment on the step says; recover picks it up.
+func (w *Worker) attempt(ctx context.Context, d wire.Delivery) {
+	ref := d.Ref()
+	mail, err := w.mailOf(ctx, ref)
+	var task *wire.Task
+	var unreadable error
+	if err == nil {
+		task, unreadable = mail.open(ctx, d.Data())
+	}
+	if err != nil || errors.Is(unreadable, wire.ErrDisconnected) || ctx.Err() != nil {
+		// Without the run's key the task cannot be read, nor anything be said about it. Another worker of the pool
+		// may have it; if nobody has, the attempt is never claimed, which the coordinator sees.
+		w.Log.Warn("a task cannot be opened now", "attempt", ref.Attempt, "error", errors.Join(err, unreadable))
+		pause(ctx, hesitation)
+		w.release(ctx, d)
+		return
+	}
+
+	a := claimed{Worker: w, ref: ref, nonce: w.Nonce()}
+	notStarted, err := mail.seal(ctx, a.notStarted("The worker stopped before it began the operation.", nil))
+	if err != nil {
+		w.fail(fmt.Errorf("sealing a message: %w", err))
+		return
+	}
+	// A crash from here on leaves the intent: the next start looks at the register.
+	if err := w.Journal.Intend(ref, a.nonce, notStarted); err != nil {
+		w.fail(fmt.Errorf("noting the intent to claim %s: %w", ref.Attempt, err))
+		w.release(ctx, d)
+		return
+	}
+	w.ops.hold(ref.Attempt)
+	defer w.ops.drop(ref.Attempt)
+
+	at := w.Now()
+	switch won, err := w.claim(ctx, ref, a.nonce, at); {
+	case err != nil:
+		return // nothing is known, and nothing was begun; the next start asks the register
+	case !won:
+		w.forget(ref)
+		w.acknowledge(ctx, d) // somebody else has the attempt for good
+		return
+	}
+
+	// A crash from here on is told as not started, until the start is noted.
+	doubt, err := mail.seal(ctx, a.doubt("The worker stopped while it carried the operation out."))
+	if err == nil {
+		err = w.Journal.Start(ref, doubt)
+	}
+	if err != nil {
+		w.fail(fmt.Errorf("noting the start of %s: %w", ref.Attempt, err))
+		return
+	}
+	// A crash from here on is told as doubt, until the end is noted.
+	w.acknowledge(ctx, d) // redelivered it would meet the claim,
+	result := w.startIfSafe(ctx, a, at, task, unreadable)
+	w.report(ctx, a, mail, result)
+}
+
+// startIfSafe begins the operation unless it is too late for that.
+func (w *Worker) startIfSafe(ctx context.Context, a claimed, at time.Time, task *wire.Task, unreadable error) *wire.Result {
+	switch age := w.Now().Sub(at); {
+	case unreadable != nil:
+		return a.notStarted("It cannot read the task.", unreadable)
+	case age > trust:
+		return a.notStarted(fmt.Sprintf("The claim was %s old before the operation could begin.", age.Round(time.Millisecond)), nil)
+	case w.ops.isCancelled(a.ref.Run):
+		return a.notStarted("The run was cancelled.", nil)
+	case ctx.Err() != nil:
+		return a.notStarted("The worker was told to stop.", nil)
+	}
+	started := w.Now()
+	result := w.operate(ctx, a.ref.Run, a.ref.Attempt, task)
+	result.Started, result.Ended = started, w.Now()
+	return a.stamp(result)
+}
+
+// report notes the result, publishes it until that is confirmed, and forgets the attempt.
+func (w *Worker) report(ctx context.Context, a claimed, mail mail, result *wire.Result) {
+	message, err := mail.seal(ctx, result)
+	if err != nil {
+		w.fail(fmt.Errorf("sealing the result of %s: %w", a.ref.Attempt, err))
+		return
+	}
+	// A crash after this loses nothing: the next start publishes the result.
+	if err := w.Journal.End(a.ref, message); err != nil {
+		w.fail(fmt.Errorf("noting the result of %s: %w", a.ref.Attempt, err))
+		// The journal says doubt now. Publishing what is known may still spare the user that.
+	}
+	if w.publish(ctx, a.ref, func(ctx context.Context) ([]byte, error) { return mail.lighten(ctx, message, result) }) {
+		w.forget(a.ref)
+	}
+}
+
+// publish sends a message until the stream has it. It returns false when ctx has ended first.
+func (w *Worker) publish(ctx context.Context, ref wire.TaskRef, message func(context.Context) ([]byte, error)) bool {
+	var retry backoff
+	for {
+		data, err := message(ctx)
+		if err == nil {
+			err = w.Queue.PublishResult(ctx, ref, data)
+		}
+		if err == nil {
+			return true
+		}
+		w.Log.Warn("publishing a result failed", "attempt", ref.Attempt, "error", err)
+		if !retry.wait(ctx) {
+			return false
+		}
+	}
+}
+
+// claim writes the register until it is known who has it. The same nonce again finds a claim that did arrive.
+func (w *Worker) claim(ctx context.Context, ref wire.TaskRef, nonce string, at time.Time) (won bool, err error) {
+	var retry backoff
+	for {
+		got, err := w.Claims.Claim(ctx, ref, wire.Claim{Nonce: nonce, Worker: w.ID, At: at})
+		if err == nil {
+			return got.Nonce == nonce && !got.Tombstone, nil
+		}
+		w.Log.Warn("claiming failed", "attempt", ref.Attempt, "error", err)
+		if !retry.wait(ctx) {
+			return false, context.Cause(ctx)
+		}
+	}
+}
+
+// acknowledge takes the task out of the queue.
+func (w *Worker) acknowledge(ctx context.Context, d wire.Delivery) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := d.Ack(ctx); err != nil {
+		w.Log.Debug("acknowledging a task failed", "attempt", d.Ref().Attempt, "error", err)
+	}
+}
+
+// forget ends an attempt's record. What fails here is done again at the next start, without harm.
+func (w *Worker) forget(ref wire.TaskRef) {
+	if err := w.Journal.Done(ref); err != nil {
+		w.fail(fmt.Errorf("forgetting %s: %w", ref.Attempt, err))
+	}
+}
+
+// claimed is an attempt under a claim of this worker; it makes the results.
+type claimed struct {
+	*Worker
+	ref   wire.TaskRef
+	nonce string
+}
+
+func (a claimed) stamp(r *wire.Result) *wire.Result {
+	r.Attempt, r.Nonce, r.Worker, r.Pool = a.ref.Attempt, a.nonce, a.ID, a.ref.Pool
+	return r
+}
+
+// notStarted is the result of an attempt whose operation has not begun and never will. err says why, if that is
+// something to tell the user.
+func (a claimed) notStarted(reason string, err error) *wire.Result {
+	now := a.Now()
+	r := &wire.Result{NotStarted: true, Started: now, Ended: now}
+	severity := diag.Warning
+	if err != nil {
+		severity, reason = diag.Error, fmt.Sprintf("%s (%s)", reason, err)
+	}
+	detail := fmt.Sprintf("Worker %s did not begin the operation. %s", a.ID, reason)
+	r.Diagnostics = wire.DiagsToWire(diag.List{diag.New(severity, "Operation not started", detail, nil)})
+	return a.stamp(r)
+}
+
+// doubt is the result of an attempt of which nothing is known but that it may have begun.
+func (a claimed) doubt(reason string) *wire.Result {
+	now := a.Now()
+	return a.stamp(&wire.Result{Doubt: reason, Started: now, Ended: now})
+}
+
+// mail reads and writes the messages of one attempt.
+type mail struct {
+	ref    wire.TaskRef
+	sealer *wire.Sealer
+	w      *Worker
+}
+
+func (w *Worker) mailOf(ctx context.Context, ref wire.TaskRef) (mail, error) {
+	sealer, err := w.Keys.Open(ctx, ref.Run)
+	return mail{ref: ref, sealer: sealer, w: w}, err
+}
+
+func (m mail) packer() wire.Packer {
+	return wire.Packer{Run: m.ref.Run, Sealer: m.sealer, Blobs: m.w.Blobs, Rand: m.w.Rand}
+}
+
+// open reads a task. The coordinator's blob may take a while to come.
+func (m mail) open(ctx context.Context, data []byte) (*wire.Task, error) {
+	plain, err := m.packer().Unpack(ctx, wire.TaskSubject(m.ref), data)
+	if err != nil {
+		return nil, err
+	}
+	return wire.DecodeTask(plain)
+}
+
+// seal writes a result into a message that needs no blob, so that the journal's copy is whole whatever becomes of
+// the transport.
+func (m mail) seal(ctx context.Context, r *wire.Result) ([]byte, error) {
+	p := m.packer()
+	p.Blobs = nil
+	return p.Pack(ctx, wire.ResultSubject(m.ref), wire.EncodeResult(r))
+}
+
+// lighten returns the message to publish: a large one is moved to a blob.
+func (m mail) lighten(ctx context.Context, message []byte, r *wire.Result) ([]byte, error) {
+	if len(message) <= wire.SpillOver {
+		return message, nil
+	}
+	return m.packer().Pack(ctx, wire.ResultSubject(m.ref), wire.EncodeResult(r))
+}

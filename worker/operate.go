@@ -1,0 +1,93 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider"
+	"github.com/millipede-iac/millipede/wire"
+	"github.com/millipede-iac/millipede/worker/change"
+)
+
+// operate carries out the operation of a task, in whichever lane it came. It always returns a result. A panic in it
+// is our bug: it is recovered here and nowhere else, so that the other operations go on.
+func (w *Worker) operate(ctx context.Context, run string, attempt wire.AttemptID, t *wire.Task) (result *wire.Result) {
+	begun := false
+	defer func() {
+		if p := recover(); p != nil {
+			w.Log.Error("panic in an operation", "address", t.Address, "panic", p, "stack", string(debug.Stack()))
+			result = w.bug(t, p, begun)
+		}
+	}()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+
+	if t.Provision != nil {
+		end := w.ops.begin(run, attempt, func(context.Context) error { cancel(errAskedToStop); return nil })
+		defer end()
+		begun = true
+		return &wire.Result{Diagnostics: wire.DiagsToWire(w.Provisioners.Run(ctx, t.Address, t.Provision, w.emitter(ctx, run, attempt)))}
+	}
+
+	lease, diags := w.Providers.Acquire(ctx, t.Provider, w.configure(t.Provider))
+	if diags.HasErrors() {
+		return &wire.Result{Diagnostics: wire.DiagsToWire(diags)}
+	}
+	defer lease.Release()
+	p := lease.Provider()
+	schemas, more := p.Schemas(ctx)
+	if diags = append(diags, more...); diags.HasErrors() {
+		return &wire.Result{Diagnostics: wire.DiagsToWire(diags)}
+	}
+	end := w.ops.begin(run, attempt, p.Stop)
+	defer end()
+	begun = true
+	host := change.Host{Provider: p, Schemas: schemas, Name: t.Provider.Address, Source: t.Provider.Package.Source, Address: t.Address}
+	result = change.Do(ctx, host, t)
+	result.Diagnostics = append(wire.DiagsToWire(diags), result.Diagnostics...)
+	return result
+}
+
+// configure returns what hands a provider the configuration of p; nil when none was asked for.
+func (w *Worker) configure(p wire.Provider) Configure {
+	if p.Digest == "" {
+		return nil
+	}
+	return func(ctx context.Context, target provider.Provider) diag.List {
+		schemas, diags := target.Schemas(ctx)
+		if diags.HasErrors() {
+			return diags
+		}
+		config, err := wire.DecodeValue(p.Config, schemas.Provider.Block.ImpliedType())
+		if err != nil {
+			return append(diags, diag.New(diag.Error, "Invalid provider configuration",
+				fmt.Sprintf("The configuration of %s does not fit the provider's schema: %s.", p.Address, err), nil))
+		}
+		return append(diags, target.Configure(ctx, config, w.Version)...)
+	}
+}
+
+// emitter returns what publishes the events of an operation. Live events may be lost: nothing depends on them.
+func (w *Worker) emitter(ctx context.Context, run string, attempt wire.AttemptID) func(wire.Event) {
+	return func(e wire.Event) {
+		e.Attempt, e.Worker = attempt, w.ID
+		if err := w.Presence.Emit(ctx, run, wire.EncodeEvent(e)); err != nil {
+			w.Log.Debug("a live event was lost", "address", e.Address, "error", err)
+		}
+	}
+}
+
+// bug is the result of an operation that panicked. What had begun to change the world is in doubt.
+func (w *Worker) bug(t *wire.Task, panicked any, begun bool) *wire.Result {
+	result := &wire.Result{Diagnostics: wire.DiagsToWire(diag.List{{
+		Severity: diag.Error,
+		Summary:  "Bug in Millipede",
+		Detail:   fmt.Sprintf("Worker %s failed while it worked on %s: %v. Please report this with the worker's log, which has the details.", w.ID, t.Address, panicked),
+	}})}
+	if begun && (t.Apply != nil || t.Provision != nil) {
+		result.Doubt = "The worker failed while it carried the operation out."
+	}
+	return result
+}

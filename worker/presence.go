@@ -1,0 +1,92 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// interval is the time between heartbeats.
+const interval = time.Second
+
+// beat says once a second that the worker is alive and what it holds, until ctx ends. A heartbeat that is lost is
+// replaced by the next.
+func (w *Worker) beat(ctx, taking context.Context) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		w.say(ctx, w.heartbeat(taking.Err() != nil))
+		select {
+		case <-tick.C:
+		case <-w.announce:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// leave says that the worker is gone, so that nobody waits for its silence.
+func (w *Worker) leave(working context.Context) {
+	b := w.heartbeat(true)
+	b.Leaving = true
+	w.say(context.WithoutCancel(working), b)
+}
+
+func (w *Worker) say(ctx context.Context, b wire.Heartbeat) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := w.Presence.Beat(ctx, b); err != nil {
+		w.Log.Debug("a heartbeat was lost", "error", err)
+	}
+}
+
+func (w *Worker) heartbeat(draining bool) wire.Heartbeat {
+	return wire.Heartbeat{
+		Worker: w.ID, Pools: w.Pools, Slots: w.Slots, Running: w.slots.running(),
+		Version: w.Version, Protocol: wire.ProtocolVersion, Platform: w.Platform, Host: w.Host,
+		Draining: draining, PublicKey: w.Keys.PublicKey(), Attempts: w.ops.attempts(),
+	}
+}
+
+// watch obeys the control messages to a pool until ctx ends.
+func (w *Worker) watch(ctx context.Context, pool string) {
+	var stops sync.WaitGroup
+	defer stops.Wait()
+	var retry backoff
+	for {
+		err := w.Presence.WatchControl(ctx, pool, func(c wire.Control) { w.obey(ctx, c, &stops) })
+		if ctx.Err() != nil {
+			return
+		}
+		w.Log.Warn("watching for control messages ended", "pool", pool, "error", err)
+		if !retry.wait(ctx) {
+			return
+		}
+	}
+}
+
+func (w *Worker) obey(ctx context.Context, c wire.Control, stops *sync.WaitGroup) {
+	switch c.Kind {
+	case "announce":
+		select {
+		case w.announce <- struct{}{}:
+		default: // a heartbeat is about to go out anyway
+		}
+	case "cancel":
+		w.ops.cancel(c.Run)
+	case "stop":
+		for _, op := range w.ops.of(c.Run) {
+			stops.Go(func() {
+				ctx, cancel := context.WithTimeout(ctx, patience)
+				defer cancel()
+				if err := op.stop(ctx); err != nil {
+					w.Log.Warn("asking an operation to stop failed", "attempt", op.attempt, "error", err)
+				}
+			})
+		}
+	default:
+		w.Log.Warn("unknown control message", "kind", c.Kind)
+	}
+}

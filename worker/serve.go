@@ -1,0 +1,100 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// spare is how many calls the worker takes beyond its slots: those that need none must get through while all slots
+// are taken.
+const spare = 16
+
+// serve answers the fast lane's calls to a pool until taking ends.
+func (w *Worker) serve(taking, working context.Context, pool string) {
+	var retry backoff
+	for {
+		err := w.Caller.Serve(taking, pool, w.Slots+spare, func(_ context.Context, data []byte) []byte {
+			return w.answer(working, pool, data) // a call that runs is finished, even while the worker drains
+		})
+		if taking.Err() != nil {
+			return
+		}
+		w.Log.Warn("serving calls ended", "pool", pool, "error", err)
+		if !retry.wait(taking) {
+			return
+		}
+	}
+}
+
+// answer carries out one call. Nothing of it is noted: a call that is lost is repeated.
+func (w *Worker) answer(ctx context.Context, pool string, data []byte) []byte {
+	started := w.Now()
+	about := wire.CallSubject(pool)
+	packer := wire.Packer{Blobs: w.Blobs, Rand: w.Rand}
+	task, err := unpackTask(ctx, packer, about, data)
+	var result *wire.Result
+	if err != nil {
+		task, result = &wire.Task{}, failure("Unreadable task", fmt.Sprintf("Worker %s cannot read the task: %s.", w.ID, err))
+	} else {
+		result = w.call(ctx, task)
+	}
+	result.Attempt, result.Worker, result.Pool = task.Attempt, w.ID, pool
+	result.Started, result.Ended = started, w.Now()
+
+	packer.Run = task.Run
+	out, err := packer.Pack(ctx, about, wire.EncodeResult(result))
+	if err != nil {
+		packer.Blobs = nil
+		result = failure("Answer cannot be sent", fmt.Sprintf("Worker %s cannot send the answer for %s: %s.", w.ID, task.Address, err))
+		result.Attempt, result.Worker, result.Pool = task.Attempt, w.ID, pool
+		if out, err = packer.Pack(ctx, about, wire.EncodeResult(result)); err != nil {
+			panic("worker: a small message does not pack: " + err.Error())
+		}
+	}
+	return out
+}
+
+func unpackTask(ctx context.Context, packer wire.Packer, about string, data []byte) (*wire.Task, error) {
+	plain, err := packer.Unpack(ctx, about, data)
+	if err != nil {
+		return nil, err
+	}
+	return wire.DecodeTask(plain)
+}
+
+// call carries out the operation of a call, in a slot if it is one that works.
+func (w *Worker) call(ctx context.Context, t *wire.Task) *wire.Result {
+	switch {
+	case changesTheWorld(t):
+		return failure("Operation refused", fmt.Sprintf("Worker %s was called to change %s, but a change needs a claim. This is a bug in Millipede.", w.ID, t.Address))
+	case w.ops.isCancelled(t.Run):
+		return &wire.Result{NotStarted: true}
+	case needsSlot(t):
+		if !w.slots.take(ctx) {
+			return &wire.Result{NotStarted: true}
+		}
+		defer w.slots.give()
+	}
+	return w.operate(ctx, t.Run, t.Attempt, t)
+}
+
+// changesTheWorld tells whether an operation must not begin twice. What the built-in provider does exists in the
+// state alone.
+func changesTheWorld(t *wire.Task) bool {
+	builtin := strings.HasPrefix(t.Provider.Package.Source, "terraform.io/builtin/")
+	return t.Provision != nil || t.Apply != nil && !builtin
+}
+
+// needsSlot tells whether an operation waits for a slot. One that keeps another operation's ephemeral objects alive,
+// or ends them, must not wait for that very operation; one that only tells what a provider declares costs nothing.
+func needsSlot(t *wire.Task) bool {
+	return t.Schema == nil && (t.Ephemeral == nil || t.Ephemeral.Op == "open")
+}
+
+func failure(summary, detail string) *wire.Result {
+	return &wire.Result{Diagnostics: wire.DiagsToWire(diag.Errors(summary, detail, nil))}
+}

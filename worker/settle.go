@@ -1,0 +1,47 @@
+package worker
+
+import (
+	"context"
+
+	"github.com/millipede-iac/millipede/worker/journal"
+)
+
+// settleAll reports what an earlier life of the worker left in its journal: the message of the last step that is
+// noted, which was sealed then. It begins nothing.
+func (w *Worker) settleAll(working context.Context) {
+	for _, e := range w.Journal.Pending() {
+		w.ops.hold(e.Ref.Attempt)
+		w.held.Go(func() {
+			defer w.ops.drop(e.Ref.Attempt)
+			w.settle(working, e)
+		})
+	}
+}
+
+func (w *Worker) settle(ctx context.Context, e journal.Entry) {
+	w.Log.Info("found an attempt in the journal", "attempt", e.Ref.Attempt, "phase", e.Phase.String())
+	if e.Phase == journal.Intended {
+		// Whether the claim had been won is in the register. Claiming again with the same nonce tells; and if the
+		// first claim never arrived, this makes sure that it cannot arrive later, when nobody waits for it.
+		won, err := w.claim(ctx, e.Ref, e.Nonce, w.Now())
+		if err != nil {
+			return // the next start tries again
+		}
+		if !won {
+			w.forget(e.Ref)
+			return
+		}
+	}
+	whole := func(context.Context) ([]byte, error) { return e.Message, nil }
+	if !w.publish(ctx, e.Ref, whole) {
+		return
+	}
+	if e.Phase == journal.Started {
+		// Doubt is an end of its own: the journal's table knows no way from started to done.
+		if err := w.Journal.End(e.Ref, e.Message); err != nil {
+			w.fail(err)
+			return
+		}
+	}
+	w.forget(e.Ref)
+}

@@ -1,0 +1,81 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// take fetches the tasks of a pool, never more than there are free slots, until taking ends.
+func (w *Worker) take(taking, working context.Context, pool string) {
+	var retry backoff
+	for {
+		free := w.slots.free(taking)
+		if free == 0 {
+			return
+		}
+		tasks, err := w.Queue.FetchTasks(taking, pool, free)
+		if err != nil && taking.Err() == nil {
+			w.Log.Warn("fetching tasks failed", "pool", pool, "error", err)
+			retry.wait(taking)
+			continue
+		}
+		retry.reset()
+		for _, d := range tasks {
+			// Another pool, or the fast lane, may have been faster: then somebody else shall have it.
+			if taking.Err() != nil || !w.slots.tryTake() {
+				w.release(working, d)
+				continue
+			}
+			w.held.Go(func() {
+				defer w.slots.give()
+				w.attempt(working, d)
+			})
+		}
+	}
+}
+
+// release gives a task back. If that fails it is delivered again later, which is as good.
+func (w *Worker) release(ctx context.Context, d wire.Delivery) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := d.Release(ctx); err != nil {
+		w.Log.Debug("releasing a task failed", "attempt", d.Ref().Attempt, "error", err)
+	}
+}
+
+const (
+	// patience is how long the worker waits for what it can do without.
+	patience = 2 * time.Second
+	// hesitation is how long it waits before it gives a task back that it can do nothing with.
+	hesitation = 250 * time.Millisecond
+)
+
+// backoff spaces out the tries of something that fails because of the transport.
+type backoff struct{ delay time.Duration }
+
+const (
+	firstDelay = 50 * time.Millisecond
+	lastDelay  = 5 * time.Second
+)
+
+func (b *backoff) reset() { b.delay = 0 }
+
+// wait returns false when ctx has ended.
+func (b *backoff) wait(ctx context.Context) bool {
+	b.delay = min(max(2*b.delay, firstDelay), lastDelay)
+	return pause(ctx, b.delay)
+}
+
+// pause returns false when ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
