@@ -34,7 +34,8 @@ const (
 var errEnvelope = errors.New("malformed envelope")
 
 // Packer puts messages of one run into envelopes and takes them out again. Large ones are compressed; still larger ones
-// go to a blob, which is always sealed, by a key of its own that the envelope holds.
+// go to a blob, which is always sealed, by a key of its own that the envelope holds. Without Blobs they stay whole, as
+// a worker's journal keeps them.
 //
 // With a Sealer the envelope is sealed, as whatever is persisted on the way must be, and one that is not sealed is
 // refused. Without, as on the fast lane, which persists no envelope, it is in the clear.
