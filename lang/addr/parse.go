@@ -13,7 +13,12 @@ import (
 
 // ValidIdentifier tells whether s can name something in the language: a letter or underscore, then letters,
 // digits, underscores and dashes.
-func ValidIdentifier(s string) bool { return hclsyntax.ValidIdentifier(s) }
+func ValidIdentifier(s string) bool {
+	if _, rest := scanName(s); s != "" && rest == "" {
+		return true
+	}
+	return hclsyntax.ValidIdentifier(s)
+}
 
 // ParseInstance parses the absolute address of a resource instance. Canonical text, which is what states and
 // plans hold, is parsed without the HCL parser.

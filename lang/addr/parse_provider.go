@@ -40,7 +40,12 @@ func ParseProviderSource(text string) (Provider, diag.List) {
 }
 
 // ParseProviderLabel normalises a provider's local name, namespace or type.
-func ParseProviderLabel(text string) (string, error) { return regaddr.ParseProviderPart(text) }
+func ParseProviderLabel(text string) (string, error) {
+	if plainLabel(text) {
+		return text, nil
+	}
+	return regaddr.ParseProviderPart(text)
+}
 
 // scanSource takes HOST/NAMESPACE/TYPE that is normal already, as states and lock files hold it.
 func scanSource(text string) (Provider, bool) {

@@ -89,3 +89,16 @@ func (t Target) TouchesResource(r ConfigResource) bool {
 		return t.Resource == r.Resource && t.Instance.Module() == r.Module
 	}
 }
+
+// ConfigResource returns the resource block that a target without keys names; the zero value for a target that
+// names none.
+func (t Target) ConfigResource() ConfigResource {
+	switch t.Kind {
+	case TargetConfigResource:
+		return t.Resource.In(t.Module)
+	case TargetResource, TargetInstance:
+		return t.Resource.In(t.Instance.Module())
+	default:
+		return ConfigResource{}
+	}
+}

@@ -84,7 +84,7 @@ func expr(c *hcl.BodyContent, name string) hcl.Expression {
 
 // label checks that the n-th label of a block is a name.
 func (d *decoder) label(b *hcl.Block, n int, summary string) {
-	if !hclsyntax.ValidIdentifier(b.Labels[n]) {
+	if !addr.ValidIdentifier(b.Labels[n]) {
 		d.err(b.LabelRanges[n], summary, nameRule)
 	}
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/ext/typeexpr"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 
@@ -213,7 +212,7 @@ func (d *decoder) locals(b *hcl.Block) []*Local {
 	d.add(more)
 	out := make([]*Local, 0, len(attrs))
 	for _, attr := range inOrder(attrs) {
-		if !hclsyntax.ValidIdentifier(attr.Name) {
+		if !addr.ValidIdentifier(attr.Name) {
 			d.err(attr.NameRange, "Invalid local value name", nameRule)
 		}
 		out = append(out, &Local{Name: attr.Name, Expr: attr.Expr, Range: attr.Range})

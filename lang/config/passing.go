@@ -140,16 +140,29 @@ func (c *providerCheck) duplicates() {
 
 // implied checks the local names that follow from the types of resources.
 func (c *providerCheck) implied() {
-	for _, r := range c.resources() {
+	wrong := map[string]error{}         // names that no provider can have
+	renamed := map[addr.Provider]bool{} // providers that required_providers calls by some name
+	for _, p := range c.declared {
+		renamed[p] = true
+	}
+	seen := map[string]bool{} // names, and whether there is something to say about them
+	for _, r := range c.resources(func(r *Resource) bool {
+		name := r.Provider.Name
 		if r.ProviderSet {
-			continue
+			return false
 		}
-		name := r.Addr.ImpliedProvider()
-		if _, err := addr.ParseProviderLabel(name); err != nil {
+		odd, known := seen[name]
+		if !known {
+			_, err := addr.ParseProviderLabel(name)
+			_, declared := c.declared[name]
+			odd = err != nil || !declared && renamed[addr.DefaultProvider(name)]
+			wrong[name], seen[name] = err, odd
+		}
+		return odd
+	}) {
+		name := r.Provider.Name
+		if err := wrong[name]; err != nil {
 			c.err(r.Range, "Invalid provider local name", "The type of the resource implies that its provider is called %q, which no provider can be: %s.", name, err)
-			continue
-		}
-		if _, ok := c.declared[name]; ok {
 			continue
 		}
 		implied := addr.DefaultProvider(name)
@@ -163,11 +176,16 @@ func (c *providerCheck) implied() {
 	}
 }
 
-func (c *providerCheck) resources() []*Resource {
+// resources returns those resources of the module that want says, in order. There can be very many, and mostly
+// nothing is to be said about any.
+func (c *providerCheck) resources(want func(*Resource) bool) []*Resource {
 	var out []*Resource
-	for _, a := range slices.SortedFunc(maps.Keys(c.n.Module.Resources), compareResources) {
-		out = append(out, c.n.Module.Resources[a])
+	for _, r := range c.n.Module.Resources {
+		if want(r) {
+			out = append(out, r)
+		}
 	}
+	slices.SortFunc(out, func(a, b *Resource) int { return compareResources(a.Addr, b.Addr) })
 	return out
 }
 
@@ -191,10 +209,7 @@ func (c *providerCheck) keys() {
 			}
 		}
 	}
-	for _, r := range c.resources() {
-		if !r.ProviderSet {
-			continue
-		}
+	for _, r := range c.resources(func(r *Resource) bool { return r.ProviderSet }) {
 		c.key("resource", r.Provider, r.ProviderKeyExpr, r.ProviderRange)
 		if r.ProviderKeyExpr != nil && r.Addr.Mode == addr.Managed {
 			c.sameForEach("resource", r.Addr.In(c.n.Path).String(), r.ForEach, c.forEach[r.Provider.String()])

@@ -2,7 +2,6 @@ package config
 
 import (
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -24,7 +23,7 @@ func (d *decoder) provider(b *hcl.Block) *ProviderConfig {
 	p := &ProviderConfig{Name: b.Labels[0], NameRange: b.LabelRanges[0], Config: rest, Range: b.DefRange}
 	if d.constant(c, "alias", &p.Alias) {
 		p.AliasExpr = expr(c, "alias")
-		if !hclsyntax.ValidIdentifier(p.Alias) {
+		if !addr.ValidIdentifier(p.Alias) {
 			d.err(p.AliasExpr.Range(), "Invalid provider configuration alias", nameRule)
 		}
 	}

@@ -199,7 +199,8 @@ func (m *Module) Requirements() map[addr.Provider][]string {
 // compareResources orders managed resources first, then data sources, then ephemeral ones; each by name.
 func compareResources(a, b addr.Resource) int {
 	const order = "MDE"
-	return cmp.Or(strings.IndexByte(order, byte(a.Mode))-strings.IndexByte(order, byte(b.Mode)), strings.Compare(a.String(), b.String()))
+	return cmp.Or(strings.IndexByte(order, byte(a.Mode))-strings.IndexByte(order, byte(b.Mode)),
+		strings.Compare(a.Type, b.Type), strings.Compare(a.Name, b.Name))
 }
 
 func compareLocal(a, b addr.LocalProvider) int {

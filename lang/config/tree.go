@@ -7,7 +7,6 @@ import (
 
 	goversion "github.com/hashicorp/go-version"
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -257,7 +256,7 @@ func (b *treeBuilder) children(n *Node) diag.List {
 
 func (b *treeBuilder) child(parent *Node, call *ModuleCall) diag.List {
 	path := parent.Path.Child(call.Name)
-	if !hclsyntax.ValidIdentifier(call.Name) || call.parsed.Kind == 0 {
+	if !addr.ValidIdentifier(call.Name) || call.parsed.Kind == 0 {
 		return nil // reported where the call was decoded
 	}
 	if len(path.Path()) > maxDepth {
