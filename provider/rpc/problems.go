@@ -76,7 +76,7 @@ func (p *Provider) lost(ctx context.Context, method string, err error) diag.List
 		summary = "Plugin error"
 		detail = fmt.Sprintf("The %s call to provider %s failed: %s.", method, name, strings.TrimSuffix(status.Convert(err).Message(), "."))
 	}
-	if code != codes.Canceled && code != codes.DeadlineExceeded && p.options.Obituary != nil {
+	if code == codes.Unavailable && p.options.Obituary != nil {
 		if words := p.options.Obituary(); words != "" {
 			detail += "\n\n" + words
 		}

@@ -1,0 +1,242 @@
+// Package plugin hosts provider plugins as processes. It knows nothing of what they are asked to do.
+//
+// There is one process per package and configuration, started when first leased and ended when it has been idle for
+// a while. A process that failed is not leased again. Everything that a host started ends with Host.Close, and on
+// Linux also when the host's own process is killed.
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider"
+	"github.com/millipede-iac/millipede/provider/rpc"
+)
+
+// Options are the host's settings. The zero value is ready.
+type Options struct {
+	// IdleAfter is how long a process stays without a lease; 0 is a minute.
+	IdleAfter time.Duration
+	// StartTimeout is how long a process may take until it can be called; 0 is a minute.
+	StartTimeout time.Duration
+	// Log receives what plugins log, and what happens to them; nil for nothing. See LogFromEnvironment.
+	Log hclog.Logger
+	// Env is the environment of the processes; nil for the host's own.
+	Env []string
+	// DisableTLS makes connections without mutual TLS, as TF_DISABLE_PLUGIN_TLS asks for.
+	DisableTLS bool
+}
+
+// Package is what a process is started from, or, with Reattach, connected to.
+type Package struct {
+	// Source is the provider's address, "host/namespace/type".
+	Source string
+	// Version is for messages alone; it may be empty.
+	Version string
+	// Executable is the plugin's file. When it is empty, the plugin is looked up in Dir, the unpacked package.
+	Executable string
+	Dir        string
+	// Hash tells packages apart. When it is empty, the executable's path, size and time of change do.
+	Hash string
+	// Env is added to the environment.
+	Env []string
+	// Reattach is a process that somebody else started; nothing else but Source counts then.
+	Reattach *Reattach
+}
+
+// NewHost returns a host without processes. Close must be called.
+func NewHost(o Options) *Host {
+	if o.IdleAfter == 0 {
+		o.IdleAfter = time.Minute
+	}
+	if o.StartTimeout == 0 {
+		o.StartTimeout = time.Minute
+	}
+	if o.Log == nil {
+		o.Log = hclog.New(&hclog.LoggerOptions{Level: hclog.Off})
+	}
+	h := &Host{idleAfter: o.IdleAfter, pool: map[string]map[string]*member{}, members: map[*member]bool{}, schemas: map[string]*rpc.SchemaCache{}}
+	h.launch = func(ctx context.Context, p Package, executable string, schemas *rpc.SchemaCache) (process, error) {
+		if p.Reattach != nil {
+			return connect(p, o)
+		}
+		return start(ctx, p, executable, o, schemas)
+	}
+	return h
+}
+
+// Host runs plugins. It is safe for concurrent use.
+type Host struct {
+	idleAfter time.Duration
+	// launch starts a process; tests put another in its place.
+	launch func(ctx context.Context, p Package, executable string, schemas *rpc.SchemaCache) (process, error)
+
+	// mu guards all that follows, and the members' mutable fields. It is never held across a call to a process.
+	mu     sync.Mutex
+	closed bool
+	// pool holds the members that may be leased, by identity of the package and by digest of the configuration.
+	pool map[string]map[string]*member
+	// members holds all that have not ended, those too that may not be leased any more.
+	members map[*member]bool
+	schemas map[string]*rpc.SchemaCache
+	// work counts starts, ends and timers. It grows only under mu while the host is not closed.
+	work sync.WaitGroup
+}
+
+// Configure configures a provider that was just started. Warnings reach the caller whose Acquire started the process;
+// errors reach everybody who waits for it, and end it.
+type Configure func(context.Context, provider.Provider) diag.List
+
+// Acquire leases a process of the package that has the configuration with this digest. Callers that ask for the same
+// at the same time get the same process; the first one's configure is called, once in the life of the process.
+//
+// With an empty digest the process may be one without configuration or with any, so only schemas, metadata,
+// functions and the Validate and Upgrade families may be called. configure is then not used.
+//
+// A process that somebody else started (Package.Reattach) cannot be had once per configuration: asking for another
+// digest configures it again, and then the configuration before is gone for those too who still hold a lease on it.
+// OpenTofu is no different there.
+//
+// The lease must be released exactly when there are no errors. An ended context ends the waiting, and also the start
+// if nobody else waits for it.
+func (h *Host) Acquire(ctx context.Context, p Package, configDigest string, configure Configure) (*Lease, diag.List) {
+	identity, executable, err := p.identity()
+	if err != nil {
+		return nil, cannotStart(p, err)
+	}
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return nil, cannotStart(p, errors.New("the plugin host is closed"))
+	}
+	m, started := h.find(identity, configDigest, p.Reattach != nil), false
+	if m == nil {
+		m, started = h.begin(ctx, p, identity, executable, configDigest, configure), true
+	}
+	h.hold(m)
+	h.mu.Unlock()
+
+	select {
+	case <-m.ready:
+	case <-ctx.Done():
+		h.release(m)
+		return nil, cannotStart(p, context.Cause(ctx))
+	}
+	if m.problems.HasErrors() {
+		h.release(m)
+		return nil, slices.Clone(m.problems)
+	}
+	var warnings diag.List
+	if started {
+		warnings = slices.Clone(m.problems)
+	}
+	return &Lease{host: h, member: m}, warnings
+}
+
+// Lease is the right to call a process. It is safe for concurrent use.
+type Lease struct {
+	host   *Host
+	member *member
+	once   sync.Once
+}
+
+// Provider returns the provider. It is valid until Release. Its Close does nothing: the host ends processes.
+func (l *Lease) Provider() provider.Provider { return l.member.process.provider() }
+
+// Release gives the lease back. Releasing twice is releasing once.
+func (l *Lease) Release() { l.once.Do(func() { l.host.release(l.member) }) }
+
+// Stop asks every process to end its calls soon. It returns when all have taken notice, with their complaints. A
+// process that was asked takes no new lease, since plugins do not recover from being asked; the leases stay valid.
+func (h *Host) Stop(ctx context.Context) error {
+	h.mu.Lock()
+	var running []process
+	for m := range h.members {
+		h.retire(m)
+		if m.process != nil {
+			running = append(running, m.process)
+		}
+	}
+	h.mu.Unlock()
+	errs := make([]error, len(running))
+	var asked sync.WaitGroup
+	for i, p := range running {
+		asked.Go(func() { errs[i] = p.provider().Stop(ctx) })
+	}
+	asked.Wait()
+	return errors.Join(errs...)
+}
+
+// Close ends all processes that the host started and waits until they are gone. Calls that are running are lost.
+func (h *Host) Close() {
+	h.mu.Lock()
+	h.closed = true
+	for m := range h.members {
+		h.retire(m)
+		h.stopIdling(m)
+		m.abandon(errors.New("the plugin host is closed"))
+		if m.process != nil {
+			h.end(m)
+		}
+	}
+	h.mu.Unlock()
+	h.work.Wait()
+}
+
+// identity names what the package is, so that equal names mean equal processes, and the file to execute.
+func (p Package) identity() (identity, executable string, err error) {
+	if r := p.Reattach; r != nil {
+		return fmt.Sprintf("attached %s %d %s %s", p.Source, r.ProtocolVersion, r.Network, r.Address), "", nil
+	}
+	executable = p.Executable
+	if executable == "" {
+		if executable, err = findExecutable(p.Dir, p.Source); err != nil {
+			return "", "", err
+		}
+	}
+	if p.Hash != "" {
+		return fmt.Sprintf("hash %s %s %q", p.Source, p.Hash, p.Env), executable, nil
+	}
+	info, err := os.Stat(executable)
+	if err != nil {
+		return "", "", err
+	}
+	return fmt.Sprintf("file %s %s %d %d %q", p.Source, executable, info.Size(), info.ModTime().UnixNano(), p.Env), executable, nil
+}
+
+// findExecutable returns the first file in the package whose name is terraform-provider-TYPE, with nothing behind it
+// but what an underscore or a dot begins.
+func findExecutable(dir, source string) (string, error) {
+	name := "terraform-provider-" + source[strings.LastIndex(source, "/")+1:]
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return "", fmt.Errorf("reading the package: %w", err)
+	}
+	for _, f := range files {
+		rest, ok := strings.CutPrefix(f.Name(), name)
+		if ok && !f.IsDir() && (rest == "" || rest[0] == '_' || rest[0] == '.') {
+			return filepath.Join(dir, f.Name()), nil
+		}
+	}
+	return "", fmt.Errorf("the package in %s holds no file named %s", dir, name)
+}
+
+// cannotStart is the problem of a provider that cannot be leased.
+func cannotStart(p Package, err error) diag.List {
+	name := p.Source
+	if p.Version != "" {
+		name += " " + p.Version
+	}
+	return diag.Errors(fmt.Sprintf("Failed to instantiate provider %q", p.Source),
+		fmt.Sprintf("Provider %s cannot be used: %s", name, err), nil)
+}

@@ -1,0 +1,233 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider"
+	"github.com/millipede-iac/millipede/provider/rpc"
+)
+
+// process is a plugin that can be called.
+type process interface {
+	provider() provider.Provider
+	// alive tells whether calls may still succeed. Once false, it stays so.
+	alive() bool
+	// close ends the process, if this host started it, and returns when it is gone.
+	close()
+}
+
+// member is a process of the pool, or one on its way there.
+//
+//	starting --> ready --> ended      ready is closed at the first arrow;
+//	    \---> failed ------^          problems is final from then on
+//
+// Beside that it is leasable (in Host.pool) or retired; a retired one ends with its last lease.
+type member struct {
+	pkg, digest string
+	// attached says that somebody else started the process.
+	attached bool
+
+	// ready is closed when the start has ended. problems is valid then: errors if it failed, else warnings.
+	ready    chan struct{}
+	problems diag.List
+	// abandon ends the start.
+	abandon context.CancelCauseFunc
+
+	// The host's mutex guards the rest. process is nil until there is one; it never changes after that.
+	process process
+	started bool // the same as ready being closed
+	holders int  // leases, and those who wait for one
+	idle    *time.Timer
+	ending  bool
+}
+
+// errNobodyWaits ends a start when all who wanted the process have gone.
+var errNobodyWaits = errors.New("nobody waits for the provider any more")
+
+// find returns a member that serves the wish, or nil. The host's mutex is held.
+func (h *Host) find(pkg, digest string, attached bool) *member {
+	for _, m := range h.pool[pkg] {
+		if m.started && !m.process.alive() {
+			h.retire(m)
+		}
+	}
+	if m := h.pool[pkg][digest]; m != nil || digest != "" {
+		return m
+	}
+	for _, m := range h.pool[pkg] {
+		if m.started {
+			return m
+		}
+	}
+	return nil
+}
+
+// begin makes a member and starts it. The host's mutex is held.
+func (h *Host) begin(ctx context.Context, p Package, pkg, executable, digest string, configure Configure) *member {
+	if digest != "" && configure == nil {
+		panic("plugin: a configured process is wanted, and nothing to configure it with")
+	}
+	ctx, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
+	m := &member{pkg: pkg, digest: digest, attached: p.Reattach != nil, ready: make(chan struct{}), abandon: abandon}
+	if digest != "" {
+		h.makeRoom(m)
+	}
+	if h.pool[pkg] == nil {
+		h.pool[pkg] = map[string]*member{}
+	}
+	h.pool[pkg][digest] = m
+	h.members[m] = true
+	var schemas *rpc.SchemaCache
+	if !m.attached {
+		if schemas = h.schemas[pkg]; schemas == nil {
+			schemas = rpc.NewSchemaCache()
+			h.schemas[pkg] = schemas
+		}
+	}
+	h.work.Go(func() {
+		diags := h.bringUp(ctx, m, p, executable, schemas, configure)
+		abandon(nil)
+		h.arrived(m, diags)
+	})
+	return m
+}
+
+// makeRoom does for a member that will be configured what it needs of the others: it takes over the process of an
+// idle unconfigured one; and a process of somebody else forgets the configuration that it had.
+func (h *Host) makeRoom(m *member) {
+	if m.attached {
+		for digest, other := range h.pool[m.pkg] {
+			if digest != "" {
+				h.retire(other)
+			}
+		}
+		return
+	}
+	if bare := h.pool[m.pkg][""]; bare != nil && bare.started && bare.holders == 0 && !bare.ending {
+		h.retire(bare)
+		h.stopIdling(bare)
+		delete(h.members, bare)
+		m.process = bare.process
+	}
+}
+
+// bringUp launches and configures.
+func (h *Host) bringUp(ctx context.Context, m *member, p Package, executable string, schemas *rpc.SchemaCache, configure Configure) diag.List {
+	h.mu.Lock()
+	proc := m.process
+	h.mu.Unlock()
+	if proc == nil {
+		var err error
+		if proc, err = h.launch(ctx, p, executable, schemas); err != nil {
+			return cannotStart(p, err)
+		}
+		h.mu.Lock()
+		m.process = proc
+		h.mu.Unlock()
+	}
+	if m.digest == "" {
+		return nil
+	}
+	diags := configure(ctx, proc.provider())
+	if err := context.Cause(ctx); err != nil && !diags.HasErrors() {
+		diags = diags.Append(cannotStart(p, err))
+	}
+	return diags
+}
+
+// arrived ends a member's start. One that failed is retired, and so ends with the last who waited for it.
+func (h *Host) arrived(m *member, diags diag.List) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m.problems, m.started = diags, true
+	close(m.ready)
+	if diags.HasErrors() || h.closed {
+		h.retire(m)
+	}
+	if h.closed || m.holders == 0 {
+		h.unheld(m)
+	}
+}
+
+func (h *Host) hold(m *member) {
+	m.holders++
+	h.stopIdling(m)
+}
+
+func (h *Host) release(m *member) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if m.holders--; m.holders == 0 {
+		h.unheld(m)
+	}
+}
+
+// unheld does what follows from nobody holding the member: end it now, or after a while. The host's mutex is held.
+func (h *Host) unheld(m *member) {
+	switch {
+	case !m.started:
+		m.abandon(errNobodyWaits)
+		h.retire(m) // whoever comes now gets a start of their own
+	case m.process == nil:
+		delete(h.members, m)
+	case h.leasable(m) && m.process.alive():
+		h.startIdling(m)
+	default:
+		h.retire(m)
+		h.end(m)
+	}
+}
+
+func (h *Host) leasable(m *member) bool { return h.pool[m.pkg][m.digest] == m }
+
+// retire keeps the member from being leased again. The host's mutex is held.
+func (h *Host) retire(m *member) {
+	if !h.leasable(m) {
+		return
+	}
+	delete(h.pool[m.pkg], m.digest)
+	if len(h.pool[m.pkg]) == 0 {
+		delete(h.pool, m.pkg)
+	}
+}
+
+// end ends the member's process, once. The host's mutex is held.
+func (h *Host) end(m *member) {
+	if m.ending {
+		return
+	}
+	m.ending = true
+	delete(h.members, m)
+	h.work.Go(m.process.close)
+}
+
+// startIdling sets the timer that ends an unheld member. The host's mutex is held.
+func (h *Host) startIdling(m *member) {
+	h.work.Add(1)
+	var timer *time.Timer
+	timer = time.AfterFunc(h.idleAfter, func() {
+		defer h.work.Done()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if m.idle == timer { // else it was stopped too late
+			m.idle = nil
+			h.retire(m)
+			h.end(m)
+		}
+	})
+	m.idle = timer
+}
+
+// stopIdling stops that timer. The host's mutex is held.
+func (h *Host) stopIdling(m *member) {
+	if m.idle == nil {
+		return
+	}
+	if m.idle.Stop() {
+		h.work.Done()
+	}
+	m.idle = nil
+}

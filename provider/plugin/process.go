@@ -1,0 +1,173 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	pluginrunner "github.com/hashicorp/go-plugin/runner"
+	"google.golang.org/grpc"
+
+	"github.com/millipede-iac/millipede/provider"
+	"github.com/millipede-iac/millipede/provider/rpc"
+)
+
+// handshake is what plugins of the ecosystem expect of the program that starts them. The values are published.
+var handshake = goplugin.HandshakeConfig{
+	MagicCookieKey:   "TF_PLUGIN_MAGIC_COOKIE",
+	MagicCookieValue: "d602bf8f470bc67ca7faa0386276bbdd4330efaf76d1a219cb4d6991ca9872b2",
+}
+
+// service is the name under which plugins serve a provider.
+const service = "provider"
+
+// started is a plugin process of ours.
+type started struct {
+	client   *goplugin.Client
+	runner   *runner
+	remote   *rpc.Provider
+	lastSaid *tail
+	lost     atomic.Bool // a call has found the process gone
+}
+
+func (s *started) provider() provider.Provider { return s.remote }
+func (s *started) close()                      { s.client.Kill() }
+
+func (s *started) alive() bool {
+	select {
+	case <-s.runner.exited:
+		return false
+	default:
+		return !s.lost.Load()
+	}
+}
+
+// start starts a plugin and connects to it. It returns when the plugin can be called, has failed or has taken too
+// long, or when the context has ended; in all cases but the first nothing is left of it.
+func start(ctx context.Context, p Package, executable string, o Options, schemas *rpc.SchemaCache) (process, error) {
+	s := &started{lastSaid: &tail{}}
+	s.runner = newRunner(executable, environment(o, p))
+	// Go plugins send on over the connection what they write to os.Stdout and os.Stderr once they serve.
+	logged := o.Log.StandardWriter(&hclog.StandardLoggerOptions{InferLevels: true})
+	versions := map[int]goplugin.PluginSet{}
+	for _, v := range []int{5, 6} {
+		versions[v] = goplugin.PluginSet{service: connection{}}
+	}
+	s.client = goplugin.NewClient(&goplugin.ClientConfig{
+		HandshakeConfig:  handshake,
+		VersionedPlugins: versions,
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		AutoMTLS:         !o.DisableTLS,
+		StartTimeout:     o.StartTimeout,
+		Logger:           o.Log,
+		Stderr:           s.lastSaid.writer(),
+		SyncStderr:       io.MultiWriter(s.lastSaid.writer(), logged),
+		SyncStdout:       logged,
+		SkipHostEnv:      true,
+		RunnerFunc: func(_ hclog.Logger, template *exec.Cmd, _ string) (pluginrunner.Runner, error) {
+			s.runner.adopt(template)
+			return s.runner, nil
+		},
+	})
+	unwatch := context.AfterFunc(ctx, s.runner.kill)
+	err := s.dial(p, o, schemas)
+	if !unwatch() { // the context ended, and so did the process
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		return s, nil
+	}
+	s.client.Kill()
+	return nil, s.failure(ctx, o, err)
+}
+
+func (s *started) dial(p Package, o Options, schemas *rpc.SchemaCache) error {
+	client, err := s.client.Client()
+	if err != nil {
+		return err
+	}
+	conn, err := client.Dispense(service)
+	if err != nil {
+		return err
+	}
+	s.remote, err = rpc.New(conn.(*grpc.ClientConn), s.client.NegotiatedVersion(), rpc.Options{
+		Name:     p.Source,
+		Schemas:  schemas,
+		Obituary: s.obituary,
+		Log:      o.Log.Warn,
+	})
+	return err
+}
+
+// failure says in our words what go-plugin reports, and adds what the process itself said.
+func (s *started) failure(ctx context.Context, o Options, err error) error {
+	switch text := err.Error(); {
+	case ctx.Err() != nil:
+		return fmt.Errorf("its start was given up: %w", err)
+	case s.runner.ID() == "":
+		return err // there never was a process
+	case text == "timeout while waiting for plugin to start":
+		err = fmt.Errorf("it did not finish the handshake within %s", o.StartTimeout)
+	case text == "plugin exited before we could connect", strings.Contains(text, "Failed to read any lines from plugin's stdout"):
+		err = fmt.Errorf("it ended before the handshake (%s)", s.runner.ending())
+	case strings.Contains(text, "incompatible API version"):
+		err = fmt.Errorf("it speaks no version of the plugin protocol that is supported, which are 5 and 6: %w", err)
+	case strings.HasPrefix(text, "Unrecognized remote plugin message"):
+		err = fmt.Errorf("what it answered is no handshake, so it may be no provider plugin: %w", err)
+	}
+	said := s.lastSaid.text()
+	if said == "" {
+		said = "It wrote nothing to its standard error output."
+	}
+	return fmt.Errorf("%w\n\n%s", err, said)
+}
+
+// patience is how long a call that failed waits to see its process end.
+const patience = 2 * time.Second
+
+// obituary implements rpc.Options.
+func (s *started) obituary() string {
+	s.lost.Store(true)
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	select {
+	case <-s.runner.drained:
+		return fmt.Sprintf("Its process has ended (%s).\n\n%s", s.runner.ending(), s.lastSaid.text())
+	case <-deadline.C:
+		return s.lastSaid.text()
+	}
+}
+
+// environment is what the process gets beside what go-plugin adds. Of two settings of a name the later one counts.
+func environment(o Options, p Package) []string {
+	base := o.Env
+	if base == nil {
+		base = os.Environ()
+	}
+	return append(append([]string(nil), base...), p.Env...)
+}
+
+// connection is the client's side of a plugin to go-plugin: the connection itself.
+type connection struct {
+	goplugin.NetRPCUnsupportedPlugin
+}
+
+var _ goplugin.GRPCPlugin = connection{}
+
+// GRPCClient returns the connection.
+func (connection) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
+	return conn, nil
+}
+
+// GRPCServer fails: the host serves nothing.
+func (connection) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error {
+	return errors.New("plugin: a host is no plugin")
+}

@@ -1,0 +1,107 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/provider"
+	"github.com/millipede-iac/millipede/provider/rpc"
+)
+
+// Reattach is a plugin process that somebody else started, and that somebody else will end.
+type Reattach struct {
+	// ProtocolVersion is 5 or 6.
+	ProtocolVersion int
+	// Network is "unix" or "tcp"; Address is a path or HOST:PORT.
+	Network, Address string
+	// PID is the process, for messages alone.
+	PID int
+}
+
+// ParseReattach reads the value of TF_REATTACH_PROVIDERS. An empty text is no process. The errors tell the user which
+// part of the value is wrong.
+func ParseReattach(text string) (map[addr.Provider]*Reattach, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var entries map[string]struct {
+		Protocol        string
+		ProtocolVersion int
+		Pid             int
+		Addr            struct{ Network, String string }
+	}
+	if err := json.Unmarshal([]byte(text), &entries); err != nil {
+		return nil, fmt.Errorf("Invalid format for TF_REATTACH_PROVIDERS: %w", err)
+	}
+	out := make(map[addr.Provider]*Reattach, len(entries))
+	for source, e := range entries {
+		p, diags := addr.ParseProviderSource(source)
+		if diags.HasErrors() {
+			return nil, fmt.Errorf("TF_REATTACH_PROVIDERS: %q is no provider address: %w", source, diags.Err())
+		}
+		if e.Addr.Network != "unix" && e.Addr.Network != "tcp" {
+			return nil, fmt.Errorf("TF_REATTACH_PROVIDERS: the address of %s is of the unknown type %q", source, e.Addr.Network)
+		}
+		if e.Protocol != "" && e.Protocol != "grpc" {
+			return nil, fmt.Errorf("TF_REATTACH_PROVIDERS: %s speaks %q instead of grpc", source, e.Protocol)
+		}
+		switch e.ProtocolVersion {
+		case 5, 6:
+		case 0: // plugins of the first SDK do not say, and there is only one version that they can mean
+			e.ProtocolVersion = 5
+		default:
+			return nil, fmt.Errorf("TF_REATTACH_PROVIDERS: %s speaks version %d of the plugin protocol; 5 and 6 are supported", source, e.ProtocolVersion)
+		}
+		out[p] = &Reattach{ProtocolVersion: e.ProtocolVersion, Network: e.Addr.Network, Address: e.Addr.String, PID: e.Pid}
+	}
+	return out, nil
+}
+
+// attached is a connection to a process of somebody else.
+type attached struct {
+	conn   *grpc.ClientConn
+	remote *rpc.Provider
+	lost   atomic.Bool
+}
+
+func (a *attached) provider() provider.Provider { return a.remote }
+func (a *attached) alive() bool                 { return !a.lost.Load() }
+func (a *attached) close()                      { a.conn.Close() }
+
+// connect returns a connection to the process. It is made on the first call: a process that is not there is a lost
+// call.
+func connect(p Package, o Options) (process, error) {
+	r := p.Reattach
+	conn, err := grpc.NewClient("passthrough:"+r.Network,
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, r.Network, r.Address)
+		}),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)))
+	if err != nil {
+		return nil, err
+	}
+	a := &attached{conn: conn}
+	a.remote, err = rpc.New(conn, r.ProtocolVersion, rpc.Options{
+		Name: p.Source,
+		Obituary: func() string {
+			a.lost.Store(true)
+			return fmt.Sprintf("The process was not started here; it should answer at %s (process id %d).", r.Address, r.PID)
+		},
+		Log: o.Log.Warn,
+	})
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return a, nil
+}

@@ -1,0 +1,145 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"time"
+
+	pluginrunner "github.com/hashicorp/go-plugin/runner"
+)
+
+// runner starts and ends one process for go-plugin. Unlike go-plugin's own it notices the end of the process at
+// once, also when a child of the process holds its output open, and takes the process down with the host.
+type runner struct {
+	path string
+	env  []string
+
+	stdin io.Reader
+	// stdout and stderr are our ends of the pipes, valid after Start.
+	stdout, stderr *os.File
+
+	// mu guards cmd and killed between Start and kill.
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	killed bool
+
+	read     chan struct{} // closed when go-plugin has read both pipes to their end
+	readOnce sync.Once
+	exited   chan struct{} // closed when the process has ended; err is valid then
+	drained  chan struct{} // closed when, beyond that, all that it said has been read
+	err      error
+}
+
+var _ pluginrunner.Runner = (*runner)(nil)
+
+func newRunner(path string, env []string) *runner {
+	return &runner{path: path, env: env, read: make(chan struct{}), exited: make(chan struct{}), drained: make(chan struct{})}
+}
+
+// adopt takes over what go-plugin wants of the process.
+func (r *runner) adopt(template *exec.Cmd) {
+	r.env = append(r.env, template.Env...)
+	r.stdin = template.Stdin
+}
+
+// Start starts the process.
+func (r *runner) Start(context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.killed {
+		return errors.New("it was ended before it was started")
+	}
+	var outs, errs *os.File
+	var err error
+	if r.stdout, outs, err = os.Pipe(); err != nil {
+		return err
+	}
+	defer outs.Close()
+	if r.stderr, errs, err = os.Pipe(); err != nil {
+		r.stdout.Close()
+		return err
+	}
+	defer errs.Close()
+	cmd := exec.Command(r.path)
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = r.env, r.stdin, outs, errs
+	endWithHost(cmd)
+	if err := cmd.Start(); err != nil {
+		r.stdout.Close()
+		r.stderr.Close()
+		return err
+	}
+	r.cmd = cmd
+	go r.reap() // Wait waits for it, and go-plugin's Kill for that
+	return nil
+}
+
+// grace is how long the output of a process that has ended may still hold something to read.
+const grace = time.Second
+
+func (r *runner) reap() {
+	r.err = r.cmd.Wait()
+	close(r.exited)
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	select {
+	case <-r.read:
+	case <-late.C: // a child holds the pipes open
+	}
+	r.stdout.Close()
+	r.stderr.Close()
+	close(r.drained)
+}
+
+// Wait is called by go-plugin when it has read all output.
+func (r *runner) Wait(context.Context) error {
+	r.readOnce.Do(func() { close(r.read) })
+	<-r.drained
+	return r.err
+}
+
+// Kill ends the process without asking it.
+func (r *runner) Kill(context.Context) error {
+	r.kill()
+	return nil
+}
+
+func (r *runner) kill() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.killed = true
+	if r.cmd != nil {
+		r.cmd.Process.Kill() // fails only when there is nothing left to kill
+	}
+}
+
+// ending says how the process ended. It may be called once exited is closed, which Client.Kill waits for.
+func (r *runner) ending() string { return r.cmd.ProcessState.String() }
+
+func (r *runner) Stdout() io.ReadCloser           { return r.stdout }
+func (r *runner) Stderr() io.ReadCloser           { return r.stderr }
+func (r *runner) Name() string                    { return r.path }
+func (r *runner) Diagnose(context.Context) string { return "" }
+
+// ID returns the process id; empty when there is no process, which go-plugin takes for having nothing to end.
+func (r *runner) ID() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cmd == nil {
+		return ""
+	}
+	return strconv.Itoa(r.cmd.Process.Pid)
+}
+
+// PluginToHost and HostToPlugin leave addresses as they are: the plugin runs on this machine.
+func (r *runner) PluginToHost(network, address string) (string, string, error) {
+	return network, address, nil
+}
+
+func (r *runner) HostToPlugin(network, address string) (string, string, error) {
+	return network, address, nil
+}
