@@ -78,6 +78,6 @@ func blocks() map[string]schema.Block {
 	}
 }
 
-func (m *blocksModel) plan(*site)                             {}
+func (m *blocksModel) plan(*site, *blocksModel)               {}
 func (m *blocksModel) attributes(*blocksModel) map[string]any { return nil }
 func (m *blocksModel) take(o cloud.Object)                    { m.common.take(o) }

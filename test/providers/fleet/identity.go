@@ -41,7 +41,7 @@ func newIdentity() resource.Resource {
 	}}}
 }
 
-func (m *identityModel) plan(*site) {}
+func (m *identityModel) plan(*site, *identityModel) {}
 
 func (m *identityModel) attributes(*identityModel) map[string]any {
 	return map[string]any{"size": m.Size.ValueStringPointer()}

@@ -51,12 +51,18 @@ func newMachine() resource.Resource {
 				Optional: true, WriteOnly: true, Description: "A secret that no state has.",
 			},
 			"secret_wo_version": schema.Int64Attribute{Optional: true, Description: "Another number sends the secret again."},
-			"secret_hash":       schema.StringAttribute{Computed: true, Description: "SHA-256 of the last secret sent, in hexadecimal; empty if there is none."},
+			"secret_hash": schema.StringAttribute{
+				Computed: true, PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
+				Description: "SHA-256 of the last secret sent, in hexadecimal; empty if there is none.",
+			},
 		}),
 	}}
 }
 
-func (m *machineModel) plan(s *site) {
+func (m *machineModel) plan(s *site, prior *machineModel) {
+	if prior != nil && !prior.SecretWOVersion.Equal(m.SecretWOVersion) {
+		m.SecretHash = types.StringUnknown()
+	}
 	all := map[string]attr.Value{}
 	for _, labels := range []types.Map{s.labels, m.Labels} {
 		if labels.IsUnknown() {
@@ -70,7 +76,7 @@ func (m *machineModel) plan(s *site) {
 
 func (m *machineModel) attributes(config *machineModel) map[string]any {
 	hash := m.SecretHash.ValueString()
-	if config != nil && (hash == "" || m.SecretHash.IsUnknown()) {
+	if config != nil && m.SecretHash.IsUnknown() {
 		hash = hashed(config.SecretWO)
 	}
 	return map[string]any{

@@ -46,7 +46,7 @@ func newMoved() resource.Resource {
 	}}}
 }
 
-func (m *movedModel) plan(*site) {
+func (m *movedModel) plan(*site, *movedModel) {
 	if m.From.IsUnknown() {
 		m.From = types.StringValue("created")
 	}

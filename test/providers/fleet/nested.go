@@ -81,6 +81,6 @@ func newNested() resource.Resource {
 	}}
 }
 
-func (m *nestedModel) plan(*site)                             {}
+func (m *nestedModel) plan(*site, *nestedModel)               {}
 func (m *nestedModel) attributes(*nestedModel) map[string]any { return nil }
 func (m *nestedModel) take(o cloud.Object)                    { m.common.take(o) }

@@ -26,7 +26,7 @@ import (
 )
 
 // NoRegion is the region of objects where neither they nor the provider name one.
-const NoRegion = "nowhere-special"
+const NoRegion = "global"
 
 // Fleet is the provider. Its record and cloud are those of the environment until it is configured.
 type Fleet struct {

@@ -24,8 +24,8 @@ type model[M any] interface {
 	base() *common
 	// home is the type under which the cloud keeps the object; mostly that of the resource.
 	home(typeName string) string
-	// plan fills in what is known before the object is.
-	plan(s *site)
+	// plan fills in what is known before the object is. There is no prior object for one that will be created.
+	plan(s *site, prior *M)
 	// attributes is what the cloud keeps. The config has what states must not have.
 	attributes(config *M) map[string]any
 	// take takes over what the cloud says, and computes what is still unknown.
@@ -87,7 +87,12 @@ func (k *kind[M, P]) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequ
 				c.Region = k.region
 			}
 		}
-		P(&m).plan(k.site)
+		var prior *M
+		if !req.State.Raw.IsNull() {
+			prior = new(M)
+			resp.Diagnostics.Append(req.State.Get(ctx, prior)...)
+		}
+		P(&m).plan(k.site, prior)
 	}
 	entry := k.entry(record.Plan, c, readPrivate(ctx, req.Private), readMeta(ctx, req.ProviderMeta))
 	err := k.stage.Do(ctx, entry, script, func(*record.Entry) error { return nil })
