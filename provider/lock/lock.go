@@ -1,0 +1,275 @@
+// Package lock reads and writes the dependency lock file: which version of each provider is selected, with the hashes
+// of its packages.
+//
+// The file is OpenTofu's, byte for byte, so that the two can take turns. The package selects nothing.
+package lock
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/apparentlymart/go-versions/versions"
+	"github.com/apparentlymart/go-versions/versions/constraints"
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/gohcl"
+	"github.com/hashicorp/hcl/v2/hclparse"
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// FileName is the name of the lock file, beside the configuration.
+const FileName = ".terraform.lock.hcl"
+
+// Locks are the selections. The zero value has none.
+type Locks struct {
+	Providers map[addr.Provider]*Provider
+}
+
+// Provider is one selection.
+type Provider struct {
+	Version versions.Version
+	// Constraints are those that the selection was made with, in normal form.
+	Constraints string
+	// Hashes are sorted and unique, with their schemes (h1:, zh:).
+	Hashes []string
+}
+
+// Get returns the selection of a provider, or nil.
+func (l *Locks) Get(p addr.Provider) *Provider {
+	if l == nil {
+		return nil
+	}
+	return l.Providers[p]
+}
+
+// Set makes a selection.
+func (l *Locks) Set(p addr.Provider, s *Provider) {
+	if l.Providers == nil {
+		l.Providers = map[addr.Provider]*Provider{}
+	}
+	slices.Sort(s.Hashes)
+	s.Hashes = slices.Compact(s.Hashes)
+	l.Providers[p] = s
+}
+
+// Read reads a lock file. One that does not exist has no selections.
+func Read(name string) (*Locks, diag.List) {
+	text, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Locks{}, nil
+	}
+	if err != nil {
+		return &Locks{}, diag.Errors("Failed to read dependency lock file", err.Error()+".", nil)
+	}
+	return Parse(name, text)
+}
+
+// Parse parses the content of a lock file; name is for diagnostics.
+func Parse(name string, text []byte) (*Locks, diag.List) {
+	l := &Locks{}
+	var diags diag.List
+	file, hclDiags := hclparse.NewParser().ParseHCL(text, name)
+	diags = diags.Append(hclDiags)
+	if file == nil {
+		return l, diags
+	}
+	content, hclDiags := file.Body.Content(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
+		{Type: "provider", LabelNames: []string{"source_addr"}},
+		{Type: "module", LabelNames: []string{"path"}},
+	}})
+	diags = diags.Append(hclDiags)
+	for _, b := range content.Blocks {
+		if b.Type != "provider" {
+			continue
+		}
+		p, s, more := parseProvider(b)
+		diags = diags.Append(more)
+		if s == nil {
+			continue
+		}
+		if l.Providers[p] != nil {
+			diags = diags.Append(diag.New(diag.Error, "Duplicate provider lock",
+				fmt.Sprintf("This file has a selection of %s already.", p), b.DefRange.Ptr()))
+			continue
+		}
+		l.Set(p, s)
+	}
+	return l, diags
+}
+
+func parseProvider(b *hcl.Block) (addr.Provider, *Provider, diag.List) {
+	p, diags := addr.ParseProviderSource(b.Labels[0])
+	if diags.HasErrors() {
+		return p, nil, diags.WithSubject(b.LabelRanges[0].Ptr())
+	}
+	var raw struct {
+		Version     string   `hcl:"version"`
+		Constraints string   `hcl:"constraints,optional"`
+		Hashes      []string `hcl:"hashes,optional"`
+		Rest        hcl.Body `hcl:",remain"`
+	}
+	diags = diags.Append(gohcl.DecodeBody(b.Body, nil, &raw))
+	if diags.HasErrors() {
+		return p, nil, diags
+	}
+	v, err := versions.ParseVersion(raw.Version)
+	if err != nil {
+		return p, nil, diags.Append(diag.New(diag.Error, "Invalid provider version number",
+			fmt.Sprintf("The selected version number for provider %s is invalid: %s.", p, err), b.DefRange.Ptr()))
+	}
+	for _, h := range raw.Hashes {
+		if scheme, rest, ok := strings.Cut(h, ":"); !ok || scheme == "" || rest == "" {
+			diags = diags.Append(diag.New(diag.Error, "Invalid provider hash string",
+				fmt.Sprintf("The string %q is no provider hash: it must have a scheme, such as h1:, in front.", h), b.DefRange.Ptr()))
+		}
+	}
+	return p, &Provider{Version: v, Constraints: raw.Constraints, Hashes: raw.Hashes}, diags
+}
+
+// Encode returns the content of the file.
+func (l *Locks) Encode() []byte {
+	f := hclwrite.NewEmptyFile()
+	body := f.Body()
+	body.AppendUnstructuredTokens(hclwrite.Tokens{
+		{Type: 'C', Bytes: []byte("# This file is maintained automatically by \"tofu init\".\n")},
+		{Type: 'C', Bytes: []byte("# Manual edits may be lost in future updates.\n")},
+	})
+	providers := make([]addr.Provider, 0, len(l.Providers))
+	for p := range l.Providers {
+		providers = append(providers, p)
+	}
+	slices.SortFunc(providers, func(a, b addr.Provider) int { return strings.Compare(a.String(), b.String()) })
+	for _, p := range providers {
+		s := l.Providers[p]
+		body.AppendNewline()
+		block := body.AppendNewBlock("provider", []string{p.String()}).Body()
+		block.SetAttributeValue("version", cty.StringVal(s.Version.String()))
+		if s.Constraints != "" {
+			block.SetAttributeValue("constraints", cty.StringVal(s.Constraints))
+		}
+		if len(s.Hashes) > 0 {
+			block.SetAttributeRaw("hashes", hashTokens(s.Hashes))
+		}
+	}
+	return f.Bytes()
+}
+
+// hashTokens writes one hash a line, so that version control shows what changed.
+func hashTokens(hashes []string) hclwrite.Tokens {
+	out := hclwrite.Tokens{{Type: '[', Bytes: []byte("[\n")}}
+	for _, h := range hashes {
+		out = append(out, hclwrite.TokensForValue(cty.StringVal(h))...)
+		out = append(out, &hclwrite.Token{Type: ',', Bytes: []byte(",\n")})
+	}
+	return append(out, &hclwrite.Token{Type: ']', Bytes: []byte("]")})
+}
+
+// Write writes the file when its content changes, atomically.
+func (l *Locks) Write(name string) error {
+	text := l.Encode()
+	if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, text) {
+		return nil
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(name), ".terraform.lock.*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) // does nothing after the rename
+	if _, err := tmp.Write(text); err != nil {
+		tmp.Close()
+		return err
+	}
+	if err := tmp.Chmod(0o644); err != nil {
+		tmp.Close()
+		return err
+	}
+	if err := tmp.Close(); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), name)
+}
+
+// Constraints returns version constraints in normal form: sorted by boundary, each once, blanks as OpenTofu writes
+// them. Text that is none is an error.
+func Constraints(texts []string) (string, error) {
+	var specs constraints.IntersectionSpec
+	for _, text := range texts {
+		if strings.TrimSpace(text) == "" {
+			continue
+		}
+		spec, err := constraints.ParseRubyStyleMulti(text)
+		if err != nil {
+			return "", err
+		}
+		specs = append(specs, spec...)
+	}
+	slices.SortStableFunc(specs, compareSelections)
+	var parts []string
+	for _, s := range specs {
+		text := selection(s)
+		if len(parts) == 0 || parts[len(parts)-1] != text {
+			parts = append(parts, text)
+		}
+	}
+	return strings.Join(parts, ", "), nil
+}
+
+func compareSelections(a, b constraints.SelectionSpec) int {
+	va, vb := exact(a.Boundary), exact(b.Boundary)
+	switch {
+	case va.LessThan(vb):
+		return -1
+	case vb.LessThan(va):
+		return 1
+	}
+	return strings.Compare(selection(a), selection(b))
+}
+
+func exact(s constraints.VersionSpec) versions.Version {
+	z := s.ConstrainToZero()
+	return versions.Version{Major: z.Major.Num, Minor: z.Minor.Num, Patch: z.Patch.Num, Prerelease: versions.VersionExtra(z.Prerelease)}
+}
+
+// selection writes one constraint.
+func selection(s constraints.SelectionSpec) string {
+	op := ""
+	switch s.Operator {
+	case constraints.OpGreaterThan:
+		op = "> "
+	case constraints.OpGreaterThanOrEqual:
+		op = ">= "
+	case constraints.OpLessThan:
+		op = "< "
+	case constraints.OpLessThanOrEqual:
+		op = "<= "
+	case constraints.OpNotEqual:
+		op = "!= "
+	case constraints.OpGreaterThanOrEqualPatchOnly, constraints.OpGreaterThanOrEqualMinorOnly:
+		op = "~> "
+	}
+	b := s.Boundary
+	v := b.Major.String()
+	if !b.Minor.Unconstrained {
+		v += "." + b.Minor.String()
+	}
+	if !b.Patch.Unconstrained {
+		v += "." + b.Patch.String()
+	}
+	if s.Operator != constraints.OpGreaterThanOrEqualPatchOnly && s.Operator != constraints.OpGreaterThanOrEqualMinorOnly {
+		z := exact(b)
+		v = fmt.Sprintf("%d.%d.%d", z.Major, z.Minor, z.Patch)
+	}
+	if b.Prerelease != "" {
+		v += "-" + b.Prerelease
+	}
+	return op + v
+}
