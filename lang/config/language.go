@@ -26,11 +26,10 @@ var (
 		Attributes: []hcl.AttributeSchema{{Name: "edition"}, {Name: "experiments"}},
 		Blocks:     []hcl.BlockHeaderSchema{{Type: "compatible_with"}},
 	}
-	compatibleSchema  = &hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "opentofu"}}}
-	engineSchema      = &hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "required_version"}}}
-	compatibleWithIn  = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "compatible_with"}}}
-	compatibleSince   = goversion.Must(goversion.NewVersion("1.11.0"))
-	incompatibleExtra = incompatible{}
+	compatibleSchema = &hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "opentofu"}}}
+	engineSchema     = &hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "required_version"}}}
+	compatibleWithIn = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "compatible_with"}}}
+	compatibleSince  = goversion.Must(goversion.NewVersion("1.11.0"))
 )
 
 // incompatible marks the problem that a module is not made for this version of the language.
@@ -41,7 +40,7 @@ type incompatible struct{}
 func onlyIncompatible(diags diag.List) diag.List {
 	var out diag.List
 	for _, d := range diags {
-		if d.Extra == incompatibleExtra {
+		if _, is := d.Extra.(incompatible); is {
 			out = append(out, d)
 		}
 	}
@@ -105,7 +104,7 @@ func (d *decoder) engineVersion(list []EngineVersion, attr *hcl.Attribute, enfor
 		p := diag.New(diag.Error, "Incompatible module",
 			"This module says that it is not made for OpenTofu "+LanguageVersion+", whose language Millipede reads. "+
 				"Use a version of the module that is, or change the constraint if you know that it is too strict.", &attr.Range)
-		p.Extra = incompatibleExtra
+		p.Extra = incompatible{}
 		d.diags = append(d.diags, p)
 	}
 	return append(list, EngineVersion{Constraint: constraint.String(), Range: attr.Range, Enforced: true})

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -341,5 +340,5 @@ func (s *Static) ForEach(e hcl.Expression, use StaticUse) (map[string]cty.Value,
 		}
 		out[key.AsString()] = value
 	}
-	return maps.Clone(out), diags
+	return out, diags
 }

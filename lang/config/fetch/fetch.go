@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -67,7 +68,8 @@ func Install(ctx context.Context, dir string, o Options) (Result, diag.List) {
 	if diags.HasErrors() {
 		return Result{}, diags
 	}
-	i := &installer{ctx: ctx, options: o, old: old, now: config.Manifest{addr.RootModule: {Dir: dir}}}
+	i := &installer{ctx: ctx, options: o, old: old, now: maps.Clone(old)}
+	i.now[addr.RootModule] = config.Installed{Dir: dir}
 	tree, more := o.Loader.LoadTree(config.TreeOptions{Dir: dir, Variable: o.Variable, Workspace: o.Workspace, Locator: i})
 	diags = append(diags, more...)
 	if tree.Root == nil || i.failed {
@@ -83,6 +85,7 @@ func Install(ctx context.Context, dir string, o Options) (Result, diag.List) {
 type installer struct {
 	ctx      context.Context
 	options  Options
+	// now starts as a copy of old: what OpenTofu recorded for other purposes (tests) stays.
 	old, now config.Manifest
 	failed   bool
 }
@@ -98,6 +101,9 @@ func (i *installer) Locate(r config.ModuleRequest) (config.Installed, diag.List)
 	if diags.HasErrors() {
 		i.failed = true
 		return config.Installed{}, diags
+	}
+	if at != i.old[r.Path] {
+		maps.DeleteFunc(i.now, func(m addr.Module, _ config.Installed) bool { return r.Path.Contains(m) })
 	}
 	i.now[r.Path] = at
 	return at, diags
