@@ -83,8 +83,8 @@ func Install(ctx context.Context, dir string, o Options) (Result, diag.List) {
 
 // installer answers where modules are by putting them there.
 type installer struct {
-	ctx      context.Context
-	options  Options
+	ctx     context.Context
+	options Options
 	// now starts as a copy of old: what OpenTofu recorded for other purposes (tests) stays.
 	old, now config.Manifest
 	failed   bool
