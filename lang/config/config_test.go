@@ -280,7 +280,7 @@ func FuzzLoadModule(f *testing.F) {
 			}
 		}
 		if tree != nil && tree.Root != nil && !diags.HasErrors() {
-			tree.CheckProviderUse()
+			tree.Check()
 			tree.Requirements()
 		}
 	})

@@ -97,36 +97,10 @@ func (n *Node) ResolveProvider(l addr.LocalProvider) (ResolvedProvider, diag.Lis
 }
 
 // ProviderFor returns the configuration that ResolveProvider finds, or the zero value where it finds none; so it
-// is of use for trees in which CheckProviderUse finds nothing wrong.
+// is of use for trees in which Check finds nothing wrong.
 func (n *Node) ProviderFor(l addr.LocalProvider) addr.ProviderConfig {
 	r, _ := n.ResolveProvider(l)
 	return r.Config
-}
-
-// CheckProviderUse checks that every resource, and every providers argument, leads to a provider configuration.
-// It is not part of loading because the providers of such a configuration can still be installed.
-func (t *Tree) CheckProviderUse() diag.List {
-	var diags diag.List
-	for _, path := range slices.Sorted(maps.Keys(t.Modules)) {
-		n := t.Modules[path]
-		broken := false
-		if n.Call != nil {
-			for _, p := range n.Call.Providers {
-				_, more := n.ResolveProvider(p.InChild)
-				diags = append(diags, more.WithSubject(&p.Range)...)
-				broken = broken || more.HasErrors()
-			}
-		}
-		if broken {
-			continue // the resources of the module would repeat it
-		}
-		for _, a := range slices.SortedFunc(maps.Keys(n.Module.Resources), compareResources) {
-			r := n.Module.Resources[a]
-			_, more := n.ResolveProvider(r.Provider)
-			diags = append(diags, more.WithSubject(&r.Range).WithAddress(a.In(path).String())...)
-		}
-	}
-	return diags
 }
 
 // follow goes from module to caller for as long as the configuration is passed.

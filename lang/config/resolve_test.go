@@ -80,7 +80,7 @@ resource "corp_r" "a" {}
 
 func TestReferencesToProvidersLeadToTheirBlocks(t *testing.T) {
 	tree := mustLoad(t, providers)
-	if diags := tree.CheckProviderUse(); diags.HasErrors() {
+	if diags := tree.Check(); diags.HasErrors() {
 		t.Fatal(diags.Err())
 	}
 	const acme = `provider["registry.opentofu.org/acme/acme"]`
@@ -130,7 +130,7 @@ func TestProvidersThatAreNowhereAreMissed(t *testing.T) {
 	}
 	const want = "error main.tf:1 Provider configuration not present\n" +
 		"error main.tf:7 missing provider provider[\"registry.opentofu.org/hashicorp/a\"].gone\n"
-	if got := describe(tree.CheckProviderUse()); got != want {
+	if got := describe(tree.Check()); got != want {
 		t.Error(got)
 	}
 }
@@ -150,5 +150,16 @@ func TestRequirementsComeFromAllThatIsUsed(t *testing.T) {
 	want := []string{"hashicorp/b ", "hashicorp/c ", "hashicorp/d 2.0", "terraform.io/builtin/terraform ", "x/a >= 1.2; ~> 1.0"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestAModuleBlockSetsWhatItsModuleDeclares(t *testing.T) {
+	tree := mustLoad(t, map[string]string{
+		"main.tf": "module \"m\" {\n  source = \"./m\"\n  extra = 1\n  blk {}\n}\nmodule \"n\" {\n  source = \"./m\"\n  needed = null\n}\n",
+		"m/m.tf":  "variable \"needed\" {}\nvariable \"other\" {\n  default = 1\n}\n",
+	})
+	const want = "error main.tf:1 Missing required argument\nerror main.tf:3 Unsupported argument\nerror main.tf:4 Unsupported block type\n"
+	if got := describe(tree.Check()); got != want {
+		t.Error(got)
 	}
 }

@@ -1,0 +1,56 @@
+package config
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// Check checks what has to hold before a tree that was loaded without errors is validated or planned: every
+// module block sets the variables that its module needs and no others, and every resource and every providers
+// argument leads to a provider configuration. It is not part of loading because modules and providers of a tree
+// that fails here can still be installed.
+func (t *Tree) Check() diag.List {
+	var diags diag.List
+	for _, path := range slices.Sorted(maps.Keys(t.Modules)) {
+		n := t.Modules[path]
+		diags = append(diags, n.checkArguments()...)
+		diags = append(diags, n.checkProviderUse()...)
+	}
+	return diags
+}
+
+// checkArguments checks the arguments of the module block that calls the node.
+func (n *Node) checkArguments() diag.List {
+	if n.Call == nil {
+		return nil
+	}
+	schema := &hcl.BodySchema{}
+	for _, name := range slices.Sorted(maps.Keys(n.Module.Variables)) {
+		schema.Attributes = append(schema.Attributes, hcl.AttributeSchema{Name: name, Required: n.Module.Variables[name].Required()})
+	}
+	_, more := n.Call.Config.Content(schema)
+	return diag.List(nil).Append(more)
+}
+
+func (n *Node) checkProviderUse() diag.List {
+	var diags diag.List
+	if n.Call != nil {
+		for _, p := range n.Call.Providers {
+			_, more := n.ResolveProvider(p.InChild)
+			diags = append(diags, more.WithSubject(&p.Range)...)
+		}
+		if diags.HasErrors() {
+			return diags // the resources of the module would repeat it
+		}
+	}
+	for _, a := range slices.SortedFunc(maps.Keys(n.Module.Resources), compareResources) {
+		r := n.Module.Resources[a]
+		_, more := n.ResolveProvider(r.Provider)
+		diags = append(diags, more.WithSubject(&r.Range).WithAddress(a.In(n.Path).String())...)
+	}
+	return diags
+}
