@@ -50,12 +50,17 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) {
 	defer w.ops.drop(ref.Attempt)
 
 	at := w.Now()
-	switch won, err := w.claim(ctx, ref, a.nonce, at); {
+	outcome, err := w.claim(ctx, ref, a.nonce, at)
+	switch {
 	case err != nil:
 		return // nothing is known, and nothing was begun; the next start asks the register
-	case !won:
+	case outcome == taken:
 		w.forget(ref)
 		w.acknowledge(ctx, d) // somebody else has the attempt for good
+		return
+	case outcome == unclaimed:
+		w.forget(ref)
+		w.release(ctx, d)
 		return
 	}
 
@@ -70,15 +75,19 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) {
 	}
 	// A crash from here on is told as doubt, until the end is noted.
 	w.acknowledge(ctx, d) // redelivered it would meet the claim,
-	result := w.startIfSafe(ctx, a, at, task, unreadable)
-	w.report(ctx, a, mail, result)
+	switch {
+	case unreadable != nil:
+		w.report(ctx, a, mail, a.notStarted("It cannot read the task.", unreadable))
+	case outcome == wonTooLate:
+		w.report(ctx, a, mail, a.notStarted("It had fetched the task too long ago.", nil))
+	default:
+		w.report(ctx, a, mail, w.startIfSafe(ctx, a, at, task))
+	}
 }
 
 // startIfSafe begins the operation unless it is too late for that.
-func (w *Worker) startIfSafe(ctx context.Context, a claimed, at time.Time, task *wire.Task, unreadable error) *wire.Result {
+func (w *Worker) startIfSafe(ctx context.Context, a claimed, at time.Time, task *wire.Task) *wire.Result {
 	switch age := w.Now().Sub(at); {
-	case unreadable != nil:
-		return a.notStarted("It cannot read the task.", unreadable)
 	case age > trust:
 		return a.notStarted(fmt.Sprintf("The claim was %s old before the operation could begin.", age.Round(time.Millisecond)), nil)
 	case w.ops.isCancelled(a.ref.Run):
@@ -127,15 +136,53 @@ func (w *Worker) publish(ctx context.Context, ref wire.TaskRef, message func(con
 	}
 }
 
-// claim writes the register until it is known who has it. The same nonce again finds a claim that did arrive.
-func (w *Worker) claim(ctx context.Context, ref wire.TaskRef, nonce string, at time.Time) (won bool, err error) {
+// outcome is what a claim came to.
+type outcome byte
+
+const (
+	// taken: somebody else has the attempt, or a tombstone ended it.
+	taken outcome = iota
+	// unclaimed: the register was not written, and this delivery must not write it any more.
+	unclaimed
+	// wonTooLate: the claim is ours, but the operation must not begin any more.
+	wonTooLate
+	// won: the operation may begin.
+	won
+)
+
+// claim writes the register until it is known who has it.
+func (w *Worker) claim(ctx context.Context, ref wire.TaskRef, nonce string, at time.Time) (outcome, error) {
 	var retry backoff
 	for {
 		got, err := w.Claims.Claim(ctx, ref, wire.Claim{Nonce: nonce, Worker: w.ID, At: at})
-		if err == nil {
-			return got.Nonce == nonce && !got.Tombstone, nil
+		switch {
+		case err == nil && got.Nonce == nonce && !got.Tombstone:
+			return won, nil
+		case err == nil:
+			return taken, nil
+		case errors.Is(err, wire.ErrStale):
+			ours, err := w.isOurs(ctx, ref, nonce)
+			if ours {
+				return wonTooLate, err
+			}
+			return unclaimed, err
 		}
 		w.Log.Warn("claiming failed", "attempt", ref.Attempt, "error", err)
+		if !retry.wait(ctx) {
+			return taken, context.Cause(ctx)
+		}
+	}
+}
+
+// isOurs reads the register until it is known whether it holds the nonce.
+func (w *Worker) isOurs(ctx context.Context, ref wire.TaskRef, nonce string) (bool, error) {
+	var retry backoff
+	for {
+		got, err := w.Claims.ReadClaim(ctx, ref)
+		if err == nil || errors.Is(err, wire.ErrNotFound) {
+			return err == nil && got.Nonce == nonce, nil
+		}
+		w.Log.Warn("reading a claim failed", "attempt", ref.Attempt, "error", err)
 		if !retry.wait(ctx) {
 			return false, context.Cause(ctx)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/wire"
@@ -12,6 +13,9 @@ import (
 // spare is how many calls the worker takes beyond its slots: those that need none must get through while all slots
 // are taken.
 const spare = 16
+
+// slotPatience is how long a call waits for a slot.
+const slotPatience = time.Second
 
 // serve answers the fast lane's calls to a pool until taking ends.
 func (w *Worker) serve(taking, working context.Context, pool string) {
@@ -74,10 +78,17 @@ func (w *Worker) call(ctx context.Context, t *wire.Task) *wire.Result {
 	case w.ops.isCancelled(t.Run):
 		return &wire.Result{NotStarted: true}
 	case needsSlot(t):
-		if !w.slots.take(ctx) {
-			return &wire.Result{NotStarted: true}
+		// The slots bound what changes the world. A call waits a moment for one, but not behind operations that may
+		// take half an hour while other workers idle; Serve bounds how many calls run beyond the slots.
+		waiting, enough := context.WithTimeout(ctx, slotPatience)
+		got := w.slots.take(waiting)
+		enough()
+		if got {
+			defer w.slots.give()
 		}
-		defer w.slots.give()
+	}
+	if ctx.Err() != nil {
+		return &wire.Result{NotStarted: true}
 	}
 	return w.operate(ctx, t.Run, t.Attempt, t)
 }

@@ -21,13 +21,12 @@ func (w *Worker) settleAll(working context.Context) {
 func (w *Worker) settle(ctx context.Context, e journal.Entry) {
 	w.Log.Info("found an attempt in the journal", "attempt", e.Ref.Attempt, "phase", e.Phase.String())
 	if e.Phase == journal.Intended {
-		// Whether the claim had been won is in the register. Claiming again with the same nonce tells; and if the
-		// first claim never arrived, this makes sure that it cannot arrive later, when nobody waits for it.
-		won, err := w.claim(ctx, e.Ref, e.Nonce, w.Now())
+		// Whether the claim had been won is in the register. Where it is empty, the task is still in the queue.
+		ours, err := w.isOurs(ctx, e.Ref, e.Nonce)
 		if err != nil {
 			return // the next start tries again
 		}
-		if !won {
+		if !ours {
 			w.forget(e.Ref)
 			return
 		}

@@ -1,0 +1,580 @@
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+	"go.uber.org/goleak"
+
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider"
+	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/wire"
+	"github.com/millipede-iac/millipede/worker/journal"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bus is a transport in memory with the faults that a test asks for. It is the other end of a worker's contracts.
+type bus struct {
+	mu       sync.Mutex
+	tasks    map[string][]*delivery
+	arrived  chan struct{} // closed and replaced when tasks change
+	register map[wire.AttemptID]wire.Claim
+	results  []published
+	beats    []wire.Heartbeat
+	events   []wire.Event
+	blobs    map[string][]byte
+	control  map[string]func(wire.Control)
+	serving  map[string]func(context.Context, []byte) []byte
+	calls    sync.WaitGroup
+	starved  int // deliveries beyond the free slots that were given back
+
+	// faults: called before the operation, under no lock. An error makes it fail.
+	onFetch   func() error
+	onClaim   func(wire.Claim) error
+	onPublish func() error
+}
+
+type published struct {
+	ref  wire.TaskRef
+	data []byte
+}
+
+func newBus() *bus {
+	return &bus{
+		tasks: map[string][]*delivery{}, arrived: make(chan struct{}), register: map[wire.AttemptID]wire.Claim{},
+		blobs: map[string][]byte{}, control: map[string]func(wire.Control){}, serving: map[string]func(context.Context, []byte) []byte{},
+	}
+}
+
+type delivery struct {
+	bus      *bus
+	ref      wire.TaskRef
+	data     []byte
+	acked    bool
+	released bool
+}
+
+func (d *delivery) Ref() wire.TaskRef { return d.ref }
+func (d *delivery) Data() []byte      { return d.data }
+func (d *delivery) Sequence() uint64  { return 1 }
+
+func (d *delivery) Ack(context.Context) error {
+	d.bus.mu.Lock()
+	defer d.bus.mu.Unlock()
+	d.acked = true
+	return nil
+}
+
+func (d *delivery) Release(context.Context) error {
+	d.bus.mu.Lock()
+	defer d.bus.mu.Unlock()
+	d.released = true
+	d.bus.starved++
+	return nil
+}
+
+func (b *bus) put(ds ...*delivery) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, d := range ds {
+		d.bus = b
+		b.tasks[d.ref.Pool] = append(b.tasks[d.ref.Pool], d)
+	}
+	close(b.arrived)
+	b.arrived = make(chan struct{})
+}
+
+func (b *bus) FetchTasks(ctx context.Context, pool string, n int) ([]wire.Delivery, error) {
+	if b.onFetch != nil {
+		if err := b.onFetch(); err != nil {
+			return nil, err
+		}
+	}
+	for {
+		b.mu.Lock()
+		var out []wire.Delivery
+		for len(b.tasks[pool]) > 0 && len(out) < n {
+			out = append(out, b.tasks[pool][0])
+			b.tasks[pool] = b.tasks[pool][1:]
+		}
+		arrived := b.arrived
+		b.mu.Unlock()
+		if len(out) > 0 {
+			return out, nil
+		}
+		select {
+		case <-arrived:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (b *bus) PublishResult(_ context.Context, ref wire.TaskRef, data []byte) error {
+	if b.onPublish != nil {
+		if err := b.onPublish(); err != nil {
+			return err
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.results = append(b.results, published{ref, data})
+	return nil
+}
+
+func (b *bus) Claim(_ context.Context, ref wire.TaskRef, c wire.Claim) (wire.Claim, error) {
+	var after error
+	if b.onClaim != nil {
+		after = b.onClaim(c)
+	}
+	if after != nil && !errors.Is(after, errAfterWrite) {
+		return wire.Claim{}, after
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if got, ok := b.register[ref.Attempt]; ok {
+		return got, after
+	}
+	b.register[ref.Attempt] = c
+	return c, after
+}
+
+// errAfterWrite is a fault that comes when the register has been written.
+var errAfterWrite = errors.New("cut off after the write")
+
+func (b *bus) ReadClaim(_ context.Context, ref wire.TaskRef) (wire.Claim, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if got, ok := b.register[ref.Attempt]; ok {
+		return got, nil
+	}
+	return wire.Claim{}, wire.ErrNotFound
+}
+
+func (b *bus) Serve(ctx context.Context, pool string, _ int, handle func(context.Context, []byte) []byte) error {
+	b.mu.Lock()
+	b.serving[pool] = handle
+	b.mu.Unlock()
+	<-ctx.Done()
+	b.mu.Lock()
+	delete(b.serving, pool)
+	b.mu.Unlock()
+	b.calls.Wait()
+	return ctx.Err()
+}
+
+// call makes a call and returns the channel of its answer.
+func (b *bus) call(pool string, t *wire.Task) <-chan *wire.Result {
+	out := make(chan *wire.Result, 1)
+	about := wire.CallSubject(pool)
+	packer := wire.Packer{Blobs: b, Rand: rand.Reader}
+	data, err := packer.Pack(context.Background(), about, wire.EncodeTask(t))
+	if err != nil {
+		panic(err)
+	}
+	b.mu.Lock()
+	handle := b.serving[pool]
+	b.mu.Unlock()
+	b.calls.Go(func() {
+		plain, err := packer.Unpack(context.Background(), about, handle(context.Background(), data))
+		if err != nil {
+			panic(err)
+		}
+		r, err := wire.DecodeResult(plain)
+		if err != nil {
+			panic(err)
+		}
+		out <- r
+	})
+	return out
+}
+
+func (b *bus) Beat(_ context.Context, h wire.Heartbeat) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.beats = append(b.beats, h)
+	return nil
+}
+
+// said returns the heartbeats so far.
+func (b *bus) said() []wire.Heartbeat {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.beats)
+}
+
+// tell sends a control message to the pool eu.
+func (b *bus) tell(kind, run string) {
+	b.mu.Lock()
+	fn := b.control["eu"]
+	b.mu.Unlock()
+	fn(wire.Control{Kind: kind, Run: run})
+}
+
+func (b *bus) WatchControl(ctx context.Context, pool string, fn func(wire.Control)) error {
+	b.mu.Lock()
+	b.control[pool] = fn
+	b.mu.Unlock()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (b *bus) Emit(_ context.Context, _ string, data []byte) error {
+	e, err := wire.DecodeEvent(data)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.events = append(b.events, e)
+	return err
+}
+
+func (b *bus) PutBlob(_ context.Context, sum string, data []byte) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.blobs[sum] = data
+	return nil
+}
+
+func (b *bus) GetBlob(_ context.Context, sum string) ([]byte, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if data, ok := b.blobs[sum]; ok {
+		return data, nil
+	}
+	return nil, wire.ErrNotFound
+}
+
+func (b *bus) HasBlob(context.Context, string) (bool, error)      { return false, nil }
+func (b *bus) NameBlob(context.Context, string, string) error     { return nil }
+func (b *bus) LookupBlob(context.Context, string) (string, error) { return "", wire.ErrNotFound }
+
+// keys holds the key of run "r".
+type keys struct{ sealer *wire.Sealer }
+
+func (k keys) PublicKey() string { return "XPUBLIC" }
+
+func (k keys) Open(_ context.Context, run string) (*wire.Sealer, error) {
+	if k.sealer == nil || run != "r" {
+		return nil, wire.ErrNoKey
+	}
+	return k.sealer, nil
+}
+
+// cloud is a provider of one type with an id and a name.
+type cloud struct {
+	provider.Provider // what is not faked panics
+
+	mu         sync.Mutex
+	applied    int
+	running    int
+	mostAtOnce int
+	stopped    int
+	configured cty.Value
+	released   int
+
+	onApply func(context.Context, provider.ApplyRequest) (provider.ApplyResponse, diag.List)
+	onPlan  func(context.Context)
+	acquire diag.List
+}
+
+func block() *schema.Block {
+	return &schema.Block{Attributes: map[string]*schema.Attribute{
+		"id":   {Type: cty.String, Computed: true},
+		"name": {Type: cty.String, Optional: true},
+	}}
+}
+
+func (c *cloud) Release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.released++
+}
+
+func (c *cloud) Schemas(context.Context) (*provider.Schemas, diag.List) {
+	return &provider.Schemas{
+		Provider:  schema.Schema{Block: block()},
+		Managed:   map[string]schema.Schema{"test_thing": {Block: block()}},
+		Ephemeral: map[string]schema.Schema{"test_secret": {Block: block()}},
+	}, nil
+}
+
+func (c *cloud) Configure(_ context.Context, v cty.Value, _ string) diag.List {
+	c.configured = v
+	return nil
+}
+
+func (c *cloud) ValidateResourceConfig(context.Context, string, cty.Value) diag.List { return nil }
+
+func (c *cloud) PlanResourceChange(ctx context.Context, r provider.PlanRequest) (provider.PlanResponse, diag.List) {
+	if c.onPlan != nil {
+		c.onPlan(ctx)
+	}
+	vals := r.Proposed.AsValueMap()
+	if vals["id"].IsNull() {
+		vals["id"] = cty.UnknownVal(cty.String)
+	}
+	return provider.PlanResponse{Planned: cty.ObjectVal(vals)}, nil
+}
+
+func (c *cloud) ApplyResourceChange(ctx context.Context, r provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
+	c.mu.Lock()
+	c.applied++
+	c.running++
+	c.mostAtOnce = max(c.mostAtOnce, c.running)
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.running--
+	}()
+	if c.onApply != nil {
+		return c.onApply(ctx, r)
+	}
+	return provider.ApplyResponse{Object: made(r.Planned)}, nil
+}
+
+func made(planned cty.Value) cty.Value {
+	vals := planned.AsValueMap()
+	vals["id"] = cty.StringVal("i-1")
+	return cty.ObjectVal(vals)
+}
+
+func (c *cloud) CloseEphemeral(context.Context, string, []byte) diag.List { return nil }
+
+func (c *cloud) Stop(context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopped++
+	return nil
+}
+
+// slowApply makes every apply take that long, or end as lost with its context.
+func slowApply(d time.Duration) func(context.Context, provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
+	return func(ctx context.Context, r provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			return provider.ApplyResponse{Object: made(r.Planned)}, nil
+		case <-ctx.Done():
+			return provider.ApplyResponse{}, diag.List{{Severity: diag.Error, Summary: "Plugin did not respond", Extra: &provider.Lost{Reason: "the call was cut off"}}}
+		}
+	}
+}
+
+// provisioners is what runs provision tasks.
+type provisioners func(ctx context.Context, emit func(wire.Event)) diag.List
+
+func (p provisioners) Run(ctx context.Context, _ string, _ *wire.ProvisionTask, emit func(wire.Event)) diag.List {
+	return p(ctx, emit)
+}
+
+// bench is a worker with everything around it. drain ends the taking, kill the working.
+type bench struct {
+	*testing.T
+	bus    *bus
+	cloud  *cloud
+	sealer *wire.Sealer
+	dir    string
+	opts   Options
+	drain  context.CancelFunc
+	kill   context.CancelFunc
+	done   chan error
+}
+
+func newBench(t *testing.T, opts ...func(*Options)) *bench {
+	t.Helper()
+	sealer, err := wire.NewSealer(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{T: t, bus: newBus(), cloud: &cloud{}, sealer: sealer, dir: t.TempDir()}
+	n := 0
+	var mu sync.Mutex
+	b.opts = Options{
+		ID: "w1", Pools: []string{"eu"}, Slots: 4, Version: "1.0.0", Platform: "plan9_mips",
+		Queue: b.bus, Claims: b.bus, Caller: b.bus, Presence: b.bus, Blobs: b.bus, Keys: keys{sealer},
+		Providers: leases{b.cloud}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: time.Now, Rand: rand.Reader,
+		Nonce: func() string {
+			mu.Lock()
+			defer mu.Unlock()
+			n++
+			return fmt.Sprintf("nonce-%d", n)
+		},
+	}
+	for _, o := range opts {
+		o(&b.opts)
+	}
+	return b
+}
+
+// leases hands out the cloud.
+type (
+	leases struct{ *cloud }
+	lease  struct{ *cloud }
+)
+
+func (l leases) Acquire(ctx context.Context, _ wire.Provider, configure Configure) (Lease, diag.List) {
+	if l.acquire.HasErrors() {
+		return nil, l.acquire
+	}
+	if configure != nil {
+		if diags := configure(ctx, l.cloud); diags.HasErrors() {
+			return nil, diags
+		}
+	}
+	return lease{l.cloud}, nil
+}
+
+func (l lease) Provider() provider.Provider { return l.cloud }
+
+// start opens the journal and runs the worker until drain or kill.
+func (b *bench) start() {
+	b.Helper()
+	j, _, err := journal.Open(b.dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if b.opts.Journal == nil {
+		b.opts.Journal = j
+	}
+	taking, drain := context.WithCancel(b.Context())
+	working, kill := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	b.drain, b.kill, b.done = drain, kill, done
+	w := New(b.opts)
+	go func() {
+		err := w.Run(taking, working)
+		done <- errors.Join(err, j.Close())
+		close(done)
+	}()
+	b.Cleanup(func() {
+		drain()
+		kill()
+		<-done
+	})
+}
+
+// stop drains the worker and returns what Run did.
+func (b *bench) stop() error {
+	b.drain()
+	err := <-b.done
+	b.opts.Journal = nil
+	return err
+}
+
+func (b *bench) seal(ref wire.TaskRef, data []byte) []byte {
+	b.Helper()
+	out, err := wire.Packer{Run: ref.Run, Sealer: b.sealer, Rand: rand.Reader}.Pack(context.Background(), wire.TaskSubject(ref), data)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return out
+}
+
+// applies returns deliveries of n creations.
+func (b *bench) applies(n int) []*delivery {
+	b.Helper()
+	var out []*delivery
+	for i := range n {
+		out = append(out, b.task(i, applyTask(fmt.Sprintf("thing %d", i))))
+	}
+	return out
+}
+
+func (b *bench) task(i int, t *wire.Task) *delivery {
+	ref := wire.TaskRef{Pool: "eu", Coordinator: "c", Run: "r", Attempt: wire.AttemptID(fmt.Sprintf("a%d", i))}
+	return &delivery{bus: b.bus, ref: ref, data: b.seal(ref, wire.EncodeTask(t))}
+}
+
+func applyTask(name string) *wire.Task {
+	ty := block().ImpliedType()
+	config := cty.ObjectVal(map[string]cty.Value{"id": cty.NullVal(cty.String), "name": cty.StringVal(name)})
+	planned := cty.ObjectVal(map[string]cty.Value{"id": cty.UnknownVal(cty.String), "name": cty.StringVal(name)})
+	return &wire.Task{
+		Run: "r", Address: "test_thing.a", Provider: wire.Provider{Package: wire.Package{Source: "example.com/acme/test"}},
+		Apply: &wire.ApplyTask{Type: "test_thing", Action: plan.Create, Config: encode(config, ty), Planned: encode(planned, ty)},
+	}
+}
+
+func planTask(name string) *wire.Task {
+	ty := block().ImpliedType()
+	config := cty.ObjectVal(map[string]cty.Value{"id": cty.NullVal(cty.String), "name": cty.StringVal(name)})
+	return &wire.Task{
+		Run: "r", Address: "test_thing.a", Provider: wire.Provider{Package: wire.Package{Source: "example.com/acme/test"}},
+		Plan: &wire.PlanTask{Type: "test_thing", Config: encode(config, ty)},
+	}
+}
+
+func encode(v cty.Value, ty cty.Type) []byte {
+	data, err := wire.EncodeValue(v, ty)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
+// results are the published results as the coordinator reads them, by attempt.
+func (b *bench) results() []*wire.Result {
+	b.Helper()
+	b.bus.mu.Lock()
+	all := slices.Clone(b.bus.results)
+	b.bus.mu.Unlock()
+	var out []*wire.Result
+	for _, p := range all {
+		plain, err := wire.Packer{Run: p.ref.Run, Sealer: b.sealer, Blobs: b.bus, Rand: rand.Reader}.Unpack(context.Background(), wire.ResultSubject(p.ref), p.data)
+		if err != nil {
+			b.Fatal(err)
+		}
+		r, err := wire.DecodeResult(plain)
+		if err != nil {
+			b.Fatal(err)
+		}
+		out = append(out, r)
+	}
+	slices.SortFunc(out, func(a, b *wire.Result) int { return slices.Compare([]byte(a.Attempt), []byte(b.Attempt)) })
+	return out
+}
+
+// last is the last heartbeat.
+func (b *bench) last() wire.Heartbeat {
+	b.Helper()
+	all := b.bus.said()
+	return all[len(all)-1]
+}
+
+// one returns the only result.
+func (b *bench) one() *wire.Result {
+	b.Helper()
+	all := b.results()
+	if len(all) != 1 {
+		b.Fatalf("%d results were published, want one", len(all))
+	}
+	return all[0]
+}
+
+// pending is what the journal holds after the worker has gone.
+func (b *bench) pending() []journal.Entry {
+	b.Helper()
+	j, _, err := journal.Open(b.dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := j.Close(); err != nil {
+			b.Error(err)
+		}
+	}()
+	return j.Pending()
+}
