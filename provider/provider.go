@@ -11,11 +11,13 @@ package provider
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
 
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/schema"
@@ -69,6 +71,34 @@ type Function struct {
 	Description        string
 	DescriptionKind    schema.StringKind
 	DeprecationMessage string
+}
+
+// Admit tells whether the function is to be called with these arguments. Without an error, false means that the
+// result is unknown: an argument is so in some part, and its parameter does not allow that. The error says that
+// there are too few or too many arguments, or, as a function.ArgError, that one is null and must not be.
+func (f *Function) Admit(args []cty.Value) (bool, error) {
+	if len(args) < len(f.Parameters) || len(args) > len(f.Parameters) && f.VariadicParameter == nil {
+		return false, fmt.Errorf("the function takes %d arguments; it was given %d", len(f.Parameters), len(args))
+	}
+	known := true
+	for i, arg := range args {
+		p := f.Parameter(i)
+		if !p.AllowUnknownValues && !arg.IsWhollyKnown() {
+			known = false
+		}
+		if arg.IsKnown() && arg.IsNull() && !p.AllowNullValue {
+			return false, function.NewArgErrorf(i, "argument must not be null")
+		}
+	}
+	return known, nil
+}
+
+// Parameter returns the parameter that takes the argument at this position. There must be one, see Admit.
+func (f *Function) Parameter(i int) *Parameter {
+	if i < len(f.Parameters) {
+		return &f.Parameters[i]
+	}
+	return f.VariadicParameter
 }
 
 // Parameter is one parameter of a provider's function.
@@ -234,6 +264,20 @@ type DataSource interface {
 	ValidateDataConfig(ctx context.Context, typeName string, config cty.Value) diag.List
 	ReadDataSource(ctx context.Context, typeName string, config, providerMeta cty.Value) (cty.Value, diag.List)
 }
+
+// WithAddress returns a context for calls that concern the object with this address, which the built-in provider
+// names in its messages.
+func WithAddress(ctx context.Context, address string) context.Context {
+	return context.WithValue(ctx, addressKey{}, address)
+}
+
+// AddressOf returns the address that WithAddress put into the context; empty when there is none.
+func AddressOf(ctx context.Context) string {
+	address, _ := ctx.Value(addressKey{}).(string)
+	return address
+}
+
+type addressKey struct{}
 
 // Ephemeral is the life of ephemeral resource objects.
 type Ephemeral interface {

@@ -19,23 +19,13 @@ func (p *Provider) CallFunction(ctx context.Context, name string, args []cty.Val
 	if err != nil {
 		return cty.NilVal, err
 	}
-	if len(args) < len(f.Parameters) || len(args) > len(f.Parameters) && f.VariadicParameter == nil {
-		return cty.NilVal, fmt.Errorf("function %s takes %d arguments; it was given %d", name, len(f.Parameters), len(args))
+	if call, err := f.Admit(args); err != nil || !call {
+		return cty.UnknownVal(f.Return), err
 	}
 	var e encoder
 	req := &tfplugin6.CallFunction_Request{Name: name, Arguments: make([]*tfplugin6.DynamicValue, len(args))}
 	for i, arg := range args {
-		parameter := f.VariadicParameter
-		if i < len(f.Parameters) {
-			parameter = &f.Parameters[i]
-		}
-		if !parameter.AllowUnknownValues && !arg.IsWhollyKnown() {
-			return cty.UnknownVal(f.Return), nil
-		}
-		if arg.IsNull() && !parameter.AllowNullValue {
-			return cty.NilVal, function.NewArgErrorf(i, "argument must not be null")
-		}
-		req.Arguments[i] = e.value(arg, parameter.Type)
+		req.Arguments[i] = e.value(arg, f.Parameter(i).Type)
 		if e.err != nil {
 			return cty.NilVal, function.NewArgErrorf(i, "%s", pathError(e.err))
 		}

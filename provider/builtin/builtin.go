@@ -1,0 +1,95 @@
+// Package builtin is the provider terraform.io/builtin/terraform, in this process. It reads no state by itself.
+package builtin
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider"
+	"github.com/millipede-iac/millipede/provider/schema"
+)
+
+// StateReader returns the root outputs of the latest state in a workspace of a backend, without marks. A nil map
+// without problems means that there is no state. config is an object, wholly known; backend is the name that the
+// configuration gives.
+type StateReader func(ctx context.Context, backend string, config cty.Value, workspace string) (map[string]cty.Value, diag.List)
+
+// ConfigCheck returns what is wrong with the configuration of a backend: an unknown backend, an argument that it does
+// not have. The paths of the problems begin in the configuration. config is as for StateReader.
+type ConfigCheck func(backend string, config cty.Value) diag.List
+
+// Options are what the provider needs of others.
+type Options struct {
+	// ReadState and CheckConfig serve terraform_remote_state.
+	ReadState   StateReader
+	CheckConfig ConfigCheck
+	// NewID returns an id for a terraform_data, never the same again.
+	NewID func() string
+}
+
+// New returns the provider. All options must be set.
+func New(o Options) provider.Provider {
+	if o.ReadState == nil || o.CheckConfig == nil || o.NewID == nil {
+		panic("builtin: an option is missing")
+	}
+	return &builtin{options: o}
+}
+
+type builtin struct{ options Options }
+
+// schemas is all that the provider declares. It is shared and never changed.
+var schemas = &provider.Schemas{
+	Provider:  schema.Schema{Block: &schema.Block{Ephemeral: true}},
+	Managed:   map[string]schema.Schema{dataType: {Block: dataBlock}},
+	Data:      map[string]schema.Schema{remoteStateType: {Block: remoteStateBlock}},
+	Functions: functionSignatures(),
+}
+
+// Schemas implements provider.Describer.
+func (b *builtin) Schemas(context.Context) (*provider.Schemas, diag.List) { return schemas, nil }
+
+// Metadata implements provider.Describer.
+func (b *builtin) Metadata(context.Context) (provider.Metadata, diag.List) {
+	return schemas.Metadata(), nil
+}
+
+// ValidateProviderConfig implements provider.Configurer. There is nothing to configure.
+func (b *builtin) ValidateProviderConfig(_ context.Context, config cty.Value) (cty.Value, diag.List) {
+	return config, nil
+}
+
+// Configure implements provider.Configurer.
+func (b *builtin) Configure(context.Context, cty.Value, string) diag.List { return nil }
+
+// ValidateEphemeralConfig implements provider.Ephemeral. There are no ephemeral resource types.
+func (b *builtin) ValidateEphemeralConfig(_ context.Context, typeName string, _ cty.Value) diag.List {
+	return unknownType("ephemeral resource", typeName)
+}
+
+// OpenEphemeral implements provider.Ephemeral.
+func (b *builtin) OpenEphemeral(_ context.Context, typeName string, _ cty.Value) (provider.Opened, diag.List) {
+	return provider.Opened{}, unknownType("ephemeral resource", typeName)
+}
+
+// RenewEphemeral implements provider.Ephemeral.
+func (b *builtin) RenewEphemeral(_ context.Context, typeName string, _ []byte) (provider.Renewed, diag.List) {
+	return provider.Renewed{}, unknownType("ephemeral resource", typeName)
+}
+
+// CloseEphemeral implements provider.Ephemeral.
+func (b *builtin) CloseEphemeral(_ context.Context, typeName string, _ []byte) diag.List {
+	return unknownType("ephemeral resource", typeName)
+}
+
+// Stop implements provider.Stopper. Only reading a remote state takes time, and that ends with its context.
+func (b *builtin) Stop(context.Context) error { return nil }
+
+// Close implements provider.Provider.
+func (b *builtin) Close() error { return nil }
+
+func unknownType(kind, name string) diag.List {
+	return diag.Errors(fmt.Sprintf("unknown %s %q", kind, name), "The built-in provider has nothing of this name.", nil)
+}
