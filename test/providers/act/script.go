@@ -23,7 +23,7 @@ type Script struct {
 	Warn  []string                    // moments that the caller adds a warning for; see Warns
 	Crash []string                    // moments that end the process
 	Hang  []string                    // moments that last until the call is cancelled
-	// Times limits each kind of trouble at each moment to the first calls for an object of that name, of all
+	// Times limits failing, crashing and hanging at each moment to the first calls for an object of that name, of all
 	// processes that share a cloud; 0 is no limit.
 	Times int
 	// Deaf makes sleeping and hanging ignore that the call was cancelled.
@@ -31,7 +31,9 @@ type Script struct {
 }
 
 // Warns reports whether the script asks for a warning from an operation.
-func (s Script) Warns(op record.Op) bool { return slices.Contains(s.Warn, string(op)) }
+func (s Script) Warns(op record.Op) bool {
+	return slices.Contains(s.Warn, string(op)) || slices.Contains(s.Warn, string(op)+After)
+}
 
 // CheckMoments returns an error for a moment that does not exist: of neither an operation of the list, nor after one.
 func CheckMoments(moments []string, ops ...record.Op) error {

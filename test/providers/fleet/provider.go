@@ -34,8 +34,7 @@ type Fleet struct {
 	nested bool   // whether the protocol knows nested attributes
 	env    act.Env
 	chance io.Reader
-	// stage is replaced once, by Configure, which no call of a resource precedes; functions may run beside it
-	// and have no use for the provider's configuration.
+	// before is the stage of what does not wait for a configuration: functions, Stop. Resources get theirs by Configure.
 	before *act.Stage
 }
 
@@ -110,7 +109,7 @@ func (f *Fleet) ValidateConfig(ctx context.Context, req provider.ValidateConfigR
 	}
 }
 
-// Configure sets up the stage that the configuration asks for.
+// Configure sets up the stage that the configuration asks for. Its record stays open as long as the process lives.
 func (f *Fleet) Configure(ctx context.Context, req provider.ConfigureRequest, resp *provider.ConfigureResponse) {
 	var m providerModel
 	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)

@@ -182,16 +182,22 @@ func (r Record) MaxConcurrent(filters ...Filter) int {
 	return most
 }
 
+// Span is from the first start to the last end, in nanoseconds since 1970.
+type Span struct {
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
+}
+
 // Summary is what most tests ask of a record, in one object.
 type Summary struct {
-	Calls         int                      `json:"calls"`
-	Ops           map[Op]map[string]int    `json:"ops"` // outcome ("unfinished" too) to number
-	Created       map[string]int           `json:"created"`
-	Repeated      map[Op][]string          `json:"repeated"` // of creations, updates and deletions
-	MaxConcurrent map[string]int           `json:"max_concurrent"`
-	Pools         map[string]int           `json:"pools"`
-	Workers       map[string]int           `json:"workers"`
-	Span          struct{ From, To int64 } `json:"span"`
+	Calls         int                   `json:"calls"`
+	Ops           map[Op]map[string]int `json:"ops"` // outcome ("unfinished" too) to number
+	Created       map[string]int        `json:"created"`
+	Repeated      map[Op][]string       `json:"repeated"` // of creations, updates and deletions
+	MaxConcurrent map[string]int        `json:"max_concurrent"`
+	Pools         map[string]int        `json:"pools"`
+	Workers       map[string]int        `json:"workers"`
+	Span          Span                  `json:"span"`
 }
 
 // Summarize answers all of a Summary for the calls that pass all filters. MaxConcurrent has the keys "all" and

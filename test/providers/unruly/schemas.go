@@ -7,7 +7,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 )
 
-// attribute returns an attribute whose flags are written as in "required", "optional computed", "optional writeonly".
+// attribute returns an attribute with its flags.
 func attribute(name string, t tftypes.Type, flags ...func(*tfprotov6.SchemaAttribute)) *tfprotov6.SchemaAttribute {
 	a := &tfprotov6.SchemaAttribute{Name: name, Type: t}
 	for _, set := range flags {

@@ -51,7 +51,7 @@ type server struct {
 
 // flood writes a long text to standard error.
 func (s *server) flood() {
-	line := strings.Repeat("unruly ", 146) + "\n"
+	line := strings.Repeat("unruly ", 147) + "\n"
 	for range 1 << 10 {
 		fmt.Fprint(s.stage.Complaints, line)
 	}
@@ -103,7 +103,7 @@ func (s *server) answer(ctx context.Context, op record.Op, typeName, stage, comm
 	return a
 }
 
-// computed fills in what a schema computes: what was there before, or unknown.
+// fillIn fills in what a schema computes: what was there before, or unknown.
 func fillIn(schema *tfprotov6.Schema, o, prior object) {
 	for _, attribute := range schema.Block.Attributes {
 		if !attribute.Computed || !o[attribute.Name].IsNull() {
@@ -219,6 +219,7 @@ func (s *server) PlanResourceChange(ctx context.Context, req *tfprotov6.PlanReso
 		if prior != nil && schema == thing && !prior["name"].Equal(proposed["name"]) {
 			resp.RequiresReplace = append(resp.RequiresReplace, tftypes.NewAttributePath().WithAttributeName("name"))
 		}
+		//lint:ignore SA1019 to claim the old type system is what the attribute is for
 		resp.UnsafeToUseLegacyTypeSystem = proposed.truth("legacy")
 	}
 	resp.RequiresReplace = append(resp.RequiresReplace, a.replace...)
@@ -245,6 +246,7 @@ func (s *server) ApplyResourceChange(ctx context.Context, req *tfprotov6.ApplyRe
 		}
 		planned.settle()
 		a = s.answer(ctx, op, req.TypeName, "apply", planned.text("misbehave"), t, planned)
+		//lint:ignore SA1019 to claim the old type system is what the attribute is for
 		resp.UnsafeToUseLegacyTypeSystem = planned.truth("legacy")
 	}
 	resp.NewState, resp.Diagnostics = a.encode(), a.diags
