@@ -77,6 +77,15 @@ func BenchmarkBlockByLibrary(b *testing.B) {
 	}
 }
 
+// BenchmarkPrepare is what each block of a configuration costs once.
+func BenchmarkPrepare(b *testing.B) {
+	body, block := parseBody(b, fiveAttributes), instanceType(60)
+	b.ReportAllocs()
+	for b.Loop() {
+		PrepareBody(body, block)
+	}
+}
+
 // BenchmarkDynamicBlocks evaluates three blocks that a dynamic block makes.
 func BenchmarkDynamicBlocks(b *testing.B) {
 	bound := PrepareBody(parseBody(b, `

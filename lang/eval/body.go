@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
@@ -99,11 +100,15 @@ func PrepareBody(body hcl.Body, block *schema.Block) *Template {
 	return t
 }
 
-// References returns what the body refers to, in the order of the source. That includes what dynamic blocks need.
+// References returns what the body refers to: in its attributes, then in its blocks, each in the order of the source.
+// That includes what dynamic blocks need.
 func (t *Template) References() []Reference { return t.program.refs }
 
 // Calls returns the provider functions that the body calls.
 func (t *Template) Calls() []Call { return t.program.calls }
+
+// Invalid returns the mistakes that are visible without evaluating: references that are none.
+func (t *Template) Invalid() diag.List { return t.program.invalid }
 
 // compiler makes the layout of a body. It visits all expressions, so it finds the references on the way.
 type compiler struct {
@@ -121,7 +126,7 @@ func (c *compiler) body(body hcl.Body, s *shape, hidden []string) *layout {
 		Attributes: want.Attributes,
 		Blocks:     append(want.Blocks[:len(want.Blocks):len(want.Blocks)], dynamicHeader),
 	})
-	if diags.HasErrors() || len(diags) > 0 {
+	if len(diags) > 0 {
 		c.exact = false
 	}
 	l := &layout{shape: s}

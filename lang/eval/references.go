@@ -35,7 +35,7 @@ type Reference struct {
 func (r Reference) InstanceKey(s *Scope, rep Repetition) (key addr.Key, ok bool) {
 	switch subject := r.Subject.(type) {
 	case addr.ResourceRef:
-		return subject.Key, true
+		return subject.Key, subject.Key != addr.NoKey
 	case addr.ModuleCallInstance:
 		return subject.Key, subject.Key != addr.NoKey
 	case addr.ModuleOutput:
@@ -101,14 +101,13 @@ func parseProviderFunction(name string) (f ProviderFunction, is bool, err error)
 // ExprReferences returns what an expression refers to, in the order of the source. Nil has no references.
 func ExprReferences(expr hcl.Expression) ([]Reference, diag.List) {
 	e := PrepareExpr(expr)
-	return e.References(), e.program.invalid
+	return e.References(), e.Invalid()
 }
 
-// BodyReferences returns what a body refers to where it is decoded by this schema, in the order of the source. That
-// includes what its dynamic blocks need.
+// BodyReferences returns what a body refers to where it is decoded by this schema; see Template.References.
 func BodyReferences(body hcl.Body, block *schema.Block) ([]Reference, diag.List) {
 	t := PrepareBody(body, block)
-	return t.References(), t.program.invalid
+	return t.References(), t.Invalid()
 }
 
 // finding is what finder collects.
