@@ -1,0 +1,194 @@
+// Package hosting wires a worker: its journal, its package cache, the plugin host, the built-in provider.
+//
+// The worker command and the coordinator's embedded worker are both made here. It parses no flags.
+package hosting
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/go-hclog"
+	"github.com/nats-io/nkeys"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider"
+	"github.com/millipede-iac/millipede/provider/builtin"
+	"github.com/millipede-iac/millipede/provider/plugin"
+	"github.com/millipede-iac/millipede/wire"
+	"github.com/millipede-iac/millipede/worker"
+	"github.com/millipede-iac/millipede/worker/journal"
+	"github.com/millipede-iac/millipede/worker/packages"
+	"github.com/millipede-iac/millipede/worker/provision"
+)
+
+// Platform is os_arch of this process.
+const Platform = runtime.GOOS + "_" + runtime.GOARCH
+
+// Transport is what a worker needs of the connection; *jet.Conn is one.
+type Transport interface {
+	wire.Transport
+	wire.Keys
+}
+
+// Options say what worker to make.
+type Options struct {
+	Transport Transport
+	Pools     []string
+	Slots     int
+	Version   string
+	// Dir holds the journal, the worker's name and its package cache; it belongs to this worker alone. CacheDir, when
+	// set, is where packages are kept instead: several workers may share it.
+	Dir, CacheDir string
+	// Local are packages that need no transport; nil for none.
+	Local packages.Local
+	// Reattach are providers that run already.
+	Reattach map[addr.Provider]*plugin.Reattach
+	// DisableTLS speaks to plugins without mutual TLS (TF_DISABLE_PLUGIN_TLS).
+	DisableTLS bool
+	// ReadState and CheckBackend serve terraform_remote_state.
+	ReadState    builtin.StateReader
+	CheckBackend builtin.ConfigCheck
+	Log          *slog.Logger
+	PluginLog    hclog.Logger
+	Environ      []string
+}
+
+// Hosted is a worker with all that it owns.
+type Hosted struct {
+	Worker  *worker.Worker
+	ID      string
+	journal *journal.Journal
+	host    *plugin.Host
+}
+
+// New makes a worker. Close must be called after its Run.
+func New(o Options) (*Hosted, error) {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("creating the worker's directory: %w", err)
+	}
+	id, err := identity(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	j, cut, err := journal.Open(filepath.Join(o.Dir, "journal"))
+	if err != nil {
+		return nil, err
+	}
+	if cut > 0 {
+		o.Log.Warn("the end of the worker's journal was damaged and has been cut off", "bytes", cut)
+	}
+	ring, err := keyring(o.Transport)
+	if err != nil {
+		return nil, errors.Join(err, j.Close())
+	}
+	cacheDir := o.CacheDir
+	if cacheDir == "" {
+		cacheDir = filepath.Join(o.Dir, "packages")
+	}
+	host := plugin.NewHost(plugin.Options{
+		Log: o.PluginLog, DisableTLS: o.DisableTLS,
+		Env: append(append([]string(nil), o.Environ...), "MILLIPEDE_WORKER="+id, "MILLIPEDE_POOL="+strings.Join(o.Pools, ",")),
+	})
+	hostname, _ := os.Hostname() // for people; a machine without a name is fine
+	w := worker.New(worker.Options{
+		ID: id, Pools: o.Pools, Slots: o.Slots, Version: o.Version, Platform: Platform, Host: hostname,
+		Queue: o.Transport, Claims: o.Transport, Caller: o.Transport, Presence: o.Transport, Blobs: o.Transport, Keys: ring,
+		Journal: j,
+		Providers: &providers{
+			cache: packages.New(cacheDir, Platform, o.Local, o.Transport), host: host, reattach: o.Reattach,
+			builtin: builtin.New(builtin.Options{ReadState: o.ReadState, CheckConfig: o.CheckBackend, NewID: uuid.NewString}),
+		},
+		Provisioners: provision.Runner{Environment: o.Environ},
+		Log:          o.Log, Now: time.Now, Nonce: uuid.NewString, Rand: rand.Reader,
+	})
+	return &Hosted{Worker: w, ID: id, journal: j, host: host}, nil
+}
+
+// Close ends the plugins and closes the journal.
+func (h *Hosted) Close() error {
+	h.host.Close()
+	return h.journal.Close()
+}
+
+// identity returns the worker's name, the same for as long as its directory exists.
+func identity(dir string) (string, error) {
+	name := filepath.Join(dir, "id")
+	text, err := os.ReadFile(name)
+	if err == nil && len(strings.TrimSpace(string(text))) > 0 {
+		return strings.TrimSpace(string(text)), nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	id := "w-" + uuid.NewString()[:8]
+	return id, os.WriteFile(name, []byte(id+"\n"), 0o600)
+}
+
+func keyring(keys wire.Keys) (*wire.Keyring, error) {
+	pair, err := nkeys.CreateCurveKeys()
+	if err != nil {
+		return nil, fmt.Errorf("making the worker's key pair: %w", err)
+	}
+	return wire.NewKeyring(keys, pair, rand.Reader)
+}
+
+// providers implements worker.Providers.
+type providers struct {
+	cache    *packages.Cache
+	host     *plugin.Host
+	reattach map[addr.Provider]*plugin.Reattach
+	builtin  provider.Provider
+}
+
+// Acquire implements worker.Providers.
+func (p *providers) Acquire(ctx context.Context, wp wire.Provider, configure worker.Configure) (worker.Lease, diag.List) {
+	source, diags := addr.ParseProviderSource(wp.Package.Source)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	if source == addr.BuiltinTerraform {
+		return inProcess{p.builtin}, nil
+	}
+	pkg := plugin.Package{Source: wp.Package.Source, Version: wp.Package.Version, Hash: wp.Package.Key()}
+	if r := p.reattach[source]; r != nil {
+		pkg.Reattach = r
+	} else {
+		dir, diags := p.cache.Find(ctx, wp.Package)
+		if diags.HasErrors() {
+			return nil, diags
+		}
+		pkg.Dir = dir
+	}
+	lease, diags := p.host.Acquire(ctx, pkg, wp.Digest, plugin.Configure(configure))
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	return lease, diags
+}
+
+// inProcess is the lease on a provider that is always there.
+type inProcess struct{ p provider.Provider }
+
+func (l inProcess) Provider() provider.Provider { return l.p }
+func (inProcess) Release()                      {}
+
+// NoRemoteState refuses terraform_remote_state, for a worker that cannot reach the states of its coordinator.
+func NoRemoteState(_ context.Context, backend string, _ cty.Value, _ string) (map[string]cty.Value, diag.List) {
+	return nil, diag.Errors("Remote state cannot be read here",
+		fmt.Sprintf("This worker cannot read the %s backend, which is local to another machine.", backend), nil)
+}
+
+// AnyBackend accepts every backend's configuration: NoRemoteState says what is wrong with it.
+func AnyBackend(string, cty.Value) diag.List { return nil }

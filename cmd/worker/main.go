@@ -1,0 +1,161 @@
+// Command worker hosts provider plugins and carries out what coordinators dispatch to its pools.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/millipede-iac/millipede/cmd/hosting"
+	"github.com/millipede-iac/millipede/provider/plugin"
+	"github.com/millipede-iac/millipede/wire/jet"
+)
+
+const version = "0.1.0"
+
+const usage = `Usage: worker -nats URL [options]
+
+  Carries out what coordinators dispatch: hosts the provider plugins, calls them, reports.
+
+Options:
+  -nats=URL          The NATS server, or several separated by commas. MILLIPEDE_NATS does the same.
+  -pool=NAME[,NAME]  The pools that this worker serves, usually a region. Default: default.
+  -slots=N           How many operations it carries out at a time. Default: 10.
+  -cache=DIR         Where the journal and the provider packages are kept. One directory for each worker.
+                     Default: millipede/worker in the user's cache directory.
+  -creds=FILE        NATS credentials (.creds). -nkey=FILE: an nkey seed instead.
+  -tls-ca=FILE       The certificate authority of the server. -tls-cert=FILE, -tls-key=FILE: a client certificate.
+  -log=LEVEL         debug, info, warn or error. Default: info.
+  -version           Show the version.
+
+  The first SIGTERM or Ctrl-C drains: nothing new is taken, what runs is finished and reported. The second one leaves
+  at once; what runs then is in doubt.
+`
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(args []string, stdout, stderr io.Writer) int {
+	f := flag.NewFlagSet("worker", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	var (
+		url     = f.String("nats", os.Getenv("MILLIPEDE_NATS"), "")
+		pools   = f.String("pool", "default", "")
+		slots   = f.Int("slots", 10, "")
+		cache   = f.String("cache", "", "")
+		creds   = f.String("creds", "", "")
+		nkey    = f.String("nkey", "", "")
+		ca      = f.String("tls-ca", "", "")
+		cert    = f.String("tls-cert", "", "")
+		key     = f.String("tls-key", "", "")
+		level   = f.String("log", "info", "")
+		showVer = f.Bool("version", false, "")
+	)
+	switch err := f.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, usage)
+		return 0
+	case err != nil:
+		fmt.Fprintf(stderr, "Error: %s\n\nFor the options, run: worker -help\n", err)
+		return 1
+	case *showVer:
+		fmt.Fprintf(stdout, "Millipede worker v%s\n", version)
+		return 0
+	case f.NArg() > 0:
+		fmt.Fprintf(stderr, "Error: unexpected argument %q\n", f.Arg(0))
+		return 1
+	case *url == "":
+		fmt.Fprintln(stderr, "Error: no NATS server\n\nSay which one with -nats=URL, or in MILLIPEDE_NATS.")
+		return 1
+	case *slots < 1:
+		fmt.Fprintln(stderr, "Error: -slots must be at least 1")
+		return 1
+	}
+	var logLevel slog.Level
+	if err := logLevel.UnmarshalText([]byte(*level)); err != nil {
+		fmt.Fprintf(stderr, "Error: -log=%s: write debug, info, warn or error\n", *level)
+		return 1
+	}
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: logLevel}))
+	dir := *cache
+	if dir == "" {
+		base, err := os.UserCacheDir()
+		if err != nil {
+			fmt.Fprintf(stderr, "Error: no cache directory: %s\n\nName one with -cache=DIR.\n", err)
+			return 1
+		}
+		dir = filepath.Join(base, "millipede", "worker")
+	}
+	err := work(jet.Options{
+		URL: *url, Name: "millipede-worker", CredentialsFile: *creds, NKeyFile: *nkey,
+		CAFile: *ca, CertificateFile: *cert, KeyFile: *key, Log: func(line string) { log.Warn(line) },
+	}, split(*pools), *slots, dir, log)
+	if err != nil {
+		fmt.Fprintf(stderr, "Error: %s\n", err)
+		return 1
+	}
+	return 0
+}
+
+func split(list string) []string {
+	var out []string
+	for _, p := range strings.Split(list, ",") {
+		if p = strings.TrimSpace(p); p != "" {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// work runs a worker until it is told to leave.
+func work(o jet.Options, pools []string, slots int, dir string, log *slog.Logger) error {
+	taking, drain := context.WithCancelCause(context.Background())
+	defer drain(nil)
+	working, leave := context.WithCancelCause(context.Background())
+	defer leave(nil)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	done := make(chan struct{})
+	defer close(done)
+	go func() { // ends with done
+		for i := 0; ; i++ {
+			select {
+			case s := <-signals:
+				if i == 0 {
+					log.Info("draining: nothing new is taken, what runs is finished", "signal", s.String())
+					drain(fmt.Errorf("%s", s))
+					continue
+				}
+				log.Warn("leaving: what runs is in doubt", "signal", s.String())
+				leave(fmt.Errorf("%s", s))
+			case <-done:
+				return
+			}
+		}
+	}()
+	conn, err := jet.Connect(taking, o)
+	if err != nil {
+		return fmt.Errorf("connecting to NATS at %s: %w", o.URL, err)
+	}
+	defer conn.Close()
+	hosted, err := hosting.New(hosting.Options{
+		Transport: conn, Pools: pools, Slots: slots, Version: version, Dir: dir, Log: log,
+		PluginLog: plugin.LogFromEnvironment(os.Getenv, os.Stderr), DisableTLS: os.Getenv("TF_DISABLE_PLUGIN_TLS") != "",
+		ReadState: hosting.NoRemoteState, CheckBackend: hosting.AnyBackend, Environ: os.Environ(),
+	})
+	if err != nil {
+		return err
+	}
+	log.Info("working", "worker", hosted.ID, "pools", pools, "slots", slots)
+	return errors.Join(hosted.Worker.Run(taking, working), hosted.Close())
+}
