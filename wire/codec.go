@@ -92,18 +92,38 @@ func DecodePermitRequest(data []byte) (PermitRequest, error) {
 	return unmarshalAs[PermitRequest]("permit request", data)
 }
 
+// PermitOffer hands the admission message of somebody else's request to the coordinator that made the request.
+type PermitOffer struct {
+	Limit   string        `msgpack:"l"`
+	Request PermitRequest `msgpack:"r"`
+	// Ack is the subject on which the admission is extended and acknowledged.
+	Ack string `msgpack:"a"`
+}
+
+// EncodePermitOffer returns the message of an offer.
+func EncodePermitOffer(o PermitOffer) []byte { return marshal(&o) }
+
+// DecodePermitOffer reads an offer.
+func DecodePermitOffer(data []byte) (PermitOffer, error) {
+	return unmarshalAs[PermitOffer]("permit offer", data)
+}
+
 // EncodeHeartbeat returns the message of a heartbeat.
 func EncodeHeartbeat(h Heartbeat) []byte { return marshal(&h) }
 
 // DecodeHeartbeat reads a heartbeat. Heartbeats of other protocol versions are read too: the coordinator shows such
 // workers, and gives them no work.
-func DecodeHeartbeat(data []byte) (Heartbeat, error) { return unmarshalAs[Heartbeat]("heartbeat", data) }
+func DecodeHeartbeat(data []byte) (Heartbeat, error) {
+	return unmarshalAs[Heartbeat]("heartbeat", data)
+}
 
 // EncodeControl returns a control message.
 func EncodeControl(c Control) []byte { return marshal(&c) }
 
 // DecodeControl reads a control message.
-func DecodeControl(data []byte) (Control, error) { return unmarshalAs[Control]("control message", data) }
+func DecodeControl(data []byte) (Control, error) {
+	return unmarshalAs[Control]("control message", data)
+}
 
 // EncodeEvent returns the message of a live event.
 func EncodeEvent(e Event) []byte { return marshal(&e) }

@@ -1,0 +1,261 @@
+package jet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// The first byte of what a worker sends back to a caller.
+const (
+	frameAnswer = 'a' // the answer follows
+	frameBusy   = 'b' // not taken: all slots are in use
+	frameAlive  = 'l' // the call goes on
+)
+
+const (
+	// aliveEvery is how often a worker tells that a call goes on; aliveLost is how long a caller waits for a sign.
+	aliveEvery = time.Second
+	aliveLost  = 4 * time.Second
+	// A caller that met a busy worker tries again after a pause that doubles between these, give or take a half.
+	busyFirst = time.Millisecond
+	busyMost  = 50 * time.Millisecond
+)
+
+// calls are the calls of this connection that wait for an answer. All answers come on one subscription.
+type calls struct {
+	c     *Conn
+	inbox string
+	once  lazy[*nats.Subscription]
+
+	mu      sync.Mutex // guards pending and next
+	pending map[uint64]chan *nats.Msg
+	next    uint64
+}
+
+func (s *calls) init(c *Conn) {
+	s.c = c
+	s.inbox = c.nc.NewInbox()
+	s.pending = map[uint64]chan *nats.Msg{}
+}
+
+func (s *calls) start() error {
+	_, err := s.once.get(func() (*nats.Subscription, error) { return s.c.nc.Subscribe(s.inbox+".*", s.route) })
+	return problem(err)
+}
+
+// route runs on the subscription's goroutine, so it never blocks.
+func (s *calls) route(m *nats.Msg) {
+	id, err := strconv.ParseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], 36, 64)
+	if err != nil {
+		return // not one of ours
+	}
+	s.mu.Lock()
+	ch := s.pending[id]
+	s.mu.Unlock()
+	if len(m.Data) > 0 && m.Data[0] == frameAlive && len(ch) > 0 {
+		return // the caller has something newer to look at
+	}
+	select {
+	case ch <- m:
+	default: // a second answer to the same call, or to a call that was given up
+	}
+}
+
+func (s *calls) open() (uint64, chan *nats.Msg) {
+	ch := make(chan *nats.Msg, 2) // a sign of life, and the answer
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next++
+	s.pending[s.next] = ch
+	return s.next, ch
+}
+
+func (s *calls) close(id uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pending, id)
+}
+
+// Call implements wire.Caller.
+func (c *Conn) Call(ctx context.Context, pool string, data []byte) ([]byte, error) {
+	if int64(len(data)) > c.nc.MaxPayload() {
+		return nil, fmt.Errorf("calling pool %s: the message has %d bytes, and the server takes %d", pool, len(data), c.nc.MaxPayload())
+	}
+	if err := c.calls.start(); err != nil {
+		return nil, fmt.Errorf("calling pool %s: %w", pool, err)
+	}
+	subject := wire.CallSubject(pool)
+	for wait := busyFirst; ; wait = min(2*wait, busyMost) {
+		answer, err := c.callOnce(ctx, subject, data)
+		if !errors.Is(err, errBusy) {
+			if err != nil && ctx.Err() == nil {
+				err = fmt.Errorf("calling pool %s: %w", pool, err)
+			}
+			return answer, err
+		}
+		if err := pause(ctx, wait/2+rand.N(wait)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+var errBusy = errors.New("every slot of the worker is in use")
+
+func (c *Conn) callOnce(ctx context.Context, subject string, data []byte) ([]byte, error) {
+	id, answers := c.calls.open()
+	defer c.calls.close(id)
+	if err := c.nc.PublishRequest(subject, c.calls.inbox+"."+strconv.FormatUint(id, 36), data); err != nil {
+		return nil, problem(err)
+	}
+	lost := time.NewTimer(aliveLost)
+	defer lost.Stop()
+	for {
+		select {
+		case m := <-answers:
+			switch {
+			case len(m.Data) == 0 && m.Header.Get("Status") == "503":
+				return nil, wire.ErrNoWorker
+			case len(m.Data) == 0:
+				return nil, errors.New("the worker sent an empty frame")
+			}
+			switch m.Data[0] {
+			case frameAnswer:
+				return m.Data[1:], nil
+			case frameBusy:
+				return nil, errBusy
+			case frameAlive:
+				lost.Reset(aliveLost)
+			default:
+				return nil, fmt.Errorf("the worker sent a frame of the unknown kind %q", m.Data[0])
+			}
+		case <-lost.C:
+			return nil, wire.ErrLostCall
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-c.ctx.Done():
+			return nil, wire.ErrDisconnected
+		}
+	}
+}
+
+// Serve implements wire.Caller. A call that finds all slots in use is refused at once, so that its caller goes to
+// another worker: nothing waits here while another worker is free.
+func (c *Conn) Serve(ctx context.Context, pool string, slots int, handle func(ctx context.Context, data []byte) []byte) error {
+	sub, err := c.nc.QueueSubscribeSync(wire.CallSubject(pool), "workers")
+	if err != nil {
+		return fmt.Errorf("serving calls of pool %s: %w", pool, problem(err))
+	}
+	if err := c.flush(ctx); err != nil {
+		return fmt.Errorf("serving calls of pool %s: %w", pool, err)
+	}
+	s := &serving{c: c, slots: slots, handle: handle, running: map[*nats.Msg]bool{}}
+	ticks, stop := context.WithCancel(c.ctx)
+	s.aside.Go(func() { s.tellAlive(ticks) })
+	for {
+		m, err := sub.NextMsgWithContext(ctx)
+		if err == nil {
+			s.take(m)
+			continue
+		}
+		if errors.Is(err, nats.ErrSlowConsumer) {
+			continue // calls were lost; their callers repeat them
+		}
+		break
+	}
+	err = s.refuseRest(sub)
+	s.calls.Wait()
+	stop()
+	s.aside.Wait()
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("serving calls of pool %s: %w", pool, err)
+	}
+	return nil
+}
+
+// serving is one run of Serve.
+type serving struct {
+	c      *Conn
+	slots  int
+	handle func(ctx context.Context, data []byte) []byte
+	calls  sync.WaitGroup
+	aside  sync.WaitGroup
+
+	mu      sync.Mutex // guards running
+	running map[*nats.Msg]bool
+}
+
+func (s *serving) take(m *nats.Msg) {
+	s.mu.Lock()
+	free := len(s.running) < s.slots
+	if free {
+		s.running[m] = true
+	}
+	s.mu.Unlock()
+	if !free {
+		s.reply(m, []byte{frameBusy})
+		return
+	}
+	s.calls.Go(func() {
+		answer := s.handle(s.c.ctx, m.Data)
+		s.mu.Lock()
+		delete(s.running, m)
+		s.mu.Unlock()
+		s.reply(m, append([]byte{frameAnswer}, answer...))
+	})
+}
+
+// reply sends a frame. When it cannot, the caller misses it, and repeats the call.
+func (s *serving) reply(m *nats.Msg, frame []byte) {
+	if err := s.c.nc.Publish(m.Reply, frame); err != nil {
+		s.c.opts.Log("answering a call: " + err.Error())
+	}
+}
+
+// tellAlive sends a sign of life to each caller every second.
+func (s *serving) tellAlive(ctx context.Context) {
+	tick := time.NewTicker(aliveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		s.mu.Lock()
+		replies := make([]string, 0, len(s.running))
+		for m := range s.running {
+			replies = append(replies, m.Reply)
+		}
+		s.mu.Unlock()
+		for _, reply := range replies {
+			s.reply(&nats.Msg{Reply: reply}, []byte{frameAlive})
+		}
+	}
+}
+
+// refuseRest ends the subscription, and sends the callers that were still waiting in it elsewhere.
+func (s *serving) refuseRest(sub *nats.Subscription) error {
+	if err := sub.Drain(); err != nil {
+		if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrBadSubscription) {
+			return wire.ErrDisconnected
+		}
+		return problem(err)
+	}
+	for {
+		m, err := sub.NextMsg(s.c.opts.Timeout)
+		if err != nil {
+			return nil // empty, and closed
+		}
+		s.reply(m, []byte{frameBusy})
+	}
+}

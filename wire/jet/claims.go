@@ -1,0 +1,141 @@
+package jet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// claimWindow is how long after its delivery a task may be claimed. A finished run's registers stay blocked for
+// purgeGrace, which is longer, so a worker that slept through the end of the run cannot claim an emptied register.
+const (
+	claimWindow = 10 * time.Minute
+	purgeGrace  = 6 * claimWindow
+)
+
+// Claim implements wire.Claims. A write whose fate is unknown is followed by a look at the register, and repeated
+// with the same nonce while the register is empty.
+func (c *Conn) Claim(ctx context.Context, ref wire.TaskRef, claim wire.Claim) (wire.Claim, error) {
+	if claim.Nonce == "" {
+		panic("jet: a claim without a nonce")
+	}
+	if err := c.topology.ensure(ctx, claimsStream); err != nil {
+		return wire.Claim{}, err
+	}
+	for {
+		if err := c.notStale(ref, claim); err != nil {
+			return wire.Claim{}, err
+		}
+		err := c.writeClaim(ctx, ref, claim)
+		if err == nil {
+			return claim, c.notStale(ref, claim)
+		}
+		if errors.Is(err, wire.ErrDisconnected) {
+			return wire.Claim{}, fmt.Errorf("claiming %s: %w", ref.Attempt, err)
+		}
+		if !conflict(err) && !temporary(err) {
+			return wire.Claim{}, fmt.Errorf("claiming %s: %w", ref.Attempt, err)
+		}
+		found, readErr := c.ReadClaim(ctx, ref)
+		switch {
+		case readErr == nil:
+			return found, c.notStale(ref, claim)
+		case !errors.Is(readErr, wire.ErrNotFound):
+			return wire.Claim{}, readErr
+		}
+		if err := pause(ctx, 10*time.Millisecond); err != nil {
+			return wire.Claim{}, fmt.Errorf("claiming %s: %w", ref.Attempt, err)
+		}
+	}
+}
+
+func (c *Conn) notStale(ref wire.TaskRef, claim wire.Claim) error {
+	if !claim.Tombstone && c.fetched.stale(ref.Attempt, time.Now()) {
+		return fmt.Errorf("claiming %s: %w", ref.Attempt, wire.ErrStale)
+	}
+	return nil
+}
+
+func (c *Conn) writeClaim(ctx context.Context, ref wire.TaskRef, claim wire.Claim) error {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	// No message id: the server would take another handling of the same task for a repetition, and call it stored.
+	_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: wire.ClaimSubject(ref), Data: wire.EncodeClaim(claim)},
+		jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithRetryAttempts(0))
+	return problem(err)
+}
+
+// conflict tells that the register holds something.
+func conflict(err error) bool {
+	apiErr := (*jetstream.APIError)(nil)
+	if !errors.As(err, &apiErr) {
+		return false
+	}
+	switch apiErr.ErrorCode {
+	case jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant, codeDiscarded:
+		return true
+	}
+	return false
+}
+
+// codeDiscarded is the server's "maximum messages per subject exceeded". It comes with status 503 and is final.
+const codeDiscarded = 10077
+
+// ReadClaim implements wire.Claims.
+func (c *Conn) ReadClaim(ctx context.Context, ref wire.TaskRef) (wire.Claim, error) {
+	m, err := c.lastMessage(ctx, claimsStream, wire.ClaimSubject(ref))
+	if err != nil {
+		return wire.Claim{}, fmt.Errorf("reading the claim of %s: %w", ref.Attempt, err)
+	}
+	return wire.DecodeClaim(m.Data)
+}
+
+// storedMessage is a message as the stream's leader has it.
+type storedMessage struct {
+	Subject  string    `json:"subject"`
+	Sequence uint64    `json:"seq"`
+	Data     []byte    `json:"data"`
+	Time     time.Time `json:"time"`
+}
+
+// lastMessage reads the last message of a subject from the leader, or returns wire.ErrNotFound. It needs no more rights
+// than $JS.API.STREAM.MSG.GET of the stream.
+func (c *Conn) lastMessage(ctx context.Context, stream, subject string) (*storedMessage, error) {
+	return c.getMessage(ctx, stream, map[string]any{"last_by_subj": subject})
+}
+
+func (c *Conn) getMessage(ctx context.Context, stream string, query map[string]any) (*storedMessage, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	body, err := json.Marshal(query)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := c.nc.RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+stream, body)
+	if err != nil {
+		return nil, problem(err)
+	}
+	var got struct {
+		Message *storedMessage      `json:"message"`
+		Error   *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(answer.Data, &got); err != nil {
+		return nil, fmt.Errorf("reading the answer of stream %s: %w", stream, err)
+	}
+	switch {
+	case got.Error != nil && (got.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound || got.Error.ErrorCode == jetstream.JSErrCodeStreamNotFound):
+		return nil, wire.ErrNotFound
+	case got.Error != nil:
+		return nil, got.Error
+	case got.Message == nil:
+		return nil, fmt.Errorf("stream %s answered without a message", stream)
+	}
+	return got.Message, nil
+}

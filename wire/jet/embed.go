@@ -1,0 +1,197 @@
+package jet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+const (
+	// embeddedMaxPayload is the largest message of an embedded server, in bytes.
+	embeddedMaxPayload = 8 << 20
+	lockName           = "lock"
+)
+
+var errLocked = errors.New("locked by another process")
+
+// LockedError says that another process has the store directory open.
+type LockedError struct {
+	Dir string
+	// Holder is the other process's id as it wrote it, empty when that cannot be read.
+	Holder string
+}
+
+func (e *LockedError) Error() string {
+	if e.Holder == "" {
+		return fmt.Sprintf("another process uses the message store in %s", e.Dir)
+	}
+	return fmt.Sprintf("another process (pid %s) uses the message store in %s", e.Holder, e.Dir)
+}
+
+// Embedded is a NATS server inside this process. It opens no port: only connections of Connect reach it. Close it after
+// them.
+type Embedded struct {
+	server *server.Server
+	lock   *os.File
+
+	mu    sync.Mutex // guards conns
+	conns int
+}
+
+// Embed starts a server that keeps its streams in dir, which is created (0700) and locked. Every write is on the disk
+// before it is acknowledged. log takes the server's lines about trouble; nil drops them. It returns a *LockedError when
+// another process uses dir.
+func Embed(dir string, log func(line string)) (*Embedded, error) {
+	if log == nil {
+		log = func(string) {}
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("creating the message store: %w", err)
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	ns, err := startServer(dir, log)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("starting the embedded NATS server in %s: %w", dir, err), lock.Close())
+	}
+	return &Embedded{server: ns, lock: lock}, nil
+}
+
+// lockDir locks dir, because the server does not, and two servers on one store destroy it.
+func lockDir(dir string) (*os.File, error) {
+	path := filepath.Join(dir, lockName)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking the message store: %w", err)
+	}
+	err = tryLock(f)
+	if errors.Is(err, errLocked) {
+		holder, readErr := os.ReadFile(path)
+		if readErr != nil {
+			holder = nil // the message does without
+		}
+		return nil, errors.Join(&LockedError{Dir: dir, Holder: strings.TrimSpace(string(holder))}, f.Close())
+	}
+	if err == nil {
+		err = f.Truncate(0)
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(f, "%d\n", os.Getpid())
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("locking the message store in %s: %w", dir, err), f.Close())
+	}
+	return f, nil
+}
+
+func startServer(dir string, log func(string)) (*server.Server, error) {
+	ns, err := server.NewServer(&server.Options{
+		ServerName: "millipede-embedded",
+		DontListen: true, NoSigs: true, NoLog: true, NoSystemAccount: true,
+		JetStream: true, StoreDir: dir, SyncAlways: true, DisableJetStreamBanner: true,
+		MaxPayload:   embeddedMaxPayload,
+		MaxPending:   256 << 20, // of one connection: many large results at once
+		PingInterval: 2 * time.Second, MaxPingsOut: 2,
+		WriteDeadline: 4 * time.Second,
+	})
+	if err != nil {
+		return nil, err
+	}
+	logger := &lineLogger{log: log}
+	ns.SetLoggerV2(logger, false, false, false)
+	ns.Start()
+	if !ns.ReadyForConnections(10*time.Second) || !ns.JetStreamEnabled() {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+		if reason := logger.fatal(); reason != "" {
+			return nil, errors.New(reason)
+		}
+		return nil, errors.New("it did not become ready")
+	}
+	return ns, nil
+}
+
+// Connect opens a connection to the server. The URL and the credentials of o are not used; Provision is implied.
+func (e *Embedded) Connect(ctx context.Context, o Options) (*Conn, error) {
+	o.URL, o.inProcess, o.Provision, o.Replicas = "", e.server, true, 1
+	o.CredentialsFile, o.NKeyFile, o.User, o.Password, o.Token = "", "", "", "", ""
+	o.CAFile, o.CertificateFile, o.KeyFile = "", "", ""
+	c, err := Connect(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.conns++
+	c.onClose = sync.OnceFunc(func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.conns--
+	})
+	return c, nil
+}
+
+// Close stops the server and unlocks the directory. When all connections are closed it first empties the registers of
+// finished runs, because no worker is left that could claim one.
+func (e *Embedded) Close() error {
+	err := e.tidy()
+	e.server.Shutdown()
+	e.server.WaitForShutdown()
+	return errors.Join(err, e.lock.Close())
+}
+
+func (e *Embedded) tidy() error {
+	e.mu.Lock()
+	busy := e.conns > 0
+	e.mu.Unlock()
+	if busy {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	c, err := e.Connect(ctx, Options{Name: "tidy"})
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.emptyRegisters(ctx, 0), c.Close())
+}
+
+// lineLogger hands on warnings and errors, and remembers why the server gave up.
+type lineLogger struct {
+	log func(string)
+
+	mu   sync.Mutex // guards last
+	last string
+}
+
+func (l *lineLogger) Noticef(string, ...any) {}
+func (l *lineLogger) Debugf(string, ...any)  {}
+func (l *lineLogger) Tracef(string, ...any)  {}
+
+func (l *lineLogger) Warnf(format string, v ...any) {
+	l.log("NATS server: " + fmt.Sprintf(format, v...))
+}
+func (l *lineLogger) Errorf(format string, v ...any) { l.keep(fmt.Sprintf(format, v...)) }
+func (l *lineLogger) Fatalf(format string, v ...any) { l.keep(fmt.Sprintf(format, v...)) }
+
+func (l *lineLogger) keep(line string) {
+	l.mu.Lock()
+	l.last = line
+	l.mu.Unlock()
+	l.log("NATS server: " + line)
+}
+
+func (l *lineLogger) fatal() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}

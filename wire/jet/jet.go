@@ -1,0 +1,323 @@
+// Package jet implements the transport of package wire over NATS JetStream.
+//
+// One Conn is one connection of one process, to an external cluster or to a server embedded in the process (Embed);
+// both are the same code. The package decides nothing about runs: what it does by itself is to keep permits alive, to
+// hand those of others to their owners, and to ask again what was lost on the way. docs/format/wire.md has the streams
+// and messages, docs/adr the reasons.
+package jet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+var _ wire.Transport = (*Conn)(nil)
+
+// Options say how to connect. The zero value, with a URL, is a client without credentials that creates nothing.
+type Options struct {
+	// URL is one or more servers, separated by commas. Empty for an embedded server.
+	URL string
+	// Name is what the server's connection list shows.
+	Name string
+
+	// At most one kind of credentials: a .creds file, a file with an nkey seed, user and password, or a token. User and
+	// password may stand in the URL instead.
+	CredentialsFile, NKeyFile string
+	User, Password, Token     string
+	// CAFile, CertificateFile and KeyFile are PEM files for TLS; the last two are for client certificates.
+	CAFile, CertificateFile, KeyFile string
+	// InboxPrefix replaces _INBOX where permissions give a client a prefix of its own.
+	InboxPrefix string
+
+	// Provision allows the connection to create streams and consumers. Coordinators set it; a worker's permissions may
+	// forbid it, so a worker waits for what a coordinator creates.
+	Provision bool
+	// Replicas is for streams that the connection creates; 0 means three in a cluster, one otherwise.
+	Replicas int
+
+	// Timeout is how long one request to the server may take; 0 means 5 s.
+	Timeout time.Duration
+	// AckWait is after what time a message that nobody acknowledged comes again; 0 means 10 s for tasks and results and
+	// 5 s for permits. The shorter it is, the sooner a killed process's messages move on; it must be longer than the
+	// pauses of a healthy process.
+	AckWait time.Duration
+	// Log takes one line about something that the caller cannot see otherwise (a permission that is missing, a lost
+	// connection). It may be called from any goroutine; nil drops the lines.
+	Log func(line string)
+
+	inProcess nats.InProcessConnProvider
+	blobLimit int
+}
+
+func (o Options) withDefaults() Options {
+	if o.Timeout == 0 {
+		o.Timeout = 5 * time.Second
+	}
+	if o.Log == nil {
+		o.Log = func(string) {}
+	}
+	return o
+}
+
+func (o Options) ackWait(standard time.Duration) time.Duration {
+	if o.AckWait != 0 {
+		return o.AckWait
+	}
+	return standard
+}
+
+// Conn is one connection. It is safe for concurrent use. Close it.
+type Conn struct {
+	opts Options
+	nc   *nats.Conn
+	js   jetstream.JetStream
+
+	// ctx ends with the connection; group waits for what runs by itself until then.
+	ctx    context.Context
+	cancel context.CancelFunc
+	group  sync.WaitGroup
+	life   sync.RWMutex // held for writing while closed is set, for reading while something joins the group
+	closed bool
+
+	link      link
+	topology  topology
+	fetched   fetchTimes
+	calls     calls
+	presence  presence
+	semaphore semaphore
+
+	onClose func()
+}
+
+// Connect opens a connection. It fails when no server answers; afterwards it reconnects by itself until Close, and
+// operations return wire.ErrDisconnected in between.
+func Connect(ctx context.Context, o Options) (*Conn, error) {
+	o = o.withDefaults()
+	c := &Conn{opts: o}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	natsOptions, err := c.natsOptions(ctx)
+	if err != nil {
+		c.cancel()
+		return nil, err
+	}
+	c.link.up(time.Now())
+	c.nc, err = nats.Connect(o.URL, natsOptions...)
+	if err != nil {
+		c.cancel()
+		return nil, connectError(o, err)
+	}
+	c.js, err = jetstream.New(c.nc, jetstream.WithDefaultTimeout(o.Timeout))
+	if err != nil {
+		c.nc.Close()
+		c.cancel()
+		return nil, err
+	}
+	c.topology.init(c)
+	c.calls.init(c)
+	c.presence.init(c)
+	c.semaphore.init(c)
+	return c, nil
+}
+
+func connectError(o Options, err error) error {
+	if o.URL == "" {
+		return fmt.Errorf("connecting to the embedded NATS server: %w", err)
+	}
+	return fmt.Errorf("connecting to NATS at %s: %w", redact(o.URL), err)
+}
+
+// redact hides user and password of the servers in a URL list.
+func redact(urls string) string {
+	list := strings.Split(urls, ",")
+	for i, u := range list {
+		if at := strings.LastIndexByte(u, '@'); at >= 0 {
+			scheme := 0
+			if s := strings.Index(u, "://"); s >= 0 {
+				scheme = s + 3
+			}
+			list[i] = u[:scheme] + u[at+1:]
+		}
+	}
+	return strings.Join(list, ",")
+}
+
+func (c *Conn) natsOptions(ctx context.Context) ([]nats.Option, error) {
+	o := c.opts
+	timeout := o.Timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, max(time.Until(deadline), time.Millisecond))
+	}
+	list := []nats.Option{
+		nats.Name(o.Name), nats.Timeout(timeout),
+		nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectJitter(100*time.Millisecond, 250*time.Millisecond),
+		nats.ReconnectBufSize(-1), // a message goes out now or not at all: nobody may act later on what was decided now
+		nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			c.link.down()
+			if err != nil && !errors.Is(err, io.EOF) && c.ctx.Err() == nil {
+				o.Log("lost the connection to NATS: " + err.Error())
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			c.link.up(time.Now())
+			o.Log("connected to NATS again, at " + redact(nc.ConnectedUrl()))
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			if sub != nil {
+				o.Log("NATS, subject " + sub.Subject + ": " + err.Error())
+				return
+			}
+			o.Log("NATS: " + err.Error())
+		}),
+	}
+	if o.inProcess != nil {
+		list = append(list, nats.InProcessServer(o.inProcess))
+	}
+	if o.InboxPrefix != "" {
+		list = append(list, nats.CustomInboxPrefix(o.InboxPrefix))
+	}
+	if o.CAFile != "" {
+		list = append(list, nats.RootCAs(o.CAFile))
+	}
+	if o.CertificateFile != "" || o.KeyFile != "" {
+		list = append(list, nats.ClientCert(o.CertificateFile, o.KeyFile))
+	}
+	credentials, err := o.credentials()
+	if err != nil {
+		return nil, err
+	}
+	return append(list, credentials...), nil
+}
+
+func (o Options) credentials() ([]nats.Option, error) {
+	var list []nats.Option
+	if o.CredentialsFile != "" {
+		list = append(list, nats.UserCredentials(o.CredentialsFile))
+	}
+	if o.NKeyFile != "" {
+		nkey, err := nats.NkeyOptionFromSeed(o.NKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading the nkey seed in %s: %w", o.NKeyFile, err)
+		}
+		list = append(list, nkey)
+	}
+	if o.User != "" {
+		list = append(list, nats.UserInfo(o.User, o.Password))
+	}
+	if o.Token != "" {
+		list = append(list, nats.Token(o.Token))
+	}
+	if len(list) > 1 {
+		return nil, errors.New("more than one kind of NATS credentials is given: choose one of a credentials file, an nkey, a user, a token")
+	}
+	return list, nil
+}
+
+// Close ends what the connection does by itself, and the connection. Permits that it holds stay held; tasks and results
+// that were fetched and not acknowledged come again to others.
+func (c *Conn) Close() error {
+	c.life.Lock()
+	c.closed = true
+	c.life.Unlock()
+	c.cancel()
+	c.group.Wait()
+	var err error
+	if c.nc.IsConnected() {
+		err = c.nc.FlushTimeout(c.opts.Timeout) // acknowledgements and releases under way
+	}
+	c.nc.Close()
+	if c.onClose != nil {
+		c.onClose()
+	}
+	if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrTimeout) {
+		return nil
+	}
+	return err
+}
+
+// Connected implements wire.Presence.
+func (c *Conn) Connected() time.Duration { return c.link.since(time.Now()) }
+
+// link remembers since when the connection is up.
+type link struct {
+	mu    sync.Mutex // guards start
+	start time.Time  // zero while the connection is down
+}
+
+func (l *link) up(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.start = now
+}
+
+func (l *link) down() { l.up(time.Time{}) }
+
+func (l *link) since(now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.start.IsZero() {
+		return 0
+	}
+	return max(now.Sub(l.start), 1)
+}
+
+// begin runs fn in a goroutine of its own, unless the connection is closed; Close ends c.ctx and waits for it.
+func (c *Conn) begin(fn func()) {
+	c.life.RLock()
+	defer c.life.RUnlock()
+	if !c.closed {
+		c.group.Go(fn)
+	}
+}
+
+// bounded returns ctx with the request time-out, unless it has a deadline of its own.
+func (c *Conn) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, c.opts.Timeout)
+}
+
+// problem makes the conditions of package wire out of those of the client.
+func problem(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionReconnecting),
+		errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrInvalidConnection):
+		return fmt.Errorf("%w: %w", wire.ErrDisconnected, err)
+	}
+	return err
+}
+
+// temporary tells whether asking again may help.
+func temporary(err error) bool {
+	return errors.Is(err, wire.ErrDisconnected) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) ||
+		errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoHeartbeat) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
+		errors.Is(err, jetstream.ErrConsumerLeadershipChanged) || errors.Is(err, jetstream.ErrServerShutdown)
+}
+
+// elapsed returns the time between two readings of the clock: the longer of what the monotonic clock says, which stands
+// still while the machine sleeps, and the wall clock, which somebody may set.
+func elapsed(from, to time.Time) time.Duration {
+	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
+}
+
+// pause waits for d, or for the end of ctx, whose error it returns.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

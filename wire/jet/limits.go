@@ -1,0 +1,173 @@
+package jet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// A limit is a durable consumer of the stream ADMIT, shared by all coordinators: the server hands out no more of its
+// messages than MaxAckPending unacknowledged ones, in their order, whatever dies. A permit is such a message.
+
+const limitPrefix = "limit-"
+
+func limitConsumer(l wire.Limit, ackWait time.Duration) jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{
+		Durable: limitPrefix + wire.Token(l.Name), FilterSubject: "admit." + wire.Token(l.Name) + ".>",
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait,
+		MaxDeliver:    -1, // with a maximum, a permit whose holder is gone would free its slot by itself
+		MaxAckPending: l.Slots,
+	}
+}
+
+func checkLimit(l wire.Limit) error {
+	if l.Name == "" || l.Slots < 1 {
+		return fmt.Errorf("limit %q cannot have %d slots: it needs a name and at least one slot", l.Name, l.Slots)
+	}
+	return nil
+}
+
+// DeclareLimit implements wire.Semaphore.
+func (c *Conn) DeclareLimit(ctx context.Context, l wire.Limit) (wire.Limit, error) {
+	if err := checkLimit(l); err != nil {
+		return wire.Limit{}, err
+	}
+	consumer, err := c.topology.consumer(ctx, admitStream, limitConsumer(l, c.opts.ackWait(permitAckWait)))
+	if err != nil {
+		return wire.Limit{}, fmt.Errorf("declaring limit %q: %w", l.Name, err)
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	info, err := consumer.Info(ctx)
+	if err != nil {
+		return wire.Limit{}, fmt.Errorf("declaring limit %q: %w", l.Name, problem(err))
+	}
+	return wire.Limit{Name: l.Name, Slots: info.Config.MaxAckPending}, nil
+}
+
+// ResizeLimit implements wire.Semaphore. Permits above a smaller limit stay held; nobody is admitted until enough of them
+// are released.
+func (c *Conn) ResizeLimit(ctx context.Context, l wire.Limit) error {
+	if err := checkLimit(l); err != nil {
+		return err
+	}
+	consumer, err := c.limit(ctx, l.Name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	cfg := consumer.CachedInfo().Config
+	cfg.MaxAckPending = l.Slots
+	if _, err := c.js.UpdateConsumer(ctx, admitStream, cfg); err != nil {
+		return fmt.Errorf("resizing limit %q to %d: %w", l.Name, l.Slots, problem(err))
+	}
+	return nil
+}
+
+// limit returns the consumer of a limit that somebody has declared.
+func (c *Conn) limit(ctx context.Context, name string) (jetstream.Consumer, error) {
+	consumer, err := c.topology.slot(admitStream, limitPrefix+wire.Token(name)).get(func() (jetstream.Consumer, error) {
+		ctx, cancel := c.bounded(ctx)
+		defer cancel()
+		return c.js.Consumer(ctx, admitStream, limitPrefix+wire.Token(name))
+	})
+	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, fmt.Errorf("limit %q: %w", name, wire.ErrNotFound)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for limit %q: %w", name, problem(err))
+	}
+	return consumer, nil
+}
+
+// Limits implements wire.Semaphore. It reads every admission message, so it is for people, not for loops.
+func (c *Conn) Limits(ctx context.Context) ([]wire.LimitStatus, error) {
+	s, err := c.existing(ctx, admitStream)
+	if err != nil || s == nil {
+		return nil, err
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	var list []wire.LimitStatus
+	consumers := s.ListConsumers(ctx)
+	for info := range consumers.Info() {
+		token, ok := strings.CutPrefix(info.Name, limitPrefix)
+		name, err := wire.Untoken(token)
+		if !ok || err != nil {
+			continue // not one of ours
+		}
+		status := wire.LimitStatus{Limit: wire.Limit{Name: name, Slots: info.Config.MaxAckPending}}
+		if err := c.readAdmissions(ctx, &status, info.Delivered.Stream); err != nil {
+			return nil, fmt.Errorf("reading the requests of limit %q: %w", name, err)
+		}
+		list = append(list, status)
+	}
+	if err := consumers.Err(); err != nil {
+		return nil, fmt.Errorf("listing the limits: %w", problem(err))
+	}
+	slices.SortFunc(list, func(a, b wire.LimitStatus) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+// readAdmissions sorts the requests of a limit. The stream keeps a message until its permit is released, and hands them
+// out in order: so what is at or before the last one handed out is held, and what is behind it waits.
+func (c *Conn) readAdmissions(ctx context.Context, status *wire.LimitStatus, delivered uint64) error {
+	subject := "admit." + wire.Token(status.Name) + ".>"
+	for seq := uint64(1); ; {
+		m, err := c.getMessage(ctx, admitStream, map[string]any{"seq": seq, "next_by_subj": subject})
+		if errors.Is(err, wire.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		r, err := wire.DecodePermitRequest(m.Data)
+		if err != nil {
+			return err
+		}
+		if m.Sequence <= delivered {
+			status.Held = append(status.Held, r)
+		} else {
+			status.Waiting = append(status.Waiting, r)
+		}
+		seq = m.Sequence + 1
+	}
+}
+
+// contendedFor is how long an answer of Contended is good.
+const contendedFor = 50 * time.Millisecond
+
+// Contended implements wire.Semaphore. The answer may be 50 ms old.
+func (c *Conn) Contended(ctx context.Context, limit, run string) (bool, error) {
+	l := c.semaphore.limit(limit)
+	l.mu.Lock()
+	waiting, at := l.queued, l.queuedAt
+	own := l.waitingOf(run)
+	l.mu.Unlock()
+	if now := time.Now(); at.IsZero() || now.Sub(at) > contendedFor {
+		consumer, err := c.limit(ctx, limit)
+		if err != nil {
+			return false, err
+		}
+		ctx, cancel := c.bounded(ctx)
+		defer cancel()
+		info, err := consumer.Info(ctx)
+		if err != nil {
+			return false, fmt.Errorf("asking who waits for limit %q: %w", limit, problem(err))
+		}
+		waiting = int(info.NumPending)
+		l.mu.Lock()
+		l.queued, l.queuedAt = waiting, now
+		own = l.waitingOf(run)
+		l.mu.Unlock()
+	}
+	return waiting > own, nil
+}

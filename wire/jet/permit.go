@@ -1,0 +1,168 @@
+package jet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// permit is a request that was granted.
+type permit struct {
+	l *limitUse
+	q *request
+}
+
+func (p *permit) Limit() string               { return p.l.name }
+func (p *permit) Request() wire.PermitRequest { return p.q.PermitRequest }
+
+// Release implements wire.Permit.
+func (p *permit) Release(ctx context.Context) error {
+	l := p.l
+	l.mu.Lock()
+	was := p.q.status
+	if was == waiting { // it lapsed, and somebody confirms it at the moment
+		l.waiting--
+	}
+	p.q.status = ending
+	l.mu.Unlock()
+	ctx, cancel := l.s.c.bounded(ctx)
+	defer cancel()
+	if err := l.free(ctx, p.q); err != nil {
+		return fmt.Errorf("releasing a permit of limit %q: %w", l.name, err)
+	}
+	return nil
+}
+
+// Confirm implements wire.Permit. A permit that lapsed, because it could not be extended for an ack wait, is waited for
+// like a new one: whoever else was handed it meanwhile has let go of it when it comes back.
+func (p *permit) Confirm(ctx context.Context) error {
+	l := p.l
+	for {
+		l.mu.Lock()
+		switch p.q.status {
+		case held:
+			if elapsed(p.q.since, time.Now()) < l.s.trusted() {
+				l.mu.Unlock()
+				return nil
+			}
+			p.q.status = waiting
+			p.q.grant = make(chan struct{})
+			l.waiting++
+			l.pull()
+		case ending, lost:
+			l.mu.Unlock()
+			return wire.ErrPermitLost
+		case waiting: // another goroutine confirms it too
+		}
+		l.mu.Unlock()
+		if err := p.regain(ctx); err != nil {
+			return fmt.Errorf("confirming a permit of limit %q: %w", l.name, err)
+		}
+	}
+}
+
+// regain waits until the admission is handed to this connection again, or is gone.
+func (p *permit) regain(ctx context.Context) error {
+	for {
+		if done, err := p.l.granting(ctx, p.q, p.l.s.wait/2); done || err != nil {
+			return err
+		}
+		_, err := p.l.s.c.lastMessage(ctx, admitStream, p.q.subject)
+		if errors.Is(err, wire.ErrNotFound) {
+			p.l.mu.Lock()
+			defer p.l.mu.Unlock()
+			if p.q.status == waiting {
+				p.l.waiting--
+				p.q.status = lost
+			}
+			delete(p.l.requests, p.q.subject)
+			return wire.ErrPermitLost
+		}
+		if err != nil && !temporary(err) {
+			return err
+		}
+	}
+}
+
+// extendAll keeps the permits of this connection alive, and frees what could not be freed at once, until the connection
+// ends.
+func (s *semaphore) extendAll() {
+	tick := time.NewTicker(s.wait / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-s.c.ctx.Done():
+			return
+		}
+		s.mu.Lock()
+		limits := make([]*limitUse, 0, len(s.limits))
+		for _, l := range s.limits {
+			limits = append(limits, l)
+		}
+		s.mu.Unlock()
+		for _, l := range limits {
+			l.extend()
+		}
+	}
+}
+
+// extendAtOnce is how many extensions are under way at a time.
+const extendAtOnce = 32
+
+func (l *limitUse) extend() {
+	now := time.Now()
+	var alive, over []*request
+	l.mu.Lock()
+	for _, q := range l.requests {
+		switch {
+		case q.status == held && elapsed(q.since, now) < l.s.trusted():
+			alive = append(alive, q)
+		case q.status == ending:
+			over = append(over, q)
+		}
+	}
+	for subject, old := range l.left {
+		if elapsed(old.since, now) >= l.s.trusted() {
+			delete(l.left, subject)
+		}
+	}
+	l.mu.Unlock()
+	var group sync.WaitGroup
+	room := make(chan struct{}, extendAtOnce)
+	for _, q := range alive {
+		room <- struct{}{}
+		group.Go(func() { l.extendOne(q); <-room })
+	}
+	group.Wait()
+	for _, q := range over {
+		ctx, cancel := context.WithTimeout(l.s.c.ctx, l.s.c.opts.Timeout)
+		if err := l.free(ctx, q); err != nil && !temporary(err) && l.s.c.ctx.Err() == nil {
+			l.s.c.opts.Log(fmt.Sprintf("freeing a slot of limit %q: %v", l.name, err))
+		}
+		cancel()
+	}
+}
+
+// extendOne starts the ack wait of one permit anew. An answer that comes when the permit is no longer trusted counts for
+// nothing: the server may have handed the message to somebody else before it took notice.
+func (l *limitUse) extendOne(q *request) {
+	l.mu.Lock()
+	ack, since := q.ack, q.since
+	l.mu.Unlock()
+	asked := time.Now()
+	ctx, cancel := context.WithDeadline(l.s.c.ctx, since.Add(l.s.trusted()))
+	defer cancel()
+	if _, err := l.s.c.nc.RequestWithContext(ctx, ack, []byte("+WPI")); err != nil {
+		return // the next tick tries again; Confirm tells when it is too late
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if q.status == held && q.ack == ack && elapsed(since, time.Now()) < l.s.trusted() {
+		q.since = asked
+	}
+}

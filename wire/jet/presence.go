@@ -1,0 +1,266 @@
+package jet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// How long the first Workers waits for announcements: until they have been quiet, and not longer than the limit.
+const (
+	announceQuiet = 40 * time.Millisecond
+	announceLimit = 250 * time.Millisecond
+)
+
+// presence keeps the last heartbeat of each worker, from the first use on.
+type presence struct {
+	c    *Conn
+	once lazy[struct{}]
+
+	mu      sync.Mutex // guards what follows
+	workers map[string]wire.Worker
+	seen    map[string]time.Time
+	watch   map[*watcher]bool
+	first   bool          // Workers has waited for announcements
+	beat    chan struct{} // has room for one: a heartbeat came
+}
+
+func (p *presence) init(c *Conn) {
+	p.c = c
+	p.workers, p.seen = map[string]wire.Worker{}, map[string]time.Time{}
+	p.watch = map[*watcher]bool{}
+	p.beat = make(chan struct{}, 1)
+}
+
+func (p *presence) start(ctx context.Context) error {
+	_, err := p.once.get(func() (struct{}, error) {
+		s, err := p.c.nc.SubscribeSync("hb.>")
+		if err != nil {
+			return struct{}{}, fmt.Errorf("listening to heartbeats: %w", problem(err))
+		}
+		p.c.begin(func() {
+			p.c.receive(p.c.ctx, s, func(m *nats.Msg) { p.take(m.Data, time.Now()) })
+		})
+		return struct{}{}, p.c.flush(ctx)
+	})
+	return err
+}
+
+// watcher is a function that is not called any more once it has ended.
+type watcher struct {
+	mu    sync.Mutex // held during a call
+	ended bool
+	fn    func(wire.Heartbeat)
+}
+
+func (w *watcher) call(h wire.Heartbeat) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.ended {
+		w.fn(h)
+	}
+}
+
+func (w *watcher) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+}
+
+func (p *presence) take(data []byte, now time.Time) {
+	h, err := wire.DecodeHeartbeat(data)
+	if err != nil {
+		p.c.opts.Log("a heartbeat cannot be read: " + err.Error())
+		return
+	}
+	p.mu.Lock()
+	if h.Leaving {
+		delete(p.workers, h.Worker)
+		delete(p.seen, h.Worker)
+	} else {
+		p.workers[h.Worker] = wire.Worker{Heartbeat: h}
+		p.seen[h.Worker] = now
+	}
+	watchers := slices.Collect(maps.Keys(p.watch))
+	p.mu.Unlock()
+	for _, w := range watchers {
+		w.call(h)
+	}
+	select {
+	case p.beat <- struct{}{}:
+	default:
+	}
+}
+
+// Beat implements wire.Presence. The heartbeat goes to the worker's first pool.
+func (c *Conn) Beat(ctx context.Context, h wire.Heartbeat) error {
+	if len(h.Pools) == 0 {
+		return fmt.Errorf("worker %s serves no pool", h.Worker)
+	}
+	return problem(c.nc.Publish(wire.HeartbeatSubject(h.Pools[0], h.Worker), wire.EncodeHeartbeat(h)))
+}
+
+// Workers implements wire.Presence.
+func (c *Conn) Workers(ctx context.Context) ([]wire.Worker, error) {
+	p := &c.presence
+	if err := p.start(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.awaitAnnouncements(ctx); err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := make([]wire.Worker, 0, len(p.workers))
+	for name, w := range p.workers {
+		w.Since = now.Sub(p.seen[name])
+		list = append(list, w)
+	}
+	return list, nil
+}
+
+// awaitAnnouncements has all workers announce themselves, once per connection.
+func (p *presence) awaitAnnouncements(ctx context.Context) error {
+	p.mu.Lock()
+	waited := p.first
+	p.first = true
+	p.mu.Unlock()
+	if waited {
+		return nil
+	}
+	if err := p.c.Control(ctx, "", wire.Control{Kind: "announce"}); err != nil {
+		return err
+	}
+	limit := time.NewTimer(announceLimit)
+	defer limit.Stop()
+	wait := limit.C
+	for {
+		select {
+		case <-wait:
+			return nil
+		case <-limit.C:
+			return nil
+		case <-p.beat:
+			wait = time.After(announceQuiet)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// WatchWorkers implements wire.Presence.
+func (c *Conn) WatchWorkers(ctx context.Context, fn func(wire.Heartbeat)) error {
+	p := &c.presence
+	if err := p.start(ctx); err != nil {
+		return err
+	}
+	w := &watcher{fn: fn}
+	p.mu.Lock()
+	p.watch[w] = true
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.watch, w)
+		p.mu.Unlock()
+		w.end()
+	}()
+	return c.untilDone(ctx)
+}
+
+// untilDone waits for the end of ctx, which is no error, or of the connection.
+func (c *Conn) untilDone(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-c.ctx.Done():
+		return wire.ErrDisconnected
+	}
+}
+
+// Control implements wire.Presence.
+func (c *Conn) Control(ctx context.Context, pool string, m wire.Control) error {
+	if err := c.nc.Publish(wire.ControlSubject(pool, m.Kind), wire.EncodeControl(m)); err != nil {
+		return fmt.Errorf("sending %q to the workers: %w", m.Kind, problem(err))
+	}
+	return nil
+}
+
+// WatchControl implements wire.Presence.
+func (c *Conn) WatchControl(ctx context.Context, pool string, fn func(wire.Control)) error {
+	handle := func(m *nats.Msg) {
+		control, err := wire.DecodeControl(m.Data)
+		if err != nil {
+			c.opts.Log("a control message cannot be read: " + err.Error())
+			return
+		}
+		fn(control)
+	}
+	return c.listen(ctx, handle, "ctl.all.>", "ctl.pool."+wire.Token(pool)+".>")
+}
+
+// Emit implements wire.Presence.
+func (c *Conn) Emit(ctx context.Context, run string, data []byte) error {
+	return problem(c.nc.Publish(wire.EventSubject(run), data))
+}
+
+// Events implements wire.Presence.
+func (c *Conn) Events(ctx context.Context, run string, fn func(data []byte)) error {
+	return c.listen(ctx, func(m *nats.Msg) { fn(m.Data) }, wire.EventSubject(run))
+}
+
+// listen hands what comes on the subjects to handle, one message after the other, until ctx ends.
+func (c *Conn) listen(ctx context.Context, handle func(*nats.Msg), subjects ...string) error {
+	var one sync.Mutex // held while handle runs
+	var group sync.WaitGroup
+	defer group.Wait()
+	for _, subject := range subjects {
+		s, err := c.nc.SubscribeSync(subject)
+		if err != nil {
+			return fmt.Errorf("listening to %s: %w", subject, problem(err))
+		}
+		group.Go(func() {
+			c.receive(ctx, s, func(m *nats.Msg) {
+				one.Lock()
+				defer one.Unlock()
+				handle(m)
+			})
+		})
+	}
+	if err := c.flush(ctx); err != nil {
+		return err
+	}
+	return c.untilDone(ctx)
+}
+
+// receive hands the messages of a subscription to handle until ctx or the connection ends.
+func (c *Conn) receive(ctx context.Context, s *nats.Subscription, handle func(*nats.Msg)) {
+	for {
+		m, err := s.NextMsgWithContext(ctx)
+		switch {
+		case err == nil:
+			handle(m)
+		case errors.Is(err, nats.ErrSlowConsumer): // messages were lost; the error handler has told
+		default:
+			if err := s.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, nats.ErrBadSubscription) {
+				c.opts.Log("NATS, subject " + s.Subject + ": " + err.Error())
+			}
+			return
+		}
+	}
+}
+
+// flush waits until the server has seen all that was sent.
+func (c *Conn) flush(ctx context.Context) error {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	return problem(c.nc.FlushWithContext(ctx))
+}

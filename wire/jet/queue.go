@@ -1,0 +1,270 @@
+package jet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+const (
+	// releaseDelay is after what time a released message is offered again.
+	releaseDelay = 250 * time.Millisecond
+	// pullExpiry and pullHeartbeat bound one pull: a server that went away is noticed after two heartbeats.
+	pullExpiry    = 30 * time.Second
+	pullHeartbeat = time.Second
+	// topologyPoll is how often a worker looks for a consumer that a coordinator has yet to create.
+	topologyPoll = 250 * time.Millisecond
+)
+
+// PublishTask implements wire.Queue. The pool's consumer exists afterwards, so that workers need no right to create it.
+func (c *Conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) error {
+	if c.opts.Provision {
+		if _, err := c.topology.consumer(ctx, tasksStream, poolConsumer(ref.Pool, c.opts.ackWait(queueAckWait))); err != nil {
+			return err
+		}
+	}
+	if err := c.publish(ctx, wire.TaskSubject(ref), data, string(ref.Attempt)); err != nil {
+		return fmt.Errorf("publishing task %s for pool %s: %w", ref.Attempt, ref.Pool, err)
+	}
+	return nil
+}
+
+// PublishResult implements wire.Queue.
+func (c *Conn) PublishResult(ctx context.Context, ref wire.TaskRef, data []byte) error {
+	if err := c.topology.ensure(ctx, resultsStream); err != nil {
+		return err
+	}
+	// No message id: a late result and a report of doubt about the same attempt must both arrive.
+	if err := c.publish(ctx, wire.ResultSubject(ref), data, ""); err != nil {
+		return fmt.Errorf("publishing the result of %s: %w", ref.Attempt, err)
+	}
+	return nil
+}
+
+func (c *Conn) publish(ctx context.Context, subject string, data []byte, id string) error {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	var opts []jetstream.PublishOpt
+	if id != "" {
+		opts = append(opts, jetstream.WithMsgID(id))
+	}
+	_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: data}, opts...)
+	return problem(err)
+}
+
+// FetchTasks implements wire.Queue.
+func (c *Conn) FetchTasks(ctx context.Context, pool string, n int) ([]wire.Delivery, error) {
+	list, err := c.fetch(ctx, tasksStream, poolConsumer(pool, c.opts.ackWait(queueAckWait)), n)
+	if err != nil {
+		return nil, fmt.Errorf("fetching tasks of pool %s: %w", pool, err)
+	}
+	now := time.Now()
+	for _, d := range list {
+		c.fetched.note(d.Ref().Attempt, now)
+	}
+	return list, nil
+}
+
+// FetchResults implements wire.Queue.
+func (c *Conn) FetchResults(ctx context.Context, coordinator string, n int) ([]wire.Delivery, error) {
+	list, err := c.fetch(ctx, resultsStream, resultConsumer(coordinator, c.opts.ackWait(queueAckWait)), n)
+	if err != nil {
+		return nil, fmt.Errorf("fetching results for coordinator %s: %w", coordinator, err)
+	}
+	return list, nil
+}
+
+// fetch waits for one message, then takes what else is there at once: nothing is asked for that the caller may not have
+// room for later. It goes on through lost connections until ctx ends.
+func (c *Conn) fetch(ctx context.Context, stream string, cfg jetstream.ConsumerConfig, n int) ([]wire.Delivery, error) {
+	if n < 1 {
+		panic("jet: a fetch of no messages")
+	}
+	for {
+		list, err := c.fetchOnce(ctx, stream, cfg, n)
+		if len(list) > 0 {
+			return list, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		switch {
+		case err == nil, errors.Is(err, jetstream.ErrNoHeartbeat):
+			continue
+		case gone(err):
+			c.topology.slot(stream, cfg.Durable).forget()
+			c.topology.streams[stream].forget()
+		case !temporary(err):
+			return nil, err
+		}
+		if err := pause(ctx, topologyPoll); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (c *Conn) fetchOnce(ctx context.Context, stream string, cfg jetstream.ConsumerConfig, n int) ([]wire.Delivery, error) {
+	consumer, err := c.topology.consumer(ctx, stream, cfg)
+	if err != nil {
+		return nil, err
+	}
+	first, err := consumer.Fetch(1, jetstream.FetchContext(ctx), jetstream.FetchHeartbeat(pullHeartbeat))
+	if err != nil {
+		return nil, problem(err)
+	}
+	list, err := c.collect(nil, first)
+	if err != nil || len(list) == 0 || n == 1 {
+		return list, err
+	}
+	more, err := consumer.FetchNoWait(n - 1)
+	if err != nil {
+		return list, nil // the next fetch will tell
+	}
+	list, _ = c.collect(list, more) // as above
+	return list, nil
+}
+
+func (c *Conn) collect(list []wire.Delivery, batch jetstream.MessageBatch) ([]wire.Delivery, error) {
+	for m := range batch.Messages() {
+		d, err := c.delivery(m)
+		if err != nil {
+			c.opts.Log("dropping a message that no coordinator published: " + err.Error())
+			if err := m.Term(); err != nil {
+				return list, problem(err)
+			}
+			continue
+		}
+		list = append(list, d)
+	}
+	return list, problem(batch.Error())
+}
+
+type delivery struct {
+	c        *Conn
+	msg      jetstream.Msg
+	ref      wire.TaskRef
+	sequence uint64
+}
+
+func (c *Conn) delivery(m jetstream.Msg) (*delivery, error) {
+	ref, err := wire.ParseRef(m.Subject())
+	if err != nil {
+		return nil, err
+	}
+	meta, err := m.Metadata()
+	if err != nil {
+		return nil, err
+	}
+	return &delivery{c: c, msg: m, ref: ref, sequence: meta.Sequence.Stream}, nil
+}
+
+func (d *delivery) Ref() wire.TaskRef { return d.ref }
+func (d *delivery) Data() []byte      { return d.msg.Data() }
+func (d *delivery) Sequence() uint64  { return d.sequence }
+
+func (d *delivery) Ack(ctx context.Context) error {
+	d.c.fetched.forget(d.ref.Attempt)
+	ctx, cancel := d.c.bounded(ctx)
+	defer cancel()
+	err := d.msg.DoubleAck(ctx)
+	if err == nil || errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
+		return nil
+	}
+	return fmt.Errorf("acknowledging %s: %w", d.ref.Attempt, problem(err))
+}
+
+func (d *delivery) Release(ctx context.Context) error {
+	d.c.fetched.forget(d.ref.Attempt)
+	err := d.msg.NakWithDelay(releaseDelay)
+	if err == nil || errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
+		return nil
+	}
+	return fmt.Errorf("releasing %s: %w", d.ref.Attempt, problem(err))
+}
+
+// HighWater implements wire.Queue.
+func (c *Conn) HighWater(ctx context.Context) (wire.HighWater, error) {
+	var mark wire.HighWater
+	var created [3]int64
+	group, gctx := errgroup.WithContext(ctx)
+	for i, target := range []struct {
+		stream string
+		last   *uint64
+	}{{tasksStream, &mark.Tasks}, {resultsStream, &mark.Results}, {claimsStream, &mark.Claims}} {
+		group.Go(func() error {
+			info, err := c.streamInfo(gctx, target.stream)
+			if err != nil {
+				return fmt.Errorf("reading the position of stream %s: %w", target.stream, problem(err))
+			}
+			*target.last, created[i] = info.State.LastSeq, info.Created.UnixNano()
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return wire.HighWater{}, err
+	}
+	for i, at := range created {
+		if i > 0 {
+			mark.Incarnation += "-"
+		}
+		mark.Incarnation += strconv.FormatInt(at, 36)
+	}
+	return mark, nil
+}
+
+// streamInfo asks the stream's leader. A stream that vanished since its first use is created anew, and tells by its time
+// of creation.
+func (c *Conn) streamInfo(ctx context.Context, name string, opts ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	for tries := 0; ; tries++ {
+		s, err := c.topology.stream(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		info, err := s.Info(ctx, opts...)
+		if errors.Is(err, jetstream.ErrStreamNotFound) && tries == 0 {
+			c.topology.streams[name].forget()
+			continue
+		}
+		return info, err
+	}
+}
+
+// fetchTimes remembers when the tasks that this process holds were fetched.
+type fetchTimes struct {
+	mu sync.Mutex // guards at
+	at map[wire.AttemptID]time.Time
+}
+
+func (f *fetchTimes) note(a wire.AttemptID, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.at == nil {
+		f.at = map[wire.AttemptID]time.Time{}
+	}
+	f.at[a] = now
+}
+
+func (f *fetchTimes) forget(a wire.AttemptID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.at, a)
+}
+
+// stale tells whether the attempt's task was fetched longer ago than the claim window.
+func (f *fetchTimes) stale(a wire.AttemptID, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at, ok := f.at[a]
+	return ok && elapsed(at, now) > claimWindow
+}

@@ -1,0 +1,327 @@
+package jet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// semaphore is what this connection asks of all limits. A connection acts for one coordinator: its requests, however
+// many, must name no other, because a permit that somebody else was handed is offered to the coordinator by name.
+//
+// Admission messages are handed to whichever coordinator pulls. What is not its own, it offers to the owner; what has no
+// owner, it asks the Orphan function about. docs/adr has why this never frees a slot too early:
+//   - A delivery is trusted for the ack wait, counted from the moment at which this process asked for it, so before the
+//     server may hand the message to anybody else. After that it counts for nothing.
+//   - An extension counts when it is confirmed while the delivery is trusted.
+type semaphore struct {
+	c      *Conn
+	wait   time.Duration // the ack wait
+	orphan wire.Orphan
+	boot   lazy[struct{}]
+
+	mu     sync.Mutex // guards what follows
+	limits map[string]*limitUse
+	owner  string // the coordinator that this connection acts for; empty until it asks for a permit
+}
+
+func (s *semaphore) init(c *Conn) {
+	s.c = c
+	s.wait = c.opts.ackWait(permitAckWait)
+	s.limits = map[string]*limitUse{}
+}
+
+// trusted is how long a delivery may be relied on: less than the ack wait by what clocks may differ.
+func (s *semaphore) trusted() time.Duration { return s.wait - s.wait/8 }
+
+// limitUse is what this connection asks of one limit.
+type limitUse struct {
+	s    *semaphore
+	name string
+	wake chan struct{} // has room for one: somebody waits
+
+	mu       sync.Mutex // guards what follows
+	requests map[string]*request
+	left     map[string]leftover
+	deciding map[string]bool
+	waiting  int
+	pulling  bool
+	queued   int // requests of all coordinators that waited at queuedAt
+	queuedAt time.Time
+}
+
+// request is one request of this connection, from Acquire until its slot is free. Its status:
+//
+//	waiting  the admission is in the stream, or on its way there
+//	held     it was handed to this connection, which extends it
+//	ending   it was withdrawn or released; the slot is not known to be free yet
+//	lost     another coordinator freed it
+type request struct {
+	wire.PermitRequest
+	subject string
+	status  status
+	grant   chan struct{} // closed when the request becomes held; a new one when it waits again
+	ack     string        // where the admission is extended and acknowledged
+	since   time.Time     // the delivery, or its last extension, is trusted from here on
+}
+
+type status byte
+
+const (
+	waiting status = iota
+	held
+	ending
+	lost
+)
+
+// leftover is an admission of this coordinator's that no request of this process asked for: an earlier process did.
+type leftover struct {
+	ack   string
+	since time.Time
+}
+
+// OnOrphan implements wire.Semaphore.
+func (c *Conn) OnOrphan(fn wire.Orphan) { c.semaphore.orphan = fn }
+
+func (s *semaphore) limit(name string) *limitUse {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.limits[name]
+	if l == nil {
+		l = &limitUse{s: s, name: name, wake: make(chan struct{}, 1),
+			requests: map[string]*request{}, left: map[string]leftover{}, deciding: map[string]bool{}}
+		s.limits[name] = l
+	}
+	return l
+}
+
+// start listens for offers and begins to extend permits, once.
+func (s *semaphore) start(ctx context.Context, coordinator string) error {
+	s.mu.Lock()
+	if s.owner == "" {
+		s.owner = coordinator
+	}
+	owner := s.owner
+	s.mu.Unlock()
+	if owner != coordinator {
+		return fmt.Errorf("this connection asks for permits of coordinator %s, and not of %s too", owner, coordinator)
+	}
+	_, err := s.boot.get(func() (struct{}, error) {
+		offers, err := s.c.nc.SubscribeSync(wire.PermitSubject(coordinator))
+		if err != nil {
+			return struct{}{}, problem(err)
+		}
+		if err := s.c.flush(ctx); err != nil {
+			return struct{}{}, err
+		}
+		s.c.begin(func() { s.c.receive(s.c.ctx, offers, s.offered) })
+		s.c.begin(s.extendAll)
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// Acquire implements wire.Semaphore.
+func (c *Conn) Acquire(ctx context.Context, limit string, r wire.PermitRequest) (wire.Permit, error) {
+	if _, err := c.limit(ctx, limit); err != nil {
+		return nil, err
+	}
+	if err := c.semaphore.start(ctx, r.Coordinator); err != nil {
+		return nil, fmt.Errorf("asking for a permit of limit %q: %w", limit, err)
+	}
+	l := c.semaphore.limit(limit)
+	q, err := l.enter(r, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	p := &permit{l: l, q: q}
+	if err := l.await(ctx, q); err != nil {
+		l.withdraw(ctx, q)
+		return nil, fmt.Errorf("waiting for a permit of limit %q: %w", limit, err)
+	}
+	return p, nil
+}
+
+// enter makes the request known before its admission can arrive.
+func (l *limitUse) enter(r wire.PermitRequest, now time.Time) (*request, error) {
+	q := &request{PermitRequest: r, subject: wire.AdmitSubject(l.name, r), grant: make(chan struct{})}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.requests[q.subject] != nil {
+		return nil, fmt.Errorf("request %s for limit %q is under way already", r.ID, l.name)
+	}
+	l.requests[q.subject] = q
+	l.waiting++
+	l.pull()
+	if old, ok := l.left[q.subject]; ok {
+		delete(l.left, q.subject)
+		if elapsed(old.since, now) < l.s.trusted() {
+			l.granted(q, old.ack, old.since)
+		}
+	}
+	return q, nil
+}
+
+// granted makes a request held. l.mu is held.
+func (l *limitUse) granted(q *request, ack string, since time.Time) {
+	q.ack = ack
+	if since.After(q.since) {
+		q.since = since
+	}
+	if q.status == waiting {
+		q.status = held
+		l.waiting--
+		close(q.grant)
+	}
+}
+
+// await queues the admission and waits until it is handed to this connection. The admission is looked for now and then,
+// because a coordinator that believed this one dead may have freed it: then it is queued again.
+func (l *limitUse) await(ctx context.Context, q *request) error {
+	for {
+		if err := l.admit(ctx, q); err != nil {
+			return err
+		}
+		if done, err := l.granting(ctx, q, l.s.wait); done || err != nil {
+			return err
+		}
+	}
+}
+
+// granting waits for the grant, and not longer than limit.
+func (l *limitUse) granting(ctx context.Context, q *request, limit time.Duration) (bool, error) {
+	l.mu.Lock()
+	grant := q.grant
+	l.mu.Unlock()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-grant:
+		return true, nil
+	case <-timer.C:
+		return false, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-l.s.c.ctx.Done():
+		return false, wire.ErrDisconnected
+	}
+}
+
+// admit stores the admission unless it is there. It asks again until ctx ends, because only the server knows.
+func (l *limitUse) admit(ctx context.Context, q *request) error {
+	c := l.s.c
+	for {
+		l.mu.Lock()
+		is := q.status
+		l.mu.Unlock()
+		if is == held {
+			return nil
+		}
+		err := c.publishOnce(ctx, q.subject, wire.EncodePermitRequest(q.PermitRequest))
+		if err == nil || conflict(err) {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if c.ctx.Err() != nil {
+			return wire.ErrDisconnected
+		}
+		if !temporary(err) {
+			return err
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// publishOnce stores a message unless its subject has one.
+func (c *Conn) publishOnce(ctx context.Context, subject string, data []byte) error {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: data},
+		jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithRetryAttempts(0))
+	return problem(err)
+}
+
+// withdraw takes a request back whose caller has given up. If that does not succeed now, extendAll goes on trying.
+func (l *limitUse) withdraw(ctx context.Context, q *request) {
+	l.mu.Lock()
+	if q.status == waiting {
+		l.waiting--
+	}
+	q.status = ending
+	l.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.s.c.opts.Timeout)
+	defer cancel()
+	if err := l.free(ctx, q); err != nil {
+		l.s.c.opts.Log(fmt.Sprintf("withdrawing the request for limit %q: %v", l.name, err))
+	}
+}
+
+// free removes the admission, and with it the slot. It is confirmed by the stream's leader. A request that is freed twice
+// is freed once.
+func (l *limitUse) free(ctx context.Context, q *request) error {
+	l.mu.Lock()
+	ack := q.ack
+	l.mu.Unlock()
+	if err := l.s.c.freeAdmission(ctx, q.subject, ack); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.requests[q.subject] == q {
+		delete(l.requests, q.subject)
+	}
+	return nil
+}
+
+// freeAdmission acknowledges the delivery, if there was one, or deletes the message: the server ignores acknowledgements
+// of what it has forgotten to have delivered, after a crash.
+func (c *Conn) freeAdmission(ctx context.Context, subject, ack string) error {
+	if ack != "" {
+		ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout/2)
+		_, err := c.nc.RequestWithContext(ctx, ack, []byte("+ACK"))
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if errors.Is(problem(err), wire.ErrDisconnected) {
+			return problem(err)
+		}
+	}
+	m, err := c.lastMessage(ctx, admitStream, subject)
+	if errors.Is(err, wire.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s, err := c.topology.stream(ctx, admitStream)
+	if err != nil {
+		return err
+	}
+	if err := s.DeleteMsg(ctx, m.Sequence); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
+		return problem(err)
+	}
+	return nil
+}
+
+// waitingOf counts the waiting requests of a run. l.mu is held.
+func (l *limitUse) waitingOf(run string) int {
+	n := 0
+	for _, q := range l.requests {
+		if q.status == waiting && q.Run == run {
+			n++
+		}
+	}
+	return n
+}

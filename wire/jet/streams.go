@@ -1,0 +1,227 @@
+package jet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// The streams. docs/format/wire.md explains each setting.
+const (
+	tasksStream   = "TASKS"
+	resultsStream = "RESULTS"
+	claimsStream  = "CLAIMS"
+	admitStream   = "ADMIT"
+	keysStream    = "KEYS"
+	blobBucket    = "BLOB"
+)
+
+const (
+	queueAckWait  = 10 * time.Second
+	permitAckWait = 5 * time.Second
+	// dedupWindow is how long a repeated publish is recognised. That saves work, and is no guarantee.
+	dedupWindow = 2 * time.Minute
+	// maxUnacked is far above what a pool's workers or a coordinator hold without acknowledging.
+	maxUnacked = 20_000
+)
+
+func streamConfig(name string, replicas int) jetstream.StreamConfig {
+	cfg := jetstream.StreamConfig{
+		Name: name, Storage: jetstream.FileStorage, Replicas: replicas,
+		Discard: jetstream.DiscardNew, MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: -1, MaxConsumers: -1, MaxMsgSize: -1,
+		Duplicates: dedupWindow,
+	}
+	switch name {
+	case tasksStream:
+		cfg.Subjects, cfg.Retention = []string{"task.>"}, jetstream.WorkQueuePolicy
+	case resultsStream:
+		cfg.Subjects, cfg.Retention = []string{"result.>"}, jetstream.WorkQueuePolicy
+	case admitStream:
+		cfg.Subjects, cfg.Retention = []string{"admit.>"}, jetstream.WorkQueuePolicy
+	case claimsStream:
+		cfg.Subjects = []string{"claim.>", "done.*"}
+		cfg.MaxMsgsPerSubject, cfg.DiscardNewPerSubject, cfg.DenyDelete = 1, true, true
+	case keysStream:
+		cfg.Subjects = []string{"key.>"}
+		cfg.MaxMsgsPerSubject, cfg.Discard = 1, jetstream.DiscardOld
+	}
+	return cfg
+}
+
+// checkStream returns an error when a stream that somebody created by hand lacks what the protocol rests on.
+func checkStream(have jetstream.StreamConfig) error {
+	want := streamConfig(have.Name, have.Replicas)
+	switch {
+	case have.Retention != want.Retention:
+		return fmt.Errorf("stream %s has retention %s instead of %s", have.Name, have.Retention, want.Retention)
+	case have.Storage != jetstream.FileStorage:
+		return fmt.Errorf("stream %s is kept in memory: what it acknowledged would be lost with the server", have.Name)
+	case have.Name == claimsStream && (have.MaxMsgsPerSubject != 1 || !have.DiscardNewPerSubject || have.Discard != jetstream.DiscardNew):
+		return errors.New("stream CLAIMS is not write-once: it needs max_msgs_per_subject 1, discard new, discard_new_per_subject")
+	case have.MaxAge != 0:
+		return fmt.Errorf("stream %s drops messages after %s", have.Name, have.MaxAge)
+	}
+	return nil
+}
+
+// topology keeps the handles of streams and consumers, each made on its first use.
+type topology struct {
+	c         *Conn
+	streams   map[string]*lazy[jetstream.Stream]
+	blobs     lazy[jetstream.ObjectStore]
+	mu        sync.Mutex // guards consumers
+	consumers map[string]*lazy[jetstream.Consumer]
+}
+
+func (t *topology) init(c *Conn) {
+	t.c = c
+	t.streams = map[string]*lazy[jetstream.Stream]{}
+	for _, name := range []string{tasksStream, resultsStream, claimsStream, admitStream, keysStream} {
+		t.streams[name] = new(lazy[jetstream.Stream])
+	}
+	t.consumers = map[string]*lazy[jetstream.Consumer]{}
+}
+
+// lazy is a value that is made once, by whoever needs it first. A failure is not kept.
+type lazy[T any] struct {
+	mu   sync.Mutex // held while the value is being made
+	made bool
+	v    T
+}
+
+func (l *lazy[T]) get(make func() (T, error)) (T, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.made {
+		return l.v, nil
+	}
+	v, err := make()
+	if err == nil {
+		l.v, l.made = v, true
+	}
+	return v, err
+}
+
+func (l *lazy[T]) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.made = false
+}
+
+// stream returns a stream, created when this connection may do that.
+func (t *topology) stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	return t.streams[name].get(func() (jetstream.Stream, error) {
+		ctx, cancel := t.c.bounded(ctx)
+		defer cancel()
+		s, err := t.create(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("opening stream %s: %w", name, problem(err))
+		}
+		if err := checkStream(s.CachedInfo().Config); err != nil {
+			return nil, err
+		}
+		return s, nil
+	})
+}
+
+func (t *topology) create(ctx context.Context, name string) (jetstream.Stream, error) {
+	js := t.c.js
+	if !t.c.opts.Provision {
+		return js.Stream(ctx, name)
+	}
+	replicas := t.replicas()
+	s, err := js.CreateStream(ctx, streamConfig(name, replicas))
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return js.Stream(ctx, name) // with other replicas, limits or placement, as somebody chose them
+	}
+	if apiErr := (*jetstream.APIError)(nil); errors.As(err, &apiErr) && replicas > 1 && apiErr.ErrorCode == codeNoPeers {
+		t.c.opts.Log(fmt.Sprintf("the cluster has no %d servers for stream %s: creating it with one replica", replicas, name))
+		return js.CreateStream(ctx, streamConfig(name, 1))
+	}
+	return s, err
+}
+
+// codeNoPeers is the server's "no suitable peers for placement".
+const codeNoPeers = 10005
+
+func (t *topology) replicas() int {
+	switch {
+	case t.c.opts.Replicas > 0:
+		return t.c.opts.Replicas
+	case t.c.nc.ConnectedClusterName() != "":
+		return 3
+	}
+	return 1
+}
+
+// ensure makes sure that a stream exists before something is published to it, where that is this connection's task.
+func (t *topology) ensure(ctx context.Context, name string) error {
+	if !t.c.opts.Provision {
+		return nil
+	}
+	_, err := t.stream(ctx, name)
+	return err
+}
+
+// consumer returns a durable consumer; create makes it when this connection may do that.
+func (t *topology) consumer(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	l := t.slot(stream, cfg.Durable)
+	return l.get(func() (jetstream.Consumer, error) {
+		if err := t.ensure(ctx, stream); err != nil {
+			return nil, err
+		}
+		ctx, cancel := t.c.bounded(ctx)
+		defer cancel()
+		consumer, err := t.c.js.Consumer(ctx, stream, cfg.Durable)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) && t.c.opts.Provision {
+			consumer, err = t.c.js.CreateConsumer(ctx, stream, cfg)
+			if errors.Is(err, jetstream.ErrConsumerExists) { // somebody else was faster, with other settings
+				consumer, err = t.c.js.Consumer(ctx, stream, cfg.Durable)
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("opening consumer %s of stream %s: %w", cfg.Durable, stream, problem(err))
+		}
+		return consumer, nil
+	})
+}
+
+func (t *topology) slot(stream, durable string) *lazy[jetstream.Consumer] {
+	key := stream + "/" + durable
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.consumers[key]
+	if l == nil {
+		l = new(lazy[jetstream.Consumer])
+		t.consumers[key] = l
+	}
+	return l
+}
+
+func poolConsumer(pool string, ackWait time.Duration) jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{
+		Durable: "pool-" + wire.Token(pool), FilterSubject: "task." + wire.Token(pool) + ".>",
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxDeliver: -1, MaxAckPending: maxUnacked,
+	}
+}
+
+func resultConsumer(coordinator string, ackWait time.Duration) jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{
+		Durable: "coordinator-" + wire.Token(coordinator), FilterSubject: "result.*." + wire.Token(coordinator) + ".>",
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxDeliver: -1, MaxAckPending: maxUnacked,
+		// The consumer of a coordinator that never comes back goes; its results stay in the stream.
+		InactiveThreshold: 7 * 24 * time.Hour,
+	}
+}
+
+// gone tells that a consumer handle is of no more use.
+func gone(err error) bool {
+	return errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, jetstream.ErrConsumerNotFound) ||
+		errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerDoesNotExist)
+}
