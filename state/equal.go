@@ -8,7 +8,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Equal tells whether two objects say the same.
+// Equal tells whether two objects say the same. Attributes are compared as text: their JSON is made in one way.
 func (o *Object) Equal(p *Object) bool {
 	if o == p {
 		return true
@@ -21,5 +21,41 @@ func (o *Object) Equal(p *Object) bool {
 		bytes.Equal(o.Attrs, p.Attrs) && bytes.Equal(o.Private, p.Private) && bytes.Equal(o.Identity, p.Identity) &&
 		maps.Equal(o.Flatmap, p.Flatmap) && slices.Equal(o.Dependencies, p.Dependencies) &&
 		slices.EqualFunc(o.Sensitive, p.Sensitive, func(a, b cty.Path) bool { return a.Equals(b) }) &&
-		(o.Doubt == nil) == (p.Doubt == nil) && (o.Doubt == nil || o.Doubt.Attempt == p.Doubt.Attempt)
+		o.Doubt.equal(p.Doubt)
+}
+
+func (d *Doubt) equal(e *Doubt) bool {
+	if d == nil || e == nil {
+		return d == e
+	}
+	return d.Run == e.Run && d.Attempt == e.Attempt && d.Worker == e.Worker && d.Pool == e.Pool &&
+		d.Operation == e.Operation && d.Started.Equal(e.Started) && d.Reason == e.Reason &&
+		bytes.Equal(d.Sent, e.Sent) && d.Before == e.Before
+}
+
+// SameContent tells whether the same exists in two states, whatever their lineages, serials and engine versions.
+func (s *State) SameContent(t *State) bool {
+	return maps.EqualFunc(s.Resources, t.Resources, (*Resource).equal) &&
+		maps.EqualFunc(s.Outputs, t.Outputs, (*Output).equal) &&
+		slices.EqualFunc(s.Checks, t.Checks, CheckResult.equal)
+}
+
+func (r *Resource) equal(q *Resource) bool {
+	return r.Provider == q.Provider && maps.EqualFunc(r.Instances, q.Instances, (*Instance).equal)
+}
+
+func (i *Instance) equal(j *Instance) bool {
+	return i.ProviderKey == j.ProviderKey && i.ProviderModule == j.ProviderModule &&
+		i.Current.Equal(j.Current) && maps.EqualFunc(i.Deposed, j.Deposed, (*Object).Equal)
+}
+
+func (o *Output) equal(p *Output) bool {
+	return o.Sensitive == p.Sensitive && o.Deprecated == p.Deprecated && o.Value.RawEquals(p.Value)
+}
+
+func (c CheckResult) equal(d CheckResult) bool {
+	return c.Kind == d.Kind && c.Config == d.Config && c.Status == d.Status &&
+		slices.EqualFunc(c.Objects, d.Objects, func(a, b CheckObject) bool {
+			return a.Address == b.Address && a.Status == b.Status && slices.Equal(a.Failures, b.Failures)
+		})
 }

@@ -108,17 +108,17 @@ const (
 
 // CheckResult is the aggregate outcome of the conditions of one object (all its instances).
 type CheckResult struct {
-	Kind    string // resource, output_value, check, input_variable
-	Config  string // static address
-	Status  CheckStatus
-	Objects []CheckObject
+	Kind    string        `json:"kind"`   // resource, output_value, check, input_variable
+	Config  string        `json:"config"` // static address
+	Status  CheckStatus   `json:"status"`
+	Objects []CheckObject `json:"objects,omitempty"`
 }
 
 // CheckObject is the outcome for one instance.
 type CheckObject struct {
-	Address  string
-	Status   CheckStatus
-	Failures []string
+	Address  string      `json:"address"`
+	Status   CheckStatus `json:"status"`
+	Failures []string    `json:"failures,omitempty"`
 }
 
 // State is all that exists in one workspace. Not safe for concurrent use while it is changed.

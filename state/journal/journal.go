@@ -62,6 +62,12 @@ const (
 	RunEnd
 )
 
+// KeptRuns is how many ended runs of a workspace a store keeps, newest first; those that have not ended are all kept.
+const KeptRuns = 50
+
+// DefaultWorkspace is the workspace that always exists.
+const DefaultWorkspace = "default"
+
 // ErrTransition is wrapped by the error of an illegal event; the error names both.
 var ErrTransition = errors.New("illegal event")
 
@@ -156,10 +162,18 @@ func Fold(n int, events []Event) ([]Status, map[int]Event, error) {
 var (
 	// ErrNoWorkspace means that the workspace does not exist.
 	ErrNoWorkspace = errors.New("the workspace does not exist")
+	// ErrWorkspaceExists means that a workspace of this name exists already.
+	ErrWorkspaceExists = errors.New("the workspace exists already")
+	// ErrDefaultWorkspace means that the default workspace was to be deleted, which always exists.
+	ErrDefaultWorkspace = errors.New("the default workspace cannot be deleted")
 	// ErrNoRun means that no such run is recorded.
 	ErrNoRun = errors.New("no such run")
 	// ErrFenced means that the lock under which a commit was made is not held any more.
 	ErrFenced = errors.New("the state lock was lost")
+	// ErrLockID means that Unlock named a lock that is not the one that is held.
+	ErrLockID = errors.New("the state is not locked under this lock ID")
+	// ErrClosed means that the store was closed before the call.
+	ErrClosed = errors.New("the store is closed")
 	// ErrVersion means that the requested version of a state is not kept.
 	ErrVersion = errors.New("no such version of the state")
 )
@@ -188,15 +202,19 @@ type Tx struct {
 	Run    string
 	Events []Event
 	// EndVersion closes a version of the state: the serial grows by one and the version before stays readable.
-	// Changes made without it belong to the version that is being made.
+	// Changes made without it belong to the version that is being made. Where all changes since the version before
+	// come to nothing, no version ends and the serial stays.
 	EndVersion bool
+	// Cause says what made the version that ends, for Versions. Empty: the command of the run.
+	Cause string
 }
 
 // VersionInfo is one kept version of a state.
 type VersionInfo struct {
-	Serial uint64
-	At     time.Time
-	Cause  string // the command or run that made it
+	Serial  uint64
+	Lineage string
+	At      time.Time
+	Cause   string // the command or run that made it
 }
 
 // SnapshotMark remembers what the workspace's snapshot held when the store last agreed with it.
@@ -219,25 +237,30 @@ type Store interface {
 	// Commit applies a transaction under the lock with this ID ("" when the workspace is not locked and the
 	// caller does not want it to be); it returns ErrFenced when another lock is held.
 	Commit(ctx context.Context, workspace, lockID string, tx Tx) error
-	// Replace puts a whole state (state push, adoption of a snapshot) as a new version.
+	// Replace puts a whole state (state push, adoption of a snapshot) as a new version, with its own lineage and
+	// serial. What was there stays readable as an earlier version.
 	Replace(ctx context.Context, workspace, lockID string, s *state.State, cause string) error
 
+	// Versions lists the ended versions, newest first.
 	Versions(ctx context.Context, workspace string) ([]VersionInfo, error)
+	// LoadVersion returns the newest version with this serial as it ended, or ErrVersion.
 	LoadVersion(ctx context.Context, workspace string, serial uint64) (*state.State, error)
 
-	Lock(ctx context.Context, workspace string, info LockInfo) error // *Held when held
-	Unlock(ctx context.Context, workspace, lockID string) error
+	// Lock locks a workspace for as long as this store is open: what a process that died had locked is free, and
+	// its lock ID is fenced off. The error is *Held when it is held.
+	Lock(ctx context.Context, workspace string, info LockInfo) error
+	Unlock(ctx context.Context, workspace, lockID string) error      // ErrLockID
 	Locked(ctx context.Context, workspace string) (*LockInfo, error) // nil when not
 
 	Mark(ctx context.Context, workspace string) (SnapshotMark, error)
 	SetMark(ctx context.Context, workspace string, m SnapshotMark) error
 
-	// Runs.
+	// BeginRun records a run and its plan. Of the ended runs of a workspace the last 50 are kept.
 	BeginRun(ctx context.Context, r Run, plan []byte) error
-	EndRun(ctx context.Context, id, status string, at time.Time) error
-	Runs(ctx context.Context, workspace string) ([]Run, error) // newest first
-	RunPlan(ctx context.Context, id string) (Run, []byte, error)
-	Events(ctx context.Context, id string) ([]Event, error)
+	EndRun(ctx context.Context, id, status string, at time.Time) error // ErrNoRun
+	Runs(ctx context.Context, workspace string) ([]Run, error)         // newest first
+	RunPlan(ctx context.Context, id string) (Run, []byte, error)       // ErrNoRun
+	Events(ctx context.Context, id string) ([]Event, error)            // ErrNoRun; in the order of their commits
 
 	// Values keeps small things by key: schema caches, high-water marks, durations of types.
 	PutValue(ctx context.Context, bucket, key string, value []byte) error

@@ -1,0 +1,222 @@
+// Package bolt keeps states and the journals of runs in one bbolt file.
+//
+// A commit costs what its change costs, whatever the size of the state, and is durable when it returns. The package
+// decides nothing about a run, and it reads and writes no exchange format. docs/format/journal.md describes the file.
+package bolt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+// Format is the version of the file's own layout that this code writes. Older ones are read, newer ones refused.
+const Format = 1
+
+// The buckets at the top of the file.
+var (
+	metaBucket       = []byte("meta")       // "format"
+	namesBucket      = []byte("names")      // number -> static resource address
+	depsBucket       = []byte("deps")       // content hash -> dependencies as numbers of names
+	workspacesBucket = []byte("workspaces") // name -> bucket, see workspace.go
+	runsBucket       = []byte("runs")       // run id -> bucket, see runs.go
+	valuesBucket     = []byte("values")     // bucket name -> bucket of values
+
+	formatKey = []byte("format")
+)
+
+// Conditions that callers handle; the errors around them say what to do.
+var (
+	// ErrDamaged means that the file is not what was written.
+	ErrDamaged = errors.New("the state store is damaged")
+	// ErrNewer means that a newer version of Millipede has written the file.
+	ErrNewer = errors.New("the state store was written by a newer version of Millipede")
+)
+
+// Options are what a store takes from its surroundings. Zero fields mean the default.
+type Options struct {
+	// Now tells the time; default time.Now.
+	Now func() time.Time
+	// NewID makes lineages and sessions; default random UUIDs.
+	NewID func() string
+	// EngineVersion is recorded with each version of a state.
+	EngineVersion string
+	// NoSync leaves out fsync. For benchmarks and tests: an acknowledged commit can then be lost.
+	NoSync bool
+}
+
+// Store is a journal.Store over one file. Safe for concurrent use.
+type Store struct {
+	db      *bbolt.DB
+	path    string
+	opts    Options
+	session string // tells this opening of the file from earlier ones
+
+	queue queue
+	names names // used only by the one who writes
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+var _ journal.Store = (*Store)(nil)
+
+// Open opens the file, or creates it with mode 0600. While it is open, no other process can open it: they get
+// *journal.Held with the info of the holder, after having waited for at most timeout (0: not at all). The caller
+// closes the store.
+func Open(path string, info journal.LockInfo, timeout time.Duration) (*Store, error) {
+	return OpenOptions(path, info, timeout, Options{})
+}
+
+// OpenOptions is Open with options.
+func OpenOptions(path string, info journal.LockInfo, timeout time.Duration, o Options) (*Store, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.NewID == nil {
+		o.NewID = uuid.NewString
+	}
+	db, err := openFile(path, timeout, o.NoSync)
+	if errors.Is(err, berrors.ErrTimeout) {
+		return nil, &journal.Held{Holder: readHolder(path)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{db: db, path: path, opts: o, session: o.NewID()}
+	s.queue.init(s.transact)
+	if err := s.prepare(info); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return s, nil
+}
+
+// prepare checks the format of the file, or writes it into a new one, and says who holds it.
+func (s *Store) prepare(info journal.LockInfo) error {
+	format := 0
+	err := s.view(func(tx *bbolt.Tx) error {
+		if meta := tx.Bucket(metaBucket); meta != nil {
+			if err := json.Unmarshal(meta.Get(formatKey), &format); err != nil || format < 1 {
+				return damaged(s.path, "the version of its format cannot be read")
+			}
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case format > Format:
+		return fmt.Errorf("opening %s: %w: it has format %d, this version knows formats up to %d. "+
+			"Use the version that wrote it, or a newer one", s.path, ErrNewer, format, Format)
+	case format == 0:
+		if err := s.update(layOut); err != nil {
+			return err
+		}
+	}
+	return writeHolder(s.path, info)
+}
+
+// layOut makes the buckets of a new file.
+func layOut(tx *bbolt.Tx) error {
+	for _, name := range [][]byte{metaBucket, namesBucket, depsBucket, workspacesBucket, runsBucket, valuesBucket} {
+		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+			return err
+		}
+	}
+	if err := makeWorkspace(tx, journal.DefaultWorkspace); err != nil {
+		return err
+	}
+	format, err := json.Marshal(Format)
+	if err != nil {
+		return err
+	}
+	return tx.Bucket(metaBucket).Put(formatKey, format)
+}
+
+// Close waits for the commits that are under way and lets other processes open the file.
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() {
+		s.queue.close()
+		err := os.Remove(holderPath(s.path))
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		s.closeErr = errors.Join(err, s.db.Close())
+	})
+	return s.closeErr
+}
+
+// PutValue keeps a value.
+func (s *Store) PutValue(ctx context.Context, bucket, key string, value []byte) error {
+	return s.write(ctx, func(tx *bbolt.Tx) error {
+		b, err := tx.Bucket(valuesBucket).CreateBucketIfNotExists([]byte(bucket))
+		if err != nil {
+			return err
+		}
+		return b.Put([]byte(key), value)
+	})
+}
+
+// GetValue returns a value, nil when there is none.
+func (s *Store) GetValue(ctx context.Context, bucket, key string) (value []byte, err error) {
+	err = s.read(ctx, func(tx *bbolt.Tx) error {
+		if b := tx.Bucket(valuesBucket).Bucket([]byte(bucket)); b != nil {
+			if v := b.Get([]byte(key)); v != nil {
+				value = append([]byte{}, v...)
+			}
+		}
+		return nil
+	})
+	return value, err
+}
+
+// holderPath is the file beside the store that says who has it open. It counts only while the store is locked.
+func holderPath(path string) string { return path + ".lock.info" }
+
+// readHolder returns what is known of the process that has the store open; empty when nothing is.
+func readHolder(path string) journal.LockInfo {
+	var info journal.LockInfo
+	data, err := os.ReadFile(holderPath(path))
+	if err != nil || json.Unmarshal(data, &info) != nil {
+		return journal.LockInfo{Path: path, Who: "another process"}
+	}
+	return info
+}
+
+func writeHolder(path string, info journal.LockInfo) error {
+	if info.Path == "" {
+		info.Path = path
+	}
+	if info.PID == 0 {
+		info.PID = os.Getpid()
+	}
+	data, err := json.Marshal(info)
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".lock.info-*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("noting who holds %s: %w", path, err)
+	}
+	_, err = tmp.Write(data)
+	err = errors.Join(err, tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), holderPath(path))
+	}
+	if err != nil {
+		return fmt.Errorf("noting who holds %s: %w", path, errors.Join(err, os.Remove(tmp.Name())))
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+package bolt
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+// Commit makes state changes and events durable together. When it returns nil, they survive any crash; when it
+// returns an error, none of them does.
+func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) error {
+	return s.write(ctx, func(tx *bbolt.Tx) error {
+		w, err := s.workspace(tx, name)
+		if err != nil {
+			return err
+		}
+		if err := s.fence(w, lockID); err != nil {
+			return err
+		}
+		e, err := s.edit(tx, w)
+		if err != nil {
+			return err
+		}
+		for _, c := range t.Changes {
+			if err := e.apply(c); err != nil {
+				return fmt.Errorf("storing the state of workspace %q: %w", name, err)
+			}
+		}
+		if t.EndVersion {
+			if err := s.endVersion(tx, e, t); err != nil {
+				return err
+			}
+		}
+		return appendEvents(tx, t.Run, t.Events)
+	})
+}
+
+// Replace puts a whole state as a new version. What stays the same is not written again.
+func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.State, cause string) error {
+	return s.write(ctx, func(tx *bbolt.Tx) error {
+		w, err := s.workspace(tx, name)
+		if err != nil {
+			return err
+		}
+		if err := s.fence(w, lockID); err != nil {
+			return err
+		}
+		e, err := s.edit(tx, w)
+		if err != nil {
+			return err
+		}
+		if err := e.replace(st); err != nil {
+			return fmt.Errorf("storing the state of workspace %q: %w", name, err)
+		}
+		return e.end(version{
+			Serial: st.Serial, Lineage: st.Lineage, Engine: st.EngineVersion, At: s.opts.Now().UTC(), Cause: cause,
+		})
+	})
+}
+
+// edit is the making of a version, within one transaction.
+type edit struct {
+	tx      *bbolt.Tx
+	w       *workspace
+	names   *names
+	making  uint64  // number of the version that is being made
+	before  version // the one that ended last
+	undoKey []byte  // begins with the number
+}
+
+func (s *Store) edit(tx *bbolt.Tx, w *workspace) (*edit, error) {
+	number, before, err := w.latest()
+	if err != nil {
+		return nil, damaged(s.path, err.Error())
+	}
+	making := number + 1
+	return &edit{tx, w, &s.names, making, before, binary.BigEndian.AppendUint64(nil, making)}, nil
+}
+
+// put sets what is kept under a key of the data, nil for nothing. The content that the last version had is noted
+// first, once a version: that is what makes earlier versions readable.
+func (e *edit) put(key, value []byte) error {
+	old := e.w.data.Get(key)
+	if (old == nil) == (value == nil) && bytes.Equal(old, value) {
+		return nil
+	}
+	e.undoKey = append(e.undoKey[:8], key...)
+	if e.w.undo.Get(e.undoKey) == nil {
+		if err := e.w.undo.Put(bytes.Clone(e.undoKey), undoRecord(old)); err != nil {
+			return err
+		}
+	}
+	switch {
+	case value == nil:
+		if err := e.w.data.Delete(key); err != nil {
+			return err
+		}
+		return e.w.data.SetSequence(e.w.data.Sequence() - 1)
+	case old == nil:
+		if err := e.w.data.SetSequence(e.w.data.Sequence() + 1); err != nil {
+			return err
+		}
+	}
+	return e.w.data.Put(key, value)
+}
+
+// undoRecord tells nothing from empty content.
+func undoRecord(old []byte) []byte {
+	if old == nil {
+		return []byte{0}
+	}
+	return append([]byte{1}, old...)
+}
+
+// undone is the inverse of undoRecord.
+func undone(r []byte) ([]byte, error) {
+	switch {
+	case len(r) == 1 && r[0] == 0:
+		return nil, nil
+	case len(r) > 0 && r[0] == 1:
+		return r[1:], nil
+	}
+	return nil, errors.New("an earlier content cannot be read")
+}
+
+// endVersion ends the version that is being made, unless its changes come to nothing.
+func (s *Store) endVersion(tx *bbolt.Tx, e *edit, t journal.Tx) error {
+	changed, err := e.settle()
+	if err != nil || !changed {
+		return err
+	}
+	v := version{
+		Serial: e.before.Serial + 1, Lineage: e.before.Lineage, Engine: s.opts.EngineVersion,
+		At: s.opts.Now().UTC(), Cause: t.Cause,
+	}
+	if v.Lineage == "" {
+		v.Lineage = s.opts.NewID()
+	}
+	if v.Cause == "" && t.Run != "" {
+		run, _, err := findRun(tx, t.Run)
+		if err != nil {
+			return err
+		}
+		v.Cause = run.Command
+	}
+	return e.end(v)
+}
+
+// settle tells whether anything differs from the last version. If nothing does, the notes of the changes go.
+func (e *edit) settle() (changed bool, err error) {
+	prefix := e.undoKey[:8]
+	c := e.w.undo.Cursor()
+	var settled [][]byte
+	for k, v := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, v = c.Next() {
+		old, err := undone(v)
+		if err != nil {
+			return false, err
+		}
+		now := e.w.data.Get(k[8:])
+		if (old == nil) != (now == nil) || !bytes.Equal(old, now) {
+			return true, nil
+		}
+		settled = append(settled, bytes.Clone(k))
+	}
+	for _, k := range settled {
+		if err := e.w.undo.Delete(k); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// end records the version.
+func (e *edit) end(v version) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	e.w.versions.FillPercent = 1 // they only grow at the end
+	return e.w.versions.Put(binary.BigEndian.AppendUint64(nil, e.making), data)
+}

@@ -1,0 +1,312 @@
+package bolt
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// The data of a workspace is one bucket whose keys begin with what they are.
+const (
+	checksKind   = 'c' // all check results
+	instanceKind = 'i' // address of an instance -> record
+	outputKind   = 'o' // name of an output -> storedOutput
+	resourceKind = 'r' // address of a resource -> its provider configuration
+)
+
+type storedOutput struct {
+	Type       json.RawMessage `json:"type"`
+	Value      json.RawMessage `json:"value"`
+	Sensitive  bool            `json:"sensitive,omitempty"`
+	Deprecated string          `json:"deprecated,omitempty"`
+}
+
+func keyOf(kind byte, name string) []byte {
+	return append(append(make([]byte, 0, 1+len(name)), kind), name...)
+}
+
+// apply makes a change.
+func (e *edit) apply(c state.Change) error {
+	switch c := c.(type) {
+	case state.SetObject:
+		return e.setObject(c)
+	case state.SetOutput:
+		if c.Output == nil {
+			return e.put(keyOf(outputKind, c.Name), nil)
+		}
+		return e.putOutput(c.Name, c.Output)
+	case state.SetChecks:
+		return e.putChecks(c.Checks)
+	case state.MoveInstance:
+		return e.move(c)
+	}
+	panic(fmt.Sprintf("bolt: a change of unknown type %T", c))
+}
+
+func (e *edit) setObject(c state.SetObject) error {
+	key := keyOf(instanceKind, c.Addr.String())
+	var rec record
+	if old := e.w.data.Get(key); old != nil {
+		var err error
+		if rec, err = decodeRecord(old); err != nil {
+			return fmt.Errorf("%s: %w", c.Addr, err)
+		}
+	} else if c.Object == nil {
+		return nil
+	}
+	abs := c.Addr.Abs()
+	if c.Object == nil {
+		rec.set(c.Deposed, nil)
+		if len(rec.objects) == 0 {
+			return e.removeInstance(key, abs)
+		}
+		return e.put(key, rec.encode())
+	}
+	data, err := e.names.encodeObject(e.tx, c.Object)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Addr, err)
+	}
+	rec.key, rec.module = c.Provider.Key, c.Provider.Module.String()
+	rec.set(c.Deposed, data)
+	if err := e.put(key, rec.encode()); err != nil {
+		return err
+	}
+	return e.put(keyOf(resourceKind, abs.String()), []byte(c.Provider.Config().String()))
+}
+
+// removeInstance removes a record, and its resource with the last one.
+func (e *edit) removeInstance(key []byte, abs addr.AbsResource) error {
+	if err := e.put(key, nil); err != nil {
+		return err
+	}
+	single := keyOf(instanceKind, abs.String())
+	keyed := append(bytes.Clone(single), '[')
+	if next, _ := e.w.data.Cursor().Seek(keyed); bytes.HasPrefix(next, keyed) || e.w.data.Get(single) != nil {
+		return nil
+	}
+	return e.put(keyOf(resourceKind, abs.String()), nil)
+}
+
+func (e *edit) move(c state.MoveInstance) error {
+	from, to := keyOf(instanceKind, c.From.String()), keyOf(instanceKind, c.To.String())
+	rec := e.w.data.Get(from)
+	if rec == nil {
+		panic("bolt: nothing to move at " + c.From.String())
+	}
+	if e.w.data.Get(to) != nil {
+		panic("bolt: cannot move to " + c.To.String() + ", it is occupied")
+	}
+	toResource := keyOf(resourceKind, c.To.Abs().String())
+	if e.w.data.Get(toResource) == nil {
+		provider := e.w.data.Get(keyOf(resourceKind, c.From.Abs().String()))
+		if err := e.put(toResource, bytes.Clone(provider)); err != nil {
+			return err
+		}
+	}
+	if err := e.put(to, bytes.Clone(rec)); err != nil {
+		return err
+	}
+	return e.removeInstance(from, c.From.Abs())
+}
+
+func (e *edit) putOutput(name string, o *state.Output) error {
+	data, err := encodeOutput(o)
+	if err != nil {
+		return fmt.Errorf("output %q: %w", name, err)
+	}
+	return e.put(keyOf(outputKind, name), data)
+}
+
+func encodeOutput(o *state.Output) ([]byte, error) {
+	typ, err := ctyjson.MarshalType(o.Value.Type())
+	if err != nil {
+		return nil, err
+	}
+	value, err := ctyjson.Marshal(o.Value, o.Value.Type())
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(storedOutput{typ, value, o.Sensitive, o.Deprecated})
+}
+
+func decodeOutput(data []byte) (*state.Output, error) {
+	var in storedOutput
+	if err := json.Unmarshal(data, &in); err != nil {
+		return nil, err
+	}
+	typ, err := ctyjson.UnmarshalType(in.Type)
+	if err != nil {
+		return nil, err
+	}
+	value, err := ctyjson.Unmarshal(in.Value, typ)
+	return &state.Output{Value: value, Sensitive: in.Sensitive, Deprecated: in.Deprecated}, err
+}
+
+func (e *edit) putChecks(checks []state.CheckResult) error {
+	if len(checks) == 0 {
+		return e.put([]byte{checksKind}, nil)
+	}
+	data, err := json.Marshal(checks)
+	if err != nil {
+		return err
+	}
+	return e.put([]byte{checksKind}, data)
+}
+
+// replace puts the content of a whole state.
+func (e *edit) replace(s *state.State) error {
+	kept := make(map[string]bool, len(s.Resources)+len(s.Outputs)+1)
+	keep := func(key []byte) []byte { kept[string(key)] = true; return key }
+
+	for abs, r := range s.Resources {
+		if err := e.put(keep(keyOf(resourceKind, abs.String())), []byte(r.Provider.String())); err != nil {
+			return err
+		}
+		for k, i := range r.Instances {
+			rec := record{key: i.ProviderKey, module: i.ProviderModule.String()}
+			if err := e.encodeInto(&rec, state.CurrentObject, i.Current); err != nil {
+				return fmt.Errorf("%s: %w", abs.Instance(k), err)
+			}
+			for deposed, o := range i.Deposed {
+				if err := e.encodeInto(&rec, deposed, o); err != nil {
+					return fmt.Errorf("%s: %w", abs.Instance(k), err)
+				}
+			}
+			if err := e.put(keep(keyOf(instanceKind, abs.Instance(k).String())), rec.encode()); err != nil {
+				return err
+			}
+		}
+	}
+	for name, o := range s.Outputs {
+		keep(keyOf(outputKind, name))
+		if err := e.putOutput(name, o); err != nil {
+			return err
+		}
+	}
+	keep([]byte{checksKind})
+	if err := e.putChecks(s.Checks); err != nil {
+		return err
+	}
+
+	var gone [][]byte
+	c := e.w.data.Cursor()
+	for k, _ := c.First(); k != nil; k, _ = c.Next() {
+		if !kept[string(k)] {
+			gone = append(gone, bytes.Clone(k))
+		}
+	}
+	for _, k := range gone {
+		if err := e.put(k, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *edit) encodeInto(rec *record, deposed state.DeposedKey, o *state.Object) error {
+	if o == nil {
+		return nil
+	}
+	data, err := e.names.encodeObject(e.tx, o)
+	rec.set(deposed, data)
+	return err
+}
+
+// builder makes a state of data, key by key.
+type builder struct {
+	r         *reader
+	s         *state.State
+	providers map[string]addr.ProviderConfig
+	modules   map[string]addr.ModuleInstance
+}
+
+func newBuilder(r *reader, s *state.State) *builder {
+	return &builder{r, s, map[string]addr.ProviderConfig{}, map[string]addr.ModuleInstance{"": addr.RootInstance}}
+}
+
+// add takes one key of the data and its content.
+func (b *builder) add(key, value []byte) error {
+	name := string(key[1:])
+	var err error
+	switch key[0] {
+	case checksKind:
+		err = json.Unmarshal(value, &b.s.Checks)
+	case outputKind:
+		b.s.Outputs[name], err = decodeOutput(value)
+	case resourceKind:
+		err = b.addResource(name, string(value))
+	case instanceKind:
+		err = b.addInstance(name, value)
+	default:
+		err = errors.New("of unknown kind")
+	}
+	if err != nil {
+		return fmt.Errorf("the content of %q: %w", key, err)
+	}
+	return nil
+}
+
+func (b *builder) addResource(name, provider string) error {
+	a, diags := addr.ParseInstance(name)
+	if diags.HasErrors() {
+		return diags.Err()
+	}
+	config, ok := b.providers[provider]
+	if !ok {
+		if config, diags = addr.ParseProviderConfig(provider); diags.HasErrors() {
+			return diags.Err()
+		}
+		b.providers[provider] = config
+	}
+	b.resource(a.Abs()).Provider = config
+	return nil
+}
+
+func (b *builder) addInstance(name string, value []byte) error {
+	a, diags := addr.ParseInstance(name)
+	if diags.HasErrors() {
+		return diags.Err()
+	}
+	rec, err := decodeRecord(value)
+	if err != nil {
+		return err
+	}
+	module, ok := b.modules[rec.module]
+	if !ok {
+		if module, diags = addr.ParseModuleInstance(rec.module); diags.HasErrors() {
+			return diags.Err()
+		}
+		b.modules[rec.module] = module
+	}
+	i := &state.Instance{ProviderKey: rec.key, ProviderModule: module}
+	for _, encoded := range rec.objects {
+		o, err := b.r.decodeObject(encoded.data)
+		switch {
+		case err != nil:
+			return err
+		case encoded.deposed == state.CurrentObject:
+			i.Current = o
+		case i.Deposed == nil:
+			i.Deposed = map[state.DeposedKey]*state.Object{encoded.deposed: o}
+		default:
+			i.Deposed[encoded.deposed] = o
+		}
+	}
+	b.resource(a.Abs()).Instances[a.Key] = i
+	return nil
+}
+
+func (b *builder) resource(abs addr.AbsResource) *state.Resource {
+	r := b.s.Resources[abs]
+	if r == nil {
+		r = &state.Resource{Instances: map[addr.Key]*state.Instance{}}
+		b.s.Resources[abs] = r
+	}
+	return r
+}

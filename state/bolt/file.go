@@ -1,0 +1,160 @@
+package bolt
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+)
+
+// openFile opens the database. The free list is synced, although that makes a commit write a page more: without it
+// bbolt reads the whole tree when it opens a file, in a goroutine of its own, where damage cannot be survived.
+func openFile(path string, timeout time.Duration, noSync bool) (db *bbolt.DB, err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("opening the state store: %w", err)
+	}
+	if timeout <= 0 {
+		timeout = time.Nanosecond // 0 would mean for ever
+	}
+	defer catchDamage(path, &err)()
+	db, err = bbolt.Open(path, 0o600, &bbolt.Options{
+		Timeout:      timeout,
+		FreelistType: bbolt.FreelistMapType,
+		NoSync:       noSync,
+		NoStatistics: true,
+		OpenFile:     openChecked,
+	})
+	switch {
+	case err == nil, errors.Is(err, berrors.ErrTimeout):
+		return db, err
+	case errors.Is(err, ErrDamaged):
+		return nil, err
+	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrVersionMismatch), errors.Is(err, berrors.ErrChecksum):
+		return nil, damaged(path, err.Error())
+	}
+	return nil, fmt.Errorf("opening the state store: %w", err)
+}
+
+// openChecked opens the file for bbolt. It refuses one that is shorter than its own header says: bbolt maps it into
+// memory, and to touch a page behind the end would kill the process.
+func openChecked(name string, flag int, perm fs.FileMode) (*os.File, error) {
+	f, err := os.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	if why := tooShort(f); why != "" {
+		return nil, errors.Join(damaged(name, why), f.Close())
+	}
+	return f, nil
+}
+
+// The layout of a bbolt file's header, from its documentation: two pages, each 16 bytes of page header, then these.
+const (
+	pageHeader   = 16
+	metaSize     = 64
+	metaMagic    = 0xED0CDAED
+	metaPageSize = 8
+	metaPages    = 40 // the number of pages in use
+	metaTx       = 48
+	metaChecksum = 56
+	maxPageSize  = 64 << 10
+)
+
+// tooShort says what is wrong with the length of the file, or nothing. What else may be wrong is left to bbolt.
+func tooShort(f *os.File) string {
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return "" // a new file
+	}
+	var newest, pages, pageSize uint64
+	found := false
+	// The second header lies one page into the file; its size is in the first, which may be the broken one.
+	for at := int64(0); at <= maxPageSize; at = max(at*2, 1024) {
+		var m [metaSize]byte
+		if _, err := f.ReadAt(m[:], at+pageHeader); err != nil {
+			if !errors.Is(err, io.EOF) {
+				return err.Error()
+			}
+			continue
+		}
+		sum := fnv.New64a()
+		sum.Write(m[:metaChecksum])
+		if binary.NativeEndian.Uint32(m[:]) != metaMagic || binary.NativeEndian.Uint64(m[metaChecksum:]) != sum.Sum64() {
+			continue
+		}
+		if tx := binary.NativeEndian.Uint64(m[metaTx:]); !found || tx > newest {
+			found, newest = true, tx
+			pages = binary.NativeEndian.Uint64(m[metaPages:])
+			pageSize = uint64(binary.NativeEndian.Uint32(m[metaPageSize:]))
+		}
+	}
+	switch {
+	case !found:
+		return "no header is left in it"
+	case uint64(info.Size()) < pages*pageSize:
+		return fmt.Sprintf("it has %d bytes, and its header says %d", info.Size(), pages*pageSize)
+	}
+	return ""
+}
+
+// damaged says that a file is damaged and what to do.
+func damaged(path, why string) error {
+	return fmt.Errorf("%w: %s: %s. Put back a copy of the file from before, or move the file away: "+
+		"the next command then starts from the snapshot (the state file that your backend names), without the earlier "+
+		"versions and without what an unfinished run had not yet written there", ErrDamaged, path, why)
+}
+
+// catchDamage turns the panics of bbolt, on pages that make no sense, and the faults of reading them into an error.
+// Deferred as catchDamage(...)(). Other panics are bugs and go on.
+func catchDamage(path string, err *error) func() {
+	old := debug.SetPanicOnFault(true)
+	return func() {
+		debug.SetPanicOnFault(old)
+		p := recover()
+		if p == nil {
+			return
+		}
+		_, fault := p.(interface {
+			runtime.Error
+			Addr() uintptr
+		})
+		switch {
+		case fault:
+			*err = damaged(path, "a page of it cannot be read")
+		case panickedIn("go.etcd.io/bbolt"):
+			*err = damaged(path, fmt.Sprint(p))
+		default:
+			panic(p)
+		}
+	}
+}
+
+// panickedIn tells whether the panic that is being recovered was raised in a module.
+func panickedIn(module string) bool {
+	pcs := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	panicked := false
+	for {
+		f, more := frames.Next()
+		switch inRuntime := strings.HasPrefix(f.Function, "runtime."); {
+		case f.Function == "runtime.gopanic":
+			panicked = true
+		case panicked && !inRuntime:
+			return strings.HasPrefix(f.Function, module)
+		}
+		if !more {
+			return false
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package bolt
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+// write makes an operation durable, together with all the others that wait at the time: they share one transaction
+// and its fsync. An operation that fails leaves nothing behind and does not harm the others. The operation may be
+// called more than once, each time on a state without its earlier effects.
+func (s *Store) write(ctx context.Context, op func(*bbolt.Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.queue.do(op)
+}
+
+// read calls f with a consistent view of the file.
+func (s *Store) read(ctx context.Context, f func(*bbolt.Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.view(f)
+}
+
+func (s *Store) view(f func(*bbolt.Tx) error) (err error) {
+	defer catchDamage(s.path, &err)()
+	return closed(s.db.View(f))
+}
+
+func (s *Store) update(f func(*bbolt.Tx) error) (err error) {
+	defer catchDamage(s.path, &err)()
+	return closed(s.db.Update(f))
+}
+
+// closed translates bbolt's word for a store that is closed.
+func closed(err error) error {
+	if errors.Is(err, bbolt.ErrDatabaseNotOpen) {
+		return journal.ErrClosed
+	}
+	return err
+}
+
+// transact runs operations in one transaction. When one of them fails, it returns its index and nothing is changed.
+func (s *Store) transact(ops []func(*bbolt.Tx) error) (failed int, err error) {
+	failed = -1
+	err = s.update(func(tx *bbolt.Tx) error {
+		for i, op := range ops {
+			if err := op(tx); err != nil {
+				failed = i
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.names.forget() // what the transaction had added is gone
+	}
+	return failed, err
+}
+
+// queue combines the operations of concurrent callers into transactions. Whoever finds nobody writing writes for all
+// who wait; while it does, the next ones gather. So there is no goroutine and no timer: alone, a caller never waits.
+type queue struct {
+	transact func([]func(*bbolt.Tx) error) (failed int, err error)
+	writing  chan struct{} // holds one token while somebody writes
+
+	mu      sync.Mutex // guards what follows
+	waiting []*waiter
+	closed  bool
+}
+
+type waiter struct {
+	op   func(*bbolt.Tx) error
+	done chan error // one answer
+}
+
+func (q *queue) init(transact func([]func(*bbolt.Tx) error) (int, error)) {
+	q.transact = transact
+	q.writing = make(chan struct{}, 1)
+}
+
+// do returns when the operation is durable or has failed.
+func (q *queue) do(op func(*bbolt.Tx) error) error {
+	w := &waiter{op: op, done: make(chan error, 1)}
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return journal.ErrClosed
+	}
+	q.waiting = append(q.waiting, w)
+	q.mu.Unlock()
+
+	select {
+	case err := <-w.done:
+		return err
+	case q.writing <- struct{}{}:
+		q.drain()
+		<-q.writing
+		return <-w.done // either drain or somebody before it has answered
+	}
+}
+
+// drain writes for all who wait. The caller holds the token.
+func (q *queue) drain() {
+	q.mu.Lock()
+	batch := q.waiting
+	q.waiting = nil
+	q.mu.Unlock()
+
+	for len(batch) > 0 {
+		ops := make([]func(*bbolt.Tx) error, len(batch))
+		for i, w := range batch {
+			ops[i] = w.op
+		}
+		failed, err := q.transact(ops)
+		if failed < 0 { // all done, or the transaction itself failed for all
+			for _, w := range batch {
+				w.done <- err
+			}
+			return
+		}
+		batch[failed].done <- err
+		batch = append(batch[:failed], batch[failed+1:]...)
+	}
+}
+
+// close waits for the writer and refuses later operations.
+func (q *queue) close() {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	q.writing <- struct{}{}
+	q.drain()
+	<-q.writing
+}

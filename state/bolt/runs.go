@@ -1,0 +1,220 @@
+package bolt
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/vmihailenco/msgpack/v5"
+	"go.etcd.io/bbolt"
+
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+// What a run's bucket holds.
+var (
+	runKey       = []byte("run")    // journal.Run
+	planKey      = []byte("plan")   // the plan, compressed
+	eventsBucket = []byte("events") // number -> the events of one commit
+)
+
+// running is the status of a run that has not ended, or that a crash ended.
+const running = "running"
+
+// BeginRun records a run and the plan that it carries out.
+func (s *Store) BeginRun(ctx context.Context, r journal.Run, plan []byte) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	packed := compress(plan)
+	return s.write(ctx, func(tx *bbolt.Tx) error {
+		if _, err := s.workspace(tx, r.Workspace); err != nil {
+			return err
+		}
+		b, err := tx.Bucket(runsBucket).CreateBucket([]byte(r.ID))
+		if err != nil {
+			return fmt.Errorf("recording run %s: %w", r.ID, err)
+		}
+		if err := b.Put(runKey, data); err != nil {
+			return err
+		}
+		if err := b.Put(planKey, packed); err != nil {
+			return err
+		}
+		_, err = b.CreateBucket(eventsBucket)
+		return err
+	})
+}
+
+// EndRun records how a run ended, and forgets the oldest ended ones.
+func (s *Store) EndRun(ctx context.Context, id, status string, at time.Time) error {
+	return s.write(ctx, func(tx *bbolt.Tx) error {
+		r, b, err := findRun(tx, id)
+		if err != nil {
+			return err
+		}
+		r.Status, r.Ended = status, at
+		data, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		if err := b.Put(runKey, data); err != nil {
+			return err
+		}
+		return pruneRuns(tx, r.Workspace, journal.KeptRuns, false)
+	})
+}
+
+// Runs lists the runs of a workspace, newest first.
+func (s *Store) Runs(ctx context.Context, name string) (runs []journal.Run, err error) {
+	err = s.read(ctx, func(tx *bbolt.Tx) error {
+		if _, err := s.workspace(tx, name); err != nil {
+			return err
+		}
+		runs, err = runsOf(tx, name)
+		return err
+	})
+	return runs, err
+}
+
+// RunPlan returns a run and its plan.
+func (s *Store) RunPlan(ctx context.Context, id string) (r journal.Run, plan []byte, err error) {
+	err = s.read(ctx, func(tx *bbolt.Tx) error {
+		var b *bbolt.Bucket
+		if r, b, err = findRun(tx, id); err != nil {
+			return err
+		}
+		if plan, err = decompress(b.Get(planKey)); err != nil {
+			return damaged(s.path, fmt.Sprintf("the plan of run %s: %s", id, err))
+		}
+		return nil
+	})
+	return r, plan, err
+}
+
+// Events returns what happened in a run.
+func (s *Store) Events(ctx context.Context, id string) (events []journal.Event, err error) {
+	err = s.read(ctx, func(tx *bbolt.Tx) error {
+		_, b, err := findRun(tx, id)
+		if err != nil {
+			return err
+		}
+		return b.Bucket(eventsBucket).ForEach(func(_, data []byte) error {
+			d := msgpack.NewDecoder(bytes.NewReader(data))
+			n, err := d.DecodeArrayLen()
+			for ; n > 0 && err == nil; n-- {
+				var e journal.Event
+				if err = d.Decode(&e); err == nil {
+					e.At = e.At.UTC()
+					events = append(events, e)
+				}
+			}
+			if err != nil {
+				return damaged(s.path, fmt.Sprintf("the events of run %s: %s", id, err))
+			}
+			return nil
+		})
+	})
+	return events, err
+}
+
+// appendEvents adds events to a run's journal.
+func appendEvents(tx *bbolt.Tx, run string, events []journal.Event) error {
+	if run == "" || len(events) == 0 {
+		return nil
+	}
+	_, b, err := findRun(tx, run)
+	if err != nil {
+		return err
+	}
+	data, err := msgpack.Marshal(events)
+	if err != nil {
+		return err
+	}
+	list := b.Bucket(eventsBucket)
+	number, err := list.NextSequence()
+	if err != nil {
+		return err
+	}
+	list.FillPercent = 1 // they only grow at the end
+	return list.Put(binary.BigEndian.AppendUint64(nil, number), data)
+}
+
+func findRun(tx *bbolt.Tx, id string) (journal.Run, *bbolt.Bucket, error) {
+	var r journal.Run
+	b := tx.Bucket(runsBucket).Bucket([]byte(id))
+	if b == nil {
+		return r, nil, fmt.Errorf("run %s: %w", id, journal.ErrNoRun)
+	}
+	if err := json.Unmarshal(b.Get(runKey), &r); err != nil {
+		return r, nil, fmt.Errorf("run %s: %w: %w", id, ErrDamaged, err)
+	}
+	return r, b, nil
+}
+
+// runsOf returns the runs of a workspace, newest first.
+func runsOf(tx *bbolt.Tx, workspace string) ([]journal.Run, error) {
+	var runs []journal.Run
+	err := tx.Bucket(runsBucket).ForEachBucket(func(id []byte) error {
+		r, _, err := findRun(tx, string(id))
+		if err == nil && r.Workspace == workspace {
+			runs = append(runs, r)
+		}
+		return err
+	})
+	slices.SortFunc(runs, func(a, b journal.Run) int {
+		if c := b.Started.Compare(a.Started); c != 0 {
+			return c
+		}
+		return bytes.Compare([]byte(b.ID), []byte(a.ID))
+	})
+	return runs, err
+}
+
+// pruneRuns keeps the newest ended runs of a workspace; those that have not ended too, unless all are to go.
+func pruneRuns(tx *bbolt.Tx, workspace string, keep int, all bool) error {
+	runs, err := runsOf(tx, workspace)
+	if err != nil {
+		return err
+	}
+	for _, r := range runs {
+		switch {
+		case r.Status == running && !all:
+		case keep > 0:
+			keep--
+		default:
+			if err := tx.Bucket(runsBucket).DeleteBucket([]byte(r.ID)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// One encoder and one decoder serve all: both may be used concurrently for whole buffers.
+var (
+	encoder = sync.OnceValue(func() *zstd.Encoder {
+		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+		if err != nil {
+			panic("bolt: " + err.Error()) // only for options that make no sense
+		}
+		return e
+	})
+	decoderOf = sync.OnceValue(func() *zstd.Decoder {
+		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			panic("bolt: " + err.Error())
+		}
+		return d
+	})
+)
+
+func compress(data []byte) []byte            { return encoder().EncodeAll(data, nil) }
+func decompress(data []byte) ([]byte, error) { return decoderOf().DecodeAll(data, nil) }

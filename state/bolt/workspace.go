@@ -1,0 +1,254 @@
+package bolt
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+// What a workspace's bucket holds.
+var (
+	dataBucket     = []byte("data")     // what exists now, see content.go; its sequence counts the keys
+	undoBucket     = []byte("undo")     // what a version changed: number of the version, key of data -> content before
+	versionsBucket = []byte("versions") // number of the version -> version
+	lockKey        = []byte("lock")
+	markKey        = []byte("mark")
+)
+
+// version is an ended version of a state. Versions are numbered from 1, whatever their serials are: a state that is
+// pushed or adopted brings a serial and a lineage of its own.
+type version struct {
+	Serial  uint64    `json:"serial"`
+	Lineage string    `json:"lineage"`
+	Engine  string    `json:"engine"`
+	At      time.Time `json:"at"`
+	Cause   string    `json:"cause,omitempty"`
+}
+
+// heldLock is the lock of a workspace. It counts only in the session that took it: while the file is open, no other
+// process has it, so whoever took a lock in an earlier session has gone.
+type heldLock struct {
+	Session string           `json:"session"`
+	Info    journal.LockInfo `json:"info"`
+}
+
+// workspace is a workspace within a transaction.
+type workspace struct {
+	b                    *bbolt.Bucket
+	data, undo, versions *bbolt.Bucket
+}
+
+// workspace finds a workspace.
+func (s *Store) workspace(tx *bbolt.Tx, name string) (*workspace, error) {
+	b := tx.Bucket(workspacesBucket).Bucket([]byte(name))
+	switch {
+	case b == nil && name == journal.DefaultWorkspace:
+		return nil, damaged(s.path, "the default workspace is not there")
+	case b == nil:
+		return nil, fmt.Errorf("workspace %q: %w", name, journal.ErrNoWorkspace)
+	}
+	w := &workspace{b: b, data: b.Bucket(dataBucket), undo: b.Bucket(undoBucket), versions: b.Bucket(versionsBucket)}
+	if w.data == nil || w.undo == nil || w.versions == nil {
+		return nil, damaged(s.path, fmt.Sprintf("the workspace %q is not whole", name))
+	}
+	return w, nil
+}
+
+func makeWorkspace(tx *bbolt.Tx, name string) error {
+	b, err := tx.Bucket(workspacesBucket).CreateBucket([]byte(name))
+	if err != nil {
+		return err
+	}
+	for _, part := range [][]byte{dataBucket, undoBucket, versionsBucket} {
+		if _, err := b.CreateBucket(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// latest returns the last version that ended, and its number; 0 when there is none.
+func (w *workspace) latest() (uint64, version, error) {
+	k, v := w.versions.Cursor().Last()
+	if k == nil {
+		return 0, version{}, nil
+	}
+	ver, err := decodeVersion(v)
+	return binary.BigEndian.Uint64(k), ver, err
+}
+
+func decodeVersion(data []byte) (version, error) {
+	var v version
+	if err := json.Unmarshal(data, &v); err != nil {
+		return v, fmt.Errorf("a version of the state: %w", err)
+	}
+	return v, nil
+}
+
+// lock returns the lock that is held, or nil.
+func (s *Store) lock(w *workspace) (*journal.LockInfo, error) {
+	data := w.b.Get(lockKey)
+	if data == nil {
+		return nil, nil
+	}
+	var held heldLock
+	if err := json.Unmarshal(data, &held); err != nil {
+		return nil, damaged(s.path, "a lock cannot be read")
+	}
+	if held.Session != s.session {
+		return nil, nil
+	}
+	return &held.Info, nil
+}
+
+// fence refuses who does not hold the lock.
+func (s *Store) fence(w *workspace, lockID string) error {
+	held, err := s.lock(w)
+	switch {
+	case err != nil:
+		return err
+	case held == nil && lockID == "":
+		return nil
+	case held == nil:
+		return fmt.Errorf("%w: lock %s is not held any more", journal.ErrFenced, lockID)
+	case held.ID != lockID:
+		return fmt.Errorf("%w: it is held by %s (%s, lock %s)", journal.ErrFenced, held.Who, held.Operation, held.ID)
+	}
+	return nil
+}
+
+// Workspaces lists the workspaces, sorted.
+func (s *Store) Workspaces(ctx context.Context) (names []string, err error) {
+	err = s.read(ctx, func(tx *bbolt.Tx) error {
+		return tx.Bucket(workspacesBucket).ForEachBucket(func(k []byte) error {
+			names = append(names, string(k))
+			return nil
+		})
+	})
+	return names, err
+}
+
+// CreateWorkspace makes an empty workspace.
+func (s *Store) CreateWorkspace(ctx context.Context, name string) error {
+	return s.write(ctx, func(tx *bbolt.Tx) error {
+		if tx.Bucket(workspacesBucket).Bucket([]byte(name)) != nil {
+			return fmt.Errorf("workspace %q: %w", name, journal.ErrWorkspaceExists)
+		}
+		return makeWorkspace(tx, name)
+	})
+}
+
+// DeleteWorkspace removes a workspace with its earlier versions and its runs, unless it is locked.
+func (s *Store) DeleteWorkspace(ctx context.Context, name string) error {
+	return s.write(ctx, func(tx *bbolt.Tx) error {
+		if name == journal.DefaultWorkspace {
+			return journal.ErrDefaultWorkspace
+		}
+		w, err := s.workspace(tx, name)
+		if err != nil {
+			return err
+		}
+		held, err := s.lock(w)
+		if err != nil {
+			return err
+		}
+		if held != nil {
+			return &journal.Held{Holder: *held}
+		}
+		if err := pruneRuns(tx, name, 0, true); err != nil {
+			return err
+		}
+		return tx.Bucket(workspacesBucket).DeleteBucket([]byte(name))
+	})
+}
+
+// Lock locks a workspace until Unlock or the end of the process.
+func (s *Store) Lock(ctx context.Context, name string, info journal.LockInfo) error {
+	data, err := json.Marshal(heldLock{s.session, info})
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, func(tx *bbolt.Tx) error {
+		w, err := s.workspace(tx, name)
+		if err != nil {
+			return err
+		}
+		held, err := s.lock(w)
+		if err != nil {
+			return err
+		}
+		if held != nil {
+			return &journal.Held{Holder: *held}
+		}
+		return w.b.Put(lockKey, data)
+	})
+}
+
+// Unlock gives up a lock.
+func (s *Store) Unlock(ctx context.Context, name, lockID string) error {
+	return s.write(ctx, func(tx *bbolt.Tx) error {
+		w, err := s.workspace(tx, name)
+		if err != nil {
+			return err
+		}
+		held, err := s.lock(w)
+		if err != nil {
+			return err
+		}
+		if held == nil || held.ID != lockID {
+			return fmt.Errorf("%w: %s", journal.ErrLockID, lockID)
+		}
+		return w.b.Delete(lockKey)
+	})
+}
+
+// Locked returns the lock that is held, or nil.
+func (s *Store) Locked(ctx context.Context, name string) (held *journal.LockInfo, err error) {
+	err = s.read(ctx, func(tx *bbolt.Tx) error {
+		w, err := s.workspace(tx, name)
+		if err != nil {
+			return err
+		}
+		held, err = s.lock(w)
+		return err
+	})
+	return held, err
+}
+
+// Mark returns what the snapshot held when it was last agreed with.
+func (s *Store) Mark(ctx context.Context, name string) (m journal.SnapshotMark, err error) {
+	err = s.read(ctx, func(tx *bbolt.Tx) error {
+		w, err := s.workspace(tx, name)
+		if err != nil {
+			return err
+		}
+		if data := w.b.Get(markKey); data != nil {
+			if err := json.Unmarshal(data, &m); err != nil {
+				return damaged(s.path, "the mark of the snapshot cannot be read")
+			}
+		}
+		return nil
+	})
+	return m, err
+}
+
+// SetMark notes what the snapshot holds.
+func (s *Store) SetMark(ctx context.Context, name string, m journal.SnapshotMark) error {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, func(tx *bbolt.Tx) error {
+		w, err := s.workspace(tx, name)
+		if err != nil {
+			return err
+		}
+		return w.b.Put(markKey, data)
+	})
+}

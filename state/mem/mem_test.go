@@ -1,0 +1,51 @@
+package mem_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/mem"
+	"github.com/millipede-iac/millipede/state/storetest"
+)
+
+func TestTheStoreInMemoryKeepsTheContract(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) storetest.Fixture {
+		var last *mem.Store
+		reopen := func() journal.Store {
+			if last == nil {
+				last = mem.New(mem.Options{})
+			} else {
+				last = last.Reopen()
+			}
+			return last
+		}
+		return storetest.Fixture{Open: reopen, Crash: func(journal.Store) journal.Store { return reopen() }}
+	})
+}
+
+func TestAHookThatFailsBeforeLeavesNothingAndOneAfterLeavesAll(t *testing.T) {
+	broken := errors.New("broken")
+	var before, after error
+	s := mem.New(mem.Options{Hooks: mem.Hooks{
+		Before: func(method, of string) error { return before },
+		After:  func(method, of string) error { return after },
+	}})
+	change := journal.Tx{Changes: []state.Change{state.SetChecks{Checks: []state.CheckResult{{Kind: "check"}}}}}
+	checks := func() int {
+		st, err := s.Load(t.Context(), "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(st.Checks)
+	}
+	before = broken
+	if err := s.Commit(t.Context(), "default", "", change); !errors.Is(err, broken) || checks() != 0 {
+		t.Errorf("before: %v, %d checks", err, checks())
+	}
+	before, after = nil, broken
+	if err := s.Commit(t.Context(), "default", "", change); !errors.Is(err, broken) || checks() != 1 {
+		t.Errorf("after: %v, %d checks", err, checks())
+	}
+}
