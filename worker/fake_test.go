@@ -23,7 +23,19 @@ import (
 	"github.com/millipede-iac/millipede/worker/journal"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The compressor is made on first use and holds channels: made inside the bubble of one test it could not be used
+	// by another.
+	packer := wire.Packer{}
+	data, err := packer.Pack(context.Background(), "", make([]byte, 2*wire.CompressOver))
+	if err == nil {
+		_, err = packer.Unpack(context.Background(), "", data)
+	}
+	if err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // bus is a transport in memory with the faults that a test asks for. It is the other end of a worker's contracts.
 type bus struct {

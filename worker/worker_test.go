@@ -47,21 +47,21 @@ func TestATaskIsCarriedOutOnceAndItsResultConfirmed(t *testing.T) {
 
 func TestNothingBeginsThatIsNotClaimedInTime(t *testing.T) {
 	for claim, c := range map[string]struct {
-		prepare    func(*bench)
+		prepare    func(*bench, *delivery)
 		notStarted string // part of the reason; empty when no result is published
 		acked      bool
 		released   bool
 	}{
 		"somebody else has the attempt": {
-			prepare: func(b *bench) { b.bus.register["a0"] = wire.Claim{Nonce: "other", Worker: "w2"} },
+			prepare: func(b *bench, _ *delivery) { b.bus.register["a0"] = wire.Claim{Nonce: "other", Worker: "w2"} },
 			acked:   true,
 		},
 		"a tombstone ended the attempt": {
-			prepare: func(b *bench) { b.bus.register["a0"] = wire.Claim{Nonce: "c", Tombstone: true} },
+			prepare: func(b *bench, _ *delivery) { b.bus.register["a0"] = wire.Claim{Nonce: "c", Tombstone: true} },
 			acked:   true,
 		},
 		"claiming took too long": {
-			prepare: func(b *bench) {
+			prepare: func(b *bench, d *delivery) {
 				b.bus.onClaim = func(wire.Claim) error {
 					pause(context.Background(), trust+time.Second)
 					return nil
@@ -70,17 +70,17 @@ func TestNothingBeginsThatIsNotClaimedInTime(t *testing.T) {
 			notStarted: "6s old", acked: true,
 		},
 		"the task was fetched too long ago, and is not claimed": {
-			prepare:  func(b *bench) { b.bus.onClaim = func(wire.Claim) error { return wire.ErrStale } },
+			prepare:  func(b *bench, _ *delivery) { b.bus.onClaim = func(wire.Claim) error { return wire.ErrStale } },
 			released: true,
 		},
 		"the task was fetched too long ago, and is claimed": {
-			prepare: func(b *bench) {
+			prepare: func(b *bench, d *delivery) {
 				b.bus.onClaim = func(wire.Claim) error { return errors.Join(wire.ErrStale, errAfterWrite) }
 			},
 			notStarted: "too long ago", acked: true,
 		},
 		"the run was cancelled": {
-			prepare: func(b *bench) {
+			prepare: func(b *bench, d *delivery) {
 				b.bus.onClaim = func(wire.Claim) error {
 					b.bus.tell("cancel", "r")
 					return nil
@@ -89,30 +89,20 @@ func TestNothingBeginsThatIsNotClaimedInTime(t *testing.T) {
 			notStarted: "cancelled", acked: true,
 		},
 		"the worker has no key of the run": {
-			prepare:  func(b *bench) { b.opts.Keys = keys{} },
+			prepare:  func(b *bench, _ *delivery) { b.opts.Keys = keys{} },
 			released: true,
 		},
 		"the task cannot be read": {
-			prepare: func(b *bench) {
-				b.bus.onFetch = func() error {
-					for _, d := range b.bus.tasks["eu"] {
-						d.data = b.seal(d.ref, []byte("rubbish"))
-					}
-					return nil
-				}
+			prepare: func(b *bench, d *delivery) {
+				d.data = b.seal(d.ref, []byte("rubbish"))
 			},
 			notStarted: "cannot read the task", acked: true,
 		},
 		"the task was made for another subject": {
-			prepare: func(b *bench) {
-				b.bus.onFetch = func() error {
-					for _, d := range b.bus.tasks["eu"] {
-						other := d.ref
-						other.Attempt = "a9"
-						d.data = b.seal(other, wire.EncodeTask(applyTask("x")))
-					}
-					return nil
-				}
+			prepare: func(b *bench, d *delivery) {
+				other := d.ref
+				other.Attempt = "a9"
+				d.data = b.seal(other, wire.EncodeTask(applyTask("x")))
 			},
 			notStarted: "not authentic", acked: true,
 		},
@@ -120,10 +110,11 @@ func TestNothingBeginsThatIsNotClaimedInTime(t *testing.T) {
 		t.Run(claim, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
-				c.prepare(b)
 				ds := b.applies(1)
-				b.bus.put(ds...)
+				c.prepare(b, ds[0])
 				b.start()
+				synctest.Wait()
+				b.bus.put(ds...)
 				time.Sleep(10 * time.Second)
 				synctest.Wait()
 				if b.cloud.applied != 0 {
