@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -147,12 +148,28 @@ func (s *started) obituary() string {
 }
 
 // environment is what the process gets beside what go-plugin adds. Of two settings of a name the later one counts.
+//
+// Plugins log everything unless they are told otherwise, and spend more time on that than on the calls. So they are
+// told, by the variables that their SDK documents, which level somebody reads: warnings for the last words, or what
+// Options.Log takes. What the host's own environment says counts more.
 func environment(o Options, p Package) []string {
 	base := o.Env
 	if base == nil {
 		base = os.Environ()
 	}
-	return append(append([]string(nil), base...), p.Env...)
+	level := hclog.Warn
+	if asked := o.Log.GetLevel(); asked != hclog.NoLevel && asked < level {
+		level = asked
+	}
+	name := strings.ToUpper(strings.ReplaceAll(p.Source[strings.LastIndex(p.Source, "/")+1:], "-", "_"))
+	env := slices.Clone(base)
+	for _, variable := range []string{"TF_LOG_SDK=", "TF_LOG_PROVIDER_" + name + "="} {
+		set := func(s string) bool { return strings.HasPrefix(s, variable) && s != variable }
+		if !slices.ContainsFunc(base, set) {
+			env = append(env, variable+level.String())
+		}
+	}
+	return append(env, p.Env...)
 }
 
 // connection is the client's side of a plugin to go-plugin: the connection itself.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -191,6 +192,27 @@ func TestProcessGetsTheEnvironmentOfHostAndPackage(t *testing.T) {
 	_, diags := acquire(t, h, p, "", nil).Provider().ValidateProviderConfig(t.Context(), cty.EmptyObjectVal)
 	if len(diags) != 1 || diags[0].Detail != "green" {
 		t.Errorf("diagnostics %v", diags)
+	}
+}
+
+func TestPluginIsToldWhichOfItsLogLinesSomebodyReads(t *testing.T) {
+	p := Package{Source: "example.com/test/big-thing", Env: []string{"A=2"}}
+	for claim, c := range map[string]struct {
+		env  []string
+		log  hclog.Level
+		want string
+	}{
+		"warnings, for the last words":       {[]string{"A=1"}, hclog.Off, "A=1 TF_LOG_SDK=warn TF_LOG_PROVIDER_BIG_THING=warn A=2"},
+		"what the log takes":                 {nil, hclog.Debug, "TF_LOG_SDK=debug TF_LOG_PROVIDER_BIG_THING=debug A=2"},
+		"what the environment says":          {[]string{"TF_LOG_SDK=TRACE"}, hclog.Off, "TF_LOG_SDK=TRACE TF_LOG_PROVIDER_BIG_THING=warn A=2"},
+		"a variable that is empty says none": {[]string{"TF_LOG_SDK="}, hclog.Off, "TF_LOG_SDK= TF_LOG_SDK=warn TF_LOG_PROVIDER_BIG_THING=warn A=2"},
+	} {
+		t.Run(claim, func(t *testing.T) {
+			o := Options{Env: append([]string{}, c.env...), Log: hclog.New(&hclog.LoggerOptions{Level: c.log, Output: io.Discard})}
+			if got := strings.Join(environment(o, p), " "); got != c.want {
+				t.Errorf("the environment is %s", got)
+			}
+		})
 	}
 }
 

@@ -39,7 +39,7 @@ func ParseReattach(text string) (map[addr.Provider]*Reattach, error) {
 		Addr            struct{ Network, String string }
 	}
 	if err := json.Unmarshal([]byte(text), &entries); err != nil {
-		return nil, fmt.Errorf("Invalid format for TF_REATTACH_PROVIDERS: %w", err)
+		return nil, fmt.Errorf("TF_REATTACH_PROVIDERS: the value is not in its JSON form: %w", err)
 	}
 	out := make(map[addr.Provider]*Reattach, len(entries))
 	for source, e := range entries {

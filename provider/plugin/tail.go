@@ -60,13 +60,10 @@ func (w *tailWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// add keeps a line. Plugins log a lot, so this looks at lines in JSON no closer than it must.
 func (t *tail) add(line string) {
-	line, keep := readable(strings.TrimRight(line, "\r"))
-	if !keep || line == "" && len(t.last) == 0 {
+	if chatter(line) || line == "" && len(t.last) == 0 {
 		return
-	}
-	if len(line) > lineBytes {
-		line = strings.ToValidUTF8(line[:lineBytes], "") + "..."
 	}
 	switch {
 	case t.panic == nil && (strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")):
@@ -81,43 +78,44 @@ func (t *tail) add(line string) {
 	}
 }
 
-// readable shortens a line in hclog's JSON form, and tells whether the line is worth keeping.
-func readable(line string) (string, bool) {
-	if !strings.HasPrefix(line, "{") {
-		return line, true
-	}
+// chatter tells whether a line is one that hclog wrote for debugging.
+func chatter(line string) bool {
+	return strings.HasPrefix(line, "{") &&
+		(strings.Contains(line, `"@level":"trace"`) || strings.Contains(line, `"@level":"debug"`))
+}
+
+// readable shortens a line: to the message and the fields when it has hclog's JSON form, and to a decent length.
+func readable(line string) string {
 	var fields map[string]any
-	if json.Unmarshal([]byte(line), &fields) != nil || fields["@message"] == nil {
-		return line, true
-	}
-	level, _ := fields["@level"].(string)
-	if level == "trace" || level == "debug" {
-		return "", false
-	}
-	short := fmt.Sprintf("[%s] %v", strings.ToUpper(level), fields["@message"])
-	for _, k := range slices.Sorted(maps.Keys(fields)) {
-		if !strings.HasPrefix(k, "@") {
-			short += fmt.Sprintf(" %s=%v", k, fields[k])
+	if strings.HasPrefix(line, "{") && json.Unmarshal([]byte(line), &fields) == nil && fields["@message"] != nil {
+		line = fmt.Sprintf("[%s] %v", strings.ToUpper(fmt.Sprint(fields["@level"])), fields["@message"])
+		for _, k := range slices.Sorted(maps.Keys(fields)) {
+			if !strings.HasPrefix(k, "@") {
+				line += fmt.Sprintf(" %s=%v", k, fields[k])
+			}
 		}
 	}
-	return short, true
+	if len(line) > lineBytes {
+		line = strings.ToValidUTF8(line[:lineBytes], "") + "..."
+	}
+	return strings.TrimRight(line, "\r")
 }
 
 // text returns what was kept, with a heading; empty when there is nothing.
 func (t *tail) text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	lines := slices.Clone(t.last)
+	lines := append(slices.Clone(t.panic), t.last...)
 	for _, w := range t.writers {
-		if line, keep := readable(string(w.part)); keep && line != "" {
-			lines = append(lines, line)
+		if part := string(w.part); part != "" && !chatter(part) {
+			lines = append(lines, part)
 		}
-	}
-	if t.panic != nil {
-		lines = append(slices.Clone(t.panic), lines...)
 	}
 	if len(lines) == 0 {
 		return ""
+	}
+	for i, line := range lines {
+		lines[i] = readable(line)
 	}
 	return "Its last lines of standard error output:\n  " + strings.Join(lines, "\n  ")
 }
