@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"flag"
@@ -28,6 +29,7 @@ type app struct {
 	stdout, stderr io.Writer
 	environ        []string
 	signals        <-chan os.Signal
+	reader         *bufio.Reader // of stdin; see lines
 
 	chdir   string
 	natsURL string

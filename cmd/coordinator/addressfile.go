@@ -1,0 +1,27 @@
+package main
+
+import (
+	"os"
+	"strings"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// readAddressFiles adds the addresses in files, one a line, to those on the command line. Empty lines and comments
+// (#) are passed over.
+func readAddressFiles(addresses, files []string) ([]string, diag.List) {
+	var diags diag.List
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			diags = diags.Append(diag.New(diag.Error, "Unable to read file", err.Error()+".", nil))
+			continue
+		}
+		for _, l := range strings.Split(string(text), "\n") {
+			if l = strings.TrimSpace(l); l != "" && !strings.HasPrefix(l, "#") {
+				addresses = append(addresses, l)
+			}
+		}
+	}
+	return addresses, diags
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"flag"
+	"time"
+
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// variableFlags are -var, -var-file and -input.
+type variableFlags struct {
+	list  []config.VariableFlag
+	input bool
+}
+
+func (v *variableFlags) register(f *flag.FlagSet) {
+	f.Func("var", "", func(s string) error {
+		v.list = append(v.list, config.VariableFlag{Text: s})
+		return nil
+	})
+	f.Func("var-file", "", func(s string) error {
+		v.list = append(v.list, config.VariableFlag{File: true, Text: s})
+		return nil
+	})
+	f.BoolVar(&v.input, "input", true, "")
+}
+
+// viewFlags are how a command shows things.
+type viewFlags struct {
+	noColor, json, compactWarnings, concise bool
+	consolidateWarnings, consolidateErrors  bool
+}
+
+func (v *viewFlags) register(f *flag.FlagSet) {
+	f.BoolVar(&v.noColor, "no-color", false, "")
+	f.BoolVar(&v.json, "json", false, "")
+	f.BoolVar(&v.compactWarnings, "compact-warnings", false, "")
+	f.BoolVar(&v.concise, "concise", false, "")
+	f.BoolVar(&v.consolidateWarnings, "consolidate-warnings", true, "")
+	f.BoolVar(&v.consolidateErrors, "consolidate-errors", false, "")
+}
+
+// stateFlags are -lock and where the state is.
+type stateFlags struct {
+	lock        bool
+	lockTimeout time.Duration
+	// state, stateOut and backup are the old options of the local backend.
+	state, stateOut, backup string
+}
+
+func (s *stateFlags) register(f *flag.FlagSet) {
+	f.BoolVar(&s.lock, "lock", true, "")
+	f.DurationVar(&s.lockTimeout, "lock-timeout", 0, "")
+	f.StringVar(&s.state, "state", "", "")
+	f.StringVar(&s.stateOut, "state-out", "", "")
+	f.StringVar(&s.backup, "backup", "", "")
+}
+
+// planFlags say what to plan.
+type planFlags struct {
+	destroy, refreshOnly, refresh bool
+	targets, excludes, replace    []string
+	targetFiles, excludeFiles     []string
+	parallelism                   int
+}
+
+func (p *planFlags) register(f *flag.FlagSet) {
+	f.BoolVar(&p.destroy, "destroy", p.destroy, "")
+	f.BoolVar(&p.refreshOnly, "refresh-only", p.refreshOnly, "")
+	f.BoolVar(&p.refresh, "refresh", true, "")
+	f.IntVar(&p.parallelism, "parallelism", 10, "")
+	list := func(name string, to *[]string) {
+		f.Func(name, "", func(s string) error {
+			*to = append(*to, s)
+			return nil
+		})
+	}
+	list("target", &p.targets)
+	list("exclude", &p.excludes)
+	list("replace", &p.replace)
+	list("target-file", &p.targetFiles)
+	list("exclude-file", &p.excludeFiles)
+}
+
+// planSpec is what the flags mean.
+type planSpec struct {
+	mode              plan.Mode
+	refresh           bool
+	targets, excludes []addr.Target
+	replace           []addr.Instance
+}
+
+// spec checks the flags against each other and parses the addresses.
+func (p *planFlags) spec() (planSpec, diag.List) {
+	out := planSpec{refresh: p.refresh}
+	var diags diag.List
+	switch {
+	case p.destroy && p.refreshOnly:
+		diags = diags.Append(diag.New(diag.Error, "Incompatible plan mode options", "The -destroy and -refresh-only options exclude each other.", nil))
+	case p.destroy:
+		out.mode = plan.Destroy
+	case p.refreshOnly:
+		out.mode = plan.RefreshOnly
+		if !p.refresh {
+			diags = diags.Append(diag.New(diag.Error, "Incompatible refresh options", "Refreshing is all that -refresh-only does, so it does not go with -refresh=false.", nil))
+		}
+	}
+	if p.parallelism < 1 {
+		diags = diags.Append(diag.New(diag.Error, "Invalid parallelism value", "The parallelism must be a positive number.", nil))
+	}
+	targets, more := readAddressFiles(p.targets, p.targetFiles)
+	diags = diags.Append(more)
+	excludes, more := readAddressFiles(p.excludes, p.excludeFiles)
+	diags = diags.Append(more)
+	if len(targets) > 0 && len(excludes) > 0 {
+		diags = diags.Append(diag.New(diag.Error, "Invalid combination of arguments", "The -target and -exclude options exclude each other.", nil))
+	}
+	for _, t := range targets {
+		parsed, more := addr.ParseTarget(t)
+		diags = diags.Append(more)
+		out.targets = append(out.targets, parsed)
+	}
+	for _, t := range excludes {
+		parsed, more := addr.ParseTarget(t)
+		diags = diags.Append(more)
+		out.excludes = append(out.excludes, parsed)
+	}
+	for _, r := range p.replace {
+		parsed, more := addr.ParseInstance(r)
+		diags = diags.Append(more)
+		if !more.HasErrors() && parsed.Resource.Mode != addr.Managed {
+			diags = diags.Append(diag.New(diag.Error, "Invalid force-replace address", "Only managed resources can be used with the -replace=... option.", nil))
+		}
+		out.replace = append(out.replace, parsed)
+	}
+	return out, diags
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"github.com/millipede-iac/millipede/cmd/hosting"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/install"
+	"github.com/millipede-iac/millipede/provider/plugin"
+	"github.com/millipede-iac/millipede/wire"
+	"github.com/millipede-iac/millipede/wire/jet"
+)
+
+// embeddedSlots is how many operations the embedded worker carries out at a time: enough that the limits decide.
+const embeddedSlots = 256
+
+// transport is a connection with what was started for it: with the embedded default, a NATS server and a worker in
+// this process.
+type transport struct {
+	conn     *jet.Conn
+	embedded *jet.Embedded
+	hosted   *hosting.Hosted
+
+	drain, leave context.CancelCauseFunc
+	worked       chan error
+}
+
+// connect connects to the NATS server of -nats, or starts the embedded default.
+func (a *app) connect(ctx context.Context, packages map[addr.Provider]install.Package, reattach map[addr.Provider]*plugin.Reattach) (*transport, diag.List) {
+	logLine := func(line string) { fmt.Fprintln(a.stderr, line) }
+	if a.natsURL != "" {
+		conn, err := jet.Connect(ctx, jet.Options{URL: a.natsURL, Name: "millipede-coordinator", Provision: true, Log: logLine})
+		if err != nil {
+			return nil, diag.Errors("Cannot reach NATS",
+				fmt.Sprintf("Connecting to %s: %s.\n\nCheck that the server runs, with JetStream, and that the URL is right; without -nats (and MILLIPEDE_NATS) everything runs inside this process.", a.natsURL, err), nil)
+		}
+		return &transport{conn: conn}, nil
+	}
+	dir := filepath.Join(storeDir, "nats")
+	embedded, err := jet.Embed(dir, logLine)
+	var locked *jet.LockedError
+	if errors.As(err, &locked) {
+		return nil, diag.Errors("Another process works here", locked.Error()+". Wait until it has ended.", nil)
+	}
+	if err != nil {
+		return nil, diag.Errors("Failed to start the embedded NATS server", err.Error()+".", nil)
+	}
+	t := &transport{embedded: embedded}
+	if t.conn, err = embedded.Connect(ctx, jet.Options{Name: "millipede-coordinator", Provision: true, Log: logLine}); err != nil {
+		return nil, diag.Errors("Failed to start the embedded NATS server", err.Error()+".", nil).Append(closing(embedded.Close()))
+	}
+	t.hosted, err = hosting.New(hosting.Options{
+		Transport: t.conn, Pools: []string{"default"}, Slots: embeddedSlots, Version: version,
+		Dir: filepath.Join(storeDir, "worker"), Local: localPackages(packages), Reattach: reattach,
+		DisableTLS: a.getenv("TF_DISABLE_PLUGIN_TLS") != "",
+		ReadState:  a.readRemoteState, CheckBackend: a.checkBackend,
+		Log: slog.New(slog.NewTextHandler(a.logs(), nil)), PluginLog: plugin.LogFromEnvironment(a.getenv, a.stderr),
+		Environ: a.environ,
+	})
+	if err != nil {
+		return nil, diag.Errors("Failed to start the embedded worker", err.Error()+".", nil).Append(closing(t.conn.Close()), closing(embedded.Close()))
+	}
+	taking, drain := context.WithCancelCause(context.WithoutCancel(ctx))
+	working, leave := context.WithCancelCause(context.WithoutCancel(ctx))
+	t.drain, t.leave, t.worked = drain, leave, make(chan error, 1)
+	go func() { t.worked <- t.hosted.Worker.Run(taking, working) }() // close waits for it
+	return t, nil
+}
+
+// logs is where the embedded worker's log goes: standard error when TF_LOG asks for logs, nowhere else.
+func (a *app) logs() io.Writer {
+	if level := a.getenv("TF_LOG"); level != "" && !strings.EqualFold(level, "off") {
+		return a.stderr
+	}
+	return io.Discard
+}
+
+// close ends what connect started. The worker finishes what it holds, unless it was told to leave.
+func (t *transport) close() diag.List {
+	var diags diag.List
+	if t.hosted != nil {
+		t.drain(errors.New("the command has ended"))
+		diags = diags.Append(closing(<-t.worked), closing(t.hosted.Close()))
+		t.leave(nil)
+	}
+	diags = diags.Append(closing(t.conn.Close()))
+	if t.embedded != nil {
+		diags = diags.Append(closing(t.embedded.Close()))
+	}
+	return diags
+}
+
+func closing(err error) diag.List {
+	if err == nil {
+		return nil
+	}
+	return diag.List{diag.New(diag.Warning, "Failed to close down cleanly", err.Error()+".", nil)}
+}
+
+// localPackages shows the embedded worker where the installed packages are.
+type localPackages map[addr.Provider]install.Package
+
+// PackageDir implements packages.Local.
+func (l localPackages) PackageDir(p wire.Package) (string, bool) {
+	source, diags := addr.ParseProviderSource(p.Source)
+	if diags.HasErrors() {
+		return "", false
+	}
+	pkg, ok := l[source]
+	if !ok || (pkg.Version != p.Version && pkg.Unlocked != p.Unlocked) {
+		return "", false
+	}
+	return pkg.Dir, true
+}

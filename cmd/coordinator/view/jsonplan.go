@@ -1,0 +1,208 @@
+package view
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/state"
+)
+
+type jsonPlan struct {
+	FormatVersion      string                  `json:"format_version"`
+	TerraformVersion   string                  `json:"terraform_version"`
+	Variables          map[string]jsonVariable `json:"variables,omitempty"`
+	PlannedValues      jsonValues              `json:"planned_values"`
+	ResourceDrift      []jsonResourceChange    `json:"resource_drift,omitempty"`
+	ResourceChanges    []jsonResourceChange    `json:"resource_changes,omitempty"`
+	OutputChanges      map[string]jsonChange   `json:"output_changes,omitempty"`
+	PriorState         *jsonState              `json:"prior_state,omitempty"`
+	Configuration      json.RawMessage         `json:"configuration,omitempty"`
+	RelevantAttributes []jsonRelevant          `json:"relevant_attributes,omitempty"`
+	Checks             []jsonCheck             `json:"checks,omitempty"`
+	Timestamp          string                  `json:"timestamp"`
+	Applyable          bool                    `json:"applyable"`
+	Complete           bool                    `json:"complete"`
+	Errored            bool                    `json:"errored"`
+}
+
+type jsonVariable struct {
+	Value      json.RawMessage `json:"value,omitempty"`
+	Deprecated string          `json:"deprecated,omitempty"`
+}
+
+type jsonRelevant struct {
+	Resource  string `json:"resource"`
+	Attribute []any  `json:"attribute"`
+}
+
+type jsonResourceChange struct {
+	Address         string          `json:"address"`
+	PreviousAddress string          `json:"previous_address,omitempty"`
+	ModuleAddress   string          `json:"module_address,omitempty"`
+	Mode            string          `json:"mode"`
+	Type            string          `json:"type"`
+	Name            string          `json:"name"`
+	Index           json.RawMessage `json:"index,omitempty"`
+	ProviderName    string          `json:"provider_name"`
+	Deposed         string          `json:"deposed,omitempty"`
+	Change          jsonChange      `json:"change"`
+	ActionReason    string          `json:"action_reason,omitempty"`
+}
+
+type jsonChange struct {
+	Actions         []string        `json:"actions"`
+	Before          json.RawMessage `json:"before"`
+	After           json.RawMessage `json:"after"`
+	AfterUnknown    json.RawMessage `json:"after_unknown,omitempty"`
+	BeforeSensitive json.RawMessage `json:"before_sensitive"`
+	AfterSensitive  json.RawMessage `json:"after_sensitive"`
+	ReplacePaths    [][]any         `json:"replace_paths,omitempty"`
+	Importing       *jsonImporting  `json:"importing,omitempty"`
+	GeneratedConfig string          `json:"generated_config,omitempty"`
+	BeforeIdentity  json.RawMessage `json:"before_identity,omitempty"`
+	AfterIdentity   json.RawMessage `json:"after_identity,omitempty"`
+}
+
+type jsonImporting struct {
+	ID       string          `json:"id,omitempty"`
+	Identity json.RawMessage `json:"identity,omitempty"`
+	Unknown  bool            `json:"unknown,omitempty"`
+}
+
+// PlanJSON returns the JSON form of a plan, as `show -json FILE` prints it.
+func PlanJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas) ([]byte, error) {
+	out := jsonPlan{
+		FormatVersion: planFormat, TerraformVersion: p.EngineVersion, Timestamp: p.Timestamp.UTC().Format(time.RFC3339),
+		Applyable: p.Applyable(), Complete: !p.Errored && len(p.Targets) == 0 && len(p.Excludes) == 0, Errored: p.Errored,
+		Variables: map[string]jsonVariable{}, OutputChanges: map[string]jsonChange{},
+	}
+	for name, v := range p.Variables {
+		if v.Ephemeral {
+			continue
+		}
+		jv := jsonVariable{Value: raw(v.Value)}
+		if declared := tree.Root.Module.Variables[name]; declared != nil {
+			jv.Deprecated = declared.Deprecated
+		}
+		out.Variables[name] = jv
+	}
+	for _, c := range p.Drift {
+		out.ResourceDrift = append(out.ResourceDrift, resourceChange(c))
+	}
+	for _, c := range p.Changes {
+		out.ResourceChanges = append(out.ResourceChanges, resourceChange(c))
+	}
+	for _, o := range p.Outputs {
+		out.OutputChanges[o.Name] = outputChange(o)
+	}
+	for _, r := range p.Relevant {
+		out.RelevantAttributes = append(out.RelevantAttributes, jsonRelevant{r.Resource.String(), pathForm(r.Attribute)})
+	}
+	out.PlannedValues = plannedValues(p)
+	if !p.Prior.IsEmpty() || p.Prior.Serial > 0 {
+		prior, err := stateForm(p.Prior, schemas, p.EngineVersion)
+		if err != nil {
+			return nil, err
+		}
+		prior.Checks = nil
+		out.PriorState = &prior
+	}
+	out.Checks = checkForms(p.Checks)
+	configuration, err := json.Marshal(configurationForm(tree, schemas))
+	if err != nil {
+		return nil, err
+	}
+	out.Configuration = configuration
+	return line(out)
+}
+
+func actionForms(a plan.Action) []string {
+	switch a {
+	case plan.DeleteThenCreate:
+		return []string{"delete", "create"}
+	case plan.CreateThenDelete:
+		return []string{"create", "delete"}
+	case plan.ForgetThenCreate:
+		return []string{"forget", "create"}
+	default:
+		return []string{string(a)}
+	}
+}
+
+func resourceChange(c *plan.Change) jsonResourceChange {
+	out := jsonResourceChange{
+		Address: c.Addr.String(), ModuleAddress: c.Addr.Module.String(), Mode: c.Addr.Resource.Mode.String(),
+		Type: c.Addr.Resource.Type, Name: c.Addr.Resource.Name, Index: indexForm(c.Addr.Key),
+		ProviderName: c.Provider.Provider.String(), Deposed: string(c.Deposed), ActionReason: string(c.Reason),
+		Change: jsonChange{
+			Actions: actionForms(c.Action), Before: raw(c.Before), After: raw(c.After), AfterUnknown: unknownForm(c.After),
+			BeforeSensitive: sensitiveForm(c.Before), AfterSensitive: sensitiveForm(c.After), GeneratedConfig: c.GeneratedConfig,
+		},
+	}
+	if c.Moved() {
+		out.PreviousAddress = c.Previous.String()
+	}
+	for _, p := range c.ReplacePaths {
+		out.Change.ReplacePaths = append(out.Change.ReplacePaths, pathForm(p))
+	}
+	if c.Importing != nil {
+		out.Change.Importing = &jsonImporting{ID: c.Importing.ID, Identity: raw(c.Importing.Identity), Unknown: c.Importing.Unknown}
+	}
+	if c.BeforeIdentity != cty.NilVal && !c.BeforeIdentity.IsNull() {
+		out.Change.BeforeIdentity = raw(c.BeforeIdentity)
+	}
+	if c.AfterIdentity != cty.NilVal && !c.AfterIdentity.IsNull() {
+		out.Change.AfterIdentity = raw(c.AfterIdentity)
+	}
+	return out
+}
+
+func outputChange(o *plan.OutputChange) jsonChange {
+	out := jsonChange{
+		Actions: actionForms(o.Action), Before: raw(o.Before), After: raw(o.After),
+		BeforeSensitive: raw(cty.BoolVal(o.Sensitive || o.BeforeSensitive)),
+		AfterSensitive:  raw(cty.BoolVal(o.Sensitive || o.BeforeSensitive)),
+	}
+	if o.After.IsWhollyKnown() {
+		out.AfterUnknown = json.RawMessage("false")
+	} else {
+		out.AfterUnknown = raw(asBool(o.After, isUnknown))
+		if !o.After.IsKnown() {
+			out.After = nil
+		}
+	}
+	return out
+}
+
+// plannedValues is what the state will hold, as far as it is known.
+func plannedValues(p *plan.Plan) jsonValues {
+	out := jsonValues{Outputs: map[string]jsonOutput{}}
+	for _, o := range p.Outputs {
+		if o.Action == plan.Delete || (o.After.IsKnown() && o.After.IsNull()) {
+			continue
+		}
+		jo := jsonOutput{Sensitive: o.Sensitive}
+		if o.After.IsWhollyKnown() {
+			jo.Value, jo.Type = raw(o.After), typeForm(o.After.Type())
+		}
+		out.Outputs[o.Name] = jo
+	}
+	tree := newModuleTree()
+	for _, c := range p.Changes {
+		if c.After == cty.NilVal || c.After.IsNull() || c.Deposed != state.CurrentObject {
+			continue
+		}
+		r := newResource(c.Addr, c.Provider.Provider)
+		r.SchemaVersion = c.SchemaVersion
+		r.Values = attributesOf(c.After)
+		r.SensitiveValues = sensitiveForm(c.After)
+		tree.add(c.Addr.Module, r)
+	}
+	out.RootModule = *tree.root
+	return out
+}

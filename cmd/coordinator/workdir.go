@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/cmd/hosting"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/install"
+	"github.com/millipede-iac/millipede/provider/lock"
+	"github.com/millipede-iac/millipede/provider/plugin"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// storeDir is where the embedded default keeps the state, the journal and the message store.
+const storeDir = ".millipede"
+
+// dataDir is where installed modules and providers lie.
+func (a *app) dataDir() string {
+	if d := a.getenv("TF_DATA_DIR"); d != "" {
+		return d
+	}
+	return ".terraform"
+}
+
+// workspace is the selected workspace.
+func (a *app) workspace() string {
+	if w := a.getenv("TF_WORKSPACE"); w != "" {
+		return w
+	}
+	text, err := os.ReadFile(filepath.Join(a.dataDir(), "environment"))
+	if w := strings.TrimSpace(string(text)); err == nil && w != "" {
+		return w
+	}
+	return "default"
+}
+
+// workdir is the configuration in the working directory, with the root variables that were given.
+type workdir struct {
+	app    *app
+	loader *config.Loader
+	given  *config.GivenValues
+	tree   *config.Tree
+}
+
+// newWorkdir collects the root variables; nothing is loaded yet.
+func (a *app) newWorkdir(vars variableFlags) (*workdir, diag.List) {
+	w := &workdir{app: a, loader: config.NewLoader(config.OS{})}
+	o := config.VariableOptions{Environ: a.environ, Flags: vars.list}
+	if vars.input && a.getenv("TF_INPUT") != "0" && a.getenv("TF_INPUT") != "false" {
+		o.Ask = a.ask
+	}
+	given, diags := w.loader.CollectVariables(o)
+	w.given = given
+	return w, diags
+}
+
+// load loads the configuration with the modules that init installed.
+func (w *workdir) load() diag.List {
+	manifest, diags := config.ReadManifest(config.OS{}, w.app.dataDir())
+	if diags.HasErrors() {
+		return diags
+	}
+	tree, more := w.loader.LoadTree(config.TreeOptions{Variable: w.given.Static, Workspace: w.app.workspace(), Locator: manifest})
+	w.tree = tree
+	return diags.Append(more)
+}
+
+// inputs evaluates the given values for the variables that the root module declares.
+func (w *workdir) inputs() (map[string]values.Input, diag.List) {
+	final, diags := w.given.Final(w.tree.Root.Module.Variables)
+	out := make(map[string]values.Input, len(final))
+	for name, v := range final {
+		in := values.Input{Value: v.Value}
+		switch v.Source {
+		case config.FromEnv:
+			in.Source = "the TF_VAR_" + name + " environment variable"
+		case config.FromArgument:
+			in.Source = `-var="` + name + `=..."`
+		case config.FromPrompt:
+			in.Source = "interactive input"
+		}
+		if v.Range.Filename != "" {
+			in.Range = v.Range.Ptr()
+		}
+		out[name] = in
+	}
+	return out, diags
+}
+
+// ask prompts for the value of a required variable.
+func (a *app) ask(v *config.Variable) (string, error) {
+	fmt.Fprint(a.stdout, v.Prompt())
+	line, err := a.lines().ReadString('\n')
+	if err != nil && line == "" {
+		return "", errors.New("no value was entered")
+	}
+	return strings.TrimRight(line, "\r\n"), nil
+}
+
+// lines reads standard input by lines; all prompts share it.
+func (a *app) lines() *bufio.Reader {
+	if a.reader == nil {
+		a.reader = bufio.NewReader(a.stdin)
+	}
+	return a.reader
+}
+
+// providers are the packages that a configuration and a state need.
+type providers struct {
+	packages map[addr.Provider]install.Package
+	reattach map[addr.Provider]*plugin.Reattach
+	cli      *install.CLIConfig
+	locks    *lock.Locks
+}
+
+// installOptions are what init and every command that needs providers start from.
+func (a *app) installOptions(tree *config.Tree, prior *state.State) (install.Options, map[addr.Provider]*plugin.Reattach, diag.List) {
+	reattach, err := plugin.ParseReattach(a.getenv("TF_REATTACH_PROVIDERS"))
+	if err != nil {
+		return install.Options{}, nil, diag.Errors("Invalid TF_REATTACH_PROVIDERS", err.Error()+".", nil)
+	}
+	cli, diags := install.LoadCLIConfig(a.getenv)
+	locks, more := lock.Read(lock.FileName)
+	diags = diags.Append(more)
+	required := map[addr.Provider][]string{}
+	if tree != nil {
+		for p, c := range tree.Requirements() {
+			required[p] = c
+		}
+	}
+	if prior != nil {
+		for _, r := range prior.Resources {
+			if p := r.Provider.Provider; required[p] == nil {
+				required[p] = []string{}
+			}
+		}
+	}
+	managed := map[addr.Provider]bool{}
+	for p := range reattach {
+		managed[p] = true
+	}
+	return install.Options{
+		Required: required, Locks: locks, CLI: cli, WorkDir: ".", DataDir: a.dataDir(), Platform: hosting.Platform,
+		Getenv: a.getenv, Managed: managed,
+	}, reattach, diags
+}
+
+// selectProviders finds what init installed.
+func (a *app) selectProviders(tree *config.Tree, prior *state.State) (*providers, diag.List) {
+	o, reattach, diags := a.installOptions(tree, prior)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	packages, more := install.Selected(o)
+	return &providers{packages: packages, reattach: reattach, cli: o.CLI, locks: o.Locks}, diags.Append(more)
+}
+
+// wirePackage describes a selected provider to workers.
+func (p *providers) wirePackage(source addr.Provider) wire.Package {
+	out := wire.Package{Source: source.String()}
+	if r := p.reattach[source]; r != nil {
+		out.Unlocked = "reattached-" + r.Network + "-" + r.Address
+		return out
+	}
+	pkg := p.packages[source]
+	out.Version, out.Hashes, out.Unlocked = pkg.Version, pkg.Hashes, pkg.Unlocked
+	return out
+}
+
+// share puts the packages where remote workers find them. Each is uploaded once.
+func (p *providers) share(ctx context.Context, blobs wire.Blobs) diag.List {
+	var diags diag.List
+	for source := range p.reattach {
+		diags = diags.Append(diag.New(diag.Error, "Reattached provider with remote workers",
+			fmt.Sprintf("TF_REATTACH_PROVIDERS names a process of %s on this machine, which workers elsewhere cannot reach. Run without -nats (and MILLIPEDE_NATS).", source.Display()), nil))
+	}
+	for source, pkg := range p.packages {
+		if err := sharePackage(ctx, blobs, wire.PackageName(p.wirePackage(source), hosting.Platform), pkg.Dir); err != nil {
+			diags = diags.Append(diag.New(diag.Error, "Failed to share a provider package with the workers",
+				fmt.Sprintf("Uploading %s %s: %s.", source.Display(), pkg.Version, err), nil))
+		}
+	}
+	return diags
+}
+
+// readRemoteState reads the outputs of another state for terraform_remote_state.
+func (a *app) readRemoteState(ctx context.Context, backend string, config cty.Value, workspace string) (map[string]cty.Value, diag.List) {
+	s, diags := remoteState(ctx, backend, config, workspace)
+	if diags.HasErrors() || s == nil {
+		return nil, diags
+	}
+	out := make(map[string]cty.Value, len(s.Outputs))
+	for name, o := range s.Outputs {
+		out[name] = o.Value
+	}
+	return out, diags
+}
+
+// exists tells whether a file is there.
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return !errors.Is(err, fs.ErrNotExist)
+}
