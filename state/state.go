@@ -42,7 +42,8 @@ type Object struct {
 	// Identity is the JSON of the identity object, nil when there is none.
 	Identity        []byte
 	IdentityVersion int64
-	// Dependencies are the resources, transitively, that this object must outlive; sorted.
+	// Dependencies are the resources, transitively, that this object must outlive; sorted
+	// by their text. Objects share lists: equal lists should be one slice.
 	Dependencies        []addr.ConfigResource
 	CreateBeforeDestroy bool
 	// SkipDestroy remembers lifecycle.destroy = false.
