@@ -51,6 +51,9 @@ func (i ignored) restored(prior, v cty.Value) cty.Value {
 // has: then the key is added or taken away.
 func restore(v, prior cty.Value, path cty.Path) cty.Value {
 	if len(path) == 0 {
+		if v.Type().IsMapType() && !v.IsKnown() {
+			return v // as OpenTofu has it: a map whose keys are unknown is ignored when they are known
+		}
 		return prior
 	}
 	key, isKey := path[0].(cty.IndexStep)

@@ -25,13 +25,13 @@ func TestADataSourceIsValidatedThenRead(t *testing.T) {
 		want    []string
 		calls   []string
 	}{
-		"whole":                {answer: obj("id", "i-1", "name", "a"), calls: []string{"validate data", "read data"}},
-		"an invalid block":     {invalid: failed("bad"), want: []string{"bad"}, calls: []string{"validate data"}},
-		"a failure":            {diags: failed("no access"), want: []string{"no access"}, calls: []string{"validate data", "read data"}},
-		"null":                 {answer: noObj, want: []string{"Provider produced null object | test_thing.a"}, calls: []string{"validate data", "read data"}},
-		"no value at all":      {want: []string{"Provider produced invalid object | no value"}, calls: []string{"validate data", "read data"}},
-		"another type":         {answer: cty.True, want: []string{"Provider produced invalid object | object required"}, calls: []string{"validate data", "read data"}},
-		"not wholly known":    {answer: obj("id", unknown), want: []string{"Provider produced invalid object | test_thing.a.id"}, calls: []string{"validate data", "read data"}},
+		"whole":            {answer: obj("id", "i-1", "name", "a"), calls: []string{"validate data", "read data"}},
+		"an invalid block": {invalid: failed("bad"), want: []string{"bad"}, calls: []string{"validate data"}},
+		"a failure":        {diags: failed("no access"), want: []string{"no access"}, calls: []string{"validate data", "read data"}},
+		"null":             {answer: noObj, want: []string{"Provider produced null object | test_thing.a"}, calls: []string{"validate data", "read data"}},
+		"no value at all":  {want: []string{"Provider produced invalid object | no value"}, calls: []string{"validate data", "read data"}},
+		"another type":     {answer: cty.True, want: []string{"Provider produced invalid object | object required"}, calls: []string{"validate data", "read data"}},
+		"not wholly known": {answer: obj("id", unknown), want: []string{"Provider produced invalid object | test_thing.a.id"}, calls: []string{"validate data", "read data"}},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			f := newFake()
