@@ -13,7 +13,12 @@ import (
 )
 
 // destroy ends an object: by its provider, or by forgetting it.
-func (a *Applier) destroy(v int, c *plan.Change) program.Step {
+func (a *Applier) destroy(v int, c *plan.Change) program.Step { return a.end(v, c, true) }
+
+// destroyOnly is destroy when the destroy-time provisioners have run.
+func (a *Applier) destroyOnly(v int, c *plan.Change) program.Step { return a.end(v, c, false) }
+
+func (a *Applier) end(v int, c *plan.Change, provision bool) program.Step {
 	key := c.Deposed
 	if c.Action == plan.CreateThenDelete {
 		key = a.deposedKey(c.Addr)
@@ -55,7 +60,7 @@ func (a *Applier) destroy(v int, c *plan.Change) program.Step {
 		Task: &wire.Task{Address: c.Addr.String(), Provider: wp, Apply: task},
 	}
 	destroyed := func(res *wire.Result) program.Step { return a.destroyed(c, gone, s, prior, res) }
-	if c.Action != plan.CreateThenDelete && c.Deposed == state.CurrentObject && prior.Status != state.Tainted {
+	if provision && c.Action != plan.CreateThenDelete && c.Deposed == state.CurrentObject && prior.Status != state.Tainted {
 		if step, has := a.provisionDestroyed(v, c, place, func() program.Step {
 			a.work[v].then = destroyed
 			return end

@@ -1,6 +1,8 @@
 package applying
 
 import (
+	"context"
+
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
@@ -91,3 +93,32 @@ func (a *Applier) provisionTask(r *values.Resource, list []*config.Provisioner, 
 	}
 	return task, diags
 }
+
+// PrepareAfter goes on with a vertex of a resumed run whose first operations are done: the object was made and its
+// provisioners are still to run, or the destroy-time provisioners have run and the object is still to be destroyed.
+func (a *Applier) PrepareAfter(ctx context.Context, v, phase int) program.Step {
+	vx := a.Plan.Graph.Vertices[v]
+	c := a.Plan.Changes[vx.Change]
+	if vx.Kind == plan.DestroyObject {
+		return a.destroyOnly(v, c)
+	}
+	r := a.block(c.Addr)
+	object := a.object(c.Addr, state.CurrentObject)
+	if r == nil || object == nil {
+		return program.Step{}
+	}
+	ev, diags := a.evaluate(r, c.Addr.Key)
+	if diags.HasErrors() {
+		return program.Step{Diags: diags}
+	}
+	value, err := values.DecodeStored(object, ev.schema)
+	if err != nil {
+		return broken("decoding "+c.Addr.String(), err)
+	}
+	whole := *object
+	whole.Status = state.Ready
+	return a.provisionCreated(v, c, r, ev, &whole, value, program.Step{})
+}
+
+// Anyway tells that ephemeral objects are closed whatever became of their users.
+func (a *Applier) Anyway(v int) bool { return a.Plan.Graph.Vertices[v].Kind == plan.CloseObject }

@@ -2,6 +2,7 @@ package operation
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -131,13 +132,9 @@ func (s *Session) ProviderSchemas(ctx context.Context, p addr.Provider, task *wi
 func (s *Session) call(ctx context.Context, task *wire.Task) (*wire.Result, diag.List) {
 	deadline := time.Now().Add(s.WorkerWait)
 	for {
-		data, err := s.callAny(ctx, wire.EncodeTask(task))
+		res, err := s.callAny(ctx, task)
 		switch {
 		case err == nil:
-			res, err := wire.DecodeResult(data)
-			if err != nil {
-				return nil, diag.Errors("Failed to read a worker's answer", err.Error()+".", nil)
-			}
 			return res, wire.DiagsFromWire(res.Diagnostics)
 		case ctx.Err() != nil:
 			return nil, diag.Errors("Operation interrupted", context.Cause(ctx).Error()+".", nil)
@@ -157,10 +154,10 @@ func (s *Session) call(ctx context.Context, task *wire.Task) (*wire.Result, diag
 	}
 }
 
-func (s *Session) callAny(ctx context.Context, data []byte) ([]byte, error) {
-	out, err := s.Transport.Call(ctx, DefaultPool, data)
+func (s *Session) callAny(ctx context.Context, task *wire.Task) (*wire.Result, error) {
+	res, err := s.callPool(ctx, DefaultPool, task)
 	if !errors.Is(err, wire.ErrNoWorker) {
-		return out, err
+		return res, err
 	}
 	workers, werr := s.Transport.Workers(ctx)
 	if werr != nil {
@@ -168,10 +165,26 @@ func (s *Session) callAny(ctx context.Context, data []byte) ([]byte, error) {
 	}
 	for _, w := range workers {
 		for _, pool := range w.Pools {
-			if out, err = s.Transport.Call(ctx, pool, data); !errors.Is(err, wire.ErrNoWorker) {
-				return out, err
+			if res, err = s.callPool(ctx, pool, task); !errors.Is(err, wire.ErrNoWorker) {
+				return res, err
 			}
 		}
 	}
 	return nil, wire.ErrNoWorker
+}
+
+func (s *Session) callPool(ctx context.Context, pool string, task *wire.Task) (*wire.Result, error) {
+	packer := wire.Packer{Run: task.Run, Blobs: s.Transport, Rand: rand.Reader}
+	data, err := packer.Pack(ctx, wire.CallSubject(pool), wire.EncodeTask(task))
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.Transport.Call(ctx, pool, data)
+	if err != nil {
+		return nil, err
+	}
+	if answer, err = packer.Unpack(ctx, wire.CallSubject(pool), answer); err != nil {
+		return nil, err
+	}
+	return wire.DecodeResult(answer)
 }

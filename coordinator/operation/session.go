@@ -10,7 +10,10 @@ import (
 
 	"github.com/zclconf/go-cty/cty/function"
 
+	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/funcs"
@@ -26,19 +29,59 @@ const DefaultPool = "default"
 type Session struct {
 	Tree *config.Tree
 	// Inputs are the root variables.
-	Inputs    map[string]values.Input
-	Workspace string
+	Inputs        map[string]values.Input
+	Workspace     string
+	EngineVersion string
 
 	Transport wire.Transport
+	// Coordinator is who makes the runs: the same for all runs on one store, because a resumed run needs the name that
+	// it had, and one connection speaks for one coordinator.
+	Coordinator string
+	// Keyring makes and finds the keys that seal what the safe lane persists.
+	Keyring *wire.Keyring
 	// Store may be nil for operations that touch no state.
 	Store journal.Store
-	// Package returns the selected package of a provider.
-	Package func(addr.Provider) wire.Package
+	// Package returns the selected package of a provider; Selections are all of them.
+	Package    func(addr.Provider) wire.Package
+	Selections []plan.ProviderSelection
 	// WorkerWait is how long to wait for the first worker.
 	WorkerWait time.Duration
 
-	Cwd string
-	Now func() time.Time
+	// Parallelism is the number of slots of the widest limit; Rules place vertices and limit them.
+	Parallelism int
+	Rules       *placement.Rules
+	// Embedded tells that the workers end with this process.
+	Embedded bool
+	Observer coordinator.Observer
+	// Interrupts asks runs to stop: the first value to finish what runs, the second to leave. May be nil.
+	Interrupts <-chan struct{}
+
+	Cwd   string
+	Now   func() time.Time
+	NewID func() string
+}
+
+// watch passes interrupts on to a run until release is called.
+func (s *Session) watch(r *coordinator.Runner) (release func()) {
+	if s.Interrupts == nil {
+		return func() {}
+	}
+	done, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-s.Interrupts:
+				r.Interrupt()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-stopped
+	}
 }
 
 // functions returns the function table of a phase. at is the plan's timestamp; zero when it is not known yet.

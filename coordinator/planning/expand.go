@@ -3,6 +3,8 @@ package planning
 import (
 	"sort"
 
+	"github.com/zclconf/go-cty/cty"
+
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph"
@@ -22,10 +24,11 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 	destroy := p.Mode == plan.Destroy && n.Resource.Addr.Mode == addr.Managed
 	for _, m := range p.Store.Instances(n.Module) {
 		r := m.ResourceBlock(n.Resource.Addr)
-		if destroy {
-			p.assumeStored(r)
-		}
 		e, more := r.Expansion()
+		if destroy {
+			p.presume(r, e)
+			continue
+		}
 		diags = diags.Append(more)
 		for _, k := range e.Keys {
 			a := r.Addr().Instance(k)
@@ -34,11 +37,7 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 				p.keepStored(r, a)
 				continue
 			}
-			o := object{addr: a, resource: r}
-			if destroy {
-				o.orphan = destroyRequested
-			}
-			f.objects = append(f.objects, o)
+			f.objects = append(f.objects, object{addr: a, resource: r})
 		}
 		if e.Unknown && diags.HasErrors() {
 			// The instances are not known: nothing that exists may be taken for superfluous.
@@ -52,18 +51,17 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 // destroyRequested stands for the reason of deletions in a destroy plan, which shows none.
 const destroyRequested = plan.Reason("-")
 
-// assumeStored makes the instances of a resource those that exist, for a destroy plan.
-func (p *Planner) assumeStored(r *values.Resource) {
-	var keys []addr.Key
-	if rs := p.Prior.Resources[r.Addr()]; rs != nil {
-		for k, i := range rs.Instances {
-			if i.Current != nil {
-				keys = append(keys, k)
-			}
-		}
-		sort.Slice(keys, func(i, j int) bool { return keys[i].Less(keys[j]) })
+// presume gives the instances of a resource that do not exist an unknown value, for a destroy plan: nothing will be
+// made, but what refers to them must still be evaluated, because provider configurations may depend on it.
+func (p *Planner) presume(r *values.Resource, e *values.Expansion) {
+	if r.Code.Schema == nil {
+		return
 	}
-	r.Assume(keys)
+	for _, k := range e.Keys {
+		if p.Prior.Object(r.Addr().Instance(k), state.CurrentObject) == nil {
+			r.Set(k, cty.UnknownVal(r.Code.Schema.Block.ImpliedType()))
+		}
+	}
 }
 
 // keepStored gives an instance that is not part of the plan the value that the state has for it.

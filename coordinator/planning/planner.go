@@ -35,7 +35,7 @@ type Options struct {
 	Previous map[addr.Instance]addr.Instance
 	// MovedByBlock are those of them that a moved block moved: it says why, when their new place is not declared.
 	MovedByBlock map[addr.Instance]bool
-	Mode    plan.Mode
+	Mode         plan.Mode
 	// SkipRefresh plans with what the state says.
 	SkipRefresh bool
 	Scope       Scope
@@ -151,6 +151,12 @@ func (p *Planner) Describe(v int) program.Description {
 		d.Action = "refresh"
 	}
 	return d
+}
+
+// Anyway tells that ephemeral objects are closed whatever became of their users.
+func (p *Planner) Anyway(v int) bool {
+	vx := p.vertex(v)
+	return vx.object == nil && p.Static.Nodes[vx.node].Kind == graph.CloseNode
 }
 
 // Prepare implements program.Program.

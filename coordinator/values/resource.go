@@ -48,24 +48,6 @@ func (r *Resource) Expansion() (*Expansion, diag.List) {
 	return &r.expansion, r.diags
 }
 
-// Assume fixes the instances instead of evaluating count and for_each, for plans that take what exists as it is. It
-// must come before Expansion.
-func (r *Resource) Assume(keys []addr.Key) {
-	r.expand.Do(func() {
-		c := r.Code.Config
-		e := Expansion{Mode: modeOf(c.Count, c.ForEach, c.Enabled), Keys: keys}
-		if e.Mode == ForEach {
-			e.each = make(map[addr.Key]eval.Repetition, len(keys))
-			for _, k := range keys {
-				rep := RepetitionOf(k)
-				rep.EachValue = cty.DynamicVal
-				e.each[k] = rep
-			}
-		}
-		r.expansion = e
-	})
-}
-
 // Bound returns the body bound to the module instance.
 func (r *Resource) Bound() *eval.Bound {
 	r.bind.Do(func() { r.bound = r.Code.Body.Bind(r.module.Scope) })

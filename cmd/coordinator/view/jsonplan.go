@@ -206,3 +206,11 @@ func plannedValues(p *plan.Plan) jsonValues {
 	out.RootModule = *tree.root
 	return out
 }
+
+// comparison is the form of the difference between two values that are compared.
+func comparison(left, right cty.Value) *jsonChange {
+	return &jsonChange{
+		Before: raw(left), After: raw(right), AfterUnknown: unknownForm(right),
+		BeforeSensitive: sensitiveForm(left), AfterSensitive: sensitiveForm(right),
+	}
+}

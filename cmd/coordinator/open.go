@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/bolt"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+// openState is the state of the selected workspace, opened: the store, and the snapshot that is kept in step with it.
+type openState struct {
+	app       *app
+	store     *bolt.Store
+	workspace string
+	backend   snapshot.Backend
+	sync      *snapshot.Sync
+	// lockID is the lock that the command holds; empty when it holds none.
+	lockID string
+	info   journal.LockInfo
+}
+
+// lockInfo says who this command is.
+func (a *app) lockInfo(operation string) journal.LockInfo {
+	who := "unknown"
+	if u, err := user.Current(); err == nil {
+		who = u.Username
+	}
+	if h, err := os.Hostname(); err == nil {
+		who += "@" + h
+	}
+	return journal.LockInfo{
+		ID: uuid.NewString(), Operation: operation, Who: who, Version: engineVersion, Created: time.Now().UTC(), PID: os.Getpid(),
+	}
+}
+
+// openState opens the store and adopts what others did to the snapshot since. operation names what the command does
+// to the state; it is locked unless operation is empty or locking is off. Close it.
+func (a *app) openState(ctx context.Context, root *config.Node, f stateFlags, operation string) (*openState, diag.List) {
+	backend, diags := a.openBackend(root, f)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	s := &openState{app: a, workspace: a.workspace(), backend: backend, info: a.lockInfo(operation)}
+	store, err := bolt.Open(filepath.Join(storeDir, "state.db"), s.info, f.lockTimeout)
+	var held *journal.Held
+	switch {
+	case errors.As(err, &held):
+		return nil, diags.Append(lockDiag(held.Holder, "another process works on the state in this directory"))
+	case err != nil:
+		return nil, diags.Append(diag.New(diag.Error, "Failed to open the state store", err.Error()+".", nil))
+	}
+	s.store = store
+	s.sync = &snapshot.Sync{Store: store, Backend: backend, Version: engineVersion}
+	if f.lock && operation != "" {
+		if more := s.lock(ctx, f.lockTimeout); more.HasErrors() {
+			return nil, diags.Append(more, closing(store.Close()))
+		}
+	}
+	message, err := s.sync.Pull(ctx, s.workspace, s.lockID)
+	if err != nil {
+		return nil, diags.Append(diag.List{}.Append(err), s.close(ctx))
+	}
+	if message != "" {
+		diags = diags.Append(diag.New(diag.Warning, "The state was changed outside of Millipede", message, nil))
+	}
+	return s, diags
+}
+
+// lock takes the lock of the snapshot's backend, so that other engines keep out, then that of the store.
+func (s *openState) lock(ctx context.Context, timeout time.Duration) diag.List {
+	deadline := time.Now().Add(timeout)
+	for {
+		err := s.backend.Lock(ctx, s.workspace, s.info)
+		var held *journal.Held
+		switch {
+		case err == nil:
+			s.lockID = s.info.ID
+			if err := s.store.Lock(ctx, s.workspace, s.info); errors.As(err, &held) {
+				// The store is open here alone, so whoever left this lock is gone.
+				if err := s.store.Unlock(ctx, s.workspace, held.Holder.ID); err == nil {
+					err = s.store.Lock(ctx, s.workspace, s.info)
+				}
+				if err != nil {
+					return diag.Errors("Error acquiring the state lock", err.Error(), nil)
+				}
+			} else if err != nil {
+				return diag.Errors("Error acquiring the state lock", err.Error(), nil)
+			}
+			return nil
+		case errors.As(err, &held) && time.Now().Before(deadline):
+			select {
+			case <-ctx.Done():
+				return diag.Errors("Error acquiring the state lock", context.Cause(ctx).Error(), nil)
+			case <-time.After(min(time.Until(deadline), 500*time.Millisecond)):
+			}
+		case errors.As(err, &held):
+			return diag.List{lockDiag(held.Holder, "the state is locked")}
+		default:
+			return diag.Errors("Error acquiring the state lock", err.Error(), nil)
+		}
+	}
+}
+
+// lockDiag names the holder of a lock.
+func lockDiag(h journal.LockInfo, what string) *diag.Diagnostic {
+	return diag.New(diag.Error, "Error acquiring the state lock",
+		fmt.Sprintf("Error message: %s\nLock Info:\n  ID:        %s\n  Path:      %s\n  Operation: %s\n  Who:       %s\n  Version:   %s\n  Created:   %s\n  Info:      %s\n\nThe state lock keeps two commands from changing one state at the same time. Wait until the other one has ended, or give -lock-timeout to do so; where it is gone for good, release its lock with the force-unlock command.",
+			what, h.ID, h.Path, h.Operation, h.Who, h.Version, h.Created.Format("2006-01-02 15:04:05.999999999 -0700 MST"), h.Info), nil)
+}
+
+// load returns the stored state; the caller owns it.
+func (s *openState) load(ctx context.Context) (*state.State, diag.List) {
+	st, err := s.store.Load(ctx, s.workspace)
+	if err != nil {
+		return nil, diag.Errors("Failed to load state", err.Error()+".", nil)
+	}
+	return st, nil
+}
+
+// commit makes changes durable as a new version, and writes the snapshot.
+func (s *openState) commit(ctx context.Context, changes []state.Change) diag.List {
+	if err := s.store.Commit(ctx, s.workspace, s.lockID, journal.Tx{Changes: changes, EndVersion: true}); err != nil {
+		return diag.Errors("Failed to save state", err.Error()+".", nil)
+	}
+	return s.push(ctx)
+}
+
+// push writes the snapshot when the state has changed since it was written.
+func (s *openState) push(ctx context.Context) diag.List {
+	if err := s.sync.Push(ctx, s.workspace); err != nil {
+		return diag.Errors("Failed to save state", fmt.Sprintf("Writing the snapshot: %s.\n\nNothing is lost: the state itself is in %s, and the next command writes the snapshot again.", err, storeDir), nil)
+	}
+	return nil
+}
+
+// close releases the lock and closes the store.
+func (s *openState) close(ctx context.Context) diag.List {
+	var diags diag.List
+	ctx = context.WithoutCancel(ctx)
+	if s.lockID != "" {
+		if err := s.store.Unlock(ctx, s.workspace, s.lockID); err != nil {
+			diags = diags.Append(diag.New(diag.Error, "Error releasing the state lock", err.Error(), nil))
+		}
+		if err := s.backend.Unlock(ctx, s.workspace, s.lockID); err != nil {
+			diags = diags.Append(diag.New(diag.Error, "Error releasing the state lock", err.Error(), nil))
+		}
+	}
+	return diags.Append(closing(s.store.Close()))
+}
+
+// newID returns an ID that is unique for ever.
+func newID() string { return rand.Text() }

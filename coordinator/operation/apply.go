@@ -1,0 +1,134 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/applying"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+// ApplyOptions say what to apply, and under which names.
+type ApplyOptions struct {
+	Plan *plan.Plan
+	// Saved is the plan as it is saved: the journal keeps it, so that the run can be resumed.
+	Saved []byte
+	// Command is what the user called: apply, destroy, refresh.
+	Command string
+	// LockID is the state's lock; Who holds it.
+	LockID, Who string
+}
+
+// Applied is how an apply ended.
+type Applied struct {
+	Counts  applying.Counts
+	Outcome coordinator.Outcome
+	// State is the state afterwards.
+	State *state.State
+	Run   string
+}
+
+// Apply carries a plan out. The plan must have been made for the stored state.
+func (s *Session) Apply(ctx context.Context, o ApplyOptions) (*Applied, diag.List) {
+	run := s.NewID()
+	record := journal.Run{
+		ID: run, Workspace: s.Workspace, Coordinator: s.Coordinator, Command: o.Command, Started: s.Now(), Status: "running",
+		Who: o.Who, Vertices: len(o.Plan.Graph.Vertices), BaseSerial: o.Plan.BaseSerial,
+	}
+	if err := s.Store.BeginRun(ctx, record, o.Saved); err != nil {
+		return nil, diag.Errors("Failed to record the run", err.Error()+".", nil)
+	}
+	applier, diags := s.applier(ctx, o.Plan, run)
+	if diags.HasErrors() {
+		return nil, diags.Append(failed(s.Store.EndRun(ctx, run, "failed", s.Now())))
+	}
+	envelope, err := s.envelope(ctx, run, true)
+	if err != nil {
+		return nil, diags.Append(failed(err), failed(s.Store.EndRun(ctx, run, "failed", s.Now())))
+	}
+	ro := s.runnerOptions("apply", applier)
+	ro.Store, ro.LockID, ro.RunID, ro.Envelope = s.Store, o.LockID, run, envelope
+	return s.carryOut(ctx, coordinator.New(ro), applier, envelope, run, diags)
+}
+
+// Resume goes on with a run that a crash or an interrupt ended.
+func (s *Session) Resume(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (*Applied, diag.List) {
+	applier, diags := s.applier(ctx, p, r.ID)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	envelope, err := s.envelope(ctx, r.ID, false)
+	if err != nil {
+		return nil, diags.Append(failed(err))
+	}
+	ro := s.runnerOptions("apply", applier)
+	ro.Store, ro.LockID, ro.RunID, ro.Coordinator, ro.Envelope = s.Store, lockID, r.ID, r.Coordinator, envelope
+	runner, err := coordinator.Resume(ctx, ro)
+	if err != nil {
+		return nil, diags.Append(diag.New(diag.Error, "The run cannot be resumed", err.Error()+".", nil))
+	}
+	return s.carryOut(ctx, runner, applier, envelope, r.ID, diags)
+}
+
+func failed(err error) diag.List {
+	if err == nil {
+		return nil
+	}
+	return diag.Errors("Failed to carry the run out", err.Error()+".", nil)
+}
+
+func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applying.Applier, e *envelope, run string, diags diag.List) (*Applied, diag.List) {
+	release := s.watch(r)
+	defer release()
+	sharing, stop := context.WithCancel(ctx)
+	var group errgroup.Group
+	group.Go(func() error { return e.keepSharing(sharing, s.Transport.WatchWorkers) })
+	outcome, err := r.Run(ctx)
+	stop()
+	if sharingErr := group.Wait(); err == nil && !errors.Is(sharingErr, context.Canceled) {
+		err = sharingErr
+	}
+	diags = diags.Append(outcome.Diags)
+	switch {
+	case errors.Is(err, journal.ErrFenced):
+		diags = diags.Append(diag.New(diag.Error, "The state lock was lost",
+			fmt.Sprintf("Somebody else took the lock of the state while run %s went on. What was done until then is in the state.", run), nil))
+	case err != nil:
+		diags = diags.Append(runFailed(err))
+	}
+	for _, d := range outcome.InDoubt {
+		diags = diags.Append(diag.New(diag.Error, "The outcome of an operation is not known",
+			fmt.Sprintf("%s is in doubt: %s.\n\nLook whether it happened, then say so:\n  coordinator runs resolve '%s' -created ID\n  coordinator runs resolve '%s' -not-created", d.Address, d.Reason, d.Address, d.Address), nil))
+	}
+	if outcome.Interrupted && !diags.HasErrors() {
+		diags = diags.Append(diag.New(diag.Error, "Operation interrupted",
+			fmt.Sprintf("The run %s was stopped before everything was done. To go on: coordinator runs resume %s", run, run), nil))
+	}
+	return &Applied{Counts: a.Counts(), Outcome: outcome, State: a.State(), Run: run}, diags
+}
+
+// applier makes the program of an apply from the stored state.
+func (s *Session) applier(ctx context.Context, p *plan.Plan, run string) (*applying.Applier, diag.List) {
+	stored, err := s.Store.Load(ctx, s.Workspace)
+	if err != nil {
+		return nil, diag.Errors("Failed to read the state", err.Error()+".", nil)
+	}
+	schemas, diags := s.Schemas(ctx, p.Prior)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	code := values.NewCode(s.Tree, schemas)
+	static := graph.Build(s.Tree, p.Prior, code)
+	return applying.New(applying.Options{
+		Plan: p, Static: static, Code: code, Store: s.store(code, values.Applying, p.Timestamp), State: stored, Run: run, Package: s.Package,
+	}), diags
+}

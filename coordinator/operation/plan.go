@@ -1,0 +1,205 @@
+package operation
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/planning"
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/coordinator/validating"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph"
+	"github.com/millipede-iac/millipede/graph/moves"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// PlanOptions say what to plan.
+type PlanOptions struct {
+	Mode              plan.Mode
+	SkipRefresh       bool
+	Targets, Excludes []addr.Target
+	Replace           []addr.Instance
+	Imports           map[addr.Instance]*planning.ImportTarget
+}
+
+// Planned is a plan with what it was made with.
+type Planned struct {
+	Plan    *plan.Plan
+	Schemas *values.Schemas
+	// Outcome is how the planning run ended.
+	Outcome coordinator.Outcome
+}
+
+// Plan makes a plan. prior is the stored state, which is not changed. A plan whose run failed comes with the errors,
+// marked as errored; nil when planning could not even begin.
+func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (*Planned, diag.List) {
+	diags := s.Tree.Check()
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	schemas, more := s.Schemas(ctx, prior)
+	diags = diags.Append(more)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	moved, more := moves.Apply(s.Tree, prior)
+	diags = diags.Append(more)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	code := values.NewCode(s.Tree, schemas)
+	static := graph.Build(s.Tree, moved.State, code)
+	if cycles := cycleDiags(static); cycles.HasErrors() {
+		return nil, diags.Append(cycles)
+	}
+	now := s.Now().UTC().Truncate(time.Second)
+	store := s.store(code, values.Planning, now)
+	scope := planning.NewScope(static, o.Targets, o.Excludes)
+	diags = diags.Append(scopeWarning(scope, o))
+	planner := planning.New(planning.Options{
+		Code: code, Store: store, Static: static, Prior: moved.State, Previous: moved.Previous, MovedByBlock: moved.Explicit,
+		Mode: o.Mode, SkipRefresh: o.SkipRefresh, Scope: scope, Replace: o.Replace, Imports: o.Imports,
+		Removed: removedBlocks(s.Tree), Package: s.Package, Now: now,
+	})
+	outcome, err := s.run(ctx, "plan", planner)
+	diags = diags.Append(outcome.Diags)
+	if err != nil {
+		return nil, diags.Append(runFailed(err))
+	}
+	failed := outcome.Interrupted || diags.HasErrors() || len(outcome.Failed) > 0
+	p := planner.Plan(failed)
+	p.EngineVersion, p.Workspace = s.EngineVersion, s.Workspace
+	p.Variables = s.variables()
+	p.Providers = s.Selections
+	if outcome.Interrupted && !diags.HasErrors() {
+		diags = diags.Append(diag.New(diag.Error, "Operation interrupted", "The plan was not finished.", nil))
+	}
+	return &Planned{Plan: p, Schemas: schemas, Outcome: outcome}, diags
+}
+
+// run carries a program out that changes nothing.
+func (s *Session) run(ctx context.Context, kind string, p program.Program) (coordinator.Outcome, error) {
+	o := s.runnerOptions(kind, p)
+	o.RunID = s.NewID()
+	r := coordinator.New(o)
+	release := s.watch(r)
+	defer release()
+	return r.Run(ctx)
+}
+
+// runnerOptions are what all runs of the session have in common.
+func (s *Session) runnerOptions(kind string, p program.Program) coordinator.Options {
+	o := coordinator.Options{
+		Program: p, Transport: s.Transport, Workspace: s.Workspace, Parallelism: s.Parallelism, Rules: s.Rules,
+		Observer: s.Observer, Embedded: s.Embedded, Kind: kind, Now: s.Now, NewID: s.NewID, Coordinator: s.Coordinator,
+	}
+	if s.Store != nil {
+		o.Durations = s.Store
+	}
+	return o
+}
+
+func runFailed(err error) *diag.Diagnostic {
+	return diag.New(diag.Error, "The run could not be carried on", err.Error(), nil)
+}
+
+// variables returns the root variables as they were given, for the plan.
+func (s *Session) variables() map[string]plan.Variable {
+	out := map[string]plan.Variable{}
+	for name, v := range s.Tree.Root.Module.Variables {
+		given := s.Inputs[name].Value
+		if given == cty.NilVal && !v.Required() {
+			given = v.Default
+		}
+		out[name] = plan.Variable{Value: given, Ephemeral: v.Ephemeral, Sensitive: v.Sensitive}
+	}
+	return out
+}
+
+// removedBlocks finds the removed block that covers an instance.
+func removedBlocks(tree *config.Tree) func(addr.Instance) *config.Removed {
+	type entry struct {
+		module addr.Module
+		block  *config.Removed
+	}
+	var all []entry
+	for path, n := range tree.Modules {
+		for _, r := range n.Module.Removed {
+			all = append(all, entry{path, r})
+		}
+	}
+	return func(a addr.Instance) *config.Removed {
+		for _, e := range all {
+			if e.block.From.Covers(e.module, a.Config()) {
+				return e.block
+			}
+		}
+		return nil
+	}
+}
+
+// cycleDiags reports every cycle as the loop that it is.
+func cycleDiags(s *graph.Static) diag.List {
+	var diags diag.List
+	for _, c := range s.Graph.Cycles() {
+		var names []string
+		for _, v := range c.Loop {
+			if n := &s.Nodes[v]; n.Kind != graph.ResourceDone {
+				name := n.Address()
+				switch n.Kind {
+				case graph.CallNode:
+					name += " (expand)"
+				case graph.CloseNode:
+					name += " (close)"
+				}
+				names = append(names, name)
+			}
+		}
+		diags = diags.Append(diag.New(diag.Error, "Cycle: "+strings.Join(names, ", "),
+			"Each of these waits for the next one, and the last one for the first, so none of them can ever be evaluated. Remove one of the references between them.", nil))
+	}
+	return diags
+}
+
+func scopeWarning(scope planning.Scope, o PlanOptions) diag.List {
+	if scope.Whole() {
+		return nil
+	}
+	option := "-target"
+	if len(o.Excludes) > 0 {
+		option = "-exclude"
+	}
+	return diag.List{diag.New(diag.Warning, "Resource targeting is in effect",
+		fmt.Sprintf("The plan was made with the %s option, so it may not hold all the changes that the configuration asks for. The option is meant for exceptional situations, such as recovering from errors.", option), nil)}
+}
+
+// Validate checks the session's configuration.
+func (s *Session) Validate(ctx context.Context) diag.List {
+	diags := s.Tree.Check()
+	schemas, more := s.Schemas(ctx, nil)
+	diags = diags.Append(more)
+	if diags.HasErrors() {
+		return diags
+	}
+	code := values.NewCode(s.Tree, schemas)
+	static := graph.Build(s.Tree, nil, code)
+	if cycles := cycleDiags(static); cycles.HasErrors() {
+		return diags.Append(cycles)
+	}
+	v := &validating.Validator{Static: static, Code: code, Store: s.store(code, values.Validating, time.Time{}), Package: s.Package}
+	outcome, err := s.run(ctx, "validate", v)
+	diags = diags.Append(outcome.Diags)
+	if err != nil {
+		diags = diags.Append(runFailed(err))
+	}
+	return diags
+}

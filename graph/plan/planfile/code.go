@@ -1,0 +1,415 @@
+package planfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
+	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/marks"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/tfstate"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// The coded forms. Addresses are text, values are msgpack by a type of the table, so that a type that ten thousand
+// changes share is there once.
+
+type codedPlan struct {
+	Mode          byte                     `msgpack:"mo"`
+	EngineVersion string                   `msgpack:"ev"`
+	Timestamp     time.Time                `msgpack:"ts"`
+	Workspace     string                   `msgpack:"ws"`
+	Types         [][]byte                 `msgpack:"ty"`
+	Variables     map[string]codedVariable `msgpack:"va"`
+	Targets       []string                 `msgpack:"ta"`
+	Excludes      []string                 `msgpack:"ex"`
+	Replace       []string                 `msgpack:"re"`
+	Changes       []codedChange            `msgpack:"ch"`
+	Drift         []codedChange            `msgpack:"dr"`
+	Outputs       []codedOutput            `msgpack:"ou"`
+	Checks        []state.CheckResult      `msgpack:"ck"`
+	Prior         []byte                   `msgpack:"pr"`
+	BaseLineage   string                   `msgpack:"bl"`
+	BaseSerial    uint64                   `msgpack:"bs"`
+	BackendType   string                   `msgpack:"bt"`
+	BackendConfig []byte                   `msgpack:"bc"`
+	Graph         plan.Graph               `msgpack:"gr"`
+	Errored       bool                     `msgpack:"er"`
+	Providers     []plan.ProviderSelection `msgpack:"ps"`
+}
+
+type codedVariable struct {
+	Value     *codedValue `msgpack:"v"`
+	Ephemeral bool        `msgpack:"e,omitempty"`
+	Sensitive bool        `msgpack:"s,omitempty"`
+}
+
+type codedValue struct {
+	Type  int      `msgpack:"t"`
+	Data  []byte   `msgpack:"d"`
+	Marks [][]byte `msgpack:"m,omitempty"` // the paths of sensitive values
+}
+
+type codedProvider struct {
+	Module string        `msgpack:"m,omitempty"`
+	Source addr.Provider `msgpack:"s"`
+	Alias  string        `msgpack:"a,omitempty"`
+	Key    string        `msgpack:"k,omitempty"`
+	Keyed  bool          `msgpack:"kd,omitempty"`
+}
+
+type codedChange struct {
+	Addr            string        `msgpack:"a"`
+	Previous        string        `msgpack:"p,omitempty"`
+	Deposed         string        `msgpack:"d,omitempty"`
+	Provider        codedProvider `msgpack:"pr"`
+	Action          string        `msgpack:"ac"`
+	Reason          string        `msgpack:"r,omitempty"`
+	Before          *codedValue   `msgpack:"b,omitempty"`
+	After           *codedValue   `msgpack:"f,omitempty"`
+	Same            bool          `msgpack:"sa,omitempty"` // After is Before
+	ReplacePaths    [][]byte      `msgpack:"rp,omitempty"`
+	PriorPrivate    []byte        `msgpack:"pp,omitempty"`
+	PlannedPrivate  []byte        `msgpack:"np,omitempty"`
+	BeforeIdentity  *codedValue   `msgpack:"bi,omitempty"`
+	AfterIdentity   *codedValue   `msgpack:"ai,omitempty"`
+	SchemaVersion   int64         `msgpack:"sv,omitempty"`
+	IdentityVersion int64         `msgpack:"iv,omitempty"`
+	CreateFirst     bool          `msgpack:"cf,omitempty"`
+	Dependencies    int           `msgpack:"de,omitempty"` // 1 + the change that has the same list; 0 for none
+	OwnDependencies []string      `msgpack:"od,omitempty"`
+	SkipDestroy     bool          `msgpack:"sd,omitempty"`
+	Importing       *codedImport  `msgpack:"im,omitempty"`
+	Generated       string        `msgpack:"gc,omitempty"`
+	Legacy          bool          `msgpack:"l,omitempty"`
+	Tainted         bool          `msgpack:"t,omitempty"`
+}
+
+type codedImport struct {
+	ID       string      `msgpack:"i,omitempty"`
+	Identity *codedValue `msgpack:"n,omitempty"`
+	Unknown  bool        `msgpack:"u,omitempty"`
+}
+
+type codedOutput struct {
+	Name            string      `msgpack:"n"`
+	Action          string      `msgpack:"ac"`
+	Before          *codedValue `msgpack:"b"`
+	After           *codedValue `msgpack:"a"`
+	Sensitive       bool        `msgpack:"s,omitempty"`
+	BeforeSensitive bool        `msgpack:"bs,omitempty"`
+}
+
+// encoder collects the type table and the dependency lists.
+type encoder struct {
+	types [][]byte
+	index map[string]int
+	deps  map[*addr.ConfigResource]int
+	err   error
+}
+
+func encodePlan(p *plan.Plan) ([]byte, error) {
+	e := &encoder{index: map[string]int{}, deps: map[*addr.ConfigResource]int{}}
+	c := codedPlan{
+		Mode: byte(p.Mode), EngineVersion: p.EngineVersion, Timestamp: p.Timestamp, Workspace: p.Workspace,
+		Variables: map[string]codedVariable{}, Checks: p.Checks, BaseLineage: p.BaseLineage, BaseSerial: p.BaseSerial,
+		BackendType: p.BackendType, BackendConfig: p.BackendConfig, Graph: p.Graph, Errored: p.Errored, Providers: p.Providers,
+	}
+	for name, v := range p.Variables {
+		cv := codedVariable{Ephemeral: v.Ephemeral, Sensitive: v.Sensitive}
+		if !v.Ephemeral {
+			cv.Value = e.value(v.Value)
+		}
+		c.Variables[name] = cv
+	}
+	for _, t := range p.Targets {
+		c.Targets = append(c.Targets, t.String())
+	}
+	for _, t := range p.Excludes {
+		c.Excludes = append(c.Excludes, t.String())
+	}
+	for _, a := range p.Replace {
+		c.Replace = append(c.Replace, a.String())
+	}
+	for i, ch := range p.Changes {
+		c.Changes = append(c.Changes, e.change(ch, i))
+	}
+	for _, ch := range p.Drift {
+		c.Drift = append(c.Drift, e.change(ch, -1))
+	}
+	for _, o := range p.Outputs {
+		c.Outputs = append(c.Outputs, codedOutput{o.Name, string(o.Action), e.value(o.Before), e.value(o.After), o.Sensitive, o.BeforeSensitive})
+	}
+	var prior bytes.Buffer
+	if err := tfstate.Write(&prior, p.Prior, p.EngineVersion, tfstate.Compact); err != nil {
+		return nil, fmt.Errorf("coding the state: %w", err)
+	}
+	c.Prior = prior.Bytes()
+	if e.err != nil {
+		return nil, e.err
+	}
+	c.Types = e.types
+	return msgpack.Marshal(&c)
+}
+
+func (e *encoder) fail(err error) {
+	if e.err == nil && err != nil {
+		e.err = err
+	}
+}
+
+func (e *encoder) value(v cty.Value) *codedValue {
+	if v == cty.NilVal {
+		return nil
+	}
+	bare, _ := v.UnmarkDeep()
+	ty := bare.Type()
+	tj, err := ctyjson.MarshalType(ty)
+	if err != nil {
+		e.fail(err)
+		return nil
+	}
+	i, ok := e.index[string(tj)]
+	if !ok {
+		i = len(e.types)
+		e.index[string(tj)] = i
+		e.types = append(e.types, tj)
+	}
+	data, err := wire.EncodeValue(bare, ty)
+	if err != nil {
+		e.fail(err)
+	}
+	out := &codedValue{Type: i, Data: data}
+	for _, p := range marks.PathsWith(v, marks.Sensitive) {
+		coded, err := wire.EncodePath(p)
+		if err != nil {
+			e.fail(err)
+		}
+		out.Marks = append(out.Marks, coded)
+	}
+	return out
+}
+
+func (e *encoder) change(c *plan.Change, index int) codedChange {
+	out := codedChange{
+		Addr: c.Addr.String(), Deposed: string(c.Deposed), Provider: encodeProvider(c.Provider), Action: string(c.Action), Reason: string(c.Reason),
+		Before: e.value(c.Before), PriorPrivate: c.PriorPrivate, PlannedPrivate: c.PlannedPrivate,
+		BeforeIdentity: e.value(c.BeforeIdentity), AfterIdentity: e.value(c.AfterIdentity),
+		SchemaVersion: c.SchemaVersion, IdentityVersion: c.IdentityVersion, CreateFirst: c.CreateBeforeDestroy,
+		SkipDestroy: c.SkipDestroy, Generated: c.GeneratedConfig, Legacy: c.Legacy, Tainted: c.Tainted,
+	}
+	if c.Previous != c.Addr {
+		out.Previous = c.Previous.String()
+	}
+	if c.Action == plan.NoOp {
+		out.Same = true
+	} else {
+		out.After = e.value(c.After)
+	}
+	for _, p := range c.ReplacePaths {
+		coded, err := wire.EncodePath(p)
+		if err != nil {
+			e.fail(err)
+		}
+		out.ReplacePaths = append(out.ReplacePaths, coded)
+	}
+	if len(c.Dependencies) > 0 {
+		first := &c.Dependencies[0]
+		if at, ok := e.deps[first]; ok {
+			out.Dependencies = 1 + at
+		} else {
+			e.deps[first] = index
+			for _, d := range c.Dependencies {
+				out.OwnDependencies = append(out.OwnDependencies, d.String())
+			}
+		}
+	}
+	if c.Importing != nil {
+		out.Importing = &codedImport{c.Importing.ID, e.value(c.Importing.Identity), c.Importing.Unknown}
+	}
+	return out
+}
+
+func encodeProvider(p addr.ProviderInstance) codedProvider {
+	key, keyed := p.Key.Str()
+	return codedProvider{p.Module.String(), p.Provider, p.Alias, key, keyed}
+}
+
+// decoder resolves what encoder made.
+type decoder struct {
+	types   []cty.Type
+	changes []*plan.Change
+	err     error
+}
+
+var errReference = errors.New("a reference in it leads nowhere")
+
+func decodePlan(data []byte) (*plan.Plan, error) {
+	var c codedPlan
+	if err := msgpack.Unmarshal(data, &c); err != nil {
+		return nil, err
+	}
+	d := &decoder{}
+	for _, t := range c.Types {
+		ty, err := ctyjson.UnmarshalType(t)
+		if err != nil {
+			return nil, err
+		}
+		d.types = append(d.types, ty)
+	}
+	p := &plan.Plan{
+		Mode: plan.Mode(c.Mode), EngineVersion: c.EngineVersion, Timestamp: c.Timestamp, Workspace: c.Workspace,
+		Variables: map[string]plan.Variable{}, Checks: c.Checks, BaseLineage: c.BaseLineage, BaseSerial: c.BaseSerial,
+		BackendType: c.BackendType, BackendConfig: c.BackendConfig, Graph: c.Graph, Errored: c.Errored, Providers: c.Providers,
+	}
+	for name, v := range c.Variables {
+		p.Variables[name] = plan.Variable{Value: d.value(v.Value), Ephemeral: v.Ephemeral, Sensitive: v.Sensitive}
+	}
+	p.Targets, p.Excludes = d.targets(c.Targets), d.targets(c.Excludes)
+	for _, r := range c.Replace {
+		p.Replace = append(p.Replace, d.instance(r))
+	}
+	for i := range c.Changes {
+		ch := d.change(&c.Changes[i])
+		d.changes = append(d.changes, ch)
+	}
+	p.Changes = d.changes
+	for i := range c.Drift {
+		p.Drift = append(p.Drift, d.change(&c.Drift[i]))
+	}
+	for _, o := range c.Outputs {
+		p.Outputs = append(p.Outputs, &plan.OutputChange{
+			Name: o.Name, Action: plan.Action(o.Action), Before: d.value(o.Before), After: d.value(o.After),
+			Sensitive: o.Sensitive, BeforeSensitive: o.BeforeSensitive,
+		})
+	}
+	prior, diags := tfstate.Read(bytes.NewReader(c.Prior))
+	if err := diags.Err(); err != nil {
+		return nil, err
+	}
+	p.Prior = prior
+	if d.err != nil {
+		return nil, d.err
+	}
+	return p, checkGraph(p)
+}
+
+// checkGraph makes sure that no index leads out of the plan.
+func checkGraph(p *plan.Plan) error {
+	n := int32(len(p.Graph.Vertices))
+	for _, v := range p.Graph.Vertices {
+		if v.Change < -1 || v.Change >= len(p.Changes) {
+			return errReference
+		}
+	}
+	for _, e := range p.Graph.Edges {
+		if e[0] < 0 || e[0] >= n || e[1] < 0 || e[1] >= n {
+			return errReference
+		}
+	}
+	return nil
+}
+
+func (d *decoder) fail(err error) {
+	if d.err == nil && err != nil {
+		d.err = err
+	}
+}
+
+func (d *decoder) value(c *codedValue) cty.Value {
+	if c == nil {
+		return cty.NilVal
+	}
+	if c.Type < 0 || c.Type >= len(d.types) {
+		d.fail(errReference)
+		return cty.NilVal
+	}
+	v, err := wire.DecodeValue(c.Data, d.types[c.Type])
+	if err != nil {
+		d.fail(err)
+		return cty.NilVal
+	}
+	return marks.Apply(v, marks.Sensitive, d.paths(c.Marks))
+}
+
+func (d *decoder) paths(coded [][]byte) []cty.Path {
+	var out []cty.Path
+	for _, c := range coded {
+		p, err := wire.DecodePath(c)
+		if err != nil {
+			d.fail(err)
+			return nil
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func (d *decoder) instance(text string) addr.Instance {
+	a, diags := addr.ParseInstance(text)
+	d.fail(diags.Err())
+	return a
+}
+
+func (d *decoder) targets(texts []string) []addr.Target {
+	var out []addr.Target
+	for _, t := range texts {
+		target, diags := addr.ParseTarget(t)
+		d.fail(diags.Err())
+		out = append(out, target)
+	}
+	return out
+}
+
+func (d *decoder) provider(c codedProvider) addr.ProviderInstance {
+	p := addr.ProviderInstance{Provider: c.Source, Alias: c.Alias}
+	if c.Module != "" {
+		m, diags := addr.ParseModuleInstance(c.Module)
+		d.fail(diags.Err())
+		p.Module = m
+	}
+	if c.Keyed {
+		p.Key = addr.StringKey(c.Key)
+	}
+	return p
+}
+
+func (d *decoder) change(c *codedChange) *plan.Change {
+	out := &plan.Change{
+		Addr: d.instance(c.Addr), Deposed: state.DeposedKey(c.Deposed), Provider: d.provider(c.Provider),
+		Action: plan.Action(c.Action), Reason: plan.Reason(c.Reason), Before: d.value(c.Before), After: d.value(c.After),
+		ReplacePaths: d.paths(c.ReplacePaths), PriorPrivate: c.PriorPrivate, PlannedPrivate: c.PlannedPrivate,
+		BeforeIdentity: d.value(c.BeforeIdentity), AfterIdentity: d.value(c.AfterIdentity),
+		SchemaVersion: c.SchemaVersion, IdentityVersion: c.IdentityVersion, CreateBeforeDestroy: c.CreateFirst,
+		SkipDestroy: c.SkipDestroy, GeneratedConfig: c.Generated, Legacy: c.Legacy, Tainted: c.Tainted,
+	}
+	out.Previous = out.Addr
+	if c.Previous != "" {
+		out.Previous = d.instance(c.Previous)
+	}
+	if c.Same {
+		out.After = out.Before
+	}
+	switch {
+	case c.Dependencies > 0 && c.Dependencies <= len(d.changes):
+		out.Dependencies = d.changes[c.Dependencies-1].Dependencies
+	case c.Dependencies > 0:
+		d.fail(errReference)
+	}
+	for _, text := range c.OwnDependencies {
+		t, diags := addr.ParseTarget(text)
+		d.fail(diags.Err())
+		out.Dependencies = append(out.Dependencies, t.ConfigResource())
+	}
+	if c.Importing != nil {
+		out.Importing = &plan.Importing{ID: c.Importing.ID, Identity: d.value(c.Importing.Identity), Unknown: c.Importing.Unknown}
+	}
+	return out
+}

@@ -1,0 +1,166 @@
+// Package planfile saves a plan with everything that carrying it out needs: the configuration that it was made from,
+// the state, the apply graph.
+//
+// The format is ours (docs/format/plan.md); other engines cannot read it. The package checks that a file is whole and
+// of a version that it knows, not that the plan still fits the state.
+package planfile
+
+import (
+	"archive/zip"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/millipede-iac/millipede/graph/plan"
+)
+
+// formatVersion is the version of the format; another one is refused.
+const formatVersion = 1
+
+// The entries of the archive.
+const (
+	versionEntry = "millipede-plan"
+	planEntry    = "plan"
+	configEntry  = "config"
+)
+
+// ErrNoPlan means that a file is no saved plan at all.
+var ErrNoPlan = errors.New("the file is not a saved plan of Millipede")
+
+// VersionError means that the plan was saved by another version of Millipede.
+type VersionError struct{ Found string }
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("the plan was saved in format %q, and this version of Millipede reads format %q", e.Found, fmt.Sprint(formatVersion))
+}
+
+// Saved is the content of a plan file.
+type Saved struct {
+	Plan *plan.Plan
+	// Config are the source files of all modules by name, as the loader named them, and the module manifest.
+	Config Config
+}
+
+// Config is a snapshot of a configuration.
+type Config struct {
+	Files    map[string][]byte `msgpack:"f"`
+	Manifest []byte            `msgpack:"m"`
+	Dir      string            `msgpack:"d"`
+	// Lock is the dependency lock file.
+	Lock []byte `msgpack:"l"`
+}
+
+// Encode returns the bytes of a plan file.
+func Encode(s Saved) ([]byte, error) {
+	coded, err := encodePlan(s.Plan)
+	if err != nil {
+		return nil, err
+	}
+	config, err := msgpack.Marshal(&s.Config)
+	if err != nil {
+		return nil, fmt.Errorf("coding the configuration: %w", err)
+	}
+	var out bytes.Buffer
+	z := zip.NewWriter(&out)
+	for _, e := range []struct {
+		name string
+		data []byte
+	}{{versionEntry, []byte(fmt.Sprint(formatVersion))}, {planEntry, coded}, {configEntry, config}} {
+		w, err := z.Create(e.name)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(e.data); err != nil {
+			return nil, err
+		}
+	}
+	if err := z.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// Decode reads the bytes of a plan file. A file that is cut or altered is an error: each entry has a checksum.
+func Decode(data []byte) (Saved, error) {
+	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		return Saved{}, ErrNoPlan
+	}
+	entries := map[string][]byte{}
+	for _, f := range z.File {
+		content, err := readEntry(f)
+		if err != nil {
+			return Saved{}, fmt.Errorf("the plan file is damaged: %w", err)
+		}
+		entries[f.Name] = content
+	}
+	v, ok := entries[versionEntry]
+	if !ok {
+		return Saved{}, ErrNoPlan
+	}
+	if string(v) != fmt.Sprint(formatVersion) {
+		return Saved{}, &VersionError{Found: string(v)}
+	}
+	var s Saved
+	if s.Plan, err = decodePlan(entries[planEntry]); err != nil {
+		return Saved{}, fmt.Errorf("the plan file is damaged: %w", err)
+	}
+	if err := msgpack.Unmarshal(entries[configEntry], &s.Config); err != nil {
+		return Saved{}, fmt.Errorf("the plan file is damaged: %w", err)
+	}
+	return s, nil
+}
+
+// maxEntry bounds what one entry may unpack to.
+const maxEntry = 4 << 30
+
+func readEntry(f *zip.File) ([]byte, error) {
+	r, err := f.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	data, err := io.ReadAll(io.LimitReader(r, maxEntry+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxEntry {
+		return nil, fmt.Errorf("the entry %s is too large", f.Name)
+	}
+	return data, nil
+}
+
+// Write saves a plan, atomically. Only the user can read the file: it may hold secrets.
+func Write(name string, s Saved) error {
+	data, err := Encode(s)
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(name), ".millipede-plan-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) // does nothing after the rename
+	if _, err := tmp.Write(data); err != nil {
+		tmp.Close()
+		return err
+	}
+	if err := tmp.Close(); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), name)
+}
+
+// Read reads a saved plan.
+func Read(name string) (Saved, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return Saved{}, err
+	}
+	return Decode(data)
+}
