@@ -47,11 +47,12 @@ var layers = map[string]int{
 	"wire/mem":            5,
 	"wire/wiretest":       5,
 
-	"coordinator/planning": 6,
-	"provider/builtin":     6,
-	"provider/plugin":      6,
-	"state/snapshot":       6,
-	"worker/change":        6,
+	"coordinator/placement": 6,
+	"coordinator/planning":  6,
+	"provider/builtin":      6,
+	"provider/plugin":       6,
+	"state/snapshot":        6,
+	"worker/change":         6,
 
 	"coordinator": 7,
 	"worker":      7,

@@ -1,0 +1,333 @@
+package coordinator
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// retryEvery is the pause between attempts at what must be done in the end, such as an acknowledgement.
+const retryEvery = 250 * time.Millisecond
+
+// executor does what the loop wants done, never on the loop's goroutine, and posts what came of it.
+type executor struct {
+	Options
+	inbox *inbox
+	ctx   context.Context // of the run; set by start
+	group sync.WaitGroup
+	cores chan struct{} // a token for each core that computes
+	save  *committer
+
+	mu         sync.Mutex // guards all below
+	permits    map[permitKey]wire.Permit
+	requests   map[permitKey]context.CancelFunc
+	deliveries map[int]wire.Delivery
+	last       int // the number of the last delivery
+}
+
+func newExecutor(o Options, i *inbox) *executor {
+	x := &executor{
+		Options: o, inbox: i, cores: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		permits: map[permitKey]wire.Permit{}, requests: map[permitKey]context.CancelFunc{}, deliveries: map[int]wire.Delivery{},
+	}
+	x.save = newCommitter(x)
+	return x
+}
+
+// start begins to watch the transport.
+func (x *executor) start(ctx context.Context) {
+	x.ctx = ctx
+	x.spawn(x.survey)
+	x.spawn(x.watchWorkers)
+	if x.Store != nil {
+		x.spawn(x.save.run)
+		x.spawn(x.fetch)
+		x.spawn(x.probe)
+	}
+}
+
+// spawn runs fn in a goroutine that wait waits for. A panic ends the run as a bug.
+func (x *executor) spawn(fn func()) {
+	x.group.Go(func() {
+		defer func() {
+			if p := recover(); p != nil {
+				x.inbox.put(failed{&Bug{p, debug.Stack()}})
+			}
+		}()
+		fn()
+	})
+}
+
+// compute runs fn when a core is free.
+func (x *executor) compute(fn func()) {
+	x.cores <- struct{}{}
+	defer func() { <-x.cores }()
+	fn()
+}
+
+// wait returns when all goroutines have ended; the run's context must have.
+func (x *executor) wait() { x.group.Wait() }
+
+// do carries out one action of the loop.
+func (x *executor) do(a action) {
+	switch a := a.(type) {
+	case prepare:
+		x.spawn(func() { x.prepare(a) })
+	case call:
+		x.spawn(func() { x.call(a) })
+	case complete:
+		x.spawn(func() {
+			x.compute(func() {
+				x.inbox.put(completed{vertex: a.vertex, step: x.Program.Complete(x.ctx, a.vertex, a.result)})
+			})
+		})
+	case commit:
+		x.save.add(a.record)
+	case publish:
+		x.spawn(func() { x.publish(a) })
+	case ack:
+		x.spawn(func() { x.ack(a) })
+	case readClaim:
+		x.spawn(func() { x.readClaim(a) })
+	case bury:
+		x.spawn(func() { x.bury(a) })
+	case declare:
+		x.spawn(func() { x.declare(a) })
+	case acquire:
+		x.acquire(a)
+	case withdraw:
+		x.withdraw(a)
+	case release:
+		x.spawn(func() { x.release(a) })
+	case askContention:
+		x.spawn(func() {
+			yes, err := x.Transport.Contended(x.ctx, a.limit, x.asker())
+			x.inbox.put(contention{a.limit, yes && err == nil})
+		})
+	case control:
+		x.spawn(func() { x.control(a) })
+	default:
+		panic(fmt.Sprintf("coordinator: unknown action %T", a))
+	}
+}
+
+func (x *executor) prepare(a prepare) {
+	x.compute(func() {
+		var step program.Step
+		c, can := x.Program.(Continuer)
+		switch {
+		case a.phase == 0:
+			step = x.Program.Prepare(x.ctx, a.vertex)
+		case can:
+			step = c.PrepareAfter(x.ctx, a.vertex, a.phase)
+		default:
+			step = program.Step{Diags: unfinished(x.Program.Describe(a.vertex).Address)}
+		}
+		x.inbox.put(prepared{a.vertex, step})
+	})
+}
+
+// confirm tells whether permits are still held, before something is started under them.
+func (x *executor) confirm(keys []permitKey) error {
+	for _, k := range keys {
+		x.mu.Lock()
+		p := x.permits[k]
+		x.mu.Unlock()
+		if err := p.Confirm(x.ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// call goes out, waits for the answer and has the program complete it.
+func (x *executor) call(a call) {
+	if err := x.confirm(a.permits); err != nil {
+		x.inbox.put(callFailed{a.vertex, err})
+		return
+	}
+	began := x.Now()
+	// The fast lane persists nothing, so nothing is sealed; large messages go through blobs.
+	packer, about := wire.Packer{Run: x.RunID, Blobs: x.Transport, Rand: rand.Reader}, wire.CallSubject(a.pool)
+	data, err := packer.Pack(x.ctx, about, wire.EncodeTask(a.task))
+	var answer []byte
+	if err == nil {
+		answer, err = x.Transport.Call(x.ctx, a.pool, data)
+	}
+	if err == nil {
+		answer, err = packer.Unpack(x.ctx, about, answer)
+	}
+	if err != nil {
+		x.inbox.put(callFailed{a.vertex, err})
+		return
+	}
+	took := x.Now().Sub(began)
+	x.compute(func() {
+		result, err := wire.DecodeResult(answer)
+		if err == nil && result.NotStarted {
+			err = wire.ErrLostCall // the worker is about to stop; another one may take it
+		}
+		if err != nil {
+			x.inbox.put(callFailed{a.vertex, err})
+			return
+		}
+		x.inbox.put(completed{a.vertex, x.Program.Complete(x.ctx, a.vertex, result), took})
+	})
+}
+
+func (x *executor) publish(a publish) {
+	err := x.confirm(a.permits)
+	if err != nil && !errors.Is(err, wire.ErrPermitLost) {
+		err = fmt.Errorf("%w: %w", wire.ErrDisconnected, err) // nothing was sent
+	}
+	data := wire.EncodeTask(a.task)
+	if err == nil && x.Envelope != nil {
+		data, err = x.Envelope.Wrap(x.ctx, a.ref, data)
+	}
+	if err == nil {
+		err = x.Transport.PublishTask(x.ctx, a.ref, data)
+	}
+	x.inbox.put(published{a.vertex, a.ref.Attempt, err})
+}
+
+// ack confirms a message, whatever it takes: until then it would come again.
+func (x *executor) ack(a ack) {
+	x.mu.Lock()
+	d := x.deliveries[a.delivery]
+	x.mu.Unlock()
+	if x.persist(func() error { return d.Ack(x.ctx) }) {
+		x.mu.Lock()
+		delete(x.deliveries, a.delivery)
+		x.mu.Unlock()
+		x.inbox.put(acked{a.delivery})
+	}
+}
+
+// persist repeats fn until it succeeds; it reports false when the run ended before.
+func (x *executor) persist(fn func() error) bool {
+	for fn() != nil {
+		if !x.pause(retryEvery) {
+			return false
+		}
+	}
+	return true
+}
+
+// pause waits; it reports false when the run ended meanwhile.
+func (x *executor) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return x.ctx.Err() == nil
+	case <-x.ctx.Done():
+		return false
+	}
+}
+
+func (x *executor) readClaim(a readClaim) {
+	c, err := x.Transport.ReadClaim(x.ctx, a.ref)
+	if errors.Is(err, wire.ErrNotFound) {
+		x.inbox.put(registered{vertex: a.vertex, attempt: a.ref.Attempt})
+		return
+	}
+	x.inbox.put(registered{a.vertex, a.ref.Attempt, c, err == nil, err})
+}
+
+// bury writes a tombstone, whatever it takes: the loop must know who won.
+func (x *executor) bury(a bury) {
+	tomb := wire.Claim{Nonce: x.NewID(), At: x.Now(), Tombstone: true, Reason: a.reason}
+	x.persist(func() error {
+		c, err := x.Transport.Claim(x.ctx, a.ref, tomb)
+		if err == nil {
+			x.inbox.put(registered{a.vertex, a.ref.Attempt, c, true, nil})
+		}
+		return err
+	})
+}
+
+func (x *executor) declare(a declare) {
+	x.persist(func() error {
+		l, err := x.Transport.DeclareLimit(x.ctx, a.limit)
+		if err == nil {
+			x.inbox.put(declared{l.Name, l.Slots})
+		}
+		return err
+	})
+}
+
+// asker is the name under which the run asks for permits. Whoever finds a permit of a dead run that changes nothing
+// may free it.
+func (x *executor) asker() string {
+	if x.Store == nil {
+		return readOnly + x.RunID
+	}
+	return x.RunID
+}
+
+func (x *executor) acquire(a acquire) {
+	ctx, cancel := context.WithCancel(x.ctx)
+	key := permitKey{a.limit, a.id}
+	x.mu.Lock()
+	x.requests[key] = cancel
+	x.mu.Unlock()
+	x.spawn(func() {
+		defer cancel()
+		p, err := x.Transport.Acquire(ctx, a.limit, wire.PermitRequest{ID: a.id, Coordinator: x.Coordinator, Run: x.asker(), At: x.Now()})
+		if err != nil && ctx.Err() == nil {
+			x.pause(retryEvery)
+		}
+		x.mu.Lock()
+		delete(x.requests, key)
+		if err == nil {
+			x.permits[key] = p
+		}
+		x.mu.Unlock()
+		if err != nil {
+			x.inbox.put(refused{a.limit, a.id, err})
+			return
+		}
+		x.inbox.put(granted{a.limit, a.id})
+	})
+}
+
+func (x *executor) withdraw(a withdraw) {
+	x.mu.Lock()
+	cancel := x.requests[permitKey{a.limit, a.id}]
+	x.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+}
+
+func (x *executor) release(a release) {
+	key := permitKey{a.limit, a.id}
+	x.mu.Lock()
+	p := x.permits[key]
+	delete(x.permits, key)
+	x.mu.Unlock()
+	// The end of the run waits for this, so it does not cut it short.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), partTime)
+	defer cancel()
+	if x.persist(func() error { return p.Release(ctx) }) {
+		x.inbox.put(released{a.limit, a.id})
+	}
+}
+
+func (x *executor) control(a control) {
+	err := x.Transport.Control(x.ctx, "", wire.Control{Kind: a.kind, Run: x.RunID})
+	for range 3 { // it is a request, and nothing rests on it
+		if err == nil || !x.pause(retryEvery) {
+			return
+		}
+		err = x.Transport.Control(x.ctx, "", wire.Control{Kind: a.kind, Run: x.RunID})
+	}
+}

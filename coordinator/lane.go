@@ -1,0 +1,242 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+const (
+	// maxLost is how often a fast-lane call may be lost before its vertex fails: a task that ends each worker that
+	// takes it must not go round for ever.
+	maxLost = 7
+	// claimWait is how long a published task may stay unclaimed before it is published again.
+	claimWait = 10 * time.Second
+)
+
+// onCallFailed decides whether a fast-lane call is repeated. It changes nothing outside, so it may be.
+func (l *loop) onCallFailed(e callFailed) {
+	x := &l.vertices[e.vertex]
+	w := x.work
+	l.arrive(e.vertex)
+	switch p := l.poolOf(w.pool); {
+	case errors.Is(e.err, wire.ErrNoWorker):
+		if p.live > 0 { // it was there a moment ago
+			l.park(e.vertex, l.now.Add(tickEvery))
+			break
+		}
+		p.missing = true
+		l.do(control{"announce"})
+		l.enqueue(e.vertex)
+	case errors.Is(e.err, wire.ErrPermitLost):
+		l.drop(w)
+		l.park(e.vertex, l.now.Add(tickEvery))
+	case errors.Is(e.err, wire.ErrDisconnected):
+		l.park(e.vertex, l.now.Add(tickEvery))
+	case errors.Is(e.err, wire.ErrLostCall) && w.lost < maxLost:
+		w.lost++
+		l.park(e.vertex, l.now.Add(tickEvery<<(w.lost-1)))
+	default:
+		l.free(w.permits)
+		w.permits = nil
+		detail := fmt.Sprintf("A worker of pool %q could not be asked about %s: %s.", w.pool, w.desc.Address, e.err)
+		if errors.Is(e.err, wire.ErrLostCall) {
+			detail = fmt.Sprintf("No worker of pool %q answered about %s, in %d attempts: the worker, or the provider's plugin with it, may end whenever it is asked. Its own log tells more.", w.pool, w.desc.Address, w.lost+1)
+		}
+		w.step = program.Step{Diags: diag.Errors("Failed to reach a worker", detail, nil).WithAddress(w.desc.Address)}
+		l.goOn(e.vertex)
+	}
+}
+
+// attempt is what the loop remembers of an attempt for as long as the run lasts, to tell late copies of its result.
+type attempt struct {
+	vertex int
+	taken  bool   // its result was accepted
+	buried bool   // it was proved not to have started
+	nonce  string // of the accepted result; empty when another process took it
+	worker string
+}
+
+// intend makes the intent to run the task of a vertex durable, with its attempt and permits. After a crash right
+// behind this the task is published by the run that is resumed.
+func (l *loop) intend(v int) {
+	w := l.vertices[v].work
+	w.attempt, w.published, w.asking, w.worker = l.attempt(), false, false, ""
+	l.attempts[w.attempt] = &attempt{vertex: v}
+	l.move(v, intending)
+	e := l.event(v, journal.Dispatch)
+	for _, p := range w.permits {
+		e.Permits = append(e.Permits, p.limit.name+"/"+p.id)
+	}
+	l.save(record{vertex: v, kind: intended, events: []journal.Event{e}})
+}
+
+// send publishes the task of an attempt whose intent is durable. If the run is to stop meanwhile, nobody has seen the
+// attempt, and it is taken back.
+func (l *loop) send(v int) {
+	w := l.vertices[v].work
+	if l.halted() && !w.adopted {
+		l.retract(v, "the run was stopped")
+		return
+	}
+	l.move(v, publishing)
+	l.depart(v)
+	l.post(v)
+}
+
+// post hands the task to the stream. Doing so again is harmless: only one claim wins.
+func (l *loop) post(v int) {
+	w := l.vertices[v].work
+	task := *w.step.Task
+	task.Run, task.Attempt = l.run, w.attempt
+	w.sent = l.now
+	var permits []permitKey
+	if !w.adopted && !w.published {
+		permits = keysOf(w.permits)
+	}
+	l.do(publish{v, l.ref(w), &task, permits})
+}
+
+func (l *loop) onPublished(e published) {
+	x := &l.vertices[e.vertex]
+	if x.phase != publishing || x.work.attempt != e.attempt {
+		return // its result was faster
+	}
+	if errors.Is(e.err, wire.ErrPermitLost) { // nothing was sent
+		l.drop(x.work)
+		l.retract(e.vertex, "its permit was lost")
+		return
+	}
+	if e.err == nil {
+		x.work.published = true
+	} else if !errors.Is(e.err, wire.ErrDisconnected) {
+		l.tell(e.vertex, diag.List{diag.New(diag.Warning, "Failed to publish a task",
+			fmt.Sprintf("The task for %s could not be put into the stream of pool %q; this is repeated. The error was: %s.", x.work.desc.Address, x.work.pool, e.err), nil)})
+	}
+	l.move(e.vertex, running)
+}
+
+// onArrived takes a result of the safe lane, or finds that it must not be taken.
+func (l *loop) onArrived(e arrived) {
+	if e.ref.Run != l.run {
+		return // another run's; it stays in the stream for whoever resumes that run
+	}
+	a := l.attempts[e.ref.Attempt]
+	switch {
+	case a == nil:
+		l.alarm(-1, fmt.Sprintf("A result came for the attempt %s, which this run never made. It stays in the stream.", e.ref.Attempt))
+		return
+	case a.buried:
+		l.alarm(a.vertex, fmt.Sprintf("Worker %s sent a result for the attempt %s, which was proved not to have started. The operation may have been started twice; the result stays in the stream.", e.result.Worker, e.ref.Attempt))
+		return
+	case a.taken:
+		if a.nonce != "" && a.nonce != e.result.Nonce {
+			l.alarm(a.vertex, fmt.Sprintf("The attempt %s has two results, under two claims: of worker %s, and of worker %s. The operation may have been started twice; the first result was recorded.", e.ref.Attempt, a.worker, e.result.Worker))
+		}
+		l.acking[e.delivery] = nil
+		l.do(ack{e.delivery})
+		return
+	case e.claim.Nonce != "" && e.claim.Nonce != e.result.Nonce:
+		l.alarm(a.vertex, fmt.Sprintf("A result of worker %s for the attempt %s bears another claim than the one that was won (by %s). It is not recorded, and stays in the stream.", e.result.Worker, e.ref.Attempt, holder(e.claim)))
+		return
+	}
+	x := &l.vertices[a.vertex]
+	if x.phase == settled && e.result.Doubt != "" { // that is known
+		l.acking[e.delivery] = nil
+		l.do(ack{e.delivery})
+		return
+	}
+	if l.leaving {
+		return // it stays in the stream
+	}
+	switch x.phase {
+	case publishing, running, doubtful:
+	case idle, preparing: // adopted from a process that is gone: the program must be told first
+		l.hold(a.vertex, e)
+		return
+	case settled:
+		return // the run goes on without it; it stays in the stream for whoever resumes the run
+	default:
+		panic(fmt.Sprintf("coordinator: a first result came for vertex %d, which is %s", a.vertex, x.phase))
+	}
+	w := x.work
+	a.taken = e.result.Doubt == "" // a report of doubt may be followed by the result
+	a.nonce, a.worker = e.result.Nonce, e.result.Worker
+	w.delivery, w.sequence, w.worker = e.delivery, e.sequence, e.result.Worker
+	if !e.result.Started.IsZero() && e.result.Ended.After(e.result.Started) {
+		l.sample(x, w, e.result.Ended.Sub(e.result.Started))
+	}
+	switch {
+	case e.result.NotStarted:
+		l.notStarted(a.vertex, wire.DiagsFromWire(e.result.Diagnostics))
+	case e.result.Doubt != "":
+		l.confess(a.vertex, e.result.Doubt)
+	default:
+		l.move(a.vertex, completing)
+		l.do(complete{a.vertex, e.result})
+	}
+}
+
+func holder(c wire.Claim) string {
+	if c.Tombstone {
+		return "a coordinator that cancelled it"
+	}
+	return "worker " + c.Worker
+}
+
+// alarm reports what the protocol rules out.
+func (l *loop) alarm(v int, detail string) {
+	l.tell(v, diag.Errors("The protocol between coordinator and workers was violated", detail, nil))
+}
+
+func (l *loop) onUnreadable(e unreadable) {
+	if e.ref.Run != l.run {
+		return
+	}
+	v := -1
+	if a := l.attempts[e.ref.Attempt]; a != nil {
+		v = a.vertex
+	}
+	l.tell(v, diag.Errors("Failed to read a result",
+		fmt.Sprintf("The result of the attempt %s could not be read, and stays in the stream: %s.", e.ref.Attempt, e.err), nil))
+	if v >= 0 && (l.vertices[v].phase == running || l.vertices[v].phase == publishing) {
+		l.suspect(v, "its result could not be read: "+e.err.Error())
+		l.vertices[v].work.over = true
+	}
+}
+
+// notStarted has another attempt made, unless the reason why this one did not start will be there again.
+func (l *loop) notStarted(v int, why diag.List) {
+	w := l.vertices[v].work
+	w.lost++
+	if !why.HasErrors() && w.lost <= maxLost {
+		l.retract(v, "the worker did not start it")
+		return
+	}
+	w.step = program.Step{Diags: why, Failed: true}
+	l.move(v, completing)
+	l.goOn(v)
+}
+
+// retract makes durable that the attempt was not started; then there may be another one.
+func (l *loop) retract(v int, why string) {
+	l.move(v, retracting)
+	e := l.event(v, journal.Retract)
+	e.Detail = why
+	l.save(record{vertex: v, kind: retracted, events: []journal.Event{e}})
+}
+
+// requeue makes a vertex whose attempt is out of the world wait for another one.
+func (l *loop) requeue(v int) {
+	w := l.vertices[v].work
+	l.arrive(v)
+	l.attempts[w.attempt].buried = w.delivery == 0
+	l.confirm(w)
+	w.attempt, w.worker, w.adopted = "", "", false
+	l.enqueue(v)
+}

@@ -1,0 +1,294 @@
+package coordinator
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// deadAfter is how long a worker may be silent. It counts only while this process itself was connected that long, or
+// each restart of the message server would look like the death of all workers.
+const deadAfter = 4 * time.Second
+
+// worker is a worker as this run sees it.
+type worker struct {
+	wire.Heartbeat
+	seen  time.Time
+	takes bool // it is counted among the live workers of its pools
+}
+
+func (l *loop) onBeat(e beat) {
+	w := l.workers[e.Worker]
+	if w == nil {
+		w = &worker{}
+		l.workers[e.Worker] = w
+		l.workerOrder = append(l.workerOrder, w)
+		if e.Protocol != wire.ProtocolVersion {
+			l.tell(-1, diag.List{diag.New(diag.Warning, "Worker of another version",
+				fmt.Sprintf("The worker %s speaks version %d of the protocol, this coordinator version %d. It is given no work.", e.Worker, e.Protocol, wire.ProtocolVersion), nil)})
+		}
+	}
+	l.count(w, false)
+	w.Heartbeat, w.seen = e.Heartbeat, l.now
+	l.count(w, !e.Draining && !e.Leaving && e.Protocol == wire.ProtocolVersion)
+	for _, id := range e.Attempts {
+		a := l.attempts[id]
+		if a == nil {
+			continue
+		}
+		if x := l.vertices[a.vertex].work; x != nil && x.attempt == id {
+			x.worker, x.listed = e.Worker, l.now
+		}
+	}
+}
+
+// count keeps the number of live workers of the worker's pools.
+func (l *loop) count(w *worker, takes bool) {
+	if w.takes == takes {
+		return
+	}
+	w.takes = takes
+	for _, name := range w.Pools {
+		p := l.poolOf(name)
+		if takes {
+			p.live++
+			p.missing = false
+		} else {
+			p.live--
+		}
+	}
+}
+
+// steady tells whether silence means something.
+func (l *loop) steady() bool {
+	return !l.connectedSince.IsZero() && l.now.Sub(l.connectedSince) >= deadAfter
+}
+
+// silent tells that a worker is taken for dead, having been heard of last at a moment.
+func (l *loop) silent(seen time.Time) bool {
+	if seen.Before(l.connectedSince) {
+		seen = l.connectedSince
+	}
+	return l.steady() && l.now.Sub(seen) > deadAfter
+}
+
+// freeze stops everything because the transport lost data that it had acknowledged: a claim may be among them, so
+// nothing that was dispatched may be dispatched again.
+func (l *loop) freeze() {
+	if l.frozen {
+		return
+	}
+	l.frozen = true
+	l.tell(-1, diag.Errors("The message store lost data",
+		"NATS JetStream has lost messages that it had acknowledged, or its streams were made anew. Nothing more is started, because what was started cannot be told from what was not. The operations under way are in doubt.", nil))
+	const reason = "the message store lost acknowledged data"
+	for v := range l.vertices {
+		switch x := &l.vertices[v]; {
+		case x.phase == running || x.phase == publishing:
+			l.suspect(v, reason)
+		case x.phase == idle && x.status == journal.Dispatched:
+			l.suspectUnseen(v, reason)
+		}
+	}
+}
+
+// onTicked is what the clock does.
+func (l *loop) onTicked(e ticked) {
+	l.connectedSince = time.Time{}
+	if e.connected > 0 {
+		l.connectedSince = l.now.Add(-e.connected)
+	}
+	l.unpark()
+	for _, w := range l.workerOrder {
+		if w.takes && l.silent(w.seen) {
+			l.count(w, false)
+			l.mourn(w)
+		}
+	}
+	for i := 0; i < len(l.out); i++ { // suspecting a vertex does not change the list
+		l.watch(l.out[i])
+	}
+	l.tendLimits()
+	l.tellViews()
+}
+
+// mourn has the registers of attempts read that the dead worker may hold without having said so.
+func (l *loop) mourn(dead *worker) {
+	for _, v := range l.out {
+		x := &l.vertices[v]
+		if x.phase != running || x.work.worker != "" || x.work.asking {
+			continue
+		}
+		for _, p := range dead.Pools {
+			if p == x.work.pool {
+				x.work.asking = true
+				l.do(readClaim{v, l.ref(x.work)})
+				break
+			}
+		}
+	}
+}
+
+// watch looks after an attempt that is under way.
+func (l *loop) watch(v int) {
+	x := &l.vertices[v]
+	w := x.work
+	if x.phase != running {
+		return
+	}
+	switch holder := l.workers[w.worker]; {
+	case w.worker == "" && w.asking:
+	case w.worker == "" && !w.published && l.now.Sub(w.sent) >= time.Second:
+		l.move(v, publishing)
+		l.post(v)
+	case w.worker == "" && l.now.Sub(w.sent) >= claimWait && !l.stopping:
+		w.asking = true
+		l.do(readClaim{v, l.ref(w)})
+	case w.worker == "":
+	case holder == nil && l.silent(w.listed), holder != nil && l.silent(holder.seen):
+		l.suspect(v, fmt.Sprintf("worker %s has not been heard of for %s", w.worker, deadAfter))
+	case holder != nil && l.steady() && l.now.Sub(w.listed) > claimWait:
+		l.suspect(v, fmt.Sprintf("worker %s does not hold it any more, and has not reported it", w.worker))
+	}
+}
+
+// onRegistered learns who holds an attempt.
+func (l *loop) onRegistered(e registered) {
+	x := &l.vertices[e.vertex]
+	w := x.work
+	if w == nil || w.attempt != e.attempt {
+		return
+	}
+	w.asking = false
+	if x.phase != running && x.phase != publishing && x.phase != doubtful || e.err != nil {
+		return
+	}
+	switch {
+	case e.found && e.claim.Tombstone:
+		if e.claim.Reason != "" {
+			w.reason = e.claim.Reason
+		}
+		l.retract(e.vertex, "it was buried: "+w.reason)
+	case e.found:
+		w.worker, w.listed, w.published = e.claim.Worker, l.now, true
+	case x.phase == running && !l.halted():
+		l.move(e.vertex, publishing)
+		l.post(e.vertex)
+	}
+}
+
+// suspect makes durable that the outcome of an attempt is not known.
+func (l *loop) suspect(v int, reason string) {
+	l.move(v, doubtful)
+	l.distrust(v, reason)
+}
+
+// distrust is suspect for a vertex that is doubtful already, but whose journal does not say so.
+func (l *loop) distrust(v int, reason string) {
+	w := l.vertices[v].work
+	w.suspected, w.reason = l.now, reason
+	l.suspects = append(l.suspects, v)
+	e := l.event(v, journal.Suspect)
+	e.Detail = reason
+	l.save(record{vertex: v, kind: suspected, events: []journal.Event{e}, changes: l.doubt(v, state.Doubt{
+		Run: l.run, Attempt: string(w.attempt), Worker: w.worker, Pool: w.pool, Operation: w.desc.Action, Started: w.called, Reason: reason,
+	})})
+}
+
+// suspectUnseen is suspect for an attempt of a process that is gone, before its vertex was looked at.
+func (l *loop) suspectUnseen(v int, reason string) {
+	p := l.past[v]
+	e := l.event(v, journal.Suspect)
+	e.Address, e.Action, e.Attempt, e.Pool = p.open.Address, p.open.Action, p.open.Attempt, p.open.Pool
+	e.Detail = reason
+	p.status, p.suspected, p.reason = journal.Doubt, l.now, reason
+	l.doubted = append(l.doubted, Doubtful{
+		Vertex: v, Address: p.open.Address, Attempt: p.open.Attempt, Pool: p.open.Pool, Reason: reason, Started: p.open.At})
+	l.save(record{vertex: v, kind: noted, events: []journal.Event{e}, changes: l.doubt(v, state.Doubt{
+		Run: l.run, Attempt: p.open.Attempt, Pool: p.open.Pool, Operation: p.open.Action, Started: p.open.At, Reason: reason,
+	})})
+}
+
+// doubt asks the program how the state says that an object is in doubt.
+func (l *loop) doubt(v int, d state.Doubt) []state.Change {
+	if p, ok := l.program.(Doubter); ok {
+		return p.Doubt(v, d)
+	}
+	return nil
+}
+
+// confess takes a worker's word that it does not know the outcome. Nothing runs any more, so the permits are free
+// once that is durable.
+func (l *loop) confess(v int, reason string) {
+	x := &l.vertices[v]
+	x.work.over = true
+	if x.phase != doubtful {
+		l.suspect(v, reason)
+		return
+	}
+	x.work.reason = reason
+	l.arrive(v)
+	l.confirm(x.work)
+}
+
+// suspicious goes on once it is durable that a vertex is in doubt.
+func (l *loop) suspicious(v int) {
+	x := &l.vertices[v]
+	w := x.work
+	if w == nil {
+		return
+	}
+	if w.over {
+		l.arrive(v)
+		l.confirm(w)
+	}
+	if !x.hidden && x.phase == doubtful {
+		l.changed = true
+		desc, reason := w.desc, w.reason
+		l.do(show(func(o Observer) { o.Doubtful(v, desc, reason) }))
+	}
+}
+
+// giveUp settles vertices in doubt of which no word is to be expected: what depends on them is skipped. A result that
+// comes later stays in the stream for a run that is resumed; the permits stay held until then, because the operation may
+// still run.
+func (l *loop) giveUp() {
+	if len(l.suspects) == 0 || l.saving > 0 {
+		return
+	}
+	left := l.suspects[:0]
+	for _, v := range l.suspects {
+		x := &l.vertices[v]
+		if x.phase != doubtful {
+			continue
+		}
+		w := x.work
+		heard := w.suspected
+		if w.listed.After(heard) {
+			heard = w.listed
+		}
+		if !w.over && !l.halted() && l.now.Sub(heard) < l.doubtWait {
+			left = append(left, v)
+			continue
+		}
+		l.surrender(v)
+	}
+	l.suspects = left
+}
+
+func (l *loop) surrender(v int) {
+	x := &l.vertices[v]
+	w := x.work
+	l.arrive(v)
+	l.doubted = append(l.doubted, Doubtful{
+		Vertex: v, Address: w.desc.Address, Attempt: string(w.attempt), Worker: w.worker, Pool: w.pool, Reason: w.reason, Started: w.called})
+	l.kept = append(l.kept, w.permits...)
+	l.tally.surrender(x)
+	l.move(v, settled)
+	x.work = nil
+	l.skip(l.sched.Fail(v))
+}

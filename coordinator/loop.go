@@ -1,0 +1,542 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/graph/dag"
+	"github.com/millipede-iac/millipede/graph/sched"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// tickEvery is how often the loop looks at the clock.
+const tickEvery = 250 * time.Millisecond
+
+// The classes of graph/sched: vertices that are not prepared, and behind them one class for each combination of lane,
+// pool and limits.
+const (
+	hiddenClass  = iota // to be prepared at once
+	visibleClass        // to be prepared when there is a prospect of starting them
+	firstClass
+)
+
+// class is what queued vertices need to start.
+type class struct {
+	lane   program.Lane
+	pool   *pool
+	limits []*limit // narrow first
+	// example is the address of one of its vertices.
+	example string
+}
+
+// pool is a pool of workers as this run sees it.
+type pool struct {
+	name    string
+	live    int  // workers that take work
+	missing bool // a call found nobody
+	PoolCounts
+}
+
+// settings are what a loop is told at its beginning.
+type settings struct {
+	run, coordinator string
+	durable          bool // there is a journal
+	embedded         bool // workers end with this process
+	cores            int
+	slots            int // of the widest limit, to begin with
+	doubtWait        time.Duration
+	settleFor        time.Duration
+
+	program program.Program
+	// place is the placement: the pool, and the limits, narrow first.
+	place func(p program.Placement, live func(pool string) bool) (string, []wire.Limit)
+	// weight is the expected duration of a vertex in seconds.
+	weight func(program.Description) float64
+	// attempt makes the name of a new attempt.
+	attempt func() wire.AttemptID
+	// past is what the journal knows of vertices; nil for a run that begins.
+	past map[int]*past
+}
+
+// loop is where a run stands. step alone changes it: a function without goroutine, clock or I/O, so that a run, its
+// resumption and its simulation are the same code. Of the Program it calls Accept and Describe.
+type loop struct {
+	settings
+	sched    *sched.Scheduler
+	vertices []vertex
+	classes  []*class
+	byClass  map[string]int32
+
+	now        time.Time
+	acts       []action
+	limits     map[string]*limit
+	limitOrder []*limit
+	pools      map[string]*pool
+	poolOrder  []*pool
+
+	counts [phases]int
+	under  int // vertices whose phase ends by itself
+	saving int // records that are being committed
+
+	out      []int // vertices with an operation under way
+	waits    []int // parked vertices
+	attempts map[wire.AttemptID]*attempt
+	acking   map[int][]permit // permits that are free once the message of a result is confirmed
+	kept     []permit         // of operations in doubt that the run does not wait for any more
+	reclaims map[permitKey]wire.AttemptID
+
+	suspects       []int // vertices in doubt
+	workers        map[string]*worker
+	workerOrder    []*worker
+	connectedSince time.Time // zero while the transport is not connected
+	settledAt      time.Time // from when on silence of a pool means that it has no worker
+
+	stopping  bool // nothing more is started
+	cancelled bool
+	leaving   bool // what is under way is left alone
+	frozen    bool // the transport lost data
+	broken    error
+
+	tally
+}
+
+type permitKey struct{ limit, id string }
+
+// newLoop returns a loop at the start of a run.
+func newLoop(s settings) *loop {
+	l := &loop{
+		settings: s, byClass: map[string]int32{}, limits: map[string]*limit{}, pools: map[string]*pool{},
+		attempts: map[wire.AttemptID]*attempt{}, acking: map[int][]permit{}, reclaims: map[permitKey]wire.AttemptID{},
+		workers: map[string]*worker{},
+	}
+	g := s.program.Graph()
+	l.join(g.Len())
+	traits := sched.Traits{
+		Weight: func(v int) float64 { return float64(l.vertices[v].weight) },
+		Class:  l.classOf,
+	}
+	if a, ok := s.program.(Closer); ok {
+		traits.Anyway = a.Anyway
+	}
+	l.sched = sched.New(g, traits)
+	return l
+}
+
+// join adds n vertices.
+func (l *loop) join(n int) {
+	for range n {
+		v := len(l.vertices)
+		d := l.program.Describe(v)
+		x := vertex{hidden: d.Hidden, weight: hiddenWeight}
+		if !d.Hidden {
+			x.weight = float32(l.weight(d))
+			l.tally.add(x.weight)
+		}
+		l.vertices = append(l.vertices, x)
+	}
+	l.counts[idle] += n
+}
+
+func (l *loop) classOf(v int) int {
+	switch x := &l.vertices[v]; {
+	case x.phase == queued:
+		return int(x.class)
+	case x.hidden:
+		return hiddenClass
+	}
+	return visibleClass
+}
+
+// step takes one event and returns what is to be done about it, in this order. The slice is valid until the next step.
+func (l *loop) step(now time.Time, e event) []action {
+	clear(l.acts)
+	l.acts = l.acts[:0]
+	l.now = now
+	switch e := e.(type) {
+	case began:
+		l.begin()
+	case prepared:
+		l.onPrepared(e)
+	case completed:
+		l.onCompleted(e)
+	case callFailed:
+		l.onCallFailed(e)
+	case declared:
+		l.onDeclared(e)
+	case granted:
+		l.onGranted(e)
+	case released:
+		l.forget(l.limits[e.limit], e.id)
+	case refused:
+		l.onRefused(e)
+	case contention:
+		l.onContention(e)
+	case committed:
+		l.onCommitted(e)
+	case published:
+		l.onPublished(e)
+	case arrived:
+		l.onArrived(e)
+	case unreadable:
+		l.onUnreadable(e)
+	case acked:
+		l.onAcked(e)
+	case registered:
+		l.onRegistered(e)
+	case beat:
+		l.onBeat(e)
+	case lostData:
+		l.freeze()
+	case surveyed:
+		l.settledAt = l.now
+		l.unpark()
+	case ticked:
+		l.onTicked(e)
+	case interrupted:
+		l.onInterrupted(e)
+	case abandoned:
+		l.onAbandoned()
+	case failed:
+		if l.broken == nil {
+			l.broken = e.err
+		}
+	default:
+		panic(fmt.Sprintf("coordinator: unknown event %T", e))
+	}
+	l.advance()
+	return l.acts
+}
+
+func (l *loop) do(a action) { l.acts = append(l.acts, a) }
+
+// begin takes over what an earlier process of the run left.
+func (l *loop) begin() {
+	l.settledAt = l.now.Add(l.settleFor)
+	l.connectedSince = l.now
+	l.adopt()
+}
+
+// halted tells that nothing more is started.
+func (l *loop) halted() bool { return l.stopping || l.leaving || l.frozen || l.broken != nil }
+
+// advance starts what can be started.
+func (l *loop) advance() {
+	if !l.halted() {
+		l.prepareReady()
+		l.launchReady()
+	}
+	l.request()
+	l.giveUp()
+}
+
+// prepareReady has ready vertices prepared: hidden ones as long as there are cores, because others wait for them;
+// visible ones only so far ahead of what runs that a large estate is not in memory all at once.
+func (l *loop) prepareReady() {
+	limit := 4 * l.cores
+	for l.counts[preparing] < limit {
+		v, ok := l.sched.PopClass(hiddenClass)
+		if !ok {
+			break
+		}
+		l.prepare(v)
+	}
+	if l.sched.ReadyIn(visibleClass) == 0 {
+		return
+	}
+	ahead := l.counts[wanting] + l.counts[preparing]
+	for i, c := range l.classes {
+		if l.startable(c) {
+			ahead += l.sched.ReadyIn(i + firstClass)
+		}
+	}
+	for window := 32 + 2*l.slots; l.counts[preparing] < limit && ahead < window; ahead++ {
+		v, ok := l.sched.PopClass(visibleClass)
+		if !ok {
+			break
+		}
+		l.prepare(v)
+	}
+}
+
+// prepare begins with a vertex, unless the journal says that it is settled already.
+func (l *loop) prepare(v int) {
+	x := &l.vertices[v]
+	p := l.past[v]
+	if p != nil && l.recall(v, p) {
+		return
+	}
+	x.work = &work{desc: l.program.Describe(v), out: -1}
+	l.move(v, preparing)
+	l.do(prepare{vertex: v, phase: int(x.ops)})
+}
+
+// launchReady starts queued vertices, the heaviest way to the end first, as long as there are workers and permits.
+func (l *loop) launchReady() {
+	for {
+		v, ok := l.sched.PopWhere(l.admits)
+		if !ok {
+			return
+		}
+		c := l.classes[l.vertices[v].class-firstClass]
+		c.pool.Queued--
+		l.launch(v, l.take(c))
+	}
+}
+
+// admits tells whether a vertex of the scheduler's class could start now.
+func (l *loop) admits(i int) bool {
+	if i < firstClass {
+		return false
+	}
+	c := l.classes[i-firstClass]
+	if !l.served(c) {
+		return false
+	}
+	for _, lim := range c.limits {
+		if len(lim.idle) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// served tells whether somebody takes the work of the class. A fast-lane call finds out by itself when nothing was
+// heard yet; a task of the safe lane would wait in the stream, with its permits, so it is not published before.
+func (l *loop) served(c *class) bool {
+	return c.pool.live > 0 || c.lane == program.Fast && !c.pool.missing
+}
+
+// startable tells whether vertices of the class can be expected to start as soon as the widest limit lets them.
+func (l *loop) startable(c *class) bool {
+	if !l.served(c) {
+		return false
+	}
+	for i, lim := range c.limits {
+		if i < len(c.limits)-1 && len(lim.idle) == 0 && lim.declared && lim.inUse >= lim.slots {
+			return false
+		}
+	}
+	return true
+}
+
+// enqueue has a vertex with a task wait for a worker and permits. Permits that it has are kept when they are the
+// ones that it needs.
+func (l *loop) enqueue(v int) {
+	x := &l.vertices[v]
+	w := x.work
+	if l.tooEarly(w) {
+		l.park(v, time.Time{})
+		return
+	}
+	was := x.class
+	x.class = l.classify(x, w)
+	c := l.classes[x.class-firstClass]
+	if len(w.permits) > 0 && x.class == was && l.served(c) && !l.halted() {
+		ps := w.permits
+		w.permits = nil
+		l.launch(v, ps)
+		return
+	}
+	l.free(w.permits)
+	w.permits = nil
+	l.move(v, queued)
+	c.pool.Queued++
+	c.example = w.desc.Address
+	l.sched.Requeue(v)
+}
+
+// classify finds the class of a vertex by its placement.
+func (l *loop) classify(x *vertex, w *work) int32 {
+	name, limits := l.place(w.step.Place, l.isLive)
+	if x.hidden {
+		limits = nil
+	}
+	key := make([]byte, 0, 64)
+	key = append(key, byte('0'+w.step.Lane))
+	key = append(key, name...)
+	for _, wl := range limits {
+		key = append(append(key, 0), wl.Name...)
+	}
+	if c, ok := l.byClass[string(key)]; ok {
+		return c
+	}
+	c := &class{lane: w.step.Lane, pool: l.poolOf(name)}
+	for _, wl := range limits {
+		c.limits = append(c.limits, l.limitOf(wl))
+	}
+	l.classes = append(l.classes, c)
+	id := int32(len(l.classes) - 1 + firstClass)
+	l.byClass[string(key)] = id
+	return id
+}
+
+func (l *loop) poolOf(name string) *pool {
+	p := l.pools[name]
+	if p == nil {
+		p = &pool{name: name}
+		l.pools[name] = p
+		l.poolOrder = append(l.poolOrder, p)
+	}
+	return p
+}
+
+func (l *loop) isLive(name string) bool {
+	p := l.pools[name]
+	return p != nil && p.live > 0
+}
+
+// tooEarly tells that the region of a vertex may name a pool whose workers have not had the time to say so.
+func (l *loop) tooEarly(w *work) bool {
+	p := &w.step.Place
+	return l.now.Before(l.settledAt) && !l.halted() &&
+		(p.Region != "" && !l.isLive(p.Region) || p.ProviderRegion != "" && !l.isLive(p.ProviderRegion))
+}
+
+// park has a vertex wait for a moment.
+func (l *loop) park(v int, until time.Time) {
+	w := l.vertices[v].work
+	l.free(w.permits)
+	w.permits = nil
+	w.until = until
+	l.move(v, parked)
+	l.waits = append(l.waits, v)
+}
+
+// unpark lets those go whose moment has come.
+func (l *loop) unpark() {
+	left := l.waits[:0]
+	due := []int(nil)
+	for _, v := range l.waits {
+		until := l.vertices[v].work.until
+		if until.IsZero() {
+			until = l.settledAt
+		}
+		if l.now.Before(until) && !l.halted() {
+			left = append(left, v)
+		} else {
+			due = append(due, v)
+		}
+	}
+	l.waits = left
+	for _, v := range due {
+		l.enqueue(v)
+	}
+}
+
+// launch sends the task of a vertex that holds its permits on its way.
+func (l *loop) launch(v int, ps []permit) {
+	x := &l.vertices[v]
+	w := x.work
+	w.permits = ps
+	c := l.classes[x.class-firstClass]
+	w.pool = c.pool.name
+	if c.lane == program.Fast {
+		l.move(v, calling)
+		l.depart(v)
+		task := *w.step.Task
+		task.Run = l.run
+		l.do(call{v, w.pool, &task, keysOf(ps)})
+		return
+	}
+	l.intend(v)
+}
+
+// depart notes that an operation goes out, and tells the observer the first time.
+func (l *loop) depart(v int) {
+	x := &l.vertices[v]
+	w := x.work
+	w.called = l.now
+	if w.out < 0 {
+		w.out = len(l.out)
+		l.out = append(l.out, v)
+		if !x.hidden {
+			l.poolOf(w.pool).Running++
+		}
+	}
+	if !w.started.IsZero() {
+		return
+	}
+	w.started = l.now
+	if !x.hidden {
+		l.changed = true
+		at, desc, pool := l.now, w.desc, w.pool
+		l.do(show(func(o Observer) { o.Started(v, desc, pool, at) }))
+	}
+}
+
+// arrive notes that no operation of the vertex is out any more.
+func (l *loop) arrive(v int) {
+	x := &l.vertices[v]
+	w := x.work
+	if w.out < 0 {
+		return
+	}
+	last := l.out[len(l.out)-1]
+	l.out[w.out] = last
+	l.vertices[last].work.out = w.out
+	l.out = l.out[:len(l.out)-1]
+	w.out = -1
+	if !x.hidden {
+		l.poolOf(w.pool).Running--
+	}
+}
+
+// grow appends what an expansion yields.
+func (l *loop) grow(g *program.Growth) {
+	first := len(l.vertices)
+	edges := make([]dag.Edge, len(g.Edges))
+	for i, e := range g.Edges {
+		edges[i] = dag.Edge{Before: g.Resolve(e.Before, first), After: g.Resolve(e.After, first)}
+		if a := edges[i].After; a < first && l.vertices[a].phase != idle && l.vertices[a].phase != settled {
+			panic(fmt.Sprintf("coordinator: an expansion wants vertex %d to wait, which is %s", a, l.vertices[a].phase))
+		}
+	}
+	l.join(g.Vertices)
+	l.skip(l.sched.Append(g.Vertices, edges))
+}
+
+// errStalled is a bug of the program: what it appended closes a circle.
+var errStalled = errors.New("the vertices that are left wait for each other")
+
+// over tells whether the run has ended, as far as this process is concerned.
+func (l *loop) over() bool {
+	switch {
+	case l.broken != nil:
+		return true
+	case l.saving > 0:
+		return false
+	case l.leaving:
+		return true
+	case l.under > 0 || len(l.acking) > 0 || l.counts[doubtful] > 0:
+		return false
+	case l.halted():
+		return true
+	}
+	if l.sched.Stalled() {
+		l.broken = errStalled
+		return true
+	}
+	return l.sched.Finished()
+}
+
+// tell hands diagnostics to the observer and keeps them.
+func (l *loop) tell(v int, list diag.List) {
+	if len(list) == 0 {
+		return
+	}
+	l.problems = append(l.problems, problem{v, list})
+	l.do(show(func(o Observer) { o.Diagnostics(list) }))
+}
+
+// save has a record made durable.
+func (l *loop) save(r record) {
+	l.saving++
+	l.do(commit{r})
+}
+
+// event returns an event of a kind about a vertex; see note.
+func (l *loop) event(v int, k journal.Kind) journal.Event { return l.note(v, journal.Event{Kind: k}) }

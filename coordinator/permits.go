@@ -1,0 +1,260 @@
+package coordinator
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// The rules of permits. A run asks for no more permits than it can use, and never for more than the limit has; it
+// uses one for vertex after vertex. Once others wait, a permit is given back when its vertex is done and the quantum
+// is over, and the run queues behind them. What is not used for linger goes back too.
+const (
+	quantum = 250 * time.Millisecond
+	linger  = 250 * time.Millisecond
+	// remeasure is how often a run that could use more permits looks whether the limit was raised.
+	remeasure = 2 * time.Second
+)
+
+// limit is a semaphore as this run sees it.
+type limit struct {
+	name     string
+	slots    int
+	declared bool
+	measured time.Time // when it was declared last
+
+	idle   []permit
+	inUse  int // by vertices
+	queued []string
+	taken  []bool // which request numbers are in use
+	want   int    // vertices that could use a permit now
+
+	asking    bool
+	contended bool
+	surplus   time.Time // since when more are idle than wanted; zero: not
+}
+
+// permit is one held slot.
+type permit struct {
+	limit *limit
+	id    string
+	since time.Time
+}
+
+// limitOf returns the limit, declaring it when it is new.
+func (l *loop) limitOf(wl wire.Limit) *limit {
+	lim := l.limits[wl.Name]
+	if lim == nil {
+		lim = &limit{name: wl.Name, slots: wl.Slots, measured: l.now}
+		l.limits[wl.Name] = lim
+		l.limitOrder = append(l.limitOrder, lim)
+		l.do(declare{wl})
+	}
+	return lim
+}
+
+func (l *loop) onDeclared(e declared) {
+	lim := l.limits[e.limit]
+	lim.slots, lim.declared = e.slots, true
+}
+
+// request asks for the permits that ready vertices could use at once. A permit of a wide limit is wanted only by
+// vertices for which the narrower ones are there, so that runs never hold a wide one while they wait for a narrow one.
+func (l *loop) request() {
+	for _, lim := range l.limitOrder {
+		lim.want = 0
+	}
+	if !l.halted() {
+		for i, c := range l.classes {
+			n := l.sched.ReadyIn(i + firstClass)
+			if n == 0 || !l.served(c) {
+				continue
+			}
+			for _, lim := range c.limits {
+				lim.want += n
+				if n = min(n, len(lim.idle)); n == 0 {
+					break
+				}
+			}
+		}
+	}
+	for _, lim := range l.limitOrder {
+		if !lim.declared {
+			continue
+		}
+		free := lim.slots - lim.inUse - len(lim.idle) - len(lim.queued)
+		for range min(lim.want-len(lim.idle)-len(lim.queued), free) {
+			id := l.requestID(lim)
+			lim.queued = append(lim.queued, id)
+			l.do(acquire{lim.name, id})
+		}
+	}
+}
+
+// requestID returns the lowest request name that is not in use: a run that is resumed asks under the same names again,
+// and so finds the permits that the process before it left.
+func (l *loop) requestID(lim *limit) string {
+	n := 0
+	for n < len(lim.taken) && lim.taken[n] {
+		n++
+	}
+	if n == len(lim.taken) {
+		lim.taken = append(lim.taken, false)
+	}
+	lim.taken[n] = true
+	return l.run + "-" + strconv.Itoa(n)
+}
+
+// forget makes a request's name free again.
+func (l *loop) forget(lim *limit, id string) {
+	if n, err := strconv.Atoi(id[min(len(id), len(l.run)+1):]); err == nil && n >= 0 && n < len(lim.taken) {
+		lim.taken[n] = false
+	}
+}
+
+func (lim *limit) dequeue(id string) bool {
+	for i, q := range lim.queued {
+		if q == id {
+			lim.queued = append(lim.queued[:i], lim.queued[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+func (l *loop) onGranted(e granted) {
+	lim := l.limits[e.limit]
+	if a, ok := l.reclaims[permitKey{e.limit, e.id}]; ok {
+		l.reclaimed(lim, e.id, a)
+		return
+	}
+	lim.dequeue(e.id)
+	p := permit{lim, e.id, l.now}
+	if l.halted() {
+		l.giveBack(p)
+		return
+	}
+	lim.idle = append(lim.idle, p)
+}
+
+func (l *loop) onRefused(e refused) {
+	lim := l.limits[e.limit]
+	delete(l.reclaims, permitKey{e.limit, e.id})
+	lim.dequeue(e.id)
+	l.forget(lim, e.id)
+}
+
+// take takes a permit of each limit of the class for one vertex. The caller has made sure that they are there.
+func (l *loop) take(c *class) []permit {
+	if len(c.limits) == 0 {
+		return nil
+	}
+	ps := make([]permit, len(c.limits))
+	for i, lim := range c.limits {
+		ps[i] = lim.idle[len(lim.idle)-1]
+		lim.idle = lim.idle[:len(lim.idle)-1]
+		lim.inUse++
+	}
+	return ps
+}
+
+// free ends the use of permits: others get them when they wait and the quantum is over, else the next vertex.
+func (l *loop) free(ps []permit) {
+	for _, p := range ps {
+		lim := p.limit
+		lim.inUse--
+		over := lim.inUse+len(lim.idle) >= lim.slots // the limit was made smaller
+		if l.halted() || over || lim.contended && l.now.Sub(p.since) >= quantum {
+			l.giveBack(p)
+		} else {
+			lim.idle = append(lim.idle, p)
+		}
+	}
+}
+
+func keysOf(ps []permit) []permitKey {
+	if len(ps) == 0 {
+		return nil
+	}
+	keys := make([]permitKey, len(ps))
+	for i, p := range ps {
+		keys[i] = permitKey{p.limit.name, p.id}
+	}
+	return keys
+}
+
+// drop ends the use of permits of which one was lost to another coordinator: nothing may be started under them.
+func (l *loop) drop(w *work) {
+	for _, p := range w.permits {
+		p.limit.inUse--
+		l.giveBack(p)
+	}
+	w.permits = nil
+}
+
+func (l *loop) giveBack(p permit) {
+	l.do(release{p.limit.name, p.id})
+}
+
+// held lists the permits of operations that may still run when the run ends.
+func (l *loop) held() (keys []permitKey) {
+	for v := range l.vertices {
+		if w := l.vertices[v].work; w != nil && w.step.Lane == program.Safe {
+			for _, p := range w.permits {
+				keys = append(keys, permitKey{p.limit.name, p.id})
+			}
+		}
+	}
+	for _, p := range l.kept {
+		keys = append(keys, permitKey{p.limit.name, p.id})
+	}
+	for k := range l.reclaims {
+		keys = append(keys, k)
+	}
+	return keys
+}
+
+func (l *loop) onContention(e contention) {
+	lim := l.limits[e.limit]
+	lim.asking, lim.contended = false, e.yes
+	if e.yes {
+		l.trim(lim, lim.want)
+	}
+}
+
+// trim gives idle permits back until no more than keep are left.
+func (l *loop) trim(lim *limit, keep int) {
+	for len(lim.idle) > keep {
+		l.giveBack(lim.idle[0])
+		lim.idle = lim.idle[1:]
+	}
+	lim.surplus = time.Time{}
+}
+
+// tendLimits is what the clock does to permits.
+func (l *loop) tendLimits() {
+	for _, lim := range l.limitOrder {
+		switch {
+		case l.halted():
+			l.trim(lim, 0)
+		case len(lim.idle) <= lim.want:
+			lim.surplus = time.Time{}
+		case lim.surplus.IsZero():
+			lim.surplus = l.now
+		case l.now.Sub(lim.surplus) >= linger:
+			l.trim(lim, lim.want)
+		}
+		if lim.inUse+len(lim.idle) == 0 {
+			lim.contended = false
+		} else if !lim.asking {
+			lim.asking = true
+			l.do(askContention{lim.name})
+		}
+		if lim.want > 0 && lim.inUse+len(lim.idle) >= lim.slots && l.now.Sub(lim.measured) >= remeasure {
+			lim.measured = l.now
+			l.do(declare{wire.Limit{Name: lim.name, Slots: lim.slots}})
+		}
+	}
+}

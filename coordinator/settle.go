@@ -1,0 +1,230 @@
+package coordinator
+
+import (
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/graph/sched"
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+// onPrepared goes on with a vertex of which is known what it must do.
+func (l *loop) onPrepared(e prepared) {
+	x := &l.vertices[e.vertex]
+	w := x.work
+	w.step = e.step
+	if w.adopted {
+		l.resumeAttempt(e.vertex)
+		return
+	}
+	l.goOn(e.vertex)
+}
+
+// onCompleted goes on with a vertex whose task was answered.
+func (l *loop) onCompleted(e completed) {
+	x := &l.vertices[e.vertex]
+	w := x.work
+	w.step = e.step
+	if x.phase == calling {
+		l.arrive(e.vertex)
+		l.sample(x, w, e.took)
+		if w.step.Finished() {
+			l.free(w.permits) // another task may go on with them
+			w.permits = nil
+		}
+	}
+	x.ops++
+	l.goOn(e.vertex)
+}
+
+// goOn carries out the last step of a vertex: its effect is folded into the program and made durable, then it has its
+// task done, or it is settled.
+func (l *loop) goOn(v int) {
+	x := &l.vertices[v]
+	w := x.work
+	safely := x.phase == completing // the answer came by the safe lane
+	l.tell(v, w.step.Diags)
+	l.program.Accept(v, &w.step)
+	if w.step.Growth != nil {
+		l.grow(w.step.Growth)
+		x = &l.vertices[v]
+	}
+	if w.step.Finished() {
+		w.bad = w.step.Bad()
+		l.conclude(v)
+		return
+	}
+	if w.step.Bad() {
+		w.bad = true
+		l.conclude(v) // the program asks for a task of a vertex that it says has failed: the failure counts
+		return
+	}
+	r := record{vertex: v, kind: wanted, changes: w.step.Changes}
+	switch {
+	case !l.durable:
+		l.enqueue(v)
+		return
+	case safely:
+		e := l.event(v, journal.Step)
+		e.Phase, e.Sequence = int(x.ops), w.sequence
+		r.kind, r.events = advanced, []journal.Event{e}
+		l.move(v, advancing)
+	case w.step.Lane == program.Safe && x.status == journal.Waiting && !l.halted():
+		r.events = []journal.Event{l.event(v, journal.Want)}
+		l.move(v, wanting)
+	case len(r.changes) > 0:
+		l.move(v, wanting)
+	default:
+		l.enqueue(v)
+		return
+	}
+	l.save(r)
+}
+
+// conclude makes the outcome of a vertex durable. What only this run's memory holds, such as a local value, has nothing
+// to make durable: it is computed again by a run that is resumed.
+func (l *loop) conclude(v int) {
+	x := &l.vertices[v]
+	w := x.work
+	recorded := l.durable && (x.status != journal.Waiting || !x.hidden && (w.bad || len(w.step.Changes) > 0))
+	if !recorded && (!l.durable || len(w.step.Changes) == 0) {
+		l.settle(v)
+		return
+	}
+	r := record{vertex: v, kind: concluded, changes: w.step.Changes}
+	if recorded {
+		kind := journal.Finish
+		if w.bad {
+			kind = journal.Fail
+		}
+		e := l.event(v, kind)
+		e.Took, e.Sequence = w.took(l.now), w.sequence
+		if w.step.Notes.Action != "" {
+			e.Action = w.step.Notes.Action
+		}
+		r.events = []journal.Event{e}
+	}
+	l.move(v, concluding)
+	l.save(r)
+}
+
+// took is how long the vertex's operations took by now; zero when there were none.
+func (w *work) took(now time.Time) time.Duration {
+	if w.started.IsZero() {
+		return 0
+	}
+	return now.Sub(w.started)
+}
+
+// settle ends a vertex, whose effect is durable by now: what depends on it goes on.
+func (l *loop) settle(v int) {
+	x := &l.vertices[v]
+	w := x.work
+	l.arrive(v)
+	l.move(v, settled)
+	l.confirm(w)
+	if !x.hidden {
+		l.changed = true
+		if w.pool != "" {
+			l.poolOf(w.pool).Done++
+		}
+		desc, notes, took := w.desc, w.step.Notes, w.took(l.now)
+		if w.bad {
+			l.do(show(func(o Observer) { o.Failed(v, desc, took) }))
+		} else {
+			l.do(show(func(o Observer) { o.Finished(v, desc, notes, took) }))
+		}
+	}
+	x.work = nil
+	l.tally.settle(x, w.bad)
+	if w.bad {
+		l.failed = append(l.failed, Failure{Vertex: v, Address: w.desc.Address})
+		l.skip(l.sched.Fail(v))
+		return
+	}
+	l.sched.Done(v)
+}
+
+// confirm has the message of the result that the vertex took acknowledged, if there is one; its permits are free once
+// that is done, or now.
+func (l *loop) confirm(w *work) {
+	if w.delivery == 0 {
+		l.free(w.permits)
+		w.permits = nil
+		return
+	}
+	l.acking[w.delivery] = w.permits
+	w.permits = nil
+	l.do(ack{w.delivery})
+	w.delivery = 0
+}
+
+func (l *loop) onAcked(e acked) {
+	l.free(l.acking[e.delivery])
+	delete(l.acking, e.delivery)
+}
+
+// skip settles what the scheduler skipped.
+func (l *loop) skip(skips []sched.Skip) {
+	if len(skips) == 0 {
+		return
+	}
+	r := record{vertex: skips[0].Because, kind: noted}
+	for _, s := range skips {
+		x := &l.vertices[s.Vertex]
+		if x.phase == queued {
+			l.classes[x.class-firstClass].pool.Queued--
+		}
+		l.move(s.Vertex, settled)
+		x.work = nil
+		if p := l.past[s.Vertex]; x.hidden || p != nil && closed(p.status) {
+			continue
+		}
+		d := l.program.Describe(s.Vertex)
+		because := l.program.Describe(s.Because).Address
+		l.tally.skip(x)
+		l.changed = true
+		l.skipped = append(l.skipped, Skipped{Vertex: s.Vertex, Address: d.Address, Because: because})
+		l.do(show(func(o Observer) { o.Skipped(s.Vertex, d, because) }))
+		if l.durable && (x.status == journal.Waiting || x.status == journal.Wanted) {
+			e := l.event(s.Vertex, journal.Skip)
+			e.Address, e.Action, e.Detail = d.Address, d.Action, because
+			r.events = append(r.events, e)
+		}
+	}
+	if len(r.events) > 0 {
+		l.save(r)
+	}
+}
+
+// closed tells that the journal says no more about a vertex.
+func closed(s journal.Status) bool {
+	return s == journal.Done || s == journal.Failed || s == journal.Skipped
+}
+
+// onCommitted goes on with what waited for its record to be durable.
+func (l *loop) onCommitted(e committed) {
+	for _, r := range e.records {
+		l.saving--
+		switch r.kind {
+		case wanted:
+			l.enqueue(r.vertex)
+		case intended:
+			l.send(r.vertex)
+		case advanced:
+			w := l.vertices[r.vertex].work
+			l.arrive(r.vertex)
+			ps := w.permits
+			w.permits = nil
+			l.confirm(w)
+			w.permits = ps // the next operation of the vertex goes on with them
+			l.enqueue(r.vertex)
+		case concluded:
+			l.settle(r.vertex)
+		case retracted:
+			l.requeue(r.vertex)
+		case suspected:
+			l.suspicious(r.vertex)
+		}
+	}
+}

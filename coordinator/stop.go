@@ -1,0 +1,53 @@
+package coordinator
+
+import "github.com/millipede-iac/millipede/coordinator/program"
+
+// onInterrupted stops: nothing more is started, workers are asked to have their providers stop, attempts that nobody
+// has claimed yet are buried so that nobody will. What runs is awaited.
+func (l *loop) onInterrupted(e interrupted) {
+	if e.cancel && !l.cancelled {
+		l.cancelled = true
+		l.do(control{"cancel"})
+	}
+	if l.stopping {
+		if !e.cancel {
+			l.onAbandoned()
+		}
+		return
+	}
+	l.stopping = true
+	l.do(control{"stop"})
+	l.unpark()
+	for _, v := range l.out {
+		x := &l.vertices[v]
+		w := x.work
+		if w.step.Lane == program.Safe && (x.phase == running || x.phase == publishing) && w.worker == "" {
+			w.asking, w.reason = true, "the run was interrupted"
+			l.do(bury{v, l.ref(w), w.reason})
+		}
+	}
+	for _, lim := range l.limitOrder {
+		l.trim(lim, 0)
+		for _, id := range lim.queued {
+			l.do(withdraw{lim.name, id})
+		}
+	}
+}
+
+// onAbandoned leaves at once. Workers elsewhere go on, and a resumed run takes their results; workers within this
+// process end with it, so what they do is in doubt.
+func (l *loop) onAbandoned() {
+	if l.leaving {
+		return
+	}
+	l.stopping, l.leaving = true, true
+	if !l.embedded {
+		return
+	}
+	for v := range l.vertices {
+		if p := l.vertices[v].phase; p == running || p == publishing {
+			l.suspect(v, "the coordinator was ended while its own worker was at work")
+			l.vertices[v].work.over = true // nothing runs any more, so the permits are free
+		}
+	}
+}

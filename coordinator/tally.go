@@ -1,0 +1,171 @@
+package coordinator
+
+import (
+	"slices"
+	"time"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// hiddenWeight is the expected duration of a vertex that users do not see, in seconds.
+const hiddenWeight = 0.0001
+
+// Failure is a vertex that failed.
+type Failure struct {
+	Vertex  int
+	Address string
+}
+
+// Skipped is a vertex that did not run because another one, named by its address, failed.
+type Skipped struct {
+	Vertex           int
+	Address, Because string
+}
+
+// Doubtful is a vertex of whose operation the outcome is not known.
+type Doubtful struct {
+	Vertex                         int
+	Address, Attempt, Worker, Pool string
+	Reason                         string
+	Started                        time.Time
+}
+
+// problem is what was told about a vertex.
+type problem struct {
+	vertex int
+	list   diag.List
+}
+
+// tally is what the loop keeps for the summary and for views.
+type tally struct {
+	problems []problem
+	failed   []Failure
+	skipped  []Skipped
+	doubted  []Doubtful
+
+	changed bool // since views were told last
+	told    []Wait
+
+	total, ended, wrong, omitted int
+	weights                      float64 // of all visible vertices that are not settled
+	took, expected               float64 // seconds that settled operations took, and were expected to take
+	durations                    map[string]time.Duration
+}
+
+func (t *tally) add(weight float32) {
+	t.total++
+	t.weights += float64(weight)
+	t.changed = true
+}
+
+func (t *tally) settle(x *vertex, bad bool) {
+	if x.hidden {
+		return
+	}
+	t.weights -= float64(x.weight)
+	if bad {
+		t.wrong++
+	} else {
+		t.ended++
+	}
+}
+
+func (t *tally) surrender(x *vertex) {
+	if !x.hidden {
+		t.weights -= float64(x.weight)
+	}
+}
+
+func (t *tally) skip(x *vertex) {
+	t.weights -= float64(x.weight)
+	t.omitted++
+}
+
+// sample remembers how long an operation took.
+func (l *loop) sample(x *vertex, w *work, took time.Duration) {
+	if x.hidden {
+		return
+	}
+	l.tally.took += took.Seconds()
+	l.tally.expected += float64(x.weight)
+	if w.step.Bad() {
+		return
+	}
+	if l.durations == nil {
+		l.durations = map[string]time.Duration{}
+	}
+	l.durations[durationKey(w.desc)] = took
+}
+
+// progress returns how far the run is.
+func (l *loop) progress() Counts {
+	c := Counts{
+		Total: l.total, Done: l.ended, Failed: l.wrong, Skipped: l.omitted,
+		InDoubt: l.counts[doubtful] + len(l.doubted), Pools: make(map[string]PoolCounts, len(l.poolOrder)),
+	}
+	for _, p := range l.poolOrder {
+		c.Pools[p.name] = p.PoolCounts
+		c.Running += p.Running
+	}
+	if l.expected > 0 && l.weights > 0 {
+		left := l.weights * l.tally.took / l.expected / float64(max(1, c.Running))
+		c.Left = time.Duration(left * float64(time.Second))
+	}
+	return c
+}
+
+// missing lists what vertices wait for: workers of a pool, or permits of a limit that others hold.
+func (l *loop) missing() []Wait {
+	var waits []Wait
+	for i, c := range l.classes {
+		n := l.sched.ReadyIn(i + firstClass)
+		if n == 0 {
+			continue
+		}
+		if !l.served(c) {
+			waits = addWait(waits, Wait{Pool: c.pool.name, Vertices: n, Address: c.example})
+			continue
+		}
+		for _, lim := range c.limits {
+			if lim.declared && lim.inUse+len(lim.idle) == 0 {
+				waits = addWait(waits, Wait{Limit: lim.name, Vertices: n, Address: c.example})
+				break
+			}
+		}
+	}
+	return waits
+}
+
+func addWait(waits []Wait, w Wait) []Wait {
+	for i := range waits {
+		if waits[i].Pool == w.Pool && waits[i].Limit == w.Limit {
+			waits[i].Vertices += w.Vertices
+			return waits
+		}
+	}
+	return append(waits, w)
+}
+
+// tellViews tells the observer what changed.
+func (l *loop) tellViews() {
+	for _, v := range l.out {
+		x := &l.vertices[v]
+		w := x.work
+		elapsed := l.now.Sub(w.started)
+		if n := int(elapsed / ProgressEvery); n > w.progress && !x.hidden {
+			w.progress = n
+			desc := w.desc
+			at := time.Duration(n) * ProgressEvery
+			l.do(show(func(o Observer) { o.Progress(v, desc, at) }))
+		}
+	}
+	if waits := l.missing(); !slices.Equal(waits, l.told) {
+		l.told = waits
+		l.do(show(func(o Observer) { o.Waiting(waits) }))
+	}
+	if l.changed {
+		l.changed = false
+		c := l.progress()
+		l.do(show(func(o Observer) { o.Counts(c) }))
+	}
+}

@@ -1,0 +1,203 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+const (
+	// fetchBatch is how many results are taken at once.
+	fetchBatch = 64
+	// probeEvery is how often the transport is asked whether it still holds what it held.
+	probeEvery = time.Second
+	// commitBatch is how many records go into one transaction at most.
+	commitBatch = 1024
+	// partTime is how long the end of a run may take to give permits back.
+	partTime = 5 * time.Second
+)
+
+// committer makes records durable in order. What comes in while a transaction is written goes into the next one
+// together, so one sync serves many vertices when the disk is slow.
+type committer struct {
+	x    *executor
+	wake chan struct{}
+
+	mu      sync.Mutex // guards the records
+	waiting []record
+}
+
+func newCommitter(x *executor) *committer {
+	return &committer{x: x, wake: make(chan struct{}, 1)}
+}
+
+func (c *committer) add(r record) {
+	c.mu.Lock()
+	c.waiting = append(c.waiting, r)
+	c.mu.Unlock()
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *committer) run() {
+	for {
+		select {
+		case <-c.x.ctx.Done():
+			return
+		case <-c.wake:
+		}
+		for batch := c.next(); len(batch) > 0; batch = c.next() {
+			tx := journal.Tx{}
+			for _, r := range batch {
+				tx.Changes = append(tx.Changes, r.changes...)
+				tx.Events = append(tx.Events, r.events...)
+			}
+			if len(tx.Events) > 0 {
+				tx.Run = c.x.RunID
+			}
+			if err := c.x.Store.Commit(c.x.ctx, c.x.Workspace, c.x.LockID, tx); err != nil {
+				c.x.inbox.put(failed{fmt.Errorf("recording what happened: %w", err)})
+				return
+			}
+			c.x.inbox.put(committed{batch})
+		}
+	}
+}
+
+func (c *committer) next() []record {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := min(len(c.waiting), commitBatch)
+	batch := c.waiting[:n:n]
+	if c.waiting = c.waiting[n:]; len(c.waiting) == 0 {
+		c.waiting = nil
+	}
+	return batch
+}
+
+// survey passes on who is there already.
+func (x *executor) survey() {
+	workers, err := x.Transport.Workers(x.ctx)
+	if err != nil {
+		return // heartbeats come by themselves
+	}
+	for _, w := range workers {
+		if w.Since < deadAfter {
+			x.inbox.put(beat{w.Heartbeat})
+		}
+	}
+	x.inbox.put(surveyed{})
+}
+
+// watchWorkers passes heartbeats on.
+func (x *executor) watchWorkers() {
+	for {
+		err := x.Transport.WatchWorkers(x.ctx, func(h wire.Heartbeat) { x.inbox.put(beat{h}) })
+		if err == nil || !x.pause(retryEvery) {
+			return
+		}
+	}
+}
+
+// fetch takes results from the stream. Each is decoded and its claim is read beside the loop.
+func (x *executor) fetch() {
+	for x.ctx.Err() == nil {
+		ds, err := x.Transport.FetchResults(x.ctx, x.Coordinator, fetchBatch)
+		if err != nil && !x.pause(retryEvery) {
+			return
+		}
+		for _, d := range ds {
+			x.mu.Lock()
+			x.last++
+			n := x.last
+			x.deliveries[n] = d
+			x.mu.Unlock()
+			x.spawn(func() { x.read(n, d) })
+		}
+	}
+}
+
+// read decodes one result.
+func (x *executor) read(n int, d wire.Delivery) {
+	ref, data := d.Ref(), d.Data()
+	if ref.Run != x.RunID {
+		return // it stays in the stream until its run is resumed; it is given back when this one ends
+	}
+	var err error
+	if x.Envelope != nil {
+		data, err = x.Envelope.Unwrap(x.ctx, ref, data)
+	}
+	var result *wire.Result
+	if err == nil {
+		result, err = wire.DecodeResult(data)
+	}
+	if err != nil {
+		x.inbox.put(unreadable{n, ref, err})
+		return
+	}
+	// Without an answer about the claim the result counts: it can only be that of the attempt. The check finds
+	// damage of the register.
+	c, err := x.Transport.ReadClaim(x.ctx, ref)
+	if err != nil {
+		c = wire.Claim{}
+	}
+	x.inbox.put(arrived{n, ref, d.Sequence(), result, c})
+}
+
+// probe asks the transport regularly whether it is there, and whether it still holds what it held.
+func (x *executor) probe() {
+	mark, err := loadMark(x.ctx, x.Store, x.RunID)
+	for known := err == nil && mark != nil; ; {
+		now, err := x.Transport.HighWater(x.ctx)
+		switch {
+		case err != nil: // not connected, perhaps
+		case known && regressed(*mark, now):
+			err = wire.ErrRegressed
+		case !known || *mark != now:
+			mark, known = &now, true
+			if err := saveMark(x.ctx, x.Store, x.RunID, now); err != nil && x.ctx.Err() == nil {
+				x.inbox.put(failed{fmt.Errorf("recording what the streams hold: %w", err)})
+				return
+			}
+		}
+		if errors.Is(err, wire.ErrRegressed) {
+			x.inbox.put(lostData{})
+			return
+		}
+		if !x.pause(probeEvery) {
+			return
+		}
+	}
+}
+
+// finish gives back what the run holds, except for the permits of operations that may still run.
+func (x *executor) finish(held []permitKey) {
+	keep := map[permitKey]bool{}
+	for _, k := range held {
+		keep[k] = true
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), partTime)
+	defer cancel()
+	var group sync.WaitGroup
+	x.mu.Lock()
+	for _, stop := range x.requests {
+		stop()
+	}
+	for k, p := range x.permits {
+		if !keep[k] {
+			group.Go(func() { _ = p.Release(ctx) }) // else another coordinator resolves it
+		}
+	}
+	for _, d := range x.deliveries {
+		group.Go(func() { _ = d.Release(ctx) }) // else it is delivered again by itself
+	}
+	x.mu.Unlock()
+	group.Wait()
+}
