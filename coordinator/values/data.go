@@ -46,12 +46,12 @@ func (m *Module) VariableValue(name string) (cty.Value, diag.List) {
 func (m *Module) rootVariable(v *config.Variable) (cty.Value, diag.List) {
 	in := m.store.Inputs[v.Name]
 	if m.store.Phase == Validating {
-		return markVariable(v, cty.UnknownVal(v.ConstraintType), m.Addr), nil
+		return markVariable(v, cty.UnknownVal(v.Type), m.Addr), nil
 	}
 	if in.Value == cty.NilVal {
 		if v.Required() {
 			return cty.DynamicVal, diag.Errors("No value for required variable",
-				fmt.Sprintf("The root module input variable %q is not set, and has no default value. Use a -var or -var-file command line argument to provide a value for this variable.", v.Name),
+				fmt.Sprintf("The root module declares the variable %q without a default, and no value is given for it. Give one with the -var or -var-file option, or in the environment as TF_VAR_%s.", v.Name, v.Name),
 				v.Range.Ptr())
 		}
 		return markVariable(v, v.Default, m.Addr), nil
@@ -68,13 +68,13 @@ func (m *Module) calledVariable(v *config.Variable) (cty.Value, diag.List) {
 	attr := m.store.Code.Arguments(m.Node.Call)[v.Name]
 	if attr == nil {
 		if v.Required() {
-			return markVariable(v, cty.UnknownVal(v.ConstraintType), m.Addr), nil // reported when the configuration was loaded
+			return markVariable(v, cty.UnknownVal(v.Type), m.Addr), nil // reported when the configuration was loaded
 		}
 		return markVariable(v, v.Default, m.Addr), nil
 	}
 	value, diags := m.store.Code.Expr(attr.Expr).Eval(m.parent.Scope, cty.DynamicPseudoType, m.Repetition, cty.NilVal)
 	if diags.HasErrors() {
-		return cty.UnknownVal(v.ConstraintType), diags
+		return cty.UnknownVal(v.Type), diags
 	}
 	value, more := m.convertVariable(v, value, attr.Expr.Range().Ptr(), "")
 	return value, diags.Append(more)
@@ -97,7 +97,7 @@ func (m *Module) convertVariable(v *config.Variable, given cty.Value, rng *hcl.R
 	}
 	value, err := convert.Convert(given, v.ConstraintType)
 	if err != nil {
-		return cty.UnknownVal(v.ConstraintType), diag.Errors(summary, what+conversionText(err)+".", rng)
+		return cty.UnknownVal(v.Type), diag.Errors(summary, what+conversionText(err)+".", rng)
 	}
 	if unmarked, _ := value.Unmark(); unmarked.IsNull() && !v.Nullable {
 		detail := fmt.Sprintf("The given value is not suitable for %s defined at %s: required variable may not be set to null.", m.qualified("var."+v.Name), v.Range)
@@ -105,7 +105,7 @@ func (m *Module) convertVariable(v *config.Variable, given cty.Value, rng *hcl.R
 			summary = "Required variable not set"
 			detail = fmt.Sprintf("Unsuitable value for %s set using %s: required variable may not be set to null.", m.qualified("var."+v.Name), source)
 		}
-		return cty.UnknownVal(v.ConstraintType), diag.Errors(summary, detail, rng)
+		return cty.UnknownVal(v.Type), diag.Errors(summary, detail, rng)
 	}
 	return markVariable(v, value, m.Addr), nil
 }

@@ -46,13 +46,13 @@ func onlyIndexes(path cty.Path) bool {
 	return true
 }
 
-// SensitivePaths returns the paths in v whose values the schema declares sensitive. v must be of the block's
-// implied type; it may be null, unknown in part, and marked (marks are ignored).
+// SensitivePaths returns the paths in v whose values the schema declares sensitive, null ones included. v must be of
+// the block's implied type; it may be null, unknown in part, and marked (marks are ignored).
 func (b *Block) SensitivePaths(v cty.Value) []cty.Path {
 	if !b.ContainsSensitive() {
 		return nil
 	}
-	return b.paths(v, nil, func(a *Attribute) bool { return a.Sensitive })
+	return b.paths(v, nil, true, func(a *Attribute) bool { return a.Sensitive })
 }
 
 // WriteOnlyPaths returns the paths in v whose attributes the schema declares write-only and which are not null.
@@ -60,15 +60,15 @@ func (b *Block) WriteOnlyPaths(v cty.Value) []cty.Path {
 	if !b.ContainsWriteOnly() {
 		return nil
 	}
-	return b.paths(v, nil, func(a *Attribute) bool { return a.WriteOnly })
+	return b.paths(v, nil, false, func(a *Attribute) bool { return a.WriteOnly })
 }
 
-func (b *Block) paths(v cty.Value, prefix cty.Path, test func(*Attribute) bool) []cty.Path {
+func (b *Block) paths(v cty.Value, prefix cty.Path, nulls bool, test func(*Attribute) bool) []cty.Path {
 	v, _ = v.Unmark()
 	if v == cty.NilVal || v.IsNull() || !v.IsKnown() {
 		return nil
 	}
-	out := attributePaths(b.Attributes, v, prefix, test)
+	out := attributePaths(b.Attributes, v, prefix, nulls, test)
 	for name, nb := range b.Blocks {
 		if !nb.Block.any(test) {
 			continue
@@ -76,17 +76,17 @@ func (b *Block) paths(v cty.Value, prefix cty.Path, test func(*Attribute) bool) 
 		at := appendStep(prefix, cty.GetAttrStep{Name: name})
 		child, _ := v.GetAttr(name).Unmark()
 		if nb.Nesting == NestingSingle || nb.Nesting == NestingGroup {
-			out = append(out, nb.Block.paths(child, at, test)...)
+			out = append(out, nb.Block.paths(child, at, nulls, test)...)
 			continue
 		}
 		eachElement(child, at, func(ev cty.Value, p cty.Path) {
-			out = append(out, nb.Block.paths(ev, p, test)...)
+			out = append(out, nb.Block.paths(ev, p, nulls, test)...)
 		})
 	}
 	return out
 }
 
-func attributePaths(attrs map[string]*Attribute, v cty.Value, prefix cty.Path, test func(*Attribute) bool) []cty.Path {
+func attributePaths(attrs map[string]*Attribute, v cty.Value, prefix cty.Path, nulls bool, test func(*Attribute) bool) []cty.Path {
 	var out []cty.Path
 	for name, a := range attrs {
 		if !a.any(test) {
@@ -94,7 +94,7 @@ func attributePaths(attrs map[string]*Attribute, v cty.Value, prefix cty.Path, t
 		}
 		at := appendStep(prefix, cty.GetAttrStep{Name: name})
 		if test(a) {
-			if child, _ := v.GetAttr(name).Unmark(); !child.IsNull() {
+			if child, _ := v.GetAttr(name).Unmark(); nulls || !child.IsNull() {
 				out = append(out, at)
 			}
 			continue
@@ -104,12 +104,12 @@ func attributePaths(attrs map[string]*Attribute, v cty.Value, prefix cty.Path, t
 			continue
 		}
 		if a.Nested.Nesting == NestingSingle || a.Nested.Nesting == NestingGroup {
-			out = append(out, attributePaths(a.Nested.Attributes, child, at, test)...)
+			out = append(out, attributePaths(a.Nested.Attributes, child, at, nulls, test)...)
 			continue
 		}
 		eachElement(child, at, func(ev cty.Value, p cty.Path) {
 			if ev, _ = ev.Unmark(); !ev.IsNull() && ev.IsKnown() {
-				out = append(out, attributePaths(a.Nested.Attributes, ev, p, test)...)
+				out = append(out, attributePaths(a.Nested.Attributes, ev, p, nulls, test)...)
 			}
 		})
 	}
