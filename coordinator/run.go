@@ -47,7 +47,8 @@ type Options struct {
 	RunID       string
 	Coordinator string
 
-	// Parallelism is the number of slots of the default limit, if that does not exist yet; 0 means 10.
+	// Parallelism is the number of slots of the default limit, if that does not exist yet; 0 means what the rules
+	// say, else 10.
 	Parallelism int
 	// Rules place vertices; nil for the region rule alone.
 	Rules *placement.Rules
@@ -154,6 +155,9 @@ func New(o Options) *Runner {
 }
 
 func newRunner(ctx context.Context, o Options, events []journal.Event) (*Runner, error) {
+	if o.Parallelism == 0 && o.Rules != nil {
+		o.Parallelism = o.Rules.Parallelism
+	}
 	if o.Parallelism == 0 {
 		o.Parallelism = 10
 	}

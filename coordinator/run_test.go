@@ -60,7 +60,9 @@ func serveCalls(t testing.TB, system *mem.System, pool string, slots int, latenc
 			t.Errorf("serving: %v", err)
 		}
 	})
-	group.Go(func() { beatUntil(ctx, w.conn, wire.Heartbeat{Worker: "w-" + pool, Pools: []string{pool}, Slots: slots, Protocol: wire.ProtocolVersion}) })
+	group.Go(func() {
+		beatUntil(ctx, w.conn, wire.Heartbeat{Worker: "w-" + pool, Pools: []string{pool}, Slots: slots, Protocol: wire.ProtocolVersion})
+	})
 	return w, func() {
 		cancel()
 		group.Wait()

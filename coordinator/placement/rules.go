@@ -14,7 +14,6 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
-	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -25,9 +24,17 @@ const DefaultPool = "default"
 type Rules struct {
 	Pools  []Pool
 	Limits []Limit // narrow first
-	// Edges is "instance" or "resource": whether a reference to one instance waits for that one alone.
+	// Edges is InstanceEdges unless the file asks for ResourceEdges.
 	Edges string
+	// Parallelism is the number of slots of the limit that covers everything; 0 when the file does not say.
+	Parallelism int
 }
+
+// The values of edges: whether a reference to one instance waits for that one, or for all of its resource.
+const (
+	InstanceEdges = "instance"
+	ResourceEdges = "resource"
+)
 
 // Pool sends what it matches to a pool.
 type Pool struct {
@@ -39,19 +46,20 @@ type Pool struct {
 type Limit struct {
 	Name string
 	Max  int
-	// Key, when set, makes one limit for each value: provider, provider_config, pool, resource_type or module.
+	// Key, when set, makes one limit for each value of what it names; see keys.
 	Key string
 	Matcher
 }
 
-// Matcher selects vertices: all of its parts must match; a part that is empty matches everything. All patterns are
-// globs, in which * stands for what has no slash, ** for everything.
+// Matcher selects vertices: all of its parts must match; a part that is empty matches everything. Patterns are
+// globs: * stands for what has no separator, ** for everything. The separator is a slash, and in module paths a dot.
 type Matcher struct {
-	// Providers match the source address, written in full or as users shorten it.
+	// Providers match the source address, in full or as users shorten it.
 	Providers []string
 	// Config matches arguments of the provider block by name.
 	Config map[string]string
-	// ResourceTypes match the type; Modules the static module path (module.a.module.b), empty for the root.
+	// ResourceTypes match the type; Modules the path of the static module, such as module.a.module.b, with slashes for
+	// dots. The root module is the empty path.
 	ResourceTypes []string
 	Modules       []string
 	// Pools match the pool that the vertex was placed in (limits only).
@@ -91,16 +99,16 @@ func (r *Rules) pool(p program.Placement, live func(pool string) bool) string {
 }
 
 func (m *Matcher) matches(p program.Placement, pool string) bool {
-	if len(m.Providers) > 0 && !any(m.Providers, p.Provider.Provider.String()) && !any(m.Providers, p.Provider.Provider.Display()) {
+	if len(m.Providers) > 0 && !oneOf(m.Providers, p.Provider.Provider.String()) && !oneOf(m.Providers, p.Provider.Provider.Display()) {
 		return false
 	}
-	if len(m.ResourceTypes) > 0 && !any(m.ResourceTypes, p.ResourceType) {
+	if len(m.ResourceTypes) > 0 && !oneOf(m.ResourceTypes, p.ResourceType) {
 		return false
 	}
-	if len(m.Modules) > 0 && !any(m.Modules, modulePath(p.Module)) {
+	if len(m.Modules) > 0 && !oneOf(m.Modules, segments(p.Module.Module().String())) {
 		return false
 	}
-	if len(m.Pools) > 0 && !any(m.Pools, pool) {
+	if len(m.Pools) > 0 && !oneOf(m.Pools, pool) {
 		return false
 	}
 	for name, pattern := range m.Config {
@@ -112,64 +120,56 @@ func (m *Matcher) matches(p program.Placement, pool string) bool {
 	return true
 }
 
-func any(patterns []string, value string) bool {
+func oneOf(patterns []string, value string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return glob(p, value) })
 }
 
 // glob is lawful for every pattern that Parse has let through.
 func glob(pattern, value string) bool { return doublestar.MatchUnvalidated(pattern, value) }
 
-func modulePath(m addr.ModuleInstance) string { return m.Module().String() }
+// segments writes a module path so that a glob takes it apart at its dots.
+func segments(path string) string { return strings.ReplaceAll(path, ".", "/") }
 
-// name is the semaphore of the limit for one vertex. Coordinators that share a transport share it by this name.
-func (l *Limit) name(p program.Placement, pool string) string {
-	var key string
-	switch l.Key {
-	case "":
-		return l.Name
-	case "provider":
-		key = p.Provider.Provider.Display()
-	case "provider_config":
-		key = configKey(p)
-	case "pool":
-		key = pool
-	case "resource_type":
-		key = p.ResourceType
-	case "module":
-		key = p.Module.String()
-	}
-	return l.Name + "-" + token(key)
+// keys are what a limit can be divided by: each returns what the vertex has there.
+var keys = map[string]func(p program.Placement, pool string) string{
+	"provider":        func(p program.Placement, _ string) string { return p.Provider.Provider.Display() },
+	"provider_config": func(p program.Placement, _ string) string { return configuration(p) },
+	"pool":            func(_ program.Placement, pool string) string { return pool },
+	"resource_type":   func(p program.Placement, _ string) string { return p.ResourceType },
+	"module":          func(p program.Placement, _ string) string { return p.Module.String() },
 }
 
-// configKey tells provider configurations apart by what they are called and what they hold, so that the same account
-// under two names in two estates counts as two, and one name for two accounts too.
-func configKey(p program.Placement) string {
+// configuration tells provider configurations apart by what they are called and by what they hold.
+func configuration(p program.Placement) string {
 	var b strings.Builder
 	b.WriteString(p.Provider.String())
 	for _, k := range slices.Sorted(maps.Keys(p.ProviderConfig)) {
-		b.WriteByte(0)
-		b.WriteString(k)
-		b.WriteByte('=')
-		b.WriteString(p.ProviderConfig[k])
+		b.WriteString("\x00" + k + "=" + p.ProviderConfig[k])
 	}
-	return b.String()
+	sum := sha256.Sum256([]byte(b.String()))
+	name := p.Provider.Provider.Type
+	if p.Provider.Alias != "" {
+		name += "-" + p.Provider.Alias
+	}
+	return name + "-" + hex.EncodeToString(sum[:4]) // what it holds may be secret
 }
 
-// token makes a text part of a name on the wire: readable when it is short and plain, and always different for
-// different texts.
-func token(text string) string {
-	plain := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '-':
-			return r
-		case r == 0:
-			return -1
-		}
-		return '_'
-	}, text)
-	if plain == text && len(text) <= 40 {
+// name is the semaphore of the limit for one vertex. Coordinators share it by this name.
+func (l *Limit) name(p program.Placement, pool string) string {
+	if l.Key == "" {
+		return l.Name
+	}
+	return l.Name + "-" + short(keys[l.Key](p, pool))
+}
+
+// maxKey is how long the readable part of a keyed limit's name may be.
+const maxKey = 48
+
+// short keeps a text short, and different from every other text.
+func short(text string) string {
+	if len(text) <= maxKey {
 		return text
 	}
 	sum := sha256.Sum256([]byte(text))
-	return plain[:min(len(plain), 24)] + "-" + hex.EncodeToString(sum[:4])
+	return text[:maxKey-9] + "-" + hex.EncodeToString(sum[:4])
 }

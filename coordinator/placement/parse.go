@@ -1,0 +1,232 @@
+package placement
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// FileName is the name of the file that holds the rules, in the working directory.
+const FileName = "millipede.hcl"
+
+// Load reads the rules from a file. A file that does not exist holds none: the result is nil then.
+func Load(path string) (*Rules, diag.List) {
+	src, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, diag.Errors("Failed to read the placement rules", fmt.Sprintf("The file %s could not be read: %s.", path, err), nil)
+	}
+	return Parse(src, path)
+}
+
+var fileSchema = &hcl.BodySchema{
+	Attributes: []hcl.AttributeSchema{{Name: "edges"}, {Name: "parallelism"}},
+	Blocks:     []hcl.BlockHeaderSchema{{Type: "pool", LabelNames: []string{"name"}}, {Type: "limit", LabelNames: []string{"name"}}},
+}
+
+var matcherAttributes = []hcl.AttributeSchema{{Name: "providers"}, {Name: "provider_config"}, {Name: "resource_types"}, {Name: "modules"}}
+
+var (
+	poolSchema  = &hcl.BodySchema{Attributes: matcherAttributes}
+	limitSchema = &hcl.BodySchema{Attributes: append([]hcl.AttributeSchema{{Name: "max", Required: true}, {Name: "key"}, {Name: "pools"}}, matcherAttributes...)}
+)
+
+// Parse reads the rules from the text of a file. The rules are nil when there are errors.
+func Parse(src []byte, filename string) (*Rules, diag.List) {
+	f, problems := hclsyntax.ParseConfig(src, filename, hcl.InitialPos)
+	p := parser{diags: diag.List{}.Append(problems)}
+	if problems.HasErrors() {
+		return nil, p.diags
+	}
+	content, problems := f.Body.Content(fileSchema)
+	p.diags = p.diags.Append(problems)
+	r := &Rules{Edges: InstanceEdges}
+	if a := content.Attributes["edges"]; a != nil {
+		r.Edges = p.choice(a, InstanceEdges, ResourceEdges)
+	}
+	if a := content.Attributes["parallelism"]; a != nil {
+		r.Parallelism = p.count(a)
+	}
+	declared := map[[2]string]*hcl.Range{}
+	for _, b := range content.Blocks {
+		id := [2]string{b.Type, b.Labels[0]}
+		if first := declared[id]; first != nil {
+			p.fail("Duplicate "+b.Type, fmt.Sprintf("The %s %q is already declared at %s.", b.Type, b.Labels[0], first), &b.DefRange)
+			continue
+		}
+		declared[id] = &b.DefRange
+		p.name(b)
+		if b.Type == "pool" {
+			r.Pools = append(r.Pools, p.pool(b))
+		} else {
+			r.Limits = append(r.Limits, p.limit(b))
+		}
+	}
+	if p.diags.HasErrors() {
+		return nil, p.diags
+	}
+	// One order for all coordinators: permits are taken in it, so no two runs can wait for each other.
+	slices.SortFunc(r.Limits, func(a, b Limit) int { return cmp.Or(cmp.Compare(a.Max, b.Max), cmp.Compare(a.Name, b.Name)) })
+	return r, p.diags
+}
+
+// parser collects the problems of a file.
+type parser struct{ diags diag.List }
+
+func (p *parser) fail(summary, detail string, at *hcl.Range) {
+	p.diags = p.diags.Append(diag.New(diag.Error, summary, detail, at))
+}
+
+func (p *parser) name(b *hcl.Block) {
+	name, at := b.Labels[0], &b.LabelRanges[0]
+	switch {
+	case name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' }):
+		p.fail("Invalid "+b.Type+" name", "A name must not be empty, and must not contain spaces.", at)
+	case b.Type == "limit" && name == "default":
+		p.fail("Reserved limit name", "The limit \"default\" covers everything; the attribute parallelism, or the option -parallelism, sets its size.", at)
+	}
+}
+
+func (p *parser) pool(b *hcl.Block) Pool {
+	content, problems := b.Body.Content(poolSchema)
+	p.diags = p.diags.Append(problems)
+	pool := Pool{Name: b.Labels[0], Matcher: p.matcher(content)}
+	if !problems.HasErrors() && len(content.Attributes) == 0 {
+		p.fail("Pool without a rule", fmt.Sprintf("The pool %q does not say what runs in it. It needs at least one of the arguments providers, provider_config, resource_types and modules; providers = [\"**\"] is everything.", pool.Name), &b.DefRange)
+	}
+	return pool
+}
+
+func (p *parser) limit(b *hcl.Block) Limit {
+	content, problems := b.Body.Content(limitSchema)
+	p.diags = p.diags.Append(problems)
+	l := Limit{Name: b.Labels[0], Matcher: p.matcher(content)}
+	if a := content.Attributes["max"]; a != nil {
+		l.Max = p.count(a)
+	}
+	if a := content.Attributes["key"]; a != nil {
+		l.Key = p.choice(a, slices.Sorted(maps.Keys(keys))...)
+	}
+	l.Pools = p.globs(content.Attributes["pools"], "")
+	return l
+}
+
+func (p *parser) matcher(content *hcl.BodyContent) Matcher {
+	as := content.Attributes
+	return Matcher{
+		Providers: p.globs(as["providers"], ""), ResourceTypes: p.globs(as["resource_types"], ""),
+		Modules: p.globs(as["modules"], "."), Config: p.table(as["provider_config"]),
+	}
+}
+
+// value evaluates an attribute to a type. Nothing can be referred to, and no function called.
+func (p *parser) value(a *hcl.Attribute, want cty.Type, what string) (cty.Value, bool) {
+	v, problems := a.Expr.Value(nil)
+	p.diags = p.diags.Append(problems)
+	if problems.HasErrors() {
+		return v, false
+	}
+	got, err := convert.Convert(v, want)
+	if err != nil || got.IsNull() || !got.IsWhollyKnown() {
+		p.fail("Invalid value", fmt.Sprintf("The argument %q must be %s.", a.Name, what), a.Expr.Range().Ptr())
+		return got, false
+	}
+	return got, true
+}
+
+// count reads a whole number of at least one.
+func (p *parser) count(a *hcl.Attribute) int {
+	const what = "a whole number from 1 to 1000000"
+	v, ok := p.value(a, cty.Number, what)
+	if !ok {
+		return 0
+	}
+	n, exact := v.AsBigFloat().Int64()
+	if !v.AsBigFloat().IsInt() || exact != 0 || n < 1 || n > 1e6 {
+		p.fail("Invalid value", fmt.Sprintf("The argument %q must be %s.", a.Name, what), a.Expr.Range().Ptr())
+	}
+	return int(n)
+}
+
+// choice reads one of some words.
+func (p *parser) choice(a *hcl.Attribute, words ...string) string {
+	what := "one of \"" + strings.Join(words, "\", \"") + "\""
+	v, ok := p.value(a, cty.String, what)
+	if ok && !slices.Contains(words, v.AsString()) {
+		p.fail("Invalid value", fmt.Sprintf("The argument %q must be %s.", a.Name, what), a.Expr.Range().Ptr())
+		ok = false
+	}
+	if !ok {
+		return ""
+	}
+	return v.AsString()
+}
+
+// globs reads a list of patterns, in which a separator other than the slash is replaced by that.
+func (p *parser) globs(a *hcl.Attribute, separator string) []string {
+	if a == nil {
+		return nil
+	}
+	v, ok := p.value(a, cty.List(cty.String), "a list of patterns")
+	if !ok {
+		return nil
+	}
+	if v.LengthInt() == 0 {
+		p.fail("Invalid value", fmt.Sprintf("The list %q is empty, so nothing could match it. Leave it out to match everything.", a.Name), a.Expr.Range().Ptr())
+	}
+	var out []string
+	for _, e := range v.AsValueSlice() {
+		if pattern, ok := p.glob(a, e); ok {
+			if separator != "" {
+				pattern = strings.ReplaceAll(pattern, separator, "/")
+			}
+			out = append(out, pattern)
+		}
+	}
+	return out
+}
+
+// table reads an object of patterns.
+func (p *parser) table(a *hcl.Attribute) map[string]string {
+	if a == nil {
+		return nil
+	}
+	v, ok := p.value(a, cty.Map(cty.String), "an object of patterns")
+	if !ok {
+		return nil
+	}
+	out := map[string]string{}
+	for name, e := range v.AsValueMap() {
+		if pattern, ok := p.glob(a, e); ok {
+			out[name] = pattern
+		}
+	}
+	return out
+}
+
+func (p *parser) glob(a *hcl.Attribute, v cty.Value) (string, bool) {
+	if v.IsNull() {
+		p.fail("Invalid value", fmt.Sprintf("The argument %q must not hold null.", a.Name), a.Expr.Range().Ptr())
+		return "", false
+	}
+	if !doublestar.ValidatePattern(v.AsString()) {
+		p.fail("Invalid pattern", fmt.Sprintf("%q is not a pattern. * stands for any text without a separator, ** for any text, ? for one character, [a-z] for one of some, {a,b} for one of some texts.", v.AsString()), a.Expr.Range().Ptr())
+		return "", false
+	}
+	return v.AsString(), true
+}

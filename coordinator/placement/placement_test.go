@@ -1,0 +1,206 @@
+package placement_test
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/millipede-iac/millipede/coordinator/placement"
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+const rules = `
+edges       = "resource"
+parallelism = 20
+
+pool "frankfurt" {
+  providers       = ["hashicorp/aws"]
+  provider_config = { region = "eu-*" }
+}
+
+pool "network" {
+  modules = ["module.net", "module.net.**"]
+}
+
+pool "slow" {
+  resource_types = ["aws_{db,rds}_*"]
+}
+
+limit "all-aws" {
+  max       = 50
+  providers = ["registry.opentofu.org/hashicorp/*"]
+}
+
+limit "account" {
+  max = 5
+  key = "provider_config"
+  providers = ["hashicorp/aws"]
+}
+
+limit "each-pool" {
+  max   = 30
+  key   = "pool"
+  pools = ["frank*"]
+}
+`
+
+func parse(t *testing.T, text string) *placement.Rules {
+	t.Helper()
+	r, diags := placement.Parse([]byte(text), "millipede.hcl")
+	if len(diags) > 0 {
+		t.Fatal(diags.Err())
+	}
+	return r
+}
+
+func vertex(source, resourceType, module, region string) program.Placement {
+	p, _ := addr.ParseProviderSource(source)
+	v := program.Placement{ResourceType: resourceType, ProviderConfig: map[string]string{}}
+	v.Provider.Provider = p
+	if module != "" {
+		v.Module, _ = addr.ParseModuleInstance(module)
+	}
+	if region != "" {
+		v.ProviderConfig["region"] = region
+		v.ProviderRegion = region
+	}
+	return v
+}
+
+func TestTheFirstPoolRuleThatMatchesWins(t *testing.T) {
+	r := parse(t, rules)
+	live := func(pool string) bool { return pool == "us-east-1" }
+	for claim, c := range map[string]struct {
+		vertex program.Placement
+		want   string
+	}{
+		"all parts of a rule must match":               {vertex("hashicorp/aws", "aws_vpc", "", "eu-west-1"), "frankfurt"},
+		"a provider of another region does not match":  {vertex("hashicorp/aws", "aws_vpc", "", "ap-south-1"), "default"},
+		"another provider of the region does not":      {vertex("hashicorp/google", "google_x", "", "eu-west-1"), "default"},
+		"a module matches by its path":                 {vertex("hashicorp/null", "null_resource", "module.net", ""), "network"},
+		"keys of module instances do not matter":       {vertex("hashicorp/null", "null_resource", `module.net["a"]`, ""), "network"},
+		"two stars match what is below":                {vertex("hashicorp/null", "null_resource", "module.net.module.x", ""), "network"},
+		"a name that only begins so does not":          {vertex("hashicorp/null", "null_resource", "module.network", ""), "default"},
+		"the first of two rules counts":                {vertex("hashicorp/aws", "aws_db_instance", "module.net", ""), "network"},
+		"alternatives match":                           {vertex("hashicorp/aws", "aws_rds_cluster", "", ""), "slow"},
+		"without a rule a region with workers is used": {vertex("hashicorp/aws", "aws_vpc", "", "us-east-1"), "us-east-1"},
+	} {
+		if got, _ := r.Place(c.vertex, live); got != c.want {
+			t.Errorf("%s: placed in %s, want %s", claim, got, c.want)
+		}
+	}
+}
+
+func TestTheRegionOfTheResourceCountsBeforeThatOfTheProvider(t *testing.T) {
+	v := vertex("hashicorp/aws", "aws_vpc", "", "us-east-1")
+	v.Region = "eu-west-1"
+	everywhere := func(string) bool { return true }
+	var none *placement.Rules
+	if got, limits := none.Place(v, everywhere); got != "eu-west-1" || limits != nil {
+		t.Errorf("placed in %s under %v", got, limits)
+	}
+	if got, _ := none.Place(v, func(pool string) bool { return pool == "us-east-1" }); got != "us-east-1" {
+		t.Errorf("placed in %s", got)
+	}
+}
+
+func TestLimitsCoverWhatTheyMatchNarrowFirst(t *testing.T) {
+	r := parse(t, rules)
+	live := func(string) bool { return false }
+	_, limits := r.Place(vertex("hashicorp/aws", "aws_vpc", "", "eu-west-1"), live)
+	if len(limits) != 3 || limits[0].Slots != 5 || limits[1] != (wire.Limit{Name: "each-pool-frankfurt", Slots: 30}) || limits[2] != (wire.Limit{Name: "all-aws", Slots: 50}) {
+		t.Errorf("%v", limits)
+	}
+	if !strings.HasPrefix(limits[0].Name, "account-aws-") {
+		t.Errorf("the limit of the configuration is called %s", limits[0].Name)
+	}
+	_, other := r.Place(vertex("hashicorp/aws", "aws_vpc", "", "eu-north-1"), live)
+	if other[0].Name == limits[0].Name {
+		t.Errorf("two configurations share the limit %s", other[0].Name)
+	}
+	_, same := r.Place(vertex("hashicorp/aws", "aws_instance", "module.x", "eu-west-1"), live)
+	if same[0].Name != limits[0].Name {
+		t.Errorf("one configuration has two limits, %s and %s", same[0].Name, limits[0].Name)
+	}
+}
+
+func TestTheFileSaysEdgesAndParallelism(t *testing.T) {
+	r := parse(t, rules)
+	if r.Edges != placement.ResourceEdges || r.Parallelism != 20 {
+		t.Errorf("edges %s, parallelism %d", r.Edges, r.Parallelism)
+	}
+	if r := parse(t, ""); !reflect.DeepEqual(r, &placement.Rules{Edges: placement.InstanceEdges}) {
+		t.Errorf("an empty file gives %+v", r)
+	}
+}
+
+func TestMistakesAreReportedWhereTheyAre(t *testing.T) {
+	for text, want := range map[string]string{
+		"pool {}\n":                                                "1: Missing name for pool",
+		"pool \"x\" {\n}\n":                                        "1: Pool without a rule",
+		"pool \"x\" {\n  regions = []\n}\n":                        "2: Unsupported argument",
+		"pool \"a b\" {\n providers = [\"*\"]\n}\n":                "1: Invalid pool name",
+		"pool \"x\" {\n  providers = [\"[\"]\n}\n":                 "2: Invalid pattern",
+		"pool \"x\" {\n  providers = []\n}\n":                      "2: Invalid value",
+		"pool \"x\" {\n  providers = [null]\n}\n":                  "2: Invalid value",
+		"pool \"x\" {\n  provider_config = 3\n}\n":                 "2: Invalid value",
+		"limit \"x\" {\n}\n":                                       "1: Missing required argument",
+		"limit \"x\" {\n  max = 0\n}\n":                            "2: Invalid value",
+		"limit \"x\" {\n  max = 1.5\n}\n":                          "2: Invalid value",
+		"limit \"x\" {\n  max = 1\n  key = \"a\"\n}\n":             "3: Invalid value",
+		"limit \"default\" {\n  max = 1\n}\n":                      "1: Reserved limit name",
+		"limit \"x\" {\n max = 1\n}\nlimit \"x\" {\n max = 2\n}\n": "4: Duplicate limit",
+		"edges = \"both\"\n":                                       "1: Invalid value",
+		"parallelism = var.x\n":                                    "1: Variables not allowed",
+		"parallelism = \"lots\"\n":                                 "1: Invalid value",
+		"worker \"x\" {}\n":                                        "1: Unsupported block type",
+		"pool \"x\" {\n  providers":                                "2: Argument or block definition required",
+	} {
+		r, diags := placement.Parse([]byte(text), "millipede.hcl")
+		if r != nil || len(diags) == 0 {
+			t.Errorf("%q: no error", text)
+			continue
+		}
+		line, summary, _ := strings.Cut(want, ": ")
+		d := diags[0]
+		if d.Summary != summary || d.Subject == nil || line != string(rune('0'+d.Subject.Start.Line)) {
+			t.Errorf("%q: %s at %v, want %s", text, d.Summary, d.Subject, want)
+		}
+	}
+}
+
+func TestAMissingFileHasNoRules(t *testing.T) {
+	path := filepath.Join(t.TempDir(), placement.FileName)
+	if r, diags := placement.Load(path); r != nil || diags != nil {
+		t.Errorf("%v, %v", r, diags)
+	}
+	if err := os.WriteFile(path, []byte("parallelism = 3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r, diags := placement.Load(path); r == nil || r.Parallelism != 3 || diags.HasErrors() {
+		t.Errorf("%v, %v", r, diags)
+	}
+	if _, diags := placement.Load(filepath.Dir(path)); !diags.HasErrors() {
+		t.Error("a folder was read")
+	}
+}
+
+func TestALongKeyMakesAShortNameOfItsOwn(t *testing.T) {
+	r := parse(t, "limit \"m\" {\n  max = 1\n  key = \"module\"\n}\n")
+	name := func(module string) string {
+		_, limits := r.Place(vertex("hashicorp/null", "x", module, ""), func(string) bool { return false })
+		return limits[0].Name
+	}
+	long := "module." + strings.Repeat("a", 100)
+	a, b := name(long+".module.b"), name(long+".module.c")
+	if a == b || len(a) > 60 {
+		t.Errorf("%s and %s", a, b)
+	}
+	if got := name("module.b"); got != "m-module.b" {
+		t.Errorf("%s", got)
+	}
+}
