@@ -118,6 +118,8 @@ type PlanTask struct {
 	// IgnorePaths are the ignore_changes paths (each msgpack-coded by EncodePath); IgnoreAll ignores all.
 	IgnorePaths [][]byte `msgpack:"ig,omitempty"`
 	IgnoreAll   bool     `msgpack:"ia,omitempty"`
+	// Sensitive are the paths (EncodePath) whose values the configuration marks as sensitive: they stay out of messages.
+	Sensitive [][]byte `msgpack:"se,omitempty"`
 	// Replace forces a replacement ("requested" by -replace, "triggered" by replace_triggered_by; empty else).
 	Replace string `msgpack:"re,omitempty"`
 }
@@ -168,6 +170,8 @@ type ApplyTask struct {
 	Meta            []byte   `msgpack:"m,omitempty"`
 	IgnorePaths     [][]byte `msgpack:"ig,omitempty"`
 	IgnoreAll       bool     `msgpack:"ia,omitempty"`
+	// Sensitive is as in PlanTask.
+	Sensitive [][]byte `msgpack:"se,omitempty"`
 	// Stored is used instead of Prior where the plan did not go through the provider (a deposed object).
 	Stored *StoredObject `msgpack:"st,omitempty"`
 }

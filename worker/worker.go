@@ -96,6 +96,8 @@ type Configure func(context.Context, provider.Provider) diag.List
 // Lease is a provider in use. It is not closed before Release.
 type Lease interface {
 	Provider() provider.Provider
+	// Stop asks the provider to end its calls soon. Plugins may not recover from that, so nobody leases it afterwards.
+	Stop(ctx context.Context) error
 	Release()
 }
 

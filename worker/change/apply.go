@@ -22,7 +22,7 @@ type Applied struct {
 
 // Apply carries out one planned step on one object.
 func Apply(ctx context.Context, h Host, t *wire.ApplyTask) (Applied, diag.List) {
-	i, diags := h.managedInstance(t.Type, t.Meta)
+	i, diags := h.managedInstance(t.Type, t.Meta, t.Sensitive)
 	if diags.HasErrors() {
 		return Applied{}, diags
 	}
@@ -109,7 +109,7 @@ func (i instance) checkFinalPlan(action plan.Action, promised cty.Value, final p
 			i.Address, i.Source, action, final.action))
 	}
 	opening := "Asked again with the values that are known now, provider " + quoted(i.Source) + " contradicts the approved plan for"
-	return append(diags, i.blameEach(inconsistentPlan, opening, checkCompletes(i.block, promised, final.value, nil))...)
+	return append(diags, i.blameEach(inconsistentPlan, opening, checkCompletes(i.block, promised, final.value))...)
 }
 
 // step is one change as it is put to the provider.
@@ -170,13 +170,16 @@ func (i instance) checkApplied(s step, resp provider.ApplyResponse, failed bool)
 		}
 		return value, diag.List{i.blame(invalidObject, "Provider %q answered the apply of %s with no value at all.", i.Name, i.Address)}
 	}
-	if found := conforms(value, i.ty); len(found) > 0 {
+	if found := i.conforms(value); len(found) > 0 {
 		// It fits no schema, so it can be kept nowhere: the object counts as unchanged.
 		opening := i.answer("applying") + ", so that nothing can be saved of"
 		return cty.NullVal(i.ty), i.blameEach(invalidObject, opening, found)
 	}
 
-	diags := i.writeOnlyReturned(value)
+	var diags diag.List
+	if !failed { // a plugin's answer has been looked through already, and what was found is a failure
+		diags = i.writeOnlyReturned(value)
+	}
 	value = withoutWriteOnly(i.block, value)
 	diags = append(diags, i.blameEach(invalidResult,
 		"All values must be known after an apply (what is known is saved), but provider "+quoted(i.Name)+" left one unknown in",
@@ -187,7 +190,7 @@ func (i instance) checkApplied(s step, resp provider.ApplyResponse, failed bool)
 	}
 	if !deleting && !resp.LegacyTypeSystem {
 		opening := "After the apply, provider " + quoted(i.Name) + " produced an unexpected new value for"
-		diags = append(diags, i.blameEach(inconsistentEnd, opening, checkCompletes(i.block, s.planned.value, value, nil))...)
+		diags = append(diags, i.blameEach(inconsistentEnd, opening, checkCompletes(i.block, s.planned.value, value))...)
 	}
 	if diags.HasErrors() {
 		return value, diags

@@ -200,6 +200,18 @@ func TestAnswersToAnApply(t *testing.T) {
 	}
 }
 
+func TestWhatTheConfigurationMarksAsSensitiveIsNotTold(t *testing.T) {
+	f := newFake()
+	f.apply = func(provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
+		return provider.ApplyResponse{Object: obj("id", "i-1", "name", "hunter2", "size", "big", "tags", map[string]string{"a": "hunter2"})}, nil
+	}
+	task := create()
+	task.Sensitive = paths(t, cty.GetAttrPath("name"), cty.GetAttrPath("tags").IndexString("a"))
+	_, diags := Apply(context.Background(), f.host(), task)
+	wantDiags(t, diags, "Provider produced inconsistent result after apply | test_thing.a.name: the value is wrong",
+		"Provider produced inconsistent result after apply | test_thing.a.tags: the value is wrong")
+}
+
 func TestSilenceDuringAnApplyIsDoubt(t *testing.T) {
 	for claim, task := range map[string]*wire.ApplyTask{"create": create(), "update": update(), "delete": deletion()} {
 		t.Run(claim, func(t *testing.T) {

@@ -15,6 +15,8 @@ import (
 type breach struct {
 	path cty.Path
 	text string
+	// shows tells that the text shows values.
+	shows bool
 }
 
 // breaches is a list of them in no particular order: schemas are maps.
@@ -24,6 +26,29 @@ type breaches []breach
 func (l *breaches) add(path cty.Path, format string, args ...any) {
 	*l = append(*l, breach{path: slices.Clone(path), text: fmt.Sprintf(format, args...)})
 }
+
+// show records a breach whose text shows values.
+func (l *breaches) show(path cty.Path, format string, args ...any) {
+	l.add(path, format, args...)
+	(*l)[len(*l)-1].shows = true
+}
+
+// without returns the list with no text that shows a value at one of the secret paths, inside it or around it.
+func (l breaches) without(secrets []cty.Path) breaches {
+	if len(secrets) == 0 {
+		return l
+	}
+	out := slices.Clone(l)
+	for i, b := range out {
+		if b.shows && slices.ContainsFunc(secrets, func(s cty.Path) bool { return s.HasPrefix(b.path) || b.path.HasPrefix(s) }) {
+			out[i].text = hidden
+		}
+	}
+	return out
+}
+
+// hidden is told instead of a text that would show a secret.
+const hidden = "the value is wrong here (sensitive values are not shown)"
 
 // sorted orders the list by place, then by text, so that messages come in the same order each time.
 func (l breaches) sorted() breaches {

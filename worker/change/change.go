@@ -112,20 +112,3 @@ func (h Host) blameEach(summary, opening string, found breaches) diag.List {
 	}
 	return out
 }
-
-// conforms tells, as breaches, where a value's type departs from the type that a schema implies. A provider in
-// this process could answer with anything, so nothing else looks at a value before this has.
-func conforms(v cty.Value, ty cty.Type) breaches {
-	if v == cty.NilVal {
-		return breaches{{text: "there is no value at all"}}
-	}
-	var out breaches
-	for _, err := range v.Type().TestConformance(ty) {
-		b := breach{text: err.Error()}
-		if at, ok := err.(cty.PathError); ok {
-			b.path = at.Path
-		}
-		out = append(out, b)
-	}
-	return out
-}

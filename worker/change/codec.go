@@ -36,13 +36,18 @@ func (i instance) decodeObject(value, private, identity []byte, what string) (ob
 }
 
 func (h Host) decodeIgnored(paths [][]byte, all bool) (ignored, diag.List) {
-	out := ignored{all: all}
+	decoded, diags := h.decodePaths(paths, "ignore_changes argument")
+	return ignored{all: all, paths: decoded}, diags
+}
+
+func (h Host) decodePaths(paths [][]byte, what string) ([]cty.Path, diag.List) {
+	var out []cty.Path
 	for _, data := range paths {
 		path, err := wire.DecodePath(data)
 		if err != nil {
-			return out, diag.List{h.misfit("ignore_changes argument", err)}
+			return nil, diag.List{h.misfit(what, err)}
 		}
-		out.paths = append(out.paths, path)
+		out = append(out, path)
 	}
 	return out, nil
 }

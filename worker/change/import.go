@@ -13,7 +13,7 @@ import (
 
 // Import finds existing objects and reads them. One import may find several objects, of several types.
 func Import(ctx context.Context, h Host, t *wire.ImportTask) (*wire.ImportResult, diag.List) {
-	i, diags := h.managedInstance(t.Type, nil)
+	i, diags := h.managedInstance(t.Type, nil, nil)
 	if diags.HasErrors() {
 		return &wire.ImportResult{}, diags
 	}
@@ -23,7 +23,7 @@ func Import(ctx context.Context, h Host, t *wire.ImportTask) (*wire.ImportResult
 	}
 	out := &wire.ImportResult{}
 	for _, f := range found {
-		of, more := h.managedInstance(f.TypeName, nil)
+		of, more := h.managedInstance(f.TypeName, nil, nil)
 		diags = append(diags, more...)
 		if more.HasErrors() {
 			continue
@@ -90,7 +90,7 @@ func (i instance) find(ctx context.Context, t *wire.ImportTask) ([]provider.Impo
 
 // readImported reads an object that an import found: what an import itself knows of it may be its ID alone.
 func (i instance) readImported(ctx context.Context, f provider.Imported) (object, diag.List) {
-	if found := conforms(f.Object, i.ty); len(found) > 0 {
+	if found := i.conforms(f.Object); len(found) > 0 {
 		return i.absent(), i.blameEach(invalidObject, i.answer("importing"), found)
 	}
 	if f.Object.IsNull() {

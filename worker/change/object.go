@@ -27,16 +27,27 @@ type instance struct {
 	kind
 	// meta is the value of the module's provider_meta block; cty.NilVal when the provider takes none.
 	meta cty.Value
+	// secrets are the paths whose values the configuration marks as sensitive, beside those of the schema.
+	secrets []cty.Path
 }
 
-// managedInstance prepares an operation on a managed resource. meta is the coded provider_meta value.
-func (h Host) managedInstance(typeName string, meta []byte) (instance, diag.List) {
+// managedInstance prepares an operation on a managed resource. meta is the coded provider_meta value, sensitive the
+// coded secret paths.
+func (h Host) managedInstance(typeName string, meta []byte, sensitive [][]byte) (instance, diag.List) {
 	k, diags := h.managed(typeName)
 	if diags.HasErrors() {
 		return instance{}, diags
 	}
-	value, diags := h.decodeMeta(meta)
-	return instance{Host: h, kind: k, meta: value}, diags
+	i := instance{Host: h, kind: k}
+	i.meta, diags = h.decodeMeta(meta)
+	var more diag.List
+	i.secrets, more = h.decodePaths(sensitive, "sensitive paths")
+	return i, append(diags, more...)
+}
+
+// blameEach is Host's, but tells no secrets.
+func (i instance) blameEach(summary, opening string, found breaches) diag.List {
+	return i.Host.blameEach(summary, opening, found.without(i.secrets))
 }
 
 func (h Host) decodeMeta(meta []byte) (cty.Value, diag.List) {
@@ -67,7 +78,7 @@ func (i instance) refresh(ctx context.Context, o object) (object, diag.List) {
 	if diags.HasErrors() {
 		return o, diags
 	}
-	found := conforms(resp.Object, i.ty)
+	found := i.conforms(resp.Object)
 	if len(found) > 0 {
 		return o, append(diags, i.blameEach(invalidObject, i.answer("reading"), found)...)
 	}

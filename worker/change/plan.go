@@ -14,7 +14,7 @@ import (
 // Plan brings the prior object up to date and plans what has to happen to it. With errors the result holds what
 // was found before them, and no action.
 func Plan(ctx context.Context, h Host, t *wire.PlanTask) (*wire.PlanResult, diag.List) {
-	i, diags := h.managedInstance(t.Type, t.Meta)
+	i, diags := h.managedInstance(t.Type, t.Meta, t.Sensitive)
 	if diags.HasErrors() {
 		return &wire.PlanResult{}, diags
 	}
@@ -200,7 +200,7 @@ func (i instance) callPlan(ctx context.Context, prior object, config cty.Value) 
 		return planned{}, diags
 	}
 	opening := "Provider " + quoted(i.Name) + " planned an invalid value for"
-	found := conforms(resp.Planned, i.ty)
+	found := i.conforms(resp.Planned)
 	if len(found) == 0 && resp.Planned.IsNull() {
 		found.add(nil, "it is configured, but planned to be absent")
 	}

@@ -51,7 +51,7 @@ func (l *breaches) plannedBlocks(nb *schema.NestedBlock, prior, config, planned 
 	case planned.RawEquals(config):
 		return
 	case !config.IsKnown():
-		l.add(path, "planned as %#v, while how many blocks there are is not known before the apply", planned)
+		l.show(path, "planned as %#v, while how many blocks there are is not known before the apply", planned)
 		return
 	case !planned.IsKnown():
 		l.add(path, "nested blocks cannot be unknown as a whole, only the attributes inside them can")
@@ -119,15 +119,15 @@ func (l *breaches) plannedAttribute(a *schema.Attribute, prior, config, planned 
 	case config.IsNull() && hides(a):
 		l.add(path, "a value is planned, but the attribute is neither configured nor computed (sensitive values are not shown)")
 	case config.IsNull():
-		l.add(path, "%#v is planned, but the attribute is neither configured nor computed", planned)
+		l.show(path, "%#v is planned, but the attribute is neither configured nor computed", planned)
 	case a.Nested != nil:
 		l.plannedObjects(a.Nested, prior, config, planned, path)
 	case hides(a):
 		l.add(path, "the planned value is neither the configured nor the prior one (sensitive values are not shown)")
 	case prior.IsNull():
-		l.add(path, "%#v is planned, but %#v is configured", planned, config)
+		l.show(path, "%#v is planned, but %#v is configured", planned, config)
 	default:
-		l.add(path, "%#v is planned, but %#v is configured, and the prior value is %#v", planned, config, prior)
+		l.show(path, "%#v is planned, but %#v is configured, and the prior value is %#v", planned, config, prior)
 	}
 }
 

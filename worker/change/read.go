@@ -37,7 +37,7 @@ func ReadData(ctx context.Context, h Host, t *wire.ReadDataTask) ([]byte, diag.L
 // checkWhole checks an answer that must be a whole object: there, of the right type, and known in every part.
 func (h Host) checkWhole(k kind, v cty.Value, doing string) diag.List {
 	i := instance{Host: h, kind: k}
-	if found := conforms(v, k.ty); len(found) > 0 {
+	if found := k.conforms(v); len(found) > 0 {
 		return i.blameEach(invalidObject, i.answer(doing), found)
 	}
 	if v.IsNull() {

@@ -39,7 +39,7 @@ func (i instance) current(ctx context.Context, s *wire.StoredObject, from *wire.
 		return i.absent(), diags
 	}
 	opening := "Provider " + quoted(i.Name) + " made an invalid object of the stored one of"
-	if found := conforms(o.value, i.ty); len(found) > 0 {
+	if found := i.conforms(o.value); len(found) > 0 {
 		return i.absent(), append(diags, i.blameEach(badTransform, opening, found)...)
 	}
 	diags = append(diags, i.blameEach(badTransform, opening, unknowns(o.value))...)

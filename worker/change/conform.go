@@ -1,0 +1,81 @@
+package change
+
+import (
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/provider/schema"
+)
+
+// conforms tells where a value's type departs from the type that a schema implies. A provider in this process could
+// answer with anything, so nothing else looks at a value before this has.
+func conforms(v cty.Value, ty cty.Type) breaches {
+	if v == cty.NilVal {
+		return breaches{{text: "there is no value at all"}}
+	}
+	var out breaches
+	out.conforms(v, ty, nil)
+	return out
+}
+
+// conforms tells where an object departs from the kind's schema.
+func (k kind) conforms(v cty.Value) breaches {
+	out := conforms(v, k.ty)
+	if len(out) == 0 && k.ty.HasDynamicTypes() {
+		out.dynamicBlocks(k.block, v, nil)
+	}
+	return out
+}
+
+func (l *breaches) conforms(v cty.Value, ty cty.Type, path cty.Path) {
+	for _, err := range v.Type().TestConformance(ty) {
+		at := path
+		if inside, ok := err.(cty.PathError); ok {
+			at = append(path[:len(path):len(path)], inside.Path...)
+		}
+		l.add(at, "%s", err)
+	}
+}
+
+// dynamicBlocks looks at what the implied type leaves open: lists and maps of nested blocks with dynamic attributes
+// inside can have any type there, but must be tuples and objects of blocks.
+func (l *breaches) dynamicBlocks(b *schema.Block, v cty.Value, path cty.Path) {
+	if v.IsNull() || !v.IsKnown() {
+		return
+	}
+	for name, nb := range b.Blocks {
+		at := append(path, cty.GetAttrStep{Name: name})
+		child := v.GetAttr(name)
+		if child.IsNull() || !child.IsKnown() {
+			continue
+		}
+		if nb.ImpliedType() == cty.DynamicPseudoType && !l.dynamicCollection(nb, child, at) {
+			continue
+		}
+		eachObject(nb.Nesting, child, func(step cty.PathStep, element cty.Value) {
+			inside := at
+			if step != nil {
+				inside = append(at, step)
+			}
+			l.dynamicBlocks(&nb.Block, element, inside)
+		})
+	}
+}
+
+// dynamicCollection tells whether v can be taken for nested blocks.
+func (l *breaches) dynamicCollection(nb *schema.NestedBlock, v cty.Value, path cty.Path) bool {
+	ty, want := v.Type(), "a list of blocks"
+	fits := ty.IsTupleType() || ty.IsListType()
+	if nb.Nesting == schema.NestingMap {
+		fits, want = ty.IsObjectType() || ty.IsMapType(), "a map of blocks"
+	}
+	if !fits {
+		l.add(path, "%s required, but found %s", want, ty.FriendlyName())
+		return false
+	}
+	before := len(*l)
+	for it := v.ElementIterator(); it.Next(); {
+		key, element := it.Element()
+		l.conforms(element, nb.Block.ImpliedType(), append(path, elementStep(v, key)))
+	}
+	return len(*l) == before
+}
