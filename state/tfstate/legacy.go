@@ -283,7 +283,11 @@ func impliedValue(raw json.RawMessage) (cty.Value, error) {
 	if err != nil {
 		return cty.NilVal, err
 	}
-	return ctyjson.Unmarshal(raw, collection(typ))
+	value, err := ctyjson.Unmarshal(raw, collection(typ))
+	if err != nil {
+		return cty.NilVal, err
+	}
+	return value, checkNumbers(value)
 }
 
 func collection(typ cty.Type) cty.Type {

@@ -48,6 +48,9 @@ func readPath(steps []pathStep) (cty.Path, *diag.Diagnostic) {
 		switch s.Type {
 		case indexStep:
 			key, err := ctyjson.Unmarshal(s.Value, cty.DynamicPseudoType)
+			if err == nil {
+				err = checkNumbers(key)
+			}
 			if err != nil {
 				return nil, failure("Error unmarshaling path step", fmt.Sprintf("The index in the path of a sensitive attribute cannot be read: %s.", err))
 			}
@@ -63,6 +66,23 @@ func readPath(steps []pathStep) (cty.Path, *diag.Diagnostic) {
 		}
 	}
 	return path, nil
+}
+
+// maxExponent is the largest power of two that a number may be near: about 15,000 digits. Beyond that, the time to
+// write a number down is a way to stop the program.
+const maxExponent = 50000
+
+// checkNumbers refuses values with numbers that nobody can have meant.
+func checkNumbers(v cty.Value) error {
+	return cty.Walk(v, func(p cty.Path, v cty.Value) (bool, error) {
+		if v.Type() != cty.Number || v.IsNull() || !v.IsKnown() {
+			return true, nil
+		}
+		if exp := v.AsBigFloat().MantExp(nil); exp > maxExponent || exp < -maxExponent {
+			return false, p.NewErrorf("a number has more than 15,000 digits")
+		}
+		return true, nil
+	})
 }
 
 // appendPaths appends the paths as JSON; no paths are an empty list.

@@ -37,6 +37,12 @@ func Parse(src []byte) (*state.State, diag.List) {
 		return nil, diag.Errors(unsupportedFormat,
 			"The file has the binary format of Terraform before 0.7. Upgrade it with Terraform 0.6.16 first.", nil)
 	}
+	// Nearly every file has version 4; then the text is gone through once.
+	var f fileV4
+	err := json.Unmarshal(src, &f)
+	if err == nil && f.Version != nil && *f.Version == 4 {
+		return fromV4(&f)
+	}
 	version, diags := versionOf(src)
 	if diags.HasErrors() {
 		return nil, diags
@@ -45,11 +51,7 @@ func Parse(src []byte) (*state.State, diag.List) {
 	case 1, 2, 3:
 		return parseLegacy(src, version)
 	case 4:
-		var f fileV4
-		if err := json.Unmarshal(src, &f); err != nil {
-			return nil, structureErrors(err)
-		}
-		return fromV4(&f)
+		return nil, structureErrors(err)
 	case 0:
 		return nil, diag.Errors(unsupportedFormat,
 			"The file is JSON with the version number zero, which no state format ever had: it is not a state.", nil)
@@ -304,6 +306,9 @@ func (r *reader) output(name string, in outputV4) {
 		return
 	}
 	value, err := ctyjson.Unmarshal(in.Value, typ)
+	if err == nil {
+		err = checkNumbers(value)
+	}
 	if err != nil {
 		r.fail("Invalid output value saved in state", "The value of output %q cannot be read: %s.", name, err)
 		return

@@ -25,6 +25,7 @@ const (
 // instances, the part is raw.
 type (
 	fileV4 struct {
+		Version          *uint64             `json:"version"`
 		TerraformVersion string              `json:"terraform_version"`
 		Serial           uint64              `json:"serial"`
 		Lineage          string              `json:"lineage"`
