@@ -19,6 +19,15 @@ const trust = 5 * time.Second
 // What survives a crash right after each step is what the comment on the step says; recover picks it up.
 func (w *Worker) attempt(ctx context.Context, d wire.Delivery) {
 	ref := d.Ref()
+	switch fresh, claimed := w.ops.hold(ref.Attempt); {
+	case !fresh && claimed:
+		w.acknowledge(ctx, d)
+		return
+	case !fresh:
+		w.release(ctx, d)
+		return
+	}
+	defer w.ops.drop(ref.Attempt)
 	mail, err := w.mailOf(ctx, ref)
 	var task *wire.Task
 	var unreadable error
@@ -46,9 +55,6 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) {
 		w.release(ctx, d)
 		return
 	}
-	w.ops.hold(ref.Attempt)
-	defer w.ops.drop(ref.Attempt)
-
 	at := w.Now()
 	outcome, err := w.claim(ctx, ref, a.nonce, at)
 	switch {
@@ -64,6 +70,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) {
 		return
 	}
 
+	w.ops.claim(ref.Attempt)
 	// A crash from here on is told as not started, until the start is noted.
 	doubt, err := mail.seal(ctx, a.doubt("The worker stopped while it carried the operation out."))
 	if err == nil {

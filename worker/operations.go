@@ -17,8 +17,8 @@ var errAskedToStop = errors.New("the run was asked to stop")
 type operations struct {
 	now func() time.Time
 
-	mu        sync.Mutex // guards all below
-	held      map[wire.AttemptID]struct{}
+	mu        sync.Mutex              // guards all below
+	held      map[wire.AttemptID]bool // whether the attempt is claimed for certain
 	running   map[*operation]struct{}
 	cancelled map[string]time.Time // by run, with the time when that was heard
 }
@@ -33,15 +33,27 @@ type operation struct {
 func newOperations(now func() time.Time) *operations {
 	return &operations{
 		now:  now,
-		held: map[wire.AttemptID]struct{}{}, running: map[*operation]struct{}{}, cancelled: map[string]time.Time{},
+		held: map[wire.AttemptID]bool{}, running: map[*operation]struct{}{}, cancelled: map[string]time.Time{},
 	}
 }
 
-// hold names an attempt in the heartbeats until drop.
-func (o *operations) hold(a wire.AttemptID) {
+// hold names an attempt in the heartbeats until drop. It returns false for one that is held already: then this is
+// another delivery of the same task, which nobody needs any more once the attempt is claimed.
+func (o *operations) hold(a wire.AttemptID) (fresh, claimed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.held[a] = struct{}{}
+	if claimed, ok := o.held[a]; ok {
+		return false, claimed
+	}
+	o.held[a] = false
+	return true, false
+}
+
+// claim notes that a held attempt is claimed.
+func (o *operations) claim(a wire.AttemptID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.held[a] = true
 }
 
 func (o *operations) drop(a wire.AttemptID) {

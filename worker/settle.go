@@ -11,6 +11,9 @@ import (
 func (w *Worker) settleAll(working context.Context) {
 	for _, e := range w.Journal.Pending() {
 		w.ops.hold(e.Ref.Attempt)
+		if e.Phase != journal.Intended {
+			w.ops.claim(e.Ref.Attempt)
+		}
 		w.held.Go(func() {
 			defer w.ops.drop(e.Ref.Attempt)
 			w.settle(working, e)
