@@ -1,0 +1,119 @@
+// Package nats runs real NATS servers for tests.
+//
+// A server is a process of its own, built from the module of the test tooling, with the settings of deploy/nats, on a
+// port of loopback that the system chooses. The package speaks no NATS.
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/millipede-iac/millipede/test/process"
+)
+
+// Build builds the server into a directory. root is the directory of this repository. It returns the path of the
+// program.
+func Build(ctx context.Context, root, dir string) (string, error) {
+	program := filepath.Join(dir, "nats-server")
+	build := exec.CommandContext(ctx, "go", "-C", filepath.Join(root, "test", "tools"), "build", "-o", program, "github.com/nats-io/nats-server/v2")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building nats-server: %w\n%s", err, out)
+	}
+	return program, nil
+}
+
+// shippedStore is what the configuration that the project ships says about JetStream's files.
+const shippedStore = `store_dir: "/var/lib/nats"`
+
+// configure writes the configuration that the project ships, with the files in dir, into dir.
+func configure(root, dir string) (string, error) {
+	shipped, err := os.ReadFile(filepath.Join(root, "deploy", "nats", "nats-server.conf"))
+	if err != nil {
+		return "", fmt.Errorf("reading the server's configuration: %w", err)
+	}
+	before, after, found := strings.Cut(string(shipped), shippedStore)
+	if !found {
+		return "", fmt.Errorf("the server's configuration does not say %s", shippedStore)
+	}
+	config := filepath.Join(dir, "nats-server.conf")
+	text := before + fmt.Sprintf("store_dir: %q", filepath.Join(dir, "store")) + after
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		return "", fmt.Errorf("writing the server's configuration: %w", err)
+	}
+	return config, nil
+}
+
+// Options say what server to start.
+type Options struct {
+	// Program is what Build returned; Root is the directory of this repository.
+	Program, Root string
+	// Dir is where the server keeps its files.
+	Dir string
+}
+
+// Server is a server and its successors at the same address. It is for one goroutine. Close it.
+type Server struct {
+	program, config string
+	address         string
+	process         *process.Process
+}
+
+// Start starts a server, and returns when it takes connections.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	config, err := configure(o.Root, o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{program: o.Program, config: config, address: "127.0.0.1:-1"}
+	return s, s.Restart(ctx)
+}
+
+// announcement precedes the address in the server's log.
+const announcement = "Listening for client connections on "
+
+// Restart starts a server with the files and at the address of the one before, which must have ended. It returns when
+// it takes connections.
+func (s *Server) Restart(ctx context.Context) error {
+	host, port, _ := strings.Cut(s.address, ":")
+	p, err := process.Start("nats-server", exec.Command(s.program, "-c", s.config, "-a", host, "-p", port))
+	if err != nil {
+		return err
+	}
+	s.process = p
+	line, err := p.Await(ctx, announcement)
+	if err == nil {
+		_, err = p.Await(ctx, "Server is ready")
+	}
+	if err != nil {
+		return errors.Join(err, p.Kill())
+	}
+	_, s.address, _ = strings.Cut(line, announcement)
+	return nil
+}
+
+// URL is where the server is.
+func (s *Server) URL() string { return "nats://" + s.address }
+
+// Log is what the running server has written.
+func (s *Server) Log() string { return s.process.Output() }
+
+// Kill ends the server as a power cut of its process would: without warning.
+func (s *Server) Kill() error { return s.process.Kill() }
+
+// Stop ends the server in order.
+func (s *Server) Stop(ctx context.Context) error {
+	if err := s.process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	_, err := s.process.Wait(ctx)
+	return err
+}
+
+// Close ends the server if it still runs.
+func (s *Server) Close() error { return s.process.Kill() }
