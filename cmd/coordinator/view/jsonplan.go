@@ -55,7 +55,7 @@ type jsonResourceChange struct {
 }
 
 type jsonChange struct {
-	Actions         []string        `json:"actions"`
+	Actions         []string        `json:"actions,omitempty"`
 	Before          json.RawMessage `json:"before"`
 	After           json.RawMessage `json:"after"`
 	AfterUnknown    json.RawMessage `json:"after_unknown,omitempty"`
@@ -66,6 +66,8 @@ type jsonChange struct {
 	GeneratedConfig string          `json:"generated_config,omitempty"`
 	BeforeIdentity  json.RawMessage `json:"before_identity,omitempty"`
 	AfterIdentity   json.RawMessage `json:"after_identity,omitempty"`
+
+	left, right *datum // of a comparison
 }
 
 type jsonImporting struct {
@@ -212,5 +214,6 @@ func comparison(left, right cty.Value) *jsonChange {
 	return &jsonChange{
 		Before: raw(left), After: raw(right), AfterUnknown: unknownForm(right),
 		BeforeSensitive: sensitiveForm(left), AfterSensitive: sensitiveForm(right),
+		left: datumOf(left), right: datumOf(right),
 	}
 }

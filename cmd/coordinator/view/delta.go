@@ -1,0 +1,246 @@
+package view
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/graph/plan"
+)
+
+// delta is the difference between two values, ready to be shown. A delta whose action is NoOp stands for a value that
+// did not change.
+type delta struct {
+	kind   deltaKind
+	action plan.Action
+	// forces tells that this difference is why the object is replaced.
+	forces bool
+
+	// before and after are set for primitives.
+	before, after *datum
+	// items are elements, or the attributes and elements that names has in the same place, sorted.
+	items  []*delta
+	names  []string
+	blocks []blockDelta
+	// inner is what is behind something unknown (the value before, nil when there was none), sensitive, or of another
+	// type before; other the value of the other type after.
+	inner, other *delta
+	// hidBefore and hidAfter tell on which side a value is sensitive.
+	hidBefore, hidAfter bool
+}
+
+// blockDelta are the nested blocks of one type.
+type blockDelta struct {
+	name string
+	// items are the blocks; labels their keys for nesting by map, else nil.
+	items               []*delta
+	labels              []string
+	forces              bool
+	hidBefore, hidAfter bool
+}
+
+type deltaKind byte
+
+const (
+	primitiveDelta deltaKind = iota
+	listDelta
+	nestedListDelta
+	setDelta
+	nestedSetDelta
+	mapDelta
+	nestedMapDelta
+	objectDelta
+	nestedObjectDelta
+	bodyDelta
+	unknownDelta
+	sensitiveDelta
+	sensitiveBlockDelta
+	writeOnlyDelta
+	retypedDelta
+)
+
+// pair is a value before and after. Where strict is set a null is a value of its own, as in lists and maps; else it is
+// the same as an absent value, as for attributes.
+type pair struct {
+	before, after *datum
+	strict        bool
+	// openEnded makes every child unknown afterwards: the value is, and its shape is shown.
+	openEnded bool
+	// forces are the paths that force a replacement; shown what is to be shown at all.
+	forces, shown trail
+}
+
+func (p pair) missing(d *datum) bool {
+	return d == nil || !p.strict && d.kind == nullKind && !d.unknown
+}
+
+// action is what happens to the value as a whole.
+func (p pair) action() plan.Action {
+	switch noBefore, noAfter := p.missing(p.before), p.missing(p.after); {
+	case noBefore && noAfter:
+		return plan.NoOp
+	case noBefore:
+		return plan.Create
+	case noAfter:
+		return plan.Delete
+	case !p.after.unknown && same(p.before, p.after):
+		return plan.NoOp
+	default:
+		return plan.Update
+	}
+}
+
+// base is the action of something with parts, before its parts are looked at.
+func (p pair) base() plan.Action {
+	switch noBefore, noAfter := p.before.nothing(), p.after.nothing(); {
+	case noBefore == noAfter:
+		return plan.NoOp
+	case noBefore:
+		return plan.Create
+	default:
+		return plan.Delete
+	}
+}
+
+// merge returns the action of something with parts, given the one of another part.
+func merge(current, part plan.Action) plan.Action {
+	switch part {
+	case plan.NoOp, current:
+		return current
+	default:
+		return plan.Update
+	}
+}
+
+// attr is the pair of an attribute, where null means absent.
+func (p pair) attr(name string) pair {
+	c := p.element(name)
+	c.strict = false
+	return c
+}
+
+// element is the pair of an element of a map.
+func (p pair) element(name string) pair {
+	c := pair{before: p.before.attr(name), after: p.after.attr(name), strict: true, forces: p.forces.child(name), shown: p.shown.child(name)}
+	if p.openEnded {
+		c.after = unknownDatum
+	}
+	return c.settled()
+}
+
+// item is the pair of two elements of a sequence; an index of -1 means that there is none.
+func (p pair) item(b, a int) pair {
+	c := pair{strict: true}
+	at := b
+	if b < 0 {
+		at = a
+	} else {
+		c.before = p.before.item(b)
+	}
+	if a >= 0 {
+		c.after = p.after.item(a)
+	}
+	c.forces, c.shown = p.forces.at(at), p.shown.at(at)
+	return c
+}
+
+// settled makes a pair that is not to be shown one without a difference.
+func (p pair) settled() pair {
+	if !p.shown.any() {
+		p.after = p.before
+		p.openEnded = false
+	}
+	return p
+}
+
+// trail is a set of paths, seen from a place on them.
+type trail struct {
+	paths []cty.Path
+	// deep makes what is below the end of a path part of it; everywhere makes everything.
+	deep, everywhere bool
+}
+
+var everywhere = trail{everywhere: true}
+
+// ends tells whether one of the paths ends here.
+func (t trail) ends() bool {
+	if t.everywhere {
+		return true
+	}
+	for _, p := range t.paths {
+		if len(p) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// any tells whether one of the paths goes through here.
+func (t trail) any() bool { return t.everywhere || len(t.paths) > 0 }
+
+func (t trail) child(name string) trail {
+	return t.down(func(s cty.PathStep) bool {
+		switch s := s.(type) {
+		case cty.GetAttrStep:
+			return s.Name == name
+		case cty.IndexStep:
+			return s.Key.Type() == cty.String && s.Key.IsKnown() && !s.Key.IsNull() && s.Key.AsString() == name
+		}
+		return false
+	})
+}
+
+func (t trail) at(i int) trail {
+	return t.down(func(s cty.PathStep) bool {
+		step, ok := s.(cty.IndexStep)
+		if !ok || !step.Key.IsKnown() || step.Key.IsNull() {
+			return false
+		}
+		switch step.Key.Type() {
+		case cty.Number:
+			n, _ := step.Key.AsBigFloat().Int64()
+			return int(n) == i
+		case cty.String:
+			// The language takes a["0"] for a[0].
+			n, err := strconv.ParseFloat(step.Key.AsString(), 64)
+			return err == nil && int(n) == i
+		}
+		return false
+	})
+}
+
+func (t trail) down(follows func(cty.PathStep) bool) trail {
+	if t.everywhere || len(t.paths) == 0 {
+		return t
+	}
+	out := trail{deep: t.deep}
+	for _, p := range t.paths {
+		switch {
+		case len(p) == 0:
+			if t.deep {
+				out.paths = append(out.paths, p)
+			}
+		case follows(p[0]):
+			out.paths = append(out.paths, p[1:])
+		}
+	}
+	return out
+}
+
+// linesInCommon tells whether two strings are texts of several lines that share one.
+func linesInCommon(a, b *datum) bool {
+	if a == nil || b == nil || a.kind != stringKind || b.kind != stringKind || !strings.Contains(a.text+b.text, "\n") {
+		return false
+	}
+	lines := map[string]bool{}
+	for line := range strings.SplitSeq(a.text, "\n") {
+		lines[line] = true
+	}
+	for line := range strings.SplitSeq(b.text, "\n") {
+		if lines[line] {
+			return true
+		}
+	}
+	return false
+}
