@@ -117,7 +117,17 @@ func (c *Conn) fetchOnce(ctx context.Context, stream string, cfg jetstream.Consu
 	if err != nil {
 		return nil, err
 	}
-	first, err := consumer.Fetch(1, jetstream.FetchContext(ctx), jetstream.FetchHeartbeat(pullHeartbeat))
+	pull, cancel := context.WithTimeout(ctx, pullExpiry)
+	defer cancel()
+	opts := []jetstream.FetchOpt{jetstream.FetchContext(pull)}
+	deadline, _ := pull.Deadline()
+	if time.Until(deadline) > 4*pullHeartbeat {
+		opts = append(opts, jetstream.FetchHeartbeat(pullHeartbeat))
+	}
+	first, err := consumer.Fetch(1, opts...)
+	if err != nil && !time.Now().Before(deadline) {
+		return nil, nil // too late for this one
+	}
 	if err != nil {
 		return nil, problem(err)
 	}
@@ -145,7 +155,10 @@ func (c *Conn) collect(list []wire.Delivery, batch jetstream.MessageBatch) ([]wi
 		}
 		list = append(list, d)
 	}
-	return list, problem(batch.Error())
+	if err := batch.Error(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return list, problem(err)
+	}
+	return list, nil
 }
 
 type delivery struct {

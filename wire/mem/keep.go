@@ -1,0 +1,103 @@
+package mem
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// PutBlob implements wire.Blobs.
+func (c *Conn) PutBlob(ctx context.Context, sum string, data []byte) error {
+	if have := sha256.Sum256(data); hex.EncodeToString(have[:]) != sum {
+		return fmt.Errorf("storing blob %s: the data has the hash %x", sum, have)
+	}
+	return c.do(ctx, "PutBlob", sum, func(Fault) error {
+		c.s.blobs[sum] = bytes.Clone(data)
+		return nil
+	})
+}
+
+// GetBlob implements wire.Blobs.
+func (c *Conn) GetBlob(ctx context.Context, sum string) (data []byte, err error) {
+	err = c.do(ctx, "GetBlob", sum, func(Fault) error {
+		there, ok := c.s.blobs[sum]
+		if !ok {
+			return fmt.Errorf("fetching blob %s: %w", sum, wire.ErrNotFound)
+		}
+		data = bytes.Clone(there)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if have := sha256.Sum256(data); hex.EncodeToString(have[:]) != sum {
+		return nil, fmt.Errorf("fetching blob %s: what is stored has the hash %x", sum, have)
+	}
+	return data, nil
+}
+
+// HasBlob implements wire.Blobs.
+func (c *Conn) HasBlob(ctx context.Context, sum string) (there bool, err error) {
+	err = c.do(ctx, "HasBlob", sum, func(Fault) error {
+		_, there = c.s.blobs[sum]
+		return nil
+	})
+	return there, err
+}
+
+// NameBlob implements wire.Blobs.
+func (c *Conn) NameBlob(ctx context.Context, name, sum string) error {
+	return c.do(ctx, "NameBlob", name, func(Fault) error {
+		c.s.names[name] = sum
+		return nil
+	})
+}
+
+// LookupBlob implements wire.Blobs.
+func (c *Conn) LookupBlob(ctx context.Context, name string) (sum string, err error) {
+	err = c.do(ctx, "LookupBlob", name, func(Fault) error {
+		there, ok := c.s.names[name]
+		if !ok {
+			return fmt.Errorf("looking for the blob named %q: %w", name, wire.ErrNotFound)
+		}
+		sum = there
+		return nil
+	})
+	return sum, err
+}
+
+// DamageBlob flips a bit of a stored blob, so that a test sees it refused.
+func (s *System) DamageBlob(sum string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if data := s.blobs[sum]; len(data) > 0 {
+		data[len(data)/2] ^= 1
+	}
+}
+
+// PutKey implements wire.Keys.
+func (c *Conn) PutKey(ctx context.Context, run, recipient string, sealed []byte) error {
+	subject := wire.KeySubject(run, recipient)
+	return c.do(ctx, "PutKey", subject, func(Fault) error {
+		c.s.keys[subject] = bytes.Clone(sealed)
+		return nil
+	})
+}
+
+// GetKey implements wire.Keys.
+func (c *Conn) GetKey(ctx context.Context, run, recipient string) (sealed []byte, err error) {
+	subject := wire.KeySubject(run, recipient)
+	err = c.do(ctx, "GetKey", subject, func(Fault) error {
+		there, ok := c.s.keys[subject]
+		if !ok {
+			return fmt.Errorf("reading the key of run %s: %w", run, wire.ErrNotFound)
+		}
+		sealed = bytes.Clone(there)
+		return nil
+	})
+	return sealed, err
+}

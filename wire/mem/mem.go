@@ -1,0 +1,273 @@
+// Package mem implements the transport of package wire in memory, with faults on demand.
+//
+// A System is what NATS is to wire/jet: it outlives its connections, keeps what is durable, and can be restarted, cut
+// off and robbed of its newest messages. It starts no goroutine but those of Caller.Serve and uses no clock but time.Now
+// and timers, so that it runs under testing/synctest in virtual time. Nothing reaches a disk.
+package mem
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// Options shape a system. The zero value is a system without faults.
+type Options struct {
+	// AckWait is after what time an unacknowledged message comes again, and after what time the permits of a connection
+	// that is gone count as orphans; 0 means 5 s.
+	AckWait time.Duration
+	// Fault, when not nil, is asked before each operation what is to go wrong with it. It must not block, nor use the
+	// system.
+	Fault func(Op) Fault
+}
+
+// Op is an operation that may go wrong.
+type Op struct {
+	// Actor is the name that the connection was made with.
+	Actor string
+	// Name is the method of package wire ("PublishTask", "Claim", "Permit.Release"); "Answer" is the answer to a call,
+	// and "Deliver" the delivery of one message to a fetch.
+	Name string
+	// Subject tells what it is about: a subject of package wire, a limit, a hash.
+	Subject string
+}
+
+// Fault is what goes wrong with one operation. The zero value is nothing.
+type Fault struct {
+	// Before is returned instead of doing anything: the request was lost.
+	Before error
+	// After is returned although it was done: the answer was lost.
+	After error
+	// Twice does it twice, as when a message is delivered again. It concerns publishing, delivering and calling.
+	Twice bool
+	// Delay holds the message back for a time, so that later ones overtake it. It concerns publishing.
+	Delay time.Duration
+}
+
+// System is the shared part of all connections. It is safe for concurrent use.
+type System struct {
+	opts Options
+
+	mu      sync.Mutex    // guards everything below, and the state of connections
+	changed chan struct{} // closed, and made anew, with every change that somebody may wait for
+	born    int           // counts how often the streams were created
+	clock   uint64        // orders what has no time
+
+	tasks, results stream
+	claims         map[string]wire.Claim
+	claimed        uint64
+	blobs          map[string][]byte
+	names          map[string]string
+	keys           map[string][]byte
+	limits         map[string]*limit
+
+	conns    map[*Conn]bool
+	servers  []*serving
+	turn     int
+	watchers []*watcher
+	workers  map[string]seen
+}
+
+// New returns an empty system.
+func New(o Options) *System {
+	if o.AckWait == 0 {
+		o.AckWait = 5 * time.Second
+	}
+	return &System{
+		opts: o, changed: make(chan struct{}), born: 1,
+		claims: map[string]wire.Claim{}, blobs: map[string][]byte{}, names: map[string]string{}, keys: map[string][]byte{},
+		limits: map[string]*limit{}, conns: map[*Conn]bool{}, workers: map[string]seen{},
+	}
+}
+
+// Conn is one connection. Its process is one actor of a test.
+type Conn struct {
+	s     *System
+	actor string
+	done  chan struct{} // closed by Close
+
+	// Guarded by s.mu.
+	closed bool
+	since  time.Time // when the connection was made or healed
+	cutAt  time.Time // zero while it is connected
+	orphan wire.Orphan
+	asked  bool // workers were asked to announce themselves
+}
+
+var _ wire.Transport = (*Conn)(nil)
+
+// Connect makes a connection for an actor.
+func (s *System) Connect(actor string) *Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := &Conn{s: s, actor: actor, done: make(chan struct{}), since: time.Now()}
+	s.conns[c] = true
+	return c
+}
+
+// Close implements wire.Transport. It is also what a crash of the process looks like to the others.
+func (c *Conn) Close() error {
+	s := c.s
+	s.mu.Lock()
+	if c.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	c.closed, c.cutAt = true, time.Now()
+	delete(s.conns, c)
+	close(c.done)
+	s.change()
+	s.mu.Unlock()
+	return nil
+}
+
+// Cut takes the connection off the system: every operation fails with wire.ErrDisconnected, until Heal.
+func (c *Conn) Cut() {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if c.cutAt.IsZero() {
+		c.cutAt = time.Now()
+		c.s.change()
+	}
+}
+
+// Heal ends a Cut.
+func (c *Conn) Heal() {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if !c.closed && !c.cutAt.IsZero() {
+		c.cutAt, c.since = time.Time{}, time.Now()
+		c.s.change()
+	}
+}
+
+// Connected implements wire.Presence.
+func (c *Conn) Connected() time.Duration {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if !c.cutAt.IsZero() {
+		return 0
+	}
+	return max(time.Since(c.since), 1)
+}
+
+// Restart is a crash of the server: what was delivered and not acknowledged comes again at once, because the server has
+// forgotten the delivery.
+func (s *System) Restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, q := range []*stream{&s.tasks, &s.results} {
+		for _, m := range q.messages {
+			m.hidden = time.Time{}
+		}
+	}
+	now := time.Now()
+	for c := range s.conns {
+		if c.cutAt.IsZero() {
+			c.since = now
+		}
+	}
+	s.workers = map[string]seen{}
+	s.change()
+}
+
+// LoseTail is a loss of data that was acknowledged: the newest n tasks and n results are gone, and their sequences are
+// given out again.
+func (s *System) LoseTail(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tasks.loseTail(n)
+	s.results.loseTail(n)
+	s.change()
+}
+
+// Recreate is a loss of everything durable: the streams are there, empty, and new.
+func (s *System) Recreate() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.born++
+	s.tasks, s.results, s.claimed = stream{}, stream{}, 0
+	s.claims, s.blobs, s.names, s.keys = map[string]wire.Claim{}, map[string][]byte{}, map[string]string{}, map[string][]byte{}
+	s.limits = map[string]*limit{}
+	s.change()
+}
+
+// change wakes everybody who waits. s.mu is held.
+func (s *System) change() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// do runs an operation of the connection under the lock, with its fault.
+func (c *Conn) do(ctx context.Context, name, subject string, act func(f Fault) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	f := c.fault(name, subject)
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if !c.cutAt.IsZero() {
+		return fmt.Errorf("%s %s: %w", name, subject, wire.ErrDisconnected)
+	}
+	if f.Before != nil {
+		return f.Before
+	}
+	if err := act(f); err != nil {
+		return err
+	}
+	return f.After
+}
+
+func (c *Conn) fault(name, subject string) Fault {
+	if c.s.opts.Fault == nil {
+		return Fault{}
+	}
+	return c.s.opts.Fault(Op{Actor: c.actor, Name: name, Subject: subject})
+}
+
+// wait runs try, under the lock, until it says that it is done: at once, after each change, and when the time has come
+// that it returned (zero: only after changes).
+func (c *Conn) wait(ctx context.Context, try func(now time.Time) (done bool, next time.Time, err error)) error {
+	s := c.s
+	for {
+		s.mu.Lock()
+		now := time.Now()
+		done, next, err := try(now)
+		changed := s.changed
+		s.mu.Unlock()
+		if done || err != nil {
+			return err
+		}
+		var timer *time.Timer
+		var due <-chan time.Time
+		if !next.IsZero() {
+			timer = time.NewTimer(max(next.Sub(now), 0))
+			due = timer.C
+		}
+		select {
+		case <-changed:
+		case <-due:
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-c.done:
+			err = wire.ErrDisconnected
+		}
+		if timer != nil {
+			timer.Stop()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// sooner returns the earlier of two times, of which a zero one is no time.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

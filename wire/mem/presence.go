@@ -1,0 +1,165 @@
+package mem
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// announceWait is how long the first Workers of a connection waits for announcements.
+const announceWait = 50 * time.Millisecond
+
+type seen struct {
+	wire.Heartbeat
+	at time.Time
+}
+
+// watcher takes messages on its own goroutine, that of the method that watches.
+type watcher struct {
+	c     *Conn
+	match func(subject string) bool
+	inbox []message
+}
+
+// send hands a message to all who watch its subject. Nothing of it is kept for those who come later.
+func (c *Conn) send(ctx context.Context, name, subject string, data []byte) error {
+	return c.do(ctx, name, subject, func(f Fault) error {
+		for _, w := range c.s.watchers {
+			if !w.match(subject) || !w.c.cutAt.IsZero() {
+				continue
+			}
+			w.inbox = append(w.inbox, message{data: bytes.Clone(data)})
+			if f.Twice {
+				w.inbox = append(w.inbox, message{data: bytes.Clone(data)})
+			}
+		}
+		c.s.change()
+		return nil
+	})
+}
+
+// watch hands what is sent to fn, until ctx ends, which is no error.
+func (c *Conn) watch(ctx context.Context, match func(subject string) bool, fn func(data []byte)) error {
+	s := c.s
+	w := &watcher{c: c, match: match}
+	s.mu.Lock()
+	s.watchers = append(s.watchers, w)
+	s.change()
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.watchers = slices.DeleteFunc(s.watchers, func(o *watcher) bool { return o == w })
+	}()
+	for {
+		var batch []message
+		err := c.wait(ctx, func(time.Time) (bool, time.Time, error) {
+			batch, w.inbox = w.inbox, nil
+			return len(batch) > 0, time.Time{}, nil
+		})
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, m := range batch {
+			fn(m.data)
+		}
+	}
+}
+
+// Beat implements wire.Presence.
+func (c *Conn) Beat(ctx context.Context, h wire.Heartbeat) error {
+	if len(h.Pools) == 0 {
+		return fmt.Errorf("worker %s serves no pool", h.Worker)
+	}
+	f := c.fault("Beat", h.Worker)
+	if f.Before != nil {
+		return f.Before
+	}
+	c.s.mu.Lock()
+	if c.cutAt.IsZero() {
+		if h.Leaving {
+			delete(c.s.workers, h.Worker)
+		} else {
+			c.s.workers[h.Worker] = seen{h, time.Now()}
+		}
+	}
+	c.s.mu.Unlock()
+	return c.send(ctx, "Beat.Send", wire.HeartbeatSubject(h.Pools[0], h.Worker), wire.EncodeHeartbeat(h))
+}
+
+// Workers implements wire.Presence.
+func (c *Conn) Workers(ctx context.Context) ([]wire.Worker, error) {
+	if err := c.announce(ctx); err != nil {
+		return nil, err
+	}
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	now := time.Now()
+	list := make([]wire.Worker, 0, len(c.s.workers))
+	for _, w := range c.s.workers {
+		list = append(list, wire.Worker{Heartbeat: w.Heartbeat, Since: now.Sub(w.at)})
+	}
+	slices.SortFunc(list, func(a, b wire.Worker) int { return strings.Compare(a.Worker, b.Worker) })
+	return list, nil
+}
+
+func (c *Conn) announce(ctx context.Context) error {
+	c.s.mu.Lock()
+	asked := c.asked
+	c.asked = true
+	c.s.mu.Unlock()
+	if asked {
+		return nil
+	}
+	if err := c.Control(ctx, "", wire.Control{Kind: "announce"}); err != nil {
+		return err
+	}
+	until := time.Now().Add(announceWait)
+	return c.wait(ctx, func(now time.Time) (bool, time.Time, error) { return !now.Before(until), until, nil })
+}
+
+// WatchWorkers implements wire.Presence.
+func (c *Conn) WatchWorkers(ctx context.Context, fn func(wire.Heartbeat)) error {
+	return c.watch(ctx, func(subject string) bool { return strings.HasPrefix(subject, "hb.") }, func(data []byte) {
+		if h, err := wire.DecodeHeartbeat(data); err == nil {
+			fn(h)
+		}
+	})
+}
+
+// Control implements wire.Presence.
+func (c *Conn) Control(ctx context.Context, pool string, m wire.Control) error {
+	return c.send(ctx, "Control", wire.ControlSubject(pool, m.Kind), wire.EncodeControl(m))
+}
+
+// WatchControl implements wire.Presence.
+func (c *Conn) WatchControl(ctx context.Context, pool string, fn func(wire.Control)) error {
+	ours := "ctl.pool." + wire.Token(pool) + "."
+	match := func(subject string) bool {
+		return strings.HasPrefix(subject, "ctl.all.") || strings.HasPrefix(subject, ours)
+	}
+	return c.watch(ctx, match, func(data []byte) {
+		if m, err := wire.DecodeControl(data); err == nil {
+			fn(m)
+		}
+	})
+}
+
+// Emit implements wire.Presence.
+func (c *Conn) Emit(ctx context.Context, run string, data []byte) error {
+	return c.send(ctx, "Emit", wire.EventSubject(run), data)
+}
+
+// Events implements wire.Presence.
+func (c *Conn) Events(ctx context.Context, run string, fn func(data []byte)) error {
+	subject := wire.EventSubject(run)
+	return c.watch(ctx, func(s string) bool { return s == subject }, fn)
+}

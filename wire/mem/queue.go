@@ -1,0 +1,228 @@
+package mem
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// releaseDelay is after what time a released message is offered again.
+const releaseDelay = 250 * time.Millisecond
+
+// claimWindow is how long after its delivery a task may be claimed.
+const claimWindow = 10 * time.Minute
+
+// stream is a work queue.
+type stream struct {
+	messages []*message // in order of their sequences
+	last     uint64
+	ids      map[string]bool
+}
+
+// message stays until somebody acknowledges it. It is hidden while somebody may be working on it.
+type message struct {
+	ref    wire.TaskRef
+	data   []byte
+	seq    uint64
+	hidden time.Time // until then; zero when it may be fetched
+}
+
+func (q *stream) publish(ref wire.TaskRef, data []byte, id string, from time.Time) {
+	if id != "" {
+		if q.ids[id] {
+			return
+		}
+		if q.ids == nil {
+			q.ids = map[string]bool{}
+		}
+		q.ids[id] = true
+	}
+	q.last++
+	q.messages = append(q.messages, &message{ref: ref, data: bytes.Clone(data), seq: q.last, hidden: from})
+}
+
+func (q *stream) remove(match func(*message) bool) {
+	q.messages = slices.DeleteFunc(q.messages, match)
+}
+
+func (q *stream) loseTail(n int) {
+	keep := max(len(q.messages)-n, 0)
+	for _, m := range q.messages[keep:] {
+		delete(q.ids, string(m.ref.Attempt))
+	}
+	q.messages = slices.Clone(q.messages[:keep])
+	q.last -= min(uint64(n), q.last)
+}
+
+// PublishTask implements wire.Queue.
+func (c *Conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) error {
+	return c.publish(ctx, &c.s.tasks, "PublishTask", wire.TaskSubject(ref), ref, data, string(ref.Attempt))
+}
+
+// PublishResult implements wire.Queue.
+func (c *Conn) PublishResult(ctx context.Context, ref wire.TaskRef, data []byte) error {
+	return c.publish(ctx, &c.s.results, "PublishResult", wire.ResultSubject(ref), ref, data, "")
+}
+
+func (c *Conn) publish(ctx context.Context, q *stream, name, subject string, ref wire.TaskRef, data []byte, id string) error {
+	return c.do(ctx, name, subject, func(f Fault) error {
+		var from time.Time
+		if f.Delay > 0 {
+			from = time.Now().Add(f.Delay)
+		}
+		q.publish(ref, data, id, from)
+		if f.Twice {
+			q.publish(ref, data, "", from)
+		}
+		c.s.change()
+		return nil
+	})
+}
+
+// FetchTasks implements wire.Queue.
+func (c *Conn) FetchTasks(ctx context.Context, pool string, n int) ([]wire.Delivery, error) {
+	return c.fetch(ctx, &c.s.tasks, n, func(ref wire.TaskRef) bool { return ref.Pool == pool })
+}
+
+// FetchResults implements wire.Queue.
+func (c *Conn) FetchResults(ctx context.Context, coordinator string, n int) ([]wire.Delivery, error) {
+	return c.fetch(ctx, &c.s.results, n, func(ref wire.TaskRef) bool { return ref.Coordinator == coordinator })
+}
+
+func (c *Conn) fetch(ctx context.Context, q *stream, n int, match func(wire.TaskRef) bool) ([]wire.Delivery, error) {
+	if n < 1 {
+		panic("mem: a fetch of no messages")
+	}
+	var list []wire.Delivery
+	err := c.wait(ctx, func(now time.Time) (bool, time.Time, error) {
+		if !c.cutAt.IsZero() {
+			return false, time.Time{}, nil
+		}
+		var next time.Time
+		for _, m := range q.messages {
+			if !match(m.ref) {
+				continue
+			}
+			if m.hidden.After(now) {
+				next = sooner(next, m.hidden)
+				continue
+			}
+			if len(list) == n {
+				break
+			}
+			f := c.fault("Deliver", wire.TaskSubject(m.ref))
+			if m.hidden = now.Add(c.s.opts.AckWait); f.Twice {
+				m.hidden = time.Time{}
+			}
+			next = sooner(next, m.hidden)
+			if f.Before == nil {
+				list = append(list, &delivery{c: c, q: q, m: m, fetched: now})
+			}
+		}
+		return len(list) > 0, next, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("fetching: %w", err)
+	}
+	return list, nil
+}
+
+type delivery struct {
+	c       *Conn
+	q       *stream
+	m       *message
+	fetched time.Time
+}
+
+func (d *delivery) Ref() wire.TaskRef { return d.m.ref }
+func (d *delivery) Data() []byte      { return bytes.Clone(d.m.data) }
+func (d *delivery) Sequence() uint64  { return d.m.seq }
+
+func (d *delivery) Ack(ctx context.Context) error {
+	return d.c.do(ctx, "Delivery.Ack", wire.TaskSubject(d.m.ref), func(Fault) error {
+		d.q.remove(func(m *message) bool { return m == d.m })
+		return nil
+	})
+}
+
+func (d *delivery) Release(ctx context.Context) error {
+	return d.c.do(ctx, "Delivery.Release", wire.TaskSubject(d.m.ref), func(Fault) error {
+		d.m.hidden = time.Now().Add(releaseDelay)
+		d.c.s.change()
+		return nil
+	})
+}
+
+// PurgeRun implements wire.Queue. Registers are never emptied: that nobody can claim one of a finished run is what
+// wire/jet takes a grace for.
+func (c *Conn) PurgeRun(ctx context.Context, run string) error {
+	return c.do(ctx, "PurgeRun", run, func(Fault) error {
+		s := c.s
+		ours := func(m *message) bool { return m.ref.Run == run }
+		s.tasks.remove(ours)
+		s.results.remove(ours)
+		for subject := range s.keys {
+			if strings.HasPrefix(subject, "key."+wire.Token(run)+".") {
+				delete(s.keys, subject)
+			}
+		}
+		for name, sum := range s.names {
+			if strings.HasPrefix(name, wire.SpillPrefix(run)) {
+				delete(s.names, name)
+				delete(s.blobs, sum)
+			}
+		}
+		return nil
+	})
+}
+
+// HighWater implements wire.Queue.
+func (c *Conn) HighWater(ctx context.Context) (mark wire.HighWater, err error) {
+	err = c.do(ctx, "HighWater", "", func(Fault) error {
+		mark = wire.HighWater{Tasks: c.s.tasks.last, Results: c.s.results.last, Claims: c.s.claimed, Incarnation: strconv.Itoa(c.s.born)}
+		return nil
+	})
+	return mark, err
+}
+
+// Claim implements wire.Claims.
+func (c *Conn) Claim(ctx context.Context, ref wire.TaskRef, claim wire.Claim) (held wire.Claim, err error) {
+	if claim.Nonce == "" {
+		panic("mem: a claim without a nonce")
+	}
+	subject := wire.ClaimSubject(ref)
+	err = c.do(ctx, "Claim", subject, func(Fault) error {
+		if there, ok := c.s.claims[subject]; ok {
+			held = there
+			return nil
+		}
+		c.s.claimed++
+		c.s.claims[subject] = claim
+		held = claim
+		return nil
+	})
+	if err != nil {
+		return wire.Claim{}, err
+	}
+	return held, nil
+}
+
+// ReadClaim implements wire.Claims.
+func (c *Conn) ReadClaim(ctx context.Context, ref wire.TaskRef) (claim wire.Claim, err error) {
+	subject := wire.ClaimSubject(ref)
+	err = c.do(ctx, "ReadClaim", subject, func(Fault) error {
+		there, ok := c.s.claims[subject]
+		if !ok {
+			return fmt.Errorf("reading the claim of %s: %w", ref.Attempt, wire.ErrNotFound)
+		}
+		claim = there
+		return nil
+	})
+	return claim, err
+}
