@@ -446,7 +446,7 @@ func (l leases) Acquire(ctx context.Context, _ wire.Provider, configure Configur
 			return nil, diags
 		}
 	}
-	return lease{l.cloud}, nil
+	return lease(l), nil
 }
 
 func (l lease) Provider() provider.Provider { return l.cloud }
@@ -590,3 +590,6 @@ func (b *bench) pending() []journal.Entry {
 	}()
 	return j.Pending()
 }
+
+// elapse lets virtual time pass.
+func elapse(d time.Duration) { pause(context.Background(), d) }

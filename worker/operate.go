@@ -41,7 +41,7 @@ func (w *Worker) operate(ctx context.Context, run string, attempt wire.AttemptID
 	if diags = append(diags, more...); diags.HasErrors() {
 		return &wire.Result{Diagnostics: wire.DiagsToWire(diags)}
 	}
-	end := w.ops.begin(run, attempt, lease.Stop)
+	end := w.ops.begin(run, attempt, p.Stop)
 	defer end()
 	begun = true
 	host := change.Host{Provider: p, Schemas: schemas, Name: t.Provider.Address, Source: t.Provider.Package.Source, Address: t.Address}

@@ -95,9 +95,9 @@ type Configure func(context.Context, provider.Provider) diag.List
 
 // Lease is a provider in use. It is not closed before Release.
 type Lease interface {
+	// Provider is valid until Release. Plugins may not recover from its Stop: whoever hosts them does not lease them
+	// to others afterwards.
 	Provider() provider.Provider
-	// Stop asks the provider to end its calls soon. Plugins may not recover from that, so nobody leases it afterwards.
-	Stop(ctx context.Context) error
 	Release()
 }
 

@@ -115,7 +115,7 @@ func TestNothingBeginsThatIsNotClaimedInTime(t *testing.T) {
 				b.start()
 				synctest.Wait()
 				b.bus.put(ds...)
-				time.Sleep(10 * time.Second)
+				elapse(10 * time.Second)
 				synctest.Wait()
 				if b.cloud.applied != 0 {
 					t.Error("the operation began")
@@ -157,7 +157,7 @@ func TestAClaimWhoseFateIsUnknownIsAskedForWithTheSameNonce(t *testing.T) {
 		}
 		b.start()
 		b.bus.put(b.applies(1)...)
-		time.Sleep(time.Second)
+		elapse(time.Second)
 		synctest.Wait()
 		if r := b.one(); r.Apply == nil || r.Nonce != nonces[0] {
 			t.Errorf("the result is %+v", r)
@@ -180,12 +180,12 @@ func TestAResultIsPublishedUntilItIsConfirmed(t *testing.T) {
 		}
 		b.start()
 		b.bus.put(b.applies(1)...)
-		time.Sleep(time.Minute)
+		elapse(time.Minute)
 		synctest.Wait()
 		if held := b.opts.Journal.Pending(); len(held) != 1 || held[0].Phase != journal.Ended {
 			t.Errorf("while publishing fails the journal holds %v", held)
 		}
-		time.Sleep(time.Hour)
+		elapse(time.Hour)
 		synctest.Wait()
 		if b.one().Apply == nil || b.cloud.applied != 1 || len(b.opts.Journal.Pending()) != 0 {
 			t.Errorf("applied %d times, journal %v", b.cloud.applied, b.opts.Journal.Pending())
@@ -291,7 +291,7 @@ func TestDrainingFinishesAndReportsWhatIsHeldAndTakesNothing(t *testing.T) {
 		b.drain()
 		later := b.task(9, applyTask("later"))
 		b.bus.put(later)
-		time.Sleep(10 * time.Minute)
+		elapse(10 * time.Minute)
 		synctest.Wait()
 		if last := b.last(); !last.Draining || last.Leaving || len(last.Attempts) != 2 {
 			t.Errorf("while it drains the worker says %+v", last)
@@ -358,7 +358,7 @@ func TestChangesNeverExceedTheSlotsOverAllPools(t *testing.T) {
 		}
 		b.bus.put(ds...)
 		b.start()
-		time.Sleep(time.Minute)
+		elapse(time.Minute)
 		synctest.Wait()
 		if got := len(b.results()); got != 20 || b.cloud.applied != 20 || b.cloud.mostAtOnce != 3 {
 			t.Errorf("%d results, %d operations, %d at once", got, b.cloud.applied, b.cloud.mostAtOnce)
@@ -410,7 +410,7 @@ func TestTheWorkerSaysOnceASecondThatItLivesAndWhatItHolds(t *testing.T) {
 		b.cloud.onApply = slowApply(time.Hour)
 		b.start()
 		b.bus.put(b.applies(2)...)
-		time.Sleep(10*time.Second + 1)
+		elapse(10*time.Second + 1)
 		synctest.Wait()
 		if n := len(b.bus.said()); n != 11 {
 			t.Errorf("%d heartbeats in 10 s", n)
@@ -563,7 +563,7 @@ func TestALargeResultTravelsAsABlobAndIsJournalledWhole(t *testing.T) {
 			t.Errorf("the journal holds %d entries", len(held))
 		}
 		refused.Store(false)
-		time.Sleep(time.Minute)
+		elapse(time.Minute)
 		synctest.Wait()
 		if r := b.one(); !bytes.Equal(r.Apply.Private, large) {
 			t.Error("the private data is not what the provider gave")

@@ -1,6 +1,8 @@
 package change
 
 import (
+	"errors"
+
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/provider/schema"
@@ -29,7 +31,8 @@ func (k kind) conforms(v cty.Value) breaches {
 func (l *breaches) conforms(v cty.Value, ty cty.Type, path cty.Path) {
 	for _, err := range v.Type().TestConformance(ty) {
 		at := path
-		if inside, ok := err.(cty.PathError); ok {
+		var inside cty.PathError
+		if errors.As(err, &inside) {
 			at = append(path[:len(path):len(path)], inside.Path...)
 		}
 		l.add(at, "%s", err)
