@@ -30,8 +30,8 @@ func (v *variableFlags) register(f *flag.FlagSet) {
 
 // viewFlags are how a command shows things.
 type viewFlags struct {
-	noColor, json, compactWarnings, concise bool
-	consolidateWarnings, consolidateErrors  bool
+	noColor, json, compactWarnings, concise, showSensitive bool
+	consolidateWarnings, consolidateErrors                 bool
 }
 
 func (v *viewFlags) register(f *flag.FlagSet) {
@@ -59,6 +59,9 @@ func (s *stateFlags) register(f *flag.FlagSet) {
 	f.StringVar(&s.backup, "backup", "", "")
 }
 
+// unset is the -parallelism of a command line without it: millipede.hcl, or else the default, says it then.
+const unset = -1
+
 // planFlags say what to plan.
 type planFlags struct {
 	destroy, refreshOnly, refresh bool
@@ -71,7 +74,7 @@ func (p *planFlags) register(f *flag.FlagSet) {
 	f.BoolVar(&p.destroy, "destroy", p.destroy, "")
 	f.BoolVar(&p.refreshOnly, "refresh-only", p.refreshOnly, "")
 	f.BoolVar(&p.refresh, "refresh", true, "")
-	f.IntVar(&p.parallelism, "parallelism", 10, "")
+	f.IntVar(&p.parallelism, "parallelism", unset, "")
 	list := func(name string, to *[]string) {
 		f.Func(name, "", func(s string) error {
 			*to = append(*to, s)
@@ -108,7 +111,7 @@ func (p *planFlags) spec() (planSpec, diag.List) {
 			diags = diags.Append(diag.New(diag.Error, "Incompatible refresh options", "Refreshing is all that -refresh-only does, so it does not go with -refresh=false.", nil))
 		}
 	}
-	if p.parallelism < 1 {
+	if p.parallelism < 1 && p.parallelism != unset {
 		diags = diags.Append(diag.New(diag.Error, "Invalid parallelism value", "The parallelism must be a positive number.", nil))
 	}
 	targets, more := readAddressFiles(p.targets, p.targetFiles)

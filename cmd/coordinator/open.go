@@ -54,13 +54,10 @@ func (a *app) openState(ctx context.Context, root *config.Node, f stateFlags, op
 		return nil, diags
 	}
 	s := &openState{app: a, workspace: a.workspace(), backend: backend, info: a.lockInfo(operation)}
-	store, err := bolt.Open(filepath.Join(storeDir, "state.db"), s.info, f.lockTimeout)
-	var held *journal.Held
-	switch {
-	case errors.As(err, &held):
-		return nil, diags.Append(lockDiag(held.Holder, "another process works on the state in this directory"))
-	case err != nil:
-		return nil, diags.Append(diag.New(diag.Error, "Failed to open the state store", err.Error()+".", nil))
+	store, more := openStore(s.info, f.lockTimeout)
+	diags = diags.Append(more)
+	if diags.HasErrors() {
+		return nil, diags
 	}
 	s.store = store
 	s.sync = &snapshot.Sync{Store: store, Backend: backend, Version: engineVersion}
@@ -77,6 +74,22 @@ func (a *app) openState(ctx context.Context, root *config.Node, f stateFlags, op
 		diags = diags.Append(diag.New(diag.Warning, "The state was changed outside of Millipede", message, nil))
 	}
 	return s, diags
+}
+
+// openStore opens the store of this directory, which one process can have at a time.
+func openStore(info journal.LockInfo, timeout time.Duration) (*bolt.Store, diag.List) {
+	if err := os.MkdirAll(storeDir, 0o700); err != nil {
+		return nil, diag.Errors("Failed to open the state store", err.Error()+".", nil)
+	}
+	store, err := bolt.Open(filepath.Join(storeDir, "state.db"), info, timeout)
+	var held *journal.Held
+	switch {
+	case errors.As(err, &held):
+		return nil, diag.List{lockDiag(held.Holder, "another process works on the state in this directory")}
+	case err != nil:
+		return nil, diag.Errors("Failed to open the state store", err.Error()+".", nil)
+	}
+	return store, nil
 }
 
 // lock takes the lock of the snapshot's backend, so that other engines keep out, then that of the store.

@@ -149,7 +149,7 @@ func (a *Applier) Begin() []state.Change {
 		switch {
 		case declared == nil && o.Action == plan.Delete:
 			changes = append(changes, state.SetOutput{Name: o.Name})
-		case declared != nil && a.Plan.Mode == plan.Normal && (o.Action == plan.Create || o.Action == plan.Update) &&
+		case declared != nil && a.Plan.Mode != plan.Destroy && (o.Action == plan.Create || o.Action == plan.Update) &&
 			o.After.IsWhollyKnown() && len(declared.Preconditions) == 0 && !declared.Ephemeral:
 			changes = append(changes, state.SetOutput{Name: o.Name, Output: &state.Output{Value: o.After, Sensitive: o.Sensitive, Deprecated: declared.Deprecated}})
 		}

@@ -68,7 +68,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	planner := planning.New(planning.Options{
 		Code: code, Store: store, Static: static, Prior: moved.State, Previous: moved.Previous, MovedByBlock: moved.Explicit,
 		Mode: o.Mode, SkipRefresh: o.SkipRefresh, Scope: scope, Replace: o.Replace, Imports: o.Imports,
-		Removed: removedBlocks(s.Tree), Package: s.Package, Now: now,
+		WholeEdges: s.Rules.WholeEdges(), Removed: removedBlocks(s.Tree), Package: s.Package, Now: now,
 	})
 	outcome, err := s.run(ctx, "plan", planner)
 	diags = diags.Append(outcome.Diags)

@@ -36,6 +36,18 @@ const (
 	ResourceEdges = "resource"
 )
 
+// WholeEdges tells whether a reference to one instance waits for all of its resource.
+func (r *Rules) WholeEdges() bool { return r != nil && r.Edges == ResourceEdges }
+
+// DefaultParallelism is the number of slots of the widest limit where the command line says none: 10 unless the file
+// says otherwise.
+func (r *Rules) DefaultParallelism() int {
+	if r == nil || r.Parallelism == 0 {
+		return 10
+	}
+	return r.Parallelism
+}
+
 // Pool sends what it matches to a pool.
 type Pool struct {
 	Name string

@@ -99,6 +99,10 @@ func (p *Planner) references() graph.InstanceReferences {
 		out := make([]graph.InstanceReference, 0, len(r.Code.References))
 		for _, ref := range r.Code.References {
 			ir := graph.InstanceReference{Reference: ref.Reference}
+			if p.WholeEdges {
+				out = append(out, ir)
+				continue
+			}
 			if resource, ok := ref.Subject.(addr.Resource); ok && ref.KeyByRepetition {
 				if k, known := ref.InstanceKey(m.Scope, rep); known {
 					ir.Instance = resource.Absolute(c.Addr.Module).Instance(k)

@@ -40,6 +40,8 @@ type Options struct {
 	SkipRefresh bool
 	Scope       Scope
 	Replace     []addr.Instance
+	// WholeEdges makes a reference to one instance wait for all instances of its resource (edges = "resource").
+	WholeEdges bool
 	// Imports are the evaluated import blocks and commands by target.
 	Imports map[addr.Instance]*ImportTarget
 	// Removed returns the removed block that covers an instance, or nil.

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+const applyUsage = `
+Usage: coordinator [global options] apply [options] [PLAN]
+
+  Makes a plan, shows it, asks for approval and carries it out; or carries out a plan that plan -out=FILE has saved,
+  without asking.
+
+Options:
+  -auto-approve         Do not ask.
+  -parallelism=N        How many operations may go on at one time, over all runs. Default: 10.
+  -backup=FILE          An old option of the local backend: where the state file before is kept; - for nowhere.
+  -state=FILE, -state-out=FILE
+                        Old options of the local backend: the state file, and another one to write.
+  -show-sensitive       Show sensitive outputs.
+
+  Without a saved plan, the options of the plan command say what to plan: see coordinator plan -help. -input, -lock,
+  -lock-timeout, -json, -no-color, -compact-warnings and -concise are as there.
+`
+
+const destroyUsage = `
+Usage: coordinator [global options] destroy [options]
+
+  Destroys everything that exists in the selected workspace: the same as apply -destroy. See coordinator apply -help
+  for the options.
+`
+
+const refreshUsage = `
+Usage: coordinator [global options] refresh [options]
+
+  Records in the state what was changed outside: the same as apply -refresh-only -auto-approve, which is to be
+  preferred without -auto-approve, because it shows what it found before. See coordinator plan -help for the options.
+`
+
+func runApply(ctx context.Context, a *app, args []string) int {
+	return a.apply(ctx, "apply", applyUsage, planFlags{}, false, args)
+}
+
+func runDestroy(ctx context.Context, a *app, args []string) int {
+	return a.apply(ctx, "destroy", destroyUsage, planFlags{destroy: true}, false, args)
+}
+
+func runRefresh(ctx context.Context, a *app, args []string) int {
+	return a.apply(ctx, "refresh", refreshUsage, planFlags{refreshOnly: true}, true, args)
+}
+
+// apply is the common path of apply, destroy and refresh.
+func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, approved bool, args []string) int {
+	var vars variableFlags
+	var vf viewFlags
+	var sf stateFlags
+	f := a.newFlags()
+	vars.register(f)
+	vf.register(f)
+	sf.register(f)
+	pf.register(f)
+	f.BoolVar(&approved, "auto-approve", approved, "")
+	f.BoolVar(&vf.showSensitive, "show-sensitive", false, "")
+	if code, done := a.parse(f, usage, args); done {
+		return code
+	}
+	o := operationOptions{command: command, vars: vars, state: sf, view: vf, parallelism: pf.parallelism, lockAs: "OperationTypeApply"}
+	u := a.newUI(vf, command, nil)
+	fail := func(l diag.List) int {
+		u.diagnostics(l)
+		return 1
+	}
+	switch {
+	case f.NArg() > 1 || (f.NArg() == 1 && command != "apply"):
+		return fail(diag.Errors("Too many command line arguments", fmt.Sprintf("The %s command got %q. To work in another directory, give the global option -chdir=DIR.", command, f.Args()), nil))
+	case f.NArg() == 1:
+		return a.applySaved(ctx, f.Arg(0), pf, o, u)
+	case vf.json && !approved:
+		return fail(diag.Errors("Plan file or auto-approve required", "With -json nobody can be asked, so give a saved plan or -auto-approve.", nil))
+	}
+	spec, diags := pf.spec()
+	if diags.HasErrors() {
+		return fail(diags)
+	}
+	return a.operate(ctx, o, func(r *operationRun) int {
+		planned, ok := r.plan(ctx, spec)
+		if !ok {
+			return 1
+		}
+		p := planned.Plan
+		trivial := !p.Applyable()
+		if p.Mode == plan.RefreshOnly {
+			return r.refresh(ctx, p, approved, vars)
+		}
+		if !trivial && !approved && !r.approve(p, vars) {
+			return 1
+		}
+		return r.apply(ctx, p, command)
+	})
+}
+
+// refresh writes what a refresh-only plan found.
+func (r *operationRun) refresh(ctx context.Context, p *plan.Plan, approved bool, vars variableFlags) int {
+	if p.Applyable() && !approved && !r.approve(p, vars) {
+		return 1
+	}
+	return r.apply(ctx, p, "refresh")
+}
+
+// applySaved carries a saved plan out.
+func (a *app) applySaved(ctx context.Context, name string, pf planFlags, o operationOptions, u ui) int {
+	if pf.destroy || pf.refreshOnly || len(pf.targets)+len(pf.excludes)+len(pf.replace) > 0 {
+		u.diagnostics(diag.Errors("Cannot change a saved plan", "What a saved plan does was decided when it was made: -destroy, -refresh-only, -target, -exclude and -replace do not go with one.", nil))
+		return 1
+	}
+	saved, diags := openPlanFile(name)
+	if diags.HasErrors() {
+		u.diagnostics(diags)
+		return 1
+	}
+	o.saved = saved
+	return a.operate(ctx, o, func(r *operationRun) int { return r.applyPlanFile(ctx, saved) })
+}
+
+// applyPlanFile checks that a saved plan still fits, and carries it out.
+func (r *operationRun) applyPlanFile(ctx context.Context, saved *planfile.Saved) int {
+	if diags := stale(saved.Plan, r.prior, r.state.workspace); diags.HasErrors() {
+		r.ui.diagnostics(diags)
+		return 1
+	}
+	return r.apply(ctx, saved.Plan, "apply")
+}

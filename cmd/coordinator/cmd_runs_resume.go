@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+const resumeUsage = `
+Usage: coordinator [global options] runs resume [options] [RUN]
+
+  Goes on with a run that a crash or an interrupt ended: results that are waiting are taken, operations that workers
+  still carry out are awaited, what was not started is done. Without a name, the last run that did not end is resumed.
+
+Options:
+  -parallelism=N        How many operations may go on at one time, over all runs. Default: 10.
+  -lock=false, -lock-timeout=0s
+                        As for apply.
+  -var, -var-file       Ephemeral variables, which no plan holds, must be given again.
+  -json, -no-color      As for apply.
+`
+
+func runResume(ctx context.Context, a *app, args []string) int {
+	var vars variableFlags
+	var vf viewFlags
+	var sf stateFlags
+	f := a.newFlags()
+	vars.register(f)
+	vf.register(f)
+	sf.register(f)
+	parallelism := f.Int("parallelism", unset, "")
+	if code, done := a.parse(f, resumeUsage, args); done {
+		return code
+	}
+	u := a.newUI(vf, "apply", nil)
+	record, saved, diags := a.findRun(ctx, f.Arg(0))
+	if diags.HasErrors() {
+		u.diagnostics(diags)
+		return 1
+	}
+	return a.operate(ctx, operationOptions{
+		command: "apply", vars: vars, state: sf, view: vf, parallelism: *parallelism, lockAs: "OperationTypeApply", saved: saved,
+	}, func(r *operationRun) int {
+		applied, diags := r.engine.Resume(ctx, record, saved.Plan, r.state.lockID)
+		return r.finish(ctx, saved.Plan, applied, diags)
+	})
+}
+
+// findRun reads a run and its plan from the store. An empty name means the last one that did not end.
+func (a *app) findRun(ctx context.Context, name string) (r journal.Run, saved *planfile.Saved, diags diag.List) {
+	store, diags := openStore(a.lockInfo(""), 0)
+	if diags.HasErrors() {
+		return r, nil, diags
+	}
+	defer func() { diags = diags.Append(closing(store.Close())) }()
+	if name == "" {
+		runs, err := store.Runs(ctx, a.workspace())
+		if err != nil {
+			return r, nil, diag.Errors("Failed to read the runs", err.Error()+".", nil)
+		}
+		open := slices.IndexFunc(runs, func(r journal.Run) bool { return r.Status == "running" || r.Status == "interrupted" })
+		if open < 0 {
+			return r, nil, diag.Errors("Nothing to resume", "Every run in this workspace has ended. See: coordinator runs list", nil)
+		}
+		name = runs[open].ID
+	}
+	r, text, err := store.RunPlan(ctx, name)
+	switch {
+	case errors.Is(err, journal.ErrNoRun):
+		return r, nil, diag.Errors("No such run", fmt.Sprintf("There is no run %q in the store of this directory. See: coordinator runs list", name), nil)
+	case err != nil:
+		return r, nil, diag.Errors("Failed to read the run", err.Error()+".", nil)
+	case r.Status == "done" || r.Status == "failed" || r.Status == "cancelled":
+		return r, nil, diag.Errors("The run has ended", fmt.Sprintf("The run %s is %s; there is nothing to go on with.", r.ID, r.Status), nil)
+	}
+	p, err := planfile.Decode(text)
+	if err != nil {
+		return r, nil, diag.Errors("Failed to read the run's plan", err.Error()+".", nil)
+	}
+	return r, &p, nil
+}
+
+const resolveUsage = `
+Usage: coordinator [global options] runs resolve ADDRESS -created=ID
+       coordinator [global options] runs resolve ADDRESS -not-created
+
+  Says what became of an operation whose outcome is not known. With -created, the object with this ID is read and
+  taken into the state; for an update or a deletion, -not-created says that nothing happened.
+
+Options:
+  -lock=false, -lock-timeout=0s
+                        As for apply.
+  -no-color             Use no colours.
+`
+
+func runResolve(ctx context.Context, a *app, args []string) int {
+	var sf stateFlags
+	var vf viewFlags
+	f := a.newFlags()
+	sf.register(f)
+	vf.register(f)
+	created := f.String("created", "", "")
+	notCreated := f.Bool("not-created", false, "")
+	// The address may come first.
+	address := ""
+	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
+		address, args = args[0], args[1:]
+	}
+	if code, done := a.parse(f, resolveUsage, args); done {
+		return code
+	}
+	if address == "" {
+		address = f.Arg(0)
+	}
+	u := a.newUI(vf, "apply", nil)
+	at, diags := addr.ParseInstance(address)
+	if (*created == "") == !*notCreated {
+		diags = diags.Append(diag.New(diag.Error, "Say what became of it", "Give either -created=ID or -not-created.", nil))
+	}
+	if diags.HasErrors() {
+		u.diagnostics(diags)
+		return 1
+	}
+	return a.operate(ctx, operationOptions{command: "apply", state: sf, view: vf, parallelism: unset, lockAs: "resolve"}, func(r *operationRun) int {
+		change, diags := r.resolve(ctx, at, *created)
+		if !diags.HasErrors() {
+			diags = diags.Append(r.state.commit(ctx, []state.Change{change}))
+		}
+		r.ui.diagnostics(diags)
+		if diags.HasErrors() {
+			return 1
+		}
+		fmt.Fprintf(a.stdout, "%s is resolved.\n", at)
+		return 0
+	})
+}
+
+// resolve returns the change of the state that ends a doubt. id is the object that was created, empty when nothing
+// happened.
+func (r *operationRun) resolve(ctx context.Context, at addr.Instance, id string) (state.Change, diag.List) {
+	o := r.prior.Object(at, state.CurrentObject)
+	if o == nil || o.Status != state.InDoubt || o.Doubt == nil {
+		return nil, diag.Errors("Nothing is in doubt", fmt.Sprintf("No operation on %s is in doubt.", at), nil)
+	}
+	set := state.SetObject{Addr: at, Provider: r.prior.ProviderOf(at)}
+	if id != "" {
+		imported, diags := r.engine.Import(ctx, at, set.Provider, id)
+		set.Object = imported
+		return set, diags
+	}
+	if o.Doubt.Operation != "create" {
+		back := *o
+		back.Doubt, back.Status = nil, o.Doubt.Before
+		if back.Status == 0 {
+			back.Status = state.Ready
+		}
+		set.Object = &back
+	}
+	return set, nil
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nkeys"
+
+	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/coordinator/placement"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// engine is a session with all that was opened for it. Close it before the state.
+type engine struct {
+	*operation.Session
+	transport *transport
+	providers *providers
+	stop      func()
+}
+
+// engineOptions say what session to open.
+type engineOptions struct {
+	tree        *config.Tree
+	loader      *config.Loader
+	inputs      map[string]values.Input
+	prior       *state.State
+	store       journal.Store // nil for operations that touch no state
+	observer    coordinator.Observer
+	parallelism int
+}
+
+// openEngine selects the providers, connects, and makes the session.
+func (a *app) openEngine(ctx context.Context, o engineOptions) (*engine, diag.List) {
+	providers, diags := a.selectProviders(o.tree, o.prior)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	rules, more := readRules(o.loader)
+	diags = diags.Append(more)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	if o.parallelism == unset {
+		o.parallelism = rules.DefaultParallelism()
+	}
+	t, more := a.connect(ctx, providers.packages, providers.reattach)
+	diags = diags.Append(more)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	e := &engine{transport: t, providers: providers}
+	if t.embedded == nil {
+		if more := providers.share(ctx, t.conn); more.HasErrors() {
+			return nil, diags.Append(more, t.close())
+		}
+	}
+	name, pair, err := identity()
+	if err != nil {
+		return nil, diags.Append(diag.New(diag.Error, "Failed to read the coordinator's identity", err.Error()+".", nil), t.close())
+	}
+	ring, err := wire.NewKeyring(t.conn, pair, rand.Reader)
+	if err != nil {
+		return nil, diags.Append(diag.New(diag.Error, "Failed to read the coordinator's identity", err.Error()+".", nil), t.close())
+	}
+	interrupts, stop := a.interrupts()
+	e.stop = stop
+	e.Session = &operation.Session{
+		Tree: o.tree, Inputs: o.inputs, Workspace: a.workspace(), EngineVersion: engineVersion,
+		Transport: t.conn, Coordinator: name, Keyring: ring, Store: o.store,
+		Package: providers.wirePackage, Selections: providers.selections(),
+		WorkerWait: 10 * time.Second, Parallelism: o.parallelism, Rules: rules, Embedded: t.embedded != nil,
+		Observer: o.observer, Interrupts: interrupts, Now: time.Now, NewID: newID,
+	}
+	return e, diags
+}
+
+// close ends the connection and the embedded worker.
+func (e *engine) close() diag.List {
+	e.stop()
+	return e.transport.close()
+}
+
+// selections are the packages as a plan remembers them.
+func (p *providers) selections() []plan.ProviderSelection {
+	var out []plan.ProviderSelection
+	for source, pkg := range p.packages {
+		out = append(out, plan.ProviderSelection{Source: source, Version: pkg.Version, Hashes: pkg.Hashes})
+	}
+	return out
+}
+
+// readRules reads millipede.hcl, if there is one.
+func readRules(loader *config.Loader) (*placement.Rules, diag.List) {
+	text, err := os.ReadFile(placement.FileName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, diag.Errors("Failed to read "+placement.FileName, err.Error()+".", nil)
+	}
+	if loader != nil {
+		loader.AddSource(placement.FileName, text)
+	}
+	return placement.Parse(text, placement.FileName)
+}
+
+// identity returns the name and the key pair of the coordinator that owns the store in this directory; they are made
+// at the first use. The key pair opens the keys of runs that are resumed; it lies outside of the message store.
+func identity() (string, nkeys.KeyPair, error) {
+	if err := os.MkdirAll(storeDir, 0o700); err != nil {
+		return "", nil, err
+	}
+	file := filepath.Join(storeDir, "coordinator")
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		pair, err := nkeys.CreateCurveKeys()
+		if err != nil {
+			return "", nil, err
+		}
+		seed, err := pair.Seed()
+		if err != nil {
+			return "", nil, err
+		}
+		name := "c-" + strings.ToLower(newID()[:12])
+		return name, pair, os.WriteFile(file, []byte(name+"\n"+string(seed)+"\n"), 0o600)
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	name, seed, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+	pair, err := nkeys.FromCurveSeed([]byte(strings.TrimSpace(seed)))
+	if err != nil {
+		return "", nil, fmt.Errorf("the file %s is damaged: %w", file, err)
+	}
+	return name, pair, nil
+}
+
+// interrupts turns signals into requests to stop, with a word to the user, until stop is called.
+func (a *app) interrupts() (<-chan struct{}, func()) {
+	out := make(chan struct{}, 2)
+	done, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for n := 0; ; n++ {
+			select {
+			case <-a.signals:
+				if n == 0 {
+					fmt.Fprint(a.stdout, "\nInterrupt received.\nPlease wait for Millipede to exit or data loss may occur.\nGracefully shutting down...\n\n")
+				} else {
+					fmt.Fprint(a.stdout, "\nTwo interrupts received. Exiting immediately. What runs with the embedded worker is in doubt now.\n\n")
+				}
+				select {
+				case out <- struct{}{}:
+				default:
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	return out, func() {
+		close(done)
+		<-stopped
+	}
+}

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// operationRun is one plan or apply with everything opened for it.
+type operationRun struct {
+	app    *app
+	ui     ui
+	wd     *workdir
+	inputs map[string]values.Input
+	state  *openState
+	prior  *state.State
+	engine *engine
+}
+
+// operationOptions say what to open.
+type operationOptions struct {
+	command     string
+	vars        variableFlags
+	state       stateFlags
+	view        viewFlags
+	parallelism int
+	// lockAs names the operation in the lock.
+	lockAs string
+	// saved is the plan to apply, whose configuration takes the place of the files; nil for none.
+	saved *planfile.Saved
+}
+
+// operate opens what an operation needs, calls fn, and closes everything. It returns the exit code that fn returned,
+// or 1 when something failed on the way.
+func (a *app) operate(ctx context.Context, o operationOptions, fn func(*operationRun) int) int {
+	r := &operationRun{app: a}
+	wd, diags := a.newWorkdir(o.vars)
+	if o.saved != nil {
+		wd.loader = config.NewLoader(savedFiles(o.saved.Config))
+	}
+	r.wd = wd
+	r.ui = a.newUI(o.view, o.command, wd.loader.Sources)
+	fail := func(more diag.List) int {
+		r.ui.diagnostics(diags.Append(more))
+		return 1
+	}
+	if diags.HasErrors() {
+		return fail(nil)
+	}
+	if o.saved == nil && !wd.loader.HasConfig(".") && o.command != "destroy" {
+		return fail(diag.Errors("No configuration files",
+			fmt.Sprintf("The command %s needs configuration, and there is none in this directory: no file that ends in .tf, .tofu, .tf.json or .tofu.json. To destroy what an earlier configuration made, put an empty configuration file here, or use the destroy command.", o.command), nil))
+	}
+	more := wd.loadFor(o.saved)
+	diags = diags.Append(more)
+	if diags.HasErrors() {
+		return fail(nil)
+	}
+	inputs, more := wd.inputs()
+	diags = diags.Append(more)
+	if diags.HasErrors() {
+		return fail(nil)
+	}
+	r.inputs = inputs
+	st, more := a.openState(ctx, wd.tree.Root, o.state, o.lockAs)
+	diags = diags.Append(more)
+	if diags.HasErrors() {
+		return fail(nil)
+	}
+	r.state = st
+	code := r.withState(ctx, o, diags, fn)
+	if more := st.close(ctx); len(more) > 0 {
+		r.ui.diagnostics(more)
+		if more.HasErrors() {
+			code = 1
+		}
+	}
+	return code
+}
+
+func (r *operationRun) withState(ctx context.Context, o operationOptions, diags diag.List, fn func(*operationRun) int) int {
+	prior, more := r.state.load(ctx)
+	diags = diags.Append(more)
+	if !diags.HasErrors() {
+		r.prior = prior
+		observer := r.ui.observer()
+		r.engine, more = r.app.openEngine(ctx, engineOptions{
+			tree: r.wd.tree, loader: r.wd.loader, inputs: r.inputs, prior: prior, store: r.state.store,
+			observer: observer, parallelism: o.parallelism,
+		})
+		diags = diags.Append(more)
+	}
+	r.ui.diagnostics(diags)
+	if diags.HasErrors() {
+		return 1
+	}
+	code := fn(r)
+	if more := r.engine.close(); len(more) > 0 {
+		r.ui.diagnostics(more)
+	}
+	return code
+}
+
+// plan makes a plan and shows its problems; nil when there is none to show.
+func (r *operationRun) plan(ctx context.Context, spec planSpec) (*operation.Planned, bool) {
+	planned, diags := r.engine.Plan(ctx, r.prior, operation.PlanOptions{
+		Mode: spec.mode, SkipRefresh: !spec.refresh, Targets: spec.targets, Excludes: spec.excludes, Replace: spec.replace,
+	})
+	r.ui.settle()
+	if planned != nil {
+		planned.Plan.BackendType = "local"
+		if b := r.wd.tree.Root.Module.Backend; b != nil {
+			planned.Plan.BackendType = b.Type
+		}
+		r.ui.plan(planned, r.wd.tree)
+	}
+	r.ui.diagnostics(diags)
+	return planned, !diags.HasErrors() && planned != nil
+}
+
+// save codes a plan with everything that carrying it out needs.
+func (r *operationRun) save(p *plan.Plan) planfile.Saved {
+	files := map[string][]byte{}
+	for name, f := range r.wd.loader.Sources() {
+		files[name] = f.Bytes
+	}
+	saved := planfile.Saved{Plan: p, Config: planfile.Config{Files: files, Dir: "."}}
+	if text, err := (config.OS{}).ReadFile(config.ManifestPath(r.app.dataDir())); err == nil {
+		saved.Config.Manifest = text
+	}
+	return saved
+}
+
+// apply carries a plan out and shows how it ended. It returns the exit code.
+func (r *operationRun) apply(ctx context.Context, p *plan.Plan, command string) int {
+	saved, err := planfile.Encode(r.save(p))
+	if err != nil {
+		r.ui.diagnostics(diag.Errors("Failed to record the plan", err.Error()+".", nil))
+		return 1
+	}
+	applied, diags := r.engine.Apply(ctx, operation.ApplyOptions{Plan: p, Saved: saved, Command: command, LockID: r.state.lockID, Who: r.state.info.Who})
+	return r.finish(ctx, p, applied, diags)
+}
+
+// finish writes the snapshot and shows the result of an apply or a resumed run.
+func (r *operationRun) finish(ctx context.Context, p *plan.Plan, applied *operation.Applied, diags diag.List) int {
+	r.ui.settle()
+	diags = diags.Append(r.state.push(context.WithoutCancel(ctx)))
+	if applied != nil {
+		after, more := r.state.load(context.WithoutCancel(ctx))
+		diags = diags.Append(more)
+		if after != nil {
+			r.ui.applied(p, applied, !diags.HasErrors(), after)
+		}
+	}
+	r.ui.diagnostics(diags)
+	if diags.HasErrors() {
+		return 1
+	}
+	return 0
+}
+
+// approve asks the user; without somebody to ask it is an error.
+func (r *operationRun) approve(p *plan.Plan, vars variableFlags) bool {
+	a := r.app
+	if !vars.input || a.getenv("TF_INPUT") == "0" || a.getenv("TF_INPUT") == "false" {
+		r.ui.diagnostics(diag.Errors("Apply cannot ask for approval", "Input is turned off, so nobody can approve the plan. Give -auto-approve to apply without being asked, or save the plan with plan -out=FILE and apply that.", nil))
+		return false
+	}
+	question, what := "Do you want to perform these actions?", "Millipede will perform the actions described above.\n  Only 'yes' will be accepted to approve."
+	switch p.Mode {
+	case plan.Destroy:
+		question, what = "Do you really want to destroy all resources?", "Millipede will destroy all your managed infrastructure, as shown above.\n  There is no undo. Only 'yes' will be accepted to confirm."
+	case plan.RefreshOnly:
+		question, what = "Would you like to update the state to reflect these detected changes?", "Millipede will write these changes to the state without modifying any real infrastructure.\n  There is no undo. Only 'yes' will be accepted to confirm."
+	}
+	if w := a.workspace(); w != "default" {
+		question = strings.TrimSuffix(question, "?") + fmt.Sprintf(" in workspace %q?", w)
+	}
+	fmt.Fprintf(a.stdout, "\n%s\n  %s\n\n  Enter a value: ", question, what)
+	line, err := a.lines().ReadString('\n')
+	fmt.Fprintln(a.stdout)
+	if strings.TrimSpace(line) == "yes" {
+		return true
+	}
+	if err != nil && line == "" {
+		r.ui.diagnostics(diag.Errors("No approval", "Standard input has ended before an answer came.", nil))
+		return false
+	}
+	verb := "Apply"
+	if p.Mode == plan.Destroy {
+		verb = "Destroy"
+	}
+	fmt.Fprintf(a.stdout, "\n%s cancelled.\n", verb)
+	return false
+}
+
+// loadFor loads the configuration in the directory, or the one that a plan was saved with.
+func (w *workdir) loadFor(saved *planfile.Saved) diag.List {
+	if saved == nil {
+		return w.load()
+	}
+	manifest := config.Manifest{}
+	if len(saved.Config.Manifest) > 0 {
+		var err error
+		if manifest, err = config.ParseManifest(saved.Config.Manifest); err != nil {
+			return diag.Errors("Failed to read the saved plan", err.Error()+".", nil)
+		}
+	}
+	tree, diags := w.loader.LoadTree(config.TreeOptions{Variable: savedVariable(saved.Plan), Workspace: saved.Plan.Workspace, Locator: manifest})
+	w.tree = tree
+	return diags
+}
+
+// openPlanFile reads a saved plan. A file that is no plan gives an error that says so.
+func openPlanFile(name string) (*planfile.Saved, diag.List) {
+	saved, err := planfile.Read(name)
+	var version *planfile.VersionError
+	switch {
+	case err == nil:
+		return &saved, nil
+	case errors.Is(err, planfile.ErrNoPlan):
+		return nil, diag.Errors("Failed to load "+fmt.Sprintf("%q", filepath.Base(name))+" as a plan file", fmt.Sprintf("The file %s is not a saved plan of Millipede. Plans of other engines, and plans in JSON, cannot be applied; make one with plan -out=FILE.", name), nil)
+	case errors.As(err, &version):
+		return nil, diag.Errors("Failed to load "+fmt.Sprintf("%q", filepath.Base(name))+" as a plan file", version.Error()+". Make the plan again with this version.", nil)
+	default:
+		return nil, diag.Errors("Failed to load "+fmt.Sprintf("%q", filepath.Base(name))+" as a plan file", err.Error()+".", nil)
+	}
+}
+
+// stale tells why a saved plan cannot be applied to the state any more.
+func stale(p *plan.Plan, s *state.State, workspace string) diag.List {
+	switch {
+	case p.Errored:
+		return diag.Errors("Cannot apply failed plan", "The plan was saved although planning had failed, to be looked at; it cannot be applied.", nil)
+	case p.Workspace != workspace:
+		return diag.Errors("Saved plan is for another workspace", fmt.Sprintf("The plan was made in the workspace %q, and %q is selected now.", p.Workspace, workspace), nil)
+	case p.BaseLineage != s.Lineage && p.BaseLineage != "":
+		return diag.Errors("Saved plan does not match the given state", "The plan was made for a state of another lineage, so it has nothing to do with the state that is here now.", nil)
+	case p.BaseSerial != s.Serial:
+		return diag.Errors("Saved plan is stale", "The state was changed by another operation after the plan was made, so the plan cannot be applied any more. Make a new one.", nil)
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package operation
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// Import finds the object with an ID at its provider and returns what the state keeps of it.
+func (s *Session) Import(ctx context.Context, at addr.Instance, pi addr.ProviderInstance, id string) (*state.Object, diag.List) {
+	schemas, diags := s.Schemas(ctx, nil)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	block := schemas.Resource(pi.Provider, at.Resource.Mode, at.Resource.Type)
+	if block == nil {
+		return nil, diags.Append(diag.New(diag.Error, "Invalid resource type",
+			fmt.Sprintf("The provider %s does not support resource type %q.", pi.Provider.Display(), at.Resource.Type), nil))
+	}
+	code := values.NewCode(s.Tree, schemas)
+	wp, _, more := values.WireProvider(s.store(code, values.Planning, s.Now()), pi, s.Package(pi.Provider))
+	diags = diags.Append(more)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	res, more := s.call(ctx, &wire.Task{Address: at.String(), Provider: wp, Import: &wire.ImportTask{Type: at.Resource.Type, ID: id}})
+	diags = diags.Append(more.WithAddress(at.String()))
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	if res.Import == nil {
+		return nil, diags.Append(diag.New(diag.Error, "Import failed", "The worker's answer holds nothing.", nil))
+	}
+	for _, o := range res.Import.Objects {
+		if o.Type != at.Resource.Type {
+			continue
+		}
+		v, err := wire.DecodeValue(o.Object, block.Block.ImpliedType())
+		if err != nil {
+			return nil, diags.Append(diag.New(diag.Error, "Import failed", err.Error()+".", nil))
+		}
+		out := &state.Object{Status: state.Ready, SchemaVersion: o.SchemaVersion, Private: o.Private}
+		if out.Attrs, out.Sensitive, err = values.EncodeStored(v, block.Block); err != nil {
+			return nil, diags.Append(diag.New(diag.Error, "Import failed", err.Error()+".", nil))
+		}
+		return out, diags
+	}
+	return nil, diags.Append(diag.New(diag.Error, "Import failed", fmt.Sprintf("The provider returned no object of type %q.", at.Resource.Type), nil))
+}
