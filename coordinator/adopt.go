@@ -156,6 +156,9 @@ func (l *loop) resumeAttempt(v int) {
 	w, p := x.work, l.past[v]
 	w.listed = l.now
 	switch {
+	case l.frozen && x.status == journal.Dispatched:
+		l.move(v, running)
+		l.suspect(v, "the message store lost acknowledged data")
 	case x.status == journal.Doubt:
 		w.suspected = l.now // wait for a late result as long as if it had been suspected now
 		l.move(v, doubtful)

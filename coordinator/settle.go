@@ -186,7 +186,8 @@ func (l *loop) skip(skips []sched.Skip) {
 		l.changed = true
 		l.skipped = append(l.skipped, Skipped{Vertex: s.Vertex, Address: d.Address, Because: because})
 		l.do(show(func(o Observer) { o.Skipped(s.Vertex, d, because) }))
-		if l.durable && (x.status == journal.Waiting || x.status == journal.Wanted) {
+		// What is skipped because of a doubt is not skipped for good: the doubt may be resolved, and the run resumed.
+		if l.durable && l.vertices[s.Because].status != journal.Doubt && (x.status == journal.Waiting || x.status == journal.Wanted) {
 			e := l.event(s.Vertex, journal.Skip)
 			e.Address, e.Action, e.Detail = d.Address, d.Action, because
 			r.events = append(r.events, e)

@@ -1,0 +1,279 @@
+package coordinator
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/graph/dag"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// orphaned is a world in which the worker that claims the task of vertex 0 says nothing any more; vertex 1 depends on 0,
+// 2 on nothing.
+func orphaned(t *testing.T) *world {
+	w := safely(t, 3, dag.Edge{Before: 0, After: 1})
+	w.work = func(w *world, id wire.AttemptID) bool {
+		if !strings.HasPrefix(w.tasks[id].task.Function.Name, "0/") {
+			return true
+		}
+		w.claims[id] = wire.Claim{Nonce: "n-dead", Worker: "dead"}
+		return false
+	}
+	return w
+}
+
+// lateResult makes the result that the dead worker comes with after all.
+func lateResult(w *world, change func(*wire.Result)) {
+	for id, c := range w.claims {
+		if c.Worker != "dead" {
+			continue
+		}
+		r := compute(w.tasks[id].task)
+		r.Attempt, r.Nonce, r.Worker = id, c.Nonce, "dead"
+		if change != nil {
+			change(r)
+		}
+		w.report(w.tasks[id].ref, r)
+	}
+}
+
+func TestTheAttemptOfADeadWorkerIsInDoubtAndNotRepeated(t *testing.T) {
+	w := orphaned(t)
+	w.boot()
+	began := w.now
+	w.finish()
+	wantHeard(t, w, "in doubt 0: worker dead has not been heard of", "skipped 1 because of number.n0", "finished 2")
+	if got := kinds(w, 0); !slices.Equal(got, []journal.Kind{journal.Want, journal.Dispatch, journal.Suspect}) {
+		t.Errorf("%v", got)
+	}
+	if o := w.outputs["n0"]; o == nil || !strings.HasPrefix(o.Value.AsString(), "in doubt: a") {
+		t.Errorf("the state has %v", o)
+	}
+	if len(w.held) != 1 || len(w.loop.held()) != 1 {
+		t.Errorf("%d permits are held", len(w.held))
+	}
+	if took := w.now.Sub(began); took < 30*time.Second || took > 60*time.Second {
+		t.Errorf("waited %s for a late result", took)
+	}
+	out := (&Runner{loop: w.loop}).outcome()
+	if out.Status != "interrupted" || len(out.InDoubt) != 1 || out.InDoubt[0].Worker != "dead" {
+		t.Errorf("%+v", out)
+	}
+}
+
+func TestALateResultResolvesADoubt(t *testing.T) {
+	w := orphaned(t)
+	w.boot()
+	w.later(25*time.Second, func() {
+		wantHeard(t, w, "in doubt 0")
+		lateResult(w, nil)
+	})
+	w.finish()
+	w.stateAgrees()
+	wantHeard(t, w, "finished 0", "finished 1")
+	if len(w.loop.held()) != 0 {
+		t.Error("a permit is still held")
+	}
+}
+
+func TestALateResultThatComesAfterTheRunResolvesTheDoubtOnResume(t *testing.T) {
+	w := orphaned(t)
+	w.boot()
+	w.finish()
+	w.crash()
+	w.restore()
+	lateResult(w, nil)
+	w.boot()
+	w.finish()
+	w.stateAgrees()
+	w.once()
+	if got := kinds(w, 0); got[len(got)-1] != journal.Finish {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestAWorkerThatSaysThatItDoesNotKnowFreesThePermit(t *testing.T) {
+	w := orphaned(t)
+	w.boot()
+	began := w.now
+	w.later(time.Second, func() { lateResult(w, func(r *wire.Result) { r.Doubt, r.Function = "the worker stopped", nil }) })
+	w.finish()
+	wantHeard(t, w, "in doubt 0: the worker stopped", "skipped 1")
+	if took := w.now.Sub(began); took > 3*time.Second {
+		t.Errorf("waited %s although nothing could come", took)
+	}
+	if len(w.loop.held()) != 0 {
+		t.Errorf("permits are still held: %v", w.loop.held())
+	}
+}
+
+func TestAnAttemptThatItsWorkerHasForgottenIsInDoubt(t *testing.T) {
+	w := orphaned(t)
+	w.boot()
+	var say func()
+	say = func() {
+		w.send(beat{wire.Heartbeat{Worker: "dead", Pools: []string{"other"}, Protocol: wire.ProtocolVersion}})
+		w.later(time.Second, say)
+	}
+	say()
+	w.later(8*time.Second, func() {
+		if heard(w, "in doubt") {
+			t.Error("in doubt too early")
+		}
+	})
+	w.finish()
+	wantHeard(t, w, "in doubt 0: worker dead does not hold it any more")
+}
+
+func TestSilenceMeansNothingWhileTheCoordinatorIsCutOff(t *testing.T) {
+	w := orphaned(t)
+	w.boot()
+	began := w.now
+	w.connected = func() time.Duration { return max(0, w.now.Sub(began)-60*time.Second) }
+	w.later(60*time.Second, func() {
+		if heard(w, "in doubt") {
+			t.Error("a worker was taken for dead while nobody could be heard")
+		}
+	})
+	w.later(63*time.Second, func() {
+		if heard(w, "in doubt") {
+			t.Error("a worker was taken for dead before it had time to be heard")
+		}
+	})
+	w.finish()
+	wantHeard(t, w, "in doubt 0")
+}
+
+func TestAnInterruptStartsNothingMoreAndAwaitsWhatRuns(t *testing.T) {
+	w := safely(t, 12, dag.Edge{Before: 0, After: 11})
+	w.latency = func(string) time.Duration { return 5 * time.Second }
+	w.boot()
+	w.later(time.Second, func() {
+		w.send(interrupted{})
+	})
+	w.finish()
+	out := (&Runner{loop: w.loop}).outcome()
+	if !out.Interrupted || out.Status != "interrupted" || len(w.began) != 4 || len(w.held) != 0 {
+		t.Errorf("%+v, began %v, held %v", out, w.began, w.held)
+	}
+	w.crash()
+	w.restore()
+	w.boot()
+	w.finish()
+	w.stateAgrees()
+	w.once()
+}
+
+func TestAnInterruptBuriesWhatNobodyHasClaimed(t *testing.T) {
+	w := safely(t, 2)
+	w.boot()
+	w.silent = true // tasks stay where they are
+	w.later(time.Second, func() { w.send(interrupted{}) })
+	w.finish()
+	if len(w.tasks) != 2 {
+		t.Errorf("%d tasks were published", len(w.tasks))
+	}
+	for id := range w.tasks {
+		if c := w.claims[id]; !c.Tombstone {
+			t.Errorf("attempt %s was left to be started: %+v", id, c)
+		}
+	}
+	w.silent = false
+	w.crash()
+	w.restore()
+	w.boot()
+	w.finish()
+	w.stateAgrees()
+	w.once()
+}
+
+func TestLeavingPutsInDoubtWhatEndsWithTheProcess(t *testing.T) {
+	for _, embedded := range []bool{true, false} {
+		w := safely(t, 2)
+		w.change = func(s *settings) { s.embedded = embedded }
+		w.latency = func(string) time.Duration { return time.Hour }
+		w.boot()
+		w.later(time.Second, func() { w.send(interrupted{}) })
+		w.later(2*time.Second, func() { w.send(interrupted{}) })
+		w.finish()
+		if got := slices.Contains(kinds(w, 0), journal.Suspect); got != embedded {
+			t.Errorf("embedded %v: in doubt %v", embedded, got)
+		}
+		if got := len(w.loop.held()); embedded == (got > 0) {
+			t.Errorf("embedded %v: %d permits stay held", embedded, got)
+		}
+	}
+}
+
+func TestAStoreThatLostDataFreezesDispatchAndPutsAttemptsInDoubt(t *testing.T) {
+	w := safely(t, 12)
+	w.latency = func(string) time.Duration { return 5 * time.Second }
+	w.boot()
+	w.later(time.Second, func() { w.send(lostData{}) })
+	w.finish()
+	wantHeard(t, w, "error: The message store lost data", "in doubt 0: the message store lost acknowledged data")
+	if len(w.began) != 4 {
+		t.Errorf("%d operations began", len(w.began))
+	}
+	w.crash()
+	w.restore()
+	w.boot()
+	w.finish()
+	w.stateAgrees() // the results were only late
+	w.once()
+}
+
+func TestARunThatIsResumedOverLostDataStartsNothing(t *testing.T) {
+	w := safely(t, 3)
+	w.latency = func(string) time.Duration { return 5 * time.Second }
+	w.boot()
+	w.run(40)
+	w.crash()
+	began := len(w.began)
+	w.restore()
+	w.boot()
+	w.send(lostData{})
+	w.finish()
+	for v := range 3 {
+		if ks := kinds(w, v); slices.Contains(ks, journal.Dispatch) && ks[len(ks)-1] != journal.Suspect {
+			t.Errorf("vertex %d: %v", v, ks)
+		}
+	}
+	if len(w.began) != began {
+		t.Errorf("%d operations began, before it were %d", len(w.began), began)
+	}
+}
+
+func TestWhatClosesRunsWhateverHappened(t *testing.T) {
+	w := newWorld(t, 1, newNumbers(t, 3, dag.Edge{Before: 0, After: 1}, dag.Edge{Before: 1, After: 2}))
+	w.program.fails = func(v int) bool { return v == 0 }
+	w.program.hidden = func(v int) bool { return v == 2 }
+	closer := &closing{numbers: w.program, at: 2}
+	w.change = func(s *settings) { s.program = closer }
+	w.boot()
+	w.finish()
+	if w.program.accepted[2] != 1 {
+		t.Error("it did not run")
+	}
+}
+
+type closing struct {
+	*numbers
+	at int
+}
+
+func (c *closing) Anyway(v int) bool { return v == c.at }
+
+func (c *closing) Prepare(ctx context.Context, v int) program.Step {
+	if v == c.at {
+		return program.Step{}
+	}
+	return c.numbers.Prepare(ctx, v)
+}
+
+func (c *closing) Accept(v int, s *program.Step) { c.accepted[v]++ }
