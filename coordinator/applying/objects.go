@@ -80,6 +80,9 @@ func (a *Applier) apply(v int, c *plan.Change) program.Step {
 	if task.PlannedIdentity, err = encodeIdentity(c.AfterIdentity); err != nil {
 		return broken("encoding the identity of "+c.Addr.String(), err)
 	}
+	if task.Sensitive, err = values.EncodePaths(values.SensitivePaths(ev.config)); err != nil {
+		return broken("encoding "+c.Addr.String(), err)
+	}
 	if task.IgnorePaths, err = values.EncodePaths(values.IgnorePaths(ev.code.Config)); err != nil {
 		return broken("encoding ignore_changes of "+c.Addr.String(), err)
 	}
@@ -137,11 +140,7 @@ func (a *Applier) applied(v int, c *plan.Change, r *values.Resource, ev *evaluat
 	value = values.MarkSensitive(value, ev.schema.Block, values.SensitivePaths(ev.config))
 	step := program.Step{Diags: diags}
 	if value.IsNull() {
-		// The creation failed without a trace, or an update found that the object is gone.
-		if c.Action == plan.Update {
-			step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr})
-		}
-		return step
+		return step // a creation failed without a trace
 	}
 	object, err := a.objectOf(c, ev, value, res.Apply)
 	if err != nil {
@@ -192,6 +191,9 @@ func (a *Applier) objectOf(c *plan.Change, ev *evaluated, value cty.Value, r *wi
 	o := &state.Object{
 		Status: state.Ready, SchemaVersion: ev.schema.Version, Private: r.Private,
 		Dependencies: c.Dependencies, CreateBeforeDestroy: c.CreateBeforeDestroy, SkipDestroy: c.SkipDestroy,
+	}
+	if old := a.object(c.Addr, state.CurrentObject); c.Action == plan.Update && old != nil {
+		o.Status = old.Status
 	}
 	if r.Tainted {
 		o.Status = state.Tainted

@@ -55,6 +55,9 @@ func (p *Planner) prepareManaged(o *object) program.Step {
 	if task.Config, err = w.encode(w.config); err != nil {
 		return broken("encoding the configuration of "+o.addr.String(), err)
 	}
+	if task.Sensitive, err = values.EncodePaths(w.marked); err != nil {
+		return broken("encoding "+o.addr.String(), err)
+	}
 	if task.IgnorePaths, err = values.EncodePaths(values.IgnorePaths(o.resource.Code.Config)); err != nil {
 		return broken("encoding ignore_changes of "+o.addr.String(), err)
 	}

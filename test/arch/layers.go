@@ -16,9 +16,12 @@ var layers = map[string]int{
 	"provider/tfplugin6": 0,
 	"state/seal":         0,
 
-	"graph/dag":  1,
-	"lang/addr":  1,
-	"lang/funcs": 1, // for the sake of lang/marks; see docs/adr/0001
+	"graph/dag":   1,
+	"lang/addr":   1,
+	"lang/format": 1,
+	"lang/funcs":  1, // for the sake of lang/marks; see docs/adr/0001
+
+	"provider/provisioner": 1,
 
 	"graph/sched":   2,
 	"lang/eval":     2,
@@ -30,12 +33,12 @@ var layers = map[string]int{
 	"lang/config": 3,
 
 	"graph":         4,
+	"graph/moves":   4,
 	"state/journal": 4,
 	"wire":          4,
 
 	"coordinator/program": 5,
 	"coordinator/values":  5,
-	"graph/plan/planfile": 5,
 	"lang/config/fetch":   5,
 	"provider/install":    5,
 	"provider/rpc":        5,
@@ -46,19 +49,26 @@ var layers = map[string]int{
 	"wire/jet":            5,
 	"wire/mem":            5,
 	"wire/wiretest":       5,
+	"worker/journal":      5,
 
-	"coordinator/placement": 6,
-	"coordinator/planning":  6,
-	"provider/builtin":      6,
-	"provider/plugin":       6,
-	"state/snapshot":        6,
-	"worker/change":         6,
+	"coordinator/applying":   6,
+	"coordinator/placement":  6,
+	"coordinator/validating": 6,
+	"graph/plan/planfile":    6,
+	"worker/packages":        6,
+	"worker/provision":       6,
+	"coordinator/planning":   6,
+	"provider/builtin":       6,
+	"provider/plugin":        6,
+	"state/snapshot":         6,
+	"worker/change":          6,
 
 	"coordinator": 7,
 	"worker":      7,
 
-	"cmd/coordinator/view": 8,
-	"coordinator/web":      8,
+	"cmd/coordinator/view":  8,
+	"coordinator/operation": 8,
+	"coordinator/web":       8,
 }
 
 // trees are folders whose packages need no entry of their own. Those of one tree may import each other.
