@@ -1,0 +1,120 @@
+// Package format rewrites source code of the configuration language into its usual form.
+//
+// Spacing and alignment are those of hclwrite. The package adds the rewriting of what older versions of the language
+// needed and the present one does not. It reads and writes no files, and leaves the meaning of code as it is.
+package format
+
+import (
+	"bytes"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/hashicorp/hcl/v2/hclwrite"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// Source returns src in its usual form; name is for diagnostics. Code that cannot be parsed is an error, and nil is
+// returned. Formatting what was formatted changes nothing.
+func Source(name string, src []byte) ([]byte, diag.List) {
+	// hclwrite reports problems less precisely than the parser itself.
+	if _, problems := hclsyntax.ParseConfig(src, name, hcl.InitialPos); problems.HasErrors() {
+		return nil, diag.List(nil).Append(problems)
+	}
+	file, problems := hclwrite.ParseConfig(src, name, hcl.InitialPos)
+	if problems.HasErrors() {
+		return nil, diag.List(nil).Append(problems)
+	}
+	body(file.Body(), "")
+	return hclwrite.Format(file.Bytes()), nil
+}
+
+// body rewrites the content of a block of the given type; empty for the file itself.
+func body(b *hclwrite.Body, blockType string) {
+	for name, attr := range b.Attributes() {
+		old := attr.Expr().BuildTokens(nil)
+		var now hclwrite.Tokens
+		if blockType == "variable" && name == "type" {
+			now = typeConstraint(old)
+		} else {
+			now = unwrapped(old)
+		}
+		if now != nil {
+			b.SetAttributeRaw(name, now)
+		}
+	}
+	for _, block := range b.Blocks() {
+		block.SetLabels(block.Labels()) // this quotes them
+		body(block.Body(), block.Type())
+	}
+}
+
+// unwrapped returns the expression inside of a string that is one interpolation and nothing else, as the language
+// required it before version 0.12; nil for other expressions. Where the inner expression has line breaks it gets
+// parentheses, because it is not enclosed by the string any more.
+func unwrapped(tokens hclwrite.Tokens) hclwrite.Tokens {
+	last := len(tokens) - 1
+	if last < 3 || tokens[0].Type != hclsyntax.TokenOQuote || tokens[1].Type != hclsyntax.TokenTemplateInterp ||
+		tokens[last-1].Type != hclsyntax.TokenTemplateSeqEnd || tokens[last].Type != hclsyntax.TokenCQuote {
+		return nil
+	}
+	inner := tokens[2 : last-1]
+	depth := 0
+	for _, t := range inner {
+		switch t.Type {
+		case hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl:
+			depth++
+		case hclsyntax.TokenTemplateSeqEnd:
+			if depth--; depth < 0 {
+				return nil // the first interpolation ends before the string does
+			}
+		}
+	}
+	for len(inner) > 0 && inner[0].Type == hclsyntax.TokenNewline {
+		inner = inner[1:]
+	}
+	for len(inner) > 0 && inner[len(inner)-1].Type == hclsyntax.TokenNewline {
+		inner = inner[:len(inner)-1]
+	}
+	if len(inner) == 0 {
+		return nil
+	}
+	for _, t := range inner {
+		if t.Type == hclsyntax.TokenNewline {
+			return parenthesised(inner)
+		}
+	}
+	return inner
+}
+
+func parenthesised(tokens hclwrite.Tokens) hclwrite.Tokens {
+	out := make(hclwrite.Tokens, 0, len(tokens)+2)
+	out = append(out, &hclwrite.Token{Type: hclsyntax.TokenOParen, Bytes: []byte("(")})
+	out = append(out, tokens...)
+	return append(out, &hclwrite.Token{Type: hclsyntax.TokenCParen, Bytes: []byte(")")})
+}
+
+// typeConstraint returns the present form of a variable's type as version 0.11 wrote it, in quotes and with elements
+// that were always strings, or of a collection type without its element type; nil for other types.
+func typeConstraint(tokens hclwrite.Tokens) hclwrite.Tokens {
+	switch {
+	case len(tokens) == 1 && tokens[0].Type == hclsyntax.TokenIdent:
+		switch kind := string(tokens[0].Bytes); kind {
+		case "list", "map", "set":
+			return collection(kind, "any")
+		}
+	case len(tokens) == 3 && tokens[0].Type == hclsyntax.TokenOQuote && tokens[1].Type == hclsyntax.TokenQuotedLit &&
+		tokens[2].Type == hclsyntax.TokenCQuote:
+		switch kind := string(bytes.TrimSpace(tokens[1].Bytes)); kind {
+		case "string":
+			return hclwrite.TokensForIdentifier("string")
+		case "list", "map":
+			return collection(kind, "string")
+		}
+	}
+	return nil
+}
+
+func collection(kind, element string) hclwrite.Tokens {
+	return hclwrite.TokensForFunctionCall(kind, hclwrite.TokensForIdentifier(element))
+}
