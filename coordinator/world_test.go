@@ -52,6 +52,10 @@ type world struct {
 	loseCall  func(name string, n int) error        // the fast lane's error
 	answer    func(t *wire.Task) *wire.Result       // what a worker answers
 	work      func(w *world, a wire.AttemptID) bool // false: the worker never comes to an end
+	asking    func(permitKey)                       // told of each request for a permit
+	confirm   func(permitKey) error                 // what a permit says when something is to be started under it
+	survey    time.Duration                         // how long it takes until all workers were asked
+	unchecked bool                                  // the graph is too large to check the loop after each step
 	connected func() time.Duration                  // for how long the transport is
 	others    map[string][]permitKey                // what other runs hold or wait for
 	calls     map[string]int                        // fast-lane calls by name
@@ -139,7 +143,7 @@ func (w *world) boot() {
 		w.deliver(n)
 	}
 	w.send(began{})
-	w.send(surveyed{})
+	w.later(w.survey, func() { w.send(surveyed{}) })
 	w.heartbeats()
 	w.tick()
 }
@@ -208,6 +212,9 @@ func (w *world) send(e event) {
 	w.steps++
 	for _, a := range slices.Clone(w.loop.step(w.now, e)) {
 		w.do(a)
+	}
+	if w.unchecked {
+		return
 	}
 	if err := w.loop.check(); err != nil {
 		w.t.Fatalf("after %T: %v", e, err)
@@ -280,7 +287,13 @@ func (w *world) do(a action) {
 			w.send(committed{[]record{a.record}})
 		}})
 	case publish:
-		w.later(w.soon(), func() { w.stored(a); w.send(published{a.vertex, a.ref.Attempt, nil}) })
+		w.later(w.soon(), func() {
+			err := w.confirmed(a.permits)
+			if err == nil {
+				w.stored(a)
+			}
+			w.send(published{a.vertex, a.ref.Attempt, err})
+		})
 	case ack:
 		w.later(w.soon(), func() { delete(w.results, a.delivery); w.send(acked{a.delivery}) })
 	case readClaim:
@@ -303,6 +316,9 @@ func (w *world) do(a action) {
 			w.send(declared{a.limit.Name, w.slots[a.limit.Name]})
 		})
 	case acquire:
+		if w.asking != nil {
+			w.asking(permitKey{a.limit, a.id})
+		}
 		w.later(w.soon(), func() { w.ask(permitKey{a.limit, a.id}) })
 	case withdraw:
 		w.later(w.soon(), func() {
@@ -330,7 +346,26 @@ func (w *world) do(a action) {
 	}
 }
 
+// confirmed asks the permits.
+func (w *world) confirmed(keys []permitKey) error {
+	for _, k := range keys {
+		if !w.held[k] {
+			w.t.Fatalf("something is started under %v, which is not held", k)
+		}
+		if w.confirm != nil {
+			if err := w.confirm(k); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func (w *world) called(a call) {
+	if err := w.confirmed(a.permits); err != nil {
+		w.later(w.soon(), func() { w.send(callFailed{a.vertex, err}) })
+		return
+	}
 	name := a.task.Function.Name
 	w.calls[name]++
 	if w.loseCall != nil {
