@@ -1,20 +1,22 @@
-# Resources that two pools of workers carry out: see millipede.hcl beside this file.
+# One module for each region. Which workers carry out which region is decided in millipede.hcl beside this file.
 
-variable "per_region" {
+variable "services" {
   type    = number
   default = 3
 }
 
-resource "terraform_data" "eu" {
-  count = var.per_region
-  input = "made in eu, number ${count.index}"
+module "eu" {
+  source   = "./region"
+  name     = "eu"
+  services = var.services
 }
 
-resource "terraform_data" "us" {
-  count = var.per_region
-  input = "made in us, number ${count.index}"
+module "us" {
+  source   = "./region"
+  name     = "us"
+  services = var.services
 }
 
-output "made" {
-  value = concat(terraform_data.eu[*].output, terraform_data.us[*].output)
+output "services" {
+  value = concat(module.eu.services, module.us.services)
 }
