@@ -34,8 +34,8 @@ func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) e
 				return fmt.Errorf("storing the state of workspace %q: %w", name, err)
 			}
 		}
-		if t.EndVersion {
-			if err := s.endVersion(tx, e, t); err != nil {
+		if t.EndVersion || t.EndUnfinished {
+			if err := s.endVersion(e, t); err != nil {
 				return err
 			}
 		}
@@ -55,6 +55,12 @@ func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.Stat
 		}
 		e, err := s.edit(tx, w)
 		if err != nil {
+			return err
+		}
+		if err := s.endVersion(e, journal.Tx{EndUnfinished: true, Cause: "before " + cause}); err != nil {
+			return err
+		}
+		if e, err = s.edit(tx, w); err != nil {
 			return err
 		}
 		if err := e.replace(st); err != nil {
@@ -131,10 +137,11 @@ func undone(r []byte) ([]byte, error) {
 	return nil, errors.New("an earlier content cannot be read")
 }
 
-// endVersion ends the version that is being made, unless its changes come to nothing.
-func (s *Store) endVersion(tx *bbolt.Tx, e *edit, t journal.Tx) error {
+// endVersion ends the version that is being made, unless its changes come to nothing. The first one ends even then,
+// if it was asked for.
+func (s *Store) endVersion(e *edit, t journal.Tx) error {
 	changed, err := e.settle()
-	if err != nil || !changed {
+	if err != nil || !changed && !(t.EndVersion && e.making == 1) {
 		return err
 	}
 	v := version{
@@ -145,7 +152,7 @@ func (s *Store) endVersion(tx *bbolt.Tx, e *edit, t journal.Tx) error {
 		v.Lineage = s.opts.NewID()
 	}
 	if v.Cause == "" && t.Run != "" {
-		run, _, err := findRun(tx, t.Run)
+		run, _, err := findRun(e.tx, t.Run)
 		if err != nil {
 			return err
 		}

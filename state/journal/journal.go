@@ -203,8 +203,10 @@ type Tx struct {
 	Events []Event
 	// EndVersion closes a version of the state: the serial grows by one and the version before stays readable.
 	// Changes made without it belong to the version that is being made. Where all changes since the version before
-	// come to nothing, no version ends and the serial stays.
+	// come to nothing, no version ends and the serial stays; the first version ends always.
 	EndVersion bool
+	// EndUnfinished closes the version that is being made, if earlier commits have left anything in it.
+	EndUnfinished bool
 	// Cause says what made the version that ends, for Versions. Empty: the command of the run.
 	Cause string
 }
@@ -219,6 +221,7 @@ type VersionInfo struct {
 
 // SnapshotMark remembers what the workspace's snapshot held when the store last agreed with it.
 type SnapshotMark struct {
+	Where   string `json:"where"` // which snapshot it was
 	Lineage string `json:"lineage"`
 	Serial  uint64 `json:"serial"`
 	SHA256  string `json:"sha256"`
@@ -238,7 +241,8 @@ type Store interface {
 	// caller does not want it to be); it returns ErrFenced when another lock is held.
 	Commit(ctx context.Context, workspace, lockID string, tx Tx) error
 	// Replace puts a whole state (state push, adoption of a snapshot) as a new version, with its own lineage and
-	// serial. What was there stays readable as an earlier version.
+	// serial. What was there stays readable: as the version before, or, where a version was being made, as one
+	// more, which ends first.
 	Replace(ctx context.Context, workspace, lockID string, s *state.State, cause string) error
 
 	// Versions lists the ended versions, newest first.

@@ -201,21 +201,16 @@ func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) e
 			return err
 		}
 		r := s.disk.runs[t.Run]
-		if r == nil && t.Run != "" && (len(t.Events) > 0 || t.EndVersion && t.Cause == "") {
+		if r == nil && t.Run != "" && (len(t.Events) > 0 || (t.EndVersion || t.EndUnfinished) && t.Cause == "") {
 			return fmt.Errorf("run %s: %w", t.Run, journal.ErrNoRun)
 		}
 		w.now.Apply(t.Changes...)
-		if t.EndVersion && !w.now.SameContent(w.last()) {
+		if t.EndVersion || t.EndUnfinished {
 			cause := t.Cause
 			if cause == "" && r != nil {
 				cause = r.Command
 			}
-			w.now.Serial++
-			if w.now.Lineage == "" {
-				w.now.Lineage = s.newID()
-			}
-			w.now.EngineVersion = s.opts.EngineVersion
-			s.end(w, cause)
+			s.endVersion(w, t.EndVersion, cause)
 		}
 		if r != nil {
 			r.events = append(r.events, t.Events...)
@@ -234,6 +229,7 @@ func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.Stat
 		if err := s.fence(name, lockID); err != nil {
 			return err
 		}
+		s.endVersion(w, false, "before "+cause)
 		w.now = st.Clone()
 		s.end(w, cause)
 		return nil
@@ -246,6 +242,20 @@ func (w *workspace) last() *state.State {
 		return state.Empty()
 	}
 	return w.versions[len(w.versions)-1].s
+}
+
+// endVersion ends the version that is being made, unless its changes come to nothing. The first one ends even then,
+// if it was asked for.
+func (s *Store) endVersion(w *workspace, asked bool, cause string) {
+	if w.now.SameContent(w.last()) && !(asked && len(w.versions) == 0) {
+		return
+	}
+	w.now.Serial++
+	if w.now.Lineage == "" {
+		w.now.Lineage = s.newID()
+	}
+	w.now.EngineVersion = s.opts.EngineVersion
+	s.end(w, cause)
 }
 
 func (s *Store) end(w *workspace, cause string) {

@@ -38,6 +38,8 @@ func Run(t *testing.T, make func(t *testing.T) Fixture) {
 		{"what is committed is there, in this process, in the next, and after a crash", committedIsThere},
 		{"a version ends with a serial that is one higher, in one lineage", versionsCount},
 		{"changes that come to nothing end no version", nothingEndsNoVersion},
+		{"the first version ends even when it is empty", firstVersionEnds},
+		{"what an interrupted command left can be ended as a version", unfinishedEnds},
 		{"every version stays readable as it ended", versionsStay},
 		{"a state that is put whole brings its lineage and serial, and hides nothing", replaceKeeps},
 		{"of versions with one serial the newest is found", newestOfSerial},
@@ -124,10 +126,11 @@ func versionsCount(t *testing.T, f Fixture) {
 
 func nothingEndsNoVersion(t *testing.T, f Fixture) {
 	s := open(t, f)
-	commit(t, s, journal.Tx{EndVersion: true})
+	commit(t, s, journal.Tx{EndUnfinished: true})
 	is(t, must(s.Load(t.Context(), ws)).Serial, 0)
 	commit(t, s, journal.Tx{Changes: put("a", 1), EndVersion: true})
 	commit(t, s, journal.Tx{Changes: put("a", 1), EndVersion: true})
+	commit(t, s, journal.Tx{EndUnfinished: true})
 	is(t, must(s.Load(t.Context(), ws)).Serial, 1)
 	commit(t, s, journal.Tx{Changes: append(put("a", 2), put("b", 1)...)})
 	commit(t, s, journal.Tx{Changes: append(put("a", 1), remove("b")...), EndVersion: true})
@@ -135,6 +138,27 @@ func nothingEndsNoVersion(t *testing.T, f Fixture) {
 	commit(t, s, journal.Tx{Changes: put("a", 2), EndVersion: true})
 	is(t, must(s.Load(t.Context(), ws)).Serial, 2)
 	sameContent(t, must(s.LoadVersion(t.Context(), ws, 1)), after(put("a", 1)))
+}
+
+func firstVersionEnds(t *testing.T, f Fixture) {
+	s := open(t, f)
+	for range 2 {
+		commit(t, s, journal.Tx{EndVersion: true})
+		st := must(s.Load(t.Context(), ws))
+		is(t, st.Serial, 1)
+		is(t, st.Lineage != "", true)
+	}
+}
+
+func unfinishedEnds(t *testing.T, f Fixture) {
+	s := open(t, f)
+	commit(t, s, journal.Tx{Changes: put("a", 1), EndVersion: true})
+	commit(t, s, journal.Tx{Changes: put("b", 1)})
+	s = f.Crash(s)
+	closeLater(t, s)
+	commit(t, s, journal.Tx{EndUnfinished: true, Cause: "interrupted"})
+	is(t, must(s.Versions(t.Context(), ws))[0].Cause, "interrupted")
+	sameContent(t, must(s.LoadVersion(t.Context(), ws, 2)), after(append(put("a", 1), put("b", 1)...)))
 }
 
 func versionsStay(t *testing.T, f Fixture) {
@@ -200,7 +224,10 @@ func replaceKeeps(t *testing.T, f Fixture) {
 	is(t, got.Lineage, "other")
 	sameContent(t, must(s.LoadVersion(t.Context(), ws, 40)), other)
 
+	commit(t, s, journal.Tx{Changes: put("unfinished", 1)})
+	unfinished := must(s.Load(t.Context(), ws))
 	ok(t, s.Replace(t.Context(), ws, "", state.Empty(), "the snapshot was removed"))
+	sameContent(t, must(s.LoadVersion(t.Context(), ws, 42)), unfinished)
 	is(t, must(s.Load(t.Context(), ws)).IsEmpty(), true)
 	commit(t, s, journal.Tx{Changes: put("new", 1), EndVersion: true})
 	got = must(s.Load(t.Context(), ws))
