@@ -223,3 +223,35 @@ func within(a, b *datum) bool {
 	}
 	return true
 }
+
+// open returns the datum without sensitivity at any depth.
+func (d *datum) open() *datum {
+	if d == nil {
+		return nil
+	}
+	c := *d
+	c.sensitive = false
+	if d.items != nil {
+		c.items = make([]*datum, len(d.items))
+		for i, e := range d.items {
+			c.items[i] = e.open()
+		}
+	}
+	if d.attrs != nil {
+		c.attrs = make(map[string]*datum, len(d.attrs))
+		for k, e := range d.attrs {
+			c.attrs[k] = e.open()
+		}
+	}
+	return &c
+}
+
+// hidden returns the datum as sensitive.
+func (d *datum) hidden() *datum {
+	if d == nil {
+		return nil
+	}
+	c := *d
+	c.sensitive = true
+	return &c
+}

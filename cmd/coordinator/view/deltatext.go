@@ -34,28 +34,34 @@ func important(name string) bool { return name == "id" || name == "name" || name
 
 // symbol is the sign of an action, three columns wide.
 func (k Ink) symbol(a plan.Action) string {
+	if a == plan.NoOp {
+		return "   "
+	}
+	return k.sign(a) + k.off()
+}
+
+// sign is a symbol inside of a coloured text, which ends all colours once more at its own end.
+func (k Ink) sign(a plan.Action) string {
 	plus, minus, dot := k.on(greenCode)+"+"+k.off(), k.on(redCode)+"-"+k.off(), k.on(redCode)+"."+k.off()
 	switch a {
-	case plan.NoOp:
-		return "   "
 	case plan.Create:
-		return "  " + plus + k.off()
+		return "  " + plus
 	case plan.Delete:
-		return "  " + minus + k.off()
+		return "  " + minus
 	case plan.Update:
-		return "  " + k.on(yellowCode) + "~" + k.off() + k.off()
+		return "  " + k.on(yellowCode) + "~" + k.off()
 	case plan.Read:
-		return " " + k.on(cyanCode) + "<=" + k.off() + k.off()
+		return " " + k.on(cyanCode) + "<=" + k.off()
 	case plan.DeleteThenCreate:
-		return minus + "/" + plus + k.off()
+		return minus + "/" + plus
 	case plan.CreateThenDelete:
-		return plus + "/" + minus + k.off()
+		return plus + "/" + minus
 	case plan.Forget:
-		return "  " + dot + k.off()
+		return "  " + dot
 	case plan.ForgetThenCreate:
-		return "  " + dot + "/" + plus + k.off()
+		return "  " + dot + "/" + plus
 	default:
-		panic("view: no symbol for the action " + string(a))
+		panic("view: no sign for the action " + string(a))
 	}
 }
 
