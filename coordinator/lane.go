@@ -71,7 +71,7 @@ func (l *loop) intend(v int) {
 	l.move(v, intending)
 	e := l.event(v, journal.Dispatch)
 	for _, p := range w.permits {
-		e.Permits = append(e.Permits, p.limit.name+"/"+p.id)
+		e.Permits = append(e.Permits, permitName(p.limit.name, p.id))
 	}
 	l.save(record{vertex: v, kind: intended, events: []journal.Event{e}})
 }

@@ -1,0 +1,63 @@
+package coordinator
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// permitDeadline is how long the permit of an operation that nobody can ask about is kept.
+const permitDeadline = 24 * time.Hour
+
+// Orphans decides about permits whose run is gone, for wire.Semaphore.OnOrphan: what this coordinator's own journal
+// tells of, it resolves; what another coordinator's journal would have to tell, it leaves alone until the deadline.
+type Orphans struct {
+	Store  journal.Store
+	Claims wire.Claims
+	// Now and NewID are those of Options; here they are required.
+	Now   func() time.Time
+	NewID func() string
+}
+
+// Decide is a wire.Orphan.
+func (o *Orphans) Decide(ctx context.Context, limit string, r wire.PermitRequest) (free bool) {
+	if strings.HasPrefix(r.Run, readOnly) {
+		return true // what ran under it changes nothing
+	}
+	if o.Now().Sub(r.At) > permitDeadline {
+		return true
+	}
+	run, _, err := o.Store.RunPlan(ctx, r.Run)
+	if err != nil {
+		return false // another coordinator's run, or nothing is known
+	}
+	events, err := o.Store.Events(ctx, r.Run)
+	if err != nil {
+		return false
+	}
+	memory, err := recollect(run.Vertices, events)
+	if err != nil {
+		return false
+	}
+	for _, p := range memory {
+		if p.open == nil || !slices.Contains(p.open.Permits, permitName(limit, r.ID)) {
+			continue
+		}
+		return p.status == journal.Dispatched && o.bury(ctx, wire.TaskRef{
+			Pool: p.open.Pool, Coordinator: run.Coordinator, Run: run.ID, Attempt: wire.AttemptID(p.open.Attempt)})
+	}
+	return true // nothing was dispatched under it, or all that was is resolved
+}
+
+// bury ends an attempt that nobody has claimed. It reports whether nothing can run.
+func (o *Orphans) bury(ctx context.Context, ref wire.TaskRef) bool {
+	c, err := o.Claims.Claim(ctx, ref, wire.Claim{Nonce: o.NewID(), At: o.Now(), Tombstone: true, Reason: "its run is gone, and its permit was needed"})
+	return err == nil && c.Tombstone
+}
+
+// permitName is how a dispatch names a permit in the journal.
+func permitName(limit, id string) string { return limit + "/" + id }

@@ -1,0 +1,70 @@
+package coordinator
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/state/journal"
+	statemem "github.com/millipede-iac/millipede/state/mem"
+	"github.com/millipede-iac/millipede/wire"
+	"github.com/millipede-iac/millipede/wire/mem"
+)
+
+func TestAnOrphanedPermitIsFreedOnlyWhenNothingCanRunUnderIt(t *testing.T) {
+	ctx := context.Background()
+	now := time.Unix(1_700_000_000, 0)
+	dispatch := func(id string) []journal.Event {
+		return []journal.Event{
+			{Kind: journal.Want, At: now},
+			{Kind: journal.Dispatch, At: now, Attempt: "a1", Pool: "eu", Permits: []string{"narrow/x", permitName("default", id)}},
+		}
+	}
+	also := func(es []journal.Event, k journal.Kind) []journal.Event {
+		return append(es, journal.Event{Kind: k, At: now})
+	}
+	for claim, c := range map[string]struct {
+		run     string
+		at      time.Time
+		events  []journal.Event
+		claimed bool
+		free    bool
+	}{
+		"of a plan":                                   {run: "read-1", free: true},
+		"of another coordinator":                      {run: "foreign"},
+		"of another coordinator, too old":             {run: "foreign", at: now.Add(-25 * time.Hour), free: true},
+		"under which nothing was dispatched":          {run: "run1", events: dispatch("p2"), free: true},
+		"whose attempt nobody has claimed":            {run: "run1", events: dispatch("p1"), free: true},
+		"whose attempt a worker has claimed":          {run: "run1", events: dispatch("p1"), claimed: true},
+		"whose attempt is done":                       {run: "run1", events: also(dispatch("p1"), journal.Finish), claimed: true, free: true},
+		"whose attempt is in doubt":                   {run: "run1", events: also(dispatch("p1"), journal.Suspect), claimed: true},
+		"whose attempt is in doubt, without a claim":  {run: "run1", events: also(dispatch("p1"), journal.Suspect)},
+		"whose attempt is in doubt, for a day by now": {run: "run1", at: now.Add(-25 * time.Hour), events: also(dispatch("p1"), journal.Suspect), free: true},
+	} {
+		system, store := mem.New(mem.Options{}), statemem.New(statemem.Options{})
+		beginRun(t, store, 1)
+		if len(c.events) > 0 {
+			if err := store.Commit(ctx, "default", "", journal.Tx{Run: "run1", Events: c.events}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		conn := system.Connect("c")
+		ref := wire.TaskRef{Pool: "eu", Coordinator: "c1", Run: "run1", Attempt: "a1"}
+		if c.claimed {
+			if _, err := conn.Claim(ctx, ref, wire.Claim{Nonce: "n", Worker: "w"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.at.IsZero() {
+			c.at = now
+		}
+		o := &Orphans{Store: store, Claims: conn, Now: func() time.Time { return now }, NewID: func() string { return "tomb" }}
+		if got := o.Decide(ctx, "default", wire.PermitRequest{ID: "p1", Run: c.run, At: c.at}); got != c.free {
+			t.Errorf("a permit %s: freed %v", claim, got)
+		}
+		if got, err := conn.Claim(ctx, ref, wire.Claim{Nonce: "late"}); c.free && c.events != nil && !c.claimed && c.at == now && claim == "whose attempt nobody has claimed" && (err != nil || !got.Tombstone) {
+			t.Errorf("a permit %s: a worker could still start it", claim)
+		}
+		_ = conn.Close()
+	}
+}
