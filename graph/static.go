@@ -124,6 +124,8 @@ type ReferencesOf interface {
 	ArgumentReferences(call *config.Node, variable string) []eval.Reference
 	// DependsOn returns the references of a depends_on list.
 	DependsOn(n *Node) []eval.Reference
+	// ImportReferences returns the references (in the root module) of the import blocks for a resource.
+	ImportReferences(n *Node) []eval.Reference
 	// CallDependsOn returns the references (in the parent module) of a module call's depends_on.
 	CallDependsOn(call *config.Node) []eval.Reference
 }
@@ -269,6 +271,11 @@ func (b *builder) references() {
 		}
 		for _, r := range b.refs.References(n) {
 			b.edgesTo(i, n.Module, r.Reference)
+		}
+		if n.Kind == ResourceNode {
+			for _, r := range b.refs.ImportReferences(n) {
+				b.edgesTo(i, addr.RootModule, r.Reference)
+			}
 		}
 		if n.Kind == VariableNode && n.Tree.Call != nil {
 			for _, r := range b.refs.ArgumentReferences(n.Tree, n.Variable.Name) {

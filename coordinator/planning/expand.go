@@ -21,6 +21,8 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 	f := &found{node: node}
 	var diags diag.List
 	wanted := map[addr.Instance]bool{}
+	imports, more := p.imports(n)
+	diags = diags.Append(more)
 	destroy := p.Mode == plan.Destroy && n.Resource.Addr.Mode == addr.Managed
 	for _, m := range p.Store.Instances(n.Module) {
 		r := m.ResourceBlock(n.Resource.Addr)
@@ -37,12 +39,15 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 				p.keepStored(r, a)
 				continue
 			}
-			f.objects = append(f.objects, object{addr: a, resource: r})
+			f.objects = append(f.objects, object{addr: a, resource: r, imported: imports[a]})
 		}
 		if e.Unknown && diags.HasErrors() {
 			// The instances are not known: nothing that exists may be taken for superfluous.
 			return program.Step{Diags: diags.WithAddress(n.Address())}
 		}
+	}
+	if !destroy {
+		diags = diags.Append(p.checkImports(imports, wanted))
 	}
 	f.objects = append(f.objects, p.superfluous(n, wanted)...)
 	return p.grow(node, f, diags)

@@ -39,7 +39,7 @@ func (p *Planner) prepareManaged(o *object) program.Step {
 	if previous, moved := p.Previous[o.addr]; moved && previous.Resource.Type != o.addr.Resource.Type {
 		task.MovedFrom = &wire.MovedFrom{Type: previous.Resource.Type, Provider: p.Prior.ProviderOf(o.addr).Provider.String()}
 	}
-	if im := p.Imports[o.addr]; im != nil && w.prior == nil {
+	if im := o.imported; im != nil && w.prior == nil {
 		w.importing = &plan.Importing{ID: im.ID, Identity: im.Identity}
 		task.Import = &wire.ImportTask{Type: o.addr.Resource.Type, ID: im.ID}
 		if im.Identity != cty.NilVal && w.identity != nil {

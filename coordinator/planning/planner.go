@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/zclconf/go-cty/cty"
-
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph"
@@ -19,7 +17,6 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
-	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -42,7 +39,7 @@ type Options struct {
 	Replace     []addr.Instance
 	// WholeEdges makes a reference to one instance wait for all instances of its resource (edges = "resource").
 	WholeEdges bool
-	// Imports are the evaluated import blocks and commands by target.
+	// Imports are what the import command asks for, by target; blocks are evaluated by the planner.
 	Imports map[addr.Instance]*ImportTarget
 	// Removed returns the removed block that covers an instance, or nil.
 	Removed func(addr.Instance) *config.Removed
@@ -50,13 +47,6 @@ type Options struct {
 	Package func(addr.Provider) wire.Package
 	// Now is the plan's timestamp.
 	Now time.Time
-}
-
-// ImportTarget is an object to import.
-type ImportTarget struct {
-	ID       string
-	Identity cty.Value
-	Config   *diag.Diagnostic // where the import was asked for, as a diagnostic to extend; may be nil
 }
 
 // Planner is the planning program.
@@ -103,6 +93,7 @@ type vertex struct {
 type object struct {
 	addr     addr.Instance
 	deposed  state.DeposedKey
+	imported *ImportTarget
 	resource *values.Resource // nil for an orphan of which no block is left
 	// orphan says why an object without an instance in the configuration goes; empty for one that stays.
 	orphan plan.Reason

@@ -71,6 +71,7 @@ func (s *Schemas) Identity(p addr.Provider, typeName string) *schema.Identity {
 type Code struct {
 	Tree    *config.Tree
 	Schemas *Schemas
+	imports map[addr.ConfigResource][]*config.Import // does not change
 
 	mu        sync.Mutex // guards the maps below
 	resources map[*config.Resource]*ResourceCode
@@ -81,8 +82,12 @@ type Code struct {
 
 // NewCode returns the code of a configuration.
 func NewCode(tree *config.Tree, schemas *Schemas) *Code {
+	imports := map[addr.ConfigResource][]*config.Import{}
+	for _, b := range tree.Root.Module.Imports {
+		imports[b.StaticTo] = append(imports[b.StaticTo], b)
+	}
 	return &Code{
-		Tree: tree, Schemas: schemas,
+		Tree: tree, Schemas: schemas, imports: imports,
 		resources: map[*config.Resource]*ResourceCode{},
 		exprs:     map[hcl.Expression]*eval.Expr{},
 		bodies:    map[hcl.Body]*eval.Template{},
@@ -242,6 +247,20 @@ func (c *Code) DependsOn(n *graph.Node) []eval.Reference {
 		return traversalReferences(n.Output.DependsOn)
 	}
 	return nil
+}
+
+// Imports returns the import blocks for a resource.
+func (c *Code) Imports(r addr.ConfigResource) []*config.Import { return c.imports[r] }
+
+// ImportReferences implements graph.ReferencesOf.
+func (c *Code) ImportReferences(n *graph.Node) []eval.Reference {
+	var out []eval.Reference
+	for _, b := range c.Imports(n.ConfigResource()) {
+		for _, e := range []hcl.Expression{b.ID, b.Identity, b.ForEach} {
+			out = append(out, c.Expr(e).References()...)
+		}
+	}
+	return out
 }
 
 // CallDependsOn implements graph.ReferencesOf.

@@ -1,0 +1,105 @@
+package planning
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/graph"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/eval"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// ImportTarget is an object to import: what an import block, or the import command, says.
+type ImportTarget struct {
+	ID string
+	// Identity is cty.NilVal when the object is imported by ID.
+	Identity cty.Value
+	// Range is where the import is asked for; nil for the command.
+	Range *hcl.Range
+}
+
+// imports evaluates the import blocks for a resource, when it is expanded: what they refer to is there by then.
+func (p *Planner) imports(n *graph.Node) (map[addr.Instance]*ImportTarget, diag.List) {
+	out := map[addr.Instance]*ImportTarget{}
+	for a, t := range p.Imports {
+		if a.Config() == n.ConfigResource() {
+			out[a] = t
+		}
+	}
+	var diags diag.List
+	root := p.Store.Root()
+	for _, b := range p.Code.Imports(n.ConfigResource()) {
+		reps := []eval.Repetition{eval.Once}
+		if b.ForEach != nil {
+			elements, known, more := root.Scope.EvalForEach(p.Code.Expr(b.ForEach), eval.Repeating{AllowTuple: true})
+			diags = diags.Append(more)
+			if !known {
+				continue
+			}
+			reps = reps[:0]
+			for _, e := range elements {
+				reps = append(reps, e.Repetition())
+			}
+		}
+		for _, rep := range reps {
+			diags = diags.Append(p.importOne(n, b, rep, out))
+		}
+	}
+	return out, diags
+}
+
+// importOne evaluates one import of a block.
+func (p *Planner) importOne(n *graph.Node, b *config.Import, rep eval.Repetition, out map[addr.Instance]*ImportTarget) diag.List {
+	scope := p.Store.Root().Scope
+	to, diags := scope.EvalImportTarget(b.To, rep)
+	if diags.HasErrors() {
+		return diags
+	}
+	t := &ImportTarget{Range: b.Range.Ptr()}
+	switch {
+	case b.Identity != nil:
+		identity := p.Code.Schemas.Identity(n.Resource.Source, n.Resource.Addr.Type)
+		if identity == nil {
+			return diags.Append(diag.New(diag.Error, "Resource type has no identity",
+				fmt.Sprintf("Objects of type %q cannot be imported by identity, because the provider declares none; import by id.", n.Resource.Addr.Type), b.Identity.Range().Ptr()))
+		}
+		v, _, more := scope.EvalImportIdentity(p.Code.Expr(b.Identity), identity.Body.ImpliedType(), rep, false)
+		diags = diags.Append(more)
+		t.Identity = v
+	case b.ID != nil:
+		id, _, more := scope.EvalImportID(p.Code.Expr(b.ID), rep, false)
+		diags = diags.Append(more)
+		t.ID = id
+	}
+	if diags.HasErrors() {
+		return diags
+	}
+	if earlier := out[to]; earlier != nil {
+		where := ""
+		if earlier.Range != nil {
+			where = fmt.Sprintf(" at %s", earlier.Range)
+		}
+		return diags.Append(diag.New(diag.Error, "Duplicate import configuration for "+fmt.Sprintf("%q", to),
+			fmt.Sprintf("The instance is imported already by the block%s. An instance can be imported once.", where), b.Range.Ptr()))
+	}
+	out[to] = t
+	return diags
+}
+
+// checkImports reports the imports whose target is not among the instances of its resource.
+func (p *Planner) checkImports(imports map[addr.Instance]*ImportTarget, wanted map[addr.Instance]bool) diag.List {
+	var diags diag.List
+	for a, t := range imports {
+		if wanted[a] || p.Prior.Object(a, state.CurrentObject) != nil {
+			continue
+		}
+		diags = diags.Append(diag.New(diag.Error, "Configuration for import target does not exist",
+			fmt.Sprintf("The configuration for the import target %s does not exist: its resource has no such instance.", a), t.Range))
+	}
+	return diags
+}
