@@ -1,0 +1,390 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/tfstate"
+)
+
+// LocalOptions say which files a Local uses. Empty fields mean the default.
+type LocalOptions struct {
+	// Dir is the directory that relative paths start from.
+	Dir string
+	// Path is the snapshot of the default workspace; default terraform.tfstate.
+	Path string
+	// WorkspaceDir has a directory for each other workspace; default terraform.tfstate.d.
+	WorkspaceDir string
+	// StateIn, StateOut and Backup are the options -state, -state-out and -backup: they take the place of whatever
+	// file the workspace has. The backup "-" means none; the default is the snapshot's path with .backup behind it.
+	StateIn, StateOut, Backup string
+	// Now tells the time; default time.Now.
+	Now func() time.Time
+}
+
+// Local keeps snapshots in files, as OpenTofu's local backend does, and takes turns with it: both lock the snapshot
+// itself and write it in place, because whoever waits for the lock waits for the file that had the name when it began
+// to wait. So that a crash in the middle of that loses nothing, a copy of what is written lies beside the file until
+// it is complete.
+type Local struct {
+	o LocalOptions
+
+	mu       sync.Mutex           // guards what follows
+	held     map[string]*heldFile // by workspace
+	backedUp map[string]bool      // by workspace: a backup was made, or need not be
+}
+
+// heldFile is a snapshot that is locked. It is used for everything, because to close another handle of the file gives
+// up the lock on some systems.
+type heldFile struct {
+	id      string
+	f       *os.File
+	created bool // the file was made for the sake of the lock
+}
+
+// NewLocal returns a backend for files.
+func NewLocal(o LocalOptions) *Local {
+	if o.Path == "" {
+		o.Path = "terraform.tfstate"
+	}
+	if o.WorkspaceDir == "" {
+		o.WorkspaceDir = "terraform.tfstate.d"
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Local{o: o, held: map[string]*heldFile{}, backedUp: map[string]bool{}}
+}
+
+func openLocal(p Place, args map[string]string) (Backend, diag.List) {
+	var diags diag.List
+	if path, set := args["path"]; set && path == "" {
+		diags = diags.Append(argument("path", "Invalid local state file path", `The "path" attribute value must not be empty.`))
+	}
+	if dir, set := args["workspace_dir"]; set && dir == "" {
+		diags = diags.Append(argument("workspace_dir", "Invalid local workspace directory path", `The "workspace_dir" attribute value must not be empty.`))
+	}
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	return NewLocal(LocalOptions{Dir: p.Dir, Path: args["path"], WorkspaceDir: args["workspace_dir"], Now: p.Now}), nil
+}
+
+// in returns the path with the directory that it starts from.
+func (l *Local) in(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(l.o.Dir, path)
+}
+
+// paths returns the file to read, the file to lock and write, and the backup ("" for none), as users write them.
+func (l *Local) paths(workspace string) (in, out, backup string) {
+	in = l.o.StateIn
+	if in == "" {
+		in = l.o.Path
+		if workspace != journal.DefaultWorkspace {
+			in = filepath.Join(l.o.WorkspaceDir, workspace, "terraform.tfstate")
+		}
+	}
+	if out = l.o.StateOut; out == "" {
+		out = in
+	}
+	switch backup = l.o.Backup; backup {
+	case "":
+		backup = out + ".backup"
+	case "-":
+		backup = ""
+	}
+	return in, out, backup
+}
+
+// beside returns the path of a file that belongs to a snapshot: .NAME.SUFFIX in its directory.
+func beside(path, suffix string) string {
+	dir, name := filepath.Split(path)
+	return filepath.Join(dir, "."+strings.TrimPrefix(name, ".")+suffix)
+}
+
+const (
+	lockSuffix = ".lock.info" // the name is OpenTofu's
+	redoSuffix = ".new"
+)
+
+// Describe tells where the snapshot lies.
+func (l *Local) Describe(workspace string) Description {
+	_, out, _ := l.paths(workspace)
+	return Description{Where: out, Form: tfstate.Indented}
+}
+
+// Read returns the snapshot; an empty file is none.
+func (l *Local) Read(_ context.Context, workspace string) ([]byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	in, out, _ := l.paths(workspace)
+	var data []byte
+	var err error
+	if h := l.held[workspace]; h != nil && in == out {
+		data, err = readAll(h.f)
+	} else if data, err = os.ReadFile(l.in(in)); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if redo, err := l.unfinished(l.in(in), data); redo != nil || err != nil {
+		return redo, err
+	}
+	if len(data) == 0 {
+		return nil, nil
+	}
+	return data, nil
+}
+
+// unfinished returns what a process that died was writing into a file that holds data now; nil when it is whole.
+func (l *Local) unfinished(path string, data []byte) ([]byte, error) {
+	redo, err := os.ReadFile(beside(path, redoSuffix))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil || json.Valid(data) { // then the writing had not begun, or was done
+		return nil, err
+	}
+	return redo, nil
+}
+
+// Write replaces the snapshot. The first time it also makes the backup.
+func (l *Local) Write(_ context.Context, workspace string, data []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, out, backup := l.paths(workspace)
+	path := l.in(out)
+	f := (*os.File)(nil)
+	if h := l.held[workspace]; h != nil {
+		f = h.f
+	} else {
+		opened, _, err := openShared(path)
+		if err != nil {
+			return err
+		}
+		defer opened.Close() // nothing is left to be written: it is synced
+		f = opened
+	}
+	before, err := readAll(f)
+	if err != nil || bytes.Equal(before, data) {
+		return err
+	}
+	if !l.backedUp[workspace] {
+		if backup != "" && len(before) > 0 {
+			if err := os.WriteFile(l.in(backup), before, 0o666); err != nil {
+				return fmt.Errorf("writing the backup: %w", err)
+			}
+		}
+		l.backedUp[workspace] = true
+	}
+	return overwrite(f, path, data)
+}
+
+// overwrite replaces the content of a file, in place. A crash at any moment leaves the old content, or the new one,
+// or what is not JSON and the new one beside it.
+func overwrite(f *os.File, path string, data []byte) error {
+	redo := beside(path, redoSuffix)
+	if err := writeWhole(redo, data); err != nil {
+		return err
+	}
+	if err := f.Truncate(0); err != nil { // so that a part of the new content is never completed by the old one
+		return err
+	}
+	if _, err := f.WriteAt(data, 0); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return os.Remove(redo)
+}
+
+// writeWhole makes a file that is there whole or not at all.
+func writeWhole(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// syncDir makes names in a directory durable, where directories can be opened.
+func syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// openShared opens a snapshot, or makes an empty one, with the modes of OpenTofu.
+func openShared(path string) (f *os.File, created bool, err error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		created = true
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, false, err
+	}
+	f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
+	return f, created, err
+}
+
+func readAll(f *os.File) ([]byte, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	data := make([]byte, info.Size())
+	n, err := f.ReadAt(data, 0)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return data[:n], err
+}
+
+// Lock locks the snapshot's file, and completes what a process that died has left half written.
+func (l *Local) Lock(_ context.Context, workspace string, info journal.LockInfo) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, out, _ := l.paths(workspace)
+	path := l.in(out)
+	if l.held[workspace] != nil {
+		return &journal.Held{Holder: readLockInfo(path)}
+	}
+	f, created, err := openShared(path)
+	if err != nil {
+		return err
+	}
+	switch locked, err := tryLock(f); {
+	case err != nil:
+		return errors.Join(fmt.Errorf("locking %s: %w", out, err), f.Close())
+	case !locked:
+		holder := readLockInfo(path)
+		return errors.Join(&journal.Held{Holder: holder}, f.Close())
+	}
+	info.Path, info.Created = out, l.o.Now().UTC()
+	if err := l.begin(path, f, info); err != nil {
+		return errors.Join(err, unlock(f), f.Close())
+	}
+	l.held[workspace] = &heldFile{info.ID, f, created}
+	return nil
+}
+
+// begin does what comes first under a lock.
+func (l *Local) begin(path string, f *os.File, info journal.LockInfo) error {
+	data, err := json.Marshal(info)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(beside(path, lockSuffix), data, 0o600); err != nil {
+		return fmt.Errorf("noting who has the lock: %w", err)
+	}
+	now, err := readAll(f)
+	if err != nil {
+		return err
+	}
+	redo, err := l.unfinished(path, now)
+	if err != nil {
+		return err
+	}
+	if redo != nil {
+		return overwrite(f, path, redo)
+	}
+	if err := os.Remove(beside(path, redoSuffix)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// readLockInfo returns who has locked a snapshot, as far as it is known.
+func readLockInfo(path string) journal.LockInfo {
+	var info journal.LockInfo
+	data, err := os.ReadFile(beside(path, lockSuffix))
+	if err != nil || json.Unmarshal(data, &info) != nil {
+		return journal.LockInfo{Who: "another process", Path: path}
+	}
+	return info
+}
+
+// Unlock gives up the lock of this process. That of another process ends with it, and cannot be broken.
+func (l *Local) Unlock(_ context.Context, workspace, lockID string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := l.held[workspace]
+	if h == nil || h.id != lockID {
+		return fmt.Errorf("%w: %s; a lock of the local backend is held by a process and ends with it", ErrNotLocked, lockID)
+	}
+	delete(l.held, workspace)
+	_, out, _ := l.paths(workspace)
+	path := l.in(out)
+	err := os.Remove(beside(path, lockSuffix))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	info, statErr := h.f.Stat()
+	if statErr == nil && h.created && info.Size() == 0 {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return errors.Join(err, statErr, unlock(h.f), h.f.Close())
+}
+
+// Workspaces lists the workspaces: those that have a directory.
+func (l *Local) Workspaces(context.Context) ([]string, error) {
+	entries, err := os.ReadDir(l.in(l.o.WorkspaceDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return defaultFirst(names), nil
+}
+
+// Create makes the directory of a workspace.
+func (l *Local) Create(_ context.Context, workspace string) error {
+	if workspace == journal.DefaultWorkspace {
+		return nil
+	}
+	return os.MkdirAll(l.in(filepath.Join(l.o.WorkspaceDir, workspace)), 0o755)
+}
+
+// Delete removes the directory of a workspace.
+func (l *Local) Delete(_ context.Context, workspace string) error {
+	if workspace == journal.DefaultWorkspace || workspace == "" {
+		return ErrDefault
+	}
+	return os.RemoveAll(l.in(filepath.Join(l.o.WorkspaceDir, workspace)))
+}

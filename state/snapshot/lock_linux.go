@@ -1,0 +1,26 @@
+package snapshot
+
+import (
+	"errors"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// tryLock locks a whole file. The lock conflicts with the process-wide ones that OpenTofu takes, but belongs to the
+// open file: to read the file elsewhere in this process does not give it up.
+func tryLock(f *os.File) (bool, error) { return setLock(f, unix.F_WRLCK) }
+
+func unlock(f *os.File) error {
+	_, err := setLock(f, unix.F_UNLCK)
+	return err
+}
+
+func setLock(f *os.File, typ int16) (bool, error) {
+	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: typ, Whence: io.SeekStart})
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		return false, nil
+	}
+	return err == nil, err
+}

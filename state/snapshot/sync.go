@@ -1,0 +1,309 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/tfstate"
+)
+
+// Sync keeps the snapshots of a backend in step with a store. What it does rests on the mark that the store keeps of
+// the snapshot when the two last agreed:
+//
+//	snapshot since the mark | store since the mark | Pull
+//	unchanged               | unchanged            | does nothing
+//	unchanged               | changed              | does nothing; the next Push writes
+//	changed or removed      | unchanged            | adopts
+//	removed                 | changed              | does nothing; the next Push writes
+//	changed                 | changed              | fails, unless both are the same
+type Sync struct {
+	Store   journal.Store
+	Backend Backend
+	// Version is the version of OpenTofu that snapshots say has written them.
+	Version string
+	// Restore is the command that brings an earlier version back, with a place for the serial; default
+	// "coordinator state restore %d".
+	Restore string
+}
+
+// Pull takes over what others did to the snapshot. Called at the start of a command, under the locks if it takes any.
+// The message is for the user, empty when nothing is worth saying; problems that the user can solve are a list of
+// diagnostics in the error. Before that, what an interrupted command had left becomes a version.
+func (y *Sync) Pull(ctx context.Context, workspace, lockID string) (message string, err error) {
+	p, err := y.look(ctx, workspace, lockID)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case !p.changed:
+		return "", nil
+	case p.ahead && p.data == nil:
+		return "", nil
+	}
+	if p.data == nil {
+		return y.adoptRemoval(ctx, p, lockID)
+	}
+	theirs, diags := tfstate.Parse(p.data)
+	if diags.HasErrors() {
+		return "", unreadable(diags, p, y.restore(p.head.Serial))
+	}
+	if p.head.Lineage == theirs.Lineage && p.head.Serial == theirs.Serial {
+		ours, err := y.Store.Load(ctx, workspace)
+		if err != nil {
+			return "", err
+		}
+		if same, err := y.same(ours, theirs, p.form); same || err != nil {
+			return "", errors.Join(err, y.mark(ctx, p, p.head, p.data)) // only the mark was lost
+		}
+	}
+	if p.ahead {
+		return "", conflict(p, theirs).Err()
+	}
+	return y.adopt(ctx, p, lockID, theirs)
+}
+
+// Push writes the snapshot if the store has a version that it does not hold. Called when a command that changed the
+// state ends, after the version has ended. When it fails, the state is safe in the store, and the next Push writes.
+func (y *Sync) Push(ctx context.Context, workspace string) error {
+	d := y.Backend.Describe(workspace)
+	head, err := y.head(ctx, workspace)
+	if err != nil {
+		return err
+	}
+	m, err := y.Store.Mark(ctx, workspace)
+	if err != nil {
+		return err
+	}
+	if head.Lineage == "" || agrees(m, d.Where, head) {
+		return nil
+	}
+	s, err := y.Store.LoadVersion(ctx, workspace, head.Serial)
+	if err != nil {
+		return err
+	}
+	var buf bytes.Buffer
+	if err := tfstate.Write(&buf, s, y.Version, d.Form); err != nil {
+		return err
+	}
+	if err := y.Backend.Write(ctx, workspace, buf.Bytes()); err != nil {
+		return fmt.Errorf("writing %s: %w", d.Where, err)
+	}
+	// A crash here costs nothing: the next Pull finds the snapshot to be the same as the store.
+	return y.mark(ctx, &picture{workspace: workspace, where: d.Where}, head, buf.Bytes())
+}
+
+// picture is what Pull decides by.
+type picture struct {
+	workspace string
+	where     string
+	form      tfstate.Form
+	data      []byte // of the snapshot; nil when there is none
+	head      journal.VersionInfo
+	marked    journal.SnapshotMark
+	changed   bool // the snapshot is not what the mark says
+	ahead     bool // the store is not what the mark says
+}
+
+func (y *Sync) look(ctx context.Context, workspace, lockID string) (*picture, error) {
+	d := y.Backend.Describe(workspace)
+	p := &picture{workspace: workspace, where: d.Where, form: d.Form}
+	var err error
+	if p.data, err = y.Backend.Read(ctx, workspace); err != nil {
+		return nil, diag.Errors("Failed to load state", fmt.Sprintf("Reading the snapshot %s: %s.", d.Where, err), nil).Err()
+	}
+	tx := journal.Tx{EndUnfinished: true, Cause: "interrupted"}
+	err = y.Store.Commit(ctx, workspace, lockID, tx)
+	if errors.Is(err, journal.ErrNoWorkspace) {
+		err = y.meet(ctx, p, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if p.head, err = y.head(ctx, workspace); err != nil {
+		return nil, err
+	}
+	if p.marked, err = y.Store.Mark(ctx, workspace); err != nil {
+		return nil, err
+	}
+	elsewhere := p.marked.Where != p.where // the mark is of another snapshot, or there is none
+	p.changed = elsewhere && p.data != nil || !elsewhere && p.marked.SHA256 != hash(p.data)
+	p.ahead = !agrees(p.marked, p.where, p.head) && len(p.head.Lineage) > 0
+	return p, nil
+}
+
+// meet makes a workspace that only the backend knows.
+func (y *Sync) meet(ctx context.Context, p *picture, unknown error) error {
+	names, err := y.Backend.Workspaces(ctx)
+	if err != nil {
+		return err
+	}
+	if p.data == nil && !slices.Contains(names, p.workspace) {
+		return unknown
+	}
+	return y.Store.CreateWorkspace(ctx, p.workspace)
+}
+
+// head returns the version that ended last; the zero version when there is none.
+func (y *Sync) head(ctx context.Context, workspace string) (journal.VersionInfo, error) {
+	versions, err := y.Store.Versions(ctx, workspace)
+	if err != nil || len(versions) == 0 {
+		return journal.VersionInfo{}, err
+	}
+	return versions[0], nil
+}
+
+// agrees tells whether a mark says that a snapshot holds a version.
+func agrees(m journal.SnapshotMark, where string, v journal.VersionInfo) bool {
+	return m.Where == where && m.Lineage == v.Lineage && m.Serial == v.Serial
+}
+
+// same tells whether two states make the same snapshot.
+func (y *Sync) same(a, b *state.State, form tfstate.Form) (bool, error) {
+	var texts [2]bytes.Buffer
+	for i, s := range []*state.State{a, b} {
+		if err := tfstate.Write(&texts[i], s, y.Version, form); err != nil {
+			return false, err
+		}
+	}
+	return bytes.Equal(texts[0].Bytes(), texts[1].Bytes()), nil
+}
+
+// mark notes that the snapshot holds a version.
+func (y *Sync) mark(ctx context.Context, p *picture, v journal.VersionInfo, data []byte) error {
+	return y.Store.SetMark(ctx, p.workspace, journal.SnapshotMark{
+		Where: p.where, Lineage: v.Lineage, Serial: v.Serial, SHA256: hash(data),
+	})
+}
+
+// adoptRemoval makes an empty state the newest version.
+func (y *Sync) adoptRemoval(ctx context.Context, p *picture, lockID string) (string, error) {
+	s, err := y.Store.Load(ctx, p.workspace)
+	if err != nil {
+		return "", err
+	}
+	if err := y.Store.Replace(ctx, p.workspace, lockID, state.Empty(), p.where+" was removed"); err != nil {
+		return "", err
+	}
+	if err := y.mark(ctx, p, journal.VersionInfo{}, nil); err != nil {
+		return "", err
+	}
+	if s.IsEmpty() {
+		return "", nil
+	}
+	return fmt.Sprintf("%s was removed, so nothing is taken to exist any more. The state of before had %s and is kept: \"%s\" brings it back.",
+		p.where, instances(len(s.Addrs())), y.restore(p.head.Serial)), nil
+}
+
+// adopt makes the snapshot's state the newest version.
+func (y *Sync) adopt(ctx context.Context, p *picture, lockID string, theirs *state.State) (string, error) {
+	ours, err := y.Store.Load(ctx, p.workspace)
+	if err != nil {
+		return "", err
+	}
+	kept := carryDoubts(theirs, ours)
+	if err := y.Store.Replace(ctx, p.workspace, lockID, theirs, "adopted from "+p.where); err != nil {
+		return "", err
+	}
+	read := journal.VersionInfo{Lineage: theirs.Lineage, Serial: theirs.Serial}
+	if err := y.mark(ctx, p, read, p.data); err != nil {
+		return "", err
+	}
+	var says []string
+	switch {
+	case p.head.Lineage == "":
+	case theirs.Lineage != p.head.Lineage:
+		says = append(says, fmt.Sprintf("%s now holds another state (lineage %s instead of %s), which was adopted.", p.where, theirs.Lineage, p.head.Lineage))
+	case theirs.Serial <= p.head.Serial:
+		says = append(says, fmt.Sprintf("%s was replaced by another version of the state (serial %d, it was %d), which was adopted.", p.where, theirs.Serial, p.head.Serial))
+	}
+	if len(says) > 0 && !ours.IsEmpty() {
+		says = append(says, fmt.Sprintf("The state of before had %s and is kept: \"%s\" brings it back.", instances(len(ours.Addrs())), y.restore(p.head.Serial)))
+	}
+	if kept > 0 {
+		says = append(says, fmt.Sprintf("Another engine changed the state while %s in doubt; the doubts are kept.", instances(kept)))
+	}
+	return strings.Join(says, " "), nil
+}
+
+// carryDoubts keeps doubts that another engine dropped when it wrote the state, and returns how many. An object that it
+// changed since has been looked at: that doubt is resolved.
+func carryDoubts(theirs, ours *state.State) int {
+	kept := 0
+	for _, a := range ours.Addrs() {
+		i := ours.Instance(a)
+		carry := func(key state.DeposedKey, o *state.Object) {
+			if o == nil || o.Status != state.InDoubt || o.Doubt == nil {
+				return
+			}
+			known := theirs.Object(a, key)
+			unseen := known == nil && o.Attrs == nil && o.Flatmap == nil
+			untouched := known != nil && known.Doubt == nil && o.Attrs != nil && bytes.Equal(known.Attrs, o.Attrs)
+			if unseen || untouched {
+				theirs.Apply(state.SetObject{Addr: a, Deposed: key, Provider: ours.ProviderOf(a), Object: o})
+				kept++
+			}
+		}
+		carry(state.CurrentObject, i.Current)
+		for key, o := range i.Deposed {
+			carry(key, o)
+		}
+	}
+	return kept
+}
+
+func (y *Sync) restore(serial uint64) string {
+	if y.Restore == "" {
+		return fmt.Sprintf("coordinator state restore %d", serial)
+	}
+	return fmt.Sprintf(y.Restore, serial)
+}
+
+func instances(n int) string {
+	if n == 1 {
+		return "one instance"
+	}
+	return fmt.Sprintf("%d instances", n)
+}
+
+// unreadable says what to do about a snapshot that cannot be read.
+func unreadable(diags diag.List, p *picture, restore string) error {
+	out := make(diag.List, len(diags))
+	for i, d := range diags {
+		c := *d
+		c.Detail += fmt.Sprintf("\n\nThis is the snapshot %s, which is not what was last written there. Put it right, or move it away", p.where)
+		if p.head.Lineage != "" {
+			c.Detail += fmt.Sprintf(": then \"%s\" brings the last known state back", restore)
+		}
+		c.Detail += "."
+		out[i] = &c
+	}
+	return out.Err()
+}
+
+// conflict says that the same state went on in two places.
+func conflict(p *picture, theirs *state.State) diag.List {
+	return diag.Errors("State changed in two places", fmt.Sprintf(
+		"The snapshot %s was changed by another program (serial %d, lineage %s) while the store had changes that were not yet written to it "+
+			"(serial %d, lineage %s), most likely because a command was interrupted. Neither may be dropped silently.\n\n"+
+			"To go on with the store, move the snapshot away: the next command writes it again. To go on with the snapshot, run "+
+			"\"coordinator state push -force %s\"; what the store had stays readable as an earlier version.",
+		p.where, theirs.Serial, theirs.Lineage, p.head.Serial, p.head.Lineage, p.where), nil)
+}
+
+// hash is that of a snapshot; empty when there is none.
+func hash(data []byte) string {
+	if data == nil {
+		return ""
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
