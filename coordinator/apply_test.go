@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -150,9 +151,9 @@ func (f framed) End() []state.Change {
 }
 
 func applyOptions(conn *mem.Conn, store journal.Store, p program.Program, ids string) Options {
-	n := 0
+	var n atomic.Int64
 	return Options{Program: p, Transport: conn, Store: store, Workspace: "default", RunID: "run1", Coordinator: "c1", Parallelism: 10,
-		Envelope: xor{}, Durations: store, Kind: "apply", NewID: func() string { n++; return fmt.Sprintf("%s%d", ids, n) }}
+		Envelope: xor{}, Durations: store, Kind: "apply", NewID: func() string { return fmt.Sprintf("%s%d", ids, n.Add(1)) }}
 }
 
 func beginRun(t *testing.T, store journal.Store, n int) {

@@ -68,7 +68,7 @@ type Options struct {
 	// Settle is how long a run leaves open at most whether a region has workers, until all were asked; 0 means 2 s.
 	Settle time.Duration
 
-	// Now and NewID may be nil: then they are the clock, and random.
+	// Now and NewID may be nil: then they are the clock, and random. They are called from several goroutines.
 	Now   func() time.Time
 	NewID func() string
 }

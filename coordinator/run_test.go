@@ -87,9 +87,9 @@ func beatUntil(ctx context.Context, conn *mem.Conn, h wire.Heartbeat) {
 func planRun(t testing.TB, system *mem.System, p program.Program, parallelism int, change func(*Options)) Outcome {
 	conn := system.Connect("coordinator")
 	defer func() { _ = conn.Close() }()
-	ids := 0
+	var ids atomic.Int64
 	o := Options{Program: p, Transport: conn, RunID: "r1", Coordinator: "c1", Parallelism: parallelism,
-		NewID: func() string { ids++; return fmt.Sprintf("id%d", ids) }}
+		NewID: func() string { return fmt.Sprintf("id%d", ids.Add(1)) }}
 	if change != nil {
 		change(&o)
 	}

@@ -1,0 +1,203 @@
+package coordinator
+
+import (
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+)
+
+// The classes of graph/sched: vertices that are not prepared, and behind them one class for each combination of lane,
+// pool and limits.
+const (
+	hiddenClass  = iota // to be prepared at once
+	visibleClass        // to be prepared when there is a prospect of starting them
+	firstClass
+)
+
+// class is what queued vertices need to start.
+type class struct {
+	lane   program.Lane
+	pool   *pool
+	limits []*limit // narrow first
+	// example is the address of one of its vertices.
+	example string
+}
+
+// pool is a pool of workers as this run sees it.
+type pool struct {
+	name    string
+	live    int  // workers that take work
+	missing bool // a call found nobody
+	PoolCounts
+}
+
+// launchReady starts queued vertices, the heaviest way to the end first, as long as there are workers and permits.
+func (l *loop) launchReady() {
+	for {
+		v, ok := l.sched.PopWhere(l.admits)
+		if !ok {
+			return
+		}
+		c := l.classes[l.vertices[v].class-firstClass]
+		c.pool.Queued--
+		l.launch(v, l.take(c))
+	}
+}
+
+// admits tells whether a vertex of the scheduler's class could start now.
+func (l *loop) admits(i int) bool {
+	if i < firstClass {
+		return false
+	}
+	c := l.classes[i-firstClass]
+	if !l.served(c) {
+		return false
+	}
+	for _, lim := range c.limits {
+		if len(lim.idle) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// served tells whether somebody takes the work of the class. A fast-lane call finds out by itself when nothing was
+// heard yet; a task of the safe lane would wait in the stream, with its permits, so it is not published before.
+func (l *loop) served(c *class) bool {
+	return c.pool.live > 0 || c.lane == program.Fast && !c.pool.missing
+}
+
+// startable tells whether vertices of the class can be expected to start as soon as the widest limit lets them.
+func (l *loop) startable(c *class) bool {
+	if !l.served(c) {
+		return false
+	}
+	for i, lim := range c.limits {
+		if i < len(c.limits)-1 && len(lim.idle) == 0 && lim.declared && lim.inUse >= lim.slots {
+			return false
+		}
+	}
+	return true
+}
+
+// enqueue has a vertex with a task wait for a worker and permits. Permits that it has are kept when they are the
+// ones that it needs.
+func (l *loop) enqueue(v int) {
+	x := &l.vertices[v]
+	w := x.work
+	if l.tooEarly(w) {
+		l.park(v, time.Time{})
+		return
+	}
+	was := x.class
+	x.class = l.classify(x, w)
+	c := l.classes[x.class-firstClass]
+	if len(w.permits) > 0 && x.class == was && l.served(c) && !l.halted() {
+		ps := w.permits
+		w.permits = nil
+		l.launch(v, ps)
+		return
+	}
+	l.free(w.permits)
+	w.permits = nil
+	l.move(v, queued)
+	c.pool.Queued++
+	c.example = w.desc.Address
+	l.sched.Requeue(v)
+}
+
+// classify finds the class of a vertex by its placement.
+func (l *loop) classify(x *vertex, w *work) int32 {
+	name, limits := l.place(w.step.Place, l.isLive)
+	if x.hidden {
+		limits = nil
+	}
+	key := make([]byte, 0, 64)
+	key = append(key, byte('0'+w.step.Lane))
+	key = append(key, name...)
+	for _, wl := range limits {
+		key = append(append(key, 0), wl.Name...)
+	}
+	if c, ok := l.byClass[string(key)]; ok {
+		return c
+	}
+	c := &class{lane: w.step.Lane, pool: l.poolOf(name)}
+	for _, wl := range limits {
+		c.limits = append(c.limits, l.limitOf(wl))
+	}
+	l.classes = append(l.classes, c)
+	id := int32(len(l.classes) - 1 + firstClass)
+	l.byClass[string(key)] = id
+	return id
+}
+
+func (l *loop) poolOf(name string) *pool {
+	p := l.pools[name]
+	if p == nil {
+		p = &pool{name: name}
+		l.pools[name] = p
+		l.poolOrder = append(l.poolOrder, p)
+	}
+	return p
+}
+
+func (l *loop) isLive(name string) bool {
+	p := l.pools[name]
+	return p != nil && p.live > 0
+}
+
+// tooEarly tells that the region of a vertex may name a pool whose workers have not had the time to say so.
+func (l *loop) tooEarly(w *work) bool {
+	p := &w.step.Place
+	return l.now.Before(l.settledAt) && !l.halted() &&
+		(p.Region != "" && !l.isLive(p.Region) || p.ProviderRegion != "" && !l.isLive(p.ProviderRegion))
+}
+
+// park has a vertex wait for a moment.
+func (l *loop) park(v int, until time.Time) {
+	w := l.vertices[v].work
+	l.free(w.permits)
+	w.permits = nil
+	w.until = until
+	l.move(v, parked)
+	l.waits = append(l.waits, v)
+}
+
+// unpark lets those go whose moment has come.
+func (l *loop) unpark() {
+	left := l.waits[:0]
+	due := []int(nil)
+	for _, v := range l.waits {
+		until := l.vertices[v].work.until
+		if until.IsZero() {
+			until = l.settledAt
+		}
+		if l.now.Before(until) && !l.halted() {
+			left = append(left, v)
+		} else {
+			due = append(due, v)
+		}
+	}
+	l.waits = left
+	for _, v := range due {
+		l.enqueue(v)
+	}
+}
+
+// launch sends the task of a vertex that holds its permits on its way.
+func (l *loop) launch(v int, ps []permit) {
+	x := &l.vertices[v]
+	w := x.work
+	w.permits = ps
+	c := l.classes[x.class-firstClass]
+	w.pool = c.pool.name
+	if c.lane == program.Fast {
+		l.move(v, calling)
+		l.depart(v)
+		task := *w.step.Task
+		task.Run = l.run
+		l.do(call{v, w.pool, &task, keysOf(ps)})
+		return
+	}
+	l.intend(v)
+}
