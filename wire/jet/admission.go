@@ -32,8 +32,12 @@ func (l *limitUse) pull() {
 	}
 }
 
-// pullBatch is how many admissions one pull may bring.
-const pullBatch = 64
+const (
+	// pullBatch is how many admissions one pull may bring.
+	pullBatch = 64
+	// pullRetry is the pause after a pull that failed.
+	pullRetry = 100 * time.Millisecond
+)
 
 // pullAdmissions takes admissions while requests wait, until the connection ends.
 func (l *limitUse) pullAdmissions() {
@@ -57,13 +61,13 @@ func (l *limitUse) pullAdmissions() {
 		if err == nil {
 			continue
 		}
-		if gone(err) {
+		if gone(err) || errors.Is(err, nats.ErrNoResponders) {
 			c.topology.slot(admitStream, limitPrefix+wire.Token(l.name)).forget()
 		}
-		if !temporary(err) {
+		if !temporary(err) && !errors.Is(err, wire.ErrNotFound) { // those who wait find a missing limit themselves
 			c.opts.Log(fmt.Sprintf("pulling permits of limit %q: %v", l.name, err))
 		}
-		if pause(c.ctx, 100*time.Millisecond) != nil {
+		if pause(c.ctx, pullRetry) != nil {
 			return
 		}
 	}

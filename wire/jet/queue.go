@@ -18,8 +18,9 @@ import (
 const (
 	// releaseDelay is after what time a released message is offered again.
 	releaseDelay = 250 * time.Millisecond
-	// pullExpiry and pullHeartbeat bound one pull: a server that went away is noticed after two heartbeats.
-	pullExpiry    = 30 * time.Second
+	// pullExpiry and pullHeartbeat bound one pull: a server that went away is noticed after two heartbeats, and a wake-up
+	// that was lost somewhere costs no more than one pull.
+	pullExpiry    = 6 * time.Second
 	pullHeartbeat = time.Second
 	// topologyPoll is how often a worker looks for a consumer that a coordinator has yet to create.
 	topologyPoll = 250 * time.Millisecond
@@ -100,7 +101,7 @@ func (c *Conn) fetch(ctx context.Context, stream string, cfg jetstream.ConsumerC
 		switch {
 		case err == nil, errors.Is(err, jetstream.ErrNoHeartbeat):
 			continue
-		case gone(err):
+		case gone(err) || errors.Is(err, nats.ErrNoResponders):
 			c.topology.slot(stream, cfg.Durable).forget()
 			c.topology.streams[stream].forget()
 		case !temporary(err):

@@ -192,6 +192,9 @@ func (l *limitUse) await(ctx context.Context, q *request) error {
 		if done, err := l.granting(ctx, q, l.s.wait); done || err != nil {
 			return err
 		}
+		if _, err := l.s.c.limit(ctx, l.name); errors.Is(err, wire.ErrNotFound) {
+			return err
+		}
 	}
 }
 

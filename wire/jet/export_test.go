@@ -1,0 +1,124 @@
+package jet
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// Link is the way between a connection and an embedded server, which a test can freeze and cut.
+type Link struct {
+	server *server.Server
+
+	mu     sync.Mutex // guards what follows
+	thawed chan struct{}
+	cut    bool
+	conns  []net.Conn
+}
+
+// ConnectOver connects over a link of its own.
+func (e *Embedded) ConnectOver(ctx context.Context, o Options) (*Conn, *Link, error) {
+	l := &Link{server: e.server, thawed: make(chan struct{})}
+	close(l.thawed)
+	o.inProcess, o.Provision = l, true
+	c, err := Connect(ctx, o)
+	return c, l, err
+}
+
+// InProcessConn implements nats.InProcessConnProvider.
+func (l *Link) InProcessConn() (net.Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cut {
+		return nil, net.ErrClosed
+	}
+	c, err := l.server.InProcessConn()
+	if err != nil {
+		return nil, err
+	}
+	f := &frozenConn{Conn: c, link: l}
+	l.conns = append(l.conns, c)
+	return f, nil
+}
+
+// Freeze holds back everything in both directions, as when the process is stopped. Thaw lets it through.
+func (l *Link) Freeze() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.thawed = make(chan struct{})
+}
+
+// Thaw ends a Freeze.
+func (l *Link) Thaw() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.thawed)
+}
+
+// Cut breaks the connection, until Heal.
+func (l *Link) Cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = true
+	for _, c := range l.conns {
+		c.Close()
+	}
+	l.conns = nil
+}
+
+// Heal lets the connection be made again.
+func (l *Link) Heal() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = false
+}
+
+func (l *Link) wait() {
+	l.mu.Lock()
+	thawed := l.thawed
+	l.mu.Unlock()
+	<-thawed
+}
+
+type frozenConn struct {
+	net.Conn
+	link *Link
+}
+
+func (c *frozenConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.link.wait()
+	return n, err
+}
+
+func (c *frozenConn) Write(b []byte) (int, error) {
+	c.link.wait()
+	return c.Conn.Write(b)
+}
+
+// SleepAfterFetch makes the connection believe that it fetched the attempt's task so long ago.
+func (c *Conn) SleepAfterFetch(a wire.AttemptID, d time.Duration) {
+	c.fetched.mu.Lock()
+	defer c.fetched.mu.Unlock()
+	c.fetched.at[a] = c.fetched.at[a].Add(-d)
+}
+
+// EmptyRegisters empties the registers of runs that were done before the grace.
+func (c *Conn) EmptyRegisters(ctx context.Context, grace time.Duration) error {
+	return c.emptyRegisters(ctx, grace)
+}
+
+// JetStream gives a test the client.
+func (c *Conn) JetStream() any { return c.js }
+
+const (
+	ClaimWindow = claimWindow
+	PurgeGrace  = purgeGrace
+)
+
+var Redact = redact

@@ -1,0 +1,165 @@
+package jet_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/wire"
+	"github.com/millipede-iac/millipede/wire/jet"
+)
+
+func request(coordinator, id string) wire.PermitRequest {
+	return wire.PermitRequest{ID: id, Coordinator: coordinator, Run: "run-of-" + coordinator}
+}
+
+func must[T any](v T, err error) func(t *testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// two returns a connection over a link that can fail, and another one; the first one's coordinator holds the only permit.
+func two(t *testing.T) (alice *jet.Conn, link *jet.Link, held wire.Permit, bob *jet.Conn) {
+	t.Helper()
+	ctx := t.Context()
+	e := embed(t, t.TempDir())
+	t.Cleanup(func() { closeAll(t, e) })
+	alice, link, err := e.ConnectOver(ctx, jet.Options{Name: "alice", AckWait: ackWait, Log: logTo(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bob = connect(t, e)
+	t.Cleanup(func() { closeAll(t, alice, bob) })
+	if _, err := alice.DeclareLimit(ctx, wire.Limit{Name: "global", Slots: 1}); err != nil {
+		t.Fatal(err)
+	}
+	return alice, link, must(alice.Acquire(ctx, "global", request("alice", "a1")))(t), bob
+}
+
+func closeAll(t *testing.T, list ...interface{ Close() error }) {
+	t.Helper()
+	for _, c := range list {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// patiently waits for a permit until ctx ends, and reports what came of it.
+func patiently(ctx context.Context, c *jet.Conn, r wire.PermitRequest) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Acquire(ctx, "global", r)
+		done <- err
+	}()
+	return done
+}
+
+func TestAPausedHolderKeepsItsPermitAndLearnsSoWhenItWakesUp(t *testing.T) {
+	alice, link, held, bob := two(t)
+	bob.OnOrphan(func(context.Context, string, wire.PermitRequest) bool {
+		t.Error("somebody decided about a permit whose holder is alive")
+		return true
+	})
+	waiting, cancel := context.WithTimeout(t.Context(), 3*ackWait)
+	defer cancel()
+	got := patiently(waiting, bob, request("bob", "b1"))
+	link.Freeze()
+	if err := <-got; !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("bob got the permit: %v", err)
+	}
+	link.Thaw()
+	if err := held.Confirm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := held.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	must(bob.Acquire(t.Context(), "global", request("bob", "b2")))(t)
+	_ = alice
+}
+
+func TestAHolderThatWasCutOffLearnsThatItsPermitWasFreed(t *testing.T) {
+	_, link, held, bob := two(t)
+	bob.OnOrphan(func(_ context.Context, _ string, r wire.PermitRequest) bool { return r.Coordinator == "alice" })
+	link.Cut()
+	mine := must(bob.Acquire(t.Context(), "global", request("bob", "b1")))(t)
+	link.Heal()
+	err := held.Confirm(t.Context())
+	for errors.Is(err, wire.ErrDisconnected) {
+		err = held.Confirm(t.Context())
+	}
+	if !errors.Is(err, wire.ErrPermitLost) {
+		t.Fatalf("alice still relies on it: %v", err)
+	}
+	if err := mine.Confirm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAHolderThatWasCutOffForAMomentGetsItsPermitBack(t *testing.T) {
+	alice, link, held, bob := two(t)
+	asked := make(chan struct{}, 100)
+	bob.OnOrphan(func(context.Context, string, wire.PermitRequest) bool { asked <- struct{}{}; return false })
+	waiting, cancel := context.WithCancel(t.Context())
+	got := patiently(waiting, bob, request("bob", "b1"))
+	link.Cut()
+	<-asked // so the permit has lapsed
+	link.Heal()
+	err := held.Confirm(t.Context())
+	for errors.Is(err, wire.ErrDisconnected) {
+		err = held.Confirm(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := must(alice.Limits(t.Context()))(t)[0]
+	if len(status.Held) != 1 || status.Held[0].ID != "a1" {
+		t.Fatalf("the limit is %+v", status)
+	}
+	cancel()
+	if err := <-got; !errors.Is(err, context.Canceled) {
+		t.Fatalf("bob got it too: %v", err)
+	}
+}
+
+func TestAPermitThatIsReleasedWhileCutOffIsFreedLater(t *testing.T) {
+	_, link, held, bob := two(t)
+	link.Cut()
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := held.Release(short); err == nil {
+		t.Fatal("it was released without a connection")
+	}
+	link.Heal()
+	must(bob.Acquire(t.Context(), "global", request("bob", "b1")))(t)
+}
+
+func TestARequestThatIsGivenUpWhileCutOffTakesNoSlotLater(t *testing.T) {
+	alice, link, held, bob := two(t)
+	waiting, cancel := context.WithCancel(t.Context())
+	got := patiently(waiting, alice, request("alice", "a2"))
+	for len(must(bob.Limits(t.Context()))(t)[0].Waiting) == 0 {
+		continue
+	}
+	link.Cut()
+	cancel()
+	if err := <-got; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	link.Heal()
+	err := held.Release(t.Context())
+	for errors.Is(err, wire.ErrDisconnected) {
+		err = held.Release(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(bob.Acquire(t.Context(), "global", request("bob", "b1")))(t)
+}
