@@ -1,0 +1,258 @@
+package view
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// uiVersion is the version of the messages of a Stream.
+const uiVersion = "1.2"
+
+// StreamOptions say where messages go to.
+type StreamOptions struct {
+	Out io.Writer
+	// Now tells the time.
+	Now func() time.Time
+	// EngineVersion is what the first message reports.
+	EngineVersion string
+	// Sources returns the files parsed so far, by name. May be nil.
+	Sources func() map[string]*hcl.File
+	// ID is as for Progress.
+	ID func(address string) (key, id string)
+}
+
+// Stream shows a command to programs while it goes on: one JSON object a line, with the types and fields that OpenTofu
+// writes. It implements coordinator.Observer. Its methods may be called from any goroutine.
+type Stream struct {
+	StreamOptions
+	outlet *outlet
+}
+
+var _ coordinator.Observer = (*Stream)(nil)
+
+// NewStream returns a Stream that has written the message with the versions.
+func NewStream(o StreamOptions) *Stream {
+	s := &Stream{StreamOptions: o, outlet: newOutlet(o.Out, nil)}
+	s.message("info", "version", "OpenTofu "+o.EngineVersion, map[string]any{"tofu": o.EngineVersion, "ui": uiVersion})
+	return s
+}
+
+// Settle writes what is left. The error is that of writing since the last call.
+func (s *Stream) Settle() error { return s.outlet.settle() }
+
+// message writes one message.
+func (s *Stream) message(level, kind, text string, fields map[string]any) {
+	m := map[string]any{
+		"@level": level, "@message": text, "@module": "tofu.ui", "@timestamp": s.Now().Format("2006-01-02T15:04:05.000000Z07:00"),
+		"type": kind,
+	}
+	maps.Copy(m, fields)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(m); err != nil {
+		panic("view: a message has no JSON: " + err.Error())
+	}
+	s.outlet.add(b.String())
+}
+
+// Log writes a message without a type of its own.
+func (s *Stream) Log(text string) { s.message("info", "log", text, nil) }
+
+// Problems writes diagnostics, one message each.
+func (s *Stream) Problems(l diag.List) {
+	var sources map[string]*hcl.File
+	if s.Sources != nil {
+		sources = s.Sources()
+	}
+	for _, d := range l {
+		level, word := "error", "Error: "
+		if d.Severity == diag.Warning {
+			level, word = "warn", "Warning: "
+		}
+		s.message(level, "diagnostic", word+d.Summary, map[string]any{"diagnostic": DiagnosticJSON(d, sources)})
+	}
+}
+
+// Plan writes what a plan found and will do, with its summary and outputs.
+func (s *Stream) Plan(p *plan.Plan) {
+	for _, c := range p.Drift {
+		if c.Action != plan.NoOp || p.Mode == plan.RefreshOnly {
+			change := changeMessageOf(c)
+			s.message("info", "resource_drift", fmt.Sprintf("%s: Drift detected (%s)", change.Resource.Addr, change.Action), map[string]any{"change": change})
+		}
+	}
+	for _, c := range p.Changes {
+		if interesting(c) {
+			change := changeMessageOf(c)
+			s.message("info", "planned_change", fmt.Sprintf("%s: Plan to %s", change.Resource.Addr, change.Action), map[string]any{"change": change})
+		}
+	}
+	s.Summary(PlanSummary(p))
+	outputs := map[string]outputMessage{}
+	for _, o := range p.Outputs {
+		outputs[o.Name] = outputMessage{Sensitive: o.Sensitive || o.BeforeSensitive, Action: actionWord(o.Action)}
+	}
+	if len(outputs) > 0 {
+		s.outputs(outputs)
+	}
+}
+
+// Summary writes how much a plan does, or an apply did.
+func (s *Stream) Summary(sum Summary) {
+	s.message("info", "change_summary", sum.String(), map[string]any{"changes": sum})
+}
+
+// Outputs writes the root outputs after an apply. Sensitive values are left out.
+func (s *Stream) Outputs(st *state.State) {
+	outputs := map[string]outputMessage{}
+	for name, o := range st.Outputs {
+		m := outputMessage{Sensitive: o.Sensitive, Deprecated: o.Deprecated, Type: typeForm(o.Value.Type())}
+		if !o.Sensitive {
+			m.Value = raw(o.Value)
+		}
+		outputs[name] = m
+	}
+	s.outputs(outputs)
+}
+
+func (s *Stream) outputs(outputs map[string]outputMessage) {
+	s.message("info", "outputs", fmt.Sprintf("Outputs: %d", len(outputs)), map[string]any{"outputs": outputs})
+}
+
+// hook writes a message about an object while a run goes on.
+func (s *Stream) hook(kind, text string, h hookMessage) {
+	s.message("info", kind, h.Resource.Addr+": "+text, map[string]any{"hook": h})
+}
+
+func (s *Stream) idOf(address string) (key, id string) {
+	if s.ID == nil {
+		return "", ""
+	}
+	return s.ID(address)
+}
+
+// Started implements coordinator.Observer.
+func (s *Stream) Started(_ int, d program.Description, _ string, _ time.Time) {
+	h := hookMessage{Resource: resourceMessageOf(d.Address)}
+	switch d.Action {
+	case "refresh":
+		h.IDKey, h.IDValue = s.idOf(d.Address)
+		s.hook("refresh_start", "Refreshing state..."+called(h.IDKey, h.IDValue), h)
+	case "open", "close":
+		text := verbsOf[d.Action].starts
+		h.Msg = &text
+		s.hook("ephemeral_action_started", text, h)
+	case "create", "update", "delete", "read":
+		h.Action = d.Action
+		if d.Action != "create" && d.Action != "read" {
+			h.IDKey, h.IDValue = s.idOf(d.Address)
+		}
+		s.hook("apply_start", hookWords[d.Action].starts+"..."+called(h.IDKey, h.IDValue), h)
+	}
+}
+
+// hookWords are the words of the messages, which differ from those for people where something is read.
+var hookWords = map[string]verbs{
+	"create": {"Creating", "creating", "Creation"},
+	"update": {"Modifying", "modifying", "Modifications"},
+	"delete": {"Destroying", "destroying", "Destruction"},
+	"read":   {"Refreshing", "refreshing", "Refresh"},
+}
+
+// Progress implements coordinator.Observer.
+func (s *Stream) Progress(_ int, d program.Description, elapsed time.Duration) {
+	if w, ok := hookWords[d.Action]; ok {
+		h := hookMessage{Resource: resourceMessageOf(d.Address), Action: d.Action, Elapsed: wholeSeconds(elapsed)}
+		s.hook("apply_progress", fmt.Sprintf("Still %s... [%s elapsed]", w.goesOn, seconds(elapsed)), h)
+	}
+}
+
+func wholeSeconds(d time.Duration) *float64 {
+	n := d.Round(time.Second).Seconds()
+	return &n
+}
+
+// Finished implements coordinator.Observer.
+func (s *Stream) Finished(_ int, d program.Description, n program.Notes, took time.Duration) {
+	h := hookMessage{Resource: resourceMessageOf(d.Address), IDKey: n.IDKey, IDValue: n.ID}
+	if h.IDKey == "" || h.IDValue == "" {
+		h.IDKey, h.IDValue = "", ""
+	}
+	switch d.Action {
+	case "refresh":
+		s.hook("refresh_complete", "Refresh complete"+called(h.IDKey, h.IDValue), h)
+	case "open", "close":
+		text := verbsOf[d.Action].ended
+		s.hook("ephemeral_action_complete", text, hookMessage{Resource: h.Resource, Msg: &text})
+	case "create", "update", "delete", "read":
+		if n.Quiet {
+			return
+		}
+		if d.Action == "delete" {
+			h.IDKey, h.IDValue = "", ""
+		}
+		h.Action, h.Elapsed = d.Action, wholeSeconds(took)
+		s.hook("apply_complete", fmt.Sprintf("%s complete after %s%s", hookWords[d.Action].ended, seconds(took), called(h.IDKey, h.IDValue)), h)
+	}
+}
+
+// Failed implements coordinator.Observer.
+func (s *Stream) Failed(_ int, d program.Description, took time.Duration) {
+	if w, ok := hookWords[d.Action]; ok {
+		h := hookMessage{Resource: resourceMessageOf(d.Address), Action: d.Action, Elapsed: wholeSeconds(took)}
+		s.hook("apply_errored", fmt.Sprintf("%s errored after %s", w.ended, seconds(took)), h)
+	}
+}
+
+// Skipped implements coordinator.Observer.
+func (s *Stream) Skipped(int, program.Description, string) {}
+
+// Doubtful implements coordinator.Observer.
+func (s *Stream) Doubtful(_ int, d program.Description, reason string) {
+	s.Log(fmt.Sprintf("%s: The outcome is not known: %s", d.Address, reason))
+}
+
+// Waiting implements coordinator.Observer.
+func (s *Stream) Waiting(waits []coordinator.Wait) {
+	for _, w := range waits {
+		s.Log(waitText(w))
+	}
+}
+
+// Counts implements coordinator.Observer.
+func (s *Stream) Counts(coordinator.Counts) {}
+
+// Diagnostics implements coordinator.Observer. Problems are written when the run has ended, by Problems.
+func (s *Stream) Diagnostics(diag.List) {}
+
+// Event writes what a provisioner says.
+func (s *Stream) Event(e wire.Event) {
+	h := hookMessage{Resource: resourceMessageOf(e.Address), Provisioner: e.Name}
+	switch {
+	case e.Kind == "provision_start":
+		s.hook("provision_start", fmt.Sprintf("Provisioning with '%s'...", e.Name), h)
+	case e.Kind == "provision_end" && e.Failed:
+		s.hook("provision_errored", fmt.Sprintf("(%s) Provisioning errored", e.Name), h)
+	case e.Kind == "provision_end":
+		s.hook("provision_complete", fmt.Sprintf("(%s) Provisioning complete", e.Name), h)
+	case e.Kind == "output":
+		for _, line := range outputLines(e.Text) {
+			h.Output = &line
+			s.hook("provision_progress", fmt.Sprintf("(%s): %s", e.Name, line), h)
+		}
+	}
+}
