@@ -1,0 +1,350 @@
+package snapshot_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+// backends are the backends that keep the contract, each with a way to open the same place once more.
+func backends(t *testing.T) map[string]func() snapshot.Backend {
+	dir, memory := t.TempDir(), snapshot.NewMemory()
+	return map[string]func() snapshot.Backend{
+		"local": func() snapshot.Backend { return snapshot.NewLocal(snapshot.LocalOptions{Dir: dir}) },
+		"inmem": func() snapshot.Backend {
+			b, _ := snapshot.Place{Memory: memory}.Open("inmem", cty.EmptyObjectVal)
+			return b
+		},
+	}
+}
+
+func TestBackendsKeepTheContract(t *testing.T) {
+	for name, open := range backends(t) {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			b := open()
+			for _, ws := range []string{"default", "stage"} {
+				is(t, read(t, b, ws), "")
+				ok(t, b.Lock(ctx, ws, journal.LockInfo{ID: "1", Who: "me", Operation: "apply"}))
+				for _, again := range []snapshot.Backend{b, open()} {
+					var held *journal.Held
+					if err := again.Lock(ctx, ws, journal.LockInfo{ID: "2"}); !errors.As(err, &held) || held.Holder.Who != "me" || held.Holder.ID != "1" {
+						t.Errorf("the second lock: %v", err)
+					}
+				}
+				is(t, read(t, b, ws), "")
+				ok(t, b.Write(ctx, ws, []byte(`{"long":"aaaaaaaaaaaaaaaa"}`)))
+				ok(t, b.Write(ctx, ws, []byte(`{"b":1}`)))
+				is(t, read(t, b, ws), `{"b":1}`)
+				is(t, read(t, open(), ws), `{"b":1}`)
+				isError(t, b.Unlock(ctx, ws, "2"), snapshot.ErrNotLocked)
+				ok(t, b.Unlock(ctx, ws, "1"))
+				isError(t, b.Unlock(ctx, ws, "1"), snapshot.ErrNotLocked)
+				other := open()
+				ok(t, other.Lock(ctx, ws, journal.LockInfo{ID: "3"}))
+				ok(t, other.Unlock(ctx, ws, "3"))
+				is(t, read(t, b, ws), `{"b":1}`)
+			}
+			ok(t, b.Create(ctx, "empty"))
+			ok(t, b.Create(ctx, "empty"))
+			names, err := b.Workspaces(ctx)
+			ok(t, err)
+			is(t, names, []string{"default", "empty", "stage"})
+			ok(t, b.Delete(ctx, "stage"))
+			isError(t, b.Delete(ctx, "default"), snapshot.ErrDefault)
+			names, err = b.Workspaces(ctx)
+			ok(t, err)
+			is(t, names, []string{"default", "empty"})
+			is(t, read(t, b, "stage"), "")
+		})
+	}
+}
+
+func TestALockThatWroteNothingLeavesNoFile(t *testing.T) {
+	dir := t.TempDir()
+	b := snapshot.NewLocal(snapshot.LocalOptions{Dir: dir})
+	ok(t, b.Lock(t.Context(), "default", journal.LockInfo{ID: "1"}))
+	is(t, files(t, dir), []string{".terraform.tfstate.lock.info", "terraform.tfstate"})
+	ok(t, b.Unlock(t.Context(), "default", "1"))
+	is(t, files(t, dir), nil)
+}
+
+func TestTheLockInfoIsThatOfOpenTofu(t *testing.T) {
+	dir := t.TempDir()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	b := snapshot.NewLocal(snapshot.LocalOptions{Dir: dir, Now: func() time.Time { return at }})
+	ok(t, b.Lock(t.Context(), "default", journal.LockInfo{ID: "1", Operation: "apply", Info: "i", Who: "me@here", Version: "1.12.6"}))
+	data, err := os.ReadFile(filepath.Join(dir, ".terraform.tfstate.lock.info"))
+	ok(t, err)
+	is(t, string(data), `{"ID":"1","Operation":"apply","Info":"i","Who":"me@here","Version":"1.12.6","Created":"2026-01-02T03:04:05.000000006Z","Path":"terraform.tfstate"}`)
+}
+
+func TestTheContentOfBeforeIsBackedUpOnceForACommand(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "terraform.tfstate")
+	write := func(o snapshot.LocalOptions, texts ...string) {
+		o.Dir = dir
+		b := snapshot.NewLocal(o)
+		for _, text := range texts {
+			ok(t, b.Write(t.Context(), "default", []byte(text)))
+		}
+	}
+	write(snapshot.LocalOptions{}, `{"n":1}`)
+	is(t, files(t, dir), []string{"terraform.tfstate"})
+	write(snapshot.LocalOptions{}, `{"n":1}`)
+	is(t, files(t, dir), []string{"terraform.tfstate"})
+	write(snapshot.LocalOptions{}, `{"n":2}`, `{"n":3}`)
+	is(t, content(t, path+".backup"), `{"n":1}`)
+	is(t, content(t, path), `{"n":3}`)
+	write(snapshot.LocalOptions{Backup: "-"}, `{"n":4}`)
+	is(t, content(t, path+".backup"), `{"n":1}`)
+	write(snapshot.LocalOptions{Backup: "kept"}, `{"n":5}`)
+	is(t, content(t, filepath.Join(dir, "kept")), `{"n":4}`)
+	write(snapshot.LocalOptions{StateOut: "out"}, `{"n":6}`)
+	is(t, content(t, path), `{"n":5}`)
+	is(t, content(t, filepath.Join(dir, "out")), `{"n":6}`)
+}
+
+func TestTheArgumentsPlaceTheFiles(t *testing.T) {
+	dir := t.TempDir()
+	b, diags := snapshot.Place{Dir: dir}.Open("local", cty.ObjectVal(map[string]cty.Value{
+		"path": cty.StringVal("a/my.tfstate"), "workspace_dir": cty.StringVal("ws"),
+	}))
+	ok(t, diags.Err())
+	ok(t, b.Write(t.Context(), "default", []byte(`{}`)))
+	ok(t, b.Write(t.Context(), "stage", []byte(`{}`)))
+	is(t, content(t, filepath.Join(dir, "a", "my.tfstate")), `{}`)
+	is(t, content(t, filepath.Join(dir, "ws", "stage", "terraform.tfstate")), `{}`)
+	is(t, b.Describe("stage").Where, filepath.Join("ws", "stage", "terraform.tfstate"))
+}
+
+// A process that dies while it writes leaves the beginning of the new content, and all of it beside the file.
+func TestAWriteThatACrashCutOffIsCompleted(t *testing.T) {
+	const before, after = `{"old":"aaaaaaaaaaaaaaaaaaaaaaaaaa"}`, `{"new":"bbbbbbbbbbbbb"}`
+	for now, want := range map[string]string{
+		before:      before, // not begun
+		"":          after,
+		after[:9]:   after,
+		after:       after,
+		`{"x":"y"}`: `{"x":"y"}`, // another engine wrote since
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "terraform.tfstate")
+		ok(t, os.WriteFile(path, []byte(now), 0o600))
+		ok(t, os.WriteFile(filepath.Join(dir, ".terraform.tfstate.new"), []byte(after), 0o600))
+		b := snapshot.NewLocal(snapshot.LocalOptions{Dir: dir})
+		is(t, read(t, b, "default"), want)
+		ok(t, b.Lock(t.Context(), "default", journal.LockInfo{ID: "1"}))
+		is(t, read(t, b, "default"), want)
+		ok(t, b.Unlock(t.Context(), "default", "1"))
+		is(t, content(t, path), want)
+		is(t, files(t, dir), []string{"terraform.tfstate"})
+	}
+}
+
+func TestAFileThatCannotBeWrittenIsAnError(t *testing.T) {
+	dir := t.TempDir()
+	ok(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	b := snapshot.NewLocal(snapshot.LocalOptions{Dir: dir, Path: "file/terraform.tfstate"})
+	if err := b.Write(t.Context(), "default", []byte("{}")); err == nil {
+		t.Error("it was written")
+	}
+	if err := b.Lock(t.Context(), "default", journal.LockInfo{}); err == nil {
+		t.Error("it was locked")
+	}
+}
+
+// Another process reports what it can do to a snapshot.
+func TestAnotherProcessIsKeptOut(t *testing.T) {
+	if dir := os.Getenv("SNAPSHOT_TO_LOCK"); dir != "" {
+		b := snapshot.NewLocal(snapshot.LocalOptions{Dir: dir})
+		fmt.Printf("result: %v\n", b.Lock(t.Context(), "default", journal.LockInfo{ID: "2"}))
+		os.Exit(0) // as a crash: the lock is not given up
+	}
+	dir := t.TempDir()
+	other := func() string {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), "SNAPSHOT_TO_LOCK="+dir)
+		out, err := cmd.CombinedOutput()
+		ok(t, err)
+		return strings.TrimSpace(string(out))
+	}
+	is(t, other(), "result: <nil>")
+	b := snapshot.NewLocal(snapshot.LocalOptions{Dir: dir})
+	ok(t, b.Lock(t.Context(), "default", journal.LockInfo{ID: "1", Who: "me"})) // the info that it left is no lock
+	// To read the file elsewhere in this process must not give up the lock.
+	is(t, read(t, snapshot.NewLocal(snapshot.LocalOptions{Dir: dir}), "default"), "")
+	is(t, other(), "result: the state is locked by me")
+	ok(t, b.Unlock(t.Context(), "default", "1"))
+	is(t, other(), "result: <nil>")
+}
+
+func TestOpenTofuAndMillipedeKeepEachOtherOut(t *testing.T) {
+	tofu := os.Getenv("TOFU")
+	if tofu == "" {
+		t.Skip("TOFU does not name an OpenTofu binary")
+	}
+	dir := t.TempDir()
+	run := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), tofu, args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+os.DevNull, "CHECKPOINT_DISABLE=1")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	// The provisioner runs while OpenTofu holds the lock.
+	ok(t, os.WriteFile(filepath.Join(dir, "main.tf"), []byte(`
+		resource "terraform_data" "a" {
+			provisioner "local-exec" {
+				command = "touch started; while [ ! -e go ]; do sleep 0.02; done"
+			}
+		}`), 0o600))
+	if out, err := run("init", "-no-color"); err != nil {
+		t.Fatal(out)
+	}
+	b := snapshot.NewLocal(snapshot.LocalOptions{Dir: dir})
+	ok(t, b.Lock(t.Context(), "default", journal.LockInfo{ID: "ours", Who: "millipede@here", Operation: "apply"}))
+	out, err := run("apply", "-auto-approve", "-no-color")
+	if err == nil || !strings.Contains(out, "Error acquiring the state lock") || !strings.Contains(out, "millipede@here") {
+		t.Errorf("OpenTofu got in: %v: %s", err, out)
+	}
+	ok(t, b.Unlock(t.Context(), "default", "ours"))
+
+	done := make(chan string)
+	go func() {
+		out, _ := run("apply", "-auto-approve", "-no-color")
+		done <- out
+	}()
+	for i := 0; ; i++ {
+		if _, err := os.Stat(filepath.Join(dir, "started")); err == nil {
+			break
+		}
+		if i > 10000 {
+			t.Fatal("OpenTofu did not start")
+		}
+		exec.CommandContext(t.Context(), "sleep", "0.01").Run()
+	}
+	var held *journal.Held
+	if err := b.Lock(t.Context(), "default", journal.LockInfo{ID: "ours"}); !errors.As(err, &held) || held.Holder.Operation != "OperationTypeApply" {
+		t.Errorf("we got in: %v", err)
+	}
+	ok(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
+	if out := <-done; !strings.Contains(out, "Apply complete") {
+		t.Error(out)
+	}
+	ok(t, b.Lock(t.Context(), "default", journal.LockInfo{ID: "ours"}))
+	if !strings.Contains(read(t, b, "default"), "terraform_data") {
+		t.Error("the state is not there")
+	}
+	ok(t, b.Unlock(t.Context(), "default", "ours"))
+}
+
+func TestInmemIsLockedFromTheStartByItsArgument(t *testing.T) {
+	config := cty.MapVal(map[string]cty.Value{"lock_id": cty.StringVal("2b6a6738-5dd5-50d6-c0ae-f6352977666b")})
+	memory := snapshot.NewMemory()
+	for range 2 {
+		b, diags := snapshot.Place{Memory: memory}.Open("inmem", config)
+		ok(t, diags.Err())
+		var held *journal.Held
+		if err := b.Lock(t.Context(), "default", journal.LockInfo{ID: "1"}); !errors.As(err, &held) || !strings.Contains(err.Error(), "locked") {
+			t.Errorf("the error is %v", err)
+		}
+		ok(t, b.Lock(t.Context(), "other", journal.LockInfo{ID: "1"}))
+		ok(t, b.Unlock(t.Context(), "other", "1"))
+		ok(t, b.Unlock(t.Context(), "default", "2b6a6738-5dd5-50d6-c0ae-f6352977666b")) // force-unlock
+		ok(t, b.Lock(t.Context(), "default", journal.LockInfo{ID: "1"}))
+		ok(t, b.Unlock(t.Context(), "default", "1"))
+	}
+}
+
+func TestWhatNoBackendTakesIsADiagnostic(t *testing.T) {
+	object := func(name string, v cty.Value) cty.Value { return cty.ObjectVal(map[string]cty.Value{name: v}) }
+	for claim, c := range map[string]struct {
+		typ             string
+		config          cty.Value
+		summary, detail string
+	}{
+		"one that comes later":    {"s3", cty.EmptyObjectVal, "Unsupported backend type", "tofu state pull"},
+		"one that is none":        {"x", cty.EmptyObjectVal, "Unsupported backend type", `There is no backend type named "x".`},
+		"no such argument":        {"local", object("pfad", cty.StringVal("x")), "Unsupported argument", `"pfad"`},
+		"an argument of no use":   {"local", object("path", cty.EmptyObjectVal), "Incorrect attribute value type", `"path"`},
+		"an empty path":           {"local", object("path", cty.StringVal("")), "Invalid local state file path", "empty"},
+		"an empty directory":      {"local", object("workspace_dir", cty.StringVal("")), "Invalid local workspace directory path", "empty"},
+		"a value that is unknown": {"local", object("path", cty.UnknownVal(cty.String)), "Invalid backend configuration", "not known"},
+		"a list":                  {"inmem", cty.ListValEmpty(cty.String), "Invalid backend configuration", "object"},
+	} {
+		t.Run(claim, func(t *testing.T) {
+			_, diags := snapshot.Place{}.Open(c.typ, c.config)
+			if len(diags) != 1 || diags[0].Summary != c.summary || !strings.Contains(diags[0].Detail, c.detail) {
+				t.Errorf("the problems are %v", diags.Err())
+			}
+		})
+	}
+	for _, nothing := range []cty.Value{cty.NilVal, cty.NullVal(cty.DynamicPseudoType), object("path", cty.NullVal(cty.String))} {
+		if _, diags := (snapshot.Place{}).Open("local", nothing); diags.HasErrors() {
+			t.Error(diags.Err())
+		}
+	}
+}
+
+func files(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	ok(t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func content(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	ok(t, err)
+	return string(data)
+}
+
+func read(t *testing.T, b snapshot.Backend, ws string) string {
+	t.Helper()
+	data, err := b.Read(t.Context(), ws)
+	ok(t, err)
+	if data != nil && len(data) == 0 {
+		t.Error("an empty snapshot is none")
+	}
+	return string(data)
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func isError(t *testing.T, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Errorf("the error is %v, want %v", got, want)
+	}
+}
+
+func is(t *testing.T, got, want any) {
+	t.Helper()
+	g, _ := json.Marshal(got)
+	w, _ := json.Marshal(want)
+	if string(g) != string(w) {
+		t.Errorf("got %s, want %s", g, w)
+	}
+}
