@@ -397,3 +397,26 @@ func TestTheCoordinatorOutlivesARestartOfTheTransport(t *testing.T) {
 		w.once(t, 100)
 	})
 }
+
+func TestARunIsCancelledFromAnotherProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		system, store := mem.New(mem.Options{}), statemem.New(statemem.Options{})
+		w, stop := serveTasks(t, system, "default", 100, 3*time.Second)
+		defer stop()
+		p := newNumbers(t, 50)
+		p.lane, p.stored = program.Safe, true
+		beginRun(t, store, 50)
+		conn, other := system.Connect("coordinator"), system.Connect("other")
+		defer func() { _, _ = conn.Close(), other.Close() }()
+		time.AfterFunc(time.Second, func() {
+			if err := other.Control(context.Background(), "", wire.Control{Kind: "cancel", Run: "run1"}); err != nil {
+				t.Error(err)
+			}
+		})
+		out, err := New(applyOptions(conn, store, p, "a")).Run(context.Background())
+		if err != nil || out.Status != "cancelled" || !out.Cancelled {
+			t.Errorf("%v, %+v", err, out)
+		}
+		w.once(t, 10)
+	})
+}

@@ -50,6 +50,7 @@ func (x *executor) start(ctx context.Context) {
 	if x.Store != nil {
 		x.spawn(x.save.run)
 		x.spawn(x.fetch)
+		x.spawn(x.watchControl)
 		x.spawn(x.probe)
 	}
 }

@@ -162,7 +162,8 @@ func (l *loop) onArrived(e arrived) {
 	case settled:
 		return // the run goes on without it; it stays in the stream for whoever resumes the run
 	default:
-		panic(fmt.Sprintf("coordinator: a first result came for vertex %d, which is %s", a.vertex, x.phase))
+		l.alarm(a.vertex, fmt.Sprintf("A result of worker %s came for the attempt %s before that was published. It is not recorded, and stays in the stream.", e.result.Worker, e.ref.Attempt))
+		return
 	}
 	w := x.work
 	a.taken = e.result.Doubt == "" // a report of doubt may be followed by the result
@@ -175,6 +176,9 @@ func (l *loop) onArrived(e arrived) {
 	case e.result.NotStarted:
 		l.notStarted(a.vertex, wire.DiagsFromWire(e.result.Diagnostics))
 	case e.result.Doubt != "":
+		if !w.over { // else it has been told
+			l.tell(a.vertex, wire.DiagsFromWire(e.result.Diagnostics))
+		}
 		l.confess(a.vertex, e.result.Doubt)
 	default:
 		l.move(a.vertex, completing)

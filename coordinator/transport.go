@@ -106,6 +106,20 @@ func (x *executor) watchWorkers() {
 	}
 }
 
+// watchControl obeys whoever cancels the run from another process.
+func (x *executor) watchControl() {
+	for {
+		err := x.Transport.WatchControl(x.ctx, "", func(c wire.Control) {
+			if c.Kind == "cancel" && c.Run == x.RunID {
+				x.inbox.put(interrupted{cancel: true})
+			}
+		})
+		if err == nil || !x.pause(retryEvery) {
+			return
+		}
+	}
+}
+
 // fetch takes results from the stream. Each is decoded and its claim is read beside the loop.
 func (x *executor) fetch() {
 	for x.ctx.Err() == nil {
