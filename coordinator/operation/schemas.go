@@ -128,10 +128,17 @@ func (s *Session) ProviderSchemas(ctx context.Context, p addr.Provider, task *wi
 	return schemas, diags
 }
 
+// While nobody serves a pool, a call is tried again after a pause that doubles between these: an embedded worker is
+// there within a millisecond or two, one that somebody starts by hand is not.
+const (
+	firstPause = time.Millisecond
+	lastPause  = 200 * time.Millisecond
+)
+
 // call makes one call on the fast lane outside of a run: to the default pool, or, when nobody serves that, to any.
 func (s *Session) call(ctx context.Context, task *wire.Task) (*wire.Result, diag.List) {
 	deadline := time.Now().Add(s.WorkerWait)
-	for {
+	for wait := firstPause; ; wait = min(2*wait, lastPause) {
 		res, err := s.callAny(ctx, task)
 		switch {
 		case err == nil:
@@ -143,7 +150,7 @@ func (s *Session) call(ctx context.Context, task *wire.Task) (*wire.Result, diag
 		case errors.Is(err, wire.ErrNoWorker) && time.Now().Before(deadline):
 			select {
 			case <-ctx.Done():
-			case <-time.After(200 * time.Millisecond):
+			case <-time.After(wait):
 			}
 		case errors.Is(err, wire.ErrNoWorker):
 			return nil, diag.Errors("No worker is there",
@@ -156,8 +163,8 @@ func (s *Session) call(ctx context.Context, task *wire.Task) (*wire.Result, diag
 
 func (s *Session) callAny(ctx context.Context, task *wire.Task) (*wire.Result, error) {
 	res, err := s.callPool(ctx, DefaultPool, task)
-	if !errors.Is(err, wire.ErrNoWorker) {
-		return res, err
+	if s.Embedded || !errors.Is(err, wire.ErrNoWorker) {
+		return res, err // the embedded worker serves no other pool, and asking around takes 40 ms and more
 	}
 	workers, werr := s.Transport.Workers(ctx)
 	if werr != nil {
