@@ -30,6 +30,7 @@ type app struct {
 	environ        []string
 	signals        <-chan os.Signal
 	reader         *bufio.Reader // of stdin; see lines
+	warnedCLI      bool          // the problems of the CLI configuration were shown
 
 	chdir   string
 	natsURL string

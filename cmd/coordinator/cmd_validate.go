@@ -52,7 +52,7 @@ func runValidate(ctx context.Context, a *app, args []string) int {
 		vf.json = false
 		a.newUI(vf, "validate", wd.loader.Sources).diagnostics(diags)
 		if !diags.HasErrors() {
-			fmt.Fprintln(a.stdout, view.ValidText(len(diags) > 0, a.ink(vf)))
+			fmt.Fprintln(a.stdout, view.ValidText(len(diags) > 0, a.text(vf)))
 		}
 	}
 	if diags.HasErrors() {

@@ -30,9 +30,12 @@ type ui interface {
 	applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.State)
 }
 
-// ink tells whether standard output takes colours.
-func (a *app) ink(f viewFlags) view.Ink {
-	return view.Ink(!f.noColor && a.getenv("NO_COLOR") == "" && terminal(a.stdout))
+// text returns how text for people is written to standard output.
+func (a *app) text(f viewFlags) view.TextOptions {
+	return view.TextOptions{
+		Ink: view.Ink(!f.noColor && a.getenv("NO_COLOR") == "" && terminal(a.stdout)), Width: width(a.stdout),
+		Reveal: f.showSensitive, Automated: a.automated(),
+	}
 }
 
 // width is the number of columns of a stream; 0 when it is no terminal.
@@ -75,8 +78,22 @@ func (u *textUI) diagnostics(l diag.List) {
 func (u *textUI) observer() coordinator.Observer { return coordinator.Silent{} }
 func (u *textUI) settle()                        {}
 
-func (u *textUI) plan(p *operation.Planned, tree *config.Tree) {}
-func (u *textUI) planned(p *plan.Plan, out string)             {}
+func (u *textUI) plan(p *operation.Planned, tree *config.Tree) {
+	u.check(view.PlanText(u.app.stdout, p.Plan, p.Schemas, u.app.text(u.flags)))
+}
+
+func (u *textUI) planned(p *plan.Plan, out string) {
+	if p.HasChanges() {
+		u.check(view.NextStepText(u.app.stdout, out, "", u.app.text(u.flags)))
+	}
+}
+
+// check reports that standard output cannot be written; there is nothing else to be done about it.
+func (u *textUI) check(err error) {
+	if err != nil {
+		fmt.Fprintf(u.app.stderr, "Error: writing to standard output: %s\n", err)
+	}
+}
 
 func (u *textUI) applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.State) {
 	fmt.Fprintf(u.app.stdout, "%+v\n", a.Counts)

@@ -10,8 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/zclconf/go-cty/cty"
-
+	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -133,6 +132,12 @@ func (a *app) installOptions(tree *config.Tree, prior *state.State) (install.Opt
 		return install.Options{}, nil, diag.Errors("Invalid TF_REATTACH_PROVIDERS", err.Error()+".", nil)
 	}
 	cli, diags := install.LoadCLIConfig(a.getenv)
+	if !diags.HasErrors() && !a.warnedCLI {
+		// These never go to standard output, where programs read JSON.
+		a.warnedCLI = true
+		(&textUI{app: a, printer: &view.Printer{Out: a.stderr, Err: a.stderr}}).diagnostics(diags)
+		diags = nil
+	}
 	locks, more := lock.Read(lock.FileName)
 	diags = diags.Append(more)
 	required := map[addr.Provider][]string{}
@@ -194,19 +199,6 @@ func (p *providers) share(ctx context.Context, blobs wire.Blobs) diag.List {
 		}
 	}
 	return diags
-}
-
-// readRemoteState reads the outputs of another state for terraform_remote_state.
-func (a *app) readRemoteState(ctx context.Context, backend string, config cty.Value, workspace string) (map[string]cty.Value, diag.List) {
-	s, diags := remoteState(ctx, backend, config, workspace)
-	if diags.HasErrors() || s == nil {
-		return nil, diags
-	}
-	out := make(map[string]cty.Value, len(s.Outputs))
-	for name, o := range s.Outputs {
-		out[name] = o.Value
-	}
-	return out, diags
 }
 
 // exists tells whether a file is there.

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/eval"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/state/tfstate"
+)
+
+// memory holds the snapshots of inmem backends: they end with the process.
+var memory = snapshot.NewMemory()
+
+// openBackend opens what the backend block of the root module names: files beside the configuration without one.
+func (a *app) openBackend(root *config.Node, f stateFlags) (snapshot.Backend, diag.List) {
+	var block *config.Backend
+	if root != nil {
+		block = root.Module.Backend
+		if root.Module.Cloud != nil {
+			block = root.Module.Cloud
+		}
+	}
+	if block == nil || (block.Type == "local" && f.state+f.stateOut+f.backup != "") {
+		return snapshot.NewLocal(snapshot.LocalOptions{StateIn: f.state, StateOut: f.stateOut, Backup: f.backup}), nil
+	}
+	config, diags := backendConfig(root, block)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	b, more := snapshot.Place{Memory: memory}.Open(block.Type, config)
+	more = eval.AtSource(more, block.Body)
+	return b, diags.Append(more.WithSubject(block.TypeRange.Ptr()))
+}
+
+// backendConfig evaluates the arguments of a backend block, early: variables and locals are all that there is.
+func backendConfig(root *config.Node, block *config.Backend) (cty.Value, diag.List) {
+	attrs, hclDiags := block.Body.JustAttributes()
+	var diags diag.List
+	diags = diags.Append(hclDiags)
+	values := map[string]cty.Value{}
+	for name, attr := range attrs {
+		v, more := root.Static().Value(attr.Expr, config.StaticUse{Subject: "backend." + block.Type, Range: block.Range})
+		diags = diags.Append(more)
+		if !more.HasErrors() {
+			values[name] = v
+		}
+	}
+	return cty.ObjectVal(values), diags
+}
+
+// checkBackend says what is wrong with the backend that terraform_remote_state names.
+func (a *app) checkBackend(backend string, config cty.Value) diag.List {
+	return snapshot.Check(backend, config)
+}
+
+// readRemoteState reads the outputs of another state for terraform_remote_state.
+func (a *app) readRemoteState(ctx context.Context, backend string, config cty.Value, workspace string) (map[string]cty.Value, diag.List) {
+	b, diags := snapshot.Place{Memory: memory}.Open(backend, config)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	data, err := b.Read(ctx, workspace)
+	if err != nil {
+		return nil, diags.Append(diag.New(diag.Error, "Failed to read the remote state", fmt.Sprintf("Reading %s: %s.", b.Describe(workspace).Where, err), nil))
+	}
+	if data == nil {
+		return nil, diags
+	}
+	s, more := tfstate.Parse(data)
+	diags = diags.Append(more)
+	if diags.HasErrors() || s == nil {
+		return nil, diags
+	}
+	return outputValues(s), diags
+}
+
+func outputValues(s *state.State) map[string]cty.Value {
+	out := make(map[string]cty.Value, len(s.Outputs))
+	for name, o := range s.Outputs {
+		out[name] = o.Value
+	}
+	return out
+}
