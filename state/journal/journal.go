@@ -62,6 +62,18 @@ const (
 	RunEnd
 )
 
+var kindNames = [...]string{
+	Want: "want", Dispatch: "dispatch", Finish: "finish", Fail: "fail", Skip: "skip", Suspect: "suspect",
+	Retract: "retract", Step: "step", RunEnd: "end of run",
+}
+
+func (k Kind) String() string {
+	if int(k) < len(kindNames) && kindNames[k] != "" {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("unknown kind %d", byte(k))
+}
+
 // KeptRuns is how many ended runs of a workspace a store keeps, newest first; those that have not ended are all kept.
 const KeptRuns = 50
 
@@ -91,7 +103,7 @@ func Next(s Status, k Kind) (Status, error) {
 	case k == Step && (s == Dispatched || s == Wanted || s == Doubt):
 		return Wanted, nil
 	}
-	return s, fmt.Errorf("%w: event %d on a vertex that is %s", ErrTransition, k, s)
+	return s, fmt.Errorf("%w: %s on a vertex that is %s", ErrTransition, k, s)
 }
 
 // Event is one thing that happened. Zero fields do not apply.
@@ -143,7 +155,7 @@ func Fold(n int, events []Event) ([]Status, map[int]Event, error) {
 		}
 		next, err := Next(statuses[e.Vertex], e.Kind)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("vertex %d (%s): %w", e.Vertex, e.Address, err)
 		}
 		statuses[e.Vertex] = next
 		switch next {

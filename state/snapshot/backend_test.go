@@ -190,66 +190,6 @@ func TestAnotherProcessIsKeptOut(t *testing.T) {
 	is(t, other(), "result: <nil>")
 }
 
-func TestOpenTofuAndMillipedeKeepEachOtherOut(t *testing.T) {
-	tofu := os.Getenv("TOFU")
-	if tofu == "" {
-		t.Skip("TOFU does not name an OpenTofu binary")
-	}
-	dir := t.TempDir()
-	run := func(args ...string) (string, error) {
-		cmd := exec.CommandContext(t.Context(), tofu, args...)
-		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+os.DevNull, "CHECKPOINT_DISABLE=1")
-		out, err := cmd.CombinedOutput()
-		return string(out), err
-	}
-	// The provisioner runs while OpenTofu holds the lock.
-	ok(t, os.WriteFile(filepath.Join(dir, "main.tf"), []byte(`
-		resource "terraform_data" "a" {
-			provisioner "local-exec" {
-				command = "touch started; while [ ! -e go ]; do sleep 0.02; done"
-			}
-		}`), 0o600))
-	if out, err := run("init", "-no-color"); err != nil {
-		t.Fatal(out)
-	}
-	b := snapshot.NewLocal(snapshot.LocalOptions{Dir: dir})
-	ok(t, b.Lock(t.Context(), "default", journal.LockInfo{ID: "ours", Who: "millipede@here", Operation: "apply"}))
-	out, err := run("apply", "-auto-approve", "-no-color")
-	if err == nil || !strings.Contains(out, "Error acquiring the state lock") || !strings.Contains(out, "millipede@here") {
-		t.Errorf("OpenTofu got in: %v: %s", err, out)
-	}
-	ok(t, b.Unlock(t.Context(), "default", "ours"))
-
-	done := make(chan string)
-	go func() {
-		out, _ := run("apply", "-auto-approve", "-no-color")
-		done <- out
-	}()
-	for i := 0; ; i++ {
-		if _, err := os.Stat(filepath.Join(dir, "started")); err == nil {
-			break
-		}
-		if i > 10000 {
-			t.Fatal("OpenTofu did not start")
-		}
-		exec.CommandContext(t.Context(), "sleep", "0.01").Run()
-	}
-	var held *journal.Held
-	if err := b.Lock(t.Context(), "default", journal.LockInfo{ID: "ours"}); !errors.As(err, &held) || held.Holder.Operation != "OperationTypeApply" {
-		t.Errorf("we got in: %v", err)
-	}
-	ok(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
-	if out := <-done; !strings.Contains(out, "Apply complete") {
-		t.Error(out)
-	}
-	ok(t, b.Lock(t.Context(), "default", journal.LockInfo{ID: "ours"}))
-	if !strings.Contains(read(t, b, "default"), "terraform_data") {
-		t.Error("the state is not there")
-	}
-	ok(t, b.Unlock(t.Context(), "default", "ours"))
-}
-
 func TestInmemIsLockedFromTheStartByItsArgument(t *testing.T) {
 	config := cty.MapVal(map[string]cty.Value{"lock_id": cty.StringVal("2b6a6738-5dd5-50d6-c0ae-f6352977666b")})
 	memory := snapshot.NewMemory()
@@ -276,7 +216,7 @@ func TestWhatNoBackendTakesIsADiagnostic(t *testing.T) {
 		summary, detail string
 	}{
 		"one that comes later":    {"s3", cty.EmptyObjectVal, "Unsupported backend type", "tofu state pull"},
-		"one that is none":        {"x", cty.EmptyObjectVal, "Unsupported backend type", `There is no backend type named "x".`},
+		"one that is none":        {"x", cty.EmptyObjectVal, "Unsupported backend type", `There is no backend type named "x"; there are inmem and local.`},
 		"no such argument":        {"local", object("pfad", cty.StringVal("x")), "Unsupported argument", `"pfad"`},
 		"an argument of no use":   {"local", object("path", cty.EmptyObjectVal), "Incorrect attribute value type", `"path"`},
 		"an empty path":           {"local", object("path", cty.StringVal("")), "Invalid local state file path", "empty"},
