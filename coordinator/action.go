@@ -48,8 +48,12 @@ type (
 		ref    wire.TaskRef
 		reason string
 	}
-	// declare creates a limit, or finds it as it is. Answer: declared.
-	declare struct{ limit wire.Limit }
+	// declare creates a limit, or finds it as it is. exact says that the rules of this run set its size, so that where
+	// nobody else can, it is made to be that. Answer: declared.
+	declare struct {
+		limit wire.Limit
+		exact bool
+	}
 	// acquire requests a permit. Answer: granted or refused.
 	acquire struct{ limit, id string }
 	// withdraw gives up a request for a permit. Answer: refused, or granted when it was too late.

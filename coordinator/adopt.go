@@ -83,7 +83,7 @@ func (l *loop) adopt() {
 
 // reclaim asks for a permit under the name under which it is held.
 func (l *loop) reclaim(name, id string, a wire.AttemptID) {
-	lim := l.limitOf(wire.Limit{Name: name, Slots: l.slots})
+	lim := l.limitOf(wire.Limit{Name: name, Slots: l.slots}, name == DefaultLimit)
 	if n, err := strconv.Atoi(id[min(len(id), len(l.run)+1):]); err == nil && n >= 0 && n < 1<<16 {
 		for n >= len(lim.taken) {
 			lim.taken = append(lim.taken, false)

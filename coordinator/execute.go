@@ -255,9 +255,14 @@ func (x *executor) bury(a bury) {
 	})
 }
 
+// declare creates a limit. What several coordinators share stays as it is, until somebody changes it on purpose.
 func (x *executor) declare(a declare) {
 	x.persist(func() error {
 		l, err := x.Transport.DeclareLimit(x.ctx, a.limit)
+		if err == nil && x.Embedded && a.exact && l.Slots != a.limit.Slots {
+			// Nobody else uses an embedded transport: the limit is left from a run that was told another size.
+			l, err = a.limit, x.Transport.ResizeLimit(x.ctx, a.limit)
+		}
 		if err == nil {
 			x.inbox.put(declared{l.Name, l.Slots})
 		}

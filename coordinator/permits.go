@@ -23,6 +23,7 @@ type limit struct {
 	name     string
 	slots    int
 	declared bool
+	exact    bool      // its size is that of the rules
 	measured time.Time // when it was declared last
 
 	idle   []permit
@@ -43,15 +44,19 @@ type permit struct {
 	since time.Time
 }
 
-// limitOf returns the limit, declaring it when it is new.
-func (l *loop) limitOf(wl wire.Limit) *limit {
+// limitOf returns the limit, declaring it when it is new, or was known by its name alone: exact tells whether its size
+// is known now.
+func (l *loop) limitOf(wl wire.Limit, exact bool) *limit {
 	lim := l.limits[wl.Name]
 	if lim == nil {
 		lim = &limit{name: wl.Name, slots: wl.Slots, measured: l.now}
 		l.limits[wl.Name] = lim
 		l.limitOrder = append(l.limitOrder, lim)
-		l.do(declare{wl})
+		l.do(declare{wl, exact})
+	} else if exact && !lim.exact {
+		l.do(declare{wl, exact})
 	}
+	lim.exact = lim.exact || exact
 	return lim
 }
 
@@ -254,7 +259,7 @@ func (l *loop) tendLimits() {
 		}
 		if lim.want > 0 && lim.inUse+len(lim.idle) >= lim.slots && l.now.Sub(lim.measured) >= remeasure {
 			lim.measured = l.now
-			l.do(declare{wire.Limit{Name: lim.name, Slots: lim.slots}})
+			l.do(declare{wire.Limit{Name: lim.name, Slots: lim.slots}, false})
 		}
 	}
 }

@@ -123,7 +123,7 @@ func (l *loop) classify(x *vertex, w *work) int32 {
 	}
 	c := &class{lane: w.step.Lane, pool: l.poolOf(name)}
 	for _, wl := range limits {
-		c.limits = append(c.limits, l.limitOf(wl))
+		c.limits = append(c.limits, l.limitOf(wl, true))
 	}
 	l.classes = append(l.classes, c)
 	id := int32(len(l.classes) - 1 + firstClass)

@@ -47,8 +47,8 @@ type Options struct {
 	RunID       string
 	Coordinator string
 
-	// Parallelism is the number of slots of the default limit, if that does not exist yet; 0 means what the rules
-	// say, else 10.
+	// Parallelism is the number of slots of the default limit; 0 means what the rules say, else 10. A limit that
+	// exists keeps its size, unless Embedded.
 	Parallelism int
 	// Rules place vertices; nil for the region rule alone.
 	Rules *placement.Rules

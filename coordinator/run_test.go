@@ -114,3 +114,20 @@ func TestAPlanningRunOfAThousandVerticesComputesTheRightNumbers(t *testing.T) {
 		}
 	})
 }
+
+func TestAnEmbeddedRunSetsTheSizeOfTheLimitAndAnotherOneFindsIt(t *testing.T) {
+	for embedded, want := range map[bool]int64{true: 7, false: 3} {
+		synctest.Test(t, func(t *testing.T) {
+			system := mem.New(mem.Options{})
+			w, stop := serveCalls(t, system, "default", 100, 10*time.Millisecond, compute)
+			defer stop()
+			if _, err := w.conn.DeclareLimit(context.Background(), wire.Limit{Name: DefaultLimit, Slots: 3}); err != nil {
+				t.Fatal(err)
+			}
+			planRun(t, system, newNumbers(t, 100), 7, func(o *Options) { o.Embedded = embedded })
+			if w.most.Load() != want {
+				t.Errorf("embedded %v: %d at a time, want %d", embedded, w.most.Load(), want)
+			}
+		})
+	}
+}

@@ -11,6 +11,9 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
+// ErrRecording means that the store refused what happened; the run stops then.
+var ErrRecording = errors.New("recording what happened")
+
 const (
 	// fetchBatch is how many results are taken at once.
 	fetchBatch = 64
@@ -63,7 +66,7 @@ func (c *committer) run() {
 				tx.Run = c.x.RunID
 			}
 			if err := c.x.Store.Commit(c.x.ctx, c.x.Workspace, c.x.LockID, tx); err != nil {
-				c.x.inbox.put(failed{fmt.Errorf("recording what happened: %w", err)})
+				c.x.inbox.put(failed{fmt.Errorf("%w: %w", ErrRecording, err)})
 				return
 			}
 			c.x.inbox.put(committed{batch})

@@ -281,6 +281,9 @@ func (w *world) once() {
 			w.t.Errorf("the operation %s began %d times", name, n)
 		}
 	}
+	if w.most > 4 {
+		w.t.Errorf("%d operations ran at a time, the limit is 4", w.most)
+	}
 }
 
 // restore makes a program that knows what the state knows, as a new process would.
