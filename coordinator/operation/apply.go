@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -102,12 +103,14 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 	case errors.Is(err, journal.ErrFenced):
 		diags = diags.Append(diag.New(diag.Error, "The state lock was lost",
 			fmt.Sprintf("Somebody else took the lock of the state while run %s went on. What was done until then is in the state.", run), nil))
+	case errors.Is(err, coordinator.ErrRecording):
+		diags = diags.Append(diag.New(diag.Error, "Failed to save state", err.Error()+".", nil))
 	case err != nil:
 		diags = diags.Append(runFailed(err))
 	}
 	for _, d := range outcome.InDoubt {
 		diags = diags.Append(diag.New(diag.Error, "The outcome of an operation is not known",
-			fmt.Sprintf("%s is in doubt: %s.\n\nLook whether it happened, then say so:\n  coordinator runs resolve '%s' -created ID\n  coordinator runs resolve '%s' -not-created", d.Address, d.Reason, d.Address, d.Address), nil))
+			fmt.Sprintf("%s is in doubt: %s.\n\nLook whether it happened, then say so:\n  coordinator runs resolve '%s' -created ID\n  coordinator runs resolve '%s' -not-created", d.Address, strings.TrimSuffix(d.Reason, "."), d.Address, d.Address), nil))
 	}
 	if outcome.Interrupted && !diags.HasErrors() {
 		diags = diags.Append(diag.New(diag.Error, "Operation interrupted",
