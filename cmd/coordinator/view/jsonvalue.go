@@ -156,7 +156,7 @@ func pathForm(p cty.Path) []any {
 func typeForm(t cty.Type) json.RawMessage {
 	b, err := ctyjson.MarshalType(t)
 	if err != nil {
-		panic("view: a type has no JSON: " + err.Error())
+		return json.RawMessage(`"dynamic"`) // a capsule, as the arguments of try and can have: it takes any expression
 	}
 	return b
 }
