@@ -55,11 +55,11 @@ type (
 		exact bool
 	}
 	// acquire requests a permit. Answer: granted or refused.
-	acquire struct{ limit, id string }
+	acquire struct{ permitKey }
 	// withdraw gives up a request for a permit. Answer: refused, or granted when it was too late.
-	withdraw struct{ limit, id string }
+	withdraw struct{ permitKey }
 	// release gives a permit back. Answer: released.
-	release struct{ limit, id string }
+	release struct{ permitKey }
 	// askContention finds out whether other runs wait for a limit. Answer: contention.
 	askContention struct{ limit string }
 	// control sends a control message about the run to all workers. No answer.

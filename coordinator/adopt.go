@@ -92,7 +92,7 @@ func (l *loop) reclaim(name, id string, a wire.AttemptID) {
 	}
 	lim.queued = append(lim.queued, id)
 	l.reclaims[permitKey{name, id}] = a
-	l.do(acquire{name, id})
+	l.do(acquire{permitKey{name, id}})
 }
 
 // reclaimed gives a permit to the attempt that it was held for, if that is still under way.

@@ -35,13 +35,13 @@ type (
 		slots int
 	}
 	// granted brings a permit.
-	granted struct{ limit, id string }
+	granted struct{ permitKey }
 	// released tells that a permit is given back, so that its name may be used again.
-	released struct{ limit, id string }
+	released struct{ permitKey }
 	// refused tells that a request for a permit ended without one.
 	refused struct {
-		limit, id string
-		err       error
+		permitKey
+		err error
 	}
 	// contention tells whether other runs wait for a limit.
 	contention struct {

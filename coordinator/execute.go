@@ -208,7 +208,7 @@ func (x *executor) ack(a ack) {
 		x.mu.Lock()
 		delete(x.deliveries, a.delivery)
 		x.mu.Unlock()
-		x.inbox.put(acked{a.delivery})
+		x.inbox.put(acked(a))
 	}
 }
 
@@ -281,7 +281,7 @@ func (x *executor) asker() string {
 
 func (x *executor) acquire(a acquire) {
 	ctx, cancel := context.WithCancel(x.ctx)
-	key := permitKey{a.limit, a.id}
+	key := a.permitKey
 	x.mu.Lock()
 	x.requests[key] = cancel
 	x.mu.Unlock()
@@ -298,16 +298,16 @@ func (x *executor) acquire(a acquire) {
 		}
 		x.mu.Unlock()
 		if err != nil {
-			x.inbox.put(refused{a.limit, a.id, err})
+			x.inbox.put(refused{a.permitKey, err})
 			return
 		}
-		x.inbox.put(granted{a.limit, a.id})
+		x.inbox.put(granted(a))
 	})
 }
 
 func (x *executor) withdraw(a withdraw) {
 	x.mu.Lock()
-	cancel := x.requests[permitKey{a.limit, a.id}]
+	cancel := x.requests[a.permitKey]
 	x.mu.Unlock()
 	if cancel != nil {
 		cancel()
@@ -315,7 +315,7 @@ func (x *executor) withdraw(a withdraw) {
 }
 
 func (x *executor) release(a release) {
-	key := permitKey{a.limit, a.id}
+	key := a.permitKey
 	x.mu.Lock()
 	p := x.permits[key]
 	delete(x.permits, key)
@@ -324,7 +324,7 @@ func (x *executor) release(a release) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), partTime)
 	defer cancel()
 	if x.persist(func() error { return p.Release(ctx) }) {
-		x.inbox.put(released{a.limit, a.id})
+		x.inbox.put(released(a))
 	}
 }
 

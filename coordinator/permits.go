@@ -93,7 +93,7 @@ func (l *loop) request() {
 		for range min(lim.want-len(lim.idle)-len(lim.queued), free) {
 			id := l.requestID(lim)
 			lim.queued = append(lim.queued, id)
-			l.do(acquire{lim.name, id})
+			l.do(acquire{permitKey{lim.name, id}})
 		}
 	}
 }
@@ -131,7 +131,7 @@ func (lim *limit) dequeue(id string) bool {
 
 func (l *loop) onGranted(e granted) {
 	lim := l.limits[e.limit]
-	if a, ok := l.reclaims[permitKey{e.limit, e.id}]; ok {
+	if a, ok := l.reclaims[e.permitKey]; ok {
 		l.reclaimed(lim, e.id, a)
 		return
 	}
@@ -146,7 +146,7 @@ func (l *loop) onGranted(e granted) {
 
 func (l *loop) onRefused(e refused) {
 	lim := l.limits[e.limit]
-	delete(l.reclaims, permitKey{e.limit, e.id})
+	delete(l.reclaims, e.permitKey)
 	lim.dequeue(e.id)
 	l.forget(lim, e.id)
 }
@@ -200,7 +200,7 @@ func (l *loop) drop(w *work) {
 }
 
 func (l *loop) giveBack(p permit) {
-	l.do(release{p.limit.name, p.id})
+	l.do(release{permitKey{p.limit.name, p.id}})
 }
 
 // held lists the permits of operations that may still run when the run ends.

@@ -29,7 +29,7 @@ func (l *loop) onInterrupted(e interrupted) {
 	for _, lim := range l.limitOrder {
 		l.trim(lim, 0)
 		for _, id := range lim.queued {
-			l.do(withdraw{lim.name, id})
+			l.do(withdraw{permitKey{lim.name, id}})
 		}
 	}
 }

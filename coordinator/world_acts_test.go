@@ -52,7 +52,7 @@ func (w *world) do(a action) {
 			w.send(published{a.vertex, a.ref.Attempt, err})
 		})
 	case ack:
-		w.later(w.soon(), func() { delete(w.results, a.delivery); w.send(acked{a.delivery}) })
+		w.later(w.soon(), func() { delete(w.results, a.delivery); w.send(acked(a)) })
 	case readClaim:
 		w.later(w.soon(), func() {
 			c, ok := w.claims[a.ref.Attempt]
@@ -74,26 +74,26 @@ func (w *world) do(a action) {
 		})
 	case acquire:
 		if w.asking != nil {
-			w.asking(permitKey{a.limit, a.id})
+			w.asking(a.permitKey)
 		}
-		w.later(w.soon(), func() { w.ask(permitKey{a.limit, a.id}) })
+		w.later(w.soon(), func() { w.ask(a.permitKey) })
 	case withdraw:
 		w.later(w.soon(), func() {
-			key := permitKey{a.limit, a.id}
+			key := a.permitKey
 			if i := slices.Index(w.asked[a.limit], key); i >= 0 {
 				w.asked[a.limit] = slices.Delete(w.asked[a.limit], i, i+1)
-				w.send(refused{a.limit, a.id, context.Canceled})
+				w.send(refused{a.permitKey, context.Canceled})
 			}
 		})
 	case release:
 		w.later(w.soon(), func() {
-			key := permitKey{a.limit, a.id}
+			key := a.permitKey
 			if !w.held[key] && w.life > 0 {
 				w.t.Fatalf("the permit %v is released, but not held", key)
 			}
 			delete(w.held, key)
 			w.admit(a.limit)
-			w.send(released{a.limit, a.id})
+			w.send(released(a))
 		})
 	case askContention:
 		w.later(w.soon(), func() { w.send(contention{a.limit, len(w.others[a.limit]) > 0}) })
@@ -147,7 +147,7 @@ func (w *world) enter() {
 // ask queues a request for a permit, or offers the permit that is held under its name.
 func (w *world) ask(key permitKey) {
 	if w.held[key] {
-		w.send(granted{key.limit, key.id})
+		w.send(granted{key})
 		return
 	}
 	w.asked[key.limit] = append(w.asked[key.limit], key)
@@ -160,7 +160,7 @@ func (w *world) admit(limit string) {
 		w.asked[limit] = w.asked[limit][1:]
 		w.held[key] = true
 		if strings.HasPrefix(key.id, "run-") {
-			w.later(w.soon(), func() { w.send(granted{key.limit, key.id}) })
+			w.later(w.soon(), func() { w.send(granted{key}) })
 		} else {
 			w.others[limit] = slices.DeleteFunc(w.others[limit], func(k permitKey) bool { return k == key })
 		}
