@@ -1,6 +1,7 @@
 package planning
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/zclconf/go-cty/cty"
@@ -32,6 +33,7 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 			continue
 		}
 		diags = diags.Append(more)
+		f.objects = slices.Grow(f.objects, len(e.Keys))
 		for _, k := range e.Keys {
 			a := r.Addr().Instance(k)
 			wanted[a] = true

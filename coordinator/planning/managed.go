@@ -1,6 +1,7 @@
 package planning
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/zclconf/go-cty/cty"
@@ -144,25 +145,30 @@ func (p *Planner) completeManaged(o *object, r *wire.Result) program.Step {
 // answer is a decoded PlanResult.
 type answer struct {
 	*wire.PlanResult
-	// upgraded, before and after are with marks. upgraded is what was stored, before what is there now.
+	// upgraded, before and after are with marks. upgraded is what was stored, before what is there now; same tells that
+	// those two are equal, marks aside.
 	upgraded, before, after cty.Value
+	same                    bool
 	beforeIdentity          cty.Value
 	afterIdentity           cty.Value
 	replacePaths            []cty.Path
 }
 
+// answer decodes a worker's answer. Most objects are as they were and stay so: equal bytes are one value then, which is
+// decoded, and kept in the plan, once.
 func (p *Planner) answer(o *object, r *wire.PlanResult) (a answer, err error) {
 	w := &o.work
 	a.PlanResult = r
 	if a.upgraded, err = w.decode(r.Upgraded); err != nil {
 		return a, err
 	}
-	if a.before, err = w.decode(r.Prior); err != nil {
+	if a.before, err = w.decodeUnless(r.Prior, r.Upgraded, a.upgraded); err != nil {
 		return a, err
 	}
-	if a.after, err = w.decode(r.Planned); err != nil {
+	if a.after, err = w.decodeUnless(r.Planned, r.Prior, a.before); err != nil {
 		return a, err
 	}
+	a.same = bytes.Equal(r.Prior, r.Upgraded) || a.upgraded.RawEquals(a.before)
 	if a.beforeIdentity, err = w.decodeIdentity(r.PriorIdentity); err != nil {
 		return a, err
 	}
@@ -204,7 +210,18 @@ func (p *Planner) refreshedObject(o *object, a answer) state.Change {
 		obj.Identity, obj.IdentityVersion = values.EncodeIdentity(a.beforeIdentity), a.IdentityVersion
 	}
 	set.Object = &obj
+	if w.prior != nil && sameFound(&obj, w.prior) {
+		set.Object = w.prior // so that the plan keeps no second copy
+	}
 	return set
+}
+
+// sameFound tells whether two objects say the same of what refreshing finds: their dependencies, which may be many, do
+// not come into it.
+func sameFound(a, b *state.Object) bool {
+	x, y := *a, *b
+	x.Dependencies, y.Dependencies = nil, nil
+	return x.Equal(&y)
 }
 
 // driftOf returns what refreshing found changed outside, or a move alone; nil when there is nothing.
@@ -212,19 +229,22 @@ func (p *Planner) driftOf(o *object, a answer) *plan.Change {
 	if o.work.prior == nil {
 		return nil
 	}
-	c := p.newChange(o, a)
-	c.Before, c.After = a.upgraded, a.before
-	c.AfterIdentity = a.beforeIdentity
+	action := plan.NoOp
 	switch {
 	case a.before.IsNull():
-		c.Action = plan.Delete
-	case !values.SameObject(a.upgraded, a.before):
-		c.Action = plan.Update
-	case c.Moved() && p.Mode == plan.RefreshOnly:
-		c.Action = plan.NoOp
-	default:
+		action = plan.Delete
+	case !a.same:
+		action = plan.Update
+	case p.Mode != plan.RefreshOnly:
 		return nil
 	}
+	c := p.newChange(o, a)
+	if action == plan.NoOp && !c.Moved() {
+		return nil
+	}
+	c.Before, c.After = a.upgraded, a.before
+	c.AfterIdentity = a.beforeIdentity
+	c.Action = action
 	return c
 }
 

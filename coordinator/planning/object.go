@@ -1,6 +1,7 @@
 package planning
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/hashicorp/hcl/v2"
@@ -139,6 +140,14 @@ func (w *work) decode(b []byte) (cty.Value, error) {
 		return cty.NullVal(ty), nil
 	}
 	return wire.DecodeValue(b, ty)
+}
+
+// decodeUnless is decode, unless the bytes are the same as those of a value that is there already.
+func (w *work) decodeUnless(b, same []byte, v cty.Value) (cty.Value, error) {
+	if (b == nil) == (same == nil) && bytes.Equal(b, same) {
+		return v, nil
+	}
+	return w.decode(b)
 }
 
 // decodeIdentity decodes an identity object; cty.NilVal when there is none.

@@ -41,13 +41,15 @@ func MarkSensitive(v cty.Value, b *schema.Block, paths []cty.Path) cty.Value {
 // schema does not declare so.
 func EncodeStored(v cty.Value, b *schema.Block) (attrs []byte, sensitive []cty.Path, err error) {
 	bare, pvms := v.UnmarkDeepWithPaths()
-	declared := map[string]bool{}
-	for _, p := range b.SensitivePaths(bare) {
-		declared[PathKey(p)] = true
-	}
-	for _, pvm := range pvms {
-		if _, ok := pvm.Marks[marks.Sensitive]; ok && !declared[PathKey(pvm.Path)] {
-			sensitive = append(sensitive, pvm.Path)
+	if len(pvms) > 0 {
+		declared := map[string]bool{}
+		for _, p := range b.SensitivePaths(bare) {
+			declared[PathKey(p)] = true
+		}
+		for _, pvm := range pvms {
+			if _, ok := pvm.Marks[marks.Sensitive]; ok && !declared[PathKey(pvm.Path)] {
+				sensitive = append(sensitive, pvm.Path)
+			}
 		}
 	}
 	attrs, err = ctyjson.Marshal(bare, b.ImpliedType())

@@ -35,13 +35,6 @@ func Region(v cty.Value) string {
 // SensitivePaths returns the paths that the expressions of a configuration made sensitive.
 func SensitivePaths(v cty.Value) []cty.Path { return marks.PathsWith(v, marks.Sensitive) }
 
-// SameObject tells whether two values are equal, marks aside.
-func SameObject(a, b cty.Value) bool {
-	a, _ = a.UnmarkDeep()
-	b, _ = b.UnmarkDeep()
-	return a.RawEquals(b)
-}
-
 // SameMarks tells whether the same parts of two values are sensitive.
 func SameMarks(a, b cty.Value) bool {
 	if !a.ContainsMarked() && !b.ContainsMarked() {
