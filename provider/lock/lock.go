@@ -9,16 +9,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/apparentlymart/go-versions/versions"
-	"github.com/apparentlymart/go-versions/versions/constraints"
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/gohcl"
 	"github.com/hashicorp/hcl/v2/hclparse"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/zclconf/go-cty/cty"
 
@@ -59,6 +60,11 @@ func (l *Locks) Set(p addr.Provider, s *Provider) {
 	slices.Sort(s.Hashes)
 	s.Hashes = slices.Compact(s.Hashes)
 	l.Providers[p] = s
+}
+
+// Sorted returns the providers that have a selection, in the order of the file.
+func (l *Locks) Sorted() []addr.Provider {
+	return slices.SortedFunc(maps.Keys(l.Providers), func(a, b addr.Provider) int { return strings.Compare(a.String(), b.String()) })
 }
 
 // Read reads a lock file. One that does not exist has no selections.
@@ -140,15 +146,10 @@ func (l *Locks) Encode() []byte {
 	f := hclwrite.NewEmptyFile()
 	body := f.Body()
 	body.AppendUnstructuredTokens(hclwrite.Tokens{
-		{Type: 'C', Bytes: []byte("# This file is maintained automatically by \"tofu init\".\n")},
-		{Type: 'C', Bytes: []byte("# Manual edits may be lost in future updates.\n")},
+		{Type: hclsyntax.TokenComment, Bytes: []byte("# This file is maintained automatically by \"tofu init\".\n")},
+		{Type: hclsyntax.TokenComment, Bytes: []byte("# Manual edits may be lost in future updates.\n")},
 	})
-	providers := make([]addr.Provider, 0, len(l.Providers))
-	for p := range l.Providers {
-		providers = append(providers, p)
-	}
-	slices.SortFunc(providers, func(a, b addr.Provider) int { return strings.Compare(a.String(), b.String()) })
-	for _, p := range providers {
+	for _, p := range l.Sorted() {
 		s := l.Providers[p]
 		body.AppendNewline()
 		block := body.AppendNewBlock("provider", []string{p.String()}).Body()
@@ -165,12 +166,13 @@ func (l *Locks) Encode() []byte {
 
 // hashTokens writes one hash a line, so that version control shows what changed.
 func hashTokens(hashes []string) hclwrite.Tokens {
-	out := hclwrite.Tokens{{Type: '[', Bytes: []byte("[\n")}}
+	newline := &hclwrite.Token{Type: hclsyntax.TokenNewline, Bytes: []byte("\n")}
+	out := hclwrite.Tokens{{Type: hclsyntax.TokenOBrack, Bytes: []byte("[")}, newline}
 	for _, h := range hashes {
 		out = append(out, hclwrite.TokensForValue(cty.StringVal(h))...)
-		out = append(out, &hclwrite.Token{Type: ',', Bytes: []byte(",\n")})
+		out = append(out, &hclwrite.Token{Type: hclsyntax.TokenComma, Bytes: []byte(",")}, newline)
 	}
-	return append(out, &hclwrite.Token{Type: ']', Bytes: []byte("]")})
+	return append(out, &hclwrite.Token{Type: hclsyntax.TokenCBrack, Bytes: []byte("]")})
 }
 
 // Write writes the file when its content changes, atomically.
@@ -196,80 +198,4 @@ func (l *Locks) Write(name string) error {
 		return err
 	}
 	return os.Rename(tmp.Name(), name)
-}
-
-// Constraints returns version constraints in normal form: sorted by boundary, each once, blanks as OpenTofu writes
-// them. Text that is none is an error.
-func Constraints(texts []string) (string, error) {
-	var specs constraints.IntersectionSpec
-	for _, text := range texts {
-		if strings.TrimSpace(text) == "" {
-			continue
-		}
-		spec, err := constraints.ParseRubyStyleMulti(text)
-		if err != nil {
-			return "", err
-		}
-		specs = append(specs, spec...)
-	}
-	slices.SortStableFunc(specs, compareSelections)
-	var parts []string
-	for _, s := range specs {
-		text := selection(s)
-		if len(parts) == 0 || parts[len(parts)-1] != text {
-			parts = append(parts, text)
-		}
-	}
-	return strings.Join(parts, ", "), nil
-}
-
-func compareSelections(a, b constraints.SelectionSpec) int {
-	va, vb := exact(a.Boundary), exact(b.Boundary)
-	switch {
-	case va.LessThan(vb):
-		return -1
-	case vb.LessThan(va):
-		return 1
-	}
-	return strings.Compare(selection(a), selection(b))
-}
-
-func exact(s constraints.VersionSpec) versions.Version {
-	z := s.ConstrainToZero()
-	return versions.Version{Major: z.Major.Num, Minor: z.Minor.Num, Patch: z.Patch.Num, Prerelease: versions.VersionExtra(z.Prerelease)}
-}
-
-// selection writes one constraint.
-func selection(s constraints.SelectionSpec) string {
-	op := ""
-	switch s.Operator {
-	case constraints.OpGreaterThan:
-		op = "> "
-	case constraints.OpGreaterThanOrEqual:
-		op = ">= "
-	case constraints.OpLessThan:
-		op = "< "
-	case constraints.OpLessThanOrEqual:
-		op = "<= "
-	case constraints.OpNotEqual:
-		op = "!= "
-	case constraints.OpGreaterThanOrEqualPatchOnly, constraints.OpGreaterThanOrEqualMinorOnly:
-		op = "~> "
-	}
-	b := s.Boundary
-	v := b.Major.String()
-	if !b.Minor.Unconstrained {
-		v += "." + b.Minor.String()
-	}
-	if !b.Patch.Unconstrained {
-		v += "." + b.Patch.String()
-	}
-	if s.Operator != constraints.OpGreaterThanOrEqualPatchOnly && s.Operator != constraints.OpGreaterThanOrEqualMinorOnly {
-		z := exact(b)
-		v = fmt.Sprintf("%d.%d.%d", z.Major, z.Minor, z.Patch)
-	}
-	if b.Prerelease != "" {
-		v += "-" + b.Prerelease
-	}
-	return op + v
 }
