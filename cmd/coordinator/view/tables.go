@@ -48,8 +48,8 @@ func runTook(r journal.Run, now time.Time) string {
 	return seconds(r.Ended.Sub(r.Started))
 }
 
-// RunText shows one run: how far it is, what failed, what is under way, and what is known of everything whose outcome is
-// not known. s is the state of its workspace. An error of the journal's events is returned.
+// RunText shows one run: how far it is, what was done where, what failed, what is under way, and what is known of
+// everything whose outcome is not known. s is the state of its workspace. An error of the journal's events is returned.
 func RunText(w io.Writer, r journal.Run, events []journal.Event, s *state.State, now time.Time) error {
 	statuses, open, err := journal.Fold(r.Vertices, events)
 	if err != nil {
@@ -72,11 +72,31 @@ func RunText(w io.Writer, r journal.Run, events []journal.Event, s *state.State,
 		}
 	}
 	fmt.Fprintf(&b, "Steps: %d (%s)\n", r.Vertices, strings.Join(parts, ", "))
+	if err := doneTable(&b, events); err != nil {
+		return err
+	}
 	b.WriteString(underWayText(open, statuses, now))
 	b.WriteString(failuresText(events, statuses))
 	b.WriteString(DoubtsText(s, r.ID))
 	_, err = io.WriteString(w, b.String())
 	return err
+}
+
+// doneTable lists what was done, in the order in which it ended, with the place where it ran.
+func doneTable(w io.Writer, events []journal.Event) error {
+	rows := [][]string{{"  ADDRESS", "OPERATION", "POOL", "WORKER", "TOOK"}}
+	for _, e := range events {
+		if e.Kind == journal.Finish && e.Address != "" {
+			rows = append(rows, []string{"  " + e.Address, e.Action, e.Pool, e.Worker, e.Took.Round(time.Millisecond).String()})
+		}
+	}
+	if len(rows) == 1 {
+		return nil
+	}
+	if _, err := io.WriteString(w, "\nDone:\n"); err != nil {
+		return err
+	}
+	return table(w, rows)
 }
 
 func underWayText(open map[int]journal.Event, statuses []journal.Status, now time.Time) string {
