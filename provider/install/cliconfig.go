@@ -73,8 +73,9 @@ func matches(pattern string, p addr.Provider) bool {
 	return true
 }
 
-// LoadCLIConfig reads the CLI configuration that the environment names, or the one in the home directory. A file that
-// TF_CLI_CONFIG_FILE names and that does not exist is a warning.
+// LoadCLIConfig reads the CLI configuration that the environment names, or the one in the home directory. Its warnings
+// concern the user's machine and not the configuration: a command shows them on standard error, once. One of them is
+// that the file which TF_CLI_CONFIG_FILE names does not exist.
 func LoadCLIConfig(getenv func(string) string) (*CLIConfig, diag.List) {
 	c := &CLIConfig{}
 	var diags diag.List

@@ -6,20 +6,17 @@
 package install
 
 import (
-	"archive/zip"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
-	"os"
+	"maps"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/apparentlymart/go-versions/versions"
-	"golang.org/x/mod/sumdb/dirhash"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -42,7 +39,7 @@ type Options struct {
 	Getenv     func(string) string
 	// Managed are the providers that need no package: reattached ones.
 	Managed map[addr.Provider]bool
-	// Report, when set, is told what happens.
+	// Report, when set, is told what happens; one call at a time.
 	Report func(Event)
 }
 
@@ -51,8 +48,9 @@ type Event struct {
 	Kind        EventKind
 	Provider    addr.Provider
 	Version     string
-	Constraints string
-	From        string
+	Constraints string // of Finding; empty when any version will do
+	// Shared tells that the shared cache directory is meant, not that of the configuration.
+	Shared bool
 }
 
 // EventKind is the kind of an Event.
@@ -63,47 +61,71 @@ const (
 	Finding    EventKind = iota + 1 // looking for versions that meet Constraints
 	Reusing                         // the version of the lock file
 	Present                         // installed already
-	Installing
+	Installing                      // Installed follows, or a problem
 	Installed
+	Linked // made available from the shared cache directory
 	Builtin
 )
 
 // InstallDir returns where a package lies in the data directory.
 func InstallDir(dataDir string, p addr.Provider, version, platform string) string {
-	return filepath.Join(dataDir, "providers", p.Host, p.Namespace, p.Type, version, platform)
+	return packageDir(filepath.Join(dataDir, "providers"), p, version, platform)
+}
+
+// packageDir returns where a package lies below a directory of unpacked packages.
+func packageDir(base string, p addr.Provider, version, platform string) string {
+	return filepath.Join(base, p.Host, p.Namespace, p.Type, version, platform)
 }
 
 // Install makes all required providers available and returns the selections to write to the lock file. Providers that
 // could not be installed are all reported.
 func Install(ctx context.Context, o Options) (*lock.Locks, diag.List) {
+	if report := o.Report; report != nil {
+		var mu sync.Mutex // serialises report
+		o.Report = func(e Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			report(e)
+		}
+	}
+	providers := sortedProviders(o.Required)
+	selections := make([]*lock.Provider, len(providers))
+	problems := make([]diag.List, len(providers))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0)) // hashing and unpacking keep a processor busy
+	for i, p := range providers {
+		switch _, overridden := o.CLI.DevOverrides[p]; {
+		case p.IsBuiltin():
+			problems[i] = o.builtin(p)
+		case overridden || o.Managed[p]:
+			selections[i] = o.Locks.Get(p)
+		default:
+			group.Go(func() error {
+				if ctx.Err() != nil {
+					problems[i] = diag.Errors("Provider installation was canceled", "The installation was interrupted.", nil)
+					return nil
+				}
+				selections[i], problems[i] = o.one(p)
+				return nil
+			})
+		}
+	}
+	if err := group.Wait(); err != nil {
+		panic("install: the installations return no errors")
+	}
 	out := &lock.Locks{}
 	var diags diag.List
-	providers := make([]addr.Provider, 0, len(o.Required))
-	for p := range o.Required {
-		providers = append(providers, p)
-	}
-	slices.SortFunc(providers, func(a, b addr.Provider) int { return strings.Compare(a.String(), b.String()) })
-	for _, p := range providers {
-		if err := ctx.Err(); err != nil {
-			return out, diags.Append(diag.New(diag.Error, "Provider installation was canceled", "The installation was interrupted.", nil))
-		}
-		if p.IsBuiltin() {
-			diags = diags.Append(o.builtin(p))
-			continue
-		}
-		if _, overridden := o.CLI.DevOverrides[p]; overridden || o.Managed[p] {
-			if old := o.Locks.Get(p); old != nil {
-				out.Set(p, old)
-			}
-			continue
-		}
-		selection, more := o.one(p)
-		diags = diags.Append(more)
-		if selection != nil {
-			out.Set(p, selection)
+	for i, p := range providers {
+		diags = diags.Append(problems[i])
+		if selections[i] != nil {
+			out.Set(p, selections[i])
 		}
 	}
 	return out, diags
+}
+
+func sortedProviders(required map[addr.Provider][]string) []addr.Provider {
+	return slices.SortedFunc(maps.Keys(required), func(a, b addr.Provider) int { return strings.Compare(a.String(), b.String()) })
 }
 
 func (o Options) report(e Event) {
@@ -115,11 +137,12 @@ func (o Options) report(e Event) {
 // builtin checks a provider that needs no package.
 func (o Options) builtin(p addr.Provider) diag.List {
 	if p != addr.BuiltinTerraform {
-		return diag.Errors("Failed to query available provider packages",
+		return diag.Errors("Invalid provider address",
 			fmt.Sprintf("There is no built-in provider %s; the only one is %s.", p, addr.BuiltinTerraform), nil)
 	}
 	if c := strings.Join(o.Required[p], ""); c != "" {
-		return diag.Errors("Invalid version constraint on built-in provider", "The built-in provider has the version of the engine: its version cannot be constrained.", nil)
+		return diag.Errors("Invalid provider version constraint",
+			fmt.Sprintf("The provider %s is built in: it has the version of the engine, so its version cannot be constrained.", p), nil)
 	}
 	o.report(Event{Kind: Builtin, Provider: p})
 	return nil
@@ -127,45 +150,90 @@ func (o Options) builtin(p addr.Provider) diag.List {
 
 // one installs one provider.
 func (o Options) one(p addr.Provider) (*lock.Provider, diag.List) {
-	constraints, err := lock.Constraints(o.Required[p])
-	if err != nil {
-		return nil, diag.Errors("Invalid version constraint", fmt.Sprintf("The version constraints on %s cannot be read: %s.", p, err), nil)
-	}
-	allowed, err := versions.MeetingConstraintsStringRuby(constraints)
-	if constraints == "" {
-		allowed, err = versions.All, nil
-	}
+	constraints, allowed, err := allowedVersions(o.Required[p])
 	if err != nil {
 		return nil, diag.Errors("Invalid version constraint", fmt.Sprintf("The version constraints on %s cannot be read: %s.", p, err), nil)
 	}
 	locked := o.Locks.Get(p)
-	if locked != nil && !o.Upgrade {
-		if !allowed.Has(locked.Version) {
-			return nil, diag.Errors("Failed to query available provider packages",
-				fmt.Sprintf("Could not retrieve the list of available versions for provider %s: locked provider %s %s does not match configured version constraint %s; must use tofu init -upgrade to allow selection of new versions", p.Display(), p, locked.Version, constraints), nil)
-		}
+	switch {
+	case locked == nil || o.Upgrade:
+		o.report(Event{Kind: Finding, Provider: p, Constraints: constraints})
+	case !allowed.Has(locked.Version):
 		o.report(Event{Kind: Reusing, Provider: p})
-		allowed = versions.Only(locked.Version)
-		dir := InstallDir(o.DataDir, p, locked.Version.String(), o.Platform)
-		if _, err := verify(dir, p, locked.Hashes); err == nil {
-			o.report(Event{Kind: Present, Provider: p, Version: locked.Version.String()})
+		return nil, unresolved(p, fmt.Sprintf("the lock file has %s %s, which does not meet the version constraint %s that the configuration has now; run init -upgrade to allow the selection of another version", p, locked.Version, constraints))
+	default:
+		o.report(Event{Kind: Reusing, Provider: p})
+		if o.present(p, locked) {
 			return &lock.Provider{Version: locked.Version, Constraints: constraints, Hashes: locked.Hashes}, nil
 		}
-	} else {
-		o.report(Event{Kind: Finding, Provider: p, Constraints: constraints})
+		allowed = versions.Only(locked.Version)
 	}
-	chosen, looked, diags := o.find(p, allowed)
-	if diags.HasErrors() {
+	found, diags := o.find(p, allowed)
+	switch {
+	case diags.HasErrors():
 		return nil, diags
+	case found.best != nil:
+		return o.place(p, *found.best, constraints, locked)
+	case found.elsewhere != nil:
+		return nil, diag.Errors("Incompatible provider version", fmt.Sprintf(
+			"Of the provider %s v%s there is no package for this platform, %s.\n\nNot every provider is made for every platform, and other versions of it may be made for other platforms.",
+			p, *found.elsewhere, o.Platform), nil)
+	case !found.known:
+		where := "No place is configured where it could be found."
+		if len(found.looked) > 0 {
+			where = "It was searched for in:\n  - " + strings.Join(found.looked, "\n  - ")
+		}
+		return nil, diag.Errors("Failed to query available provider packages", fmt.Sprintf(
+			"Could not retrieve the list of available versions for provider %s: there is no package of %s.\n\n%s", p.Display(), p, where), nil)
+	case locked != nil && !o.Upgrade:
+		return nil, unresolved(p, fmt.Sprintf("the previously selected version %s is not available any more", locked.Version))
+	default:
+		return nil, unresolved(p, "no available releases match the given constraints "+constraints)
 	}
-	if chosen == nil {
-		return nil, o.notFound(p, constraints, looked)
-	}
-	return o.place(p, *chosen, constraints, locked)
 }
 
-// find returns the newest allowed package, and the places that were looked in.
-func (o Options) find(p addr.Provider, allowed versions.Set) (best *candidate, looked []string, diags diag.List) {
+func unresolved(p addr.Provider, why string) diag.List {
+	return diag.Errors("Failed to resolve provider packages", fmt.Sprintf("Could not resolve provider %s: %s", p.Display(), why), nil)
+}
+
+// allowedVersions returns the normal form of constraints, and what meets them. Where nothing is said, releases are
+// allowed and pre-releases are not.
+func allowedVersions(texts []string) (string, versions.Set, error) {
+	normal, err := lock.Constraints(texts)
+	if err != nil {
+		return "", versions.None, err
+	}
+	if normal == "" {
+		return "", versions.Released, nil
+	}
+	allowed, err := versions.MeetingConstraintsStringRuby(normal)
+	return normal, allowed, err
+}
+
+// present tells whether the selected package is installed and whole.
+func (o Options) present(p addr.Provider, l *lock.Provider) bool {
+	if len(l.Hashes) == 0 {
+		return false
+	}
+	if verify(InstallDir(o.DataDir, p, l.Version.String(), o.Platform), p, l.Hashes) != nil {
+		return false
+	}
+	o.report(Event{Kind: Present, Provider: p, Version: l.Version.String()})
+	return true
+}
+
+// findings are what a search for a provider came to.
+type findings struct {
+	best *candidate
+	// elsewhere is the newest allowed version that has packages, but none for the platform.
+	elsewhere *versions.Version
+	// known tells that some version was found; looked are the places.
+	known  bool
+	looked []string
+}
+
+// find looks for the newest allowed package.
+func (o Options) find(p addr.Provider, allowed versions.Set) (findings, diag.List) {
 	methods := o.CLI.methods(o.WorkDir, o.Getenv)
 	if len(o.PluginDirs) > 0 {
 		methods = nil
@@ -173,6 +241,7 @@ func (o Options) find(p addr.Provider, allowed versions.Set) (best *candidate, l
 			methods = append(methods, Method{Kind: FilesystemMirror, Location: d})
 		}
 	}
+	var out findings
 	unavailable := ""
 	for _, m := range methods {
 		if !m.Covers(p) {
@@ -180,10 +249,17 @@ func (o Options) find(p addr.Provider, allowed versions.Set) (best *candidate, l
 		}
 		switch m.Kind {
 		case FilesystemMirror:
-			looked = append(looked, m.Location)
-			for _, c := range inMirror(m.Location, p, o.Platform) {
-				if allowed.Has(c.version) && (best == nil || best.version.LessThan(c.version)) {
-					best = &c
+			out.looked = append(out.looked, m.Location)
+			for _, c := range inMirror(m.Location, p) {
+				out.known = true
+				switch {
+				case !allowed.Has(c.version):
+				case c.platform != o.Platform:
+					if out.elsewhere == nil || out.elsewhere.LessThan(c.version) {
+						out.elsewhere = &c.version
+					}
+				case out.best == nil || out.best.version.LessThan(c.version):
+					out.best = &c
 				}
 			}
 		case NetworkMirror:
@@ -192,189 +268,8 @@ func (o Options) find(p addr.Provider, allowed versions.Set) (best *candidate, l
 			unavailable = "the provider registry " + p.Host
 		}
 	}
-	if best == nil && unavailable != "" {
-		diags = diag.Errors("Failed to query available provider packages",
-			fmt.Sprintf("Could not retrieve the list of available versions for provider %s: %s is needed, and this version of Millipede installs from local directories only. Put the package into a filesystem mirror (tofu providers mirror DIR makes one) and name that in a filesystem_mirror block of the CLI configuration, or in init -plugin-dir=DIR.",
-				p.Display(), unavailable), nil)
+	if out.best == nil && unavailable != "" {
+		return out, unresolved(p, fmt.Sprintf("it has to come from %s, and this version of Millipede installs from local directories only.\n\nPut the package into a filesystem mirror (\"tofu providers mirror DIR\" makes one), and name that in a filesystem_mirror block of the CLI configuration, or in init -plugin-dir=DIR.", unavailable))
 	}
-	return best, looked, diags
-}
-
-func (o Options) notFound(p addr.Provider, constraints string, looked []string) diag.List {
-	where := "no place is configured to look for it"
-	if len(looked) > 0 {
-		where = "it was searched for in:\n  - " + strings.Join(looked, "\n  - ")
-	}
-	what := "no version of it is available for " + o.Platform
-	if constraints != "" {
-		what = fmt.Sprintf("no available releases match the given constraints %s", constraints)
-	}
-	return diag.Errors("Failed to query available provider packages",
-		fmt.Sprintf("Could not retrieve the list of available versions for provider %s: %s; %s", p.Display(), what, where), nil)
-}
-
-// place verifies a package and puts it into the data directory: an unpacked one by a link, a packed one by unpacking,
-// into the shared cache first where there is one.
-func (o Options) place(p addr.Provider, c candidate, constraints string, locked *lock.Provider) (*lock.Provider, diag.List) {
-	version := c.version.String()
-	o.report(Event{Kind: Installing, Provider: p, Version: version})
-	fail := func(err error) (*lock.Provider, diag.List) {
-		return nil, diag.Errors("Failed to install provider", fmt.Sprintf("Error while installing %s v%s: %s", p.Display(), version, err), nil)
-	}
-	target := InstallDir(o.DataDir, p, version, o.Platform)
-	source := c.dir
-	var hashes []string
-	if c.archive != "" {
-		zh, err := hashFile(c.archive)
-		if err != nil {
-			return fail(err)
-		}
-		hashes = append(hashes, "zh:"+zh)
-		source = target
-		if o.CLI.CacheDir != "" {
-			source = filepath.Join(o.CLI.CacheDir, p.Host, p.Namespace, p.Type, version, o.Platform)
-		}
-		if err := unpack(c.archive, source); err != nil {
-			return fail(err)
-		}
-	}
-	h1, err := dirhash.HashDir(resolved(source), "", dirhash.Hash1)
-	if err != nil {
-		return fail(err)
-	}
-	hashes = append(hashes, h1)
-	if locked != nil && locked.Version.Same(c.version) && len(locked.Hashes) > 0 && !intersects(locked.Hashes, hashes) {
-		return fail(errors.New("the current package for " + p.String() + " " + version + " doesn't match any of the checksums previously recorded in the dependency lock file; for more information: https://opentofu.org/docs/language/files/dependency-lock/#checksum-verification"))
-	}
-	if executable(source, p) == "" {
-		return fail(fmt.Errorf("provider binary not found: could not find executable file starting with terraform-provider-%s in %s", p.Type, source))
-	}
-	if source != target {
-		if err := link(source, target); err != nil {
-			return fail(err)
-		}
-	}
-	out := &lock.Provider{Version: c.version, Constraints: constraints, Hashes: hashes}
-	if locked != nil && locked.Version.Same(c.version) {
-		out.Hashes = append(out.Hashes, locked.Hashes...)
-	}
-	o.report(Event{Kind: Installed, Provider: p, Version: version})
 	return out, nil
 }
-
-func resolved(dir string) string {
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		return real
-	}
-	return dir
-}
-
-func intersects(a, b []string) bool {
-	return slices.ContainsFunc(a, func(h string) bool { return slices.Contains(b, h) })
-}
-
-// link makes target a link to an unpacked package, replacing what is there.
-func link(source, target string) error {
-	abs, err := filepath.Abs(source)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(target); err != nil {
-		return err
-	}
-	return os.Symlink(abs, target)
-}
-
-func hashFile(name string) (string, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// unpack unpacks an archive into dir, which another process may be doing at the same time: the directory appears
-// whole or not at all.
-func unpack(archive, dir string) error {
-	z, err := zip.OpenReader(archive)
-	if err != nil {
-		return err
-	}
-	defer z.Close()
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return err
-	}
-	tmp, err := os.MkdirTemp(filepath.Dir(dir), ".unpack-*")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp) // does nothing after the rename
-	for _, f := range z.File {
-		if !filepath.IsLocal(f.Name) {
-			return fmt.Errorf("the archive has an entry %q, which leads out of it", f.Name)
-		}
-		if err := unpackEntry(f, filepath.Join(tmp, f.Name)); err != nil {
-			return err
-		}
-	}
-	if err := os.Chmod(tmp, 0o755); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		return err
-	}
-	return os.Rename(tmp, dir)
-}
-
-func unpackEntry(f *zip.File, name string) error {
-	if f.FileInfo().IsDir() {
-		return os.MkdirAll(name, 0o755)
-	}
-	if !f.Mode().IsRegular() {
-		return fmt.Errorf("the archive has an entry %q that is no regular file", f.Name)
-	}
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return err
-	}
-	r, err := f.Open()
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	w, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, f.Mode().Perm()|0o600)
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(w, r); err != nil {
-		w.Close()
-		return err
-	}
-	return w.Close()
-}
-
-// verify checks that an installed package is whole: its content has one of the hashes. Without h1 hashes (a lock file
-// with hashes of archives alone) there is nothing to compare the content with. It returns the content's hash.
-func verify(dir string, p addr.Provider, hashes []string) (string, error) {
-	if executable(dir, p) == "" {
-		return "", &os.PathError{Op: "open", Path: dir, Err: os.ErrNotExist}
-	}
-	h1, err := dirhash.HashDir(resolved(dir), "", dirhash.Hash1)
-	if err != nil {
-		return "", err
-	}
-	if len(hashes) > 0 && !slices.Contains(hashes, h1) {
-		return h1, errHash
-	}
-	return h1, nil
-}
-
-var errHash = errors.New("the package does not match any of the checksums recorded in the dependency lock file")
-

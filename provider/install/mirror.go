@@ -12,7 +12,8 @@ import (
 
 // candidate is one package that a source offers.
 type candidate struct {
-	version versions.Version
+	version  versions.Version
+	platform string // os_arch
 	// dir is an unpacked package, archive a packed one; exactly one is set.
 	dir, archive string
 }
@@ -44,32 +45,32 @@ func subdirs(dir string) []string {
 	return out
 }
 
-// inMirror returns the packages that a filesystem mirror has of a provider for a platform (os_arch): unpacked
-// HOST/NAMESPACE/TYPE/VERSION/PLATFORM directories, packed terraform-provider-TYPE_VERSION_PLATFORM.zip files.
-func inMirror(dir string, p addr.Provider, platform string) []candidate {
+// inMirror returns the packages that a filesystem mirror has of a provider: unpacked
+// HOST/NAMESPACE/TYPE/VERSION/PLATFORM directories, packed terraform-provider-TYPE_VERSION_PLATFORM.zip files. Of a
+// version that is there in both forms the unpacked one comes first.
+func inMirror(dir string, p addr.Provider) []candidate {
 	base := filepath.Join(dir, p.Host, p.Namespace, p.Type)
-	entries, err := os.ReadDir(base)
-	if err != nil {
-		return nil
-	}
 	var out []candidate
-	for _, e := range entries {
-		name := e.Name()
-		full := filepath.Join(base, name)
-		if rest, ok := strings.CutPrefix(name, "terraform-provider-"+p.Type+"_"); ok {
-			text, ok := strings.CutSuffix(rest, "_"+platform+".zip")
-			if v, err := versions.ParseVersion(text); ok && err == nil {
-				out = append(out, candidate{version: v, archive: full})
-			}
-			continue
-		}
+	for _, name := range subdirs(base) {
 		v, err := versions.ParseVersion(name)
 		if err != nil {
 			continue
 		}
-		unpacked := filepath.Join(full, platform)
-		if info, err := os.Stat(unpacked); err == nil && info.IsDir() {
-			out = append(out, candidate{version: v, dir: unpacked})
+		for _, platform := range subdirs(filepath.Join(base, name)) {
+			out = append(out, candidate{version: v, platform: platform, dir: filepath.Join(base, name, platform)})
+		}
+	}
+	entries, err := os.ReadDir(base)
+	if err != nil {
+		return nil // what cannot be read has nothing to offer
+	}
+	prefix := "terraform-provider-" + p.Type + "_"
+	for _, e := range entries {
+		stem, isZip := strings.CutSuffix(e.Name(), ".zip")
+		stem, ours := strings.CutPrefix(stem, prefix)
+		text, platform, split := strings.Cut(stem, "_")
+		if v, err := versions.ParseVersion(text); isZip && ours && split && err == nil {
+			out = append(out, candidate{version: v, platform: platform, archive: filepath.Join(base, e.Name())})
 		}
 	}
 	return out

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
+	"runtime"
 	"strings"
 
-	"github.com/apparentlymart/go-versions/versions"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -30,75 +30,90 @@ type Package struct {
 // Selected returns the packages of all required providers, as a former installation left them. A configuration that
 // asks for something else than what is installed is told to run init.
 func Selected(o Options) (map[addr.Provider]Package, diag.List) {
-	out := map[addr.Provider]Package{}
-	var inconsistent, missing []string
-	var diags diag.List
-	providers := make([]addr.Provider, 0, len(o.Required))
-	for p := range o.Required {
-		providers = append(providers, p)
-	}
-	slices.SortFunc(providers, func(a, b addr.Provider) int { return strings.Compare(a.String(), b.String()) })
-	for _, p := range providers {
+	providers := sortedProviders(o.Required)
+	packages := make([]*Package, len(providers))
+	inconsistent, missing := make([]string, len(providers)), make([]string, len(providers))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0)) // hashing keeps a processor busy
+	for i, p := range providers {
 		if p.IsBuiltin() || o.Managed[p] {
 			continue
 		}
-		if dir, ok := o.CLI.DevOverrides[p]; ok {
-			pkg, err := overridden(dir, p)
-			if err != nil {
-				missing = append(missing, fmt.Sprintf("%s: %s", p, err))
-				continue
-			}
-			out[p] = pkg
-			continue
-		}
-		locked := o.Locks.Get(p)
-		if locked == nil {
-			inconsistent = append(inconsistent, fmt.Sprintf("provider %s: required by this configuration but no version is selected", p))
-			continue
-		}
-		if problem := meets(locked, o.Required[p]); problem != "" {
-			inconsistent = append(inconsistent, fmt.Sprintf("provider %s: %s", p, problem))
-			continue
-		}
-		dir := InstallDir(o.DataDir, p, locked.Version.String(), o.Platform)
-		switch _, err := verify(dir, p, locked.Hashes); {
-		case err == nil:
-			out[p] = Package{Version: locked.Version.String(), Dir: dir, Executable: executable(dir, p), Hashes: locked.Hashes}
-		case errors.Is(err, fs.ErrNotExist):
-			missing = append(missing, fmt.Sprintf("%s: there is no package for %s %s cached in %s", p, p, locked.Version, o.DataDir))
-		case errors.Is(err, errHash):
-			missing = append(missing, fmt.Sprintf("%s: the cached package for %s %s (in %s) does not match any of the checksums recorded in the dependency lock file", p, p, locked.Version, o.DataDir))
-		default:
-			missing = append(missing, fmt.Sprintf("%s: %s", p, err))
+		group.Go(func() error {
+			packages[i], inconsistent[i], missing[i] = o.selected(p)
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		panic("install: verifying returns no errors")
+	}
+	out := map[addr.Provider]Package{}
+	for i, p := range providers {
+		if packages[i] != nil {
+			out[p] = *packages[i]
 		}
 	}
-	if len(inconsistent) > 0 {
+	var diags diag.List
+	if list := listed(inconsistent); list != "" {
 		diags = diags.Append(diag.New(diag.Error, "Inconsistent dependency lock file",
-			"The following dependency selections recorded in the lock file are inconsistent with the current configuration:\n  - "+
-				strings.Join(inconsistent, "\n  - ")+"\n\nTo update the locked dependency selections to match a changed configuration, run:\n  coordinator init", nil))
+			"What the dependency lock file selects does not fit the configuration:"+list+
+				"\n\nTo bring the selections in line with the configuration, run:\n  coordinator init", nil))
 	}
-	if len(missing) > 0 {
+	if list := listed(missing); list != "" {
 		diags = diags.Append(diag.New(diag.Error, "Required plugins are not installed",
-			"The installed provider plugins are not consistent with the packages selected in the dependency lock file:\n  - "+
-				strings.Join(missing, "\n  - ")+"\n\nTo install them, run:\n  coordinator init", nil))
+			"The packages that the dependency lock file selects are not installed:"+list+
+				"\n\nTo install them, run:\n  coordinator init", nil))
 	}
 	return out, diags
 }
 
+// listed returns what is not empty, each on a line.
+func listed(texts []string) string {
+	var b strings.Builder
+	for _, t := range texts {
+		if t != "" {
+			b.WriteString("\n  - " + t)
+		}
+	}
+	return b.String()
+}
+
+// selected returns the package of one provider, or why there is none: the selection does not fit, or is not installed.
+func (o Options) selected(p addr.Provider) (pkg *Package, inconsistent, missing string) {
+	if dir, ok := o.CLI.DevOverrides[p]; ok {
+		pkg, err := overridden(dir, p)
+		if err != nil {
+			return nil, "", fmt.Sprintf("%s: %s", p, err)
+		}
+		return &pkg, "", ""
+	}
+	locked := o.Locks.Get(p)
+	if locked == nil {
+		return nil, fmt.Sprintf("provider %s: required by this configuration but no version is selected", p), ""
+	}
+	if problem := meets(locked, o.Required[p]); problem != "" {
+		return nil, fmt.Sprintf("provider %s: %s", p, problem), ""
+	}
+	dir := InstallDir(o.DataDir, p, locked.Version.String(), o.Platform)
+	switch err := verify(dir, p, locked.Hashes); {
+	case err == nil:
+		return &Package{Version: locked.Version.String(), Dir: dir, Executable: executable(dir, p), Hashes: locked.Hashes}, "", ""
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, "", fmt.Sprintf("%s: there is no package for %s %s cached in %s", p, p, locked.Version, o.DataDir)
+	case errors.Is(err, errHash):
+		return nil, "", fmt.Sprintf("%s: the cached package for %s %s (in %s) does not match any of the checksums recorded in the dependency lock file", p, p, locked.Version, o.DataDir)
+	default:
+		return nil, "", fmt.Sprintf("%s: %s", p, err)
+	}
+}
+
 // meets says why a selection does not meet constraints; empty when it does.
 func meets(l *lock.Provider, texts []string) string {
-	normal, err := lock.Constraints(texts)
-	if err != nil {
+	normal, allowed, err := allowedVersions(texts)
+	switch {
+	case err != nil:
 		return err.Error()
-	}
-	if normal == "" {
-		return ""
-	}
-	allowed, err := versions.MeetingConstraintsStringRuby(normal)
-	if err != nil {
-		return err.Error()
-	}
-	if !allowed.Has(l.Version) {
+	case normal != "" && !allowed.Has(l.Version):
 		return fmt.Sprintf("locked version selection %s doesn't match the updated version constraints %q", l.Version, normal)
 	}
 	return ""
