@@ -18,7 +18,7 @@ func (p *Planner) prepareData(node int, o *object) program.Step {
 	if diags.HasErrors() {
 		return program.Step{Diags: diags}
 	}
-	w := &o.work
+	w := o.work
 	w.prior = p.Prior.Object(o.addr, state.CurrentObject)
 	reason := plan.NoReason
 	switch {
@@ -55,7 +55,7 @@ func (p *Planner) dependencyPending(node int) bool {
 
 // deferData plans the reading for the apply: what the provider will find is unknown.
 func (p *Planner) deferData(o *object, reason plan.Reason, diags diag.List) program.Step {
-	w := &o.work
+	w := o.work
 	after := values.MarkSensitive(values.UnknownComputed(w.config, w.schema.Block), w.schema.Block, w.marked)
 	before := cty.NullVal(w.schema.Block.ImpliedType())
 	c := &plan.Change{
@@ -75,7 +75,7 @@ func (p *Planner) deferData(o *object, reason plan.Reason, diags diag.List) prog
 
 // completeData keeps what was read.
 func (p *Planner) completeData(o *object, r *wire.Result) program.Step {
-	w := &o.work
+	w := o.work
 	diags := values.WireDiags(r.Diagnostics, o.ranges())
 	nested := o.resource.Code.Config.Check != ""
 	if diags.HasErrors() {
@@ -121,7 +121,7 @@ func (p *Planner) prepareEphemeral(o *object) program.Step {
 	if diags.HasErrors() {
 		return program.Step{Diags: diags}
 	}
-	w := &o.work
+	w := o.work
 	if !w.config.IsWhollyKnown() {
 		o.resource.Set(o.addr.Key, values.EphemeralValue(values.UnknownComputed(w.config, w.schema.Block), w.schema.Block, w.marked))
 		return program.Step{Diags: diags, Value: &found{checks: w.checks}}
@@ -138,7 +138,7 @@ func (p *Planner) prepareEphemeral(o *object) program.Step {
 
 // completeEphemeral makes the opened value known to its users.
 func (p *Planner) completeEphemeral(o *object, r *wire.Result) program.Step {
-	w := &o.work
+	w := o.work
 	diags := values.WireDiags(r.Diagnostics, o.ranges())
 	if diags.HasErrors() {
 		return program.Step{Diags: diags}

@@ -21,7 +21,7 @@ func (p *Planner) prepareManaged(o *object) program.Step {
 	if diags.HasErrors() {
 		return program.Step{Diags: diags}
 	}
-	w := &o.work
+	w := o.work
 	w.prior = p.Prior.Object(o.addr, state.CurrentObject)
 	if w.prior != nil && w.prior.Status == state.InDoubt {
 		return program.Step{Diags: diags.Append(inDoubt(o.addr, w.prior))}
@@ -107,7 +107,7 @@ func (p *Planner) forcedReplace(o *object) (string, diag.List) {
 
 // completeManaged turns the worker's answer into a change.
 func (p *Planner) completeManaged(o *object, r *wire.Result) program.Step {
-	w := &o.work
+	w := o.work
 	diags := values.WireDiags(r.Diagnostics, o.ranges())
 	if diags.HasErrors() {
 		return program.Step{Diags: diags}
@@ -157,7 +157,7 @@ type answer struct {
 // answer decodes a worker's answer. Most objects are as they were and stay so: equal bytes are one value then, which is
 // decoded, and kept in the plan, once.
 func (p *Planner) answer(o *object, r *wire.PlanResult) (a answer, err error) {
-	w := &o.work
+	w := o.work
 	a.PlanResult = r
 	if a.upgraded, err = w.decode(r.Upgraded); err != nil {
 		return a, err
@@ -190,7 +190,7 @@ func (p *Planner) answer(o *object, r *wire.PlanResult) (a answer, err error) {
 
 // refreshedObject is the change of the state that refreshing found: nothing but a new value, or that it is gone.
 func (p *Planner) refreshedObject(o *object, a answer) state.Change {
-	w := &o.work
+	w := o.work
 	set := state.SetObject{Addr: o.addr, Deposed: o.deposed, Provider: w.provider}
 	if a.Prior == nil {
 		return set

@@ -40,6 +40,7 @@ type work struct {
 // prepareObject computes the first step of an object's vertex.
 func (p *Planner) prepareObject(vx vertex) program.Step {
 	o := vx.object
+	o.work = &work{}
 	switch {
 	case o.orphan != plan.NoReason:
 		return p.prepareOrphan(o)
@@ -70,7 +71,7 @@ func (p *Planner) completeObject(vx vertex, r *wire.Result) program.Step {
 // setUp finds the provider and evaluates the body of an object that has a block.
 func (p *Planner) setUp(o *object) (wire.Provider, diag.List) {
 	r := o.resource
-	w := &o.work
+	w := o.work
 	e, _ := r.Expansion()
 	w.rep = e.Repetition(o.addr.Key)
 	if r.Code.Schema == nil {

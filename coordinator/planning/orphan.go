@@ -20,7 +20,7 @@ var errNoAnswer = errors.New("the worker's answer holds nothing")
 // prepareOrphan refreshes an object that is to go, and plans its end: what has no place in the configuration, deposed
 // objects, and everything in a destroy plan.
 func (p *Planner) prepareOrphan(o *object) program.Step {
-	w := &o.work
+	w := o.work
 	w.prior = p.Prior.Object(o.addr, o.deposed)
 	if w.prior == nil {
 		return program.Step{}
@@ -77,7 +77,7 @@ func (p *Planner) providerPresent(o *object) diag.List {
 
 // completeOrphan turns the worker's answer into a deletion, or into nothing when the object is gone already.
 func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
-	w := &o.work
+	w := o.work
 	diags := values.WireDiags(r.Diagnostics, o.ranges())
 	if diags.HasErrors() {
 		return program.Step{Diags: diags}

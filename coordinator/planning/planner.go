@@ -88,8 +88,7 @@ type vertex struct {
 	object *object
 }
 
-// object is what one object's vertex works on. Its fields after the first block belong to the vertex's own steps,
-// which never run at once.
+// object is what one object's vertex works on.
 type object struct {
 	addr     addr.Instance
 	deposed  state.DeposedKey
@@ -98,7 +97,9 @@ type object struct {
 	// orphan says why an object without an instance in the configuration goes; empty for one that stays.
 	orphan plan.Reason
 
-	work work
+	// work belongs to the vertex's own steps, which never run at once. It is there from the first step to the last; that
+	// of an ephemeral object that was opened, until it is closed.
+	work *work
 }
 
 // New returns the program of a planning run.
@@ -209,12 +210,15 @@ type found struct {
 
 // Accept implements program.Program.
 func (p *Planner) Accept(v int, step *program.Step) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if o := p.vertices[v].object; o != nil && step.Finished() && o.work != nil && !o.work.opened {
+		o.work = nil // of all that is in memory for an instance it is the larger part
+	}
 	f, _ := step.Value.(*found)
 	if f == nil {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	for i := range f.objects {
 		p.vertices = append(p.vertices, vertex{node: f.node, object: &f.objects[i]})
 	}
