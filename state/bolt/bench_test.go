@@ -114,3 +114,20 @@ func BenchmarkOpenWith(b *testing.B) {
 		}
 	}
 }
+
+// What a change costs when many share a transaction, as under load.
+func BenchmarkChangeInACommitOf100(b *testing.B) {
+	s := filled(b, 100000, false)
+	i := 0
+	for b.Loop() {
+		changes := make([]state.Change, 100)
+		for j := range changes {
+			i++
+			changes[j] = setAttrs(i*7919%100000, fmt.Sprintf("%0600d", i))
+		}
+		if err := s.Commit(b.Context(), "default", "", journal.Tx{Changes: changes}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(i), "ns/change")
+}
