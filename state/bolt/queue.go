@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/millipede-iac/millipede/state/journal"
 )
@@ -40,7 +41,7 @@ func (s *Store) update(f func(*bbolt.Tx) error) (err error) {
 
 // closed translates bbolt's word for a store that is closed.
 func closed(err error) error {
-	if errors.Is(err, bbolt.ErrDatabaseNotOpen) {
+	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
 		return journal.ErrClosed
 	}
 	return err
