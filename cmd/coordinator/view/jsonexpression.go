@@ -39,6 +39,8 @@ func expressionForm(e hcl.Expression) *jsonExpression {
 	return out
 }
 
+func (e *jsonExpression) isEmpty() bool { return e.ConstantValue == nil && e.References == nil }
+
 // referenceForms writes a reference from the most exact form to the widest: a.b.c[0].d, a.b.c[0], a.b.c, a.b.
 func referenceForms(r *addr.Reference) []string {
 	var out []string
@@ -64,14 +66,13 @@ func referenceForms(r *addr.Reference) []string {
 
 // repetitionForms are the forms of count and for_each, at most one of which is not nil.
 func repetitionForms(count, forEach hcl.Expression) (*jsonExpression, *jsonExpression) {
-	switch {
-	case count != nil:
-		return expressionForm(count), nil
-	case forEach != nil:
-		return nil, expressionForm(forEach)
-	default:
-		return nil, nil
+	if f := expressionForm(count); !f.isEmpty() {
+		return f, nil
 	}
+	if f := expressionForm(forEach); !f.isEmpty() {
+		return nil, f
+	}
+	return nil, nil
 }
 
 // expressionForms are the forms of the arguments in a body, nested blocks included. Dynamic blocks are left out.

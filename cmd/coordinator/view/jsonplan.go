@@ -8,6 +8,7 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/state"
 )
@@ -56,11 +57,11 @@ type jsonResourceChange struct {
 
 type jsonChange struct {
 	Actions         []string        `json:"actions,omitempty"`
-	Before          json.RawMessage `json:"before"`
-	After           json.RawMessage `json:"after"`
+	Before          json.RawMessage `json:"before,omitempty"`
+	After           json.RawMessage `json:"after,omitempty"`
 	AfterUnknown    json.RawMessage `json:"after_unknown,omitempty"`
-	BeforeSensitive json.RawMessage `json:"before_sensitive"`
-	AfterSensitive  json.RawMessage `json:"after_sensitive"`
+	BeforeSensitive json.RawMessage `json:"before_sensitive,omitempty"`
+	AfterSensitive  json.RawMessage `json:"after_sensitive,omitempty"`
 	ReplacePaths    [][]any         `json:"replace_paths,omitempty"`
 	Importing       *jsonImporting  `json:"importing,omitempty"`
 	GeneratedConfig string          `json:"generated_config,omitempty"`
@@ -84,7 +85,7 @@ func PlanJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas) ([]byte,
 		Variables: map[string]jsonVariable{}, OutputChanges: map[string]jsonChange{},
 	}
 	for name, v := range p.Variables {
-		if v.Ephemeral {
+		if v.Value == cty.NilVal {
 			continue
 		}
 		jv := jsonVariable{Value: raw(v.Value)}
@@ -97,7 +98,9 @@ func PlanJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas) ([]byte,
 		out.ResourceDrift = append(out.ResourceDrift, resourceChange(c))
 	}
 	for _, c := range p.Changes {
-		out.ResourceChanges = append(out.ResourceChanges, resourceChange(c))
+		if c.Action != plan.Delete || c.Addr.Resource.Mode != addr.Data {
+			out.ResourceChanges = append(out.ResourceChanges, resourceChange(c))
+		}
 	}
 	for _, o := range p.Outputs {
 		out.OutputChanges[o.Name] = outputChange(o)
@@ -185,7 +188,7 @@ func outputChange(o *plan.OutputChange) jsonChange {
 func plannedValues(p *plan.Plan) jsonValues {
 	out := jsonValues{Outputs: map[string]jsonOutput{}}
 	for _, o := range p.Outputs {
-		if o.Action == plan.Delete || (o.After.IsKnown() && o.After.IsNull()) {
+		if o.Action == plan.Delete {
 			continue
 		}
 		jo := jsonOutput{Sensitive: o.Sensitive}
@@ -196,15 +199,20 @@ func plannedValues(p *plan.Plan) jsonValues {
 	}
 	tree := newModuleTree()
 	for _, c := range p.Changes {
-		if c.After == cty.NilVal || c.After.IsNull() || c.Deposed != state.CurrentObject {
+		if c.Action == plan.Delete || c.Deposed != state.CurrentObject {
 			continue
 		}
+		// What is forgotten is listed, without values.
 		r := newResource(c.Addr, c.Provider.Provider)
 		r.SchemaVersion = c.SchemaVersion
 		r.Values = attributesOf(c.After)
 		r.SensitiveValues = sensitiveForm(c.After)
+		if c.AfterIdentity != cty.NilVal && !c.AfterIdentity.IsNull() {
+			r.Identity, r.IdentityVersion = attributesOf(c.AfterIdentity), &c.IdentityVersion
+		}
 		tree.add(c.Addr.Module, r)
 	}
+	tree.sortByText()
 	out.RootModule = *tree.root
 	return out
 }

@@ -2,6 +2,10 @@ package view
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
+	"slices"
+	"strings"
 
 	"github.com/zclconf/go-cty/cty"
 
@@ -93,8 +97,13 @@ func stateForm(s *state.State, schemas *values.Schemas, engineVersion string) (j
 	}
 	vals.RootModule = *tree.root
 	out.Values = vals
-	out.Checks = checkForms(s.Checks)
+	out.Checks = checkForms(rootChecks(s.Checks))
 	return out, nil
+}
+
+// rootChecks are the results of the root module's objects: OpenTofu's state form has no others.
+func rootChecks(all []state.CheckResult) []state.CheckResult {
+	return slices.DeleteFunc(slices.Clone(all), func(c state.CheckResult) bool { return strings.HasPrefix(c.Config, "module.") })
 }
 
 func deposedKeys(i *state.Instance) []state.DeposedKey {
@@ -182,6 +191,14 @@ func (t *moduleTree) module(m addr.ModuleInstance) *jsonModule {
 	parent.ChildModules = append(parent.ChildModules, mod)
 	t.modules[m] = mod
 	return mod
+}
+
+// sortByText orders the resources of each module, and the modules that the root calls, by their addresses as text.
+func (t *moduleTree) sortByText() {
+	for _, m := range t.modules {
+		slices.SortStableFunc(m.Resources, func(a, b jsonResource) int { return strings.Compare(a.Address, b.Address) })
+	}
+	slices.SortStableFunc(t.root.ChildModules, func(a, b *jsonModule) int { return strings.Compare(a.Address, b.Address) })
 }
 
 // OutputsJSON returns the form of `output -json`: all outputs with their types.

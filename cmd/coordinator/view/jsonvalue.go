@@ -80,8 +80,12 @@ func asBool(v cty.Value, test func(cty.Value) bool) cty.Value {
 	v, _ = v.Unmark()
 	ty := v.Type()
 	switch {
-	case !v.IsKnown() || v.IsNull() || ty.IsPrimitiveType() || ty == cty.DynamicPseudoType || ty.IsCapsuleType():
+	case v.IsKnown() && v.IsNull() || ty.IsPrimitiveType() || ty == cty.DynamicPseudoType || ty.IsCapsuleType():
 		return cty.False
+	case !v.IsKnown() && (ty.IsObjectType() || ty.IsMapType()):
+		return cty.EmptyObjectVal
+	case !v.IsKnown():
+		return cty.EmptyTupleVal
 	case ty.IsObjectType() || ty.IsMapType():
 		attrs := map[string]cty.Value{}
 		for it := v.ElementIterator(); it.Next(); {

@@ -23,8 +23,9 @@ type (
 		Schemas map[string]jsonProvider `json:"provider_schemas"`
 	}
 	jsonProvider struct {
-		Managed map[string]jsonSchema `json:"resource_schemas"`
-		Data    map[string]jsonSchema `json:"data_source_schemas"`
+		Provider jsonSchema            `json:"provider"`
+		Managed  map[string]jsonSchema `json:"resource_schemas"`
+		Data     map[string]jsonSchema `json:"data_source_schemas"`
 	}
 	jsonSchema struct {
 		Version int64     `json:"version"`
@@ -59,6 +60,8 @@ type (
 			Identity map[string]any
 		}
 		GeneratedConfig string `json:"generated_config"`
+		BeforeIdentity  any    `json:"before_identity"`
+		AfterIdentity   any    `json:"after_identity"`
 	}
 	jsonResourceChanged struct {
 		Address         string
@@ -109,7 +112,7 @@ func planOf(t *testing.T, planJSON, schemasJSON []byte) (*plan.Plan, *values.Sch
 	}
 	byProvider := map[addr.Provider]*provider.Schemas{}
 	for name, p := range js.Schemas {
-		s := &provider.Schemas{Managed: map[string]schema.Schema{}, Data: map[string]schema.Schema{}}
+		s := &provider.Schemas{Provider: schema.Schema{Block: p.Provider.Block.schema()}, Managed: map[string]schema.Schema{}, Data: map[string]schema.Schema{}}
 		for n, sc := range p.Managed {
 			s.Managed[n] = schema.Schema{Version: sc.Version, Block: sc.Block.schema()}
 		}
@@ -127,14 +130,15 @@ func planOf(t *testing.T, planJSON, schemasJSON []byte) (*plan.Plan, *values.Sch
 			Resource  string
 			Attribute []any
 		} `json:"relevant_attributes"`
-		Errored bool
+		Errored          bool
+		TerraformVersion string `json:"terraform_version"`
 	}
 	d := json.NewDecoder(strings.NewReader(string(planJSON)))
 	d.UseNumber()
 	if err := d.Decode(&jp); err != nil {
 		t.Fatal(err)
 	}
-	p := &plan.Plan{Errored: jp.Errored}
+	p := &plan.Plan{Errored: jp.Errored, EngineVersion: jp.TerraformVersion}
 	for _, c := range jp.ResourceChanges {
 		p.Changes = append(p.Changes, change(t, c, schemas))
 	}
@@ -187,8 +191,15 @@ func change(t *testing.T, c jsonResourceChanged, schemas *values.Schemas) *plan.
 	}
 	s := schemas.Resource(out.Provider.Provider, out.Addr.Resource.Mode, out.Addr.Resource.Type)
 	ty := s.Block.ImpliedType()
+	out.SchemaVersion = s.Version
 	out.Before = value(ty, c.Change.Before, nil, c.Change.BeforeSensitive)
 	out.After = value(ty, c.Change.After, c.Change.AfterUnknown, c.Change.AfterSensitive)
+	if c.Change.BeforeIdentity != nil {
+		out.BeforeIdentity = value(cty.DynamicPseudoType, c.Change.BeforeIdentity, nil, nil)
+	}
+	if c.Change.AfterIdentity != nil {
+		out.AfterIdentity, out.IdentityVersion = value(cty.DynamicPseudoType, c.Change.AfterIdentity, nil, nil), 1
+	}
 	for _, p := range c.Change.ReplacePaths {
 		out.ReplacePaths = append(out.ReplacePaths, path(p))
 	}

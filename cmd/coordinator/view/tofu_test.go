@@ -25,19 +25,11 @@ var record = flag.Bool("record", false, "record again what OpenTofu (TOFU, with 
 //
 //	go test -run OpenTofu -record
 func TestPlansReadAsOpenTofuWritesThem(t *testing.T) {
-	files, err := filepath.Glob("testdata/tofu/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no recordings", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			a, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+	for name, a := range recordings(t) {
+		t.Run(name, func(t *testing.T) {
 			if *record {
 				recordAnswers(t, a)
-				if err := os.WriteFile(file, txtar.Format(a), 0o644); err != nil {
+				if err := os.WriteFile(filepath.Join("testdata", "tofu", name+".txtar"), txtar.Format(a), 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -62,6 +54,23 @@ func TestPlansReadAsOpenTofuWritesThem(t *testing.T) {
 			}
 		})
 	}
+}
+
+// recordings returns the files of testdata/tofu by name.
+func recordings(t *testing.T) map[string]*txtar.Archive {
+	files, err := filepath.Glob("testdata/tofu/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no recordings", err)
+	}
+	out := map[string]*txtar.Archive{}
+	for _, file := range files {
+		a, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[strings.TrimSuffix(filepath.Base(file), ".txtar")] = a
+	}
+	return out
 }
 
 // escaped writes escape characters in a way that a text file can hold.
@@ -135,6 +144,18 @@ func recordAnswers(t *testing.T, a *txtar.Archive) {
 			t.Fatal(err)
 		}
 		command(tofu, "init", "-no-color")
+	}
+	for _, f := range a.Files {
+		if !strings.Contains(f.Name, "/") {
+			continue
+		}
+		file := filepath.Join(dir, f.Name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, f.Data, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if content(a, "1.tf") != nil {
 		use("1.tf")
