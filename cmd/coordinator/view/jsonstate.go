@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"slices"
-	"strings"
 
 	"github.com/zclconf/go-cty/cty"
 
