@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/graph/plan"
+)
+
+// BenchmarkNoOpPlan plans what is applied already: for each shape a refresh and a plan of every instance.
+func BenchmarkNoOpPlan(b *testing.B) {
+	for _, c := range []struct {
+		shape string
+		n     int
+	}{{"empty", 0}, {"wide", 1_000}, {"wide", 10_000}, {"blocks", 2_000}, {"layers", 2_000}, {"chain", 1_000}, {"modules", 1_000}, {"index", 2_000}} {
+		s, n, err := choose(c.shape, c.n)
+		check(b, err)
+		b.Run(fmt.Sprintf("%s-%d", c.shape, n), func(b *testing.B) {
+			e := newEstate(b, s.files(n))
+			if made := e.apply(); made != s.vertices(n) {
+				b.Fatalf("%d objects were made of %d", made, s.vertices(n))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				for _, c := range e.plan(nil).Changes {
+					if c.Action != plan.NoOp {
+						b.Fatalf("%s: %s", c.Addr, c.Action)
+					}
+				}
+			}
+			if v := s.vertices(n); v > 0 {
+				b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*v), "µs/instance")
+			}
+		})
+	}
+}
+
+// BenchmarkApply plans and creates everything, the store's writes to the disk included.
+func BenchmarkApply(b *testing.B) {
+	for _, name := range []string{"wide", "layers", "chain", "modules"} {
+		s, _, err := choose(name, 0)
+		check(b, err)
+		const n = 1_000
+		b.Run(fmt.Sprintf("%s-%d", name, n), func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				e := newEstate(b, s.files(n))
+				b.StartTimer()
+				e.apply()
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*s.vertices(n)), "µs/instance")
+		})
+	}
+}
+
+// BenchmarkDispatch measures how long one vertex without a change takes from its dispatch to the moment at which the
+// loop has accepted the answer, while nothing else runs.
+func BenchmarkDispatch(b *testing.B) {
+	const n = 1_000
+	e := newEstate(b, one(chain)(n))
+	e.apply()
+	var all latencies
+	for b.Loop() {
+		e.plan(&all)
+	}
+	slices.Sort(all.took)
+	b.ReportMetric(float64(all.took[len(all.took)/2].Microseconds()), "p50-µs")
+	b.ReportMetric(float64(all.took[len(all.took)*99/100].Microseconds()), "p99-µs")
+}
+
+// latencies notes how long vertices took.
+type latencies struct {
+	coordinator.Silent
+	took []time.Duration
+}
+
+func (l *latencies) Finished(_ int, _ program.Description, _ program.Notes, took time.Duration) {
+	l.took = append(l.took, took)
+}
+
+// BenchmarkBesideOpenTofu runs both programs on one configuration, when the variable TOFU names an OpenTofu binary.
+func BenchmarkBesideOpenTofu(b *testing.B) {
+	tofu := os.Getenv("TOFU")
+	if tofu == "" {
+		b.Skip("the variable TOFU does not name an OpenTofu binary")
+	}
+	m := &bench{dir: b.TempDir(), runs: 1, log: os.Stderr, steps: []string{"apply", "no-op plan"}}
+	m.tofu.path = tofu
+	_, err := m.prepare(b.Context(), m.dir, "", 0)
+	check(b, err)
+	for _, name := range []string{"blocks", "layers", "wide"} {
+		s, _, err := choose(name, 0)
+		check(b, err)
+		b.Run(name+"-500", func(b *testing.B) {
+			for b.Loop() {
+				all, err := m.lives(b.Context(), s, 500, 1, m.engines())
+				check(b, err)
+				for _, step := range m.steps {
+					ours, theirs := median(all[0][step]), median(all[1][step])
+					unit := "x-" + map[string]string{"apply": "apply", "no-op plan": "plan"}[step]
+					b.ReportMetric(ratio(theirs.wall, ours.wall), unit)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nkeys"
+
+	"github.com/millipede-iac/millipede/cmd/hosting"
+	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state/bolt"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
+	"github.com/millipede-iac/millipede/wire/jet"
+)
+
+// estate is a configuration with a coordinator, a message server and a worker in this process: what the coordinator
+// command is with the embedded default, without the process around it, so that it can be profiled.
+type estate struct {
+	b       *testing.B
+	store   *bolt.Store
+	session operation.Session
+}
+
+// newEstate starts everything on a configuration in the working directory, which is changed to a new one.
+func newEstate(b *testing.B, files map[string]string) *estate {
+	b.Helper()
+	dir := b.TempDir()
+	b.Chdir(dir)
+	check(b, write(dir, files))
+	log := func(line string) { b.Log(line) }
+
+	embedded, err := jet.Embed(filepath.Join(dir, "nats"), log)
+	check(b, err)
+	b.Cleanup(func() { check(b, embedded.Close()) })
+	conn, err := embedded.Connect(b.Context(), jet.Options{Name: "bench", Log: log})
+	check(b, err)
+	b.Cleanup(func() { check(b, conn.Close()) })
+	startWorker(b, conn, filepath.Join(dir, "worker"))
+	store, err := bolt.Open(filepath.Join(dir, "state.db"), journal.LockInfo{Who: "bench"}, 0)
+	check(b, err)
+	b.Cleanup(func() { check(b, store.Close()) })
+	pair, err := nkeys.CreateCurveKeys()
+	check(b, err)
+	ring, err := wire.NewKeyring(conn, pair, rand.Reader)
+	check(b, err)
+	return &estate{b: b, store: store, session: operation.Session{
+		Workspace: "default", EngineVersion: "1.12.6", Coordinator: "bench", Transport: conn, Keyring: ring, Store: store,
+		Package:    func(p addr.Provider) wire.Package { return wire.Package{Source: p.String()} },
+		WorkerWait: 10 * time.Second, Parallelism: 10, Embedded: true, Now: time.Now, NewID: rand.Text,
+	}}
+}
+
+// startWorker starts a worker that the benchmark's end drains.
+func startWorker(b *testing.B, conn *jet.Conn, dir string) {
+	hosted, err := hosting.New(hosting.Options{
+		Transport: conn, Pools: []string{"default"}, Slots: 256, Version: "bench", Dir: dir,
+		ReadState: hosting.NoRemoteState, CheckBackend: hosting.AnyBackend, Log: slog.New(slog.DiscardHandler), Environ: os.Environ(),
+	})
+	check(b, err)
+	taking, drain := context.WithCancel(context.WithoutCancel(b.Context()))
+	worked := make(chan error, 1)
+	go func() { worked <- hosted.Worker.Run(taking, context.WithoutCancel(b.Context())) }() // the cleanup waits for it
+	b.Cleanup(func() {
+		drain()
+		check(b, errors.Join(<-worked, hosted.Close()))
+	})
+}
+
+// plan loads the configuration and plans it, as a command does.
+func (e *estate) plan(o coordinator.Observer) *plan.Plan {
+	e.b.Helper()
+	loader := config.NewLoader(config.OS{})
+	tree, diags := loader.LoadTree(config.TreeOptions{Locator: beside{}})
+	e.session.Tree, e.session.Observer = tree, o
+	clean(e.b, diags)
+	prior, err := e.store.Load(e.b.Context(), "default")
+	check(e.b, err)
+	planned, diags := e.session.Plan(e.b.Context(), prior, operation.PlanOptions{Mode: plan.Normal})
+	clean(e.b, diags)
+	return planned.Plan
+}
+
+// apply plans and applies, and returns the number of objects that were made.
+func (e *estate) apply() int {
+	e.b.Helper()
+	applied, diags := e.session.Apply(e.b.Context(), operation.ApplyOptions{Plan: e.plan(nil), Command: "apply"})
+	clean(e.b, diags)
+	return applied.Counts.Added
+}
+
+// beside finds the modules of the shapes, which all lie beside the configuration that calls them.
+type beside struct{}
+
+func (beside) Locate(r config.ModuleRequest) (config.Installed, diag.List) {
+	return config.Installed{Dir: "child"}, nil
+}
+
+func check(b *testing.B, err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func clean(b *testing.B, diags diag.List) {
+	b.Helper()
+	if diags.HasErrors() {
+		b.Fatal(diags.Err())
+	}
+}

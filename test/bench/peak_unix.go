@@ -1,0 +1,21 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"runtime"
+	"syscall"
+)
+
+// peak is the largest resident set of a process that has ended, or of its children, in bytes.
+func peak(p *os.ProcessState) int64 {
+	r, ok := p.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return 0
+	}
+	if runtime.GOOS == "darwin" || runtime.GOOS == "ios" {
+		return int64(r.Maxrss)
+	}
+	return int64(r.Maxrss) << 10
+}
