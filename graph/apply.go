@@ -27,8 +27,8 @@ type InstanceReferences func(c *plan.Change, n *Node) []InstanceReference
 //   - an object that is replaced ends before its new one is made, and before what depends on it changes, unless it
 //     is created first: then it ends after its new one is made and after what depends on it has changed;
 //   - an object is changed or made only after what depended on it and ends has ended, unless that is created first.
-func BuildApply(s *Static, p *plan.Plan, refs InstanceReferences) plan.Graph {
-	b := &applyBuilder{s: s, p: p, refs: refs,
+func BuildApply(s *Static, p *plan.Plan, covered func(node int) bool, refs InstanceReferences) plan.Graph {
+	b := &applyBuilder{s: s, p: p, covered: covered, refs: refs,
 		begin: make([]int32, len(s.Nodes)), end: make([]int32, len(s.Nodes)),
 		makes: map[addr.Instance]int32{}, ends: map[changeKey]int32{},
 		byResource: map[addr.ConfigResource][]int{},
@@ -46,10 +46,12 @@ type changeKey struct {
 }
 
 type applyBuilder struct {
-	s    *Static
-	p    *plan.Plan
-	refs InstanceReferences
-	g    plan.Graph
+	s *Static
+	p *plan.Plan
+	// covered tells which static vertices the plan is about; the others are passed through in the order alone.
+	covered func(node int) bool
+	refs    InstanceReferences
+	g       plan.Graph
 
 	// begin and end are the vertices that everything of a static vertex's work comes after and before. For a resource
 	// begin is its expansion's Sync vertex and end that of ResourceDone.
@@ -88,6 +90,9 @@ func (b *applyBuilder) values() {
 		}
 		if destroy && v.Kind != plan.EvalOutput {
 			v.Kind = plan.Sync
+		}
+		if !b.covered(i) {
+			v.Kind, v.Node = plan.Sync, -1
 		}
 		b.begin[i] = b.vertex(v)
 		b.end[i] = b.begin[i]

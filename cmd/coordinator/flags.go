@@ -111,6 +111,9 @@ func (p *planFlags) spec() (planSpec, diag.List) {
 			diags = diags.Append(diag.New(diag.Error, "Incompatible refresh options", "Refreshing is all that -refresh-only does, so it does not go with -refresh=false.", nil))
 		}
 	}
+	if len(p.replace) > 0 && (p.destroy || p.refreshOnly) {
+		diags = diags.Append(diag.New(diag.Error, "Incompatible force-replace options", "The -replace option asks for new objects, and neither -destroy nor -refresh-only makes any.", nil))
+	}
 	if p.parallelism < 1 && p.parallelism != unset {
 		diags = diags.Append(diag.New(diag.Error, "Invalid parallelism value", "The parallelism must be a positive number.", nil))
 	}

@@ -66,12 +66,15 @@ func (a *app) operate(ctx context.Context, o operationOptions, fn func(*operatio
 	if diags.HasErrors() {
 		return fail(nil)
 	}
-	inputs, more := wd.inputs()
+	if o.saved != nil {
+		r.inputs, more = savedInputs(o.saved.Plan, wd)
+	} else {
+		r.inputs, more = wd.inputs()
+	}
 	diags = diags.Append(more)
 	if diags.HasErrors() {
 		return fail(nil)
 	}
-	r.inputs = inputs
 	st, more := a.openState(ctx, wd.tree.Root, o.state, o.lockAs)
 	diags = diags.Append(more)
 	if diags.HasErrors() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/config"
@@ -65,22 +66,33 @@ func savedVariable(p *plan.Plan) func(*config.Variable) (cty.Value, diag.List) {
 	}
 }
 
-// savedInputs checks the variables that are given now against those that the plan was made with, and returns the
-// plan's; ephemeral ones, which no plan holds, must be given again.
-func savedInputs(p *plan.Plan, w *workdir) diag.List {
-	given, diags := w.given.Final(w.tree.Root.Module.Variables)
-	for name, v := range given {
-		planned, ok := p.Variables[name]
-		if !ok || planned.Ephemeral || v.Value == cty.NilVal || planned.Value == cty.NilVal {
+// savedInputs returns the variables that a plan was made with. Those that are given now must agree with them;
+// ephemeral ones, which no plan holds, must be given again.
+func savedInputs(p *plan.Plan, w *workdir) (map[string]values.Input, diag.List) {
+	given, diags := w.given.Given(w.tree.Root.Module.Variables)
+	out := map[string]values.Input{}
+	for name, declared := range w.tree.Root.Module.Variables {
+		planned := p.Variables[name]
+		now, isGiven := given[name]
+		if planned.Ephemeral && isGiven {
+			out[name] = values.Input{Value: now.Value}
 			continue
 		}
-		declared := w.tree.Root.Module.Variables[name]
-		now, d1 := declared.Convert(name, v)
-		then, d2 := declared.Convert(name, config.VariableValue{Value: planned.Value, Source: v.Source})
-		if d1.HasErrors() || d2.HasErrors() || !now.RawEquals(then) {
+		if planned.Ephemeral && planned.Value == cty.NilVal {
+			diags = diags.Append(diag.New(diag.Error, "No value for required variable",
+				fmt.Sprintf("The variable %q is ephemeral, so the saved plan does not hold its value: give it again, with -var, -var-file or the environment.", name), declared.Range.Ptr()))
+			continue
+		}
+		out[name] = values.Input{Value: planned.Value}
+		if !isGiven || planned.Value == cty.NilVal {
+			continue
+		}
+		a, d1 := declared.Convert(name, now)
+		b, d2 := declared.Convert(name, config.VariableValue{Value: planned.Value, Source: now.Source})
+		if d1.HasErrors() || d2.HasErrors() || !a.RawEquals(b) {
 			diags = diags.Append(diag.New(diag.Error, "Mismatch between input and plan variable value",
-				fmt.Sprintf("The value of the variable %q differs from the one that the plan was made with. A saved plan is applied with its own values; leave the variable out, or make a new plan.", name), nil))
+				fmt.Sprintf("The value of the variable %q differs from the one that the plan was made with. A saved plan is applied with its own values; leave the variable out, or make a new plan.", name), declared.Range.Ptr()))
 		}
 	}
-	return diags
+	return out, diags
 }

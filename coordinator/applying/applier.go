@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/zclconf/go-cty/cty"
@@ -19,6 +20,7 @@ import (
 	"github.com/millipede-iac/millipede/graph/dag"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/wire"
@@ -34,6 +36,8 @@ type Options struct {
 	Store  *values.Store
 	// State is the stored state when the run begins, or is resumed; the applier keeps its own copy.
 	State *state.State
+	// Removed returns the removed block that covers an instance, or nil.
+	Removed func(addr.Instance) *config.Removed
 	// Run is the run's ID; deposed keys are derived from it, so that a resumed run derives the same.
 	Run     string
 	Package func(addr.Provider) wire.Package
@@ -45,14 +49,17 @@ type Counts struct{ Added, Changed, Destroyed, Imported, Forgotten int }
 // Applier is the applying program.
 type Applier struct {
 	Options
-	graph *dag.Graph
+	graph   *dag.Graph
+	closure *graph.Closure
 
 	mu     sync.RWMutex // guards all below
 	state  *state.State
 	counts Counts
 	checks map[string]*state.CheckResult
-	opened map[addr.ConfigResource][]opened
-	work   []work // by vertex; each element belongs to its vertex's steps
+	// rechecked are the objects whose rules were evaluated in this run.
+	rechecked map[string]bool
+	opened    map[addr.ConfigResource][]opened
+	work      []work // by vertex; each element belongs to its vertex's steps
 }
 
 // work is what a vertex remembers between its steps. It belongs to the vertex's own steps, which never run at once.
@@ -62,7 +69,7 @@ type work struct {
 
 // New returns the program of an applying run.
 func New(o Options) *Applier {
-	a := &Applier{Options: o, state: o.State.Clone(), checks: map[string]*state.CheckResult{}}
+	a := &Applier{Options: o, closure: graph.NewClosure(o.Static), state: o.State.Clone(), checks: map[string]*state.CheckResult{}, rechecked: map[string]bool{}}
 	a.graph = dag.New(len(o.Plan.Graph.Vertices))
 	for _, e := range o.Plan.Graph.Edges {
 		a.graph.Edge(int(e[0]), int(e[1]))
@@ -70,7 +77,12 @@ func New(o Options) *Applier {
 	a.work = make([]work, len(o.Plan.Graph.Vertices))
 	for i := range o.Plan.Checks {
 		c := o.Plan.Checks[i]
-		c.Objects = append([]state.CheckObject(nil), c.Objects...)
+		// What the apply does not look at again is not known.
+		objects := make([]state.CheckObject, len(c.Objects))
+		for i, o := range c.Objects {
+			objects[i] = state.CheckObject{Address: o.Address, Status: state.CheckUnknown}
+		}
+		c.Objects = objects
 		a.checks[c.Config] = &c
 	}
 	a.load()
@@ -144,12 +156,19 @@ func (a *Applier) setValue(i addr.Instance, v cty.Value) {
 // known already or gone.
 func (a *Applier) Begin() []state.Change {
 	changes := difference(a.state, a.Plan.Prior)
+	if a.Plan.Mode == plan.Destroy {
+		for name := range a.state.Outputs {
+			changes = append(changes, state.SetOutput{Name: name})
+		}
+		a.state.Apply(changes...)
+		return changes
+	}
 	for _, o := range a.Plan.Outputs {
 		declared := a.Code.Tree.Root.Module.Outputs[o.Name]
 		switch {
 		case declared == nil && o.Action == plan.Delete:
 			changes = append(changes, state.SetOutput{Name: o.Name})
-		case declared != nil && a.Plan.Mode != plan.Destroy && (o.Action == plan.Create || o.Action == plan.Update) &&
+		case declared != nil && (o.Action == plan.Create || o.Action == plan.Update) &&
 			o.After.IsWhollyKnown() && len(declared.Preconditions) == 0 && !declared.Ephemeral:
 			changes = append(changes, state.SetOutput{Name: o.Name, Output: &state.Output{Value: o.After, Sensitive: o.Sensitive, Deprecated: declared.Deprecated}})
 		}
@@ -324,6 +343,16 @@ func (a *Applier) object(i addr.Instance, k state.DeposedKey) *state.Object {
 func (a *Applier) deposedKey(i addr.Instance) state.DeposedKey {
 	sum := sha256.Sum256([]byte(a.Run + "\x00" + i.String()))
 	return state.DeposedKey(hex.EncodeToString(sum[:4]))
+}
+
+// dependencies are the resources that an object is recorded to depend on: all, transitively, that its block refers to.
+func (a *Applier) dependencies(i addr.Instance) []addr.ConfigResource {
+	r := i.Config()
+	v, ok := a.Static.ResourceVertex(r)
+	if !ok {
+		return nil
+	}
+	return slices.DeleteFunc(a.closure.Resources(v), func(d addr.ConfigResource) bool { return d == r })
 }
 
 // lane returns the path of an operation that changes the world: the built-in provider changes nothing outside.

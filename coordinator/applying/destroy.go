@@ -134,7 +134,7 @@ func (a *Applier) Doubt(v int, d state.Doubt) []state.Change {
 	var changes []state.Change
 	if old := a.object(c.Addr, state.CurrentObject); d.Operation == "create" && c.Action == plan.CreateThenDelete && old != nil {
 		changes = append(changes, state.SetObject{Addr: c.Addr, Deposed: a.deposedKey(c.Addr), Provider: a.providerOf(c.Addr), Object: old})
-		o = state.Object{Status: state.InDoubt, Doubt: &d, Dependencies: c.Dependencies, CreateBeforeDestroy: c.CreateBeforeDestroy}
+		o = state.Object{Status: state.InDoubt, Doubt: &d, Dependencies: a.dependencies(c.Addr), CreateBeforeDestroy: c.CreateBeforeDestroy}
 		d.Before = 0
 	}
 	return append(changes, state.SetObject{Addr: c.Addr, Deposed: key, Provider: c.Provider, Object: &o})

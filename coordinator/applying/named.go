@@ -24,13 +24,17 @@ func (a *Applier) sync(vx plan.Vertex) program.Step {
 		return step
 	}
 	n := &a.Static.Nodes[vx.Node]
+	e := &effect{}
+	step.Value = e
 	for _, m := range a.Store.Instances(n.Module) {
 		switch n.Kind {
 		case graph.VariableNode:
 			_, diags := m.VariableValue(n.Variable.Name)
 			step.Diags = step.Diags.Append(diags)
 			if !diags.HasErrors() {
-				step.Diags = step.Diags.Append(m.CheckVariable(n.Variable).Diags)
+				c := m.CheckVariable(n.Variable)
+				step.Diags = step.Diags.Append(c.Diags)
+				e.checks = append(e.checks, outcomes("input_variable", n.Address(), c)...)
 			}
 		case graph.LocalNode:
 			_, diags := m.LocalValue(n.Local.Name)
@@ -56,15 +60,14 @@ func (a *Applier) output(vx plan.Vertex) program.Step {
 	name := n.Output.Name
 	var step program.Step
 	if a.Plan.Mode == plan.Destroy {
-		if n.Module.IsRoot() {
-			step.Changes = append(step.Changes, state.SetOutput{Name: name})
-		}
 		return step
 	}
 	e := &effect{}
 	for _, m := range a.Store.Instances(n.Module) {
 		conditions := m.CheckOutput(n.Output)
-		e.checks = append(e.checks, outcomes("output_value", n.Address(), conditions)...)
+		if n.Module.IsRoot() {
+			e.checks = append(e.checks, outcomes("output_value", n.Address(), conditions)...)
+		}
 		step.Diags = step.Diags.Append(conditions.Diags)
 		if conditions.Diags.HasErrors() {
 			continue
@@ -280,11 +283,22 @@ func (a *Applier) record(o outcome) {
 		r = &state.CheckResult{Kind: o.kind, Config: o.config}
 		a.checks[o.config] = r
 	}
+	key := o.config + "\x00" + o.object.Address
+	again := a.rechecked[key]
+	a.rechecked[key] = true
 	for i := range r.Objects {
-		if r.Objects[i].Address == o.object.Address {
-			r.Objects[i] = o.object
-			return
+		old := r.Objects[i]
+		if old.Address != o.object.Address {
+			continue
 		}
+		if again { // postconditions after preconditions
+			o.object.Failures = append(old.Failures, o.object.Failures...)
+			if values.WorseCheck(old.Status, o.object.Status) {
+				o.object.Status = old.Status
+			}
+		}
+		r.Objects[i] = o.object
+		return
 	}
 	r.Objects = append(r.Objects, o.object)
 }

@@ -103,11 +103,19 @@ func encodeIdentity(v cty.Value) ([]byte, error) {
 // recheck checks the postconditions of an object that does not change, with what is real by now.
 func (a *Applier) recheck(r *values.Resource, c *plan.Change) program.Step {
 	var step program.Step
+	if o := a.object(c.Addr, state.CurrentObject); o != nil && o.Status != state.InDoubt {
+		kept := *o
+		kept.Dependencies, kept.CreateBeforeDestroy, kept.SkipDestroy = a.dependencies(c.Addr), c.CreateBeforeDestroy, c.SkipDestroy
+		if !kept.Equal(o) {
+			step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr, Provider: c.Provider, Object: &kept})
+		}
+	}
 	if a.Plan.Mode == plan.Normal && len(r.Code.Config.Postconditions) > 0 && c.Deposed == state.CurrentObject {
 		conditions := r.CheckPostconditions(c.Addr.String(), a.repetition(r, c.Addr.Key), c.After)
 		step.Diags = errorsOnly(conditions.Diags)
 		step.Value = &effect{checks: outcomes("resource", c.Addr.Config().String(), conditions)}
 	}
+
 	if c.Importing != nil {
 		e, _ := step.Value.(*effect)
 		if e == nil {
@@ -190,7 +198,7 @@ func notes(action string, v cty.Value) program.Notes {
 func (a *Applier) objectOf(c *plan.Change, ev *evaluated, value cty.Value, r *wire.ApplyResult) (*state.Object, error) {
 	o := &state.Object{
 		Status: state.Ready, SchemaVersion: ev.schema.Version, Private: r.Private,
-		Dependencies: c.Dependencies, CreateBeforeDestroy: c.CreateBeforeDestroy, SkipDestroy: c.SkipDestroy,
+		Dependencies: a.dependencies(c.Addr), CreateBeforeDestroy: c.CreateBeforeDestroy, SkipDestroy: c.SkipDestroy,
 	}
 	if old := a.object(c.Addr, state.CurrentObject); c.Action == plan.Update && old != nil {
 		o.Status = old.Status

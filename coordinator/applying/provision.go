@@ -3,6 +3,7 @@ package applying
 import (
 	"context"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
@@ -35,7 +36,7 @@ func (a *Applier) provisionCreated(v int, c *plan.Change, r *values.Resource, ev
 	tainted := *object
 	tainted.Status = state.Tainted
 	step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr, Provider: ev.instance, Object: &tainted})
-	task, diags := a.provisionTask(r, createProvisioners(ev.code.Config), ev.rep, value)
+	task, diags := a.provisionTask(r.Module(), ev.code.Config.Connection, createProvisioners(ev.code.Config), ev.rep, value)
 	step.Diags = step.Diags.Append(diags)
 	if step.Diags.HasErrors() {
 		return step
@@ -55,15 +56,18 @@ func (a *Applier) provisionCreated(v int, c *plan.Change, r *values.Resource, ev
 // provisionDestroyed asks for the destroy-time provisioners of an object that is about to end; has is false when its
 // block has none. then is the step that follows them.
 func (a *Applier) provisionDestroyed(v int, c *plan.Change, place program.Placement, then func() program.Step) (step program.Step, has bool) {
-	r := a.block(c.Addr)
-	if r == nil {
-		return step, false
+	m := a.Store.Root()
+	var list []*config.Provisioner
+	var connection hcl.Body
+	if r := a.block(c.Addr); r != nil {
+		m, list, connection = r.Module(), provisionersOf(r.Code.Config, true), r.Code.Config.Connection
+	} else if b := a.Removed(c.Addr); b != nil {
+		list, connection = b.Provisioners, b.Connection
 	}
-	list := provisionersOf(r.Code.Config, true)
 	if len(list) == 0 {
 		return step, false
 	}
-	task, diags := a.provisionTask(r, list, values.RepetitionOf(c.Addr.Key), c.Before)
+	task, diags := a.provisionTask(m, connection, list, values.RepetitionOf(c.Addr.Key), c.Before)
 	if diags.HasErrors() {
 		return program.Step{Diags: diags}, true
 	}
@@ -83,11 +87,11 @@ func (a *Applier) provisionDestroyed(v int, c *plan.Change, place program.Placem
 }
 
 // provisionTask evaluates provisioner blocks: self is the object.
-func (a *Applier) provisionTask(r *values.Resource, list []*config.Provisioner, rep eval.Repetition, self cty.Value) (*wire.ProvisionTask, diag.List) {
+func (a *Applier) provisionTask(m *values.Module, connection hcl.Body, list []*config.Provisioner, rep eval.Repetition, self cty.Value) (*wire.ProvisionTask, diag.List) {
 	task := &wire.ProvisionTask{}
 	var diags diag.List
 	for _, p := range list {
-		wp, more := r.EvalProvisioner(p, rep, self)
+		wp, more := m.EvalProvisioner(p, connection, rep, self)
 		diags = diags.Append(more)
 		task.Provisioners = append(task.Provisioners, wp)
 	}

@@ -133,5 +133,6 @@ func (s *Session) applier(ctx context.Context, p *plan.Plan, run string) (*apply
 	static := graph.Build(s.Tree, p.Prior, code)
 	return applying.New(applying.Options{
 		Plan: p, Static: static, Code: code, Store: s.store(code, values.Applying, p.Timestamp), State: stored, Run: run, Package: s.Package,
+		Removed: removedBlocks(s.Tree),
 	}), diags
 }

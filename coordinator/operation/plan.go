@@ -42,7 +42,7 @@ type Planned struct {
 // Plan makes a plan. prior is the stored state, which is not changed. A plan whose run failed comes with the errors,
 // marked as errored; nil when planning could not even begin.
 func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (*Planned, diag.List) {
-	diags := s.Tree.Check()
+	diags := s.Tree.Check().Append(checkStatements(s.Tree))
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -117,8 +117,11 @@ func (s *Session) variables() map[string]plan.Variable {
 	out := map[string]plan.Variable{}
 	for name, v := range s.Tree.Root.Module.Variables {
 		given := s.Inputs[name].Value
-		if given == cty.NilVal && !v.Required() {
+		switch {
+		case given == cty.NilVal && !v.Required():
 			given = v.Default
+		case v.Ephemeral:
+			given = cty.NilVal // no plan holds it
 		}
 		out[name] = plan.Variable{Value: given, Ephemeral: v.Ephemeral, Sensitive: v.Sensitive}
 	}

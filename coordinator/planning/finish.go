@@ -28,8 +28,7 @@ func (p *Planner) Plan(failed bool) *plan.Plan {
 	sortChanges(out.Drift)
 	p.outputChanges(out)
 	if !failed && p.Mode != plan.RefreshOnly {
-		p.dependencies(out)
-		out.Graph = graph.BuildApply(p.Static, out, p.references())
+		out.Graph = graph.BuildApply(p.Static, out, p.Scope.Node, p.references())
 	}
 	return out
 }
@@ -47,7 +46,8 @@ func sortChanges(list []*plan.Change) {
 // outputChanges adds the outputs that the configuration does not declare any more.
 func (p *Planner) outputChanges(out *plan.Plan) {
 	for name, before := range p.Prior.Outputs {
-		if _, declared := p.Code.Tree.Root.Module.Outputs[name]; !declared {
+		_, declared := p.Code.Tree.Root.Module.Outputs[name]
+		if _, evaluated := p.outputs[name]; !declared && !evaluated && p.Scope.Whole() {
 			p.outputs[name] = &plan.OutputChange{
 				Name: name, Action: plan.Delete, Before: before.Value, BeforeSensitive: before.Sensitive,
 				After: cty.NullVal(cty.DynamicPseudoType), Sensitive: before.Sensitive,
@@ -58,29 +58,6 @@ func (p *Planner) outputChanges(out *plan.Plan) {
 		out.Outputs = append(out.Outputs, o)
 	}
 	sort.Slice(out.Outputs, func(i, j int) bool { return out.Outputs[i].Name < out.Outputs[j].Name })
-}
-
-// dependencies gives each object that will be written what it depends on, to be recorded with it.
-func (p *Planner) dependencies(out *plan.Plan) {
-	memo := map[addr.ConfigResource][]addr.ConfigResource{}
-	for _, c := range out.Changes {
-		if c.Action == plan.NoOp && !c.Moved() {
-			continue
-		}
-		r := c.Addr.Config()
-		deps, ok := memo[r]
-		if !ok {
-			if v, found := p.Static.ResourceVertex(r); found {
-				for _, d := range p.closure.Resources(v) {
-					if d != r {
-						deps = append(deps, d)
-					}
-				}
-			}
-			memo[r] = deps
-		}
-		c.Dependencies = deps
-	}
 }
 
 // references answers the apply graph's builder which single instance a reference is to, where that is known.

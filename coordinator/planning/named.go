@@ -93,12 +93,15 @@ func (p *Planner) outputChange(name string, sensitive bool, after cty.Value) *pl
 		c.Before, c.BeforeSensitive = before.Value, before.Sensitive
 	}
 	exists := p.Prior.Outputs[name] != nil
+	if p.Mode == plan.Destroy && !exists {
+		return nil
+	}
 	switch {
 	case !exists && c.After.IsKnown() && c.After.IsNull():
 		c.Action = plan.NoOp
 	case !exists:
 		c.Action = plan.Create
-	case c.After.IsKnown() && c.After.IsNull():
+	case p.Mode == plan.Destroy:
 		c.Action = plan.Delete
 	case c.After.IsWhollyKnown() && c.After.RawEquals(c.Before) && c.Sensitive == c.BeforeSensitive:
 		c.Action = plan.NoOp

@@ -162,6 +162,9 @@ func (p *Planner) Prepare(ctx context.Context, v int) program.Step {
 		return step
 	}
 	n := &p.Static.Nodes[vx.node]
+	if !p.Scope.Node(vx.node) {
+		return program.Step{}
+	}
 	switch n.Kind {
 	case graph.VariableNode:
 		return p.variable(n)

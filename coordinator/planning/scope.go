@@ -12,6 +12,8 @@ type Scope struct {
 	// needed are the resources that targeted ones depend on: all their instances are covered. dropped are those that
 	// depend on excluded ones.
 	needed, dropped map[addr.ConfigResource]bool
+	// nodes are the static vertices that are covered; nil for all.
+	nodes []bool
 }
 
 // NewScope works out a scope. At most one of the lists is given.
@@ -37,13 +39,62 @@ func NewScope(s *graph.Static, targets, excludes []addr.Target) Scope {
 			}
 		}
 	}
+	sc.nodes = make([]bool, len(s.Nodes))
 	if len(targets) > 0 {
-		sc.needed = resourcesOf(s, s.Graph.Ancestors(hit...), hit)
-	} else {
-		sc.dropped = resourcesOf(s, s.Graph.Descendants(hit...), hit)
+		ancestors := s.Graph.Ancestors(hit...)
+		for _, v := range ancestors {
+			sc.nodes[v] = true
+		}
+		sc.needed = resourcesOf(s, ancestors, hit)
+		sc.outputs(s)
+		return sc
 	}
+	for i := range sc.nodes {
+		sc.nodes[i] = true
+	}
+	partly := map[int]bool{}
+	for _, v := range hit {
+		partly[v] = true // some of its instances may stay
+	}
+	descendants := s.Graph.Descendants(hit...)
+	for _, v := range descendants {
+		sc.nodes[v] = partly[v] || s.Nodes[v].Kind == graph.ResourceDone && partly[v-1]
+	}
+	sc.dropped = resourcesOf(s, descendants, hit)
 	return sc
 }
+
+// outputs covers the root outputs that are made of covered resources alone, and the ends of covered resources.
+func (s *Scope) outputs(g *graph.Static) {
+	closure := graph.NewClosure(g)
+	for i := range g.Nodes {
+		n := &g.Nodes[i]
+		if n.Kind == graph.ResourceDone && s.nodes[i-1] {
+			s.nodes[i] = true
+		}
+	}
+	for i := range g.Nodes {
+		n := &g.Nodes[i]
+		if n.Kind != graph.OutputNode || !n.Module.IsRoot() {
+			continue
+		}
+		resources := closure.Resources(i)
+		covered := len(resources) > 0
+		for _, r := range resources {
+			if v, ok := g.ResourceVertex(r); !ok || !s.nodes[v] {
+				covered = false
+			}
+		}
+		if covered {
+			for _, v := range g.Graph.Ancestors(i) {
+				s.nodes[v] = true
+			}
+		}
+	}
+}
+
+// Node tells whether a static vertex is covered.
+func (s Scope) Node(i int) bool { return s.nodes == nil || s.nodes[i] }
 
 func resourcesOf(s *graph.Static, vertices, but []int) map[addr.ConfigResource]bool {
 	skip := map[int]bool{}

@@ -119,7 +119,14 @@ func (v *Validator) resource(step *program.Step, m *values.Module, n *graph.Node
 	self := cty.UnknownVal(r.Code.Schema.Block.ImpliedType())
 	step.Diags = step.Diags.Append(r.CheckPostconditions(address, rep, self).Diags)
 	for _, p := range config.Provisioners {
-		_, more := r.EvalProvisioner(p, rep, self)
+		_, more := m.EvalProvisioner(p, config.Connection, rep, self)
+		step.Diags = step.Diags.Append(more)
+	}
+	for _, e := range config.TriggersReplace {
+		ref, more := eval.EvalReference(e, rep)
+		if !more.HasErrors() {
+			more = m.CheckReference(ref)
+		}
 		step.Diags = step.Diags.Append(more)
 	}
 	if bodyDiags.HasErrors() {

@@ -115,12 +115,14 @@ func (m *Module) expand(count, forEach, enabled hcl.Expression, exclude string) 
 			e.each[e.Keys[i]] = el.Repetition()
 		}
 	case Enabled:
+		if validating {
+			return e, nil // OpenTofu looks at the argument when it plans
+		}
 		var on bool
 		on, known, diags = m.Scope.EvalEnabled(m.store.Code.Expr(enabled), o)
-		if !on && !validating {
+		if !on {
 			e.Keys = nil
 		}
-		known = known || validating
 	default:
 		return e, nil
 	}

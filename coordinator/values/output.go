@@ -50,6 +50,10 @@ func (m *Module) EvalOutput(name string) (cty.Value, diag.List) {
 			Subject:  o.Range.Ptr(),
 		})
 	}
+	if root && o.Ephemeral {
+		return cty.DynamicVal, diags.Append(diag.New(diag.Error, "Invalid output configuration",
+			fmt.Sprintf("The output %q is of the root module, whose outputs are stored, so it cannot be ephemeral.", name), o.Range.Ptr()))
+	}
 	if marks.Contains(v, marks.Ephemeral) && !o.Ephemeral {
 		return cty.DynamicVal, diags.Append(diag.New(diag.Error, "Output does not allow ephemeral value",
 			fmt.Sprintf("The value of output %q comes from an ephemeral context. Values from ephemeral contexts can leave a module only through an output that is marked with ephemeral = true; a root module output cannot be.", name),

@@ -3,6 +3,7 @@ package values
 import (
 	"fmt"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/lang/config"
@@ -13,9 +14,9 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// EvalProvisioner evaluates a provisioner block of the resource, with the connection that it uses; self is the
+// EvalProvisioner evaluates a provisioner block, with its own connection or else the one that is given; self is the
 // object that it provisions.
-func (r *Resource) EvalProvisioner(p *config.Provisioner, rep eval.Repetition, self cty.Value) (wire.Provisioner, diag.List) {
+func (m *Module) EvalProvisioner(p *config.Provisioner, connection hcl.Body, rep eval.Repetition, self cty.Value) (wire.Provisioner, diag.List) {
 	out := wire.Provisioner{Type: p.Type, Continue: p.Continue}
 	block := provisioner.Block(p.Type)
 	if block == nil {
@@ -25,9 +26,12 @@ func (r *Resource) EvalProvisioner(p *config.Provisioner, rep eval.Repetition, s
 	if self != cty.NilVal {
 		self, _ = self.UnmarkDeep()
 	}
-	config, diags := r.module.store.Code.Body(p.Config, block).Eval(r.module.Scope, rep, self)
+	config, diags := m.store.Code.Body(p.Config, block).Eval(m.Scope, rep, self)
 	if diags.HasErrors() {
 		return out, diags
+	}
+	if problem := provisioner.Problem(p.Type, config); problem != "" {
+		return out, diags.Append(diag.New(diag.Error, "Invalid "+p.Type+" provisioner command", problem, p.Range.Ptr()))
 	}
 	out.Sensitive = marks.Contains(config, marks.Sensitive) || marks.Contains(config, marks.Ephemeral)
 	bare, _ := config.UnmarkDeep()
@@ -35,14 +39,13 @@ func (r *Resource) EvalProvisioner(p *config.Provisioner, rep eval.Repetition, s
 	if out.Config, err = wire.EncodeValue(bare, block.ImpliedType()); err != nil {
 		return out, diags.Append(diag.New(diag.Error, "Invalid provisioner configuration", err.Error(), p.Range.Ptr()))
 	}
-	connection := p.Connection
-	if connection == nil {
-		connection = r.Code.Config.Connection
+	if p.Connection != nil {
+		connection = p.Connection
 	}
 	if connection == nil {
 		return out, diags
 	}
-	value, more := r.module.store.Code.Body(connection, provisioner.Connection).Eval(r.module.Scope, rep, self)
+	value, more := m.store.Code.Body(connection, provisioner.Connection).Eval(m.Scope, rep, self)
 	diags = diags.Append(more)
 	if diags.HasErrors() {
 		return out, diags

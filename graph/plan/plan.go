@@ -92,9 +92,7 @@ type Change struct {
 
 	// CreateBeforeDestroy is the effective order, with what it was forced by.
 	CreateBeforeDestroy bool
-	// Dependencies are recorded with the object when it is applied; sorted.
-	Dependencies []addr.ConfigResource
-	SkipDestroy  bool
+	SkipDestroy         bool
 
 	Importing       *Importing
 	GeneratedConfig string
@@ -125,7 +123,8 @@ type OutputChange struct {
 
 // Variable is one root input variable as given.
 type Variable struct {
-	// Value is as given, before conversion to the declared type; cty.NilVal when not given.
+	// Value is as given, before conversion to the declared type, or the default; cty.NilVal when there is neither, and
+	// for an ephemeral value that was given.
 	Value     cty.Value
 	Ephemeral bool
 	Sensitive bool

@@ -94,3 +94,11 @@ func (t *RemoveTarget) Covers(in Module, r ConfigResource) bool {
 	}
 	return r == t.Resource.In(m)
 }
+
+// Names tells whether t names the module. t is relative to in.
+func (t *RemoveTarget) Names(in, module Module) bool {
+	for _, name := range t.Module.Path() {
+		in = in.Child(name)
+	}
+	return t.IsModule && in == module
+}

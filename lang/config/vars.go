@@ -379,3 +379,22 @@ func (g VariableValue) origin(v *Variable) string {
 		return " at " + g.Range.String()
 	}
 }
+
+// Given evaluates the values that were given for declared variables, and complains about those for variables that are
+// not declared. Nobody is asked for what is missing.
+func (g *GivenValues) Given(declared map[string]*Variable) (map[string]VariableValue, diag.List) {
+	out := map[string]VariableValue{}
+	var diags diag.List
+	for _, name := range slices.Sorted(maps.Keys(declared)) {
+		given, ok := g.values[name]
+		if !ok {
+			continue
+		}
+		value, more := given.Parse(declared[name])
+		diags = append(diags, more...)
+		if !more.HasErrors() {
+			out[name] = VariableValue{value, given.Source, given.Range()}
+		}
+	}
+	return out, append(diags, g.undeclared(declared)...)
+}

@@ -15,6 +15,22 @@ func Block(typeName string) *schema.Block { return blocks[typeName] }
 // Types are the names of the provisioners, sorted.
 func Types() []string { return []string{"file", "local-exec", "remote-exec"} }
 
+// Problem says what is wrong with the value of a provisioner's block beyond its schema; empty when nothing is. Marks
+// are ignored, and what is not known yet is lawful.
+func Problem(typeName string, config cty.Value) string {
+	config, _ = config.UnmarkDeep()
+	if typeName != "local-exec" {
+		return ""
+	}
+	switch command := config.GetAttr("command"); {
+	case !command.IsKnown():
+		return ""
+	case command.IsNull() || command.AsString() == "":
+		return "The command of a local-exec provisioner must not be empty."
+	}
+	return ""
+}
+
 var blocks = map[string]*schema.Block{
 	"local-exec": {Attributes: map[string]*schema.Attribute{
 		"command":     required(cty.String),

@@ -67,8 +67,6 @@ type jsonChange struct {
 	GeneratedConfig string          `json:"generated_config,omitempty"`
 	BeforeIdentity  json.RawMessage `json:"before_identity,omitempty"`
 	AfterIdentity   json.RawMessage `json:"after_identity,omitempty"`
-
-	left, right *datum // of a comparison
 }
 
 type jsonImporting struct {
@@ -222,6 +220,5 @@ func comparison(left, right cty.Value) *jsonChange {
 	return &jsonChange{
 		Before: raw(left), After: raw(right), AfterUnknown: unknownForm(right),
 		BeforeSensitive: sensitiveForm(left), AfterSensitive: sensitiveForm(right),
-		left: datumOf(left), right: datumOf(right),
 	}
 }

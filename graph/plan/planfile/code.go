@@ -83,8 +83,6 @@ type codedChange struct {
 	SchemaVersion   int64         `msgpack:"sv,omitempty"`
 	IdentityVersion int64         `msgpack:"iv,omitempty"`
 	CreateFirst     bool          `msgpack:"cf,omitempty"`
-	Dependencies    int           `msgpack:"de,omitempty"` // 1 + the change that has the same list; 0 for none
-	OwnDependencies []string      `msgpack:"od,omitempty"`
 	SkipDestroy     bool          `msgpack:"sd,omitempty"`
 	Importing       *codedImport  `msgpack:"im,omitempty"`
 	Generated       string        `msgpack:"gc,omitempty"`
@@ -107,27 +105,22 @@ type codedOutput struct {
 	BeforeSensitive bool        `msgpack:"bs,omitempty"`
 }
 
-// encoder collects the type table and the dependency lists.
+// encoder collects the type table.
 type encoder struct {
 	types [][]byte
 	index map[string]int
-	deps  map[*addr.ConfigResource]int
 	err   error
 }
 
 func encodePlan(p *plan.Plan) ([]byte, error) {
-	e := &encoder{index: map[string]int{}, deps: map[*addr.ConfigResource]int{}}
+	e := &encoder{index: map[string]int{}}
 	c := codedPlan{
 		Mode: byte(p.Mode), EngineVersion: p.EngineVersion, Timestamp: p.Timestamp, Workspace: p.Workspace,
 		Variables: map[string]codedVariable{}, Checks: p.Checks, BaseLineage: p.BaseLineage, BaseSerial: p.BaseSerial,
 		BackendType: p.BackendType, BackendConfig: p.BackendConfig, Graph: p.Graph, Errored: p.Errored, Providers: p.Providers,
 	}
 	for name, v := range p.Variables {
-		cv := codedVariable{Ephemeral: v.Ephemeral, Sensitive: v.Sensitive}
-		if !v.Ephemeral {
-			cv.Value = e.value(v.Value)
-		}
-		c.Variables[name] = cv
+		c.Variables[name] = codedVariable{Value: e.value(v.Value), Ephemeral: v.Ephemeral, Sensitive: v.Sensitive}
 	}
 	for _, t := range p.Targets {
 		c.Targets = append(c.Targets, t.String())
@@ -138,11 +131,11 @@ func encodePlan(p *plan.Plan) ([]byte, error) {
 	for _, a := range p.Replace {
 		c.Replace = append(c.Replace, a.String())
 	}
-	for i, ch := range p.Changes {
-		c.Changes = append(c.Changes, e.change(ch, i))
+	for _, ch := range p.Changes {
+		c.Changes = append(c.Changes, e.change(ch))
 	}
 	for _, ch := range p.Drift {
-		c.Drift = append(c.Drift, e.change(ch, -1))
+		c.Drift = append(c.Drift, e.change(ch))
 	}
 	for _, o := range p.Outputs {
 		c.Outputs = append(c.Outputs, codedOutput{o.Name, string(o.Action), e.value(o.Before), e.value(o.After), o.Sensitive, o.BeforeSensitive})
@@ -197,7 +190,7 @@ func (e *encoder) value(v cty.Value) *codedValue {
 	return out
 }
 
-func (e *encoder) change(c *plan.Change, index int) codedChange {
+func (e *encoder) change(c *plan.Change) codedChange {
 	out := codedChange{
 		Addr: c.Addr.String(), Deposed: string(c.Deposed), Provider: encodeProvider(c.Provider), Action: string(c.Action), Reason: string(c.Reason),
 		Before: e.value(c.Before), PriorPrivate: c.PriorPrivate, PlannedPrivate: c.PlannedPrivate,
@@ -220,17 +213,6 @@ func (e *encoder) change(c *plan.Change, index int) codedChange {
 		}
 		out.ReplacePaths = append(out.ReplacePaths, coded)
 	}
-	if len(c.Dependencies) > 0 {
-		first := &c.Dependencies[0]
-		if at, ok := e.deps[first]; ok {
-			out.Dependencies = 1 + at
-		} else {
-			e.deps[first] = index
-			for _, d := range c.Dependencies {
-				out.OwnDependencies = append(out.OwnDependencies, d.String())
-			}
-		}
-	}
 	if c.Importing != nil {
 		out.Importing = &codedImport{c.Importing.ID, e.value(c.Importing.Identity), c.Importing.Unknown}
 	}
@@ -244,9 +226,8 @@ func encodeProvider(p addr.ProviderInstance) codedProvider {
 
 // decoder resolves what encoder made.
 type decoder struct {
-	types   []cty.Type
-	changes []*plan.Change
-	err     error
+	types []cty.Type
+	err   error
 }
 
 var errReference = errors.New("a reference in it leads nowhere")
@@ -277,10 +258,8 @@ func decodePlan(data []byte) (*plan.Plan, error) {
 		p.Replace = append(p.Replace, d.instance(r))
 	}
 	for i := range c.Changes {
-		ch := d.change(&c.Changes[i])
-		d.changes = append(d.changes, ch)
+		p.Changes = append(p.Changes, d.change(&c.Changes[i]))
 	}
-	p.Changes = d.changes
 	for i := range c.Drift {
 		p.Drift = append(p.Drift, d.change(&c.Drift[i]))
 	}
@@ -396,17 +375,6 @@ func (d *decoder) change(c *codedChange) *plan.Change {
 	}
 	if c.Same {
 		out.After = out.Before
-	}
-	switch {
-	case c.Dependencies > 0 && c.Dependencies <= len(d.changes):
-		out.Dependencies = d.changes[c.Dependencies-1].Dependencies
-	case c.Dependencies > 0:
-		d.fail(errReference)
-	}
-	for _, text := range c.OwnDependencies {
-		t, diags := addr.ParseTarget(text)
-		d.fail(diags.Err())
-		out.Dependencies = append(out.Dependencies, t.ConfigResource())
 	}
 	if c.Importing != nil {
 		out.Importing = &plan.Importing{ID: c.Importing.ID, Identity: d.value(c.Importing.Identity), Unknown: c.Importing.Unknown}

@@ -1,0 +1,47 @@
+package operation
+
+import (
+	"fmt"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// checkStatements reports import and removed blocks that contradict the configuration.
+func checkStatements(tree *config.Tree) diag.List {
+	var diags diag.List
+	for _, b := range tree.Root.Module.Imports {
+		n := tree.Modules[b.StaticTo.Module]
+		if n == nil || n.Module.Resources[b.StaticTo.Resource] == nil {
+			diags = diags.Append(diag.New(diag.Error, "Configuration for import target does not exist",
+				fmt.Sprintf("The configuration for the import target %s does not exist. An object can only be imported into a resource block; add one for it.", b.StaticTo), b.To.Range().Ptr()))
+		}
+	}
+	for path, n := range tree.Modules {
+		for _, b := range n.Module.Removed {
+			diags = diags.Append(stillThere(tree, path, b))
+		}
+	}
+	return diags
+}
+
+// stillThere reports a removed block whose target has a block.
+func stillThere(tree *config.Tree, in addr.Module, b *config.Removed) diag.List {
+	for path, n := range tree.Modules {
+		if b.From.IsModule {
+			if n.Call != nil && b.From.Names(in, path) {
+				return diag.Errors("Removed module block still exists",
+					fmt.Sprintf("This statement says that %s was removed, but its module block is still there, at %s.", path, n.Call.Range), b.Range.Ptr())
+			}
+			continue
+		}
+		for r, c := range n.Module.Resources {
+			if b.From.Covers(in, r.In(path)) {
+				return diag.Errors("Removed resource block still exists",
+					fmt.Sprintf("This statement says that %s was removed, but its block is still there, at %s.", r.In(path), c.Range), b.Range.Ptr())
+			}
+		}
+	}
+	return nil
+}
