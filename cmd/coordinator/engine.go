@@ -41,6 +41,7 @@ type engineOptions struct {
 	prior       *state.State
 	store       journal.Store // nil for operations that touch no state
 	observer    coordinator.Observer
+	events      func(wire.Event) // live events of workers; may be nil
 	parallelism int
 }
 
@@ -84,7 +85,7 @@ func (a *app) openEngine(ctx context.Context, o engineOptions) (*engine, diag.Li
 		Transport: t.conn, Coordinator: name, Keyring: ring, Store: o.store,
 		Package: providers.wirePackage, Selections: providers.selections(),
 		WorkerWait: 10 * time.Second, Parallelism: o.parallelism, Rules: rules, Embedded: t.embedded != nil,
-		Observer: o.observer, Interrupts: interrupts, Now: time.Now, NewID: newID,
+		Observer: o.observer, Events: o.events, Interrupts: interrupts, Now: time.Now, NewID: newID,
 	}
 	return e, diags
 }

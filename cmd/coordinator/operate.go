@@ -96,10 +96,11 @@ func (r *operationRun) withState(ctx context.Context, o operationOptions, diags 
 	diags = diags.Append(more)
 	if !diags.HasErrors() {
 		r.prior = prior
-		observer := r.ui.observer()
+		r.ui.before(prior)
+		watch := r.ui.observer()
 		r.engine, more = r.app.openEngine(ctx, engineOptions{
 			tree: r.wd.tree, loader: r.wd.loader, inputs: r.inputs, prior: prior, store: r.state.store,
-			observer: observer, parallelism: o.parallelism,
+			observer: watch, events: watch.Event, parallelism: o.parallelism,
 		})
 		diags = diags.Append(more)
 	}

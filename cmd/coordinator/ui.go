@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"golang.org/x/term"
@@ -10,10 +11,12 @@ import (
 	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/wire"
 )
 
 // ui is how a command talks: text for people or JSON lines for programs.
@@ -21,13 +24,21 @@ type ui interface {
 	// diagnostics shows problems; it may be called many times.
 	diagnostics(diag.List)
 	// observer watches the runs of the command; settle ends what it shows while a run goes on.
-	observer() coordinator.Observer
+	observer() observer
 	settle()
+	// before tells the state before the command, for what objects are called.
+	before(*state.State)
 	// plan shows a plan; planned says what comes after it when the command ends there: out is the file it was saved to.
 	plan(p *operation.Planned, tree *config.Tree)
 	planned(p *plan.Plan, out string)
 	// applied tells how an apply ended, with the outputs.
 	applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.State)
+}
+
+// observer watches a run, and the live events of its workers.
+type observer interface {
+	coordinator.Observer
+	Event(wire.Event)
 }
 
 // text returns how text for people is written to standard output.
@@ -53,30 +64,54 @@ func width(stream any) int {
 
 // newUI returns the ui that the flags ask for. sources returns the files that are loaded by now; it may be nil.
 func (a *app) newUI(f viewFlags, command string, sources func() map[string]*hcl.File) ui {
-	printer := &view.Printer{
+	if f.json {
+		u := &jsonUI{command: command}
+		u.stream = view.NewStream(view.StreamOptions{Out: a.stdout, Now: time.Now, EngineVersion: engineVersion, Sources: sources, ID: u.ids.of})
+		return u
+	}
+	u := &textUI{app: a, command: command, flags: f}
+	u.printer = &view.Printer{
 		Out: a.stdout, Err: a.stderr, Ink: view.Ink(!f.noColor && a.getenv("NO_COLOR") == "" && terminal(a.stderr)), Width: width(a.stderr),
 		Sources: sources, CompactWarnings: f.compactWarnings,
 		ConsolidateWarnings: f.consolidateWarnings, ConsolidateErrors: f.consolidateErrors,
 	}
-	return &textUI{app: a, command: command, flags: f, printer: printer}
+	o := view.ProgressOptions{Out: a.stdout, Ink: a.text(f).Ink, Quiet: f.concise, ID: u.ids.of}
+	if terminal(a.stdout) {
+		o.Width = func() int { return width(a.stdout) }
+	}
+	u.progress = view.NewProgress(o)
+	return u
 }
+
+// ids knows what the objects of the state are called, for lines about operations on them.
+type ids struct {
+	find func(address string) (key, id string)
+}
+
+func (i *ids) of(address string) (key, id string) {
+	if i.find == nil {
+		return "", ""
+	}
+	return i.find(address)
+}
+
+func (i *ids) before(s *state.State) { i.find = view.StateIDs(s, values.NewSchemas(nil)) }
 
 // textUI is for people.
 type textUI struct {
-	app     *app
-	command string
-	flags   viewFlags
-	printer *view.Printer
+	app      *app
+	command  string
+	flags    viewFlags
+	printer  *view.Printer
+	progress *view.Progress
+	ids      ids
 }
 
-func (u *textUI) diagnostics(l diag.List) {
-	if err := u.printer.Diagnostics(l); err != nil {
-		fmt.Fprintln(u.app.stderr, err)
-	}
-}
+func (u *textUI) diagnostics(l diag.List) { u.check(u.printer.Diagnostics(l)) }
 
-func (u *textUI) observer() coordinator.Observer { return coordinator.Silent{} }
-func (u *textUI) settle()                        {}
+func (u *textUI) observer() observer    { return u.progress }
+func (u *textUI) settle()               { u.check(u.progress.Settle()) }
+func (u *textUI) before(s *state.State) { u.ids.before(s) }
 
 func (u *textUI) plan(p *operation.Planned, tree *config.Tree) {
 	u.check(view.PlanText(u.app.stdout, p.Plan, p.Schemas, u.app.text(u.flags)))
@@ -88,13 +123,49 @@ func (u *textUI) planned(p *plan.Plan, out string) {
 	}
 }
 
-// check reports that standard output cannot be written; there is nothing else to be done about it.
+func (u *textUI) applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.State) {
+	if !ok {
+		return
+	}
+	o := u.app.text(u.flags)
+	fmt.Fprint(u.app.stdout, view.SummaryText(summaryOf(p, a), o.Ink))
+	fmt.Fprint(u.app.stdout, view.AppliedOutputsText(s, o))
+}
+
+// check reports that a stream cannot be written; there is nothing else to be done about it.
 func (u *textUI) check(err error) {
 	if err != nil {
-		fmt.Fprintf(u.app.stderr, "Error: writing to standard output: %s\n", err)
+		fmt.Fprintf(u.app.stderr, "Error: writing the output: %s\n", err)
 	}
 }
 
-func (u *textUI) applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.State) {
-	fmt.Fprintf(u.app.stdout, "%+v\n", a.Counts)
+// summaryOf counts what an apply did.
+func summaryOf(p *plan.Plan, a *operation.Applied) view.Summary {
+	op := view.ApplyOperation
+	if p.Mode == plan.Destroy {
+		op = view.DestroyOperation
+	}
+	return view.Summary{
+		Operation: op, Add: a.Counts.Added, Change: a.Counts.Changed, Remove: a.Counts.Destroyed,
+		Import: a.Counts.Imported, Forget: a.Counts.Forgotten,
+	}
+}
+
+// jsonUI is for programs.
+type jsonUI struct {
+	command string
+	stream  *view.Stream
+	ids     ids
+}
+
+func (u *jsonUI) diagnostics(l diag.List)                      { u.stream.Problems(l) }
+func (u *jsonUI) observer() observer                           { return u.stream }
+func (u *jsonUI) settle()                                      { _ = u.stream.Settle() } // told again by the last settle
+func (u *jsonUI) before(s *state.State)                        { u.ids.before(s) }
+func (u *jsonUI) plan(p *operation.Planned, tree *config.Tree) { u.stream.Plan(p.Plan) }
+func (u *jsonUI) planned(*plan.Plan, string)                   {}
+
+func (u *jsonUI) applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.State) {
+	u.stream.Summary(summaryOf(p, a))
+	u.stream.Outputs(s)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
 )
 
 // ApplyOptions say what to apply, and under which names.
@@ -93,6 +94,15 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 	sharing, stop := context.WithCancel(ctx)
 	var group errgroup.Group
 	group.Go(func() error { return e.keepSharing(sharing, s.Transport.WatchWorkers) })
+	if s.Events != nil {
+		group.Go(func() error {
+			return s.Transport.Events(sharing, run, func(data []byte) {
+				if e, err := wire.DecodeEvent(data); err == nil { // an event that cannot be read is nobody's loss
+					s.Events(e)
+				}
+			})
+		})
+	}
 	outcome, err := r.Run(ctx)
 	stop()
 	if sharingErr := group.Wait(); err == nil && !errors.Is(sharingErr, context.Canceled) {

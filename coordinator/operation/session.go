@@ -53,6 +53,8 @@ type Session struct {
 	// Embedded tells that the workers end with this process.
 	Embedded bool
 	Observer coordinator.Observer
+	// Events receives what workers tell of operations while they run, from another goroutine; may be nil.
+	Events func(wire.Event)
 	// Interrupts asks runs to stop: the first value to finish what runs, the second to leave. May be nil.
 	Interrupts <-chan struct{}
 
