@@ -28,6 +28,8 @@ var (
 	// ErrStale means that a task was fetched so long ago that it may not be claimed any more: its run may be over, and
 	// its register emptied. Release the task.
 	ErrStale = errors.New("the task was fetched too long ago")
+	// ErrDenied means that NATS does not permit this user what an operation needs.
+	ErrDenied = errors.New("not permitted by NATS")
 	// ErrRegressed means that the transport lost data that it had acknowledged: dispatch must freeze.
 	ErrRegressed = errors.New("the message store lost acknowledged data")
 )

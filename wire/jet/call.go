@@ -15,6 +15,9 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
+// callQueue is the queue group of the workers of a pool.
+const callQueue = "workers"
+
 // The first byte of what a worker sends back to a caller.
 const (
 	frameAnswer = 'a' // the answer follows
@@ -151,7 +154,7 @@ func (c *Conn) callOnce(ctx context.Context, subject string, data []byte) ([]byt
 // Serve implements wire.Caller. A call that finds all slots in use is refused at once, so that its caller goes to
 // another worker: nothing waits here while another worker is free.
 func (c *Conn) Serve(ctx context.Context, pool string, slots int, handle func(ctx context.Context, data []byte) []byte) error {
-	sub, err := c.nc.QueueSubscribeSync(wire.CallSubject(pool), "workers")
+	sub, err := c.nc.QueueSubscribeSync(wire.CallSubject(pool), callQueue)
 	if err != nil {
 		return fmt.Errorf("serving calls of pool %s: %w", pool, problem(err))
 	}
@@ -161,22 +164,12 @@ func (c *Conn) Serve(ctx context.Context, pool string, slots int, handle func(ct
 	s := &serving{c: c, slots: slots, handle: handle, running: map[*nats.Msg]bool{}}
 	ticks, stop := context.WithCancel(c.ctx)
 	s.aside.Go(func() { s.tellAlive(ticks) })
-	for {
-		m, err := sub.NextMsgWithContext(ctx)
-		if err == nil {
-			s.take(m)
-			continue
-		}
-		if errors.Is(err, nats.ErrSlowConsumer) {
-			continue // calls were lost; their callers repeat them
-		}
-		break
-	}
-	err = s.refuseRest(sub)
+	err = s.takeAll(ctx, sub)
+	err = errors.Join(err, s.refuseRest(sub))
 	s.calls.Wait()
 	stop()
 	s.aside.Wait()
-	if err != nil && ctx.Err() == nil {
+	if err != nil {
 		return fmt.Errorf("serving calls of pool %s: %w", pool, err)
 	}
 	return nil
@@ -192,6 +185,21 @@ type serving struct {
 
 	mu      sync.Mutex // guards running
 	running map[*nats.Msg]bool
+}
+
+// takeAll takes calls until ctx ends, which is no error.
+func (s *serving) takeAll(ctx context.Context, sub *nats.Subscription) error {
+	for {
+		m, err := sub.NextMsgWithContext(ctx)
+		switch {
+		case err == nil:
+			s.take(m)
+		case ctx.Err() != nil:
+			return nil
+		case !errors.Is(err, nats.ErrSlowConsumer): // calls that were lost, their callers repeat
+			return problem(err)
+		}
+	}
 }
 
 func (s *serving) take(m *nats.Msg) {
@@ -246,9 +254,6 @@ func (s *serving) tellAlive(ctx context.Context) {
 // refuseRest ends the subscription, and sends the callers that were still waiting in it elsewhere.
 func (s *serving) refuseRest(sub *nats.Subscription) error {
 	if err := sub.Drain(); err != nil {
-		if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrBadSubscription) {
-			return wire.ErrDisconnected
-		}
 		return problem(err)
 	}
 	for {

@@ -69,7 +69,7 @@ func (c *Conn) writeClaim(ctx context.Context, ref wire.TaskRef, claim wire.Clai
 	// No message id: the server would take another handling of the same task for a repetition, and call it stored.
 	_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: wire.ClaimSubject(ref), Data: wire.EncodeClaim(claim)},
 		jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithRetryAttempts(0))
-	return problem(err)
+	return c.denied(problem(err), wire.ClaimSubject(ref))
 }
 
 // conflict tells that the register holds something.
@@ -118,9 +118,10 @@ func (c *Conn) getMessage(ctx context.Context, stream string, query map[string]a
 	if err != nil {
 		return nil, err
 	}
-	answer, err := c.nc.RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+stream, body)
+	subject := jetstream.DefaultAPIPrefix + "STREAM.MSG.GET." + stream
+	answer, err := c.nc.RequestWithContext(ctx, subject, body)
 	if err != nil {
-		return nil, problem(err)
+		return nil, c.denied(problem(err), subject)
 	}
 	var got struct {
 		Message *storedMessage      `json:"message"`

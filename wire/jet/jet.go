@@ -39,8 +39,9 @@ type Options struct {
 	// InboxPrefix replaces _INBOX where permissions give a client a prefix of its own.
 	InboxPrefix string
 
-	// Provision allows the connection to create streams and consumers. Coordinators set it; a worker's permissions may
-	// forbid it, so a worker waits for what a coordinator creates.
+	// Provision has the connection create streams and consumers: all streams when it connects to an external server, for
+	// the workers, whose permissions may forbid it and who wait for them; each when it is first used on an embedded one.
+	// Coordinators set it.
 	Provision bool
 	// Replicas is for streams that the connection creates; 0 means three in a cluster, one otherwise.
 	Replicas int
@@ -56,7 +57,6 @@ type Options struct {
 	Log func(line string)
 
 	inProcess nats.InProcessConnProvider
-	blobLimit int
 }
 
 func (o Options) withDefaults() Options {
@@ -90,6 +90,7 @@ type Conn struct {
 	closed bool
 
 	link      link
+	denials   denials
 	topology  topology
 	fetched   fetchTimes
 	calls     calls
@@ -103,6 +104,9 @@ type Conn struct {
 // operations return wire.ErrDisconnected in between.
 func Connect(ctx context.Context, o Options) (*Conn, error) {
 	o = o.withDefaults()
+	if o.URL == "" && o.inProcess == nil {
+		return nil, errors.New("no NATS server is named")
+	}
 	c := &Conn{opts: o}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	natsOptions, err := c.natsOptions(ctx)
@@ -126,6 +130,11 @@ func Connect(ctx context.Context, o Options) (*Conn, error) {
 	c.calls.init(c)
 	c.presence.init(c)
 	c.semaphore.init(c)
+	if o.Provision && o.inProcess == nil {
+		if err := c.topology.createAll(ctx); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
 	return c, nil
 }
 
@@ -161,6 +170,7 @@ func (c *Conn) natsOptions(ctx context.Context) ([]nats.Option, error) {
 		nats.Name(o.Name), nats.Timeout(timeout),
 		nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectJitter(100*time.Millisecond, 250*time.Millisecond),
 		nats.ReconnectBufSize(-1), // a message goes out now or not at all: nobody may act later on what was decided now
+		nats.PermissionErrOnSubscribe(true),
 		nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			c.link.down()
@@ -173,6 +183,9 @@ func (c *Conn) natsOptions(ctx context.Context) ([]nats.Option, error) {
 			o.Log("connected to NATS again, at " + redact(nc.ConnectedUrl()))
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			if c.denials.note(err) {
+				return
+			}
 			if sub != nil {
 				o.Log("NATS, subject " + sub.Subject + ": " + err.Error())
 				return
@@ -290,8 +303,11 @@ func problem(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, nats.ErrPermissionViolation):
+		return fmt.Errorf("%w: %w", wire.ErrDenied, err)
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionReconnecting),
-		errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrInvalidConnection):
+		errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrInvalidConnection),
+		errors.Is(err, nats.ErrBadSubscription):
 		return fmt.Errorf("%w: %w", wire.ErrDisconnected, err)
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -46,10 +47,13 @@ func (p *presence) start(ctx context.Context) error {
 		if err != nil {
 			return struct{}{}, fmt.Errorf("listening to heartbeats: %w", problem(err))
 		}
+		if err := p.c.flush(ctx); err != nil {
+			return struct{}{}, err
+		}
 		p.c.begin(func() {
-			p.c.receive(p.c.ctx, s, func(m *nats.Msg) { p.take(m.Data, time.Now()) })
+			p.c.receiveAlways(s, func(m *nats.Msg) { p.take(m.Data, time.Now()) })
 		})
-		return struct{}{}, p.c.flush(ctx)
+		return struct{}{}, nil
 	})
 	return err
 }
@@ -217,32 +221,38 @@ func (c *Conn) Events(ctx context.Context, run string, fn func(data []byte)) err
 	return c.listen(ctx, func(m *nats.Msg) { fn(m.Data) }, wire.EventSubject(run))
 }
 
-// listen hands what comes on the subjects to handle, one message after the other, until ctx ends.
+// listen hands what comes on the subjects to handle, one message after the other, until ctx ends, which is no error.
 func (c *Conn) listen(ctx context.Context, handle func(*nats.Msg), subjects ...string) error {
-	var one sync.Mutex // held while handle runs
-	var group sync.WaitGroup
-	defer group.Wait()
-	for _, subject := range subjects {
+	subs := make([]*nats.Subscription, len(subjects))
+	for i, subject := range subjects {
 		s, err := c.nc.SubscribeSync(subject)
 		if err != nil {
 			return fmt.Errorf("listening to %s: %w", subject, problem(err))
 		}
-		group.Go(func() {
-			c.receive(ctx, s, func(m *nats.Msg) {
+		subs[i] = s
+	}
+	if err := c.flush(ctx); err != nil { // and with it, a refusal has arrived
+		return err
+	}
+	var one sync.Mutex // held while handle runs
+	group, gctx := errgroup.WithContext(ctx)
+	for _, s := range subs {
+		group.Go(func() error {
+			return c.receive(gctx, s, func(m *nats.Msg) {
 				one.Lock()
 				defer one.Unlock()
 				handle(m)
 			})
 		})
 	}
-	if err := c.flush(ctx); err != nil {
+	if err := group.Wait(); ctx.Err() == nil {
 		return err
 	}
-	return c.untilDone(ctx)
+	return nil
 }
 
-// receive hands the messages of a subscription to handle until ctx or the connection ends.
-func (c *Conn) receive(ctx context.Context, s *nats.Subscription, handle func(*nats.Msg)) {
+// receive hands the messages of a subscription to handle, and ends it with ctx.
+func (c *Conn) receive(ctx context.Context, s *nats.Subscription, handle func(*nats.Msg)) error {
 	for {
 		m, err := s.NextMsgWithContext(ctx)
 		switch {
@@ -250,12 +260,25 @@ func (c *Conn) receive(ctx context.Context, s *nats.Subscription, handle func(*n
 			handle(m)
 		case errors.Is(err, nats.ErrSlowConsumer): // messages were lost; the error handler has told
 		default:
-			if err := s.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, nats.ErrBadSubscription) {
-				c.opts.Log("NATS, subject " + s.Subject + ": " + err.Error())
-			}
-			return
+			return errors.Join(fmt.Errorf("listening to %s: %w", s.Subject, problem(err)), c.unsubscribe(s))
 		}
 	}
+}
+
+// receiveAlways is receive until the connection ends.
+func (c *Conn) receiveAlways(s *nats.Subscription, handle func(*nats.Msg)) {
+	if err := c.receive(c.ctx, s, handle); c.ctx.Err() == nil {
+		c.opts.Log(err.Error())
+	}
+}
+
+// unsubscribe ends a subscription that may have ended by itself.
+func (c *Conn) unsubscribe(s *nats.Subscription) error {
+	err := s.Unsubscribe()
+	if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrBadSubscription) {
+		return nil
+	}
+	return problem(err)
 }
 
 // flush waits until the server has seen all that was sent.

@@ -59,7 +59,7 @@ func (c *Conn) publish(ctx context.Context, subject string, data []byte, id stri
 		opts = append(opts, jetstream.WithMsgID(id))
 	}
 	_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: data}, opts...)
-	return problem(err)
+	return c.denied(problem(err), subject)
 }
 
 // FetchTasks implements wire.Queue.
@@ -98,6 +98,7 @@ func (c *Conn) fetch(ctx context.Context, stream string, cfg jetstream.ConsumerC
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
+		err = c.denied(err, jetstream.DefaultAPIPrefix+"CONSUMER.INFO."+stream+"."+cfg.Durable, jetstream.DefaultAPIPrefix+"CONSUMER.MSG.NEXT."+stream+"."+cfg.Durable)
 		switch {
 		case err == nil, errors.Is(err, jetstream.ErrNoHeartbeat):
 			continue

@@ -121,7 +121,7 @@ func (s *semaphore) start(ctx context.Context, coordinator string) error {
 		if err := s.c.flush(ctx); err != nil {
 			return struct{}{}, err
 		}
-		s.c.begin(func() { s.c.receive(s.c.ctx, offers, s.offered) })
+		s.c.begin(func() { s.c.receiveAlways(offers, s.offered) })
 		s.c.begin(s.extendAll)
 		return struct{}{}, nil
 	})
@@ -252,8 +252,11 @@ func (c *Conn) publishOnce(ctx context.Context, subject string, data []byte) err
 	defer cancel()
 	_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: data},
 		jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithRetryAttempts(0))
-	return problem(err)
+	return c.denied(problem(err), subject)
 }
+
+// withdrawIn is how long a caller that has given up is kept waiting for the withdrawal of its request.
+const withdrawIn = time.Second
 
 // withdraw takes a request back whose caller has given up. If that does not succeed now, extendAll goes on trying.
 func (l *limitUse) withdraw(ctx context.Context, q *request) {
@@ -263,9 +266,9 @@ func (l *limitUse) withdraw(ctx context.Context, q *request) {
 	}
 	q.status = ending
 	l.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.s.c.opts.Timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawIn)
 	defer cancel()
-	if err := l.free(ctx, q); err != nil {
+	if err := l.free(ctx, q); err != nil && l.s.c.ctx.Err() == nil {
 		l.s.c.opts.Log(fmt.Sprintf("withdrawing the request for limit %q: %v", l.name, err))
 	}
 }

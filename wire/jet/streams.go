@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -86,6 +87,19 @@ func (t *topology) init(c *Conn) {
 		t.streams[name] = new(lazy[jetstream.Stream])
 	}
 	t.consumers = map[string]*lazy[jetstream.Consumer]{}
+}
+
+// createAll creates what workers may need before a coordinator does.
+func (t *topology) createAll(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for name := range t.streams {
+		group.Go(func() error { return t.ensure(ctx, name) })
+	}
+	group.Go(func() error {
+		_, err := t.c.bucket(ctx)
+		return err
+	})
+	return group.Wait()
 }
 
 // lazy is a value that is made once, by whoever needs it first. A failure is not kept.
@@ -186,7 +200,8 @@ func (t *topology) consumer(ctx context.Context, stream string, cfg jetstream.Co
 			}
 		}
 		if err != nil {
-			return nil, fmt.Errorf("opening consumer %s of stream %s: %w", cfg.Durable, stream, problem(err))
+			err = t.c.denied(problem(err), jetstream.DefaultAPIPrefix+"CONSUMER.INFO."+stream+"."+cfg.Durable)
+			return nil, fmt.Errorf("opening consumer %s of stream %s: %w", cfg.Durable, stream, err)
 		}
 		return consumer, nil
 	})

@@ -1,0 +1,134 @@
+package jet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// denials are the subjects that the server has refused to this user. It tells by an error that belongs to no request,
+// and leaves the request to its time-out.
+type denials struct {
+	mu       sync.Mutex // guards subjects
+	subjects map[string]bool
+}
+
+// note keeps a denial. It returns false for an error that is none.
+func (d *denials) note(err error) bool {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return false
+	}
+	_, rest, _ := strings.Cut(err.Error(), `"`)
+	subject, _, ok := strings.Cut(rest, `"`)
+	if !ok {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.subjects == nil {
+		d.subjects = map[string]bool{}
+	}
+	d.subjects[subject] = true
+	return true
+}
+
+func (d *denials) has(subject string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.subjects[subject]
+}
+
+// denied makes wire.ErrDenied of the failure of an operation, if one of the subjects that it needs was refused.
+func (c *Conn) denied(err error, subjects ...string) error {
+	if err == nil {
+		return nil
+	}
+	for _, s := range subjects {
+		if c.denials.has(s) {
+			return fmt.Errorf("%w: %s", wire.ErrDenied, s)
+		}
+	}
+	return err
+}
+
+// probeWait is how long the server's refusals may take after it has answered.
+const probeWait = 50 * time.Millisecond
+
+// Probe tries, without any effect, what a worker of the pools needs to be permitted, and returns what is not: "publish
+// SUBJECT" or "subscribe SUBJECT", sorted.
+func (c *Conn) Probe(ctx context.Context, pools []string) ([]string, error) {
+	publish, subscribe := probeSubjects(pools)
+	for _, subject := range publish {
+		// The stream that is expected does not exist, so streams refuse the message; and it is no request that the API
+		// could carry out.
+		m := &nats.Msg{Subject: subject, Data: []byte("{"), Header: nats.Header{jetstream.ExpectedStreamHeader: {"PROBE"}}}
+		if err := c.nc.PublishMsg(m); err != nil {
+			return nil, problem(err)
+		}
+	}
+	for _, subject := range subscribe {
+		sub, err := c.trySubscribe(subject)
+		if err != nil {
+			return nil, problem(err)
+		}
+		defer sub.Unsubscribe() //nolint:errcheck // it may have been refused
+	}
+	if err := c.flush(ctx); err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, probeWait); err != nil {
+		return nil, err
+	}
+	var missing []string
+	for _, s := range publish {
+		if c.denials.has(s) {
+			missing = append(missing, "publish "+s)
+		}
+	}
+	for _, s := range subscribe {
+		if c.denials.has(s) {
+			missing = append(missing, "subscribe "+s)
+		}
+	}
+	slices.Sort(missing)
+	return missing, nil
+}
+
+// trySubscribe takes no call away from others: it sends them on.
+func (c *Conn) trySubscribe(subject string) (*nats.Subscription, error) {
+	if !strings.HasPrefix(subject, "call.") {
+		return c.nc.Subscribe(subject, func(*nats.Msg) {})
+	}
+	return c.nc.QueueSubscribe(subject, callQueue, func(m *nats.Msg) {
+		if err := c.nc.Publish(m.Reply, []byte{frameBusy}); err != nil {
+			c.opts.Log("refusing a call: " + err.Error())
+		}
+	})
+}
+
+// probeSubjects are an example of each subject that docs/format/wire.md lists for a worker.
+func probeSubjects(pools []string) (publish, subscribe []string) {
+	const api = jetstream.DefaultAPIPrefix
+	publish = []string{
+		api + "STREAM.MSG.GET." + claimsStream, api + "STREAM.MSG.GET." + keysStream, "ev.probe",
+		api + "STREAM.INFO.OBJ_" + blobBucket, api + "CONSUMER.CREATE.OBJ_" + blobBucket + ".probe", "$O." + blobBucket + ".C.probe",
+	}
+	subscribe = []string{"ctl.all.>"}
+	for _, pool := range pools {
+		p := wire.Token(pool)
+		consumer := tasksStream + ".pool-" + p
+		publish = append(publish, api+"CONSUMER.INFO."+consumer, api+"CONSUMER.MSG.NEXT."+consumer, "$JS.ACK."+consumer+".0.0.0.0.0",
+			"claim."+p+".probe.probe", "result."+p+".probe.probe.probe")
+		subscribe = append(subscribe, wire.CallSubject(pool), "ctl.pool."+p+".>")
+	}
+	return publish, subscribe
+}
