@@ -91,6 +91,57 @@ func jsonDatum(s string) (*datum, bool) {
 	return decodedDatum(v), true
 }
 
+// formDatum returns the datum of a value in a JSON form, with the forms that tell what is unknown and sensitive in it.
+func formDatum(value, unknown, sensitive json.RawMessage) *datum {
+	return shadedDatum(decodedForm(value), decodedForm(unknown), decodedForm(sensitive))
+}
+
+func decodedForm(form json.RawMessage) any {
+	if form == nil {
+		return nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(form))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		panic("view: a form that is no JSON: " + err.Error())
+	}
+	return v
+}
+
+func shadedDatum(v, unknown, sensitive any) *datum {
+	d := decodedDatum(v)
+	if unknown == true {
+		d = &datum{unknown: true}
+	}
+	unknowns, _ := unknown.(map[string]any)
+	hidden, _ := sensitive.(map[string]any)
+	if m, ok := v.(map[string]any); ok {
+		for name := range unknowns {
+			d.attrs[name] = shadedDatum(m[name], unknowns[name], hidden[name])
+		}
+		for name := range hidden {
+			d.attrs[name] = shadedDatum(m[name], unknowns[name], hidden[name])
+		}
+	}
+	if l, ok := v.([]any); ok {
+		unknowns, _ := unknown.([]any)
+		hidden, _ := sensitive.([]any)
+		for i := range l {
+			d.items[i] = shadedDatum(l[i], at(unknowns, i), at(hidden, i))
+		}
+	}
+	d.sensitive = sensitive == true
+	return d
+}
+
+func at(list []any, i int) any {
+	if i >= len(list) {
+		return nil
+	}
+	return list[i]
+}
+
 func decodedDatum(v any) *datum {
 	switch v := v.(type) {
 	case bool:

@@ -150,8 +150,9 @@ func (d *delta) jsonChangeText(before, after *datum, depth int, m manner) string
 // differenceText writes the difference between the sides of a comparison below the source code of a diagnostic.
 func differenceText(b *strings.Builder, c *jsonChange, k Ink) {
 	bar := "    " + k.on(grayCode) + "│" + k.off()
-	fmt.Fprintf(b, "    %s├────────────────%s\n%s %sDiff: %s", k.on(grayCode), k.off(), bar, k.on(boldCode), k.off()+k.off())
-	text := "    " + diffDynamic(pair{before: c.left, after: c.right, strict: false, shown: everywhere}).text(0, manner{ink: k})
+	fmt.Fprintf(b, "    %s├────────────────%s\n%s%s %sDiff: %s", k.on(grayCode), k.off(), k.off(), bar, k.on(boldCode), k.off()+k.off())
+	p := pair{before: formDatum(c.Before, nil, c.BeforeSensitive), after: formDatum(c.After, c.AfterUnknown, c.AfterSensitive), shown: everywhere}
+	text := "    " + diffDynamic(p).text(0, manner{ink: k})
 	for line := range strings.SplitSeq(text, "\n") {
 		b.WriteString("\n" + bar + " " + k.off() + line)
 	}

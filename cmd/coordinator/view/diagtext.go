@@ -181,7 +181,7 @@ func snippetText(b *strings.Builder, d *Diagnostic, k Ink) {
 	}
 	call := s.FunctionCall
 	if len(s.Values) > 0 || call != nil && call.Signature != nil {
-		fmt.Fprintf(b, "    %s├────────────────%s\n", k.on(grayCode), k.off())
+		fmt.Fprintf(b, "    %s├────────────────%s\n%s", k.on(grayCode), k.off(), k.off())
 		if call != nil && call.Signature != nil {
 			fmt.Fprintf(b, "    %s│%s while calling %s%s%s(%s%s)\n", k.on(grayCode), k.off(), k.on(boldCode), call.CalledAs,
 				k.off(), k.off(), call.Signature.parameterList())

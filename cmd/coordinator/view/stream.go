@@ -72,6 +72,11 @@ func (s *Stream) message(level, kind, text string, fields map[string]any) {
 // Log writes a message without a type of its own.
 func (s *Stream) Log(text string) { s.message("info", "log", text, nil) }
 
+// Message writes a message of some other type, with the fields of that type.
+func (s *Stream) Message(kind, text string, fields map[string]any) {
+	s.message("info", kind, text, fields)
+}
+
 // Problems writes diagnostics, one message each.
 func (s *Stream) Problems(l diag.List) {
 	var sources map[string]*hcl.File
