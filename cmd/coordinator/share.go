@@ -3,6 +3,7 @@ package main
 import (
 	"archive/zip"
 	"bytes"
+	"compress/flate"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -58,6 +59,8 @@ func pack(dir string) ([]byte, error) {
 	slices.Sort(names)
 	var out bytes.Buffer
 	z := zip.NewWriter(&out)
+	// Executables shrink hardly less at a third of the time, which the first apply on a server waits for.
+	z.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.BestSpeed) })
 	for _, name := range names {
 		if err := packFile(z, real, name); err != nil {
 			return nil, err
