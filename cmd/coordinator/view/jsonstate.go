@@ -57,6 +57,9 @@ type jsonResource struct {
 // StateJSON returns the JSON form of a state, as `show -json` prints it. schemas may lack those of providers that
 // the state does not use.
 func StateJSON(s *state.State, schemas *values.Schemas, engineVersion string) ([]byte, error) {
+	if s.IsEmpty() {
+		return NoStateJSON()
+	}
 	form, err := stateForm(s, schemas, engineVersion)
 	if err != nil {
 		return nil, err
@@ -64,7 +67,7 @@ func StateJSON(s *state.State, schemas *values.Schemas, engineVersion string) ([
 	return line(form)
 }
 
-// NoStateJSON is the form where there is no state at all.
+// NoStateJSON is the form where nothing exists.
 func NoStateJSON() ([]byte, error) { return line(jsonState{FormatVersion: stateFormat}) }
 
 func stateForm(s *state.State, schemas *values.Schemas, engineVersion string) (jsonState, error) {
