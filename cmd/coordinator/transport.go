@@ -36,10 +36,9 @@ type transport struct {
 func (a *app) connect(ctx context.Context, packages map[addr.Provider]install.Package, reattach map[addr.Provider]*plugin.Reattach) (*transport, diag.List) {
 	logLine := func(line string) { fmt.Fprintln(a.stderr, line) }
 	if a.natsURL != "" {
-		conn, err := jet.Connect(ctx, jet.Options{URL: a.natsURL, Name: "millipede-coordinator", Provision: true, Log: logLine})
-		if err != nil {
-			return nil, diag.Errors("Cannot reach NATS",
-				fmt.Sprintf("Connecting to %s: %s.\n\nCheck that the server runs, with JetStream, and that the URL is right; without -nats (and MILLIPEDE_NATS) everything runs inside this process.", a.natsURL, err), nil)
+		conn, diags := a.dial(ctx)
+		if diags.HasErrors() {
+			return nil, diags
 		}
 		return &transport{conn: conn}, nil
 	}
@@ -72,6 +71,20 @@ func (a *app) connect(ctx context.Context, packages map[addr.Provider]install.Pa
 	t.drain, t.leave, t.worked = drain, leave, make(chan error, 1)
 	go func() { t.worked <- t.hosted.Worker.Run(taking, working) }() // close waits for it
 	return t, nil
+}
+
+// dial connects to the NATS server of -nats.
+func (a *app) dial(ctx context.Context) (*jet.Conn, diag.List) {
+	conn, err := jet.Connect(ctx, jet.Options{
+		URL: a.natsURL, Name: "millipede-coordinator", Provision: true, Log: func(line string) { fmt.Fprintln(a.stderr, line) },
+		CredentialsFile: a.getenv("MILLIPEDE_NATS_CREDS"), NKeyFile: a.getenv("MILLIPEDE_NATS_NKEY"),
+		CAFile: a.getenv("MILLIPEDE_NATS_CA"), CertificateFile: a.getenv("MILLIPEDE_NATS_CERT"), KeyFile: a.getenv("MILLIPEDE_NATS_KEY"),
+	})
+	if err != nil {
+		return nil, diag.Errors("Cannot reach NATS",
+			fmt.Sprintf("Connecting to %s: %s.\n\nCheck that the server runs, with JetStream, and that the URL is right; without -nats (and MILLIPEDE_NATS) everything runs inside this process.", a.natsURL, err), nil)
+	}
+	return conn, nil
 }
 
 // logs is where the embedded worker's log goes: standard error when TF_LOG asks for logs, nowhere else.

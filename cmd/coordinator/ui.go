@@ -41,10 +41,15 @@ type observer interface {
 	Event(wire.Event)
 }
 
+// ink tells whether standard output takes colours.
+func (a *app) ink(f viewFlags) view.Ink {
+	return view.Ink(!f.noColor && a.getenv("NO_COLOR") == "" && terminal(a.stdout))
+}
+
 // text returns how text for people is written to standard output.
 func (a *app) text(f viewFlags) view.TextOptions {
 	return view.TextOptions{
-		Ink: view.Ink(!f.noColor && a.getenv("NO_COLOR") == "" && terminal(a.stdout)), Width: width(a.stdout),
+		Ink: a.ink(f), Width: width(a.stdout),
 		Reveal: f.showSensitive, Automated: a.automated(),
 	}
 }

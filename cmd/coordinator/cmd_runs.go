@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millipede-iac/millipede/cmd/coordinator/view"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state/bolt"
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+const runsUsage = `
+Usage: coordinator [global options] runs <subcommand> [options]
+
+  What ran on the state of this directory.
+
+Subcommands:
+  list       List the runs of the workspace.
+  show       Show what a run did, and where.
+  resume     Go on with a run that was cut off.
+  resolve    Say what became of an operation whose outcome is not known.
+`
+
+const runsListUsage = `
+Usage: coordinator [global options] runs list [options]
+
+  Lists the runs of the selected workspace, the newest first. The last 50 that ended are kept.
+
+Options:
+  -no-color             Use no colours.
+`
+
+func runRunsList(ctx context.Context, a *app, args []string) int {
+	return a.readRuns(ctx, runsListUsage, args, 0, func(store *bolt.Store, _ string) error {
+		runs, err := store.Runs(ctx, a.workspace())
+		if err != nil {
+			return err
+		}
+		return view.RunsText(a.stdout, runs, time.Now())
+	})
+}
+
+const runsShowUsage = `
+Usage: coordinator [global options] runs show [options] [RUN]
+
+  Shows a run: what it did, in which pool and on which worker, how long that took, what failed, and what is in doubt.
+  Without a name, the newest run.
+
+Options:
+  -no-color             Use no colours.
+`
+
+func runRunsShow(ctx context.Context, a *app, args []string) int {
+	return a.readRuns(ctx, runsShowUsage, args, 1, func(store *bolt.Store, name string) error {
+		runs, err := store.Runs(ctx, a.workspace())
+		if err != nil {
+			return err
+		}
+		if name == "" && len(runs) > 0 {
+			name = runs[0].ID
+		}
+		run, _, err := store.RunPlan(ctx, name)
+		if err != nil {
+			return err
+		}
+		events, err := store.Events(ctx, name)
+		if err != nil {
+			return err
+		}
+		st, err := store.Load(ctx, run.Workspace)
+		if err != nil {
+			return err
+		}
+		return view.RunText(a.stdout, run, events, st, time.Now())
+	})
+}
+
+// readRuns opens the store for a command that shows runs; most is how many arguments it takes.
+func (a *app) readRuns(ctx context.Context, usage string, args []string, most int, show func(store *bolt.Store, name string) error) int {
+	var vf viewFlags
+	f := a.newFlags()
+	f.BoolVar(&vf.noColor, "no-color", false, "")
+	if code, done := a.parse(f, usage, args); done {
+		return code
+	}
+	u := a.newUI(vf, "runs", nil)
+	if f.NArg() > most {
+		u.diagnostics(diag.Errors("Too many command line arguments", fmt.Sprintf("The command takes %d at most, and got %q.", most, f.Args()), nil))
+		return 1
+	}
+	store, diags := openStore(a.lockInfo(""), 0)
+	if diags.HasErrors() {
+		u.diagnostics(diags)
+		return 1
+	}
+	switch err := show(store, f.Arg(0)); {
+	case errors.Is(err, journal.ErrNoRun):
+		diags = diag.Errors("No such run", fmt.Sprintf("There is no run %q in the store of this directory. See: coordinator runs list", f.Arg(0)), nil)
+	case err != nil:
+		diags = diag.Errors("Failed to show the run", err.Error()+".", nil)
+	}
+	diags = diags.Append(closing(store.Close()))
+	u.diagnostics(diags)
+	if diags.HasErrors() {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/cmd/coordinator/view"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/wire"
+	"github.com/millipede-iac/millipede/wire/jet"
+)
+
+const workersUsage = `
+Usage: coordinator [global options] workers <subcommand>
+
+  Who carries out operations.
+
+Subcommands:
+  list       List the live workers, with their pools and what they carry out.
+`
+
+const workersListUsage = `
+Usage: coordinator -nats=URL workers list [options]
+
+  Lists the workers that are alive: their pools, their slots, what they carry out at the moment.
+
+Options:
+  -no-color             Use no colours.
+`
+
+func runWorkersList(ctx context.Context, a *app, args []string) int {
+	return a.overNATS(ctx, workersListUsage, args, 0, func(conn *jet.Conn, _ []string) error {
+		// Workers answer this at once; others are heard of within a second.
+		if err := conn.Control(ctx, "", wire.Control{Kind: "announce"}); err != nil {
+			return err
+		}
+		time.Sleep(announceWait)
+		workers, err := conn.Workers(ctx)
+		if err != nil {
+			return err
+		}
+		return view.WorkersText(a.stdout, workers)
+	})
+}
+
+// announceWait is how long workers may take to answer that they are there.
+const announceWait = 300 * time.Millisecond
+
+const limitsUsage = `
+Usage: coordinator -nats=URL limits [options] [NAME=SLOTS ...]
+
+  Shows the limits: how many operations may go on at one time, who holds their permits, who waits. With NAME=SLOTS, a
+  limit is changed, also while runs go on.
+
+Options:
+  -no-color             Use no colours.
+`
+
+func runLimits(ctx context.Context, a *app, args []string) int {
+	return a.overNATS(ctx, limitsUsage, args, -1, func(conn *jet.Conn, changes []string) error {
+		for _, c := range changes {
+			name, text, ok := strings.Cut(c, "=")
+			slots, err := strconv.Atoi(text)
+			if !ok || err != nil || slots < 1 {
+				return fmt.Errorf("%q is no change of a limit: write NAME=SLOTS, with at least one slot", c)
+			}
+			if err := conn.ResizeLimit(ctx, wire.Limit{Name: name, Slots: slots}); err != nil {
+				return fmt.Errorf("changing the limit %q: %w", name, err)
+			}
+		}
+		limits, err := conn.Limits(ctx)
+		if err != nil {
+			return err
+		}
+		return view.LimitsText(a.stdout, limits, time.Now())
+	})
+}
+
+// overNATS connects to a NATS server for a command that looks at it; most is how many arguments it takes, -1 any.
+func (a *app) overNATS(ctx context.Context, usage string, args []string, most int, do func(*jet.Conn, []string) error) int {
+	var vf viewFlags
+	f := a.newFlags()
+	f.BoolVar(&vf.noColor, "no-color", false, "")
+	if code, done := a.parse(f, usage, args); done {
+		return code
+	}
+	u := a.newUI(vf, a.command, nil)
+	fail := func(l diag.List) int {
+		u.diagnostics(l)
+		return 1
+	}
+	switch {
+	case most >= 0 && f.NArg() > most:
+		return fail(diag.Errors("Too many command line arguments", fmt.Sprintf("The command takes %d at most, and got %q.", most, f.Args()), nil))
+	case a.natsURL == "":
+		return fail(diag.Errors("No NATS server", "Workers and limits are those of a NATS server: say which with the global option -nats=URL, or in MILLIPEDE_NATS. The embedded default has one worker, and limits of its own, for as long as a command runs.", nil))
+	}
+	conn, diags := a.dial(ctx)
+	if diags.HasErrors() {
+		return fail(diags)
+	}
+	if err := do(conn, f.Args()); err != nil {
+		diags = diags.Append(diag.New(diag.Error, "The request failed", err.Error()+".", nil))
+	}
+	diags = diags.Append(closing(conn.Close()))
+	u.diagnostics(diags)
+	if diags.HasErrors() {
+		return 1
+	}
+	return 0
+}
