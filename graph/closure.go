@@ -10,66 +10,135 @@ import (
 )
 
 // Closure answers which resources a vertex of the plan graph waits for, transitively. It is computed when first
-// asked for: one bit for each resource and vertex, in time proportional to edges times resources over 64. Safe for
-// concurrent use.
+// asked for, in time proportional to edges times resources over 64, with one bit for each resource and each vertex that
+// waits for more than one other. Safe for concurrent use.
 type Closure struct {
 	s         *Static
 	once      sync.Once
-	resources []addr.ConfigResource // by bit, sorted
-	sets      [][]uint64
+	resources []addr.ConfigResource // by bit, sorted by their text
+	// bits has for each end of a resource the bit of that, for other vertices -1.
+	bits []int32
+	// sets has for each vertex what it waits for; nil for nothing. Vertices share sets.
+	sets [][]uint64
+
+	mu    sync.Mutex // guards lists
+	lists map[int][]addr.ConfigResource
 }
 
 // NewClosure returns the closure of a plan graph. The graph may grow afterwards; its static vertices count.
-func NewClosure(s *Static) *Closure { return &Closure{s: s} }
+func NewClosure(s *Static) *Closure {
+	return &Closure{s: s, lists: map[int][]addr.ConfigResource{}}
+}
 
 func (c *Closure) compute() {
-	index := map[addr.ConfigResource]int{}
+	numbers := c.number()
+	c.bits = make([]int32, len(c.s.Nodes))
 	for i := range c.s.Nodes {
-		if n := &c.s.Nodes[i]; n.Kind == ResourceNode && n.Resource.Addr.Mode != addr.Ephemeral {
-			c.resources = append(c.resources, n.Resource.Addr.In(n.Module))
+		c.bits[i] = -1
+		if n := &c.s.Nodes[i]; n.Kind == ResourceDone {
+			if bit, ok := numbers[n.Resource.Addr.In(n.Module)]; ok {
+				c.bits[i] = bit
+			}
 		}
 	}
-	sort.Slice(c.resources, func(i, j int) bool { return c.resources[i].String() < c.resources[j].String() })
-	for i, r := range c.resources {
-		index[r] = i
-	}
-	words := (len(c.resources) + 63) / 64
 	c.sets = make([][]uint64, len(c.s.Nodes))
-	backing := make([]uint64, words*len(c.s.Nodes))
 	order, _ := c.s.Graph.Order()
 	for _, v := range order {
-		if v >= len(c.s.Nodes) {
-			continue // an instance: its resource stands for it
+		if v < len(c.s.Nodes) { // else an instance: its resource stands for it
+			c.sets[v] = c.union(v)
 		}
-		set := backing[v*words : (v+1)*words : (v+1)*words]
-		for before := range c.s.Graph.Before(v) {
-			if before >= len(c.s.Nodes) {
-				continue
-			}
-			for w, b := range c.sets[before] {
-				set[w] |= b
-			}
-		}
-		if n := &c.s.Nodes[v]; n.Kind == ResourceDone {
-			if bit, ok := index[n.Resource.Addr.In(n.Module)]; ok {
-				set[bit/64] |= 1 << (bit % 64)
-			}
-		}
-		c.sets[v] = set
 	}
 }
 
+// number gives each resource that counts a bit.
+func (c *Closure) number() map[addr.ConfigResource]int32 {
+	texts := map[addr.ConfigResource]string{}
+	for i := range c.s.Nodes {
+		if n := &c.s.Nodes[i]; n.Kind == ResourceNode && n.Resource.Addr.Mode != addr.Ephemeral {
+			r := n.Resource.Addr.In(n.Module)
+			c.resources = append(c.resources, r)
+			texts[r] = r.String()
+		}
+	}
+	sort.Slice(c.resources, func(i, j int) bool { return texts[c.resources[i]] < texts[c.resources[j]] })
+	numbers := make(map[addr.ConfigResource]int32, len(c.resources))
+	for i, r := range c.resources {
+		numbers[r] = int32(i)
+	}
+	return numbers
+}
+
+// union returns what the vertices before v wait for, and the resources that they are the ends of. Where one of them
+// says it all, its set is used.
+func (c *Closure) union(v int) []uint64 {
+	var set []uint64
+	own := false
+	for before := range c.s.Graph.Before(v) {
+		if before >= len(c.s.Nodes) {
+			continue
+		}
+		theirs, bit := c.sets[before], c.bits[before]
+		if bit < 0 && (theirs == nil || set != nil && &set[0] == &theirs[0]) {
+			continue
+		}
+		if bit < 0 && set == nil {
+			set = theirs
+			continue
+		}
+		if !own {
+			grown := make([]uint64, (len(c.resources)+63)/64)
+			copy(grown, set)
+			set, own = grown, true
+		}
+		for w, word := range theirs {
+			set[w] |= word
+		}
+		if bit >= 0 {
+			set[bit/64] |= 1 << (bit % 64)
+		}
+	}
+	return set
+}
+
 // Resources returns the resources that vertex v waits for, sorted by address; for the end of a resource, itself
-// included.
+// included. Everybody who asks gets the same list, which must not be changed.
 func (c *Closure) Resources(v int) []addr.ConfigResource {
 	c.once.Do(c.compute)
-	var out []addr.ConfigResource
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list, ok := c.lists[v]
+	if !ok {
+		list = c.list(v)
+		c.lists[v] = list
+	}
+	return list
+}
+
+func (c *Closure) list(v int) []addr.ConfigResource {
+	own := int(c.bits[v])
+	n := 0
+	for _, word := range c.sets[v] {
+		n += bits.OnesCount64(word)
+	}
+	if own >= 0 {
+		n++
+	}
+	if n == 0 {
+		return nil
+	}
+	out := make([]addr.ConfigResource, 0, n)
 	for w, word := range c.sets[v] {
 		for word != 0 {
 			bit := bits.TrailingZeros64(word)
 			word &^= 1 << bit
+			if own >= 0 && own < w*64+bit {
+				out, own = append(out, c.resources[own]), -1
+			}
 			out = append(out, c.resources[w*64+bit])
 		}
+	}
+	if own >= 0 {
+		out = append(out, c.resources[own])
 	}
 	return out
 }

@@ -9,7 +9,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"slices"
 	"sync"
 
 	"github.com/zclconf/go-cty/cty"
@@ -347,12 +346,11 @@ func (a *Applier) deposedKey(i addr.Instance) state.DeposedKey {
 
 // dependencies are the resources that an object is recorded to depend on: all, transitively, that its block refers to.
 func (a *Applier) dependencies(i addr.Instance) []addr.ConfigResource {
-	r := i.Config()
-	v, ok := a.Static.ResourceVertex(r)
+	v, ok := a.Static.ResourceVertex(i.Config())
 	if !ok {
 		return nil
 	}
-	return slices.DeleteFunc(a.closure.Resources(v), func(d addr.ConfigResource) bool { return d == r })
+	return a.closure.Resources(v) // one list for all instances
 }
 
 // lane returns the path of an operation that changes the world: the built-in provider changes nothing outside.
