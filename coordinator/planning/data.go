@@ -44,10 +44,8 @@ func (p *Planner) prepareData(node int, o *object) program.Step {
 // in the apply, so that reading now could read too early.
 func (p *Planner) dependencyPending(node int) bool {
 	for _, d := range p.Static.Nodes[node].DependsOn {
-		for _, r := range p.closure.Resources(d) {
-			if p.isPending(r) {
-				return true
-			}
+		if p.anyPending(p.closure.Resources(d)) {
+			return true
 		}
 	}
 	return false

@@ -52,6 +52,9 @@ func (p *Planner) flag(o *object, e hcl.Expression, name string) (bool, diag.Lis
 // triggered tells whether what an element of replace_triggered_by names will change.
 func (p *Planner) triggered(o *object, e hcl.Expression) (bool, diag.List) {
 	ref, diags := eval.EvalReference(e, o.work.rep)
+	if !diags.HasErrors() {
+		diags = diags.Append(o.resource.Module().CheckReference(ref))
+	}
 	if diags.HasErrors() {
 		return false, diags
 	}

@@ -93,7 +93,7 @@ func (p *Planner) outputChange(name string, sensitive bool, after cty.Value) *pl
 		c.Before, c.BeforeSensitive = before.Value, before.Sensitive
 	}
 	exists := p.Prior.Outputs[name] != nil
-	if p.Mode == plan.Destroy && !exists {
+	if p.Mode == plan.Destroy && !exists && p.Prior.IsEmpty() {
 		return nil
 	}
 	switch {

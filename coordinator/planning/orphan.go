@@ -68,7 +68,7 @@ func (p *Planner) prepareOrphan(o *object) program.Step {
 // providerPresent refuses objects whose provider configuration has been removed from the configuration.
 func (p *Planner) providerPresent(o *object) diag.List {
 	pc := o.work.provider.Config()
-	if pc.Provider.IsBuiltin() || p.Store.HasProvider(pc) {
+	if p.Store.HasProvider(pc) {
 		return nil
 	}
 	return diag.Errors("Provider configuration not present",

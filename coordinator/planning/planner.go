@@ -7,6 +7,7 @@ package planning
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -254,8 +255,8 @@ func (p *Planner) change(a addr.Instance) *plan.Change {
 	return p.changes[changeKey{addr: a}]
 }
 
-func (p *Planner) isPending(r addr.ConfigResource) bool {
+func (p *Planner) anyPending(list []addr.ConfigResource) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	return p.pending[r]
+	return len(p.pending) > 0 && slices.ContainsFunc(list, func(r addr.ConfigResource) bool { return p.pending[r] })
 }

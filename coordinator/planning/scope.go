@@ -16,8 +16,9 @@ type Scope struct {
 	nodes []bool
 }
 
-// NewScope works out a scope. At most one of the lists is given.
-func NewScope(s *graph.Static, targets, excludes []addr.Target) Scope {
+// NewScope works out a scope. At most one of the lists is given. In a destroy plan the directions are reversed: what
+// depends on a target goes with it, what an excluded one depends on stays.
+func NewScope(s *graph.Static, targets, excludes []addr.Target, destroy bool) Scope {
 	sc := Scope{targets: targets, excludes: excludes}
 	if len(targets)+len(excludes) == 0 {
 		return sc
@@ -38,6 +39,10 @@ func NewScope(s *graph.Static, targets, excludes []addr.Target) Scope {
 				break
 			}
 		}
+	}
+	if destroy {
+		sc.destroying(s, hit)
+		return sc
 	}
 	sc.nodes = make([]bool, len(s.Nodes))
 	if len(targets) > 0 {
@@ -62,6 +67,27 @@ func NewScope(s *graph.Static, targets, excludes []addr.Target) Scope {
 	}
 	sc.dropped = resourcesOf(s, descendants, hit)
 	return sc
+}
+
+// destroying works out the scope of a destroy plan. Everything is evaluated, for the sake of provider configurations;
+// outputs stay.
+func (s *Scope) destroying(g *graph.Static, hit []int) {
+	s.nodes = make([]bool, len(g.Nodes))
+	var done []int
+	for i := range g.Nodes {
+		s.nodes[i] = g.Nodes[i].Kind != graph.OutputNode || !g.Nodes[i].Module.IsRoot()
+	}
+	for _, v := range hit {
+		if n := &g.Nodes[v]; n.Kind == graph.ResourceNode {
+			d, _ := g.Find(graph.ResourceDone, n.Module, n.Named)
+			done = append(done, d)
+		}
+	}
+	if len(s.targets) > 0 {
+		s.needed = resourcesOf(g, g.Graph.Descendants(done...), hit)
+	} else {
+		s.dropped = resourcesOf(g, g.Graph.Ancestors(hit...), hit)
+	}
 }
 
 // outputs covers the root outputs that are made of covered resources alone, and the ends of covered resources.
