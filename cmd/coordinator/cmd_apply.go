@@ -22,6 +22,8 @@ Options:
   -state=FILE, -state-out=FILE
                         Old options of the local backend: the state file, and another one to write.
   -show-sensitive       Show sensitive outputs.
+  -suppress-forget-errors
+                        Exit with 0 when a destroy forgets objects instead of destroying them.
 
   Without a saved plan, the options of the plan command say what to plan: see coordinator plan -help. -input, -lock,
   -lock-timeout, -json, -no-color, -compact-warnings and -concise are as there.
@@ -64,6 +66,7 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 	sf.register(f)
 	pf.register(f)
 	f.BoolVar(&approved, "auto-approve", approved, "")
+	f.BoolVar(&pf.keepQuiet, "suppress-forget-errors", false, "")
 	f.BoolVar(&vf.showSensitive, "show-sensitive", false, "")
 	if code, done := a.parse(f, usage, args); done {
 		return code
@@ -99,8 +102,25 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 		if !trivial && !approved && !r.approve(p, vars) {
 			return 1
 		}
-		return r.apply(ctx, p, command)
+		code := r.apply(ctx, p, command)
+		if forgotten := countForgotten(p); code == 0 && p.Mode == plan.Destroy && forgotten > 0 && !pf.keepQuiet {
+			r.ui.diagnostics(diag.Errors("Destroy was successful but left behind forgotten instances",
+				fmt.Sprintf("%d objects were taken out of the state without being destroyed, because their configuration says so. They still exist. With -suppress-forget-errors that is no error.", forgotten), nil))
+			return 1
+		}
+		return code
 	})
+}
+
+// countForgotten is how many objects a plan forgets.
+func countForgotten(p *plan.Plan) int {
+	n := 0
+	for _, c := range p.Changes {
+		if c.Action == plan.Forget {
+			n++
+		}
+	}
+	return n
 }
 
 // refresh writes what a refresh-only plan found.
@@ -113,8 +133,8 @@ func (r *operationRun) refresh(ctx context.Context, p *plan.Plan, approved bool,
 
 // applySaved carries a saved plan out.
 func (a *app) applySaved(ctx context.Context, name string, pf planFlags, o operationOptions, u ui) int {
-	if pf.destroy || pf.refreshOnly || len(pf.targets)+len(pf.excludes)+len(pf.replace) > 0 {
-		u.diagnostics(diag.Errors("Cannot change a saved plan", "What a saved plan does was decided when it was made: -destroy, -refresh-only, -target, -exclude and -replace do not go with one.", nil))
+	if pf.refreshOnly || len(pf.targets)+len(pf.excludes)+len(pf.replace) > 0 {
+		u.diagnostics(diag.Errors("Cannot change a saved plan", "What a saved plan does was decided when it was made: -refresh-only, -target, -exclude and -replace do not go with one.", nil))
 		return 1
 	}
 	saved, diags := openPlanFile(name)

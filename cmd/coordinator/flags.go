@@ -49,6 +49,8 @@ type stateFlags struct {
 	lockTimeout time.Duration
 	// state, stateOut and backup are the old options of the local backend.
 	state, stateOut, backup string
+	// keepsEach tells that a backup is kept of each state of before, named by its time, and not only the last.
+	keepsEach bool
 }
 
 func (s *stateFlags) register(f *flag.FlagSet) {
@@ -64,6 +66,9 @@ const unset = -1
 
 // planFlags say what to plan.
 type planFlags struct {
+	// keepQuiet is -suppress-forget-errors, of the commands that destroy.
+	keepQuiet bool
+
 	destroy, refreshOnly, refresh bool
 	targets, excludes, replace    []string
 	targetFiles, excludeFiles     []string

@@ -156,8 +156,8 @@ func (a *Applier) setValue(i addr.Instance, v cty.Value) {
 func (a *Applier) Begin() []state.Change {
 	changes := difference(a.state, a.Plan.Prior)
 	if a.Plan.Mode == plan.Destroy {
-		for name := range a.state.Outputs {
-			changes = append(changes, state.SetOutput{Name: name})
+		for _, o := range a.Plan.Outputs {
+			changes = append(changes, state.SetOutput{Name: o.Name})
 		}
 		a.state.Apply(changes...)
 		return changes

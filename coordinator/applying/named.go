@@ -24,6 +24,9 @@ func (a *Applier) sync(vx plan.Vertex) program.Step {
 		return step
 	}
 	n := &a.Static.Nodes[vx.Node]
+	if n.Kind != graph.VariableNode && n.Kind != graph.LocalNode && n.Kind != graph.CallNode {
+		return step
+	}
 	e := &effect{}
 	step.Value = e
 	for _, m := range a.Store.Instances(n.Module) {

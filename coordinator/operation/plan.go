@@ -63,7 +63,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	}
 	now := s.Now().UTC().Truncate(time.Second)
 	store := s.store(code, values.Planning, now)
-	scope := planning.NewScope(static, o.Targets, o.Excludes)
+	scope := planning.NewScope(static, o.Targets, o.Excludes, o.Mode == plan.Destroy)
 	diags = diags.Append(scopeWarning(scope, o))
 	planner := planning.New(planning.Options{
 		Code: code, Store: store, Static: static, Prior: moved.State, Previous: moved.Previous, MovedByBlock: moved.Explicit,

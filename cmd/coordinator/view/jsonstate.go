@@ -98,13 +98,19 @@ func stateForm(s *state.State, schemas *values.Schemas, engineVersion string) (j
 	}
 	vals.RootModule = *tree.root
 	out.Values = vals
-	out.Checks = checkForms(rootChecks(s.Checks))
+	out.Checks = checkForms(statedChecks(s.Checks))
 	return out, nil
 }
 
-// rootChecks are the results of the root module's objects: OpenTofu's state form has no others.
-func rootChecks(all []state.CheckResult) []state.CheckResult {
-	return slices.DeleteFunc(slices.Clone(all), func(c state.CheckResult) bool { return strings.HasPrefix(c.Config, "module.") })
+// statedChecks are the results that OpenTofu's state form has: those of objects in module instances with keys it
+// cannot read back.
+func statedChecks(all []state.CheckResult) []state.CheckResult {
+	return slices.DeleteFunc(slices.Clone(all), func(c state.CheckResult) bool {
+		return strings.HasPrefix(c.Config, "module.") && slices.ContainsFunc(c.Objects, func(o state.CheckObject) bool {
+			module, _, keyed := strings.Cut(o.Address, "[")
+			return keyed && !strings.Contains(strings.TrimPrefix(module, "module."), ".")
+		})
+	})
 }
 
 func deposedKeys(i *state.Instance) []state.DeposedKey {
