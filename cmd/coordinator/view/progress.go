@@ -110,7 +110,8 @@ func (p *Progress) Started(_ int, d program.Description, _ string, _ time.Time) 
 		return
 	}
 	suffix := ""
-	if d.Action != "create" && d.Action != "read" {
+	switch d.Action {
+	case "refresh", "update", "delete", "import":
 		suffix = called(p.idOf(d.Address))
 	}
 	p.say(d.Address + ": " + v.starts + suffix + p.Ink.off())
@@ -152,7 +153,8 @@ func (p *Progress) Finished(_ int, d program.Description, n program.Notes, took 
 		return
 	}
 	suffix := ""
-	if d.Action != "delete" {
+	switch d.Action {
+	case "create", "update", "read", "import":
 		suffix = called(n.IDKey, n.ID)
 	}
 	p.say(fmt.Sprintf("%s: %s after %s%s", d.Address, v.ended, seconds(took), suffix))

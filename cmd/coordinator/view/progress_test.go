@@ -1,0 +1,199 @@
+package view_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/millipede-iac/millipede/cmd/coordinator/view"
+	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// writes records every write by itself.
+type writes struct {
+	mu   sync.Mutex
+	list []string
+	fail error
+}
+
+func (w *writes) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.fail != nil {
+		return 0, w.fail
+	}
+	w.list = append(w.list, string(b))
+	return len(b), nil
+}
+
+func (w *writes) all() string { return strings.Join(w.list, "") }
+
+func TestWhatHappensToAnObjectIsALine(t *testing.T) {
+	var out bytes.Buffer
+	p := view.NewProgress(view.ProgressOptions{Out: &out, ID: func(address string) (string, string) { return "id", address + "!" }})
+	d := func(action string) program.Description { return program.Description{Address: "a.b", Action: action} }
+	for _, action := range []string{"refresh", "read", "create", "update", "delete", "open", "plan"} {
+		p.Started(1, d(action), "default", time.Time{})
+	}
+	p.Progress(1, d("create"), 10*time.Second)
+	p.Progress(1, d("delete"), 70*time.Second)
+	p.Progress(1, d("refresh"), 70*time.Second)
+	for _, action := range []string{"refresh", "read", "create", "update", "delete", "open", "plan"} {
+		p.Finished(1, d(action), program.Notes{ID: "x", IDKey: "name"}, 3400*time.Millisecond)
+	}
+	p.Finished(1, d("create"), program.Notes{Quiet: true}, 0)
+	p.Doubtful(1, d("create"), "the worker is gone")
+	p.Event(wire.Event{Kind: "provision_start", Address: "a.b", Name: "local-exec"})
+	p.Event(wire.Event{Kind: "output", Address: "a.b", Name: "local-exec", Text: "one  \r\n\ntwo\rthree"})
+	p.Waiting([]coordinator.Wait{{Pool: "eu", Vertices: 1, Address: "a.c"}})
+	p.Waiting([]coordinator.Wait{{Pool: "eu", Vertices: 2, Address: "a.c"}, {Limit: "db", Vertices: 3, Address: "a.d"}})
+	if err := p.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	want := `a.b: Refreshing state... [id=a.b!]
+a.b: Reading...
+a.b: Creating...
+a.b: Modifying... [id=a.b!]
+a.b: Destroying... [id=a.b!]
+a.b: Opening... [id=a.b!]
+a.b: Still creating... [10s elapsed]
+a.b: Still destroying... [id=a.b!, 1m10s elapsed]
+a.b: Read complete after 3s [name=x]
+a.b: Creation complete after 3s [name=x]
+a.b: Modifications complete after 3s [name=x]
+a.b: Destruction complete after 3s
+a.b: Open complete after 3s [name=x]
+a.b: The outcome is not known: the worker is gone
+a.b: Provisioning with 'local-exec'...
+a.b (local-exec): one
+a.b (local-exec): two
+a.b (local-exec): three
+a.c: Waiting for a worker of the pool "eu"
+a.d and 2 more: Waiting for a permit of the limit "db"
+`
+	want = strings.Replace(want, "Opening... [id=a.b!]", "Opening...", 1)
+	want = strings.Replace(want, "Open complete after 3s [name=x]", "Open complete after 3s", 1)
+	if d := cmp.Diff(want, out.String()); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestALongIDIsShortenedInTheMiddle(t *testing.T) {
+	var out bytes.Buffer
+	p := view.NewProgress(view.ProgressOptions{Out: &out, ID: func(string) (string, string) { return "id", strings.Repeat("ab", 60) }})
+	p.Progress(1, program.Description{Address: "a.b", Action: "update"}, 10*time.Second)
+	if err := p.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	want := "a.b: Still modifying... [id=" + strings.Repeat("ab", 19) + "a..." + strings.Repeat("ab", 19) + ", 10s elapsed]\n"
+	if out.String() != want {
+		t.Errorf("wrote %q\nwant  %q", out.String(), want)
+	}
+}
+
+func TestTheLiveLineIsDrawnFiveTimesASecondAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := &writes{}
+		p := view.NewProgress(view.ProgressOptions{Out: out, Width: func() int { return 80 }})
+		for i := range 1000 {
+			p.Counts(coordinator.Counts{Total: 1000, Done: i})
+			p.Started(i, program.Description{Address: "a.b", Action: "create"}, "", time.Time{})
+			time.Sleep(time.Millisecond)
+		}
+		if err := p.Settle(); err != nil {
+			t.Fatal(err)
+		}
+		if len(out.list) > 7 {
+			t.Errorf("drawn %d times in a second", len(out.list))
+		}
+		if n := strings.Count(out.all(), "a.b: Creating...\n"); n != 1000 {
+			t.Errorf("%d of 1000 lines were written", n)
+		}
+	})
+}
+
+func TestLinesAndTheLiveLineNeverMix(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := &writes{}
+		p := view.NewProgress(view.ProgressOptions{Out: out, Width: func() int { return 80 }})
+		p.Counts(coordinator.Counts{Total: 3, Done: 1, Running: 1})
+		synctest.Wait()
+		time.Sleep(time.Second)
+		p.Started(1, program.Description{Address: "a.b", Action: "create"}, "", time.Time{})
+		synctest.Wait()
+		time.Sleep(time.Second)
+		if err := p.Settle(); err != nil {
+			t.Fatal(err)
+		}
+		const live = "1/3 done · 1 running · 1 waiting"
+		want := []string{live, "\r\x1b[Ka.b: Creating...\n" + live, "\r\x1b[K"}
+		if d := cmp.Diff(want, out.list); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+func TestTheLiveLineFitsIntoTheTerminal(t *testing.T) {
+	counts := coordinator.Counts{
+		Total: 40, Done: 12, Running: 5, Failed: 1, Left: 83 * time.Second,
+		Pools: map[string]coordinator.PoolCounts{"eu": {Running: 3, Queued: 4}, "us": {Running: 2}},
+	}
+	for width, want := range map[int]string{
+		9:   "",
+		12:  "12/40 done",
+		40:  "12/40 done · 5 running · 22 waiting",
+		80:  "12/40 done · 5 running · 22 waiting · 1 failed · about 1m20s left",
+		200: "12/40 done · 5 running · 22 waiting · 1 failed · about 1m20s left · eu: 3 running, 4 queued · us: 2 running, 0 queued",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			out := &writes{}
+			p := view.NewProgress(view.ProgressOptions{Out: out, Width: func() int { return width }})
+			p.Counts(counts)
+			synctest.Wait()
+			got := out.all()
+			if err := p.Settle(); err != nil {
+				t.Fatal(err)
+			}
+			if got != want {
+				t.Errorf("width %d: %q, want %q", width, got, want)
+			}
+		})
+	}
+}
+
+func TestAProgressGoesOnAfterItSettled(t *testing.T) {
+	out := &writes{}
+	p := view.NewProgress(view.ProgressOptions{Out: out})
+	for range 2 {
+		p.Started(1, program.Description{Address: "a.b", Action: "create"}, "", time.Time{})
+		if err := p.Settle(); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Settle(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := out.all(); got != "a.b: Creating...\na.b: Creating...\n" {
+		t.Errorf("wrote %q", got)
+	}
+}
+
+func TestAnErrorOfWritingIsReturnedOnce(t *testing.T) {
+	broken := errors.New("broken pipe")
+	p := view.NewProgress(view.ProgressOptions{Out: &writes{fail: broken}})
+	p.Started(1, program.Description{Address: "a.b", Action: "create"}, "", time.Time{})
+	if err := p.Settle(); !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+	if err := p.Settle(); err != nil {
+		t.Errorf("got %v again", err)
+	}
+}
