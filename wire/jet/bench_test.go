@@ -3,6 +3,8 @@ package jet_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,144 +12,192 @@ import (
 	"github.com/millipede-iac/millipede/wire/jet"
 )
 
-func TestSmoke(t *testing.T) {
-	ctx := t.Context()
-	dir := t.TempDir()
-	lap := time.Now()
-	step := func(what string) { t.Logf("%-30s %v", what, time.Since(lap)); lap = time.Now() }
-	e, err := jet.Embed(dir, func(l string) { t.Log(l) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	step("embed")
-	c, err := e.Connect(ctx, jet.Options{Name: "c", Log: func(l string) { t.Log(l) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	step("connect")
-	if _, err := c.HighWater(ctx); err != nil {
-		t.Fatal(err)
-	}
-	step("three streams")
-	if _, err := c.DeclareLimit(ctx, wire.Limit{Name: "global", Slots: 2}); err != nil {
-		t.Fatal(err)
-	}
-	step("declare limit")
-	p, err := c.Acquire(ctx, "global", wire.PermitRequest{ID: "r1", Coordinator: "me", Run: "run"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	step("acquire")
-	for i := range 5 {
-		p, err := c.Acquire(ctx, "global", wire.PermitRequest{ID: fmt.Sprint("r", i+2), Coordinator: "me", Run: "run"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		step("acquire again")
-		if err := p.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
-		step("release again")
-	}
-	st, err := c.Limits(ctx)
-	t.Log(st, err)
-	step("limits")
-	if err := p.Release(ctx); err != nil {
-		t.Fatal(err)
-	}
-	step("release")
-	ref := wire.TaskRef{Pool: "eu", Coordinator: "me", Run: "run", Attempt: "a1"}
-	if err := c.PublishTask(ctx, ref, []byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	step("publish first")
-	for i := range 3 {
-		ref.Attempt = wire.AttemptID(fmt.Sprint("b", i))
-		if err := c.PublishTask(ctx, ref, []byte("x")); err != nil {
-			t.Fatal(err)
-		}
-		step("publish")
-	}
-	list, err := c.FetchTasks(ctx, "eu", 10)
-	t.Log(len(list), err)
-	step("fetch")
-	cl, err := c.Claim(ctx, list[0].Ref(), wire.Claim{Nonce: "n"})
-	t.Log(cl, err)
-	step("claim")
-	if err := list[0].Ack(ctx); err != nil {
-		t.Fatal(err)
-	}
-	step("ack")
-	if err := c.PurgeRun(ctx, "run"); err != nil {
-		t.Fatal(err)
-	}
-	step("purge")
-	_, err = c.Call(ctx, "eu", []byte("x"))
-	t.Log(err)
-	step("no worker")
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
-	step("close")
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
-	step("close server")
-	e, err = jet.Embed(dir, func(l string) { t.Log(l) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	step("embed again")
-	if _, err := jet.Embed(dir, nil); err == nil {
-		t.Fatal("no lock")
-	} else {
-		t.Log(err)
-	}
-	step("locked")
-	e.Close()
-	step("close")
-}
-
-func BenchmarkCall(b *testing.B) {
+// pair returns a coordinator's and a worker's connection to an embedded server.
+func pair(b *testing.B) (coordinator, worker *jet.Conn) {
+	b.Helper()
 	e, err := jet.Embed(b.TempDir(), nil)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer e.Close()
-	c, _ := e.Connect(b.Context(), jet.Options{})
-	defer c.Close()
-	w, _ := e.Connect(b.Context(), jet.Options{})
-	defer w.Close()
+	if coordinator, err = e.Connect(b.Context(), jet.Options{}); err != nil {
+		b.Fatal(err)
+	}
+	if worker, err = e.Connect(b.Context(), jet.Options{}); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		for _, c := range []interface{ Close() error }{coordinator, worker, e} {
+			if err := c.Close(); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+	return coordinator, worker
+}
+
+// BenchmarkFastLane is one call there and back. The budget is 11 µs of CPU.
+func BenchmarkFastLane(b *testing.B) {
+	c, w := pair(b)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() {
 		done <- w.Serve(ctx, "p", 64, func(_ context.Context, d []byte) []byte { return d })
 	}()
+	data := make([]byte, 500)
+	call := func(b *testing.B) {
+		if _, err := c.Call(b.Context(), "p", data); err != nil {
+			b.Fatal(err)
+		}
+	}
 	for {
-		if _, err := c.Call(b.Context(), "p", []byte("x")); err == nil {
+		if _, err := c.Call(b.Context(), "p", nil); err == nil {
 			break
 		}
 	}
-	data := make([]byte, 500)
-	b.Run("serial", func(b *testing.B) {
+	b.Run("one after the other", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := c.Call(b.Context(), "p", data); err != nil {
-				b.Fatal(err)
-			}
+			call(b)
 		}
 	})
-	b.Run("parallel", func(b *testing.B) {
+	b.Run("ten at a time", func(b *testing.B) {
 		b.SetParallelism(5)
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				if _, err := c.Call(b.Context(), "p", data); err != nil {
-					b.Fatal(err)
-				}
+				call(b)
 			}
 		})
 	})
 	cancel()
-	<-done
+	if err := <-done; err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkSafeLane is the dispatch and return of a no-op: publish, fetch, claim, acknowledge, result and back. The
+// budget is 1 ms in the middle.
+func BenchmarkSafeLane(b *testing.B) {
+	for _, atOnce := range []int{1, 10} {
+		b.Run(fmt.Sprint(atOnce, " at a time"), func(b *testing.B) {
+			c, w := pair(b)
+			ctx, cancel := context.WithCancel(context.Background())
+			var worker sync.WaitGroup
+			worker.Go(func() {
+				var tasks sync.WaitGroup
+				defer tasks.Wait()
+				for {
+					list, err := w.FetchTasks(ctx, "p", atOnce)
+					if err != nil {
+						return
+					}
+					for _, d := range list {
+						tasks.Go(func() { carryOut(ctx, b, w, d) })
+					}
+				}
+			})
+			data := make([]byte, 500)
+			results := make(chan struct{}, 1000)
+			worker.Go(func() {
+				for {
+					list, err := c.FetchResults(ctx, "c", 100)
+					if err != nil {
+						return
+					}
+					for _, d := range list {
+						results <- struct{}{}
+						if err := d.Ack(context.Background()); err != nil {
+							b.Error(err)
+						}
+					}
+				}
+			})
+			n := 0
+			publish := func() {
+				n++
+				ref := wire.TaskRef{Pool: "p", Coordinator: "c", Run: "r", Attempt: wire.AttemptID(fmt.Sprint(n))}
+				if err := c.PublishTask(ctx, ref, data); err != nil {
+					b.Fatal(err)
+				}
+			}
+			publish()
+			<-results // everything is set up
+			for range atOnce - 1 {
+				publish()
+			}
+			var times []time.Duration
+			for b.Loop() {
+				begun := time.Now()
+				publish()
+				<-results
+				times = append(times, time.Since(begun))
+			}
+			for range atOnce - 1 {
+				<-results
+			}
+			slices.Sort(times)
+			b.ReportMetric(float64(times[len(times)/2].Microseconds()), "p50-µs")
+			b.ReportMetric(float64(times[len(times)*99/100].Microseconds()), "p99-µs")
+			cancel()
+			worker.Wait()
+		})
+	}
+}
+
+func carryOut(ctx context.Context, b *testing.B, w *jet.Conn, d wire.Delivery) {
+	if _, err := w.Claim(ctx, d.Ref(), wire.Claim{Nonce: "n"}); err != nil {
+		b.Error(err)
+	}
+	if err := d.Ack(ctx); err != nil {
+		b.Error(err)
+	}
+	if err := w.PublishResult(ctx, d.Ref(), d.Data()); err != nil {
+		b.Error(err)
+	}
+}
+
+// BenchmarkPermit is a permit that is asked for and released, nobody else waiting.
+func BenchmarkPermit(b *testing.B) {
+	c, _ := pair(b)
+	if _, err := c.DeclareLimit(b.Context(), wire.Limit{Name: "global", Slots: 10}); err != nil {
+		b.Fatal(err)
+	}
+	n := 0
+	for b.Loop() {
+		n++
+		p, err := c.Acquire(b.Context(), "global", wire.PermitRequest{ID: fmt.Sprint(n), Coordinator: "c", Run: "r"})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := p.Release(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkStart is an embedded server over an empty directory, with a connection and the streams of the safe lane.
+func BenchmarkStart(b *testing.B) {
+	dir := b.TempDir()
+	n := 0
+	for b.Loop() {
+		n++
+		e, err := jet.Embed(fmt.Sprint(dir, "/", n), nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		c, err := e.Connect(b.Context(), jet.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := c.HighWater(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		for _, c := range []interface{ Close() error }{c, e} {
+			if err := c.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.StartTimer()
+	}
 }

@@ -84,8 +84,8 @@ func (c *Conn) FetchResults(ctx context.Context, coordinator string, n int) ([]w
 	return list, nil
 }
 
-// fetch waits for one message, then takes what else is there at once: nothing is asked for that the caller may not have
-// room for later. It goes on through lost connections until ctx ends.
+// fetch waits for one message, then takes what else waits: nothing is asked for that the caller may not have room for
+// later. It goes on through lost connections until ctx ends.
 func (c *Conn) fetch(ctx context.Context, stream string, cfg jetstream.ConsumerConfig, n int) ([]wire.Delivery, error) {
 	if n < 1 {
 		panic("jet: a fetch of no messages")
@@ -134,10 +134,14 @@ func (c *Conn) fetchOnce(ctx context.Context, stream string, cfg jetstream.Consu
 		return nil, problem(err)
 	}
 	list, err := c.collect(nil, first)
-	if err != nil || len(list) == 0 || n == 1 {
+	if err != nil || len(list) == 0 {
 		return list, err
 	}
-	more, err := consumer.FetchNoWait(n - 1)
+	rest := min(n-1, int(list[0].(*delivery).behind))
+	if rest == 0 {
+		return list, nil
+	}
+	more, err := consumer.FetchNoWait(rest)
 	if err != nil {
 		return list, nil // the next fetch will tell
 	}
@@ -168,6 +172,7 @@ type delivery struct {
 	msg      jetstream.Msg
 	ref      wire.TaskRef
 	sequence uint64
+	behind   uint64 // how many messages waited when this one was delivered
 }
 
 func (c *Conn) delivery(m jetstream.Msg) (*delivery, error) {
@@ -179,7 +184,7 @@ func (c *Conn) delivery(m jetstream.Msg) (*delivery, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &delivery{c: c, msg: m, ref: ref, sequence: meta.Sequence.Stream}, nil
+	return &delivery{c: c, msg: m, ref: ref, sequence: meta.Sequence.Stream, behind: meta.NumPending}, nil
 }
 
 func (d *delivery) Ref() wire.TaskRef { return d.ref }
