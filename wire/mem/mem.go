@@ -54,7 +54,6 @@ type System struct {
 	mu      sync.Mutex    // guards everything below, and the state of connections
 	changed chan struct{} // closed, and made anew, with every change that somebody may wait for
 	born    int           // counts how often the streams were created
-	clock   uint64        // orders what has no time
 
 	tasks, results stream
 	claims         map[string]wire.Claim
