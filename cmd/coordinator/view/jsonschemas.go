@@ -93,7 +93,11 @@ func ProviderSchemasJSON(all map[addr.Provider]*provider.Schemas) ([]byte, error
 		Schemas       map[string]jsonProvider `json:"provider_schemas,omitempty"`
 	}{schemasFormat, make(map[string]jsonProvider, len(all))}
 	for p, s := range all {
-		out.Schemas[p.String()] = providerForm(s)
+		form := providerForm(s)
+		if p.IsBuiltin() {
+			form.Provider = &jsonSchema{} // has nothing to configure
+		}
+		out.Schemas[p.String()] = form
 	}
 	return line(out)
 }

@@ -2,12 +2,15 @@ package view_test
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -23,21 +26,38 @@ type (
 		Schemas map[string]jsonProvider `json:"provider_schemas"`
 	}
 	jsonProvider struct {
-		Provider jsonSchema            `json:"provider"`
-		Managed  map[string]jsonSchema `json:"resource_schemas"`
-		Data     map[string]jsonSchema `json:"data_source_schemas"`
+		Provider   jsonSchema              `json:"provider"`
+		Managed    map[string]jsonSchema   `json:"resource_schemas"`
+		Data       map[string]jsonSchema   `json:"data_source_schemas"`
+		Ephemeral  map[string]jsonSchema   `json:"ephemeral_resource_schemas,omitempty"`
+		Functions  map[string]jsonFunction `json:"functions,omitempty"`
+		Identities map[string]struct {
+			Version    int64
+			Attributes map[string]struct {
+				Type        json.RawMessage
+				Description string
+				Required    bool `json:"required_for_import"`
+				Optional    bool `json:"optional_for_import"`
+			}
+		} `json:"resource_identity_schemas,omitempty"`
 	}
 	jsonSchema struct {
 		Version int64     `json:"version"`
 		Block   jsonBlock `json:"block"`
 	}
 	jsonBlock struct {
-		Attributes map[string]jsonAttribute `json:"attributes,omitempty"`
-		Blocks     map[string]jsonNested    `json:"block_types,omitempty"`
+		Attributes         map[string]jsonAttribute `json:"attributes,omitempty"`
+		Blocks             map[string]jsonNested    `json:"block_types,omitempty"`
+		Description        string                   `json:"description,omitempty"`
+		DescriptionKind    string                   `json:"description_kind,omitempty"`
+		Deprecated         bool                     `json:"deprecated,omitempty"`
+		DeprecationMessage string                   `json:"deprecation_message,omitempty"`
 	}
 	jsonNested struct {
-		Nesting string    `json:"nesting_mode"`
-		Block   jsonBlock `json:"block"`
+		Nesting  string    `json:"nesting_mode"`
+		Block    jsonBlock `json:"block"`
+		MinItems int       `json:"min_items,omitempty"`
+		MaxItems int       `json:"max_items,omitempty"`
 	}
 	jsonAttribute struct {
 		Type   json.RawMessage `json:"type,omitempty"`
@@ -45,8 +65,26 @@ type (
 			Attributes map[string]jsonAttribute `json:"attributes"`
 			Nesting    string                   `json:"nesting_mode"`
 		} `json:"nested_type,omitempty"`
-		Sensitive bool `json:"sensitive,omitempty"`
-		WriteOnly bool `json:"write_only,omitempty"`
+		Description        string `json:"description,omitempty"`
+		DescriptionKind    string `json:"description_kind,omitempty"`
+		Deprecated         bool   `json:"deprecated,omitempty"`
+		DeprecationMessage string `json:"deprecation_message,omitempty"`
+		Required           bool   `json:"required,omitempty"`
+		Optional           bool   `json:"optional,omitempty"`
+		Computed           bool   `json:"computed,omitempty"`
+		Sensitive          bool   `json:"sensitive,omitempty"`
+		WriteOnly          bool   `json:"write_only,omitempty"`
+	}
+	jsonFunction struct {
+		Description, Summary string
+		Return               json.RawMessage `json:"return_type"`
+		Parameters           []jsonParameter
+		Variadic             *jsonParameter `json:"variadic_parameter"`
+	}
+	jsonParameter struct {
+		Name, Description string
+		Type              json.RawMessage
+		Nullable          bool `json:"is_nullable"`
 	}
 	jsonChanged struct {
 		Actions         []string
@@ -75,53 +113,112 @@ type (
 )
 
 func (b jsonBlock) schema() *schema.Block {
-	out := &schema.Block{Attributes: attributes(b.Attributes), Blocks: map[string]*schema.NestedBlock{}}
+	out := &schema.Block{
+		Attributes: attributes(b.Attributes), Blocks: map[string]*schema.NestedBlock{}, Description: b.Description,
+		DescriptionKind: kinds[b.DescriptionKind], Deprecated: b.Deprecated, DeprecationMessage: b.DeprecationMessage,
+	}
 	for name, nb := range b.Blocks {
-		out.Blocks[name] = &schema.NestedBlock{Block: *nb.Block.schema(), Nesting: nestings[nb.Nesting]}
+		out.Blocks[name] = &schema.NestedBlock{Block: *nb.Block.schema(), Nesting: nestings[nb.Nesting], MinItems: nb.MinItems, MaxItems: nb.MaxItems}
 	}
 	return out
 }
 
-var nestings = map[string]schema.Nesting{
-	"single": schema.NestingSingle, "group": schema.NestingGroup, "list": schema.NestingList, "set": schema.NestingSet, "map": schema.NestingMap,
-}
+var (
+	kinds    = map[string]schema.StringKind{"plain": schema.Plain, "markdown": schema.Markdown}
+	nestings = map[string]schema.Nesting{
+		"single": schema.NestingSingle, "group": schema.NestingGroup, "list": schema.NestingList, "set": schema.NestingSet, "map": schema.NestingMap,
+	}
+)
 
 func attributes(m map[string]jsonAttribute) map[string]*schema.Attribute {
 	out := map[string]*schema.Attribute{}
 	for name, a := range m {
-		sa := &schema.Attribute{Sensitive: a.Sensitive, WriteOnly: a.WriteOnly, Optional: true}
+		sa := &schema.Attribute{
+			Description: a.Description, DescriptionKind: kinds[a.DescriptionKind], Deprecated: a.Deprecated, DeprecationMessage: a.DeprecationMessage,
+			Required: a.Required, Optional: a.Optional, Computed: a.Computed, Sensitive: a.Sensitive, WriteOnly: a.WriteOnly,
+		}
 		if a.Nested != nil {
 			sa.Nested = &schema.Object{Attributes: attributes(a.Nested.Attributes), Nesting: nestings[a.Nested.Nesting]}
 		} else {
-			ty, err := ctyjson.UnmarshalType(a.Type)
-			if err != nil {
-				panic(err)
-			}
-			sa.Type = ty
+			sa.Type = typeOf(a.Type)
 		}
 		out[name] = sa
 	}
 	return out
 }
 
-// planOf reads a plan from its JSON form, as far as its text needs it.
-func planOf(t *testing.T, planJSON, schemasJSON []byte) (*plan.Plan, *values.Schemas) {
+func typeOf(form json.RawMessage) cty.Type {
+	ty, err := ctyjson.UnmarshalType(form)
+	if err != nil {
+		panic(err)
+	}
+	return ty
+}
+
+// schemasOf reads the schemas of all providers from their JSON form.
+func schemasOf(t *testing.T, form []byte) map[addr.Provider]*provider.Schemas {
 	var js jsonSchemas
-	if err := json.Unmarshal(schemasJSON, &js); err != nil {
+	if err := json.Unmarshal(form, &js); err != nil {
 		t.Fatal(err)
 	}
-	byProvider := map[addr.Provider]*provider.Schemas{}
-	for name, p := range js.Schemas {
-		s := &provider.Schemas{Provider: schema.Schema{Block: p.Provider.Block.schema()}, Managed: map[string]schema.Schema{}, Data: map[string]schema.Schema{}}
-		for n, sc := range p.Managed {
-			s.Managed[n] = schema.Schema{Version: sc.Version, Block: sc.Block.schema()}
+	resources := func(m map[string]jsonSchema) map[string]schema.Schema {
+		out := map[string]schema.Schema{}
+		for name, s := range m {
+			out[name] = schema.Schema{Version: s.Version, Block: s.Block.schema()}
 		}
-		for n, sc := range p.Data {
-			s.Data[n] = schema.Schema{Version: sc.Version, Block: sc.Block.schema()}
-		}
-		byProvider[providerOf(name)] = s
+		return out
 	}
-	schemas := values.NewSchemas(byProvider)
+	parameter := func(p jsonParameter) provider.Parameter {
+		return provider.Parameter{Name: p.Name, Description: p.Description, Type: typeOf(p.Type), AllowNullValue: p.Nullable}
+	}
+	out := map[addr.Provider]*provider.Schemas{}
+	for name, p := range js.Schemas {
+		s := &provider.Schemas{
+			Provider: schema.Schema{Version: p.Provider.Version, Block: p.Provider.Block.schema()},
+			Managed:  resources(p.Managed), Data: resources(p.Data), Ephemeral: resources(p.Ephemeral),
+			Functions: map[string]provider.Function{}, Identities: map[string]schema.Identity{},
+		}
+		for n, f := range p.Functions {
+			pf := provider.Function{Description: f.Description, Summary: f.Summary, Return: typeOf(f.Return)}
+			for _, fp := range f.Parameters {
+				pf.Parameters = append(pf.Parameters, parameter(fp))
+			}
+			if f.Variadic != nil {
+				v := parameter(*f.Variadic)
+				pf.VariadicParameter = &v
+			}
+			s.Functions[n] = pf
+		}
+		for n, id := range p.Identities {
+			o := &schema.Object{Attributes: map[string]*schema.Attribute{}, Nesting: schema.NestingSingle}
+			for an, a := range id.Attributes {
+				o.Attributes[an] = &schema.Attribute{Type: typeOf(a.Type), Description: a.Description, Required: a.Required, Optional: a.Optional}
+			}
+			s.Identities[n] = schema.Identity{Version: id.Version, Body: o}
+		}
+		out[providerOf(name)] = s
+	}
+	return out
+}
+
+// The schemas of time, fleet and fleet5, as OpenTofu 1.12.6 wrote them, are written the same again.
+func TestSchemasInJSONAreAsOpenTofuWritesThem(t *testing.T) {
+	want, err := os.ReadFile("testdata/tofu-schemas.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := view.ProviderSchemasJSON(schemasOf(t, want))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), string(got)); d != "" {
+		t.Errorf("-OpenTofu +Millipede\n%s", d)
+	}
+}
+
+// planOf reads a plan from its JSON form, as far as its text needs it.
+func planOf(t *testing.T, planJSON, schemasJSON []byte) (*plan.Plan, *values.Schemas) {
+	schemas := values.NewSchemas(schemasOf(t, schemasJSON))
 	var jp struct {
 		ResourceChanges    []jsonResourceChanged  `json:"resource_changes"`
 		ResourceDrift      []jsonResourceChanged  `json:"resource_drift"`
