@@ -7,6 +7,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
 )
 
@@ -183,11 +184,11 @@ func (t *planText) relevant(c *plan.Change) trail {
 	if t.plan.Mode == plan.RefreshOnly {
 		return everywhere
 	}
-	out := trail{deep: true}
-	for _, r := range t.plan.Relevant {
-		if r.Resource == c.Addr {
-			out.paths = append(out.paths, r.Attribute)
+	if t.referred == nil {
+		t.referred = map[addr.Instance][]cty.Path{}
+		for _, r := range t.plan.Relevant {
+			t.referred[r.Resource] = append(t.referred[r.Resource], r.Attribute)
 		}
 	}
-	return out
+	return trail{paths: t.referred[c.Addr], deep: true}
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/zclconf/go-cty/cty"
+
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -56,6 +58,8 @@ type planText struct {
 	b       bytes.Buffer
 
 	counts map[plan.Action]int // of what is shown, without no-ops
+	// referred are the attributes that the plan refers to, made when first asked for.
+	referred map[addr.Instance][]cty.Path
 }
 
 func (t *planText) line(text string) { t.b.WriteString(text + "\n") }
