@@ -106,7 +106,7 @@ func TestTheLiveLineIsDrawnFiveTimesASecondAtMost(t *testing.T) {
 		for i := range 1000 {
 			p.Counts(coordinator.Counts{Total: 1000, Done: i})
 			p.Started(i, program.Description{Address: "a.b", Action: "create"}, "", time.Time{})
-			time.Sleep(time.Millisecond)
+			<-time.After(time.Millisecond)
 		}
 		if err := p.Settle(); err != nil {
 			t.Fatal(err)
@@ -126,10 +126,10 @@ func TestLinesAndTheLiveLineNeverMix(t *testing.T) {
 		p := view.NewProgress(view.ProgressOptions{Out: out, Width: func() int { return 80 }})
 		p.Counts(coordinator.Counts{Total: 3, Done: 1, Running: 1})
 		synctest.Wait()
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		p.Started(1, program.Description{Address: "a.b", Action: "create"}, "", time.Time{})
 		synctest.Wait()
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		if err := p.Settle(); err != nil {
 			t.Fatal(err)
 		}
