@@ -17,25 +17,48 @@ import (
 // memory holds the snapshots of inmem backends: they end with the process.
 var memory = snapshot.NewMemory()
 
-// openBackend opens what the backend block of the root module names: files beside the configuration without one.
+// openBackend opens what the backend block of the root module names, as init has prepared it: files beside the
+// configuration without one.
 func (a *app) openBackend(root *config.Node, f stateFlags) (snapshot.Backend, diag.List) {
-	var block *config.Backend
-	if root != nil {
-		block = root.Module.Backend
-		if root.Module.Cloud != nil {
-			block = root.Module.Cloud
+	block := backendBlock(root)
+	args, kind := cty.EmptyObjectVal, "local"
+	var diags diag.List
+	if block != nil {
+		kind = block.Type
+		if args, diags = backendConfig(root, block); diags.HasErrors() {
+			return nil, diags
 		}
 	}
-	if block == nil || (block.Type == "local" && f.state+f.stateOut+f.backup != "") {
-		return snapshot.NewLocal(snapshot.LocalOptions{StateIn: f.state, StateOut: f.stateOut, Backup: f.backup}), nil
-	}
-	config, diags := backendConfig(root, block)
-	if diags.HasErrors() {
+	args, more := a.preparedBackend(block, args)
+	if diags = diags.Append(more); diags.HasErrors() {
 		return nil, diags
 	}
-	b, more := snapshot.Place{Memory: memory}.Open(block.Type, config)
-	more = eval.AtSource(more, block.Body)
-	return b, diags.Append(more.WithSubject(block.TypeRange.Ptr()))
+	b, more := openKind(kind, args, f, a.workspace())
+	if block != nil {
+		more = eval.AtSource(more, block.Body).WithSubject(block.TypeRange.Ptr())
+	}
+	return b, diags.Append(more)
+}
+
+// openKind opens a backend. The old options of the local one name its files.
+func openKind(kind string, args cty.Value, f stateFlags, workspace string) (snapshot.Backend, diag.List) {
+	b, diags := snapshot.Place{Memory: memory}.Open(kind, args)
+	if diags.HasErrors() || kind != "local" {
+		return b, diags
+	}
+	if f.backup == "" && f.keepsEach {
+		f.backup = backupName(b.Describe(workspace).Where)
+	}
+	if f.state+f.stateOut+f.backup == "" {
+		return b, diags
+	}
+	o := snapshot.LocalOptions{StateIn: f.state, StateOut: f.stateOut, Backup: f.backup}
+	for name, to := range map[string]*string{"path": &o.Path, "workspace_dir": &o.WorkspaceDir} {
+		if args.Type().HasAttribute(name) && !args.GetAttr(name).IsNull() {
+			*to = args.GetAttr(name).AsString()
+		}
+	}
+	return snapshot.NewLocal(o), diags
 }
 
 // backendConfig evaluates the arguments of a backend block, early: variables and locals are all that there is.

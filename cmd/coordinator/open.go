@@ -159,19 +159,26 @@ func (s *openState) push(ctx context.Context) diag.List {
 	return nil
 }
 
-// close releases the lock and closes the store.
-func (s *openState) close(ctx context.Context) diag.List {
+// unlock releases the lock, if it is held.
+func (s *openState) unlock(ctx context.Context) diag.List {
+	if s.lockID == "" {
+		return nil
+	}
 	var diags diag.List
 	ctx = context.WithoutCancel(ctx)
-	if s.lockID != "" {
-		if err := s.store.Unlock(ctx, s.workspace, s.lockID); err != nil {
-			diags = diags.Append(diag.New(diag.Error, "Error releasing the state lock", err.Error(), nil))
-		}
-		if err := s.backend.Unlock(ctx, s.workspace, s.lockID); err != nil {
-			diags = diags.Append(diag.New(diag.Error, "Error releasing the state lock", err.Error(), nil))
-		}
+	if err := s.store.Unlock(ctx, s.workspace, s.lockID); err != nil {
+		diags = diags.Append(diag.New(diag.Error, "Error releasing the state lock", err.Error(), nil))
 	}
-	return diags.Append(closing(s.store.Close()))
+	if err := s.backend.Unlock(ctx, s.workspace, s.lockID); err != nil {
+		diags = diags.Append(diag.New(diag.Error, "Error releasing the state lock", err.Error(), nil))
+	}
+	s.lockID = ""
+	return diags
+}
+
+// close releases the lock and closes the store.
+func (s *openState) close(ctx context.Context) diag.List {
+	return s.unlock(ctx).Append(closing(s.store.Close()))
 }
 
 // newID returns an ID that is unique for ever.

@@ -131,7 +131,7 @@ func (a *app) installOptions(tree *config.Tree, prior *state.State) (install.Opt
 	if err != nil {
 		return install.Options{}, nil, diag.Errors("Invalid TF_REATTACH_PROVIDERS", err.Error()+".", nil)
 	}
-	cli, diags := install.LoadCLIConfig(a.getenv)
+	cli, diags := a.loadCLIConfig()
 	if !diags.HasErrors() && !a.warnedCLI {
 		// These never go to standard output, where programs read JSON.
 		a.warnedCLI = true
@@ -168,6 +168,9 @@ func (a *app) selectProviders(tree *config.Tree, prior *state.State) (*providers
 	o, reattach, diags := a.installOptions(tree, prior)
 	if diags.HasErrors() {
 		return nil, diags
+	}
+	if w := overridesWarning(o.CLI, "What they do may differ from every released version, and a state that they have written may not be readable for one."); w != nil {
+		diags = diags.Append(w)
 	}
 	packages, more := install.Selected(o)
 	return &providers{packages: packages, reattach: reattach, cli: o.CLI, locks: o.Locks}, diags.Append(more)

@@ -49,6 +49,7 @@ type Event struct {
 	Provider    addr.Provider
 	Version     string
 	Constraints string // of Finding; empty when any version will do
+	Platform    string // of Installing and Installed while packages are copied for several platforms
 	// Shared tells that the shared cache directory is meant, not that of the configuration.
 	Shared bool
 }

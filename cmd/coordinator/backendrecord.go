@@ -1,0 +1,195 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/marks"
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+// backendRecord is the backend that init has prepared. It lies in the data directory in OpenTofu's form, so that the
+// two can take turns. The zero value is the local backend without a block.
+type backendRecord struct {
+	Type string `json:"type"`
+	// Config holds the arguments, those of -backend-config among them; Hash identifies the block without them.
+	Config json.RawMessage `json:"config"`
+	Hash   uint64          `json:"hash"`
+}
+
+type backendRecordFile struct {
+	Version int            `json:"version"`
+	Backend *backendRecord `json:"backend,omitempty"`
+}
+
+func (a *app) backendRecordName() string { return filepath.Join(a.dataDir(), "terraform.tfstate") }
+
+// readBackendRecord returns what init recorded.
+func (a *app) readBackendRecord() (backendRecord, diag.List) {
+	text, err := os.ReadFile(a.backendRecordName())
+	if errors.Is(err, fs.ErrNotExist) {
+		return backendRecord{}, nil
+	}
+	var file backendRecordFile
+	if err == nil {
+		err = json.Unmarshal(text, &file)
+	}
+	switch {
+	case err != nil:
+		return backendRecord{}, diag.Errors("Error loading the backend configuration",
+			fmt.Sprintf("What init recorded in %s cannot be read: %s. Remove the file and run init again.", a.backendRecordName(), err), nil)
+	case file.Backend == nil:
+		return backendRecord{}, nil
+	}
+	return *file.Backend, nil
+}
+
+// writeBackendRecord replaces the record. Without a backend, and without a file, there is nothing to write.
+func (a *app) writeBackendRecord(r backendRecord) error {
+	file := backendRecordFile{Version: 3}
+	if r.Type != "" {
+		file.Backend = &r
+	} else if !exists(a.backendRecordName()) {
+		return nil
+	}
+	text, err := json.MarshalIndent(file, "", "    ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(a.dataDir(), 0o755); err != nil {
+		return err
+	}
+	// The arguments may hold credentials.
+	return os.WriteFile(a.backendRecordName(), append(text, '\n'), 0o600)
+}
+
+// same tells whether two records name the same place.
+func (r backendRecord) same(o backendRecord) bool {
+	if r.Type != o.Type || r.Type == "" {
+		return r.Type == o.Type
+	}
+	a, aErr := compactJSON(r.Config)
+	b, bErr := compactJSON(o.Config)
+	return aErr == nil && bErr == nil && bytes.Equal(a, b)
+}
+
+func compactJSON(text []byte) ([]byte, error) {
+	var b bytes.Buffer
+	err := json.Compact(&b, text)
+	return b.Bytes(), err
+}
+
+// arguments returns the arguments of the recorded backend; null ones are left out.
+func (r backendRecord) arguments() (cty.Value, error) {
+	ty, err := ctyjson.ImpliedType(r.Config)
+	if err != nil {
+		return cty.NilVal, err
+	}
+	v, err := ctyjson.Unmarshal(r.Config, ty)
+	if err != nil || v.IsNull() {
+		return cty.EmptyObjectVal, err
+	}
+	set := map[string]cty.Value{}
+	for name, arg := range v.AsValueMap() {
+		if !arg.IsNull() {
+			set[name] = arg
+		}
+	}
+	return cty.ObjectVal(set), nil
+}
+
+// backendBlock returns the backend block of the root module, or its cloud block; nil when it has neither.
+func backendBlock(root *config.Node) *config.Backend {
+	switch {
+	case root == nil:
+		return nil
+	case root.Module.Cloud != nil:
+		return root.Module.Cloud
+	}
+	return root.Module.Backend
+}
+
+// describeBackend returns the record that a block makes, with arguments from elsewhere in the place of its own.
+func describeBackend(block *config.Backend, own cty.Value, others map[string]cty.Value) (backendRecord, diag.List) {
+	if !own.IsWhollyKnown() || marks.Has(own, marks.Sensitive) || marks.Has(own, marks.Ephemeral) {
+		return backendRecord{}, diag.Errors("Invalid backend configuration",
+			"The arguments of the backend are recorded, in the clear, so they cannot be sensitive, ephemeral or unknown.", &block.Range)
+	}
+	names, diags := snapshot.Arguments(block.Type)
+	if diags.HasErrors() {
+		return backendRecord{}, diags.WithSubject(block.TypeRange.Ptr())
+	}
+	blockArgs, all := map[string]cty.Value{}, map[string]cty.Value{}
+	for _, name := range names {
+		blockArgs[name] = cty.NullVal(cty.String)
+		if own.Type().HasAttribute(name) {
+			blockArgs[name] = own.GetAttr(name)
+		}
+		all[name] = blockArgs[name]
+		if v, ok := others[name]; ok {
+			all[name] = v
+		}
+	}
+	for name := range others {
+		if _, ok := all[name]; !ok {
+			diags = diags.Append(diag.New(diag.Error, "Invalid backend configuration argument",
+				fmt.Sprintf("The backend %q has no argument %q, which was given on the command line.", block.Type, name), nil))
+		}
+	}
+	value := cty.ObjectVal(all)
+	text, err := ctyjson.Marshal(value, value.Type())
+	if err != nil {
+		return backendRecord{}, diags.Append(diag.New(diag.Error, "Invalid backend configuration", err.Error()+".", &block.Range))
+	}
+	hash := cty.TupleVal([]cty.Value{cty.StringVal(block.Type), cty.ObjectVal(blockArgs)}).Hash()
+	return backendRecord{Type: block.Type, Config: text, Hash: uint64(hash)}, diags
+}
+
+// preparedBackend returns the arguments of the backend that init has prepared for the block of the root module. A block
+// that is not the one that init saw is an error: the state has to be brought over first.
+func (a *app) preparedBackend(block *config.Backend, own cty.Value) (cty.Value, diag.List) {
+	recorded, diags := a.readBackendRecord()
+	if diags.HasErrors() {
+		return own, diags
+	}
+	var now backendRecord
+	if block != nil {
+		if now, diags = describeBackend(block, own, nil); diags.HasErrors() {
+			return own, diags
+		}
+	}
+	reason := ""
+	switch {
+	case recorded.Type == now.Type && recorded.Hash == now.Hash:
+	case recorded.Type == "":
+		reason = fmt.Sprintf("initial configuration of the requested backend %q", now.Type)
+	case now.Type == "":
+		reason = fmt.Sprintf("unsetting the previously set backend %q", recorded.Type)
+	case now.Type != recorded.Type:
+		reason = fmt.Sprintf("the backend type changed from %q to %q", recorded.Type, now.Type)
+	default:
+		reason = "the backend block has changed"
+	}
+	if reason != "" {
+		return own, diag.Errors("Backend initialization required, please run \"coordinator init\"", "Reason: "+reason+
+			".\n\nThe backend block says where the state is kept. When it changes, the state has to be brought there, or what is there has to be taken: run init, with -migrate-state or with -reconfigure. Nothing was changed so far.", nil)
+	}
+	if block == nil {
+		return own, nil
+	}
+	args, err := recorded.arguments()
+	if err != nil {
+		return own, diag.Errors("Error loading the backend configuration", fmt.Sprintf("What init recorded in %s cannot be read: %s. Run init again.", a.backendRecordName(), err), nil)
+	}
+	return args, nil
+}

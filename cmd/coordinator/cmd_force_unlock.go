@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+const forceUnlockUsage = `
+Usage: coordinator [global options] force-unlock [options] LOCK_ID
+
+  Releases a lock that somebody left on the state of the workspace. What its holder still writes is refused from then
+  on. A lock whose process has ended on this machine is free by itself, and a local state file that another process
+  has locked cannot be unlocked.
+
+Options:
+  -force                Do not ask.
+` + variablesHelp + jsonHelp
+
+func runForceUnlock(ctx context.Context, a *app, args []string) int {
+	var sf showFlags
+	var vars variableFlags
+	f := a.newFlags()
+	sf.register(f)
+	vars.registerValues(f)
+	force := f.Bool("force", false, "")
+	if code, done := a.parse(f, forceUnlockUsage, args); done {
+		return code
+	}
+	s, diags := a.newStreamScreen(sf, nil)
+	switch {
+	case diags.HasErrors():
+		return s.end(diags)
+	case f.NArg() != 1:
+		return s.wrongUsage("Wrong number of arguments", "The command takes the ID of a lock, which the message about the lock names.")
+	case sf.json && !*force:
+		return s.wrongUsage("Invalid usage", "With -json nobody can be asked, so -force is required.")
+	}
+	if diags = diags.Append(a.checkWorkspace()); diags.HasErrors() {
+		return s.end(diags)
+	}
+	root, more := s.loadRoot(vars)
+	if diags = diags.Append(more); diags.HasErrors() {
+		return s.end(diags)
+	}
+	backend, more := a.openBackend(root, stateFlags{})
+	if diags = diags.Append(more); diags.HasErrors() {
+		return s.end(diags)
+	}
+	if !*force {
+		yes, more := s.confirm("Do you really want to force-unlock?",
+			"Whoever holds the lock may still be at work, and two commands at one time can damage what they manage.\n  Only 'yes' will be accepted to confirm.", true)
+		if diags = diags.Append(more); more.HasErrors() || !yes {
+			s.say("force-unlock cancelled.")
+			return max(1, s.end(diags))
+		}
+	}
+	if diags = diags.Append(a.unlock(ctx, backend, f.Arg(0))); !diags.HasErrors() {
+		s.say(a.ink(sf.viewFlags).Success("State has been successfully unlocked!") + "\n\nThe state is free, and commands can lock it again.")
+	}
+	return s.end(diags)
+}
+
+// unlock releases a lock in the store and in the backend. It is enough that one of them had it.
+func (a *app) unlock(ctx context.Context, backend snapshot.Backend, id string) diag.List {
+	store, diags := openStore(a.lockInfo("force-unlock"), 0)
+	if diags.HasErrors() {
+		return diags
+	}
+	inStore := store.Unlock(ctx, a.workspace(), id)
+	inBackend := backend.Unlock(ctx, a.workspace(), id)
+	switch {
+	case inStore != nil && !errors.Is(inStore, journal.ErrLockID) && !errors.Is(inStore, journal.ErrNoWorkspace):
+		diags = diag.Errors(fmt.Sprintf("Failed to unlock state: %s", inStore), "", nil)
+	case inBackend != nil && (inStore != nil || !errors.Is(inBackend, snapshot.ErrNotLocked)):
+		diags = diag.Errors(fmt.Sprintf("Failed to unlock state: %s", inBackend), "", nil)
+	}
+	return diags.Append(closing(store.Close()))
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+)
+
+const getUsage = `
+Usage: coordinator [global options] get [options]
+
+  Installs the modules that the configuration calls, as init does too.
+
+Options:
+  -update               Install again what is installed already.
+  -var 'NAME=VALUE', -var-file=FILE
+                        Variables that module sources depend on. May be given often.
+` + jsonHelp
+
+func runGet(ctx context.Context, a *app, args []string) int {
+	var sf showFlags
+	var vars variableFlags
+	f := a.newFlags()
+	sf.register(f)
+	vars.register(f)
+	update := f.Bool("update", false, "")
+	if code, done := a.parse(f, getUsage, args); done {
+		return code
+	}
+	s, diags := a.newStreamScreen(sf, nil)
+	if diags = diags.Append(noArguments(f)); diags.HasErrors() {
+		return s.end(diags)
+	}
+	wd, diags := a.newWorkdir(vars)
+	s.from(wd.loader.Sources)
+	if diags.HasErrors() || !wd.loader.HasConfig(".") {
+		return s.end(diags)
+	}
+	return s.end(diags.Append(wd.install(ctx, *update, func(m addr.Module, at config.Installed) {
+		s.print("- " + describeModule(m, at) + "\n")
+		s.message("log", "installing "+describeModule(m, at), nil)
+	})))
+}

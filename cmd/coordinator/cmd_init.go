@@ -1,0 +1,395 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/config/fetch"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/install"
+	"github.com/millipede-iac/millipede/provider/lock"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+const initUsage = `
+Usage: coordinator [global options] init [options]
+
+  Prepares the directory for the other commands: records where the state is kept, installs the modules that the
+  configuration calls and the providers that it requires, and writes the dependency lock file. It can be run again at
+  any time, and never deletes configuration or state.
+
+Options:
+  -upgrade              Select the newest modules and providers that the constraints allow, whatever the lock file says.
+  -get=false            Install no modules.
+  -from-module=SOURCE   Copy a module from another local directory into this one first.
+  -plugin-dir=DIR       Install providers from this directory alone. May be given often.
+  -lockfile=readonly    Fail when the lock file would have to change.
+  -backend=false        Leave the backend as it was prepared before. -cloud=false means the same.
+  -backend-config=FILE, -backend-config='NAME=VALUE'
+                        Arguments for the backend beside those in its block. May be given often.
+  -reconfigure          Use the backend as it is configured now, with the state that is there.
+  -migrate-state        Bring the state to the backend that is configured now.
+  -force-copy           Do not ask before that (implies -migrate-state).
+  -input=false          Never ask for anything.
+` + lockHelp + `  -var 'NAME=VALUE', -var-file=FILE
+                        Variables that module sources or the backend depend on. May be given often.
+` + jsonHelp
+
+// initOptions are the flags of init.
+type initOptions struct {
+	upgrade, get, backend, reconfigure, migrate, force bool
+	fromModule, lockfile                               string
+	backendConfig, pluginDirs                          []string
+	input                                              bool
+	state                                              stateFlags
+}
+
+func runInit(ctx context.Context, a *app, args []string) int {
+	var sf showFlags
+	var vars variableFlags
+	var o initOptions
+	f := a.newFlags()
+	sf.register(f)
+	vars.register(f)
+	o.state.registerLock(f)
+	f.BoolVar(&o.upgrade, "upgrade", false, "")
+	f.BoolVar(&o.get, "get", true, "")
+	f.BoolVar(&o.backend, "backend", true, "")
+	f.BoolVar(&o.backend, "cloud", true, "")
+	f.BoolVar(&o.reconfigure, "reconfigure", false, "")
+	f.BoolVar(&o.migrate, "migrate-state", false, "")
+	f.BoolVar(&o.force, "force-copy", false, "")
+	f.StringVar(&o.fromModule, "from-module", "", "")
+	f.StringVar(&o.lockfile, "lockfile", "", "")
+	list := func(name string, to *[]string) {
+		f.Func(name, "", func(s string) error {
+			*to = append(*to, s)
+			return nil
+		})
+	}
+	list("backend-config", &o.backendConfig)
+	list("plugin-dir", &o.pluginDirs)
+	if code, done := a.parse(f, initUsage, args); done {
+		return code
+	}
+	o.input, o.migrate = vars.input, o.migrate || o.force
+	s, diags := a.newStreamScreen(sf, nil)
+	diags = diags.Append(noArguments(f), o.check(), a.checkWorkspace())
+	if diags.HasErrors() {
+		return s.end(diags)
+	}
+	wd, diags := a.newWorkdir(vars)
+	s.from(wd.loader.Sources)
+	i := &initialisation{screen: s, options: o, wd: wd}
+	if !diags.HasErrors() {
+		diags = diags.Append(i.run(ctx))
+	}
+	return s.end(diags)
+}
+
+// check complains about options that exclude each other.
+func (o *initOptions) check() diag.List {
+	switch {
+	case o.migrate && o.reconfigure:
+		return diag.Errors("Wrong combination of options", "The -migrate-state and -reconfigure options exclude each other.", nil)
+	case o.lockfile != "" && o.lockfile != "readonly":
+		return diag.Errors("Invalid lockfile mode", fmt.Sprintf("The only mode is -lockfile=readonly, not %q.", o.lockfile), nil)
+	case o.lockfile != "" && o.upgrade:
+		return diag.Errors("Wrong combination of options", "With -upgrade the lock file may change, so -lockfile=readonly does not go with it.", nil)
+	}
+	return nil
+}
+
+// initialisation is one run of init.
+type initialisation struct {
+	*screen
+	options initOptions
+	wd      *workdir
+}
+
+func (i *initialisation) run(ctx context.Context) diag.List {
+	if i.options.fromModule != "" {
+		if diags := i.copyModule(); diags.HasErrors() {
+			return diags
+		}
+	}
+	if !i.wd.loader.HasConfig(".") {
+		i.say(i.app.ink(i.flags.viewFlags).Success("Millipede initialized in an empty directory!") + `
+
+The directory has no configuration files. You may begin working with Millipede
+immediately by creating some.`)
+		return nil
+	}
+	root, diags := i.wd.loadRoot()
+	if diags.HasErrors() {
+		return diags
+	}
+	var prior *state.State
+	if i.options.backend {
+		i.heading("Initializing the backend...")
+		diags = diags.Append(i.prepareBackend(ctx, root))
+		if diags.HasErrors() {
+			return diags
+		}
+		st, more := i.prior(ctx, root)
+		if diags = diags.Append(more); diags.HasErrors() {
+			return diags
+		}
+		prior = st
+	}
+	diags = nil // the whole configuration has the same problems once more
+	if more := i.modules(ctx, root); len(more) > 0 {
+		if diags = diags.Append(more); diags.HasErrors() {
+			return diags
+		}
+	}
+	if diags = diags.Append(i.providers(ctx, prior)); diags.HasErrors() {
+		return diags
+	}
+	i.diagnostics(diags)
+	i.done()
+	return nil
+}
+
+// heading begins a part.
+func (i *initialisation) heading(text string) {
+	i.print("\n" + i.app.ink(i.flags.viewFlags).Bold(text) + "\n")
+	if i.stream != nil {
+		i.stream.Log(text)
+	}
+}
+
+// item tells of one thing that was done.
+func (i *initialisation) item(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	i.print("- " + text + "\n")
+	if i.stream != nil {
+		i.stream.Log(text)
+	}
+}
+
+func (i *initialisation) done() {
+	i.print("\n")
+	i.say(i.app.ink(i.flags.viewFlags).Success("Millipede has been successfully initialized!"))
+	if !i.app.automated() {
+		i.print("\n")
+		i.say(`Run "coordinator plan" to see what would change, then "coordinator apply".
+
+When modules, required providers or the backend change, run "coordinator init"
+again. The other commands say so when they notice.`)
+	}
+}
+
+// copyModule copies a module from another directory into this one, which must not have configuration yet.
+func (i *initialisation) copyModule() diag.List {
+	source, err := config.ParseModuleSource(i.options.fromModule, false)
+	from := i.options.fromModule
+	switch {
+	case err == nil && source.Kind != config.LocalSource:
+		return diag.Errors("Module source not available yet",
+			fmt.Sprintf("Millipede cannot fetch %q yet: -from-module takes a directory on this machine. Copy the module here with other means.", from), nil)
+	case i.wd.loader.HasConfig("."):
+		return diag.Errors("Can't populate non-empty directory", "There is configuration here already, which -from-module would mix with the module's.", nil)
+	}
+	i.print(fmt.Sprintf("Copying configuration from %q...\n", from))
+	if err := os.CopyFS(".", os.DirFS(filepath.FromSlash(from))); err != nil {
+		return diag.Errors("Failed to copy the module", err.Error()+".", nil)
+	}
+	return nil
+}
+
+// prior returns the state that the snapshot holds: its providers are needed too.
+func (i *initialisation) prior(ctx context.Context, root *config.Node) (*state.State, diag.List) {
+	b, diags := i.app.openBackend(root, stateFlags{})
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	return snapshot.State(ctx, b, i.app.workspace())
+}
+
+// modules installs the modules that the configuration calls, and loads all of it.
+func (i *initialisation) modules(ctx context.Context, root *config.Node) diag.List {
+	if !i.options.get {
+		return i.wd.load()
+	}
+	if len(root.Module.Calls) > 0 {
+		text := "Initializing modules..."
+		if i.options.upgrade {
+			text = "Upgrading modules..."
+		}
+		i.print(i.app.ink(i.flags.viewFlags).Bold(text) + "\n")
+		if i.stream != nil {
+			i.stream.Log(text)
+		}
+	}
+	return i.wd.install(ctx, i.options.upgrade, func(m addr.Module, at config.Installed) {
+		i.item("%s", describeModule(m, at))
+	})
+}
+
+// describeModule says where a module was found.
+func describeModule(m addr.Module, at config.Installed) string {
+	name := strings.Join(m.Path(), ".")
+	if at.Version != "" {
+		return fmt.Sprintf("%s %s in %s", name, at.Version, at.Dir)
+	}
+	return fmt.Sprintf("%s in %s", name, at.Dir)
+}
+
+// install installs modules and loads the configuration.
+func (w *workdir) install(ctx context.Context, upgrade bool, done func(addr.Module, config.Installed)) diag.List {
+	result, diags := fetch.Install(ctx, ".", fetch.Options{
+		Loader: w.loader, DataDir: w.app.dataDir(), Upgrade: upgrade, Variable: w.given.Static, Workspace: w.app.workspace(), Done: done,
+	})
+	w.tree = result.Tree
+	return diags
+}
+
+// providers installs what the configuration and the state require, and writes the lock file.
+func (i *initialisation) providers(ctx context.Context, prior *state.State) diag.List {
+	o, _, diags := i.app.installOptions(i.wd.tree, prior)
+	if diags.HasErrors() {
+		return diags
+	}
+	o.Upgrade, o.PluginDirs = i.options.upgrade, i.options.pluginDirs
+	if len(o.Required) > 0 {
+		i.heading("Initializing provider plugins...")
+	}
+	o.Report = i.installing
+	locks, more := install.Install(ctx, o)
+	diags = diags.Append(more)
+	if w := overridesWarning(o.CLI, "Leave init out while overrides are in effect: it installs nothing for them, and may fail without need."); w != nil {
+		diags = diags.Append(w)
+	}
+	if diags.HasErrors() {
+		return diags
+	}
+	return diags.Append(i.lockFile(o.Locks, locks, o.Platform))
+}
+
+// installing shows what the installer does.
+func (i *initialisation) installing(e install.Event) {
+	name, where := e.Provider.Display(), ""
+	if e.Shared {
+		where = " in the shared cache directory"
+	}
+	switch e.Kind {
+	case install.Finding:
+		if e.Constraints == "" {
+			i.item("Finding latest version of %s...", name)
+		} else {
+			i.item("Finding %s versions matching %q...", name, e.Constraints)
+		}
+	case install.Reusing:
+		i.item("Reusing previous version of %s from the dependency lock file", name)
+	case install.Present:
+		i.item("Using previously-installed %s v%s%s", name, e.Version, where)
+	case install.Installing:
+		i.item("Installing %s v%s%s...", name, e.Version, where)
+	case install.Installed:
+		i.item("Installed %s v%s (unauthenticated)", name, e.Version)
+	case install.Linked:
+		i.item("Using %s v%s from the shared cache directory", name, e.Version)
+	case install.Builtin:
+		i.item("%s is built in to Millipede", e.Provider)
+	}
+}
+
+// lockFile writes the selections when they changed.
+func (i *initialisation) lockFile(old, now *lock.Locks, platform string) diag.List {
+	if string(old.Encode()) == string(now.Encode()) || len(now.Providers) == 0 && !exists(lock.FileName) {
+		return nil
+	}
+	if i.options.lockfile == "readonly" {
+		if !slices.Equal(old.Sorted(), now.Sorted()) {
+			return diag.Errors("Provider dependency changes detected",
+				"The configuration requires other providers than the lock file has, and with -lockfile=readonly it may not change. To record the requirements, run init without that option.", nil)
+		}
+		return diag.List{diag.New(diag.Warning, "Provider lock file not updated",
+			"The lock file lacks something that is known now, and with -lockfile=readonly it may not change. To record it, run init without that option.", nil)}
+	}
+	fresh := len(old.Providers) == 0
+	if err := now.Write(lock.FileName); err != nil {
+		return diag.Errors("Failed to save dependency lock file", err.Error()+".", nil)
+	}
+	i.print("\n")
+	if fresh {
+		i.say(fmt.Sprintf("Millipede has created a lock file %s with the provider selections\nmade above. Keep it in version control, so that the same selections are made\nwherever the configuration is initialized.", i.app.ink(i.flags.viewFlags).Bold(lock.FileName)))
+	} else {
+		i.say(fmt.Sprintf("Millipede has changed provider selections in the lock file %s.\nReview the changes, and commit them if they are what you wanted.", lock.FileName))
+	}
+	return incompleteLocks(old, now, platform)
+}
+
+// incompleteLocks warns about new selections whose hashes were computed here: they hold for this platform alone.
+func incompleteLocks(old, now *lock.Locks, platform string) diag.List {
+	var names []string
+	for _, p := range now.Sorted() {
+		was, is := old.Get(p), now.Get(p)
+		changed := was == nil || !slices.Equal(was.Hashes, is.Hashes)
+		if changed && !slices.ContainsFunc(is.Hashes, func(h string) bool { return strings.HasPrefix(h, "zh:") }) {
+			names = append(names, "\n  - "+p.Display())
+		}
+	}
+	if names == nil {
+		return nil
+	}
+	return diag.List{diag.New(diag.Warning, "Incomplete lock file information for providers", fmt.Sprintf(
+		"The packages came from local directories, so their checksums were computed here, for these providers:%s\n\nThe lock file holds checksums for %s alone, and init will fail on other platforms. To add those of another platform from a mirror, run:\n  coordinator providers lock -fs-mirror=DIR -platform=OS_ARCH",
+		strings.Join(names, ""), platform), nil)}
+}
+
+// overridesWarning warns of development overrides; nil when there are none.
+func overridesWarning(cli *install.CLIConfig, advice string) *diag.Diagnostic {
+	if len(cli.DevOverrides) == 0 {
+		return nil
+	}
+	var lines []string
+	for p, dir := range cli.DevOverrides {
+		lines = append(lines, fmt.Sprintf("\n - %s in %s", p.Display(), dir))
+	}
+	slices.Sort(lines)
+	return diag.New(diag.Warning, "Provider development overrides are in effect",
+		"The CLI configuration takes these providers from other directories than their installed packages:"+strings.Join(lines, "")+"\n\n"+advice, nil)
+}
+
+// from tells the screen where the text of files is, for snippets.
+func (s *screen) from(sources func() map[string]*hcl.File) {
+	s.printer.Sources = sources
+	if s.stream != nil {
+		s.stream.Sources = sources
+	}
+}
+
+// loadRoot loads the root module alone: it says where the state is.
+func (w *workdir) loadRoot() (*config.Node, diag.List) {
+	tree, diags := w.loader.LoadTree(config.TreeOptions{Variable: w.given.Static, Workspace: w.app.workspace(), Locator: rootOnly{}})
+	if tree.Root == nil && !diags.HasErrors() {
+		panic("a tree without a root and without a problem")
+	}
+	return tree.Root, diags
+}
+
+// loadCLIConfig reads the CLI configuration. What is to be said of it without being an error concerns the machine and
+// not the command, so it goes to standard error, whatever form the command's output has.
+func (a *app) loadCLIConfig() (*install.CLIConfig, diag.List) {
+	cli, diags := install.LoadCLIConfig(a.getenv)
+	var problems diag.List
+	for _, d := range diags {
+		if d.Severity == diag.Error {
+			problems = append(problems, d)
+			continue
+		}
+		fmt.Fprintf(a.stderr, "\nWarning: %s\n\n%s\n", d.Summary, d.Detail)
+	}
+	return cli, problems
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/millipede-iac/millipede/cmd/coordinator/view"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/tfstate"
+)
+
+const showUsage = `
+Usage: coordinator [global options] show [options] [FILE]
+
+  Shows the state of the workspace, or what is in a file: a saved plan, or a state.
+
+What to show:
+  -state                The state of the workspace. This is what is shown when nothing else is said.
+  -plan=FILE            The plan in a file.
+
+Options:
+  -show-sensitive       Show sensitive values too.
+` + variablesHelp + documentHelp
+
+func runShow(ctx context.Context, a *app, args []string) int {
+	var sf showFlags
+	var vars variableFlags
+	f := a.newFlags()
+	sf.register(f)
+	vars.registerValues(f)
+	reveal := f.Bool("show-sensitive", false, "")
+	current := f.Bool("state", false, "")
+	planFile := f.String("plan", "", "")
+	if code, done := a.parse(f, showUsage, args); done {
+		return code
+	}
+	s, diags := a.newScreen(sf, nil)
+	if diags.HasErrors() {
+		return s.end(diags)
+	}
+	selected := f.NArg()
+	if *current {
+		selected++
+	}
+	if *planFile != "" {
+		selected++
+	}
+	shown := &shown{screen: s, options: s.options(), vars: vars}
+	shown.options.Reveal = *reveal
+	switch {
+	case selected > 1:
+		return s.wrongUsage("Too many command line arguments", "The show command shows one thing: the state, a plan, or what is in one file.")
+	case *planFile != "":
+		saved, diags := openPlanFile(*planFile)
+		if diags.HasErrors() {
+			return s.end(diags)
+		}
+		return s.end(shown.plan(ctx, saved))
+	case f.NArg() == 1:
+		return s.end(shown.file(ctx, f.Arg(0)))
+	}
+	return s.withState(ctx, vars, stateFlags{}, "", func(at aState) diag.List {
+		st, diags := at.load(ctx)
+		if diags.HasErrors() {
+			return diags
+		}
+		return diags.Append(shown.state(ctx, st))
+	})
+}
+
+// shown is what the show command works with.
+type shown struct {
+	*screen
+	options view.TextOptions
+	vars    variableFlags
+}
+
+// file shows a plan or a state.
+func (s *shown) file(ctx context.Context, name string) diag.List {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return diag.Errors("Failed to read the given file as a state or plan file", fmt.Sprintf("Reading it: %s.", err), nil)
+	}
+	saved, err := planfile.Decode(text)
+	if err == nil {
+		return s.plan(ctx, &saved)
+	}
+	if !errors.Is(err, planfile.ErrNoPlan) {
+		return diag.Errors("Failed to read the given file as a state or plan file", fmt.Sprintf("The file %s is a plan, and cannot be read: %s.", name, err), nil)
+	}
+	st, diags := tfstate.Parse(text)
+	if diags.HasErrors() {
+		return diag.Errors("Failed to read the given file as a state or plan file",
+			fmt.Sprintf("As a state: %s.\n\nAs a plan: %s.", diags.Err(), err), nil)
+	}
+	return diags.Append(s.state(ctx, st))
+}
+
+// state shows a state; nil when there is none.
+func (s *shown) state(ctx context.Context, st *state.State) diag.List {
+	if st == nil || st.Lineage == "" && st.IsEmpty() {
+		text, err := view.NoStateJSON()
+		s.print("No state.\n")
+		return s.writeDocument(text, err)
+	}
+	schemas, diags := s.app.schemas(ctx, nil, nil, st, nil)
+	if diags.HasErrors() {
+		return diags
+	}
+	if s.wantsDocument() {
+		text, err := view.StateJSON(st, schemas, engineVersion)
+		diags = diags.Append(s.writeDocument(text, err))
+	}
+	s.printed(func(w io.Writer) error { return view.StateText(w, st, schemas, s.options) })
+	return diags
+}
+
+// plan shows a saved plan, with the configuration that it was made from.
+func (s *shown) plan(ctx context.Context, saved *planfile.Saved) diag.List {
+	wd := &workdir{app: s.app, loader: config.NewLoader(savedFiles(saved.Config))}
+	s.printer.Sources = wd.loader.Sources
+	diags := wd.loadFor(saved)
+	if diags.HasErrors() {
+		return diags
+	}
+	schemas, more := s.app.schemas(ctx, wd.tree, wd.loader, saved.Plan.Prior, nil)
+	if diags = diags.Append(more); diags.HasErrors() {
+		return diags
+	}
+	return diags.Append(s.planned(saved, wd.tree, schemas))
+}
+
+func (s *shown) planned(saved *planfile.Saved, tree *config.Tree, schemas *values.Schemas) diag.List {
+	var diags diag.List
+	if s.wantsDocument() {
+		text, err := view.PlanJSON(saved.Plan, tree, schemas)
+		diags = s.writeDocument(text, err)
+	}
+	s.printed(func(w io.Writer) error { return view.PlanText(w, saved.Plan, schemas, s.options) })
+	return diags
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+)
+
+const replaceProviderUsage = `
+Usage: coordinator [global options] state replace-provider [options] FROM TO
+
+  Makes all objects in the state that belong to the provider FROM belong to the provider TO. Both are source addresses,
+  such as hashicorp/time.
+
+Options:
+  -auto-approve         Do not ask.
+  -input=false          Do not ask, and fail when -auto-approve is not given.
+` + lockHelp + stateFileHelp + variablesHelp + jsonHelp
+
+func runReplaceProvider(ctx context.Context, a *app, args []string) int {
+	var sf showFlags
+	var vars variableFlags
+	var lf stateFlags
+	f := a.newFlags()
+	sf.register(f)
+	vars.registerValues(f)
+	lf.registerFile(f)
+	approved := f.Bool("auto-approve", false, "")
+	input := f.Bool("input", true, "")
+	if code, done := a.parse(f, replaceProviderUsage, args); done {
+		return code
+	}
+	s, diags := a.newStreamScreen(sf, nil)
+	switch {
+	case diags.HasErrors():
+		return s.end(diags)
+	case f.NArg() != 2:
+		return s.wrongUsage("Invalid number of arguments", "The command takes two source addresses of providers.")
+	case sf.json && !*approved:
+		return s.wrongUsage("Invalid usage", "With -json nobody can be asked, so -auto-approve is required.")
+	}
+	from, more := parseProviderArgument("from", f.Arg(0))
+	diags = diags.Append(more)
+	to, more := parseProviderArgument("to", f.Arg(1))
+	if diags = diags.Append(more); diags.HasErrors() {
+		return s.end(diags)
+	}
+	return s.withState(ctx, vars, lf, "state-replace-provider", func(at aState) diag.List {
+		st, diags := at.load(ctx)
+		if diags.HasErrors() {
+			return diags
+		}
+		if neverStored(st) {
+			return noStateFile()
+		}
+		var resources []string
+		var changes []state.Change
+		for _, r := range st.SortedResources() {
+			if st.Resources[r].Provider.Provider == from {
+				resources = append(resources, r.String())
+				changes = append(changes, handover(st, r, to)...)
+			}
+		}
+		if len(resources) == 0 {
+			s.say("No matching resources found.")
+			return diags
+		}
+		ink := a.ink(sf.viewFlags)
+		s.print(fmt.Sprintf("Millipede will perform the following actions:\n\n  ~ Updating provider:\n    - %s\n    + %s\n\n%s %d resources:\n\n  %s\n",
+			from, to, ink.Bold("Changing"), len(resources), strings.Join(resources, "\n  ")))
+		s.message("replace_provider", fmt.Sprintf("Millipede will replace provider from %s to %s for %d resources", from, to, len(resources)),
+			map[string]any{"from": from.String(), "to": to.String(), "resources": resources})
+		if !*approved {
+			yes, more := s.confirm("Do you want to make these changes?", "Only 'yes' will be accepted to continue.", *input)
+			if diags = diags.Append(more); more.HasErrors() {
+				return diags
+			}
+			if !yes {
+				s.say("Cancelled replacing providers.")
+				return diags
+			}
+		}
+		if diags = diags.Append(at.commit(ctx, changes)); !diags.HasErrors() {
+			s.say(fmt.Sprintf("Successfully replaced provider for %d resources.", len(resources)))
+		}
+		return diags
+	})
+}
+
+func parseProviderArgument(which, text string) (addr.Provider, diag.List) {
+	p, diags := addr.ParseProviderSource(text)
+	if diags.HasErrors() {
+		return p, diag.Errors(fmt.Sprintf("Invalid %q provider %q", which, text), diags.Err().Error(), nil)
+	}
+	return p, nil
+}
+
+// handover returns the changes that make a resource belong to another provider's configuration of the same name.
+func handover(st *state.State, r addr.AbsResource, to addr.Provider) []state.Change {
+	var out []state.Change
+	for key, i := range st.Resources[r].Instances {
+		at := r.Instance(key)
+		provider := st.ProviderOf(at)
+		provider.Provider = to
+		if i.Current != nil {
+			out = append(out, state.SetObject{Addr: at, Provider: provider, Object: i.Current})
+		}
+		for deposed, o := range i.Deposed {
+			out = append(out, state.SetObject{Addr: at, Deposed: deposed, Provider: provider, Object: o})
+		}
+	}
+	return out
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/tfstate"
+)
+
+const statePushUsage = `
+Usage: coordinator [global options] state push [options] FILE
+
+  Replaces the state of the workspace by the one in a file, or, with "-", on standard input. A state of another lineage
+  and one that is older than what it would replace are refused.
+
+Options:
+  -force                Replace it all the same. What was there stays readable as an earlier version.
+` + lockHelp + variablesHelp + jsonHelp
+
+func runStatePush(ctx context.Context, a *app, args []string) int {
+	var sf showFlags
+	var vars variableFlags
+	var lf stateFlags
+	f := a.newFlags()
+	sf.register(f)
+	vars.registerValues(f)
+	lf.registerLock(f)
+	force := f.Bool("force", false, "")
+	if code, done := a.parse(f, statePushUsage, args); done {
+		return code
+	}
+	s, diags := a.newStreamScreen(sf, nil)
+	switch {
+	case diags.HasErrors():
+		return s.end(diags)
+	case f.NArg() != 1:
+		return s.wrongUsage("Invalid number of arguments", "The command takes the name of one file, or \"-\".")
+	}
+	theirs, diags := a.readStateFile(f.Arg(0))
+	if diags.HasErrors() {
+		return s.end(diags)
+	}
+	return s.withState(ctx, vars, lf, "state-push", func(at aState) diag.List {
+		ours, diags := at.load(ctx)
+		if diags.HasErrors() {
+			return diags
+		}
+		if ours.Lineage == theirs.Lineage && ours.Serial == theirs.Serial && ours.SameContent(theirs) {
+			return diags
+		}
+		if !*force {
+			if why := refusal(ours, theirs); why != "" {
+				return diag.Errors("Failed to write the imported state", why, nil)
+			}
+		}
+		// The push itself is a version of its own, as with OpenTofu: the serial that the file has stays that of the file.
+		theirs.Serial++
+		return diags.Append(at.(*openState).replace(ctx, theirs, "state push"))
+	})
+}
+
+// readStateFile reads a state from a file or, for "-", from standard input.
+func (a *app) readStateFile(name string) (*state.State, diag.List) {
+	in := a.stdin
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, diag.Errors("Failed to open the given state file", err.Error()+".", nil)
+		}
+		defer file.Close()
+		in = file
+	}
+	st, diags := tfstate.Read(io.Reader(in))
+	what := fmt.Sprintf("Failed to read source state %q", name)
+	switch {
+	case diags.HasErrors():
+		return nil, diag.Errors(what, diags.Err().Error(), nil)
+	case st == nil:
+		return nil, diag.Errors(what, "There is no state in it.", nil)
+	}
+	return st, diags
+}
+
+// refusal says why a state may not take the place of another one; empty when it may.
+func refusal(ours, theirs *state.State) string {
+	switch {
+	case neverStored(ours):
+		return ""
+	case ours.Lineage != "" && theirs.Lineage != "" && ours.Lineage != theirs.Lineage:
+		return fmt.Sprintf("cannot import state with lineage %q over unrelated state with lineage %q", theirs.Lineage, ours.Lineage)
+	case theirs.Serial < ours.Serial:
+		return fmt.Sprintf("cannot import state with serial %d over newer state with serial %d", theirs.Serial, ours.Serial)
+	case theirs.Serial == ours.Serial:
+		return fmt.Sprintf("cannot overwrite existing state with serial %d with a different state that has the same serial", ours.Serial)
+	}
+	return ""
+}
+
+// replace puts a whole state in the place of the one of the workspace, and writes the snapshot.
+func (s *openState) replace(ctx context.Context, st *state.State, cause string) diag.List {
+	if err := s.store.Replace(ctx, s.workspace, s.lockID, st, cause); err != nil {
+		return diag.Errors("Failed to save state", err.Error()+".", nil)
+	}
+	return s.push(ctx)
+}

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/millipede-iac/millipede/cmd/coordinator/view"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/tfstate"
+)
+
+const stateUsage = `
+Usage: coordinator [global options] state <subcommand> [options] [arguments]
+
+  Works on the state. Commands that change it keep what it was before.
+
+Subcommands:
+  list                  List what is in the state
+  show                  Show one object of the state
+  pull                  Write the state to standard output
+  push                  Replace the state by a file
+  mv                    Give objects of the state another address
+  rm                    Forget objects without destroying them
+  replace-provider      Make objects belong to another provider
+`
+
+const stateListUsage = `
+Usage: coordinator [global options] state list [options] [ADDRESS]...
+
+  Lists the resource instances in the state: all of them, or those of the resources and modules that are named.
+
+Options:
+  -id=ID                List only instances whose attribute "id" is this.
+  -state=FILE           Read this state file, not the state of the workspace.
+` + variablesHelp + jsonHelp
+
+func runStateList(ctx context.Context, a *app, args []string) int {
+	var sf showFlags
+	var vars variableFlags
+	f := a.newFlags()
+	sf.register(f)
+	vars.registerValues(f)
+	id := f.String("id", "", "")
+	file := f.String("state", "", "")
+	if code, done := a.parse(f, stateListUsage, args); done {
+		return code
+	}
+	s, diags := a.newStreamScreen(sf, nil)
+	var targets []addr.Target
+	for _, arg := range f.Args() {
+		t, more := addr.ParseTarget(arg)
+		diags = diags.Append(more)
+		targets = append(targets, t)
+	}
+	if diags.HasErrors() {
+		return s.end(diags)
+	}
+	return s.readState(ctx, vars, *file, func(st *state.State) diag.List {
+		if neverStored(st) {
+			return noStateFile()
+		}
+		found, diags := matching(st, targets)
+		for _, at := range found {
+			if *id == "" || objectID(st.Object(at, state.CurrentObject)) == *id {
+				s.print(at.String() + "\n")
+				s.message("resource_address", at.String(), nil)
+			}
+		}
+		return diags
+	})
+}
+
+// neverStored tells whether nothing was ever put into the state.
+func neverStored(st *state.State) bool { return st.Lineage == "" && st.IsEmpty() }
+
+// matching returns the instances that are in one of the targets, in their order, or all instances without a target.
+// A target that matches nothing is an error.
+func matching(st *state.State, targets []addr.Target) ([]addr.Instance, diag.List) {
+	all := st.Addrs()
+	if len(targets) == 0 {
+		return all, nil
+	}
+	var out []addr.Instance
+	var diags diag.List
+	seen := map[addr.Instance]bool{}
+	for _, t := range targets {
+		known := false
+		for _, at := range all {
+			if !t.Contains(at) {
+				continue
+			}
+			known = true
+			if !seen[at] {
+				seen[at] = true
+				out = append(out, at)
+			}
+		}
+		if known {
+			continue
+		}
+		kind := "resource"
+		switch t.Kind {
+		case addr.TargetModule, addr.TargetModuleInstance:
+			kind = "module"
+		case addr.TargetInstance:
+			kind = "resource instance"
+		}
+		diags = diags.Append(diag.New(diag.Error, "Unknown "+kind,
+			fmt.Sprintf("There is no %s %s in the state. What was added to the configuration gets there when that is applied.", kind, t), nil))
+	}
+	return out, diags
+}
+
+// objectID returns the id of an object, empty when it has none.
+func objectID(o *state.Object) string {
+	if o == nil {
+		return ""
+	}
+	if o.Flatmap != nil {
+		return o.Flatmap["id"]
+	}
+	var attrs struct {
+		ID any `json:"id"`
+	}
+	if err := json.Unmarshal(o.Attrs, &attrs); err != nil {
+		return "" // an object without attributes
+	}
+	if text, ok := attrs.ID.(string); ok {
+		return text
+	}
+	return ""
+}
+
+const stateShowUsage = `
+Usage: coordinator [global options] state show [options] ADDRESS
+
+  Shows the attributes of one resource instance in the state.
+
+Options:
+  -show-sensitive       Show sensitive values too. They are always in the JSON form.
+  -state=FILE           Read this state file, not the state of the workspace.
+` + variablesHelp + documentHelp
+
+func runStateShow(ctx context.Context, a *app, args []string) int {
+	var sf showFlags
+	var vars variableFlags
+	f := a.newFlags()
+	sf.register(f)
+	vars.registerValues(f)
+	reveal := f.Bool("show-sensitive", false, "")
+	file := f.String("state", "", "")
+	if code, done := a.parse(f, stateShowUsage, args); done {
+		return code
+	}
+	s, diags := a.newStreamScreen(sf, nil)
+	switch {
+	case diags.HasErrors():
+		return s.end(diags)
+	case f.NArg() != 1:
+		return s.wrongUsage("Invalid number of arguments", "The command takes the address of one resource instance.")
+	}
+	at, parsed := addr.ParseInstance(f.Arg(0))
+	if parsed.HasErrors() {
+		return s.end(diag.Errors(fmt.Sprintf("Error parsing instance address %q", f.Arg(0)),
+			parsed[0].Detail+"\n\nThe command takes the address of one resource instance. To see the addresses, run: coordinator state list", nil))
+	}
+	return s.readState(ctx, vars, *file, func(st *state.State) diag.List {
+		if neverStored(st) {
+			return noStateFile()
+		}
+		if st.Object(at, state.CurrentObject) == nil {
+			return diag.Errors("No instance found for the given address",
+				fmt.Sprintf("There is no resource instance %s in the state. To see the addresses, run: coordinator state list", at), nil)
+		}
+		only := state.Empty()
+		only.Lineage, only.EngineVersion = st.Lineage, st.EngineVersion
+		only.Apply(state.SetObject{Addr: at, Provider: st.ProviderOf(at), Object: st.Object(at, state.CurrentObject)})
+		schemas, diags := a.schemas(ctx, nil, nil, only, nil)
+		if diags.HasErrors() {
+			return diags
+		}
+		if s.wantsDocument() {
+			text, err := view.StateJSON(only, schemas, engineVersion)
+			if s.stream != nil {
+				diags = diags.Append(s.stream.Settle())
+			}
+			diags = diags.Append(s.writeDocument(text, err))
+		}
+		o := s.options()
+		o.Reveal = *reveal
+		s.printed(func(w io.Writer) error { return view.InstanceText(w, only, at, schemas, o) })
+		return diags
+	})
+}
+
+const statePullUsage = `
+Usage: coordinator [global options] state pull [options]
+
+  Writes the state of the workspace to standard output, in OpenTofu's format.
+
+Options:
+` + variablesHelp + textHelp
+
+func runStatePull(ctx context.Context, a *app, args []string) int {
+	var sf showFlags
+	var vars variableFlags
+	f := a.newFlags()
+	sf.registerText(f)
+	vars.registerValues(f)
+	if code, done := a.parse(f, statePullUsage, args); done {
+		return code
+	}
+	s, diags := a.newScreen(sf, nil)
+	s.printer.Out = a.stderr // standard output is the state's alone
+	if diags = diags.Append(noArguments(f)); diags.HasErrors() {
+		return s.end(diags)
+	}
+	return s.readState(ctx, vars, "", func(st *state.State) diag.List {
+		if neverStored(st) {
+			return nil
+		}
+		var text bytes.Buffer
+		if err := tfstate.Write(&text, st, engineVersion, tfstate.Compact); err != nil {
+			return diag.List{}.Append(err)
+		}
+		s.write(a.stdout, append(text.Bytes(), '\n'))
+		return nil
+	})
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+)
+
+const taintUsage = `
+Usage: coordinator [global options] taint [options] ADDRESS
+
+  Marks a resource instance as tainted: the next plan replaces its object. The option -replace of plan and apply does
+  the same in one step.
+
+Options:
+  -allow-missing        Succeed when there is no such instance.
+` + lockHelp + stateFileHelp + variablesHelp + jsonHelp
+
+const untaintUsage = `
+Usage: coordinator [global options] untaint [options] ADDRESS
+
+  Takes the mark of a tainted resource instance away: its object is taken to be whole.
+
+Options:
+  -allow-missing        Succeed when there is no such instance.
+` + lockHelp + stateFileHelp + variablesHelp + jsonHelp
+
+func runTaint(ctx context.Context, a *app, args []string) int {
+	return a.mark(ctx, args, "taint", taintUsage, func(at addr.Instance, o *state.Object) (*state.Object, string, diag.List) {
+		if o.Status == state.InDoubt {
+			return nil, "", diag.Errors("Resource instance is in doubt",
+				fmt.Sprintf("It is not known what became of an operation on %s. Say that first, with: coordinator runs resolve", at), nil)
+		}
+		marked := *o
+		marked.Status = state.Tainted
+		return &marked, fmt.Sprintf("Resource instance %s has been marked as tainted.", at), nil
+	})
+}
+
+func runUntaint(ctx context.Context, a *app, args []string) int {
+	return a.mark(ctx, args, "untaint", untaintUsage, func(at addr.Instance, o *state.Object) (*state.Object, string, diag.List) {
+		if o.Status != state.Tainted {
+			return nil, "", diag.Errors("Resource instance is not tainted",
+				fmt.Sprintf("Resource instance %s is not tainted, so there is no mark to take away.", at), nil)
+		}
+		marked := *o
+		marked.Status = state.Ready
+		return &marked, fmt.Sprintf("Resource instance %s has been successfully untainted.", at), nil
+	})
+}
+
+// mark carries out taint and untaint: change returns the object as it shall be, and what to say then.
+func (a *app) mark(ctx context.Context, args []string, name, usage string,
+	change func(addr.Instance, *state.Object) (*state.Object, string, diag.List)) int {
+	var sf showFlags
+	var vars variableFlags
+	var lf stateFlags
+	f := a.newFlags()
+	sf.register(f)
+	vars.registerValues(f)
+	lf.registerFile(f)
+	lf.keepsEach = false
+	allowMissing := f.Bool("allow-missing", false, "")
+	if code, done := a.parse(f, usage, args); done {
+		return code
+	}
+	s, diags := a.newStreamScreen(sf, nil)
+	switch {
+	case diags.HasErrors():
+		return s.end(diags)
+	case f.NArg() != 1:
+		return s.wrongUsage("Invalid arguments", fmt.Sprintf("The %s command takes the address of one resource instance.", name))
+	}
+	at, diags := addr.ParseInstance(f.Arg(0))
+	if diags.HasErrors() {
+		return s.end(diags)
+	}
+	if at.Resource.Mode != addr.Managed {
+		return s.end(diag.Errors("Invalid resource address", fmt.Sprintf("Resource instance %s cannot be tainted: only managed resources can.", at), nil))
+	}
+	return s.withState(ctx, vars, lf, name, func(opened aState) diag.List {
+		st, diags := opened.load(ctx)
+		if diags.HasErrors() {
+			return diags
+		}
+		o := st.Object(at, state.CurrentObject)
+		if o == nil {
+			if *allowMissing {
+				return diags.Append(diag.New(diag.Warning, "No such resource instance",
+					fmt.Sprintf("There is no resource instance %s in the state. That is no error because of -allow-missing.", at), nil))
+			}
+			why := fmt.Sprintf("There is no resource instance %s in the state. One that was added to the configuration gets there when that is applied.", at)
+			if len(st.Resources) == 0 {
+				why = "There are no resource instances in the state at all: nothing was applied yet, or everything was destroyed."
+			}
+			return diags.Append(diag.New(diag.Error, "No such resource instance", why, nil))
+		}
+		marked, done, more := change(at, o)
+		if diags = diags.Append(more); more.HasErrors() {
+			return diags
+		}
+		diags = diags.Append(opened.commit(ctx, []state.Change{state.SetObject{Addr: at, Provider: st.ProviderOf(at), Object: marked}}))
+		if !diags.HasErrors() {
+			s.say(done)
+		}
+		return diags
+	})
+}

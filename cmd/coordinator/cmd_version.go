@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/millipede-iac/millipede/cmd/hosting"
+	"github.com/millipede-iac/millipede/provider/lock"
+)
+
+const versionUsage = `
+Usage: coordinator [global options] version [options]
+
+  Shows the version of Millipede, the version of OpenTofu whose behaviour it has, and the providers that are selected
+  for the configuration in this directory.
+
+Options:
+  -json                 Show that as JSON.
+` + textHelp
+
+// versionForm is the JSON form. terraform_version is what drivers decide by, so it is OpenTofu's.
+type versionForm struct {
+	Version    string            `json:"terraform_version"`
+	Platform   string            `json:"platform"`
+	Selections map[string]string `json:"provider_selections"`
+	Outdated   bool              `json:"terraform_outdated"`
+	Millipede  string            `json:"millipede_version"`
+}
+
+func runVersion(_ context.Context, a *app, args []string) int {
+	var sf showFlags
+	f := a.newFlags()
+	sf.registerText(f)
+	f.BoolVar(&sf.json, "json", false, "")
+	if code, done := a.parse(f, versionUsage, args); done {
+		return code
+	}
+	s, diags := a.newScreen(sf, nil)
+	if diags = diags.Append(noArguments(f)); diags.HasErrors() {
+		return s.end(diags)
+	}
+	// A lock file that cannot be read is the problem of the commands that need it.
+	locks, _ := lock.Read(lock.FileName)
+	form := versionForm{Version: engineVersion, Platform: hosting.Platform, Selections: map[string]string{}, Millipede: version}
+	for p, l := range locks.Providers {
+		form.Selections[p.String()] = l.Version.String()
+	}
+	text, err := json.MarshalIndent(form, "", "  ")
+	diags = diags.Append(s.writeDocument(append(text, '\n'), err))
+	s.print(fmt.Sprintf("Millipede v%s (speaks OpenTofu v%s)\non %s\n", version, engineVersion, hosting.Platform))
+	for _, p := range locks.Sorted() {
+		s.print(fmt.Sprintf("+ provider %s v%s\n", p, locks.Providers[p].Version))
+	}
+	return s.end(diags)
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// commands are all commands, in the order in which the help lists them.
+var commands []command
+
+// They are set here because the help command, inside of them, lists them.
+func init() {
+	commands = []command{
+		{name: "init", synopsis: "Prepare the directory: modules, providers, backend", run: runInit},
+		{name: "validate", synopsis: "Check the configuration", run: runValidate},
+		{name: "plan", synopsis: "Show what would change", run: runPlan},
+		{name: "apply", synopsis: "Make the changes", run: runApply},
+		{name: "destroy", synopsis: "Destroy everything", run: runDestroy},
+
+		{name: "fmt", synopsis: "Rewrite configuration files in their usual form", run: runFmt},
+		{name: "force-unlock", synopsis: "Release a lock that was left on the state", run: runForceUnlock},
+		{name: "get", synopsis: "Install the modules", run: runGet},
+		{name: "limits", synopsis: "Show who holds the limits, and who waits", run: runLimits},
+		{name: "metadata", synopsis: "Facts about the engine", run: group(metadataUsage), hidden: true},
+		{name: "metadata functions", synopsis: "Show the functions of the language", run: runMetadataFunctions},
+		{name: "output", synopsis: "Show output values", run: runOutput},
+		{name: "providers", synopsis: "Show which modules require which providers", run: runProviders},
+		{name: "providers lock", synopsis: "Write checksums of providers to the lock file", run: runProvidersLock},
+		{name: "providers mirror", synopsis: "Copy the required providers into a directory", run: runProvidersMirror},
+		{name: "providers schema", synopsis: "Show the schemas of the required providers", run: runProvidersSchema},
+		{name: "refresh", synopsis: "Bring the state in line with what exists", run: runRefresh},
+		{name: "runs", synopsis: "What ran on the state", run: group(runsUsage), hidden: true},
+		{name: "runs list", synopsis: "List the runs of the workspace", run: runRunsList},
+		{name: "runs show", synopsis: "Show what a run did, and where", run: runRunsShow},
+		{name: "runs resume", synopsis: "Go on with a run that was cut off", run: runResume},
+		{name: "runs resolve", synopsis: "Say what became of an operation in doubt", run: runResolve},
+		{name: "show", synopsis: "Show the state or a saved plan", run: runShow},
+		{name: "state", synopsis: "Work on the state", run: group(stateUsage), hidden: true},
+		{name: "state list", synopsis: "List what is in the state", run: runStateList},
+		{name: "state ls", run: runStateList, hidden: true},
+		{name: "state show", synopsis: "Show one object of the state", run: runStateShow},
+		{name: "state pull", synopsis: "Write the state to standard output", run: runStatePull},
+		{name: "state push", synopsis: "Replace the state by a file", run: runStatePush},
+		{name: "state mv", synopsis: "Give objects of the state another address", run: runStateMv},
+		{name: "state move", run: runStateMv, hidden: true},
+		{name: "state rm", synopsis: "Forget objects without destroying them", run: runStateRm},
+		{name: "state remove", run: runStateRm, hidden: true},
+		{name: "state replace-provider", synopsis: "Make objects belong to another provider", run: runReplaceProvider},
+		{name: "taint", synopsis: "Mark an object to be replaced", run: runTaint},
+		{name: "untaint", synopsis: "Take that mark away", run: runUntaint},
+		{name: "version", synopsis: "Show the version", run: runVersion},
+		{name: "workers", synopsis: "Who carries out operations", run: group(workersUsage), hidden: true},
+		{name: "workers list", synopsis: "List the live workers", run: runWorkersList},
+		{name: "workspace", synopsis: "Several states for one configuration", run: group(workspaceUsage), hidden: true},
+		{name: "workspace list", synopsis: "List the workspaces", run: runWorkspaceList},
+		{name: "workspace show", synopsis: "Show the name of the selected workspace", run: runWorkspaceShow},
+		{name: "workspace new", synopsis: "Make a workspace, and select it", run: runWorkspaceNew},
+		{name: "workspace select", synopsis: "Select another workspace", run: runWorkspaceSelect},
+		{name: "workspace delete", synopsis: "Delete a workspace", run: runWorkspaceDelete},
+		{name: "env", run: deprecatedEnv(group(workspaceUsage)), hidden: true},
+		{name: "env list", run: deprecatedEnv(runWorkspaceList), hidden: true},
+		{name: "env show", run: deprecatedEnv(runWorkspaceShow), hidden: true},
+		{name: "env new", run: deprecatedEnv(runWorkspaceNew), hidden: true},
+		{name: "env select", run: deprecatedEnv(runWorkspaceSelect), hidden: true},
+		{name: "env delete", run: deprecatedEnv(runWorkspaceDelete), hidden: true},
+	}
+}
+
+// group returns what runs where only the first word of commands like `state list` is given: it shows how to go on.
+func group(usage string) func(context.Context, *app, []string) int {
+	return func(_ context.Context, a *app, args []string) int {
+		code := 1
+		for _, arg := range args {
+			if arg == "-help" || arg == "--help" || arg == "-h" {
+				code = 0
+			}
+		}
+		fmt.Fprintln(a.stdout, strings.TrimSpace(usage))
+		return code
+	}
+}

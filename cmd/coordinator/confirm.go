@@ -1,0 +1,27 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// inputAllowed tells whether somebody may be asked.
+func (a *app) inputAllowed(flag bool) bool {
+	return flag && a.getenv("TF_INPUT") != "0" && a.getenv("TF_INPUT") != "false"
+}
+
+// confirm asks for a "yes". Where nobody may be asked, or nobody is there to answer, that is an error.
+func (s *screen) confirm(question, what string, input bool) (bool, diag.List) {
+	if !s.app.inputAllowed(input) || !s.forPeople() {
+		return false, diag.Errors("Approval is needed", "Nobody can be asked because input is turned off: "+question, nil)
+	}
+	s.print(fmt.Sprintf("\n%s\n  %s\n\n  Enter a value: ", s.app.ink(s.flags.viewFlags).Bold(question), what))
+	line, err := s.app.lines().ReadString('\n')
+	s.print("\n")
+	if err != nil && line == "" {
+		return false, diag.Errors("No approval", "Standard input has ended before an answer came.", nil)
+	}
+	return strings.TrimSpace(line) == "yes", nil
+}

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/bolt"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+// prepareBackend records the backend of the configuration. When it is another one than before, the state is brought
+// there, or what is there is taken, as the options say.
+func (i *initialisation) prepareBackend(ctx context.Context, root *config.Node) diag.List {
+	was, diags := i.app.readBackendRecord()
+	now, more := i.wanted(root)
+	if diags = diags.Append(more); diags.HasErrors() {
+		return diags
+	}
+	first := was.Type == ""
+	switch {
+	case was.same(now) && was.Hash == now.Hash && !i.options.reconfigure:
+		return diags
+	case was.Type == now.Type && was.Hash == now.Hash && len(i.options.backendConfig) == 0 && !i.options.reconfigure:
+		return diags // the arguments of -backend-config were given to an earlier init
+	case i.options.reconfigure:
+		diags = diags.Append(i.adopt(ctx, was, now))
+	case first || i.options.migrate:
+		diags = diags.Append(i.migrate(ctx, was, now))
+	default:
+		return diags.Append(diag.New(diag.Error, "Backend configuration changed",
+			"The backend is configured in another way than when the directory was initialized, so the state may have to be brought over.\n\nTo bring it over, run init -migrate-state. To use the new place with the state that is there, run init -reconfigure.", nil))
+	}
+	if diags.HasErrors() {
+		return diags
+	}
+	if err := i.app.writeBackendRecord(now); err != nil {
+		return diags.Append(diag.New(diag.Error, "Failed to record the backend", err.Error()+".", nil))
+	}
+	ink := i.app.ink(i.flags.viewFlags)
+	switch {
+	case now.Type != "":
+		i.print("\n")
+		i.say(ink.Success(fmt.Sprintf("Successfully configured the backend %q! Millipede will automatically\nuse this backend unless the backend configuration changes.", now.Type)))
+	case was.Type != "":
+		i.print("\n")
+		i.say(fmt.Sprintf("Successfully unset the backend %q. The state is beside the configuration now.", was.Type))
+	}
+	return diags
+}
+
+// wanted returns the record of the backend that the configuration and the options ask for.
+func (i *initialisation) wanted(root *config.Node) (backendRecord, diag.List) {
+	block := backendBlock(root)
+	others, diags := i.backendArguments()
+	if diags.HasErrors() {
+		return backendRecord{}, diags
+	}
+	if block == nil {
+		if len(i.options.backendConfig) > 0 {
+			diags = diags.Append(diag.New(diag.Warning, "Missing backend configuration",
+				"The option -backend-config adds to the arguments of a backend block, and the configuration has none, so it does nothing.", nil))
+		}
+		return backendRecord{}, diags
+	}
+	own, more := backendConfig(root, block)
+	if diags = diags.Append(more); diags.HasErrors() {
+		return backendRecord{}, diags
+	}
+	record, more := describeBackend(block, own, others)
+	return record, diags.Append(more)
+}
+
+// backendArguments returns the arguments of -backend-config, later ones in the place of earlier ones.
+func (i *initialisation) backendArguments() (map[string]cty.Value, diag.List) {
+	out := map[string]cty.Value{}
+	var diags diag.List
+	for _, text := range i.options.backendConfig {
+		if name, value, ok := strings.Cut(text, "="); ok {
+			out[strings.TrimSpace(name)] = cty.StringVal(value)
+			continue
+		}
+		if _, err := os.Stat(text); errors.Is(err, fs.ErrNotExist) {
+			diags = diags.Append(diag.New(diag.Error, "Failed to read file", fmt.Sprintf("The file %q of -backend-config does not exist.", text), nil))
+			continue
+		}
+		body, more := i.wd.loader.ParseFile(text)
+		diags = diags.Append(more)
+		attrs, problems := body.JustAttributes()
+		diags = diags.Append(problems)
+		for name, attr := range attrs {
+			v, problems := attr.Expr.Value(nil)
+			diags = diags.Append(problems)
+			if !problems.HasErrors() {
+				out[name] = v
+			}
+		}
+	}
+	return out, diags
+}
+
+// moving is the states of all workspaces on their way from one backend to another.
+type moving struct {
+	store    *bolt.Store
+	from, to snapshot.Backend
+}
+
+// open opens both backends, and the store.
+func (i *initialisation) open(was, now backendRecord) (*moving, diag.List) {
+	from, diags := i.backend(was)
+	to, more := i.backend(now)
+	if diags = diags.Append(more); diags.HasErrors() {
+		return nil, diags
+	}
+	store, more := openStore(i.app.lockInfo("init"), i.options.state.lockTimeout)
+	return &moving{store, from, to}, diags.Append(more)
+}
+
+func (i *initialisation) backend(r backendRecord) (snapshot.Backend, diag.List) {
+	if r.Type == "" {
+		return openKind("local", cty.EmptyObjectVal, stateFlags{}, journal.DefaultWorkspace)
+	}
+	args, err := r.arguments()
+	if err != nil {
+		return nil, diag.Errors("Invalid backend configuration", err.Error()+".", nil)
+	}
+	return openKind(r.Type, args, stateFlags{}, journal.DefaultWorkspace)
+}
+
+// workspaces returns all workspaces that the store or one of the backends knows.
+func (m *moving) workspaces(ctx context.Context) ([]string, error) {
+	var out []string
+	for _, list := range []func(context.Context) ([]string, error){m.store.Workspaces, m.from.Workspaces, m.to.Workspaces} {
+		names, err := list(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, names...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// migrate brings the states of all workspaces to the new backend.
+func (i *initialisation) migrate(ctx context.Context, was, now backendRecord) diag.List {
+	if was.Type != "" && now.Type != "" {
+		i.say("Backend configuration changed! The state is brought over.")
+	}
+	return i.each(ctx, was, now, func(m *moving, at *openState) diag.List {
+		source := &snapshot.Sync{Store: m.store, Backend: m.from, Version: engineVersion}
+		if _, err := source.Pull(ctx, at.workspace, at.lockID); err != nil && !errors.Is(err, journal.ErrNoWorkspace) {
+			return diag.List{}.Append(err)
+		} else if err != nil {
+			return nil // the new backend alone has it: it is met there when it is used
+		}
+		st, diags := at.load(ctx)
+		if diags.HasErrors() || neverStored(st) {
+			return diags
+		}
+		there, diags := snapshot.State(ctx, m.to, at.workspace)
+		if diags.HasErrors() || there != nil && there.SameContent(st) && there.Lineage == st.Lineage {
+			return diags
+		}
+		if !i.options.force {
+			question := fmt.Sprintf("Do you want to bring the state of the workspace %q to the new backend?", at.workspace)
+			what := fmt.Sprintf("It holds %d resource(s). Enter \"yes\" to write it there and \"no\" to begin with an empty state.", len(st.Resources))
+			if there != nil && !there.IsEmpty() {
+				what = fmt.Sprintf("There is a state with %d resource(s) already. Enter \"yes\" to write the present one, with %d, in its place, and \"no\" to use what is there.", len(there.Resources), len(st.Resources))
+			}
+			yes, more := i.confirm(question, what, i.options.input)
+			if more.HasErrors() {
+				return diags.Append(diag.New(diag.Error, "Can't ask approval for state migration when interactive input is disabled.",
+					"The state has to be brought to another backend, and nobody can be asked. Give -force-copy to do it without being asked, or -reconfigure to leave the state behind.", nil))
+			}
+			if !yes {
+				return diags.Append(i.take(ctx, m, at))
+			}
+		}
+		if err := m.to.Create(ctx, at.workspace); err != nil {
+			return diags.Append(err)
+		}
+		return diags.Append(at.push(ctx))
+	})
+}
+
+// adopt takes what is at the new backend, whatever was at the old one. The store keeps that as earlier versions.
+func (i *initialisation) adopt(ctx context.Context, was, now backendRecord) diag.List {
+	if was.same(now) {
+		return nil
+	}
+	return i.each(ctx, was, now, func(m *moving, at *openState) diag.List { return i.take(ctx, m, at) })
+}
+
+// take makes the state at the new backend, empty where there is none, that of the workspace.
+func (i *initialisation) take(ctx context.Context, m *moving, at *openState) diag.List {
+	st, diags := snapshot.State(ctx, m.to, at.workspace)
+	if diags.HasErrors() {
+		return diags
+	}
+	if st == nil {
+		st = state.Empty()
+	}
+	switch ours, err := m.store.Load(ctx, at.workspace); {
+	case errors.Is(err, journal.ErrNoWorkspace):
+		return nil
+	case err != nil:
+		return diags.Append(err)
+	case neverStored(ours):
+		return nil // the first command adopts what is there
+	}
+	if err := m.store.Replace(ctx, at.workspace, at.lockID, st, "init -reconfigure"); err != nil {
+		return diags.Append(err)
+	}
+	return diags
+}
+
+// each calls fn for every workspace, with the new backend's lock.
+func (i *initialisation) each(ctx context.Context, was, now backendRecord, fn func(*moving, *openState) diag.List) diag.List {
+	m, diags := i.open(was, now)
+	if diags.HasErrors() {
+		return diags
+	}
+	names, err := m.workspaces(ctx)
+	if err != nil {
+		return diags.Append(err, closing(m.store.Close()))
+	}
+	for _, name := range names {
+		at := &openState{
+			app: i.app, store: m.store, workspace: name, backend: m.to, info: i.app.lockInfo("init"),
+			sync: &snapshot.Sync{Store: m.store, Backend: m.to, Version: engineVersion},
+		}
+		diags = diags.Append(i.under(ctx, at, func() diag.List { return fn(m, at) }))
+		if diags.HasErrors() {
+			break
+		}
+	}
+	return diags.Append(closing(m.store.Close()))
+}
+
+// under calls fn while the backend is locked, unless locking is off.
+func (i *initialisation) under(ctx context.Context, at *openState, fn func() diag.List) diag.List {
+	if !i.options.state.lock {
+		return fn()
+	}
+	if err := at.backend.Lock(ctx, at.workspace, at.info); err != nil {
+		var held *journal.Held
+		if errors.As(err, &held) {
+			return diag.List{lockDiag(held.Holder, "the state is locked")}
+		}
+		return diag.Errors("Error acquiring the state lock", err.Error(), nil)
+	}
+	diags := fn()
+	if err := at.backend.Unlock(context.WithoutCancel(ctx), at.workspace, at.info.ID); err != nil {
+		diags = diags.Append(diag.New(diag.Error, "Error releasing the state lock", err.Error(), nil))
+	}
+	return diags
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/millipede-iac/millipede/cmd/coordinator/view"
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// showFlags are how a command shows things that runs no plan.
+type showFlags struct {
+	viewFlags
+	jsonInto string
+}
+
+// registerText registers what every command has.
+func (s *showFlags) registerText(f *flag.FlagSet) {
+	f.BoolVar(&s.noColor, "no-color", false, "")
+	f.BoolVar(&s.compactWarnings, "compact-warnings", false, "")
+	f.BoolVar(&s.consolidateWarnings, "consolidate-warnings", true, "")
+	f.BoolVar(&s.consolidateErrors, "consolidate-errors", false, "")
+}
+
+// register registers that, and the JSON form.
+func (s *showFlags) register(f *flag.FlagSet) {
+	s.registerText(f)
+	f.BoolVar(&s.json, "json", false, "")
+	f.StringVar(&s.jsonInto, "json-into", "", "")
+}
+
+// The parts that the help texts of several commands have in common.
+const (
+	textHelp = `  -no-color             Use no colours.
+  -compact-warnings, -consolidate-warnings=false, -consolidate-errors
+                        How problems are shown.
+`
+	jsonHelp = `  -json                 Show everything as JSON, a line for each message.
+  -json-into=FILE       Write that to a file, beside the text.
+` + textHelp
+	documentHelp = `  -json                 Show the result as JSON.
+  -json-into=FILE       Write that to a file, beside the text.
+` + textHelp
+	variablesHelp = `  -var 'NAME=VALUE', -var-file=FILE
+                        Variables that the backend block depends on. May be given often.
+`
+	lockHelp = `  -lock=false           Do not lock the state meanwhile.
+  -lock-timeout=0s      How long to wait for a lock that another command holds.
+`
+	stateFileHelp = `  -state=FILE           Work on this state file, not on the state of the workspace.
+  -state-out=FILE       Write the changed state to this file.
+  -backup=FILE          Where the state before the change is written; "-" for nowhere.
+`
+)
+
+// screen is where a command talks that runs no plan: text for people on standard output and error, JSON for programs
+// instead of that (-json) or beside it (-json-into). The JSON is either a stream of messages or one document. Close it
+// with end.
+type screen struct {
+	app     *app
+	flags   showFlags
+	printer *view.Printer
+	stream  *view.Stream // nil when nobody wants messages
+	// document receives the JSON of commands that write one; nil when nobody wants it.
+	document io.Writer
+	file     *os.File // of -json-into
+}
+
+// newScreen returns the screen of a command whose JSON form is one document; problems are always text then. sources
+// returns the files that were loaded; it may be nil.
+func (a *app) newScreen(f showFlags, sources func() map[string]*hcl.File) (*screen, diag.List) {
+	s := &screen{app: a, flags: f, printer: &view.Printer{
+		Out: a.stdout, Err: a.stderr, Ink: view.Ink(!f.noColor && a.getenv("NO_COLOR") == "" && terminal(a.stderr)), Width: width(a.stderr),
+		Sources: sources, CompactWarnings: f.compactWarnings,
+		ConsolidateWarnings: f.consolidateWarnings, ConsolidateErrors: f.consolidateErrors,
+	}}
+	switch {
+	case f.json && f.jsonInto != "":
+		s.flags.json = false
+		return s, diag.Errors("Invalid combination of arguments", "The -json and -json-into options exclude each other.", nil)
+	case f.json:
+		s.document, s.printer.Out = a.stdout, a.stderr
+	case f.jsonInto != "":
+		file, err := os.OpenFile(f.jsonInto, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+		if err != nil {
+			return s, diag.Errors("Invalid argument", fmt.Sprintf("The file of -json-into cannot be written: %s.", err), nil)
+		}
+		s.document, s.file = file, file
+	}
+	return s, nil
+}
+
+// newStreamScreen returns the screen of a command whose JSON form is a stream of messages, problems among them.
+func (a *app) newStreamScreen(f showFlags, sources func() map[string]*hcl.File) (*screen, diag.List) {
+	s, diags := a.newScreen(f, sources)
+	if s.document != nil {
+		s.stream = view.NewStream(view.StreamOptions{Out: s.document, Now: time.Now, EngineVersion: engineVersion, Sources: sources})
+	}
+	return s, diags
+}
+
+// forPeople tells whether standard output is text.
+func (s *screen) forPeople() bool { return !s.flags.json }
+
+// options are how the views write text.
+func (s *screen) options() view.TextOptions {
+	return s.app.text(s.flags.viewFlags)
+}
+
+// say tells something: the text with a line break for people, the same on one line for programs.
+func (s *screen) say(text string) {
+	s.print(text + "\n")
+	if s.stream != nil {
+		s.stream.Log(strings.Join(strings.Fields(text), " "))
+	}
+}
+
+// print writes text for people alone.
+func (s *screen) print(text string) {
+	if s.forPeople() {
+		s.write(s.app.stdout, []byte(text))
+	}
+}
+
+// printed writes what a view writes, for people alone.
+func (s *screen) printed(show func(io.Writer) error) {
+	if s.forPeople() {
+		if err := show(s.app.stdout); err != nil {
+			fmt.Fprintln(s.app.stderr, err)
+		}
+	}
+}
+
+// message writes a message for programs alone.
+func (s *screen) message(kind, text string, fields map[string]any) {
+	if s.stream != nil {
+		s.stream.Message(kind, text, fields)
+	}
+}
+
+// wantsDocument tells whether somebody wants the JSON document.
+func (s *screen) wantsDocument() bool { return s.document != nil }
+
+// writeDocument writes the JSON document, if somebody wants it. An error in making it is a bug of ours, shown as such.
+func (s *screen) writeDocument(text []byte, err error) diag.List {
+	if s.document == nil {
+		return nil
+	}
+	if err != nil {
+		return diag.Errors("Failed to make the JSON output", err.Error()+".", nil)
+	}
+	s.write(s.document, text)
+	return nil
+}
+
+// diagnostics shows problems.
+func (s *screen) diagnostics(l diag.List) {
+	if s.stream != nil {
+		s.stream.Problems(l)
+	}
+	if s.forPeople() || s.stream == nil {
+		if err := s.printer.Diagnostics(l); err != nil {
+			fmt.Fprintln(s.app.stderr, err)
+		}
+	}
+}
+
+// end shows the last problems and returns the exit code.
+func (s *screen) end(l diag.List) int {
+	s.diagnostics(l)
+	code := 0
+	if l.HasErrors() {
+		code = 1
+	}
+	var err error
+	if s.stream != nil {
+		err = s.stream.Settle()
+	}
+	if s.file != nil {
+		err = errors.Join(err, s.file.Close())
+	}
+	if err != nil {
+		fmt.Fprintln(s.app.stderr, err)
+		return 1
+	}
+	return code
+}
+
+func (s *screen) write(w io.Writer, text []byte) {
+	if _, err := w.Write(text); err != nil {
+		fmt.Fprintln(s.app.stderr, err)
+	}
+}
+
+// wrongUsage ends a command whose arguments are wrong.
+func (s *screen) wrongUsage(summary, detail string) int {
+	return s.end(diag.Errors(summary, fmt.Sprintf("%s\n\nFor the options of the command, run:\n  coordinator %s -help", detail, s.app.command), nil))
+}
+
+// noArguments complains about arguments of a command that takes none.
+func noArguments(f *flag.FlagSet) diag.List {
+	if f.NArg() == 0 {
+		return nil
+	}
+	return diag.Errors("Unexpected argument", fmt.Sprintf("Too many command line arguments: %q is not expected. To work in another directory, give the global option -chdir=DIR.", f.Arg(0)), nil)
+}

@@ -1,0 +1,219 @@
+package install
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/apparentlymart/go-versions/versions"
+	"golang.org/x/mod/sumdb/dirhash"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/lock"
+)
+
+// Checksums adds the hashes of packages for several platforms to the selections, which it returns. What is selected
+// already stays selected. Nothing is installed.
+func Checksums(ctx context.Context, o Options, platforms []string) (*lock.Locks, diag.List) {
+	out := &lock.Locks{}
+	for p, l := range o.Locks.Providers {
+		copied := *l
+		out.Set(p, &copied)
+	}
+	diags := o.eachPackage(ctx, platforms, func(p addr.Provider, constraints string, c candidate) error {
+		h1, err := c.hash()
+		if err != nil {
+			return err
+		}
+		selection := &lock.Provider{Version: c.version, Constraints: constraints, Hashes: []string{h1}}
+		if old := out.Get(p); old != nil && old.Version.Same(c.version) {
+			selection.Hashes = append(selection.Hashes, old.Hashes...)
+		}
+		out.Set(p, selection)
+		return nil
+	})
+	return out, diags
+}
+
+// Mirror copies the packages of all required providers, for several platforms, into a directory that can serve as a
+// filesystem mirror and, over HTTP, as a network mirror.
+func Mirror(ctx context.Context, o Options, dir string, platforms []string) diag.List {
+	diags := o.eachPackage(ctx, platforms, func(p addr.Provider, _ string, c candidate) error {
+		base := filepath.Join(dir, p.Host, p.Namespace, p.Type)
+		if err := os.MkdirAll(base, 0o755); err != nil {
+			return err
+		}
+		name := fmt.Sprintf("terraform-provider-%s_%s_%s.zip", p.Type, c.version, c.platform)
+		return publish(c, filepath.Join(base, name))
+	})
+	if diags.HasErrors() {
+		return diags
+	}
+	for _, p := range sortedProviders(o.Required) {
+		if p.IsBuiltin() {
+			continue
+		}
+		if err := index(dir, p); err != nil {
+			diags = diags.Append(diag.New(diag.Error, "Failed to update indexes", fmt.Sprintf("Writing the index of %s: %s.", p, err), nil))
+		}
+	}
+	return diags
+}
+
+// eachPackage calls fn with one package of each required provider for each platform, all of one version.
+func (o Options) eachPackage(ctx context.Context, platforms []string, fn func(p addr.Provider, constraints string, c candidate) error) diag.List {
+	var diags diag.List
+	for _, p := range sortedProviders(o.Required) {
+		if p.IsBuiltin() {
+			continue
+		}
+		constraints, allowed, err := allowedVersions(o.Required[p])
+		if err != nil {
+			diags = diags.Append(diag.New(diag.Error, "Invalid version constraint", fmt.Sprintf("The version constraints on %s cannot be read: %s.", p, err), nil))
+			continue
+		}
+		if locked := o.Locks.Get(p); locked != nil && allowed.Has(locked.Version) {
+			allowed = versions.Only(locked.Version)
+		}
+		for _, platform := range platforms {
+			if ctx.Err() != nil {
+				return diags.Append(diag.New(diag.Error, "Operation interrupted", context.Cause(ctx).Error()+".", nil))
+			}
+			o.Platform = platform
+			found, more := o.find(p, allowed)
+			if diags = diags.Append(more); more.HasErrors() {
+				break
+			}
+			if found.best == nil {
+				diags = diags.Append(diag.New(diag.Error, "Provider not available", fmt.Sprintf("There is no package of %s %s for %s in the places that are configured.", p, constraints, platform), nil))
+				break
+			}
+			version := found.best.version
+			o.report(Event{Kind: Installing, Provider: p, Version: version.String(), Platform: platform})
+			if err := fn(p, constraints, *found.best); err != nil {
+				diags = diags.Append(diag.New(diag.Error, "Failed to read a provider package", fmt.Sprintf("The package of %s %s for %s: %s.", p, version, platform, err), nil))
+				break
+			}
+			o.report(Event{Kind: Installed, Provider: p, Version: version.String(), Platform: platform})
+			allowed = versions.Only(version)
+		}
+	}
+	return diags
+}
+
+// hash returns the h1 hash of a package.
+func (c candidate) hash() (string, error) {
+	if c.archive != "" {
+		return dirhash.HashZip(c.archive, dirhash.Hash1)
+	}
+	return hashDir(c.dir)
+}
+
+// publish writes a package as an archive, which appears whole or not at all.
+func publish(c candidate, name string) error {
+	tmp, err := os.CreateTemp(filepath.Dir(name), ".publish-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) // does nothing after the rename
+	if c.archive != "" {
+		err = copyFile(tmp, c.archive)
+	} else {
+		err = pack(tmp, c.dir)
+	}
+	if err := errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), name)
+}
+
+func copyFile(w io.Writer, name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(w, f)
+	return err
+}
+
+// pack writes an archive of a directory. It depends on names, modes and contents alone.
+func pack(w io.Writer, dir string) error {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
+	z := zip.NewWriter(w)
+	err = filepath.WalkDir(real, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(real, path)
+		if err != nil {
+			return err
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		h := &zip.FileHeader{Name: filepath.ToSlash(rel), Method: zip.Deflate}
+		h.SetMode(info.Mode())
+		f, err := z.CreateHeader(h)
+		if err != nil {
+			return err
+		}
+		return copyFile(f, path)
+	})
+	return errors.Join(err, z.Close())
+}
+
+// index writes the files by which a network mirror says what it has of a provider: all archives that are there.
+func index(dir string, p addr.Provider) error {
+	type archive struct {
+		Hashes []string `json:"hashes"`
+		URL    string   `json:"url"`
+	}
+	all := map[string]struct{}{}
+	byVersion := map[string]map[string]archive{}
+	for _, c := range inMirror(dir, p) {
+		if c.archive == "" {
+			continue
+		}
+		h1, err := c.hash()
+		if err != nil {
+			return err
+		}
+		v := c.version.String()
+		all[v] = struct{}{}
+		if byVersion[v] == nil {
+			byVersion[v] = map[string]archive{}
+		}
+		byVersion[v][c.platform] = archive{[]string{h1}, filepath.Base(c.archive)}
+	}
+	base := filepath.Join(dir, p.Host, p.Namespace, p.Type)
+	for v, archives := range byVersion {
+		if err := writeJSON(filepath.Join(base, v+".json"), map[string]any{"archives": archives}); err != nil {
+			return err
+		}
+	}
+	return writeJSON(filepath.Join(base, "index.json"), map[string]any{"versions": all})
+}
+
+func writeJSON(name string, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, text) {
+		return nil
+	}
+	return os.WriteFile(name, text, 0o644)
+}
