@@ -77,7 +77,6 @@ var verbsOf = map[string]verbs{
 	"refresh": {starts: "Refreshing state..."},
 	"open":    {"Opening...", "Still opening...", "Open complete"},
 	"close":   {"Closing...", "Still closing...", "Close complete"},
-	"import":  {"Importing...", "Still importing...", "Import complete"},
 }
 
 // say writes a line in bold.
@@ -111,7 +110,7 @@ func (p *Progress) Started(_ int, d program.Description, _ string, _ time.Time) 
 	}
 	suffix := ""
 	switch d.Action {
-	case "refresh", "update", "delete", "import":
+	case "refresh", "update", "delete":
 		suffix = called(p.idOf(d.Address))
 	}
 	p.say(d.Address + ": " + v.starts + suffix + p.Ink.off())
@@ -154,7 +153,7 @@ func (p *Progress) Finished(_ int, d program.Description, n program.Notes, took 
 	}
 	suffix := ""
 	switch d.Action {
-	case "create", "update", "read", "import":
+	case "create", "update", "read":
 		suffix = called(n.IDKey, n.ID)
 	}
 	p.say(fmt.Sprintf("%s: %s after %s%s", d.Address, v.ended, seconds(took), suffix))

@@ -2,6 +2,7 @@ package view_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 
 	"github.com/millipede-iac/millipede/cmd/coordinator/view"
+	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
@@ -323,5 +325,44 @@ func TestARunShowsWhatIsKnownOfWhatIsInDoubt(t *testing.T) {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())
 		}
+	}
+}
+
+func TestARunThatDidNotDoEverythingSaysWhatIsMissing(t *testing.T) {
+	o := coordinator.Outcome{
+		Failed:      []coordinator.Failure{{Address: "a.f"}},
+		Interrupted: true,
+		Counts:      coordinator.Counts{Total: 20, Done: 3},
+	}
+	for i := range 12 {
+		o.Skipped = append(o.Skipped, coordinator.Skipped{Address: fmt.Sprintf("a.s[%d]", i), Because: "a.f"})
+	}
+	want := `
+Interrupted! Operations: 3 of 20 done, 1 failed, 12 skipped.
+
+Failed:
+  a.f
+
+Skipped, because of a.f:
+  a.s[0]
+  a.s[1]
+  a.s[2]
+  a.s[3]
+  a.s[4]
+  a.s[5]
+  a.s[6]
+  a.s[7]
+  a.s[8]
+  a.s[9]
+  and 2 more
+
+To go on where the run stopped:
+  coordinator runs resume 01
+`
+	if d := cmp.Diff(want, view.OutcomeText("01", o, nil, view.TextOptions{})); d != "" {
+		t.Error(d)
+	}
+	if text := view.OutcomeText("01", coordinator.Outcome{Status: "done"}, nil, view.TextOptions{}); text != "" {
+		t.Errorf("a run that did everything says %q", text)
 	}
 }
