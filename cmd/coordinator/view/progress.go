@@ -34,6 +34,7 @@ type ProgressOptions struct {
 type Progress struct {
 	ProgressOptions
 	outlet *outlet
+	begun  begun
 
 	mu      sync.Mutex // guards the fields below; the live line is made on another goroutine
 	counts  coordinator.Counts
@@ -46,7 +47,7 @@ var _ coordinator.Observer = (*Progress)(nil)
 
 // NewProgress returns a Progress that shows nothing yet.
 func NewProgress(o ProgressOptions) *Progress {
-	p := &Progress{ProgressOptions: o, told: map[string]bool{}}
+	p := &Progress{ProgressOptions: o, told: map[string]bool{}, begun: begun{}}
 	var live func() string
 	if o.Width != nil {
 		live = p.live
@@ -64,6 +65,17 @@ func (p *Progress) Settle() error {
 	p.counted, p.waits = false, nil
 	clear(p.told)
 	return err
+}
+
+// begun are the vertices of a run whose operations went out: only of those there is an end to tell. It belongs to the
+// run's loop, which calls the observer.
+type begun map[int]bool
+
+// end tells whether the vertex had begun, and forgets it.
+func (b begun) end(vertex int) bool {
+	yes := b[vertex]
+	delete(b, vertex)
+	return yes
 }
 
 // verbs are the words for what is done to an object.
@@ -103,7 +115,8 @@ func (p *Progress) idOf(address string) (key, id string) {
 }
 
 // Started implements coordinator.Observer.
-func (p *Progress) Started(_ int, d program.Description, _ string, _ time.Time) {
+func (p *Progress) Started(vertex int, d program.Description, _ string, _ time.Time) {
+	p.begun[vertex] = true
 	v, ok := verbsOf[d.Action]
 	if !ok {
 		return
@@ -146,9 +159,9 @@ func shortened(id string) string {
 func seconds(d time.Duration) string { return d.Round(time.Second).String() }
 
 // Finished implements coordinator.Observer.
-func (p *Progress) Finished(_ int, d program.Description, n program.Notes, took time.Duration) {
+func (p *Progress) Finished(vertex int, d program.Description, n program.Notes, took time.Duration) {
 	v := verbsOf[d.Action]
-	if v.ended == "" || n.Quiet {
+	if !p.begun.end(vertex) || v.ended == "" || n.Quiet {
 		return
 	}
 	suffix := ""
@@ -160,7 +173,7 @@ func (p *Progress) Finished(_ int, d program.Description, n program.Notes, took 
 }
 
 // Failed implements coordinator.Observer. The problem itself is shown when the run has ended.
-func (p *Progress) Failed(int, program.Description, time.Duration) {}
+func (p *Progress) Failed(vertex int, _ program.Description, _ time.Duration) { p.begun.end(vertex) }
 
 // Skipped implements coordinator.Observer.
 func (p *Progress) Skipped(int, program.Description, string) {}

@@ -40,16 +40,17 @@ func TestWhatHappensToAnObjectIsALine(t *testing.T) {
 	var out bytes.Buffer
 	p := view.NewProgress(view.ProgressOptions{Out: &out, ID: func(address string) (string, string) { return "id", address + "!" }})
 	d := func(action string) program.Description { return program.Description{Address: "a.b", Action: action} }
-	for _, action := range []string{"refresh", "read", "create", "update", "delete", "open", "plan"} {
-		p.Started(1, d(action), "default", time.Time{})
+	actions := []string{"refresh", "read", "create", "update", "delete", "open", "plan"}
+	for i, action := range actions {
+		p.Started(i, d(action), "default", time.Time{})
 	}
 	p.Progress(1, d("create"), 10*time.Second)
 	p.Progress(1, d("delete"), 70*time.Second)
 	p.Progress(1, d("refresh"), 70*time.Second)
-	for _, action := range []string{"refresh", "read", "create", "update", "delete", "open", "plan"} {
-		p.Finished(1, d(action), program.Notes{ID: "x", IDKey: "name"}, 3400*time.Millisecond)
+	for i, action := range actions {
+		p.Finished(i, d(action), program.Notes{ID: "x", IDKey: "name"}, 3400*time.Millisecond)
 	}
-	p.Finished(1, d("create"), program.Notes{Quiet: true}, 0)
+	p.Finished(99, d("read"), program.Notes{}, 0) // decided without an operation
 	p.Doubtful(1, d("create"), "the worker is gone")
 	p.Event(wire.Event{Kind: "provision_start", Address: "a.b", Name: "local-exec"})
 	p.Event(wire.Event{Kind: "output", Address: "a.b", Name: "local-exec", Text: "one  \r\n\ntwo\rthree"})

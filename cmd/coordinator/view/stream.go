@@ -35,17 +35,18 @@ type StreamOptions struct {
 }
 
 // Stream shows a command to programs while it goes on: one JSON object a line, with the types and fields that OpenTofu
-// writes. It implements coordinator.Observer. Its methods may be called from any goroutine.
+// writes. It implements coordinator.Observer; its other methods may be called from any goroutine.
 type Stream struct {
 	StreamOptions
 	outlet *outlet
+	begun  begun
 }
 
 var _ coordinator.Observer = (*Stream)(nil)
 
 // NewStream returns a Stream that has written the message with the versions.
 func NewStream(o StreamOptions) *Stream {
-	s := &Stream{StreamOptions: o, outlet: newOutlet(o.Out, nil)}
+	s := &Stream{StreamOptions: o, outlet: newOutlet(o.Out, nil), begun: begun{}}
 	s.message("info", "version", "OpenTofu "+o.EngineVersion, map[string]any{"tofu": o.EngineVersion, "ui": uiVersion})
 	return s
 }
@@ -151,7 +152,8 @@ func (s *Stream) idOf(address string) (key, id string) {
 }
 
 // Started implements coordinator.Observer.
-func (s *Stream) Started(_ int, d program.Description, _ string, _ time.Time) {
+func (s *Stream) Started(vertex int, d program.Description, _ string, _ time.Time) {
+	s.begun[vertex] = true
 	h := hookMessage{Resource: resourceMessageOf(d.Address)}
 	switch d.Action {
 	case "refresh":
@@ -192,7 +194,10 @@ func wholeSeconds(d time.Duration) *float64 {
 }
 
 // Finished implements coordinator.Observer.
-func (s *Stream) Finished(_ int, d program.Description, n program.Notes, took time.Duration) {
+func (s *Stream) Finished(vertex int, d program.Description, n program.Notes, took time.Duration) {
+	if !s.begun.end(vertex) {
+		return
+	}
 	h := hookMessage{Resource: resourceMessageOf(d.Address), IDKey: n.IDKey, IDValue: n.ID}
 	if h.IDKey == "" || h.IDValue == "" {
 		h.IDKey, h.IDValue = "", ""
@@ -216,8 +221,8 @@ func (s *Stream) Finished(_ int, d program.Description, n program.Notes, took ti
 }
 
 // Failed implements coordinator.Observer.
-func (s *Stream) Failed(_ int, d program.Description, took time.Duration) {
-	if w, ok := hookWords[d.Action]; ok {
+func (s *Stream) Failed(vertex int, d program.Description, took time.Duration) {
+	if w, ok := hookWords[d.Action]; ok && s.begun.end(vertex) {
 		h := hookMessage{Resource: resourceMessageOf(d.Address), Action: d.Action, Elapsed: wholeSeconds(took)}
 		s.hook("apply_errored", fmt.Sprintf("%s errored after %s", w.ended, seconds(took)), h)
 	}

@@ -81,8 +81,10 @@ func tell(s *view.Stream, m message, called func(key, value string)) bool {
 		called(h.IDKey, h.IDValue)
 		s.Started(0, d, "", time.Time{})
 	case "apply_complete":
+		s.Started(0, d, "", time.Time{})
 		s.Finished(0, d, notes, took)
 	case "apply_errored":
+		s.Started(0, d, "", time.Time{})
 		s.Failed(0, d, took)
 	case "refresh_start":
 		d.Action = "refresh"
@@ -90,15 +92,15 @@ func tell(s *view.Stream, m message, called func(key, value string)) bool {
 		s.Started(0, d, "", time.Time{})
 	case "refresh_complete":
 		d.Action = "refresh"
+		s.Started(0, d, "", time.Time{})
 		s.Finished(0, d, notes, took)
 	case "ephemeral_action_started", "ephemeral_action_complete":
 		d.Action = "open"
 		if strings.Contains(m.Text, "Clos") {
 			d.Action = "close"
 		}
-		if m.Type == "ephemeral_action_started" {
-			s.Started(0, d, "", time.Time{})
-		} else {
+		s.Started(0, d, "", time.Time{})
+		if m.Type == "ephemeral_action_complete" {
 			s.Finished(0, d, notes, took)
 		}
 	case "provision_start":
