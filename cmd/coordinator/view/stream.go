@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
@@ -40,22 +41,33 @@ type Stream struct {
 	StreamOptions
 	outlet *outlet
 	begun  begun
+	first  sync.Once
 }
 
 var _ coordinator.Observer = (*Stream)(nil)
 
-// NewStream returns a Stream that has written the message with the versions.
+// NewStream returns a Stream. Its first message, before any other, tells the versions.
 func NewStream(o StreamOptions) *Stream {
-	s := &Stream{StreamOptions: o, outlet: newOutlet(o.Out, nil), begun: begun{}}
-	s.message("info", "version", "OpenTofu "+o.EngineVersion, map[string]any{"tofu": o.EngineVersion, "ui": uiVersion})
-	return s
+	return &Stream{StreamOptions: o, outlet: newOutlet(o.Out, nil), begun: begun{}}
 }
 
 // Settle writes what is left. The error is that of writing since the last call.
-func (s *Stream) Settle() error { return s.outlet.settle() }
+func (s *Stream) Settle() error {
+	s.first.Do(s.version)
+	return s.outlet.settle()
+}
+
+func (s *Stream) version() {
+	s.write("info", "version", "OpenTofu "+s.EngineVersion, map[string]any{"tofu": s.EngineVersion, "ui": uiVersion})
+}
 
 // message writes one message.
 func (s *Stream) message(level, kind, text string, fields map[string]any) {
+	s.first.Do(s.version)
+	s.write(level, kind, text, fields)
+}
+
+func (s *Stream) write(level, kind, text string, fields map[string]any) {
 	m := map[string]any{
 		"@level": level, "@message": text, "@module": "tofu.ui", "@timestamp": s.Now().Format("2006-01-02T15:04:05.000000Z07:00"),
 		"type": kind,
@@ -204,6 +216,9 @@ func (s *Stream) Finished(vertex int, d program.Description, n program.Notes, to
 	}
 	switch d.Action {
 	case "refresh":
+		if h.IDKey == "" {
+			h.IDKey, h.IDValue = s.idOf(d.Address) // as it was called before
+		}
 		s.hook("refresh_complete", "Refresh complete"+called(h.IDKey, h.IDValue), h)
 	case "open", "close":
 		text := verbsOf[d.Action].ended
