@@ -195,14 +195,23 @@ func unmarshal(what string, data []byte, v any) error {
 }
 
 // decodeWith has read take a value from data, which checkBounds has accepted.
-func decodeWith(data []byte, read func(*msgpack.Decoder) error) error {
+func decodeWith(data []byte, read func(*msgpack.Decoder) error) (err error) {
 	d := decoders.Get().(*decoder)
 	d.r.Reset(data)
 	d.dec.ResetReader(&d.r)
-	err := read(d.dec)
+	defer hostile(&err) // after which the decoder is not used again
+	err = read(d.dec)
 	d.r.Reset(nil)
 	decoders.Put(d)
 	return err
+}
+
+// hostile makes an error of a panic: the decoders of msgpack, and of cty on top of it, panic on some bytes that nobody
+// encodes (nil for a time, say).
+func hostile(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("%w: %v", errMalformed, r)
+	}
 }
 
 // unmarshalVersioned looks at the version before anything else, because what follows may mean something else there.

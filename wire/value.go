@@ -18,12 +18,21 @@ func EncodeValue(v cty.Value, ty cty.Type) ([]byte, error) {
 	return ctymsgpack.Marshal(v, ty)
 }
 
-// DecodeValue is the inverse of EncodeValue; no bytes are null.
-func DecodeValue(data []byte, ty cty.Type) (cty.Value, error) {
+// DecodeValue is the inverse of EncodeValue; no bytes are null. It fails unless what it reads conforms to ty.
+func DecodeValue(data []byte, ty cty.Type) (v cty.Value, err error) {
 	if len(data) == 0 {
 		return cty.NullVal(ty), nil
 	}
-	return ctymsgpack.Unmarshal(data, ty)
+	defer hostile(&err)
+	if v, err = ctymsgpack.Unmarshal(data, ty); err != nil {
+		return cty.NilVal, err
+	}
+	if got := v.Type(); !got.Equals(ty) { // as where ty is dynamic, and where an object lacks attributes
+		if problems := got.TestConformance(ty); len(problems) > 0 {
+			return cty.NilVal, problems[0]
+		}
+	}
+	return v, nil
 }
 
 // The coded path is an array with an element per step: a string for an attribute, else an array of the key's type and

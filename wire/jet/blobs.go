@@ -3,10 +3,13 @@ package jet
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -73,11 +76,38 @@ func (c *Conn) object(ctx context.Context, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := store.GetBytes(ctx, name)
-	if errors.Is(err, jetstream.ErrObjectNotFound) {
-		return nil, wire.ErrNotFound
+	for {
+		data, err := store.GetBytes(ctx, name)
+		if !errors.Is(err, jetstream.ErrObjectNotFound) {
+			return data, problem(err)
+		}
+		// Any replica answers, also one that is behind. Only the leader knows that there is nothing.
+		if err := c.objectAtLeader(ctx, name); err != nil {
+			return nil, err
+		}
+		if err := pause(ctx, replicaPause); err != nil {
+			return nil, err
+		}
 	}
-	return data, problem(err)
+}
+
+// replicaPause is how long a replica is given to catch up.
+const replicaPause = 20 * time.Millisecond
+
+// objectAtLeader returns wire.ErrNotFound when the stream's leader has no such object either.
+func (c *Conn) objectAtLeader(ctx context.Context, name string) error {
+	m, err := c.lastMessage(ctx, "OBJ_"+blobBucket, "$O."+blobBucket+".M."+base64.URLEncoding.EncodeToString([]byte(name)))
+	if err != nil {
+		return err
+	}
+	var info jetstream.ObjectInfo
+	if err := json.Unmarshal(m.Data, &info); err != nil {
+		return fmt.Errorf("reading what is stored as %s: %w", name, err)
+	}
+	if info.Deleted {
+		return wire.ErrNotFound
+	}
+	return nil
 }
 
 // HasBlob implements wire.Blobs.

@@ -15,9 +15,6 @@ import (
 // releaseDelay is after what time a released message is offered again.
 const releaseDelay = 250 * time.Millisecond
 
-// claimWindow is how long after its delivery a task may be claimed.
-const claimWindow = 10 * time.Minute
-
 // stream is a work queue.
 type stream struct {
 	messages []*message // in order of their sequences
