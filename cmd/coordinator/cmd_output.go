@@ -37,6 +37,7 @@ func runOutput(ctx context.Context, a *app, args []string) int {
 		return code
 	}
 	s, diags := a.newScreen(sf, nil)
+	s.printer.Out = a.stderr // standard output is for values
 	if diags.HasErrors() {
 		return s.end(diags)
 	}

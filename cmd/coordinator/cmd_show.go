@@ -126,7 +126,7 @@ func (s *shown) state(ctx context.Context, st *state.State) diag.List {
 func (s *shown) plan(ctx context.Context, saved *planfile.Saved) diag.List {
 	wd := &workdir{app: s.app, loader: config.NewLoader(savedFiles(saved.Config))}
 	s.printer.Sources = wd.loader.Sources
-	diags := wd.loadFor(saved)
+	diags := errorsOf(wd.loadFor(saved))
 	if diags.HasErrors() {
 		return diags
 	}

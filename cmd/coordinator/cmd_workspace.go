@@ -345,8 +345,6 @@ func runWorkspaceDelete(ctx context.Context, a *app, args []string) int {
 			return noSuchWorkspace(name)
 		case name == a.workspace():
 			return diag.Errors(fmt.Sprintf("Workspace %q is your active workspace", name), "The selected workspace cannot be deleted. Select another one first.", nil)
-		case name == journal.DefaultWorkspace:
-			return diag.Errors("The default workspace cannot be deleted", "It always exists.", nil)
 		}
 		return w.delete(ctx, name, *force, lf)
 	})
@@ -379,13 +377,16 @@ func (w *workspaces) delete(ctx context.Context, name string, force bool, lf sta
 	if diags = diags.Append(at.unlock(ctx)); diags.HasErrors() {
 		return diags
 	}
+	if name == journal.DefaultWorkspace {
+		return diags.Append(diag.New(diag.Error, "The default workspace cannot be deleted", "It always exists.", nil))
+	}
 	// The backend first: a workspace that only the store has is seen, and can be deleted again.
 	if err := errors.Join(w.backend.Delete(ctx, name), w.store.DeleteWorkspace(ctx, name)); err != nil {
 		return diags.Append(diag.New(diag.Error, "Failed to delete the workspace", err.Error()+".", nil))
 	}
 	w.say(w.app.ink(w.flags.viewFlags).Success(fmt.Sprintf("Deleted workspace %q!", name)))
 	if len(managed) > 0 {
-		diags = diags.Append(diag.New(diag.Warning, fmt.Sprintf("The workspace %q was not empty", name),
+		diags = diags.Append(diag.New(diag.Warning, fmt.Sprintf("%q was non-empty", name),
 			"These resource instances go on to exist, and are in no state any more:"+strings.Join(managed, ""), nil))
 	}
 	return diags

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -54,7 +56,7 @@ func (a *app) openState(ctx context.Context, root *config.Node, f stateFlags, op
 		return nil, diags
 	}
 	s := &openState{app: a, workspace: a.workspace(), backend: backend, info: a.lockInfo(operation)}
-	store, more := openStore(s.info, f.lockTimeout)
+	store, more := openStoreFile(f.storeFile(), s.info, f.lockTimeout)
 	diags = diags.Append(more)
 	if diags.HasErrors() {
 		return nil, diags
@@ -78,10 +80,24 @@ func (a *app) openState(ctx context.Context, root *config.Node, f stateFlags, op
 
 // openStore opens the store of this directory, which one process can have at a time.
 func openStore(info journal.LockInfo, timeout time.Duration) (*bolt.Store, diag.List) {
+	return openStoreFile(stateFlags{}.storeFile(), info, timeout)
+}
+
+// storeFile is the name of the store: a file of its own for the state files that -state and -state-out name, because
+// those have nothing to do with the state of the workspace.
+func (s stateFlags) storeFile() string {
+	if s.state+s.stateOut == "" {
+		return "state.db"
+	}
+	sum := sha256.Sum256([]byte(filepath.Clean(s.state) + "\x00" + filepath.Clean(s.stateOut)))
+	return "file-" + hex.EncodeToString(sum[:8]) + ".db"
+}
+
+func openStoreFile(name string, info journal.LockInfo, timeout time.Duration) (*bolt.Store, diag.List) {
 	if err := os.MkdirAll(storeDir, 0o700); err != nil {
 		return nil, diag.Errors("Failed to open the state store", err.Error()+".", nil)
 	}
-	store, err := bolt.Open(filepath.Join(storeDir, "state.db"), info, timeout)
+	store, err := bolt.Open(filepath.Join(storeDir, name), info, timeout)
 	var held *journal.Held
 	switch {
 	case errors.As(err, &held):

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -66,7 +67,12 @@ func (s *screen) loadRoot(vars variableFlags) (*config.Node, diag.List) {
 		return nil, diags
 	}
 	root, more := w.loadRoot()
-	return root, diags.Append(more)
+	return root, errorsOf(diags.Append(more))
+}
+
+// errorsOf leaves the warnings out: those about the configuration are told by the commands that carry it out.
+func errorsOf(l diag.List) diag.List {
+	return slices.DeleteFunc(slices.Clone(l), func(d *diag.Diagnostic) bool { return d.Severity != diag.Error })
 }
 
 // checkWorkspace says whether the name of the selected workspace can be one.
