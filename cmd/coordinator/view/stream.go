@@ -119,6 +119,9 @@ func (s *Stream) Plan(p *plan.Plan) {
 			s.message("info", "planned_change", fmt.Sprintf("%s: Plan to %s", change.Resource.Addr, change.Action), map[string]any{"change": change})
 		}
 	}
+	if p.Errored {
+		return
+	}
 	s.Summary(PlanSummary(p))
 	outputs := map[string]outputMessage{}
 	for _, o := range p.Outputs {
