@@ -288,6 +288,9 @@ func (b *builder) references() {
 // edgesTo makes vertex i wait for what a reference in module m names.
 func (b *builder) edgesTo(i int, m addr.Module, r *addr.Reference) {
 	for _, before := range b.s.Targets(m, r) {
+		if b.s.Nodes[before].Kind == ResourceDone && b.s.Nodes[before].Resource == b.s.Nodes[i].Resource && b.s.Nodes[before].Module == b.s.Nodes[i].Module {
+			continue // a block that refers to itself has a diagnostic of its own, where that is a mistake
+		}
 		if before != i {
 			b.s.Graph.Edge(before, i)
 			continue

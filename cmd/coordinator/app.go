@@ -35,6 +35,7 @@ type app struct {
 	chdir   string
 	natsURL string
 	command string
+	flags   *flag.FlagSet // of the command, once it has made them
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer, environ []string) *app {
@@ -160,7 +161,7 @@ func (a *app) newFlags() *flag.FlagSet {
 	f.Usage = func() {}
 	f.Var(helpFlag{}, "help", "")
 	f.Var(helpFlag{}, "h", "")
-
+	a.flags = f
 	return f
 }
 

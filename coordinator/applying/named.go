@@ -3,6 +3,7 @@ package applying
 import (
 	"fmt"
 	"sort"
+	"strings"
 
 	"github.com/zclconf/go-cty/cty"
 
@@ -68,7 +69,7 @@ func (a *Applier) output(vx plan.Vertex) program.Step {
 	e := &effect{}
 	for _, m := range a.Store.Instances(n.Module) {
 		conditions := m.CheckOutput(n.Output)
-		if n.Module.IsRoot() {
+		if !strings.Contains(m.Addr.String(), "[") { // OpenTofu does not record those of instances with keys
 			e.checks = append(e.checks, outcomes("output_value", n.Address(), conditions)...)
 		}
 		step.Diags = step.Diags.Append(conditions.Diags)
@@ -257,7 +258,6 @@ func (a *Applier) evaluate(r *values.Resource, k addr.Key) (*evaluated, diag.Lis
 		return nil, diags
 	}
 	body := r.Bound().Expanded(ev.rep, cty.NilVal)
-	diags = diags.Append(values.CheckEphemeral(ev.config, ev.schema.Block, body, at.Resource.Mode))
 	ev.ranges = findIn(r, body)
 	ev.place = program.Placement{
 		Provider: ev.instance, ResourceType: at.Resource.Type, Module: at.Module, Address: at.String(),

@@ -58,7 +58,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	}
 	code := values.NewCode(s.Tree, schemas)
 	static := graph.Build(s.Tree, moved.State, code)
-	if cycles := cycleDiags(static); cycles.HasErrors() {
+	if cycles := cycleDiags(static).Append(selfReferences(static, code)); cycles.HasErrors() {
 		return nil, diags.Append(cycles)
 	}
 	now := s.Now().UTC().Truncate(time.Second)
@@ -195,7 +195,7 @@ func (s *Session) Validate(ctx context.Context) diag.List {
 	}
 	code := values.NewCode(s.Tree, schemas)
 	static := graph.Build(s.Tree, nil, code)
-	if cycles := cycleDiags(static); cycles.HasErrors() {
+	if cycles := cycleDiags(static).Append(selfReferences(static, code)); cycles.HasErrors() {
 		return diags.Append(cycles)
 	}
 	v := &validating.Validator{Static: static, Code: code, Store: s.store(code, values.Validating, time.Time{}), Package: s.Package}

@@ -103,7 +103,7 @@ func (s *Session) ProviderSchemas(ctx context.Context, p addr.Provider, task *wi
 		key = fmt.Sprintf("%s %v %v %v %v %v", pkg.Key(), pkg.Hashes[0], task.Managed, task.Data, task.Ephemeral, task.All)
 		if coded, err := s.Store.GetValue(ctx, "schemas", key); err == nil && coded != nil {
 			if schemas, err := wire.DecodeSchemas(coded); err == nil {
-				return schemas, nil
+				return forConfiguration(schemas), nil
 			}
 		}
 	}
@@ -125,7 +125,7 @@ func (s *Session) ProviderSchemas(ctx context.Context, p addr.Provider, task *wi
 			return nil, diags.Append(diag.New(diag.Error, "Failed to keep a provider's schema", err.Error(), nil))
 		}
 	}
-	return schemas, diags
+	return forConfiguration(schemas), diags
 }
 
 // While nobody serves a pool, a call is tried again after a pause that doubles between these: an embedded worker is
@@ -134,6 +134,14 @@ const (
 	firstPause = time.Millisecond
 	lastPause  = 200 * time.Millisecond
 )
+
+// forConfiguration tells that what stands in provider blocks is not stored.
+func forConfiguration(s *provider.Schemas) *provider.Schemas {
+	if s.Provider.Block != nil {
+		s.Provider.Block.Ephemeral = true
+	}
+	return s
+}
 
 // call makes one call on the fast lane outside of a run: to the default pool, or, when nobody serves that, to any.
 func (s *Session) call(ctx context.Context, task *wire.Task) (*wire.Result, diag.List) {

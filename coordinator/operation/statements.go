@@ -3,6 +3,8 @@ package operation
 import (
 	"fmt"
 
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -21,6 +23,32 @@ func checkStatements(tree *config.Tree) diag.List {
 	for path, n := range tree.Modules {
 		for _, b := range n.Module.Removed {
 			diags = diags.Append(stillThere(tree, path, b))
+		}
+	}
+	return diags
+}
+
+// selfReferences reports resource blocks whose arguments refer to the resource itself.
+func selfReferences(s *graph.Static, code *values.Code) diag.List {
+	var diags diag.List
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Kind != graph.ResourceNode {
+			continue
+		}
+		rc := code.Resource(n.Resource)
+		if rc.Body == nil {
+			continue
+		}
+		for _, r := range rc.Body.References() {
+			subject, ok := r.Subject.(addr.Resource)
+			if ref, instance := r.Subject.(addr.ResourceRef); instance {
+				subject, ok = ref.Resource, true
+			}
+			if ok && subject == n.Resource.Addr {
+				diags = diags.Append(diag.New(diag.Error, "Self-referential block",
+					fmt.Sprintf("The configuration of %s refers to the resource itself, so its value could never be known.", n.ConfigResource()), r.Range.Ptr()))
+			}
 		}
 	}
 	return diags

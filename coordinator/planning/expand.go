@@ -152,6 +152,7 @@ func (p *Planner) expandOrphan(node int, n *graph.Node) program.Step {
 			reason = destroyRequested
 		case p.MovedByBlock[a]:
 			reason = plan.DeleteBecauseNoMoveTarget
+		case p.Removed(a) != nil:
 		case p.Code.Tree.Modules[n.Module] == nil:
 			reason = plan.DeleteBecauseNoModule
 		}

@@ -22,13 +22,15 @@ func (p *Planner) prepareManaged(o *object) program.Step {
 		return program.Step{Diags: diags}
 	}
 	w := o.work
-	w.prior = p.Prior.Object(o.addr, state.CurrentObject)
-	if w.prior != nil && w.prior.Status == state.InDoubt {
-		return program.Step{Diags: diags.Append(inDoubt(o.addr, w.prior))}
+	prior, mustRead, more := known(o.addr, p.Prior.Object(o.addr, state.CurrentObject))
+	diags = diags.Append(more)
+	if diags.HasErrors() {
+		return program.Step{Diags: diags}
 	}
+	w.prior = prior
 	task := &wire.PlanTask{
 		Type: o.addr.Resource.Type, Prior: values.StoredForWire(w.prior),
-		Refresh: !p.SkipRefresh, SkipPlan: p.Mode == plan.RefreshOnly,
+		Refresh: !p.SkipRefresh || mustRead, SkipPlan: p.Mode == plan.RefreshOnly,
 		IgnoreAll: o.resource.Code.Config.IgnoreAll,
 	}
 	if w.prior == nil {
@@ -62,7 +64,6 @@ func (p *Planner) prepareManaged(o *object) program.Step {
 	if task.IgnorePaths, err = values.EncodePaths(values.IgnorePaths(o.resource.Code.Config)); err != nil {
 		return broken("encoding ignore_changes of "+o.addr.String(), err)
 	}
-	var more diag.List
 	task.Replace, more = p.forcedReplace(o)
 	diags = diags.Append(more)
 	if diags.HasErrors() {
@@ -72,6 +73,26 @@ func (p *Planner) prepareManaged(o *object) program.Step {
 		Diags: diags, Lane: program.Fast, Place: w.place,
 		Task: &wire.Task{Address: o.addr.String(), Provider: wp, Plan: task},
 	}
+}
+
+// known returns a stored object as it is to be planned. What an update or a deletion in doubt has come to shows in what
+// is there now, so the object must be read then. A creation stays in doubt: there is nothing to read.
+func known(a addr.Instance, o *state.Object) (object *state.Object, mustRead bool, diags diag.List) {
+	switch {
+	case o == nil || o.Status != state.InDoubt:
+		return o, false, nil
+	case o.Doubt == nil || o.Doubt.Operation == string(plan.Create) || o.Attrs == nil && o.Flatmap == nil:
+		return nil, false, diag.List{inDoubt(a, o)}
+	}
+	as := *o
+	as.Status, as.Doubt = o.Doubt.Before, nil
+	if as.Status == 0 {
+		as.Status = state.Ready
+	}
+	warning := diag.New(diag.Warning, "Operation in doubt",
+		fmt.Sprintf("Whether an earlier %s of %s took effect was not known. The object was read again, and the plan goes by what is there now.", o.Doubt.Operation, a), nil)
+	warning.Address = a.String()
+	return &as, true, diag.List{warning}
 }
 
 // inDoubt refuses to plan over an operation whose outcome is not known.

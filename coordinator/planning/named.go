@@ -97,12 +97,12 @@ func (p *Planner) outputChange(name string, sensitive bool, after cty.Value) *pl
 		return nil
 	}
 	switch {
+	case p.Mode == plan.Destroy:
+		c.Action = plan.Delete
 	case !exists && c.After.IsKnown() && c.After.IsNull():
 		c.Action = plan.NoOp
 	case !exists:
 		c.Action = plan.Create
-	case p.Mode == plan.Destroy:
-		c.Action = plan.Delete
 	case c.After.IsWhollyKnown() && c.After.RawEquals(c.Before) && c.Sensitive == c.BeforeSensitive:
 		c.Action = plan.NoOp
 	default:

@@ -107,7 +107,6 @@ func (p *Planner) setUp(o *object) (wire.Provider, diag.List) {
 	if diags.HasErrors() {
 		return wp, diags
 	}
-	diags = diags.Append(values.CheckEphemeral(w.config, w.schema.Block, r.Bound().Expanded(w.rep, cty.NilVal), o.addr.Resource.Mode))
 	w.marked = values.SensitivePaths(w.config)
 	w.place.Region = values.Region(w.config)
 	return wp, diags

@@ -30,9 +30,11 @@ func (p *Planner) prepareOrphan(o *object) program.Step {
 		f := &found{state: []state.Change{state.SetObject{Addr: o.addr, Deposed: o.deposed}}}
 		return program.Step{Value: f}
 	}
-	if w.prior.Status == state.InDoubt {
-		return program.Step{Diags: diag.List{inDoubt(o.addr, w.prior)}}
+	prior, mustRead, diags := known(o.addr, w.prior)
+	if diags.HasErrors() {
+		return program.Step{Diags: diags}
 	}
+	w.prior = prior
 	w.provider = p.Prior.ProviderOf(o.addr)
 	schemas := p.Code.Schemas
 	w.schema = schemas.Resource(w.provider.Provider, addr.Managed, o.addr.Resource.Type)
@@ -45,7 +47,8 @@ func (p *Planner) prepareOrphan(o *object) program.Step {
 	if diags := p.providerPresent(o); diags.HasErrors() {
 		return program.Step{Diags: diags}
 	}
-	wp, cfg, diags := values.WireProvider(p.Store, w.provider, p.Package(w.provider.Provider))
+	wp, cfg, more := values.WireProvider(p.Store, w.provider, p.Package(w.provider.Provider))
+	diags = diags.Append(more)
 	if diags.HasErrors() {
 		return program.Step{Diags: diags}
 	}
@@ -57,10 +60,10 @@ func (p *Planner) prepareOrphan(o *object) program.Step {
 		w.place.Region = values.Region(v)
 	}
 	return program.Step{
-		Lane: program.Fast, Place: w.place,
+		Diags: diags, Lane: program.Fast, Place: w.place,
 		Task: &wire.Task{Address: o.addr.String(), Provider: wp, Plan: &wire.PlanTask{
 			Type: o.addr.Resource.Type, Prior: values.StoredForWire(w.prior),
-			Refresh: !p.SkipRefresh, SkipPlan: p.Mode == plan.RefreshOnly || p.forgets(o), Destroy: true,
+			Refresh: !p.SkipRefresh || mustRead, SkipPlan: p.Mode == plan.RefreshOnly || p.forgets(o), Destroy: true,
 		}},
 	}
 }
@@ -105,6 +108,9 @@ func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 	}
 	if o.orphan != destroyRequested {
 		c.Reason = o.orphan
+	}
+	if c.Action == plan.Forget && p.skipsDestroy(o) && o.resource != nil {
+		c.Reason = plan.ForgotBecauseLifecycle
 	}
 	c.CreateBeforeDestroy = w.prior.CreateBeforeDestroy || p.createsFirst(o)
 	diags = diags.Append(p.allowed(o, c))

@@ -132,7 +132,6 @@ func (v *Validator) resource(step *program.Step, m *values.Module, n *graph.Node
 	if bodyDiags.HasErrors() {
 		return
 	}
-	step.Diags = step.Diags.Append(values.CheckEphemeral(value, r.Code.Schema.Block, r.Bound().Expanded(rep, cty.NilVal), n.Resource.Addr.Mode))
 	bare, _ := value.UnmarkDeep()
 	encoded, err := wire.EncodeValue(bare, r.Code.Schema.Block.ImpliedType())
 	if err != nil {

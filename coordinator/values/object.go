@@ -7,10 +7,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
-	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
-	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/lang/eval"
 	"github.com/millipede-iac/millipede/lang/marks"
 	"github.com/millipede-iac/millipede/provider/schema"
 )
@@ -54,24 +51,6 @@ func SameMarks(a, b cty.Value) bool {
 		}
 	}
 	return true
-}
-
-// CheckEphemeral refuses ephemeral values where they would be stored: everywhere but in write-only attributes and in
-// ephemeral resources.
-func CheckEphemeral(v cty.Value, b *schema.Block, body hcl.Body, mode addr.Mode) diag.List {
-	if mode == addr.Ephemeral || !v.ContainsMarked() {
-		return nil
-	}
-	var diags diag.List
-	for _, p := range marks.PathsWith(v, marks.Ephemeral) {
-		if a := b.AttributeAt(p); a != nil && a.WriteOnly {
-			continue
-		}
-		diags = diags.Append(diag.New(diag.Error, "Ephemeral value used in non-ephemeral context",
-			fmt.Sprintf("The value of %s comes from an ephemeral context and would be stored. Only write-only attributes, provider and provisioner blocks, locals, ephemeral variables, ephemeral outputs and ephemeral resources can take it.", FormatPath(p)),
-			eval.ConfigRange(body, p)))
-	}
-	return diags
 }
 
 // FormatPath returns a path as users write it: .a[0].b.

@@ -61,6 +61,7 @@ const (
 	DeleteBecauseEachKey          Reason = "delete_because_each_key"
 	DeleteBecauseNoModule         Reason = "delete_because_no_module"
 	DeleteBecauseNoMoveTarget     Reason = "delete_because_no_move_target"
+	ForgotBecauseLifecycle        Reason = "forgot_because_lifecycle_destroy_in_config"
 	DeleteBecauseEnabledFalse     Reason = "delete_because_enabled_false"
 	ReadBecauseConfigUnknown      Reason = "read_because_config_unknown"
 	ReadBecauseDependencyPending  Reason = "read_because_dependency_pending"

@@ -32,19 +32,19 @@ func Problem(typeName string, config cty.Value) string {
 }
 
 var blocks = map[string]*schema.Block{
-	"local-exec": {Attributes: map[string]*schema.Attribute{
+	"local-exec": {Ephemeral: true, Attributes: map[string]*schema.Attribute{
 		"command":     required(cty.String),
 		"interpreter": optional(cty.List(cty.String)),
 		"working_dir": optional(cty.String),
 		"environment": optional(cty.Map(cty.String)),
 		"quiet":       optional(cty.Bool),
 	}},
-	"remote-exec": {Attributes: map[string]*schema.Attribute{
+	"remote-exec": {Ephemeral: true, Attributes: map[string]*schema.Attribute{
 		"inline":  optional(cty.List(cty.String)),
 		"script":  optional(cty.String),
 		"scripts": optional(cty.List(cty.String)),
 	}},
-	"file": {Attributes: map[string]*schema.Attribute{
+	"file": {Ephemeral: true, Attributes: map[string]*schema.Attribute{
 		"source":      optional(cty.String),
 		"content":     optional(cty.String),
 		"destination": required(cty.String),
@@ -52,7 +52,7 @@ var blocks = map[string]*schema.Block{
 }
 
 // Connection is the schema of a connection block. The arguments are those of OpenTofu.
-var Connection = &schema.Block{Attributes: map[string]*schema.Attribute{
+var Connection = &schema.Block{Ephemeral: true, Attributes: map[string]*schema.Attribute{
 	"type": optional(cty.String), "user": optional(cty.String), "password": optional(cty.String),
 	"host": required(cty.String), "port": optional(cty.Number), "timeout": optional(cty.String),
 	"script_path": optional(cty.String), "target_platform": optional(cty.String),

@@ -57,7 +57,8 @@ type Block struct {
 	DescriptionKind    StringKind
 	Deprecated         bool
 	DeprecationMessage string
-	// Ephemeral marks the block of an ephemeral resource type.
+	// Ephemeral marks a block whose values are never stored, so that ephemeral ones may stand in it: that of an
+	// ephemeral resource type, of a provider, of a provisioner.
 	Ephemeral bool
 }
 
