@@ -59,7 +59,10 @@ func runRunsShow(ctx context.Context, a *app, args []string) int {
 		if err != nil {
 			return err
 		}
-		if name == "" && len(runs) > 0 {
+		if name == "" {
+			if len(runs) == 0 {
+				return view.RunsText(a.stdout, nil, time.Now())
+			}
 			name = runs[0].ID
 		}
 		run, _, err := store.RunPlan(ctx, name)

@@ -78,6 +78,11 @@ func (a *app) openEngine(ctx context.Context, o engineOptions) (*engine, diag.Li
 	if err != nil {
 		return nil, diags.Append(diag.New(diag.Error, "Failed to read the coordinator's identity", err.Error()+".", nil), t.close())
 	}
+	if o.store != nil {
+		orphans := &coordinator.Orphans{Store: o.store, Claims: t.conn, Now: time.Now, NewID: newID}
+		t.conn.OnOrphan(orphans.Decide)
+	}
+	diags = diags.Append(durability(ctx, t))
 	interrupts, stop := a.interrupts()
 	e.stop = stop
 	e.Session = &operation.Session{
@@ -88,6 +93,22 @@ func (a *app) openEngine(ctx context.Context, o engineOptions) (*engine, diag.Li
 		Observer: o.observer, Events: o.events, Interrupts: interrupts, Now: time.Now, NewID: newID,
 	}
 	return e, diags
+}
+
+// durability warns when the NATS server may lose what it has acknowledged.
+func durability(ctx context.Context, t *transport) diag.List {
+	if t.embedded != nil {
+		return nil
+	}
+	d, err := t.conn.Durability(ctx)
+	if err != nil {
+		return diag.List{diag.New(diag.Warning, "Cannot tell how safe the NATS server's streams are", err.Error()+".", nil)}
+	}
+	var diags diag.List
+	for _, w := range d.Warnings() {
+		diags = diags.Append(diag.New(diag.Warning, "The NATS server may lose acknowledged messages", w, nil))
+	}
+	return diags
 }
 
 // close ends the connection and the embedded worker.

@@ -129,10 +129,11 @@ func (u *textUI) planned(p *plan.Plan, out string) {
 }
 
 func (u *textUI) applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.State) {
+	o := u.app.text(u.flags)
 	if !ok {
+		fmt.Fprint(u.app.stdout, view.OutcomeText(a.Run, a.Outcome, s, o))
 		return
 	}
-	o := u.app.text(u.flags)
 	fmt.Fprint(u.app.stdout, view.SummaryText(summaryOf(p, a), o.Ink))
 	fmt.Fprint(u.app.stdout, view.AppliedOutputsText(s, o))
 }
@@ -171,6 +172,9 @@ func (u *jsonUI) plan(p *operation.Planned, tree *config.Tree) { u.stream.Plan(p
 func (u *jsonUI) planned(*plan.Plan, string)                   {}
 
 func (u *jsonUI) applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.State) {
+	if !ok {
+		return
+	}
 	u.stream.Summary(summaryOf(p, a))
 	u.stream.Outputs(s)
 }

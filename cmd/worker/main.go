@@ -148,6 +148,13 @@ func work(o jet.Options, pools []string, slots int, dir string, log *slog.Logger
 		return fmt.Errorf("connecting to NATS at %s: %w", o.URL, err)
 	}
 	defer conn.Close()
+	missing, err := conn.Probe(taking, pools)
+	if err != nil {
+		return fmt.Errorf("looking at the permissions at %s: %w", o.URL, err)
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("the NATS server does not permit what a worker of the pools %s needs: %s", strings.Join(pools, ", "), strings.Join(missing, "; "))
+	}
 	hosted, err := hosting.New(hosting.Options{
 		Transport: conn, Pools: pools, Slots: slots, Version: version, Dir: dir, Log: log,
 		PluginLog: plugin.LogFromEnvironment(os.Getenv, os.Stderr), DisableTLS: os.Getenv("TF_DISABLE_PLUGIN_TLS") != "",
