@@ -15,33 +15,27 @@ Usage: coordinator [global options] apply [options] [PLAN]
   Makes a plan, shows it, asks for approval and carries it out; or carries out a plan that plan -out=FILE has saved,
   without asking.
 
-Options:
-  -auto-approve         Do not ask.
-  -parallelism=N        How many operations may go on at one time, over all runs. Default: 10.
-  -backup=FILE          An old option of the local backend: where the state file before is kept; - for nowhere.
-  -state=FILE, -state-out=FILE
-                        Old options of the local backend: the state file, and another one to write.
-  -show-sensitive       Show sensitive outputs.
-  -suppress-forget-errors
-                        Exit with 0 when a destroy forgets objects instead of destroying them.
-
-  Without a saved plan, the options of the plan command say what to plan: see coordinator plan -help. -input, -lock,
-  -lock-timeout, -json, -no-color, -compact-warnings and -concise are as there.
-`
+  A saved plan is applied as it is: the options for planning are for a new one.
+` + modesHelp + planningHelp + approvingHelp + `
+Other options:
+` + runningHelp
 
 const destroyUsage = `
 Usage: coordinator [global options] destroy [options]
 
-  Destroys everything that exists in the selected workspace: the same as apply -destroy. See coordinator apply -help
-  for the options.
-`
+  Destroys everything that exists in the selected workspace: the same as apply -destroy.
+` + modesHelp + planningHelp + approvingHelp + `
+Other options:
+` + runningHelp
 
 const refreshUsage = `
 Usage: coordinator [global options] refresh [options]
 
   Records in the state what was changed outside: the same as apply -refresh-only -auto-approve, which is to be
-  preferred without -auto-approve, because it shows what it found before. See coordinator plan -help for the options.
-`
+  preferred without -auto-approve, because it shows what it found before.
+` + modesHelp + planningHelp + approvingHelp + `
+Other options:
+` + runningHelp
 
 func runApply(ctx context.Context, a *app, args []string) int {
 	return a.apply(ctx, "apply", applyUsage, planFlags{}, false, args)

@@ -14,6 +14,7 @@ Usage: coordinator [global options] get [options]
 
 Options:
   -update               Install again what is installed already.
+  -input=false          Never ask for anything.
   -var 'NAME=VALUE', -var-file=FILE
                         Variables that module sources depend on. May be given often.
 ` + jsonHelp

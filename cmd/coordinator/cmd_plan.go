@@ -12,36 +12,11 @@ const planUsage = `
 Usage: coordinator [global options] plan [options]
 
   Shows what would change to bring what exists in line with the configuration. Nothing is changed.
-
-Planning modes:
-  -destroy              Plan to destroy everything that exists.
-  -refresh-only         Plan only to record what was changed outside.
-
-Options for planning:
-  -refresh=false        Take what the state says for what exists.
-  -target=ADDRESS       Plan only this module, resource or instance and what it depends on. May be given often.
-  -target-file=FILE     The same, with the addresses in a file, one a line.
-  -exclude=ADDRESS      Plan all but this and what depends on it. May be given often.
-  -exclude-file=FILE    The same, with the addresses in a file.
-  -replace=ADDRESS      Plan to replace this instance. May be given often.
-  -var 'NAME=VALUE'     Set an input variable of the root module. May be given often.
-  -var-file=FILE        Set the variables in a file, beside terraform.tfvars and *.auto.tfvars.
-
+` + modesHelp + planningHelp + `
 Other options:
   -out=FILE             Save the plan to a file, to apply exactly that.
   -detailed-exitcode    Exit with 0 when nothing would change, with 2 when something would, with 1 after an error.
-  -parallelism=N        How many operations may go on at one time, over all runs. Default: 10.
-  -input=false          Do not ask for variables that have no value.
-  -lock=false           Do not lock the state meanwhile.
-  -lock-timeout=0s      How long to wait for a lock that another command holds.
-  -state=FILE           An old option of the local backend: the state file.
-  -compact-warnings     Show warnings without their details, unless there are errors.
-  -consolidate-warnings=false, -consolidate-errors
-                        Whether problems of the same kind are shown as one.
-  -concise              Do not show the refreshing.
-  -json                 Show everything as JSON, a line for each message.
-  -no-color             Use no colours.
-`
+` + runningHelp
 
 func runPlan(ctx context.Context, a *app, args []string) int {
 	var vars variableFlags

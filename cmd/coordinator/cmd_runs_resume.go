@@ -21,20 +21,20 @@ Usage: coordinator [global options] runs resume [options] [RUN]
 
 Options:
   -parallelism=N        How many operations may go on at one time, over all runs. Default: 10.
-  -lock=false, -lock-timeout=0s
-                        As for apply.
-  -var, -var-file       Ephemeral variables, which no plan holds, must be given again.
-  -json, -no-color      As for apply.
-`
+` + lockHelp + `  -var 'NAME=VALUE', -var-file=FILE
+                        Ephemeral variables, which no plan holds, must be given again.
+  -concise              Do not show the refreshing.
+  -json                 Show everything as JSON, a line for each message.
+` + textHelp
 
 func runResume(ctx context.Context, a *app, args []string) int {
 	var vars variableFlags
 	var vf viewFlags
 	var sf stateFlags
 	f := a.newFlags()
-	vars.register(f)
+	vars.registerValues(f)
 	vf.register(f)
-	sf.register(f)
+	sf.registerLock(f)
 	parallelism := f.Int("parallelism", unset, "")
 	if code, done := a.parse(f, resumeUsage, args); done {
 		return code
@@ -95,17 +95,14 @@ Usage: coordinator [global options] runs resolve ADDRESS -created=ID
   taken into the state; for an update or a deletion, -not-created says that nothing happened.
 
 Options:
-  -lock=false, -lock-timeout=0s
-                        As for apply.
-  -no-color             Use no colours.
-`
+` + lockHelp + textHelp
 
 func runResolve(ctx context.Context, a *app, args []string) int {
 	var sf stateFlags
-	var vf viewFlags
+	var shown showFlags
 	f := a.newFlags()
-	sf.register(f)
-	vf.register(f)
+	sf.registerLock(f)
+	shown.registerText(f)
 	created := f.String("created", "", "")
 	notCreated := f.Bool("not-created", false, "")
 	// The address may come first.
@@ -119,7 +116,7 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 	if address == "" {
 		address = f.Arg(0)
 	}
-	u := a.newUI(vf, "apply", nil)
+	u := a.newUI(shown.viewFlags, "apply", nil)
 	at, diags := addr.ParseInstance(address)
 	if (*created == "") == !*notCreated {
 		diags = diags.Append(diag.New(diag.Error, "Say what became of it", "Give either -created=ID or -not-created.", nil))
@@ -128,7 +125,7 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 		u.diagnostics(diags)
 		return 1
 	}
-	return a.operate(ctx, operationOptions{command: "apply", state: sf, view: vf, parallelism: unset, lockAs: "resolve"}, func(r *operationRun) int {
+	return a.operate(ctx, operationOptions{command: "apply", state: sf, view: shown.viewFlags, parallelism: unset, lockAs: "resolve"}, func(r *operationRun) int {
 		change, diags := r.resolve(ctx, at, *created)
 		if !diags.HasErrors() {
 			diags = diags.Append(r.state.commit(ctx, []state.Change{change}))

@@ -19,21 +19,19 @@ Options:
   -json                 Show the result as JSON.
   -var 'NAME=VALUE', -var-file=FILE
                         Variables that sources of modules depend on.
-  -no-color             Use no colours.
-  -compact-warnings, -consolidate-warnings=false, -consolidate-errors
-                        How problems are shown.
-`
+` + textHelp
 
 func runValidate(ctx context.Context, a *app, args []string) int {
 	var vars variableFlags
-	var vf viewFlags
+	var sf showFlags
 	f := a.newFlags()
-	vars.register(f)
-	vf.register(f)
+	vars.registerValues(f)
+	sf.registerText(f)
+	f.BoolVar(&sf.json, "json", false, "")
 	if code, done := a.parse(f, validateUsage, args); done {
 		return code
 	}
-	vars.input = false
+	vf := sf.viewFlags
 	wd, diags := a.newWorkdir(vars)
 	if f.NArg() > 0 {
 		diags = diags.Append(diag.New(diag.Error, "Too many command line arguments", fmt.Sprintf("The validate command takes no arguments, and got %q.", f.Arg(0)), nil))

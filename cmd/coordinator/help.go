@@ -1,0 +1,36 @@
+package main
+
+// The parts that the help texts of plan, apply, destroy and refresh have in common.
+const (
+	modesHelp = `
+Planning modes:
+  -destroy              Plan to destroy everything that exists.
+  -refresh-only         Plan only to record what was changed outside.
+`
+	planningHelp = `
+Options for planning:
+  -refresh=false        Take what the state says for what exists.
+  -target=ADDRESS       Plan only this module, resource or instance and what it depends on. May be given often.
+  -target-file=FILE     The same, with the addresses in a file, one a line.
+  -exclude=ADDRESS      Plan all but this and what depends on it. May be given often.
+  -exclude-file=FILE    The same, with the addresses in a file.
+  -replace=ADDRESS      Plan to replace this instance. May be given often.
+  -var 'NAME=VALUE'     Set an input variable of the root module. May be given often.
+  -var-file=FILE        Set the variables in a file, beside terraform.tfvars and *.auto.tfvars.
+`
+	approvingHelp = `
+Options for applying:
+  -auto-approve         Do not ask.
+  -suppress-forget-errors
+                        Exit with 0 when a destroy forgets objects instead of destroying them.
+  -show-sensitive       Show sensitive outputs.
+`
+	runningHelp = `  -parallelism=N        How many operations may go on at one time, over all runs. Default: 10.
+  -input=false          Never ask for anything.
+` + lockHelp + `  -state=FILE, -state-out=FILE
+                        Old options of the local backend: the state file, and another one to write.
+  -backup=FILE          An old option of the local backend: where the state file before is kept; "-" for nowhere.
+  -concise              Do not show the refreshing.
+  -json                 Show everything as JSON, a line for each message.
+` + textHelp
+)
