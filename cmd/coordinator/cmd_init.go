@@ -129,28 +129,25 @@ The directory has no configuration files. You may begin working with Millipede
 immediately by creating some.`)
 		return nil
 	}
-	root, diags := i.wd.loadRoot()
-	if diags.HasErrors() {
-		return diags
+	root, problems := i.wd.loadRoot()
+	if problems.HasErrors() {
+		return problems
 	}
+	// Its warnings come again with those of the whole configuration.
+	var diags diag.List
 	var prior *state.State
 	if i.options.backend {
 		i.heading("Initializing the backend...")
-		diags = diags.Append(i.prepareBackend(ctx, root))
-		if diags.HasErrors() {
+		if diags = i.prepareBackend(ctx, root); diags.HasErrors() {
 			return diags
 		}
-		st, more := i.prior(ctx, root)
-		if diags = diags.Append(more); diags.HasErrors() {
-			return diags
+		var more diag.List
+		if prior, more = i.prior(ctx, root); more.HasErrors() {
+			return diags.Append(more)
 		}
-		prior = st
 	}
-	diags = nil // the whole configuration has the same problems once more
-	if more := i.modules(ctx, root); len(more) > 0 {
-		if diags = diags.Append(more); diags.HasErrors() {
-			return diags
-		}
+	if diags = diags.Append(i.modules(ctx, root)); diags.HasErrors() {
+		return diags
 	}
 	if diags = diags.Append(i.providers(ctx, prior)); diags.HasErrors() {
 		return diags

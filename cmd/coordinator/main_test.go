@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/millipede-iac/millipede/cmd/hosting"
 )
 
 func TestMain(m *testing.M) {
@@ -23,6 +25,7 @@ func TestScripts(t *testing.T) {
 				e.Setenv(name, "")
 			}
 			e.Setenv("XDG_DATA_DIRS", e.WorkDir)
+			e.Setenv("PLATFORM", hosting.Platform)
 			return nil
 		},
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",

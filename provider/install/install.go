@@ -95,9 +95,13 @@ func Install(ctx context.Context, o Options) (*lock.Locks, diag.List) {
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0)) // hashing and unpacking keep a processor busy
 	for i, p := range providers {
+		if p.IsBuiltin() {
+			problems[i] = o.builtin(p)
+		}
+	}
+	for i, p := range providers {
 		switch _, overridden := o.CLI.DevOverrides[p]; {
 		case p.IsBuiltin():
-			problems[i] = o.builtin(p)
 		case overridden || o.Managed[p]:
 			selections[i] = o.Locks.Get(p)
 		default:
