@@ -186,10 +186,12 @@ func (i *initialisation) migrate(ctx context.Context, was, now backendRecord) di
 				return diags.Append(i.take(ctx, m, at))
 			}
 		}
-		if err := m.to.Create(ctx, at.workspace); err != nil {
-			return diags.Append(err)
-		}
-		return diags.Append(at.push(ctx))
+		return diags.Append(i.locked(ctx, at, func() diag.List {
+			if err := m.to.Create(ctx, at.workspace); err != nil {
+				return diag.List{}.Append(err)
+			}
+			return at.push(ctx)
+		}))
 	})
 }
 
@@ -224,7 +226,7 @@ func (i *initialisation) take(ctx context.Context, m *moving, at *openState) dia
 	return diags
 }
 
-// each calls fn for every workspace, with the new backend's lock.
+// each calls fn for every workspace.
 func (i *initialisation) each(ctx context.Context, was, now backendRecord, fn func(*moving, *openState) diag.List) diag.List {
 	m, diags := i.open(was, now)
 	if diags.HasErrors() {
@@ -239,16 +241,15 @@ func (i *initialisation) each(ctx context.Context, was, now backendRecord, fn fu
 			app: i.app, store: m.store, workspace: name, backend: m.to, info: i.app.lockInfo("init"),
 			sync: &snapshot.Sync{Store: m.store, Backend: m.to, Version: engineVersion},
 		}
-		diags = diags.Append(i.under(ctx, at, func() diag.List { return fn(m, at) }))
-		if diags.HasErrors() {
+		if diags = diags.Append(fn(m, at)); diags.HasErrors() {
 			break
 		}
 	}
 	return diags.Append(closing(m.store.Close()))
 }
 
-// under calls fn while the backend is locked, unless locking is off.
-func (i *initialisation) under(ctx context.Context, at *openState, fn func() diag.List) diag.List {
+// locked calls fn while the new backend is locked, unless locking is off.
+func (i *initialisation) locked(ctx context.Context, at *openState, fn func() diag.List) diag.List {
 	if !i.options.state.lock {
 		return fn()
 	}
