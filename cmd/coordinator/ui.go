@@ -176,5 +176,7 @@ func (u *jsonUI) applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.S
 		return
 	}
 	u.stream.Summary(summaryOf(p, a))
-	u.stream.Outputs(s)
+	if p.Mode != plan.Destroy {
+		u.stream.Outputs(s)
+	}
 }

@@ -118,6 +118,10 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 	case err != nil:
 		diags = diags.Append(runFailed(err))
 	}
+	if p := a.Plan; len(p.Targets)+len(p.Excludes) > 0 {
+		diags = diags.Append(diag.New(diag.Warning, "Applied changes may be incomplete",
+			"The plan covered only what -target or -exclude left in, so what exists may not be all that the configuration asks for. Make a plan without these options to see what is left.", nil))
+	}
 	for _, d := range outcome.InDoubt {
 		diags = diags.Append(diag.New(diag.Error, "The outcome of an operation is not known",
 			fmt.Sprintf("%s is in doubt: %s.\n\nLook whether it happened, then say so:\n  coordinator runs resolve '%s' -created ID\n  coordinator runs resolve '%s' -not-created", d.Address, strings.TrimSuffix(d.Reason, "."), d.Address, d.Address), nil))

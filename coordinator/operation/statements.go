@@ -21,6 +21,9 @@ func checkStatements(tree *config.Tree) diag.List {
 		}
 	}
 	for path, n := range tree.Modules {
+		for _, b := range n.Module.Moved {
+			diags = diags.Append(stillHere(tree, path, b))
+		}
 		for _, b := range n.Module.Removed {
 			diags = diags.Append(stillThere(tree, path, b))
 		}
@@ -52,6 +55,23 @@ func selfReferences(s *graph.Static, code *values.Code) diag.List {
 		}
 	}
 	return diags
+}
+
+// stillHere reports a moved block whose from is a resource that still has a block: it cannot be in two places.
+func stillHere(tree *config.Tree, in addr.Module, b *config.Moved) diag.List {
+	if b.From.IsModule || b.From.Key != addr.NoKey || b.From.Resource == b.To.Resource {
+		return nil
+	}
+	path := in
+	for _, s := range b.From.Steps {
+		path = path.Child(s.Name)
+	}
+	n := tree.Modules[path]
+	if n == nil || n.Module.Resources[b.From.Resource] == nil {
+		return nil
+	}
+	return diag.Errors("Moved object still exists",
+		fmt.Sprintf("This statement says that %s has moved, but its block is still there, at %s. Take that block out, or the statement.", b.From.Resource.In(path), n.Module.Resources[b.From.Resource].Range), b.Range.Ptr())
 }
 
 // stillThere reports a removed block whose target has a block.

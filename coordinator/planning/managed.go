@@ -114,7 +114,7 @@ func (p *Planner) forcedReplace(o *object) (string, diag.List) {
 			return "requested", nil
 		}
 	}
-	var diags diag.List
+	diags := p.halfMatched(o)
 	forced := ""
 	for _, e := range o.resource.Code.Config.TriggersReplace {
 		hit, more := p.triggered(o, e)
@@ -338,7 +338,26 @@ func (p *Planner) allowed(o *object, c *plan.Change) diag.List {
 	if diags.HasErrors() || !prevent {
 		return diags
 	}
-	return diags.Append(diag.New(diag.Error, "Instance cannot be destroyed",
+	summary := "Instance cannot be destroyed"
+	if o.orphan != plan.NoReason && o.orphan != destroyRequested {
+		summary = "Resource instance cannot be destroyed"
+	}
+	return diags.Append(diag.New(diag.Error, summary,
 		fmt.Sprintf("The plan wants to destroy %s, which has lifecycle.prevent_destroy set. To go on, turn lifecycle.prevent_destroy off, or leave the object out of the plan with the -target or -exclude option.", o.addr),
 		config.Range.Ptr()))
+}
+
+// halfMatched warns, at the first instance of a resource, of a -replace that names the resource without a key.
+func (p *Planner) halfMatched(o *object) diag.List {
+	e, _ := o.resource.Expansion()
+	if o.addr.Key == addr.NoKey || len(e.Keys) == 0 || e.Keys[0] != o.addr.Key {
+		return nil
+	}
+	for _, a := range p.Replace {
+		if a == o.addr.Abs().Instance(addr.NoKey) {
+			return diag.List{diag.New(diag.Warning, "Incompletely-matched force-replace resource instance",
+				fmt.Sprintf("The -replace option names %s, which is a resource with several instances, so nothing is replaced because of it. Name one of them, such as %s.", a, o.addr), nil)}
+		}
+	}
+	return nil
 }

@@ -118,5 +118,9 @@ func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 		return program.Step{Diags: diags}
 	}
 	f.change = c
+	if c.Action == plan.Forget && p.Removed(o.addr) != nil {
+		diags = diags.Append(diag.New(diag.Warning, "Resource will be removed from the state",
+			fmt.Sprintf("The object %s will not be managed any more, and it is not destroyed: its removed block says so.", o.addr), p.Removed(o.addr).Range.Ptr()))
+	}
 	return program.Step{Diags: diags, Value: f, Notes: program.Notes{Action: string(c.Action)}}
 }

@@ -31,6 +31,9 @@ func (m *Module) check(scope *eval.Scope, kind eval.RuleKind, rules []*config.Ch
 			Range: r.Range, Value: given,
 		}
 		verdict, diags := rule.Check(scope, rep, self, severity)
+		if m.store.Phase == Validating && !diags.HasErrors() {
+			diags = nil // what is unknown for now is no news
+		}
 		c.Diags = c.Diags.Append(diags)
 		switch verdict.Status {
 		case eval.StatusError:
