@@ -10,11 +10,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/gohcl"
-	"github.com/hashicorp/hcl/v2/hclparse"
-	"github.com/zclconf/go-cty/cty"
-	"github.com/zclconf/go-cty/cty/gocty"
+	"github.com/hashicorp/hcl"
+	"github.com/hashicorp/hcl/hcl/ast"
+	"github.com/hashicorp/hcl/hcl/token"
+	hcl2 "github.com/hashicorp/hcl/v2"
 
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -126,37 +125,33 @@ func cliConfigFile(getenv func(string) string) (name string, named bool) {
 	return "", false
 }
 
+// parse reads the content of the file, which is in the first version of HCL: keys may be quoted.
 func (c *CLIConfig) parse(name string, text []byte) diag.List {
-	parse := hclparse.NewParser().ParseHCL
-	if strings.HasSuffix(name, ".json") {
-		parse = hclparse.NewParser().ParseJSON
+	file, err := hcl.ParseBytes(text)
+	if err != nil {
+		return diag.Errors("Error parsing the CLI configuration file", fmt.Sprintf("The file %s cannot be parsed: %s.", name, err), nil)
 	}
-	file, hclDiags := parse(text, name)
-	var diags diag.List
-	diags = diags.Append(hclDiags)
-	if file == nil || hclDiags.HasErrors() {
-		return diags
+	r := &reader{name: name}
+	root, ok := file.Node.(*ast.ObjectList)
+	if !ok {
+		return diag.Errors("Error parsing the CLI configuration file", fmt.Sprintf("The file %s holds no settings.", name), nil)
 	}
-	content, _, hclDiags := file.Body.PartialContent(&hcl.BodySchema{
-		Attributes: []hcl.AttributeSchema{{Name: "plugin_cache_dir"}},
-		Blocks:     []hcl.BlockHeaderSchema{{Type: "provider_installation"}},
-	})
-	diags = diags.Append(hclDiags)
-	if a := content.Attributes["plugin_cache_dir"]; a != nil {
-		v, more := a.Expr.Value(nil)
-		diags = diags.Append(more)
-		if !more.HasErrors() && v.Type() == cty.String && !v.IsNull() {
-			c.CacheDir = expand(v.AsString())
+	installations := 0
+	for _, item := range root.Items {
+		switch keyOf(item) {
+		case "plugin_cache_dir":
+			if dir, ok := r.text(item); ok {
+				c.CacheDir = expand(dir)
+			}
+		case "provider_installation":
+			if installations++; installations > 1 {
+				r.fail(item, "Invalid provider_installation block", "There can be only one provider_installation block.")
+				continue
+			}
+			c.installation(r, item)
 		}
 	}
-	for i, b := range content.Blocks {
-		if i > 0 {
-			diags = diags.Append(diag.New(diag.Error, "Invalid provider_installation block", "There can be only one provider_installation block.", b.DefRange.Ptr()))
-			break
-		}
-		diags = diags.Append(c.installation(b.Body))
-	}
-	return diags
+	return r.diags
 }
 
 // expand replaces a leading ~ and environment variables, as in paths that people write.
@@ -169,65 +164,56 @@ func expand(path string) string {
 	return os.ExpandEnv(path)
 }
 
-func (c *CLIConfig) installation(body hcl.Body) diag.List {
-	content, hclDiags := body.Content(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
-		{Type: "filesystem_mirror"}, {Type: "network_mirror"}, {Type: "direct"}, {Type: "dev_overrides"},
-	}})
-	var diags diag.List
-	diags = diags.Append(hclDiags)
+func (c *CLIConfig) installation(r *reader, block *ast.ObjectItem) {
+	const invalid = "Invalid provider_installation method block"
 	c.Methods = []Method{}
-	for _, b := range content.Blocks {
-		if b.Type == "dev_overrides" {
-			diags = diags.Append(c.overrides(b.Body))
+	for _, item := range r.body(block) {
+		kind := keyOf(item)
+		if kind == "dev_overrides" {
+			c.overrides(r, item)
 			continue
 		}
-		var raw struct {
-			Path    string   `hcl:"path,optional"`
-			URL     string   `hcl:"url,optional"`
-			Include []string `hcl:"include,optional"`
-			Exclude []string `hcl:"exclude,optional"`
-			Rest    hcl.Body `hcl:",remain"`
-		}
-		more := gohcl.DecodeBody(b.Body, nil, &raw)
-		diags = diags.Append(more)
-		if more.HasErrors() {
-			continue
-		}
-		m := Method{Include: raw.Include, Exclude: raw.Exclude}
-		switch b.Type {
+		m := Method{}
+		needed := ""
+		switch kind {
 		case "filesystem_mirror":
-			m.Kind, m.Location = FilesystemMirror, expand(raw.Path)
-			if raw.Path == "" {
-				diags = diags.Append(diag.New(diag.Error, "Invalid provider_installation method block", "A filesystem_mirror block needs the argument path.", b.DefRange.Ptr()))
-			}
+			m.Kind, needed = FilesystemMirror, "path"
 		case "network_mirror":
-			m.Kind, m.Location = NetworkMirror, raw.URL
-			if raw.URL == "" {
-				diags = diags.Append(diag.New(diag.Error, "Invalid provider_installation method block", "A network_mirror block needs the argument url.", b.DefRange.Ptr()))
-			}
-		default:
+			m.Kind, needed = NetworkMirror, "url"
+		case "direct":
 			m.Kind = Direct
+		default:
+			r.fail(item, invalid, fmt.Sprintf("There is no installation method %q.", kind))
+			continue
+		}
+		for _, arg := range r.body(item) {
+			switch name := keyOf(arg); name {
+			case "include":
+				m.Include = r.texts(arg)
+			case "exclude":
+				m.Exclude = r.texts(arg)
+			case needed:
+				m.Location, _ = r.text(arg)
+			default:
+				r.fail(arg, invalid, fmt.Sprintf("A %s block has no argument %q.", kind, name))
+			}
+		}
+		if needed != "" && m.Location == "" {
+			r.fail(item, invalid, fmt.Sprintf("A %s block needs the argument %s.", kind, needed))
+		}
+		if m.Kind == FilesystemMirror {
+			m.Location = expand(m.Location)
 		}
 		c.Methods = append(c.Methods, m)
 	}
-	return diags
 }
 
-func (c *CLIConfig) overrides(body hcl.Body) diag.List {
-	attrs, hclDiags := body.JustAttributes()
-	var diags diag.List
-	diags = diags.Append(hclDiags)
-	for name, a := range attrs {
-		p, more := addr.ParseProviderSource(name)
-		diags = diags.Append(more.WithSubject(a.NameRange.Ptr()))
-		v, hclDiags := a.Expr.Value(nil)
-		diags = diags.Append(hclDiags)
-		var dir string
-		if err := gocty.FromCtyValue(v, &dir); err != nil {
-			diags = diags.Append(diag.New(diag.Error, "Invalid dev_overrides entry", "Each entry of dev_overrides is the directory of a provider's package, as a string.", a.Expr.Range().Ptr()))
-			continue
-		}
-		if more.HasErrors() {
+func (c *CLIConfig) overrides(r *reader, block *ast.ObjectItem) {
+	for _, item := range r.body(block) {
+		p, diags := addr.ParseProviderSource(keyOf(item))
+		r.diags = append(r.diags, diags.WithSubject(r.at(item))...)
+		dir, ok := r.text(item)
+		if !ok || diags.HasErrors() {
 			continue
 		}
 		if c.DevOverrides == nil {
@@ -239,7 +225,60 @@ func (c *CLIConfig) overrides(body hcl.Body) diag.List {
 		}
 		c.DevOverrides[p] = abs
 	}
-	return diags
+}
+
+// reader takes settings out of a file, and collects what is wrong with them.
+type reader struct {
+	name  string
+	diags diag.List
+}
+
+func keyOf(item *ast.ObjectItem) string {
+	if len(item.Keys) == 0 {
+		return ""
+	}
+	key, _ := item.Keys[0].Token.Value().(string) // the parser makes no other keys
+	return key
+}
+
+func (r *reader) at(item *ast.ObjectItem) *hcl2.Range {
+	pos := hcl2.Pos{Line: item.Pos().Line, Column: item.Pos().Column, Byte: item.Pos().Offset}
+	return &hcl2.Range{Filename: r.name, Start: pos, End: pos}
+}
+
+func (r *reader) fail(item *ast.ObjectItem, summary, detail string) {
+	r.diags = append(r.diags, diag.New(diag.Error, summary, detail, r.at(item)))
+}
+
+// body returns what is in a block.
+func (r *reader) body(item *ast.ObjectItem) []*ast.ObjectItem {
+	object, ok := item.Val.(*ast.ObjectType)
+	if !ok || len(item.Keys) != 1 {
+		r.fail(item, "Invalid CLI configuration", fmt.Sprintf("%s has to be a block without labels.", keyOf(item)))
+		return nil
+	}
+	return object.List.Items
+}
+
+// text returns the value of an argument that is a string.
+func (r *reader) text(item *ast.ObjectItem) (string, bool) {
+	literal, ok := item.Val.(*ast.LiteralType)
+	if ok && (literal.Token.Type == token.STRING || literal.Token.Type == token.HEREDOC) {
+		if s, ok := literal.Token.Value().(string); ok {
+			return s, true
+		}
+	}
+	r.fail(item, "Invalid CLI configuration", fmt.Sprintf("The value of %q has to be a string.", keyOf(item)))
+	return "", false
+}
+
+// texts returns the value of an argument that is a list of strings.
+func (r *reader) texts(item *ast.ObjectItem) []string {
+	var out []string
+	if err := hcl.DecodeObject(&out, item.Val); err != nil {
+		r.fail(item, "Invalid CLI configuration", fmt.Sprintf("The value of %q has to be a list of strings.", keyOf(item)))
+	}
+	return out
 }
 
 // methods returns where to look, the implied places when nothing is configured: local directories first, then the
