@@ -1,0 +1,227 @@
+package system
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// keeper is a configuration that applies; each test of bad input begins with it, and must find it untouched.
+const keeper = fleetOnly + `
+resource "fleet_machine" "kept" {
+  name = "kept"
+}
+`
+
+// applied returns a site in which keeper is applied.
+func applied(t *testing.T) *site {
+	t.Helper()
+	s := newSite(t, keeper)
+	s.must("init")
+	s.must("apply", "-auto-approve", "-no-color")
+	return s
+}
+
+// nothingLost claims that a site in which something went wrong still has what it had, once that is put right.
+func (s *site) nothingLost() {
+	s.t.Helper()
+	s.write("main.tf", keeper)
+	s.unchanged()
+	s.onceEach("create")
+	if n := s.begun("delete") + s.begun("update"); n > 0 {
+		s.t.Errorf("%d objects were changed", n)
+	}
+	if after := s.state(); len(after.objects) != 1 || after.objects[0].address != "fleet_machine.kept" {
+		s.t.Errorf("the state holds %v", after.objects)
+	}
+	s.agree()
+}
+
+func TestBadConfigurationIsShownAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := applied(t)
+	for claim, bad := range map[string]struct {
+		configuration string
+		want          []string // in what plan and apply say
+	}{
+		"a broken file": {
+			keeper + "resource \"fleet_machine\" \"b\" {\n  name = \n}\n",
+			[]string{"Error: Invalid expression", `on main.tf line 12, in resource "fleet_machine" "b":`, "12:   name = "},
+		},
+		"an unclosed block": {
+			keeper + "resource \"fleet_machine\" \"b\" {\n  name = \"b\"\n",
+			[]string{"Error: Unclosed configuration block", "on main.tf line 11", `11: resource "fleet_machine" "b" {`},
+		},
+		"an unknown attribute": {
+			keeper + "resource \"fleet_machine\" \"b\" {\n  name   = \"b\"\n  colour = \"red\"\n}\n",
+			[]string{"Error: Unsupported argument", `on main.tf line 13, in resource "fleet_machine" "b":`, `13:   colour = "red"`, `An argument named "colour" is not expected here.`},
+		},
+		"a missing attribute": {
+			keeper + "resource \"fleet_machine\" \"b\" {\n}\n",
+			[]string{"Error: Missing required argument", `on main.tf line 11, in resource "fleet_machine" "b":`, `The argument "name" is required, but no definition was found.`},
+		},
+		"a wrong type": {
+			keeper + "resource \"fleet_machine\" \"b\" {\n  name      = \"b\"\n  create_ms = \"soon\"\n}\n",
+			[]string{"Error: Incorrect attribute value type", `on main.tf line 13, in resource "fleet_machine" "b":`, `13:   create_ms = "soon"`, `Inappropriate value for attribute "create_ms": a number is required.`},
+		},
+		"an unknown resource type": {
+			keeper + "resource \"fleet_submarine\" \"b\" {\n}\n",
+			[]string{"Error: Invalid resource type", `on main.tf line 11, in resource "fleet_submarine" "b":`, `"fleet_submarine"`},
+		},
+		"a reference to nothing": {
+			keeper + "resource \"fleet_machine\" \"b\" {\n  name = fleet_machine.nobody.name\n}\n",
+			[]string{"Error: Reference to undeclared resource", `on main.tf line 12, in resource "fleet_machine" "b":`, `12:   name = fleet_machine.nobody.name`},
+		},
+		"a cycle": {
+			keeper + "resource \"fleet_machine\" \"b\" {\n  name = fleet_machine.c.name\n}\nresource \"fleet_machine\" \"c\" {\n  name = fleet_machine.b.name\n}\n",
+			[]string{"Error: Cycle: ", "fleet_machine.b", "fleet_machine.c"},
+		},
+		"a provider that was never installed": {
+			strings.Replace(keeper, "required_providers {", "required_providers {\n    legacy = { source = \"millipede/legacy\" }", 1) + "resource \"legacy_item\" \"b\" {\n  name = \"b\"\n}\n",
+			[]string{"Error: Inconsistent dependency lock file", "registry.opentofu.org/millipede/legacy", "init"},
+		},
+	} {
+		s.write("main.tf", bad.configuration)
+		for _, command := range [][]string{{"plan", "-no-color"}, {"apply", "-auto-approve", "-no-color"}} {
+			r := s.run(command...)
+			if r.code != 1 {
+				t.Errorf("%s: %s has exit status %d", claim, command[0], r.code)
+			}
+			for _, part := range bad.want {
+				if !strings.Contains(r.text, part) {
+					t.Errorf("%s: %s does not say %q but:\n%s", claim, command[0], part, r.text)
+				}
+			}
+		}
+	}
+	s.nothingLost()
+}
+
+func TestAProviderThatDoesNotExistFailsInit(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, strings.Replace(keeper, "millipede/fleet\"", "millipede/absent\"", 1))
+	r := s.run("init", "-no-color")
+	if r.code != 1 {
+		t.Errorf("exit status %d", r.code)
+	}
+	wants(t, r.text, "Error: Failed to query available provider packages", "millipede/absent")
+}
+
+func TestAnUnreachableServerIsNamed(t *testing.T) {
+	t.Parallel()
+	s := applied(t)
+	s.nats = "nats://127.0.0.1:1"
+	r := s.run("apply", "-auto-approve", "-no-color")
+	if r.code != 1 {
+		t.Errorf("exit status %d", r.code)
+	}
+	wants(t, r.text, "Error: ", "NATS", "nats://127.0.0.1:1")
+	s.nats = ""
+	s.nothingLost()
+}
+
+func TestADamagedStoreIsNotUsed(t *testing.T) {
+	t.Parallel()
+	s := applied(t)
+	store := filepath.Join(s.dir, ".millipede", "state.db")
+	whole, err := os.ReadFile(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for claim, damaged := range map[string][]byte{
+		"cut off after its first page":  whole[:4096],
+		"cut off after its fifth page":  whole[:5*4096],
+		"cut off in the first page":     whole[:100],
+		"overwritten at its beginning":  append([]byte(strings.Repeat("damage! ", 1024)), whole[8192:]...),
+		"something else altogether":     []byte("this is no store\n"),
+		"overwritten from end to end":   []byte(strings.Repeat("damage! ", len(whole)/8)),
+		"overwritten behind its header": append(append([]byte{}, whole[:8192]...), strings.Repeat("damage! ", (len(whole)-8192)/8)...),
+	} {
+		if err := os.WriteFile(store, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := s.run("apply", "-auto-approve", "-no-color")
+		if r.code != 1 || !strings.Contains(r.text, "Error: ") || !strings.Contains(r.text, "state.db") || strings.Contains(r.text, "goroutine ") {
+			t.Errorf("a store %s: exit status %d\n%s", claim, r.code, tail(r.text))
+		}
+		if after, err := os.ReadFile(store); err != nil || string(after) != string(damaged) {
+			t.Errorf("a store %s was changed (%v)", claim, err)
+		}
+	}
+	if err := os.WriteFile(store, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.nothingLost()
+}
+
+func TestADamagedPageOfTheStoreIsNoticedOrWasNotUsed(t *testing.T) {
+	t.Parallel()
+	s := applied(t)
+	store := filepath.Join(s.dir, ".millipede", "state.db")
+	whole, err := os.ReadFile(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const page = 4096
+	noticed := 0
+	for at := 0; at < len(whole); at += page {
+		damaged := append([]byte{}, whole...)
+		copy(damaged[at:at+page], strings.Repeat("damage! ", page/8))
+		if err := os.WriteFile(store, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		switch r := s.run("plan", "-no-color", "-detailed-exitcode"); {
+		case r.code == 0 && strings.Contains(r.text, "No changes."):
+		case r.code == 1 && strings.Contains(r.text, "Error: ") && !strings.Contains(r.text, "goroutine "):
+			noticed++
+		default:
+			t.Errorf("page %d is damaged: exit status %d\n%s", at/page, r.code, tail(r.text))
+		}
+	}
+	if noticed == 0 {
+		t.Error("no damage was noticed")
+	}
+	if err := os.WriteFile(store, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.nothingLost()
+}
+
+func TestASecondProcessOnTheSameStateIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, slow(4, 1500))
+	s.must("init")
+	first := s.start("apply", "-auto-approve", "-no-color")
+	eventually(t, "the first apply creates", func() bool { return s.begun("create") > 0 })
+	for _, command := range [][]string{{"apply", "-auto-approve", "-no-color"}, {"plan", "-no-color"}, {"destroy", "-auto-approve", "-no-color"}} {
+		r := s.run(command...)
+		if r.code != 1 {
+			t.Errorf("%s beside an apply has exit status %d", command[0], r.code)
+		}
+		wants(t, r.text, "Error: Error acquiring the state lock", "Lock Info:", "Who:")
+	}
+	if code := exit(t, first); code != 0 {
+		t.Errorf("the first apply ended with exit status %d", code)
+	}
+	if n := s.finished("create"); n != 4 {
+		t.Errorf("%d creations were finished", n)
+	}
+	s.onceEach("create")
+	s.agree()
+	s.unchanged()
+}
+
+func TestASecondProcessWaitsForTheFirst(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, slow(4, 1000))
+	s.must("init")
+	first := s.start("apply", "-auto-approve", "-no-color")
+	eventually(t, "the first apply creates", func() bool { return s.begun("create") > 0 })
+	wants(t, s.must("apply", "-auto-approve", "-no-color", "-lock-timeout=60s"), "No changes.")
+	if code := exit(t, first); code != 0 {
+		t.Errorf("the first apply ended with exit status %d", code)
+	}
+	s.onceEach("create")
+	s.agree()
+}
