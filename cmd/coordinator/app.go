@@ -93,7 +93,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	a.command = c.name
 	extra, err := a.argsFromEnvironment(c.name)
 	if err != nil {
-		fmt.Fprintln(a.stderr, err)
+		fmt.Fprintf(a.stderr, "Error: %s\n", err)
 		return 1
 	}
 	return c.run(ctx, a, append(extra, rest...))
@@ -147,7 +147,7 @@ func (a *app) argsFromEnvironment(name string) ([]string, error) {
 	for _, v := range []string{"TF_CLI_ARGS_" + strings.ReplaceAll(name, " ", "_"), "TF_CLI_ARGS"} {
 		words, err := shellwords.Parse(a.getenv(v))
 		if err != nil {
-			return nil, fmt.Errorf("Error parsing extra CLI args from %s: %w", v, err)
+			return nil, fmt.Errorf("parsing extra CLI args from %s: %w", v, err)
 		}
 		out = append(out, words...)
 	}

@@ -117,15 +117,14 @@ func (s *openState) lock(ctx context.Context, timeout time.Duration) diag.List {
 		switch {
 		case err == nil:
 			s.lockID = s.info.ID
-			if err := s.store.Lock(ctx, s.workspace, s.info); errors.As(err, &held) {
+			err := s.store.Lock(ctx, s.workspace, s.info)
+			if errors.As(err, &held) {
 				// The store is open here alone, so whoever left this lock is gone.
-				if err := s.store.Unlock(ctx, s.workspace, held.Holder.ID); err == nil {
+				if err = s.store.Unlock(ctx, s.workspace, held.Holder.ID); err == nil {
 					err = s.store.Lock(ctx, s.workspace, s.info)
 				}
-				if err != nil {
-					return diag.Errors("Error acquiring the state lock", err.Error(), nil)
-				}
-			} else if err != nil {
+			}
+			if err != nil {
 				return diag.Errors("Error acquiring the state lock", err.Error(), nil)
 			}
 			return nil

@@ -11,9 +11,8 @@ import (
 type assembler struct {
 	decoder
 	m        *Module
-	declared map[string]*RequiredProvider // by local name, what required_providers blocks say
-	required *requiredProviders           // the block of the primary files
-	imported map[addr.Instance]hcl.Range  // what import blocks import to
+	required *requiredProviders          // the block of the primary files
+	imported map[addr.Instance]hcl.Range // what import blocks import to
 }
 
 // assemble makes a module of its primary files, then of those that override them, each in order.

@@ -25,7 +25,7 @@ func (b overlaid) PartialContent(schema *hcl.BodySchema) (*hcl.BodyContent, hcl.
 }
 
 func (b overlaid) JustAttributes() (hcl.Attributes, hcl.Diagnostics) {
-	return overridden{b.base, b.override}.JustAttributes()
+	return overridden(b).JustAttributes()
 }
 
 func (b overlaid) MissingItemRange() hcl.Range { return b.base.MissingItemRange() }

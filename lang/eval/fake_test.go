@@ -225,8 +225,4 @@ func val(x any) cty.Value {
 
 func countRep(n int) Repetition { return Repetition{CountIndex: cty.NumberIntVal(int64(n))} }
 
-func eachRep(k string, v cty.Value) Repetition {
-	return Repetition{EachKey: cty.StringVal(k), EachValue: v}
-}
-
 func optional(ty cty.Type) *schema.Attribute { return &schema.Attribute{Type: ty, Optional: true} }
