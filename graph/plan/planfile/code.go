@@ -35,6 +35,7 @@ type codedPlan struct {
 	Drift         []codedChange            `msgpack:"dr"`
 	Outputs       []codedOutput            `msgpack:"ou"`
 	Checks        []state.CheckResult      `msgpack:"ck"`
+	Relevant      []codedRelevant          `msgpack:"rl,omitempty"`
 	Prior         []byte                   `msgpack:"pr"`
 	BaseLineage   string                   `msgpack:"bl"`
 	BaseSerial    uint64                   `msgpack:"bs"`
@@ -105,6 +106,11 @@ type codedOutput struct {
 	BeforeSensitive bool        `msgpack:"bs,omitempty"`
 }
 
+type codedRelevant struct {
+	Resource  string `msgpack:"r"`
+	Attribute []byte `msgpack:"a"`
+}
+
 // encoder collects the type table.
 type encoder struct {
 	types [][]byte
@@ -139,6 +145,13 @@ func encodePlan(p *plan.Plan) ([]byte, error) {
 	}
 	for _, o := range p.Outputs {
 		c.Outputs = append(c.Outputs, codedOutput{o.Name, string(o.Action), e.value(o.Before), e.value(o.After), o.Sensitive, o.BeforeSensitive})
+	}
+	for _, r := range p.Relevant {
+		path, err := wire.EncodePath(r.Attribute)
+		if err != nil {
+			e.fail(err)
+		}
+		c.Relevant = append(c.Relevant, codedRelevant{r.Resource.String(), path})
 	}
 	var prior bytes.Buffer
 	if err := tfstate.Write(&prior, p.Prior, p.EngineVersion, tfstate.Compact); err != nil {
@@ -268,6 +281,11 @@ func decodePlan(data []byte) (*plan.Plan, error) {
 			Name: o.Name, Action: plan.Action(o.Action), Before: d.value(o.Before), After: d.value(o.After),
 			Sensitive: o.Sensitive, BeforeSensitive: o.BeforeSensitive,
 		})
+	}
+	for _, r := range c.Relevant {
+		path, err := wire.DecodePath(r.Attribute)
+		d.fail(err)
+		p.Relevant = append(p.Relevant, plan.Relevant{Resource: d.instance(r.Resource), Attribute: path})
 	}
 	prior, diags := tfstate.Read(bytes.NewReader(c.Prior))
 	if err := diags.Err(); err != nil {

@@ -1,0 +1,357 @@
+package planfile
+
+import (
+	"archive/zip"
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/marks"
+	"github.com/millipede-iac/millipede/state"
+)
+
+func instance(t testing.TB, text string) addr.Instance {
+	t.Helper()
+	a, diags := addr.ParseInstance(text)
+	if diags.HasErrors() {
+		t.Fatal(diags.Err())
+	}
+	return a
+}
+
+func target(t testing.TB, text string) addr.Target {
+	t.Helper()
+	a, diags := addr.ParseTarget(text)
+	if diags.HasErrors() {
+		t.Fatal(diags.Err())
+	}
+	return a
+}
+
+// everyField is a change in which no field has its zero value.
+func everyField(t testing.TB) *plan.Change {
+	before := cty.ObjectVal(map[string]cty.Value{
+		"id":     cty.StringVal("i-1"),
+		"secret": cty.StringVal("hush").Mark(marks.Sensitive),
+		"list":   cty.ListVal([]cty.Value{cty.NumberIntVal(1), cty.NumberIntVal(2).Mark(marks.Sensitive)}),
+	})
+	after := cty.ObjectVal(map[string]cty.Value{
+		"id":     cty.UnknownVal(cty.String).RefineNotNull(),
+		"secret": cty.UnknownVal(cty.String).Mark(marks.Sensitive),
+		"list":   cty.NullVal(cty.List(cty.Number)),
+	})
+	who := func(id string) cty.Value { return cty.ObjectVal(map[string]cty.Value{"arn": cty.StringVal(id)}) }
+	return &plan.Change{
+		Addr: instance(t, `module.a["x"].test_thing.new[3]`), Previous: instance(t, `module.a["x"].test_thing.old["k\"q"]`),
+		Deposed: "0123abcd",
+		Provider: addr.ProviderInstance{
+			Module:   addr.ModuleInstanceOf(addr.Step{Name: "a", Key: addr.StringKey("x")}),
+			Provider: addr.Provider{Host: "registry.example", Namespace: "n", Type: "test"}, Alias: "second", Key: addr.StringKey("eu"),
+		},
+		Action: plan.CreateThenDelete, Reason: plan.ReplaceBecauseCannotUpdate,
+		Before: before, After: after,
+		ReplacePaths: []cty.Path{cty.GetAttrPath("id"), cty.GetAttrPath("list").IndexInt(1)},
+		PriorPrivate: []byte("prior"), PlannedPrivate: []byte{0, 0xff},
+		BeforeIdentity: who("one"), AfterIdentity: cty.UnknownVal(who("").Type()),
+		SchemaVersion: 7, IdentityVersion: 3, CreateBeforeDestroy: true, SkipDestroy: true,
+		Importing:       &plan.Importing{ID: "given", Identity: who("imported"), Unknown: true},
+		GeneratedConfig: "resource {}\n", Legacy: true, Tainted: true,
+	}
+}
+
+// everything is a plan in which no field has its zero value.
+func everything(t testing.TB) Saved {
+	t.Helper()
+	c := everyField(t)
+	prior := state.Empty()
+	prior.Lineage, prior.Serial, prior.EngineVersion = "line", 4, "1.2.3"
+	prior.Apply(state.SetObject{
+		Addr: instance(t, "test_thing.b[0]"), Provider: addr.ProviderInstance{Provider: c.Provider.Provider},
+		Object: &state.Object{
+			Status: state.Tainted, SchemaVersion: 1, Attrs: []byte(`{"id":"b"}`), Private: []byte("p"),
+			Dependencies: []addr.ConfigResource{instance(t, "test_thing.a").Config()}, CreateBeforeDestroy: true,
+		},
+	}, state.SetOutput{Name: "o", Output: &state.Output{Value: cty.StringVal("v"), Sensitive: true}})
+	same := *everyField(t)
+	same.Action, same.Previous, same.After = plan.NoOp, same.Addr, same.Before
+	bare := &plan.Change{Addr: instance(t, "test_thing.bare"), Previous: instance(t, "test_thing.bare"), Action: plan.Create,
+		Before: cty.NullVal(cty.EmptyObject), After: cty.EmptyObjectVal, BeforeIdentity: cty.NilVal, AfterIdentity: cty.NilVal}
+	return Saved{
+		Plan: &plan.Plan{
+			Mode: plan.RefreshOnly, EngineVersion: "1.2.3", Timestamp: time.Date(2024, 5, 6, 7, 8, 9, 10, time.UTC), Workspace: "w",
+			Variables: map[string]plan.Variable{
+				"given":     {Value: cty.StringVal("x"), Sensitive: true},
+				"ephemeral": {Value: cty.NilVal, Ephemeral: true},
+				"null":      {Value: cty.NullVal(cty.DynamicPseudoType)},
+			},
+			Targets:  []addr.Target{target(t, "test_thing.a"), target(t, `module.a["x"]`), target(t, "test_thing.a[1]")},
+			Excludes: []addr.Target{target(t, "module.b"), target(t, "module.b.data.test_thing.c")},
+			Replace:  []addr.Instance{instance(t, `test_thing.a["k"]`)},
+			Changes:  []*plan.Change{c, &same, bare}, Drift: []*plan.Change{everyField(t)},
+			Outputs: []*plan.OutputChange{{
+				Name: "o", Action: plan.Update, Before: cty.StringVal("v").Mark(marks.Sensitive),
+				After: cty.UnknownVal(cty.DynamicPseudoType), Sensitive: true, BeforeSensitive: true,
+			}},
+			Checks: []state.CheckResult{{Kind: "check", Config: "check.c", Status: state.CheckFail, Objects: []state.CheckObject{
+				{Address: "check.c", Status: state.CheckFail, Failures: []string{"no"}},
+			}}},
+			Relevant: []plan.Relevant{{Resource: instance(t, "test_thing.b[0]"), Attribute: cty.GetAttrPath("id")}},
+			Prior:    prior, BaseLineage: "line", BaseSerial: 3, BackendType: "local", BackendConfig: []byte(`{"path":"p"}`),
+			Graph: plan.Graph{
+				Vertices: []plan.Vertex{{Kind: plan.ApplyObject, Change: 2, Node: 5, Address: "test_thing.bare"}, {Kind: plan.Sync, Change: -1, Node: -1}},
+				Edges:    [][2]int32{{1, 0}},
+			},
+			Errored:   true,
+			Providers: []plan.ProviderSelection{{Source: c.Provider.Provider, Version: "1.0.0", Hashes: []string{"h1:x"}}},
+		},
+		Config: Config{
+			Files: map[string][]byte{"main.tf": []byte("locals {}\n")}, Manifest: []byte("{}"), Dir: "dir", Lock: []byte("lock"),
+		},
+	}
+}
+
+// exactly compares values with their marks and their unknown parts.
+var exactly = cmp.Options{
+	cmp.Exporter(func(reflect.Type) bool { return true }),
+	cmp.Comparer(func(a, b cty.Value) bool {
+		if a == cty.NilVal || b == cty.NilVal {
+			return a == b
+		}
+		return a.RawEquals(b)
+	}),
+	cmp.Comparer(func(a, b cty.Path) bool { return a.Equals(b) }),
+}
+
+func mustEncode(t testing.TB, s Saved) []byte {
+	t.Helper()
+	data, err := Encode(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestTheExamplePlanLeavesNoFieldOut(t *testing.T) {
+	s := everything(t)
+	for _, v := range []any{*s.Plan, *s.Plan.Changes[0], *s.Plan.Changes[0].Importing, *s.Plan.Outputs[0], s.Plan.Relevant[0], s.Plan.Providers[0], s.Config} {
+		r := reflect.ValueOf(v)
+		for i := range r.NumField() {
+			if r.Field(i).IsZero() {
+				t.Errorf("%s.%s is empty, so nothing proves that it is saved", r.Type(), r.Type().Field(i).Name)
+			}
+		}
+	}
+}
+
+func TestEveryFieldOfAPlanIsReadAsItWasSaved(t *testing.T) {
+	want := everything(t)
+	got, err := Decode(mustEncode(t, want))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, exactly); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAPlanOfEachModeAndActionIsReadAsItWasSaved(t *testing.T) {
+	s := everything(t)
+	for _, mode := range []plan.Mode{plan.Normal, plan.Destroy, plan.RefreshOnly} {
+		for _, action := range []plan.Action{plan.Create, plan.Read, plan.Update, plan.Delete, plan.DeleteThenCreate, plan.CreateThenDelete, plan.Forget, plan.ForgetThenCreate} {
+			s.Plan.Mode, s.Plan.Changes[0].Action = mode, action
+			got, err := Decode(mustEncode(t, s))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Plan.Mode != mode || got.Plan.Changes[0].Action != action {
+				t.Errorf("%d, %s became %d, %s", mode, action, got.Plan.Mode, got.Plan.Changes[0].Action)
+			}
+		}
+	}
+}
+
+func TestANoOpIsSavedOnceForBeforeAndAfter(t *testing.T) {
+	s := everything(t)
+	c := s.Plan.Changes[1]
+	c.Before = cty.StringVal("x").Mark(marks.Sensitive)
+	c.After = c.Before
+	coded := (&encoder{index: map[string]int{}}).change(c)
+	if coded.After != nil || !coded.Same {
+		t.Error("it is saved twice")
+	}
+	got, err := Decode(mustEncode(t, s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(c, got.Plan.Changes[1], exactly); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAFileThatIsCutAnywhereIsAnError(t *testing.T) {
+	data := mustEncode(t, everything(t))
+	for n := range data {
+		if _, err := Decode(data[:n]); err == nil {
+			t.Fatalf("%d of %d bytes were read as a plan", n, len(data))
+		}
+	}
+}
+
+func TestAPlanEntryThatIsCutAnywhereIsAnError(t *testing.T) {
+	data, err := encodePlan(everything(t).Plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range data {
+		if _, err := decodePlan(data[:n]); err == nil {
+			t.Fatalf("%d of %d bytes were read as a plan", n, len(data))
+		}
+	}
+}
+
+func TestAPlanEntryWithAnyByteAlteredIsNoPanic(t *testing.T) {
+	data, err := encodePlan(everything(t).Plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range data {
+		for _, flip := range []byte{0x01, 0x80} {
+			altered := bytes.Clone(data)
+			altered[n] ^= flip
+			func() {
+				defer func() {
+					if r := recover(); r != nil {
+						t.Errorf("byte %d ^ %x: %v", n, flip, r)
+					}
+				}()
+				_, _ = decodePlan(altered) // some bytes are free text: both outcomes are right
+			}()
+		}
+	}
+}
+
+// archive makes an archive of entries.
+func archive(t *testing.T, entries map[string]string) []byte {
+	var out bytes.Buffer
+	z := zip.NewWriter(&out)
+	for name, text := range entries {
+		w, err := z.Create(name)
+		if err == nil {
+			_, err = w.Write([]byte(text))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestAnotherVersionIsRefused(t *testing.T) {
+	for _, version := range []string{"0", "2", "", "1 ", "x"} {
+		_, err := Decode(archive(t, map[string]string{versionEntry: version}))
+		var other *VersionError
+		if !errors.As(err, &other) || other.Found != version {
+			t.Errorf("%q: %v", version, err)
+		}
+	}
+}
+
+func TestWhatIsNoPlan(t *testing.T) {
+	for sentence, data := range map[string][]byte{
+		"an empty file is no plan":                   nil,
+		"a text is no plan":                          []byte("resource {}"),
+		"an archive of something else is no plan":    archive(t, map[string]string{"tfplan": "x"}),
+		"an empty archive is no plan":                archive(t, nil),
+		"a plan of another engine's JSON is no plan": []byte(`{"format_version":"1.2"}`),
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			if _, err := Decode(data); !errors.Is(err, ErrNoPlan) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestAnEntryThatIsMissingIsAnError(t *testing.T) {
+	coded, err := encodePlan(everything(t).Plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for sentence, entries := range map[string]map[string]string{
+		"the plan":          {versionEntry: "1", configEntry: "\x80"},
+		"the configuration": {versionEntry: "1", planEntry: string(coded)},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			if _, err := Decode(archive(t, entries)); err == nil {
+				t.Error("it was read")
+			}
+		})
+	}
+}
+
+func TestAReferenceThatLeadsOutOfThePlanIsAnError(t *testing.T) {
+	for sentence, breakIt := range map[string]func(*plan.Graph){
+		"a change that is not there": func(g *plan.Graph) { g.Vertices[0].Change = 3 },
+		"a change before the first":  func(g *plan.Graph) { g.Vertices[0].Change = -2 },
+		"an edge to no vertex":       func(g *plan.Graph) { g.Edges[0][1] = 2 },
+		"an edge from no vertex":     func(g *plan.Graph) { g.Edges[0][0] = -1 },
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := everything(t)
+			breakIt(&s.Plan.Graph)
+			if _, err := Decode(mustEncode(t, s)); !errors.Is(err, errReference) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestAFileIsForTheUserAlone(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "p.tfplan")
+	if err := os.WriteFile(name, []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	want := everything(t)
+	if err := Write(name, want); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("its mode is %o", info.Mode().Perm())
+	}
+	got, err := Read(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, exactly); diff != "" {
+		t.Error(diff)
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(name), ".*")); len(left) > 0 {
+		t.Errorf("%v were left behind", left)
+	}
+}
+
+func TestAFileThatCannotBeWrittenOrReadIsAnError(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "missing", "p")
+	if err := Write(name, everything(t)); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	if _, err := Read(name); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
