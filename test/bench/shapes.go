@@ -33,7 +33,7 @@ var shapes = []shape{
 	{name: "chain", about: "n resource blocks, each refers to the one before", usual: 1_000, files: one(chain), vertices: times(1)},
 	{name: "modules", about: "n calls of a small module, in chains of ten", usual: 1_000, files: modules, vertices: times(2)},
 	{name: "index", about: "two resources with count = n, each instance of one refers to one of the other by index", usual: 2_000, files: one(index), vertices: times(2)},
-	{name: "sleep", about: "n objects of a plugin in layers of 20, whose creation takes 100 to 500 ms", usual: 200, plugins: true, files: one(sleep), vertices: times(1), work: sleepWork},
+	{name: "sleep", about: "n objects of a plugin in layers of 20, whose creation takes 100 to 500 ms", usual: 300, plugins: true, files: one(sleep), vertices: times(1), work: sleepWork},
 	{name: "plugin", about: "one resource of a plugin with count = n, whose operations take no time", usual: 1_000, plugins: true, files: one(pluginWide), vertices: times(1)},
 }
 
