@@ -61,8 +61,7 @@ func (m *mirror) family() []int32 {
 func (m *mirror) place(v int32, c *plan.Change) {
 	b := m.b
 	r := c.Addr.Config()
-	deposed := c.Deposed != state.CurrentObject
-	first := c.CreateBeforeDestroy || deposed
+	first := c.CreateBeforeDestroy
 	m.provider(v, c)
 	node, hasBlock := b.s.ResourceVertex(r)
 	if !hasBlock {
