@@ -46,7 +46,7 @@ func runResume(ctx context.Context, a *app, args []string) int {
 		return 1
 	}
 	return a.operate(ctx, operationOptions{
-		command: "apply", vars: vars, state: sf, view: vf, parallelism: *parallelism, lockAs: "OperationTypeApply", saved: saved,
+		command: "apply", vars: vars, state: sf, view: vf, parallelism: *parallelism, lockAs: "OperationTypeApply", saved: saved, settles: true,
 	}, func(r *operationRun) int {
 		applied, diags := r.engine.Resume(ctx, record, saved.Plan, r.state.lockID)
 		return r.finish(ctx, saved.Plan, applied, diags)
@@ -60,12 +60,12 @@ func (a *app) findRun(ctx context.Context, name string) (r journal.Run, saved *p
 		return r, nil, diags
 	}
 	defer func() { diags = diags.Append(closing(store.Close())) }()
+	runs, err := store.Runs(ctx, a.workspace())
+	if err != nil {
+		return r, nil, diag.Errors("Failed to read the runs", err.Error()+".", nil)
+	}
 	if name == "" {
-		runs, err := store.Runs(ctx, a.workspace())
-		if err != nil {
-			return r, nil, diag.Errors("Failed to read the runs", err.Error()+".", nil)
-		}
-		open := slices.IndexFunc(runs, func(r journal.Run) bool { return r.Status == "running" || r.Status == "interrupted" })
+		open := slices.IndexFunc(runs, func(r journal.Run) bool { return !r.Over() })
 		if open < 0 {
 			return r, nil, diag.Errors("Nothing to resume", "Every run in this workspace has ended. See: coordinator runs list", nil)
 		}
@@ -77,8 +77,13 @@ func (a *app) findRun(ctx context.Context, name string) (r journal.Run, saved *p
 		return r, nil, diag.Errors("No such run", fmt.Sprintf("There is no run %q in the store of this directory. See: coordinator runs list", name), nil)
 	case err != nil:
 		return r, nil, diag.Errors("Failed to read the run", err.Error()+".", nil)
-	case r.Status == "done" || r.Status == "failed" || r.Status == "cancelled":
+	case r.Over():
 		return r, nil, diag.Errors("The run has ended", fmt.Sprintf("The run %s is %s; there is nothing to go on with.", r.ID, r.Status), nil)
+	case r.Workspace != a.workspace():
+		return r, nil, diag.Errors("The run is of another workspace", fmt.Sprintf("The run %s belongs to the workspace %q, and %q is selected now.", r.ID, r.Workspace, a.workspace()), nil)
+	case runs[0].ID != r.ID:
+		return r, nil, diag.Errors("The run was overtaken",
+			fmt.Sprintf("The run %s has changed the state since, so the plan of the run %s does not fit it any more. Make a new plan. What is still in doubt of the old run can be told with: coordinator runs resolve", runs[0].ID, r.ID), nil)
 	}
 	p, err := planfile.Decode(text)
 	if err != nil {
@@ -125,7 +130,7 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 		u.diagnostics(diags)
 		return 1
 	}
-	return a.operate(ctx, operationOptions{command: "apply", state: sf, view: shown.viewFlags, parallelism: unset, lockAs: "resolve"}, func(r *operationRun) int {
+	return a.operate(ctx, operationOptions{command: "apply", state: sf, view: shown.viewFlags, parallelism: unset, lockAs: "resolve", settles: true}, func(r *operationRun) int {
 		change, diags := r.resolve(ctx, at, *created)
 		if !diags.HasErrors() {
 			diags = diags.Append(r.state.commit(ctx, []state.Change{change}))

@@ -42,6 +42,7 @@ func init() {
 		{name: "state show", synopsis: "Show one object of the state", run: runStateShow},
 		{name: "state pull", synopsis: "Write the state to standard output", run: runStatePull},
 		{name: "state push", synopsis: "Replace the state by a file", run: runStatePush},
+		{name: "state restore", synopsis: "Bring an earlier version of the state back", run: runStateRestore},
 		{name: "state mv", synopsis: "Give objects of the state another address", run: runStateMv},
 		{name: "state move", run: runStateMv, hidden: true},
 		{name: "state rm", synopsis: "Forget objects without destroying them", run: runStateRm},

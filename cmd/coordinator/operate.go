@@ -38,6 +38,8 @@ type operationOptions struct {
 	lockAs string
 	// saved is the plan to apply, whose configuration takes the place of the files; nil for none.
 	saved *planfile.Saved
+	// settles tells that the command is there to settle what a run that was cut off has left.
+	settles bool
 }
 
 // operate opens what an operation needs, calls fn, and closes everything. It returns the exit code that fn returned,
@@ -81,6 +83,9 @@ func (a *app) operate(ctx context.Context, o operationOptions, fn func(*operatio
 		return fail(nil)
 	}
 	r.state = st
+	if !o.settles {
+		diags = diags.Append(st.cutOff(ctx))
+	}
 	code := r.withState(ctx, o, diags, fn)
 	if more := st.close(ctx); len(more) > 0 {
 		r.ui.diagnostics(more)

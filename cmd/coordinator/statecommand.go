@@ -110,6 +110,11 @@ func (s *screen) withState(ctx context.Context, vars variableFlags, f stateFlags
 	if diags = diags.Append(more); diags.HasErrors() {
 		return s.end(diags)
 	}
+	if operation != "" {
+		if more := st.cutOff(ctx); more.HasErrors() {
+			return s.end(diags.Append(more, st.close(ctx)))
+		}
+	}
 	return s.end(s.with(ctx, st, diags, fn))
 }
 

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+const stateRestoreUsage = `
+Usage: coordinator [global options] state restore [options] [SERIAL]
+
+  Brings an earlier version of the state back, as a new version. Every version is kept. Without a serial, the versions
+  are listed.
+
+Options:
+` + lockHelp + variablesHelp + jsonHelp
+
+func runStateRestore(ctx context.Context, a *app, args []string) int {
+	var sf showFlags
+	var vars variableFlags
+	var lf stateFlags
+	f := a.newFlags()
+	sf.register(f)
+	vars.registerValues(f)
+	lf.registerLock(f)
+	if code, done := a.parse(f, stateRestoreUsage, args); done {
+		return code
+	}
+	s, diags := a.newStreamScreen(sf, nil)
+	var serial uint64
+	var err error
+	switch {
+	case diags.HasErrors():
+		return s.end(diags)
+	case f.NArg() > 1:
+		return s.wrongUsage("Invalid number of arguments", "The command takes the serial of one version, or nothing.")
+	case f.NArg() == 1:
+		if serial, err = strconv.ParseUint(f.Arg(0), 10, 64); err != nil {
+			return s.wrongUsage("Invalid serial", fmt.Sprintf("%q is no serial: it is a whole number.", f.Arg(0)))
+		}
+	}
+	list := f.NArg() == 0
+	lf.lock = lf.lock && !list
+	return s.withState(ctx, vars, lf, "state-restore", func(at aState) diag.List {
+		o := at.(*openState)
+		if list {
+			return s.versions(ctx, o)
+		}
+		st, err := o.store.LoadVersion(ctx, o.workspace, serial)
+		switch {
+		case errors.Is(err, journal.ErrVersion):
+			return diag.Errors("No such version", fmt.Sprintf("No version of the state with the serial %d is kept. See: coordinator state restore", serial), nil)
+		case err != nil:
+			return diag.Errors("Failed to load state", err.Error()+".", nil)
+		}
+		now, diags := o.load(ctx)
+		if diags.HasErrors() {
+			return diags
+		}
+		st.Serial = now.Serial + 1
+		return diags.Append(o.replace(ctx, st, fmt.Sprintf("state restore %d", serial)))
+	})
+}
+
+// versions lists the versions that are kept, the newest first.
+func (s *screen) versions(ctx context.Context, o *openState) diag.List {
+	all, err := o.store.Versions(ctx, o.workspace)
+	if err != nil {
+		return diag.Errors("Failed to read the versions", err.Error()+".", nil)
+	}
+	for i := len(all) - 1; i >= 0; i-- {
+		s.say(fmt.Sprintf("%d  %s  %s", all[i].Serial, all[i].At.Local().Format("2006-01-02 15:04:05"), all[i].Cause))
+	}
+	return nil
+}
