@@ -300,6 +300,9 @@ func (a *Applier) Complete(ctx context.Context, v int, r *wire.Result) program.S
 		then = a.work[v].then
 	}
 	step := then(r)
+	if step.Finished() {
+		a.work[v].then = nil // it holds the evaluated configuration
+	}
 	if vx.Change >= 0 {
 		step.Diags = step.Diags.WithAddress(a.Plan.Changes[vx.Change].Addr.String())
 	}
