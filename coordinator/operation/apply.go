@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -46,6 +47,9 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (*Applied, diag.Lis
 		ID: run, Workspace: s.Workspace, Coordinator: s.Coordinator, Command: o.Command, Started: s.Now(), Status: "running",
 		Who: o.Who, Vertices: len(o.Plan.Graph.Vertices), BaseSerial: o.Plan.BaseSerial,
 	}
+	if err := s.overtake(ctx); err != nil {
+		return nil, diag.Errors("Failed to record the run", err.Error()+".", nil)
+	}
 	if err := s.Store.BeginRun(ctx, record, o.Saved); err != nil {
 		return nil, diag.Errors("Failed to record the run", err.Error()+".", nil)
 	}
@@ -60,6 +64,36 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (*Applied, diag.Lis
 	ro := s.runnerOptions("apply", applier)
 	ro.Store, ro.LockID, ro.RunID, ro.Envelope = s.Store, o.LockID, run, envelope
 	return s.carryOut(ctx, coordinator.New(ro), applier, envelope, run, diags)
+}
+
+// overtake ends the earlier runs that were cut off or interrupted: the state moves on now, so their plans will not fit
+// it. Those of which something is in doubt stay, because what is known of that is in their journals.
+func (s *Session) overtake(ctx context.Context) error {
+	runs, err := s.Store.Runs(ctx, s.Workspace)
+	if err != nil {
+		return err
+	}
+	runs = slices.DeleteFunc(runs, journal.Run.Over)
+	if len(runs) == 0 {
+		return nil
+	}
+	stored, err := s.Store.Load(ctx, s.Workspace)
+	if err != nil {
+		return err
+	}
+	doubts := map[string]bool{}
+	for d := range stored.Doubts() {
+		doubts[d.Run] = true
+	}
+	for _, r := range runs {
+		if doubts[r.ID] {
+			continue
+		}
+		if err := s.Store.EndRun(ctx, r.ID, "cancelled", s.Now()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Resume goes on with a run that a crash or an interrupt ended.

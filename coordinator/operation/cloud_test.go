@@ -1,0 +1,187 @@
+package operation_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider"
+	"github.com/millipede-iac/millipede/provider/schema"
+)
+
+// cloud is a provider whose objects are kept in memory. It offers the resource type fake_thing, whose name cannot be
+// changed and whose size can, and the data source fake_lookup.
+type cloud struct {
+	provider.Provider // what is not faked panics
+
+	// onCreate is called, when not nil, before an object is made, outside the lock. Its error fails the creation;
+	// half tells that the object exists nevertheless.
+	onCreate func(ctx context.Context, name string) (half bool, err error)
+
+	mu      sync.Mutex // guards all below
+	made    int
+	objects map[string]cty.Value // by id
+	log     []string             // what was done, in order
+	stopped chan struct{}        // closed by Stop
+}
+
+func newCloud() *cloud {
+	return &cloud{objects: map[string]cty.Value{}, stopped: make(chan struct{})}
+}
+
+// done returns what was done since it was last asked, in order.
+func (c *cloud) done() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := c.log
+	c.log = nil
+	return out
+}
+
+var thing = schema.Schema{Version: 1, Block: &schema.Block{Attributes: map[string]*schema.Attribute{
+	"id":     {Type: cty.String, Computed: true},
+	"name":   {Type: cty.String, Required: true},
+	"size":   {Type: cty.Number, Optional: true},
+	"note":   {Type: cty.String, Optional: true},
+	"secret": {Type: cty.String, Optional: true, Sensitive: true},
+}}}
+
+var lookup = schema.Schema{Block: &schema.Block{Attributes: map[string]*schema.Attribute{
+	"key":   {Type: cty.String, Required: true},
+	"value": {Type: cty.String, Computed: true},
+}}}
+
+var cloudSchemas = &provider.Schemas{
+	Provider:        schema.Schema{Block: &schema.Block{}},
+	Managed:         map[string]schema.Schema{"fake_thing": thing},
+	Data:            map[string]schema.Schema{"fake_lookup": lookup},
+	ProtocolVersion: 6,
+}
+
+func (c *cloud) Schemas(context.Context) (*provider.Schemas, diag.List) { return cloudSchemas, nil }
+
+func (c *cloud) Metadata(context.Context) (provider.Metadata, diag.List) {
+	return cloudSchemas.Metadata(), nil
+}
+
+func (c *cloud) ValidateProviderConfig(_ context.Context, v cty.Value) (cty.Value, diag.List) {
+	return v, nil
+}
+
+func (c *cloud) Configure(context.Context, cty.Value, string) diag.List { return nil }
+
+func (c *cloud) ValidateResourceConfig(context.Context, string, cty.Value) diag.List { return nil }
+
+func (c *cloud) ValidateDataConfig(context.Context, string, cty.Value) diag.List { return nil }
+
+func (c *cloud) UpgradeResourceState(_ context.Context, r provider.UpgradeRequest) (cty.Value, diag.List) {
+	v, err := ctyjson.Unmarshal(r.JSON, thing.Block.ImpliedType())
+	if err != nil {
+		return cty.NilVal, diag.Errors("upgrade failed", err.Error(), nil)
+	}
+	return v, nil
+}
+
+func (c *cloud) ReadResource(_ context.Context, r provider.ReadRequest) (provider.ReadResponse, diag.List) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, ok := c.objects[r.Prior.GetAttr("id").AsString()]
+	if !ok {
+		found = cty.NullVal(r.Prior.Type())
+	}
+	return provider.ReadResponse{Object: found, Private: r.Private}, nil
+}
+
+func (c *cloud) PlanResourceChange(_ context.Context, r provider.PlanRequest) (provider.PlanResponse, diag.List) {
+	out := provider.PlanResponse{Planned: r.Proposed}
+	if r.Proposed.IsNull() {
+		return out, nil
+	}
+	vals := r.Proposed.AsValueMap()
+	if r.Prior.IsNull() {
+		vals["id"] = cty.UnknownVal(cty.String)
+	} else if same := r.Prior.GetAttr("name").Equals(vals["name"]); !same.IsKnown() || same.False() {
+		vals["id"] = cty.UnknownVal(cty.String)
+		out.RequiresReplace = []cty.Path{cty.GetAttrPath("name")}
+	}
+	out.Planned = cty.ObjectVal(vals)
+	return out, nil
+}
+
+func (c *cloud) ApplyResourceChange(ctx context.Context, r provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
+	switch {
+	case r.Prior.IsNull():
+		return c.create(ctx, r.Planned)
+	case r.Planned.IsNull():
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.objects, r.Prior.GetAttr("id").AsString())
+		c.log = append(c.log, "delete "+r.Prior.GetAttr("name").AsString())
+	default:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.objects[r.Prior.GetAttr("id").AsString()] = r.Planned
+		c.log = append(c.log, "update "+r.Prior.GetAttr("name").AsString())
+	}
+	return provider.ApplyResponse{Object: r.Planned}, nil
+}
+
+func (c *cloud) create(ctx context.Context, planned cty.Value) (provider.ApplyResponse, diag.List) {
+	vals := planned.AsValueMap()
+	name := vals["name"].AsString()
+	var half bool
+	var err error
+	if c.onCreate != nil {
+		half, err = c.onCreate(ctx, name)
+	}
+	if err != nil && !half {
+		return provider.ApplyResponse{Object: cty.NullVal(planned.Type())}, diag.Errors("creation refused", err.Error(), nil)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.made++
+	id := fmt.Sprintf("id%d", c.made)
+	vals["id"] = cty.StringVal(id)
+	c.objects[id] = cty.ObjectVal(vals)
+	c.log = append(c.log, "create "+name)
+	if err != nil {
+		return provider.ApplyResponse{Object: c.objects[id]}, diag.Errors("creation incomplete", err.Error(), nil)
+	}
+	return provider.ApplyResponse{Object: c.objects[id]}, nil
+}
+
+func (c *cloud) ReadDataSource(_ context.Context, _ string, config, _ cty.Value) (cty.Value, diag.List) {
+	key := config.GetAttr("key").AsString()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.log = append(c.log, "look up "+key)
+	return cty.ObjectVal(map[string]cty.Value{"key": config.GetAttr("key"), "value": cty.StringVal("value of " + key)}), nil
+}
+
+func (c *cloud) Stop(context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.stopped:
+	default:
+		close(c.stopped)
+	}
+	return nil
+}
+
+// names returns the names of what exists, sorted.
+func (c *cloud) names() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []string
+	for _, o := range c.objects {
+		out = append(out, o.GetAttr("name").AsString())
+	}
+	slices.Sort(out)
+	return out
+}
