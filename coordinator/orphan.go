@@ -47,10 +47,28 @@ func (o *Orphans) Decide(ctx context.Context, limit string, r wire.PermitRequest
 		if p.open == nil || !slices.Contains(p.open.Permits, permitName(limit, r.ID)) {
 			continue
 		}
-		return p.status == journal.Dispatched && o.bury(ctx, wire.TaskRef{
+		if p.status == journal.Doubt {
+			return o.resolved(ctx, run.Workspace, p.open.Attempt)
+		}
+		return o.bury(ctx, wire.TaskRef{
 			Pool: p.open.Pool, Coordinator: run.Coordinator, Run: run.ID, Attempt: wire.AttemptID(p.open.Attempt)})
 	}
 	return true // nothing was dispatched under it, or all that was is resolved
+}
+
+// resolved tells whether the state has no doubt of the attempt any more: the user has told what became of it, or the
+// object was read.
+func (o *Orphans) resolved(ctx context.Context, workspace, attempt string) bool {
+	stored, err := o.Store.Load(ctx, workspace)
+	if err != nil {
+		return false
+	}
+	for d := range stored.Doubts() {
+		if d.Attempt == attempt {
+			return false
+		}
+	}
+	return true
 }
 
 // bury ends an attempt that nobody has claimed. It reports whether nothing can run.

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	statemem "github.com/millipede-iac/millipede/state/mem"
 	"github.com/millipede-iac/millipede/wire"
@@ -23,10 +25,15 @@ func TestAnOrphanedPermitIsFreedOnlyWhenNothingCanRunUnderIt(t *testing.T) {
 	also := func(es []journal.Event, k journal.Kind) []journal.Event {
 		return append(es, journal.Event{Kind: k, At: now})
 	}
+	doubtful := []state.Change{state.SetObject{
+		Addr:   addr.Resource{Mode: addr.Managed, Type: "t", Name: "a"}.Absolute(addr.RootInstance).Instance(addr.NoKey),
+		Object: &state.Object{Status: state.InDoubt, Doubt: &state.Doubt{Run: "run1", Attempt: "a1", Operation: "create"}},
+	}}
 	for claim, c := range map[string]struct {
 		run     string
 		at      time.Time
 		events  []journal.Event
+		changes []state.Change
 		claimed bool
 		free    bool
 	}{
@@ -37,14 +44,15 @@ func TestAnOrphanedPermitIsFreedOnlyWhenNothingCanRunUnderIt(t *testing.T) {
 		"whose attempt nobody has claimed":            {run: "run1", events: dispatch("p1"), free: true},
 		"whose attempt a worker has claimed":          {run: "run1", events: dispatch("p1"), claimed: true},
 		"whose attempt is done":                       {run: "run1", events: also(dispatch("p1"), journal.Finish), claimed: true, free: true},
-		"whose attempt is in doubt":                   {run: "run1", events: also(dispatch("p1"), journal.Suspect), claimed: true},
-		"whose attempt is in doubt, without a claim":  {run: "run1", events: also(dispatch("p1"), journal.Suspect)},
-		"whose attempt is in doubt, for a day by now": {run: "run1", at: now.Add(-25 * time.Hour), events: also(dispatch("p1"), journal.Suspect), free: true},
+		"whose attempt is in doubt":                   {run: "run1", events: also(dispatch("p1"), journal.Suspect), changes: doubtful, claimed: true},
+		"whose attempt is in doubt, without a claim":  {run: "run1", events: also(dispatch("p1"), journal.Suspect), changes: doubtful},
+		"whose attempt is in doubt, for a day by now": {run: "run1", at: now.Add(-25 * time.Hour), events: also(dispatch("p1"), journal.Suspect), changes: doubtful, free: true},
+		"whose attempt was in doubt and is resolved":  {run: "run1", events: also(dispatch("p1"), journal.Suspect), claimed: true, free: true},
 	} {
 		system, store := mem.New(mem.Options{}), statemem.New(statemem.Options{})
 		beginRun(t, store, 1)
 		if len(c.events) > 0 {
-			if err := store.Commit(ctx, "default", "", journal.Tx{Run: "run1", Events: c.events}); err != nil {
+			if err := store.Commit(ctx, "default", "", journal.Tx{Run: "run1", Events: c.events, Changes: c.changes}); err != nil {
 				t.Fatal(err)
 			}
 		}

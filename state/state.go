@@ -6,6 +6,7 @@
 package state
 
 import (
+	"iter"
 	"sort"
 	"time"
 
@@ -206,6 +207,24 @@ func (s *State) SortedResources() []addr.AbsResource {
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Less(out[j]) })
 	return out
+}
+
+// Doubts returns what is known of the operations whose outcome is not, in no order.
+func (s *State) Doubts() iter.Seq[*Doubt] {
+	return func(yield func(*Doubt) bool) {
+		for _, r := range s.Resources {
+			for _, i := range r.Instances {
+				if o := i.Current; o != nil && o.Status == InDoubt && o.Doubt != nil && !yield(o.Doubt) {
+					return
+				}
+				for _, o := range i.Deposed {
+					if o.Status == InDoubt && o.Doubt != nil && !yield(o.Doubt) {
+						return
+					}
+				}
+			}
+		}
+	}
 }
 
 // Clone returns a copy that can be changed without affecting s. Objects are shared: they are immutable. The cost

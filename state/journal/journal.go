@@ -142,6 +142,9 @@ type Run struct {
 	BaseSerial uint64 `json:"base_serial"`
 }
 
+// Over tells that nobody will go on with the run: it has neither been cut off nor interrupted.
+func (r Run) Over() bool { return r.Status != "running" && r.Status != "interrupted" }
+
 // Fold returns the status of each vertex and the last dispatch of those that are under way.
 func Fold(n int, events []Event) ([]Status, map[int]Event, error) {
 	statuses := make([]Status, n)

@@ -1,0 +1,269 @@
+package operation_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+)
+
+var errNoRoom = errors.New("no room")
+
+func TestAFailingCreateSkipsItsDependentsOnlyAndTheStateIsTrue(t *testing.T) {
+	e := newEstate(t)
+	e.configure(`
+resource "fake_thing" "bad" { name = "bad" }
+resource "fake_thing" "after" { name = "after-${fake_thing.bad.id}" }
+resource "fake_thing" "last" {
+  name       = "last"
+  depends_on = [fake_thing.after]
+}
+resource "fake_thing" "other" { name = "other" }
+resource "fake_thing" "beside" { name = "beside-${fake_thing.other.id}" }
+`)
+	e.cloud.onCreate = func(_ context.Context, name string) (bool, error) {
+		if name == "bad" {
+			return false, errNoRoom
+		}
+		return false, nil
+	}
+	applied, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	if !says(diags, "no room") {
+		t.Errorf("the diagnostics are %v", diags)
+	}
+	e.equal("state", existing(e.state()), []string{"fake_thing.beside", "fake_thing.other"})
+	var failed, skipped []string
+	for _, f := range applied.Outcome.Failed {
+		failed = append(failed, f.Address)
+	}
+	for _, s := range applied.Outcome.Skipped {
+		if strings.HasPrefix(s.Address, "fake_thing.") {
+			skipped = append(skipped, s.Address)
+		}
+	}
+	slices.Sort(skipped)
+	e.equal("failed", failed, []string{"fake_thing.bad"})
+	e.equal("skipped", slices.Compact(skipped), []string{"fake_thing.after", "fake_thing.last"})
+	if applied.Outcome.Status != "failed" {
+		t.Errorf("the run is %s", applied.Outcome.Status)
+	}
+
+	e.cloud.onCreate = nil
+	e.cloud.done()
+	_, diags = e.tryApply(e.plan(operation.PlanOptions{}))
+	e.clean(diags)
+	if n := len(e.cloud.done()); n != 3 {
+		t.Errorf("the second apply did %d things, want 3", n)
+	}
+}
+
+func TestAHalfCreatedObjectIsTaintedAndReplaced(t *testing.T) {
+	e := newEstate(t)
+	e.configure(`resource "fake_thing" "a" { name = "a" }`)
+	e.cloud.onCreate = func(context.Context, string) (bool, error) { return true, errNoRoom }
+	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	if !says(diags, "no room") {
+		t.Errorf("the diagnostics are %v", diags)
+	}
+	e.equal("state", existing(e.state()), []string{"fake_thing.a tainted"})
+	e.cloud.onCreate = nil
+	p := e.plan(operation.PlanOptions{})
+	if len(p.Changes) != 1 || p.Changes[0].Action != plan.DeleteThenCreate || p.Changes[0].Reason != plan.ReplaceBecauseTainted {
+		t.Errorf("the plan is %v", changes(p))
+	}
+	_, diags = e.tryApply(p)
+	e.clean(diags)
+	e.equal("state", existing(e.state()), []string{"fake_thing.a"})
+}
+
+func TestAFailedReplacementWithCreateBeforeDestroyKeepsTheOldObject(t *testing.T) {
+	e := newEstate(t)
+	text := func(name string) string {
+		return `resource "fake_thing" "a" {
+  name = "` + name + `"
+  lifecycle { create_before_destroy = true }
+}`
+	}
+	e.apply(text("old"))
+	e.configure(text("new"))
+	e.cloud.onCreate = func(context.Context, string) (bool, error) { return false, errNoRoom }
+	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	if !says(diags, "no room") {
+		t.Errorf("the diagnostics are %v", diags)
+	}
+	e.equal("state", existing(e.state()), []string{"fake_thing.a"})
+	if id := e.attribute("fake_thing.a", "id"); id != "id1" {
+		t.Errorf("the object is %v, want the old one", id)
+	}
+	e.equal("cloud", e.cloud.names(), []string{"old"})
+}
+
+func TestAHalfReplacementWithCreateBeforeDestroyIsClearedUpByTheNextApply(t *testing.T) {
+	e := newEstate(t)
+	text := func(name string) string {
+		return `resource "fake_thing" "a" {
+  name = "` + name + `"
+  lifecycle { create_before_destroy = true }
+}`
+	}
+	e.apply(text("old"))
+	e.configure(text("new"))
+	e.cloud.onCreate = func(context.Context, string) (bool, error) { return true, errNoRoom }
+	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	if !says(diags, "no room") {
+		t.Errorf("the diagnostics are %v", diags)
+	}
+	e.equal("state", existing(e.state()), []string{"fake_thing.a deposed", "fake_thing.a tainted"})
+	e.cloud.onCreate = nil
+	_, diags = e.tryApply(e.plan(operation.PlanOptions{}))
+	e.clean(diags)
+	e.equal("state", existing(e.state()), []string{"fake_thing.a"})
+	e.equal("cloud", e.cloud.names(), []string{"new"})
+}
+
+func TestAFailingProvisionerTaintsTheObject(t *testing.T) {
+	e := newEstate(t)
+	e.configure(`resource "fake_thing" "a" {
+  name = "a"
+  provisioner "local-exec" { command = "exit 3" }
+}
+resource "fake_thing" "b" { name = "on-${fake_thing.a.id}" }`)
+	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	if !says(diags, "exit") {
+		t.Errorf("the diagnostics are %v", diags)
+	}
+	e.equal("state", existing(e.state()), []string{"fake_thing.a tainted"})
+}
+
+func TestAnInterruptedRunIsResumedAndNothingIsMadeTwice(t *testing.T) {
+	e := newEstate(t)
+	e.configure(`
+resource "fake_thing" "a" { name = "a" }
+resource "fake_thing" "b" {
+  count = 3
+  name  = "b${count.index}-${fake_thing.a.id}"
+}
+resource "fake_thing" "c" { name = "c-${fake_thing.b[1].id}" }
+output "c" { value = fake_thing.c.name }
+`)
+	p := e.plan(operation.PlanOptions{})
+	e.cloud.onCreate = func(ctx context.Context, name string) (bool, error) {
+		if name == "a" {
+			e.interrupts <- struct{}{}
+			select {
+			case <-e.cloud.stopped: // the worker was told, so the run has taken notice
+			case <-ctx.Done():
+			}
+		}
+		return false, nil
+	}
+	applied, diags := e.tryApply(p)
+	if !applied.Outcome.Interrupted || applied.Outcome.Status != "interrupted" || !says(diags, "runs resume "+applied.Run) {
+		t.Fatalf("the run is %s: %v", applied.Outcome.Status, diags)
+	}
+	e.equal("state", existing(e.state()), []string{"fake_thing.a"})
+	e.cloud.onCreate = nil
+
+	runs, err := e.store.Runs(t.Context(), "default")
+	e.check(err)
+	if len(runs) != 1 || runs[0].ID != applied.Run {
+		t.Fatalf("the runs are %v", runs)
+	}
+	resumed, diags := e.session.Resume(t.Context(), runs[0], p, "")
+	e.clean(diags)
+	if resumed.Outcome.Status != "done" || resumed.Run != applied.Run {
+		t.Errorf("the resumed run %s is %s", resumed.Run, resumed.Outcome.Status)
+	}
+	e.equal("state", existing(e.state()), []string{"fake_thing.a", "fake_thing.b[0]", "fake_thing.b[1]", "fake_thing.b[2]", "fake_thing.c"})
+	if e.cloud.made != 5 || e.state().Outputs["c"] == nil {
+		t.Errorf("%d objects were made, want 5; the outputs are %v", e.cloud.made, e.state().Outputs)
+	}
+	if again := e.plan(operation.PlanOptions{}); again.Applyable() {
+		t.Errorf("a second plan wants %v", changes(again))
+	}
+}
+
+func TestAnInstanceStartsWhenTheInstanceThatItNeedsIsDone(t *testing.T) {
+	e := newEstate(t)
+	e.configure(`
+resource "fake_thing" "a" {
+  count = 2
+  name  = "a${count.index}"
+}
+resource "fake_thing" "b" {
+  count = 2
+  name  = "b${count.index}"
+  note  = fake_thing.a[count.index].id
+}
+`)
+	p := e.plan(operation.PlanOptions{})
+	begun := make(chan struct{})
+	e.cloud.onCreate = func(ctx context.Context, name string) (bool, error) {
+		switch name {
+		case "b0":
+			close(begun)
+		case "a1":
+			select {
+			case <-begun:
+			case <-time.After(4 * time.Second):
+				return false, errors.New("b[0] waits for a[1]")
+			}
+		}
+		return false, nil
+	}
+	_, diags := e.tryApply(p)
+	e.clean(diags)
+}
+
+func TestTargetsAndExcludes(t *testing.T) {
+	const text = `
+resource "fake_thing" "a" { name = "a" }
+resource "fake_thing" "b" { name = "on-${fake_thing.a.id}" }
+resource "fake_thing" "c" { name = "on-${fake_thing.b.id}" }
+resource "fake_thing" "d" {
+  count = 2
+  name  = "d${count.index}"
+}
+`
+	for sentence, c := range map[string]struct {
+		targets, excludes []string
+		want              []string
+	}{
+		"a target comes with what it needs, not with what needs it": {
+			targets: []string{"fake_thing.b"}, want: []string{"fake_thing.a", "fake_thing.b"}},
+		"one instance can be a target": {
+			targets: []string{"fake_thing.d[1]"}, want: []string{"fake_thing.d[1]"}},
+		"an exclude goes with what needs it, not with what it needs": {
+			excludes: []string{"fake_thing.b"}, want: []string{"fake_thing.a", "fake_thing.d[0]", "fake_thing.d[1]"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			e := newEstate(t)
+			e.configure(text)
+			parse := func(texts []string) (out []addr.Target) {
+				for _, text := range texts {
+					target, diags := addr.ParseTarget(text)
+					e.clean(diags)
+					out = append(out, target)
+				}
+				return out
+			}
+			p, diags := e.tryPlan(operation.PlanOptions{Targets: parse(c.targets), Excludes: parse(c.excludes)})
+			e.clean(diags)
+			if !says(diags, "Resource targeting is in effect") {
+				t.Errorf("the diagnostics are %v", diags)
+			}
+			_, diags = e.tryApply(p)
+			e.clean(diags)
+			if !says(diags, "Applied changes may be incomplete") && len(p.Targets) > 0 {
+				t.Errorf("the diagnostics of the apply are %v", diags)
+			}
+			e.equal("state", existing(e.state()), c.want)
+		})
+	}
+}

@@ -1,0 +1,231 @@
+package operation_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/marks"
+)
+
+func TestADataSourceThatNeedsWhatIsNotThereYetIsReadInTheApply(t *testing.T) {
+	e := newEstate(t)
+	e.configure(`
+resource "fake_thing" "a" { name = "a" }
+data "fake_lookup" "now" { key = "now" }
+data "fake_lookup" "later" { key = fake_thing.a.id }
+resource "fake_thing" "b" { name = data.fake_lookup.later.value }
+output "now" { value = data.fake_lookup.now.value }
+`)
+	p := e.plan(operation.PlanOptions{})
+	e.equal("plan", changes(p), []string{"create fake_thing.a", "create fake_thing.b", "read data.fake_lookup.later"})
+	e.equal("done in planning", e.cloud.done(), []string{"look up now"})
+	_, diags := e.tryApply(p)
+	e.clean(diags)
+	e.equal("done in the apply", e.cloud.done(), []string{"create a", "look up id1", "create value of id1"})
+	if v := e.state().Outputs["now"].Value; !v.RawEquals(cty.StringVal("value of now")) {
+		t.Errorf("the output is %#v", v)
+	}
+	if again := e.plan(operation.PlanOptions{}); again.Applyable() {
+		t.Errorf("a second plan wants %v", changes(again))
+	}
+}
+
+func TestConditions(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		text, says   string
+		planned      bool // the plan is without errors
+		plannedState []string
+	}{
+		"a precondition that is not met fails the plan": {
+			text: `variable "n" { default = 1 }
+resource "fake_thing" "a" {
+  name = "a"
+  lifecycle {
+    precondition {
+      condition     = var.n > 1
+      error_message = "n is too small"
+    }
+  }
+}`,
+			says: "n is too small",
+		},
+		"a postcondition of what is known is checked in the plan": {
+			text: `resource "fake_thing" "a" {
+  name = "a"
+  lifecycle {
+    postcondition {
+      condition     = self.name == "b"
+      error_message = "wrong name"
+    }
+  }
+}`,
+			says: "wrong name",
+		},
+		"a postcondition of what is unknown is checked in the apply, stops dependents and keeps the object": {
+			text: `resource "fake_thing" "a" {
+  name = "a"
+  lifecycle {
+    postcondition {
+      condition     = self.id == "other"
+      error_message = "wrong id"
+    }
+  }
+}
+resource "fake_thing" "b" { name = "on-${fake_thing.a.id}" }`,
+			says: "wrong id", planned: true, plannedState: []string{"fake_thing.a"},
+		},
+		"a failed output precondition leaves the resources": {
+			text: `resource "fake_thing" "a" { name = "a" }
+output "o" {
+  value = fake_thing.a.id
+  precondition {
+    condition     = fake_thing.a.id == "other"
+    error_message = "not that output"
+  }
+}`,
+			says: "not that output", planned: true, plannedState: []string{"fake_thing.a"},
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			e := newEstate(t)
+			e.configure(c.text)
+			p, diags := e.tryPlan(operation.PlanOptions{})
+			if diags.HasErrors() == c.planned {
+				t.Fatalf("the plan says %v", diags)
+			}
+			if c.planned {
+				_, diags = e.tryApply(p)
+			}
+			if !diags.HasErrors() || !says(diags, c.says) {
+				t.Errorf("the diagnostics are %v", diags)
+			}
+			if p.Errored == c.planned {
+				t.Errorf("the plan is errored: %t", p.Errored)
+			}
+			e.equal("state", existing(e.state()), c.plannedState)
+		})
+	}
+}
+
+func TestSensitiveMarksSurviveThePlanAndTheState(t *testing.T) {
+	e := newEstate(t)
+	e.session.Inputs = map[string]values.Input{"password": {Value: cty.StringVal("hunter2")}}
+	e.configure(`
+variable "password" {
+  type      = string
+  sensitive = true
+}
+resource "fake_thing" "a" {
+  name   = "a"
+  note   = var.password
+  secret = "s"
+}
+resource "terraform_data" "b" { input = fake_thing.a.note }
+output "p" {
+  value     = fake_thing.a.note
+  sensitive = true
+}
+`)
+	p := e.plan(operation.PlanOptions{})
+	for _, c := range p.Changes {
+		if c.Addr.String() == "fake_thing.a" && !c.After.GetAttr("note").HasMark(marks.Sensitive) {
+			t.Errorf("the planned note is %#v", c.After.GetAttr("note"))
+		}
+	}
+	_, diags := e.tryApply(p)
+	e.clean(diags)
+	for address, want := range map[string]cty.Path{"fake_thing.a": cty.GetAttrPath("note"), "terraform_data.b": cty.GetAttrPath("input")} {
+		found := false
+		for _, path := range e.object(address).Sensitive {
+			found = found || path.Equals(want)
+		}
+		if !found {
+			t.Errorf("the sensitive paths of %s are %v", address, e.object(address).Sensitive)
+		}
+	}
+	if o := e.state().Outputs["p"]; !o.Sensitive || !o.Value.RawEquals(cty.StringVal("hunter2")) {
+		t.Errorf("the output is %#v", o)
+	}
+	if again := e.plan(operation.PlanOptions{}); again.Applyable() {
+		t.Errorf("a second plan wants %v", changes(again))
+	}
+}
+
+func TestASensitiveValueInAnOrdinaryOutputIsRefused(t *testing.T) {
+	e := newEstate(t)
+	e.configure(`
+resource "fake_thing" "a" {
+  name   = "a"
+  secret = "s"
+}
+output "p" { value = fake_thing.a.secret }
+`)
+	if _, diags := e.tryPlan(operation.PlanOptions{}); !says(diags, "Output refers to sensitive values") {
+		t.Errorf("the diagnostics are %v", diags)
+	}
+}
+
+func TestAReplacementByRequestSaysSo(t *testing.T) {
+	e := newEstate(t)
+	e.apply(`resource "fake_thing" "a" { name = "a" }`)
+	at, diags := addr.ParseInstance("fake_thing.a")
+	e.clean(diags)
+	p := e.plan(operation.PlanOptions{Replace: []addr.Instance{at}})
+	if len(p.Changes) != 1 || p.Changes[0].Action != plan.DeleteThenCreate || p.Changes[0].Reason != plan.ReplaceByRequest {
+		t.Fatalf("the plan is %v", changes(p))
+	}
+	_, diags = e.tryApply(p)
+	e.clean(diags)
+	e.equal("done", e.cloud.done(), []string{"delete a", "create a"})
+}
+
+func TestPreventDestroyRefusesThePlan(t *testing.T) {
+	e := newEstate(t)
+	e.apply(`resource "fake_thing" "a" {
+  name = "a"
+  lifecycle { prevent_destroy = true }
+}`)
+	if _, diags := e.tryPlan(operation.PlanOptions{Mode: plan.Destroy}); !says(diags, "prevent_destroy") {
+		t.Errorf("the diagnostics are %v", diags)
+	}
+}
+
+func TestACycleIsToldAsALoop(t *testing.T) {
+	e := newEstate(t)
+	e.configure(`
+resource "fake_thing" "a" { name = fake_thing.b.id }
+resource "fake_thing" "b" { name = fake_thing.a.id }
+`)
+	_, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{})
+	if !diags.HasErrors() || !strings.HasPrefix(diags[0].Summary, "Cycle: ") {
+		t.Errorf("the diagnostics are %v", diags)
+	}
+}
+
+func TestARefreshOnlyPlanRecordsWhatChangedOutside(t *testing.T) {
+	e := newEstate(t)
+	e.apply(`resource "fake_thing" "a" {
+  name = "a"
+  size = 1
+}`)
+	vals := e.cloud.objects["id1"].AsValueMap()
+	vals["size"] = cty.NumberIntVal(7)
+	e.cloud.objects["id1"] = cty.ObjectVal(vals)
+	p := e.plan(operation.PlanOptions{Mode: plan.RefreshOnly})
+	if len(p.Drift) != 1 || p.Drift[0].Action != plan.Update || !p.Applyable() {
+		t.Fatalf("the drift is %v", p.Drift)
+	}
+	_, diags := e.tryApply(p)
+	e.clean(diags)
+	if size := e.attribute("fake_thing.a", "size"); size != float64(7) {
+		t.Errorf("the size is %v", size)
+	}
+	e.equal("done", e.cloud.done(), nil)
+	e.equal("the next plan", changes(e.plan(operation.PlanOptions{})), []string{"update fake_thing.a"})
+}
