@@ -20,7 +20,6 @@ func TestWhatALostWorkerRanIsInDoubt(t *testing.T) {
 	cut := s.cut(lost.id)
 	r := result{exit(t, p), p.Output()}
 	s.surfaced(r, cut, 40, 8)
-	s.goesOn(40)
 }
 
 // busy tells whether a worker has finished a creation and has begun another one.
@@ -54,40 +53,6 @@ func TestAWorkerThatComesBackReportsItsDoubts(t *testing.T) {
 	w.start()
 	r := result{exit(t, p), p.Output()}
 	s.surfaced(r, cut, 20, 4)
-	s.goesOn(20)
-}
-
-func TestPermitsOfDoubtsAreHeldUntilTheyAreResolved(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, slow(20, 500))
-	s.server()
-	lost := s.worker("default")
-	s.must("init")
-	p := s.start("apply", "-auto-approve", "-no-color", "-parallelism=4")
-	eventually(t, "four more creations are under way", func() bool { return s.busy(lost) && len(s.cut(lost.id)) == 4 })
-	if err := lost.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	cut := s.cut(lost.id)
-	s.worker("default")
-	if _, err := p.Await(waiting(t), `Waiting for a permit of the limit "default"`); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	if code := exit(t, p); code != 1 {
-		t.Errorf("an apply with operations in doubt has exit status %d", code)
-	}
-	after := s.state()
-	for _, address := range cut {
-		if after.doubts[address] != "create" {
-			t.Errorf("the creation of %s was cut off, and the state does not have it in doubt", address)
-		}
-	}
-	s.onceEach("create")
-	s.agree()
-	s.goesOn(20)
 }
 
 func TestAWorkerDrainsOnSIGTERM(t *testing.T) {
