@@ -1,0 +1,94 @@
+package operation_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/graph/plan/planfile"
+)
+
+const savedConfig = `
+variable "password" {
+  type      = string
+  sensitive = true
+}
+resource "fake_thing" "a" {
+  count = 2
+  name  = "a${count.index}"
+  note  = var.password
+}
+data "fake_lookup" "later" { key = fake_thing.a[0].id }
+resource "terraform_data" "b" { input = { found = data.fake_lookup.later.value, at = plantimestamp() } }
+output "found" { value = terraform_data.b.output.found }
+output "at" { value = terraform_data.b.output.at }
+`
+
+// saved is a plan of savedConfig as a file holds it.
+func (e *estate) saved() []byte {
+	e.t.Helper()
+	e.session.Inputs = map[string]values.Input{"password": {Value: cty.StringVal("hunter2")}}
+	e.configure(savedConfig)
+	data, err := planfile.Encode(planfile.Saved{Plan: e.plan(operation.PlanOptions{})})
+	e.check(err)
+	return data
+}
+
+func (e *estate) decode(data []byte) *plan.Plan {
+	e.t.Helper()
+	s, err := planfile.Decode(data)
+	e.check(err)
+	return s.Plan
+}
+
+func TestASavedPlanDoesWhatThePlanDoes(t *testing.T) {
+	e := newEstate(t)
+	p := e.decode(e.saved())
+	e.equal("plan", changes(p), []string{
+		"create fake_thing.a[0]", "create fake_thing.a[1]", "create terraform_data.b", "read data.fake_lookup.later"})
+	_, diags := e.tryApply(p)
+	e.clean(diags)
+	e.equal("state", existing(e.state()), []string{"fake_thing.a[0]", "fake_thing.a[1]", "terraform_data.b"})
+	if n := len(e.object("fake_thing.a[1]").Sensitive); n != 1 {
+		t.Errorf("%d paths are sensitive, want that of the note", n)
+	}
+	if at := e.state().Outputs["at"].Value; !at.RawEquals(cty.StringVal(p.Timestamp.Format("2006-01-02T15:04:05Z"))) {
+		t.Errorf("plantimestamp() is %#v, and the plan is of %s", at, p.Timestamp)
+	}
+	if got := e.state().Outputs["found"].Value.AsString(); got != "value of "+e.attribute("fake_thing.a[0]", "id").(string) {
+		t.Errorf("the output is %q", got)
+	}
+}
+
+func TestARunIsResumedFromThePlanThatTheJournalKeeps(t *testing.T) {
+	e := newEstate(t)
+	data := e.saved()
+	e.cloud.onCreate = func(ctx context.Context, name string) (bool, error) {
+		if name == "a0" {
+			e.interrupts <- struct{}{}
+			select {
+			case <-e.cloud.stopped:
+			case <-ctx.Done():
+			}
+		}
+		return false, nil
+	}
+	applied, _ := e.session.Apply(t.Context(), operation.ApplyOptions{Plan: e.decode(data), Saved: data, Command: "apply"})
+	if !applied.Outcome.Interrupted {
+		t.Fatalf("the run is %s", applied.Outcome.Status)
+	}
+	e.cloud.onCreate = nil
+	record, kept, err := e.store.RunPlan(t.Context(), applied.Run)
+	e.check(err)
+	_, diags := e.session.Resume(t.Context(), record, e.decode(kept), "")
+	e.clean(diags)
+	e.equal("state", existing(e.state()), []string{"fake_thing.a[0]", "fake_thing.a[1]", "terraform_data.b"})
+	e.equal("cloud", e.cloud.names(), []string{"a0", "a1"})
+	if e.cloud.made != 2 {
+		t.Errorf("%d objects were made, want 2", e.cloud.made)
+	}
+}
