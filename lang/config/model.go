@@ -5,6 +5,8 @@
 package config
 
 import (
+	"sync"
+
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/ext/typeexpr"
 	"github.com/zclconf/go-cty/cty"
@@ -38,6 +40,7 @@ type Node struct {
 	ProviderInstances map[addr.LocalProvider]map[string]cty.Value
 
 	static    *Static
+	indexing  sync.Once // makes providers
 	providers map[providerKey]providerHome
 }
 

@@ -38,11 +38,14 @@ type providerHome struct {
 	passed *PassedProvider
 }
 
-// homes indexes the provider configurations that the module itself has.
+// homes returns the index of the provider configurations that the module itself has. It is made on first use, and runs
+// ask for it from many goroutines.
 func (n *Node) homes() map[providerKey]providerHome {
-	if n.providers != nil {
-		return n.providers
-	}
+	n.indexing.Do(n.indexProviders)
+	return n.providers
+}
+
+func (n *Node) indexProviders() {
 	n.providers = map[providerKey]providerHome{}
 	if n.Parent == nil {
 		for _, r := range n.Module.Required {
@@ -58,7 +61,7 @@ func (n *Node) homes() map[providerKey]providerHome {
 		}
 	}
 	if n.Parent == nil {
-		return n.providers
+		return
 	}
 	for i := range n.Call.Providers {
 		p := &n.Call.Providers[i]
@@ -68,7 +71,6 @@ func (n *Node) homes() map[providerKey]providerHome {
 			n.providers[key] = providerHome{passed: p}
 		}
 	}
-	return n.providers
 }
 
 func isEmptyBody(b hcl.Body) bool {
