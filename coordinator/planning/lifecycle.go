@@ -73,24 +73,43 @@ func (p *Planner) triggered(o *object, e hcl.Expression) (bool, diag.List) {
 		return false, diags
 	}
 	expansion, _ := r.Expansion()
-	keys := expansion.Keys
-	if key != nil {
-		if !expansion.Has(*key) {
-			return false, diags.Append(diag.New(diag.Error, "Reference to non-existent instance",
-				fmt.Sprintf("%s has no instance %s.", r.Addr(), key), e.Range().Ptr()))
-		}
-		keys = []addr.Key{*key}
+	switch {
+	case key == nil && len(ref.Remaining) == 0:
+		return p.anyChanges(r, expansion), diags
+	case key == nil:
+		return p.instanceChanges(r, expansion.Keys, ref.Remaining), diags
+	case !expansion.Has(*key):
+		return false, diags.Append(diag.New(diag.Error, "Reference to non-existent instance",
+			fmt.Sprintf("%s has no instance %s.", r.Addr(), key), e.Range().Ptr()))
 	}
+	return p.instanceChanges(r, []addr.Key{*key}, ref.Remaining), diags
+}
+
+// anyChanges tells whether an instance of a resource will change. All of them are planned by now, so the answer is
+// found once, not for each instance that is triggered by them.
+func (p *Planner) anyChanges(r *values.Resource, e *values.Expansion) bool {
+	p.triggerMu.Lock()
+	defer p.triggerMu.Unlock()
+	changes, known := p.triggers[r]
+	if !known {
+		changes = p.instanceChanges(r, e.Keys, nil)
+		p.triggers[r] = changes
+	}
+	return changes
+}
+
+// instanceChanges tells whether one of some instances of a resource will change, or what a traversal finds in it.
+func (p *Planner) instanceChanges(r *values.Resource, keys []addr.Key, at hcl.Traversal) bool {
 	for _, k := range keys {
 		c := p.change(r.Addr().Instance(k))
 		if c == nil || c.Action == plan.NoOp || c.Action == plan.Read {
 			continue
 		}
-		if len(ref.Remaining) == 0 || attributeChanges(c, ref.Remaining) {
-			return true, diags
+		if len(at) == 0 || attributeChanges(c, at) {
+			return true
 		}
 	}
-	return false, diags
+	return false
 }
 
 // attributeChanges tells whether the value at a traversal differs before and after a change. An attribute that is

@@ -61,6 +61,9 @@ type Planner struct {
 	storedOnce sync.Once
 	byConfig   map[addr.ConfigResource][]addr.AbsResource // the stored resources by block; see stored
 
+	triggerMu sync.Mutex // guards triggers
+	triggers  map[*values.Resource]bool
+
 	mu sync.RWMutex // guards all below
 	// vertices are the static nodes, then the instances in the order of their growth.
 	vertices []vertex
@@ -111,7 +114,7 @@ func New(o Options) *Planner {
 		checks: map[string]*checkState{}, pending: map[addr.ConfigResource]bool{},
 		open: map[addr.ConfigResource][]*object{}, closure: graph.NewClosure(o.Static),
 		first:     graph.CreatedFirst(o.Static, o.Prior),
-		refreshed: o.Prior.Clone(),
+		refreshed: o.Prior.Clone(), triggers: map[*values.Resource]bool{},
 	}
 	p.vertices = make([]vertex, len(o.Static.Nodes))
 	for i := range p.vertices {
