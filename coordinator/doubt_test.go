@@ -9,6 +9,7 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/graph/dag"
+	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -63,6 +64,26 @@ func TestTheAttemptOfADeadWorkerIsInDoubtAndNotRepeated(t *testing.T) {
 	out := (&Runner{loop: w.loop}).outcome()
 	if out.Status != "interrupted" || len(out.InDoubt) != 1 || out.InDoubt[0].Worker != "dead" {
 		t.Errorf("%+v", out)
+	}
+}
+
+func TestARunWhosePermitsAreAllHeldByDoubtsEnds(t *testing.T) {
+	w := safely(t, 6)
+	w.work = func(w *world, id wire.AttemptID) bool {
+		w.claims[id] = wire.Claim{Nonce: "n-dead", Worker: "dead"}
+		return false
+	}
+	w.boot()
+	w.finish()
+	out := (&Runner{loop: w.loop}).outcome()
+	if out.Status != "interrupted" || len(out.InDoubt) != 4 || len(w.tasks) != 4 {
+		t.Errorf("%d tasks were published; %+v", len(w.tasks), out)
+	}
+	if !slices.ContainsFunc(out.Diags, func(d *diag.Diagnostic) bool { return d.Summary == "Nothing more can be started" }) {
+		t.Errorf("the reason is not told: %v", out.Diags)
+	}
+	if len(w.held) != 4 {
+		t.Errorf("%d permits are held", len(w.held))
 	}
 }
 

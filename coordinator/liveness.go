@@ -113,6 +113,9 @@ func (l *loop) onTicked(e ticked) {
 		l.watch(l.out[i])
 	}
 	l.tendLimits()
+	if held := l.stuck(); held != nil {
+		l.giveIn(held)
+	}
 	l.tellViews()
 }
 
@@ -287,6 +290,9 @@ func (l *loop) surrender(v int) {
 	l.doubted = append(l.doubted, Doubtful{
 		Vertex: v, Address: w.desc.Address, Attempt: string(w.attempt), Worker: w.worker, Pool: w.pool, Reason: w.reason, Started: w.called})
 	l.kept = append(l.kept, w.permits...)
+	for _, p := range w.permits {
+		p.limit.kept++
+	}
 	l.tally.surrender(x)
 	l.move(v, settled)
 	x.work = nil

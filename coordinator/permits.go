@@ -1,10 +1,13 @@
 package coordinator
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -28,6 +31,7 @@ type limit struct {
 
 	idle   []permit
 	inUse  int // by vertices
+	kept   int // those of inUse whose operations are in doubt for the rest of the run
 	queued []string
 	taken  []bool // which request numbers are in use
 	want   int    // vertices that could use a permit now
@@ -262,4 +266,30 @@ func (l *loop) tendLimits() {
 			l.do(declare{wire.Limit{Name: lim.name, Slots: lim.slots}, false})
 		}
 	}
+}
+
+// stuck returns a limit of which operations in doubt keep all permits, when nothing of the run goes on any more and all
+// that it could still start waits for such limits; nil else. Nobody but the user can help then, by resolving the doubts.
+func (l *loop) stuck() (held *limit) {
+	if len(l.kept) == 0 || l.under+l.saving+len(l.acking)+l.counts[doubtful]+l.counts[parked] > 0 || l.halted() {
+		return nil
+	}
+	for i, c := range l.classes {
+		if l.sched.ReadyIn(i+firstClass) == 0 {
+			continue
+		}
+		at := slices.IndexFunc(c.limits, func(lim *limit) bool { return lim.kept >= lim.slots })
+		if at < 0 {
+			return nil
+		}
+		held = c.limits[at]
+	}
+	return held
+}
+
+// giveIn interrupts a run that is stuck.
+func (l *loop) giveIn(held *limit) {
+	l.tell(-1, diag.Errors("Nothing more can be started",
+		fmt.Sprintf("All %d permits of the limit %q are held by operations whose outcome is not known, because they may still be going on. Resolve them, then go on with the run.", held.slots, held.name), nil))
+	l.onInterrupted(interrupted{})
 }

@@ -114,7 +114,8 @@ func (l *loop) progress() Counts {
 	return c
 }
 
-// missing lists what vertices wait for: workers of a pool, or permits of a limit that others hold.
+// missing lists what vertices wait for: workers of a pool, or permits of a limit that others hold, or operations in
+// doubt.
 func (l *loop) missing() []Wait {
 	var waits []Wait
 	for i, c := range l.classes {
@@ -127,7 +128,7 @@ func (l *loop) missing() []Wait {
 			continue
 		}
 		for _, lim := range c.limits {
-			if lim.declared && lim.inUse+len(lim.idle) == 0 {
+			if lim.declared && lim.inUse-lim.kept+len(lim.idle) == 0 {
 				waits = addWait(waits, Wait{Limit: lim.name, Vertices: n, Address: c.example})
 				break
 			}

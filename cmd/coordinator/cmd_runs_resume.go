@@ -97,7 +97,8 @@ Usage: coordinator [global options] runs resolve ADDRESS -created=ID
        coordinator [global options] runs resolve ADDRESS -not-created
 
   Says what became of an operation whose outcome is not known. With -created, the object with this ID is read and
-  taken into the state; for an update or a deletion, -not-created says that nothing happened.
+  taken into the state; for an update or a deletion, -not-created says that nothing happened. If the run that it
+  belongs to is resumed, it goes on behind the operation, or begins it anew.
 
 Options:
 ` + lockHelp + textHelp
@@ -133,7 +134,13 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 	return a.operate(ctx, operationOptions{command: "apply", state: sf, view: shown.viewFlags, parallelism: unset, lockAs: "resolve", settles: true}, func(r *operationRun) int {
 		change, diags := r.resolve(ctx, at, *created)
 		if !diags.HasErrors() {
-			diags = diags.Append(r.state.commit(ctx, []state.Change{change}))
+			tx, err := r.state.verdict(ctx, r.prior.Object(at, state.CurrentObject).Doubt, *created != "")
+			tx.Changes, tx.EndVersion = []state.Change{change}, true
+			if err != nil {
+				diags = diags.Append(diag.New(diag.Error, "Failed to read the run", err.Error()+".", nil))
+			} else {
+				diags = diags.Append(r.state.record(ctx, tx))
+			}
 		}
 		r.ui.diagnostics(diags)
 		if diags.HasErrors() {

@@ -160,7 +160,12 @@ func (s *openState) load(ctx context.Context) (*state.State, diag.List) {
 
 // commit makes changes durable as a new version, and writes the snapshot.
 func (s *openState) commit(ctx context.Context, changes []state.Change) diag.List {
-	if err := s.store.Commit(ctx, s.workspace, s.lockID, journal.Tx{Changes: changes, EndVersion: true}); err != nil {
+	return s.record(ctx, journal.Tx{Changes: changes, EndVersion: true})
+}
+
+// record makes a transaction durable, and writes the snapshot.
+func (s *openState) record(ctx context.Context, tx journal.Tx) diag.List {
+	if err := s.store.Commit(ctx, s.workspace, s.lockID, tx); err != nil {
 		return diag.Errors("Failed to save state", err.Error()+".", nil)
 	}
 	return s.push(ctx)

@@ -20,6 +20,7 @@ func TestWhatALostWorkerRanIsInDoubt(t *testing.T) {
 	cut := s.cut(lost.id)
 	r := result{exit(t, p), p.Output()}
 	s.surfaced(r, cut, 40, 8)
+	s.goesOn(40, "runs", "resume")
 }
 
 // busy tells whether a worker has finished a creation and has begun another one.
@@ -38,6 +39,37 @@ func (s *site) busy(w *worker) bool {
 	return begun > 0 && ended > 0
 }
 
+func TestALateResultResolvesItsDoubt(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, slow(20, 300))
+	s.server()
+	paused := s.worker("default")
+	s.must("init")
+	p := s.start("apply", "-auto-approve", "-no-color", "-parallelism=4")
+	eventually(t, "the worker has finished a creation and has begun more", func() bool { return s.busy(paused) })
+	if err := paused.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Await(waiting(t), "The outcome is not known"); err != nil {
+		t.Fatal(err)
+	}
+	if err := paused.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if code := exit(t, p); code != 0 {
+		t.Errorf("the apply ended with exit status %d", code)
+	}
+	if n := s.finished("create"); n != 20 {
+		t.Errorf("%d creations were finished", n)
+	}
+	if after := s.state(); len(after.doubts) > 0 {
+		t.Errorf("%v is still in doubt", after.doubts)
+	}
+	s.onceEach("create")
+	s.agree()
+	s.unchanged()
+}
+
 func TestAWorkerThatComesBackReportsItsDoubts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, slow(20, 500))
@@ -53,6 +85,38 @@ func TestAWorkerThatComesBackReportsItsDoubts(t *testing.T) {
 	w.start()
 	r := result{exit(t, p), p.Output()}
 	s.surfaced(r, cut, 20, 4)
+	s.goesOn(20, "apply", "-auto-approve")
+}
+
+func TestARunWhosePermitsAreHeldByDoubtsEndsAndGoesOnWhenTheyAreResolved(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, slow(20, 500))
+	s.server()
+	lost := s.worker("default")
+	s.must("init")
+	p := s.start("apply", "-auto-approve", "-no-color", "-parallelism=4")
+	eventually(t, "four more creations are under way", func() bool { return s.busy(lost) && len(s.cut(lost.id)) == 4 })
+	if err := lost.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	cut := s.cut(lost.id)
+	s.worker("default")
+	if code := exit(t, p); code != 1 {
+		t.Errorf("an apply with operations in doubt has exit status %d", code)
+	}
+	wants(t, p.Output(), "Error: Nothing more can be started", `All 4 permits of the limit "default" are held`)
+	after := s.state()
+	for _, address := range cut {
+		if after.doubts[address] != "create" {
+			t.Errorf("the creation of %s was cut off, and the state does not have it in doubt", address)
+		}
+	}
+	if n := s.begun("create"); n >= 20 {
+		t.Errorf("%d creations were begun", n)
+	}
+	s.onceEach("create")
+	s.agree()
+	s.goesOn(20, "runs", "resume")
 }
 
 func TestAWorkerDrainsOnSIGTERM(t *testing.T) {

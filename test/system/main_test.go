@@ -29,6 +29,12 @@ var built struct {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	// The tests wait for providers, and for what is given up after a time, more than they compute.
+	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
+		if err := p.Value.Set("4"); err != nil {
+			panic(err)
+		}
+	}
 	os.Exit(run(m))
 }
 

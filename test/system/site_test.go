@@ -250,13 +250,15 @@ func (s *site) objects() map[string]string {
 	s.t.Helper()
 	out := map[string]string{}
 	err := filepath.WalkDir(s.cloud, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != s.cloud {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && strings.HasPrefix(d.Name(), "."): // the turns of the knobs
 			return filepath.SkipDir
+		case !d.IsDir() && !strings.HasPrefix(d.Name(), "."): // else its writer was killed
+			out[strings.TrimSuffix(d.Name(), ".json")] = filepath.Base(filepath.Dir(path))
 		}
-		if id, object := strings.CutSuffix(filepath.Base(path), ".json"); err == nil && object {
-			out[id] = filepath.Base(filepath.Dir(path))
-		}
-		return err
+		return nil
 	})
 	if err != nil {
 		s.t.Fatal(err)
