@@ -67,8 +67,12 @@ func (x *executor) spawn(fn func()) {
 	})
 }
 
-// compute runs fn when a core is free.
-func (x *executor) compute(fn func()) {
+// compute runs fn for a vertex when a core is free.
+func (x *executor) compute(vertex int, fn func()) {
+	if x.Compute != nil {
+		x.Compute(vertex, fn)
+		return
+	}
 	x.cores <- struct{}{}
 	defer func() { <-x.cores }()
 	fn()
@@ -86,12 +90,10 @@ func (x *executor) do(a action) {
 		x.spawn(func() { x.call(a) })
 	case complete:
 		x.spawn(func() {
-			x.compute(func() {
+			x.compute(a.vertex, func() {
 				x.inbox.put(completed{vertex: a.vertex, step: x.Program.Complete(x.ctx, a.vertex, a.result)})
 			})
 		})
-	case commit:
-		x.save.add(a.record)
 	case publish:
 		x.spawn(func() { x.publish(a) })
 	case ack:
@@ -121,7 +123,7 @@ func (x *executor) do(a action) {
 }
 
 func (x *executor) prepare(a prepare) {
-	x.compute(func() {
+	x.compute(a.vertex, func() {
 		var step program.Step
 		c, can := x.Program.(Continuer)
 		switch {
@@ -171,7 +173,7 @@ func (x *executor) call(a call) {
 		return
 	}
 	took := x.Now().Sub(began)
-	x.compute(func() {
+	x.compute(a.vertex, func() {
 		result, err := wire.DecodeResult(answer)
 		if err == nil && result.NotStarted {
 			err = wire.ErrLostCall // the worker is about to stop; another one may take it

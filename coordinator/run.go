@@ -71,6 +71,9 @@ type Options struct {
 	// Now and NewID may be nil: then they are the clock, and random. They are called from several goroutines.
 	Now   func() time.Time
 	NewID func() string
+	// Compute runs what takes a processor for a vertex, and returns when that is done; nil: as many at a time as there are
+	// cores. It is called from several goroutines.
+	Compute func(vertex int, fn func())
 }
 
 // Values keeps small things by key; journal.Store does.
@@ -143,6 +146,8 @@ type Runner struct {
 	loop  *loop
 	inbox *inbox
 	acts  *executor
+
+	records []record // of one step
 }
 
 // New returns a run from the beginning.
@@ -269,13 +274,19 @@ func (r *Runner) work(ctx context.Context) {
 }
 
 func (r *Runner) take(e event) {
+	r.records = r.records[:0]
 	for _, a := range r.loop.step(r.Now(), e) {
-		if s, ok := a.(show); ok {
-			s(r.Observer)
-			continue
+		switch a := a.(type) {
+		case show:
+			a(r.Observer)
+		case commit:
+			r.records = append(r.records, a.record) // those of one step go into one transaction
+		default:
+			r.acts.do(a)
 		}
-		r.acts.do(a)
 	}
+	r.acts.save.add(r.records)
+	clear(r.records)
 }
 
 // outcome sums up.

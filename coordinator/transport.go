@@ -39,9 +39,12 @@ func newCommitter(x *executor) *committer {
 	return &committer{x: x, wake: make(chan struct{}, 1)}
 }
 
-func (c *committer) add(r record) {
+func (c *committer) add(list []record) {
+	if len(list) == 0 {
+		return
+	}
 	c.mu.Lock()
-	c.waiting = append(c.waiting, r)
+	c.waiting = append(c.waiting, list...)
 	c.mu.Unlock()
 	select {
 	case c.wake <- struct{}{}:
@@ -56,7 +59,7 @@ func (c *committer) run() {
 			return
 		case <-c.wake:
 		}
-		for batch := c.next(); len(batch) > 0; batch = c.next() {
+		for batch := c.next(); len(batch) > 0; {
 			tx := journal.Tx{}
 			for _, r := range batch {
 				tx.Changes = append(tx.Changes, r.changes...)
@@ -69,7 +72,9 @@ func (c *committer) run() {
 				c.x.inbox.put(failed{fmt.Errorf("%w: %w", ErrRecording, err)})
 				return
 			}
-			c.x.inbox.put(committed{batch})
+			done := batch
+			batch = c.next() // what came in meanwhile, not what follows from this one: that waits for its own turn
+			c.x.inbox.put(committed{done})
 		}
 	}
 }

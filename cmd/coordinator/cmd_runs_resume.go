@@ -9,7 +9,6 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
@@ -132,15 +131,9 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 		return 1
 	}
 	return a.operate(ctx, operationOptions{command: "apply", state: sf, view: shown.viewFlags, parallelism: unset, lockAs: "resolve", settles: true}, func(r *operationRun) int {
-		change, diags := r.resolve(ctx, at, *created)
+		tx, diags := r.engine.Resolve(ctx, r.prior, at, *created, r.state.info.Who)
 		if !diags.HasErrors() {
-			tx, err := r.state.verdict(ctx, r.prior.Object(at, state.CurrentObject).Doubt, *created != "")
-			tx.Changes, tx.EndVersion = []state.Change{change}, true
-			if err != nil {
-				diags = diags.Append(diag.New(diag.Error, "Failed to read the run", err.Error()+".", nil))
-			} else {
-				diags = diags.Append(r.state.record(ctx, tx))
-			}
+			diags = diags.Append(r.state.record(ctx, tx))
 		}
 		r.ui.diagnostics(diags)
 		if diags.HasErrors() {
@@ -149,28 +142,4 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 		fmt.Fprintf(a.stdout, "%s is resolved.\n", at)
 		return 0
 	})
-}
-
-// resolve returns the change of the state that ends a doubt. id is the object that was created, empty when nothing
-// happened.
-func (r *operationRun) resolve(ctx context.Context, at addr.Instance, id string) (state.Change, diag.List) {
-	o := r.prior.Object(at, state.CurrentObject)
-	if o == nil || o.Status != state.InDoubt || o.Doubt == nil {
-		return nil, diag.Errors("Nothing is in doubt", fmt.Sprintf("No operation on %s is in doubt.", at), nil)
-	}
-	set := state.SetObject{Addr: at, Provider: r.prior.ProviderOf(at)}
-	if id != "" {
-		imported, diags := r.engine.Import(ctx, at, set.Provider, id)
-		set.Object = imported
-		return set, diags
-	}
-	if o.Doubt.Operation != "create" {
-		back := *o
-		back.Doubt, back.Status = nil, o.Doubt.Before
-		if back.Status == 0 {
-			back.Status = state.Ready
-		}
-		set.Object = &back
-	}
-	return set, nil
 }

@@ -61,6 +61,8 @@ type Session struct {
 	Cwd   string
 	Now   func() time.Time
 	NewID func() string
+	// Compute is that of coordinator.Options; may be nil.
+	Compute func(vertex int, fn func())
 }
 
 // watch passes interrupts on to a run until release is called.
