@@ -4,183 +4,169 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/millipede-iac/millipede/test/site"
 )
 
 func TestWhatALostWorkerRanIsInDoubt(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, slow(40, 500))
-	s.server()
-	lost, other := s.worker("default"), s.worker("default")
-	s.must("init")
-	p := s.start("apply", "-auto-approve", "-no-color", "-parallelism=8")
-	eventually(t, "each worker has finished a creation and has begun more", func() bool { return s.busy(lost) && s.busy(other) })
+	s := site.New(t, site.Slow(40, 500))
+	s.Server()
+	lost, other := s.Worker("default"), s.Worker("default")
+	s.Must("init")
+	p := s.Start("apply", "-auto-approve", "-no-color", "-parallelism=8")
+	site.Eventually(t, "each worker has finished a creation and has begun more", func() bool { return s.Busy(lost) && s.Busy(other) })
 	if err := lost.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	cut := s.cut(lost.id)
-	r := result{exit(t, p), p.Output()}
-	s.surfaced(r, cut, 40, 8)
-	s.goesOn(40, "runs", "resume")
-}
-
-// busy tells whether a worker has finished a creation and has begun another one.
-func (s *site) busy(w *worker) bool {
-	s.t.Helper()
-	var begun, ended int
-	for _, c := range s.calls("create") {
-		switch {
-		case c.Worker != w.id:
-		case c.ended:
-			ended++
-		default:
-			begun++
-		}
-	}
-	return begun > 0 && ended > 0
+	cut := s.Cut(lost.ID)
+	r := site.Result{Code: site.Exit(t, p), Text: p.Output()}
+	s.Surfaced(r, cut, 40, 8)
+	s.GoesOn(40, "runs", "resume")
 }
 
 func TestALateResultResolvesItsDoubt(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, slow(20, 300))
-	s.server()
-	paused := s.worker("default")
-	s.must("init")
-	p := s.start("apply", "-auto-approve", "-no-color", "-parallelism=4")
-	eventually(t, "the worker has finished a creation and has begun more", func() bool { return s.busy(paused) })
+	s := site.New(t, site.Slow(20, 300))
+	s.Server()
+	paused := s.Worker("default")
+	s.Must("init")
+	p := s.Start("apply", "-auto-approve", "-no-color", "-parallelism=4")
+	site.Eventually(t, "the worker has finished a creation and has begun more", func() bool { return s.Busy(paused) })
 	if err := paused.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Await(waiting(t), "The outcome is not known"); err != nil {
+	if _, err := p.Await(site.Waiting(t), "The outcome is not known"); err != nil {
 		t.Fatal(err)
 	}
 	if err := paused.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	if code := exit(t, p); code != 0 {
+	if code := site.Exit(t, p); code != 0 {
 		t.Errorf("the apply ended with exit status %d", code)
 	}
-	if n := s.finished("create"); n != 20 {
+	if n := s.Finished("create"); n != 20 {
 		t.Errorf("%d creations were finished", n)
 	}
-	if after := s.state(); len(after.doubts) > 0 {
-		t.Errorf("%v is still in doubt", after.doubts)
+	if after := s.State(); len(after.Doubts) > 0 {
+		t.Errorf("%v is still in doubt", after.Doubts)
 	}
-	s.onceEach("create")
-	s.agree()
-	s.unchanged()
+	s.OnceEach("create")
+	s.Agree()
+	s.Unchanged()
 }
 
 func TestAWorkerThatComesBackReportsItsDoubts(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, slow(20, 500))
-	s.server()
-	w := s.worker("default")
-	s.must("init")
-	p := s.start("apply", "-auto-approve", "-no-color", "-parallelism=4")
-	eventually(t, "the worker has finished a creation and has begun more", func() bool { return s.busy(w) })
+	s := site.New(t, site.Slow(20, 500))
+	s.Server()
+	w := s.Worker("default")
+	s.Must("init")
+	p := s.Start("apply", "-auto-approve", "-no-color", "-parallelism=4")
+	site.Eventually(t, "the worker has finished a creation and has begun more", func() bool { return s.Busy(w) })
 	if err := w.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	cut := s.cut(w.id)
-	w.start()
-	r := result{exit(t, p), p.Output()}
-	s.surfaced(r, cut, 20, 4)
-	s.goesOn(20, "apply", "-auto-approve")
+	cut := s.Cut(w.ID)
+	w.Start()
+	r := site.Result{Code: site.Exit(t, p), Text: p.Output()}
+	s.Surfaced(r, cut, 20, 4)
+	s.GoesOn(20, "apply", "-auto-approve")
 }
 
 func TestARunWhosePermitsAreHeldByDoubtsEndsAndGoesOnWhenTheyAreResolved(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, slow(20, 500))
-	s.server()
-	lost := s.worker("default")
-	s.must("init")
-	p := s.start("apply", "-auto-approve", "-no-color", "-parallelism=4")
-	eventually(t, "four more creations are under way", func() bool { return s.busy(lost) && len(s.cut(lost.id)) == 4 })
+	s := site.New(t, site.Slow(20, 500))
+	s.Server()
+	lost := s.Worker("default")
+	s.Must("init")
+	p := s.Start("apply", "-auto-approve", "-no-color", "-parallelism=4")
+	site.Eventually(t, "four more creations are under way", func() bool { return s.Busy(lost) && len(s.Cut(lost.ID)) == 4 })
 	if err := lost.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	cut := s.cut(lost.id)
-	s.worker("default")
-	if code := exit(t, p); code != 1 {
+	cut := s.Cut(lost.ID)
+	s.Worker("default")
+	if code := site.Exit(t, p); code != 1 {
 		t.Errorf("an apply with operations in doubt has exit status %d", code)
 	}
-	wants(t, p.Output(), "Error: Nothing more can be started", `All 4 permits of the limit "default" are held`)
-	after := s.state()
+	site.Wants(t, p.Output(), "Error: Nothing more can be started", `All 4 permits of the limit "default" are held`)
+	after := s.State()
 	for _, address := range cut {
-		if after.doubts[address] != "create" {
+		if after.Doubts[address] != "create" {
 			t.Errorf("the creation of %s was cut off, and the state does not have it in doubt", address)
 		}
 	}
-	if n := s.begun("create"); n >= 20 {
+	if n := s.Begun("create"); n >= 20 {
 		t.Errorf("%d creations were begun", n)
 	}
-	s.onceEach("create")
-	s.agree()
-	s.goesOn(20, "runs", "resume")
+	s.OnceEach("create")
+	s.Agree()
+	s.GoesOn(20, "runs", "resume")
 }
 
 func TestAWorkerDrainsOnSIGTERM(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, slow(40, 300))
-	s.server()
-	leaving, other := s.worker("default"), s.worker("default")
-	s.must("init")
-	p := s.start("apply", "-auto-approve", "-no-color", "-parallelism=8")
-	eventually(t, "each worker has finished a creation and has begun more", func() bool { return s.busy(leaving) && s.busy(other) })
+	s := site.New(t, site.Slow(40, 300))
+	s.Server()
+	leaving, other := s.Worker("default"), s.Worker("default")
+	s.Must("init")
+	p := s.Start("apply", "-auto-approve", "-no-color", "-parallelism=8")
+	site.Eventually(t, "each worker has finished a creation and has begun more", func() bool { return s.Busy(leaving) && s.Busy(other) })
 	if err := leaving.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if code := exit(t, leaving.Process); code != 0 {
+	if code := site.Exit(t, leaving.Process); code != 0 {
 		t.Errorf("the worker left with exit status %d", code)
 	}
-	if cut := s.cut(leaving.id); len(cut) > 0 {
+	if cut := s.Cut(leaving.ID); len(cut) > 0 {
 		t.Errorf("the worker left while it created %v", cut)
 	}
-	if code := exit(t, p); code != 0 {
+	if code := site.Exit(t, p); code != 0 {
 		t.Errorf("the apply ended with exit status %d", code)
 	}
-	if n := s.finished("create"); n != 40 {
+	if n := s.Finished("create"); n != 40 {
 		t.Errorf("%d creations were finished", n)
 	}
-	s.onceEach("create")
-	s.agree()
+	s.OnceEach("create")
+	s.Agree()
 }
 
 func TestARunOutlastsTheDeathOfNATS(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, slow(60, 300))
-	server := s.server()
-	s.worker("default")
-	s.worker("default")
-	s.must("init")
-	p := s.start("apply", "-auto-approve", "-no-color")
-	eventually(t, "10 machines were created", func() bool { return s.finished("create") >= 10 })
+	s := site.New(t, site.Slow(60, 300))
+	server := s.Server()
+	s.Worker("default")
+	s.Worker("default")
+	s.Must("init")
+	p := s.Start("apply", "-auto-approve", "-no-color")
+	site.Eventually(t, "10 machines were created", func() bool { return s.Finished("create") >= 10 })
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := server.Restart(waiting(t)); err != nil {
+	if err := server.Restart(site.Waiting(t)); err != nil {
 		t.Fatal(err)
 	}
-	if code := exit(t, p); code != 0 {
+	if code := site.Exit(t, p); code != 0 {
 		t.Errorf("the apply ended with exit status %d", code)
 	}
-	if n := s.finished("create"); n != 60 {
+	if n := s.Finished("create"); n != 60 {
 		t.Errorf("%d creations were finished", n)
 	}
-	s.onceEach("create")
-	s.agree()
-	s.unchanged()
+	s.OnceEach("create")
+	s.Agree()
+	s.Unchanged()
 }
 
 func TestARunWithoutNATSCanBeLeftAndResumed(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, slow(40, 400))
-	server := s.server()
-	s.worker("default")
-	s.must("init")
-	p := s.start("apply", "-auto-approve", "-no-color")
-	eventually(t, "10 machines were created, and more are under way", func() bool {
-		return s.finished("create") >= 10 && s.begun("create") > s.finished("create")
+	s := site.New(t, site.Slow(40, 400))
+	server := s.Server()
+	s.Worker("default")
+	s.Must("init")
+	p := s.Start("apply", "-auto-approve", "-no-color")
+	site.Eventually(t, "10 machines were created, and more are under way", func() bool {
+		return s.Finished("create") >= 10 && s.Begun("create") > s.Finished("create")
 	})
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
@@ -189,23 +175,23 @@ func TestARunWithoutNATSCanBeLeftAndResumed(t *testing.T) {
 		if err := p.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := p.Await(waiting(t), heard); err != nil {
+		if _, err := p.Await(site.Waiting(t), heard); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if code := exit(t, p); code != 1 {
+	if code := site.Exit(t, p); code != 1 {
 		t.Errorf("a run that was left has exit status %d", code)
 	}
-	if err := server.Restart(waiting(t)); err != nil {
+	if err := server.Restart(site.Waiting(t)); err != nil {
 		t.Fatal(err)
 	}
-	s.must("runs", "resume", "-no-color")
-	if n := s.finished("create"); n != 40 {
+	s.Must("runs", "resume", "-no-color")
+	if n := s.Finished("create"); n != 40 {
 		t.Errorf("%d creations were finished", n)
 	}
-	s.onceEach("create")
-	s.agree()
-	s.unchanged()
+	s.OnceEach("create")
+	s.Agree()
+	s.Unchanged()
 }
 
 const crash = requirements + `
@@ -225,30 +211,30 @@ resource "fleet5_machine" "c" {
 
 func TestACrashedPluginIsAnErrorWithItsLastWords(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, crash)
-	s.must("init")
-	r := s.run("apply", "-auto-approve", "-no-color")
-	if r.code != 1 {
-		t.Errorf("exit status %d", r.code)
+	s := site.New(t, crash)
+	s.Must("init")
+	r := s.Run("apply", "-auto-approve", "-no-color")
+	if r.Code != 1 {
+		t.Errorf("exit status %d", r.Code)
 	}
-	wants(t, r.text, "Error: ", "millipede/fleet", `fleet_machine "a-crash" crashes at the moment create, as it was told to`)
-	after := s.state()
-	if len(after.objects) != 1 || after.objects[0].address != "fleet5_machine.b" {
-		t.Errorf("the state holds %v", after.objects)
+	site.Wants(t, r.Text, "Error: ", "millipede/fleet", `fleet_machine "a-crash" crashes at the moment create, as it was told to`)
+	after := s.State()
+	if len(after.Objects) != 1 || after.Objects[0].Address != "fleet5_machine.b" {
+		t.Errorf("the state holds %v", after.Objects)
 	}
-	if after.doubts["fleet_machine.a"] != "create" {
-		t.Errorf("the creation in which the plugin crashed is not in doubt: %v", after.doubts)
+	if after.Doubts["fleet_machine.a"] != "create" {
+		t.Errorf("the creation in which the plugin crashed is not in doubt: %v", after.Doubts)
 	}
-	s.onceEach("create")
-	if n := s.begun("create"); n != 2 {
+	s.OnceEach("create")
+	if n := s.Begun("create"); n != 2 {
 		t.Errorf("%d creations were begun", n)
 	}
 
 	// It goes on when the user has looked.
-	s.must("runs", "resolve", "fleet_machine.a", "-not-created", "-no-color")
-	s.must("apply", "-auto-approve", "-no-color")
-	s.unchanged()
-	if got := strings.Join(strings.Fields(s.must("state", "list")), " "); got != "fleet5_machine.b fleet5_machine.c fleet_machine.a" {
+	s.Must("runs", "resolve", "fleet_machine.a", "-not-created", "-no-color")
+	s.Must("apply", "-auto-approve", "-no-color")
+	s.Unchanged()
+	if got := strings.Join(strings.Fields(s.Must("state", "list")), " "); got != "fleet5_machine.b fleet5_machine.c fleet_machine.a" {
 		t.Errorf("the state holds %s", got)
 	}
 }

@@ -5,37 +5,39 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/millipede-iac/millipede/test/site"
 )
 
 // keeper is a configuration that applies; each test of bad input begins with it, and must find it untouched.
-const keeper = fleetOnly + `
+const keeper = site.FleetOnly + `
 resource "fleet_machine" "kept" {
   name = "kept"
 }
 `
 
 // applied returns a site in which keeper is applied.
-func applied(t *testing.T) *site {
+func applied(t *testing.T) *site.Site {
 	t.Helper()
-	s := newSite(t, keeper)
-	s.must("init")
-	s.must("apply", "-auto-approve", "-no-color")
+	s := site.New(t, keeper)
+	s.Must("init")
+	s.Must("apply", "-auto-approve", "-no-color")
 	return s
 }
 
 // nothingLost claims that a site in which something went wrong still has what it had, once that is put right.
-func (s *site) nothingLost() {
-	s.t.Helper()
-	s.write("main.tf", keeper)
-	s.unchanged()
-	s.onceEach("create")
-	if n := s.begun("delete") + s.begun("update"); n > 0 {
-		s.t.Errorf("%d objects were changed", n)
+func nothingLost(s *site.Site) {
+	s.T.Helper()
+	s.Write("main.tf", keeper)
+	s.Unchanged()
+	s.OnceEach("create")
+	if n := s.Begun("delete") + s.Begun("update"); n > 0 {
+		s.T.Errorf("%d objects were changed", n)
 	}
-	if after := s.state(); len(after.objects) != 1 || after.objects[0].address != "fleet_machine.kept" {
-		s.t.Errorf("the state holds %v", after.objects)
+	if after := s.State(); len(after.Objects) != 1 || after.Objects[0].Address != "fleet_machine.kept" {
+		s.T.Errorf("the state holds %v", after.Objects)
 	}
-	s.agree()
+	s.Agree()
 }
 
 func TestBadConfigurationIsShownAndChangesNothing(t *testing.T) {
@@ -82,49 +84,49 @@ func TestBadConfigurationIsShownAndChangesNothing(t *testing.T) {
 			[]string{"Error: Inconsistent dependency lock file", "registry.opentofu.org/millipede/legacy", "init"},
 		},
 	} {
-		s.write("main.tf", bad.configuration)
+		s.Write("main.tf", bad.configuration)
 		for _, command := range [][]string{{"plan", "-no-color"}, {"apply", "-auto-approve", "-no-color"}} {
-			r := s.run(command...)
-			if r.code != 1 {
-				t.Errorf("%s: %s has exit status %d", claim, command[0], r.code)
+			r := s.Run(command...)
+			if r.Code != 1 {
+				t.Errorf("%s: %s has exit status %d", claim, command[0], r.Code)
 			}
 			for _, part := range bad.want {
-				if !strings.Contains(r.text, part) {
-					t.Errorf("%s: %s does not say %q but:\n%s", claim, command[0], part, r.text)
+				if !strings.Contains(r.Text, part) {
+					t.Errorf("%s: %s does not say %q but:\n%s", claim, command[0], part, r.Text)
 				}
 			}
 		}
 	}
-	s.nothingLost()
+	nothingLost(s)
 }
 
 func TestAProviderThatDoesNotExistFailsInit(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, strings.Replace(keeper, "millipede/fleet\"", "millipede/absent\"", 1))
-	r := s.run("init", "-no-color")
-	if r.code != 1 {
-		t.Errorf("exit status %d", r.code)
+	s := site.New(t, strings.Replace(keeper, "millipede/fleet\"", "millipede/absent\"", 1))
+	r := s.Run("init", "-no-color")
+	if r.Code != 1 {
+		t.Errorf("exit status %d", r.Code)
 	}
-	wants(t, r.text, "Error: Failed to query available provider packages", "millipede/absent")
+	site.Wants(t, r.Text, "Error: Failed to query available provider packages", "millipede/absent")
 }
 
 func TestAnUnreachableServerIsNamed(t *testing.T) {
 	t.Parallel()
 	s := applied(t)
-	s.nats = "nats://127.0.0.1:1"
-	r := s.run("apply", "-auto-approve", "-no-color")
-	if r.code != 1 {
-		t.Errorf("exit status %d", r.code)
+	s.NATS = "nats://127.0.0.1:1"
+	r := s.Run("apply", "-auto-approve", "-no-color")
+	if r.Code != 1 {
+		t.Errorf("exit status %d", r.Code)
 	}
-	wants(t, r.text, "Error: ", "NATS", "nats://127.0.0.1:1")
-	s.nats = ""
-	s.nothingLost()
+	site.Wants(t, r.Text, "Error: ", "NATS", "nats://127.0.0.1:1")
+	s.NATS = ""
+	nothingLost(s)
 }
 
 func TestADamagedStoreIsNotUsed(t *testing.T) {
 	t.Parallel()
 	s := applied(t)
-	store := filepath.Join(s.dir, ".millipede", "state.db")
+	store := filepath.Join(s.Dir, ".millipede", "state.db")
 	whole, err := os.ReadFile(store)
 	if err != nil {
 		t.Fatal(err)
@@ -141,9 +143,9 @@ func TestADamagedStoreIsNotUsed(t *testing.T) {
 		if err := os.WriteFile(store, damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r := s.run("apply", "-auto-approve", "-no-color")
-		if r.code != 1 || !strings.Contains(r.text, "Error: ") || !strings.Contains(r.text, "state.db") || strings.Contains(r.text, "goroutine ") {
-			t.Errorf("a store %s: exit status %d\n%s", claim, r.code, tail(r.text))
+		r := s.Run("apply", "-auto-approve", "-no-color")
+		if r.Code != 1 || !strings.Contains(r.Text, "Error: ") || !strings.Contains(r.Text, "state.db") || strings.Contains(r.Text, "goroutine ") {
+			t.Errorf("a store %s: exit status %d\n%s", claim, r.Code, site.Tail(r.Text))
 		}
 		if after, err := os.ReadFile(store); err != nil || string(after) != string(damaged) {
 			t.Errorf("a store %s was changed (%v)", claim, err)
@@ -152,13 +154,13 @@ func TestADamagedStoreIsNotUsed(t *testing.T) {
 	if err := os.WriteFile(store, whole, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.nothingLost()
+	nothingLost(s)
 }
 
 func TestADamagedPageOfTheStoreIsNoticedOrWasNotUsed(t *testing.T) {
 	t.Parallel()
 	s := applied(t)
-	store := filepath.Join(s.dir, ".millipede", "state.db")
+	store := filepath.Join(s.Dir, ".millipede", "state.db")
 	whole, err := os.ReadFile(store)
 	if err != nil {
 		t.Fatal(err)
@@ -171,12 +173,12 @@ func TestADamagedPageOfTheStoreIsNoticedOrWasNotUsed(t *testing.T) {
 		if err := os.WriteFile(store, damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		switch r := s.run("plan", "-no-color", "-detailed-exitcode"); {
-		case r.code == 0 && strings.Contains(r.text, "No changes."):
-		case r.code == 1 && strings.Contains(r.text, "Error: ") && !strings.Contains(r.text, "goroutine "):
+		switch r := s.Run("plan", "-no-color", "-detailed-exitcode"); {
+		case r.Code == 0 && strings.Contains(r.Text, "No changes."):
+		case r.Code == 1 && strings.Contains(r.Text, "Error: ") && !strings.Contains(r.Text, "goroutine "):
 			noticed++
 		default:
-			t.Errorf("page %d is damaged: exit status %d\n%s", at/page, r.code, tail(r.text))
+			t.Errorf("page %d is damaged: exit status %d\n%s", at/page, r.Code, site.Tail(r.Text))
 		}
 	}
 	if noticed == 0 {
@@ -185,43 +187,43 @@ func TestADamagedPageOfTheStoreIsNoticedOrWasNotUsed(t *testing.T) {
 	if err := os.WriteFile(store, whole, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.nothingLost()
+	nothingLost(s)
 }
 
 func TestASecondProcessOnTheSameStateIsRefused(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, slow(4, 1500))
-	s.must("init")
-	first := s.start("apply", "-auto-approve", "-no-color")
-	eventually(t, "the first apply creates", func() bool { return s.begun("create") > 0 })
+	s := site.New(t, site.Slow(4, 1500))
+	s.Must("init")
+	first := s.Start("apply", "-auto-approve", "-no-color")
+	site.Eventually(t, "the first apply creates", func() bool { return s.Begun("create") > 0 })
 	for _, command := range [][]string{{"apply", "-auto-approve", "-no-color"}, {"plan", "-no-color"}, {"destroy", "-auto-approve", "-no-color"}} {
-		r := s.run(command...)
-		if r.code != 1 {
-			t.Errorf("%s beside an apply has exit status %d", command[0], r.code)
+		r := s.Run(command...)
+		if r.Code != 1 {
+			t.Errorf("%s beside an apply has exit status %d", command[0], r.Code)
 		}
-		wants(t, r.text, "Error: Error acquiring the state lock", "Lock Info:", "Who:")
+		site.Wants(t, r.Text, "Error: Error acquiring the state lock", "Lock Info:", "Who:")
 	}
-	if code := exit(t, first); code != 0 {
+	if code := site.Exit(t, first); code != 0 {
 		t.Errorf("the first apply ended with exit status %d", code)
 	}
-	if n := s.finished("create"); n != 4 {
+	if n := s.Finished("create"); n != 4 {
 		t.Errorf("%d creations were finished", n)
 	}
-	s.onceEach("create")
-	s.agree()
-	s.unchanged()
+	s.OnceEach("create")
+	s.Agree()
+	s.Unchanged()
 }
 
 func TestASecondProcessWaitsForTheFirst(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, slow(4, 1000))
-	s.must("init")
-	first := s.start("apply", "-auto-approve", "-no-color")
-	eventually(t, "the first apply creates", func() bool { return s.begun("create") > 0 })
-	wants(t, s.must("apply", "-auto-approve", "-no-color", "-lock-timeout=60s"), "No changes.")
-	if code := exit(t, first); code != 0 {
+	s := site.New(t, site.Slow(4, 1000))
+	s.Must("init")
+	first := s.Start("apply", "-auto-approve", "-no-color")
+	site.Eventually(t, "the first apply creates", func() bool { return s.Begun("create") > 0 })
+	site.Wants(t, s.Must("apply", "-auto-approve", "-no-color", "-lock-timeout=60s"), "No changes.")
+	if code := site.Exit(t, first); code != 0 {
 		t.Errorf("the first apply ended with exit status %d", code)
 	}
-	s.onceEach("create")
-	s.agree()
+	s.OnceEach("create")
+	s.Agree()
 }

@@ -3,17 +3,11 @@ package system
 import (
 	"strings"
 	"testing"
+
+	"github.com/millipede-iac/millipede/test/site"
 )
 
-// fleetOnly begins a configuration that needs one test provider, requirements one that needs several.
-const fleetOnly = `
-terraform {
-  required_providers {
-    fleet = { source = "millipede/fleet" }
-  }
-}
-`
-
+// requirements begins a configuration that needs several test providers.
 const requirements = `
 terraform {
   required_providers {
@@ -51,7 +45,7 @@ resource "fleet_machine" "us" {
   name      = "us-${count.index}"
   region    = "us"
   create_ms = 40
-  labels    = { behind = fleet_machine.eu[count.index].id }
+  labels    = { behind = fleet_machine.eu[count.index].ID }
 }
 
 # A rule on the provider's configuration: us.
@@ -70,7 +64,7 @@ module "inside" {
 # Nothing places these: default.
 resource "time_static" "plain" {
   count    = 50
-  triggers = { machine = fleet_machine.plain[count.index].id }
+  triggers = { machine = fleet_machine.plain[count.index].ID }
 }
 
 # A rule on the resource type, which comes before their region: default.
@@ -121,33 +115,33 @@ var estatePools = map[string]string{
 }
 
 // fourWorkers starts a server and four workers for a site. It returns their names, with the pool of each.
-func (s *site) fourWorkers() map[string]string {
-	s.t.Helper()
-	s.server()
+func fourWorkers(s *site.Site) map[string]string {
+	s.T.Helper()
+	s.Server()
 	pools := map[string]string{}
 	for _, pool := range []string{"default", "default", "eu", "us"} {
-		pools[s.worker(pool).id] = pool
+		pools[s.Worker(pool).ID] = pool
 	}
 	return pools
 }
 
 func TestEveryVertexRunsInItsPool(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, estate)
-	s.write("inside/inside.tf", estateInside)
-	s.write("millipede.hcl", estateRules)
-	workers := s.fourWorkers()
-	s.must("init")
-	text := s.must("apply", "-auto-approve", "-no-color", "-parallelism=8")
-	wants(t, text, "Resources: 300 added, 0 changed, 0 destroyed.")
+	s := site.New(t, estate)
+	s.Write("inside/inside.tf", estateInside)
+	s.Write("millipede.hcl", estateRules)
+	workers := fourWorkers(s)
+	s.Must("init")
+	text := s.Must("apply", "-auto-approve", "-no-color", "-parallelism=8")
+	site.Wants(t, text, "Resources: 300 added, 0 changed, 0 destroyed.")
 
-	if n := len(s.state().objects); n != 300 {
+	if n := len(s.State().Objects); n != 300 {
 		t.Errorf("the state holds %d objects", n)
 	}
-	s.onceEach("create")
-	s.agree()
+	s.OnceEach("create")
+	s.Agree()
 	used := map[string]bool{}
-	for _, c := range s.calls("create") {
+	for _, c := range s.Calls("create") {
 		kind, _, _ := strings.Cut(c.Name, "-")
 		want := map[string]string{"plain": "default", "eu": "eu", "us": "us", "west": "us", "inside": "eu", "home": "default"}[kind]
 		if c.Pool != want {
@@ -158,33 +152,33 @@ func TestEveryVertexRunsInItsPool(t *testing.T) {
 	if len(used) != 4 {
 		t.Errorf("only these workers were given work: %v", used)
 	}
-	if most := s.most(); most != 8 {
+	if most := s.Most(); most != 8 {
 		t.Errorf("%d operations ran at a time, with -parallelism=8", most)
 	}
-	s.placed(estatePools, workers)
+	placed(s, estatePools, workers)
 
-	s.unchanged()
-	s.must("destroy", "-auto-approve", "-no-color")
-	if left := s.objects(); len(left) > 0 {
+	s.Unchanged()
+	s.Must("destroy", "-auto-approve", "-no-color")
+	if left := s.Objects(); len(left) > 0 {
 		t.Errorf("destroy has left %v", left)
 	}
-	if left := s.state().objects; len(left) > 0 {
+	if left := s.State().Objects; len(left) > 0 {
 		t.Errorf("destroy has left %v in the state", left)
 	}
-	if most := s.most("-ops=delete"); most > 8 {
+	if most := s.Most("-ops=delete"); most > 8 {
 		t.Errorf("%d deletions ran at a time, with -parallelism=8", most)
 	}
-	s.onceEach("delete")
+	s.OnceEach("delete")
 }
 
 // placed claims that the last run shows for every resource that it ran in its pool, on one of that pool's workers.
-func (s *site) placed(pools, workers map[string]string) {
-	s.t.Helper()
-	listed := strings.Split(s.must("runs", "list"), "\n")
+func placed(s *site.Site, pools, workers map[string]string) {
+	s.T.Helper()
+	listed := strings.Split(s.Must("runs", "list"), "\n")
 	run, _, _ := strings.Cut(listed[1], " ") // below the heading; the newest comes first
-	_, table, found := strings.Cut(s.must("runs", "show", run), "\nDone:\n")
+	_, table, found := strings.Cut(s.Must("runs", "show", run), "\nDone:\n")
 	if !found {
-		s.t.Fatal("the run shows nothing that was done")
+		s.T.Fatal("the run shows nothing that was done")
 	}
 	shown := 0
 	for line := range strings.Lines(table) {
@@ -195,11 +189,11 @@ func (s *site) placed(pools, workers map[string]string) {
 		shown++
 		resource, _, _ := strings.Cut(f[0], "[")
 		if want := pools[resource]; f[2] != want || workers[f[3]] != want {
-			s.t.Errorf("%s ran on worker %s of the pool %s, and belongs into %s", f[0], f[3], f[2], want)
+			s.T.Errorf("%s ran on worker %s of the pool %s, and belongs into %s", f[0], f[3], f[2], want)
 		}
 	}
 	if shown != 300 {
-		s.t.Errorf("the run shows %d of 300 resources", shown)
+		s.T.Errorf("the run shows %d of 300 resources", shown)
 	}
 }
 
@@ -229,46 +223,46 @@ limit "fleet" {
 
 func TestLimitsHoldOverTwoRunsAtOnce(t *testing.T) {
 	t.Parallel()
-	one := newSite(t, strings.ReplaceAll(crowd, "NAME", "one"))
-	one.fourWorkers()
-	two := one.neighbour(strings.ReplaceAll(crowd, "NAME", "two"))
-	for _, s := range []*site{one, two} {
-		s.write("millipede.hcl", crowdRules)
-		s.must("init")
+	one := site.New(t, strings.ReplaceAll(crowd, "NAME", "one"))
+	fourWorkers(one)
+	two := one.Neighbour(strings.ReplaceAll(crowd, "NAME", "two"))
+	for _, s := range []*site.Site{one, two} {
+		s.Write("millipede.hcl", crowdRules)
+		s.Must("init")
 	}
-	first := one.start("apply", "-auto-approve", "-no-color")
-	second := two.start("apply", "-auto-approve", "-no-color")
-	if a, b := exit(t, first), exit(t, second); a != 0 || b != 0 {
+	first := one.Start("apply", "-auto-approve", "-no-color")
+	second := two.Start("apply", "-auto-approve", "-no-color")
+	if a, b := site.Exit(t, first), site.Exit(t, second); a != 0 || b != 0 {
 		t.Fatalf("exit statuses %d and %d", a, b)
 	}
-	if n := one.finished("create"); n != 160 {
+	if n := one.Finished("create"); n != 160 {
 		t.Errorf("%d creations were finished", n)
 	}
-	one.onceEach("create")
-	if most := one.most(); most != 6 {
+	one.OnceEach("create")
+	if most := one.Most(); most != 6 {
 		t.Errorf("%d operations ran at a time, with a limit of 6 for all", most)
 	}
-	if most := one.most("-providers=fleet"); most != 3 {
+	if most := one.Most("-providers=fleet"); most != 3 {
 		t.Errorf("%d operations of fleet ran at a time, with a limit of 3 for it", most)
 	}
-	one.unchanged()
-	two.unchanged()
-	one.must("destroy", "-auto-approve", "-no-color")
-	for id := range one.objects() {
+	one.Unchanged()
+	two.Unchanged()
+	one.Must("destroy", "-auto-approve", "-no-color")
+	for id := range one.Objects() {
 		if strings.HasPrefix(id, "one-") {
 			t.Errorf("destroy has left %s", id)
 		}
 	}
-	two.unchanged()
-	two.must("destroy", "-auto-approve", "-no-color")
-	if left := two.objects(); len(left) > 0 {
+	two.Unchanged()
+	two.Must("destroy", "-auto-approve", "-no-color")
+	if left := two.Objects(); len(left) > 0 {
 		t.Errorf("destroy has left %v", left)
 	}
 }
 
 func TestAVertexWaitsVisiblyForItsPool(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, fleetOnly+`
+	s := site.New(t, site.FleetOnly+`
 resource "fleet_machine" "a" {
   name = "a"
 }
@@ -276,27 +270,27 @@ module "far" {
   source = "./far"
 }
 `)
-	s.write("far/far.tf", strings.Replace(estateInside, "25", "3", 2))
-	s.write("millipede.hcl", `
+	s.Write("far/far.tf", strings.Replace(estateInside, "25", "3", 2))
+	s.Write("millipede.hcl", `
 pool "mars" {
   modules = ["module.far"]
 }
 `)
-	s.server()
-	s.worker("default")
-	s.must("init")
-	p := s.start("apply", "-auto-approve", "-no-color")
-	if _, err := p.Await(waiting(t), "Waiting for a worker of the pool \"mars\""); err != nil {
+	s.Server()
+	s.Worker("default")
+	s.Must("init")
+	p := s.Start("apply", "-auto-approve", "-no-color")
+	if _, err := p.Await(site.Waiting(t), "Waiting for a worker of the pool \"mars\""); err != nil {
 		t.Fatal(err)
 	}
-	s.worker("mars")
-	if code := exit(t, p); code != 0 {
+	s.Worker("mars")
+	if code := site.Exit(t, p); code != 0 {
 		t.Errorf("exit status %d", code)
 	}
-	for _, c := range s.calls("create") {
+	for _, c := range s.Calls("create") {
 		if want := map[bool]string{true: "default", false: "mars"}[c.Name == "a"]; c.Pool != want {
 			t.Errorf("%s was created in the pool %s", c.Name, c.Pool)
 		}
 	}
-	s.unchanged()
+	s.Unchanged()
 }

@@ -1,6 +1,6 @@
 //go:build !race
 
-package system
+package site
 
 // raceFlags build the programs under test as the tests are built.
 var raceFlags []string

@@ -1,0 +1,100 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millipede-iac/millipede/test/nats"
+)
+
+// Built are the programs under test and their surroundings. Main builds them once, before the first test.
+var Built struct {
+	// Root is the directory of the repository.
+	Root                            string
+	Coordinator, Worker, NATSServer string
+	// Record sums the providers' record up.
+	Record string
+	// CLIConfig is a CLI configuration that installs from the mirror of test providers only.
+	CLIConfig string
+}
+
+// Main is the TestMain of a package whose tests are about sites: it builds everything and runs the tests. tags are build
+// tags for the programs.
+func Main(m *testing.M, tags ...string) {
+	flag.Parse()
+	// The tests wait for providers, and for what is given up after a time, more than they compute.
+	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
+		if err := p.Value.Set("4"); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(run(m, tags))
+}
+
+func run(m *testing.M, tags []string) int {
+	if testing.Short() {
+		fmt.Println("not in short mode: the system's tests build everything")
+		return 0
+	}
+	dir, err := os.MkdirTemp("", "millipede-system-")
+	if err == nil {
+		err = build(dir, tags)
+	}
+	code := 1
+	if err == nil {
+		code = m.Run()
+	}
+	if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// build builds everything into a directory, as a user who has nothing but Go could.
+func build(dir string, tags []string) error {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return err
+	}
+	Built.Root = root
+	flags := raceFlags
+	if len(tags) > 0 {
+		flags = append([]string{"-tags=" + strings.Join(tags, ",")}, flags...)
+	}
+	var group errgroup.Group
+	group.SetLimit(2) // the go command itself uses all cores
+	program := func(to *string, module, pkg, name string, flags ...string) {
+		*to = filepath.Join(dir, name)
+		args := append([]string{"-C", filepath.Join(root, module), "build", "-o", *to}, flags...)
+		group.Go(func() error { return goCommand(append(args, pkg)...) })
+	}
+	program(&Built.Coordinator, ".", "./cmd/coordinator", "coordinator", flags...)
+	program(&Built.Worker, ".", "./cmd/worker", "worker", flags...)
+	program(&Built.Record, "test/providers", "./cmd/record", "record")
+	group.Go(func() (err error) {
+		Built.NATSServer, err = nats.Build(context.Background(), root, dir)
+		return err
+	})
+	Built.CLIConfig = filepath.Join(dir, "cli.tfrc")
+	group.Go(func() error {
+		return goCommand("-C", filepath.Join(root, "test/providers"), "run", "./cmd/mirror", "-out", dir)
+	})
+	return group.Wait()
+}
+
+func goCommand(args ...string) error {
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("go %q: %w\n%s", args, err, out)
+	}
+	return nil
+}

@@ -1,0 +1,291 @@
+// Package site is where the tests of the whole take place: a working directory, the programs as users run them, a real
+// NATS server, real plugins, and a cloud.
+//
+// What a test claims it reads off what the programs left: their exit codes and their words, the state, the providers'
+// record of every call, the providers' cloud. The package looks into no package of the project.
+package site
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/test/nats"
+	"github.com/millipede-iac/millipede/test/process"
+)
+
+// patience is how long a test waits for what should come soon.
+const patience = slowness * 90 * time.Second
+
+// Waiting returns a context that ends when the patience does.
+func Waiting(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("the test's patience has ended"))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Site is a working directory, and the world that its resources live in.
+type Site struct {
+	T   *testing.T
+	Dir string
+	// Cloud and Record are where the test providers keep objects and write calls; the workers' environment has them.
+	Cloud, Record string
+	// NATS is the URL of the server; empty for the embedded default.
+	NATS string
+	// Env is added to the environment of what is started.
+	Env []string
+}
+
+// New makes a directory with a configuration. Everything runs inside the coordinator's process until nats is set.
+func New(t *testing.T, configuration string) *Site {
+	t.Helper()
+	dir := t.TempDir()
+	s := &Site{T: t, Dir: filepath.Join(dir, "site"), Cloud: filepath.Join(dir, "cloud"), Record: filepath.Join(dir, "record")}
+	for _, d := range []string{s.Dir, s.Cloud} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Write("main.tf", configuration)
+	return s
+}
+
+// Neighbour makes another directory in the same world, on the same server.
+func (s *Site) Neighbour(configuration string) *Site {
+	s.T.Helper()
+	n := *s
+	n.Dir = filepath.Join(s.T.TempDir(), "site")
+	if err := os.MkdirAll(n.Dir, 0o755); err != nil {
+		s.T.Fatal(err)
+	}
+	n.Write("main.tf", configuration)
+	return &n
+}
+
+func (s *Site) Write(name, text string) {
+	s.T.Helper()
+	path := filepath.Join(s.Dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		s.T.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		s.T.Fatal(err)
+	}
+}
+
+func (s *Site) Read(name string) string {
+	s.T.Helper()
+	text, err := os.ReadFile(filepath.Join(s.Dir, name))
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return string(text)
+}
+
+// Environment is what all programs of the site get: nothing of the tester's own that could change what they do.
+func (s *Site) Environment() []string {
+	var env []string
+	for _, v := range os.Environ() {
+		switch name, _, _ := strings.Cut(v, "="); {
+		case strings.HasPrefix(name, "TF_"), strings.HasPrefix(name, "TOFU_"), strings.HasPrefix(name, "MILLIPEDE_"), strings.HasPrefix(name, "FLEET_"):
+		default:
+			env = append(env, v)
+		}
+	}
+	env = append(env, "TF_CLI_CONFIG_FILE="+Built.CLIConfig, "TF_IN_AUTOMATION=1", "FLEET_CLOUD="+s.Cloud, "FLEET_RECORD="+s.Record)
+	return append(env, s.Env...)
+}
+
+// Command is a call of the coordinator in the site's directory.
+func (s *Site) Command(args ...string) *exec.Cmd {
+	if s.NATS != "" {
+		args = append([]string{"-nats=" + s.NATS}, args...)
+	}
+	c := exec.Command(Built.Coordinator, args...)
+	c.Dir, c.Env = s.Dir, s.Environment()
+	return c
+}
+
+// Start starts a command of the coordinator, which is killed with the test if it still runs.
+func (s *Site) Start(args ...string) *process.Process {
+	s.T.Helper()
+	return Started(s.T, "coordinator "+strings.Join(args, " "), s.Command(args...))
+}
+
+// Started starts a process that is killed with the test if it still runs. A failed test shows what it wrote.
+func Started(t *testing.T, name string, c *exec.Cmd) *process.Process {
+	t.Helper()
+	p, err := process.Start(name, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Kill(); err != nil {
+			t.Error(err)
+		}
+		if bug := regexp.MustCompile(`(?m)^(WARNING: DATA RACE|panic: |fatal error: )`); bug.MatchString(p.Output()) {
+			t.Errorf("%s has a bug", name)
+		}
+		if t.Failed() {
+			t.Logf("---- %s wrote:\n%s", name, Tail(p.Output()))
+		}
+	})
+	return p
+}
+
+// Tail shortens what a process wrote to what a reader of a failure needs.
+func Tail(text string) string {
+	const enough = 12_000
+	if len(text) <= enough {
+		return text
+	}
+	return text[:enough/3] + "\n[...]\n" + text[len(text)-enough*2/3:]
+}
+
+// Exit waits for the end of a process and returns its exit status.
+func Exit(t *testing.T, p *process.Process) int {
+	t.Helper()
+	code, err := p.Wait(Waiting(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code
+}
+
+// Result is what a command came to: its exit status and all that it wrote.
+type Result struct {
+	Code int
+	Text string
+}
+
+// Run runs a command to its end.
+func (s *Site) Run(args ...string) Result {
+	s.T.Helper()
+	p := s.Start(args...)
+	return Result{Exit(s.T, p), p.Output()}
+}
+
+// Must runs a command that has to succeed, and returns what it wrote.
+func (s *Site) Must(args ...string) string {
+	s.T.Helper()
+	r := s.Run(args...)
+	if r.Code != 0 {
+		s.T.Fatalf("coordinator %s: exit status %d", strings.Join(args, " "), r.Code)
+	}
+	return r.Text
+}
+
+// Unchanged claims that nothing is left to do.
+func (s *Site) Unchanged() {
+	s.T.Helper()
+	if r := s.Run("plan", "-no-color", "-detailed-exitcode"); r.Code != 0 || !strings.Contains(r.Text, "No changes.") {
+		s.T.Errorf("a plan finds changes (exit status %d):\n%s", r.Code, Tail(r.Text))
+	}
+}
+
+// Server starts a NATS server for the test, and has the site use it.
+func (s *Site) Server() *nats.Server {
+	s.T.Helper()
+	n, err := nats.Start(Waiting(s.T), nats.Options{Program: Built.NATSServer, Root: Built.Root, Dir: s.T.TempDir()})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	s.T.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			s.T.Error(err)
+		}
+	})
+	s.NATS = n.URL()
+	return n
+}
+
+// Worker is a worker process with a directory of its own, in which it can be started again.
+type Worker struct {
+	*process.Process
+	// ID is its name in the record, in claims and in heartbeats; it stays the same when it is started again.
+	ID string
+	// Dir holds its journal.
+	Dir string
+	// Env is added to its environment, URL takes the place of the site's server, from the next Start on.
+	Env []string
+	URL string
+
+	site *Site
+	pool string
+}
+
+// Worker starts a worker of a pool, and returns when it works.
+func (s *Site) Worker(pool string) *Worker {
+	s.T.Helper()
+	w := s.NewWorker(pool)
+	w.Start()
+	return w
+}
+
+// NewWorker returns a worker that is still to be started.
+func (s *Site) NewWorker(pool string) *Worker {
+	s.T.Helper()
+	return &Worker{site: s, pool: pool, Dir: s.T.TempDir()}
+}
+
+// Start starts the worker, again perhaps, and returns when it works.
+func (w *Worker) Start() {
+	t := w.site.T
+	t.Helper()
+	url := w.URL
+	if url == "" {
+		url = w.site.NATS
+	}
+	c := exec.Command(Built.Worker, "-nats="+url, "-pool="+w.pool, "-cache="+w.Dir, "-slots=16")
+	c.Env = append(w.site.Environment(), w.Env...)
+	w.Process = Started(t, "worker of "+w.pool, c)
+	line, err := w.Await(Waiting(t), "msg=working")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, id, _ := strings.Cut(line, " worker=")
+	w.ID, _, _ = strings.Cut(id, " ")
+}
+
+// Eventually waits until a condition holds.
+func Eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	ctx := Waiting(t)
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for !holds() {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			t.Fatalf("it never came true that %s", what)
+		}
+	}
+}
+
+// Objects returns the objects in the cloud: id to type.
+func (s *Site) Objects() map[string]string {
+	s.T.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(s.Cloud, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && strings.HasPrefix(d.Name(), "."): // the turns of the knobs
+			return filepath.SkipDir
+		case !d.IsDir() && !strings.HasPrefix(d.Name(), "."): // else its writer was killed
+			out[strings.TrimSuffix(d.Name(), ".json")] = filepath.Base(filepath.Dir(path))
+		}
+		return nil
+	})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return out
+}
