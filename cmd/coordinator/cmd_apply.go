@@ -61,21 +61,23 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 	pf.register(f)
 	f.BoolVar(&approved, "auto-approve", approved, "")
 	f.BoolVar(&pf.keepQuiet, "suppress-forget-errors", false, "")
-	f.BoolVar(&vf.showSensitive, "show-sensitive", false, "")
 	if code, done := a.parse(f, usage, args); done {
 		return code
 	}
-	o := operationOptions{command: command, vars: vars, state: sf, view: vf, parallelism: pf.parallelism, lockAs: "OperationTypeApply"}
-	u := a.newUI(vf, command, nil)
+	u, diags := a.newUI(vf, command)
 	fail := func(l diag.List) int {
 		u.diagnostics(l)
-		return 1
+		return u.end(1)
 	}
+	vars.input = vars.input && !vf.json // nobody can be asked in JSON
+	o := operationOptions{command: command, vars: vars, state: sf, ui: u, parallelism: pf.parallelism, lockAs: "OperationTypeApply"}
 	switch {
+	case diags.HasErrors():
+		return fail(diags)
 	case f.NArg() > 1 || (f.NArg() == 1 && command != "apply"):
 		return fail(diag.Errors("Too many command line arguments", fmt.Sprintf("The %s command got %q. To work in another directory, give the global option -chdir=DIR.", command, f.Args()), nil))
 	case f.NArg() == 1:
-		return a.applySaved(ctx, f.Arg(0), pf, o, u)
+		return u.end(a.applySaved(ctx, f.Arg(0), pf, o))
 	case vf.json && !approved:
 		return fail(diag.Errors("Plan file or auto-approve required", "With -json nobody can be asked, so give a saved plan or -auto-approve.", nil))
 	}
@@ -83,7 +85,7 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 	if diags.HasErrors() {
 		return fail(diags)
 	}
-	return a.operate(ctx, o, func(r *operationRun) int {
+	return u.end(a.operate(ctx, o, func(r *operationRun) int {
 		planned, ok := r.plan(ctx, spec)
 		if !ok {
 			return 1
@@ -103,7 +105,7 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 			return 1
 		}
 		return code
-	})
+	}))
 }
 
 // countForgotten is how many objects a plan forgets.
@@ -126,7 +128,8 @@ func (r *operationRun) refresh(ctx context.Context, p *plan.Plan, approved bool,
 }
 
 // applySaved carries a saved plan out.
-func (a *app) applySaved(ctx context.Context, name string, pf planFlags, o operationOptions, u ui) int {
+func (a *app) applySaved(ctx context.Context, name string, pf planFlags, o operationOptions) int {
+	u := o.ui
 	if pf.refreshOnly || len(pf.targets)+len(pf.excludes)+len(pf.replace) > 0 {
 		u.diagnostics(diag.Errors("Cannot change a saved plan", "What a saved plan does was decided when it was made: -refresh-only, -target, -exclude and -replace do not go with one.", nil))
 		return 1
@@ -146,5 +149,6 @@ func (r *operationRun) applyPlanFile(ctx context.Context, saved *planfile.Saved)
 		r.ui.diagnostics(diags)
 		return 1
 	}
+	r.ui.saved(saved.Plan)
 	return r.apply(ctx, saved.Plan, "apply")
 }

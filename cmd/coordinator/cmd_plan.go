@@ -33,18 +33,18 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 	if code, done := a.parse(f, planUsage, args); done {
 		return code
 	}
-	u := a.newUI(vf, "plan", nil)
+	u, diags := a.newUI(vf, "plan")
 	if f.NArg() > 0 {
-		u.diagnostics(diag.Errors("Too many command line arguments", fmt.Sprintf("The plan command takes no arguments, and got %q. To plan in another directory, give the global option -chdir=DIR.", f.Arg(0)), nil))
-		return 1
+		diags = diags.Append(diag.Errors("Too many command line arguments", fmt.Sprintf("The plan command takes no arguments, and got %q. To plan in another directory, give the global option -chdir=DIR.", f.Arg(0)), nil))
 	}
-	spec, diags := pf.spec()
-	if diags.HasErrors() {
+	spec, more := pf.spec()
+	if diags = diags.Append(more); diags.HasErrors() {
 		u.diagnostics(diags)
-		return 1
+		return u.end(1)
 	}
-	return a.operate(ctx, operationOptions{
-		command: "plan", vars: vars, state: sf, view: vf, parallelism: pf.parallelism, lockAs: "OperationTypePlan",
+	vars.input = vars.input && !vf.json // nobody can be asked in JSON
+	return u.end(a.operate(ctx, operationOptions{
+		command: "plan", vars: vars, state: sf, ui: u, parallelism: pf.parallelism, lockAs: "OperationTypePlan",
 	}, func(r *operationRun) int {
 		planned, ok := r.plan(ctx, spec)
 		if planned != nil && *out != "" {
@@ -61,5 +61,5 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 			return 2
 		}
 		return 0
-	})
+	}))
 }

@@ -23,8 +23,8 @@ Options:
 ` + lockHelp + `  -var 'NAME=VALUE', -var-file=FILE
                         Ephemeral variables, which no plan holds, must be given again.
   -concise              Do not show the refreshing.
-  -json                 Show everything as JSON, a line for each message.
-` + textHelp
+  -show-sensitive       Show sensitive values.
+` + jsonHelp
 
 func runResume(ctx context.Context, a *app, args []string) int {
 	var vars variableFlags
@@ -38,18 +38,22 @@ func runResume(ctx context.Context, a *app, args []string) int {
 	if code, done := a.parse(f, resumeUsage, args); done {
 		return code
 	}
-	u := a.newUI(vf, "apply", nil)
-	record, saved, diags := a.findRun(ctx, f.Arg(0))
+	u, diags := a.newUI(vf, "apply")
+	var record journal.Run
+	var saved *planfile.Saved
+	if !diags.HasErrors() {
+		record, saved, diags = a.findRun(ctx, f.Arg(0))
+	}
 	if diags.HasErrors() {
 		u.diagnostics(diags)
-		return 1
+		return u.end(1)
 	}
-	return a.operate(ctx, operationOptions{
-		command: "apply", vars: vars, state: sf, view: vf, parallelism: *parallelism, lockAs: "OperationTypeApply", saved: saved, settles: true,
+	return u.end(a.operate(ctx, operationOptions{
+		command: "apply", vars: vars, state: sf, ui: u, parallelism: *parallelism, lockAs: "OperationTypeApply", saved: saved, settles: true,
 	}, func(r *operationRun) int {
 		applied, diags := r.engine.Resume(ctx, record, saved.Plan, r.state.lockID)
 		return r.finish(ctx, saved.Plan, applied, diags)
-	})
+	}))
 }
 
 // findRun reads a run and its plan from the store. An empty name means the last one that did not end.
@@ -121,7 +125,7 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 	if address == "" {
 		address = f.Arg(0)
 	}
-	u := a.newUI(shown.viewFlags, "apply", nil)
+	u := a.newTextUI(shown.viewFlags, "apply")
 	at, diags := addr.ParseInstance(address)
 	if (*created == "") == !*notCreated {
 		diags = diags.Append(diag.New(diag.Error, "Say what became of it", "Give either -created=ID or -not-created.", nil))
@@ -130,7 +134,7 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 		u.diagnostics(diags)
 		return 1
 	}
-	return a.operate(ctx, operationOptions{command: "apply", state: sf, view: shown.viewFlags, parallelism: unset, lockAs: "resolve", settles: true}, func(r *operationRun) int {
+	return a.operate(ctx, operationOptions{command: "apply", state: sf, ui: u, parallelism: unset, lockAs: "resolve", settles: true}, func(r *operationRun) int {
 		tx, diags := r.engine.Resolve(ctx, r.prior, at, *created, r.state.info.Who)
 		if !diags.HasErrors() {
 			diags = diags.Append(r.state.record(ctx, tx))

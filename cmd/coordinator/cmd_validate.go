@@ -48,7 +48,9 @@ func runValidate(ctx context.Context, a *app, args []string) int {
 		}
 	} else {
 		vf.json = false
-		a.newUI(vf, "validate", wd.loader.Sources).diagnostics(diags)
+		u := a.newTextUI(vf, "validate")
+		u.from(wd.loader.Sources)
+		u.diagnostics(diags)
 		if !diags.HasErrors() {
 			fmt.Fprintln(a.stdout, view.ValidText(len(diags) > 0, a.text(vf)))
 		}

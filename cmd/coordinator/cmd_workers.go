@@ -87,7 +87,7 @@ func (a *app) overNATS(ctx context.Context, usage string, args []string, most in
 	if code, done := a.parse(f, usage, args); done {
 		return code
 	}
-	u := a.newUI(vf, a.command, nil)
+	u := a.newTextUI(vf, a.command)
 	fail := func(l diag.List) int {
 		u.diagnostics(l)
 		return 1

@@ -41,7 +41,8 @@ type engineOptions struct {
 	prior       *state.State
 	store       journal.Store // nil for operations that touch no state
 	observer    coordinator.Observer
-	events      func(wire.Event) // live events of workers; may be nil
+	events      func(wire.Event)  // live events of workers; may be nil
+	note        func(text string) // tells people something meanwhile; nil for on standard error
 	parallelism int
 }
 
@@ -83,7 +84,7 @@ func (a *app) openEngine(ctx context.Context, o engineOptions) (*engine, diag.Li
 		t.conn.OnOrphan(orphans.Decide)
 	}
 	diags = diags.Append(durability(ctx, t))
-	interrupts, stop := a.interrupts()
+	interrupts, stop := a.interrupts(o.note)
 	e.stop = stop
 	e.Session = &operation.Session{
 		Tree: o.tree, Inputs: o.inputs, Workspace: a.workspace(), EngineVersion: engineVersion,
@@ -173,7 +174,10 @@ func identity() (string, nkeys.KeyPair, error) {
 }
 
 // interrupts turns signals into requests to stop, with a word to the user, until stop is called.
-func (a *app) interrupts() (<-chan struct{}, func()) {
+func (a *app) interrupts(note func(string)) (<-chan struct{}, func()) {
+	if note == nil {
+		note = func(text string) { fmt.Fprint(a.stderr, text) }
+	}
 	out := make(chan struct{}, 2)
 	done, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -182,9 +186,9 @@ func (a *app) interrupts() (<-chan struct{}, func()) {
 			select {
 			case <-a.signals:
 				if n == 0 {
-					fmt.Fprint(a.stdout, "\nInterrupt received.\nPlease wait for Millipede to exit or data loss may occur.\nGracefully shutting down...\n\n")
+					note("\nInterrupt received.\nPlease wait for Millipede to exit or data loss may occur.\nGracefully shutting down...\n\n")
 				} else {
-					fmt.Fprint(a.stdout, "\nTwo interrupts received. Exiting immediately. What runs with the embedded worker is in doubt now.\n\n")
+					note("\nTwo interrupts received. Exiting immediately. What runs with the embedded worker is in doubt now.\n\n")
 				}
 				select {
 				case out <- struct{}{}:

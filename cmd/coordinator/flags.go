@@ -32,11 +32,15 @@ func (v *variableFlags) register(f *flag.FlagSet) {
 type viewFlags struct {
 	noColor, json, compactWarnings, concise, showSensitive bool
 	consolidateWarnings, consolidateErrors                 bool
+	// jsonInto is the file that gets the JSON form beside the text; empty for none.
+	jsonInto string
 }
 
 func (v *viewFlags) register(f *flag.FlagSet) {
 	f.BoolVar(&v.noColor, "no-color", false, "")
 	f.BoolVar(&v.json, "json", false, "")
+	f.StringVar(&v.jsonInto, "json-into", "", "")
+	f.BoolVar(&v.showSensitive, "show-sensitive", false, "")
 	f.BoolVar(&v.compactWarnings, "compact-warnings", false, "")
 	f.BoolVar(&v.concise, "concise", false, "")
 	f.BoolVar(&v.consolidateWarnings, "consolidate-warnings", true, "")

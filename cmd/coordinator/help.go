@@ -23,7 +23,6 @@ Options for applying:
   -auto-approve         Do not ask.
   -suppress-forget-errors
                         Exit with 0 when a destroy forgets objects instead of destroying them.
-  -show-sensitive       Show sensitive outputs.
 `
 	runningHelp = `  -parallelism=N        How many operations may go on at one time, over all runs. Default: 10.
   -input=false          Never ask for anything.
@@ -31,6 +30,6 @@ Options for applying:
                         Old options of the local backend: the state file, and another one to write.
   -backup=FILE          An old option of the local backend: where the state file before is kept; "-" for nowhere.
   -concise              Do not show the refreshing.
-  -json                 Show everything as JSON, a line for each message.
-` + textHelp
+  -show-sensitive       Show sensitive values.
+` + jsonHelp
 )

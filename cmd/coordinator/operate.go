@@ -32,7 +32,7 @@ type operationOptions struct {
 	command     string
 	vars        variableFlags
 	state       stateFlags
-	view        viewFlags
+	ui          ui
 	parallelism int
 	// lockAs names the operation in the lock.
 	lockAs string
@@ -51,7 +51,8 @@ func (a *app) operate(ctx context.Context, o operationOptions, fn func(*operatio
 		wd.loader = config.NewLoader(savedFiles(o.saved.Config))
 	}
 	r.wd = wd
-	r.ui = a.newUI(o.view, o.command, wd.loader.Sources)
+	r.ui = o.ui
+	r.ui.from(wd.loader.Sources)
 	fail := func(more diag.List) int {
 		r.ui.diagnostics(diags.Append(more))
 		return 1
@@ -105,7 +106,7 @@ func (r *operationRun) withState(ctx context.Context, o operationOptions, diags 
 		watch := r.ui.observer()
 		r.engine, more = r.app.openEngine(ctx, engineOptions{
 			tree: r.wd.tree, loader: r.wd.loader, inputs: r.inputs, prior: prior, store: r.state.store,
-			observer: watch, events: watch.Event, parallelism: o.parallelism,
+			observer: watch, events: watch.Event, note: r.ui.note, parallelism: o.parallelism,
 		})
 		diags = diags.Append(more)
 	}

@@ -18,7 +18,6 @@ import (
 // showFlags are how a command shows things that runs no plan.
 type showFlags struct {
 	viewFlags
-	jsonInto string
 }
 
 // registerText registers what every command has.
@@ -76,21 +75,18 @@ type screen struct {
 // newScreen returns the screen of a command whose JSON form is one document; problems are always text then. sources
 // returns the files that were loaded; it may be nil.
 func (a *app) newScreen(f showFlags, sources func() map[string]*hcl.File) (*screen, diag.List) {
-	s := &screen{app: a, flags: f, printer: &view.Printer{
-		Out: a.stdout, Err: a.stderr, Ink: view.Ink(!f.noColor && a.getenv("NO_COLOR") == "" && terminal(a.stderr)), Width: width(a.stderr),
-		Sources: sources, CompactWarnings: f.compactWarnings,
-		ConsolidateWarnings: f.consolidateWarnings, ConsolidateErrors: f.consolidateErrors,
-	}}
+	s := &screen{app: a, flags: f, printer: a.printer(f.viewFlags)}
+	s.printer.Sources = sources
 	switch {
 	case f.json && f.jsonInto != "":
 		s.flags.json = false
-		return s, diag.Errors("Invalid combination of arguments", "The -json and -json-into options exclude each other.", nil)
+		return s, diag.Errors("Invalid output format", "The -json and -json-into options exclude each other.", nil)
 	case f.json:
 		s.document, s.printer.Out = a.stdout, a.stderr
 	case f.jsonInto != "":
-		file, err := os.OpenFile(f.jsonInto, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-		if err != nil {
-			return s, diag.Errors("Invalid argument", fmt.Sprintf("The file of -json-into cannot be written: %s.", err), nil)
+		file, diags := openInto(f.jsonInto)
+		if diags.HasErrors() {
+			return s, diags
 		}
 		s.document, s.file = file, file
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"golang.org/x/term"
@@ -28,11 +27,20 @@ type ui interface {
 	settle()
 	// before tells the state before the command, for what objects are called.
 	before(*state.State)
+	// saved tells what a saved plan will do, before it is carried out. People have seen it already.
+	saved(p *plan.Plan)
 	// plan shows a plan; planned says what comes after it when the command ends there: out is the file it was saved to.
 	plan(p *operation.Planned, tree *config.Tree)
 	planned(p *plan.Plan, out string)
 	// applied tells how an apply ended, with the outputs.
 	applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.State)
+	// note tells something beside the plan, while a run goes on too: text for people; kept in one message for programs.
+	note(text string)
+	// from tells where the text of files is, for the snippets of problems.
+	from(sources func() map[string]*hcl.File)
+	// end writes what is left and closes what was opened. It returns the exit code, which is not 0 any more when
+	// something could not be written.
+	end(code int) int
 }
 
 // observer watches a run, and the live events of its workers.
@@ -67,25 +75,30 @@ func width(stream any) int {
 	return w
 }
 
-// newUI returns the ui that the flags ask for. sources returns the files that are loaded by now; it may be nil.
-func (a *app) newUI(f viewFlags, command string, sources func() map[string]*hcl.File) ui {
-	if f.json {
-		u := &jsonUI{command: command}
-		u.stream = view.NewStream(view.StreamOptions{Out: a.stdout, Now: time.Now, EngineVersion: engineVersion, Sources: sources, ID: u.ids.of})
-		return u
-	}
-	u := &textUI{app: a, command: command, flags: f}
-	u.printer = &view.Printer{
+// printer returns what shows problems to people.
+func (a *app) printer(f viewFlags) *view.Printer {
+	return &view.Printer{
 		Out: a.stdout, Err: a.stderr, Ink: view.Ink(!f.noColor && a.getenv("NO_COLOR") == "" && terminal(a.stderr)), Width: width(a.stderr),
-		Sources: sources, CompactWarnings: f.compactWarnings,
-		ConsolidateWarnings: f.consolidateWarnings, ConsolidateErrors: f.consolidateErrors,
+		CompactWarnings: f.compactWarnings, ConsolidateWarnings: f.consolidateWarnings, ConsolidateErrors: f.consolidateErrors,
 	}
-	o := view.ProgressOptions{Out: a.stdout, Ink: a.text(f).Ink, Quiet: f.concise, ID: u.ids.of}
-	if terminal(a.stdout) {
-		o.Width = func() int { return width(a.stdout) }
+}
+
+// newUI returns the ui that the flags ask for: JSON (-json), text, or with -json-into both. End it. Where there are
+// problems it is the ui that shows them.
+func (a *app) newUI(f viewFlags, command string) (ui, diag.List) {
+	switch {
+	case f.json && f.jsonInto != "":
+		return a.newJSONUI(command, a.stdout, nil), diag.Errors("Invalid output format", "The -json and -json-into options exclude each other.", nil)
+	case f.json:
+		return a.newJSONUI(command, a.stdout, nil), nil
+	case f.jsonInto == "":
+		return a.newTextUI(f, command), nil
 	}
-	u.progress = view.NewProgress(o)
-	return u
+	file, diags := openInto(f.jsonInto)
+	if diags.HasErrors() {
+		return a.newTextUI(f, command), diags
+	}
+	return bothUI{a.newTextUI(f, command), a.newJSONUI(command, file, file)}, nil
 }
 
 // ids knows what the objects of the state are called, for lines about operations on them.
@@ -112,11 +125,30 @@ type textUI struct {
 	ids      ids
 }
 
+func (a *app) newTextUI(f viewFlags, command string) *textUI {
+	u := &textUI{app: a, command: command, flags: f, printer: a.printer(f)}
+	o := view.ProgressOptions{Out: a.stdout, Ink: a.text(f).Ink, Quiet: f.concise, ID: u.ids.of}
+	if terminal(a.stdout) {
+		o.Width = func() int { return width(a.stdout) }
+	}
+	u.progress = view.NewProgress(o)
+	return u
+}
+
 func (u *textUI) diagnostics(l diag.List) { u.check(u.printer.Diagnostics(l)) }
 
-func (u *textUI) observer() observer    { return u.progress }
-func (u *textUI) settle()               { u.check(u.progress.Settle()) }
-func (u *textUI) before(s *state.State) { u.ids.before(s) }
+func (u *textUI) observer() observer                       { return u.progress }
+func (u *textUI) settle()                                  { u.check(u.progress.Settle()) }
+func (u *textUI) before(s *state.State)                    { u.ids.before(s) }
+func (u *textUI) note(text string)                         { u.progress.Note(text) }
+func (u *textUI) from(sources func() map[string]*hcl.File) { u.printer.Sources = sources }
+
+func (u *textUI) saved(*plan.Plan) {}
+
+func (u *textUI) end(code int) int {
+	u.settle()
+	return code
+}
 
 func (u *textUI) plan(p *operation.Planned, tree *config.Tree) {
 	u.check(view.PlanText(u.app.stdout, p.Plan, p.Schemas, u.app.text(u.flags)))
@@ -154,29 +186,5 @@ func summaryOf(p *plan.Plan, a *operation.Applied) view.Summary {
 	return view.Summary{
 		Operation: op, Add: a.Counts.Added, Change: a.Counts.Changed, Remove: a.Counts.Destroyed,
 		Import: a.Counts.Imported, Forget: a.Counts.Forgotten,
-	}
-}
-
-// jsonUI is for programs.
-type jsonUI struct {
-	command string
-	stream  *view.Stream
-	ids     ids
-}
-
-func (u *jsonUI) diagnostics(l diag.List)                      { u.stream.Problems(l) }
-func (u *jsonUI) observer() observer                           { return u.stream }
-func (u *jsonUI) settle()                                      { _ = u.stream.Settle() } // told again by the last settle
-func (u *jsonUI) before(s *state.State)                        { u.ids.before(s) }
-func (u *jsonUI) plan(p *operation.Planned, tree *config.Tree) { u.stream.Plan(p.Plan) }
-func (u *jsonUI) planned(*plan.Plan, string)                   {}
-
-func (u *jsonUI) applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.State) {
-	if !ok {
-		return
-	}
-	u.stream.Summary(summaryOf(p, a))
-	if p.Mode != plan.Destroy {
-		u.stream.Outputs(s)
 	}
 }

@@ -227,6 +227,9 @@ func (p *Progress) Counts(c coordinator.Counts) {
 	p.outlet.refresh()
 }
 
+// Note writes text for people between the lines about objects; it may be called from any goroutine.
+func (p *Progress) Note(text string) { p.outlet.add(text) }
+
 // Event shows what a provisioner says. It may be called from any goroutine.
 func (p *Progress) Event(e wire.Event) {
 	k := p.Ink

@@ -113,12 +113,7 @@ func (s *Stream) Plan(p *plan.Plan) {
 			s.message("info", "resource_drift", fmt.Sprintf("%s: Drift detected (%s)", change.Resource.Addr, change.Action), map[string]any{"change": change})
 		}
 	}
-	for _, c := range p.Changes {
-		if interesting(c) {
-			change := changeMessageOf(c)
-			s.message("info", "planned_change", fmt.Sprintf("%s: Plan to %s", change.Resource.Addr, change.Action), map[string]any{"change": change})
-		}
-	}
+	s.Changes(p)
 	if p.Errored {
 		return
 	}
@@ -129,6 +124,16 @@ func (s *Stream) Plan(p *plan.Plan) {
 	}
 	if len(outputs) > 0 {
 		s.outputs(outputs)
+	}
+}
+
+// Changes writes what a plan will do, one message for each object.
+func (s *Stream) Changes(p *plan.Plan) {
+	for _, c := range p.Changes {
+		if interesting(c) {
+			change := changeMessageOf(c)
+			s.message("info", "planned_change", fmt.Sprintf("%s: Plan to %s", change.Resource.Addr, change.Action), map[string]any{"change": change})
+		}
 	}
 }
 
