@@ -14,6 +14,9 @@ import (
 	"github.com/agext/levenshtein"
 	"github.com/mattn/go-isatty"
 	"github.com/mattn/go-shellwords"
+
+	"github.com/millipede-iac/millipede/provider/cliconfig"
+	"github.com/millipede-iac/millipede/provider/services"
 )
 
 // version is what the command reports as its own; engineVersion the version of OpenTofu whose behaviour and formats
@@ -30,7 +33,8 @@ type app struct {
 	environ        []string
 	signals        <-chan os.Signal
 	reader         *bufio.Reader // of stdin; see lines
-	warnedCLI      bool          // the problems of the CLI configuration were shown
+	cli            *cliconfig.Config
+	services       *services.Services // both are there once loadCLIConfig was called
 
 	chdir   string
 	natsURL string

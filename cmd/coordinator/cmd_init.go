@@ -14,8 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/config/fetch"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/provider/install"
-	"github.com/millipede-iac/millipede/provider/lock"
+	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
@@ -90,6 +89,8 @@ func runInit(ctx context.Context, a *app, args []string) int {
 	wd, diags := a.newWorkdir(vars)
 	s.from(wd.loader.Sources)
 	i := &initialisation{screen: s, options: o, wd: wd}
+	ctx, stop := a.interruptible(ctx)
+	defer stop()
 	if !diags.HasErrors() {
 		diags = diags.Append(i.run(ctx))
 	}
@@ -114,6 +115,9 @@ type initialisation struct {
 	*screen
 	options initOptions
 	wd      *workdir
+
+	incomplete []string // the providers that the lock file has checksums of for this platform alone
+	signed     bool     // some package has a signature
 }
 
 func (i *initialisation) run(ctx context.Context) diag.List {
@@ -167,11 +171,7 @@ func (i *initialisation) heading(text string) {
 
 // item tells of one thing that was done.
 func (i *initialisation) item(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	i.print("- " + text + "\n")
-	if i.stream != nil {
-		i.stream.Log(text)
-	}
+	i.step(fmt.Sprintf(format, args...))
 }
 
 func (i *initialisation) done() {
@@ -251,102 +251,8 @@ func (w *workdir) install(ctx context.Context, upgrade bool, done func(addr.Modu
 	return diags
 }
 
-// providers installs what the configuration and the state require, and writes the lock file.
-func (i *initialisation) providers(ctx context.Context, prior *state.State) diag.List {
-	o, _, diags := i.app.installOptions(i.wd.tree, prior)
-	if diags.HasErrors() {
-		return diags
-	}
-	o.Upgrade, o.PluginDirs = i.options.upgrade, i.options.pluginDirs
-	if len(o.Required) > 0 {
-		i.heading("Initializing provider plugins...")
-	}
-	o.Report = i.installing
-	locks, more := install.Install(ctx, o)
-	diags = diags.Append(more)
-	if w := overridesWarning(o.CLI, "Leave init out while overrides are in effect: it installs nothing for them, and may fail without need."); w != nil {
-		diags = diags.Append(w)
-	}
-	if diags.HasErrors() {
-		return diags
-	}
-	return diags.Append(i.lockFile(o.Locks, locks, o.Platform))
-}
-
-// installing shows what the installer does.
-func (i *initialisation) installing(e install.Event) {
-	name, where := e.Provider.Display(), ""
-	if e.Shared {
-		where = " in the shared cache directory"
-	}
-	switch e.Kind {
-	case install.Finding:
-		if e.Constraints == "" {
-			i.item("Finding latest version of %s...", name)
-		} else {
-			i.item("Finding %s versions matching %q...", name, e.Constraints)
-		}
-	case install.Reusing:
-		i.item("Reusing previous version of %s from the dependency lock file", name)
-	case install.Present:
-		i.item("Using previously-installed %s v%s%s", name, e.Version, where)
-	case install.Installing:
-		i.item("Installing %s v%s%s...", name, e.Version, where)
-	case install.Installed:
-		i.item("Installed %s v%s (unauthenticated)", name, e.Version)
-	case install.Linked:
-		i.item("Using %s v%s from the shared cache directory", name, e.Version)
-	case install.Builtin:
-		i.item("%s is built in to Millipede", e.Provider)
-	}
-}
-
-// lockFile writes the selections when they changed.
-func (i *initialisation) lockFile(old, now *lock.Locks, platform string) diag.List {
-	if string(old.Encode()) == string(now.Encode()) || len(now.Providers) == 0 && !exists(lock.FileName) {
-		return nil
-	}
-	if i.options.lockfile == "readonly" {
-		if !slices.Equal(old.Sorted(), now.Sorted()) {
-			return diag.Errors("Provider dependency changes detected",
-				"The configuration requires other providers than the lock file has, and with -lockfile=readonly it may not change. To record the requirements, run init without that option.", nil)
-		}
-		return diag.List{diag.New(diag.Warning, "Provider lock file not updated",
-			"The lock file lacks something that is known now, and with -lockfile=readonly it may not change. To record it, run init without that option.", nil)}
-	}
-	fresh := len(old.Providers) == 0
-	if err := now.Write(lock.FileName); err != nil {
-		return diag.Errors("Failed to save dependency lock file", err.Error()+".", nil)
-	}
-	i.print("\n")
-	if fresh {
-		i.say(fmt.Sprintf("Millipede has created a lock file %s with the provider selections\nmade above. Keep it in version control, so that the same selections are made\nwherever the configuration is initialized.", i.app.ink(i.flags.viewFlags).Bold(lock.FileName)))
-	} else {
-		i.say(fmt.Sprintf("Millipede has changed provider selections in the lock file %s.\nReview the changes, and commit them if they are what you wanted.", lock.FileName))
-	}
-	return incompleteLocks(old, now, platform)
-}
-
-// incompleteLocks warns about new selections whose hashes were computed here: they hold for this platform alone.
-func incompleteLocks(old, now *lock.Locks, platform string) diag.List {
-	var names []string
-	for _, p := range now.Sorted() {
-		was, is := old.Get(p), now.Get(p)
-		changed := was == nil || !slices.Equal(was.Hashes, is.Hashes)
-		if changed && !slices.ContainsFunc(is.Hashes, func(h string) bool { return strings.HasPrefix(h, "zh:") }) {
-			names = append(names, "\n  - "+p.Display())
-		}
-	}
-	if names == nil {
-		return nil
-	}
-	return diag.List{diag.New(diag.Warning, "Incomplete lock file information for providers", fmt.Sprintf(
-		"The packages came from local directories, so their checksums were computed here, for these providers:%s\n\nThe lock file holds checksums for %s alone, and init will fail on other platforms. To add those of another platform from a mirror, run:\n  coordinator providers lock -fs-mirror=DIR -platform=OS_ARCH",
-		strings.Join(names, ""), platform), nil)}
-}
-
 // overridesWarning warns of development overrides; nil when there are none.
-func overridesWarning(cli *install.CLIConfig, advice string) *diag.Diagnostic {
+func overridesWarning(cli *cliconfig.Config, advice string) *diag.Diagnostic {
 	if len(cli.DevOverrides) == 0 {
 		return nil
 	}
@@ -374,19 +280,4 @@ func (w *workdir) loadRoot() (*config.Node, diag.List) {
 		panic("a tree without a root and without a problem")
 	}
 	return tree.Root, diags
-}
-
-// loadCLIConfig reads the CLI configuration. What is to be said of it without being an error concerns the machine and
-// not the command, so it goes to standard error, whatever form the command's output has.
-func (a *app) loadCLIConfig() (*install.CLIConfig, diag.List) {
-	cli, diags := install.LoadCLIConfig(a.getenv)
-	var problems diag.List
-	for _, d := range diags {
-		if d.Severity == diag.Error {
-			problems = append(problems, d)
-			continue
-		}
-		fmt.Fprintf(a.stderr, "\nWarning: %s\n\n%s\n", d.Summary, d.Detail)
-	}
-	return cli, problems
 }

@@ -119,10 +119,26 @@ func runProvidersSchema(ctx context.Context, a *app, args []string) int {
 // withConfiguration loads the configuration and the state for a command about providers, and calls fn with them and the
 // arguments. register adds the command's own flags; nil for none. The state is nil when there is none.
 func (a *app) withConfiguration(ctx context.Context, args []string, usage string, register func(*flag.FlagSet), fn func(*screen, *workdir, *state.State, []string) diag.List) int {
+	return a.withTree(args, usage, (*showFlags).registerText, register, func(s *screen, wd *workdir, args []string) diag.List {
+		backend, diags := a.openBackend(wd.tree.Root, stateFlags{})
+		if diags.HasErrors() {
+			return diags
+		}
+		prior, more := snapshot.State(ctx, backend, a.workspace())
+		if diags = diags.Append(more); diags.HasErrors() {
+			return diags
+		}
+		return diags.Append(fn(s, wd, prior, args))
+	})
+}
+
+// withTree loads the configuration for a command about providers, and calls fn with it and the arguments. show adds the
+// flags that say how problems are shown, register the command's own flags; nil for none.
+func (a *app) withTree(args []string, usage string, show func(*showFlags, *flag.FlagSet), register func(*flag.FlagSet), fn func(*screen, *workdir, []string) diag.List) int {
 	var sf showFlags
 	var vars variableFlags
 	f := a.newFlags()
-	sf.registerText(f)
+	show(&sf, f)
 	vars.registerValues(f)
 	if register != nil {
 		register(f)
@@ -130,7 +146,10 @@ func (a *app) withConfiguration(ctx context.Context, args []string, usage string
 	if code, done := a.parse(f, usage, args); done {
 		return code
 	}
-	s, diags := a.newScreen(sf, nil)
+	s, diags := a.newStreamScreen(sf, nil)
+	if diags.HasErrors() {
+		return s.end(diags)
+	}
 	wd, more := a.newWorkdir(vars)
 	s.from(wd.loader.Sources)
 	if diags = diags.Append(more, a.checkWorkspace()); diags.HasErrors() {
@@ -142,13 +161,5 @@ func (a *app) withConfiguration(ctx context.Context, args []string, usage string
 	if diags = diags.Append(wd.load()); diags.HasErrors() {
 		return s.end(diags)
 	}
-	backend, more := a.openBackend(wd.tree.Root, stateFlags{})
-	if diags = diags.Append(more); diags.HasErrors() {
-		return s.end(diags)
-	}
-	prior, more := snapshot.State(ctx, backend, a.workspace())
-	if diags = diags.Append(more); diags.HasErrors() {
-		return s.end(diags)
-	}
-	return s.end(diags.Append(fn(s, wd, prior, f.Args())))
+	return s.end(diags.Append(fn(s, wd, f.Args())))
 }

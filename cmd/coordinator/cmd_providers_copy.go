@@ -4,15 +4,16 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/provider/lock"
-	"github.com/millipede-iac/millipede/state"
 )
 
 const providersLockUsage = `
@@ -21,34 +22,41 @@ Usage: coordinator [global options] providers lock [options] [PROVIDER]...
   Writes checksums of provider packages to the lock file, so that init works on other platforms too: of the providers
   that are named, or of all that the configuration requires. Nothing is installed.
 
+  The packages come from the registries of the providers, whatever the CLI configuration says: so what a mirror has can
+  be compared with them.
+
 Options:
-  -fs-mirror=DIR        Take the packages from this directory. Registries are not available yet, so it is required.
+  -fs-mirror=DIR        Take the packages from this directory, which is a filesystem mirror.
+  -net-mirror=URL       Take the packages from the network mirror at this URL.
   -platform=OS_ARCH     A platform to write checksums for, such as linux_amd64. May be given often. Default: this one.
   -var 'NAME=VALUE', -var-file=FILE
                         Variables that module sources depend on. May be given often.
-` + textHelp
+` + jsonHelp
 
 func runProvidersLock(ctx context.Context, a *app, args []string) int {
-	var mirror string
+	var directory, mirror string
 	var platforms []string
 	register := func(f *flag.FlagSet) {
-		f.StringVar(&mirror, "fs-mirror", "", "")
+		f.StringVar(&directory, "fs-mirror", "", "")
+		f.StringVar(&mirror, "net-mirror", "", "")
 		registerPlatforms(f, &platforms)
 	}
-	return a.withConfiguration(ctx, args, providersLockUsage, register, func(s *screen, wd *workdir, prior *state.State, names []string) diag.List {
-		if mirror == "" {
-			return diag.Errors("Provider registries are not available yet",
-				"Without -fs-mirror the packages would come from the registries of the providers, and this version of Millipede cannot ask those. Give -fs-mirror=DIR.", nil)
-		}
-		o, _, diags := a.installOptions(wd.tree, prior)
+	return a.withTree(args, providersLockUsage, (*showFlags).register, register, func(s *screen, wd *workdir, names []string) diag.List {
+		method, diags := lockMethod(directory, mirror)
 		if diags.HasErrors() {
 			return diags
 		}
-		o.PluginDirs = []string{mirror}
+		o, _, diags := a.installOptions(wd.tree, nil)
+		if diags.HasErrors() {
+			return diags
+		}
+		o.Methods = []cliconfig.Method{method}
 		if diags = diags.Append(onlyNamed(&o, names)); diags.HasErrors() {
 			return diags
 		}
-		o.Report = s.copying("Fetching", "Retrieved")
+		o.Report = s.locking
+		ctx, stop := a.interruptible(ctx)
+		defer stop()
 		locks, more := install.Checksums(ctx, o, orThis(platforms))
 		if diags = diags.Append(more); diags.HasErrors() {
 			return diags
@@ -65,19 +73,36 @@ func runProvidersLock(ctx context.Context, a *app, args []string) int {
 	})
 }
 
+// lockMethod returns where the packages come from whose checksums are locked.
+func lockMethod(directory, mirror string) (cliconfig.Method, diag.List) {
+	switch {
+	case directory != "" && mirror != "":
+		return cliconfig.Method{}, diag.Errors("Invalid installation method options", "The -fs-mirror and -net-mirror options exclude each other.", nil)
+	case directory != "":
+		return cliconfig.Method{Kind: cliconfig.FilesystemMirror, Location: directory}, nil
+	case mirror != "":
+		if u, err := url.Parse(mirror); err != nil || u.Scheme != "https" || u.Host == "" {
+			return cliconfig.Method{}, diag.Errors("Invalid network mirror URL", fmt.Sprintf("The URL of -net-mirror has to begin with https://, and %q does not.", mirror), nil)
+		}
+		return cliconfig.Method{Kind: cliconfig.NetworkMirror, Location: mirror}, nil
+	default:
+		return cliconfig.Method{Kind: cliconfig.Direct}, nil
+	}
+}
+
 const providersMirrorUsage = `
 Usage: coordinator [global options] providers mirror [options] DIR
 
   Copies the packages of the required providers into a directory, which can then be a filesystem mirror, or a network
-  mirror when a web server shows it. The packages come from the local directories that the CLI configuration names;
-  registries are not available yet.
+  mirror when a web server shows it. The packages come from the registries of the providers, whatever the CLI
+  configuration says.
 
 Options:
   -platform=OS_ARCH     A platform to copy packages for, such as linux_amd64. May be given often. Default: this one.
   -lock-file=false      Copy the newest packages that the constraints allow, whatever the lock file says.
   -var 'NAME=VALUE', -var-file=FILE
                         Variables that module sources depend on. May be given often.
-` + textHelp
+` + jsonHelp
 
 func runProvidersMirror(ctx context.Context, a *app, args []string) int {
 	var platforms []string
@@ -86,18 +111,20 @@ func runProvidersMirror(ctx context.Context, a *app, args []string) int {
 		registerPlatforms(f, &platforms)
 		f.BoolVar(&useLocks, "lock-file", true, "")
 	}
-	return a.withConfiguration(ctx, args, providersMirrorUsage, register, func(s *screen, wd *workdir, prior *state.State, names []string) diag.List {
+	return a.withTree(args, providersMirrorUsage, (*showFlags).register, register, func(s *screen, wd *workdir, names []string) diag.List {
 		if len(names) != 1 {
 			return diag.Errors("No output directory specified", "The command takes one argument: the directory to copy to.", nil)
 		}
-		o, _, diags := a.installOptions(wd.tree, prior)
+		o, _, diags := a.installOptions(wd.tree, nil)
 		if diags.HasErrors() {
 			return diags
 		}
 		if !useLocks {
 			o.Locks = &lock.Locks{}
 		}
-		o.Report = s.copying("Mirroring", "Mirrored")
+		o.Methods, o.Report = []cliconfig.Method{{Kind: cliconfig.Direct}}, s.mirroring
+		ctx, stop := a.interruptible(ctx)
+		defer stop()
 		return diags.Append(install.Mirror(ctx, o, names[0], orThis(platforms)))
 	})
 }
@@ -148,14 +175,32 @@ func onlyNamed(o *install.Options, names []string) diag.List {
 	return diags
 }
 
-// copying tells of each package.
-func (s *screen) copying(begin, end string) func(install.Event) {
-	return func(e install.Event) {
-		switch e.Kind {
-		case install.Installing:
-			s.say(fmt.Sprintf("- %s %s %s for %s...", begin, e.Provider.Display(), e.Version, e.Platform))
-		case install.Installed:
-			s.say(fmt.Sprintf("- %s %s %s for %s", end, e.Provider.Display(), e.Version, e.Platform))
-		}
+// locking tells of each package whose checksums are locked.
+func (s *screen) locking(e install.Event) {
+	name := fmt.Sprintf("%s %s for %s", e.Provider.Display(), e.Version, e.Platform)
+	switch e.Kind {
+	case install.Installing:
+		s.step("Fetching " + name + "...")
+	case install.Installed:
+		s.step("Retrieved " + name + " (" + authenticated(e.Authentication) + ")")
+	}
+}
+
+// mirroring tells of each package that is copied.
+func (s *screen) mirroring(e install.Event) {
+	name := fmt.Sprintf("%s v%s package for %s", e.Provider.Display(), e.Version, e.Platform)
+	switch e.Kind {
+	case install.Installing:
+		s.step("Downloading " + name + "...")
+	case install.Installed:
+		s.step("Mirrored " + name + " (" + e.Authentication.String() + ")")
+	}
+}
+
+// step tells of one step: an item of a list for people.
+func (s *screen) step(text string) {
+	s.print("- " + text + "\n")
+	if s.stream != nil {
+		s.stream.Log(text)
 	}
 }

@@ -2,11 +2,13 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/millipede-iac/millipede/cmd/hosting"
+	"github.com/millipede-iac/millipede/test/registry"
 )
 
 func TestMain(m *testing.M) {
@@ -26,8 +28,29 @@ func TestScripts(t *testing.T) {
 			}
 			e.Setenv("XDG_DATA_DIRS", e.WorkDir)
 			e.Setenv("PLATFORM", hosting.Platform)
-			return nil
+			return serve(e)
 		},
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
 	})
+}
+
+// serve starts a registry for a script. It has the hosts of the variables REGISTRY, by its own discovery, and
+// registry.example.com, which a script's CLI configuration has to name; the file rc.hosts does that.
+func serve(e *testscript.Env) error {
+	r, err := registry.New()
+	if err != nil {
+		return err
+	}
+	e.Defer(r.Close)
+	for _, platform := range []string{hosting.Platform, "plan9_arm"} {
+		r.Provider("acme/foo", "1.2.3", platform, "foo on "+platform)
+		r.Provider("acme/foo", "1.3.0", platform, "newer foo on "+platform)
+	}
+	if err := r.WriteCertificate(filepath.Join(e.WorkDir, "certificate.pem")); err != nil {
+		return err
+	}
+	e.Setenv("SSL_CERT_FILE", filepath.Join(e.WorkDir, "certificate.pem"))
+	e.Setenv("REGISTRY", r.Host())
+	e.Setenv("KEY_ID", r.KeyID())
+	return os.WriteFile(filepath.Join(e.WorkDir, "rc.hosts"), []byte(r.HostBlock("registry.example.com")), 0o600)
 }

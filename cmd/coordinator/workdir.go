@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/provider/lock"
 	"github.com/millipede-iac/millipede/provider/plugin"
@@ -121,7 +121,7 @@ func (a *app) lines() *bufio.Reader {
 type providers struct {
 	packages map[addr.Provider]install.Package
 	reattach map[addr.Provider]*plugin.Reattach
-	cli      *install.CLIConfig
+	cli      *cliconfig.Config
 	locks    *lock.Locks
 }
 
@@ -132,12 +132,6 @@ func (a *app) installOptions(tree *config.Tree, prior *state.State) (install.Opt
 		return install.Options{}, nil, diag.Errors("Invalid TF_REATTACH_PROVIDERS", err.Error()+".", nil)
 	}
 	cli, diags := a.loadCLIConfig()
-	if !diags.HasErrors() && !a.warnedCLI {
-		// These never go to standard output, where programs read JSON.
-		a.warnedCLI = true
-		(&textUI{app: a, printer: &view.Printer{Out: a.stderr, Err: a.stderr}}).diagnostics(diags)
-		diags = nil
-	}
 	locks, more := lock.Read(lock.FileName)
 	diags = diags.Append(more)
 	required := map[addr.Provider][]string{}
@@ -158,7 +152,7 @@ func (a *app) installOptions(tree *config.Tree, prior *state.State) (install.Opt
 		managed[p] = true
 	}
 	return install.Options{
-		Required: required, Locks: locks, CLI: cli, WorkDir: ".", DataDir: a.dataDir(), Platform: hosting.Platform,
+		Required: required, Locks: locks, CLI: cli, Services: a.services, WorkDir: ".", DataDir: a.dataDir(), Platform: hosting.Platform,
 		Getenv: a.getenv, Managed: managed,
 	}, reattach, diags
 }

@@ -1,12 +1,13 @@
 // Package install makes the provider packages that a configuration and a state require available: it selects
-// versions, finds packages in mirrors, verifies them against the lock file, links or unpacks them into the working
-// directory.
+// versions, finds packages in registries and mirrors, verifies them by checksums, signatures and the lock file, links or
+// unpacks them into the working directory.
 //
 // It starts no plugin. Workers do not use it: they get packages from the coordinator, by hash.
 package install
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -20,7 +21,9 @@ import (
 
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/lock"
+	"github.com/millipede-iac/millipede/provider/services"
 )
 
 // Options say how to install.
@@ -29,14 +32,16 @@ type Options struct {
 	Required map[addr.Provider][]string
 	// Locks are the selections so far; Install returns the new ones.
 	Locks *lock.Locks
-	CLI   *CLIConfig
+	CLI   *cliconfig.Config
+	// Services reach registries and mirrors.
+	Services *services.Services
 	// WorkDir is the directory of the configuration; DataDir holds what is installed (.terraform).
 	WorkDir, DataDir string
-	// PluginDirs take the place of all configured methods (init -plugin-dir).
-	PluginDirs []string
-	Platform   string // os_arch
-	Upgrade    bool
-	Getenv     func(string) string
+	// Methods, when set, take the place of all that are configured (init -plugin-dir, providers lock).
+	Methods  []cliconfig.Method
+	Platform string // os_arch
+	Upgrade  bool
+	Getenv   func(string) string
 	// Managed are the providers that need no package: reattached ones.
 	Managed map[addr.Provider]bool
 	// Report, when set, is told what happens; one call at a time.
@@ -52,6 +57,11 @@ type Event struct {
 	Platform    string // of Installing and Installed while packages are copied for several platforms
 	// Shared tells that the shared cache directory is meant, not that of the configuration.
 	Shared bool
+	// Authentication is that of an Installed package.
+	Authentication *Authentication
+	// Incomplete tells of an Installed package that nobody vouches for its hashes on other platforms, so the lock file
+	// holds for this one alone.
+	Incomplete bool
 }
 
 // EventKind is the kind of an Event.
@@ -66,6 +76,7 @@ const (
 	Installed
 	Linked // made available from the shared cache directory
 	Builtin
+	Waiting // for another process that uses the shared cache directory
 )
 
 // InstallDir returns where a package lies in the data directory.
@@ -77,6 +88,9 @@ func InstallDir(dataDir string, p addr.Provider, version, platform string) strin
 func packageDir(base string, p addr.Provider, version, platform string) string {
 	return filepath.Join(base, p.Host, p.Namespace, p.Type, version, platform)
 }
+
+// downloads is how many packages are brought here at a time. Waiting for servers takes no processor.
+const downloads = 10
 
 // Install makes all required providers available and returns the selections to write to the lock file. Providers that
 // could not be installed are all reported.
@@ -93,7 +107,8 @@ func Install(ctx context.Context, o Options) (*lock.Locks, diag.List) {
 	selections := make([]*lock.Provider, len(providers))
 	problems := make([]diag.List, len(providers))
 	var group errgroup.Group
-	group.SetLimit(runtime.GOMAXPROCS(0)) // hashing and unpacking keep a processor busy
+	group.SetLimit(max(runtime.GOMAXPROCS(0), downloads))
+	places := o.sources()
 	for i, p := range providers {
 		if p.IsBuiltin() {
 			problems[i] = o.builtin(p)
@@ -110,7 +125,7 @@ func Install(ctx context.Context, o Options) (*lock.Locks, diag.List) {
 					problems[i] = diag.Errors("Provider installation was canceled", "The installation was interrupted.", nil)
 					return nil
 				}
-				selections[i], problems[i] = o.one(p)
+				selections[i], problems[i] = o.one(ctx, places, p)
 				return nil
 			})
 		}
@@ -141,20 +156,21 @@ func (o Options) report(e Event) {
 
 // builtin checks a provider that needs no package.
 func (o Options) builtin(p addr.Provider) diag.List {
+	problem := ""
 	if p != addr.BuiltinTerraform {
-		return diag.Errors("Invalid provider address",
-			fmt.Sprintf("There is no built-in provider %s; the only one is %s.", p, addr.BuiltinTerraform), nil)
+		problem = "there is no built-in provider of that name; the only one is " + addr.BuiltinTerraform.String()
+	} else if strings.Join(o.Required[p], "") != "" {
+		problem = "it has the version of the engine, so its version cannot be constrained"
 	}
-	if c := strings.Join(o.Required[p], ""); c != "" {
-		return diag.Errors("Invalid provider version constraint",
-			fmt.Sprintf("The provider %s is built in: it has the version of the engine, so its version cannot be constrained.", p), nil)
+	if problem != "" {
+		return diag.Errors("Invalid dependency on built-in provider", fmt.Sprintf("Cannot use %s: %s.", p, problem), nil)
 	}
 	o.report(Event{Kind: Builtin, Provider: p})
 	return nil
 }
 
 // one installs one provider.
-func (o Options) one(p addr.Provider) (*lock.Provider, diag.List) {
+func (o Options) one(ctx context.Context, places sources, p addr.Provider) (*lock.Provider, diag.List) {
 	constraints, allowed, err := allowedVersions(o.Required[p])
 	if err != nil {
 		return nil, diag.Errors("Invalid version constraint", fmt.Sprintf("The version constraints on %s cannot be read: %s.", p, err), nil)
@@ -165,40 +181,50 @@ func (o Options) one(p addr.Provider) (*lock.Provider, diag.List) {
 		o.report(Event{Kind: Finding, Provider: p, Constraints: constraints})
 	case !allowed.Has(locked.Version):
 		o.report(Event{Kind: Reusing, Provider: p})
-		return nil, unresolved(p, fmt.Sprintf("the lock file has %s %s, which does not meet the version constraint %s that the configuration has now; run init -upgrade to allow the selection of another version", p, locked.Version, constraints))
+		return nil, unresolved(p, fmt.Errorf("the lock file has %s %s, which does not meet the version constraint %s that the configuration has now; run init -upgrade to allow the selection of another version", p, locked.Version, constraints))
 	default:
 		o.report(Event{Kind: Reusing, Provider: p})
-		if o.present(p, locked) {
+		if o.present(p, locked) || o.cached(p, locked) {
 			return &lock.Provider{Version: locked.Version, Constraints: constraints, Hashes: locked.Hashes}, nil
 		}
 		allowed = versions.Only(locked.Version)
 	}
-	found, diags := o.find(p, allowed)
-	switch {
-	case diags.HasErrors():
+	version, diags := o.selectVersion(ctx, places, p, allowed, constraints)
+	if diags.HasErrors() {
 		return nil, diags
-	case found.best != nil:
-		return o.place(p, *found.best, constraints, locked)
-	case found.elsewhere != nil:
-		return nil, diag.Errors("Incompatible provider version", fmt.Sprintf(
-			"Of the provider %s v%s there is no package for this platform, %s.\n\nNot every provider is made for every platform, and other versions of it may be made for other platforms.",
-			p, *found.elsewhere, o.Platform), nil)
-	case !found.known:
-		where := "No place is configured where it could be found."
-		if len(found.looked) > 0 {
-			where = "It was searched for in:\n  - " + strings.Join(found.looked, "\n  - ")
-		}
-		return nil, diag.Errors("Failed to query available provider packages", fmt.Sprintf(
-			"Could not retrieve the list of available versions for provider %s: there is no package of %s.\n\n%s", p.Display(), p, where), nil)
-	case locked != nil && !o.Upgrade:
-		return nil, unresolved(p, fmt.Sprintf("the previously selected version %s is not available any more", locked.Version))
-	default:
-		return nil, unresolved(p, "no available releases match the given constraints "+constraints)
 	}
+	if locked != nil && locked.Version.Same(version) && o.Upgrade && (o.present(p, locked) || o.cached(p, locked)) {
+		return &lock.Provider{Version: version, Constraints: constraints, Hashes: locked.Hashes}, diags
+	}
+	c, err := places.locate(ctx, p, version, o.Platform)
+	if err != nil {
+		return nil, diags.Append(o.notLocated(p, version, err))
+	}
+	selection, more := o.place(ctx, p, c, constraints, locked)
+	return selection, diags.Append(more)
 }
 
-func unresolved(p addr.Provider, why string) diag.List {
-	return diag.Errors("Failed to resolve provider packages", fmt.Sprintf("Could not resolve provider %s: %s", p.Display(), why), nil)
+// selectVersion returns the newest version that is allowed and available.
+func (o Options) selectVersion(ctx context.Context, places sources, p addr.Provider, allowed versions.Set, constraints string) (versions.Version, diag.List) {
+	if allowed.Exactly(versions.Unspecified) {
+		return versions.Unspecified, unresolved(p, errors.New("0.0.0 is no version that can be installed; to use a provider that is not published, name its directory in a dev_overrides block of the CLI configuration"))
+	}
+	found, warnings, err := places.available(ctx, p)
+	if err != nil {
+		return versions.Unspecified, o.notQueried(p, err)
+	}
+	var diags diag.List
+	if len(warnings) > 0 {
+		diags = diags.Append(diag.New(diag.Warning, "Additional provider information from registry",
+			fmt.Sprintf("The registry says about %s:\n- %s", p, strings.Join(warnings, "\n- ")), nil))
+	}
+	if version, ok := newest(found, allowed); ok {
+		return version, diags
+	}
+	if locked := o.Locks.Get(p); locked != nil && !o.Upgrade {
+		return versions.Unspecified, unresolved(p, fmt.Errorf("the previously selected version %s is not available any more", locked.Version))
+	}
+	return versions.Unspecified, unresolved(p, errors.New("no available releases match the given constraints "+constraints))
 }
 
 // allowedVersions returns the normal form of constraints, and what meets them. Where nothing is said, releases are
@@ -227,54 +253,26 @@ func (o Options) present(p addr.Provider, l *lock.Provider) bool {
 	return true
 }
 
-// findings are what a search for a provider came to.
-type findings struct {
-	best *candidate
-	// elsewhere is the newest allowed version that has packages, but none for the platform.
-	elsewhere *versions.Version
-	// known tells that some version was found; looked are the places.
-	known  bool
-	looked []string
-}
-
-// find looks for the newest allowed package.
-func (o Options) find(p addr.Provider, allowed versions.Set) (findings, diag.List) {
-	methods := o.CLI.methods(o.WorkDir, o.Getenv)
-	if len(o.PluginDirs) > 0 {
-		methods = nil
-		for _, d := range o.PluginDirs {
-			methods = append(methods, Method{Kind: FilesystemMirror, Location: d})
-		}
+// cached links to the selected package when the shared cache directory has it, whole. Nobody has to be asked for it then.
+func (o Options) cached(p addr.Provider, l *lock.Provider) bool {
+	if o.CLI.CacheDir == "" || len(l.Hashes) == 0 {
+		return false
 	}
-	var out findings
-	unavailable := ""
-	for _, m := range methods {
-		if !m.Covers(p) {
-			continue
-		}
-		switch m.Kind {
-		case FilesystemMirror:
-			out.looked = append(out.looked, m.Location)
-			for _, c := range inMirror(m.Location, p) {
-				out.known = true
-				switch {
-				case !allowed.Has(c.version):
-				case c.platform != o.Platform:
-					if out.elsewhere == nil || out.elsewhere.LessThan(c.version) {
-						out.elsewhere = &c.version
-					}
-				case out.best == nil || out.best.version.LessThan(c.version):
-					out.best = &c
-				}
-			}
-		case NetworkMirror:
-			unavailable = "the network mirror " + m.Location
-		case Direct:
-			unavailable = "the provider registry " + p.Host
-		}
+	version := l.Version.String()
+	shared := packageDir(o.CLI.CacheDir, p, version, o.Platform)
+	if verify(shared, p, l.Hashes) != nil {
+		return false
 	}
-	if out.best == nil && unavailable != "" {
-		return out, unresolved(p, fmt.Sprintf("it has to come from %s, and this version of Millipede installs from local directories only.\n\nPut the package into a filesystem mirror (\"tofu providers mirror DIR\" makes one), and name that in a filesystem_mirror block of the CLI configuration, or in init -plugin-dir=DIR.", unavailable))
+	target := InstallDir(o.DataDir, p, version, o.Platform)
+	unlock, err := lockDir(target)
+	if err != nil {
+		return false // whoever installs says why
 	}
-	return out, nil
+	defer unlock()
+	if link(shared, target) != nil {
+		return false
+	}
+	o.report(Event{Kind: Present, Provider: p, Version: version, Shared: true})
+	o.report(Event{Kind: Linked, Provider: p, Version: version, Shared: true})
+	return true
 }

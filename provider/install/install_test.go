@@ -3,7 +3,9 @@ package install
 import (
 	"archive/zip"
 	"bytes"
+	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,14 +15,16 @@ import (
 
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/lock"
+	"github.com/millipede-iac/millipede/provider/services"
 )
 
 const platform = "linux_amd64"
 
 var (
-	foo  = addr.Provider{Host: addr.DefaultHost, Namespace: "acme", Type: "foo"}
-	time = addr.Provider{Host: addr.DefaultHost, Namespace: "hashicorp", Type: "time"}
+	foo   = addr.Provider{Host: addr.DefaultHost, Namespace: "acme", Type: "foo"}
+	clock = addr.Provider{Host: addr.DefaultHost, Namespace: "hashicorp", Type: "time"}
 )
 
 // world is a working directory with a mirror and a home directory beside it.
@@ -86,7 +90,7 @@ func (w *world) getenv(name string) string {
 func (w *world) options(required map[addr.Provider][]string) Options {
 	return Options{
 		Required: required, Locks: &lock.Locks{}, WorkDir: w.work, DataDir: filepath.Join(w.work, ".terraform"),
-		CLI:      &CLIConfig{Methods: []Method{{Kind: FilesystemMirror, Location: w.mirror}}},
+		CLI:      &cliconfig.Config{Methods: []cliconfig.Method{{Kind: cliconfig.FilesystemMirror, Location: w.mirror}}},
 		Platform: platform, Getenv: w.getenv,
 		Report: func(e Event) {
 			name := map[EventKind]string{Finding: "finding", Reusing: "reusing", Present: "present", Installing: "installing", Installed: "installed", Linked: "linked", Builtin: "builtin"}[e.Kind]
@@ -97,6 +101,17 @@ func (w *world) options(required map[addr.Provider][]string) Options {
 		},
 	}
 }
+
+// nowhere reaches no host.
+func nowhere(t *testing.T) *services.Services {
+	t.Helper()
+	refuse := roundTripper(func(*http.Request) (*http.Response, error) { return nil, errors.New("no network here") })
+	return services.New(services.Options{Config: &cliconfig.Config{}, Transport: refuse})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func (w *world) install(o Options) *lock.Locks {
 	w.t.Helper()
@@ -150,16 +165,16 @@ func requires(p addr.Provider, constraints ...string) map[addr.Provider][]string
 
 func TestAnUnpackedPackageIsLinked(t *testing.T) {
 	w := newWorld(t)
-	w.unpacked(w.mirror, time, "0.9.0", platform, "a")
-	w.unpacked(w.mirror, time, "0.10.0", platform, "b")
-	w.unpacked(w.mirror, time, "0.11.0-beta1", platform, "c")
-	o := w.options(requires(time, ">= 0.9"))
+	w.unpacked(w.mirror, clock, "0.9.0", platform, "a")
+	w.unpacked(w.mirror, clock, "0.10.0", platform, "b")
+	w.unpacked(w.mirror, clock, "0.11.0-beta1", platform, "c")
+	o := w.options(requires(clock, ">= 0.9"))
 	o.Locks = w.install(o)
 	w.happened("finding time >= 0.9.0", "installing time 0.10.0", "installed time 0.10.0")
-	dir := InstallDir(o.DataDir, time, "0.10.0", platform)
+	dir := InstallDir(o.DataDir, clock, "0.10.0", platform)
 	w.isLink(dir, true)
 	packages, diags := Selected(o)
-	if len(diags) > 0 || packages[time].Version != "0.10.0" || packages[time].Executable != filepath.Join(dir, "terraform-provider-time_v0.10.0") {
+	if len(diags) > 0 || packages[clock].Version != "0.10.0" || packages[clock].Executable != filepath.Join(dir, "terraform-provider-time_v0.10.0") {
 		t.Errorf("selected: %+v, %v", packages, diags.Err())
 	}
 	w.install(o)
@@ -206,8 +221,8 @@ func TestAnArchivesOwnHashIsAccepted(t *testing.T) {
 func TestAPackageThatIsNotTheLockedOneIsRefused(t *testing.T) {
 	w := newWorld(t)
 	w.packed(w.mirror, foo, "1.2.3", platform, "foo")
-	w.unpacked(w.mirror, time, "0.9.0", platform, "time")
-	o := w.options(map[addr.Provider][]string{foo: nil, time: nil})
+	w.unpacked(w.mirror, clock, "0.9.0", platform, "time")
+	o := w.options(map[addr.Provider][]string{foo: nil, clock: nil})
 	o.Locks = w.install(o)
 	w.packed(w.mirror, foo, "1.2.3", platform, "evil")
 	w.ok(os.RemoveAll(o.DataDir))
@@ -216,7 +231,7 @@ func TestAPackageThatIsNotTheLockedOneIsRefused(t *testing.T) {
 	if _, err := os.Stat(InstallDir(o.DataDir, foo, "1.2.3", platform)); err == nil {
 		t.Error("what does not match was unpacked")
 	}
-	w.unpacked(w.mirror, time, "0.9.0", platform, "evil")
+	w.unpacked(w.mirror, clock, "0.9.0", platform, "evil")
 	w.has(w.fails(o), "Failed to install provider", "Error while installing hashicorp/time v0.9.0: the local package for")
 	_, diags = Selected(o)
 	w.has(diags, "Required plugins are not installed", "hashicorp/time 0.9.0 (in", "does not match any of the checksums", "there is no package for registry.opentofu.org/acme/foo 1.2.3")
@@ -238,23 +253,23 @@ func TestADamagedInstallationIsRepaired(t *testing.T) {
 
 func TestWhatCannotBeSelectedIsSaid(t *testing.T) {
 	w := newWorld(t)
-	w.unpacked(w.mirror, time, "0.9.0", platform, "x")
+	w.unpacked(w.mirror, clock, "0.9.0", platform, "x")
 	w.unpacked(w.mirror, foo, "1.0.0", "darwin_arm64", "x")
 	nope := addr.Provider{Host: addr.DefaultHost, Namespace: "acme", Type: "nope"}
 	builtin := addr.Provider{Host: addr.BuiltinHost, Namespace: "builtin", Type: "nope"}
-	diags := w.fails(w.options(map[addr.Provider][]string{time: {"> 2"}, foo: nil, nope: nil, builtin: nil, addr.BuiltinTerraform: {"1.0"}}))
+	diags := w.fails(w.options(map[addr.Provider][]string{clock: {"> 2"}, foo: nil, nope: nil, builtin: nil, addr.BuiltinTerraform: {"1.0"}}))
 	if len(diags) != 5 {
 		t.Errorf("%d problems", len(diags))
 	}
 	w.has(diags, "Failed to resolve provider packages", "Could not resolve provider hashicorp/time: no available releases match the given constraints > 2.0.0")
 	w.has(diags, "Incompatible provider version", "registry.opentofu.org/acme/foo v1.0.0", platform)
 	w.has(diags, "Failed to query available provider packages", "acme/nope", "\n  - "+w.mirror)
-	w.has(diags, "Invalid provider address", "terraform.io/builtin/nope")
-	w.has(diags, "Invalid provider version constraint", "terraform.io/builtin/terraform")
+	w.has(diags, "Invalid dependency on built-in provider", "terraform.io/builtin/nope")
+	w.has(diags, "Invalid dependency on built-in provider", "terraform.io/builtin/terraform")
 
-	o := w.options(requires(time))
+	o := w.options(requires(clock))
 	o.Locks = w.install(o)
-	o.Required = requires(time, ">= 0.10")
+	o.Required = requires(clock, ">= 0.10")
 	w.has(w.fails(o), "Failed to resolve provider packages", "0.9.0", ">= 0.10.0", "init -upgrade")
 	_, diags = Selected(o)
 	w.has(diags, "Inconsistent dependency lock file", `locked version selection 0.9.0 doesn't match the updated version constraints ">= 0.10.0"`)
@@ -262,10 +277,10 @@ func TestWhatCannotBeSelectedIsSaid(t *testing.T) {
 	_, diags = Selected(o)
 	w.has(diags, "Inconsistent dependency lock file", "provider registry.opentofu.org/acme/foo: required by this configuration but no version is selected")
 
-	o.Required = requires(time)
+	o.Required = requires(clock)
 	w.ok(os.RemoveAll(o.DataDir))
-	w.ok(os.RemoveAll(filepath.Join(w.mirror, time.Host, time.Namespace)))
-	w.unpacked(w.mirror, time, "0.10.0", platform, "y")
+	w.ok(os.RemoveAll(filepath.Join(w.mirror, clock.Host, clock.Namespace)))
+	w.unpacked(w.mirror, clock, "0.10.0", platform, "y")
 	w.has(w.fails(o), "Failed to resolve provider packages", "previously selected version 0.9.0 is not available")
 }
 
@@ -290,12 +305,12 @@ func TestAnArchiveCannotWriteOutsideOfItsDirectory(t *testing.T) {
 
 func TestPluginDirectoriesTakeThePlaceOfAllElse(t *testing.T) {
 	w := newWorld(t)
-	w.unpacked(w.mirror, time, "0.10.0", platform, "x")
+	w.unpacked(w.mirror, clock, "0.10.0", platform, "x")
 	other := filepath.Join(w.home, "plugins")
-	w.unpacked(other, time, "0.9.0", platform, "x")
-	o := w.options(requires(time))
-	o.PluginDirs = []string{other}
-	if got := w.install(o).Get(time).Version.String(); got != "0.9.0" {
+	w.unpacked(other, clock, "0.9.0", platform, "x")
+	o := w.options(requires(clock))
+	o.Methods = Directories([]string{other})
+	if got := w.install(o).Get(clock).Version.String(); got != "0.9.0" {
 		t.Errorf("selected %s", got)
 	}
 }
@@ -303,36 +318,37 @@ func TestPluginDirectoriesTakeThePlaceOfAllElse(t *testing.T) {
 func TestImpliedMirrorsComeBeforeTheRegistry(t *testing.T) {
 	for _, dir := range []string{"work/terraform.d/plugins", "home/.terraform.d/plugins", "home/.local/share/opentofu/plugins", "home/none/opentofu/plugins"} {
 		w := newWorld(t)
-		w.unpacked(filepath.Join(filepath.Dir(w.work), dir), time, "0.9.0", platform, "x")
-		o := w.options(requires(time))
-		o.CLI = &CLIConfig{}
-		if got := w.install(o).Get(time); got == nil || got.Version.String() != "0.9.0" {
+		w.unpacked(filepath.Join(filepath.Dir(w.work), dir), clock, "0.9.0", platform, "x")
+		o := w.options(requires(clock))
+		o.CLI = &cliconfig.Config{}
+		if got := w.install(o).Get(clock); got == nil || got.Version.String() != "0.9.0" {
 			t.Errorf("%s: selected %v", dir, got)
 		}
 		o.Required = requires(foo)
-		w.has(w.fails(o), "Failed to resolve provider packages", "Could not resolve provider acme/foo", "the provider registry registry.opentofu.org")
+		o.Services = nowhere(t)
+		w.has(w.fails(o), "Failed to resolve provider packages", "Could not resolve provider acme/foo", "could not connect to registry.opentofu.org")
 	}
 }
 
 func TestMirrorsServeOnlyWhatTheyInclude(t *testing.T) {
 	w := newWorld(t)
-	w.unpacked(w.mirror, time, "0.9.0", platform, "x")
+	w.unpacked(w.mirror, clock, "0.9.0", platform, "x")
 	other := filepath.Join(w.home, "other")
-	w.unpacked(other, time, "0.10.0", platform, "x")
-	o := w.options(requires(time))
+	w.unpacked(other, clock, "0.10.0", platform, "x")
+	o := w.options(requires(clock))
 	for _, c := range []struct {
-		method Method
+		method cliconfig.Method
 		want   string
 	}{
-		{Method{}, "0.10.0"},
-		{Method{Exclude: []string{"hashicorp/*"}}, "0.9.0"},
-		{Method{Include: []string{"acme/*"}}, "0.9.0"},
-		{Method{Include: []string{"registry.opentofu.org/*/*"}}, "0.10.0"},
-		{Method{Include: []string{"*/*/*"}, Exclude: []string{"hashicorp/time"}}, "0.9.0"},
+		{cliconfig.Method{}, "0.10.0"},
+		{cliconfig.Method{Exclude: []string{"hashicorp/*"}}, "0.9.0"},
+		{cliconfig.Method{Include: []string{"acme/*"}}, "0.9.0"},
+		{cliconfig.Method{Include: []string{"registry.opentofu.org/*/*"}}, "0.10.0"},
+		{cliconfig.Method{Include: []string{"*/*/*"}, Exclude: []string{"hashicorp/time"}}, "0.9.0"},
 	} {
-		c.method.Kind, c.method.Location = FilesystemMirror, other
-		o.CLI = &CLIConfig{Methods: []Method{{Kind: FilesystemMirror, Location: w.mirror}, c.method}}
-		if got := w.install(o).Get(time).Version.String(); got != c.want {
+		c.method.Kind, c.method.Location = cliconfig.FilesystemMirror, other
+		o.CLI = &cliconfig.Config{Methods: []cliconfig.Method{{Kind: cliconfig.FilesystemMirror, Location: w.mirror}, c.method}}
+		if got := w.install(o).Get(clock).Version.String(); got != c.want {
 			t.Errorf("%+v: selected %s", c.method, got)
 		}
 	}
@@ -364,13 +380,13 @@ func TestTheSharedCacheIsFilledOnceAndTrustedByHashOnly(t *testing.T) {
 func TestManyMayInstallTheSameAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.packed(w.mirror, foo, "1.2.3", platform, strings.Repeat("foo", 100_000))
-	w.unpacked(w.mirror, time, "0.9.0", platform, "x")
+	w.unpacked(w.mirror, clock, "0.9.0", platform, "x")
 	cache := filepath.Join(w.home, "cache")
 	var wg sync.WaitGroup
 	for i := range 8 {
-		o := w.options(map[addr.Provider][]string{foo: nil, time: nil})
+		o := w.options(map[addr.Provider][]string{foo: nil, clock: nil})
 		o.Report = nil
-		o.CLI = &CLIConfig{Methods: o.CLI.Methods}
+		o.CLI = &cliconfig.Config{Methods: o.CLI.Methods}
 		if i%2 == 0 { // half of them share the cache, all of them the data directory
 			o.CLI.CacheDir = cache
 		}
@@ -382,7 +398,7 @@ func TestManyMayInstallTheSameAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	o := w.options(map[addr.Provider][]string{foo: nil, time: nil})
+	o := w.options(map[addr.Provider][]string{foo: nil, clock: nil})
 	o.Locks = w.install(o)
 	if _, diags := Selected(o); len(diags) > 0 {
 		t.Error(diags.Err())
@@ -391,11 +407,11 @@ func TestManyMayInstallTheSameAtOnce(t *testing.T) {
 
 func TestOverriddenAndReattachedProvidersAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
-	w.unpacked(w.mirror, time, "0.9.0", platform, "x")
-	o := w.options(map[addr.Provider][]string{time: nil, foo: nil})
+	w.unpacked(w.mirror, clock, "0.9.0", platform, "x")
+	o := w.options(map[addr.Provider][]string{clock: nil, foo: nil})
 	dev := filepath.Join(w.home, "dev")
 	w.ok(os.MkdirAll(dev, 0o755))
-	o.CLI.DevOverrides = map[addr.Provider]string{time: dev}
+	o.CLI.DevOverrides = map[addr.Provider]string{clock: dev}
 	o.Managed = map[addr.Provider]bool{foo: true}
 	if locks := w.install(o); len(locks.Sorted()) != 0 {
 		t.Errorf("selected %v", locks.Sorted())
@@ -405,12 +421,12 @@ func TestOverriddenAndReattachedProvidersAreLeftAlone(t *testing.T) {
 	exe := filepath.Join(dev, "terraform-provider-time")
 	w.ok(os.WriteFile(exe, []byte("1"), 0o755))
 	packages, diags := Selected(o)
-	first := packages[time]
+	first := packages[clock]
 	if len(diags) > 0 || len(packages) != 1 || first.Executable != exe || first.Unlocked == "" {
 		t.Errorf("selected %+v, %v", packages, diags.Err())
 	}
 	w.ok(os.WriteFile(exe, []byte("22"), 0o755))
-	if packages, _ = Selected(o); packages[time].Unlocked == first.Unlocked {
+	if packages, _ = Selected(o); packages[clock].Unlocked == first.Unlocked {
 		t.Error("another build has the same identity")
 	}
 }

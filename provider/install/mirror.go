@@ -1,6 +1,7 @@
 package install
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,9 +15,35 @@ import (
 type candidate struct {
 	version  versions.Version
 	platform string // os_arch
-	// dir is an unpacked package, archive a packed one; exactly one is set.
+	// dir is an unpacked package, archive a packed one, download one that is somewhere else; exactly one is set.
 	dir, archive string
+	download     *download
 }
+
+// filesystemMirror is a directory of packages, as a source.
+type filesystemMirror string
+
+func (f filesystemMirror) available(_ context.Context, p addr.Provider) ([]versions.Version, []string, error) {
+	var out []versions.Version
+	for _, c := range inMirror(string(f), p) {
+		out = append(out, c.version)
+	}
+	if len(out) == 0 {
+		return nil, nil, &absentError{provider: p}
+	}
+	return out, nil, nil
+}
+
+func (f filesystemMirror) locate(_ context.Context, p addr.Provider, v versions.Version, platform string) (candidate, error) {
+	for _, c := range inMirror(string(f), p) {
+		if c.platform == platform && c.version.Same(v) {
+			return c, nil
+		}
+	}
+	return candidate{}, &platformError{provider: p, version: v, platform: platform}
+}
+
+func (f filesystemMirror) where(addr.Provider) string { return string(f) }
 
 // providersIn returns the providers that a filesystem mirror has anything of.
 func providersIn(dir string) []addr.Provider {

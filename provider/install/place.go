@@ -2,6 +2,7 @@ package install
 
 import (
 	"archive/zip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/rogpeppe/go-internal/lockedfile"
 	"golang.org/x/mod/sumdb/dirhash"
@@ -21,91 +23,145 @@ import (
 
 // place verifies a package and puts it into the data directory: an unpacked one by a link, a packed one by unpacking
 // it there, or into the shared cache directory with a link from here. locked is the selection so far, or nil.
-func (o Options) place(p addr.Provider, c candidate, constraints string, locked *lock.Provider) (*lock.Provider, diag.List) {
+func (o Options) place(ctx context.Context, p addr.Provider, c candidate, constraints string, locked *lock.Provider) (*lock.Provider, diag.List) {
 	version := c.version.String()
 	out := &lock.Provider{Version: c.version, Constraints: constraints}
 	if locked != nil && locked.Version.Same(c.version) {
-		if o.Upgrade && o.present(p, locked) {
-			out.Hashes = locked.Hashes
-			return out, nil
-		}
 		out.Hashes = slices.Clone(locked.Hashes)
 	}
-	target := InstallDir(o.DataDir, p, version, o.Platform)
-	h1, err := o.put(p, c, target, out.Hashes)
+	t := &placement{options: o, provider: p, candidate: c, known: out.Hashes}
+	hashes, err := t.put(ctx, InstallDir(o.DataDir, p, version, o.Platform))
+	if ctx.Err() != nil && err != nil {
+		return nil, interrupted()
+	}
 	if err != nil {
 		return nil, diag.Errors("Failed to install provider", fmt.Sprintf("Error while installing %s v%s: %s", p.Display(), version, err), nil)
 	}
-	out.Hashes = append(out.Hashes, h1)
+	out.Hashes = append(out.Hashes, hashes...)
 	return out, nil
 }
 
-// put makes the package available in target, and returns the hash of its content. Another process may be doing the
+// placement is the way of one package to where it is used.
+type placement struct {
+	options   Options
+	provider  addr.Provider
+	candidate candidate
+	known     []string // the hashes that the lock file has of it
+}
+
+func (t *placement) report(kind EventKind, shared bool) {
+	t.options.report(Event{Kind: kind, Provider: t.provider, Version: t.candidate.version.String(), Shared: shared})
+}
+
+// installed reports the end, and returns the hashes for the lock file.
+func (t *placement) installed(h1 string, auth *Authentication, shared bool) []string {
+	local := []string{h1}
+	var vouched []string
+	if auth != nil {
+		local, vouched = append(local, auth.verified...), auth.vouched
+	}
+	slices.Sort(local)
+	t.options.report(Event{
+		Kind: Installed, Provider: t.provider, Version: t.candidate.version.String(), Shared: shared, Authentication: auth,
+		Incomplete: len(vouched) == 0 && (len(t.known) == 0 || slices.Equal(slices.Compact(local), t.known)),
+	})
+	return append(local, vouched...)
+}
+
+// put makes the package available in target, and returns hashes of its content. Another process may be doing the
 // same: what is being made is locked, and appears whole or not at all.
-func (o Options) put(p addr.Provider, c candidate, target string, known []string) (h1 string, err error) {
-	version := c.version.String()
+func (t *placement) put(ctx context.Context, target string) ([]string, error) {
+	c := t.candidate
+	if c.dir != "" {
+		return t.link(target)
+	}
+	if t.options.CLI.CacheDir == "" {
+		unlock, err := lockDir(target)
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+		return t.unpack(ctx, target, false)
+	}
+	shared := packageDir(t.options.CLI.CacheDir, t.provider, c.version.String(), t.options.Platform)
+	hashes, err := t.share(ctx, shared)
+	if err != nil {
+		return nil, err
+	}
 	unlock, err := lockDir(target)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer unlock()
-	if c.archive == "" {
-		// An unpacked mirror is on this machine already; a copy in the cache would save nothing.
-		o.report(Event{Kind: Installing, Provider: p, Version: version})
-		if h1, err = hashDir(c.dir); err != nil {
-			return "", err
-		}
-		if len(known) > 0 && !slices.Contains(known, h1) {
-			return "", fmt.Errorf("the local package for %s %s doesn't match any of the checksums previously recorded in the dependency lock file (this might be because the recorded ones are those of packages for other platforms)", p, version)
-		}
-		if executable(c.dir, p) == "" {
-			return "", noExecutable(c.dir, p)
-		}
-		if err := link(c.dir, target); err != nil {
-			return "", err
-		}
-		o.report(Event{Kind: Installed, Provider: p, Version: version})
-		return h1, nil
-	}
-	if o.CLI.CacheDir == "" {
-		o.report(Event{Kind: Installing, Provider: p, Version: version})
-		if h1, err = unpackVerified(p, c, target, known); err != nil {
-			return "", err
-		}
-		o.report(Event{Kind: Installed, Provider: p, Version: version})
-		return h1, nil
-	}
-	shared := packageDir(o.CLI.CacheDir, p, version, o.Platform)
-	if h1, err = o.share(p, c, shared, known); err != nil {
-		return "", err
-	}
 	if err := link(shared, target); err != nil {
-		return "", err
+		return nil, err
 	}
-	o.report(Event{Kind: Linked, Provider: p, Version: version, Shared: true})
-	return h1, nil
+	t.report(Linked, true)
+	return hashes, nil
+}
+
+// link makes an unpacked package of a mirror available. It is on this machine already; a copy in the cache would save
+// nothing.
+func (t *placement) link(target string) ([]string, error) {
+	unlock, err := lockDir(target)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	t.report(Installing, false)
+	dir := t.candidate.dir
+	h1, err := hashDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	if len(t.known) > 0 && !slices.Contains(t.known, h1) {
+		return nil, fmt.Errorf("the local package for %s %s doesn't match any of the checksums previously recorded in the dependency lock file (this might be because the recorded ones are those of packages for other platforms)", t.provider, t.candidate.version)
+	}
+	if executable(dir, t.provider) == "" {
+		return nil, noExecutable(dir, t.provider)
+	}
+	if err := link(dir, target); err != nil {
+		return nil, err
+	}
+	return t.installed(h1, nil, false), nil
+}
+
+// unpack brings a packed package here, verifies it, and unpacks it.
+func (t *placement) unpack(ctx context.Context, dir string, shared bool) ([]string, error) {
+	t.report(Installing, shared)
+	archive, auth, remove, err := t.candidate.fetch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
+	h1, err := unpackVerified(t.provider, t.candidate, archive, dir, t.known)
+	if err != nil {
+		return nil, err
+	}
+	return t.installed(h1, auth, shared), nil
 }
 
 // share makes a packed package available in the shared cache directory, unless it is there.
-func (o Options) share(p addr.Provider, c candidate, shared string, known []string) (h1 string, err error) {
-	version := c.version.String()
+func (t *placement) share(ctx context.Context, shared string) ([]string, error) {
+	slow := time.AfterFunc(patience, func() { t.report(Waiting, true) })
 	unlock, err := lockDir(shared)
+	slow.Stop()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer unlock()
 	// Without a hash that the lock file vouches for nobody knows what lies in the cache.
-	if len(known) > 0 && verify(shared, p, known) == nil {
-		o.report(Event{Kind: Present, Provider: p, Version: version, Shared: true})
-		return hashDir(shared)
+	if len(t.known) > 0 && verify(shared, t.provider, t.known) == nil ||
+		len(t.known) == 0 && t.options.CLI.CacheMayBreakLockFile && executable(shared, t.provider) != "" {
+		t.report(Present, true)
+		h1, err := hashDir(shared)
+		return []string{h1}, err
 	}
-	o.report(Event{Kind: Installing, Provider: p, Version: version, Shared: true})
-	if h1, err = unpackVerified(p, c, shared, known); err != nil {
-		return "", err
-	}
-	o.report(Event{Kind: Installed, Provider: p, Version: version, Shared: true})
-	return h1, nil
+	return t.unpack(ctx, shared, true)
 }
+
+// patience is how long another process may use the cache before the user is told of it.
+const patience = 5 * time.Second
 
 // lockDir keeps other processes from making the same directory. The lock is a file beside it, which stays.
 func lockDir(dir string) (unlock func(), err error) {
@@ -117,12 +173,12 @@ func lockDir(dir string) (unlock func(), err error) {
 
 // unpackVerified unpacks an archive whose hash is one of those that are known, or any when none is known. What does
 // not match is never written.
-func unpackVerified(p addr.Provider, c candidate, dir string, known []string) (h1 string, err error) {
-	if h1, err = dirhash.HashZip(c.archive, dirhash.Hash1); err != nil {
+func unpackVerified(p addr.Provider, c candidate, archive, dir string, known []string) (h1 string, err error) {
+	if h1, err = dirhash.HashZip(archive, dirhash.Hash1); err != nil {
 		return "", err
 	}
 	if len(known) > 0 && !slices.Contains(known, h1) {
-		zh, err := hashFile(c.archive)
+		zh, err := hashFile(archive)
 		if err != nil {
 			return "", err
 		}
@@ -130,11 +186,11 @@ func unpackVerified(p addr.Provider, c candidate, dir string, known []string) (h
 			return "", fmt.Errorf("the current package for %s %s doesn't match any of the checksums previously recorded in the dependency lock file", p, c.version)
 		}
 	}
-	if err := unpack(c.archive, dir); err != nil {
+	if err := unpack(archive, dir); err != nil {
 		return "", err
 	}
 	if executable(dir, p) == "" {
-		return "", noExecutable(c.archive, p)
+		return "", noExecutable(archive, p)
 	}
 	return h1, nil
 }

@@ -28,17 +28,30 @@ func Checksums(ctx context.Context, o Options, platforms []string) (*lock.Locks,
 		copied := *l
 		out.Set(p, &copied)
 	}
-	diags := o.eachPackage(ctx, platforms, func(p addr.Provider, constraints string, c candidate) error {
-		h1, err := c.hash()
+	diags := o.eachPackage(ctx, platforms, checksumTrouble, func(p addr.Provider, constraints string, c candidate) (*Authentication, error) {
+		archive, auth, remove, err := c.fetch(ctx)
 		if err != nil {
-			return err
+			return nil, err
+		}
+		defer remove()
+		var h1 string
+		if archive != "" {
+			h1, err = dirhash.HashZip(archive, dirhash.Hash1)
+		} else {
+			h1, err = hashDir(c.dir)
+		}
+		if err != nil {
+			return nil, err
 		}
 		selection := &lock.Provider{Version: c.version, Constraints: constraints, Hashes: []string{h1}}
+		if auth != nil {
+			selection.Hashes = append(append(selection.Hashes, auth.verified...), auth.vouched...)
+		}
 		if old := out.Get(p); old != nil && old.Version.Same(c.version) {
 			selection.Hashes = append(selection.Hashes, old.Hashes...)
 		}
 		out.Set(p, selection)
-		return nil
+		return auth, nil
 	})
 	return out, diags
 }
@@ -46,13 +59,18 @@ func Checksums(ctx context.Context, o Options, platforms []string) (*lock.Locks,
 // Mirror copies the packages of all required providers, for several platforms, into a directory that can serve as a
 // filesystem mirror and, over HTTP, as a network mirror.
 func Mirror(ctx context.Context, o Options, dir string, platforms []string) diag.List {
-	diags := o.eachPackage(ctx, platforms, func(p addr.Provider, _ string, c candidate) error {
+	diags := o.eachPackage(ctx, platforms, mirrorTrouble, func(p addr.Provider, _ string, c candidate) (*Authentication, error) {
 		base := filepath.Join(dir, p.Host, p.Namespace, p.Type)
 		if err := os.MkdirAll(base, 0o755); err != nil {
-			return err
+			return nil, err
 		}
+		archive, auth, remove, err := c.fetch(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer remove()
 		name := fmt.Sprintf("terraform-provider-%s_%s_%s.zip", p.Type, c.version, c.platform)
-		return publish(c, filepath.Join(base, name))
+		return auth, publish(archive, c.dir, filepath.Join(base, name))
 	})
 	if diags.HasErrors() {
 		return diags
@@ -68,8 +86,19 @@ func Mirror(ctx context.Context, o Options, dir string, platforms []string) diag
 	return diags
 }
 
+// trouble are the summaries of what can go wrong with packages for several platforms.
+type trouble struct{ versions, located, fetched string }
+
+var (
+	checksumTrouble = trouble{retrieve, retrieve, retrieve}
+	mirrorTrouble   = trouble{"Provider not available", "Provider release not available", "Cannot download provider release"}
+)
+
+const retrieve = "Could not retrieve providers for locking"
+
 // eachPackage calls fn with one package of each required provider for each platform, all of one version.
-func (o Options) eachPackage(ctx context.Context, platforms []string, fn func(p addr.Provider, constraints string, c candidate) error) diag.List {
+func (o Options) eachPackage(ctx context.Context, platforms []string, t trouble, fn func(p addr.Provider, constraints string, c candidate) (*Authentication, error)) diag.List {
+	places := o.sources()
 	var diags diag.List
 	for _, p := range sortedProviders(o.Required) {
 		if p.IsBuiltin() {
@@ -83,51 +112,50 @@ func (o Options) eachPackage(ctx context.Context, platforms []string, fn func(p 
 		if locked := o.Locks.Get(p); locked != nil && allowed.Has(locked.Version) {
 			allowed = versions.Only(locked.Version)
 		}
+		found, _, err := places.available(ctx, p)
+		version, ok := newest(found, allowed)
+		if err == nil && !ok {
+			err = fmt.Errorf("no releases match the given constraints %s", constraints)
+		}
+		if err != nil {
+			diags = diags.Append(diag.New(diag.Error, t.versions, fmt.Sprintf("Finding the versions of %s: %s.", p, err), nil))
+			continue
+		}
 		for _, platform := range platforms {
 			if ctx.Err() != nil {
-				return diags.Append(diag.New(diag.Error, "Operation interrupted", context.Cause(ctx).Error()+".", nil))
+				return diags.Append(interrupted())
 			}
-			o.Platform = platform
-			found, more := o.find(p, allowed)
-			if diags = diags.Append(more); more.HasErrors() {
-				break
+			failed := func(summary string, err error) {
+				diags = diags.Append(diag.New(diag.Error, summary, fmt.Sprintf("The package of %s v%s for %s: %s.", p, version, platform, err), nil))
 			}
-			if found.best == nil {
-				diags = diags.Append(diag.New(diag.Error, "Provider not available", fmt.Sprintf("There is no package of %s %s for %s in the places that are configured.", p, constraints, platform), nil))
-				break
+			c, err := places.locate(ctx, p, version, platform)
+			if err != nil {
+				failed(t.located, err)
+				continue
 			}
-			version := found.best.version
 			o.report(Event{Kind: Installing, Provider: p, Version: version.String(), Platform: platform})
-			if err := fn(p, constraints, *found.best); err != nil {
-				diags = diags.Append(diag.New(diag.Error, "Failed to read a provider package", fmt.Sprintf("The package of %s %s for %s: %s.", p, version, platform, err), nil))
-				break
+			auth, err := fn(p, constraints, c)
+			if err != nil {
+				failed(t.fetched, err)
+				continue
 			}
-			o.report(Event{Kind: Installed, Provider: p, Version: version.String(), Platform: platform})
-			allowed = versions.Only(version)
+			o.report(Event{Kind: Installed, Provider: p, Version: version.String(), Platform: platform, Authentication: auth})
 		}
 	}
 	return diags
 }
 
-// hash returns the h1 hash of a package.
-func (c candidate) hash() (string, error) {
-	if c.archive != "" {
-		return dirhash.HashZip(c.archive, dirhash.Hash1)
-	}
-	return hashDir(c.dir)
-}
-
-// publish writes a package as an archive, which appears whole or not at all.
-func publish(c candidate, name string) error {
+// publish writes a package, packed or in a directory, as an archive, which appears whole or not at all.
+func publish(archive, dir, name string) error {
 	tmp, err := os.CreateTemp(filepath.Dir(name), ".publish-*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(tmp.Name()) // does nothing after the rename
-	if c.archive != "" {
-		err = copyFile(tmp, c.archive)
+	if archive != "" {
+		err = copyFile(tmp, archive)
 	} else {
-		err = pack(tmp, c.dir)
+		err = pack(tmp, dir)
 	}
 	if err := errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
 		return err
@@ -187,7 +215,11 @@ func index(dir string, p addr.Provider) error {
 		if c.archive == "" {
 			continue
 		}
-		h1, err := c.hash()
+		h1, err := dirhash.HashZip(c.archive, dirhash.Hash1)
+		if err != nil {
+			return err
+		}
+		zh, err := hashFile(c.archive)
 		if err != nil {
 			return err
 		}
@@ -196,7 +228,7 @@ func index(dir string, p addr.Provider) error {
 		if byVersion[v] == nil {
 			byVersion[v] = map[string]archive{}
 		}
-		byVersion[v][c.platform] = archive{[]string{h1}, filepath.Base(c.archive)}
+		byVersion[v][c.platform] = archive{[]string{h1, zh}, filepath.Base(c.archive)}
 	}
 	base := filepath.Join(dir, p.Host, p.Namespace, p.Type)
 	for v, archives := range byVersion {

@@ -23,14 +23,16 @@ var layers = map[string]int{
 
 	"provider/provisioner": 1,
 
-	"graph/sched":   2,
-	"lang/eval":     2,
-	"provider":      2,
-	"provider/lock": 2,
-	"state":         2,
+	"graph/sched":        2,
+	"lang/eval":          2,
+	"provider":           2,
+	"provider/lock":      2,
+	"provider/cliconfig": 2,
+	"state":              2,
 
-	"graph/plan":  3,
-	"lang/config": 3,
+	"graph/plan":        3,
+	"provider/services": 3,
+	"lang/config":       3,
 
 	"graph":         4,
 	"graph/moves":   4,

@@ -1,4 +1,4 @@
-package install
+package cliconfig
 
 import (
 	"os"
@@ -11,18 +11,18 @@ import (
 )
 
 // loadText loads a CLI configuration from text, in an environment.
-func loadText(t *testing.T, text string, environ map[string]string) (*CLIConfig, diag.List) {
+func loadText(t *testing.T, text string, environ map[string]string) (*Config, diag.List) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "rc")
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return LoadCLIConfig(func(v string) string {
+	return Load(func(v string) string {
 		if v == "TF_CLI_CONFIG_FILE" {
 			return name
 		}
 		return environ[v]
-	})
+	}, nil)
 }
 
 func TestTheMethodsAreReadInTheirOrder(t *testing.T) {
@@ -68,7 +68,7 @@ func TestDevelopmentOverridesAreAbsolute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[addr.Provider]string{foo: filepath.Join(home, "dev"), {Host: "example.com", Namespace: "acme", Type: "bar"}: here}
+	want := map[addr.Provider]string{{Host: addr.DefaultHost, Namespace: "acme", Type: "foo"}: filepath.Join(home, "dev"), {Host: "example.com", Namespace: "acme", Type: "bar"}: here}
 	if !reflect.DeepEqual(c.DevOverrides, want) {
 		t.Errorf("got %v", c.DevOverrides)
 	}
@@ -90,7 +90,7 @@ func TestTheEnvironmentsCacheDirectoryComesFirst(t *testing.T) {
 
 func TestABlockWithoutMethodsTurnsTheImpliedOnesOff(t *testing.T) {
 	c, _ := loadText(t, "provider_installation {}\n", nil)
-	if c.Methods == nil || len(c.methods(t.TempDir(), os.Getenv)) != 0 {
+	if c.Methods == nil || len(c.MethodsOrImplied(t.TempDir(), os.Getenv, nil)) != 0 {
 		t.Errorf("got %v", c.Methods)
 	}
 }
@@ -118,7 +118,7 @@ func TestWhatIsWrongInTheFileIsSaid(t *testing.T) {
 
 func TestANamedFileThatDoesNotExistIsAWarning(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "none")
-	c, diags := LoadCLIConfig(func(v string) string { return map[string]string{"TF_CLI_CONFIG_FILE": name}[v] })
+	c, diags := Load(func(v string) string { return map[string]string{"TF_CLI_CONFIG_FILE": name}[v] }, nil)
 	if len(diags) != 1 || diags[0].Severity != diag.Warning || diags[0].Summary != "Unable to open CLI configuration file" || c.Methods != nil {
 		t.Errorf("got %v, %v", c, diags)
 	}
@@ -134,9 +134,9 @@ func TestTheFileInTheHomeDirectoryIsFound(t *testing.T) {
 		if err := os.WriteFile(name, []byte("plugin_cache_dir = \"/x\"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c, diags := LoadCLIConfig(func(v string) string {
+		c, diags := Load(func(v string) string {
 			return map[string]string{"HOME": home, "APPDATA": home, "XDG_CONFIG_HOME": filepath.Join(home, ".config")}[v]
-		})
+		}, nil)
 		if len(diags) > 0 || c.CacheDir != "/x" {
 			t.Errorf("%s: got %+v, %v", file, c, diags)
 		}

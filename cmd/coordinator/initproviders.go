@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/install"
+	"github.com/millipede-iac/millipede/provider/lock"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// providers installs what the configuration and the state require, and writes the lock file.
+func (i *initialisation) providers(ctx context.Context, prior *state.State) diag.List {
+	o, _, diags := i.app.installOptions(i.wd.tree, prior)
+	if diags.HasErrors() {
+		return diags
+	}
+	o.Upgrade, o.Methods = i.options.upgrade, install.Directories(i.options.pluginDirs)
+	if len(o.Required) > 0 {
+		i.heading("Initializing provider plugins...")
+	}
+	o.Report = i.installing
+	locks, more := install.Install(ctx, o)
+	diags = diags.Append(more)
+	if i.signed {
+		i.print("\n")
+		i.say("Signed providers are signed by their developers. What that means is said at\nhttps://opentofu.org/docs/cli/plugins/signing/")
+	}
+	if w := overridesWarning(o.CLI, "Leave init out while overrides are in effect: it installs nothing for them, and may fail without need."); w != nil {
+		diags = diags.Append(w)
+	}
+	if diags.HasErrors() {
+		return diags
+	}
+	return diags.Append(i.lockFile(o.Locks, locks, o.Platform))
+}
+
+// installing shows what the installer does.
+func (i *initialisation) installing(e install.Event) {
+	name := e.Provider.Display()
+	switch e.Kind {
+	case install.Finding:
+		if e.Constraints == "" {
+			i.item("Finding latest version of %s...", name)
+		} else {
+			i.item("Finding %s versions matching %q...", name, e.Constraints)
+		}
+	case install.Reusing:
+		i.item("Reusing previous version of %s from the dependency lock file", name)
+	case install.Present:
+		if e.Shared {
+			i.item("Detected previously-installed %s v%s in the shared cache directory", name, e.Version)
+		} else {
+			i.item("Using previously-installed %s v%s", name, e.Version)
+		}
+	case install.Installing:
+		where := ""
+		if e.Shared {
+			where = " to the shared cache directory"
+		}
+		i.item("Installing %s v%s%s...", name, e.Version, where)
+	case install.Installed:
+		i.installed(e)
+	case install.Linked:
+		i.item("Using %s v%s from the shared cache directory", name, e.Version)
+	case install.Builtin:
+		i.item("%s is built in to Millipede", e.Provider)
+	case install.Waiting:
+		i.item("Waiting for lock on the shared cache directory of %s v%s", name, e.Version)
+	}
+}
+
+// installed shows that a package is there, and who vouches for it.
+func (i *initialisation) installed(e install.Event) {
+	if e.Incomplete {
+		i.incomplete = append(i.incomplete, e.Provider.Display())
+	}
+	auth := e.Authentication
+	if auth != nil && auth.SigningSkipped {
+		i.item("Installed %s v%s. Signature validation was skipped due to the registry not containing GPG keys for this provider", e.Provider.Display(), e.Version)
+		return
+	}
+	i.item("Installed %s v%s (%s)", e.Provider.Display(), e.Version, authenticated(auth))
+	if auth != nil && auth.KeyID != "" {
+		i.signed = true
+		if auth.KeyExpired {
+			i.item("The key that %s is signed with has expired", e.Provider.Display())
+		}
+	}
+}
+
+// authenticated says who vouches for a package.
+func authenticated(auth *install.Authentication) string {
+	text := auth.String()
+	if auth != nil && auth.KeyID != "" {
+		text += ", key ID " + auth.KeyID
+	}
+	return text
+}
+
+// lockFile writes the selections when they changed.
+func (i *initialisation) lockFile(old, now *lock.Locks, platform string) diag.List {
+	if string(old.Encode()) == string(now.Encode()) || len(now.Providers) == 0 && !exists(lock.FileName) {
+		return nil
+	}
+	if i.options.lockfile == "readonly" {
+		if !slices.Equal(old.Sorted(), now.Sorted()) {
+			return diag.Errors("Provider dependency changes detected",
+				"The configuration requires other providers than the lock file has, and with -lockfile=readonly it may not change. To record the requirements, run init without that option.", nil)
+		}
+		return diag.List{diag.New(diag.Warning, "Provider lock file not updated",
+			"The lock file lacks something that is known now, and with -lockfile=readonly it may not change. To record it, run init without that option.", nil)}
+	}
+	fresh := len(old.Providers) == 0
+	if err := now.Write(lock.FileName); err != nil {
+		return diag.Errors("Failed to save dependency lock file", err.Error()+".", nil)
+	}
+	i.print("\n")
+	if fresh {
+		i.say(fmt.Sprintf("Millipede has created a lock file %s with the provider selections\nmade above. Keep it in version control, so that the same selections are made\nwherever the configuration is initialized.", i.app.ink(i.flags.viewFlags).Bold(lock.FileName)))
+	} else {
+		i.say(fmt.Sprintf("Millipede has changed provider selections in the lock file %s.\nReview the changes, and commit them if they are what you wanted.", lock.FileName))
+	}
+	return i.incompleteLocks(platform)
+}
+
+// incompleteLocks warns about new selections whose hashes were computed here: they hold for this platform alone.
+func (i *initialisation) incompleteLocks(platform string) diag.List {
+	if i.incomplete == nil {
+		return nil
+	}
+	slices.Sort(i.incomplete)
+	return diag.List{diag.New(diag.Warning, "Incomplete lock file information for providers", fmt.Sprintf(
+		"Where these packages came from nobody vouches for their checksums, so those were computed here:\n  - %s\n\nThe lock file holds checksums for %s alone, and init will fail on other platforms. To add those of another platform, run:\n  coordinator providers lock -platform=OS_ARCH",
+		strings.Join(i.incomplete, "\n  - "), platform), nil)}
+}

@@ -1,0 +1,293 @@
+// Package cliconfig reads the CLI configuration: what a user says about their machine and not about one estate, in
+// .tofurc or .terraformrc, in the directory of *.tfrc files, in environment variables.
+//
+// It reaches no host and installs nothing; it says where to look and with which credentials.
+package cliconfig
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/opentofu/svchost"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// Config is the whole of the CLI configuration.
+type Config struct {
+	// Methods are the places to look for providers in, in order; nil when no file names any, so the implied ones count.
+	Methods []Method
+	// DevOverrides are directories that take the place of installed packages.
+	DevOverrides map[addr.Provider]string
+	// CacheDir is where packages are shared between working directories; empty for none.
+	CacheDir string
+	// CacheMayBreakLockFile allows to use what lies in CacheDir although no lock file vouches for it.
+	CacheMayBreakLockFile bool
+
+	// Hosts are the services of hosts that are not asked for them.
+	Hosts map[svchost.Hostname]map[string]any
+	// EnvironmentTokens are the TF_TOKEN_... variables; Credentials what the files hold, for hosts that have no variable.
+	EnvironmentTokens map[svchost.Hostname]string
+	Credentials       map[svchost.Hostname]Credentials
+	// Helper is the program that is asked for the credentials of all other hosts; nil for none.
+	Helper *Helper
+	// CredentialsFile is where login writes to.
+	CredentialsFile string
+
+	// Retries is how often a request to a registry is tried again; Timeout how long each may take.
+	Retries int
+	Timeout time.Duration
+	// DownloadRetries is how often the download of a provider package is tried again.
+	DownloadRetries int
+}
+
+// Credentials are those of one host.
+type Credentials struct {
+	Token string
+	// File is where they stand.
+	File string
+}
+
+// Helper is a credentials helper: a program that keeps credentials somewhere else.
+type Helper struct {
+	Name string
+	Args []string
+	// Program is its path; empty when it is not installed.
+	Program string
+}
+
+// What counts unless the user says otherwise: OpenTofu's values.
+const (
+	defaultRetries         = 1
+	defaultTimeout         = 10 * time.Second
+	defaultDownloadRetries = 2
+)
+
+// Load reads the CLI configuration: the file that the environment names, or else the one in the home directory and
+// the *.tfrc files in the configuration directory; then variables. Its warnings concern the user's machine and not the
+// configuration of an estate: a command shows them on standard error, once.
+func Load(getenv func(string) string, environ []string) (*Config, diag.List) {
+	p := newPlaces(getenv)
+	c := &Config{Retries: defaultRetries, Timeout: defaultTimeout, DownloadRetries: defaultDownloadRetries}
+	var diags diag.List
+	name, named := p.mainFile()
+	if name != "" {
+		diags = c.read(name, named)
+	}
+	if !named {
+		for _, name := range p.directoryFiles() {
+			diags = diags.Append(c.read(name, false))
+		}
+	}
+	if p.config != "" {
+		c.CredentialsFile = filepath.Join(p.config, credentialsFileName)
+	}
+	c.environment(getenv, environ)
+	if c.Helper != nil {
+		c.Helper.Program = p.helper(c.Helper.Name)
+	}
+	return c, diags
+}
+
+// read adds what one file says.
+func (c *Config) read(name string, named bool) diag.List {
+	text, err := os.ReadFile(name)
+	switch {
+	case err == nil:
+		return c.parse(name, text)
+	case errors.Is(err, fs.ErrNotExist) && named:
+		return diag.List{diag.New(diag.Warning, "Unable to open CLI configuration file",
+			fmt.Sprintf("The CLI configuration file at %q does not exist.", name), nil)}
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	default:
+		return diag.Errors("Error reading CLI configuration file", err.Error()+".", nil)
+	}
+}
+
+// environment adds what variables say; they come before the files.
+func (c *Config) environment(getenv func(string) string, environ []string) {
+	if dir := getenv("TF_PLUGIN_CACHE_DIR"); dir != "" {
+		c.CacheDir = dir
+	}
+	if v := getenv("TF_PLUGIN_CACHE_MAY_BREAK_DEPENDENCY_LOCK_FILE"); v != "" && v != "0" {
+		c.CacheMayBreakLockFile = true
+	}
+	positive := func(name string, set func(int)) {
+		if n, err := strconv.Atoi(getenv(name)); err == nil && n > 0 {
+			set(n)
+		}
+	}
+	positive("TF_REGISTRY_DISCOVERY_RETRY", func(n int) { c.Retries = n })
+	positive("TF_REGISTRY_CLIENT_TIMEOUT", func(n int) { c.Timeout = time.Duration(n) * time.Second })
+	positive("TF_PROVIDER_DOWNLOAD_RETRY", func(n int) { c.DownloadRetries = n })
+	for _, entry := range environ {
+		name, token, _ := strings.Cut(entry, "=")
+		encoded, ok := strings.CutPrefix(name, "TF_TOKEN_")
+		if host, err := tokenHost(encoded); ok && err == nil {
+			if c.EnvironmentTokens == nil {
+				c.EnvironmentTokens = map[svchost.Hostname]string{}
+			}
+			c.EnvironmentTokens[host] = token
+		}
+	}
+}
+
+// tokenHost decodes the host in the name of a variable: two underscores are a hyphen, one is a dot. The host may be
+// written in Unicode or as punycode.
+func tokenHost(encoded string) (svchost.Hostname, error) {
+	host := strings.ReplaceAll(strings.ReplaceAll(encoded, "__", "-"), "_", ".")
+	return svchost.ForComparison(svchost.ForDisplay(host))
+}
+
+// credentialsFileName is the file of the configuration directory that login writes.
+const credentialsFileName = "credentials.tfrc.json"
+
+// places are the directories of a user: config for settings, data for what is installed.
+type places struct {
+	getenv       func(string) string
+	home, config string
+	data         []string
+}
+
+func newPlaces(getenv func(string) string) places {
+	p := places{getenv: getenv, home: getenv("HOME")}
+	if runtime.GOOS == "windows" {
+		p.home = getenv("APPDATA")
+	}
+	if p.home == "" {
+		return p
+	}
+	name := ".terraform.d"
+	if runtime.GOOS == "windows" {
+		name = "terraform.d"
+	}
+	p.config = filepath.Join(p.home, name)
+	p.data = []string{p.config}
+	if xdg := getenv("XDG_CONFIG_HOME"); xdg != "" && !exists(p.config) {
+		p.config = filepath.Join(xdg, "opentofu")
+	}
+	if xdg := getenv("XDG_DATA_HOME"); xdg != "" {
+		p.data = append(p.data, filepath.Join(xdg, "opentofu"))
+	}
+	return p
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+// mainFile returns the file to read first; named tells that a variable names it.
+func (p places) mainFile() (name string, named bool) {
+	for _, v := range []string{"TF_CLI_CONFIG_FILE", "TERRAFORM_CONFIG"} {
+		if name := p.getenv(v); name != "" {
+			return name, true
+		}
+	}
+	if p.home == "" {
+		return "", false
+	}
+	candidates := []string{filepath.Join(p.home, ".tofurc"), filepath.Join(p.home, ".terraformrc")}
+	if runtime.GOOS == "windows" {
+		candidates = []string{filepath.Join(p.home, "tofu.rc"), filepath.Join(p.home, "terraform.rc")}
+	} else if xdg := p.getenv("XDG_CONFIG_HOME"); xdg != "" {
+		candidates = append(candidates, filepath.Join(xdg, "opentofu", "tofurc"))
+	}
+	if i := slices.IndexFunc(candidates, exists); i >= 0 {
+		return candidates[i], false
+	}
+	return "", false
+}
+
+// directoryFiles returns the files of the configuration directory, sorted by name. Without a directory there are none.
+func (p places) directoryFiles() []string {
+	entries, err := os.ReadDir(p.config)
+	if p.config == "" || err != nil {
+		return nil // nobody has to have the directory
+	}
+	var out []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".tfrc") || strings.HasSuffix(e.Name(), ".tfrc.json") {
+			out = append(out, filepath.Join(p.config, e.Name()))
+		}
+	}
+	return out
+}
+
+// helper returns the program of a credentials helper: terraform-credentials-NAME where plugins lie.
+func (p places) helper(name string) string {
+	file := "terraform-credentials-" + name
+	if runtime.GOOS == "windows" {
+		file += ".exe"
+	}
+	for _, dir := range p.data {
+		for _, sub := range []string{"", runtime.GOOS + "_" + runtime.GOARCH} {
+			if path := filepath.Join(dir, "plugins", sub, file); exists(path) {
+				return path
+			}
+		}
+	}
+	return ""
+}
+
+// MethodsOrImplied returns where to look for providers. When nothing is configured, these are the implied places: local
+// directories, then the provider's registry for what none of them has. held returns what a directory has packages of.
+func (c *Config) MethodsOrImplied(workDir string, getenv func(string) string, held func(dir string) []addr.Provider) []Method {
+	if c.Methods != nil {
+		return c.Methods
+	}
+	dirs := []string{filepath.Join(workDir, "terraform.d", "plugins")}
+	for _, d := range newPlaces(getenv).data {
+		dirs = append(dirs, filepath.Join(d, "plugins"))
+	}
+	if home := getenv("HOME"); home != "" {
+		data := getenv("XDG_DATA_HOME")
+		if data == "" {
+			data = filepath.Join(home, ".local", "share")
+		}
+		dirs = append(dirs, filepath.Join(data, "opentofu", "plugins"), filepath.Join(data, "terraform", "plugins"))
+	}
+	system := getenv("XDG_DATA_DIRS")
+	if system == "" {
+		system = "/usr/local/share:/usr/share"
+	}
+	for _, d := range filepath.SplitList(system) {
+		dirs = append(dirs, filepath.Join(d, "opentofu", "plugins"), filepath.Join(d, "terraform", "plugins"))
+	}
+	direct := Method{Kind: Direct}
+	var out []Method
+	seen := map[string]bool{}
+	for _, d := range dirs {
+		found := held(d)
+		if len(found) == 0 || seen[d] {
+			continue
+		}
+		seen[d] = true
+		m := Method{Kind: FilesystemMirror, Location: d}
+		for _, p := range found {
+			m.Include = append(m.Include, p.String())
+			direct.Exclude = append(direct.Exclude, p.String())
+		}
+		out = append(out, m)
+	}
+	return append(out, direct)
+}
+
+// merge copies the entries of more into m, which it makes when it is nil.
+func merge[K comparable, V any](m *map[K]V, more map[K]V) {
+	if *m == nil && len(more) > 0 {
+		*m = map[K]V{}
+	}
+	maps.Copy(*m, more)
+}

@@ -1,0 +1,186 @@
+package cliconfig
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/hcl"
+	"github.com/hashicorp/hcl/hcl/ast"
+	"github.com/hashicorp/hcl/hcl/token"
+	hcl2 "github.com/hashicorp/hcl/v2"
+	"github.com/opentofu/svchost"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// hostBlocks are the blocks that are about hosts. HCL decodes them from both syntaxes.
+type hostBlocks struct {
+	Hosts map[string]*struct {
+		Services map[string]any `hcl:"services"`
+	} `hcl:"host"`
+	Credentials map[string]map[string]any `hcl:"credentials"`
+	Helpers     map[string]*struct {
+		Args []string `hcl:"args"`
+	} `hcl:"credentials_helper"`
+	MayBreak bool `hcl:"plugin_cache_may_break_dependency_lock_file"`
+}
+
+// parse adds the content of a file, which is in the first version of HCL: keys may be quoted. Settings that this
+// version does not know are left alone, as OpenTofu leaves them.
+func (c *Config) parse(name string, text []byte) diag.List {
+	file, err := hcl.ParseBytes(text)
+	if err != nil {
+		return diag.Errors("Error parsing the CLI configuration file", fmt.Sprintf("The file %s cannot be parsed: %s.", name, err), nil)
+	}
+	r := &reader{name: name}
+	root, ok := file.Node.(*ast.ObjectList)
+	if !ok {
+		return diag.Errors("Error parsing the CLI configuration file", fmt.Sprintf("The file %s holds no settings.", name), nil)
+	}
+	protocols := 0
+	for _, item := range root.Items {
+		switch keyOf(item) {
+		case "plugin_cache_dir":
+			if dir, ok := r.text(item); ok && c.CacheDir == "" { // the main file comes before those of the directory
+				c.CacheDir = expand(dir)
+			}
+		case "provider_installation":
+			if c.Methods != nil {
+				r.fail(item, "Invalid provider_installation block", "There can be only one provider_installation block.")
+				continue
+			}
+			c.installation(r, item)
+		case "registry_protocols":
+			if protocols++; protocols > 1 {
+				r.fail(item, "Duplicate registry_protocols block", "There can be only one registry_protocols block in a file.")
+				continue
+			}
+			c.protocols(r, item)
+		}
+	}
+	var blocks hostBlocks
+	if err := hcl.DecodeObject(&blocks, file); err != nil {
+		return r.diags.Append(diag.New(diag.Error, "Error parsing the CLI configuration file", fmt.Sprintf("A setting in %s has the wrong type: %s.", name, err), nil))
+	}
+	return r.diags.Append(c.hosts(name, blocks))
+}
+
+// hosts adds the blocks about hosts of one file.
+func (c *Config) hosts(name string, blocks hostBlocks) diag.List {
+	const invalid = "Invalid hostname in the CLI configuration"
+	var diags diag.List
+	c.CacheMayBreakLockFile = c.CacheMayBreakLockFile || blocks.MayBreak
+	services := map[svchost.Hostname]map[string]any{}
+	for given, block := range blocks.Hosts {
+		host, err := svchost.ForComparison(given)
+		if err != nil {
+			diags = diags.Append(diag.New(diag.Error, invalid, fmt.Sprintf("The block host %q in %s names no host: %s.", given, name, err), nil))
+			continue
+		}
+		services[host] = block.Services
+	}
+	merge(&c.Hosts, services)
+	credentials := map[svchost.Hostname]Credentials{}
+	for given, block := range blocks.Credentials {
+		host, err := svchost.ForComparison(given)
+		if err != nil {
+			diags = diags.Append(diag.New(diag.Error, invalid, fmt.Sprintf("The block credentials %q in %s names no host: %s.", given, name, err), nil))
+			continue
+		}
+		token, _ := block["token"].(string) // other kinds of credentials are of no use to any service yet
+		credentials[host] = Credentials{Token: token, File: name}
+	}
+	merge(&c.Credentials, credentials)
+	for helper, block := range blocks.Helpers {
+		if c.Helper != nil {
+			diags = diags.Append(diag.New(diag.Error, "No more than one credentials_helper block may be specified",
+				fmt.Sprintf("Credentials come from the helper %q already, so %s cannot name %q, too.", c.Helper.Name, name, helper), nil))
+			continue
+		}
+		c.Helper = &Helper{Name: helper, Args: block.Args}
+	}
+	return diags
+}
+
+// protocols reads how registries are talked to.
+func (c *Config) protocols(r *reader, block *ast.ObjectItem) {
+	var raw struct {
+		Retries *int `hcl:"retry_count"`
+		Timeout *int `hcl:"request_timeout_seconds"`
+	}
+	if err := hcl.DecodeObject(&raw, block.Val); err != nil {
+		r.fail(block, "Invalid registry_protocols block", fmt.Sprintf("The settings for registries cannot be read: %s.", err))
+		return
+	}
+	if raw.Retries != nil {
+		c.Retries = *raw.Retries
+	}
+	if raw.Timeout != nil {
+		c.Timeout = time.Duration(*raw.Timeout) * time.Second
+	}
+}
+
+// expand replaces a leading ~ and environment variables, as in paths that people write.
+func expand(path string) string {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok {
+		if home, err := os.UserHomeDir(); err == nil {
+			path = filepath.Join(home, rest)
+		}
+	}
+	return os.ExpandEnv(path)
+}
+
+// reader takes settings out of a file, and collects what is wrong with them.
+type reader struct {
+	name  string
+	diags diag.List
+}
+
+func keyOf(item *ast.ObjectItem) string {
+	if len(item.Keys) == 0 {
+		return ""
+	}
+	key, _ := item.Keys[0].Token.Value().(string) // the parser makes no other keys
+	return key
+}
+
+func (r *reader) at(item *ast.ObjectItem) *hcl2.Range {
+	pos := hcl2.Pos{Line: item.Pos().Line, Column: item.Pos().Column, Byte: item.Pos().Offset}
+	return &hcl2.Range{Filename: r.name, Start: pos, End: pos}
+}
+
+func (r *reader) fail(item *ast.ObjectItem, summary, detail string) {
+	r.diags = append(r.diags, diag.New(diag.Error, summary, detail, r.at(item)))
+}
+
+// body returns what is in a block.
+func (r *reader) body(item *ast.ObjectItem) []*ast.ObjectItem {
+	object, ok := item.Val.(*ast.ObjectType)
+	if !ok || len(item.Keys) != 1 {
+		r.fail(item, "Invalid CLI configuration", fmt.Sprintf("%s has to be a block without labels.", keyOf(item)))
+		return nil
+	}
+	return object.List.Items
+}
+
+// text returns the value of an argument that is a string.
+func (r *reader) text(item *ast.ObjectItem) (string, bool) {
+	literal, ok := item.Val.(*ast.LiteralType)
+	if ok && (literal.Token.Type == token.STRING || literal.Token.Type == token.HEREDOC) {
+		if s, ok := literal.Token.Value().(string); ok {
+			return s, true
+		}
+	}
+	r.fail(item, "Invalid CLI configuration", fmt.Sprintf("The value of %q has to be a string.", keyOf(item)))
+	return "", false
+}
+
+// decode reads the value of an argument into a variable; what names the kind of values that it takes.
+func (r *reader) decode(item *ast.ObjectItem, to any, what string) {
+	if err := hcl.DecodeObject(to, item.Val); err != nil {
+		r.fail(item, "Invalid CLI configuration", fmt.Sprintf("The value of %q has to be %s.", keyOf(item), what))
+	}
+}

@@ -1,0 +1,38 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/millipede-iac/millipede/provider/services"
+)
+
+// download is a packed package at a URL.
+type download struct {
+	services.Download
+	services *services.Services
+	verify   func(archive string) (*Authentication, error)
+}
+
+// fetch makes a package available on this machine: the name of its archive, empty when it is unpacked. What was
+// downloaded is authenticated, and goes away with remove.
+func (c candidate) fetch(ctx context.Context) (archive string, auth *Authentication, remove func(), err error) {
+	if c.download == nil {
+		return c.archive, nil, func() {}, nil
+	}
+	f, err := os.CreateTemp("", "terraform-provider-*.zip")
+	if err != nil {
+		return "", nil, nil, err
+	}
+	remove = func() { os.Remove(f.Name()) } //nolint:errcheck // the system cleans its temporary directory, too
+	_, err = c.download.services.Download(ctx, c.download.Download, f)
+	if err = errors.Join(err, f.Close()); err == nil {
+		auth, err = c.download.verify(f.Name())
+	}
+	if err != nil {
+		remove()
+		return "", nil, nil, err
+	}
+	return f.Name(), auth, remove, nil
+}

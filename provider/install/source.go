@@ -1,0 +1,196 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/apparentlymart/go-versions/versions"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/provider/cliconfig"
+	"github.com/millipede-iac/millipede/provider/services"
+)
+
+// source is a place that packages come from.
+type source interface {
+	// available returns the versions that the source has packages of, for any platform, and warnings of whoever keeps
+	// the source. The error is an absentError when it does not know the provider.
+	available(ctx context.Context, p addr.Provider) ([]versions.Version, []string, error)
+	// locate finds one package. The error is a platformError when there is none of this version for the platform.
+	locate(ctx context.Context, p addr.Provider, v versions.Version, platform string) (candidate, error)
+	// where names the source for a message.
+	where(p addr.Provider) string
+}
+
+// absentError tells that sources were asked and do not know a provider.
+type absentError struct {
+	provider addr.Provider
+	// registry is set when the provider's own registry has said so.
+	registry bool
+	looked   []string
+}
+
+func (e *absentError) Error() string {
+	if e.registry {
+		return fmt.Sprintf("provider registry %s does not have a provider named %s", e.provider.Host, e.provider)
+	}
+	return fmt.Sprintf("provider %s was not found in any of the search locations", e.provider)
+}
+
+// platformError tells that there is no package for a platform.
+type platformError struct {
+	provider addr.Provider
+	version  versions.Version
+	platform string
+	mirror   string // its URL; empty for other sources
+}
+
+func (e *platformError) Error() string {
+	if e.mirror != "" {
+		return fmt.Sprintf("provider mirror %s does not have a package of %s %s for %s", e.mirror, e.provider, e.version, e.platform)
+	}
+	return fmt.Sprintf("provider %s %s is not available for %s", e.provider, e.version, e.platform)
+}
+
+// protocolError tells that a provider speaks no plugin protocol that is spoken here. closest is the newest version
+// that does; nil when none does.
+type protocolError struct {
+	provider addr.Provider
+	version  versions.Version
+	closest  *versions.Version
+}
+
+func (e *protocolError) Error() string {
+	return fmt.Sprintf("provider %s %s speaks none of the plugin protocols 5 and 6", e.provider, e.version)
+}
+
+// methodSource is the source of one method, which serves some providers only.
+type methodSource struct {
+	cliconfig.Method
+	source
+}
+
+// sources are all the places to look in, in their order.
+type sources []methodSource
+
+// sources returns the places that the options name.
+func (o Options) sources() sources {
+	methods := o.Methods
+	if methods == nil {
+		methods = o.CLI.MethodsOrImplied(o.WorkDir, o.Getenv, providersIn)
+	}
+	var out sources
+	for _, m := range methods {
+		retries := o.CLI.DownloadRetries
+		if m.Retries != nil {
+			retries = *m.Retries
+		}
+		var s source
+		switch m.Kind {
+		case cliconfig.FilesystemMirror:
+			s = filesystemMirror(m.Location)
+		case cliconfig.NetworkMirror:
+			s = &networkMirror{services: o.Services, base: m.Location, retries: retries, trustAll: m.TrustAllHashes}
+		case cliconfig.OCIMirror:
+			s = unsupported("the OCI mirror " + m.Location)
+		default:
+			s = &origin{services: o.Services, retries: retries, getenv: o.Getenv}
+		}
+		out = append(out, methodSource{m, s})
+	}
+	return out
+}
+
+// Directories returns the methods that look for packages in directories alone.
+func Directories(dirs []string) []cliconfig.Method {
+	var out []cliconfig.Method
+	for _, d := range dirs {
+		out = append(out, cliconfig.Method{Kind: cliconfig.FilesystemMirror, Location: d})
+	}
+	return out
+}
+
+// available returns what any of the sources has. One that fails fails the search: what it has is not known then.
+func (s sources) available(ctx context.Context, p addr.Provider) ([]versions.Version, []string, error) {
+	absent := &absentError{provider: p}
+	var found []versions.Version
+	var warnings []string
+	for _, m := range s {
+		if !m.Covers(p) {
+			continue
+		}
+		absent.looked = append(absent.looked, m.where(p))
+		versions, more, err := m.available(ctx, p)
+		if a, ok := err.(*absentError); ok {
+			absent.registry = absent.registry || a.registry
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		found, warnings = append(found, versions...), append(warnings, more...)
+	}
+	if len(found) == 0 {
+		return nil, warnings, absent
+	}
+	return found, warnings, nil
+}
+
+// locate returns the package of the first source that has it.
+func (s sources) locate(ctx context.Context, p addr.Provider, v versions.Version, platform string) (candidate, error) {
+	var absent error = &platformError{provider: p, version: v, platform: platform}
+	for _, m := range s {
+		if !m.Covers(p) {
+			continue
+		}
+		c, err := m.locate(ctx, p, v, platform)
+		switch e := err.(type) {
+		case nil:
+			return c, nil
+		case *absentError:
+		case *platformError:
+			if e.mirror != "" {
+				absent = e
+			}
+		default:
+			return candidate{}, err
+		}
+	}
+	return candidate{}, absent
+}
+
+// newest returns the newest of the versions that are allowed.
+func newest(found []versions.Version, allowed versions.Set) (versions.Version, bool) {
+	found = slices.DeleteFunc(slices.Clone(found), func(v versions.Version) bool { return !allowed.Has(v) })
+	if len(found) == 0 {
+		return versions.Unspecified, false
+	}
+	return versions.List(found).Newest(), true
+}
+
+// unsupported is a source that the CLI configuration names and that is not implemented.
+type unsupported string
+
+func (u unsupported) err() error {
+	return fmt.Errorf("it would come from %s, and Millipede does not install from such mirrors; name another installation method for it in the CLI configuration (filesystem_mirror, network_mirror or direct)", string(u))
+}
+
+func (u unsupported) available(context.Context, addr.Provider) ([]versions.Version, []string, error) {
+	return nil, nil, u.err()
+}
+
+func (u unsupported) locate(context.Context, addr.Provider, versions.Version, string) (candidate, error) {
+	return candidate{}, u.err()
+}
+
+func (u unsupported) where(addr.Provider) string { return string(u) }
+
+// unauthorized says what a host that refuses wants.
+func unauthorized(ctx context.Context, s *services.Services, host string) error {
+	if s.HasCredentials(ctx, host) {
+		return fmt.Errorf("host %s rejected the given authentication credentials", host)
+	}
+	return fmt.Errorf("host %s requires authentication credentials (in a credentials block of the CLI configuration, or in the environment variable TF_TOKEN_%s)", host, strings.ReplaceAll(strings.ReplaceAll(host, "-", "__"), ".", "_"))
+}

@@ -1,0 +1,203 @@
+// Package services reaches the network services of hosts: registries of providers and of modules, and what they refer
+// to.
+//
+// It finds out which services a host has, adds the user's credentials, tries again what may succeed later. What the
+// answers mean is for its callers.
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+	"github.com/opentofu/svchost"
+	"github.com/opentofu/svchost/disco"
+	"github.com/opentofu/svchost/svcauth"
+
+	"github.com/millipede-iac/millipede/provider/cliconfig"
+)
+
+// The services that registries offer.
+const (
+	Providers = "providers.v1"
+	Modules   = "modules.v1"
+)
+
+// Options say how to reach hosts.
+type Options struct {
+	Config *cliconfig.Config
+	// Version is what requests say that they were made by, for hosts that answer by version.
+	Version string
+	// Transport carries the requests; nil for the usual one, with the proxies and roots of the machine.
+	Transport http.RoundTripper
+	// Wait is the pause before a request is made a second time; it doubles with each. 0 is one second. What a host
+	// asks for itself (Retry-After) comes first.
+	Wait time.Duration
+}
+
+// Services reaches hosts. It is safe for concurrent use, and asks each host for its services once.
+type Services struct {
+	options Options
+	disco   *disco.Disco
+	plain   *http.Client
+}
+
+// New returns services that use the CLI configuration's hosts, credentials and limits.
+func New(o Options) *Services {
+	if o.Transport == nil {
+		o.Transport = http.DefaultTransport
+	}
+	if o.Wait == 0 {
+		o.Wait = time.Second
+	}
+	s := &Services{options: o, plain: &http.Client{Transport: agent{o.Version, o.Transport}}}
+	s.disco = disco.New(
+		disco.WithHTTPClient(s.client(o.Config.Retries, o.Config.Timeout).StandardClient()),
+		disco.WithCredentials(svcauth.CachingCredentialsSource(credentials{o.Config})),
+	)
+	for host, services := range o.Config.Hosts {
+		s.disco.ForceHostServices(host, services)
+	}
+	return s
+}
+
+// agent names the program in each request.
+type agent struct {
+	version string
+	inner   http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (a agent) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Header.Get("User-Agent") == "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("User-Agent", "OpenTofu/"+a.version+" (Millipede)")
+	}
+	return a.inner.RoundTrip(r)
+}
+
+// maxPause ends the doubling of pauses.
+const maxPause = 30 * time.Second
+
+// client makes requests that are repeated when a host is not there, has too much to do, or fails. The last answer is
+// returned as it is.
+func (s *Services) client(retries int, timeout time.Duration) *retryablehttp.Client {
+	inner := *s.plain
+	inner.Timeout = timeout
+	return &retryablehttp.Client{
+		HTTPClient: &inner, RetryMax: retries, RetryWaitMin: s.options.Wait, RetryWaitMax: max(s.options.Wait, maxPause),
+		CheckRetry: retryablehttp.DefaultRetryPolicy, Backoff: retryablehttp.DefaultBackoff,
+		ErrorHandler: retryablehttp.PassthroughErrorHandler,
+	}
+}
+
+// NoServiceError tells that a host does not offer a service, as far as its discovery document says.
+type NoServiceError struct {
+	Host string
+	// OtherVersion tells that the host offers the service in versions that are not known here.
+	OtherVersion bool
+}
+
+func (e *NoServiceError) Error() string {
+	if e.OtherVersion {
+		return "the host " + e.Host + " offers this service in other versions only"
+	}
+	return "the host " + e.Host + " does not offer this service"
+}
+
+// UnreachableError tells that the services of a host could not be found out.
+type UnreachableError struct {
+	Host string
+	Err  error
+}
+
+func (e *UnreachableError) Error() string {
+	return fmt.Sprintf("could not connect to %s: %s", e.Host, e.Err)
+}
+
+// Unwrap returns why.
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// Find returns where a host offers a service. The URL ends with a slash. The error is a NoServiceError, an
+// UnreachableError, or says that the host's name is wrong.
+func (s *Services) Find(ctx context.Context, host, service string) (*url.URL, error) {
+	name, err := hostname(host)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.disco.Discover(ctx, name)
+	if err != nil {
+		return nil, &UnreachableError{host, err}
+	}
+	u, err := found.ServiceURL(service)
+	var missing *disco.ErrServiceNotProvided
+	var other *disco.ErrVersionNotSupported
+	switch {
+	case errors.As(err, &missing):
+		return nil, &NoServiceError{Host: host}
+	case errors.As(err, &other):
+		return nil, &NoServiceError{Host: host, OtherVersion: true}
+	case err != nil:
+		return nil, &UnreachableError{host, err}
+	}
+	out := *u
+	if out.Path == "" || out.Path[len(out.Path)-1] != '/' {
+		out.Path += "/"
+	}
+	return &out, nil
+}
+
+// hostname returns the form of a host's name that is compared and asked for.
+func hostname(host string) (svchost.Hostname, error) {
+	return svchost.ForComparison(svchost.ForDisplay(host))
+}
+
+// versionHeader tells a registry which version asks.
+const versionHeader = "X-Terraform-Version"
+
+// Get asks a registry, with the credentials for a host (none when it is empty), and again when the answer may become
+// better. The caller closes the body.
+func (s *Services) Get(ctx context.Context, u *url.URL, host string) (*http.Response, error) {
+	r, err := retryablehttp.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set(versionHeader, s.options.Version)
+	if host != "" {
+		if err := s.authorize(ctx, r.Request, host); err != nil {
+			return nil, err
+		}
+	}
+	c := s.options.Config
+	return s.client(c.Retries, c.Timeout).Do(r)
+}
+
+// authorize adds the credentials for a host, if there are any.
+func (s *Services) authorize(ctx context.Context, r *http.Request, host string) error {
+	name, err := hostname(host)
+	if err != nil {
+		return err
+	}
+	creds, err := s.disco.CredentialsForHost(ctx, name)
+	if err != nil {
+		return fmt.Errorf("failed to retrieve credentials for %s: %w", host, err)
+	}
+	if creds != nil {
+		creds.PrepareRequest(r)
+	}
+	return nil
+}
+
+// HasCredentials tells whether requests to a host carry credentials.
+func (s *Services) HasCredentials(ctx context.Context, host string) bool {
+	name, err := hostname(host)
+	if err != nil {
+		return false
+	}
+	creds, err := s.disco.CredentialsForHost(ctx, name)
+	return err == nil && creds != nil
+}
