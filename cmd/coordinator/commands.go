@@ -18,6 +18,7 @@ func init() {
 		{name: "apply", synopsis: "Make the changes", run: runApply},
 		{name: "destroy", synopsis: "Destroy everything", run: runDestroy},
 
+		{name: "console", synopsis: "Try expressions, with what the state holds", run: runConsole},
 		{name: "fmt", synopsis: "Rewrite configuration files in their usual form", run: runFmt},
 		{name: "force-unlock", synopsis: "Release a lock that was left on the state", run: runForceUnlock},
 		{name: "get", synopsis: "Install the modules", run: runGet},

@@ -77,11 +77,23 @@ func (w *workdir) load() diag.List {
 	return diags.Append(more)
 }
 
-// inputs evaluates the given values for the variables that the root module declares.
+// inputs evaluates the given values for the variables that the root module declares. The user is asked for what is
+// missing.
 func (w *workdir) inputs() (map[string]values.Input, diag.List) {
 	final, diags := w.given.Final(w.tree.Root.Module.Variables)
-	out := make(map[string]values.Input, len(final))
-	for name, v := range final {
+	return inputsOf(final), diags
+}
+
+// givenInputs is inputs without what is missing: nobody is asked, and nothing is said about it.
+func (w *workdir) givenInputs() (map[string]values.Input, diag.List) {
+	given, diags := w.given.Given(w.tree.Root.Module.Variables)
+	return inputsOf(given), diags
+}
+
+// inputsOf says of each value where it comes from.
+func inputsOf(given map[string]config.VariableValue) map[string]values.Input {
+	out := make(map[string]values.Input, len(given))
+	for name, v := range given {
 		in := values.Input{Value: v.Value}
 		switch v.Source {
 		case config.FromEnv:
@@ -96,7 +108,7 @@ func (w *workdir) inputs() (map[string]values.Input, diag.List) {
 		}
 		out[name] = in
 	}
-	return out, diags
+	return out
 }
 
 // ask prompts for the value of a required variable.

@@ -90,7 +90,10 @@ func (s *Session) watch(r *coordinator.Runner) (release func()) {
 
 // functions returns the function table of a phase. at is the plan's timestamp; zero when it is not known yet.
 func (s *Session) functions(phase values.Phase, at time.Time) map[string]function.Function {
-	return funcs.Table(funcs.Options{BaseDir: ".", PlanTimestamp: at, Pure: phase != values.Applying, Now: s.Now})
+	return funcs.Table(funcs.Options{
+		BaseDir: ".", PlanTimestamp: at, Now: s.Now,
+		Pure: phase != values.Applying && phase != values.Evaluating, Console: phase == values.Evaluating,
+	})
 }
 
 // store returns the values of a phase.

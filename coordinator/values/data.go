@@ -49,6 +49,9 @@ func (m *Module) rootVariable(v *config.Variable) (cty.Value, diag.List) {
 		return markVariable(v, cty.UnknownVal(v.Type), m.Addr), nil
 	}
 	if in.Value == cty.NilVal {
+		if v.Required() && m.store.Phase == Evaluating {
+			return markVariable(v, cty.UnknownVal(v.Type), m.Addr), nil
+		}
 		if v.Required() {
 			return cty.DynamicVal, diag.Errors("No value for required variable",
 				fmt.Sprintf("The root module declares the variable %q without a default, and no value is given for it. Give one with the -var or -var-file option, or in the environment as TF_VAR_%s.", v.Name, v.Name),

@@ -67,6 +67,9 @@ func (r *Resource) Set(k addr.Key, v cty.Value) {
 
 // Instance returns the value of one instance of the expansion; ok is false when there is no such instance.
 func (r *Resource) Instance(k addr.Key) (v cty.Value, ok bool) {
+	if r.module.store.Phase == Evaluating {
+		return cty.NilVal, false // the whole is made of what exists
+	}
 	e, _ := r.Expansion()
 	if e.Unknown || !e.Has(k) {
 		return cty.NilVal, false
@@ -86,6 +89,9 @@ func (r *Resource) instance(k addr.Key) cty.Value {
 
 // Whole returns the resource as expressions see it without a key: an object, a tuple or an object by key.
 func (r *Resource) Whole() cty.Value {
+	if r.module.store.Phase == Evaluating {
+		return r.existing()
+	}
 	e, _ := r.Expansion()
 	if e.Unknown {
 		return cty.DynamicVal

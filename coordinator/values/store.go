@@ -24,6 +24,8 @@ const (
 	Planning
 	// Applying: everything becomes known.
 	Applying
+	// Evaluating: nothing is done; what exists is what the state says (see Resource.SetStored), all else is unknown.
+	Evaluating
 )
 
 // Input is the value of a root variable as given.

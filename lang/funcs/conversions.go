@@ -1,6 +1,7 @@
 package funcs
 
 import (
+	"errors"
 	"reflect"
 
 	"github.com/millipede-iac/millipede/lang/marks"
@@ -41,6 +42,19 @@ func console() family {
 		}),
 		"Shows the type of a value.",
 	}}
+}
+
+// TypeOf returns the type that a call of the console's type() was for; ok is false for every other value. Something that was
+// made from the result of such a call is an error.
+func TypeOf(v cty.Value) (ty cty.Type, ok bool, err error) {
+	if !marks.Contains(v, TypeMark) {
+		return cty.NilType, false, nil
+	}
+	v, _ = v.UnmarkDeep()
+	if !v.Type().Equals(Type) || v.IsNull() || !v.IsKnown() {
+		return cty.NilType, false, errors.New("the function type() exists in the console only, and its result can be shown, but not be used in another expression")
+	}
+	return *v.EncapsulatedValue().(*cty.Type), true, nil
 }
 
 // to builds the explicit conversion to a type or to a kind of type. Its argument has no type of its own, so that

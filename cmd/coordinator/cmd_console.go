@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+	"golang.org/x/term"
+
+	"github.com/millipede-iac/millipede/cmd/coordinator/view"
+	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+const consoleUsage = `
+Usage: coordinator [global options] console [options]
+
+  Evaluates expressions, with the variables, locals and outputs of the configuration and the objects of the state. What
+  neither says shows as (known after apply). Nothing is changed.
+
+  On a terminal it asks for one expression after the other; an open bracket, or a backslash at the end of a line, goes on in
+  the next line. Otherwise it reads standard input, and ends with the first expression that fails.
+
+Options:
+  -state=FILE           Read this state file, not the state of the workspace.
+  -var 'NAME=VALUE'     Set an input variable of the root module. May be given often.
+  -var-file=FILE        Set the variables in a file, beside terraform.tfvars and *.auto.tfvars.
+  -input=false          Never ask for anything.
+  -json-into=FILE       Write everything as JSON to a file too, a line for each message.
+` + lockHelp + textHelp
+
+const consoleHelp = `Every line is an expression of the language, and its value is shown. It can
+refer to whatever an expression in the root module can: var.NAME, local.NAME,
+module.NAME; TYPE.NAME and data.TYPE.NAME for objects of the state. The function
+type() shows the type of a value.
+
+To leave the console, type "exit", or press Control-C or Control-D.`
+
+func runConsole(ctx context.Context, a *app, args []string) int {
+	var show showFlags
+	var vars variableFlags
+	var sf stateFlags
+	f := a.newFlags()
+	show.register(f)
+	vars.register(f)
+	sf.registerLock(f)
+	f.StringVar(&sf.state, "state", "", "")
+	if code, done := a.parse(f, consoleUsage, args); done {
+		return code
+	}
+	json := show.json
+	show.json = false // problems are shown as text in any case
+	s, diags := a.newStreamScreen(show, nil)
+	if json {
+		diags = diags.Append(diag.New(diag.Error, "Output only in json is not allowed", "A console is for people. To have its output as JSON beside that, give -json-into=FILE.", nil))
+	}
+	if diags = diags.Append(noArguments(f), a.checkWorkspace()); diags.HasErrors() {
+		return s.end(diags)
+	}
+	return s.end(a.console(ctx, s, vars, sf))
+}
+
+// console opens what a console needs, lets it answer, and closes everything.
+func (a *app) console(ctx context.Context, s *screen, vars variableFlags, sf stateFlags) diag.List {
+	wd, diags := a.newWorkdir(vars)
+	s.from(wd.loader.Sources)
+	if diags.HasErrors() {
+		return diags
+	}
+	if diags = diags.Append(wd.load()); diags.HasErrors() {
+		return diags
+	}
+	inputs, more := wd.givenInputs() // a variable without a value is unknown
+	if diags = diags.Append(more); diags.HasErrors() {
+		return diags
+	}
+	st, more := a.openState(ctx, wd.tree.Root, sf, "OperationTypeInvalid")
+	if diags = diags.Append(more); diags.HasErrors() {
+		return diags
+	}
+	prior, more := st.load(ctx)
+	if diags = diags.Append(more); !diags.HasErrors() {
+		var e *engine
+		e, more = a.openEngine(ctx, engineOptions{
+			tree: wd.tree, loader: wd.loader, inputs: inputs, prior: prior, observer: coordinator.Silent{}, parallelism: unset,
+		})
+		if diags = diags.Append(more); !diags.HasErrors() {
+			c, more := e.Console(ctx, prior)
+			diags = (&consoleSession{screen: s, console: c, workdir: wd}).run(diags.Append(more))
+			diags = diags.Append(e.close())
+		}
+	}
+	return diags.Append(st.close(ctx))
+}
+
+// consoleSession is a console that talks with somebody.
+type consoleSession struct {
+	*screen
+	console *operation.Console
+	workdir *workdir
+}
+
+// run shows the problems so far and answers until there are no more questions. It returns the problems that are not shown yet.
+func (c *consoleSession) run(diags diag.List) diag.List {
+	if c.console == nil {
+		return diags
+	}
+	if diags.HasErrors() {
+		diags = diags.Append(diag.New(diag.Warning, "Due to the problems above, some expressions may produce unexpected results.", "", nil))
+	}
+	c.diagnostics(diags)
+	if in, ok := c.app.stdin.(*os.File); ok && terminal(in) {
+		return c.interactive(in)
+	}
+	return c.piped()
+}
+
+// piped answers the lines of standard input, up to the first that fails.
+func (c *consoleSession) piped() diag.List {
+	var lines consoleLines
+	for {
+		line, err := c.app.lines().ReadString('\n')
+		if err == nil || line != "" {
+			if expression, open := lines.add(line); open == 0 {
+				exit, diags := c.answer(expression)
+				if exit || diags.HasErrors() {
+					return diags
+				}
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return diag.Errors("Failed to read standard input", err.Error()+".", nil)
+		}
+	}
+}
+
+// interactive answers somebody at a terminal.
+func (c *consoleSession) interactive(in *os.File) diag.List {
+	const prompt = "> "
+	editor := term.NewTerminal(struct {
+		io.Reader
+		io.Writer
+	}{in, c.app.stdout}, prompt)
+	var lines consoleLines
+	for {
+		line, err := editLine(editor, in, width(c.app.stdout))
+		switch {
+		case errors.Is(err, io.EOF): // Control-C or Control-D
+			return nil
+		case err != nil:
+			return diag.Errors("Failed to use the terminal", err.Error()+".", nil)
+		}
+		expression, open := lines.add(line)
+		if open > 0 {
+			editor.SetPrompt(strings.Repeat(".", open) + " ")
+			continue
+		}
+		editor.SetPrompt(prompt)
+		exit, diags := c.answer(expression)
+		if exit {
+			return nil
+		}
+		if diags.HasErrors() {
+			c.diagnostics(diags)
+		}
+	}
+}
+
+// editLine reads a line, with the terminal in raw mode only meanwhile. columns is 0 when nothing tells how wide it is.
+func editLine(editor *term.Terminal, in *os.File, columns int) (line string, err error) {
+	before, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, term.Restore(int(in.Fd()), before)) }()
+	if columns > 0 {
+		const anyHeight = 24 // the editor looks at the width alone
+		if err := editor.SetSize(columns, anyHeight); err != nil {
+			return "", err
+		}
+	}
+	return editor.ReadLine()
+}
+
+// answer shows what a line asks for; exit tells that it asks for the end. Problems are left to the caller.
+func (c *consoleSession) answer(expression string) (exit bool, diags diag.List) {
+	text := ""
+	switch strings.TrimSpace(expression) {
+	case "":
+	case "exit":
+		return true, nil
+	case "help":
+		text = consoleHelp
+	default:
+		c.workdir.loader.AddSource(operation.ConsoleSource, []byte(expression))
+		var got operation.Answer
+		if got, diags = c.console.Eval(expression); diags.HasErrors() {
+			return false, diags
+		}
+		if got.Type != cty.NilType {
+			text = view.TypeText(got.Type)
+		} else {
+			text = view.FormatValue(got.Value)
+		}
+	}
+	c.print(text + "\n")
+	c.message("log", text, nil)
+	return false, nil
+}

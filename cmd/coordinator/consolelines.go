@@ -1,0 +1,62 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/millipede-iac/millipede/coordinator/operation"
+)
+
+// consoleLines gathers the lines of one expression: it goes on while brackets are open, or after a backslash at the end of a
+// line. The zero value waits for the first line.
+type consoleLines struct {
+	lines []string
+	// depth is how many brackets are open, by kind.
+	braces, brackets, parens int
+}
+
+// add takes a line. When open is 0 the expression is complete, and the next line begins another one; else it is how many things
+// are still open.
+func (c *consoleLines) add(line string) (expression string, open int) {
+	line = strings.TrimSpace(line)
+	if strings.HasSuffix(line, `\`) && !strings.HasSuffix(line, `\\`) {
+		open++
+	}
+	if line = strings.TrimSuffix(line, `\`); line != "" {
+		c.lines = append(c.lines, line)
+		c.count(line)
+	}
+	if c.braces >= 0 && c.brackets >= 0 && c.parens >= 0 {
+		open += c.braces + c.brackets + c.parens
+	} else {
+		open = 0 // a bracket too many: the parser says so
+	}
+	if open > 0 {
+		return "", open
+	}
+	expression = strings.Join(c.lines, "\n")
+	*c = consoleLines{}
+	return expression, 0
+}
+
+func (c *consoleLines) count(line string) {
+	tokens, _ := hclsyntax.LexConfig([]byte(line), operation.ConsoleSource, hcl.InitialPos) // the parser reports what is wrong
+	for _, t := range tokens {
+		switch t.Type {
+		case hclsyntax.TokenOBrace:
+			c.braces++
+		case hclsyntax.TokenCBrace:
+			c.braces--
+		case hclsyntax.TokenOBrack:
+			c.brackets++
+		case hclsyntax.TokenCBrack:
+			c.brackets--
+		case hclsyntax.TokenOParen:
+			c.parens++
+		case hclsyntax.TokenCParen:
+			c.parens--
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package operation
+
+import (
+	"context"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/eval"
+	"github.com/millipede-iac/millipede/lang/funcs"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// ConsoleSource is the file name in the source ranges of expressions that a Console evaluates.
+const ConsoleSource = "<console-input>"
+
+// Console evaluates expressions in the root module: with the variables, locals and outputs of the configuration, and
+// with the objects that the state has. What neither says is unknown. It is not safe for concurrent use.
+type Console struct {
+	root *values.Module
+}
+
+// Console computes what expressions may refer to. prior is the stored state, which is not changed. When only some values could
+// not be computed, there is a console all the same: they are unknown.
+func (s *Session) Console(ctx context.Context, prior *state.State) (*Console, diag.List) {
+	diags := s.Tree.Check()
+	schemas, more := s.Schemas(ctx, prior)
+	diags = diags.Append(more)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	code := values.NewCode(s.Tree, schemas)
+	static := graph.Build(s.Tree, prior, code)
+	order, acyclic := static.Graph.Order()
+	if !acyclic {
+		return nil, diags.Append(cycleDiags(static))
+	}
+	store := s.store(code, values.Evaluating, time.Time{})
+	for _, v := range order {
+		n := &static.Nodes[v]
+		if n.Kind == graph.OrphanNode {
+			continue
+		}
+		for _, m := range store.Instances(n.Module) {
+			diags = diags.Append(evaluate(m, n, prior))
+		}
+	}
+	return &Console{root: store.Root()}, diags
+}
+
+// evaluate computes what a vertex stands for in one module instance.
+func evaluate(m *values.Module, n *graph.Node, prior *state.State) diag.List {
+	switch n.Kind {
+	case graph.VariableNode:
+		_, diags := m.VariableValue(n.Variable.Name)
+		if diags.HasErrors() {
+			return diags
+		}
+		return diags.Append(m.CheckVariable(n.Variable).Diags)
+	case graph.LocalNode:
+		_, diags := m.LocalValue(n.Local.Name)
+		return diags
+	case graph.OutputNode:
+		_, diags := m.EvalOutput(n.Output.Name)
+		return diags.Append(m.CheckOutput(n.Output).Diags)
+	case graph.CallNode:
+		return m.Call(n.Call.Name).Diags
+	case graph.ResourceNode:
+		r := m.ResourceBlock(n.Resource.Addr)
+		if stored := prior.Resources[r.Addr()]; stored != nil {
+			return r.SetStored(stored)
+		}
+	}
+	return nil
+}
+
+// Answer is the value of an expression, or, when that was a call of the console's function type(), a type.
+type Answer struct {
+	Value cty.Value
+	// Type is cty.NilType unless a type was asked for; Value holds nothing then.
+	Type cty.Type
+}
+
+// Eval evaluates an expression. With errors among the problems there is no answer.
+func (c *Console) Eval(text string) (Answer, diag.List) {
+	expr, problems := hclsyntax.ParseExpression([]byte(text), ConsoleSource, hcl.InitialPos)
+	if problems.HasErrors() {
+		return Answer{}, diag.List(nil).Append(problems)
+	}
+	value, diags := c.root.Scope.Expr(expr, cty.DynamicPseudoType, eval.Once, cty.NilVal)
+	if diags.HasErrors() {
+		return Answer{}, diags
+	}
+	ty, ok, err := funcs.TypeOf(value)
+	switch {
+	case err != nil:
+		return Answer{}, diags.Append(diag.New(diag.Error, "Invalid use of type function", err.Error()+".", nil))
+	case ok:
+		return Answer{Type: ty}, diags
+	default:
+		return Answer{Value: value}, diags
+	}
+}
