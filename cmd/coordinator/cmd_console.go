@@ -11,7 +11,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/millipede-iac/millipede/cmd/coordinator/view"
-	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
@@ -61,40 +60,10 @@ func runConsole(ctx context.Context, a *app, args []string) int {
 	if diags = diags.Append(noArguments(f), a.checkWorkspace()); diags.HasErrors() {
 		return s.end(diags)
 	}
-	return s.end(a.console(ctx, s, vars, sf))
-}
-
-// console opens what a console needs, lets it answer, and closes everything.
-func (a *app) console(ctx context.Context, s *screen, vars variableFlags, sf stateFlags) diag.List {
-	wd, diags := a.newWorkdir(vars)
-	s.from(wd.loader.Sources)
-	if diags.HasErrors() {
-		return diags
-	}
-	if diags = diags.Append(wd.load()); diags.HasErrors() {
-		return diags
-	}
-	inputs, more := wd.givenInputs() // a variable without a value is unknown
-	if diags = diags.Append(more); diags.HasErrors() {
-		return diags
-	}
-	st, more := a.openState(ctx, wd.tree.Root, sf, "OperationTypeInvalid")
-	if diags = diags.Append(more); diags.HasErrors() {
-		return diags
-	}
-	prior, more := st.load(ctx)
-	if diags = diags.Append(more); !diags.HasErrors() {
-		var e *engine
-		e, more = a.openEngine(ctx, engineOptions{
-			tree: wd.tree, loader: wd.loader, inputs: inputs, prior: prior, observer: coordinator.Silent{}, parallelism: unset,
-		})
-		if diags = diags.Append(more); !diags.HasErrors() {
-			c, more := e.Console(ctx, prior)
-			diags = (&consoleSession{screen: s, console: c, workdir: wd}).run(diags.Append(more))
-			diags = diags.Append(e.close())
-		}
-	}
-	return diags.Append(st.close(ctx))
+	return s.end(a.inspect(ctx, s, inspectOptions{vars: vars, state: sf, lockAs: "OperationTypeInvalid"}, func(i *inspection) diag.List {
+		c, diags := i.engine.Console(ctx, i.prior)
+		return (&consoleSession{screen: s, console: c, workdir: i.wd}).run(diags)
+	}))
 }
 
 // consoleSession is a console that talks with somebody.
@@ -104,7 +73,8 @@ type consoleSession struct {
 	workdir *workdir
 }
 
-// run shows the problems so far and answers until there are no more questions. It returns the problems that are not shown yet.
+// run shows the problems so far and answers until there are no more questions. It returns the problems that are not
+// shown yet.
 func (c *consoleSession) run(diags diag.List) diag.List {
 	if c.console == nil {
 		return diags

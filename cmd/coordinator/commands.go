@@ -22,6 +22,7 @@ func init() {
 		{name: "fmt", synopsis: "Rewrite configuration files in their usual form", run: runFmt},
 		{name: "force-unlock", synopsis: "Release a lock that was left on the state", run: runForceUnlock},
 		{name: "get", synopsis: "Install the modules", run: runGet},
+		{name: "graph", synopsis: "Draw what depends on what", run: runGraph},
 		{name: "limits", synopsis: "Show who holds the limits, and who waits", run: runLimits},
 		{name: "metadata", synopsis: "Facts about the engine", run: group(metadataUsage), hidden: true},
 		{name: "metadata functions", synopsis: "Show the functions of the language", run: runMetadataFunctions},

@@ -9,16 +9,16 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/operation"
 )
 
-// consoleLines gathers the lines of one expression: it goes on while brackets are open, or after a backslash at the end of a
-// line. The zero value waits for the first line.
+// consoleLines gathers the lines of one expression: it goes on while brackets are open, or after a backslash at the end
+// of a line. The zero value waits for the first line.
 type consoleLines struct {
 	lines []string
 	// depth is how many brackets are open, by kind.
 	braces, brackets, parens int
 }
 
-// add takes a line. When open is 0 the expression is complete, and the next line begins another one; else it is how many things
-// are still open.
+// add takes a line. When open is 0 the expression is complete, and the next line begins another one; else it is how
+// many things are still open.
 func (c *consoleLines) add(line string) (expression string, open int) {
 	line = strings.TrimSpace(line)
 	if strings.HasSuffix(line, `\`) && !strings.HasSuffix(line, `\\`) {

@@ -25,8 +25,8 @@ type Console struct {
 	root *values.Module
 }
 
-// Console computes what expressions may refer to. prior is the stored state, which is not changed. When only some values could
-// not be computed, there is a console all the same: they are unknown.
+// Console computes what expressions may refer to. prior is the stored state, which is not changed. When only some
+// values could not be computed, there is a console all the same: they are unknown.
 func (s *Session) Console(ctx context.Context, prior *state.State) (*Console, diag.List) {
 	diags := s.Tree.Check()
 	schemas, more := s.Schemas(ctx, prior)

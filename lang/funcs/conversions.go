@@ -44,8 +44,8 @@ func console() family {
 	}}
 }
 
-// TypeOf returns the type that a call of the console's type() was for; ok is false for every other value. Something that was
-// made from the result of such a call is an error.
+// TypeOf returns the type that a call of the console's type() was for; ok is false for every other value. Something
+// that was made from the result of such a call is an error.
 func TypeOf(v cty.Value) (ty cty.Type, ok bool, err error) {
 	if !marks.Contains(v, TypeMark) {
 		return cty.NilType, false, nil

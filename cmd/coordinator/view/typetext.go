@@ -8,8 +8,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// TypeText writes a type much as it would be declared: what the console shows for type(). Objects and tuples take a line for
-// each attribute and element.
+// TypeText writes a type much as it would be declared: what the console shows for type(). Objects and tuples take a
+// line for each attribute and element.
 func TypeText(ty cty.Type) string { return typeText(ty, "\n") }
 
 // typeText writes a type inside of something whose lines begin with start, a line break included.

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/millipede-iac/millipede/cmd/coordinator/view"
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+const graphUsage = `
+Usage: coordinator [global options] graph [options]
+
+  Draws the graph of what depends on what: an arrow leads from what waits to what it waits for.
+
+Options:
+  -type=TYPE            Which graph: plan, plan-refresh-only, plan-destroy or apply. Default: plan, or apply with -plan.
+  -plan=FILE            Draw the graph of this saved plan, not that of the configuration in this directory.
+  -format=FORMAT        The language of the drawing: dot, for Graphviz, or mermaid. Default: dot.
+  -draw-cycles          Draw cycles, too, with coloured arrows.
+  -module-depth=N       Draw modules below this depth as one each; 0 shows nothing but the root module. Default: all.
+  -verbose              Draw what is there for the sake of the order alone, too.
+  -var 'NAME=VALUE', -var-file=FILE
+                        Variables that sources of modules depend on. May be given often.
+` + textHelp
+
+// graphRequest says what to draw.
+type graphRequest struct {
+	kind, file, format string
+	drawing            view.DrawingOptions
+	saved              *planfile.Saved
+}
+
+func runGraph(ctx context.Context, a *app, args []string) int {
+	var show showFlags
+	var vars variableFlags
+	var r graphRequest
+	f := a.newFlags()
+	show.registerText(f)
+	vars.registerValues(f)
+	f.StringVar(&r.kind, "type", "", "")
+	f.StringVar(&r.file, "plan", "", "")
+	f.StringVar(&r.format, "format", "dot", "")
+	f.BoolVar(&r.drawing.Cycles, "draw-cycles", false, "")
+	f.IntVar(&r.drawing.Depth, "module-depth", -1, "")
+	f.BoolVar(&r.drawing.Verbose, "verbose", false, "")
+	if code, done := a.parse(f, graphUsage, args); done {
+		return code
+	}
+	s, diags := a.newScreen(show, nil)
+	s.printer.Out = a.stderr // standard output is for the drawing
+	if diags = diags.Append(noArguments(f), r.check(), a.checkWorkspace()); diags.HasErrors() {
+		return s.end(diags)
+	}
+	return s.end(a.inspect(ctx, s, inspectOptions{vars: vars, saved: r.saved}, func(i *inspection) diag.List {
+		static, diags := i.engine.PlanGraph(ctx, i.prior)
+		if static == nil || diags.HasErrors() && !r.drawing.Cycles {
+			return diags
+		}
+		write := r.draw(static, i).DOT
+		if r.format == "mermaid" {
+			write = r.draw(static, i).Mermaid
+		}
+		s.printed(write)
+		return errorsOf(diags)
+	}))
+}
+
+// check looks at the options, and opens the saved plan if one is named.
+func (r *graphRequest) check() diag.List {
+	switch r.kind {
+	case "", "plan", "plan-refresh-only", "plan-destroy", "apply":
+	case "eval", "validate":
+		return diag.Errors("Graph type no longer available", fmt.Sprintf("There is no graph of the type %q any more. The graph of -type=plan shows as much.", r.kind), nil)
+	default:
+		return diag.Errors("Unsupported graph type", fmt.Sprintf("There is no graph of the type %q; there are plan, plan-refresh-only, plan-destroy and apply.", r.kind), nil)
+	}
+	if r.format != "dot" && r.format != "mermaid" {
+		return diag.Errors("Unsupported graph format", fmt.Sprintf("There is no format %q; there are dot and mermaid.", r.format), nil)
+	}
+	if r.file == "" {
+		return nil
+	}
+	if r.kind == "" {
+		r.kind = "apply"
+	}
+	saved, diags := openPlanFile(r.file)
+	if diags.HasErrors() {
+		return diag.Errors("Failed loading the plan file", diags[0].Detail, nil)
+	}
+	r.saved = saved
+	return nil
+}
+
+// draw makes the drawing that is asked for.
+func (r *graphRequest) draw(static *graph.Static, i *inspection) *view.Drawing {
+	var p *plan.Plan
+	switch r.kind {
+	case "plan-destroy":
+		p = operation.DestroyPlan(static, i.prior)
+	case "apply":
+		if r.saved != nil {
+			p = r.saved.Plan
+		} else {
+			p = operation.EmptyPlan(static, i.prior)
+		}
+	default:
+		return view.PlanDrawing(static, r.drawing)
+	}
+	return view.ApplyDrawing(static, p, &p.Graph, r.drawing)
+}
