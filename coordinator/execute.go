@@ -180,7 +180,8 @@ func (x *executor) call(a call) {
 	}
 	began := x.Now()
 	// The fast lane persists nothing, so nothing is sealed; large messages go through blobs.
-	packer, about := wire.Packer{Run: x.RunID, Blobs: x.Transport, Rand: rand.Reader}, wire.CallSubject(a.pool)
+	packer := wire.Packer{Run: x.RunID, Blobs: x.Transport, Incoming: x.Transport.PoolBlobs(a.pool), Rand: rand.Reader}
+	about := wire.CallSubject(a.pool)
 	data, err := packer.Pack(x.ctx, about, wire.EncodeTask(a.task))
 	var answer []byte
 	if err == nil {

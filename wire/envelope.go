@@ -42,7 +42,8 @@ var errEnvelope = errors.New("malformed envelope")
 type Packer struct {
 	Run    string
 	Sealer *Sealer
-	Blobs  Blobs
+	// Blobs is where large messages go; Incoming is where they come from, and nil for the same place.
+	Blobs, Incoming Blobs
 	// Rand is the source of the blobs' keys; it must be safe for concurrent use.
 	Rand io.Reader
 }
@@ -142,7 +143,11 @@ func (p Packer) fetch(ctx context.Context, ref []byte) ([]byte, error) {
 	if len(ref) != sha256.Size+runKeySize {
 		return nil, errEnvelope
 	}
-	blob, err := p.Blobs.GetBlob(ctx, hex.EncodeToString(ref[:sha256.Size]))
+	from := p.Incoming
+	if from == nil {
+		from = p.Blobs
+	}
+	blob, err := from.GetBlob(ctx, hex.EncodeToString(ref[:sha256.Size]))
 	if err != nil {
 		return nil, err
 	}

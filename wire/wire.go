@@ -40,6 +40,7 @@ type Transport interface {
 	Claims
 	Semaphore
 	Blobs
+	PoolBlobs
 	Keys
 	Caller
 	Presence
@@ -182,6 +183,13 @@ type Blobs interface {
 	// NameBlob binds a name (a provider package for a platform, say) to a blob; LookupBlob finds it or ErrNotFound.
 	NameBlob(ctx context.Context, name, sha256 string) error
 	LookupBlob(ctx context.Context, name string) (string, error)
+}
+
+// PoolBlobs gives the workers of each pool a place of their own for large payloads, so that no pool can touch what is
+// another's: workers read Blobs and write PoolBlobs of the pool that they work for, coordinators do it the other way.
+type PoolBlobs interface {
+	// PoolBlobs returns the blobs of a pool's workers, valid for as long as the connection.
+	PoolBlobs(pool string) Blobs
 }
 
 // Caller is the fast lane: calls to some worker of a pool, nothing persisted.

@@ -257,7 +257,7 @@ func (w *Worker) mailOf(ctx context.Context, ref wire.TaskRef) (mail, error) {
 }
 
 func (m mail) packer() wire.Packer {
-	return wire.Packer{Run: m.ref.Run, Sealer: m.sealer, Blobs: m.w.Blobs, Rand: m.w.Rand}
+	return wire.Packer{Run: m.ref.Run, Sealer: m.sealer, Blobs: m.w.Blobs.PoolBlobs(m.ref.Pool), Incoming: m.w.Blobs, Rand: m.w.Rand}
 }
 
 // open reads a task. The coordinator's blob may take a while to come.

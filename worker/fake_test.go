@@ -243,6 +243,8 @@ func (b *bus) WatchControl(ctx context.Context, pool string, fn func(wire.Contro
 	return ctx.Err()
 }
 
+func (b *bus) PoolBlobs(string) wire.Blobs { return b }
+
 func (b *bus) Emit(_ context.Context, _ string, data []byte) error {
 	e, err := wire.DecodeEvent(data)
 	b.mu.Lock()

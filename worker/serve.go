@@ -38,7 +38,7 @@ func (w *Worker) serve(taking, working context.Context, pool string) {
 func (w *Worker) answer(ctx context.Context, pool string, data []byte) []byte {
 	started := w.Now()
 	about := wire.CallSubject(pool)
-	packer := wire.Packer{Blobs: w.Blobs, Rand: w.Rand}
+	packer := wire.Packer{Blobs: w.Blobs.PoolBlobs(pool), Incoming: w.Blobs, Rand: w.Rand}
 	task, err := unpackTask(ctx, packer, about, data)
 	var result *wire.Result
 	if err != nil {

@@ -34,7 +34,7 @@ type Options struct {
 	Claims   wire.Claims
 	Caller   Caller
 	Presence Presence
-	Blobs    wire.Blobs
+	Blobs    Blobs
 	Keys     Keys
 
 	Journal      Journal
@@ -65,6 +65,12 @@ type Presence interface {
 	Beat(ctx context.Context, b wire.Heartbeat) error
 	WatchControl(ctx context.Context, pool string, fn func(wire.Control)) error
 	Emit(ctx context.Context, run string, data []byte) error
+}
+
+// Blobs are read, and those of a pool written.
+type Blobs interface {
+	wire.Blobs
+	wire.PoolBlobs
 }
 
 // Keys opens the keys of runs. *wire.Keyring is one.

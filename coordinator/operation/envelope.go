@@ -14,7 +14,9 @@ type envelope struct {
 	ring   *wire.Keyring
 	run    string
 	packer wire.Packer
-	live   func(ctx context.Context) ([]wire.Worker, error)
+	// incoming is where the large results of a pool are.
+	incoming func(pool string) wire.Blobs
+	live     func(ctx context.Context) ([]wire.Worker, error)
 
 	mu     sync.Mutex // guards shared
 	shared map[string]bool
@@ -32,7 +34,8 @@ func (s *Session) envelope(ctx context.Context, run string, create bool) (*envel
 	}
 	return &envelope{
 		ring: s.Keyring, run: run, live: s.Transport.Workers, shared: map[string]bool{},
-		packer: wire.Packer{Run: run, Sealer: sealer, Blobs: s.Transport, Rand: rand.Reader},
+		packer:   wire.Packer{Run: run, Sealer: sealer, Blobs: s.Transport, Rand: rand.Reader},
+		incoming: s.Transport.PoolBlobs,
 	}, nil
 }
 
@@ -46,7 +49,9 @@ func (e *envelope) Wrap(ctx context.Context, ref wire.TaskRef, data []byte) ([]b
 
 // Unwrap implements coordinator.Envelope for results.
 func (e *envelope) Unwrap(ctx context.Context, ref wire.TaskRef, data []byte) ([]byte, error) {
-	return e.packer.Unpack(ctx, wire.ResultSubject(ref), data)
+	packer := e.packer
+	packer.Incoming = e.incoming(ref.Pool)
+	return packer.Unpack(ctx, wire.ResultSubject(ref), data)
 }
 
 // share gives the run's key to every live worker that does not have it.

@@ -189,7 +189,7 @@ func (s *Session) callAny(ctx context.Context, task *wire.Task) (*wire.Result, e
 }
 
 func (s *Session) callPool(ctx context.Context, pool string, task *wire.Task) (*wire.Result, error) {
-	packer := wire.Packer{Run: task.Run, Blobs: s.Transport, Rand: rand.Reader}
+	packer := wire.Packer{Run: task.Run, Blobs: s.Transport, Incoming: s.Transport.PoolBlobs(pool), Rand: rand.Reader}
 	data, err := packer.Pack(ctx, wire.CallSubject(pool), wire.EncodeTask(task))
 	if err != nil {
 		return nil, err

@@ -3,32 +3,83 @@ package jet
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Blobs are objects of one bucket: a blob under its hash, a name as a small object "name/..." that holds the hash.
+// namePrefix begins the names of the small objects that hold a hash; a blob is an object under its hash.
 const namePrefix = "name/"
 
-func (c *Conn) bucket(ctx context.Context) (jetstream.ObjectStore, error) {
-	store, err := c.topology.blobs.get(func() (jetstream.ObjectStore, error) {
-		ctx, cancel := c.bounded(ctx)
+// bucket is an object store: the one that coordinators write, or one that the workers of a pool write. It implements
+// wire.Blobs.
+type bucket struct {
+	c    *Conn
+	name string
+}
+
+// poolBucket is the name of the bucket of a pool. Names of buckets have no "=", so the coding is that of tokens with "_"
+// in its place, and "__" for "_".
+func poolBucket(pool string) string {
+	return blobBucket + "_" + strings.ReplaceAll(strings.ReplaceAll(wire.Token(pool), "_", "__"), "=", "_")
+}
+
+func (c *Conn) blobs() bucket { return bucket{c, blobBucket} }
+
+// PoolBlobs implements wire.PoolBlobs.
+func (c *Conn) PoolBlobs(pool string) wire.Blobs { return bucket{c, poolBucket(pool)} }
+
+// PutBlob implements wire.Blobs.
+func (c *Conn) PutBlob(ctx context.Context, sum string, data []byte) error {
+	return c.blobs().PutBlob(ctx, sum, data)
+}
+
+// GetBlob implements wire.Blobs.
+func (c *Conn) GetBlob(ctx context.Context, sum string) ([]byte, error) {
+	return c.blobs().GetBlob(ctx, sum)
+}
+
+// HasBlob implements wire.Blobs.
+func (c *Conn) HasBlob(ctx context.Context, sum string) (bool, error) {
+	return c.blobs().HasBlob(ctx, sum)
+}
+
+// NameBlob implements wire.Blobs.
+func (c *Conn) NameBlob(ctx context.Context, name, sum string) error {
+	return c.blobs().NameBlob(ctx, name, sum)
+}
+
+// LookupBlob implements wire.Blobs.
+func (c *Conn) LookupBlob(ctx context.Context, name string) (string, error) {
+	return c.blobs().LookupBlob(ctx, name)
+}
+
+// preparePool creates what the workers of a pool write to and may not create: their bucket. It does so once, for a
+// connection that may, and not on an embedded server, where worker and coordinator may both.
+func (c *Conn) preparePool(ctx context.Context, pool string) error {
+	if !c.opts.Provision || c.opts.inProcess != nil {
+		return nil
+	}
+	_, err := bucket{c, poolBucket(pool)}.open(ctx)
+	return err
+}
+
+// open returns the store for writing.
+func (b bucket) open(ctx context.Context) (jetstream.ObjectStore, error) {
+	store, err := b.c.topology.bucket(b.name).get(func() (jetstream.ObjectStore, error) {
+		ctx, cancel := b.c.bounded(ctx)
 		defer cancel()
-		if !c.opts.Provision {
-			return c.js.ObjectStore(ctx, blobBucket)
+		if !b.c.opts.Provision {
+			return b.c.js.ObjectStore(ctx, b.name)
 		}
-		store, err := c.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: blobBucket, Storage: jetstream.FileStorage, Replicas: c.topology.replicas()})
+		store, err := b.c.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: b.name, Storage: jetstream.FileStorage, Replicas: b.c.topology.replicas()})
 		if errors.Is(err, jetstream.ErrBucketExists) {
-			return c.js.ObjectStore(ctx, blobBucket)
+			return b.c.js.ObjectStore(ctx, b.name)
 		}
 		return store, err
 	})
@@ -39,14 +90,14 @@ func (c *Conn) bucket(ctx context.Context) (jetstream.ObjectStore, error) {
 }
 
 // PutBlob implements wire.Blobs.
-func (c *Conn) PutBlob(ctx context.Context, sum string, data []byte) error {
+func (b bucket) PutBlob(ctx context.Context, sum string, data []byte) error {
 	if have := sha256.Sum256(data); hex.EncodeToString(have[:]) != sum {
 		return fmt.Errorf("storing blob %s: the data has the hash %x", sum, have)
 	}
-	if there, err := c.HasBlob(ctx, sum); err != nil || there {
+	if there, err := b.HasBlob(ctx, sum); err != nil || there {
 		return err
 	}
-	store, err := c.bucket(ctx)
+	store, err := b.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -57,8 +108,8 @@ func (c *Conn) PutBlob(ctx context.Context, sum string, data []byte) error {
 }
 
 // GetBlob implements wire.Blobs.
-func (c *Conn) GetBlob(ctx context.Context, sum string) ([]byte, error) {
-	data, err := c.object(ctx, sum)
+func (b bucket) GetBlob(ctx context.Context, sum string) ([]byte, error) {
+	data, err := b.read(ctx, sum)
 	if err != nil {
 		return nil, fmt.Errorf("fetching blob %s: %w", sum, err)
 	}
@@ -68,70 +119,21 @@ func (c *Conn) GetBlob(ctx context.Context, sum string) ([]byte, error) {
 	return data, nil
 }
 
-func (c *Conn) object(ctx context.Context, name string) ([]byte, error) {
-	store, err := c.bucket(ctx)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return nil, wire.ErrNotFound
-	}
-	if err != nil {
-		return nil, err
-	}
-	for {
-		data, err := store.GetBytes(ctx, name)
-		if !errors.Is(err, jetstream.ErrObjectNotFound) {
-			return data, problem(err)
-		}
-		// Any replica answers, also one that is behind. Only the leader knows that there is nothing.
-		if err := c.objectAtLeader(ctx, name); err != nil {
-			return nil, err
-		}
-		if err := pause(ctx, replicaPause); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// replicaPause is how long a replica is given to catch up.
-const replicaPause = 20 * time.Millisecond
-
-// objectAtLeader returns wire.ErrNotFound when the stream's leader has no such object either.
-func (c *Conn) objectAtLeader(ctx context.Context, name string) error {
-	m, err := c.lastMessage(ctx, "OBJ_"+blobBucket, "$O."+blobBucket+".M."+base64.URLEncoding.EncodeToString([]byte(name)))
-	if err != nil {
-		return err
-	}
-	var info jetstream.ObjectInfo
-	if err := json.Unmarshal(m.Data, &info); err != nil {
-		return fmt.Errorf("reading what is stored as %s: %w", name, err)
-	}
-	if info.Deleted {
-		return wire.ErrNotFound
-	}
-	return nil
-}
-
 // HasBlob implements wire.Blobs.
-func (c *Conn) HasBlob(ctx context.Context, sum string) (bool, error) {
-	store, err := c.bucket(ctx)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
+func (b bucket) HasBlob(ctx context.Context, sum string) (bool, error) {
+	_, err := b.info(ctx, sum)
+	if errors.Is(err, wire.ErrNotFound) {
 		return false, nil
 	}
 	if err != nil {
-		return false, err
-	}
-	_, err = store.GetInfo(ctx, sum)
-	if errors.Is(err, jetstream.ErrObjectNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("looking for blob %s: %w", sum, problem(err))
+		return false, fmt.Errorf("looking for blob %s: %w", sum, err)
 	}
 	return true, nil
 }
 
 // NameBlob implements wire.Blobs.
-func (c *Conn) NameBlob(ctx context.Context, name, sum string) error {
-	store, err := c.bucket(ctx)
+func (b bucket) NameBlob(ctx context.Context, name, sum string) error {
+	store, err := b.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -142,20 +144,33 @@ func (c *Conn) NameBlob(ctx context.Context, name, sum string) error {
 }
 
 // LookupBlob implements wire.Blobs.
-func (c *Conn) LookupBlob(ctx context.Context, name string) (string, error) {
-	sum, err := c.object(ctx, namePrefix+name)
+func (b bucket) LookupBlob(ctx context.Context, name string) (string, error) {
+	sum, err := b.read(ctx, namePrefix+name)
 	if err != nil {
 		return "", fmt.Errorf("looking for the blob named %q: %w", name, err)
 	}
 	return string(sum), nil
 }
 
-// dropSpilled deletes the messages of a run that were too large for a stream, and their names.
+// dropSpilled deletes the messages of a run that were too large for a stream, and their names, wherever they are.
 func (c *Conn) dropSpilled(ctx context.Context, run string) error {
-	store, err := c.topology.blobs.get(func() (jetstream.ObjectStore, error) {
-		ctx, cancel := c.bounded(ctx)
+	names := c.js.ObjectStoreNames(ctx)
+	for name := range names.Name() {
+		if name != blobBucket && !strings.HasPrefix(name, blobBucket+"_") {
+			continue // somebody else's
+		}
+		if err := (bucket{c, name}).dropSpilled(ctx, run); err != nil {
+			return err
+		}
+	}
+	return problem(names.Error())
+}
+
+func (b bucket) dropSpilled(ctx context.Context, run string) error {
+	store, err := b.c.topology.bucket(b.name).get(func() (jetstream.ObjectStore, error) {
+		ctx, cancel := b.c.bounded(ctx)
 		defer cancel()
-		return c.js.ObjectStore(ctx, blobBucket)
+		return b.c.js.ObjectStore(ctx, b.name)
 	})
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return nil

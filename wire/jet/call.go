@@ -94,6 +94,9 @@ func (c *Conn) Call(ctx context.Context, pool string, data []byte) ([]byte, erro
 	if int64(len(data)) > c.nc.MaxPayload() {
 		return nil, fmt.Errorf("calling pool %s: the message has %d bytes, and the server takes %d", pool, len(data), c.nc.MaxPayload())
 	}
+	if err := c.preparePool(ctx, pool); err != nil { // the answer may be large
+		return nil, fmt.Errorf("calling pool %s: %w", pool, err)
+	}
 	if err := c.calls.start(); err != nil {
 		return nil, fmt.Errorf("calling pool %s: %w", pool, err)
 	}

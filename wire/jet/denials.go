@@ -37,8 +37,17 @@ func (d *denials) note(err error) bool {
 	if d.subjects == nil {
 		d.subjects = map[string]bool{}
 	}
-	d.subjects[subject] = true
+	d.subjects[plainAPI(subject)] = true
 	return true
+}
+
+// plainAPI names a subject of JetStream's API as clients do: an account that holds no streams may map the API to a
+// domain, as those in deploy/nats do, and permissions are about the mapped subject.
+func plainAPI(subject string) string {
+	if _, rest, ok := strings.Cut(subject, ".API."); ok && strings.HasPrefix(subject, "$JS.") {
+		return jetstream.DefaultAPIPrefix + rest
+	}
+	return subject
 }
 
 func (d *denials) has(subject string) bool {
@@ -120,14 +129,15 @@ func probeSubjects(pools []string) (publish, subscribe []string) {
 	const api = jetstream.DefaultAPIPrefix
 	publish = []string{
 		api + "STREAM.MSG.GET." + claimsStream, api + "STREAM.MSG.GET." + keysStream, "ev.probe",
-		api + "STREAM.INFO.OBJ_" + blobBucket, api + "CONSUMER.CREATE.OBJ_" + blobBucket + ".probe", "$O." + blobBucket + ".C.probe",
+		api + "STREAM.MSG.GET.OBJ_" + blobBucket, api + "DIRECT.GET.OBJ_" + blobBucket,
 	}
 	subscribe = []string{"ctl.all.>"}
 	for _, pool := range pools {
-		p := wire.Token(pool)
+		p, b := wire.Token(pool), poolBucket(pool)
 		consumer := tasksStream + ".pool-" + p
 		publish = append(publish, api+"CONSUMER.INFO."+consumer, api+"CONSUMER.MSG.NEXT."+consumer, "$JS.ACK."+consumer+".0.0.0.0.0",
-			"claim."+p+".probe.probe", "result."+p+".probe.probe.probe")
+			"claim."+p+".probe.probe", "result."+p+".probe.probe.probe",
+			api+"STREAM.INFO.OBJ_"+b, api+"STREAM.MSG.GET.OBJ_"+b, api+"STREAM.PURGE.OBJ_"+b, "$O."+b+".C.probe")
 		subscribe = append(subscribe, wire.CallSubject(pool), "ctl.pool."+p+".>")
 	}
 	return publish, subscribe

@@ -113,9 +113,6 @@ func (c *Conn) EmptyRegisters(ctx context.Context, grace time.Duration) error {
 	return c.emptyRegisters(ctx, grace)
 }
 
-// Name is what the connection calls itself.
-func (c *Conn) Name() string { return c.opts.User }
-
 // JetStream gives a test the client.
 func (c *Conn) JetStream() any { return c.js }
 

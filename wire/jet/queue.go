@@ -26,10 +26,14 @@ const (
 	topologyPoll = 250 * time.Millisecond
 )
 
-// PublishTask implements wire.Queue. The pool's consumer exists afterwards, so that workers need no right to create it.
+// PublishTask implements wire.Queue. The pool's consumer and bucket exist afterwards, so that workers need no right to
+// create them.
 func (c *Conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) error {
 	if c.opts.Provision {
 		if _, err := c.topology.consumer(ctx, tasksStream, poolConsumer(ref.Pool, c.opts.ackWait(queueAckWait))); err != nil {
+			return err
+		}
+		if err := c.preparePool(ctx, ref.Pool); err != nil {
 			return err
 		}
 	}

@@ -23,8 +23,9 @@ func workerPermissions() *server.Permissions {
 		Publish: &server.SubjectPermission{Allow: []string{
 			"$JS.API.CONSUMER.INFO.TASKS.pool-eu", "$JS.API.CONSUMER.MSG.NEXT.TASKS.pool-eu", "$JS.ACK.TASKS.pool-eu.>",
 			"$JS.API.STREAM.MSG.GET.CLAIMS", "$JS.API.STREAM.MSG.GET.KEYS", "claim.eu.>", "result.eu.>", "hb.eu.>", "ev.>",
-			"$JS.API.STREAM.INFO.OBJ_BLOB", "$JS.API.STREAM.MSG.GET.OBJ_BLOB", "$JS.API.DIRECT.GET.OBJ_BLOB.>", "$JS.API.STREAM.PURGE.OBJ_BLOB",
-			"$JS.API.CONSUMER.CREATE.OBJ_BLOB.>", "$JS.API.CONSUMER.DELETE.OBJ_BLOB.>", "$JS.FC.>", "$O.BLOB.>",
+			"$JS.API.STREAM.MSG.GET.OBJ_BLOB", "$JS.API.DIRECT.GET.OBJ_BLOB",
+			"$JS.API.STREAM.INFO.OBJ_BLOB_eu", "$JS.API.STREAM.MSG.GET.OBJ_BLOB_eu", "$JS.API.DIRECT.GET.OBJ_BLOB_eu.>", "$JS.API.STREAM.PURGE.OBJ_BLOB_eu",
+			"$O.BLOB_eu.>",
 		}},
 		Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX_eu.>", "call.eu workers", "ctl.all.>", "ctl.pool.eu.>"}},
 		Response:  &server.ResponsePermission{MaxMsgs: 1000, Expires: time.Hour},
@@ -79,20 +80,22 @@ func TestAWorkerWithNoMorePermissionsThanItNeedsDoesItsWork(t *testing.T) {
 	if got := must(coordinator.FetchResults(ctx, "alice", 1))(t)[0]; string(got.Data()) != "result" {
 		t.Fatalf("the result is %q", got.Data())
 	}
-	for _, c := range []*jet.Conn{coordinator, worker} { // a package, and a message that was spilled
-		data := []byte("blob of " + c.Name())
+	for _, way := range []struct{ from, to wire.Blobs }{ // a package, and a result that was spilled
+		{coordinator, worker}, {worker.PoolBlobs("eu"), coordinator.PoolBlobs("eu")},
+	} {
+		data := []byte("blob")
 		sum := sha256.Sum256(data)
 		name := hex.EncodeToString(sum[:])
-		if err := c.PutBlob(ctx, name, data); err != nil {
+		if err := way.from.PutBlob(ctx, name, data); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.NameBlob(ctx, "the blob", name); err != nil {
+		if err := way.from.NameBlob(ctx, "the blob", name); err != nil {
 			t.Fatal(err)
 		}
-		if got := must(worker.LookupBlob(ctx, "the blob"))(t); got != name {
+		if got := must(way.to.LookupBlob(ctx, "the blob"))(t); got != name {
 			t.Fatalf("the name leads to %s", got)
 		}
-		must(worker.GetBlob(ctx, name))(t)
+		must(way.to.GetBlob(ctx, name))(t)
 	}
 }
 

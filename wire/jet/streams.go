@@ -75,9 +75,9 @@ func checkStream(have jetstream.StreamConfig) error {
 type topology struct {
 	c         *Conn
 	streams   map[string]*lazy[jetstream.Stream]
-	blobs     lazy[jetstream.ObjectStore]
-	mu        sync.Mutex // guards consumers
+	mu        sync.Mutex // guards what follows
 	consumers map[string]*lazy[jetstream.Consumer]
+	buckets   map[string]*lazy[jetstream.ObjectStore]
 }
 
 func (t *topology) init(c *Conn) {
@@ -87,6 +87,7 @@ func (t *topology) init(c *Conn) {
 		t.streams[name] = new(lazy[jetstream.Stream])
 	}
 	t.consumers = map[string]*lazy[jetstream.Consumer]{}
+	t.buckets = map[string]*lazy[jetstream.ObjectStore]{}
 }
 
 // createAll creates what workers may need before a coordinator does.
@@ -96,7 +97,7 @@ func (t *topology) createAll(ctx context.Context) error {
 		group.Go(func() error { return t.ensure(ctx, name) })
 	}
 	group.Go(func() error {
-		_, err := t.c.bucket(ctx)
+		_, err := t.c.blobs().open(ctx)
 		return err
 	})
 	return group.Wait()
@@ -208,13 +209,22 @@ func (t *topology) consumer(ctx context.Context, stream string, cfg jetstream.Co
 }
 
 func (t *topology) slot(stream, durable string) *lazy[jetstream.Consumer] {
-	key := stream + "/" + durable
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	l := t.consumers[key]
+	return slotOf(t.consumers, stream+"/"+durable)
+}
+
+func (t *topology) bucket(name string) *lazy[jetstream.ObjectStore] {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slotOf(t.buckets, name)
+}
+
+func slotOf[T any](m map[string]*lazy[T], key string) *lazy[T] {
+	l := m[key]
 	if l == nil {
-		l = new(lazy[jetstream.Consumer])
-		t.consumers[key] = l
+		l = new(lazy[T])
+		m[key] = l
 	}
 	return l
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
+// PoolBlobs implements wire.PoolBlobs. Nobody is kept out of anything here, so all pools share one place.
+func (c *Conn) PoolBlobs(string) wire.Blobs { return c }
+
 // PutBlob implements wire.Blobs.
 func (c *Conn) PutBlob(ctx context.Context, sum string, data []byte) error {
 	if have := sha256.Sum256(data); hex.EncodeToString(have[:]) != sum {

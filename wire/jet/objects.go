@@ -1,0 +1,114 @@
+package jet
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// Objects are read by requests alone. The client's own way is a push consumer, which would need the right to create
+// consumers; and whoever has that can have the server send what he likes to any subject, tasks included. It does not
+// work across accounts either.
+
+func (b bucket) stream() string { return "OBJ_" + b.name }
+
+// info returns what the stream's leader knows of an object, or wire.ErrNotFound.
+func (b bucket) info(ctx context.Context, name string) (*jetstream.ObjectInfo, error) {
+	m, err := b.c.lastMessage(ctx, b.stream(), "$O."+b.name+".M."+base64.URLEncoding.EncodeToString([]byte(name)))
+	if err != nil {
+		return nil, err
+	}
+	info := new(jetstream.ObjectInfo)
+	if err := json.Unmarshal(m.Data, info); err != nil {
+		return nil, fmt.Errorf("reading what is stored as %s: %w", name, err)
+	}
+	if info.Deleted {
+		return nil, wire.ErrNotFound
+	}
+	return info, nil
+}
+
+const (
+	// chunkBatch is how many bytes of an object one request may bring.
+	chunkBatch = 4 << 20
+	// replicaPause is how long a replica is given to catch up.
+	replicaPause = 20 * time.Millisecond
+)
+
+// read returns an object's content. Its parts come from any replica, which may be behind the leader for a while.
+func (b bucket) read(ctx context.Context, name string) ([]byte, error) {
+	info, err := b.info(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size > wire.MaxMessage+chunkBatch {
+		return nil, fmt.Errorf("it has %d bytes, which is more than anybody stores", info.Size)
+	}
+	data, next := make([]byte, 0, info.Size), uint64(1)
+	giveUp := time.Now().Add(b.c.opts.Timeout)
+	for uint64(len(data)) < info.Size {
+		had := len(data)
+		if data, next, err = b.readOn(ctx, info.NUID, data, next); err != nil {
+			return nil, err
+		}
+		switch {
+		case len(data) > had:
+			giveUp = time.Now().Add(b.c.opts.Timeout)
+			continue
+		case time.Now().After(giveUp):
+			return nil, fmt.Errorf("%d of its %d bytes are missing", info.Size-uint64(len(data)), info.Size)
+		}
+		if err := pause(ctx, replicaPause); err != nil {
+			return nil, err
+		}
+	}
+	return data, nil
+}
+
+// readOn appends a batch of an object's parts, from the message next on, to data.
+func (b bucket) readOn(ctx context.Context, nuid string, data []byte, next uint64) ([]byte, uint64, error) {
+	ctx, cancel := b.c.bounded(ctx)
+	defer cancel()
+	sub, err := b.c.nc.SubscribeSync(b.c.nc.NewInbox())
+	if err != nil {
+		return data, next, problem(err)
+	}
+	defer b.c.unsubscribe(sub) //nolint:errcheck // it ends with the connection at the latest
+	ask, err := json.Marshal(map[string]any{"seq": next, "next_by_subj": "$O." + b.name + ".C." + nuid, "batch": 1000, "max_bytes": chunkBatch})
+	if err != nil {
+		return data, next, err
+	}
+	subject := jetstream.DefaultAPIPrefix + "DIRECT.GET." + b.stream()
+	if err := b.c.nc.PublishRequest(subject, sub.Subject, ask); err != nil {
+		return data, next, problem(err)
+	}
+	for {
+		m, err := sub.NextMsgWithContext(ctx)
+		if err != nil {
+			return data, next, b.c.denied(problem(err), subject)
+		}
+		switch status := m.Header.Get("Status"); status {
+		case "":
+		case "204", "404": // the end of the batch; nothing of the object here
+			return data, next, nil
+		case "503":
+			return data, next, nats.ErrNoResponders
+		default:
+			return data, next, errors.New("the server answers " + status + " " + m.Header.Get("Description"))
+		}
+		sequence, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
+		if err != nil || sequence < next {
+			return data, next, fmt.Errorf("a part of it has the sequence %q", m.Header.Get(jetstream.SequenceHeader))
+		}
+		data, next = append(data, m.Data...), sequence+1
+	}
+}
