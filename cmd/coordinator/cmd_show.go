@@ -19,11 +19,14 @@ import (
 const showUsage = `
 Usage: coordinator [global options] show [options] [FILE]
 
-  Shows the state of the workspace, or what is in a file: a saved plan, or a state.
+  Shows the state of the workspace, or what is in a file: a saved plan, or a state; or, with -json, the configuration.
 
 What to show:
   -state                The state of the workspace. This is what is shown when nothing else is said.
   -plan=FILE            The plan in a file.
+  -config               The configuration in this directory with all of its modules. Only as JSON.
+  -module=DIR           The module in a directory, by itself: what it declares. Neither the modules that it calls nor
+                        its providers need be installed. Only as JSON.
 
 Options:
   -show-sensitive       Show sensitive values too.
@@ -38,6 +41,8 @@ func runShow(ctx context.Context, a *app, args []string) int {
 	reveal := f.Bool("show-sensitive", false, "")
 	current := f.Bool("state", false, "")
 	planFile := f.String("plan", "", "")
+	configuration := f.Bool("config", false, "")
+	module := f.String("module", "", "")
 	if code, done := a.parse(f, showUsage, args); done {
 		return code
 	}
@@ -45,17 +50,24 @@ func runShow(ctx context.Context, a *app, args []string) int {
 	if diags.HasErrors() {
 		return s.end(diags)
 	}
-	selected := f.NArg()
-	if *current {
-		selected++
-	}
-	if *planFile != "" {
-		selected++
+	selected := 0
+	for _, is := range []bool{*current, *planFile != "", *configuration, *module != ""} {
+		if is {
+			selected++
+		}
 	}
 	shown := &shown{screen: s, options: s.options(), vars: vars}
 	shown.options.Reveal = *reveal
 	switch {
+	case *configuration && !sf.json:
+		return s.wrongUsage("JSON output required for configuration", "The -config option has a form for programs alone: give -json too.")
+	case *module != "" && !sf.json:
+		return s.wrongUsage("JSON output required for module", "The -module option has a form for programs alone: give -json too.")
 	case selected > 1:
+		return s.wrongUsage("Conflicting object types to show", "The options -state, -plan, -config and -module exclude each other: the command shows one thing.")
+	case selected == 1 && f.NArg() > 0:
+		return s.wrongUsage("Unexpected command line arguments", "With an option that says what to show there is no argument beside it.")
+	case f.NArg() > 1:
 		return s.wrongUsage("Too many command line arguments", "The show command shows one thing: the state, a plan, or what is in one file.")
 	case *planFile != "":
 		saved, diags := openPlanFile(*planFile)
@@ -63,6 +75,10 @@ func runShow(ctx context.Context, a *app, args []string) int {
 			return s.end(diags)
 		}
 		return s.end(shown.plan(ctx, saved))
+	case *configuration:
+		return s.end(shown.configuration(ctx))
+	case *module != "":
+		return s.end(shown.module(*module))
 	case f.NArg() == 1:
 		return s.end(shown.file(ctx, f.Arg(0)))
 	}
@@ -145,4 +161,37 @@ func (s *shown) planned(saved *planfile.Saved, tree *config.Tree, schemas *value
 	}
 	s.printed(func(w io.Writer) error { return view.PlanText(w, saved.Plan, schemas, s.options) })
 	return diags
+}
+
+// configuration shows the configuration in this directory.
+func (s *shown) configuration(ctx context.Context) diag.List {
+	wd, diags := s.app.newWorkdir(s.vars)
+	if diags.HasErrors() {
+		return diags
+	}
+	s.from(wd.loader.Sources)
+	if !wd.loader.HasConfig(".") {
+		return diag.Errors("No configuration files", "There is no file in this directory that ends in .tf, .tofu, .tf.json or .tofu.json.", nil)
+	}
+	if diags = diags.Append(wd.load()); diags.HasErrors() {
+		return diags
+	}
+	schemas, more := s.app.schemas(ctx, wd.tree, wd.loader, nil, nil)
+	if diags = diags.Append(more); diags.HasErrors() {
+		return diags
+	}
+	text, err := view.ConfigJSON(wd.tree, schemas)
+	return diags.Append(s.writeDocument(text, err))
+}
+
+// module shows the module in a directory.
+func (s *shown) module(dir string) diag.List {
+	loader := config.NewLoader(config.OS{})
+	s.from(loader.Sources)
+	tree, diags := loader.LoadTree(config.TreeOptions{Dir: dir, Locator: rootOnly{}})
+	if diags.HasErrors() {
+		return diags
+	}
+	text, err := view.ModuleJSON(tree)
+	return diags.Append(s.writeDocument(text, err))
 }

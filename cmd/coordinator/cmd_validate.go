@@ -16,23 +16,25 @@ Usage: coordinator [global options] validate [options]
   providers. Neither the state nor anything outside is looked at.
 
 Options:
-  -json                 Show the result as JSON.
   -var 'NAME=VALUE', -var-file=FILE
                         Variables that sources of modules depend on.
-` + textHelp
+` + documentHelp
 
 func runValidate(ctx context.Context, a *app, args []string) int {
 	var vars variableFlags
 	var sf showFlags
 	f := a.newFlags()
 	vars.registerValues(f)
-	sf.registerText(f)
-	f.BoolVar(&sf.json, "json", false, "")
+	sf.register(f)
 	if code, done := a.parse(f, validateUsage, args); done {
 		return code
 	}
-	vf := sf.viewFlags
+	s, diags := a.newScreen(sf, nil)
+	if diags.HasErrors() {
+		return s.end(diags)
+	}
 	wd, diags := a.newWorkdir(vars)
+	s.from(wd.loader.Sources)
 	if f.NArg() > 0 {
 		diags = diags.Append(diag.New(diag.Error, "Too many command line arguments", fmt.Sprintf("The validate command takes no arguments, and got %q.", f.Arg(0)), nil))
 	}
@@ -42,23 +44,26 @@ func runValidate(ctx context.Context, a *app, args []string) int {
 	if !diags.HasErrors() {
 		diags = diags.Append(a.validate(ctx, wd))
 	}
-	if vf.json {
-		if _, err := a.stdout.Write(view.ValidateJSON(diags, wd.loader.Sources())); err != nil {
-			return 1
-		}
-	} else {
-		vf.json = false
-		u := a.newTextUI(vf, "validate")
-		u.from(wd.loader.Sources)
-		u.diagnostics(diags)
-		if !diags.HasErrors() {
-			fmt.Fprintln(a.stdout, view.ValidText(len(diags) > 0, a.text(vf)))
-		}
-	}
-	if diags.HasErrors() {
+	failed := diags.HasErrors()
+	diags = s.verdict(diags, view.ValidateJSON(diags, wd.loader.Sources()))
+	if code := s.end(diags); code != 0 || failed {
 		return 1
 	}
 	return 0
+}
+
+// verdict shows what validation found: as JSON to those who want that, and to people, who get the problems left over,
+// with a last word.
+func (s *screen) verdict(diags diag.List, document []byte) diag.List {
+	problems := s.writeDocument(document, nil)
+	if !s.forPeople() {
+		return problems
+	}
+	s.diagnostics(diags)
+	if !diags.HasErrors() {
+		s.print(view.ValidText(len(diags) > 0, s.options()) + "\n")
+	}
+	return problems
 }
 
 // validate checks a loaded configuration.

@@ -89,9 +89,24 @@ type jsonProvisioner struct {
 	Expressions map[string]any `json:"expressions,omitempty"`
 }
 
+// ConfigJSON returns the JSON form of a configuration with all of its modules, as `show -json -config` prints it.
+func ConfigJSON(tree *config.Tree, schemas *values.Schemas) ([]byte, error) {
+	return line(configurationForm(tree, schemas))
+}
+
+// ModuleJSON returns the JSON form of the root module alone, as `show -json -module=DIR` prints it: what can be told
+// without schemas and without the modules that it calls. No expressions are told, those of providers or not.
+func ModuleJSON(tree *config.Tree) ([]byte, error) {
+	return line(configForm{schemas: values.NewSchemas(nil), alone: true}.of(tree))
+}
+
 // configurationForm is the JSON form of a configuration, as plans have it.
 func configurationForm(tree *config.Tree, schemas *values.Schemas) jsonConfig {
-	f := configForm{schemas: schemas, providers: map[string]jsonProviderConfig{}}
+	return configForm{schemas: schemas}.of(tree)
+}
+
+func (f configForm) of(tree *config.Tree) jsonConfig {
+	f.providers = map[string]jsonProviderConfig{}
 	f.providerConfigs(tree.Root)
 	out := jsonConfig{RootModule: f.module(tree.Root), Providers: map[string]jsonProviderConfig{}}
 	for key, p := range f.providers {
@@ -106,6 +121,8 @@ type configForm struct {
 	schemas *values.Schemas
 	// providers are the provider configurations of all modules, by key.
 	providers map[string]jsonProviderConfig
+	// alone leaves out what a module does not say by itself.
+	alone bool
 }
 
 // configKey names a provider configuration of a module, unambiguously within the document.
@@ -208,10 +225,14 @@ func (f *configForm) module(n *config.Node) jsonConfigModule {
 		return cmp.Or(slices.Index(modes, a.Mode)-slices.Index(modes, b.Mode), strings.Compare(a.Address, b.Address))
 	})
 	for name, o := range m.Outputs {
-		out.Outputs[name] = jsonConfigOutput{
+		form := jsonConfigOutput{
 			Sensitive: o.Sensitive, Ephemeral: o.Ephemeral, Deprecated: o.Deprecated, Description: o.Description,
-			Expression: expressionForm(o.Expr), DependsOn: dependencyForms(o.DependsOn),
+			DependsOn: dependencyForms(o.DependsOn),
 		}
+		if !f.alone {
+			form.Expression = expressionForm(o.Expr)
+		}
+		out.Outputs[name] = form
 	}
 	for name, call := range m.Calls {
 		out.Calls[name] = f.call(call, n.Children[name])
@@ -236,9 +257,11 @@ func (f *configForm) call(call *config.ModuleCall, child *config.Node) jsonModul
 	if call.Version != "" {
 		out.VersionConstraint = call.Version
 	}
-	out.CountExpression, out.ForEachExpression = repetitionForms(call.Count, call.ForEach)
+	if !f.alone {
+		out.CountExpression, out.ForEachExpression = repetitionForms(call.Count, call.ForEach)
+	}
 	if child == nil {
-		return out // not installed
+		return out // not installed, or not of interest
 	}
 	arguments := &schema.Block{Attributes: map[string]*schema.Attribute{}}
 	for name := range child.Module.Variables {
@@ -254,6 +277,12 @@ func (f *configForm) resource(r *config.Resource, n *config.Node) jsonConfigReso
 	out := jsonConfigResource{
 		Address: r.Addr.String(), Mode: r.Addr.Mode.String(), Type: r.Addr.Type, Name: r.Addr.Name,
 		ProviderConfigKey: f.keyOf(r.Provider, n), DependsOn: dependencyForms(r.DependsOn),
+	}
+	if f.alone {
+		for _, p := range r.Provisioners {
+			out.Provisioners = append(out.Provisioners, jsonProvisioner{Type: p.Type})
+		}
+		return out
 	}
 	out.CountExpression, out.ForEachExpression = repetitionForms(r.Count, r.ForEach)
 	if s := f.schemas.Resource(r.Source, r.Addr.Mode, r.Addr.Type); s != nil {
