@@ -26,7 +26,10 @@ type InstanceReferences func(c *plan.Change, n *Node) []InstanceReference
 //   - an object ends before what it depends on ends;
 //   - an object that is replaced ends before its new one is made, and before what depends on it changes, unless it
 //     is created first: then it ends after its new one is made and after what depends on it has changed;
-//   - an object is changed or made only after what depended on it and ends has ended, unless that is created first.
+//   - an object is changed or made only after what depended on it and ends has ended, unless that is created first;
+//   - a provider is configured before its objects end. Where its configuration depends on objects that change in the same
+//     plan, it gets their new values, and those do not wait until its objects have ended. In a destroy, which makes no
+//     new values, they do: the provider needs them.
 func BuildApply(s *Static, p *plan.Plan, covered func(node int) bool, refs InstanceReferences) plan.Graph {
 	b := &applyBuilder{s: s, p: p, covered: covered, refs: refs,
 		begin: make([]int32, len(s.Nodes)), end: make([]int32, len(s.Nodes)),
@@ -35,6 +38,7 @@ func BuildApply(s *Static, p *plan.Plan, covered func(node int) bool, refs Insta
 	}
 	b.values()
 	b.changes()
+	b.openInDestroy()
 	b.makings()
 	b.endings()
 	return b.g
@@ -102,6 +106,38 @@ func (b *applyBuilder) values() {
 			b.edge(b.begin[e.Before], b.begin[e.After])
 		}
 	}
+}
+
+// openInDestroy has a destroy open and close the ephemeral objects that the configurations of providers are made of, as
+// far as those providers end something. All the others are of no use to it.
+func (b *applyBuilder) openInDestroy() {
+	if b.p.Mode != plan.Destroy {
+		return
+	}
+	var providers []int
+	for _, c := range b.p.Changes {
+		if i, ok := b.s.providerVertex(c); ok && endsObject(c) {
+			providers = append(providers, i)
+		}
+	}
+	for _, i := range b.s.Graph.Ancestors(providers...) {
+		if i >= len(b.s.Nodes) {
+			continue
+		}
+		n := &b.s.Nodes[i]
+		if n.Kind != ResourceNode || n.Resource.Addr.Mode != addr.Ephemeral || !b.covered(i) {
+			continue
+		}
+		closer, _ := b.s.Find(CloseNode, n.Module, n.Named)
+		b.g.Vertices[b.begin[i]].Kind = plan.OpenObject
+		b.g.Vertices[b.begin[closer]].Kind = plan.CloseObject
+	}
+}
+
+// providerVertex is the static vertex of the configuration of the provider of a change, if there is such a block.
+func (s *Static) providerVertex(c *plan.Change) (int, bool) {
+	pc := c.Provider.Config()
+	return s.Find(ProviderNode, pc.Module, pc)
 }
 
 // changes makes the vertices of the changes and puts the makings between the beginning and the end of their

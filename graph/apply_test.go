@@ -157,6 +157,7 @@ func change(t testing.TB, text string) *plan.Change {
 	where, deposed, _ := strings.Cut(where, "~")
 	a := instance(t, where)
 	return &plan.Change{Addr: a, Previous: a, Deposed: state.DeposedKey(deposed), Action: plan.Action(action),
+		Provider:            addr.ProviderInstance{Provider: addr.DefaultProvider(a.Resource.Type)},
 		CreateBeforeDestroy: first || plan.Action(action) == plan.CreateThenDelete}
 }
 
@@ -190,6 +191,8 @@ func stepsOf(g plan.Graph) steps {
 			s.names["D("+v.Address+")"] = i
 		case v.Change >= 0:
 			s.names["C("+v.Address+")"] = i
+		case v.Kind == plan.CloseObject:
+			s.names["close "+v.Address] = i
 		case v.Address != "":
 			if _, taken := s.names[v.Address]; !taken {
 				s.names[v.Address] = i
@@ -363,6 +366,31 @@ func TestTheOrderOfAnApply(t *testing.T) {
 		"a provider is configured before its resources are made or ended": {
 			modules: root(block("a", "") + "provider \"u\" {\nx = t.a.id\n}\nresource \"u\" \"b\" {}\n"),
 			changes: "t.a create, u.b create", order: []string{"C(t.a) < C(u.b)"},
+		},
+		"in a destroy, what a provider is configured with ends after its objects": {
+			modules: root(block("a", "") + "locals {\nx = t.a.id\n}\nprovider \"u\" {\nx = local.x\n}\nresource \"u\" \"b\" {}\n"),
+			mode:    plan.Destroy, changes: "t.a delete, u.b delete", order: []string{"D(u.b) < D(t.a)"},
+		},
+		"in a destroy, an ephemeral object that a provider needs is open while its objects end": {
+			modules: root(block("a", "") + "ephemeral \"t\" \"e\" {\nx = t.a.id\n}\nprovider \"u\" {\nx = ephemeral.t.e.id\n}\nresource \"u\" \"b\" {}\n"),
+			mode:    plan.Destroy, changes: "t.a delete, u.b delete",
+			order: []string{"ephemeral.t.e < D(u.b) < D(t.a)", "D(u.b) < close ephemeral.t.e"},
+		},
+		"a provider is configured with what replaced something before its objects end": {
+			modules: root(block("a", "") + "provider \"u\" {\nx = t.a.id\n}\n" + "resource \"u\" \"b\" {\nx = t.a.id\n}\n"),
+			changes: "t.a delete-create, u.b delete", order: []string{"D(t.a) < C(t.a) < D(u.b)"},
+		},
+		"a provider is configured with what changed before its objects end": {
+			modules: root(block("a", "") + "provider \"u\" {\nx = t.a.id\n}\n" + "resource \"u\" \"b\" {}\n"),
+			changes: "t.a update, u.b delete", order: []string{"C(t.a) < D(u.b)"},
+		},
+		"a provider is configured with what was read before its objects end, in their order": {
+			modules: root("data \"t\" \"a\" {}\nprovider \"u\" {\nx = data.t.a.id\n}\nresource \"u\" \"b\" {}\nresource \"u\" \"c\" {\nx = u.b.id\n}\n"),
+			changes: "data.t.a read, u.b delete, u.c delete", order: []string{"C(data.t.a) < D(u.c) < D(u.b)"},
+		},
+		"a provider is configured with what is left of a resource before its objects end": {
+			modules: root(block("a", "count = 1") + "provider \"u\" {\nx = t.a[0].id\n}\n" + "resource \"u\" \"b\" {\nx = t.a[0].id\n}\n"),
+			changes: "t.a[0] no-op, t.a[1] delete, u.b delete", order: []string{"D(t.a[1]) < D(u.b)"},
 		},
 		"a data source that was put off is read after what it waits for": {
 			modules: root(block("a", "") + "data \"t\" \"d\" {\nx = t.a.id\n}\n" + block("b", "x = data.t.d.id")),

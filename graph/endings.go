@@ -11,7 +11,10 @@ import (
 type mirror struct {
 	b *applyBuilder
 	// ended collects all endings; endedPlain those of objects that are not created first; made collects makings.
-	ended, endedPlain, made []int32
+	ended, endedPlain collected
+	made              []int32
+	// late are the providers that are configured with what this plan makes or leaves, and holding what they depend on.
+	late, holding map[int]bool
 	// dependents and gone are for resources without a block, whose order comes from the state alone: what must be
 	// done before such a resource ends, and that it has ended.
 	dependents, gone map[addr.ConfigResource]int32
@@ -23,7 +26,8 @@ func (b *applyBuilder) mirror() *mirror {
 		dependents: map[addr.ConfigResource]int32{}, gone: map[addr.ConfigResource]int32{},
 		orphans: map[addr.ConfigResource]bool{},
 	}
-	m.ended, m.endedPlain, m.made = m.family(), m.family(), m.family()
+	m.findLate()
+	m.ended, m.endedPlain, m.made = m.collected(), m.collected(), m.family()
 	for i := range b.s.Nodes {
 		switch n := &b.s.Nodes[i]; n.Kind {
 		case OrphanNode:
@@ -34,12 +38,69 @@ func (b *applyBuilder) mirror() *mirror {
 			for _, ci := range b.byResource[n.ConfigResource()] {
 				c := b.p.Changes[ci]
 				if v, ok := b.makes[c.Addr]; ok && c.Action != plan.NoOp && c.Deposed == state.CurrentObject && !c.CreateBeforeDestroy {
-					b.edge(m.endedPlain[done], v)
+					b.edge(m.collectedOf(m.endedPlain, done), v)
 				}
 			}
 		}
 	}
 	return m
+}
+
+// findLate finds the providers whose configuration depends on what is changed, replaced or removed before: they get the
+// new values. Their objects end after that, so what they are configured with cannot wait for those endings. (What is
+// created first does not wait for endings.) In a destroy there are none: no new values are made there.
+func (m *mirror) findLate() {
+	b := m.b
+	m.late, m.holding = map[int]bool{}, map[int]bool{}
+	if b.p.Mode == plan.Destroy {
+		return
+	}
+	var changing, late []int
+	for _, c := range b.p.Changes {
+		if node, ok := b.s.ResourceVertex(c.Addr.Config()); ok && c.Action != plan.NoOp && !c.CreateBeforeDestroy {
+			changing = append(changing, node)
+		}
+	}
+	for _, i := range b.s.Graph.Descendants(changing...) {
+		if i < len(b.s.Nodes) && b.s.Nodes[i].Kind == ProviderNode {
+			m.late[i] = true
+			late = append(late, i)
+		}
+	}
+	for _, i := range b.s.Graph.Ancestors(late...) {
+		m.holding[i] = true
+	}
+}
+
+// collected are the vertices of a family of endings: of all, and of those by providers that are not late. The second is
+// nil where no provider is.
+type collected struct{ all, early []int32 }
+
+func (m *mirror) collected() collected {
+	c := collected{all: m.family()}
+	if len(m.late) > 0 {
+		c.early = m.family()
+	}
+	return c
+}
+
+// collect puts the ending v of a change into a family, at a static vertex.
+func (m *mirror) collect(v int32, c *plan.Change, into collected, at int) {
+	m.b.edge(v, into.all[at])
+	if into.early == nil {
+		return
+	}
+	if p, ok := m.b.s.providerVertex(c); !ok || !m.late[p] {
+		m.b.edge(v, into.early[at])
+	}
+}
+
+// collectedOf is the vertex of a family that comes after the endings that something at a static vertex waits for.
+func (m *mirror) collectedOf(f collected, at int) int32 {
+	if m.holding[at] {
+		return f.early[at]
+	}
+	return f.all[at]
 }
 
 // family makes the vertices of one family, and the static edges backwards between them.
@@ -70,14 +131,14 @@ func (m *mirror) place(v int32, c *plan.Change) {
 	}
 	n := &b.s.Nodes[node]
 	done, _ := b.s.Find(ResourceDone, n.Module, n.Named)
-	b.edge(m.ended[done], v)
-	b.edge(v, m.ended[node])
+	b.edge(m.collectedOf(m.ended, done), v)
+	m.collect(v, c, m.ended, node)
 	if first {
 		b.edge(m.made[done], v)
 	} else {
-		b.edge(v, m.endedPlain[node])
+		m.collect(v, c, m.endedPlain, node)
 		if _, replaced := b.makes[c.Addr]; !replaced {
-			b.edge(v, b.begin[done])
+			m.before(v, done)
 		}
 	}
 	if len(m.orphans) > 0 {
@@ -89,10 +150,24 @@ func (m *mirror) place(v int32, c *plan.Change) {
 	}
 }
 
+// before has what depends on a resource wait for the ending v of one of its objects. In a destroy that is only the closing
+// of what was opened: the configurations of providers are made of what is there before.
+func (m *mirror) before(v int32, done int) {
+	b := m.b
+	if b.p.Mode != plan.Destroy {
+		b.edge(v, b.begin[done])
+		return
+	}
+	for after := range b.s.Graph.After(done) {
+		if after < len(b.s.Nodes) && b.s.Nodes[after].Kind == CloseNode {
+			b.edge(v, b.begin[after])
+		}
+	}
+}
+
 // provider makes an ending wait for the evaluation of its provider's configuration.
 func (m *mirror) provider(v int32, c *plan.Change) {
-	pc := c.Provider.Config()
-	if i, ok := m.b.s.Find(ProviderNode, pc.Module, pc); ok {
+	if i, ok := m.b.s.providerVertex(c); ok {
 		m.b.edge(m.b.begin[i], v)
 	}
 }
@@ -108,9 +183,9 @@ func (m *mirror) placeOrphan(v int32, c *plan.Change, first bool) {
 	for _, d := range m.recorded(c) {
 		if node, ok := b.s.ResourceVertex(d); ok {
 			done, _ := b.s.Find(ResourceDone, b.s.Nodes[node].Module, b.s.Nodes[node].Named)
-			b.edge(v, m.ended[done])
+			m.collect(v, c, m.ended, done)
 			if !first {
-				b.edge(v, m.endedPlain[done])
+				m.collect(v, c, m.endedPlain, done)
 			}
 			continue
 		}
