@@ -5,13 +5,15 @@ BIN         := $(CURDIR)/bin
 PKG         ?= ./...
 BENCH       ?= .
 CONFORMANCE ?= ../shared/conformance
+KILLS       ?= 300
+SEED        ?= 1
 GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # Modules of their own: what users do not have to download.
 MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint lint-more vet generate bench conformance tools clean
+.PHONY: help build test race lint lint-more vet generate bench fault conformance tools clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +47,9 @@ generate: tools ## remake what is generated: the stubs of the plugin protocols
 
 bench: ## run the benchmarks; TOFU=PATH compares with an OpenTofu binary
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem $(PKG)
+
+fault: ## kill, pause and cut off real processes: at every point, then KILLS times by chance (SEED)
+	$(GO) test ./test/fault -count=1 -timeout=4h -v -kills=$(KILLS) -seed=$(SEED)
 
 conformance: build ## run the conformance cases in CONFORMANCE, if they are there
 	python3 $(CONFORMANCE)/functions/run_cases.py --bin $(BIN)/coordinator \

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/test/failpoint"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -213,6 +214,7 @@ func (x *executor) publish(a publish) {
 	if err != nil && !errors.Is(err, wire.ErrPermitLost) {
 		err = fmt.Errorf("%w: %w", wire.ErrDisconnected, err) // nothing was sent
 	}
+	failpoint.Hit(failpoint.PermitsConfirmed)
 	data := wire.EncodeTask(a.task)
 	if err == nil && x.Envelope != nil {
 		data, err = x.Envelope.Wrap(x.ctx, a.ref, data)
@@ -220,6 +222,7 @@ func (x *executor) publish(a publish) {
 	if err == nil {
 		err = x.Transport.PublishTask(x.ctx, a.ref, data)
 	}
+	failpoint.Hit(failpoint.TaskSent)
 	x.inbox.put(published{a.vertex, a.ref.Attempt, err})
 }
 
@@ -232,6 +235,7 @@ func (x *executor) ack(a ack) {
 		x.mu.Lock()
 		delete(x.deliveries, a.delivery)
 		x.mu.Unlock()
+		failpoint.Hit(failpoint.ResultAcked)
 		x.inbox.put(acked(a))
 	}
 }
@@ -348,6 +352,7 @@ func (x *executor) release(a release) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), partTime)
 	defer cancel()
 	if x.persist(func() error { return p.Release(ctx) }) {
+		failpoint.Hit(failpoint.PermitReleased)
 		x.inbox.put(released(a))
 	}
 }

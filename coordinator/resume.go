@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/test/failpoint"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -70,18 +71,22 @@ func (r *Runner) close(ctx context.Context, out *Outcome) error {
 		tx.Run = r.RunID
 		tx.Events = []journal.Event{{Kind: journal.RunEnd, At: r.Now(), Detail: out.Status}}
 	}
+	failpoint.Hit(failpoint.EndUnsaved)
 	if err := r.Store.Commit(ctx, r.Workspace, r.LockID, tx); err != nil {
 		return fmt.Errorf("recording the end of the run: %w", err)
 	}
+	failpoint.Hit(failpoint.EndSaved)
 	if err := r.Store.EndRun(ctx, r.RunID, out.Status, r.Now()); err != nil {
 		return fmt.Errorf("recording the end of the run: %w", err)
 	}
+	failpoint.Hit(failpoint.RunEnded)
 	if out.Status == "interrupted" {
 		return nil
 	}
 	if err := r.Transport.PurgeRun(ctx, r.RunID); err != nil {
 		return fmt.Errorf("removing what the run left in the streams: %w", err)
 	}
+	failpoint.Hit(failpoint.RunPurged)
 	return nil
 }
 

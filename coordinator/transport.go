@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/test/failpoint"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -68,14 +69,36 @@ func (c *committer) run() {
 			if len(tx.Events) > 0 {
 				tx.Run = c.x.RunID
 			}
+			hit(batch, before)
 			if err := c.x.Store.Commit(c.x.ctx, c.x.Workspace, c.x.LockID, tx); err != nil {
 				c.x.inbox.put(failed{fmt.Errorf("%w: %w", ErrRecording, err)})
 				return
 			}
+			hit(batch, after)
 			done := batch
 			batch = c.next() // what came in meanwhile, not what follows from this one: that waits for its own turn
 			c.x.inbox.put(committed{done})
 		}
+	}
+}
+
+// moments are the fail points around the commit of a record of each kind.
+type moments struct{ before, after failpoint.Point }
+
+func before(m moments) failpoint.Point { return m.before }
+func after(m moments) failpoint.Point  { return m.after }
+
+// hit lets a test end the process before or after the commit of a batch.
+func hit(batch []record, when func(moments) failpoint.Point) {
+	for _, r := range batch {
+		m := moments{failpoint.OutcomeUnsaved, failpoint.OutcomeSaved}
+		switch r.kind {
+		case wanted:
+			m = moments{failpoint.WantUnsaved, failpoint.WantSaved}
+		case intended:
+			m = moments{failpoint.IntentUnsaved, failpoint.IntentSaved}
+		}
+		failpoint.Hit(when(m))
 	}
 }
 
@@ -148,6 +171,7 @@ func (x *executor) fetch() {
 
 // read decodes one result.
 func (x *executor) read(n int, d wire.Delivery) {
+	failpoint.Hit(failpoint.ResultFetched)
 	ref, data := d.Ref(), d.Data()
 	if ref.Run != x.RunID {
 		return // it stays in the stream until its run is resumed; it is given back when this one ends
@@ -214,7 +238,10 @@ func (x *executor) finish(held []permitKey) {
 	}
 	for k, p := range x.permits {
 		if !keep[k] {
-			group.Go(func() { _ = p.Release(ctx) }) // else another coordinator resolves it
+			group.Go(func() {
+				_ = p.Release(ctx) // else another coordinator resolves it
+				failpoint.Hit(failpoint.PermitReleased)
+			})
 		}
 	}
 	for _, d := range x.deliveries {

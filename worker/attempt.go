@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/test/failpoint"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -19,6 +20,7 @@ const trust = 5 * time.Second
 // What survives a crash right after each step is what the comment on the step says; recover picks it up.
 func (w *Worker) attempt(ctx context.Context, d wire.Delivery) {
 	ref := d.Ref()
+	failpoint.Hit(failpoint.TaskFetched)
 	switch fresh, claimed := w.ops.hold(ref.Attempt); {
 	case !fresh && claimed:
 		w.acknowledge(ctx, d)
@@ -55,6 +57,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) {
 		w.release(ctx, d)
 		return
 	}
+	failpoint.Hit(failpoint.ClaimNoted)
 	at := w.Now()
 	outcome, err := w.claim(ctx, ref, a.nonce, at)
 	switch {
@@ -70,6 +73,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) {
 		return
 	}
 
+	failpoint.Hit(failpoint.Claimed)
 	w.ops.claim(ref.Attempt)
 	// A crash from here on is told as not started, until the start is noted.
 	doubt, err := mail.seal(ctx, a.doubt("The worker stopped while it carried the operation out."))
@@ -81,7 +85,9 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) {
 		return
 	}
 	// A crash from here on is told as doubt, until the end is noted.
-	w.acknowledge(ctx, d) // redelivered it would meet the claim,
+	failpoint.Hit(failpoint.StartNoted)
+	w.acknowledge(ctx, d) // redelivered it would meet the claim
+	failpoint.Hit(failpoint.TaskAcked)
 	switch {
 	case unreadable != nil:
 		w.report(ctx, a, mail, a.notStarted("It cannot read the task.", unreadable))
@@ -110,6 +116,7 @@ func (w *Worker) startIfSafe(ctx context.Context, a claimed, at time.Time, task 
 
 // report notes the result, publishes it until that is confirmed, and forgets the attempt.
 func (w *Worker) report(ctx context.Context, a claimed, mail mail, result *wire.Result) {
+	failpoint.Hit(failpoint.Operated)
 	message, err := mail.seal(ctx, result)
 	if err != nil {
 		w.fail(fmt.Errorf("sealing the result of %s: %w", a.ref.Attempt, err))
@@ -120,8 +127,11 @@ func (w *Worker) report(ctx context.Context, a claimed, mail mail, result *wire.
 		w.fail(fmt.Errorf("noting the result of %s: %w", a.ref.Attempt, err))
 		// The journal says doubt now. Publishing what is known may still spare the user that.
 	}
+	failpoint.Hit(failpoint.EndNoted)
 	if w.publish(ctx, a.ref, func(ctx context.Context) ([]byte, error) { return mail.lighten(ctx, message, result) }) {
+		failpoint.Hit(failpoint.ResultSent)
 		w.forget(a.ref)
+		failpoint.Hit(failpoint.Forgotten)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/test/failpoint"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -50,9 +51,11 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (*Applied, diag.Lis
 	if err := s.overtake(ctx); err != nil {
 		return nil, diag.Errors("Failed to record the run", err.Error()+".", nil)
 	}
+	failpoint.Hit(failpoint.PlanUnsaved)
 	if err := s.Store.BeginRun(ctx, record, o.Saved); err != nil {
 		return nil, diag.Errors("Failed to record the run", err.Error()+".", nil)
 	}
+	failpoint.Hit(failpoint.PlanSaved)
 	applier, diags := s.applier(ctx, o.Plan, run)
 	if diags.HasErrors() {
 		return nil, diags.Append(failed(s.Store.EndRun(ctx, run, "failed", s.Now())))

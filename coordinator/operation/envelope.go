@@ -3,6 +3,7 @@ package operation
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"sync"
 
 	"github.com/millipede-iac/millipede/wire"
@@ -22,13 +23,18 @@ type envelope struct {
 	shared map[string]bool
 }
 
-// envelope returns the envelope of a run: a new key when the run begins, the one in the register when it is resumed.
+// envelope returns the envelope of a run: a new key when the run begins, the one in the register when it is resumed. A run that
+// has none, because it died before it made one or because the transport lost it, gets another one: what was sealed with the
+// old one cannot be read any more then, which the run finds out by itself.
 func (s *Session) envelope(ctx context.Context, run string, create bool) (*envelope, error) {
 	get := s.Keyring.Open
 	if create {
 		get = s.Keyring.Create
 	}
 	sealer, err := get(ctx, run)
+	if errors.Is(err, wire.ErrNoKey) {
+		sealer, err = s.Keyring.Create(ctx, run)
+	}
 	if err != nil {
 		return nil, err
 	}

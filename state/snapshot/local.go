@@ -18,6 +18,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/tfstate"
+	"github.com/millipede-iac/millipede/test/failpoint"
 )
 
 // LocalOptions say which files a Local uses. Empty fields mean the default.
@@ -204,15 +205,18 @@ func overwrite(f *os.File, path string, data []byte) error {
 	if err := writeWhole(redo, data); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.SnapshotCopied)
 	if err := f.Truncate(0); err != nil { // so that a part of the new content is never completed by the old one
 		return err
 	}
+	failpoint.Hit(failpoint.SnapshotCut)
 	if _, err := f.WriteAt(data, 0); err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.SnapshotWritten)
 	return os.Remove(redo)
 }
 

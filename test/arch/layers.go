@@ -15,6 +15,7 @@ var layers = map[string]int{
 	"provider/tfplugin5": 0,
 	"provider/tfplugin6": 0,
 	"state/seal":         0,
+	"test/failpoint":     0, // names moments; empty unless built for tests
 
 	"graph/dag":   1,
 	"lang/addr":   1,

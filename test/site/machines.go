@@ -55,8 +55,10 @@ func (s *Site) Busy(w *Worker) bool {
 	return begun > 0 && ended > 0
 }
 
-// Machine is the address of a machine of the slow configuration.
-func Machine(name string) string { return "fleet_machine.a[" + strings.TrimPrefix(name, "a-") + "]" }
+// Machine is the address of a machine of the slow configuration: its name ends in a dash and its index.
+func Machine(name string) string {
+	return "fleet_machine.a[" + name[strings.LastIndexByte(name, '-')+1:] + "]"
+}
 
 // Surfaced claims that a command failed because operations were cut off: that it and the state show each of them as
 // being in doubt, and beside them those that were about to begin or had just ended, which makes slots at most; that no

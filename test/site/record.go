@@ -14,18 +14,20 @@ import (
 // Call is a call that a test provider received: the fields of its record that tests ask for.
 type Call struct {
 	Op, Type, Name, ID, Worker, Pool string
+	// PID is the provider's process.
+	PID int
 	// Ended tells that the provider answered; failed that it answered with an error.
 	Ended, Failed bool
 }
 
-// Calls reads the record: the calls of an operation, in the order of their starts.
-func (s *Site) Calls(op string) []Call {
+// Calls reads the record: the calls of some operations, in the order of their starts.
+func (s *Site) Calls(ops ...string) []Call {
 	s.T.Helper()
 	text, err := os.ReadFile(s.Record)
 	if err != nil && !os.IsNotExist(err) {
 		s.T.Fatal(err)
 	}
-	type key struct{ pid, call int64 }
+	type key struct{ pid, call int }
 	open := map[key]int{}
 	var out []Call
 	for line := range bytes.Lines(text) {
@@ -33,19 +35,19 @@ func (s *Site) Calls(op string) []Call {
 			break // it is still being written
 		}
 		var e struct {
-			PID, Call                               int64
+			PID, Call                               int
 			Op, Phase, Type, Name, ID, Worker, Pool string
 		}
 		if err := json.Unmarshal(line, &e); err != nil {
 			s.T.Fatalf("the record: %v in %s", err, line)
 		}
-		if e.Op != op {
+		if !slices.Contains(ops, e.Op) {
 			continue
 		}
 		k := key{e.PID, e.Call}
 		if e.Phase == "start" {
 			open[k] = len(out)
-			out = append(out, Call{Op: e.Op, Type: e.Type, Name: e.Name, ID: e.ID, Worker: e.Worker, Pool: e.Pool})
+			out = append(out, Call{Op: e.Op, Type: e.Type, Name: e.Name, ID: e.ID, Worker: e.Worker, Pool: e.Pool, PID: e.PID})
 			continue
 		}
 		c := &out[open[k]]
@@ -133,7 +135,11 @@ func (s *Site) State() Snapshot {
 			InDoubt []struct{ Address, Operation string } `json:"in_doubt"`
 		}
 	}
-	if err := json.Unmarshal([]byte(s.Read("terraform.tfstate")), &file); err != nil {
+	text := s.Read("terraform.tfstate")
+	if text == "" {
+		return Snapshot{} // it was made to be locked
+	}
+	if err := json.Unmarshal([]byte(text), &file); err != nil {
 		s.T.Fatal(err)
 	}
 	out := Snapshot{Doubts: map[string]string{}}

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 
 	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/millipede-iac/millipede/test/failpoint"
 )
 
 // The file begins with magic. Frames follow: the length of the body and its CRC-32C, four bytes each, little
@@ -143,12 +145,14 @@ func (j *Journal) rewrite() error {
 	if err := writeDurably(next, out.Bytes()); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.JournalCopied)
 	if err := j.file.Close(); err != nil {
 		return err
 	}
 	if err := os.Rename(next, j.path); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.JournalMoved)
 	if err := syncDir(filepath.Dir(j.path)); err != nil {
 		return err
 	}

@@ -1,0 +1,254 @@
+package fault
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/test/nats"
+	"github.com/millipede-iac/millipede/test/process"
+	"github.com/millipede-iac/millipede/test/proxy"
+	"github.com/millipede-iac/millipede/test/site"
+)
+
+var seed = flag.Uint64("seed", 1, "the seed of the series: which faults it makes, and when")
+
+const (
+	// perCommand is how many faults a command suffers at most, so that it comes to its end.
+	perCommand = 10
+	// crowd is how many machines a command works on.
+	crowd = 24
+)
+
+// series is a trial in which everything that can die does so, in an order that the seed gives.
+type series struct {
+	*trial
+	chance  *rand.Rand
+	server  *nats.Server
+	workers []*site.Worker
+	proxies []*proxy.Proxy
+	made    map[string]int // faults, by kind
+	total   int
+
+	command []string
+	running *process.Process
+}
+
+// TestASeriesOfFaultsLosesNothingAndDoesNothingTwice creates, changes and destroys machines, over and over, while processes are
+// killed, paused and cut off, and looks after each command that was brought to its end whether all promises were kept.
+func TestASeriesOfFaultsLosesNothingAndDoesNothingTwice(t *testing.T) {
+	t.Parallel()
+	t.Logf("seed %d", *seed)
+	s := &series{trial: newTrial(t, 0, 0), chance: rand.New(rand.NewPCG(*seed, 0)), made: map[string]int{}}
+	s.server = s.Server()
+	for range 2 {
+		s.addWorker()
+	}
+	s.Must("init")
+	for round := 0; s.total < *kills; round++ {
+		s.generation = "g" + strconv.Itoa(round)
+		for _, step := range []struct {
+			size    string
+			command []string
+			count   int
+		}{{"small", apply, crowd}, {"large", apply, crowd}, {"large", destroy, 0}} {
+			s.Write("main.tf", machines(s.generation, crowd, 100+s.chance.IntN(300), step.size))
+			s.suffer(step.command)
+			s.goOn(step.command)
+			s.holds()
+			if after := s.State(); len(after.Objects) != step.count {
+				t.Errorf("after %q, %d machines are in the state, not %d", step.command, len(after.Objects), step.count)
+			}
+			if t.Failed() {
+				t.Fatalf("after %d faults %v, in round %d", s.total, s.made, round)
+			}
+		}
+	}
+	if left := s.Objects(); len(left) > 0 {
+		t.Errorf("the cloud still has %v", left)
+	}
+	t.Logf("%d faults %v; %d creations, %d updates and %d deletions; %d creations in doubt; 0 violations",
+		s.total, s.made, s.Begun("create"), s.Begun("update"), s.Begun("delete"), s.doubts)
+}
+
+// addWorker starts a worker that reaches the server through a proxy.
+func (s *series) addWorker() {
+	s.T.Helper()
+	p, err := proxy.Start(strings.TrimPrefix(s.NATS, "nats://"))
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	s.T.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			s.T.Error(err)
+		}
+	})
+	w := s.NewWorker("default")
+	w.URL = "nats://" + p.Address()
+	w.Start()
+	s.workers, s.proxies = append(s.workers, w), append(s.proxies, p)
+}
+
+// suffer runs a command, and whatever goes on with its run, under faults. It returns when the command has ended by itself or
+// has had its share, with everything in order again.
+func (s *series) suffer(command []string) {
+	s.T.Helper()
+	s.command = command
+	s.running = s.Start(command...)
+	for n := 0; n < perCommand && s.total < *kills; n++ {
+		if s.over(s.between(20, 900)) {
+			return
+		}
+		mend := []func(){s.strike()}
+		if s.chance.IntN(4) == 0 {
+			mend = append(mend, s.strike())
+		}
+		wait(s.lasting())
+		for _, m := range mend {
+			m()
+		}
+	}
+	site.Exit(s.T, s.running)
+}
+
+// over waits a while, and tells whether the command has ended.
+func (s *series) over(d time.Duration) bool {
+	select {
+	case <-s.running.Done():
+		return true
+	case <-time.After(d):
+		return false
+	}
+}
+
+func (s *series) between(least, most int) time.Duration {
+	return time.Duration(least+s.chance.IntN(most-least)) * time.Millisecond
+}
+
+// lasting is for how long a fault lasts: mostly shorter than a lease, now and then longer.
+func (s *series) lasting() time.Duration {
+	if s.chance.IntN(8) == 0 {
+		return s.between(4500, 7500)
+	}
+	return s.between(0, 1200)
+}
+
+// strike makes one fault, and returns what mends it.
+func (s *series) strike() (mend func()) {
+	s.T.Helper()
+	i := s.chance.IntN(len(s.workers))
+	w, p := s.workers[i], s.proxies[i]
+	kind := []string{"coordinator killed", "coordinator killed", "worker killed", "worker killed", "plugin killed", "server killed",
+		"worker paused", "coordinator paused", "worker cut off", "worker unheard"}[s.chance.IntN(10)]
+	switch kind {
+	case "coordinator killed":
+		must(s.T, s.running.Kill())
+		mend = func() { s.again() }
+	case "coordinator paused":
+		mend = s.pause(s.running)
+	case "worker killed":
+		must(s.T, w.Kill())
+		mend = func() {
+			select {
+			case <-w.Done(): // unless it is there again, because it was struck twice
+				w.Start()
+			default:
+			}
+		}
+	case "worker paused":
+		mend = s.pause(w.Process)
+	case "plugin killed":
+		victim := s.plugin(w)
+		if victim == 0 {
+			return func() {} // none runs: no fault
+		}
+		_ = syscall.Kill(victim, syscall.SIGKILL) // else it is gone already
+		mend = func() {}
+	case "server killed":
+		must(s.T, s.server.Kill())
+		mend = func() {
+			if err := s.server.Kill(); err != nil { // it may be there again, because it was struck twice
+				s.T.Fatal(err)
+			}
+			must(s.T, s.server.Restart(site.Waiting(s.T)))
+		}
+	case "worker cut off":
+		p.Cut()
+		mend = p.Mend
+	case "worker unheard":
+		p.Hold()
+		mend = p.Mend
+	}
+	s.total++
+	s.made[kind]++
+	return mend
+}
+
+// again goes on with the run whose coordinator was killed, or begins another one where there was none yet.
+func (s *series) again() {
+	s.T.Helper()
+	select {
+	case <-s.running.Done():
+	default:
+		return // it was struck twice, and goes on already
+	}
+	next := resume
+	for range 3 {
+		s.running = s.Start(next...)
+		if !s.over(300 * time.Millisecond) {
+			return
+		}
+		next = follows(site.Result{Code: site.Exit(s.T, s.running), Text: s.running.Output()}, next, s.command)
+	}
+}
+
+// pause stops a process; what it returns has it go on.
+func (s *series) pause(p *process.Process) func() {
+	select {
+	case <-p.Done():
+		return func() {}
+	default:
+	}
+	_ = p.Signal(syscall.SIGSTOP) // else it has ended meanwhile
+	return func() { _ = p.Signal(syscall.SIGCONT) }
+}
+
+// plugin is the process of a plugin of a worker; 0 when there is none, or the system does not tell.
+func (s *series) plugin(w *site.Worker) int {
+	s.T.Helper()
+	if runtime.GOOS != "linux" {
+		return 0
+	}
+	var found []int
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", w.PID()))
+	must(s.T, err)
+	for _, list := range lists {
+		text, _ := os.ReadFile(list) // the thread may have ended
+		for _, field := range strings.Fields(string(text)) {
+			pid, err := strconv.Atoi(field)
+			must(s.T, err)
+			found = append(found, pid)
+		}
+	}
+	if len(found) == 0 {
+		return 0
+	}
+	slices.Sort(found)
+	return found[s.chance.IntN(len(found))]
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,170 @@
+package fault
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/millipede-iac/millipede/test/site"
+)
+
+// trial is a site under attack, with what a user does who looks after it: goes on with what was cut off, tells what became of
+// what is in doubt.
+type trial struct {
+	*site.Site
+	// generation begins the names of the machines, so that no two generations share one.
+	generation string
+	// forgiven counts, by name, the creations of which the user said that they had not happened: each allows another one.
+	forgiven map[string]int
+	// doubts counts what the user was asked about.
+	doubts int
+}
+
+// newTrial makes a site with count machines that take a time for everything.
+func newTrial(t *testing.T, count, ms int) *trial {
+	return &trial{Site: site.New(t, machines("a", count, ms, "small")), generation: "a", forgiven: map[string]int{}}
+}
+
+func machines(generation string, count, ms int, size string) string {
+	return site.FleetOnly + fmt.Sprintf(`
+resource "fleet_machine" "a" {
+  count     = %[2]d
+  name      = "%[1]s-${count.index}"
+  size      = %[4]q
+  create_ms = %[3]d
+  update_ms = %[3]d
+  delete_ms = %[3]d
+}
+`, generation, count, ms, size)
+}
+
+// settled waits until no provider is at work any more: every call that has not ended belongs to a process that is gone.
+func (s *trial) settled() {
+	s.T.Helper()
+	site.Eventually(s.T, "no provider is at work", func() bool {
+		for _, c := range s.Calls("create", "update", "delete") {
+			if !c.Ended && alive(c.PID) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// alive tells whether a process runs. One that has ended, and waits for its parent to hear of it, does not.
+func alive(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true // no such file system: the signal's answer counts
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
+}
+
+// resolve tells what became of the creations in doubt, as a user would who looks at the cloud. Updates and deletions are
+// resolved by the next command, which reads the objects.
+func (s *trial) resolve() {
+	s.T.Helper()
+	s.settled()
+	ids := map[string]string{}
+	for id := range s.Objects() {
+		ids[site.Machine(site.NameOf(id))] = id
+	}
+	doubts := s.State().Doubts
+	for _, address := range slices.Sorted(maps.Keys(doubts)) {
+		if doubts[address] != "create" {
+			continue
+		}
+		s.doubts++
+		switch id := ids[address]; {
+		case id != "":
+			s.Must("runs", "resolve", address, "-created="+id, "-no-color")
+		default:
+			s.forgiven[s.generation+"-"+strings.Trim(strings.TrimPrefix(address, "fleet_machine.a"), "[]")]++
+			s.Must("runs", "resolve", address, "-not-created", "-no-color")
+		}
+	}
+}
+
+var (
+	apply   = []string{"apply", "-auto-approve", "-no-color", "-parallelism=4"}
+	destroy = []string{"destroy", "-auto-approve", "-no-color", "-parallelism=4"}
+	resume  = []string{"runs", "resume", "-no-color", "-parallelism=4"}
+)
+
+// follows says what a user does after a command has ended: goes on with its run, unless there is none.
+func follows(r site.Result, did, command []string) []string {
+	if none(r) || r.Code == 0 && slices.Equal(did, resume) {
+		return command
+	}
+	return resume
+}
+
+// none tells that there was no run to go on with.
+func none(r site.Result) bool {
+	return slices.ContainsFunc([]string{"Nothing to resume", "The run was overtaken", "The run has ended"}, func(words string) bool {
+		return strings.Contains(r.Text, words)
+	})
+}
+
+// goOn brings what was attacked to its end: it goes on with what was cut off, resolves what is in doubt, and repeats the command
+// until that succeeds.
+func (s *trial) goOn(command []string) {
+	s.T.Helper()
+	next := resume
+	for range 12 {
+		r := s.Run(next...)
+		if !none(r) { // else the snapshot may be as a crash has left it
+			s.resolve()
+		}
+		if r.Code == 0 && slices.Equal(next, command) {
+			return
+		}
+		next = follows(r, next, command)
+	}
+	s.T.Fatalf("%q does not come to an end", command)
+}
+
+// holds claims what must hold at any time when no command runs: nothing was begun twice; state and cloud tell the same, but for
+// what the state has in doubt.
+func (s *trial) holds() {
+	s.T.Helper()
+	planned := map[string]bool{}
+	created := map[string]int{}
+	for _, c := range s.Calls("plan", "create", "update", "delete") {
+		switch c.Op {
+		case "plan":
+			planned[c.Name] = true
+		case "create":
+			created[c.Name]++
+		default:
+			if !planned[c.Name] {
+				s.T.Errorf("the %s of %s was started twice under one plan", c.Op, c.Name)
+			}
+			planned[c.Name] = false
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(created)) {
+		if n, most := created[name], 1+s.forgiven[name]; n > most {
+			s.T.Errorf("%s was created %d times, and %d times somebody said that it had not been", name, n, most-1)
+		}
+	}
+	s.Agree()
+}
+
+// complete claims that count machines are there, and nothing is left to be done.
+func (s *trial) complete(count int) {
+	s.T.Helper()
+	s.holds()
+	if after := s.State(); len(after.Objects) != count || len(after.Doubts) > 0 {
+		s.T.Errorf("%d of %d machines are in the state, and %v in doubt", len(after.Objects), count, after.Doubts)
+	}
+	s.Unchanged()
+}

@@ -1,0 +1,156 @@
+// Package proxy is a TCP connection that tests can cut: everything between a client and a server goes through it.
+//
+// It understands nothing of what passes.
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+)
+
+// Proxy passes connections on to an address. It is safe for concurrent use. Close it.
+type Proxy struct {
+	listener net.Listener
+	target   string
+	group    sync.WaitGroup
+
+	mu    sync.Mutex // guards the rest
+	cut   bool       // new connections are closed at once
+	held  chan struct{}
+	conns map[net.Conn]struct{}
+}
+
+// Start listens on a port of loopback that the system chooses, and passes what comes to the target, host:port.
+func Start(target string) (*Proxy, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening for connections to %s: %w", target, err)
+	}
+	p := &Proxy{listener: l, target: target, conns: map[net.Conn]struct{}{}}
+	p.group.Go(p.accept)
+	return p, nil
+}
+
+// Address is where the proxy listens.
+func (p *Proxy) Address() string { return p.listener.Addr().String() }
+
+// Cut closes all connections, and each new one at once, until Mend.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = true
+	for c := range p.conns {
+		_ = c.Close() // what is not open any more needs no closing
+	}
+}
+
+// Hold lets nothing through until Mend. What is sent meanwhile arrives then.
+func (p *Proxy) Hold() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held == nil {
+		p.held = make(chan struct{})
+	}
+}
+
+// Mend ends Cut and Hold.
+func (p *Proxy) Mend() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = false
+	if p.held != nil {
+		close(p.held)
+		p.held = nil
+	}
+}
+
+// Close closes everything, and returns when nothing runs any more.
+func (p *Proxy) Close() error {
+	err := p.listener.Close()
+	p.Mend()
+	p.Cut()
+	p.group.Wait()
+	return err
+}
+
+func (p *Proxy) accept() {
+	for {
+		c, err := p.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue
+		}
+		p.group.Go(func() { p.serve(c) })
+	}
+}
+
+// serve passes one connection on, until either side or the proxy ends it.
+func (p *Proxy) serve(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", p.target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	if !p.keep(client, server) {
+		return
+	}
+	defer p.drop(client, server)
+	var both sync.WaitGroup
+	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
+		both.Go(func() {
+			p.pass(way[1], way[0])
+			_ = client.Close() // so that the other way ends too
+			_ = server.Close()
+		})
+	}
+	both.Wait()
+}
+
+// pass copies from one side to the other, and waits while the proxy holds.
+func (p *Proxy) pass(to io.Writer, from io.Reader) {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		p.mu.Lock()
+		held := p.held
+		p.mu.Unlock()
+		if held != nil {
+			<-held
+		}
+		if n > 0 {
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// keep notes the connections to be cut. It reports false when they are cut already.
+func (p *Proxy) keep(conns ...net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cut {
+		return false
+	}
+	for _, c := range conns {
+		p.conns[c] = struct{}{}
+	}
+	return true
+}
+
+func (p *Proxy) drop(conns ...net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range conns {
+		delete(p.conns, c)
+	}
+}
