@@ -41,6 +41,14 @@ type Provider struct {
 	// that is not configured.
 	Config []byte `msgpack:"c,omitempty"`
 	Digest string `msgpack:"d,omitempty"`
+	// Mock, when set, answers in place of the provider where that would be asked about an object: tests only.
+	Mock *Mock `msgpack:"m,omitempty"`
+}
+
+// Mock is what stands for the objects of a provider that is not to be asked. Values is the JSON of an object: what is
+// given for attributes that the provider would compute.
+type Mock struct {
+	Values []byte `msgpack:"v,omitempty"`
 }
 
 // Package identifies a provider package. The worker finds the content for its own platform: built in, in a local

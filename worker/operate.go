@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider"
+	"github.com/millipede-iac/millipede/provider/mock"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/worker/change"
 )
@@ -41,6 +45,11 @@ func (w *Worker) operate(ctx context.Context, run string, attempt wire.AttemptID
 	if diags = append(diags, more...); diags.HasErrors() {
 		return &wire.Result{Diagnostics: wire.DiagsToWire(diags)}
 	}
+	if m := t.Provider.Mock; m != nil {
+		if p, more = mocked(p, schemas, m); more.HasErrors() {
+			return &wire.Result{Diagnostics: wire.DiagsToWire(append(diags, more...))}
+		}
+	}
 	end := w.ops.begin(run, attempt, p.Stop)
 	defer end()
 	begun = true
@@ -48,6 +57,19 @@ func (w *Worker) operate(ctx context.Context, run string, attempt wire.AttemptID
 	result = change.Do(ctx, host, t)
 	result.Diagnostics = append(wire.DiagsToWire(diags), result.Diagnostics...)
 	return result
+}
+
+// mocked returns what stands for a provider in a test.
+func mocked(p provider.Provider, schemas *provider.Schemas, m *wire.Mock) (provider.Provider, diag.List) {
+	var given map[string]cty.Value
+	if len(m.Values) > 0 {
+		var v ctyjson.SimpleJSONValue
+		if err := v.UnmarshalJSON(m.Values); err != nil {
+			return nil, diag.Errors("Invalid mock values", fmt.Sprintf("The values that a test gives cannot be read: %s.", err), nil)
+		}
+		given = v.AsValueMap()
+	}
+	return mock.New(p, schemas, given), nil
 }
 
 // configure returns what hands a provider the configuration of p; nil when none was asked for.

@@ -31,6 +31,7 @@ Options:
   -get=false            Install no modules.
   -from-module=SOURCE   Copy a module from another local directory into this one first.
   -plugin-dir=DIR       Install providers from this directory alone. May be given often.
+  -test-directory=DIR   Where test files lie, whose modules and providers are installed too. The default is tests.
   -lockfile=readonly    Fail when the lock file would have to change.
   -backend=false        Leave the backend as it was prepared before. -cloud=false means the same.
   -backend-config=FILE, -backend-config='NAME=VALUE'
@@ -68,6 +69,7 @@ func runInit(ctx context.Context, a *app, args []string) int {
 	f.BoolVar(&o.migrate, "migrate-state", false, "")
 	f.BoolVar(&o.force, "force-copy", false, "")
 	f.StringVar(&o.fromModule, "from-module", "", "")
+	testDir := f.String("test-directory", config.DefaultTestDir, "")
 	f.StringVar(&o.lockfile, "lockfile", "", "")
 	list := func(name string, to *[]string) {
 		f.Func(name, "", func(s string) error {
@@ -87,6 +89,7 @@ func runInit(ctx context.Context, a *app, args []string) int {
 		return s.end(diags)
 	}
 	wd, diags := a.newWorkdir(vars)
+	wd.testDir = *testDir
 	s.from(wd.loader.Sources)
 	i := &initialisation{screen: s, options: o, wd: wd}
 	ctx, stop := a.interruptible(ctx)
@@ -218,7 +221,7 @@ func (i *initialisation) modules(ctx context.Context, root *config.Node) diag.Li
 	if !i.options.get {
 		return i.wd.load()
 	}
-	if len(root.Module.Calls) > 0 {
+	if len(root.Module.Calls) > 0 || i.testsCall() {
 		text := "Initializing modules..."
 		if i.options.upgrade {
 			text = "Upgrading modules..."
@@ -230,6 +233,14 @@ func (i *initialisation) modules(ctx context.Context, root *config.Node) diag.Li
 	}
 	return i.wd.install(ctx, i.options.upgrade, func(m addr.Module, at config.Installed) {
 		i.item("%s", describeModule(m, at))
+	})
+}
+
+// testsCall tells whether test files name modules. What is wrong with the files is found when all is loaded.
+func (i *initialisation) testsCall() bool {
+	files, _ := i.wd.loader.LoadTests(".", i.wd.testDir)
+	return slices.ContainsFunc(files, func(f *config.TestFile) bool {
+		return slices.ContainsFunc(f.Runs, func(r *config.TestRun) bool { return r.Module != nil })
 	})
 }
 
@@ -245,7 +256,7 @@ func describeModule(m addr.Module, at config.Installed) string {
 // install installs modules and loads the configuration.
 func (w *workdir) install(ctx context.Context, upgrade bool, done func(addr.Module, config.Installed)) diag.List {
 	result, diags := fetch.Install(ctx, ".", fetch.Options{
-		Loader: w.loader, DataDir: w.app.dataDir(), Upgrade: upgrade, Variable: w.given.Static, Workspace: w.app.workspace(), Done: done,
+		Loader: w.loader, DataDir: w.app.dataDir(), Upgrade: upgrade, Variable: w.given.Static, Workspace: w.app.workspace(), Done: done, TestDir: w.testDir,
 	})
 	w.tree = result.Tree
 	return diags

@@ -6,6 +6,8 @@ import (
 
 	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/suite"
+	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
@@ -16,6 +18,8 @@ Usage: coordinator [global options] validate [options]
   providers. Neither the state nor anything outside is looked at.
 
 Options:
+  -no-tests             Do not check the test files.
+  -test-directory=DIR   Where test files lie, beside those in the working directory. The default is tests.
   -var 'NAME=VALUE', -var-file=FILE
                         Variables that sources of modules depend on.
 ` + documentHelp
@@ -26,6 +30,8 @@ func runValidate(ctx context.Context, a *app, args []string) int {
 	f := a.newFlags()
 	vars.registerValues(f)
 	sf.register(f)
+	noTests := f.Bool("no-tests", false, "")
+	testDir := f.String("test-directory", config.DefaultTestDir, "")
 	if code, done := a.parse(f, validateUsage, args); done {
 		return code
 	}
@@ -35,6 +41,9 @@ func runValidate(ctx context.Context, a *app, args []string) int {
 	}
 	wd, diags := a.newWorkdir(vars)
 	s.from(wd.loader.Sources)
+	if !*noTests {
+		wd.testDir = *testDir
+	}
 	if f.NArg() > 0 {
 		diags = diags.Append(diag.New(diag.Error, "Too many command line arguments", fmt.Sprintf("The validate command takes no arguments, and got %q.", f.Arg(0)), nil))
 	}
@@ -72,6 +81,6 @@ func (a *app) validate(ctx context.Context, wd *workdir) diag.List {
 	if diags.HasErrors() {
 		return diags
 	}
-	diags = diags.Append(e.Validate(ctx))
+	diags = diags.Append(e.Validate(ctx), suite.Validate(ctx, e.Session, wd.tree))
 	return diags.Append(e.close())
 }

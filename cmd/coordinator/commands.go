@@ -51,6 +51,7 @@ func init() {
 		{name: "state remove", run: runStateRm, hidden: true},
 		{name: "state replace-provider", synopsis: "Make objects belong to another provider", run: runReplaceProvider},
 		{name: "taint", synopsis: "Mark an object to be replaced", run: runTaint},
+		{name: "test", synopsis: "Carry out the tests of the configuration", run: runTest},
 		{name: "untaint", synopsis: "Take that mark away", run: runUntaint},
 		{name: "version", synopsis: "Show the version", run: runVersion},
 		{name: "workers", synopsis: "Who carries out operations", run: group(workersUsage), hidden: true},

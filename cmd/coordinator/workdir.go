@@ -52,12 +52,24 @@ type workdir struct {
 	loader *config.Loader
 	given  *config.GivenValues
 	tree   *config.Tree
+	// testDir is where test files lie; empty for commands that have nothing to do with them.
+	testDir string
 }
 
 // newWorkdir collects the root variables; nothing is loaded yet.
 func (a *app) newWorkdir(vars variableFlags) (*workdir, diag.List) {
+	return a.openWorkdir(vars, config.VariableOptions{Environ: a.environ, Flags: vars.list})
+}
+
+// newTestWorkdir is newWorkdir with test files, and values for variables beside them.
+func (a *app) newTestWorkdir(vars variableFlags, testDir string) (*workdir, diag.List) {
+	w, diags := a.openWorkdir(vars, config.VariableOptions{Environ: a.environ, Flags: vars.list, TestDir: testDir})
+	w.testDir = testDir
+	return w, diags
+}
+
+func (a *app) openWorkdir(vars variableFlags, o config.VariableOptions) (*workdir, diag.List) {
 	w := &workdir{app: a, loader: config.NewLoader(config.OS{})}
-	o := config.VariableOptions{Environ: a.environ, Flags: vars.list}
 	if vars.input && a.getenv("TF_INPUT") != "0" && a.getenv("TF_INPUT") != "false" {
 		o.Ask = a.ask
 	}
@@ -72,7 +84,9 @@ func (w *workdir) load() diag.List {
 	if diags.HasErrors() {
 		return diags
 	}
-	tree, more := w.loader.LoadTree(config.TreeOptions{Variable: w.given.Static, Workspace: w.app.workspace(), Locator: manifest})
+	tree, more := w.loader.LoadTree(config.TreeOptions{
+		Variable: w.given.Static, Workspace: w.app.workspace(), Locator: manifest, TestDir: w.testDir,
+	})
 	w.tree = tree
 	return diags.Append(more)
 }
@@ -94,19 +108,7 @@ func (w *workdir) givenInputs() (map[string]values.Input, diag.List) {
 func inputsOf(given map[string]config.VariableValue) map[string]values.Input {
 	out := make(map[string]values.Input, len(given))
 	for name, v := range given {
-		in := values.Input{Value: v.Value}
-		switch v.Source {
-		case config.FromEnv:
-			in.Source = "the TF_VAR_" + name + " environment variable"
-		case config.FromArgument:
-			in.Source = `-var="` + name + `=..."`
-		case config.FromPrompt:
-			in.Source = "interactive input"
-		}
-		if v.Range.Filename != "" {
-			in.Range = v.Range.Ptr()
-		}
-		out[name] = in
+		out[name] = values.InputOf(name, v)
 	}
 	return out
 }

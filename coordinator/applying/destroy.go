@@ -36,7 +36,7 @@ func (a *Applier) end(v int, c *plan.Change, provision bool) program.Step {
 		return program.Step{Diags: diag.Errors("Missing resource schema from provider",
 			fmt.Sprintf("The provider %s has no resource type %q.", c.Provider.Provider.Display(), c.Addr.Resource.Type), nil)}
 	}
-	wp, cfg, diags := values.WireProvider(a.Store, c.Provider, a.Package(c.Provider.Provider))
+	wp, cfg, diags := values.WireProvider(a.Store, c.Provider, a.Package(c.Provider.Provider), c.Addr.Config())
 	if diags.HasErrors() {
 		return program.Step{Diags: diags}
 	}

@@ -241,7 +241,7 @@ func (a *Applier) evaluate(r *values.Resource, k addr.Key) (*evaluated, diag.Lis
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	wp, cfg, more := values.WireProvider(a.Store, ev.instance, a.Package(ev.instance.Provider))
+	wp, cfg, more := values.WireProvider(a.Store, ev.instance, a.Package(ev.instance.Provider), at.Config())
 	diags = diags.Append(more)
 	if diags.HasErrors() {
 		return nil, diags

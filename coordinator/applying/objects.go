@@ -250,7 +250,7 @@ func (a *Applier) read(v int, c *plan.Change) program.Step {
 		if diags.HasErrors() {
 			if nested {
 				r.Set(c.Addr.Key, cty.UnknownVal(ev.schema.Block.ImpliedType()))
-				return program.Step{Diags: diags.AsWarnings()}
+				return program.Step{Diags: values.Observe(ev.code.Config, c.Addr.Module, diags)}
 			}
 			return program.Step{Diags: diags}
 		}

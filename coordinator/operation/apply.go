@@ -39,6 +39,9 @@ type Applied struct {
 	// State is the state afterwards.
 	State *state.State
 	Run   string
+	// Values are what expressions see of the configuration afterwards; Schemas what it was carried out with.
+	Values  *values.Store
+	Schemas *values.Schemas
 }
 
 // Apply carries a plan out. The plan must have been made for the stored state.
@@ -167,7 +170,9 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 		diags = diags.Append(diag.New(diag.Error, "Operation interrupted",
 			fmt.Sprintf("The run %s was stopped before everything was done. To go on: coordinator runs resume %s", run, run), nil))
 	}
-	return &Applied{Counts: a.Counts(), Outcome: outcome, State: a.State(), Run: run}, diags
+	return &Applied{
+		Counts: a.Counts(), Outcome: outcome, State: a.State(), Run: run, Values: a.Store, Schemas: a.Code.Schemas,
+	}, diags
 }
 
 // applier makes the program of an apply from the stored state.

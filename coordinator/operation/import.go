@@ -23,7 +23,7 @@ func (s *Session) Import(ctx context.Context, at addr.Instance, pi addr.Provider
 			fmt.Sprintf("The provider %s does not support resource type %q.", pi.Provider.Display(), at.Resource.Type), nil))
 	}
 	code := values.NewCode(s.Tree, schemas)
-	wp, _, more := values.WireProvider(s.store(code, values.Planning, s.Now()), pi, s.Package(pi.Provider))
+	wp, _, more := values.WireProvider(s.store(code, values.Planning, s.Now()), pi, s.Package(pi.Provider), at.Config())
 	diags = diags.Append(more)
 	if diags.HasErrors() {
 		return nil, diags

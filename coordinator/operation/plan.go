@@ -35,6 +35,8 @@ type PlanOptions struct {
 type Planned struct {
 	Plan    *plan.Plan
 	Schemas *values.Schemas
+	// Values are what expressions see of the planned configuration.
+	Values *values.Store
 	// Outcome is how the planning run ended.
 	Outcome coordinator.Outcome
 }
@@ -83,7 +85,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	if outcome.Interrupted && !diags.HasErrors() {
 		diags = diags.Append(diag.New(diag.Error, "Operation interrupted", "The plan was not finished.", nil))
 	}
-	return &Planned{Plan: p, Schemas: schemas, Outcome: outcome}, diags
+	return &Planned{Plan: p, Schemas: schemas, Values: store, Outcome: outcome}, diags
 }
 
 // run carries a program out that changes nothing.

@@ -6,6 +6,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
 )
@@ -68,6 +69,9 @@ func (p *Planner) checkResults() []state.CheckResult {
 // check evaluates the assertions of a check block.
 func (p *Planner) check(n *graph.Node) program.Step {
 	var step program.Step
+	if p.Mode == plan.Destroy {
+		return step // what is about to go need not be as it should
+	}
 	f := &found{}
 	for _, m := range p.Store.Instances(n.Module) {
 		c := m.CheckAsserts(n.Check)

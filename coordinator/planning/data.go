@@ -80,7 +80,7 @@ func (p *Planner) completeData(o *object, r *wire.Result) program.Step {
 		if nested {
 			// A check observes; what it cannot read is a warning, and its value is not known.
 			o.resource.Set(o.addr.Key, cty.UnknownVal(w.schema.Block.ImpliedType()))
-			return program.Step{Diags: diags.AsWarnings()}
+			return program.Step{Diags: values.Observe(o.resource.Code.Config, o.addr.Module, diags)}
 		}
 		return program.Step{Diags: diags}
 	}
@@ -172,7 +172,7 @@ func (p *Planner) nextToClose(r addr.ConfigResource) *object {
 
 // closeTask is the task that closes an opened object.
 func (p *Planner) closeTask(o *object) (*wire.Task, diag.List) {
-	wp, _, diags := values.WireProvider(p.Store, o.work.provider, p.Package(o.work.provider.Provider))
+	wp, _, diags := values.WireProvider(p.Store, o.work.provider, p.Package(o.work.provider.Provider), o.addr.Config())
 	if diags.HasErrors() {
 		return nil, diags
 	}

@@ -84,7 +84,7 @@ func (p *Planner) setUp(o *object) (wire.Provider, diag.List) {
 	if diags.HasErrors() {
 		return wire.Provider{}, diags
 	}
-	wp, cfg, more := values.WireProvider(p.Store, w.provider, p.Package(w.provider.Provider))
+	wp, cfg, more := values.WireProvider(p.Store, w.provider, p.Package(w.provider.Provider), o.addr.Config())
 	diags = diags.Append(more)
 	if diags.HasErrors() {
 		return wp, diags

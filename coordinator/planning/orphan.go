@@ -47,7 +47,7 @@ func (p *Planner) prepareOrphan(o *object) program.Step {
 	if diags := p.providerPresent(o); diags.HasErrors() {
 		return program.Step{Diags: diags}
 	}
-	wp, cfg, more := values.WireProvider(p.Store, w.provider, p.Package(w.provider.Provider))
+	wp, cfg, more := values.WireProvider(p.Store, w.provider, p.Package(w.provider.Provider), o.addr.Config())
 	diags = diags.Append(more)
 	if diags.HasErrors() {
 		return program.Step{Diags: diags}

@@ -72,7 +72,7 @@ func (v *Validator) Prepare(_ context.Context, i int) program.Step {
 // when the schemas were loaded.
 func (v *Validator) provider(step *program.Step, m *values.Module, n *graph.Node) {
 	schemas := v.Code.Schemas.Provider(n.ProviderAddr.Provider)
-	if schemas == nil || schemas.Provider.Block == nil {
+	if schemas == nil || schemas.Provider.Block == nil || n.Provider.Mock != nil {
 		return
 	}
 	block := schemas.Provider.Block

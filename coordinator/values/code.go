@@ -211,7 +211,7 @@ func (c *Code) References(n *graph.Node) []eval.Reference {
 		return out
 	case graph.ProviderNode:
 		out := slices.Clone(c.Expr(n.Provider.ForEach).References())
-		if ps := c.Schemas.Provider(n.ProviderAddr.Provider); ps != nil && ps.Provider.Block != nil {
+		if ps := c.Schemas.Provider(n.ProviderAddr.Provider); ps != nil && ps.Provider.Block != nil && n.Provider.Mock == nil {
 			out = append(out, c.Body(n.Provider.Config, ps.Provider.Block).References()...)
 		}
 		return out

@@ -8,6 +8,7 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
 	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/marks"
 	"github.com/millipede-iac/millipede/provider/schema"
@@ -81,14 +82,57 @@ func StoredForWire(o *state.Object) *wire.StoredObject {
 	}
 }
 
-// WireProvider returns a provider instance as workers need it, evaluated. Problems of the provider block were
-// reported by its own vertex, so they come back as one failure without text when nothing else is known.
-func WireProvider(s *Store, pi addr.ProviderInstance, pkg wire.Package) (wire.Provider, *Provider, diag.List) {
+// WireProvider returns a provider instance as workers need it for the objects of a resource, evaluated. Problems of the
+// provider block were reported by its own vertex, so they come back as one failure without text when nothing else is
+// known.
+func WireProvider(s *Store, pi addr.ProviderInstance, pkg wire.Package, of addr.ConfigResource) (wire.Provider, *Provider, diag.List) {
 	p, diags := s.Provider(pi)
 	if diags.HasErrors() && p.Block == nil {
 		return wire.Provider{}, p, diags
 	}
-	return wire.Provider{Package: pkg, Address: pi.String(), Config: p.Encoded, Digest: p.Digest}, p, diags
+	out := wire.Provider{Package: pkg, Address: pi.String(), Config: p.Encoded, Digest: p.Digest}
+	if given, mocked := s.mocked(p, of); mocked {
+		out.Config, out.Digest, out.Mock = nil, "", &wire.Mock{}
+		if len(given) > 0 {
+			out.Mock.Values, _ = ctyjson.Marshal(cty.ObjectVal(given), cty.ObjectVal(given).Type()) // literals: they have JSON
+		}
+	}
+	return out, p, diags
+}
+
+// mocked tells whether a test answers for the provider about a resource, and what it gives for what that computes.
+func (s *Store) mocked(p *Provider, of addr.ConfigResource) (given map[string]cty.Value, mocked bool) {
+	if n := s.Code.Tree.Modules[of.Module]; n != nil {
+		if r := n.Module.Resources[of.Resource]; r != nil && r.Override != nil {
+			return r.Override.Values, true
+		}
+	}
+	if p.Block != nil && p.Block.Mock != nil {
+		return p.Block.Mock.Values(of), true
+	}
+	return nil, false
+}
+
+// Observed is the Extra of a problem that a check block has met when it read its data source: a warning, because a check
+// observes.
+type Observed struct {
+	// Check is the address of the check block.
+	Check string
+	// Problem is what it was.
+	Problem *diag.Diagnostic
+}
+
+// Observe returns the problems of reading the data source of a check block as what they are to the run.
+func Observe(r *config.Resource, at addr.ModuleInstance, problems diag.List) diag.List {
+	check := "check." + r.Check
+	if !at.IsRoot() {
+		check = at.String() + "." + check
+	}
+	out := problems.AsWarnings()
+	for i, d := range out {
+		d.Extra = &Observed{check, problems[i]}
+	}
+	return out
 }
 
 // WireDiags converts what a worker reports. ranges, when not nil, finds the place of a path in the configuration.

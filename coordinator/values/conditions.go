@@ -27,7 +27,7 @@ func (m *Module) check(scope *eval.Scope, kind eval.RuleKind, rules []*config.Ch
 	c := Conditions{Address: address, Status: state.CheckPass, Rules: len(rules)}
 	for _, r := range rules {
 		rule := eval.Rule{
-			Kind: kind, Condition: m.store.Code.Expr(r.Condition), Message: m.store.Code.Expr(r.ErrorMessage),
+			Kind: kind, Object: address, Condition: m.store.Code.Expr(r.Condition), Message: m.store.Code.Expr(r.ErrorMessage),
 			Range: r.Range, Value: given,
 		}
 		verdict, diags := rule.Check(scope, rep, self, severity)

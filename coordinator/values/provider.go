@@ -66,6 +66,9 @@ func (s *Store) evalProvider(a addr.ProviderInstance) (*Provider, diag.List) {
 		p.Block = m.Node.ProviderBlock(a.Provider, a.Alias)
 	}
 	var diags diag.List
+	if p.Block != nil && p.Block.Mock != nil {
+		return p, nil // nobody configures it
+	}
 	if p.Block != nil {
 		rep := RepetitionOf(a.Key)
 		if name, ok := a.Key.Str(); ok {

@@ -65,6 +65,14 @@ func (r *Resource) Set(k addr.Key, v cty.Value) {
 	r.whole = cty.NilVal
 }
 
+// has tells whether the value of an instance is known here.
+func (r *Resource) has(k addr.Key) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	_, ok := r.values[k]
+	return ok
+}
+
 // Instance returns the value of one instance of the expansion; ok is false when there is no such instance.
 func (r *Resource) Instance(k addr.Key) (v cty.Value, ok bool) {
 	if r.module.store.Phase == Evaluating {

@@ -1,6 +1,8 @@
 package values
 
 import (
+	"github.com/zclconf/go-cty/cty"
+
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -69,6 +71,21 @@ func (s static) Resource(r addr.Resource) (eval.StaticResource, bool) {
 // CheckReference finds what is wrong with a reference outside of expressions, as in depends_on.
 func (m *Module) CheckReference(r *addr.Reference) diag.List {
 	return eval.CheckReferences([]eval.Reference{{Reference: r}}, static{m.Node, m.store.Code}, "")
+}
+
+// testStatic is static with variables that only a test has.
+type testStatic struct {
+	static
+	given map[string]cty.Value
+}
+
+func (s testStatic) Declares(n addr.Named) bool {
+	if v, ok := n.(addr.Variable); ok {
+		if _, given := s.given[v.Name]; given {
+			return true
+		}
+	}
+	return s.static.Declares(n)
 }
 
 func names[V any](m map[string]V) []string {

@@ -37,6 +37,23 @@ type Input struct {
 	Source string
 }
 
+// InputOf is a value that was given to the command for a root variable.
+func InputOf(name string, given config.VariableValue) Input {
+	in := Input{Value: given.Value}
+	switch given.Source {
+	case config.FromEnv:
+		in.Source = "the TF_VAR_" + name + " environment variable"
+	case config.FromArgument:
+		in.Source = `-var="` + name + `=..."`
+	case config.FromPrompt:
+		in.Source = "interactive input"
+	}
+	if given.Range.Filename != "" {
+		in.Range = given.Range.Ptr()
+	}
+	return in
+}
+
 // Options describe the run whose values a Store holds.
 type Options struct {
 	Code  *Code

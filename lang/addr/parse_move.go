@@ -26,34 +26,13 @@ func ParseMoveEndpoint(trav hcl.Traversal) (*MoveEndpoint, diag.List) {
 
 // ParseRemoveTarget parses the from of a removed block.
 func ParseRemoveTarget(trav hcl.Traversal) (*RemoveTarget, diag.List) {
-	steps, rest, diags := modulePrefix(trav)
+	module, r, isModule, diags := parseStatic(trav)
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	t := &RemoveTarget{IsModule: len(rest) == 0, Range: trav.SourceRange()}
-	for i, s := range steps {
-		if s.Key != NoKey { // no step before this one has a key, so each took two places
-			return nil, diags.Append(diag.Errors("Module instance address with keys is not allowed",
-				"A removed block covers every instance of a module: leave out the key.", trav[2*i+2].SourceRange().Ptr()))
-		}
-		t.Module = t.Module.Child(s.Name)
-	}
-	if t.IsModule {
+	t := &RemoveTarget{Module: module, IsModule: isModule, Resource: r, Range: trav.SourceRange()}
+	if isModule {
 		return t, diags
-	}
-	r, rest, more := resourceName(rest)
-	diags = diags.Append(more)
-	if diags.HasErrors() {
-		return nil, diags
-	}
-	t.Resource = r
-	switch len(rest) {
-	case 0:
-	case 1:
-		return nil, diags.Append(diag.Errors("Resource instance address with keys is not allowed",
-			"A removed block covers every instance of a resource: leave out the key.", rest[0].SourceRange().Ptr()))
-	default:
-		return nil, diags.Append(extraAddress(rest))
 	}
 	switch r.Mode {
 	case Data:
@@ -64,6 +43,56 @@ func ParseRemoveTarget(trav hcl.Traversal) (*RemoveTarget, diag.List) {
 			"Nothing of an ephemeral resource is stored, so a removed block has nothing to say about one. Delete its block, that is enough.", &t.Range))
 	}
 	return t, diags
+}
+
+// ParseConfigResource parses the address of a resource block: no step of it has a key.
+func ParseConfigResource(trav hcl.Traversal) (ConfigResource, diag.List) {
+	module, r, isModule, diags := parseStatic(trav)
+	if isModule && !diags.HasErrors() {
+		diags = diag.Errors("Module address is not allowed", "A resource or data block has to be named here, and this is a module.", trav.SourceRange().Ptr())
+	}
+	return r.In(module), diags
+}
+
+// ParseModule parses the address of a module in the static tree: no step of it has a key.
+func ParseModule(trav hcl.Traversal) (Module, diag.List) {
+	module, _, isModule, diags := parseStatic(trav)
+	if !isModule && !diags.HasErrors() {
+		diags = diag.Errors("Module address expected", "A module has to be named here, and this is something else.", trav.SourceRange().Ptr())
+	}
+	return module, diags
+}
+
+// parseStatic parses an address in the static tree, of a module or of a resource.
+func parseStatic(trav hcl.Traversal) (module Module, r Resource, isModule bool, diags diag.List) {
+	steps, rest, diags := modulePrefix(trav)
+	if diags.HasErrors() {
+		return module, r, false, diags
+	}
+	for i, s := range steps {
+		if s.Key != NoKey { // no step before this one has a key, so each took two places
+			return module, r, false, diags.Append(diag.Errors("Module instance address with keys is not allowed",
+				"The block covers every instance of a module: leave out the key.", trav[2*i+2].SourceRange().Ptr()))
+		}
+		module = module.Child(s.Name)
+	}
+	if len(rest) == 0 {
+		return module, r, true, diags
+	}
+	r, rest, more := resourceName(rest)
+	diags = diags.Append(more)
+	if diags.HasErrors() {
+		return module, r, false, diags
+	}
+	switch len(rest) {
+	case 0:
+	case 1:
+		diags = diags.Append(diag.Errors("Resource instance address with keys is not allowed",
+			"The block covers every instance of a resource: leave out the key.", rest[0].SourceRange().Ptr()))
+	default:
+		diags = diags.Append(extraAddress(rest))
+	}
+	return module, r, false, diags
 }
 
 // String returns the endpoint as users write it.

@@ -150,8 +150,11 @@ func (r repetition) check(d *decoder, of string) {
 }
 
 // dependsOn decodes a depends_on argument.
-func (d *decoder) dependsOn(c *hcl.BodyContent) []hcl.Traversal {
-	attr, ok := c.Attributes["depends_on"]
+func (d *decoder) dependsOn(c *hcl.BodyContent) []hcl.Traversal { return d.references(c, "depends_on") }
+
+// references decodes an argument that is a list of references.
+func (d *decoder) references(c *hcl.BodyContent, argument string) []hcl.Traversal {
+	attr, ok := c.Attributes[argument]
 	if !ok {
 		return nil
 	}

@@ -20,6 +20,8 @@ type Tree struct {
 	Root *Node
 	// Modules finds a node by its static path.
 	Modules map[addr.Module]*Node
+	// Tests are the test files of the root module, in the order of their names, where they were asked for.
+	Tests []*TestFile
 }
 
 // Node is one module of the tree, at one place. The same source called twice makes two nodes that share one
@@ -123,6 +125,8 @@ type ProviderConfig struct {
 	Config       hcl.Body
 	Range        hcl.Range
 	NameRange    hcl.Range
+	// Mock is set for a mock_provider block of a test: the provider is neither configured nor asked.
+	Mock *Mock
 }
 
 // Local returns the name and alias.
@@ -252,6 +256,9 @@ type Resource struct {
 
 	Provisioners []*Provisioner
 	Connection   hcl.Body // the resource-level connection block
+
+	// Override is set where a test overrides the resource: the provider is not asked.
+	Override *ResourceOverride
 
 	// Check is the check block that holds this data block, else empty.
 	Check string

@@ -127,14 +127,16 @@ func (n *Node) follow(provider addr.Provider, alias string) (ResolvedProvider, d
 }
 
 // Requirements returns the providers that the configuration uses, with all version constraints on each.
-// Providers without constraints are there too, and so are those that are built in.
+// Providers without constraints are there too, and so are those that are built in, and those of the tests.
 func (t *Tree) Requirements() map[addr.Provider][]string {
 	out := map[addr.Provider][]string{}
+	add := func(p addr.Provider, constraints []string) { out[p] = append(out[p], constraints...) }
 	for _, path := range slices.Sorted(maps.Keys(t.Modules)) {
 		for p, constraints := range t.Modules[path].Module.Requirements() {
-			out[p] = append(out[p], constraints...)
+			add(p, constraints)
 		}
 	}
+	t.testRequirements(add)
 	for p, constraints := range out {
 		slices.Sort(constraints)
 		out[p] = slices.Compact(constraints)

@@ -24,6 +24,8 @@ type TreeOptions struct {
 	Workspace string
 	// Locator finds the modules that are called: the manifest of what was installed, or what installs it now.
 	Locator Locator
+	// TestDir is where test files lie, beside those in Dir; empty loads none.
+	TestDir string
 }
 
 // Locator finds the modules that a module calls.
@@ -69,17 +71,31 @@ func (l *Loader) LoadTree(o TreeOptions) (*Tree, diag.List) {
 		o.Variable = defaultsOnly
 	}
 	b := &treeBuilder{loader: l, options: o, modules: map[string]*Module{}, tree: &Tree{Modules: map[addr.Module]*Node{}}}
-	root, diags := b.node(ModuleRequest{}, Installed{Dir: o.Dir})
+	diags := b.load(Installed{Dir: o.Dir})
+	if o.TestDir == "" || b.tree.Root == nil {
+		return b.tree, diags
+	}
+	more := b.loadTests()
+	diags = append(diags, more...)
+	if !more.HasErrors() {
+		diags = append(diags, checkTestProviders(b.tree)...)
+	}
+	return b.tree, diags
+}
+
+// load loads the root module and all that it calls.
+func (b *treeBuilder) load(at Installed) diag.List {
+	root, diags := b.node(ModuleRequest{}, at)
 	b.tree.Root = root
 	if diags.HasErrors() {
-		return b.tree, diags
+		return diags
 	}
 	more := b.children(root)
 	diags = append(diags, more...)
 	if !more.HasErrors() {
 		diags = append(diags, checkProviders(b.tree)...)
 	}
-	return b.tree, diags
+	return diags
 }
 
 // defaultsOnly gives no values.
@@ -277,14 +293,22 @@ func (b *treeBuilder) child(parent *Node, call *ModuleCall) diag.List {
 	diags = append(diags, more...)
 	diags = append(diags, b.children(n)...)
 	if backend := n.Module.Backend; backend != nil {
-		diags = append(diags, diag.New(diag.Warning, "Backend configuration ignored",
-			"Where the state is kept is said by the root module alone. This block has no effect while the module is called by another.", &backend.Range))
+		diags = append(diags, ignoredBackend(backend))
 	}
 	if len(n.Module.Imports) > 0 {
-		diags = append(diags, diag.New(diag.Error, "Invalid import configuration",
-			fmt.Sprintf("Import blocks stand in the root module, and this one is in %s.", n.Path), &n.Module.Imports[0].Range))
+		diags = append(diags, misplacedImport(n.Module.Imports[0], n.Path.String()))
 	}
 	return diags
+}
+
+func ignoredBackend(b *Backend) *diag.Diagnostic {
+	return diag.New(diag.Warning, "Backend configuration ignored",
+		"Where the state is kept is said by the root module alone. This block has no effect while the module is called by another.", &b.Range)
+}
+
+func misplacedImport(i *Import, module string) *diag.Diagnostic {
+	return diag.New(diag.Error, "Invalid import configuration",
+		fmt.Sprintf("Import blocks stand in the root module, and this one is in %s.", module), &i.Range)
 }
 
 // sortedProviders returns the provider blocks in the order of their names.

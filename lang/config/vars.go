@@ -101,6 +101,8 @@ type VariableOptions struct {
 	Environ []string
 	// Dir is where terraform.tfvars and *.auto.tfvars lie; empty is the working directory.
 	Dir string
+	// TestDir is where the test command looks for such files, too; empty for other commands.
+	TestDir string
 	// Flags are in the order of the command line, in which later ones win.
 	Flags []VariableFlag
 	// Ask asks the user for the value of a required variable. Nil when nobody can be asked.
@@ -131,7 +133,11 @@ func (l *Loader) CollectVariables(o VariableOptions) (*GivenValues, diag.List) {
 			g.values[name] = GivenValue{Name: name, Source: FromEnv, Text: value}
 		}
 	}
-	for _, name := range l.autoVarFiles(o.Dir) {
+	auto := l.autoVarFiles(o.Dir)
+	if o.TestDir != "" {
+		auto = append(auto, l.autoVarFiles(filepath.Join(o.Dir, o.TestDir))...)
+	}
+	for _, name := range auto {
 		diags = append(diags, g.addFile(l, name, FromAutoFile)...)
 	}
 	for _, f := range o.Flags {
@@ -378,6 +384,22 @@ func (g VariableValue) origin(v *Variable) string {
 		}
 		return " at " + g.Range.String()
 	}
+}
+
+// All evaluates all values that were given, also those for variables that are not declared. Nobody is asked for what is
+// missing.
+func (g *GivenValues) All(declared map[string]*Variable) (map[string]VariableValue, diag.List) {
+	out := make(map[string]VariableValue, len(g.values))
+	var diags diag.List
+	for _, name := range slices.Sorted(maps.Keys(g.values)) {
+		given := g.values[name]
+		value, more := given.Parse(declared[name])
+		diags = append(diags, more...)
+		if !more.HasErrors() {
+			out[name] = VariableValue{value, given.Source, given.Range()}
+		}
+	}
+	return out, diags
 }
 
 // Given evaluates the values that were given for declared variables, and complains about those for variables that are

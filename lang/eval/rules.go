@@ -23,6 +23,8 @@ const (
 	OutputPrecondition
 	CheckAssertion
 	VariableValidation
+	// TestAssertion is an assertion of a test. What cannot be known when it is evaluated is an error.
+	TestAssertion
 )
 
 // String returns the words that the summaries of failures start with. Tools match on them.
@@ -38,6 +40,8 @@ func (k RuleKind) String() string {
 		return "Check block assertion"
 	case VariableValidation:
 		return "Input variable validation"
+	case TestAssertion:
+		return "Test assertion"
 	default:
 		return "Condition"
 	}
@@ -45,7 +49,9 @@ func (k RuleKind) String() string {
 
 // Rule is a condition with a message: a precondition, postcondition, assertion or validation.
 type Rule struct {
-	Kind               RuleKind
+	Kind RuleKind
+	// Object is the address of what the rule belongs to: an instance.
+	Object             string
 	Condition, Message *Expr
 	// Range is where the rule's block stands.
 	Range hcl.Range
@@ -101,9 +107,13 @@ func (r *Rule) Check(s *Scope, rep Repetition, self cty.Value, severity diag.Sev
 	diags = diags.Append(d)
 	switch status {
 	case StatusUnknown:
-		if r.Kind == CheckAssertion {
+		switch r.Kind {
+		case CheckAssertion:
 			diags = append(diags, r.finding(diag.Warning, r.Kind.String()+" known after apply",
 				"The condition depends on what is known only after apply, and is checked then.", ctx))
+		case TestAssertion:
+			diags = append(diags, r.finding(diag.Error, "Unknown condition run",
+				"The condition depends on what is not known yet, so the assertion says nothing. Make the run apply its plan, or assert something that a plan tells.", r.shown(s, rep, self, ctx)))
 		}
 	case StatusFail:
 		detail := message
@@ -138,8 +148,11 @@ func (r *Rule) shown(s *Scope, rep Repetition, self cty.Value, ctx *hcl.EvalCont
 // status turns the value of a condition into a status.
 func (r *Rule) status(v cty.Value, ctx *hcl.EvalContext) (Status, *diag.Diagnostic) {
 	summary := "Invalid condition result"
-	if r.Kind == VariableValidation {
+	switch r.Kind {
+	case VariableValidation:
 		summary = "Invalid variable validation result"
+	case TestAssertion:
+		summary = "Invalid condition run"
 	}
 	v, _ = v.Unmark()
 	if !v.IsKnown() {

@@ -1,4 +1,4 @@
-// Package mem keeps states and journals in memory, as the twin of state/bolt in tests.
+// Package mem keeps states and journals in memory: those of the test command, and as the twin of state/bolt in tests.
 //
 // It has hooks that fail on purpose, and can be left as a crash leaves a store. Nothing survives the process.
 package mem

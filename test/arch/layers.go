@@ -32,6 +32,7 @@ var layers = map[string]int{
 	"state":              2,
 
 	"graph/plan":        3,
+	"provider/mock":     3,
 	"provider/services": 3,
 	"lang/config":       3,
 
@@ -69,15 +70,18 @@ var layers = map[string]int{
 	"coordinator": 7,
 	"worker":      7,
 
-	"cmd/coordinator/view":  8,
 	"coordinator/operation": 8,
 	"coordinator/web":       8,
+
+	"coordinator/suite": 9,
+
+	"cmd/coordinator/view": 10,
 }
 
 // trees are folders whose packages need no entry of their own. Those of one tree may import each other.
 var trees = map[string]int{
-	"cmd":  9,
-	"test": 10,
+	"cmd":  11,
+	"test": 12,
 }
 
 // suites are the contracts' test suites: packages that are not tests themselves, but import testing.

@@ -91,7 +91,10 @@ func (s *Stream) Message(kind, text string, fields map[string]any) {
 }
 
 // Problems writes diagnostics, one message each.
-func (s *Stream) Problems(l diag.List) {
+func (s *Stream) Problems(l diag.List) { s.problems(l, nil) }
+
+// problems writes diagnostics with fields of their context.
+func (s *Stream) problems(l diag.List, of map[string]any) {
 	var sources map[string]*hcl.File
 	if s.Sources != nil {
 		sources = s.Sources()
@@ -101,7 +104,9 @@ func (s *Stream) Problems(l diag.List) {
 		if d.Severity == diag.Warning {
 			level, word = "warn", "Warning: "
 		}
-		s.message(level, "diagnostic", word+d.Summary, map[string]any{"diagnostic": DiagnosticJSON(d, sources)})
+		fields := map[string]any{"diagnostic": DiagnosticJSON(d, sources)}
+		maps.Copy(fields, of)
+		s.message(level, "diagnostic", word+d.Summary, fields)
 	}
 }
 

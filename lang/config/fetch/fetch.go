@@ -40,6 +40,8 @@ type Options struct {
 	// Variable and Workspace are what the sources of modules can depend on: see config.TreeOptions.
 	Variable  func(*config.Variable) (cty.Value, diag.List)
 	Workspace string
+	// TestDir is where test files lie, whose modules are installed too; empty installs none for tests.
+	TestDir string
 	// Sources installs modules by the kind of their source. Local directories need none; a kind that is missing
 	// cannot be installed, and is used when it is installed already.
 	Sources map[config.SourceKind]Source
@@ -70,7 +72,7 @@ func Install(ctx context.Context, dir string, o Options) (Result, diag.List) {
 	}
 	i := &installer{ctx: ctx, options: o, old: old, now: maps.Clone(old)}
 	i.now[addr.RootModule] = config.Installed{Dir: dir}
-	tree, more := o.Loader.LoadTree(config.TreeOptions{Dir: dir, Variable: o.Variable, Workspace: o.Workspace, Locator: i})
+	tree, more := o.Loader.LoadTree(config.TreeOptions{Dir: dir, Variable: o.Variable, Workspace: o.Workspace, Locator: i, TestDir: o.TestDir})
 	diags = append(diags, more...)
 	if tree.Root == nil || i.failed {
 		return Result{tree, old}, diags

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/cmd/coordinator/view"
+	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/suite"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+	statemem "github.com/millipede-iac/millipede/state/mem"
+	"github.com/millipede-iac/millipede/state/tfstate"
+)
+
+const testUsage = `
+Usage: coordinator [global options] test [options]
+
+  Carries out the tests of the configuration in this directory: the files *.tftest.hcl and *.tofutest.hcl (and their
+  JSON forms) here and in the directory tests. Each run plans or applies the configuration, or another module, on a
+  state of its own, and checks its assertions about what came of it. What the runs of a file made is destroyed at the
+  end of the file.
+
+  Tests make real infrastructure, unless their providers are mocked. See to it that it is gone when they are over.
+
+Options:
+  -filter=FILE          Carry out this test file alone. The path is relative to the working directory. May be given
+                        often.
+  -test-directory=DIR   Look for test files in this directory, beside those in the working directory. The default is
+                        tests.
+  -verbose              Show the plan of each run, or the state after it.
+  -junit-xml=FILE       Write a report in the form of JUnit's to a file, too.
+  -parallelism=N        How many operations may run at the same time.
+  -var 'NAME=VALUE', -var-file=FILE
+                        Values for variables, unless a test file has its own. May be given often.
+` + jsonHelp
+
+// erroredTestState is where the state goes of what a test could not destroy.
+const erroredTestState = "errored_test.tfstate"
+
+// testFlags are the flags of the test command.
+type testFlags struct {
+	show        showFlags
+	vars        variableFlags
+	filter      []string
+	dir, junit  string
+	verbose     bool
+	parallelism int
+}
+
+func runTest(ctx context.Context, a *app, args []string) int {
+	var tf testFlags
+	f := a.newFlags()
+	tf.show.register(f)
+	tf.vars.registerValues(f)
+	f.Func("filter", "", func(s string) error {
+		tf.filter = append(tf.filter, s)
+		return nil
+	})
+	f.StringVar(&tf.dir, "test-directory", config.DefaultTestDir, "")
+	f.StringVar(&tf.junit, "junit-xml", "", "")
+	f.BoolVar(&tf.verbose, "verbose", false, "")
+	f.IntVar(&tf.parallelism, "parallelism", unset, "")
+	if code, done := a.parse(f, testUsage, args); done {
+		return code
+	}
+	s, diags := a.newStreamScreen(tf.show, nil)
+	diags = diags.Append(noArguments(f))
+	if tf.parallelism < 1 && tf.parallelism != unset {
+		diags = diags.Append(diag.New(diag.Error, "Invalid parallelism value", "The parallelism must be a positive number.", nil))
+	}
+	if diags.HasErrors() {
+		return s.end(diags)
+	}
+	wd, diags := a.newTestWorkdir(tf.vars, tf.dir)
+	s.from(wd.loader.Sources)
+	if !diags.HasErrors() {
+		diags = diags.Append(wd.load())
+	}
+	if diags.HasErrors() {
+		return s.end(diags)
+	}
+	t := &testRun{screen: s, wd: wd, flags: tf}
+	return t.run(ctx, diags)
+}
+
+// testRun is one call of the test command.
+type testRun struct {
+	*screen
+	wd    *workdir
+	flags testFlags
+	view  view.TestViews
+	// problem is an error that came while the tests ran.
+	problem diag.List
+}
+
+// run opens what the tests need, carries them out, and returns the exit code.
+func (t *testRun) run(ctx context.Context, diags diag.List) int {
+	t.view = t.views()
+	e, more := t.app.openEngine(ctx, engineOptions{
+		tree: t.wd.tree, loader: t.wd.loader, observer: coordinator.Silent{}, parallelism: t.flags.parallelism,
+		note: func(string) {}, // the view tells of interrupts, when the suite has taken notice
+	})
+	diags = diags.Append(more)
+	if diags.HasErrors() {
+		return t.end(diags)
+	}
+	runner, more := suite.New(suite.Options{
+		Session: e.Session, Tree: t.wd.tree, Given: t.wd.given, Filter: t.flags.filter, Verbose: t.flags.verbose,
+		View: t.view, Interrupts: e.Interrupts, NewStore: newTestStore,
+	})
+	t.diagnostics(diags.Append(more)) // warnings
+	passed := runner.Run(ctx)
+	code := t.end(t.problem.Append(e.close()))
+	if !passed {
+		return 1
+	}
+	return code
+}
+
+// newTestStore returns the store of one module's state for the duration of a file.
+func newTestStore() journal.Store {
+	return statemem.New(statemem.Options{Now: time.Now, NewID: newID, EngineVersion: engineVersion})
+}
+
+// views are all that is told of the tests.
+func (t *testRun) views() view.TestViews {
+	var out view.TestViews
+	if t.forPeople() {
+		out = append(out, &view.TestText{
+			Out: t.app.stdout, Err: t.app.stderr, Options: t.options(),
+			Problems: func(l diag.List) { t.failed(t.printer.Diagnostics(l)) }, Failed: t.failed,
+		})
+	}
+	if t.stream != nil {
+		out = append(out, view.TestStream{Stream: t.stream})
+	}
+	return append(out, &testFiles{testRun: t})
+}
+
+// flatName is the path of a test file as one name.
+func flatName(path string) string { return strings.NewReplacer("/", "_", ".", "_").Replace(path) }
+
+func (t *testRun) failed(err error) {
+	if err != nil {
+		fmt.Fprintln(t.app.stderr, err)
+	}
+}
+
+// testFiles writes what tests leave in files. It implements suite.View.
+type testFiles struct {
+	*testRun
+	left bool
+}
+
+// Begin implements suite.View.
+func (t *testFiles) Begin(*suite.Suite) {}
+
+// Ran implements suite.View.
+func (t *testFiles) Ran(*suite.File) {}
+
+// Cleaned implements suite.View: the state of what could not be destroyed is kept, so that it can be destroyed by it.
+func (t *testFiles) Cleaned(f *suite.File, r *suite.Run, left *state.State, _ diag.List) {
+	if !view.LeftBehind(left) {
+		return
+	}
+	name := erroredTestState
+	if t.left { // there is one of this call already
+		name = fmt.Sprintf("errored_test.%s.%s.tfstate", flatName(f.Name), r.Name)
+	}
+	t.left = true
+	t.say("\nWriting state to file: " + name)
+	var text bytes.Buffer
+	err := tfstate.Write(&text, left, engineVersion, tfstate.Indented)
+	if err == nil {
+		err = os.WriteFile(name, text.Bytes(), 0o600)
+	}
+	if err != nil {
+		t.write(t.app.stderr, text.Bytes())
+		t.problem = t.problem.Append(diag.New(diag.Error, "Failed to persist state",
+			fmt.Sprintf("The state of what %s/%s has left behind cannot be written to %s: %s. It was printed instead, as far as it could be made.", f.Name, r.Name, name, err), nil))
+	}
+}
+
+// Interrupted implements suite.View.
+func (t *testFiles) Interrupted() {}
+
+// Cancelled implements suite.View.
+func (t *testFiles) Cancelled() {}
+
+// Abandoned implements suite.View.
+func (t *testFiles) Abandoned(suite.Abandoned) {}
+
+// End implements suite.View.
+func (t *testFiles) End(s *suite.Suite) {
+	if t.flags.junit == "" {
+		return
+	}
+	var text bytes.Buffer
+	err := view.TestJUnit(&text, s, t.wd.loader.Sources())
+	if err == nil {
+		err = os.WriteFile(t.flags.junit, text.Bytes(), 0o644)
+	}
+	if err != nil {
+		t.problem = t.problem.Append(diag.New(diag.Error, "Failed to write the JUnit report", fmt.Sprintf("Writing %s: %s.", t.flags.junit, err), nil))
+	}
+}

@@ -1,0 +1,305 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+// fileRunner carries one file out.
+type fileRunner struct {
+	*Runner
+	file *File
+	// tracks are the states of the file's modules by their source; that of the module under test has an empty one.
+	tracks map[string]*track
+}
+
+// track is the state of one module.
+type track struct {
+	store journal.Store
+	// run is the last run that was applied, session what it went through; nil as long as there is none.
+	run     *Run
+	session *operation.Session
+}
+
+// load returns the state; the caller owns it.
+func (t *track) load(ctx context.Context) (*state.State, diag.List) {
+	s, err := t.store.Load(ctx, journal.DefaultWorkspace)
+	if err != nil {
+		return state.Empty(), diag.Errors("Failed to load state", err.Error()+".", nil)
+	}
+	return s, nil
+}
+
+func (f *fileRunner) run(ctx context.Context) {
+	f.file.Status = Pass
+	for _, r := range f.file.Runs {
+		if f.cancelled.Load() {
+			return // what did not begin stays pending, and nothing is said of it
+		}
+		if f.stopped.Load() || f.file.Status == Error {
+			r.Status = Skip
+			continue
+		}
+		began := f.Session.Now()
+		f.carryOut(ctx, r)
+		r.Took = f.Session.Now().Sub(began)
+		f.file.Status = max(f.file.Status, r.Status)
+	}
+	f.View.Ran(f.file)
+	f.clean(ctx)
+}
+
+// close ends the use of the states.
+func (f *fileRunner) close() error {
+	var all []error
+	for _, t := range f.tracks {
+		all = append(all, t.store.Close())
+	}
+	return errors.Join(all...)
+}
+
+// trackOf returns the state that a run works on.
+func (f *fileRunner) trackOf(r *Run) *track {
+	key := ""
+	if r.Config.Module != nil {
+		key = r.Config.Module.Source
+	}
+	if f.tracks[key] == nil {
+		f.tracks[key] = &track{store: f.NewStore()}
+	}
+	return f.tracks[key]
+}
+
+// treeOf is the configuration that a run is about.
+func (f *fileRunner) treeOf(r *Run) *config.Tree {
+	if r.Config.Tree != nil {
+		return r.Config.Tree
+	}
+	return f.Tree
+}
+
+// carryOut carries one run out.
+func (f *fileRunner) carryOut(ctx context.Context, r *Run) {
+	fail := func(diags diag.List) bool {
+		r.Diags = append(r.Diags, fresh(r.Diags, diags)...)
+		if diags.HasErrors() {
+			r.Status = Error
+		}
+		return diags.HasErrors()
+	}
+	if fail(f.file.Config.Check()) || fail(r.Config.Check()) {
+		return
+	}
+	s, scope, diags := f.session(ctx, r)
+	if fail(diags) {
+		return
+	}
+	if fail(f.settled(s.Validate(ctx), r, nil)) {
+		return
+	}
+	o, diags := planOptions(r.Config)
+	if fail(diags) {
+		return
+	}
+	t := f.trackOf(r)
+	prior, diags := t.load(ctx)
+	if fail(diags) {
+		return
+	}
+	planned, diags := s.Plan(ctx, prior, o)
+	diags = f.settled(diags, r, nil)
+	expected := newExpectations(r.Config)
+	if !r.Config.Apply {
+		if fail(expected.judge(diags)) {
+			return
+		}
+		if planned == nil { // the failures that were expected left nothing to plan
+			r.Status = Pass
+			return
+		}
+		f.assert(r, scope, planned.Values, prior)
+		if f.Verbose {
+			r.Verbose = &Verbose{Plan: planned.Plan, Schemas: planned.Schemas, Tree: s.Tree}
+		}
+		return
+	}
+	if fail(withoutChecks(expected.warn(diags))) {
+		return
+	}
+	f.apply(ctx, r, t, s, scope, planned.Plan, expected, fail)
+}
+
+// apply carries the plan of a run out.
+func (f *fileRunner) apply(ctx context.Context, r *Run, t *track, s *operation.Session, scope *scope, p *plan.Plan, expected *expectations, fail func(diag.List) bool) {
+	applied, diags := s.Apply(ctx, operation.ApplyOptions{Plan: p, Command: "test"})
+	t.run, t.session = r, s
+	if fail(expected.judge(f.settled(diags, r, p))) || applied == nil {
+		return
+	}
+	after, diags := t.load(ctx)
+	if fail(diags) {
+		return
+	}
+	f.assert(r, scope, applied.Values, after)
+	if f.Verbose {
+		r.Verbose = &Verbose{Plan: p, State: after, Schemas: applied.Schemas, Tree: s.Tree}
+	}
+}
+
+// assert evaluates the assertions of a run. left are the objects that the run may not have touched.
+func (f *fileRunner) assert(r *Run, scope *scope, store *values.Store, left *state.State) {
+	store.Complete(left)
+	given, diags := scope.all(r)
+	r.Diags = append(r.Diags, diags...)
+	if diags.HasErrors() {
+		r.Status = Error
+		return
+	}
+	statuses, diags := store.CheckTest(r.Config.Asserts, given)
+	r.Diags = append(r.Diags, diags...)
+	r.Status = Pass
+	for _, st := range statuses {
+		r.Status = max(r.Status, statusOf(st))
+	}
+}
+
+// settled adds what has to be said when an operation was left because the suite was cancelled: what exists, and what
+// the plan p, if there is one, was about to create.
+func (f *fileRunner) settled(diags diag.List, r *Run, p *plan.Plan) diag.List {
+	if !f.cancelled.Load() {
+		return diags
+	}
+	a := Abandoned{File: f.file, Run: r, Main: state.Empty(), Others: map[*Run]*state.State{}}
+	for key, t := range f.tracks {
+		s, _ := t.load(context.Background()) // what cannot be read cannot be shown
+		if key == "" {
+			a.Main = s
+		} else if t.run != nil {
+			a.Others[t.run] = s
+		}
+	}
+	if p != nil {
+		for _, c := range p.Changes {
+			if c.Action == plan.Create {
+				a.Creating = append(a.Creating, c.Addr.String())
+			}
+		}
+	}
+	f.View.Abandoned(a)
+	return diags.Append(diag.New(diag.Error, "Test interrupted",
+		"The run was interrupted before it was over. See what else is said for what is left behind, and has to be cleaned up by hand.", nil))
+}
+
+// session returns what a run goes through, with the scope of its expressions.
+func (f *fileRunner) session(ctx context.Context, r *Run) (*operation.Session, *scope, diag.List) {
+	tree := f.treeOf(r)
+	scope, diags := f.scope(ctx, tree)
+	inputs, more := scope.inputs(r)
+	diags = diags.Append(more)
+	if diags.HasErrors() {
+		return nil, nil, diags
+	}
+	variant, more := tree.ForTest(f.file.Config, r.Config, scope.forProviders(inputs))
+	diags = diags.Append(more)
+	s := *f.Session
+	s.Tree, s.Inputs, s.Store, s.Workspace = variant, inputs, f.trackOf(r).store, journal.DefaultWorkspace
+	s.Interrupts = f.leave
+	return &s, scope, diags
+}
+
+// planOptions are the options of a run's plan.
+func planOptions(r *config.TestRun) (operation.PlanOptions, diag.List) {
+	o := operation.PlanOptions{SkipRefresh: !r.Refresh}
+	if r.RefreshOnly {
+		o.Mode = plan.RefreshOnly
+	}
+	var diags diag.List
+	for _, t := range r.Target {
+		target, more := addr.ParseTargetTraversal(t)
+		diags = diags.Append(more)
+		if !more.HasErrors() {
+			o.Targets = append(o.Targets, target)
+		}
+	}
+	for _, t := range r.Replace {
+		target, more := addr.ParseTargetTraversal(t)
+		diags = diags.Append(more)
+		switch {
+		case more.HasErrors():
+		case target.Kind != addr.TargetInstance && target.Kind != addr.TargetResource:
+			diags = diags.Append(diag.New(diag.Error, "Invalid address", "The replace argument names instances of resources.", t.SourceRange().Ptr()))
+		case target.Resource.Mode != addr.Managed:
+			diags = diags.Append(diag.New(diag.Error, "Can only target managed resources for forced replacements.",
+				fmt.Sprintf("%s is no managed resource.", target.Resource), t.SourceRange().Ptr()))
+		default:
+			o.Replace = append(o.Replace, addr.Instance{Module: target.Instance, Resource: target.Resource, Key: target.Key})
+		}
+	}
+	return o, diags
+}
+
+// clean destroys what the runs made, the last first.
+func (f *fileRunner) clean(ctx context.Context) {
+	var tracks []*track
+	for _, t := range f.tracks {
+		if t.run != nil {
+			tracks = append(tracks, t)
+		}
+	}
+	slices.SortFunc(tracks, func(a, b *track) int { return b.run.Index - a.run.Index })
+	for _, t := range tracks {
+		if f.cancelled.Load() {
+			return
+		}
+		diags := f.destroy(ctx, t)
+		left, more := t.load(ctx)
+		f.View.Cleaned(f.file, t.run, left, diags.Append(more))
+	}
+}
+
+func (f *fileRunner) destroy(ctx context.Context, t *track) diag.List {
+	prior, diags := t.load(ctx)
+	if diags.HasErrors() || len(prior.Resources) == 0 {
+		return diags
+	}
+	planned, more := t.session.Plan(ctx, prior, operation.PlanOptions{Mode: plan.Destroy})
+	diags = diags.Append(f.settled(more, t.run, nil))
+	if diags.HasErrors() || planned == nil {
+		return diags
+	}
+	_, more = t.session.Apply(ctx, operation.ApplyOptions{Plan: planned.Plan, Command: "test"})
+	return diags.Append(f.settled(more, t.run, planned.Plan))
+}
+
+// outputs returns what expressions see as run.NAME: the outputs of each state, by the run that was applied last.
+func (f *fileRunner) outputs(ctx context.Context) (cty.Value, diag.List) {
+	runs := map[string]cty.Value{}
+	for _, t := range f.tracks {
+		if t.run == nil {
+			continue
+		}
+		s, diags := t.load(ctx)
+		if diags.HasErrors() {
+			return cty.EmptyObjectVal, diags
+		}
+		outputs := make(map[string]cty.Value, len(s.Outputs))
+		for name, o := range s.Outputs {
+			outputs[name] = o.Value
+		}
+		runs[t.run.Name] = cty.ObjectVal(outputs)
+	}
+	return cty.ObjectVal(runs), nil
+}

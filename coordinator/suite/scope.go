@@ -1,0 +1,141 @@
+package suite
+
+import (
+	"context"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/funcs"
+)
+
+// scope is where the expressions of a test file are evaluated: they see the outputs of earlier runs, and variables as
+// they would be without the file.
+type scope struct {
+	file     *config.TestFile
+	declared map[string]*config.Variable
+	given    map[string]config.VariableValue
+	ctx      *hcl.EvalContext
+}
+
+// scope returns the scope of a run about this configuration.
+func (f *fileRunner) scope(ctx context.Context, tree *config.Tree) (*scope, diag.List) {
+	s := &scope{file: f.file.Config, declared: tree.Root.Module.Variables}
+	runs, diags := f.outputs(ctx)
+	given, more := f.Given.All(s.declared)
+	diags = diags.Append(more)
+	s.given = given
+	vars := make(map[string]cty.Value, len(given)+len(s.declared))
+	for name, v := range s.declared {
+		if !v.Required() {
+			vars[name] = v.Default
+		}
+	}
+	for name, g := range given {
+		vars[name] = withDefaults(s.declared[name], g.Value)
+	}
+	s.ctx = &hcl.EvalContext{
+		Variables: map[string]cty.Value{"run": runs, "var": cty.ObjectVal(vars)},
+		Functions: funcs.Table(funcs.Options{BaseDir: ".", Now: f.Session.Now}),
+	}
+	return s, diags
+}
+
+// withDefaults fills in what optional attributes of a variable's type fall back to.
+func withDefaults(v *config.Variable, given cty.Value) cty.Value {
+	if v == nil || v.TypeDefaults == nil || given.IsNull() {
+		return given
+	}
+	return v.TypeDefaults.Apply(given)
+}
+
+// inputs returns the values of the variables that the configuration declares: those of the run, of the file, or given
+// to the command.
+func (s *scope) inputs(r *Run) (map[string]values.Input, diag.List) {
+	out := map[string]values.Input{}
+	var diags diag.List
+	for name := range s.declared {
+		e := s.expr(r, name)
+		if e == nil {
+			if g, ok := s.given[name]; ok {
+				out[name] = values.InputOf(name, g)
+			}
+			continue
+		}
+		v, more := e.Value(s.ctx)
+		diags = diags.Append(more)
+		out[name] = values.Input{Value: v, Range: e.Range().Ptr()}
+	}
+	return out, diags
+}
+
+// expr returns what the run or the file says of a variable, or nil.
+func (s *scope) expr(r *Run, name string) hcl.Expression {
+	if e, ok := r.Config.Variables[name]; ok {
+		return e
+	}
+	if e, ok := s.file.Variables[name]; ok {
+		return e
+	}
+	return nil
+}
+
+// all returns the values of all variables, declared or not, as assertions see those that are not declared.
+func (s *scope) all(r *Run) (map[string]cty.Value, diag.List) {
+	out := map[string]cty.Value{}
+	for name, g := range s.given {
+		out[name] = g.Value
+	}
+	var diags diag.List
+	for _, given := range []map[string]hcl.Expression{s.file.Variables, r.Config.Variables} {
+		for name, e := range given {
+			v, more := e.Value(s.ctx)
+			diags = diags.Append(more)
+			out[name] = v
+		}
+	}
+	return out, diags
+}
+
+// forProviders evaluates the expressions of provider blocks that the module itself cannot: those that refer to earlier
+// runs, or to variables that only the test has.
+func (s *scope) forProviders(inputs map[string]values.Input) func(hcl.Expression) (cty.Value, bool, hcl.Diagnostics) {
+	vars := s.ctx.Variables["var"].AsValueMap()
+	if vars == nil {
+		vars = map[string]cty.Value{}
+	}
+	for name, in := range inputs {
+		if in.Value != cty.NilVal && !in.Value.IsNull() {
+			vars[name] = in.Value
+		}
+	}
+	ctx := s.ctx.NewChild()
+	ctx.Variables = map[string]cty.Value{"var": cty.ObjectVal(vars)}
+	return func(e hcl.Expression) (cty.Value, bool, hcl.Diagnostics) {
+		if !slices.ContainsFunc(e.Variables(), s.foreign) {
+			return cty.NilVal, false, nil
+		}
+		v, diags := e.Value(ctx)
+		return v, true, diags
+	}
+}
+
+// foreign tells whether a module knows nothing of what a traversal refers to.
+func (s *scope) foreign(t hcl.Traversal) bool {
+	switch t.RootName() {
+	case "run":
+		return true
+	case "var":
+		if len(t) < 2 {
+			return false
+		}
+		attr, ok := t[1].(hcl.TraverseAttr)
+		return ok && s.declared[attr.Name] == nil
+	default:
+		return false
+	}
+}
