@@ -54,7 +54,7 @@ func (c *Closure) compute() {
 func (c *Closure) number() map[addr.ConfigResource]int32 {
 	texts := map[addr.ConfigResource]string{}
 	for i := range c.s.Nodes {
-		if n := &c.s.Nodes[i]; n.Kind == ResourceNode && n.Resource.Addr.Mode != addr.Ephemeral {
+		if n := &c.s.Nodes[i]; n.Kind == ResourceNode {
 			r := n.Resource.Addr.In(n.Module)
 			c.resources = append(c.resources, r)
 			texts[r] = r.String()

@@ -31,9 +31,9 @@ Other options:
 const refreshUsage = `
 Usage: coordinator [global options] refresh [options]
 
-  Records in the state what was changed outside: the same as apply -refresh-only -auto-approve, which is to be
-  preferred without -auto-approve, because it shows what it found before.
-` + modesHelp + planningHelp + approvingHelp + `
+  Records in the state what was changed outside. The command apply -refresh-only is to be preferred, because it shows
+  what it found and asks.
+` + scopeHelp + `
 Other options:
 ` + runningHelp
 
@@ -46,10 +46,42 @@ func runDestroy(ctx context.Context, a *app, args []string) int {
 }
 
 func runRefresh(ctx context.Context, a *app, args []string) int {
-	return a.apply(ctx, "refresh", refreshUsage, planFlags{refreshOnly: true}, true, args)
+	var vars variableFlags
+	var vf viewFlags
+	var sf stateFlags
+	var pf planFlags
+	f := a.newFlags()
+	vars.register(f)
+	vf.register(f)
+	sf.register(f)
+	pf.registerScope(f)
+	if code, done := a.parse(f, refreshUsage, args); done {
+		return code
+	}
+	u, diags := a.newUI(vf, "refresh")
+	if f.NArg() > 0 {
+		diags = diags.Append(diag.New(diag.Error, "Too many command line arguments", fmt.Sprintf("The refresh command takes no arguments, and got %q.", f.Args()), nil))
+	}
+	pf.refresh = true
+	spec, more := pf.spec()
+	if diags = diags.Append(more); diags.HasErrors() {
+		u.diagnostics(diags)
+		return u.end(1)
+	}
+	vars.input = vars.input && !vf.json // nobody can be asked in JSON
+	o := operationOptions{command: "refresh", vars: vars, state: sf, ui: u, parallelism: pf.parallelism, lockAs: "OperationTypeRefresh"}
+	return u.end(a.operate(ctx, o, func(r *operationRun) int {
+		// A whole plan, so that outputs are what they will be; all but what it found out is dropped.
+		planned, diags := r.prepare(ctx, spec)
+		if planned == nil || diags.HasErrors() {
+			r.ui.diagnostics(diags)
+			return 1
+		}
+		return r.adopt(ctx, planned.Plan, "refresh", diags)
+	}))
 }
 
-// apply is the common path of apply, destroy and refresh.
+// apply is the common path of apply and destroy.
 func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, approved bool, args []string) int {
 	var vars variableFlags
 	var vf viewFlags
@@ -129,23 +161,25 @@ func (r *operationRun) refresh(ctx context.Context, p *plan.Plan, approved bool,
 
 // applySaved carries a saved plan out.
 func (a *app) applySaved(ctx context.Context, name string, pf planFlags, o operationOptions) int {
-	u := o.ui
-	if pf.refreshOnly || len(pf.targets)+len(pf.excludes)+len(pf.replace) > 0 {
-		u.diagnostics(diag.Errors("Cannot change a saved plan", "What a saved plan does was decided when it was made: -refresh-only, -target, -exclude and -replace do not go with one.", nil))
-		return 1
-	}
 	saved, diags := openPlanFile(name)
 	if diags.HasErrors() {
-		u.diagnostics(diags)
+		o.ui.diagnostics(diags)
 		return 1
 	}
 	o.saved = saved
-	return a.operate(ctx, o, func(r *operationRun) int { return r.applyPlanFile(ctx, saved) })
+	return a.operate(ctx, o, func(r *operationRun) int { return r.applyPlanFile(ctx, saved, pf) })
 }
 
 // applyPlanFile checks that a saved plan still fits, and carries it out.
-func (r *operationRun) applyPlanFile(ctx context.Context, saved *planfile.Saved) int {
-	if diags := stale(saved.Plan, r.prior, r.state.workspace); diags.HasErrors() {
+func (r *operationRun) applyPlanFile(ctx context.Context, saved *planfile.Saved, pf planFlags) int {
+	diags := stale(saved.Plan, r.prior, r.state.workspace)
+	if !diags.HasErrors() {
+		diags = r.mismatch
+	}
+	if !diags.HasErrors() && (pf.refreshOnly || len(pf.targets)+len(pf.excludes)+len(pf.replace) > 0) {
+		diags = diag.Errors("Cannot change a saved plan", "What a saved plan does was decided when it was made: -refresh-only, -target, -exclude and -replace do not go with one.", nil)
+	}
+	if diags.HasErrors() {
 		r.ui.diagnostics(diags)
 		return 1
 	}

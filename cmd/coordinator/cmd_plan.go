@@ -57,7 +57,7 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 			return 1
 		}
 		r.ui.planned(planned.Plan, *out)
-		if *detailed && planned.Plan.HasChanges() {
+		if *detailed && planned.Plan.Applyable() {
 			return 2
 		}
 		return 0

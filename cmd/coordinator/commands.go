@@ -23,6 +23,7 @@ func init() {
 		{name: "force-unlock", synopsis: "Release a lock that was left on the state", run: runForceUnlock},
 		{name: "get", synopsis: "Install the modules", run: runGet},
 		{name: "graph", synopsis: "Draw what depends on what", run: runGraph},
+		{name: "import", synopsis: "Take an object that exists into the state", run: runImport},
 		{name: "limits", synopsis: "Show who holds the limits, and who waits", run: runLimits},
 		{name: "metadata", synopsis: "Facts about the engine", run: group(metadataUsage), hidden: true},
 		{name: "metadata functions", synopsis: "Show the functions of the language", run: runMetadataFunctions},

@@ -2,8 +2,10 @@ package main
 
 import (
 	"flag"
+	"fmt"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/planning"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
@@ -83,18 +85,25 @@ func (p *planFlags) register(f *flag.FlagSet) {
 	f.BoolVar(&p.destroy, "destroy", p.destroy, "")
 	f.BoolVar(&p.refreshOnly, "refresh-only", p.refreshOnly, "")
 	f.BoolVar(&p.refresh, "refresh", true, "")
+	listFlag(f, "replace", &p.replace)
+	p.registerScope(f)
+}
+
+// registerScope registers -parallelism, and what says which part of the configuration to look at.
+func (p *planFlags) registerScope(f *flag.FlagSet) {
 	f.IntVar(&p.parallelism, "parallelism", unset, "")
-	list := func(name string, to *[]string) {
-		f.Func(name, "", func(s string) error {
-			*to = append(*to, s)
-			return nil
-		})
-	}
-	list("target", &p.targets)
-	list("exclude", &p.excludes)
-	list("replace", &p.replace)
-	list("target-file", &p.targetFiles)
-	list("exclude-file", &p.excludeFiles)
+	listFlag(f, "target", &p.targets)
+	listFlag(f, "exclude", &p.excludes)
+	listFlag(f, "target-file", &p.targetFiles)
+	listFlag(f, "exclude-file", &p.excludeFiles)
+}
+
+// listFlag registers a flag that may be given often.
+func listFlag(f *flag.FlagSet, name string, to *[]string) {
+	f.Func(name, "", func(s string) error {
+		*to = append(*to, s)
+		return nil
+	})
 }
 
 // planSpec is what the flags mean.
@@ -103,6 +112,7 @@ type planSpec struct {
 	refresh           bool
 	targets, excludes []addr.Target
 	replace           []addr.Instance
+	imports           map[addr.Instance]*planning.ImportTarget
 }
 
 // spec checks the flags against each other and parses the addresses.
@@ -121,7 +131,7 @@ func (p *planFlags) spec() (planSpec, diag.List) {
 		}
 	}
 	if len(p.replace) > 0 && (p.destroy || p.refreshOnly) {
-		diags = diags.Append(diag.New(diag.Error, "Incompatible force-replace options", "The -replace option asks for new objects, and neither -destroy nor -refresh-only makes any.", nil))
+		diags = diags.Append(diag.New(diag.Error, "Unsupported plan mode", "The -replace option asks for new objects, and neither -destroy nor -refresh-only makes any.", nil))
 	}
 	if p.parallelism < 1 && p.parallelism != unset {
 		diags = diags.Append(diag.New(diag.Error, "Invalid parallelism value", "The parallelism must be a positive number.", nil))
@@ -145,9 +155,11 @@ func (p *planFlags) spec() (planSpec, diag.List) {
 	}
 	for _, r := range p.replace {
 		parsed, more := addr.ParseInstance(r)
-		diags = diags.Append(more)
 		if !more.HasErrors() && parsed.Resource.Mode != addr.Managed {
-			diags = diags.Append(diag.New(diag.Error, "Invalid force-replace address", "Only managed resources can be used with the -replace=... option.", nil))
+			more = diag.Errors("", "The -replace option is for managed resources.", nil)
+		}
+		if more.HasErrors() {
+			diags = diags.Append(diag.New(diag.Error, fmt.Sprintf("Invalid force-replace address %q", r), more[0].Detail, nil))
 		}
 		out.replace = append(out.replace, parsed)
 	}

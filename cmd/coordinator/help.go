@@ -10,11 +10,15 @@ Planning modes:
 	planningHelp = `
 Options for planning:
   -refresh=false        Take what the state says for what exists.
-  -target=ADDRESS       Plan only this module, resource or instance and what it depends on. May be given often.
+  -replace=ADDRESS      Plan to replace this instance. May be given often.
+` + scopeOptions
+	scopeHelp = `
+Options for planning:
+` + scopeOptions
+	scopeOptions = `  -target=ADDRESS       Plan only this module, resource or instance and what it depends on. May be given often.
   -target-file=FILE     The same, with the addresses in a file, one a line.
   -exclude=ADDRESS      Plan all but this and what depends on it. May be given often.
   -exclude-file=FILE    The same, with the addresses in a file.
-  -replace=ADDRESS      Plan to replace this instance. May be given often.
   -var 'NAME=VALUE'     Set an input variable of the root module. May be given often.
   -var-file=FILE        Set the variables in a file, beside terraform.tfvars and *.auto.tfvars.
 `

@@ -25,6 +25,9 @@ type operationRun struct {
 	state  *openState
 	prior  *state.State
 	engine *engine
+	// mismatch are the problems of variables that were given beside a saved plan: one that does not fit the state any
+	// more has those of another.
+	mismatch diag.List
 }
 
 // operationOptions say what to open.
@@ -38,6 +41,10 @@ type operationOptions struct {
 	lockAs string
 	// saved is the plan to apply, whose configuration takes the place of the files; nil for none.
 	saved *planfile.Saved
+	// suits checks the configuration as soon as it is loaded; may be nil.
+	suits func(*config.Tree) diag.List
+	// dir is where the root module is; empty is the working directory.
+	dir string
 	// settles tells that the command is there to settle what a run that was cut off has left.
 	settles bool
 }
@@ -53,6 +60,7 @@ func (a *app) operate(ctx context.Context, o operationOptions, fn func(*operatio
 	r.wd = wd
 	r.ui = o.ui
 	r.ui.from(wd.loader.Sources)
+	wd.dir = o.dir
 	fail := func(more diag.List) int {
 		r.ui.diagnostics(diags.Append(more))
 		return 1
@@ -60,7 +68,7 @@ func (a *app) operate(ctx context.Context, o operationOptions, fn func(*operatio
 	if diags.HasErrors() {
 		return fail(nil)
 	}
-	if o.saved == nil && !wd.loader.HasConfig(".") && o.command != "destroy" {
+	if o.saved == nil && !wd.loader.HasConfig(wd.root()) && o.command != "destroy" {
 		return fail(diag.Errors("No configuration files",
 			fmt.Sprintf("The command %s needs configuration, and there is none in this directory: no file that ends in .tf, .tofu, .tf.json or .tofu.json. To destroy what an earlier configuration made, put an empty configuration file here, or use the destroy command.", o.command), nil))
 	}
@@ -69,8 +77,15 @@ func (a *app) operate(ctx context.Context, o operationOptions, fn func(*operatio
 	if diags.HasErrors() {
 		return fail(nil)
 	}
+	if o.suits != nil {
+		if diags = diags.Append(o.suits(wd.tree)); diags.HasErrors() {
+			return fail(nil)
+		}
+	}
 	if o.saved != nil {
-		r.inputs, more = savedInputs(o.saved.Plan, wd)
+		if r.inputs, more = savedInputs(o.saved.Plan, wd); more.HasErrors() {
+			r.mismatch, more = more, nil
+		}
 	} else {
 		r.inputs, more = wd.inputs()
 	}
@@ -123,10 +138,7 @@ func (r *operationRun) withState(ctx context.Context, o operationOptions, diags 
 
 // plan makes a plan and shows its problems; nil when there is none to show.
 func (r *operationRun) plan(ctx context.Context, spec planSpec) (*operation.Planned, bool) {
-	planned, diags := r.engine.Plan(ctx, r.prior, operation.PlanOptions{
-		Mode: spec.mode, SkipRefresh: !spec.refresh, Targets: spec.targets, Excludes: spec.excludes, Replace: spec.replace,
-	})
-	r.ui.settle()
+	planned, diags := r.prepare(ctx, spec)
 	if planned != nil {
 		planned.Plan.BackendType = "local"
 		if b := r.wd.tree.Root.Module.Backend; b != nil {
@@ -136,6 +148,16 @@ func (r *operationRun) plan(ctx context.Context, spec planSpec) (*operation.Plan
 	}
 	r.ui.diagnostics(diags)
 	return planned, !diags.HasErrors() && planned != nil
+}
+
+// prepare makes a plan and shows nothing of it.
+func (r *operationRun) prepare(ctx context.Context, spec planSpec) (*operation.Planned, diag.List) {
+	planned, diags := r.engine.Plan(ctx, r.prior, operation.PlanOptions{
+		Mode: spec.mode, SkipRefresh: !spec.refresh, Targets: spec.targets, Excludes: spec.excludes, Replace: spec.replace,
+		Imports: spec.imports,
+	})
+	r.ui.settle()
+	return planned, diags
 }
 
 // save codes a plan with everything that carrying it out needs.

@@ -166,9 +166,19 @@ func (u *textUI) applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.S
 		fmt.Fprint(u.app.stdout, view.OutcomeText(a.Run, a.Outcome, s, o))
 		return
 	}
-	fmt.Fprint(u.app.stdout, view.SummaryText(summaryOf(p, a), o.Ink))
+	switch u.command {
+	case "import":
+		fmt.Fprintf(u.app.stdout, "\n%s\n\nThe objects that are shown above are in the state now.\n\n", importDone)
+		return
+	case "refresh":
+	default:
+		fmt.Fprint(u.app.stdout, view.SummaryText(summaryOf(p, a), o.Ink))
+	}
 	fmt.Fprint(u.app.stdout, view.AppliedOutputsText(s, o))
 }
+
+// importDone is how the import command ends.
+const importDone = "Import successful!"
 
 // check reports that a stream cannot be written; there is nothing else to be done about it.
 func (u *textUI) check(err error) {

@@ -81,6 +81,10 @@ func (u *jsonUI) applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.S
 	if !ok {
 		return
 	}
+	if u.command == "import" {
+		u.stream.Log(importDone)
+		return
+	}
 	if !u.refreshes() {
 		u.stream.Summary(summaryOf(p, a))
 	}

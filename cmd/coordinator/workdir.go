@@ -54,6 +54,16 @@ type workdir struct {
 	tree   *config.Tree
 	// testDir is where test files lie; empty for commands that have nothing to do with them.
 	testDir string
+	// dir is where the root module is; empty is the working directory.
+	dir string
+}
+
+// root is the directory of the root module.
+func (w *workdir) root() string {
+	if w.dir == "" {
+		return "."
+	}
+	return w.dir
 }
 
 // newWorkdir collects the root variables; nothing is loaded yet.
@@ -85,7 +95,7 @@ func (w *workdir) load() diag.List {
 		return diags
 	}
 	tree, more := w.loader.LoadTree(config.TreeOptions{
-		Variable: w.given.Static, Workspace: w.app.workspace(), Locator: manifest, TestDir: w.testDir,
+		Dir: w.dir, Variable: w.given.Static, Workspace: w.app.workspace(), Locator: manifest, TestDir: w.testDir,
 	})
 	w.tree = tree
 	return diags.Append(more)

@@ -168,7 +168,7 @@ func (a *Applier) Begin() []state.Change {
 		case declared == nil && o.Action == plan.Delete:
 			changes = append(changes, state.SetOutput{Name: o.Name})
 		case declared != nil && (o.Action == plan.Create || o.Action == plan.Update) &&
-			o.After.IsWhollyKnown() && len(declared.Preconditions) == 0 && !declared.Ephemeral:
+			o.After.IsWhollyKnown() && (len(declared.Preconditions) == 0 || a.Plan.Mode == plan.RefreshOnly) && !declared.Ephemeral:
 			changes = append(changes, state.SetOutput{Name: o.Name, Output: &state.Output{Value: o.After, Sensitive: o.Sensitive, Deprecated: declared.Deprecated}})
 		}
 	}

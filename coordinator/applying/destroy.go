@@ -95,6 +95,7 @@ func (a *Applier) destroyed(c *plan.Change, gone state.SetObject, s *schemaOf, p
 		return step
 	}
 	kept := *prior
+	kept.CreateBeforeDestroy = false // as OpenTofu has it: the next plan finds out anew
 	kept.Flatmap, kept.SchemaVersion, kept.Private = nil, s.Version, res.Apply.Private
 	if kept.Attrs, kept.Sensitive, err = values.EncodeStored(values.MarkSensitive(left, s.Block, prior.Sensitive), s.Block); err != nil {
 		return broken("storing "+c.Addr.String(), err)

@@ -258,10 +258,11 @@ func (a *Applier) read(v int, c *plan.Change) program.Step {
 		if err != nil {
 			return broken("decoding "+c.Addr.String(), err)
 		}
-		value = values.MarkSensitive(value, ev.schema.Block, values.SensitivePaths(ev.config))
+		marked := values.SensitivePaths(ev.config)
+		value = values.MarkSensitive(value, ev.schema.Block, marked)
 		r.Set(c.Addr.Key, value)
 		o := &state.Object{Status: state.Ready, SchemaVersion: ev.schema.Version, Dependencies: nil}
-		if o.Attrs, o.Sensitive, err = values.EncodeStored(value, ev.schema.Block); err != nil {
+		if o.Attrs, o.Sensitive, err = values.EncodeStoredData(value, ev.schema.Block, marked); err != nil {
 			return broken("storing "+c.Addr.String(), err)
 		}
 		conditions := r.CheckPostconditions(c.Addr.String(), ev.rep, value)

@@ -63,8 +63,13 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	if cycles := cycleDiags(static).Append(selfReferences(static, code)); cycles.HasErrors() {
 		return nil, diags.Append(cycles)
 	}
+	more = s.check(ctx, static, code, true)
+	if diags = diags.Append(more); more.HasErrors() {
+		return nil, diags
+	}
 	now := s.Now().UTC().Truncate(time.Second)
 	store := s.store(code, values.Planning, now)
+	store.Lenient = o.Mode == plan.RefreshOnly
 	scope := planning.NewScope(static, o.Targets, o.Excludes, o.Mode == plan.Destroy)
 	diags = diags.Append(scopeWarning(scope, o))
 	planner := planning.New(planning.Options{
@@ -76,6 +81,11 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	diags = diags.Append(outcome.Diags)
 	if err != nil {
 		return nil, diags.Append(runFailed(err))
+	}
+	if diags.HasErrors() && !outcome.Interrupted {
+		if more := s.check(ctx, static, code, false); more.HasErrors() {
+			return nil, more // what is wrong whatever exists comes before all that planning finds
+		}
 	}
 	failed := outcome.Interrupted || diags.HasErrors() || len(outcome.Failed) > 0
 	p := planner.Plan(failed)
@@ -200,11 +210,19 @@ func (s *Session) Validate(ctx context.Context) diag.List {
 	if cycles := cycleDiags(static).Append(selfReferences(static, code)); cycles.HasErrors() {
 		return diags.Append(cycles)
 	}
-	v := &validating.Validator{Static: static, Code: code, Store: s.store(code, values.Validating, time.Time{}), Package: s.Package}
+	return diags.Append(s.check(ctx, static, code, false))
+}
+
+// check evaluates every block without state or real values. sparing leaves out what planning asks providers anyway; when
+// it finds something, everything is checked, so that all is reported at once.
+func (s *Session) check(ctx context.Context, static *graph.Static, code *values.Code, sparing bool) diag.List {
+	v := &validating.Validator{Static: static, Code: code, Store: s.store(code, values.Validating, time.Time{}), Package: s.Package, Sparing: sparing}
 	outcome, err := s.run(ctx, "validate", v)
-	diags = diags.Append(outcome.Diags)
 	if err != nil {
-		diags = diags.Append(runFailed(err))
+		return outcome.Diags.Append(runFailed(err))
 	}
-	return diags
+	if sparing && outcome.Diags.HasErrors() && !outcome.Interrupted {
+		return s.check(ctx, static, code, false)
+	}
+	return outcome.Diags
 }

@@ -53,8 +53,8 @@ func TestASavedPlanDoesWhatThePlanDoes(t *testing.T) {
 	_, diags := e.tryApply(p)
 	e.clean(diags)
 	e.equal("state", existing(e.state()), []string{"fake_thing.a[0]", "fake_thing.a[1]", "terraform_data.b"})
-	if n := len(e.object("fake_thing.a[1]").Sensitive); n != 1 {
-		t.Errorf("%d paths are sensitive, want that of the note", n)
+	if n := len(e.object("fake_thing.a[1]").Sensitive); n != 2 {
+		t.Errorf("%d paths are sensitive, want those of the note and of the secret", n)
 	}
 	if at := e.state().Outputs["at"].Value; !at.RawEquals(cty.StringVal(p.Timestamp.Format("2006-01-02T15:04:05Z"))) {
 		t.Errorf("plantimestamp() is %#v, and the plan is of %s", at, p.Timestamp)

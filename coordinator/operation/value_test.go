@@ -166,7 +166,7 @@ resource "fake_thing" "a" {
 }
 output "p" { value = fake_thing.a.secret }
 `)
-	if _, diags := e.tryPlan(operation.PlanOptions{}); !says(diags, "Output refers to sensitive values") {
+	if _, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{}); !says(diags, "Output refers to sensitive values") {
 		t.Errorf("the diagnostics are %v", diags)
 	}
 }

@@ -24,10 +24,13 @@ func (p *Planner) prepareData(node int, o *object) program.Step {
 	switch {
 	case !w.config.IsWhollyKnown():
 		reason = plan.ReadBecauseConfigUnknown
-	case p.Mode != plan.Destroy && p.dependencyPending(node):
+	case p.dependencyPending(node, o):
 		reason = plan.ReadBecauseDependencyPending
 	}
-	if reason != plan.NoReason {
+	switch {
+	case reason != plan.NoReason && p.Mode == plan.RefreshOnly:
+		return p.skipData(o, diags)
+	case reason != plan.NoReason:
 		return p.deferData(o, reason, diags)
 	}
 	config, err := w.encode(w.config)
@@ -40,30 +43,51 @@ func (p *Planner) prepareData(node int, o *object) program.Step {
 	}
 }
 
-// dependencyPending tells whether something that depends_on names (a module call's depends_on included) will change
-// in the apply, so that reading now could read too early.
-func (p *Planner) dependencyPending(node int) bool {
-	for _, d := range p.Static.Nodes[node].DependsOn {
-		if p.anyPending(p.closure.Resources(d)) {
+// dependencyPending tells whether something will change in the apply so that reading, or opening, now could be too
+// early: what depends_on names (a module call's depends_on included), and the managed resources that the block refers
+// to, even where what it takes from them is known. A block with conditions waits for all that it depends on, because any
+// of that may make them hold.
+func (p *Planner) dependencyPending(node int, o *object) bool {
+	if p.Mode == plan.Destroy {
+		return false
+	}
+	n := &p.Static.Nodes[node]
+	if len(n.Resource.Preconditions)+len(n.Resource.Postconditions) > 0 {
+		return p.anyPending(p.closure.Resources(node), o.addr.Module)
+	}
+	for _, d := range n.DependsOn {
+		if p.anyPending(p.closure.Resources(d), o.addr.Module) {
+			return true
+		}
+	}
+	for _, r := range o.resource.Code.References {
+		var resource addr.Resource
+		switch s := r.Subject.(type) {
+		case addr.Resource:
+			resource = s
+		case addr.ResourceRef:
+			resource = s.Resource
+		}
+		if p.anyPending([]addr.ConfigResource{resource.In(n.Module)}, o.addr.Module) {
 			return true
 		}
 	}
 	return false
 }
 
+// skipData leaves out a reading that a plan which changes nothing has no place for.
+func (p *Planner) skipData(o *object, diags diag.List) program.Step {
+	o.resource.Set(o.addr.Key, cty.UnknownVal(o.work.schema.Block.ImpliedType()))
+	return program.Step{Diags: diags, Value: &found{checks: o.work.checks}}
+}
+
 // deferData plans the reading for the apply: what the provider will find is unknown.
 func (p *Planner) deferData(o *object, reason plan.Reason, diags diag.List) program.Step {
 	w := o.work
 	after := values.MarkSensitive(values.UnknownComputed(w.config, w.schema.Block), w.schema.Block, w.marked)
-	before := cty.NullVal(w.schema.Block.ImpliedType())
 	c := &plan.Change{
 		Addr: o.addr, Previous: o.addr, Provider: w.provider, Action: plan.Read, Reason: reason,
-		Before: before, After: after, SchemaVersion: w.schema.Version,
-	}
-	if w.prior != nil {
-		if v, err := values.DecodeStored(w.prior, w.schema); err == nil {
-			c.Before = v
-		}
+		Before: cty.NullVal(w.schema.Block.ImpliedType()), After: after, SchemaVersion: w.schema.Version,
 	}
 	o.resource.Set(o.addr.Key, after)
 	conditions := o.resource.CheckPostconditions(o.addr.String(), w.rep, after)
@@ -93,7 +117,7 @@ func (p *Planner) completeData(o *object, r *wire.Result) program.Step {
 	conditions := o.resource.CheckPostconditions(o.addr.String(), w.rep, v)
 	diags = diags.Append(conditions.Diags)
 	obj := &state.Object{Status: state.Ready, SchemaVersion: w.schema.Version}
-	if obj.Attrs, obj.Sensitive, err = values.EncodeStored(v, w.schema.Block); err != nil {
+	if obj.Attrs, obj.Sensitive, err = values.EncodeStoredData(v, w.schema.Block, w.marked); err != nil {
 		return broken("storing "+o.addr.String(), err)
 	}
 	f := &found{checks: append(w.checks, outcomes("resource", o.addr.Config().String(), conditions)...)}
@@ -109,9 +133,9 @@ func (p *Planner) completeData(o *object, r *wire.Result) program.Step {
 	return program.Step{Diags: diags, Value: f, Notes: notes(string(plan.Read), v)}
 }
 
-// prepareEphemeral opens an ephemeral object; unless its configuration is not known yet: then its value is not
-// either.
-func (p *Planner) prepareEphemeral(o *object) program.Step {
+// prepareEphemeral opens an ephemeral object; unless its configuration is not known yet, or something that it depends on
+// will change: then its value is not known either.
+func (p *Planner) prepareEphemeral(node int, o *object) program.Step {
 	if p.Mode == plan.Destroy {
 		return program.Step{}
 	}
@@ -120,7 +144,7 @@ func (p *Planner) prepareEphemeral(o *object) program.Step {
 		return program.Step{Diags: diags}
 	}
 	w := o.work
-	if !w.config.IsWhollyKnown() {
+	if !w.config.IsWhollyKnown() || p.dependencyPending(node, o) {
 		o.resource.Set(o.addr.Key, values.EphemeralValue(values.UnknownComputed(w.config, w.schema.Block), w.schema.Block, w.marked))
 		return program.Step{Diags: diags, Value: &found{checks: w.checks}}
 	}

@@ -152,9 +152,6 @@ func (p *Planner) expandOrphan(node int, n *graph.Node) program.Step {
 			reason = destroyRequested
 		case p.MovedByBlock[a]:
 			reason = plan.DeleteBecauseNoMoveTarget
-		case p.Removed(a) != nil:
-		case p.Code.Tree.Modules[n.Module] == nil:
-			reason = plan.DeleteBecauseNoModule
 		}
 		if i.Current != nil {
 			f.objects = append(f.objects, object{addr: a, orphan: reason})

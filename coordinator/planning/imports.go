@@ -7,6 +7,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/graph"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -33,6 +34,9 @@ func (p *Planner) imports(n *graph.Node) (map[addr.Instance]*ImportTarget, diag.
 	}
 	var diags diag.List
 	root := p.Store.Root()
+	if p.Mode != plan.Normal {
+		return out, diags // only what makes something imports what blocks say
+	}
 	for _, b := range p.Code.Imports(n.ConfigResource()) {
 		reps := []eval.Repetition{eval.Once}
 		if b.ForEach != nil {

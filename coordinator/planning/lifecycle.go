@@ -2,6 +2,7 @@ package planning
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
@@ -10,7 +11,6 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/lang/eval"
 )
 
 // createsFirst tells the order of a replacement.
@@ -51,10 +51,7 @@ func (p *Planner) flag(o *object, e hcl.Expression, name string) (bool, diag.Lis
 
 // triggered tells whether what an element of replace_triggered_by names will change.
 func (p *Planner) triggered(o *object, e hcl.Expression) (bool, diag.List) {
-	ref, diags := eval.EvalReference(e, o.work.rep)
-	if !diags.HasErrors() {
-		diags = diags.Append(o.resource.Module().CheckReference(ref))
-	}
+	ref, diags := o.resource.Module().CheckTrigger(e, o.work.rep)
 	if diags.HasErrors() {
 		return false, diags
 	}
@@ -73,16 +70,23 @@ func (p *Planner) triggered(o *object, e hcl.Expression) (bool, diag.List) {
 		return false, diags
 	}
 	expansion, _ := r.Expansion()
-	switch {
-	case key == nil && len(ref.Remaining) == 0:
-		return p.anyChanges(r, expansion), diags
-	case key == nil:
-		return p.instanceChanges(r, expansion.Keys, ref.Remaining), diags
-	case !expansion.Has(*key):
-		return false, diags.Append(diag.New(diag.Error, "Reference to non-existent instance",
-			fmt.Sprintf("%s has no instance %s.", r.Addr(), key), e.Range().Ptr()))
+	keys := expansion.Keys
+	if key != nil {
+		keys = []addr.Key{*key}
 	}
-	return p.instanceChanges(r, []addr.Key{*key}, ref.Remaining), diags
+	if !p.anyPlanned(r, keys) {
+		return false, diags.Append(diag.New(diag.Error, fmt.Sprintf("no change found for %s in %s", ref.Subject, o.addr.Module.Display()),
+			fmt.Sprintf("The lifecycle argument replace_triggered_by of %s names an object that the plan has nothing to say about: it does not exist, is left out of the plan, or is this one itself.", o.addr), e.Range().Ptr()))
+	}
+	if key == nil && len(ref.Remaining) == 0 {
+		return p.anyChanges(r, expansion), diags
+	}
+	return p.instanceChanges(r, keys, ref.Remaining), diags
+}
+
+// anyPlanned tells whether one of some instances of a resource is planned by now.
+func (p *Planner) anyPlanned(r *values.Resource, keys []addr.Key) bool {
+	return slices.ContainsFunc(keys, func(k addr.Key) bool { return p.change(r.Addr().Instance(k)) != nil })
 }
 
 // anyChanges tells whether an instance of a resource will change. All of them are planned by now, so the answer is

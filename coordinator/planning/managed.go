@@ -3,6 +3,7 @@ package planning
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/zclconf/go-cty/cty"
 
@@ -35,12 +36,16 @@ func (p *Planner) prepareManaged(o *object) program.Step {
 	}
 	if w.prior == nil {
 		task.Refresh = false
-		if p.Mode == plan.RefreshOnly {
+		if p.Mode == plan.RefreshOnly && o.imported == nil {
 			return program.Step{Diags: diags, Value: &found{checks: w.checks}}
 		}
 	}
 	if previous, moved := p.Previous[o.addr]; moved && previous.Resource.Type != o.addr.Resource.Type {
 		task.MovedFrom = &wire.MovedFrom{Type: previous.Resource.Type, Provider: p.Prior.ProviderOf(o.addr).Provider.String()}
+	}
+	if im := o.imported; im != nil && im.Range == nil && w.prior != nil {
+		return program.Step{Diags: diags.Append(diag.New(diag.Error, "Resource already managed by OpenTofu",
+			fmt.Sprintf("There is an object at %s already, so none can be imported there. To import over it, take it out of the state first, with the state rm command.", o.addr), nil))}
 	}
 	if im := o.imported; im != nil && w.prior == nil {
 		w.importing = &plan.Importing{ID: im.ID, Identity: im.Identity}
@@ -109,18 +114,16 @@ func inDoubt(a addr.Instance, o *state.Object) *diag.Diagnostic {
 
 // forcedReplace tells whether -replace or replace_triggered_by ask for a new object.
 func (p *Planner) forcedReplace(o *object) (string, diag.List) {
-	for _, a := range p.Replace {
-		if a == o.addr {
-			return "requested", nil
-		}
-	}
 	diags := p.halfMatched(o)
 	forced := ""
+	if slices.Contains(p.Replace, o.addr) {
+		forced = "requested"
+	}
 	for _, e := range o.resource.Code.Config.TriggersReplace {
 		hit, more := p.triggered(o, e)
 		diags = diags.Append(more)
 		if hit {
-			forced = "triggers"
+			forced, o.work.triggered = "triggers", true
 		}
 	}
 	return forced, diags
@@ -146,8 +149,15 @@ func (p *Planner) completeManaged(o *object, r *wire.Result) program.Step {
 		f.state = append(f.state, p.refreshedObject(o, a))
 	}
 	if p.Mode == plan.RefreshOnly {
+		if a.before.IsNull() {
+			// It is gone, and nothing takes its place.
+			o.resource.Set(o.addr.Key, cty.UnknownVal(a.before.Type()))
+			return program.Step{Diags: diags, Value: f}
+		}
 		o.resource.Set(o.addr.Key, a.before)
-		return program.Step{Diags: diags, Value: f}
+		conditions := o.resource.CheckPostconditions(o.addr.String(), w.rep, a.before)
+		f.checks = append(f.checks, outcomes("resource", o.addr.Config().String(), conditions)...)
+		return program.Step{Diags: diags.Append(conditions.Diags), Value: f}
 	}
 	c := p.changeOf(o, a)
 	c.Provider = w.provider
@@ -302,6 +312,9 @@ func (p *Planner) changeOf(o *object, a answer) *plan.Change {
 		c.Reason = plan.ReplaceByTriggers
 	case "cannot_update":
 		c.Reason = plan.ReplaceBecauseCannotUpdate
+	}
+	if o.work.triggered {
+		c.Reason = plan.ReplaceByTriggers // whatever comes of it, as OpenTofu has it
 	}
 	skip := p.skipsDestroy(o)
 	c.SkipDestroy = skip

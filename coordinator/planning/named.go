@@ -96,6 +96,9 @@ func (p *Planner) outputChange(name string, sensitive bool, after cty.Value) *pl
 	if p.Mode == plan.Destroy && !exists && p.Prior.IsEmpty() {
 		return nil
 	}
+	if bare, _ := after.UnmarkDeep(); p.Mode == plan.Destroy && !p.SkipRefresh && bare.IsWhollyKnown() {
+		c.Before, c.BeforeSensitive = bare, sensitive // what is refreshed before everything goes are the outputs, too
+	}
 	switch {
 	case p.Mode == plan.Destroy:
 		c.Action = plan.Delete

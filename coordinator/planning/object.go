@@ -30,6 +30,8 @@ type work struct {
 	prior  *state.Object
 	place  program.Placement
 	checks []checkOutcome
+	// triggered tells that replace_triggered_by asks for a new object.
+	triggered bool
 	// importing is set when the object is imported.
 	importing *plan.Importing
 	// private is what an open ephemeral object must be closed with; opened tells that it is open.
@@ -47,7 +49,7 @@ func (p *Planner) prepareObject(vx vertex) program.Step {
 	case o.addr.Resource.Mode == addr.Data:
 		return p.prepareData(vx.node, o)
 	case o.addr.Resource.Mode == addr.Ephemeral:
-		return p.prepareEphemeral(o)
+		return p.prepareEphemeral(vx.node, o)
 	default:
 		return p.prepareManaged(o)
 	}

@@ -71,8 +71,12 @@ func (p *Planner) prepareOrphan(o *object) program.Step {
 // providerPresent refuses objects whose provider configuration has been removed from the configuration.
 func (p *Planner) providerPresent(o *object) diag.List {
 	pc := o.work.provider.Config()
-	if p.Store.HasProvider(pc) {
+	switch {
+	case p.Store.HasProvider(pc) && p.Store.HasInstance(o.work.provider):
 		return nil
+	case p.Store.HasProvider(pc):
+		return diag.Errors("Provider instance not present",
+			fmt.Sprintf("The object %s belongs to the provider configuration %s, whose for_each has changed so that this instance of it is gone. Bring it back until %s is destroyed; after that it can be removed. Where a resource and its provider configuration repeat by one collection, take the element out of the resource's for_each first.", o.addr, o.work.provider, o.addr), nil)
 	}
 	return diag.Errors("Provider configuration not present",
 		fmt.Sprintf("The object %s belongs to the provider configuration %s, which is not in the configuration any more. Put it back until %s is destroyed; after that it can be removed.", o.addr, pc, o.addr), nil)

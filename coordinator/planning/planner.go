@@ -71,8 +71,8 @@ type Planner struct {
 	drift    []*plan.Change
 	outputs  map[string]*plan.OutputChange
 	checks   map[string]*checkState
-	// pending are the resources with a planned change that is not a no-op.
-	pending map[addr.ConfigResource]bool
+	// pending are the resources with a planned change that is not a no-op, and the module instances that have it.
+	pending map[addr.ConfigResource]map[addr.ModuleInstance]bool
 	// open are the ephemeral objects that are still to be closed.
 	open map[addr.ConfigResource][]*object
 	// refreshed is the state as it is now.
@@ -111,7 +111,7 @@ func New(o Options) *Planner {
 	p := &Planner{
 		Options: o,
 		changes: map[changeKey]*plan.Change{}, outputs: map[string]*plan.OutputChange{},
-		checks: map[string]*checkState{}, pending: map[addr.ConfigResource]bool{},
+		checks: map[string]*checkState{}, pending: map[addr.ConfigResource]map[addr.ModuleInstance]bool{},
 		open: map[addr.ConfigResource][]*object{}, closure: graph.NewClosure(o.Static),
 		first:     graph.CreatedFirst(o.Static, o.Prior),
 		refreshed: o.Prior.Clone(), triggers: map[*values.Resource]bool{},
@@ -232,7 +232,11 @@ func (p *Planner) Accept(v int, step *program.Step) {
 	if f.change != nil {
 		p.changes[changeKey{f.change.Addr, f.change.Deposed}] = f.change
 		if f.change.Action != plan.NoOp {
-			p.pending[f.change.Addr.Config()] = true
+			r := f.change.Addr.Config()
+			if p.pending[r] == nil {
+				p.pending[r] = map[addr.ModuleInstance]bool{}
+			}
+			p.pending[r][f.change.Addr.Module] = true
 		}
 	}
 	if f.drift != nil {
@@ -258,8 +262,18 @@ func (p *Planner) change(a addr.Instance) *plan.Change {
 	return p.changes[changeKey{addr: a}]
 }
 
-func (p *Planner) anyPending(list []addr.ConfigResource) bool {
+// anyPending tells whether a managed resource of a list will change: in the given module instance, where the resource is
+// of the same static module.
+func (p *Planner) anyPending(list []addr.ConfigResource, in addr.ModuleInstance) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	return len(p.pending) > 0 && slices.ContainsFunc(list, func(r addr.ConfigResource) bool { return p.pending[r] })
+	if len(p.pending) == 0 {
+		return false
+	}
+	return slices.ContainsFunc(list, func(r addr.ConfigResource) bool {
+		if r.Resource.Mode != addr.Managed || p.pending[r] == nil {
+			return false
+		}
+		return r.Module != in.Module() || p.pending[r][in]
+	})
 }

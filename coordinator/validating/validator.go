@@ -25,6 +25,8 @@ type Validator struct {
 	Code    *values.Code
 	Store   *values.Store
 	Package func(addr.Provider) wire.Package
+	// Sparing leaves it to planning to ask providers about blocks that are sure to have one instance.
+	Sparing bool
 }
 
 // Graph implements program.Program. Validation waits for nothing: a mistake in one block must not hide those in the
@@ -43,6 +45,9 @@ func (v *Validator) Accept(int, *program.Step) {}
 func (v *Validator) Prepare(_ context.Context, i int) program.Step {
 	n := &v.Static.Nodes[i]
 	var step program.Step
+	if n.Kind == graph.OrphanNode {
+		return step // has no block, and may be in a module that is gone
+	}
 	for _, m := range v.Store.Instances(n.Module) {
 		switch n.Kind {
 		case graph.VariableNode:
@@ -85,6 +90,9 @@ func (v *Validator) provider(step *program.Step, m *values.Module, n *graph.Node
 	if diags.HasErrors() {
 		return
 	}
+	if v.Sparing {
+		return
+	}
 	bare, _ := config.UnmarkDeep()
 	encoded, err := wire.EncodeValue(bare, block.ImpliedType())
 	if err != nil {
@@ -123,13 +131,10 @@ func (v *Validator) resource(step *program.Step, m *values.Module, n *graph.Node
 		step.Diags = step.Diags.Append(more)
 	}
 	for _, e := range config.TriggersReplace {
-		ref, more := eval.EvalReference(e, rep)
-		if !more.HasErrors() {
-			more = m.CheckReference(ref)
-		}
+		_, more := m.CheckTrigger(e, rep)
 		step.Diags = step.Diags.Append(more)
 	}
-	if bodyDiags.HasErrors() {
+	if bodyDiags.HasErrors() || v.Sparing && n.Module.IsRoot() && config.Count == nil && config.ForEach == nil && config.Enabled == nil {
 		return
 	}
 	bare, _ := value.UnmarkDeep()

@@ -104,6 +104,8 @@ type ResourceCode struct {
 	Body     *eval.Template
 	// References are all that the block refers to.
 	References []eval.Reference
+	// deprecated tells that the resource type, or something in it, is deprecated.
+	deprecated bool
 }
 
 // Resource returns the code of a resource block.
@@ -118,6 +120,7 @@ func (c *Code) Resource(r *config.Resource) *ResourceCode {
 		rc.Identity = c.Schemas.Identity(r.Source, r.Addr.Type)
 	}
 	if rc.Schema != nil {
+		rc.deprecated = rc.Schema.Block.Deprecated || rc.Schema.Block.ContainsDeprecated()
 		rc.Body = eval.PrepareBody(r.Config, rc.Schema.Block)
 		rc.References = append(rc.References, rc.Body.References()...)
 	}

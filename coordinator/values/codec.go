@@ -38,23 +38,19 @@ func MarkSensitive(v cty.Value, b *schema.Block, paths []cty.Path) cty.Value {
 	return v
 }
 
-// EncodeStored returns what the state keeps of a value: its JSON, and the paths of the sensitive values that the
-// schema does not declare so.
+// EncodeStoredData is EncodeStored for what a data source answered: of that the state keeps only the paths that its
+// configuration made sensitive, as OpenTofu has it. The schema says the rest whenever the value is used.
+func EncodeStoredData(v cty.Value, b *schema.Block, marked []cty.Path) ([]byte, []cty.Path, error) {
+	bare, _ := v.UnmarkDeep()
+	return EncodeStored(marks.Apply(bare, marks.Sensitive, marked), b)
+}
+
+// EncodeStored returns what the state keeps of a value: its JSON, and the paths of its sensitive parts, those included
+// that the schema declares so.
 func EncodeStored(v cty.Value, b *schema.Block) (attrs []byte, sensitive []cty.Path, err error) {
-	bare, pvms := v.UnmarkDeepWithPaths()
-	if len(pvms) > 0 {
-		declared := map[string]bool{}
-		for _, p := range b.SensitivePaths(bare) {
-			declared[PathKey(p)] = true
-		}
-		for _, pvm := range pvms {
-			if _, ok := pvm.Marks[marks.Sensitive]; ok && !declared[PathKey(pvm.Path)] {
-				sensitive = append(sensitive, pvm.Path)
-			}
-		}
-	}
+	bare, _ := v.UnmarkDeep()
 	attrs, err = ctyjson.Marshal(bare, b.ImpliedType())
-	return attrs, sensitive, err
+	return attrs, marks.PathsWith(v, marks.Sensitive), err
 }
 
 // PathKey returns a text that is the same for equal paths only.

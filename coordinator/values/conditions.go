@@ -61,19 +61,27 @@ func WorseCheck(a, b state.CheckStatus) bool {
 
 var checkRank = map[state.CheckStatus]int{state.CheckPass: 0, state.CheckUnknown: 1, state.CheckFail: 2, state.CheckError: 3}
 
+// severity is that of a failed condition of a resource or an output.
+func (s *Store) severity() diag.Severity {
+	if s.Lenient {
+		return diag.Warning
+	}
+	return diag.Error
+}
+
 // CheckPreconditions evaluates the preconditions of a resource instance.
 func (r *Resource) CheckPreconditions(address string, rep eval.Repetition) Conditions {
-	return r.module.check(r.module.Scope, eval.ResourcePrecondition, r.Code.Config.Preconditions, address, diag.Error, rep, cty.NilVal, nil)
+	return r.module.check(r.module.Scope, eval.ResourcePrecondition, r.Code.Config.Preconditions, address, r.module.store.severity(), rep, cty.NilVal, nil)
 }
 
 // CheckPostconditions evaluates the postconditions of a resource instance whose value is self.
 func (r *Resource) CheckPostconditions(address string, rep eval.Repetition, self cty.Value) Conditions {
-	return r.module.check(r.module.Scope, eval.ResourcePostcondition, r.Code.Config.Postconditions, address, diag.Error, rep, self, nil)
+	return r.module.check(r.module.Scope, eval.ResourcePostcondition, r.Code.Config.Postconditions, address, r.module.store.severity(), rep, self, nil)
 }
 
 // CheckOutput evaluates the preconditions of an output.
 func (m *Module) CheckOutput(o *config.Output) Conditions {
-	return m.check(m.Scope, eval.OutputPrecondition, o.Preconditions, m.qualified("output."+o.Name), diag.Error, eval.Once, cty.NilVal, nil)
+	return m.check(m.Scope, eval.OutputPrecondition, o.Preconditions, m.qualified("output."+o.Name), m.store.severity(), eval.Once, cty.NilVal, nil)
 }
 
 // CheckAsserts evaluates the assertions of a check block; a failed one is a warning.

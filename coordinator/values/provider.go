@@ -117,6 +117,19 @@ func (s *Store) HasProvider(pc addr.ProviderConfig) bool {
 	return node.ProviderBlock(pc.Provider, pc.Alias) != nil || (pc.Module.IsRoot() && pc.Alias == "")
 }
 
+// HasInstance tells whether a provider configuration that is there has the instance.
+func (s *Store) HasInstance(pi addr.ProviderInstance) bool {
+	pc := pi.Config()
+	node := s.Code.Tree.Modules[pc.Module]
+	block := node.ProviderBlock(pc.Provider, pc.Alias)
+	key, isString := pi.Key.Str()
+	if block == nil || block.ForEach == nil {
+		return pi.Key == addr.NoKey
+	}
+	_, ok := node.ProviderInstances[block.Local()][key]
+	return isString && ok
+}
+
 // ProviderOf returns the provider instance that serves an instance of a resource block.
 func (m *Module) ProviderOf(r *config.Resource, rep eval.Repetition) (addr.ProviderInstance, diag.List) {
 	resolved, diags := m.Node.ResolveProvider(r.Provider)
@@ -156,7 +169,7 @@ func (m *Module) ProviderOf(r *config.Resource, rep eval.Repetition) (addr.Provi
 	if resolved.Block != nil && resolved.Block.ForEach != nil {
 		home := m.above(resolved.Config.Module)
 		if _, ok := home.Node.ProviderInstances[resolved.Block.Local()][v.AsString()]; !ok {
-			return out, diags.Append(diag.New(diag.Error, "Invalid provider instance key",
+			return out, diags.Append(diag.New(diag.Error, "Provider instance not present",
 				fmt.Sprintf("The provider configuration %s has no instance with the key %q.", resolved.Config, v.AsString()), expr.Range().Ptr()))
 		}
 	}

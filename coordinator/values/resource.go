@@ -8,6 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
+	"github.com/millipede-iac/millipede/lang/marks"
 )
 
 // Resource is a resource block in one module instance, with the values of its instances.
@@ -56,6 +57,7 @@ func (r *Resource) Bound() *eval.Bound {
 
 // Set makes the value of an instance known, or replaces it.
 func (r *Resource) Set(k addr.Key, v cty.Value) {
+	v = r.markDeprecated(k, v)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.values == nil {
@@ -71,6 +73,21 @@ func (r *Resource) has(k addr.Key) bool {
 	defer r.mu.RUnlock()
 	_, ok := r.values[k]
 	return ok
+}
+
+// markDeprecated marks what the schema declares deprecated in the value of an instance, so that its users are warned.
+func (r *Resource) markDeprecated(k addr.Key, v cty.Value) cty.Value {
+	if !r.Code.deprecated || v == cty.NilVal || v.IsNull() {
+		return v
+	}
+	block, at := r.Code.Schema.Block, r.Addr().Instance(k).String()
+	for _, p := range block.DeprecatedPaths(v) {
+		v = marks.Apply(v, marks.Deprecated{Message: block.AttributeAt(p).DeprecationMessage, Origin: at + FormatPath(p)}, []cty.Path{p})
+	}
+	if block.Deprecated {
+		v = v.Mark(marks.Deprecated{Message: block.DeprecationMessage, Origin: at})
+	}
+	return v
 }
 
 // Instance returns the value of one instance of the expansion; ok is false when there is no such instance.
@@ -156,5 +173,13 @@ func (r *Resource) wild(e *Expansion) cty.Value {
 	if v, ok := r.values[addr.NoKey]; ok {
 		return v
 	}
-	return cty.UnknownVal(r.Code.Schema.Block.ImpliedType())
+	ty := r.Code.Schema.Block.ImpliedType()
+	if e.Mode == Enabled || !r.Code.Schema.Block.ContainsSensitive() && !r.Code.deprecated {
+		return cty.UnknownVal(ty)
+	}
+	attrs := make(map[string]cty.Value, len(ty.AttributeTypes()))
+	for name, at := range ty.AttributeTypes() {
+		attrs[name] = cty.UnknownVal(at)
+	}
+	return r.markDeprecated(addr.NoKey, MarkSensitive(cty.ObjectVal(attrs), r.Code.Schema.Block, nil))
 }

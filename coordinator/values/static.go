@@ -1,6 +1,9 @@
 package values
 
 import (
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -86,6 +89,28 @@ func (s testStatic) Declares(n addr.Named) bool {
 		}
 	}
 	return s.static.Declares(n)
+}
+
+// CheckTrigger returns what an element of replace_triggered_by names for an instance with a repetition.
+func (m *Module) CheckTrigger(e hcl.Expression, rep eval.Repetition) (*addr.Reference, diag.List) {
+	ref, diags := eval.EvalReference(e, rep)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	var resource addr.Resource
+	switch s := ref.Subject.(type) {
+	case addr.Resource:
+		resource = s
+	case addr.ResourceRef:
+		resource = s.Resource
+	default:
+		return ref, diags
+	}
+	if m.Node.Module.Resources[resource] == nil {
+		return nil, diags.Append(diag.New(diag.Error, "Undeclared resource in replace_triggered_by",
+			fmt.Sprintf("The argument names %s, which is not declared in %s.", resource, m.Addr.Display()), e.Range().Ptr()))
+	}
+	return ref, diags.Append(m.CheckReference(ref))
 }
 
 func names[V any](m map[string]V) []string {

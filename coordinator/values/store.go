@@ -64,6 +64,9 @@ type Options struct {
 	Functions map[string]function.Function
 	Cwd       string
 	Workspace string
+	// Lenient makes failed conditions of resources and outputs warnings: where nothing is going to be made, they stop
+	// nothing.
+	Lenient bool
 	// ProviderFunction returns a callable function of a provider. May be nil where none can be called.
 	ProviderFunction func(p addr.Provider, name string, signature provider.Function) function.Function
 }

@@ -190,6 +190,14 @@ func (m ModuleInstance) IsRoot() bool { return m.text == "" }
 // String returns the address as users write it; empty for the root.
 func (m ModuleInstance) String() string { return m.text }
 
+// Display names the module instance in a message; the root module in words.
+func (m ModuleInstance) Display() string {
+	if m.IsRoot() {
+		return "the root module"
+	}
+	return m.text
+}
+
 // Child returns the instance with this key of the call of this name in m.
 func (m ModuleInstance) Child(name string, key Key) ModuleInstance {
 	step := "module." + name + key.String()

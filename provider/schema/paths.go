@@ -55,6 +55,14 @@ func (b *Block) SensitivePaths(v cty.Value) []cty.Path {
 	return b.paths(v, nil, true, func(a *Attribute) bool { return a.Sensitive })
 }
 
+// DeprecatedPaths returns the paths in v whose attributes the schema declares deprecated, null ones included.
+func (b *Block) DeprecatedPaths(v cty.Value) []cty.Path {
+	return b.paths(v, nil, true, func(a *Attribute) bool { return a.Deprecated })
+}
+
+// ContainsDeprecated tells whether an attribute of the block, at any depth, is deprecated.
+func (b *Block) ContainsDeprecated() bool { return b.any(func(a *Attribute) bool { return a.Deprecated }) }
+
 // WriteOnlyPaths returns the paths in v whose attributes the schema declares write-only and which are not null.
 func (b *Block) WriteOnlyPaths(v cty.Value) []cty.Path {
 	if !b.ContainsWriteOnly() {

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator/planning"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+)
+
+const importUsage = `
+Usage: coordinator [global options] import [options] ADDRESS ID
+
+  Takes an object that exists into the state, as the resource instance at ADDRESS, for which the configuration must
+  have a block. What ID looks like is said in the documentation of the resource type. Nothing is changed outside.
+
+Options:
+  -config=DIR           Where the configuration is. Default: the working directory.
+  -var 'NAME=VALUE'     Set an input variable of the root module. May be given often.
+  -var-file=FILE        Set the variables in a file, beside terraform.tfvars and *.auto.tfvars.
+` + runningHelp
+
+func runImport(ctx context.Context, a *app, args []string) int {
+	var vars variableFlags
+	var vf viewFlags
+	var sf stateFlags
+	f := a.newFlags()
+	vars.register(f)
+	vf.register(f)
+	sf.register(f)
+	dir := f.String("config", "", "")
+	parallelism := f.Int("parallelism", unset, "")
+	if code, done := a.parse(f, importUsage, args); done {
+		return code
+	}
+	u, diags := a.newUI(vf, "import")
+	at, more := importAddress(f.Args())
+	if diags = diags.Append(more); diags.HasErrors() {
+		u.diagnostics(diags)
+		return u.end(1)
+	}
+	vars.input = vars.input && !vf.json // nobody can be asked in JSON
+	o := operationOptions{command: "import", vars: vars, state: sf, ui: u, parallelism: *parallelism, lockAs: "OperationTypeInvalid", dir: *dir}
+	o.suits = func(tree *config.Tree) diag.List { return importable(tree, at) }
+	return u.end(a.operate(ctx, o, func(r *operationRun) int { return r.importOne(ctx, at, f.Arg(1)) }))
+}
+
+// importAddress returns what the arguments of the command name: the place of an object to be.
+func importAddress(args []string) (addr.Instance, diag.List) {
+	if len(args) != 2 {
+		return addr.Instance{}, diag.Errors("Invalid number of arguments", "The import command takes two arguments: the address to import to, and the ID of the object.", nil)
+	}
+	at, diags := addr.ParseInstance(args[0])
+	if !diags.HasErrors() && at.Resource.Mode != addr.Managed {
+		diags = diag.Errors("Invalid target resource address", fmt.Sprintf("Only managed resources are imported, and %s is none.", at), nil)
+	}
+	return at, diags
+}
+
+// importable tells whether the configuration has a block for what is to be imported: else the next plan would destroy
+// it.
+func importable(tree *config.Tree, at addr.Instance) diag.List {
+	n := tree.Modules[at.Module.Module()]
+	if n == nil {
+		return diag.Errors("Import to non-existent module", fmt.Sprintf("The configuration has no %s. Add it before importing into it.", at.Module), nil)
+	}
+	if n.Module.Resources[at.Resource] == nil {
+		return diag.Errors(fmt.Sprintf("resource address %q does not exist in the configuration.", at),
+			fmt.Sprintf("Add its block to %s first, for example:\n\nresource %q %q {\n  # (arguments)\n}", at.Module.Display(), at.Resource.Type, at.Resource.Name), nil)
+	}
+	return nil
+}
+
+// importOne finds an object and takes it into the state.
+func (r *operationRun) importOne(ctx context.Context, at addr.Instance, id string) int {
+	planned, diags := r.prepare(ctx, planSpec{
+		mode: plan.RefreshOnly, imports: map[addr.Instance]*planning.ImportTarget{at: {ID: id}},
+	})
+	if planned == nil || diags.HasErrors() {
+		r.ui.diagnostics(diags)
+		return 1
+	}
+	for _, o := range planned.Plan.Outputs {
+		if o.Action == plan.Delete {
+			o.Action = plan.NoOp
+		} else {
+			o.After = cty.UnknownAsNull(o.After) // nothing was planned that could make it known
+		}
+	}
+	if planned.Plan.Prior.Object(at, state.CurrentObject) == nil {
+		r.ui.diagnostics(diags.Append(diag.New(diag.Error, "Configuration for import target does not exist",
+			fmt.Sprintf("The resource has no instance %s.", at), nil)))
+		return 1
+	}
+	return r.adopt(ctx, planned.Plan, "import", diags)
+}
+
+// adopt makes what a plan has found out the state, with the outputs that are known.
+func (r *operationRun) adopt(ctx context.Context, found *plan.Plan, command string, diags diag.List) int {
+	adopted := *found
+	adopted.Mode, adopted.Changes, adopted.Drift, adopted.Graph = plan.RefreshOnly, nil, nil, plan.Graph{}
+	adopted.Outputs = nil
+	for _, o := range found.Outputs {
+		if o.Action != plan.Delete && o.After.IsWhollyKnown() {
+			adopted.Outputs = append(adopted.Outputs, o)
+		}
+	}
+	r.ui.diagnostics(diags)
+	return r.apply(ctx, &adopted, command)
+}
