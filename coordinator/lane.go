@@ -181,6 +181,7 @@ func (l *loop) onArrived(e arrived) {
 		}
 		l.confess(a.vertex, e.result.Doubt)
 	default:
+		l.undoubt(a.vertex)
 		l.move(a.vertex, completing)
 		l.do(complete{a.vertex, e.result})
 	}
@@ -223,16 +224,18 @@ func (l *loop) notStarted(v int, why diag.List) {
 		return
 	}
 	w.step = program.Step{Diags: why, Failed: true}
+	l.undoubt(v)
 	l.move(v, completing)
 	l.goOn(v)
 }
 
 // retract makes durable that the attempt was not started; then there may be another one.
 func (l *loop) retract(v int, why string) {
+	l.undoubt(v)
 	l.move(v, retracting)
 	e := l.event(v, journal.Retract)
 	e.Detail = why
-	l.save(record{vertex: v, kind: retracted, events: []journal.Event{e}})
+	l.save(record{vertex: v, kind: retracted, events: []journal.Event{e}, changes: l.vertices[v].work.withUndoubted(nil)})
 }
 
 // requeue makes a vertex whose attempt is out of the world wait for another one.

@@ -224,6 +224,28 @@ func (l *loop) doubt(v int, d state.Doubt) []state.Change {
 	return nil
 }
 
+// undoubt has the state say again what it said before the operation of a vertex was in doubt. That becomes durable with the next
+// record of the vertex.
+func (l *loop) undoubt(v int) {
+	if l.vertices[v].status != journal.Doubt {
+		return
+	}
+	if p, ok := l.program.(Doubter); ok {
+		w := l.vertices[v].work
+		w.undoubted = append(w.undoubted, p.Undoubt(v)...)
+	}
+}
+
+// withUndoubted returns the changes of a record of the vertex, behind those that undoubt made.
+func (w *work) withUndoubted(changes []state.Change) []state.Change {
+	if len(w.undoubted) == 0 {
+		return changes
+	}
+	all := append(w.undoubted, changes...)
+	w.undoubted = nil
+	return all
+}
+
 // confess takes a worker's word that it does not know the outcome. Nothing runs any more, so the permits are free
 // once that is durable.
 func (l *loop) confess(v int, reason string) {

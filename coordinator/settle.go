@@ -59,7 +59,7 @@ func (l *loop) goOn(v int) {
 		l.conclude(v) // the program asks for a task of a vertex that it says has failed: the failure counts
 		return
 	}
-	r := record{vertex: v, kind: wanted, changes: w.step.Changes}
+	r := record{vertex: v, kind: wanted, changes: w.withUndoubted(w.step.Changes)}
 	switch {
 	case !l.durable:
 		l.enqueue(v)
@@ -91,7 +91,7 @@ func (l *loop) conclude(v int) {
 		l.settle(v)
 		return
 	}
-	r := record{vertex: v, kind: concluded, changes: w.step.Changes}
+	r := record{vertex: v, kind: concluded, changes: w.withUndoubted(w.step.Changes)}
 	if recorded {
 		kind := journal.Finish
 		if w.bad {

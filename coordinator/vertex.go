@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -123,6 +124,8 @@ type work struct {
 	sequence uint64 // where that is in the stream
 	over     bool   // in doubt, but nothing runs any more
 	bad      bool   // the conclusion is a failure
+
+	undoubted []state.Change // that take back what was said in doubt; to be recorded
 }
 
 // ref names the attempt on the wire.

@@ -23,7 +23,7 @@ func (a *Applier) end(v int, c *plan.Change, provision bool) program.Step {
 	if c.Action == plan.CreateThenDelete {
 		key = a.deposedKey(c.Addr)
 	}
-	prior := a.object(c.Addr, key)
+	prior := certain(a.object(c.Addr, key)) // a run that is resumed may have it in doubt: then what is asked for is not sent again
 	if prior == nil {
 		return program.Step{} // the replacement found nothing to depose, or a resumed run has done it
 	}
@@ -103,40 +103,4 @@ func (a *Applier) destroyed(c *plan.Change, gone state.SetObject, s *schemaOf, p
 	gone.Provider, gone.Object = c.Provider, &kept
 	step.Changes = []state.Change{gone}
 	return step
-}
-
-// Doubt returns the change of the state that says that the outcome of a vertex's operation is not known.
-func (a *Applier) Doubt(v int, d state.Doubt) []state.Change {
-	vx := a.Plan.Graph.Vertices[v]
-	if vx.Change < 0 {
-		return nil
-	}
-	c := a.Plan.Changes[vx.Change]
-	key := c.Deposed
-	d.Operation = "update"
-	switch {
-	case vx.Kind == plan.DestroyObject:
-		d.Operation = "delete"
-		if c.Action == plan.CreateThenDelete {
-			key = a.deposedKey(c.Addr)
-		}
-	case c.Action != plan.Update:
-		d.Operation = "create"
-	}
-	if s := a.Code.Schemas.Resource(c.Provider.Provider, addr.Managed, c.Addr.Resource.Type); s != nil {
-		d.Sent = values.SentJSON(c.After, s.Block)
-	}
-	o := state.Object{}
-	if old := a.object(c.Addr, key); old != nil {
-		d.Before = old.Status
-		o = *old
-	}
-	o.Status, o.Doubt = state.InDoubt, &d
-	var changes []state.Change
-	if old := a.object(c.Addr, state.CurrentObject); d.Operation == "create" && c.Action == plan.CreateThenDelete && old != nil {
-		changes = append(changes, state.SetObject{Addr: c.Addr, Deposed: a.deposedKey(c.Addr), Provider: a.providerOf(c.Addr), Object: old})
-		o = state.Object{Status: state.InDoubt, Doubt: &d, Dependencies: a.dependencies(c.Addr), CreateBeforeDestroy: c.CreateBeforeDestroy}
-		d.Before = 0
-	}
-	return append(changes, state.SetObject{Addr: c.Addr, Deposed: key, Provider: c.Provider, Object: &o})
 }

@@ -107,7 +107,7 @@ func (a *Applier) PrepareAfter(ctx context.Context, v, phase int) program.Step {
 		return a.destroyOnly(v, c)
 	}
 	r := a.block(c.Addr)
-	object := a.object(c.Addr, state.CurrentObject)
+	object := certain(a.object(c.Addr, state.CurrentObject))
 	if r == nil || object == nil {
 		return program.Step{}
 	}

@@ -23,6 +23,9 @@ type cloud struct {
 	// half tells that the object exists nevertheless.
 	onCreate func(ctx context.Context, name string) (half bool, err error)
 
+	// onApply is called, when not nil, before anything is done; its error fails that: nothing has changed then.
+	onApply func(what string) error
+
 	mu      sync.Mutex // guards all below
 	made    int
 	objects map[string]cty.Value // by id
@@ -114,6 +117,11 @@ func (c *cloud) PlanResourceChange(_ context.Context, r provider.PlanRequest) (p
 }
 
 func (c *cloud) ApplyResourceChange(ctx context.Context, r provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
+	if c.onApply != nil {
+		if err := c.onApply(deed(r)); err != nil {
+			return provider.ApplyResponse{Object: r.Prior}, diag.Errors("refused", err.Error(), nil)
+		}
+	}
 	switch {
 	case r.Prior.IsNull():
 		return c.create(ctx, r.Planned)
@@ -129,6 +137,17 @@ func (c *cloud) ApplyResourceChange(ctx context.Context, r provider.ApplyRequest
 		c.log = append(c.log, "update "+r.Prior.GetAttr("name").AsString())
 	}
 	return provider.ApplyResponse{Object: r.Planned}, nil
+}
+
+// deed says what is asked for, and of which object.
+func deed(r provider.ApplyRequest) string {
+	switch {
+	case r.Prior.IsNull():
+		return "create " + r.Planned.GetAttr("name").AsString()
+	case r.Planned.IsNull():
+		return "delete " + r.Prior.GetAttr("name").AsString()
+	}
+	return "update " + r.Prior.GetAttr("name").AsString()
 }
 
 func (c *cloud) create(ctx context.Context, planned cty.Value) (provider.ApplyResponse, diag.List) {

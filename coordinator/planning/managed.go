@@ -107,6 +107,9 @@ func inDoubt(a addr.Instance, o *state.Object) *diag.Diagnostic {
 	if d != nil {
 		detail += fmt.Sprintf("\n\n  operation: %s\n  attempt:   %s\n  worker:    %s\n  started:   %s\n  reason:    %s",
 			d.Operation, d.Attempt, d.Worker, d.Started.Format("2006-01-02T15:04:05Z07:00"), d.Reason)
+		if len(d.Sent) > 0 {
+			detail += "\n  sent:      " + string(d.Sent)
+		}
 	}
 	detail += fmt.Sprintf("\n\nLook whether the object exists, then say so with:\n  coordinator runs resolve '%s' -created ID\n  coordinator runs resolve '%s' -not-created", a, a)
 	return diag.New(diag.Error, "Resource instance is in doubt", detail, nil)

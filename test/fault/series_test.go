@@ -108,13 +108,14 @@ func (s *series) suffer(command []string) {
 		if s.over(s.between(20, 900)) {
 			return
 		}
-		mend := []func(){s.strike()}
+		broken := []repair{s.strike()}
 		if s.chance.IntN(4) == 0 {
-			mend = append(mend, s.strike())
+			broken = append(broken, s.strike())
 		}
 		wait(s.lasting())
-		for _, m := range mend {
-			m()
+		slices.SortStableFunc(broken, func(a, b repair) int { return a.order - b.order })
+		for _, r := range broken {
+			r.do()
 		}
 	}
 	site.Exit(s.T, s.running)
@@ -142,20 +143,30 @@ func (s *series) lasting() time.Duration {
 	return s.between(0, 1200)
 }
 
+// repair mends a fault. What others need to start comes first.
+type repair struct {
+	order int
+	do    func()
+}
+
 // strike makes one fault, and returns what mends it.
-func (s *series) strike() (mend func()) {
+func (s *series) strike() repair {
 	s.T.Helper()
 	i := s.chance.IntN(len(s.workers))
 	w, p := s.workers[i], s.proxies[i]
 	kind := []string{"coordinator killed", "coordinator killed", "worker killed", "worker killed", "plugin killed", "server killed",
 		"worker paused", "coordinator paused", "worker cut off", "worker unheard"}[s.chance.IntN(10)]
+	var mend func()
+	order := 0
 	switch kind {
 	case "coordinator killed":
+		order = 2
 		must(s.T, s.running.Kill())
 		mend = func() { s.again() }
 	case "coordinator paused":
 		mend = s.pause(s.running)
 	case "worker killed":
+		order = 1
 		must(s.T, w.Kill())
 		mend = func() {
 			select {
@@ -169,7 +180,7 @@ func (s *series) strike() (mend func()) {
 	case "plugin killed":
 		victim := s.plugin(w)
 		if victim == 0 {
-			return func() {} // none runs: no fault
+			return repair{do: func() {}} // none runs: no fault
 		}
 		_ = syscall.Kill(victim, syscall.SIGKILL) // else it is gone already
 		mend = func() {}
@@ -190,7 +201,7 @@ func (s *series) strike() (mend func()) {
 	}
 	s.total++
 	s.made[kind]++
-	return mend
+	return repair{order, mend}
 }
 
 // again goes on with the run whose coordinator was killed, or begins another one where there was none yet.

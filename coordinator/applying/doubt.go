@@ -1,0 +1,104 @@
+package applying
+
+import (
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// Doubt returns the changes of the state that say that the outcome of a vertex's operation is not known.
+func (a *Applier) Doubt(v int, d state.Doubt) []state.Change {
+	vx := a.Plan.Graph.Vertices[v]
+	if vx.Change < 0 {
+		return nil
+	}
+	changes := a.Undoubt(v) // it may have been in doubt before
+	c := a.Plan.Changes[vx.Change]
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	deposed := a.deposedKey(c.Addr)
+	key := a.keyOf(vx, c)
+	old := a.state.Object(c.Addr, key)
+	d.Operation = a.operationOf(vx, c, old)
+	if s := a.Code.Schemas.Resource(c.Provider.Provider, addr.Managed, c.Addr.Resource.Type); s != nil {
+		d.Sent = values.SentJSON(c.After, s.Block)
+	}
+	o := state.Object{Status: state.InDoubt, Doubt: &d}
+	switch {
+	case d.Operation == "create" && c.Action == plan.CreateThenDelete && old != nil:
+		changes = append(changes, state.SetObject{Addr: c.Addr, Deposed: deposed, Provider: a.state.ProviderOf(c.Addr), Object: old})
+		o.Dependencies, o.CreateBeforeDestroy = a.dependencies(c.Addr), c.CreateBeforeDestroy
+	case old != nil:
+		o = *old
+		d.Before = old.Status
+		o.Status, o.Doubt = state.InDoubt, &d
+	}
+	changes = append(changes, state.SetObject{Addr: c.Addr, Deposed: key, Provider: c.Provider, Object: &o})
+	a.state.Apply(changes...)
+	return changes
+}
+
+// operationOf names what is in doubt. An object that was made, and whose provisioners were at work, is known: it can be read.
+func (a *Applier) operationOf(vx plan.Vertex, c *plan.Change, old *state.Object) string {
+	switch {
+	case vx.Kind == plan.DestroyObject:
+		return "delete"
+	case c.Action == plan.Update:
+		return "update"
+	case old != nil && (c.Action != plan.CreateThenDelete || a.state.Object(c.Addr, a.deposedKey(c.Addr)) != nil):
+		return "provision"
+	}
+	return "create"
+}
+
+// keyOf is the key of the object that a vertex changes.
+func (a *Applier) keyOf(vx plan.Vertex, c *plan.Change) state.DeposedKey {
+	if vx.Kind == plan.DestroyObject && c.Action == plan.CreateThenDelete {
+		return a.deposedKey(c.Addr)
+	}
+	return c.Deposed
+}
+
+// Undoubt returns the changes that take back what Doubt has said, because the outcome is known now: the object is again what it
+// was before the operation. There are none if nothing was in doubt.
+func (a *Applier) Undoubt(v int) []state.Change {
+	vx := a.Plan.Graph.Vertices[v]
+	if vx.Change < 0 {
+		return nil
+	}
+	c := a.Plan.Changes[vx.Change]
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key := a.keyOf(vx, c)
+	o := a.state.Object(c.Addr, key)
+	if o == nil || o.Status != state.InDoubt {
+		return nil
+	}
+	back := state.SetObject{Addr: c.Addr, Deposed: key, Provider: a.state.ProviderOf(c.Addr), Object: certain(o)}
+	changes := []state.Change{back}
+	if o.Doubt != nil && o.Doubt.Operation == "create" {
+		back.Object = nil
+		changes[0] = back
+		deposed := a.deposedKey(c.Addr)
+		if old := a.state.Object(c.Addr, deposed); c.Action == plan.CreateThenDelete && old != nil {
+			back.Object = old
+			changes = []state.Change{back, state.SetObject{Addr: c.Addr, Deposed: deposed, Provider: back.Provider}}
+		}
+	}
+	a.state.Apply(changes...)
+	return changes
+}
+
+// certain is an object as it was before the operation that is in doubt.
+func certain(o *state.Object) *state.Object {
+	if o == nil || o.Status != state.InDoubt {
+		return o
+	}
+	was := *o
+	was.Status, was.Doubt = state.Ready, nil
+	if o.Doubt != nil && o.Doubt.Before != 0 {
+		was.Status = o.Doubt.Before
+	}
+	return &was
+}

@@ -1,0 +1,153 @@
+package operation_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/operation"
+)
+
+// While an operation was under way its object was in doubt in the state; the result came when that was durable, in the process that
+// wrote it or in the one that resumed the run. What was in doubt was then taken for the object of before: an update stayed in doubt
+// although it was known, a replacement put the doubt over the old object that it had deposed, and what had failed or never begun
+// stayed in doubt for ever.
+func TestAResultThatComesAfterTheRunWasLeftEndsTheDoubt(t *testing.T) {
+	const replaced = `
+resource "fake_thing" "a" {
+  name = "NAME"
+  lifecycle { create_before_destroy = true }
+}`
+	const larger = `
+resource "fake_thing" "a" {
+  name = "a"
+  size = 2
+}`
+	for claim, c := range map[string]struct {
+		before, after string
+		deed          string // the one that is under way when the run is left
+		fails         error
+		doubtful, end []string // the state while it is in doubt, and when the run was resumed
+		failed        bool
+		cloud         []string
+	}{
+		"a creation": {
+			after: `resource "fake_thing" "a" { name = "a" }`, deed: "create a",
+			doubtful: []string{"fake_thing.a in doubt"}, end: []string{"fake_thing.a"}, cloud: []string{"a"},
+		},
+		"a creation that failed": {
+			after: `resource "fake_thing" "a" { name = "a" }`, deed: "create a", fails: errNoRoom,
+			doubtful: []string{"fake_thing.a in doubt"}, failed: true,
+		},
+		"an update": {
+			before: `resource "fake_thing" "a" { name = "a" }`,
+			after:  larger, deed: "update a",
+			doubtful: []string{"fake_thing.a in doubt"}, end: []string{"fake_thing.a"}, cloud: []string{"a"},
+		},
+		"an update that failed": {
+			before: `resource "fake_thing" "a" { name = "a" }`,
+			after:  larger, deed: "update a", fails: errNoRoom,
+			doubtful: []string{"fake_thing.a in doubt"}, end: []string{"fake_thing.a"}, failed: true, cloud: []string{"a"},
+		},
+		"a deletion": {
+			before: `resource "fake_thing" "a" { name = "a" }`, after: ` `, deed: "delete a",
+			doubtful: []string{"fake_thing.a in doubt"},
+		},
+		"a deletion that failed": {
+			before: `resource "fake_thing" "a" { name = "a" }`, after: ` `, deed: "delete a", fails: errNoRoom,
+			doubtful: []string{"fake_thing.a in doubt"}, end: []string{"fake_thing.a"}, failed: true, cloud: []string{"a"},
+		},
+		"a replacement": {
+			before: strings.Replace(replaced, "NAME", "old", 1), after: strings.Replace(replaced, "NAME", "new", 1), deed: "create new",
+			doubtful: []string{"fake_thing.a deposed", "fake_thing.a in doubt"}, end: []string{"fake_thing.a"}, cloud: []string{"new"},
+		},
+		"a replacement that failed": {
+			before: strings.Replace(replaced, "NAME", "old", 1), after: strings.Replace(replaced, "NAME", "new", 1), deed: "create new", fails: errNoRoom,
+			doubtful: []string{"fake_thing.a deposed", "fake_thing.a in doubt"}, end: []string{"fake_thing.a"}, failed: true, cloud: []string{"old"},
+		},
+		"the deletion of what was replaced": {
+			before: strings.Replace(replaced, "NAME", "old", 1), after: strings.Replace(replaced, "NAME", "new", 1), deed: "delete old",
+			doubtful: []string{"fake_thing.a", "fake_thing.a deposed"}, end: []string{"fake_thing.a"}, cloud: []string{"new"},
+		},
+	} {
+		t.Run(claim, func(t *testing.T) {
+			e := newEstate(t)
+			if c.before != "" {
+				e.apply(c.before)
+			}
+			e.configure(c.after)
+			p := e.plan(operation.PlanOptions{})
+			goOn := make(chan struct{})
+			e.cloud.onApply = func(what string) error {
+				if what != c.deed {
+					return nil
+				}
+				e.interrupts <- struct{}{}
+				e.interrupts <- struct{}{}
+				<-goOn
+				return c.fails
+			}
+			left, diags := e.tryApply(p)
+			if !diags.HasErrors() {
+				t.Fatal("the run was not left")
+			}
+			e.equal("state in doubt", existing(e.state()), c.doubtful)
+			close(goOn)
+			e.cloud.onApply = nil
+
+			runs, err := e.store.Runs(t.Context(), "default")
+			e.check(err)
+			resumed, diags := e.session.Resume(t.Context(), runs[0], p, "")
+			if diags.HasErrors() != c.failed || resumed == nil || len(resumed.Outcome.InDoubt) > 0 || resumed.Run != left.Run {
+				t.Fatalf("the resumed run: %v", diags)
+			}
+			e.equal("state", existing(e.state()), c.end)
+			e.equal("cloud", e.cloud.names(), c.cloud)
+			for d := range e.state().Doubts() {
+				t.Errorf("%s is still in doubt", d.Attempt)
+			}
+		})
+	}
+}
+
+// A creation whose provisioners were at work was taken for a creation of which nothing is known: the plan refused the object, though it
+// can be read, and to resolve it as not created forgot it.
+func TestAnObjectWhoseProvisionersAreInDoubtIsKnown(t *testing.T) {
+	e := newEstate(t)
+	const text = `
+resource "fake_thing" "a" {
+  name = "a"
+  provisioner "local-exec" { command = "COMMAND" }
+}`
+	dir := t.TempDir()
+	end := filepath.Join(dir, "end")
+	over := func() error { return os.WriteFile(end, nil, 0o600) }
+	t.Cleanup(func() { e.check(over()) }) // the worker waits for its command
+	e.configure(strings.Replace(text, "COMMAND", "touch "+dir+"/begun; until test -e "+end+"; do sleep 0.05; done", 1))
+	p := e.plan(operation.PlanOptions{})
+	left := make(chan struct{})
+	go func() { // the test waits for it
+		defer close(left)
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for range tick.C {
+			if _, err := os.Stat(filepath.Join(dir, "begun")); err == nil || t.Context().Err() != nil {
+				break
+			}
+		}
+		e.interrupts <- struct{}{}
+		e.interrupts <- struct{}{}
+	}()
+	if _, diags := e.tryApply(p); !diags.HasErrors() {
+		t.Fatal("the run was not left")
+	}
+	<-left
+	o := e.object("fake_thing.a")
+	if o.Doubt == nil || o.Doubt.Operation != "provision" || o.Attrs == nil {
+		t.Fatalf("the object is %+v", o)
+	}
+	e.check(over())
+	e.equal("the next plan", changes(e.plan(operation.PlanOptions{})), []string{"delete-create fake_thing.a"})
+}
