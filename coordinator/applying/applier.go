@@ -14,6 +14,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/coordinator/renewal"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph"
 	"github.com/millipede-iac/millipede/graph/dag"
@@ -40,6 +41,8 @@ type Options struct {
 	// Run is the run's ID; deposed keys are derived from it, so that a resumed run derives the same.
 	Run     string
 	Package func(addr.Provider) wire.Package
+	// Renewals keeps ephemeral objects alive while they are open; nil lets them expire.
+	Renewals *renewal.Keeper
 }
 
 // Counts are the changes that were carried out.
@@ -88,7 +91,8 @@ func New(o Options) *Applier {
 	return a
 }
 
-// load makes the planned values visible, and those of what does not change.
+// load makes the planned values visible, and those of what does not change. In a destroy these are the values of before:
+// what is destroyed may be what a provider is configured with, which is needed until its own objects are destroyed.
 func (a *Applier) load() {
 	planned := map[addr.Instance]bool{}
 	for _, c := range a.Plan.Changes {
@@ -96,8 +100,11 @@ func (a *Applier) load() {
 			continue
 		}
 		planned[c.Addr] = true
-		if !c.After.IsNull() {
+		switch {
+		case !c.After.IsNull():
 			a.setValue(c.Addr, c.After)
+		case a.Plan.Mode == plan.Destroy:
+			a.setValue(c.Addr, c.Before)
 		}
 	}
 	for abs, r := range a.Plan.Prior.Resources {

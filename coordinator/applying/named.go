@@ -8,6 +8,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/coordinator/renewal"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph"
 	"github.com/millipede-iac/millipede/graph/plan"
@@ -157,6 +158,9 @@ func (a *Applier) openNext(v int, n *graph.Node, rs []*values.Resource, keys []a
 		}
 		value = values.EphemeralValue(value, ev.schema.Block, values.SensitivePaths(ev.config))
 		r.Set(k, value)
+		a.Renewals.Keep(renewal.Open{
+			Address: at.String(), Type: at.Resource.Type, Provider: ev.provider, Pool: res.Pool, Private: res.Ephemeral.Private, RenewAt: res.Ephemeral.RenewAt,
+		})
 		a.remember(opened{at: at, provider: ev.provider, place: ev.place, private: res.Ephemeral.Private})
 		conditions := r.CheckPostconditions(at.String(), ev.rep, value)
 		return a.openNext(v, n, rs[1:], keys[1:], diags.Append(conditions.Diags))
@@ -199,14 +203,15 @@ func (a *Applier) close(v int, vx plan.Vertex) program.Step {
 	if next == nil {
 		return program.Step{}
 	}
+	private, diags := a.Renewals.Release(next.at.String(), next.private)
 	a.work[v].then = func(res *wire.Result) program.Step {
 		step := a.close(v, vx)
-		step.Diags = values.WireDiags(res.Diagnostics, nil).WithAddress(next.at.String()).Append(step.Diags)
+		step.Diags = diags.Append(values.WireDiags(res.Diagnostics, nil).WithAddress(next.at.String()), step.Diags)
 		return step
 	}
 	return program.Step{
 		Lane: program.Fast, Place: next.place,
-		Task: &wire.Task{Address: next.at.String(), Provider: next.provider, Ephemeral: &wire.EphemeralTask{Op: "close", Type: next.at.Resource.Type, Private: next.private}},
+		Task: &wire.Task{Address: next.at.String(), Provider: next.provider, Ephemeral: &wire.EphemeralTask{Op: "close", Type: next.at.Resource.Type, Private: private}},
 	}
 }
 

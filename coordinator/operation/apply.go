@@ -144,6 +144,7 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 		})
 	}
 	outcome, err := r.Run(ctx)
+	a.Renewals.Stop()
 	stop()
 	if sharingErr := group.Wait(); err == nil && !errors.Is(sharingErr, context.Canceled) {
 		err = sharingErr
@@ -189,6 +190,6 @@ func (s *Session) applier(ctx context.Context, p *plan.Plan, run string) (*apply
 	static := graph.Build(s.Tree, p.Prior, code)
 	return applying.New(applying.Options{
 		Plan: p, Static: static, Code: code, Store: s.store(code, values.Applying, p.Timestamp), State: stored, Run: run, Package: s.Package,
-		Removed: removedBlocks(s.Tree),
+		Removed: removedBlocks(s.Tree), Renewals: s.renewals(),
 	}), diags
 }

@@ -72,10 +72,12 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	store.Lenient = o.Mode == plan.RefreshOnly
 	scope := planning.NewScope(static, o.Targets, o.Excludes, o.Mode == plan.Destroy)
 	diags = diags.Append(scopeWarning(scope, o))
+	renewals := s.renewals()
+	defer renewals.Stop()
 	planner := planning.New(planning.Options{
 		Code: code, Store: store, Static: static, Prior: moved.State, Previous: moved.Previous, MovedByBlock: moved.Explicit,
 		Mode: o.Mode, SkipRefresh: o.SkipRefresh, Scope: scope, Replace: o.Replace, Imports: o.Imports,
-		WholeEdges: s.Rules.WholeEdges(), Removed: removedBlocks(s.Tree), Package: s.Package, Now: now,
+		WholeEdges: s.Rules.WholeEdges(), Removed: removedBlocks(s.Tree), Package: s.Package, Now: now, Renewals: renewals,
 	})
 	outcome, err := s.run(ctx, "plan", planner)
 	diags = diags.Append(outcome.Diags)

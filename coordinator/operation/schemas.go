@@ -145,9 +145,14 @@ func forConfiguration(s *provider.Schemas) *provider.Schemas {
 
 // call makes one call on the fast lane outside of a run: to the default pool, or, when nobody serves that, to any.
 func (s *Session) call(ctx context.Context, task *wire.Task) (*wire.Result, diag.List) {
+	return s.callWith(ctx, task, s.callAny)
+}
+
+// callWith makes a call with once until it reaches a worker, or waiting for one has no sense any more.
+func (s *Session) callWith(ctx context.Context, task *wire.Task, once func(context.Context, *wire.Task) (*wire.Result, error)) (*wire.Result, diag.List) {
 	deadline := time.Now().Add(s.WorkerWait)
 	for wait := firstPause; ; wait = min(2*wait, lastPause) {
-		res, err := s.callAny(ctx, task)
+		res, err := once(ctx, task)
 		switch {
 		case err == nil:
 			return res, wire.DiagsFromWire(res.Diagnostics)

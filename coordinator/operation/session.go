@@ -5,6 +5,7 @@
 package operation
 
 import (
+	"context"
 	"os"
 	"time"
 
@@ -12,10 +13,12 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/placement"
+	"github.com/millipede-iac/millipede/coordinator/renewal"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/funcs"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/state/journal"
@@ -107,5 +110,12 @@ func (s *Session) store(code *values.Code, phase values.Phase, at time.Time) *va
 		ProviderFunction: func(p addr.Provider, name string, sig provider.Function) function.Function {
 			return s.providerFunction(p, name, sig)
 		},
+	})
+}
+
+// renewals returns what keeps ephemeral objects alive during a run. Stop it when the run has ended.
+func (s *Session) renewals() *renewal.Keeper {
+	return renewal.NewKeeper(func(ctx context.Context, pool string, task *wire.Task) (*wire.Result, diag.List) {
+		return s.callWith(ctx, task, func(ctx context.Context, task *wire.Task) (*wire.Result, error) { return s.callPool(ctx, pool, task) })
 	})
 }

@@ -4,7 +4,9 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/coordinator/renewal"
 	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -173,6 +175,11 @@ func (p *Planner) completeEphemeral(o *object, r *wire.Result) program.Step {
 		return broken("decoding "+o.addr.String(), err)
 	}
 	w.private, w.opened = r.Ephemeral.Private, true
+	if wp, _, more := values.WireProvider(p.Store, w.provider, p.Package(w.provider.Provider), o.addr.Config()); !more.HasErrors() {
+		p.Renewals.Keep(renewal.Open{
+			Address: o.addr.String(), Type: o.addr.Resource.Type, Provider: wp, Pool: r.Pool, Private: w.private, RenewAt: r.Ephemeral.RenewAt,
+		})
+	}
 	v = values.EphemeralValue(v, w.schema.Block, w.marked)
 	o.resource.Set(o.addr.Key, v)
 	conditions := o.resource.CheckPostconditions(o.addr.String(), w.rep, v)
@@ -188,21 +195,35 @@ func (p *Planner) nextToClose(r addr.ConfigResource) *object {
 	defer p.mu.Unlock()
 	list := p.open[r]
 	if len(list) == 0 {
+		delete(p.closing, r)
 		return nil
 	}
-	p.open[r] = list[1:]
+	p.open[r], p.closing[r] = list[1:], list[0]
 	return list[0]
 }
 
-// closeTask is the task that closes an opened object.
+// renewing is what went wrong in renewing the object that is being closed.
+func (p *Planner) renewing(n *graph.Node) diag.List {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if o := p.closing[addr.ConfigResource{Module: n.Module, Resource: n.Resource.Addr}]; o != nil {
+		return o.work.renewing
+	}
+	return nil
+}
+
+// closeTask is the task that closes an opened object; it is not renewed any more.
 func (p *Planner) closeTask(o *object) (*wire.Task, diag.List) {
 	wp, _, diags := values.WireProvider(p.Store, o.work.provider, p.Package(o.work.provider.Provider), o.addr.Config())
 	if diags.HasErrors() {
 		return nil, diags
 	}
+	// What went wrong in renewing it is told when it is closed: before, it would keep it from being closed.
+	private, renewing := p.Renewals.Release(o.addr.String(), o.work.private)
+	o.work.renewing = renewing
 	return &wire.Task{Address: o.addr.String(), Provider: wp, Ephemeral: &wire.EphemeralTask{
-		Op: "close", Type: o.addr.Resource.Type, Private: o.work.private,
-	}}, nil
+		Op: "close", Type: o.addr.Resource.Type, Private: private,
+	}}, diags
 }
 
 // notes are what views want to know of an object.

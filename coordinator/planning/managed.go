@@ -331,7 +331,9 @@ func (p *Planner) changeOf(o *object, a answer) *plan.Change {
 	}
 	if c.Action == plan.NoOp {
 		c.After = a.before // so that what depends on it sees what is stored, marks included
-		c.AfterIdentity = a.beforeIdentity
+		if c.AfterIdentity == cty.NilVal || c.AfterIdentity.IsNull() {
+			c.AfterIdentity = a.beforeIdentity
+		}
 	}
 	return c
 }

@@ -132,7 +132,7 @@ func (p *Planner) provider(n *graph.Node) program.Step {
 
 // answered takes the answer to a task of a static node: only the closing of ephemeral objects asks for any.
 func (p *Planner) answered(n *graph.Node, v int, r *wire.Result) program.Step {
-	diags := values.WireDiags(r.Diagnostics, nil)
+	diags := p.renewing(n).Append(values.WireDiags(r.Diagnostics, nil))
 	next := p.closeEphemerals(n)
 	next.Diags = diags.Append(next.Diags)
 	return next

@@ -37,6 +37,8 @@ type work struct {
 	// private is what an open ephemeral object must be closed with; opened tells that it is open.
 	private []byte
 	opened  bool
+	// renewing is what went wrong while it was renewed.
+	renewing diag.List
 }
 
 // prepareObject computes the first step of an object's vertex.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/coordinator/renewal"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph"
 	"github.com/millipede-iac/millipede/graph/dag"
@@ -48,6 +49,8 @@ type Options struct {
 	Package func(addr.Provider) wire.Package
 	// Now is the plan's timestamp.
 	Now time.Time
+	// Renewals keeps ephemeral objects alive while they are open; nil lets them expire.
+	Renewals *renewal.Keeper
 }
 
 // Planner is the planning program.
@@ -75,6 +78,8 @@ type Planner struct {
 	pending map[addr.ConfigResource]map[addr.ModuleInstance]bool
 	// open are the ephemeral objects that are still to be closed.
 	open map[addr.ConfigResource][]*object
+	// closing are the objects whose closing was asked for last.
+	closing map[addr.ConfigResource]*object
 	// refreshed is the state as it is now.
 	refreshed *state.State
 }
@@ -112,7 +117,7 @@ func New(o Options) *Planner {
 		Options: o,
 		changes: map[changeKey]*plan.Change{}, outputs: map[string]*plan.OutputChange{},
 		checks: map[string]*checkState{}, pending: map[addr.ConfigResource]map[addr.ModuleInstance]bool{},
-		open: map[addr.ConfigResource][]*object{}, closure: graph.NewClosure(o.Static),
+		open: map[addr.ConfigResource][]*object{}, closing: map[addr.ConfigResource]*object{}, closure: graph.NewClosure(o.Static),
 		first:     graph.CreatedFirst(o.Static, o.Prior),
 		refreshed: o.Prior.Clone(), triggers: map[*values.Resource]bool{},
 	}

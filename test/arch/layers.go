@@ -42,6 +42,7 @@ var layers = map[string]int{
 	"wire":          4,
 
 	"coordinator/program": 5,
+	"coordinator/renewal": 5,
 	"coordinator/values":  5,
 	"lang/config/fetch":   5,
 	"provider/install":    5,
