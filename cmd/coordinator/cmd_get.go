@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-
-	"github.com/millipede-iac/millipede/lang/addr"
-	"github.com/millipede-iac/millipede/lang/config"
 )
 
 const getUsage = `
@@ -38,8 +35,7 @@ func runGet(ctx context.Context, a *app, args []string) int {
 	if diags.HasErrors() || !wd.loader.HasConfig(".") {
 		return s.end(diags)
 	}
-	return s.end(diags.Append(wd.install(ctx, *update, func(m addr.Module, at config.Installed) {
-		s.print("- " + describeModule(m, at) + "\n")
-		s.message("log", "installing "+describeModule(m, at), nil)
-	})))
+	ctx, stop := a.interruptible(ctx)
+	defer stop()
+	return s.end(diags.Append(wd.install(ctx, *update, s.fetching())))
 }

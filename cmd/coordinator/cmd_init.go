@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -29,7 +27,8 @@ Usage: coordinator [global options] init [options]
 Options:
   -upgrade              Select the newest modules and providers that the constraints allow, whatever the lock file says.
   -get=false            Install no modules.
-  -from-module=SOURCE   Copy a module from another local directory into this one first.
+  -from-module=SOURCE   Copy a module into this directory first, which has to be empty. It may come from anywhere that
+                        the source of a module block may name.
   -plugin-dir=DIR       Install providers from this directory alone. May be given often.
   -test-directory=DIR   Where test files lie, whose modules and providers are installed too. The default is tests.
   -lockfile=readonly    Fail when the lock file would have to change.
@@ -125,7 +124,7 @@ type initialisation struct {
 
 func (i *initialisation) run(ctx context.Context) diag.List {
 	if i.options.fromModule != "" {
-		if diags := i.copyModule(); diags.HasErrors() {
+		if diags := i.copyModule(ctx); diags.HasErrors() {
 			return diags
 		}
 	}
@@ -189,22 +188,14 @@ again. The other commands say so when they notice.`)
 	}
 }
 
-// copyModule copies a module from another directory into this one, which must not have configuration yet.
-func (i *initialisation) copyModule() diag.List {
-	source, err := config.ParseModuleSource(i.options.fromModule, false)
-	from := i.options.fromModule
-	switch {
-	case err == nil && source.Kind != config.LocalSource:
-		return diag.Errors("Module source not available yet",
-			fmt.Sprintf("Millipede cannot fetch %q yet: -from-module takes a directory on this machine. Copy the module here with other means.", from), nil)
-	case i.wd.loader.HasConfig("."):
-		return diag.Errors("Can't populate non-empty directory", "There is configuration here already, which -from-module would mix with the module's.", nil)
+// copyModule copies a module into this directory, which must be empty.
+func (i *initialisation) copyModule(ctx context.Context) diag.List {
+	i.say(fmt.Sprintf("Copying configuration from %q...", i.options.fromModule))
+	o, diags := i.wd.fetchOptions(fetching{})
+	if diags.HasErrors() {
+		return diags
 	}
-	i.print(fmt.Sprintf("Copying configuration from %q...\n", from))
-	if err := os.CopyFS(".", os.DirFS(filepath.FromSlash(from))); err != nil {
-		return diag.Errors("Failed to copy the module", err.Error()+".", nil)
-	}
-	return nil
+	return diags.Append(fetch.Populate(ctx, i.options.fromModule, o))
 }
 
 // prior returns the state that the snapshot holds: its providers are needed too.
@@ -231,9 +222,7 @@ func (i *initialisation) modules(ctx context.Context, root *config.Node) diag.Li
 			i.stream.Log(text)
 		}
 	}
-	return i.wd.install(ctx, i.options.upgrade, func(m addr.Module, at config.Installed) {
-		i.item("%s", describeModule(m, at))
-	})
+	return i.wd.install(ctx, i.options.upgrade, i.fetching())
 }
 
 // testsCall tells whether test files name modules. What is wrong with the files is found when all is loaded.
@@ -244,22 +233,46 @@ func (i *initialisation) testsCall() bool {
 	})
 }
 
-// describeModule says where a module was found.
-func describeModule(m addr.Module, at config.Installed) string {
-	name := strings.Join(m.Path(), ".")
-	if at.Version != "" {
-		return fmt.Sprintf("%s %s in %s", name, at.Version, at.Dir)
+// fetching shows what the installation of modules does.
+func (s *screen) fetching() fetching {
+	return fetching{
+		downloading: func(r config.ModuleRequest, from, version string) {
+			name := strings.Join(r.Path.Path(), ".")
+			s.say("Downloading " + strings.TrimSpace(from+" "+version) + " for " + name + "...")
+		},
+		done: func(m addr.Module, at config.Installed) {
+			text := strings.Join(m.Path(), ".") + " in " + at.Dir
+			s.print("- " + text + "\n")
+			s.message("log", "installing "+text, nil)
+		},
 	}
-	return fmt.Sprintf("%s in %s", name, at.Dir)
+}
+
+// fetching is who is told what the installation of modules does.
+type fetching struct {
+	downloading func(r config.ModuleRequest, from, version string)
+	done        func(addr.Module, config.Installed)
+}
+
+// fetchOptions are how modules are installed.
+func (w *workdir) fetchOptions(f fetching) (fetch.Options, diag.List) {
+	_, diags := w.app.loadCLIConfig()
+	return fetch.Options{
+		Loader: w.loader, DataDir: w.app.dataDir(), Variable: w.given.Static, Workspace: w.app.workspace(),
+		TestDir: w.testDir, Sources: fetch.Network(w.app.services, "", f.downloading), Done: f.done,
+	}, diags
 }
 
 // install installs modules and loads the configuration.
-func (w *workdir) install(ctx context.Context, upgrade bool, done func(addr.Module, config.Installed)) diag.List {
-	result, diags := fetch.Install(ctx, ".", fetch.Options{
-		Loader: w.loader, DataDir: w.app.dataDir(), Upgrade: upgrade, Variable: w.given.Static, Workspace: w.app.workspace(), Done: done, TestDir: w.testDir,
-	})
+func (w *workdir) install(ctx context.Context, upgrade bool, f fetching) diag.List {
+	o, diags := w.fetchOptions(f)
+	if diags.HasErrors() {
+		return diags
+	}
+	o.Upgrade = upgrade
+	result, more := fetch.Install(ctx, ".", o)
 	w.tree = result.Tree
-	return diags
+	return diags.Append(more)
 }
 
 // overridesWarning warns of development overrides; nil when there are none.

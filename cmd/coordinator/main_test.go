@@ -46,6 +46,12 @@ func serve(e *testscript.Env) error {
 		r.Provider("acme/foo", "1.2.3", platform, "foo on "+platform)
 		r.Provider("acme/foo", "1.3.0", platform, "newer foo on "+platform)
 	}
+	r.File("/net.zip", registry.Zip(map[string]string{
+		"main.tf": "module \"inner\" {\n  source = \"./sub\"\n}\n", "sub/main.tf": "output \"x\" {\n  value = 1\n}\n", ".hidden": "x",
+	}))
+	r.Module("acme/net/aws", "1.0.0", r.URL("/net.zip"))
+	r.Module("acme/net/aws", "1.5.0", r.URL("/net.zip"))
+	r.Module("acme/net/aws", "2.0.0", r.URL("/net.zip"))
 	if err := r.WriteCertificate(filepath.Join(e.WorkDir, "certificate.pem")); err != nil {
 		return err
 	}

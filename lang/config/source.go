@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"path"
 	"strings"
 
@@ -112,8 +113,8 @@ func joinSubdir(pkg, subdir string) string {
 
 // normalPackage writes out what the short forms of package addresses mean.
 func normalPackage(text string) (pkg, subdir string, err error) {
-	if forced, _, ok := strings.Cut(text, "::"); ok && isScheme(forced) {
-		return text, "", nil
+	if forced, rest, ok := strings.Cut(text, "::"); ok && isScheme(forced) {
+		return forcedPackage(forced, rest)
 	}
 	if scheme, _, ok := strings.Cut(text, "://"); ok && isScheme(scheme) {
 		return text, "", nil
@@ -137,6 +138,9 @@ func normalPackage(text string) (pkg, subdir string, err error) {
 	if strings.Contains(text, "googleapis.com/") {
 		return "gcs::https://" + text, "", nil
 	}
+	if u, err := url.Parse(text); err == nil && u.Scheme != "" {
+		return text, "", nil // whoever fetches it says that nothing can
+	}
 	return "", "", errMaybeLocal
 }
 
@@ -151,10 +155,25 @@ func hostedRepository(host, rest string) (pkg, subdir string, err error) {
 	if len(parts) == 3 {
 		subdir = parts[2]
 	}
-	if hasQuery {
+	if hasQuery && query != "" {
 		pkg += "?" + query
 	}
 	return pkg, subdir, nil
+}
+
+// forcedPackage writes out the short form behind a scheme that says how to fetch: git::git@example.com:a/b.git.
+func forcedPackage(forced, rest string) (pkg, subdir string, err error) {
+	if scheme, _, ok := strings.Cut(rest, "://"); ok && isScheme(scheme) {
+		return forced + "::" + rest, "", nil
+	}
+	pkg, subdir, err = normalPackage(rest)
+	if err != nil {
+		return forced + "::" + rest, "", nil
+	}
+	if _, bare, ok := strings.Cut(pkg, "::"); ok {
+		pkg = bare
+	}
+	return forced + "::" + pkg, subdir, nil
 }
 
 func isScheme(s string) bool {

@@ -22,6 +22,8 @@ type Download struct {
 	Header http.Header
 	// Retries is how often the download is tried again when the server fails or the connection is cut.
 	Retries int
+	// NoContent also accepts an answer that has a header alone.
+	NoContent bool
 }
 
 // StatusError is the answer of a server that does not have what was asked for, or does not give it.
@@ -73,7 +75,7 @@ func (s *Services) attempt(ctx context.Context, client *retryablehttp.Client, d 
 		return nil, err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
+	if resp.StatusCode != http.StatusOK && !(d.NoContent && resp.StatusCode == http.StatusNoContent) {
 		return nil, &StatusError{d.URL, resp.StatusCode, resp.Status}
 	}
 	if _, err := into.Seek(0, io.SeekStart); err != nil {

@@ -192,6 +192,9 @@ func (s *Services) authorize(ctx context.Context, r *http.Request, host string) 
 	return nil
 }
 
+// Retries is how often a request to a registry is tried again.
+func (s *Services) Retries() int { return s.options.Config.Retries }
+
 // HasCredentials tells whether requests to a host carry credentials.
 func (s *Services) HasCredentials(ctx context.Context, host string) bool {
 	name, err := hostname(host)

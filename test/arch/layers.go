@@ -36,10 +36,11 @@ var layers = map[string]int{
 	"provider/services": 3,
 	"lang/config":       3,
 
-	"graph":         4,
-	"graph/moves":   4,
-	"state/journal": 4,
-	"wire":          4,
+	"graph":              4,
+	"graph/moves":        4,
+	"lang/config/getter": 4,
+	"state/journal":      4,
+	"wire":               4,
 
 	"coordinator/program": 5,
 	"coordinator/renewal": 5,

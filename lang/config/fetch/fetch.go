@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 
 	"github.com/zclconf/go-cty/cty"
@@ -42,8 +43,8 @@ type Options struct {
 	Workspace string
 	// TestDir is where test files lie, whose modules are installed too; empty installs none for tests.
 	TestDir string
-	// Sources installs modules by the kind of their source. Local directories need none; a kind that is missing
-	// cannot be installed, and is used when it is installed already.
+	// Sources installs modules by the kind of their source: see Network. Local directories need none; a kind that is
+	// missing cannot be installed, and is used when it is installed already.
 	Sources map[config.SourceKind]Source
 	// Done, when set, is called for each module that was installed and not merely found again.
 	Done func(addr.Module, config.Installed)
@@ -139,11 +140,34 @@ func (i *installer) find(r config.ModuleRequest) (config.Installed, diag.List) {
 func (i *installer) local(r config.ModuleRequest) (config.Installed, diag.List) {
 	dir := filepath.Join(r.Parent.SourceDir, filepath.FromSlash(r.Source.Text))
 	real, err := i.resolve(dir)
+	if err != nil && escapes(r) {
+		return config.Installed{}, diag.Errors("Local module path escapes module package", fmt.Sprintf(
+			"The source %s of the module %q leads out of the package that its caller came in, and nothing else of where that came from is here.", r.Source.Text, r.Path), &r.Call.Range)
+	}
 	if err != nil {
 		return config.Installed{}, diag.Errors("Unreadable module directory",
 			fmt.Sprintf("The directory %s of the module %q cannot be read: %s.", dir, r.Call.Name, reason(err)), &r.Call.Range)
 	}
 	return config.Installed{Source: r.Source.Text, Dir: real}, nil
+}
+
+// escapes tells whether a local directory lies outside of the package that its callers came in.
+func escapes(r config.ModuleRequest) bool {
+	at := r.Source.Text
+	for n := r.Parent; n != nil && n.Call != nil; n = n.Parent {
+		source, err := config.ParseModuleSource(n.Call.Source, n.Call.Version != "")
+		switch {
+		case err != nil:
+			return false
+		case source.Kind == config.LocalSource:
+			at = path.Join(source.Text, at)
+		case source.Kind == config.RegistrySource:
+			return !filepath.IsLocal(filepath.Join(source.Registry.Subdir, at))
+		default:
+			return !filepath.IsLocal(filepath.Join(source.Subdir, at))
+		}
+	}
+	return false
 }
 
 // resolve follows symbolic links. The result is relative to the base if dir is and no link leads elsewhere.
@@ -184,15 +208,8 @@ func (i *installer) fetch(source Source, r config.ModuleRequest) (config.Install
 }
 
 func notAvailable(r config.ModuleRequest) diag.List {
-	kind := "a package at a URL, in a repository or in a bucket"
-	if r.Source.Kind == config.RegistrySource {
-		kind = "a module registry"
-	}
-	return diag.Errors("Module source not available yet", fmt.Sprintf(
-		"The module %q comes from %s (%s), and Millipede cannot fetch those yet.\n\n"+
-			"Run \"tofu get\" in this directory once: Millipede uses the modules that OpenTofu has installed. "+
-			"Or copy the module into a directory beside the configuration, and make that the source: \"./modules/%s\".",
-		r.Call.Name, kind, r.Source.Text, r.Call.Name), r.Call.SourceRange.Ptr())
+	return diag.Errors("Remote module sources not supported", fmt.Sprintf(
+		"The module %q comes from %s, and only modules in local directories can be used here.", r.Call.Name, r.Source.Text), r.Call.SourceRange.Ptr())
 }
 
 // write replaces the manifest in one step.
@@ -225,8 +242,10 @@ func replace(name string, content []byte) error {
 	return nil
 }
 
-func (i *installer) isDir(dir string) bool {
-	info, err := os.Stat(i.path(dir))
+func (i *installer) isDir(dir string) bool { return isDir(i.path(dir)) }
+
+func isDir(name string) bool {
+	info, err := os.Stat(name)
 	return err == nil && info.IsDir()
 }
 

@@ -103,11 +103,11 @@ func TestAMissingDirectoryIsSaidAndNothingIsRecorded(t *testing.T) {
 	}
 }
 
-func TestSourcesThatCannotBeFetchedYetSayWhatToDo(t *testing.T) {
+func TestWithoutANetworkOnlyLocalModulesAreInstalled(t *testing.T) {
 	for _, source := range []string{"hashicorp/consul/aws", "git::https://example.com/x.git", "github.com/a/b"} {
 		base := write(t, map[string]string{"main.tf": `module "a" { source = "` + source + `" }`})
 		_, diags := install(base, ".", Options{})
-		if got := summaries(diags); got != "Module source not available yet" || !strings.Contains(diags[0].Detail, "tofu get") {
+		if got := summaries(diags); got != "Remote module sources not supported" {
 			t.Errorf("%s: %s", source, got)
 		}
 	}

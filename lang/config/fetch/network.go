@@ -1,0 +1,80 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/config/getter"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/services"
+)
+
+// Network returns the sources of modules that are somewhere else: packages, and modules of registries. base is the
+// directory that relative names start from, empty for the working directory; downloading, when set, is told what is
+// fetched for which module, with its version when it has one. The sources live as long as one installation.
+func Network(s *services.Services, base string, downloading func(r config.ModuleRequest, from, version string)) map[config.SourceKind]Source {
+	if downloading == nil {
+		downloading = func(config.ModuleRequest, string, string) {}
+	}
+	n := network{getter.New(s), base, downloading}
+	return map[config.SourceKind]Source{
+		config.RemoteSource:   packages{n},
+		config.RegistrySource: &published{network: n, services: s, versions: map[string][]string{}},
+	}
+}
+
+// network is what all sources share.
+type network struct {
+	getter      *getter.Getter
+	base        string
+	downloading func(r config.ModuleRequest, from, version string)
+}
+
+// path returns the name of a directory for the system.
+func (n network) path(dir string) string {
+	if n.base == "" || filepath.IsAbs(dir) {
+		return dir
+	}
+	return filepath.Join(n.base, dir)
+}
+
+// packages installs modules from packages.
+type packages struct{ network }
+
+// Fetch implements Source.
+func (p packages) Fetch(ctx context.Context, r config.ModuleRequest, into string) (config.Installed, diag.List) {
+	p.downloading(r, r.Source.Package, "")
+	if err := p.getter.Get(ctx, r.Source.Package, p.path(into)); err != nil {
+		return config.Installed{}, notDownloaded(ctx, r, r.Source.Package, err)
+	}
+	return p.installed(r, into, r.Source.Subdir, "")
+}
+
+// installed finds the module in a package that is here.
+func (n network) installed(r config.ModuleRequest, into, subdir, version string) (config.Installed, diag.List) {
+	dir, err := getter.Subdir(n.path(into), subdir)
+	if err != nil {
+		return config.Installed{}, diag.Errors("Failed to expand subdir globs",
+			fmt.Sprintf("In the package of the module %q: %s.", r.Call.Name, err), r.Call.SourceRange.Ptr())
+	}
+	if !isDir(dir) {
+		return config.Installed{}, diag.Errors("Module subdirectory not found",
+			fmt.Sprintf("The package of the module %q, in %s, has no directory %q.", r.Call.Name, into, subdir), &r.Call.Range)
+	}
+	rel, err := filepath.Rel(n.path(into), dir)
+	if err != nil {
+		panic(err) // the one is below the other
+	}
+	return config.Installed{Version: version, Dir: filepath.Join(into, rel)}, nil
+}
+
+// notDownloaded says why a package is not here.
+func notDownloaded(ctx context.Context, r config.ModuleRequest, from string, err error) diag.List {
+	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
+		return diag.Errors("Module download was interrupted", fmt.Sprintf("Stopped while the module %q was downloaded.", r.Path), &r.Call.Range)
+	}
+	return diag.Errors("Failed to download module", fmt.Sprintf("The source code of the module %q cannot be downloaded from %q: %s", r.Call.Name, from, err), &r.Call.Range)
+}

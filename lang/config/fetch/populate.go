@@ -1,0 +1,146 @@
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// own are the entries of a directory that are no configuration, so it counts as empty with them.
+var own = []string{".terraform", ".millipede"}
+
+// Populate copies a module from anywhere into the working directory, which has to be empty. What the module calls is
+// for Install. Hidden files stay behind.
+func Populate(ctx context.Context, from string, o Options) diag.List {
+	if o.Loader.HasConfig(".") {
+		return diag.Errors("The working directory already contains files",
+			"There is configuration here already, which would be mixed with that of the module. To initialize what is here, leave the option out.", nil)
+	}
+	if diags := mustBeEmpty(); diags.HasErrors() {
+		return diags
+	}
+	source, diags := packageOf(from)
+	if diags.HasErrors() {
+		return diags
+	}
+	tmp := filepath.Join(o.DataDir, "init-from-module")
+	if err := os.RemoveAll(tmp); err != nil {
+		return diag.Errors("Failed to create temporary directory", err.Error()+".", nil)
+	}
+	defer os.RemoveAll(tmp)
+	name := "<main configuration>"
+	r := config.ModuleRequest{Source: source, Path: "root", Call: &config.ModuleCall{Name: "root", Range: hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos}}}
+	at, diags := o.Sources[source.Kind].Fetch(ctx, r, filepath.Join(tmp, "root"))
+	if diags.HasErrors() {
+		return diags
+	}
+	if err := copyVisible(at.Dir, "."); err != nil {
+		return diags.Append(diag.New(diag.Error, "Failed to copy root module", fmt.Sprintf("Copying %q into this directory: %s.", from, err), nil))
+	}
+	return diags.Append(parentCalls(from, o.Loader))
+}
+
+// mustBeEmpty complains about what lies in the working directory already.
+func mustBeEmpty() diag.List {
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		return diag.Errors("Failed to read target directory", err.Error()+".", nil)
+	}
+	for _, e := range entries {
+		if !slices.Contains(own, e.Name()) {
+			return diag.Errors("Can't populate non-empty directory",
+				fmt.Sprintf("A module can only be copied into an empty directory, and this one has %s.", e.Name()), nil)
+		}
+	}
+	return nil
+}
+
+// packageOf parses a source that no module calls. A local directory is a package of its own then.
+func packageOf(from string) (config.ModuleSource, diag.List) {
+	source, err := config.ParseModuleSource(from, false)
+	if from == "." || from == ".." || err == nil && source.Kind == config.LocalSource {
+		abs, absErr := filepath.Abs(filepath.FromSlash(from))
+		if absErr != nil {
+			return source, diag.Errors("Invalid module source address", absErr.Error()+".", nil)
+		}
+		source, err = config.ParseModuleSource(filepath.ToSlash(abs), false)
+	}
+	if err != nil {
+		return source, diag.Errors("Invalid module source address", fmt.Sprintf("%q is no address of a module: %s.", from, err), nil)
+	}
+	return source, nil
+}
+
+// copyVisible copies what is not hidden.
+func copyVisible(from, into string) error {
+	from, err := filepath.EvalSymlinks(from)
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(from, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, name)
+		if err != nil || rel == "." {
+			return err
+		}
+		target := filepath.Join(into, rel)
+		switch {
+		case strings.HasPrefix(d.Name(), ".") && d.IsDir():
+			return fs.SkipDir
+		case strings.HasPrefix(d.Name(), "."):
+			return nil
+		case d.IsDir():
+			return os.MkdirAll(target, 0o755)
+		case d.Type()&fs.ModeSymlink != 0:
+			to, err := os.Readlink(name)
+			if err != nil {
+				return err
+			}
+			return os.Symlink(to, target)
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, text, info.Mode().Perm()|0o200)
+	})
+}
+
+// parentCalls complains about modules beside the one that was copied: they were not copied with it.
+func parentCalls(from string, l *config.Loader) diag.List {
+	m, _ := l.LoadModule(".") // its problems are for whoever loads the configuration
+	if m == nil {
+		return nil
+	}
+	var diags diag.List
+	for _, call := range m.Calls {
+		if call.SourceExpr == nil {
+			continue
+		}
+		v, more := call.SourceExpr.Value(nil)
+		if more.HasErrors() || v.IsNull() || !v.IsKnown() || v.Type().FriendlyName() != "string" {
+			continue // it depends on variables, and is checked when it is installed
+		}
+		if strings.HasPrefix(filepath.ToSlash(v.AsString()), "../") {
+			diags = diags.Append(diag.New(diag.Error, "Root module references parent directory", fmt.Sprintf(
+				"The module %q calls %q, beside it, and only the module itself was copied. To work with a copy, give the module %q a source that can be fetched from anywhere.",
+				from, v.AsString(), call.Name), call.SourceRange.Ptr()))
+		}
+	}
+	return diags
+}

@@ -1,0 +1,175 @@
+// Package getter brings packages of modules here: from git and Mercurial repositories, archives on web servers and
+// disks, directories.
+//
+// It knows no registries and parses no configuration. Repositories are read by the programs git and hg, so that users'
+// keys, proxies and settings for these count.
+package getter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/provider/services"
+)
+
+// Getter brings packages here. It brings each once, and copies that for those who want it again; so it lives as long
+// as one installation. It is safe for concurrent use, and works on one package at a time.
+type Getter struct {
+	services *services.Services
+
+	mu       sync.Mutex // guards previous, and that there is one package at a time
+	previous map[string]string
+}
+
+// New returns a getter that reaches web servers by the services.
+func New(s *services.Services) *Getter { return &Getter{services: s, previous: map[string]string{}} }
+
+// Get puts a package into a directory that does not exist yet. The address is in the normal form that
+// config.ModuleSource.Package has.
+func (g *Getter) Get(ctx context.Context, address, into string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := os.MkdirAll(filepath.Dir(into), 0o755); err != nil {
+		return err
+	}
+	if have, ok := g.previous[address]; ok {
+		return duplicate(have, into)
+	}
+	if err := g.get(ctx, address, into, maxRedirections); err != nil {
+		return err
+	}
+	g.previous[address] = into
+	return nil
+}
+
+// maxRedirections ends chains of servers that name other sources.
+const maxRedirections = 10
+
+// elsewhere are the stores that OpenTofu can get packages from and this package cannot.
+var elsewhere = map[string]string{
+	"s3":  "Amazon S3",
+	"gcs": "Google Cloud Storage",
+	"oci": "OCI registries",
+}
+
+// get gets a package that was not there before; hops is how many more servers may name another source.
+func (g *Getter) get(ctx context.Context, address, into string, hops int) error {
+	forced, rest, isForced := strings.Cut(address, "::")
+	if !isForced || strings.ContainsAny(forced, ":/") {
+		rest = address
+	}
+	u, err := url.Parse(rest)
+	if err != nil {
+		return err
+	}
+	scheme := u.Scheme
+	if rest != address {
+		scheme = forced
+	}
+	switch scheme {
+	case "git":
+		return clone(ctx, u, into)
+	case "hg":
+		return cloneMercurial(ctx, u, into)
+	case "http", "https":
+		return g.http(ctx, u, into, hops)
+	case "file":
+		return link(u, into)
+	case "s3", "gcs", "oci":
+		return fmt.Errorf("packages in %s cannot be fetched by Millipede; put the package into a git repository, or as an archive on a web server (a bucket with signed or public https:// URLs is one)", elsewhere[scheme])
+	default:
+		return fmt.Errorf("download not supported for scheme %q", scheme)
+	}
+}
+
+// getSource gets what a server names as the source in its place: a package, or a directory in one.
+func (g *Getter) getSource(ctx context.Context, text, into string, hops int) error {
+	source, err := config.ParseModuleSource(text, false)
+	if err != nil || source.Kind != config.RemoteSource {
+		return fmt.Errorf("the server names the source %q, which is no address of a package", text)
+	}
+	if source.Subdir == "" {
+		return g.get(ctx, source.Package, into, hops)
+	}
+	tmp, err := os.MkdirTemp("", "module-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	whole := filepath.Join(tmp, "package")
+	if err := g.get(ctx, source.Package, whole, hops); err != nil {
+		return err
+	}
+	dir, err := Subdir(whole, source.Subdir)
+	if err != nil {
+		return err
+	}
+	return duplicate(dir, into)
+}
+
+// Subdir returns a directory in a package, which may be named by a pattern that matches one directory alone.
+func Subdir(dir, sub string) (string, error) {
+	if sub == "" {
+		return dir, nil
+	}
+	pattern := filepath.Join(dir, filepath.FromSlash(sub))
+	if !strings.ContainsAny(sub, "*?[") {
+		return pattern, nil
+	}
+	matches, err := filepath.Glob(pattern)
+	switch {
+	case err != nil:
+		return "", err
+	case len(matches) == 0:
+		return "", fmt.Errorf("subdir %q not found", sub)
+	case len(matches) > 1:
+		return "", fmt.Errorf("subdir %q matches multiple paths", sub)
+	}
+	return matches[0], nil
+}
+
+// duplicate copies a directory. A link to one becomes a link to the same.
+func duplicate(from, into string) error {
+	info, err := os.Lstat(from)
+	if err != nil {
+		return err
+	}
+	if info.Mode()&os.ModeSymlink != 0 {
+		target, err := filepath.EvalSymlinks(from)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(target, into)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s is no directory", from)
+	}
+	return os.CopyFS(into, os.DirFS(from))
+}
+
+// link gets a directory of this machine by a link, or an archive by unpacking it.
+func link(u *url.URL, into string) error {
+	q, kind := archiveKind(u)
+	path := filepath.FromSlash(u.Path)
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("source path error: %w", err)
+	}
+	if kind == "" {
+		if !info.IsDir() {
+			return errors.New("source path must be a directory")
+		}
+		return os.Symlink(path, into)
+	}
+	if err := checkSum(path, q.Get("checksum")); err != nil {
+		return err
+	}
+	return unpack(path, kind, into)
+}

@@ -1,0 +1,139 @@
+package getter
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// clone clones a git repository. Of the query, ref names what to check out (the default branch else), depth how much of the
+// history to get, sshkey a private key in base64.
+func clone(ctx context.Context, u *url.URL, into string) error {
+	if _, err := exec.LookPath("git"); err != nil {
+		return errors.New("git must be available and on the PATH")
+	}
+	q := u.Query()
+	ref, depth := q.Get("ref"), 0
+	if n, err := strconv.Atoi(q.Get("depth")); err == nil && n > 0 {
+		depth = n
+	}
+	environ, remove, err := sshEnviron(q.Get("sshkey"))
+	if err != nil {
+		return err
+	}
+	defer remove()
+	from := without(u, "ref", "depth", "sshkey")
+	args := []string{"clone"}
+	if depth > 0 {
+		args = append(args, "--depth", strconv.Itoa(depth))
+		if ref != "" {
+			args = append(args, "--branch", ref)
+		}
+	}
+	if err := run(ctx, "", environ, "git", append(args, "--", from, into)...); err != nil {
+		if depth > 0 && commitID.MatchString(ref) {
+			return fmt.Errorf("%w (note that setting 'depth' requires 'ref' to be a branch or tag name)", err)
+		}
+		return err
+	}
+	if ref != "" && depth == 0 {
+		if err := checkout(ctx, into, ref); err != nil {
+			return err
+		}
+	}
+	args = []string{"submodule", "update", "--init", "--recursive"}
+	if depth > 0 {
+		args = append(args, "--depth", strconv.Itoa(depth))
+	}
+	return run(ctx, into, environ, "git", args...)
+}
+
+// commitID is what looks like the ID of a commit.
+var commitID = regexp.MustCompile("^[0-9a-fA-F]{7,40}$")
+
+// checkout checks out a commit, a branch or a tag.
+func checkout(ctx context.Context, dir, ref string) error {
+	for _, candidate := range []string{ref, "refs/remotes/origin/" + ref, "refs/tags/" + ref} {
+		cmd := exec.CommandContext(ctx, "git", "rev-parse", "--verify", "--quiet", "--end-of-options", candidate+"^{commit}")
+		cmd.Dir = dir
+		if out, err := cmd.Output(); err == nil {
+			return run(ctx, dir, nil, "git", "checkout", "--quiet", strings.TrimSpace(string(out)))
+		}
+	}
+	return fmt.Errorf("invalid ref: %q", ref)
+}
+
+// sshEnviron returns the environment with which ssh uses a private key. remove takes its file away.
+func sshEnviron(key string) (environ []string, remove func(), err error) {
+	if key == "" {
+		return nil, func() {}, nil
+	}
+	raw, err := base64.StdEncoding.DecodeString(key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the sshkey of the source has to be in base64: %w", err)
+	}
+	f, err := os.CreateTemp("", "module-key-*") // nobody else can read it
+	if err != nil {
+		return nil, nil, err
+	}
+	remove = func() { os.Remove(f.Name()) } //nolint:errcheck // it is for the owner alone in any case
+	if _, err = f.Write(raw); err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		remove()
+		return nil, nil, err
+	}
+	command := os.Getenv("GIT_SSH_COMMAND")
+	if command == "" {
+		command = "ssh"
+	}
+	return append(os.Environ(), "GIT_SSH_COMMAND="+command+" -i "+f.Name()), remove, nil
+}
+
+// cloneMercurial clones a Mercurial repository. Of the query, rev names what to check out.
+func cloneMercurial(ctx context.Context, u *url.URL, into string) error {
+	if _, err := exec.LookPath("hg"); err != nil {
+		return errors.New("hg must be available and on the PATH")
+	}
+	if err := run(ctx, "", nil, "hg", "clone", "-U", "--", without(u, "rev"), into); err != nil {
+		return err
+	}
+	args := []string{"update"}
+	if rev := u.Query().Get("rev"); rev != "" {
+		args = append(args, "--rev="+rev)
+	}
+	return run(ctx, into, nil, "hg", args...)
+}
+
+// without returns a URL without some arguments of its query.
+func without(u *url.URL, names ...string) string {
+	q := u.Query()
+	for _, name := range names {
+		q.Del(name)
+	}
+	rest := *u
+	rest.RawQuery = q.Encode()
+	return rest.String()
+}
+
+// run runs a program. Its output is part of the error.
+func run(ctx context.Context, dir string, environ []string, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Env = dir, environ
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s: %w: %s", name, args[0], err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
