@@ -262,7 +262,7 @@ type mail struct {
 }
 
 func (w *Worker) mailOf(ctx context.Context, ref wire.TaskRef) (mail, error) {
-	sealer, err := w.Keys.Open(ctx, ref.Run)
+	sealer, err := w.keys.open(ctx, ref.Run)
 	return mail{ref: ref, sealer: sealer, w: w}, err
 }
 

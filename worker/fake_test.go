@@ -278,6 +278,8 @@ type keys struct{ sealer *wire.Sealer }
 
 func (k keys) PublicKey() string { return "XPUBLIC" }
 
+func (k keys) Forget(string) {}
+
 func (k keys) Open(_ context.Context, run string) (*wire.Sealer, error) {
 	if k.sealer == nil || run != "r" {
 		return nil, wire.ErrNoKey

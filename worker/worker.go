@@ -78,6 +78,8 @@ type Keys interface {
 	PublicKey() string
 	// Open returns wire.ErrNoKey while nobody has shared the run's key with this worker.
 	Open(ctx context.Context, run string) (*wire.Sealer, error)
+	// Forget drops a key from memory.
+	Forget(run string)
 }
 
 // Journal is the worker's durable record. *journal.Journal is one; its documentation says what is durable when.
@@ -116,6 +118,7 @@ type Provisioners interface {
 type Worker struct {
 	Options
 	slots *slots
+	keys  *runKeys
 	ops   *operations
 	// announce asks for a heartbeat now.
 	announce chan struct{}
@@ -130,7 +133,7 @@ func New(o Options) *Worker {
 	if o.Slots < 1 || len(o.Pools) == 0 {
 		panic("worker: no slots, or no pools")
 	}
-	return &Worker{Options: o, slots: newSlots(o.Slots), ops: newOperations(o.Now), announce: make(chan struct{}, 1)}
+	return &Worker{Options: o, slots: newSlots(o.Slots), keys: newRunKeys(o.Keys, o.Now), ops: newOperations(o.Now), announce: make(chan struct{}, 1)}
 }
 
 // brokenError is the cause of the end of the taking when the worker itself has failed.

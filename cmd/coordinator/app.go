@@ -15,6 +15,7 @@ import (
 	"github.com/mattn/go-isatty"
 	"github.com/mattn/go-shellwords"
 
+	"github.com/millipede-iac/millipede/cmd/natsconn"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/services"
 )
@@ -37,7 +38,7 @@ type app struct {
 	services       *services.Services // both are there once loadCLIConfig was called
 
 	chdir   string
-	natsURL string
+	nats    natsconn.Settings // what the options say; see server
 	command string
 	flags   *flag.FlagSet // of the command, once it has made them
 }
@@ -105,7 +106,6 @@ func (a *app) run(ctx context.Context, args []string) int {
 
 // globals takes the options before the command off.
 func (a *app) globals(args []string) (rest []string, code int, done bool) {
-	a.natsURL = a.getenv("MILLIPEDE_NATS")
 	for i, arg := range args {
 		name, value, hasValue := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
 		switch {
@@ -113,8 +113,7 @@ func (a *app) globals(args []string) (rest []string, code int, done bool) {
 			return args[i:], 0, false
 		case name == "chdir" && hasValue && value != "":
 			a.chdir = value
-		case name == "nats" && hasValue:
-			a.natsURL = value
+		case hasValue && a.nats.Flag(name, value):
 		case name == "version" || name == "v":
 			return append([]string{"version"}, args[i+1:]...), 0, false
 		case name == "help" || name == "h":
@@ -124,7 +123,7 @@ func (a *app) globals(args []string) (rest []string, code int, done bool) {
 			a.printCommands(a.stdout)
 			return nil, 0, true
 		default:
-			fmt.Fprintf(a.stderr, "Invalid global option %s: write -chdir=DIR, -nats=URL, -help or -version before the command.\n", arg)
+			fmt.Fprintf(a.stderr, "Invalid global option %s: write -chdir=DIR, -nats=URL, -help, -version or another global option before the command; coordinator -help lists them.\n", arg)
 			return nil, 1, true
 		}
 	}
@@ -204,10 +203,12 @@ func (a *app) printCommands(w io.Writer) {
 Global options (before the command):
   -chdir=DIR   Work in another directory.
   -nats=URL    Use the NATS server and the workers there, instead of the ones inside this process. The environment
-               variable MILLIPEDE_NATS does the same.
+               variable MILLIPEDE_NATS, or a nats block in millipede.hcl, does the same.
   -help        Show this text, or that of a command.
   -version     The same as the command "version".
-`)
+
+Who connects to the NATS server, and how (before the command, too):
+`+natsconn.Usage)
 }
 
 // didYouMean suggests a command for a misspelt one.

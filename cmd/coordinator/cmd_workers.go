@@ -92,13 +92,18 @@ func (a *app) overNATS(ctx context.Context, usage string, args []string, most in
 		u.diagnostics(l)
 		return 1
 	}
+	rules, diags := readRules(nil)
+	if diags.HasErrors() {
+		return fail(diags)
+	}
+	server := a.server(rules)
 	switch {
 	case most >= 0 && f.NArg() > most:
 		return fail(diag.Errors("Too many command line arguments", fmt.Sprintf("The command takes %d at most, and got %q.", most, f.Args()), nil))
-	case a.natsURL == "":
+	case server.URL == "":
 		return fail(diag.Errors("No NATS server", "Workers and limits are those of a NATS server: say which with the global option -nats=URL, or in MILLIPEDE_NATS. The embedded default has one worker, and limits of its own, for as long as a command runs.", nil))
 	}
-	conn, diags := a.dial(ctx)
+	conn, diags := a.dial(ctx, server, false)
 	if diags.HasErrors() {
 		return fail(diags)
 	}

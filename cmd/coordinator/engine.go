@@ -60,7 +60,7 @@ func (a *app) openEngine(ctx context.Context, o engineOptions) (*engine, diag.Li
 	if o.parallelism == unset {
 		o.parallelism = rules.DefaultParallelism()
 	}
-	t, more := a.connect(ctx, providers.packages, providers.reattach)
+	t, more := a.connect(ctx, a.server(rules), providers.packages, providers.reattach)
 	diags = diags.Append(more)
 	if diags.HasErrors() {
 		return nil, diags

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/cmd/hosting"
+	"github.com/millipede-iac/millipede/cmd/natsconn"
+	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/install"
@@ -32,11 +34,11 @@ type transport struct {
 	worked       chan error
 }
 
-// connect connects to the NATS server of -nats, or starts the embedded default.
-func (a *app) connect(ctx context.Context, packages map[addr.Provider]install.Package, reattach map[addr.Provider]*plugin.Reattach) (*transport, diag.List) {
+// connect connects to the NATS server that is named, or starts the embedded default.
+func (a *app) connect(ctx context.Context, server natsconn.Settings, packages map[addr.Provider]install.Package, reattach map[addr.Provider]*plugin.Reattach) (*transport, diag.List) {
 	logLine := func(line string) { fmt.Fprintln(a.stderr, line) }
-	if a.natsURL != "" {
-		conn, diags := a.dial(ctx)
+	if server.URL != "" {
+		conn, diags := a.dial(ctx, server, true)
 		if diags.HasErrors() {
 			return nil, diags
 		}
@@ -73,16 +75,30 @@ func (a *app) connect(ctx context.Context, packages map[addr.Provider]install.Pa
 	return t, nil
 }
 
-// dial connects to the NATS server of -nats.
-func (a *app) dial(ctx context.Context) (*jet.Conn, diag.List) {
-	conn, err := jet.Connect(ctx, jet.Options{
-		URL: a.natsURL, Name: "millipede-coordinator", Provision: true, Log: func(line string) { fmt.Fprintln(a.stderr, line) },
-		CredentialsFile: a.getenv("MILLIPEDE_NATS_CREDS"), NKeyFile: a.getenv("MILLIPEDE_NATS_NKEY"),
-		CAFile: a.getenv("MILLIPEDE_NATS_CA"), CertificateFile: a.getenv("MILLIPEDE_NATS_CERT"), KeyFile: a.getenv("MILLIPEDE_NATS_KEY"),
-	})
+// server says which NATS server is meant: by options, by the variables MILLIPEDE_NATS..., by the nats block of
+// millipede.hcl, then by the variables of all NATS programs. NATS_URL alone does not name one, because many a shell has
+// it for something else; a nats block, even an empty one, asks for it. Without a URL everything runs in this process.
+func (a *app) server(rules *placement.Rules) natsconn.Settings {
+	s := a.nats.Over(natsconn.Own(a.getenv))
+	shared := natsconn.Shared(a.getenv)
+	if rules == nil || rules.NATS == nil {
+		shared.URL = ""
+		return s.Over(shared)
+	}
+	n := rules.NATS
+	return s.Over(natsconn.Settings{
+		URL: n.URL, Credentials: n.Credentials, NKey: n.NKey, User: n.User, CA: n.CA, Certificate: n.Certificate, Key: n.Key,
+	}).Over(shared)
+}
+
+// dial connects to a NATS server. Without provision nothing is created there.
+func (a *app) dial(ctx context.Context, server natsconn.Settings, provision bool) (*jet.Conn, diag.List) {
+	o := server.Options()
+	o.Name, o.Provision, o.Log = "millipede-coordinator", provision, func(line string) { fmt.Fprintln(a.stderr, line) }
+	conn, err := jet.Connect(ctx, o)
 	if err != nil {
 		return nil, diag.Errors("Cannot reach NATS",
-			fmt.Sprintf("Connecting to %s: %s.\n\nCheck that the server runs, with JetStream, and that the URL is right; without -nats (and MILLIPEDE_NATS) everything runs inside this process.", a.natsURL, err), nil)
+			"The connection failed: "+err.Error()+".\n\nCheck that the server runs, with JetStream, that the URL is right, and that the user may do what a coordinator does; without -nats (and MILLIPEDE_NATS, and a nats block in millipede.hcl) everything runs inside this process.", nil)
 	}
 	return conn, nil
 }

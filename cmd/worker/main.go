@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/millipede-iac/millipede/cmd/hosting"
+	"github.com/millipede-iac/millipede/cmd/natsconn"
 	"github.com/millipede-iac/millipede/provider/plugin"
 	"github.com/millipede-iac/millipede/wire/jet"
 )
@@ -26,16 +27,14 @@ const usage = `Usage: worker -nats URL [options]
   Carries out what coordinators dispatch: hosts the provider plugins, calls them, reports.
 
 Options:
-  -nats=URL          The NATS server, or several separated by commas. MILLIPEDE_NATS does the same.
+  -nats=URL          The NATS server, or several separated by commas. MILLIPEDE_NATS and NATS_URL do the same.
   -pool=NAME[,NAME]  The pools that this worker serves, usually a region. Default: default.
   -slots=N           How many operations it carries out at a time. Default: 10.
   -cache=DIR         Where the journal and the provider packages are kept. One directory for each worker.
                      Default: millipede/worker in the user's cache directory.
-  -creds=FILE        NATS credentials (.creds). -nkey=FILE: an nkey seed instead.
-  -tls-ca=FILE       The certificate authority of the server. -tls-cert=FILE, -tls-key=FILE: a client certificate.
   -log=LEVEL         debug, info, warn or error. Default: info.
   -version           Show the version.
-
+` + natsconn.Usage + `
   The first SIGTERM or Ctrl-C drains: nothing new is taken, what runs is finished and reported. The second one leaves
   at once; what runs then is in doubt.
 `
@@ -48,19 +47,17 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f := flag.NewFlagSet("worker", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	var (
-		url     = f.String("nats", os.Getenv("MILLIPEDE_NATS"), "")
 		pools   = f.String("pool", "default", "")
 		slots   = f.Int("slots", 10, "")
 		cache   = f.String("cache", "", "")
-		creds   = f.String("creds", "", "")
-		nkey    = f.String("nkey", "", "")
-		ca      = f.String("tls-ca", "", "")
-		cert    = f.String("tls-cert", "", "")
-		key     = f.String("tls-key", "", "")
 		level   = f.String("log", "info", "")
 		showVer = f.Bool("version", false, "")
 	)
-	switch err := f.Parse(args); {
+	var named natsconn.Settings
+	named.Flags(f)
+	err := f.Parse(args)
+	server := named.Over(natsconn.Own(os.Getenv)).Over(natsconn.Shared(os.Getenv))
+	switch {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprint(stdout, usage)
 		return 0
@@ -73,7 +70,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case f.NArg() > 0:
 		fmt.Fprintf(stderr, "Error: unexpected argument %q\n", f.Arg(0))
 		return 1
-	case *url == "":
+	case server.URL == "":
 		fmt.Fprintln(stderr, "Error: no NATS server\n\nSay which one with -nats=URL, or in MILLIPEDE_NATS.")
 		return 1
 	case *slots < 1:
@@ -95,10 +92,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 		}
 		dir = filepath.Join(base, "millipede", "worker")
 	}
-	err := work(jet.Options{
-		URL: *url, Name: "millipede-worker", CredentialsFile: *creds, NKeyFile: *nkey,
-		CAFile: *ca, CertificateFile: *cert, KeyFile: *key, Log: func(line string) { log.Warn(line) },
-	}, split(*pools), *slots, dir, log)
+	o := server.Options()
+	o.Name, o.Log = "millipede-worker", func(line string) { log.Warn(line) }
+	err = work(o, split(*pools), *slots, dir, log)
 	if err != nil {
 		fmt.Fprintf(stderr, "Error: %s\n", err)
 		return 1
@@ -145,12 +141,12 @@ func work(o jet.Options, pools []string, slots int, dir string, log *slog.Logger
 	}()
 	conn, err := jet.Connect(taking, o)
 	if err != nil {
-		return fmt.Errorf("connecting to NATS at %s: %w", o.URL, err)
+		return err
 	}
 	defer conn.Close()
 	missing, err := conn.Probe(taking, pools)
 	if err != nil {
-		return fmt.Errorf("looking at the permissions at %s: %w", o.URL, err)
+		return fmt.Errorf("looking at what the NATS server permits: %w", err)
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("the NATS server does not permit what a worker of the pools %s needs: %s", strings.Join(pools, ", "), strings.Join(missing, "; "))

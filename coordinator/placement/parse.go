@@ -36,7 +36,7 @@ func Load(path string) (*Rules, diag.List) {
 
 var fileSchema = &hcl.BodySchema{
 	Attributes: []hcl.AttributeSchema{{Name: "edges"}, {Name: "parallelism"}},
-	Blocks:     []hcl.BlockHeaderSchema{{Type: "pool", LabelNames: []string{"name"}}, {Type: "limit", LabelNames: []string{"name"}}},
+	Blocks:     []hcl.BlockHeaderSchema{{Type: "pool", LabelNames: []string{"name"}}, {Type: "limit", LabelNames: []string{"name"}}, {Type: "nats"}},
 }
 
 var matcherAttributes = []hcl.AttributeSchema{{Name: "providers"}, {Name: "provider_config"}, {Name: "resource_types"}, {Name: "modules"}}
@@ -64,6 +64,13 @@ func Parse(src []byte, filename string) (*Rules, diag.List) {
 	}
 	declared := map[[2]string]*hcl.Range{}
 	for _, b := range content.Blocks {
+		if b.Type == "nats" {
+			if r.NATS != nil {
+				p.fail("Duplicate nats", "The server is named in another nats block already.", &b.DefRange)
+			}
+			r.NATS = p.nats(b)
+			continue
+		}
 		id := [2]string{b.Type, b.Labels[0]}
 		if first := declared[id]; first != nil {
 			p.fail("Duplicate "+b.Type, fmt.Sprintf("The %s %q is already declared at %s.", b.Type, b.Labels[0], first), &b.DefRange)
@@ -100,6 +107,28 @@ func (p *parser) name(b *hcl.Block) {
 	case b.Type == "limit" && name == "default":
 		p.fail("Reserved limit name", "The limit \"default\" covers everything; the attribute parallelism, or the option -parallelism, sets its size.", at)
 	}
+}
+
+func (p *parser) nats(b *hcl.Block) *NATS {
+	n := new(NATS)
+	fields := map[string]*string{
+		"url": &n.URL, "creds": &n.Credentials, "nkey": &n.NKey, "user": &n.User, "ca": &n.CA, "cert": &n.Certificate, "key": &n.Key,
+	}
+	var schema hcl.BodySchema
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		schema.Attributes = append(schema.Attributes, hcl.AttributeSchema{Name: name})
+	}
+	content, problems := b.Body.Content(&schema)
+	p.diags = p.diags.Append(problems)
+	for name, a := range content.Attributes {
+		if v, ok := p.value(a, cty.String, "a string"); ok {
+			*fields[name] = v.AsString()
+		}
+	}
+	if _, rest, ok := strings.Cut(n.URL, "://"); ok && strings.Contains(rest, ":") && strings.Contains(rest, "@") {
+		p.fail("Password in a file that is shared", "The URL holds a password. Leave it out, and set MILLIPEDE_NATS_PASSWORD where the coordinator runs, or use credentials or an nkey.", content.Attributes["url"].Expr.Range().Ptr())
+	}
+	return n
 }
 
 func (p *parser) pool(b *hcl.Block) Pool {

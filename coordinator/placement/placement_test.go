@@ -138,6 +138,16 @@ func TestTheFileSaysEdgesAndParallelism(t *testing.T) {
 	}
 }
 
+func TestTheFileNamesTheServer(t *testing.T) {
+	r := parse(t, "nats {\n  url   = \"tls://nats:4222\"\n  creds = \"me.creds\"\n  ca    = \"ca.pem\"\n}\n")
+	if want := (placement.NATS{URL: "tls://nats:4222", Credentials: "me.creds", CA: "ca.pem"}); r.NATS == nil || *r.NATS != want {
+		t.Errorf("got %+v", r.NATS)
+	}
+	if r := parse(t, "nats {}\n"); r.NATS == nil || r.NATS.URL != "" {
+		t.Errorf("an empty block gives %+v", r.NATS)
+	}
+}
+
 func TestMistakesAreReportedWhereTheyAre(t *testing.T) {
 	for text, want := range map[string]string{
 		"pool {}\n":                                                "1: Missing name for pool",
@@ -154,6 +164,9 @@ func TestMistakesAreReportedWhereTheyAre(t *testing.T) {
 		"limit \"x\" {\n  max = 1\n  key = \"a\"\n}\n":             "3: Invalid value",
 		"limit \"default\" {\n  max = 1\n}\n":                      "1: Reserved limit name",
 		"limit \"x\" {\n max = 1\n}\nlimit \"x\" {\n max = 2\n}\n": "4: Duplicate limit",
+		"nats {\n  password = \"x\"\n}\n":                          "2: Unsupported argument",
+		"nats {\n  url = \"nats://me:pw@host\"\n}\n":               "2: Password in a file that is shared",
+		"nats {}\nnats {}\n":                                       "2: Duplicate nats",
 		"edges = \"both\"\n":                                       "1: Invalid value",
 		"parallelism = var.x\n":                                    "1: Variables not allowed",
 		"parallelism = \"lots\"\n":                                 "1: Invalid value",

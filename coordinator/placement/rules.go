@@ -26,6 +26,8 @@ type Rules struct {
 	Limits []Limit // narrow first
 	// Edges is InstanceEdges unless the file asks for ResourceEdges.
 	Edges string
+	// NATS is the server that the file names; nil when it names none.
+	NATS *NATS
 	// Parallelism is the number of slots of the limit that covers everything; 0 when the file does not say.
 	Parallelism int
 }
@@ -46,6 +48,12 @@ func (r *Rules) DefaultParallelism() int {
 		return 10
 	}
 	return r.Parallelism
+}
+
+// NATS names a server, and files that say who connects to it. What the file does not say is empty. Passwords have no
+// place in it.
+type NATS struct {
+	URL, Credentials, NKey, User, CA, Certificate, Key string
 }
 
 // Pool sends what it matches to a pool.

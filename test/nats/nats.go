@@ -32,7 +32,7 @@ func Build(ctx context.Context, root, dir string) (string, error) {
 const shippedStore = `store_dir: "/var/lib/nats"`
 
 // configure writes the configuration that the project ships, with the files in dir, into dir.
-func configure(root, dir string) (string, error) {
+func configure(root, dir string, guard *Certificates) (string, error) {
 	shipped, err := os.ReadFile(filepath.Join(root, "deploy", "nats", "nats-server.conf"))
 	if err != nil {
 		return "", fmt.Errorf("reading the server's configuration: %w", err)
@@ -42,11 +42,44 @@ func configure(root, dir string) (string, error) {
 		return "", fmt.Errorf("the server's configuration does not say %s", shippedStore)
 	}
 	config := filepath.Join(dir, "nats-server.conf")
-	text := before + fmt.Sprintf("store_dir: %q", filepath.Join(dir, "store")) + after
+	text := before + fmt.Sprintf("store_dir: %q", Store(dir)) + after
+	if guard != nil {
+		if text, err = guarded(root, dir, text, guard); err != nil {
+			return "", err
+		}
+	}
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return "", fmt.Errorf("writing the server's configuration: %w", err)
 	}
 	return config, nil
+}
+
+// shippedInclude is the comment by which the configuration that the project ships offers its accounts.
+const shippedInclude = `# include "accounts.conf"`
+
+// guarded returns the configuration with the accounts that the project ships, over TLS, with client certificates.
+func guarded(root, dir, text string, c *Certificates) (string, error) {
+	files, err := filepath.Glob(filepath.Join(root, "deploy", "nats", "*.conf"))
+	if err != nil {
+		return "", err
+	}
+	for _, name := range files {
+		if filepath.Base(name) == "nats-server.conf" {
+			continue
+		}
+		account, err := os.ReadFile(name)
+		if err != nil {
+			return "", fmt.Errorf("reading the server's accounts: %w", err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(name)), account, 0o600); err != nil {
+			return "", fmt.Errorf("writing the server's accounts: %w", err)
+		}
+	}
+	before, after, found := strings.Cut(text, shippedInclude)
+	if !found {
+		return "", fmt.Errorf("the server's configuration does not say %s", shippedInclude)
+	}
+	return before + shippedInclude[2:] + after + fmt.Sprintf("\ntls {\n  cert_file: %q\n  key_file: %q\n  ca_file: %q\n  verify: true\n}\n", c.ServerCert, c.ServerKey, c.CA), nil
 }
 
 // Options say what server to start.
@@ -55,7 +88,13 @@ type Options struct {
 	Program, Root string
 	// Dir is where the server keeps its files.
 	Dir string
+	// Guard, when set, has the server speak TLS with these, ask clients for certificates, and know the accounts of
+	// deploy/nats, in which each user's password is its name.
+	Guard *Certificates
 }
+
+// Store is where a server with its files in dir keeps its streams.
+func Store(dir string) string { return filepath.Join(dir, "store") }
 
 // Server is a server and its successors at the same address. It is for one goroutine. Close it.
 type Server struct {
@@ -66,7 +105,7 @@ type Server struct {
 
 // Start starts a server, and returns when it takes connections.
 func Start(ctx context.Context, o Options) (*Server, error) {
-	config, err := configure(o.Root, o.Dir)
+	config, err := configure(o.Root, o.Dir, o.Guard)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +120,11 @@ const announcement = "Listening for client connections on "
 // it takes connections.
 func (s *Server) Restart(ctx context.Context) error {
 	host, port, _ := strings.Cut(s.address, ":")
-	p, err := process.Start("nats-server", exec.Command(s.program, "-c", s.config, "-a", host, "-p", port))
+	server := exec.Command(s.program, "-c", s.config, "-a", host, "-p", port)
+	for variable, user := range map[string]string{"COORDINATOR": "coordinator", "WORKER_EU": "worker-eu", "WORKER_US": "worker-us", "OBSERVER": "observer"} {
+		server.Env = append(server.Environ(), "MILLIPEDE_"+variable+"_PASSWORD="+user)
+	}
+	p, err := process.Start("nats-server", server)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,8 +38,11 @@ type Site struct {
 	Dir string
 	// Cloud and Record are where the test providers keep objects and write calls; the workers' environment has them.
 	Cloud, Record string
-	// NATS is the URL of the server; empty for the embedded default.
-	NATS string
+	// NATS is the URL of the server; empty for the embedded default. Store is where it keeps its streams.
+	NATS, Store string
+	// Guard, when set before Server, has the server speak TLS, and know the users of deploy/nats; the programs connect
+	// as those.
+	Guard *nats.Certificates
 	// Env is added to the environment of what is started.
 	Env []string
 }
@@ -94,7 +98,7 @@ func (s *Site) Environment() []string {
 	var env []string
 	for _, v := range os.Environ() {
 		switch name, _, _ := strings.Cut(v, "="); {
-		case strings.HasPrefix(name, "TF_"), strings.HasPrefix(name, "TOFU_"), strings.HasPrefix(name, "MILLIPEDE_"), strings.HasPrefix(name, "FLEET_"):
+		case strings.HasPrefix(name, "TF_"), strings.HasPrefix(name, "TOFU_"), strings.HasPrefix(name, "MILLIPEDE_"), strings.HasPrefix(name, "NATS_"), strings.HasPrefix(name, "FLEET_"):
 		default:
 			env = append(env, v)
 		}
@@ -110,6 +114,10 @@ func (s *Site) Command(args ...string) *exec.Cmd {
 	}
 	c := exec.Command(Built.Coordinator, args...)
 	c.Dir, c.Env = s.Dir, s.Environment()
+	if g := s.Guard; g != nil {
+		c.Args = slices.Insert(c.Args, 1, "-nats-user=coordinator", "-nats-ca="+g.CA, "-nats-cert="+g.ClientCert, "-nats-key="+g.ClientKey)
+		c.Env = append(c.Env, "MILLIPEDE_NATS_PASSWORD=coordinator")
+	}
 	return c
 }
 
@@ -193,7 +201,8 @@ func (s *Site) Unchanged() {
 // Server starts a NATS server for the test, and has the site use it.
 func (s *Site) Server() *nats.Server {
 	s.T.Helper()
-	n, err := nats.Start(Waiting(s.T), nats.Options{Program: Built.NATSServer, Root: Built.Root, Dir: s.T.TempDir()})
+	dir := s.T.TempDir()
+	n, err := nats.Start(Waiting(s.T), nats.Options{Program: Built.NATSServer, Root: Built.Root, Dir: dir, Guard: s.Guard})
 	if err != nil {
 		s.T.Fatal(err)
 	}
@@ -202,7 +211,7 @@ func (s *Site) Server() *nats.Server {
 			s.T.Error(err)
 		}
 	})
-	s.NATS = n.URL()
+	s.NATS, s.Store = n.URL(), nats.Store(dir)
 	return n
 }
 
@@ -239,19 +248,28 @@ func (s *Site) NewWorker(pool string) *Worker {
 func (w *Worker) Start() {
 	t := w.site.T
 	t.Helper()
-	url := w.URL
-	if url == "" {
-		url = w.site.NATS
-	}
-	c := exec.Command(Built.Worker, "-nats="+url, "-pool="+w.pool, "-cache="+w.Dir, "-slots=16")
-	c.Env = append(w.site.Environment(), w.Env...)
-	w.Process = Started(t, "worker of "+w.pool, c)
+	w.Process = Started(t, "worker of "+w.pool, w.Command())
 	line, err := w.Await(Waiting(t), "msg=working")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, id, _ := strings.Cut(line, " worker=")
 	w.ID, _, _ = strings.Cut(id, " ")
+}
+
+// Command is a call of the worker.
+func (w *Worker) Command() *exec.Cmd {
+	url := w.URL
+	if url == "" {
+		url = w.site.NATS
+	}
+	c := exec.Command(Built.Worker, "-nats="+url, "-pool="+w.pool, "-cache="+w.Dir, "-slots=16")
+	c.Env = append(w.site.Environment(), w.Env...)
+	if g := w.site.Guard; g != nil { // by the variables of all NATS programs
+		user := "worker-" + w.pool
+		c.Env = append(c.Env, "NATS_USER="+user, "NATS_PASSWORD="+user, "NATS_CA="+g.CA, "NATS_CERT="+g.ClientCert, "NATS_KEY="+g.ClientKey)
+	}
+	return c
 }
 
 // Eventually waits until a condition holds.

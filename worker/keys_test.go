@@ -1,0 +1,40 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// ledger notes which keys are asked for and which forgotten.
+type ledger struct{ forgotten []string }
+
+func (*ledger) PublicKey() string                                  { return "" }
+func (*ledger) Open(context.Context, string) (*wire.Sealer, error) { return nil, nil }
+func (l *ledger) Forget(run string)                                { l.forgotten = append(l.forgotten, run) }
+
+func TestAWorkerForgetsTheKeysOfRunsThatAreOver(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var l ledger
+	k := newRunKeys(&l, func() time.Time { return now })
+	open := func(run string) {
+		if _, err := k.open(t.Context(), run); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open("over")
+	open("long")
+	now = now.Add(keyMemory - time.Minute)
+	open("long")
+	if len(l.forgotten) > 0 {
+		t.Errorf("%v are forgotten already", l.forgotten)
+	}
+	now = now.Add(2 * time.Minute)
+	open("next")
+	if !slices.Equal(l.forgotten, []string{"over"}) {
+		t.Errorf("%v are forgotten", l.forgotten)
+	}
+}
