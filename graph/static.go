@@ -291,12 +291,8 @@ func (b *builder) edgesTo(i int, m addr.Module, r *addr.Reference) {
 		if b.s.Nodes[before].Kind == ResourceDone && b.s.Nodes[before].Resource == b.s.Nodes[i].Resource && b.s.Nodes[before].Module == b.s.Nodes[i].Module {
 			continue // a block that refers to itself has a diagnostic of its own, where that is a mistake
 		}
-		if before != i {
+		if before != i { // what refers to itself has a diagnostic of its own
 			b.s.Graph.Edge(before, i)
-			continue
-		}
-		if n := &b.s.Nodes[i]; n.Kind == LocalNode || n.Kind == OutputNode {
-			b.s.Graph.Edge(i, i) // a value that refers to itself is a cycle; a block's self-reference has its own diagnostic
 		}
 	}
 }

@@ -31,11 +31,12 @@ func (a *Applier) sync(vx plan.Vertex) program.Step {
 	}
 	e := &effect{}
 	step.Value = e
+	var given diag.List
 	for _, m := range a.Store.Instances(n.Module) {
 		switch n.Kind {
 		case graph.VariableNode:
 			_, diags := m.VariableValue(n.Variable.Name)
-			step.Diags = step.Diags.Append(diags)
+			given = given.Append(diags)
 			if !diags.HasErrors() {
 				c := m.CheckVariable(n.Variable)
 				step.Diags = step.Diags.Append(c.Diags)
@@ -48,7 +49,7 @@ func (a *Applier) sync(vx plan.Vertex) program.Step {
 			step.Diags = step.Diags.Append(m.Call(n.Call.Name).Diags)
 		}
 	}
-	step.Diags = errorsOnly(step.Diags) // the warnings were shown with the plan
+	step.Diags = given.Append(errorsOnly(step.Diags)) // the warnings were shown with the plan
 	return step
 }
 

@@ -134,6 +134,9 @@ func (v *Validator) resource(step *program.Step, m *values.Module, n *graph.Node
 		_, more := m.CheckTrigger(e, rep)
 		step.Diags = step.Diags.Append(more)
 	}
+	if !bodyDiags.HasErrors() {
+		step.Diags = step.Diags.Append(ignored(config, r.Code.Schema.Block))
+	}
 	if bodyDiags.HasErrors() || v.Sparing && n.Module.IsRoot() && config.Count == nil && config.ForEach == nil && config.Enabled == nil {
 		return
 	}

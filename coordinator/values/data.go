@@ -79,8 +79,16 @@ func (m *Module) calledVariable(v *config.Variable) (cty.Value, diag.List) {
 	if diags.HasErrors() {
 		return cty.UnknownVal(v.Type), diags
 	}
-	value, more := m.convertVariable(v, value, attr.Expr.Range().Ptr(), "")
-	return value, diags.Append(more)
+	rng := attr.Expr.Range().Ptr()
+	value, more := m.convertVariable(v, value, rng, "")
+	if diags = diags.Append(more); v.Deprecated != "" && !diags.HasErrors() {
+		diags = diags.Append(&diag.Diagnostic{
+			Severity: diag.Warning, Summary: "Variable marked as deprecated by the module author", Subject: rng,
+			Detail: fmt.Sprintf("The variable %q is deprecated. Its author says:\n%s", v.Name, v.Deprecated),
+			Extra:  marks.Deprecated{Message: v.Deprecated, Origin: m.qualified("var." + v.Name)},
+		})
+	}
+	return value, diags
 }
 
 // convertVariable brings a given value to its declared type: null falls back to the default where the variable is
@@ -90,6 +98,10 @@ func (m *Module) convertVariable(v *config.Variable, given cty.Value, rng *hcl.R
 	what := fmt.Sprintf("The given value is not suitable for %s declared at %s: ", m.qualified("var."+v.Name), v.Range)
 	if source != "" {
 		what = fmt.Sprintf("Unsuitable value for %s set using %s: ", m.qualified("var."+v.Name), source)
+	}
+	if !v.Ephemeral && marks.Contains(given, marks.Ephemeral) {
+		return cty.UnknownVal(v.Type), diag.Errors("Variable does not allow ephemeral value",
+			fmt.Sprintf("The value for the variable %q comes from an ephemeral context, and the variable is not declared with ephemeral = true.", v.Name), rng)
 	}
 	bare, valueMarks := given.Unmark()
 	if bare.IsNull() && !v.Nullable && !v.Required() {
@@ -151,7 +163,18 @@ func (m *Module) LocalValue(name string) (cty.Value, diag.List) {
 		return cty.DynamicVal, nil
 	}
 	value := c.get(func() (cty.Value, diag.List) {
-		return m.store.Code.Expr(m.Node.Module.Locals[name].Expr).Eval(m.Scope, cty.DynamicPseudoType, eval.Once, cty.NilVal)
+		expr := m.store.Code.Expr(m.Node.Module.Locals[name].Expr)
+		var itself diag.List
+		for _, r := range expr.References() {
+			if r.Subject == (addr.Local{Name: name}) {
+				itself = itself.Append(diag.New(diag.Error, "Self-referencing local value",
+					fmt.Sprintf("The value of local.%s refers to itself, so it can never be known.", name), r.Range.Ptr()))
+			}
+		}
+		if itself.HasErrors() {
+			return cty.DynamicVal, itself
+		}
+		return expr.Eval(m.Scope, cty.DynamicPseudoType, eval.Once, cty.NilVal)
 	})
 	return value, c.diags
 }

@@ -65,7 +65,7 @@ func (m *Module) EvalOutput(name string) (cty.Value, diag.List) {
 	if o.Ephemeral {
 		v = v.Mark(marks.Ephemeral)
 	}
-	if o.Deprecated != "" && !root {
+	if o.Deprecated != "" && !root && m.store.Phase != Validating { // a plan tells
 		v = v.Mark(marks.Deprecated{Message: o.Deprecated, Origin: m.qualified("output." + name)})
 	}
 	m.outputs[name].set(v)

@@ -11,6 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/eval"
 	"github.com/millipede-iac/millipede/lang/marks"
 	"github.com/millipede-iac/millipede/provider/provisioner"
+	"github.com/millipede-iac/millipede/provider/schema"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -28,7 +29,7 @@ func (m *Module) EvalProvisioner(p *config.Provisioner, connection hcl.Body, rep
 	}
 	config, diags := m.store.Code.Body(p.Config, block).Eval(m.Scope, rep, self)
 	if diags.HasErrors() {
-		return out, diags
+		return out, diags.Append(leftOut(p, block))
 	}
 	if problem := provisioner.Problem(p.Type, config); problem != "" {
 		return out, diags.Append(diag.New(diag.Error, "Invalid "+p.Type+" provisioner command", problem, p.Range.Ptr()))
@@ -55,4 +56,21 @@ func (m *Module) EvalProvisioner(p *config.Provisioner, connection hcl.Body, rep
 		return out, diags.Append(diag.New(diag.Error, "Invalid connection configuration", err.Error(), p.Range.Ptr()))
 	}
 	return out, diags
+}
+
+// leftOut says what else is wrong with a provisioner block that cannot be evaluated, because of the arguments that it
+// does not have.
+func leftOut(p *config.Provisioner, block *schema.Block) diag.List {
+	given, _ := p.Config.JustAttributes() // the evaluation has said what is wrong with the body
+	attrs := make(map[string]cty.Value, len(block.Attributes))
+	for name, a := range block.Attributes {
+		attrs[name] = cty.NullVal(a.ImpliedType())
+		if given[name] != nil {
+			attrs[name] = cty.UnknownVal(a.ImpliedType())
+		}
+	}
+	if problem := provisioner.Problem(p.Type, cty.ObjectVal(attrs)); problem != "" {
+		return diag.Errors("Invalid "+p.Type+" provisioner command", problem, p.Range.Ptr())
+	}
+	return nil
 }

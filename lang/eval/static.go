@@ -120,7 +120,7 @@ func checkResource(r Reference, resource addr.Resource, key addr.Key, s Static, 
 		return append(diags, diag.New(diag.Error, "Invalid resource count attribute", fmt.Sprintf(
 			"Resources have had no attribute \"count\" since version 0.12. The number of instances is length(%s).", resource), &r.Range))
 	}
-	return append(diags, checkTraversal(r.Remaining, known.Block)...)
+	return append(diags, CheckTraversal(r.Remaining, known.Block)...)
 }
 
 func missingKey(r Reference, resource addr.Resource, argument, index string) *diag.Diagnostic {
@@ -141,8 +141,8 @@ func otherMode(r addr.Resource, s Static) string {
 	return ""
 }
 
-// checkTraversal follows the steps behind a reference through a schema, as far as that is possible without values.
-func checkTraversal(steps hcl.Traversal, block *schema.Block) diag.List {
+// CheckTraversal follows the steps behind a reference through a schema, as far as that is possible without values.
+func CheckTraversal(steps hcl.Traversal, block *schema.Block) diag.List {
 	if len(steps) == 0 {
 		return nil
 	}
@@ -184,7 +184,7 @@ func badStep(step hcl.Traverser) *diag.Diagnostic {
 func checkBlockTraversal(name string, steps hcl.Traversal, nb *schema.NestedBlock) diag.List {
 	switch {
 	case nb.Nesting == schema.NestingSingle || nb.Nesting == schema.NestingGroup:
-		return checkTraversal(steps, &nb.Block)
+		return CheckTraversal(steps, &nb.Block)
 	case len(steps) == 0:
 		return nil
 	case nb.Nesting == schema.NestingSet:
@@ -192,11 +192,11 @@ func checkBlockTraversal(name string, steps hcl.Traversal, nb *schema.NestedBloc
 			"The blocks %q are a set, whose elements have no keys. A for expression with an if clause finds those with certain properties.", name),
 			steps[0].SourceRange().Ptr())
 	case nb.Nesting == schema.NestingMap:
-		return checkTraversal(steps[1:], &nb.Block)
+		return CheckTraversal(steps[1:], &nb.Block)
 	}
 	if _, ok := steps[0].(hcl.TraverseIndex); !ok {
 		return diag.Errors("Invalid operation", fmt.Sprintf(
 			"The blocks %q are a list, so a number in brackets has to follow: .%[1]s[0].", name), steps[0].SourceRange().Ptr())
 	}
-	return checkTraversal(steps[1:], &nb.Block)
+	return CheckTraversal(steps[1:], &nb.Block)
 }
