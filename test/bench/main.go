@@ -2,7 +2,7 @@
 //
 //	go run ./test/bench -shape layers -n 2000
 //
-// takes a configuration through init, plan, apply, a plan without changes and destroy; it prints wall time, CPU time and
+// takes a configuration through init, validate, plan, apply, a plan without changes and destroy; it prints wall time, CPU time and
 // peak memory of each. Where -tofu, or the variable TOFU, names an OpenTofu binary it does the same with that and
 // prints the ratios. -budget measures every line of the table of budgets instead; docs/performance.md has the figures.
 package main
@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	shapeList := f.String("shape", "layers", "the shapes to measure, separated by commas: "+strings.Join(names, ", "))
 	n := f.Int("n", 0, "the size; 0 is the shape's usual one")
 	f.IntVar(&b.runs, "runs", 3, "how often a configuration is taken through its life; medians are printed")
-	stepList := f.String("steps", "", "measure only these of the steps plan, apply, no-op plan, destroy, separated by commas (their predecessors must be there)")
+	stepList := f.String("steps", "", "measure only these of the steps validate, plan, apply, no-op plan, destroy, separated by commas (their predecessors must be there)")
 	coordinator := f.String("coordinator", "", "the coordinator's binary; it is built when none is named")
 	f.StringVar(&b.tofu.path, "tofu", os.Getenv("TOFU"), "an OpenTofu binary to compare with")
 	parallelism := f.Int("parallelism", 0, "-parallelism of both programs; 0 is their default")

@@ -58,6 +58,7 @@ type step struct {
 // steps is the life of a configuration, in order.
 var steps = []step{
 	{name: "init", args: []string{"init"}},
+	{name: "validate", args: []string{"validate"}},
 	{name: "plan", args: []string{"plan"}, plans: true},
 	{name: "apply", args: []string{"apply", "-auto-approve"}, plans: true},
 	{name: "no-op plan", args: []string{"plan"}, plans: true},
