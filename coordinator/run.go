@@ -68,6 +68,10 @@ type Options struct {
 	// Settle is how long a run leaves open at most whether a region has workers, until all were asked; 0 means 2 s.
 	Settle time.Duration
 
+	// Own answers a task that only this process can, on the fast lane; nil for one that a worker is to answer. It may be
+	// nil, and is called from several goroutines.
+	Own func(ctx context.Context, t *wire.Task) *wire.Result
+
 	// Now and NewID may be nil: then they are the clock, and random. They are called from several goroutines.
 	Now   func() time.Time
 	NewID func() string

@@ -250,6 +250,8 @@ type FunctionResult struct {
 // ProvisionTask runs the provisioners of an object that was just created, or is about to be destroyed, in order.
 type ProvisionTask struct {
 	Provisioners []Provisioner `msgpack:"p"`
+	// Dir is the coordinator's working directory, absolute: what names no other runs there, where the worker has it.
+	Dir string `msgpack:"d,omitempty"`
 }
 
 // Provisioner is one evaluated provisioner block. Config and Connection are msgpack of values of the types that

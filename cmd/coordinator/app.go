@@ -38,6 +38,7 @@ type app struct {
 	services       *services.Services // both are there once loadCLIConfig was called
 
 	chdir   string
+	cwd     string            // where the command was given, before -chdir; empty while that is the working directory
 	nats    natsconn.Settings // what the options say; see server
 	command string
 	flags   *flag.FlagSet // of the command, once it has made them
@@ -81,6 +82,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 		return code
 	}
 	if a.chdir != "" {
+		a.cwd, _ = os.Getwd() // path.cwd only shows it
 		if err := os.Chdir(a.chdir); err != nil {
 			fmt.Fprintf(a.stderr, "Error handling -chdir option: %s\n", err)
 			return 1

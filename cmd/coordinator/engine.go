@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nkeys"
 
+	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/placement"
@@ -91,7 +92,7 @@ func (a *app) openEngine(ctx context.Context, o engineOptions) (*engine, diag.Li
 		Transport: t.conn, Coordinator: name, Keyring: ring, Store: o.store,
 		Package: providers.wirePackage, Selections: providers.selections(),
 		WorkerWait: 10 * time.Second, Parallelism: o.parallelism, Rules: rules, Embedded: t.embedded != nil,
-		Observer: o.observer, Events: o.events, Interrupts: interrupts, Now: time.Now, NewID: newID,
+		Cwd: a.cwd, Observer: o.observer, Events: o.events, Own: hosting.Own(a.readRemoteState, a.checkBackend), Interrupts: interrupts, Now: time.Now, NewID: newID,
 	}
 	return e, diags
 }

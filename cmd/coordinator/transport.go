@@ -61,8 +61,7 @@ func (a *app) connect(ctx context.Context, server natsconn.Settings, packages ma
 		Transport: t.conn, Pools: []string{"default"}, Slots: embeddedSlots, Version: version,
 		Dir: filepath.Join(storeDir, "worker"), Local: localPackages(packages), Reattach: reattach,
 		DisableTLS: a.getenv("TF_DISABLE_PLUGIN_TLS") != "",
-		ReadState:  a.readRemoteState, CheckBackend: a.checkBackend,
-		Log: slog.New(slog.NewTextHandler(a.logs(), nil)), PluginLog: plugin.LogFromEnvironment(a.getenv, a.stderr),
+		Log:        slog.New(slog.NewTextHandler(a.logs(), nil)), PluginLog: plugin.LogFromEnvironment(a.getenv, a.stderr),
 		Environ: a.environ,
 	})
 	if err != nil {

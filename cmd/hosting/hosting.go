@@ -57,12 +57,9 @@ type Options struct {
 	Reattach map[addr.Provider]*plugin.Reattach
 	// DisableTLS speaks to plugins without mutual TLS (TF_DISABLE_PLUGIN_TLS).
 	DisableTLS bool
-	// ReadState and CheckBackend serve terraform_remote_state.
-	ReadState    builtin.StateReader
-	CheckBackend builtin.ConfigCheck
-	Log          *slog.Logger
-	PluginLog    hclog.Logger
-	Environ      []string
+	Log        *slog.Logger
+	PluginLog  hclog.Logger
+	Environ    []string
 }
 
 // Hosted is a worker with all that it owns.
@@ -108,7 +105,7 @@ func New(o Options) (*Hosted, error) {
 		Journal: j,
 		Providers: &providers{
 			cache: packages.New(cacheDir, Platform, o.Local, o.Transport), host: host, reattach: o.Reattach,
-			builtin: builtin.New(builtin.Options{ReadState: o.ReadState, CheckConfig: o.CheckBackend, NewID: uuid.NewString}),
+			builtin: builtin.New(builtin.Options{ReadState: refuse, CheckConfig: anyBackend, NewID: uuid.NewString}),
 		},
 		Provisioners: provision.Runner{Environment: o.Environ},
 		Log:          o.Log, Now: time.Now, Nonce: uuid.NewString, Rand: rand.Reader,
@@ -184,11 +181,10 @@ type inProcess struct{ p provider.Provider }
 func (l inProcess) Provider() provider.Provider { return l.p }
 func (inProcess) Release()                      {}
 
-// NoRemoteState refuses terraform_remote_state, for a worker that cannot reach the states of its coordinator.
-func NoRemoteState(_ context.Context, backend string, _ cty.Value, _ string) (map[string]cty.Value, diag.List) {
-	return nil, diag.Errors("Remote state cannot be read here",
-		fmt.Sprintf("This worker cannot read the %s backend, which is local to another machine.", backend), nil)
+// refuse stands in for what Own answers in the coordinator's process.
+func refuse(_ context.Context, backend string, _ cty.Value, _ string) (map[string]cty.Value, diag.List) {
+	return nil, diag.Errors("Remote state cannot be read here", fmt.Sprintf("A worker was asked to read the %s backend, which is the coordinator's. This is a bug in Millipede.", backend), nil)
 }
 
-// AnyBackend accepts every backend's configuration: NoRemoteState says what is wrong with it.
-func AnyBackend(string, cty.Value) diag.List { return nil }
+// anyBackend leaves the check to Own.
+func anyBackend(string, cty.Value) diag.List { return nil }

@@ -154,7 +154,7 @@ func work(o jet.Options, pools []string, slots int, dir string, log *slog.Logger
 	hosted, err := hosting.New(hosting.Options{
 		Transport: conn, Pools: pools, Slots: slots, Version: version, Dir: dir, Log: log,
 		PluginLog: plugin.LogFromEnvironment(os.Getenv, os.Stderr), DisableTLS: os.Getenv("TF_DISABLE_PLUGIN_TLS") != "",
-		ReadState: hosting.NoRemoteState, CheckBackend: hosting.AnyBackend, Environ: os.Environ(),
+		Environ: os.Environ(),
 	})
 	if err != nil {
 		return err

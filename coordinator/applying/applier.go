@@ -39,7 +39,9 @@ type Options struct {
 	// Removed returns the removed block that covers an instance, or nil.
 	Removed func(addr.Instance) *config.Removed
 	// Run is the run's ID; deposed keys are derived from it, so that a resumed run derives the same.
-	Run     string
+	Run string
+	// Dir is the working directory, absolute: provisioners run there.
+	Dir     string
 	Package func(addr.Provider) wire.Package
 	// Renewals keeps ephemeral objects alive while they are open; nil lets them expire.
 	Renewals *renewal.Keeper

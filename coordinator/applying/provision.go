@@ -88,7 +88,7 @@ func (a *Applier) provisionDestroyed(v int, c *plan.Change, place program.Placem
 
 // provisionTask evaluates provisioner blocks: self is the object.
 func (a *Applier) provisionTask(m *values.Module, connection hcl.Body, list []*config.Provisioner, rep eval.Repetition, self cty.Value) (*wire.ProvisionTask, diag.List) {
-	task := &wire.ProvisionTask{}
+	task := &wire.ProvisionTask{Dir: a.Dir}
 	var diags diag.List
 	for _, p := range list {
 		wp, more := m.EvalProvisioner(p, connection, rep, self)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -188,8 +189,12 @@ func (s *Session) applier(ctx context.Context, p *plan.Plan, run string) (*apply
 	}
 	code := values.NewCode(s.Tree, schemas)
 	static := graph.Build(s.Tree, p.Prior, code)
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, diag.Errors("Failed to find the working directory", err.Error()+".", nil)
+	}
 	return applying.New(applying.Options{
-		Plan: p, Static: static, Code: code, Store: s.store(code, values.Applying, p.Timestamp), State: stored, Run: run, Package: s.Package,
+		Plan: p, Static: static, Code: code, Store: s.store(code, values.Applying, p.Timestamp), State: stored, Run: run, Dir: dir, Package: s.Package,
 		Removed: removedBlocks(s.Tree), Renewals: s.renewals(),
 	}), diags
 }

@@ -114,7 +114,7 @@ func (s *Session) run(ctx context.Context, kind string, p program.Program) (coor
 func (s *Session) runnerOptions(kind string, p program.Program) coordinator.Options {
 	o := coordinator.Options{
 		Program: p, Transport: s.Transport, Workspace: s.Workspace, Parallelism: s.Parallelism, Rules: s.Rules,
-		Observer: s.Observer, Embedded: s.Embedded, Kind: kind, Now: s.Now, NewID: s.NewID, Compute: s.Compute, Coordinator: s.Coordinator,
+		Observer: s.Observer, Embedded: s.Embedded, Kind: kind, Now: s.Now, NewID: s.NewID, Compute: s.Compute, Own: s.Own, Coordinator: s.Coordinator,
 	}
 	if s.Store != nil {
 		o.Durations = s.Store

@@ -64,8 +64,9 @@ type Session struct {
 	Cwd   string
 	Now   func() time.Time
 	NewID func() string
-	// Compute is that of coordinator.Options; may be nil.
+	// Compute and Own are those of coordinator.Options; may be nil.
 	Compute func(vertex int, fn func())
+	Own     func(ctx context.Context, t *wire.Task) *wire.Result
 }
 
 // watch passes interrupts on to a run until release is called.

@@ -66,7 +66,7 @@ func newEstate(b *testing.B, files map[string]string) *estate {
 func startWorker(b *testing.B, conn *jet.Conn, dir string) {
 	hosted, err := hosting.New(hosting.Options{
 		Transport: conn, Pools: []string{"default"}, Slots: 256, Version: "bench", Dir: dir,
-		ReadState: hosting.NoRemoteState, CheckBackend: hosting.AnyBackend, Log: slog.New(slog.DiscardHandler), Environ: os.Environ(),
+		Log: slog.New(slog.DiscardHandler), Environ: os.Environ(),
 	})
 	check(b, err)
 	taking, drain := context.WithCancel(context.WithoutCancel(b.Context()))

@@ -19,6 +19,11 @@ func (r Runner) localExec(ctx context.Context, c call) diag.List {
 	if command == "" {
 		return diag.Errors("Invalid local-exec provisioner command", "The command must be a non-empty string.", nil)
 	}
+	dir, done, err := c.directory(text(c.config, "working_dir"))
+	if err != nil {
+		return diag.Errors("local-exec provisioner error", fmt.Sprintf("The command of %s was not run: %s.", c.address, err), nil)
+	}
+	defer done()
 	args := append(interpreter(c.config), command)
 	if quiet := c.config.GetAttr("quiet"); !quiet.IsNull() && quiet.True() {
 		c.say("local-exec: Executing: Suppressed by quiet=true")
@@ -28,11 +33,11 @@ func (r Runner) localExec(ctx context.Context, c call) diag.List {
 
 	out := &lines{say: c.say}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Dir = text(c.config, "working_dir")
+	cmd.Dir = dir
 	cmd.Env = append(slices.Clone(r.Environment), variables(c.config)...)
 	cmd.Stdout, cmd.Stderr = out, out // one pipe, so that the order stays
 	ownGroup(cmd)
-	err := cmd.Run()
+	err = cmd.Run()
 	out.end()
 	if err == nil {
 		return nil

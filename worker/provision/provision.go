@@ -27,6 +27,7 @@ type call struct {
 	wire.Provisioner
 	config  cty.Value
 	address string
+	dir     string // the coordinator's working directory
 	// say reports a line of output.
 	say func(line string)
 }
@@ -44,7 +45,7 @@ func (r Runner) Run(ctx context.Context, address string, t *wire.ProvisionTask, 
 	var diags diag.List
 	for _, p := range t.Provisioners {
 		emit(wire.Event{Address: address, Kind: "provision_start", Name: p.Type})
-		more := r.run(ctx, address, p, emit)
+		more := r.run(ctx, address, t.Dir, p, emit)
 		emit(wire.Event{Address: address, Kind: "provision_end", Name: p.Type, Failed: more.HasErrors()})
 		if more.HasErrors() && p.Continue {
 			continue
@@ -57,7 +58,7 @@ func (r Runner) Run(ctx context.Context, address string, t *wire.ProvisionTask, 
 	return diags.WithAddress(address)
 }
 
-func (r Runner) run(ctx context.Context, address string, p wire.Provisioner, emit func(wire.Event)) diag.List {
+func (r Runner) run(ctx context.Context, address, dir string, p wire.Provisioner, emit func(wire.Event)) diag.List {
 	block, run := provisioner.Block(p.Type), types[p.Type]
 	if block == nil || run == nil {
 		return diag.Errors("Unknown provisioner type", fmt.Sprintf("This worker has no provisioner %q.", p.Type), nil)
@@ -75,7 +76,7 @@ func (r Runner) run(ctx context.Context, address string, p wire.Provisioner, emi
 		}
 		emit(wire.Event{Address: address, Kind: "output", Name: p.Type, Text: line})
 	}
-	return run(r, ctx, call{Provisioner: p, config: config, address: address, say: say})
+	return run(r, ctx, call{Provisioner: p, config: config, address: address, dir: dir, say: say})
 }
 
 func (r Runner) notYet(_ context.Context, c call) diag.List {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,8 +46,19 @@ func command(t *testing.T, text string) wire.Provisioner {
 // run returns the events as words, and the diagnostics.
 func run(t *testing.T, ctx context.Context, r Runner, steps ...wire.Provisioner) ([]string, diag.List) {
 	t.Helper()
+	return runTask(t, ctx, r, &wire.ProvisionTask{Provisioners: steps})
+}
+
+// runIn is run for a coordinator in a directory.
+func runIn(t *testing.T, dir string, steps ...wire.Provisioner) ([]string, diag.List) {
+	t.Helper()
+	return runTask(t, context.Background(), Runner{}, &wire.ProvisionTask{Provisioners: steps, Dir: dir})
+}
+
+func runTask(t *testing.T, ctx context.Context, r Runner, task *wire.ProvisionTask) ([]string, diag.List) {
+	t.Helper()
 	var events []string
-	diags := r.Run(ctx, "test_thing.a", &wire.ProvisionTask{Provisioners: steps}, func(e wire.Event) {
+	diags := r.Run(ctx, "test_thing.a", task, func(e wire.Event) {
 		if e.Address != "test_thing.a" {
 			t.Errorf("an event is about %q", e.Address)
 		}
@@ -106,6 +118,38 @@ func TestArgumentsOfLocalExec(t *testing.T) {
 		t.Fatal(diags.Err())
 	}
 	want(t, events, "start local-exec", "local-exec: Executing: Suppressed by quiet=true", dir, "inner outer", "end local-exec false")
+}
+
+func TestACommandRunsInTheCoordinatorsDirectory(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	in := func(named cty.Value) wire.Provisioner {
+		return step(t, "local-exec", map[string]cty.Value{"command": cty.StringVal("pwd; ls"), "quiet": cty.True, "working_dir": named})
+	}
+	none := cty.NullVal(cty.String)
+	events, diags := runIn(t, dir, in(none), in(cty.StringVal("sub")))
+	if diags != nil {
+		t.Fatal(diags.Err())
+	}
+	quiet := "local-exec: Executing: Suppressed by quiet=true"
+	want(t, events, "start local-exec", quiet, dir, "sub", "end local-exec false",
+		"start local-exec", quiet, filepath.Join(dir, "sub"), "end local-exec false")
+
+	// A machine that does not have the directory.
+	events, diags = runIn(t, filepath.Join(dir, "elsewhere"), in(none))
+	if diags != nil || len(events) != 4 || strings.HasPrefix(events[2], dir) {
+		t.Errorf("without the coordinator's directory: %v, %q", diags.Err(), events)
+	}
+	if _, err := os.Stat(events[2]); err == nil {
+		t.Errorf("%s is left", events[2])
+	}
+	_, diags = runIn(t, filepath.Join(dir, "elsewhere"), in(cty.StringVal("sub")))
+	wantFailure(t, diags, "local-exec provisioner error", filepath.Join(dir, "elsewhere", "sub"))
 }
 
 func TestAFailureEndsTheListAndTellsTheEndOfTheOutput(t *testing.T) {
