@@ -46,7 +46,7 @@ func runProvidersLock(ctx context.Context, a *app, args []string) int {
 		if diags.HasErrors() {
 			return diags
 		}
-		o, _, diags := a.installOptions(wd.tree, nil)
+		o, diags := a.changingOptions(wd.tree, nil)
 		if diags.HasErrors() {
 			return diags
 		}
@@ -115,7 +115,7 @@ func runProvidersMirror(ctx context.Context, a *app, args []string) int {
 		if len(names) != 1 {
 			return diag.Errors("No output directory specified", "The command takes one argument: the directory to copy to.", nil)
 		}
-		o, _, diags := a.installOptions(wd.tree, nil)
+		o, diags := a.changingOptions(wd.tree, nil)
 		if diags.HasErrors() {
 			return diags
 		}

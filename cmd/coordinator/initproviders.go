@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/provider/lock"
@@ -14,8 +17,8 @@ import (
 
 // providers installs what the configuration and the state require, and writes the lock file.
 func (i *initialisation) providers(ctx context.Context, prior *state.State) diag.List {
-	o, _, diags := i.app.installOptions(i.wd.tree, prior)
-	if diags.HasErrors() {
+	o, diags := i.app.changingOptions(i.wd.tree, prior)
+	if diags = diags.Append(conflicting(o.Required)); diags.HasErrors() {
 		return diags
 	}
 	o.Upgrade, o.Methods = i.options.upgrade, install.Directories(i.options.pluginDirs)
@@ -36,6 +39,48 @@ func (i *initialisation) providers(ctx context.Context, prior *state.State) diag
 		return diags
 	}
 	return diags.Append(i.lockFile(o.Locks, locks, o.Platform))
+}
+
+// conflicting warns about providers of one name from several registries, and complains about those of state files so
+// old that they name no namespace.
+func conflicting(required map[addr.Provider][]string) diag.List {
+	var diags diag.List
+	byType := map[string][]string{}
+	for _, p := range slices.SortedFunc(maps.Keys(required), compareProviders) {
+		if p.Namespace == "hashicorp" || p.Namespace == "opentofu" {
+			byType[p.Type] = append(byType[p.Type], p.Display())
+		}
+		if p.Namespace == "-" {
+			diags = diags.Append(diag.New(diag.Error, "Invalid legacy provider address", fmt.Sprintf(
+				"The configuration or the state refers to the provider %q without a namespace, as Terraform did before version 0.13. Go through the steps to that version first.", p.Type), nil))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(byType)) {
+		if len(byType[name]) > 1 {
+			diags = diags.Append(diag.New(diag.Warning, "Potential provider misconfiguration", fmt.Sprintf(
+				"There are several providers of the type %s (%s), which may be a mistake: a module that says nothing in required_providers means the one of the namespace hashicorp.", name, strings.Join(byType[name], ", ")), nil))
+		}
+	}
+	return diags
+}
+
+// changingOptions are the options of commands that write the lock file. Selections of OpenTofu's predecessor are taken
+// over.
+func (a *app) changingOptions(tree *config.Tree, prior *state.State) (install.Options, diag.List) {
+	o, _, diags := a.installOptions(tree, prior)
+	if diags.HasErrors() {
+		return o, diags
+	}
+	adopted := o.Locks.AdoptPredecessors()
+	if len(adopted) == 0 {
+		return o, diags
+	}
+	var lines []string
+	for _, p := range adopted {
+		lines = append(lines, fmt.Sprintf("\n  - %s => %s", p, addr.DefaultProvider(p.Type)))
+	}
+	return o, diags.Append(diag.New(diag.Warning, "Dependency lock file entries automatically updated",
+		"The lock file has selections of providers that OpenTofu's registry has, too. Their versions were taken over, and their checksums not, because the packages are others:"+strings.Join(lines, ""), nil))
 }
 
 // installing shows what the installer does.

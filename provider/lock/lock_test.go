@@ -191,3 +191,35 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestSelectionsOfThePredecessorsRegistryAreAdopted(t *testing.T) {
+	l, diags := Parse("x", []byte(`
+provider "registry.terraform.io/hashicorp/null" {
+  version     = "3.2.1"
+  constraints = "~> 3.0"
+  hashes      = ["h1:x"]
+}
+provider "registry.terraform.io/hashicorp/random" {
+  version = "3.0.0"
+}
+provider "registry.opentofu.org/hashicorp/random" {
+  version = "3.1.0"
+}
+provider "registry.terraform.io/acme/other" {
+  version = "1.0.0"
+}
+`))
+	if len(diags) > 0 {
+		t.Fatal(diags.Err())
+	}
+	if got := l.AdoptPredecessors(); len(got) != 1 || got[0].String() != "registry.terraform.io/hashicorp/null" {
+		t.Errorf("adopted %v", got)
+	}
+	adopted := l.Get(addr.DefaultProvider("null"))
+	if adopted == nil || adopted.Version.String() != "3.2.1" || adopted.Constraints != "~> 3.0" || len(adopted.Hashes) > 0 {
+		t.Errorf("adopted %+v", adopted)
+	}
+	if len(l.Sorted()) != 5 || l.Get(addr.DefaultProvider("random")).Version.String() != "3.1.0" {
+		t.Errorf("selections: %v", l.Sorted())
+	}
+}
