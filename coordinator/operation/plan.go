@@ -201,7 +201,7 @@ func scopeWarning(scope planning.Scope, o PlanOptions) diag.List {
 
 // Validate checks the session's configuration.
 func (s *Session) Validate(ctx context.Context) diag.List {
-	diags := s.Tree.Check()
+	diags := s.Tree.CheckReusable()
 	schemas, more := s.Schemas(ctx, nil)
 	diags = diags.Append(more)
 	if diags.HasErrors() {

@@ -2,6 +2,8 @@ package suite
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/hashicorp/hcl/v2"
@@ -58,17 +60,21 @@ func withDefaults(v *config.Variable, given cty.Value) cty.Value {
 func (s *scope) inputs(r *Run) (map[string]values.Input, diag.List) {
 	out := map[string]values.Input{}
 	var diags diag.List
-	for name := range s.declared {
-		e := s.expr(r, name)
-		if e == nil {
-			if g, ok := s.given[name]; ok {
-				out[name] = values.InputOf(name, g)
+	for _, name := range slices.Sorted(maps.Keys(s.declared)) {
+		if e := s.expr(r, name); e != nil {
+			v, more := e.Value(s.ctx)
+			diags = diags.Append(more)
+			if !more.HasErrors() {
+				out[name] = values.Input{Value: v, Range: e.Range().Ptr()}
 			}
-			continue
+		} else if g, ok := s.given[name]; ok {
+			out[name] = values.InputOf(name, g)
 		}
-		v, more := e.Value(s.ctx)
-		diags = diags.Append(more)
-		out[name] = values.Input{Value: v, Range: e.Range().Ptr()}
+		if _, ok := out[name]; !ok && s.declared[name].Required() {
+			diags = diags.Append(diag.New(diag.Error, "No value for required variable",
+				fmt.Sprintf("The module declares the variable %q without a default, and the run gives no value to it. Give one in a variables block, or with the -var or -var-file option.", name),
+				s.declared[name].Range.Ptr()))
+		}
 	}
 	return out, diags
 }
@@ -101,9 +107,10 @@ func (s *scope) all(r *Run) (map[string]cty.Value, diag.List) {
 	return out, diags
 }
 
-// forProviders evaluates the expressions of provider blocks that the module itself cannot: those that refer to earlier
-// runs, or to variables that only the test has.
-func (s *scope) forProviders(inputs map[string]values.Input) func(hcl.Expression) (cty.Value, bool, hcl.Diagnostics) {
+// forProviders evaluates the expressions of provider blocks that the module itself cannot: once there are earlier runs,
+// those that refer to them, or to variables that were given and that the module does not declare. Expressions see the
+// variables of the run here.
+func (s *scope) forProviders(inputs map[string]values.Input) func(hcl.Expression, bool) (cty.Value, bool, hcl.Diagnostics) {
 	vars := s.ctx.Variables["var"].AsValueMap()
 	if vars == nil {
 		vars = map[string]cty.Value{}
@@ -115,11 +122,15 @@ func (s *scope) forProviders(inputs map[string]values.Input) func(hcl.Expression
 	}
 	ctx := s.ctx.NewChild()
 	ctx.Variables = map[string]cty.Value{"var": cty.ObjectVal(vars)}
-	return func(e hcl.Expression) (cty.Value, bool, hcl.Diagnostics) {
-		if !slices.ContainsFunc(e.Variables(), s.foreign) {
+	earlier := s.ctx.Variables["run"].LengthInt() > 0
+	return func(e hcl.Expression, all bool) (cty.Value, bool, hcl.Diagnostics) {
+		if !all && (!earlier || !slices.ContainsFunc(e.Variables(), s.foreign)) {
 			return cty.NilVal, false, nil
 		}
 		v, diags := e.Value(ctx)
+		if diags.HasErrors() && !all {
+			return cty.NilVal, false, nil // the module cannot tell either, and says so
+		}
 		return v, true, diags
 	}
 }

@@ -98,10 +98,8 @@ func WireProvider(s *Store, pi addr.ProviderInstance, pkg wire.Package, of addr.
 
 // mocked tells whether a test answers for the provider about a resource, and what it gives for what that computes.
 func (s *Store) mocked(p *Provider, of addr.ConfigResource) (given map[string]cty.Value, mocked bool) {
-	if n := s.Code.Tree.Modules[of.Module]; n != nil {
-		if r := n.Module.Resources[of.Resource]; r != nil && r.Override != nil {
-			return r.Override.Values, true
-		}
+	if o := s.Code.Tree.Override(of); o != nil {
+		return o.Values, true
 	}
 	if p.Block != nil && p.Block.Mock != nil {
 		return p.Block.Mock.Values(of), true

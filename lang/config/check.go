@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
@@ -13,12 +14,18 @@ import (
 // module block sets the variables that its module needs and no others, and every resource and every providers
 // argument leads to a provider configuration. It is not part of loading because modules and providers of a tree
 // that fails here can still be installed.
-func (t *Tree) Check() diag.List {
+func (t *Tree) Check() diag.List { return t.check(false) }
+
+// CheckReusable is Check for a root module that others may call: the provider configurations that it wants from its
+// caller count as there.
+func (t *Tree) CheckReusable() diag.List { return t.check(true) }
+
+func (t *Tree) check(called bool) diag.List {
 	var diags diag.List
 	for _, path := range slices.Sorted(maps.Keys(t.Modules)) {
 		n := t.Modules[path]
 		diags = append(diags, n.checkArguments()...)
-		diags = append(diags, n.checkProviderUse()...)
+		diags = append(diags, n.checkProviderUse(called)...)
 	}
 	return diags
 }
@@ -36,10 +43,13 @@ func (n *Node) checkArguments() diag.List {
 	return diag.List(nil).Append(more)
 }
 
-func (n *Node) checkProviderUse() diag.List {
+func (n *Node) checkProviderUse(called bool) diag.List {
 	var diags diag.List
 	if n.Call != nil {
 		for _, p := range n.Call.Providers {
+			if called && n.Parent.wants(p.InParent) {
+				continue
+			}
 			_, more := n.ResolveProvider(p.InChild)
 			diags = append(diags, more.WithSubject(&p.Range)...)
 		}
@@ -49,8 +59,29 @@ func (n *Node) checkProviderUse() diag.List {
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(n.Module.Resources), compareResources) {
 		r := n.Module.Resources[a]
+		if called && n.fromOutside(r.Provider) {
+			continue
+		}
 		_, more := n.ResolveProvider(r.Provider)
 		diags = append(diags, more.WithSubject(&r.Range).WithAddress(a.In(n.Path).String())...)
 	}
 	return diags
+}
+
+// wants tells whether the node is the root module, and wants this provider configuration from a caller.
+func (n *Node) wants(l addr.LocalProvider) bool {
+	r := n.Module.Required[l.Name]
+	return n.Parent == nil && r != nil && slices.Contains(r.Aliases, l)
+}
+
+// fromOutside tells whether a provider configuration is one that the root module wants from a caller, and passes on.
+func (n *Node) fromOutside(l addr.LocalProvider) bool {
+	for n.Call != nil {
+		i := slices.IndexFunc(n.Call.Providers, func(p PassedProvider) bool { return p.InChild == l })
+		if i < 0 {
+			return false
+		}
+		l, n = n.Call.Providers[i].InParent, n.Parent
+	}
+	return n.wants(l)
 }

@@ -22,7 +22,13 @@ type Tree struct {
 	Modules map[addr.Module]*Node
 	// Tests are the test files of the root module, in the order of their names, where they were asked for.
 	Tests []*TestFile
+
+	overrides map[addr.ConfigResource]*ResourceOverride
 }
+
+// Override returns what a test says of the objects of a resource, also of those that its block is gone of: their provider
+// is not asked. It is nil for a resource that is not overridden.
+func (t *Tree) Override(r addr.ConfigResource) *ResourceOverride { return t.overrides[r] }
 
 // Node is one module of the tree, at one place. The same source called twice makes two nodes that share one
 // parsed Module.
@@ -256,9 +262,6 @@ type Resource struct {
 
 	Provisioners []*Provisioner
 	Connection   hcl.Body // the resource-level connection block
-
-	// Override is set where a test overrides the resource: the provider is not asked.
-	Override *ResourceOverride
 
 	// Check is the check block that holds this data block, else empty.
 	Check string

@@ -16,8 +16,8 @@ import (
 // without what the file or the run overrides. t is the tree of the module that the run is about, and stays as it is.
 //
 // evaluate gives expressions of provider blocks in the file their values, where these need more than the module knows:
-// it returns ok false for those that the module evaluates by itself.
-func (t *Tree) ForTest(f *TestFile, r *TestRun, evaluate func(hcl.Expression) (v cty.Value, ok bool, diags hcl.Diagnostics)) (*Tree, diag.List) {
+// it returns ok false for those that the module evaluates by itself, unless all is asked for.
+func (t *Tree) ForTest(f *TestFile, r *TestRun, evaluate func(e hcl.Expression, all bool) (v cty.Value, ok bool, diags hcl.Diagnostics)) (*Tree, diag.List) {
 	v := &testVariant{tree: t.copy(), file: f, run: r, evaluate: evaluate}
 	v.providers()
 	v.resources()
@@ -50,7 +50,7 @@ type testVariant struct {
 	tree     *Tree
 	file     *TestFile
 	run      *TestRun
-	evaluate func(hcl.Expression) (cty.Value, bool, hcl.Diagnostics)
+	evaluate func(hcl.Expression, bool) (cty.Value, bool, hcl.Diagnostics)
 	diags    diag.List
 }
 
@@ -109,14 +109,11 @@ func (v *testVariant) provider(block *ProviderConfig, as addr.LocalProvider) {
 
 func (v *testVariant) forEach(e hcl.Expression, as addr.LocalProvider) (map[string]cty.Value, diag.List) {
 	use := StaticUse{"provider." + as.String() + ".for_each", e.Range()}
-	value, ok, more := v.evaluate(e)
+	value, _, more := v.evaluate(e, true)
 	if more.HasErrors() {
 		return nil, diag.List(nil).Append(more)
 	}
-	if ok {
-		e = hcl.StaticExpr(value, e.Range())
-	}
-	return v.tree.Root.static.ForEach(e, use)
+	return v.tree.Root.static.ForEach(hcl.StaticExpr(value, e.Range()), use)
 }
 
 // resources marks the resources that are overridden.
@@ -155,16 +152,10 @@ func (v *testVariant) resource(o *ResourceOverride) {
 		v.err(o.Range, fmt.Sprintf("Unsupported `%s` target in `%s` block", word, o.Block), "%s is a %s block, which is overridden by the other kind of block.", o.Target, word)
 		return
 	}
-	own := *r
-	own.Override = o
-	n.Module.Resources = maps.Clone(n.Module.Resources)
-	n.Module.Resources[r.Addr] = &own
-	if c := n.Module.Checks[own.Check]; c != nil && c.Data == r {
-		check := *c
-		check.Data = &own
-		n.Module.Checks = maps.Clone(n.Module.Checks)
-		n.Module.Checks[own.Check] = &check
+	if v.tree.overrides == nil {
+		v.tree.overrides = map[addr.ConfigResource]*ResourceOverride{}
 	}
+	v.tree.overrides[o.Target] = o
 }
 
 // modules empties the modules that are overridden.
@@ -282,7 +273,7 @@ func (b *testBody) attributes(attrs hcl.Attributes) (hcl.Attributes, hcl.Diagnos
 	var diags hcl.Diagnostics
 	for name, attr := range attrs {
 		own := *attr
-		v, ok, more := b.variant.evaluate(attr.Expr)
+		v, ok, more := b.variant.evaluate(attr.Expr, false)
 		diags = append(diags, more...)
 		if ok {
 			own.Expr = hcl.StaticExpr(v, attr.Expr.Range())
