@@ -158,7 +158,7 @@ func applyOptions(conn *mem.Conn, store journal.Store, p program.Program, ids st
 
 func beginRun(t *testing.T, store journal.Store, n int) {
 	t.Helper()
-	if err := store.BeginRun(context.Background(), journal.Run{ID: "run1", Workspace: "default", Coordinator: "c1", Status: "running", Vertices: n}, nil); err != nil {
+	if err := store.BeginRun(context.Background(), "", journal.Run{ID: "run1", Workspace: "default", Coordinator: "c1", Status: "running", Vertices: n}, nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -76,7 +76,7 @@ func (r *Runner) close(ctx context.Context, out *Outcome) error {
 		return fmt.Errorf("recording the end of the run: %w", err)
 	}
 	failpoint.Hit(failpoint.EndSaved)
-	if err := r.Store.EndRun(ctx, r.RunID, out.Status, r.Now()); err != nil {
+	if err := r.Store.EndRun(ctx, r.LockID, r.RunID, out.Status, r.Now()); err != nil {
 		return fmt.Errorf("recording the end of the run: %w", err)
 	}
 	failpoint.Hit(failpoint.RunEnded)

@@ -100,8 +100,8 @@ Usage: coordinator [global options] runs resolve ADDRESS -created=ID
        coordinator [global options] runs resolve ADDRESS -not-created
 
   Says what became of an operation whose outcome is not known. With -created, the object with this ID is read and
-  taken into the state; for an update or a deletion, -not-created says that nothing happened. If the run that it
-  belongs to is resumed, it goes on behind the operation, or begins it anew.
+  taken into the state; for an update, -not-created says that nothing happened; for a deletion, either has the
+  object read. If the run that it belongs to is resumed, it goes on behind the operation, or begins it anew.
 
 Options:
 ` + lockHelp + textHelp

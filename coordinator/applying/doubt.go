@@ -33,6 +33,8 @@ func (a *Applier) Doubt(v int, d state.Doubt) []state.Change {
 		o = *old
 		d.Before = old.Status
 		o.Status, o.Doubt = state.InDoubt, &d
+	default: // the object that it is resolved with must be destroyed in its turn
+		o.Dependencies, o.CreateBeforeDestroy = a.dependencies(c.Addr), c.CreateBeforeDestroy
 	}
 	changes = append(changes, state.SetObject{Addr: c.Addr, Deposed: key, Provider: c.Provider, Object: &o})
 	a.state.Apply(changes...)

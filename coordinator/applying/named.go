@@ -22,7 +22,8 @@ import (
 // sync evaluates the named value that a vertex stands for, so that a mistake that shows only now is reported once.
 func (a *Applier) sync(vx plan.Vertex) program.Step {
 	var step program.Step
-	if vx.Node < 0 || a.Plan.Mode == plan.Destroy {
+	// Behind the last node are those of resources without a block that were gone already when the plan looked for them.
+	if vx.Node < 0 || vx.Node >= len(a.Static.Nodes) || a.Plan.Mode == plan.Destroy {
 		return step
 	}
 	n := &a.Static.Nodes[vx.Node]

@@ -52,21 +52,21 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (*Applied, diag.Lis
 		ID: run, Workspace: s.Workspace, Coordinator: s.Coordinator, Command: o.Command, Started: s.Now(), Status: "running",
 		Who: o.Who, Vertices: len(o.Plan.Graph.Vertices), BaseSerial: o.Plan.BaseSerial,
 	}
-	if err := s.overtake(ctx); err != nil {
+	if err := s.overtake(ctx, o.LockID); err != nil {
 		return nil, diag.Errors("Failed to record the run", err.Error()+".", nil)
 	}
 	failpoint.Hit(failpoint.PlanUnsaved)
-	if err := s.Store.BeginRun(ctx, record, o.Saved); err != nil {
+	if err := s.Store.BeginRun(ctx, o.LockID, record, o.Saved); err != nil {
 		return nil, diag.Errors("Failed to record the run", err.Error()+".", nil)
 	}
 	failpoint.Hit(failpoint.PlanSaved)
 	applier, diags := s.applier(ctx, o.Plan, run)
 	if diags.HasErrors() {
-		return nil, diags.Append(failed(s.Store.EndRun(ctx, run, "failed", s.Now())))
+		return nil, diags.Append(failed(s.Store.EndRun(ctx, o.LockID, run, "failed", s.Now())))
 	}
 	envelope, err := s.envelope(ctx, run, true)
 	if err != nil {
-		return nil, diags.Append(failed(err), failed(s.Store.EndRun(ctx, run, "failed", s.Now())))
+		return nil, diags.Append(failed(err), failed(s.Store.EndRun(ctx, o.LockID, run, "failed", s.Now())))
 	}
 	ro := s.runnerOptions("apply", applier)
 	ro.Store, ro.LockID, ro.RunID, ro.Envelope = s.Store, o.LockID, run, envelope
@@ -75,7 +75,7 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (*Applied, diag.Lis
 
 // overtake ends the earlier runs that were cut off or interrupted: the state moves on now, so their plans will not fit
 // it. Those of which something is in doubt stay, because what is known of that is in their journals.
-func (s *Session) overtake(ctx context.Context) error {
+func (s *Session) overtake(ctx context.Context, lockID string) error {
 	runs, err := s.Store.Runs(ctx, s.Workspace)
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (s *Session) overtake(ctx context.Context) error {
 		if doubts[r.ID] {
 			continue
 		}
-		if err := s.Store.EndRun(ctx, r.ID, "cancelled", s.Now()); err != nil {
+		if err := s.Store.EndRun(ctx, lockID, r.ID, "cancelled", s.Now()); err != nil {
 			return err
 		}
 	}

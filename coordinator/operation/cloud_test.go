@@ -204,3 +204,14 @@ func (c *cloud) names() []string {
 	slices.Sort(out)
 	return out
 }
+
+// remove takes an object away behind everybody's back.
+func (c *cloud) remove(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, o := range c.objects {
+		if o.GetAttr("name").AsString() == name {
+			delete(c.objects, id)
+		}
+	}
+}

@@ -7,24 +7,14 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/schema"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/wire"
 )
 
 // Import finds the object with an ID at its provider and returns what the state keeps of it.
 func (s *Session) Import(ctx context.Context, at addr.Instance, pi addr.ProviderInstance, id string) (*state.Object, diag.List) {
-	schemas, diags := s.Schemas(ctx, nil)
-	if diags.HasErrors() {
-		return nil, diags
-	}
-	block := schemas.Resource(pi.Provider, at.Resource.Mode, at.Resource.Type)
-	if block == nil {
-		return nil, diags.Append(diag.New(diag.Error, "Invalid resource type",
-			fmt.Sprintf("The provider %s does not support resource type %q.", pi.Provider.Display(), at.Resource.Type), nil))
-	}
-	code := values.NewCode(s.Tree, schemas)
-	wp, _, more := values.WireProvider(s.store(code, values.Planning, s.Now()), pi, s.Package(pi.Provider), at.Config())
-	diags = diags.Append(more)
+	block, wp, diags := s.providerOf(ctx, at, pi)
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -51,4 +41,35 @@ func (s *Session) Import(ctx context.Context, at addr.Instance, pi addr.Provider
 		return out, diags
 	}
 	return nil, diags.Append(diag.New(diag.Error, "Import failed", fmt.Sprintf("The provider returned no object of type %q.", at.Resource.Type), nil))
+}
+
+// providerOf returns what asks a provider about an object.
+func (s *Session) providerOf(ctx context.Context, at addr.Instance, pi addr.ProviderInstance) (*schema.Schema, wire.Provider, diag.List) {
+	schemas, diags := s.Schemas(ctx, nil)
+	if diags.HasErrors() {
+		return nil, wire.Provider{}, diags
+	}
+	block := schemas.Resource(pi.Provider, at.Resource.Mode, at.Resource.Type)
+	if block == nil {
+		return nil, wire.Provider{}, diags.Append(diag.New(diag.Error, "Invalid resource type",
+			fmt.Sprintf("The provider %s does not support resource type %q.", pi.Provider.Display(), at.Resource.Type), nil))
+	}
+	code := values.NewCode(s.Tree, schemas)
+	wp, _, more := values.WireProvider(s.store(code, values.Planning, s.Now()), pi, s.Package(pi.Provider), at.Config())
+	return block, wp, diags.Append(more)
+}
+
+// exists reads a stored object and tells whether it is there.
+func (s *Session) exists(ctx context.Context, at addr.Instance, pi addr.ProviderInstance, o *state.Object) (bool, diag.List) {
+	_, wp, diags := s.providerOf(ctx, at, pi)
+	if diags.HasErrors() {
+		return false, diags
+	}
+	task := &wire.PlanTask{Type: at.Resource.Type, Prior: values.StoredForWire(o), Refresh: true, SkipPlan: true}
+	res, more := s.call(ctx, &wire.Task{Address: at.String(), Provider: wp, Plan: task})
+	diags = diags.Append(more.WithAddress(at.String()))
+	if !diags.HasErrors() && res.Plan == nil {
+		diags = diags.Append(diag.New(diag.Error, "Failed to read the object", "The worker's answer holds nothing.", nil))
+	}
+	return !diags.HasErrors() && res.Plan.Prior != nil, diags
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
 )
 
 // CutOff returns a run of the workspace that was cut off while operations were under way, or nil. They may still go on,
@@ -39,37 +41,84 @@ func CutOff(ctx context.Context, store journal.Store, workspace string) (*journa
 	return nil, nil
 }
 
-// Resolve returns what ends the doubt about the current object at an address, as who says what became of it: id names the
-// object that there is now, which is read; empty means that the operation never took place. The transaction tells the
-// run too, if it is not over, so that it goes on behind the operation when it is resumed, or begins it anew. prior is
-// the stored state.
+// Resolve returns what ends the doubt about an object, as who says what became of it: id names the object that there is
+// now, which is read; empty means that the operation never took place. A deletion needs no word: its object is there or
+// not. Nobody can begin the operation any more when Resolve returns. The transaction tells the run too, if it is not
+// over, so that it goes on behind the operation when it is resumed, or begins it anew. prior is the stored state.
 func (s *Session) Resolve(ctx context.Context, prior *state.State, at addr.Instance, id, who string) (journal.Tx, diag.List) {
-	o := prior.Object(at, state.CurrentObject)
-	if o == nil || o.Status != state.InDoubt || o.Doubt == nil {
+	key, o := doubtful(prior, at)
+	if o == nil {
 		return journal.Tx{}, diag.Errors("Nothing is in doubt", fmt.Sprintf("No operation on %s is in doubt.", at), nil)
 	}
-	set := state.SetObject{Addr: at, Provider: prior.ProviderOf(at)}
+	if err := s.bury(ctx, o.Doubt, "its outcome was told by "+who); err != nil {
+		return journal.Tx{}, diag.Errors("Failed to end the attempt", err.Error()+".", nil)
+	}
+	set := state.SetObject{Addr: at, Deposed: key, Provider: prior.ProviderOf(at)}
+	done := id != ""
 	switch {
-	case id != "":
+	case o.Doubt.Operation == "create" && !done:
+	case o.Doubt.Operation == "delete":
+		there, diags := s.exists(ctx, at, set.Provider, o)
+		if diags.HasErrors() {
+			return journal.Tx{}, diags
+		}
+		if done = !there; there {
+			set.Object = undoubted(o)
+		}
+	case done:
 		imported, diags := s.Import(ctx, at, set.Provider, id)
 		if diags.HasErrors() {
 			return journal.Tx{}, diags
 		}
+		imported.Dependencies, imported.CreateBeforeDestroy, imported.SkipDestroy = o.Dependencies, o.CreateBeforeDestroy, o.SkipDestroy
 		set.Object = imported
-	case o.Doubt.Operation != "create":
-		back := *o
-		back.Doubt, back.Status = nil, o.Doubt.Before
-		if back.Status == 0 {
-			back.Status = state.Ready
-		}
-		set.Object = &back
+	default:
+		set.Object = undoubted(o)
 	}
-	tx, err := s.verdict(ctx, o.Doubt, id != "", who)
+	tx, err := s.verdict(ctx, o.Doubt, done, who)
 	if err != nil {
 		return tx, diag.Errors("Failed to read the run", err.Error()+".", nil)
 	}
 	tx.Changes, tx.EndVersion = []state.Change{set}, true
 	return tx, nil
+}
+
+// doubtful finds the object of an instance that is in doubt: the current one, else a deposed one.
+func doubtful(s *state.State, at addr.Instance) (state.DeposedKey, *state.Object) {
+	i := s.Instance(at)
+	if i == nil {
+		return "", nil
+	}
+	inDoubt := func(o *state.Object) bool { return o != nil && o.Status == state.InDoubt && o.Doubt != nil }
+	if inDoubt(i.Current) {
+		return state.CurrentObject, i.Current
+	}
+	for _, key := range slices.Sorted(maps.Keys(i.Deposed)) {
+		if inDoubt(i.Deposed[key]) {
+			return key, i.Deposed[key]
+		}
+	}
+	return "", nil
+}
+
+// undoubted returns an object as it was before the operation in doubt.
+func undoubted(o *state.Object) *state.Object {
+	back := *o
+	back.Doubt, back.Status = nil, o.Doubt.Before
+	if back.Status == 0 {
+		back.Status = state.Ready
+	}
+	return &back
+}
+
+// bury makes sure that nobody begins the operation in doubt from now on: its task may still be waiting for a worker.
+func (s *Session) bury(ctx context.Context, d *state.Doubt, why string) error {
+	ref := wire.TaskRef{Pool: d.Pool, Coordinator: s.Coordinator, Run: d.Run, Attempt: wire.AttemptID(d.Attempt)}
+	_, err := s.Transport.Claim(ctx, ref, wire.Claim{Nonce: s.NewID(), At: s.Now(), Tombstone: true, Reason: why})
+	if err != nil {
+		return fmt.Errorf("writing a tombstone for the attempt %s: %w", d.Attempt, err)
+	}
+	return nil
 }
 
 // verdict returns what the journal of the run is told when a doubt is resolved: that the operation is done, or that it

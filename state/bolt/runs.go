@@ -28,14 +28,18 @@ var (
 const running = "running"
 
 // BeginRun records a run and the plan that it carries out.
-func (s *Store) BeginRun(ctx context.Context, r journal.Run, plan []byte) error {
+func (s *Store) BeginRun(ctx context.Context, lockID string, r journal.Run, plan []byte) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
 	packed := compress(plan)
 	return s.write(ctx, func(tx *bbolt.Tx) error {
-		if _, err := s.workspace(tx, r.Workspace); err != nil {
+		w, err := s.workspace(tx, r.Workspace)
+		if err != nil {
+			return err
+		}
+		if err := s.fence(w, lockID); err != nil {
 			return err
 		}
 		b, err := tx.Bucket(runsBucket).CreateBucket([]byte(r.ID))
@@ -54,10 +58,17 @@ func (s *Store) BeginRun(ctx context.Context, r journal.Run, plan []byte) error 
 }
 
 // EndRun records how a run ended, and forgets the oldest ended ones.
-func (s *Store) EndRun(ctx context.Context, id, status string, at time.Time) error {
+func (s *Store) EndRun(ctx context.Context, lockID, id, status string, at time.Time) error {
 	return s.write(ctx, func(tx *bbolt.Tx) error {
 		r, b, err := findRun(tx, id)
 		if err != nil {
+			return err
+		}
+		w, err := s.workspace(tx, r.Workspace)
+		if err != nil {
+			return err
+		}
+		if err := s.fence(w, lockID); err != nil {
 			return err
 		}
 		r.Status, r.Ended = status, at

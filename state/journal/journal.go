@@ -275,8 +275,9 @@ type Store interface {
 	SetMark(ctx context.Context, workspace string, m SnapshotMark) error
 
 	// BeginRun records a run and its plan. Of the ended runs of a workspace the last 50 are kept.
-	BeginRun(ctx context.Context, r Run, plan []byte) error
-	EndRun(ctx context.Context, id, status string, at time.Time) error // ErrNoRun
+	// It and EndRun are refused like a commit under a lock that is not held: who has lost the lock ends no run of others.
+	BeginRun(ctx context.Context, lockID string, r Run, plan []byte) error
+	EndRun(ctx context.Context, lockID, id, status string, at time.Time) error // ErrNoRun
 	Runs(ctx context.Context, workspace string) ([]Run, error)         // newest first
 	RunPlan(ctx context.Context, id string) (Run, []byte, error)       // ErrNoRun
 	Events(ctx context.Context, id string) ([]Event, error)            // ErrNoRun; in the order of their commits

@@ -398,9 +398,12 @@ func (s *Store) GetValue(ctx context.Context, bucket, key string) (value []byte,
 }
 
 // BeginRun records a run and the plan that it carries out.
-func (s *Store) BeginRun(ctx context.Context, r journal.Run, plan []byte) error {
+func (s *Store) BeginRun(ctx context.Context, lockID string, r journal.Run, plan []byte) error {
 	return s.change(ctx, "BeginRun", r.ID, func() error {
 		if _, err := s.workspace(r.Workspace); err != nil {
+			return err
+		}
+		if err := s.fence(r.Workspace, lockID); err != nil {
 			return err
 		}
 		if s.disk.runs[r.ID] != nil {
@@ -412,11 +415,14 @@ func (s *Store) BeginRun(ctx context.Context, r journal.Run, plan []byte) error 
 }
 
 // EndRun records how a run ended, and forgets the oldest ended ones.
-func (s *Store) EndRun(ctx context.Context, id, status string, at time.Time) error {
+func (s *Store) EndRun(ctx context.Context, lockID, id, status string, at time.Time) error {
 	return s.change(ctx, "EndRun", id, func() error {
 		r := s.disk.runs[id]
 		if r == nil {
 			return fmt.Errorf("run %s: %w", id, journal.ErrNoRun)
+		}
+		if err := s.fence(r.Workspace, lockID); err != nil {
+			return err
 		}
 		r.Status, r.Ended = status, at
 		ended := slices.DeleteFunc(s.runsOf(r.Workspace), func(r journal.Run) bool { return r.Status == "running" })

@@ -59,8 +59,8 @@ func crashedRun(t *testing.T, f Fixture) {
 		Who: "me", Vertices: 7, BaseSerial: 3,
 	}
 	plan := bytes.Repeat([]byte("a plan "), 10000)
-	ok(t, s.BeginRun(t.Context(), r, plan))
-	if s.BeginRun(t.Context(), r, nil) == nil {
+	ok(t, s.BeginRun(t.Context(), "", r, plan))
+	if s.BeginRun(t.Context(), "", r, nil) == nil {
 		t.Error("a run was begun twice")
 	}
 	commit(t, s, journal.Tx{Run: "r", Events: []journal.Event{{Kind: journal.Want, At: now(2)}}})
@@ -72,10 +72,10 @@ func crashedRun(t *testing.T, f Fixture) {
 	is(t, bytes.Equal(gotPlan, plan), true)
 	is(t, len(must(s.Events(t.Context(), "r"))), 1)
 
-	ok(t, s.EndRun(t.Context(), "r", "done", now(9)))
+	ok(t, s.EndRun(t.Context(), "", "r", "done", now(9)))
 	r.Status, r.Ended = "done", now(9)
 	is(t, must(s.Runs(t.Context(), ws)), []journal.Run{r})
-	isError(t, s.EndRun(t.Context(), "x", "done", now(9)), journal.ErrNoRun)
+	isError(t, s.EndRun(t.Context(), "", "x", "done", now(9)), journal.ErrNoRun)
 	_, _, err = s.RunPlan(t.Context(), "x")
 	isError(t, err, journal.ErrNoRun)
 	_, err = s.Events(t.Context(), "x")
@@ -86,12 +86,12 @@ func runsAreKept(t *testing.T, f Fixture) {
 	s := open(t, f)
 	begin := func(i int) string {
 		id := fmt.Sprintf("r%03d", i)
-		ok(t, s.BeginRun(t.Context(), journal.Run{ID: id, Workspace: ws, Started: now(i), Status: "running"}, nil))
+		ok(t, s.BeginRun(t.Context(), "", journal.Run{ID: id, Workspace: ws, Started: now(i), Status: "running"}, nil))
 		return id
 	}
 	begin(0) // never ends
 	for i := 1; i <= journal.KeptRuns+5; i++ {
-		ok(t, s.EndRun(t.Context(), begin(i), "done", now(i)))
+		ok(t, s.EndRun(t.Context(), "", begin(i), "done", now(i)))
 	}
 	runs := must(s.Runs(t.Context(), ws))
 	is(t, len(runs), journal.KeptRuns+1)
@@ -105,5 +105,5 @@ func runsAreKept(t *testing.T, f Fixture) {
 func beginRun(t *testing.T, s journal.Store, id string) {
 	t.Helper()
 	r := journal.Run{ID: id, Workspace: ws, Command: "apply", Started: now(0), Status: "running"}
-	ok(t, s.BeginRun(t.Context(), r, []byte("plan")))
+	ok(t, s.BeginRun(t.Context(), "", r, []byte("plan")))
 }

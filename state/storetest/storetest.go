@@ -294,6 +294,9 @@ func lostLockIsFenced(t *testing.T, f Fixture) {
 	isError(t, s.Commit(t.Context(), ws, "1", tx), journal.ErrFenced)
 	ok(t, s.Lock(t.Context(), ws, journal.LockInfo{ID: "2"}))
 	isError(t, s.Commit(t.Context(), ws, "1", tx), journal.ErrFenced)
+	isError(t, s.BeginRun(t.Context(), "1", journal.Run{ID: "late", Workspace: ws}, nil), journal.ErrFenced)
+	isError(t, s.EndRun(t.Context(), "1", "r", "cancelled", now(1)), journal.ErrFenced)
+	is(t, len(must(s.Runs(t.Context(), ws))), 1)
 	is(t, must(s.Load(t.Context(), ws)).IsEmpty(), true)
 	is(t, len(must(s.Events(t.Context(), "r"))), 0)
 }
@@ -321,7 +324,7 @@ func workspacesAreApart(t *testing.T, f Fixture) {
 	ok(t, s.SetMark(t.Context(), "stage", journal.SnapshotMark{Lineage: "l"}))
 	is(t, must(s.Load(t.Context(), ws)).IsEmpty(), true)
 	sameContent(t, must(s.Load(t.Context(), "stage")), after(put("a", 1)))
-	ok(t, s.BeginRun(t.Context(), journal.Run{ID: "r", Workspace: "stage", Status: "running"}, nil))
+	ok(t, s.BeginRun(t.Context(), "", journal.Run{ID: "r", Workspace: "stage", Status: "running"}, nil))
 	is(t, len(must(s.Runs(t.Context(), ws))), 0)
 
 	ok(t, s.DeleteWorkspace(t.Context(), "stage"))
@@ -351,7 +354,7 @@ func noWorkspace(t *testing.T, f Fixture) {
 		"Locked":          func() error { _, err := s.Locked(ctx, "x"); return err },
 		"Mark":            func() error { _, err := s.Mark(ctx, "x"); return err },
 		"SetMark":         func() error { return s.SetMark(ctx, "x", journal.SnapshotMark{}) },
-		"BeginRun":        func() error { return s.BeginRun(ctx, journal.Run{ID: "r", Workspace: "x"}, nil) },
+		"BeginRun":        func() error { return s.BeginRun(ctx, "", journal.Run{ID: "r", Workspace: "x"}, nil) },
 		"Runs":            func() error { _, err := s.Runs(ctx, "x"); return err },
 		"DeleteWorkspace": func() error { return s.DeleteWorkspace(ctx, "x") },
 	} {

@@ -1,0 +1,117 @@
+package operation_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// suspect puts an operation on the object at an address in doubt.
+func (e *estate) suspect(address, operation string) addr.Instance {
+	e.t.Helper()
+	at, diags := addr.ParseInstance(address)
+	e.clean(diags)
+	st := e.state()
+	o := state.Object{}
+	if st.Object(at, state.CurrentObject) != nil {
+		o = *st.Object(at, state.CurrentObject)
+	}
+	o.Status = state.InDoubt
+	o.Doubt = &state.Doubt{Run: "gone", Attempt: "a1", Pool: "default", Operation: operation, Before: state.Ready}
+	e.check(e.store.Commit(e.t.Context(), "default", "", journal.Tx{Changes: []state.Change{
+		state.SetObject{Addr: at, Provider: st.ProviderOf(at), Object: &o}}}))
+	return at
+}
+
+// resolve ends the doubt at an address.
+func (e *estate) resolve(at addr.Instance, id string) {
+	e.t.Helper()
+	tx, diags := e.session.Resolve(e.t.Context(), e.state(), at, id, "somebody")
+	e.clean(diags)
+	e.check(e.store.Commit(e.t.Context(), "default", "", tx))
+}
+
+// buried tells whether nobody can begin the attempt any more.
+func (e *estate) buried() bool {
+	e.t.Helper()
+	c, err := e.session.Transport.ReadClaim(e.t.Context(), wire.TaskRef{Pool: "default", Coordinator: "c", Run: "gone", Attempt: "a1"})
+	return err == nil && c.Tombstone
+}
+
+const two = `
+resource "fake_thing" "a" { name = "a" }
+resource "fake_thing" "b" { name = "b" }
+`
+
+// The task of an attempt in doubt may still wait in its stream: a worker that took it after the user's word that nothing
+// was created would create what the next run creates too.
+func TestWhatIsResolvedCannotBeginAnyMore(t *testing.T) {
+	e := newEstate(t)
+	e.apply(two)
+	e.resolve(e.suspect("fake_thing.a", "update"), "")
+	if !e.buried() {
+		t.Error("the attempt is not buried")
+	}
+	e.equal("state", existing(e.state()), []string{"fake_thing.a", "fake_thing.b"})
+}
+
+func TestAPlanOverADoubtLeavesNothingThatCanBegin(t *testing.T) {
+	e := newEstate(t)
+	e.apply(two)
+	e.suspect("fake_thing.a", "update")
+	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	e.clean(diags)
+	if !e.buried() {
+		t.Error("the attempt is not buried")
+	}
+	e.equal("state", existing(e.state()), []string{"fake_thing.a", "fake_thing.b"})
+}
+
+func TestADeletionInDoubtIsResolvedByLooking(t *testing.T) {
+	for there, want := range map[bool][]string{true: {"fake_thing.a", "fake_thing.b"}, false: {"fake_thing.b"}} {
+		e := newEstate(t)
+		e.apply(two)
+		at := e.suspect("fake_thing.a", "delete")
+		if !there {
+			e.cloud.remove("a")
+		}
+		e.resolve(at, "")
+		e.equal("state", existing(e.state()), want)
+	}
+}
+
+// The apply made the graph of the configuration anew, with fewer vertices than the plan had seen: one for each resource
+// without a block that is still there.
+func TestAnObjectWithoutABlockThatIsGoneAlreadyDoesNotStopTheApply(t *testing.T) {
+	e := newEstate(t)
+	e.apply(two)
+	e.configure(`resource "fake_thing" "a" { name = "a" }`)
+	e.cloud.remove("b")
+	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	e.clean(diags)
+	e.equal("state", existing(e.state()), []string{"fake_thing.a"})
+}
+
+// Somebody whose lock was broken while he planned ended the run of who broke it, and began his own.
+func TestWhoHasLostTheLockNeitherBeginsARunNorEndsThatOfAnother(t *testing.T) {
+	e := newEstate(t)
+	e.apply(two)
+	e.configure(`resource "fake_thing" "c" { name = "c" }`)
+	p := e.plan(operation.PlanOptions{})
+	e.check(e.store.Lock(t.Context(), "default", journal.LockInfo{ID: "another", Who: "somebody else"}))
+	e.check(e.store.BeginRun(t.Context(), "another", journal.Run{ID: "theirs", Workspace: "default", Started: time.Now(), Status: "running"}, nil))
+	applied, diags := e.session.Apply(t.Context(), operation.ApplyOptions{Plan: p, Command: "apply", LockID: "mine"})
+	if applied != nil || !says(diags, "the state lock was lost") {
+		t.Errorf("%v, %v", applied, diags)
+	}
+	runs, err := e.store.Runs(t.Context(), "default")
+	e.check(err)
+	if runs[0].ID != "theirs" || runs[0].Status != "running" {
+		t.Errorf("the run is %+v", runs[0])
+	}
+}
