@@ -72,7 +72,7 @@ func (p *Planner) importOne(n *graph.Node, b *config.Import, rep eval.Repetition
 			return diags.Append(diag.New(diag.Error, "Resource type has no identity",
 				fmt.Sprintf("Objects of type %q cannot be imported by identity, because the provider declares none; import by id.", n.Resource.Addr.Type), b.Identity.Range().Ptr()))
 		}
-		v, _, more := scope.EvalImportIdentity(p.Code.Expr(b.Identity), identity.Body.ImpliedType(), rep, false)
+		v, _, more := scope.EvalImportIdentity(p.Code.Expr(b.Identity), identity.ImportType(), rep, false)
 		diags = diags.Append(more)
 		t.Identity = v
 	case b.ID != nil:

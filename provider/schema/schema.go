@@ -47,6 +47,17 @@ type Identity struct {
 	Body    *Object
 }
 
+// ImportType is what users write to import by identity: the attributes that are not required may be left out.
+func (i *Identity) ImportType() cty.Type {
+	var optional []string
+	for name, a := range i.Body.Attributes {
+		if !a.Required {
+			optional = append(optional, name)
+		}
+	}
+	return cty.ObjectWithOptionalAttrs(i.Body.ImpliedType().AttributeTypes(), optional)
+}
+
 // Block is the content of a configuration block.
 type Block struct {
 	Attributes map[string]*Attribute
