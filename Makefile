@@ -13,7 +13,7 @@ GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint lint-more vet generate bench fault conformance tools clean
+.PHONY: help build test race lint lint-more vet generate bench fault fault-large conformance tools clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ bench: ## run the benchmarks; TOFU=PATH compares with an OpenTofu binary
 
 fault: ## kill, pause and cut off real processes: at every point, then KILLS times by chance (SEED)
 	$(GO) test ./test/fault -count=1 -timeout=4h -v -kills=$(KILLS) -seed=$(SEED)
+
+fault-large: ## apply 2,000 resources while coordinator and workers are killed
+	$(GO) test ./test/fault -count=1 -timeout=1h -v -run Large -large
 
 conformance: build ## run the conformance cases in CONFORMANCE, if they are there
 	python3 $(CONFORMANCE)/functions/run_cases.py --bin $(BIN)/coordinator \

@@ -171,7 +171,12 @@ func (l *loop) resumeAttempt(v int) {
 	default:
 		l.move(v, running)
 		l.depart(v)
-		if w.worker == "" {
+		switch {
+		case w.worker != "":
+		case l.stopping:
+			w.asking, w.reason = true, "the run was interrupted"
+			l.do(bury{v, l.ref(w), w.reason})
+		default:
 			w.asking = true
 			l.do(readClaim{v, l.ref(w)})
 		}

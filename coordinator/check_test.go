@@ -109,7 +109,7 @@ func (l *loop) checkAgainstOthers(v int, report func(string, ...any)) {
 	case sched.Ready:
 		ok = x.phase == idle || x.phase == queued
 	case sched.Running:
-		ok = x.phase != idle && x.phase != queued && x.phase != settled
+		ok = x.phase != idle && x.phase != queued && x.phase != settled || x.phase == idle && l.stopping // see recallReady
 	default:
 		ok = x.phase == settled
 	}

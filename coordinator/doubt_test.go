@@ -190,6 +190,27 @@ func TestAnInterruptStartsNothingMoreAndAwaitsWhatRuns(t *testing.T) {
 	w.once()
 }
 
+// A resumed run that was told to stop before it had looked at its operations under way ended without them: as cancelled, so that their
+// results were thrown away.
+func TestARunThatIsResumedToBeCancelledHearsOfWhatIsUnderWay(t *testing.T) {
+	w := safely(t, 12, dag.Edge{Before: 0, After: 11})
+	w.latency = func(string) time.Duration { return 20 * time.Second }
+	w.boot()
+	for len(w.began) < 4 {
+		w.run(1)
+	}
+	w.crash()
+	w.restore()
+	w.boot()
+	w.send(interrupted{cancel: true})
+	w.finish()
+	out := (&Runner{loop: w.loop}).outcome()
+	if out.Status != "cancelled" || len(w.began) != 4 || len(w.outputs) != 4 {
+		t.Errorf("%+v, began %v, the state has %d", out, w.began, len(w.outputs))
+	}
+	w.once()
+}
+
 func TestAnInterruptBuriesWhatNobodyHasClaimed(t *testing.T) {
 	w := safely(t, 2)
 	w.boot()

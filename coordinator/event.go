@@ -23,6 +23,7 @@ type (
 		vertex int
 		step   program.Step
 		took   time.Duration
+		worker string // who answered the call
 	}
 	// callFailed tells that a fast-lane call brought no answer.
 	callFailed struct {

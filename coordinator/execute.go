@@ -183,7 +183,7 @@ func (x *executor) call(a call) {
 	if x.Own != nil {
 		if result := x.Own(x.ctx, a.task); result != nil {
 			x.compute(a.vertex, func() {
-				x.inbox.put(completed{a.vertex, x.Program.Complete(x.ctx, a.vertex, result), x.Now().Sub(began)})
+				x.inbox.put(completed{a.vertex, x.Program.Complete(x.ctx, a.vertex, result), x.Now().Sub(began), result.Worker})
 			})
 			return
 		}
@@ -213,7 +213,7 @@ func (x *executor) call(a call) {
 			x.inbox.put(callFailed{a.vertex, err})
 			return
 		}
-		x.inbox.put(completed{a.vertex, x.Program.Complete(x.ctx, a.vertex, result), took})
+		x.inbox.put(completed{a.vertex, x.Program.Complete(x.ctx, a.vertex, result), took, result.Worker})
 	})
 }
 

@@ -200,9 +200,12 @@ func (l *loop) halted() bool { return l.stopping || l.leaving || l.frozen || l.b
 
 // advance starts what can be started.
 func (l *loop) advance() {
-	if !l.halted() {
+	switch {
+	case !l.halted():
 		l.prepareReady()
 		l.launchReady()
+	case l.stopping && !l.leaving && !l.frozen && l.broken == nil:
+		l.recallReady()
 	}
 	l.request()
 	l.giveUp()
@@ -234,6 +237,22 @@ func (l *loop) prepareReady() {
 			break
 		}
 		l.prepare(v)
+	}
+}
+
+// recallReady looks at what the journal tells of, in a run that was resumed and is to stop: an operation that is under way must be
+// heard of before the run ends. Nothing else is begun; who is popped here stays idle.
+func (l *loop) recallReady() {
+	for _, class := range []int{hiddenClass, visibleClass} {
+		for len(l.past) > 0 {
+			v, ok := l.sched.PopClass(class)
+			if !ok {
+				break
+			}
+			if p := l.past[v]; p != nil {
+				l.recall(v, p)
+			}
+		}
 	}
 }
 

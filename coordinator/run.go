@@ -311,7 +311,7 @@ func (r *Runner) outcome() Outcome {
 	slices.SortFunc(out.Skipped, func(a, b Skipped) int { return a.Vertex - b.Vertex })
 	slices.SortFunc(out.InDoubt, func(a, b Doubtful) int { return a.Vertex - b.Vertex })
 	switch {
-	case l.cancelled && len(l.doubted) == 0:
+	case l.cancelled && len(l.doubted) == 0 && !l.openEnded():
 		out.Status = "cancelled"
 	case out.Interrupted, l.frozen, l.broken != nil, len(l.doubted) > 0, l.leaving:
 		out.Status = "interrupted"

@@ -27,6 +27,7 @@ func (l *loop) onCompleted(e completed) {
 	w.step = e.step
 	if x.phase == calling {
 		l.arrive(e.vertex)
+		w.worker = e.worker
 		l.sample(x, w, e.took)
 		if w.step.Finished() {
 			l.free(w.permits) // another task may go on with them

@@ -1,6 +1,9 @@
 package coordinator
 
-import "github.com/millipede-iac/millipede/coordinator/program"
+import (
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/state/journal"
+)
 
 // onInterrupted stops: nothing more is started, workers are asked to have their providers stop, attempts that nobody
 // has claimed yet are buried so that nobody will. What runs is awaited.
@@ -32,6 +35,17 @@ func (l *loop) onInterrupted(e interrupted) {
 			l.do(withdraw{permitKey{lim.name, id}})
 		}
 	}
+}
+
+// openEnded tells whether the journal has operations of which nothing has been heard yet: whoever ends the run for good would
+// lose what becomes of them.
+func (l *loop) openEnded() bool {
+	for v := range l.vertices {
+		if s := l.vertices[v].status; s == journal.Dispatched || s == journal.Doubt {
+			return true
+		}
+	}
+	return false
 }
 
 // onAbandoned leaves at once. Workers elsewhere go on, and a resumed run takes their results; workers within this

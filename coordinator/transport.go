@@ -141,7 +141,7 @@ func (x *executor) watchWorkers() {
 func (x *executor) watchControl() {
 	for {
 		err := x.Transport.WatchControl(x.ctx, "", func(c wire.Control) {
-			if c.Kind == "cancel" && c.Run == x.RunID {
+			if c.Kind == "cancel" && (c.Run == x.RunID || c.Run == x.Coordinator) {
 				x.inbox.put(interrupted{cancel: true})
 			}
 		})

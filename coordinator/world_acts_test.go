@@ -135,7 +135,7 @@ func (w *world) called(a call) {
 	d := w.latency(name)
 	w.later(d, func() {
 		w.busy--
-		w.send(completed{a.vertex, w.program.Complete(context.Background(), a.vertex, w.answer(a.task)), d})
+		w.send(completed{a.vertex, w.program.Complete(context.Background(), a.vertex, w.answer(a.task)), d, "w1"})
 	})
 }
 

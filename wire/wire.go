@@ -250,7 +250,8 @@ type Worker struct {
 // Control is a message to workers.
 type Control struct {
 	// Kind is "stop" (ask providers of the run's operations to stop), "cancel" (start nothing more of the run)
-	// or "announce" (send a heartbeat now).
+	// or "announce" (send a heartbeat now). A coordinator heeds "cancel" too, and there Run may also be the name of the
+	// coordinator: whatever it runs.
 	Kind string `msgpack:"k"`
 	Run  string `msgpack:"r,omitempty"`
 }

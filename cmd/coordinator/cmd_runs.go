@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/cmd/coordinator/view"
+	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/bolt"
 	"github.com/millipede-iac/millipede/state/journal"
@@ -21,6 +22,8 @@ Subcommands:
   list       List the runs of the workspace.
   show       Show what a run did, and where.
   resume     Go on with a run that was cut off.
+  cancel     End a run for good, here or in another process.
+  cancel     End a run for good, here or in another process.
   resolve    Say what became of an operation whose outcome is not known.
 `
 
@@ -65,9 +68,13 @@ func runRunsShow(ctx context.Context, a *app, args []string) int {
 			}
 			name = runs[0].ID
 		}
-		run, _, err := store.RunPlan(ctx, name)
+		run, text, err := store.RunPlan(ctx, name)
 		if err != nil {
 			return err
+		}
+		saved, err := planfile.Decode(text)
+		if err != nil {
+			return fmt.Errorf("the plan of the run: %w", err)
 		}
 		events, err := store.Events(ctx, name)
 		if err != nil {
@@ -77,7 +84,7 @@ func runRunsShow(ctx context.Context, a *app, args []string) int {
 		if err != nil {
 			return err
 		}
-		return view.RunText(a.stdout, run, events, st, time.Now())
+		return view.RunText(a.stdout, run, saved.Plan.Hidden, events, st, time.Now())
 	})
 }
 

@@ -27,6 +27,11 @@ Options:
 ` + jsonHelp
 
 func runResume(ctx context.Context, a *app, args []string) int {
+	return a.goOn(ctx, resumeUsage, args, false)
+}
+
+// goOn resumes a run, to carry it out or to cancel it.
+func (a *app) goOn(ctx context.Context, usage string, args []string, cancel bool) int {
 	var vars variableFlags
 	var vf viewFlags
 	var sf stateFlags
@@ -34,8 +39,11 @@ func runResume(ctx context.Context, a *app, args []string) int {
 	vars.registerValues(f)
 	vf.register(f)
 	sf.registerLock(f)
-	parallelism := f.Int("parallelism", unset, "")
-	if code, done := a.parse(f, resumeUsage, args); done {
+	parallelism := unset
+	if !cancel {
+		f.IntVar(&parallelism, "parallelism", unset, "")
+	}
+	if code, done := a.parse(f, usage, args); done {
 		return code
 	}
 	u, diags := a.newUI(vf, "apply")
@@ -44,14 +52,21 @@ func runResume(ctx context.Context, a *app, args []string) int {
 	if !diags.HasErrors() {
 		record, saved, diags = a.findRun(ctx, f.Arg(0))
 	}
+	if cancel && isLocked(diags) {
+		return u.end(a.cancelElsewhere(ctx, u, diags))
+	}
 	if diags.HasErrors() {
 		u.diagnostics(diags)
 		return u.end(1)
 	}
 	return u.end(a.operate(ctx, operationOptions{
-		command: "apply", vars: vars, state: sf, ui: u, parallelism: *parallelism, lockAs: "OperationTypeApply", saved: saved, settles: true,
+		command: "apply", vars: vars, state: sf, ui: u, parallelism: parallelism, lockAs: "OperationTypeApply", saved: saved, settles: true,
 	}, func(r *operationRun) int {
-		applied, diags := r.engine.Resume(ctx, record, saved.Plan, r.state.lockID)
+		goOn := r.engine.Resume
+		if cancel {
+			goOn = r.engine.Cancel
+		}
+		applied, diags := goOn(ctx, record, saved.Plan, r.state.lockID)
 		return r.finish(ctx, saved.Plan, applied, diags)
 	}))
 }

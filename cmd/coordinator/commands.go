@@ -37,6 +37,7 @@ func init() {
 		{name: "runs list", synopsis: "List the runs of the workspace", run: runRunsList},
 		{name: "runs show", synopsis: "Show what a run did, and where", run: runRunsShow},
 		{name: "runs resume", synopsis: "Go on with a run that was cut off", run: runResume},
+		{name: "runs cancel", synopsis: "End a run for good", run: runCancel},
 		{name: "runs resolve", synopsis: "Say what became of an operation in doubt", run: runResolve},
 		{name: "show", synopsis: "Show the state or a saved plan", run: runShow},
 		{name: "state", synopsis: "Work on the state", run: group(stateUsage), hidden: true},

@@ -23,6 +23,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -161,7 +162,8 @@ func identity() (string, nkeys.KeyPair, error) {
 			return "", nil, err
 		}
 		name := "c-" + strings.ToLower(newID()[:12])
-		return name, pair, os.WriteFile(file, []byte(name+"\n"+string(seed)+"\n"), 0o600)
+		// Runs rest on it, so it must not be lost with the power, nor be half there.
+		return name, pair, snapshot.WriteWhole(file, []byte(name+"\n"+string(seed)+"\n"))
 	}
 	if err != nil {
 		return "", nil, err

@@ -116,7 +116,6 @@ func (s *openState) lock(ctx context.Context, timeout time.Duration) diag.List {
 		var held *journal.Held
 		switch {
 		case err == nil:
-			s.lockID = s.info.ID
 			err := s.store.Lock(ctx, s.workspace, s.info)
 			if errors.As(err, &held) {
 				// The store is open here alone, so whoever left this lock is gone.
@@ -125,8 +124,11 @@ func (s *openState) lock(ctx context.Context, timeout time.Duration) diag.List {
 				}
 			}
 			if err != nil {
-				return diag.Errors("Error acquiring the state lock", err.Error(), nil)
+				// What was taken first is given back, or nobody could have it until this process ends.
+				return diag.Errors("Error acquiring the state lock", err.Error(), nil).Append(
+					releasing(s.backend.Unlock(context.WithoutCancel(ctx), s.workspace, s.info.ID)))
 			}
+			s.lockID = s.info.ID
 			return nil
 		case errors.As(err, &held) && time.Now().Before(deadline):
 			select {
@@ -184,16 +186,18 @@ func (s *openState) unlock(ctx context.Context) diag.List {
 	if s.lockID == "" {
 		return nil
 	}
-	var diags diag.List
 	ctx = context.WithoutCancel(ctx)
-	if err := s.store.Unlock(ctx, s.workspace, s.lockID); err != nil {
-		diags = diags.Append(diag.New(diag.Error, "Error releasing the state lock", err.Error(), nil))
-	}
-	if err := s.backend.Unlock(ctx, s.workspace, s.lockID); err != nil {
-		diags = diags.Append(diag.New(diag.Error, "Error releasing the state lock", err.Error(), nil))
-	}
+	// The store's lock is within the backend's, so it goes first.
+	diags := releasing(s.store.Unlock(ctx, s.workspace, s.lockID)).Append(releasing(s.backend.Unlock(ctx, s.workspace, s.lockID)))
 	s.lockID = ""
 	return diags
+}
+
+func releasing(err error) diag.List {
+	if err == nil {
+		return nil
+	}
+	return diag.Errors("Error releasing the state lock", err.Error(), nil)
 }
 
 // close releases the lock and closes the store.

@@ -242,19 +242,18 @@ func (a *Applier) Describe(v int) program.Description {
 		return program.Description{Address: vx.Address, Hidden: true}
 	}
 	c := a.Plan.Changes[vx.Change]
-	d := program.Description{Address: vx.Address, Class: c.Addr.Resource.Type}
+	d := program.Description{Address: vx.Address, Class: c.Addr.Resource.Type, Hidden: a.Plan.Hidden(v)}
 	switch vx.Kind {
 	case plan.DestroyObject:
 		d.Action = "delete"
 		if c.Action == plan.Forget || c.Action == plan.ForgetThenCreate {
-			d.Action, d.Hidden = "forget", true
+			d.Action = "forget"
 		}
 	case plan.ReadObject:
 		d.Action = "read"
 	default:
 		switch c.Action {
 		case plan.NoOp:
-			d.Hidden = true
 		case plan.Update:
 			d.Action = "update"
 		default:

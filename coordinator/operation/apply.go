@@ -105,6 +105,16 @@ func (s *Session) overtake(ctx context.Context, lockID string) error {
 
 // Resume goes on with a run that a crash or an interrupt ended.
 func (s *Session) Resume(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (*Applied, diag.List) {
+	return s.goOn(ctx, r, p, lockID, false)
+}
+
+// Cancel ends a run that a crash or an interrupt has cut off, for good: what nobody has begun is never begun, what is under way is
+// awaited.
+func (s *Session) Cancel(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (*Applied, diag.List) {
+	return s.goOn(ctx, r, p, lockID, true)
+}
+
+func (s *Session) goOn(ctx context.Context, r journal.Run, p *plan.Plan, lockID string, cancel bool) (*Applied, diag.List) {
 	applier, diags := s.applier(ctx, p, r.ID)
 	if diags.HasErrors() {
 		return nil, diags
@@ -119,8 +129,17 @@ func (s *Session) Resume(ctx context.Context, r journal.Run, p *plan.Plan, lockI
 	if err != nil {
 		return nil, diags.Append(diag.New(diag.Error, "The run cannot be resumed", err.Error()+".", nil))
 	}
-	return s.carryOut(ctx, runner, applier, envelope, r.ID, diags)
+	if !cancel {
+		return s.carryOut(ctx, runner, applier, envelope, r.ID, diags)
+	}
+	runner.Cancel()
+	applied, diags := s.carryOut(ctx, runner, applier, envelope, r.ID, diags)
+	// That is what was asked for.
+	return applied, slices.DeleteFunc(diags, func(d *diag.Diagnostic) bool { return d.Summary == errCancelled })
 }
+
+// errCancelled is the summary of the diagnostic of a run that was ended for good.
+const errCancelled = "Run cancelled"
 
 func failed(err error) diag.List {
 	if err == nil {
@@ -165,10 +184,19 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 			"The plan covered only what -target or -exclude left in, so what exists may not be all that the configuration asks for. Make a plan without these options to see what is left.", nil))
 	}
 	for _, d := range outcome.InDoubt {
-		diags = diags.Append(diag.New(diag.Error, "The outcome of an operation is not known",
-			fmt.Sprintf("%s is in doubt: %s.\n\nLook whether it happened, then say so:\n  coordinator runs resolve '%s' -created ID\n  coordinator runs resolve '%s' -not-created", d.Address, strings.TrimSuffix(d.Reason, "."), d.Address, d.Address), nil))
+		detail := fmt.Sprintf("%s is in doubt: %s.\n\n", d.Address, strings.TrimSuffix(d.Reason, "."))
+		if a.Describe(d.Vertex).Action == "create" {
+			detail += fmt.Sprintf("Look whether it happened, then say so:\n  coordinator runs resolve '%s' -created ID\n  coordinator runs resolve '%s' -not-created", d.Address, d.Address)
+		} else {
+			detail += "The next plan reads the object, and goes by what is there then."
+		}
+		diags = diags.Append(diag.New(diag.Error, "The outcome of an operation is not known", detail, nil))
 	}
-	if outcome.Interrupted && !diags.HasErrors() {
+	switch {
+	case diags.HasErrors():
+	case outcome.Status == "cancelled":
+		diags = diags.Append(diag.New(diag.Error, errCancelled, fmt.Sprintf("The run %s was ended for good before everything was done. What was done is in the state.", run), nil))
+	case outcome.Interrupted:
 		diags = diags.Append(diag.New(diag.Error, "Operation interrupted",
 			fmt.Sprintf("The run %s was stopped before everything was done. To go on: coordinator runs resume %s", run, run), nil))
 	}

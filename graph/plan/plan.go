@@ -247,6 +247,23 @@ type Vertex struct {
 	Address string
 }
 
+// Hidden tells that a vertex does nothing that a user would call an operation: named values, objects that stay as they are, and
+// those that are forgotten.
+func (p *Plan) Hidden(v int) bool {
+	x := p.Graph.Vertices[v]
+	if x.Change < 0 {
+		return true
+	}
+	switch action := p.Changes[x.Change].Action; x.Kind {
+	case DestroyObject:
+		return action == Forget || action == ForgetThenCreate
+	case ReadObject:
+		return false
+	default:
+		return action == NoOp
+	}
+}
+
 // Graph is the apply graph: instance by instance, plain data, in an order in which it was built (not sorted).
 type Graph struct {
 	Vertices []Vertex

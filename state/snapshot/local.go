@@ -202,7 +202,7 @@ func (l *Local) Write(_ context.Context, workspace string, data []byte) error {
 // or what is not JSON and the new one beside it.
 func overwrite(f *os.File, path string, data []byte) error {
 	redo := beside(path, redoSuffix)
-	if err := writeWhole(redo, data); err != nil {
+	if err := WriteWhole(redo, data); err != nil {
 		return err
 	}
 	failpoint.Hit(failpoint.SnapshotCopied)
@@ -220,8 +220,8 @@ func overwrite(f *os.File, path string, data []byte) error {
 	return os.Remove(redo)
 }
 
-// writeWhole makes a file that is there whole or not at all.
-func writeWhole(path string, data []byte) error {
+// WriteWhole makes a file, with mode 0600, that is there whole or not at all, and on the disk when it returns.
+func WriteWhole(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*")
 	if err != nil {
 		return err

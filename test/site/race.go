@@ -5,5 +5,5 @@ package site
 // raceFlags build the programs under test as the tests are built.
 var raceFlags = []string{"-race"}
 
-// slowness is how much longer everything takes in programs that are built so.
-const slowness = 5
+// Slowness is how much longer everything takes in programs that are built so.
+const Slowness = 5

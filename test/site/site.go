@@ -23,7 +23,7 @@ import (
 )
 
 // patience is how long a test waits for what should come soon.
-const patience = slowness * 90 * time.Second
+const patience = Slowness * 90 * time.Second
 
 // Waiting returns a context that ends when the patience does.
 func Waiting(t *testing.T) context.Context {

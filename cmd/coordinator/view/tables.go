@@ -57,8 +57,9 @@ func runTook(r journal.Run, now time.Time) string {
 }
 
 // RunText shows one run: how far it is, what was done where, what failed, what is under way, and what is known of
-// everything whose outcome is not known. s is the state of its workspace. An error of the journal's events is returned.
-func RunText(w io.Writer, r journal.Run, events []journal.Event, s *state.State, now time.Time) error {
+// everything whose outcome is not known. hidden tells which vertices of its graph are no operations; s is the state of its
+// workspace. An error of the journal's events is returned.
+func RunText(w io.Writer, r journal.Run, hidden func(vertex int) bool, events []journal.Event, s *state.State, now time.Time) error {
 	statuses, open, err := journal.Fold(r.Vertices, events)
 	if err != nil {
 		return fmt.Errorf("reading the journal of the run %s: %w", r.ID, err)
@@ -70,8 +71,12 @@ func RunText(w io.Writer, r journal.Run, events []journal.Event, s *state.State,
 	}
 	fmt.Fprintf(&b, "\nStatus: %s\nStarted: %s (%s)\n", r.Status, r.Started.Format(timeFormat), runTook(r, now))
 	counts := map[journal.Status]int{}
-	for _, st := range statuses {
-		counts[st]++
+	steps := 0
+	for v, st := range statuses {
+		if !hidden(v) {
+			counts[st]++
+			steps++
+		}
 	}
 	var parts []string
 	for st := journal.Waiting; st <= journal.Doubt; st++ {
@@ -79,7 +84,7 @@ func RunText(w io.Writer, r journal.Run, events []journal.Event, s *state.State,
 			parts = append(parts, fmt.Sprintf("%d %s", counts[st], st))
 		}
 	}
-	fmt.Fprintf(&b, "Steps: %d (%s)\n", r.Vertices, strings.Join(parts, ", "))
+	fmt.Fprintf(&b, "Steps: %d (%s)\n", steps, strings.Join(parts, ", "))
 	if err := doneTable(&b, events); err != nil {
 		return err
 	}

@@ -313,8 +313,8 @@ func TestARunShowsWhatIsKnownOfWhatIsInDoubt(t *testing.T) {
 		event(journal.Skip, 3, "a.d", ""),
 	}
 	var b bytes.Buffer
-	run := journal.Run{ID: "01", Workspace: "default", Command: "apply", Status: "running", Started: noon, Who: "me", Vertices: 5}
-	if err := view.RunText(&b, run, events, s, noon.Add(time.Minute)); err != nil {
+	run := journal.Run{ID: "01", Workspace: "default", Command: "apply", Status: "running", Started: noon, Who: "me", Vertices: 7}
+	if err := view.RunText(&b, run, func(v int) bool { return v > 4 }, events, s, noon.Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{

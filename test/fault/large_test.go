@@ -1,0 +1,97 @@
+package fault
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/test/site"
+)
+
+var large = flag.Bool("large", false, "apply 2,000 resources under kills, which takes minutes")
+
+const (
+	many             = 2000
+	coordinatorKills = 5
+	workerKills      = 10
+)
+
+// TestALargeApplyUnderKillsEndsAsAnUndisturbedOne kills the coordinator five times and workers ten times while 2,000 machines are
+// created.
+func TestALargeApplyUnderKillsEndsAsAnUndisturbedOne(t *testing.T) {
+	if !*large {
+		t.Skip("takes minutes; make fault-large runs it")
+	}
+	undisturbed := newTrial(t, many, 10)
+	undisturbed.Must("init")
+	began := time.Now()
+	undisturbed.Must("apply", "-auto-approve", "-no-color", "-concise")
+	t.Logf("undisturbed, in one process: %s", time.Since(began).Round(time.Millisecond))
+
+	s := newTrial(t, many, 10)
+	s.Server()
+	workers := []*site.Worker{s.Worker("default"), s.Worker("default")}
+	s.Must("init")
+	began = time.Now()
+	p := s.Start("apply", "-auto-approve", "-no-color", "-concise")
+	const all = coordinatorKills + workerKills
+	for n := range all {
+		site.Eventually(t, "more machines were created", func() bool { return s.Finished("create") >= (n+1)*many/(all+2) })
+		if n%3 == 2 {
+			must(t, p.Kill())
+			p = s.Start("runs", "resume", "-no-color")
+			continue
+		}
+		w := workers[n%2]
+		must(t, w.Kill())
+		w.Start()
+	}
+	r := site.Result{Code: site.Exit(t, p), Text: p.Output()}
+	disturbed := time.Since(began)
+	s.settled()
+	created, doubts := s.Finished("create"), s.State().Doubts
+	if r.Code != 0 && len(doubts) == 0 {
+		t.Errorf("the resumed run has exit status %d, and nothing is in doubt:\n%s", r.Code, site.Tail(r.Text))
+	}
+	s.holds()
+	if n := len(s.State().Objects) + len(doubts); n != many {
+		t.Errorf("%d machines are in the state and %d in doubt, of %d", len(s.State().Objects), len(doubts), many)
+	}
+	s.goOn(apply)
+	s.complete(many)
+	if want, got := undisturbed.shape(), s.shape(); !slices.Equal(want, got) {
+		t.Errorf("the state has %d instances, the undisturbed one %d, and they differ", len(got), len(want))
+	}
+	t.Logf("%d kills of the coordinator and %d of workers: %s; %d creations ended, %d were begun, %d were in doubt, %d of them had not happened",
+		coordinatorKills, workerKills, disturbed.Round(time.Millisecond), created, s.Begun("create"), len(doubts), len(s.forgiven))
+}
+
+// shape is the state without what chance has made: each instance with the attributes that its configuration decides.
+func (s *trial) shape() []string {
+	s.T.Helper()
+	var file struct {
+		Resources []struct {
+			Type, Name string
+			Instances  []struct {
+				Key        json.RawMessage `json:"index_key"`
+				Status     string
+				Attributes map[string]any
+			}
+		}
+	}
+	must(s.T, json.Unmarshal([]byte(s.Read("terraform.tfstate")), &file))
+	var out []string
+	for _, r := range file.Resources {
+		for _, i := range r.Instances {
+			for _, chance := range []string{"id", "ip", "serial", "password", "revision"} {
+				delete(i.Attributes, chance)
+			}
+			out = append(out, fmt.Sprintf("%s.%s[%s] %s %v", r.Type, r.Name, i.Key, i.Status, i.Attributes))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
