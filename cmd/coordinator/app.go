@@ -37,6 +37,8 @@ type app struct {
 	cli            *cliconfig.Config
 	services       *services.Services // both are there once loadCLIConfig was called
 
+	logs *logs // what TF_LOG asks for; there while a command runs
+
 	chdir   string
 	cwd     string            // where the command was given, before -chdir; empty while that is the working directory
 	nats    natsconn.Settings // what the options say; see server
@@ -103,7 +105,14 @@ func (a *app) run(ctx context.Context, args []string) int {
 		fmt.Fprintf(a.stderr, "Error: %s\n", err)
 		return 1
 	}
-	return c.run(ctx, a, append(extra, rest...))
+	args = append(extra, rest...)
+	a.logs = openLogs(a.getenv, a.stderr)
+	a.logs.begin(c.name, args)
+	code = c.run(ctx, a, args)
+	if err := a.logs.end(code); err != nil {
+		fmt.Fprintf(a.stderr, "Error: writing the log: %s\n", err)
+	}
+	return code
 }
 
 // globals takes the options before the command off.

@@ -118,7 +118,7 @@ func (r *operationRun) withState(ctx context.Context, o operationOptions, diags 
 	if !diags.HasErrors() {
 		r.prior = prior
 		r.ui.before(prior)
-		watch := r.ui.observer()
+		watch := r.app.logs.observe(r.ui.observer())
 		r.engine, more = r.app.openEngine(ctx, engineOptions{
 			tree: r.wd.tree, loader: r.wd.loader, inputs: r.inputs, prior: prior, store: r.state.store,
 			observer: watch, events: watch.Event, note: r.ui.note, parallelism: o.parallelism,

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"path/filepath"
-	"strings"
 
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/cmd/natsconn"
@@ -61,7 +58,7 @@ func (a *app) connect(ctx context.Context, server natsconn.Settings, packages ma
 		Transport: t.conn, Pools: []string{"default"}, Slots: embeddedSlots, Version: version,
 		Dir: filepath.Join(storeDir, "worker"), Local: localPackages(packages), Reattach: reattach,
 		DisableTLS: a.getenv("TF_DISABLE_PLUGIN_TLS") != "",
-		Log:        slog.New(slog.NewTextHandler(a.logs(), nil)), PluginLog: plugin.LogFromEnvironment(a.getenv, a.stderr),
+		Log:        a.logs.core, PluginLog: a.logs.plugins,
 		Environ: a.environ,
 	})
 	if err != nil {
@@ -100,14 +97,6 @@ func (a *app) dial(ctx context.Context, server natsconn.Settings, provision bool
 			"The connection failed: "+err.Error()+".\n\nCheck that the server runs, with JetStream, that the URL is right, and that the user may do what a coordinator does; without -nats (and MILLIPEDE_NATS, and a nats block in millipede.hcl) everything runs inside this process.", nil)
 	}
 	return conn, nil
-}
-
-// logs is where the embedded worker's log goes: standard error when TF_LOG asks for logs, nowhere else.
-func (a *app) logs() io.Writer {
-	if level := a.getenv("TF_LOG"); level != "" && !strings.EqualFold(level, "off") {
-		return a.stderr
-	}
-	return io.Discard
 }
 
 // close ends what connect started. The worker finishes what it holds, unless it was told to leave.

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/plugin"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// levelTrace is below slog's own levels: TRACE.
+const levelTrace = slog.LevelDebug - 4
+
+// levelOff is above every level that is logged at.
+const levelOff = slog.LevelError + 100
+
+// logs are what TF_LOG and its kin ask for: the engine's own (TF_LOG_CORE), and those of plugins (TF_LOG_PROVIDER). They
+// go to standard error, or to the end of the file that TF_LOG_PATH names.
+type logs struct {
+	core    *slog.Logger
+	plugins hclog.Logger
+	file    *os.File
+}
+
+// openLogs opens what the environment asks for. A file that cannot be opened is told, and standard error used instead.
+func openLogs(getenv func(string) string, stderr io.Writer) *logs {
+	l := &logs{}
+	level, json := coreLevel(getenv)
+	out := stderr
+	wanted := level < levelOff || loud(getenv("TF_LOG_PROVIDER")) || loud(getenv("TF_LOG"))
+	if name := getenv("TF_LOG_PATH"); name != "" && wanted {
+		file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		if err != nil {
+			fmt.Fprintf(stderr, "Error opening log file: %v\n", err)
+		} else {
+			l.file, out = file, file
+		}
+	}
+	o := &slog.HandlerOptions{Level: level, ReplaceAttr: renamed(json)}
+	if json {
+		l.core = slog.New(slog.NewJSONHandler(out, o))
+	} else {
+		l.core = slog.New(slog.NewTextHandler(out, o))
+	}
+	l.plugins = plugin.LogFromEnvironment(getenv, out)
+	return l
+}
+
+func loud(level string) bool { return level != "" && !strings.EqualFold(level, "off") }
+
+// coreLevel reads TF_LOG_CORE, or else TF_LOG. What is no level means everything; the log of the plugins, which has the
+// same rule, says so.
+func coreLevel(getenv func(string) string) (level slog.Level, json bool) {
+	text := getenv("TF_LOG_CORE")
+	if text == "" {
+		text = getenv("TF_LOG")
+	}
+	switch strings.ToUpper(text) {
+	case "", "OFF":
+		return levelOff, false
+	case "ERROR":
+		return slog.LevelError, false
+	case "WARN":
+		return slog.LevelWarn, false
+	case "INFO":
+		return slog.LevelInfo, false
+	case "DEBUG":
+		return slog.LevelDebug, false
+	}
+	return levelTrace, strings.EqualFold(text, "json")
+}
+
+// renamed names the level below slog's own; in JSON it uses the names of fields that the logs of plugins have.
+func renamed(json bool) func([]string, slog.Attr) slog.Attr {
+	return func(groups []string, a slog.Attr) slog.Attr {
+		if len(groups) > 0 {
+			return a
+		}
+		if a.Key == slog.LevelKey && a.Value.Any() == levelTrace {
+			a.Value = slog.StringValue("TRACE")
+		}
+		if !json {
+			return a
+		}
+		switch a.Key {
+		case slog.LevelKey:
+			a.Key, a.Value = "@level", slog.StringValue(strings.ToLower(a.Value.String()))
+		case slog.MessageKey:
+			a.Key = "@message"
+		case slog.TimeKey:
+			a.Key = "@timestamp"
+		}
+		return a
+	}
+}
+
+// begin logs what was called.
+func (l *logs) begin(command string, args []string) {
+	l.core.Info("Millipede", "version", version, "engine", engineVersion, "go", runtime.Version())
+	l.core.Info("command", "name", command, "arguments", args)
+}
+
+// end logs how the command ended, and closes the file.
+func (l *logs) end(code int) error {
+	l.core.Info("command ended", "code", code)
+	if l.file == nil {
+		return nil
+	}
+	return l.file.Close()
+}
+
+// observe adds the log to who watches a run; without a log it is o alone.
+func (l *logs) observe(o observer) observer {
+	if !l.core.Enabled(context.Background(), slog.LevelDebug) {
+		return o
+	}
+	return bothObserver{o, loggedRun{l.core}}
+}
+
+// loggedRun logs what happens in a run.
+type loggedRun struct{ log *slog.Logger }
+
+// Started implements coordinator.Observer.
+func (l loggedRun) Started(vertex int, d program.Description, pool string, _ time.Time) {
+	l.log.Debug("started", "vertex", vertex, "address", d.Address, "action", d.Action, "pool", pool)
+}
+
+// Progress implements coordinator.Observer.
+func (l loggedRun) Progress(vertex int, d program.Description, elapsed time.Duration) {
+	l.log.Debug("goes on", "vertex", vertex, "address", d.Address, "elapsed", elapsed)
+}
+
+// Finished implements coordinator.Observer.
+func (l loggedRun) Finished(vertex int, d program.Description, n program.Notes, took time.Duration) {
+	l.log.Log(context.Background(), levelTrace, "finished", "vertex", vertex, "address", d.Address, "action", n.Action, "took", took)
+}
+
+// Failed implements coordinator.Observer.
+func (l loggedRun) Failed(vertex int, d program.Description, took time.Duration) {
+	l.log.Error("failed", "vertex", vertex, "address", d.Address, "action", d.Action, "took", took)
+}
+
+// Skipped implements coordinator.Observer.
+func (l loggedRun) Skipped(vertex int, d program.Description, because string) {
+	l.log.Warn("skipped", "vertex", vertex, "address", d.Address, "because", because)
+}
+
+// Doubtful implements coordinator.Observer.
+func (l loggedRun) Doubtful(vertex int, d program.Description, reason string) {
+	l.log.Error("in doubt", "vertex", vertex, "address", d.Address, "reason", reason)
+}
+
+// Waiting implements coordinator.Observer.
+func (l loggedRun) Waiting(waits []coordinator.Wait) {
+	for _, w := range waits {
+		l.log.Debug("waits", "vertices", w.Vertices, "first", w.Address, "pool", w.Pool, "limit", w.Limit)
+	}
+}
+
+// Counts implements coordinator.Observer.
+func (l loggedRun) Counts(c coordinator.Counts) {
+	l.log.Log(context.Background(), levelTrace, "counts", "done", c.Done, "total", c.Total, "running", c.Running)
+}
+
+// Diagnostics implements coordinator.Observer.
+func (l loggedRun) Diagnostics(list diag.List) {
+	for _, d := range list {
+		l.log.Debug("problem", "severity", d.Severity.String(), "summary", d.Summary, "address", d.Address)
+	}
+}
+
+// Event implements observer. What provisioners say may be secret, and is not logged.
+func (l loggedRun) Event(e wire.Event) {
+	l.log.Debug("event", "address", e.Address, "kind", e.Kind, "name", e.Name)
+}
