@@ -189,7 +189,7 @@ func (helpFlag) IsBoolFlag() bool { return true }
 // parse parses the arguments of a command. When the command is over with that (help was asked for, or the arguments
 // are wrong) done is set and code is its exit code.
 func (a *app) parse(f *flag.FlagSet, usage string, args []string) (code int, done bool) {
-	err := f.Parse(args)
+	err := f.Parse(viewFirst(f, args))
 	switch {
 	case err == nil:
 		return 0, false
@@ -200,6 +200,23 @@ func (a *app) parse(f *flag.FlagSet, usage string, args []string) (code int, don
 		fmt.Fprintf(a.stderr, "\nError: Failed to parse command-line flags\n\n%s\n\nFor the options of the command, run:\n  coordinator %s -help\n", err, a.command)
 		return 1, true
 	}
+}
+
+// viewArgs are the flags about how things are shown. They may stand anywhere, behind other arguments too.
+var viewArgs = []string{"no-color", "compact-warnings", "consolidate-warnings", "consolidate-errors", "concise"}
+
+// viewFirst moves the flags of viewArgs that the command has to the front, where they are parsed.
+func viewFirst(f *flag.FlagSet, args []string) []string {
+	var first, rest []string
+	for _, arg := range args {
+		name, value, hasValue := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
+		if strings.HasPrefix(arg, "-") && slices.Contains(viewArgs, name) && f.Lookup(name) != nil && (!hasValue || value == "true" || value == "false") {
+			first = append(first, arg)
+		} else {
+			rest = append(rest, arg)
+		}
+	}
+	return append(first, rest...)
 }
 
 // printCommands lists the commands.

@@ -107,7 +107,7 @@ func (o *initOptions) check() diag.List {
 	case o.lockfile != "" && o.lockfile != "readonly":
 		return diag.Errors("Invalid lockfile mode", fmt.Sprintf("The only mode is -lockfile=readonly, not %q.", o.lockfile), nil)
 	case o.lockfile != "" && o.upgrade:
-		return diag.Errors("Wrong combination of options", "With -upgrade the lock file may change, so -lockfile=readonly does not go with it.", nil)
+		return diag.Errors("Wrong combination of options", "The -upgrade flag conflicts with -lockfile=readonly: with it the lock file may change.", nil)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func runProvidersLock(ctx context.Context, a *app, args []string) int {
 	}
 	return a.withTree(args, providersLockUsage, (*showFlags).register, register, func(s *screen, wd *workdir, names []string) diag.List {
 		method, diags := lockMethod(directory, mirror)
-		if diags.HasErrors() {
+		if diags = diags.Append(checkPlatforms(platforms)); diags.HasErrors() {
 			return diags
 		}
 		o, diags := a.changingOptions(wd.tree, nil)
@@ -116,7 +116,7 @@ func runProvidersMirror(ctx context.Context, a *app, args []string) int {
 			return diag.Errors("No output directory specified", "The command takes one argument: the directory to copy to.", nil)
 		}
 		o, diags := a.changingOptions(wd.tree, nil)
-		if diags.HasErrors() {
+		if diags = diags.Append(checkPlatforms(platforms)); diags.HasErrors() {
 			return diags
 		}
 		if !useLocks {
@@ -134,14 +134,23 @@ var platformName = regexp.MustCompile(`^[a-z0-9]+_[a-z0-9]+$`)
 
 func registerPlatforms(f *flag.FlagSet, to *[]string) {
 	f.Func("platform", "", func(s string) error {
-		if !platformName.MatchString(s) {
-			return fmt.Errorf("%q is no platform: write the operating system and the processor, such as linux_amd64", s)
-		}
 		if !slices.Contains(*to, s) {
 			*to = append(*to, s)
 		}
 		return nil
 	})
+}
+
+// checkPlatforms complains about what is no platform.
+func checkPlatforms(platforms []string) diag.List {
+	var diags diag.List
+	for _, p := range platforms {
+		if !platformName.MatchString(p) {
+			diags = diags.Append(diag.New(diag.Error, "Invalid target platform",
+				fmt.Sprintf("%q is no platform: write the operating system and the processor, such as linux_amd64.", p), nil))
+		}
+	}
+	return diags
 }
 
 // orThis returns the platforms, or this one when none was given.

@@ -109,7 +109,6 @@ func TestWhatIsWrongInTheFileIsSaid(t *testing.T) {
 		"provider_installation {\n foo {}\n}\n":                                       "Invalid provider_installation method block",
 		"provider_installation {\n filesystem_mirror {}\n}\n":                         "Invalid provider_installation method block",
 		"provider_installation {\n network_mirror {}\n}\n":                            "Invalid provider_installation method block",
-		"provider_installation {\n direct {\n  path = \"x\"\n }\n}\n":                 "Invalid provider_installation method block",
 		"provider_installation {}\nprovider_installation {}\n":                        "Invalid provider_installation block",
 		"provider_installation {\n dev_overrides {\n \"a/b/c/d\" = \"x\"\n }\n}\n":    "Invalid provider source string",
 		"provider_installation {\n dev_overrides {\n \"acme/foo\" = [\"x\"]\n }\n}\n": "Invalid CLI configuration",
@@ -245,22 +244,28 @@ func TestMethodsHaveTheirOwnRetries(t *testing.T) {
 
 func TestWhatIsWrongAboutHostsAndMirrorsIsSaid(t *testing.T) {
 	for text, want := range map[string]string{
-		"host \"no host!\" {}\n":                                                                        "Invalid hostname in the CLI configuration",
-		"credentials \"no host!\" {}\n":                                                                 "Invalid hostname in the CLI configuration",
-		"credentials_helper \"a\" {}\ncredentials_helper \"b\" {}\n":                                    "No more than one credentials_helper block may be specified",
-		"registry_protocols {}\nregistry_protocols {}\n":                                                "Duplicate registry_protocols block",
-		"registry_protocols {\n retry_count = \"x\"\n}\n":                                               "Invalid registry_protocols block",
-		"provider_installation {\n network_mirror {\n  url = \"http://example.com/\"\n }\n}\n":          "Invalid URL for provider installation source",
-		"provider_installation {\n direct {\n  include = [\"a\"]\n }\n}\n":                              "Invalid provider_installation method block",
-		"provider_installation {\n direct {\n  include = [\"*/a/*\"]\n }\n}\n":                          "Invalid provider_installation method block",
-		"provider_installation {\n direct {\n  include = [\"a/*/b\", \"*/x\"]\n }\n}\n":                 "Invalid provider_installation method block",
-		"provider_installation {\n direct {}\n dev_overrides {\n  \"a/b\" = \"c\"\n }\n}\n":             "Invalid provider_installation method block",
-		"provider_installation {\n oci_mirror {}\n}\n":                                                  "Invalid provider_installation method block",
-		"provider_installation {\n filesystem_mirror {\n path = \"x\"\n trust_all_hashes = true\n }\n}": "Invalid provider_installation method block",
+		"host \"no host!\" {}\n":                                                               "Invalid hostname in the CLI configuration",
+		"credentials \"no host!\" {}\n":                                                        "Invalid hostname in the CLI configuration",
+		"credentials_helper \"a\" {}\ncredentials_helper \"b\" {}\n":                           "No more than one credentials_helper block may be specified",
+		"registry_protocols {}\nregistry_protocols {}\n":                                       "Duplicate registry_protocols block",
+		"registry_protocols {\n retry_count = \"x\"\n}\n":                                      "Invalid registry_protocols block",
+		"provider_installation {\n network_mirror {\n  url = \"http://example.com/\"\n }\n}\n": "Invalid URL for provider installation source",
+		"provider_installation {\n direct {\n  include = [\"a\"]\n }\n}\n":                     "Invalid provider_installation method block",
+		"provider_installation {\n direct {\n  include = [\"*/a/*\"]\n }\n}\n":                 "Invalid provider_installation method block",
+		"provider_installation {\n direct {\n  include = [\"a/*/b\", \"*/x\"]\n }\n}\n":        "Invalid provider_installation method block",
+		"provider_installation {\n direct {}\n dev_overrides {\n  \"a/b\" = \"c\"\n }\n}\n":    "Invalid provider_installation method block",
+		"provider_installation {\n oci_mirror {}\n}\n":                                         "Invalid provider_installation method block",
 	} {
 		_, diags := loadText(t, text, nil)
 		if len(diags) == 0 || diags[0].Severity != diag.Error || diags[0].Summary != want {
 			t.Errorf("%q: got %v, want %q", text, diags.Err(), want)
 		}
+	}
+}
+
+func TestAnArgumentThatNobodyKnowsIsAWarning(t *testing.T) {
+	c, diags := loadText(t, "provider_installation {\n direct {\n  path = \"x\"\n }\n}\n", nil)
+	if len(c.Methods) != 1 || len(diags) != 1 || diags[0].Severity != diag.Warning || diags[0].Subject.Start.Line != 3 {
+		t.Errorf("got %+v, %v", c.Methods, diags)
 	}
 }

@@ -138,8 +138,8 @@ func (r *reader) method(item *ast.ObjectItem, name string) (Method, bool) {
 			r.decode(arg, &m.Retries, "a number")
 		case key == "trust_all_hashes" && m.Kind == NetworkMirror:
 			r.decode(arg, &m.TrustAllHashes, "true or false")
-		default:
-			r.fail(arg, invalidMethod, fmt.Sprintf("A %s block has no argument %q.", name, key))
+		default: // OpenTofu passes over it, and a later version may know it
+			r.warn(arg, "Unknown argument in the CLI configuration", fmt.Sprintf("A %s block has no argument %q.", name, key))
 		}
 	}
 	if k.needed != "" && m.Location == "" {

@@ -156,6 +156,10 @@ func (r *reader) fail(item *ast.ObjectItem, summary, detail string) {
 	r.diags = append(r.diags, diag.New(diag.Error, summary, detail, r.at(item)))
 }
 
+func (r *reader) warn(item *ast.ObjectItem, summary, detail string) {
+	r.diags = append(r.diags, diag.New(diag.Warning, summary, detail, r.at(item)))
+}
+
 // body returns what is in a block.
 func (r *reader) body(item *ast.ObjectItem) []*ast.ObjectItem {
 	object, ok := item.Val.(*ast.ObjectType)

@@ -114,6 +114,9 @@ func Directories(dirs []string) []cliconfig.Method {
 
 // available returns what any of the sources has. One that fails fails the search: what it has is not known then.
 func (s sources) available(ctx context.Context, p addr.Provider) ([]versions.Version, []string, error) {
+	if len(s) == 0 { // with an empty provider_installation block nothing has any version
+		return nil, nil, nil
+	}
 	absent := &absentError{provider: p}
 	var found []versions.Version
 	var warnings []string

@@ -53,15 +53,23 @@ func (p packages) Fetch(ctx context.Context, r config.ModuleRequest, into string
 	return p.installed(r, into, r.Source.Subdir, "")
 }
 
+// expanded is the summary of what is wrong with the directory within a package that is named by a source; with one that
+// a registry names it is another, as in OpenTofu.
+const expanded = "Failed to expand subdir globs"
+
 // installed finds the module in a package that is here.
 func (n network) installed(r config.ModuleRequest, into, subdir, version string) (config.Installed, diag.List) {
 	dir, err := getter.Subdir(n.path(into), subdir)
 	if err != nil {
-		return config.Installed{}, diag.Errors("Failed to expand subdir globs",
+		return config.Installed{}, diag.Errors(expanded,
 			fmt.Sprintf("In the package of the module %q: %s.", r.Call.Name, err), r.Call.SourceRange.Ptr())
 	}
 	if !isDir(dir) {
-		return config.Installed{}, diag.Errors("Module subdirectory not found",
+		summary := expanded
+		if r.Source.Kind == config.RegistrySource {
+			summary = "Module subdirectory not found"
+		}
+		return config.Installed{}, diag.Errors(summary,
 			fmt.Sprintf("The package of the module %q, in %s, has no directory %q.", r.Call.Name, into, subdir), &r.Call.Range)
 	}
 	rel, err := filepath.Rel(n.path(into), dir)
