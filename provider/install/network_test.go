@@ -1,6 +1,7 @@
 package install
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -308,4 +309,38 @@ func TestLockingAndMirroringAskTheRegistry(t *testing.T) {
 	w.has(Mirror(t.Context(), o, dir, []string{platform}), "Cannot download provider release", "404")
 	_, diags = Checksums(t.Context(), o, []string{platform})
 	w.has(diags, "Could not retrieve providers for locking", "404")
+}
+
+func TestTheLockFileSaysWhichVersionIsCopied(t *testing.T) {
+	w, r, o, p := remote(t)
+	o.Locks = w.install(o)
+	r.Provider("acme/foo", "1.4.0", platform, "newer")
+	dir := filepath.Join(w.home, "mirror")
+	if diags := Mirror(t.Context(), o, dir, []string{platform}); diags.HasErrors() {
+		t.Fatal(diags.Err())
+	}
+	if found, err := filepath.Glob(filepath.Join(dir, p.Host, "acme", "foo", "*.zip")); err != nil || len(found) != 1 || !strings.Contains(found[0], "1.2.3") {
+		t.Errorf("copied %q, %v", found, err)
+	}
+	o.Required = requires(p, ">= 1.4")
+	w.has(Mirror(t.Context(), o, dir, []string{platform}), "Inconsistent dependency lock file", "1.2.3")
+	_, diags := Checksums(t.Context(), o, []string{platform})
+	w.has(diags, "Could not retrieve providers for locking", "1.2.3")
+	other := addr.Provider{Host: p.Host, Namespace: "acme", Type: "other"}
+	o.Required = requires(other)
+	w.has(Mirror(t.Context(), o, dir, []string{platform}), "Provider not found in lockfile", "acme/other")
+}
+
+func TestAnInterruptEndsADownload(t *testing.T) {
+	w, r, o, p := remote(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	r.Misbehave(".zip", -1, func(_ http.ResponseWriter, req *http.Request) {
+		cancel()
+		<-req.Context().Done()
+	})
+	_, diags := Install(ctx, o)
+	w.has(diags, "Provider installation was canceled")
+	if _, err := os.Stat(InstallDir(o.DataDir, p, "1.2.3", platform)); err == nil {
+		t.Error("something was installed")
+	}
 }

@@ -86,12 +86,16 @@ func Mirror(ctx context.Context, o Options, dir string, platforms []string) diag
 	return diags
 }
 
-// trouble are the summaries of what can go wrong with packages for several platforms.
-type trouble struct{ versions, located, fetched string }
+// trouble are the summaries of what can go wrong with packages for several platforms: a selection that does not meet
+// the constraints, one that is missing from a lock file (empty when it may be), the search, the packages.
+type trouble struct{ locked, missing, versions, located, fetched string }
 
 var (
-	checksumTrouble = trouble{retrieve, retrieve, retrieve}
-	mirrorTrouble   = trouble{"Provider not available", "Provider release not available", "Cannot download provider release"}
+	checksumTrouble = trouble{retrieve, "", retrieve, retrieve, retrieve}
+	mirrorTrouble   = trouble{
+		"Inconsistent dependency lock file", "Provider not found in lockfile",
+		"Provider not available", "Provider release not available", "Cannot download provider release",
+	}
 )
 
 const retrieve = "Could not retrieve providers for locking"
@@ -109,8 +113,15 @@ func (o Options) eachPackage(ctx context.Context, platforms []string, t trouble,
 			diags = diags.Append(diag.New(diag.Error, "Invalid version constraint", fmt.Sprintf("The version constraints on %s cannot be read: %s.", p, err), nil))
 			continue
 		}
-		if locked := o.Locks.Get(p); locked != nil && allowed.Has(locked.Version) {
+		if locked := o.Locks.Get(p); locked != nil {
+			if problem := meets(locked, o.Required[p]); problem != "" {
+				diags = diags.Append(diag.New(diag.Error, t.locked, fmt.Sprintf("For the provider %s, %s. To select another version, run:\n  coordinator init -upgrade", p, problem), nil))
+				continue
+			}
 			allowed = versions.Only(locked.Version)
+		} else if t.missing != "" && len(o.Locks.Sorted()) > 0 {
+			diags = diags.Append(diag.New(diag.Error, t.missing, fmt.Sprintf("The lock file selects no version of the provider %s, which is required. To select one, run:\n  coordinator init", p), nil))
+			continue
 		}
 		found, _, err := places.available(ctx, p)
 		version, ok := newest(found, allowed)
