@@ -61,7 +61,9 @@ func (b *Block) DeprecatedPaths(v cty.Value) []cty.Path {
 }
 
 // ContainsDeprecated tells whether an attribute of the block, at any depth, is deprecated.
-func (b *Block) ContainsDeprecated() bool { return b.any(func(a *Attribute) bool { return a.Deprecated }) }
+func (b *Block) ContainsDeprecated() bool {
+	return b.any(func(a *Attribute) bool { return a.Deprecated })
+}
 
 // WriteOnlyPaths returns the paths in v whose attributes the schema declares write-only and which are not null.
 func (b *Block) WriteOnlyPaths(v cty.Value) []cty.Path {

@@ -278,9 +278,9 @@ type Store interface {
 	// It and EndRun are refused like a commit under a lock that is not held: who has lost the lock ends no run of others.
 	BeginRun(ctx context.Context, lockID string, r Run, plan []byte) error
 	EndRun(ctx context.Context, lockID, id, status string, at time.Time) error // ErrNoRun
-	Runs(ctx context.Context, workspace string) ([]Run, error)         // newest first
-	RunPlan(ctx context.Context, id string) (Run, []byte, error)       // ErrNoRun
-	Events(ctx context.Context, id string) ([]Event, error)            // ErrNoRun; in the order of their commits
+	Runs(ctx context.Context, workspace string) ([]Run, error)                 // newest first
+	RunPlan(ctx context.Context, id string) (Run, []byte, error)               // ErrNoRun
+	Events(ctx context.Context, id string) ([]Event, error)                    // ErrNoRun; in the order of their commits
 
 	// Values keeps small things by key: schema caches, high-water marks, durations of types.
 	PutValue(ctx context.Context, bucket, key string, value []byte) error
