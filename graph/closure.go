@@ -144,8 +144,8 @@ func (c *Closure) list(v int) []addr.ConfigResource {
 }
 
 // CreatedFirst returns the resources whose objects are created before the old ones are destroyed: those that say
-// so, and everything that they depend on, even over an explicit false. What the state remembers of objects without a
-// block counts, too.
+// so, and everything that they depend on, even over an explicit false. Of resources without a block the state says it;
+// what those depended on is another matter (see precedence).
 func CreatedFirst(s *Static, prior *state.State) map[addr.ConfigResource]bool {
 	first := map[addr.ConfigResource]bool{}
 	forced := make([]bool, len(s.Nodes))
@@ -155,14 +155,8 @@ func CreatedFirst(s *Static, prior *state.State) map[addr.ConfigResource]bool {
 				continue
 			}
 			for _, i := range r.Instances {
-				if i.Current == nil || !i.Current.CreateBeforeDestroy {
-					continue
-				}
-				first[a.Config()] = true
-				for _, d := range i.Current.Dependencies {
-					if v, ok := s.ResourceVertex(d); ok {
-						forced[v] = true
-					}
+				if i.Current != nil && i.Current.CreateBeforeDestroy {
+					first[a.Config()] = true
 				}
 			}
 		}

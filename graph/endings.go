@@ -13,6 +13,8 @@ type mirror struct {
 	// ended collects all endings; endedPlain those of objects that are not created first; made collects makings.
 	ended, endedPlain collected
 	made              []int32
+	// first are the endings that wait until what depends on their objects has changed.
+	first map[*plan.Change]bool
 	// late are the providers that are configured with what this plan makes or leaves, and holding what they depend on.
 	late, holding map[int]bool
 	// dependents and gone are for resources without a block, whose order comes from the state alone: what must be
@@ -24,7 +26,7 @@ type mirror struct {
 func (b *applyBuilder) mirror() *mirror {
 	m := &mirror{b: b,
 		dependents: map[addr.ConfigResource]int32{}, gone: map[addr.ConfigResource]int32{},
-		orphans: map[addr.ConfigResource]bool{},
+		orphans: map[addr.ConfigResource]bool{}, first: b.precedence(),
 	}
 	m.findLate()
 	m.ended, m.endedPlain, m.made = m.collected(), m.collected(), m.family()
@@ -122,7 +124,10 @@ func (m *mirror) family() []int32 {
 func (m *mirror) place(v int32, c *plan.Change) {
 	b := m.b
 	r := c.Addr.Config()
-	first := c.CreateBeforeDestroy
+	first := m.first[c]
+	if making, ok := b.makes[c.Addr]; ok && first && c.Deposed != state.CurrentObject {
+		b.edge(making, v) // what it was deposed for may still fail, and leave it the best there is
+	}
 	m.provider(v, c)
 	node, hasBlock := b.s.ResourceVertex(r)
 	if !hasBlock {
@@ -233,12 +238,5 @@ func (m *mirror) finish() {
 
 // recorded returns the dependencies that the state recorded for the object of a change.
 func (m *mirror) recorded(c *plan.Change) []addr.ConfigResource {
-	if m.b.p.Prior == nil {
-		return nil
-	}
-	o := m.b.p.Prior.Object(c.Addr, c.Deposed)
-	if o == nil {
-		return nil
-	}
-	return o.Dependencies
+	return recordedIn(m.b.p, c)
 }

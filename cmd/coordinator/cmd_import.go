@@ -105,7 +105,7 @@ func (r *operationRun) importOne(ctx context.Context, at addr.Instance, id strin
 func (r *operationRun) adopt(ctx context.Context, found *plan.Plan, command string, diags diag.List) int {
 	adopted := *found
 	adopted.Mode, adopted.Changes, adopted.Drift, adopted.Graph = plan.RefreshOnly, nil, nil, plan.Graph{}
-	adopted.Outputs = nil
+	adopted.Outputs, adopted.Checks = nil, nil
 	for _, o := range found.Outputs {
 		if o.Action != plan.Delete && o.After.IsWhollyKnown() {
 			adopted.Outputs = append(adopted.Outputs, o)

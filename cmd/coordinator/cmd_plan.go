@@ -57,7 +57,7 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 			return 1
 		}
 		r.ui.planned(planned.Plan, *out)
-		if *detailed && planned.Plan.Applyable() {
+		if *detailed && planned.Plan.Differs() {
 			return 2
 		}
 		return 0

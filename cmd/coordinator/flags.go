@@ -106,6 +106,14 @@ func listFlag(f *flag.FlagSet, name string, to *[]string) {
 	})
 }
 
+// wrongAddress says of which option the address is that cannot be parsed.
+func wrongAddress(what, text string, problems diag.List) diag.List {
+	if !problems.HasErrors() {
+		return problems
+	}
+	return diag.Errors(fmt.Sprintf("Invalid %s %q", what, text), problems[0].Detail, nil)
+}
+
 // planSpec is what the flags mean.
 type planSpec struct {
 	mode              plan.Mode
@@ -145,12 +153,12 @@ func (p *planFlags) spec() (planSpec, diag.List) {
 	}
 	for _, t := range targets {
 		parsed, more := addr.ParseTarget(t)
-		diags = diags.Append(more)
+		diags = diags.Append(wrongAddress("target", t, more))
 		out.targets = append(out.targets, parsed)
 	}
 	for _, t := range excludes {
 		parsed, more := addr.ParseTarget(t)
-		diags = diags.Append(more)
+		diags = diags.Append(wrongAddress("exclude", t, more))
 		out.excludes = append(out.excludes, parsed)
 	}
 	for _, r := range p.replace {
@@ -158,9 +166,7 @@ func (p *planFlags) spec() (planSpec, diag.List) {
 		if !more.HasErrors() && parsed.Resource.Mode != addr.Managed {
 			more = diag.Errors("", "The -replace option is for managed resources.", nil)
 		}
-		if more.HasErrors() {
-			diags = diags.Append(diag.New(diag.Error, fmt.Sprintf("Invalid force-replace address %q", r), more[0].Detail, nil))
-		}
+		diags = diags.Append(wrongAddress("force-replace address", r, more))
 		out.replace = append(out.replace, parsed)
 	}
 	return out, diags

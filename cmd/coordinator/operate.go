@@ -274,7 +274,7 @@ func openPlanFile(name string) (*planfile.Saved, diag.List) {
 func stale(p *plan.Plan, s *state.State, workspace string) diag.List {
 	switch {
 	case p.Errored:
-		return diag.Errors("Cannot apply failed plan", "The plan was saved although planning had failed, to be looked at; it cannot be applied.", nil)
+		return diag.Errors("Cannot apply incomplete plan", "The plan was saved although planning had failed, to be looked at; it cannot be applied.", nil)
 	case p.Workspace != workspace:
 		return diag.Errors("Saved plan is for another workspace", fmt.Sprintf("The plan was made in the workspace %q, and %q is selected now.", p.Workspace, workspace), nil)
 	case p.BaseLineage != s.Lineage && p.BaseLineage != "":

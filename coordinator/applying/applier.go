@@ -81,12 +81,14 @@ func New(o Options) *Applier {
 	a.work = make([]work, len(o.Plan.Graph.Vertices))
 	for i := range o.Plan.Checks {
 		c := o.Plan.Checks[i]
-		// What the apply does not look at again is not known.
-		objects := make([]state.CheckObject, len(c.Objects))
-		for i, o := range c.Objects {
-			objects[i] = state.CheckObject{Address: o.Address, Status: state.CheckUnknown}
+		if o.Plan.Mode != plan.RefreshOnly {
+			// What the apply does not look at again is not known.
+			objects := make([]state.CheckObject, len(c.Objects))
+			for i, o := range c.Objects {
+				objects[i] = state.CheckObject{Address: o.Address, Status: state.CheckUnknown}
+			}
+			c.Objects = objects
 		}
-		c.Objects = objects
 		a.checks[c.Config] = &c
 	}
 	a.load()

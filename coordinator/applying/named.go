@@ -105,12 +105,22 @@ func (a *Applier) check(vx plan.Vertex) program.Step {
 	var step program.Step
 	e := &effect{}
 	for _, m := range a.Store.Instances(n.Module) {
+		if a.checkFailed(n.Address(), m.CheckAddress(n.Check)) {
+			continue // its data could not be read
+		}
 		c := m.CheckAsserts(n.Check)
 		step.Diags = step.Diags.Append(c.Diags)
 		e.checks = append(e.checks, outcomes("check", n.Address(), c)...)
 	}
 	step.Value = e
 	return step
+}
+
+// checkFailed tells whether an instance of a check has failed already in this run.
+func (a *Applier) checkFailed(config, instance string) bool {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.rechecked[config+"\x00"+instance]
 }
 
 // open opens the instances of an ephemeral resource, one after the other.
@@ -319,6 +329,9 @@ func (a *Applier) checkResults() []state.CheckResult {
 	for _, r := range a.checks {
 		c := *r
 		c.Status = state.CheckPass
+		if len(c.Objects) == 0 {
+			c.Status = state.CheckUnknown
+		}
 		for _, o := range c.Objects {
 			if values.WorseCheck(o.Status, c.Status) {
 				c.Status = o.Status

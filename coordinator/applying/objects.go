@@ -226,6 +226,29 @@ func (a *Applier) providerOf(i addr.Instance) addr.ProviderInstance {
 	return a.state.ProviderOf(i)
 }
 
+// unreadable is what becomes of the data of a check that cannot be read: the check has failed, and what is stored is the
+// configuration alone.
+func unreadable(c *plan.Change, r *values.Resource, ev *evaluated, diags diag.List) program.Step {
+	marked := values.SensitivePaths(ev.config)
+	value := values.MarkSensitive(values.UnknownComputed(ev.config, ev.schema.Block), ev.schema.Block, marked)
+	r.Set(c.Addr.Key, value)
+	config, at := values.CheckAround(r)
+	step := program.Step{
+		Diags: values.Observe(ev.code.Config, c.Addr.Module, diags),
+		Value: &effect{checks: []outcome{{"check", config, state.CheckObject{
+			Address: at, Status: state.CheckFail, Failures: []string{values.ProblemText(diags)},
+		}}}},
+	}
+	bare, _ := value.UnmarkDeep()
+	o := &state.Object{Status: state.Ready, SchemaVersion: ev.schema.Version}
+	var err error
+	if o.Attrs, o.Sensitive, err = values.EncodeStoredData(cty.UnknownAsNull(bare), ev.schema.Block, marked); err != nil {
+		return broken("storing "+c.Addr.String(), err)
+	}
+	step.Changes = []state.Change{state.SetObject{Addr: c.Addr, Provider: ev.instance, Object: o}}
+	return step
+}
+
 // read reads a data source that was put off.
 func (a *Applier) read(v int, c *plan.Change) program.Step {
 	r := a.block(c.Addr)
@@ -249,8 +272,7 @@ func (a *Applier) read(v int, c *plan.Change) program.Step {
 		diags := values.WireDiags(res.Diagnostics, ev.ranges)
 		if diags.HasErrors() {
 			if nested {
-				r.Set(c.Addr.Key, cty.UnknownVal(ev.schema.Block.ImpliedType()))
-				return program.Step{Diags: values.Observe(ev.code.Config, c.Addr.Module, diags)}
+				return unreadable(c, r, ev, diags)
 			}
 			return program.Step{Diags: diags}
 		}

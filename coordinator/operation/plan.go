@@ -3,6 +3,8 @@ package operation
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,7 +79,10 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	store := s.store(code, values.Planning, now)
 	store.Lenient = o.Mode == plan.RefreshOnly
 	scope := planning.NewScope(static, o.Targets, o.Excludes, o.Mode == plan.Destroy)
-	diags = diags.Append(scopeWarning(scope, o))
+	diags = diags.Append(scopeWarning(scope, o), leftBehind(moved.Previous, o))
+	if diags.HasErrors() {
+		return nil, diags
+	}
 	renewals := s.renewals()
 	defer renewals.Stop()
 	planner := planning.New(planning.Options{
@@ -191,6 +196,33 @@ func cycleDiags(s *graph.Static) diag.List {
 			"Each of these waits for the next one, and the last one for the first, so none of them can ever be evaluated. Remove one of the references between them.", nil))
 	}
 	return diags
+}
+
+// leftBehind refuses a plan that covers only part of what has moved: the rest could not be where it belongs.
+func leftBehind(previous map[addr.Instance]addr.Instance, o PlanOptions) diag.List {
+	hit := func(list []addr.Target, a addr.Instance) bool {
+		return slices.ContainsFunc(list, func(t addr.Target) bool { return t.Contains(a) })
+	}
+	missed := map[string]bool{}
+	for to, from := range previous {
+		for _, a := range []addr.Instance{from, to} {
+			if len(o.Targets) > 0 && !hit(o.Targets, a) || hit(o.Excludes, a) {
+				missed[a.Abs().String()] = true
+			}
+		}
+	}
+	if len(missed) == 0 {
+		return nil
+	}
+	option, advice := "target", "Leave the -target options out, or add these:"
+	if len(o.Excludes) > 0 {
+		option, advice = "exclude", "Leave these out:"
+	}
+	for _, r := range slices.Sorted(maps.Keys(missed)) {
+		advice += fmt.Sprintf("\n  -%s=%q", option, r)
+	}
+	return diag.Errors("Moved resource instances excluded by targeting",
+		"Objects have moved to other addresses, and the plan would cover only a part of them, so what is left would not be where the configuration says. "+advice, nil)
 }
 
 func scopeWarning(scope planning.Scope, o PlanOptions) diag.List {

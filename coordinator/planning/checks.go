@@ -51,6 +51,11 @@ func (p *Planner) record(c checkOutcome) {
 // checkResults needs the lock.
 func (p *Planner) checkResults() []state.CheckResult {
 	var out []state.CheckResult
+	for _, r := range p.unchecked() {
+		if p.checks[r.Config] == nil {
+			out = append(out, r)
+		}
+	}
 	for config, s := range p.checks {
 		r := state.CheckResult{Kind: s.kind, Config: config, Status: state.CheckPass}
 		for _, o := range s.objects {
@@ -66,6 +71,45 @@ func (p *Planner) checkResults() []state.CheckResult {
 	return out
 }
 
+// unchecked returns the objects of the configuration that have rules, with nothing known of them.
+func (p *Planner) unchecked() []state.CheckResult {
+	var out []state.CheckResult
+	for i := range p.Static.Nodes {
+		n := &p.Static.Nodes[i]
+		r := state.CheckResult{Config: n.Address(), Status: state.CheckUnknown}
+		switch {
+		case n.Kind == graph.VariableNode && len(n.Variable.Validations) > 0:
+			r.Kind = "input_variable"
+		case n.Kind == graph.OutputNode && len(n.Output.Preconditions) > 0:
+			r.Kind = "output_value"
+			if p.Mode == plan.Destroy && n.Module.IsRoot() {
+				r.Objects = []state.CheckObject{{Address: n.Address(), Status: state.CheckUnknown}}
+			}
+		case n.Kind == graph.ResourceNode && len(n.Resource.Preconditions)+len(n.Resource.Postconditions) > 0:
+			r.Kind = "resource"
+		case n.Kind == graph.CheckNode:
+			r.Kind = "check"
+			for _, m := range p.Store.Instances(n.Module) {
+				if p.Mode != plan.Destroy {
+					r.Objects = append(r.Objects, state.CheckObject{Address: m.CheckAddress(n.Check), Status: state.CheckUnknown})
+				}
+			}
+		default:
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// checkFailed tells whether an instance of a check has failed already.
+func (p *Planner) checkFailed(config, instance string) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	s := p.checks[config]
+	return s != nil && s.objects[instance].Status == state.CheckFail
+}
+
 // check evaluates the assertions of a check block.
 func (p *Planner) check(n *graph.Node) program.Step {
 	var step program.Step
@@ -74,6 +118,9 @@ func (p *Planner) check(n *graph.Node) program.Step {
 	}
 	f := &found{}
 	for _, m := range p.Store.Instances(n.Module) {
+		if p.checkFailed(n.Address(), m.CheckAddress(n.Check)) {
+			continue // its data could not be read
+		}
 		c := m.CheckAsserts(n.Check)
 		step.Diags = step.Diags.Append(c.Diags)
 		f.checks = append(f.checks, outcomes("check", n.Address(), c)...)

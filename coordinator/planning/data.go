@@ -18,7 +18,7 @@ import (
 func (p *Planner) prepareData(node int, o *object) program.Step {
 	wp, diags := p.setUp(o)
 	if diags.HasErrors() {
-		return program.Step{Diags: diags}
+		return program.Step{Diags: diags, Value: &found{checks: o.work.checks}}
 	}
 	w := o.work
 	w.prior = p.Prior.Object(o.addr, state.CurrentObject)
@@ -102,12 +102,10 @@ func (p *Planner) completeData(o *object, r *wire.Result) program.Step {
 	w := o.work
 	diags := values.WireDiags(r.Diagnostics, o.ranges())
 	nested := o.resource.Code.Config.Check != ""
+	if diags.HasErrors() && nested {
+		return p.unreadable(o, diags)
+	}
 	if diags.HasErrors() {
-		if nested {
-			// A check observes; what it cannot read is a warning, and its value is not known.
-			o.resource.Set(o.addr.Key, cty.UnknownVal(w.schema.Block.ImpliedType()))
-			return program.Step{Diags: values.Observe(o.resource.Code.Config, o.addr.Module, diags)}
-		}
 		return program.Step{Diags: diags}
 	}
 	v, err := w.decode(r.Value)
@@ -123,16 +121,37 @@ func (p *Planner) completeData(o *object, r *wire.Result) program.Step {
 		return broken("storing "+o.addr.String(), err)
 	}
 	f := &found{checks: append(w.checks, outcomes("resource", o.addr.Config().String(), conditions)...)}
-	if nested {
-		// Read again at apply, so that the assertions see the world after it.
-		f.change = &plan.Change{
-			Addr: o.addr, Previous: o.addr, Provider: w.provider, Action: plan.Read, Reason: plan.ReadBecauseCheckNested,
-			Before: cty.NullVal(w.schema.Block.ImpliedType()), After: v, SchemaVersion: w.schema.Version,
-		}
+	if nested && p.Mode != plan.RefreshOnly {
+		f.change = p.readAgain(o, v)
 	} else {
 		f.state = append(f.state, state.SetObject{Addr: o.addr, Provider: w.provider, Object: obj})
 	}
 	return program.Step{Diags: diags, Value: f, Notes: notes(string(plan.Read), v)}
+}
+
+// readAgain reads the data of a check again at apply, so that the assertions see the world after it.
+func (p *Planner) readAgain(o *object, v cty.Value) *plan.Change {
+	w := o.work
+	return &plan.Change{
+		Addr: o.addr, Previous: o.addr, Provider: w.provider, Action: plan.Read, Reason: plan.ReadBecauseCheckNested,
+		Before: cty.NullVal(w.schema.Block.ImpliedType()), After: v, SchemaVersion: w.schema.Version,
+	}
+}
+
+// unreadable is what becomes of the data of a check that cannot be read: a check observes, so that is a warning, the
+// check has failed, and the value is not known.
+func (p *Planner) unreadable(o *object, diags diag.List) program.Step {
+	w := o.work
+	v := values.MarkSensitive(values.UnknownComputed(w.config, w.schema.Block), w.schema.Block, w.marked)
+	o.resource.Set(o.addr.Key, v)
+	config, at := values.CheckAround(o.resource)
+	f := &found{checks: append(w.checks, checkOutcome{"check", config, state.CheckObject{
+		Address: at, Status: state.CheckFail, Failures: []string{values.ProblemText(diags)},
+	}})}
+	if p.Mode != plan.RefreshOnly {
+		f.change = p.readAgain(o, v)
+	}
+	return program.Step{Diags: values.Observe(o.resource.Code.Config, o.addr.Module, diags), Value: f}
 }
 
 // prepareEphemeral opens an ephemeral object; unless its configuration is not known yet, or something that it depends on
@@ -143,7 +162,7 @@ func (p *Planner) prepareEphemeral(node int, o *object) program.Step {
 	}
 	wp, diags := p.setUp(o)
 	if diags.HasErrors() {
-		return program.Step{Diags: diags}
+		return program.Step{Diags: diags, Value: &found{checks: o.work.checks}}
 	}
 	w := o.work
 	if !w.config.IsWhollyKnown() || p.dependencyPending(node, o) {

@@ -60,6 +60,9 @@ func (p *Planner) triggered(o *object, e hcl.Expression) (bool, diag.List) {
 	switch s := ref.Subject.(type) {
 	case addr.Resource:
 		resource = s
+		if len(ref.Remaining) > 0 {
+			key = &addr.NoKey // an attribute is one of a single instance
+		}
 	case addr.ResourceRef:
 		resource, key = s.Resource, &s.Key
 	default:

@@ -20,7 +20,7 @@ import (
 func (p *Planner) prepareManaged(o *object) program.Step {
 	wp, diags := p.setUp(o)
 	if diags.HasErrors() {
-		return program.Step{Diags: diags}
+		return program.Step{Diags: diags, Value: &found{checks: o.work.checks}}
 	}
 	w := o.work
 	prior, mustRead, more := known(o.addr, p.Prior.Object(o.addr, state.CurrentObject))
@@ -37,6 +37,9 @@ func (p *Planner) prepareManaged(o *object) program.Step {
 	if w.prior == nil {
 		task.Refresh = false
 		if p.Mode == plan.RefreshOnly && o.imported == nil {
+			if len(p.Imports) > 0 && o.addr.Key == addr.NoKey {
+				o.resource.Set(o.addr.Key, cty.UnknownVal(w.schema.Block.ImpliedType())) // an import plans nothing new
+			}
 			return program.Step{Diags: diags, Value: &found{checks: w.checks}}
 		}
 	}
@@ -167,7 +170,7 @@ func (p *Planner) completeManaged(o *object, r *wire.Result) program.Step {
 	f.change = c
 	diags = diags.Append(p.allowed(o, c))
 	if diags.HasErrors() {
-		return program.Step{Diags: diags}
+		return program.Step{Diags: diags, Value: f}
 	}
 	o.resource.Set(o.addr.Key, c.After)
 	conditions := o.resource.CheckPostconditions(o.addr.String(), w.rep, c.After)
@@ -232,6 +235,9 @@ func (p *Planner) refreshedObject(o *object, a answer) state.Change {
 	obj := state.Object{Status: state.Ready}
 	if w.prior != nil {
 		obj = *w.prior
+		if o.resource != nil && o.orphan == plan.NoReason {
+			obj.CreateBeforeDestroy, obj.SkipDestroy = p.createsFirst(o), p.skipsDestroy(o)
+		}
 	}
 	obj.Flatmap = nil
 	obj.SchemaVersion = a.SchemaVersion
@@ -356,11 +362,7 @@ func (p *Planner) allowed(o *object, c *plan.Change) diag.List {
 	if diags.HasErrors() || !prevent {
 		return diags
 	}
-	summary := "Instance cannot be destroyed"
-	if o.orphan != plan.NoReason && o.orphan != destroyRequested {
-		summary = "Resource instance cannot be destroyed"
-	}
-	return diags.Append(diag.New(diag.Error, summary,
+	return diags.Append(diag.New(diag.Error, "Resource instance cannot be destroyed",
 		fmt.Sprintf("The plan wants to destroy %s, which has lifecycle.prevent_destroy set. To go on, turn lifecycle.prevent_destroy off, or leave the object out of the plan with the -target or -exclude option.", o.addr),
 		config.Range.Ptr()))
 }

@@ -117,11 +117,11 @@ func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 		c.Reason = plan.ForgotBecauseLifecycle
 	}
 	c.CreateBeforeDestroy = w.prior.CreateBeforeDestroy || p.createsFirst(o)
+	f.change = c
 	diags = diags.Append(p.allowed(o, c))
 	if diags.HasErrors() {
-		return program.Step{Diags: diags}
+		return program.Step{Diags: diags, Value: f}
 	}
-	f.change = c
 	if c.Action == plan.Forget && p.Removed(o.addr) != nil {
 		diags = diags.Append(diag.New(diag.Warning, "Resource will be removed from the state",
 			fmt.Sprintf("The object %s will not be managed any more, and it is not destroyed: its removed block says so.", o.addr), p.Removed(o.addr).Range.Ptr()))

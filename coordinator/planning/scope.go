@@ -1,6 +1,8 @@
 package planning
 
 import (
+	"slices"
+
 	"github.com/millipede-iac/millipede/graph"
 	"github.com/millipede-iac/millipede/lang/addr"
 )
@@ -58,14 +60,26 @@ func NewScope(s *graph.Static, targets, excludes []addr.Target, destroy bool) Sc
 		sc.nodes[i] = true
 	}
 	partly := map[int]bool{}
+	var whole []int
 	for _, v := range hit {
 		partly[v] = true // some of its instances may stay
+		if slices.ContainsFunc(excludes, func(t addr.Target) bool { return t.CoversResource(s.Nodes[v].ConfigResource()) }) {
+			whole = append(whole, v)
+		}
 	}
-	descendants := s.Graph.Descendants(hit...)
+	// What depends on single instances that are left out stays: nothing is known of single instances yet.
+	descendants := s.Graph.Descendants(whole...)
 	for _, v := range descendants {
 		sc.nodes[v] = partly[v] || s.Nodes[v].Kind == graph.ResourceDone && partly[v-1]
 	}
 	sc.dropped = resourcesOf(s, descendants, hit)
+	closure := graph.NewClosure(s)
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Kind == graph.OutputNode && n.Module.IsRoot() && len(closure.Resources(i)) == 0 {
+			sc.nodes[i] = false // as with targets, a constant is not part of what is planned
+		}
+	}
 	return sc
 }
 

@@ -5,6 +5,7 @@ package validating
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
@@ -14,8 +15,10 @@ import (
 	"github.com/millipede-iac/millipede/graph"
 	"github.com/millipede-iac/millipede/graph/dag"
 	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
+	"github.com/millipede-iac/millipede/provider/schema"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -126,6 +129,7 @@ func (v *Validator) resource(step *program.Step, m *values.Module, n *graph.Node
 	step.Diags = step.Diags.Append(bodyDiags)
 	self := cty.UnknownVal(r.Code.Schema.Block.ImpliedType())
 	step.Diags = step.Diags.Append(r.CheckPostconditions(address, rep, self).Diags)
+	step.Diags = step.Diags.Append(redundant(config, r.Code.Schema.Block), v.imports(n))
 	for _, p := range config.Provisioners {
 		_, more := m.EvalProvisioner(p, config.Connection, rep, self)
 		step.Diags = step.Diags.Append(more)
@@ -147,6 +151,35 @@ func (v *Validator) resource(step *program.Step, m *values.Module, n *graph.Node
 		return
 	}
 	v.ask(step, config.Source, n.Resource.Addr.Mode.String(), n.Resource.Addr.Type, encoded)
+}
+
+// redundant warns of elements of ignore_changes that only the provider sets.
+func redundant(r *config.Resource, b *schema.Block) diag.List {
+	var diags diag.List
+	for _, path := range values.IgnorePaths(r) {
+		if a := b.AttributeAt(path); a != nil && a.Computed && !a.Optional {
+			diags = diags.Append(diag.New(diag.Warning, "Redundant ignore_changes element",
+				fmt.Sprintf("The provider alone decides on %s, so there is no change in the configuration that could be ignored. Take it out of ignore_changes.", strings.TrimPrefix(values.FormatPath(path), ".")), r.TypeRange.Ptr()))
+		}
+	}
+	return diags
+}
+
+// imports checks the ids of the import blocks for a resource.
+func (v *Validator) imports(n *graph.Node) diag.List {
+	var diags diag.List
+	root := v.Store.Root().Scope
+	for _, b := range v.Code.Imports(n.ConfigResource()) {
+		rep := eval.Once
+		if b.ForEach != nil {
+			rep = eval.Repetition{EachKey: cty.UnknownVal(cty.String), EachValue: cty.DynamicVal}
+		}
+		if b.ID != nil {
+			_, _, more := root.EvalImportID(v.Code.Expr(b.ID), rep, true)
+			diags = diags.Append(more)
+		}
+	}
+	return diags
 }
 
 // ask makes the provider's check the vertex's task. A vertex asks once: a module has one instance in validation.

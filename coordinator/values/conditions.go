@@ -1,6 +1,9 @@
 package values
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
@@ -42,7 +45,9 @@ func (m *Module) check(scope *eval.Scope, kind eval.RuleKind, rules []*config.Ch
 			c.worsen(state.CheckUnknown)
 		case eval.StatusFail:
 			c.worsen(state.CheckFail)
-			c.Failures = append(c.Failures, verdict.Message)
+			if verdict.Message != "" { // else there is none that can be shown
+				c.Failures = append(c.Failures, verdict.Message)
+			}
 		}
 	}
 	return c
@@ -84,9 +89,37 @@ func (m *Module) CheckOutput(o *config.Output) Conditions {
 	return m.check(m.Scope, eval.OutputPrecondition, o.Preconditions, m.qualified("output."+o.Name), m.store.severity(), eval.Once, cty.NilVal, nil)
 }
 
+// ProblemText is what a check result says of problems with the data of the check, in the form that OpenTofu has.
+func ProblemText(l diag.List) string {
+	var lines []string
+	for _, d := range l {
+		line := d.Summary
+		if d.Detail != "" {
+			line += ": " + d.Detail
+		}
+		lines = append(lines, line)
+	}
+	if len(lines) == 1 {
+		return lines[0]
+	}
+	return fmt.Sprintf("%d problems:\n\n- %s", len(lines), strings.Join(lines, "\n- "))
+}
+
+// CheckAround returns the check block that a data block stands in: its static address, and that of its instance.
+func CheckAround(r *Resource) (static, instance string) {
+	static = "check." + r.Code.Config.Check
+	if path := r.module.Node.Path; !path.IsRoot() {
+		static = path.String() + "." + static
+	}
+	return static, r.module.qualified("check." + r.Code.Config.Check)
+}
+
+// CheckAddress is the address of a check block in this module instance.
+func (m *Module) CheckAddress(c *config.Check) string { return m.qualified("check." + c.Name) }
+
 // CheckAsserts evaluates the assertions of a check block; a failed one is a warning.
 func (m *Module) CheckAsserts(c *config.Check) Conditions {
-	return m.check(m.CheckScope(c.Name), eval.CheckAssertion, c.Asserts, m.qualified("check."+c.Name), diag.Warning, eval.Once, cty.NilVal, nil)
+	return m.check(m.CheckScope(c.Name), eval.CheckAssertion, c.Asserts, m.CheckAddress(c), diag.Warning, eval.Once, cty.NilVal, nil)
 }
 
 // CheckVariable evaluates the validations of an input variable. A failure points to where the value was given.

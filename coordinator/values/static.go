@@ -93,6 +93,12 @@ func (s testStatic) Declares(n addr.Named) bool {
 
 // CheckTrigger returns what an element of replace_triggered_by names for an instance with a repetition.
 func (m *Module) CheckTrigger(e hcl.Expression, rep eval.Repetition) (*addr.Reference, diag.List) {
+	if m.store.Phase == Validating && rep.CountIndex != cty.NilVal {
+		rep.CountIndex = cty.Zero // any will do
+	}
+	if m.store.Phase == Validating && rep.EachKey != cty.NilVal {
+		rep.EachKey = cty.StringVal("")
+	}
 	ref, diags := eval.EvalReference(e, rep)
 	if diags.HasErrors() {
 		return nil, diags
@@ -110,7 +116,11 @@ func (m *Module) CheckTrigger(e hcl.Expression, rep eval.Repetition) (*addr.Refe
 		return nil, diags.Append(diag.New(diag.Error, "Undeclared resource in replace_triggered_by",
 			fmt.Sprintf("The argument names %s, which is not declared in %s.", resource, m.Addr.Display()), e.Range().Ptr()))
 	}
-	return ref, diags.Append(m.CheckReference(ref))
+	s := m.store.Code.Resource(m.Node.Module.Resources[resource]).Schema
+	if len(ref.Remaining) == 0 || s == nil {
+		return ref, diags
+	}
+	return ref, diags.Append(eval.CheckTraversal(ref.Remaining, s.Block))
 }
 
 func names[V any](m map[string]V) []string {

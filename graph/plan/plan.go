@@ -194,6 +194,20 @@ func (p *Plan) Applyable() bool {
 	return p.HasChanges()
 }
 
+// Differs tells whether the plan found or plans anything but what is: what -detailed-exitcode asks. Other than for
+// HasChanges, a refresh that only finds that something has another address is nothing.
+func (p *Plan) Differs() bool {
+	if p.Mode != RefreshOnly {
+		return p.HasChanges()
+	}
+	for _, c := range p.Drift {
+		if c.Action != NoOp {
+			return true
+		}
+	}
+	return p.outputsChange()
+}
+
 // HasChanges tells whether the plan changes an object, an output, or an address.
 func (p *Plan) HasChanges() bool {
 	for _, c := range p.Changes {

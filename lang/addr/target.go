@@ -1,5 +1,7 @@
 package addr
 
+import "slices"
+
 // AsInstance returns the instance that a target of kind TargetResource (the instance without a key) or
 // TargetInstance names. Other kinds name no instance, and give the zero value.
 func (t Target) AsInstance() Instance {
@@ -88,6 +90,17 @@ func (t Target) TouchesResource(r ConfigResource) bool {
 	default:
 		return t.Resource == r.Resource && t.Instance.Module() == r.Module
 	}
+}
+
+// CoversResource tells whether all instances of a resource block are in the target, whatever instances there are.
+func (t Target) CoversResource(r ConfigResource) bool {
+	if !t.TouchesResource(r) || t.Kind == TargetInstance {
+		return false
+	}
+	if t.Kind == TargetModule || t.Kind == TargetConfigResource {
+		return true
+	}
+	return !slices.ContainsFunc(t.Instance.Steps(), func(s Step) bool { return s.Key != NoKey })
 }
 
 // ConfigResource returns the resource block that a target without keys names; the zero value for a target that

@@ -1,0 +1,93 @@
+package graph
+
+import (
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// precedence decides which of the objects that only go wait until what depends on them has changed, as if something new
+// took their place first: those that the plan says are created first, deposed ones, and all that these depend on. A
+// replacement's own order is in its action, and stays.
+//
+// Where something that such an object depends on is replaced by ending first, its dependents change after that ending,
+// which comes after the object's own. Then the object goes like any other, or the order would be a circle. That happens
+// where create_before_destroy is still recorded of an object, but was taken out of the configuration.
+func (b *applyBuilder) precedence() map[*plan.Change]bool {
+	plain, first := b.order()
+	out := map[*plan.Change]bool{}
+	for _, c := range b.p.Changes {
+		switch {
+		case !endsObject(c):
+		case onlyEnds(c):
+			r := c.Addr.Config()
+			out[c] = first[r] && !plain[r]
+		default:
+			out[c] = c.CreateBeforeDestroy
+		}
+	}
+	return out
+}
+
+// onlyEnds tells whether a change ends an object that nothing new takes the place of.
+func onlyEnds(c *plan.Change) bool { return c.Action == plan.Delete || c.Action == plan.Forget }
+
+// order returns the resources that depend on one whose object is replaced by ending first, and those of which an object
+// that is, or was, created first depends.
+func (b *applyBuilder) order() (plain, first map[addr.ConfigResource]bool) {
+	var ending, beginning []int
+	plain, first = map[addr.ConfigResource]bool{}, map[addr.ConfigResource]bool{}
+	replaced := map[addr.ConfigResource]bool{}
+	for _, c := range b.p.Changes {
+		r := c.Addr.Config()
+		node, hasBlock := b.s.ResourceVertex(r)
+		switch {
+		case c.Action.IsReplace() && !c.CreateBeforeDestroy:
+			replaced[r] = true
+			if hasBlock {
+				ending = append(ending, node)
+			}
+		case onlyEnds(c) && (c.CreateBeforeDestroy || c.Deposed != state.CurrentObject):
+			first[r] = true
+			if hasBlock {
+				beginning = append(beginning, node)
+			}
+			for _, d := range recordedIn(b.p, c) {
+				first[d] = true
+			}
+		}
+	}
+	mark := func(nodes []int, in map[addr.ConfigResource]bool) {
+		for _, v := range nodes {
+			if v < len(b.s.Nodes) && b.s.Nodes[v].Kind == ResourceNode {
+				in[b.s.Nodes[v].ConfigResource()] = true
+			}
+		}
+	}
+	if len(ending) > 0 {
+		mark(b.s.Graph.Descendants(ending...), plain)
+	}
+	if len(beginning) > 0 {
+		mark(b.s.Graph.Ancestors(beginning...), first)
+	}
+	for _, c := range b.p.Changes {
+		for _, d := range recordedIn(b.p, c) {
+			if onlyEnds(c) && replaced[d] {
+				plain[c.Addr.Config()] = true
+			}
+		}
+	}
+	return plain, first
+}
+
+// recordedIn returns the dependencies that the state recorded for the object of a change.
+func recordedIn(p *plan.Plan, c *plan.Change) []addr.ConfigResource {
+	if p.Prior == nil {
+		return nil
+	}
+	o := p.Prior.Object(c.Addr, c.Deposed)
+	if o == nil {
+		return nil
+	}
+	return o.Dependencies
+}
