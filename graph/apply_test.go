@@ -302,10 +302,28 @@ func TestTheOrderOfAnApply(t *testing.T) {
 			modules: root(chain), changes: "t.a~0123abcd delete!, t.b update",
 			order: []string{"C(t.b) < D(t.a (deposed object 0123abcd))"},
 		},
-		"a deposed object that nothing created first ends like any other, so that no circle closes": {
+		"a deposed object ends after what it was deposed for is made": {
+			modules: root(chain), changes: "t.b create-delete, t.b~0123abcd delete",
+			order: []string{"C(t.b) < D(t.b (deposed object 0123abcd))"},
+		},
+		"an object that the state says was created first makes what it depends on wait, too": {
+			modules: root(block("a", "count = 0") + block("b", "count = 0\nx = t.a[*].id") + block("c", "x = t.b[*].id")),
+			prior:   []string{"t.a[0]", "t.b[0]!: t.a", "t.c: t.a t.b"}, changes: "t.a[0] delete, t.b[0] delete!, t.c update",
+			order: []string{"C(t.c) < D(t.b[0]) < D(t.a[0])"},
+		},
+		"unless that is replaced by ending first, so that no circle closes": {
+			modules: root(block("a", "") + block("b", "count = 0\nx = t.a.id") + block("c", "x = t.b[*].id")),
+			prior:   []string{"t.a", "t.b[0]!: t.a", "t.c: t.a t.b"}, changes: "t.a delete-create, t.b[0] delete!, t.c update",
+			order: []string{"D(t.b[0]) < D(t.a) < C(t.a) < C(t.c)"},
+		},
+		"an orphan that was created first goes before what it depended on is replaced": {
+			modules: root(block("a", "")), prior: []string{"t.a", "t.o!: t.a"}, changes: "t.a delete-create, t.o delete!",
+			order: []string{"D(t.o) < D(t.a) < C(t.a)"},
+		},
+		"a deposed object makes what it depends on and what goes with it wait, so that no circle closes": {
 			modules: root(block("a", "count = 0") + block("b", "x = t.a[*].id") + block("c", "x = t.b.id")),
 			changes: "t.a[0] delete, t.b~0123abcd delete, t.c create",
-			order:   []string{"D(t.b (deposed object 0123abcd)) < D(t.a[0]) < C(t.c)"},
+			order:   []string{"C(t.c) < D(t.b (deposed object 0123abcd)) < D(t.a[0])"},
 		},
 		"an orphan ends before what it depended on changes": {
 			modules: root(block("a", "")), prior: []string{"t.a", "t.o: t.a"}, changes: "t.a update, t.o delete",
@@ -537,14 +555,14 @@ func TestWhatIsCreatedFirstMakesWhatItDependsOnSo(t *testing.T) {
 		prior []string
 		want  string
 	}{
-		"nothing by itself":                   {chain, nil, ""},
-		"itself":                              {block("a", first), nil, "t.a"},
-		"what it refers to, transitively":     {block("a", "") + block("b", "x = t.a.id") + block("c", "x = t.b.id\n"+first), nil, "t.a t.b t.c"},
-		"through a local value":               {block("a", "") + "locals {\nl = t.a.id\n}\n" + block("b", "x = local.l\n"+first), nil, "t.a t.b"},
-		"not what refers to it":               {block("a", first) + block("b", "x = t.a.id"), nil, "t.a"},
-		"over an explicit false":              {block("a", strings.Replace(first, "true", "false", 1)) + block("b", "x = t.a.id\n"+first), nil, "t.a t.b"},
-		"by what the state says of an orphan": {block("a", "") + block("b", ""), []string{"t.o!: t.a"}, "t.a t.o"},
-		"not by what an orphan does not say":  {block("a", ""), []string{"t.o: t.a"}, ""},
+		"nothing by itself":                       {chain, nil, ""},
+		"itself":                                  {block("a", first), nil, "t.a"},
+		"what it refers to, transitively":         {block("a", "") + block("b", "x = t.a.id") + block("c", "x = t.b.id\n"+first), nil, "t.a t.b t.c"},
+		"through a local value":                   {block("a", "") + "locals {\nl = t.a.id\n}\n" + block("b", "x = local.l\n"+first), nil, "t.a t.b"},
+		"not what refers to it":                   {block("a", first) + block("b", "x = t.a.id"), nil, "t.a"},
+		"over an explicit false":                  {block("a", strings.Replace(first, "true", "false", 1)) + block("b", "x = t.a.id\n"+first), nil, "t.a t.b"},
+		"not by what the state says of an orphan": {block("a", "") + block("b", ""), []string{"t.o!: t.a"}, "t.o"},
+		"not by what an orphan does not say":      {block("a", ""), []string{"t.o: t.a"}, ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			prior := remembered(t, c.prior...)
