@@ -1,0 +1,326 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider"
+	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/wire"
+	"github.com/millipede-iac/millipede/worker"
+)
+
+// cloud is what the providers manage. It remembers every request, and is the oracle of the simulation.
+type cloud struct {
+	w       *world
+	made    int
+	objects map[string]*thing // by id
+	ever    map[string]*thing // also those that are gone
+	busy    map[*errand]bool
+	log     []string
+}
+
+// thing is an object of a cloud. Its name begins with the name of its site and is unique for one planned creation.
+type thing struct {
+	id    string
+	value cty.Value
+	half  bool // its creation failed halfway
+}
+
+// is tells whether an object is what an update was to make of it.
+func (t *thing) is(size int64, refs []string) bool {
+	have := []string{}
+	if v := t.value.GetAttr("refs"); !v.IsNull() {
+		for _, r := range v.AsValueSlice() {
+			have = append(have, r.AsString())
+		}
+	}
+	n, _ := t.value.GetAttr("size").AsBigFloat().Int64()
+	return n == size && slices.Equal(have, refs)
+}
+
+func (t *thing) name() string { return t.value.GetAttr("name").AsString() }
+
+// errand is a request that changes the cloud, from when its provider sends it until it has taken effect or is lost.
+type errand struct {
+	verb, name, id string
+	by             *process
+	done           bool
+}
+
+func newCloud(w *world) *cloud {
+	return &cloud{w: w, objects: map[string]*thing{}, ever: map[string]*thing{}, busy: map[*errand]bool{}}
+}
+
+// named returns the object with a name, or nil; of several, one that is whole.
+func (c *cloud) named(name string) (found *thing) {
+	for _, id := range c.ids() {
+		if t := c.objects[id]; t.name() == name && (found == nil || found.half) {
+			found = t
+		}
+	}
+	return found
+}
+
+func (c *cloud) ids() []string {
+	ids := make([]string, 0, len(c.objects))
+	for id := range c.objects {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// isBusy tells whether something about a site's objects may still take effect.
+func (c *cloud) isBusy(site string) bool {
+	for e := range c.busy {
+		if strings.HasPrefix(e.name, site+"-") {
+			return true
+		}
+	}
+	return false
+}
+
+// begin notes that a provider begins a request, and checks what must hold then.
+func (c *cloud) begin(e *errand, r provider.ApplyRequest) {
+	w := c.w
+	c.busy[e] = true
+	c.log = append(c.log, e.verb+" "+e.name)
+	w.note("cloud: %s begins to %s %s", e.by.name, e.verb, e.name)
+	running := 0
+	for o := range c.busy {
+		if !o.by.dead { // what a cloud goes on with when its provider is gone is no operation of ours any more
+			running++
+		}
+	}
+	if running > w.options.slots {
+		w.violate("limit", "%d operations run at a time, the limit is %d", running, w.options.slots)
+	}
+	site := w.siteOf(e.name)
+	if site == nil {
+		return
+	}
+	if e.verb == "delete" {
+		site.mustNotBeNeeded(e)
+		return
+	}
+	refs := r.Planned.GetAttr("refs")
+	if refs.IsNull() {
+		return
+	}
+	for _, ref := range refs.AsValueSlice() {
+		site.mustBeDurable(e, ref.AsString())
+	}
+}
+
+// apply is the effect of a request.
+func (c *cloud) apply(e *errand, r provider.ApplyRequest, half bool) (cty.Value, error) {
+	w := c.w
+	e.done = true
+	delete(c.busy, e)
+	w.note("cloud: %s %s takes effect", e.verb, e.name)
+	switch e.verb {
+	case "create":
+		if old := c.named(e.name); old != nil && !old.half {
+			w.violate("once", "%s was created twice: as %s, and again by %s", e.name, old.id, e.by.name)
+		}
+		c.made++
+		id := fmt.Sprintf("i%d", c.made)
+		vals := r.Planned.AsValueMap()
+		vals["id"] = cty.StringVal(id)
+		t := &thing{id: id, value: cty.ObjectVal(vals), half: half}
+		c.objects[id], c.ever[id] = t, t
+		return t.value, nil
+	case "update":
+		t := c.objects[e.id]
+		if t == nil {
+			w.violate("once", "%s (%s) is updated, but does not exist", e.name, e.id)
+			return cty.NullVal(r.Planned.Type()), nil
+		}
+		if t.value.RawEquals(r.Planned) {
+			w.violate("once", "%s (%s) was updated twice", e.name, e.id)
+		}
+		t.value = r.Planned
+		return t.value, nil
+	default:
+		if c.objects[e.id] == nil {
+			w.violate("once", "%s (%s) was deleted twice", e.name, e.id)
+		}
+		delete(c.objects, e.id)
+		return cty.NullVal(r.Prior.Type()), nil
+	}
+}
+
+var thingSchema = schema.Schema{Version: 1, Block: &schema.Block{Attributes: map[string]*schema.Attribute{
+	"id":   {Type: cty.String, Computed: true},
+	"name": {Type: cty.String, Required: true},
+	"size": {Type: cty.Number, Optional: true},
+	"refs": {Type: cty.List(cty.String), Optional: true},
+}}}
+
+var cloudSchemas = &provider.Schemas{
+	Provider:        schema.Schema{Block: &schema.Block{}},
+	Managed:         map[string]schema.Schema{"cloud_thing": thingSchema},
+	ProtocolVersion: 6,
+}
+
+// plugin is a provider in one worker's process. It implements worker.Providers too.
+type plugin struct {
+	provider.Provider // what is not there panics
+	p                 *process
+	c                 *cloud
+}
+
+func (g *plugin) Acquire(ctx context.Context, _ wire.Provider, configure worker.Configure) (worker.Lease, diag.List) {
+	err := g.p.do(ctx, local, "Provider.Acquire", "", func(o *op) {
+		w := g.p.w
+		if w.odds(30) { // a package is downloaded
+			w.after(w.between(10*time.Millisecond, 10*time.Second), func() { o.reply(nil) })
+			return
+		}
+		o.reply(nil)
+	})
+	if err != nil {
+		return nil, diag.Errors("No provider", err.Error(), nil)
+	}
+	if configure != nil {
+		if diags := configure(ctx, g); diags.HasErrors() {
+			return nil, diags
+		}
+	}
+	return lease{g}, nil
+}
+
+type lease struct{ g *plugin }
+
+func (l lease) Provider() provider.Provider { return l.g }
+func (lease) Release()                      {}
+
+func (g *plugin) Schemas(context.Context) (*provider.Schemas, diag.List) { return cloudSchemas, nil }
+
+func (g *plugin) Metadata(context.Context) (provider.Metadata, diag.List) {
+	return cloudSchemas.Metadata(), nil
+}
+
+func (g *plugin) ValidateProviderConfig(_ context.Context, v cty.Value) (cty.Value, diag.List) {
+	return v, nil
+}
+
+func (g *plugin) Configure(context.Context, cty.Value, string) diag.List { return nil }
+
+func (g *plugin) ValidateResourceConfig(context.Context, string, cty.Value) diag.List { return nil }
+
+func (g *plugin) Stop(context.Context) error { return nil }
+
+func (g *plugin) UpgradeResourceState(_ context.Context, r provider.UpgradeRequest) (cty.Value, diag.List) {
+	v, err := ctyjson.Unmarshal(r.JSON, thingSchema.Block.ImpliedType())
+	if err != nil {
+		return cty.NilVal, diag.Errors("upgrade failed", err.Error(), nil)
+	}
+	return v, nil
+}
+
+func (g *plugin) ReadResource(ctx context.Context, r provider.ReadRequest) (provider.ReadResponse, diag.List) {
+	id := r.Prior.GetAttr("id").AsString()
+	v, err := g.read(ctx, id)
+	if err != nil {
+		return provider.ReadResponse{}, diag.Errors("reading failed", err.Error(), nil)
+	}
+	return provider.ReadResponse{Object: v, Private: r.Private}, nil
+}
+
+func (g *plugin) read(ctx context.Context, id string) (v cty.Value, err error) {
+	err = g.p.do(ctx, outside, "Read", id, func(o *op) {
+		v = cty.NullVal(thingSchema.Block.ImpliedType())
+		if t := g.c.objects[id]; t != nil {
+			v = t.value
+		}
+		o.reply(nil)
+	})
+	return v, err
+}
+
+func (g *plugin) ImportResourceState(ctx context.Context, r provider.ImportRequest) ([]provider.Imported, diag.List) {
+	v, err := g.read(ctx, r.ID)
+	if err == nil && v.IsNull() {
+		err = fmt.Errorf("there is no %s", r.ID)
+	}
+	if err != nil {
+		return nil, diag.Errors("importing failed", err.Error(), nil)
+	}
+	return []provider.Imported{{TypeName: "cloud_thing", Object: v}}, nil
+}
+
+func (g *plugin) PlanResourceChange(_ context.Context, r provider.PlanRequest) (provider.PlanResponse, diag.List) {
+	out := provider.PlanResponse{Planned: r.Proposed, Private: r.PriorPrivate}
+	if r.Proposed.IsNull() {
+		return out, nil
+	}
+	vals := r.Proposed.AsValueMap()
+	if r.Prior.IsNull() {
+		vals["id"] = cty.UnknownVal(cty.String)
+	} else if same := r.Prior.GetAttr("name").Equals(vals["name"]); !same.IsKnown() || same.False() {
+		vals["id"] = cty.UnknownVal(cty.String)
+		out.RequiresReplace = []cty.Path{cty.GetAttrPath("name")}
+	}
+	out.Planned = cty.ObjectVal(vals)
+	return out, nil
+}
+
+// ApplyResourceChange sends a request to the cloud and waits for its answer. The request goes on whatever becomes of the
+// worker's process.
+func (g *plugin) ApplyResourceChange(ctx context.Context, r provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
+	e := &errand{by: g.p}
+	switch {
+	case r.Prior.IsNull():
+		e.verb, e.name = "create", r.Planned.GetAttr("name").AsString()
+	case r.Planned.IsNull():
+		e.verb, e.name, e.id = "delete", r.Prior.GetAttr("name").AsString(), r.Prior.GetAttr("id").AsString()
+	default:
+		e.verb, e.name, e.id = "update", r.Planned.GetAttr("name").AsString(), r.Prior.GetAttr("id").AsString()
+	}
+	var after cty.Value
+	refused, half := false, false
+	err := g.p.do(ctx, local, "Apply", e.verb+" "+e.name, func(o *op) {
+		w := g.p.w
+		g.c.begin(e, r)
+		took := w.between(time.Millisecond, 2*time.Second)
+		if w.odds(20) {
+			took = w.between(5*time.Second, 40*time.Second)
+		}
+		refused = w.odds(40)
+		half = !refused && e.verb == "create" && w.odds(60)
+		w.after(took, func() {
+			switch {
+			case refused || g.p.dead && w.odds(3):
+				e.done = true
+				delete(g.c.busy, e)
+				w.note("cloud: %s %s is refused, or lost", e.verb, e.name)
+				after = r.Prior
+			default:
+				after, _ = g.c.apply(e, r, half)
+			}
+			w.after(w.latency(), func() { g.p.awake(func() { o.finish(nil) }) })
+		})
+	})
+	switch {
+	case err != nil:
+		return provider.ApplyResponse{Object: r.Prior}, diag.Errors("the provider was cut off", err.Error(), nil)
+	case refused:
+		return provider.ApplyResponse{Object: r.Prior}, diag.Errors("the cloud refuses", e.verb, nil)
+	case half:
+		return provider.ApplyResponse{Object: after}, diag.Errors("the cloud broke off", e.verb, nil)
+	}
+	return provider.ApplyResponse{Object: after}, nil
+}
+
+// packageOf is the package of every provider.
+func packageOf(p addr.Provider) wire.Package { return wire.Package{Source: p.String()} }

@@ -1,0 +1,481 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// request is a call of the server with an answer.
+func (c *conn) request(ctx context.Context, name, key string, effect func() error) error {
+	return c.p.do(ctx, network, name, key, func(o *op) { o.reply(effect()) })
+}
+
+// Close implements wire.Transport.
+func (c *conn) Close() error { return nil }
+
+// PublishTask implements wire.Queue.
+func (c *conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) error {
+	o := &op{p: c.p, kind: network, name: "PublishTask", key: string(ref.Attempt), twice: true}
+	o.effect = func(o *op) {
+		c.n.tasks.publish(ref, data, string(ref.Attempt))
+		o.reply(nil)
+	}
+	return c.p.stand(ctx, o)
+}
+
+// PublishResult implements wire.Queue.
+func (c *conn) PublishResult(ctx context.Context, ref wire.TaskRef, data []byte) error {
+	o := &op{p: c.p, kind: network, name: "PublishResult", key: string(ref.Attempt), twice: true}
+	o.effect = func(o *op) {
+		c.n.results.publish(ref, data, "")
+		o.reply(nil)
+	}
+	return c.p.stand(ctx, o)
+}
+
+// FetchTasks implements wire.Queue.
+func (c *conn) FetchTasks(ctx context.Context, pool string, n int) ([]wire.Delivery, error) {
+	return c.fetch(ctx, &c.n.tasks, "FetchTasks", pool, n, func(ref wire.TaskRef) bool { return ref.Pool == pool })
+}
+
+// FetchResults implements wire.Queue.
+func (c *conn) FetchResults(ctx context.Context, coordinator string, n int) ([]wire.Delivery, error) {
+	return c.fetch(ctx, &c.n.results, "FetchResults", coordinator, n, func(ref wire.TaskRef) bool { return ref.Coordinator == coordinator })
+}
+
+func (c *conn) fetch(ctx context.Context, q *stream, name, key string, n int, match func(wire.TaskRef) bool) ([]wire.Delivery, error) {
+	for {
+		f := &fetch{c: c, n: n, match: match}
+		err := c.p.do(ctx, network, name, key, func(o *op) {
+			f.o = o
+			q.waiting = append(q.waiting, f)
+			q.hand()
+		})
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err == errDead {
+			return nil, err
+		}
+		if err != nil {
+			continue // as the client does; what was on its way comes again
+		}
+		w := c.p.w
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		list := make([]wire.Delivery, len(f.got))
+		for i, m := range f.got {
+			list[i] = &delivery{c, q, m}
+			c.fetched[m.ref.Attempt] = time.Now()
+		}
+		return list, nil
+	}
+}
+
+type delivery struct {
+	c *conn
+	q *stream
+	m *message
+}
+
+func (d *delivery) Ref() wire.TaskRef { return d.m.ref }
+func (d *delivery) Data() []byte      { return d.m.data }
+func (d *delivery) Sequence() uint64  { return d.m.seq }
+
+func (d *delivery) Ack(ctx context.Context) error {
+	return d.c.request(ctx, "Ack", string(d.m.ref.Attempt), func() error {
+		d.q.remove(func(m *message) bool { return m == d.m })
+		return nil
+	})
+}
+
+func (d *delivery) Release(ctx context.Context) error {
+	return d.c.request(ctx, "Release", string(d.m.ref.Attempt), func() error {
+		d.m.hidden = time.Now().Add(releaseDelay)
+		d.c.p.w.after(releaseDelay+time.Microsecond, d.q.hand)
+		return nil
+	})
+}
+
+// PurgeRun implements wire.Queue.
+func (c *conn) PurgeRun(ctx context.Context, run string) error {
+	return c.request(ctx, "PurgeRun", run, func() error { c.n.purge(run); return nil })
+}
+
+// HighWater implements wire.Queue.
+func (c *conn) HighWater(ctx context.Context) (mark wire.HighWater, err error) {
+	err = c.request(ctx, "HighWater", "", func() error { mark = c.n.highWater(); return nil })
+	return mark, err
+}
+
+// Claim implements wire.Claims.
+func (c *conn) Claim(ctx context.Context, ref wire.TaskRef, claim wire.Claim) (held wire.Claim, err error) {
+	err = c.request(ctx, "Claim", string(ref.Attempt), func() error {
+		if at, ok := c.fetched[ref.Attempt]; ok && !claim.Tombstone && time.Since(at) > claimWindow {
+			return wire.ErrStale
+		}
+		held = c.n.claim(ref, claim)
+		if c.p.w.options.without == guardClaim && !claim.Tombstone {
+			held = claim
+		}
+		return nil
+	})
+	return held, err
+}
+
+// ReadClaim implements wire.Claims.
+func (c *conn) ReadClaim(ctx context.Context, ref wire.TaskRef) (claim wire.Claim, err error) {
+	err = c.request(ctx, "ReadClaim", string(ref.Attempt), func() error {
+		there, ok := c.n.claims[wire.ClaimSubject(ref)]
+		if !ok {
+			return wire.ErrNotFound
+		}
+		claim = there
+		return nil
+	})
+	return claim, err
+}
+
+// PutBlob implements wire.Blobs.
+func (c *conn) PutBlob(ctx context.Context, sum string, data []byte) error {
+	return c.request(ctx, "PutBlob", "", func() error { c.n.blobs[sum] = data; return nil })
+}
+
+// GetBlob implements wire.Blobs.
+func (c *conn) GetBlob(ctx context.Context, sum string) (data []byte, err error) {
+	err = c.request(ctx, "GetBlob", "", func() error { data = c.n.blobs[sum]; return found(data != nil) })
+	return data, err
+}
+
+// HasBlob implements wire.Blobs.
+func (c *conn) HasBlob(ctx context.Context, sum string) (there bool, err error) {
+	err = c.request(ctx, "HasBlob", "", func() error { _, there = c.n.blobs[sum]; return nil })
+	return there, err
+}
+
+// NameBlob implements wire.Blobs.
+func (c *conn) NameBlob(ctx context.Context, name, sum string) error {
+	return c.request(ctx, "NameBlob", "", func() error { c.n.names[name] = sum; return nil })
+}
+
+// LookupBlob implements wire.Blobs.
+func (c *conn) LookupBlob(ctx context.Context, name string) (sum string, err error) {
+	err = c.request(ctx, "LookupBlob", "", func() error { sum = c.n.names[name]; return found(sum != "") })
+	return sum, err
+}
+
+func found(ok bool) error {
+	if !ok {
+		return wire.ErrNotFound
+	}
+	return nil
+}
+
+// PoolBlobs implements wire.PoolBlobs. Nobody is kept out of anything here.
+func (c *conn) PoolBlobs(string) wire.Blobs { return c }
+
+// PutKey implements wire.Keys.
+func (c *conn) PutKey(ctx context.Context, run, recipient string, sealed []byte) error {
+	return c.request(ctx, "PutKey", run, func() error { c.n.keys[wire.KeySubject(run, recipient)] = sealed; return nil })
+}
+
+// GetKey implements wire.Keys.
+func (c *conn) GetKey(ctx context.Context, run, recipient string) (sealed []byte, err error) {
+	err = c.request(ctx, "GetKey", run, func() error {
+		sealed = c.n.keys[wire.KeySubject(run, recipient)]
+		return found(sealed != nil)
+	})
+	return sealed, err
+}
+
+// seen is what the server's listeners know of a worker.
+type seen struct {
+	wire.Heartbeat
+	at time.Time
+}
+
+// watcher is somebody who listens to heartbeats or control messages.
+type watcher struct {
+	c       *conn
+	control bool
+	o       *op
+	inbox   []any
+}
+
+// tell hands a message to all who listen. Nothing of it is kept.
+func (n *nats) tell(control bool, m any) {
+	for _, w := range n.watchers {
+		if w.control != control || n.w.odds(50) {
+			continue
+		}
+		n.w.after(n.w.latency(), func() {
+			if w.c.isUp() {
+				w.inbox = append(w.inbox, m)
+				w.hand()
+			}
+		})
+	}
+}
+
+func (w *watcher) hand() {
+	if w.o != nil && w.o.stage == pending && len(w.inbox) > 0 {
+		w.o.reply(nil)
+	}
+}
+
+func (c *conn) watch(ctx context.Context, control bool, fn func(any)) error {
+	name := "WatchWorkers"
+	if control {
+		name = "WatchControl"
+	}
+	watcher := &watcher{c: c, control: control}
+	w := c.p.w
+	w.mu.Lock()
+	c.n.watchers = append(c.n.watchers, watcher)
+	w.mu.Unlock()
+	for {
+		var got []any
+		err := c.p.do(ctx, local, name, "", func(o *op) { watcher.o = o; watcher.hand() })
+		w.mu.Lock()
+		if err == nil {
+			got, watcher.inbox = watcher.inbox, nil
+		}
+		w.mu.Unlock()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, m := range got {
+			fn(m)
+		}
+	}
+}
+
+// Beat implements wire.Presence.
+func (c *conn) Beat(ctx context.Context, h wire.Heartbeat) error {
+	c.p.w.mu.Lock()
+	up := c.isUp()
+	c.p.w.mu.Unlock()
+	if !up {
+		return errOffline
+	}
+	return c.p.do(ctx, local, "Beat", "", func(o *op) {
+		o.reply(nil)
+		if c.p.w.odds(30) {
+			return
+		}
+		c.p.w.after(c.p.w.latency(), func() {
+			if !c.isUp() {
+				return
+			}
+			c.n.workers[h.Worker] = seen{h, time.Now()}
+			if h.Leaving {
+				delete(c.n.workers, h.Worker)
+			}
+			c.n.tell(false, h)
+		})
+	})
+}
+
+// Connected implements wire.Presence.
+func (c *conn) Connected() time.Duration {
+	c.p.w.mu.Lock()
+	defer c.p.w.mu.Unlock()
+	if !c.isUp() {
+		return 0
+	}
+	return max(time.Since(c.since), 1)
+}
+
+// Workers implements wire.Presence.
+func (c *conn) Workers(ctx context.Context) (list []wire.Worker, err error) {
+	if !c.asked {
+		c.asked = true
+		if err := c.Control(ctx, "", wire.Control{Kind: "announce"}); err != nil {
+			return nil, err
+		}
+		if err := c.p.do(ctx, local, "announced", "", func(o *op) {
+			c.p.w.after(50*time.Millisecond, func() { o.reply(nil) })
+		}); err != nil {
+			return nil, err
+		}
+	}
+	err = c.p.do(ctx, local, "Workers", "", func(o *op) {
+		list = nil
+		for _, h := range c.p.w.hosts { // in an order of their own
+			if s, ok := c.n.workers[h.id]; ok {
+				list = append(list, wire.Worker{Heartbeat: s.Heartbeat, Since: time.Since(s.at)})
+			}
+		}
+		o.reply(nil)
+	})
+	return list, err
+}
+
+// WatchWorkers implements wire.Presence.
+func (c *conn) WatchWorkers(ctx context.Context, fn func(wire.Heartbeat)) error {
+	return c.watch(ctx, false, func(m any) { fn(m.(wire.Heartbeat)) })
+}
+
+// Control implements wire.Presence.
+func (c *conn) Control(ctx context.Context, _ string, m wire.Control) error {
+	return c.request(ctx, "Control", m.Kind, func() error { c.n.tell(true, m); return nil })
+}
+
+// WatchControl implements wire.Presence.
+func (c *conn) WatchControl(ctx context.Context, _ string, fn func(wire.Control)) error {
+	return c.watch(ctx, true, func(m any) { fn(m.(wire.Control)) })
+}
+
+// Emit implements wire.Presence. Live events are not looked at.
+func (c *conn) Emit(context.Context, string, []byte) error { return nil }
+
+// Events implements wire.Presence.
+func (c *conn) Events(ctx context.Context, _ string, _ func([]byte)) error {
+	<-ctx.Done()
+	return nil
+}
+
+// serving is one run of Serve.
+type serving struct {
+	c     *conn
+	pool  string
+	slots int
+	busy  int
+	o     *op
+	inbox []*call
+	ended bool
+}
+
+// call is one call of the fast lane.
+type call struct {
+	o      *op
+	pool   string
+	data   []byte
+	answer []byte
+}
+
+// Call implements wire.Caller.
+func (c *conn) Call(ctx context.Context, pool string, data []byte) ([]byte, error) {
+	x := &call{pool: pool, data: data}
+	o := &op{p: c.p, kind: network, name: "Call", key: pool, twice: true}
+	o.effect = func(o *op) { x.o = o; c.n.route(x) }
+	err := c.p.stand(ctx, o)
+	if err == errTimeout {
+		err = wire.ErrLostCall
+	}
+	if err != nil {
+		return nil, err
+	}
+	return x.answer, nil
+}
+
+// route gives a call to a worker that has room.
+func (n *nats) route(x *call) {
+	if x.o.over() {
+		return
+	}
+	alive := false
+	for i := range n.serving {
+		s := n.serving[(n.turn+i)%len(n.serving)]
+		if s.pool != x.pool || s.ended || !s.c.isUp() {
+			continue
+		}
+		if alive = true; s.busy >= s.slots {
+			continue
+		}
+		n.turn += i + 1
+		s.busy++
+		n.w.after(n.w.latency(), func() { s.inbox = append(s.inbox, x); s.hand() })
+		n.listen(x, s)
+		return
+	}
+	if !alive {
+		x.o.reply(wire.ErrNoWorker)
+		return
+	}
+	n.w.after(10*time.Millisecond, func() { n.route(x) })
+}
+
+// listen gives a call up whose worker gives no sign of life.
+func (n *nats) listen(x *call, s *serving) {
+	n.w.after(time.Second, func() {
+		switch {
+		case x.o.over() || x.o.stage != pending:
+		case !s.c.isUp() && time.Since(s.c.downAt) > aliveLost:
+			x.o.reply(wire.ErrLostCall)
+		default:
+			n.listen(x, s)
+		}
+	})
+}
+
+func (s *serving) hand() {
+	if s.o != nil && s.o.stage == pending && len(s.inbox) > 0 && s.c.isUp() {
+		s.o.reply(nil)
+	}
+}
+
+// Serve implements wire.Caller.
+func (c *conn) Serve(ctx context.Context, pool string, slots int, handle func(ctx context.Context, data []byte) []byte) error {
+	s := &serving{c: c, pool: pool, slots: slots}
+	w := c.p.w
+	w.mu.Lock()
+	c.n.serving = append(c.n.serving, s)
+	w.mu.Unlock()
+	running := 0
+	ended := make(chan struct{}, 1024)
+	var err error
+	for {
+		err = c.p.do(ctx, local, "Serve", pool, func(o *op) { s.o = o; s.hand() })
+		if err != nil {
+			break
+		}
+		w.mu.Lock()
+		got := s.inbox
+		s.inbox = nil
+		w.mu.Unlock()
+		for _, x := range got {
+			running++
+			go func() {
+				defer func() { ended <- struct{}{} }()
+				c.answer(s, x, handle(context.WithoutCancel(ctx), x.data))
+			}()
+		}
+	}
+	w.mu.Lock()
+	s.ended = true
+	w.mu.Unlock()
+	for range running {
+		<-ended
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("serving: %w", err)
+}
+
+// answer sends the answer of a call back.
+func (c *conn) answer(s *serving, x *call, data []byte) {
+	_ = c.p.do(context.Background(), local, "Answer", s.pool, func(o *op) {
+		s.busy--
+		o.reply(nil)
+		w := c.p.w
+		if w.odds(60) || !c.isUp() {
+			w.faults["call lost"]++
+			w.after(aliveLost, func() { x.o.reply(wire.ErrLostCall) })
+			return
+		}
+		w.after(w.latency(), func() {
+			if x.o.stage == pending {
+				x.answer = data
+				x.o.reply(nil)
+			}
+		})
+	})
+}

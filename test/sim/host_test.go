@@ -1,0 +1,251 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/millipede-iac/millipede/wire"
+	"github.com/millipede-iac/millipede/worker"
+	"github.com/millipede-iac/millipede/worker/journal"
+)
+
+// host is a machine on which a worker runs, again and again. Its directory outlives the worker's process.
+type host struct {
+	w    *world
+	id   string // the worker's name
+	dir  string
+	p    *process
+	disk *workerDisk
+	life int
+	lost int // how often the machine was lost with its directory
+	full bool
+}
+
+// start starts the worker's process.
+func (h *host) start() {
+	h.life++
+	j, _, err := journal.Open(h.dir)
+	if err != nil {
+		panic(err)
+	}
+	d := &workerDisk{h: h, j: j, path: filepath.Join(h.dir, "worker.journal")}
+	d.note()
+	h.disk = d
+	h.p = h.w.spawn(fmt.Sprintf("%sp%d", h.id, h.life), func(ctx context.Context, p *process) {
+		d.p = p
+		h.run(ctx, p)
+	})
+}
+
+func (h *host) run(ctx context.Context, p *process) {
+	w := h.w
+	w.mu.Lock()
+	c := w.nats.connect(p, "")
+	w.mu.Unlock()
+	ring, err := wire.NewKeyring(c, keyPair(h.id), seeded(p.name))
+	if err != nil {
+		panic(err)
+	}
+	g := &plugin{p: p, c: w.cloud}
+	nonce := p.id
+	if w.options.without == guardNonce {
+		nonce = func() string { return "always the same" }
+	}
+	real := worker.New(worker.Options{
+		ID: h.id, Pools: []string{"default"}, Slots: 3, Version: "sim", Platform: "linux_amd64",
+		Queue: c, Claims: c, Caller: c, Presence: c, Blobs: c, Keys: ring, Journal: h.disk, Providers: g, Provisioners: nil,
+		Log: slog.New(slog.DiscardHandler), Now: p.now, Nonce: nonce, Rand: seeded(p.name + " rand"),
+	})
+	// An error is that of its journal; the worker is started again.
+	_ = real.Run(ctx, ctx)
+}
+
+// stop is the end of the worker's process: its machine may lose what was not synced, or be lost itself.
+func (h *host) stop(power, forEver bool) {
+	w := h.w
+	h.p.kill()
+	if err := h.disk.j.Close(); err != nil && !errors.Is(err, os.ErrClosed) && !errors.Is(err, journal.ErrBroken) {
+		panic(err)
+	}
+	if power {
+		w.faults["power of a worker lost"]++
+		h.disk.cut()
+	}
+	if !forEver {
+		return
+	}
+	w.faults["worker lost for ever"]++
+	w.note("%s is lost for ever", h.id)
+	h.lost++
+	if err := os.RemoveAll(h.dir); err != nil {
+		panic(err)
+	}
+	h.dir = fmt.Sprintf("%s-%d", h.dir, h.lost)
+	h.id = fmt.Sprintf("%s'", h.id)
+}
+
+// workerDisk is the worker's journal behind the gate of its disk. It remembers what is sure to be on the disk.
+type workerDisk struct {
+	h    *host
+	p    *process
+	j    *journal.Journal
+	path string
+	size int64 // of the file as it was synced last
+}
+
+func (d *workerDisk) note() {
+	if info, err := os.Stat(d.path); err == nil {
+		d.size = info.Size()
+	}
+}
+
+// cut takes away what was not synced, or a part of it.
+func (d *workerDisk) cut() {
+	info, err := os.Stat(d.path)
+	if err != nil || info.Size() <= d.size {
+		return
+	}
+	keep := d.size + d.h.w.chance.Int64N(info.Size()-d.size+1)
+	if err := os.Truncate(d.path, keep); err != nil {
+		panic(err)
+	}
+}
+
+var errFull = errors.New("no space left on device")
+
+func (d *workerDisk) write(name string, ref wire.TaskRef, durable bool, fn func() error) error {
+	return d.p.do(context.Background(), disk, "journal "+name, string(ref.Attempt), func(o *op) {
+		if d.h.full {
+			o.reply(errFull)
+			return
+		}
+		err := fn()
+		if durable {
+			d.note()
+		}
+		o.reply(err)
+	})
+}
+
+func (d *workerDisk) Pending() []journal.Entry { return d.j.Pending() }
+
+func (d *workerDisk) Intend(ref wire.TaskRef, nonce string, notStarted []byte) error {
+	return d.write("intend", ref, false, func() error { return d.j.Intend(ref, nonce, notStarted) })
+}
+
+func (d *workerDisk) Start(ref wire.TaskRef, doubt []byte) error {
+	return d.write("start", ref, true, func() error {
+		if d.h.w.options.without == guardStart {
+			return nil
+		}
+		return d.j.Start(ref, doubt)
+	})
+}
+
+func (d *workerDisk) End(ref wire.TaskRef, result []byte) error {
+	return d.write("end", ref, true, func() error { return d.j.End(ref, result) })
+}
+
+func (d *workerDisk) Done(ref wire.TaskRef) error {
+	return d.write("done", ref, false, func() error { return d.j.Done(ref) })
+}
+
+// holds tells whether a worker's process that lives has the attempt, so that its operation may still begin.
+func (w *world) holds(attempt string) bool {
+	for _, h := range w.hosts {
+		if h.p == nil || h.p.dead {
+			continue
+		}
+		for _, e := range h.disk.j.Pending() {
+			if string(e.Ref.Attempt) == attempt && e.Phase != journal.Ended {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// nemesis does what may go wrong, again and again.
+func (w *world) nemesis() {
+	if w.calm {
+		return
+	}
+	o := w.options
+	switch n := w.chance.IntN(100); {
+	case n < 14:
+		h := w.hosts[w.chance.IntN(len(w.hosts))]
+		if !h.p.dead {
+			w.faults["worker killed"]++
+			h.stop(w.odds(3), w.odds(8))
+			w.after(w.between(100*time.Millisecond, 20*time.Second), h.start)
+		}
+	case n < 24:
+		h := w.hosts[w.chance.IntN(len(w.hosts))]
+		w.faults["worker frozen"]++
+		h.p.freeze(w.between(time.Second, 15*time.Second))
+	case n < 36:
+		h := w.hosts[w.chance.IntN(len(w.hosts))]
+		w.faults["worker cut off"]++
+		h.p.partition(w.between(time.Second, 15*time.Second))
+	case n < 40:
+		h := w.hosts[w.chance.IntN(len(w.hosts))]
+		if !h.full && !h.p.dead {
+			w.faults["disk of a worker full"]++
+			h.full = true
+			w.after(w.between(time.Second, 10*time.Second), func() { h.full = false })
+		}
+	case n < 58:
+		s := w.sites[w.chance.IntN(len(w.sites))]
+		s.killOne()
+	case n < 66:
+		if p := w.sites[w.chance.IntN(len(w.sites))].current; p != nil {
+			w.faults["coordinator frozen"]++
+			p.freeze(w.between(time.Second, 20*time.Second))
+		}
+	case n < 74:
+		if p := w.sites[w.chance.IntN(len(w.sites))].current; p != nil {
+			w.faults["coordinator cut off"]++
+			p.partition(w.between(time.Second, 20*time.Second))
+		}
+	case n < 80:
+		w.sites[w.chance.IntN(len(w.sites))].interrupt()
+	case n < 84:
+		s := w.sites[w.chance.IntN(len(w.sites))]
+		if !s.full {
+			w.faults["disk of a coordinator full"]++
+			s.full = true
+			w.after(w.between(100*time.Millisecond, 3*time.Second), func() { s.full = false })
+		}
+	case n < 90:
+		w.sites[w.chance.IntN(len(w.sites))].usurp()
+	case n < 96:
+		w.nats.restart()
+	default:
+		if o.loss {
+			w.nats.loseTail(1 + w.chance.IntN(3))
+		}
+	}
+	w.after(w.between(o.pace/4, o.pace*2), w.nemesis)
+}
+
+// supervise starts workers again that have gone by themselves.
+func (w *world) supervise() {
+	for _, h := range w.hosts {
+		if h.p.dead && h.disk.p == h.p && !h.full {
+			select {
+			case <-h.p.done:
+			default:
+				continue
+			}
+			if err := h.disk.j.Close(); err == nil || errors.Is(err, journal.ErrBroken) {
+				h.start()
+			}
+		}
+	}
+	w.after(w.between(time.Second, 3*time.Second), w.supervise)
+}

@@ -1,0 +1,262 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// The times of wire/jet.
+const (
+	queueWait    = 10 * time.Second // after what time an unacknowledged message comes again
+	permitWait   = 5 * time.Second
+	claimWindow  = 10 * time.Minute // how long after its delivery a task may be claimed
+	releaseDelay = 250 * time.Millisecond
+	aliveLost    = 4 * time.Second
+)
+
+// nats is the server: what is durable in it, who listens. The world's loop changes it, under the world's lock.
+type nats struct {
+	w        *world
+	born     int
+	tasks    stream
+	results  stream
+	claims   map[string]wire.Claim
+	claimed  []string // in order
+	blobs    map[string][]byte
+	names    map[string]string
+	keys     map[string][]byte
+	limits   map[string]*limit
+	order    []string // of the limits
+	conns    []*conn
+	serving  []*serving
+	turn     int
+	watchers []*watcher
+	workers  map[string]seen
+}
+
+func newNats(w *world) *nats {
+	n := &nats{w: w, born: 1, claims: map[string]wire.Claim{}, blobs: map[string][]byte{}, names: map[string]string{}, keys: map[string][]byte{},
+		limits: map[string]*limit{}, workers: map[string]seen{}}
+	n.tasks.n, n.results.n = n, n
+	return n
+}
+
+// stream is a work queue.
+type stream struct {
+	n        *nats
+	messages []*message
+	last     uint64
+	ids      map[string]bool
+	waiting  []*fetch
+}
+
+// message stays until somebody acknowledges it, and is hidden while somebody may be working on it.
+type message struct {
+	ref    wire.TaskRef
+	data   []byte
+	seq    uint64
+	hidden time.Time
+}
+
+// fetch is a call that waits for messages.
+type fetch struct {
+	o     *op
+	c     *conn
+	n     int
+	match func(wire.TaskRef) bool
+	got   []*message
+}
+
+func (q *stream) publish(ref wire.TaskRef, data []byte, id string) {
+	if id != "" {
+		if q.ids[id] {
+			return
+		}
+		if q.ids == nil {
+			q.ids = map[string]bool{}
+		}
+		q.ids[id] = true
+	}
+	q.last++
+	q.messages = append(q.messages, &message{ref: ref, data: data, seq: q.last})
+	q.hand()
+}
+
+// hand gives messages to those who wait for them.
+func (q *stream) hand() {
+	w := q.n.w
+	q.waiting = slices.DeleteFunc(q.waiting, func(f *fetch) bool { return f.o.over() })
+	now := time.Now()
+	// Who is served first is chance: the server keeps no order of its own.
+	for _, i := range w.chance.Perm(len(q.waiting)) {
+		f := q.waiting[i]
+		if !f.c.isUp() || f.o.stage != pending {
+			continue
+		}
+		for _, m := range q.messages {
+			if len(f.got) == f.n {
+				break
+			}
+			if m.hidden.After(now) || !f.match(m.ref) {
+				continue
+			}
+			wait := queueWait
+			if w.odds(25) { // the server forgets that it has delivered the message
+				w.faults["redelivered"]++
+				wait = w.between(0, time.Second)
+			}
+			m.hidden = now.Add(wait)
+			w.after(wait+time.Microsecond, q.hand)
+			f.got = append(f.got, m)
+		}
+		if len(f.got) > 0 {
+			f.o.reply(nil)
+		}
+	}
+	q.waiting = slices.DeleteFunc(q.waiting, func(f *fetch) bool { return len(f.got) > 0 })
+}
+
+func (q *stream) remove(match func(*message) bool) { q.messages = slices.DeleteFunc(q.messages, match) }
+
+// restart is a crash of the server. It has forgotten which messages it delivered, and everybody has to connect again.
+func (n *nats) restart() {
+	n.w.note("nats restarts")
+	n.w.faults["server restarted"]++
+	for _, q := range []*stream{&n.tasks, &n.results} {
+		for _, m := range q.messages {
+			m.hidden = time.Time{}
+		}
+	}
+	n.workers = map[string]seen{}
+	for _, c := range slices.Clone(n.conns) {
+		if c.isUp() {
+			c.down()
+			n.w.after(n.w.between(50*time.Millisecond, 3*time.Second), func() {
+				if !c.p.dead && !c.p.cut && c.p.frozen.IsZero() {
+					c.up()
+				}
+			})
+		}
+	}
+}
+
+// loseTail is a loss of tasks and results that were acknowledged: the newest ones are gone, and their sequences are given
+// out again.
+func (n *nats) loseTail(k int) {
+	n.w.note("nats loses its tail")
+	n.w.faults["tail lost"]++
+	for _, q := range []*stream{&n.tasks, &n.results} {
+		for range k {
+			if q.last == 0 {
+				break
+			}
+			q.remove(func(m *message) bool {
+				if m.seq == q.last {
+					delete(q.ids, string(m.ref.Attempt))
+				}
+				return m.seq == q.last
+			})
+			q.last--
+		}
+	}
+}
+
+// purge removes what a run left. Its registers stay, as they do in NATS for as long as anybody may claim one.
+func (n *nats) purge(run string) {
+	for _, q := range []*stream{&n.tasks, &n.results} {
+		q.remove(func(m *message) bool { return m.ref.Run == run })
+	}
+	for subject := range n.keys {
+		if strings.HasPrefix(subject, "key."+wire.Token(run)+".") {
+			delete(n.keys, subject)
+		}
+	}
+}
+
+func (n *nats) highWater() wire.HighWater {
+	return wire.HighWater{Tasks: n.tasks.last, Results: n.results.last, Claims: uint64(len(n.claimed)), Incarnation: strconv.Itoa(n.born)}
+}
+
+// claim is the register.
+func (n *nats) claim(ref wire.TaskRef, c wire.Claim) wire.Claim {
+	subject := wire.ClaimSubject(ref)
+	if there, ok := n.claims[subject]; ok {
+		return there
+	}
+	n.claims[subject] = c
+	n.claimed = append(n.claimed, subject)
+	return c
+}
+
+// conn is a process's connection. It implements wire.Transport.
+type conn struct {
+	p           *process
+	n           *nats
+	coordinator string // whom it acts for; empty for a worker
+
+	// Guarded by the world's lock.
+	since   time.Time // when it was made or healed
+	downAt  time.Time // zero while it is up
+	fetched map[wire.AttemptID]time.Time
+	orphan  wire.Orphan
+	asked   bool
+	sem     semaphore
+}
+
+var _ wire.Transport = (*conn)(nil)
+
+func (n *nats) connect(p *process, coordinator string) *conn {
+	c := &conn{p: p, n: n, coordinator: coordinator, since: time.Now(), fetched: map[wire.AttemptID]time.Time{}}
+	c.sem.init()
+	n.conns = append(n.conns, c)
+	p.conn = c
+	return c
+}
+
+func (c *conn) isUp() bool { return c.downAt.IsZero() }
+
+func (c *conn) down() {
+	if c.isUp() {
+		c.downAt = time.Now()
+	}
+}
+
+// up ends a break of the connection.
+func (c *conn) up() {
+	if c.isUp() {
+		return
+	}
+	c.sem.lapse(c)
+	c.downAt, c.since = time.Time{}, time.Now()
+	c.n.tasks.hand()
+	c.n.results.hand()
+	for _, name := range c.n.order {
+		c.n.limits[name].hand()
+	}
+}
+
+// gone is the end of the process.
+func (c *conn) gone() {
+	c.down()
+	n := c.n
+	n.conns = slices.DeleteFunc(n.conns, func(o *conn) bool { return o == c })
+	n.watchers = slices.DeleteFunc(n.watchers, func(w *watcher) bool { return w.c == c })
+	n.serving = slices.DeleteFunc(n.serving, func(s *serving) bool { return s.c == c })
+	if n.w.options.without == guardPermit {
+		// A semaphore whose slots are free once nobody has extended them for a while.
+		n.w.after(permitWait, func() {
+			for _, name := range n.order {
+				l := n.limits[name]
+				l.list = slices.DeleteFunc(l.list, func(a *admission) bool { return a.to == c })
+				l.hand()
+			}
+		})
+	}
+}
+
+var errOffline = fmt.Errorf("nobody answers: %w", wire.ErrDisconnected)

@@ -1,0 +1,208 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/millipede-iac/millipede/state"
+)
+
+// record is an object as a state has it.
+type record struct {
+	address string
+	status  state.Status
+	doubt   *state.Doubt
+	attrs   struct {
+		ID   string   `json:"id"`
+		Name string   `json:"name"`
+		Size int      `json:"size"`
+		Refs []string `json:"refs"`
+	}
+}
+
+// records lists the objects that are durable in the site's state.
+func (s *site) records() (list []record) {
+	st, err := s.store.Load(context.Background(), "default")
+	if err != nil {
+		panic(err)
+	}
+	for _, a := range st.Addrs() {
+		i := st.Instance(a)
+		add := func(key state.DeposedKey, o *state.Object) {
+			if o == nil {
+				return
+			}
+			r := record{address: a.String() + string(key), status: o.Status, doubt: o.Doubt}
+			if o.Attrs != nil {
+				if err := json.Unmarshal(o.Attrs, &r.attrs); err != nil {
+					panic(err)
+				}
+			}
+			list = append(list, r)
+		}
+		add(state.CurrentObject, i.Current)
+		keys := make([]state.DeposedKey, 0, len(i.Deposed))
+		for k := range i.Deposed {
+			keys = append(keys, k)
+		}
+		slices.Sort(keys)
+		for _, k := range keys {
+			add(k, i.Deposed[k])
+		}
+	}
+	return list
+}
+
+// siteOf returns the site that an object belongs to by its name.
+func (w *world) siteOf(name string) *site {
+	for _, s := range w.sites {
+		if strings.HasPrefix(name, s.name+"-") {
+			return s
+		}
+	}
+	return nil
+}
+
+// mustBeDurable checks that what an object refers to is recorded before the object is made.
+func (s *site) mustBeDurable(e *errand, id string) {
+	if !slices.ContainsFunc(s.records(), func(r record) bool { return r.attrs.ID == id }) {
+		s.w.violate("order", "%s of %s began while the %s that it refers to was not durable", e.verb, e.name, id)
+	}
+}
+
+// mustNotBeNeeded checks that what refers to an object, and is to go as well, has gone before.
+func (s *site) mustNotBeNeeded(e *errand) {
+	wanted := s.goals[s.at].names
+	for _, r := range s.records() {
+		if slices.Contains(r.attrs.Refs, e.id) && !slices.Contains(wanted, r.attrs.Name) {
+			s.w.violate("order", "%s began to be deleted while %s, which refers to it, was still there", e.name, r.attrs.Name)
+		}
+	}
+}
+
+// check looks at the state after each commit: it knows nothing that no cloud has made.
+func (s *site) check() {
+	for _, r := range s.records() {
+		if r.status == state.InDoubt && r.doubt == nil {
+			s.w.violate("doubt", "%s is in doubt, and nothing says why", r.address)
+		}
+		if r.attrs.ID != "" && s.w.cloud.ever[r.attrs.ID] == nil {
+			s.w.violate("state", "the state has %s with the ID %s, which no cloud has given", r.address, r.attrs.ID)
+		}
+	}
+}
+
+// reach notes that a plan of a goal found nothing to do, and compares the state with the cloud.
+func (s *site) reach(goal int) {
+	if goal != s.at {
+		return
+	}
+	s.idle = 0
+	s.compare(fmt.Sprintf("at goal %d", goal))
+	if s.at++; s.at == len(s.goals) {
+		s.at--
+		s.reached = true
+	}
+	s.w.note("%s has reached goal %d", s.name, goal)
+}
+
+// compare finds what is in the cloud and not in the state, and the other way round, and what is not what was wanted.
+func (s *site) compare(when string) {
+	w := s.w
+	inState := map[string]bool{}
+	var have []string
+	for _, r := range s.records() {
+		t := w.cloud.objects[r.attrs.ID]
+		switch {
+		case r.status == state.InDoubt:
+			w.violate("doubt", "%s %s: %s is in doubt, though a plan finds nothing to do", s.name, when, r.address)
+			continue
+		case t == nil:
+			w.violate("state", "%s %s: the state has %s (%s), which is not in the cloud", s.name, when, r.address, r.attrs.ID)
+			continue
+		case t.name() != r.attrs.Name:
+			w.violate("state", "%s %s: %s is called %s in the state and %s in the cloud", s.name, when, r.address, r.attrs.Name, t.name())
+		}
+		if size, _ := t.value.GetAttr("size").AsBigFloat().Int64(); int(size) != r.attrs.Size {
+			w.violate("state", "%s %s: the size of %s is %d in the state and %d in the cloud", s.name, when, r.address, r.attrs.Size, size)
+		}
+		inState[r.attrs.ID] = true
+		have = append(have, r.attrs.Name)
+	}
+	for _, id := range w.cloud.ids() {
+		if t := w.cloud.objects[id]; strings.HasPrefix(t.name(), s.name+"-") && !inState[id] {
+			w.violate("lost", "%s %s: %s (%s) is in the cloud and not in the state", s.name, when, t.name(), id)
+		}
+	}
+	slices.Sort(have)
+	if want := s.goals[s.at].names; !slices.Equal(have, want) {
+		w.violate("goal", "%s %s: there is %v, and wanted was %v", s.name, when, have, want)
+	}
+}
+
+// makeGoals draws the configurations that a site's user wants one after the other: some objects, then changes to them
+// of all kinds, sometimes an end of all.
+func (w *world) makeGoals(name string) (goals []goal) {
+	type block struct {
+		gen, size int
+		refs      []int
+		first     bool
+	}
+	n := 2 + w.chance.IntN(w.options.objects-1)
+	blocks := make([]*block, n)
+	for i := range blocks {
+		b := &block{gen: 1, size: 1, first: w.chance.IntN(3) == 0}
+		for j := range i {
+			if w.chance.IntN(3) == 0 {
+				b.refs = append(b.refs, j)
+			}
+		}
+		blocks[i] = b
+	}
+	for g := range w.options.goals {
+		if g > 0 {
+			for _, b := range blocks {
+				switch {
+				case b == nil:
+				case w.chance.IntN(3) == 0:
+					b.size++
+				case w.chance.IntN(4) == 0:
+					b.gen++
+				}
+			}
+			last := len(blocks) - 1
+			if w.chance.IntN(2) == 0 && last > 0 {
+				blocks = blocks[:last] // nothing refers to the last one
+			}
+		}
+		var goal goal
+		var text strings.Builder
+		text.WriteString("terraform {\n  required_providers {\n    cloud = { source = \"example.com/sim/cloud\" }\n  }\n}\n")
+		for i, b := range blocks {
+			own := fmt.Sprintf("%s-r%d-%d", name, i, b.gen)
+			goal.names = append(goal.names, own)
+			fmt.Fprintf(&text, "resource \"cloud_thing\" \"r%d\" {\n  name = %q\n  size = %d\n  refs = [", i, own, b.size)
+			for k, j := range b.refs {
+				if k > 0 {
+					text.WriteString(", ")
+				}
+				fmt.Fprintf(&text, "cloud_thing.r%d.id", j)
+			}
+			text.WriteString("]\n")
+			if b.first {
+				text.WriteString("  lifecycle {\n    create_before_destroy = true\n  }\n")
+			}
+			text.WriteString("}\n")
+		}
+		goal.text = text.String()
+		slices.Sort(goal.names)
+		goals = append(goals, goal)
+	}
+	if w.chance.IntN(3) == 0 {
+		goals = append(goals, goal{text: goals[len(goals)-1].text, destroy: true})
+	}
+	return goals
+}

@@ -1,0 +1,257 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nkeys"
+
+	"github.com/millipede-iac/millipede/state/mem"
+)
+
+var (
+	seedFlag  = flag.Uint64("seed", 0, "replay this seed, with its trace")
+	seedsFlag = flag.Int("seeds", 0, "run this many seeds instead of the ordinary number")
+	fromFlag  = flag.Uint64("from", 1, "the first seed of -seeds")
+	guardFlag = flag.String("without", "", "run without this guard")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// One processor, so that goroutines that are let through together run in the same order each time. The seeds share
+	// the cores by being shared among processes.
+	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
+}
+
+// guard is a rule of the protocol that a simulation can leave out.
+type guard string
+
+const (
+	guardClaim  guard = "claim"  // workers claim an attempt before they start it
+	guardNonce  guard = "nonce"  // each handling of a delivery claims under a name of its own
+	guardIntent guard = "intent" // a dispatch is durable before its task is published
+	guardStart  guard = "start"  // a start is in the worker's journal before the provider is called
+	guardCommit guard = "commit" // a result is durable before its message is acknowledged
+	guardPermit guard = "permit" // a permit is held until what runs under it is resolved
+	guardFence  guard = "fence"  // a commit under a lock that was broken is refused
+)
+
+var guards = []guard{guardClaim, guardNonce, guardIntent, guardStart, guardCommit, guardPermit, guardFence}
+
+// options say what a simulation is like.
+type options struct {
+	slots, sites, hosts, objects, goals int
+	pace                                time.Duration // between faults, about
+	chaos                               time.Duration // until the weather is calm
+	loss                                bool          // NATS may lose what it has acknowledged
+	without                             guard
+}
+
+// draw draws the options of a seed.
+func draw(chance *rand.Rand, without guard) options {
+	return options{
+		slots: 1 + chance.IntN(4), sites: 2, hosts: 2 + chance.IntN(2), objects: 3 + chance.IntN(6), goals: 2 + chance.IntN(2),
+		pace: time.Duration(1+chance.IntN(6)) * time.Second, chaos: time.Duration(20+chance.IntN(80)) * time.Second,
+		loss: chance.IntN(4) == 0, without: without,
+	}
+}
+
+// outcome is what is to be known of a simulation.
+type outcome struct {
+	sum    uint64
+	steps  int
+	took   time.Duration // of virtual time
+	wrong  []violation
+	faults map[string]int
+	made   int
+}
+
+var (
+	pairsLock sync.Mutex
+	pairs     = map[string]nkeys.KeyPair{}
+)
+
+// keyPair returns the curve keys of an actor.
+func keyPair(name string) nkeys.KeyPair {
+	pairsLock.Lock()
+	defer pairsLock.Unlock()
+	if pairs[name] == nil {
+		pair, err := nkeys.CreateCurveKeysWithRand(seeded(name))
+		if err != nil {
+			panic(err)
+		}
+		pairs[name] = pair
+	}
+	return pairs[name]
+}
+
+// seeded returns bytes that depend on the name alone.
+func seeded(name string) io.Reader {
+	var key [32]byte
+	copy(key[:], name)
+	return &locked{r: rand.NewChaCha8(key)}
+}
+
+type locked struct {
+	mu sync.Mutex // guards r
+	r  io.Reader
+}
+
+func (l *locked) Read(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.r.Read(b)
+}
+
+// simulate plays a seed.
+func simulate(t *testing.T, seed uint64, without guard, trace io.Writer) (out outcome) {
+	dir := scratch(t)
+	defer func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	}()
+	synctest.Test(t, func(*testing.T) {
+		w := &world{seed: seed, chance: rand.New(rand.NewPCG(seed, 1)), began: time.Now(), wake: make(chan struct{}, 1), trace: trace, faults: map[string]int{}}
+		w.options = draw(w.chance, without)
+		w.play(dir)
+		out = outcome{sum: w.sum, steps: w.steps, took: time.Since(w.began), wrong: w.wrong, faults: w.faults, made: w.cloud.made}
+		w.close()
+	})
+	return out
+}
+
+// scratch makes a directory, in memory where the system has such a place.
+func scratch(t *testing.T) string {
+	for _, at := range []string{"/dev/shm", os.TempDir()} {
+		if dir, err := os.MkdirTemp(at, "millipede-sim-"); err == nil {
+			return dir
+		}
+	}
+	t.Fatal("there is no place for the workers' journals")
+	return ""
+}
+
+// patience is how many commands a user may need in calm weather until all goals are reached.
+const patience = 60
+
+// play lets everything happen.
+func (w *world) play(dir string) {
+	w.mu.Lock()
+	w.nats, w.cloud = newNats(w), newCloud(w)
+	for i := range w.options.hosts {
+		h := &host{w: w, id: fmt.Sprintf("w%d", i+1), dir: filepath.Join(dir, fmt.Sprint(i))}
+		w.hosts = append(w.hosts, h)
+		h.start()
+	}
+	for i := range w.options.sites {
+		name := fmt.Sprintf("s%d", i+1)
+		s := &site{w: w, name: name, goals: w.makeGoals(name)}
+		s.store = mem.New(mem.Options{Now: time.Now})
+		w.sites = append(w.sites, s)
+		w.after(w.between(0, 3*time.Second), s.work)
+	}
+	w.after(w.between(0, 5*time.Second), w.nemesis)
+	w.after(time.Second, w.supervise)
+	w.after(w.options.chaos, func() {
+		w.note("the weather is calm")
+		w.calm = true
+	})
+	w.mu.Unlock()
+	w.work(func() bool {
+		over := true
+		for _, s := range w.sites {
+			if w.calm && !s.reached && s.life-s.idle > patience {
+				w.violate("end", "%s does not reach its goal: %s", s.name, strings.Join(s.said[max(0, len(s.said)-6):], "; "))
+				return true
+			}
+			if !w.calm {
+				s.idle = s.life
+			}
+			over = over && s.reached && s.current == nil
+		}
+		return over || len(w.wrong) > 0 || time.Since(w.began) > 2*time.Hour
+	})
+	if time.Since(w.began) > 2*time.Hour {
+		w.violate("end", "two hours have gone by")
+	}
+	if len(w.wrong) == 0 {
+		for _, s := range w.sites {
+			s.compare("in the end")
+		}
+	}
+}
+
+// close ends all processes and waits for what is left of them.
+func (w *world) close() {
+	w.mu.Lock()
+	for _, p := range w.processes {
+		p.kill()
+	}
+	w.mu.Unlock()
+	for _, p := range w.processes {
+		<-p.done
+	}
+	for _, h := range w.hosts {
+		_ = h.disk.j.Close() // it may be closed already
+	}
+}
+
+// ordinary is how many seeds the ordinary tests play.
+const ordinary = 100
+
+func TestNothingIsLostAndNothingDoneTwice(t *testing.T) {
+	if *seedFlag != 0 {
+		report(t, *seedFlag, simulate(t, *seedFlag, guard(*guardFlag), os.Stdout))
+		return
+	}
+	n := ordinary
+	if *seedsFlag > 0 {
+		n = *seedsFlag
+	}
+	began := time.Now()
+	bad := 0
+	total := map[string]int{}
+	for seed := *fromFlag; seed < *fromFlag+uint64(n); seed++ {
+		out := simulate(t, seed, guard(*guardFlag), nil)
+		if report(t, seed, out); len(out.wrong) > 0 {
+			bad++
+		}
+		for f, k := range out.faults {
+			total[f] += k
+		}
+		total["steps"] += out.steps
+		total["objects made"] += out.made
+		total["virtual seconds"] += int(out.took.Seconds())
+	}
+	t.Logf("%d seeds from %d, %d with violations, in %s: %v", n, *fromFlag, bad, time.Since(began).Round(time.Millisecond), total)
+}
+
+func report(t *testing.T, seed uint64, out outcome) {
+	t.Helper()
+	for _, v := range out.wrong {
+		t.Errorf("seed %d: %s", seed, v)
+	}
+}
+
+func TestASeedIsReplayedExactly(t *testing.T) {
+	for seed := uint64(1); seed <= 10; seed++ {
+		a, b := simulate(t, seed, "", nil), simulate(t, seed, "", nil)
+		if a.sum != b.sum || a.steps != b.steps {
+			t.Errorf("seed %d took %d steps, and %d when it was replayed", seed, a.steps, b.steps)
+		}
+	}
+}

@@ -1,0 +1,577 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/mem"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// site is a directory with a configuration and a state, and the user who works there.
+type site struct {
+	w      *world
+	name   string
+	store  *mem.Store
+	goals  []goal // what the user wants, one after the other
+	at     int
+	sealed []byte // the coordinator's key pair
+
+	// Guarded by the world's lock.
+	current    *process // who has the store; nil when nobody has
+	old        []*process
+	life       int
+	lockID     string
+	interrupts chan struct{}
+	since      time.Time // when the command began
+	full       bool
+	reached    bool
+	idle       int // commands in calm weather that brought nothing about
+	late       []func() error
+	said       []string // the last words of commands
+}
+
+// goal is one version of the configuration.
+type goal struct {
+	text    string
+	names   []string // of the objects that there are when it is reached
+	destroy bool
+}
+
+// work is the user: one command after the other, until all goals are reached.
+func (s *site) work() {
+	if s.reached {
+		return
+	}
+	if s.current != nil {
+		if time.Since(s.since) > 5*time.Minute { // the user has waited long enough
+			s.w.note("%s is interrupted by its user", s.current.name)
+			s.since = time.Now()
+			s.interrupts <- struct{}{}
+		}
+		s.w.after(s.w.between(100*time.Millisecond, time.Second), s.work)
+		return
+	}
+	s.command("")
+	s.w.after(s.w.between(500*time.Millisecond, 2*time.Second), s.work)
+}
+
+// command starts a command. steal names the lock that is to be broken first.
+func (s *site) command(steal string) {
+	s.life++
+	s.interrupts, s.since = make(chan struct{}, 16), time.Now()
+	interrupts := s.interrupts
+	s.current = s.w.spawn(fmt.Sprintf("%sc%d", s.name, s.life), func(ctx context.Context, p *process) {
+		c := &command{site: s, p: p, lockID: p.name, interrupts: interrupts, goal: s.at}
+		said := c.run(ctx, steal)
+		s.w.mu.Lock()
+		defer s.w.mu.Unlock()
+		s.w.note("%s: %s", p.name, said)
+		s.said = append(s.said, p.name+": "+said)
+		if s.current == p {
+			s.current = nil
+		}
+	})
+}
+
+// killOne kills the coordinator.
+func (s *site) killOne() {
+	if p := s.current; p != nil {
+		s.w.faults["coordinator killed"]++
+		p.kill()
+		s.late = nil
+		s.current = nil
+	}
+}
+
+// interrupt presses Ctrl-C, once or twice.
+func (s *site) interrupt() {
+	if s.current == nil {
+		return
+	}
+	s.w.faults["interrupted"]++
+	s.w.note("%s is interrupted", s.current.name)
+	for range 1 + s.w.chance.IntN(2) {
+		select {
+		case s.interrupts <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// usurp is a user who believes that the command that holds the lock is gone, breaks the lock and begins another command,
+// while the first one lives.
+func (s *site) usurp() {
+	p := s.current
+	if p == nil || p.dead || !p.cut && p.frozen.IsZero() {
+		return
+	}
+	s.w.faults["lock broken"]++
+	s.old = append(s.old, p)
+	s.command(s.lockID)
+}
+
+// command is one command of the user.
+type command struct {
+	*site
+	p          *process
+	lockID     string
+	goal       int
+	interrupts <-chan struct{}
+	session    operation.Session
+}
+
+// run does what a careful user does next, and returns what came of it.
+func (c *command) run(ctx context.Context, steal string) string {
+	w := c.w
+	w.mu.Lock()
+	conn := w.nats.connect(c.p, c.name)
+	w.mu.Unlock()
+	store := &handle{site: c.site, p: c.p}
+	if err := c.lock(ctx, store, steal); err != nil {
+		return "not locked: " + err.Error()
+	}
+	ring, err := wire.NewKeyring(conn, keyPair(c.name), seeded(c.p.name))
+	if err != nil {
+		panic(err)
+	}
+	orphans := &coordinator.Orphans{Store: store, Claims: conn, Now: c.p.now, NewID: c.p.id}
+	conn.OnOrphan(orphans.Decide)
+	c.session = operation.Session{
+		Workspace: "default", EngineVersion: "1.12.6", Coordinator: c.name, Transport: conn, Keyring: ring, Store: store, Package: packageOf,
+		WorkerWait: 10 * time.Second, Parallelism: w.options.slots, Interrupts: c.interrupts, Cwd: "/", Now: c.p.now, NewID: c.p.id,
+		Compute: func(v int, fn func()) {
+			if c.p.do(context.Background(), local, "compute", fmt.Sprintf("%05d", v), func(o *op) { o.reply(nil) }) == nil {
+				fn()
+			}
+		},
+	}
+	said := c.next(ctx, store)
+	if err := store.Unlock(context.WithoutCancel(ctx), "default", c.lockID); err != nil {
+		said += "; unlocking: " + err.Error()
+	}
+	return said
+}
+
+// lock takes the lock of the state. Who finds that of a process that is gone takes it over.
+func (c *command) lock(ctx context.Context, store *handle, steal string) error {
+	info := journal.LockInfo{ID: c.lockID, Who: c.p.name, Operation: "apply"}
+	if steal != "" {
+		if err := store.Unlock(ctx, "default", steal); err != nil && !errors.Is(err, journal.ErrLockID) {
+			return err
+		}
+	}
+	err := store.Lock(ctx, "default", info)
+	var held *journal.Held
+	if errors.As(err, &held) && store.gone(held.Holder.ID) {
+		if err = store.Unlock(ctx, "default", held.Holder.ID); err == nil {
+			err = store.Lock(ctx, "default", info)
+		}
+	}
+	if err == nil {
+		c.w.mu.Lock()
+		c.site.lockID = c.lockID
+		c.w.mu.Unlock()
+	}
+	return err
+}
+
+// next decides what to do: go on with a run that was cut off, resolve doubts, or plan and apply.
+func (c *command) next(ctx context.Context, store *handle) string {
+	cut, err := operation.CutOff(ctx, store, "default")
+	if err != nil {
+		return "the journal: " + err.Error()
+	}
+	if cut != nil {
+		return c.resume(ctx, store, cut.ID)
+	}
+	prior, err := store.Load(ctx, "default")
+	if err != nil {
+		return "the state: " + err.Error()
+	}
+	// A plan reads what updates and deletions in doubt have come to; that needs a permit that no doubt holds.
+	if doubted, created := inDoubt(prior); len(doubted) > 0 && (created || c.w.calm || c.toss(2)) {
+		return c.resolve(ctx, store, prior, doubted[0])
+	}
+	runs, err := store.Runs(ctx, "default")
+	if err != nil {
+		return "the runs: " + err.Error()
+	}
+	if len(runs) > 0 && !runs[0].Over() && c.toss(2) {
+		return c.resume(ctx, store, runs[0].ID)
+	}
+	return c.apply(ctx, store, prior)
+}
+
+// toss is the user's choice.
+func (c *command) toss(n int) bool {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	return c.w.chance.IntN(n) == 0
+}
+
+// inDoubt lists the operations of which it is not known what became of them, and tells whether there are creations among
+// them, which no plan can read.
+func inDoubt(s *state.State) (list []doubted, created bool) {
+	for _, a := range s.Addrs() {
+		i := s.Instance(a)
+		objects := []*state.Object{i.Current}
+		for _, k := range slices.Sorted(maps.Keys(i.Deposed)) {
+			objects = append(objects, i.Deposed[k])
+		}
+		for _, o := range objects {
+			if o != nil && o.Status == state.InDoubt {
+				list = append(list, doubted{a, o.Doubt})
+				created = created || o.Doubt.Operation == "create"
+			}
+		}
+	}
+	return list, created
+}
+
+type doubted struct {
+	at addr.Instance
+	*state.Doubt
+}
+
+// resolve looks what became of an operation in doubt, and tells. It waits until nothing can come of it any more.
+func (c *command) resolve(ctx context.Context, store *handle, prior *state.State, d doubted) string {
+	at := d.at
+	var sent struct {
+		Name string
+		Size int64
+		Refs []string
+	}
+	_ = json.Unmarshal(d.Sent, &sent)
+	id, early := "", false
+	if err := c.p.do(ctx, local, "look", at.String(), func(o *op) {
+		early = c.w.holds(d.Attempt) || c.w.cloud.isBusy(c.name)
+		t := c.w.cloud.named(sent.Name)
+		switch {
+		case t == nil || d.Operation == "delete":
+		case d.Operation == "create", t.is(sent.Size, sent.Refs):
+			id = t.id
+		}
+		o.reply(nil)
+	}); err != nil {
+		return "looking: " + err.Error()
+	}
+	if early {
+		return "too early to tell about " + at.String()
+	}
+	tree, err := load(goalFiles(c.goals[min(c.goal, len(c.goals)-1)].text))
+	if err != nil {
+		return err.Error()
+	}
+	c.session.Tree = tree
+	tx, diags := c.session.Resolve(ctx, prior, at, id, c.p.name)
+	if diags.HasErrors() {
+		return "resolving: " + diags.Err().Error()
+	}
+	if err := store.Commit(ctx, "default", c.lockID, tx); err != nil {
+		return "resolving: " + err.Error()
+	}
+	return fmt.Sprintf("resolved %s of %s: %q", d.Operation, at, id)
+}
+
+func (c *command) resume(ctx context.Context, store *handle, id string) string {
+	r, text, err := store.RunPlan(ctx, id)
+	if err != nil {
+		return "resuming: " + err.Error()
+	}
+	saved, err := planfile.Decode(text)
+	if err != nil {
+		return "resuming: " + err.Error()
+	}
+	tree, err := load(saved.Config.Files)
+	if err != nil {
+		return "resuming: " + err.Error()
+	}
+	c.session.Tree = tree
+	applied, diags := c.session.Resume(ctx, r, saved.Plan, c.lockID)
+	if applied == nil {
+		return "resuming: " + diags.Err().Error()
+	}
+	return fmt.Sprintf("resumed %s: %s %v", id, applied.Outcome.Status, short(diags.Err()))
+}
+
+func (c *command) apply(ctx context.Context, store *handle, prior *state.State) string {
+	g := c.goals[c.goal]
+	tree, err := load(goalFiles(g.text))
+	if err != nil {
+		return err.Error()
+	}
+	if c.inFlight(prior) {
+		return "too early to plan"
+	}
+	c.session.Tree = tree
+	options := operation.PlanOptions{}
+	if g.destroy {
+		options.Mode = plan.Destroy
+	}
+	planned, diags := c.session.Plan(ctx, prior, options)
+	if diags.HasErrors() || planned == nil {
+		return "planning: " + short(diags.Err())
+	}
+	data, err := planfile.Encode(planfile.Saved{Plan: planned.Plan, Config: planfile.Config{Files: goalFiles(g.text), Dir: "."}})
+	if err != nil {
+		return err.Error()
+	}
+	applied, diags := c.session.Apply(ctx, operation.ApplyOptions{Plan: planned.Plan, Saved: data, Command: "apply", LockID: c.lockID, Who: c.p.name})
+	if applied == nil {
+		return "applying: " + short(diags.Err())
+	}
+	if !planned.Plan.Applyable() && applied.Outcome.Status == "done" && !diags.HasErrors() {
+		c.w.mu.Lock()
+		defer c.w.mu.Unlock()
+		if !c.p.dead && c.site.current == c.p {
+			c.reach(c.goal)
+		}
+	}
+	return fmt.Sprintf("applied %s: %s %v", applied.Run, applied.Outcome.Status, short(diags.Err()))
+}
+
+// inFlight tells whether an update or a deletion in doubt may still take effect: a careful user waits for that.
+func (c *command) inFlight(prior *state.State) (yes bool) {
+	var attempts []string
+	for d := range prior.Doubts() {
+		attempts = append(attempts, d.Attempt)
+	}
+	if len(attempts) == 0 {
+		return false
+	}
+	_ = c.p.do(context.Background(), local, "look", "", func(o *op) {
+		yes = c.w.cloud.isBusy(c.name) || slices.ContainsFunc(attempts, c.w.holds)
+		o.reply(nil)
+	})
+	return yes
+}
+
+func short(err error) string {
+	if err == nil {
+		return "ok"
+	}
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	return text[:min(len(text), 1500)]
+}
+
+// handle is a process's way to the store of its site, behind the gate of its disk.
+type handle struct {
+	*site
+	p *process
+}
+
+var _ journal.Store = (*handle)(nil)
+
+// write changes the store.
+func (h *handle) write(ctx context.Context, name, key string, fn func() error) error {
+	return h.p.do(ctx, disk, "store "+name, key, func(o *op) {
+		if h.full && name != "Unlock" {
+			o.reply(errFull)
+			return
+		}
+		h.settle()
+		o.reply(fn())
+	})
+}
+
+// gone tells whether nobody has the lock any more who could give it back.
+func (h *handle) gone(lock string) bool {
+	h.w.mu.Lock()
+	defer h.w.mu.Unlock()
+	for _, p := range h.w.processes {
+		if p.name == lock {
+			return p.dead
+		}
+	}
+	return true
+}
+
+func (h *handle) Commit(ctx context.Context, ws, lockID string, tx journal.Tx) error {
+	kinds := ""
+	for _, e := range tx.Events {
+		kinds += fmt.Sprintf(" %d:%s", e.Vertex, e.Kind)
+	}
+	early := h.early(tx)
+	return h.p.do(ctx, disk, "store Commit", kinds, func(o *op) {
+		if h.full {
+			o.reply(errFull)
+			return
+		}
+		commit := func() error {
+			err := h.site.store.Commit(context.Background(), ws, h.fence(lockID), tx)
+			h.check()
+			return err
+		}
+		if early || len(h.late) > 0 {
+			// The guard is away: the store says yes, and writes a little later, what a crash prevents.
+			h.late = append(h.late, commit)
+			h.w.after(h.w.between(100*time.Millisecond, time.Second), func() {
+				if !h.p.dead {
+					h.settle()
+				}
+			})
+			o.reply(nil)
+			return
+		}
+		o.reply(commit())
+	})
+}
+
+// fence returns the lock under which something is written: without the guard, the one that is held, whosever it is.
+func (h *handle) fence(lockID string) string {
+	if h.w.options.without == guardFence {
+		lockID = ""
+		if held, _ := h.site.store.Locked(context.Background(), "default"); held != nil {
+			lockID = held.ID
+		}
+	}
+	return lockID
+}
+
+// early tells whether the store answers before the transaction is durable, because the guard is away that forbids it.
+func (h *handle) early(tx journal.Tx) bool {
+	for _, e := range tx.Events {
+		switch e.Kind {
+		case journal.Dispatch:
+			if h.w.options.without == guardIntent {
+				return true
+			}
+		case journal.Finish, journal.Fail, journal.Step:
+			if h.w.options.without == guardCommit && e.Attempt != "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// settle writes what was answered too early.
+func (s *site) settle() {
+	list := s.late
+	s.late = nil
+	for _, fn := range list {
+		_ = fn()
+	}
+}
+
+func (h *handle) Workspaces(ctx context.Context) ([]string, error) {
+	return h.site.store.Workspaces(ctx)
+}
+func (h *handle) CreateWorkspace(context.Context, string) error { panic("sim: nobody asks") }
+func (h *handle) DeleteWorkspace(context.Context, string) error { panic("sim: nobody asks") }
+
+func (h *handle) Load(ctx context.Context, ws string) (*state.State, error) {
+	return h.site.store.Load(ctx, ws)
+}
+
+func (h *handle) Replace(context.Context, string, string, *state.State, string) error {
+	panic("sim: nobody asks")
+}
+
+func (h *handle) Versions(ctx context.Context, ws string) ([]journal.VersionInfo, error) {
+	return h.site.store.Versions(ctx, ws)
+}
+
+func (h *handle) LoadVersion(ctx context.Context, ws string, serial uint64) (*state.State, error) {
+	return h.site.store.LoadVersion(ctx, ws, serial)
+}
+
+func (h *handle) Lock(ctx context.Context, ws string, info journal.LockInfo) error {
+	return h.write(ctx, "Lock", "", func() error { return h.site.store.Lock(context.Background(), ws, info) })
+}
+
+func (h *handle) Unlock(ctx context.Context, ws, id string) error {
+	return h.write(ctx, "Unlock", id, func() error { return h.site.store.Unlock(context.Background(), ws, id) })
+}
+
+func (h *handle) Locked(ctx context.Context, ws string) (*journal.LockInfo, error) {
+	return h.site.store.Locked(ctx, ws)
+}
+
+func (h *handle) Mark(ctx context.Context, ws string) (journal.SnapshotMark, error) {
+	return h.site.store.Mark(ctx, ws)
+}
+
+func (h *handle) SetMark(context.Context, string, journal.SnapshotMark) error {
+	panic("sim: nobody asks")
+}
+
+func (h *handle) BeginRun(ctx context.Context, lockID string, r journal.Run, text []byte) error {
+	return h.write(ctx, "BeginRun", r.ID, func() error { return h.site.store.BeginRun(context.Background(), h.fence(lockID), r, text) })
+}
+
+func (h *handle) EndRun(ctx context.Context, lockID, id, status string, at time.Time) error {
+	return h.write(ctx, "EndRun", id+" "+status, func() error { return h.site.store.EndRun(context.Background(), h.fence(lockID), id, status, at) })
+}
+
+func (h *handle) Runs(ctx context.Context, ws string) ([]journal.Run, error) {
+	return h.site.store.Runs(ctx, ws)
+}
+
+func (h *handle) RunPlan(ctx context.Context, id string) (journal.Run, []byte, error) {
+	return h.site.store.RunPlan(ctx, id)
+}
+
+func (h *handle) Events(ctx context.Context, id string) ([]journal.Event, error) {
+	return h.site.store.Events(ctx, id)
+}
+
+func (h *handle) PutValue(ctx context.Context, bucket, key string, value []byte) error {
+	return h.write(ctx, "PutValue", bucket, func() error { return h.site.store.PutValue(context.Background(), bucket, key, value) })
+}
+
+func (h *handle) GetValue(ctx context.Context, bucket, key string) ([]byte, error) {
+	return h.site.store.GetValue(ctx, bucket, key)
+}
+
+func (h *handle) Close() error { return nil }
+
+// files is the file system of a configuration.
+type files map[string][]byte
+
+func (f files) ReadFile(name string) ([]byte, error) {
+	if text, ok := f[name]; ok {
+		return text, nil
+	}
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+}
+
+func (f files) ReadDir(string) (out []fs.DirEntry, err error) {
+	for name := range f {
+		out = append(out, entry(name))
+	}
+	return out, nil
+}
+
+type entry string
+
+func (e entry) Name() string               { return string(e) }
+func (entry) IsDir() bool                  { return false }
+func (entry) Type() fs.FileMode            { return 0 }
+func (e entry) Info() (fs.FileInfo, error) { return nil, fs.ErrInvalid }
+
+func goalFiles(text string) files { return files{"main.tf": []byte(text)} }
+
+func load(f files) (*config.Tree, error) {
+	tree, diags := config.NewLoader(f).LoadTree(config.TreeOptions{Locator: config.Manifest{}})
+	if diags.HasErrors() {
+		return nil, diags.Err()
+	}
+	return tree, nil
+}

@@ -1,0 +1,308 @@
+package sim
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing/synctest"
+	"time"
+)
+
+// world is everything around the product. Its loop, work, is the only goroutine that changes it: the product's goroutines
+// stop at gates, and the loop lets one through at a time, and only while all others stand still. Therefore what happens
+// depends on the seed alone.
+type world struct {
+	seed    uint64
+	chance  *rand.Rand
+	options options
+	began   time.Time
+	wake    chan struct{} // holds a token while somebody may have arrived at a gate
+
+	mu       sync.Mutex // guards all below: the loop holds it while it works, the product's goroutines at their gates
+	arrivals []*op
+	agenda   agenda
+	serial   int
+	steps    int
+	trace    io.Writer
+	sum      uint64 // of the trace
+	wrong    []violation
+
+	nats      *nats
+	cloud     *cloud
+	hosts     []*host
+	sites     []*site
+	processes []*process
+	calm      bool // nothing goes wrong any more
+	faults    map[string]int
+}
+
+// violation is a promise that was not kept.
+type violation struct{ promise, detail string }
+
+func (v violation) String() string { return v.promise + ": " + v.detail }
+
+// appointment is something that the loop will do.
+type appointment struct {
+	at     time.Time
+	serial int
+	do     func()
+}
+
+type agenda []appointment
+
+func (a agenda) Len() int { return len(a) }
+func (a agenda) Less(i, j int) bool {
+	return cmp.Or(a[i].at.Compare(a[j].at), cmp.Compare(a[i].serial, a[j].serial)) < 0
+}
+func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
+func (a *agenda) Push(x any)   { *a = append(*a, x.(appointment)) }
+func (a *agenda) Pop() any {
+	last := (*a)[len(*a)-1]
+	*a = (*a)[:len(*a)-1]
+	return last
+}
+
+// after has the loop do something after a while.
+func (w *world) after(d time.Duration, do func()) {
+	w.serial++
+	heap.Push(&w.agenda, appointment{at: time.Now().Add(d), serial: w.serial, do: do})
+}
+
+// work goes on until done says so, which it is asked whenever everything stands still.
+func (w *world) work(done func() bool) {
+	for {
+		synctest.Wait()
+		w.mu.Lock()
+		w.admit()
+		if done() {
+			w.mu.Unlock()
+			return
+		}
+		var wait time.Duration = time.Hour
+		if len(w.agenda) > 0 {
+			wait = time.Until(w.agenda[0].at)
+		}
+		if wait <= 0 {
+			heap.Pop(&w.agenda).(appointment).do()
+			w.steps++
+			w.mu.Unlock()
+			continue
+		}
+		w.mu.Unlock()
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-w.wake:
+		}
+		timer.Stop()
+	}
+}
+
+// admit takes in those who have arrived at a gate since everything stood still last. The order in which the product's
+// goroutines got there does not count.
+func (w *world) admit() {
+	slices.SortStableFunc(w.arrivals, func(a, b *op) int {
+		return cmp.Or(cmp.Compare(a.p.name, b.p.name), cmp.Compare(a.name, b.name), cmp.Compare(a.key, b.key))
+	})
+	for _, o := range w.arrivals {
+		if !o.over() {
+			o.p.submit(o)
+		}
+	}
+	w.arrivals = w.arrivals[:0]
+}
+
+// note adds a line to the trace.
+func (w *world) note(format string, args ...any) {
+	line := fmt.Sprintf("%12.6f "+format+"\n", append([]any{time.Since(w.began).Seconds()}, args...)...)
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%x%s", w.sum, line)
+	w.sum = h.Sum64()
+	if w.trace != nil {
+		_, _ = io.WriteString(w.trace, line)
+	}
+}
+
+// violate notes that a promise was not kept.
+func (w *world) violate(promise, format string, args ...any) {
+	v := violation{promise, fmt.Sprintf(format, args...)}
+	w.note("VIOLATION %s", v)
+	w.wrong = append(w.wrong, v)
+}
+
+// odds tells whether something that has a chance of one in n happens. In calm weather nothing does.
+func (w *world) odds(n int) bool { return !w.calm && n > 0 && w.chance.IntN(n) == 0 }
+
+// between draws a duration. Its odd nanoseconds keep things from happening at the same instant.
+func (w *world) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(w.chance.Int64N(int64(most-least)+1))
+}
+
+// latency is how long a message takes on its way: mostly short, sometimes long enough to be overtaken by others.
+func (w *world) latency() time.Duration {
+	if w.odds(40) {
+		w.faults["delayed"]++
+		return w.between(10*time.Millisecond, 3*time.Second)
+	}
+	return w.between(50*time.Microsecond, 2*time.Millisecond)
+}
+
+var (
+	errDead    = errors.New("the process is dead")
+	errTimeout = fmt.Errorf("no answer: %w", context.DeadlineExceeded)
+)
+
+// process is one process of the simulated world: a command of a user, or a worker.
+type process struct {
+	w    *world
+	name string
+	skew time.Duration // of its clock
+	ids  int
+	end  context.CancelCauseFunc
+	done chan struct{}
+
+	// Guarded by w.mu.
+	dead   bool
+	frozen time.Time // it does nothing until then
+	cut    bool      // off the network
+	conn   *conn
+	ops    map[*op]bool // those that stand at a gate
+	thaw   []func()
+}
+
+// spawn starts a process. The loop calls it.
+func (w *world) spawn(name string, main func(ctx context.Context, p *process)) *process {
+	ctx, end := context.WithCancelCause(context.Background())
+	p := &process{w: w, name: name, end: end, done: make(chan struct{}), ops: map[*op]bool{}}
+	if w.odds(3) {
+		p.skew = w.between(-time.Hour, time.Hour)
+	}
+	w.processes = append(w.processes, p)
+	w.note("%s starts", name)
+	go func() {
+		defer close(p.done)
+		main(ctx, p)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !p.dead {
+			p.over()
+		}
+	}()
+	return p
+}
+
+// over ends a process, whether it went or was killed.
+func (p *process) over() {
+	p.dead = true
+	if p.conn != nil {
+		p.conn.gone()
+	}
+	for o := range p.ops {
+		o.finish(errDead)
+	}
+	p.thaw = nil
+	p.end(errDead)
+}
+
+// kill is the sudden death of a process. What it had asked a disk for may have been done, or not; messages that are on
+// their way arrive, or not.
+func (p *process) kill() {
+	if p.dead {
+		return
+	}
+	w := p.w
+	w.note("%s is killed", p.name)
+	ops := make([]*op, 0, len(p.ops))
+	for o := range p.ops {
+		ops = append(ops, o)
+	}
+	slices.SortFunc(ops, func(a, b *op) int { return cmp.Compare(a.serial, b.serial) })
+	for _, o := range ops {
+		if o.carried || o.serial == 0 || o.kind == local {
+			o.lost = true
+			continue
+		}
+		happens := w.chance.IntN(2) == 0
+		if o.kind == disk && happens {
+			o.effect(o)
+		}
+		o.lost = o.kind == disk || !happens
+	}
+	p.over()
+}
+
+// freeze stops a process for a while, as a signal, a debugger or a sleeping machine does.
+func (p *process) freeze(d time.Duration) {
+	if p.dead || p.frozen.After(time.Now()) {
+		return
+	}
+	p.w.note("%s is frozen for %s", p.name, d.Round(time.Millisecond))
+	p.frozen = time.Now().Add(d)
+	if p.conn != nil {
+		p.conn.down()
+	}
+	p.w.after(d, func() {
+		if p.dead {
+			return
+		}
+		p.w.note("%s goes on", p.name)
+		p.frozen = time.Time{}
+		if p.conn != nil && !p.cut {
+			p.conn.up()
+		}
+		held := p.thaw
+		p.thaw = nil
+		for _, do := range held {
+			p.w.after(p.w.between(0, time.Millisecond), do)
+		}
+	})
+}
+
+// partition cuts a process off the network for a while.
+func (p *process) partition(d time.Duration) {
+	if p.dead || p.cut || p.conn == nil {
+		return
+	}
+	p.w.note("%s is cut off for %s", p.name, d.Round(time.Millisecond))
+	p.cut = true
+	p.conn.down()
+	p.w.after(d, func() {
+		if p.dead {
+			return
+		}
+		p.w.note("%s is connected again", p.name)
+		p.cut = false
+		if p.frozen.IsZero() {
+			p.conn.up()
+		}
+	})
+}
+
+// awake does something as soon as the process is not frozen.
+func (p *process) awake(do func()) {
+	switch {
+	case p.dead:
+	case p.frozen.After(time.Now()):
+		p.thaw = append(p.thaw, do)
+	default:
+		do()
+	}
+}
+
+// now is the process's clock.
+func (p *process) now() time.Time { return time.Now().Add(p.skew) }
+
+// id makes names that are unique for ever.
+func (p *process) id() string {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	p.ids++
+	return fmt.Sprintf("%sx%d", p.name, p.ids)
+}
