@@ -95,6 +95,12 @@ func (l *loop) reclaim(name, id string, a wire.AttemptID) {
 	l.do(acquire{permitKey{name, id}})
 }
 
+// isReclaim tells whether a request asks for a permit that an earlier process of the run left.
+func (l *loop) isReclaim(key permitKey) bool {
+	_, is := l.reclaims[key]
+	return is
+}
+
 // reclaimed gives a permit to the attempt that it was held for, if that is still under way.
 func (l *loop) reclaimed(lim *limit, id string, of wire.AttemptID) {
 	delete(l.reclaims, permitKey{lim.name, id})

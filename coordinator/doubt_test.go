@@ -211,6 +211,24 @@ func TestARunThatIsResumedToBeCancelledHearsOfWhatIsUnderWay(t *testing.T) {
 	w.once()
 }
 
+// The requests for the permits of an earlier process wait for them to be handed over; to withdraw one frees its slot.
+func TestAnInterruptLeavesThePermitsThatAreNotTakenOverYet(t *testing.T) {
+	w := safely(t, 2)
+	w.latency = func(string) time.Duration { return 5 * time.Second }
+	w.boot()
+	w.run(40)
+	w.crash()
+	held := len(w.held)
+	w.restore()
+	w.boot()
+	w.send(interrupted{})
+	if held == 0 || len(w.loop.reclaims) != held {
+		t.Fatalf("%d permits were held, %d are asked for again", held, len(w.loop.reclaims))
+	}
+	w.finish()
+	w.once()
+}
+
 func TestAnInterruptBuriesWhatNobodyHasClaimed(t *testing.T) {
 	w := safely(t, 2)
 	w.boot()

@@ -30,7 +30,7 @@ type executor struct {
 
 	mu         sync.Mutex // guards all below
 	permits    map[permitKey]wire.Permit
-	requests   map[permitKey]context.CancelFunc
+	requests   map[permitKey]context.CancelCauseFunc
 	deliveries map[int]wire.Delivery
 	last       int // the number of the last delivery
 }
@@ -38,7 +38,7 @@ type executor struct {
 func newExecutor(o Options, i *inbox) *executor {
 	x := &executor{
 		Options: o, inbox: i, jobs: make(chan func()), cores: make(chan struct{}, runtime.GOMAXPROCS(0)),
-		permits: map[permitKey]wire.Permit{}, requests: map[permitKey]context.CancelFunc{}, deliveries: map[int]wire.Delivery{},
+		permits: map[permitKey]wire.Permit{}, requests: map[permitKey]context.CancelCauseFunc{}, deliveries: map[int]wire.Delivery{},
 	}
 	x.save = newCommitter(x)
 	return x
@@ -316,13 +316,13 @@ func (x *executor) asker() string {
 }
 
 func (x *executor) acquire(a acquire) {
-	ctx, cancel := context.WithCancel(x.ctx)
+	ctx, cancel := context.WithCancelCause(x.ctx)
 	key := a.permitKey
 	x.mu.Lock()
 	x.requests[key] = cancel
 	x.mu.Unlock()
 	x.spawn(func() {
-		defer cancel()
+		defer cancel(nil)
 		p, err := x.Transport.Acquire(ctx, a.limit, wire.PermitRequest{ID: a.id, Coordinator: x.Coordinator, Run: x.asker(), At: x.Now()})
 		if err != nil && ctx.Err() == nil {
 			x.pause(retryEvery)
@@ -346,7 +346,7 @@ func (x *executor) withdraw(a withdraw) {
 	cancel := x.requests[a.permitKey]
 	x.mu.Unlock()
 	if cancel != nil {
-		cancel()
+		cancel(nil)
 	}
 }
 

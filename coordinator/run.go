@@ -9,7 +9,6 @@ package coordinator
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -232,7 +231,7 @@ func (r *Runner) Run(ctx context.Context) (out Outcome, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &Bug{p, debug.Stack()}
-			cancel(err)
+			cancel(errEnded)
 			r.acts.wait()
 		}
 	}()
@@ -253,7 +252,9 @@ func (r *Runner) Run(ctx context.Context) (out Outcome, err error) {
 	return out, r.close(context.WithoutCancel(ctx), &out)
 }
 
-var errEnded = errors.New("the run has ended")
+// errEnded leaves the permits that could not be taken over yet as they are: of what an earlier process left, something may
+// still run under them.
+var errEnded = fmt.Errorf("the run has ended: %w", wire.ErrLeft)
 
 // work is the loop: it waits for events, and has done what follows from them.
 func (r *Runner) work(ctx context.Context) {

@@ -32,7 +32,10 @@ func (l *loop) onInterrupted(e interrupted) {
 	for _, lim := range l.limitOrder {
 		l.trim(lim, 0)
 		for _, id := range lim.queued {
-			l.do(withdraw{permitKey{lim.name, id}})
+			// What an earlier process left may still run under the permits that are asked for again.
+			if key := (permitKey{lim.name, id}); !l.isReclaim(key) {
+				l.do(withdraw{key})
+			}
 		}
 	}
 }

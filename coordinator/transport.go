@@ -233,8 +233,10 @@ func (x *executor) finish(held []permitKey) {
 	defer cancel()
 	var group sync.WaitGroup
 	x.mu.Lock()
-	for _, stop := range x.requests {
-		stop()
+	for k, stop := range x.requests {
+		if !keep[k] {
+			stop(nil)
+		}
 	}
 	for k, p := range x.permits {
 		if !keep[k] {

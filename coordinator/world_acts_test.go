@@ -84,6 +84,9 @@ func (w *world) do(a action) {
 				w.asked[a.limit] = slices.Delete(w.asked[a.limit], i, i+1)
 				w.send(refused{a.permitKey, context.Canceled})
 			}
+			if w.isUnder(key) {
+				w.t.Errorf("the request for %v is withdrawn, which frees the slot of an operation", key)
+			}
 		})
 	case release:
 		w.later(w.soon(), func() {
@@ -101,6 +104,20 @@ func (w *world) do(a action) {
 	default:
 		w.t.Fatalf("unknown action %T", a)
 	}
+}
+
+// isUnder tells whether an operation may be going on under a permit, as far as the journal knows.
+func (w *world) isUnder(key permitKey) bool {
+	memory, err := recollect(w.program.graph.Len(), w.events)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, p := range memory {
+		if p.open != nil && slices.Contains(p.open.Permits, permitName(key.limit, key.id)) {
+			return true
+		}
+	}
+	return false
 }
 
 // confirmed asks the permits.

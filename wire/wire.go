@@ -25,6 +25,9 @@ var (
 	// ErrPermitLost means that another coordinator freed a permit, having resolved what ran under it: nothing more may
 	// be started under it.
 	ErrPermitLost = errors.New("the permit was freed by another coordinator")
+	// ErrLeft is a cause to end the context of Semaphore.Acquire with: the request is left as it is, for another process to
+	// make it again.
+	ErrLeft = errors.New("the request is left to another process")
 	// ErrStale means that a task was fetched so long ago that it may not be claimed any more: its run may be over, and
 	// its register emptied. Release the task.
 	ErrStale = errors.New("the task was fetched too long ago")
@@ -164,7 +167,8 @@ type Semaphore interface {
 	// ResizeLimit changes the slots of a limit while runs go on.
 	ResizeLimit(ctx context.Context, l Limit) error
 	// Acquire queues the request (first in, first out) and waits for its permit or the end of ctx. A request
-	// that is given up (ctx ended) is withdrawn.
+	// that is given up (ctx ended) is withdrawn, and with it the permit that an earlier process held under its name;
+	// unless ErrLeft is the cause.
 	Acquire(ctx context.Context, limit string, r PermitRequest) (Permit, error)
 	// Contended tells whether other requests than those of the given run wait for the limit.
 	Contended(ctx context.Context, limit, run string) (bool, error)

@@ -265,7 +265,14 @@ func (l *limitUse) withdraw(ctx context.Context, q *request) {
 		l.waiting--
 	}
 	q.status = ending
+	left := errors.Is(context.Cause(ctx), wire.ErrLeft)
+	if left && l.requests[q.subject] == q {
+		delete(l.requests, q.subject)
+	}
 	l.mu.Unlock()
+	if left {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawIn)
 	defer cancel()
 	if err := l.free(ctx, q); err != nil && l.s.c.ctx.Err() == nil {

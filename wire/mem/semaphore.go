@@ -2,6 +2,7 @@ package mem
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -139,7 +140,7 @@ func (c *Conn) Acquire(ctx context.Context, name string, r wire.PermitRequest) (
 	}
 	if err != nil {
 		if q != nil {
-			c.withdraw(name, q)
+			c.withdraw(name, q, errors.Is(context.Cause(ctx), wire.ErrLeft))
 		}
 		return nil, fmt.Errorf("waiting for a permit of limit %q: %w", name, err)
 	}
@@ -236,11 +237,18 @@ func (c *Conn) lapsed(now time.Time, wait time.Duration) bool {
 	return c.closed && wait == 0 || !c.cutAt.IsZero() && now.Sub(c.cutAt) >= wait
 }
 
-// withdraw takes a request back, unless the connection is gone, and with it whoever could.
-func (c *Conn) withdraw(name string, q *request) {
+// withdraw takes a request back, unless the connection is gone, and with it whoever could, or the request is left to
+// another process.
+func (c *Conn) withdraw(name string, q *request, left bool) {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if left {
+		if q.holder == c {
+			q.holder = nil
+		}
+		return
+	}
 	if l := s.limits[name]; l != nil && c.cutAt.IsZero() {
 		l.remove(q)
 		s.change()

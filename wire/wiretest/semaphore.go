@@ -119,6 +119,26 @@ var semaphoreTests = []test{
 		b.no(held.Release(ctx))
 		b.acquire(ctx, alice, "global", b.request("alice", 2))
 	}},
+	{"a request that is left keeps its place for another process", func(ctx context.Context, b *bench) {
+		alice, bob := b.actor(), b.actor()
+		b.declare(ctx, alice, "global", 1)
+		held := b.acquire(ctx, alice, "global", b.request("alice", 1))
+		short, leave := context.WithCancelCause(ctx)
+		left := begin(b, func() (error, error) {
+			_, err := bob.Acquire(short, "global", b.request("bob", 1))
+			return err, nil
+		})
+		b.waits(ctx, alice, "global", 1)
+		leave(fmt.Errorf("the run has ended: %w", wire.ErrLeft))
+		b.is(left.get(), context.Canceled)
+		if n := len(b.status(ctx, alice, "global").Waiting); n != 1 {
+			b.Fatalf("%d requests wait", n)
+		}
+		b.no(bob.Close())
+		b.no(held.Release(ctx))
+		again := b.actor()
+		b.acquire(ctx, again, "global", b.request("bob", 1))
+	}},
 	{"a request may be made again after it was given up", func(ctx context.Context, b *bench) {
 		alice, bob := b.actor(), b.actor()
 		b.declare(ctx, alice, "global", 1)
