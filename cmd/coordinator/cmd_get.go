@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+
+	"github.com/millipede-iac/millipede/lang/config"
 )
 
 const getUsage = `
@@ -11,6 +13,7 @@ Usage: coordinator [global options] get [options]
 
 Options:
   -update               Install again what is installed already.
+  -test-directory=DIR   Where test files lie, whose modules are installed too. The default is tests.
   -input=false          Never ask for anything.
   -var 'NAME=VALUE', -var-file=FILE
                         Variables that module sources depend on. May be given often.
@@ -23,6 +26,7 @@ func runGet(ctx context.Context, a *app, args []string) int {
 	sf.register(f)
 	vars.register(f)
 	update := f.Bool("update", false, "")
+	testDir := f.String(testDirFlag, config.DefaultTestDir, "")
 	if code, done := a.parse(f, getUsage, args); done {
 		return code
 	}
@@ -31,6 +35,7 @@ func runGet(ctx context.Context, a *app, args []string) int {
 		return s.end(diags)
 	}
 	wd, diags := a.newWorkdir(vars)
+	wd.testDir = *testDir
 	s.from(wd.loader.Sources)
 	if diags.HasErrors() || !wd.loader.HasConfig(".") {
 		return s.end(diags)

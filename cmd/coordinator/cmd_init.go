@@ -68,7 +68,7 @@ func runInit(ctx context.Context, a *app, args []string) int {
 	f.BoolVar(&o.migrate, "migrate-state", false, "")
 	f.BoolVar(&o.force, "force-copy", false, "")
 	f.StringVar(&o.fromModule, "from-module", "", "")
-	testDir := f.String("test-directory", config.DefaultTestDir, "")
+	testDir := f.String(testDirFlag, config.DefaultTestDir, "")
 	f.StringVar(&o.lockfile, "lockfile", "", "")
 	list := func(name string, to *[]string) {
 		f.Func(name, "", func(s string) error {

@@ -30,12 +30,13 @@ Subcommands:
 Options:
   -var 'NAME=VALUE', -var-file=FILE
                         Variables that module sources depend on. May be given often.
+  -test-directory=DIR   Where test files lie, beside those in the working directory. The default is tests.
 ` + textHelp
 
 func runProviders(ctx context.Context, a *app, args []string) int {
-	return a.withConfiguration(ctx, args, providersUsage, nil, func(s *screen, wd *workdir, prior *state.State, _ []string) diag.List {
+	return a.withConfiguration(ctx, args, providersUsage, registerTestDir, func(s *screen, wd *workdir, prior *state.State, _ []string) diag.List {
 		s.print("\nProviders required by configuration:\n.\n")
-		s.print(requirementsTree(wd.tree.Root, "") + "\n")
+		s.print(requirementsOf(wd.tree.Root, testBranches(wd.tree)).text("") + "\n")
 		if prior != nil && len(prior.Resources) > 0 {
 			s.print("Providers required by state:\n\n")
 			for _, p := range slices.SortedFunc(maps.Keys(requiredProviders(nil, prior)), compareProviders) {
@@ -47,32 +48,71 @@ func runProviders(ctx context.Context, a *app, args []string) int {
 	})
 }
 
+// testDirFlag is the option that has withTree load test files from a directory, too.
+const testDirFlag = "test-directory"
+
+func registerTestDir(f *flag.FlagSet) { f.String(testDirFlag, config.DefaultTestDir, "") }
+
 func compareProviders(a, b addr.Provider) int { return strings.Compare(a.String(), b.String()) }
 
-// requirementsTree writes what a module requires, and below it the modules that it calls.
-func requirementsTree(n *config.Node, indent string) string {
-	requirements := n.Module.Requirements()
+// requirements is what a part of the configuration requires, and what its own parts do.
+type requirements struct {
+	name      string
+	providers map[addr.Provider][]string
+	parts     []requirements
+}
+
+// requirementsOf are those of a module and of the modules that it calls, with more parts behind these.
+func requirementsOf(n *config.Node, more []requirements) requirements {
+	out := requirements{providers: n.Module.Requirements()}
+	for _, name := range slices.Sorted(maps.Keys(n.Children)) {
+		child := requirementsOf(n.Children[name], nil)
+		child.name = "module." + name
+		out.parts = append(out.parts, child)
+	}
+	out.parts = append(out.parts, more...)
+	return out
+}
+
+// testBranches are what the test files require.
+func testBranches(tree *config.Tree) []requirements {
+	var out []requirements
+	for _, f := range tree.Tests {
+		file := requirements{name: "test." + strings.ReplaceAll(strings.TrimSuffix(f.Name, ".tftest.hcl"), "/", "."), providers: tree.TestProviders(f)}
+		for _, r := range f.Runs {
+			if r.Tree != nil {
+				run := requirementsOf(r.Tree.Root, nil)
+				run.name = "run." + r.Name
+				file.parts = append(file.parts, run)
+			}
+		}
+		out = append(out, file)
+	}
+	return out
+}
+
+// text writes the requirements as a tree.
+func (r requirements) text(indent string) string {
 	var lines []string
-	for _, p := range slices.SortedFunc(maps.Keys(requirements), compareProviders) {
+	for _, p := range slices.SortedFunc(maps.Keys(r.providers), compareProviders) {
 		line := fmt.Sprintf("provider[%s]", p)
 		// A constraint that cannot be read is a problem of loading.
-		if constraints, err := lock.Constraints(requirements[p]); err == nil && constraints != "" {
+		if constraints, err := lock.Constraints(r.providers[p]); err == nil && constraints != "" {
 			line += " " + constraints
 		}
 		lines = append(lines, line)
 	}
-	children := slices.Sorted(maps.Keys(n.Children))
 	var b strings.Builder
 	for i, line := range lines {
-		b.WriteString(indent + branch(i+1 == len(lines)+len(children)) + line + "\n")
+		b.WriteString(indent + branch(i+1 == len(lines)+len(r.parts)) + line + "\n")
 	}
-	for i, name := range children {
-		last := i+1 == len(children)
+	for i, part := range r.parts {
+		last := i+1 == len(r.parts)
 		below := "│   "
 		if last {
 			below = "    "
 		}
-		b.WriteString(indent + branch(last) + "module." + name + "\n" + requirementsTree(n.Children[name], indent+below))
+		b.WriteString(indent + branch(last) + part.name + "\n" + part.text(indent+below))
 	}
 	return b.String()
 }
@@ -151,6 +191,9 @@ func (a *app) withTree(args []string, usage string, show func(*showFlags, *flag.
 		return s.end(diags)
 	}
 	wd, more := a.newWorkdir(vars)
+	if dir := f.Lookup(testDirFlag); dir != nil {
+		wd.testDir = dir.Value.String()
+	}
 	s.from(wd.loader.Sources)
 	if diags = diags.Append(more, a.checkWorkspace()); diags.HasErrors() {
 		return s.end(diags)

@@ -31,7 +31,7 @@ func runValidate(ctx context.Context, a *app, args []string) int {
 	vars.registerValues(f)
 	sf.register(f)
 	noTests := f.Bool("no-tests", false, "")
-	testDir := f.String("test-directory", config.DefaultTestDir, "")
+	testDir := f.String(testDirFlag, config.DefaultTestDir, "")
 	if code, done := a.parse(f, validateUsage, args); done {
 		return code
 	}

@@ -63,7 +63,7 @@ func runTest(ctx context.Context, a *app, args []string) int {
 		tf.filter = append(tf.filter, s)
 		return nil
 	})
-	f.StringVar(&tf.dir, "test-directory", config.DefaultTestDir, "")
+	f.StringVar(&tf.dir, testDirFlag, config.DefaultTestDir, "")
 	f.StringVar(&tf.junit, "junit-xml", "", "")
 	f.BoolVar(&tf.verbose, "verbose", false, "")
 	f.IntVar(&tf.parallelism, "parallelism", unset, "")
@@ -167,6 +167,20 @@ func (t *testFiles) Ran(*suite.File) {}
 
 // Cleaned implements suite.View: the state of what could not be destroyed is kept, so that it can be destroyed by it.
 func (t *testFiles) Cleaned(f *suite.File, r *suite.Run, left *state.State, _ diag.List) {
+	t.keep(f, r, left)
+}
+
+// Abandoned implements suite.View: what there was no time to destroy is kept likewise.
+func (t *testFiles) Abandoned(a suite.Abandoned) {
+	t.keep(a.File, a.Run, a.Main)
+	for _, r := range a.File.Runs {
+		if s := a.Others[r]; s != nil {
+			t.keep(a.File, r, s)
+		}
+	}
+}
+
+func (t *testFiles) keep(f *suite.File, r *suite.Run, left *state.State) {
 	if !view.LeftBehind(left) {
 		return
 	}
@@ -193,9 +207,6 @@ func (t *testFiles) Interrupted() {}
 
 // Cancelled implements suite.View.
 func (t *testFiles) Cancelled() {}
-
-// Abandoned implements suite.View.
-func (t *testFiles) Abandoned(suite.Abandoned) {}
 
 // End implements suite.View.
 func (t *testFiles) End(s *suite.Suite) {

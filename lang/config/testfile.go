@@ -253,13 +253,8 @@ func (w within) Locate(r ModuleRequest) (Installed, diag.List) {
 // testRequirements adds the providers that test files use, with the version constraints on each.
 func (t *Tree) testRequirements(add func(addr.Provider, []string)) {
 	for _, f := range t.Tests {
-		for _, l := range slices.SortedFunc(maps.Keys(f.Providers), compareLocal) {
-			p := f.Providers[l]
-			var constraints []string
-			if p.Version != "" {
-				constraints = []string{p.Version}
-			}
-			add(t.testProviderType(f, l.Name), constraints)
+		for p, constraints := range t.TestProviders(f) {
+			add(p, constraints)
 		}
 		for _, r := range f.Runs {
 			if r.Tree == nil {
@@ -270,6 +265,20 @@ func (t *Tree) testRequirements(add func(addr.Provider, []string)) {
 			}
 		}
 	}
+}
+
+// TestProviders returns the providers of a test file's own provider blocks, with their version constraints.
+func (t *Tree) TestProviders(f *TestFile) map[addr.Provider][]string {
+	out := map[addr.Provider][]string{}
+	for _, l := range slices.SortedFunc(maps.Keys(f.Providers), compareLocal) {
+		is := t.testProviderType(f, l.Name)
+		if v := f.Providers[l].Version; v != "" {
+			out[is] = append(out[is], v)
+		} else if _, ok := out[is]; !ok {
+			out[is] = nil
+		}
+	}
+	return out
 }
 
 // testProviderType is the provider that a local name in a test file means: what the first run that uses it takes it
