@@ -502,7 +502,7 @@ func randomPlan(t testing.TB, chance *rand.Rand) (*Static, *plan.Plan, [][2]int)
 	}
 	p := &plan.Plan{Prior: remembered(t, prior...)}
 	s := static(t, map[string]string{".": text.String()}, p.Prior)
-	createdFirst := CreatedFirst(s, p.Prior)
+	createdFirst := CreatedFirst(s, p.Prior, everywhere)
 	for i := range n {
 		actions := []plan.Action{plan.NoOp, plan.Create, plan.Update, plan.Delete, plan.DeleteThenCreate, plan.Forget}
 		if orphan[i] {
@@ -567,7 +567,7 @@ func TestWhatIsCreatedFirstMakesWhatItDependsOnSo(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			prior := remembered(t, c.prior...)
 			var got []string
-			for r := range CreatedFirst(static(t, map[string]string{".": c.text}, prior), prior) {
+			for r := range CreatedFirst(static(t, map[string]string{".": c.text}, prior), prior, everywhere) {
 				got = append(got, r.String())
 			}
 			slices.Sort(got)

@@ -145,8 +145,8 @@ func (c *Closure) list(v int) []addr.ConfigResource {
 
 // CreatedFirst returns the resources whose objects are created before the old ones are destroyed: those that say
 // so, and everything that they depend on, even over an explicit false. Of resources without a block the state says it;
-// what those depended on is another matter (see precedence).
-func CreatedFirst(s *Static, prior *state.State) map[addr.ConfigResource]bool {
+// what those depended on is another matter (see precedence). What a plan does not cover asks for nothing.
+func CreatedFirst(s *Static, prior *state.State, covered func(node int) bool) map[addr.ConfigResource]bool {
 	first := map[addr.ConfigResource]bool{}
 	forced := make([]bool, len(s.Nodes))
 	if prior != nil {
@@ -168,7 +168,7 @@ func CreatedFirst(s *Static, prior *state.State) map[addr.ConfigResource]bool {
 			continue
 		}
 		n := &s.Nodes[v]
-		if n.Kind == ResourceNode && n.Resource.Addr.Mode == addr.Managed && (n.Resource.CreateBeforeDestroy || forced[v]) {
+		if n.Kind == ResourceNode && covered(v) && n.Resource.Addr.Mode == addr.Managed && (n.Resource.CreateBeforeDestroy || forced[v]) {
 			forced[v] = true
 			first[n.Resource.Addr.In(n.Module)] = true
 		}

@@ -130,14 +130,20 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 		if !trivial && !approved && !r.approve(p, vars) {
 			return 1
 		}
-		code := r.apply(ctx, p, command)
-		if forgotten := countForgotten(p); code == 0 && p.Mode == plan.Destroy && forgotten > 0 && !pf.keepQuiet {
-			r.ui.diagnostics(diag.Errors("Destroy was successful but left behind forgotten instances",
-				fmt.Sprintf("%d objects were taken out of the state without being destroyed, because their configuration says so. They still exist. With -suppress-forget-errors that is no error.", forgotten), nil))
-			return 1
-		}
-		return code
+		return r.admit(p, r.apply(ctx, p, command), pf)
 	}))
+}
+
+// admit turns the success of a destroy that left objects behind into an error, unless the flags say otherwise. It
+// returns the exit code.
+func (r *operationRun) admit(p *plan.Plan, code int, pf planFlags) int {
+	forgotten := countForgotten(p)
+	if code != 0 || p.Mode != plan.Destroy || forgotten == 0 || pf.keepQuiet {
+		return code
+	}
+	r.ui.diagnostics(diag.Errors("Destroy was successful but left behind forgotten instances",
+		fmt.Sprintf("%d objects were taken out of the state without being destroyed, because their configuration says so. They still exist. With -suppress-forget-errors that is no error.", forgotten), nil))
+	return 1
 }
 
 // countForgotten is how many objects a plan forgets.
@@ -184,5 +190,5 @@ func (r *operationRun) applyPlanFile(ctx context.Context, saved *planfile.Saved,
 		return 1
 	}
 	r.ui.saved(saved.Plan)
-	return r.apply(ctx, saved.Plan, "apply")
+	return r.admit(saved.Plan, r.apply(ctx, saved.Plan, "apply"), pf)
 }

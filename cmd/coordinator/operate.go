@@ -275,12 +275,12 @@ func stale(p *plan.Plan, s *state.State, workspace string) diag.List {
 	switch {
 	case p.Errored:
 		return diag.Errors("Cannot apply incomplete plan", "The plan was saved although planning had failed, to be looked at; it cannot be applied.", nil)
-	case p.Workspace != workspace:
-		return diag.Errors("Saved plan is for another workspace", fmt.Sprintf("The plan was made in the workspace %q, and %q is selected now.", p.Workspace, workspace), nil)
 	case p.BaseLineage != s.Lineage && p.BaseLineage != "":
 		return diag.Errors("Saved plan does not match the given state", "The plan was made for a state of another lineage, so it has nothing to do with the state that is here now.", nil)
 	case p.BaseSerial != s.Serial:
 		return diag.Errors("Saved plan is stale", "The state was changed by another operation after the plan was made, so the plan cannot be applied any more. Make a new one.", nil)
+	case p.Workspace != workspace:
+		return diag.Errors("Saved plan is for another workspace", fmt.Sprintf("The plan was made in the workspace %q, and %q is selected now.", p.Workspace, workspace), nil)
 	}
 	return nil
 }

@@ -219,9 +219,26 @@ func difference(from, to *state.State) []state.Change {
 func (a *Applier) End() []state.Change {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	change := state.SetChecks{Checks: a.checkResults()}
-	a.state.Apply(change)
-	return []state.Change{change}
+	changes := []state.Change{state.SetChecks{Checks: a.checkResults()}}
+	if p := a.Plan; p.Mode == plan.Destroy && len(p.Targets)+len(p.Excludes) == 0 {
+		changes = append(changes, a.dataGone()...)
+	}
+	a.state.Apply(changes...)
+	return changes
+}
+
+// dataGone needs the lock. It forgets all that was read: nothing is left that it was read for.
+func (a *Applier) dataGone() []state.Change {
+	var out []state.Change
+	for abs, r := range a.state.Resources {
+		if abs.Resource.Mode != addr.Data {
+			continue
+		}
+		for k := range r.Instances {
+			out = append(out, state.SetObject{Addr: abs.Instance(k)})
+		}
+	}
+	return out
 }
 
 // State returns the state as it is now. The caller must not change it, and must not call while the run goes on.

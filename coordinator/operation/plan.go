@@ -77,7 +77,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	}
 	now := s.Now().UTC().Truncate(time.Second)
 	store := s.store(code, values.Planning, now)
-	store.Lenient = o.Mode == plan.RefreshOnly
+	store.Lenient = o.Mode != plan.Normal
 	scope := planning.NewScope(static, o.Targets, o.Excludes, o.Mode == plan.Destroy)
 	diags = diags.Append(scopeWarning(scope, o), leftBehind(moved.Previous, o))
 	if diags.HasErrors() {

@@ -34,6 +34,9 @@ func outcomes(kind, config string, c values.Conditions) []checkOutcome {
 // record needs the lock. A later outcome of the same object (postconditions after preconditions) never improves on
 // an earlier one.
 func (p *Planner) record(c checkOutcome) {
+	if p.Mode == plan.Destroy && c.kind == "resource" {
+		return // what is about to go is not held to anything
+	}
 	s := p.checks[c.config]
 	if s == nil {
 		s = &checkState{kind: c.kind, objects: map[string]state.CheckObject{}}

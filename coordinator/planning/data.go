@@ -22,6 +22,10 @@ func (p *Planner) prepareData(node int, o *object) program.Step {
 	}
 	w := o.work
 	w.prior = p.Prior.Object(o.addr, state.CurrentObject)
+	if p.Mode == plan.Destroy && p.SkipRefresh {
+		p.keepStored(o.resource, o.addr)
+		return program.Step{Diags: diags}
+	}
 	reason := plan.NoReason
 	switch {
 	case !w.config.IsWhollyKnown():

@@ -118,7 +118,7 @@ func New(o Options) *Planner {
 		changes: map[changeKey]*plan.Change{}, outputs: map[string]*plan.OutputChange{},
 		checks: map[string]*checkState{}, pending: map[addr.ConfigResource]map[addr.ModuleInstance]bool{},
 		open: map[addr.ConfigResource][]*object{}, closing: map[addr.ConfigResource]*object{}, closure: graph.NewClosure(o.Static),
-		first:     graph.CreatedFirst(o.Static, o.Prior),
+		first:     graph.CreatedFirst(o.Static, o.Prior, o.Scope.Node),
 		refreshed: o.Prior.Clone(), triggers: map[*values.Resource]bool{},
 	}
 	p.vertices = make([]vertex, len(o.Static.Nodes))

@@ -121,6 +121,9 @@ func (r *Resource) Whole() cty.Value {
 	if e.Unknown {
 		return cty.DynamicVal
 	}
+	if r.module.store.Phase == Validating && r.Code.Config.Addr.Mode == addr.Ephemeral {
+		return r.wild(e).Mark(marks.Ephemeral)
+	}
 	if r.module.store.Phase == Validating {
 		return r.wild(e)
 	}
