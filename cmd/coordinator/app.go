@@ -125,6 +125,12 @@ func (a *app) globals(args []string) (rest []string, code int, done bool) {
 		case name == "chdir" && hasValue && value != "":
 			a.chdir = value
 		case hasValue && a.nats.Flag(name, value):
+		case name == "install-autocomplete" || name == "uninstall-autocomplete":
+			if err := a.installCompletion(name == "install-autocomplete"); err != nil {
+				fmt.Fprintf(a.stderr, "Error executing CLI: %s\n", err)
+				return nil, 1, true
+			}
+			return nil, 0, true
 		case name == "version" || name == "v":
 			return append([]string{"version"}, args[i+1:]...), 0, false
 		case name == "help" || name == "h":
@@ -232,6 +238,8 @@ Global options (before the command):
   -chdir=DIR   Work in another directory.
   -nats=URL    Use the NATS server and the workers there, instead of the ones inside this process. The environment
                variable MILLIPEDE_NATS, or a nats block in millipede.hcl, does the same.
+  -install-autocomplete, -uninstall-autocomplete
+               Have bash, zsh and fish complete command lines, or no longer.
   -help        Show this text, or that of a command.
   -version     The same as the command "version".
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -16,6 +17,12 @@ func main() {
 // execute runs one command line and returns its exit code.
 func execute(args []string) int {
 	a := newApp(os.Stdin, os.Stdout, os.Stderr, os.Environ())
+	if line, ok := a.completing(); ok {
+		for _, word := range a.complete(context.Background(), line) {
+			fmt.Fprintln(os.Stdout, word)
+		}
+		return 0
+	}
 	// Signals are not tied to the context: the first asks a run to stop, the second leaves. See interrupts.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// shellFile is where a shell is told how to complete commands.
+type shellFile struct {
+	path  string
+	lines []string // that say it
+	// whole tells that the file is there for nothing else.
+	whole bool
+}
+
+// shellFiles are those of the user's shells: of bash and zsh where they have a start-up file, of fish where it has a
+// configuration.
+func (a *app) shellFiles(name, binary string) []shellFile {
+	home := a.getenv("HOME")
+	there := func(path string) bool {
+		_, err := os.Stat(path)
+		return err == nil
+	}
+	var out []shellFile
+	candidates := []string{".bashrc", ".bash_profile", ".bash_login", ".profile"}
+	if runtime.GOOS == "darwin" {
+		candidates = []string{".bash_profile"}
+	}
+	for _, c := range candidates {
+		if path := filepath.Join(home, c); there(path) {
+			out = append(out, shellFile{path: path, lines: []string{fmt.Sprintf("complete -C %s %s", binary, name)}})
+			break
+		}
+	}
+	if path := filepath.Join(home, ".zshrc"); there(path) {
+		out = append(out, shellFile{path: path, lines: []string{
+			"autoload -U +X bashcompinit && bashcompinit", fmt.Sprintf("complete -o nospace -C %s %s", binary, name),
+		}})
+	}
+	config := a.getenv("XDG_CONFIG_HOME")
+	if config == "" {
+		config = filepath.Join(home, ".config")
+	}
+	if dir := filepath.Join(config, "fish"); there(dir) {
+		out = append(out, shellFile{path: filepath.Join(dir, "completions", name+".fish"), whole: true, lines: []string{
+			"function __complete_" + name,
+			"    set -lx COMP_LINE (commandline -cp)",
+			"    test -z (commandline -ct); and set COMP_LINE \"$COMP_LINE \"",
+			"    " + binary,
+			"end",
+			fmt.Sprintf("complete -f -c %s -a \"(__complete_%s)\"", name, name),
+		}})
+	}
+	return out
+}
+
+// installCompletion has the user's shells complete command lines by calling this program, or no longer do so.
+func (a *app) installCompletion(install bool) error {
+	binary, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	name := strings.TrimSuffix(filepath.Base(binary), ".exe")
+	all := a.shellFiles(name, binary)
+	if len(all) == 0 {
+		return errors.New("no start-up file of bash, zsh or fish was found in the home directory")
+	}
+	var failed []error
+	for _, f := range all {
+		text, err := os.ReadFile(f.path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = append(failed, err)
+			continue
+		}
+		switch has := slices.Contains(strings.Split(string(text), "\n"), f.lines[len(f.lines)-1]); {
+		case install && has:
+			failed = append(failed, fmt.Errorf("already installed in %s", f.path))
+		case install:
+			failed = append(failed, f.add(string(text)))
+		case !has:
+			failed = append(failed, fmt.Errorf("not installed in %s", f.path))
+		default:
+			failed = append(failed, f.remove(string(text)))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// add writes the lines behind what is in the file; those that are there already are not repeated.
+func (f shellFile) add(text string) error {
+	if f.whole {
+		if err := os.MkdirAll(filepath.Dir(f.path), 0o755); err != nil {
+			return err
+		}
+		return os.WriteFile(f.path, []byte(strings.Join(f.lines, "\n")+"\n"), 0o644)
+	}
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	present := strings.Split(text, "\n")
+	for _, line := range f.lines {
+		if !slices.Contains(present, line) {
+			text += line + "\n"
+		}
+	}
+	return f.replace(text)
+}
+
+// remove takes the last line out: what comes before it may be of use to others.
+func (f shellFile) remove(text string) error {
+	if f.whole {
+		return os.Remove(f.path)
+	}
+	own := f.lines[len(f.lines)-1]
+	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return line == own })
+	return f.replace(strings.Join(lines, "\n"))
+}
+
+// replace writes the file anew; a link stays one, because start-up files are often kept elsewhere.
+func (f shellFile) replace(text string) error {
+	path, err := filepath.EvalSymlinks(f.path)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	unfinished := path + ".coordinator-new"
+	if err := os.WriteFile(unfinished, []byte(text), info.Mode().Perm()); err != nil {
+		return err
+	}
+	return os.Rename(unfinished, path)
+}
