@@ -291,7 +291,7 @@ func (b *builder) edgesTo(i int, m addr.Module, r *addr.Reference) {
 		if b.s.Nodes[before].Kind == ResourceDone && b.s.Nodes[before].Resource == b.s.Nodes[i].Resource && b.s.Nodes[before].Module == b.s.Nodes[i].Module {
 			continue // a block that refers to itself has a diagnostic of its own, where that is a mistake
 		}
-		if before != i { // what refers to itself has a diagnostic of its own
+		if before != i || b.s.Nodes[i].Kind == CallNode { // what else refers to itself has a diagnostic of its own
 			b.s.Graph.Edge(before, i)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/eval"
 	"github.com/millipede-iac/millipede/lang/marks"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
@@ -129,6 +130,9 @@ func describeBackend(block *config.Backend, own cty.Value, others map[string]cty
 	if diags.HasErrors() {
 		return backendRecord{}, diags.WithSubject(block.TypeRange.Ptr())
 	}
+	if diags = snapshot.Check(block.Type, own); diags.HasErrors() {
+		return backendRecord{}, eval.AtSource(diags, block.Body).WithSubject(block.TypeRange.Ptr())
+	}
 	blockArgs, all := map[string]cty.Value{}, map[string]cty.Value{}
 	for _, name := range names {
 		blockArgs[name] = cty.NullVal(cty.String)
@@ -163,12 +167,18 @@ func (a *app) preparedBackend(block *config.Backend, own cty.Value) (cty.Value, 
 		return own, diags
 	}
 	var now backendRecord
+	reason := ""
 	if block != nil {
-		if now, diags = describeBackend(block, own, nil); diags.HasErrors() {
-			return own, diags
+		if _, unknown := snapshot.Arguments(block.Type); unknown.HasErrors() {
+			return own, diag.Errors("Invalid backend type", unknown[0].Detail, block.TypeRange.Ptr())
+		}
+		now.Type = block.Type
+		if recorded.Type != "" { // else init has not seen the block, and it does not matter yet what is in it
+			if now, diags = describeBackend(block, own, nil); diags.HasErrors() {
+				return own, diags
+			}
 		}
 	}
-	reason := ""
 	switch {
 	case recorded.Type == now.Type && recorded.Hash == now.Hash:
 	case recorded.Type == "":

@@ -135,7 +135,7 @@ The directory has no configuration files. You may begin working with Millipede
 immediately by creating some.`)
 		return nil
 	}
-	root, problems := i.wd.loadRoot()
+	root, problems := i.wd.loadRoot(false)
 	if problems.HasErrors() {
 		return problems
 	}
@@ -298,8 +298,10 @@ func (s *screen) from(sources func() map[string]*hcl.File) {
 }
 
 // loadRoot loads the root module alone: it says where the state is.
-func (w *workdir) loadRoot() (*config.Node, diag.List) {
-	tree, diags := w.loader.LoadTree(config.TreeOptions{Variable: w.given.Static, Workspace: w.app.workspace(), Locator: rootOnly{}})
+func (w *workdir) loadRoot(storageOnly bool) (*config.Node, diag.List) {
+	tree, diags := w.loader.LoadTree(config.TreeOptions{
+		Variable: w.given.Static, Workspace: w.app.workspace(), Locator: rootOnly{}, StorageOnly: storageOnly,
+	})
 	if tree.Root == nil && !diags.HasErrors() {
 		panic("a tree without a root and without a problem")
 	}

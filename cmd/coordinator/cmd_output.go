@@ -38,6 +38,7 @@ func runOutput(ctx context.Context, a *app, args []string) int {
 	}
 	s, diags := a.newScreen(sf, nil)
 	s.printer.Out = a.stderr // standard output is for values
+	s.storageOnly = true
 	if diags.HasErrors() {
 		return s.end(diags)
 	}

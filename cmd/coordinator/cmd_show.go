@@ -82,6 +82,7 @@ func runShow(ctx context.Context, a *app, args []string) int {
 	case f.NArg() == 1:
 		return s.end(shown.file(ctx, f.Arg(0)))
 	}
+	s.storageOnly = true
 	return s.withState(ctx, vars, stateFlags{}, "", func(at aState) diag.List {
 		st, diags := at.load(ctx)
 		if diags.HasErrors() {

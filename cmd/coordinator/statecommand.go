@@ -66,7 +66,7 @@ func (s *screen) loadRoot(vars variableFlags) (*config.Node, diag.List) {
 	if !w.loader.HasConfig(".") {
 		return nil, diags
 	}
-	root, more := w.loadRoot()
+	root, more := w.loadRoot(s.storageOnly)
 	return root, errorsOf(diags.Append(more))
 }
 

@@ -245,7 +245,10 @@ func dependsOn(m *values.Module, list []hcl.Traversal) diag.List {
 				"An element of depends_on names a whole object, such as a resource or a module, and not an attribute of one.", &rng))
 			continue
 		}
-		diags = diags.Append(m.CheckReference(ref))
+		switch ref.Subject.(type) {
+		case addr.Resource, addr.ResourceRef: // of other things the order alone counts, and OpenTofu lets them be missing
+			diags = diags.Append(m.CheckReference(ref))
+		}
 	}
 	return diags
 }

@@ -106,6 +106,8 @@ type ResourceCode struct {
 	References []eval.Reference
 	// deprecated tells that the resource type, or something in it, is deprecated.
 	deprecated bool
+	// expandsByItself tells that count, for_each or enabled refers to the resource itself.
+	expandsByItself bool
 }
 
 // Resource returns the code of a resource block.
@@ -124,8 +126,12 @@ func (c *Code) Resource(r *config.Resource) *ResourceCode {
 		rc.Body = eval.PrepareBody(r.Config, rc.Schema.Block)
 		rc.References = append(rc.References, rc.Body.References()...)
 	}
-	for _, e := range []hcl.Expression{r.Count, r.ForEach, r.Enabled, r.ProviderKeyExpr, r.PreventDestroy, r.Destroy} {
-		rc.References = append(rc.References, c.expr(e).References()...)
+	for i, e := range []hcl.Expression{r.Count, r.ForEach, r.Enabled, r.ProviderKeyExpr, r.PreventDestroy, r.Destroy} {
+		refs := c.expr(e).References()
+		rc.References = append(rc.References, refs...)
+		if i < 3 {
+			rc.expandsByItself = rc.expandsByItself || slices.ContainsFunc(refs, func(ref eval.Reference) bool { return refersTo(ref, r.Addr) })
+		}
 	}
 	for _, e := range r.TriggersReplace {
 		rc.References = append(rc.References, triggerReferences(e)...)
@@ -142,6 +148,13 @@ func (c *Code) Resource(r *config.Resource) *ResourceCode {
 	rc.References = append(rc.References, bodyReferences(r.Connection)...)
 	c.resources[r] = rc
 	return rc
+}
+
+func refersTo(ref eval.Reference, r addr.Resource) bool {
+	if one, ok := ref.Subject.(addr.ResourceRef); ok {
+		return one.Resource == r
+	}
+	return ref.Subject == r
 }
 
 func (c *Code) rules(rules []*config.CheckRule) []eval.Reference {

@@ -21,7 +21,7 @@ func (m *Module) EvalProvisioner(p *config.Provisioner, connection hcl.Body, rep
 	out := wire.Provisioner{Type: p.Type, Continue: p.Continue}
 	block := provisioner.Block(p.Type)
 	if block == nil {
-		return out, diag.Errors("Invalid provisioner type",
+		return out, diag.Errors("Missing required provisioner plugin",
 			fmt.Sprintf("There is no provisioner %q; there are %q.", p.Type, provisioner.Types()), p.Range.Ptr())
 	}
 	if self != cty.NilVal {

@@ -2,6 +2,7 @@ package values
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/zclconf/go-cty/cty"
 
@@ -17,6 +18,7 @@ type Resource struct {
 	module *Module
 
 	expand    sync.Once
+	expanded  atomic.Bool
 	expansion Expansion
 	diags     diag.List
 	bind      sync.Once
@@ -45,6 +47,7 @@ func (r *Resource) Expansion() (*Expansion, diag.List) {
 	r.expand.Do(func() {
 		c := r.Code.Config
 		r.expansion, r.diags = r.module.expand(c.Count, c.ForEach, c.Enabled, r.Addr().String())
+		r.expanded.Store(true)
 	})
 	return &r.expansion, r.diags
 }
@@ -92,8 +95,8 @@ func (r *Resource) markDeprecated(k addr.Key, v cty.Value) cty.Value {
 
 // Instance returns the value of one instance of the expansion; ok is false when there is no such instance.
 func (r *Resource) Instance(k addr.Key) (v cty.Value, ok bool) {
-	if r.module.store.Phase == Evaluating {
-		return cty.NilVal, false // the whole is made of what exists
+	if r.module.store.Phase == Evaluating || r.premature() {
+		return cty.NilVal, false // only the whole can tell
 	}
 	e, _ := r.Expansion()
 	if e.Unknown || !e.Has(k) {
@@ -117,6 +120,9 @@ func (r *Resource) Whole() cty.Value {
 	if r.module.store.Phase == Evaluating {
 		return r.existing()
 	}
+	if r.premature() {
+		return r.unexpanded()
+	}
 	e, _ := r.Expansion()
 	if e.Unknown {
 		return cty.DynamicVal
@@ -139,6 +145,25 @@ func (r *Resource) Whole() cty.Value {
 		r.whole = r.build(e)
 	}
 	return r.whole
+}
+
+// premature tells that somebody asks for the resource while it is not known yet how often it repeats, and that this
+// depends on the answer.
+func (r *Resource) premature() bool { return r.Code.expandsByItself && !r.expanded.Load() }
+
+// unexpanded is what such a resource is to itself: nothing, as in OpenTofu.
+func (r *Resource) unexpanded() cty.Value {
+	c := r.Code.Config
+	switch mode := modeOf(c.Count, c.ForEach, c.Enabled); {
+	case r.module.store.Phase == Validating:
+		return cty.DynamicVal
+	case mode == Count:
+		return cty.EmptyTupleVal
+	case mode == ForEach:
+		return cty.EmptyObjectVal
+	default:
+		return cty.NullVal(cty.DynamicPseudoType)
+	}
 }
 
 // build needs the lock.

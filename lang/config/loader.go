@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -108,8 +109,22 @@ func (l *Loader) LoadModule(dir string) (*Module, diag.List) {
 	}
 	m, more := assemble(dir, primary, override)
 	m.Files = append(names.primary, names.override...)
-	m.problems = onlyIncompatible(append(diags, more...))
+	m.problems = onlyIncompatible(append(slices.Clip(diags), more...))
+	m.storageProblems = m.problems
+	if more.HasErrors() {
+		_, more = assemble(dir, storageOnly(primary), storageOnly(override))
+		m.storageProblems = onlyIncompatible(append(slices.Clip(diags), more...))
+	}
 	return m, m.problems
+}
+
+// storageOnly leaves of files what says where the state is, and what that can refer to.
+func storageOnly(files []*file) []*file {
+	out := make([]*file, len(files))
+	for i, f := range files {
+		out[i] = &file{engine: f.engine, backends: f.backends, clouds: f.clouds, encryption: f.encryption, variables: f.variables, locals: f.locals}
+	}
+	return out
 }
 
 // ParseFile parses one file of the configuration syntax, such as millipede.hcl or a -backend-config file; JSON

@@ -88,6 +88,8 @@ type Module struct {
 
 	// problems are what loading the module without its callers found.
 	problems diag.List
+	// storageProblems are those of them that are visible in one file, or concern where the state is.
+	storageProblems diag.List
 }
 
 // EngineVersion is one required_version or compatible_with argument.

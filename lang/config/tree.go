@@ -24,6 +24,9 @@ type TreeOptions struct {
 	Workspace string
 	// Locator finds the modules that are called: the manifest of what was installed, or what installs it now.
 	Locator Locator
+	// StorageOnly leaves out what is wrong only because of several blocks together, such as two resources of one name,
+	// unless it concerns where the state is: for commands to which the configuration says nothing else.
+	StorageOnly bool
 	// TestDir is where test files lie, beside those in Dir; empty loads none.
 	TestDir string
 }
@@ -125,6 +128,9 @@ func (b *treeBuilder) node(r ModuleRequest, at Installed) (*Node, diag.List) {
 		b.modules[at.Dir] = m
 	}
 	diags := slices.Clone(m.problems)
+	if b.options.StorageOnly {
+		diags = slices.Clone(m.storageProblems)
+	}
 	n := &Node{
 		Path: r.Path, Parent: r.Parent, Call: r.Call, Module: m,
 		Children: map[string]*Node{}, SourceDir: at.Dir, Version: at.Version,

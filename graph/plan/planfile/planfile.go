@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 
 	"github.com/vmihailenco/msgpack/v5"
+	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/graph/plan"
 )
@@ -55,8 +56,26 @@ type Config struct {
 	Lock []byte `msgpack:"l"`
 }
 
+// infinite tells whether a value is or holds an infinite number, which JSON cannot write.
+func infinite(v cty.Value) bool {
+	found := false
+	_ = cty.Walk(v, func(_ cty.Path, v cty.Value) (bool, error) { // the callback never fails
+		if v.Type() == cty.Number && v.IsKnown() && !v.IsNull() {
+			bare, _ := v.Unmark()
+			found = found || bare.AsBigFloat().IsInf()
+		}
+		return !found, nil
+	})
+	return found
+}
+
 // Encode returns the bytes of a plan file.
 func Encode(s Saved) ([]byte, error) {
+	for _, o := range s.Plan.Outputs {
+		if infinite(o.After) {
+			return nil, fmt.Errorf("the output %q holds infinity, which no state can hold", o.Name)
+		}
+	}
 	coded, err := encodePlan(s.Plan)
 	if err != nil {
 		return nil, err
