@@ -79,7 +79,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	store := s.store(code, values.Planning, now)
 	store.Lenient = o.Mode != plan.Normal
 	scope := planning.NewScope(static, o.Targets, o.Excludes, o.Mode == plan.Destroy)
-	diags = diags.Append(scopeWarning(scope, o), leftBehind(moved.Previous, o))
+	diags = diags.Append(s.deprecatedInputs(), scopeWarning(scope, o), leftBehind(moved.Previous, o))
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -135,6 +135,19 @@ func (s *Session) runnerOptions(kind string, p program.Program) coordinator.Opti
 
 func runFailed(err error) *diag.Diagnostic {
 	return diag.New(diag.Error, "The run could not be carried on", err.Error(), nil)
+}
+
+// deprecatedInputs warns of root variables that are deprecated and given all the same.
+func (s *Session) deprecatedInputs() diag.List {
+	var diags diag.List
+	for _, name := range slices.Sorted(maps.Keys(s.Inputs)) {
+		v := s.Tree.Root.Module.Variables[name]
+		if v != nil && v.Deprecated != "" && s.Inputs[name].Value != cty.NilVal {
+			diags = diags.Append(diag.New(diag.Warning, "Deprecated variable used from the root module",
+				fmt.Sprintf("A value is given for the variable %q, which is deprecated: %s", name, v.Deprecated), v.Range.Ptr()))
+		}
+	}
+	return diags
 }
 
 // variables returns the root variables as they were given, for the plan.

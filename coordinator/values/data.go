@@ -94,7 +94,6 @@ func (m *Module) calledVariable(v *config.Variable) (cty.Value, diag.List) {
 // convertVariable brings a given value to its declared type: null falls back to the default where the variable is
 // not nullable, optional attributes get their defaults.
 func (m *Module) convertVariable(v *config.Variable, given cty.Value, rng *hcl.Range, source string) (cty.Value, diag.List) {
-	summary := "Invalid value for input variable"
 	what := fmt.Sprintf("The given value is not suitable for %s declared at %s: ", m.qualified("var."+v.Name), v.Range)
 	if source != "" {
 		what = fmt.Sprintf("Unsuitable value for %s set using %s: ", m.qualified("var."+v.Name), source)
@@ -112,15 +111,13 @@ func (m *Module) convertVariable(v *config.Variable, given cty.Value, rng *hcl.R
 	}
 	value, err := convert.Convert(given, v.ConstraintType)
 	if err != nil {
-		return cty.UnknownVal(v.Type), diag.Errors(summary, what+conversionText(err)+".", rng)
+		if source == "" && rng != nil {
+			what = fmt.Sprintf("The value given at %s is not suitable for %s: ", rng, m.qualified("var."+v.Name))
+		}
+		return cty.UnknownVal(v.Type), diag.Errors("Invalid value for input variable", what+conversionText(err)+".", v.Range.Ptr())
 	}
 	if unmarked, _ := value.Unmark(); unmarked.IsNull() && !v.Nullable {
-		detail := fmt.Sprintf("The given value is not suitable for %s defined at %s: required variable may not be set to null.", m.qualified("var."+v.Name), v.Range)
-		if source != "" {
-			summary = "Required variable not set"
-			detail = fmt.Sprintf("Unsuitable value for %s set using %s: required variable may not be set to null.", m.qualified("var."+v.Name), source)
-		}
-		return cty.UnknownVal(v.Type), diag.Errors(summary, detail, rng)
+		return cty.UnknownVal(v.Type), diag.Errors("Required variable not set", what+"it is required, and cannot be null.", rng)
 	}
 	return markVariable(v, value, m.Addr), nil
 }

@@ -197,6 +197,16 @@ func (r *Rule) message(s *Scope, rep Repetition, self cty.Value) (string, *hcl.E
 	return strings.TrimSpace(v.AsString()), ctx, diags
 }
 
+// hiddenMessage stands for the message of a validation that must not be shown, where it is recorded with the outcome: in the
+// words that programs know from OpenTofu.
+func hiddenMessage(found cty.ValueMarks) string {
+	what := "an ephemeral"
+	if _, sensitive := found[marks.Sensitive]; sensitive {
+		what = "a sensitive"
+	}
+	return fmt.Sprintf("The error message included %s value, so it will not be displayed.", what)
+}
+
 // confidentialMessage reports a message that must not be shown.
 func confidentialMessage(expr hcl.Expression, ctx *hcl.EvalContext, found cty.ValueMarks, severity diag.Severity) *diag.Diagnostic {
 	what, help := "", ""
@@ -241,7 +251,7 @@ func (r *Rule) validate(s *Scope, severity diag.Severity) (Verdict, diag.List) {
 			text, found := text.Unmark()
 			if d := confidentialMessage(expr, textCtx, found, diag.Error); d != nil {
 				diags = append(diags, d)
-				message = "The error message is made from confidential values, so it is not shown."
+				message = hiddenMessage(found)
 			} else {
 				message = strings.TrimSpace(text.AsString())
 			}
@@ -249,7 +259,7 @@ func (r *Rule) validate(s *Scope, severity diag.Severity) (Verdict, diag.List) {
 	}
 	detail := message
 	if detail == "" {
-		message = "The error message could not be evaluated."
+		message = "Failed to evaluate condition error message." // recorded with the check, as OpenTofu records it
 		detail = message
 	}
 	failure := r.finding(severity, "Invalid value for variable", fmt.Sprintf("%s\n\nThis was checked by the validation rule at %s.", detail, r.Range), ctx)

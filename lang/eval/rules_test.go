@@ -41,7 +41,7 @@ func TestRules(t *testing.T) {
 		"validation null":        {VariableValidation, `null`, `"no"`, Verdict{Status: StatusError}, "Invalid variable validation result", "null"},
 		"validation unknown":     {VariableValidation, `var.unknown == "x"`, `"no"`, Verdict{Status: StatusUnknown}, "", ""},
 		"validation, no message": {VariableValidation, `false`, `var.unknown`, Verdict{StatusFail, ""}, "Invalid error message", "after apply"},
-		"validation, secret":     {VariableValidation, `false`, `var.secret`, Verdict{StatusFail, "The error message is made from confidential values, so it is not shown."}, "Error message refers to sensitive values; Invalid value for variable", ""},
+		"validation, secret":     {VariableValidation, `false`, `var.secret`, Verdict{StatusFail, "The error message included a sensitive value, so it will not be displayed."}, "Error message refers to sensitive values; Invalid value for variable", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &Rule{
