@@ -261,8 +261,21 @@ type Provisioner struct {
 	Config     []byte `msgpack:"c"`
 	Connection []byte `msgpack:"n,omitempty"`
 	Continue   bool   `msgpack:"co,omitempty"` // on_failure = continue
-	// Sensitive hides the output because the configuration holds sensitive values.
+	// Sensitive hides the output because the configuration holds sensitive values, Ephemeral because it holds
+	// ephemeral ones.
 	Sensitive bool `msgpack:"s,omitempty"`
+	Ephemeral bool `msgpack:"e,omitempty"`
+	// Files is what the configuration names that is on the coordinator's machine: one for each script, or what source
+	// is, a directory before what is in it. Without any, the worker looks on its own machine.
+	Files []File `msgpack:"f,omitempty"`
+}
+
+// File is a file or a directory that travels.
+type File struct {
+	// Path is relative to what the configuration names, with slashes; empty for that itself.
+	Path string `msgpack:"p,omitempty"`
+	Dir  bool   `msgpack:"d,omitempty"`
+	Data []byte `msgpack:"c,omitempty"`
 }
 
 // Result answers a Task.

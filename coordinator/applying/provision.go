@@ -93,6 +93,9 @@ func (a *Applier) provisionTask(m *values.Module, connection hcl.Body, list []*c
 	for _, p := range list {
 		wp, more := m.EvalProvisioner(p, connection, rep, self)
 		diags = diags.Append(more)
+		if !more.HasErrors() {
+			diags = diags.Append(attach(&wp))
+		}
 		task.Provisioners = append(task.Provisioners, wp)
 	}
 	return task, diags

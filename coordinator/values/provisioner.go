@@ -15,7 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// EvalProvisioner evaluates a provisioner block, with its own connection or else the one that is given; self is the
+// EvalProvisioner evaluates a provisioner block, with its own connection over the one that is given; self is the
 // object that it provisions.
 func (m *Module) EvalProvisioner(p *config.Provisioner, connection hcl.Body, rep eval.Repetition, self cty.Value) (wire.Provisioner, diag.List) {
 	out := wire.Provisioner{Type: p.Type, Continue: p.Continue}
@@ -27,24 +27,26 @@ func (m *Module) EvalProvisioner(p *config.Provisioner, connection hcl.Body, rep
 	if self != cty.NilVal {
 		self, _ = self.UnmarkDeep()
 	}
-	config, diags := m.store.Code.Body(p.Config, block).Eval(m.Scope, rep, self)
+	value, diags := m.store.Code.Body(p.Config, block).Eval(m.Scope, rep, self)
 	if diags.HasErrors() {
 		return out, diags.Append(leftOut(p, block))
 	}
-	if problem := provisioner.Problem(p.Type, config); problem != "" {
-		return out, diags.Append(diag.New(diag.Error, "Invalid "+p.Type+" provisioner command", problem, p.Range.Ptr()))
+	if summary, detail := provisioner.Problem(p.Type, value); summary != "" {
+		return out, diags.Append(diag.New(diag.Error, summary, detail, p.Range.Ptr()))
 	}
-	out.Sensitive = marks.Contains(config, marks.Sensitive) || marks.Contains(config, marks.Ephemeral)
-	bare, _ := config.UnmarkDeep()
+	out.Sensitive, out.Ephemeral = marks.Contains(value, marks.Sensitive), marks.Contains(value, marks.Ephemeral)
+	bare, _ := value.UnmarkDeep()
 	var err error
 	if out.Config, err = wire.EncodeValue(bare, block.ImpliedType()); err != nil {
 		return out, diags.Append(diag.New(diag.Error, "Invalid provisioner configuration", err.Error(), p.Range.Ptr()))
 	}
-	if p.Connection != nil {
-		connection = p.Connection
-	}
-	if connection == nil {
+	switch {
+	case connection == nil && p.Connection == nil:
 		return out, diags
+	case connection == nil:
+		connection = p.Connection
+	case p.Connection != nil:
+		connection = config.MergeBodies(connection, p.Connection)
 	}
 	value, more := m.store.Code.Body(connection, provisioner.Connection).Eval(m.Scope, rep, self)
 	diags = diags.Append(more)

@@ -20,7 +20,7 @@ func (a *assembler) merge(f *file) {
 			if p.Version != "" {
 				base.Version, base.VersionRange = p.Version, p.VersionRange
 			}
-			base.Config = mergeBodies(base.Config, p.Config)
+			base.Config = MergeBodies(base.Config, p.Config)
 		case p.Alias == "":
 			m.Providers[p.Local()] = p
 		default:
@@ -199,7 +199,7 @@ func (a *assembler) mergeCall(base, c *ModuleCall) {
 	if len(c.Providers) > 0 {
 		base.Providers = c.Providers
 	}
-	base.Config = mergeBodies(base.Config, c.Config)
+	base.Config = MergeBodies(base.Config, c.Config)
 	a.noDependsOn(c.DependsOn)
 }
 
@@ -233,15 +233,16 @@ func (a *assembler) mergeResource(base, r *Resource) {
 	if len(r.Provisioners) > 0 {
 		base.Provisioners = r.Provisioners
 	}
-	base.Config = mergeBodies(base.Config, r.Config)
+	base.Config = MergeBodies(base.Config, r.Config)
 	a.noDependsOn(r.DependsOn)
 }
 
-// overridden is a body some of which is overridden by another: an attribute takes the place of that of its
-// name, blocks that of all blocks of their type.
+// overridden is a body some of which is overridden by another.
 type overridden struct{ base, override hcl.Body }
 
-func mergeBodies(base, override hcl.Body) hcl.Body { return overridden{base, override} }
+// MergeBodies returns a body that holds what base holds and override does not: an attribute takes the place of the one
+// of its name, blocks that of all blocks of their type. Equal arguments give equal bodies.
+func MergeBodies(base, override hcl.Body) hcl.Body { return overridden{base, override} }
 
 // Content accepts what the schema does not have, as OpenTofu does in overridden blocks.
 func (b overridden) Content(schema *hcl.BodySchema) (*hcl.BodyContent, hcl.Diagnostics) {

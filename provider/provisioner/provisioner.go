@@ -4,6 +4,10 @@
 package provisioner
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
+
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/provider/schema"
@@ -15,20 +19,81 @@ func Block(typeName string) *schema.Block { return blocks[typeName] }
 // Types are the names of the provisioners, sorted.
 func Types() []string { return []string{"file", "local-exec", "remote-exec"} }
 
-// Problem says what is wrong with the value of a provisioner's block beyond its schema; empty when nothing is. Marks
-// are ignored, and what is not known yet is lawful.
-func Problem(typeName string, config cty.Value) string {
+// Problem says what is wrong with the value of a provisioner's block beyond its schema: the summary that OpenTofu
+// gives it, and the details; both are empty when nothing is. Marks are ignored, and what is not known yet is lawful.
+func Problem(typeName string, config cty.Value) (summary, detail string) {
 	config, _ = config.UnmarkDeep()
-	if typeName != "local-exec" {
-		return ""
+	switch typeName {
+	case "local-exec":
+		if empty(config.GetAttr("command")) {
+			return "Invalid local-exec provisioner command", "The command of a local-exec provisioner must not be empty."
+		}
+	case "remote-exec":
+		if given(config, "inline", "script", "scripts") != 1 {
+			return "Invalid remote-exec provisioner configuration", "A remote-exec provisioner needs one of the arguments inline, script and scripts, and only one."
+		}
+	case "file":
+		switch given(config, "source", "content") {
+		case 0:
+			return "Must provide one of 'source' or 'content'", "A file provisioner copies either the file or directory that source names, or the text that content is."
+		case 2:
+			return "Cannot set both 'source' and 'content'", "A file provisioner copies either the file or directory that source names, or the text that content is."
+		}
+		if empty(config.GetAttr("destination")) {
+			return "Invalid file provisioner configuration", "The destination of a file provisioner must not be empty."
+		}
 	}
-	switch command := config.GetAttr("command"); {
-	case !command.IsKnown():
-		return ""
-	case command.IsNull() || command.AsString() == "":
-		return "The command of a local-exec provisioner must not be empty."
+	return "", ""
+}
+
+// Files are the paths of files and directories that the value of a block names: scripts, or a source. A path that begins
+// with ~ is in the user's home directory.
+func Files(typeName string, config cty.Value) []string {
+	var out []string
+	add := func(v cty.Value) {
+		if !v.IsNull() {
+			out = append(out, home(v.AsString()))
+		}
 	}
-	return ""
+	switch typeName {
+	case "remote-exec":
+		add(config.GetAttr("script"))
+		if list := config.GetAttr("scripts"); !list.IsNull() {
+			for _, v := range list.AsValueSlice() {
+				add(v)
+			}
+		}
+	case "file":
+		add(config.GetAttr("source"))
+	}
+	return out
+}
+
+// home expands the home directory, where there is one.
+func home(path string) string {
+	rest, ok := strings.CutPrefix(path, "~")
+	if !ok || rest != "" && rest[0] != '/' && rest[0] != filepath.Separator {
+		return path
+	}
+	dir, err := os.UserHomeDir()
+	if err != nil {
+		return path
+	}
+	return dir + rest
+}
+
+// empty tells whether a value is surely no text.
+func empty(v cty.Value) bool { return v.IsKnown() && (v.IsNull() || v.AsString() == "") }
+
+// given counts the arguments that are not null, as far as is known.
+func given(config cty.Value, names ...string) int {
+	n := 0
+	for _, name := range names {
+		if !config.GetAttr(name).IsNull() {
+			n++
+		}
+	}
+	return n
 }
 
 var blocks = map[string]*schema.Block{

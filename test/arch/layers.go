@@ -56,6 +56,7 @@ var layers = map[string]int{
 	"wire/mem":            5,
 	"wire/wiretest":       5,
 	"worker/journal":      5,
+	"worker/remote":       5,
 
 	"coordinator/applying":   6,
 	"coordinator/placement":  6,

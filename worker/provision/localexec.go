@@ -45,7 +45,7 @@ func (r Runner) localExec(ctx context.Context, c call) diag.List {
 	if cause := context.Cause(ctx); cause != nil {
 		err = fmt.Errorf("it was stopped: %w", cause)
 	}
-	if c.Sensitive {
+	if c.secret {
 		return diag.Errors("local-exec provisioner error",
 			fmt.Sprintf("The command of %s failed: %s. The command and its output are not shown, because its configuration holds sensitive values.", c.address, err), nil)
 	}

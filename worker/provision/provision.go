@@ -1,8 +1,8 @@
 // Package provision runs the provisioners of a resource instance, on the machine of the worker that made it.
 //
 // It runs what the coordinator has evaluated and reports the output line by line; it evaluates nothing, and decides
-// neither when provisioners run nor what a failure means for the object. local-exec runs here; remote-exec and file
-// have their place in the table, and say clearly that they do not run yet.
+// neither when provisioners run nor what a failure means for the object. local-exec runs here, remote-exec and file work
+// on another machine over SSH.
 package provision
 
 import (
@@ -28,6 +28,10 @@ type call struct {
 	config  cty.Value
 	address string
 	dir     string // the coordinator's working directory
+=======
+	// secret tells that the configuration holds what must not be shown.
+	secret bool
+>>>>>>> 8971b5c (worker/remote: remote-exec and file provisioners work over SSH, with bastions, proxies, agents and certificates)
 	// say reports a line of output.
 	say func(line string)
 }
@@ -35,8 +39,8 @@ type call struct {
 // types are the provisioners by name. Each ends soon after the context does.
 var types = map[string]func(Runner, context.Context, call) diag.List{
 	"local-exec":  Runner.localExec,
-	"remote-exec": Runner.notYet,
-	"file":        Runner.notYet,
+	"remote-exec": Runner.remoteExec,
+	"file":        Runner.file,
 }
 
 // Run runs the provisioners of the object at the address, one after the other. The first failure ends the list,
@@ -71,15 +75,20 @@ func (r Runner) run(ctx context.Context, address, dir string, p wire.Provisioner
 		return diag.Errors(p.Type+" provisioner error", fmt.Sprintf("The configuration cannot be read: %s.", err), nil)
 	}
 	say := func(line string) {
-		if p.Sensitive {
+		switch {
+		case p.Ephemeral:
+			line = "(output suppressed due to ephemeral value in config)"
+		case p.Sensitive:
 			line = "(output suppressed due to sensitive value in config)"
 		}
 		emit(wire.Event{Address: address, Kind: "output", Name: p.Type, Text: line})
 	}
+<<<<<<< HEAD
 	return run(r, ctx, call{Provisioner: p, config: config, address: address, dir: dir, say: say})
 }
 
 func (r Runner) notYet(_ context.Context, c call) diag.List {
 	return diag.Errors(c.Type+" provisioner error",
 		fmt.Sprintf("This version of Millipede cannot run %s provisioners, because its workers open no connections to other machines yet. Use a local-exec provisioner, or let the machine set itself up when it starts (user data, cloud-init).", c.Type), nil)
+	return run(r, ctx, call{Provisioner: p, config: config, address: address, dir: dir, secret: p.Sensitive || p.Ephemeral, say: say})
 }

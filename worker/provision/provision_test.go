@@ -194,10 +194,6 @@ func TestTheEndOfTheContextEndsTheCommandAndItsChildren(t *testing.T) {
 func TestWhatCannotRunSaysSo(t *testing.T) {
 	_, diags := run(t, context.Background(), Runner{}, command(t, ""))
 	wantFailure(t, diags, "Invalid local-exec provisioner command")
-	_, diags = run(t, context.Background(), Runner{}, step(t, "remote-exec", nil))
-	wantFailure(t, diags, "remote-exec provisioner error", "cannot run remote-exec")
-	_, diags = run(t, context.Background(), Runner{}, step(t, "file", map[string]cty.Value{"destination": cty.StringVal("/x")}))
-	wantFailure(t, diags, "file provisioner error", "cannot run file")
 	_, diags = run(t, context.Background(), Runner{}, wire.Provisioner{Type: "chef"})
 	wantFailure(t, diags, "Unknown provisioner type", `"chef"`)
 	_, diags = run(t, context.Background(), Runner{}, wire.Provisioner{Type: "local-exec", Config: []byte{0xc1}})

@@ -1,0 +1,206 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/provisioner"
+	"github.com/millipede-iac/millipede/wire"
+	"github.com/millipede-iac/millipede/worker/remote"
+)
+
+// remoteExec runs scripts on another machine.
+func (r Runner) remoteExec(ctx context.Context, c call) diag.List {
+	scripts, err := c.scripts()
+	if err != nil {
+		return c.failed(err)
+	}
+	return r.connected(ctx, c, c.say, func(client *remote.Client) error {
+		for _, script := range scripts {
+			out := &lines{say: c.say}
+			err := client.RunScript(script, out)
+			out.end()
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// file copies a file, a directory or a text to another machine.
+func (r Runner) file(ctx context.Context, c call) diag.List {
+	destination := text(c.config, "destination")
+	if content := c.config.GetAttr("content"); !content.IsNull() {
+		data := []byte(content.AsString())
+		return r.connected(ctx, c, nil, func(client *remote.Client) error { return client.Copy(destination, remote.Bytes("", data)) })
+	}
+	source := provisioner.Files(c.Type, c.config)
+	if len(source) != 1 {
+		return c.failed(errors.New("there is neither a source nor a content"))
+	}
+	tree, err := c.source(source[0])
+	if err != nil {
+		return c.failed(err)
+	}
+	return r.connected(ctx, c, nil, func(client *remote.Client) error {
+		if tree.Dir {
+			return client.CopyDir(destination, tree, strings.HasSuffix(source[0], "/"))
+		}
+		return client.Copy(destination, tree)
+	})
+}
+
+// connected does something over a connection to the machine of the connection block.
+func (r Runner) connected(ctx context.Context, c call, tell func(string), do func(*remote.Client) error) diag.List {
+	if len(c.Connection) == 0 {
+		return c.failed(errors.New("Missing connection configuration for provisioner")) //nolint:staticcheck // OpenTofu's words
+	}
+	block, err := wire.DecodeValue(c.Connection, provisioner.Connection.ImpliedType())
+	if err != nil || block.IsNull() {
+		return c.failed(fmt.Errorf("the connection cannot be read: %w", err))
+	}
+	settings, err := remote.NewSettings(block, r.variable("SSH_AUTH_SOCK"))
+	if err != nil {
+		return c.failed(err)
+	}
+	client, err := remote.Connect(ctx, settings, tell)
+	if err != nil {
+		return c.failed(err)
+	}
+	if err := do(client); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = fmt.Errorf("it was stopped: %w", cause)
+		} else if c.Type == "file" {
+			err = fmt.Errorf("Upload failed: %w", err) //nolint:staticcheck // OpenTofu's words
+		}
+		return c.failed(errors.Join(err, client.Close()))
+	}
+	if err := client.Close(); err != nil {
+		return c.failed(err)
+	}
+	return nil
+}
+
+func (c call) failed(err error) diag.List {
+	return diag.Errors(c.Type+" provisioner error", err.Error()+".", nil)
+}
+
+// variable is the value of a variable of the environment that programs start with.
+func (r Runner) variable(name string) string {
+	for i := len(r.Environment) - 1; i >= 0; i-- {
+		if v, ok := strings.CutPrefix(r.Environment[i], name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// scripts are the scripts to run: the lines of inline as one, or files.
+func (c call) scripts() ([][]byte, error) {
+	if inline := c.config.GetAttr("inline"); !inline.IsNull() {
+		var all strings.Builder
+		for _, v := range inline.AsValueSlice() {
+			if missing(v) {
+				return nil, errors.New("inline holds a null or an empty string")
+			}
+			all.WriteString(v.AsString() + "\n")
+		}
+		return [][]byte{[]byte(all.String())}, nil
+	}
+	if len(c.Files) > 0 {
+		var out [][]byte
+		for _, f := range c.Files {
+			out = append(out, f.Data)
+		}
+		return out, nil
+	}
+	if list := c.config.GetAttr("scripts"); !list.IsNull() && slices.ContainsFunc(list.AsValueSlice(), missing) {
+		return nil, errors.New("scripts holds a null or an empty string")
+	}
+	var out [][]byte
+	for _, name := range provisioner.Files(c.Type, c.config) {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("Failed to open script '%s': %w", name, err) //nolint:staticcheck // OpenTofu's words
+		}
+		out = append(out, data)
+	}
+	return out, nil
+}
+
+// missing tells whether a value is no text.
+func missing(v cty.Value) bool { return v.IsNull() || v.AsString() == "" }
+
+// source is what a path names: what came along from the coordinator, or else what this machine has there.
+func (c call) source(name string) (*remote.Tree, error) {
+	base := filepath.Base(name)
+	if len(c.Files) == 0 {
+		return onDisk(name, base, 0)
+	}
+	trees := map[string]*remote.Tree{}
+	for _, f := range c.Files {
+		t := remote.Bytes(path.Base(f.Path), f.Data)
+		if f.Dir {
+			t = &remote.Tree{Name: path.Base(f.Path), Dir: true}
+		}
+		if f.Path == "" {
+			t.Name = base
+		} else if parent := trees[parentOf(f.Path)]; parent != nil {
+			parent.Entries = append(parent.Entries, t)
+		}
+		trees[f.Path] = t
+	}
+	if trees[""] == nil {
+		return nil, errors.New("the task holds no source")
+	}
+	return trees[""], nil
+}
+
+// parentOf is the path of the directory that a path is in; empty for the top.
+func parentOf(p string) string {
+	if dir := path.Dir(p); dir != "." {
+		return dir
+	}
+	return ""
+}
+
+// deepest bounds directories, because a link may lead into a circle.
+const deepest = 64
+
+// onDisk is a file or a directory of this machine. Links are followed.
+func onDisk(name, as string, depth int) (*remote.Tree, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return &remote.Tree{Name: as, Size: info.Size(), Open: func() (io.ReadCloser, error) { return os.Open(name) }}, nil
+	}
+	if depth > deepest {
+		return nil, fmt.Errorf("%s lies %d directories deep: does a link lead back to where it is?", name, depth)
+	}
+	entries, err := os.ReadDir(name)
+	if err != nil {
+		return nil, err
+	}
+	t := &remote.Tree{Name: as, Dir: true}
+	for _, e := range entries {
+		inside, err := onDisk(filepath.Join(name, e.Name()), e.Name(), depth+1)
+		if err != nil {
+			return nil, err
+		}
+		t.Entries = append(t.Entries, inside)
+	}
+	return t, nil
+}

@@ -1,0 +1,186 @@
+package remote
+
+import (
+	"bytes"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+)
+
+// keyAgent is a connection to the SSH agent. Close it.
+type keyAgent struct {
+	agent.ExtendedAgent
+	conn net.Conn
+	// identity is the key to try first.
+	identity string
+}
+
+func openAgent(socket, identity string) (*keyAgent, error) {
+	if socket == "" {
+		return nil, nil
+	}
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the SSH agent: %w", err)
+	}
+	return &keyAgent{agent.NewClient(conn), conn, identity}, nil
+}
+
+func (a *keyAgent) close() error {
+	if a == nil {
+		return nil
+	}
+	return a.conn.Close()
+}
+
+// signers are the agent's keys, the preferred one first: a server admits only so many tries.
+func (a *keyAgent) signers() ([]ssh.Signer, error) {
+	if a == nil {
+		return nil, nil
+	}
+	list, err := a.Signers()
+	if err != nil {
+		return nil, fmt.Errorf("asking the SSH agent for its keys: %w", err)
+	}
+	if a.identity != "" {
+		key := identityKey(a.identity)
+		slices.SortStableFunc(list, func(x, y ssh.Signer) int { return a.rank(x, key) - a.rank(y, key) })
+	}
+	return list, nil
+}
+
+// rank is 0 for the key that is meant, 1 for one whose comment ends like it, 2 for others.
+func (a *keyAgent) rank(s ssh.Signer, key []byte) int {
+	public := s.PublicKey()
+	if key != nil && bytes.Equal(public.Marshal(), key) {
+		return 0
+	}
+	named, ok := public.(*agent.Key)
+	switch {
+	case ok && named.Comment == a.identity:
+		return 0
+	case ok && strings.HasSuffix(named.Comment, a.identity):
+		return 1
+	}
+	return 2
+}
+
+// identityKey reads the public key from the file that names an identity, or from the one beside it that ends in .pub;
+// nil when neither holds a key.
+func identityKey(identity string) []byte {
+	path, err := filepath.Abs(identity)
+	if err != nil {
+		return nil
+	}
+	for _, name := range []string{path, path + ".pub"} {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		if s, err := ssh.ParsePrivateKey(data); err == nil {
+			return s.PublicKey().Marshal()
+		}
+		if key, _, _, _, err := ssh.ParseAuthorizedKey(data); err == nil {
+			return key.Marshal()
+		}
+	}
+	return nil
+}
+
+// clientConfig says how to log in. The keys of the block and of the agent are one method, because a method is tried once.
+func clientConfig(l Login, a *keyAgent) (*ssh.ClientConfig, error) {
+	var own []ssh.Signer
+	if l.PrivateKey != "" {
+		s, err := privateSigner(l)
+		if err != nil {
+			return nil, err
+		}
+		own = append(own, s)
+	}
+	c := &ssh.ClientConfig{User: l.User, HostKeyCallback: ssh.InsecureIgnoreHostKey()}
+	if len(own) > 0 || a != nil {
+		c.Auth = append(c.Auth, ssh.PublicKeysCallback(func() ([]ssh.Signer, error) {
+			more, err := a.signers()
+			if len(own) > 0 && err != nil {
+				return own, nil
+			}
+			return append(slices.Clone(own), more...), err
+		}))
+	}
+	if l.Password != "" {
+		c.Auth = append(c.Auth, ssh.Password(l.Password), ssh.KeyboardInteractive(func(_, _ string, questions []string, _ []bool) ([]string, error) {
+			return slices.Repeat([]string{l.Password}, len(questions)), nil
+		}))
+	}
+	if l.HostKey != "" {
+		if err := checkHost(c, l.HostKey); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func privateSigner(l Login) (ssh.Signer, error) {
+	if block, _ := pem.Decode([]byte(l.PrivateKey)); block == nil {
+		return nil, errors.New("Failed to read ssh private key: no key found") //nolint:staticcheck // OpenTofu's words
+	}
+	s, err := ssh.ParsePrivateKey([]byte(l.PrivateKey))
+	if missing := (*ssh.PassphraseMissingError)(nil); errors.As(err, &missing) {
+		return nil, errors.New("Failed to read ssh private key: password protected keys are not supported. Decrypt the key, or put it into an SSH agent") //nolint:staticcheck // as above
+	}
+	if err != nil {
+		return nil, fmt.Errorf("Failed to parse ssh private key: %w", err) //nolint:staticcheck // as above
+	}
+	if l.Certificate == "" {
+		return s, nil
+	}
+	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(l.Certificate))
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificate of the SSH key: %w", err)
+	}
+	certificate, ok := key.(*ssh.Certificate)
+	if !ok {
+		return nil, fmt.Errorf("the certificate of the SSH key is a plain public key of the type %s", key.Type())
+	}
+	signer, err := ssh.NewCertSigner(certificate, s)
+	if err != nil {
+		return nil, fmt.Errorf("using the certificate of the SSH key: %w", err)
+	}
+	return signer, nil
+}
+
+// checkHost has the machine show a key, or a certificate that it signed.
+func checkHost(c *ssh.ClientConfig, text string) error {
+	want, _, _, _, err := ssh.ParseAuthorizedKey([]byte(text))
+	if err != nil {
+		return fmt.Errorf("reading the host key: %w", err)
+	}
+	same := func(key ssh.PublicKey) bool { return bytes.Equal(key.Marshal(), want.Marshal()) }
+	checker := &ssh.CertChecker{
+		IsHostAuthority: func(key ssh.PublicKey, _ string) bool { return same(key) },
+		HostKeyFallback: func(_ string, _ net.Addr, key ssh.PublicKey) error {
+			if !same(key) {
+				return fmt.Errorf("the host shows the %s key %s, which is not the one of the connection block", key.Type(), ssh.FingerprintSHA256(key))
+			}
+			return nil
+		},
+	}
+	c.HostKeyCallback = checker.CheckHostKey
+	// A host has several keys: it shall show the one that is known, or any that is certified.
+	c.HostKeyAlgorithms = []string{
+		ssh.CertAlgoED25519v01, ssh.CertAlgoECDSA256v01, ssh.CertAlgoECDSA384v01, ssh.CertAlgoECDSA521v01, ssh.CertAlgoRSASHA512v01, ssh.CertAlgoRSASHA256v01,
+	}
+	if want.Type() == ssh.KeyAlgoRSA {
+		c.HostKeyAlgorithms = append(c.HostKeyAlgorithms, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256)
+	}
+	c.HostKeyAlgorithms = append(c.HostKeyAlgorithms, want.Type())
+	return nil
+}

@@ -1,0 +1,204 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+)
+
+const (
+	// retryFirst and retryMost bound the pause between two tries to connect, which doubles.
+	retryFirst = time.Second
+	retryMost  = 20 * time.Second
+	// keepAlive is how often a machine is asked whether it is there; keepAliveLost is for how long it may be silent.
+	keepAlive     = 2 * time.Second
+	keepAliveLost = 2 * time.Minute
+)
+
+// Client is a connection to a machine. It is for one goroutine. Close it.
+type Client struct {
+	settings        *Settings
+	agent           *keyAgent
+	target, bastion *ssh.ClientConfig
+
+	ssh  *ssh.Client
+	stop context.CancelFunc
+	// Around waits for what keeps the connection alive.
+	around sync.WaitGroup
+}
+
+// Connect tries to connect for as long as the settings allow: a machine that was just made takes its time. tell, unless
+// it is nil, hears of each try. A key that cannot be read, or an agent that is not there, is not tried again.
+func Connect(ctx context.Context, s *Settings, tell func(text string)) (*Client, error) {
+	c := &Client{settings: s}
+	var err error
+	if c.agent, err = openAgent(s.Agent, s.AgentIdentity); err != nil {
+		return nil, err
+	}
+	if c.target, err = clientConfig(s.Target, c.agent); err == nil && s.Bastion.Host != "" {
+		c.bastion, err = clientConfig(s.Bastion, c.agent)
+	}
+	if err == nil {
+		err = c.keepTrying(ctx, tell)
+	}
+	if err == nil {
+		err = c.forwardAgent()
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	if tell != nil {
+		tell("Connected!")
+	}
+	return c, nil
+}
+
+func (c *Client) keepTrying(ctx context.Context, tell func(string)) error {
+	trying, cancel := context.WithTimeout(ctx, c.settings.Timeout)
+	defer cancel()
+	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
+		if tell != nil {
+			tell(c.settings.announce())
+		}
+		client, err := c.dial(trying)
+		if err == nil {
+			c.begin(ctx, client)
+			return nil
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+			continue
+		case <-trying.Done():
+			timer.Stop()
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("interrupted - last error: %w", err)
+		}
+		return fmt.Errorf("timeout - last error: %w", err)
+	}
+}
+
+// announce says what is tried, and by which means, in OpenTofu's words.
+func (s *Settings) announce() string {
+	var b strings.Builder
+	means := func(l Login) {
+		fmt.Fprintf(&b, "\n  Host: %s\n  User: %s\n  Password: %t\n  Private key: %t\n  Certificate: %t\n  SSH Agent: %t\n  Checking Host Key: %t",
+			l.Host, l.User, l.Password != "", l.PrivateKey != "", l.Certificate != "", s.Agent != "", l.HostKey != "")
+	}
+	b.WriteString("Connecting to remote host via SSH...")
+	means(s.Target)
+	fmt.Fprintf(&b, "\n  Target Platform: %s", s.Platform)
+	if s.Bastion.Host != "" {
+		b.WriteString("\nUsing configured bastion host...")
+		means(s.Bastion)
+	}
+	if p := s.Proxy; p.Host != "" {
+		fmt.Fprintf(&b, "\nUsing configured proxy host...\n  ProxyHost: %s\n  ProxyPort: %d\n  ProxyUserName: %s\n  ProxyUserPassword: %t",
+			p.Host, p.Port, p.User, p.Password != "")
+	}
+	return b.String()
+}
+
+// begin keeps the connection alive, and ends it with ctx.
+func (c *Client) begin(ctx context.Context, client *ssh.Client) {
+	c.ssh = client
+	ctx, c.stop = context.WithCancel(ctx)
+	c.around.Go(func() {
+		<-ctx.Done()
+		client.Close() //nolint:errcheck // it may have ended by itself
+	})
+	c.around.Go(func() {
+		silent := time.AfterFunc(keepAliveLost, c.stop)
+		defer silent.Stop()
+		tick := time.NewTicker(keepAlive)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			if _, _, err := client.SendRequest("keepalive@openssh.com", true, nil); err != nil {
+				return
+			}
+			silent.Reset(keepAliveLost)
+		}
+	})
+}
+
+// forwardAgent lets programs at the other end use the agent, where the server has no objection.
+func (c *Client) forwardAgent() error {
+	if c.agent == nil {
+		return nil
+	}
+	if err := agent.ForwardToAgent(c.ssh, c.agent); err != nil {
+		return fmt.Errorf("forwarding the SSH agent: %w", err)
+	}
+	session, err := c.ssh.NewSession()
+	if err != nil {
+		return fmt.Errorf("forwarding the SSH agent: %w", err)
+	}
+	defer session.Close()                     //nolint:errcheck // nothing runs in it
+	_ = agent.RequestAgentForwarding(session) // a server may say no
+	return nil
+}
+
+// Close ends the connection.
+func (c *Client) Close() error {
+	if c.stop != nil {
+		c.stop()
+	}
+	c.around.Wait()
+	return c.agent.close()
+}
+
+// Run runs a command in the user's shell, and waits for its end. What it writes goes to out; on Unix it has a terminal,
+// as programs expect that talk while they work. A command that fails returns a *CommandError.
+func (c *Client) Run(command string, out io.Writer) error {
+	session, err := c.ssh.NewSession()
+	if err != nil {
+		return fmt.Errorf("opening a session: %w", err)
+	}
+	defer session.Close() //nolint:errcheck // it ends with the command
+	both := &shared{out: out}
+	session.Stdout, session.Stderr = both, both
+	if c.settings.Platform == Unix {
+		modes := ssh.TerminalModes{ssh.ECHO: 0, ssh.TTY_OP_ISPEED: 14400, ssh.TTY_OP_OSPEED: 14400}
+		if err := session.RequestPty("xterm", 80, 40, modes); err != nil {
+			return fmt.Errorf("asking for a terminal: %w", err)
+		}
+	}
+	if err := session.Run(command); err != nil {
+		return &CommandError{Command: command, Err: err}
+	}
+	return nil
+}
+
+// shared is a writer for two streams.
+type shared struct {
+	mu  sync.Mutex // held while something is written
+	out io.Writer
+}
+
+func (s *shared) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.Write(p)
+}
+
+// CommandError says that a command failed: it ended with a status, or the connection did while it ran.
+type CommandError struct {
+	Command string
+	Err     error
+}
+
+func (e *CommandError) Error() string { return fmt.Sprintf("error executing %q: %v", e.Command, e.Err) }
+func (e *CommandError) Unwrap() error { return e.Err }
