@@ -71,8 +71,8 @@ func leftOut(p *config.Provisioner, block *schema.Block) diag.List {
 			attrs[name] = cty.UnknownVal(a.ImpliedType())
 		}
 	}
-	if problem := provisioner.Problem(p.Type, cty.ObjectVal(attrs)); problem != "" {
-		return diag.Errors("Invalid "+p.Type+" provisioner command", problem, p.Range.Ptr())
+	if summary, detail := provisioner.Problem(p.Type, cty.ObjectVal(attrs)); summary != "" {
+		return diag.Errors(summary, detail, p.Range.Ptr())
 	}
 	return nil
 }

@@ -28,10 +28,8 @@ type call struct {
 	config  cty.Value
 	address string
 	dir     string // the coordinator's working directory
-=======
 	// secret tells that the configuration holds what must not be shown.
 	secret bool
->>>>>>> 8971b5c (worker/remote: remote-exec and file provisioners work over SSH, with bastions, proxies, agents and certificates)
 	// say reports a line of output.
 	say func(line string)
 }
@@ -83,12 +81,5 @@ func (r Runner) run(ctx context.Context, address, dir string, p wire.Provisioner
 		}
 		emit(wire.Event{Address: address, Kind: "output", Name: p.Type, Text: line})
 	}
-<<<<<<< HEAD
-	return run(r, ctx, call{Provisioner: p, config: config, address: address, dir: dir, say: say})
-}
-
-func (r Runner) notYet(_ context.Context, c call) diag.List {
-	return diag.Errors(c.Type+" provisioner error",
-		fmt.Sprintf("This version of Millipede cannot run %s provisioners, because its workers open no connections to other machines yet. Use a local-exec provisioner, or let the machine set itself up when it starts (user data, cloud-init).", c.Type), nil)
 	return run(r, ctx, call{Provisioner: p, config: config, address: address, dir: dir, secret: p.Sensitive || p.Ephemeral, say: say})
 }

@@ -130,13 +130,21 @@ func (c call) scripts() ([][]byte, error) {
 	}
 	var out [][]byte
 	for _, name := range provisioner.Files(c.Type, c.config) {
-		data, err := os.ReadFile(name)
+		data, err := os.ReadFile(c.here(name))
 		if err != nil {
 			return nil, fmt.Errorf("Failed to open script '%s': %w", name, err) //nolint:staticcheck // OpenTofu's words
 		}
 		out = append(out, data)
 	}
 	return out, nil
+}
+
+// here is a path as this machine has it: what is relative is meant of the coordinator's directory.
+func (c call) here(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(c.dir, name)
 }
 
 // missing tells whether a value is no text.
@@ -146,7 +154,7 @@ func missing(v cty.Value) bool { return v.IsNull() || v.AsString() == "" }
 func (c call) source(name string) (*remote.Tree, error) {
 	base := filepath.Base(name)
 	if len(c.Files) == 0 {
-		return onDisk(name, base, 0)
+		return onDisk(c.here(name), base, 0)
 	}
 	trees := map[string]*remote.Tree{}
 	for _, f := range c.Files {
