@@ -36,10 +36,15 @@ func encodeFrame(e Entry) ([]byte, error) {
 	if len(body) > maxBody {
 		return nil, fmt.Errorf("a journal entry of %d bytes is too large", len(body))
 	}
+	return framed(body), nil
+}
+
+// framed puts the length and the checksum before a body.
+func framed(body []byte) []byte {
 	frame := make([]byte, headerSize, headerSize+len(body))
 	binary.LittleEndian.PutUint32(frame, uint32(len(body)))
 	binary.LittleEndian.PutUint32(frame[4:], crc32.Checksum(body, castagnoli))
-	return append(frame, body...), nil
+	return append(frame, body...)
 }
 
 // decodeFrame reads the first frame of data and tells how long it is; 0 when there is no whole one.

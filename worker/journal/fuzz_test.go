@@ -1,0 +1,29 @@
+package journal
+
+import (
+	"testing"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// FuzzDecodeFrame reads what a frame holds behind a checksum that was made to fit.
+func FuzzDecodeFrame(f *testing.F) {
+	frame, err := encodeFrame(Entry{Ref: wire.TaskRef{Pool: "p", Run: "r", Attempt: "a"}, Nonce: "n", Phase: Ended, Message: []byte("result")})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(frame[headerSize:])
+	f.Fuzz(func(t *testing.T, body []byte) {
+		e, n := decodeFrame(framed(body))
+		if n == 0 {
+			return
+		}
+		again, err := encodeFrame(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if same, _ := decodeFrame(again); same.Ref != e.Ref || same.Phase != e.Phase || string(same.Message) != string(e.Message) {
+			t.Errorf("%+v is read as %+v", e, same)
+		}
+	})
+}
