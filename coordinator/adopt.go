@@ -19,6 +19,7 @@ type past struct {
 	attempts  []string       // all that were ever made
 	suspected time.Time
 	reason    string
+	over      bool // in doubt, but nothing runs any more
 
 	permits []permit // reclaimed before the vertex was looked at
 	early   *arrived // a result that came before that
@@ -49,7 +50,7 @@ func recollect(n int, events []journal.Event) (map[int]*past, error) {
 		case journal.Step:
 			p.ops = max(p.ops, e.Phase)
 		case journal.Suspect:
-			p.suspected, p.reason = e.At, e.Detail
+			p.suspected, p.reason, p.over = e.At, e.Detail, e.Over
 		}
 	}
 	return memory, nil
@@ -68,7 +69,7 @@ func (l *loop) adopt() {
 			under := p.open != nil && p.open.Attempt == id
 			l.attempts[wire.AttemptID(id)] = &attempt{vertex: v, taken: !under}
 		}
-		if p.open == nil {
+		if p.open == nil || p.over {
 			continue
 		}
 		for _, name := range p.open.Permits {
@@ -144,7 +145,7 @@ func (l *loop) recall(v int, p *past) bool {
 		x.work = &work{
 			desc: l.program.Describe(v), out: -1, adopted: true, permits: p.permits,
 			attempt: wire.AttemptID(o.Attempt), pool: o.Pool, worker: o.Worker, called: o.At,
-			suspected: p.suspected, reason: p.reason,
+			suspected: p.suspected, reason: p.reason, ended: p.over,
 		}
 		l.move(v, preparing)
 		l.do(prepare{vertex: v, phase: p.ops})

@@ -131,6 +131,16 @@ func TestAWorkerThatSaysThatItDoesNotKnowFreesThePermit(t *testing.T) {
 	if len(w.loop.held()) != 0 {
 		t.Errorf("permits are still held: %v", w.loop.held())
 	}
+
+	// A run that was resumed took the permits of what was long over again, and held them until somebody resolved the doubts by hand: when
+	// there were as many as the limit has slots, not even a plan, which resolves them by reading, could go on.
+	w.crash()
+	w.restore()
+	w.boot()
+	w.finish()
+	if len(w.loop.held()) != 0 || len(w.held) != 0 {
+		t.Errorf("permits are held again: %v, %v", w.loop.held(), w.held)
+	}
 }
 
 func TestAnAttemptThatItsWorkerHasForgottenIsInDoubt(t *testing.T) {

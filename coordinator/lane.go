@@ -210,8 +210,8 @@ func (l *loop) onUnreadable(e unreadable) {
 	l.tell(v, diag.Errors("Failed to read a result",
 		fmt.Sprintf("The result of the attempt %s could not be read, and stays in the stream: %s.", e.ref.Attempt, e.err), nil))
 	if v >= 0 && (l.vertices[v].phase == running || l.vertices[v].phase == publishing) {
-		l.suspect(v, "its result could not be read: "+e.err.Error())
 		l.vertices[v].work.over = true
+		l.suspect(v, "its result could not be read: "+e.err.Error())
 	}
 }
 

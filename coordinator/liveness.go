@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -194,9 +195,11 @@ func (l *loop) suspect(v int, reason string) {
 func (l *loop) distrust(v int, reason string) {
 	w := l.vertices[v].work
 	w.suspected, w.reason = l.now, reason
-	l.suspects = append(l.suspects, v)
+	if !slices.Contains(l.suspects, v) {
+		l.suspects = append(l.suspects, v)
+	}
 	e := l.event(v, journal.Suspect)
-	e.Detail = reason
+	e.Detail, e.Over = reason, w.over
 	l.save(record{vertex: v, kind: suspected, events: []journal.Event{e}, changes: l.doubt(v, state.Doubt{
 		Run: l.run, Attempt: string(w.attempt), Worker: w.worker, Pool: w.pool, Operation: w.desc.Action, Started: w.called, Reason: reason,
 	})})
@@ -255,9 +258,8 @@ func (l *loop) confess(v int, reason string) {
 		l.suspect(v, reason)
 		return
 	}
-	x.work.reason = reason
-	l.arrive(v)
-	l.confirm(x.work)
+	// The journal must say so too, or a run that is resumed would take the permits again, and wait.
+	l.distrust(v, reason)
 }
 
 // suspicious goes on once it is durable that a vertex is in doubt.
@@ -296,7 +298,11 @@ func (l *loop) giveUp() {
 		if w.listed.After(heard) {
 			heard = w.listed
 		}
-		if !w.over && !l.halted() && l.now.Sub(heard) < l.doubtWait {
+		wait := l.doubtWait
+		if w.ended {
+			wait = min(wait, deadAfter)
+		}
+		if !w.over && !l.halted() && l.now.Sub(heard) < wait {
 			left = append(left, v)
 			continue
 		}

@@ -48,7 +48,7 @@ func (o *Orphans) Decide(ctx context.Context, limit string, r wire.PermitRequest
 			continue
 		}
 		if p.status == journal.Doubt {
-			return o.resolved(ctx, run.Workspace, p.open.Attempt)
+			return p.over || o.resolved(ctx, run.Workspace, p.open.Attempt)
 		}
 		return o.bury(ctx, wire.TaskRef{
 			Pool: p.open.Pool, Coordinator: run.Coordinator, Run: run.ID, Attempt: wire.AttemptID(p.open.Attempt)})

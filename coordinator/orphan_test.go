@@ -25,6 +25,10 @@ func TestAnOrphanedPermitIsFreedOnlyWhenNothingCanRunUnderIt(t *testing.T) {
 	also := func(es []journal.Event, k journal.Kind) []journal.Event {
 		return append(es, journal.Event{Kind: k, At: now})
 	}
+	ended := func(es []journal.Event) []journal.Event {
+		es[len(es)-1].Over = true
+		return es
+	}
 	doubtful := []state.Change{state.SetObject{
 		Addr:   addr.Resource{Mode: addr.Managed, Type: "t", Name: "a"}.Absolute(addr.RootInstance).Instance(addr.NoKey),
 		Object: &state.Object{Status: state.InDoubt, Doubt: &state.Doubt{Run: "run1", Attempt: "a1", Operation: "create"}},
@@ -47,6 +51,7 @@ func TestAnOrphanedPermitIsFreedOnlyWhenNothingCanRunUnderIt(t *testing.T) {
 		"whose attempt is in doubt":                   {run: "run1", events: also(dispatch("p1"), journal.Suspect), changes: doubtful, claimed: true},
 		"whose attempt is in doubt, without a claim":  {run: "run1", events: also(dispatch("p1"), journal.Suspect), changes: doubtful},
 		"whose attempt is in doubt, for a day by now": {run: "run1", at: now.Add(-25 * time.Hour), events: also(dispatch("p1"), journal.Suspect), changes: doubtful, free: true},
+		"whose attempt is in doubt, and runs no more": {run: "run1", events: ended(also(dispatch("p1"), journal.Suspect)), changes: doubtful, claimed: true, free: true},
 		"whose attempt was in doubt and is resolved":  {run: "run1", events: also(dispatch("p1"), journal.Suspect), claimed: true, free: true},
 	} {
 		system, store := mem.New(mem.Options{}), statemem.New(statemem.Options{})

@@ -63,8 +63,8 @@ func (l *loop) onAbandoned() {
 	}
 	for v := range l.vertices {
 		if p := l.vertices[v].phase; p == running || p == publishing {
-			l.suspect(v, "the coordinator was ended while its own worker was at work")
 			l.vertices[v].work.over = true // nothing runs any more, so the permits are free
+			l.suspect(v, "the coordinator was ended while its own worker was at work")
 		}
 	}
 }

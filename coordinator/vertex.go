@@ -123,6 +123,7 @@ type work struct {
 	delivery int    // of the result that is being taken; 0: none
 	sequence uint64 // where that is in the stream
 	over     bool   // in doubt, but nothing runs any more
+	ended    bool   // adopted in doubt, and nothing ran any more then; at most its result waits in the stream
 	bad      bool   // the conclusion is a failure
 
 	undoubted []state.Change // that take back what was said in doubt; to be recorded

@@ -13,10 +13,10 @@ const (
 
 var errMalformed = errors.New("malformed message")
 
-// checkBounds walks one msgpack value without decoding it. It fails unless data is exactly one value, no deeper than
+// CheckBounds walks one msgpack value without decoding it. It fails unless data is exactly one value, no deeper than
 // depth, whose lengths all fit into data; so decoding it afterwards allocates in proportion to len(data), whoever
 // wrote it.
-func checkBounds(data []byte, depth int) error {
+func CheckBounds(data []byte, depth int) error {
 	rest, err := skipValue(data, depth)
 	if err != nil {
 		return err

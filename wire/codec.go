@@ -185,7 +185,7 @@ func unmarshalAs[T any](what string, data []byte) (T, error) {
 }
 
 func unmarshal(what string, data []byte, v any) error {
-	if err := checkBounds(data, messageDepth); err != nil {
+	if err := CheckBounds(data, messageDepth); err != nil {
 		return fmt.Errorf("cannot read the %s: %w", what, err)
 	}
 	if err := decodeWith(data, func(dec *msgpack.Decoder) error { return dec.Decode(v) }); err != nil {
@@ -194,7 +194,7 @@ func unmarshal(what string, data []byte, v any) error {
 	return nil
 }
 
-// decodeWith has read take a value from data, which checkBounds has accepted.
+// decodeWith has read take a value from data, which CheckBounds has accepted.
 func decodeWith(data []byte, read func(*msgpack.Decoder) error) (err error) {
 	d := decoders.Get().(*decoder)
 	d.r.Reset(data)

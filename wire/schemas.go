@@ -203,7 +203,7 @@ func (w *schemaWriter) ctyType(ty cty.Type) {
 
 // DecodeSchemas is the inverse of EncodeSchemas. What was not sent is missing in the maps.
 func DecodeSchemas(data []byte) (*provider.Schemas, error) {
-	if err := checkBounds(data, schemasDepth); err != nil {
+	if err := CheckBounds(data, schemasDepth); err != nil {
 		return nil, fmt.Errorf("cannot read the schemas: %w", err)
 	}
 	s := new(provider.Schemas)

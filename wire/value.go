@@ -117,7 +117,7 @@ func DecodePath(data []byte) (cty.Path, error) {
 	if len(data) == 0 {
 		return nil, nil
 	}
-	if err := checkBounds(data, messageDepth); err != nil {
+	if err := CheckBounds(data, messageDepth); err != nil {
 		return nil, fmt.Errorf("cannot read the path: %w", err)
 	}
 	var path cty.Path

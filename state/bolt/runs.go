@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
 )
 
 // What a run's bucket holds.
@@ -118,22 +119,31 @@ func (s *Store) Events(ctx context.Context, id string) (events []journal.Event, 
 			return err
 		}
 		return b.Bucket(eventsBucket).ForEach(func(_, data []byte) error {
-			d := msgpack.NewDecoder(bytes.NewReader(data))
-			n, err := d.DecodeArrayLen()
-			for ; n > 0 && err == nil; n-- {
-				var e journal.Event
-				if err = d.Decode(&e); err == nil {
-					e.At = e.At.UTC()
-					events = append(events, e)
-				}
-			}
+			batch, err := decodeEvents(data)
 			if err != nil {
 				return damaged(s.path, fmt.Sprintf("the events of run %s: %s", id, err))
 			}
+			events = append(events, batch...)
 			return nil
 		})
 	})
 	return events, err
+}
+
+// decodeEvents reads the events of one commit.
+func decodeEvents(data []byte) ([]journal.Event, error) {
+	const depth = 8 // an event nests two deep
+	var events []journal.Event
+	if err := wire.CheckBounds(data, depth); err != nil {
+		return nil, err
+	}
+	if err := msgpack.Unmarshal(data, &events); err != nil {
+		return nil, err
+	}
+	for i := range events {
+		events[i].At = events[i].At.UTC()
+	}
+	return events, nil
 }
 
 // appendEvents adds events to a run's journal.

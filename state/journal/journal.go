@@ -96,7 +96,7 @@ func Next(s Status, k Kind) (Status, error) {
 		return Failed, nil
 	case k == Skip && (s == Waiting || s == Wanted):
 		return Skipped, nil
-	case k == Suspect && s == Dispatched:
+	case k == Suspect && (s == Dispatched || s == Doubt): // again, when more is known
 		return Doubt, nil
 	case k == Retract && (s == Dispatched || s == Doubt):
 		return Wanted, nil
@@ -123,6 +123,8 @@ type Event struct {
 	// Phase counts the operations of a vertex that are done (Step).
 	Phase  int    `msgpack:"ph,omitempty"`
 	Detail string `msgpack:"m,omitempty"`
+	// Over tells that nothing runs any more of what is suspected, though its outcome is not known: no permit is held for it.
+	Over bool `msgpack:"o,omitempty"`
 }
 
 // Run is one execution of a plan on one workspace's state.

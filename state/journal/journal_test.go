@@ -18,7 +18,7 @@ var table = map[Status]map[Kind]Status{
 	Waiting:    {Want: Wanted, Finish: Done, Fail: Failed, Skip: Skipped},
 	Wanted:     {Want: Wanted, Dispatch: Dispatched, Finish: Done, Fail: Failed, Skip: Skipped, Step: Wanted},
 	Dispatched: {Dispatch: Dispatched, Finish: Done, Fail: Failed, Suspect: Doubt, Retract: Wanted, Step: Wanted},
-	Doubt:      {Finish: Done, Fail: Failed, Retract: Wanted, Step: Wanted},
+	Doubt:      {Finish: Done, Fail: Failed, Suspect: Doubt, Retract: Wanted, Step: Wanted},
 }
 
 func TestEachEventLeadsWhereThePictureShows(t *testing.T) {

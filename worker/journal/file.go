@@ -13,6 +13,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/millipede-iac/millipede/test/failpoint"
+	"github.com/millipede-iac/millipede/wire"
 )
 
 // The file begins with magic. Frames follow: the length of the body and its CRC-32C, four bytes each, little
@@ -22,6 +23,8 @@ const (
 	headerSize = 8
 	// maxBody is far above any message that the transport carries, so that a damaged length is noticed.
 	maxBody = 64 << 20
+	// maxDepth is how deep an entry nests at most.
+	maxDepth = 8
 	// slack is how much of the file may be outdated before it is rewritten.
 	slack = 1 << 20
 )
@@ -61,7 +64,7 @@ func decodeFrame(data []byte) (Entry, int64) {
 		return Entry{}, 0
 	}
 	var e Entry
-	if msgpack.Unmarshal(body, &e) != nil || e.Ref.Attempt == "" || e.Phase > Ended {
+	if wire.CheckBounds(body, maxDepth) != nil || msgpack.Unmarshal(body, &e) != nil || e.Ref.Attempt == "" || e.Phase > Ended {
 		return Entry{}, 0
 	}
 	return e, headerSize + n

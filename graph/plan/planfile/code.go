@@ -245,8 +245,14 @@ type decoder struct {
 
 var errReference = errors.New("a reference in it leads nowhere")
 
+// maxDepth is how deep a plan nests at most; values are within it as bytes.
+const maxDepth = 16
+
 func decodePlan(data []byte) (*plan.Plan, error) {
 	var c codedPlan
+	if err := wire.CheckBounds(data, maxDepth); err != nil {
+		return nil, err
+	}
 	if err := msgpack.Unmarshal(data, &c); err != nil {
 		return nil, err
 	}
@@ -290,6 +296,9 @@ func decodePlan(data []byte) (*plan.Plan, error) {
 	prior, diags := tfstate.Read(bytes.NewReader(c.Prior))
 	if err := diags.Err(); err != nil {
 		return nil, err
+	}
+	if prior == nil {
+		return nil, errors.New("it has no state")
 	}
 	p.Prior = prior
 	if d.err != nil {

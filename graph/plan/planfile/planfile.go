@@ -18,6 +18,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/wire"
 )
 
 // formatVersion is the version of the format; another one is refused.
@@ -129,7 +130,10 @@ func Decode(data []byte) (Saved, error) {
 	if s.Plan, err = decodePlan(entries[planEntry]); err != nil {
 		return Saved{}, fmt.Errorf("the plan file is damaged: %w", err)
 	}
-	if err := msgpack.Unmarshal(entries[configEntry], &s.Config); err != nil {
+	if err = wire.CheckBounds(entries[configEntry], maxDepth); err == nil {
+		err = msgpack.Unmarshal(entries[configEntry], &s.Config)
+	}
+	if err != nil {
 		return Saved{}, fmt.Errorf("the plan file is damaged: %w", err)
 	}
 	return s, nil

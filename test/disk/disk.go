@@ -1,0 +1,83 @@
+// Package disk tells what a disk would hold after a power cut: the files of a process as it has synced them.
+//
+// The process runs under ptrace, so it needs no preparation and links nothing. Each time one of its threads is about to sync a file, the
+// file's content of that moment is remembered; when the call has succeeded, that is what the disk has of it. What was written and never
+// synced is lost. Names are taken as file systems with a journal of them keep them: making, renaming and removing a file come in order,
+// and the name of a file that was made is there with its first sync. So this finds writes that were acknowledged without a sync, and
+// files that were renamed before their content was synced. It does not find a directory that had to be synced, a sector that was torn,
+// and disks that lie. Memory that is mapped for writing is not seen; nothing here writes so.
+package disk
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// ErrUnsupported says that this system or its settings do not let one process trace another.
+var ErrUnsupported = errors.New("processes cannot be traced here")
+
+// Cut says when the power is cut: when the Nth sync is about to begin, or, if After is set, when it is done and its caller does not know
+// yet. 0 means never.
+type Cut struct {
+	Sync  int
+	After bool
+}
+
+// Outcome is what became of a process.
+type Outcome struct {
+	// Syncs counts the syncs that began; WasCut tells that the power was cut. Otherwise the process has ended with Code.
+	Syncs  int
+	WasCut bool
+	Code   int
+	// Image is what the disk has: the content by path, relative to the directory that was watched.
+	Image map[string][]byte
+}
+
+// Restore makes a directory what the image says, nothing more and nothing less.
+func (o Outcome) Restore(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	for name, content := range o.Image {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read is the content of all files in a directory, which are taken to be on the disk.
+func read(dir string) (map[string][]byte, error) {
+	image := map[string][]byte{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		image[within(dir, path)] = content
+		return err
+	})
+	return image, err
+}
+
+// within is the path relative to the directory; empty for one that is not in it.
+func within(dir, path string) string {
+	rest, in := strings.CutPrefix(path, dir+"/")
+	if !in {
+		return ""
+	}
+	return rest
+}

@@ -1,0 +1,8 @@
+//go:build !linux || !amd64
+
+package disk
+
+import "os/exec"
+
+// Run runs a command and watches what it syncs in a directory.
+func Run(*exec.Cmd, string, Cut) (Outcome, error) { return Outcome{}, ErrUnsupported }
