@@ -25,6 +25,8 @@ func init() {
 		{name: "graph", synopsis: "Draw what depends on what", run: runGraph},
 		{name: "import", synopsis: "Take an object that exists into the state", run: runImport},
 		{name: "limits", synopsis: "Show who holds the limits, and who waits", run: runLimits},
+		{name: "login", synopsis: "Get a token from a host, and keep it", run: runLogin},
+		{name: "logout", synopsis: "Forget the token for a host", run: runLogout},
 		{name: "metadata", synopsis: "Facts about the engine", run: group(metadataUsage), hidden: true},
 		{name: "metadata functions", synopsis: "Show the functions of the language", run: runMetadataFunctions},
 		{name: "output", synopsis: "Show output values", run: runOutput},

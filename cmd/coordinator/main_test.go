@@ -49,6 +49,7 @@ func serve(e *testscript.Env) error {
 	r.File("/net.zip", registry.Zip(map[string]string{
 		"main.tf": "module \"inner\" {\n  source = \"./sub\"\n}\n", "sub/main.tf": "output \"x\" {\n  value = 1\n}\n", ".hidden": "x",
 	}))
+	r.File("/account/details", []byte("{}"))
 	r.Module("acme/net/aws", "1.0.0", r.URL("/net.zip"))
 	r.Module("acme/net/aws", "1.5.0", r.URL("/net.zip"))
 	r.Module("acme/net/aws", "2.0.0", r.URL("/net.zip"))

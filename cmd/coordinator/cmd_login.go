@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/services"
+)
+
+const loginUsage = `
+Usage: coordinator [global options] login [options] HOST
+
+  Gets a token from a host, such as a registry, and keeps it for later commands: with the credentials helper that the
+  CLI configuration names, or in credentials.tfrc.json in the directory of the CLI configuration.
+
+Options:
+  -input=false          Never ask for anything: the command ends with an error then.
+` + jsonHelp
+
+func runLogin(ctx context.Context, a *app, args []string) int {
+	input := true
+	return a.withHost(args, loginUsage, &input, func(s *screen, host string) diag.List {
+		if !a.inputAllowed(input) || !s.forPeople() {
+			return diag.Errors("Login is an interactive command", "Nobody can be asked because input is turned off. Write the token into a credentials block of the CLI configuration, or into an environment variable whose name begins with TF_TOKEN_.", nil)
+		}
+		ctx, stop := a.interruptible(ctx)
+		defer stop()
+		login, err := a.services.Login(ctx, host, newID())
+		if err != nil {
+			return notLoggedIn(host, err)
+		}
+		token, diags := s.token(ctx, host, login)
+		if err := login.Close(); err != nil {
+			diags = diags.Append(diag.New(diag.Warning, "Failed to end the login server", err.Error()+".", nil))
+		}
+		if diags.HasErrors() {
+			return diags
+		}
+		if err := a.services.Keep(ctx, host, token); err != nil {
+			return diags.Append(diag.New(diag.Error, "Failed to save API token", fmt.Sprintf("The host has given a token, and it cannot be kept: %s.", err), nil))
+		}
+		s.say(a.ink(s.flags.viewFlags).Success("Success!") + fmt.Sprintf(" Millipede has obtained and saved an API token.\n\nIt goes with every request to %s from now on.", host))
+		return diags
+	})
+}
+
+// notLoggedIn says why a host gives no token.
+func notLoggedIn(host string, err error) diag.List {
+	var missing *services.NoServiceError
+	var unreachable *services.UnreachableError
+	switch {
+	case errors.As(err, &missing):
+		return diag.Errors("Host does not support OpenTofu tokens API", fmt.Sprintf("%s offers no way to make tokens.", host), nil)
+	case errors.As(err, &unreachable):
+		return diag.Errors("Service discovery failed for "+host, unreachable.Err.Error()+".", nil)
+	default:
+		return diag.Errors("Host does not support OpenTofu login", fmt.Sprintf("With %s it is not possible to log in: %s.", host, err), nil)
+	}
+}
+
+// token asks the user to let a host give a token, and gets it.
+func (s *screen) token(ctx context.Context, host string, login *services.Login) (string, diag.List) {
+	where := "in plain text in the following file:\n    " + s.app.cli.CredentialsFile
+	if h := s.app.cli.Helper; h != nil {
+		where = fmt.Sprintf("with the credentials helper %q", h.Name)
+	}
+	yes, diags := s.confirm(fmt.Sprintf("Millipede will request an API token for %s.", host),
+		fmt.Sprintf("The token is kept %s\n\n  Do you want to proceed? Only 'yes' will be accepted to confirm.", where), true)
+	if diags.HasErrors() {
+		return "", diags
+	}
+	if !yes {
+		return "", diag.Errors("Login cancelled", "The login was not confirmed.", nil)
+	}
+	s.say(fmt.Sprintf("Open this address in a browser:\n    %s\n", login.URL))
+	if login.ByHand {
+		token, diags := s.enterToken(host)
+		if diags.HasErrors() {
+			return "", diags
+		}
+		if err := login.Check(ctx, token); err != nil {
+			return "", diag.Errors("Token is invalid", fmt.Sprintf("The host %s does not accept the token: %s.", host, err), nil)
+		}
+		return token, nil
+	}
+	s.say("Waiting for the host to answer...")
+	token, err := login.Token(ctx)
+	if ctx.Err() != nil {
+		return "", diag.Errors("Action aborted", "The login was interrupted.", nil)
+	}
+	if err != nil {
+		return "", diag.Errors("Failed to obtain auth token", fmt.Sprintf("The host %s has given no token: %s.", host, err), nil)
+	}
+	return token, nil
+}
+
+// enterToken lets the user enter a token, which is not shown.
+func (s *screen) enterToken(host string) (string, diag.List) {
+	s.print(fmt.Sprintf("Token for %s: ", host))
+	var text string
+	var err error
+	if file, ok := s.app.stdin.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		var secret []byte
+		secret, err = term.ReadPassword(int(file.Fd()))
+		text = string(secret)
+	} else {
+		text, err = s.app.lines().ReadString('\n')
+	}
+	s.print("\n")
+	if text = strings.TrimSpace(text); text == "" {
+		return "", diag.Errors("Failed to retrieve token", fmt.Sprintf("No token was entered (%v).", err), nil)
+	}
+	return text, nil
+}
+
+const logoutUsage = `
+Usage: coordinator [global options] logout [options] HOST
+
+  Forgets the token that login has kept for a host. The token stays valid: the host can revoke it.
+
+Options:
+` + jsonHelp
+
+func runLogout(ctx context.Context, a *app, args []string) int {
+	return a.withHost(args, logoutUsage, nil, func(s *screen, host string) diag.List {
+		place, err := a.services.Kept(host)
+		switch {
+		case err != nil:
+			return diag.Errors("Failed to remove API token", err.Error()+".", nil)
+		case place == services.Nowhere:
+			s.say(fmt.Sprintf("No credentials for %s are stored.", host))
+			return nil
+		case place == services.ByHelper:
+			s.say(fmt.Sprintf("Removing the stored credentials for %s from the credentials helper %q.", host, a.cli.Helper.Name))
+		default:
+			s.say(fmt.Sprintf("Removing the stored credentials for %s from this file:\n    %s", host, a.cli.CredentialsFile))
+		}
+		if err := a.services.Forget(ctx, host); err != nil {
+			return diag.Errors("Failed to remove API token", err.Error()+".", nil)
+		}
+		s.say("\n" + a.ink(s.flags.viewFlags).Success("Success!") + fmt.Sprintf(" Millipede has removed the stored API token for %s.", host))
+		return nil
+	})
+}
+
+// withHost parses the arguments of a command about the credentials for one host, and calls fn with it. input is the
+// flag of that name; nil for none.
+func (a *app) withHost(args []string, usage string, input *bool, fn func(s *screen, host string) diag.List) int {
+	var sf showFlags
+	f := a.newFlags()
+	sf.register(f)
+	if input != nil {
+		f.BoolVar(input, "input", true, "")
+	}
+	if code, done := a.parse(f, usage, args); done {
+		return code
+	}
+	s, diags := a.newStreamScreen(sf, nil)
+	if diags.HasErrors() {
+		return s.end(diags)
+	}
+	if f.NArg() != 1 {
+		return s.wrongUsage("Unexpected argument", "The command takes one argument: the name of a host.")
+	}
+	if _, diags = a.loadCLIConfig(); diags.HasErrors() {
+		return s.end(diags)
+	}
+	host := f.Arg(0)
+	place, err := a.services.Kept(host)
+	if err != nil {
+		return s.end(diag.Errors("Invalid hostname", fmt.Sprintf("%q cannot be used: %s.", host, err), nil))
+	}
+	if place == services.ByHand {
+		return s.end(diag.Errors(fmt.Sprintf("Credentials for %s are manually configured", host),
+			"They stand in a file of the CLI configuration that is yours alone to change. Revoke them, and take that block out.", nil))
+	}
+	return s.end(fn(s, host))
+}

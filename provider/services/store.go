@@ -1,0 +1,153 @@
+package services
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/opentofu/svchost"
+)
+
+// Place is where the credentials for a host are kept.
+type Place byte
+
+// The places.
+const (
+	Nowhere  Place = iota
+	InFile         // in the file that login writes to
+	ByHand         // in another file of the CLI configuration
+	ByHelper       // with the credentials helper, as far as it has any
+)
+
+// Kept tells where the credentials for a host are kept, variables aside: those come before, and are nobody's to change.
+func (s *Services) Kept(host string) (Place, error) {
+	name, err := hostname(host)
+	if err != nil {
+		return Nowhere, err
+	}
+	_, configured := s.options.Config.Credentials[name]
+	_, written, err := s.written(name)
+	switch {
+	case err != nil:
+		return Nowhere, err
+	case written:
+		return InFile, nil
+	case configured:
+		return ByHand, nil
+	case s.options.Config.Helper != nil:
+		return ByHelper, nil
+	default:
+		return Nowhere, nil
+	}
+}
+
+// Keep keeps a token for a host: with the credentials helper, or in the user's file.
+func (s *Services) Keep(ctx context.Context, host, token string) error {
+	return s.change(ctx, host, "store", map[string]any{"token": token})
+}
+
+// Forget forgets the token for a host.
+func (s *Services) Forget(ctx context.Context, host string) error {
+	return s.change(ctx, host, "forget", nil)
+}
+
+// change keeps other credentials for a host, none when they are nil.
+func (s *Services) change(ctx context.Context, host, verb string, to map[string]any) error {
+	name, err := hostname(host)
+	if err != nil {
+		return err
+	}
+	place, err := s.Kept(host)
+	switch {
+	case err != nil:
+		return err
+	case place == ByHand:
+		return fmt.Errorf("the credentials for %s stand in %s, which is nobody's to change but yours", host, s.options.Config.Credentials[name].File)
+	case place == ByHelper:
+		var input []byte
+		if to != nil {
+			if input, err = json.Marshal(to); err != nil {
+				return err
+			}
+		}
+		_, err := RunHelper(ctx, s.options.Config.Helper, verb, string(name), input)
+		return err
+	}
+	file, _, err := s.written(name)
+	if err != nil {
+		return err
+	}
+	credentials, _ := file["credentials"].(map[string]any)
+	if credentials == nil {
+		credentials = map[string]any{}
+	}
+	for given := range credentials {
+		if same, err := svchost.ForComparison(given); err == nil && same == name {
+			delete(credentials, given)
+		}
+	}
+	if to != nil {
+		credentials[name.ForDisplay()] = to
+	}
+	file["credentials"] = credentials
+	return s.write(file)
+}
+
+// written reads the file that login writes to, and tells whether it has credentials for a host.
+func (s *Services) written(host svchost.Hostname) (file map[string]any, has bool, err error) {
+	file = map[string]any{}
+	name := s.options.Config.CredentialsFile
+	text, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) || name == "" {
+		return file, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber() // what others wrote stays as it is
+	if err := d.Decode(&file); err != nil {
+		return nil, false, fmt.Errorf("the file %s cannot be read: %w", name, err)
+	}
+	raw, present := file["credentials"]
+	credentials, ok := raw.(map[string]any)
+	if present && !ok {
+		return nil, false, fmt.Errorf("the property \"credentials\" of the file %s is no object", name)
+	}
+	for given := range credentials {
+		if same, err := svchost.ForComparison(given); err == nil && same == host {
+			has = true
+		}
+	}
+	return file, has, nil
+}
+
+// write replaces the file in one step. Nobody else may read it.
+func (s *Services) write(file map[string]any) error {
+	name := s.options.Config.CredentialsFile
+	if name == "" {
+		return errors.New("you have no home directory where credentials could be kept")
+	}
+	text, err := json.MarshalIndent(file, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), ".credentials-*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // does nothing after the rename
+	_, err = f.Write(append(text, '\n'))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}
