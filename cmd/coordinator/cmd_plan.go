@@ -15,6 +15,8 @@ Usage: coordinator [global options] plan [options]
 ` + modesHelp + planningHelp + `
 Other options:
   -out=FILE             Save the plan to a file, to apply exactly that.
+  -generate-config-out=FILE
+                        Write resource blocks for import blocks without one to this new file.
   -detailed-exitcode    Exit with 0 when nothing would change, with 2 when something would, with 1 after an error.
 ` + runningHelp
 
@@ -29,6 +31,7 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 	sf.register(f)
 	pf.register(f)
 	out := f.String("out", "", "")
+	generated := f.String("generate-config-out", "", "")
 	detailed := f.Bool("detailed-exitcode", false, "")
 	if code, done := a.parse(f, planUsage, args); done {
 		return code
@@ -38,7 +41,8 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 		diags = diags.Append(diag.Errors("Too many command line arguments", fmt.Sprintf("The plan command takes no arguments, and got %q. To plan in another directory, give the global option -chdir=DIR.", f.Arg(0)), nil))
 	}
 	spec, more := pf.spec()
-	if diags = diags.Append(more); diags.HasErrors() {
+	diags = diags.Append(more, newFile(*generated, spec.mode))
+	if diags.HasErrors() {
 		u.diagnostics(diags)
 		return u.end(1)
 	}
@@ -46,7 +50,14 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 	return u.end(a.operate(ctx, operationOptions{
 		command: "plan", vars: vars, state: sf, ui: u, parallelism: pf.parallelism, lockAs: "OperationTypePlan",
 	}, func(r *operationRun) int {
+		texts, diags := r.generate(ctx, *generated)
+		if diags.HasErrors() {
+			r.ui.diagnostics(diags)
+			return 1
+		}
+		spec.generated = texts
 		planned, ok := r.plan(ctx, spec)
+		r.ui.diagnostics(writeGenerated(*generated, texts))
 		if planned != nil && *out != "" {
 			if err := planfile.Write(*out, r.save(planned.Plan)); err != nil {
 				r.ui.diagnostics(diag.Errors("Failed to write plan file", err.Error()+".", nil))

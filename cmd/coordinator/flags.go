@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/planning"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -121,6 +122,8 @@ type planSpec struct {
 	targets, excludes []addr.Target
 	replace           []addr.Instance
 	imports           map[addr.Instance]*planning.ImportTarget
+	// generated are the blocks that were written for this plan, by the resource.
+	generated []operation.Generated
 }
 
 // spec checks the flags against each other and parses the addresses.

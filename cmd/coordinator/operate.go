@@ -140,6 +140,9 @@ func (r *operationRun) withState(ctx context.Context, o operationOptions, diags 
 func (r *operationRun) plan(ctx context.Context, spec planSpec) (*operation.Planned, bool) {
 	planned, diags := r.prepare(ctx, spec)
 	if planned != nil {
+		operation.Note(planned.Plan, spec.generated)
+	}
+	if planned != nil {
 		planned.Plan.BackendType = "local"
 		if b := r.wd.tree.Root.Module.Backend; b != nil {
 			planned.Plan.BackendType = b.Type

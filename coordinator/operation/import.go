@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/zclconf/go-cty/cty"
+
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -14,17 +16,38 @@ import (
 
 // Import finds the object with an ID at its provider and returns what the state keeps of it.
 func (s *Session) Import(ctx context.Context, at addr.Instance, pi addr.ProviderInstance, id string) (*state.Object, diag.List) {
+	found, diags := s.find(ctx, at, pi, &wire.ImportTask{Type: at.Resource.Type, ID: id})
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	out := &state.Object{Status: state.Ready, SchemaVersion: found.SchemaVersion, Private: found.Private}
+	var err error
+	if out.Attrs, out.Sensitive, err = values.EncodeStored(found.value, found.schema.Block); err != nil {
+		return nil, diags.Append(diag.New(diag.Error, "Import failed", err.Error()+".", nil))
+	}
+	return out, diags
+}
+
+// imported is an object that a provider found.
+type imported struct {
+	wire.ImportedObject
+	value  cty.Value
+	schema *schema.Schema
+}
+
+// find asks a provider for an object that exists.
+func (s *Session) find(ctx context.Context, at addr.Instance, pi addr.ProviderInstance, task *wire.ImportTask) (imported, diag.List) {
 	block, wp, diags := s.providerOf(ctx, at, pi)
 	if diags.HasErrors() {
-		return nil, diags
+		return imported{}, diags
 	}
-	res, more := s.call(ctx, &wire.Task{Address: at.String(), Provider: wp, Import: &wire.ImportTask{Type: at.Resource.Type, ID: id}})
+	res, more := s.call(ctx, &wire.Task{Address: at.String(), Provider: wp, Import: task})
 	diags = diags.Append(more.WithAddress(at.String()))
 	if diags.HasErrors() {
-		return nil, diags
+		return imported{}, diags
 	}
 	if res.Import == nil {
-		return nil, diags.Append(diag.New(diag.Error, "Import failed", "The worker's answer holds nothing.", nil))
+		return imported{}, diags.Append(diag.New(diag.Error, "Import failed", "The worker's answer holds nothing.", nil))
 	}
 	for _, o := range res.Import.Objects {
 		if o.Type != at.Resource.Type {
@@ -32,15 +55,11 @@ func (s *Session) Import(ctx context.Context, at addr.Instance, pi addr.Provider
 		}
 		v, err := wire.DecodeValue(o.Object, block.Block.ImpliedType())
 		if err != nil {
-			return nil, diags.Append(diag.New(diag.Error, "Import failed", err.Error()+".", nil))
+			return imported{}, diags.Append(diag.New(diag.Error, "Import failed", err.Error()+".", nil))
 		}
-		out := &state.Object{Status: state.Ready, SchemaVersion: o.SchemaVersion, Private: o.Private}
-		if out.Attrs, out.Sensitive, err = values.EncodeStored(v, block.Block); err != nil {
-			return nil, diags.Append(diag.New(diag.Error, "Import failed", err.Error()+".", nil))
-		}
-		return out, diags
+		return imported{o, v, block}, diags
 	}
-	return nil, diags.Append(diag.New(diag.Error, "Import failed", fmt.Sprintf("The provider returned no object of type %q.", at.Resource.Type), nil))
+	return imported{}, diags.Append(diag.New(diag.Error, "Import failed", fmt.Sprintf("The provider returned no object of type %q.", at.Resource.Type), nil))
 }
 
 // providerOf returns what asks a provider about an object.

@@ -55,6 +55,11 @@ func needs(tree *config.Tree, prior *state.State) map[addr.Provider]*need {
 		for p := range tree.Requirements() {
 			of(p)
 		}
+		for _, b := range tree.Root.Module.Imports {
+			if b.StaticTo.Module.IsRoot() && tree.Root.Module.Resources[b.StaticTo.Resource] == nil {
+				of(tree.Root.ProviderFor(b.Provider).Provider).add(b.StaticTo.Resource) // its block may be generated
+			}
+		}
 		for _, n := range tree.Modules {
 			for r, c := range n.Module.Resources {
 				of(c.Source).add(r)

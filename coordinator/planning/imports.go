@@ -6,6 +6,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -69,8 +70,7 @@ func (p *Planner) importOne(n *graph.Node, b *config.Import, rep eval.Repetition
 	case b.Identity != nil:
 		identity := p.Code.Schemas.Identity(n.Resource.Source, n.Resource.Addr.Type)
 		if identity == nil {
-			return diags.Append(diag.New(diag.Error, "Resource type has no identity",
-				fmt.Sprintf("Objects of type %q cannot be imported by identity, because the provider declares none; import by id.", n.Resource.Addr.Type), b.Identity.Range().Ptr()))
+			return diags.Append(values.NoIdentity(n.Resource.Addr.Type, b.Identity.Range().Ptr()))
 		}
 		v, _, more := scope.EvalImportIdentity(p.Code.Expr(b.Identity), identity.ImportType(), rep, false)
 		diags = diags.Append(more)

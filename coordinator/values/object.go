@@ -8,6 +8,7 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
 	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/marks"
 	"github.com/millipede-iac/millipede/provider/schema"
 )
@@ -92,6 +93,12 @@ func IgnorePaths(c *config.Resource) []cty.Path {
 		out = append(out, p)
 	}
 	return out
+}
+
+// NoIdentity is the problem of an import by identity where the resource type has none.
+func NoIdentity(resourceType string, subject *hcl.Range) *diag.Diagnostic {
+	return diag.New(diag.Error, "Unable to determine identity schema for import identity",
+		fmt.Sprintf("Objects of type %q cannot be imported by identity, because the provider declares none; import by id.", resourceType), subject)
 }
 
 // EncodeIdentity returns the JSON of an identity object.

@@ -32,6 +32,7 @@ var layers = map[string]int{
 	"state":              2,
 
 	"graph/plan":        3,
+	"lang/generate":     3,
 	"provider/mock":     3,
 	"provider/services": 3,
 	"lang/config":       3,

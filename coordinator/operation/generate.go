@@ -1,0 +1,103 @@
+package operation
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/eval"
+	"github.com/millipede-iac/millipede/lang/generate"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// Generated is a resource block that was written for an import block.
+type Generated struct {
+	Addr addr.Resource
+	// ID is what the object is imported by; empty for an identity.
+	ID   string
+	Text string
+}
+
+// Generate writes blocks for the import blocks whose resources have none: it finds the objects at their providers. Nothing
+// is planned or stored.
+func (s *Session) Generate(ctx context.Context) ([]Generated, diag.List) {
+	var out []Generated
+	var diags diag.List
+	for _, b := range s.Tree.Root.Module.Imports {
+		if n := s.Tree.Modules[b.StaticTo.Module]; n != nil && n.Module.Resources[b.StaticTo.Resource] != nil {
+			continue
+		}
+		g, more := s.generate(ctx, b)
+		diags = diags.Append(more)
+		if !more.HasErrors() {
+			out = append(out, g)
+		}
+	}
+	return out, diags
+}
+
+func (s *Session) generate(ctx context.Context, b *config.Import) (Generated, diag.List) {
+	switch {
+	case !b.StaticTo.Module.IsRoot():
+		return Generated{}, diag.Errors("Cannot generate configuration for resource inside sub-module",
+			fmt.Sprintf("There is no block for %s. One can be generated only for a resource of the root module; write this one.", b.StaticTo), b.Range.Ptr())
+	case b.ResolvedTo == nil || b.ResolvedTo.Key != addr.NoKey || b.ForEach != nil:
+		return Generated{}, diag.Errors("Configuration generation for count and for_each resources not supported",
+			fmt.Sprintf("There is no block for %s. One can be generated only for a resource without count and for_each; write this one.", b.StaticTo), b.Range.Ptr())
+	}
+	task, diags := s.importTask(ctx, b)
+	if diags.HasErrors() {
+		return Generated{}, diags
+	}
+	pi := s.Tree.Root.ProviderFor(b.Provider).Instance(addr.RootInstance, addr.NoKey)
+	found, more := s.find(ctx, *b.ResolvedTo, pi, task)
+	if diags = diags.Append(more); diags.HasErrors() {
+		return Generated{}, diags
+	}
+	text := generate.Resource(b.StaticTo.Resource, b.Provider, found.schema.Block, found.value)
+	return Generated{Addr: b.StaticTo.Resource, ID: task.ID, Text: text}, diags
+}
+
+// importTask evaluates what an import block says of its object.
+func (s *Session) importTask(ctx context.Context, b *config.Import) (*wire.ImportTask, diag.List) {
+	schemas, diags := s.Schemas(ctx, nil)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	task := &wire.ImportTask{Type: b.StaticTo.Resource.Type}
+	code := values.NewCode(s.Tree, schemas)
+	scope := s.store(code, values.Planning, s.Now()).Root().Scope
+	if b.Identity == nil {
+		id, _, more := scope.EvalImportID(code.Expr(b.ID), eval.Once, false)
+		task.ID = id
+		return task, diags.Append(more)
+	}
+	identity := schemas.Identity(s.Tree.Root.ProviderFor(b.Provider).Provider, task.Type)
+	if identity == nil {
+		return nil, diags.Append(values.NoIdentity(task.Type, b.Identity.Range().Ptr()))
+	}
+	v, _, more := scope.EvalImportIdentity(code.Expr(b.Identity), identity.Body.ImpliedType(), eval.Once, false)
+	if diags = diags.Append(more); diags.HasErrors() {
+		return nil, diags
+	}
+	var err error
+	if task.Identity, err = wire.EncodeValue(v, identity.Body.ImpliedType()); err != nil {
+		return nil, diags.Append(diag.New(diag.Error, "Invalid import identity argument", err.Error()+".", b.Identity.Range().Ptr()))
+	}
+	return task, diags
+}
+
+// Note puts the text of generated blocks to the changes of their resources.
+func Note(p *plan.Plan, generated []Generated) {
+	for _, g := range generated {
+		for _, c := range p.Changes {
+			if c.Addr == g.Addr.Absolute(addr.RootInstance).Instance(addr.NoKey) {
+				c.GeneratedConfig = g.Text
+			}
+		}
+	}
+}
