@@ -16,6 +16,9 @@ import (
 
 // prepareData reads a data source, or puts the reading off to the apply when it cannot be done yet.
 func (p *Planner) prepareData(node int, o *object) program.Step {
+	if p.Mode == plan.Destroy && o.resource.Code.Config.Check != "" {
+		return program.Step{} // the check that it belongs to is not made
+	}
 	wp, diags := p.setUp(o)
 	if diags.HasErrors() {
 		return program.Step{Diags: diags, Value: &found{checks: o.work.checks}}

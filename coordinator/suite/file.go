@@ -136,7 +136,10 @@ func (f *fileRunner) carryOut(ctx context.Context, r *Run) {
 		}
 		return
 	}
-	if fail(withoutChecks(expected.warn(diags))) {
+	if !diags.HasErrors() {
+		diags = withoutChecks(diags)
+	}
+	if fail(expected.warn(diags)) {
 		return
 	}
 	f.apply(ctx, r, t, s, scope, planned.Plan, expected, fail)
