@@ -1,0 +1,105 @@
+package jet_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millipede-iac/millipede/wire"
+	"github.com/millipede-iac/millipede/wire/jet"
+)
+
+// cluster starts three servers on loopback that keep streams together.
+func cluster(t *testing.T) [3]*server.Server {
+	t.Helper()
+	var ports [3]int
+	var routes []*url.URL
+	for i := range ports {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports[i] = l.Addr().(*net.TCPAddr).Port
+		l.Close()
+		routes = append(routes, &url.URL{Scheme: "nats-route", Host: fmt.Sprintf("127.0.0.1:%d", ports[i])})
+	}
+	var list [3]*server.Server
+	for i := range list {
+		list[i] = startServer(t, server.Options{
+			ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), SyncAlways: true,
+			Cluster: server.ClusterOpts{Name: "three", Host: "127.0.0.1", Port: ports[i]}, Routes: routes,
+		})
+	}
+	return list
+}
+
+func TestThreeServersKeepWhatIsAcknowledgedWhenOneIsLost(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	servers := cluster(t)
+	urls := servers[0].ClientURL() + "," + servers[1].ClientURL() + "," + servers[2].ClientURL()
+	var alice *jet.Conn
+	for err := errors.New("not tried yet"); err != nil; { // until they have elected a leader
+		alice, err = jet.Connect(ctx, jet.Options{URL: urls, Provision: true, AckWait: ackWait, Log: logTo(t)})
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { closeAll(t, alice) })
+	if d := must(alice.Durability(ctx))(t); len(d.SingleReplica) != 0 {
+		t.Fatalf("one server alone keeps %v", d.SingleReplica)
+	}
+	if err := alice.PublishTask(ctx, taskRef, []byte("task")); err != nil {
+		t.Fatal(err)
+	}
+	if won := must(alice.Claim(ctx, taskRef, wire.Claim{Nonce: "n"}))(t); won.Nonce != "n" {
+		t.Fatalf("the register holds %+v", won)
+	}
+	before := must(alice.HighWater(ctx))(t)
+
+	leader := must(alice.JetStream().(jetstream.JetStream).Stream(ctx, "CLAIMS"))(t).CachedInfo().Cluster.Leader
+	for _, s := range servers {
+		if s.Name() == leader {
+			s.Shutdown()
+			s.WaitForShutdown()
+		}
+	}
+	eventually := func(what string, try func() error) {
+		t.Helper()
+		err := try()
+		for err != nil && ctx.Err() == nil {
+			err = try()
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	eventually("claiming again", func() error {
+		found, err := alice.Claim(ctx, taskRef, wire.Claim{Nonce: "m"})
+		if err == nil && found.Nonce != "n" {
+			t.Fatalf("it was claimed a second time: %+v", found)
+		}
+		return err
+	})
+	eventually("looking at what is stored", func() error {
+		after, err := alice.HighWater(ctx)
+		if err == nil && after != before {
+			t.Fatalf("the streams were at %+v, and are at %+v", before, after)
+		}
+		return err
+	})
+	eventually("fetching the task", func() error {
+		list, err := alice.FetchTasks(ctx, taskRef.Pool, 1)
+		if err != nil {
+			return err
+		}
+		return list[0].Ack(ctx)
+	})
+}
