@@ -77,6 +77,9 @@ func (a *Applier) output(vx plan.Vertex) program.Step {
 		}
 		step.Diags = step.Diags.Append(conditions.Diags)
 		if conditions.Diags.HasErrors() {
+			if n.Module.IsRoot() {
+				step.Changes = append(step.Changes, a.plannedOutput(name)...)
+			}
 			continue
 		}
 		v, diags := m.EvalOutput(name)
@@ -97,6 +100,17 @@ func (a *Applier) output(vx plan.Vertex) program.Step {
 	step.Diags = errorsOnly(step.Diags)
 	step.Value = e
 	return step
+}
+
+// plannedOutput stores a root output as it was planned, if its value was known then: OpenTofu stores those before it does
+// anything else.
+func (a *Applier) plannedOutput(name string) []state.Change {
+	for _, o := range a.Plan.Outputs {
+		if o.Name == name && o.After.IsWhollyKnown() && !o.After.IsNull() {
+			return []state.Change{state.SetOutput{Name: name, Output: &state.Output{Value: o.After, Sensitive: o.Sensitive}}}
+		}
+	}
+	return nil
 }
 
 // check evaluates the assertions of a check block again, now that the world has changed.

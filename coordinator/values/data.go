@@ -205,7 +205,7 @@ func (m *Module) Module(c addr.ModuleCall, _ hcl.Range) (cty.Value, diag.List) {
 		return cty.DynamicVal, nil
 	}
 	if m.store.Phase == Validating && (call.Expansion.Mode == Count || call.Expansion.Mode == ForEach) {
-		return cty.DynamicVal, nil
+		return m.anyInstances(c.Name, call.Expansion.Mode), nil
 	}
 	switch call.Expansion.Mode {
 	case Count:
@@ -228,6 +228,20 @@ func (m *Module) Module(c addr.ModuleCall, _ hcl.Range) (cty.Value, diag.List) {
 		}
 		return child.outputObject(), nil
 	}
+}
+
+// anyInstances is what validation sees of a module call that repeats: so many instances, nobody knows, with outputs of
+// which nothing but the names are known.
+func (m *Module) anyInstances(call string, mode Mode) cty.Value {
+	outputs := m.Node.Children[call].Module.Outputs
+	attrs := make(map[string]cty.Type, len(outputs))
+	for name := range outputs {
+		attrs[name] = cty.DynamicPseudoType
+	}
+	if mode == Count {
+		return cty.UnknownVal(cty.List(cty.Object(attrs)))
+	}
+	return cty.UnknownVal(cty.Map(cty.Object(attrs)))
 }
 
 // ModuleInstance implements eval.Data.

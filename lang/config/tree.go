@@ -90,7 +90,7 @@ func (l *Loader) LoadTree(o TreeOptions) (*Tree, diag.List) {
 func (b *treeBuilder) load(at Installed) diag.List {
 	root, diags := b.node(ModuleRequest{}, at)
 	b.tree.Root = root
-	if diags.HasErrors() {
+	if diags.HasErrors() || b.options.StorageOnly {
 		return diags
 	}
 	more := b.children(root)
@@ -128,9 +128,6 @@ func (b *treeBuilder) node(r ModuleRequest, at Installed) (*Node, diag.List) {
 		b.modules[at.Dir] = m
 	}
 	diags := slices.Clone(m.problems)
-	if b.options.StorageOnly {
-		diags = slices.Clone(m.storageProblems)
-	}
 	n := &Node{
 		Path: r.Path, Parent: r.Parent, Call: r.Call, Module: m,
 		Children: map[string]*Node{}, SourceDir: at.Dir, Version: at.Version,
@@ -140,6 +137,9 @@ func (b *treeBuilder) node(r ModuleRequest, at Installed) (*Node, diag.List) {
 		n.static.variable = n.Parent.argumentsOf(r.Call)
 	}
 	b.tree.Modules[n.Path] = n
+	if b.options.StorageOnly {
+		return n, slices.Clone(m.storageProblems)
+	}
 	diags = append(diags, n.evaluateCalls()...)
 	diags = append(diags, n.evaluateProviders()...)
 	diags = append(diags, n.evaluateConstants()...)
