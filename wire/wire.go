@@ -241,7 +241,7 @@ type Heartbeat struct {
 	// PublicKey is the worker's curve public key: run keys are sealed to it.
 	PublicKey string `msgpack:"k,omitempty"`
 	Host      string `msgpack:"h,omitempty"`
-	// Attempts are those that the worker holds at the moment.
+	// Attempts are those that the worker has claimed, and has not reported yet.
 	Attempts []AttemptID `msgpack:"a,omitempty"`
 }
 

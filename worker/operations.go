@@ -37,7 +37,7 @@ func newOperations(now func() time.Time) *operations {
 	}
 }
 
-// hold names an attempt in the heartbeats until drop. It returns false for one that is held already: then this is
+// hold remembers an attempt until drop. It returns false for one that is held already: then this is
 // another delivery of the same task, which nobody needs any more once the attempt is claimed.
 func (o *operations) hold(a wire.AttemptID) (fresh, claimed bool) {
 	o.mu.Lock()
@@ -62,12 +62,16 @@ func (o *operations) drop(a wire.AttemptID) {
 	delete(o.held, a)
 }
 
+// attempts are those that are claimed for certain: whoever hears of them takes them for begun. One that is only looked at
+// may yet go to another worker.
 func (o *operations) attempts() []wire.AttemptID {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	out := make([]wire.AttemptID, 0, len(o.held))
-	for a := range o.held {
-		out = append(out, a)
+	for a, claimed := range o.held {
+		if claimed {
+			out = append(out, a)
+		}
 	}
 	slices.Sort(out)
 	return out

@@ -151,7 +151,7 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 	}
 	return a.operate(ctx, operationOptions{command: "apply", state: sf, ui: u, parallelism: unset, lockAs: "resolve", settles: true}, func(r *operationRun) int {
 		tx, diags := r.engine.Resolve(ctx, r.prior, at, *created, r.state.info.Who)
-		if !diags.HasErrors() {
+		if len(tx.Changes) > 0 {
 			diags = diags.Append(r.state.record(ctx, tx))
 		}
 		r.ui.diagnostics(diags)

@@ -52,8 +52,8 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	}
 	// What an operation in doubt came to shows in what is there now, unless it may still begin.
 	for d := range prior.Doubts() {
-		if err := s.bury(ctx, d, "a new plan goes by what is there now"); err != nil {
-			return nil, diags.Append(diag.New(diag.Error, "Failed to end the attempt", err.Error()+".", nil))
+		if _, more := s.bury(ctx, d, "a new plan goes by what is there now"); more.HasErrors() {
+			return nil, diags.Append(more)
 		}
 	}
 	schemas, more := s.Schemas(ctx, prior)

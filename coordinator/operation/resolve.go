@@ -45,15 +45,24 @@ func CutOff(ctx context.Context, store journal.Store, workspace string) (*journa
 // now, which is read; empty means that the operation never took place. A deletion needs no word: its object is there or
 // not. Nobody can begin the operation any more when Resolve returns. The transaction tells the run too, if it is not
 // over, so that it goes on behind the operation when it is resumed, or begins it anew. prior is the stored state.
+//
+// Where a worker has begun the operation since the doubt was noted, the word is not taken: there are errors, and the
+// transaction, to be made durable nevertheless, notes who has begun.
 func (s *Session) Resolve(ctx context.Context, prior *state.State, at addr.Instance, id, who string) (journal.Tx, diag.List) {
 	key, o := doubtful(prior, at)
 	if o == nil {
 		return journal.Tx{}, diag.Errors("Nothing is in doubt", fmt.Sprintf("No operation on %s is in doubt.", at), nil)
 	}
-	if err := s.bury(ctx, o.Doubt, "its outcome was told by "+who); err != nil {
-		return journal.Tx{}, diag.Errors("Failed to end the attempt", err.Error()+".", nil)
-	}
 	set := state.SetObject{Addr: at, Deposed: key, Provider: prior.ProviderOf(at)}
+	if begun, diags := s.bury(ctx, o.Doubt, "its outcome was told by "+who); diags.HasErrors() {
+		if begun == "" {
+			return journal.Tx{}, diags
+		}
+		taken, d := *o, *o.Doubt
+		d.Worker = begun
+		taken.Doubt, set.Object = &d, &taken
+		return journal.Tx{Changes: []state.Change{set}}, diags // told again, the word is taken
+	}
 	done := id != ""
 	switch {
 	case o.Doubt.Operation == "create" && !done:
@@ -111,14 +120,19 @@ func undoubted(o *state.Object) *state.Object {
 	return &back
 }
 
-// bury makes sure that nobody begins the operation in doubt from now on: its task may still be waiting for a worker.
-func (s *Session) bury(ctx context.Context, d *state.Doubt, why string) error {
+// bury makes sure that nobody begins the operation in doubt from now on: its task may still be waiting for a worker. It
+// fails when somebody, whom it names, has begun since the doubt was noted. An embedded worker has ended with its run.
+func (s *Session) bury(ctx context.Context, d *state.Doubt, why string) (begun string, diags diag.List) {
 	ref := wire.TaskRef{Pool: d.Pool, Coordinator: s.Coordinator, Run: d.Run, Attempt: wire.AttemptID(d.Attempt)}
-	_, err := s.Transport.Claim(ctx, ref, wire.Claim{Nonce: s.NewID(), At: s.Now(), Tombstone: true, Reason: why})
-	if err != nil {
-		return fmt.Errorf("writing a tombstone for the attempt %s: %w", d.Attempt, err)
+	c, err := s.Transport.Claim(ctx, ref, wire.Claim{Nonce: s.NewID(), At: s.Now(), Tombstone: true, Reason: why})
+	switch {
+	case err != nil:
+		return "", diag.Errors("Failed to end the attempt", fmt.Sprintf("Writing a tombstone for the attempt %s: %s.", d.Attempt, err), nil)
+	case !c.Tombstone && c.Worker != d.Worker && !(s.Embedded && d.Worker == ""):
+		return c.Worker, diag.Errors("The operation has begun",
+			fmt.Sprintf("Worker %s has taken the attempt %s on, which was not known when its operation was put in doubt. Look again whether it has happened, then say so again; or go on with the run, which takes its result:\n  coordinator runs resume %s", c.Worker, d.Attempt, d.Run), nil)
 	}
-	return nil
+	return "", nil
 }
 
 // verdict returns what the journal of the run is told when a doubt is resolved: that the operation is done, or that it

@@ -60,6 +60,24 @@ func TestWhatIsResolvedCannotBeginAnyMore(t *testing.T) {
 	e.equal("state", existing(e.state()), []string{"fake_thing.a", "fake_thing.b"})
 }
 
+// Between the user's look and his word a worker took the task from its stream.
+func TestAWordAboutAnOperationThatHasBegunMeanwhileIsNotTakenAtOnce(t *testing.T) {
+	e := newEstate(t)
+	e.session.Embedded = false
+	e.apply(two)
+	at := e.suspect("fake_thing.a", "update")
+	_, err := e.session.Transport.Claim(t.Context(), wire.TaskRef{Pool: "default", Run: "gone", Attempt: "a1"}, wire.Claim{Nonce: "n", Worker: "w9"})
+	e.check(err)
+	tx, diags := e.session.Resolve(t.Context(), e.state(), at, "", "somebody")
+	if !says(diags, "has begun") {
+		t.Errorf("the word was taken: %v", diags)
+	}
+	e.check(e.store.Commit(t.Context(), "default", "", tx))
+	e.equal("state", existing(e.state()), []string{"fake_thing.a in doubt", "fake_thing.b"})
+	e.resolve(at, "")
+	e.equal("state", existing(e.state()), []string{"fake_thing.a", "fake_thing.b"})
+}
+
 func TestAPlanOverADoubtLeavesNothingThatCanBegin(t *testing.T) {
 	e := newEstate(t)
 	e.apply(two)
