@@ -4,6 +4,8 @@ GO          ?= go
 BIN         := $(CURDIR)/bin
 PKG         ?= ./...
 BENCH       ?= .
+SEEDS       ?= 1000
+FROM        ?= 1
 CONFORMANCE ?= ../shared/conformance
 KILLS       ?= 300
 SEED        ?= 1
@@ -13,7 +15,7 @@ GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint lint-more vet generate bench fault fault-large conformance tools clean
+.PHONY: help build test race lint lint-more vet generate bench sim fault fault-large conformance tools clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +55,9 @@ fault: ## kill, pause and cut off real processes: at every point, then KILLS tim
 
 fault-large: ## apply 2,000 resources while coordinator and workers are killed
 	$(GO) test ./test/fault -count=1 -timeout=1h -v -run Large -large
+
+sim: ## play seeds of the simulation: SEEDS=N, or SEED=X with its trace; WITHOUT=GUARD leaves a guard out
+	$(GO) test ./test/sim -count=1 -timeout=24h -v -run 'TestNothingIsLost' $(if $(SEED),-seed=$(SEED),-seeds=$(SEEDS) -from=$(FROM)) -without=$(WITHOUT)
 
 conformance: build ## run the conformance cases in CONFORMANCE, if they are there
 	python3 $(CONFORMANCE)/functions/run_cases.py --bin $(BIN)/coordinator \

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -320,7 +321,7 @@ func (c *conn) Acquire(ctx context.Context, name string, r wire.PermitRequest) (
 		c.admit(q)
 	})
 	if err != nil {
-		c.giveUp(q)
+		c.giveUp(q, errors.Is(context.Cause(ctx), wire.ErrLeft))
 		return nil, fmt.Errorf("waiting for a permit of limit %q: %w", name, err)
 	}
 	return &permit{c, q}, nil
@@ -342,7 +343,7 @@ func (c *conn) admit(q *request) {
 }
 
 // giveUp takes a request back whose caller has given up.
-func (c *conn) giveUp(q *request) {
+func (c *conn) giveUp(q *request, left bool) {
 	w := c.p.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -350,6 +351,10 @@ func (c *conn) giveUp(q *request) {
 		return
 	}
 	q.status = ending
+	if left {
+		delete(c.sem.requests, q.subject)
+		return
+	}
 	w.after(w.latency(), func() { c.freeing(q) })
 }
 

@@ -391,7 +391,15 @@ func (n *nats) route(x *call) {
 		}
 		n.turn += i + 1
 		s.busy++
-		n.w.after(n.w.latency(), func() { s.inbox = append(s.inbox, x); s.hand() })
+		n.w.after(n.w.latency(), func() {
+			if !s.c.isUp() { // nobody keeps it for when the worker is back
+				s.busy--
+				n.w.after(aliveLost, func() { x.o.reply(wire.ErrLostCall) })
+				return
+			}
+			s.inbox = append(s.inbox, x)
+			s.hand()
+		})
 		n.listen(x, s)
 		return
 	}

@@ -221,9 +221,22 @@ func (n *nats) connect(p *process, coordinator string) *conn {
 func (c *conn) isUp() bool { return c.downAt.IsZero() }
 
 func (c *conn) down() {
-	if c.isUp() {
-		c.downAt = time.Now()
+	if !c.isUp() {
+		return
 	}
+	c.downAt = time.Now()
+	if c.n.w.options.without != guardPermit {
+		return
+	}
+	// The guard is away: a slot is free once its holder has not been heard of for a while.
+	c.n.w.after(time.Second, func() {
+		for _, name := range c.n.order {
+			if l := c.n.limits[name]; !c.isUp() {
+				l.list = slices.DeleteFunc(l.list, func(a *admission) bool { return a.to == c })
+				l.hand()
+			}
+		}
+	})
 }
 
 // up ends a break of the connection.
@@ -238,6 +251,11 @@ func (c *conn) up() {
 	for _, name := range c.n.order {
 		c.n.limits[name].hand()
 	}
+	for _, s := range c.n.serving {
+		if s.c == c {
+			s.hand()
+		}
+	}
 }
 
 // gone is the end of the process.
@@ -247,16 +265,6 @@ func (c *conn) gone() {
 	n.conns = slices.DeleteFunc(n.conns, func(o *conn) bool { return o == c })
 	n.watchers = slices.DeleteFunc(n.watchers, func(w *watcher) bool { return w.c == c })
 	n.serving = slices.DeleteFunc(n.serving, func(s *serving) bool { return s.c == c })
-	if n.w.options.without == guardPermit {
-		// A semaphore whose slots are free once nobody has extended them for a while.
-		n.w.after(permitWait, func() {
-			for _, name := range n.order {
-				l := n.limits[name]
-				l.list = slices.DeleteFunc(l.list, func(a *admission) bool { return a.to == c })
-				l.hand()
-			}
-		})
-	}
 }
 
 var errOffline = fmt.Errorf("nobody answers: %w", wire.ErrDisconnected)

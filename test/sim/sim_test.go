@@ -1,14 +1,11 @@
 package sim
 
 import (
-	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -19,22 +16,6 @@ import (
 
 	"github.com/millipede-iac/millipede/state/mem"
 )
-
-var (
-	seedFlag  = flag.Uint64("seed", 0, "replay this seed, with its trace")
-	seedsFlag = flag.Int("seeds", 0, "run this many seeds instead of the ordinary number")
-	fromFlag  = flag.Uint64("from", 1, "the first seed of -seeds")
-	guardFlag = flag.String("without", "", "run without this guard")
-)
-
-func TestMain(m *testing.M) {
-	flag.Parse()
-	// One processor, so that goroutines that are let through together run in the same order each time. The seeds share
-	// the cores by being shared among processes.
-	runtime.GOMAXPROCS(1)
-	debug.SetGCPercent(400)
-	os.Exit(m.Run())
-}
 
 // guard is a rule of the protocol that a simulation can leave out.
 type guard string
@@ -207,51 +188,5 @@ func (w *world) close() {
 	}
 	for _, h := range w.hosts {
 		_ = h.disk.j.Close() // it may be closed already
-	}
-}
-
-// ordinary is how many seeds the ordinary tests play.
-const ordinary = 100
-
-func TestNothingIsLostAndNothingDoneTwice(t *testing.T) {
-	if *seedFlag != 0 {
-		report(t, *seedFlag, simulate(t, *seedFlag, guard(*guardFlag), os.Stdout))
-		return
-	}
-	n := ordinary
-	if *seedsFlag > 0 {
-		n = *seedsFlag
-	}
-	began := time.Now()
-	bad := 0
-	total := map[string]int{}
-	for seed := *fromFlag; seed < *fromFlag+uint64(n); seed++ {
-		out := simulate(t, seed, guard(*guardFlag), nil)
-		if report(t, seed, out); len(out.wrong) > 0 {
-			bad++
-		}
-		for f, k := range out.faults {
-			total[f] += k
-		}
-		total["steps"] += out.steps
-		total["objects made"] += out.made
-		total["virtual seconds"] += int(out.took.Seconds())
-	}
-	t.Logf("%d seeds from %d, %d with violations, in %s: %v", n, *fromFlag, bad, time.Since(began).Round(time.Millisecond), total)
-}
-
-func report(t *testing.T, seed uint64, out outcome) {
-	t.Helper()
-	for _, v := range out.wrong {
-		t.Errorf("seed %d: %s", seed, v)
-	}
-}
-
-func TestASeedIsReplayedExactly(t *testing.T) {
-	for seed := uint64(1); seed <= 10; seed++ {
-		a, b := simulate(t, seed, "", nil), simulate(t, seed, "", nil)
-		if a.sum != b.sum || a.steps != b.steps {
-			t.Errorf("seed %d took %d steps, and %d when it was replayed", seed, a.steps, b.steps)
-		}
 	}
 }

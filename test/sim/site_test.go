@@ -280,11 +280,13 @@ func (c *command) resolve(ctx context.Context, store *handle, prior *state.State
 	}
 	c.session.Tree = tree
 	tx, diags := c.session.Resolve(ctx, prior, at, id, c.p.name)
-	if diags.HasErrors() {
-		return "resolving: " + diags.Err().Error()
+	if len(tx.Changes) > 0 {
+		if err := store.Commit(ctx, "default", c.lockID, tx); err != nil {
+			return "resolving: " + err.Error()
+		}
 	}
-	if err := store.Commit(ctx, "default", c.lockID, tx); err != nil {
-		return "resolving: " + err.Error()
+	if diags.HasErrors() {
+		return "resolving: " + short(diags.Err())
 	}
 	return fmt.Sprintf("resolved %s of %s: %q", d.Operation, at, id)
 }
@@ -418,7 +420,7 @@ func (h *handle) Commit(ctx context.Context, ws, lockID string, tx journal.Tx) e
 			h.check()
 			return err
 		}
-		if early || len(h.late) > 0 {
+		if early {
 			// The guard is away: the store says yes, and writes a little later, what a crash prevents.
 			h.late = append(h.late, commit)
 			h.w.after(h.w.between(100*time.Millisecond, time.Second), func() {
@@ -429,6 +431,7 @@ func (h *handle) Commit(ctx context.Context, ws, lockID string, tx journal.Tx) e
 			o.reply(nil)
 			return
 		}
+		h.settle()
 		o.reply(commit())
 	})
 }
