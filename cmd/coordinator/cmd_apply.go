@@ -182,8 +182,8 @@ func (r *operationRun) applyPlanFile(ctx context.Context, saved *planfile.Saved,
 	if !diags.HasErrors() {
 		diags = r.mismatch
 	}
-	if !diags.HasErrors() && (pf.refreshOnly || len(pf.targets)+len(pf.excludes)+len(pf.replace) > 0) {
-		diags = diag.Errors("Cannot change a saved plan", "What a saved plan does was decided when it was made: -refresh-only, -target, -exclude and -replace do not go with one.", nil)
+	if !diags.HasErrors() && pf.differs(saved.Plan) {
+		diags = diag.Errors("Cannot change a saved plan", "What a saved plan does was decided when it was made: -target, -exclude, -replace and another mode (-destroy, -refresh-only) do not go with one.", nil)
 	}
 	if diags.HasErrors() {
 		r.ui.diagnostics(diags)

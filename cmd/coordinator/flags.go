@@ -115,6 +115,13 @@ func wrongAddress(what, text string, problems diag.List) diag.List {
 	return diag.Errors(fmt.Sprintf("Invalid %s %q", what, text), problems[0].Detail, nil)
 }
 
+// differs tells whether the flags ask for something that a saved plan does not do. That it was made without refreshing, or is
+// carried out with another parallelism, is nothing that it would have to agree with.
+func (p *planFlags) differs(saved *plan.Plan) bool {
+	narrowed := len(p.targets) + len(p.excludes) + len(p.replace) + len(p.targetFiles) + len(p.excludeFiles)
+	return narrowed > 0 || p.refreshOnly && saved.Mode != plan.RefreshOnly || p.destroy && saved.Mode != plan.Destroy
+}
+
 // planSpec is what the flags mean.
 type planSpec struct {
 	mode              plan.Mode

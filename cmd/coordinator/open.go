@@ -110,31 +110,43 @@ func openStoreFile(name string, info journal.LockInfo, timeout time.Duration) (*
 
 // lock takes the lock of the snapshot's backend, so that other engines keep out, then that of the store.
 func (s *openState) lock(ctx context.Context, timeout time.Duration) diag.List {
+	if diags := lockBackend(ctx, s.backend, s.workspace, s.info, timeout); diags.HasErrors() {
+		return diags
+	}
+	err := s.store.Lock(ctx, s.workspace, s.info)
+	var held *journal.Held
+	if errors.As(err, &held) {
+		// The store is open here alone, so whoever left this lock is gone.
+		if err = s.store.Unlock(ctx, s.workspace, held.Holder.ID); err == nil {
+			err = s.store.Lock(ctx, s.workspace, s.info)
+		}
+	}
+	if err != nil {
+		// What was taken first is given back, or nobody could have it until this process ends.
+		return diag.Errors("Error acquiring the state lock", err.Error(), nil).Append(
+			releasing(s.backend.Unlock(context.WithoutCancel(ctx), s.workspace, s.info.ID)))
+	}
+	s.lockID = s.info.ID
+	return nil
+}
+
+// lockPause is how often a lock that is held is tried again.
+const lockPause = 500 * time.Millisecond
+
+// lockBackend takes the lock of a backend; it waits for one that somebody else holds, but not longer than timeout.
+func lockBackend(ctx context.Context, backend snapshot.Backend, workspace string, info journal.LockInfo, timeout time.Duration) diag.List {
 	deadline := time.Now().Add(timeout)
 	for {
-		err := s.backend.Lock(ctx, s.workspace, s.info)
+		err := backend.Lock(ctx, workspace, info)
 		var held *journal.Held
 		switch {
 		case err == nil:
-			err := s.store.Lock(ctx, s.workspace, s.info)
-			if errors.As(err, &held) {
-				// The store is open here alone, so whoever left this lock is gone.
-				if err = s.store.Unlock(ctx, s.workspace, held.Holder.ID); err == nil {
-					err = s.store.Lock(ctx, s.workspace, s.info)
-				}
-			}
-			if err != nil {
-				// What was taken first is given back, or nobody could have it until this process ends.
-				return diag.Errors("Error acquiring the state lock", err.Error(), nil).Append(
-					releasing(s.backend.Unlock(context.WithoutCancel(ctx), s.workspace, s.info.ID)))
-			}
-			s.lockID = s.info.ID
 			return nil
 		case errors.As(err, &held) && time.Now().Before(deadline):
 			select {
 			case <-ctx.Done():
 				return diag.Errors("Error acquiring the state lock", context.Cause(ctx).Error(), nil)
-			case <-time.After(min(time.Until(deadline), 500*time.Millisecond)):
+			case <-time.After(min(time.Until(deadline), lockPause)):
 			}
 		case errors.As(err, &held):
 			return diag.List{lockDiag(held.Holder, "the state is locked")}

@@ -68,7 +68,7 @@ type screen struct {
 	printer *view.Printer
 	// storageOnly tells that the command needs the configuration only to find the state; see config.TreeOptions.
 	storageOnly bool
-	stream  *view.Stream // nil when nobody wants messages
+	stream      *view.Stream // nil when nobody wants messages
 	// document receives the JSON of commands that write one; nil when nobody wants it.
 	document io.Writer
 	file     *os.File // of -json-into

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"slices"
@@ -151,13 +150,8 @@ func (a *app) openFile(ctx context.Context, f stateFlags, operation string) (*fi
 		return s, nil
 	}
 	info := a.lockInfo(operation)
-	err := s.backend.Lock(ctx, journal.DefaultWorkspace, info)
-	var held *journal.Held
-	switch {
-	case errors.As(err, &held):
-		return nil, diag.List{lockDiag(held.Holder, "the state file is locked")}
-	case err != nil:
-		return nil, diag.Errors("Error acquiring the state lock", err.Error(), nil)
+	if diags := lockBackend(ctx, s.backend, journal.DefaultWorkspace, info, f.lockTimeout); diags.HasErrors() {
+		return nil, diags
 	}
 	s.lockID = info.ID
 	return s, nil
