@@ -19,8 +19,7 @@ Options:
 ` + lockHelp + `  -var 'NAME=VALUE', -var-file=FILE
                         Ephemeral variables, which no plan holds, must be given again.
   -concise              Do not show the refreshing.
-  -show-sensitive       Show sensitive values.
-` + jsonHelp
+` + shownHelp + jsonHelp
 
 func runCancel(ctx context.Context, a *app, args []string) int {
 	return a.goOn(ctx, cancelUsage, args, true)

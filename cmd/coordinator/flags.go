@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/planning"
 	"github.com/millipede-iac/millipede/graph/plan"
@@ -35,6 +36,7 @@ func (v *variableFlags) register(f *flag.FlagSet) {
 type viewFlags struct {
 	noColor, json, compactWarnings, concise, showSensitive bool
 	consolidateWarnings, consolidateErrors                 bool
+	deprecations                                           view.Deprecations
 	// jsonInto is the file that gets the JSON form beside the text; empty for none.
 	jsonInto string
 }
@@ -43,6 +45,7 @@ func (v *viewFlags) register(f *flag.FlagSet) {
 	f.BoolVar(&v.noColor, "no-color", false, "")
 	f.BoolVar(&v.json, "json", false, "")
 	f.StringVar(&v.jsonInto, "json-into", "", "")
+	f.Var(&v.deprecations, "deprecation", "")
 	f.BoolVar(&v.showSensitive, "show-sensitive", false, "")
 	f.BoolVar(&v.compactWarnings, "compact-warnings", false, "")
 	f.BoolVar(&v.concise, "concise", false, "")

@@ -34,6 +34,9 @@ Options for applying:
                         Old options of the local backend: the state file, and another one to write.
   -backup=FILE          An old option of the local backend: where the state file before is kept; "-" for nowhere.
   -concise              Do not show the refreshing.
-  -show-sensitive       Show sensitive values.
-` + jsonHelp
+` + shownHelp + jsonHelp
+	shownHelp = `  -show-sensitive       Show sensitive values.
+  -deprecation=module:all|local|none
+                        Which warnings of the use of what is deprecated are shown: all, those of local modules, none.
+`
 )

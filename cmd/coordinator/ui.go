@@ -79,7 +79,7 @@ func width(stream any) int {
 func (a *app) printer(f viewFlags) *view.Printer {
 	return &view.Printer{
 		Out: a.stdout, Err: a.stderr, Ink: view.Ink(!f.noColor && a.getenv("NO_COLOR") == "" && terminal(a.stderr)), Width: width(a.stderr),
-		CompactWarnings: f.compactWarnings, ConsolidateWarnings: f.consolidateWarnings, ConsolidateErrors: f.consolidateErrors,
+		Deprecations: f.deprecations, CompactWarnings: f.compactWarnings, ConsolidateWarnings: f.consolidateWarnings, ConsolidateErrors: f.consolidateErrors,
 	}
 }
 
@@ -88,9 +88,9 @@ func (a *app) printer(f viewFlags) *view.Printer {
 func (a *app) newUI(f viewFlags, command string) (ui, diag.List) {
 	switch {
 	case f.json && f.jsonInto != "":
-		return a.newJSONUI(command, a.stdout, nil), diag.Errors("Invalid output format", "The -json and -json-into options exclude each other.", nil)
+		return a.newJSONUI(f, command, a.stdout, nil), diag.Errors("Invalid output format", "The -json and -json-into options exclude each other.", nil)
 	case f.json:
-		return a.newJSONUI(command, a.stdout, nil), nil
+		return a.newJSONUI(f, command, a.stdout, nil), nil
 	case f.jsonInto == "":
 		return a.newTextUI(f, command), nil
 	}
@@ -98,7 +98,7 @@ func (a *app) newUI(f viewFlags, command string) (ui, diag.List) {
 	if diags.HasErrors() {
 		return a.newTextUI(f, command), diags
 	}
-	return bothUI{a.newTextUI(f, command), a.newJSONUI(command, file, file)}, nil
+	return bothUI{a.newTextUI(f, command), a.newJSONUI(f, command, file, file)}, nil
 }
 
 // ids knows what the objects of the state are called, for lines about operations on them.

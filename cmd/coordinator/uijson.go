@@ -40,9 +40,9 @@ type jsonUI struct {
 	ids     ids
 }
 
-func (a *app) newJSONUI(command string, out io.Writer, file *os.File) *jsonUI {
+func (a *app) newJSONUI(f viewFlags, command string, out io.Writer, file *os.File) *jsonUI {
 	u := &jsonUI{app: a, command: command, file: file}
-	u.stream = view.NewStream(view.StreamOptions{Out: out, Now: time.Now, EngineVersion: engineVersion, ID: u.ids.of})
+	u.stream = view.NewStream(view.StreamOptions{Out: out, Now: time.Now, EngineVersion: engineVersion, Deprecations: f.deprecations, ID: u.ids.of})
 	return u
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/marks"
 	"github.com/millipede-iac/millipede/state"
 )
 
@@ -143,8 +144,10 @@ func (s *Session) deprecatedInputs() diag.List {
 	for _, name := range slices.Sorted(maps.Keys(s.Inputs)) {
 		v := s.Tree.Root.Module.Variables[name]
 		if v != nil && v.Deprecated != "" && s.Inputs[name].Value != cty.NilVal {
-			diags = diags.Append(diag.New(diag.Warning, "Deprecated variable used from the root module",
-				fmt.Sprintf("A value is given for the variable %q, which is deprecated: %s", name, v.Deprecated), v.Range.Ptr()))
+			d := diag.New(diag.Warning, "Deprecated variable used from the root module",
+				fmt.Sprintf("A value is given for the variable %q, which is deprecated: %s", name, v.Deprecated), v.Range.Ptr())
+			d.Extra = marks.Deprecated{Message: v.Deprecated, Origin: "var." + name}
+			diags = append(diags, d)
 		}
 	}
 	return diags

@@ -85,7 +85,7 @@ func (m *Module) calledVariable(v *config.Variable) (cty.Value, diag.List) {
 		diags = diags.Append(&diag.Diagnostic{
 			Severity: diag.Warning, Summary: "Variable marked as deprecated by the module author", Subject: rng,
 			Detail: fmt.Sprintf("The variable %q is deprecated. Its author says:\n%s", v.Name, v.Deprecated),
-			Extra:  marks.Deprecated{Message: v.Deprecated, Origin: m.qualified("var." + v.Name)},
+			Extra:  marks.Deprecated{Message: v.Deprecated, Origin: m.qualified("var." + v.Name), Remote: m.Node.Remote()},
 		})
 	}
 	return value, diags

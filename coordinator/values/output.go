@@ -66,7 +66,7 @@ func (m *Module) EvalOutput(name string) (cty.Value, diag.List) {
 		v = v.Mark(marks.Ephemeral)
 	}
 	if o.Deprecated != "" && !root && m.store.Phase != Validating { // a plan tells
-		v = v.Mark(marks.Deprecated{Message: o.Deprecated, Origin: m.qualified("output." + name)})
+		v = v.Mark(marks.Deprecated{Message: o.Deprecated, Origin: m.qualified("output." + name), Remote: m.Node.Remote()})
 	}
 	m.outputs[name].set(v)
 	return v, diags

@@ -52,6 +52,17 @@ type Node struct {
 	providers map[providerKey]providerHome
 }
 
+// Remote tells whether the module, or one that it is called through, comes from a registry or a package: it is not part of
+// the configuration that its user writes.
+func (n *Node) Remote() bool {
+	for ; n.Parent != nil; n = n.Parent {
+		if n.Call.parsed.Kind != LocalSource {
+			return true
+		}
+	}
+	return false
+}
+
 // Module is the parsed content of one directory. It is immutable after loading.
 type Module struct {
 	SourceDir string

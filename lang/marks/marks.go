@@ -22,6 +22,8 @@ type Deprecated struct {
 	Message string
 	// Origin is the address of the deprecated object, for the warning.
 	Origin string
+	// Remote tells that it belongs to a module from elsewhere, which its user cannot change.
+	Remote bool
 }
 
 // Has tells whether v itself (not something inside it) carries m.

@@ -30,12 +30,13 @@ type Printer struct {
 	CompactWarnings bool
 	// ConsolidateWarnings and ConsolidateErrors show problems with the same summary once.
 	ConsolidateWarnings, ConsolidateErrors bool
+	Deprecations                           Deprecations
 }
 
 // Diagnostics shows a list: warnings before errors, each in the order of their files and lines. The list is not
 // changed. The error is that of writing.
 func (p *Printer) Diagnostics(l diag.List) error {
-	if len(l) == 0 {
+	if l = p.Deprecations.of(l); len(l) == 0 {
 		return nil
 	}
 	groups := gather(sortDiagnostics(withoutRepeatedDeprecations(l)), func(s diag.Severity) bool {

@@ -30,7 +30,8 @@ type StreamOptions struct {
 	// EngineVersion is what the first message reports.
 	EngineVersion string
 	// Sources returns the files parsed so far, by name. May be nil.
-	Sources func() map[string]*hcl.File
+	Sources      func() map[string]*hcl.File
+	Deprecations Deprecations
 	// ID is as for Progress.
 	ID func(address string) (key, id string)
 }
@@ -99,7 +100,7 @@ func (s *Stream) problems(l diag.List, of map[string]any) {
 	if s.Sources != nil {
 		sources = s.Sources()
 	}
-	for _, d := range l {
+	for _, d := range s.Deprecations.of(l) {
 		level, word := "error", "Error: "
 		if d.Severity == diag.Warning {
 			level, word = "warn", "Warning: "
