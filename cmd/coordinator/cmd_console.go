@@ -181,6 +181,6 @@ func (c *consoleSession) answer(expression string) (exit bool, diags diag.List) 
 		}
 	}
 	c.print(text + "\n")
-	c.message("log", text, nil)
+	c.message("", text, nil)
 	return false, nil
 }

@@ -167,7 +167,7 @@ immediately by creating some.`)
 func (i *initialisation) heading(text string) {
 	i.print("\n" + i.app.ink(i.flags.viewFlags).Bold(text) + "\n")
 	if i.stream != nil {
-		i.stream.Log(text)
+		i.stream.Info(text)
 	}
 }
 
@@ -219,7 +219,7 @@ func (i *initialisation) modules(ctx context.Context, root *config.Node) diag.Li
 		}
 		i.print(i.app.ink(i.flags.viewFlags).Bold(text) + "\n")
 		if i.stream != nil {
-			i.stream.Log(text)
+			i.stream.Info(text)
 		}
 	}
 	return i.wd.install(ctx, i.options.upgrade, i.fetching())
@@ -243,7 +243,7 @@ func (s *screen) fetching() fetching {
 		done: func(m addr.Module, at config.Installed) {
 			text := strings.Join(m.Path(), ".") + " in " + at.Dir
 			s.print("- " + text + "\n")
-			s.message("log", "installing "+text, nil)
+			s.message("", "installing "+text, nil)
 		},
 	}
 }

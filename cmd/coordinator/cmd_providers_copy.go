@@ -210,6 +210,6 @@ func (s *screen) mirroring(e install.Event) {
 func (s *screen) step(text string) {
 	s.print("- " + text + "\n")
 	if s.stream != nil {
-		s.stream.Log(text)
+		s.stream.Info(text)
 	}
 }

@@ -116,7 +116,7 @@ func (s *screen) options() view.TextOptions {
 func (s *screen) say(text string) {
 	s.print(text + "\n")
 	if s.stream != nil {
-		s.stream.Log(strings.Join(strings.Fields(text), " "))
+		s.stream.Info(strings.Join(strings.Fields(text), " "))
 	}
 }
 

@@ -71,7 +71,9 @@ func (s *Stream) message(level, kind, text string, fields map[string]any) {
 func (s *Stream) write(level, kind, text string, fields map[string]any) {
 	m := map[string]any{
 		"@level": level, "@message": text, "@module": "tofu.ui", "@timestamp": s.Now().Format("2006-01-02T15:04:05.000000Z07:00"),
-		"type": kind,
+	}
+	if kind != "" {
+		m["type"] = kind
 	}
 	maps.Copy(m, fields)
 	var b bytes.Buffer
@@ -83,7 +85,10 @@ func (s *Stream) write(level, kind, text string, fields map[string]any) {
 	s.outlet.add(b.String())
 }
 
-// Log writes a message without a type of its own.
+// Info writes a message that has no type.
+func (s *Stream) Info(text string) { s.message("info", "", text, nil) }
+
+// Log writes a message of an operation that has no type of its own.
 func (s *Stream) Log(text string) { s.message("info", "log", text, nil) }
 
 // Message writes a message of some other type, with the fields of that type.
