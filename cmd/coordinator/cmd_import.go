@@ -106,6 +106,7 @@ func (r *operationRun) adopt(ctx context.Context, found *plan.Plan, command stri
 	adopted := *found
 	adopted.Mode, adopted.Changes, adopted.Drift, adopted.Graph = plan.RefreshOnly, nil, nil, plan.Graph{}
 	adopted.Outputs, adopted.Checks = nil, nil
+	adopted.Targets, adopted.Excludes = nil, nil // what is left out does not make what was found incomplete
 	for _, o := range found.Outputs {
 		if o.Action != plan.Delete && o.After.IsWhollyKnown() {
 			adopted.Outputs = append(adopted.Outputs, o)

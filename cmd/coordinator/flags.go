@@ -154,6 +154,9 @@ func (p *planFlags) spec() (planSpec, diag.List) {
 	if len(p.replace) > 0 && (p.destroy || p.refreshOnly) {
 		diags = diags.Append(diag.New(diag.Error, "Unsupported plan mode", "The -replace option asks for new objects, and neither -destroy nor -refresh-only makes any.", nil))
 	}
+	if p.parallelism == 0 {
+		p.parallelism = unset // as OpenTofu takes it
+	}
 	if p.parallelism < 1 && p.parallelism != unset {
 		diags = diags.Append(diag.New(diag.Error, "Invalid parallelism value", "The parallelism must be a positive number.", nil))
 	}

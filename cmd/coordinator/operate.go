@@ -205,11 +205,14 @@ func (r *operationRun) finish(ctx context.Context, p *plan.Plan, applied *operat
 	return 0
 }
 
+// noApproval is the summary that OpenTofu has where nobody can approve.
+const noApproval = "error asking for approval: EOF"
+
 // approve asks the user; without somebody to ask it is an error.
 func (r *operationRun) approve(p *plan.Plan, vars variableFlags) bool {
 	a := r.app
 	if !vars.input || a.getenv("TF_INPUT") == "0" || a.getenv("TF_INPUT") == "false" {
-		r.ui.diagnostics(diag.Errors("Apply cannot ask for approval", "Input is turned off, so nobody can approve the plan. Give -auto-approve to apply without being asked, or save the plan with plan -out=FILE and apply that.", nil))
+		r.ui.diagnostics(diag.Errors(noApproval, "Input is turned off, so nobody can approve the plan. Give -auto-approve to apply without being asked, or save the plan with plan -out=FILE and apply that.", nil))
 		return false
 	}
 	question, what := "Do you want to perform these actions?", "Millipede will perform the actions described above.\n  Only 'yes' will be accepted to approve."
@@ -229,7 +232,7 @@ func (r *operationRun) approve(p *plan.Plan, vars variableFlags) bool {
 		return true
 	}
 	if err != nil && line == "" {
-		r.ui.diagnostics(diag.Errors("No approval", "Standard input has ended before an answer came.", nil))
+		r.ui.diagnostics(diag.Errors(noApproval, "Standard input has ended before an answer came.", nil))
 		return false
 	}
 	verb := "Apply"

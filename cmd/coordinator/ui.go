@@ -168,7 +168,7 @@ func (u *textUI) applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.S
 	}
 	switch u.command {
 	case "import":
-		fmt.Fprintf(u.app.stdout, "\n%s\n\nThe objects that are shown above are in the state now.\n\n", importDone)
+		fmt.Fprintf(u.app.stdout, "\n%s\n\nThe object is in the state now.\n\n", importDone)
 		return
 	case "refresh":
 	default:

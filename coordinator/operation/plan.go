@@ -101,6 +101,9 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 			return nil, more // what is wrong whatever exists comes before all that planning finds
 		}
 	}
+	if o.Mode != plan.Destroy && !diags.HasErrors() {
+		diags = diags.Append(stillInstances(s.Tree, store))
+	}
 	failed := outcome.Interrupted || diags.HasErrors() || len(outcome.Failed) > 0
 	p := planner.Plan(failed)
 	p.EngineVersion, p.Workspace = s.EngineVersion, s.Workspace

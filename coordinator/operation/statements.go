@@ -74,6 +74,60 @@ func stillHere(tree *config.Tree, in addr.Module, b *config.Moved) diag.List {
 		fmt.Sprintf("This statement says that %s has moved, but its block is still there, at %s. Take that block out, or the statement.", b.From.Resource.In(path), n.Module.Resources[b.From.Resource].Range), b.Range.Ptr())
 }
 
+// stillInstances reports moved blocks whose from is a single instance, of a resource or of a module, or a module call that
+// is still declared. It can be told when all is expanded.
+func stillInstances(tree *config.Tree, store *values.Store) diag.List {
+	var diags diag.List
+	for path, n := range tree.Modules {
+		for _, b := range n.Module.Moved {
+			for _, m := range store.Instances(path) {
+				if at := stillDeclared(store, m.Addr, b); at != "" {
+					diags = diags.Append(diag.New(diag.Error, "Moved object still exists",
+						fmt.Sprintf("This statement says that %s has moved, but it is still declared. Take it out of the configuration, or the statement.", at), b.Range.Ptr()))
+				}
+			}
+		}
+	}
+	return diags
+}
+
+// stillDeclared returns what a moved block in a module instance moves, if it is still declared; else nothing.
+func stillDeclared(store *values.Store, in addr.ModuleInstance, b *config.Moved) string {
+	if !b.From.IsModule && b.From.Key == addr.NoKey && b.To.Key == addr.NoKey {
+		return "" // a whole resource; see stillHere
+	}
+	at := in
+	for _, s := range b.From.Steps {
+		at = at.Child(s.Name, s.Key)
+	}
+	if b.From.IsModule {
+		parent, last := at.Parent()
+		m := store.Module(parent)
+		switch {
+		case m == nil || m.Node.Children[last.Name] == nil:
+			return ""
+		case wholeCall(b), store.Module(at) != nil:
+			return at.String()
+		}
+		return ""
+	}
+	m := store.Module(at)
+	if m == nil || m.ResourceBlock(b.From.Resource) == nil {
+		return ""
+	}
+	r := m.ResourceBlock(b.From.Resource)
+	if e, _ := r.Expansion(); e.Unknown || !e.Has(b.From.Key) {
+		return ""
+	}
+	return r.Addr().Instance(b.From.Key).String()
+}
+
+// wholeCall tells whether a moved block is about all instances of a module call.
+func wholeCall(b *config.Moved) bool {
+	last := func(e *addr.MoveEndpoint) addr.Key { return e.Steps[len(e.Steps)-1].Key }
+	return last(b.From) == addr.NoKey && last(b.To) == addr.NoKey
+}
+
 // stillThere reports a removed block whose target has a block.
 func stillThere(tree *config.Tree, in addr.Module, b *config.Removed) diag.List {
 	for path, n := range tree.Modules {

@@ -62,9 +62,10 @@ func NewScope(s *graph.Static, targets, excludes []addr.Target, destroy bool) Sc
 	partly := map[int]bool{}
 	var whole []int
 	for _, v := range hit {
-		partly[v] = true // some of its instances may stay
 		if slices.ContainsFunc(excludes, func(t addr.Target) bool { return t.CoversResource(s.Nodes[v].ConfigResource()) }) {
 			whole = append(whole, v)
+		} else {
+			partly[v] = true // some of its instances may stay
 		}
 	}
 	// What depends on single instances that are left out stays: nothing is known of single instances yet.

@@ -37,6 +37,9 @@ type statement struct {
 func Apply(tree *config.Tree, prior *state.State) (Result, diag.List) {
 	r := Result{State: prior, Previous: map[addr.Instance]addr.Instance{}, Explicit: map[addr.Instance]bool{}}
 	explicit := statements(tree)
+	if diags := contradictions(explicit); diags.HasErrors() {
+		return r, diags
+	}
 	if prior == nil || len(prior.Resources) == 0 {
 		_, diags := order(explicit)
 		return r, diags
@@ -74,6 +77,30 @@ func statements(tree *config.Tree) []statement {
 		}
 	}
 	return out
+}
+
+// contradictions reports statements that move something to where it is, to several places, or several things to one place.
+func contradictions(all []statement) diag.List {
+	var diags diag.List
+	from, to := map[string]statement{}, map[string]statement{}
+	for _, s := range all {
+		a, b := s.move.FromKey(), s.move.ToKey()
+		if a == b {
+			diags = diags.Append(diag.New(diag.Error, "Redundant move statement",
+				fmt.Sprintf("The statement moves %s to where it is, so it can be left out.", a), s.block.Range.Ptr()))
+			continue
+		}
+		if other, ok := from[a]; ok && other.move.ToKey() != b {
+			diags = diags.Append(diag.New(diag.Error, "Ambiguous move statements",
+				fmt.Sprintf("By the statement at %s, %s has moved to %s, and by this one to %s. It can be at one of them.", other.block.Range, a, other.move.ToKey(), b), s.block.Range.Ptr()))
+		}
+		if other, ok := to[b]; ok && other.move.FromKey() != a {
+			diags = diags.Append(diag.New(diag.Error, "Ambiguous move statements",
+				fmt.Sprintf("By the statement at %s, %s has moved to %s, and by this one %s has. There is room for one.", other.block.Range, other.move.FromKey(), b, a), s.block.Range.Ptr()))
+		}
+		from[a], to[b] = s, s
+	}
+	return diags
 }
 
 // order sorts statements so that a chain's beginning comes before its end, and what is outside before what is inside.
