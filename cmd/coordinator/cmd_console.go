@@ -54,6 +54,7 @@ func runConsole(ctx context.Context, a *app, args []string) int {
 	json := show.json
 	show.json = false // problems are shown as text in any case
 	s, diags := a.newStreamScreen(show, nil)
+	s.printer.Out = a.stderr // standard output is for values
 	if json {
 		diags = diags.Append(diag.New(diag.Error, "Output only in json is not allowed", "A console is for people. To have its output as JSON beside that, give -json-into=FILE.", nil))
 	}

@@ -41,7 +41,8 @@ func (a *Applier) Doubt(v int, d state.Doubt) []state.Change {
 	return changes
 }
 
-// operationOf names what is in doubt. An object that was made, and whose provisioners were at work, is known: it can be read.
+// operationOf names what is in doubt. An object that was made, and whose provisioners were at work, is known: it can be
+// read.
 func (a *Applier) operationOf(vx plan.Vertex, c *plan.Change, old *state.Object) string {
 	switch {
 	case vx.Kind == plan.DestroyObject:
@@ -62,8 +63,8 @@ func (a *Applier) keyOf(vx plan.Vertex, c *plan.Change) state.DeposedKey {
 	return c.Deposed
 }
 
-// Undoubt returns the changes that take back what Doubt has said, because the outcome is known now: the object is again what it
-// was before the operation. There are none if nothing was in doubt.
+// Undoubt returns the changes that take back what Doubt has said, because the outcome is known now: the object is again
+// what it was before the operation. There are none if nothing was in doubt.
 func (a *Applier) Undoubt(v int) []state.Change {
 	vx := a.Plan.Graph.Vertices[v]
 	if vx.Change < 0 {

@@ -164,7 +164,7 @@ func (a *Applier) openNext(v int, n *graph.Node, rs []*values.Resource, keys []a
 	ev, more := a.evaluate(r, k)
 	diags = diags.Append(more.WithAddress(at.String()))
 	if diags.HasErrors() {
-		return program.Step{Diags: diags}
+		return unmet(ev, diags)
 	}
 	config, err := encode(ev.config, ev.schema)
 	if err != nil {
@@ -254,7 +254,17 @@ type evaluated struct {
 	checks   []outcome
 }
 
-// evaluate evaluates the block of an instance: preconditions first, then the body.
+// unmet is the step of a vertex whose block could not be evaluated. ev, which may be nil, tells what came of its
+// preconditions: that is recorded all the same.
+func unmet(ev *evaluated, diags diag.List) program.Step {
+	if ev == nil {
+		return program.Step{Diags: diags}
+	}
+	return program.Step{Diags: diags, Value: &effect{checks: ev.checks}}
+}
+
+// evaluate evaluates the block of an instance: preconditions first, then the body. When a precondition does not hold,
+// what it returns tells so.
 func (a *Applier) evaluate(r *values.Resource, k addr.Key) (*evaluated, diag.List) {
 	at := r.Addr().Instance(k)
 	expansion, diags := r.Expansion()
@@ -281,7 +291,7 @@ func (a *Applier) evaluate(r *values.Resource, k addr.Key) (*evaluated, diag.Lis
 	conditions := r.CheckPreconditions(at.String(), ev.rep)
 	ev.checks = outcomes("resource", at.Config().String(), conditions)
 	if conditions.Diags.HasErrors() {
-		return nil, diags.Append(conditions.Diags)
+		return ev, diags.Append(conditions.Diags)
 	}
 	ev.config, more = r.Bound().Eval(ev.rep, cty.NilVal)
 	diags = diags.Append(errorsOnly(more))

@@ -58,7 +58,7 @@ func (a *Applier) apply(v int, c *plan.Change) program.Step {
 	}
 	ev, diags := a.evaluate(r, c.Addr.Key)
 	if diags.HasErrors() {
-		return program.Step{Diags: diags}
+		return unmet(ev, diags)
 	}
 	task := &wire.ApplyTask{Type: c.Addr.Resource.Type, Action: plan.Create, PlannedPrivate: c.PlannedPrivate, IgnoreAll: ev.code.Config.IgnoreAll}
 	var err error
@@ -257,7 +257,7 @@ func (a *Applier) read(v int, c *plan.Change) program.Step {
 	}
 	ev, diags := a.evaluate(r, c.Addr.Key)
 	if diags.HasErrors() {
-		return program.Step{Diags: diags}
+		return unmet(ev, diags)
 	}
 	if !ev.config.IsWhollyKnown() {
 		return program.Step{Diags: diags.Append(diag.New(diag.Error, "Configuration contains unknown value",

@@ -116,7 +116,7 @@ func (a *Applier) PrepareAfter(ctx context.Context, v, phase int) program.Step {
 	}
 	ev, diags := a.evaluate(r, c.Addr.Key)
 	if diags.HasErrors() {
-		return program.Step{Diags: diags}
+		return unmet(ev, diags)
 	}
 	value, err := values.DecodeStored(object, ev.schema)
 	if err != nil {

@@ -266,7 +266,7 @@ func (s *Session) Validate(ctx context.Context) diag.List {
 	}
 	code := values.NewCode(s.Tree, schemas)
 	static := graph.Build(s.Tree, nil, code)
-	if cycles := cycleDiags(static).Append(selfReferences(static, code)); cycles.HasErrors() {
+	if cycles := cycleDiags(static); cycles.HasErrors() {
 		return diags.Append(cycles)
 	}
 	return diags.Append(s.check(ctx, static, code, false))
