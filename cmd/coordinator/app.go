@@ -164,7 +164,7 @@ func findCommand(args []string) (*command, []string) {
 // argsFromEnvironment returns the arguments that TF_CLI_ARGS and TF_CLI_ARGS_name add, split as a shell splits words.
 func (a *app) argsFromEnvironment(name string) ([]string, error) {
 	var out []string
-	for _, v := range []string{"TF_CLI_ARGS_" + strings.ReplaceAll(name, " ", "_"), "TF_CLI_ARGS"} {
+	for _, v := range []string{"TF_CLI_ARGS_" + strings.NewReplacer(" ", "_", "-", "_").Replace(name), "TF_CLI_ARGS"} {
 		words, err := shellwords.Parse(a.getenv(v))
 		if err != nil {
 			return nil, fmt.Errorf("parsing extra CLI args from %s: %w", v, err)
