@@ -25,7 +25,7 @@ func (i *initialisation) providers(ctx context.Context, prior *state.State) diag
 	if len(o.Required) > 0 {
 		i.heading("Initializing provider plugins...")
 	}
-	o.Report = i.installing
+	o.Report, o.Inferred = i.installing, i.inferred
 	locks, more := install.Install(ctx, o)
 	diags = diags.Append(more)
 	if i.signed {
@@ -39,6 +39,17 @@ func (i *initialisation) providers(ctx context.Context, prior *state.State) diag
 		return diags
 	}
 	return diags.Append(i.lockFile(o.Locks, locks, o.Platform))
+}
+
+// inferred warns that a provider was only guessed.
+func (i *initialisation) inferred(p addr.Provider) diag.List {
+	r := i.wd.tree.Inferred(p)
+	if r == nil {
+		return nil
+	}
+	return diag.List{diag.New(diag.Warning, "Automatically-inferred provider dependency", fmt.Sprintf(
+		"The type of %s begins with %q, and the module does not say in required_providers which provider that is, so %s was taken for it.\n\nEither name the right provider there, or in the argument \"provider\" of the resource; or its type has another name.",
+		r.Addr, r.Provider.Name, p.Display()), &r.Range)}
 }
 
 // conflicting warns about providers of one name from several registries, and complains about those of state files so

@@ -174,6 +174,26 @@ func (m *Module) Requirements() map[addr.Provider][]string {
 	return out
 }
 
+// Inferred returns a resource whose type alone says that it belongs to a provider, when no module names that provider
+// in required_providers: so somebody may have meant another. It is nil when there is none.
+func (t *Tree) Inferred(p addr.Provider) *Resource {
+	var found *Resource
+	for _, path := range slices.Sorted(maps.Keys(t.Modules)) {
+		m := t.Modules[path].Module
+		for _, required := range m.Required {
+			if !required.Implied && required.Source == p {
+				return nil
+			}
+		}
+		for _, at := range slices.SortedFunc(maps.Keys(m.Resources), compareResources) {
+			if r := m.Resources[at]; found == nil && r.Source == p && !r.ProviderSet {
+				found = r
+			}
+		}
+	}
+	return found
+}
+
 // compareResources orders managed resources first, then data sources, then ephemeral ones; each by name.
 func compareResources(a, b addr.Resource) int {
 	const order = "MDE"

@@ -44,6 +44,9 @@ type Options struct {
 	Getenv   func(string) string
 	// Managed are the providers that need no package: reattached ones.
 	Managed map[addr.Provider]bool
+	// Inferred, when set, returns what is to be said of a provider that its registry does not know: that it was only
+	// guessed from the type of a resource.
+	Inferred func(addr.Provider) diag.List
 	// Report, when set, is told what happens; one call at a time.
 	Report func(Event)
 }

@@ -26,8 +26,12 @@ func (o Options) notQueried(p addr.Provider, err error) diag.List {
 	var missing *services.NoServiceError
 	switch {
 	case errors.As(err, &absent):
-		return diag.Errors("Failed to query available provider packages", fmt.Sprintf(
-			"Could not retrieve the list of available versions for provider %s: %s%s", p.Display(), err, absent.advice()), nil)
+		var inferred diag.List
+		if absent.registry && o.Inferred != nil {
+			inferred = o.Inferred(p)
+		}
+		return append(inferred, diag.New(diag.Error, "Failed to query available provider packages", fmt.Sprintf(
+			"Could not retrieve the list of available versions for provider %s: %s%s", p.Display(), err, absent.advice()), nil))
 	case errors.As(err, &missing):
 		return diag.Errors("Invalid provider registry host", noRegistry(p, missing), nil)
 	default:
