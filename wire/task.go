@@ -29,6 +29,9 @@ type Task struct {
 	Ephemeral *EphemeralTask `msgpack:"ep,omitempty"`
 	Function  *FunctionTask  `msgpack:"fn,omitempty"`
 	Provision *ProvisionTask `msgpack:"pv,omitempty"`
+
+	// Worker is the one that made what the task is about: others leave it the task for a while. Empty: any.
+	Worker string `msgpack:"w,omitempty"`
 }
 
 // Provider says which plugin carries a task out, configured how.

@@ -45,6 +45,11 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) {
 		return
 	}
 
+	if task != nil && w.left.forOther(ref.Attempt, task.Worker, w.ID, w.Now()) {
+		w.release(ctx, d)
+		return
+	}
+
 	a := claimed{Worker: w, ref: ref, nonce: w.Nonce()}
 	notStarted, err := mail.seal(ctx, a.notStarted("The worker stopped before it began the operation.", nil))
 	if err != nil {

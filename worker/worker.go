@@ -119,6 +119,7 @@ type Worker struct {
 	Options
 	slots *slots
 	keys  *runKeys
+	left  leftover
 	ops   *operations
 	// announce asks for a heartbeat now.
 	announce chan struct{}

@@ -159,7 +159,7 @@ func (a *Applier) applied(v int, c *plan.Change, r *values.Resource, ev *evaluat
 	}
 	provisioners := createProvisioners(ev.code.Config)
 	if task := c.Action != plan.Update && len(provisioners) > 0 && !diags.HasErrors(); task {
-		return a.provisionCreated(v, c, r, ev, object, value, step)
+		return a.provisionCreated(v, c, r, ev, object, value, res.Worker, step)
 	}
 	if diags.HasErrors() {
 		step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr, Provider: ev.instance, Object: object})

@@ -31,20 +31,21 @@ func provisionersOf(c *config.Resource, destroy bool) []*config.Provisioner {
 	return out
 }
 
-// provisionCreated asks for the provisioners of an object that was just made.
-func (a *Applier) provisionCreated(v int, c *plan.Change, r *values.Resource, ev *evaluated, object *state.Object, value cty.Value, step program.Step) program.Step {
+// provisionCreated asks for the provisioners of an object that was just made, by the worker that is named, if it is known.
+func (a *Applier) provisionCreated(v int, c *plan.Change, r *values.Resource, ev *evaluated, object *state.Object, value cty.Value, worker string, step program.Step) program.Step {
 	tainted := *object
 	tainted.Status = state.Tainted
 	step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr, Provider: ev.instance, Object: &tainted})
-	task, diags := a.provisionTask(r.Module(), ev.code.Config.Connection, createProvisioners(ev.code.Config), ev.rep, value)
+	list := createProvisioners(ev.code.Config)
+	task, diags := a.provisionTask(r.Module(), ev.code.Config.Connection, list, ev.rep, value)
 	step.Diags = step.Diags.Append(diags)
 	if step.Diags.HasErrors() {
 		return step
 	}
-	step.Task = &wire.Task{Address: c.Addr.String(), Provider: wire.Provider{}, Provision: task}
+	step.Task = &wire.Task{Address: c.Addr.String(), Provision: task, Worker: worker}
 	step.Lane, step.Place = program.Safe, ev.place
 	a.work[v].then = func(res *wire.Result) program.Step {
-		after := program.Step{Diags: values.WireDiags(res.Diagnostics, ev.ranges)}
+		after := program.Step{Diags: provisionDiags(res, list)}
 		if after.Diags.HasErrors() {
 			return after // the object stays tainted
 		}
@@ -72,7 +73,7 @@ func (a *Applier) provisionDestroyed(v int, c *plan.Change, place program.Placem
 		return program.Step{Diags: diags}, true
 	}
 	a.work[v].then = func(res *wire.Result) program.Step {
-		diags := values.WireDiags(res.Diagnostics, nil)
+		diags := provisionDiags(res, list)
 		if diags.HasErrors() {
 			return program.Step{Diags: diags}
 		}
@@ -84,6 +85,22 @@ func (a *Applier) provisionDestroyed(v int, c *plan.Change, place program.Placem
 		Lane: program.Safe, Place: place, Diags: diags,
 		Task: &wire.Task{Address: c.Addr.String(), Provision: task},
 	}, true
+}
+
+// provisionDiags are what provisioners came to. A worker says of which one it speaks by an index.
+func provisionDiags(res *wire.Result, list []*config.Provisioner) diag.List {
+	diags := values.WireDiags(res.Diagnostics, func(path cty.Path) *hcl.Range {
+		for i, p := range list {
+			if path.Equals(cty.IndexIntPath(i)) {
+				return p.Range.Ptr()
+			}
+		}
+		return nil
+	})
+	for _, d := range diags {
+		d.Path = nil
+	}
+	return diags
 }
 
 // provisionTask evaluates provisioner blocks: self is the object.
@@ -124,7 +141,7 @@ func (a *Applier) PrepareAfter(ctx context.Context, v, phase int) program.Step {
 	}
 	whole := *object
 	whole.Status = state.Ready
-	return a.provisionCreated(v, c, r, ev, &whole, value, program.Step{})
+	return a.provisionCreated(v, c, r, ev, &whole, value, "", program.Step{})
 }
 
 // Anyway tells that ephemeral objects are closed whatever became of their users.

@@ -119,3 +119,43 @@ func TestProvisionersWorkOnMachinesOverSSHWhereverTheWorkerIs(t *testing.T) {
 		}
 	})
 }
+
+func TestProvisionersRunOnTheWorkerThatMadeTheObject(t *testing.T) {
+	t.Parallel()
+	log := filepath.Join(t.TempDir(), "log")
+	s := site.New(t, site.FleetOnly+fmt.Sprintf(`
+resource "fleet_machine" "a" {
+  count = 12
+  name  = "a-${count.index}"
+  provisioner "local-exec" {
+    command = "echo ${self.name} $PPID >> %s"
+  }
+}
+`, log))
+	s.Server()
+	workers := map[string]string{}
+	for range 3 {
+		w := s.Worker("default")
+		workers[fmt.Sprint(w.PID())] = w.ID
+	}
+	s.Must("init", "-no-color")
+	s.Must("apply", "-no-color", "-auto-approve")
+	made := map[string]string{}
+	for _, c := range s.Calls("create") {
+		made[c.Name] = c.Worker
+	}
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if len(lines) != 12 {
+		t.Errorf("%d provisioners ran", len(lines))
+	}
+	for _, line := range lines {
+		name, pid, _ := strings.Cut(line, " ")
+		if workers[pid] == "" || workers[pid] != made[name] {
+			t.Errorf("%s was made by %s and provisioned by %q", name, made[name], workers[pid])
+		}
+	}
+}

@@ -45,12 +45,15 @@ var types = map[string]func(Runner, context.Context, call) diag.List{
 // unless that provisioner is to continue: then its failure is not even told. emit receives the progress.
 func (r Runner) Run(ctx context.Context, address string, t *wire.ProvisionTask, emit func(wire.Event)) diag.List {
 	var diags diag.List
-	for _, p := range t.Provisioners {
+	for i, p := range t.Provisioners {
 		emit(wire.Event{Address: address, Kind: "provision_start", Name: p.Type})
 		more := r.run(ctx, address, t.Dir, p, emit)
 		emit(wire.Event{Address: address, Kind: "provision_end", Name: p.Type, Failed: more.HasErrors()})
 		if more.HasErrors() && p.Continue {
 			continue
+		}
+		for _, d := range more {
+			d.Path = cty.IndexIntPath(i) // which the coordinator knows the place of
 		}
 		diags = append(diags, more...)
 		if more.HasErrors() {
