@@ -79,8 +79,22 @@ func (s *screen) verdict(diags diag.List, document []byte) diag.List {
 func (a *app) validate(ctx context.Context, wd *workdir) diag.List {
 	e, diags := a.openEngine(ctx, engineOptions{tree: wd.tree, loader: wd.loader, observer: coordinator.Silent{}, parallelism: unset})
 	if diags.HasErrors() {
-		return diags
+		return missingProviders(diags)
 	}
 	diags = diags.Append(e.Validate(ctx), suite.Validate(ctx, e.Session, wd.tree))
 	return diags.Append(e.close())
+}
+
+// missingProviders names providers that are not installed as OpenTofu's validation does: other commands say that the
+// dependency lock file has none, and validation does not look at that.
+func missingProviders(l diag.List) diag.List {
+	out := make(diag.List, len(l))
+	for i, d := range l {
+		c := *d
+		if c.Summary == "Inconsistent dependency lock file" {
+			c.Summary = "Missing required provider"
+		}
+		out[i] = &c
+	}
+	return out
 }

@@ -60,11 +60,11 @@ func (v *Validator) Prepare(_ context.Context, i int) program.Step {
 			_, diags := m.LocalValue(n.Local.Name)
 			step.Diags = step.Diags.Append(diags)
 		case graph.OutputNode:
-			step.Diags = step.Diags.Append(m.CheckOutput(n.Output).Diags)
+			step.Diags = step.Diags.Append(dependsOn(m, n.Output.DependsOn), m.CheckOutput(n.Output).Diags)
 			_, diags := m.EvalOutput(n.Output.Name)
 			step.Diags = step.Diags.Append(diags)
 		case graph.CallNode:
-			step.Diags = step.Diags.Append(m.Call(n.Call.Name).Diags)
+			step.Diags = step.Diags.Append(m.Call(n.Call.Name).Diags, dependsOn(m, n.Call.DependsOn))
 		case graph.CheckNode:
 			step.Diags = step.Diags.Append(m.CheckAsserts(n.Check).Diags)
 		case graph.ProviderNode:
