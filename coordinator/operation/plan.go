@@ -72,9 +72,12 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	if cycles := cycleDiags(static).Append(selfReferences(static, code)); cycles.HasErrors() {
 		return nil, diags.Append(cycles)
 	}
-	more = s.check(ctx, static, code, true)
-	if diags = diags.Append(more); more.HasErrors() {
-		return nil, diags
+	// Who imports may still be writing the block of what is imported.
+	if len(o.Imports) == 0 {
+		more = s.check(ctx, static, code, true)
+		if diags = diags.Append(more); more.HasErrors() {
+			return nil, diags
+		}
 	}
 	now := s.Now().UTC().Truncate(time.Second)
 	store := s.store(code, values.Planning, now)

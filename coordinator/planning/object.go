@@ -107,6 +107,10 @@ func (p *Planner) setUp(o *object) (wire.Provider, diag.List) {
 	}
 	var bodyDiags diag.List
 	w.config, bodyDiags = r.Bound().Eval(w.rep, cty.NilVal)
+	if len(p.Imports) > 0 && o.addr.Resource.Mode == addr.Managed && bodyDiags.HasErrors() {
+		// The import command plans nothing, and who imports may still be writing the block.
+		w.config, bodyDiags = cty.NullVal(w.schema.Block.ImpliedType()), nil
+	}
 	diags = diags.Append(bodyDiags)
 	if diags.HasErrors() {
 		return wp, diags

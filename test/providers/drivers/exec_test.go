@@ -229,6 +229,9 @@ func TestExecImportsAndDestroys(t *testing.T) {
 	if got := onlyResource(t, tf).AttributeValues["id"]; got != id {
 		t.Errorf("imported is %v", got)
 	}
+	// Who imports may still be writing the block.
+	unfinished, _ := inDir(t, required+"resource \"fleet_machine\" \"a\" {\n}\n")
+	must(t, unfinished.Import(ctx, "fleet_machine.a", id))
 	must(t, tf.Destroy(ctx))
 	if changes, err := made.Plan(ctx); err != nil || !changes {
 		t.Errorf("the machine is still there, or %v", err)
