@@ -99,6 +99,9 @@ func (s *Session) overtake(ctx context.Context, lockID string) error {
 		if err := s.Store.EndRun(ctx, lockID, r.ID, "cancelled", s.Now()); err != nil {
 			return err
 		}
+		if err := s.giveBack(ctx, r); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -36,6 +36,7 @@ import (
 type estate struct {
 	t       *testing.T
 	cloud   *cloud
+	system  *mem.System
 	store   *statemem.Store
 	session operation.Session
 	// interrupts stops what the session does.
@@ -46,6 +47,7 @@ func newEstate(t *testing.T) *estate {
 	t.Helper()
 	e := &estate{t: t, cloud: newCloud(), store: statemem.New(statemem.Options{}), interrupts: make(chan struct{})}
 	system := mem.New(mem.Options{})
+	e.system = system
 	startWorker(t, system.Connect("worker"), e.cloud)
 	conn := system.Connect("coordinator")
 	t.Cleanup(func() { e.check(conn.Close()) })

@@ -133,3 +133,23 @@ func TestWhoHasLostTheLockNeitherBeginsARunNorEndsThatOfAnother(t *testing.T) {
 		t.Errorf("the run is %+v", runs[0])
 	}
 }
+
+// A run was left while a doubt held its permit. The doubt was resolved, and another run did the rest, under other permits.
+func TestTheNextApplyGivesBackThePermitsOfARunThatNobodyGoesOnWith(t *testing.T) {
+	e := newEstate(t)
+	e.apply(two)
+	request := wire.PermitRequest{ID: "left-0", Coordinator: "c", Run: "left", At: time.Now()}
+	before := e.system.Connect("before")
+	_, err := before.Acquire(t.Context(), "default", request)
+	e.check(err)
+	e.check(before.Close())
+	e.check(e.store.BeginRun(t.Context(), "", journal.Run{ID: "left", Workspace: "default", Coordinator: "c", Status: "interrupted", Vertices: 1}, nil))
+	e.check(e.store.Commit(t.Context(), "default", "", journal.Tx{Run: "left", Events: []journal.Event{
+		{Kind: journal.Want}, {Kind: journal.Dispatch, Attempt: "a1", Permits: []string{"default/left-0"}}, {Kind: journal.Suspect}, {Kind: journal.Retract}}}))
+	e.apply(two)
+	limits, err := e.session.Transport.Limits(t.Context())
+	e.check(err)
+	if n := len(limits[0].Held); n != 0 {
+		t.Errorf("%d permits are held", n)
+	}
+}

@@ -1,0 +1,59 @@
+package operation
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// giveBackIn is how long a permit is asked for that is to be given back. A request that is given up is withdrawn, and
+// that frees the slot as well.
+const giveBackIn = 100 * time.Millisecond
+
+// giveBack frees the permits that a run has left behind which nobody will go on with. It was interrupted while they were
+// held for operations in doubt; those are resolved. No other coordinator can know that, and would wait for them.
+func (s *Session) giveBack(ctx context.Context, r journal.Run) error {
+	events, err := s.Store.Events(ctx, r.ID)
+	if err != nil {
+		return err
+	}
+	statuses, open, err := journal.Fold(r.Vertices, events)
+	if err != nil {
+		return err
+	}
+	left := map[string]bool{}
+	for _, e := range events {
+		if e.Kind != journal.Dispatch || statuses[e.Vertex] == journal.Dispatched && open[e.Vertex].Attempt == e.Attempt {
+			continue
+		}
+		for _, name := range e.Permits {
+			left[name] = true
+		}
+	}
+	for v, e := range open {
+		if statuses[v] == journal.Dispatched {
+			for _, name := range e.Permits {
+				delete(left, name)
+			}
+		}
+	}
+	var group errgroup.Group
+	for name := range left {
+		i := strings.LastIndexByte(name, '/')
+		request := wire.PermitRequest{ID: name[i+1:], Coordinator: s.Coordinator, Run: r.ID, At: s.Now()}
+		group.Go(func() error {
+			short, cancel := context.WithTimeout(ctx, giveBackIn)
+			defer cancel()
+			if p, err := s.Transport.Acquire(short, name[:max(i, 0)], request); err == nil {
+				_ = p.Release(ctx) // what fails here stays held for a day
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
