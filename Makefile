@@ -57,7 +57,7 @@ fault-large: ## apply 2,000 resources while coordinator and workers are killed
 	$(GO) test ./test/fault -count=1 -timeout=1h -v -run Large -large
 
 sim: ## play seeds of the simulation: SEEDS=N, or SEED=X with its trace; WITHOUT=GUARD leaves a guard out
-	$(GO) test ./test/sim -count=1 -timeout=24h -v -run 'TestNothingIsLost' $(if $(SEED),-seed=$(SEED),-seeds=$(SEEDS) -from=$(FROM)) -without=$(WITHOUT)
+	$(GO) test ./test/sim -count=1 -timeout=24h -v -run 'TestNothingIsLost' $(if $(filter file,$(origin SEED)),-seeds=$(SEEDS) -from=$(FROM),-seed=$(SEED)) -without=$(WITHOUT)
 
 conformance: build ## run the conformance cases in CONFORMANCE, if they are there
 	python3 $(CONFORMANCE)/functions/run_cases.py --bin $(BIN)/coordinator \
