@@ -183,7 +183,7 @@ func (r *operationRun) applyPlanFile(ctx context.Context, saved *planfile.Saved,
 		diags = r.mismatch
 	}
 	if !diags.HasErrors() && pf.differs(saved.Plan) {
-		diags = diag.Errors("Cannot change a saved plan", "What a saved plan does was decided when it was made: -target, -exclude, -replace and another mode (-destroy, -refresh-only) do not go with one.", nil)
+		diags = diag.Errors("Cannot change a saved plan", "What a saved plan does was decided when it was made: -target, -exclude, -replace and -refresh-only do not go with one.", nil)
 	}
 	if diags.HasErrors() {
 		r.ui.diagnostics(diags)
