@@ -28,7 +28,8 @@ type Validator struct {
 	Code    *values.Code
 	Store   *values.Store
 	Package func(addr.Provider) wire.Package
-	// Sparing leaves it to planning to ask providers about blocks that are sure to have one instance.
+	// Sparing leaves it to planning to ask providers about blocks that are sure to have one instance. Their own
+	// configuration is asked about all the same: planning only configures them with it.
 	Sparing bool
 }
 
@@ -91,9 +92,6 @@ func (v *Validator) provider(step *program.Step, m *values.Module, n *graph.Node
 	config, diags := v.Code.Body(n.Provider.Config, block).Eval(m.Scope, rep, cty.NilVal)
 	step.Diags = step.Diags.Append(diags)
 	if diags.HasErrors() {
-		return
-	}
-	if v.Sparing {
 		return
 	}
 	bare, _ := config.UnmarkDeep()
