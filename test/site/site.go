@@ -22,12 +22,12 @@ import (
 	"github.com/millipede-iac/millipede/test/process"
 )
 
-// patience is how long a test waits for what should come soon.
-const patience = Slowness * 90 * time.Second
+// Patience is how long a test waits for what should come soon. A test that runs alone, and makes much, may set it.
+var Patience = Slowness * 90 * time.Second
 
 // Waiting returns a context that ends when the patience does.
 func Waiting(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("the test's patience has ended"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), Patience, errors.New("the test's patience has ended"))
 	t.Cleanup(cancel)
 	return ctx
 }
