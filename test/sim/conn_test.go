@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/millipede-iac/millipede/wire"
@@ -87,6 +89,9 @@ func (d *delivery) Sequence() uint64  { return d.m.seq }
 
 func (d *delivery) Ack(ctx context.Context) error {
 	return d.c.request(ctx, "Ack", string(d.m.ref.Attempt), func() error {
+		if d.q == &d.c.n.results {
+			d.c.p.w.mustBeRecorded(d.m.ref)
+		}
 		d.q.remove(func(m *message) bool { return m == d.m })
 		return nil
 	})
@@ -231,17 +236,18 @@ func (c *conn) watch(ctx context.Context, control bool, fn func(any)) error {
 	if control {
 		name = "WatchControl"
 	}
-	watcher := &watcher{c: c, control: control}
+	l := &watcher{c: c, control: control}
 	w := c.p.w
 	w.mu.Lock()
-	c.n.watchers = append(c.n.watchers, watcher)
+	c.n.watchers = append(c.n.watchers, l)
+	slices.SortStableFunc(c.n.watchers, func(a, b *watcher) int { return cmp.Compare(a.c.p.name, b.c.p.name) })
 	w.mu.Unlock()
 	for {
 		var got []any
-		err := c.p.do(ctx, local, name, "", func(o *op) { watcher.o = o; watcher.hand() })
+		err := c.p.do(ctx, local, name, "", func(o *op) { l.o = o; l.hand() })
 		w.mu.Lock()
 		if err == nil {
-			got, watcher.inbox = watcher.inbox, nil
+			got, l.inbox = l.inbox, nil
 		}
 		w.mu.Unlock()
 		if ctx.Err() != nil {
@@ -435,6 +441,7 @@ func (c *conn) Serve(ctx context.Context, pool string, slots int, handle func(ct
 	w := c.p.w
 	w.mu.Lock()
 	c.n.serving = append(c.n.serving, s)
+	slices.SortStableFunc(c.n.serving, func(a, b *serving) int { return cmp.Compare(a.c.p.name, b.c.p.name) })
 	w.mu.Unlock()
 	running := 0
 	ended := make(chan struct{}, 1024)

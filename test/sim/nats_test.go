@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -214,6 +215,7 @@ func (n *nats) connect(p *process, coordinator string) *conn {
 	c := &conn{p: p, n: n, coordinator: coordinator, since: time.Now(), fetched: map[wire.AttemptID]time.Time{}}
 	c.sem.init()
 	n.conns = append(n.conns, c)
+	slices.SortStableFunc(n.conns, func(a, b *conn) int { return cmp.Compare(a.p.name, b.p.name) }) // not in the order of arrival
 	p.conn = c
 	return c
 }

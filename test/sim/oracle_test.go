@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
 )
 
 // record is an object as a state has it.
@@ -64,6 +66,27 @@ func (w *world) siteOf(name string) *site {
 		}
 	}
 	return nil
+}
+
+// mustBeRecorded checks that what a result says is in the journal of its run when its message is confirmed.
+func (w *world) mustBeRecorded(ref wire.TaskRef) {
+	s := w.siteOf(ref.Coordinator + "-")
+	if s == nil {
+		return
+	}
+	events, err := s.store.Events(context.Background(), ref.Run)
+	if err != nil {
+		return // the run was so long ago that the store has forgotten it
+	}
+	for _, e := range events {
+		switch e.Kind {
+		case journal.Finish, journal.Fail, journal.Step, journal.Suspect, journal.Retract:
+			if e.Attempt == string(ref.Attempt) {
+				return
+			}
+		}
+	}
+	w.violate("lost", "the result of %s was acknowledged before it was durable", ref.Attempt)
 }
 
 // mustBeDurable checks that what an object refers to is recorded before the object is made.
