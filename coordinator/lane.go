@@ -138,6 +138,12 @@ func (l *loop) onArrived(e arrived) {
 		if a.nonce != "" && a.nonce != e.result.Nonce {
 			l.alarm(a.vertex, fmt.Sprintf("The attempt %s has two results, under two claims: of worker %s, and of worker %s. The operation may have been started twice; the first result was recorded.", e.ref.Attempt, a.worker, e.result.Worker))
 		}
+		if x := &l.vertices[a.vertex]; x.work != nil && x.work.attempt == e.ref.Attempt {
+			switch x.phase {
+			case completing, advancing, concluding, retracting:
+				return // it may be the same message once more, and is not durable yet; it comes again
+			}
+		}
 		l.acking[e.delivery] = nil
 		l.do(ack{e.delivery})
 		return
