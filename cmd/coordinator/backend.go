@@ -77,9 +77,16 @@ func backendConfig(root *config.Node, block *config.Backend) (cty.Value, diag.Li
 	return cty.ObjectVal(values), diags
 }
 
-// checkBackend says what is wrong with the backend that terraform_remote_state names.
+// checkBackend says what is wrong with the backend that terraform_remote_state names. For a data source its type is a part
+// of the configuration, whereas the block of a backend has it as its label.
 func (a *app) checkBackend(backend string, config cty.Value) diag.List {
-	return snapshot.Check(backend, config)
+	diags := snapshot.Check(backend, config)
+	for _, d := range diags {
+		if d.Summary == snapshot.UnsupportedType {
+			d.Summary = "Invalid backend configuration"
+		}
+	}
+	return diags
 }
 
 // readRemoteState reads the outputs of another state for terraform_remote_state.

@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/provider/builtin"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/worker/change"
@@ -24,7 +25,7 @@ func Own(read builtin.StateReader, check builtin.ConfigCheck) func(ctx context.C
 		if diags.HasErrors() {
 			return &wire.Result{Diagnostics: wire.DiagsToWire(diags)}
 		}
-		return change.Do(ctx, change.Host{
+		return change.Do(provider.WithAddress(ctx, t.Address), change.Host{
 			Provider: p, Schemas: schemas, Name: t.Provider.Address, Source: t.Provider.Package.Source, Address: t.Address,
 		}, t)
 	}

@@ -83,6 +83,9 @@ var kinds = map[string]kind{
 // later are the backends of OpenTofu that are not supported yet.
 var later = []string{"azurerm", "cloud", "consul", "cos", "gcs", "http", "kubernetes", "oss", "pg", "remote", "s3"}
 
+// UnsupportedType is the summary of the diagnostics that say that there is no such backend here.
+const UnsupportedType = "Unsupported backend type"
+
 // Arguments returns the names of a backend's arguments, all of them optional strings; or says that there is no such
 // backend. The diagnostics have no source range.
 func Arguments(typ string) ([]string, diag.List) {
@@ -91,12 +94,12 @@ func Arguments(typ string) ([]string, diag.List) {
 	case ok:
 		return k.arguments, nil
 	case slices.Contains(later, typ):
-		return nil, diag.Errors("Unsupported backend type", fmt.Sprintf(
+		return nil, diag.Errors(UnsupportedType, fmt.Sprintf(
 			"Millipede cannot keep snapshots in the backend %q yet; it can in %s. To bring the state over: run \"tofu state pull > pulled.tfstate\" "+
 				"here, take the %q block out (without one, the state is beside the configuration), and run "+
 				"\"coordinator init\", then \"coordinator state push pulled.tfstate\".", typ, supported(), typ), nil)
 	}
-	return nil, diag.Errors("Unsupported backend type", fmt.Sprintf("There is no backend type named %q; there are %s.", typ, supported()), nil)
+	return nil, diag.Errors(UnsupportedType, fmt.Sprintf("There is no backend type named %q; there are %s.", typ, supported()), nil)
 }
 
 func supported() string { return strings.Join(slices.Sorted(maps.Keys(kinds)), " and ") }
