@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
@@ -109,6 +110,9 @@ func (l *loop) enqueue(v int) {
 // classify finds the class of a vertex by its placement.
 func (l *loop) classify(x *vertex, w *work) int32 {
 	name, limits := l.place(w.step.Place, l.isLive)
+	if w.step.Place.Anywhere && !l.isLive(name) {
+		name = cmp.Or(l.anyLive(), name)
+	}
 	if x.hidden {
 		limits = nil
 	}
@@ -146,11 +150,22 @@ func (l *loop) isLive(name string) bool {
 	return p != nil && p.live > 0
 }
 
-// tooEarly tells that the region of a vertex may name a pool whose workers have not had the time to say so.
+// anyLive names a pool with workers; empty when none is known to have any.
+func (l *loop) anyLive() string {
+	for _, p := range l.poolOrder {
+		if p.live > 0 {
+			return p.name
+		}
+	}
+	return ""
+}
+
+// tooEarly tells that the workers of a pool that a vertex may go to have not had the time to say that they are there: of
+// one that its region names, or of any.
 func (l *loop) tooEarly(w *work) bool {
 	p := &w.step.Place
-	return l.now.Before(l.settledAt) && !l.halted() &&
-		(p.Region != "" && !l.isLive(p.Region) || p.ProviderRegion != "" && !l.isLive(p.ProviderRegion))
+	return l.now.Before(l.settledAt) && !l.halted() && (p.Anywhere && !l.embedded && l.anyLive() == "" ||
+		p.Region != "" && !l.isLive(p.Region) || p.ProviderRegion != "" && !l.isLive(p.ProviderRegion))
 }
 
 // park has a vertex wait for a moment.

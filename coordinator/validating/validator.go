@@ -183,6 +183,7 @@ func (v *Validator) imports(n *graph.Node) diag.List {
 // ask makes the provider's check the vertex's task. A vertex asks once: a module has one instance in validation.
 func (v *Validator) ask(step *program.Step, p addr.Provider, kind, typeName string, config []byte) {
 	step.Lane = program.Fast
+	step.Place = program.Placement{Provider: addr.ProviderInstance{Provider: p}, Address: p.Display(), ResourceType: typeName, Anywhere: true}
 	step.Task = &wire.Task{
 		Address: p.Display(), Provider: wire.Provider{Package: v.Package(p), Address: p.String()},
 		Validate: &wire.ValidateTask{Kind: kind, Type: typeName, Config: config},

@@ -45,7 +45,7 @@ resource "fleet_machine" "us" {
   name      = "us-${count.index}"
   region    = "us"
   create_ms = 40
-  labels    = { behind = fleet_machine.eu[count.index].ID }
+  labels    = { behind = fleet_machine.eu[count.index].id }
 }
 
 # A rule on the provider's configuration: us.
@@ -64,7 +64,7 @@ module "inside" {
 # Nothing places these: default.
 resource "time_static" "plain" {
   count    = 50
-  triggers = { machine = fleet_machine.plain[count.index].ID }
+  triggers = { machine = fleet_machine.plain[count.index].id }
 }
 
 # A rule on the resource type, which comes before their region: default.
@@ -292,5 +292,22 @@ pool "mars" {
 			t.Errorf("%s was created in the pool %s", c.Name, c.Pool)
 		}
 	}
+	s.Unchanged()
+}
+
+// Providers check configuration before anything is placed, wherever there is a worker.
+func TestAPlanNeedsNoWorkerOfTheDefaultPool(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, site.FleetOnly+`
+resource "fleet_machine" "m" {
+  count  = 2
+  name   = "m-${count.index}"
+  region = "eu"
+}
+`)
+	s.Server()
+	s.Worker("eu")
+	s.Must("init")
+	s.Must("apply", "-auto-approve")
 	s.Unchanged()
 }
