@@ -107,18 +107,28 @@ func (l *loop) reclaimed(lim *limit, id string, of wire.AttemptID) {
 	delete(l.reclaims, permitKey{lim.name, id})
 	lim.dequeue(id)
 	pm := permit{lim, id, l.now}
+	if !l.isOpen(of) {
+		l.giveBack(pm)
+		return
+	}
+	lim.inUse++
+	v := l.attempts[of].vertex
+	if w := l.vertices[v].work; w != nil {
+		w.permits = append(w.permits, pm)
+	} else {
+		l.past[v].permits = append(l.past[v].permits, pm)
+	}
+}
+
+// isOpen tells whether an attempt of an earlier process is still under way, as far as is known.
+func (l *loop) isOpen(of wire.AttemptID) bool {
 	a := l.attempts[of]
 	x := &l.vertices[a.vertex]
-	switch p := l.past[a.vertex]; {
-	case x.work != nil && x.work.attempt == of && !a.taken:
-		lim.inUse++
-		x.work.permits = append(x.work.permits, pm)
-	case x.phase == idle && p.open != nil && p.open.Attempt == string(of):
-		lim.inUse++
-		p.permits = append(p.permits, pm)
-	default:
-		l.giveBack(pm)
+	if x.work != nil {
+		return x.work.attempt == of && !a.taken
 	}
+	p := l.past[a.vertex]
+	return x.phase == idle && p.open != nil && p.open.Attempt == string(of)
 }
 
 // recall settles a ready vertex that the journal says is settled, and reports whether it did. Else the vertex is

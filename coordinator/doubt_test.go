@@ -239,6 +239,32 @@ func TestAnInterruptLeavesThePermitsThatAreNotTakenOverYet(t *testing.T) {
 	w.once()
 }
 
+// A request that failed was forgotten, and its name was free: the next vertex ran under the permit of what ran already.
+func TestAPermitThatCouldNotBeAskedForIsAskedForAgain(t *testing.T) {
+	w := safely(t, 12)
+	w.latency = func(string) time.Duration { return 5 * time.Second }
+	w.boot()
+	for len(w.began) < 4 {
+		w.run(1)
+	}
+	w.crash()
+	w.restore()
+	failures := map[permitKey]int{}
+	w.refuse = func(key permitKey) error {
+		if failures[key]++; failures[key] <= 2 {
+			return wire.ErrDisconnected
+		}
+		return nil
+	}
+	w.boot()
+	if got := len(w.loop.reclaims); got != 4 {
+		t.Fatalf("%d permits are asked for again", got)
+	}
+	w.finish()
+	w.stateAgrees()
+	w.once()
+}
+
 func TestAnInterruptBuriesWhatNobodyHasClaimed(t *testing.T) {
 	w := safely(t, 2)
 	w.boot()

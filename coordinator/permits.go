@@ -150,6 +150,11 @@ func (l *loop) onGranted(e granted) {
 
 func (l *loop) onRefused(e refused) {
 	lim := l.limits[e.limit]
+	if a, ok := l.reclaims[e.permitKey]; ok && l.isOpen(a) {
+		// What runs under the permit goes on, whether it could be asked for or not: under its name, nothing else may start.
+		l.do(acquire{e.permitKey})
+		return
+	}
 	delete(l.reclaims, e.permitKey)
 	lim.dequeue(e.id)
 	l.forget(lim, e.id)

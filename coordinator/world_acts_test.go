@@ -163,6 +163,12 @@ func (w *world) enter() {
 
 // ask queues a request for a permit, or offers the permit that is held under its name.
 func (w *world) ask(key permitKey) {
+	if w.refuse != nil {
+		if err := w.refuse(key); err != nil {
+			w.send(refused{key, err})
+			return
+		}
+	}
 	if w.held[key] {
 		w.send(granted{key})
 		return

@@ -51,6 +51,7 @@ type world struct {
 	answer    func(t *wire.Task) *wire.Result       // what a worker answers
 	work      func(w *world, a wire.AttemptID) bool // false: the worker never comes to an end
 	asking    func(permitKey)                       // told of each request for a permit
+	refuse    func(permitKey) error                 // why a request for a permit fails; nil: it does not
 	confirm   func(permitKey) error                 // what a permit says when something is to be started under it
 	survey    time.Duration                         // how long it takes until all workers were asked
 	unchecked bool                                  // the graph is too large to check the loop after each step

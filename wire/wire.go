@@ -168,7 +168,8 @@ type Semaphore interface {
 	ResizeLimit(ctx context.Context, l Limit) error
 	// Acquire queues the request (first in, first out) and waits for its permit or the end of ctx. A request
 	// that is given up (ctx ended) is withdrawn, and with it the permit that an earlier process held under its name;
-	// unless ErrLeft is the cause.
+	// unless ErrLeft is the cause. One that fails before ctx ends is left as it is too, for the caller to make it again:
+	// what an earlier process began may still run under that name.
 	Acquire(ctx context.Context, limit string, r PermitRequest) (Permit, error)
 	// Contended tells whether other requests than those of the given run wait for the limit.
 	Contended(ctx context.Context, limit, run string) (bool, error)

@@ -321,7 +321,7 @@ func (c *conn) Acquire(ctx context.Context, name string, r wire.PermitRequest) (
 		c.admit(q)
 	})
 	if err != nil {
-		c.giveUp(q, errors.Is(context.Cause(ctx), wire.ErrLeft))
+		c.giveUp(q, ctx.Err() == nil || errors.Is(context.Cause(ctx), wire.ErrLeft))
 		return nil, fmt.Errorf("waiting for a permit of limit %q: %w", name, err)
 	}
 	return &permit{c, q}, nil

@@ -258,14 +258,15 @@ func (c *Conn) publishOnce(ctx context.Context, subject string, data []byte) err
 // withdrawIn is how long a caller that has given up is kept waiting for the withdrawal of its request.
 const withdrawIn = time.Second
 
-// withdraw takes a request back whose caller has given up. If that does not succeed now, extendAll goes on trying.
+// withdraw takes a request back whose caller has given up; one that has failed is only forgotten here. If freeing its slot
+// does not succeed now, extendAll goes on trying.
 func (l *limitUse) withdraw(ctx context.Context, q *request) {
 	l.mu.Lock()
 	if q.status == waiting {
 		l.waiting--
 	}
 	q.status = ending
-	left := errors.Is(context.Cause(ctx), wire.ErrLeft)
+	left := ctx.Err() == nil || errors.Is(context.Cause(ctx), wire.ErrLeft)
 	if left && l.requests[q.subject] == q {
 		delete(l.requests, q.subject)
 	}

@@ -81,6 +81,25 @@ func TestALostAnswerHidesWhatWasDone(t *testing.T) {
 	})
 }
 
+func TestARequestForAPermitThatFailsLeavesItsSlotTaken(t *testing.T) {
+	in(t, func() *mem.System { return faulty("Acquire", mem.Fault{After: errLost}) }, func(ctx context.Context, t *testing.T, _ *mem.System, alice, bob *mem.Conn) {
+		_, err := alice.DeclareLimit(ctx, wire.Limit{Name: "global", Slots: 1})
+		no(t, err)
+		request := wire.PermitRequest{ID: "a", Coordinator: "alice"}
+		if _, err := alice.Acquire(ctx, "global", request); !errors.Is(err, errLost) {
+			t.Fatal(err)
+		}
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if _, err := bob.Acquire(short, "global", wire.PermitRequest{ID: "b", Coordinator: "bob"}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("somebody else got the slot: %v", err)
+		}
+		again, err := alice.Acquire(ctx, "global", request)
+		no(t, err)
+		no(t, again.Release(ctx))
+	})
+}
+
 func TestADuplicatedDeliveryComesAgain(t *testing.T) {
 	in(t, func() *mem.System { return faulty("Deliver", mem.Fault{Twice: true}) }, func(ctx context.Context, t *testing.T, _ *mem.System, alice, worker *mem.Conn) {
 		no(t, alice.PublishTask(ctx, ref, nil))

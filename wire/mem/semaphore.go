@@ -140,7 +140,7 @@ func (c *Conn) Acquire(ctx context.Context, name string, r wire.PermitRequest) (
 	}
 	if err != nil {
 		if q != nil {
-			c.withdraw(name, q, errors.Is(context.Cause(ctx), wire.ErrLeft))
+			c.withdraw(name, q, ctx.Err() == nil || errors.Is(context.Cause(ctx), wire.ErrLeft))
 		}
 		return nil, fmt.Errorf("waiting for a permit of limit %q: %w", name, err)
 	}
