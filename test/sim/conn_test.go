@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
 
@@ -206,8 +208,10 @@ type seen struct {
 type watcher struct {
 	c       *conn
 	control bool
-	o       *op
-	inbox   []any
+	// who tells two of one process apart: the file that listens.
+	who   string
+	o     *op
+	inbox []any
 }
 
 // tell hands a message to all who listen. Nothing of it is kept.
@@ -236,15 +240,21 @@ func (c *conn) watch(ctx context.Context, control bool, fn func(any)) error {
 	if control {
 		name = "WatchControl"
 	}
-	l := &watcher{c: c, control: control}
+	who := "" // the caller of WatchWorkers or WatchControl
+	if _, file, _, ok := runtime.Caller(2); ok {
+		who = filepath.Base(file)
+	}
+	l := &watcher{c: c, control: control, who: who}
 	w := c.p.w
 	w.mu.Lock()
 	c.n.watchers = append(c.n.watchers, l)
-	slices.SortStableFunc(c.n.watchers, func(a, b *watcher) int { return cmp.Compare(a.c.p.name, b.c.p.name) })
+	slices.SortStableFunc(c.n.watchers, func(a, b *watcher) int {
+		return cmp.Or(cmp.Compare(a.c.p.name, b.c.p.name), cmp.Compare(a.who, b.who))
+	})
 	w.mu.Unlock()
 	for {
 		var got []any
-		err := c.p.do(ctx, local, name, "", func(o *op) { l.o = o; l.hand() })
+		err := c.p.do(ctx, local, name, who, func(o *op) { l.o = o; l.hand() })
 		w.mu.Lock()
 		if err == nil {
 			got, l.inbox = l.inbox, nil
