@@ -201,7 +201,7 @@ func (w *world) makeGoals(name string) (goals []goal) {
 				blocks = blocks[:last] // nothing refers to the last one
 			}
 		}
-		var goal goal
+		goal := goal{refs: map[string][]string{}}
 		var text strings.Builder
 		text.WriteString("terraform {\n  required_providers {\n    cloud = { source = \"example.com/sim/cloud\" }\n  }\n}\n")
 		for i, b := range blocks {
@@ -213,6 +213,7 @@ func (w *world) makeGoals(name string) (goals []goal) {
 					text.WriteString(", ")
 				}
 				fmt.Fprintf(&text, "cloud_thing.r%d.id", j)
+				goal.refs[own] = append(goal.refs[own], fmt.Sprintf("%s-r%d-%d", name, j, blocks[j].gen))
 			}
 			text.WriteString("]\n")
 			if b.first {
@@ -225,7 +226,7 @@ func (w *world) makeGoals(name string) (goals []goal) {
 		goals = append(goals, goal)
 	}
 	if w.chance.IntN(3) == 0 {
-		goals = append(goals, goal{text: goals[len(goals)-1].text, destroy: true})
+		goals = append(goals, goal{text: goals[len(goals)-1].text, refs: goals[len(goals)-1].refs, destroy: true})
 	}
 	return goals
 }

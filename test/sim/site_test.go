@@ -49,7 +49,8 @@ type site struct {
 // goal is one version of the configuration.
 type goal struct {
 	text    string
-	names   []string // of the objects that there are when it is reached
+	names   []string            // of the objects that there are when it is reached
+	refs    map[string][]string // by the name of an object, the names of those that it refers to
 	destroy bool
 }
 
@@ -264,7 +265,7 @@ func (c *command) resolve(ctx context.Context, store *handle, prior *state.State
 		t := c.w.cloud.named(sent.Name)
 		switch {
 		case t == nil || d.Operation == "delete":
-		case d.Operation == "create", t.is(sent.Size, sent.Refs):
+		case d.Operation == "create", t.is(sent.Size, c.wanted(sent.Name, sent.Refs)):
 			id = t.id
 		}
 		o.reply(nil)
@@ -289,6 +290,22 @@ func (c *command) resolve(ctx context.Context, store *handle, prior *state.State
 		return "resolving: " + short(diags.Err())
 	}
 	return fmt.Sprintf("resolved %s of %s: %q", d.Operation, at, id)
+}
+
+// wanted is what an update was to make of an object's references: what was sent, or, where the plan did not know that yet,
+// what the configuration says, of objects that there are by now.
+func (c *command) wanted(name string, sent []string) (refs []string) {
+	if sent != nil && !slices.Contains(sent, "") {
+		return sent
+	}
+	for _, other := range c.goals[c.goal].refs[name] {
+		id := "" // it was not there yet when the update was to begin
+		if t := c.w.cloud.named(other); t != nil {
+			id = t.id
+		}
+		refs = append(refs, id)
+	}
+	return refs
 }
 
 func (c *command) resume(ctx context.Context, store *handle, id string) string {
