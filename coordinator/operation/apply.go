@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -52,8 +53,13 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (*Applied, diag.Lis
 		ID: run, Workspace: s.Workspace, Coordinator: s.Coordinator, Command: o.Command, Started: s.Now(), Status: "running",
 		Who: o.Who, Vertices: len(o.Plan.Graph.Vertices), BaseSerial: o.Plan.BaseSerial,
 	}
-	if err := s.overtake(ctx, o.LockID); err != nil {
+	last, err := s.overtake(ctx, o.LockID)
+	if err != nil {
 		return nil, diag.Errors("Failed to record the run", err.Error()+".", nil)
+	}
+	// The order in which runs have begun tells which of them was overtaken. The clock of who began the last one may be ahead.
+	if !record.Started.After(last) {
+		record.Started = last.Add(time.Nanosecond)
 	}
 	failpoint.Hit(failpoint.PlanUnsaved)
 	if err := s.Store.BeginRun(ctx, o.LockID, record, o.Saved); err != nil {
@@ -75,18 +81,22 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (*Applied, diag.Lis
 
 // overtake ends the earlier runs that were cut off or interrupted: the state moves on now, so their plans will not fit
 // it. Those of which something is in doubt stay, because what is known of that is in their journals.
-func (s *Session) overtake(ctx context.Context, lockID string) error {
+// It returns when the last run has begun.
+func (s *Session) overtake(ctx context.Context, lockID string) (last time.Time, err error) {
 	runs, err := s.Store.Runs(ctx, s.Workspace)
 	if err != nil {
-		return err
+		return last, err
+	}
+	if len(runs) > 0 {
+		last = runs[0].Started
 	}
 	runs = slices.DeleteFunc(runs, journal.Run.Over)
 	if len(runs) == 0 {
-		return nil
+		return last, nil
 	}
 	stored, err := s.Store.Load(ctx, s.Workspace)
 	if err != nil {
-		return err
+		return last, err
 	}
 	doubts := map[string]bool{}
 	for d := range stored.Doubts() {
@@ -97,13 +107,13 @@ func (s *Session) overtake(ctx context.Context, lockID string) error {
 			continue
 		}
 		if err := s.Store.EndRun(ctx, lockID, r.ID, "cancelled", s.Now()); err != nil {
-			return err
+			return last, err
 		}
 		if err := s.giveBack(ctx, r); err != nil {
-			return err
+			return last, err
 		}
 	}
-	return nil
+	return last, nil
 }
 
 // Resume goes on with a run that a crash or an interrupt ended.

@@ -115,6 +115,22 @@ func TestAnObjectWithoutABlockThatIsGoneAlreadyDoesNotStopTheApply(t *testing.T)
 	e.equal("state", existing(e.state()), []string{"fake_thing.a"})
 }
 
+// Only the last run may be resumed; it counted as an older one when the clock of who had begun the one before was ahead.
+func TestTheLastRunIsTheNewestWhateverTheClocksSay(t *testing.T) {
+	e := newEstate(t)
+	e.apply(two)
+	before, err := e.store.Runs(t.Context(), "default")
+	e.check(err)
+	e.session.Now = func() time.Time { return time.Now().Add(-time.Hour) }
+	e.apply(two + `
+resource "fake_thing" "c" { name = "c" }`)
+	runs, err := e.store.Runs(t.Context(), "default")
+	e.check(err)
+	if len(runs) != 2 || runs[1].ID != before[0].ID {
+		t.Errorf("the runs are %+v", runs)
+	}
+}
+
 // Somebody whose lock was broken while he planned ended the run of who broke it, and began his own.
 func TestWhoHasLostTheLockNeitherBeginsARunNorEndsThatOfAnother(t *testing.T) {
 	e := newEstate(t)

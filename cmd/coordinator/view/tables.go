@@ -51,9 +51,9 @@ func RunsText(w io.Writer, runs []journal.Run, now time.Time) error {
 
 func runTook(r journal.Run, now time.Time) string {
 	if r.Ended.IsZero() {
-		return seconds(now.Sub(r.Started)) + " so far"
+		return seconds(max(now.Sub(r.Started), 0)) + " so far"
 	}
-	return seconds(r.Ended.Sub(r.Started))
+	return seconds(max(r.Ended.Sub(r.Started), 0)) // it may have begun by another clock
 }
 
 // RunText shows one run: how far it is, what was done where, what failed, what is under way, and what is known of
