@@ -64,7 +64,8 @@ func (r Runner) file(ctx context.Context, c call) diag.List {
 // connected does something over a connection to the machine of the connection block.
 func (r Runner) connected(ctx context.Context, c call, tell func(string), do func(*remote.Client) error) diag.List {
 	if len(c.Connection) == 0 {
-		return c.failed(errors.New("Missing connection configuration for provisioner")) //nolint:staticcheck // OpenTofu's words
+		//lint:ignore ST1005 OpenTofu's words
+		return c.failed(errors.New("Missing connection configuration for provisioner"))
 	}
 	block, err := wire.DecodeValue(c.Connection, provisioner.Connection.ImpliedType())
 	if err != nil || block.IsNull() {
@@ -82,7 +83,8 @@ func (r Runner) connected(ctx context.Context, c call, tell func(string), do fun
 		if cause := context.Cause(ctx); cause != nil {
 			err = fmt.Errorf("it was stopped: %w", cause)
 		} else if c.Type == "file" {
-			err = fmt.Errorf("Upload failed: %w", err) //nolint:staticcheck // OpenTofu's words
+			//lint:ignore ST1005 OpenTofu's words
+			err = fmt.Errorf("Upload failed: %w", err)
 		}
 		return c.failed(errors.Join(err, client.Close()))
 	}
@@ -132,7 +134,8 @@ func (c call) scripts() ([][]byte, error) {
 	for _, name := range provisioner.Files(c.Type, c.config) {
 		data, err := os.ReadFile(c.here(name))
 		if err != nil {
-			return nil, fmt.Errorf("Failed to open script '%s': %w", name, err) //nolint:staticcheck // OpenTofu's words
+			//lint:ignore ST1005 OpenTofu's words
+			return nil, fmt.Errorf("Failed to open script '%s': %w", name, err)
 		}
 		out = append(out, data)
 	}

@@ -56,12 +56,14 @@ func (c *Client) RunScript(script []byte, out io.Writer) error {
 		script = append([]byte("#!/bin/sh\n"), script...)
 	}
 	if err := c.Copy(file, Bytes("", script)); err != nil {
-		return fmt.Errorf("Failed to upload script: %w", err) //nolint:staticcheck // OpenTofu's words
+		//lint:ignore ST1005 OpenTofu's words
+		return fmt.Errorf("Failed to upload script: %w", err)
 	}
 	if c.settings.Platform == Unix {
 		var said bytes.Buffer
 		if err := c.Run("chmod 0777 "+file, &said); err != nil {
-			return fmt.Errorf("Failed to upload script: making it executable: %w %s", err, said.String()) //nolint:staticcheck // as above
+			//lint:ignore ST1005 OpenTofu's words
+			return fmt.Errorf("Failed to upload script: making it executable: %w %s", err, said.String())
 		}
 	}
 	err := c.Run(file, out)
