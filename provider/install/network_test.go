@@ -164,13 +164,9 @@ func TestTheTokenOfAHostGoesToItsRegistry(t *testing.T) {
 	w, r, o, p := remote(t)
 	r.Require("secret")
 	w.has(w.fails(o), "Failed to resolve provider packages", "requires authentication credentials", "TF_TOKEN_")
-	cli, diags := cliconfig.Load(func(string) string { return "" }, []string{"TF_TOKEN_registry_example_com=secret"})
-	if diags.HasErrors() {
-		t.Fatal(diags.Err())
-	}
 	rc := filepath.Join(w.home, "rc")
 	w.ok(os.WriteFile(rc, []byte(r.HostBlock("registry.example.com")), 0o600))
-	cli, diags = cliconfig.Load(func(name string) string {
+	cli, diags := cliconfig.Load(func(name string) string {
 		return map[string]string{"TF_CLI_CONFIG_FILE": rc}[name]
 	}, []string{"TF_TOKEN_registry_example_com=secret"})
 	if diags.HasErrors() {

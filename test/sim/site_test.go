@@ -25,12 +25,11 @@ import (
 
 // site is a directory with a configuration and a state, and the user who works there.
 type site struct {
-	w      *world
-	name   string
-	store  *mem.Store
-	goals  []goal // what the user wants, one after the other
-	at     int
-	sealed []byte // the coordinator's key pair
+	w     *world
+	name  string
+	store *mem.Store
+	goals []goal // what the user wants, one after the other
+	at    int
 
 	// Guarded by the world's lock.
 	current    *process // who has the store; nil when nobody has
