@@ -94,6 +94,15 @@ func (s *Site) OnceEach(op string) {
 	}
 }
 
+// CreatedOnce claims that n creations were finished, and that none was started twice.
+func (s *Site) CreatedOnce(n int) {
+	s.T.Helper()
+	if finished := s.Finished("create"); finished != n {
+		s.T.Errorf("%d creations were finished, not %d", finished, n)
+	}
+	s.OnceEach("create")
+}
+
 // Most is the largest number of creations, updates and deletions that ran at one moment, by the record. flags choose
 // among them, as the command record has them.
 func (s *Site) Most(flags ...string) int {

@@ -167,6 +167,14 @@ func Exit(t *testing.T, p *process.Process) int {
 	return code
 }
 
+// Succeeds waits for the end of a process and claims that its exit status is 0. what names the process.
+func Succeeds(t *testing.T, p *process.Process, what string) {
+	t.Helper()
+	if code := Exit(t, p); code != 0 {
+		t.Errorf("%s ended with exit status %d", what, code)
+	}
+}
+
 // Result is what a command came to: its exit status and all that it wrote.
 type Result struct {
 	Code int

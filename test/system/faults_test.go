@@ -42,16 +42,11 @@ func TestALateResultResolvesItsDoubt(t *testing.T) {
 	if err := paused.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	if code := site.Exit(t, p); code != 0 {
-		t.Errorf("the apply ended with exit status %d", code)
-	}
-	if n := s.Finished("create"); n != 20 {
-		t.Errorf("%d creations were finished", n)
-	}
+	site.Succeeds(t, p, "the apply")
+	s.CreatedOnce(20)
 	if after := s.State(); len(after.Doubts) > 0 {
 		t.Errorf("%v is still in doubt", after.Doubts)
 	}
-	s.OnceEach("create")
 	s.Agree()
 	s.Unchanged()
 }
@@ -122,13 +117,8 @@ func TestAWorkerDrainsOnSIGTERM(t *testing.T) {
 	if cut := s.Cut(leaving.ID); len(cut) > 0 {
 		t.Errorf("the worker left while it created %v", cut)
 	}
-	if code := site.Exit(t, p); code != 0 {
-		t.Errorf("the apply ended with exit status %d", code)
-	}
-	if n := s.Finished("create"); n != 40 {
-		t.Errorf("%d creations were finished", n)
-	}
-	s.OnceEach("create")
+	site.Succeeds(t, p, "the apply")
+	s.CreatedOnce(40)
 	s.Agree()
 }
 
@@ -147,13 +137,8 @@ func TestARunOutlastsTheDeathOfNATS(t *testing.T) {
 	if err := server.Restart(site.Waiting(t)); err != nil {
 		t.Fatal(err)
 	}
-	if code := site.Exit(t, p); code != 0 {
-		t.Errorf("the apply ended with exit status %d", code)
-	}
-	if n := s.Finished("create"); n != 60 {
-		t.Errorf("%d creations were finished", n)
-	}
-	s.OnceEach("create")
+	site.Succeeds(t, p, "the apply")
+	s.CreatedOnce(60)
 	s.Agree()
 	s.Unchanged()
 }
@@ -186,10 +171,7 @@ func TestARunWithoutNATSCanBeLeftAndResumed(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Must("runs", "resume", "-no-color")
-	if n := s.Finished("create"); n != 40 {
-		t.Errorf("%d creations were finished", n)
-	}
-	s.OnceEach("create")
+	s.CreatedOnce(40)
 	s.Agree()
 	s.Unchanged()
 }

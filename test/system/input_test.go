@@ -203,13 +203,8 @@ func TestASecondProcessOnTheSameStateIsRefused(t *testing.T) {
 		}
 		site.Wants(t, r.Text, "Error: Error acquiring the state lock", "Lock Info:", "Who:")
 	}
-	if code := site.Exit(t, first); code != 0 {
-		t.Errorf("the first apply ended with exit status %d", code)
-	}
-	if n := s.Finished("create"); n != 4 {
-		t.Errorf("%d creations were finished", n)
-	}
-	s.OnceEach("create")
+	site.Succeeds(t, first, "the first apply")
+	s.CreatedOnce(4)
 	s.Agree()
 	s.Unchanged()
 }
@@ -221,9 +216,7 @@ func TestASecondProcessWaitsForTheFirst(t *testing.T) {
 	first := s.Start("apply", "-auto-approve", "-no-color")
 	site.Eventually(t, "the first apply creates", func() bool { return s.Begun("create") > 0 })
 	site.Wants(t, s.Must("apply", "-auto-approve", "-no-color", "-lock-timeout=60s"), "No changes.")
-	if code := site.Exit(t, first); code != 0 {
-		t.Errorf("the first apply ended with exit status %d", code)
-	}
+	site.Succeeds(t, first, "the first apply")
 	s.OnceEach("create")
 	s.Agree()
 }

@@ -22,16 +22,11 @@ func TestAKilledCoordinatorsRunGoesOnWhereItWas(t *testing.T) {
 		settledFirst(s)
 		p = s.Start("runs", "resume", "-no-color")
 	}
-	if code := site.Exit(t, p); code != 0 {
-		t.Errorf("the resumed run ended with exit status %d", code)
-	}
-	if n := s.Finished("create"); n != 200 {
-		t.Errorf("%d creations were finished", n)
-	}
+	site.Succeeds(t, p, "the resumed run")
+	s.CreatedOnce(200)
 	if n := len(s.State().Objects); n != 200 {
 		t.Errorf("the state holds %d objects", n)
 	}
-	s.OnceEach("create")
 	s.Agree()
 	s.Unchanged()
 
