@@ -138,16 +138,9 @@ func (p *Planner) forcedReplace(o *object) (string, diag.List) {
 // completeManaged turns the worker's answer into a change.
 func (p *Planner) completeManaged(o *object, r *wire.Result) program.Step {
 	w := o.work
-	diags := values.WireDiags(r.Diagnostics, o.ranges())
+	a, diags := p.planned(o, r)
 	if diags.HasErrors() {
 		return program.Step{Diags: diags}
-	}
-	if r.Plan == nil {
-		return broken("planning "+o.addr.String(), errNoAnswer)
-	}
-	a, err := p.answer(o, r.Plan)
-	if err != nil {
-		return broken("decoding the plan of "+o.addr.String(), err)
 	}
 	f := &found{checks: w.checks}
 	f.drift = p.driftOf(o, a)
@@ -189,6 +182,22 @@ type answer struct {
 	beforeIdentity          cty.Value
 	afterIdentity           cty.Value
 	replacePaths            []cty.Path
+}
+
+// planned returns what a worker planned for an object, and what the provider said about it.
+func (p *Planner) planned(o *object, r *wire.Result) (answer, diag.List) {
+	diags := values.WireDiags(r.Diagnostics, o.ranges())
+	if diags.HasErrors() {
+		return answer{}, diags
+	}
+	if r.Plan == nil {
+		return answer{}, broken("planning "+o.addr.String(), errNoAnswer).Diags
+	}
+	a, err := p.answer(o, r.Plan)
+	if err != nil {
+		return answer{}, broken("decoding the plan of "+o.addr.String(), err).Diags
+	}
+	return a, diags
 }
 
 // answer decodes a worker's answer. Most objects are as they were and stay so: equal bytes are one value then, which is

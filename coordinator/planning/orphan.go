@@ -85,16 +85,9 @@ func (p *Planner) providerPresent(o *object) diag.List {
 // completeOrphan turns the worker's answer into a deletion, or into nothing when the object is gone already.
 func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 	w := o.work
-	diags := values.WireDiags(r.Diagnostics, o.ranges())
+	a, diags := p.planned(o, r)
 	if diags.HasErrors() {
 		return program.Step{Diags: diags}
-	}
-	if r.Plan == nil {
-		return broken("planning "+o.addr.String(), errNoAnswer)
-	}
-	a, err := p.answer(o, r.Plan)
-	if err != nil {
-		return broken("decoding the plan of "+o.addr.String(), err)
 	}
 	f := &found{drift: p.driftOf(o, a), state: []state.Change{p.refreshedObject(o, a)}}
 	if o.resource != nil && o.deposed == state.CurrentObject && p.Mode == plan.Destroy {

@@ -3,6 +3,7 @@ package install
 import (
 	"archive/zip"
 	"bytes"
+	"compress/flate"
 	"context"
 	"encoding/json"
 	"errors"
@@ -166,7 +167,7 @@ func publish(archive, dir, name string) error {
 	if archive != "" {
 		err = copyFile(tmp, archive)
 	} else {
-		err = pack(tmp, dir)
+		err = Pack(tmp, dir, flate.DefaultCompression)
 	}
 	if err := errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
 		return err
@@ -184,13 +185,15 @@ func copyFile(w io.Writer, name string) error {
 	return err
 }
 
-// pack writes an archive of a directory. It depends on names, modes and contents alone.
-func pack(w io.Writer, dir string) error {
+// Pack writes a zip archive of a directory, compressed at a level of compress/flate. It depends on names, modes and
+// contents alone, so the same package has the same archive everywhere.
+func Pack(w io.Writer, dir string, level int) error {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return err
 	}
 	z := zip.NewWriter(w)
+	z.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, level) })
 	err = filepath.WalkDir(real, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
