@@ -170,7 +170,7 @@ func remembered(t testing.TB, lines ...string) *state.State {
 		where, first := strings.CutSuffix(where, "!")
 		o := &state.Object{Status: state.Ready, Attrs: []byte("{}"), CreateBeforeDestroy: first}
 		for _, d := range strings.Fields(on) {
-			o.Dependencies = append(o.Dependencies, instance(t, d).Config())
+			o.Dependencies = append(o.Dependencies, state.DependOn(instance(t, d).Config()))
 		}
 		s.Apply(state.SetObject{Addr: instance(t, where), Provider: addr.ProviderInstance{Provider: addr.DefaultProvider("t")}, Object: o})
 	}
@@ -585,10 +585,10 @@ func TestTheClosureOfAConfigurationIsTransitive(t *testing.T) {
 		for v := range s.Nodes {
 			list := c.Resources(v)
 			for _, r := range list {
-				begin, _ := s.ResourceVertex(r)
+				begin, _ := s.ResourceVertex(r.Value())
 				for _, further := range c.Resources(begin) {
 					if !slices.Contains(list, further) {
-						t.Fatalf("seed %d: %s waits for %s, and that for %s", seed, s.Nodes[v].Address(), r, further)
+						t.Fatalf("seed %d: %s waits for %s, and that for %s", seed, s.Nodes[v].Address(), r.Value(), further.Value())
 					}
 				}
 			}

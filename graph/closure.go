@@ -15,19 +15,19 @@ import (
 type Closure struct {
 	s         *Static
 	once      sync.Once
-	resources []addr.ConfigResource // by bit, sorted by their text
+	resources []state.Dependency // by bit, sorted by their text
 	// bits has for each end of a resource the bit of that, for other vertices -1.
 	bits []int32
 	// sets has for each vertex what it waits for; nil for nothing. Vertices share sets.
 	sets [][]uint64
 
 	mu    sync.Mutex // guards lists
-	lists map[int][]addr.ConfigResource
+	lists map[int][]state.Dependency
 }
 
 // NewClosure returns the closure of a plan graph. The graph may grow afterwards; its static vertices count.
 func NewClosure(s *Static) *Closure {
-	return &Closure{s: s, lists: map[int][]addr.ConfigResource{}}
+	return &Closure{s: s, lists: map[int][]state.Dependency{}}
 }
 
 func (c *Closure) compute() {
@@ -52,18 +52,19 @@ func (c *Closure) compute() {
 
 // number gives each resource that counts a bit.
 func (c *Closure) number() map[addr.ConfigResource]int32 {
-	texts := map[addr.ConfigResource]string{}
+	texts := map[state.Dependency]string{}
 	for i := range c.s.Nodes {
 		if n := &c.s.Nodes[i]; n.Kind == ResourceNode {
 			r := n.Resource.Addr.In(n.Module)
-			c.resources = append(c.resources, r)
-			texts[r] = r.String()
+			d := state.DependOn(r)
+			c.resources = append(c.resources, d)
+			texts[d] = r.String()
 		}
 	}
 	sort.Slice(c.resources, func(i, j int) bool { return texts[c.resources[i]] < texts[c.resources[j]] })
 	numbers := make(map[addr.ConfigResource]int32, len(c.resources))
-	for i, r := range c.resources {
-		numbers[r] = int32(i)
+	for i, d := range c.resources {
+		numbers[d.Value()] = int32(i)
 	}
 	return numbers
 }
@@ -102,7 +103,7 @@ func (c *Closure) union(v int) []uint64 {
 
 // Resources returns the resources that vertex v waits for, sorted by address; for the end of a resource, itself
 // included. Everybody who asks gets the same list, which must not be changed.
-func (c *Closure) Resources(v int) []addr.ConfigResource {
+func (c *Closure) Resources(v int) []state.Dependency {
 	c.once.Do(c.compute)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +115,7 @@ func (c *Closure) Resources(v int) []addr.ConfigResource {
 	return list
 }
 
-func (c *Closure) list(v int) []addr.ConfigResource {
+func (c *Closure) list(v int) []state.Dependency {
 	own := int(c.bits[v])
 	n := 0
 	for _, word := range c.sets[v] {
@@ -126,7 +127,7 @@ func (c *Closure) list(v int) []addr.ConfigResource {
 	if n == 0 {
 		return nil
 	}
-	out := make([]addr.ConfigResource, 0, n)
+	out := make([]state.Dependency, 0, n)
 	for w, word := range c.sets[v] {
 		for word != 0 {
 			bit := bits.TrailingZeros64(word)

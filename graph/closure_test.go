@@ -10,6 +10,7 @@ import (
 	"github.com/millipede-iac/millipede/graph/dag"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/state"
 )
 
 // blocks makes a plan graph of n resource blocks, of which i refers to those that refersTo yields: vertex 2i is the
@@ -46,13 +47,13 @@ func TestTheClosureOfAVertexIsWhatAWalkFinds(t *testing.T) {
 		s := blocks(70, anyBefore(rand.New(rand.NewPCG(seed, 1))))
 		c := NewClosure(s)
 		for v := range s.Nodes {
-			var want []addr.ConfigResource
+			var want []state.Dependency
 			for _, a := range append(s.Graph.Ancestors(v), v) {
 				if n := &s.Nodes[a]; n.Kind == ResourceDone {
-					want = append(want, n.ConfigResource())
+					want = append(want, state.DependOn(n.ConfigResource()))
 				}
 			}
-			slices.SortFunc(want, func(a, b addr.ConfigResource) int { return strings.Compare(a.String(), b.String()) })
+			slices.SortFunc(want, func(a, b state.Dependency) int { return strings.Compare(a.Value().String(), b.Value().String()) })
 			if got := c.Resources(v); !slices.Equal(got, slices.Compact(want)) {
 				t.Fatalf("seed %d, %s: %v instead of %v", seed, s.Nodes[v].Address(), got, want)
 			}

@@ -147,7 +147,8 @@ func (m *mirror) place(v int32, c *plan.Change) {
 		}
 	}
 	if len(m.orphans) > 0 {
-		for _, d := range m.recorded(c) {
+		for _, dependency := range m.recorded(c) {
+			d := dependency.Value()
 			if m.orphans[d] {
 				b.edge(v, m.dependentsOf(d))
 			}
@@ -185,7 +186,8 @@ func (m *mirror) placeOrphan(v int32, c *plan.Change, first bool) {
 	if !first {
 		b.edge(v, m.goneOf(r))
 	}
-	for _, d := range m.recorded(c) {
+	for _, dependency := range m.recorded(c) {
+		d := dependency.Value()
 		if node, ok := b.s.ResourceVertex(d); ok {
 			done, _ := b.s.Find(ResourceDone, b.s.Nodes[node].Module, b.s.Nodes[node].Named)
 			m.collect(v, c, m.ended, done)
@@ -223,7 +225,8 @@ func (m *mirror) finish() {
 		if !ok || c.Action == plan.NoOp || c.Deposed != state.CurrentObject {
 			continue
 		}
-		for _, d := range m.recorded(c) {
+		for _, dependency := range m.recorded(c) {
+			d := dependency.Value()
 			if !m.orphans[d] {
 				continue
 			}
@@ -237,6 +240,6 @@ func (m *mirror) finish() {
 }
 
 // recorded returns the dependencies that the state recorded for the object of a change.
-func (m *mirror) recorded(c *plan.Change) []addr.ConfigResource {
+func (m *mirror) recorded(c *plan.Change) []state.Dependency {
 	return recordedIn(m.b.p, c)
 }

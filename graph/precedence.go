@@ -53,7 +53,7 @@ func (b *applyBuilder) order() (plain, first map[addr.ConfigResource]bool) {
 				beginning = append(beginning, node)
 			}
 			for _, d := range recordedIn(b.p, c) {
-				first[d] = true
+				first[d.Value()] = true
 			}
 		}
 	}
@@ -71,8 +71,11 @@ func (b *applyBuilder) order() (plain, first map[addr.ConfigResource]bool) {
 		mark(b.s.Graph.Ancestors(beginning...), first)
 	}
 	for _, c := range b.p.Changes {
+		if !onlyEnds(c) {
+			continue
+		}
 		for _, d := range recordedIn(b.p, c) {
-			if onlyEnds(c) && replaced[d] {
+			if replaced[d.Value()] {
 				plain[c.Addr.Config()] = true
 			}
 		}
@@ -81,7 +84,7 @@ func (b *applyBuilder) order() (plain, first map[addr.ConfigResource]bool) {
 }
 
 // recordedIn returns the dependencies that the state recorded for the object of a change.
-func recordedIn(p *plan.Plan, c *plan.Change) []addr.ConfigResource {
+func recordedIn(p *plan.Plan, c *plan.Change) []state.Dependency {
 	if p.Prior == nil {
 		return nil
 	}

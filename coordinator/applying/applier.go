@@ -375,7 +375,7 @@ func (a *Applier) deposedKey(i addr.Instance) state.DeposedKey {
 }
 
 // dependencies are the resources that an object is recorded to depend on: all, transitively, that its block refers to.
-func (a *Applier) dependencies(i addr.Instance) []addr.ConfigResource {
+func (a *Applier) dependencies(i addr.Instance) []state.Dependency {
 	v, ok := a.Static.ResourceVertex(i.Config())
 	if !ok {
 		return nil

@@ -269,13 +269,14 @@ func (p *Planner) change(a addr.Instance) *plan.Change {
 
 // anyPending tells whether a managed resource of a list will change: in the given module instance, where the resource is
 // of the same static module.
-func (p *Planner) anyPending(list []addr.ConfigResource, in addr.ModuleInstance) bool {
+func (p *Planner) anyPending(list []state.Dependency, in addr.ModuleInstance) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	if len(p.pending) == 0 {
 		return false
 	}
-	return slices.ContainsFunc(list, func(r addr.ConfigResource) bool {
+	return slices.ContainsFunc(list, func(d state.Dependency) bool {
+		r := d.Value()
 		if r.Resource.Mode != addr.Managed || p.pending[r] == nil {
 			return false
 		}

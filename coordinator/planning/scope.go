@@ -122,7 +122,7 @@ func (s *Scope) outputs(g *graph.Static) {
 		resources := closure.Resources(i)
 		covered := len(resources) > 0
 		for _, r := range resources {
-			if v, ok := g.ResourceVertex(r); !ok || !s.nodes[v] {
+			if v, ok := g.ResourceVertex(r.Value()); !ok || !s.nodes[v] {
 				covered = false
 			}
 		}

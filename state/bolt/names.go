@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/state"
 )
 
 // Dependencies are transitive: in a deep graph each object has thousands of them, and the instances of one resource
@@ -19,13 +20,13 @@ const depsHash = 16
 
 // names is the writer's memory of the addresses that have numbers.
 type names struct {
-	numbers map[addr.ConfigResource]uint64 // nil: not read yet
-	lists   map[listID][depsHash]byte      // lists that were written lately
+	numbers map[state.Dependency]uint64 // nil: not read yet
+	lists   map[listID][depsHash]byte   // lists that were written lately
 }
 
 // listID recognises a list by its place in memory: objects are immutable, and lists are shared between them.
 type listID struct {
-	first *addr.ConfigResource
+	first *state.Dependency
 	n     int
 }
 
@@ -36,7 +37,7 @@ const maxLists = 1024
 func (n *names) forget() { *n = names{} }
 
 // putDeps stores a list and returns its key.
-func (n *names) putDeps(tx *bbolt.Tx, list []addr.ConfigResource) ([depsHash]byte, error) {
+func (n *names) putDeps(tx *bbolt.Tx, list []state.Dependency) ([depsHash]byte, error) {
 	id := listID{&list[0], len(list)}
 	if key, ok := n.lists[id]; ok {
 		return key, nil
@@ -66,14 +67,14 @@ func (n *names) putDeps(tx *bbolt.Tx, list []addr.ConfigResource) ([depsHash]byt
 }
 
 // number returns the number that stands for an address, giving it one if need be.
-func (n *names) number(tx *bbolt.Tx, r addr.ConfigResource) (uint64, error) {
+func (n *names) number(tx *bbolt.Tx, r state.Dependency) (uint64, error) {
 	b := tx.Bucket(namesBucket)
 	if n.numbers == nil {
 		known, err := readNames(tx)
 		if err != nil {
 			return 0, err
 		}
-		n.numbers = make(map[addr.ConfigResource]uint64, len(known))
+		n.numbers = make(map[state.Dependency]uint64, len(known))
 		for i, k := range known {
 			n.numbers[k] = uint64(i + 1)
 		}
@@ -83,7 +84,7 @@ func (n *names) number(tx *bbolt.Tx, r addr.ConfigResource) (uint64, error) {
 	}
 	number := uint64(len(n.numbers) + 1)
 	b.FillPercent = 1 // they only grow at the end
-	if err := b.Put(binary.BigEndian.AppendUint32(nil, uint32(number)), []byte(r.String())); err != nil {
+	if err := b.Put(binary.BigEndian.AppendUint32(nil, uint32(number)), []byte(r.Value().String())); err != nil {
 		return 0, err
 	}
 	n.numbers[r] = number
@@ -91,14 +92,14 @@ func (n *names) number(tx *bbolt.Tx, r addr.ConfigResource) (uint64, error) {
 }
 
 // readNames returns the addresses that have numbers; the first has the number 1.
-func readNames(tx *bbolt.Tx) ([]addr.ConfigResource, error) {
-	var known []addr.ConfigResource
+func readNames(tx *bbolt.Tx) ([]state.Dependency, error) {
+	var known []state.Dependency
 	err := tx.Bucket(namesBucket).ForEach(func(_, text []byte) error {
 		i, diags := addr.ParseInstance(string(text))
 		if diags.HasErrors() {
 			return fmt.Errorf("the name %q: %w", text, diags.Err())
 		}
-		known = append(known, i.Config())
+		known = append(known, state.DependOn(i.Config()))
 		return nil
 	})
 	return known, err
@@ -107,16 +108,16 @@ func readNames(tx *bbolt.Tx) ([]addr.ConfigResource, error) {
 // reader resolves dependencies while a state is loaded. Equal lists become one slice.
 type reader struct {
 	tx    *bbolt.Tx
-	known []addr.ConfigResource
-	lists map[[depsHash]byte][]addr.ConfigResource
+	known []state.Dependency
+	lists map[[depsHash]byte][]state.Dependency
 }
 
 func newReader(tx *bbolt.Tx) (*reader, error) {
 	known, err := readNames(tx)
-	return &reader{tx: tx, known: known, lists: map[[depsHash]byte][]addr.ConfigResource{}}, err
+	return &reader{tx: tx, known: known, lists: map[[depsHash]byte][]state.Dependency{}}, err
 }
 
-func (r *reader) deps(key []byte) ([]addr.ConfigResource, error) {
+func (r *reader) deps(key []byte) ([]state.Dependency, error) {
 	k := [depsHash]byte(key)
 	if list, ok := r.lists[k]; ok {
 		return list, nil
@@ -125,7 +126,7 @@ func (r *reader) deps(key []byte) ([]addr.ConfigResource, error) {
 	if data == nil {
 		return nil, fmt.Errorf("the dependencies %x are not there", key)
 	}
-	list := make([]addr.ConfigResource, 0, len(data))
+	list := make([]state.Dependency, 0, len(data))
 	at := int64(0)
 	for len(data) > 0 {
 		step, n := binary.Varint(data)

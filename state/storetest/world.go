@@ -109,7 +109,7 @@ func (w world) object() *state.Object {
 	for _, name := range names {
 		for _, m := range modules {
 			if w.rnd.IntN(4) == 0 {
-				o.Dependencies = append(o.Dependencies, addr.Resource{Mode: addr.Managed, Type: "test_thing", Name: name}.In(m.Module()))
+				o.Dependencies = append(o.Dependencies, state.DependOn(addr.Resource{Mode: addr.Managed, Type: "test_thing", Name: name}.In(m.Module())))
 			}
 		}
 	}

@@ -76,7 +76,7 @@ func writtenDoubt(a addr.Instance, deposed state.DeposedKey, o *state.Object, pr
 			CreateBeforeDestroy: o.CreateBeforeDestroy, SkipDestroy: o.SkipDestroy,
 		}
 		for _, dep := range o.Dependencies {
-			d.New.Dependencies = append(d.New.Dependencies, dep.String())
+			d.New.Dependencies = append(d.New.Dependencies, dep.Value().String())
 		}
 	}
 	return d
@@ -131,8 +131,8 @@ func (r *reader) doubts(x *extension) {
 }
 
 // addresses parses dependencies.
-func (r *reader) addresses(texts []string) []addr.ConfigResource {
-	var list []addr.ConfigResource
+func (r *reader) addresses(texts []string) []state.Dependency {
+	var list []state.Dependency
 	for _, text := range texts {
 		a, ok := r.known[text]
 		if !ok {
@@ -142,7 +142,7 @@ func (r *reader) addresses(texts []string) []addr.ConfigResource {
 					fmt.Sprintf("%q is not the address of a resource: %s", text, diags.Err()), nil))
 				continue
 			}
-			a = abs.Config()
+			a = state.DependOn(abs.Config())
 			r.known[text] = a
 		}
 		list = append(list, a)

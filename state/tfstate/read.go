@@ -118,7 +118,7 @@ func structureErrors(err error) diag.List {
 
 // fromV4 makes a state of a file. Parts with problems are left out; the others are there.
 func fromV4(f *fileV4) (*state.State, diag.List) {
-	r := reader{s: state.Empty(), known: map[string]addr.ConfigResource{}, lists: map[string][]addr.ConfigResource{}}
+	r := reader{s: state.Empty(), known: map[string]state.Dependency{}, lists: map[string][]state.Dependency{}}
 	r.s.Lineage, r.s.Serial, r.s.EngineVersion = f.Lineage, f.Serial, f.TerraformVersion
 	if f.TerraformVersion != "" {
 		if _, err := goversion.NewVersion(f.TerraformVersion); err != nil {
@@ -143,8 +143,8 @@ func fromV4(f *fileV4) (*state.State, diag.List) {
 type reader struct {
 	s     *state.State
 	diags diag.List
-	known map[string]addr.ConfigResource   // dependencies that were parsed
-	lists map[string][]addr.ConfigResource // and whole lists of them, by their JSON: instances of a resource share them
+	known map[string]state.Dependency   // dependencies that were parsed
+	lists map[string][]state.Dependency // and whole lists of them, by their JSON: instances of a resource share them
 }
 
 func (r *reader) fail(summary, format string, args ...any) {
@@ -282,7 +282,7 @@ func readKey(raw json.RawMessage) (addr.Key, bool) {
 }
 
 // dependencies reads a list of addresses. Equal lists are the same slice.
-func (r *reader) dependencies(raw json.RawMessage) []addr.ConfigResource {
+func (r *reader) dependencies(raw json.RawMessage) []state.Dependency {
 	if isNull(raw) {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -140,11 +141,11 @@ func TestAnEmptyFileHoldsNoState(t *testing.T) {
 }
 
 func TestInstancesOfOneResourceShareTheirDependencies(t *testing.T) {
-	deps := []addr.ConfigResource{instance("a", addr.NoKey).Config(), instance("b", addr.NoKey).Config()}
+	deps := []state.Dependency{state.DependOn(instance("a", addr.NoKey).Config()), state.DependOn(instance("b", addr.NoKey).Config())}
 	s := state.Empty()
 	for i := range 2 {
 		s.Apply(state.SetObject{Addr: instance("c", addr.IntKey(i)), Provider: test, Object: &state.Object{
-			Status: state.Ready, Attrs: []byte("{}"), Dependencies: append([]addr.ConfigResource(nil), deps...),
+			Status: state.Ready, Attrs: []byte("{}"), Dependencies: slices.Clone(deps),
 		}})
 	}
 	got := read(t, []byte(write(t, s, Indented)))
@@ -290,7 +291,7 @@ func everything() *state.State {
 		Status: state.Tainted, SchemaVersion: 3, Attrs: []byte(`{"big":7227701560655103598123.0625,"empty":{},"html":"\u003c\u0026\u003e","list":[]}`),
 		Sensitive: []cty.Path{cty.GetAttrPath("a").IndexString("k<").IndexInt(3), cty.GetAttrPath("b")},
 		Private:   []byte{0, 1, 255}, Identity: []byte(`{"id":"x"}`), IdentityVersion: 2,
-		Dependencies:        []addr.ConfigResource{instance("z", addr.NoKey).Config(), {Module: "m.n", Resource: addr.Resource{Mode: addr.Data, Type: "t", Name: "d"}}},
+		Dependencies:        []state.Dependency{state.DependOn(instance("z", addr.NoKey).Config()), state.DependOn(addr.ConfigResource{Module: "m.n", Resource: addr.Resource{Mode: addr.Data, Type: "t", Name: "d"}})},
 		CreateBeforeDestroy: true, SkipDestroy: true,
 	}
 	// Dependencies are sorted by their text.

@@ -60,7 +60,7 @@ type encoder struct {
 	buf []byte
 	err error
 
-	deps     []addr.ConfigResource // the list that was written last: instances share lists
+	deps     []state.Dependency // the list that was written last: instances share lists
 	depsText []byte
 }
 
@@ -221,11 +221,11 @@ func (e *encoder) object(in object, provider string) (err error) {
 	return nil
 }
 
-func (e *encoder) dependencies(list []addr.ConfigResource) {
+func (e *encoder) dependencies(list []state.Dependency) {
 	if len(e.deps) != len(list) || &e.deps[0] != &list[0] {
 		texts := make([]string, len(list))
 		for i, d := range list {
-			texts[i] = d.String()
+			texts[i] = d.Value().String()
 		}
 		slices.Sort(texts)
 		e.deps, e.depsText = list, append(e.depsText[:0], '[')

@@ -148,7 +148,7 @@ func stateResource(a addr.Instance, provider addr.Provider, o *state.Object, sch
 	r.SchemaVersion = o.SchemaVersion
 	r.Tainted = o.Status == state.Tainted
 	for _, d := range o.Dependencies {
-		r.DependsOn = append(r.DependsOn, d.String())
+		r.DependsOn = append(r.DependsOn, d.Value().String())
 	}
 	if o.Identity != nil {
 		r.IdentityVersion = &o.IdentityVersion
