@@ -87,10 +87,12 @@ func (show) isAction()          {}
 // record is what one action makes durable: events about one vertex (or several skipped ones) with the state changes
 // that belong to them.
 type record struct {
-	vertex  int
-	kind    recordKind
-	events  []journal.Event
-	changes []state.Change
+	vertex int
+	kind   recordKind
+	// delivery is the message that tells it, where the record's kind says that it is acknowledged then.
+	delivery int
+	events   []journal.Event
+	changes  []state.Change
 }
 
 // recordKind says what goes on once a record is durable.
@@ -104,4 +106,5 @@ const (
 	concluded                   // it is settled
 	suspected                   // it is in doubt
 	retracted                   // it may be dispatched again
+	relieved                    // nothing goes on any more of what is in doubt: its message is acknowledged
 )

@@ -112,11 +112,14 @@ func (l *loop) reclaimed(lim *limit, id string, of wire.AttemptID) {
 		return
 	}
 	lim.inUse++
-	v := l.attempts[of].vertex
-	if w := l.vertices[v].work; w != nil {
+	a := l.attempts[of]
+	switch w := l.vertices[a.vertex].work; {
+	case l.isLeft(of):
+		l.keep(of, pm)
+	case w != nil:
 		w.permits = append(w.permits, pm)
-	} else {
-		l.past[v].permits = append(l.past[v].permits, pm)
+	default:
+		l.past[a.vertex].permits = append(l.past[a.vertex].permits, pm)
 	}
 }
 
@@ -124,8 +127,11 @@ func (l *loop) reclaimed(lim *limit, id string, of wire.AttemptID) {
 func (l *loop) isOpen(of wire.AttemptID) bool {
 	a := l.attempts[of]
 	x := &l.vertices[a.vertex]
+	if l.isLeft(of) {
+		return true
+	}
 	if x.work != nil {
-		return x.work.attempt == of && !a.taken
+		return x.work.attempt == of && !a.taken && !x.work.over
 	}
 	p := l.past[a.vertex]
 	return x.phase == idle && p.open != nil && p.open.Attempt == string(of)

@@ -65,8 +65,10 @@ func (l *loop) check() error {
 			inUse[p.limit]++
 		}
 	}
-	for _, p := range l.kept {
-		inUse[p.limit]++
+	for _, ps := range l.kept {
+		for _, p := range ps {
+			inUse[p.limit]++
+		}
 	}
 	for _, p := range l.past {
 		if l.pastHolds(p) {

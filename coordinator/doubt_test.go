@@ -265,6 +265,60 @@ func TestAPermitThatCouldNotBeAskedForIsAskedForAgain(t *testing.T) {
 	w.once()
 }
 
+// A doubt that was given up before the permit was granted that an earlier process had held for it gave that permit back, while the
+// operation could still go on.
+func TestAPermitThatIsTakenOverAfterItsDoubtWasGivenUpIsKept(t *testing.T) {
+	w := orphaned(t)
+	w.latency = func(string) time.Duration { return 2 * time.Minute } // vertex 2 keeps the run going
+	w.boot()
+	for !heard(w, "in doubt") {
+		w.run(1)
+	}
+	w.crash()
+	w.restore()
+	w.refuse = func(permitKey) error { return wire.ErrDisconnected }
+	w.boot()
+	if got := len(w.loop.reclaims); got != 2 {
+		t.Fatalf("%d permits are asked for again", got)
+	}
+	w.later(45*time.Second, func() {
+		if len(w.loop.doubted) != 1 {
+			t.Error("the doubt is not given up yet")
+		}
+		w.refuse = nil
+	})
+	w.finish()
+	if len(w.held) != 1 || len(w.loop.held()) != 1 || len(w.loop.reclaims) != 0 {
+		t.Errorf("held: %v; the run keeps %v, and asks for %v", w.held, w.loop.held(), w.loop.reclaims)
+	}
+}
+
+// What a worker said of a doubt that had been given up was acknowledged, and changed nothing: the permit stayed held, in each run that
+// was resumed after that too.
+func TestAWorkerThatSaysLateThatNothingGoesOnFreesThePermit(t *testing.T) {
+	w := orphaned(t)
+	w.boot()
+	w.latency = func(string) time.Duration { return 2 * time.Minute } // vertex 2 keeps the run going
+	w.later(time.Minute, func() {
+		if len(w.loop.doubted) != 1 || len(w.loop.kept) != 1 {
+			t.Error("the doubt is not given up yet")
+		}
+		lateResult(w, func(r *wire.Result) { r.Doubt, r.Function = "the worker stopped", nil })
+	})
+	w.finish()
+	if len(w.loop.held()) != 0 || len(w.held) != 0 || len(w.results) != 0 {
+		t.Errorf("held: %v; the run keeps %v; results in the stream: %v", w.held, w.loop.held(), w.results)
+	}
+	w.crash()
+	w.restore()
+	w.boot()
+	if len(w.loop.reclaims) != 0 {
+		t.Errorf("permits are asked for again: %v", w.loop.reclaims)
+	}
+	w.finish()
+	w.once()
+}
+
 func TestAnInterruptBuriesWhatNobodyHasClaimed(t *testing.T) {
 	w := safely(t, 2)
 	w.boot()

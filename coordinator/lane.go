@@ -152,13 +152,12 @@ func (l *loop) onArrived(e arrived) {
 		return
 	}
 	x := &l.vertices[a.vertex]
-	if x.phase == settled && e.result.Doubt != "" { // that is known
-		l.acking[e.delivery] = nil
-		l.do(ack{e.delivery})
-		return
-	}
 	if l.leaving {
 		return // it stays in the stream
+	}
+	if x.phase == settled && e.result.Doubt != "" { // the doubt is known
+		l.relieve(a.vertex, e)
+		return
 	}
 	switch x.phase {
 	case publishing, running, doubtful:

@@ -311,15 +311,33 @@ func (l *loop) giveUp() {
 	l.suspects = left
 }
 
+// relieve takes a worker's word that an operation does not go on which the run has in doubt and does not wait for any more:
+// its permits are free once that is durable.
+func (l *loop) relieve(v int, a arrived) {
+	l.acking[a.delivery] = l.kept[a.ref.Attempt]
+	if !l.isLeft(a.ref.Attempt) {
+		l.do(ack{a.delivery})
+		return
+	}
+	for _, p := range l.kept[a.ref.Attempt] {
+		p.limit.kept--
+	}
+	delete(l.kept, a.ref.Attempt)
+	d := l.program.Describe(v)
+	e := l.event(v, journal.Suspect)
+	e.Address, e.Action, e.Attempt, e.Pool, e.Worker = d.Address, d.Action, string(a.ref.Attempt), a.ref.Pool, a.result.Worker
+	e.Detail, e.Over = a.result.Doubt, true
+	l.save(record{vertex: v, kind: relieved, delivery: a.delivery, events: []journal.Event{e}})
+}
+
 func (l *loop) surrender(v int) {
 	x := &l.vertices[v]
 	w := x.work
 	l.arrive(v)
 	l.doubted = append(l.doubted, Doubtful{
 		Vertex: v, Address: w.desc.Address, Attempt: string(w.attempt), Worker: w.worker, Pool: w.pool, Reason: w.reason, Started: w.called})
-	l.kept = append(l.kept, w.permits...)
-	for _, p := range w.permits {
-		p.limit.kept++
+	if !w.over && !w.ended {
+		l.keep(w.attempt, w.permits...)
 	}
 	l.tally.surrender(x)
 	l.move(v, settled)

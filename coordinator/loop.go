@@ -60,8 +60,8 @@ type loop struct {
 	out      []int // vertices with an operation under way
 	waits    []int // parked vertices
 	attempts map[wire.AttemptID]*attempt
-	acking   map[int][]permit // permits that are free once the message of a result is confirmed
-	kept     []permit         // of operations in doubt that the run does not wait for any more
+	acking   map[int][]permit            // permits that are free once the message of a result is confirmed
+	kept     map[wire.AttemptID][]permit // of operations in doubt that the run does not wait for any more
 	reclaims map[permitKey]wire.AttemptID
 
 	suspects       []int // vertices in doubt
@@ -85,7 +85,7 @@ type permitKey struct{ limit, id string }
 func newLoop(s settings) *loop {
 	l := &loop{
 		settings: s, byClass: map[string]int32{}, limits: map[string]*limit{}, pools: map[string]*pool{},
-		attempts: map[wire.AttemptID]*attempt{}, acking: map[int][]permit{}, reclaims: map[permitKey]wire.AttemptID{},
+		attempts: map[wire.AttemptID]*attempt{}, acking: map[int][]permit{}, kept: map[wire.AttemptID][]permit{}, reclaims: map[permitKey]wire.AttemptID{},
 		workers: map[string]*worker{},
 	}
 	g := s.program.Graph()

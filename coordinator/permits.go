@@ -188,6 +188,21 @@ func (l *loop) free(ps []permit) {
 	}
 }
 
+// keep holds permits for an attempt in doubt that the run does not wait for any more. Those that an earlier process left
+// may be granted only after that.
+func (l *loop) keep(a wire.AttemptID, ps ...permit) {
+	l.kept[a] = append(l.kept[a], ps...)
+	for _, p := range ps {
+		p.limit.kept++
+	}
+}
+
+// isLeft tells whether an attempt is in doubt, is not waited for any more, and may go on under its permits.
+func (l *loop) isLeft(a wire.AttemptID) bool {
+	_, is := l.kept[a]
+	return is
+}
+
 func keysOf(ps []permit) []permitKey {
 	if len(ps) == 0 {
 		return nil
@@ -221,8 +236,8 @@ func (l *loop) held() (keys []permitKey) {
 			}
 		}
 	}
-	for _, p := range l.kept {
-		keys = append(keys, permitKey{p.limit.name, p.id})
+	for _, ps := range l.kept {
+		keys = append(keys, keysOf(ps)...)
 	}
 	for k := range l.reclaims {
 		keys = append(keys, k)

@@ -227,6 +227,8 @@ func (l *loop) onCommitted(e committed) {
 			l.requeue(r.vertex)
 		case suspected:
 			l.suspicious(r.vertex)
+		case relieved:
+			l.do(ack{r.delivery})
 		}
 	}
 }
