@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -94,13 +95,11 @@ func (a *app) findRun(ctx context.Context, name string) (r journal.Run, saved *p
 		return r, nil, diag.Errors("No such run", fmt.Sprintf("There is no run %q in the store of this directory. See: coordinator runs list", name), nil)
 	case err != nil:
 		return r, nil, diag.Errors("Failed to read the run", err.Error()+".", nil)
-	case r.Over():
-		return r, nil, diag.Errors("The run has ended", fmt.Sprintf("The run %s is %s; there is nothing to go on with.", r.ID, r.Status), nil)
 	case r.Workspace != a.workspace():
 		return r, nil, diag.Errors("The run is of another workspace", fmt.Sprintf("The run %s belongs to the workspace %q, and %q is selected now.", r.ID, r.Workspace, a.workspace()), nil)
-	case runs[0].ID != r.ID:
-		return r, nil, diag.Errors("The run was overtaken",
-			fmt.Sprintf("The run %s has changed the state since, so the plan of the run %s does not fit it any more. Make a new plan. What is still in doubt of the old run can be told with: coordinator runs resolve", runs[0].ID, r.ID), nil)
+	}
+	if diags := operation.Resumable(runs, r.ID); diags.HasErrors() {
+		return r, nil, diags // it is asked again under the lock; nothing has to be started to say so now
 	}
 	p, err := planfile.Decode(text)
 	if err != nil {

@@ -116,7 +116,24 @@ func (s *Session) overtake(ctx context.Context, lockID string) (last time.Time, 
 	return last, nil
 }
 
-// Resume goes on with a run that a crash or an interrupt ended.
+// Resumable tells why a run cannot be gone on with: it has ended, or another one has begun since. runs are those of its
+// workspace, the last one first.
+func Resumable(runs []journal.Run, id string) diag.List {
+	at := slices.IndexFunc(runs, func(r journal.Run) bool { return r.ID == id })
+	switch {
+	case at < 0:
+		return diag.Errors("No such run", fmt.Sprintf("There is no run %q in the store. See: coordinator runs list", id), nil)
+	case runs[at].Over():
+		return diag.Errors("The run has ended", fmt.Sprintf("The run %s is %s; there is nothing to go on with.", id, runs[at].Status), nil)
+	case at > 0:
+		return diag.Errors("The run was overtaken",
+			fmt.Sprintf("The run %s has changed the state since, so the plan of the run %s does not fit it any more. Make a new plan. What is still in doubt of the old run can be told with: coordinator runs resolve", runs[0].ID, id), nil)
+	}
+	return nil
+}
+
+// Resume goes on with a run that a crash or an interrupt ended. It refuses one that is not Resumable, by what the store says
+// now: the caller has read the run before it had the lock.
 func (s *Session) Resume(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (*Applied, diag.List) {
 	return s.goOn(ctx, r, p, lockID, false)
 }
@@ -128,6 +145,13 @@ func (s *Session) Cancel(ctx context.Context, r journal.Run, p *plan.Plan, lockI
 }
 
 func (s *Session) goOn(ctx context.Context, r journal.Run, p *plan.Plan, lockID string, cancel bool) (*Applied, diag.List) {
+	runs, err := s.Store.Runs(ctx, s.Workspace)
+	if err != nil {
+		return nil, diag.Errors("Failed to read the runs", err.Error()+".", nil)
+	}
+	if diags := Resumable(runs, r.ID); diags.HasErrors() {
+		return nil, diags
+	}
 	applier, diags := s.applier(ctx, p, r.ID)
 	if diags.HasErrors() {
 		return nil, diags

@@ -3,6 +3,7 @@ package operation_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/zclconf/go-cty/cty"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/state/journal"
 )
 
 const savedConfig = `
@@ -90,5 +92,33 @@ func TestARunIsResumedFromThePlanThatTheJournalKeeps(t *testing.T) {
 	e.equal("cloud", e.cloud.names(), []string{"a0", "a1"})
 	if e.cloud.made != 2 {
 		t.Errorf("%d objects were made, want 2", e.cloud.made)
+	}
+}
+
+// Only the command refused such runs, by what it had read before it had the lock.
+func TestARunThatAnotherOneHasOvertakenOrThatHasEndedIsNotResumed(t *testing.T) {
+	e := newEstate(t)
+	p := e.decode(e.saved())
+	begun := func(id string, at time.Duration) journal.Run {
+		r := journal.Run{ID: id, Workspace: "default", Coordinator: e.session.Coordinator, Command: "apply",
+			Started: e.session.Now().Add(at), Status: "interrupted", Vertices: len(p.Graph.Vertices)}
+		e.check(e.store.BeginRun(t.Context(), "", r, nil))
+		return r
+	}
+	first, second := begun("first", 0), begun("second", time.Second)
+	e.check(e.store.EndRun(t.Context(), "", second.ID, "failed", e.session.Now()))
+	for _, c := range []struct {
+		run  journal.Run
+		says string
+	}{{first, "The run was overtaken"}, {second, "The run has ended"}} {
+		if applied, diags := e.session.Resume(t.Context(), c.run, p, ""); applied != nil || !says(diags, c.says) {
+			t.Errorf("resuming %s: %v", c.run.ID, diags)
+		}
+		if applied, diags := e.session.Cancel(t.Context(), c.run, p, ""); applied != nil || !says(diags, c.says) {
+			t.Errorf("cancelling %s: %v", c.run.ID, diags)
+		}
+	}
+	if e.cloud.made != 0 {
+		t.Errorf("%d objects were made", e.cloud.made)
 	}
 }

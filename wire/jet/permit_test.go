@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/wire/jet"
 )
@@ -162,4 +164,39 @@ func TestARequestThatIsGivenUpWhileCutOffTakesNoSlotLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(bob.Acquire(t.Context(), "global", request("bob", "b1")))(t)
+}
+
+// A request that the server refused was withdrawn, and that freed the slot that an earlier process of the coordinator held under its name,
+// while its operations went on.
+func TestARequestThatIsRefusedLeavesTheSlotTaken(t *testing.T) {
+	ctx := t.Context()
+	url := startServer(t, server.Options{
+		Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), SyncAlways: true,
+		Users: []*server.User{
+			{Username: "all", Password: "p"},
+			{Username: "mute", Password: "p", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"admit.>"}}}},
+		},
+	}).ClientURL()
+	as := func(user string) *jet.Conn {
+		c := must(jet.Connect(ctx, jet.Options{URL: url, User: user, Password: "p", Provision: true, AckWait: ackWait, Timeout: 300 * time.Millisecond, Log: logTo(t)}))(t)
+		t.Cleanup(func() { closeAll(t, c) })
+		return c
+	}
+	before := must(jet.Connect(ctx, jet.Options{URL: url, User: "all", Password: "p", Provision: true, AckWait: ackWait, Log: logTo(t)}))(t)
+	must(before.DeclareLimit(ctx, wire.Limit{Name: "global", Slots: 1}))(t)
+	must(before.Acquire(ctx, "global", request("alice", "a1")))(t)
+	closeAll(t, before)
+
+	if _, err := as("mute").Acquire(ctx, "global", request("alice", "a1")); !errors.Is(err, wire.ErrDenied) {
+		t.Fatalf("the request is not refused: %v", err)
+	}
+	bob := as("all")
+	short, cancel := context.WithTimeout(ctx, 3*ackWait)
+	defer cancel()
+	if _, err := bob.Acquire(short, "global", request("bob", "b1")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("bob got the permit: %v", err)
+	}
+	if status := must(bob.Limits(ctx))(t)[0]; len(status.Held)+len(status.Waiting) != 1 {
+		t.Errorf("the limit is %+v", status)
+	}
 }
