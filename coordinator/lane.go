@@ -234,6 +234,16 @@ func (l *loop) notStarted(v int, why diag.List) {
 	l.goOn(v)
 }
 
+// givenUp goes on when a worker has buried the attempt, because it could not read the task.
+func (l *loop) givenUp(v int) {
+	w := l.vertices[v].work
+	why := diag.List{diag.New(diag.Warning, "Operation not started", fmt.Sprintf("The task for %s was given up: %s.", w.desc.Address, w.reason), nil)}
+	if w.lost < maxLost { // else it is told with the failure
+		l.tell(v, why)
+	}
+	l.notStarted(v, why)
+}
+
 // retract makes durable that the attempt was not started; then there may be another one.
 func (l *loop) retract(v int, why string) {
 	l.undoubt(v)

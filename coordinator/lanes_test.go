@@ -200,6 +200,29 @@ func TestAnAttemptThatNoWorkerCanStartFails(t *testing.T) {
 	}
 }
 
+func TestATaskThatAWorkerGivesUpIsFollowedByAnotherOrFailsInTheEnd(t *testing.T) {
+	for _, times := range []int{1, maxLost + 1} {
+		w := safely(t, 1)
+		given := 0
+		w.work = func(w *world, id wire.AttemptID) bool {
+			if given == times {
+				return true
+			}
+			given++
+			w.claims[id] = wire.Claim{Nonce: "t", Worker: "keyless", Tombstone: true, Reason: "worker keyless has not been given the key of the run for 1m0s"}
+			return false
+		}
+		w.boot()
+		w.finish()
+		wantHeard(t, w, "warning: Operation not started")
+		out := (&Runner{loop: w.loop}).outcome()
+		if want := map[bool]string{true: "failed", false: "done"}[times > maxLost]; out.Status != want || len(w.held) != 0 {
+			t.Errorf("given up %d times: the run is %s, %d permits are held", given, out.Status, len(w.held))
+		}
+		w.once()
+	}
+}
+
 func TestATaskThatNobodyClaimsIsPublishedAgain(t *testing.T) {
 	w := safely(t, 1)
 	published := 0

@@ -176,6 +176,10 @@ func (l *loop) onRegistered(e registered) {
 		if e.claim.Reason != "" {
 			w.reason = e.claim.Reason
 		}
+		if e.claim.Worker != "" {
+			l.givenUp(e.vertex)
+			return
+		}
 		l.retract(e.vertex, "it was buried: "+w.reason)
 	case e.found:
 		w.worker, w.listed, w.published = e.claim.Worker, l.now, true

@@ -104,7 +104,8 @@ type Claim struct {
 	Nonce  string    `msgpack:"n"`
 	Worker string    `msgpack:"w,omitempty"`
 	At     time.Time `msgpack:"t"`
-	// Tombstone is set by a coordinator: nobody may ever start the attempt.
+	// Tombstone says that nobody may ever start the attempt. A coordinator sets it, or a worker (whom Worker names then) that
+	// is not given the key to read the task with.
 	Tombstone bool   `msgpack:"x,omitempty"`
 	Reason    string `msgpack:"r,omitempty"`
 }

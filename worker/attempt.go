@@ -38,14 +38,18 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) {
 	}
 	if err != nil || errors.Is(unreadable, wire.ErrDisconnected) || ctx.Err() != nil {
 		// Without the run's key the task cannot be read, nor anything be said about it. Another worker of the pool
-		// may have it; if nobody has, the attempt is never claimed, which the coordinator sees.
-		w.Log.Warn("a task cannot be opened now", "attempt", ref.Attempt, "error", errors.Join(err, unreadable))
+		// may have it.
+		w.Log.Warn("a task cannot be opened now", "run", ref.Run, "attempt", ref.Attempt, "error", errors.Join(err, unreadable))
+		if errors.Is(err, wire.ErrNoKey) && !w.keyless.leave(ref.Attempt, w.Now()) {
+			w.bury(ctx, d)
+			return
+		}
 		pause(ctx, hesitation)
 		w.release(ctx, d)
 		return
 	}
 
-	if task != nil && w.left.forOther(ref.Attempt, task.Worker, w.ID, w.Now()) {
+	if w.forOther(ref.Attempt, task) {
 		w.release(ctx, d)
 		return
 	}
@@ -101,6 +105,25 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) {
 	default:
 		w.report(ctx, a, mail, w.startIfSafe(ctx, a, at, task))
 	}
+}
+
+// bury ends an attempt whose task nobody gave this worker the key of, so that the task does not go round for ever: its run is
+// over, and its key removed, or its coordinator is gone. A run that goes on finds the tombstone, and makes another attempt.
+// Where somebody has claimed the attempt before, the task is of no more use either.
+func (w *Worker) bury(ctx context.Context, d wire.Delivery) {
+	ref := d.Ref()
+	tomb := wire.Claim{Nonce: w.Nonce(), Worker: w.ID, At: w.Now(), Tombstone: true,
+		Reason: fmt.Sprintf("worker %s has not been given the key of the run for %s", w.ID, w.keyless.patience)}
+	got, err := w.Claims.Claim(ctx, ref, tomb)
+	if err != nil {
+		w.Log.Warn("burying an attempt failed", "attempt", ref.Attempt, "error", err)
+		w.release(ctx, d)
+		return
+	}
+	if got.Nonce == tomb.Nonce {
+		w.Log.Error("a task was given up: its run is over, or its coordinator is gone", "run", ref.Run, "attempt", ref.Attempt, "reason", tomb.Reason)
+	}
+	w.acknowledge(ctx, d)
 }
 
 // startIfSafe begins the operation unless it is too late for that.

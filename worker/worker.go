@@ -6,6 +6,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ import (
 	"github.com/millipede-iac/millipede/worker/journal"
 )
 
-// Options are the worker's identity and all that it works with. Every field is needed, except Host.
+// Options are the worker's identity and all that it works with. Every field is needed, except Host and KeyPatience.
 type Options struct {
 	// ID names the worker in claims, results and heartbeats. It stays the same over restarts with one journal.
 	ID string
@@ -40,6 +41,10 @@ type Options struct {
 	Journal      Journal
 	Providers    Providers
 	Provisioners Provisioners
+
+	// KeyPatience is how long the worker leaves a task alone whose run's key it is not given; then it buries the attempt. 0
+	// means a minute.
+	KeyPatience time.Duration
 
 	Log *slog.Logger
 	// Now is the clock, with a monotonic reading. Nonce returns an ID that is unique for ever. Rand is a source of
@@ -119,8 +124,9 @@ type Worker struct {
 	Options
 	slots *slots
 	keys  *runKeys
-	left  leftover
-	ops   *operations
+	// left are tasks for other workers, keyless those whose key is not here.
+	left, keyless sightings
+	ops           *operations
 	// announce asks for a heartbeat now.
 	announce chan struct{}
 	// held are the attempts and other work that Run waits for before it leaves.
@@ -134,7 +140,10 @@ func New(o Options) *Worker {
 	if o.Slots < 1 || len(o.Pools) == 0 {
 		panic("worker: no slots, or no pools")
 	}
-	return &Worker{Options: o, slots: newSlots(o.Slots), keys: newRunKeys(o.Keys, o.Now), ops: newOperations(o.Now), announce: make(chan struct{}, 1)}
+	return &Worker{
+		Options: o, slots: newSlots(o.Slots), keys: newRunKeys(o.Keys, o.Now), ops: newOperations(o.Now), announce: make(chan struct{}, 1),
+		left: sightings{patience: courtesy}, keyless: sightings{patience: cmp.Or(o.KeyPatience, keyPatience)},
+	}
 }
 
 // brokenError is the cause of the end of the taking when the worker itself has failed.

@@ -141,6 +141,47 @@ func TestNothingBeginsThatIsNotClaimedInTime(t *testing.T) {
 	}
 }
 
+// The task of a run that was over, published so late that the run's key was gone, was fetched and given back by each worker for ever.
+func TestATaskWhoseKeyNobodyGivesIsGivenUp(t *testing.T) {
+	for claim, c := range map[string]struct {
+		held   wire.Claim
+		buried bool
+	}{
+		"nobody has claimed it":    {buried: true},
+		"another worker holds it":  {held: wire.Claim{Nonce: "other", Worker: "w2"}},
+		"a coordinator buried it":  {held: wire.Claim{Nonce: "c", Tombstone: true}},
+		"another worker buried it": {held: wire.Claim{Nonce: "other", Worker: "w2", Tombstone: true}},
+	} {
+		t.Run(claim, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, func(o *Options) { o.Keys = keys{} })
+				ds := b.applies(1)
+				if c.held.Nonce != "" {
+					b.bus.register["a0"] = c.held
+				}
+				b.start()
+				for began := time.Now(); time.Since(began) < 2*keyPatience && !ds[0].acked; {
+					if time.Since(began) < keyPatience && b.bus.register["a0"] != c.held {
+						t.Fatalf("it was given up after %s", time.Since(began))
+					}
+					b.bus.put(ds...) // again, as the stream does with what is given back
+					elapse(time.Second)
+					synctest.Wait()
+				}
+				if got := b.bus.register["a0"]; !ds[0].acked || (got != c.held) != c.buried || !(got.Tombstone || c.held.Worker != "") {
+					t.Errorf("acknowledged %t, and the register holds %+v", ds[0].acked, got)
+				}
+				if b.cloud.applied != 0 || len(b.results()) != 0 {
+					t.Error("the operation began, or somebody was told that it did")
+				}
+				if err := b.stop(); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
 func TestAClaimWhoseFateIsUnknownIsAskedForWithTheSameNonce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -57,9 +57,11 @@ type Options struct {
 	Reattach map[addr.Provider]*plugin.Reattach
 	// DisableTLS speaks to plugins without mutual TLS (TF_DISABLE_PLUGIN_TLS).
 	DisableTLS bool
-	Log        *slog.Logger
-	PluginLog  hclog.Logger
-	Environ    []string
+	// KeyPatience is that of worker.Options.
+	KeyPatience time.Duration
+	Log         *slog.Logger
+	PluginLog   hclog.Logger
+	Environ     []string
 }
 
 // Hosted is a worker with all that it owns.
@@ -108,7 +110,7 @@ func New(o Options) (*Hosted, error) {
 			builtin: builtin.New(builtin.Options{ReadState: refuse, CheckConfig: anyBackend, NewID: uuid.NewString}),
 		},
 		Provisioners: provision.Runner{Environment: o.Environ},
-		Log:          o.Log, Now: time.Now, Nonce: uuid.NewString, Rand: rand.Reader,
+		KeyPatience:  o.KeyPatience, Log: o.Log, Now: time.Now, Nonce: uuid.NewString, Rand: rand.Reader,
 	})
 	return &Hosted{Worker: w, ID: id, journal: j, host: host}, nil
 }
