@@ -112,6 +112,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	p.EngineVersion, p.Workspace = s.EngineVersion, s.Workspace
 	p.Variables = s.variables()
 	p.Providers = s.Selections
+	p.Relevant = relevant(p, store, static, scope)
 	if outcome.Interrupted && !diags.HasErrors() {
 		diags = diags.Append(diag.New(diag.Error, "Operation interrupted", "The plan was not finished.", nil))
 	}

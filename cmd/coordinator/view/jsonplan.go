@@ -2,6 +2,7 @@ package view
 
 import (
 	"encoding/json"
+	"maps"
 	"time"
 
 	"github.com/zclconf/go-cty/cty"
@@ -26,8 +27,6 @@ type jsonPlan struct {
 	RelevantAttributes []jsonRelevant          `json:"relevant_attributes,omitempty"`
 	Checks             []jsonCheck             `json:"checks,omitempty"`
 	Timestamp          string                  `json:"timestamp"`
-	Applyable          bool                    `json:"applyable"`
-	Complete           bool                    `json:"complete"`
 	Errored            bool                    `json:"errored"`
 }
 
@@ -79,8 +78,7 @@ type jsonImporting struct {
 func PlanJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas) ([]byte, error) {
 	out := jsonPlan{
 		FormatVersion: planFormat, TerraformVersion: p.EngineVersion, Timestamp: p.Timestamp.UTC().Format(time.RFC3339),
-		Applyable: p.Applyable(), Complete: !p.Errored && len(p.Targets) == 0 && len(p.Excludes) == 0, Errored: p.Errored,
-		Variables: map[string]jsonVariable{}, OutputChanges: map[string]jsonChange{},
+		Errored: p.Errored, Variables: map[string]jsonVariable{}, OutputChanges: map[string]jsonChange{},
 	}
 	for name, v := range p.Variables {
 		if v.Value == cty.NilVal {
@@ -107,8 +105,8 @@ func PlanJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas) ([]byte,
 		out.RelevantAttributes = append(out.RelevantAttributes, jsonRelevant{r.Resource.String(), pathForm(r.Attribute)})
 	}
 	out.PlannedValues = plannedValues(p)
-	if !p.Prior.IsEmpty() || p.Prior.Serial > 0 {
-		prior, err := stateForm(p.Prior, schemas, p.EngineVersion)
+	if before := priorState(p, tree); !before.IsEmpty() {
+		prior, err := stateForm(before, schemas, p.EngineVersion)
 		if err != nil {
 			return nil, err
 		}
@@ -122,6 +120,26 @@ func PlanJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas) ([]byte,
 	}
 	out.Configuration = configuration
 	return line(out)
+}
+
+// priorState is the state after refreshing. What outputs are known to become counts as found by refreshing.
+func priorState(p *plan.Plan, tree *config.Tree) *state.State {
+	out := *p.Prior
+	out.Outputs = maps.Clone(p.Prior.Outputs)
+	if out.Outputs == nil {
+		out.Outputs = map[string]*state.Output{}
+	}
+	for _, o := range p.Outputs {
+		declared := tree.Root.Module.Outputs[o.Name]
+		switch {
+		case o.Action == plan.Delete || declared == nil || !o.After.IsWhollyKnown():
+		case o.After.IsNull():
+			delete(out.Outputs, o.Name)
+		default:
+			out.Outputs[o.Name] = &state.Output{Value: o.After, Sensitive: o.Sensitive, Deprecated: declared.Deprecated}
+		}
+	}
+	return &out
 }
 
 func actionForms(a plan.Action) []string {

@@ -10,8 +10,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/cmd/coordinator/view"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
@@ -39,7 +42,7 @@ func comparable(t *testing.T, data []byte) map[string]any {
 	if err := json.Unmarshal(data, &out); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"prior_state", "timestamp", "variables", "checks", "applyable", "complete"} {
+	for _, name := range []string{"prior_state", "timestamp", "variables", "checks"} {
 		delete(out, name)
 	}
 	// OpenTofu forgets here what the schemas of replaced objects say is sensitive.
@@ -127,4 +130,53 @@ type beside struct{}
 
 func (beside) Locate(r config.ModuleRequest) (config.Installed, diag.List) {
 	return config.Installed{Dir: filepath.Join(r.Parent.SourceDir, r.Call.Source)}, nil
+}
+
+func TestThePriorStateHasTheOutputsAsFarAsThePlanKnowsThem(t *testing.T) {
+	const text = `
+output "new" { value = 1 }
+output "unknown" { value = 1 }
+output "null" { value = null }
+`
+	tree := treeOf(t, &txtar.Archive{Files: []txtar.File{{Name: "2.tf", Data: []byte(text)}}})
+	output := func(name string, after cty.Value) *plan.OutputChange {
+		return &plan.OutputChange{Name: name, Action: plan.Update, Before: cty.NullVal(cty.DynamicPseudoType), After: after}
+	}
+	prior := state.Empty()
+	outputs := func(p *plan.Plan) map[string]any {
+		var form struct {
+			Prior *struct {
+				Values struct{ Outputs map[string]any }
+			} `json:"prior_state"`
+		}
+		b, err := view.PlanJSON(p, tree, values.NewSchemas(nil))
+		if err == nil {
+			err = json.Unmarshal(b, &form)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if form.Prior == nil {
+			return nil
+		}
+		return form.Prior.Values.Outputs
+	}
+	if got := outputs(&plan.Plan{Prior: prior, Outputs: []*plan.OutputChange{output("unknown", cty.UnknownVal(cty.String))}}); got != nil {
+		t.Errorf("the prior state of nothing has %v", got)
+	}
+	for _, name := range []string{"unknown", "null", "gone"} {
+		prior.Outputs[name] = &state.Output{Value: cty.StringVal("before")}
+	}
+	got := outputs(&plan.Plan{Prior: prior, Outputs: []*plan.OutputChange{
+		output("new", cty.NumberIntVal(1)), output("unknown", cty.UnknownVal(cty.String)), output("null", cty.NullVal(cty.DynamicPseudoType)),
+		{Name: "gone", Action: plan.Delete, Before: cty.StringVal("before"), After: cty.NullVal(cty.DynamicPseudoType)},
+	}})
+	before := map[string]any{"sensitive": false, "type": "string", "value": "before"}
+	want := map[string]any{"new": map[string]any{"sensitive": false, "type": "number", "value": 1.0}, "unknown": before, "gone": before}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if len(prior.Outputs) != 3 {
+		t.Errorf("the plan's own state was changed to %v", prior.Outputs)
+	}
 }
