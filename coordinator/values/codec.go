@@ -48,9 +48,9 @@ func EncodeStoredData(v cty.Value, b *schema.Block, marked []cty.Path) ([]byte, 
 // EncodeStored returns what the state keeps of a value: its JSON, and the paths of its sensitive parts, those included
 // that the schema declares so.
 func EncodeStored(v cty.Value, b *schema.Block) (attrs []byte, sensitive []cty.Path, err error) {
-	bare, _ := v.UnmarkDeep()
+	bare, sensitive := marks.Separate(v, marks.Sensitive)
 	attrs, err = ctyjson.Marshal(bare, b.ImpliedType())
-	return attrs, marks.PathsWith(v, marks.Sensitive), err
+	return attrs, sensitive, err
 }
 
 // PathKey returns a text that is the same for equal paths only.

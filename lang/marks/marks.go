@@ -41,17 +41,19 @@ func Contains(v cty.Value, m any) bool {
 
 // PathsWith returns the paths of the values inside v that carry m, in the order that cty walks them.
 func PathsWith(v cty.Value, m any) []cty.Path {
-	if !v.ContainsMarked() {
-		return nil
-	}
-	_, pvms := v.UnmarkDeepWithPaths()
-	var out []cty.Path
+	_, paths := Separate(v, m)
+	return paths
+}
+
+// Separate returns v without any mark, and what PathsWith returns: in one walk.
+func Separate(v cty.Value, m any) (bare cty.Value, paths []cty.Path) {
+	bare, pvms := v.UnmarkDeepWithPaths()
 	for _, pvm := range pvms {
 		if _, ok := pvm.Marks[m]; ok {
-			out = append(out, pvm.Path)
+			paths = append(paths, pvm.Path)
 		}
 	}
-	return out
+	return bare, paths
 }
 
 // Apply returns v with m put on the value at each of the paths. A path that leads nowhere marks nothing.

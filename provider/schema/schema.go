@@ -4,6 +4,8 @@
 package schema
 
 import (
+	"sync/atomic"
+
 	"github.com/zclconf/go-cty/cty"
 )
 
@@ -71,6 +73,9 @@ type Block struct {
 	// Ephemeral marks a block whose values are never stored, so that ephemeral ones may stand in it: that of an
 	// ephemeral resource type, of a provider, of a provisioner.
 	Ephemeral bool
+
+	// implied is what ImpliedType has returned: it is asked for several times for each instance.
+	implied atomic.Pointer[cty.Type]
 }
 
 // Attribute is one argument or exported value.
@@ -107,10 +112,13 @@ type NestedBlock struct {
 }
 
 // ImpliedType returns the object type of a value of this block. All attributes of the type are present in
-// every value; absent ones are null.
+// every value; absent ones are null. From the first call on the block must not change.
 func (b *Block) ImpliedType() cty.Type {
 	if b == nil {
 		return cty.EmptyObject
+	}
+	if ty := b.implied.Load(); ty != nil {
+		return *ty
 	}
 	atys := make(map[string]cty.Type, len(b.Attributes)+len(b.Blocks))
 	for name, a := range b.Attributes {
@@ -119,7 +127,9 @@ func (b *Block) ImpliedType() cty.Type {
 	for name, nb := range b.Blocks {
 		atys[name] = nb.ImpliedType()
 	}
-	return cty.Object(atys)
+	ty := cty.Object(atys)
+	b.implied.Store(&ty)
+	return ty
 }
 
 // ImpliedType returns the type of the attribute's value.

@@ -24,23 +24,23 @@ func StateIDs(s *state.State, schemas *values.Schemas) func(address string) (key
 		if o == nil || o.Attrs == nil {
 			return "", ""
 		}
-		var attrs struct{ ID, Name json.RawMessage }
+		var attrs struct{ ID, Name any }
 		if json.Unmarshal(o.Attrs, &attrs) != nil {
 			return "", "" // whoever uses the object reports that it cannot be read
 		}
 		sc := schemas.Resource(s.Resources[a.Abs()].Provider.Provider, a.Resource.Mode, a.Resource.Type)
 		for _, n := range []struct {
-			key  string
-			form json.RawMessage
+			key   string
+			value any
 		}{{"id", attrs.ID}, {"name", attrs.Name}} {
-			var text *string
-			if n.form == nil || json.Unmarshal(n.form, &text) != nil || text == nil || hides(o.Sensitive, n.key) {
+			text, ok := n.value.(string)
+			if !ok || hides(o.Sensitive, n.key) {
 				continue
 			}
 			if sc != nil && sc.Block.Attributes[n.key] != nil && sc.Block.Attributes[n.key].Sensitive {
 				continue
 			}
-			return n.key, *text
+			return n.key, text
 		}
 		return "", ""
 	}
