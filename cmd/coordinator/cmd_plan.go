@@ -56,18 +56,24 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 			return 1
 		}
 		spec.generated = texts
-		planned, ok := r.plan(ctx, spec)
-		r.ui.diagnostics(writeGenerated(*generated, texts))
+		planned, diags := r.show(ctx, spec)
+		written := ""
+		if len(texts) > 0 {
+			written = *generated
+		}
+		diags = diags.Append(writeGenerated(written, texts))
 		if planned != nil && *out != "" {
 			if err := planfile.Write(*out, r.save(planned.Plan)); err != nil {
-				r.ui.diagnostics(diag.Errors("Failed to write plan file", err.Error()+".", nil))
-				return 1
+				diags = diags.Append(diag.New(diag.Error, "Failed to write plan file", err.Error()+".", nil))
 			}
 		}
-		if !ok {
+		if planned != nil && !diags.HasErrors() {
+			r.ui.planned(planned.Plan, *out, written)
+		}
+		r.ui.diagnostics(diags)
+		if planned == nil || diags.HasErrors() {
 			return 1
 		}
-		r.ui.planned(planned.Plan, *out)
 		if *detailed && planned.Plan.Differs() {
 			return 2
 		}

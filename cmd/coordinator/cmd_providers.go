@@ -40,9 +40,8 @@ func runProviders(ctx context.Context, a *app, args []string) int {
 		if prior != nil && len(prior.Resources) > 0 {
 			s.print("Providers required by state:\n\n")
 			for _, p := range slices.SortedFunc(maps.Keys(requiredProviders(nil, prior)), compareProviders) {
-				s.print(fmt.Sprintf("    provider[%s]\n", p))
+				s.print(fmt.Sprintf("    provider[%s]\n\n", p))
 			}
-			s.print("\n")
 		}
 		return nil
 	})

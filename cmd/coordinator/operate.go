@@ -117,7 +117,6 @@ func (r *operationRun) withState(ctx context.Context, o operationOptions, diags 
 	diags = diags.Append(more)
 	if !diags.HasErrors() {
 		r.prior = prior
-		r.ui.before(prior)
 		watch := r.app.logs.observe(r.ui.observer())
 		r.engine, more = r.app.openEngine(ctx, engineOptions{
 			tree: r.wd.tree, loader: r.wd.loader, inputs: r.inputs, prior: prior, store: r.state.store,
@@ -136,8 +135,15 @@ func (r *operationRun) withState(ctx context.Context, o operationOptions, diags 
 	return code
 }
 
-// plan makes a plan and shows its problems; nil when there is none to show.
+// plan makes a plan and shows it with its problems; nil when there is none to show.
 func (r *operationRun) plan(ctx context.Context, spec planSpec) (*operation.Planned, bool) {
+	planned, diags := r.show(ctx, spec)
+	r.ui.diagnostics(diags)
+	return planned, !diags.HasErrors() && planned != nil
+}
+
+// show makes a plan and shows it, without its problems; nil when there is none to show.
+func (r *operationRun) show(ctx context.Context, spec planSpec) (*operation.Planned, diag.List) {
 	planned, diags := r.prepare(ctx, spec)
 	if planned != nil {
 		operation.Note(planned.Plan, spec.generated)
@@ -149,8 +155,7 @@ func (r *operationRun) plan(ctx context.Context, spec planSpec) (*operation.Plan
 		}
 		r.ui.plan(planned, r.wd.tree)
 	}
-	r.ui.diagnostics(diags)
-	return planned, !diags.HasErrors() && planned != nil
+	return planned, diags
 }
 
 // prepare makes a plan and shows nothing of it.
@@ -183,6 +188,7 @@ func (r *operationRun) apply(ctx context.Context, p *plan.Plan, command string) 
 		r.ui.diagnostics(diag.Errors("Failed to record the plan", err.Error()+".", nil))
 		return 1
 	}
+	r.ui.applying(p)
 	applied, diags := r.engine.Apply(ctx, operation.ApplyOptions{Plan: p, Saved: saved, Command: command, LockID: r.state.lockID, Who: r.state.info.Who})
 	return r.finish(ctx, p, applied, diags)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/operation"
-	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -25,13 +24,14 @@ type ui interface {
 	// observer watches the runs of the command; settle ends what it shows while a run goes on.
 	observer() observer
 	settle()
-	// before tells the state before the command, for what objects are called.
-	before(*state.State)
+	// applying tells that a plan is about to be carried out.
+	applying(p *plan.Plan)
 	// saved tells what a saved plan will do, before it is carried out. People have seen it already.
 	saved(p *plan.Plan)
-	// plan shows a plan; planned says what comes after it when the command ends there: out is the file it was saved to.
+	// plan shows a plan; planned says what comes after it when the command ends there: out is
+	// the file it was saved to, generated the one that configuration was written to.
 	plan(p *operation.Planned, tree *config.Tree)
-	planned(p *plan.Plan, out string)
+	planned(p *plan.Plan, out, generated string)
 	// applied tells how an apply ended, with the outputs.
 	applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.State)
 	// note tells something beside the plan, while a run goes on too: text for people; kept in one message for programs.
@@ -101,20 +101,6 @@ func (a *app) newUI(f viewFlags, command string) (ui, diag.List) {
 	return bothUI{a.newTextUI(f, command), a.newJSONUI(f, command, file, file)}, nil
 }
 
-// ids knows what the objects of the state are called, for lines about operations on them.
-type ids struct {
-	find func(address string) (key, id string)
-}
-
-func (i *ids) of(address string) (key, id string) {
-	if i.find == nil {
-		return "", ""
-	}
-	return i.find(address)
-}
-
-func (i *ids) before(s *state.State) { i.find = view.StateIDs(s, values.NewSchemas(nil)) }
-
 // textUI is for people.
 type textUI struct {
 	app      *app
@@ -122,12 +108,11 @@ type textUI struct {
 	flags    viewFlags
 	printer  *view.Printer
 	progress *view.Progress
-	ids      ids
 }
 
 func (a *app) newTextUI(f viewFlags, command string) *textUI {
 	u := &textUI{app: a, command: command, flags: f, printer: a.printer(f)}
-	o := view.ProgressOptions{Out: a.stdout, Ink: a.text(f).Ink, Quiet: f.concise, ID: u.ids.of}
+	o := view.ProgressOptions{Out: a.stdout, Ink: a.text(f).Ink, Quiet: f.concise, ByCommand: command == "import"}
 	if terminal(a.stdout) {
 		o.Width = func() int { return width(a.stdout) }
 	}
@@ -139,7 +124,7 @@ func (u *textUI) diagnostics(l diag.List) { u.check(u.printer.Diagnostics(l)) }
 
 func (u *textUI) observer() observer                       { return u.progress }
 func (u *textUI) settle()                                  { u.check(u.progress.Settle()) }
-func (u *textUI) before(s *state.State)                    { u.ids.before(s) }
+func (u *textUI) applying(p *plan.Plan)                    { u.progress.Imports(p) }
 func (u *textUI) note(text string)                         { u.progress.Note(text) }
 func (u *textUI) from(sources func() map[string]*hcl.File) { u.printer.Sources = sources }
 
@@ -154,9 +139,9 @@ func (u *textUI) plan(p *operation.Planned, tree *config.Tree) {
 	u.check(view.PlanText(u.app.stdout, p.Plan, p.Schemas, u.app.text(u.flags)))
 }
 
-func (u *textUI) planned(p *plan.Plan, out string) {
-	if p.HasChanges() {
-		u.check(view.NextStepText(u.app.stdout, out, "", u.app.text(u.flags)))
+func (u *textUI) planned(p *plan.Plan, out, generated string) {
+	if p.Applyable() {
+		u.check(view.NextStepText(u.app.stdout, out, generated, u.app.text(u.flags)))
 	}
 }
 
@@ -172,7 +157,7 @@ func (u *textUI) applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.S
 		return
 	case "refresh":
 	default:
-		fmt.Fprint(u.app.stdout, view.SummaryText(summaryOf(p, a), o.Ink))
+		fmt.Fprint(u.app.stdout, view.SummaryText(summaryOf(u.command, a), o.Ink))
 	}
 	fmt.Fprint(u.app.stdout, view.AppliedOutputsText(s, o))
 }
@@ -187,10 +172,10 @@ func (u *textUI) check(err error) {
 	}
 }
 
-// summaryOf counts what an apply did.
-func summaryOf(p *plan.Plan, a *operation.Applied) view.Summary {
+// summaryOf counts what the command did.
+func summaryOf(command string, a *operation.Applied) view.Summary {
 	op := view.ApplyOperation
-	if p.Mode == plan.Destroy {
+	if command == "destroy" {
 		op = view.DestroyOperation
 	}
 	return view.Summary{

@@ -37,21 +37,20 @@ type jsonUI struct {
 	stream  *view.Stream
 	file    *os.File // that the stream goes to, and that is closed at the end; nil for standard output
 	err     error    // of writing; told at the end
-	ids     ids
 }
 
 func (a *app) newJSONUI(f viewFlags, command string, out io.Writer, file *os.File) *jsonUI {
 	u := &jsonUI{app: a, command: command, file: file}
-	u.stream = view.NewStream(view.StreamOptions{Out: out, Now: time.Now, EngineVersion: engineVersion, Deprecations: f.deprecations, ID: u.ids.of})
+	u.stream = view.NewStream(view.StreamOptions{Out: out, Now: time.Now, EngineVersion: engineVersion, Deprecations: f.deprecations})
 	return u
 }
 
 func (u *jsonUI) diagnostics(l diag.List)                  { u.stream.Problems(l) }
 func (u *jsonUI) observer() observer                       { return u.stream }
 func (u *jsonUI) settle()                                  { u.err = errors.Join(u.err, u.stream.Settle()) }
-func (u *jsonUI) before(s *state.State)                    { u.ids.before(s) }
-func (u *jsonUI) saved(p *plan.Plan)                       { u.stream.Changes(p) }
-func (u *jsonUI) planned(*plan.Plan, string)               {}
+func (u *jsonUI) applying(*plan.Plan)                      {}
+func (u *jsonUI) saved(p *plan.Plan)                       { u.stream.Changes(p, true) }
+func (u *jsonUI) planned(*plan.Plan, string, string)       {}
 func (u *jsonUI) note(text string)                         { u.stream.Log(strings.TrimSpace(text)) }
 func (u *jsonUI) from(sources func() map[string]*hcl.File) { u.stream.Sources = sources }
 
@@ -86,7 +85,7 @@ func (u *jsonUI) applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.S
 		return
 	}
 	if !u.refreshes() {
-		u.stream.Summary(summaryOf(p, a))
+		u.stream.Summary(summaryOf(u.command, a))
 	}
 	if p.Mode != plan.Destroy {
 		u.stream.Outputs(s)
@@ -103,7 +102,7 @@ func (u bothUI) diagnostics(l diag.List) { u.people.diagnostics(l); u.programs.d
 func (u bothUI) observer() observer      { return bothObserver{u.people.observer(), u.programs.observer()} }
 func (u bothUI) saved(p *plan.Plan)      { u.people.saved(p); u.programs.saved(p) }
 func (u bothUI) settle()                 { u.people.settle(); u.programs.settle() }
-func (u bothUI) before(s *state.State)   { u.people.before(s); u.programs.before(s) }
+func (u bothUI) applying(p *plan.Plan)   { u.people.applying(p); u.programs.applying(p) }
 func (u bothUI) note(text string)        { u.people.note(text); u.programs.note(text) }
 func (u bothUI) end(code int) int        { return u.programs.end(u.people.end(code)) }
 
@@ -117,9 +116,9 @@ func (u bothUI) plan(p *operation.Planned, tree *config.Tree) {
 	u.programs.plan(p, tree)
 }
 
-func (u bothUI) planned(p *plan.Plan, out string) {
-	u.people.planned(p, out)
-	u.programs.planned(p, out)
+func (u bothUI) planned(p *plan.Plan, out, generated string) {
+	u.people.planned(p, out, generated)
+	u.programs.planned(p, out, generated)
 }
 
 func (u bothUI) applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.State) {

@@ -261,7 +261,10 @@ func (a *Applier) Describe(v int) program.Description {
 		return program.Description{Address: vx.Address, Hidden: true}
 	}
 	c := a.Plan.Changes[vx.Change]
-	d := program.Description{Address: vx.Address, Class: c.Addr.Resource.Type, Hidden: a.Plan.Hidden(v)}
+	d := program.Description{
+		Address: vx.Address, Class: c.Addr.Resource.Type, Hidden: a.Plan.Hidden(v),
+		Called: func() (string, string) { return values.IDOf(c.Before) },
+	}
 	switch vx.Kind {
 	case plan.DestroyObject:
 		d.Action = "delete"

@@ -151,12 +151,12 @@ func (p *Planner) completeManaged(o *object, r *wire.Result) program.Step {
 		if a.before.IsNull() {
 			// It is gone, and nothing takes its place.
 			o.resource.Set(o.addr.Key, cty.UnknownVal(a.before.Type()))
-			return program.Step{Diags: diags, Value: f}
+			return program.Step{Diags: diags, Value: f, Notes: notes("refresh", a.before)}
 		}
 		o.resource.Set(o.addr.Key, a.before)
 		conditions := o.resource.CheckPostconditions(o.addr.String(), w.rep, a.before)
 		f.checks = append(f.checks, outcomes("resource", o.addr.Config().String(), conditions)...)
-		return program.Step{Diags: diags.Append(conditions.Diags), Value: f}
+		return program.Step{Diags: diags.Append(conditions.Diags), Value: f, Notes: notes("refresh", a.before)}
 	}
 	c := p.changeOf(o, a)
 	c.Provider = w.provider
@@ -169,7 +169,7 @@ func (p *Planner) completeManaged(o *object, r *wire.Result) program.Step {
 	conditions := o.resource.CheckPostconditions(o.addr.String(), w.rep, c.After)
 	f.checks = append(f.checks, outcomes("resource", o.addr.Config().String(), conditions)...)
 	diags = diags.Append(conditions.Diags)
-	return program.Step{Diags: diags, Value: f, Notes: program.Notes{Action: string(c.Action)}}
+	return program.Step{Diags: diags, Value: f, Notes: notes(string(c.Action), a.before)}
 }
 
 // answer is a decoded PlanResult.

@@ -94,7 +94,7 @@ func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 		o.resource.Set(o.addr.Key, a.before)
 	}
 	if p.Mode == plan.RefreshOnly || a.before.IsNull() {
-		return program.Step{Diags: diags, Value: f}
+		return program.Step{Diags: diags, Value: f, Notes: notes("refresh", a.before)}
 	}
 	c := p.newChange(o, a)
 	c.After = cty.NullVal(w.schema.Block.ImpliedType())
@@ -119,5 +119,5 @@ func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 		diags = diags.Append(diag.New(diag.Warning, "Resource will be removed from the state",
 			fmt.Sprintf("The object %s will not be managed any more, and it is not destroyed: its removed block says so.", o.addr), p.Removed(o.addr).Range.Ptr()))
 	}
-	return program.Step{Diags: diags, Value: f, Notes: program.Notes{Action: string(c.Action)}}
+	return program.Step{Diags: diags, Value: f, Notes: notes(string(c.Action), a.before)}
 }

@@ -7,6 +7,7 @@ package planning
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -144,14 +145,24 @@ func (p *Planner) Describe(v int) program.Description {
 	if vx.object == nil {
 		return program.Description{Address: n.Address(), Hidden: true}
 	}
-	d := program.Description{Address: vx.object.addr.String(), Class: vx.object.addr.Resource.Type, Action: "plan"}
+	o := vx.object
+	d := program.Description{Address: o.addr.String(), Class: o.addr.Resource.Type, Action: "plan"}
+	prior := p.Prior.Object(o.addr, o.deposed)
 	switch {
-	case vx.object.addr.Resource.Mode == addr.Data:
+	case o.addr.Resource.Mode == addr.Data:
 		d.Action = "read"
-	case vx.object.addr.Resource.Mode == addr.Ephemeral:
+	case o.addr.Resource.Mode == addr.Ephemeral:
 		d.Action = "open"
-	case p.Prior.Object(vx.object.addr, vx.object.deposed) != nil && !p.SkipRefresh:
+	case prior != nil && !p.SkipRefresh:
 		d.Action = "refresh"
+		d.Called = func() (string, string) { return values.IDOfStored(prior) }
+	case prior == nil && o.imported != nil:
+		importing := plan.Importing{ID: o.imported.ID, Identity: o.imported.Identity}
+		d.Action = "import"
+		d.Called = func() (string, string) { return values.IDOfImport(&importing) }
+	}
+	if o.deposed != state.CurrentObject {
+		d.Address += fmt.Sprintf(" (deposed object %s)", o.deposed)
 	}
 	return d
 }

@@ -41,6 +41,9 @@ type Description struct {
 	Class string
 	// Action is the verb for views: "create", "read", ... empty for silent vertices.
 	Action string
+	// Called returns the attribute that says what the object is called before the operation, "id" or "name", with its
+	// value: for views. Both are empty when nothing is known of it; nil says so beforehand.
+	Called func() (key, id string)
 	// Hidden vertices are evaluated inline and never shown.
 	Hidden bool
 }

@@ -1,16 +1,21 @@
 package values
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/marks"
 	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/state"
 )
 
 // Region returns the region that an object's own arguments name: its region or location, when known. Sensitive
@@ -115,7 +120,12 @@ func IDOf(v cty.Value) (key, id string) {
 	if v == cty.NilVal || v.IsNull() || !v.IsKnown() || !v.Type().IsObjectType() {
 		return "", ""
 	}
-	for _, name := range []string{"id", "name"} {
+	return firstText(v, "id", "name")
+}
+
+// firstText returns the first of some attributes of an object that says something, with its name.
+func firstText(v cty.Value, names ...string) (name, text string) {
+	for _, name := range names {
 		if !v.Type().HasAttribute(name) {
 			continue
 		}
@@ -125,6 +135,49 @@ func IDOf(v cty.Value) (key, id string) {
 		}
 	}
 	return "", ""
+}
+
+// IDOfImport returns what people call an object that is about to be imported by: the ID that it is imported by, or what
+// says most in an identity, with the name of that.
+func IDOfImport(i *plan.Importing) (key, id string) {
+	if i.ID != "" {
+		return "id", i.ID
+	}
+	if key, id = IDOf(i.Identity); key != "" || i.Identity == cty.NilVal || i.Identity.IsNull() || !i.Identity.IsKnown() {
+		return key, id
+	}
+	return firstText(i.Identity, slices.Sorted(maps.Keys(i.Identity.Type().AttributeTypes()))...)
+}
+
+// IDOfStored is IDOf for an object of the state, which is not decoded for it.
+func IDOfStored(o *state.Object) (key, id string) {
+	if o == nil || o.Attrs == nil {
+		return "", ""
+	}
+	var attrs struct{ ID, Name any }
+	if json.Unmarshal(o.Attrs, &attrs) != nil {
+		return "", "" // whoever uses the object reports that it cannot be read
+	}
+	for _, n := range []struct {
+		key   string
+		value any
+	}{{"id", attrs.ID}, {"name", attrs.Name}} {
+		if text, ok := n.value.(string); ok && !hides(o.Sensitive, n.key) {
+			return n.key, text
+		}
+	}
+	return "", ""
+}
+
+// hides tells whether an attribute is among the sensitive paths.
+func hides(paths []cty.Path, name string) bool {
+	return slices.ContainsFunc(paths, func(p cty.Path) bool {
+		if len(p) == 0 {
+			return true
+		}
+		s, ok := p[0].(cty.GetAttrStep)
+		return ok && s.Name == name
+	})
 }
 
 // UnknownComputed returns a configuration with everything unknown that the provider computes and the configuration

@@ -235,8 +235,9 @@ func plannedValues(p *plan.Plan) jsonValues {
 
 // comparison is the form of the difference between two values that are compared.
 func comparison(left, right cty.Value) *jsonChange {
+	bare, _ := right.UnmarkDeep()
 	return &jsonChange{
-		Before: raw(left), After: raw(right), AfterUnknown: unknownForm(right),
+		Before: raw(left), After: raw(right), AfterUnknown: raw(asBool(bare, isUnknown)),
 		BeforeSensitive: sensitiveForm(left), AfterSensitive: sensitiveForm(right),
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -23,9 +25,8 @@ type ProgressOptions struct {
 	Width func() int
 	// Quiet leaves out the lines about single objects.
 	Quiet bool
-	// ID returns what the object at an address is called before the run, and the attribute that says so; both empty
-	// when it is not known. May be nil.
-	ID func(address string) (key, id string)
+	// ByCommand tells that it is the import command that imports what is imported, and no plan.
+	ByCommand bool
 }
 
 // Progress shows a run to people while it goes on: a line when something starts and when it ends, and on a terminal a
@@ -107,16 +108,21 @@ func called(key, id string) string {
 	return fmt.Sprintf(" [%s=%s]", key, id)
 }
 
-func (p *Progress) idOf(address string) (key, id string) {
-	if p.ID == nil {
+// idOf returns what an object was called before the operation.
+func idOf(d program.Description) (key, id string) {
+	if d.Called == nil {
 		return "", ""
 	}
-	return p.ID(address)
+	return d.Called()
 }
 
 // Started implements coordinator.Observer.
 func (p *Progress) Started(vertex int, d program.Description, _ string, _ time.Time) {
 	p.begun[vertex] = true
+	if d.Action == "import" {
+		p.importing(d)
+		return
+	}
 	v, ok := verbsOf[d.Action]
 	if !ok {
 		return
@@ -124,9 +130,39 @@ func (p *Progress) Started(vertex int, d program.Description, _ string, _ time.T
 	suffix := ""
 	switch d.Action {
 	case "refresh", "update", "delete":
-		suffix = called(p.idOf(d.Address))
+		suffix = called(idOf(d))
 	}
 	p.say(d.Address + ": " + v.starts + suffix + p.Ink.off())
+}
+
+// importing tells that an object is looked up, to be imported.
+func (p *Progress) importing(d program.Description) {
+	key, id := idOf(d)
+	if p.ByCommand {
+		p.say(fmt.Sprintf("%s: Importing from ID %q...", d.Address, id) + p.Ink.off())
+		return
+	}
+	p.say(d.Address + ": Preparing import..." + called(key, id) + p.Ink.off())
+}
+
+// imported tells that an object was found. The task has read it, too; what it is called is known only now.
+func (p *Progress) imported(d program.Description, n program.Notes) {
+	if k := p.Ink; p.ByCommand {
+		p.say(k.on(greenCode) + d.Address + ": Import prepared!" + k.off())
+		p.say(k.on(greenCode) + "  Prepared " + d.Class + " for import" + k.off())
+	}
+	p.say(d.Address + ": " + verbsOf["refresh"].starts + called(n.IDKey, n.ID) + p.Ink.off())
+}
+
+// Imports tells what a plan imports that is about to be carried out. Planning did the work.
+func (p *Progress) Imports(of *plan.Plan) {
+	for _, c := range of.Changes {
+		if c.Importing != nil {
+			suffix := called(values.IDOfImport(c.Importing))
+			p.say(c.Addr.String() + ": Importing..." + suffix + p.Ink.off())
+			p.say(c.Addr.String() + ": Import complete" + suffix + p.Ink.off())
+		}
+	}
 }
 
 // Progress implements coordinator.Observer.
@@ -137,7 +173,7 @@ func (p *Progress) Progress(_ int, d program.Description, elapsed time.Duration)
 	}
 	id := ""
 	if d.Action == "update" || d.Action == "delete" {
-		if key, value := p.idOf(d.Address); key != "" && value != "" {
+		if key, value := idOf(d); key != "" && value != "" {
 			id = key + "=" + shortened(value) + ", "
 		}
 	}
@@ -161,7 +197,11 @@ func seconds(d time.Duration) string { return d.Round(time.Second).String() }
 // Finished implements coordinator.Observer.
 func (p *Progress) Finished(vertex int, d program.Description, n program.Notes, took time.Duration) {
 	v := verbsOf[d.Action]
-	if !p.begun.end(vertex) || v.ended == "" || n.Quiet {
+	ended := p.begun.end(vertex)
+	if ended && d.Action == "import" {
+		p.imported(d, n)
+	}
+	if !ended || v.ended == "" || n.Quiet {
 		return
 	}
 	suffix := ""

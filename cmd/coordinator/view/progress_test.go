@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -38,9 +40,11 @@ func (w *writes) all() string { return strings.Join(w.list, "") }
 
 func TestWhatHappensToAnObjectIsALine(t *testing.T) {
 	var out bytes.Buffer
-	p := view.NewProgress(view.ProgressOptions{Out: &out, ID: func(address string) (string, string) { return "id", address + "!" }})
-	d := func(action string) program.Description { return program.Description{Address: "a.b", Action: action} }
-	actions := []string{"refresh", "read", "create", "update", "delete", "open", "plan"}
+	p := view.NewProgress(view.ProgressOptions{Out: &out})
+	d := func(action string) program.Description {
+		return program.Description{Address: "a.b", Action: action, Called: func() (string, string) { return "id", "a.b!" }}
+	}
+	actions := []string{"refresh", "import", "read", "create", "update", "delete", "open", "plan"}
 	for i, action := range actions {
 		p.Started(i, d(action), "default", time.Time{})
 	}
@@ -60,6 +64,7 @@ func TestWhatHappensToAnObjectIsALine(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `a.b: Refreshing state... [id=a.b!]
+a.b: Preparing import... [id=a.b!]
 a.b: Reading...
 a.b: Creating...
 a.b: Modifying... [id=a.b!]
@@ -67,6 +72,7 @@ a.b: Destroying... [id=a.b!]
 a.b: Opening... [id=a.b!]
 a.b: Still creating... [10s elapsed]
 a.b: Still destroying... [id=a.b!, 1m10s elapsed]
+a.b: Refreshing state... [name=x]
 a.b: Read complete after 3s [name=x]
 a.b: Creation complete after 3s [name=x]
 a.b: Modifications complete after 3s [name=x]
@@ -87,10 +93,47 @@ a.d and 2 more: Waiting for a permit of the limit "db"
 	}
 }
 
+func TestTheImportCommandTellsItInItsOwnWords(t *testing.T) {
+	var out bytes.Buffer
+	p := view.NewProgress(view.ProgressOptions{Out: &out, ByCommand: true})
+	d := program.Description{Address: "a.b", Class: "a", Action: "import", Called: func() (string, string) { return "id", "x" }}
+	p.Started(1, d, "default", time.Time{})
+	p.Finished(1, d, program.Notes{IDKey: "id", ID: "xx"}, time.Second)
+	if err := p.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	if want := "a.b: Importing from ID \"x\"...\na.b: Import prepared!\n  Prepared a for import\na.b: Refreshing state... [id=xx]\n"; out.String() != want {
+		t.Errorf("wrote %q\nwant  %q", out.String(), want)
+	}
+}
+
+func TestWhatAPlanImportsIsToldBeforeItIsCarriedOut(t *testing.T) {
+	var out bytes.Buffer
+	p := view.NewProgress(view.ProgressOptions{Out: &out})
+	identity := cty.ObjectVal(map[string]cty.Value{"number": cty.NumberIntVal(1), "zone": cty.StringVal("z")})
+	p.Imports(&plan.Plan{Changes: []*plan.Change{
+		{Addr: instance(t, "a.by_id"), Importing: &plan.Importing{ID: "x"}},
+		{Addr: instance(t, "a.not")},
+		{Addr: instance(t, "a.by_identity"), Importing: &plan.Importing{Identity: identity}},
+	}})
+	if err := p.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	want := `a.by_id: Importing... [id=x]
+a.by_id: Import complete [id=x]
+a.by_identity: Importing... [zone=z]
+a.by_identity: Import complete [zone=z]
+`
+	if d := cmp.Diff(want, out.String()); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestALongIDIsShortenedInTheMiddle(t *testing.T) {
 	var out bytes.Buffer
-	p := view.NewProgress(view.ProgressOptions{Out: &out, ID: func(string) (string, string) { return "id", strings.Repeat("ab", 60) }})
-	p.Progress(1, program.Description{Address: "a.b", Action: "update"}, 10*time.Second)
+	p := view.NewProgress(view.ProgressOptions{Out: &out})
+	long := func() (string, string) { return "id", strings.Repeat("ab", 60) }
+	p.Progress(1, program.Description{Address: "a.b", Action: "update", Called: long}, 10*time.Second)
 	if err := p.Settle(); err != nil {
 		t.Fatal(err)
 	}

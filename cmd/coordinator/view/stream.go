@@ -32,8 +32,6 @@ type StreamOptions struct {
 	// Sources returns the files parsed so far, by name. May be nil.
 	Sources      func() map[string]*hcl.File
 	Deprecations Deprecations
-	// ID is as for Progress.
-	ID func(address string) (key, id string)
 }
 
 // Stream shows a command to programs while it goes on: one JSON object a line, with the types and fields that OpenTofu
@@ -124,10 +122,7 @@ func (s *Stream) Plan(p *plan.Plan) {
 			s.message("info", "resource_drift", fmt.Sprintf("%s: Drift detected (%s)", change.Resource.Addr, change.Action), map[string]any{"change": change})
 		}
 	}
-	s.Changes(p)
-	if p.Errored {
-		return
-	}
+	s.Changes(p, false)
 	s.Summary(PlanSummary(p))
 	outputs := map[string]outputMessage{}
 	for _, o := range p.Outputs {
@@ -138,10 +133,11 @@ func (s *Stream) Plan(p *plan.Plan) {
 	}
 }
 
-// Changes writes what a plan will do, one message for each object.
-func (s *Stream) Changes(p *plan.Plan) {
+// Changes writes what a plan will do, one message for each object: for a plan that was saved, for each that something is
+// done to.
+func (s *Stream) Changes(p *plan.Plan, saved bool) {
 	for _, c := range p.Changes {
-		if interesting(c) {
+		if interesting(c) && (!saved || c.Action != plan.NoOp) {
 			change := changeMessageOf(c)
 			s.message("info", "planned_change", fmt.Sprintf("%s: Plan to %s", change.Resource.Addr, change.Action), map[string]any{"change": change})
 		}
@@ -175,20 +171,13 @@ func (s *Stream) hook(kind, text string, h hookMessage) {
 	s.message("info", kind, h.Resource.Addr+": "+text, map[string]any{"hook": h})
 }
 
-func (s *Stream) idOf(address string) (key, id string) {
-	if s.ID == nil {
-		return "", ""
-	}
-	return s.ID(address)
-}
-
 // Started implements coordinator.Observer.
 func (s *Stream) Started(vertex int, d program.Description, _ string, _ time.Time) {
 	s.begun[vertex] = true
 	h := hookMessage{Resource: resourceMessageOf(d.Address)}
 	switch d.Action {
 	case "refresh":
-		h.IDKey, h.IDValue = s.idOf(d.Address)
+		h.IDKey, h.IDValue = idOf(d)
 		s.hook("refresh_start", "Refreshing state..."+called(h.IDKey, h.IDValue), h)
 	case "open", "close":
 		text := verbsOf[d.Action].starts
@@ -197,7 +186,7 @@ func (s *Stream) Started(vertex int, d program.Description, _ string, _ time.Tim
 	case "create", "update", "delete", "read":
 		h.Action = d.Action
 		if d.Action != "create" && d.Action != "read" {
-			h.IDKey, h.IDValue = s.idOf(d.Address)
+			h.IDKey, h.IDValue = idOf(d)
 		}
 		s.hook("apply_start", hookWords[d.Action].starts+"..."+called(h.IDKey, h.IDValue), h)
 	}
@@ -234,9 +223,13 @@ func (s *Stream) Finished(vertex int, d program.Description, n program.Notes, to
 		h.IDKey, h.IDValue = "", ""
 	}
 	switch d.Action {
+	case "import":
+		// One task looks it up and reads it; what it is called is known only now.
+		s.hook("refresh_start", verbsOf["refresh"].starts+called(h.IDKey, h.IDValue), h)
+		s.hook("refresh_complete", "Refresh complete"+called(h.IDKey, h.IDValue), h)
 	case "refresh":
-		if h.IDKey == "" {
-			h.IDKey, h.IDValue = s.idOf(d.Address) // as it was called before
+		if h.IDKey == "" && n.Action == "" {
+			h.IDKey, h.IDValue = idOf(d) // as it was called before
 		}
 		s.hook("refresh_complete", "Refresh complete"+called(h.IDKey, h.IDValue), h)
 	case "open", "close":

@@ -39,10 +39,8 @@ type message struct {
 func TestMessagesAreAsOpenTofuWritesThem(t *testing.T) {
 	a := recordedMessages(t)
 	var out bytes.Buffer
-	var id struct{ key, value string }
 	stream := view.NewStream(view.StreamOptions{
 		Out: &out, Now: func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC) }, EngineVersion: "1.12.6",
-		ID: func(string) (string, string) { return id.key, id.value },
 	})
 	compared := map[string]bool{}
 	for line := range bytes.Lines(content(a, "messages.json")) {
@@ -50,7 +48,7 @@ func TestMessagesAreAsOpenTofuWritesThem(t *testing.T) {
 		if err := json.Unmarshal(line, &m); err != nil {
 			t.Fatal(err)
 		}
-		if !tell(stream, m, func(key, value string) { id.key, id.value = key, value }) {
+		if !tell(stream, m) {
 			continue
 		}
 		compared[m.Type] = true
@@ -70,15 +68,15 @@ func TestMessagesAreAsOpenTofuWritesThem(t *testing.T) {
 }
 
 // tell tells the stream what made OpenTofu write a message; false when something else than a run did.
-func tell(s *view.Stream, m message, called func(key, value string)) bool {
+func tell(s *view.Stream, m message) bool {
 	h := m.Hook
-	d := program.Description{Address: h.Resource.Addr, Action: h.Action}
+	called := func() (string, string) { return h.IDKey, h.IDValue }
+	d := program.Description{Address: h.Resource.Addr, Action: h.Action, Called: called}
 	notes := program.Notes{IDKey: h.IDKey, ID: h.IDValue}
 	took := time.Duration(h.Elapsed) * time.Second
 	switch m.Type {
 	case "version":
 	case "apply_start":
-		called(h.IDKey, h.IDValue)
 		s.Started(0, d, "", time.Time{})
 	case "apply_complete":
 		s.Started(0, d, "", time.Time{})
@@ -88,7 +86,6 @@ func tell(s *view.Stream, m message, called func(key, value string)) bool {
 		s.Failed(0, d, took)
 	case "refresh_start":
 		d.Action = "refresh"
-		called(h.IDKey, h.IDValue)
 		s.Started(0, d, "", time.Time{})
 	case "refresh_complete":
 		d.Action = "refresh"
