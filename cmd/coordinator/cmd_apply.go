@@ -130,20 +130,19 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 		if !trivial && !approved && !r.approve(p, vars) {
 			return 1
 		}
-		return r.admit(p, r.apply(ctx, p, command), pf)
+		r.left = leftBehind(p, pf)
+		return r.apply(ctx, p, command)
 	}))
 }
 
-// admit turns the success of a destroy that left objects behind into an error, unless the flags say otherwise. It
-// returns the exit code.
-func (r *operationRun) admit(p *plan.Plan, code int, pf planFlags) int {
+// leftBehind turns the success of a destroy that left objects behind into an error, unless the flags say otherwise.
+func leftBehind(p *plan.Plan, pf planFlags) diag.List {
 	forgotten := countForgotten(p)
-	if code != 0 || p.Mode != plan.Destroy || forgotten == 0 || pf.keepQuiet {
-		return code
+	if p.Mode != plan.Destroy || forgotten == 0 || pf.keepQuiet {
+		return nil
 	}
-	r.ui.diagnostics(diag.Errors("Destroy was successful but left behind forgotten instances",
-		fmt.Sprintf("%d objects were taken out of the state without being destroyed, because their configuration says so. They still exist. With -suppress-forget-errors that is no error.", forgotten), nil))
-	return 1
+	return diag.Errors("Destroy was successful but left behind forgotten instances",
+		fmt.Sprintf("%d objects were taken out of the state without being destroyed, because their configuration says so. They still exist. With -suppress-forget-errors that is no error.", forgotten), nil)
 }
 
 // countForgotten is how many objects a plan forgets.
@@ -190,5 +189,6 @@ func (r *operationRun) applyPlanFile(ctx context.Context, saved *planfile.Saved,
 		return 1
 	}
 	r.ui.saved(saved.Plan)
-	return r.admit(saved.Plan, r.apply(ctx, saved.Plan, "apply"), pf)
+	r.left = leftBehind(saved.Plan, pf)
+	return r.apply(ctx, saved.Plan, "apply")
 }

@@ -28,6 +28,8 @@ type operationRun struct {
 	// mismatch are the problems of variables that were given beside a saved plan: one that does not fit the state any
 	// more has those of another.
 	mismatch diag.List
+	// left is what is wrong with an apply although all of it succeeded.
+	left diag.List
 }
 
 // operationOptions say what to open.
@@ -197,6 +199,9 @@ func (r *operationRun) apply(ctx context.Context, p *plan.Plan, command string) 
 func (r *operationRun) finish(ctx context.Context, p *plan.Plan, applied *operation.Applied, diags diag.List) int {
 	r.ui.settle()
 	diags = diags.Append(r.state.push(context.WithoutCancel(ctx)))
+	if !diags.HasErrors() {
+		diags = diags.Append(r.left)
+	}
 	if applied != nil {
 		after, more := r.state.load(context.WithoutCancel(ctx))
 		diags = diags.Append(more)

@@ -87,7 +87,7 @@ func (u *jsonUI) applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.S
 	if !u.refreshes() {
 		u.stream.Summary(summaryOf(u.command, a))
 	}
-	if p.Mode != plan.Destroy {
+	if u.command != "destroy" {
 		u.stream.Outputs(s)
 	}
 }
