@@ -44,6 +44,9 @@ type Provider struct {
 	// that is not configured.
 	Config []byte `msgpack:"c,omitempty"`
 	Digest string `msgpack:"d,omitempty"`
+	// Dir is the coordinator's working directory, absolute: the plugin runs there, where the worker has it, since
+	// configurations name files by relative paths.
+	Dir string `msgpack:"wd,omitempty"`
 	// Mock, when set, answers in place of the provider where that would be asked about an object: tests only.
 	Mock *Mock `msgpack:"m,omitempty"`
 }

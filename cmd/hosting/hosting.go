@@ -160,7 +160,7 @@ func (p *providers) Acquire(ctx context.Context, wp wire.Provider, configure wor
 	if source == addr.BuiltinTerraform {
 		return inProcess{p.builtin}, nil
 	}
-	pkg := plugin.Package{Source: wp.Package.Source, Version: wp.Package.Version, Hash: wp.Package.Key()}
+	pkg := plugin.Package{Source: wp.Package.Source, Version: wp.Package.Version, Hash: wp.Package.Key(), WorkDir: present(wp.Dir)}
 	if r := p.reattach[source]; r != nil {
 		pkg.Reattach = r
 	} else {
@@ -175,6 +175,15 @@ func (p *providers) Acquire(ctx context.Context, wp wire.Provider, configure wor
 		return nil, diags
 	}
 	return lease, diags
+}
+
+// present returns the coordinator's working directory if this machine has it, else nothing: then plugins run in the
+// worker's own.
+func present(dir string) string {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return ""
+	}
+	return dir
 }
 
 // inProcess is the lease on a provider that is always there.

@@ -21,7 +21,6 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/lang/marks"
 	"github.com/millipede-iac/millipede/state"
 )
 
@@ -145,16 +144,15 @@ func runFailed(err error) *diag.Diagnostic {
 	return diag.New(diag.Error, "The run could not be carried on", err.Error(), nil)
 }
 
-// deprecatedInputs warns of root variables that are deprecated and given all the same.
+// deprecatedInputs warns of root variables that are deprecated and given all the same. Who gives the value can act on that,
+// so -deprecation, which is about the authors of modules, does not hide it.
 func (s *Session) deprecatedInputs() diag.List {
 	var diags diag.List
 	for _, name := range slices.Sorted(maps.Keys(s.Inputs)) {
 		v := s.Tree.Root.Module.Variables[name]
 		if v != nil && v.Deprecated != "" && s.Inputs[name].Value != cty.NilVal {
-			d := diag.New(diag.Warning, "Deprecated variable used from the root module",
-				fmt.Sprintf("A value is given for the variable %q, which is deprecated: %s", name, v.Deprecated), v.Range.Ptr())
-			d.Extra = marks.Deprecated{Message: v.Deprecated, Origin: "var." + name}
-			diags = append(diags, d)
+			diags = append(diags, diag.New(diag.Warning, "Deprecated variable used from the root module",
+				fmt.Sprintf("A value is given for the variable %q, which is deprecated: %s", name, v.Deprecated), v.Range.Ptr()))
 		}
 	}
 	return diags

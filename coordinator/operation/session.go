@@ -100,14 +100,23 @@ func (s *Session) functions(phase values.Phase, at time.Time) map[string]functio
 	})
 }
 
+// cwd returns the working directory. Where the system does not tell, that is none: then path.cwd is empty, and plugins
+// run where their workers do.
+func (s *Session) cwd() string {
+	if s.Cwd != "" {
+		return s.Cwd
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	return dir
+}
+
 // store returns the values of a phase.
 func (s *Session) store(code *values.Code, phase values.Phase, at time.Time) *values.Store {
-	cwd := s.Cwd
-	if cwd == "" {
-		cwd, _ = os.Getwd() // path.cwd is only shown; the commands themselves are in that directory
-	}
 	return values.NewStore(values.Options{
-		Code: code, Phase: phase, Inputs: s.Inputs, Functions: s.functions(phase, at), Cwd: cwd, Workspace: s.Workspace,
+		Code: code, Phase: phase, Inputs: s.Inputs, Functions: s.functions(phase, at), Cwd: s.cwd(), Workspace: s.Workspace,
 		ProviderFunction: func(p addr.Provider, name string, sig provider.Function) function.Function {
 			return s.providerFunction(p, name, sig)
 		},

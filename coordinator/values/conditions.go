@@ -49,6 +49,9 @@ func (m *Module) check(scope *eval.Scope, kind eval.RuleKind, rules []*config.Ch
 				c.Failures = append(c.Failures, verdict.Message)
 			}
 		}
+		if kind == eval.VariableValidation && diags.HasErrors() {
+			break // as in OpenTofu, the rules of a variable after one that does not hold are not looked at
+		}
 	}
 	return c
 }

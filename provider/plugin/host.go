@@ -1,6 +1,6 @@
 // Package plugin hosts provider plugins as processes. It knows nothing of what they are asked to do.
 //
-// There is one process per package and configuration, started when first leased and ended when it has been idle for
+// There is one process per package, directory and configuration, started when first leased and ended when it has been idle for
 // a while. A process that failed is not leased again. Everything that a host started ends with Host.Close, and on
 // Linux also when the host's own process is killed.
 package plugin
@@ -50,6 +50,8 @@ type Package struct {
 	Hash string
 	// Env is added to the environment.
 	Env []string
+	// WorkDir is the directory that the process runs in; empty for the host's own. A process serves one directory alone.
+	WorkDir string
 	// Reattach is a process that somebody else started; nothing else but Source counts then.
 	Reattach *Reattach
 }
@@ -204,14 +206,17 @@ func (p Package) identity() (identity, executable string, err error) {
 			return "", "", err
 		}
 	}
+	if executable, err = filepath.Abs(executable); err != nil { // it is started from another directory, perhaps
+		return "", "", err
+	}
 	if p.Hash != "" {
-		return fmt.Sprintf("hash %s %s %q", p.Source, p.Hash, p.Env), executable, nil
+		return fmt.Sprintf("hash %s %s %q %s", p.Source, p.Hash, p.Env, p.WorkDir), executable, nil
 	}
 	info, err := os.Stat(executable)
 	if err != nil {
 		return "", "", err
 	}
-	return fmt.Sprintf("file %s %s %d %d %q", p.Source, executable, info.Size(), info.ModTime().UnixNano(), p.Env), executable, nil
+	return fmt.Sprintf("file %s %s %d %d %q %s", p.Source, executable, info.Size(), info.ModTime().UnixNano(), p.Env, p.WorkDir), executable, nil
 }
 
 // findExecutable returns the first file in the package whose name is terraform-provider-TYPE, with nothing behind it

@@ -92,7 +92,7 @@ func (served) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientConn
 	return nil, errors.New("a plugin is no host")
 }
 
-// server6 has no types; it tells its process id as a diagnostic of validation, and dies when it is configured.
+// server6 has no types; it tells its process id, environment and directory as a diagnostic of validation, and dies when it is configured.
 type server6 struct {
 	tfplugin6.UnimplementedProviderServer
 }
@@ -102,11 +102,12 @@ func (*server6) GetProviderSchema(context.Context, *tfplugin6.GetProviderSchema_
 }
 
 func (*server6) ValidateProviderConfig(context.Context, *tfplugin6.ValidateProviderConfig_Request) (*tfplugin6.ValidateProviderConfig_Response, error) {
+	dir, err := os.Getwd()
 	return &tfplugin6.ValidateProviderConfig_Response{Diagnostics: []*tfplugin6.Diagnostic{{
 		Severity: tfplugin6.Diagnostic_WARNING,
 		Summary:  fmt.Sprint(os.Getpid()),
-		Detail:   os.Getenv("MILLIPEDE_TEST_COLOUR"),
-	}}}, nil
+		Detail:   os.Getenv("MILLIPEDE_TEST_COLOUR") + " in " + dir,
+	}}}, err
 }
 
 func (*server6) ConfigureProvider(_ context.Context, r *tfplugin6.ConfigureProvider_Request) (*tfplugin6.ConfigureProvider_Response, error) {

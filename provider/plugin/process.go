@@ -55,7 +55,7 @@ func (s *started) alive() bool {
 // long, or when the context has ended; in all cases but the first nothing is left of it.
 func start(ctx context.Context, p Package, executable string, o Options, schemas *rpc.SchemaCache) (process, error) {
 	s := &started{lastSaid: &tail{}}
-	s.runner = newRunner(executable, environment(o, p))
+	s.runner = newRunner(executable, p.WorkDir, environment(o, p))
 	// Go plugins send on over the connection what they write to os.Stdout and os.Stderr once they serve.
 	logged := o.Log.StandardWriter(&hclog.StandardLoggerOptions{InferLevels: true})
 	versions := map[int]goplugin.PluginSet{}

@@ -185,13 +185,24 @@ func TestCrashedProcessIsReplacedAndItsLastWordsAreShown(t *testing.T) {
 	}
 }
 
-func TestProcessGetsTheEnvironmentOfHostAndPackage(t *testing.T) {
+func TestProcessGetsTheEnvironmentOfHostAndPackageAndTheDirectoryThatIsAskedFor(t *testing.T) {
 	h := newHost(t, Options{Env: []string{"MILLIPEDE_TEST_COLOUR=red", "PLUGIN_PROTOCOL_VERSIONS=5"}})
 	p := playing(t, "serve 6")
 	p.Env = append(p.Env, "MILLIPEDE_TEST_COLOUR=green")
-	_, diags := acquire(t, h, p, "", nil).Provider().ValidateProviderConfig(t.Context(), cty.EmptyObjectVal)
-	if len(diags) != 1 || diags[0].Detail != "green" {
-		t.Errorf("diagnostics %v", diags)
+	own, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{"": own, other: other} { // one process each: the second is not served by the first
+		p.WorkDir = dir
+		_, diags := acquire(t, h, p, "", nil).Provider().ValidateProviderConfig(t.Context(), cty.EmptyObjectVal)
+		if len(diags) != 1 || diags[0].Detail != "green in "+want {
+			t.Errorf("asked to run in %q: diagnostics %v", dir, diags)
+		}
 	}
 }
 

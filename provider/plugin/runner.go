@@ -16,8 +16,8 @@ import (
 // runner starts and ends one process for go-plugin. Unlike go-plugin's own it notices the end of the process at
 // once, also when a child of the process holds its output open, and takes the process down with the host.
 type runner struct {
-	path string
-	env  []string
+	path, dir string
+	env       []string
 
 	stdin io.Reader
 	// stdout and stderr are our ends of the pipes, valid after Start.
@@ -37,8 +37,8 @@ type runner struct {
 
 var _ pluginrunner.Runner = (*runner)(nil)
 
-func newRunner(path string, env []string) *runner {
-	return &runner{path: path, env: env, read: make(chan struct{}), exited: make(chan struct{}), drained: make(chan struct{})}
+func newRunner(path, dir string, env []string) *runner {
+	return &runner{path: path, dir: dir, env: env, read: make(chan struct{}), exited: make(chan struct{}), drained: make(chan struct{})}
 }
 
 // adopt takes over what go-plugin wants of the process.
@@ -66,7 +66,7 @@ func (r *runner) Start(context.Context) error {
 	}
 	defer errs.Close()
 	cmd := exec.Command(r.path)
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = r.env, r.stdin, outs, errs
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = r.dir, r.env, r.stdin, outs, errs
 	endWithHost(cmd)
 	if err := cmd.Start(); err != nil {
 		r.stdout.Close()
