@@ -32,7 +32,7 @@ func (a *app) loadCLIConfig() (*cliconfig.Config, diag.List) {
 // interruptible returns a context that ends with the first interrupt. stop gives the signals back.
 func (a *app) interruptible(ctx context.Context) (out context.Context, stop func()) {
 	out, cancel := context.WithCancel(ctx)
-	interrupts, end := a.interrupts(nil)
+	interrupts, end := a.interrupts(a.tell)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

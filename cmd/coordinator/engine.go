@@ -85,8 +85,12 @@ func (a *app) openEngine(ctx context.Context, o engineOptions) (*engine, diag.Li
 		orphans := &coordinator.Orphans{Store: o.store, Claims: t.conn, Now: time.Now, NewID: newID}
 		t.conn.OnOrphan(orphans.Decide)
 	}
-	diags = diags.Append(durability(ctx, t))
-	interrupts, stop := a.interrupts(o.note)
+	note := o.note
+	if note == nil {
+		note = a.tell
+	}
+	tellDurability(ctx, t, note)
+	interrupts, stop := a.interrupts(note)
 	e.stop = stop
 	e.Session = &operation.Session{
 		Tree: o.tree, Inputs: o.inputs, Workspace: a.workspace(), EngineVersion: engineVersion,
@@ -98,20 +102,20 @@ func (a *app) openEngine(ctx context.Context, o engineOptions) (*engine, diag.Li
 	return e, diags
 }
 
-// durability warns when the NATS server may lose what it has acknowledged.
-func durability(ctx context.Context, t *transport) diag.List {
+// tellDurability notes when the NATS server may lose what it has acknowledged. That is no diagnostic: a configuration has the
+// same ones wherever its runs are carried out.
+func tellDurability(ctx context.Context, t *transport, note func(string)) {
 	if t.embedded != nil {
-		return nil
+		return
 	}
 	d, err := t.conn.Durability(ctx)
 	if err != nil {
-		return diag.List{diag.New(diag.Warning, "Cannot tell how safe the NATS server's streams are", err.Error()+".", nil)}
+		note(fmt.Sprintf("It cannot be told how safe the NATS server's streams are: %s.\n\n", err))
+		return
 	}
-	var diags diag.List
 	for _, w := range d.Warnings() {
-		diags = diags.Append(diag.New(diag.Warning, "The NATS server may lose acknowledged messages", w, nil))
+		note(w + "\n\n")
 	}
-	return diags
 }
 
 // close ends the connection and the embedded worker.
@@ -176,11 +180,11 @@ func identity() (string, nkeys.KeyPair, error) {
 	return name, pair, nil
 }
 
+// tell tells people something on standard error.
+func (a *app) tell(text string) { fmt.Fprint(a.stderr, text) }
+
 // interrupts turns signals into requests to stop, with a word to the user, until stop is called.
 func (a *app) interrupts(note func(string)) (<-chan struct{}, func()) {
-	if note == nil {
-		note = func(text string) { fmt.Fprint(a.stderr, text) }
-	}
 	out := make(chan struct{}, 2)
 	done, stopped := make(chan struct{}), make(chan struct{})
 	go func() {

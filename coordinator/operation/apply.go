@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -254,12 +253,8 @@ func (s *Session) applier(ctx context.Context, p *plan.Plan, run string) (*apply
 	}
 	code := values.NewCode(s.Tree, schemas)
 	static := graph.Build(s.Tree, p.Prior, code)
-	dir, err := os.Getwd()
-	if err != nil {
-		return nil, diag.Errors("Failed to find the working directory", err.Error()+".", nil)
-	}
 	return applying.New(applying.Options{
-		Plan: p, Static: static, Code: code, Store: s.store(code, values.Applying, p.Timestamp), State: stored, Run: run, Dir: dir, Package: s.Package,
+		Plan: p, Static: static, Code: code, Store: s.store(code, values.Applying, p.Timestamp), State: stored, Run: run, Dir: workDir(), Package: s.Package,
 		Removed: removedBlocks(s.Tree), Renewals: s.renewals(),
 	}), diags
 }

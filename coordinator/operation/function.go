@@ -42,7 +42,7 @@ func (s *Session) providerFunction(p addr.Provider, name string, sig provider.Fu
 		}
 		// Functions are pure, and evaluation has no context of its own.
 		res, diags := s.call(context.Background(), &wire.Task{
-			Address: p.Display(), Provider: wire.Provider{Package: s.Package(p), Address: p.String(), Dir: s.cwd()}, Function: task,
+			Address: p.Display(), Provider: wire.Provider{Package: s.Package(p), Address: p.String(), Dir: workDir()}, Function: task,
 		})
 		if err := diags.Err(); err != nil {
 			return cty.DynamicVal, err

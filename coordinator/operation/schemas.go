@@ -112,7 +112,7 @@ func (s *Session) ProviderSchemas(ctx context.Context, p addr.Provider, task *wi
 			}
 		}
 	}
-	res, diags := s.call(ctx, &wire.Task{Address: p.Display(), Provider: wire.Provider{Package: pkg, Address: p.String(), Dir: s.cwd()}, Schema: task})
+	res, diags := s.call(ctx, &wire.Task{Address: p.Display(), Provider: wire.Provider{Package: pkg, Address: p.String(), Dir: workDir()}, Schema: task})
 	if diags.HasErrors() {
 		return nil, diags
 	}

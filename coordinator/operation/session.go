@@ -100,12 +100,9 @@ func (s *Session) functions(phase values.Phase, at time.Time) map[string]functio
 	})
 }
 
-// cwd returns the working directory. Where the system does not tell, that is none: then path.cwd is empty, and plugins
-// run where their workers do.
-func (s *Session) cwd() string {
-	if s.Cwd != "" {
-		return s.Cwd
-	}
+// workDir returns the directory that plugins and provisioners run in, which -chdir changes and path.cwd does not show. Where
+// the system does not tell, that is none: then they run where their workers do.
+func workDir() string {
 	dir, err := os.Getwd()
 	if err != nil {
 		return ""
@@ -115,8 +112,12 @@ func (s *Session) cwd() string {
 
 // store returns the values of a phase.
 func (s *Session) store(code *values.Code, phase values.Phase, at time.Time) *values.Store {
+	cwd, dir := s.Cwd, workDir()
+	if cwd == "" {
+		cwd = dir
+	}
 	return values.NewStore(values.Options{
-		Code: code, Phase: phase, Inputs: s.Inputs, Functions: s.functions(phase, at), Cwd: s.cwd(), Workspace: s.Workspace,
+		Code: code, Phase: phase, Inputs: s.Inputs, Functions: s.functions(phase, at), Cwd: cwd, WorkDir: dir, Workspace: s.Workspace,
 		ProviderFunction: func(p addr.Provider, name string, sig provider.Function) function.Function {
 			return s.providerFunction(p, name, sig)
 		},

@@ -185,7 +185,7 @@ func (v *Validator) ask(step *program.Step, p addr.Provider, kind, typeName stri
 	step.Lane = program.Fast
 	step.Place = program.Placement{Provider: addr.ProviderInstance{Provider: p}, Address: p.Display(), ResourceType: typeName, Anywhere: true}
 	step.Task = &wire.Task{
-		Address: p.Display(), Provider: wire.Provider{Package: v.Package(p), Address: p.String(), Dir: v.Store.Cwd},
+		Address: p.Display(), Provider: wire.Provider{Package: v.Package(p), Address: p.String(), Dir: v.Store.WorkDir},
 		Validate: &wire.ValidateTask{Kind: kind, Type: typeName, Config: config},
 	}
 }

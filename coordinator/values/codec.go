@@ -86,7 +86,7 @@ func WireProvider(s *Store, pi addr.ProviderInstance, pkg wire.Package, of addr.
 	if diags.HasErrors() && p.Block == nil {
 		return wire.Provider{}, p, diags
 	}
-	out := wire.Provider{Package: pkg, Address: pi.String(), Config: p.Encoded, Digest: p.Digest, Dir: s.Cwd}
+	out := wire.Provider{Package: pkg, Address: pi.String(), Config: p.Encoded, Digest: p.Digest, Dir: s.WorkDir}
 	if given, mocked := s.mocked(p, of); mocked {
 		out.Config, out.Digest, out.Mock = nil, "", &wire.Mock{}
 		if len(given) > 0 {

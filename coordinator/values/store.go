@@ -62,8 +62,9 @@ type Options struct {
 	Inputs map[string]Input
 	// Functions is the table of functions of this phase.
 	Functions map[string]function.Function
-	Cwd       string
-	Workspace string
+	// Cwd is path.cwd; WorkDir is where plugins run, absolute, or empty for where their workers do.
+	Cwd, WorkDir string
+	Workspace    string
 	// Lenient makes failed conditions of resources and outputs warnings: where nothing is going to be made, they stop
 	// nothing.
 	Lenient bool
