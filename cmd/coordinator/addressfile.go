@@ -14,7 +14,7 @@ func readAddressFiles(addresses, files []string) ([]string, diag.List) {
 	for _, name := range files {
 		text, err := os.ReadFile(name)
 		if err != nil {
-			diags = diags.Append(diag.New(diag.Error, "Unable to read file", err.Error()+".", nil))
+			diags = diags.Append(diag.New(diag.Error, err.Error(), "The file was to have addresses, one a line.", nil))
 			continue
 		}
 		for _, l := range strings.Split(string(text), "\n") {

@@ -61,10 +61,15 @@ type Applier struct {
 	counts Counts
 	checks map[string]*state.CheckResult
 	// rechecked are the objects whose rules were evaluated in this run.
-	rechecked map[string]bool
-	opened    map[addr.ConfigResource][]opened
-	work      []work // by vertex; each element belongs to its vertex's steps
+	rechecked map[checkKey]bool
+	// checkObjects are the places of the objects in the lists of checks.
+	checkObjects map[checkKey]int
+	opened       map[addr.ConfigResource][]opened
+	work         []work // by vertex; each element belongs to its vertex's steps
 }
+
+// checkKey names an object with rules: by its configuration, and by its own address.
+type checkKey struct{ config, object string }
 
 // work is what a vertex remembers between its steps. It belongs to the vertex's own steps, which never run at once.
 type work struct {
@@ -73,7 +78,10 @@ type work struct {
 
 // New returns the program of an applying run.
 func New(o Options) *Applier {
-	a := &Applier{Options: o, closure: graph.NewClosure(o.Static), state: o.State.Clone(), checks: map[string]*state.CheckResult{}, rechecked: map[string]bool{}}
+	a := &Applier{
+		Options: o, closure: graph.NewClosure(o.Static), state: o.State.Clone(),
+		checks: map[string]*state.CheckResult{}, rechecked: map[checkKey]bool{}, checkObjects: map[checkKey]int{},
+	}
 	a.graph = dag.New(len(o.Plan.Graph.Vertices))
 	for _, e := range o.Plan.Graph.Edges {
 		a.graph.Edge(int(e[0]), int(e[1]))
@@ -90,6 +98,9 @@ func New(o Options) *Applier {
 			c.Objects = objects
 		}
 		a.checks[c.Config] = &c
+		for i, o := range c.Objects {
+			a.checkObjects[checkKey{c.Config, o.Address}] = i
+		}
 	}
 	a.load()
 	return a

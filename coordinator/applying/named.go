@@ -134,7 +134,7 @@ func (a *Applier) check(vx plan.Vertex) program.Step {
 func (a *Applier) checkFailed(config, instance string) bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return a.rechecked[config+"\x00"+instance]
+	return a.rechecked[checkKey{config, instance}]
 }
 
 // open opens the instances of an ephemeral resource, one after the other.
@@ -327,24 +327,22 @@ func (a *Applier) record(o outcome) {
 		r = &state.CheckResult{Kind: o.kind, Config: o.config}
 		a.checks[o.config] = r
 	}
-	key := o.config + "\x00" + o.object.Address
-	again := a.rechecked[key]
-	a.rechecked[key] = true
-	for i := range r.Objects {
+	key := checkKey{o.config, o.object.Address}
+	i, known := a.checkObjects[key]
+	switch {
+	case !known:
+		i = len(r.Objects)
+		a.checkObjects[key] = i
+		r.Objects = append(r.Objects, o.object)
+	case a.rechecked[key]: // postconditions after preconditions
 		old := r.Objects[i]
-		if old.Address != o.object.Address {
-			continue
+		o.object.Failures = append(old.Failures, o.object.Failures...)
+		if values.WorseCheck(old.Status, o.object.Status) {
+			o.object.Status = old.Status
 		}
-		if again { // postconditions after preconditions
-			o.object.Failures = append(old.Failures, o.object.Failures...)
-			if values.WorseCheck(old.Status, o.object.Status) {
-				o.object.Status = old.Status
-			}
-		}
-		r.Objects[i] = o.object
-		return
 	}
-	r.Objects = append(r.Objects, o.object)
+	a.rechecked[key] = true
+	r.Objects[i] = o.object
 }
 
 // checkResults needs the lock.
@@ -352,9 +350,8 @@ func (a *Applier) checkResults() []state.CheckResult {
 	var out []state.CheckResult
 	for _, r := range a.checks {
 		c := *r
-		c.Status = state.CheckPass
-		if len(c.Objects) == 0 {
-			c.Status = state.CheckUnknown
+		if len(c.Objects) > 0 { // else it is as planned: there are none, or none could be told
+			c.Status = state.CheckPass
 		}
 		for _, o := range c.Objects {
 			if values.WorseCheck(o.Status, c.Status) {

@@ -15,6 +15,32 @@ import (
 
 var errNoRoom = errors.New("no room")
 
+func TestPreventDestroyIsAskedOfBlocksWhoseModuleInstanceIsGoneAndNeverOfAnInstance(t *testing.T) {
+	e := newEstate(t)
+	const protected = `resource "fake_thing" "a" {
+  name = "a"
+  lifecycle { prevent_destroy = true }
+}`
+	e.configure(`module "m" { source = "./child" }`, protected)
+	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	e.clean(diags)
+	e.configure(`module "m" {
+  source = "./child"
+  count  = 0
+}`, protected)
+	if _, diags = e.tryPlan(operation.PlanOptions{}); !says(diags, "Resource instance cannot be destroyed") {
+		t.Errorf("without the module's instance: %v", diags)
+	}
+	e.configure(`resource "fake_thing" "b" {
+  count = 1
+  name  = "b"
+  lifecycle { prevent_destroy = count.index == 0 }
+}`)
+	if _, diags = e.tryPlan(operation.PlanOptions{}); !says(diags, "Invalid reference in prevent_destroy") {
+		t.Errorf("of an instance, though none ends: %v", diags)
+	}
+}
+
 func TestAFailingCreateSkipsItsDependentsOnlyAndTheStateIsTrue(t *testing.T) {
 	e := newEstate(t)
 	e.configure(`
@@ -230,6 +256,7 @@ resource "fake_thing" "d" {
   count = 2
   name  = "d${count.index}"
 }
+resource "fake_thing" "e" { name = "on-${fake_thing.d[0].id}" }
 `
 	for sentence, c := range map[string]struct {
 		targets, excludes []string
@@ -240,7 +267,9 @@ resource "fake_thing" "d" {
 		"one instance can be a target": {
 			targets: []string{"fake_thing.d[1]"}, want: []string{"fake_thing.d[1]"}},
 		"an exclude goes with what needs it, not with what it needs": {
-			excludes: []string{"fake_thing.b"}, want: []string{"fake_thing.a", "fake_thing.d[0]", "fake_thing.d[1]"}},
+			excludes: []string{"fake_thing.b"}, want: []string{"fake_thing.a", "fake_thing.d[0]", "fake_thing.d[1]", "fake_thing.e"}},
+		"one instance can be excluded, and goes with all that needs an instance of the resource": {
+			excludes: []string{"fake_thing.d[1]"}, want: []string{"fake_thing.a", "fake_thing.b", "fake_thing.c", "fake_thing.d[0]"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			e := newEstate(t)

@@ -21,6 +21,29 @@ type checkOutcome struct {
 type checkState struct {
 	kind    string
 	objects map[string]state.CheckObject
+	// expected are the instances that there are, whether their rules are ever evaluated or not.
+	expected []string
+}
+
+// expectation says which instances a configuration object with rules has. One that has none passes.
+type expectation struct {
+	kind, config string
+	instances    []string
+}
+
+// expect needs the lock.
+func (p *Planner) expect(e *expectation) {
+	s := p.checksOf(e.kind, e.config)
+	s.expected = e.instances
+}
+
+func (p *Planner) checksOf(kind, config string) *checkState {
+	s := p.checks[config]
+	if s == nil {
+		s = &checkState{kind: kind, objects: map[string]state.CheckObject{}}
+		p.checks[config] = s
+	}
+	return s
 }
 
 // outcomes returns what is to be recorded of rules: nothing when there are none.
@@ -37,11 +60,7 @@ func (p *Planner) record(c checkOutcome) {
 	if p.Mode == plan.Destroy && c.kind == "resource" {
 		return // what is about to go is not held to anything
 	}
-	s := p.checks[c.config]
-	if s == nil {
-		s = &checkState{kind: c.kind, objects: map[string]state.CheckObject{}}
-		p.checks[c.config] = s
-	}
+	s := p.checksOf(c.kind, c.config)
 	if old, ok := s.objects[c.object.Address]; ok {
 		c.object.Failures = append(old.Failures, c.object.Failures...)
 		if values.WorseCheck(old.Status, c.object.Status) {
@@ -61,6 +80,11 @@ func (p *Planner) checkResults() []state.CheckResult {
 	}
 	for config, s := range p.checks {
 		r := state.CheckResult{Kind: s.kind, Config: config, Status: state.CheckPass}
+		for _, a := range s.expected {
+			if _, evaluated := s.objects[a]; !evaluated {
+				s.objects[a] = state.CheckObject{Address: a, Status: state.CheckUnknown}
+			}
+		}
 		for _, o := range s.objects {
 			r.Objects = append(r.Objects, o)
 			if values.WorseCheck(o.Status, r.Status) {
@@ -119,7 +143,7 @@ func (p *Planner) check(n *graph.Node) program.Step {
 	if p.Mode == plan.Destroy {
 		return step // what is about to go need not be as it should
 	}
-	f := &found{}
+	f := &found{expected: &expectation{kind: "check", config: n.Address()}}
 	for _, m := range p.Store.Instances(n.Module) {
 		if p.checkFailed(n.Address(), m.CheckAddress(n.Check)) {
 			continue // its data could not be read

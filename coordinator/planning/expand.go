@@ -25,6 +25,9 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 	imports, more := p.imports(n)
 	diags = diags.Append(more)
 	destroy := p.Mode == plan.Destroy && n.Resource.Addr.Mode == addr.Managed
+	if p.Mode != plan.Destroy && len(n.Resource.Preconditions)+len(n.Resource.Postconditions) > 0 {
+		f.expected = &expectation{kind: "resource", config: n.Address()}
+	}
 	for _, m := range p.Store.Instances(n.Module) {
 		r := m.ResourceBlock(n.Resource.Addr)
 		e, more := r.Expansion()
@@ -37,6 +40,9 @@ func (p *Planner) expandResource(node int, n *graph.Node) program.Step {
 		for _, k := range e.Keys {
 			a := r.Addr().Instance(k)
 			wanted[a] = true
+			if f.expected != nil {
+				f.expected.instances = append(f.expected.instances, a.String())
+			}
 			if !p.Scope.Instance(a) {
 				p.keepStored(r, a)
 				continue

@@ -353,29 +353,6 @@ func (p *Planner) changeOf(o *object, a answer) *plan.Change {
 	return c
 }
 
-// allowed refuses to end an object that prevent_destroy protects.
-func (p *Planner) allowed(o *object, c *plan.Change) diag.List {
-	switch c.Action {
-	case plan.Delete, plan.DeleteThenCreate, plan.CreateThenDelete:
-	default:
-		return nil
-	}
-	if o.resource == nil || o.deposed != state.CurrentObject {
-		return nil
-	}
-	config := o.resource.Code.Config
-	if config.PreventDestroy == nil {
-		return nil
-	}
-	prevent, diags := p.flag(o, config.PreventDestroy, "prevent_destroy")
-	if diags.HasErrors() || !prevent {
-		return diags
-	}
-	return diags.Append(diag.New(diag.Error, "Resource instance cannot be destroyed",
-		fmt.Sprintf("The plan wants to destroy %s, which has lifecycle.prevent_destroy set. To go on, turn lifecycle.prevent_destroy off, or leave the object out of the plan with the -target or -exclude option.", o.addr),
-		config.Range.Ptr()))
-}
-
 // halfMatched warns, at the first instance of a resource, of a -replace that names the resource without a key.
 func (p *Planner) halfMatched(o *object) diag.List {
 	e, _ := o.resource.Expansion()

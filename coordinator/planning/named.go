@@ -16,6 +16,9 @@ import (
 func (p *Planner) variable(n *graph.Node) program.Step {
 	var step program.Step
 	f := &found{}
+	if len(n.Variable.Validations) > 0 {
+		f.expected = &expectation{kind: "input_variable", config: n.Address()}
+	}
 	for _, m := range p.Store.Instances(n.Module) {
 		_, diags := m.VariableValue(n.Variable.Name)
 		step.Diags = step.Diags.Append(diags)
@@ -50,6 +53,9 @@ func (p *Planner) call(n *graph.Node) program.Step {
 func (p *Planner) output(n *graph.Node) program.Step {
 	var step program.Step
 	f := &found{}
+	if p.Mode != plan.Destroy && len(n.Output.Preconditions) > 0 {
+		f.expected = &expectation{kind: "output_value", config: n.Address()}
+	}
 	for _, m := range p.Store.Instances(n.Module) {
 		if p.Mode != plan.Destroy {
 			conditions := m.CheckOutput(n.Output)

@@ -221,14 +221,16 @@ func (p *Planner) Complete(ctx context.Context, v int, r *wire.Result) program.S
 
 // found is what a finished step tells Accept.
 type found struct {
-	change  *plan.Change
-	drift   *plan.Change
-	output  *plan.OutputChange
-	checks  []checkOutcome
-	objects []object // growth
-	node    int
-	state   []state.Change
-	opened  *object
+	change *plan.Change
+	drift  *plan.Change
+	output *plan.OutputChange
+	checks []checkOutcome
+	// expected is what has rules; nil for nothing.
+	expected *expectation
+	objects  []object // growth
+	node     int
+	state    []state.Change
+	opened   *object
 }
 
 // Accept implements program.Program.
@@ -260,6 +262,9 @@ func (p *Planner) Accept(v int, step *program.Step) {
 	}
 	if f.output != nil {
 		p.outputs[f.output.Name] = f.output
+	}
+	if f.expected != nil {
+		p.expect(f.expected)
 	}
 	for _, c := range f.checks {
 		p.record(c)

@@ -59,21 +59,12 @@ func NewScope(s *graph.Static, targets, excludes []addr.Target, destroy bool) Sc
 	for i := range sc.nodes {
 		sc.nodes[i] = true
 	}
-	partly := map[int]bool{}
-	var whole []int
-	for _, v := range hit {
-		if slices.ContainsFunc(excludes, func(t addr.Target) bool { return t.CoversResource(s.Nodes[v].ConfigResource()) }) {
-			whole = append(whole, v)
-		} else {
-			partly[v] = true // some of its instances may stay
-		}
+	excluded, whole := without(s, hit, excludes)
+	left := s.Graph.Descendants(excluded...)
+	for _, v := range left {
+		sc.nodes[v] = false
 	}
-	// What depends on single instances that are left out stays: nothing is known of single instances yet.
-	descendants := s.Graph.Descendants(whole...)
-	for _, v := range descendants {
-		sc.nodes[v] = partly[v] || s.Nodes[v].Kind == graph.ResourceDone && partly[v-1]
-	}
-	sc.dropped = resourcesOf(s, descendants, hit)
+	sc.dropped = resourcesOf(s, left, whole)
 	closure := graph.NewClosure(s)
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
@@ -82,6 +73,27 @@ func NewScope(s *graph.Static, targets, excludes []addr.Target, destroy bool) Sc
 		}
 	}
 	return sc
+}
+
+// without returns the resources that are left out because of the hit ones: those of which every instance is, and all that
+// depends on a hit one, though it were on a single instance that stays; OpenTofu is no more exact. whole are the former.
+func without(s *graph.Static, hit []int, excludes []addr.Target) (excluded, whole []int) {
+	var behind []int
+	for _, v := range hit {
+		if slices.ContainsFunc(excludes, func(t addr.Target) bool { return t.CoversResource(s.Nodes[v].ConfigResource()) }) {
+			whole = append(whole, v)
+		}
+		for after := range s.Graph.After(v) {
+			behind = append(behind, after)
+		}
+	}
+	excluded = slices.Clone(whole)
+	for _, v := range s.Graph.Descendants(behind...) {
+		if kind := s.Nodes[v].Kind; kind == graph.ResourceNode || kind == graph.OrphanNode {
+			excluded = append(excluded, v)
+		}
+	}
+	return excluded, whole
 }
 
 // destroying works out the scope of a destroy plan. Everything is evaluated, for the sake of provider configurations;

@@ -57,8 +57,11 @@ func restore(v, prior cty.Value, path cty.Path) cty.Value {
 		return prior
 	}
 	key, isKey := path[0].(cty.IndexStep)
-	if isKey && len(path) == 1 && v.Type().IsMapType() && key.Key.Type() == cty.String {
-		return restoreKey(v, prior, key.Key.AsString())
+	if isKey && len(path) == 1 && key.Key.Type() == cty.String {
+		if v.Type().IsMapType() {
+			return restoreKey(v, prior, key.Key.AsString())
+		}
+		return prior // as OpenTofu has it: a key in what is no map, as in an attribute of any type, is the whole
 	}
 	if v.IsNull() || !v.IsKnown() || prior.IsNull() || !prior.IsKnown() {
 		return v

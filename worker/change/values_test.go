@@ -344,6 +344,7 @@ func TestIgnoredPathsKeepThePriorValue(t *testing.T) {
 		"the only key, added":                  {at("tags", []string{"a"}), obj("name", "x"), tags(m{"a": "2"}), tags(m{})},
 		"a key of a map that is unknown":       {at("tags", []string{"a"}), tags(m{"a": "1"}), obj("tags", cty.UnknownVal(cty.Map(cty.String))), obj("tags", cty.UnknownVal(cty.Map(cty.String)))},
 		"a map that is unknown":                {at("tags"), tags(m{"a": "1"}), obj("tags", cty.UnknownVal(cty.Map(cty.String))), obj("tags", cty.UnknownVal(cty.Map(cty.String)))},
+		"a key of what is no map: the whole":   {at("name", []string{"a"}), obj("name", "a", "size", "1"), obj("name", "b", "size", "2"), obj("name", "a", "size", "2")},
 		"something that is not there":          {at("nope", 3), obj("name", "a"), obj("name", "b"), obj("name", "b")},
 		"before there is an object: nothing":   {at("name"), noObj, obj("name", "b"), obj("name", "b")},
 		"an element of something else: no way": {at("name", 0), obj("name", "a"), obj("name", "b"), obj("name", "b")},
