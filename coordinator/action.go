@@ -62,6 +62,8 @@ type (
 	release struct{ permitKey }
 	// askContention finds out whether other runs wait for a limit. Answer: contention.
 	askContention struct{ limit string }
+	// findBlockers finds out which operations in doubt of earlier runs hold permits of a limit. Answer: blocked, or none.
+	findBlockers struct{ limit string }
 	// control sends a control message about the run to all workers. No answer.
 	control struct{ kind string }
 	// show tells the observer. No answer.
@@ -81,6 +83,7 @@ func (acquire) isAction()       {}
 func (withdraw) isAction()      {}
 func (release) isAction()       {}
 func (askContention) isAction() {}
+func (findBlockers) isAction()  {}
 func (control) isAction()       {}
 func (show) isAction()          {}
 

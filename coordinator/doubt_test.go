@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,7 +10,6 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/graph/dag"
-	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -74,16 +74,60 @@ func TestARunWhosePermitsAreAllHeldByDoubtsEnds(t *testing.T) {
 		return false
 	}
 	w.boot()
+	w.later(15*time.Second, func() { // the run waits for late results, and says why nothing goes on
+		wantHeard(t, w, "waiting [{ default 2 number.n4 [number.n0 number.n1 number.n2 number.n3] 4}]")
+	})
 	w.finish()
 	out := (&Runner{loop: w.loop}).outcome()
 	if out.Status != "interrupted" || len(out.InDoubt) != 4 || len(w.tasks) != 4 {
 		t.Errorf("%d tasks were published; %+v", len(w.tasks), out)
 	}
-	if !slices.ContainsFunc(out.Diags, func(d *diag.Diagnostic) bool { return d.Summary == "Nothing more can be started" }) {
-		t.Errorf("the reason is not told: %v", out.Diags)
+	for v := range 4 {
+		if want := fmt.Sprintf("coordinator runs resolve 'number.n%d'", v); !strings.Contains(stuckOver(out), want) {
+			t.Errorf("%q does not name %q", stuckOver(out), want)
+		}
 	}
 	if len(w.held) != 4 {
 		t.Errorf("%d permits are held", len(w.held))
+	}
+}
+
+// stuckOver is what a run said of why it ended with vertices that wait for permits; empty if it did not.
+func stuckOver(out Outcome) string {
+	for _, d := range out.Diags {
+		if d.Summary == "Nothing more can be started" {
+			return d.Detail
+		}
+	}
+	return ""
+}
+
+// A plan waited silently, and held the lock of the state that is needed to resolve the doubts.
+func TestAPlanWhosePermitsAreAllHeldByDoubtsOfEarlierRunsSaysSoAndEnds(t *testing.T) {
+	for _, doubts := range []int{0, 3, 4} {
+		w := newWorld(t, 1, newNumbers(t, 6))
+		w.slots["default"] = 4
+		for i := range 4 {
+			w.held[permitKey{"default", fmt.Sprint("earlier-", i)}] = true
+			if i < doubts {
+				w.blockers = append(w.blockers, fmt.Sprintf("a.b[%d]", i))
+			}
+		}
+		w.boot()
+		w.later(time.Minute, func() { clear(w.held); w.admit("default") })
+		began := w.now
+		w.finish()
+		out := (&Runner{loop: w.loop}).outcome()
+		if got := stuckOver(out); doubts < 4 {
+			if got != "" || out.Status != "done" {
+				t.Errorf("with %d doubts: %s, %q", doubts, out.Status, got)
+			}
+		} else if !strings.Contains(got, "coordinator runs resolve 'a.b[3]'") || !out.Interrupted || w.now.Sub(began) > 10*time.Second {
+			t.Errorf("%+v after %s", out, w.now.Sub(began))
+		}
+		if doubts > 0 {
+			wantHeard(t, w, fmt.Sprintf("waiting [{ default 6 number.n4 %v 4}]", w.blockers))
+		}
 	}
 }
 

@@ -90,6 +90,11 @@ type (
 	surveyed struct{}
 	// ticked tells that tickEvery has passed, and for how long the transport has been connected; 0 when it is not.
 	ticked struct{ connected time.Duration }
+	// blocked tells which operations in doubt of earlier runs hold permits of a limit, by address, once for each permit.
+	blocked struct {
+		limit     string
+		addresses []string
+	}
 	// interrupted asks to stop: nothing more is started, what runs is asked to end, its outcome is awaited. cancel
 	// says that the run is not to be resumed.
 	interrupted struct{ cancel bool }
@@ -118,6 +123,7 @@ func (beat) isEvent()        {}
 func (lostData) isEvent()    {}
 func (surveyed) isEvent()    {}
 func (ticked) isEvent()      {}
+func (blocked) isEvent()     {}
 func (interrupted) isEvent() {}
 func (abandoned) isEvent()   {}
 func (failed) isEvent()      {}

@@ -137,6 +137,10 @@ func (x *executor) do(a action) {
 			yes, err := x.Transport.Contended(x.ctx, a.limit, x.asker())
 			x.inbox.put(contention{a.limit, yes && err == nil})
 		})
+	case findBlockers:
+		if x.Earlier != nil {
+			x.spawn(func() { x.findBlockers(a.limit) })
+		}
 	case control:
 		x.spawn(func() { x.control(a) })
 	default:

@@ -150,6 +150,8 @@ func (l *loop) step(now time.Time, e event) []action {
 		l.onRefused(e)
 	case contention:
 		l.onContention(e)
+	case blocked:
+		l.limits[e.limit].blockers = e.addresses
 	case committed:
 		l.onCommitted(e)
 	case published:

@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,29 +30,19 @@ func (o *Orphans) Decide(ctx context.Context, limit string, r wire.PermitRequest
 	if o.Now().Sub(r.At) > permitDeadline {
 		return true
 	}
-	run, _, err := o.Store.RunPlan(ctx, r.Run)
+	run, memory, err := remember(ctx, o.Store, r.Run)
 	if err != nil {
 		return false // another coordinator's run, or nothing is known
 	}
-	events, err := o.Store.Events(ctx, r.Run)
-	if err != nil {
-		return false
-	}
-	memory, err := recollect(run.Vertices, events)
-	if err != nil {
-		return false
-	}
-	for _, p := range memory {
-		if p.open == nil || !slices.Contains(p.open.Permits, permitName(limit, r.ID)) {
-			continue
-		}
-		if p.status == journal.Doubt {
-			return p.over || o.resolved(ctx, run.Workspace, p.open.Attempt)
-		}
+	switch p := underPermit(memory, permitName(limit, r.ID)); {
+	case p == nil:
+		return true // nothing was dispatched under it, or all that was is resolved
+	case p.status == journal.Doubt:
+		return p.over || o.resolved(ctx, run.Workspace, p.open.Attempt)
+	default:
 		return o.bury(ctx, wire.TaskRef{
 			Pool: p.open.Pool, Coordinator: run.Coordinator, Run: run.ID, Attempt: wire.AttemptID(p.open.Attempt)})
 	}
-	return true // nothing was dispatched under it, or all that was is resolved
 }
 
 // resolved tells whether the state has no doubt of the attempt any more: the user has told what became of it, or the

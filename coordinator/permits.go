@@ -1,13 +1,10 @@
 package coordinator
 
 import (
-	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
-	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -38,7 +35,10 @@ type limit struct {
 
 	asking    bool
 	contended bool
-	surplus   time.Time // since when more are idle than wanted; zero: not
+
+	blockers     []string  // operations in doubt of earlier runs that hold permits, by address, once for each permit
+	investigated time.Time // when those were looked up last
+	surplus      time.Time // since when more are idle than wanted; zero: not
 }
 
 // permit is one held slot.
@@ -140,6 +140,7 @@ func (l *loop) onGranted(e granted) {
 		return
 	}
 	lim.dequeue(e.id)
+	lim.blockers, lim.investigated = nil, time.Time{} // it moves
 	p := permit{lim, e.id, l.now}
 	if l.halted() {
 		l.giveBack(p)
@@ -286,30 +287,4 @@ func (l *loop) tendLimits() {
 			l.do(declare{wire.Limit{Name: lim.name, Slots: lim.slots}, false})
 		}
 	}
-}
-
-// stuck returns a limit of which operations in doubt keep all permits, when nothing of the run goes on any more and all
-// that it could still start waits for such limits; nil else. Nobody but the user can help then, by resolving the doubts.
-func (l *loop) stuck() (held *limit) {
-	if len(l.kept) == 0 || l.under+l.saving+len(l.acking)+l.counts[doubtful]+l.counts[parked] > 0 || l.halted() {
-		return nil
-	}
-	for i, c := range l.classes {
-		if l.sched.ReadyIn(i+firstClass) == 0 {
-			continue
-		}
-		at := slices.IndexFunc(c.limits, func(lim *limit) bool { return lim.kept >= lim.slots })
-		if at < 0 {
-			return nil
-		}
-		held = c.limits[at]
-	}
-	return held
-}
-
-// giveIn interrupts a run that is stuck.
-func (l *loop) giveIn(held *limit) {
-	l.tell(-1, diag.Errors("Nothing more can be started",
-		fmt.Sprintf("All %d permits of the limit %q are held by operations whose outcome is not known, because they may still be going on. Resolve them, then go on with the run.", held.slots, held.name), nil))
-	l.onInterrupted(interrupted{})
 }

@@ -328,7 +328,7 @@ func (g *growing) Accept(v int, step *program.Step) {
 
 func TestWaitsAreListedOnce(t *testing.T) {
 	waits := addWait(addWait(addWait(nil, Wait{Pool: "a", Vertices: 1}), Wait{Limit: "a", Vertices: 2}), Wait{Pool: "a", Vertices: 3})
-	if !slices.Equal(waits, []Wait{{Pool: "a", Vertices: 4}, {Limit: "a", Vertices: 2}}) {
+	if !slices.EqualFunc(waits, []Wait{{Pool: "a", Vertices: 4}, {Limit: "a", Vertices: 2}}, Wait.equal) {
 		t.Errorf("%v", waits)
 	}
 }

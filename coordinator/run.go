@@ -41,6 +41,9 @@ type Options struct {
 	Workspace string
 	LockID    string
 
+	// Earlier is where earlier runs on the state are looked up when permits are waited for; may be nil.
+	Earlier Records
+
 	// RunID names the run; Coordinator who makes it. Results are fetched by coordinator, so no two runs at one time may
 	// share that; a run that is resumed must have the one that it had.
 	RunID       string

@@ -114,39 +114,6 @@ func (l *loop) progress() Counts {
 	return c
 }
 
-// missing lists what vertices wait for: workers of a pool, or permits of a limit that others hold, or operations in
-// doubt.
-func (l *loop) missing() []Wait {
-	var waits []Wait
-	for i, c := range l.classes {
-		n := l.sched.ReadyIn(i + firstClass)
-		if n == 0 {
-			continue
-		}
-		if !l.served(c) {
-			waits = addWait(waits, Wait{Pool: c.pool.name, Vertices: n, Address: c.example})
-			continue
-		}
-		for _, lim := range c.limits {
-			if lim.declared && lim.inUse-lim.kept+len(lim.idle) == 0 {
-				waits = addWait(waits, Wait{Limit: lim.name, Vertices: n, Address: c.example})
-				break
-			}
-		}
-	}
-	return waits
-}
-
-func addWait(waits []Wait, w Wait) []Wait {
-	for i := range waits {
-		if waits[i].Pool == w.Pool && waits[i].Limit == w.Limit {
-			waits[i].Vertices += w.Vertices
-			return waits
-		}
-	}
-	return append(waits, w)
-}
-
 // tellViews tells the observer what changed.
 func (l *loop) tellViews() {
 	for _, v := range l.out {
@@ -160,7 +127,7 @@ func (l *loop) tellViews() {
 			l.do(show(func(o Observer) { o.Progress(v, desc, at) }))
 		}
 	}
-	if waits := l.missing(); !slices.Equal(waits, l.told) {
+	if waits := l.missing(); !slices.EqualFunc(waits, l.told, Wait.equal) {
 		l.told = waits
 		l.do(show(func(o Observer) { o.Waiting(waits) }))
 	}

@@ -100,6 +100,8 @@ func (w *world) do(a action) {
 		})
 	case askContention:
 		w.later(w.soon(), func() { w.send(contention{a.limit, len(w.others[a.limit]) > 0}) })
+	case findBlockers:
+		w.later(w.soon(), func() { w.send(blocked{a.limit, w.blockers}) })
 	case control:
 	default:
 		w.t.Fatalf("unknown action %T", a)

@@ -52,6 +52,7 @@ type world struct {
 	work      func(w *world, a wire.AttemptID) bool // false: the worker never comes to an end
 	asking    func(permitKey)                       // told of each request for a permit
 	refuse    func(permitKey) error                 // why a request for a permit fails; nil: it does not
+	blockers  []string                              // what of earlier runs is in doubt, and holds permits
 	confirm   func(permitKey) error                 // what a permit says when something is to be started under it
 	survey    time.Duration                         // how long it takes until all workers were asked
 	unchecked bool                                  // the graph is too large to check the loop after each step

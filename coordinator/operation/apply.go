@@ -224,7 +224,7 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 		if a.Describe(d.Vertex).Action == "create" {
 			detail += fmt.Sprintf("Look whether it happened, then say so:\n  coordinator runs resolve '%s' -created ID\n  coordinator runs resolve '%s' -not-created", d.Address, d.Address)
 		} else {
-			detail += "The next plan reads the object, and goes by what is there then."
+			detail += fmt.Sprintf("The next plan reads the object, and goes by what is there then. Until then it holds its permits, because it may still be going on; to free them at once, say what became of it:\n  coordinator runs resolve '%s' -created ID\n  coordinator runs resolve '%s' -not-created", d.Address, d.Address)
 		}
 		diags = diags.Append(diag.New(diag.Error, "The outcome of an operation is not known", detail, nil))
 	}

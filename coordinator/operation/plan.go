@@ -135,7 +135,7 @@ func (s *Session) runnerOptions(kind string, p program.Program) coordinator.Opti
 		Observer: s.Observer, Embedded: s.Embedded, Kind: kind, Now: s.Now, NewID: s.NewID, Compute: s.Compute, Own: s.Own, Coordinator: s.Coordinator,
 	}
 	if s.Store != nil {
-		o.Durations = s.Store
+		o.Durations, o.Earlier = s.Store, s.Store
 	}
 	return o
 }

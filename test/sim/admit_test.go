@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -295,7 +296,25 @@ func (c *conn) Contended(ctx context.Context, name, run string) (yes bool, err e
 }
 
 // Limits implements wire.Semaphore.
-func (c *conn) Limits(context.Context) ([]wire.LimitStatus, error) { panic("sim: nobody asks") }
+func (c *conn) Limits(ctx context.Context) (list []wire.LimitStatus, err error) {
+	err = c.request(ctx, "Limits", "", func() error {
+		list = nil
+		for _, name := range slices.Sorted(maps.Keys(c.n.limits)) {
+			l := c.n.limits[name]
+			status := wire.LimitStatus{Limit: wire.Limit{Name: name, Slots: l.slots}}
+			for _, a := range l.list {
+				if a.delivered {
+					status.Held = append(status.Held, a.PermitRequest)
+				} else {
+					status.Waiting = append(status.Waiting, a.PermitRequest)
+				}
+			}
+			list = append(list, status)
+		}
+		return nil
+	})
+	return list, err
+}
 
 // Acquire implements wire.Semaphore.
 func (c *conn) Acquire(ctx context.Context, name string, r wire.PermitRequest) (wire.Permit, error) {

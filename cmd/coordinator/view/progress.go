@@ -233,10 +233,10 @@ func (p *Progress) Waiting(waits []coordinator.Wait) {
 	now := map[string]bool{}
 	var lines []string
 	for _, w := range waits {
-		text := waitText(w)
-		now[w.Pool+"\x00"+w.Limit] = true
-		if !p.told[w.Pool+"\x00"+w.Limit] {
-			lines = append(lines, text)
+		key := fmt.Sprintf("%s\x00%s\x00%d", w.Pool, w.Limit, len(w.InDoubt))
+		now[key] = true
+		if !p.told[key] {
+			lines = append(lines, waitText(w))
 		}
 	}
 	p.told = now
@@ -253,11 +253,27 @@ func waitText(w coordinator.Wait) string {
 	if w.Limit != "" {
 		what = fmt.Sprintf("a permit of the limit %q", w.Limit)
 	}
-	if w.Vertices == 1 {
-		return fmt.Sprintf("%s: Waiting for %s", w.Address, what)
+	who := w.Address
+	if w.Vertices > 1 {
+		who = fmt.Sprintf("%s and %d more", w.Address, w.Vertices-1)
 	}
-	return fmt.Sprintf("%s and %d more: Waiting for %s", w.Address, w.Vertices-1, what)
+	text := fmt.Sprintf("%s: Waiting for %s", who, what)
+	if len(w.InDoubt) == 0 {
+		return text
+	}
+	text += fmt.Sprintf("\n  %d of its %d are held by operations whose outcome is not known. When this command has ended, say what became of them,\n  with -created=ID or -not-created:", len(w.InDoubt), w.Slots)
+	for i, address := range w.InDoubt {
+		if i == shownDoubts {
+			text += fmt.Sprintf("\n  and %d more", len(w.InDoubt)-i)
+			break
+		}
+		text += "\n    coordinator runs resolve " + shellWord(address) + " ..."
+	}
+	return text
 }
+
+// shownDoubts is how many of the operations in doubt that hold permits are named.
+const shownDoubts = 10
 
 // Counts implements coordinator.Observer.
 func (p *Progress) Counts(c coordinator.Counts) {

@@ -60,6 +60,9 @@ func TestWhatHappensToAnObjectIsALine(t *testing.T) {
 	p.Event(wire.Event{Kind: "output", Address: "a.b", Name: "local-exec", Text: "one  \r\n\ntwo\rthree"})
 	p.Waiting([]coordinator.Wait{{Pool: "eu", Vertices: 1, Address: "a.c"}})
 	p.Waiting([]coordinator.Wait{{Pool: "eu", Vertices: 2, Address: "a.c"}, {Limit: "db", Vertices: 3, Address: "a.d"}})
+	doubted := coordinator.Wait{Limit: "db", Vertices: 3, Address: "a.d", Slots: 4, InDoubt: []string{"a.e", "a.f[0]"}}
+	p.Waiting([]coordinator.Wait{doubted})
+	p.Waiting([]coordinator.Wait{doubted})
 	if err := p.Settle(); err != nil {
 		t.Fatal(err)
 	}
@@ -85,6 +88,11 @@ a.b (local-exec): two
 a.b (local-exec): three
 a.c: Waiting for a worker of the pool "eu"
 a.d and 2 more: Waiting for a permit of the limit "db"
+a.d and 2 more: Waiting for a permit of the limit "db"
+  2 of its 4 are held by operations whose outcome is not known. When this command has ended, say what became of them,
+  with -created=ID or -not-created:
+    coordinator runs resolve a.e ...
+    coordinator runs resolve 'a.f[0]' ...
 `
 	want = strings.Replace(want, "Opening... [id=a.b!]", "Opening...", 1)
 	want = strings.Replace(want, "Open complete after 3s [name=x]", "Open complete after 3s", 1)

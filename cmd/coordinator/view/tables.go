@@ -187,10 +187,11 @@ func doubtText(b *strings.Builder, a addr.Instance, key state.DeposedKey, o *sta
 	if len(d.Sent) > 0 {
 		fmt.Fprintf(b, "    sent:      %s\n", d.Sent)
 	}
-	if d.Operation == "create" {
-		// Updates and deletes resolve themselves, by reading the object again.
-		fmt.Fprintf(b, "    resolve:   coordinator runs resolve %s -created=ID, or with -not-created\n", shellWord(a.String()))
+	resolve := fmt.Sprintf("coordinator runs resolve %s -created=ID, or with -not-created", shellWord(a.String()))
+	if d.Operation != "create" {
+		resolve = "the next plan, by reading it; without one: " + resolve
 	}
+	fmt.Fprintf(b, "    resolve:   %s\n", resolve)
 }
 
 // shellWord quotes a word for a shell where that is needed.

@@ -1,0 +1,201 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// Records is what earlier runs have left; journal.Store does.
+type Records interface {
+	Load(ctx context.Context, workspace string) (*state.State, error)
+	Events(ctx context.Context, run string) ([]journal.Event, error)
+	RunPlan(ctx context.Context, run string) (journal.Run, []byte, error)
+}
+
+// investigateEvery is how often it is looked up who holds the permits of a limit that is waited for.
+const investigateEvery = 10 * time.Second
+
+// doubtful lists by limit the operations in doubt of this run that hold permits of it, by address, once for each permit.
+func (l *loop) doubtful() map[*limit][]string {
+	if len(l.suspects)+len(l.kept) == 0 {
+		return nil
+	}
+	held := map[*limit][]string{}
+	add := func(v int, ps []permit) {
+		for _, p := range ps {
+			held[p.limit] = append(held[p.limit], l.program.Describe(v).Address)
+		}
+	}
+	for _, v := range l.suspects {
+		if x := &l.vertices[v]; x.phase == doubtful {
+			add(v, x.work.permits)
+		}
+	}
+	for _, a := range slices.Sorted(maps.Keys(l.kept)) {
+		add(l.attempts[a].vertex, l.kept[a])
+	}
+	return held
+}
+
+// missing lists what vertices wait for: workers of a pool, or permits of a limit that others hold, or operations in
+// doubt.
+func (l *loop) missing() []Wait {
+	var waits []Wait
+	inDoubt := l.doubtful()
+	for i, c := range l.classes {
+		n := l.sched.ReadyIn(i + firstClass)
+		if n == 0 {
+			continue
+		}
+		if !l.served(c) {
+			waits = addWait(waits, Wait{Pool: c.pool.name, Vertices: n, Address: c.example})
+			continue
+		}
+		for _, lim := range c.limits {
+			own := inDoubt[lim]
+			if lim.declared && lim.inUse-len(own)+len(lim.idle) == 0 {
+				waits = addWait(waits, Wait{
+					Limit: lim.name, Slots: lim.slots, Vertices: n, Address: c.example, InDoubt: slices.Concat(own, lim.blockers)})
+				l.investigate(lim)
+				break
+			}
+		}
+	}
+	return waits
+}
+
+func addWait(waits []Wait, w Wait) []Wait {
+	for i := range waits {
+		if waits[i].Pool == w.Pool && waits[i].Limit == w.Limit {
+			waits[i].Vertices += w.Vertices
+			return waits
+		}
+	}
+	return append(waits, w)
+}
+
+// investigate has it looked up which operations of earlier runs hold permits of a limit, being in doubt.
+func (l *loop) investigate(lim *limit) {
+	if !lim.investigated.IsZero() && l.now.Sub(lim.investigated) < investigateEvery {
+		return
+	}
+	lim.investigated = l.now
+	l.do(findBlockers{lim.name})
+}
+
+// stuck returns a limit of which operations in doubt keep all permits, when nothing of the run goes on any more and all
+// that it could still start waits for such limits; nil else. Nobody but the user can help then, by resolving the doubts;
+// for that the run must end, because it has the lock of the state.
+func (l *loop) stuck() (held *limit) {
+	if l.under+l.saving+len(l.acking)+l.counts[doubtful]+l.counts[parked] > 0 || l.halted() {
+		return nil
+	}
+	for i, c := range l.classes {
+		if l.sched.ReadyIn(i+firstClass) == 0 {
+			continue
+		}
+		at := slices.IndexFunc(c.limits, func(lim *limit) bool { return lim.kept+len(lim.blockers) >= lim.slots })
+		if at < 0 {
+			return nil
+		}
+		held = c.limits[at]
+	}
+	return held
+}
+
+// namedDoubts is how many operations in doubt are named.
+const namedDoubts = 20
+
+// giveIn interrupts a run that is stuck.
+func (l *loop) giveIn(held *limit) {
+	list := slices.Concat(l.doubtful()[held], held.blockers)
+	var names strings.Builder
+	for i, address := range list {
+		if i == namedDoubts {
+			fmt.Fprintf(&names, "  and %d more: coordinator runs list\n", len(list)-i)
+			break
+		}
+		fmt.Fprintf(&names, "  coordinator runs resolve '%s' -not-created\n", address)
+	}
+	l.tell(-1, diag.Errors("Nothing more can be started",
+		fmt.Sprintf("All %d permits of the limit %q are held by operations whose outcome is not known, because they may still be going on. If a worker that has one of them can come back, let it, and go on with its run: coordinator runs resume. If it is gone for good, look what became of each operation, and say so (with -created=ID where it happened); its permit is free then:\n\n%s\nWhat nobody resolves holds its permit for a day. A larger limit lets others go on meanwhile: coordinator limits %s=%d", held.slots, held.name, names.String(), held.name, 2*held.slots), nil))
+	l.onInterrupted(interrupted{})
+}
+
+// findBlockers looks up which operations in doubt of earlier runs on the state hold permits of a limit.
+func (x *executor) findBlockers(limit string) {
+	found, err := x.blockers(limit)
+	if err == nil { // else it is asked again
+		x.inbox.put(blocked{limit, found})
+	}
+}
+
+func (x *executor) blockers(limit string) (addresses []string, err error) {
+	limits, err := x.Transport.Limits(x.ctx)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(limits, func(s wire.LimitStatus) bool { return s.Name == limit })
+	if at < 0 {
+		return nil, nil
+	}
+	stored, err := x.Earlier.Load(x.ctx, x.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	doubts := map[string]bool{}
+	for d := range stored.Doubts() {
+		doubts[d.Attempt] = true
+	}
+	memories := map[string]map[int]*past{}
+	for _, r := range limits[at].Held {
+		if r.Run == x.RunID || strings.HasPrefix(r.Run, readOnly) {
+			continue
+		}
+		memory, known := memories[r.Run]
+		if !known {
+			if _, memory, err = remember(x.ctx, x.Earlier, r.Run); err != nil {
+				memory = nil // another coordinator's run
+			}
+			memories[r.Run] = memory
+		}
+		if p := underPermit(memory, permitName(limit, r.ID)); p != nil && p.status == journal.Doubt && !p.over && doubts[p.open.Attempt] {
+			addresses = append(addresses, p.open.Address)
+		}
+	}
+	slices.Sort(addresses)
+	return addresses, nil
+}
+
+// remember reads what the journal tells of a run.
+func remember(ctx context.Context, from Records, id string) (journal.Run, map[int]*past, error) {
+	run, _, err := from.RunPlan(ctx, id)
+	if err != nil {
+		return run, nil, err
+	}
+	events, err := from.Events(ctx, id)
+	if err != nil {
+		return run, nil, err
+	}
+	memory, err := recollect(run.Vertices, events)
+	return run, memory, err
+}
+
+// underPermit returns the vertex whose last attempt was dispatched under a permit, and is not known to be over; nil for none.
+func underPermit(memory map[int]*past, permit string) *past {
+	for _, p := range memory {
+		if p.open != nil && slices.Contains(p.open.Permits, permit) {
+			return p
+		}
+	}
+	return nil
+}
