@@ -82,10 +82,22 @@ func TestARunWhosePermitsAreHeldByDoubtsEndsAndGoesOnWhenTheyAreResolved(t *test
 	}
 	cut := s.Cut(lost.ID)
 	s.Worker("default")
+	if _, err := p.Await(site.Waiting(t), "4 of its 4 are held by operations whose outcome is not known"); err != nil { // at once
+		t.Error(err)
+	}
 	if code := site.Exit(t, p); code != 1 {
 		t.Errorf("an apply with operations in doubt has exit status %d", code)
 	}
-	site.Wants(t, p.Output(), "Error: Nothing more can be started", `All 4 permits of the limit "default" are held`)
+	planned := s.Run("plan", "-no-color", "-parallelism=4") // it would need a permit to read what there is
+	if planned.Code != 1 {
+		t.Errorf("a plan that can get no permit has exit status %d", planned.Code)
+	}
+	for _, text := range []string{p.Output(), planned.Text} {
+		site.Wants(t, text, "Error: Nothing more can be started", `All 4 permits of the limit "default" are held`)
+		for _, address := range cut {
+			site.Wants(t, text, "coordinator runs resolve '"+address+"' -not-created")
+		}
+	}
 	after := s.State()
 	for _, address := range cut {
 		if after.Doubts[address] != "create" {
