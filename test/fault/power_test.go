@@ -1,13 +1,18 @@
 package fault
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/millipede-iac/millipede/test/disk"
+	"github.com/millipede-iac/millipede/test/site"
 )
 
 // TestNothingAcknowledgedIsLostWithThePower cuts the power while one process with everything in it (the store, the worker's journal,
@@ -42,6 +47,84 @@ func TestNothingAcknowledgedIsLostWithThePower(t *testing.T) {
 	}
 }
 
+// TestNothingThatAServerOfItsOwnAcknowledgedIsLostWithItsPower cuts the power under a nats-server, and starts it again with what its disk
+// holds, while coordinator and worker stay alive, and remember what it has acknowledged to them.
+func TestNothingThatAServerOfItsOwnAcknowledgedIsLostWithItsPower(t *testing.T) {
+	t.Parallel()
+	cuts := 2
+	if *kills > fewKills {
+		cuts = *kills / 10
+	}
+	chance := rand.New(rand.NewPCG(*seed, 2))
+	for i := range cuts {
+		// At a sync, of which there are more than these in an apply (most of them when the streams are made); or at any moment.
+		cut, begun := disk.Cut{Sync: 1 + chance.IntN(160), After: chance.IntN(2) == 0}, few+1
+		if i%2 == 1 {
+			cut, begun = disk.Cut{}, 1+chance.IntN(few)
+		}
+		s := newTrial(t, few, 100)
+		server := s.Server()
+		must(t, server.Stop(site.Waiting(t)))
+		ctx, stop := context.WithCancel(t.Context())
+		power := make(chan error, 1)
+		var out disk.Outcome
+		go func() { // awaited below
+			var err error
+			out, err = disk.Run(exec.CommandContext(ctx, server.Command().Path, server.Command().Args[1:]...), s.Store, cut)
+			power <- err
+		}()
+		site.Eventually(t, "the server takes connections, or has ended", func() bool {
+			c, err := net.Dial("tcp", strings.TrimPrefix(s.NATS, "nats://"))
+			return err == nil && c.Close() == nil || len(power) > 0
+		})
+		if len(power) > 0 { // it syncs nothing before there is a stream
+			stop()
+			if err := <-power; errors.Is(err, disk.ErrUnsupported) {
+				t.Skip(err)
+			}
+			t.Fatalf("the server has ended at once: %+v", out)
+		}
+		s.Worker("default")
+		s.Must("init")
+		running := s.Start(apply...)
+		site.Eventually(t, "the power is to be cut, or there was no time for that", func() bool {
+			select {
+			case <-running.Done():
+				return true
+			default:
+				return len(power) > 0 || s.Begun("create") >= begun
+			}
+		})
+		stop()
+		must(t, <-power)
+		lost := lostFrom(s.Store, out)
+		must(t, out.Restore(s.Store))
+		must(t, server.Restart(site.Waiting(t)))
+		site.Exit(t, running)
+		s.goOn(apply)
+		s.complete(few)
+		for _, alarm := range []string{"The message store lost data", "The protocol between coordinator and workers was violated"} {
+			if strings.Contains(running.Output(), alarm) {
+				t.Errorf("the apply says: %s", alarm)
+			}
+		}
+		t.Logf("%+v, or %d creations begun, and %d syncs; %d files were lost or shorter; %d creations in doubt", cut, begun, out.Syncs, lost, s.doubts)
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// lostFrom counts the files in a directory that have more in them than the disk.
+func lostFrom(dir string, out disk.Outcome) (lost int) {
+	for name, content := range out.Image {
+		if now, err := os.ReadFile(filepath.Join(dir, name)); err == nil && string(now) != string(content) {
+			lost++
+		}
+	}
+	return lost
+}
+
 // cutOff runs an apply until the power is cut, and leaves in the site what its disk has. lost counts the files that had more in them.
 func cutOff(s *trial, cut disk.Cut) (out disk.Outcome, lost int, err error) {
 	s.T.Helper()
@@ -57,10 +140,5 @@ func cutOff(s *trial, cut disk.Cut) (out disk.Outcome, lost int, err error) {
 		return out, 0, err
 	}
 	s.settled()
-	for name, content := range out.Image {
-		if now, err := os.ReadFile(filepath.Join(s.Dir, name)); err == nil && string(now) != string(content) {
-			lost++
-		}
-	}
-	return out, lost, out.Restore(s.Dir)
+	return out, lostFrom(s.Dir, out), out.Restore(s.Dir)
 }

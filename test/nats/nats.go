@@ -116,15 +116,21 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 // announcement precedes the address in the server's log.
 const announcement = "Listening for client connections on "
 
-// Restart starts a server with the files and at the address of the one before, which must have ended. It returns when
-// it takes connections.
-func (s *Server) Restart(ctx context.Context) error {
+// Command is the call that starts a server with the files and at the address of the one before, for a caller that runs it
+// itself: with the one before having ended, and before Restart.
+func (s *Server) Command() *exec.Cmd {
 	host, port, _ := strings.Cut(s.address, ":")
 	server := exec.Command(s.program, "-c", s.config, "-a", host, "-p", port)
 	for variable, user := range map[string]string{"COORDINATOR": "coordinator", "WORKER_EU": "worker-eu", "WORKER_US": "worker-us", "OBSERVER": "observer"} {
 		server.Env = append(server.Environ(), "MILLIPEDE_"+variable+"_PASSWORD="+user)
 	}
-	p, err := process.Start("nats-server", server)
+	return server
+}
+
+// Restart starts a server with the files and at the address of the one before, which must have ended. It returns when
+// it takes connections.
+func (s *Server) Restart(ctx context.Context) error {
+	p, err := process.Start("nats-server", s.Command())
 	if err != nil {
 		return err
 	}
