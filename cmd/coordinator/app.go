@@ -203,6 +203,9 @@ func (a *app) parse(f *flag.FlagSet, usage string, args []string) (code int, don
 		fmt.Fprintln(a.stdout, strings.TrimSpace(usage))
 		return 0, true
 	default:
+		if why := absence(a.command, err); why != "" {
+			err = fmt.Errorf("%w: %s", err, why)
+		}
 		fmt.Fprintf(a.stderr, "\nError: Failed to parse command-line flags\n\n%s\n\nFor the options of the command, run:\n  coordinator %s -help\n", err, a.command)
 		return 1, true
 	}

@@ -53,6 +53,7 @@ func runRefresh(ctx context.Context, a *app, args []string) int {
 	f := a.newFlags()
 	vars.register(f)
 	vf.register(f)
+	vf.registerReveal(f)
 	sf.register(f)
 	pf.registerScope(f)
 	if code, done := a.parse(f, refreshUsage, args); done {
@@ -89,6 +90,7 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 	f := a.newFlags()
 	vars.register(f)
 	vf.register(f)
+	vf.registerReveal(f)
 	sf.register(f)
 	pf.register(f)
 	f.BoolVar(&approved, "auto-approve", approved, "")

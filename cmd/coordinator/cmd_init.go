@@ -32,7 +32,8 @@ Options:
   -plugin-dir=DIR       Install providers from this directory alone. May be given often.
   -test-directory=DIR   Where test files lie, whose modules and providers are installed too. The default is tests.
   -lockfile=readonly    Fail when the lock file would have to change.
-  -backend=false        Leave the backend as it was prepared before. -cloud=false means the same.
+  -backend=false, -cloud=false
+                        Leave the backend as it was prepared before. Both mean the same.
   -backend-config=FILE, -backend-config='NAME=VALUE'
                         Arguments for the backend beside those in its block. May be given often.
   -reconfigure          Use the backend as it is configured now, with the state that is there.

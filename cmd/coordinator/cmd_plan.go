@@ -18,7 +18,7 @@ Other options:
   -generate-config-out=FILE
                         Write resource blocks for import blocks without one to this new file.
   -detailed-exitcode    Exit with 0 when nothing would change, with 2 when something would, with 1 after an error.
-` + runningHelp
+` + operatingHelp + shownHelp + jsonHelp
 
 func runPlan(ctx context.Context, a *app, args []string) int {
 	var vars variableFlags
@@ -28,7 +28,8 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 	f := a.newFlags()
 	vars.register(f)
 	vf.register(f)
-	sf.register(f)
+	vf.registerReveal(f)
+	sf.registerPrior(f)
 	pf.register(f)
 	out := f.String("out", "", "")
 	generated := f.String("generate-config-out", "", "")

@@ -23,7 +23,6 @@ Subcommands:
   show       Show what a run did, and where.
   resume     Go on with a run that was cut off.
   cancel     End a run for good, here or in another process.
-  cancel     End a run for good, here or in another process.
   resolve    Say what became of an operation whose outcome is not known.
 `
 

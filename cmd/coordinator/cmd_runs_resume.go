@@ -38,6 +38,7 @@ func (a *app) goOn(ctx context.Context, usage string, args []string, cancel bool
 	f := a.newFlags()
 	vars.registerValues(f)
 	vf.register(f)
+	vf.registerReveal(f)
 	sf.registerLock(f)
 	parallelism := unset
 	if !cancel {
@@ -112,11 +113,13 @@ const resolveUsage = `
 Usage: coordinator [global options] runs resolve ADDRESS -created=ID
        coordinator [global options] runs resolve ADDRESS -not-created
 
-  Says what became of an operation whose outcome is not known. With -created, the object with this ID is read and
-  taken into the state; for an update, -not-created says that nothing happened; for a deletion, either has the
-  object read. If the run that it belongs to is resumed, it goes on behind the operation, or begins it anew.
+  Says what became of an operation whose outcome is not known. If the run that it belongs to is resumed, it goes on
+  behind the operation, or begins it anew.
 
 Options:
+  -created=ID           The object with this ID exists: it is read and taken into the state.
+  -not-created          There is no object; of an update, nothing happened. After a deletion, this and -created have the
+                        object read.
 ` + lockHelp + textHelp
 
 func runResolve(ctx context.Context, a *app, args []string) int {

@@ -19,6 +19,7 @@ Usage: coordinator [global options] state mv [options] SOURCE DESTINATION
 
 Options:
   -dry-run              Only show what would be moved.
+  -backup-out=FILE      With -state-out: where the state in that file before the change is written.
 ` + lockHelp + stateFileHelp + variablesHelp + jsonHelp
 
 func runStateMv(ctx context.Context, a *app, args []string) int {
@@ -30,6 +31,7 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 	vars.registerValues(f)
 	lf.registerFile(f)
 	dryRun := f.Bool("dry-run", false, "")
+	backupOut := f.String("backup-out", "", "")
 	if code, done := a.parse(f, stateMvUsage, args); done {
 		return code
 	}
@@ -39,6 +41,8 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 		return s.end(diags)
 	case f.NArg() != 2:
 		return s.wrongUsage("Invalid number of arguments", "The command takes two addresses: what to move, and where to.")
+	case *backupOut != "" && lf.stateOut == "":
+		return s.wrongUsage("Invalid combination of arguments", "The -backup-out option is about the file of -state-out, and there is none.")
 	}
 	from, more := addr.ParseTarget(f.Arg(0))
 	diags = diags.Append(more)
@@ -54,7 +58,7 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 	if elsewhere.state = lf.stateOut; lf.stateOut == lf.state {
 		elsewhere.state = ""
 	}
-	elsewhere.stateOut, elsewhere.backup = "", ""
+	elsewhere.stateOut, elsewhere.backup = "", *backupOut
 	lf.stateOut = ""
 	return s.withState(ctx, vars, lf, operation, func(at aState) diag.List {
 		source, diags := at.load(ctx)

@@ -3,6 +3,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/millipede-iac/millipede/cmd/coordinator/view"
@@ -46,11 +47,15 @@ func (v *viewFlags) register(f *flag.FlagSet) {
 	f.BoolVar(&v.json, "json", false, "")
 	f.StringVar(&v.jsonInto, "json-into", "", "")
 	f.Var(&v.deprecations, "deprecation", "")
-	f.BoolVar(&v.showSensitive, "show-sensitive", false, "")
 	f.BoolVar(&v.compactWarnings, "compact-warnings", false, "")
 	f.BoolVar(&v.concise, "concise", false, "")
 	f.BoolVar(&v.consolidateWarnings, "consolidate-warnings", true, "")
 	f.BoolVar(&v.consolidateErrors, "consolidate-errors", false, "")
+}
+
+// registerReveal registers -show-sensitive, for commands that show values.
+func (v *viewFlags) registerReveal(f *flag.FlagSet) {
+	f.BoolVar(&v.showSensitive, "show-sensitive", false, "")
 }
 
 // stateFlags are -lock and where the state is.
@@ -64,11 +69,36 @@ type stateFlags struct {
 }
 
 func (s *stateFlags) register(f *flag.FlagSet) {
-	f.BoolVar(&s.lock, "lock", true, "")
-	f.DurationVar(&s.lockTimeout, "lock-timeout", 0, "")
-	f.StringVar(&s.state, "state", "", "")
+	s.registerPrior(f)
 	f.StringVar(&s.stateOut, "state-out", "", "")
 	f.StringVar(&s.backup, "backup", "", "")
+}
+
+// registerPrior registers those of commands that write no state.
+func (s *stateFlags) registerPrior(f *flag.FlagSet) {
+	s.registerLock(f)
+	f.StringVar(&s.state, "state", "", "")
+}
+
+// absent are the options of OpenTofu's commands that are not there, by name, with the reason that users are told. Those
+// of a single command are written behind its name.
+var absent = map[string]string{
+	"ignore-remote-version": "it is for the remote and cloud backends, which Millipede does not have; leave it out",
+	"plan state-out":        "a plan writes no state; give it to apply",
+	"plan backup":           "a plan writes no state; give it to apply",
+	"import show-sensitive": "an import shows no values",
+}
+
+// absence returns why the option that could not be parsed is not there; empty when nothing is known of it.
+func absence(command string, err error) string {
+	name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+	if !ok {
+		return ""
+	}
+	if why := absent[command+" "+name]; why != "" {
+		return why
+	}
+	return absent[name]
 }
 
 // unset is the -parallelism of a command line without it: millipede.hcl, or else the default, says it then.

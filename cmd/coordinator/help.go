@@ -28,15 +28,19 @@ Options for applying:
   -suppress-forget-errors
                         Exit with 0 when a destroy forgets objects instead of destroying them.
 `
-	runningHelp = `  -parallelism=N        How many operations may go on at one time, over all runs. Default: 10.
+	runningHelp   = operatingHelp + writingHelp + revealHelp + deprecationHelp + jsonHelp
+	operatingHelp = `  -parallelism=N        How many operations may go on at one time, over all runs. Default: 10.
   -input=false          Never ask for anything.
-` + lockHelp + `  -state=FILE, -state-out=FILE
-                        Old options of the local backend: the state file, and another one to write.
+` + lockHelp + `  -concise              Do not show the refreshing.
+  -state=FILE           An old option of the local backend: the state file.
+`
+	writingHelp = `  -state-out=FILE       An old option of the local backend: another state file, which is written.
   -backup=FILE          An old option of the local backend: where the state file before is kept; "-" for nowhere.
-  -concise              Do not show the refreshing.
-` + shownHelp + jsonHelp
-	shownHelp = `  -show-sensitive       Show sensitive values.
-  -deprecation=module:all|local|none
+`
+	shownHelp  = revealHelp + deprecationHelp
+	revealHelp = `  -show-sensitive       Show sensitive values.
+`
+	deprecationHelp = `  -deprecation=module:all|local|none
                         Which warnings of the use of what is deprecated are shown: all, those of local modules, none.
 `
 )

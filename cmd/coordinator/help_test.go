@@ -5,11 +5,15 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
-func TestTheHelpOfEveryCommandNamesAllItsOptions(t *testing.T) {
+func TestTheHelpOfEveryCommandDescribesItsOptionsAndNoOthers(t *testing.T) {
 	for _, c := range commands {
 		t.Run(c.name, func(t *testing.T) {
 			var out, problems bytes.Buffer
@@ -24,12 +28,56 @@ func TestTheHelpOfEveryCommandNamesAllItsOptions(t *testing.T) {
 			if a.flags == nil {
 				return // a group of commands
 			}
+			var registered []string
 			a.flags.VisitAll(func(f *flag.Flag) {
-				if f.Name != "help" && f.Name != "h" && !strings.Contains(help, "-"+f.Name) {
-					t.Errorf("the help does not name -%s", f.Name)
+				refused := c.name == "console" && f.Name == "json" // there for the sake of its error alone
+				if f.Name != "help" && f.Name != "h" && !refused {
+					registered = append(registered, f.Name)
 				}
 			})
+			if d := cmp.Diff(registered, described(help)); d != "" {
+				t.Errorf("-registered +described\n%s", d)
+			}
 		})
+	}
+}
+
+var option = regexp.MustCompile(`^-([a-z-]+)(?:[=\[ ]|$)`)
+
+// described returns the options that a help text describes: those at the beginnings of its indented lines.
+func described(help string) []string {
+	var out []string
+	for line := range strings.Lines(help) {
+		if !strings.HasPrefix(line, "  -") {
+			continue
+		}
+		for word := range strings.SplitSeq(strings.TrimSpace(line), ", ") {
+			m := option.FindStringSubmatch(word)
+			if m == nil {
+				break
+			}
+			out = append(out, m[1])
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func TestAnOptionOfOpenTofuThatIsNotThereIsRefusedWithTheReason(t *testing.T) {
+	for line, reason := range map[string]string{
+		"init -ignore-remote-version":            "-ignore-remote-version: it is for the remote and cloud backends",
+		"state rm -ignore-remote-version a.b":    "-ignore-remote-version: it is for the remote and cloud backends",
+		"plan -state-out=x":                      "-state-out: a plan writes no state",
+		"plan -backup=x":                         "-backup: a plan writes no state",
+		"import -show-sensitive a.b c":           "-show-sensitive: an import shows no values",
+		"state mv -backup-out=x a.b a.c":         "The -backup-out option is about the file of -state-out",
+		"validate -never-was-one-and-never-will": "not defined: -never-was-one-and-never-will\n",
+	} {
+		var out, problems bytes.Buffer
+		code := newApp(strings.NewReader(""), &out, &problems, nil).run(context.Background(), strings.Fields(line))
+		if code != 1 || !strings.Contains(problems.String(), reason) {
+			t.Errorf("%s exits with %d and says:%s", line, code, problems.String())
+		}
 	}
 }
 
