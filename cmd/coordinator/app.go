@@ -18,6 +18,7 @@ import (
 	"github.com/millipede-iac/millipede/cmd/natsconn"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/services"
+	"github.com/millipede-iac/millipede/state/encryption"
 )
 
 // version is what the command reports as its own; engineVersion the version of OpenTofu whose behaviour and formats
@@ -43,7 +44,8 @@ type app struct {
 	cwd     string            // where the command was given, before -chdir; empty while that is the working directory
 	nats    natsconn.Settings // what the options say; see server
 	command string
-	flags   *flag.FlagSet // of the command, once it has made them
+	sealing *encryption.Encryption // what encrypts states and plans, once it is set up; see encryption
+	flags   *flag.FlagSet          // of the command, once it has made them
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer, environ []string) *app {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/zclconf/go-cty/cty"
@@ -19,13 +20,18 @@ var memory = snapshot.NewMemory()
 
 // openBackend opens what the backend block of the root module names, as init has prepared it: files beside the
 // configuration without one.
-func (a *app) openBackend(root *config.Node, f stateFlags) (snapshot.Backend, diag.List) {
+func (a *app) openBackend(ctx context.Context, root *config.Node, f stateFlags) (snapshot.Backend, diag.List) {
 	block := backendBlock(root)
 	args, kind := cty.EmptyObjectVal, "local"
-	var diags diag.List
+	enc, diags := a.encryption(ctx, root)
+	if diags.HasErrors() {
+		return nil, diags
+	}
 	if block != nil {
 		kind = block.Type
-		if args, diags = backendConfig(root, block); diags.HasErrors() {
+		var more diag.List
+		args, more = backendConfig(root, block)
+		if diags = diags.Append(more); diags.HasErrors() {
 			return nil, diags
 		}
 	}
@@ -37,7 +43,10 @@ func (a *app) openBackend(root *config.Node, f stateFlags) (snapshot.Backend, di
 	if block != nil {
 		more = eval.AtSource(more, block.Body).WithSubject(block.TypeRange.Ptr())
 	}
-	return b, diags.Append(more)
+	if diags = diags.Append(more); diags.HasErrors() {
+		return nil, diags
+	}
+	return snapshot.Encrypted(b, enc.State()), diags
 }
 
 // openKind opens a backend. The old options of the local one name its files.
@@ -95,7 +104,11 @@ func (a *app) readRemoteState(ctx context.Context, backend string, config cty.Va
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	data, err := b.Read(ctx, workspace)
+	data, err := snapshot.Encrypted(b, a.remoteTarget(ctx)).Read(ctx, workspace)
+	var sealed *snapshot.Sealed
+	if errors.As(err, &sealed) {
+		return nil, diags.Append(diag.New(diag.Error, sealed.Summary, sealed.Detail+sealed.Tried, nil))
+	}
 	if err != nil {
 		return nil, diags.Append(diag.New(diag.Error, "Failed to read the remote state", fmt.Sprintf("Reading %s: %s.", b.Describe(workspace).Where, err), nil))
 	}

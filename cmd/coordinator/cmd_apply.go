@@ -168,7 +168,7 @@ func (r *operationRun) refresh(ctx context.Context, p *plan.Plan, approved bool,
 
 // applySaved carries a saved plan out.
 func (a *app) applySaved(ctx context.Context, name string, pf planFlags, o operationOptions) int {
-	saved, diags := openPlanFile(name)
+	saved, diags := a.openPlanFile(ctx, name, o.vars)
 	if diags.HasErrors() {
 		o.ui.diagnostics(diags)
 		return 1

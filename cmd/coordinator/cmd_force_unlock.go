@@ -47,7 +47,7 @@ func runForceUnlock(ctx context.Context, a *app, args []string) int {
 	if diags = diags.Append(more); diags.HasErrors() {
 		return s.end(diags)
 	}
-	backend, more := a.openBackend(root, stateFlags{})
+	backend, more := a.openBackend(ctx, root, stateFlags{})
 	if diags = diags.Append(more); diags.HasErrors() {
 		return s.end(diags)
 	}

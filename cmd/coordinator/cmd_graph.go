@@ -53,7 +53,7 @@ func runGraph(ctx context.Context, a *app, args []string) int {
 	}
 	s, diags := a.newScreen(show, nil)
 	s.printer.Out = a.stderr // standard output is for the drawing
-	if diags = diags.Append(noArguments(f), r.check(), a.checkWorkspace()); diags.HasErrors() {
+	if diags = diags.Append(noArguments(f), r.check(ctx, a, vars), a.checkWorkspace()); diags.HasErrors() {
 		return s.end(diags)
 	}
 	return s.end(a.inspect(ctx, s, inspectOptions{vars: vars, saved: r.saved}, func(i *inspection) diag.List {
@@ -71,7 +71,7 @@ func runGraph(ctx context.Context, a *app, args []string) int {
 }
 
 // check looks at the options, and opens the saved plan if one is named.
-func (r *graphRequest) check() diag.List {
+func (r *graphRequest) check(ctx context.Context, a *app, vars variableFlags) diag.List {
 	switch r.kind {
 	case "", "plan", "plan-refresh-only", "plan-destroy", "apply":
 	case "eval", "validate":
@@ -88,7 +88,7 @@ func (r *graphRequest) check() diag.List {
 	if r.kind == "" {
 		r.kind = "apply"
 	}
-	saved, diags := openPlanFile(r.file)
+	saved, diags := a.openPlanFile(ctx, r.file, vars)
 	if diags.HasErrors() {
 		return diag.Errors("Failed loading the plan file", diags[0].Detail, nil)
 	}

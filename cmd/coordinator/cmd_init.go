@@ -14,7 +14,6 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/state"
-	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
 const initUsage = `
@@ -144,8 +143,11 @@ immediately by creating some.`)
 	var diags diag.List
 	var prior *state.State
 	if i.options.backend {
+		if _, diags = i.app.encryption(ctx, root); diags.HasErrors() {
+			return diags
+		}
 		i.heading("Initializing the backend...")
-		if diags = i.prepareBackend(ctx, root); diags.HasErrors() {
+		if diags = diags.Append(i.prepareBackend(ctx, root)); diags.HasErrors() {
 			return diags
 		}
 		var more diag.List
@@ -201,11 +203,11 @@ func (i *initialisation) copyModule(ctx context.Context) diag.List {
 
 // prior returns the state that the snapshot holds: its providers are needed too.
 func (i *initialisation) prior(ctx context.Context, root *config.Node) (*state.State, diag.List) {
-	b, diags := i.app.openBackend(root, stateFlags{})
+	b, diags := i.app.openBackend(ctx, root, stateFlags{})
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	return snapshot.State(ctx, b, i.app.workspace())
+	return i.app.readSnapshot(ctx, b, i.app.workspace(), false)
 }
 
 // modules installs the modules that the configuration calls, and loads all of it.

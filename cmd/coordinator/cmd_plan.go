@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
@@ -64,7 +63,7 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 		}
 		diags = diags.Append(writeGenerated(written, texts))
 		if planned != nil && *out != "" {
-			if err := planfile.Write(*out, r.save(planned.Plan)); err != nil {
+			if err := a.writePlanFile(ctx, *out, r.save(planned.Plan)); err != nil {
 				diags = diags.Append(diag.New(diag.Error, "Failed to write plan file", err.Error()+".", nil))
 			}
 		}

@@ -14,7 +14,6 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/lock"
 	"github.com/millipede-iac/millipede/state"
-	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
 const providersUsage = `
@@ -159,11 +158,11 @@ func runProvidersSchema(ctx context.Context, a *app, args []string) int {
 // arguments. register adds the command's own flags; nil for none. The state is nil when there is none.
 func (a *app) withConfiguration(ctx context.Context, args []string, usage string, register func(*flag.FlagSet), fn func(*screen, *workdir, *state.State, []string) diag.List) int {
 	return a.withTree(args, usage, (*showFlags).registerText, register, func(s *screen, wd *workdir, args []string) diag.List {
-		backend, diags := a.openBackend(wd.tree.Root, stateFlags{})
+		backend, diags := a.openBackend(ctx, wd.tree.Root, stateFlags{})
 		if diags.HasErrors() {
 			return diags
 		}
-		prior, more := snapshot.State(ctx, backend, a.workspace())
+		prior, more := a.readSnapshot(ctx, backend, a.workspace(), false)
 		if diags = diags.Append(more); diags.HasErrors() {
 			return diags
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
@@ -70,7 +71,7 @@ func runShow(ctx context.Context, a *app, args []string) int {
 	case f.NArg() > 1:
 		return s.wrongUsage("Too many command line arguments", "The show command shows one thing: the state, a plan, or what is in one file.")
 	case *planFile != "":
-		saved, diags := openPlanFile(*planFile)
+		saved, diags := a.openPlanFile(ctx, *planFile, vars)
 		if diags.HasErrors() {
 			return s.end(diags)
 		}
@@ -101,23 +102,32 @@ type shown struct {
 
 // file shows a plan or a state.
 func (s *shown) file(ctx context.Context, name string) diag.List {
+	const failed = "Failed to read the given file as a state or plan file"
+	enc, diags := s.app.ownEncryption(ctx, s.vars)
+	if diags.HasErrors() {
+		return diags
+	}
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return diag.Errors("Failed to read the given file as a state or plan file", fmt.Sprintf("Reading it: %s.", err), nil)
+		return diag.Errors(failed, fmt.Sprintf("Reading it: %s.", err), nil)
 	}
-	saved, err := planfile.Decode(text)
+	saved, noPlan := decodePlan(ctx, enc.Plan(), text)
+	if noPlan == nil {
+		return s.plan(ctx, saved)
+	}
+	plain, _, err := snapshot.Open(ctx, enc.State(), text)
+	var st *state.State
 	if err == nil {
-		return s.plan(ctx, &saved)
+		var problems diag.List
+		st, problems = tfstate.Parse(plain)
+		if err = problems.Err(); err == nil {
+			return diags.Append(s.state(ctx, st))
+		}
 	}
-	if !errors.Is(err, planfile.ErrNoPlan) {
-		return diag.Errors("Failed to read the given file as a state or plan file", fmt.Sprintf("The file %s is a plan, and cannot be read: %s.", name, err), nil)
+	if errors.Is(noPlan, errPlanEncrypted) {
+		return diag.Errors("Couldn't show local plan", fmt.Sprintf("As a plan: %s.\n\nAs a state: %s.", noPlan, err), nil)
 	}
-	st, diags := tfstate.Parse(text)
-	if diags.HasErrors() {
-		return diag.Errors("Failed to read the given file as a state or plan file",
-			fmt.Sprintf("As a state: %s.\n\nAs a plan: %s.", diags.Err(), err), nil)
-	}
-	return diags.Append(s.state(ctx, st))
+	return diag.Errors(failed, fmt.Sprintf("As a state: %s.\n\nAs a plan: %s.", err, noPlan), nil)
 }
 
 // state shows a state; nil when there is none.

@@ -70,7 +70,7 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 		case elsewhere.state == "":
 			return diags.Append(s.move(ctx, at, source, at, source, from, to, *dryRun))
 		}
-		file, more := a.openFile(ctx, elsewhere, operation)
+		file, more := a.openFile(ctx, vars, elsewhere, operation)
 		if diags = diags.Append(more); diags.HasErrors() {
 			return diags
 		}

@@ -127,14 +127,19 @@ func (i *initialisation) open(was, now backendRecord) (*moving, diag.List) {
 }
 
 func (i *initialisation) backend(r backendRecord) (snapshot.Backend, diag.List) {
-	if r.Type == "" {
-		return openKind("local", cty.EmptyObjectVal, stateFlags{}, journal.DefaultWorkspace)
+	kind, args := "local", cty.EmptyObjectVal
+	if r.Type != "" {
+		kind = r.Type
+		var err error
+		if args, err = r.arguments(); err != nil {
+			return nil, diag.Errors("Invalid backend configuration", err.Error()+".", nil)
+		}
 	}
-	args, err := r.arguments()
-	if err != nil {
-		return nil, diag.Errors("Invalid backend configuration", err.Error()+".", nil)
+	b, diags := openKind(kind, args, stateFlags{}, journal.DefaultWorkspace)
+	if diags.HasErrors() {
+		return nil, diags
 	}
-	return openKind(r.Type, args, stateFlags{}, journal.DefaultWorkspace)
+	return snapshot.Encrypted(b, i.app.sealing.State()), diags
 }
 
 // workspaces returns all workspaces that the store or one of the backends knows.
@@ -159,7 +164,7 @@ func (i *initialisation) migrate(ctx context.Context, was, now backendRecord) di
 	return i.each(ctx, was, now, func(m *moving, at *openState) diag.List {
 		source := &snapshot.Sync{Store: m.store, Backend: m.from, Version: engineVersion}
 		if _, err := source.Pull(ctx, at.workspace, at.lockID); err != nil && !errors.Is(err, journal.ErrNoWorkspace) {
-			return diag.List{}.Append(err)
+			return i.app.unreadable(err, false)
 		} else if err != nil {
 			return nil // the new backend alone has it: it is met there when it is used
 		}
@@ -167,7 +172,7 @@ func (i *initialisation) migrate(ctx context.Context, was, now backendRecord) di
 		if diags.HasErrors() || neverStored(st) {
 			return diags
 		}
-		there, diags := snapshot.State(ctx, m.to, at.workspace)
+		there, diags := i.app.readSnapshot(ctx, m.to, at.workspace, false)
 		if diags.HasErrors() || there != nil && there.SameContent(st) && there.Lineage == st.Lineage {
 			return diags
 		}
@@ -205,7 +210,7 @@ func (i *initialisation) adopt(ctx context.Context, was, now backendRecord) diag
 
 // take makes the state at the new backend, empty where there is none, that of the workspace.
 func (i *initialisation) take(ctx context.Context, m *moving, at *openState) diag.List {
-	st, diags := snapshot.State(ctx, m.to, at.workspace)
+	st, diags := i.app.readSnapshot(ctx, m.to, at.workspace, false)
 	if diags.HasErrors() {
 		return diags
 	}

@@ -48,26 +48,10 @@ func (a *app) lockInfo(operation string) journal.LockInfo {
 	}
 }
 
-// inTheClear refuses to keep a state that is to be encrypted, because it would be kept in the clear.
-func (a *app) inTheClear(root *config.Node) diag.List {
-	const summary, detail = "State encryption is not supported", "This version of Millipede encrypts neither state nor plan files, and does not write in the clear what is to be encrypted. " +
-		"Remove the encryption configuration, or keep working on this state with OpenTofu."
-	switch {
-	case a.getenv("TF_ENCRYPTION") != "":
-		return diag.Errors(summary, "The environment variable TF_ENCRYPTION asks for it. "+detail, nil)
-	case root != nil && root.Module.Encryption != nil:
-		return diag.Errors(summary, detail, root.Module.EncryptionRange.Ptr())
-	}
-	return nil
-}
-
 // openState opens the store and adopts what others did to the snapshot since. operation names what the command does
 // to the state; it is locked unless operation is empty or locking is off. Close it.
 func (a *app) openState(ctx context.Context, root *config.Node, f stateFlags, operation string) (*openState, diag.List) {
-	if diags := a.inTheClear(root); diags.HasErrors() {
-		return nil, diags
-	}
-	backend, diags := a.openBackend(root, f)
+	backend, diags := a.openBackend(ctx, root, f)
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -86,7 +70,7 @@ func (a *app) openState(ctx context.Context, root *config.Node, f stateFlags, op
 	}
 	message, err := s.sync.Pull(ctx, s.workspace, s.lockID)
 	if err != nil {
-		return nil, diags.Append(diag.List{}.Append(err), s.close(ctx))
+		return nil, diags.Append(a.unreadable(err, s.lockID != ""), s.close(ctx))
 	}
 	if message != "" {
 		diags = diags.Append(diag.New(diag.Warning, "The state was changed outside of Millipede", message, nil))

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
@@ -269,22 +267,6 @@ func (w *workdir) loadFor(saved *planfile.Saved) diag.List {
 	tree, diags := w.loader.LoadTree(config.TreeOptions{Variable: savedVariable(saved.Plan), Workspace: saved.Plan.Workspace, Locator: manifest})
 	w.tree = tree
 	return diags
-}
-
-// openPlanFile reads a saved plan. A file that is no plan gives an error that says so.
-func openPlanFile(name string) (*planfile.Saved, diag.List) {
-	saved, err := planfile.Read(name)
-	var version *planfile.VersionError
-	switch {
-	case err == nil:
-		return &saved, nil
-	case errors.Is(err, planfile.ErrNoPlan):
-		return nil, diag.Errors("Failed to load "+fmt.Sprintf("%q", filepath.Base(name))+" as a plan file", fmt.Sprintf("The file %s is not a saved plan of Millipede. Plans of other engines, and plans in JSON, cannot be applied; make one with plan -out=FILE.", name), nil)
-	case errors.As(err, &version):
-		return nil, diag.Errors("Failed to load "+fmt.Sprintf("%q", filepath.Base(name))+" as a plan file", version.Error()+". Make the plan again with this version.", nil)
-	default:
-		return nil, diag.Errors("Failed to load "+fmt.Sprintf("%q", filepath.Base(name))+" as a plan file", err.Error()+".", nil)
-	}
 }
 
 // stale tells why a saved plan cannot be applied to the state any more.

@@ -94,7 +94,7 @@ type aState interface {
 // command does in the lock; empty for commands that only read. It returns the exit code.
 func (s *screen) withState(ctx context.Context, vars variableFlags, f stateFlags, operation string, fn func(aState) diag.List) int {
 	if f.state != "" {
-		file, diags := s.app.openFile(ctx, f, operation)
+		file, diags := s.app.openFile(ctx, vars, f, operation)
 		if diags.HasErrors() {
 			return s.end(diags)
 		}
@@ -135,17 +135,27 @@ func (s *screen) readState(ctx context.Context, vars variableFlags, file string,
 
 // fileState is a state in a file that is no workspace's: what -state names.
 type fileState struct {
+	app     *app
 	backend snapshot.Backend
 	lockID  string
 	current *state.State // as it was read, with what was committed since
 }
 
 // openFile returns the state in the file of -state, locked when operation is not empty and locking is on.
-func (a *app) openFile(ctx context.Context, f stateFlags, operation string) (*fileState, diag.List) {
+func (a *app) openFile(ctx context.Context, vars variableFlags, f stateFlags, operation string) (*fileState, diag.List) {
+	e, diags := a.ownEncryption(ctx, vars)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	target := e.State()
+	if slices.Contains([]string{"state mv", "state rm", "state replace-provider"}, a.command) {
+		target = nil // OpenTofu, too, rearranges only files that are in the clear
+	}
 	if f.backup == "" && f.keepsEach {
 		f.backup = backupName(f.state)
 	}
-	s := &fileState{backend: snapshot.NewLocal(snapshot.LocalOptions{StateIn: f.state, StateOut: f.stateOut, Backup: f.backup})}
+	local := snapshot.NewLocal(snapshot.LocalOptions{StateIn: f.state, StateOut: f.stateOut, Backup: f.backup})
+	s := &fileState{app: a, backend: snapshot.Encrypted(local, target)}
 	if operation == "" || !f.lock {
 		return s, nil
 	}
@@ -159,7 +169,7 @@ func (a *app) openFile(ctx context.Context, f stateFlags, operation string) (*fi
 
 // load reads the file. One that does not exist holds an empty state.
 func (f *fileState) load(ctx context.Context) (*state.State, diag.List) {
-	st, diags := snapshot.State(ctx, f.backend, journal.DefaultWorkspace)
+	st, diags := f.app.readSnapshot(ctx, f.backend, journal.DefaultWorkspace, f.lockID != "")
 	if st == nil {
 		st = state.Empty()
 	}

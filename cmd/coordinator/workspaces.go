@@ -38,7 +38,7 @@ func (s *screen) withWorkspaces(ctx context.Context, vars variableFlags, fn func
 	if diags.HasErrors() {
 		return s.end(diags)
 	}
-	backend, more := s.app.openBackend(root, stateFlags{})
+	backend, more := s.app.openBackend(ctx, root, stateFlags{})
 	if diags = diags.Append(more); diags.HasErrors() {
 		return s.end(diags)
 	}
@@ -149,7 +149,7 @@ func (w *workspaces) delete(ctx context.Context, name string, force bool, lf sta
 		sync: &snapshot.Sync{Store: w.store, Backend: w.backend, Version: engineVersion},
 	}
 	if _, err := at.sync.Pull(ctx, name, ""); err != nil {
-		return diag.List{}.Append(err)
+		return w.app.unreadable(err, false)
 	}
 	if lf.lock {
 		if diags := at.lock(ctx, lf.lockTimeout); diags.HasErrors() {

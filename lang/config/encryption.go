@@ -1,16 +1,114 @@
 package config
 
 import (
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"github.com/millipede-iac/millipede/lang/diag"
 )
+
+// The shape of an encryption block. What is in it is decoded by whoever encrypts.
+var (
+	encryptionSchema = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
+		{Type: "key_provider", LabelNames: []string{"type", "name"}},
+		{Type: "method", LabelNames: []string{"type", "name"}},
+		{Type: "state"},
+		{Type: "plan"},
+		{Type: "remote_state_data_sources"},
+	}}
+	remoteEncryptionSchema = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
+		{Type: "default"},
+		{Type: "remote_state_data_source", LabelNames: []string{"name"}},
+	}}
+	targetSchema = &hcl.BodySchema{
+		Attributes: []hcl.AttributeSchema{{Name: "method"}},
+		Blocks:     []hcl.BlockHeaderSchema{{Type: "fallback"}},
+	}
+	enforceableTargetSchema = &hcl.BodySchema{
+		Attributes: []hcl.AttributeSchema{{Name: "enforced"}, {Name: "method"}},
+		Blocks:     []hcl.BlockHeaderSchema{{Type: "fallback"}},
+	}
+)
+
+// CheckEncryption says what is wrong with the content of an encryption block before anything in it is evaluated.
+func CheckEncryption(body hcl.Body) diag.List {
+	d := &decoder{}
+	d.encryption(body)
+	return d.diags
+}
+
+// encryptionName is what types and names of key providers and methods may be made of, as OpenTofu has it.
+var encryptionName = regexp.MustCompile(`^[a-zA-Z_0-9-]+$`)
+
+// encryption checks the shape of an encryption block.
+func (d *decoder) encryption(body hcl.Body) bool {
+	before := len(d.diags)
+	seen := map[string]*hcl.Block{}
+	declared := map[string]bool{}
+	for _, b := range d.content(body, encryptionSchema).Blocks {
+		switch b.Type {
+		case "key_provider":
+			d.encryptionLabels(b, "key provider")
+			d.declaredOnce(declared, b, "Duplicate key_provider")
+		case "method":
+			d.encryptionLabels(b, "encryption method")
+			d.declaredOnce(declared, b, "Duplicate method")
+		case "state", "plan":
+			if d.single(seen, b) {
+				d.encryptionTarget(b.Body, enforceableTargetSchema)
+			}
+		case "remote_state_data_sources":
+			if !d.single(seen, b) {
+				continue
+			}
+			remote := map[string]*hcl.Block{}
+			for _, t := range d.content(b.Body, remoteEncryptionSchema).Blocks {
+				if t.Type != "default" {
+					d.declaredOnce(declared, t, "Duplicate remote_data_source")
+				}
+				if t.Type != "default" || d.single(remote, t) {
+					d.encryptionTarget(t.Body, targetSchema)
+				}
+			}
+		}
+	}
+	return !d.diags[before:].HasErrors()
+}
+
+func (d *decoder) encryptionLabels(b *hcl.Block, what string) {
+	for i, part := range []string{"type", "name"} {
+		if !encryptionName.MatchString(b.Labels[i]) {
+			d.err(b.LabelRanges[i], "The provided "+what+" "+part+" is invalid", "A "+part+" is made of letters, digits, _ and -.")
+		}
+	}
+}
+
+func (d *decoder) declaredOnce(declared map[string]bool, b *hcl.Block, summary string) {
+	address := b.Type + "." + strings.Join(b.Labels, ".")
+	if declared[address] {
+		d.err(b.DefRange, summary, "The encryption block has %s already.", address)
+	}
+	declared[address] = true
+}
+
+func (d *decoder) encryptionTarget(body hcl.Body, schema *hcl.BodySchema) {
+	seen := map[string]*hcl.Block{}
+	for _, b := range d.content(body, schema).Blocks {
+		if d.single(seen, b) {
+			d.encryptionTarget(b.Body, targetSchema)
+		}
+	}
+}
 
 // overlaid is an encryption block overridden by another: blocks with the same type and labels become one, in
 // which what the override says counts. Other blocks are added.
 type overlaid struct{ base, override hcl.Body }
 
-func mergeEncryption(base, override hcl.Body) hcl.Body { return overlaid{base, override} }
+// MergeEncryption returns the body of an encryption block overridden by that of another.
+func MergeEncryption(base, override hcl.Body) hcl.Body { return overlaid{base, override} }
 
 func (b overlaid) Content(schema *hcl.BodySchema) (*hcl.BodyContent, hcl.Diagnostics) {
 	base, diags := b.base.Content(schema)

@@ -141,63 +141,6 @@ func (d *decoder) terraform(b *hcl.Block, f *file) {
 	}
 }
 
-// The shape of an encryption block. What is in it is decoded by whoever encrypts.
-var (
-	encryptionSchema = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
-		{Type: "key_provider", LabelNames: []string{"type", "name"}},
-		{Type: "method", LabelNames: []string{"type", "name"}},
-		{Type: "state"},
-		{Type: "plan"},
-		{Type: "remote_state_data_sources"},
-	}}
-	remoteEncryptionSchema = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
-		{Type: "default"},
-		{Type: "remote_state_data_source", LabelNames: []string{"name"}},
-	}}
-	targetSchema = &hcl.BodySchema{
-		Attributes: []hcl.AttributeSchema{{Name: "method"}},
-		Blocks:     []hcl.BlockHeaderSchema{{Type: "fallback"}},
-	}
-	enforceableTargetSchema = &hcl.BodySchema{
-		Attributes: []hcl.AttributeSchema{{Name: "enforced"}, {Name: "method"}},
-		Blocks:     []hcl.BlockHeaderSchema{{Type: "fallback"}},
-	}
-)
-
-// encryption checks the shape of an encryption block.
-func (d *decoder) encryption(body hcl.Body) bool {
-	before := len(d.diags)
-	seen := map[string]*hcl.Block{}
-	for _, b := range d.content(body, encryptionSchema).Blocks {
-		switch b.Type {
-		case "state", "plan":
-			if d.single(seen, b) {
-				d.encryptionTarget(b.Body, enforceableTargetSchema)
-			}
-		case "remote_state_data_sources":
-			if !d.single(seen, b) {
-				continue
-			}
-			remote := map[string]*hcl.Block{}
-			for _, t := range d.content(b.Body, remoteEncryptionSchema).Blocks {
-				if t.Type != "default" || d.single(remote, t) {
-					d.encryptionTarget(t.Body, targetSchema)
-				}
-			}
-		}
-	}
-	return !d.diags[before:].HasErrors()
-}
-
-func (d *decoder) encryptionTarget(body hcl.Body, schema *hcl.BodySchema) {
-	seen := map[string]*hcl.Block{}
-	for _, b := range d.content(body, schema).Blocks {
-		if d.single(seen, b) {
-			d.encryptionTarget(b.Body, targetSchema)
-		}
-	}
-}
-
 // single complains about the second block of a type.
 func (d *decoder) single(seen map[string]*hcl.Block, b *hcl.Block) bool {
 	if first := seen[b.Type]; first != nil {

@@ -110,7 +110,7 @@ func (a *assembler) mergeSettings(f *file) {
 		if m.Encryption == nil {
 			m.Encryption, m.EncryptionRange = f.encryption[0].body, f.encryption[0].rng
 		} else {
-			m.Encryption = mergeEncryption(m.Encryption, f.encryption[0].body)
+			m.Encryption = MergeEncryption(m.Encryption, f.encryption[0].body)
 		}
 	default:
 		a.err(f.encryption[1].rng, "Duplicate encryption configuration", "An override file has one encryption block at most. The first is at %s.", f.encryption[0].rng)

@@ -42,6 +42,8 @@ type LocalOptions struct {
 // it is complete.
 type Local struct {
 	o LocalOptions
+	// conceal makes the backup of what a snapshot held before; nil: it is the same.
+	conceal func(ctx context.Context, before []byte) ([]byte, error)
 
 	mu       sync.Mutex           // guards what follows
 	held     map[string]*heldFile // by workspace
@@ -167,7 +169,7 @@ func (l *Local) unfinished(path string, data []byte) ([]byte, error) {
 }
 
 // Write replaces the snapshot. The first time it also makes the backup.
-func (l *Local) Write(_ context.Context, workspace string, data []byte) error {
+func (l *Local) Write(ctx context.Context, workspace string, data []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, out, backup := l.paths(workspace)
@@ -189,6 +191,11 @@ func (l *Local) Write(_ context.Context, workspace string, data []byte) error {
 	}
 	if !l.backedUp[workspace] {
 		if backup != "" && len(before) > 0 {
+			if l.conceal != nil {
+				if before, err = l.conceal(ctx, before); err != nil {
+					return fmt.Errorf("encrypting the backup: %w", err)
+				}
+			}
 			if err := os.WriteFile(l.in(backup), before, 0o666); err != nil {
 				return fmt.Errorf("writing the backup: %w", err)
 			}

@@ -49,6 +49,9 @@ type Backend interface {
 type Description struct {
 	Where string
 	Form  tfstate.Form
+	// Stale tells that what was read there last is not encrypted as it is to be: it is written again with the next changes,
+	// and when there are none, too.
+	Stale bool
 }
 
 // Conditions that callers handle.
@@ -168,11 +171,17 @@ func argument(name, summary, detail string) *diag.Diagnostic {
 	return d
 }
 
-// State reads the state that a snapshot holds; nil when there is none.
-func State(ctx context.Context, b Backend, workspace string) (*state.State, diag.List) {
+// State reads the state that a snapshot holds; nil when there is none. What is wrong with it is a list of diagnostics in the
+// error, or *Sealed.
+func State(ctx context.Context, b Backend, workspace string) (*state.State, error) {
 	data, err := b.Read(ctx, workspace)
-	if err != nil {
-		return nil, diag.Errors("Failed to load state", fmt.Sprintf("Reading %s: %s.", b.Describe(workspace).Where, err), nil)
+	var sealed *Sealed
+	switch {
+	case errors.As(err, &sealed):
+		return nil, err
+	case err != nil:
+		return nil, diag.Errors("Failed to load state", fmt.Sprintf("Reading %s: %s.", b.Describe(workspace).Where, err), nil).Err()
 	}
-	return tfstate.Parse(data)
+	st, diags := tfstate.Parse(data)
+	return st, diags.Err()
 }

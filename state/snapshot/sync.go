@@ -83,7 +83,7 @@ func (y *Sync) Push(ctx context.Context, workspace string) error {
 	if err != nil {
 		return err
 	}
-	if head.Lineage == "" || agrees(m, d.Where, head) {
+	if head.Lineage == "" || agrees(m, d.Where, head) && !d.Stale {
 		return nil
 	}
 	s, err := y.Store.LoadVersion(ctx, workspace, head.Serial)
@@ -117,7 +117,12 @@ func (y *Sync) look(ctx context.Context, workspace, lockID string) (*picture, er
 	d := y.Backend.Describe(workspace)
 	p := &picture{workspace: workspace, where: d.Where, form: d.Form}
 	var err error
-	if p.data, err = y.Backend.Read(ctx, workspace); err != nil {
+	p.data, err = y.Backend.Read(ctx, workspace)
+	var sealed *Sealed
+	if errors.As(err, &sealed) {
+		return nil, err
+	}
+	if err != nil {
 		return nil, diag.Errors("Failed to load state", fmt.Sprintf("Reading the snapshot %s: %s.", d.Where, err), nil).Err()
 	}
 	tx := journal.Tx{EndUnfinished: true, Cause: "interrupted"}

@@ -63,8 +63,8 @@ func (w *world) load() *state.State {
 // others returns the state of the snapshot, as another engine reads it.
 func (w *world) others() *state.State {
 	w.t.Helper()
-	s, diags := snapshot.State(w.t.Context(), w.b, ws)
-	ok(w.t, diags.Err())
+	s, err := snapshot.State(w.t.Context(), w.b, ws)
+	ok(w.t, err)
 	return s
 }
 

@@ -40,6 +40,7 @@ var layers = map[string]int{
 	"graph":              4,
 	"graph/moves":        4,
 	"lang/config/getter": 4,
+	"state/encryption":   4,
 	"state/journal":      4,
 	"wire":               4,
 

@@ -158,12 +158,8 @@ func readEntry(f *zip.File) ([]byte, error) {
 	return data, nil
 }
 
-// Write saves a plan, atomically. Only the user can read the file: it may hold secrets.
-func Write(name string, s Saved) error {
-	data, err := Encode(s)
-	if err != nil {
-		return err
-	}
+// Write makes a plan file of its bytes, atomically. Only the user can read the file: it may hold secrets.
+func Write(name string, data []byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(name), ".millipede-plan-*")
 	if err != nil {
 		return err
@@ -177,13 +173,4 @@ func Write(name string, s Saved) error {
 		return err
 	}
 	return os.Rename(tmp.Name(), name)
-}
-
-// Read reads a saved plan.
-func Read(name string) (Saved, error) {
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return Saved{}, err
-	}
-	return Decode(data)
 }

@@ -1,0 +1,180 @@
+package encryption
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+	"github.com/zclconf/go-cty/cty/gocty"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// pair are the keys that a key provider gives. Decryption is nil when there is nothing to decrypt.
+type pair struct {
+	Encryption []byte `json:"encryption_key,omitempty"`
+	Decryption []byte `json:"decryption_key,omitempty"`
+}
+
+// value is what expressions see of the keys.
+func (p pair) value() cty.Value {
+	return cty.ObjectVal(map[string]cty.Value{
+		"encryption_key": bytesValue(p.Encryption), "decryption_key": bytesValue(p.Decryption),
+	})
+}
+
+func bytesValue(data []byte) cty.Value {
+	if len(data) == 0 {
+		return cty.NullVal(cty.List(cty.Number))
+	}
+	list := make([]cty.Value, len(data))
+	for i, b := range data {
+		list[i] = cty.NumberIntVal(int64(b))
+	}
+	return cty.ListVal(list)
+}
+
+// bytesOf is the inverse of bytesValue. The value may also be a list that the user wrote.
+func bytesOf(v cty.Value, at hcl.Range) ([]byte, diag.List) {
+	unsuitable := func(err error) ([]byte, diag.List) {
+		return nil, diag.Errors("Unsuitable value type", fmt.Sprintf("This has to be a list of bytes: %s.", err), &at)
+	}
+	list, err := convert.Convert(v, cty.List(cty.Number))
+	switch {
+	case err != nil:
+		return unsuitable(err)
+	case !list.IsWhollyKnown():
+		return unsuitable(errors.New("it is not known"))
+	case list.IsNull():
+		return nil, nil
+	}
+	var out []byte
+	if err := gocty.FromCtyValue(list, &out); err != nil {
+		return unsuitable(err)
+	}
+	return out, nil
+}
+
+// noKeys is the summary about a value that is not what a key provider gives.
+const noKeys = "Expected key_provider value"
+
+// keyPair evaluates an argument that takes the keys of a key provider.
+func (a arguments) keyPair(e hcl.Expression) (pair, diag.List) {
+	at := e.Range()
+	v, diags := a.value(e)
+	if diags.HasErrors() {
+		return pair{}, diags
+	}
+	if v.IsNull() || !v.IsKnown() || !v.CanIterateElements() || !(v.Type().IsObjectType() || v.Type().IsMapType()) {
+		return pair{}, diag.Errors(noKeys, fmt.Sprintf("This has to be a key provider, key_provider.TYPE.NAME, and it is %s.", v.Type().FriendlyName()), &at)
+	}
+	parts := v.AsValueMap()
+	encryption, ok := parts["encryption_key"]
+	if !ok {
+		return pair{}, diag.Errors("Missing encryption_key value", "What takes the place of a key provider has to have the attribute encryption_key.", &at)
+	}
+	var p pair
+	var more diag.List
+	p.Encryption, diags = bytesOf(encryption, at)
+	if decryption, ok := parts["decryption_key"]; ok {
+		p.Decryption, more = bytesOf(decryption, at)
+	}
+	return p, diags.Append(more)
+}
+
+// take evaluates an argument into a Go value; it does nothing without the argument.
+func (a arguments) take(content *hcl.BodyContent, name string, typ cty.Type, into any) diag.List {
+	attr, ok := content.Attributes[name]
+	if !ok {
+		return nil
+	}
+	v, diags := a.value(attr.Expr)
+	if diags.HasErrors() {
+		return diags
+	}
+	at := attr.Expr.Range()
+	v, err := convert.Convert(v, typ)
+	if err == nil {
+		err = gocty.FromCtyValue(v, into)
+	}
+	if err != nil {
+		return diags.Append(diag.New(diag.Error, "Unsuitable value type", fmt.Sprintf("Unsuitable value for %q: %s.", name, err), &at))
+	}
+	return diags
+}
+
+// content checks which arguments a block has.
+func (a arguments) content(required, optional []string) (*hcl.BodyContent, diag.List) {
+	schema := &hcl.BodySchema{}
+	for _, name := range required {
+		schema.Attributes = append(schema.Attributes, hcl.AttributeSchema{Name: name, Required: true})
+	}
+	for _, name := range optional {
+		schema.Attributes = append(schema.Attributes, hcl.AttributeSchema{Name: name})
+	}
+	content, problems := a.body.Content(schema)
+	var diags diag.List
+	return content, diags.Append(problems)
+}
+
+// source gives keys: a key provider with its arguments.
+type source interface {
+	// check says what is wrong with the arguments.
+	check() error
+	// provide returns a key for encrypting, and the metadata to keep with what it encrypts. kept is the metadata of what is to
+	// be decrypted, nil when nothing is; then there is a key for that, too.
+	provide(ctx context.Context, kept json.RawMessage) (pair, []byte, error)
+}
+
+var keyProviderKinds map[string]func(arguments) (source, diag.List)
+
+func init() { // their arguments may lead to other key providers
+	keyProviderKinds = map[string]func(arguments) (source, diag.List){"pbkdf2": newPBKDF2, "external": newExternalKeys}
+}
+
+// undecodable is metadata that is not the key provider's.
+type undecodable struct{ cause error }
+
+func (u undecodable) Error() string { return u.cause.Error() }
+
+func isUndecodable(err error) bool {
+	var u undecodable
+	return errors.As(err, &u)
+}
+
+// keys remembers what is expensive to derive, for as long as the process needs keys. A key provider derives its key for
+// encrypting once, whatever it is used for: with a new salt in each process.
+type keys struct {
+	mu      sync.Mutex // guards what follows
+	salts   map[string][]byte
+	derived map[string][]byte
+}
+
+func newKeys() *keys { return &keys{salts: map[string][]byte{}, derived: map[string][]byte{}} }
+
+// salt returns the salt of a use, made when it is first asked for.
+func (k *keys) salt(use string, length int) []byte {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.salts[use] == nil {
+		k.salts[use] = make([]byte, length)
+		_, _ = rand.Read(k.salts[use]) // never fails
+	}
+	return k.salts[use]
+}
+
+// derive returns what make returned for this input the first time.
+func (k *keys) derive(input string, make func() []byte) []byte {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.derived[input] == nil {
+		k.derived[input] = make()
+	}
+	return k.derived[input]
+}

@@ -1,0 +1,186 @@
+package encryption
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// setup makes methods of their blocks.
+type setup struct {
+	settings *settings
+	static   *config.Static
+	keys     *keys
+}
+
+// session is one asking for the keys of a method: given what was kept with encrypted data, or nothing, to encrypt.
+type session struct {
+	*setup
+	ctx  context.Context
+	in   metadata // nil for encrypting
+	out  metadata
+	done map[string]cty.Value // key provider -> its keys
+}
+
+// method makes a method of its block, with the keys for decrypting what in was kept with. What is needed to decrypt what the
+// method encrypts goes into out.
+func (s *setup) method(ctx context.Context, b methodBlock, in, out metadata) (method, diag.List) {
+	kind, ok := methodKinds[b.Type]
+	if !ok {
+		return nil, diag.Errors(fmt.Sprintf("Error fetching encryption method %q", b.Type), fmt.Sprintf("There is no encryption method %q; there are %s.",
+			b.Type, strings.Join(slices.Sorted(maps.Keys(methodKinds)), ", ")), s.settings.at.Ptr())
+	}
+	x := &session{setup: s, ctx: ctx, in: in, out: out, done: map[string]cty.Value{}}
+	m, diags := kind(arguments{x, b.Body, "encryption.method." + b.Type + "." + b.Name, nil})
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	return m, diags
+}
+
+// arguments are those of a block, and who evaluates them.
+type arguments struct {
+	session *session
+	body    hcl.Body
+	subject string
+	stack   []string // the key providers that wait for the block, outermost first
+}
+
+// value evaluates an expression. Text that names a key provider stands for it, because JSON has no other way to say it.
+func (a arguments) value(e hcl.Expression) (cty.Value, diag.List) {
+	v, diags := a.evaluate(e)
+	if diags.HasErrors() || v.IsNull() || v.Type() != cty.String || !v.IsKnown() || !strings.HasPrefix(v.AsString(), "key_provider.") {
+		return v, diags
+	}
+	traversal, problems := hclsyntax.ParseTraversalAbs([]byte(v.AsString()), "", hcl.InitialPos)
+	if problems.HasErrors() {
+		return v, diags
+	}
+	return a.evaluate(&hclsyntax.ScopeTraversalExpr{Traversal: traversal, SrcRange: e.Range()})
+}
+
+func (a arguments) evaluate(e hcl.Expression) (cty.Value, diag.List) {
+	var plain []hcl.Traversal
+	var diags diag.List
+	providers := map[string]map[string]cty.Value{}
+	for _, t := range e.Variables() {
+		if t.RootName() != "key_provider" || len(t) != 3 {
+			plain = append(plain, t)
+			continue
+		}
+		typ, named, v, more := a.keysOf(t)
+		if diags = diags.Append(more); more.HasErrors() {
+			continue
+		}
+		if providers[typ] == nil {
+			providers[typ] = map[string]cty.Value{}
+		}
+		providers[typ][named] = v
+	}
+	if diags.HasErrors() {
+		return cty.DynamicVal, diags
+	}
+	ctx := &hcl.EvalContext{}
+	if a.session.static != nil {
+		var more diag.List
+		ctx, more = a.session.static.Context(plain, config.StaticUse{Subject: a.subject, Range: a.session.settings.at})
+		if diags = diags.Append(more); diags.HasErrors() {
+			return cty.DynamicVal, diags
+		}
+	}
+	all := map[string]cty.Value{}
+	for typ, named := range providers {
+		all[typ] = cty.ObjectVal(named)
+	}
+	ctx = ctx.NewChild()
+	ctx.Variables = map[string]cty.Value{"key_provider": cty.ObjectVal(all)}
+	v, problems := e.Value(ctx)
+	if diags = diags.Append(problems); diags.HasErrors() {
+		return cty.DynamicVal, diags
+	}
+	v, _ = v.UnmarkDeep() // the whole of the configuration of encryption is as good as sensitive
+	return v, diags
+}
+
+// keysOf returns the keys of the key provider that a traversal names.
+func (a arguments) keysOf(t hcl.Traversal) (typ, named string, v cty.Value, diags diag.List) {
+	at := t.SourceRange()
+	typ, named, ok := address(t, "key_provider")
+	if !ok {
+		return "", "", cty.NilVal, diag.Errors("Invalid Key Provider expression format", "A key provider is named as key_provider.TYPE.NAME.", &at)
+	}
+	k, ok := a.session.settings.keyProvider(typ, named)
+	if !ok {
+		return "", "", cty.NilVal, diag.Errors("Reference to undeclared key provider",
+			fmt.Sprintf("The encryption block has no key_provider %q %q.", typ, named), &at)
+	}
+	v, diags = a.session.provide(k, a.stack)
+	return typ, named, v, diags
+}
+
+// provide returns the keys of a key provider as expressions see them, once in a session.
+func (x *session) provide(k keyProvider, stack []string) (cty.Value, diag.List) {
+	address := k.address()
+	if v, ok := x.done[address]; ok {
+		return v, nil
+	}
+	if slices.Contains(stack, address) {
+		return cty.NilVal, diag.Errors(noKeys, fmt.Sprintf(
+			"The key provider %s needs its own key: %s.", address, strings.Join(append(slices.Clone(stack), address), " -> ")), nil)
+	}
+	kind, ok := keyProviderKinds[k.Type]
+	if !ok {
+		return cty.NilVal, unknownKeyProvider(k.Type, x.settings.at)
+	}
+	provider, diags := kind(arguments{x, k.Body, "encryption.key_provider." + k.Type + "." + k.Name, append(slices.Clone(stack), address)})
+	if diags.HasErrors() {
+		return cty.NilVal, diags
+	}
+	failed := func(summary string, err error) (cty.Value, diag.List) {
+		return cty.NilVal, diags.Append(diag.New(diag.Error, summary, fmt.Sprintf("%s: %s.", k.metaKey(), err), nil))
+	}
+	if err := provider.check(); err != nil {
+		return failed("Unable to build encryption key data", err)
+	}
+	var kept json.RawMessage
+	if data, ok := x.in[k.metaKey()]; ok {
+		kept = data
+	}
+	pair, meta, err := provider.provide(x.ctx, kept)
+	switch {
+	case isUndecodable(err):
+		return failed("Unable to decode encrypted metadata (did you change your encryption config?)", err)
+	case err != nil:
+		return failed("Unable to fetch encryption key data", err)
+	}
+	if _, ok := x.out[k.metaKey()]; ok {
+		return cty.NilVal, diag.Errors("Duplicate metadata key", fmt.Sprintf(
+			"Two key providers of one method keep their metadata under the name %s. Give one of them another encrypted_metadata_alias.", k.metaKey()), nil)
+	}
+	x.out[k.metaKey()] = meta
+	x.done[address] = pair.value()
+	return x.done[address], diags
+}
+
+// later are the key providers of OpenTofu that need a service of a cloud.
+var later = []string{"aws_kms", "azure_vault", "gcp_kms", "openbao"}
+
+func unknownKeyProvider(typ string, at hcl.Range) diag.List {
+	summary := fmt.Sprintf("Error fetching key_provider %q", typ)
+	known := strings.Join(slices.Sorted(maps.Keys(keyProviderKinds)), " and ")
+	if slices.Contains(later, typ) {
+		return diag.Errors(summary, fmt.Sprintf(
+			"Millipede has no key provider %q yet; it has %s. With external, a program of yours can ask the key service; with pbkdf2, its answer can be chained.", typ, known), &at)
+	}
+	return diag.Errors(summary, fmt.Sprintf("There is no key provider %q; there are %s.", typ, known), &at)
+}
