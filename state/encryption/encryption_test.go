@@ -21,7 +21,8 @@ const (
 	derived = `
 key_provider "pbkdf2" "k" {
   passphrase = "correct-horse-battery"
-  iterations = 200000
+  iterations    = 200000
+  hash_function = "sha256"
 }
 method "aes_gcm" "m" {
   keys = key_provider.pbkdf2.k
@@ -102,7 +103,8 @@ func TestWhatIsReadWithAFallbackIsStale(t *testing.T) {
 	const second = `
 key_provider "pbkdf2" "n" {
   passphrase = "another-passphrase-22"
-  iterations = 200000
+  iterations    = 200000
+  hash_function = "sha256"
 }
 method "aes_gcm" "n" {
   keys = key_provider.pbkdf2.n
@@ -158,7 +160,7 @@ func TestMistakesHaveTheSummariesOfOpenTofu(t *testing.T) {
 	for name, c := range map[string]struct{ config, want string }{
 		"a short passphrase":          {changed("correct-horse-battery", "short"), "Unable to build encryption key data"},
 		"few iterations":              {changed("200000", "1000"), "Unable to build encryption key data"},
-		"an unknown hash":             {changed("iterations", "hash_function = \"md5\"\n iterations"), "Unable to build encryption key data"},
+		"an unknown hash":             {changed("sha256", "md5"), "Unable to build encryption key data"},
 		"a key of a wrong length":     {changed("iterations", "key_length = 7\n iterations"), "Invalid method configuration"},
 		"an unknown argument":         {changed("iterations", "rounds"), "Unsupported argument"},
 		"no keys":                     {changed("keys = key_provider.pbkdf2.k", ""), "Missing required argument"},
