@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/zclconf/go-cty/cty"
+	ctymsgpack "github.com/zclconf/go-cty/cty/msgpack"
 
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -84,6 +85,12 @@ func FuzzDecodeValue(f *testing.F) {
 		v, err := wire.DecodeValue(data, ty)
 		if err == nil && !v.Type().Equals(ty) && len(v.Type().TestConformance(ty)) > 0 {
 			t.Errorf("it was read as %#v", v)
+		}
+		if err != nil || len(data) == 0 { // no bytes are null here
+			return
+		}
+		if plain, err := ctymsgpack.Unmarshal(data, ty); err != nil || !plain.RawEquals(v) {
+			t.Errorf("it was read as %#v, and cty reads it as %#v, %v", v, plain, err)
 		}
 	})
 }

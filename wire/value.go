@@ -24,7 +24,7 @@ func DecodeValue(data []byte, ty cty.Type) (v cty.Value, err error) {
 		return cty.NullVal(ty), nil
 	}
 	defer hostile(&err)
-	if v, err = ctymsgpack.Unmarshal(data, ty); err != nil {
+	if v, err = unmarshalValue(data, ty); err != nil {
 		return cty.NilVal, err
 	}
 	if got := v.Type(); !got.Equals(ty) { // as where ty is dynamic, and where an object lacks attributes
