@@ -164,11 +164,12 @@ func (c *Conn) Serve(ctx context.Context, pool string, slots int, handle func(ct
 	if err := c.flush(ctx); err != nil {
 		return fmt.Errorf("serving calls of pool %s: %w", pool, err)
 	}
-	s := &serving{c: c, slots: slots, handle: handle, running: map[*nats.Msg]bool{}}
+	s := &serving{c: c, slots: slots, handle: handle, next: make(chan *nats.Msg), running: map[*nats.Msg]bool{}}
 	ticks, stop := context.WithCancel(c.ctx)
 	s.aside.Go(func() { s.tellAlive(ticks) })
 	err = s.takeAll(ctx, sub)
 	err = errors.Join(err, s.refuseRest(sub))
+	close(s.next)
 	s.calls.Wait()
 	stop()
 	s.aside.Wait()
@@ -183,6 +184,7 @@ type serving struct {
 	c      *Conn
 	slots  int
 	handle func(ctx context.Context, data []byte) []byte
+	next   chan *nats.Msg // what an idle goroutine takes; see answer
 	calls  sync.WaitGroup
 	aside  sync.WaitGroup
 
@@ -216,13 +218,23 @@ func (s *serving) take(m *nats.Msg) {
 		s.reply(m, []byte{frameBusy})
 		return
 	}
-	s.calls.Go(func() {
+	select {
+	case s.next <- m:
+	default:
+		s.calls.Go(func() { s.answer(m) })
+	}
+}
+
+// answer answers a call, then those that take hands over, until there are no more: the stack of its goroutine has grown
+// to what they need (growing it anew for each of them took a twentieth of an embedded plan's CPU time).
+func (s *serving) answer(m *nats.Msg) {
+	for more := true; more; m, more = <-s.next {
 		answer := s.handle(s.c.ctx, m.Data)
 		s.mu.Lock()
 		delete(s.running, m)
 		s.mu.Unlock()
 		s.reply(m, append([]byte{frameAnswer}, answer...))
-	})
+	}
 }
 
 // reply sends a frame. When it cannot, the caller misses it, and repeats the call.
