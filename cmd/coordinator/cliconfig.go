@@ -9,24 +9,26 @@ import (
 	"github.com/millipede-iac/millipede/provider/services"
 )
 
-// loadCLIConfig reads the CLI configuration, once. What is to be said of it without being an error concerns the machine
-// and not the command, so it goes to standard error, whatever form the command's output has.
-func (a *app) loadCLIConfig() (*cliconfig.Config, diag.List) {
+// loadCLIConfig reads the CLI configuration, once. What is wrong with it concerns the machine and not the command: it is
+// told on standard error, whatever form the command's output has, and the command goes on with what can be read.
+func (a *app) loadCLIConfig() *cliconfig.Config {
 	if a.cli != nil {
-		return a.cli, nil
+		return a.cli
 	}
 	cli, diags := cliconfig.Load(a.getenv, a.environ)
 	a.cli = cli
 	a.services = services.New(services.Options{Config: cli, Version: engineVersion})
-	var problems diag.List
 	for _, d := range diags {
+		word := "Warning"
 		if d.Severity == diag.Error {
-			problems = append(problems, d)
-			continue
+			word = "Error"
 		}
-		fmt.Fprintf(a.stderr, "\nWarning: %s\n\n%s\n", d.Summary, d.Detail)
+		fmt.Fprintf(a.stderr, "\n%s: %s\n\n%s\n", word, d.Summary, d.Detail)
 	}
-	return cli, problems
+	if diags.HasErrors() {
+		fmt.Fprint(a.stderr, "\nThe command goes on without what could not be read of the CLI configuration, and may not do what you expect.\n\n")
+	}
+	return cli
 }
 
 // interruptible returns a context that ends with the first interrupt. stop gives the signals back.

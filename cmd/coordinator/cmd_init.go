@@ -194,11 +194,7 @@ again. The other commands say so when they notice.`)
 // copyModule copies a module into this directory, which must be empty.
 func (i *initialisation) copyModule(ctx context.Context) diag.List {
 	i.say(fmt.Sprintf("Copying configuration from %q...", i.options.fromModule))
-	o, diags := i.wd.fetchOptions(fetching{})
-	if diags.HasErrors() {
-		return diags
-	}
-	return diags.Append(fetch.Populate(ctx, i.options.fromModule, o))
+	return fetch.Populate(ctx, i.options.fromModule, i.wd.fetchOptions(fetching{}))
 }
 
 // prior returns the state that the snapshot holds: its providers are needed too.
@@ -258,24 +254,21 @@ type fetching struct {
 }
 
 // fetchOptions are how modules are installed.
-func (w *workdir) fetchOptions(f fetching) (fetch.Options, diag.List) {
-	_, diags := w.app.loadCLIConfig()
+func (w *workdir) fetchOptions(f fetching) fetch.Options {
+	w.app.loadCLIConfig()
 	return fetch.Options{
 		Loader: w.loader, DataDir: w.app.dataDir(), Variable: w.given.Static, Workspace: w.app.workspace(),
 		TestDir: w.testDir, Sources: fetch.Network(w.app.services, "", f.downloading), Done: f.done,
-	}, diags
+	}
 }
 
 // install installs modules and loads the configuration.
 func (w *workdir) install(ctx context.Context, upgrade bool, f fetching) diag.List {
-	o, diags := w.fetchOptions(f)
-	if diags.HasErrors() {
-		return diags
-	}
+	o := w.fetchOptions(f)
 	o.Upgrade = upgrade
-	result, more := fetch.Install(ctx, ".", o)
+	result, diags := fetch.Install(ctx, ".", o)
 	w.tree = result.Tree
-	return diags.Append(more)
+	return diags
 }
 
 // overridesWarning warns of development overrides; nil when there are none.

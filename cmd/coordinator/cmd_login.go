@@ -168,9 +168,7 @@ func (a *app) withHost(args []string, usage string, input *bool, fn func(s *scre
 	if f.NArg() != 1 {
 		return s.wrongUsage("Unexpected argument", "The command takes one argument: the name of a host.")
 	}
-	if _, diags = a.loadCLIConfig(); diags.HasErrors() {
-		return s.end(diags)
-	}
+	a.loadCLIConfig()
 	host := f.Arg(0)
 	place, err := a.services.Kept(host)
 	if err != nil {

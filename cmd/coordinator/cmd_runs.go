@@ -100,7 +100,7 @@ func (a *app) readRuns(ctx context.Context, usage string, args []string, most in
 		u.diagnostics(diag.Errors("Too many command line arguments", fmt.Sprintf("The command takes %d at most, and got %q.", most, f.Args()), nil))
 		return 1
 	}
-	store, diags := openStore(a.lockInfo(""), 0)
+	store, temporary, diags := openStoreToRead(a.lockInfo(""))
 	if diags.HasErrors() {
 		u.diagnostics(diags)
 		return 1
@@ -111,7 +111,7 @@ func (a *app) readRuns(ctx context.Context, usage string, args []string, most in
 	case err != nil:
 		diags = diag.Errors("Failed to show the run", err.Error()+".", nil)
 	}
-	diags = diags.Append(closing(store.Close()))
+	diags = diags.Append(closeStore(store, temporary))
 	u.diagnostics(diags)
 	if diags.HasErrors() {
 		return 1

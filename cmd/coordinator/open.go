@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -32,6 +33,8 @@ type openState struct {
 	// lockID is the lock that the command holds; empty when it holds none.
 	lockID string
 	info   journal.LockInfo
+	// temporary is the directory of a store that goes when it is closed; empty for that of this directory.
+	temporary string
 }
 
 // lockInfo says who this command is.
@@ -56,16 +59,16 @@ func (a *app) openState(ctx context.Context, root *config.Node, f stateFlags, op
 		return nil, diags
 	}
 	s := &openState{app: a, workspace: a.workspace(), backend: backend, info: a.lockInfo(operation)}
-	store, more := openStoreFile(f.storeFile(), s.info, f.lockTimeout)
+	store, temporary, more := openStoreFile(f.storeFile(), s.info, f.lockTimeout, operation == "")
 	diags = diags.Append(more)
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	s.store = store
+	s.store, s.temporary = store, temporary
 	s.sync = &snapshot.Sync{Store: store, Backend: backend, Version: engineVersion}
 	if f.lock && operation != "" {
 		if more := s.lock(ctx, f.lockTimeout); more.HasErrors() {
-			return nil, diags.Append(more, closing(store.Close()))
+			return nil, diags.Append(more, closeStore(store, temporary))
 		}
 	}
 	message, err := s.sync.Pull(ctx, s.workspace, s.lockID)
@@ -80,7 +83,13 @@ func (a *app) openState(ctx context.Context, root *config.Node, f stateFlags, op
 
 // openStore opens the store of this directory, which one process can have at a time.
 func openStore(info journal.LockInfo, timeout time.Duration) (*bolt.Store, diag.List) {
-	return openStoreFile(stateFlags{}.storeFile(), info, timeout)
+	store, _, diags := openStoreFile(stateFlags{}.storeFile(), info, timeout, false)
+	return store, diags
+}
+
+// openStoreToRead opens the store of this directory for a command that only looks at it. Close it with closeStore.
+func openStoreToRead(info journal.LockInfo) (store *bolt.Store, temporary string, diags diag.List) {
+	return openStoreFile(stateFlags{}.storeFile(), info, 0, true)
 }
 
 // storeFile is the name of the store: a file of its own for the state files that -state and -state-out name, because
@@ -93,19 +102,40 @@ func (s stateFlags) storeFile() string {
 	return "file-" + hex.EncodeToString(sum[:8]) + ".db"
 }
 
-func openStoreFile(name string, info journal.LockInfo, timeout time.Duration) (*bolt.Store, diag.List) {
-	if err := os.MkdirAll(storeDir, 0o700); err != nil {
-		return nil, diag.Errors("Failed to open the state store", err.Error()+".", nil)
+// openStoreFile opens a store of this directory. A command that only reads makes none where there is none: what it finds
+// in the snapshot it reads through a store of its own, in a temporary directory. Close it with closeStore.
+func openStoreFile(name string, info journal.LockInfo, timeout time.Duration, reads bool) (store *bolt.Store, temporary string, diags diag.List) {
+	var err error
+	dir := storeDir
+	if _, missing := os.Stat(filepath.Join(storeDir, name)); reads && errors.Is(missing, fs.ErrNotExist) {
+		temporary, err = os.MkdirTemp("", "millipede-")
+		dir = temporary
+	} else {
+		err = os.MkdirAll(storeDir, 0o700)
 	}
-	store, err := bolt.Open(filepath.Join(storeDir, name), info, timeout)
+	if err == nil {
+		store, err = bolt.Open(filepath.Join(dir, name), info, timeout)
+	}
 	var held *journal.Held
 	switch {
 	case errors.As(err, &held):
-		return nil, diag.List{lockDiag(held.Holder, "another process works on the state in this directory")}
+		return nil, "", diag.List{lockDiag(held.Holder, "another process works on the state in this directory")}
 	case err != nil:
-		return nil, diag.Errors("Failed to open the state store", err.Error()+".", nil)
+		return nil, "", diag.Errors("Failed to open the state store", err.Error()+".", nil).Append(removing(temporary))
 	}
-	return store, nil
+	return store, temporary, nil
+}
+
+// closeStore closes what openStoreFile has opened.
+func closeStore(store *bolt.Store, temporary string) diag.List {
+	return closing(store.Close()).Append(removing(temporary))
+}
+
+func removing(temporary string) diag.List {
+	if temporary == "" {
+		return nil
+	}
+	return closing(os.RemoveAll(temporary))
 }
 
 // lock takes the lock of the snapshot's backend, so that other engines keep out, then that of the store.
@@ -214,7 +244,7 @@ func releasing(err error) diag.List {
 
 // close releases the lock and closes the store.
 func (s *openState) close(ctx context.Context) diag.List {
-	return s.unlock(ctx).Append(closing(s.store.Close()))
+	return s.unlock(ctx).Append(closeStore(s.store, s.temporary))
 }
 
 // newID returns an ID that is unique for ever.

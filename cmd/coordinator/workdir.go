@@ -155,9 +155,8 @@ func (a *app) installOptions(tree *config.Tree, prior *state.State) (install.Opt
 	if err != nil {
 		return install.Options{}, nil, diag.Errors("Invalid TF_REATTACH_PROVIDERS", err.Error()+".", nil)
 	}
-	cli, diags := a.loadCLIConfig()
-	locks, more := lock.Read(lock.FileName)
-	diags = diags.Append(more)
+	cli := a.loadCLIConfig()
+	locks, diags := lock.Read(lock.FileName)
 	required := map[addr.Provider][]string{}
 	if tree != nil {
 		for p, c := range tree.Requirements() {

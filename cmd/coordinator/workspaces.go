@@ -32,8 +32,8 @@ type workspaces struct {
 }
 
 // withWorkspaces parses what the workspace commands have in common: at most one name. It calls fn with the name, and
-// with all workspaces.
-func (s *screen) withWorkspaces(ctx context.Context, vars variableFlags, fn func(*workspaces) diag.List) int {
+// with all workspaces. reads tells that it only looks at them.
+func (s *screen) withWorkspaces(ctx context.Context, vars variableFlags, reads bool, fn func(*workspaces) diag.List) int {
 	root, diags := s.loadRoot(vars)
 	if diags.HasErrors() {
 		return s.end(diags)
@@ -42,7 +42,7 @@ func (s *screen) withWorkspaces(ctx context.Context, vars variableFlags, fn func
 	if diags = diags.Append(more); diags.HasErrors() {
 		return s.end(diags)
 	}
-	store, more := openStore(s.app.lockInfo("workspace"), 0)
+	store, temporary, more := openStoreFile(stateFlags{}.storeFile(), s.app.lockInfo("workspace"), 0, reads)
 	if diags = diags.Append(more); diags.HasErrors() {
 		return s.end(diags)
 	}
@@ -52,7 +52,7 @@ func (s *screen) withWorkspaces(ctx context.Context, vars variableFlags, fn func
 	} else {
 		diags = diags.Append(fn(w))
 	}
-	return s.end(diags.Append(closing(store.Close())))
+	return s.end(diags.Append(closeStore(store, temporary)))
 }
 
 // list collects the workspaces that the store or the backend has, the default one first.
