@@ -243,6 +243,9 @@ func hashFile(name string) (string, error) {
 	return "zh:" + hex.EncodeToString(h.Sum(nil)), nil
 }
 
+// maxContent bounds what one package may unpack to, so that a hostile archive cannot fill the disk.
+const maxContent = 4 << 30
+
 // unpack unpacks an archive into dir, in the place of what is there. Plugins that run from there go on.
 func unpack(archive, dir string) error {
 	z, err := zip.OpenReader(archive)
@@ -259,13 +262,16 @@ func unpack(archive, dir string) error {
 	if err := os.Mkdir(whole, 0o755); err != nil {
 		return err
 	}
+	left := int64(maxContent)
 	for _, f := range z.File {
 		if !filepath.IsLocal(f.Name) {
 			return fmt.Errorf("the archive has an entry %q, which leads out of it", f.Name)
 		}
-		if err := unpackEntry(f, filepath.Join(whole, f.Name)); err != nil {
+		n, err := unpackEntry(f, filepath.Join(whole, f.Name), left)
+		if err != nil {
 			return err
 		}
+		left -= n
 	}
 	if err := os.Rename(dir, filepath.Join(tmp, "old")); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -273,27 +279,31 @@ func unpack(archive, dir string) error {
 	return os.Rename(whole, dir)
 }
 
-func unpackEntry(f *zip.File, name string) error {
+// unpackEntry returns how many bytes the entry unpacked to; more than limit is an error.
+func unpackEntry(f *zip.File, name string, limit int64) (n int64, err error) {
 	if f.FileInfo().IsDir() {
-		return os.MkdirAll(name, 0o755)
+		return 0, os.MkdirAll(name, 0o755)
 	}
 	if !f.Mode().IsRegular() {
-		return fmt.Errorf("the archive has an entry %q that is no regular file", f.Name)
+		return 0, fmt.Errorf("the archive has an entry %q that is no regular file", f.Name)
 	}
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return err
+		return 0, err
 	}
 	r, err := f.Open()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer r.Close()
 	w, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, f.Mode().Perm()|0o600)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	_, err = io.Copy(w, r)
-	return errors.Join(err, w.Close())
+	n, err = io.Copy(w, io.LimitReader(r, limit+1))
+	if err == nil && n > limit {
+		err = fmt.Errorf("the archive unpacks to more than %d bytes", int64(maxContent))
+	}
+	return n, errors.Join(err, w.Close())
 }
 
 // verify checks that an installed package is whole: its content has one of the hashes, where there are any. The error

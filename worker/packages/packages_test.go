@@ -65,7 +65,7 @@ type file struct {
 	mode       os.FileMode
 }
 
-func archive(t *testing.T, files ...file) []byte {
+func archive(t testing.TB, files ...file) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
