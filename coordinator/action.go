@@ -11,8 +11,12 @@ import (
 type action interface{ isAction() }
 
 type (
-	// prepare: Program.Prepare, or its continuation after phase operations when resuming. Answer: prepared.
-	prepare struct{ vertex, phase int }
+	// prepare: Program.Prepare, or its continuation after phase operations when resuming, the last of them by the worker.
+	// Answer: prepared.
+	prepare struct {
+		vertex, phase int
+		worker        string
+	}
 	// call sends a task on the fast lane and completes its answer. Answer: completed or callFailed.
 	call struct {
 		vertex  int

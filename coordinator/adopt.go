@@ -15,6 +15,7 @@ import (
 type past struct {
 	status    journal.Status
 	ops       int            // operations that are done
+	worker    string         // who did the last one of them
 	open      *journal.Event // the last dispatch, when it is dispatched or in doubt
 	attempts  []string       // all that were ever made
 	suspected time.Time
@@ -48,7 +49,9 @@ func recollect(n int, events []journal.Event) (map[int]*past, error) {
 		case journal.Dispatch:
 			p.attempts = append(p.attempts, e.Attempt)
 		case journal.Step:
-			p.ops = max(p.ops, e.Phase)
+			if e.Phase >= p.ops {
+				p.ops, p.worker = e.Phase, e.Worker
+			}
 		case journal.Suspect:
 			p.suspected, p.reason, p.over = e.At, e.Detail, e.Over
 		}
@@ -164,7 +167,7 @@ func (l *loop) recall(v int, p *past) bool {
 			suspected: p.suspected, reason: p.reason, ended: p.over,
 		}
 		l.move(v, preparing)
-		l.do(prepare{vertex: v, phase: p.ops})
+		l.do(prepare{v, p.ops, p.worker})
 	default:
 		return false
 	}

@@ -156,7 +156,7 @@ func (x *executor) prepare(a prepare) {
 		case a.phase == 0:
 			step = x.Program.Prepare(x.ctx, a.vertex)
 		case can:
-			step = c.PrepareAfter(x.ctx, a.vertex, a.phase)
+			step = c.PrepareAfter(x.ctx, a.vertex, a.phase, a.worker)
 		default:
 			step = program.Step{Diags: unfinished(x.Program.Describe(a.vertex).Address)}
 		}

@@ -267,7 +267,11 @@ func (l *loop) prepare(v int) {
 	}
 	x.work = &work{desc: l.program.Describe(v), out: -1}
 	l.move(v, preparing)
-	l.do(prepare{vertex: v, phase: int(x.ops)})
+	next := prepare{vertex: v, phase: int(x.ops)}
+	if p != nil {
+		next.worker = p.worker
+	}
+	l.do(next)
 }
 
 // depart notes that an operation goes out, and tells the observer the first time.

@@ -102,7 +102,10 @@ func (p *numbers) Prepare(_ context.Context, v int) program.Step {
 	return p.ask(v, 1)
 }
 
-func (p *numbers) PrepareAfter(_ context.Context, v, phase int) program.Step {
+func (p *numbers) PrepareAfter(_ context.Context, v, phase int, worker string) program.Step {
+	if worker != "w" {
+		p.t.Errorf("vertex %d is gone on with after %d operations, and the last one is said to be of worker %q", v, phase, worker)
+	}
 	return p.ask(v, phase+1)
 }
 

@@ -111,10 +111,10 @@ type (
 	// that are in the journal as done are not prepared again; hidden ones without a journal are.
 	Restorer interface{ Restore(done []bool) }
 	// Continuer is a Program that can go on with a vertex between two of its operations when the run is resumed:
-	// phase operations are done. It is called instead of Prepare, also when a result of the next operation is waiting.
+	// phase operations are done, the last one by the worker. It is called instead of Prepare, also when a result of the next operation is waiting.
 	// Without it such a vertex fails.
 	Continuer interface {
-		PrepareAfter(ctx context.Context, vertex, phase int) program.Step
+		PrepareAfter(ctx context.Context, vertex, phase int, worker string) program.Step
 	}
 	// Framed is a Program with changes before the first and after the last vertex. Begin's are made durable before
 	// anything starts (again, if a crash came before the first event), End's with the end of the run.

@@ -23,7 +23,7 @@ func (w *world) do(a action) {
 			if a.phase == 0 {
 				step = w.loop.program.Prepare(context.Background(), a.vertex)
 			} else {
-				step = w.program.PrepareAfter(context.Background(), a.vertex, a.phase)
+				step = w.program.PrepareAfter(context.Background(), a.vertex, a.phase, a.worker)
 			}
 			w.send(prepared{a.vertex, step})
 		})

@@ -119,8 +119,8 @@ func (a *Applier) provisionTask(m *values.Module, connection hcl.Body, list []*c
 }
 
 // PrepareAfter goes on with a vertex of a resumed run whose first operations are done: the object was made and its
-// provisioners are still to run, or the destroy-time provisioners have run and the object is still to be destroyed.
-func (a *Applier) PrepareAfter(ctx context.Context, v, phase int) program.Step {
+// provisioners are still to run, by the worker that made it if that is there, or the destroy-time provisioners have run and the object is still to be destroyed.
+func (a *Applier) PrepareAfter(ctx context.Context, v, phase int, worker string) program.Step {
 	vx := a.Plan.Graph.Vertices[v]
 	c := a.Plan.Changes[vx.Change]
 	if vx.Kind == plan.DestroyObject {
@@ -141,7 +141,7 @@ func (a *Applier) PrepareAfter(ctx context.Context, v, phase int) program.Step {
 	}
 	whole := *object
 	whole.Status = state.Ready
-	return a.provisionCreated(v, c, r, ev, &whole, value, "", program.Step{})
+	return a.provisionCreated(v, c, r, ev, &whole, value, worker, program.Step{})
 }
 
 // Anyway tells that ephemeral objects are closed whatever became of their users.
