@@ -9,6 +9,9 @@ import (
 	ctymsgpack "github.com/zclconf/go-cty/cty/msgpack"
 )
 
+// valueDepth is how deep values may be: far deeper than anybody's are, and far from what a stack holds.
+const valueDepth = 10_000
+
 // EncodeValue returns the msgpack of a value of the given type, unknown values with their refinements included. A null
 // value, and cty.NilVal, is nil. The value must not be marked, and must conform to ty.
 func EncodeValue(v cty.Value, ty cty.Type) ([]byte, error) {
@@ -24,6 +27,9 @@ func DecodeValue(data []byte, ty cty.Type) (v cty.Value, err error) {
 		return cty.NullVal(ty), nil
 	}
 	defer hostile(&err)
+	if err := CheckBounds(data, valueDepth); err != nil { // cty makes room for as many elements as a list says it has
+		return cty.NilVal, err
+	}
 	if v, err = unmarshalValue(data, ty); err != nil {
 		return cty.NilVal, err
 	}
@@ -171,6 +177,9 @@ func decodePathStep(dec *msgpack.Decoder) (cty.PathStep, error) {
 		if ty, err = ctyjson.UnmarshalType([]byte(kind)); err != nil {
 			return nil, err
 		}
+	}
+	if err := CheckBounds(data, valueDepth); err != nil {
+		return nil, err
 	}
 	key, err := ctymsgpack.Unmarshal(data, ty)
 	return cty.IndexStep{Key: key}, err
