@@ -239,6 +239,9 @@ func legacyAddress(text string) (addr.Resource, addr.Key, error) {
 		return r, addr.NoKey, bad
 	}
 	r.Type, r.Name = parts[0], parts[1]
+	if r.Type == "" || r.Name == "" {
+		return r, addr.NoKey, bad
+	}
 	if len(parts) == 2 {
 		return r, addr.NoKey, nil
 	}
@@ -272,6 +275,9 @@ func legacyProvider(abs addr.AbsResource, text string) (addr.ProviderConfig, err
 	p := addr.Provider{Host: addr.DefaultHost, Namespace: addr.LegacyNamespace, Type: local.Name}
 	if local.Name == "terraform" {
 		p = addr.BuiltinTerraform
+	}
+	if _, diags := addr.ParseProviderSource(p.String()); diags.HasErrors() {
+		return addr.ProviderConfig{}, fmt.Errorf("the provider of %s, as its type names it: %w", abs, diags.Err())
 	}
 	return addr.ProviderConfig{Module: abs.Module.Module(), Provider: p, Alias: local.Alias}, nil
 }
