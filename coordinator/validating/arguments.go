@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/lang/config"
@@ -32,4 +34,38 @@ func ignored(config *config.Resource, block *schema.Block) diag.List {
 		}
 	}
 	return diags
+}
+
+// protection refuses a constant prevent_destroy that is no bool. What it refers to is looked at when it is planned.
+func protection(r *config.Resource) diag.List {
+	if r.PreventDestroy == nil {
+		return nil
+	}
+	v, problems := r.PreventDestroy.Value(nil)
+	if problems.HasErrors() {
+		return nil
+	}
+	if _, err := convert.Convert(v, cty.Bool); err != nil {
+		return diag.Errors("Invalid value for prevent_destroy",
+			fmt.Sprintf("The lifecycle argument prevent_destroy of %s cannot have this value: %s.", r.Addr, err), r.PreventDestroy.Range().Ptr())
+	}
+	return nil
+}
+
+// winRM warns of a provisioner's own connection of a type that OpenTofu gives up, and that no worker speaks.
+func winRM(m *values.Module, p *config.Provisioner, rep eval.Repetition, self cty.Value) diag.List {
+	if p.Connection == nil {
+		return nil
+	}
+	attrs, _ := p.Connection.JustAttributes() // the evaluation has said what is wrong with the body
+	a := attrs["type"]
+	if a == nil {
+		return nil
+	}
+	v, diags := eval.PrepareExpr(a.Expr).Eval(m.Scope, cty.String, rep, self)
+	if v, _ = v.Unmark(); diags.HasErrors() || !v.IsKnown() || v.IsNull() || v.AsString() != "winrm" {
+		return nil
+	}
+	return diag.List{diag.New(diag.Warning, "WinRM connection type is deprecated",
+		"OpenTofu will remove connections of the type winrm, and Millipede does not have them: applying this fails. Windows comes with an SSH server; use that.", a.Expr.Range().Ptr())}
 }

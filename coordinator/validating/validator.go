@@ -5,7 +5,6 @@ package validating
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
@@ -15,10 +14,8 @@ import (
 	"github.com/millipede-iac/millipede/graph"
 	"github.com/millipede-iac/millipede/graph/dag"
 	"github.com/millipede-iac/millipede/lang/addr"
-	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
-	"github.com/millipede-iac/millipede/provider/schema"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -120,17 +117,17 @@ func (v *Validator) resource(step *program.Step, m *values.Module, n *graph.Node
 		}
 		return
 	}
-	step.Diags = step.Diags.Append(dependsOn(m, config.DependsOn))
+	step.Diags = step.Diags.Append(dependsOn(m, config.DependsOn), protection(config))
 	address := n.Resource.Addr.In(n.Module).String()
 	step.Diags = step.Diags.Append(r.CheckPreconditions(address, rep).Diags)
 	value, bodyDiags := r.Bound().Eval(rep, cty.NilVal)
 	step.Diags = step.Diags.Append(bodyDiags)
 	self := cty.UnknownVal(r.Code.Schema.Block.ImpliedType())
 	step.Diags = step.Diags.Append(r.CheckPostconditions(address, rep, self).Diags)
-	step.Diags = step.Diags.Append(redundant(config, r.Code.Schema.Block), v.imports(n))
+	step.Diags = step.Diags.Append(v.imports(n))
 	for _, p := range config.Provisioners {
 		_, more := m.EvalProvisioner(p, config.Connection, rep, self)
-		step.Diags = step.Diags.Append(more)
+		step.Diags = step.Diags.Append(more, winRM(m, p, rep, self))
 	}
 	for _, e := range config.TriggersReplace {
 		_, more := m.CheckTrigger(e, rep)
@@ -149,18 +146,6 @@ func (v *Validator) resource(step *program.Step, m *values.Module, n *graph.Node
 		return
 	}
 	v.ask(step, config.Source, n.Resource.Addr.Mode.String(), n.Resource.Addr.Type, encoded)
-}
-
-// redundant warns of elements of ignore_changes that only the provider sets.
-func redundant(r *config.Resource, b *schema.Block) diag.List {
-	var diags diag.List
-	for _, path := range values.IgnorePaths(r) {
-		if a := b.AttributeAt(path); a != nil && a.Computed && !a.Optional {
-			diags = diags.Append(diag.New(diag.Warning, "Redundant ignore_changes element",
-				fmt.Sprintf("The provider alone decides on %s, so there is no change in the configuration that could be ignored. Take it out of ignore_changes.", strings.TrimPrefix(values.FormatPath(path), ".")), r.TypeRange.Ptr()))
-		}
-	}
-	return diags
 }
 
 // imports checks the ids of the import blocks for a resource.
