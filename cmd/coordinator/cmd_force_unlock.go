@@ -67,7 +67,7 @@ func runForceUnlock(ctx context.Context, a *app, args []string) int {
 
 // unlock releases a lock in the store and in the backend. It is enough that one of them had it.
 func (a *app) unlock(ctx context.Context, backend snapshot.Backend, id string) diag.List {
-	store, diags := openStore(a.lockInfo("force-unlock"), 0)
+	store, diags := a.openStore(a.lockInfo("force-unlock"), 0)
 	if diags.HasErrors() {
 		return diags
 	}

@@ -33,7 +33,7 @@ Usage: coordinator [global options] runs list [options]
 
 Options:
   -no-color             Use no colours.
-`
+` + variablesHelp
 
 func runRunsList(ctx context.Context, a *app, args []string) int {
 	return a.readRuns(ctx, runsListUsage, args, 0, func(store *bolt.Store, _ string) error {
@@ -53,7 +53,7 @@ Usage: coordinator [global options] runs show [options] [RUN]
 
 Options:
   -no-color             Use no colours.
-`
+` + variablesHelp
 
 func runRunsShow(ctx context.Context, a *app, args []string) int {
 	return a.readRuns(ctx, runsShowUsage, args, 1, func(store *bolt.Store, name string) error {
@@ -92,6 +92,8 @@ func (a *app) readRuns(ctx context.Context, usage string, args []string, most in
 	var vf viewFlags
 	f := a.newFlags()
 	f.BoolVar(&vf.noColor, "no-color", false, "")
+	var vars variableFlags // the passphrase of an encrypted state may be one
+	vars.registerValues(f)
 	if code, done := a.parse(f, usage, args); done {
 		return code
 	}
@@ -100,7 +102,12 @@ func (a *app) readRuns(ctx context.Context, usage string, args []string, most in
 		u.diagnostics(diag.Errors("Too many command line arguments", fmt.Sprintf("The command takes %d at most, and got %q.", most, f.Args()), nil))
 		return 1
 	}
-	store, temporary, diags := openStoreToRead(a.lockInfo(""))
+	_, diags := a.ownEncryption(ctx, vars)
+	if diags.HasErrors() {
+		u.diagnostics(diags)
+		return 1
+	}
+	store, temporary, diags := a.openStoreToRead(a.lockInfo(""))
 	if diags.HasErrors() {
 		u.diagnostics(diags)
 		return 1

@@ -51,7 +51,7 @@ func (a *app) goOn(ctx context.Context, usage string, args []string, cancel bool
 	var record journal.Run
 	var saved *planfile.Saved
 	if !diags.HasErrors() {
-		record, saved, diags = a.findRun(ctx, f.Arg(0))
+		record, saved, diags = a.findRun(ctx, f.Arg(0), vars)
 	}
 	if cancel && isLocked(diags) {
 		return u.end(a.cancelElsewhere(ctx, u, diags))
@@ -73,8 +73,11 @@ func (a *app) goOn(ctx context.Context, usage string, args []string, cancel bool
 }
 
 // findRun reads a run and its plan from the store. An empty name means the last one that did not end.
-func (a *app) findRun(ctx context.Context, name string) (r journal.Run, saved *planfile.Saved, diags diag.List) {
-	store, diags := openStore(a.lockInfo(""), 0)
+func (a *app) findRun(ctx context.Context, name string, vars variableFlags) (r journal.Run, saved *planfile.Saved, diags diag.List) {
+	if _, diags = a.ownEncryption(ctx, vars); diags.HasErrors() {
+		return r, nil, diags
+	}
+	store, diags := a.openStore(a.lockInfo(""), 0)
 	if diags.HasErrors() {
 		return r, nil, diags
 	}

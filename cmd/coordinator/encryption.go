@@ -14,6 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/bolt"
 	"github.com/millipede-iac/millipede/state/encryption"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
@@ -64,6 +65,9 @@ func (a *app) ownEncryption(ctx context.Context, vars variableFlags) (*encryptio
 // unreadable says that the state cannot be read, in the words that each command of OpenTofu has when it cannot be decrypted.
 // locked tells that the command has locked it: then reading it is a part of taking the lock.
 func (a *app) unreadable(err error, locked bool) diag.List {
+	if errors.Is(err, bolt.ErrSealed) {
+		return diag.Errors("Failed to open the state store", err.Error()+".", nil)
+	}
 	var sealed *snapshot.Sealed
 	if !errors.As(err, &sealed) {
 		return diag.List{}.Append(err)

@@ -122,7 +122,7 @@ func (i *initialisation) open(was, now backendRecord) (*moving, diag.List) {
 	if diags = diags.Append(more); diags.HasErrors() {
 		return nil, diags
 	}
-	store, more := openStore(i.app.lockInfo("init"), i.options.state.lockTimeout)
+	store, more := i.app.openStore(i.app.lockInfo("init"), i.options.state.lockTimeout)
 	return &moving{store, from, to}, diags.Append(more)
 }
 

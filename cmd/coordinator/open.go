@@ -59,7 +59,7 @@ func (a *app) openState(ctx context.Context, root *config.Node, f stateFlags, op
 		return nil, diags
 	}
 	s := &openState{app: a, workspace: a.workspace(), backend: backend, info: a.lockInfo(operation)}
-	store, temporary, more := openStoreFile(f.storeFile(), s.info, f.lockTimeout, operation == "")
+	store, temporary, more := a.openStoreFile(f.storeFile(), s.info, f.lockTimeout, operation == "")
 	diags = diags.Append(more)
 	if diags.HasErrors() {
 		return nil, diags
@@ -81,15 +81,15 @@ func (a *app) openState(ctx context.Context, root *config.Node, f stateFlags, op
 	return s, diags
 }
 
-// openStore opens the store of this directory, which one process can have at a time.
-func openStore(info journal.LockInfo, timeout time.Duration) (*bolt.Store, diag.List) {
-	store, _, diags := openStoreFile(stateFlags{}.storeFile(), info, timeout, false)
+// openStore opens the store of this directory, which one process can have at a time. What encrypts the state is set up.
+func (a *app) openStore(info journal.LockInfo, timeout time.Duration) (*bolt.Store, diag.List) {
+	store, _, diags := a.openStoreFile(stateFlags{}.storeFile(), info, timeout, false)
 	return store, diags
 }
 
 // openStoreToRead opens the store of this directory for a command that only looks at it. Close it with closeStore.
-func openStoreToRead(info journal.LockInfo) (store *bolt.Store, temporary string, diags diag.List) {
-	return openStoreFile(stateFlags{}.storeFile(), info, 0, true)
+func (a *app) openStoreToRead(info journal.LockInfo) (store *bolt.Store, temporary string, diags diag.List) {
+	return a.openStoreFile(stateFlags{}.storeFile(), info, 0, true)
 }
 
 // storeFile is the name of the store: a file of its own for the state files that -state and -state-out name, because
@@ -104,7 +104,7 @@ func (s stateFlags) storeFile() string {
 
 // openStoreFile opens a store of this directory. A command that only reads makes none where there is none: what it finds
 // in the snapshot it reads through a store of its own, in a temporary directory. Close it with closeStore.
-func openStoreFile(name string, info journal.LockInfo, timeout time.Duration, reads bool) (store *bolt.Store, temporary string, diags diag.List) {
+func (a *app) openStoreFile(name string, info journal.LockInfo, timeout time.Duration, reads bool) (store *bolt.Store, temporary string, diags diag.List) {
 	var err error
 	dir := storeDir
 	if _, missing := os.Stat(filepath.Join(storeDir, name)); reads && errors.Is(missing, fs.ErrNotExist) {
@@ -113,8 +113,12 @@ func openStoreFile(name string, info journal.LockInfo, timeout time.Duration, re
 	} else {
 		err = os.MkdirAll(storeDir, 0o700)
 	}
+	var o bolt.Options
+	if t := a.sealing.State(); t != nil {
+		o.Wrapper = t
+	}
 	if err == nil {
-		store, err = bolt.Open(filepath.Join(dir, name), info, timeout)
+		store, err = bolt.OpenOptions(filepath.Join(dir, name), info, timeout, o)
 	}
 	var held *journal.Held
 	switch {

@@ -42,7 +42,7 @@ func (s *screen) withWorkspaces(ctx context.Context, vars variableFlags, reads b
 	if diags = diags.Append(more); diags.HasErrors() {
 		return s.end(diags)
 	}
-	store, temporary, more := openStoreFile(stateFlags{}.storeFile(), s.app.lockInfo("workspace"), 0, reads)
+	store, temporary, more := s.app.openStoreFile(stateFlags{}.storeFile(), s.app.lockInfo("workspace"), 0, reads)
 	if diags = diags.Append(more); diags.HasErrors() {
 		return s.end(diags)
 	}

@@ -20,14 +20,15 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/seal"
 )
 
-// Format is the version of the file's own layout that this code writes. Older ones are read, newer ones refused.
-const Format = 1
+// Format is the newest version of the file's own layout that this code knows. Older ones are read, newer ones refused.
+const Format = 2
 
 // The buckets at the top of the file.
 var (
-	metaBucket       = []byte("meta")       // "format"
+	metaBucket       = []byte("meta")       // "format", "seal"
 	namesBucket      = []byte("names")      // number -> static resource address
 	depsBucket       = []byte("deps")       // content hash -> dependencies as numbers of names
 	workspacesBucket = []byte("workspaces") // name -> bucket, see workspace.go
@@ -55,17 +56,26 @@ type Options struct {
 	EngineVersion string
 	// NoSync leaves out fsync. For benchmarks and tests: an acknowledged commit can then be lost.
 	NoSync bool
+	// Wrapper encrypts the store's key; nil where the store is to be in the clear.
+	Wrapper Wrapper
 }
 
 // Store is a journal.Store over one file. Safe for concurrent use.
 type Store struct {
-	db      *bbolt.DB
 	path    string
 	opts    Options
 	session string // tells this opening of the file from earlier ones
 
 	queue queue
 	names names // used only by the one who writes
+
+	// mu guards what follows. Who uses the file holds it for reading, who puts another file in its place for writing.
+	mu        sync.RWMutex
+	db        *bbolt.DB
+	unlocked  bool      // key, stale and unlockErr are known
+	key       *seal.Key // nil: in the clear
+	stale     bool      // the store is not sealed as it is to be
+	unlockErr error
 
 	closeOnce sync.Once
 	closeErr  error
@@ -94,6 +104,10 @@ func OpenOptions(path string, info journal.LockInfo, timeout time.Duration, o Op
 	}
 	if err != nil {
 		return nil, err
+	}
+	// A crash may have left a copy that did not take the place of the file.
+	if err := os.Remove(path + newSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Join(err, db.Close())
 	}
 	s := &Store{db: db, path: path, opts: o, session: o.NewID()}
 	s.queue.init(s.transact)
@@ -138,17 +152,15 @@ func layOut(tx *bbolt.Tx) error {
 	if err := makeWorkspace(tx, journal.DefaultWorkspace); err != nil {
 		return err
 	}
-	format, err := json.Marshal(Format)
-	if err != nil {
-		return err
-	}
-	return tx.Bucket(metaBucket).Put(formatKey, format)
+	return putFormat(tx, plainFormat)
 }
 
 // Close waits for the commits that are under way and lets other processes open the file.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		s.queue.close()
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		err := os.Remove(holderPath(s.path))
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil

@@ -21,12 +21,18 @@ import (
 )
 
 func TestTheStoreInAFileKeepsTheContract(t *testing.T) {
+	for name, wrapper := range map[string]bolt.Wrapper{"in the clear": nil, "sealed": &passphrase{now: "a"}} {
+		t.Run(name, func(t *testing.T) { contract(t, wrapper) })
+	}
+}
+
+func contract(t *testing.T, wrapper bolt.Wrapper) {
 	storetest.Run(t, func(t *testing.T) storetest.Fixture {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "state.db")
 		crashes := 0
 		return storetest.Fixture{
-			Open: func() journal.Store { return open(t, path) },
+			Open: func() journal.Store { return openWith(t, path, wrapper) },
 			Crash: func(s journal.Store) journal.Store {
 				crashes++
 				after := filepath.Join(dir, fmt.Sprint("after", crashes, ".db"))
@@ -38,7 +44,7 @@ func TestTheStoreInAFileKeepsTheContract(t *testing.T) {
 					t.Fatal(err)
 				}
 				path = after
-				return open(t, after)
+				return openWith(t, after, wrapper)
 			},
 		}
 	})
@@ -47,13 +53,19 @@ func TestTheStoreInAFileKeepsTheContract(t *testing.T) {
 // open opens a store and checks the file when the test ends.
 func open(t *testing.T, path string) *bolt.Store {
 	t.Helper()
+	return openWith(t, path, nil)
+}
+
+func openWith(t *testing.T, path string, wrapper bolt.Wrapper) *bolt.Store {
+	t.Helper()
 	ids := 0
 	s, err := bolt.OpenOptions(path, journal.LockInfo{Who: "me"}, 0, bolt.Options{
 		NewID: func() string {
 			ids++
 			return fmt.Sprint(filepath.Base(path), "-", os.Getpid(), "-", time.Now().UnixNano(), "-", ids)
 		},
-		NoSync: true,
+		NoSync:  true,
+		Wrapper: wrapper,
 	})
 	if err != nil {
 		t.Fatal(err)

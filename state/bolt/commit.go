@@ -17,6 +17,13 @@ import (
 // Commit makes state changes and events durable together. When it returns nil, they survive any crash; when it
 // returns an error, none of them does.
 func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) error {
+	prepare := s.unlock
+	if len(t.Changes)+len(t.Events) > 0 {
+		prepare = s.freshen
+	}
+	if err := prepare(ctx); err != nil {
+		return err
+	}
 	return s.write(ctx, func(tx *bbolt.Tx) error {
 		w, err := s.workspace(tx, name)
 		if err != nil {
@@ -39,12 +46,15 @@ func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) e
 				return err
 			}
 		}
-		return appendEvents(tx, t.Run, t.Events)
+		return s.appendEvents(tx, t.Run, t.Events)
 	})
 }
 
 // Replace puts a whole state as a new version. What stays the same is not written again.
 func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.State, cause string) error {
+	if err := s.freshen(ctx); err != nil {
+		return err
+	}
 	return s.write(ctx, func(tx *bbolt.Tx) error {
 		w, err := s.workspace(tx, name)
 		if err != nil {
@@ -94,28 +104,31 @@ func (s *Store) edit(tx *bbolt.Tx, w *workspace) (*edit, error) {
 // put sets what is kept under a key of the data, nil for nothing. The content that the last version had is noted
 // first, once a version: that is what makes earlier versions readable.
 func (e *edit) put(key, value []byte) error {
-	old := e.w.data.Get(key)
+	old, err := e.w.data.get(key)
+	if err != nil {
+		return err
+	}
 	if (old == nil) == (value == nil) && bytes.Equal(old, value) {
 		return nil
 	}
 	e.undoKey = append(e.undoKey[:8], key...)
-	if e.w.undo.Get(e.undoKey) == nil {
-		if err := e.w.undo.Put(bytes.Clone(e.undoKey), undoRecord(old)); err != nil {
+	if !e.w.undo.has(e.undoKey) {
+		if err := e.w.undo.put(bytes.Clone(e.undoKey), undoRecord(old)); err != nil {
 			return err
 		}
 	}
 	switch {
 	case value == nil:
-		if err := e.w.data.Delete(key); err != nil {
+		if err := e.w.data.b.Delete(key); err != nil {
 			return err
 		}
-		return e.w.data.SetSequence(e.w.data.Sequence() - 1)
+		return e.w.data.b.SetSequence(e.w.data.b.Sequence() - 1)
 	case old == nil:
-		if err := e.w.data.SetSequence(e.w.data.Sequence() + 1); err != nil {
+		if err := e.w.data.b.SetSequence(e.w.data.b.Sequence() + 1); err != nil {
 			return err
 		}
 	}
-	return e.w.data.Put(key, value)
+	return e.w.data.put(key, value)
 }
 
 // undoRecord tells nothing from empty content.
@@ -126,9 +139,12 @@ func undoRecord(old []byte) []byte {
 	return append([]byte{1}, old...)
 }
 
-// undone is the inverse of undoRecord.
-func undone(r []byte) ([]byte, error) {
+// undone is the inverse of undoRecord, for one that was found under a key.
+func undone(undo box, key, sealed []byte) ([]byte, error) {
+	r, err := undo.open(key, sealed)
 	switch {
+	case err != nil:
+		return nil, err
 	case len(r) == 1 && r[0] == 0:
 		return nil, nil
 	case len(r) > 0 && r[0] == 1:
@@ -164,21 +180,24 @@ func (s *Store) endVersion(e *edit, t journal.Tx) error {
 // settle tells whether anything differs from the last version. If nothing does, the notes of the changes go.
 func (e *edit) settle() (changed bool, err error) {
 	prefix := e.undoKey[:8]
-	c := e.w.undo.Cursor()
+	c := e.w.undo.b.Cursor()
 	var settled [][]byte
 	for k, v := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, v = c.Next() {
-		old, err := undone(v)
+		old, err := undone(e.w.undo, k, v)
 		if err != nil {
 			return false, err
 		}
-		now := e.w.data.Get(k[8:])
+		now, err := e.w.data.get(k[8:])
+		if err != nil {
+			return false, err
+		}
 		if (old == nil) != (now == nil) || !bytes.Equal(old, now) {
 			return true, nil
 		}
 		settled = append(settled, bytes.Clone(k))
 	}
 	for _, k := range settled {
-		if err := e.w.undo.Delete(k); err != nil {
+		if err := e.w.undo.b.Delete(k); err != nil {
 			return false, err
 		}
 	}

@@ -52,8 +52,11 @@ func (e *edit) apply(c state.Change) error {
 func (e *edit) setObject(c state.SetObject) error {
 	key := keyOf(instanceKind, c.Addr.String())
 	var rec record
-	if old := e.w.data.Get(key); old != nil {
-		var err error
+	old, err := e.w.data.get(key)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Addr, err)
+	}
+	if old != nil {
 		if rec, err = decodeRecord(old); err != nil {
 			return fmt.Errorf("%s: %w", c.Addr, err)
 		}
@@ -87,7 +90,7 @@ func (e *edit) removeInstance(key []byte, abs addr.AbsResource) error {
 	}
 	single := keyOf(instanceKind, abs.String())
 	keyed := append(bytes.Clone(single), '[')
-	if next, _ := e.w.data.Cursor().Seek(keyed); bytes.HasPrefix(next, keyed) || e.w.data.Get(single) != nil {
+	if next, _ := e.w.data.b.Cursor().Seek(keyed); bytes.HasPrefix(next, keyed) || e.w.data.has(single) {
 		return nil
 	}
 	return e.put(keyOf(resourceKind, abs.String()), nil)
@@ -95,16 +98,22 @@ func (e *edit) removeInstance(key []byte, abs addr.AbsResource) error {
 
 func (e *edit) move(c state.MoveInstance) error {
 	from, to := keyOf(instanceKind, c.From.String()), keyOf(instanceKind, c.To.String())
-	rec := e.w.data.Get(from)
+	rec, err := e.w.data.get(from)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.From, err)
+	}
 	if rec == nil {
 		panic("bolt: nothing to move at " + c.From.String())
 	}
-	if e.w.data.Get(to) != nil {
+	if e.w.data.has(to) {
 		panic("bolt: cannot move to " + c.To.String() + ", it is occupied")
 	}
 	toResource := keyOf(resourceKind, c.To.Abs().String())
-	if e.w.data.Get(toResource) == nil {
-		provider := e.w.data.Get(keyOf(resourceKind, c.From.Abs().String()))
+	if !e.w.data.has(toResource) {
+		provider, err := e.w.data.get(keyOf(resourceKind, c.From.Abs().String()))
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.From, err)
+		}
 		if err := e.put(toResource, bytes.Clone(provider)); err != nil {
 			return err
 		}
@@ -195,7 +204,7 @@ func (e *edit) replace(s *state.State) error {
 	}
 
 	var gone [][]byte
-	c := e.w.data.Cursor()
+	c := e.w.data.b.Cursor()
 	for k, _ := c.First(); k != nil; k, _ = c.Next() {
 		if !kept[string(k)] {
 			gone = append(gone, bytes.Clone(k))

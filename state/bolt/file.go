@@ -20,30 +20,53 @@ import (
 
 // openFile opens the database. The free list is synced, although that makes a commit write a page more: without it
 // bbolt reads the whole tree when it opens a file, in a goroutine of its own, where damage cannot be survived.
-func openFile(path string, timeout time.Duration, noSync bool) (db *bbolt.DB, err error) {
+func openFile(path string, timeout time.Duration, noSync bool) (*bbolt.DB, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("opening the state store: %w", err)
 	}
 	if timeout <= 0 {
 		timeout = time.Nanosecond // 0 would mean for ever
 	}
+	for {
+		db, file, err := openNamed(path, timeout, noSync)
+		if err != nil {
+			return nil, err
+		}
+		// While it waited for the lock, another process may have put another file under the name.
+		here, err := file.Stat()
+		named, err2 := os.Stat(path)
+		if err == nil && err2 == nil && os.SameFile(here, named) {
+			return db, nil
+		}
+		if err := errors.Join(db.Close(), err); err != nil {
+			return nil, fmt.Errorf("opening the state store: %w", err)
+		}
+	}
+}
+
+// openNamed opens what has the name at the time, which is then locked.
+func openNamed(path string, timeout time.Duration, noSync bool) (db *bbolt.DB, file *os.File, err error) {
 	defer catchDamage(path, &err)()
 	db, err = bbolt.Open(path, 0o600, &bbolt.Options{
 		Timeout:      timeout,
 		FreelistType: bbolt.FreelistMapType,
 		NoSync:       noSync,
 		NoStatistics: true,
-		OpenFile:     openChecked,
+		OpenFile: func(name string, flag int, perm fs.FileMode) (*os.File, error) {
+			var err error
+			file, err = openChecked(name, flag, perm)
+			return file, err
+		},
 	})
 	switch {
 	case err == nil, errors.Is(err, berrors.ErrTimeout):
-		return db, err
+		return db, file, err
 	case errors.Is(err, ErrDamaged):
-		return nil, err
+		return nil, nil, err
 	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrVersionMismatch), errors.Is(err, berrors.ErrChecksum):
-		return nil, damaged(path, err.Error())
+		return nil, nil, damaged(path, err.Error())
 	}
-	return nil, fmt.Errorf("opening the state store: %w", err)
+	return nil, nil, fmt.Errorf("opening the state store: %w", err)
 }
 
 // openChecked opens the file for bbolt. It refuses one that is shorter than its own header says: bbolt maps it into

@@ -14,6 +14,9 @@ import (
 
 // Load returns the state as it is now, with the changes of the version that is being made.
 func (s *Store) Load(ctx context.Context, name string) (st *state.State, err error) {
+	if err := s.unlock(ctx); err != nil {
+		return nil, err
+	}
 	st = state.Empty()
 	err = s.read(ctx, func(tx *bbolt.Tx) error {
 		w, err := s.workspace(tx, name)
@@ -34,6 +37,9 @@ func (s *Store) Load(ctx context.Context, name string) (st *state.State, err err
 
 // LoadVersion returns an earlier version. It costs what Load costs, and what has changed since.
 func (s *Store) LoadVersion(ctx context.Context, name string, serial uint64) (st *state.State, err error) {
+	if err := s.unlock(ctx); err != nil {
+		return nil, err
+	}
 	st = state.Empty()
 	err = s.read(ctx, func(tx *bbolt.Tx) error {
 		w, err := s.workspace(tx, name)
@@ -93,12 +99,12 @@ func (w *workspace) find(serial uint64) (uint64, version, error) {
 // since returns the content that every key had when a version ended and that was changed later; nil for nothing.
 func (w *workspace) since(number uint64) (map[string][]byte, error) {
 	then := map[string][]byte{}
-	c := w.undo.Cursor()
+	c := w.undo.b.Cursor()
 	for k, v := c.Seek(binary.BigEndian.AppendUint64(nil, number+1)); k != nil; k, v = c.Next() {
 		if _, ok := then[string(k[8:])]; ok {
 			continue // a later version changed it again
 		}
-		old, err := undone(v)
+		old, err := undone(w.undo, k, v)
 		if err != nil {
 			return nil, err
 		}
@@ -115,12 +121,14 @@ func (s *Store) build(tx *bbolt.Tx, w *workspace, v version, then map[string][]b
 		return damaged(s.path, err.Error())
 	}
 	b := newBuilder(r, st)
-	c := w.data.Cursor()
+	c := w.data.b.Cursor()
 	keys := uint64(0)
 	for k, value := c.First(); k != nil && err == nil; k, value = c.Next() {
 		keys++
 		if _, changed := then[string(k)]; !changed {
-			err = b.add(k, value)
+			if value, err = w.data.open(k, value); err == nil {
+				err = b.add(k, value)
+			}
 		}
 	}
 	for k, value := range then {
@@ -128,8 +136,8 @@ func (s *Store) build(tx *bbolt.Tx, w *workspace, v version, then map[string][]b
 			err = b.add([]byte(k), value)
 		}
 	}
-	if err == nil && keys != w.data.Sequence() {
-		err = fmt.Errorf("of %d things there are %d", w.data.Sequence(), keys)
+	if err == nil && keys != w.data.b.Sequence() {
+		err = fmt.Errorf("of %d things there are %d", w.data.b.Sequence(), keys)
 	}
 	if err != nil {
 		return damaged(s.path, err.Error())

@@ -29,12 +29,26 @@ func (s *Store) read(ctx context.Context, f func(*bbolt.Tx) error) error {
 	return s.view(f)
 }
 
-func (s *Store) view(f func(*bbolt.Tx) error) (err error) {
+func (s *Store) view(f func(*bbolt.Tx) error) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.viewing(f)
+}
+
+// viewing is view for who holds the lock.
+func (s *Store) viewing(f func(*bbolt.Tx) error) (err error) {
 	defer catchDamage(s.path, &err)()
 	return closed(s.db.View(f))
 }
 
-func (s *Store) update(f func(*bbolt.Tx) error) (err error) {
+func (s *Store) update(f func(*bbolt.Tx) error) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.updating(f)
+}
+
+// updating is update for who holds the lock.
+func (s *Store) updating(f func(*bbolt.Tx) error) (err error) {
 	defer catchDamage(s.path, &err)()
 	return closed(s.db.Update(f))
 }

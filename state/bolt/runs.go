@@ -30,6 +30,9 @@ const running = "running"
 
 // BeginRun records a run and the plan that it carries out.
 func (s *Store) BeginRun(ctx context.Context, lockID string, r journal.Run, plan []byte) error {
+	if err := s.freshen(ctx); err != nil {
+		return err
+	}
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -50,7 +53,7 @@ func (s *Store) BeginRun(ctx context.Context, lockID string, r journal.Run, plan
 		if err := b.Put(runKey, data); err != nil {
 			return err
 		}
-		if err := b.Put(planKey, packed); err != nil {
+		if err := s.runBox(b, r.ID).put(planKey, packed); err != nil {
 			return err
 		}
 		_, err = b.CreateBucket(eventsBucket)
@@ -98,12 +101,19 @@ func (s *Store) Runs(ctx context.Context, name string) (runs []journal.Run, err 
 
 // RunPlan returns a run and its plan.
 func (s *Store) RunPlan(ctx context.Context, id string) (r journal.Run, plan []byte, err error) {
+	if err := s.unlock(ctx); err != nil {
+		return r, nil, err
+	}
 	err = s.read(ctx, func(tx *bbolt.Tx) error {
 		var b *bbolt.Bucket
 		if r, b, err = findRun(tx, id); err != nil {
 			return err
 		}
-		if plan, err = decompress(b.Get(planKey)); err != nil {
+		packed, err := s.runBox(b, id).get(planKey)
+		if err == nil {
+			plan, err = decompress(packed)
+		}
+		if err != nil {
 			return damaged(s.path, fmt.Sprintf("the plan of run %s: %s", id, err))
 		}
 		return nil
@@ -113,12 +123,20 @@ func (s *Store) RunPlan(ctx context.Context, id string) (r journal.Run, plan []b
 
 // Events returns what happened in a run.
 func (s *Store) Events(ctx context.Context, id string) (events []journal.Event, err error) {
+	if err := s.unlock(ctx); err != nil {
+		return nil, err
+	}
 	err = s.read(ctx, func(tx *bbolt.Tx) error {
 		_, b, err := findRun(tx, id)
 		if err != nil {
 			return err
 		}
-		return b.Bucket(eventsBucket).ForEach(func(_, data []byte) error {
+		list := s.runBox(b.Bucket(eventsBucket), id, string(eventsBucket))
+		return list.b.ForEach(func(k, v []byte) error {
+			data, err := list.open(k, v)
+			if err != nil {
+				return damaged(s.path, fmt.Sprintf("the events of run %s: %s", id, err))
+			}
 			batch, err := decodeEvents(data)
 			if err != nil {
 				return damaged(s.path, fmt.Sprintf("the events of run %s: %s", id, err))
@@ -147,7 +165,7 @@ func decodeEvents(data []byte) ([]journal.Event, error) {
 }
 
 // appendEvents adds events to a run's journal.
-func appendEvents(tx *bbolt.Tx, run string, events []journal.Event) error {
+func (s *Store) appendEvents(tx *bbolt.Tx, run string, events []journal.Event) error {
 	if run == "" || len(events) == 0 {
 		return nil
 	}
@@ -159,13 +177,18 @@ func appendEvents(tx *bbolt.Tx, run string, events []journal.Event) error {
 	if err != nil {
 		return err
 	}
-	list := b.Bucket(eventsBucket)
-	number, err := list.NextSequence()
+	list := s.runBox(b.Bucket(eventsBucket), run, string(eventsBucket))
+	number, err := list.b.NextSequence()
 	if err != nil {
 		return err
 	}
-	list.FillPercent = 1 // they only grow at the end
-	return list.Put(binary.BigEndian.AppendUint64(nil, number), data)
+	list.b.FillPercent = 1 // they only grow at the end
+	return list.put(binary.BigEndian.AppendUint64(nil, number), data)
+}
+
+// runBox is the box of a bucket of a run.
+func (s *Store) runBox(b *bbolt.Bucket, id string, within ...string) box {
+	return s.box(b, append([]string{string(runsBucket), id}, within...)...)
 }
 
 func findRun(tx *bbolt.Tx, id string) (journal.Run, *bbolt.Bucket, error) {

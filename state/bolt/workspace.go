@@ -40,8 +40,9 @@ type heldLock struct {
 
 // workspace is a workspace within a transaction.
 type workspace struct {
-	b                    *bbolt.Bucket
-	data, undo, versions *bbolt.Bucket
+	b, versions *bbolt.Bucket
+	own         box // what it has beside its buckets
+	data, undo  box
 }
 
 // workspace finds a workspace.
@@ -53,8 +54,11 @@ func (s *Store) workspace(tx *bbolt.Tx, name string) (*workspace, error) {
 	case b == nil:
 		return nil, fmt.Errorf("workspace %q: %w", name, journal.ErrNoWorkspace)
 	}
-	w := &workspace{b: b, data: b.Bucket(dataBucket), undo: b.Bucket(undoBucket), versions: b.Bucket(versionsBucket)}
-	if w.data == nil || w.undo == nil || w.versions == nil {
+	within := func(part []byte) box { return s.box(b.Bucket(part), string(workspacesBucket), name, string(part)) }
+	w := &workspace{
+		b: b, own: s.box(b, string(workspacesBucket), name), data: within(dataBucket), undo: within(undoBucket), versions: b.Bucket(versionsBucket),
+	}
+	if w.data.b == nil || w.undo.b == nil || w.versions == nil {
 		return nil, damaged(s.path, fmt.Sprintf("the workspace %q is not whole", name))
 	}
 	return w, nil
@@ -223,12 +227,19 @@ func (s *Store) Locked(ctx context.Context, name string) (held *journal.LockInfo
 
 // Mark returns what the snapshot held when it was last agreed with.
 func (s *Store) Mark(ctx context.Context, name string) (m journal.SnapshotMark, err error) {
+	if err := s.unlock(ctx); err != nil {
+		return m, err
+	}
 	err = s.read(ctx, func(tx *bbolt.Tx) error {
 		w, err := s.workspace(tx, name)
 		if err != nil {
 			return err
 		}
-		if data := w.b.Get(markKey); data != nil {
+		data, err := w.own.get(markKey)
+		if err != nil {
+			return damaged(s.path, err.Error())
+		}
+		if data != nil {
 			if err := json.Unmarshal(data, &m); err != nil {
 				return damaged(s.path, "the mark of the snapshot cannot be read")
 			}
@@ -240,6 +251,9 @@ func (s *Store) Mark(ctx context.Context, name string) (m journal.SnapshotMark, 
 
 // SetMark notes what the snapshot holds.
 func (s *Store) SetMark(ctx context.Context, name string, m journal.SnapshotMark) error {
+	if err := s.unlock(ctx); err != nil {
+		return err
+	}
 	data, err := json.Marshal(m)
 	if err != nil {
 		return err
@@ -249,6 +263,6 @@ func (s *Store) SetMark(ctx context.Context, name string, m journal.SnapshotMark
 		if err != nil {
 			return err
 		}
-		return w.b.Put(markKey, data)
+		return w.own.put(markKey, data)
 	})
 }

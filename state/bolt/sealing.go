@@ -1,0 +1,320 @@
+package bolt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/millipede-iac/millipede/state/seal"
+)
+
+// What a store knows of the world in plain words (addresses, names, times, serials) is in the clear in it; what objects and
+// outputs hold, and what runs planned and did, is sealed with a key of the store's own when it is told to. That key lies
+// in the file, wrapped. See docs/adr/0008-the-store-is-sealed-with-a-key-of-its-own.md.
+
+// Wrapper encrypts the key of a store, as the user's configuration says. *encryption.Target is one.
+type Wrapper interface {
+	// Encrypts is false where the configuration says that things are in the clear.
+	Encrypts() bool
+	// Seal wraps a key.
+	Seal(ctx context.Context, key []byte) ([]byte, error)
+	// Open unwraps a key. stale tells that it would be wrapped in another way now. Of what is not wrapped, valid says whether it
+	// is what was expected; that is an error unless the configuration allows it.
+	Open(ctx context.Context, wrapped []byte, valid func() error) (key []byte, stale bool, err error)
+}
+
+// ErrSealed means that what a store holds cannot be read with the configuration that there is.
+var ErrSealed = errors.New("the state store cannot be decrypted")
+
+// sealedFormat is the format of stores that are sealed; the others have plainFormat, so that older versions read them.
+const (
+	plainFormat  = 1
+	sealedFormat = Format
+)
+
+var sealKey = []byte("seal") // in meta: the wrapped key
+
+// box is a bucket whose values are sealed, if the store is.
+type box struct {
+	b     *bbolt.Bucket
+	key   *seal.Key
+	place string // of the bucket
+}
+
+// at is where the bucket has a value.
+func (x box) at(key []byte) []byte { return append(append([]byte(x.place), 0), key...) }
+
+func (x box) has(key []byte) bool { return x.b.Get(key) != nil }
+
+// get returns a value; nil when there is none.
+func (x box) get(key []byte) ([]byte, error) { return x.open(key, x.b.Get(key)) }
+
+// open opens a value that was found under a key.
+func (x box) open(key, sealed []byte) ([]byte, error) {
+	if x.key == nil {
+		return sealed, nil
+	}
+	return x.key.Open(x.at(key), sealed)
+}
+
+func (x box) put(key, value []byte) error {
+	if x.key == nil {
+		return x.b.Put(key, value)
+	}
+	return x.b.Put(key, x.key.Seal(x.at(key), value))
+}
+
+// box returns the box of a bucket; path are the names that lead to it.
+func (s *Store) box(b *bbolt.Bucket, path ...string) box {
+	return box{b, s.key, strings.Join(path, "\x00")}
+}
+
+// sealed tells whether the value under a key of the bucket at a path is one that is sealed.
+func sealed(path []string, key []byte) bool {
+	switch {
+	case path[0] == string(workspacesBucket) && len(path) == 2:
+		return string(key) == string(markKey)
+	case path[0] == string(workspacesBucket) && len(path) == 3:
+		return path[2] == string(dataBucket) || path[2] == string(undoBucket)
+	case path[0] == string(runsBucket) && len(path) == 2:
+		return string(key) == string(planKey)
+	case path[0] == string(runsBucket) && len(path) == 3:
+		return path[2] == string(eventsBucket)
+	}
+	return false
+}
+
+// unlock sees to it that what is sealed can be read. It asks for keys once, when something is read or written first: commands
+// that only want to know what there is need none.
+func (s *Store) unlock(ctx context.Context) error {
+	s.mu.RLock()
+	done, err := s.unlocked, s.unlockErr
+	s.mu.RUnlock()
+	if done {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.unlocked {
+		s.key, s.stale, s.unlockErr = s.openKey(ctx)
+		s.unlocked = true
+	}
+	return s.unlockErr
+}
+
+// openKey returns the key, nil in a store that is in the clear, and whether the store is not sealed as it is to be. The caller
+// holds the lock.
+func (s *Store) openKey(ctx context.Context) (key *seal.Key, stale bool, err error) {
+	var wrapped []byte
+	empty := false
+	err = s.viewing(func(tx *bbolt.Tx) error {
+		wrapped = append(wrapped, tx.Bucket(metaBucket).Get(sealKey)...)
+		empty = isEmpty(tx)
+		return nil
+	})
+	w := s.opts.Wrapper
+	encrypts := w != nil && w.Encrypts()
+	switch {
+	case err != nil:
+		return nil, false, err
+	case wrapped == nil && !encrypts:
+		return nil, false, nil
+	case wrapped == nil && empty:
+		return nil, true, nil
+	case wrapped == nil:
+		// What is in the clear could have been put there by anybody, so it is not taken unless the configuration allows it.
+		_, _, err = w.Open(ctx, []byte("in the clear"), func() error { return nil })
+	case w == nil:
+		err = errors.New("it is encrypted, and there is no encryption configuration")
+	default:
+		var secret []byte
+		if secret, stale, err = w.Open(ctx, wrapped, func() error { return errors.New("the key of the store is damaged") }); err == nil {
+			key, err = seal.NewKey(secret)
+		}
+	}
+	switch {
+	case err == nil:
+		return key, stale || encrypts != (key != nil), nil
+	case empty: // nothing is lost with the key
+		return nil, encrypts, s.updating(dropSeal)
+	}
+	return nil, false, fmt.Errorf("%w: %s: %w. Where the encryption was changed, the former method belongs into a fallback block. Or move the "+
+		"file away: the next command then starts from the snapshot (the state file that your backend names), without the earlier versions", ErrSealed, s.path, err)
+}
+
+// isEmpty tells whether no state and no run is in a store.
+func isEmpty(tx *bbolt.Tx) bool {
+	holds := func(b *bbolt.Bucket) bool {
+		k, _ := b.Cursor().First()
+		return k != nil
+	}
+	if holds(tx.Bucket(runsBucket)) {
+		return false
+	}
+	workspaces := tx.Bucket(workspacesBucket)
+	return workspaces.ForEachBucket(func(name []byte) error {
+		for _, part := range [][]byte{dataBucket, undoBucket, versionsBucket} {
+			if b := workspaces.Bucket(name).Bucket(part); b == nil || holds(b) {
+				return errors.New("it holds something")
+			}
+		}
+		return nil
+	}) == nil
+}
+
+// dropSeal makes an empty store one that is in the clear.
+func dropSeal(tx *bbolt.Tx) error {
+	workspaces := tx.Bucket(workspacesBucket)
+	err := workspaces.ForEachBucket(func(name []byte) error { return workspaces.Bucket(name).Delete(markKey) })
+	return errors.Join(err, tx.Bucket(metaBucket).Delete(sealKey), putFormat(tx, plainFormat))
+}
+
+// freshen is unlock for what is about to be written: a store that is not sealed as it is to be is sealed anew before. That is
+// then, and not when it is opened, so that who only looks with another configuration can go back to the former one.
+func (s *Store) freshen(ctx context.Context) error {
+	if err := s.unlock(ctx); err != nil {
+		return err
+	}
+	s.mu.RLock()
+	stale := s.stale
+	s.mu.RUnlock()
+	if !stale {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stale {
+		return nil
+	}
+	if err := s.reseal(ctx); err != nil {
+		return fmt.Errorf("encrypting %s anew: %w", s.path, err)
+	}
+	s.stale = false
+	return nil
+}
+
+// reseal puts a copy of the store in its place that is sealed with a new key, or in the clear: bbolt leaves what it frees in the
+// file, so to write each value anew would keep the former ones there. A crash leaves the one file or the other. The caller
+// holds the lock.
+func (s *Store) reseal(ctx context.Context) (err error) {
+	var wrapped []byte
+	var key *seal.Key
+	if s.opts.Wrapper != nil && s.opts.Wrapper.Encrypts() {
+		secret := seal.NewSecret()
+		if wrapped, err = s.opts.Wrapper.Seal(ctx, secret); err != nil {
+			return err
+		}
+		if key, err = seal.NewKey(secret); err != nil {
+			return err
+		}
+	}
+	path := s.path + newSuffix
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	db, err := openFile(path, time.Second, true) // synced as a whole below
+	if err != nil {
+		return err
+	}
+	err = s.viewing(func(from *bbolt.Tx) error {
+		return db.Update(func(to *bbolt.Tx) error { return copySealed(from, to, s.key, key, wrapped) })
+	})
+	if err == nil {
+		err = db.Sync()
+	}
+	if err != nil {
+		return errors.Join(err, db.Close(), os.Remove(path))
+	}
+	if err := s.replaceBy(db, path); err != nil {
+		return err
+	}
+	s.key = key
+	s.names.forget()
+	return nil
+}
+
+// newSuffix is that of the copy while it is made.
+const newSuffix = ".new"
+
+// replaceBy puts another file in the place of the store. Whoever waits for the lock of the old one sees afterwards that it has
+// no name any more; see openFile.
+func (s *Store) replaceBy(db *bbolt.DB, path string) error {
+	if runtime.GOOS == "windows" { // where an open file cannot be renamed
+		if err := errors.Join(db.Close(), s.db.Close(), os.Rename(path, s.path)); err != nil {
+			return err
+		}
+		opened, err := openFile(s.path, time.Second, s.opts.NoSync)
+		if err == nil {
+			s.db = opened
+		}
+		return err
+	}
+	if err := os.Rename(path, s.path); err != nil {
+		return errors.Join(err, db.Close(), os.Remove(path))
+	}
+	old := s.db
+	s.db, db.NoSync = db, s.opts.NoSync
+	dir, err := os.Open(filepath.Dir(s.path))
+	if err != nil {
+		return errors.Join(err, old.Close())
+	}
+	return errors.Join(dir.Sync(), dir.Close(), old.Close())
+}
+
+// copySealed copies everything, what was sealed with one key sealed with another; nil keys stand for none.
+func copySealed(from, to *bbolt.Tx, before, after *seal.Key, wrapped []byte) error {
+	err := from.ForEach(func(name []byte, b *bbolt.Bucket) error {
+		into, err := to.CreateBucketIfNotExists(name)
+		if err != nil {
+			return err
+		}
+		return copyBucket(b, into, []string{string(name)}, before, after)
+	})
+	if err != nil {
+		return err
+	}
+	if wrapped == nil {
+		return errors.Join(to.Bucket(metaBucket).Delete(sealKey), putFormat(to, plainFormat))
+	}
+	return errors.Join(to.Bucket(metaBucket).Put(sealKey, wrapped), putFormat(to, sealedFormat))
+}
+
+func copyBucket(from, to *bbolt.Bucket, path []string, before, after *seal.Key) error {
+	old, now := box{from, before, strings.Join(path, "\x00")}, box{to, after, strings.Join(path, "\x00")}
+	to.FillPercent = 1 // in the order of the keys
+	err := from.ForEach(func(k, v []byte) error {
+		switch {
+		case v == nil:
+			into, err := to.CreateBucketIfNotExists(k)
+			if err != nil {
+				return err
+			}
+			return copyBucket(from.Bucket(k), into, append(path[:len(path):len(path)], string(k)), before, after)
+		case !sealed(path, k):
+			return to.Put(k, v)
+		}
+		plain, err := old.open(k, v)
+		if err != nil {
+			return fmt.Errorf("%w: %q in %q", err, k, path)
+		}
+		return now.put(k, plain)
+	})
+	return errors.Join(err, to.SetSequence(from.Sequence()))
+}
+
+func putFormat(tx *bbolt.Tx, format int) error {
+	data, err := json.Marshal(format)
+	if err != nil {
+		return err
+	}
+	return tx.Bucket(metaBucket).Put(formatKey, data)
+}

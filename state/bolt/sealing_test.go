@@ -1,0 +1,251 @@
+package bolt_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/bolt"
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+// passphrase is a wrapper whose wrapping is a word before the key turned around. An empty word leaves it in the clear.
+type passphrase struct {
+	now       string
+	fallbacks []string
+}
+
+func (p *passphrase) Encrypts() bool { return p.now != "" }
+
+func (p *passphrase) Seal(_ context.Context, key []byte) ([]byte, error) {
+	turned := slices.Clone(key)
+	slices.Reverse(turned)
+	return append([]byte(p.now+":"), turned...), nil
+}
+
+func (p *passphrase) Open(_ context.Context, wrapped []byte, valid func() error) ([]byte, bool, error) {
+	for i, word := range append([]string{p.now}, p.fallbacks...) {
+		turned, ok := bytes.CutPrefix(wrapped, []byte(word+":"))
+		switch {
+		case word == "" && !bytes.Contains(wrapped, []byte(":")):
+			return wrapped, i > 0, valid()
+		case ok && word != "":
+			key := slices.Clone(turned)
+			slices.Reverse(key)
+			return key, i > 0, nil
+		}
+	}
+	return nil, false, errors.New("the passphrase is wrong")
+}
+
+const hush = "hush-hush"
+
+// fill puts the secret everywhere: an output, an earlier version of it, a plan, an event, a mark's place.
+func fill(t *testing.T, s *bolt.Store) {
+	t.Helper()
+	ctx := t.Context()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(s.BeginRun(ctx, "", journal.Run{ID: "r", Workspace: "default", Status: "running", Started: time.Unix(1, 0)}, []byte(hush)))
+	for _, v := range []string{hush + "1", hush + "2"} {
+		must(s.Commit(ctx, "default", "", journal.Tx{
+			Changes: []state.Change{state.SetOutput{Name: "o", Output: &state.Output{Value: cty.StringVal(v)}}}, EndVersion: true,
+			Run: "r", Events: []journal.Event{{Detail: hush}},
+		}))
+	}
+	must(s.SetMark(ctx, "default", journal.SnapshotMark{Where: "w", SHA256: hush}))
+}
+
+// check looks at what fill has put there.
+func check(t *testing.T, s *bolt.Store) {
+	t.Helper()
+	ctx := t.Context()
+	now, err := s.Load(ctx, "default")
+	if err != nil || now.Outputs["o"].Value.AsString() != hush+"2" {
+		t.Fatalf("the state: %v, %v", now, err)
+	}
+	versions, err := s.Versions(ctx, "default")
+	if err != nil || len(versions) != 2 {
+		t.Fatalf("the versions: %v, %v", versions, err)
+	}
+	before, err := s.LoadVersion(ctx, "default", versions[1].Serial)
+	if err != nil || before.Outputs["o"].Value.AsString() != hush+"1" {
+		t.Fatalf("the version before: %v, %v", before, err)
+	}
+	if _, plan, err := s.RunPlan(ctx, "r"); err != nil || string(plan) != hush {
+		t.Fatalf("the plan: %q, %v", plan, err)
+	}
+	if events, err := s.Events(ctx, "r"); err != nil || len(events) != 2 || events[0].Detail != hush {
+		t.Fatalf("the events: %v, %v", events, err)
+	}
+	if m, err := s.Mark(ctx, "default"); err != nil || m.SHA256 != hush {
+		t.Fatalf("the mark: %v, %v", m, err)
+	}
+}
+
+// lies tells whether the secret is in a file of the directory.
+func lies(t *testing.T, dir string) bool {
+	t.Helper()
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		data, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(data, []byte(hush)) {
+			return true
+		}
+	}
+	return false
+}
+
+func write(t *testing.T, s *bolt.Store) {
+	t.Helper()
+	if err := s.Commit(t.Context(), "default", "", journal.Tx{Changes: []state.Change{
+		state.SetOutput{Name: "other", Output: &state.Output{Value: cty.True}},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAStoreIsSealedAnewByTheFirstChangeAndNothingOfBeforeStays(t *testing.T) {
+	for name, c := range map[string]struct {
+		from, to, only *passphrase
+		sealed         bool
+	}{
+		"into":     {nil, &passphrase{now: "a", fallbacks: []string{""}}, &passphrase{now: "a"}, true},
+		"rollover": {&passphrase{now: "a"}, &passphrase{now: "b", fallbacks: []string{"a"}}, &passphrase{now: "b"}, true},
+		"out of":   {&passphrase{now: "a"}, &passphrase{fallbacks: []string{"a"}}, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "state.db")
+			with := func(p *passphrase, use func(*bolt.Store)) {
+				t.Helper()
+				var w bolt.Wrapper
+				if p != nil {
+					w = p
+				}
+				s := openWith(t, path, w)
+				use(s)
+				if err := errors.Join(s.Check(), s.Close()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			with(c.from, func(s *bolt.Store) { fill(t, s) })
+			with(c.to, func(s *bolt.Store) { check(t, s) })   // who looks changes nothing:
+			with(c.from, func(s *bolt.Store) { check(t, s) }) // the former way still opens it
+			with(c.to, func(s *bolt.Store) { write(t, s); check(t, s) })
+			with(c.only, func(s *bolt.Store) { check(t, s) })
+			if lies(t, dir) == c.sealed {
+				t.Errorf("in the clear: %v", !c.sealed)
+			}
+		})
+	}
+}
+
+func TestAStoreThatCannotBeOpenedSaysWhatToDo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := openWith(t, path, &passphrase{now: "a"})
+	fill(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, w := range map[string]bolt.Wrapper{"another passphrase": &passphrase{now: "b"}, "no configuration": nil} {
+		t.Run(name, func(t *testing.T) {
+			s := openWith(t, path, w)
+			if _, err := s.Workspaces(t.Context()); err != nil {
+				t.Errorf("what is in the clear: %v", err)
+			}
+			_, err := s.Load(t.Context(), "default")
+			if !errors.Is(err, bolt.ErrSealed) || !strings.Contains(err.Error(), "fallback") {
+				t.Errorf("got %v", err)
+			}
+			if err := s.Commit(t.Context(), "default", "", journal.Tx{EndUnfinished: true}); !errors.Is(err, bolt.ErrSealed) {
+				t.Errorf("got %v", err)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	t.Run("in the clear without leave", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "state.db")
+		s := open(t, path)
+		fill(t, s)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = openWith(t, path, &passphrase{now: "a"})
+		if _, err := s.Load(t.Context(), "default"); !errors.Is(err, bolt.ErrSealed) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestAnEmptyStoreIsBoundToNoKey(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	for _, w := range []bolt.Wrapper{nil, &passphrase{now: "a"}, &passphrase{now: "b"}, nil} {
+		s := openWith(t, path, w)
+		if _, err := s.Load(t.Context(), "default"); err != nil {
+			t.Errorf("with %v: %v", w, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestACopyThatACrashLeftIsRemoved(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	if err := os.WriteFile(path+".new", []byte(hush), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open(t, path)
+	if _, err := os.Stat(path + ".new"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+}
+
+func TestWhoWaitedForTheFormerFileGetsThePresentOne(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	first := open(t, path)
+	fill(t, first)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	first = openWith(t, path, &passphrase{now: "a", fallbacks: []string{""}})
+	waiting := make(chan *bolt.Store)
+	go func() {
+		s, err := bolt.OpenOptions(path, journal.LockInfo{}, time.Minute, bolt.Options{NoSync: true, Wrapper: &passphrase{now: "a"}})
+		if err != nil {
+			t.Error(err)
+		}
+		waiting <- s
+	}()
+	write(t, first) // puts another file in the place of the one that is waited for, or that will be
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second := <-waiting
+	check(t, second)
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
