@@ -7,11 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
-
-	"github.com/nats-io/nkeys"
 
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/coordinator"
@@ -23,7 +19,6 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -73,7 +68,7 @@ func (a *app) openEngine(ctx context.Context, o engineOptions) (*engine, diag.Li
 			return nil, diags.Append(more, t.close())
 		}
 	}
-	name, pair, err := identity()
+	name, pair, err := a.identity(ctx)
 	if err != nil {
 		return nil, diags.Append(diag.New(diag.Error, "Failed to read the coordinator's identity", err.Error()+".", nil), t.close())
 	}
@@ -146,38 +141,6 @@ func readRules(loader *config.Loader) (*placement.Rules, diag.List) {
 		loader.AddSource(placement.FileName, text)
 	}
 	return placement.Parse(text, placement.FileName)
-}
-
-// identity returns the name and the key pair of the coordinator that owns the store in this directory; they are made
-// at the first use. The key pair opens the keys of runs that are resumed; it lies outside of the message store.
-func identity() (string, nkeys.KeyPair, error) {
-	if err := os.MkdirAll(storeDir, 0o700); err != nil {
-		return "", nil, err
-	}
-	file := filepath.Join(storeDir, "coordinator")
-	text, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		pair, err := nkeys.CreateCurveKeys()
-		if err != nil {
-			return "", nil, err
-		}
-		seed, err := pair.Seed()
-		if err != nil {
-			return "", nil, err
-		}
-		name := "c-" + strings.ToLower(newID()[:12])
-		// Runs rest on it, so it must not be lost with the power, nor be half there.
-		return name, pair, snapshot.WriteWhole(file, []byte(name+"\n"+string(seed)+"\n"))
-	}
-	if err != nil {
-		return "", nil, err
-	}
-	name, seed, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
-	pair, err := nkeys.FromCurveSeed([]byte(strings.TrimSpace(seed)))
-	if err != nil {
-		return "", nil, fmt.Errorf("the file %s is damaged: %w", file, err)
-	}
-	return name, pair, nil
 }
 
 // tell tells people something on standard error.
