@@ -5,6 +5,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
@@ -15,6 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
+	"github.com/millipede-iac/millipede/lang/marks"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -166,7 +168,7 @@ func (a *Applier) openNext(v int, n *graph.Node, rs []*values.Resource, keys []a
 	if diags.HasErrors() {
 		return unmet(ev, diags)
 	}
-	config, err := encode(ev.config, ev.schema)
+	config, err := ev.encodeConfig()
 	if err != nil {
 		return broken("encoding the configuration of "+at.String(), err)
 	}
@@ -182,7 +184,7 @@ func (a *Applier) openNext(v int, n *graph.Node, rs []*values.Resource, keys []a
 		if err != nil {
 			return broken("decoding "+at.String(), err)
 		}
-		value = values.EphemeralValue(value, ev.schema.Block, values.SensitivePaths(ev.config))
+		value = values.EphemeralValue(value, ev.schema.Block, ev.marked)
 		r.Set(k, value)
 		a.Renewals.Keep(renewal.Open{
 			Address: at.String(), Type: at.Resource.Type, Provider: ev.provider, Pool: res.Pool, Private: res.Ephemeral.Private, RenewAt: res.Ephemeral.RenewAt,
@@ -249,9 +251,16 @@ type evaluated struct {
 	rep      eval.Repetition
 	code     *values.ResourceCode
 	schema   *schemaOf
-	config   cty.Value
-	ranges   rangeFinder
-	checks   []outcome
+	// config is the evaluated body, with marks, and bare without; marked are the paths that the configuration made sensitive.
+	config, bare cty.Value
+	marked       []cty.Path
+	ranges       rangeFinder
+	checks       []outcome
+}
+
+// encodeConfig codes the evaluated body without its marks for the wire.
+func (ev *evaluated) encodeConfig() ([]byte, error) {
+	return wire.EncodeValue(ev.bare, ev.schema.Block.ImpliedType())
 }
 
 // unmet is the step of a vertex whose block could not be evaluated. ev, which may be nil, tells what came of its
@@ -298,8 +307,10 @@ func (a *Applier) evaluate(r *values.Resource, k addr.Key) (*evaluated, diag.Lis
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	body := r.Bound().Expanded(ev.rep, cty.NilVal)
-	ev.ranges = findIn(r, body)
+	ev.bare, ev.marked = marks.Separate(ev.config, marks.Sensitive)
+	ev.ranges = func(path cty.Path) *hcl.Range { // problems are rare, so the body is expanded only for them
+		return findIn(r, r.Bound().Expanded(ev.rep, cty.NilVal))(path)
+	}
 	ev.place = program.Placement{
 		Provider: ev.instance, ResourceType: at.Resource.Type, Module: at.Module, Address: at.String(),
 		ProviderConfig: cfg.Strings, ProviderRegion: values.Region(cfg.Value), Region: values.Region(ev.config),

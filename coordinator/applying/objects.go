@@ -74,13 +74,13 @@ func (a *Applier) apply(v int, c *plan.Change) program.Step {
 	if task.Planned, err = encode(c.After, ev.schema); err != nil {
 		return broken("encoding "+c.Addr.String(), err)
 	}
-	if task.Config, err = encode(ev.config, ev.schema); err != nil {
+	if task.Config, err = ev.encodeConfig(); err != nil {
 		return broken("encoding the configuration of "+c.Addr.String(), err)
 	}
 	if task.PlannedIdentity, err = encodeIdentity(c.AfterIdentity); err != nil {
 		return broken("encoding the identity of "+c.Addr.String(), err)
 	}
-	if task.Sensitive, err = values.EncodePaths(values.SensitivePaths(ev.config)); err != nil {
+	if task.Sensitive, err = values.EncodePaths(ev.marked); err != nil {
 		return broken("encoding "+c.Addr.String(), err)
 	}
 	if task.IgnorePaths, err = values.EncodePaths(values.IgnorePaths(ev.code.Config)); err != nil {
@@ -145,7 +145,7 @@ func (a *Applier) applied(v int, c *plan.Change, r *values.Resource, ev *evaluat
 	if err != nil {
 		return broken("decoding "+c.Addr.String(), err)
 	}
-	value = values.MarkSensitive(value, ev.schema.Block, values.SensitivePaths(ev.config))
+	value = values.MarkSensitive(value, ev.schema.Block, ev.marked)
 	step := program.Step{Diags: diags}
 	if value.IsNull() {
 		return step // a creation failed without a trace
@@ -229,8 +229,7 @@ func (a *Applier) providerOf(i addr.Instance) addr.ProviderInstance {
 // unreadable is what becomes of the data of a check that cannot be read: the check has failed, and what is stored is the
 // configuration alone.
 func unreadable(c *plan.Change, r *values.Resource, ev *evaluated, diags diag.List) program.Step {
-	marked := values.SensitivePaths(ev.config)
-	value := values.MarkSensitive(values.UnknownComputed(ev.config, ev.schema.Block), ev.schema.Block, marked)
+	value := values.MarkSensitive(values.UnknownComputed(ev.config, ev.schema.Block), ev.schema.Block, ev.marked)
 	r.Set(c.Addr.Key, value)
 	config, at := values.CheckAround(r)
 	step := program.Step{
@@ -242,7 +241,7 @@ func unreadable(c *plan.Change, r *values.Resource, ev *evaluated, diags diag.Li
 	bare, _ := value.UnmarkDeep()
 	o := &state.Object{Status: state.Ready, SchemaVersion: ev.schema.Version}
 	var err error
-	if o.Attrs, o.Sensitive, err = values.EncodeStoredData(cty.UnknownAsNull(bare), ev.schema.Block, marked); err != nil {
+	if o.Attrs, o.Sensitive, err = values.EncodeStoredData(cty.UnknownAsNull(bare), ev.schema.Block, ev.marked); err != nil {
 		return broken("storing "+c.Addr.String(), err)
 	}
 	step.Changes = []state.Change{state.SetObject{Addr: c.Addr, Provider: ev.instance, Object: o}}
@@ -263,7 +262,7 @@ func (a *Applier) read(v int, c *plan.Change) program.Step {
 		return program.Step{Diags: diags.Append(diag.New(diag.Error, "Configuration contains unknown value",
 			fmt.Sprintf("The configuration of %s still has values that are not known, so it cannot be read.", c.Addr), ev.code.Config.Range.Ptr()))}
 	}
-	config, err := encode(ev.config, ev.schema)
+	config, err := ev.encodeConfig()
 	if err != nil {
 		return broken("encoding the configuration of "+c.Addr.String(), err)
 	}
@@ -280,11 +279,10 @@ func (a *Applier) read(v int, c *plan.Change) program.Step {
 		if err != nil {
 			return broken("decoding "+c.Addr.String(), err)
 		}
-		marked := values.SensitivePaths(ev.config)
-		value = values.MarkSensitive(value, ev.schema.Block, marked)
+		value = values.MarkSensitive(value, ev.schema.Block, ev.marked)
 		r.Set(c.Addr.Key, value)
 		o := &state.Object{Status: state.Ready, SchemaVersion: ev.schema.Version, Dependencies: nil}
-		if o.Attrs, o.Sensitive, err = values.EncodeStoredData(value, ev.schema.Block, marked); err != nil {
+		if o.Attrs, o.Sensitive, err = values.EncodeStoredData(value, ev.schema.Block, ev.marked); err != nil {
 			return broken("storing "+c.Addr.String(), err)
 		}
 		conditions := r.CheckPostconditions(c.Addr.String(), ev.rep, value)

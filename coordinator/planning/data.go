@@ -42,7 +42,7 @@ func (p *Planner) prepareData(node int, o *object) program.Step {
 	case reason != plan.NoReason:
 		return p.deferData(o, reason, diags)
 	}
-	config, err := w.encode(w.config)
+	config, err := w.encodeConfig()
 	if err != nil {
 		return broken("encoding the configuration of "+o.addr.String(), err)
 	}
@@ -176,7 +176,7 @@ func (p *Planner) prepareEphemeral(node int, o *object) program.Step {
 		o.resource.Set(o.addr.Key, values.EphemeralValue(values.UnknownComputed(w.config, w.schema.Block), w.schema.Block, w.marked))
 		return program.Step{Diags: diags, Value: &found{checks: w.checks}}
 	}
-	config, err := w.encode(w.config)
+	config, err := w.encodeConfig()
 	if err != nil {
 		return broken("encoding the configuration of "+o.addr.String(), err)
 	}

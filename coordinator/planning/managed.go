@@ -63,7 +63,7 @@ func (p *Planner) prepareManaged(o *object) program.Step {
 		task.Refresh = true
 	}
 	var err error
-	if task.Config, err = w.encode(w.config); err != nil {
+	if task.Config, err = w.encodeConfig(); err != nil {
 		return broken("encoding the configuration of "+o.addr.String(), err)
 	}
 	if task.Sensitive, err = values.EncodePaths(w.marked); err != nil {
@@ -179,9 +179,11 @@ type answer struct {
 	// those two are equal, marks aside.
 	upgraded, before, after cty.Value
 	same                    bool
-	beforeIdentity          cty.Value
-	afterIdentity           cty.Value
-	replacePaths            []cty.Path
+	// plain tells that before and after have no marks but those that the schema gives.
+	plain          bool
+	beforeIdentity cty.Value
+	afterIdentity  cty.Value
+	replacePaths   []cty.Path
 }
 
 // planned returns what a worker planned for an object, and what the provider said about it.
@@ -231,6 +233,7 @@ func (p *Planner) answer(o *object, r *wire.PlanResult) (a answer, err error) {
 	a.upgraded = values.MarkSensitive(a.upgraded, w.schema.Block, stored)
 	a.before = values.MarkSensitive(a.before, w.schema.Block, stored)
 	a.after = values.MarkSensitive(a.after, w.schema.Block, w.marked)
+	a.plain = len(stored)+len(w.marked) == 0
 	return a, nil
 }
 
@@ -341,7 +344,7 @@ func (p *Planner) changeOf(o *object, a answer) *plan.Change {
 		c.Action = plan.ForgetThenCreate
 	case c.Action == plan.DeleteThenCreate && c.CreateBeforeDestroy:
 		c.Action = plan.CreateThenDelete
-	case c.Action == plan.NoOp && !values.SameMarks(a.before, a.after):
+	case c.Action == plan.NoOp && !a.plain && !values.SameMarks(a.before, a.after):
 		c.Action = plan.Update
 	}
 	if c.Action == plan.NoOp {

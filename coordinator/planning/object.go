@@ -13,6 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
+	"github.com/millipede-iac/millipede/lang/marks"
 	"github.com/millipede-iac/millipede/provider/schema"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/wire"
@@ -24,12 +25,12 @@ type work struct {
 	schema   *schema.Schema
 	identity *schema.Identity
 	rep      eval.Repetition
-	// config is the evaluated body, with marks; marked are the paths that the configuration made sensitive.
-	config cty.Value
-	marked []cty.Path
-	prior  *state.Object
-	place  program.Placement
-	checks []checkOutcome
+	// config is the evaluated body, with marks, and bare without; marked are the paths that the configuration made sensitive.
+	config, bare cty.Value
+	marked       []cty.Path
+	prior        *state.Object
+	place        program.Placement
+	checks       []checkOutcome
 	// triggered tells that replace_triggered_by asks for a new object.
 	triggered bool
 	// importing is set when the object is imported.
@@ -115,7 +116,7 @@ func (p *Planner) setUp(o *object) (wire.Provider, diag.List) {
 	if diags.HasErrors() {
 		return wp, diags
 	}
-	w.marked = values.SensitivePaths(w.config)
+	w.bare, w.marked = marks.Separate(w.config, marks.Sensitive)
 	w.place.Region = values.Region(w.config)
 	return wp, diags
 }
@@ -135,13 +136,12 @@ func (o *object) ranges() func(cty.Path) *hcl.Range {
 	}
 }
 
-// encode codes a value without its marks for the wire.
-func (w *work) encode(v cty.Value) ([]byte, error) {
-	bare, _ := v.UnmarkDeep()
-	return wire.EncodeValue(bare, w.schema.Block.ImpliedType())
+// encodeConfig codes the evaluated body without its marks for the wire.
+func (w *work) encodeConfig() ([]byte, error) {
+	return wire.EncodeValue(w.bare, w.schema.Block.ImpliedType())
 }
 
-// decode is the inverse of encode; the value comes without marks.
+// decode decodes an object of the type; the value comes without marks.
 func (w *work) decode(b []byte) (cty.Value, error) {
 	ty := w.schema.Block.ImpliedType()
 	if b == nil {
