@@ -2,6 +2,7 @@ package applying
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -52,8 +53,23 @@ func (a *Applier) sync(vx plan.Vertex) program.Step {
 			step.Diags = step.Diags.Append(m.Call(n.Call.Name).Diags)
 		}
 	}
-	step.Diags = given.Append(errorsOnly(step.Diags)) // the warnings were shown with the plan
+	step.Diags = given.Append(unshown(step.Diags))
 	return step
+}
+
+// unshown leaves out the warnings that were shown with the plan. Those of deprecated values are given again, as OpenTofu
+// does: who applies a saved plan may be somebody else.
+func unshown(l diag.List) diag.List {
+	if l.HasErrors() {
+		return l
+	}
+	var out diag.List
+	for _, d := range l {
+		if _, ok := d.Extra.(marks.Deprecated); ok {
+			out = append(out, d)
+		}
+	}
+	return out
 }
 
 func errorsOnly(l diag.List) diag.List {
@@ -72,6 +88,7 @@ func (a *Applier) output(vx plan.Vertex) program.Step {
 		return step
 	}
 	e := &effect{}
+	var deprecations diag.List
 	for _, m := range a.Store.Instances(n.Module) {
 		conditions := m.CheckOutput(n.Output)
 		if !strings.Contains(m.Addr.String(), "[") { // OpenTofu does not record those of instances with keys
@@ -85,6 +102,9 @@ func (a *Applier) output(vx plan.Vertex) program.Step {
 			continue
 		}
 		v, diags := m.EvalOutput(name)
+		if !n.Module.IsRoot() || !a.knownOutput(name) {
+			deprecations = append(deprecations, unshown(diags)...)
+		}
 		step.Diags = step.Diags.Append(diags)
 		if !n.Module.IsRoot() || diags.HasErrors() || n.Output.Ephemeral {
 			continue
@@ -99,7 +119,9 @@ func (a *Applier) output(vx plan.Vertex) program.Step {
 		}
 		step.Changes = append(step.Changes, set)
 	}
-	step.Diags = errorsOnly(step.Diags)
+	if step.Diags = errorsOnly(step.Diags); len(step.Diags) == 0 {
+		step.Diags = deprecations
+	}
 	step.Value = e
 	return step
 }
@@ -113,6 +135,12 @@ func (a *Applier) plannedOutput(name string) []state.Change {
 		}
 	}
 	return nil
+}
+
+// knownOutput tells whether all of a root output was known when it was planned.
+func (a *Applier) knownOutput(name string) bool {
+	i, found := slices.BinarySearchFunc(a.Plan.Outputs, name, func(o *plan.OutputChange, name string) int { return strings.Compare(o.Name, name) })
+	return found && a.Plan.Outputs[i].After.IsWhollyKnown()
 }
 
 // check evaluates the assertions of a check block again, now that the world has changed.
@@ -303,7 +331,7 @@ func (a *Applier) evaluate(r *values.Resource, k addr.Key) (*evaluated, diag.Lis
 		return ev, diags.Append(conditions.Diags)
 	}
 	ev.config, more = r.Bound().Eval(ev.rep, cty.NilVal)
-	diags = diags.Append(errorsOnly(more))
+	diags = diags.Append(unshown(more))
 	if diags.HasErrors() {
 		return nil, diags
 	}
