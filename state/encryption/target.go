@@ -1,6 +1,7 @@
 package encryption
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -101,6 +102,9 @@ type identity struct {
 
 // IsEncrypted tells whether data is an envelope.
 func IsEncrypted(data []byte) bool {
+	if !bytes.Contains(data, []byte(`"encryption_version"`)) {
+		return false // without decoding a state, which may be large
+	}
 	var e envelope
 	return json.Unmarshal(data, &e) == nil && e.Version != ""
 }
