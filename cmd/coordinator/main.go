@@ -16,7 +16,7 @@ func main() {
 
 // execute runs one command line and returns its exit code.
 func execute(args []string) int {
-	reserveHeadroom()
+	tuneCollector()
 	a := newApp(os.Stdin, os.Stdout, os.Stderr, os.Environ())
 	if line, ok := a.completing(); ok {
 		for _, word := range a.complete(context.Background(), line) {
