@@ -200,6 +200,8 @@ type ApplyResult struct {
 	IdentityVersion int64  `msgpack:"iv,omitempty"`
 	// Tainted: a creation failed halfway; the object exists but is not whole.
 	Tainted bool `msgpack:"t,omitempty"`
+	// Unchanged: what was unknown in the plan left nothing to update, so that the provider was not asked to.
+	Unchanged bool `msgpack:"u,omitempty"`
 }
 
 // ImportTask finds an existing object by ID or Identity (msgpack by the identity schema).

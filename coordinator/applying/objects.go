@@ -165,18 +165,21 @@ func (a *Applier) applied(v int, c *plan.Change, r *values.Resource, ev *evaluat
 		step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr, Provider: ev.instance, Object: object})
 		return step
 	}
-	return a.made(c, r, ev, object, value, step)
+	// A change of what is sensitive alone counts, although there is nothing in it for the provider.
+	idle := res.Apply.Unchanged && !c.After.IsWhollyKnown()
+	return a.made(c, r, ev, object, value, idle, step)
 }
 
-// made finishes a vertex whose object is whole.
-func (a *Applier) made(c *plan.Change, r *values.Resource, ev *evaluated, object *state.Object, value cty.Value, step program.Step) program.Step {
+// made finishes a vertex whose object is whole. idle tells that there was nothing left to do about it.
+func (a *Applier) made(c *plan.Change, r *values.Resource, ev *evaluated, object *state.Object, value cty.Value, idle bool, step program.Step) program.Step {
 	step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr, Provider: ev.instance, Object: object})
 	r.Set(c.Addr.Key, value)
 	e := &effect{checks: ev.checks}
-	if c.Action == plan.Update {
-		e.counts.Changed++
-	} else {
+	switch {
+	case c.Action != plan.Update:
 		e.counts.Added++
+	case !idle:
+		e.counts.Changed++
 	}
 	if c.Importing != nil {
 		e.counts.Imported++

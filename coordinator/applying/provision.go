@@ -49,7 +49,7 @@ func (a *Applier) provisionCreated(v int, c *plan.Change, r *values.Resource, ev
 		if after.Diags.HasErrors() {
 			return after // the object stays tainted
 		}
-		return a.made(c, r, ev, object, value, after)
+		return a.made(c, r, ev, object, value, false, after)
 	}
 	return step
 }

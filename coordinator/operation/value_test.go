@@ -1,6 +1,7 @@
 package operation_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -228,4 +229,25 @@ func TestARefreshOnlyPlanRecordsWhatChangedOutside(t *testing.T) {
 	}
 	e.equal("done", e.cloud.done(), nil)
 	e.equal("the next plan", changes(e.plan(operation.PlanOptions{})), []string{"update fake_thing.a"})
+}
+
+func TestAnUpdateThatTurnsOutToBeNothingIsNotCounted(t *testing.T) {
+	const text = `
+resource "fake_thing" "a" { name = "%s" }
+resource "fake_thing" "b" {
+  name = "b"
+  note = substr(fake_thing.a.id, 0, 2)
+}`
+	e := newEstate(t)
+	e.apply(fmt.Sprintf(text, "a"))
+	e.cloud.done()
+	e.configure(fmt.Sprintf(text, "other"))
+	p := e.plan(operation.PlanOptions{})
+	e.equal("plan", changes(p), []string{"delete-create fake_thing.a", "update fake_thing.b"})
+	applied, diags := e.tryApply(p)
+	e.clean(diags)
+	e.equal("done", e.cloud.done(), []string{"delete a", "create other"})
+	if c := applied.Counts; c.Changed != 0 || c.Added != 1 || c.Destroyed != 1 {
+		t.Errorf("the counts are %+v", c)
+	}
 }

@@ -94,7 +94,9 @@ func (i instance) createOrUpdate(ctx context.Context, t *wire.ApplyTask, prior o
 		return Applied{}, diags
 	}
 	if final.action == plan.NoOp {
-		return Applied{Result: i.result(prior)}, diags // the values learnt since left nothing to change
+		result := i.result(prior)
+		result.Unchanged = true // the values learnt since left nothing to change
+		return Applied{Result: result}, diags
 	}
 	out, more := i.carryOut(ctx, step{action: t.Action, prior: prior, planned: final.object, config: config})
 	return out, append(diags, more...)
