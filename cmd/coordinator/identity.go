@@ -21,38 +21,65 @@ import (
 // pair: as it is, or in an envelope where the state is encrypted.
 var identityFile = filepath.Join(storeDir, "coordinator")
 
-// looking are the commands that have an engine and change nothing: they leave the file as it is.
+// looking are the commands that have an engine and change nothing. They do not ask for the key of the state only to write the file.
 var looking = []string{"plan", "console", "graph", "validate"}
 
 // identity returns the name and the key pair; they are made at the first use. The key pair opens the keys of runs that are
-// resumed; it lies outside of the message store. A seed that cannot be decrypted is given up: of the store, which was read
-// before, the configuration has the key, so what is lost is at most what an interrupted run left in the message store.
+// resumed; it lies outside of the message store.
 func (a *app) identity(ctx context.Context) (string, nkeys.KeyPair, error) {
 	name, kept, err := readIdentity()
-	if errors.Is(err, fs.ErrNotExist) {
-		return a.newIdentity(ctx)
-	}
-	if err != nil {
+	missing := errors.Is(err, fs.ErrNotExist)
+	switch {
+	case missing:
+		name = "c-" + strings.ToLower(newID()[:12])
+	case err != nil:
 		return "", nil, err
 	}
-	t := a.sealing.State()
-	seed, stale := kept, t.Encrypts()
-	if encryption.IsEncrypted(kept) {
-		if t == nil {
-			return a.newIdentity(ctx)
+	seed, stale := a.openSeed(ctx, kept)
+	if seed == nil {
+		pair, err := nkeys.CreateCurveKeys()
+		if err != nil {
+			return "", nil, err
 		}
-		if seed, stale, err = t.Open(ctx, kept, nil); err != nil {
-			return a.newIdentity(ctx)
+		if seed, err = pair.Seed(); err != nil {
+			return "", nil, err
 		}
+		stale = true
 	}
-	pair, err := nkeys.FromCurveSeed(bytes.TrimSpace(seed))
+	pair, err := nkeys.FromCurveSeed(seed)
 	if err != nil {
 		return "", nil, fmt.Errorf("the file %s is damaged: %w", identityFile, err)
 	}
-	if stale && !slices.Contains(looking, a.command) {
-		err = a.writeIdentity(ctx, name, seed)
+	t := a.sealing.State()
+	switch {
+	case stale && !(t.Encrypts() && slices.Contains(looking, a.command)):
+		if seed, err = t.Seal(ctx, seed); err == nil {
+			err = writeIdentity(name, seed)
+		}
+	case missing:
+		err = writeIdentity(name, nil) // the first run makes another pair
 	}
 	return name, pair, err
+}
+
+// openSeed returns the seed, and whether it is not kept as it is to be; nil where there is none. One that cannot be decrypted is
+// given up: of the store, which was read before, the configuration has the key, so what is lost is at most what an
+// interrupted run left in the message store.
+func (a *app) openSeed(ctx context.Context, kept []byte) (seed []byte, stale bool) {
+	t := a.sealing.State()
+	switch {
+	case len(kept) == 0:
+		return nil, true
+	case !encryption.IsEncrypted(kept):
+		return kept, t.Encrypts()
+	case t == nil:
+		return nil, true
+	}
+	seed, stale, err := t.Open(ctx, kept, nil)
+	if err != nil {
+		return nil, true
+	}
+	return seed, stale
 }
 
 // readIdentity returns the name, and the seed as it is kept.
@@ -65,27 +92,10 @@ func readIdentity() (name string, kept []byte, err error) {
 	return string(first), bytes.TrimSpace(rest), nil
 }
 
-func (a *app) newIdentity(ctx context.Context) (string, nkeys.KeyPair, error) {
-	pair, err := nkeys.CreateCurveKeys()
-	if err != nil {
-		return "", nil, err
-	}
-	seed, err := pair.Seed()
-	if err != nil {
-		return "", nil, err
-	}
-	name := "c-" + strings.ToLower(newID()[:12])
-	return name, pair, a.writeIdentity(ctx, name, seed)
-}
-
-func (a *app) writeIdentity(ctx context.Context, name string, seed []byte) error {
+// writeIdentity writes the file. Runs rest on it, so it must not be lost with the power, nor be half there.
+func writeIdentity(name string, kept []byte) error {
 	if err := os.MkdirAll(storeDir, 0o700); err != nil {
 		return err
 	}
-	kept, err := a.sealing.State().Seal(ctx, seed)
-	if err != nil {
-		return err
-	}
-	// Runs rest on it, so it must not be lost with the power, nor be half there.
 	return snapshot.WriteWhole(identityFile, fmt.Appendf(nil, "%s\n%s\n", name, kept))
 }
