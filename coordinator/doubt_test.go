@@ -337,6 +337,29 @@ func TestAPermitThatIsTakenOverAfterItsDoubtWasGivenUpIsKept(t *testing.T) {
 	}
 }
 
+// The permit of an operation whose result was there before the permit was granted again stayed held when the run ended, for a day: the
+// request for it was left as if the operation went on.
+func TestAPermitThatIsNotTakenOverBeforeItsOperationHasEndedIsNotLeft(t *testing.T) {
+	w := safely(t, 1)
+	w.latency = func(string) time.Duration { return 5 * time.Second }
+	w.boot()
+	for len(w.began) < 1 {
+		w.run(1)
+	}
+	w.crash()
+	w.restore()
+	w.refuse = func(permitKey) error { return wire.ErrDisconnected }
+	w.boot()
+	if got := len(w.loop.reclaims); got != 1 {
+		t.Fatalf("%d permits are asked for again", got)
+	}
+	w.finish()
+	w.stateAgrees()
+	if len(w.loop.held()) != 0 || len(w.held) != 0 {
+		t.Errorf("the run leaves %v; held are %v", w.loop.held(), w.held)
+	}
+}
+
 // What a worker said of a doubt that had been given up was acknowledged, and changed nothing: the permit stayed held, in each run that
 // was resumed after that too.
 func TestAWorkerThatSaysLateThatNothingGoesOnFreesThePermit(t *testing.T) {

@@ -240,8 +240,10 @@ func (l *loop) held() (keys []permitKey) {
 	for _, ps := range l.kept {
 		keys = append(keys, keysOf(ps)...)
 	}
-	for k := range l.reclaims {
-		keys = append(keys, k)
+	for k, a := range l.reclaims {
+		if l.isOpen(a) { // else it was to be given back as soon as it came
+			keys = append(keys, k)
+		}
 	}
 	return keys
 }
