@@ -6,7 +6,9 @@ import (
 
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
 )
 
 const applyUsage = `
@@ -78,8 +80,21 @@ func runRefresh(ctx context.Context, a *app, args []string) int {
 			r.ui.diagnostics(diags)
 			return 1
 		}
+		if !anyManaged(planned.Plan.Prior) {
+			diags = diags.Append(diag.New(diag.Warning, "Empty or non-existent state", "The state has no objects, so there is nothing to refresh.", nil))
+		}
 		return r.adopt(ctx, planned.Plan, "refresh", diags)
 	}))
+}
+
+// anyManaged tells whether a state holds anything but what data sources have read.
+func anyManaged(s *state.State) bool {
+	for r := range s.Resources {
+		if r.Resource.Mode == addr.Managed {
+			return true
+		}
+	}
+	return false
 }
 
 // apply is the common path of apply and destroy.
@@ -127,9 +142,9 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 		p := planned.Plan
 		trivial := !p.Applyable()
 		if p.Mode == plan.RefreshOnly {
-			return r.refresh(ctx, p, approved, vars)
+			return r.refresh(ctx, p, approved)
 		}
-		if !trivial && !approved && !r.approve(p, vars) {
+		if !trivial && !approved && !r.approve(p) {
 			return 1
 		}
 		r.left = leftBehind(p, pf)
@@ -159,8 +174,8 @@ func countForgotten(p *plan.Plan) int {
 }
 
 // refresh writes what a refresh-only plan found.
-func (r *operationRun) refresh(ctx context.Context, p *plan.Plan, approved bool, vars variableFlags) int {
-	if p.Applyable() && !approved && !r.approve(p, vars) {
+func (r *operationRun) refresh(ctx context.Context, p *plan.Plan, approved bool) int {
+	if p.Applyable() && !approved && !r.approve(p) {
 		return 1
 	}
 	return r.apply(ctx, p, "refresh")

@@ -137,6 +137,10 @@ func (s *shown) state(ctx context.Context, st *state.State) diag.List {
 		s.print("No state.\n")
 		return s.writeDocument(text, err)
 	}
+	s.wholeConfig = true
+	if _, diags := s.loadRoot(s.vars); diags.HasErrors() {
+		return diags
+	}
 	schemas, diags := s.app.schemas(ctx, nil, nil, st, nil)
 	if diags.HasErrors() {
 		return diags

@@ -60,6 +60,7 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 	}
 	elsewhere.stateOut, elsewhere.backup = "", *backupOut
 	lf.stateOut = ""
+	s.wholeConfig = true
 	return s.withState(ctx, vars, lf, operation, func(at aState) diag.List {
 		source, diags := at.load(ctx)
 		switch {

@@ -49,6 +49,7 @@ func runReplaceProvider(ctx context.Context, a *app, args []string) int {
 	if diags = diags.Append(more); diags.HasErrors() {
 		return s.end(diags)
 	}
+	s.wholeConfig = true
 	return s.withState(ctx, vars, lf, "state-replace-provider", func(at aState) diag.List {
 		st, diags := at.load(ctx)
 		if diags.HasErrors() {

@@ -44,6 +44,7 @@ func runStatePush(ctx context.Context, a *app, args []string) int {
 	if diags.HasErrors() {
 		return s.end(diags)
 	}
+	s.wholeConfig = true
 	return s.withState(ctx, vars, lf, "state-push", func(at aState) diag.List {
 		ours, diags := at.load(ctx)
 		if diags.HasErrors() {

@@ -169,6 +169,7 @@ func runStateShow(ctx context.Context, a *app, args []string) int {
 		return s.end(diag.Errors(fmt.Sprintf("Error parsing instance address %q", f.Arg(0)),
 			parsed[0].Detail+"\n\nThe command takes the address of one resource instance. To see the addresses, run: coordinator state list", nil))
 	}
+	s.wholeConfig = true
 	return s.readState(ctx, vars, *file, func(st *state.State) diag.List {
 		if neverStored(st) {
 			return noStateFile()
@@ -220,6 +221,7 @@ func runStatePull(ctx context.Context, a *app, args []string) int {
 	if diags = diags.Append(noArguments(f)); diags.HasErrors() {
 		return s.end(diags)
 	}
+	s.wholeConfig = true
 	return s.readState(ctx, vars, "", func(st *state.State) diag.List {
 		if neverStored(st) {
 			return nil

@@ -48,6 +48,7 @@ func runStateRm(ctx context.Context, a *app, args []string) int {
 	if *dryRun {
 		operation = ""
 	}
+	s.wholeConfig = true
 	return s.withState(ctx, vars, lf, operation, func(at aState) diag.List {
 		st, diags := at.load(ctx)
 		if diags.HasErrors() {

@@ -81,6 +81,7 @@ func (a *app) mark(ctx context.Context, args []string, name, usage string,
 	if at.Resource.Mode != addr.Managed {
 		return s.end(diag.Errors("Invalid resource address", fmt.Sprintf("Resource instance %s cannot be tainted: only managed resources can.", at), nil))
 	}
+	s.wholeConfig = name == "taint"
 	return s.withState(ctx, vars, lf, name, func(opened aState) diag.List {
 		st, diags := opened.load(ctx)
 		if diags.HasErrors() {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -65,6 +66,9 @@ func (a *app) openState(ctx context.Context, root *config.Node, f stateFlags, op
 		return nil, diags
 	}
 	s.store, s.temporary = store, temporary
+	if err := s.ensureWorkspace(ctx); err != nil {
+		return nil, diags.Append(diag.List{}.Append(err), closeStore(store, temporary))
+	}
 	s.sync = &snapshot.Sync{Store: store, Backend: backend, Version: engineVersion}
 	if f.lock && operation != "" {
 		if more := s.lock(ctx, f.lockTimeout); more.HasErrors() {
@@ -79,6 +83,16 @@ func (a *app) openState(ctx context.Context, root *config.Node, f stateFlags, op
 		diags = diags.Append(diag.New(diag.Warning, "The state was changed outside of Millipede", message, nil))
 	}
 	return s, diags
+}
+
+// ensureWorkspace makes the selected workspace in the store if it is not there: TF_WORKSPACE may name one that nobody has
+// made, and using it makes it.
+func (s *openState) ensureWorkspace(ctx context.Context) error {
+	names, err := s.store.Workspaces(ctx)
+	if err != nil || slices.Contains(names, s.workspace) {
+		return err
+	}
+	return s.store.CreateWorkspace(ctx, s.workspace)
 }
 
 // openStore opens the store of this directory, which one process can have at a time. What encrypts the state is set up.

@@ -217,13 +217,10 @@ func (r *operationRun) finish(ctx context.Context, p *plan.Plan, applied *operat
 // noApproval is the summary that OpenTofu has where nobody can approve.
 const noApproval = "error asking for approval: EOF"
 
-// approve asks the user; without somebody to ask it is an error.
-func (r *operationRun) approve(p *plan.Plan, vars variableFlags) bool {
+// approve asks the user; without somebody to ask it is an error. As in OpenTofu it does so even where input is turned off,
+// which is about the values of variables.
+func (r *operationRun) approve(p *plan.Plan) bool {
 	a := r.app
-	if !vars.input || a.getenv("TF_INPUT") == "0" || a.getenv("TF_INPUT") == "false" {
-		r.ui.diagnostics(diag.Errors(noApproval, "Input is turned off, so nobody can approve the plan. Give -auto-approve to apply without being asked, or save the plan with plan -out=FILE and apply that.", nil))
-		return false
-	}
 	question, what := "Do you want to perform these actions?", "Millipede will perform the actions described above.\n  Only 'yes' will be accepted to approve."
 	switch p.Mode {
 	case plan.Destroy:
@@ -241,7 +238,7 @@ func (r *operationRun) approve(p *plan.Plan, vars variableFlags) bool {
 		return true
 	}
 	if err != nil && line == "" {
-		r.ui.diagnostics(diag.Errors(noApproval, "Standard input has ended before an answer came.", nil))
+		r.ui.diagnostics(diag.Errors(noApproval, "Standard input has ended before an answer came. Give -auto-approve to apply without being asked, or save the plan with plan -out=FILE and apply that.", nil))
 		return false
 	}
 	verb := "Apply"

@@ -68,6 +68,9 @@ type screen struct {
 	printer *view.Printer
 	// storageOnly tells that the command needs the configuration only to find the state; see config.TreeOptions.
 	storageOnly bool
+	// wholeConfig tells that the command wants every module to be installed and valid, though it looks at the state alone.
+	// Which ones do is as in OpenTofu.
+	wholeConfig bool
 	stream      *view.Stream // nil when nobody wants messages
 	// document receives the JSON of commands that write one; nil when nobody wants it.
 	document io.Writer

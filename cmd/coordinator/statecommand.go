@@ -65,6 +65,12 @@ func (s *screen) loadRoot(vars variableFlags) (*config.Node, diag.List) {
 	if !w.loader.HasConfig(".") {
 		return nil, diags
 	}
+	if s.wholeConfig {
+		if more := errorsOf(w.load()); more.HasErrors() {
+			return nil, diags.Append(more)
+		}
+		return w.tree.Root, diags
+	}
 	root, more := w.loadRoot(s.storageOnly)
 	return root, errorsOf(diags.Append(more))
 }

@@ -101,12 +101,16 @@ func (p *Planner) superfluous(n *graph.Node, wanted map[addr.Instance]bool) []ob
 		if i.Current != nil && !wanted[a] {
 			out = append(out, object{addr: a, resource: r, orphan: p.orphanReason(a, r)})
 		}
-		out = append(out, deposedObjects(a, i, r)...)
+		out = append(out, p.deposedObjects(a, i, r)...)
 	})
 	return out
 }
 
-func deposedObjects(a addr.Instance, i *state.Instance, r *values.Resource) []object {
+// deposedObjects returns the deposed objects of an instance, unless the plan covers the instance only for what targets need.
+func (p *Planner) deposedObjects(a addr.Instance, i *state.Instance, r *values.Resource) []object {
+	if !p.Scope.Named(a) {
+		return nil
+	}
 	keys := make([]state.DeposedKey, 0, len(i.Deposed))
 	for k := range i.Deposed {
 		keys = append(keys, k)
@@ -162,7 +166,7 @@ func (p *Planner) expandOrphan(node int, n *graph.Node) program.Step {
 		if i.Current != nil {
 			f.objects = append(f.objects, object{addr: a, orphan: reason})
 		}
-		f.objects = append(f.objects, deposedObjects(a, i, nil)...)
+		f.objects = append(f.objects, p.deposedObjects(a, i, nil)...)
 	})
 	return p.grow(node, f, nil)
 }

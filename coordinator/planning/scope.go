@@ -181,6 +181,11 @@ func (s Scope) Instance(a addr.Instance) bool {
 	}
 }
 
+// Named tells whether an instance is covered for its own sake, not only because a target needs it.
+func (s Scope) Named(a addr.Instance) bool {
+	return len(s.targets) == 0 && s.Instance(a) || containsAny(s.targets, a)
+}
+
 func containsAny(list []addr.Target, a addr.Instance) bool {
 	for _, t := range list {
 		if t.Contains(a) {
