@@ -81,7 +81,7 @@ func (u *jsonUI) applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.S
 		return
 	}
 	if u.command == "import" {
-		u.stream.Log(importDone)
+		u.stream.Info(importDone)
 		return
 	}
 	if !u.refreshes() {

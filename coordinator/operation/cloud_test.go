@@ -23,6 +23,9 @@ type cloud struct {
 	// half tells that the object exists nevertheless.
 	onCreate func(ctx context.Context, name string) (half bool, err error)
 
+	// onSchemas is called, when not nil, before the schemas are told.
+	onSchemas func()
+
 	// onApply is called, when not nil, before anything is done; its error fails that: nothing has changed then.
 	onApply func(what string) error
 
@@ -66,7 +69,12 @@ var cloudSchemas = &provider.Schemas{
 	ProtocolVersion: 6,
 }
 
-func (c *cloud) Schemas(context.Context) (*provider.Schemas, diag.List) { return cloudSchemas, nil }
+func (c *cloud) Schemas(context.Context) (*provider.Schemas, diag.List) {
+	if c.onSchemas != nil {
+		c.onSchemas()
+	}
+	return cloudSchemas, nil
+}
 
 func (c *cloud) Metadata(context.Context) (provider.Metadata, diag.List) {
 	return cloudSchemas.Metadata(), nil

@@ -215,6 +215,21 @@ output "c" { value = fake_thing.c.name }
 	}
 }
 
+func TestAnInterruptIsHeardWhileAProviderIsAskedForItsSchemas(t *testing.T) {
+	e := newEstate(t)
+	e.configure(`resource "fake_thing" "a" { name = "a" }`)
+	answer := make(chan struct{})
+	t.Cleanup(func() { close(answer) })
+	e.cloud.onSchemas = func() {
+		e.interrupts <- struct{}{}
+		<-answer
+	}
+	planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{})
+	if planned != nil || !says(diags, "the command was interrupted") {
+		t.Errorf("the plan is %v, the diagnostics are %v", planned, diags)
+	}
+}
+
 func TestAnInstanceStartsWhenTheInstanceThatItNeedsIsDone(t *testing.T) {
 	e := newEstate(t)
 	e.configure(`

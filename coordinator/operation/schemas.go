@@ -80,6 +80,8 @@ func (s *Session) Schemas(ctx context.Context, prior *state.State) (*values.Sche
 	var mu sync.Mutex // guards out and diags
 	out := map[addr.Provider]*provider.Schemas{}
 	var diags diag.List
+	ctx, release := s.heed(ctx)
+	defer release()
 	group, ctx := errgroup.WithContext(ctx)
 	for p, n := range needs(s.Tree, prior) {
 		group.Go(func() error {

@@ -6,6 +6,7 @@ package operation
 
 import (
 	"context"
+	"errors"
 	"os"
 	"time"
 
@@ -88,6 +89,27 @@ func (s *Session) watch(r *coordinator.Runner) (release func()) {
 	}()
 	return func() {
 		close(done)
+		<-stopped
+	}
+}
+
+// errInterrupted is why a call outside of a run was given up.
+var errInterrupted = errors.New("the command was interrupted")
+
+// heed returns a context that an interrupt ends, for calls outside of a run, and what stops listening.
+func (s *Session) heed(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		select {
+		case <-s.Interrupts: // never, where it is nil
+			cancel(errInterrupted)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
 		<-stopped
 	}
 }
