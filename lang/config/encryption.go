@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/lang/diag"
 )
@@ -138,10 +139,13 @@ func (b overlaid) merge(base, over *hcl.BodyContent) *hcl.BodyContent {
 		})
 		if i >= 0 {
 			merged := *block
-			if block.Type == "remote_state_data_sources" {
-				merged.Body = overlaid{block.Body, rest[i].Body}
-			} else {
-				merged.Body = overridden{block.Body, rest[i].Body}
+			switch own := (overridden{block.Body, rest[i].Body}); block.Type {
+			case "remote_state_data_sources":
+				merged.Body = overlaid(own)
+			case "state", "plan":
+				merged.Body = enforceable{own}
+			default:
+				merged.Body = own
 			}
 			block = &merged
 			rest = slices.Delete(rest, i, i+1)
@@ -150,4 +154,23 @@ func (b overlaid) merge(base, over *hcl.BodyContent) *hcl.BodyContent {
 	}
 	out.Blocks = append(out.Blocks, rest...)
 	return out
+}
+
+// enforceable is a target in which what one of the two bodies enforces is enforced: an override cannot take that back.
+type enforceable struct{ overridden }
+
+func (b enforceable) Content(schema *hcl.BodySchema) (*hcl.BodyContent, hcl.Diagnostics) {
+	content, _, diags := b.PartialContent(schema)
+	return content, diags
+}
+
+func (b enforceable) PartialContent(schema *hcl.BodySchema) (*hcl.BodyContent, hcl.Body, hcl.Diagnostics) {
+	content, rest, diags := b.overridden.PartialContent(schema)
+	base, _, _ := b.base.PartialContent(enforceableTargetSchema) // its problems are among those above
+	if a := base.Attributes["enforced"]; a != nil && content.Attributes["enforced"] != nil {
+		if v, problems := a.Expr.Value(nil); !problems.HasErrors() && v.RawEquals(cty.True) {
+			content.Attributes["enforced"] = a
+		}
+	}
+	return content, rest, diags
 }

@@ -105,27 +105,7 @@ func read(o Options) (*settings, diag.List) {
 	case o.Block == nil:
 		return decode(env, at)
 	}
-	ours, diags := decode(o.Block, o.Range)
-	theirs, more := decode(env, at)
-	if diags = diags.Append(more); diags.HasErrors() {
-		return nil, diags
-	}
-	merged, diags := decode(config.MergeEncryption(o.Block, env), o.Range)
-	if diags.HasErrors() {
-		return nil, diags
-	}
-	// The code can ask for encryption that the environment has to bring; the environment cannot take that back.
-	enforce(merged.State, ours.State, theirs.State)
-	enforce(merged.Plan, ours.Plan, theirs.Plan)
-	return merged, diags
-}
-
-func enforce(merged *enforceableTarget, by ...*enforceableTarget) {
-	for _, t := range by {
-		if t != nil && t.Enforced {
-			merged.Enforced = true
-		}
-	}
+	return decode(config.MergeEncryption(o.Block, env), o.Range)
 }
 
 func parseEnvironment(text string) (hcl.Body, hcl.Range, diag.List) {
