@@ -81,3 +81,27 @@ func TestAnOrphanedPermitIsFreedOnlyWhenNothingCanRunUnderIt(t *testing.T) {
 		_ = conn.Close()
 	}
 }
+
+// A coordinator that had slept through the end of its run kept permits that no other state's coordinator could free.
+func TestARunThatAnotherProcessHasEndedKeepsNoPermits(t *testing.T) {
+	ctx := context.Background()
+	store := statemem.New(statemem.Options{})
+	beginRun(t, store, 1)
+	key := permitKey{"default", "run1-0"}
+	r := &Runner{Options: Options{Store: store, RunID: "run1"}, loop: &loop{kept: map[wire.AttemptID][]permit{"a1": {{limit: &limit{name: key.limit}, id: key.id}}}}}
+	if got := r.held(ctx); len(got) != 1 || got[0] != key {
+		t.Fatalf("of a run that goes on it keeps %v", got)
+	}
+	if err := store.EndRun(ctx, "", "run1", "interrupted", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.held(ctx); len(got) != 1 {
+		t.Errorf("of a run that can be resumed it keeps %v", got)
+	}
+	if err := store.EndRun(ctx, "", "run1", "done", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.held(ctx); len(got) != 0 {
+		t.Errorf("of a run that has ended it keeps %v", got)
+	}
+}

@@ -244,7 +244,7 @@ func (r *Runner) Run(ctx context.Context) (out Outcome, err error) {
 	}
 	r.acts.start(base)
 	r.work(ctx)
-	r.acts.finish(r.loop.held())
+	r.acts.finish(r.held(base))
 	cancel(errEnded)
 	r.acts.wait()
 	out = r.outcome()
@@ -253,6 +253,19 @@ func (r *Runner) Run(ctx context.Context) (out Outcome, err error) {
 		return out, r.loop.broken
 	}
 	return out, r.close(context.WithoutCancel(ctx), &out)
+}
+
+// held lists the permits that the run keeps beyond its end, because something may still run under them: nothing does when
+// another process has ended the run meanwhile.
+func (r *Runner) held(ctx context.Context) []permitKey {
+	keys := r.loop.held()
+	if len(keys) == 0 || r.Store == nil {
+		return keys
+	}
+	if run, _, err := r.Store.RunPlan(ctx, r.RunID); err == nil && run.Over() {
+		return nil
+	}
+	return keys
 }
 
 // errEnded leaves the permits that could not be taken over yet as they are: of what an earlier process left, something may

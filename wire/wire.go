@@ -85,8 +85,9 @@ type Queue interface {
 	PublishResult(ctx context.Context, ref TaskRef, data []byte) error
 	// FetchResults waits until at least one result for the coordinator is there and returns at most n.
 	FetchResults(ctx context.Context, coordinator string, n int) ([]Delivery, error)
-	// PurgeRun removes what a finished run left: tasks, results, keys, spilled messages. Its registers stay blocked for
-	// as long as a worker may hold a task that it fetched before.
+	// PurgeRun removes what a finished run left: tasks, results, keys, spilled messages, requests for permits and the
+	// permits that processes which are gone held for it. Its registers stay blocked for as long as a worker may hold a
+	// task that it fetched before.
 	PurgeRun(ctx context.Context, run string) error
 	// HighWater returns the last sequences of the task and result streams and the identity of the streams
 	// (creation times), so that a coordinator notices a store that lost its tail.

@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -176,6 +177,11 @@ func (n *nats) purge(run string) {
 		if strings.HasPrefix(subject, "key."+wire.Token(run)+".") {
 			delete(n.keys, subject)
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.limits)) {
+		l := n.limits[name]
+		l.list = slices.DeleteFunc(l.list, func(a *admission) bool { return a.Run == run })
+		l.hand()
 	}
 }
 

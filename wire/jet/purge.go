@@ -24,6 +24,7 @@ func (c *Conn) PurgeRun(ctx context.Context, run string) error {
 	group.Go(func() error { return c.purge(gctx, resultsStream, "result.*.*."+token+".*") })
 	group.Go(func() error { return c.purge(gctx, keysStream, "key."+token+".*") })
 	group.Go(func() error { return c.dropSpilled(gctx, run) })
+	group.Go(func() error { return c.dropAdmissions(gctx, run) })
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("removing what run %s left: %w", run, err)
 	}
@@ -34,6 +35,26 @@ func (c *Conn) PurgeRun(ctx context.Context, run string) error {
 		return fmt.Errorf("emptying the registers of old runs: %w", err)
 	}
 	return nil
+}
+
+// dropAdmissions frees what earlier processes asked for, or held, in the name of a run. Other coordinators cannot tell
+// that it is free, so they would leave it to take its slot.
+func (c *Conn) dropAdmissions(ctx context.Context, run string) error {
+	if s, err := c.existing(ctx, admitStream); err != nil || s == nil {
+		return err
+	}
+	subject := "admit.>"
+	c.semaphore.mu.Lock()
+	if owner := c.semaphore.owner; owner != "" {
+		subject = "admit.*." + wire.Token(owner) + ".*"
+	}
+	c.semaphore.mu.Unlock()
+	return c.eachAdmission(ctx, subject, func(m *storedMessage, r wire.PermitRequest) error {
+		if r.Run != run {
+			return nil
+		}
+		return c.deleteAdmission(ctx, m.Sequence)
+	})
 }
 
 // purge empties a subject of a stream, unless nobody has made the stream yet.

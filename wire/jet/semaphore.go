@@ -319,11 +319,15 @@ func (c *Conn) freeAdmission(ctx context.Context, subject, ack string) error {
 	if err != nil {
 		return err
 	}
+	return c.deleteAdmission(ctx, m.Sequence)
+}
+
+func (c *Conn) deleteAdmission(ctx context.Context, sequence uint64) error {
 	s, err := c.topology.stream(ctx, admitStream)
 	if err != nil {
 		return err
 	}
-	if err := s.DeleteMsg(ctx, m.Sequence); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
+	if err := s.DeleteMsg(ctx, sequence); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
 		return problem(err)
 	}
 	return nil

@@ -175,6 +175,10 @@ func (c *Conn) PurgeRun(ctx context.Context, run string) error {
 				delete(s.blobs, sum)
 			}
 		}
+		for _, l := range s.limits {
+			l.requests = slices.DeleteFunc(l.requests, func(q *request) bool { return q.Run == run })
+		}
+		s.change()
 		return nil
 	})
 }

@@ -101,6 +101,29 @@ var semaphoreTests = []test{
 		b.no(two.Release(ctx))
 		third.get()
 	}},
+	{"purging a run frees what processes that are gone asked for, or held, in its name", func(ctx context.Context, b *bench) {
+		gone, bob := b.actor(), b.actor()
+		b.declare(ctx, gone, "global", 1)
+		b.acquire(ctx, gone, "global", b.request("alice", 1))
+		abandoned, cancel := context.WithCancelCause(ctx)
+		left := begin(b, func() (error, error) {
+			_, err := gone.Acquire(abandoned, "global", b.request("alice", 2))
+			return err, nil
+		})
+		b.waits(ctx, bob, "global", 1)
+		cancel(wire.ErrLeft)
+		left.get()
+		b.no(gone.Close())
+		waiting := begin(b, func() (wire.Permit, error) { return bob.Acquire(ctx, "global", b.request("bob", 1)) })
+		b.waits(ctx, bob, "global", 2)
+		b.no(bob.PurgeRun(ctx, "another run"))
+		b.stillWaits(waiting)
+		b.no(b.actor().PurgeRun(ctx, b.request("alice", 1).Run))
+		waiting.get()
+		if got := b.status(ctx, bob, "global"); len(got.Held) != 1 || len(got.Waiting) != 0 {
+			b.Fatalf("the status is %+v", got)
+		}
+	}},
 	{"a request that is given up takes no slot", func(ctx context.Context, b *bench) {
 		alice, bob := b.actor(), b.actor()
 		b.declare(ctx, alice, "global", 1)
