@@ -11,7 +11,6 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/renewal"
@@ -117,9 +116,9 @@ func (a *Applier) load() {
 		planned[c.Addr] = true
 		switch {
 		case !c.After.IsNull():
-			a.setValue(c.Addr, c.After)
+			a.Store.Preset(c.Addr, c.After)
 		case a.Plan.Mode == plan.Destroy:
-			a.setValue(c.Addr, c.Before)
+			a.Store.Preset(c.Addr, c.Before)
 		}
 	}
 	for abs, r := range a.Plan.Prior.Resources {
@@ -127,12 +126,12 @@ func (a *Applier) load() {
 			continue
 		}
 		for k, i := range r.Instances {
-			block := a.block(abs.Instance(k))
-			if block == nil || i.Current == nil || block.Code.Schema == nil || planned[abs.Instance(k)] {
+			schema := a.Code.Schemas.Resource(r.Provider.Provider, addr.Data, abs.Resource.Type)
+			if i.Current == nil || schema == nil || planned[abs.Instance(k)] {
 				continue
 			}
-			if v, err := values.DecodeStored(i.Current, block.Code.Schema); err == nil {
-				block.Set(k, v)
+			if v, err := values.DecodeStored(i.Current, schema); err == nil {
+				a.Store.Preset(abs.Instance(k), v)
 			}
 		}
 	}
@@ -147,13 +146,13 @@ func (a *Applier) Restore(done []bool) {
 			continue
 		}
 		c := a.Plan.Changes[vx.Change]
-		block := a.block(c.Addr)
+		schema := a.Code.Schemas.Resource(c.Provider.Provider, c.Addr.Resource.Mode, c.Addr.Resource.Type)
 		o := a.state.Object(c.Addr, state.CurrentObject)
-		if block == nil || o == nil || block.Code.Schema == nil {
+		if o == nil || schema == nil {
 			continue
 		}
-		if value, err := values.DecodeStored(o, block.Code.Schema); err == nil {
-			block.Set(c.Addr.Key, value)
+		if value, err := values.DecodeStored(o, schema); err == nil {
+			a.Store.Preset(c.Addr, value)
 		}
 	}
 }
@@ -165,12 +164,6 @@ func (a *Applier) block(i addr.Instance) *values.Resource {
 		return nil
 	}
 	return m.ResourceBlock(i.Resource)
-}
-
-func (a *Applier) setValue(i addr.Instance, v cty.Value) {
-	if block := a.block(i); block != nil {
-		block.Set(i.Key, v)
-	}
 }
 
 // Begin returns the changes that come before any operation: what refreshing and moves found, and outputs that are

@@ -37,6 +37,36 @@ output "now" { value = data.fake_lookup.now.value }
 	}
 }
 
+// Loading a plan's values into the apply must not expand modules: what repeats them is final only when the call's own vertex
+// runs, and an expansion is never computed again.
+func TestModulesThatRepeatByWhatTheApplyMakesSeeItsValues(t *testing.T) {
+	e := newEstate(t)
+	e.configure(`
+resource "fake_thing" "a" { name = "a" }
+locals { ids = { x = fake_thing.a.id } }
+module "each" {
+  source   = "./child"
+  for_each = local.ids
+  name     = each.value
+}
+module "counted" {
+  source = "./child"
+  count  = length(module.each)
+  name   = module.each["x"].id
+}
+`, `
+variable "name" {}
+resource "fake_thing" "b" { name = "on-${var.name}" }
+output "id" { value = fake_thing.b.id }
+`)
+	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	e.clean(diags)
+	e.equal("done", e.cloud.done(), []string{"create a", "create on-id1", "create on-id2"})
+	if again := e.plan(operation.PlanOptions{}); again.Applyable() {
+		t.Errorf("a second plan wants %v", changes(again))
+	}
+}
+
 func TestConditions(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		text, says   string

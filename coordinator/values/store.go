@@ -77,8 +77,10 @@ type Store struct {
 	Options
 	root *Module
 
-	mu      sync.RWMutex // guards modules
+	mu      sync.RWMutex // guards modules and presets
 	modules map[addr.ModuleInstance]*Module
+	// presets are values of resource instances whose modules are not there yet.
+	presets map[addr.AbsResource]map[addr.Key]cty.Value
 
 	provMu    sync.Mutex // guards providers
 	providers map[addr.ProviderInstance]*providerCell
@@ -86,9 +88,30 @@ type Store struct {
 
 // NewStore returns a store in which nothing is computed yet.
 func NewStore(o Options) *Store {
-	s := &Store{Options: o, modules: map[addr.ModuleInstance]*Module{}, providers: map[addr.ProviderInstance]*providerCell{}}
+	s := &Store{Options: o, modules: map[addr.ModuleInstance]*Module{}, presets: map[addr.AbsResource]map[addr.Key]cty.Value{}, providers: map[addr.ProviderInstance]*providerCell{}}
 	s.root = s.newModule(nil, o.Code.Tree.Root, addr.RootInstance, eval.Once)
 	return s
+}
+
+// Preset makes the value of a resource instance known without expanding anything: what repeats its module may depend on
+// values that are not final yet, and an expansion is never computed again. Instances without a block are passed over.
+func (s *Store) Preset(a addr.Instance, v cty.Value) {
+	s.mu.Lock()
+	m := s.modules[a.Module]
+	if m == nil {
+		abs := a.Abs()
+		if s.presets[abs] == nil {
+			s.presets[abs] = map[addr.Key]cty.Value{}
+		}
+		s.presets[abs][a.Key] = v
+	}
+	s.mu.Unlock()
+	if m == nil {
+		return
+	}
+	if r := m.ResourceBlock(a.Resource); r != nil {
+		r.Set(a.Key, v)
+	}
 }
 
 // Root returns the root module's instance.
@@ -189,8 +212,13 @@ func (s *Store) newModule(parent *Module, node *config.Node, at addr.ModuleInsta
 	}
 	m.Scope = eval.New(s.scopeOptions(m, ""))
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range m.resources {
+		for k, v := range s.presets[r.Addr()] {
+			r.Set(k, v)
+		}
+	}
 	s.modules[at] = m
-	s.mu.Unlock()
 	return m
 }
 
