@@ -240,6 +240,11 @@ func (l *loop) held() (keys []permitKey) {
 	for _, ps := range l.kept {
 		keys = append(keys, keysOf(ps)...)
 	}
+	for v, p := range l.past {
+		if l.vertices[v].phase == idle { // it was not looked at
+			keys = append(keys, keysOf(p.permits)...)
+		}
+	}
 	for k, a := range l.reclaims {
 		if l.isOpen(a) { // else it was to be given back as soon as it came
 			keys = append(keys, k)
