@@ -16,7 +16,7 @@ import (
 func (p *Planner) variable(n *graph.Node) program.Step {
 	var step program.Step
 	f := &found{}
-	if len(n.Variable.Validations) > 0 {
+	if p.Mode != plan.Destroy && len(n.Variable.Validations) > 0 {
 		f.expected = &expectation{kind: "input_variable", config: n.Address()}
 	}
 	for _, m := range p.Store.Instances(n.Module) {

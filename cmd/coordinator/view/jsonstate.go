@@ -98,19 +98,10 @@ func stateForm(s *state.State, schemas *values.Schemas, engineVersion string) (j
 	}
 	vals.RootModule = *tree.root
 	out.Values = vals
-	out.Checks = checkForms(statedChecks(s.Checks))
+	if !s.IsEmpty() { // as in OpenTofu, what holds nothing else says nothing of checks
+		out.Checks = checkForms(s.Checks)
+	}
 	return out, nil
-}
-
-// statedChecks are the results that OpenTofu's state form has: those of objects in module instances with keys it
-// cannot read back.
-func statedChecks(all []state.CheckResult) []state.CheckResult {
-	return slices.DeleteFunc(slices.Clone(all), func(c state.CheckResult) bool {
-		return strings.HasPrefix(c.Config, "module.") && slices.ContainsFunc(c.Objects, func(o state.CheckObject) bool {
-			module, _, keyed := strings.Cut(o.Address, "[")
-			return keyed && !strings.Contains(strings.TrimPrefix(module, "module."), ".")
-		})
-	})
 }
 
 func deposedKeys(i *state.Instance) []state.DeposedKey {
