@@ -11,7 +11,6 @@ import (
 	"errors"
 	"sync"
 
-
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/renewal"
 	"github.com/millipede-iac/millipede/coordinator/values"
