@@ -53,6 +53,8 @@ type Applier struct {
 	Options
 	graph   *dag.Graph
 	closure *graph.Closure
+	// needed tells which static vertices the apply has a use for.
+	needed []bool
 
 	mu     sync.RWMutex // guards all below
 	state  *state.State
@@ -77,7 +79,7 @@ type work struct {
 // New returns the program of an applying run.
 func New(o Options) *Applier {
 	a := &Applier{
-		Options: o, closure: graph.NewClosure(o.Static), state: o.State.Clone(),
+		Options: o, closure: graph.NewClosure(o.Static), needed: graph.Needed(o.Static, o.Plan), state: o.State.Clone(),
 		checks: map[string]*state.CheckResult{}, rechecked: map[checkKey]bool{}, checkObjects: map[checkKey]int{},
 	}
 	a.graph = dag.New(len(o.Plan.Graph.Vertices))

@@ -90,10 +90,12 @@ func (a *Applier) output(vx plan.Vertex) program.Step {
 	e := &effect{}
 	var deprecations diag.List
 	for _, m := range a.Store.Instances(n.Module) {
-		conditions := m.CheckOutput(n.Output)
-		if !strings.Contains(m.Addr.String(), "[") { // OpenTofu does not record those of instances with keys
-			e.checks = append(e.checks, outcomes("output_value", n.Address(), conditions)...)
+		if !a.needed[vx.Node] {
+			m.EvalOutput(name) // nothing goes by it, so nothing is wrong with it
+			continue
 		}
+		conditions := m.CheckOutput(n.Output)
+		e.checks = append(e.checks, outcomes("output_value", n.Address(), conditions)...)
 		step.Diags = step.Diags.Append(conditions.Diags)
 		if conditions.Diags.HasErrors() {
 			if n.Module.IsRoot() {

@@ -281,3 +281,52 @@ resource "fake_thing" "b" {
 		t.Errorf("the counts are %+v", c)
 	}
 }
+
+func TestTheConditionsOfAnOutputAreLookedAtAgainWhereSomethingUsesIt(t *testing.T) {
+	e := newEstate(t)
+	e.apply(`
+module "whole" {
+  source   = "./child"
+  for_each = { x = 1 }
+  n        = each.value
+}
+module "one" {
+  source = "./child"
+  count  = 1
+  n      = 1
+}
+module "unused" {
+  source = "./child"
+  n      = 1
+}
+resource "fake_thing" "a" { name = module.one[0].left }
+output "o" { value = { for k, m in module.whole : k => m.left } }
+`, `
+variable "n" {}
+output "left" {
+  value = "l${var.n}"
+  precondition {
+    condition     = var.n < 5
+    error_message = "too much"
+  }
+}
+output "right" {
+  value = "r${var.n}"
+  precondition {
+    condition     = var.n < 5
+    error_message = "too much"
+  }
+}
+`)
+	var got []string
+	for _, c := range e.state().Checks {
+		for _, o := range c.Objects {
+			got = append(got, o.Address+" "+string(o.Status))
+		}
+	}
+	e.equal("checks", got, []string{
+		"module.one[0].output.left pass", "module.one[0].output.right unknown",
+		"module.unused.output.left unknown", "module.unused.output.right unknown",
+		`module.whole["x"].output.left pass`, `module.whole["x"].output.right pass`,
+	})
+}

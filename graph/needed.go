@@ -1,0 +1,52 @@
+package graph
+
+import (
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+)
+
+// Needed tells for each static vertex whether the apply of a plan has a use for its value: something refers to it that is
+// carried out, or is shown. That is every output of the root module, every check, and every resource that the plan makes
+// something of; and all that these refer to, except that a resource of which nothing is made needs nothing for the sake of
+// a root output or a check, which see what is stored. As in OpenTofu, the preconditions of outputs that are not needed are
+// not looked at again. The answer takes O(V+E).
+func Needed(s *Static, p *plan.Plan) []bool {
+	made := map[addr.ConfigResource]bool{}
+	for _, c := range p.Changes {
+		r := c.Addr.Config()
+		if making, _ := makingOf(c); making && !made[r] {
+			made[r] = c.Action != plan.NoOp || s.conditioned(r)
+		}
+	}
+	needed := make([]bool, len(s.Nodes))
+	order, _ := s.Graph.Order()
+	for i := len(order) - 1; i >= 0; i-- {
+		if v := order[i]; v < len(s.Nodes) {
+			needed[v] = s.final(v) || s.Nodes[v].Kind == ResourceNode && made[s.Nodes[v].ConfigResource()] || s.used(v, needed)
+		}
+	}
+	return needed
+}
+
+// used tells whether something that is needed refers to a vertex. The vertices after it are decided already.
+func (s *Static) used(v int, needed []bool) bool {
+	kind := s.Nodes[v].Kind
+	for after := range s.Graph.After(v) {
+		if after < len(s.Nodes) && needed[after] && (kind != ResourceDone || !s.final(after)) {
+			return true
+		}
+	}
+	return false
+}
+
+// final tells whether a vertex is needed by itself, whatever the plan makes.
+func (s *Static) final(v int) bool {
+	n := &s.Nodes[v]
+	return n.Kind == CheckNode || n.Kind == OutputNode && n.Module.IsRoot()
+}
+
+// conditioned tells whether a resource has conditions, which hold an object to them that does not change.
+func (s *Static) conditioned(r addr.ConfigResource) bool {
+	v, ok := s.ResourceVertex(r)
+	return ok && len(s.Nodes[v].Resource.Preconditions)+len(s.Nodes[v].Resource.Postconditions) > 0
+}
