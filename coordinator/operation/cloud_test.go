@@ -15,7 +15,8 @@ import (
 )
 
 // cloud is a provider whose objects are kept in memory. It offers the resource type fake_thing, whose name cannot be
-// changed and whose size can, and the data source fake_lookup.
+// changed and whose size can, and the data source fake_lookup,
+// which does not find "nothing".
 type cloud struct {
 	provider.Provider // what is not faked panics
 
@@ -187,6 +188,9 @@ func (c *cloud) ReadDataSource(_ context.Context, _ string, config, _ cty.Value)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.log = append(c.log, "look up "+key)
+	if key == "nothing" {
+		return cty.NilVal, diag.Errors("not found", "there is nothing of that key", nil)
+	}
 	return cty.ObjectVal(map[string]cty.Value{"key": config.GetAttr("key"), "value": cty.StringVal("value of " + key)}), nil
 }
 

@@ -31,6 +31,8 @@ type PlanOptions struct {
 	Targets, Excludes []addr.Target
 	Replace           []addr.Instance
 	Imports           map[addr.Instance]*planning.ImportTarget
+	// beforeDestroy makes the plan that a destroy plan goes by: conditions that do not hold are warnings.
+	beforeDestroy bool
 }
 
 // Planned is a plan with what it was made with.
@@ -80,7 +82,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	}
 	now := s.Now().UTC().Truncate(time.Second)
 	store := s.store(code, values.Planning, now)
-	store.Lenient = o.Mode != plan.Normal
+	store.Lenient = o.Mode != plan.Normal || o.beforeDestroy
 	scope := planning.NewScope(static, o.Targets, o.Excludes, o.Mode == plan.Destroy)
 	diags = diags.Append(s.deprecatedInputs(), scopeWarning(scope, o), leftBehind(moved.Previous, o))
 	if diags.HasErrors() {
@@ -97,6 +99,9 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	diags = diags.Append(outcome.Diags)
 	if err != nil {
 		return nil, diags.Append(runFailed(err))
+	}
+	if planner.Doubtful() && !outcome.Interrupted {
+		return s.destroyByPlan(ctx, prior, o)
 	}
 	if diags.HasErrors() && !outcome.Interrupted {
 		if more := s.check(ctx, static, code, false); more.HasErrors() {
@@ -116,6 +121,26 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 		diags = diags.Append(diag.New(diag.Error, "Operation interrupted", "The plan was not finished.", nil))
 	}
 	return &Planned{Plan: p, Schemas: schemas, Values: store, Outcome: outcome}, diags
+}
+
+// destroyByPlan plans to destroy what exists once an ordinary plan has found out what that is. As in OpenTofu, what an
+// ordinary plan cannot evaluate keeps a destroy from being planned, and data whose reading it would put off is not read. To
+// find what exists it is not needed, so it is made only where the two could differ.
+func (s *Session) destroyByPlan(ctx context.Context, prior *state.State, o PlanOptions) (*Planned, diag.List) {
+	ordinary := o
+	ordinary.Mode, ordinary.beforeDestroy = plan.Normal, true
+	before, diags := s.Plan(ctx, prior, ordinary)
+	if diags.HasErrors() || before.Outcome.Interrupted {
+		return nil, diags
+	}
+	exists := before.Plan.Prior
+	for _, c := range before.Plan.Outputs {
+		if c.After.IsWhollyKnown() && !c.After.IsNull() {
+			exists.Outputs[c.Name] = &state.Output{Value: c.After, Sensitive: c.Sensitive}
+		}
+	}
+	o.SkipRefresh = true
+	return s.Plan(ctx, exists, o) // it gives all warnings again that are not of the ordinary plan alone
 }
 
 // run carries a program out that changes nothing.

@@ -141,7 +141,7 @@ func (p *Planner) checkFailed(config, instance string) bool {
 func (p *Planner) check(n *graph.Node) program.Step {
 	var step program.Step
 	if p.Mode == plan.Destroy {
-		return step // what is about to go need not be as it should
+		return p.evaluable(n)
 	}
 	f := &found{expected: &expectation{kind: "check", config: n.Address()}}
 	for _, m := range p.Store.Instances(n.Module) {
@@ -154,6 +154,19 @@ func (p *Planner) check(n *graph.Node) program.Step {
 	}
 	step.Value = f
 	return step
+}
+
+// evaluable looks whether a check can be evaluated in a destroy that refreshes. What is about to go need not be as it
+// should, so it does not matter what the check finds.
+func (p *Planner) evaluable(n *graph.Node) program.Step {
+	if p.SkipRefresh || p.Prior.IsEmpty() {
+		return program.Step{}
+	}
+	f := &found{}
+	for _, m := range p.Store.Instances(n.Module) {
+		f.doubtful = f.doubtful || m.CheckAsserts(n.Check).Diags.HasErrors()
+	}
+	return program.Step{Value: f}
 }
 
 // closeEphemerals closes the opened instances of an ephemeral resource, one task after the other.

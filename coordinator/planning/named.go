@@ -99,10 +99,12 @@ func (p *Planner) outputChange(name string, sensitive bool, after cty.Value) *pl
 		c.Before, c.BeforeSensitive = before.Value, before.Sensitive
 	}
 	exists := p.Prior.Outputs[name] != nil
-	if p.Mode == plan.Destroy && !exists && p.Prior.IsEmpty() {
-		return nil
+	bare, _ := after.UnmarkDeep()
+	refreshes := p.Mode == plan.Destroy && !p.SkipRefresh && !p.Prior.IsEmpty() && bare.IsWhollyKnown()
+	if p.Mode == plan.Destroy && !exists && (!refreshes || bare.IsNull()) {
+		return nil // it is not stored, and refreshing does not store it
 	}
-	if bare, _ := after.UnmarkDeep(); p.Mode == plan.Destroy && !p.SkipRefresh && bare.IsWhollyKnown() {
+	if refreshes {
 		c.Before, c.BeforeSensitive = bare, sensitive // what is refreshed before everything goes are the outputs, too
 	}
 	switch {

@@ -83,6 +83,8 @@ type Planner struct {
 	closing map[addr.ConfigResource]*object
 	// refreshed is the state as it is now.
 	refreshed *state.State
+	// doubtful is what Doubtful tells.
+	doubtful bool
 }
 
 type changeKey struct {
@@ -231,6 +233,7 @@ type found struct {
 	node     int
 	state    []state.Change
 	opened   *object
+	doubtful bool
 }
 
 // Accept implements program.Program.
@@ -269,11 +272,20 @@ func (p *Planner) Accept(v int, step *program.Step) {
 	for _, c := range f.checks {
 		p.record(c)
 	}
+	p.doubtful = p.doubtful || f.doubtful
 	if f.opened != nil {
 		r := f.opened.addr.Config()
 		p.open[r] = append(p.open[r], f.opened)
 	}
 	p.refreshed.Apply(f.state...)
+}
+
+// Doubtful tells, after the run has ended, that a destroy met something that an ordinary plan may see otherwise: data that
+// cannot be read, whose reading that may put off, or a check that cannot be evaluated, which is an error there.
+func (p *Planner) Doubtful() bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.doubtful
 }
 
 // change returns the planned change of a current object, or nil.

@@ -1,0 +1,94 @@
+package operation_test
+
+import (
+	"testing"
+
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan"
+)
+
+func TestADestroyFailsForWhatAnOrdinaryPlanCannotEvaluate(t *testing.T) {
+	const stored = `
+resource "fake_thing" "a" {
+  name = "a"
+  note = "nothing"
+}
+`
+	for sentence, c := range map[string]struct {
+		text        string
+		skipRefresh bool
+		says        string // the plan fails with that; empty for a plan to destroy fake_thing.a
+	}{
+		"data that cannot be read": {
+			text: stored + `data "fake_lookup" "d" { key = fake_thing.a.note }`,
+			says: "not found",
+		},
+		"data whose reading an ordinary plan puts off is not needed": {
+			text: `
+resource "fake_thing" "a" {
+  name = "a"
+  note = "something"
+}
+data "fake_lookup" "d" { key = fake_thing.a.note }
+output "d" { value = data.fake_lookup.d.value }
+`,
+		},
+		"a check that cannot be evaluated": {
+			text: stored + `
+check "c" {
+  assert {
+    condition     = tonumber(fake_thing.a.note) == 1
+    error_message = "not one"
+  }
+}
+`,
+			says: "Invalid function argument",
+		},
+		"nothing is evaluated without refreshing": {
+			text: stored + `
+data "fake_lookup" "d" { key = fake_thing.a.note }
+check "c" {
+  assert {
+    condition     = tonumber(fake_thing.a.note) == 1
+    error_message = "not one"
+  }
+}
+`,
+			skipRefresh: true,
+		},
+		"a check that is not met is no news": {
+			text: stored + `
+check "c" {
+  assert {
+    condition     = fake_thing.a.note == "something"
+    error_message = "nothing"
+  }
+}
+`,
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			e := newEstate(t)
+			e.apply(stored)
+			e.configure(c.text)
+			planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: c.skipRefresh})
+			if c.says != "" {
+				if !diags.HasErrors() || !says(diags, c.says) {
+					t.Errorf("the diagnostics are %v", diags)
+				}
+				return
+			}
+			if len(diags) > 0 {
+				t.Fatalf("the plan says %v", diags)
+			}
+			p := planned.Plan
+			e.equal("plan", changes(p), []string{"delete fake_thing.a"})
+			if len(p.Outputs) > 0 {
+				t.Errorf("the plan has the output %s, which is not stored", p.Outputs[0].Name)
+			}
+			_, diags = e.tryApply(p)
+			e.clean(diags)
+			e.equal("state", existing(e.state()), nil)
+		})
+	}
+}
