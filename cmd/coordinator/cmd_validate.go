@@ -77,7 +77,9 @@ func (s *screen) verdict(diags diag.List, document []byte) diag.List {
 
 // validate checks a loaded configuration.
 func (a *app) validate(ctx context.Context, wd *workdir) diag.List {
-	e, diags := a.openEngine(ctx, engineOptions{tree: wd.tree, loader: wd.loader, observer: coordinator.Silent{}, parallelism: unset})
+	// As in OpenTofu, a configuration is valid by the schemas of what is installed: whether that is of a version that it asks
+	// for, the commands that go by it look at.
+	e, diags := a.openEngine(ctx, engineOptions{tree: wd.tree, loader: wd.loader, observer: coordinator.Silent{}, parallelism: unset, anyVersion: true})
 	if diags.HasErrors() {
 		return missingProviders(diags)
 	}

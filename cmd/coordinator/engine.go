@@ -41,11 +41,13 @@ type engineOptions struct {
 	events      func(wire.Event)  // live events of workers; may be nil
 	note        func(text string) // tells people something meanwhile; nil for on standard error
 	parallelism int
+	// anyVersion takes the installed providers whatever versions the configuration asks for.
+	anyVersion bool
 }
 
 // openEngine selects the providers, connects, and makes the session.
 func (a *app) openEngine(ctx context.Context, o engineOptions) (*engine, diag.List) {
-	providers, diags := a.selectProviders(o.tree, o.prior)
+	providers, diags := a.selectProviders(o.tree, o.prior, o.anyVersion)
 	if diags.HasErrors() {
 		return nil, diags
 	}

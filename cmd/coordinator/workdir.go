@@ -180,8 +180,8 @@ func (a *app) installOptions(tree *config.Tree, prior *state.State) (install.Opt
 	}, reattach, diags
 }
 
-// selectProviders finds what init installed.
-func (a *app) selectProviders(tree *config.Tree, prior *state.State) (*providers, diag.List) {
+// selectProviders finds what init installed; with anyVersion also what does not meet the constraints of the configuration.
+func (a *app) selectProviders(tree *config.Tree, prior *state.State, anyVersion bool) (*providers, diag.List) {
 	o, reattach, diags := a.installOptions(tree, prior)
 	if diags.HasErrors() {
 		return nil, diags
@@ -189,6 +189,7 @@ func (a *app) selectProviders(tree *config.Tree, prior *state.State) (*providers
 	if w := overridesWarning(o.CLI, "What they do may differ from every released version, and a state that they have written may not be readable for one."); w != nil {
 		diags = diags.Append(w)
 	}
+	o.AnyVersion = anyVersion
 	packages, more := install.Selected(o)
 	return &providers{packages: packages, reattach: reattach, cli: o.CLI, locks: o.Locks}, diags.Append(more)
 }

@@ -41,7 +41,9 @@ type Options struct {
 	Methods  []cliconfig.Method
 	Platform string // os_arch
 	Upgrade  bool
-	Getenv   func(string) string
+	// AnyVersion has Selected take what is locked and installed, whatever versions the configuration asks for.
+	AnyVersion bool
+	Getenv     func(string) string
 	// Managed are the providers that need no package: reattached ones.
 	Managed map[addr.Provider]bool
 	// Inferred, when set, returns what is to be said of a provider that its registry does not know: that it was only

@@ -273,6 +273,13 @@ func TestWhatCannotBeSelectedIsSaid(t *testing.T) {
 	w.has(w.fails(o), "Failed to resolve provider packages", "0.9.0", ">= 0.10.0", "init -upgrade")
 	_, diags = Selected(o)
 	w.has(diags, "Inconsistent dependency lock file", `locked version selection 0.9.0 doesn't match the updated version constraints ">= 0.10.0"`)
+	o.AnyVersion = true
+	packages, diags := Selected(o)
+	w.ok(diags.Err())
+	if v := packages[clock].Version; v != "0.9.0" {
+		t.Errorf("version %q is selected", v)
+	}
+	o.AnyVersion = false
 	o.Required = requires(foo)
 	_, diags = Selected(o)
 	w.has(diags, "Inconsistent dependency lock file", "provider registry.opentofu.org/acme/foo: required by this configuration but no version is selected")

@@ -91,7 +91,7 @@ func (o Options) selected(p addr.Provider) (pkg *Package, inconsistent, missing 
 	if locked == nil {
 		return nil, fmt.Sprintf("provider %s: required by this configuration but no version is selected", p), ""
 	}
-	if problem := meets(locked, o.Required[p]); problem != "" {
+	if problem := meets(locked, o.Required[p]); problem != "" && !o.AnyVersion {
 		return nil, fmt.Sprintf("provider %s: %s", p, problem), ""
 	}
 	dir := InstallDir(o.DataDir, p, locked.Version.String(), o.Platform)
