@@ -132,7 +132,7 @@ func (s *shown) file(ctx context.Context, name string) diag.List {
 
 // state shows a state; nil when there is none.
 func (s *shown) state(ctx context.Context, st *state.State) diag.List {
-	if st == nil || st.Lineage == "" && st.IsEmpty() {
+	if st == nil || neverStored(st) {
 		text, err := view.NoStateJSON()
 		s.print("No state.\n")
 		return s.writeDocument(text, err)
@@ -142,6 +142,9 @@ func (s *shown) state(ctx context.Context, st *state.State) diag.List {
 		return diags
 	}
 	schemas, diags := s.app.schemas(ctx, nil, nil, st, nil)
+	if !diags.HasErrors() {
+		diags = diags.Append(view.SameSchemas(st, schemas))
+	}
 	if diags.HasErrors() {
 		return diags
 	}

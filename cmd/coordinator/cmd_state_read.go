@@ -75,8 +75,8 @@ func runStateList(ctx context.Context, a *app, args []string) int {
 	})
 }
 
-// neverStored tells whether nothing was ever put into the state.
-func neverStored(st *state.State) bool { return st.Lineage == "" && st.IsEmpty() }
+// neverStored tells whether nothing was ever put into the state. One of an old format has no lineage.
+func neverStored(st *state.State) bool { return st.Lineage == "" && st.Serial == 0 && st.IsEmpty() }
 
 // matching returns the instances that are in one of the targets, in their order, or all instances without a target.
 // A target that matches nothing is an error.
@@ -182,6 +182,9 @@ func runStateShow(ctx context.Context, a *app, args []string) int {
 		only.Lineage, only.EngineVersion = st.Lineage, st.EngineVersion
 		only.Apply(state.SetObject{Addr: at, Provider: st.ProviderOf(at), Object: st.Object(at, state.CurrentObject)})
 		schemas, diags := a.schemas(ctx, nil, nil, only, nil)
+		if !diags.HasErrors() {
+			diags = diags.Append(view.SameSchemas(only, schemas))
+		}
 		if diags.HasErrors() {
 			return diags
 		}

@@ -2,6 +2,7 @@ package view
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 )
 
@@ -65,6 +67,20 @@ func StateJSON(s *state.State, schemas *values.Schemas, engineVersion string) ([
 		return nil, err
 	}
 	return line(form)
+}
+
+// SameSchemas tells whether the current objects of a state are stored by the schemas of the providers. As in OpenTofu, a
+// state with others is not shown: only its provider can bring an object to another version of its schema.
+func SameSchemas(s *state.State, schemas *values.Schemas) diag.List {
+	var diags diag.List
+	for _, a := range s.Addrs() {
+		sc := schemas.Resource(s.Resources[a.Abs()].Provider.Provider, a.Resource.Mode, a.Resource.Type)
+		if o := s.Instance(a).Current; o != nil && sc != nil && o.SchemaVersion != sc.Version {
+			diags = append(diags, diag.New(diag.Error, "Failed to marshal state to json",
+				fmt.Sprintf("The object %s is stored with schema version %d, and the installed provider has %d. To bring the state up to date, apply with a version of the provider that is at least as new as the one that wrote it.", a, o.SchemaVersion, sc.Version), nil))
+		}
+	}
+	return diags
 }
 
 // NoStateJSON is the form where nothing exists.
