@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -108,6 +109,11 @@ func (s *screen) move(ctx context.Context, at aState, source *state.State, to aS
 	if dryRun {
 		return diags
 	}
+	if source == target {
+		away = append(away, severed(target, away, from)...)
+	} else {
+		arrive = append(arrive, severed(target, arrive, from)...)
+	}
 	// What arrives is durable before it leaves: a crash between the two leaves it in both states, never in none.
 	if len(arrive) > 0 {
 		diags = diags.Append(to.commit(ctx, arrive))
@@ -119,6 +125,31 @@ func (s *screen) move(ctx context.Context, at aState, source *state.State, to aS
 		s.say(fmt.Sprintf("Successfully moved %d object(s).", len(moves)))
 	}
 	return diags
+}
+
+// severed returns the changes that leave the objects of a state, as it is after moves, without dependencies, where one of
+// them is on what has moved: as in OpenTofu, the next apply records them all anew. A dependency is on all instances of a
+// resource, so one in a module is none on a single instance of that.
+func severed(st *state.State, moves []state.Change, from addr.Target) []state.Change {
+	moved := func(d state.Dependency) bool {
+		if from.Kind == addr.TargetModuleInstance {
+			return from.CoversResource(d.Value())
+		}
+		return from.TouchesResource(d.Value())
+	}
+	st = st.Clone()
+	st.Apply(moves...)
+	var out []state.Change
+	for _, a := range st.Addrs() {
+		o := st.Instance(a).Current
+		if o == nil || !slices.ContainsFunc(o.Dependencies, moved) {
+			continue
+		}
+		alone := *o
+		alone.Dependencies = nil
+		out = append(out, state.SetObject{Addr: a, Provider: st.ProviderOf(a), Object: &alone})
+	}
+	return out
 }
 
 // arrival returns the changes that put all objects of an instance into another state.
