@@ -112,6 +112,9 @@ func (a *Applier) output(vx plan.Vertex) program.Step {
 			continue
 		}
 		bare, _ := v.UnmarkDeep()
+		if a.knownOutput(name) {
+			bare = values.PlainZeros(bare)
+		}
 		set := state.SetOutput{Name: name}
 		if !bare.IsNull() {
 			if !bare.IsWhollyKnown() {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/values"
@@ -329,4 +330,18 @@ output "right" {
 		"module.unused.output.left unknown", "module.unused.output.right unknown",
 		`module.whole["x"].output.left pass`, `module.whole["x"].output.right pass`,
 	})
+}
+
+func TestAKnownOutputHasNoNegativeZero(t *testing.T) {
+	e := newEstate(t)
+	e.apply(`
+output "one" { value = -0.0 }
+output "list" { value = [-0.0, -1, { a = -0.0 }, null] }
+`)
+	for name, want := range map[string]string{"one": "0", "list": `[0,-1,{"a":0},null]`} {
+		v := e.state().Outputs[name].Value
+		if got, err := ctyjson.Marshal(v, v.Type()); err != nil || string(got) != want {
+			t.Errorf("%s is %s, %v", name, got, err)
+		}
+	}
 }

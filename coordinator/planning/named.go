@@ -92,6 +92,7 @@ func warningsOnly(l diag.List) diag.List {
 func (p *Planner) outputChange(name string, sensitive bool, after cty.Value) *plan.OutputChange {
 	c := &plan.OutputChange{Name: name, Before: cty.NullVal(cty.DynamicPseudoType), Sensitive: sensitive}
 	c.After, _ = after.UnmarkDeep()
+	c.After = values.PlainZeros(c.After)
 	if p.Mode == plan.Destroy {
 		c.After, c.Sensitive = cty.NullVal(cty.DynamicPseudoType), false
 	}

@@ -82,6 +82,36 @@ func (m *Module) SetOutput(name string, v cty.Value) {
 	}
 }
 
+// PlainZeros returns a value without marks with zeros in the place of negative zeros: a plan of OpenTofu knows no others, so
+// what is known of an output when it is planned has none.
+func PlainZeros(v cty.Value) cty.Value {
+	negative := func(v cty.Value) bool {
+		if v.Type() != cty.Number || v.IsNull() || !v.IsKnown() {
+			return false
+		}
+		n := v.AsBigFloat()
+		return n.Sign() == 0 && n.Signbit()
+	}
+	found := false
+	_ = cty.Walk(v, func(_ cty.Path, v cty.Value) (bool, error) { // the callback never fails
+		found = found || negative(v)
+		return !found, nil
+	})
+	if !found {
+		return v
+	}
+	plain, err := cty.Transform(v, func(_ cty.Path, v cty.Value) (cty.Value, error) {
+		if negative(v) {
+			return cty.Zero, nil
+		}
+		return v, nil
+	})
+	if err != nil {
+		return v // the callback never fails
+	}
+	return plain
+}
+
 // outputObject is the module instance as its users see it.
 func (m *Module) outputObject() cty.Value {
 	attrs := make(map[string]cty.Value, len(m.outputs))
