@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,17 +33,29 @@ func (e engine) run(ctx context.Context, dir string, env []string, args ...strin
 	cmd := exec.CommandContext(ctx, e.path, args...)
 	cmd.Dir = dir
 	cmd.Env = append(append(os.Environ(), "TF_INPUT=0", "TF_IN_AUTOMATION=1", "CHECKPOINT_DISABLE=1", "NO_COLOR=1"), env...)
-	var out bytes.Buffer
+	var out tail
 	cmd.Stdout, cmd.Stderr = &out, &out
 	began := time.Now()
 	err := cmd.Run()
 	if err != nil {
-		text := out.Bytes()
-		return usage{}, fmt.Errorf("%s %v in %s: %w\n%s", e.name, args, dir, err, text[max(0, len(text)-2000):])
+		return usage{}, fmt.Errorf("%s %v in %s: %w\n%s", e.name, args, dir, err, out)
 	}
 	return usage{
 		wall: time.Since(began), cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), peak: peak(cmd.ProcessState),
 	}, nil
+}
+
+// tail keeps the end of what is written to it. Not more: what this process has ever held in memory counts into the peak of
+// those that it starts.
+type tail []byte
+
+func (t *tail) Write(p []byte) (int, error) {
+	const enough = 2000
+	*t = append(*t, p[max(0, len(p)-enough):]...)
+	if over := len(*t) - enough; over > 0 {
+		*t = append((*t)[:0], (*t)[over:]...)
+	}
+	return len(p), nil
 }
 
 // step is one command of the life of a configuration.
