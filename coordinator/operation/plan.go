@@ -100,7 +100,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	if err != nil {
 		return nil, diags.Append(runFailed(err))
 	}
-	if planner.Doubtful() && !outcome.Interrupted {
+	if planner.Unevaluable() && !outcome.Interrupted {
 		return s.destroyByPlan(ctx, prior, o)
 	}
 	if diags.HasErrors() && !outcome.Interrupted {

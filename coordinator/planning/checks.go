@@ -164,7 +164,7 @@ func (p *Planner) evaluable(n *graph.Node) program.Step {
 	}
 	f := &found{}
 	for _, m := range p.Store.Instances(n.Module) {
-		f.doubtful = f.doubtful || m.CheckAsserts(n.Check).Diags.HasErrors()
+		f.unevaluable = f.unevaluable || m.CheckAsserts(n.Check).Diags.HasErrors()
 	}
 	return program.Step{Value: f}
 }

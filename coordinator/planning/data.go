@@ -113,7 +113,7 @@ func (p *Planner) completeData(o *object, r *wire.Result) program.Step {
 		return p.unreadable(o, diags)
 	}
 	if diags.HasErrors() {
-		return program.Step{Diags: diags, Value: &found{doubtful: p.Mode == plan.Destroy}}
+		return program.Step{Diags: diags, Value: &found{unevaluable: p.Mode == plan.Destroy}}
 	}
 	v, err := w.decode(r.Value)
 	if err != nil {

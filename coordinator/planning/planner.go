@@ -83,8 +83,8 @@ type Planner struct {
 	closing map[addr.ConfigResource]*object
 	// refreshed is the state as it is now.
 	refreshed *state.State
-	// doubtful is what Doubtful tells.
-	doubtful bool
+	// unevaluable is what Unevaluable tells.
+	unevaluable bool
 }
 
 type changeKey struct {
@@ -228,12 +228,12 @@ type found struct {
 	output *plan.OutputChange
 	checks []checkOutcome
 	// expected is what has rules; nil for nothing.
-	expected *expectation
-	objects  []object // growth
-	node     int
-	state    []state.Change
-	opened   *object
-	doubtful bool
+	expected    *expectation
+	objects     []object // growth
+	node        int
+	state       []state.Change
+	opened      *object
+	unevaluable bool
 }
 
 // Accept implements program.Program.
@@ -272,7 +272,7 @@ func (p *Planner) Accept(v int, step *program.Step) {
 	for _, c := range f.checks {
 		p.record(c)
 	}
-	p.doubtful = p.doubtful || f.doubtful
+	p.unevaluable = p.unevaluable || f.unevaluable
 	if f.opened != nil {
 		r := f.opened.addr.Config()
 		p.open[r] = append(p.open[r], f.opened)
@@ -280,12 +280,12 @@ func (p *Planner) Accept(v int, step *program.Step) {
 	p.refreshed.Apply(f.state...)
 }
 
-// Doubtful tells, after the run has ended, that a destroy met something that an ordinary plan may see otherwise: data that
+// Unevaluable tells, after the run has ended, that a destroy met something that an ordinary plan may see otherwise: data that
 // cannot be read, whose reading that may put off, or a check that cannot be evaluated, which is an error there.
-func (p *Planner) Doubtful() bool {
+func (p *Planner) Unevaluable() bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	return p.doubtful
+	return p.unevaluable
 }
 
 // change returns the planned change of a current object, or nil.
