@@ -59,7 +59,19 @@ func settledFirst(s *site.Site) {
 func killedAfter(s *site.Site, p *process.Process, op string, n int) {
 	s.T.Helper()
 	site.Eventually(s.T, fmt.Sprintf("%d calls of %s have ended", n, op), func() bool {
-		return s.Finished(op) >= n && s.Begun(op) > s.Finished(op)
+		select {
+		case <-p.Done():
+			s.T.Fatalf("the coordinator has ended by itself:\n%s", site.Tail(p.Output()))
+		default:
+		}
+		calls := s.Calls(op)
+		ended := 0
+		for _, c := range calls {
+			if c.Ended && !c.Failed {
+				ended++
+			}
+		}
+		return ended >= n && len(calls) > ended
 	})
 	if err := p.Kill(); err != nil {
 		s.T.Fatal(err)
