@@ -153,7 +153,8 @@ func (t *Target) OpenState(ctx context.Context, data []byte) (plain []byte, stal
 			return err
 		}
 		if id.Engine == "" {
-			return errors.New("Given payload is not a state file") //nolint:staticcheck // becomes a summary, and has the words of OpenTofu
+			//lint:ignore ST1005 it becomes a summary, and has the words of OpenTofu
+			return errors.New("Given payload is not a state file")
 		}
 		return nil
 	})
