@@ -206,7 +206,7 @@ type Caller interface {
 	// four seconds. Where every worker is busy it waits. Progress travels by Presence.Emit.
 	Call(ctx context.Context, pool string, data []byte) ([]byte, error)
 	// Serve answers calls to the pool with handle, at most slots at a time, until ctx ends; then it finishes
-	// those that run. Each call runs in its own goroutine that Serve waits for; the context that handle gets ends only
+	// those that run. Calls run on goroutines of their own, which Serve waits for; the context that handle gets ends only
 	// with the connection. Calls beyond slots go to other workers.
 	Serve(ctx context.Context, pool string, slots int, handle func(ctx context.Context, data []byte) []byte) error
 }

@@ -206,6 +206,10 @@ func (r *operationRun) applyPlanFile(ctx context.Context, saved *planfile.Saved,
 		return 1
 	}
 	r.ui.saved(saved.Plan)
+	if pf.destroy && saved.Plan.Mode != plan.Destroy {
+		r.ui.diagnostics(diag.List{diag.New(diag.Warning, "A saved plan does not become a destroy plan",
+			"What a saved plan does was decided when it was made, so -destroy has no effect on it. To destroy, leave the plan out, or make one with plan -destroy.", nil)})
+	}
 	r.left = leftBehind(saved.Plan, pf)
 	return r.apply(ctx, saved.Plan, "apply")
 }

@@ -152,7 +152,7 @@ func wrongAddress(what, text string, problems diag.List) diag.List {
 // carried out with another parallelism, is nothing that it would have to agree with.
 func (p *planFlags) differs(saved *plan.Plan) bool {
 	narrowed := len(p.targets) + len(p.excludes) + len(p.replace) + len(p.targetFiles) + len(p.excludeFiles)
-	return narrowed > 0 || p.refreshOnly && saved.Mode != plan.RefreshOnly // -destroy says nothing here, as in OpenTofu
+	return narrowed > 0 || p.refreshOnly && saved.Mode != plan.RefreshOnly // -destroy is warned of: OpenTofu goes on
 }
 
 // planSpec is what the flags mean.

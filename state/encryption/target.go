@@ -141,8 +141,8 @@ func (t *Target) Seal(ctx context.Context, data []byte) ([]byte, error) {
 	return t.seal(ctx, data, envelope{})
 }
 
-// OpenState decrypts a state file. The first line of its errors has the words of OpenTofu, because it becomes a summary. stale tells that it is not as SealState writes it now: it is in the clear, or encrypted
-// with a fallback.
+// OpenState decrypts a state file. The first line of its errors has the words of OpenTofu, because it becomes a summary.
+// stale tells that it is not as SealState writes it now: it is in the clear, or encrypted with a fallback.
 func (t *Target) OpenState(ctx context.Context, data []byte) (plain []byte, stale bool, err error) {
 	if t == nil {
 		return data, false, nil
