@@ -112,7 +112,7 @@ func (a *app) readRemoteState(ctx context.Context, backend string, config cty.Va
 	if err != nil {
 		return nil, diags.Append(diag.New(diag.Error, "Failed to read the remote state", fmt.Sprintf("Reading %s: %s.", b.Describe(workspace).Where, err), nil))
 	}
-	if data == nil {
+	if len(data) == 0 {
 		return nil, diags
 	}
 	s, more := tfstate.Parse(data)

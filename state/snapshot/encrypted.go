@@ -56,8 +56,8 @@ func (e *encrypted) Describe(workspace string) Description {
 // Read implements Backend.
 func (e *encrypted) Read(ctx context.Context, workspace string) ([]byte, error) {
 	data, err := e.Backend.Read(ctx, workspace)
-	if err != nil || data == nil {
-		return nil, err
+	if err != nil || len(data) == 0 {
+		return data, err
 	}
 	plain, stale, err := Open(ctx, e.target, data)
 	if err != nil {

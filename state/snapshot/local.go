@@ -132,7 +132,7 @@ func (l *Local) Describe(workspace string) Description {
 	return Description{Where: out, Form: tfstate.Indented}
 }
 
-// Read returns the snapshot; an empty file is none.
+// Read implements Backend.
 func (l *Local) Read(_ context.Context, workspace string) ([]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,7 +150,7 @@ func (l *Local) Read(_ context.Context, workspace string) ([]byte, error) {
 	if redo, err := l.unfinished(l.in(in), data); redo != nil || err != nil {
 		return redo, err
 	}
-	if len(data) == 0 {
+	if h := l.held[workspace]; len(data) == 0 && h != nil && in == out && h.created {
 		return nil, nil
 	}
 	return data, nil

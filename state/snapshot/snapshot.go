@@ -27,7 +27,8 @@ import (
 type Backend interface {
 	// Describe tells where a workspace's snapshot lies, for messages and as its identity, and how it is laid out.
 	Describe(workspace string) Description
-	// Read returns the snapshot; nil when there is none.
+	// Read returns the snapshot; nil when there is none. A file without content that the lock of this process did not
+	// make is an empty slice, not nil: something emptied it, or nobody has written it yet.
 	Read(ctx context.Context, workspace string) ([]byte, error)
 	// Write replaces the snapshot. It is durable when Write returns.
 	Write(ctx context.Context, workspace string, data []byte) error

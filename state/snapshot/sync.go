@@ -25,6 +25,12 @@ import (
 //	changed or removed      | unchanged            | adopts
 //	removed                 | changed              | does nothing; the next Push writes
 //	changed                 | changed              | fails, unless both are the same
+//	emptied                 | unchanged            | fails
+//	emptied                 | changed              | does nothing; the next Push writes
+//
+// A snapshot is emptied when its file is there and has no content, but had some when the mark was made: a full disk does
+// that, while whoever wants the state to be empty removes the file. A file without content that never had any is no
+// snapshot at all.
 type Sync struct {
 	Store   journal.Store
 	Backend Backend
@@ -48,6 +54,9 @@ func (y *Sync) Pull(ctx context.Context, workspace, lockID string) (message stri
 		return "", nil
 	case p.ahead && p.data == nil:
 		return "", nil
+	}
+	if p.emptied {
+		return "", emptied(p, y.restore(p.head.Serial)).Err()
 	}
 	if p.data == nil {
 		return y.adoptRemoval(ctx, p, lockID)
@@ -111,6 +120,7 @@ type picture struct {
 	marked    journal.SnapshotMark
 	changed   bool // the snapshot is not what the mark says
 	ahead     bool // the store is not what the mark says
+	emptied   bool // the snapshot had content, and its file has none; data is nil then
 }
 
 func (y *Sync) look(ctx context.Context, workspace, lockID string) (*picture, error) {
@@ -124,6 +134,10 @@ func (y *Sync) look(ctx context.Context, workspace, lockID string) (*picture, er
 	}
 	if err != nil {
 		return nil, diag.Errors("Failed to load state", fmt.Sprintf("Reading the snapshot %s: %s.", d.Where, err), nil).Err()
+	}
+	blank := p.data != nil && len(p.data) == 0
+	if blank {
+		p.data = nil
 	}
 	tx := journal.Tx{EndUnfinished: true, Cause: "interrupted"}
 	err = y.Store.Commit(ctx, workspace, lockID, tx)
@@ -140,6 +154,7 @@ func (y *Sync) look(ctx context.Context, workspace, lockID string) (*picture, er
 		return nil, err
 	}
 	elsewhere := p.marked.Where != p.where // the mark is of another snapshot, or there is none
+	p.emptied = blank && !elsewhere && p.marked.SHA256 != hash(nil)
 	p.changed = elsewhere && p.data != nil || !elsewhere && p.marked.SHA256 != hash(p.data)
 	p.ahead = !agrees(p.marked, p.where, p.head) && len(p.head.Lineage) > 0
 	return p, nil
@@ -292,6 +307,16 @@ func unreadable(diags diag.List, p *picture, restore string) error {
 		out[i] = &c
 	}
 	return out.Err()
+}
+
+// emptied says what to do about a snapshot whose content is gone.
+func emptied(p *picture, restore string) diag.List {
+	return diag.Errors("The state file is empty", fmt.Sprintf(
+		"The snapshot %s has no content any more, and Millipede has not emptied it: perhaps a disk was full. "+
+			"Nothing is taken to be removed for that reason; the state in the store is intact (serial %d).\n\n"+
+			"If another program has changed the state since, put its file back, from a backup for instance. Otherwise remove the empty file; then \"%s\" "+
+			"writes it again from the store.\n\n"+
+			"If the state is really meant to be empty, removing the file is enough.", p.where, p.head.Serial, restore), nil)
 }
 
 // conflict says that the same state went on in two places.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -234,6 +236,42 @@ func TestASnapshotThatCannotBeReadIsLeftAlone(t *testing.T) {
 	if len(w.load().Addrs()) != 1 {
 		t.Error("the state is gone")
 	}
+}
+
+// A disk that was full for a moment left terraform.tfstate with 0 bytes. The file was read as "there is none", which
+// counts as the user's decision to remove it: the next apply made all objects once more, although the store had them.
+func TestASnapshotThatWasEmptiedIsDamageAndNoRemoval(t *testing.T) {
+	w := newWorld(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "terraform.tfstate")
+	w.b = snapshot.NewLocal(snapshot.LocalOptions{Dir: dir})
+	w.sync.Backend = w.b
+	ok(t, os.WriteFile(file, nil, 0o600)) // nothing is in the store: the state is empty, as OpenTofu has it
+	is(t, w.pull(), "")
+	w.commit("a", 1)
+	w.push()
+	for _, locked := range []bool{false, true} {
+		ok(t, os.WriteFile(file, nil, 0o600))
+		if locked {
+			ok(t, w.b.Lock(t.Context(), ws, journal.LockInfo{ID: "1"}))
+		}
+		_, err := w.sync.Pull(t.Context(), ws, "")
+		diags, list := diag.As(err)
+		if !list || diags[0].Summary != "The state file is empty" || !strings.Contains(diags[0].Detail, "restore 1") {
+			t.Errorf("locked: %t: the error is %v", locked, err)
+		}
+		is(t, len(w.load().Addrs()), 1)
+	}
+	ok(t, w.b.Unlock(t.Context(), ws, "1"))
+
+	w.commit("b", 1) // the store went on: its next version takes the place of the damage
+	is(t, w.pull(), "")
+	w.push()
+	is(t, len(w.others().Addrs()), 2)
+
+	ok(t, os.Remove(file)) // that is a decision
+	is(t, strings.Contains(w.pull(), "was removed, so nothing is taken to exist"), true)
+	is(t, w.load().IsEmpty(), true)
 }
 
 func TestAnotherPlaceIsNoRemoval(t *testing.T) {
