@@ -4,14 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"slices"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
+	"github.com/millipede-iac/millipede/provider/schema"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/state/snapshot/catalog"
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
@@ -39,7 +45,7 @@ func (a *app) openBackend(ctx context.Context, root *config.Node, f stateFlags) 
 	if diags = diags.Append(more); diags.HasErrors() {
 		return nil, diags
 	}
-	b, more := openKind(kind, args, f, a.workspace())
+	b, more := a.openKind(ctx, kind, args, f)
 	if block != nil {
 		more = eval.AtSource(more, block.Body).WithSubject(block.TypeRange.Ptr())
 	}
@@ -49,14 +55,21 @@ func (a *app) openBackend(ctx context.Context, root *config.Node, f stateFlags) 
 	return snapshot.Encrypted(b, enc.State()), diags
 }
 
+// place is what backends take from this process.
+func place() snapshot.Place {
+	return snapshot.Place{
+		Kinds: catalog.All(), Env: os.Getenv, Memory: memory, UserAgent: "Millipede/" + version,
+	}
+}
+
 // openKind opens a backend. The old options of the local one name its files.
-func openKind(kind string, args cty.Value, f stateFlags, workspace string) (snapshot.Backend, diag.List) {
-	b, diags := snapshot.Place{Memory: memory}.Open(kind, args)
+func (a *app) openKind(ctx context.Context, kind string, args cty.Value, f stateFlags) (snapshot.Backend, diag.List) {
+	b, diags := place().Open(ctx, kind, args)
 	if diags.HasErrors() || kind != "local" {
 		return b, diags
 	}
 	if f.backup == "" && f.keepsEach {
-		f.backup = backupName(b.Describe(workspace).Where)
+		f.backup = backupName(b.Describe(a.workspace()).Where)
 	}
 	if f.state+f.stateOut+f.backup == "" {
 		return b, diags
@@ -70,14 +83,51 @@ func openKind(kind string, args cty.Value, f stateFlags, workspace string) (snap
 	return snapshot.NewLocal(o), diags
 }
 
-// backendConfig evaluates the arguments of a backend block, early: variables and locals are all that there is.
+// backendConfig evaluates the arguments and nested blocks of a backend block, early: variables and locals are all that
+// there is. Which arguments the backend has is checked later.
 func backendConfig(root *config.Node, block *config.Backend) (cty.Value, diag.List) {
-	attrs, hclDiags := block.Body.JustAttributes()
+	var blocks map[string]*schema.NestedBlock
+	if kind, diags := catalog.All().Find(block.Type); !diags.HasErrors() {
+		blocks = kind.Schema.Blocks
+	}
+	use := config.StaticUse{Subject: "backend." + block.Type, Range: block.Range}
+	return staticBody(block.Body, blocks, func(e hcl.Expression) (cty.Value, diag.List) { return root.Static().Value(e, use) })
+}
+
+// staticBody evaluates a body of attributes and of nested blocks of the given types. A block type becomes a tuple with
+// an object for each block.
+func staticBody(body hcl.Body, blocks map[string]*schema.NestedBlock,
+	value func(hcl.Expression) (cty.Value, diag.List),
+) (cty.Value, diag.List) {
 	var diags diag.List
-	diags = diags.Append(hclDiags)
 	values := map[string]cty.Value{}
+	if len(blocks) > 0 {
+		var headers hcl.BodySchema
+		for _, name := range slices.Sorted(maps.Keys(blocks)) {
+			headers.Blocks = append(headers.Blocks, hcl.BlockHeaderSchema{Type: name})
+		}
+		content, remain, problems := body.PartialContent(&headers)
+		diags = diags.Append(problems)
+		found := map[string][]cty.Value{}
+		for _, b := range content.Blocks {
+			if len(found[b.Type]) == blocks[b.Type].MaxItems && len(found[b.Type]) > 0 {
+				diags = diags.Append(diag.New(diag.Error, "Too many "+b.Type+" blocks",
+					fmt.Sprintf("No more than %d %q blocks are allowed.", blocks[b.Type].MaxItems, b.Type), b.DefRange.Ptr()))
+				continue
+			}
+			v, more := staticBody(b.Body, blocks[b.Type].Blocks, value)
+			diags = diags.Append(more)
+			found[b.Type] = append(found[b.Type], v)
+		}
+		for name, vs := range found {
+			values[name] = cty.TupleVal(vs)
+		}
+		body = remain
+	}
+	attrs, problems := body.JustAttributes()
+	diags = diags.Append(problems)
 	for name, attr := range attrs {
-		v, more := root.Static().Value(attr.Expr, config.StaticUse{Subject: "backend." + block.Type, Range: block.Range})
+		v, more := value(attr.Expr)
 		diags = diags.Append(more)
 		if !more.HasErrors() {
 			values[name] = v
@@ -89,7 +139,7 @@ func backendConfig(root *config.Node, block *config.Backend) (cty.Value, diag.Li
 // checkBackend says what is wrong with the backend that terraform_remote_state names. For a data source its type is a part
 // of the configuration, whereas the block of a backend has it as its label.
 func (a *app) checkBackend(backend string, config cty.Value) diag.List {
-	diags := snapshot.Check(backend, config)
+	diags := place().Check(backend, config)
 	for _, d := range diags {
 		if d.Summary == snapshot.UnsupportedType {
 			d.Summary = "Invalid backend configuration"
@@ -100,7 +150,7 @@ func (a *app) checkBackend(backend string, config cty.Value) diag.List {
 
 // readRemoteState reads the outputs of another state for terraform_remote_state.
 func (a *app) readRemoteState(ctx context.Context, backend string, config cty.Value, workspace string) (map[string]cty.Value, diag.List) {
-	b, diags := snapshot.Place{Memory: memory}.Open(backend, config)
+	b, diags := place().Open(ctx, backend, config)
 	if diags.HasErrors() {
 		return nil, diags
 	}

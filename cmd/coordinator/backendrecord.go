@@ -16,7 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
 	"github.com/millipede-iac/millipede/lang/marks"
-	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/state/snapshot/catalog"
 )
 
 // backendRecord is the backend that init has prepared. It lies in the data directory in OpenTofu's form, so that the
@@ -126,36 +126,40 @@ func describeBackend(block *config.Backend, own cty.Value, others map[string]cty
 		return backendRecord{}, diag.Errors("Invalid backend configuration",
 			"The arguments of the backend are recorded, in the clear, so they cannot be sensitive, ephemeral or unknown.", &block.Range)
 	}
-	names, diags := snapshot.Arguments(block.Type)
+	kind, diags := catalog.All().Find(block.Type)
 	if diags.HasErrors() {
 		return backendRecord{}, diags.WithSubject(block.TypeRange.Ptr())
 	}
-	if diags = snapshot.Check(block.Type, own); diags.HasErrors() {
-		return backendRecord{}, eval.AtSource(diags, block.Body).WithSubject(block.TypeRange.Ptr())
+	located := func(diags diag.List) diag.List {
+		return eval.AtSource(diags, block.Body).WithSubject(block.TypeRange.Ptr())
 	}
-	blockArgs, all := map[string]cty.Value{}, map[string]cty.Value{}
-	for _, name := range names {
-		blockArgs[name] = cty.NullVal(cty.String)
-		if own.Type().HasAttribute(name) {
-			blockArgs[name] = own.GetAttr(name)
-		}
-		all[name] = blockArgs[name]
-		if v, ok := others[name]; ok {
-			all[name] = v
-		}
+	mine, more := kind.Decode(own)
+	if diags = located(more); diags.HasErrors() {
+		return backendRecord{}, diags
 	}
-	for name := range others {
-		if _, ok := all[name]; !ok {
+	blockArgs := mine.Recorded(kind)
+	all := own.AsValueMap()
+	if all == nil {
+		all = map[string]cty.Value{}
+	}
+	for name, v := range others {
+		if _, ok := kind.Type().AttributeTypes()[name]; !ok {
 			diags = diags.Append(diag.New(diag.Error, "Invalid backend configuration argument",
 				fmt.Sprintf("The backend %q has no argument %q, which was given on the command line.", block.Type, name), nil))
+			continue
 		}
+		all[name] = v
 	}
-	value := cty.ObjectVal(all)
+	whole, more := kind.Decode(cty.ObjectVal(all))
+	if diags = diags.Append(located(more)); diags.HasErrors() {
+		return backendRecord{}, diags
+	}
+	value := whole.Recorded(kind)
 	text, err := ctyjson.Marshal(value, value.Type())
 	if err != nil {
 		return backendRecord{}, diags.Append(diag.New(diag.Error, "Invalid backend configuration", err.Error()+".", &block.Range))
 	}
-	hash := cty.TupleVal([]cty.Value{cty.StringVal(block.Type), cty.ObjectVal(blockArgs)}).Hash()
+	hash := cty.TupleVal([]cty.Value{cty.StringVal(block.Type), blockArgs}).Hash()
 	return backendRecord{Type: block.Type, Config: text, Hash: uint64(hash)}, diags
 }
 
@@ -169,7 +173,7 @@ func (a *app) preparedBackend(block *config.Backend, own cty.Value) (cty.Value, 
 	var now backendRecord
 	reason := ""
 	if block != nil {
-		if _, unknown := snapshot.Arguments(block.Type); unknown.HasErrors() {
+		if _, unknown := catalog.All().Find(block.Type); unknown.HasErrors() {
 			return own, diag.Errors("Invalid backend type", unknown[0].Detail, block.TypeRange.Ptr())
 		}
 		now.Type = block.Type

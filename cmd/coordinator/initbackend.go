@@ -116,9 +116,9 @@ type moving struct {
 }
 
 // open opens both backends, and the store.
-func (i *initialisation) open(was, now backendRecord) (*moving, diag.List) {
-	from, diags := i.backend(was)
-	to, more := i.backend(now)
+func (i *initialisation) open(ctx context.Context, was, now backendRecord) (*moving, diag.List) {
+	from, diags := i.backend(ctx, was)
+	to, more := i.backend(ctx, now)
 	if diags = diags.Append(more); diags.HasErrors() {
 		return nil, diags
 	}
@@ -126,7 +126,7 @@ func (i *initialisation) open(was, now backendRecord) (*moving, diag.List) {
 	return &moving{store, from, to}, diags.Append(more)
 }
 
-func (i *initialisation) backend(r backendRecord) (snapshot.Backend, diag.List) {
+func (i *initialisation) backend(ctx context.Context, r backendRecord) (snapshot.Backend, diag.List) {
 	kind, args := "local", cty.EmptyObjectVal
 	if r.Type != "" {
 		kind = r.Type
@@ -135,7 +135,7 @@ func (i *initialisation) backend(r backendRecord) (snapshot.Backend, diag.List) 
 			return nil, diag.Errors("Invalid backend configuration", err.Error()+".", nil)
 		}
 	}
-	b, diags := openKind(kind, args, stateFlags{}, journal.DefaultWorkspace)
+	b, diags := i.app.openKind(ctx, kind, args, stateFlags{})
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -233,7 +233,7 @@ func (i *initialisation) take(ctx context.Context, m *moving, at *openState) dia
 
 // each calls fn for every workspace.
 func (i *initialisation) each(ctx context.Context, was, now backendRecord, fn func(*moving, *openState) diag.List) diag.List {
-	m, diags := i.open(was, now)
+	m, diags := i.open(ctx, was, now)
 	if diags.HasErrors() {
 		return diags
 	}
@@ -258,15 +258,12 @@ func (i *initialisation) locked(ctx context.Context, at *openState, fn func() di
 	if !i.options.state.lock {
 		return fn()
 	}
-	if err := at.backend.Lock(ctx, at.workspace, at.info); err != nil {
-		var held *journal.Held
-		if errors.As(err, &held) {
-			return diag.List{lockDiag(held.Holder, "the state is locked")}
-		}
-		return diag.Errors("Error acquiring the state lock", err.Error(), nil)
+	lock, diags := lockBackend(ctx, at.backend, at.workspace, at.info, i.options.state.lockTimeout)
+	if diags.HasErrors() {
+		return diags
 	}
-	diags := fn()
-	if err := at.backend.Unlock(context.WithoutCancel(ctx), at.workspace, at.info.ID); err != nil {
+	diags = fn()
+	if err := at.backend.Unlock(context.WithoutCancel(ctx), at.workspace, lock.ID); err != nil {
 		diags = diags.Append(diag.New(diag.Error, "Error releasing the state lock", err.Error(), nil))
 	}
 	return diags

@@ -33,7 +33,9 @@ type openState struct {
 	sync      *snapshot.Sync
 	// lockID is the lock that the command holds; empty when it holds none.
 	lockID string
-	info   journal.LockInfo
+	// backendLock is the lock of the snapshot's backend, whose ID may be another one.
+	backendLock snapshot.Lock
+	info        journal.LockInfo
 	// temporary is the directory of a store that goes when it is closed; empty for that of this directory.
 	temporary string
 }
@@ -158,7 +160,8 @@ func removing(temporary string) diag.List {
 
 // lock takes the lock of the snapshot's backend, so that other engines keep out, then that of the store.
 func (s *openState) lock(ctx context.Context, timeout time.Duration) diag.List {
-	if diags := lockBackend(ctx, s.backend, s.workspace, s.info, timeout); diags.HasErrors() {
+	lock, diags := lockBackend(ctx, s.backend, s.workspace, s.info, timeout)
+	if diags.HasErrors() {
 		return diags
 	}
 	err := s.store.Lock(ctx, s.workspace, s.info)
@@ -172,36 +175,25 @@ func (s *openState) lock(ctx context.Context, timeout time.Duration) diag.List {
 	if err != nil {
 		// What was taken first is given back, or nobody could have it until this process ends.
 		return diag.Errors("Error acquiring the state lock", err.Error(), nil).Append(
-			releasing(s.backend.Unlock(context.WithoutCancel(ctx), s.workspace, s.info.ID)))
+			releasing(s.backend.Unlock(context.WithoutCancel(ctx), s.workspace, lock.ID)))
 	}
-	s.lockID = s.info.ID
+	s.lockID, s.backendLock = s.info.ID, lock
 	return nil
 }
 
-// lockPause is how often a lock that is held is tried again.
-const lockPause = 500 * time.Millisecond
-
 // lockBackend takes the lock of a backend; it waits for one that somebody else holds, but not longer than timeout.
-func lockBackend(ctx context.Context, backend snapshot.Backend, workspace string, info journal.LockInfo, timeout time.Duration) diag.List {
-	deadline := time.Now().Add(timeout)
-	for {
-		err := backend.Lock(ctx, workspace, info)
-		var held *journal.Held
-		switch {
-		case err == nil:
-			return nil
-		case errors.As(err, &held) && time.Now().Before(deadline):
-			select {
-			case <-ctx.Done():
-				return diag.Errors("Error acquiring the state lock", context.Cause(ctx).Error(), nil)
-			case <-time.After(min(time.Until(deadline), lockPause)):
-			}
-		case errors.As(err, &held):
-			return diag.List{lockDiag(held.Holder, "the state is locked")}
-		default:
-			return diag.Errors("Error acquiring the state lock", err.Error(), nil)
-		}
+func lockBackend(ctx context.Context, backend snapshot.Backend, workspace string, info journal.LockInfo,
+	timeout time.Duration,
+) (snapshot.Lock, diag.List) {
+	lock, err := snapshot.Acquire(ctx, backend, workspace, info, timeout, nil)
+	var held *journal.Held
+	switch {
+	case errors.As(err, &held):
+		return lock, diag.List{lockDiag(held.Holder, "the state is locked")}
+	case err != nil:
+		return lock, diag.Errors("Error acquiring the state lock", err.Error(), nil)
 	}
+	return lock, nil
 }
 
 // lockDiag names the holder of a lock.
@@ -248,7 +240,7 @@ func (s *openState) unlock(ctx context.Context) diag.List {
 	}
 	ctx = context.WithoutCancel(ctx)
 	// The store's lock is within the backend's, so it goes first.
-	diags := releasing(s.store.Unlock(ctx, s.workspace, s.lockID)).Append(releasing(s.backend.Unlock(ctx, s.workspace, s.lockID)))
+	diags := releasing(s.store.Unlock(ctx, s.workspace, s.lockID)).Append(releasing(s.backend.Unlock(ctx, s.workspace, s.backendLock.ID)))
 	s.lockID = ""
 	return diags
 }

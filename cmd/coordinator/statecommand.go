@@ -165,11 +165,11 @@ func (a *app) openFile(ctx context.Context, vars variableFlags, f stateFlags, op
 	if operation == "" || !f.lock {
 		return s, nil
 	}
-	info := a.lockInfo(operation)
-	if diags := lockBackend(ctx, s.backend, journal.DefaultWorkspace, info, f.lockTimeout); diags.HasErrors() {
+	lock, diags := lockBackend(ctx, s.backend, journal.DefaultWorkspace, a.lockInfo(operation), f.lockTimeout)
+	if diags.HasErrors() {
 		return nil, diags
 	}
-	s.lockID = info.ID
+	s.lockID = lock.ID
 	return s, nil
 }
 

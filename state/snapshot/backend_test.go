@@ -1,6 +1,7 @@
 package snapshot_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/state/snapshot/snapshottest"
 )
 
 // backends are the backends that keep the contract, each with a way to open the same place once more.
@@ -23,50 +25,26 @@ func backends(t *testing.T) map[string]func() snapshot.Backend {
 	return map[string]func() snapshot.Backend{
 		"local": func() snapshot.Backend { return snapshot.NewLocal(snapshot.LocalOptions{Dir: dir}) },
 		"inmem": func() snapshot.Backend {
-			b, _ := snapshot.Place{Memory: memory}.Open("inmem", cty.EmptyObjectVal)
+			b, _ := snapshot.Place{Memory: memory}.Open(context.Background(), "inmem", cty.EmptyObjectVal)
 			return b
 		},
 	}
 }
 
 func TestBackendsKeepTheContract(t *testing.T) {
-	for name, open := range backends(t) {
+	for name, dies := range map[string]bool{"local": true, "inmem": false} {
 		t.Run(name, func(t *testing.T) {
-			ctx := t.Context()
-			b := open()
-			for _, ws := range []string{"default", "stage"} {
-				is(t, read(t, b, ws), "")
-				ok(t, b.Lock(ctx, ws, journal.LockInfo{ID: "1", Who: "me", Operation: "apply"}))
-				for _, again := range []snapshot.Backend{b, open()} {
-					var held *journal.Held
-					if err := again.Lock(ctx, ws, journal.LockInfo{ID: "2"}); !errors.As(err, &held) || held.Holder.Who != "me" || held.Holder.ID != "1" {
-						t.Errorf("the second lock: %v", err)
+			// Each part of the suite has a place of its own.
+			places := map[string]func() snapshot.Backend{}
+			snapshottest.Run(t, snapshottest.Suite{
+				DiesWithHolder: dies,
+				Open: func(t *testing.T) snapshot.Backend {
+					if places[t.Name()] == nil {
+						places[t.Name()] = backends(t)[name]
 					}
-				}
-				is(t, read(t, b, ws), "")
-				ok(t, b.Write(ctx, ws, []byte(`{"long":"aaaaaaaaaaaaaaaa"}`)))
-				ok(t, b.Write(ctx, ws, []byte(`{"b":1}`)))
-				is(t, read(t, b, ws), `{"b":1}`)
-				is(t, read(t, open(), ws), `{"b":1}`)
-				isError(t, b.Unlock(ctx, ws, "2"), snapshot.ErrNotLocked)
-				ok(t, b.Unlock(ctx, ws, "1"))
-				isError(t, b.Unlock(ctx, ws, "1"), snapshot.ErrNotLocked)
-				other := open()
-				ok(t, other.Lock(ctx, ws, journal.LockInfo{ID: "3"}))
-				ok(t, other.Unlock(ctx, ws, "3"))
-				is(t, read(t, b, ws), `{"b":1}`)
-			}
-			ok(t, b.Create(ctx, "empty"))
-			ok(t, b.Create(ctx, "empty"))
-			names, err := b.Workspaces(ctx)
-			ok(t, err)
-			is(t, names, []string{"default", "empty", "stage"})
-			ok(t, b.Delete(ctx, "stage"))
-			isError(t, b.Delete(ctx, "default"), snapshot.ErrDefault)
-			names, err = b.Workspaces(ctx)
-			ok(t, err)
-			is(t, names, []string{"default", "empty"})
-			is(t, read(t, b, "stage"), "")
+					return places[t.Name()]()
+				},
+			})
 		})
 	}
 }
@@ -74,7 +52,7 @@ func TestBackendsKeepTheContract(t *testing.T) {
 func TestALockThatWroteNothingLeavesNoFile(t *testing.T) {
 	dir := t.TempDir()
 	b := snapshot.NewLocal(snapshot.LocalOptions{Dir: dir})
-	ok(t, b.Lock(t.Context(), "default", journal.LockInfo{ID: "1"}))
+	lock(t, b, "default", journal.LockInfo{ID: "1"})
 	is(t, files(t, dir), []string{".terraform.tfstate.lock.info", "terraform.tfstate"})
 	ok(t, b.Unlock(t.Context(), "default", "1"))
 	is(t, files(t, dir), nil)
@@ -84,7 +62,7 @@ func TestTheLockInfoIsThatOfOpenTofu(t *testing.T) {
 	dir := t.TempDir()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	b := snapshot.NewLocal(snapshot.LocalOptions{Dir: dir, Now: func() time.Time { return at }})
-	ok(t, b.Lock(t.Context(), "default", journal.LockInfo{ID: "1", Operation: "apply", Info: "i", Who: "me@here", Version: "1.12.6"}))
+	lock(t, b, "default", journal.LockInfo{ID: "1", Operation: "apply", Info: "i", Who: "me@here", Version: "1.12.6"})
 	data, err := os.ReadFile(filepath.Join(dir, ".terraform.tfstate.lock.info"))
 	ok(t, err)
 	is(t, string(data), `{"ID":"1","Operation":"apply","Info":"i","Who":"me@here","Version":"1.12.6","Created":"2026-01-02T03:04:05.000000006Z","Path":"terraform.tfstate"}`)
@@ -118,7 +96,7 @@ func TestTheContentOfBeforeIsBackedUpOnceForACommand(t *testing.T) {
 
 func TestTheArgumentsPlaceTheFiles(t *testing.T) {
 	dir := t.TempDir()
-	b, diags := snapshot.Place{Dir: dir}.Open("local", cty.ObjectVal(map[string]cty.Value{
+	b, diags := snapshot.Place{Dir: dir}.Open(t.Context(), "local", cty.ObjectVal(map[string]cty.Value{
 		"path": cty.StringVal("a/my.tfstate"), "workspace_dir": cty.StringVal("ws"),
 	}))
 	ok(t, diags.Err())
@@ -145,7 +123,7 @@ func TestAWriteThatACrashCutOffIsCompleted(t *testing.T) {
 		ok(t, os.WriteFile(filepath.Join(dir, ".terraform.tfstate.new"), []byte(after), 0o600))
 		b := snapshot.NewLocal(snapshot.LocalOptions{Dir: dir})
 		is(t, read(t, b, "default"), want)
-		ok(t, b.Lock(t.Context(), "default", journal.LockInfo{ID: "1"}))
+		lock(t, b, "default", journal.LockInfo{ID: "1"})
 		is(t, read(t, b, "default"), want)
 		ok(t, b.Unlock(t.Context(), "default", "1"))
 		is(t, content(t, path), want)
@@ -160,7 +138,7 @@ func TestAFileThatCannotBeWrittenIsAnError(t *testing.T) {
 	if err := b.Write(t.Context(), "default", []byte("{}")); err == nil {
 		t.Error("it was written")
 	}
-	if err := b.Lock(t.Context(), "default", journal.LockInfo{}); err == nil {
+	if _, err := b.Lock(t.Context(), "default", journal.LockInfo{}); err == nil {
 		t.Error("it was locked")
 	}
 }
@@ -169,7 +147,8 @@ func TestAFileThatCannotBeWrittenIsAnError(t *testing.T) {
 func TestAnotherProcessIsKeptOut(t *testing.T) {
 	if dir := os.Getenv("SNAPSHOT_TO_LOCK"); dir != "" {
 		b := snapshot.NewLocal(snapshot.LocalOptions{Dir: dir})
-		fmt.Printf("result: %v\n", b.Lock(t.Context(), "default", journal.LockInfo{ID: "2"}))
+		_, err := b.Lock(t.Context(), "default", journal.LockInfo{ID: "2"})
+		fmt.Printf("result: %v\n", err)
 		os.Exit(0) // as a crash: the lock is not given up
 	}
 	dir := t.TempDir()
@@ -182,7 +161,7 @@ func TestAnotherProcessIsKeptOut(t *testing.T) {
 	}
 	is(t, other(), "result: <nil>")
 	b := snapshot.NewLocal(snapshot.LocalOptions{Dir: dir})
-	ok(t, b.Lock(t.Context(), "default", journal.LockInfo{ID: "1", Who: "me"})) // the info that it left is no lock
+	lock(t, b, "default", journal.LockInfo{ID: "1", Who: "me"}) // the info that it left is no lock
 	// To read the file elsewhere in this process must not give up the lock.
 	is(t, read(t, snapshot.NewLocal(snapshot.LocalOptions{Dir: dir}), "default"), "")
 	is(t, other(), "result: the state is locked by me")
@@ -194,16 +173,16 @@ func TestInmemIsLockedFromTheStartByItsArgument(t *testing.T) {
 	config := cty.MapVal(map[string]cty.Value{"lock_id": cty.StringVal("2b6a6738-5dd5-50d6-c0ae-f6352977666b")})
 	memory := snapshot.NewMemory()
 	for range 2 {
-		b, diags := snapshot.Place{Memory: memory}.Open("inmem", config)
+		b, diags := snapshot.Place{Memory: memory}.Open(t.Context(), "inmem", config)
 		ok(t, diags.Err())
 		var held *journal.Held
-		if err := b.Lock(t.Context(), "default", journal.LockInfo{ID: "1"}); !errors.As(err, &held) || !strings.Contains(err.Error(), "locked") {
+		if _, err := b.Lock(t.Context(), "default", journal.LockInfo{ID: "1"}); !errors.As(err, &held) || !strings.Contains(err.Error(), "locked") {
 			t.Errorf("the error is %v", err)
 		}
-		ok(t, b.Lock(t.Context(), "other", journal.LockInfo{ID: "1"}))
+		lock(t, b, "other", journal.LockInfo{ID: "1"})
 		ok(t, b.Unlock(t.Context(), "other", "1"))
 		ok(t, b.Unlock(t.Context(), "default", "2b6a6738-5dd5-50d6-c0ae-f6352977666b")) // force-unlock
-		ok(t, b.Lock(t.Context(), "default", journal.LockInfo{ID: "1"}))
+		lock(t, b, "default", journal.LockInfo{ID: "1"})
 		ok(t, b.Unlock(t.Context(), "default", "1"))
 	}
 }
@@ -215,7 +194,7 @@ func TestWhatNoBackendTakesIsADiagnostic(t *testing.T) {
 		config          cty.Value
 		summary, detail string
 	}{
-		"one that comes later":    {"s3", cty.EmptyObjectVal, "Unsupported backend type", "tofu state pull"},
+		"one that was removed":    {"swift", cty.EmptyObjectVal, "Unsupported backend type", "was removed from OpenTofu"},
 		"one that is none":        {"x", cty.EmptyObjectVal, "Unsupported backend type", `There is no backend type named "x"; there are inmem and local.`},
 		"no such argument":        {"local", object("pfad", cty.StringVal("x")), "Unsupported argument", `"pfad"`},
 		"an argument of no use":   {"local", object("path", cty.EmptyObjectVal), "Incorrect attribute value type", `"path"`},
@@ -225,14 +204,14 @@ func TestWhatNoBackendTakesIsADiagnostic(t *testing.T) {
 		"a list":                  {"inmem", cty.ListValEmpty(cty.String), "Invalid backend configuration", "object"},
 	} {
 		t.Run(claim, func(t *testing.T) {
-			_, diags := snapshot.Place{}.Open(c.typ, c.config)
+			_, diags := snapshot.Place{}.Open(t.Context(), c.typ, c.config)
 			if len(diags) != 1 || diags[0].Summary != c.summary || !strings.Contains(diags[0].Detail, c.detail) {
 				t.Errorf("the problems are %v", diags.Err())
 			}
 		})
 	}
 	for _, nothing := range []cty.Value{cty.NilVal, cty.NullVal(cty.DynamicPseudoType), object("path", cty.NullVal(cty.String))} {
-		if _, diags := (snapshot.Place{}).Open("local", nothing); diags.HasErrors() {
+		if _, diags := (snapshot.Place{}).Open(t.Context(), "local", nothing); diags.HasErrors() {
 			t.Error(diags.Err())
 		}
 	}
@@ -284,4 +263,10 @@ func is(t *testing.T, got, want any) {
 	if string(g) != string(w) {
 		t.Errorf("got %s, want %s", g, w)
 	}
+}
+
+func lock(t *testing.T, b snapshot.Backend, ws string, info journal.LockInfo) {
+	t.Helper()
+	_, err := b.Lock(t.Context(), ws, info)
+	ok(t, err)
 }

@@ -28,8 +28,8 @@ func NewMemory() *Memory {
 }
 
 // openInmem opens a backend for tests of tools. With lock_id the default workspace is locked from the start.
-func openInmem(p Place, args map[string]string) (Backend, diag.List) {
-	if id := args["lock_id"]; id != "" {
+func openInmem(_ context.Context, p Place, args Arguments) (Backend, diag.List) {
+	if id := args.String("lock_id"); id != "" {
 		p.Memory.mu.Lock()
 		defer p.Memory.mu.Unlock()
 		if _, held := p.Memory.locks[journal.DefaultWorkspace]; !held {
@@ -62,14 +62,14 @@ func (m *Memory) Write(_ context.Context, workspace string, data []byte) error {
 }
 
 // Lock locks the snapshot.
-func (m *Memory) Lock(_ context.Context, workspace string, info journal.LockInfo) error {
+func (m *Memory) Lock(_ context.Context, workspace string, info journal.LockInfo) (Lock, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if held, ok := m.locks[workspace]; ok {
-		return &journal.Held{Holder: held}
+		return Lock{}, &journal.Held{Holder: held}
 	}
 	m.locks[workspace] = info
-	return nil
+	return Lock{ID: info.ID}, nil
 }
 
 // Unlock gives up a lock, whoever took it.

@@ -43,7 +43,7 @@ func TestOpenTofuAndMillipedeKeepEachOtherOut(t *testing.T) {
 		t.Fatal(out)
 	}
 	b := snapshot.NewLocal(snapshot.LocalOptions{Dir: dir})
-	ok(t, b.Lock(t.Context(), "default", journal.LockInfo{ID: "ours", Who: "millipede@here", Operation: "apply"}))
+	lock(t, b, "default", journal.LockInfo{ID: "ours", Who: "millipede@here", Operation: "apply"})
 	out, err := run("apply", "-auto-approve", "-no-color")
 	if err == nil || !strings.Contains(out, "Error acquiring the state lock") || !strings.Contains(out, "millipede@here") {
 		t.Fatalf("OpenTofu got in: %v: %s", err, out)
@@ -57,14 +57,14 @@ func TestOpenTofuAndMillipedeKeepEachOtherOut(t *testing.T) {
 	}()
 	content(t, filepath.Join(dir, "started"))
 	var held *journal.Held
-	if err := b.Lock(t.Context(), "default", journal.LockInfo{ID: "ours"}); !errors.As(err, &held) || held.Holder.Operation != "OperationTypeApply" {
+	if _, err := b.Lock(t.Context(), "default", journal.LockInfo{ID: "ours"}); !errors.As(err, &held) || held.Holder.Operation != "OperationTypeApply" {
 		t.Errorf("we got in: %v", err)
 	}
 	ok(t, os.WriteFile(filepath.Join(dir, "go"), []byte("\n"), 0o600))
 	if out := <-done; !strings.Contains(out, "Apply complete") {
 		t.Error(out)
 	}
-	ok(t, b.Lock(t.Context(), "default", journal.LockInfo{ID: "ours"}))
+	lock(t, b, "default", journal.LockInfo{ID: "ours"})
 	if !strings.Contains(read(t, b, "default"), "terraform_data") {
 		t.Error("the state is not there")
 	}

@@ -72,27 +72,31 @@ func NewLocal(o LocalOptions) *Local {
 	return &Local{o: o, held: map[string]*heldFile{}, backedUp: map[string]bool{}}
 }
 
-func openLocal(p Place, args map[string]string) (Backend, diag.List) {
+func openLocal(_ context.Context, p Place, args Arguments) (Backend, diag.List) {
 	var diags diag.List
-	if path, set := args["path"]; set && path == "" {
-		diags = diags.Append(argument("path", "Invalid local state file path", `The "path" attribute value must not be empty.`))
-	}
-	if dir, set := args["workspace_dir"]; set && dir == "" {
-		diags = diags.Append(argument("workspace_dir", "Invalid local workspace directory path", `The "workspace_dir" attribute value must not be empty.`))
+	for name, what := range map[string]string{"path": "state file", "workspace_dir": "workspace directory"} {
+		if !args.null(name) && args.String(name) == "" {
+			diags = diags.Append(args.Problem(name, "Invalid local "+what+" path", fmt.Sprintf("The %q attribute value must not be empty.", name)))
+		}
 	}
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	return NewLocal(LocalOptions{Dir: p.Dir, Path: args["path"], WorkspaceDir: args["workspace_dir"], Now: p.Now}), nil
+	return NewLocal(LocalOptions{
+		Dir: p.Dir, Path: args.String("path"), WorkspaceDir: args.String("workspace_dir"), Now: p.Now,
+	}), nil
 }
 
-// in returns the path with the directory that it starts from.
-func (l *Local) in(path string) string {
+// within returns a path that starts from a directory, unless it is absolute.
+func within(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}
-	return filepath.Join(l.o.Dir, path)
+	return filepath.Join(dir, path)
 }
+
+// in returns the path with the directory that it starts from.
+func (l *Local) in(path string) string { return within(l.o.Dir, path) }
 
 // paths returns the file to read, the file to lock and write, and the backup ("" for none), as users write them.
 func (l *Local) paths(workspace string) (in, out, backup string) {
@@ -284,40 +288,36 @@ func readAll(f *os.File) ([]byte, error) {
 }
 
 // Lock locks the snapshot's file, and completes what a process that died has left half written.
-func (l *Local) Lock(_ context.Context, workspace string, info journal.LockInfo) error {
+func (l *Local) Lock(_ context.Context, workspace string, info journal.LockInfo) (Lock, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, out, _ := l.paths(workspace)
 	path := l.in(out)
 	if l.held[workspace] != nil {
-		return &journal.Held{Holder: readLockInfo(path)}
+		return Lock{}, &journal.Held{Holder: readLockInfo(path)}
 	}
 	f, created, err := openShared(path)
 	if err != nil {
-		return err
+		return Lock{}, err
 	}
 	switch locked, err := tryLock(f); {
 	case err != nil:
-		return errors.Join(fmt.Errorf("locking %s: %w", out, err), f.Close())
+		return Lock{}, errors.Join(fmt.Errorf("locking %s: %w", out, err), f.Close())
 	case !locked:
 		holder := readLockInfo(path)
-		return errors.Join(&journal.Held{Holder: holder}, f.Close())
+		return Lock{}, errors.Join(&journal.Held{Holder: holder}, f.Close())
 	}
 	info.Path, info.Created = out, l.o.Now().UTC()
 	if err := l.begin(path, f, info); err != nil {
-		return errors.Join(err, unlock(f), f.Close())
+		return Lock{}, errors.Join(err, unlock(f), f.Close())
 	}
 	l.held[workspace] = &heldFile{info.ID, f, created}
-	return nil
+	return Lock{ID: info.ID}, nil
 }
 
 // begin does what comes first under a lock.
 func (l *Local) begin(path string, f *os.File, info journal.LockInfo) error {
-	data, err := json.Marshal(info)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(beside(path, lockSuffix), data, 0o600); err != nil {
+	if err := os.WriteFile(beside(path, lockSuffix), EncodeLock(info), 0o600); err != nil {
 		return fmt.Errorf("noting who has the lock: %w", err)
 	}
 	now, err := readAll(f)
@@ -339,9 +339,12 @@ func (l *Local) begin(path string, f *os.File, info journal.LockInfo) error {
 
 // readLockInfo returns who has locked a snapshot, as far as it is known.
 func readLockInfo(path string) journal.LockInfo {
-	var info journal.LockInfo
 	data, err := os.ReadFile(beside(path, lockSuffix))
-	if err != nil || json.Unmarshal(data, &info) != nil {
+	if err != nil {
+		return journal.LockInfo{Who: "another process", Path: path}
+	}
+	info, err := DecodeLock(data)
+	if err != nil {
 		return journal.LockInfo{Who: "another process", Path: path}
 	}
 	return info

@@ -106,6 +106,13 @@ package worker
 import "` + module + `/wire/wiretest"`},
 			want: []string{"worker/a.go: production code imports the test suite wire/wiretest"},
 		},
+		"a library outside of the packages that it is confined to": {
+			tree: map[string]string{
+				"state/snapshot/a.go": "// Package snapshot is good.\npackage snapshot\nimport \"golang.org/x/net/http/httpproxy\"\n",
+				"worker/a.go":         "// Package worker is bad.\npackage worker\nimport \"golang.org/x/net/http/httpproxy\"\n",
+			},
+			want: []string{"worker/a.go: imports golang.org/x/net/http/httpproxy, which only state/snapshot may"},
+		},
 		"an actor that imports the other one or an adapter": {
 			tree: map[string]string{
 				"coordinator/a.go": `// Package coordinator is bad.

@@ -73,6 +73,7 @@ func checkImports(f file, report func(string, ...any)) {
 		}
 		imported, ours := strings.CutPrefix(path, module+"/")
 		if !ours {
+			checkConfined(f, path, tree, report)
 			continue
 		}
 		lower, importedTree, known := layerOf(imported)
@@ -94,6 +95,15 @@ func checkImports(f file, report func(string, ...any)) {
 		}
 		if slices.Contains(suites, imported) && tree != "test" {
 			report("%s: production code imports the test suite %s", f.path, imported)
+		}
+	}
+}
+
+// checkConfined keeps a library inside the packages that may import it.
+func checkConfined(f file, path, tree string, report func(string, ...any)) {
+	for library, packages := range confined {
+		if strings.HasPrefix(path, library) && tree != "test" && !slices.Contains(packages, f.folder) {
+			report("%s: imports %s, which only %s may", f.path, path, strings.Join(packages, ", "))
 		}
 	}
 }

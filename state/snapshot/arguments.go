@@ -1,0 +1,308 @@
+package snapshot
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/schema"
+)
+
+// Arguments are the arguments of a backend, or of a nested part of them, converted to the types of the schema. Those
+// that Kind.Open gets are known, with environment and defaults filled in. The zero value has none.
+type Arguments struct {
+	value cty.Value // an object; NilVal for no arguments at all
+	path  cty.Path
+}
+
+// Type returns the type of a complete configuration: an object with all arguments and nested blocks of the kind.
+func (k *Kind) Type() cty.Type { return blockType(k.Schema) }
+
+// blockType is the type that a block's configuration is converted to: all of its arguments may be missing.
+func blockType(b *schema.Block) cty.Type {
+	atys := make(map[string]cty.Type, len(b.Attributes)+len(b.Blocks))
+	var names []string
+	for name, a := range b.Attributes {
+		atys[name] = a.ImpliedType()
+		names = append(names, name)
+	}
+	for name, nb := range b.Blocks {
+		atys[name] = cty.List(blockType(&nb.Block))
+		names = append(names, name)
+	}
+	return cty.ObjectWithOptionalAttrs(atys, names)
+}
+
+// Decode converts the value of a block, or of a map of arguments, to the schema's types. Arguments that are not set are
+// null. Required arguments are not asked for, because the environment may set them.
+func (k *Kind) Decode(config cty.Value) (Arguments, diag.List) {
+	none := Arguments{value: cty.NullVal(cty.EmptyObject)}
+	if config == cty.NilVal {
+		return none, nil
+	}
+	config, _ = config.UnmarkDeep()
+	if config.IsNull() || !config.IsKnown() {
+		return none, nil
+	}
+	if t := config.Type(); !t.IsObjectType() && !t.IsMapType() {
+		return none, diag.Errors("Invalid backend configuration",
+			fmt.Sprintf("The configuration of the backend %q has to be an object.", k.Name), nil)
+	}
+	want := k.Type().AttributeTypes()
+	given := config.AsValueMap()
+	values := make(map[string]cty.Value, len(want))
+	var diags diag.List
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		at := cty.GetAttrPath(name)
+		ty, ok := want[name]
+		if !ok {
+			diags = diags.Append(problem(at, "Unsupported argument", fmt.Sprintf("An argument named %q is not expected here.", name)))
+			continue
+		}
+		v, err := convert.Convert(asBlocks(given[name], k.Schema.Blocks[name]), ty)
+		if err != nil {
+			if inner, ok := err.(cty.PathError); ok {
+				at = append(at, inner.Path...)
+			}
+			diags = diags.Append(problem(at, "Incorrect attribute value type", fmt.Sprintf("Inappropriate value for attribute %q: %s.", name, err)))
+			continue
+		}
+		values[name] = v
+	}
+	for name, ty := range want {
+		if _, ok := values[name]; !ok {
+			values[name] = cty.NullVal(ty)
+		}
+	}
+	args := Arguments{value: cty.ObjectVal(values)}
+	for _, pair := range k.Conflicts {
+		if args.Given(pair[0]) && args.Given(pair[1]) {
+			diags = diags.Append(problem(cty.GetAttrPath(pair[0]), "Invalid combination of arguments",
+				fmt.Sprintf("%q: conflicts with %s.", pair[0], pair[1])))
+		}
+	}
+	return args, diags
+}
+
+// asBlocks lets one object stand for a list of one block, as it does where a configuration is written as a map.
+func asBlocks(v cty.Value, block *schema.NestedBlock) cty.Value {
+	if block == nil || v.IsNull() || !v.IsKnown() || !(v.Type().IsObjectType() || v.Type().IsMapType()) {
+		return v
+	}
+	return cty.TupleVal([]cty.Value{v})
+}
+
+// complete fills in the environment and the defaults. An argument that is set to "" stops the environment from standing
+// in for it, and then counts as not given.
+func (a Arguments) complete(k *Kind, env func(string) string) Arguments {
+	values := map[string]cty.Value{}
+	if a.value != cty.NilVal && !a.value.IsNull() {
+		values = a.value.AsValueMap()
+	}
+	for name, ty := range k.Type().AttributeTypes() {
+		v, ok := values[name]
+		if !ok {
+			v = cty.NullVal(ty)
+		}
+		if v.IsNull() {
+			v = fromEnvironment(ty, k.Env[name], env)
+		} else if ty == cty.String && v.AsString() == "" && len(k.Env[name]) > 0 {
+			v = cty.NullVal(ty)
+		}
+		v = completeNested(name, v, ty, k.Env, env)
+		if d, ok := k.Defaults[name]; ok && v.IsNull() {
+			v = d
+		}
+		values[name] = v
+	}
+	return Arguments{value: cty.ObjectVal(values)}
+}
+
+func fromEnvironment(ty cty.Type, names []string, env func(string) string) cty.Value {
+	for _, n := range names {
+		text := env(n)
+		if text == "" {
+			continue
+		}
+		if v, err := convert.Convert(cty.StringVal(text), ty); err == nil {
+			return v
+		}
+		if ty.IsListType() || ty.IsSetType() { // one element; kinds that know a separator read the variable themselves
+			if v, err := convert.Convert(cty.TupleVal([]cty.Value{cty.StringVal(text)}), ty); err == nil {
+				return v
+			}
+		}
+	}
+	return cty.NullVal(ty)
+}
+
+// completeNested fills in the environment for the attributes of one nested attribute. It makes the object where only
+// the environment has something to say.
+func completeNested(name string, v cty.Value, ty cty.Type, envs map[string][]string, env func(string) string) cty.Value {
+	if !ty.IsObjectType() {
+		return v
+	}
+	values := map[string]cty.Value{}
+	if !v.IsNull() {
+		values = v.AsValueMap()
+	}
+	found := !v.IsNull()
+	for inner, ity := range ty.AttributeTypes() {
+		iv, ok := values[inner]
+		if !ok {
+			iv = cty.NullVal(ity)
+		}
+		if iv.IsNull() {
+			if iv = fromEnvironment(ity, envs[name+"."+inner], env); !iv.IsNull() {
+				found = true
+			}
+		}
+		values[inner] = iv
+	}
+	if !found {
+		return v
+	}
+	return cty.ObjectVal(values)
+}
+
+// at returns the value of an argument; null when it is not set.
+func (a Arguments) at(name string) cty.Value {
+	if a.value == cty.NilVal || a.value.IsNull() || !a.value.Type().HasAttribute(name) {
+		return cty.NullVal(cty.DynamicPseudoType)
+	}
+	return a.value.GetAttr(name)
+}
+
+func (a Arguments) null(name string) bool { return a.at(name).IsNull() }
+
+// known tells whether it is known what an argument is.
+func (a Arguments) known(name string) bool { return a.at(name).IsKnown() }
+
+// Given tells whether an argument is set to something other than an empty string, list, set or map.
+func (a Arguments) Given(name string) bool {
+	v := a.at(name)
+	switch {
+	case v.IsNull():
+		return false
+	case !v.IsKnown():
+		return true
+	case v.Type() == cty.String:
+		return v.AsString() != ""
+	case v.Type().IsCollectionType():
+		return v.LengthInt() > 0
+	}
+	return true
+}
+
+// String returns a string argument; empty when it is not set.
+func (a Arguments) String(name string) string {
+	v := a.at(name)
+	if v.IsNull() {
+		return ""
+	}
+	return v.AsString()
+}
+
+// Bool returns a bool argument; false when it is not set.
+func (a Arguments) Bool(name string) bool {
+	v := a.at(name)
+	return !v.IsNull() && v.True()
+}
+
+// Int returns a whole-number argument, rounded towards zero; 0 when it is not set.
+func (a Arguments) Int(name string) int {
+	v := a.at(name)
+	if v.IsNull() {
+		return 0
+	}
+	n, _ := v.AsBigFloat().Int64()
+	return int(n)
+}
+
+// Strings returns a list or set of strings, null elements left out.
+func (a Arguments) Strings(name string) []string {
+	var out []string
+	v := a.at(name)
+	if v.IsNull() {
+		return nil
+	}
+	for it := v.ElementIterator(); it.Next(); {
+		if _, e := it.Element(); !e.IsNull() {
+			out = append(out, e.AsString())
+		}
+	}
+	return out
+}
+
+// Map returns a map of strings, null elements left out.
+func (a Arguments) Map(name string) map[string]string {
+	v := a.at(name)
+	if v.IsNull() {
+		return nil
+	}
+	out := map[string]string{}
+	for it := v.ElementIterator(); it.Next(); {
+		if k, e := it.Element(); !e.IsNull() {
+			out[k.AsString()] = e.AsString()
+		}
+	}
+	return out
+}
+
+// Nested returns a nested attribute, or the first nested block of a type; ok is false when there is none.
+func (a Arguments) Nested(name string) (nested Arguments, ok bool) {
+	v := a.at(name)
+	path := append(slices.Clone(a.path), cty.GetAttrStep{Name: name})
+	if !v.IsNull() && v.Type().IsListType() {
+		if v.LengthInt() == 0 {
+			return Arguments{path: path}, false
+		}
+		path = append(path, cty.IndexStep{Key: cty.NumberIntVal(0)})
+		v = v.Index(cty.NumberIntVal(0))
+	}
+	if v.IsNull() {
+		return Arguments{path: path}, false
+	}
+	return Arguments{value: v, path: path}, true
+}
+
+// Count returns how many nested blocks of a type there are.
+func (a Arguments) Count(name string) int {
+	v := a.at(name)
+	if v.IsNull() {
+		return 0
+	}
+	return v.LengthInt()
+}
+
+// Problem returns a problem with an argument.
+func (a Arguments) Problem(name, summary, detail string) *diag.Diagnostic {
+	return problem(append(slices.Clone(a.path), cty.GetAttrStep{Name: name}), summary, detail)
+}
+
+func problem(at cty.Path, summary, detail string) *diag.Diagnostic {
+	if !strings.HasSuffix(detail, ".") && !strings.HasSuffix(detail, "\n") {
+		detail += "."
+	}
+	d := diag.New(diag.Error, summary, detail, nil)
+	d.Path = at
+	return d
+}
+
+// Recorded returns all arguments of a kind, null where they are not set: what init records. Neither the environment nor
+// defaults are in it.
+func (a Arguments) Recorded(k *Kind) cty.Value {
+	if a.value != cty.NilVal && !a.value.IsNull() {
+		return a.value
+	}
+	values := map[string]cty.Value{}
+	for name, ty := range k.Type().AttributeTypes() {
+		values[name] = cty.NullVal(ty)
+	}
+	return cty.ObjectVal(values)
+}

@@ -1,0 +1,237 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+	"golang.org/x/net/http/httpproxy"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/schema"
+)
+
+// Kind is a kind of backend: which arguments its block has, and how it is opened. A Kind is immutable.
+type Kind struct {
+	Name string
+	// Schema holds the arguments and nested blocks. A nested attribute is an attribute of an object type with optional
+	// attributes; the schema's Nested objects are not used here. Required arguments may come from the block, from
+	// -backend-config, or from the environment.
+	Schema *schema.Block
+	// Env names, by argument, the environment variables that stand in for it, the first that is not empty winning.
+	// They are read when the backend is opened, and are never recorded. An attribute of a nested attribute is written
+	// "endpoints.s3".
+	Env map[string][]string
+	// Defaults are the values of arguments that neither the configuration nor the environment sets.
+	Defaults map[string]cty.Value
+	// Conflicts are the pairs of arguments of which a configuration may set one at most.
+	Conflicts [][2]string
+	// Open opens the backend. It checks what a schema cannot say; the diagnostics about an argument have its path
+	// (Arguments.Problem). It may ask the network, within ctx.
+	Open func(ctx context.Context, p Place, args Arguments) (Backend, diag.List)
+}
+
+// Kinds are the kinds of backends that there are.
+type Kinds []*Kind
+
+// Place is what backends take from their surroundings. Zero fields mean the default.
+type Place struct {
+	// Kinds are the kinds that can be opened; default: those of this package.
+	Kinds Kinds
+	// Dir is the directory that relative paths start from; default: the working directory.
+	Dir string
+	// Env returns the value of an environment variable of the operation, empty when it is not set; default: none is.
+	Env func(name string) string
+	// UserAgent is what servers are told; default "Millipede".
+	UserAgent string
+	// Memory holds the snapshots of inmem backends; default: a new one for each.
+	Memory *Memory
+	// Now tells the time; default time.Now.
+	Now func() time.Time
+}
+
+// Local and Inmem are the kinds of this package.
+var (
+	localKind = &Kind{
+		Name: "local",
+		Schema: &schema.Block{Attributes: map[string]*schema.Attribute{
+			"path":          {Type: cty.String, Optional: true},
+			"workspace_dir": {Type: cty.String, Optional: true},
+		}},
+		Open: openLocal,
+	}
+	inmemKind = &Kind{
+		Name:   "inmem",
+		Schema: &schema.Block{Attributes: map[string]*schema.Attribute{"lock_id": {Type: cty.String, Optional: true}}},
+		Open:   openInmem,
+	}
+)
+
+// Own returns the kinds of this package, which need no library: local and inmem.
+func Own() Kinds { return Kinds{localKind, inmemKind} }
+
+// removed are backends that OpenTofu has had, with what to do about them.
+var removed = map[string]string{
+	"artifactory": "Its users have moved to the backend \"http\", or to the backends of a cloud.",
+	"azure":       "It is called \"azurerm\" now: change the label of the block.",
+	"etcd":        "Its users have moved to the backends \"consul\", \"kubernetes\" or \"pg\".",
+	"etcdv3":      "Its users have moved to the backends \"consul\", \"kubernetes\" or \"pg\".",
+	"manta":       "Its users have moved to the backends of other clouds.",
+	"swift":       "Its users have moved to the backend \"s3\", whose interface many installations of Swift have.",
+}
+
+// later are the backends of OpenTofu that are not supported yet.
+var later = []string{"azurerm", "cloud", "consul", "cos", "gcs", "http", "kubernetes", "oss", "pg", "remote", "s3"}
+
+// UnsupportedType is the summary of the diagnostics that say that there is no such backend here.
+const UnsupportedType = "Unsupported backend type"
+
+// Find returns the kind with a name, or says that there is no such backend. The diagnostics have no source range.
+func (ks Kinds) Find(name string) (*Kind, diag.List) {
+	for _, k := range ks {
+		if k.Name == name {
+			return k, nil
+		}
+	}
+	if hint, ok := removed[name]; ok {
+		return nil, diag.Errors(UnsupportedType, fmt.Sprintf("The backend %q was removed from OpenTofu. %s", name, hint), nil)
+	}
+	if slices.Contains(later, name) {
+		return nil, diag.Errors(UnsupportedType, fmt.Sprintf(
+			"Millipede cannot keep snapshots in the backend %q yet; it can in %s. To bring the state over: run "+
+				"\"tofu state pull > pulled.tfstate\" here, take the %q block out (without one, the state is beside the "+
+				"configuration), and run \"coordinator init\", then \"coordinator state push pulled.tfstate\".",
+			name, ks.names(), name), nil)
+	}
+	return nil, diag.Errors(UnsupportedType,
+		fmt.Sprintf("There is no backend type named %q; there are %s.", name, ks.names()), nil)
+}
+
+func (ks Kinds) names() string {
+	var names []string
+	for _, k := range ks {
+		names = append(names, k.Name)
+	}
+	slices.Sort(names)
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+}
+
+func (p Place) withDefaults() Place {
+	if p.Kinds == nil {
+		p.Kinds = Own()
+	}
+	if p.Env == nil {
+		p.Env = func(string) string { return "" }
+	}
+	if p.UserAgent == "" {
+		p.UserAgent = "Millipede"
+	}
+	if p.Memory == nil {
+		p.Memory = NewMemory()
+	}
+	if p.Now == nil {
+		p.Now = time.Now
+	}
+	return p
+}
+
+// Check returns what is wrong with a backend's name and arguments as far as it can be told without opening it. Values
+// that are not known yet are lawful, and so is a missing argument that the environment may set.
+func (p Place) Check(typ string, config cty.Value) diag.List {
+	k, diags := p.withDefaults().Kinds.Find(typ)
+	if diags.HasErrors() {
+		return diags
+	}
+	args, diags := k.Decode(config)
+	if diags.HasErrors() {
+		return diags
+	}
+	for _, name := range slices.Sorted(maps.Keys(k.Schema.Attributes)) {
+		if k.Schema.Attributes[name].Required && len(k.Env[name]) == 0 && !args.Given(name) && args.known(name) {
+			diags = diags.Append(missing(name, nil))
+		}
+	}
+	return diags
+}
+
+// Open opens a backend. config is the value of its block or map: an object or a map, or null for no arguments. The
+// diagnostics have no source range; those about an argument have its path.
+func (p Place) Open(ctx context.Context, typ string, config cty.Value) (Backend, diag.List) {
+	p = p.withDefaults()
+	k, diags := p.Kinds.Find(typ)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	args, diags := k.Decode(config)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	if !args.value.IsWhollyKnown() {
+		return nil, diag.Errors("Invalid backend configuration",
+			fmt.Sprintf("The configuration of the backend %q is not known yet.", typ), nil)
+	}
+	args = args.complete(k, p.Env)
+	for _, name := range slices.Sorted(maps.Keys(k.Schema.Attributes)) {
+		if k.Schema.Attributes[name].Required && args.null(name) {
+			diags = diags.Append(missing(name, k.Env[name]))
+		}
+	}
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	b, more := k.Open(ctx, p, args)
+	return b, diags.Append(more)
+}
+
+func missing(name string, env []string) *diag.Diagnostic {
+	detail := fmt.Sprintf("The argument %q is required by the backend. Set it in the block, or with -backend-config=%s=VALUE", name, name)
+	if len(env) > 0 {
+		detail += ", or in the environment as " + strings.Join(env, " or ")
+	}
+	return problem(cty.GetAttrPath(name), "Missing required argument", detail+".")
+}
+
+// Path returns a path of a file as the place means it: relative ones start from its directory.
+func (p Place) Path(name string) string {
+	return within(p.Dir, name)
+}
+
+// Transport returns a new HTTP transport that takes its proxies from the operation's environment. Its owner closes its
+// idle connections.
+func (p Place) Transport() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	proxies := httpproxy.Config{
+		HTTPProxy:  p.either("HTTP_PROXY", "http_proxy"),
+		HTTPSProxy: p.either("HTTPS_PROXY", "https_proxy"),
+		NoProxy:    p.either("NO_PROXY", "no_proxy"),
+		CGI:        p.getenv("REQUEST_METHOD") != "",
+	}
+	choose := proxies.ProxyFunc()
+	t.Proxy = func(r *http.Request) (*url.URL, error) { return choose(r.URL) }
+	return t
+}
+
+func (p Place) getenv(name string) string {
+	if p.Env == nil {
+		return ""
+	}
+	return p.Env(name)
+}
+
+func (p Place) either(names ...string) string {
+	for _, n := range names {
+		if v := p.getenv(n); v != "" {
+			return v
+		}
+	}
+	return ""
+}
