@@ -253,7 +253,7 @@ func TestASnapshotThatWasEmptiedIsDamageAndNoRemoval(t *testing.T) {
 	for _, locked := range []bool{false, true} {
 		ok(t, os.WriteFile(file, nil, 0o600))
 		if locked {
-			ok(t, w.b.Lock(t.Context(), ws, journal.LockInfo{ID: "1"}))
+			lock(t, w.b, ws, journal.LockInfo{ID: "1"})
 		}
 		_, err := w.sync.Pull(t.Context(), ws, "")
 		diags, list := diag.As(err)
