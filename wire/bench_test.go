@@ -6,6 +6,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -61,11 +62,11 @@ func BenchmarkValue(b *testing.B) {
 	v := cty.ObjectVal(map[string]cty.Value{"id": cty.UnknownVal(cty.String).RefineNotNull(), "name": cty.StringVal("n"), "n": cty.NumberIntVal(4), "tags": cty.MapVal(map[string]cty.Value{"a": cty.StringVal("b")})})
 	b.ReportAllocs()
 	for b.Loop() {
-		data, err := wire.EncodeValue(v, ty)
+		data, err := coding.EncodeValue(v, ty)
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := wire.DecodeValue(data, ty); err != nil {
+		if _, err := coding.DecodeValue(data, ty); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,12 +1,17 @@
 package wire
 
 import (
-	"bytes"
 	"fmt"
-	"sync"
 
-	"github.com/vmihailenco/msgpack/v5"
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
+
+	"github.com/millipede-iac/millipede/coding"
+)
+
+// How deep values nest at most: messages, and schemas, whose blocks hold blocks.
+const (
+	messageDepth = 16
+	schemasDepth = 256
 )
 
 // VersionError says that a peer speaks another version of the protocol. Nothing of its message was used.
@@ -131,52 +136,8 @@ func EncodeEvent(e Event) []byte { return marshal(&e) }
 // DecodeEvent reads a live event.
 func DecodeEvent(data []byte) (Event, error) { return unmarshalAs[Event]("event", data) }
 
-type encoder struct {
-	buf bytes.Buffer
-	enc *msgpack.Encoder
-}
-
-type decoder struct {
-	r   bytes.Reader
-	dec *msgpack.Decoder
-}
-
-var (
-	encoders = sync.Pool{New: func() any {
-		e := new(encoder)
-		e.enc = msgpack.NewEncoder(&e.buf)
-		e.enc.UseCompactInts(true)
-		e.enc.UseArrayEncodedStructs(true) // by position: half the time, and no field names
-		return e
-	}}
-	decoders = sync.Pool{New: func() any {
-		d := new(decoder)
-		d.dec = msgpack.NewDecoder(&d.r)
-		return d
-	}}
-)
-
-// maxPooled keeps one large message from holding its buffer for ever.
-const maxPooled = 1 << 20
-
 // marshal writes a message type of this package; those always encode.
-func marshal(v any) []byte {
-	return encodeWith(func(enc *msgpack.Encoder) error { return enc.Encode(v) })
-}
-
-// encodeWith returns what write wrote. An error of write is a bug.
-func encodeWith(write func(*msgpack.Encoder) error) []byte {
-	e := encoders.Get().(*encoder)
-	e.buf.Reset()
-	if err := write(e.enc); err != nil {
-		panic("wire: a message does not encode: " + err.Error())
-	}
-	data := bytes.Clone(e.buf.Bytes())
-	if e.buf.Cap() <= maxPooled {
-		encoders.Put(e)
-	}
-	return data
-}
+func marshal(v any) []byte { return coding.Marshal(v) }
 
 func unmarshalAs[T any](what string, data []byte) (T, error) {
 	var v T
@@ -185,33 +146,10 @@ func unmarshalAs[T any](what string, data []byte) (T, error) {
 }
 
 func unmarshal(what string, data []byte, v any) error {
-	if err := CheckBounds(data, messageDepth); err != nil {
-		return fmt.Errorf("cannot read the %s: %w", what, err)
-	}
-	if err := decodeWith(data, func(dec *msgpack.Decoder) error { return dec.Decode(v) }); err != nil {
+	if err := coding.Unmarshal(data, messageDepth, v); err != nil {
 		return fmt.Errorf("cannot read the %s: %w", what, err)
 	}
 	return nil
-}
-
-// decodeWith has read take a value from data, which CheckBounds has accepted.
-func decodeWith(data []byte, read func(*msgpack.Decoder) error) (err error) {
-	d := decoders.Get().(*decoder)
-	d.r.Reset(data)
-	d.dec.ResetReader(&d.r)
-	defer hostile(&err) // after which the decoder is not used again
-	err = read(d.dec)
-	d.r.Reset(nil)
-	decoders.Put(d)
-	return err
-}
-
-// hostile makes an error of a panic: the decoders of msgpack, and of cty on top of it, panic on some bytes that nobody
-// encodes (nil for a time, say).
-func hostile(err *error) {
-	if r := recover(); r != nil {
-		*err = fmt.Errorf("%w: %v", errMalformed, r)
-	}
 }
 
 // unmarshalVersioned looks at the version before anything else, because what follows may mean something else there.
@@ -229,7 +167,7 @@ func unmarshalVersioned(what string, data []byte, v any) error {
 // peekVersion reads the first element of the message's array: every version of the protocol writes itself there.
 func peekVersion(data []byte) (int, error) {
 	if len(data) == 0 {
-		return 0, errMalformed
+		return 0, coding.ErrMalformed
 	}
 	skip := 0
 	switch c := data[0]; {
@@ -238,10 +176,10 @@ func peekVersion(data []byte) (int, error) {
 	case c == msgpcode.Array16:
 		skip = 3
 	default:
-		return 0, errMalformed
+		return 0, coding.ErrMalformed
 	}
 	if len(data) <= skip {
-		return 0, errMalformed
+		return 0, coding.ErrMalformed
 	}
 	version := data[skip:]
 	switch c := version[0]; {
@@ -252,5 +190,5 @@ func peekVersion(data []byte) (int, error) {
 	case c == msgpcode.Uint16 && len(version) > 2:
 		return int(version[1])<<8 | int(version[2]), nil
 	}
-	return 0, errMalformed
+	return 0, coding.ErrMalformed
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider"
 )
@@ -28,7 +29,7 @@ func DiagsToWire(list diag.List) []Diagnostic {
 
 func longestPath(path cty.Path) []byte {
 	for ; len(path) > 0; path = path[:len(path)-1] {
-		if data, err := EncodePath(path); err == nil {
+		if data, err := coding.EncodePath(path); err == nil {
 			return data
 		}
 	}
@@ -48,7 +49,7 @@ func DiagsFromWire(list []Diagnostic) diag.List {
 			severity = diag.Warning
 		}
 		d := diag.New(severity, w.Summary, w.Detail, nil)
-		if path, err := DecodePath(w.Path); err == nil {
+		if path, err := coding.DecodePath(w.Path); err == nil {
 			d.Path = path
 		}
 		if w.Lost != "" {

@@ -8,6 +8,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/provider/schema"
 )
@@ -40,7 +41,7 @@ const (
 // EncodeSchemas returns the coded schemas. Leave out of the maps what is not asked for to send a part. Equal schemas
 // have equal codings.
 func EncodeSchemas(s *provider.Schemas) []byte {
-	return encodeWith(func(enc *msgpack.Encoder) error {
+	return coding.EncodeWith(func(enc *msgpack.Encoder) error {
 		w := schemaWriter{enc: enc}
 		w.array(10)
 		w.int(schemasFormat)

@@ -5,19 +5,19 @@ import (
 
 	"github.com/vmihailenco/msgpack/v5"
 	"github.com/zclconf/go-cty/cty"
-	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
 // DecodeSchemas is the inverse of EncodeSchemas. What was not sent is missing in the maps.
 func DecodeSchemas(data []byte) (*provider.Schemas, error) {
-	if err := CheckBounds(data, schemasDepth); err != nil {
+	if err := coding.CheckBounds(data, schemasDepth); err != nil {
 		return nil, fmt.Errorf("cannot read the schemas: %w", err)
 	}
 	s := new(provider.Schemas)
-	err := decodeWith(data, func(dec *msgpack.Decoder) error {
+	err := coding.DecodeWith(data, func(dec *msgpack.Decoder) error {
 		r := schemaReader{dec: dec, types: map[string]cty.Type{}}
 		r.schemas(s)
 		return r.err
@@ -136,7 +136,7 @@ func (r *schemaReader) block() *schema.Block {
 // missing records that nil stands where it may not.
 func (r *schemaReader) missing() {
 	if r.err == nil {
-		r.err = errMalformed
+		r.err = coding.ErrMalformed
 	}
 }
 
@@ -250,7 +250,7 @@ func (r *schemaReader) ctyType() cty.Type {
 	if ty, ok := r.types[text]; ok {
 		return ty
 	}
-	ty, err := ctyjson.UnmarshalType([]byte(text))
+	ty, err := coding.UnmarshalType([]byte(text))
 	if r.err == nil {
 		r.err = err
 	}

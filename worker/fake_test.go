@@ -15,6 +15,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"go.uber.org/goleak"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider"
@@ -534,7 +535,7 @@ func planTask(name string) *wire.Task {
 }
 
 func encode(v cty.Value, ty cty.Type) []byte {
-	data, err := wire.EncodeValue(v, ty)
+	data, err := coding.EncodeValue(v, ty)
 	if err != nil {
 		panic(err)
 	}

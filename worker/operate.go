@@ -8,6 +8,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/provider/mock"
@@ -82,7 +83,7 @@ func (w *Worker) configure(p wire.Provider) Configure {
 		if diags.HasErrors() {
 			return diags
 		}
-		config, err := wire.DecodeValue(p.Config, schemas.Provider.Block.ImpliedType())
+		config, err := coding.DecodeValue(p.Config, schemas.Provider.Block.ImpliedType())
 		if err != nil {
 			return append(diags, diag.New(diag.Error, "Invalid provider configuration",
 				fmt.Sprintf("The configuration of %s does not fit the provider's schema: %s.", p.Address, err), nil))

@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/provisioner"
 	"github.com/millipede-iac/millipede/wire"
@@ -29,7 +30,7 @@ var errTooLarge = errors.New("too large to travel")
 // have made it there.
 func attach(p *wire.Provisioner) diag.List {
 	block := provisioner.Block(p.Type)
-	config, err := wire.DecodeValue(p.Config, block.ImpliedType())
+	config, err := coding.DecodeValue(p.Config, block.ImpliedType())
 	if err != nil || config.IsNull() {
 		return nil // the worker says so
 	}

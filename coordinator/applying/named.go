@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/renewal"
 	"github.com/millipede-iac/millipede/coordinator/values"
@@ -293,7 +294,7 @@ type evaluated struct {
 
 // encodeConfig codes the evaluated body without its marks for the wire.
 func (ev *evaluated) encodeConfig() ([]byte, error) {
-	return wire.EncodeValue(ev.bare, ev.schema.Block.ImpliedType())
+	return coding.EncodeValue(ev.bare, ev.schema.Block.ImpliedType())
 }
 
 // unmet is the step of a vertex whose block could not be evaluated. ev, which may be nil, tells what came of its

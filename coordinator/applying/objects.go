@@ -6,6 +6,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
@@ -36,14 +37,14 @@ func findIn(r *values.Resource, body hcl.Body) rangeFinder {
 
 func encode(v cty.Value, s *schema.Schema) ([]byte, error) {
 	bare, _ := v.UnmarkDeep()
-	return wire.EncodeValue(bare, s.Block.ImpliedType())
+	return coding.EncodeValue(bare, s.Block.ImpliedType())
 }
 
 func decode(b []byte, s *schema.Schema) (cty.Value, error) {
 	if b == nil {
 		return cty.NullVal(s.Block.ImpliedType()), nil
 	}
-	return wire.DecodeValue(b, s.Block.ImpliedType())
+	return coding.DecodeValue(b, s.Block.ImpliedType())
 }
 
 // apply makes or changes an object; one that does not change has its postconditions checked again.
@@ -97,7 +98,7 @@ func encodeIdentity(v cty.Value) ([]byte, error) {
 	if v == cty.NilVal || v.IsNull() {
 		return nil, nil
 	}
-	return wire.EncodeValue(v, v.Type())
+	return coding.EncodeValue(v, v.Type())
 }
 
 // recheck checks the postconditions of an object that does not change, with what is real by now.
@@ -214,7 +215,7 @@ func (a *Applier) objectOf(c *plan.Change, ev *evaluated, value cty.Value, r *wi
 		return nil, err
 	}
 	if r.Identity != nil && ev.code.Identity != nil {
-		id, err := wire.DecodeValue(r.Identity, ev.code.Identity.Body.ImpliedType())
+		id, err := coding.DecodeValue(r.Identity, ev.code.Identity.Body.ImpliedType())
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/wire"
@@ -34,7 +35,7 @@ func (s *Session) providerFunction(p addr.Provider, name string, sig provider.Fu
 			} else if sig.VariadicParameter != nil {
 				ty = sig.VariadicParameter.Type
 			}
-			b, err := wire.EncodeValue(a, ty)
+			b, err := coding.EncodeValue(a, ty)
 			if err != nil {
 				return cty.DynamicVal, function.NewArgError(i, err)
 			}
@@ -56,7 +57,7 @@ func (s *Session) providerFunction(p addr.Provider, name string, sig provider.Fu
 			}
 			return cty.DynamicVal, errors.New(res.Function.Error)
 		}
-		return wire.DecodeValue(res.Function.Value, ret)
+		return coding.DecodeValue(res.Function.Value, ret)
 	}
 	return function.New(spec)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -85,7 +86,7 @@ func (s *Session) importTask(ctx context.Context, b *config.Import) (*wire.Impor
 		return nil, diags
 	}
 	var err error
-	if task.Identity, err = wire.EncodeValue(v, identity.Body.ImpliedType()); err != nil {
+	if task.Identity, err = coding.EncodeValue(v, identity.Body.ImpliedType()); err != nil {
 		return nil, diags.Append(diag.New(diag.Error, "Invalid import identity argument", err.Error()+".", b.Identity.Range().Ptr()))
 	}
 	return task, diags

@@ -6,6 +6,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -53,7 +54,7 @@ func (s *Session) find(ctx context.Context, at addr.Instance, pi addr.ProviderIn
 		if o.Type != at.Resource.Type {
 			continue
 		}
-		v, err := wire.DecodeValue(o.Object, block.Block.ImpliedType())
+		v, err := coding.DecodeValue(o.Object, block.Block.ImpliedType())
 		if err != nil {
 			return imported{}, diags.Append(diag.New(diag.Error, "Import failed", err.Error()+".", nil))
 		}

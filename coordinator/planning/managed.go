@@ -7,6 +7,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
@@ -54,7 +55,7 @@ func (p *Planner) prepareManaged(o *object) program.Step {
 		w.importing = &plan.Importing{ID: im.ID, Identity: im.Identity}
 		task.Import = &wire.ImportTask{Type: o.addr.Resource.Type, ID: im.ID}
 		if im.Identity != cty.NilVal && w.identity != nil {
-			b, err := wire.EncodeValue(im.Identity, w.identity.Body.ImpliedType())
+			b, err := coding.EncodeValue(im.Identity, w.identity.Body.ImpliedType())
 			if err != nil {
 				return broken("encoding the identity of "+o.addr.String(), err)
 			}

@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
@@ -138,7 +139,7 @@ func (o *object) ranges() func(cty.Path) *hcl.Range {
 
 // encodeConfig codes the evaluated body without its marks for the wire.
 func (w *work) encodeConfig() ([]byte, error) {
-	return wire.EncodeValue(w.bare, w.schema.Block.ImpliedType())
+	return coding.EncodeValue(w.bare, w.schema.Block.ImpliedType())
 }
 
 // decode decodes an object of the type; the value comes without marks.
@@ -147,7 +148,7 @@ func (w *work) decode(b []byte) (cty.Value, error) {
 	if b == nil {
 		return cty.NullVal(ty), nil
 	}
-	return wire.DecodeValue(b, ty)
+	return coding.DecodeValue(b, ty)
 }
 
 // decodeUnless is decode, unless the bytes are the same as those of a value that is there already.
@@ -163,7 +164,7 @@ func (w *work) decodeIdentity(b []byte) (cty.Value, error) {
 	if b == nil || w.identity == nil {
 		return cty.NilVal, nil
 	}
-	return wire.DecodeValue(b, w.identity.Body.ImpliedType())
+	return coding.DecodeValue(b, w.identity.Body.ImpliedType())
 }
 
 // broken is our own mistake, or a worker's, in what travelled.

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph"
@@ -92,7 +93,7 @@ func (v *Validator) provider(step *program.Step, m *values.Module, n *graph.Node
 		return
 	}
 	bare, _ := config.UnmarkDeep()
-	encoded, err := wire.EncodeValue(bare, block.ImpliedType())
+	encoded, err := coding.EncodeValue(bare, block.ImpliedType())
 	if err != nil {
 		step.Diags = step.Diags.Append(diag.New(diag.Error, "Invalid provider configuration", err.Error(), n.Provider.Range.Ptr()))
 		return
@@ -140,7 +141,7 @@ func (v *Validator) resource(step *program.Step, m *values.Module, n *graph.Node
 		return
 	}
 	bare, _ := value.UnmarkDeep()
-	encoded, err := wire.EncodeValue(bare, r.Code.Schema.Block.ImpliedType())
+	encoded, err := coding.EncodeValue(bare, r.Code.Schema.Block.ImpliedType())
 	if err != nil {
 		step.Diags = step.Diags.Append(diag.New(diag.Error, "Invalid configuration", err.Error(), config.Range.Ptr()))
 		return

@@ -7,6 +7,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -147,7 +148,7 @@ func WireDiags(list []wire.Diagnostic, ranges func(cty.Path) *hcl.Range) diag.Li
 func EncodePaths(paths []cty.Path) ([][]byte, error) {
 	var out [][]byte
 	for _, p := range paths {
-		b, err := wire.EncodePath(p)
+		b, err := coding.EncodePath(p)
 		if err != nil {
 			return nil, err
 		}
@@ -160,7 +161,7 @@ func EncodePaths(paths []cty.Path) ([][]byte, error) {
 func DecodePaths(coded [][]byte) ([]cty.Path, error) {
 	var out []cty.Path
 	for _, c := range coded {
-		p, err := wire.DecodePath(c)
+		p, err := coding.DecodePath(c)
 		if err != nil {
 			return nil, err
 		}

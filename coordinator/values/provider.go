@@ -11,12 +11,12 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
 	"github.com/millipede-iac/millipede/lang/marks"
-	"github.com/millipede-iac/millipede/wire"
 )
 
 // Provider is the evaluated configuration of one provider instance.
@@ -81,7 +81,7 @@ func (s *Store) evalProvider(a addr.ProviderInstance) (*Provider, diag.List) {
 		p.Strings = topStrings(p.Value)
 	}
 	bare, _ := p.Value.UnmarkDeep()
-	encoded, err := wire.EncodeValue(bare, block.ImpliedType())
+	encoded, err := coding.EncodeValue(bare, block.ImpliedType())
 	if err != nil {
 		return p, diags.Append(diag.New(diag.Error, "Invalid provider configuration", err.Error(), nil))
 	}

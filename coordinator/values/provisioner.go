@@ -6,6 +6,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
@@ -37,7 +38,7 @@ func (m *Module) EvalProvisioner(p *config.Provisioner, connection hcl.Body, rep
 	out.Sensitive, out.Ephemeral = marks.Contains(value, marks.Sensitive), marks.Contains(value, marks.Ephemeral)
 	bare, _ := value.UnmarkDeep()
 	var err error
-	if out.Config, err = wire.EncodeValue(bare, block.ImpliedType()); err != nil {
+	if out.Config, err = coding.EncodeValue(bare, block.ImpliedType()); err != nil {
 		return out, diags.Append(diag.New(diag.Error, "Invalid provisioner configuration", err.Error(), p.Range.Ptr()))
 	}
 	switch {
@@ -54,7 +55,7 @@ func (m *Module) EvalProvisioner(p *config.Provisioner, connection hcl.Body, rep
 		return out, diags
 	}
 	bare, _ = value.UnmarkDeep()
-	if out.Connection, err = wire.EncodeValue(bare, provisioner.Connection.ImpliedType()); err != nil {
+	if out.Connection, err = coding.EncodeValue(bare, provisioner.Connection.ImpliedType()); err != nil {
 		return out, diags.Append(diag.New(diag.Error, "Invalid connection configuration", err.Error(), p.Range.Ptr()))
 	}
 	return out, diags

@@ -5,8 +5,8 @@ import (
 	"sort"
 
 	"github.com/zclconf/go-cty/cty"
-	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/provider/schema"
@@ -23,7 +23,24 @@ type converter struct {
 	owner  string // what is being converted, for complaints
 	before int    // how many problems there were before it
 	loose  bool   // whether rules that merely should be kept are not looked at
+	depth  int    // how many blocks and nested types are around the place
 }
+
+// maxNesting is how deep blocks and nested types may be. Schemas that are deeper do not travel (wire.DecodeSchemas), and
+// working out their types takes time by the square of their depth.
+const maxNesting = 50
+
+// enter tells whether what is nested here may be looked at; leave ends that.
+func (c *converter) enter(at string) bool {
+	if c.depth == maxNesting {
+		c.complain(at[:min(len(at), 100)], fmt.Sprintf("blocks and types are nested deeper than %d", maxNesting))
+		return false
+	}
+	c.depth++
+	return true
+}
+
+func (c *converter) leave() { c.depth-- }
 
 func (c *converter) begin(owner string) { c.owner, c.before = owner, len(c.problems) }
 
@@ -91,6 +108,10 @@ func (c *converter) block(from *tfplugin6.Schema_Block, at string) *schema.Block
 		c.complain(at, "there is no block")
 		return to
 	}
+	if !c.enter(at) {
+		return to
+	}
+	defer c.leave()
 	to.Attributes = c.attributes(from.Attributes, at)
 	to.Blocks = make(map[string]*schema.NestedBlock, len(from.BlockTypes))
 	to.Description = from.Description
@@ -171,7 +192,9 @@ func (c *converter) attribute(from *tfplugin6.Schema_Attribute, at string) *sche
 		to.Type = c.typ(from.Type, at)
 	case len(from.Type) > 0:
 		c.complain(at, "it has both a type and a nested type")
+	case !c.enter(at):
 	default:
+		defer c.leave()
 		to.Nested = &schema.Object{
 			Attributes: c.attributes(from.NestedType.Attributes, at+"."),
 			Nesting:    objectNesting[from.NestedType.Nesting],
@@ -237,7 +260,7 @@ func (c *converter) typ(from []byte, at string) cty.Type {
 	if ty, ok := c.types[string(from)]; ok {
 		return ty
 	}
-	ty, err := ctyjson.UnmarshalType(from)
+	ty, err := coding.UnmarshalType(from)
 	if err != nil {
 		c.complain(at, fmt.Sprintf("its type cannot be read: %s", err))
 		return cty.DynamicPseudoType

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"strings"
 
 	"github.com/zclconf/go-cty/cty"
@@ -91,6 +92,17 @@ func (p *Provider) misfit(method, what string, err error) *diag.Diagnostic {
 	detail := fmt.Sprintf("Provider %s answered the %s call with a %s that does not fit its schema: %s.\n\nThis is a bug in the provider.",
 		p.options.Name, method, what, pathError(err))
 	return diag.New(diag.Error, invalidResponse, detail, nil)
+}
+
+// survive makes a complaint of a panic over a plugin's answer, which must not end the process that asked: other
+// plugins' operations are under way in it.
+func (p *Provider) survive(method string, diags *diag.List) {
+	if r := recover(); r != nil {
+		p.options.Log("panic over an answer", "provider", p.options.Name, "method", method, "panic", r, "stack", string(debug.Stack()))
+		*diags = diag.Errors(invalidResponse, fmt.Sprintf(
+			"Provider %s answered the %s call with something that cannot be worked with: %v.\n\nThis is a bug in the provider.",
+			p.options.Name, method, r), nil)
+	}
 }
 
 // pathError prints an error with the place in the value that it concerns.

@@ -99,15 +99,18 @@ func (p *Provider) Close() error {
 	return p.options.Close()
 }
 
-// channel is a connection that takes messages of any size (schemas of 100 MiB exist) and sends each call under the
-// name that rename gives it.
+// maxMessage is how large an answer may be, as OpenTofu has it (schemas of 100 MiB exist).
+const maxMessage = 256 << 20
+
+// channel is a connection that takes messages of up to maxMessage and sends each call under the name that rename
+// gives it.
 type channel struct {
 	grpc.ClientConnInterface
 	rename func(method string) string
 }
 
 func (c channel) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	opts = append(opts, grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32))
+	opts = append(opts, grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(math.MaxInt32))
 	return c.ClientConnInterface.Invoke(ctx, c.rename(method), args, reply, opts...)
 }
 

@@ -130,12 +130,13 @@ func (p *Provider) ask(ctx context.Context, d *declared) diag.List {
 	return nil
 }
 
-func (p *Provider) fetch(ctx context.Context) (*declared, diag.List) {
+func (p *Provider) fetch(ctx context.Context) (d *declared, diags diag.List) {
+	defer p.survive("GetProviderSchema", &diags)
 	resp, err := p.stub.GetProviderSchema(ctx, &tfplugin6.GetProviderSchema_Request{})
 	if err != nil {
 		return nil, p.lost(ctx, "GetProviderSchema", err)
 	}
-	diags := problems(resp.Diagnostics)
+	diags = problems(resp.Diagnostics)
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -147,7 +148,7 @@ func (p *Provider) fetch(ctx context.Context) (*declared, diag.List) {
 		return nil, append(diags, c.problems...)
 	}
 	s.ProtocolVersion = p.protocol
-	d := &declared{
+	d = &declared{
 		schemas:  s,
 		warnings: diags,
 		config:   shape{block: s.Provider.Block, ty: s.Provider.Block.ImpliedType()},
@@ -217,11 +218,11 @@ const (
 )
 
 // shape looks a type up.
-func (p *Provider) shape(ctx context.Context, k kind, typeName string) (*declared, *shape, diag.List) {
-	d, diags := p.declared(ctx)
-	if diags.HasErrors() {
+func (p *Provider) shape(ctx context.Context, k kind, typeName string) (d *declared, s *shape, diags diag.List) {
+	if d, diags = p.declared(ctx); diags.HasErrors() {
 		return nil, nil, diags
 	}
+	defer p.survive("GetProviderSchema", &diags)
 	of := map[kind]*shapes{managed: &d.managed, data: &d.data, ephemeral: &d.ephem}[k]
 	s, ok := of.get(typeName)
 	if !ok {

@@ -4,9 +4,9 @@ import (
 	"fmt"
 
 	"github.com/zclconf/go-cty/cty"
-	ctyjson "github.com/zclconf/go-cty/cty/json"
 	"github.com/zclconf/go-cty/cty/msgpack"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/schema"
 	"github.com/millipede-iac/millipede/provider/tfplugin6"
@@ -115,14 +115,11 @@ func (d *decoder) notDeferred(deferred *tfplugin6.Deferred) {
 		d.p.options.Name, d.method, d.typeName, deferred.Reason), nil))
 }
 
-// decodeValue reads a value in either encoding. An absent value is null.
+// decodeValue reads a value in either encoding. An absent value is null. What comes from a plugin is anybody's bytes:
+// coding bounds what reading them may cost.
 func decodeValue(v *tfplugin6.DynamicValue, ty cty.Type) (cty.Value, error) {
-	switch {
-	case len(v.GetMsgpack()) > 0:
-		return msgpack.Unmarshal(v.Msgpack, ty)
-	case len(v.GetJson()) > 0:
-		return ctyjson.Unmarshal(v.Json, ty)
-	default:
-		return cty.NullVal(ty), nil
+	if len(v.GetMsgpack()) > 0 {
+		return coding.DecodeValue(v.Msgpack, ty)
 	}
+	return coding.DecodeJSON(v.GetJson(), ty)
 }

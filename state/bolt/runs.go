@@ -14,8 +14,8 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 	"go.etcd.io/bbolt"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/wire"
 )
 
 // What a run's bucket holds.
@@ -152,10 +152,7 @@ func (s *Store) Events(ctx context.Context, id string) (events []journal.Event, 
 func decodeEvents(data []byte) ([]journal.Event, error) {
 	const depth = 8 // an event nests two deep
 	var events []journal.Event
-	if err := wire.CheckBounds(data, depth); err != nil {
-		return nil, err
-	}
-	if err := msgpack.Unmarshal(data, &events); err != nil {
+	if err := coding.Unmarshal(data, depth, &events); err != nil {
 		return nil, err
 	}
 	for i := range events {

@@ -5,13 +5,13 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/wire"
 )
 
 // decode reads a value from a task. One that does not fit was made by another schema than the provider has now.
 func (h Host) decode(data []byte, ty cty.Type, what string) (cty.Value, diag.List) {
-	v, err := wire.DecodeValue(data, ty)
+	v, err := coding.DecodeValue(data, ty)
 	if err != nil {
 		return cty.NilVal, diag.List{h.misfit(what, err)}
 	}
@@ -43,7 +43,7 @@ func (h Host) decodeIgnored(paths [][]byte, all bool) (ignored, diag.List) {
 func (h Host) decodePaths(paths [][]byte, what string) ([]cty.Path, diag.List) {
 	var out []cty.Path
 	for _, data := range paths {
-		path, err := wire.DecodePath(data)
+		path, err := coding.DecodePath(data)
 		if err != nil {
 			return nil, diag.List{h.misfit(what, err)}
 		}
@@ -66,7 +66,7 @@ func (i instance) encodeObject(o object) (value, private, identity []byte) {
 
 // encodeValue writes a value that has been checked against the type, so that it cannot fail.
 func encodeValue(v cty.Value, ty cty.Type) []byte {
-	data, err := wire.EncodeValue(v, ty)
+	data, err := coding.EncodeValue(v, ty)
 	if err != nil {
 		panic("change: a checked value does not encode: " + err.Error())
 	}
@@ -76,7 +76,7 @@ func encodeValue(v cty.Value, ty cty.Type) []byte {
 func encodePaths(paths []cty.Path) [][]byte {
 	var out [][]byte
 	for _, path := range paths {
-		data, err := wire.EncodePath(path)
+		data, err := coding.EncodePath(path)
 		if err != nil {
 			panic("change: a path does not encode: " + err.Error())
 		}

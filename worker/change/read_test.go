@@ -10,6 +10,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider"
@@ -172,7 +173,7 @@ func TestFunctionsReportTheirOwnErrorsAsResults(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 			if c.err == nil {
-				v, err := wire.DecodeValue(got.Value, cty.String)
+				v, err := coding.DecodeValue(got.Value, cty.String)
 				if err != nil || !v.RawEquals(c.value) {
 					t.Errorf("got %#v, %v", v, err)
 				}

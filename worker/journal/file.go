@@ -12,8 +12,8 @@ import (
 
 	"github.com/vmihailenco/msgpack/v5"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/test/failpoint"
-	"github.com/millipede-iac/millipede/wire"
 )
 
 // The file begins with magic. Frames follow: the length of the body and its CRC-32C, four bytes each, little
@@ -64,7 +64,7 @@ func decodeFrame(data []byte) (Entry, int64) {
 		return Entry{}, 0
 	}
 	var e Entry
-	if wire.CheckBounds(body, maxDepth) != nil || msgpack.Unmarshal(body, &e) != nil || e.Ref.Attempt == "" || e.Phase > Ended {
+	if coding.Unmarshal(body, maxDepth, &e) != nil || e.Ref.Attempt == "" || e.Phase > Ended {
 		return Entry{}, 0
 	}
 	return e, headerSize + n

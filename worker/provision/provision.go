@@ -11,6 +11,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/provisioner"
 	"github.com/millipede-iac/millipede/wire"
@@ -68,7 +69,7 @@ func (r Runner) run(ctx context.Context, address, dir string, p wire.Provisioner
 	if block == nil || run == nil {
 		return diag.Errors("Unknown provisioner type", fmt.Sprintf("This worker has no provisioner %q.", p.Type), nil)
 	}
-	config, err := wire.DecodeValue(p.Config, block.ImpliedType())
+	config, err := coding.DecodeValue(p.Config, block.ImpliedType())
 	if err == nil && config.IsNull() {
 		err = fmt.Errorf("there is none")
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"go.uber.org/goleak"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/provisioner"
 	"github.com/millipede-iac/millipede/wire"
@@ -32,7 +33,7 @@ func step(t *testing.T, typeName string, attrs map[string]cty.Value) wire.Provis
 			vals[name] = v
 		}
 	}
-	config, err := wire.EncodeValue(cty.ObjectVal(vals), provisioner.Block(typeName).ImpliedType())
+	config, err := coding.EncodeValue(cty.ObjectVal(vals), provisioner.Block(typeName).ImpliedType())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,9 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/provisioner"
-	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/worker/remote"
 )
 
@@ -67,7 +67,7 @@ func (r Runner) connected(ctx context.Context, c call, tell func(string), do fun
 		//lint:ignore ST1005 OpenTofu's words
 		return c.failed(errors.New("Missing connection configuration for provisioner"))
 	}
-	block, err := wire.DecodeValue(c.Connection, provisioner.Connection.ImpliedType())
+	block, err := coding.DecodeValue(c.Connection, provisioner.Connection.ImpliedType())
 	if err != nil || block.IsNull() {
 		return c.failed(fmt.Errorf("the connection cannot be read: %w", err))
 	}

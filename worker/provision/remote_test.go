@@ -13,6 +13,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/provider/provisioner"
 	"github.com/millipede-iac/millipede/test/sshd"
 	"github.com/millipede-iac/millipede/wire"
@@ -31,7 +32,7 @@ func over(t *testing.T, s *sshd.Server, p wire.Provisioner) wire.Provisioner {
 		}
 	}
 	var err error
-	if p.Connection, err = wire.EncodeValue(cty.ObjectVal(vals), provisioner.Connection.ImpliedType()); err != nil {
+	if p.Connection, err = coding.EncodeValue(cty.ObjectVal(vals), provisioner.Connection.ImpliedType()); err != nil {
 		t.Fatal(err)
 	}
 	return p

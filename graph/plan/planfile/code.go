@@ -10,12 +10,12 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/marks"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/tfstate"
-	"github.com/millipede-iac/millipede/wire"
 )
 
 // The coded forms. Addresses are text, values are msgpack by a type of the table, so that a type that ten thousand
@@ -147,7 +147,7 @@ func encodePlan(p *plan.Plan) ([]byte, error) {
 		c.Outputs = append(c.Outputs, codedOutput{o.Name, string(o.Action), e.value(o.Before), e.value(o.After), o.Sensitive, o.BeforeSensitive})
 	}
 	for _, r := range p.Relevant {
-		path, err := wire.EncodePath(r.Attribute)
+		path, err := coding.EncodePath(r.Attribute)
 		if err != nil {
 			e.fail(err)
 		}
@@ -188,13 +188,13 @@ func (e *encoder) value(v cty.Value) *codedValue {
 		e.index[string(tj)] = i
 		e.types = append(e.types, tj)
 	}
-	data, err := wire.EncodeValue(bare, ty)
+	data, err := coding.EncodeValue(bare, ty)
 	if err != nil {
 		e.fail(err)
 	}
 	out := &codedValue{Type: i, Data: data}
 	for _, p := range marks.PathsWith(v, marks.Sensitive) {
-		coded, err := wire.EncodePath(p)
+		coded, err := coding.EncodePath(p)
 		if err != nil {
 			e.fail(err)
 		}
@@ -220,7 +220,7 @@ func (e *encoder) change(c *plan.Change) codedChange {
 		out.After = e.value(c.After)
 	}
 	for _, p := range c.ReplacePaths {
-		coded, err := wire.EncodePath(p)
+		coded, err := coding.EncodePath(p)
 		if err != nil {
 			e.fail(err)
 		}
@@ -250,15 +250,12 @@ const maxDepth = 16
 
 func decodePlan(data []byte) (*plan.Plan, error) {
 	var c codedPlan
-	if err := wire.CheckBounds(data, maxDepth); err != nil {
-		return nil, err
-	}
-	if err := msgpack.Unmarshal(data, &c); err != nil {
+	if err := coding.Unmarshal(data, maxDepth, &c); err != nil {
 		return nil, err
 	}
 	d := &decoder{}
 	for _, t := range c.Types {
-		ty, err := ctyjson.UnmarshalType(t)
+		ty, err := coding.UnmarshalType(t)
 		if err != nil {
 			return nil, err
 		}
@@ -289,7 +286,7 @@ func decodePlan(data []byte) (*plan.Plan, error) {
 		})
 	}
 	for _, r := range c.Relevant {
-		path, err := wire.DecodePath(r.Attribute)
+		path, err := coding.DecodePath(r.Attribute)
 		d.fail(err)
 		p.Relevant = append(p.Relevant, plan.Relevant{Resource: d.instance(r.Resource), Attribute: path})
 	}
@@ -337,7 +334,7 @@ func (d *decoder) value(c *codedValue) cty.Value {
 		d.fail(errReference)
 		return cty.NilVal
 	}
-	v, err := wire.DecodeValue(c.Data, d.types[c.Type])
+	v, err := coding.DecodeValue(c.Data, d.types[c.Type])
 	if err != nil {
 		d.fail(err)
 		return cty.NilVal
@@ -348,7 +345,7 @@ func (d *decoder) value(c *codedValue) cty.Value {
 func (d *decoder) paths(coded [][]byte) []cty.Path {
 	var out []cty.Path
 	for _, c := range coded {
-		p, err := wire.DecodePath(c)
+		p, err := coding.DecodePath(c)
 		if err != nil {
 			d.fail(err)
 			return nil

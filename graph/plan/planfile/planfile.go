@@ -17,8 +17,8 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/graph/plan"
-	"github.com/millipede-iac/millipede/wire"
 )
 
 // formatVersion is the version of the format; another one is refused.
@@ -130,10 +130,7 @@ func Decode(data []byte) (Saved, error) {
 	if s.Plan, err = decodePlan(entries[planEntry]); err != nil {
 		return Saved{}, fmt.Errorf("the plan file is damaged: %w", err)
 	}
-	if err = wire.CheckBounds(entries[configEntry], maxDepth); err == nil {
-		err = msgpack.Unmarshal(entries[configEntry], &s.Config)
-	}
-	if err != nil {
+	if err := coding.Unmarshal(entries[configEntry], maxDepth, &s.Config); err != nil {
 		return Saved{}, fmt.Errorf("the plan file is damaged: %w", err)
 	}
 	return s, nil

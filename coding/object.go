@@ -1,4 +1,4 @@
-package wire
+package coding
 
 import (
 	"github.com/zclconf/go-cty/cty"
@@ -30,7 +30,7 @@ func shortObject(data []byte, types map[string]cty.Type) (cty.Value, bool) {
 			return cty.NilVal, false
 		}
 		ty, known := types[string(name)]
-		after, err := skipValue(rest, messageDepth)
+		after, err := skipValue(rest, pathDepth)
 		if !known || err != nil {
 			return cty.NilVal, false
 		}

@@ -1,4 +1,4 @@
-package wire
+package coding
 
 import (
 	"fmt"
@@ -9,37 +9,8 @@ import (
 	ctymsgpack "github.com/zclconf/go-cty/cty/msgpack"
 )
 
-// valueDepth is how deep values may be: far deeper than anybody's are, and far from what a stack holds.
-const valueDepth = 10_000
-
-// EncodeValue returns the msgpack of a value of the given type, unknown values with their refinements included. A null
-// value, and cty.NilVal, is nil. The value must not be marked, and must conform to ty.
-func EncodeValue(v cty.Value, ty cty.Type) ([]byte, error) {
-	if v == cty.NilVal || v.IsNull() {
-		return nil, nil
-	}
-	return ctymsgpack.Marshal(v, ty)
-}
-
-// DecodeValue is the inverse of EncodeValue; no bytes are null. It fails unless what it reads conforms to ty.
-func DecodeValue(data []byte, ty cty.Type) (v cty.Value, err error) {
-	if len(data) == 0 {
-		return cty.NullVal(ty), nil
-	}
-	defer hostile(&err)
-	if err := CheckBounds(data, valueDepth); err != nil { // cty makes room for as many elements as a list says it has
-		return cty.NilVal, err
-	}
-	if v, err = unmarshalValue(data, ty); err != nil {
-		return cty.NilVal, err
-	}
-	if got := v.Type(); !got.Equals(ty) { // as where ty is dynamic, and where an object lacks attributes
-		if problems := got.TestConformance(ty); len(problems) > 0 {
-			return cty.NilVal, problems[0]
-		}
-	}
-	return v, nil
-}
+// pathDepth is how deep a coded path nests: the path, its steps, and what is in them.
+const pathDepth = 16
 
 // The coded path is an array with an element per step: a string for an attribute, else an array of the key's type and
 // the key. The frequent types are one letter; the others are in cty's JSON form.
@@ -62,7 +33,7 @@ func EncodePath(path cty.Path) ([]byte, error) {
 		}
 		keys[i] = key
 	}
-	return encodeWith(func(enc *msgpack.Encoder) error {
+	return EncodeWith(func(enc *msgpack.Encoder) error {
 		if err := enc.EncodeArrayLen(len(path)); err != nil {
 			return err
 		}
@@ -123,11 +94,11 @@ func DecodePath(data []byte) (cty.Path, error) {
 	if len(data) == 0 {
 		return nil, nil
 	}
-	if err := CheckBounds(data, messageDepth); err != nil {
+	if err := CheckBounds(data, pathDepth); err != nil {
 		return nil, fmt.Errorf("cannot read the path: %w", err)
 	}
 	var path cty.Path
-	err := decodeWith(data, func(dec *msgpack.Decoder) error {
+	err := DecodeWith(data, func(dec *msgpack.Decoder) error {
 		n, err := dec.DecodeArrayLen()
 		if err != nil {
 			return err
@@ -158,7 +129,7 @@ func decodePathStep(dec *msgpack.Decoder) (cty.PathStep, error) {
 		return cty.GetAttrStep{Name: name}, err
 	}
 	if n, err := dec.DecodeArrayLen(); err != nil || n != 2 {
-		return nil, errMalformed
+		return nil, ErrMalformed
 	}
 	kind, err := dec.DecodeString()
 	if err != nil {
@@ -174,11 +145,11 @@ func decodePathStep(dec *msgpack.Decoder) (cty.PathStep, error) {
 		return cty.IndexStep{Key: cty.StringVal(string(data))}, nil
 	case numberKey:
 	default:
-		if ty, err = ctyjson.UnmarshalType([]byte(kind)); err != nil {
+		if ty, err = UnmarshalType([]byte(kind)); err != nil {
 			return nil, err
 		}
 	}
-	if err := CheckBounds(data, valueDepth); err != nil {
+	if err := checkValue(data, ty); err != nil {
 		return nil, err
 	}
 	key, err := ctymsgpack.Unmarshal(data, ty)

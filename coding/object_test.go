@@ -1,4 +1,4 @@
-package wire_test
+package coding_test
 
 import (
 	"math/big"
@@ -8,7 +8,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	ctymsgpack "github.com/zclconf/go-cty/cty/msgpack"
 
-	"github.com/millipede-iac/millipede/wire"
+	"github.com/millipede-iac/millipede/coding"
 )
 
 func TestAttributesOfAnyTypeAreReadAsCtyReadsThem(t *testing.T) {
@@ -40,11 +40,11 @@ func TestAttributesOfAnyTypeAreReadAsCtyReadsThem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, id := range []cty.Value{cty.StringVal("i"), cty.NullVal(cty.String), cty.UnknownVal(cty.String), cty.StringVal(strings.Repeat("z", 200))} {
 				v := cty.ObjectVal(map[string]cty.Value{"id": id, "any": any, "list": cty.ListVal([]cty.Value{cty.Zero})})
-				data, err := wire.EncodeValue(v, ty)
+				data, err := coding.EncodeValue(v, ty)
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, err := wire.DecodeValue(data, ty)
+				got, err := coding.DecodeValue(data, ty)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -63,7 +63,7 @@ func TestAttributesOfAnyTypeAreReadAsCtyReadsThem(t *testing.T) {
 // BenchmarkDecodeValue is an object of the built-in provider.
 func BenchmarkDecodeValue(b *testing.B) {
 	ty := cty.Object(map[string]cty.Type{"id": cty.String, "input": cty.DynamicPseudoType, "output": cty.DynamicPseudoType, "triggers_replace": cty.DynamicPseudoType})
-	data, err := wire.EncodeValue(cty.ObjectVal(map[string]cty.Value{
+	data, err := coding.EncodeValue(cty.ObjectVal(map[string]cty.Value{
 		"id": cty.StringVal("i"), "input": cty.StringVal("v"), "output": cty.StringVal("v"), "triggers_replace": cty.NullVal(cty.DynamicPseudoType),
 	}), ty)
 	if err != nil {
@@ -72,7 +72,7 @@ func BenchmarkDecodeValue(b *testing.B) {
 	b.Run("here", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := wire.DecodeValue(data, ty); err != nil {
+			if _, err := coding.DecodeValue(data, ty); err != nil {
 				b.Fatal(err)
 			}
 		}

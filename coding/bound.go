@@ -1,17 +1,12 @@
-package wire
+package coding
 
 import (
 	"encoding/binary"
 	"errors"
 )
 
-// How deep values nest at most: messages, and schemas, whose blocks hold blocks.
-const (
-	messageDepth = 16
-	schemasDepth = 256
-)
-
-var errMalformed = errors.New("malformed message")
+// ErrMalformed is the error for bytes that nothing of ours, and no well-behaved provider, writes.
+var ErrMalformed = errors.New("malformed message")
 
 // CheckBounds walks one msgpack value without decoding it. It fails unless data is exactly one value, no deeper than
 // depth, whose lengths all fit into data; so decoding it afterwards allocates in proportion to len(data), whoever
@@ -22,7 +17,7 @@ func CheckBounds(data []byte, depth int) error {
 		return err
 	}
 	if len(rest) != 0 {
-		return errMalformed
+		return ErrMalformed
 	}
 	return nil
 }
@@ -30,7 +25,7 @@ func CheckBounds(data []byte, depth int) error {
 // skipValue returns what follows the first value of data.
 func skipValue(data []byte, depth int) ([]byte, error) {
 	if len(data) == 0 || depth == 0 {
-		return nil, errMalformed
+		return nil, ErrMalformed
 	}
 	c := data[0]
 	data = data[1:]
@@ -77,20 +72,12 @@ func skipValue(data []byte, depth int) ([]byte, error) {
 	case 0xdd, 0xdf:
 		width = 4
 	default:
-		return nil, errMalformed
+		return nil, ErrMalformed
 	}
 	if len(data) < width {
-		return nil, errMalformed
+		return nil, ErrMalformed
 	}
-	var n uint64
-	switch width {
-	case 1:
-		n = uint64(data[0])
-	case 2:
-		n = uint64(binary.BigEndian.Uint16(data))
-	case 4:
-		n = uint64(binary.BigEndian.Uint32(data))
-	}
+	n := number(data, width)
 	data = data[width:]
 	switch c {
 	case 0xdc, 0xdd:
@@ -103,14 +90,14 @@ func skipValue(data []byte, depth int) ([]byte, error) {
 
 func skipBytes(data []byte, n uint64) ([]byte, error) {
 	if n > uint64(len(data)) {
-		return nil, errMalformed
+		return nil, ErrMalformed
 	}
 	return data[n:], nil
 }
 
 func skipValues(data []byte, n uint64, depth int) ([]byte, error) {
 	if n > uint64(len(data)) { // each takes at least a byte
-		return nil, errMalformed
+		return nil, ErrMalformed
 	}
 	var err error
 	for ; n > 0; n-- {
@@ -119,4 +106,60 @@ func skipValues(data []byte, n uint64, depth int) ([]byte, error) {
 		}
 	}
 	return data, nil
+}
+
+// form is what a length counts.
+type form byte
+
+const (
+	array form = iota
+	mapping
+	text
+)
+
+// lengthOf reads the header of an array, a map, or of a text or bytes. ok is false when something else stands there.
+func lengthOf(data []byte, f form) (n uint64, rest []byte, ok bool) {
+	c := data[0]
+	switch {
+	case f == array && c >= 0x90 && c <= 0x9f, f == mapping && c >= 0x80 && c <= 0x8f:
+		return uint64(c & 0x0f), data[1:], true
+	case f == text && c >= 0xa0 && c <= 0xbf:
+		return uint64(c & 0x1f), data[1:], true
+	}
+	width := 0
+	switch {
+	case f == text && (c == 0xc4 || c == 0xd9):
+		width = 1
+	case f == text && (c == 0xc5 || c == 0xda), f == array && c == 0xdc, f == mapping && c == 0xde:
+		width = 2
+	case f == text && (c == 0xc6 || c == 0xdb), f == array && c == 0xdd, f == mapping && c == 0xdf:
+		width = 4
+	}
+	if width == 0 || len(data) <= width {
+		return 0, nil, false
+	}
+	return number(data[1:], width), data[1+width:], true
+}
+
+// textOf reads a text, or bytes.
+func textOf(data []byte) (content, rest []byte, ok bool) {
+	if len(data) == 0 {
+		return nil, nil, false
+	}
+	n, rest, ok := lengthOf(data, text)
+	if !ok || n > uint64(len(rest)) {
+		return nil, nil, false
+	}
+	return rest[:n], rest[n:], true
+}
+
+// number reads an unsigned number of 1, 2 or 4 bytes.
+func number(data []byte, width int) uint64 {
+	switch width {
+	case 1:
+		return uint64(data[0])
+	case 2:
+		return uint64(binary.BigEndian.Uint16(data))
+	}
+	return uint64(binary.BigEndian.Uint32(data))
 }

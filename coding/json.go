@@ -1,0 +1,75 @@
+package coding
+
+import "fmt"
+
+// jsonShare is how often, on average, cty may copy each byte of a JSON document while it reads it, and jsonFree the bytes
+// that it may copy in any case: a value inside another is copied once for each one around it.
+const (
+	jsonShare = 32
+	jsonFree  = 64 << 20
+)
+
+// checkJSON refuses a document that is deeper than depth, or in which so much is nested in so much that reading it takes
+// out of all proportion. numbers tells that texts may stand for numbers, whose length is bounded. Whether the document
+// is one at all is for the decoder to find out.
+func checkJSON(data []byte, depth int, numbers bool) error {
+	var opened []int // where each array and object around the place begins
+	copied, allowed := 0, jsonFree+jsonShare*len(data)
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; c {
+		case '"':
+			end := skipText(data, i+1)
+			if numbers && end-i > maxDigits && allDigits(data[i+1:end]) {
+				return fmt.Errorf("%w: a number of %d digits", ErrMalformed, end-i)
+			}
+			i = end
+		case '[', '{':
+			if len(opened) == depth {
+				return fmt.Errorf("%w: nested deeper than %d", ErrMalformed, depth)
+			}
+			opened = append(opened, i)
+		case ']', '}':
+			if len(opened) == 0 {
+				return ErrMalformed
+			}
+			copied += i - opened[len(opened)-1]
+			if opened = opened[:len(opened)-1]; copied > allowed {
+				return fmt.Errorf("%w: too much is nested in too much", ErrMalformed)
+			}
+		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+			end := i
+			for end < len(data) && isDigit(data[end]) {
+				end++
+			}
+			if end-i > maxDigits {
+				return fmt.Errorf("%w: a number of %d digits", ErrMalformed, end-i)
+			}
+			i = end - 1
+		}
+	}
+	return nil
+}
+
+// skipText returns where a text ends that begins at i.
+func skipText(data []byte, i int) int {
+	for ; i < len(data) && data[i] != '"'; i++ {
+		if data[i] == '\\' {
+			i++
+		}
+	}
+	return min(i, len(data))
+}
+
+// isDigit tells whether a byte can be part of a number.
+func isDigit(c byte) bool {
+	return c >= '0' && c <= '9' || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E'
+}
+
+func allDigits(data []byte) bool {
+	for _, c := range data {
+		if !isDigit(c) {
+			return false
+		}
+	}
+	return true
+}
