@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/nats-io/nkeys"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/cmd/natsconn"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider"
@@ -61,7 +63,10 @@ type Options struct {
 	KeyPatience time.Duration
 	Log         *slog.Logger
 	PluginLog   hclog.Logger
-	Environ     []string
+	// Environ is the environment of the process. Plugins and provisioners get it without what says how the process
+	// reaches NATS; Connects tells that it does so by the variables of all NATS programs too.
+	Environ  []string
+	Connects bool
 }
 
 // Hosted is a worker with all that it owns.
@@ -96,9 +101,10 @@ func New(o Options) (*Hosted, error) {
 	if cacheDir == "" {
 		cacheDir = filepath.Join(o.Dir, "packages")
 	}
+	environ := natsconn.Strip(o.Environ, o.Connects)
 	host := plugin.NewHost(plugin.Options{
 		Log: o.PluginLog, DisableTLS: o.DisableTLS,
-		Env: append(append([]string(nil), o.Environ...), "MILLIPEDE_WORKER="+id, "MILLIPEDE_POOL="+strings.Join(o.Pools, ",")),
+		Env: append(slices.Clone(environ), "MILLIPEDE_WORKER="+id, "MILLIPEDE_POOL="+strings.Join(o.Pools, ",")),
 	})
 	hostname, _ := os.Hostname() // for people; a machine without a name is fine
 	w := worker.New(worker.Options{
@@ -109,7 +115,7 @@ func New(o Options) (*Hosted, error) {
 			cache: packages.New(cacheDir, Platform, o.Local, o.Transport), host: host, reattach: o.Reattach,
 			builtin: builtin.New(builtin.Options{ReadState: refuse, CheckConfig: anyBackend, NewID: uuid.NewString}),
 		},
-		Provisioners: provision.Runner{Environment: o.Environ},
+		Provisioners: provision.Runner{Environment: environ},
 		KeyPatience:  o.KeyPatience, Log: o.Log, Now: time.Now, Nonce: uuid.NewString, Rand: rand.Reader,
 	})
 	return &Hosted{Worker: w, ID: id, journal: j, host: host}, nil

@@ -122,3 +122,26 @@ func (s Settings) Options() jet.Options {
 	}
 	return o
 }
+
+// Strip returns an environment without the variables that say which NATS server a program uses, and as whom, so that
+// the programs which it starts for others (plugins, commands of provisioners) do not inherit its access. Variables that
+// begin with MILLIPEDE_NATS always go. Those that all NATS programs read, and systemd's directory of credentials, go when
+// shared is set: the caller connects by them. The result is never nil, because nil stands for the whole environment.
+func Strip(environ []string, shared bool) []string {
+	var s Settings
+	names := map[string]bool{"NATS_URL": true}
+	for name := range s.names() {
+		names["NATS_"+strings.ToUpper(name)] = true
+	}
+	kept := make([]string, 0, len(environ))
+	for _, v := range environ {
+		name, _, _ := strings.Cut(v, "=")
+		switch name = strings.ToUpper(name); { // names have no case on Windows
+		case name == "MILLIPEDE_NATS", strings.HasPrefix(name, "MILLIPEDE_NATS_"), shared && names[name]:
+		case name == "CREDENTIALS_DIRECTORY" && shared: // where systemd puts the files that LoadCredential names
+		default:
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}

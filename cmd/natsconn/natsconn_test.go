@@ -2,6 +2,7 @@ package natsconn_test
 
 import (
 	"flag"
+	"slices"
 	"testing"
 
 	"github.com/millipede-iac/millipede/cmd/natsconn"
@@ -66,5 +67,31 @@ func TestAPasswordIsNoOption(t *testing.T) {
 	}
 	if !s.Flag("nats-creds", "file") || s.Credentials != "file" {
 		t.Errorf("-nats-creds is not taken: %+v", s)
+	}
+}
+
+// Plugins and provisioners inherited the worker's whole environment, so that a provisioner "env" in any module printed the
+// password with which the worker connects to NATS.
+func TestWhatSaysHowToReachNATSIsNotHandedOn(t *testing.T) {
+	environ := []string{
+		"PATH=/bin", "MILLIPEDE_NATS=nats://a:b@host", "MILLIPEDE_NATS_PASSWORD=p", "MILLIPEDE_NATS_NKEY=file", "MILLIPEDE_WORKER=w",
+		"NATS_URL=nats://host", "NATS_CREDS=file", "NATS_PASSWORD=p", "NATSUMI=a", "NATS_OTHER=b", "CREDENTIALS_DIRECTORY=/run/credentials", "EMPTY",
+	}
+	for claim, tt := range map[string]struct {
+		shared bool
+		want   []string
+	}{
+		"variables of this project never are": {false, []string{
+			"PATH=/bin", "MILLIPEDE_WORKER=w",
+			"NATS_URL=nats://host", "NATS_CREDS=file", "NATS_PASSWORD=p", "NATSUMI=a", "NATS_OTHER=b", "CREDENTIALS_DIRECTORY=/run/credentials", "EMPTY"}},
+		"those of all NATS programs are not, where the program connects by them": {true, []string{
+			"PATH=/bin", "MILLIPEDE_WORKER=w", "NATSUMI=a", "NATS_OTHER=b", "EMPTY"}},
+	} {
+		if got := natsconn.Strip(environ, tt.shared); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q", claim, got)
+		}
+	}
+	if natsconn.Strip([]string{"NATS_URL=x"}, true) == nil {
+		t.Error("an empty environment is nil, which stands for that of the process")
 	}
 }

@@ -83,6 +83,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: logLevel}))
+	if err := hideMemory(); err != nil {
+		log.Warn("plugins and provisioners may be able to read this process's environment and memory", "error", err)
+	}
 	dir := *cache
 	if dir == "" {
 		base, err := os.UserCacheDir()
@@ -154,7 +157,7 @@ func work(o jet.Options, pools []string, slots int, dir string, log *slog.Logger
 	hosted, err := hosting.New(hosting.Options{
 		Transport: conn, Pools: pools, Slots: slots, Version: version, Dir: dir, Log: log,
 		PluginLog: plugin.LogFromEnvironment(os.Getenv, os.Stderr), DisableTLS: os.Getenv("TF_DISABLE_PLUGIN_TLS") != "",
-		Environ: os.Environ(),
+		Environ: os.Environ(), Connects: true,
 	})
 	if err != nil {
 		return err

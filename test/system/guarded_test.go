@@ -154,6 +154,36 @@ func errOr(err, other error) error {
 	return other
 }
 
+// A worker handed its whole environment to plugins and provisioners, so a provisioner "env" in any module showed the NATS
+// password of its pool.
+func TestAProvisionerDoesNotLearnHowItsWorkerReachesNATS(t *testing.T) {
+	t.Parallel()
+	const configuration = "resource \"terraform_data\" \"a\" {\n  provisioner \"local-exec\" {\n    command = \"env\"\n  }\n}\n"
+	remote := guarded(t, configuration)
+	worker := remote.NewWorker("eu")
+	remote.Write("millipede.hcl", "pool \"eu\" {\n  modules = [\"**\"]\n}\n")
+	command := worker.Command()
+	if !slices.ContainsFunc(command.Env, func(v string) bool { return strings.HasPrefix(v, "NATS_PASSWORD=") }) {
+		t.Fatal("the worker's password is not in its environment: this test shows nothing")
+	}
+	worker.Start()
+	remote.Must("init", "-no-color")
+	embedded := site.New(t, configuration)
+	embedded.Env = []string{"MILLIPEDE_NATS_PASSWORD=unused"} // its worker has no use for it
+	embedded.Must("init", "-no-color")
+	for name, s := range map[string]*site.Site{"a worker elsewhere": remote, "the embedded worker": embedded} {
+		text := s.Must("apply", "-no-color", "-auto-approve")
+		if !strings.Contains(text, "PATH=") {
+			t.Errorf("%s: the command's output is not shown:\n%s", name, text)
+		}
+		for _, variable := range []string{"MILLIPEDE_NATS", "NATS_PASSWORD=", "NATS_USER=", "NATS_KEY="} {
+			if strings.Contains(text, "(local-exec): "+variable) {
+				t.Errorf("%s: a provisioner is told %s", name, variable)
+			}
+		}
+	}
+}
+
 func TestAWorkerThatMayNotServeItsPoolSaysWhatItIsNotPermitted(t *testing.T) {
 	t.Parallel()
 	s := guarded(t, "")
