@@ -51,6 +51,10 @@ func runForceUnlock(ctx context.Context, a *app, args []string) int {
 	if diags = diags.Append(more); diags.HasErrors() {
 		return s.end(diags)
 	}
+	if d := backend.Describe(a.workspace()); d.Unlockable {
+		return s.end(diags.Append(diag.New(diag.Error, "Failed to unlock state",
+			fmt.Sprintf("Locking is switched off for the backend of %s, so there is no lock to release.", d.Where), nil)))
+	}
 	if !*force {
 		yes, more := s.confirm("Do you really want to force-unlock?",
 			"Whoever holds the lock may still be at work, and two commands at one time can damage what they manage.\n  Only 'yes' will be accepted to confirm.", true)

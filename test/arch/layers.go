@@ -73,6 +73,7 @@ var layers = map[string]int{
 	"state/snapshot":         6,
 	"worker/change":          6,
 
+	"state/snapshot/httpstore":    7,
 	"state/snapshot/snapshottest": 7,
 
 	"state/snapshot/catalog": 8, // the table of the backends, which are packages of layer 7

@@ -7,9 +7,12 @@ import (
 	"slices"
 
 	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/state/snapshot/httpstore"
 )
 
 // All returns every kind. The slice is the caller's.
 func All() snapshot.Kinds {
-	return slices.Concat(snapshot.Own(), snapshot.Kinds{})
+	return slices.Concat(snapshot.Own(), snapshot.Kinds{
+		httpstore.Kind(),
+	})
 }

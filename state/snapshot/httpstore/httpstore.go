@@ -1,0 +1,242 @@
+// Package httpstore keeps a snapshot on a web server, by the protocol of OpenTofu's backend "http".
+//
+// The server does the work: it stores the state, and decides about locks. There are no workspaces but the default one.
+package httpstore
+
+import (
+	"context"
+	"crypto/md5"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+
+	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/state/tfstate"
+)
+
+const (
+	// maxState is how large a state may be that is read, in bytes.
+	maxState = 1 << 30
+	// maxLock is how large the information about a lock may be.
+	maxLock = 1 << 20
+)
+
+type backend struct {
+	client *retryablehttp.Client
+
+	address, lockAddress, unlockAddress    *url.URL // the latter two may be nil
+	updateMethod, lockMethod, unlockMethod string
+	username, password                     string
+	headers                                map[string]string
+	userAgent                              string
+
+	mu   sync.Mutex        // guards held
+	held map[string][]byte // by the ID of a lock of this process: what the server was told of it
+}
+
+// Describe implements snapshot.Backend.
+func (b *backend) Describe(string) snapshot.Description {
+	return snapshot.Description{Where: b.address.Redacted(), Form: tfstate.Compact, Unlockable: b.unlockAddress == nil}
+}
+
+// Read implements snapshot.Backend.
+func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
+	if workspace != journal.DefaultWorkspace {
+		return nil, snapshot.ErrNoWorkspaces
+	}
+	answer, err := b.ask(ctx, http.MethodGet, b.address, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close() // it was read to its end, or is of no use
+	switch answer.StatusCode {
+	case http.StatusOK:
+	case http.StatusNoContent, http.StatusNotFound:
+		return nil, nil
+	default:
+		return nil, refused("reading the state", answer)
+	}
+	if sum := answer.Header.Get("Content-MD5"); sum != "" {
+		if _, err := base64.StdEncoding.DecodeString(sum); err != nil {
+			return nil, fmt.Errorf("the server sends a malformed Content-MD5 header %q", sum)
+		}
+	}
+	data, err := readAll(answer.Body, maxState)
+	if err != nil || len(data) == 0 {
+		return nil, err
+	}
+	return data, nil
+}
+
+// Write implements snapshot.Backend. While this process has a lock, the server is told its ID.
+func (b *backend) Write(ctx context.Context, workspace string, data []byte) error {
+	if workspace != journal.DefaultWorkspace {
+		return snapshot.ErrNoWorkspaces
+	}
+	to := *b.address
+	b.mu.Lock()
+	for id := range b.held {
+		query := to.Query()
+		query.Set("ID", id)
+		to.RawQuery = query.Encode()
+	}
+	b.mu.Unlock()
+	answer, err := b.ask(ctx, b.updateMethod, &to, data)
+	if err != nil {
+		return err
+	}
+	defer drain(answer)
+	switch answer.StatusCode {
+	case http.StatusOK, http.StatusCreated, http.StatusNoContent:
+		return nil
+	}
+	return refused("writing the state", answer)
+}
+
+// Lock implements snapshot.Backend. Without an address for it, nothing is locked.
+func (b *backend) Lock(ctx context.Context, _ string, info journal.LockInfo) (snapshot.Lock, error) {
+	if b.lockAddress == nil {
+		return snapshot.Lock{ID: info.ID}, nil
+	}
+	info.Path = ""
+	document := snapshot.EncodeLock(info)
+	answer, err := b.ask(ctx, b.lockMethod, b.lockAddress, document)
+	if err != nil {
+		return snapshot.Lock{}, err
+	}
+	defer drain(answer)
+	switch answer.StatusCode {
+	case http.StatusOK:
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.held[info.ID] = document
+		return snapshot.Lock{ID: info.ID}, nil
+	case http.StatusConflict, http.StatusLocked:
+		body, err := readAll(answer.Body, maxLock)
+		if err != nil {
+			return snapshot.Lock{}, fmt.Errorf("reading who holds the lock: %w", err)
+		}
+		holder, err := snapshot.DecodeLock(body)
+		if err != nil {
+			holder = info // the server does not say who it is
+		}
+		return snapshot.Lock{}, &journal.Held{Holder: holder}
+	}
+	return snapshot.Lock{}, refused("locking the state", answer)
+}
+
+// Unlock implements snapshot.Backend. It is the server that compares the ID.
+func (b *backend) Unlock(ctx context.Context, _, lockID string) error {
+	b.mu.Lock()
+	document, own := b.held[lockID]
+	b.mu.Unlock()
+	if b.unlockAddress == nil {
+		if own || b.lockAddress == nil {
+			b.forget(lockID)
+			return nil
+		}
+		return fmt.Errorf("%w: the backend has no unlock_address", snapshot.ErrNotLocked)
+	}
+	if !own {
+		document = snapshot.EncodeLock(journal.LockInfo{ID: lockID})
+	}
+	answer, err := b.ask(ctx, b.unlockMethod, b.unlockAddress, document)
+	if err != nil {
+		return err
+	}
+	defer drain(answer)
+	switch answer.StatusCode {
+	case http.StatusOK:
+		b.forget(lockID)
+		return nil
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusLocked:
+		return fmt.Errorf("%w: %w", snapshot.ErrNotLocked, refused("releasing the lock", answer))
+	}
+	return refused("releasing the lock", answer)
+}
+
+func (b *backend) forget(lockID string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.held, lockID)
+}
+
+// Workspaces implements snapshot.Backend: there are none.
+func (b *backend) Workspaces(context.Context) ([]string, error) { return nil, snapshot.ErrNoWorkspaces }
+
+// Create implements snapshot.Backend.
+func (b *backend) Create(_ context.Context, workspace string) error {
+	if workspace == journal.DefaultWorkspace {
+		return nil
+	}
+	return snapshot.ErrNoWorkspaces
+}
+
+// Delete implements snapshot.Backend.
+func (b *backend) Delete(context.Context, string) error { return snapshot.ErrNoWorkspaces }
+
+// ask sends a request, and sends it again while the server is busy or cannot be reached, as often as the arguments say.
+func (b *backend) ask(ctx context.Context, method string, to *url.URL, body []byte) (*http.Response, error) {
+	var content any
+	if body != nil {
+		content = body
+	}
+	r, err := retryablehttp.NewRequestWithContext(ctx, method, to.String(), content)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range b.headers {
+		r.Header.Set(name, value)
+	}
+	r.Header.Set("User-Agent", b.userAgent)
+	if b.username != "" {
+		r.SetBasicAuth(b.username, b.password)
+	}
+	if body != nil {
+		sum := md5.Sum(body) //nolint:gosec // a check sum that the protocol asks for, no protection
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Content-MD5", base64.StdEncoding.EncodeToString(sum[:]))
+	}
+	answer, err := b.client.Do(r)
+	if err != nil {
+		var failed *url.Error
+		if errors.As(err, &failed) {
+			err = failed.Err // the address in front may hold a password
+		}
+		return nil, fmt.Errorf("%s %s: %w", method, to.Redacted(), err)
+	}
+	return answer, nil
+}
+
+// refused is the error of an answer that says no.
+func refused(doing string, answer *http.Response) error {
+	switch answer.StatusCode {
+	case http.StatusUnauthorized:
+		return fmt.Errorf("%s: the server requires authentication (%s)", doing, answer.Status)
+	case http.StatusForbidden:
+		return fmt.Errorf("%s: the server denies access with these credentials (%s)", doing, answer.Status)
+	}
+	return fmt.Errorf("%s: the server answered %s", doing, answer.Status)
+}
+
+// readAll reads a body of a bounded size.
+func readAll(r io.Reader, most int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("the server's answer has more than %d bytes", most)
+	}
+	return data, err
+}
+
+// drain lets the connection be used again.
+func drain(answer *http.Response) {
+	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxLock))
+	_ = answer.Body.Close()
+}
