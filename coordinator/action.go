@@ -58,6 +58,11 @@ type (
 		limit wire.Limit
 		exact bool
 	}
+	// resize creates the limit of a pool's places, or makes it larger, or smaller too if shrink is set. Answer: declared.
+	resize struct {
+		limit  wire.Limit
+		shrink bool
+	}
 	// acquire requests a permit. Answer: granted or refused.
 	acquire struct{ permitKey }
 	// withdraw gives up a request for a permit. Answer: refused, or granted when it was too late.
@@ -83,6 +88,7 @@ func (ack) isAction()           {}
 func (readClaim) isAction()     {}
 func (bury) isAction()          {}
 func (declare) isAction()       {}
+func (resize) isAction()        {}
 func (acquire) isAction()       {}
 func (withdraw) isAction()      {}
 func (release) isAction()       {}

@@ -60,7 +60,10 @@ func (l *loop) missing() []Wait {
 			waits = addWait(waits, Wait{Pool: c.pool.name, Vertices: n, Address: c.example})
 			continue
 		}
-		for _, lim := range c.limits {
+		for lim := range c.needs() {
+			if lim.pool != nil && l.halted() {
+				continue // its places were given back
+			}
 			own := inDoubt[lim]
 			if lim.declared && lim.inUse-len(own)+len(lim.idle) == 0 {
 				waits = addWait(waits, Wait{
@@ -85,6 +88,9 @@ func addWait(waits []Wait, w Wait) []Wait {
 
 // investigate has it looked up which operations of earlier runs hold permits of a limit, being in doubt.
 func (l *loop) investigate(lim *limit) {
+	if lim.pool != nil { // no doubt holds a place
+		return
+	}
 	if !lim.investigated.IsZero() && l.now.Sub(lim.investigated) < investigateEvery {
 		return
 	}

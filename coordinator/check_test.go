@@ -34,6 +34,9 @@ func (l *loop) check() error {
 		for _, p := range x.work.permits {
 			inUse[p.limit]++
 		}
+		if lim := x.work.seat.limit; lim != nil {
+			inUse[lim]++
+		}
 		if x.work.out >= 0 {
 			out++
 			if l.out[x.work.out] != v {
@@ -118,7 +121,7 @@ func (l *loop) checkAgainstOthers(v int, report func(string, ...any)) {
 	if !ok {
 		report("vertex %d is %s for the loop, %s for the scheduler", v, x.phase, l.sched.Status(v))
 	}
-	if x.phase == queued && x.work != nil && len(x.work.permits) > 0 {
+	if x.phase == queued && x.work != nil && (len(x.work.permits) > 0 || x.work.seat.limit != nil) {
 		report("vertex %d is queued, and holds permits", v)
 	}
 	if x.phase == calling && l.classes[x.class-firstClass].lane != program.Fast {

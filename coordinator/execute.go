@@ -126,6 +126,8 @@ func (x *executor) do(a action) {
 		x.spawn(func() { x.bury(a) })
 	case declare:
 		x.spawn(func() { x.declare(a) })
+	case resize:
+		x.spawn(func() { x.resize(a) })
 	case acquire:
 		x.acquire(a)
 	case withdraw:
@@ -301,6 +303,21 @@ func (x *executor) declare(a declare) {
 		l, err := x.Transport.DeclareLimit(x.ctx, a.limit)
 		if err == nil && x.Embedded && a.exact && l.Slots != a.limit.Slots {
 			// Nobody else uses an embedded transport: the limit is left from a run that was told another size.
+			l, err = a.limit, x.Transport.ResizeLimit(x.ctx, a.limit)
+		}
+		if err == nil {
+			x.inbox.put(declared{l.Name, l.Slots})
+		}
+		return err
+	})
+}
+
+// resize has the places of a pool follow its live slots. Every coordinator that uses the pool does so: they see the same
+// heartbeats.
+func (x *executor) resize(a resize) {
+	x.persist(func() error {
+		l, err := x.Transport.DeclareLimit(x.ctx, a.limit)
+		if err == nil && (l.Slots < a.limit.Slots || a.shrink && l.Slots > a.limit.Slots) {
 			l, err = a.limit, x.Transport.ResizeLimit(x.ctx, a.limit)
 		}
 		if err == nil {

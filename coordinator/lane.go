@@ -42,8 +42,7 @@ func (l *loop) onCallFailed(e callFailed) {
 		w.lost++
 		l.park(e.vertex, l.now.Add(tickEvery<<(w.lost-1)))
 	default:
-		l.free(w.permits)
-		w.permits = nil
+		l.leave(w)
 		detail := fmt.Sprintf("A worker of pool %q could not be asked about %s: %s.", w.pool, w.desc.Address, e.err)
 		if errors.Is(e.err, wire.ErrLostCall) {
 			detail = fmt.Sprintf("No worker of pool %q answered about %s, in %d attempts: the worker, or the provider's plugin with it, may end whenever it is asked. Its own log tells more.", w.pool, w.desc.Address, w.lost+1)
@@ -97,7 +96,7 @@ func (l *loop) post(v int) {
 	w.sent = l.now
 	var permits []permitKey
 	if !w.adopted && !w.published {
-		permits = keysOf(w.permits)
+		permits = w.keys()
 	}
 	l.do(publish{v, l.ref(w), &task, permits})
 }

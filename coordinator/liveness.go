@@ -36,6 +36,9 @@ func (l *loop) onBeat(e beat) {
 	l.count(w, false)
 	w.Heartbeat, w.seen = e.Heartbeat, l.now
 	l.count(w, !e.Draining && !e.Leaving && e.Protocol == wire.ProtocolVersion)
+	for _, name := range w.Pools {
+		l.fit(l.poolOf(name))
+	}
 	for _, id := range e.Attempts {
 		a := l.attempts[id]
 		if a == nil {
@@ -55,11 +58,14 @@ func (l *loop) count(w *worker, takes bool) {
 	w.takes = takes
 	for _, name := range w.Pools {
 		p := l.poolOf(name)
+		slots := min(max(w.Slots, 1), maxSlots)
 		if takes {
 			p.live++
+			p.slots += slots
 			p.missing = false
 		} else {
 			p.live--
+			p.slots -= slots
 		}
 	}
 }
@@ -113,6 +119,7 @@ func (l *loop) onTicked(e ticked) {
 	for i := 0; i < len(l.out); i++ { // suspecting a vertex does not change the list
 		l.watch(l.out[i])
 	}
+	l.tendPlaces()
 	l.tendLimits()
 	if held := l.stuck(); held != nil {
 		l.giveIn(held)
@@ -273,6 +280,7 @@ func (l *loop) suspicious(v int) {
 	if w == nil {
 		return
 	}
+	l.vacate(w) // its worker has no slot any more, or none that anybody knows of
 	if w.over {
 		l.arrive(v)
 		l.confirm(w)

@@ -213,6 +213,9 @@ func (l *loop) advance() {
 	l.giveUp()
 }
 
+// search is how many vertices are prepared for pools that are full, at most, to find work for those that are not.
+const search = 2048
+
 // prepareReady has ready vertices prepared: hidden ones as long as there are cores, because others wait for them;
 // visible ones only so far ahead of what runs that a large estate is not in memory all at once.
 func (l *loop) prepareReady() {
@@ -227,13 +230,17 @@ func (l *loop) prepareReady() {
 	if l.sched.ReadyIn(visibleClass) == 0 {
 		return
 	}
-	ahead := l.counts[wanting] + l.counts[preparing]
+	ahead, full := l.counts[wanting]+l.counts[preparing], 0
 	for i, c := range l.classes {
-		if l.startable(c) {
-			ahead += l.sched.ReadyIn(i + firstClass)
+		switch n := l.sched.ReadyIn(i + firstClass); {
+		case n == 0 || !l.startable(c):
+		case c.pool.full() && l.idleElsewhere(c.pool): // those that idle are to find work behind what waits here
+			full += n
+		default:
+			ahead += n
 		}
 	}
-	for window := 32 + 2*l.slots; l.counts[preparing] < limit && ahead < window; ahead++ {
+	for window := 32 + 2*l.slots; l.counts[preparing] < limit && ahead < window && full < search; ahead++ {
 		v, ok := l.sched.PopClass(visibleClass)
 		if !ok {
 			break

@@ -27,6 +27,9 @@ func (o *Orphans) Decide(ctx context.Context, limit string, r wire.PermitRequest
 	if strings.HasPrefix(r.Run, readOnly) {
 		return true // what ran under it changes nothing
 	}
+	if _, place := wire.LimitedPool(limit); place {
+		return true // it protects nothing: the worker's own slot is taken while it works on
+	}
 	if o.Now().Sub(r.At) > permitDeadline {
 		return true
 	}

@@ -21,6 +21,8 @@ const (
 // limit is a semaphore as this run sees it.
 type limit struct {
 	name     string
+	pool     *pool // whose places these are; nil for a limit of the rules
+	local    bool  // the places are given out here alone
 	slots    int
 	declared bool
 	exact    bool      // its size is that of the rules
@@ -32,8 +34,11 @@ type limit struct {
 	queued []string
 	taken  []bool // which request numbers are in use
 	want   int    // vertices that could use a permit now
+	spare  int    // idle permits that no class was promised yet, while wants are counted
+	soon   int    // of want: those that wait for nothing but the widest limit besides
 
 	asking    bool
+	sizing    bool // its size is being looked at, or changed
 	contended bool
 
 	blockers     []string  // operations in doubt of earlier runs that hold permits, by address, once for each permit
@@ -66,14 +71,15 @@ func (l *loop) limitOf(wl wire.Limit, exact bool) *limit {
 
 func (l *loop) onDeclared(e declared) {
 	lim := l.limits[e.limit]
-	lim.slots, lim.declared = e.slots, true
+	lim.slots, lim.declared, lim.sizing = e.slots, true, false
 }
 
-// request asks for the permits that ready vertices could use at once. A permit of a wide limit is wanted only by
-// vertices for which the narrower ones are there, so that runs never hold a wide one while they wait for a narrow one.
+// request asks for the permits that ready vertices could use at once: of the narrowest limit first, which is the places in
+// the pool. A permit of a wider limit is wanted only by vertices for which the narrower ones are there, so that runs never
+// hold a wide one while they wait for a narrow one.
 func (l *loop) request() {
 	for _, lim := range l.limitOrder {
-		lim.want = 0
+		lim.want, lim.soon, lim.spare = 0, 0, lim.available()
 	}
 	if !l.halted() {
 		for i, c := range l.classes {
@@ -81,16 +87,26 @@ func (l *loop) request() {
 			if n == 0 || !l.served(c) {
 				continue
 			}
-			for _, lim := range c.limits {
+			for lim := range c.needs() { // a narrow limit is no use beyond what the wider ones let through
+				if lim.slots > 0 {
+					n = min(n, lim.slots)
+				}
+			}
+			if c.places != nil {
+				c.places.soon += c.passing(n)
+			}
+			for lim := range c.needs() {
 				lim.want += n
-				if n = min(n, len(lim.idle)); n == 0 {
+				n = min(n, lim.spare)
+				lim.spare -= n
+				if n == 0 {
 					break
 				}
 			}
 		}
 	}
 	for _, lim := range l.limitOrder {
-		if !lim.declared {
+		if !lim.declared || lim.local {
 			continue
 		}
 		free := lim.slots - lim.inUse - len(lim.idle) - len(lim.queued)
@@ -161,18 +177,50 @@ func (l *loop) onRefused(e refused) {
 	l.forget(lim, e.id)
 }
 
-// take takes a permit of each limit of the class for one vertex. The caller has made sure that they are there.
-func (l *loop) take(c *class) []permit {
-	if len(c.limits) == 0 {
-		return nil
+// available is how many permits are there to be used.
+func (lim *limit) available() int {
+	if lim.local {
+		return max(0, lim.slots-lim.inUse)
 	}
-	ps := make([]permit, len(c.limits))
-	for i, lim := range c.limits {
-		ps[i] = lim.idle[len(lim.idle)-1]
-		lim.idle = lim.idle[:len(lim.idle)-1]
-		lim.inUse++
+	return len(lim.idle)
+}
+
+// use takes an idle permit, which the caller has made sure is there.
+func (l *loop) use(lim *limit) permit {
+	lim.inUse++
+	if lim.local {
+		return permit{limit: lim, since: l.now}
 	}
-	return ps
+	p := lim.idle[len(lim.idle)-1]
+	lim.idle = lim.idle[:len(lim.idle)-1]
+	return p
+}
+
+// take takes a place in the pool and a permit of each limit of the class for a vertex. The caller has made sure that they
+// are there.
+func (l *loop) take(w *work, c *class) {
+	for lim := range c.needs() {
+		if lim.pool != nil {
+			w.seat = l.use(lim)
+		} else {
+			w.permits = append(w.permits, l.use(lim))
+		}
+	}
+}
+
+// leave ends what a vertex holds, place and permits.
+func (l *loop) leave(w *work) {
+	l.vacate(w)
+	l.free(w.permits)
+	w.permits = nil
+}
+
+// vacate ends the use of the vertex's place in its pool, if it has one.
+func (l *loop) vacate(w *work) {
+	if w.seat.limit != nil {
+		l.free([]permit{w.seat})
+		w.seat = permit{}
+	}
 }
 
 // free ends the use of permits: others get them when they wait and the quantum is over, else the next vertex.
@@ -181,6 +229,9 @@ func (l *loop) free(ps []permit) {
 		lim := p.limit
 		lim.inUse--
 		over := lim.inUse+len(lim.idle) >= lim.slots // the limit was made smaller
+		if lim.local {
+			continue
+		}
 		if l.halted() || over || lim.contended && l.now.Sub(p.since) >= quantum {
 			l.giveBack(p)
 		} else {
@@ -204,6 +255,15 @@ func (l *loop) isLeft(a wire.AttemptID) bool {
 	return is
 }
 
+// keys are what is to be confirmed before something of the vertex is started.
+func (w *work) keys() []permitKey {
+	keys := keysOf(w.permits)
+	if lim := w.seat.limit; lim != nil && !lim.local {
+		keys = append(keys, permitKey{lim.name, w.seat.id})
+	}
+	return keys
+}
+
 func keysOf(ps []permit) []permitKey {
 	if len(ps) == 0 {
 		return nil
@@ -222,9 +282,17 @@ func (l *loop) drop(w *work) {
 		l.giveBack(p)
 	}
 	w.permits = nil
+	if lim := w.seat.limit; lim != nil {
+		lim.inUse--
+		l.giveBack(w.seat)
+		w.seat = permit{}
+	}
 }
 
 func (l *loop) giveBack(p permit) {
+	if p.limit.local {
+		return
+	}
 	l.do(release{permitKey{p.limit.name, p.id}})
 }
 
@@ -256,7 +324,11 @@ func (l *loop) held() (keys []permitKey) {
 func (l *loop) onContention(e contention) {
 	lim := l.limits[e.limit]
 	lim.asking, lim.contended = false, e.yes
-	if e.yes {
+	switch {
+	case e.yes && lim.pool != nil:
+		// A place that waits for a narrow limit would idle, and with it a slot. All wait for the widest one.
+		l.trim(lim, lim.soon)
+	case e.yes:
 		l.trim(lim, lim.want)
 	}
 }
@@ -273,6 +345,9 @@ func (l *loop) trim(lim *limit, keep int) {
 // tendLimits is what the clock does to permits.
 func (l *loop) tendLimits() {
 	for _, lim := range l.limitOrder {
+		if lim.local {
+			continue
+		}
 		switch {
 		case l.halted():
 			l.trim(lim, 0)
@@ -289,7 +364,7 @@ func (l *loop) tendLimits() {
 			lim.asking = true
 			l.do(askContention{lim.name})
 		}
-		if lim.want > 0 && lim.inUse+len(lim.idle) >= lim.slots && l.now.Sub(lim.measured) >= remeasure {
+		if lim.pool == nil && lim.want > 0 && lim.inUse+len(lim.idle) >= lim.slots && l.now.Sub(lim.measured) >= remeasure {
 			lim.measured = l.now
 			l.do(declare{wire.Limit{Name: lim.name, Slots: lim.slots}, false})
 		}

@@ -28,7 +28,7 @@ func TestManyReadsCostFewAdmissions(t *testing.T) {
 	w.boot()
 	w.finish()
 	w.program.check()
-	if *n > 10 || w.most != 4 {
+	if *n > 12 || w.most != 4 { // places in the pool, and permits of the limit
 		t.Errorf("%d permits were asked for, %d calls at a time", *n, w.most)
 	}
 }

@@ -19,6 +19,7 @@ const (
 type class struct {
 	lane   program.Lane
 	pool   *pool
+	places *limit   // of the pool; nil for what takes none
 	limits []*limit // narrow first
 	// example is the address of one of its vertices.
 	example string
@@ -27,21 +28,35 @@ type class struct {
 // pool is a pool of workers as this run sees it.
 type pool struct {
 	name    string
-	live    int  // workers that take work
-	missing bool // a call found nobody
+	live    int     // workers that take work
+	slots   int     // that they have
+	missing bool    // a call found nobody
+	places  *limit  // nil until something is placed here
+	load    float64 // the weights of what waits, in seconds
 	PoolCounts
 }
 
-// launchReady starts queued vertices, the heaviest way to the end first, as long as there are workers and permits.
+// launchReady starts queued vertices, the most pressing ones first, as long as there are workers and permits.
 func (l *loop) launchReady() {
 	for {
-		v, ok := l.sched.PopWhere(l.admits)
+		v, ok := l.sched.PopClass(l.mostPressing())
 		if !ok {
 			return
 		}
-		c := l.classes[l.vertices[v].class-firstClass]
-		c.pool.Queued--
-		l.launch(v, l.take(c))
+		x := &l.vertices[v]
+		l.dequeue(x)
+		l.take(x.work, l.classes[x.class-firstClass])
+		l.launch(v)
+	}
+}
+
+// dequeue counts a vertex out that waits no more.
+func (l *loop) dequeue(x *vertex) {
+	p := l.classes[x.class-firstClass].pool
+	p.Queued--
+	p.load -= float64(x.weight)
+	if p.Queued == 0 {
+		p.load = 0 // without what rounding has left
 	}
 }
 
@@ -54,8 +69,8 @@ func (l *loop) admits(i int) bool {
 	if !l.served(c) {
 		return false
 	}
-	for _, lim := range c.limits {
-		if len(lim.idle) == 0 {
+	for lim := range c.needs() {
+		if lim.available() == 0 {
 			return false
 		}
 	}
@@ -93,18 +108,21 @@ func (l *loop) enqueue(v int) {
 	was := x.class
 	x.class = l.classify(x, w)
 	c := l.classes[x.class-firstClass]
-	if len(w.permits) > 0 && x.class == was && l.served(c) && !l.halted() {
-		ps := w.permits
-		w.permits = nil
-		l.launch(v, ps)
+	if x.class == was && l.holdsAll(w, c) && l.served(c) && !l.halted() {
+		l.launch(v)
 		return
 	}
-	l.free(w.permits)
-	w.permits = nil
+	l.leave(w)
 	l.move(v, queued)
 	c.pool.Queued++
+	c.pool.load += float64(x.weight)
 	c.example = w.desc.Address
 	l.sched.Requeue(v)
+}
+
+// holdsAll tells whether a vertex holds what its class takes.
+func (l *loop) holdsAll(w *work, c *class) bool {
+	return len(w.permits) > 0 && len(w.permits) == len(c.limits) && (c.places == nil || c.pool.live == 0 || w.seat.limit == c.places)
 }
 
 // classify finds the class of a vertex by its placement.
@@ -126,6 +144,9 @@ func (l *loop) classify(x *vertex, w *work) int32 {
 		return c
 	}
 	c := &class{lane: w.step.Lane, pool: l.poolOf(name)}
+	if !x.hidden {
+		c.places = l.placesOf(c.pool)
+	}
 	for _, wl := range limits {
 		c.limits = append(c.limits, l.limitOf(wl, true))
 	}
@@ -171,8 +192,7 @@ func (l *loop) tooEarly(w *work) bool {
 // park has a vertex wait for a moment.
 func (l *loop) park(v int, until time.Time) {
 	w := l.vertices[v].work
-	l.free(w.permits)
-	w.permits = nil
+	l.leave(w)
 	w.until = until
 	l.move(v, parked)
 	l.waits = append(l.waits, v)
@@ -200,10 +220,9 @@ func (l *loop) unpark() {
 }
 
 // launch sends the task of a vertex that holds its permits on its way.
-func (l *loop) launch(v int, ps []permit) {
+func (l *loop) launch(v int) {
 	x := &l.vertices[v]
 	w := x.work
-	w.permits = ps
 	c := l.classes[x.class-firstClass]
 	w.pool = c.pool.name
 	if c.lane == program.Fast {
@@ -211,7 +230,7 @@ func (l *loop) launch(v int, ps []permit) {
 		l.depart(v)
 		task := *w.step.Task
 		task.Run = l.run
-		l.do(call{v, w.pool, &task, keysOf(ps)})
+		l.do(call{v, w.pool, &task, w.keys()})
 		return
 	}
 	l.intend(v)

@@ -30,8 +30,7 @@ func (l *loop) onCompleted(e completed) {
 		w.worker = e.worker
 		l.sample(x, w, e.took)
 		if w.step.Finished() {
-			l.free(w.permits) // another task may go on with them
-			w.permits = nil
+			l.leave(w) // another task may go on with them
 		}
 	}
 	x.ops++
@@ -149,6 +148,7 @@ func (l *loop) settle(v int) {
 // confirm has the message of the result that the vertex took acknowledged, if there is one; its permits are free once
 // that is done, or now.
 func (l *loop) confirm(w *work) {
+	l.vacate(w)
 	if w.delivery == 0 {
 		l.free(w.permits)
 		w.permits = nil
@@ -174,7 +174,7 @@ func (l *loop) skip(skips []sched.Skip) {
 	for _, s := range skips {
 		x := &l.vertices[s.Vertex]
 		if x.phase == queued {
-			l.classes[x.class-firstClass].pool.Queued--
+			l.dequeue(x)
 		}
 		l.move(s.Vertex, settled)
 		x.work = nil
@@ -216,10 +216,10 @@ func (l *loop) onCommitted(e committed) {
 		case advanced:
 			w := l.vertices[r.vertex].work
 			l.arrive(r.vertex)
-			ps := w.permits
-			w.permits = nil
+			ps, seat := w.permits, w.seat
+			w.permits, w.seat = nil, permit{}
 			l.confirm(w)
-			w.permits = ps // the next operation of the vertex goes on with them
+			w.permits, w.seat = ps, seat // the next operation of the vertex goes on with them
 			l.enqueue(r.vertex)
 		case concluded:
 			l.settle(r.vertex)

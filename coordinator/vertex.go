@@ -101,7 +101,8 @@ type work struct {
 	desc    program.Description
 	step    program.Step // the last one
 	permits []permit
-	out     int // the place in loop.out, or -1
+	seat    permit // the place in the pool; without a limit: none
+	out     int    // the place in loop.out, or -1
 
 	started  time.Time // when the first operation went out; zero before
 	called   time.Time // when the last operation went out

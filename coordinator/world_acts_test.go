@@ -72,6 +72,14 @@ func (w *world) do(a action) {
 			}
 			w.send(declared{a.limit.Name, w.slots[a.limit.Name]})
 		})
+	case resize:
+		w.later(w.soon(), func() {
+			if have := w.slots[a.limit.Name]; have < a.limit.Slots || a.shrink {
+				w.slots[a.limit.Name] = a.limit.Slots
+				w.admit(a.limit.Name)
+			}
+			w.send(declared{a.limit.Name, w.slots[a.limit.Name]})
+		})
 	case acquire:
 		if w.asking != nil {
 			w.asking(a.permitKey)
@@ -150,11 +158,14 @@ func (w *world) called(a call) {
 			return
 		}
 	}
-	w.enter()
 	d := w.latency(name)
-	w.later(d, func() {
-		w.busy--
-		w.send(completed{a.vertex, w.program.Complete(context.Background(), a.vertex, w.answer(a.task)), d, "w1"})
+	w.employ(a.pool, func(done func()) {
+		w.enter()
+		w.later(d, func() {
+			w.busy--
+			done()
+			w.send(completed{a.vertex, w.program.Complete(context.Background(), a.vertex, w.answer(a.task)), d, "w1"})
+		})
 	})
 }
 
@@ -219,18 +230,21 @@ func (w *world) take(id wire.AttemptID) {
 	}
 	w.serial++
 	nonce := fmt.Sprintf("n%d", w.serial)
-	w.claims[id] = wire.Claim{Nonce: nonce, Worker: "w"}
+	w.claims[id] = wire.Claim{Nonce: nonce, Worker: w.workerOf(w.tasks[id].ref.Pool)}
 	task := w.tasks[id].task
 	if w.work != nil && !w.work(w, id) {
 		return
 	}
-	w.began[task.Function.Name]++
-	w.enter()
-	w.arrange(w.latency(task.Function.Name), 0, func() {
-		w.busy--
-		r := w.answer(task)
-		r.Attempt, r.Nonce, r.Worker = id, nonce, "w"
-		w.report(w.tasks[id].ref, r)
+	w.employ(w.tasks[id].ref.Pool, func(done func()) {
+		w.began[task.Function.Name]++
+		w.enter()
+		w.arrange(w.latency(task.Function.Name), 0, func() {
+			w.busy--
+			done()
+			r := w.answer(task)
+			r.Attempt, r.Nonce, r.Worker = id, nonce, w.claims[id].Worker
+			w.report(w.tasks[id].ref, r)
+		})
 	})
 }
 

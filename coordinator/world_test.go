@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -59,6 +60,7 @@ type world struct {
 	connected func() time.Duration                  // for how long the transport is
 	others    map[string][]permitKey                // what other runs hold or wait for
 	calls     map[string]int                        // fast-lane calls by name
+	crews     map[string]*crew                      // who works in which pool; nil: one worker, who never waits
 	seen      []string                              // what the observer was told
 }
 
@@ -70,6 +72,38 @@ type taskInStream struct {
 type resultInStream struct {
 	ref    wire.TaskRef
 	result *wire.Result
+}
+
+// crew is the workers of a pool: they carry out as much at a time as they have slots, first come, first served.
+type crew struct {
+	slots, busy int
+	queue       []func(done func())
+	longest     int       // that the queue ever was
+	last        time.Time // when the last operation ended
+}
+
+// employ has an operation carried out as soon as the pool has a slot for it: do is to call done in the end.
+func (w *world) employ(pool string, do func(done func())) {
+	c := w.crews[pool]
+	if c == nil {
+		do(func() {})
+		return
+	}
+	if c.busy == c.slots {
+		c.queue = append(c.queue, do)
+		c.longest = max(c.longest, len(c.queue))
+		return
+	}
+	c.busy++
+	do(func() {
+		c.busy--
+		c.last = w.now
+		if len(c.queue) > 0 {
+			next := c.queue[0]
+			c.queue = c.queue[1:]
+			w.employ(pool, next)
+		}
+	})
 }
 
 // appointment is something that will happen.
@@ -191,17 +225,33 @@ func (w *world) tick() {
 }
 
 func (w *world) heartbeats() {
-	if !w.silent {
-		var holding []wire.AttemptID
-		for id, c := range w.claims {
-			if c.Worker == "w" && w.tasks[id] != nil {
-				holding = append(holding, id)
-			}
-		}
-		slices.Sort(holding)
-		w.send(beat{wire.Heartbeat{Worker: "w", Pools: []string{"default"}, Slots: 100, Protocol: wire.ProtocolVersion, Attempts: holding}})
+	for _, pool := range slices.Sorted(maps.Keys(w.crews)) {
+		w.beats(pool, w.crews[pool].slots)
+	}
+	if !w.silent && w.crews == nil {
+		w.beats("default", 100)
 	}
 	w.later(time.Second, w.heartbeats)
+}
+
+// beats has the workers of a pool say what they hold.
+func (w *world) beats(pool string, slots int) {
+	var holding []wire.AttemptID
+	for id, c := range w.claims {
+		if t := w.tasks[id]; c.Worker == w.workerOf(pool) && t != nil {
+			holding = append(holding, id)
+		}
+	}
+	slices.Sort(holding)
+	w.send(beat{wire.Heartbeat{
+		Worker: w.workerOf(pool), Pools: []string{pool}, Slots: slots, Protocol: wire.ProtocolVersion, Attempts: holding}})
+}
+
+func (w *world) workerOf(pool string) string {
+	if w.crews == nil {
+		return "w"
+	}
+	return "w-" + pool
 }
 
 // send gives the loop an event and has done what follows.

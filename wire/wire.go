@@ -9,6 +9,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -126,6 +127,15 @@ type Limit struct {
 	Name  string `msgpack:"n"`
 	Slots int    `msgpack:"s"`
 }
+
+// poolLimits begins the names of the limits that count places in pools.
+const poolLimits = "pool/"
+
+// PoolLimit names the limit that counts the places in a pool: its size follows the slots of the live workers.
+func PoolLimit(pool string) string { return poolLimits + pool }
+
+// LimitedPool is the inverse of PoolLimit; ok tells whether the limit is such a one.
+func LimitedPool(limit string) (pool string, ok bool) { return strings.CutPrefix(limit, poolLimits) }
 
 // PermitRequest says who asks.
 type PermitRequest struct {

@@ -67,6 +67,9 @@ func runLimits(ctx context.Context, a *app, args []string) int {
 			if !ok || err != nil || slots < 1 {
 				return fmt.Errorf("%q is no change of a limit: write NAME=SLOTS, with at least one slot", c)
 			}
+			if pool, place := wire.LimitedPool(name); place {
+				return fmt.Errorf("the limit %q follows the slots of the workers of pool %q: start more workers, or give them more slots", name, pool)
+			}
 			if err := conn.ResizeLimit(ctx, wire.Limit{Name: name, Slots: slots}); err != nil {
 				return fmt.Errorf("changing the limit %q: %w", name, err)
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/wire"
 )
 
 // FileName is the name of the file that holds the rules, in the working directory.
@@ -145,6 +146,9 @@ func (p *parser) limit(b *hcl.Block) Limit {
 	content, problems := b.Body.Content(limitSchema)
 	p.diags = p.diags.Append(problems)
 	l := Limit{Name: b.Labels[0], Matcher: p.matcher(content)}
+	if _, place := wire.LimitedPool(l.Name); place {
+		p.fail("Invalid name of a limit", fmt.Sprintf("The name %q is that of the places in a pool, which follow the slots of its workers. Choose another one.", l.Name), &b.DefRange)
+	}
 	if a := content.Attributes["max"]; a != nil {
 		l.Max = p.count(a)
 	}

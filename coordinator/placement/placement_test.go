@@ -152,6 +152,7 @@ func TestMistakesAreReportedWhereTheyAre(t *testing.T) {
 	for text, want := range map[string]string{
 		"pool {}\n":                                                "1: Missing name for pool",
 		"pool \"x\" {\n}\n":                                        "1: Pool without a rule",
+		"limit \"pool/eu\" {\n  max = 2\n}\n":                      "1: Invalid name of a limit",
 		"pool \"x\" {\n  regions = []\n}\n":                        "2: Unsupported argument",
 		"pool \"a b\" {\n providers = [\"*\"]\n}\n":                "1: Invalid pool name",
 		"pool \"x\" {\n  providers = [\"[\"]\n}\n":                 "2: Invalid pattern",

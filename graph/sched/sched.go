@@ -310,6 +310,14 @@ func (s *Scheduler) ReadyIn(class int) int {
 	return len(s.ready[class])
 }
 
+// First is the vertex that PopClass would take.
+func (s *Scheduler) First(class int) (v int, ok bool) {
+	if s.ReadyIn(class) == 0 {
+		return 0, false
+	}
+	return int(s.ready[class][0].vertex), true
+}
+
 // ReadyClasses returns the classes with ready vertices, the class of the heaviest vertex first.
 func (s *Scheduler) ReadyClasses() []int {
 	var classes []int
