@@ -33,7 +33,8 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	environ        []string
-	signals        <-chan os.Signal
+	interrupts     *interrupts
+	bug            bool          // a run was ended by a mistake of ours
 	reader         *bufio.Reader // of stdin; see lines
 	cli            *cliconfig.Config
 	services       *services.Services // both are there once loadCLIConfig was called
@@ -49,7 +50,9 @@ type app struct {
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer, environ []string) *app {
-	return &app{stdin: stdin, stdout: stdout, stderr: stderr, environ: environ}
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, environ: environ}
+	a.interrupts = newInterrupts(context.Background(), a.tell, os.Exit)
+	return a
 }
 
 // getenv returns the value of an environment variable, the last one where there are several.
@@ -111,10 +114,24 @@ func (a *app) run(ctx context.Context, args []string) int {
 	a.logs = openLogs(a.getenv, a.stderr)
 	a.logs.begin(c.name, args)
 	code = c.run(ctx, a, args)
+	code = a.exitCode(code)
 	if err := a.logs.end(code); err != nil {
 		fmt.Fprintf(a.stderr, "Error: writing the log: %s\n", err)
 	}
 	return code
+}
+
+// exitCode is the exit code of a command that has ended with code. One that was interrupted never ends as if nothing had been.
+func (a *app) exitCode(code int) int {
+	switch {
+	case a.bug:
+		return crashed
+	case !a.interrupts.Asked():
+		return code
+	case code == 0:
+		a.tell("\nThe interrupt came when the command had done all of its work already; the exit status tells of it all the same.\n\n")
+	}
+	return 1
 }
 
 // globals takes the options before the command off.

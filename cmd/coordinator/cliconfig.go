@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -29,24 +28,4 @@ func (a *app) loadCLIConfig() *cliconfig.Config {
 		fmt.Fprint(a.stderr, "\nThe command goes on without what could not be read of the CLI configuration, and may not do what you expect.\n\n")
 	}
 	return cli
-}
-
-// interruptible returns a context that ends with the first interrupt. stop gives the signals back.
-func (a *app) interruptible(ctx context.Context) (out context.Context, stop func()) {
-	out, cancel := context.WithCancel(ctx)
-	interrupts, end := a.interrupts(a.tell)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		select {
-		case <-interrupts:
-			cancel()
-		case <-out.Done():
-		}
-	}()
-	return out, func() {
-		cancel()
-		<-done
-		end()
-	}
 }

@@ -94,7 +94,7 @@ func (c *consoleSession) run(diags diag.List) diag.List {
 func (c *consoleSession) piped() diag.List {
 	var lines consoleLines
 	for {
-		line, err := c.app.lines().ReadString('\n')
+		line, err := c.app.readLine()
 		if err == nil || line != "" {
 			if expression, open := lines.add(line); open == 0 {
 				exit, diags := c.answer(expression)
@@ -106,6 +106,8 @@ func (c *consoleSession) piped() diag.List {
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
+		case errors.Is(err, operation.ErrInterrupted):
+			return stopped()
 		case err != nil:
 			return diag.Errors("Failed to read standard input", err.Error()+".", nil)
 		}
@@ -121,8 +123,10 @@ func (c *consoleSession) interactive(in *os.File) diag.List {
 	}{in, c.app.stdout}, prompt)
 	var lines consoleLines
 	for {
-		line, err := editLine(editor, in, width(c.app.stdout))
+		line, err := c.editLine(editor, in, width(c.app.stdout))
 		switch {
+		case errors.Is(err, operation.ErrInterrupted):
+			return stopped()
 		case errors.Is(err, io.EOF): // Control-C or Control-D
 			return nil
 		case err != nil:
@@ -144,8 +148,14 @@ func (c *consoleSession) interactive(in *os.File) diag.List {
 	}
 }
 
-// editLine reads a line, with the terminal in raw mode only meanwhile. columns is 0 when nothing tells how wide it is.
-func editLine(editor *term.Terminal, in *os.File, columns int) (line string, err error) {
+// stopped is how a console ends that was interrupted.
+func stopped() diag.List {
+	return diag.Errors("Operation interrupted", "The console was ended.", nil)
+}
+
+// editLine reads a line, with the terminal in raw mode only meanwhile. columns is 0 when nothing tells how wide it is. A stop
+// ends it with operation.ErrInterrupted; nothing may be read after that.
+func (c *consoleSession) editLine(editor *term.Terminal, in *os.File, columns int) (line string, err error) {
 	before, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
 		return "", err
@@ -157,7 +167,21 @@ func editLine(editor *term.Terminal, in *os.File, columns int) (line string, err
 			return "", err
 		}
 	}
-	return editor.ReadLine()
+	type answer struct {
+		line string
+		err  error
+	}
+	got := make(chan answer, 1)
+	go func() { // ends with the line; after a stop the end of the process ends it
+		line, err := editor.ReadLine()
+		got <- answer{line, err}
+	}()
+	select {
+	case read := <-got:
+		return read.line, read.err
+	case <-c.app.interrupts.Stopping.Done():
+		return "", operation.ErrInterrupted
+	}
 }
 
 // answer shows what a line asks for; exit tells that it asks for the end. Problems are left to the caller.

@@ -40,7 +40,5 @@ func runGet(ctx context.Context, a *app, args []string) int {
 	if diags.HasErrors() || !wd.loader.HasConfig(".") {
 		return s.end(diags)
 	}
-	ctx, stop := a.interruptible(ctx)
-	defer stop()
 	return s.end(diags.Append(wd.install(ctx, *update, s.fetching())))
 }

@@ -91,8 +91,6 @@ func runInit(ctx context.Context, a *app, args []string) int {
 	wd.testDir = *testDir
 	s.from(wd.loader.Sources)
 	i := &initialisation{screen: s, options: o, wd: wd}
-	ctx, stop := a.interruptible(ctx)
-	defer stop()
 	if !diags.HasErrors() {
 		diags = diags.Append(i.run(ctx))
 	}

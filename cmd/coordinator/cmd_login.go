@@ -29,8 +29,6 @@ func runLogin(ctx context.Context, a *app, args []string) int {
 		if !a.inputAllowed(input) || !s.forPeople() {
 			return diag.Errors("Login is an interactive command", "Nobody can be asked because input is turned off. Write the token into a credentials block of the CLI configuration, or into an environment variable whose name begins with TF_TOKEN_.", nil)
 		}
-		ctx, stop := a.interruptible(ctx)
-		defer stop()
 		login, err := a.services.Login(ctx, host, newID())
 		if err != nil {
 			return notLoggedIn(host, err)
@@ -110,7 +108,7 @@ func (s *screen) enterToken(host string) (string, diag.List) {
 		secret, err = term.ReadPassword(int(file.Fd()))
 		text = string(secret)
 	} else {
-		text, err = s.app.lines().ReadString('\n')
+		text, err = s.app.readLine()
 	}
 	s.print("\n")
 	if text = strings.TrimSpace(text); text == "" {

@@ -55,8 +55,6 @@ func runProvidersLock(ctx context.Context, a *app, args []string) int {
 			return diags
 		}
 		o.Report = s.locking
-		ctx, stop := a.interruptible(ctx)
-		defer stop()
 		locks, more := install.Checksums(ctx, o, orThis(platforms))
 		if diags = diags.Append(more); diags.HasErrors() {
 			return diags
@@ -123,8 +121,6 @@ func runProvidersMirror(ctx context.Context, a *app, args []string) int {
 			o.Locks = &lock.Locks{}
 		}
 		o.Methods, o.Report = []cliconfig.Method{{Kind: cliconfig.Direct}}, s.mirroring
-		ctx, stop := a.interruptible(ctx)
-		defer stop()
 		return diags.Append(install.Mirror(ctx, o, names[0], orThis(platforms)))
 	})
 }

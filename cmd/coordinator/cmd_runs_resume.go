@@ -63,6 +63,7 @@ func (a *app) goOn(ctx context.Context, usage string, args []string, cancel bool
 	return u.end(a.operate(ctx, operationOptions{
 		command: "apply", vars: vars, state: sf, ui: u, parallelism: parallelism, lockAs: "OperationTypeApply", saved: saved, settles: true,
 	}, func(r *operationRun) int {
+		defer a.interrupts.hold()()
 		goOn := r.engine.Resume
 		if cancel {
 			goOn = r.engine.Cancel

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
@@ -18,8 +20,11 @@ func (s *screen) confirm(question, what string, input bool) (bool, diag.List) {
 		return false, diag.Errors("Approval is needed", "Nobody can be asked because input is turned off: "+question, nil)
 	}
 	s.print(fmt.Sprintf("\n%s\n  %s\n\n  Enter a value: ", s.app.ink(s.flags.viewFlags).Bold(question), what))
-	line, err := s.app.lines().ReadString('\n')
+	line, err := s.app.readLine()
 	s.print("\n")
+	if errors.Is(err, operation.ErrInterrupted) {
+		return false, diag.Errors("Operation interrupted", "The question was not answered.", nil)
+	}
 	if err != nil && line == "" {
 		return false, diag.Errors("No approval", "Standard input has ended before an answer came.", nil)
 	}

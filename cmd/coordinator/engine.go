@@ -27,7 +27,8 @@ type engine struct {
 	*operation.Session
 	transport *transport
 	providers *providers
-	stop      func()
+	// stop gives the telling of interrupts back.
+	stop func()
 }
 
 // engineOptions say what session to open.
@@ -59,6 +60,9 @@ func (a *app) openEngine(ctx context.Context, o engineOptions) (*engine, diag.Li
 	if o.parallelism == unset {
 		o.parallelism = rules.DefaultParallelism()
 	}
+	if a.interrupts.Asked() {
+		return nil, diags.Append(diag.New(diag.Error, "Operation interrupted", "Nothing was begun.", nil))
+	}
 	t, more := a.connect(ctx, a.server(rules), providers.packages, providers.reattach)
 	diags = diags.Append(more)
 	if diags.HasErrors() {
@@ -87,14 +91,13 @@ func (a *app) openEngine(ctx context.Context, o engineOptions) (*engine, diag.Li
 		note = a.tell
 	}
 	tellDurability(ctx, t, note)
-	interrupts, stop := a.interrupts(note)
-	e.stop = stop
+	e.stop = a.interrupts.say(note)
 	e.Session = &operation.Session{
 		Tree: o.tree, Inputs: o.inputs, Workspace: a.workspace(), EngineVersion: engineVersion,
 		Transport: t.conn, Coordinator: name, Keyring: ring, Store: o.store,
 		Package: providers.wirePackage, Selections: providers.selections(),
 		WorkerWait: 10 * time.Second, Parallelism: o.parallelism, Rules: rules, Embedded: t.embedded != nil,
-		Cwd: a.cwd, Observer: o.observer, Events: o.events, Own: hosting.Own(a.readRemoteState, a.checkBackend), Interrupts: interrupts, Now: time.Now, NewID: newID,
+		Cwd: a.cwd, Observer: o.observer, Events: o.events, Own: hosting.Own(a.readRemoteState, a.checkBackend), Stop: a.interrupts.Stop, Now: time.Now, NewID: newID,
 	}
 	return e, diags
 }
@@ -147,32 +150,3 @@ func readRules(loader *config.Loader) (*placement.Rules, diag.List) {
 
 // tell tells people something on standard error.
 func (a *app) tell(text string) { fmt.Fprint(a.stderr, text) }
-
-// interrupts turns signals into requests to stop, with a word to the user, until stop is called.
-func (a *app) interrupts(note func(string)) (<-chan struct{}, func()) {
-	out := make(chan struct{}, 2)
-	done, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for n := 0; ; n++ {
-			select {
-			case <-a.signals:
-				if n == 0 {
-					note("\nInterrupt received.\nPlease wait for Millipede to exit or data loss may occur.\nGracefully shutting down...\n\n")
-				} else {
-					note("\nTwo interrupts received. Exiting immediately. What runs with the embedded worker is in doubt now.\n\n")
-				}
-				select {
-				case out <- struct{}{}:
-				default:
-				}
-			case <-done:
-				return
-			}
-		}
-	}()
-	return out, func() {
-		close(done)
-		<-stopped
-	}
-}

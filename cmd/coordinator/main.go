@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 )
 
@@ -15,19 +16,31 @@ func main() {
 }
 
 // execute runs one command line and returns its exit code.
-func execute(args []string) int {
+func execute(args []string) (code int) {
 	tuneCollector()
 	a := newApp(os.Stdin, os.Stdout, os.Stderr, os.Environ())
+	defer func() {
+		if p := recover(); p != nil {
+			code = a.crash(p, debug.Stack())
+		}
+	}()
 	if line, ok := a.completing(); ok {
 		for _, word := range a.complete(context.Background(), line) {
 			fmt.Fprintln(os.Stdout, word)
 		}
 		return 0
 	}
-	// Signals are not tied to the context: the first asks a run to stop, the second leaves. See interrupts.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
-	a.signals = signals
-	return a.run(context.Background(), args)
+	done, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		a.interrupts.watch(signals, done)
+	}()
+	defer func() {
+		close(done)
+		<-watched
+	}()
+	return a.run(a.interrupts.Stopping, args)
 }

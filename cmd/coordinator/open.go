@@ -36,6 +36,8 @@ type openState struct {
 	// backendLock is the lock of the snapshot's backend, whose ID may be another one.
 	backendLock snapshot.Lock
 	info        journal.LockInfo
+	// forget ends the duty to release the lock when the process is ended at once.
+	forget func()
 	// temporary is the directory of a store that goes when it is closed; empty for that of this directory.
 	temporary string
 }
@@ -178,6 +180,9 @@ func (s *openState) lock(ctx context.Context, timeout time.Duration) diag.List {
 			releasing(s.backend.Unlock(context.WithoutCancel(ctx), s.workspace, lock.ID)))
 	}
 	s.lockID, s.backendLock = s.info.ID, lock
+	s.forget = s.app.interrupts.atEnd(func(ctx context.Context) {
+		_ = s.backend.Unlock(ctx, s.workspace, lock.ID) // who finds the lock afterwards can break it
+	})
 	return nil
 }
 
@@ -219,6 +224,11 @@ func (s *openState) commit(ctx context.Context, changes []state.Change) diag.Lis
 
 // record makes a transaction durable, and writes the snapshot.
 func (s *openState) record(ctx context.Context, tx journal.Tx) diag.List {
+	if s.app.interrupts.Asked() {
+		return diag.Errors("Operation interrupted", "The state was not changed.", nil)
+	}
+	defer s.app.interrupts.hold()()
+	ctx = context.WithoutCancel(ctx)
 	if err := s.store.Commit(ctx, s.workspace, s.lockID, tx); err != nil {
 		return diag.Errors("Failed to save state", err.Error()+".", nil)
 	}
@@ -227,6 +237,7 @@ func (s *openState) record(ctx context.Context, tx journal.Tx) diag.List {
 
 // push writes the snapshot when the state has changed since it was written.
 func (s *openState) push(ctx context.Context) diag.List {
+	defer s.app.interrupts.hold()()
 	if err := s.sync.Push(ctx, s.workspace); err != nil {
 		return diag.Errors("Failed to save state", fmt.Sprintf("Writing the snapshot: %s.\n\nNothing is lost: the state itself is in %s, and the next command writes the snapshot again.", err, storeDir), nil)
 	}
@@ -238,6 +249,7 @@ func (s *openState) unlock(ctx context.Context) diag.List {
 	if s.lockID == "" {
 		return nil
 	}
+	s.forget()
 	ctx = context.WithoutCancel(ctx)
 	// The store's lock is within the backend's, so it goes first.
 	diags := releasing(s.store.Unlock(ctx, s.workspace, s.lockID)).Append(releasing(s.backend.Unlock(ctx, s.workspace, s.backendLock.ID)))

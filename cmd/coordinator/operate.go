@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -188,6 +189,7 @@ func (r *operationRun) apply(ctx context.Context, p *plan.Plan, command string) 
 		r.ui.diagnostics(diag.Errors("Failed to record the plan", err.Error()+".", nil))
 		return 1
 	}
+	defer r.app.interrupts.hold()()
 	r.ui.applying(p)
 	applied, diags := r.engine.Apply(ctx, operation.ApplyOptions{Plan: p, Saved: saved, Command: command, LockID: r.state.lockID, Who: r.state.info.Who})
 	return r.finish(ctx, p, applied, diags)
@@ -232,10 +234,14 @@ func (r *operationRun) approve(p *plan.Plan) bool {
 		question = strings.TrimSuffix(question, "?") + fmt.Sprintf(" in workspace %q?", w)
 	}
 	fmt.Fprintf(a.stdout, "\n%s\n  %s\n\n  Enter a value: ", question, what)
-	line, err := a.lines().ReadString('\n')
+	line, err := a.readLine()
 	fmt.Fprintln(a.stdout)
 	if strings.TrimSpace(line) == "yes" {
 		return true
+	}
+	if errors.Is(err, operation.ErrInterrupted) {
+		r.ui.diagnostics(diag.Errors("Operation interrupted", "The plan was not approved, so nothing of it was carried out.", nil))
+		return false
 	}
 	if err != nil && line == "" {
 		r.ui.diagnostics(diag.Errors(noApproval, "Standard input has ended before an answer came. Give -auto-approve to apply without being asked, or save the plan with plan -out=FILE and apply that.", nil))

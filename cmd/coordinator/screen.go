@@ -163,6 +163,7 @@ func (s *screen) writeDocument(text []byte, err error) diag.List {
 
 // diagnostics shows problems.
 func (s *screen) diagnostics(l diag.List) {
+	s.app.noteBugs(l)
 	if s.stream != nil {
 		s.stream.Problems(l)
 	}

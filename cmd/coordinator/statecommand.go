@@ -185,6 +185,11 @@ func (f *fileState) load(ctx context.Context) (*state.State, diag.List) {
 
 // commit changes what load has read, and writes it.
 func (f *fileState) commit(ctx context.Context, changes []state.Change) diag.List {
+	if f.app.interrupts.Asked() {
+		return diag.Errors("Operation interrupted", "The state was not changed.", nil)
+	}
+	defer f.app.interrupts.hold()()
+	ctx = context.WithoutCancel(ctx)
 	f.current.Apply(changes...)
 	if f.current.Lineage == "" {
 		f.current.Lineage = uuid.NewString()

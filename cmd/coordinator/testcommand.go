@@ -113,10 +113,12 @@ func (t *testRun) run(ctx context.Context, diags diag.List) int {
 	}
 	runner, more := suite.New(suite.Options{
 		Session: e.Session, Tree: t.wd.tree, Given: t.wd.given, Filter: t.flags.filter, Verbose: t.flags.verbose,
-		View: t.view, Interrupts: e.Interrupts, NewStore: newTestStore,
+		View: t.view, Stop: e.Stop, NewStore: newTestStore,
 	})
-	t.diagnostics(diags.Append(more)) // warnings
-	passed := runner.Run(ctx)
+	t.diagnostics(diags.Append(more))  // warnings
+	release := t.app.interrupts.hold() // what the tests made is destroyed
+	passed := runner.Run(t.app.interrupts.Leaving)
+	release()
 	code := t.end(t.problem.Append(e.close()))
 	if !passed {
 		return 1

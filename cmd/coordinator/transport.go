@@ -29,6 +29,7 @@ type transport struct {
 
 	drain, leave context.CancelCauseFunc
 	worked       chan error
+	kept         func() bool // ends what has the worker leave with the command
 }
 
 // connect connects to the NATS server that is named, or starts the embedded default.
@@ -66,6 +67,7 @@ func (a *app) connect(ctx context.Context, server natsconn.Settings, packages ma
 	}
 	taking, drain := context.WithCancelCause(context.WithoutCancel(ctx))
 	working, leave := context.WithCancelCause(context.WithoutCancel(ctx))
+	t.kept = context.AfterFunc(a.interrupts.Leaving, func() { leave(context.Cause(a.interrupts.Leaving)) })
 	t.drain, t.leave, t.worked = drain, leave, make(chan error, 1)
 	go func() { t.worked <- t.hosted.Worker.Run(taking, working) }() // close waits for it
 	return t, nil
@@ -105,6 +107,7 @@ func (t *transport) close() diag.List {
 	if t.hosted != nil {
 		t.drain(errors.New("the command has ended"))
 		diags = diags.Append(closing(<-t.worked), closing(t.hosted.Close()))
+		t.kept()
 		t.leave(nil)
 	}
 	diags = diags.Append(closing(t.conn.Close()))

@@ -120,7 +120,10 @@ func (a *app) newTextUI(f viewFlags, command string) *textUI {
 	return u
 }
 
-func (u *textUI) diagnostics(l diag.List) { u.check(u.printer.Diagnostics(l)) }
+func (u *textUI) diagnostics(l diag.List) {
+	u.app.noteBugs(l)
+	u.check(u.printer.Diagnostics(l))
+}
 
 func (u *textUI) observer() observer                       { return u.progress }
 func (u *textUI) settle()                                  { u.check(u.progress.Settle()) }

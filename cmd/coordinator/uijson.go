@@ -45,7 +45,10 @@ func (a *app) newJSONUI(f viewFlags, command string, out io.Writer, file *os.Fil
 	return u
 }
 
-func (u *jsonUI) diagnostics(l diag.List)                  { u.stream.Problems(l) }
+func (u *jsonUI) diagnostics(l diag.List) {
+	u.app.noteBugs(l)
+	u.stream.Problems(l)
+}
 func (u *jsonUI) observer() observer                       { return u.stream }
 func (u *jsonUI) settle()                                  { u.err = errors.Join(u.err, u.stream.Settle()) }
 func (u *jsonUI) applying(*plan.Plan)                      {}

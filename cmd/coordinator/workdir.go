@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/cmd/hosting"
+	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
@@ -126,19 +127,51 @@ func inputsOf(given map[string]config.VariableValue) map[string]values.Input {
 // ask prompts for the value of a required variable.
 func (a *app) ask(v *config.Variable) (string, error) {
 	fmt.Fprint(a.stdout, v.Prompt())
-	line, err := a.lines().ReadString('\n')
+	line, err := a.readLine()
 	if err != nil && line == "" {
 		return "", errors.New("no value was entered")
 	}
 	return strings.TrimRight(line, "\r\n"), nil
 }
 
-// lines reads standard input by lines; all prompts share it.
-func (a *app) lines() *bufio.Reader {
+// maxLine is how long a line of standard input may be.
+const maxLine = 16 << 20
+
+// readLine reads a line of standard input; all prompts share what was read ahead. A stop ends the waiting for a line, with
+// operation.ErrInterrupted. Nothing may be read after that, because what comes in then is lost.
+func (a *app) readLine() (string, error) {
+	if a.interrupts.Asked() {
+		return "", operation.ErrInterrupted
+	}
 	if a.reader == nil {
 		a.reader = bufio.NewReader(a.stdin)
 	}
-	return a.reader
+	type answer struct {
+		line string
+		err  error
+	}
+	got := make(chan answer, 1)
+	go func() { // ends with the line; after a stop the end of the process ends it
+		var line []byte
+		for {
+			part, err := a.reader.ReadSlice('\n')
+			line = append(line, part...)
+			switch {
+			case len(line) > maxLine:
+				got <- answer{err: fmt.Errorf("a line of standard input is longer than %d MiB", maxLine>>20)}
+				return
+			case !errors.Is(err, bufio.ErrBufferFull):
+				got <- answer{string(line), err}
+				return
+			}
+		}
+	}()
+	select {
+	case read := <-got:
+		return read.line, read.err
+	case <-a.interrupts.Stopping.Done():
+		return "", operation.ErrInterrupted
+	}
 }
 
 // providers are the packages that a configuration and a state need.

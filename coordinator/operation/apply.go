@@ -33,6 +33,9 @@ type ApplyOptions struct {
 	LockID, Who string
 }
 
+// nothingApplied is said of an apply that was interrupted before its run began.
+const nothingApplied = "Nothing of the plan was carried out."
+
 // Applied is how an apply ended.
 type Applied struct {
 	Counts  applying.Counts
@@ -47,6 +50,9 @@ type Applied struct {
 
 // Apply carries a plan out. The plan must have been made for the stored state.
 func (s *Session) Apply(ctx context.Context, o ApplyOptions) (*Applied, diag.List) {
+	if diags := s.interrupted(nothingApplied); diags.HasErrors() {
+		return nil, diags
+	}
 	run := s.NewID()
 	record := journal.Run{
 		ID: run, Workspace: s.Workspace, Coordinator: s.Coordinator, Command: o.Command, Started: s.Now(), Status: "running",
@@ -61,17 +67,24 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (*Applied, diag.Lis
 		record.Started = last.Add(time.Nanosecond)
 	}
 	failpoint.Hit(failpoint.PlanUnsaved)
-	if err := s.Store.BeginRun(ctx, o.LockID, record, o.Saved); err != nil {
+	if err := s.Store.BeginRun(s.Stop.running(ctx), o.LockID, record, o.Saved); err != nil {
 		return nil, diag.Errors("Failed to record the run", err.Error()+".", nil)
 	}
 	failpoint.Hit(failpoint.PlanSaved)
 	applier, diags := s.applier(ctx, o.Plan, run)
+	// Nothing of the run has begun yet, so it ends as failed also where it was stopped: there is nothing to resume.
+	end := func(diags diag.List) diag.List {
+		return diags.Append(failed(s.Store.EndRun(context.WithoutCancel(ctx), o.LockID, run, "failed", s.Now())))
+	}
 	if diags.HasErrors() {
-		return nil, diags.Append(failed(s.Store.EndRun(ctx, o.LockID, run, "failed", s.Now())))
+		return nil, end(diags)
 	}
 	envelope, err := s.envelope(ctx, run, true)
+	if more := s.interrupted(nothingApplied); more.HasErrors() {
+		return nil, end(diags.Append(more))
+	}
 	if err != nil {
-		return nil, diags.Append(failed(err), failed(s.Store.EndRun(ctx, o.LockID, run, "failed", s.Now())))
+		return nil, end(diags.Append(failed(err)))
 	}
 	ro := s.runnerOptions("apply", applier)
 	ro.Store, ro.LockID, ro.RunID, ro.Envelope = s.Store, o.LockID, run, envelope
@@ -156,6 +169,9 @@ func (s *Session) goOn(ctx context.Context, r journal.Run, p *plan.Plan, lockID 
 		return nil, diags
 	}
 	envelope, err := s.envelope(ctx, r.ID, false)
+	if more := s.interrupted("The run " + r.ID + " is as it was: nothing was begun."); more.HasErrors() {
+		return nil, diags.Append(more)
+	}
 	if err != nil {
 		return nil, diags.Append(failed(err))
 	}
@@ -185,6 +201,7 @@ func failed(err error) diag.List {
 }
 
 func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applying.Applier, e *envelope, run string, diags diag.List) (*Applied, diag.List) {
+	ctx = s.Stop.running(ctx)
 	release := s.watch(r)
 	defer release()
 	sharing, stop := context.WithCancel(ctx)

@@ -28,7 +28,7 @@ type Console struct {
 // Console computes what expressions may refer to. prior is the stored state, which is not changed. When only some
 // values could not be computed, there is a console all the same: they are unknown.
 func (s *Session) Console(ctx context.Context, prior *state.State) (*Console, diag.List) {
-	diags := s.Tree.Check()
+	diags := s.Tree.Check().Append(s.interrupted("The console was not opened."))
 	schemas, more := s.Schemas(ctx, prior)
 	diags = diags.Append(more)
 	if diags.HasErrors() {
@@ -47,6 +47,9 @@ func (s *Session) Console(ctx context.Context, prior *state.State) (*Console, di
 			continue
 		}
 		for _, m := range store.Instances(n.Module) {
+			if more := s.interrupted("The console was not opened."); more.HasErrors() {
+				return nil, diags.Append(more)
+			}
 			diags = diags.Append(evaluate(m, n, prior))
 		}
 	}

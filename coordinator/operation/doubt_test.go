@@ -84,8 +84,8 @@ resource "fake_thing" "a" {
 				if what != c.deed {
 					return nil
 				}
-				e.interrupts <- struct{}{}
-				e.interrupts <- struct{}{}
+				e.interrupt()
+				e.abandon()
 				<-goOn
 				return c.fails
 			}
@@ -97,6 +97,7 @@ resource "fake_thing" "a" {
 			close(goOn)
 			e.cloud.onApply = nil
 
+			e.again()
 			runs, err := e.store.Runs(t.Context(), "default")
 			e.check(err)
 			resumed, diags := e.session.Resume(t.Context(), runs[0], p, "")
@@ -137,8 +138,8 @@ resource "fake_thing" "a" {
 				break
 			}
 		}
-		e.interrupts <- struct{}{}
-		e.interrupts <- struct{}{}
+		e.interrupt()
+		e.abandon()
 	}()
 	if _, diags := e.tryApply(p); !diags.HasErrors() {
 		t.Fatal("the run was not left")
@@ -148,6 +149,7 @@ resource "fake_thing" "a" {
 	if o.Doubt == nil || o.Doubt.Operation != "provision" || o.Attrs == nil {
 		t.Fatalf("the object is %+v", o)
 	}
+	e.again()
 	e.check(over())
 	e.equal("the next plan", changes(e.plan(operation.PlanOptions{})), []string{"delete-create fake_thing.a"})
 }

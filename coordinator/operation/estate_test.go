@@ -39,13 +39,13 @@ type estate struct {
 	system  *mem.System
 	store   *statemem.Store
 	session operation.Session
-	// interrupts stops what the session does.
-	interrupts chan struct{}
+	// stop and leave end what the session does; see interrupt.
+	stop, leave context.CancelCauseFunc
 }
 
 func newEstate(t *testing.T) *estate {
 	t.Helper()
-	e := &estate{t: t, cloud: newCloud(), store: statemem.New(statemem.Options{}), interrupts: make(chan struct{})}
+	e := &estate{t: t, cloud: newCloud(), store: statemem.New(statemem.Options{})}
 	system := mem.New(mem.Options{})
 	e.system = system
 	startWorker(t, system.Connect("worker"), e.cloud)
@@ -56,10 +56,22 @@ func newEstate(t *testing.T) *estate {
 	e.session = operation.Session{
 		Workspace: "default", EngineVersion: "1.12.6", Coordinator: "c", Transport: conn, Keyring: ring, Store: e.store,
 		Package:    func(p addr.Provider) wire.Package { return wire.Package{Source: p.String()} },
-		WorkerWait: 10 * time.Second, Parallelism: 10, Embedded: true, Interrupts: e.interrupts, Cwd: "/", Now: time.Now, NewID: rand.Text,
+		WorkerWait: 10 * time.Second, Parallelism: 10, Embedded: true, Cwd: "/", Now: time.Now, NewID: rand.Text,
 	}
+	e.again()
 	return e
 }
+
+// again has the session stand for another command, which nobody has stopped yet.
+func (e *estate) again() {
+	e.session.Stop, e.stop, e.leave = operation.NewStop(e.t.Context())
+}
+
+// interrupt is Ctrl-C.
+func (e *estate) interrupt() { e.stop(operation.ErrInterrupted) }
+
+// abandon is the second Ctrl-C.
+func (e *estate) abandon() { e.leave(operation.ErrInterrupted) }
 
 func keyring(keys wire.Keys) (*wire.Keyring, error) {
 	pair, err := nkeys.CreateCurveKeys()

@@ -181,7 +181,7 @@ output "c" { value = fake_thing.c.name }
 	p := e.plan(operation.PlanOptions{})
 	e.cloud.onCreate = func(ctx context.Context, name string) (bool, error) {
 		if name == "a" {
-			e.interrupts <- struct{}{}
+			e.interrupt()
 			select {
 			case <-e.cloud.stopped: // the worker was told, so the run has taken notice
 			case <-ctx.Done():
@@ -201,6 +201,7 @@ output "c" { value = fake_thing.c.name }
 	if len(runs) != 1 || runs[0].ID != applied.Run {
 		t.Fatalf("the runs are %v", runs)
 	}
+	e.again()
 	resumed, diags := e.session.Resume(t.Context(), runs[0], p, "")
 	e.clean(diags)
 	if resumed.Outcome.Status != "done" || resumed.Run != applied.Run {
@@ -221,11 +222,11 @@ func TestAnInterruptIsHeardWhileAProviderIsAskedForItsSchemas(t *testing.T) {
 	answer := make(chan struct{})
 	t.Cleanup(func() { close(answer) })
 	e.cloud.onSchemas = func() {
-		e.interrupts <- struct{}{}
+		e.interrupt()
 		<-answer
 	}
 	planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{})
-	if planned != nil || !says(diags, "the command was interrupted") {
+	if planned != nil || !says(diags, "The command was interrupted") {
 		t.Errorf("the plan is %v, the diagnostics are %v", planned, diags)
 	}
 }

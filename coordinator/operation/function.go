@@ -1,20 +1,21 @@
 package operation
 
 import (
-	"context"
 	"errors"
 
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
 
 	"github.com/millipede-iac/millipede/coding"
+	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// providerFunction returns a function that a worker runs.
-func (s *Session) providerFunction(p addr.Provider, name string, sig provider.Function) function.Function {
+// providerFunction returns a function that a worker runs. While a plan is carried out a stop does not end a call that has
+// begun: its vertex would have failed then, though nothing is wrong with it.
+func (s *Session) providerFunction(phase values.Phase, p addr.Provider, name string, sig provider.Function) function.Function {
 	spec := &function.Spec{
 		Description: sig.Summary,
 		Type:        function.StaticReturnType(sig.Return),
@@ -41,10 +42,15 @@ func (s *Session) providerFunction(p addr.Provider, name string, sig provider.Fu
 			}
 			task.Args = append(task.Args, b)
 		}
-		// Functions are pure, and evaluation has no context of its own.
-		res, diags := s.call(context.Background(), &wire.Task{
+		// Evaluation has no context of its own, so the call ends with the session's Stop.
+		again := s.Stop.stopping()
+		ctx := again
+		if phase == values.Applying {
+			ctx = s.Stop.running(ctx)
+		}
+		res, diags := s.callWith(ctx, again, &wire.Task{
 			Address: p.Display(), Provider: wire.Provider{Package: s.Package(p), Address: p.String(), Dir: workDir()}, Function: task,
-		})
+		}, s.callAny)
 		if err := diags.Err(); err != nil {
 			return cty.DynamicVal, err
 		}

@@ -35,6 +35,12 @@ type PlanOptions struct {
 	beforeDestroy bool
 }
 
+// What is said of a plan that was interrupted.
+const (
+	notBegun    = "The plan was not begun."
+	notFinished = "The plan was not finished."
+)
+
 // Planned is a plan with what it was made with.
 type Planned struct {
 	Plan    *plan.Plan
@@ -48,7 +54,7 @@ type Planned struct {
 // Plan makes a plan. prior is the stored state, which is not changed. A plan whose run failed comes with the errors,
 // marked as errored; nil when planning could not even begin.
 func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (*Planned, diag.List) {
-	diags := s.Tree.Check().Append(checkStatements(s.Tree))
+	diags := s.Tree.Check().Append(checkStatements(s.Tree), s.interrupted(notBegun))
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -88,6 +94,9 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	if diags.HasErrors() {
 		return nil, diags
 	}
+	if more := s.interrupted(notFinished); more.HasErrors() {
+		return nil, diags.Append(more)
+	}
 	renewals := s.renewals()
 	defer renewals.Stop()
 	planner := planning.New(planning.Options{
@@ -118,7 +127,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	p.Providers = s.Selections
 	p.Relevant = relevant(p, store, static, scope)
 	if outcome.Interrupted && !diags.HasErrors() {
-		diags = diags.Append(diag.New(diag.Error, "Operation interrupted", "The plan was not finished.", nil))
+		diags = diags.Append(diag.New(diag.Error, "Operation interrupted", notFinished, nil))
 	}
 	return &Planned{Plan: p, Schemas: schemas, Values: store, Outcome: outcome}, diags
 }
@@ -150,7 +159,7 @@ func (s *Session) run(ctx context.Context, kind string, p program.Program) (coor
 	r := coordinator.New(o)
 	release := s.watch(r)
 	defer release()
-	return r.Run(ctx)
+	return r.Run(s.Stop.running(ctx))
 }
 
 // runnerOptions are what all runs of the session have in common.
@@ -165,8 +174,11 @@ func (s *Session) runnerOptions(kind string, p program.Program) coordinator.Opti
 	return o
 }
 
+// runFailed is the diagnostic of a run that could not be carried on. Its Extra is the error, which may be a coordinator.Bug.
 func runFailed(err error) *diag.Diagnostic {
-	return diag.New(diag.Error, "The run could not be carried on", err.Error(), nil)
+	d := diag.New(diag.Error, "The run could not be carried on", err.Error(), nil)
+	d.Extra = err
+	return d
 }
 
 // deprecatedInputs warns of root variables that are deprecated and given all the same. Who gives the value can act on that,
@@ -306,6 +318,9 @@ func (s *Session) check(ctx context.Context, static *graph.Static, code *values.
 	outcome, err := s.run(ctx, "validate", v)
 	if err != nil {
 		return outcome.Diags.Append(runFailed(err))
+	}
+	if outcome.Interrupted && !outcome.Diags.HasErrors() {
+		return outcome.Diags.Append(diag.New(diag.Error, "Operation interrupted", "The validation was not finished.", nil))
 	}
 	if sparing && outcome.Diags.HasErrors() && !outcome.Interrupted {
 		return s.check(ctx, static, code, false)

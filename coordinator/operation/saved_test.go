@@ -71,7 +71,7 @@ func TestARunIsResumedFromThePlanThatTheJournalKeeps(t *testing.T) {
 	data := e.saved()
 	e.cloud.onCreate = func(ctx context.Context, name string) (bool, error) {
 		if name == "a0" {
-			e.interrupts <- struct{}{}
+			e.interrupt()
 			select {
 			case <-e.cloud.stopped:
 			case <-ctx.Done():
@@ -86,6 +86,7 @@ func TestARunIsResumedFromThePlanThatTheJournalKeeps(t *testing.T) {
 	e.cloud.onCreate = nil
 	record, kept, err := e.store.RunPlan(t.Context(), applied.Run)
 	e.check(err)
+	e.again()
 	_, diags := e.session.Resume(t.Context(), record, e.decode(kept), "")
 	e.clean(diags)
 	e.equal("state", existing(e.state()), []string{"fake_thing.a[0]", "fake_thing.a[1]", "terraform_data.b"})

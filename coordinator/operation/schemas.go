@@ -1,11 +1,13 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -80,8 +82,6 @@ func (s *Session) Schemas(ctx context.Context, prior *state.State) (*values.Sche
 	var mu sync.Mutex // guards out and diags
 	out := map[addr.Provider]*provider.Schemas{}
 	var diags diag.List
-	ctx, release := s.heed(ctx)
-	defer release()
 	group, ctx := errgroup.WithContext(ctx)
 	for p, n := range needs(s.Tree, prior) {
 		group.Go(func() error {
@@ -142,6 +142,12 @@ const (
 	lastPause  = 200 * time.Millisecond
 )
 
+// A call that is lost is repeated so often, after a pause that doubles each time.
+const (
+	lostCalls      = 7
+	firstLostPause = 20 * time.Millisecond
+)
+
 // forConfiguration tells that what stands in provider blocks is not stored.
 func forConfiguration(s *provider.Schemas) *provider.Schemas {
 	if s.Provider.Block != nil {
@@ -150,35 +156,62 @@ func forConfiguration(s *provider.Schemas) *provider.Schemas {
 	return s
 }
 
-// call makes one call on the fast lane outside of a run: to the default pool, or, when nobody serves that, to any.
+// call makes one call on the fast lane outside of a run: to the default pool, or, when nobody serves that, to any. A stop of
+// the session ends it, because nothing is lost with it.
 func (s *Session) call(ctx context.Context, task *wire.Task) (*wire.Result, diag.List) {
-	return s.callWith(ctx, task, s.callAny)
+	ctx, release := s.unlessStopped(ctx)
+	defer release()
+	return s.callWith(ctx, ctx, task, s.callAny)
 }
 
-// callWith makes a call with once until it reaches a worker, or waiting for one has no sense any more.
-func (s *Session) callWith(ctx context.Context, task *wire.Task, once func(context.Context, *wire.Task) (*wire.Result, error)) (*wire.Result, diag.List) {
+// callWith makes a call with once until it reaches a worker, or waiting for one has no sense any more. It ends with ctx, and
+// is not repeated any more once again has ended. The worker of a call that is lost may have been ended by that very call, so
+// that is repeated only lostCalls times, after pauses.
+func (s *Session) callWith(ctx, again context.Context, task *wire.Task, once func(context.Context, *wire.Task) (*wire.Result, error)) (*wire.Result, diag.List) {
 	deadline := time.Now().Add(s.WorkerWait)
-	for wait := firstPause; ; wait = min(2*wait, lastPause) {
+	absent, lost := firstPause, firstLostPause
+	for losses := 0; ; {
 		res, err := once(ctx, task)
+		if err == nil && res.NotStarted {
+			err = wire.ErrLostCall // the worker is about to stop; another one may take it
+		}
+		var pause time.Duration
 		switch {
 		case err == nil:
 			return res, wire.DiagsFromWire(res.Diagnostics)
 		case ctx.Err() != nil:
-			return nil, diag.Errors("Operation interrupted", context.Cause(ctx).Error()+".", nil)
+			return nil, diag.Errors("Operation interrupted", sentence(context.Cause(ctx)), nil)
+		case errors.Is(err, wire.ErrLostCall) && losses < lostCalls:
+			losses++
+			pause, lost = lost, 2*lost
 		case errors.Is(err, wire.ErrLostCall):
-			continue
+			return nil, diag.Errors("No worker has answered",
+				fmt.Sprintf("No worker answered about %s, in %d attempts: the worker, or the provider's plugin with it, may end whenever it is asked. Its own log tells more.", task.Address, losses+1), nil)
 		case errors.Is(err, wire.ErrNoWorker) && time.Now().Before(deadline):
-			select {
-			case <-ctx.Done():
-			case <-time.After(wait):
-			}
+			pause, absent = absent, min(2*absent, lastPause)
 		case errors.Is(err, wire.ErrNoWorker):
 			return nil, diag.Errors("No worker is there",
 				"No live worker serves any pool, so nobody can say what the providers offer. Start one: worker -nats URL -pool default -slots 10.", nil)
 		default:
 			return nil, diag.Errors("Failed to reach a worker", err.Error()+".", nil)
 		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-again.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+		if err := cmp.Or(context.Cause(ctx), context.Cause(again)); err != nil {
+			return nil, diag.Errors("Operation interrupted", sentence(err), nil)
+		}
 	}
+}
+
+// sentence returns the text of an error as a sentence.
+func sentence(err error) string {
+	text := err.Error()
+	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
 func (s *Session) callAny(ctx context.Context, task *wire.Task) (*wire.Result, error) {

@@ -6,7 +6,6 @@ package operation
 
 import (
 	"context"
-	"errors"
 	"os"
 	"time"
 
@@ -59,8 +58,8 @@ type Session struct {
 	Observer coordinator.Observer
 	// Events receives what workers tell of operations while they run, from another goroutine; may be nil.
 	Events func(wire.Event)
-	// Interrupts asks runs to stop: the first value to finish what runs, the second to leave. May be nil.
-	Interrupts <-chan struct{}
+	// Stop ends what operations do; the zero value never does.
+	Stop Stop
 
 	Cwd   string
 	Now   func() time.Time
@@ -68,50 +67,6 @@ type Session struct {
 	// Compute and Own are those of coordinator.Options; may be nil.
 	Compute func(vertex int, fn func())
 	Own     func(ctx context.Context, t *wire.Task) *wire.Result
-}
-
-// watch passes interrupts on to a run until release is called.
-func (s *Session) watch(r *coordinator.Runner) (release func()) {
-	if s.Interrupts == nil {
-		return func() {}
-	}
-	done, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			select {
-			case <-s.Interrupts:
-				r.Interrupt()
-			case <-done:
-				return
-			}
-		}
-	}()
-	return func() {
-		close(done)
-		<-stopped
-	}
-}
-
-// errInterrupted is why a call outside of a run was given up.
-var errInterrupted = errors.New("the command was interrupted")
-
-// heed returns a context that an interrupt ends, for calls outside of a run, and what stops listening.
-func (s *Session) heed(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		select {
-		case <-s.Interrupts: // never, where it is nil
-			cancel(errInterrupted)
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() {
-		cancel(nil)
-		<-stopped
-	}
 }
 
 // functions returns the function table of a phase. at is the plan's timestamp; zero when it is not known yet.
@@ -141,7 +96,7 @@ func (s *Session) store(code *values.Code, phase values.Phase, at time.Time) *va
 	return values.NewStore(values.Options{
 		Code: code, Phase: phase, Inputs: s.Inputs, Functions: s.functions(phase, at), Cwd: cwd, WorkDir: dir, Workspace: s.Workspace,
 		ProviderFunction: func(p addr.Provider, name string, sig provider.Function) function.Function {
-			return s.providerFunction(p, name, sig)
+			return s.providerFunction(phase, p, name, sig)
 		},
 	})
 }
@@ -149,6 +104,7 @@ func (s *Session) store(code *values.Code, phase values.Phase, at time.Time) *va
 // renewals returns what keeps ephemeral objects alive during a run. Stop it when the run has ended.
 func (s *Session) renewals() *renewal.Keeper {
 	return renewal.NewKeeper(func(ctx context.Context, pool string, task *wire.Task) (*wire.Result, diag.List) {
-		return s.callWith(ctx, task, func(ctx context.Context, task *wire.Task) (*wire.Result, error) { return s.callPool(ctx, pool, task) })
+		// An object that is open must be kept alive, and closed, after a stop as well.
+		return s.callWith(ctx, ctx, task, func(ctx context.Context, task *wire.Task) (*wire.Result, error) { return s.callPool(ctx, pool, task) })
 	})
 }

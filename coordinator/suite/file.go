@@ -46,10 +46,10 @@ func (t *track) load(ctx context.Context) (*state.State, diag.List) {
 func (f *fileRunner) run(ctx context.Context) {
 	f.file.Status = Pass
 	for _, r := range f.file.Runs {
-		if f.cancelled.Load() {
+		if f.cancelled() {
 			return // what did not begin stays pending, and nothing is said of it
 		}
-		if f.stopped.Load() || f.file.Status == Error {
+		if f.Stop.Asked() || f.file.Status == Error {
 			r.Status = Skip
 			continue
 		}
@@ -182,7 +182,7 @@ func (f *fileRunner) assert(r *Run, scope *scope, store *values.Store, left *sta
 // settled adds what has to be said when an operation was left because the suite was cancelled: what exists, and what
 // the plan p, if there is one, was about to create.
 func (f *fileRunner) settled(diags diag.List, r *Run, p *plan.Plan) diag.List {
-	if !f.cancelled.Load() {
+	if !f.cancelled() {
 		return diags
 	}
 	a := Abandoned{File: f.file, Run: r, Main: state.Empty(), Others: map[*Run]*state.State{}}
@@ -201,6 +201,7 @@ func (f *fileRunner) settled(diags diag.List, r *Run, p *plan.Plan) diag.List {
 			}
 		}
 	}
+	f.tellCancelled() // that comes first
 	f.View.Abandoned(a)
 	return diags.Append(diag.New(diag.Error, "Test interrupted",
 		"The run was interrupted before it was over. See what else is said for what is left behind, and has to be cleaned up by hand.", nil))
@@ -219,7 +220,8 @@ func (f *fileRunner) session(ctx context.Context, r *Run) (*operation.Session, *
 	diags = diags.Append(more)
 	s := *f.Session
 	s.Tree, s.Inputs, s.Store, s.Workspace = variant, inputs, f.trackOf(r).store, journal.DefaultWorkspace
-	s.Interrupts = f.leave
+	// What a run of the file has begun is finished, and what it made is destroyed, also after Stopping.
+	s.Stop = operation.Stop{Stopping: f.Stop.Leaving, Leaving: f.Stop.Leaving}
 	return &s, scope, diags
 }
 
@@ -264,7 +266,7 @@ func (f *fileRunner) clean(ctx context.Context) {
 	}
 	slices.SortFunc(tracks, func(a, b *track) int { return b.run.Index - a.run.Index })
 	for _, t := range tracks {
-		if f.cancelled.Load() {
+		if f.cancelled() {
 			return
 		}
 		diags := f.destroy(ctx, t)

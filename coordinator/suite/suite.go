@@ -9,7 +9,7 @@ package suite
 import (
 	"context"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
@@ -113,23 +113,22 @@ type Options struct {
 	Filter  []string
 	Verbose bool
 	View    View
-	// Interrupts asks to stop: the first value after the current run, with everything cleaned up; the second at once.
-	Interrupts <-chan struct{}
+	// Stop asks to stop: Stopping after the current run, with everything cleaned up; Leaving at once. It takes the place
+	// of the session's. The zero value never asks.
+	Stop operation.Stop
 }
 
 // Runner is a suite that is carried out once.
 type Runner struct {
 	Options
 	suite Suite
-	// leave asks what runs at the moment to end at once.
-	leave chan struct{}
 
-	stopped, cancelled atomic.Bool
+	saidStopped, saidCancelled sync.Once
 }
 
 // New returns the runner of a suite, and what is to be said of its files.
 func New(o Options) (*Runner, diag.List) {
-	r := &Runner{Options: o, leave: make(chan struct{}, 2)}
+	r := &Runner{Options: o}
 	var diags diag.List
 	for _, f := range o.Tree.Tests {
 		if len(o.Filter) > 0 && !slices.Contains(o.Filter, f.Name) {
@@ -155,16 +154,11 @@ func New(o Options) (*Runner, diag.List) {
 
 // Run carries the suite out, and tells whether all of it has passed.
 func (r *Runner) Run(ctx context.Context) bool {
-	done := make(chan struct{})
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		r.watch(done)
-	}()
+	unwatched := r.watch()
 	r.View.Begin(&r.suite)
 	r.suite.Status = Pass
 	for _, f := range r.suite.Files {
-		if r.cancelled.Load() {
+		if r.cancelled() {
 			break
 		}
 		fr := &fileRunner{Runner: r, file: f, tracks: map[string]*track{}}
@@ -174,32 +168,48 @@ func (r *Runner) Run(ctx context.Context) bool {
 		}
 		r.suite.Status = max(r.suite.Status, f.Status)
 	}
-	close(done)
-	<-watched
-	if r.cancelled.Load() {
+	unwatched()
+	if r.cancelled() {
 		return false
 	}
 	r.View.End(&r.suite)
 	return r.suite.Status == Pass
 }
 
-// watch takes interrupts until done is closed.
-func (r *Runner) watch(done <-chan struct{}) {
-	for {
-		select {
-		case <-done:
-			return
-		case <-r.Interrupts:
+// watch tells the view as soon as the suite is asked to stop, until the returned function is called.
+func (r *Runner) watch() (unwatched func()) {
+	var telling sync.WaitGroup
+	tell := func(ctx context.Context, fn func()) (forget func()) {
+		if ctx == nil {
+			return func() {}
 		}
-		if !r.stopped.Swap(true) {
-			r.View.Interrupted()
-			continue
-		}
-		if !r.cancelled.Swap(true) {
-			r.View.Cancelled()
-			// Once to stop dispatching, once more to leave what runs.
-			r.leave <- struct{}{}
-			r.leave <- struct{}{}
+		telling.Add(1)
+		stop := context.AfterFunc(ctx, func() {
+			defer telling.Done()
+			fn()
+		})
+		return func() {
+			if stop() {
+				telling.Done()
+			}
 		}
 	}
+	first, second := tell(r.Stop.Stopping, r.tellStopped), tell(r.Stop.Leaving, r.tellCancelled)
+	return func() {
+		first()
+		second()
+		telling.Wait()
+	}
 }
+
+// tellStopped tells the view, once, that the suite was asked to stop.
+func (r *Runner) tellStopped() { r.saidStopped.Do(r.View.Interrupted) }
+
+// tellCancelled tells the view, once, that the suite was asked to leave at once.
+func (r *Runner) tellCancelled() {
+	r.tellStopped()
+	r.saidCancelled.Do(r.View.Cancelled)
+}
+
+// cancelled tells whether the suite is to leave at once.
+func (r *Runner) cancelled() bool { return r.Stop.Leaving != nil && r.Stop.Leaving.Err() != nil }

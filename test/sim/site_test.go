@@ -32,17 +32,18 @@ type site struct {
 	at    int
 
 	// Guarded by the world's lock.
-	current    *process // who has the store; nil when nobody has
-	old        []*process
-	life       int
-	lockID     string
-	interrupts chan struct{}
-	since      time.Time // when the command began
-	full       bool
-	reached    bool
-	idle       int // commands in calm weather that brought nothing about
-	late       []func() error
-	said       []string // the last words of commands
+	current *process // who has the store; nil when nobody has
+	old     []*process
+	life    int
+	lockID  string
+	// presses are what Ctrl-C does to the current command, the next first.
+	presses []context.CancelCauseFunc
+	since   time.Time // when the command began
+	full    bool
+	reached bool
+	idle    int // commands in calm weather that brought nothing about
+	late    []func() error
+	said    []string // the last words of commands
 }
 
 // goal is one version of the configuration.
@@ -62,7 +63,7 @@ func (s *site) work() {
 		if time.Since(s.since) > 5*time.Minute { // the user has waited long enough
 			s.w.note("%s is interrupted by its user", s.current.name)
 			s.since = time.Now()
-			s.interrupts <- struct{}{}
+			s.press()
 		}
 		s.w.after(s.w.between(100*time.Millisecond, time.Second), s.work)
 		return
@@ -74,10 +75,11 @@ func (s *site) work() {
 // command starts a command. steal names the lock that is to be broken first.
 func (s *site) command(steal string) {
 	s.life++
-	s.interrupts, s.since = make(chan struct{}, 16), time.Now()
-	interrupts := s.interrupts
+	stop, ask, leave := operation.NewStop(context.Background())
+	s.presses, s.since = []context.CancelCauseFunc{ask, leave}, time.Now()
 	s.current = s.w.spawn(fmt.Sprintf("%sc%d", s.name, s.life), func(ctx context.Context, p *process) {
-		c := &command{site: s, p: p, lockID: p.name, interrupts: interrupts, goal: s.at}
+		defer context.AfterFunc(ctx, func() { leave(context.Cause(ctx)) })()
+		c := &command{site: s, p: p, lockID: p.name, stop: stop, goal: s.at}
 		said := c.run(ctx, steal)
 		s.w.mu.Lock()
 		defer s.w.mu.Unlock()
@@ -107,10 +109,15 @@ func (s *site) interrupt() {
 	s.w.faults["interrupted"]++
 	s.w.note("%s is interrupted", s.current.name)
 	for range 1 + s.w.chance.IntN(2) {
-		select {
-		case s.interrupts <- struct{}{}:
-		default:
-		}
+		s.press()
+	}
+}
+
+// press presses Ctrl-C.
+func (s *site) press() {
+	if len(s.presses) > 0 {
+		s.presses[0](operation.ErrInterrupted)
+		s.presses = s.presses[1:]
 	}
 }
 
@@ -129,11 +136,11 @@ func (s *site) usurp() {
 // command is one command of the user.
 type command struct {
 	*site
-	p          *process
-	lockID     string
-	goal       int
-	interrupts <-chan struct{}
-	session    operation.Session
+	p       *process
+	lockID  string
+	goal    int
+	stop    operation.Stop
+	session operation.Session
 }
 
 // run does what a careful user does next, and returns what came of it.
@@ -154,7 +161,7 @@ func (c *command) run(ctx context.Context, steal string) string {
 	conn.OnOrphan(orphans.Decide)
 	c.session = operation.Session{
 		Workspace: "default", EngineVersion: "1.12.6", Coordinator: c.name, Transport: conn, Keyring: ring, Store: store, Package: packageOf,
-		WorkerWait: 10 * time.Second, Parallelism: w.options.slots, Interrupts: c.interrupts, Cwd: "/", Now: c.p.now, NewID: c.p.id,
+		WorkerWait: 10 * time.Second, Parallelism: w.options.slots, Stop: c.stop, Cwd: "/", Now: c.p.now, NewID: c.p.id,
 		Compute: func(v int, fn func()) {
 			if c.p.do(context.Background(), local, "compute", fmt.Sprintf("%05d", v), func(o *op) { o.reply(nil) }) == nil {
 				fn()

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// crashed is the exit code of a command that a mistake of ours has ended. It is OpenTofu's; Go's own, 2, says of a plan with
+// -detailed-exitcode that it has changes.
+const crashed = 11
+
+// crash reports a panic of the command itself and returns the exit code.
+func (a *app) crash(panicked any, stack []byte) int {
+	fmt.Fprintf(a.stderr, `
+Error: Millipede has crashed
+
+This is a bug in Millipede, not in your configuration. What was done until then is in the state. If a run was going on, see
+what is left of it with: coordinator runs list
+
+Please report this, with the command and the text below, which may hold parts of your configuration:
+
+Millipede v%s, command %q: %v
+
+%s
+`, version, a.command, panicked, stack)
+	return crashed
+}
+
+// noteBugs remembers that a run was ended by a mistake of ours, whose diagnostic is among the problems that are shown.
+func (a *app) noteBugs(l diag.List) {
+	for _, d := range l {
+		var bug *coordinator.Bug
+		if err, ok := d.Extra.(error); ok && errors.As(err, &bug) {
+			a.bug = true
+		}
+	}
+}

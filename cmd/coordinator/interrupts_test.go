@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"os"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// signalled plays a command in virtual time. It gets signals at the given moments, and does what work does.
+func signalled(t *testing.T, at []time.Duration, work func(i *interrupts)) (stopped, left, ended time.Duration) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		signals, done := make(chan os.Signal, 4), make(chan struct{})
+		i := newInterrupts(context.Background(), func(string) {}, func(int) {
+			ended = time.Since(begun)
+		})
+		context.AfterFunc(i.Stopping, func() { stopped = time.Since(begun) })
+		context.AfterFunc(i.Leaving, func() { left = time.Since(begun) })
+		for _, after := range at {
+			time.AfterFunc(after, func() { signals <- os.Interrupt })
+		}
+		watched := make(chan struct{})
+		go func() {
+			defer close(watched)
+			i.watch(signals, done)
+		}()
+		work(i)
+		close(done)
+		<-watched
+		i.leave(nil)
+		synctest.Wait()
+	})
+	return stopped, left, ended
+}
+
+// within waits in virtual time.
+func within(d time.Duration) { <-time.After(d) }
+
+// A signal was a token that the next reader took. A plan's check took it, and the apply behind it began all the same.
+func TestAStopIsSeenByEveryPhaseThatLooksLater(t *testing.T) {
+	var seen []bool
+	signalled(t, []time.Duration{time.Second}, func(i *interrupts) {
+		defer i.hold()()
+		for range 4 {
+			within(600 * time.Millisecond)
+			seen = append(seen, i.Asked())
+		}
+	})
+	if want := []bool{false, true, true, true}; !slices.Equal(seen, want) {
+		t.Errorf("the phases saw %v, want %v", seen, want)
+	}
+}
+
+// A signal only asked. What does not look, such as the evaluation of 1e600000000 or the reading of /dev/zero, went on for minutes.
+func TestACommandThatDoesNotLookIsEndedWithinTwoSeconds(t *testing.T) {
+	stopped, left, ended := signalled(t, []time.Duration{time.Second}, func(*interrupts) { within(time.Hour) })
+	if stopped != time.Second || left <= stopped || ended <= left || ended > 3*time.Second {
+		t.Errorf("it was stopped after %s, told to leave after %s, ended after %s", stopped, left, ended)
+	}
+}
+
+func TestWhatIsHeldIsFinishedAfterTheFirstSignal(t *testing.T) {
+	_, left, ended := signalled(t, []time.Duration{time.Second}, func(i *interrupts) {
+		release := i.hold()
+		within(time.Minute)
+		release()
+		within(500 * time.Millisecond) // the command ends in time
+	})
+	if ended != 0 || left != time.Minute+500*time.Millisecond { // the test's own
+		t.Errorf("it was told to leave after %s, ended after %s", left, ended)
+	}
+}
+
+func TestTheSecondSignalEndsWhatIsHeldWithinASecond(t *testing.T) {
+	_, left, ended := signalled(t, []time.Duration{time.Second, 5 * time.Second}, func(i *interrupts) {
+		defer i.hold()()
+		within(time.Hour)
+	})
+	if left != 5*time.Second || ended <= left || ended > 6*time.Second {
+		t.Errorf("it was told to leave after %s, ended after %s", left, ended)
+	}
+}
+
+func TestTheEndOfTheProcessDoesItsDutiesButDoesNotWaitForThem(t *testing.T) {
+	var unlocked bool
+	_, _, ended := signalled(t, []time.Duration{time.Second}, func(i *interrupts) {
+		i.atEnd(func(context.Context) { unlocked = true })
+		i.atEnd(func(ctx context.Context) { within(30 * time.Second) })
+		i.atEnd(func(context.Context) { t.Error("a duty that was taken back was done") })()
+		within(time.Hour)
+	})
+	if !unlocked || ended == 0 || ended > 3*time.Second {
+		t.Errorf("the lock was released: %t; the process was ended after %s", unlocked, ended)
+	}
+}

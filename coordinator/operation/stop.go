@@ -1,0 +1,89 @@
+package operation
+
+import (
+	"context"
+	"errors"
+
+	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// Stop is what the caller of operations asks them to stop. It latches: whoever looks later finds it asked for as well, so
+// that no phase of an operation begins after it because an earlier phase has heard it. Both contexts are children of the
+// caller's. Neither of them ever ends in the zero value.
+type Stop struct {
+	// Stopping ends when nothing new may be started: no run, no phase, no vertex, no call to a worker. What changes the
+	// world, and runs already, is awaited.
+	Stopping context.Context
+	// Leaving ends when operations shall return at once, whatever still runs. Stopping ends with it.
+	Leaving context.Context
+}
+
+// NewStop returns a Stop and the functions that ask for it. The cause says why.
+func NewStop(ctx context.Context) (s Stop, stop, leave context.CancelCauseFunc) {
+	s.Leaving, leave = context.WithCancelCause(ctx)
+	s.Stopping, stop = context.WithCancelCause(s.Leaving)
+	return s, stop, leave
+}
+
+// Asked tells whether nothing new may be started.
+func (s Stop) Asked() bool { return s.Stopping != nil && s.Stopping.Err() != nil }
+
+// stopping returns Stopping, or for the zero value a context that never ends.
+func (s Stop) stopping() context.Context {
+	if s.Stopping == nil {
+		return context.Background()
+	}
+	return s.Stopping
+}
+
+// running returns the context of what is awaited after a stop, and ends only when the operation is to leave. Without a
+// Stop it is ctx.
+func (s Stop) running(ctx context.Context) context.Context {
+	if s.Leaving == nil {
+		return ctx
+	}
+	return s.Leaving
+}
+
+// ErrInterrupted is the usual cause of a Stop.
+var ErrInterrupted = errors.New("the command was interrupted")
+
+// interrupted returns the diagnostic of an operation that was stopped before it began, or between two of its phases. It
+// returns nil while nobody has asked for that.
+func (s *Session) interrupted(what string) diag.List {
+	if !s.Stop.Asked() {
+		return nil
+	}
+	return diag.Errors("Operation interrupted", what, nil)
+}
+
+// watch passes the session's Stop on to a run until release is called. A run that begins after the stop was asked for
+// hears it before it starts anything.
+func (s *Session) watch(r *coordinator.Runner) (release func()) {
+	forget := func() bool { return true }
+	if s.Stop.Asked() {
+		r.Interrupt() // here and now, because AfterFunc would call it beside the run's first steps
+	} else {
+		forget = context.AfterFunc(s.Stop.stopping(), r.Interrupt)
+	}
+	leave := func() bool { return true }
+	if s.Stop.Leaving != nil {
+		leave = context.AfterFunc(s.Stop.Leaving, r.Leave)
+	}
+	return func() {
+		forget()
+		leave()
+	}
+}
+
+// unlessStopped returns a context that ends with ctx, and when the session is stopped: for what is not worth awaiting.
+func (s *Session) unlessStopped(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stopping := s.Stop.stopping()
+	forget := context.AfterFunc(stopping, func() { cancel(context.Cause(stopping)) })
+	return ctx, func() {
+		forget()
+		cancel(nil)
+	}
+}
