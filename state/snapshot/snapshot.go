@@ -7,10 +7,14 @@
 package snapshot
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 
+	"github.com/google/uuid"
+
+	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
@@ -78,4 +82,13 @@ func State(ctx context.Context, b Backend, workspace string) (*state.State, erro
 	}
 	st, diags := tfstate.Parse(data)
 	return st, diags.Err()
+}
+
+// EmptyState returns the snapshot of a workspace that was just made: serial 1, a lineage of its own, and nothing in it.
+func EmptyState() ([]byte, error) {
+	s := state.Empty()
+	s.Serial, s.Lineage = 1, uuid.NewString()
+	var text bytes.Buffer
+	err := tfstate.Write(&text, s, config.LanguageVersion, tfstate.Compact)
+	return text.Bytes(), err
 }

@@ -74,6 +74,7 @@ var layers = map[string]int{
 	"worker/change":          6,
 
 	"state/snapshot/httpstore":    7,
+	"state/snapshot/pgstore":      7,
 	"state/snapshot/snapshottest": 7,
 
 	"state/snapshot/catalog": 8, // the table of the backends, which are packages of layer 7
@@ -107,6 +108,7 @@ var (
 // confined names, by the beginning of import paths, the only packages that may import them: the libraries of clouds and
 // of databases stay in one place each, so that they can be measured, and replaced, alone.
 var confined = map[string][]string{
+	"github.com/lib/pq": {"state/snapshot/pgstore"},
 	"golang.org/x/net/": {"state/snapshot"},
 }
 

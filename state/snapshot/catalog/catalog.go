@@ -8,11 +8,13 @@ import (
 
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/snapshot/httpstore"
+	"github.com/millipede-iac/millipede/state/snapshot/pgstore"
 )
 
 // All returns every kind. The slice is the caller's.
 func All() snapshot.Kinds {
 	return slices.Concat(snapshot.Own(), snapshot.Kinds{
 		httpstore.Kind(),
+		pgstore.Kind(),
 	})
 }

@@ -1,0 +1,181 @@
+package pgstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lib/pq"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+// connectTimeout is how long a server is tried, in seconds, where the connection string does not say.
+const connectTimeout = 10
+
+// Kind returns the kind "pg".
+func Kind() *snapshot.Kind {
+	text := func() *schema.Attribute { return &schema.Attribute{Type: cty.String, Optional: true} }
+	flag := func() *schema.Attribute { return &schema.Attribute{Type: cty.Bool, Optional: true} }
+	return &snapshot.Kind{
+		Name: "pg",
+		Schema: &schema.Block{Attributes: map[string]*schema.Attribute{
+			"conn_str":             text(),
+			"schema_name":          text(),
+			"table_name":           text(),
+			"index_name":           text(),
+			"skip_schema_creation": flag(),
+			"skip_table_creation":  flag(),
+			"skip_index_creation":  flag(),
+		}},
+		Env: map[string][]string{
+			"conn_str":             {"PG_CONN_STR"},
+			"schema_name":          {"PG_SCHEMA_NAME"},
+			"table_name":           {"PG_TABLE_NAME"},
+			"index_name":           {"PG_INDEX_NAME"},
+			"skip_schema_creation": {"PG_SKIP_SCHEMA_CREATION"},
+			"skip_table_creation":  {"PG_SKIP_TABLE_CREATION"},
+			"skip_index_creation":  {"PG_SKIP_INDEX_CREATION"},
+		},
+		Defaults: map[string]cty.Value{
+			"schema_name": cty.StringVal("terraform_remote_state"),
+			"table_name":  cty.StringVal("states"),
+			"index_name":  cty.StringVal("states_by_name"),
+		},
+		Open: open,
+	}
+}
+
+// parameters are libpq's environment variables with the names that connection strings have for them.
+var parameters = []struct{ env, name string }{
+	{"PGHOST", "host"},
+	{"PGHOSTADDR", "hostaddr"},
+	{"PGPORT", "port"},
+	{"PGDATABASE", "dbname"},
+	{"PGUSER", "user"},
+	{"PGPASSWORD", "password"},
+	{"PGPASSFILE", "passfile"},
+	{"PGSSLMODE", "sslmode"},
+	{"PGSSLCERT", "sslcert"},
+	{"PGSSLKEY", "sslkey"},
+	{"PGSSLROOTCERT", "sslrootcert"},
+	{"PGOPTIONS", "options"},
+	{"PGAPPNAME", "application_name"},
+	{"PGCONNECT_TIMEOUT", "connect_timeout"},
+}
+
+// connection returns the connection string, with what the operation's environment adds to it in front.
+func connection(p snapshot.Place, given string) (string, error) {
+	if strings.HasPrefix(given, "postgres://") || strings.HasPrefix(given, "postgresql://") {
+		pairs, err := pq.ParseURL(given)
+		if err != nil {
+			return "", errors.New("it is no valid URL") // the library's error repeats it, with the password
+		}
+		given = pairs
+	}
+	escape := strings.NewReplacer(`\`, `\\`, `'`, `\'`)
+	pairs := []string{fmt.Sprintf("connect_timeout=%d", connectTimeout)}
+	for _, param := range parameters {
+		if v := p.Env(param.env); v != "" {
+			pairs = append(pairs, param.name+"='"+escape.Replace(v)+"'")
+		}
+	}
+	return strings.Join(append(pairs, given), " "), nil
+}
+
+// open connects to the database, and makes schema, table and index unless it is told not to.
+func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snapshot.Backend, diag.List) {
+	wrong := func(err error) diag.List {
+		return diag.List{args.Problem("conn_str", "Invalid database connection", fmt.Sprintf("The connection string cannot be used: %s.", err))}
+	}
+	text, err := connection(p, args.String("conn_str"))
+	if err != nil {
+		return nil, wrong(err)
+	}
+	config, err := pq.NewConfig(text)
+	if err != nil {
+		return nil, wrong(err)
+	}
+	connector, err := pq.NewConnectorConfig(config)
+	if err != nil {
+		return nil, wrong(err)
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxIdleConns(2)
+	db.SetConnMaxIdleTime(time.Minute)
+	schemaName, table := args.String("schema_name"), args.String("table_name")
+	b := &backend{
+		db:       db,
+		where:    fmt.Sprintf("postgres://%s:%d/%s %s.%s", config.Host, config.Port, config.Database, schemaName, table),
+		table:    quote(schemaName) + "." + quote(table),
+		creation: creationKey(schemaName, table),
+		held:     map[string]*heldLock{},
+	}
+	if err := b.prepare(ctx, args); err != nil {
+		return nil, diag.List{args.Problem("conn_str", "Failed to open the database", fmt.Sprintf("%s: %s.", b.where, err))}.
+			Append(closing(db))
+	}
+	return b, nil
+}
+
+func closing(db *sql.DB) diag.List {
+	if err := db.Close(); err != nil {
+		return diag.Errors("Failed to close the database", err.Error()+".", nil)
+	}
+	return nil
+}
+
+// prepare makes what the backend needs of the database, where it is not there. A role that may not create a schema is
+// fine as long as the schema exists.
+func (b *backend) prepare(ctx context.Context, args snapshot.Arguments) error {
+	name := args.String("schema_name")
+	if !args.Bool("skip_schema_creation") {
+		var count int
+		err := b.db.QueryRowContext(ctx, "SELECT count(1) FROM information_schema.schemata WHERE schema_name = $1", name).Scan(&count)
+		if err != nil {
+			return err
+		}
+		if count == 0 {
+			if err := b.define(ctx, "the schema", "CREATE SCHEMA IF NOT EXISTS "+quote(name)); err != nil {
+				return err
+			}
+		}
+	}
+	if !args.Bool("skip_table_creation") {
+		if err := b.define(ctx, "the sequence", "CREATE SEQUENCE IF NOT EXISTS public.global_states_id_seq AS bigint"); err != nil {
+			return err
+		}
+		err := b.define(ctx, "the table", "CREATE TABLE IF NOT EXISTS "+b.table+" (id bigint NOT NULL DEFAULT "+
+			"nextval('public.global_states_id_seq') PRIMARY KEY, name text UNIQUE, data text)")
+		if err != nil {
+			return err
+		}
+	}
+	if !args.Bool("skip_index_creation") {
+		err := b.define(ctx, "the index", "CREATE UNIQUE INDEX IF NOT EXISTS "+quote(args.String("index_name"))+" ON "+b.table+" (name)")
+		if err != nil {
+			return err
+		}
+	}
+	return b.db.PingContext(ctx)
+}
+
+// define makes an object of the database that is to be there. Two processes that make it at the same time collide in
+// the database's own tables although the statement says "if not exists"; the loser tries once more, and finds it.
+func (b *backend) define(ctx context.Context, what, statement string) error {
+	_, err := b.db.ExecContext(ctx, statement)
+	var refused *pq.Error
+	if errors.As(err, &refused) && (refused.Code == "23505" || refused.Code == "42P07" || refused.Code == "42P06") {
+		_, err = b.db.ExecContext(ctx, statement)
+	}
+	if err != nil {
+		return fmt.Errorf("creating %s: %w", what, err)
+	}
+	return nil
+}

@@ -1,0 +1,256 @@
+// Package pgstore keeps snapshots in a PostgreSQL database, by the conventions of OpenTofu's backend "pg".
+//
+// A workspace is a row; its lock is an advisory lock of a database session, which the server releases when the session
+// ends, however it ends.
+package pgstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/state/tfstate"
+)
+
+// pingEvery is how often the session that holds a lock is asked whether it is still there.
+const pingEvery = 10 * time.Second
+
+type backend struct {
+	db *sql.DB
+	// where names the database, without a password; table is the quoted name of the table.
+	where, table string
+	// creation is the key of the lock under which the rows of new workspaces are made.
+	creation int64
+
+	mu   sync.Mutex // guards held
+	held map[string]*heldLock
+}
+
+// heldLock is a lock of this process. It has a session of its own: another session could not release it.
+type heldLock struct {
+	id      string
+	key     int64
+	session *sql.Conn
+	stop    context.CancelFunc
+	done    chan struct{}
+}
+
+// creationKey returns the key of the lock that guards new rows: the negative FNV-1 hash of schema and table.
+func creationKey(schema, table string) int64 {
+	h := fnv.New32()
+	_, _ = h.Write([]byte(schema + "\x00" + table)) // a hash takes everything
+	return -int64(h.Sum32())
+}
+
+// Describe implements snapshot.Backend.
+func (b *backend) Describe(workspace string) snapshot.Description {
+	return snapshot.Description{Where: b.where + " " + workspace, Form: tfstate.Compact}
+}
+
+// Read implements snapshot.Backend.
+func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
+	var data sql.NullString
+	err := b.db.QueryRowContext(ctx, "SELECT data FROM "+b.table+" WHERE name = $1", workspace).Scan(&data)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case data.String == "":
+		return nil, nil
+	}
+	return []byte(data.String), nil
+}
+
+// Write implements snapshot.Backend. The row is committed, and so durable, when Write returns.
+func (b *backend) Write(ctx context.Context, workspace string, data []byte) error {
+	_, err := b.db.ExecContext(ctx, "INSERT INTO "+b.table+" (name, data) VALUES ($1, $2) "+
+		"ON CONFLICT (name) DO UPDATE SET data = EXCLUDED.data", workspace, string(data))
+	return err
+}
+
+// Lock implements snapshot.Backend. A workspace that has a row is locked by the row's id, one that has none by the key
+// under which rows are made. The database does not store who holds a lock, so the holder of journal.Held is info itself.
+func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.held[workspace] != nil {
+		return snapshot.Lock{}, &journal.Held{Holder: info}
+	}
+	session, err := b.db.Conn(ctx)
+	if err != nil {
+		return snapshot.Lock{}, err
+	}
+	key, locked, err := b.lockSession(ctx, session, workspace)
+	if err != nil || !locked {
+		if err == nil {
+			info.Path = strconv.FormatInt(key, 10)
+			err = &journal.Held{Holder: info}
+		}
+		return snapshot.Lock{}, errors.Join(err, closeSession(session))
+	}
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	h := &heldLock{id: info.ID, key: key, session: session, stop: stop, done: make(chan struct{})}
+	b.held[workspace] = h
+	lost := make(chan struct{})
+	go h.watch(watching, lost)
+	return snapshot.Lock{ID: info.ID, Lost: lost}, nil
+}
+
+// lockSession takes the lock of a workspace on a session, and returns its key. Where it is not locked, nothing is.
+func (b *backend) lockSession(ctx context.Context, session *sql.Conn, workspace string) (key int64, locked bool, err error) {
+	var row, creation bool
+	err = session.QueryRowContext(ctx, "SELECT id, pg_try_advisory_lock(id), pg_try_advisory_lock($2) FROM "+b.table+
+		" WHERE name = $1", workspace, b.creation).Scan(&key, &row, &creation)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = session.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", b.creation).Scan(&locked)
+		return b.creation, locked, err
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	if creation {
+		if err := unlockSession(ctx, session, b.creation); err != nil {
+			return 0, false, err
+		}
+	} else if row { // somebody is making a workspace, and it may be this one
+		return b.creation, false, unlockSession(ctx, session, key)
+	}
+	return key, row, nil
+}
+
+func unlockSession(ctx context.Context, session *sql.Conn, key int64) error {
+	var was bool
+	err := session.QueryRowContext(ctx, "SELECT pg_advisory_unlock($1)", key).Scan(&was)
+	if err == nil && !was {
+		err = fmt.Errorf("the session does not hold the advisory lock %d any more", key)
+	}
+	return err
+}
+
+// watch notices that the session has ended: then the server has released the lock.
+func (h *heldLock) watch(ctx context.Context, lost chan<- struct{}) {
+	defer close(h.done)
+	tick := time.NewTicker(pingEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		within, cancel := context.WithTimeout(ctx, pingEvery)
+		err := h.session.PingContext(within)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			close(lost)
+			return
+		}
+	}
+}
+
+// Unlock implements snapshot.Backend. The lock of another session ends with that session: the error names it.
+func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h := b.held[workspace]
+	if h == nil || h.id != lockID {
+		return b.foreign(ctx, workspace, lockID)
+	}
+	delete(b.held, workspace)
+	h.stop()
+	<-h.done
+	return errors.Join(unlockSession(ctx, h.session, h.key), closeSession(h.session))
+}
+
+// closeSession ends the session itself instead of giving it back to the pool, so that no lock stays on it.
+func closeSession(session *sql.Conn) error {
+	err := session.Raw(func(any) error { return errEnd })
+	if errors.Is(err, errEnd) || errors.Is(err, sql.ErrConnDone) {
+		err = nil
+	}
+	if closed := session.Close(); closed != nil && !errors.Is(closed, sql.ErrConnDone) {
+		err = errors.Join(err, closed)
+	}
+	return err
+}
+
+// foreign says which session holds the lock that this process was asked to release.
+func (b *backend) foreign(ctx context.Context, workspace, lockID string) error {
+	key := b.creation
+	err := b.db.QueryRowContext(ctx, "SELECT id FROM "+b.table+" WHERE name = $1", workspace).Scan(&key)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	var pid int
+	var who, from sql.NullString
+	err = b.db.QueryRowContext(ctx, "SELECT l.pid, a.usename, a.client_addr::text FROM pg_locks l "+
+		"LEFT JOIN pg_stat_activity a ON a.pid = l.pid WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted "+
+		"AND (l.classid::bigint << 32) | l.objid::bigint = $1 "+
+		"AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())", key).Scan(&pid, &who, &from)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return fmt.Errorf("%w: %s; nobody holds a lock on the workspace", snapshot.ErrNotLocked, lockID)
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("%w: %s; a lock of this backend ends with the database session that took it, which is that of the server process %d "+
+		"(user %q, from %q). End that command, or have an administrator end the session with pg_terminate_backend(%d)",
+		snapshot.ErrNotLocked, lockID, pid, who.String, from.String, pid)
+}
+
+// Workspaces implements snapshot.Backend.
+func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
+	rows, err := b.db.QueryContext(ctx, "SELECT name FROM "+b.table+" WHERE name <> $1 ORDER BY name COLLATE \"C\"", journal.DefaultWorkspace)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close() // Next has closed them, or there is an error already
+	names := []string{journal.DefaultWorkspace}
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, rows.Err()
+}
+
+// Create implements snapshot.Backend. It writes an empty state, as OpenTofu does.
+func (b *backend) Create(ctx context.Context, workspace string) error {
+	if workspace == journal.DefaultWorkspace {
+		return nil
+	}
+	empty, err := snapshot.EmptyState()
+	if err != nil {
+		return err
+	}
+	_, err = b.db.ExecContext(ctx, "INSERT INTO "+b.table+" (name, data) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
+		workspace, string(empty))
+	return err
+}
+
+// Delete implements snapshot.Backend.
+func (b *backend) Delete(ctx context.Context, workspace string) error {
+	if workspace == journal.DefaultWorkspace || workspace == "" {
+		return snapshot.ErrDefault
+	}
+	_, err := b.db.ExecContext(ctx, "DELETE FROM "+b.table+" WHERE name = $1", workspace)
+	return err
+}
+
+// errEnd makes database/sql drop a session from its pool.
+var errEnd = driver.ErrBadConn
+
+func quote(name string) string { return pq.QuoteIdentifier(name) }
