@@ -84,6 +84,8 @@ type (
 	}
 	// beat is a heartbeat.
 	beat struct{ wire.Heartbeat }
+	// refusing tells that the message store stores nothing, and why; nil: it does so again.
+	refusing struct{ err error }
 	// lostData tells that the transport does not hold any more what it held.
 	lostData struct{}
 	// surveyed tells that all workers had the time to say that they are there.
@@ -120,6 +122,7 @@ func (unreadable) isEvent()  {}
 func (acked) isEvent()       {}
 func (registered) isEvent()  {}
 func (beat) isEvent()        {}
+func (refusing) isEvent()    {}
 func (lostData) isEvent()    {}
 func (surveyed) isEvent()    {}
 func (ticked) isEvent()      {}

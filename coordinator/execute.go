@@ -245,23 +245,13 @@ func (x *executor) ack(a ack) {
 	x.mu.Lock()
 	d := x.deliveries[a.delivery]
 	x.mu.Unlock()
-	if x.persist(func() error { return d.Ack(x.ctx) }) {
+	if x.persist("acknowledging a result", func() error { return d.Ack(x.ctx) }) {
 		x.mu.Lock()
 		delete(x.deliveries, a.delivery)
 		x.mu.Unlock()
 		failpoint.Hit(failpoint.ResultAcked)
 		x.inbox.put(acked(a))
 	}
-}
-
-// persist repeats fn until it succeeds; it reports false when the run ended before.
-func (x *executor) persist(fn func() error) bool {
-	for fn() != nil {
-		if !x.pause(retryEvery) {
-			return false
-		}
-	}
-	return true
 }
 
 // pause waits; it reports false when the run ended meanwhile.
@@ -288,7 +278,7 @@ func (x *executor) readClaim(a readClaim) {
 // bury writes a tombstone, whatever it takes: the loop must know who won.
 func (x *executor) bury(a bury) {
 	tomb := wire.Claim{Nonce: x.NewID(), At: x.Now(), Tombstone: true, Reason: a.reason}
-	x.persist(func() error {
+	x.persist(fmt.Sprintf("ending attempt %s for good", a.ref.Attempt), func() error {
 		c, err := x.Transport.Claim(x.ctx, a.ref, tomb)
 		if err == nil {
 			x.inbox.put(registered{a.vertex, a.ref.Attempt, c, true, nil})
@@ -299,7 +289,7 @@ func (x *executor) bury(a bury) {
 
 // declare creates a limit. What several coordinators share stays as it is, until somebody changes it on purpose.
 func (x *executor) declare(a declare) {
-	x.persist(func() error {
+	x.persist(fmt.Sprintf("declaring the limit %q", a.limit.Name), func() error {
 		l, err := x.Transport.DeclareLimit(x.ctx, a.limit)
 		if err == nil && x.Embedded && a.exact && l.Slots != a.limit.Slots {
 			// Nobody else uses an embedded transport: the limit is left from a run that was told another size.
@@ -315,7 +305,7 @@ func (x *executor) declare(a declare) {
 // resize has the places of a pool follow its live slots. Every coordinator that uses the pool does so: they see the same
 // heartbeats.
 func (x *executor) resize(a resize) {
-	x.persist(func() error {
+	x.persist(fmt.Sprintf("resizing the limit %q", a.limit.Name), func() error {
 		l, err := x.Transport.DeclareLimit(x.ctx, a.limit)
 		if err == nil && (l.Slots < a.limit.Slots || a.shrink && l.Slots > a.limit.Slots) {
 			l, err = a.limit, x.Transport.ResizeLimit(x.ctx, a.limit)
@@ -377,10 +367,12 @@ func (x *executor) release(a release) {
 	p := x.permits[key]
 	delete(x.permits, key)
 	x.mu.Unlock()
-	// The end of the run waits for this, so it does not cut it short.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), partTime)
-	defer cancel()
-	if x.persist(func() error { return p.Release(ctx) }) {
+	if x.persist("giving a permit back", func() error {
+		// The end of the run waits for this, so it does not cut it short.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), partTime)
+		defer cancel()
+		return p.Release(ctx)
+	}) {
 		failpoint.Hit(failpoint.PermitReleased)
 		x.inbox.put(released(a))
 	}

@@ -111,9 +111,12 @@ func (l *loop) onPublished(e published) {
 		l.retract(e.vertex, "its permit was lost")
 		return
 	}
-	if e.err == nil {
+	doing := fmt.Sprintf("publishing the task for %s", x.work.desc.Address)
+	switch first := x.work.refused.IsZero(); {
+	case l.repeatedly(&x.work.refused, doing, e.err):
+	case e.err == nil:
 		x.work.published = true
-	} else if !errors.Is(e.err, wire.ErrDisconnected) {
+	case first && !outage(e.err) && !errors.Is(e.err, wire.ErrStore): // of that, probe tells
 		l.tell(e.vertex, diag.List{diag.New(diag.Warning, "Failed to publish a task",
 			fmt.Sprintf("The task for %s could not be put into the stream of pool %q; this is repeated. The error was: %s.", x.work.desc.Address, x.work.pool, e.err), nil)})
 	}

@@ -75,6 +75,8 @@ type loop struct {
 	leaving   bool // what is under way is left alone
 	frozen    bool // the transport lost data
 	broken    error
+	// refusedSince is since when the message store stores nothing; zero while it does.
+	refusedSince time.Time
 
 	tally
 }
@@ -166,6 +168,8 @@ func (l *loop) step(now time.Time, e event) []action {
 		l.onRegistered(e)
 	case beat:
 		l.onBeat(e)
+	case refusing:
+		l.onRefusing(e)
 	case lostData:
 		l.freeze()
 	case surveyed:
@@ -203,6 +207,7 @@ func (l *loop) halted() bool { return l.stopping || l.leaving || l.frozen || l.b
 // advance starts what can be started.
 func (l *loop) advance() {
 	switch {
+	case !l.halted() && !l.refusedSince.IsZero(): // nothing new until it is over
 	case !l.halted():
 		l.prepareReady()
 		l.launchReady()

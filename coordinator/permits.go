@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
@@ -44,6 +45,7 @@ type limit struct {
 	blockers     []string  // operations in doubt of earlier runs that hold permits, by address, once for each permit
 	investigated time.Time // when those were looked up last
 	surplus      time.Time // since when more are idle than wanted; zero: not
+	refused      time.Time // since when requests fail for a reason that waiting does not cure; zero: they do not
 }
 
 // permit is one held slot.
@@ -151,6 +153,7 @@ func (lim *limit) dequeue(id string) bool {
 
 func (l *loop) onGranted(e granted) {
 	lim := l.limits[e.limit]
+	lim.refused = time.Time{}
 	if a, ok := l.reclaims[e.permitKey]; ok {
 		l.reclaimed(lim, e.id, a)
 		return
@@ -167,6 +170,9 @@ func (l *loop) onGranted(e granted) {
 
 func (l *loop) onRefused(e refused) {
 	lim := l.limits[e.limit]
+	if !l.halted() { // else it may have been withdrawn
+		l.repeatedly(&lim.refused, fmt.Sprintf("asking for a permit of limit %q", lim.name), e.err)
+	}
 	if a, ok := l.reclaims[e.permitKey]; ok && l.isOpen(a) {
 		// What runs under the permit goes on, whether it could be asked for or not: under its name, nothing else may start.
 		l.do(acquire{e.permitKey})

@@ -200,8 +200,17 @@ func (x *executor) read(n int, d wire.Delivery) {
 // probe asks the transport regularly whether it is there, and whether it still holds what it held.
 func (x *executor) probe() {
 	mark, err := loadMark(x.ctx, x.Store, x.RunID)
+	told := false // that the store refuses
 	for known := err == nil && mark != nil; ; {
 		now, err := x.Transport.HighWater(x.ctx)
+		switch refused := errors.Is(err, wire.ErrStore); {
+		case refused:
+			told = true
+			x.inbox.put(refusing{err})
+		case err == nil && told:
+			told = false
+			x.inbox.put(refusing{})
+		}
 		switch {
 		case err != nil: // not connected, perhaps
 		case known && regressed(*mark, now):

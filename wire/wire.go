@@ -34,6 +34,13 @@ var (
 	ErrStale = errors.New("the task was fetched too long ago")
 	// ErrDenied means that NATS does not permit this user what an operation needs.
 	ErrDenied = errors.New("not permitted by NATS")
+	// ErrStore means that the message store can be reached, but stores nothing: its disk is full or broken, a limit of a
+	// stream is reached, or the server still refuses writes because an earlier one failed. What was sent may be stored
+	// all the same.
+	ErrStore = errors.New("the message store does not store what it is sent")
+	// ErrUnanswered means that the transport is connected and no answer came, as while a cluster elects a leader. What
+	// was asked may have been done all the same.
+	ErrUnanswered = errors.New("NATS did not answer")
 	// ErrRegressed means that the transport lost data that it had acknowledged: dispatch must freeze.
 	ErrRegressed = errors.New("the message store lost acknowledged data")
 )
@@ -91,7 +98,8 @@ type Queue interface {
 	// task that it fetched before.
 	PurgeRun(ctx context.Context, run string) error
 	// HighWater returns the last sequences of the task and result streams and the identity of the streams
-	// (creation times), so that a coordinator notices a store that lost its tail.
+	// (creation times), so that a coordinator notices a store that lost its tail. It returns ErrStore while a stream takes
+	// no writes.
 	HighWater(ctx context.Context) (HighWater, error)
 }
 

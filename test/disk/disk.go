@@ -6,6 +6,8 @@
 // and the name of a file that was made is there with its first sync. So this finds writes that were acknowledged without a sync, and
 // files that were renamed before their content was synced. It does not find a directory that had to be synced, a sector that was torn,
 // and disks that lie. Memory that is mapped for writing is not seen; nothing here writes so.
+//
+// A Volume is a small disk that can be full for a while.
 package disk
 
 import (
@@ -16,8 +18,8 @@ import (
 	"strings"
 )
 
-// ErrUnsupported says that this system or its settings do not let one process trace another.
-var ErrUnsupported = errors.New("processes cannot be traced here")
+// ErrUnsupported says that this system or its settings do not let a process trace another one, or mount a disk.
+var ErrUnsupported = errors.New("this cannot be done here")
 
 // Cut says when the power is cut: when the Nth sync is about to begin, or, if After is set, when it is done and its caller does not know
 // yet. 0 means never.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -64,12 +65,9 @@ func (c *Conn) notStale(ref wire.TaskRef, claim wire.Claim) error {
 }
 
 func (c *Conn) writeClaim(ctx context.Context, ref wire.TaskRef, claim wire.Claim) error {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
 	// No message id: the server would take another handling of the same task for a repetition, and call it stored.
-	_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: wire.ClaimSubject(ref), Data: wire.EncodeClaim(claim)},
-		jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithRetryAttempts(0))
-	return c.denied(problem(err), wire.ClaimSubject(ref))
+	return c.store(ctx, &nats.Msg{Subject: wire.ClaimSubject(ref), Data: wire.EncodeClaim(claim)},
+		jetstream.WithExpectLastSequencePerSubject(0))
 }
 
 // conflict tells that the register holds something.
@@ -79,14 +77,13 @@ func conflict(err error) bool {
 		return false
 	}
 	switch apiErr.ErrorCode {
-	case jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant, codeDiscarded:
+	case jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant:
 		return true
+	case codeStoreFailed: // it says more things than one: that the stream is full, for instance
+		return strings.Contains(apiErr.Description, tooManyOfOneSubject)
 	}
 	return false
 }
-
-// codeDiscarded is the server's "maximum messages per subject exceeded". It comes with status 503 and is final.
-const codeDiscarded = 10077
 
 // ReadClaim implements wire.Claims.
 func (c *Conn) ReadClaim(ctx context.Context, ref wire.TaskRef) (wire.Claim, error) {
@@ -112,16 +109,14 @@ func (c *Conn) lastMessage(ctx context.Context, stream, subject string) (*stored
 }
 
 func (c *Conn) getMessage(ctx context.Context, stream string, query map[string]any) (*storedMessage, error) {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
 	body, err := json.Marshal(query)
 	if err != nil {
 		return nil, err
 	}
 	subject := jetstream.DefaultAPIPrefix + "STREAM.MSG.GET." + stream
-	answer, err := c.nc.RequestWithContext(ctx, subject, body)
+	answer, err := c.request(ctx, subject, body)
 	if err != nil {
-		return nil, c.denied(problem(err), subject)
+		return nil, err
 	}
 	var got struct {
 		Message *storedMessage      `json:"message"`
@@ -134,7 +129,7 @@ func (c *Conn) getMessage(ctx context.Context, stream string, query map[string]a
 	case got.Error != nil && (got.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound || got.Error.ErrorCode == jetstream.JSErrCodeStreamNotFound):
 		return nil, wire.ErrNotFound
 	case got.Error != nil:
-		return nil, got.Error
+		return nil, problem(got.Error)
 	case got.Message == nil:
 		return nil, fmt.Errorf("stream %s answered without a message", stream)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,11 +39,18 @@ func (e *LockedError) Error() string {
 // Embedded is a NATS server inside this process. It opens no port: only connections of Connect reach it. Close it after
 // them.
 type Embedded struct {
-	server *server.Server
-	lock   *os.File
+	dir  string
+	log  func(line string)
+	lock *os.File
 
-	mu    sync.Mutex // guards conns
-	conns int
+	broken chan struct{} // has room for one: the server has given up writing; see mend
+	cancel context.CancelFunc
+	group  sync.WaitGroup
+
+	mu      sync.Mutex     // guards what follows
+	server  *server.Server // nil while it is being opened again
+	trouble error
+	conns   int
 }
 
 // Embed starts a server that keeps its streams in dir, which is created (0700) and locked. Every write is on the disk
@@ -59,11 +67,16 @@ func Embed(dir string, log func(line string)) (*Embedded, error) {
 	if err != nil {
 		return nil, err
 	}
-	ns, err := startServer(dir, log)
+	e := &Embedded{dir: dir, log: log, lock: lock, broken: make(chan struct{}, 1)}
+	ns, err := startServer(dir, log, e.failed)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the embedded NATS server in %s: %w", dir, err), lock.Close())
 	}
-	return &Embedded{server: ns, lock: lock}, nil
+	e.server = ns
+	ctx, cancel := context.WithCancel(context.Background())
+	e.cancel = cancel
+	e.group.Go(func() { e.mend(ctx) })
+	return e, nil
 }
 
 // lockDir locks dir, because the server does not, and two servers on one store destroy it.
@@ -93,7 +106,8 @@ func lockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-func startServer(dir string, log func(string)) (*server.Server, error) {
+// startServer starts a server over dir. failed takes the lines of its log that say that it has given up writing.
+func startServer(dir string, log, failed func(line string)) (*server.Server, error) {
 	ns, err := server.NewServer(&server.Options{
 		ServerName: "millipede-embedded",
 		DontListen: true, NoSigs: true, NoLog: true, NoSystemAccount: true,
@@ -106,7 +120,7 @@ func startServer(dir string, log func(string)) (*server.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	logger := &lineLogger{log: log}
+	logger := &lineLogger{log: log, failed: failed}
 	ns.SetLoggerV2(logger, false, false, false)
 	ns.Start()
 	if !ns.ReadyForConnections(10*time.Second) || !ns.JetStreamEnabled() {
@@ -122,7 +136,8 @@ func startServer(dir string, log func(string)) (*server.Server, error) {
 
 // Connect opens a connection to the server. The URL and the credentials of o are not used; Provision is implied.
 func (e *Embedded) Connect(ctx context.Context, o Options) (*Conn, error) {
-	o.URL, o.inProcess, o.Provision, o.Replicas = "", e.server, true, 1
+	o.URL, o.inProcess, o.Provision, o.Replicas = "", e, true, 1
+	o.trouble = e.Trouble
 	o.CredentialsFile, o.NKeyFile, o.User, o.Password, o.Token = "", "", "", "", ""
 	o.CAFile, o.CertificateFile, o.KeyFile = "", "", ""
 	c, err := Connect(ctx, o)
@@ -143,15 +158,28 @@ func (e *Embedded) Connect(ctx context.Context, o Options) (*Conn, error) {
 // Close stops the server and unlocks the directory. When all connections are closed it first empties the registers of
 // finished runs, because no worker is left that could claim one.
 func (e *Embedded) Close() error {
+	e.cancel()
+	e.group.Wait()
 	err := e.tidy()
-	e.server.Shutdown()
-	e.server.WaitForShutdown()
+	if e.server != nil {
+		e.server.Shutdown()
+		e.server.WaitForShutdown()
+	}
 	return errors.Join(err, e.lock.Close())
+}
+
+// InProcessConn implements nats.InProcessConnProvider.
+func (e *Embedded) InProcessConn() (net.Conn, error) {
+	ns, err := e.running()
+	if err != nil {
+		return nil, err
+	}
+	return ns.InProcessConn()
 }
 
 func (e *Embedded) tidy() error {
 	e.mu.Lock()
-	busy := e.conns > 0
+	busy := e.conns > 0 || e.trouble != nil || e.server == nil
 	e.mu.Unlock()
 	if busy {
 		return nil
@@ -167,7 +195,7 @@ func (e *Embedded) tidy() error {
 
 // lineLogger hands on warnings and errors, and remembers why the server gave up.
 type lineLogger struct {
-	log func(string)
+	log, failed func(string)
 
 	mu   sync.Mutex // guards last
 	last string
@@ -188,6 +216,9 @@ func (l *lineLogger) keep(line string) {
 	l.last = line
 	l.mu.Unlock()
 	l.log("NATS server: " + line)
+	if writeFailed(line) {
+		l.failed(line)
+	}
 }
 
 func (l *lineLogger) fatal() string {

@@ -6,14 +6,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-
 	"github.com/millipede-iac/millipede/wire"
 )
 
 // Link is the way between a connection and an embedded server, which a test can freeze and cut.
 type Link struct {
-	server *server.Server
+	embedded *Embedded
 
 	mu     sync.Mutex // guards what follows
 	thawed chan struct{}
@@ -23,7 +21,7 @@ type Link struct {
 
 // ConnectOver connects over a link of its own.
 func (e *Embedded) ConnectOver(ctx context.Context, o Options) (*Conn, *Link, error) {
-	l := &Link{server: e.server, thawed: make(chan struct{})}
+	l := &Link{embedded: e, thawed: make(chan struct{})}
 	close(l.thawed)
 	o.inProcess, o.Provision = l, true
 	c, err := Connect(ctx, o)
@@ -37,7 +35,7 @@ func (l *Link) InProcessConn() (net.Conn, error) {
 	if l.cut {
 		return nil, net.ErrClosed
 	}
-	c, err := l.server.InProcessConn()
+	c, err := l.embedded.InProcessConn()
 	if err != nil {
 		return nil, err
 	}

@@ -57,6 +57,8 @@ type Options struct {
 	Log func(line string)
 
 	inProcess nats.InProcessConnProvider
+	// trouble tells why an embedded server stores nothing at the moment.
+	trouble func() error
 }
 
 func (o Options) withDefaults() Options {
@@ -65,6 +67,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Log == nil {
 		o.Log = func(string) {}
+	}
+	if o.trouble == nil {
+		o.trouble = func() error { return nil }
 	}
 	return o
 }
@@ -96,6 +101,7 @@ type Conn struct {
 	calls     calls
 	presence  presence
 	semaphore semaphore
+	checks    checks
 
 	onClose func()
 }
@@ -309,13 +315,24 @@ func problem(err error) error {
 		errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrInvalidConnection),
 		errors.Is(err, nats.ErrBadSubscription):
 		return fmt.Errorf("%w: %w", wire.ErrDisconnected, err)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), errors.Is(err, nats.ErrNoResponders),
+		errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, jetstream.ErrServerShutdown):
+		return fmt.Errorf("%w: %w", wire.ErrUnanswered, err)
+	}
+	if apiErr := (*jetstream.APIError)(nil); errors.As(err, &apiErr) {
+		switch {
+		case apiErr.ErrorCode == codeNotAvailable:
+			return fmt.Errorf("%w: %w", wire.ErrUnanswered, err)
+		case refusedStore(apiErr):
+			return fmt.Errorf("%w: %w", wire.ErrStore, err)
+		}
 	}
 	return err
 }
 
 // temporary tells whether asking again may help.
 func temporary(err error) bool {
-	return errors.Is(err, wire.ErrDisconnected) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) ||
+	return errors.Is(err, wire.ErrDisconnected) || errors.Is(err, wire.ErrUnanswered) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) ||
 		errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoHeartbeat) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
 		errors.Is(err, jetstream.ErrConsumerLeadershipChanged) || errors.Is(err, jetstream.ErrServerShutdown)
 }

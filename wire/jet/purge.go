@@ -90,11 +90,9 @@ func (c *Conn) markDone(ctx context.Context, run string) error {
 	if err != nil || s == nil {
 		return err
 	}
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	_, err = c.js.PublishMsg(ctx, &nats.Msg{Subject: "done." + wire.Token(run)}, jetstream.WithExpectLastSequencePerSubject(0))
+	err = c.store(ctx, &nats.Msg{Subject: "done." + wire.Token(run)}, jetstream.WithExpectLastSequencePerSubject(0))
 	if err != nil && !conflict(err) {
-		return problem(err)
+		return err
 	}
 	return nil
 }

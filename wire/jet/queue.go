@@ -56,14 +56,11 @@ func (c *Conn) PublishResult(ctx context.Context, ref wire.TaskRef, data []byte)
 }
 
 func (c *Conn) publish(ctx context.Context, subject string, data []byte, id string) error {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
 	var opts []jetstream.PublishOpt
 	if id != "" {
 		opts = append(opts, jetstream.WithMsgID(id))
 	}
-	_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: data}, opts...)
-	return c.denied(problem(err), subject)
+	return c.store(ctx, &nats.Msg{Subject: subject, Data: data}, opts...)
 }
 
 // FetchTasks implements wire.Queue.
@@ -218,6 +215,9 @@ func (d *delivery) Release(ctx context.Context) error {
 // HighWater implements wire.Queue.
 func (c *Conn) HighWater(ctx context.Context) (wire.HighWater, error) {
 	var mark wire.HighWater
+	if err := c.writable(ctx); err != nil {
+		return wire.HighWater{}, err
+	}
 	var created [3]int64
 	group, gctx := errgroup.WithContext(ctx)
 	for i, target := range []struct {

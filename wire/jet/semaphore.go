@@ -248,11 +248,7 @@ func (l *limitUse) admit(ctx context.Context, q *request) error {
 
 // publishOnce stores a message unless its subject has one.
 func (c *Conn) publishOnce(ctx context.Context, subject string, data []byte) error {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: data},
-		jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithRetryAttempts(0))
-	return c.denied(problem(err), subject)
+	return c.store(ctx, &nats.Msg{Subject: subject, Data: data}, jetstream.WithExpectLastSequencePerSubject(0))
 }
 
 // withdrawIn is how long a caller that has given up is kept waiting for the withdrawal of its request.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -89,6 +91,9 @@ func (t *topology) init(c *Conn) {
 	t.consumers = map[string]*lazy[jetstream.Consumer]{}
 	t.buckets = map[string]*lazy[jetstream.ObjectStore]{}
 }
+
+// names lists the streams.
+func (t *topology) names() []string { return slices.Sorted(maps.Keys(t.streams)) }
 
 // createAll creates what workers may need before a coordinator does.
 func (t *topology) createAll(ctx context.Context) error {

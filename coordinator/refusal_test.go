@@ -1,0 +1,171 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/lang/diag"
+	statemem "github.com/millipede-iac/millipede/state/mem"
+	"github.com/millipede-iac/millipede/wire"
+	"github.com/millipede-iac/millipede/wire/mem"
+)
+
+// warned counts the warnings of one kind.
+type warned struct {
+	Silent
+	summary string
+	n       atomic.Int64
+}
+
+func (w *warned) Diagnostics(list diag.List) {
+	for _, d := range list {
+		if d.Summary == w.summary {
+			w.n.Add(1)
+		}
+	}
+}
+
+// refusingRun applies 40 numbers over a transport that fails as fault says, counted from the begin of the run, and goes on with
+// the run, without faults, if it does not end well.
+func refusingRun(t *testing.T, fault func(after time.Duration, op mem.Op) error) (out Outcome, err error, took time.Duration, warnings int64) {
+	t.Helper()
+	store := statemem.New(statemem.Options{})
+	began, healthy := time.Now(), false
+	system := mem.New(mem.Options{Fault: func(op mem.Op) mem.Fault {
+		if healthy {
+			return mem.Fault{}
+		}
+		return mem.Fault{Before: fault(time.Since(began), op)}
+	}})
+	w, stop := serveTasks(t, system, "default", 10, 2*time.Second)
+	defer stop()
+	p := randomNumbers(t, 40, 4)
+	p.lane, p.stored = program.Safe, true
+	beginRun(t, store, 40)
+	view := &warned{summary: "NATS stores nothing"}
+	run := func(ids string, make func(Options) *Runner) (Outcome, error) {
+		conn := system.Connect("coordinator")
+		defer func() { _ = conn.Close() }()
+		o := applyOptions(conn, store, p, ids)
+		o.Observer = view
+		return make(o).Run(context.Background())
+	}
+	out, err = run("a", New)
+	took = time.Since(began)
+	if err != nil {
+		healthy = true
+		resumed, again := run("b", func(o Options) *Runner {
+			r, err := Resume(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		})
+		if again != nil || resumed.Status != "done" {
+			t.Errorf("the resumed run: %v, %s", again, resumed.Status)
+		}
+	}
+	storedNumbers(t, store, p)
+	for name, n := range w.began {
+		if n > 1 {
+			t.Errorf("%s began %d times", name, n)
+		}
+	}
+	return out, err, took, view.n.Load()
+}
+
+// stores tells whether an operation stores something.
+func stores(op mem.Op) bool {
+	switch op.Name {
+	case "PublishTask", "Claim", "Acquire", "HighWater":
+		return op.Actor == "coordinator" // the workers of these tests have nothing against faults
+	}
+	return false
+}
+
+// A message store that was full for a moment, and took messages again, hung the run: nothing knew of it, and the message
+// store's answer to "is it there?" was that it is.
+func TestARunPausesWhileTheMessageStoreTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out, err, took, warnings := refusingRun(t, func(after time.Duration, op mem.Op) error {
+			if after > 3*time.Second && after < 20*time.Second && stores(op) {
+				return wire.ErrStore
+			}
+			return nil
+		})
+		if err != nil || out.Status != "done" {
+			t.Errorf("%v, %s", err, out.Status)
+		}
+		if warnings != 1 {
+			t.Errorf("the user was told %d times", warnings)
+		}
+		if took > time.Minute {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+func TestARunWhoseMessageStoreNeverRecoversEndsAndIsResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out, err, took, _ := refusingRun(t, func(after time.Duration, op mem.Op) error {
+			if after > 3*time.Second && stores(op) {
+				return wire.ErrStore
+			}
+			return nil
+		})
+		if !errors.Is(err, ErrStore) || !errors.Is(err, wire.ErrStore) || out.Status != "interrupted" {
+			t.Errorf("%v, %s", err, out.Status)
+		}
+		if took > storePatience+10*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+// What must be done in the end, such as the acknowledgement of a result, was repeated without end whatever the error was: a
+// run whose user is not permitted to acknowledge never ended.
+func TestWhatIsNotPermittedIsNotRepeatedForEver(t *testing.T) {
+	for _, name := range []string{"Delivery.Ack", "DeclareLimit", "Acquire", "PublishTask"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				out, err, took, _ := refusingRun(t, func(_ time.Duration, op mem.Op) error {
+					if op.Name == name && op.Actor == "coordinator" {
+						return wire.ErrDenied
+					}
+					return nil
+				})
+				if !errors.Is(err, wire.ErrDenied) || !strings.Contains(err.Error(), "30s") || out.Status != "interrupted" {
+					t.Errorf("%v, %s", err, out.Status)
+				}
+				if took > storePatience+20*time.Second {
+					t.Errorf("it took %s", took)
+				}
+			})
+		})
+	}
+}
+
+func TestAnOutageIsWaitedForHoweverLongItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out, err, _, _ := refusingRun(t, func(after time.Duration, op mem.Op) error {
+			switch {
+			case op.Actor != "coordinator" || after < 3*time.Second || after > 2*time.Minute:
+				return nil
+			case op.Name == "Delivery.Ack" || op.Name == "HighWater":
+				return wire.ErrUnanswered
+			case op.Name == "PublishTask" || op.Name == "Acquire":
+				return wire.ErrDisconnected
+			}
+			return nil
+		})
+		if err != nil || out.Status != "done" {
+			t.Errorf("%v, %s", err, out.Status)
+		}
+	})
+}

@@ -1,0 +1,168 @@
+package jet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+const (
+	// leaderPoll is how often a stream without a leader is asked whether it has one again.
+	leaderPoll = 100 * time.Millisecond
+	// storeCheckEvery is how often HighWater also asks the streams whether they still take writes.
+	storeCheckEvery = 3 * time.Second
+)
+
+// tryFor is how long a part of a request may take before it is sent again. What was sent to a server that died, or to a
+// stream that had no leader, is lost; its sender would wait for the whole time-out, and be late by that.
+func (c *Conn) tryFor() time.Duration { return c.opts.Timeout * 2 / 5 }
+
+// store publishes a message and returns when a stream has stored it. What stays without an answer is sent again as soon
+// as the stream has a leader, so the message must bear being stored twice. The error is wire.ErrStore when the stream
+// answers, and does not store.
+func (c *Conn) store(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) error {
+	whole, cancel := c.bounded(ctx)
+	defer cancel()
+	opts = append(opts, jetstream.WithRetryAttempts(0))
+	answered := false
+	for {
+		if err := c.opts.trouble(); err != nil {
+			return err
+		}
+		try, end := context.WithTimeout(whole, c.tryFor())
+		_, err := c.js.PublishMsg(try, m, opts...)
+		end()
+		if err = c.denied(problem(err), m.Subject); !errors.Is(err, wire.ErrUnanswered) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if whole.Err() != nil {
+			if answered {
+				return fmt.Errorf("%w: the stream of %s answers, but stores nothing. Its disk may be full, or NATS has kept the error of an earlier write",
+					wire.ErrStore, m.Subject)
+			}
+			return err
+		}
+		if answered, err = c.awaitLeader(whole, m.Subject); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitLeader waits until a stream answers for a subject, or ctx ends.
+func (c *Conn) awaitLeader(ctx context.Context, subject string) (answered bool, err error) {
+	for ctx.Err() == nil {
+		// The stream that is expected does not exist, so the stream's leader refuses the message before it would store it.
+		probe := &nats.Msg{Subject: subject, Header: nats.Header{jetstream.ExpectedStreamHeader: {"PROBE"}}}
+		try, end := context.WithTimeout(ctx, c.tryFor())
+		_, err := c.nc.RequestMsgWithContext(try, probe)
+		end()
+		if err = problem(err); err == nil {
+			return true, nil
+		}
+		if !errors.Is(err, wire.ErrUnanswered) {
+			return false, err
+		}
+		if pause(ctx, leaderPoll) != nil {
+			break
+		}
+	}
+	return false, nil
+}
+
+// request asks the server, or a stream, for something that may be done twice. It asks again as long as nobody answers,
+// within the time-out.
+func (c *Conn) request(ctx context.Context, subject string, data []byte) (*nats.Msg, error) {
+	whole, cancel := c.bounded(ctx)
+	defer cancel()
+	for {
+		try, end := context.WithTimeout(whole, c.tryFor())
+		m, err := c.nc.RequestWithContext(try, subject, data)
+		end()
+		err = c.denied(problem(err), subject)
+		if !errors.Is(err, wire.ErrUnanswered) {
+			return m, err
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if pause(whole, leaderPoll) != nil {
+			return nil, err
+		}
+	}
+}
+
+// The codes of the server's answers about its storage.
+const (
+	codeStoreFailed      = 10077
+	codePurgeFailed      = 10110
+	codeNoMemory         = 10028
+	codeInsufficient     = 10023
+	codeStorageExceeded  = 10047
+	codeNotEnabled       = 10076
+	codeNotAvailable     = 10008
+	tooManyOfOneSubject  = "maximum messages per subject exceeded"
+	tooManyBytes         = "maximum bytes exceeded"
+	tooManyMessages      = "maximum messages exceeded"
+	storageErrorNoSpace  = "no space left"
+	storageErrorQuota    = "quota exceeded"
+	storageErrorTooLarge = "file too large"
+	storageErrorReadOnly = "read-only file system"
+	storageErrorIO       = "input/output error"
+)
+
+// refusedStore tells whether an answer of the server says that it cannot store.
+func refusedStore(e *jetstream.APIError) bool {
+	switch e.ErrorCode {
+	case codeInsufficient, codeStorageExceeded, codeNoMemory, codeNotEnabled, codePurgeFailed:
+		return true
+	case codeStoreFailed:
+		return !strings.Contains(e.Description, tooManyOfOneSubject)
+	}
+	for _, s := range []string{tooManyBytes, tooManyMessages, storageErrorNoSpace, storageErrorQuota, storageErrorTooLarge, storageErrorReadOnly, storageErrorIO} {
+		if strings.Contains(e.Description, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// checks remembers when the streams were last asked whether they take writes, and what they said.
+type checks struct {
+	mu  sync.Mutex // guards what follows
+	at  time.Time
+	err error
+}
+
+// writable returns an error that is wire.ErrStore when a stream has stopped taking writes. A server keeps the error of a
+// write that failed, and answers publishers no more; it tells the error to whoever purges, and to purge a subject that
+// has no messages writes nothing.
+func (c *Conn) writable(ctx context.Context) error {
+	if c.opts.inProcess != nil {
+		return c.opts.trouble()
+	}
+	k := &c.checks
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if now := time.Now(); k.at.IsZero() || now.Sub(k.at) >= storeCheckEvery {
+		k.at, k.err = now, nil
+		for _, name := range c.topology.names() {
+			err := c.purge(ctx, name, "none")
+			if errors.Is(err, wire.ErrStore) {
+				k.err = fmt.Errorf("stream %s: %w", name, err)
+				break
+			}
+		}
+	}
+	return k.err
+}
