@@ -2,6 +2,9 @@ package operation
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"sort"
 
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph"
@@ -26,6 +29,21 @@ func checkStatements(tree *config.Tree) diag.List {
 		}
 		for _, b := range n.Module.Removed {
 			diags = diags.Append(stillThere(tree, path, b))
+		}
+	}
+	return diags
+}
+
+// checkLifecycles reports lifecycle arguments that are to be constants and are not.
+func checkLifecycles(tree *config.Tree) diag.List {
+	var diags diag.List
+	for _, path := range slices.Sorted(maps.Keys(tree.Modules)) {
+		resources := tree.Modules[path].Module.Resources
+		list := slices.Collect(maps.Keys(resources))
+		sort.Slice(list, func(i, j int) bool { return list[i].Less(list[j]) })
+		for _, r := range list {
+			_, more := resources[r].Destroys()
+			diags = diags.Append(more)
 		}
 	}
 	return diags

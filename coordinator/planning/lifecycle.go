@@ -16,37 +16,25 @@ import (
 // createsFirst tells the order of a replacement.
 func (p *Planner) createsFirst(o *object) bool { return p.first[o.addr.Config()] }
 
-// skipsDestroy tells whether lifecycle.destroy = false keeps the object from being destroyed.
+// skipsDestroy tells whether lifecycle.destroy = false keeps the object from being destroyed. The plan is refused before
+// where that is not a constant.
 func (p *Planner) skipsDestroy(o *object) bool {
-	if o.resource == nil || o.resource.Code.Config.Destroy == nil {
-		return o.resource == nil && o.work.prior != nil && o.work.prior.SkipDestroy
+	block := p.block(o)
+	if block == nil {
+		return false
 	}
-	destroy, diags := p.flag(o, o.resource.Code.Config.Destroy, "destroy")
-	return !diags.HasErrors() && !destroy
+	destroys, _ := block.Destroys()
+	return !destroys
 }
 
-// forgets tells whether the end of an orphan is to be forgotten instead of destroyed: a removed block, or
-// lifecycle.destroy = false.
+// forgets tells whether the end of an orphan is to be forgotten instead of destroyed. A removed block decides, which is the
+// latest that the user said about it; else lifecycle.destroy = false, in the configuration or, by what the state remembers,
+// when the object was made.
 func (p *Planner) forgets(o *object) bool {
-	if p.skipsDestroy(o) {
-		return true
+	if removed := p.Removed(o.addr); removed != nil && p.Mode != plan.Destroy {
+		return !removed.Destroy
 	}
-	removed := p.Removed(o.addr)
-	return removed != nil && !removed.Destroy && o.orphan != destroyRequested
-}
-
-// flag evaluates a lifecycle argument that must be a known boolean.
-func (p *Planner) flag(o *object, e hcl.Expression, name string) (bool, diag.List) {
-	v, diags := p.Code.Expr(e).Eval(o.resource.Module().Scope, cty.Bool, values.RepetitionOf(o.addr.Key), cty.NilVal)
-	if diags.HasErrors() {
-		return false, diags
-	}
-	v, _ = v.Unmark()
-	if !v.IsKnown() || v.IsNull() {
-		return false, diags.Append(diag.New(diag.Error, "Invalid value for "+name,
-			fmt.Sprintf("The lifecycle argument %s of %s must be true or false, and known when planning.", name, o.addr), e.Range().Ptr()))
-	}
-	return v.True(), diags
+	return p.skipsDestroy(o) || o.work.prior != nil && o.work.prior.SkipDestroy
 }
 
 // triggered tells whether what an element of replace_triggered_by names will change.

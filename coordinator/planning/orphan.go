@@ -106,7 +106,7 @@ func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 	if o.orphan != destroyRequested {
 		c.Reason = o.orphan
 	}
-	if c.Action == plan.Forget && p.skipsDestroy(o) && o.resource != nil {
+	if c.Action == plan.Forget && p.skipsDestroy(o) {
 		c.Reason = plan.ForgotBecauseLifecycle
 	}
 	c.CreateBeforeDestroy = w.prior.CreateBeforeDestroy || p.createsFirst(o)

@@ -126,7 +126,7 @@ func (c *Code) Resource(r *config.Resource) *ResourceCode {
 		rc.Body = eval.PrepareBody(r.Config, rc.Schema.Block)
 		rc.References = append(rc.References, rc.Body.References()...)
 	}
-	for i, e := range []hcl.Expression{r.Count, r.ForEach, r.Enabled, r.ProviderKeyExpr, r.PreventDestroy, r.Destroy} {
+	for i, e := range []hcl.Expression{r.Count, r.ForEach, r.Enabled, r.ProviderKeyExpr, r.PreventDestroy} {
 		refs := c.expr(e).References()
 		rc.References = append(rc.References, refs...)
 		if i < 3 {

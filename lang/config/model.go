@@ -267,7 +267,7 @@ type Resource struct {
 
 	CreateBeforeDestroy    bool
 	CreateBeforeDestroySet bool
-	// PreventDestroy and Destroy are expressions (variables are allowed); nil when absent.
+	// PreventDestroy is an expression (variables are allowed), Destroy a constant, which Destroys evaluates; nil when absent.
 	PreventDestroy hcl.Expression
 	Destroy        hcl.Expression
 	IgnoreChanges  []hcl.Traversal

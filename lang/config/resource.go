@@ -5,6 +5,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
 )
 
 var (
@@ -100,6 +101,21 @@ func (d *decoder) lifecycle(r *Resource, c *hcl.BodyContent) {
 		d.ignoreChanges(r, attr.Expr)
 	}
 	d.rules(r, c.Blocks)
+}
+
+// Destroys tells whether the end of an object of the resource is to be destroyed, which is so where the block does not say
+// otherwise: what lifecycle.destroy says. It must be a constant. Where it is not, the object is kept.
+func (r *Resource) Destroys() (bool, diag.List) {
+	if r.Destroy == nil {
+		return true, nil
+	}
+	v, diags := r.Destroy.Value(nil)
+	if diags.HasErrors() || v.Type() != cty.Bool || v.IsNull() || !v.IsKnown() || v.IsMarked() {
+		return false, diag.List{diag.New(diag.Error, "Invalid lifecycle destroy expression",
+			"The lifecycle argument destroy must be a constant, true or false: it decides what becomes of the object when the "+
+				"configuration says nothing else about it any more.", r.Destroy.Range().Ptr())}
+	}
+	return v.True(), nil
 }
 
 func (d *decoder) ignoreChanges(r *Resource, e hcl.Expression) {
