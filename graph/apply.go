@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"github.com/millipede-iac/millipede/graph/dag"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
@@ -16,6 +17,15 @@ type InstanceReference struct {
 // InstanceReferences returns the references of the block of a change, as its instance makes them.
 type InstanceReferences func(c *plan.Change, n *Node) []InstanceReference
 
+// ApplyOptions say how an apply graph is made.
+type ApplyOptions struct {
+	// Covered tells which static vertices the plan is about; the others are passed through in the order alone.
+	Covered    func(node int) bool
+	References InstanceReferences
+	// Unrefreshed tells that nothing was refreshed, so that what the state recorded was not brought up to date either.
+	Unrefreshed bool
+}
+
 // BuildApply makes the apply graph of a plan.
 //
 // Every vertex of the plan graph that stands for a named value, or for the end of a resource, becomes a Sync vertex
@@ -30,8 +40,55 @@ type InstanceReferences func(c *plan.Change, n *Node) []InstanceReference
 //   - a provider is configured before its objects end. Where its configuration depends on objects that change in the same
 //     plan, it gets their new values, and those do not wait until its objects have ended. In a destroy, which makes no
 //     new values, they do: the provider needs them.
-func BuildApply(s *Static, p *plan.Plan, covered func(node int) bool, refs InstanceReferences) plan.Graph {
-	b := &applyBuilder{s: s, p: p, covered: covered, refs: refs,
+//
+// What an object depends on is what its block refers to, and what the state recorded for it, whatever the configuration says
+// now. The two may contradict each other, so that objects wait for each other in a circle: then circle names them, and the
+// graph cannot be carried out. As in OpenTofu, two things open a circle: in a plan that refreshed nothing, the endings go by
+// what was recorded alone; and an order that was only recorded does not hold between objects of different providers, except
+// in a destroy.
+func BuildApply(s *Static, p *plan.Plan, o ApplyOptions) (g plan.Graph, circle []string) {
+	g = build(s, p, o, false, false)
+	circle = circleIn(g)
+	if circle == nil {
+		return g, nil
+	}
+	if o.Unrefreshed {
+		if g := build(s, p, o, true, false); circleIn(g) == nil {
+			return g, nil
+		}
+	}
+	if p.Mode != plan.Destroy {
+		if g := build(s, p, o, o.Unrefreshed, true); circleIn(g) == nil {
+			return g, nil
+		}
+	}
+	return g, circle
+}
+
+// circleIn returns the changes on a way round through a graph, each of which waits for the next one; nil without one.
+func circleIn(g plan.Graph) []string {
+	d := dag.New(len(g.Vertices))
+	for _, e := range g.Edges {
+		d.Edge(int(e[0]), int(e[1]))
+	}
+	for _, c := range d.Cycles() {
+		names := []string{}
+		for _, i := range c.Loop {
+			if v := g.Vertices[i]; v.Kind == plan.DestroyObject {
+				names = append(names, v.Address+" (destroy)")
+			} else if v.Address != "" {
+				names = append(names, v.Address)
+			}
+		}
+		return names
+	}
+	return nil
+}
+
+// build makes the graph. recordedAlone has endings go by what the state recorded alone; withinProviders leaves out what was
+// recorded between objects of different providers.
+func build(s *Static, p *plan.Plan, o ApplyOptions, recordedAlone, withinProviders bool) plan.Graph {
+	b := &applyBuilder{s: s, p: p, ApplyOptions: o, recordedAlone: recordedAlone, withinProviders: withinProviders,
 		begin: make([]int32, len(s.Nodes)), end: make([]int32, len(s.Nodes)),
 		makes: map[addr.Instance]int32{}, ends: map[changeKey]int32{},
 		byResource: map[addr.ConfigResource][]int{},
@@ -52,10 +109,10 @@ type changeKey struct {
 type applyBuilder struct {
 	s *Static
 	p *plan.Plan
-	// covered tells which static vertices the plan is about; the others are passed through in the order alone.
-	covered func(node int) bool
-	refs    InstanceReferences
-	g       plan.Graph
+	ApplyOptions
+	g plan.Graph
+	// recordedAlone and withinProviders are those of build.
+	recordedAlone, withinProviders bool
 
 	// begin and end are the vertices that everything of a static vertex's work comes after and before. For a resource
 	// begin is its expansion's Sync vertex and end that of ResourceDone.
@@ -95,7 +152,7 @@ func (b *applyBuilder) values() {
 		if destroy && v.Kind != plan.EvalOutput {
 			v.Kind = plan.Sync
 		}
-		if !b.covered(i) {
+		if !b.Covered(i) {
 			v.Kind, v.Node = plan.Sync, -1
 		}
 		b.begin[i] = b.vertex(v)
@@ -125,7 +182,7 @@ func (b *applyBuilder) openInDestroy() {
 			continue
 		}
 		n := &b.s.Nodes[i]
-		if n.Kind != ResourceNode || n.Resource.Addr.Mode != addr.Ephemeral || !b.covered(i) {
+		if n.Kind != ResourceNode || n.Resource.Addr.Mode != addr.Ephemeral || !b.Covered(i) {
 			continue
 		}
 		closer, _ := b.s.Find(CloseNode, n.Module, n.Named)
@@ -208,7 +265,7 @@ func (b *applyBuilder) waits(v int32, node int, n *Node, c *plan.Change) {
 		always[d] = true
 	}
 	var instances []addr.Instance
-	for _, r := range b.refs(c, n) {
+	for _, r := range b.References(c, n) {
 		for _, t := range b.s.Targets(n.Module, r.Reference) {
 			if _, single := b.makes[r.Instance]; single {
 				alone[t] = true
@@ -251,5 +308,5 @@ func (b *applyBuilder) endings() {
 		}
 		m.place(v, c)
 	}
-	m.finish()
+	m.recorded()
 }

@@ -347,6 +347,35 @@ func TestTheOrderOfAnApply(t *testing.T) {
 		"what recorded an orphan ends before it": {
 			modules: root(block("a", "")), prior: []string{"t.a: t.o", "t.o"}, changes: "t.a delete, t.o delete", order: []string{"D(t.a) < D(t.o)"},
 		},
+		// Only resources without a block went by what was recorded, so these ended at once.
+		"an object ends before what it was made from, though its block does not refer to that any more": {
+			modules: root(block("a", "") + block("b", "")), prior: []string{"t.a", "t.b: t.a"}, changes: "t.a delete, t.b delete",
+			order: []string{"D(t.b) < D(t.a)"}, mode: plan.Destroy,
+		},
+		"replacing both, too": {
+			modules: root(block("a", "") + block("b", "")), prior: []string{"t.a", "t.b: t.a"}, changes: "t.a delete-create, t.b delete-create",
+			order: []string{"D(t.b) < D(t.a) < C(t.a)", "D(t.a) < C(t.b)"},
+		},
+		"what was recorded orders what is created first": {
+			modules: root(block("a", "") + block("b", "")), prior: []string{"t.a", "t.b: t.a"}, changes: "t.a create-delete, t.b create-delete",
+			order: []string{"C(t.b) < D(t.b) < D(t.a)", "C(t.a) < D(t.a)", "C(t.b) | C(t.a)"},
+		},
+		"what is created first does not wait for what its old object was made from": {
+			modules: root(block("a", "") + block("b", "")), prior: []string{"t.a", "t.b: t.a"}, changes: "t.a delete-create, t.b create-delete",
+			order: []string{"C(t.b) < D(t.b) < D(t.a) < C(t.a)"},
+		},
+		"what was recorded passes through objects that end between": {
+			modules: root(block("a", "") + block("b", "") + block("c", "")), prior: []string{"t.a", "t.b: t.a", "t.c: t.a t.b"},
+			changes: "t.a delete, t.b delete, t.c delete", order: []string{"D(t.c) < D(t.b) < D(t.a)"}, mode: plan.Destroy,
+		},
+		"what was recorded passes over objects that stay": {
+			modules: root(block("a", "") + block("b", "") + block("c", "")), prior: []string{"t.a", "t.b: t.a", "t.c: t.a t.b"},
+			changes: "t.a delete, t.b update, t.c delete", order: []string{"D(t.c) < D(t.a)", "D(t.c) < C(t.b)", "D(t.a) < C(t.b)"},
+		},
+		"what was recorded between other providers counts, unless that closes a circle": {
+			modules: root(block("a", "x = u.b.id") + "resource \"u\" \"b\" {}\n"), prior: []string{"t.a", "u.b: t.a"},
+			changes: "t.a delete-create, u.b delete-create", order: []string{"D(t.a) < D(u.b) < C(u.b) < C(t.a)"},
+		},
 		"a reference to one instance waits for that alone": {
 			modules: root(block("a", "count = 2") + block("b", "x = t.a[0].id")), changes: "t.a[0] create, t.a[1] create, t.b create",
 			order: []string{"C(t.a[0]) < C(t.b)", "C(t.a[1]) | C(t.b)"},
@@ -426,7 +455,8 @@ func TestTheOrderOfAnApply(t *testing.T) {
 			for text := range strings.SplitSeq(c.changes, ", ") {
 				p.Changes = append(p.Changes, change(t, text))
 			}
-			s := stepsOf(BuildApply(static(t, c.modules, p.Prior), p, everywhere, single))
+			g, _ := BuildApply(static(t, c.modules, p.Prior), p, ApplyOptions{Covered: everywhere, References: single})
+			s := stepsOf(g)
 			s.acyclic(t)
 			for _, line := range c.order {
 				if a, b, ok := strings.Cut(line, " | "); ok {
@@ -449,7 +479,8 @@ func TestTheOrderOfAnApply(t *testing.T) {
 func TestWhatThePlanIsNotAboutIsOrderedAndNotCarriedOut(t *testing.T) {
 	s := static(t, map[string]string{".": chain + "output \"o\" {\nvalue = t.b.id\n}\n"}, nil)
 	p := &plan.Plan{Changes: []*plan.Change{change(t, "t.a create"), change(t, "t.b create")}}
-	for _, v := range BuildApply(s, p, func(int) bool { return false }, single).Vertices {
+	g, _ := BuildApply(s, p, ApplyOptions{Covered: func(int) bool { return false }, References: single})
+	for _, v := range g.Vertices {
 		if v.Change < 0 && (v.Kind != plan.Sync || v.Node != -1) {
 			t.Errorf("%s is carried out", v.Address)
 		}
@@ -526,7 +557,8 @@ func randomPlan(t testing.TB, chance *rand.Rand) (*Static, *plan.Plan, [][2]int)
 func TestNoPlanHasACycleAndEndingsAreBackwards(t *testing.T) {
 	for seed := range uint64(400) {
 		s, p, pairs := randomPlan(t, rand.New(rand.NewPCG(seed, 7)))
-		steps := stepsOf(BuildApply(s, p, everywhere, single))
+		g, _ := BuildApply(s, p, ApplyOptions{Covered: everywhere, References: single})
+		steps := stepsOf(g)
 		if cycles := steps.g.Cycles(); len(cycles) > 0 {
 			for _, c := range p.Changes {
 				t.Logf("%s %s first=%v", c.Addr, c.Action, c.CreateBeforeDestroy)
@@ -545,6 +577,71 @@ func TestNoPlanHasACycleAndEndingsAreBackwards(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A block that refers to what was made from its own object has no order; it used to be carried out in the order of the
+// configuration. Without refreshing, what was recorded decides alone, as in OpenTofu.
+func TestWhatWasRecordedAndTheConfigurationMayContradictEachOther(t *testing.T) {
+	modules := map[string]string{".": block("a", "x = t.b.id") + block("b", "")}
+	for action, mode := range map[string]plan.Mode{"delete": plan.Destroy, "delete-create": plan.Normal} {
+		p := &plan.Plan{Mode: mode, Prior: remembered(t, "t.a", "t.b: t.a")}
+		p.Changes = []*plan.Change{change(t, "t.a "+action), change(t, "t.b "+action)}
+		s := static(t, modules, p.Prior)
+		_, circle := BuildApply(s, p, ApplyOptions{Covered: everywhere, References: single})
+		slices.Sort(circle)
+		if !slices.Equal(circle, []string{"t.a (destroy)", "t.b (destroy)"}) {
+			t.Errorf("%s: the circle is %v", action, circle)
+		}
+		g, circle := BuildApply(s, p, ApplyOptions{Covered: everywhere, References: single, Unrefreshed: true})
+		if circle != nil || !stepsOf(g).before(t, "D(t.b)", "D(t.a)") {
+			t.Errorf("%s without refreshing: the circle is %v", action, circle)
+		}
+	}
+}
+
+// The edges that top and bottom leave out must follow from others: the order has to be the same as with all of them.
+func TestWhatWasRecordedHoldsWhateverTheConfigurationSays(t *testing.T) {
+	contradictions := 0
+	for seed := range uint64(600) {
+		chance := rand.New(rand.NewPCG(seed, 9))
+		s, p, _ := randomPlan(t, chance)
+		// The state says of some objects that they were made from others, which no block says.
+		for _, c := range p.Changes {
+			o := p.Prior.Object(c.Addr, state.CurrentObject)
+			more := *o
+			more.Dependencies = slices.Clone(o.Dependencies)
+			for _, d := range p.Changes {
+				if d.Addr.Less(c.Addr) && chance.IntN(4) == 0 && c.Deposed == state.CurrentObject {
+					more.Dependencies = append(more.Dependencies, state.DependOn(d.Addr.Config()))
+				}
+			}
+			if chance.IntN(2) == 0 {
+				p.Prior.Apply(state.SetObject{Addr: c.Addr, Provider: c.Provider, Object: &more})
+			}
+		}
+		g, circle := BuildApply(s, p, ApplyOptions{Covered: everywhere, References: single})
+		if circle != nil {
+			contradictions++
+			continue
+		}
+		steps := stepsOf(g)
+		for _, x := range p.Changes {
+			if !endsObject(x) || x.Deposed != state.CurrentObject {
+				continue
+			}
+			for _, d := range recordedIn(p, x) {
+				for _, y := range p.Changes {
+					if y.Addr.Config() == d.Value() && y != x && endsObject(y) && y.Deposed == state.CurrentObject &&
+						!steps.before(t, "D("+x.Addr.String()+")", "D("+y.Addr.String()+")") {
+						t.Errorf("seed %d: %s ends before %s, which was made from it", seed, y.Addr, x.Addr)
+					}
+				}
+			}
+		}
+	}
+	if contradictions > 6 { // a few do contradict each other
+		t.Errorf("%d of 600 plans had no order", contradictions)
 	}
 }
 

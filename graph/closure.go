@@ -19,7 +19,7 @@ type Closure struct {
 	// bits has for each end of a resource the bit of that, for other vertices -1.
 	bits []int32
 	// sets has for each vertex what it waits for; nil for nothing. Vertices share sets.
-	sets [][]uint64
+	sets []bitset
 
 	mu    sync.Mutex // guards lists
 	lists map[int][]state.Dependency
@@ -32,22 +32,29 @@ func NewClosure(s *Static) *Closure {
 
 func (c *Closure) compute() {
 	numbers := c.number()
-	c.bits = make([]int32, len(c.s.Nodes))
-	for i := range c.s.Nodes {
-		c.bits[i] = -1
-		if n := &c.s.Nodes[i]; n.Kind == ResourceDone {
-			if bit, ok := numbers[n.Resource.Addr.In(n.Module)]; ok {
-				c.bits[i] = bit
+	c.bits, c.sets = c.s.reach(numbers, len(c.resources))
+}
+
+// reach returns, for each static vertex, the number of the resource that it is the end of (-1 for other vertices), and the
+// numbered resources that it waits for, transitively: nil for none. Vertices share sets. Resources without a number do
+// not count.
+func (s *Static) reach(numbers map[addr.ConfigResource]int32, size int) (ends []int32, sets []bitset) {
+	ends, sets = make([]int32, len(s.Nodes)), make([]bitset, len(s.Nodes))
+	for i := range s.Nodes {
+		ends[i] = -1
+		if n := &s.Nodes[i]; n.Kind == ResourceDone {
+			if number, ok := numbers[n.Resource.Addr.In(n.Module)]; ok {
+				ends[i] = number
 			}
 		}
 	}
-	c.sets = make([][]uint64, len(c.s.Nodes))
-	order, _ := c.s.Graph.Order()
+	order, _ := s.Graph.Order()
 	for _, v := range order {
-		if v < len(c.s.Nodes) { // else an instance: its resource stands for it
-			c.sets[v] = c.union(v)
+		if v < len(s.Nodes) { // else an instance: its resource stands for it
+			sets[v] = s.union(v, ends, sets, size)
 		}
 	}
+	return ends, sets
 }
 
 // number gives each resource that counts a bit.
@@ -71,31 +78,29 @@ func (c *Closure) number() map[addr.ConfigResource]int32 {
 
 // union returns what the vertices before v wait for, and the resources that they are the ends of. Where one of them
 // says it all, its set is used.
-func (c *Closure) union(v int) []uint64 {
-	var set []uint64
+func (s *Static) union(v int, ends []int32, sets []bitset, size int) bitset {
+	var set bitset
 	own := false
-	for before := range c.s.Graph.Before(v) {
-		if before >= len(c.s.Nodes) {
+	for before := range s.Graph.Before(v) {
+		if before >= len(s.Nodes) {
 			continue
 		}
-		theirs, bit := c.sets[before], c.bits[before]
-		if bit < 0 && (theirs == nil || set != nil && &set[0] == &theirs[0]) {
+		theirs, number := sets[before], ends[before]
+		if number < 0 && (theirs == nil || set != nil && &set[0] == &theirs[0]) {
 			continue
 		}
-		if bit < 0 && set == nil {
+		if number < 0 && set == nil {
 			set = theirs
 			continue
 		}
 		if !own {
-			grown := make([]uint64, (len(c.resources)+63)/64)
+			grown := newBitset(size)
 			copy(grown, set)
 			set, own = grown, true
 		}
-		for w, word := range theirs {
-			set[w] |= word
-		}
-		if bit >= 0 {
-			set[bit/64] |= 1 << (bit % 64)
+		set.addAll(theirs)
+		if number >= 0 {
+			set.add(int(number))
 		}
 	}
 	return set

@@ -2,7 +2,6 @@ package graph
 
 import (
 	"github.com/millipede-iac/millipede/graph/plan"
-	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
 )
 
@@ -17,24 +16,14 @@ type mirror struct {
 	first map[*plan.Change]bool
 	// late are the providers that are configured with what this plan makes or leaves, and holding what they depend on.
 	late, holding map[int]bool
-	// dependents and gone are for resources without a block, whose order comes from the state alone: what must be
-	// done before such a resource ends, and that it has ended.
-	dependents, gone map[addr.ConfigResource]int32
-	orphans          map[addr.ConfigResource]bool
 }
 
 func (b *applyBuilder) mirror() *mirror {
-	m := &mirror{b: b,
-		dependents: map[addr.ConfigResource]int32{}, gone: map[addr.ConfigResource]int32{},
-		orphans: map[addr.ConfigResource]bool{}, first: b.precedence(),
-	}
+	m := &mirror{b: b, first: b.precedence()}
 	m.findLate()
 	m.ended, m.endedPlain, m.made = m.collected(), m.collected(), m.family()
 	for i := range b.s.Nodes {
-		switch n := &b.s.Nodes[i]; n.Kind {
-		case OrphanNode:
-			m.orphans[n.Orphan] = true
-		case ResourceNode:
+		if n := &b.s.Nodes[i]; n.Kind == ResourceNode {
 			done, _ := b.s.Find(ResourceDone, n.Module, n.Named)
 			b.edge(b.begin[done], m.made[i])
 			for _, ci := range b.byResource[n.ConfigResource()] {
@@ -113,14 +102,20 @@ func (m *mirror) family() []int32 {
 		out[i] = b.vertex(plan.Vertex{Kind: plan.Sync, Change: -1, Node: -1})
 	}
 	for e := range b.s.Graph.Edges() {
-		if e.Before < len(out) && e.After < len(out) && b.s.Nodes[e.After].Kind != CloseNode {
+		if e.Before < len(out) && e.After < len(out) && b.mirrored(b.s.Nodes[e.Before].Kind, b.s.Nodes[e.After].Kind) {
 			b.edge(out[e.After], out[e.Before])
 		}
 	}
 	return out
 }
 
-// place orders the ending v of change c.
+// mirrored tells whether an edge of the static graph counts for endings: where only what was recorded does, the references
+// of resource blocks do not.
+func (b *applyBuilder) mirrored(before, after NodeKind) bool {
+	return after != CloseNode && (!b.recordedAlone || after != ResourceNode || before == ProviderNode)
+}
+
+// place orders the ending v of change c by the configuration.
 func (m *mirror) place(v int32, c *plan.Change) {
 	b := m.b
 	r := c.Addr.Config()
@@ -131,8 +126,7 @@ func (m *mirror) place(v int32, c *plan.Change) {
 	m.provider(v, c)
 	node, hasBlock := b.s.ResourceVertex(r)
 	if !hasBlock {
-		m.placeOrphan(v, c, first)
-		return
+		return // its order comes from the state alone
 	}
 	n := &b.s.Nodes[node]
 	done, _ := b.s.Find(ResourceDone, n.Module, n.Named)
@@ -144,14 +138,6 @@ func (m *mirror) place(v int32, c *plan.Change) {
 		m.collect(v, c, m.endedPlain, node)
 		if _, replaced := b.makes[c.Addr]; !replaced {
 			m.before(v, done)
-		}
-	}
-	if len(m.orphans) > 0 {
-		for _, dependency := range m.recorded(c) {
-			d := dependency.Value()
-			if m.orphans[d] {
-				b.edge(v, m.dependentsOf(d))
-			}
 		}
 	}
 }
@@ -176,70 +162,4 @@ func (m *mirror) provider(v int32, c *plan.Change) {
 	if i, ok := m.b.s.providerVertex(c); ok {
 		m.b.edge(m.b.begin[i], v)
 	}
-}
-
-// placeOrphan orders the ending of an object whose resource has no block: by what the state recorded.
-func (m *mirror) placeOrphan(v int32, c *plan.Change, first bool) {
-	b := m.b
-	r := c.Addr.Config()
-	b.edge(m.dependentsOf(r), v)
-	if !first {
-		b.edge(v, m.goneOf(r))
-	}
-	for _, dependency := range m.recorded(c) {
-		d := dependency.Value()
-		if node, ok := b.s.ResourceVertex(d); ok {
-			done, _ := b.s.Find(ResourceDone, b.s.Nodes[node].Module, b.s.Nodes[node].Named)
-			m.collect(v, c, m.ended, done)
-			if !first {
-				m.collect(v, c, m.endedPlain, done)
-			}
-			continue
-		}
-		if d != r {
-			b.edge(v, m.dependentsOf(d))
-		}
-	}
-}
-
-func (m *mirror) dependentsOf(r addr.ConfigResource) int32 { return m.lazily(m.dependents, r) }
-func (m *mirror) goneOf(r addr.ConfigResource) int32       { return m.lazily(m.gone, r) }
-
-func (m *mirror) lazily(of map[addr.ConfigResource]int32, r addr.ConfigResource) int32 {
-	v, ok := of[r]
-	if !ok {
-		v = m.b.vertex(plan.Vertex{Kind: plan.Sync, Change: -1, Node: -1})
-		of[r] = v
-	}
-	return v
-}
-
-// finish orders the makings of objects that, by the state, depend on resources without a block: after these have
-// ended; or before, where these were created first.
-func (m *mirror) finish() {
-	if len(m.orphans) == 0 {
-		return
-	}
-	for _, c := range m.b.p.Changes {
-		v, ok := m.b.makes[c.Addr]
-		if !ok || c.Action == plan.NoOp || c.Deposed != state.CurrentObject {
-			continue
-		}
-		for _, dependency := range m.recorded(c) {
-			d := dependency.Value()
-			if !m.orphans[d] {
-				continue
-			}
-			if gone, ok := m.gone[d]; ok {
-				m.b.edge(gone, v)
-			} else if before, ok := m.dependents[d]; ok && d != c.Addr.Config() {
-				m.b.edge(v, before)
-			}
-		}
-	}
-}
-
-// recorded returns the dependencies that the state recorded for the object of a change.
-func (m *mirror) recorded(c *plan.Change) []state.Dependency {
-	return recordedIn(m.b.p, c)
 }

@@ -59,6 +59,6 @@ func EmptyPlan(static *graph.Static, prior *state.State) *plan.Plan {
 func withGraph(static *graph.Static, p *plan.Plan) *plan.Plan {
 	all := func(int) bool { return true }
 	whole := func(*plan.Change, *graph.Node) []graph.InstanceReference { return nil }
-	p.Graph = graph.BuildApply(static, p, all, whole)
+	p.Graph, _ = graph.BuildApply(static, p, graph.ApplyOptions{Covered: all, References: whole}) // a circle is drawn as one
 	return p
 }

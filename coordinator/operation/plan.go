@@ -33,6 +33,8 @@ type PlanOptions struct {
 	Imports           map[addr.Instance]*planning.ImportTarget
 	// beforeDestroy makes the plan that a destroy plan goes by: conditions that do not hold are warnings.
 	beforeDestroy bool
+	// refreshed tells that nothing is refreshed because such a plan has done so.
+	refreshed bool
 }
 
 // What is said of a plan that was interrupted.
@@ -54,7 +56,7 @@ type Planned struct {
 // Plan makes a plan. prior is the stored state, which is not changed. A plan whose run failed comes with the errors,
 // marked as errored; nil when planning could not even begin.
 func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (*Planned, diag.List) {
-	diags := s.Tree.Check().Append(checkStatements(s.Tree), s.interrupted(notBegun))
+	diags := s.Tree.Check().Append(checkStatements(s.Tree), checkLifecycles(s.Tree), s.interrupted(notBegun))
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -101,7 +103,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	defer renewals.Stop()
 	planner := planning.New(planning.Options{
 		Code: code, Store: store, Static: static, Prior: moved.State, Previous: moved.Previous, MovedByBlock: moved.Explicit,
-		Mode: o.Mode, SkipRefresh: o.SkipRefresh, Scope: scope, Replace: o.Replace, Imports: o.Imports,
+		Mode: o.Mode, SkipRefresh: o.SkipRefresh, Refreshed: o.refreshed, Scope: scope, Replace: o.Replace, Imports: o.Imports,
 		WholeEdges: s.Rules.WholeEdges(), Removed: removedBlocks(s.Tree), Package: s.Package, Now: now, Renewals: renewals,
 	})
 	outcome, err := s.run(ctx, "plan", planner)
@@ -121,7 +123,8 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 		diags = diags.Append(stillInstances(s.Tree, store))
 	}
 	failed := outcome.Interrupted || diags.HasErrors() || len(outcome.Failed) > 0
-	p := planner.Plan(failed)
+	p, more := planner.Plan(failed)
+	diags = diags.Append(more)
 	p.EngineVersion, p.Workspace = s.EngineVersion, s.Workspace
 	p.Variables = s.variables()
 	p.Providers = s.Selections
@@ -148,7 +151,7 @@ func (s *Session) destroyByPlan(ctx context.Context, prior *state.State, o PlanO
 			exists.Outputs[c.Name] = &state.Output{Value: c.After, Sensitive: c.Sensitive}
 		}
 	}
-	o.SkipRefresh = true
+	o.SkipRefresh, o.refreshed = true, !o.SkipRefresh
 	return s.Plan(ctx, exists, o) // it gives all warnings again that are not of the ordinary plan alone
 }
 

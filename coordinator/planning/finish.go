@@ -2,17 +2,20 @@ package planning
 
 import (
 	"sort"
+	"strings"
 
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/graph"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
 )
 
 // Plan returns what the run found, after the run has ended. failed tells that it did not end well: the plan can be
-// shown, not applied. The caller fills in what the planner does not know: variables, providers, backend.
-func (p *Planner) Plan(failed bool) *plan.Plan {
+// shown, not applied. So it is where the changes cannot be put into an order, which is reported. The caller fills in what
+// the planner does not know: variables, providers, backend.
+func (p *Planner) Plan(failed bool) (*plan.Plan, diag.List) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := &plan.Plan{
@@ -27,10 +30,21 @@ func (p *Planner) Plan(failed bool) *plan.Plan {
 	sortChanges(out.Changes)
 	sortChanges(out.Drift)
 	p.outputChanges(out)
-	if !failed && p.Mode != plan.RefreshOnly {
-		out.Graph = graph.BuildApply(p.Static, out, p.Scope.Node, p.references())
+	if failed || p.Mode == plan.RefreshOnly {
+		return out, nil
 	}
-	return out
+	var circle []string
+	out.Graph, circle = graph.BuildApply(p.Static, out, graph.ApplyOptions{
+		Covered: p.Scope.Node, References: p.references(), Unrefreshed: p.SkipRefresh && !p.Refreshed,
+	})
+	if circle == nil {
+		return out, nil
+	}
+	out.Graph, out.Errored = plan.Graph{}, true
+	return out, diag.Errors("Cycle: "+strings.Join(circle, ", "),
+		"Each of these waits for the next one, and the last one for the first, so the plan has no order. "+
+			"What the state recorded, when the objects were made, contradicts what their blocks refer to now. "+
+			"A plan with -refresh=false goes by what was recorded alone; or change the objects in two steps, with -target.", nil)
 }
 
 func sortChanges(list []*plan.Change) {

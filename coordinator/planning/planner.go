@@ -36,10 +36,10 @@ type Options struct {
 	// MovedByBlock are those of them that a moved block moved: it says why, when their new place is not declared.
 	MovedByBlock map[addr.Instance]bool
 	Mode         plan.Mode
-	// SkipRefresh plans with what the state says.
-	SkipRefresh bool
-	Scope       Scope
-	Replace     []addr.Instance
+	// SkipRefresh plans with what the state says; Refreshed tells that a plan before this one has refreshed it.
+	SkipRefresh, Refreshed bool
+	Scope                  Scope
+	Replace                []addr.Instance
 	// WholeEdges makes a reference to one instance wait for all instances of its resource (edges = "resource").
 	WholeEdges bool
 	// Imports are what the import command asks for, by target; blocks are evaluated by the planner.

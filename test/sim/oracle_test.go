@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
@@ -14,10 +15,12 @@ import (
 
 // record is an object as a state has it.
 type record struct {
-	address string
-	status  state.Status
-	doubt   *state.Doubt
-	attrs   struct {
+	address  string
+	resource addr.ConfigResource
+	status   state.Status
+	doubt    *state.Doubt
+	recorded []state.Dependency
+	attrs    struct {
 		ID   string   `json:"id"`
 		Name string   `json:"name"`
 		Size int      `json:"size"`
@@ -37,7 +40,7 @@ func (s *site) records() (list []record) {
 			if o == nil {
 				return
 			}
-			r := record{address: a.String() + string(key), status: o.Status, doubt: o.Doubt}
+			r := record{address: a.String() + string(key), resource: a.Config(), status: o.Status, doubt: o.Doubt, recorded: o.Dependencies}
 			if o.Attrs != nil {
 				if err := json.Unmarshal(o.Attrs, &r.attrs); err != nil {
 					panic(err)
@@ -96,12 +99,21 @@ func (s *site) mustBeDurable(e *errand, id string) {
 	}
 }
 
-// mustNotBeNeeded checks that what refers to an object, and is to go as well, has gone before.
+// mustNotBeNeeded checks that what refers to an object, or recorded that it depends on its resource, and is to go as well,
+// has gone before.
 func (s *site) mustNotBeNeeded(e *errand) {
 	wanted := s.goals[s.at].names
-	for _, r := range s.records() {
-		if slices.Contains(r.attrs.Refs, e.id) && !slices.Contains(wanted, r.attrs.Name) {
+	list := s.records()
+	at := slices.IndexFunc(list, func(r record) bool { return r.attrs.ID == e.id })
+	for _, r := range list {
+		if slices.Contains(wanted, r.attrs.Name) {
+			continue
+		}
+		if slices.Contains(r.attrs.Refs, e.id) {
 			s.w.violate("order", "%s began to be deleted while %s, which refers to it, was still there", e.name, r.attrs.Name)
+		}
+		if at >= 0 && slices.Contains(r.recorded, state.DependOn(list[at].resource)) {
+			s.w.violate("recorded order", "%s began to be deleted while %s, which was recorded to depend on it, was still there", e.name, r.attrs.Name)
 		}
 	}
 }
@@ -166,14 +178,17 @@ func (s *site) compare(when string) {
 	}
 }
 
+// block is a resource block of a goal.
+type block struct {
+	gen, size int
+	refs      []int
+	first     bool
+}
+
 // makeGoals draws the configurations that a site's user wants one after the other: some objects, then changes to them
-// of all kinds, sometimes an end of all.
+// of all kinds, sometimes an end of all. Blocks forget what they refer to, so that only the state knows what their objects
+// were made from.
 func (w *world) makeGoals(name string) (goals []goal) {
-	type block struct {
-		gen, size int
-		refs      []int
-		first     bool
-	}
 	n := 2 + w.chance.IntN(w.options.objects-1)
 	blocks := make([]*block, n)
 	for i := range blocks {
@@ -189,44 +204,59 @@ func (w *world) makeGoals(name string) (goals []goal) {
 		if g > 0 {
 			for _, b := range blocks {
 				switch {
-				case b == nil:
 				case w.chance.IntN(3) == 0:
 					b.size++
 				case w.chance.IntN(4) == 0:
 					b.gen++
 				}
 			}
+			w.forget(blocks)
 			last := len(blocks) - 1
 			if w.chance.IntN(2) == 0 && last > 0 {
 				blocks = blocks[:last] // nothing refers to the last one
 			}
 		}
-		goal := goal{refs: map[string][]string{}}
-		var text strings.Builder
-		text.WriteString("terraform {\n  required_providers {\n    cloud = { source = \"example.com/sim/cloud\" }\n  }\n}\n")
-		for i, b := range blocks {
-			own := fmt.Sprintf("%s-r%d-%d", name, i, b.gen)
-			goal.names = append(goal.names, own)
-			fmt.Fprintf(&text, "resource \"cloud_thing\" \"r%d\" {\n  name = %q\n  size = %d\n  refs = [", i, own, b.size)
-			for k, j := range b.refs {
-				if k > 0 {
-					text.WriteString(", ")
-				}
-				fmt.Fprintf(&text, "cloud_thing.r%d.id", j)
-				goal.refs[own] = append(goal.refs[own], fmt.Sprintf("%s-r%d-%d", name, j, blocks[j].gen))
-			}
-			text.WriteString("]\n")
-			if b.first {
-				text.WriteString("  lifecycle {\n    create_before_destroy = true\n  }\n")
-			}
-			text.WriteString("}\n")
-		}
-		goal.text = text.String()
-		slices.Sort(goal.names)
-		goals = append(goals, goal)
+		goals = append(goals, makeGoal(name, blocks))
 	}
 	if w.chance.IntN(3) == 0 {
-		goals = append(goals, goal{text: goals[len(goals)-1].text, refs: goals[len(goals)-1].refs, destroy: true})
+		w.forget(blocks)
+		end := makeGoal(name, blocks)
+		end.names, end.destroy = nil, true
+		goals = append(goals, end)
 	}
 	return goals
+}
+
+// forget takes references out of blocks.
+func (w *world) forget(blocks []*block) {
+	for _, b := range blocks {
+		b.refs = slices.DeleteFunc(slices.Clone(b.refs), func(int) bool { return w.chance.IntN(4) == 0 })
+	}
+}
+
+// makeGoal writes a configuration.
+func makeGoal(name string, blocks []*block) goal {
+	goal := goal{refs: map[string][]string{}}
+	var text strings.Builder
+	text.WriteString("terraform {\n  required_providers {\n    cloud = { source = \"example.com/sim/cloud\" }\n  }\n}\n")
+	for i, b := range blocks {
+		own := fmt.Sprintf("%s-r%d-%d", name, i, b.gen)
+		goal.names = append(goal.names, own)
+		fmt.Fprintf(&text, "resource \"cloud_thing\" \"r%d\" {\n  name = %q\n  size = %d\n  refs = [", i, own, b.size)
+		for k, j := range b.refs {
+			if k > 0 {
+				text.WriteString(", ")
+			}
+			fmt.Fprintf(&text, "cloud_thing.r%d.id", j)
+			goal.refs[own] = append(goal.refs[own], fmt.Sprintf("%s-r%d-%d", name, j, blocks[j].gen))
+		}
+		text.WriteString("]\n")
+		if b.first {
+			text.WriteString("  lifecycle {\n    create_before_destroy = true\n  }\n")
+		}
+		text.WriteString("}\n")
+	}
+	goal.text = text.String()
+	slices.Sort(goal.names)
+	return goal
 }

@@ -28,9 +28,11 @@ const (
 	guardCommit guard = "commit" // a result is durable before its message is acknowledged
 	guardPermit guard = "permit" // a permit is held until what runs under it is resolved
 	guardFence  guard = "fence"  // a commit under a lock that was broken is refused
+	// guardRecorded: a plan knows what the objects were made from, whatever their blocks refer to now.
+	guardRecorded guard = "recorded"
 )
 
-var guards = []guard{guardClaim, guardNonce, guardIntent, guardStart, guardCommit, guardPermit, guardFence}
+var guards = []guard{guardClaim, guardNonce, guardIntent, guardStart, guardCommit, guardPermit, guardFence, guardRecorded}
 
 // options say what a simulation is like.
 type options struct {

@@ -503,7 +503,31 @@ func (h *handle) CreateWorkspace(context.Context, string) error { panic("sim: no
 func (h *handle) DeleteWorkspace(context.Context, string) error { panic("sim: nobody asks") }
 
 func (h *handle) Load(ctx context.Context, ws string) (*state.State, error) {
-	return h.site.store.Load(ctx, ws)
+	st, err := h.site.store.Load(ctx, ws)
+	if err == nil && h.w.options.without == guardRecorded {
+		forgetDependencies(st)
+	}
+	return st, err
+}
+
+// forgetDependencies takes out of a state what its objects were made from.
+func forgetDependencies(st *state.State) {
+	alone := func(o *state.Object) *state.Object {
+		if o == nil {
+			return nil
+		}
+		forgetful := *o
+		forgetful.Dependencies = nil
+		return &forgetful
+	}
+	for _, r := range st.Resources {
+		for _, i := range r.Instances {
+			i.Current = alone(i.Current)
+			for k, o := range i.Deposed {
+				i.Deposed[k] = alone(o)
+			}
+		}
+	}
 }
 
 func (h *handle) Replace(context.Context, string, string, *state.State, string) error {

@@ -1,0 +1,315 @@
+package graph
+
+import (
+	"slices"
+
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// recorded orders endings by the dependencies that the state recorded, where the configuration does not say the same: of
+// resources without a block, and of objects whose block does not refer any more to what they were made from. The object of
+// x depends on resource d, so:
+//
+//   - x ends before d ends;
+//   - d is made or changed after x has ended, unless one of them is created first;
+//   - x is made or changed after d has ended, or before that, if d was created first. Where a new object of x is created
+//     first, it does not wait for d: it would wait for the end of the old x, too. (OpenTofu finds a circle there.)
+//
+// What follows from other edges is not drawn, because recorded dependencies are transitive and there may be thousands for
+// each object: x ends before d without an edge of its own where an e between them ends, which depends on all that d stands
+// for (see top and bottom).
+type recorded struct {
+	m *mirror
+	// resources are those that the plan changes, by number; sets are over these numbers.
+	resources []resourceEndings
+	numbers   map[addr.ConfigResource]int32
+	lists     map[*state.Dependency]bitset // by the list's place in memory: objects share lists
+	// configured is what the configuration has each static vertex wait for.
+	configured []bitset
+	// byReach are the numbers of the resources, those whose objects recorded most first.
+	byReach []int
+}
+
+// resourceEndings are the vertices of a resource's objects.
+type resourceEndings struct {
+	addr.ConfigResource
+	plain, first []int32 // endings; first are those that wait until what depends on them has changed
+	makings      []int32 // without those that are created first, or do not change
+	provider     addr.ProviderInstance
+	// all is what any of the ending objects recorded, common what each of those in plain did.
+	all, common bitset
+	// before comes before all endings, beforeFirst before those in first; gone comes after all in plain, and free after
+	// the endings that the makings wait for. Each is -1 while nothing needs it.
+	before, beforeFirst, gone, free int32
+}
+
+// recorded draws the edges that the state's dependencies ask for.
+func (m *mirror) recorded() {
+	if m.b.p.Prior == nil {
+		return
+	}
+	r := &recorded{m: m, numbers: map[addr.ConfigResource]int32{}, lists: map[*state.Dependency]bitset{}}
+	r.collect()
+	if !r.anything() {
+		return
+	}
+	for i, c := range m.b.p.Changes {
+		if missing := r.missing(c); missing != nil {
+			r.order(i, c, missing)
+		}
+	}
+	r.connect()
+}
+
+// collect numbers the resources that the plan changes, and finds their vertices.
+func (r *recorded) collect() {
+	b := r.m.b
+	for _, c := range b.p.Changes {
+		if !endsObject(c) && !r.m.changes(c) {
+			continue
+		}
+		a := c.Addr.Config()
+		if _, ok := r.numbers[a]; !ok {
+			r.numbers[a] = int32(len(r.resources))
+			r.resources = append(r.resources, resourceEndings{
+				ConfigResource: a, provider: c.Provider, before: -1, beforeFirst: -1, gone: -1, free: -1,
+			})
+		}
+	}
+	for i := range r.resources {
+		r.resources[i].all = newBitset(len(r.resources))
+	}
+	for _, c := range b.p.Changes {
+		n, ok := r.numbers[c.Addr.Config()]
+		if !ok {
+			continue
+		}
+		d := &r.resources[n]
+		if r.m.changes(c) && !c.CreateBeforeDestroy {
+			d.makings = append(d.makings, b.makes[c.Addr])
+		}
+		v, ends := b.ends[changeKey{c.Addr, c.Deposed}]
+		if !ends {
+			continue
+		}
+		of := r.of(c)
+		d.all.addAll(of)
+		if r.m.first[c] {
+			d.first = append(d.first, v)
+			continue
+		}
+		d.plain = append(d.plain, v)
+		if d.common == nil {
+			d.common = slices.Clone(of)
+		} else {
+			d.common.keep(of)
+		}
+	}
+	r.configured = r.configuration()
+	r.byReach = make([]int, len(r.resources))
+	reach := make([]int, len(r.resources))
+	for i := range r.byReach {
+		r.byReach[i], reach[i] = i, r.resources[i].all.len()
+	}
+	slices.SortStableFunc(r.byReach, func(x, y int) int { return reach[y] - reach[x] })
+}
+
+// changes tells whether a change makes or changes the current object.
+func (m *mirror) changes(c *plan.Change) bool {
+	_, ok := m.b.makes[c.Addr]
+	return ok && c.Action != plan.NoOp && c.Deposed == state.CurrentObject
+}
+
+// of returns what the state recorded for the object of a change, among the numbered resources, without its own resource.
+func (r *recorded) of(c *plan.Change) bitset {
+	list := recordedIn(r.m.b.p, c)
+	if len(list) == 0 {
+		return newBitset(len(r.resources))
+	}
+	set, ok := r.lists[&list[0]]
+	if !ok {
+		set = newBitset(len(r.resources))
+		for _, d := range list {
+			if n, ok := r.numbers[d.Value()]; ok {
+				set.add(int(n))
+			}
+		}
+		r.lists[&list[0]] = set
+	}
+	if own := int(r.numbers[c.Addr.Config()]); set.has(own) {
+		set = slices.Clone(set)
+		set.remove(own)
+	}
+	return set
+}
+
+// configuration returns what each static vertex waits for, among the numbered resources.
+func (r *recorded) configuration() []bitset {
+	_, sets := r.m.b.s.reach(r.numbers, len(r.resources))
+	return sets
+}
+
+// missing returns what the state recorded for the object of a change and the configuration does not say; nil for nothing.
+func (r *recorded) missing(c *plan.Change) bitset {
+	if _, ok := r.numbers[c.Addr.Config()]; !ok {
+		return nil
+	}
+	set := r.of(c)
+	if node, ok := r.m.b.s.ResourceVertex(c.Addr.Config()); ok && r.configured[node] != nil && !r.m.b.recordedAlone {
+		if set.within(r.configured[node]) {
+			return nil
+		}
+		set = slices.Clone(set)
+		set.removeAll(r.configured[node])
+	}
+	if set.empty() {
+		return nil
+	}
+	return set
+}
+
+// anything tells whether the state says more than the configuration.
+func (r *recorded) anything() bool {
+	return slices.ContainsFunc(r.m.b.p.Changes, func(c *plan.Change) bool { return r.missing(c) != nil })
+}
+
+// order draws the edges of one change.
+func (r *recorded) order(i int, c *plan.Change, missing bitset) {
+	b := r.m.b
+	own, set := int(r.numbers[c.Addr.Config()]), r.of(c)
+	if v, ok := b.ends[changeKey{c.Addr, c.Deposed}]; ok {
+		first := r.m.first[c]
+		top := r.top(set, own, func(d *resourceEndings) bool {
+			return len(d.plain)+len(d.first) > 0 && (first || len(d.first) == 0) && !r.apart(c, d)
+		})
+		top.keep(missing)
+		for n := range top.each() {
+			d := &r.resources[n]
+			if r.apart(c, d) {
+				continue
+			}
+			if len(d.plain)+len(d.first) > 0 {
+				b.edge(v, r.vertex(&d.before))
+			}
+			if !first && len(d.makings) > 0 {
+				b.edge(v, r.vertex(&d.free))
+			}
+		}
+	}
+	if !r.m.changes(c) {
+		return
+	}
+	v := b.makes[c.Addr]
+	if c.Action != plan.CreateThenDelete {
+		for n := range r.bottom(set, missing).each() {
+			if d := &r.resources[n]; !r.apart(c, d) {
+				b.edge(r.vertex(&d.gone), v)
+			}
+		}
+	}
+	top := r.top(set, own, func(d *resourceEndings) bool { return len(d.first) > 0 && len(d.plain) == 0 })
+	top.keep(missing)
+	for n := range top.each() {
+		if d := &r.resources[n]; len(d.first) > 0 && !r.apart(c, d) {
+			b.edge(v, r.vertex(&d.beforeFirst))
+		}
+	}
+}
+
+// top returns set without those numbers that are reached through others in it: through a d that counts, with all that its
+// objects recorded. Where resources depend on each other in a circle, all of them stay.
+func (r *recorded) top(set bitset, own int, counts func(*resourceEndings) bool) bitset {
+	top := slices.Clone(set)
+	for _, n := range r.byReach {
+		d := &r.resources[n]
+		if top.has(n) && counts(d) && !d.all.has(own) && d.all.within(set) {
+			top.removeAll(d.all)
+		}
+	}
+	return top
+}
+
+// bottom returns the numbers in missing that have objects in plain, without those that end before another one in set does.
+func (r *recorded) bottom(set, missing bitset) bitset {
+	out := newBitset(len(r.resources))
+	for n := range missing.each() {
+		d := &r.resources[n]
+		if len(d.plain) == 0 {
+			continue
+		}
+		later := false
+		for e := range d.common.each() {
+			x := &r.resources[e]
+			if set.has(e) && len(x.plain) > 0 && !x.all.has(n) && x.all.within(d.common) {
+				later = true
+				break
+			}
+		}
+		if !later {
+			out.add(n)
+		}
+	}
+	return out
+}
+
+// apart tells that no edge is drawn between a change and the objects of a resource: it would close a circle through a
+// provider that is configured with what the plan makes.
+func (r *recorded) apart(c *plan.Change, d *resourceEndings) bool {
+	if r.m.b.withinProviders && c.Provider != d.provider {
+		return true
+	}
+	return r.late(c.Provider, d.ConfigResource) || r.late(d.provider, c.Addr.Config())
+}
+
+// late tells whether a provider is late, and a resource among what its configuration is made of.
+func (r *recorded) late(p addr.ProviderInstance, of addr.ConfigResource) bool {
+	if len(r.m.late) == 0 {
+		return false
+	}
+	config := p.Config()
+	i, ok := r.m.b.s.Find(ProviderNode, config.Module, config)
+	if !ok || !r.m.late[i] {
+		return false
+	}
+	node, ok := r.m.b.s.ResourceVertex(of)
+	return ok && r.m.holding[node]
+}
+
+// vertex makes a Sync vertex where there is none yet.
+func (r *recorded) vertex(at *int32) int32 {
+	if *at < 0 {
+		*at = r.m.b.vertex(plan.Vertex{Kind: plan.Sync, Change: -1, Node: -1})
+	}
+	return *at
+}
+
+// connect puts the vertices of the resources between their objects.
+func (r *recorded) connect() {
+	b := r.m.b
+	for i := range r.resources {
+		d := &r.resources[i]
+		for _, v := range d.plain {
+			if d.before >= 0 {
+				b.edge(d.before, v)
+			}
+			if d.gone >= 0 {
+				b.edge(v, d.gone)
+			}
+		}
+		for _, v := range d.first {
+			if d.before >= 0 {
+				b.edge(d.before, v)
+			}
+			if d.beforeFirst >= 0 {
+				b.edge(d.beforeFirst, v)
+			}
+		}
+		if d.free >= 0 {
+			for _, v := range d.makings {
+				b.edge(d.free, v)
+			}
+		}
+	}
+}
