@@ -127,13 +127,13 @@ func (l *loop) giveIn(held *limit) {
 	var names strings.Builder
 	for i, address := range list {
 		if i == namedDoubts {
-			fmt.Fprintf(&names, "  and %d more: coordinator runs list\n", len(list)-i)
+			fmt.Fprintf(&names, "  and %d more: "+diag.Program()+" runs list\n", len(list)-i)
 			break
 		}
-		fmt.Fprintf(&names, "  coordinator runs resolve '%s' -not-created\n", address)
+		fmt.Fprintf(&names, "  "+diag.Program()+" runs resolve '%s' -not-created\n", address)
 	}
 	l.tell(-1, diag.Errors("Nothing more can be started",
-		fmt.Sprintf("All %d permits of the limit %q are held by operations whose outcome is not known, because they may still be going on. If a worker that has one of them can come back, let it, and go on with its run: coordinator runs resume. If it is gone for good, look what became of each operation, and say so (with -created=ID where it happened); its permit is free then:\n\n%s\nWhat nobody resolves holds its permit for a day. A larger limit lets others go on meanwhile: coordinator limits %s=%d", held.slots, held.name, names.String(), held.name, 2*held.slots), nil))
+		fmt.Sprintf("All %d permits of the limit %q are held by operations whose outcome is not known, because they may still be going on. If a worker that has one of them can come back, let it, and go on with its run: "+diag.Program()+" runs resume. If it is gone for good, look what became of each operation, and say so (with -created=ID where it happened); its permit is free then:\n\n%s\nWhat nobody resolves holds its permit for a day. A larger limit lets others go on meanwhile: "+diag.Program()+" limits %s=%d", held.slots, held.name, names.String(), held.name, 2*held.slots), nil))
 	l.onInterrupted(interrupted{})
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"github.com/mattn/go-shellwords"
 
 	"github.com/millipede-iac/millipede/cmd/natsconn"
+	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/services"
 	"github.com/millipede-iac/millipede/state/encryption"
@@ -45,6 +45,7 @@ type app struct {
 	cwd     string            // where the command was given, before -chdir; empty while that is the working directory
 	nats    natsconn.Settings // what the options say; see server
 	command string
+	apart   bool                   // the command has nothing to do with workspaces
 	sealing *encryption.Encryption // what encrypts states and plans, once it is set up; see encryption
 	flags   *flag.FlagSet          // of the command, once it has made them
 }
@@ -80,6 +81,8 @@ type command struct {
 	synopsis string
 	run      func(ctx context.Context, a *app, args []string) int
 	hidden   bool
+	// apart tells that the command has nothing to do with workspaces, so that it does not matter which one is selected.
+	apart bool
 }
 
 // run dispatches to a command.
@@ -101,10 +104,10 @@ func (a *app) run(ctx context.Context, args []string) int {
 			a.printCommands(a.stdout)
 			return 127
 		}
-		fmt.Fprintf(a.stderr, "Millipede has no command named %q.%s\n\nTo see all of the commands, run:\n  coordinator -help\n", rest[0], didYouMean(rest[0]))
+		fmt.Fprintf(a.stderr, "Millipede has no command named %q.%s\n\nTo see all of the commands, run:\n  "+diag.Program()+" -help\n", rest[0], didYouMean(rest[0]))
 		return 1
 	}
-	a.command = c.name
+	a.command, a.apart = c.name, c.apart
 	extra, err := a.argsFromEnvironment(c.name)
 	if err != nil {
 		fmt.Fprintf(a.stderr, "Error: %s\n", err)
@@ -134,14 +137,38 @@ func (a *app) exitCode(code int) int {
 	return 1
 }
 
+// versionWords ask for the version, wherever they stand; helpWords for help, wherever they stand before "--".
+var (
+	versionWords = []string{"-v", "-version", "--version"}
+	helpWords    = []string{"-h", "-help", "--help"}
+)
+
+// asksHelp tells whether one of the arguments asks for help.
+func asksHelp(args []string) bool {
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
+	}
+	return slices.ContainsFunc(args, func(arg string) bool { return slices.Contains(helpWords, arg) })
+}
+
 // globals takes the options before the command off.
 func (a *app) globals(args []string) (rest []string, code int, done bool) {
-	for i, arg := range args {
+	if slices.ContainsFunc(args, func(arg string) bool { return slices.Contains(versionWords, arg) }) {
+		args = versionFirst(args)
+	}
+	unknown := ""
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") && args[0] != "--" {
+		arg := args[0]
+		args = args[1:]
 		name, value, hasValue := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
 		switch {
-		case !strings.HasPrefix(arg, "-"):
-			return args[i:], 0, false
-		case name == "chdir" && hasValue && value != "":
+		case name == "chdir" && (!hasValue || value == ""):
+			fmt.Fprintln(a.stderr, "Invalid -chdir option: it needs an equals sign and a directory, as in -chdir=example")
+			return nil, 1, true
+		case name == "chdir" && a.chdir != "":
+			fmt.Fprintln(a.stderr, "Invalid -chdir option: it can be given only once")
+			return nil, 1, true
+		case name == "chdir":
 			a.chdir = value
 		case hasValue && a.nats.Flag(name, value):
 		case name == "install-autocomplete" || name == "uninstall-autocomplete":
@@ -150,20 +177,40 @@ func (a *app) globals(args []string) (rest []string, code int, done bool) {
 				return nil, 1, true
 			}
 			return nil, 0, true
-		case name == "version" || name == "v":
-			return append([]string{"version"}, args[i+1:]...), 0, false
-		case name == "help" || name == "h":
-			if c, _ := findCommand(args[i+1:]); c != nil {
-				return append(args[i+1:], "-help"), 0, false
+		case slices.Contains(helpWords, arg):
+			if len(args) == 0 {
+				a.printCommands(a.stdout)
+				return nil, 0, true
 			}
-			a.printCommands(a.stdout)
-			return nil, 0, true
-		default:
-			fmt.Fprintf(a.stderr, "Invalid global option %s: write -chdir=DIR, -nats=URL, -help, -version or another global option before the command; coordinator -help lists them.\n", arg)
-			return nil, 1, true
+			args = append(slices.Clone(args), "-help")
+		case unknown == "":
+			unknown = arg
 		}
 	}
-	return nil, 0, false
+	if unknown == "" {
+		return args, 0, false
+	}
+	fmt.Fprintf(a.stderr, "Invalid global option %s: write -chdir=DIR, -nats=URL, -help, -version or another global option before "+
+		"the command, and the options of the command behind it; %s -help lists them.\n", unknown, diag.Program())
+	if len(args) == 0 {
+		return nil, 127, true
+	}
+	return nil, 1, true
+}
+
+// versionFirst makes a command line of the version command: the global options stay before it.
+func versionFirst(args []string) []string {
+	var before, behind []string
+	for _, arg := range args {
+		switch {
+		case slices.Contains(versionWords, arg):
+		case len(behind) == 0 && strings.HasPrefix(arg, "-"):
+			before = append(before, arg)
+		default:
+			behind = append(behind, arg)
+		}
+	}
+	return slices.Concat(before, []string{"version"}, behind)
 }
 
 // findCommand returns the command that the arguments name (two words for commands like `state list`), and what
@@ -198,34 +245,26 @@ func (a *app) newFlags() *flag.FlagSet {
 	f := flag.NewFlagSet(a.command, flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	f.Usage = func() {}
-	f.Var(helpFlag{}, "help", "")
-	f.Var(helpFlag{}, "h", "")
 	a.flags = f
 	return f
 }
 
-// helpFlag ends the parsing with flag.ErrHelp.
-type helpFlag struct{}
-
-func (helpFlag) String() string   { return "" }
-func (helpFlag) Set(string) error { return flag.ErrHelp }
-func (helpFlag) IsBoolFlag() bool { return true }
-
 // parse parses the arguments of a command. When the command is over with that (help was asked for, or the arguments
 // are wrong) done is set and code is its exit code.
 func (a *app) parse(f *flag.FlagSet, usage string, args []string) (code int, done bool) {
+	if asksHelp(args) {
+		printUsage(a.stdout, usage)
+		return 0, true
+	}
 	err := f.Parse(viewFirst(f, args))
 	switch {
 	case err == nil:
 		return 0, false
-	case errors.Is(err, flag.ErrHelp) || slices.Contains(args, "-help") || slices.Contains(args, "--help"):
-		fmt.Fprintln(a.stdout, strings.TrimSpace(usage))
-		return 0, true
 	default:
 		if why := absence(a.command, err); why != "" {
 			err = fmt.Errorf("%w: %s", err, why)
 		}
-		fmt.Fprintf(a.stderr, "\nError: Failed to parse command-line flags\n\n%s\n\nFor the options of the command, run:\n  coordinator %s -help\n", err, a.command)
+		fmt.Fprintf(a.stderr, "\nError: Failed to parse command-line flags\n\n%s\n\nFor the options of the command, run:\n  "+diag.Program()+" %s -help\n", err, a.command)
 		return 1, true
 	}
 }
@@ -247,9 +286,14 @@ func viewFirst(f *flag.FlagSet, args []string) []string {
 	return append(first, rest...)
 }
 
+// printUsage writes the help text of a command, with the name under which the program was called.
+func printUsage(w io.Writer, usage string) {
+	fmt.Fprintln(w, strings.ReplaceAll(strings.TrimSpace(usage), " coordinator [", " "+diag.Program()+" ["))
+}
+
 // printCommands lists the commands.
 func (a *app) printCommands(w io.Writer) {
-	fmt.Fprint(w, "Usage: coordinator [global options] <subcommand> [args]\n\nThe commands:\n")
+	fmt.Fprintf(w, "Usage: %s [global options] <subcommand> [args]\n\nThe commands:\n", diag.Program())
 	for _, c := range commands {
 		if !c.hidden {
 			fmt.Fprintf(w, "  %-22s %s\n", c.name, c.synopsis)

@@ -195,7 +195,7 @@ func (a *app) preparedBackend(block *config.Backend, own cty.Value) (cty.Value, 
 		reason = "the backend block has changed"
 	}
 	if reason != "" {
-		return own, diag.Errors("Backend initialization required, please run \"coordinator init\"", "Reason: "+reason+
+		return own, diag.Errors("Backend initialization required, please run \""+diag.Program()+" init\"", "Reason: "+reason+
 			".\n\nThe backend block says where the state is kept. When it changes, the state has to be brought there, or what is there has to be taken: run init, with -migrate-state or with -reconfigure. Nothing was changed so far.", nil)
 	}
 	if block == nil {

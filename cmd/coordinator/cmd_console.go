@@ -58,7 +58,7 @@ func runConsole(ctx context.Context, a *app, args []string) int {
 	if json {
 		diags = diags.Append(diag.New(diag.Error, "Output only in json is not allowed", "A console is for people. To have its output as JSON beside that, give -json-into=FILE.", nil))
 	}
-	if diags = diags.Append(noArguments(f), a.checkWorkspace()); diags.HasErrors() {
+	if diags = diags.Append(noArguments(f)); diags.HasErrors() {
 		return s.end(diags)
 	}
 	return s.end(a.inspect(ctx, s, inspectOptions{vars: vars, state: sf, lockAs: "OperationTypeInvalid"}, func(i *inspection) diag.List {

@@ -40,7 +40,7 @@ func runForceUnlock(ctx context.Context, a *app, args []string) int {
 	case sf.json && !*force:
 		return s.wrongUsage("Invalid usage", "With -json nobody can be asked, so -force is required.")
 	}
-	if diags = diags.Append(a.checkWorkspace()); diags.HasErrors() {
+	if diags.HasErrors() {
 		return s.end(diags)
 	}
 	root, more := s.loadRoot(vars)

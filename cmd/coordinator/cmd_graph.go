@@ -53,7 +53,7 @@ func runGraph(ctx context.Context, a *app, args []string) int {
 	}
 	s, diags := a.newScreen(show, nil)
 	s.printer.Out = a.stderr // standard output is for the drawing
-	if diags = diags.Append(noArguments(f), r.check(ctx, a, vars), a.checkWorkspace()); diags.HasErrors() {
+	if diags = diags.Append(noArguments(f), r.check(ctx, a, vars)); diags.HasErrors() {
 		return s.end(diags)
 	}
 	return s.end(a.inspect(ctx, s, inspectOptions{vars: vars, saved: r.saved}, func(i *inspection) diag.List {

@@ -24,7 +24,7 @@ Options:
   -config=DIR           Where the configuration is. Default: the working directory.
   -var 'NAME=VALUE'     Set an input variable of the root module. May be given often.
   -var-file=FILE        Set the variables in a file, beside terraform.tfvars and *.auto.tfvars.
-` + operatingHelp + writingHelp + deprecationHelp + jsonHelp
+` + remoteVersionHelp + operatingHelp + writingHelp + deprecationHelp + jsonHelp
 
 func runImport(ctx context.Context, a *app, args []string) int {
 	var vars variableFlags
@@ -36,6 +36,7 @@ func runImport(ctx context.Context, a *app, args []string) int {
 	sf.register(f)
 	dir := f.String("config", "", "")
 	parallelism := f.Int("parallelism", unset, "")
+	registerRemoteVersion(f)
 	if code, done := a.parse(f, importUsage, args); done {
 		return code
 	}

@@ -41,7 +41,7 @@ Options:
   -input=false          Never ask for anything.
 ` + lockHelp + `  -var 'NAME=VALUE', -var-file=FILE
                         Variables that module sources or the backend depend on. May be given often.
-` + jsonHelp
+` + remoteVersionHelp + jsonHelp
 
 // initOptions are the flags of init.
 type initOptions struct {
@@ -78,12 +78,13 @@ func runInit(ctx context.Context, a *app, args []string) int {
 	}
 	list("backend-config", &o.backendConfig)
 	list("plugin-dir", &o.pluginDirs)
+	registerRemoteVersion(f)
 	if code, done := a.parse(f, initUsage, args); done {
 		return code
 	}
 	o.input, o.migrate = vars.input, o.migrate || o.force
 	s, diags := a.newStreamScreen(sf, nil)
-	diags = diags.Append(noArguments(f), o.check(), a.checkWorkspace())
+	diags = diags.Append(noArguments(f), o.check())
 	if diags.HasErrors() {
 		return s.end(diags)
 	}
@@ -182,10 +183,10 @@ func (i *initialisation) done() {
 	i.say(i.app.ink(i.flags.viewFlags).Success("Millipede has been successfully initialized!"))
 	if !i.app.automated() {
 		i.print("\n")
-		i.say(`Run "coordinator plan" to see what would change, then "coordinator apply".
+		i.say(fmt.Sprintf(`Run "%[1]s plan" to see what would change, then "%[1]s apply".
 
-When modules, required providers or the backend change, run "coordinator init"
-again. The other commands say so when they notice.`)
+When modules, required providers or the backend change, run "%[1]s init"
+again. The other commands say so when they notice.`, diag.Program()))
 	}
 }
 

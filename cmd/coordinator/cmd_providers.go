@@ -33,7 +33,10 @@ Options:
 ` + textHelp
 
 func runProviders(ctx context.Context, a *app, args []string) int {
-	return a.withConfiguration(ctx, args, providersUsage, registerTestDir, func(s *screen, wd *workdir, prior *state.State, _ []string) diag.List {
+	return a.withConfiguration(ctx, args, providersUsage, registerTestDir, func(s *screen, wd *workdir, prior *state.State, args []string) diag.List {
+		if len(args) > 0 {
+			return unexpected(args[0])
+		}
 		s.print("\nProviders required by configuration:\n.\n")
 		s.print(requirementsOf(wd.tree.Root, testBranches(wd.tree)).text("") + "\n")
 		if prior != nil && len(prior.Resources) > 0 {
@@ -193,7 +196,7 @@ func (a *app) withTree(args []string, usage string, show func(*showFlags, *flag.
 		wd.testDir = dir.Value.String()
 	}
 	s.from(wd.loader.Sources)
-	if diags = diags.Append(more, a.checkWorkspace()); diags.HasErrors() {
+	if diags = diags.Append(more); diags.HasErrors() {
 		return s.end(diags)
 	}
 	if !wd.loader.HasConfig(".") {

@@ -114,7 +114,7 @@ func (a *app) readRuns(ctx context.Context, usage string, args []string, most in
 	}
 	switch err := show(store, f.Arg(0)); {
 	case errors.Is(err, journal.ErrNoRun):
-		diags = diag.Errors("No such run", fmt.Sprintf("There is no run %q in the store of this directory. See: coordinator runs list", f.Arg(0)), nil)
+		diags = diag.Errors("No such run", fmt.Sprintf("There is no run %q in the store of this directory. See: "+diag.Program()+" runs list", f.Arg(0)), nil)
 	case err != nil:
 		diags = diag.Errors("Failed to show the run", err.Error()+".", nil)
 	}

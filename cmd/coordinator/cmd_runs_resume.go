@@ -90,14 +90,14 @@ func (a *app) findRun(ctx context.Context, name string, vars variableFlags) (r j
 	if name == "" {
 		open := slices.IndexFunc(runs, func(r journal.Run) bool { return !r.Over() })
 		if open < 0 {
-			return r, nil, diag.Errors("Nothing to resume", "Every run in this workspace has ended. See: coordinator runs list", nil)
+			return r, nil, diag.Errors("Nothing to resume", "Every run in this workspace has ended. See: "+diag.Program()+" runs list", nil)
 		}
 		name = runs[open].ID
 	}
 	r, text, err := store.RunPlan(ctx, name)
 	switch {
 	case errors.Is(err, journal.ErrNoRun):
-		return r, nil, diag.Errors("No such run", fmt.Sprintf("There is no run %q in the store of this directory. See: coordinator runs list", name), nil)
+		return r, nil, diag.Errors("No such run", fmt.Sprintf("There is no run %q in the store of this directory. See: "+diag.Program()+" runs list", name), nil)
 	case err != nil:
 		return r, nil, diag.Errors("Failed to read the run", err.Error()+".", nil)
 	case r.Workspace != a.workspace():

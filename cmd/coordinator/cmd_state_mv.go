@@ -21,7 +21,7 @@ Usage: coordinator [global options] state mv [options] SOURCE DESTINATION
 Options:
   -dry-run              Only show what would be moved.
   -backup-out=FILE      With -state-out: where the state in that file before the change is written.
-` + lockHelp + stateFileHelp + variablesHelp + jsonHelp
+` + remoteVersionHelp + lockHelp + stateFileHelp + variablesHelp + jsonHelp
 
 func runStateMv(ctx context.Context, a *app, args []string) int {
 	var sf showFlags
@@ -33,6 +33,7 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 	lf.registerFile(f)
 	dryRun := f.Bool("dry-run", false, "")
 	backupOut := f.String("backup-out", "", "")
+	registerRemoteVersion(f)
 	if code, done := a.parse(f, stateMvUsage, args); done {
 		return code
 	}

@@ -19,7 +19,7 @@ Usage: coordinator [global options] state replace-provider [options] FROM TO
 Options:
   -auto-approve         Do not ask.
   -input=false          Do not ask, and fail when -auto-approve is not given.
-` + lockHelp + stateFileHelp + variablesHelp + jsonHelp
+` + remoteVersionHelp + lockHelp + stateFileHelp + variablesHelp + jsonHelp
 
 func runReplaceProvider(ctx context.Context, a *app, args []string) int {
 	var sf showFlags
@@ -31,6 +31,7 @@ func runReplaceProvider(ctx context.Context, a *app, args []string) int {
 	lf.registerFile(f)
 	approved := f.Bool("auto-approve", false, "")
 	input := f.Bool("input", true, "")
+	registerRemoteVersion(f)
 	if code, done := a.parse(f, replaceProviderUsage, args); done {
 		return code
 	}

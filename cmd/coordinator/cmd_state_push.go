@@ -19,7 +19,7 @@ Usage: coordinator [global options] state push [options] FILE
 
 Options:
   -force                Replace it all the same. What was there stays readable as an earlier version.
-` + lockHelp + variablesHelp + jsonHelp
+` + remoteVersionHelp + lockHelp + variablesHelp + jsonHelp
 
 func runStatePush(ctx context.Context, a *app, args []string) int {
 	var sf showFlags
@@ -30,6 +30,7 @@ func runStatePush(ctx context.Context, a *app, args []string) int {
 	vars.registerValues(f)
 	lf.registerLock(f)
 	force := f.Bool("force", false, "")
+	registerRemoteVersion(f)
 	if code, done := a.parse(f, statePushUsage, args); done {
 		return code
 	}

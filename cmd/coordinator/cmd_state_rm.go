@@ -17,7 +17,7 @@ Usage: coordinator [global options] state rm [options] ADDRESS...
 
 Options:
   -dry-run              Only show what would be removed.
-` + lockHelp + stateFileHelp + variablesHelp + jsonHelp
+` + remoteVersionHelp + lockHelp + stateFileHelp + variablesHelp + jsonHelp
 
 func runStateRm(ctx context.Context, a *app, args []string) int {
 	var sf showFlags
@@ -28,6 +28,7 @@ func runStateRm(ctx context.Context, a *app, args []string) int {
 	vars.registerValues(f)
 	lf.registerFile(f)
 	dryRun := f.Bool("dry-run", false, "")
+	registerRemoteVersion(f)
 	if code, done := a.parse(f, stateRmUsage, args); done {
 		return code
 	}
@@ -60,7 +61,7 @@ func runStateRm(ctx context.Context, a *app, args []string) int {
 		found, problems := matching(st, targets)
 		if problems.HasErrors() {
 			return diag.Errors("Invalid target address",
-				"No matching objects found: "+problems[0].Detail+" To see the addresses, run: coordinator state list", nil)
+				"No matching objects found: "+problems[0].Detail+" To see the addresses, run: "+diag.Program()+" state list", nil)
 		}
 		var changes []state.Change
 		verb := "Removed"

@@ -17,7 +17,7 @@ Usage: coordinator [global options] taint [options] ADDRESS
 
 Options:
   -allow-missing        Succeed when there is no such instance.
-` + lockHelp + stateFileHelp + variablesHelp + jsonHelp
+` + remoteVersionHelp + lockHelp + stateFileHelp + variablesHelp + jsonHelp
 
 const untaintUsage = `
 Usage: coordinator [global options] untaint [options] ADDRESS
@@ -26,13 +26,13 @@ Usage: coordinator [global options] untaint [options] ADDRESS
 
 Options:
   -allow-missing        Succeed when there is no such instance.
-` + lockHelp + stateFileHelp + variablesHelp + jsonHelp
+` + remoteVersionHelp + lockHelp + stateFileHelp + variablesHelp + jsonHelp
 
 func runTaint(ctx context.Context, a *app, args []string) int {
 	return a.mark(ctx, args, "taint", taintUsage, func(at addr.Instance, o *state.Object) (*state.Object, string, diag.List) {
 		if o.Status == state.InDoubt {
 			return nil, "", diag.Errors("Resource instance is in doubt",
-				fmt.Sprintf("It is not known what became of an operation on %s. Say that first, with: coordinator runs resolve", at), nil)
+				fmt.Sprintf("It is not known what became of an operation on %s. Say that first, with: "+diag.Program()+" runs resolve", at), nil)
 		}
 		marked := *o
 		marked.Status = state.Tainted
@@ -64,6 +64,7 @@ func (a *app) mark(ctx context.Context, args []string, name, usage string,
 	lf.registerFile(f)
 	lf.keepsEach = false
 	allowMissing := f.Bool("allow-missing", false, "")
+	registerRemoteVersion(f)
 	if code, done := a.parse(f, usage, args); done {
 		return code
 	}

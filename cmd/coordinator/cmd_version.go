@@ -12,8 +12,9 @@ import (
 const versionUsage = `
 Usage: coordinator [global options] version [options]
 
-  Shows the version of Millipede, the version of OpenTofu whose behaviour it has, and the providers that are selected
-  for the configuration in this directory.
+  Shows the version of OpenTofu whose behaviour this is, on the first line and in OpenTofu's form, because other programs
+  read it there; then the version of Millipede, and the providers that are selected for the configuration in this
+  directory.
 
 Options:
   -json                 Show that as JSON.
@@ -24,7 +25,6 @@ type versionForm struct {
 	Version    string            `json:"terraform_version"`
 	Platform   string            `json:"platform"`
 	Selections map[string]string `json:"provider_selections"`
-	Outdated   bool              `json:"terraform_outdated"`
 	Millipede  string            `json:"millipede_version"`
 }
 
@@ -36,10 +36,7 @@ func runVersion(_ context.Context, a *app, args []string) int {
 	if code, done := a.parse(f, versionUsage, args); done {
 		return code
 	}
-	s, diags := a.newScreen(sf, nil)
-	if diags = diags.Append(noArguments(f)); diags.HasErrors() {
-		return s.end(diags)
-	}
+	s, diags := a.newScreen(sf, nil) // whatever else the command line holds, as in "plan -version", does not matter
 	// A lock file that cannot be read is the problem of the commands that need it.
 	locks, _ := lock.Read(lock.FileName)
 	form := versionForm{Version: engineVersion, Platform: hosting.Platform, Selections: map[string]string{}, Millipede: version}
@@ -48,7 +45,7 @@ func runVersion(_ context.Context, a *app, args []string) int {
 	}
 	text, err := json.MarshalIndent(form, "", "  ")
 	diags = diags.Append(s.writeDocument(append(text, '\n'), err))
-	s.print(fmt.Sprintf("Millipede v%s (speaks OpenTofu v%s)\non %s\n", version, engineVersion, hosting.Platform))
+	s.print(fmt.Sprintf("OpenTofu v%s\nMillipede v%s\non %s\n", engineVersion, version, hosting.Platform))
 	for _, p := range locks.Sorted() {
 		s.print(fmt.Sprintf("+ provider %s v%s\n", p, locks.Providers[p].Version))
 	}

@@ -25,7 +25,10 @@ Subcommands:
 // deprecatedEnv is an old name of a workspace command.
 func deprecatedEnv(run func(context.Context, *app, []string) int) func(context.Context, *app, []string) int {
 	return func(ctx context.Context, a *app, args []string) int {
-		fmt.Fprintf(a.stderr, "\nWarning: The \"env\" family of commands is deprecated\n\nThese commands are called \"workspace\" now, and the old name will go.\n\n")
+		if !asksHelp(args) {
+			fmt.Fprintf(a.stderr, "\nWarning: The \"%s env\" family of commands is deprecated\n\n"+
+				"These commands are called \"workspace\" now, and the old name will go.\n\n", diag.Program())
+		}
 		return run(ctx, a, args)
 	}
 }
@@ -48,7 +51,7 @@ func runWorkspaceList(ctx context.Context, a *app, args []string) int {
 		return code
 	}
 	s, diags := a.newStreamScreen(sf, nil)
-	if diags = diags.Append(noArguments(f), a.checkWorkspace()); diags.HasErrors() {
+	if diags = diags.Append(noArguments(f)); diags.HasErrors() {
 		return s.end(diags)
 	}
 	return s.withWorkspaces(ctx, vars, true, func(w *workspaces) diag.List {
@@ -85,7 +88,10 @@ func runWorkspaceShow(_ context.Context, a *app, args []string) int {
 		return code
 	}
 	s, diags := a.newScreen(sf, nil)
-	if diags = diags.Append(noArguments(f), a.checkWorkspace()); diags.HasErrors() {
+	if diags.HasErrors() {
+		return s.end(diag.Errors("Error getting the current workspace", diags[0].Detail, nil))
+	}
+	if diags = noArguments(f); diags.HasErrors() {
 		return s.end(diags)
 	}
 	s.print(a.workspace() + "\n")

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"strings"
 )
 
 // commands are all commands, in the order in which the help lists them.
@@ -19,16 +17,16 @@ func init() {
 		{name: "destroy", synopsis: "Destroy everything", run: runDestroy},
 
 		{name: "console", synopsis: "Try expressions, with what the state holds", run: runConsole},
-		{name: "fmt", synopsis: "Rewrite configuration files in their usual form", run: runFmt},
+		{name: "fmt", synopsis: "Rewrite configuration files in their usual form", run: runFmt, apart: true},
 		{name: "force-unlock", synopsis: "Release a lock that was left on the state", run: runForceUnlock},
 		{name: "get", synopsis: "Install the modules", run: runGet},
 		{name: "graph", synopsis: "Draw what depends on what", run: runGraph},
 		{name: "import", synopsis: "Take an object that exists into the state", run: runImport},
-		{name: "limits", synopsis: "Show who holds the limits, and who waits", run: runLimits},
-		{name: "login", synopsis: "Get a token from a host, and keep it", run: runLogin},
-		{name: "logout", synopsis: "Forget the token for a host", run: runLogout},
+		{name: "limits", synopsis: "Show who holds the limits, and who waits", run: runLimits, apart: true},
+		{name: "login", synopsis: "Get a token from a host, and keep it", run: runLogin, apart: true},
+		{name: "logout", synopsis: "Forget the token for a host", run: runLogout, apart: true},
 		{name: "metadata", synopsis: "Facts about the engine", run: group(metadataUsage), hidden: true},
-		{name: "metadata functions", synopsis: "Show the functions of the language", run: runMetadataFunctions},
+		{name: "metadata functions", synopsis: "Show the functions of the language", run: runMetadataFunctions, apart: true},
 		{name: "output", synopsis: "Show output values", run: runOutput},
 		{name: "providers", synopsis: "Show which modules require which providers", run: runProviders},
 		{name: "providers lock", synopsis: "Write checksums of providers to the lock file", run: runProvidersLock},
@@ -57,9 +55,9 @@ func init() {
 		{name: "taint", synopsis: "Mark an object to be replaced", run: runTaint},
 		{name: "test", synopsis: "Carry out the tests of the configuration", run: runTest},
 		{name: "untaint", synopsis: "Take that mark away", run: runUntaint},
-		{name: "version", synopsis: "Show the version", run: runVersion},
+		{name: "version", synopsis: "Show the version", run: runVersion, apart: true},
 		{name: "workers", synopsis: "Who carries out operations", run: group(workersUsage), hidden: true},
-		{name: "workers list", synopsis: "List the live workers", run: runWorkersList},
+		{name: "workers list", synopsis: "List the live workers", run: runWorkersList, apart: true},
 		{name: "workspace", synopsis: "Several states for one configuration", run: group(workspaceUsage), hidden: true},
 		{name: "workspace list", synopsis: "List the workspaces", run: runWorkspaceList},
 		{name: "workspace show", synopsis: "Show the name of the selected workspace", run: runWorkspaceShow},
@@ -79,12 +77,10 @@ func init() {
 func group(usage string) func(context.Context, *app, []string) int {
 	return func(_ context.Context, a *app, args []string) int {
 		code := 1
-		for _, arg := range args {
-			if arg == "-help" || arg == "--help" || arg == "-h" {
-				code = 0
-			}
+		if asksHelp(args) {
+			code = 0
 		}
-		fmt.Fprintln(a.stdout, strings.TrimSpace(usage))
+		printUsage(a.stdout, usage)
 		return code
 	}
 }

@@ -97,12 +97,8 @@ func optionsOf(ctx context.Context, c *command) []string {
 	if asked.flags == nil {
 		return nil
 	}
-	var out []string
-	asked.flags.VisitAll(func(f *flag.Flag) {
-		if f.Name != "h" {
-			out = append(out, "-"+f.Name)
-		}
-	})
+	out := []string{"-help"}
+	asked.flags.VisitAll(func(f *flag.Flag) { out = append(out, "-"+f.Name) })
 	return out
 }
 

@@ -80,10 +80,9 @@ func (s *stateFlags) registerPrior(f *flag.FlagSet) {
 	f.StringVar(&s.state, "state", "", "")
 }
 
-// absent are the options of OpenTofu's commands that are not there, by name, with the reason that users are told. Those
-// of a single command are written behind its name.
+// absent are the options of OpenTofu's commands that are not there, behind the name of the command, with the reason that
+// users are told.
 var absent = map[string]string{
-	"ignore-remote-version": "it is for the remote and cloud backends, which Millipede does not have; leave it out",
 	"plan state-out":        "a plan writes no state; give it to apply",
 	"plan backup":           "a plan writes no state; give it to apply",
 	"import show-sensitive": "an import shows no values",
@@ -95,10 +94,13 @@ func absence(command string, err error) string {
 	if !ok {
 		return ""
 	}
-	if why := absent[command+" "+name]; why != "" {
-		return why
-	}
-	return absent[name]
+	return absent[command+" "+name]
+}
+
+// registerRemoteVersion registers -ignore-remote-version: how much the remote and cloud backends mind another version of
+// the engine at the other end. Command lines for all backends carry it, so it is there without those backends, too.
+func registerRemoteVersion(f *flag.FlagSet) {
+	f.Bool("ignore-remote-version", false, "")
 }
 
 // unset is the -parallelism of a command line without it: millipede.hcl, or else the default, says it then.

@@ -31,7 +31,7 @@ func TestTheHelpOfEveryCommandDescribesItsOptionsAndNoOthers(t *testing.T) {
 			var registered []string
 			a.flags.VisitAll(func(f *flag.Flag) {
 				refused := c.name == "console" && f.Name == "json" // there for the sake of its error alone
-				if f.Name != "help" && f.Name != "h" && !refused {
+				if !refused {
 					registered = append(registered, f.Name)
 				}
 			})
@@ -65,8 +65,7 @@ func described(help string) []string {
 
 func TestAnOptionOfOpenTofuThatIsNotThereIsRefusedWithTheReason(t *testing.T) {
 	for line, reason := range map[string]string{
-		"init -ignore-remote-version":            "-ignore-remote-version: it is for the remote and cloud backends",
-		"state rm -ignore-remote-version a.b":    "-ignore-remote-version: it is for the remote and cloud backends",
+		"plan -ignore-remote-version":            "not defined: -ignore-remote-version\n",
 		"plan -state-out=x":                      "-state-out: a plan writes no state",
 		"plan -backup=x":                         "-backup: a plan writes no state",
 		"import -show-sensitive a.b c":           "-show-sensitive: an import shows no values",

@@ -190,6 +190,6 @@ func (i *initialisation) incompleteLocks(platform string) diag.List {
 	}
 	slices.Sort(i.incomplete)
 	return diag.List{diag.New(diag.Warning, "Incomplete lock file information for providers", fmt.Sprintf(
-		"Where these packages came from nobody vouches for their checksums, so those were computed here:\n  - %s\n\nThe lock file holds checksums for %s alone, and init will fail on other platforms. To add those of another platform, run:\n  coordinator providers lock -platform=OS_ARCH",
+		"Where these packages came from nobody vouches for their checksums, so those were computed here:\n  - %s\n\nThe lock file holds checksums for %s alone, and init will fail on other platforms. To add those of another platform, run:\n  "+diag.Program()+" providers lock -platform=OS_ARCH",
 		strings.Join(i.incomplete, "\n  - "), platform), nil)}
 }

@@ -9,6 +9,8 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+
+	"github.com/millipede-iac/millipede/lang/diag"
 )
 
 func main() {
@@ -17,6 +19,7 @@ func main() {
 
 // execute runs one command line and returns its exit code.
 func execute(args []string) (code int) {
+	diag.CalledAs(os.Args[0])
 	tuneCollector()
 	a := newApp(os.Stdin, os.Stdout, os.Stderr, os.Environ())
 	defer func() {

@@ -12,7 +12,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"coordinator": main})
+	testscript.Main(m, map[string]func(){"coordinator": main, "tofu": main})
 }
 
 func TestScripts(t *testing.T) {

@@ -53,6 +53,9 @@ const (
 	lockHelp = `  -lock=false           Do not lock the state meanwhile.
   -lock-timeout=0s      How long to wait for a lock that another command holds.
 `
+	remoteVersionHelp = `  -ignore-remote-version
+                        For the remote and cloud backends: do not mind which version they have. Changes nothing with others.
+`
 	stateFileHelp = `  -state=FILE           Work on this state file, not on the state of the workspace.
   -state-out=FILE       Write the changed state to this file.
   -backup=FILE          Where the state before the change is written; "-" for nowhere.
@@ -82,6 +85,7 @@ type screen struct {
 func (a *app) newScreen(f showFlags, sources func() map[string]*hcl.File) (*screen, diag.List) {
 	s := &screen{app: a, flags: f, printer: a.printer(f.viewFlags)}
 	s.printer.Sources = sources
+	diags := a.checkWorkspace()
 	switch {
 	case f.json && f.jsonInto != "":
 		s.flags.json = false
@@ -89,13 +93,13 @@ func (a *app) newScreen(f showFlags, sources func() map[string]*hcl.File) (*scre
 	case f.json:
 		s.document, s.printer.Out = a.stdout, a.stderr
 	case f.jsonInto != "":
-		file, diags := openInto(f.jsonInto)
-		if diags.HasErrors() {
-			return s, diags
+		file, more := openInto(f.jsonInto)
+		if more.HasErrors() {
+			return s, more
 		}
 		s.document, s.file = file, file
 	}
-	return s, nil
+	return s, diags
 }
 
 // newStreamScreen returns the screen of a command whose JSON form is a stream of messages, problems among them.
@@ -203,7 +207,7 @@ func (s *screen) write(w io.Writer, text []byte) {
 
 // wrongUsage ends a command whose arguments are wrong.
 func (s *screen) wrongUsage(summary, detail string) int {
-	return s.end(diag.Errors(summary, fmt.Sprintf("%s\n\nFor the options of the command, run:\n  coordinator %s -help", detail, s.app.command), nil))
+	return s.end(diag.Errors(summary, fmt.Sprintf("%s\n\nFor the options of the command, run:\n  "+diag.Program()+" %s -help", detail, s.app.command), nil))
 }
 
 // noArguments complains about arguments of a command that takes none.
@@ -211,5 +215,10 @@ func noArguments(f *flag.FlagSet) diag.List {
 	if f.NArg() == 0 {
 		return nil
 	}
-	return diag.Errors("Unexpected argument", fmt.Sprintf("Too many command line arguments: %q is not expected. To work in another directory, give the global option -chdir=DIR.", f.Arg(0)), nil)
+	return unexpected(f.Arg(0))
+}
+
+// unexpected complains about the first argument of a command that takes none.
+func unexpected(arg string) diag.List {
+	return diag.Errors("Unexpected argument", fmt.Sprintf("Too many command line arguments: %q is not expected. To work in another directory, give the global option -chdir=DIR.", arg), nil)
 }

@@ -80,9 +80,10 @@ func errorsOf(l diag.List) diag.List {
 	return slices.DeleteFunc(slices.Clone(l), func(d *diag.Diagnostic) bool { return d.Severity != diag.Error })
 }
 
-// checkWorkspace says whether the name of the selected workspace can be one.
+// checkWorkspace says whether the name that TF_WORKSPACE gives can be one of a workspace, for commands that have to do with
+// workspaces.
 func (a *app) checkWorkspace() diag.List {
-	if name := a.workspace(); !validWorkspace(name) {
+	if name := a.getenv("TF_WORKSPACE"); name != "" && !a.apart && !validWorkspace(name) {
 		return diag.Errors("Invalid workspace name set using TF_WORKSPACE", fmt.Sprintf("The workspace name %q is not allowed: it may hold only what is safe in a URL, and no slash.", name), nil)
 	}
 	return nil
@@ -106,9 +107,8 @@ func (s *screen) withState(ctx context.Context, vars variableFlags, f stateFlags
 		}
 		return s.end(s.with(ctx, file, diags, fn))
 	}
-	diags := s.app.checkWorkspace()
-	root, more := s.loadRoot(vars)
-	if diags = diags.Append(more); diags.HasErrors() {
+	root, diags := s.loadRoot(vars)
+	if diags.HasErrors() {
 		return s.end(diags)
 	}
 	st, more := s.app.openState(ctx, root, f, operation)

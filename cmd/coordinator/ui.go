@@ -86,19 +86,20 @@ func (a *app) printer(f viewFlags) *view.Printer {
 // newUI returns the ui that the flags ask for: JSON (-json), text, or with -json-into both. End it. Where there are
 // problems it is the ui that shows them.
 func (a *app) newUI(f viewFlags, command string) (ui, diag.List) {
+	wrong := a.checkWorkspace()
 	switch {
 	case f.json && f.jsonInto != "":
 		return a.newJSONUI(f, command, a.stdout, nil), diag.Errors("Invalid output format", "The -json and -json-into options exclude each other.", nil)
 	case f.json:
-		return a.newJSONUI(f, command, a.stdout, nil), nil
+		return a.newJSONUI(f, command, a.stdout, nil), wrong
 	case f.jsonInto == "":
-		return a.newTextUI(f, command), nil
+		return a.newTextUI(f, command), wrong
 	}
 	file, diags := openInto(f.jsonInto)
 	if diags.HasErrors() {
 		return a.newTextUI(f, command), diags
 	}
-	return bothUI{a.newTextUI(f, command), a.newJSONUI(f, command, file, file)}, nil
+	return bothUI{a.newTextUI(f, command), a.newJSONUI(f, command, file, file)}, wrong
 }
 
 // textUI is for people.

@@ -130,7 +130,7 @@ func (a *app) workspaceName(args []string, sf showFlags) (*screen, string, diag.
 	case diags.HasErrors():
 		return s, "", diags
 	case len(args) != 1:
-		return s, "", diag.Errors("Invalid arguments list", fmt.Sprintf("Expected a single argument: NAME.\n\nFor the options of the command, run:\n  coordinator %s -help", a.command), nil)
+		return s, "", diag.Errors("Invalid arguments list", fmt.Sprintf("Expected a single argument: NAME.\n\nFor the options of the command, run:\n  "+diag.Program()+" %s -help", a.command), nil)
 	case !validWorkspace(args[0]):
 		return s, "", diag.Errors("Invalid workspace name", fmt.Sprintf("The workspace name %q is not allowed. The name must contain only URL safe characters, and no path separators.", args[0]), nil)
 	}

@@ -134,12 +134,12 @@ func Resumable(runs []journal.Run, id string) diag.List {
 	at := slices.IndexFunc(runs, func(r journal.Run) bool { return r.ID == id })
 	switch {
 	case at < 0:
-		return diag.Errors("No such run", fmt.Sprintf("There is no run %q in the store. See: coordinator runs list", id), nil)
+		return diag.Errors("No such run", fmt.Sprintf("There is no run %q in the store. See: "+diag.Program()+" runs list", id), nil)
 	case runs[at].Over():
 		return diag.Errors("The run has ended", fmt.Sprintf("The run %s is %s; there is nothing to go on with.", id, runs[at].Status), nil)
 	case at > 0:
 		return diag.Errors("The run was overtaken",
-			fmt.Sprintf("The run %s has changed the state since, so the plan of the run %s does not fit it any more. Make a new plan. What is still in doubt of the old run can be told with: coordinator runs resolve", runs[0].ID, id), nil)
+			fmt.Sprintf("The run %s has changed the state since, so the plan of the run %s does not fit it any more. Make a new plan. What is still in doubt of the old run can be told with: "+diag.Program()+" runs resolve", runs[0].ID, id), nil)
 	}
 	return nil
 }
@@ -239,9 +239,9 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 	for _, d := range outcome.InDoubt {
 		detail := fmt.Sprintf("%s is in doubt: %s.\n\n", d.Address, strings.TrimSuffix(d.Reason, "."))
 		if a.Describe(d.Vertex).Action == "create" {
-			detail += fmt.Sprintf("Look whether it happened, then say so:\n  coordinator runs resolve '%s' -created ID\n  coordinator runs resolve '%s' -not-created", d.Address, d.Address)
+			detail += fmt.Sprintf("Look whether it happened, then say so:\n  "+diag.Program()+" runs resolve '%s' -created ID\n  "+diag.Program()+" runs resolve '%s' -not-created", d.Address, d.Address)
 		} else {
-			detail += fmt.Sprintf("The next plan reads the object, and goes by what is there then. Until then it holds its permits, because it may still be going on; to free them at once, say what became of it:\n  coordinator runs resolve '%s' -created ID\n  coordinator runs resolve '%s' -not-created", d.Address, d.Address)
+			detail += fmt.Sprintf("The next plan reads the object, and goes by what is there then. Until then it holds its permits, because it may still be going on; to free them at once, say what became of it:\n  "+diag.Program()+" runs resolve '%s' -created ID\n  "+diag.Program()+" runs resolve '%s' -not-created", d.Address, d.Address)
 		}
 		diags = diags.Append(diag.New(diag.Error, "The outcome of an operation is not known", detail, nil))
 	}
@@ -251,7 +251,7 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 		diags = diags.Append(diag.New(diag.Error, errCancelled, fmt.Sprintf("The run %s was ended for good before everything was done. What was done is in the state.", run), nil))
 	case outcome.Interrupted:
 		diags = diags.Append(diag.New(diag.Error, "Operation interrupted",
-			fmt.Sprintf("The run %s was stopped before everything was done. To go on: coordinator runs resume %s", run, run), nil))
+			fmt.Sprintf("The run %s was stopped before everything was done. To go on: "+diag.Program()+" runs resume %s", run, run), nil))
 	}
 	return &Applied{
 		Counts: a.Counts(), Outcome: outcome, State: a.State(), Run: run, Values: a.Store, Schemas: a.Code.Schemas,

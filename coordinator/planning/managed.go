@@ -115,7 +115,7 @@ func inDoubt(a addr.Instance, o *state.Object) *diag.Diagnostic {
 			detail += "\n  sent:      " + string(d.Sent)
 		}
 	}
-	detail += fmt.Sprintf("\n\nLook whether the object exists, then say so with:\n  coordinator runs resolve '%s' -created ID\n  coordinator runs resolve '%s' -not-created", a, a)
+	detail += fmt.Sprintf("\n\nLook whether the object exists, then say so with:\n  "+diag.Program()+" runs resolve '%s' -created ID\n  "+diag.Program()+" runs resolve '%s' -not-created", a, a)
 	return diag.New(diag.Error, "Resource instance is in doubt", detail, nil)
 }
 

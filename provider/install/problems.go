@@ -48,7 +48,7 @@ func (e *absentError) advice() string {
 		return "\n\nIt was searched for in:\n  - " + strings.Join(e.looked, "\n  - ")
 	}
 	return fmt.Sprintf("\n\nEvery module says in required_providers which provider it means by a name; without that, %s is meant. "+
-		"To see which modules require it, run:\n    coordinator providers", e.provider.Display())
+		"To see which modules require it, run:\n    "+diag.Program()+" providers", e.provider.Display())
 }
 
 func noRegistry(p addr.Provider, e *services.NoServiceError) string {

@@ -116,12 +116,12 @@ func (o Options) eachPackage(ctx context.Context, platforms []string, t trouble,
 		}
 		if locked := o.Locks.Get(p); locked != nil {
 			if problem := meets(locked, o.Required[p]); problem != "" {
-				diags = diags.Append(diag.New(diag.Error, t.locked, fmt.Sprintf("For the provider %s, %s. To select another version, run:\n  coordinator init -upgrade", p, problem), nil))
+				diags = diags.Append(diag.New(diag.Error, t.locked, fmt.Sprintf("For the provider %s, %s. To select another version, run:\n  "+diag.Program()+" init -upgrade", p, problem), nil))
 				continue
 			}
 			allowed = versions.Only(locked.Version)
 		} else if t.missing != "" && len(o.Locks.Sorted()) > 0 {
-			diags = diags.Append(diag.New(diag.Error, t.missing, fmt.Sprintf("The lock file selects no version of the provider %s, which is required. To select one, run:\n  coordinator init", p), nil))
+			diags = diags.Append(diag.New(diag.Error, t.missing, fmt.Sprintf("The lock file selects no version of the provider %s, which is required. To select one, run:\n  "+diag.Program()+" init", p), nil))
 			continue
 		}
 		found, _, err := places.available(ctx, p)

@@ -57,12 +57,12 @@ func Selected(o Options) (map[addr.Provider]Package, diag.List) {
 	if list := listed(inconsistent); list != "" {
 		diags = diags.Append(diag.New(diag.Error, "Inconsistent dependency lock file",
 			"What the dependency lock file selects does not fit the configuration:"+list+
-				"\n\nTo bring the selections in line with the configuration, run:\n  coordinator init", nil))
+				"\n\nTo bring the selections in line with the configuration, run:\n  "+diag.Program()+" init", nil))
 	}
 	if list := listed(missing); list != "" {
 		diags = diags.Append(diag.New(diag.Error, "Required plugins are not installed",
 			"The packages that the dependency lock file selects are not installed:"+list+
-				"\n\nTo install them, run:\n  coordinator init", nil))
+				"\n\nTo install them, run:\n  "+diag.Program()+" init", nil))
 	}
 	return out, diags
 }

@@ -106,7 +106,7 @@ func (ks Kinds) Find(name string) (*Kind, diag.List) {
 		return nil, diag.Errors(UnsupportedType, fmt.Sprintf(
 			"Millipede cannot keep snapshots in the backend %q yet; it can in %s. To bring the state over: run "+
 				"\"tofu state pull > pulled.tfstate\" here, take the %q block out (without one, the state is beside the "+
-				"configuration), and run \"coordinator init\", then \"coordinator state push pulled.tfstate\".",
+				"configuration), and run \""+diag.Program()+" init\", then \""+diag.Program()+" state push pulled.tfstate\".",
 			name, ks.names(), name), nil)
 	}
 	return nil, diag.Errors(UnsupportedType,

@@ -282,7 +282,7 @@ func carryDoubts(theirs, ours *state.State) int {
 
 func (y *Sync) restore(serial uint64) string {
 	if y.Restore == "" {
-		return fmt.Sprintf("coordinator state restore %d", serial)
+		return fmt.Sprintf(diag.Program()+" state restore %d", serial)
 	}
 	return fmt.Sprintf(y.Restore, serial)
 }
@@ -325,7 +325,7 @@ func conflict(p *picture, theirs *state.State) diag.List {
 		"The snapshot %s was changed by another program (serial %d, lineage %s) while the store had changes that were not yet written to it "+
 			"(serial %d, lineage %s), most likely because a command was interrupted. Neither may be dropped silently.\n\n"+
 			"To go on with the store, move the snapshot away: the next command writes it again. To go on with the snapshot, run "+
-			"\"coordinator state push -force %s\"; what the store had stays readable as an earlier version.",
+			"\""+diag.Program()+" state push -force %s\"; what the store had stays readable as an earlier version.",
 		p.where, theirs.Serial, theirs.Lineage, p.head.Serial, p.head.Lineage, p.where), nil)
 }
 

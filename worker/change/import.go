@@ -107,7 +107,7 @@ func (i instance) readImported(ctx context.Context, f provider.Imported) (object
 	}
 	if o.value.IsNull() {
 		return i.absent(), append(diags, i.problem("Cannot import non-existent remote object",
-			"The provider knows no object with the ID or identity that was given for %q. Only what exists can be imported: check the ID or identity, and that it belongs to the region or endpoint that the provider is configured for; or let \"coordinator apply\" create a new object.",
+			"The provider knows no object with the ID or identity that was given for %q. Only what exists can be imported: check the ID or identity, and that it belongs to the region or endpoint that the provider is configured for; or let \""+diag.Program()+" apply\" create a new object.",
 			i.Address))
 	}
 	return o, diags

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 )
 
@@ -47,7 +48,7 @@ func OutcomeText(run string, o coordinator.Outcome, s *state.State, t TextOption
 		b.WriteString(DoubtsText(s, run))
 	}
 	if o.Interrupted && !o.Cancelled && !t.Automated {
-		fmt.Fprintf(&b, "\nTo go on where the run stopped:\n  coordinator runs resume %s\n", run)
+		fmt.Fprintf(&b, "\nTo go on where the run stopped:\n  "+diag.Program()+" runs resume %s\n", run)
 	}
 	return b.String()
 }

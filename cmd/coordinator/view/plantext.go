@@ -12,6 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
@@ -242,7 +243,7 @@ func (t *planText) nothing(drifted bool) {
 		case drifted && t.Automated:
 			t.line(t.wrap("The changes above are what the configuration asks for. A refresh-only plan records them in the state."))
 		case drifted:
-			t.line(t.wrap("The changes above are what the configuration asks for. To record them in the state, apply a refresh-only plan:\n  coordinator apply -refresh-only"))
+			t.line(t.wrap("The changes above are what the configuration asks for. To record them in the state, apply a refresh-only plan:\n  " + diag.Program() + " apply -refresh-only"))
 		default:
 			t.line(t.wrap("The real infrastructure was compared with the configuration, and there is no difference: nothing needs to be done."))
 		}
@@ -260,9 +261,9 @@ func NextStepText(w io.Writer, saved, generated string, o TextOptions) error {
 	if generated != "" {
 		b.WriteString(o.wrap(fmt.Sprintf("\nThe configuration of what is imported was written to %s. Look through it before you keep it.", generated)) + "\n")
 	}
-	text := "\nNote: The plan was not saved with the option -out, so a later \"coordinator apply\" makes a new plan, which may be another one."
+	text := "\nNote: The plan was not saved with the option -out, so a later \"" + diag.Program() + " apply\" makes a new plan, which may be another one."
 	if saved != "" {
-		text = fmt.Sprintf("\nSaved the plan to: %s\n\nTo perform exactly these actions, run the following command to apply:\n    coordinator apply %q", saved, saved)
+		text = fmt.Sprintf("\nSaved the plan to: %s\n\nTo perform exactly these actions, run the following command to apply:\n    "+diag.Program()+" apply %q", saved, saved)
 	}
 	b.WriteString(o.wrap(text) + "\n")
 	_, err := io.WriteString(w, b.String())

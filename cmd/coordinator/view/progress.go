@@ -267,7 +267,7 @@ func waitText(w coordinator.Wait) string {
 			text += fmt.Sprintf("\n  and %d more", len(w.InDoubt)-i)
 			break
 		}
-		text += "\n    coordinator runs resolve " + shellWord(address) + " ..."
+		text += "\n    " + diag.Program() + " runs resolve " + shellWord(address) + " ..."
 	}
 	return text
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
@@ -187,7 +188,7 @@ func doubtText(b *strings.Builder, a addr.Instance, key state.DeposedKey, o *sta
 	if len(d.Sent) > 0 {
 		fmt.Fprintf(b, "    sent:      %s\n", d.Sent)
 	}
-	resolve := fmt.Sprintf("coordinator runs resolve %s -created=ID, or with -not-created", shellWord(a.String()))
+	resolve := fmt.Sprintf(diag.Program()+" runs resolve %s -created=ID, or with -not-created", shellWord(a.String()))
 	if d.Operation != "create" {
 		resolve = "the next plan, by reading it; without one: " + resolve
 	}
