@@ -1,6 +1,9 @@
 package operation_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
@@ -90,5 +93,53 @@ check "c" {
 			e.clean(diags)
 			e.equal("state", existing(e.state()), nil)
 		})
+	}
+}
+
+// A destroy put the reading off to its apply, where nothing makes the object whose ID the reading needs: "Configuration
+// contains unknown value", whenever it was tried again.
+func TestADestroyReadsNoDataWithWhatDoesNotExist(t *testing.T) {
+	const text = `
+resource "fake_thing" "a" { name = "a" }
+resource "fake_thing" "b" { name = "b" }
+data "fake_lookup" "d" { key = fake_thing.a.id }
+data "fake_lookup" "e" { key = data.fake_lookup.d.value }
+resource "fake_thing" "c" {
+  name = "c"
+  note = data.fake_lookup.e.value
+}
+output "o" { value = data.fake_lookup.e.value }
+`
+	for sentence, begin := range map[string]func(*estate){
+		"after an apply that failed": func(e *estate) {
+			e.cloud.onCreate = func(_ context.Context, name string) (bool, error) {
+				if name == "a" {
+					return false, errors.New("refused")
+				}
+				return false, nil
+			}
+			e.configure(text)
+			if _, diags := e.tryApply(e.plan(operation.PlanOptions{})); !diags.HasErrors() {
+				t.Fatal("the apply did not fail")
+			}
+		},
+		"after a destroy": func(e *estate) {
+			e.apply(text)
+			_, diags := e.tryApply(e.plan(operation.PlanOptions{Mode: plan.Destroy}))
+			e.clean(diags)
+		},
+		"before any apply": func(e *estate) { e.configure(text) },
+	} {
+		for _, skip := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, refreshing %v", sentence, !skip), func(t *testing.T) {
+				e := newEstate(t)
+				begin(e)
+				p, diags := e.tryPlan(operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: skip})
+				e.clean(diags)
+				_, diags = e.tryApply(p)
+				e.clean(diags)
+				e.equal("state", existing(e.state()), nil)
+			})
+		}
 	}
 }

@@ -37,6 +37,13 @@ func (p *Planner) prepareData(node int, o *object) program.Step {
 		reason = plan.ReadBecauseDependencyPending
 	}
 	switch {
+	case reason != plan.NoReason && p.Mode == plan.Destroy:
+		// What it is to be read with does not exist, and nothing will make it: a reading that is put off could never be done.
+		if w.prior == nil {
+			return p.skipData(o, diags)
+		}
+		p.keepStored(o.resource, o.addr)
+		return program.Step{Diags: diags, Value: &found{checks: w.checks}}
 	case reason != plan.NoReason && p.Mode == plan.RefreshOnly:
 		return p.skipData(o, diags)
 	case reason != plan.NoReason:
