@@ -43,26 +43,38 @@ type ApplyOptions struct {
 //
 // What an object depends on is what its block refers to, and what the state recorded for it, whatever the configuration says
 // now. The two may contradict each other, so that objects wait for each other in a circle: then circle names them, and the
-// graph cannot be carried out. As in OpenTofu, two things open a circle: in a plan that refreshed nothing, the endings go by
-// what was recorded alone; and an order that was only recorded does not hold between objects of different providers, except
-// in a destroy.
+// graph cannot be carried out. Three things open a circle: objects are made without regard to what was recorded alone, which
+// OpenTofu does not try; in a plan that refreshed nothing, the endings go by what was recorded alone; and an order that was
+// only recorded does not hold between objects of different providers, except in a destroy.
 func BuildApply(s *Static, p *plan.Plan, o ApplyOptions) (g plan.Graph, circle []string) {
-	g = build(s, p, o, false, false)
-	circle = circleIn(g)
-	if circle == nil {
-		return g, nil
-	}
+	tries := []variant{{}, {endingsOnly: true}}
 	if o.Unrefreshed {
-		if g := build(s, p, o, true, false); circleIn(g) == nil {
-			return g, nil
-		}
+		tries = append(tries, variant{endingsOnly: true, recordedAlone: true})
 	}
 	if p.Mode != plan.Destroy {
-		if g := build(s, p, o, o.Unrefreshed, true); circleIn(g) == nil {
-			return g, nil
+		tries = append(tries, variant{endingsOnly: true, recordedAlone: o.Unrefreshed, withinProviders: true})
+	}
+	for _, t := range tries {
+		tried := build(s, p, o, t)
+		found := circleIn(tried)
+		if found == nil {
+			return tried, nil
+		}
+		if circle == nil {
+			g, circle = tried, found
 		}
 	}
 	return g, circle
+}
+
+// variant is a way to make the graph.
+type variant struct {
+	// endingsOnly has what was recorded order endings, and what is made in place of them, but no other makings.
+	endingsOnly bool
+	// recordedAlone has endings go by what the state recorded alone.
+	recordedAlone bool
+	// withinProviders leaves out what was recorded between objects of different providers.
+	withinProviders bool
 }
 
 // circleIn returns the changes on a way round through a graph, each of which waits for the next one; nil without one.
@@ -85,10 +97,9 @@ func circleIn(g plan.Graph) []string {
 	return nil
 }
 
-// build makes the graph. recordedAlone has endings go by what the state recorded alone; withinProviders leaves out what was
-// recorded between objects of different providers.
-func build(s *Static, p *plan.Plan, o ApplyOptions, recordedAlone, withinProviders bool) plan.Graph {
-	b := &applyBuilder{s: s, p: p, ApplyOptions: o, recordedAlone: recordedAlone, withinProviders: withinProviders,
+// build makes the graph.
+func build(s *Static, p *plan.Plan, o ApplyOptions, t variant) plan.Graph {
+	b := &applyBuilder{s: s, p: p, ApplyOptions: o, variant: t,
 		begin: make([]int32, len(s.Nodes)), end: make([]int32, len(s.Nodes)),
 		makes: map[addr.Instance]int32{}, ends: map[changeKey]int32{},
 		byResource: map[addr.ConfigResource][]int{},
@@ -110,9 +121,8 @@ type applyBuilder struct {
 	s *Static
 	p *plan.Plan
 	ApplyOptions
+	variant
 	g plan.Graph
-	// recordedAlone and withinProviders are those of build.
-	recordedAlone, withinProviders bool
 
 	// begin and end are the vertices that everything of a static vertex's work comes after and before. For a resource
 	// begin is its expansion's Sync vertex and end that of ResourceDone.

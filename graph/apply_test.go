@@ -364,6 +364,10 @@ func TestTheOrderOfAnApply(t *testing.T) {
 			modules: root(block("a", "") + block("b", "")), prior: []string{"t.a", "t.b: t.a"}, changes: "t.a delete-create, t.b create-delete",
 			order: []string{"C(t.b) < D(t.b) < D(t.a) < C(t.a)"},
 		},
+		"what was made from something waits for its end only where nothing else forbids that": {
+			modules: root(block("a", "") + block("b", "") + block("c", "x = t.b.id")), prior: []string{"t.a", "t.b: t.a", "t.c: t.a t.b"},
+			changes: "t.a delete-create, t.b update, t.c create-delete", order: []string{"C(t.b) < C(t.c) < D(t.c) < D(t.a) < C(t.a)"},
+		},
 		"what was recorded passes through objects that end between": {
 			modules: root(block("a", "") + block("b", "") + block("c", "")), prior: []string{"t.a", "t.b: t.a", "t.c: t.a t.b"},
 			changes: "t.a delete, t.b delete, t.c delete", order: []string{"D(t.c) < D(t.b) < D(t.a)"}, mode: plan.Destroy,

@@ -198,7 +198,7 @@ func (r *recorded) order(i int, c *plan.Change, missing bitset) {
 			}
 		}
 	}
-	if !r.m.changes(c) {
+	if !r.m.changes(c) || b.endingsOnly {
 		return
 	}
 	v := b.makes[c.Addr]
