@@ -32,8 +32,11 @@ type (
 	// commit makes a record durable; records are committed in the order of their actions. Answer: committed.
 	commit struct{ record record }
 	// publish puts the task of an attempt into its pool's stream. The permits are confirmed before; a task that was
-	// published before has none. Answer: published.
+	// published before has none. If a worker is named that keeps a slot since an attempt, the task is offered to that one
+	// first. Answer: published.
 	publish struct {
+		to      string
+		after   wire.AttemptID
 		vertex  int
 		ref     wire.TaskRef
 		task    *wire.Task

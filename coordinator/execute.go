@@ -233,11 +233,24 @@ func (x *executor) publish(a publish) {
 	if err == nil && x.Envelope != nil {
 		data, err = x.Envelope.Wrap(x.ctx, a.ref, data)
 	}
-	if err == nil {
+	if err == nil && !x.hand(a, data) {
 		err = x.Transport.PublishTask(x.ctx, a.ref, data)
 	}
 	failpoint.Hit(failpoint.TaskSent)
 	x.inbox.put(published{a.vertex, a.ref.Attempt, err})
+}
+
+// handTime is how long a worker may take to take a task that it keeps a slot for.
+const handTime = time.Second
+
+// hand offers a task to the worker that keeps a slot for it, and tells whether that has taken it.
+func (x *executor) hand(a publish, data []byte) bool {
+	if a.to == "" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(x.ctx, handTime)
+	defer cancel()
+	return x.Transport.HandTask(ctx, a.to, a.after, a.ref, data) == nil
 }
 
 // ack confirms a message, whatever it takes: until then it would come again.

@@ -98,7 +98,11 @@ func (l *loop) post(v int) {
 	if !w.adopted && !w.published {
 		permits = w.keys()
 	}
-	l.do(publish{v, l.ref(w), &task, permits})
+	act := publish{vertex: v, ref: l.ref(w), task: &task, permits: permits}
+	if w.maker != "" && !w.handed {
+		act.to, act.after, w.handed = w.maker, w.after, true
+	}
+	l.do(act)
 }
 
 func (l *loop) onPublished(e published) {
@@ -188,6 +192,9 @@ func (l *loop) onArrived(e arrived) {
 		}
 		l.confess(a.vertex, e.result.Doubt)
 	default:
+		if w.step.Task == nil || !w.step.Task.More {
+			l.vacate(w) // the worker's slot is free
+		}
 		l.undoubt(a.vertex)
 		l.move(a.vertex, completing)
 		l.do(complete{a.vertex, e.result})

@@ -135,3 +135,16 @@ func TestAPlaceThatWaitsForANarrowLimitIsLeftToOthers(t *testing.T) {
 	w.finish()
 	w.program.check()
 }
+
+// The second operations of vertices went into the queue, where they waited behind the first ones of others.
+func TestTheSecondOperationIsHandedToWhoDidTheFirst(t *testing.T) {
+	w := safely(t, 30)
+	w.program.ops = 2
+	w.boot()
+	w.finish()
+	w.stateAgrees()
+	w.once()
+	if w.handed["w"] != 30 || len(w.handed) != 1 {
+		t.Errorf("handed over: %v, of 30 second operations", w.handed)
+	}
+}

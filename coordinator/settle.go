@@ -215,6 +215,7 @@ func (l *loop) onCommitted(e committed) {
 			l.send(r.vertex)
 		case advanced:
 			w := l.vertices[r.vertex].work
+			w.maker, w.after, w.handed = w.worker, w.attempt, false
 			l.arrive(r.vertex)
 			ps, seat := w.permits, w.seat
 			w.permits, w.seat = nil, permit{}

@@ -108,8 +108,12 @@ type work struct {
 	called   time.Time // when the last operation went out
 	progress int       // how often ProgressEvery was told
 	lost     int       // how often its call was lost
+	ready    time.Time // when it was queued first; zero before
 	until    time.Time // while parked; zero for one that waits for the survey of workers
 
+	maker     string         // who did the operation before this one, and keeps a slot since
+	after     wire.AttemptID // which that was
+	handed    bool           // the task was offered to the maker
 	attempt   wire.AttemptID
 	pool      string
 	published bool      // the stream is known to hold the task

@@ -47,6 +47,9 @@ func (w *world) do(a action) {
 		w.later(w.soon(), func() {
 			err := w.confirmed(a.permits)
 			if err == nil {
+				if a.to != "" {
+					w.handed[a.to]++
+				}
 				w.stored(a)
 			}
 			w.send(published{a.vertex, a.ref.Attempt, err})

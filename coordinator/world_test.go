@@ -60,6 +60,7 @@ type world struct {
 	connected func() time.Duration                  // for how long the transport is
 	others    map[string][]permitKey                // what other runs hold or wait for
 	calls     map[string]int                        // fast-lane calls by name
+	handed    map[string]int                        // tasks that were offered to a worker that keeps a slot, by worker
 	crews     map[string]*crew                      // who works in which pool; nil: one worker, who never waits
 	seen      []string                              // what the observer was told
 }
@@ -134,7 +135,7 @@ func newWorld(t *testing.T, seed uint64, p *numbers) *world {
 		t: t, chance: rand.New(rand.NewPCG(seed, 7)), now: time.Unix(1_700_000_000, 0), program: p,
 		outputs: map[string]*state.Output{}, tasks: map[wire.AttemptID]*taskInStream{}, claims: map[wire.AttemptID]wire.Claim{},
 		results: map[int]*resultInStream{}, held: map[permitKey]bool{}, asked: map[string][]permitKey{},
-		slots: map[string]int{}, began: map[string]int{}, others: map[string][]permitKey{}, calls: map[string]int{},
+		slots: map[string]int{}, began: map[string]int{}, others: map[string][]permitKey{}, calls: map[string]int{}, handed: map[string]int{},
 		latency: func(string) time.Duration { return 10 * time.Millisecond }, answer: compute,
 	}
 	return w

@@ -192,6 +192,15 @@ func TestAWorkerOfAPoolAnswersCallsAndBeats(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	taken := make(chan error, 1)
+	go func() {
+		taken <- worker.TakeHanded(serving, "eu", "w", func(wire.AttemptID, wire.Delivery) bool { return true })
+	}()
+	for err := wire.ErrNoWorker; err != nil; err = g.coordinator.HandTask(ctx, "w", "a0", euTask, []byte("task")) {
+		if !errors.Is(err, wire.ErrNoWorker) {
+			t.Fatal(err)
+		}
+	}
 	observer := g.connect("observer")
 	for _, who := range []*jet.Conn{g.coordinator, observer} {
 		for len(told) == 0 {
@@ -206,6 +215,7 @@ func TestAWorkerOfAPoolAnswersCallsAndBeats(t *testing.T) {
 	stop()
 	g.no(<-served)
 	g.no(<-watched)
+	g.no(<-taken)
 }
 
 // refusal tells whether nobody took a request: the server says no, or nobody is there, or nothing comes.
@@ -246,7 +256,7 @@ func TestAWorkerOfAPoolReachesNothingOfAnother(t *testing.T) {
 	if !slices.Contains(missing, "publish $JS.API.CONSUMER.MSG.NEXT.TASKS.pool-us") || !slices.Contains(missing, "subscribe call.us") {
 		t.Errorf("what it misses for the other pool is %v", missing)
 	}
-	for _, subject := range []string{"task.>", "task.us.>", "result.>", "call.us", "ctl.pool.us.>", "hb.>", "ev.>", ">"} {
+	for _, subject := range []string{"task.>", "task.us.>", "result.>", "call.us", "hand.us.>", "ctl.pool.us.>", "hb.>", "ev.>", ">"} {
 		sub, err := raw.SubscribeSync(subject)
 		g.no(err)
 		g.no(raw.Flush())

@@ -63,6 +63,9 @@ func ControlSubject(pool, kind string) string {
 	return "ctl.pool." + Token(pool) + "." + Token(kind)
 }
 
+// HandSubject is hand.<pool>.<worker>, where a worker takes tasks that follow what it has just done.
+func HandSubject(pool, worker string) string { return "hand." + Token(pool) + "." + Token(worker) }
+
 // PermitSubject is ctl.coordinator.<coordinator>.permit, where a coordinator takes permits that others were handed.
 func PermitSubject(coordinator string) string {
 	return "ctl.coordinator." + Token(coordinator) + ".permit"

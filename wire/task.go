@@ -32,6 +32,9 @@ type Task struct {
 
 	// Worker is the one that made what the task is about: others leave it the task for a while. Empty: any.
 	Worker string `msgpack:"w,omitempty"`
+	// More says that another operation of the same vertex follows this one, unless it fails: the worker keeps the slot for it
+	// for a while.
+	More bool `msgpack:"m,omitempty"`
 }
 
 // Provider says which plugin carries a task out, configured how.

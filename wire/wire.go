@@ -48,6 +48,7 @@ var (
 // Transport is all the contracts over one connection. Close ends its goroutines and the connection.
 type Transport interface {
 	Queue
+	Hands
 	Claims
 	Semaphore
 	Blobs
@@ -102,6 +103,20 @@ type Queue interface {
 	// no writes.
 	HighWater(ctx context.Context) (HighWater, error)
 }
+
+// Hands gives a task to one worker directly. Nothing of it is durable, and nothing rests on it: whoever cannot hand a task over
+// publishes it, and of two who have it only one wins its claim.
+type Hands interface {
+	// HandTask offers the task to a worker of the pool that has kept a slot since an attempt of the same vertex. It returns nil
+	// when the worker has taken it. After an error the worker may have it nevertheless.
+	HandTask(ctx context.Context, worker string, after AttemptID, ref TaskRef, data []byte) error
+	// TakeHanded calls take for each task of the pool that is offered to the worker, until ctx ends. take says whether it has
+	// taken the task, and does not keep the caller waiting for more than that.
+	TakeHanded(ctx context.Context, pool, worker string, take func(after AttemptID, d Delivery) bool) error
+}
+
+// ErrNotTaken means that the worker to whom a task was offered has kept no slot for it.
+var ErrNotTaken = errors.New("the worker has kept no slot for the task")
 
 // HighWater is what a coordinator remembers to notice lost data.
 type HighWater struct {

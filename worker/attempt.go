@@ -17,17 +17,19 @@ const trust = 5 * time.Second
 
 // attempt is the safe lane: it carries out one delivered task, or finds that it must not.
 //
+// It returns the slot that it keeps for the next operation of the vertex; nil when there is none.
+//
 // What survives a crash right after each step is what the comment on the step says; recover picks it up.
-func (w *Worker) attempt(ctx context.Context, d wire.Delivery) {
+func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) {
 	ref := d.Ref()
 	failpoint.Hit(failpoint.TaskFetched)
 	switch fresh, claimed := w.ops.hold(ref.Attempt); {
 	case !fresh && claimed:
 		w.acknowledge(ctx, d)
-		return
+		return nil
 	case !fresh:
 		w.release(ctx, d)
-		return
+		return nil
 	}
 	defer w.ops.drop(ref.Attempt)
 	mail, err := w.mailOf(ctx, ref)
@@ -42,44 +44,44 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) {
 		w.Log.Warn("a task cannot be opened now", "run", ref.Run, "attempt", ref.Attempt, "error", errors.Join(err, unreadable))
 		if errors.Is(err, wire.ErrNoKey) && !w.keyless.leave(ref.Attempt, w.Now()) {
 			w.bury(ctx, d)
-			return
+			return nil
 		}
 		pause(ctx, hesitation)
 		w.release(ctx, d)
-		return
+		return nil
 	}
 
 	if w.forOther(ref.Attempt, task) {
 		w.release(ctx, d)
-		return
+		return nil
 	}
 
 	a := claimed{Worker: w, ref: ref, nonce: w.Nonce()}
 	notStarted, err := mail.seal(ctx, a.notStarted("The worker stopped before it began the operation.", nil))
 	if err != nil {
 		w.fail(fmt.Errorf("sealing a message: %w", err))
-		return
+		return nil
 	}
 	// A crash from here on leaves the intent: the next start looks at the register.
 	if err := w.Journal.Intend(ref, a.nonce, notStarted); err != nil {
 		w.fail(fmt.Errorf("noting the intent to claim %s: %w", ref.Attempt, err))
 		w.release(ctx, d)
-		return
+		return nil
 	}
 	failpoint.Hit(failpoint.ClaimNoted)
 	at := w.Now()
 	outcome, err := w.claim(ctx, ref, a.nonce, at)
 	switch {
 	case err != nil:
-		return // nothing is known, and nothing was begun; the next start asks the register
+		return nil // nothing is known, and nothing was begun; the next start asks the register
 	case outcome == taken:
 		w.forget(ref)
 		w.acknowledge(ctx, d) // somebody else has the attempt for good
-		return
+		return nil
 	case outcome == unclaimed:
 		w.forget(ref)
 		w.release(ctx, d)
-		return
+		return nil
 	}
 
 	failpoint.Hit(failpoint.Claimed)
@@ -91,7 +93,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) {
 	}
 	if err != nil {
 		w.fail(fmt.Errorf("noting the start of %s: %w", ref.Attempt, err))
-		return
+		return nil
 	}
 	// A crash from here on is told as doubt, until the end is noted.
 	failpoint.Hit(failpoint.StartNoted)
@@ -103,8 +105,18 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) {
 	case outcome == wonTooLate:
 		w.report(ctx, a, mail, a.notStarted("It had fetched the task too long ago.", nil))
 	default:
-		w.report(ctx, a, mail, w.startIfSafe(ctx, a, at, task))
+		result := w.startIfSafe(ctx, a, at, task)
+		if task.More && goesOn(result) {
+			kept = w.kept.keep(ref.Attempt, w.Now().Add(2*keepFor))
+		}
+		w.report(ctx, a, mail, result)
 	}
+	return kept
+}
+
+// goesOn tells whether another operation of the vertex may follow one with this result.
+func goesOn(r *wire.Result) bool {
+	return !r.NotStarted && r.Doubt == "" && !wire.DiagsFromWire(r.Diagnostics).HasErrors()
 }
 
 // bury ends an attempt whose task nobody gave this worker the key of, so that the task does not go round for ever: its run is

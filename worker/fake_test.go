@@ -49,6 +49,7 @@ type bus struct {
 	events   []wire.Event
 	blobs    map[string][]byte
 	control  map[string]func(wire.Control)
+	hand     map[string]func(wire.AttemptID, wire.Delivery) bool // by pool
 	serving  map[string]func(context.Context, []byte) []byte
 	calls    sync.WaitGroup
 	starved  int // deliveries beyond the free slots that were given back
@@ -67,6 +68,7 @@ type published struct {
 func newBus() *bus {
 	return &bus{
 		tasks: map[string][]*delivery{}, arrived: make(chan struct{}), register: map[wire.AttemptID]wire.Claim{},
+		hand:  map[string]func(wire.AttemptID, wire.Delivery) bool{},
 		blobs: map[string][]byte{}, control: map[string]func(wire.Control){}, serving: map[string]func(context.Context, []byte) []byte{},
 	}
 }
@@ -133,6 +135,14 @@ func (b *bus) FetchTasks(ctx context.Context, pool string, n int) ([]wire.Delive
 			return nil, ctx.Err()
 		}
 	}
+}
+
+func (b *bus) TakeHanded(ctx context.Context, pool, _ string, take func(wire.AttemptID, wire.Delivery) bool) error {
+	b.mu.Lock()
+	b.hand[pool] = take
+	b.mu.Unlock()
+	<-ctx.Done()
+	return nil
 }
 
 func (b *bus) PublishResult(_ context.Context, ref wire.TaskRef, data []byte) error {

@@ -30,7 +30,7 @@ func (w *Worker) take(taking, working context.Context, pool string) {
 			}
 			w.held.Go(func() {
 				defer w.slots.give()
-				w.attempt(working, d)
+				w.attempts(taking, working, d)
 			})
 		}
 	}

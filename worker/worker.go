@@ -56,6 +56,7 @@ type Options struct {
 
 // Queue is the worker's side of wire.Queue.
 type Queue interface {
+	TakeHanded(ctx context.Context, pool, worker string, take func(after wire.AttemptID, d wire.Delivery) bool) error
 	FetchTasks(ctx context.Context, pool string, n int) ([]wire.Delivery, error)
 	PublishResult(ctx context.Context, ref wire.TaskRef, data []byte) error
 }
@@ -127,6 +128,7 @@ type Worker struct {
 	// left are tasks for other workers, keyless those whose key is not here.
 	left, keyless sightings
 	ops           *operations
+	kept          keptSlots
 	// announce asks for a heartbeat now.
 	announce chan struct{}
 	// held are the attempts and other work that Run waits for before it leaves.
@@ -166,6 +168,7 @@ func (w *Worker) Run(taking, working context.Context) error {
 	company.Go(func() { w.beat(around, taking) })
 	for _, pool := range w.Pools {
 		company.Go(func() { w.watch(around, pool) })
+		company.Go(func() { w.takeHanded(around, pool) })
 	}
 
 	w.settleAll(working)

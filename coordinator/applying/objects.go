@@ -90,7 +90,8 @@ func (a *Applier) apply(v int, c *plan.Change) program.Step {
 	a.work[v].then = func(res *wire.Result) program.Step { return a.applied(v, c, r, ev, res) }
 	return program.Step{
 		Lane: lane(ev.instance.Provider), Place: ev.place,
-		Task: &wire.Task{Address: c.Addr.String(), Provider: ev.provider, Apply: task},
+		Task: &wire.Task{Address: c.Addr.String(), Provider: ev.provider, Apply: task,
+			More: c.Action != plan.Update && len(createProvisioners(ev.code.Config)) > 0},
 	}
 }
 

@@ -42,6 +42,9 @@ func (a *Applier) provisionCreated(v int, c *plan.Change, r *values.Resource, ev
 	if step.Diags.HasErrors() {
 		return step
 	}
+	if lane(ev.instance.Provider) == program.Fast {
+		worker = "" // what the built-in provider does leaves nothing on a worker's disk, and holds no slot there
+	}
 	step.Task = &wire.Task{Address: c.Addr.String(), Provision: task, Worker: worker}
 	step.Lane, step.Place = program.Safe, ev.place
 	a.work[v].then = func(res *wire.Result) program.Step {
@@ -83,7 +86,7 @@ func (a *Applier) provisionDestroyed(v int, c *plan.Change, place program.Placem
 	}
 	return program.Step{
 		Lane: program.Safe, Place: place, Diags: diags,
-		Task: &wire.Task{Address: c.Addr.String(), Provision: task},
+		Task: &wire.Task{Address: c.Addr.String(), Provision: task, More: true},
 	}, true
 }
 

@@ -36,6 +36,7 @@ type nats struct {
 	order    []string // of the limits
 	conns    []*conn
 	serving  []*serving
+	takers   []*taker
 	turn     int
 	watchers []*watcher
 	workers  map[string]seen
@@ -272,6 +273,7 @@ func (c *conn) gone() {
 	n := c.n
 	n.conns = slices.DeleteFunc(n.conns, func(o *conn) bool { return o == c })
 	n.watchers = slices.DeleteFunc(n.watchers, func(w *watcher) bool { return w.c == c })
+	n.takers = slices.DeleteFunc(n.takers, func(t *taker) bool { return t.c == c })
 	n.serving = slices.DeleteFunc(n.serving, func(s *serving) bool { return s.c == c })
 }
 

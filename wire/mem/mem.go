@@ -66,6 +66,7 @@ type System struct {
 	conns    map[*Conn]bool
 	servers  []*serving
 	turn     int
+	takers   []*taker
 	watchers []*watcher
 	workers  map[string]seen
 }

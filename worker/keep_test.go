@@ -1,0 +1,98 @@
+package worker
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// follow hands the worker the provisioning that follows an attempt, and tells whether it has taken it.
+func (b *bench) follow(after wire.AttemptID, i int) bool {
+	d := b.task(i, &wire.Task{Protocol: wire.ProtocolVersion, Run: "r", Address: "a.b", Provision: &wire.ProvisionTask{}})
+	d.bus = b.bus
+	return b.bus.hand["eu"](after, d)
+}
+
+// announced is a creation after which another operation of the same vertex comes.
+func announced() *wire.Task {
+	t := applyTask("x")
+	t.More = true
+	return t
+}
+
+// The slot was free between an object's creation and its provisioning. So a worker took more creations, and the second
+// operations of its first ones queued behind them, while other workers idled.
+func TestASlotStaysWithItsVertexUntilTheLastOperation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(o *Options) { o.Slots = 1 })
+		b.start()
+		first, other := b.task(0, announced()), b.task(5, applyTask("y"))
+		b.bus.put(first, other)
+		elapse(time.Second)
+		if got := len(b.results()); got != 1 {
+			t.Fatalf("%d operations are over; the other one was to wait for the slot", got)
+		}
+		if !b.follow("a0", 1) {
+			t.Fatal("the worker does not take the operation that it keeps its slot for")
+		}
+		synctest.Wait()
+		rs := b.results()
+		if len(rs) != 3 || rs[1].Attempt != "a1" || rs[2].Attempt != "a5" {
+			t.Errorf("the results are of %+v", rs)
+		}
+		if b.follow("a0", 2) || b.follow("a1", 3) {
+			t.Error("a slot is kept that nobody was promised")
+		}
+		if err := b.stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestASlotIsNotKeptForWhatDoesNotCome(t *testing.T) {
+	for claim, wait := range map[string]time.Duration{"the coordinator is gone": keepFor, "the operation has failed": 0} {
+		t.Run(claim, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, func(o *Options) { o.Slots = 1 })
+				if wait == 0 {
+					b.bus.onClaim = func(c wire.Claim) error {
+						b.bus.onClaim = nil
+						pause(context.Background(), trust+time.Second) // too late to begin
+						return nil
+					}
+				}
+				b.start()
+				b.bus.put(b.task(0, announced()), b.task(5, applyTask("y")))
+				elapse(wait + trust + 2*time.Second)
+				if got := len(b.results()); got != 2 {
+					t.Errorf("%d operations are over", got)
+				}
+				if b.follow("a0", 1) {
+					t.Error("the operation is taken too late")
+				}
+				if err := b.stop(); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+func TestAWorkerThatDrainsKeepsNoSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(o *Options) { o.Slots = 1 })
+		b.start()
+		b.bus.put(b.task(0, announced()))
+		elapse(time.Second)
+		began := time.Now()
+		if err := b.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it took %s to leave", took)
+		}
+	})
+}
