@@ -30,7 +30,8 @@ Options:
   -var-file=FILE        Set the variables in a file, beside terraform.tfvars and *.auto.tfvars.
   -input=false          Never ask for anything.
   -json-into=FILE       Write everything as JSON to a file too, a line for each message.
-` + lockHelp + textHelp
+  -lock, -lock-timeout  Without effect: a console reads what was committed last, whoever works on the state, and locks nothing.
+` + textHelp
 
 const consoleHelp = `Every line is an expression of the language, and its value is shown. It can
 refer to whatever an expression in the root module can: var.NAME, local.NAME,
@@ -61,7 +62,7 @@ func runConsole(ctx context.Context, a *app, args []string) int {
 	if diags = diags.Append(noArguments(f)); diags.HasErrors() {
 		return s.end(diags)
 	}
-	return s.end(a.inspect(ctx, s, inspectOptions{vars: vars, state: sf, lockAs: "OperationTypeInvalid"}, func(i *inspection) diag.List {
+	return s.end(a.inspect(ctx, s, inspectOptions{vars: vars, state: sf}, func(i *inspection) diag.List {
 		c, diags := i.engine.Console(ctx, i.prior)
 		return (&consoleSession{screen: s, console: c, workdir: i.wd}).run(diags)
 	}))

@@ -71,7 +71,7 @@ func runForceUnlock(ctx context.Context, a *app, args []string) int {
 
 // unlock releases a lock in the store and in the backend. It is enough that one of them had it.
 func (a *app) unlock(ctx context.Context, backend snapshot.Backend, id string) diag.List {
-	store, diags := a.openStore(a.lockInfo("force-unlock"), 0)
+	store, diags := a.openStore(ctx, a.home(stateFlags{}), a.lockInfo("force-unlock"), writes, 0)
 	if diags.HasErrors() {
 		return diags
 	}
@@ -83,5 +83,5 @@ func (a *app) unlock(ctx context.Context, backend snapshot.Backend, id string) d
 	case inBackend != nil && (inStore != nil || !errors.Is(inBackend, snapshot.ErrNotLocked)):
 		diags = diag.Errors(fmt.Sprintf("Failed to unlock state: %s", inBackend), "", nil)
 	}
-	return diags.Append(closing(store.Close()))
+	return diags.Append(store.close())
 }

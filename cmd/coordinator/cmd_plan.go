@@ -29,6 +29,7 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 	vf.register(f)
 	vf.registerReveal(f)
 	sf.registerPrior(f)
+	sf.keepsNothing = true
 	pf.register(f)
 	out := f.String("out", "", "")
 	generated := f.String("generate-config-out", "", "")

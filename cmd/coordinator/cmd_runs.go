@@ -107,18 +107,18 @@ func (a *app) readRuns(ctx context.Context, usage string, args []string, most in
 		u.diagnostics(diags)
 		return 1
 	}
-	store, temporary, diags := a.openStoreToRead(a.lockInfo(""))
+	store, diags := a.openStore(ctx, a.home(stateFlags{}), a.lockInfo(""), reads, 0)
 	if diags.HasErrors() {
 		u.diagnostics(diags)
 		return 1
 	}
-	switch err := show(store, f.Arg(0)); {
+	switch err := show(store.Store, f.Arg(0)); {
 	case errors.Is(err, journal.ErrNoRun):
 		diags = diag.Errors("No such run", fmt.Sprintf("There is no run %q in the store of this directory. See: "+diag.Program()+" runs list", f.Arg(0)), nil)
 	case err != nil:
 		diags = diag.Errors("Failed to show the run", err.Error()+".", nil)
 	}
-	diags = diags.Append(closeStore(store, temporary))
+	diags = diags.Append(store.close())
 	u.diagnostics(diags)
 	if diags.HasErrors() {
 		return 1

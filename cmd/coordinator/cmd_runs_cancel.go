@@ -46,7 +46,7 @@ func (a *app) cancelElsewhere(ctx context.Context, u ui, held diag.List) int {
 		return fail(diag.Errors("The run is inside another process",
 			"Without a NATS server everything of a run is inside the process that carries it out, and only that can end it: press Ctrl-C there, or send it SIGINT.\n\n"+held[0].Detail, nil))
 	}
-	name, _, err := readIdentity()
+	name, _, err := readIdentity(a.home(stateFlags{}).Identity())
 	if err != nil {
 		return fail(diag.Errors("Failed to read the coordinator's identity", err.Error()+".", nil))
 	}

@@ -78,11 +78,11 @@ func (a *app) findRun(ctx context.Context, name string, vars variableFlags) (r j
 	if _, diags = a.ownEncryption(ctx, vars); diags.HasErrors() {
 		return r, nil, diags
 	}
-	store, diags := a.openStore(a.lockInfo(""), 0)
+	store, diags := a.openStore(ctx, a.home(stateFlags{}), a.lockInfo(""), writes, 0)
 	if diags.HasErrors() {
 		return r, nil, diags
 	}
-	defer func() { diags = diags.Append(closing(store.Close())) }()
+	defer func() { diags = diags.Append(store.close()) }()
 	runs, err := store.Runs(ctx, a.workspace())
 	if err != nil {
 		return r, nil, diag.Errors("Failed to read the runs", err.Error()+".", nil)

@@ -54,7 +54,7 @@ func runWorkspaceList(ctx context.Context, a *app, args []string) int {
 	if diags = diags.Append(noArguments(f)); diags.HasErrors() {
 		return s.end(diags)
 	}
-	return s.withWorkspaces(ctx, vars, true, func(w *workspaces) diag.List {
+	return s.withWorkspaces(ctx, vars, func(w *workspaces) diag.List {
 		selected := a.workspace()
 		for _, name := range w.names {
 			sign := " "
@@ -127,7 +127,7 @@ func runWorkspaceNew(ctx context.Context, a *app, args []string) int {
 		return s.end(diag.Errors("The workspace is overridden using the TF_WORKSPACE environment variable",
 			"To make another workspace, unset the variable, or set it to the name of that workspace, and run the command again.", nil))
 	}
-	return s.withWorkspaces(ctx, vars, false, func(w *workspaces) diag.List {
+	return s.withWorkspaces(ctx, vars, func(w *workspaces) diag.List {
 		if slices.Contains(w.names, name) {
 			return diag.Errors(fmt.Sprintf("Workspace %q already exists", name), "Another workspace has this name.", nil)
 		}
@@ -170,7 +170,7 @@ func runWorkspaceSelect(ctx context.Context, a *app, args []string) int {
 		return s.end(diag.Errors("The selected workspace is overridden using the TF_WORKSPACE environment variable",
 			"To select another workspace, change this variable, or unset it and run the command again.", nil))
 	}
-	return s.withWorkspaces(ctx, vars, false, func(w *workspaces) diag.List {
+	return s.withWorkspaces(ctx, vars, func(w *workspaces) diag.List {
 		switch {
 		case !slices.Contains(w.names, name) && *orCreate:
 			return w.create(ctx, name, nil, stateFlags{})
@@ -212,7 +212,7 @@ func runWorkspaceDelete(ctx context.Context, a *app, args []string) int {
 	if diags.HasErrors() {
 		return s.end(diags)
 	}
-	return s.withWorkspaces(ctx, vars, false, func(w *workspaces) diag.List {
+	return s.withWorkspaces(ctx, vars, func(w *workspaces) diag.List {
 		switch {
 		case !slices.Contains(w.names, name):
 			return noSuchWorkspace(name)

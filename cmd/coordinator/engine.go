@@ -11,6 +11,7 @@ import (
 
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/values"
@@ -33,11 +34,14 @@ type engine struct {
 
 // engineOptions say what session to open.
 type engineOptions struct {
-	tree        *config.Tree
-	loader      *config.Loader
-	inputs      map[string]values.Input
-	prior       *state.State
-	store       journal.Store // nil for operations that touch no state
+	tree   *config.Tree
+	loader *config.Loader
+	inputs map[string]values.Input
+	prior  *state.State
+	store  journal.Store // nil for operations that touch no state
+	// home is where the embedded server, its worker and the coordinator's identity are kept: that of the store, when this
+	// process has it to itself. nil: what the engine needs is in a temporary directory and goes with it.
+	home        *estate.Home
 	observer    coordinator.Observer
 	events      func(wire.Event)  // live events of workers; may be nil
 	note        func(text string) // tells people something meanwhile; nil for on standard error
@@ -63,7 +67,7 @@ func (a *app) openEngine(ctx context.Context, o engineOptions) (*engine, diag.Li
 	if a.interrupts.Asked() {
 		return nil, diags.Append(diag.New(diag.Error, "Operation interrupted", "Nothing was begun.", nil))
 	}
-	t, more := a.connect(ctx, a.server(rules), providers.packages, providers.reattach)
+	t, more := a.connect(ctx, a.server(rules), o.home, providers.packages, providers.reattach)
 	diags = diags.Append(more)
 	if diags.HasErrors() {
 		return nil, diags
@@ -74,7 +78,7 @@ func (a *app) openEngine(ctx context.Context, o engineOptions) (*engine, diag.Li
 			return nil, diags.Append(more, t.close())
 		}
 	}
-	name, pair, err := a.identity(ctx)
+	name, pair, err := a.identity(ctx, o.home)
 	if err != nil {
 		return nil, diags.Append(diag.New(diag.Error, "Failed to read the coordinator's identity", err.Error()+".", nil), t.close())
 	}
@@ -82,7 +86,7 @@ func (a *app) openEngine(ctx context.Context, o engineOptions) (*engine, diag.Li
 	if err != nil {
 		return nil, diags.Append(diag.New(diag.Error, "Failed to read the coordinator's identity", err.Error()+".", nil), t.close())
 	}
-	if o.store != nil {
+	if o.store != nil && o.home != nil { // whoever reads decides nothing
 		orphans := &coordinator.Orphans{Store: o.store, Claims: t.conn, Now: time.Now, NewID: newID}
 		t.conn.OnOrphan(orphans.Decide)
 	}

@@ -66,6 +66,8 @@ type stateFlags struct {
 	state, stateOut, backup string
 	// keepsEach tells that a backup is kept of each state of before, named by its time, and not only the last.
 	keepsEach bool
+	// keepsNothing tells that the command writes no state: without a lock it reads what was last committed.
+	keepsNothing bool
 }
 
 func (s *stateFlags) register(f *flag.FlagSet) {
@@ -74,7 +76,7 @@ func (s *stateFlags) register(f *flag.FlagSet) {
 	f.StringVar(&s.backup, "backup", "", "")
 }
 
-// registerPrior registers those of commands that write no state.
+// registerPrior registers those that commands have that write no state, and others too.
 func (s *stateFlags) registerPrior(f *flag.FlagSet) {
 	s.registerLock(f)
 	f.StringVar(&s.state, "state", "", "")

@@ -13,25 +13,29 @@ import (
 
 	"github.com/nats-io/nkeys"
 
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/state/encryption"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// identityFile holds the name of the coordinator that owns the store in this directory, and in the next line the seed of its key
-// pair: as it is, or in an envelope where the state is encrypted.
-var identityFile = filepath.Join(storeDir, "coordinator")
-
 // looking are the commands that have an engine and change nothing. They do not ask for the key of the state only to write the file.
 var looking = []string{"plan", "console", "graph", "validate"}
 
-// identity returns the name and the key pair; they are made at the first use. The key pair opens the keys of runs that are
-// resumed; it lies outside of the message store.
-func (a *app) identity(ctx context.Context) (string, nkeys.KeyPair, error) {
-	name, kept, err := readIdentity()
+// identity returns the name and the key pair of the coordinator that owns the store of a home; they are made at the first use.
+// Their file has the name and in the next line the seed of the pair: as it is, or in an envelope where the state is
+// encrypted. The key pair opens the keys of runs that are resumed; it lies outside of the message store. A process without a
+// home has a name and a pair for itself: it makes no runs that anybody could resume.
+func (a *app) identity(ctx context.Context, home *estate.Home) (string, nkeys.KeyPair, error) {
+	if home == nil {
+		pair, err := nkeys.CreateCurveKeys()
+		return newCoordinator(), pair, err
+	}
+	file := home.Identity()
+	name, kept, err := readIdentity(file)
 	missing := errors.Is(err, fs.ErrNotExist)
 	switch {
 	case missing:
-		name = "c-" + strings.ToLower(newID()[:12])
+		name = newCoordinator()
 	case err != nil:
 		return "", nil, err
 	}
@@ -48,19 +52,22 @@ func (a *app) identity(ctx context.Context) (string, nkeys.KeyPair, error) {
 	}
 	pair, err := nkeys.FromCurveSeed(seed)
 	if err != nil {
-		return "", nil, fmt.Errorf("the file %s is damaged: %w", identityFile, err)
+		return "", nil, fmt.Errorf("the file %s is damaged: %w", file, err)
 	}
 	t := a.sealing.State()
 	switch {
 	case stale && !(t.Encrypts() && slices.Contains(looking, a.command)):
 		if seed, err = t.Seal(ctx, seed); err == nil {
-			err = writeIdentity(name, seed)
+			err = writeIdentity(file, name, seed)
 		}
 	case missing:
-		err = writeIdentity(name, nil) // the first run makes another pair
+		err = writeIdentity(file, name, nil) // the first run makes another pair
 	}
 	return name, pair, err
 }
+
+// newCoordinator makes the name of a coordinator.
+func newCoordinator() string { return "c-" + strings.ToLower(newID()[:12]) }
 
 // openSeed returns the seed, and whether it is not kept as it is to be; nil where there is none. One that cannot be decrypted is
 // given up: of the store, which was read before, the configuration has the key, so what is lost is at most what an
@@ -83,8 +90,8 @@ func (a *app) openSeed(ctx context.Context, kept []byte) (seed []byte, stale boo
 }
 
 // readIdentity returns the name, and the seed as it is kept.
-func readIdentity() (name string, kept []byte, err error) {
-	text, err := os.ReadFile(identityFile)
+func readIdentity(file string) (name string, kept []byte, err error) {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return "", nil, err
 	}
@@ -93,9 +100,9 @@ func readIdentity() (name string, kept []byte, err error) {
 }
 
 // writeIdentity writes the file. Runs rest on it, so it must not be lost with the power, nor be half there.
-func writeIdentity(name string, kept []byte) error {
-	if err := os.MkdirAll(storeDir, 0o700); err != nil {
+func writeIdentity(file, name string, kept []byte) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	return snapshot.WriteWhole(identityFile, fmt.Appendf(nil, "%s\n%s\n", name, kept))
+	return snapshot.WriteWhole(file, fmt.Appendf(nil, "%s\n%s\n", name, kept))
 }

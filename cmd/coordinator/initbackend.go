@@ -14,7 +14,6 @@ import (
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
-	"github.com/millipede-iac/millipede/state/bolt"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
@@ -110,20 +109,13 @@ func (i *initialisation) backendArguments() (map[string]cty.Value, diag.List) {
 }
 
 // moving is the states of all workspaces on their way from one backend to another.
-type moving struct {
-	store    *bolt.Store
-	from, to snapshot.Backend
-}
+type moving struct{ from, to snapshot.Backend }
 
-// open opens both backends, and the store.
+// open opens both backends.
 func (i *initialisation) open(ctx context.Context, was, now backendRecord) (*moving, diag.List) {
 	from, diags := i.backend(ctx, was)
 	to, more := i.backend(ctx, now)
-	if diags = diags.Append(more); diags.HasErrors() {
-		return nil, diags
-	}
-	store, more := i.app.openStore(i.app.lockInfo("init"), i.options.state.lockTimeout)
-	return &moving{store, from, to}, diags.Append(more)
+	return &moving{from, to}, diags.Append(more)
 }
 
 func (i *initialisation) backend(ctx context.Context, r backendRecord) (snapshot.Backend, diag.List) {
@@ -142,10 +134,10 @@ func (i *initialisation) backend(ctx context.Context, r backendRecord) (snapshot
 	return snapshot.Encrypted(b, i.app.sealing.State()), diags
 }
 
-// workspaces returns all workspaces that the store or one of the backends knows.
-func (m *moving) workspaces(ctx context.Context) ([]string, error) {
+// workspaces returns all workspaces that have a home or that one of the backends knows.
+func (i *initialisation) workspaces(ctx context.Context, m *moving) ([]string, error) {
 	var out []string
-	for _, list := range []func(context.Context) ([]string, error){m.store.Workspaces, m.from.Workspaces, m.to.Workspaces} {
+	for _, list := range []func(context.Context) ([]string, error){i.app.ownWorkspaces, m.from.Workspaces, m.to.Workspaces} {
 		names, err := list(ctx)
 		if err != nil {
 			return nil, err
@@ -162,7 +154,7 @@ func (i *initialisation) migrate(ctx context.Context, was, now backendRecord) di
 		i.say("Backend configuration changed! The state is brought over.")
 	}
 	return i.each(ctx, was, now, func(m *moving, at *openState) diag.List {
-		source := &snapshot.Sync{Store: m.store, Backend: m.from, Version: engineVersion}
+		source := &snapshot.Sync{Store: at.store, Backend: m.from, Version: engineVersion}
 		if _, err := source.Pull(ctx, at.workspace, at.lockID); err != nil && !errors.Is(err, journal.ErrNoWorkspace) {
 			return i.app.unreadable(err, false)
 		} else if err != nil {
@@ -217,7 +209,7 @@ func (i *initialisation) take(ctx context.Context, m *moving, at *openState) dia
 	if st == nil {
 		st = state.Empty()
 	}
-	switch ours, err := m.store.Load(ctx, at.workspace); {
+	switch ours, err := at.store.Load(ctx, at.workspace); {
 	case errors.Is(err, journal.ErrNoWorkspace):
 		return nil
 	case err != nil:
@@ -225,7 +217,7 @@ func (i *initialisation) take(ctx context.Context, m *moving, at *openState) dia
 	case neverStored(ours):
 		return nil // the first command adopts what is there
 	}
-	if err := m.store.Replace(ctx, at.workspace, at.lockID, st, "init -reconfigure"); err != nil {
+	if err := at.store.Replace(ctx, at.workspace, at.lockID, st, "init -reconfigure"); err != nil {
 		return diags.Append(err)
 	}
 	return diags
@@ -237,20 +229,20 @@ func (i *initialisation) each(ctx context.Context, was, now backendRecord, fn fu
 	if diags.HasErrors() {
 		return diags
 	}
-	names, err := m.workspaces(ctx)
+	names, err := i.workspaces(ctx, m)
 	if err != nil {
-		return diags.Append(err, closing(m.store.Close()))
+		return diags.Append(err)
 	}
 	for _, name := range names {
-		at := &openState{
-			app: i.app, store: m.store, workspace: name, backend: m.to, info: i.app.lockInfo("init"),
-			sync: &snapshot.Sync{Store: m.store, Backend: m.to, Version: engineVersion},
+		at, more := i.app.openWorkspace(ctx, name, m.to, "init", i.options.state.lockTimeout)
+		if diags = diags.Append(more); diags.HasErrors() {
+			break
 		}
-		if diags = diags.Append(fn(m, at)); diags.HasErrors() {
+		if diags = diags.Append(fn(m, at), at.store.close()); diags.HasErrors() {
 			break
 		}
 	}
-	return diags.Append(closing(m.store.Close()))
+	return diags
 }
 
 // locked calls fn while the new backend is locked, unless locking is off.

@@ -20,8 +20,6 @@ type inspection struct {
 type inspectOptions struct {
 	vars  variableFlags
 	state stateFlags
-	// lockAs names the command in the lock of the state; empty when it needs none.
-	lockAs string
 	// saved is a plan whose configuration and state are looked at, instead of those that are here; nil for none.
 	saved *planfile.Saved
 }
@@ -45,7 +43,7 @@ func (a *app) inspect(ctx context.Context, s *screen, o inspectOptions, fn func(
 		i.prior = o.saved.Plan.Prior
 		return diags.Append(i.open(ctx, a, nil, fn))
 	}
-	st, more := a.openState(ctx, wd.tree.Root, o.state, o.lockAs)
+	st, more := a.openState(ctx, wd.tree.Root, o.state, "")
 	if diags = diags.Append(more); diags.HasErrors() {
 		return diags
 	}

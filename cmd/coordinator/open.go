@@ -3,14 +3,10 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/user"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -19,7 +15,6 @@ import (
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
-	"github.com/millipede-iac/millipede/state/bolt"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
@@ -27,7 +22,7 @@ import (
 // openState is the state of the selected workspace, opened: the store, and the snapshot that is kept in step with it.
 type openState struct {
 	app       *app
-	store     *bolt.Store
+	store     *openedStore
 	workspace string
 	backend   snapshot.Backend
 	sync      *snapshot.Sync
@@ -38,8 +33,6 @@ type openState struct {
 	info        journal.LockInfo
 	// forget ends the duty to release the lock when the process is ended at once.
 	forget func()
-	// temporary is the directory of a store that goes when it is closed; empty for that of this directory.
-	temporary string
 }
 
 // lockInfo says who this command is.
@@ -57,27 +50,54 @@ func (a *app) lockInfo(operation string) journal.LockInfo {
 }
 
 // openState opens the store and adopts what others did to the snapshot since. operation names what the command does
-// to the state; it is locked unless operation is empty or locking is off. Close it.
+// to the state; it is locked unless operation is empty or locking is off. A command without an operation, or one that
+// keeps nothing and does not lock, reads what was last committed, whoever works on the state. Close it.
 func (a *app) openState(ctx context.Context, root *config.Node, f stateFlags, operation string) (*openState, diag.List) {
 	backend, diags := a.openBackend(ctx, root, f)
 	if diags.HasErrors() {
 		return nil, diags
 	}
+	as := writes
+	switch {
+	case operation == "" || f.keepsNothing && !f.lock:
+		as = reads
+	case !f.lock:
+		as = waits
+	}
+	if f.state+f.stateOut != "" && as != reads {
+		if err := a.directory().TakeFile(f.state, f.stateOut); err != nil {
+			return nil, diags.Append(diag.New(diag.Error, "Failed to open the state store", err.Error()+".", nil))
+		}
+	}
+	const tries = 3
+	for try := 1; ; try++ {
+		s, more := a.openStateAs(ctx, backend, f, operation, as)
+		// Between the copy of the store and the look at the snapshot another process may have written both.
+		if as == reads && more.HasErrors() && try < tries {
+			continue
+		}
+		return s, diags.Append(more)
+	}
+}
+
+func (a *app) openStateAs(ctx context.Context, backend snapshot.Backend, f stateFlags, operation string, as access) (*openState, diag.List) {
 	s := &openState{app: a, workspace: a.workspace(), backend: backend, info: a.lockInfo(operation)}
-	store, temporary, more := a.openStoreFile(f.storeFile(), s.info, f.lockTimeout, operation == "")
-	diags = diags.Append(more)
+	store, diags := a.openStore(ctx, a.home(f), s.info, as, f.lockTimeout)
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	s.store, s.temporary = store, temporary
+	s.store = store
 	if err := s.ensureWorkspace(ctx); err != nil {
-		return nil, diags.Append(diag.List{}.Append(err), closeStore(store, temporary))
+		return nil, diags.Append(diag.List{}.Append(err), store.close())
 	}
 	s.sync = &snapshot.Sync{Store: store, Backend: backend, Version: engineVersion}
-	if f.lock && operation != "" {
+	if f.lock && as != reads {
 		if more := s.lock(ctx, f.lockTimeout); more.HasErrors() {
-			return nil, diags.Append(more, closeStore(store, temporary))
+			return nil, diags.Append(more, store.close())
 		}
+	}
+	if store.pulled {
+		return s, diags // whoever works on the state has done it, and has the snapshot
 	}
 	message, err := s.sync.Pull(ctx, s.workspace, s.lockID)
 	if err != nil {
@@ -85,6 +105,9 @@ func (a *app) openState(ctx context.Context, root *config.Node, f stateFlags, op
 	}
 	if message != "" {
 		diags = diags.Append(diag.New(diag.Warning, "The state was changed outside of Millipede", message, nil))
+	}
+	if store.server != nil {
+		store.server.Pulled()
 	}
 	return s, diags
 }
@@ -97,67 +120,6 @@ func (s *openState) ensureWorkspace(ctx context.Context) error {
 		return err
 	}
 	return s.store.CreateWorkspace(ctx, s.workspace)
-}
-
-// openStore opens the store of this directory, which one process can have at a time. What encrypts the state is set up.
-func (a *app) openStore(info journal.LockInfo, timeout time.Duration) (*bolt.Store, diag.List) {
-	store, _, diags := a.openStoreFile(stateFlags{}.storeFile(), info, timeout, false)
-	return store, diags
-}
-
-// openStoreToRead opens the store of this directory for a command that only looks at it. Close it with closeStore.
-func (a *app) openStoreToRead(info journal.LockInfo) (store *bolt.Store, temporary string, diags diag.List) {
-	return a.openStoreFile(stateFlags{}.storeFile(), info, 0, true)
-}
-
-// storeFile is the name of the store: a file of its own for the state files that -state and -state-out name, because
-// those have nothing to do with the state of the workspace.
-func (s stateFlags) storeFile() string {
-	if s.state+s.stateOut == "" {
-		return "state.db"
-	}
-	sum := sha256.Sum256([]byte(filepath.Clean(s.state) + "\x00" + filepath.Clean(s.stateOut)))
-	return "file-" + hex.EncodeToString(sum[:8]) + ".db"
-}
-
-// openStoreFile opens a store of this directory. A command that only reads makes none where there is none: what it finds
-// in the snapshot it reads through a store of its own, in a temporary directory. Close it with closeStore.
-func (a *app) openStoreFile(name string, info journal.LockInfo, timeout time.Duration, reads bool) (store *bolt.Store, temporary string, diags diag.List) {
-	var err error
-	dir := storeDir
-	if _, missing := os.Stat(filepath.Join(storeDir, name)); reads && errors.Is(missing, fs.ErrNotExist) {
-		temporary, err = os.MkdirTemp("", "millipede-")
-		dir = temporary
-	} else {
-		err = os.MkdirAll(storeDir, 0o700)
-	}
-	var o bolt.Options
-	if t := a.sealing.State(); t != nil {
-		o.Wrapper = t
-	}
-	if err == nil {
-		store, err = bolt.OpenOptions(filepath.Join(dir, name), info, timeout, o)
-	}
-	var held *journal.Held
-	switch {
-	case errors.As(err, &held):
-		return nil, "", diag.List{lockDiag(held.Holder, "another process works on the state in this directory")}
-	case err != nil:
-		return nil, "", diag.Errors("Failed to open the state store", err.Error()+".", nil).Append(removing(temporary))
-	}
-	return store, temporary, nil
-}
-
-// closeStore closes what openStoreFile has opened.
-func closeStore(store *bolt.Store, temporary string) diag.List {
-	return closing(store.Close()).Append(removing(temporary))
-}
-
-func removing(temporary string) diag.List {
-	if temporary == "" {
-		return nil
-	}
-	return closing(os.RemoveAll(temporary))
 }
 
 // lock takes the lock of the snapshot's backend, so that other engines keep out, then that of the store.
@@ -239,7 +201,7 @@ func (s *openState) record(ctx context.Context, tx journal.Tx) diag.List {
 func (s *openState) push(ctx context.Context) diag.List {
 	defer s.app.interrupts.hold()()
 	if err := s.sync.Push(ctx, s.workspace); err != nil {
-		return diag.Errors("Failed to save state", fmt.Sprintf("Writing the snapshot: %s.\n\nNothing is lost: the state itself is in %s, and the next command writes the snapshot again.", err, storeDir), nil)
+		return diag.Errors("Failed to save state", fmt.Sprintf("Writing the snapshot: %s.\n\nNothing is lost: the state itself is in %s, and the next command writes the snapshot again.", err, s.store.home.Path()), nil)
 	}
 	return nil
 }
@@ -266,7 +228,7 @@ func releasing(err error) diag.List {
 
 // close releases the lock and closes the store.
 func (s *openState) close(ctx context.Context) diag.List {
-	return s.unlock(ctx).Append(closeStore(s.store, s.temporary))
+	return s.unlock(ctx).Append(s.store.close())
 }
 
 // newID returns an ID that is unique for ever.

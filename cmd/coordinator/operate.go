@@ -120,7 +120,7 @@ func (r *operationRun) withState(ctx context.Context, o operationOptions, diags 
 		r.prior = prior
 		watch := r.app.logs.observe(r.ui.observer())
 		r.engine, more = r.app.openEngine(ctx, engineOptions{
-			tree: r.wd.tree, loader: r.wd.loader, inputs: r.inputs, prior: prior, store: r.state.store,
+			tree: r.wd.tree, loader: r.wd.loader, inputs: r.inputs, prior: prior, store: r.state.store, home: r.state.store.ownHome(),
 			observer: watch, events: watch.Event, note: r.ui.note, parallelism: o.parallelism,
 		})
 		diags = diags.Append(more)

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"os"
 
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/cmd/natsconn"
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -26,14 +27,17 @@ type transport struct {
 	conn     *jet.Conn
 	embedded *jet.Embedded
 	hosted   *hosting.Hosted
+	// temporary is the directory of what was started; empty when that is in the home of a store.
+	temporary string
 
 	drain, leave context.CancelCauseFunc
 	worked       chan error
 	kept         func() bool // ends what has the worker leave with the command
 }
 
-// connect connects to the NATS server that is named, or starts the embedded default.
-func (a *app) connect(ctx context.Context, server natsconn.Settings, packages map[addr.Provider]install.Package, reattach map[addr.Provider]*plugin.Reattach) (*transport, diag.List) {
+// connect connects to the NATS server that is named, or starts the embedded default: in the home of a store, or in a
+// temporary directory where there is none.
+func (a *app) connect(ctx context.Context, server natsconn.Settings, home *estate.Home, packages map[addr.Provider]install.Package, reattach map[addr.Provider]*plugin.Reattach) (*transport, diag.List) {
 	logLine := func(line string) { fmt.Fprintln(a.stderr, line) }
 	if server.URL != "" {
 		conn, diags := a.dial(ctx, server, true)
@@ -42,28 +46,45 @@ func (a *app) connect(ctx context.Context, server natsconn.Settings, packages ma
 		}
 		return &transport{conn: conn}, nil
 	}
-	dir := filepath.Join(storeDir, "nats")
-	embedded, err := jet.Embed(dir, logLine)
+	t := &transport{}
+	if home == nil {
+		dir, err := os.MkdirTemp("", "millipede-")
+		if err != nil {
+			return nil, diag.Errors("Failed to start the embedded NATS server", err.Error()+".", nil)
+		}
+		t.temporary = dir
+		a.interrupts.atEnd(func(context.Context) { removing(dir) })
+		h := estate.At(dir).Workspace("default")
+		home = &h
+	}
+	failed := func(what string, err error, more ...error) (*transport, diag.List) {
+		return nil, diag.Errors(what, err.Error()+".", nil).Append(closing(errors.Join(more...)), removing(t.temporary))
+	}
+	embed := jet.Embed
+	if t.temporary != "" {
+		embed = jet.EmbedVolatile
+	}
+	embedded, err := embed(home.Messages(), logLine)
 	var locked *jet.LockedError
 	if errors.As(err, &locked) {
 		return nil, diag.Errors("Another process works here", locked.Error()+". Wait until it has ended.", nil)
 	}
 	if err != nil {
-		return nil, diag.Errors("Failed to start the embedded NATS server", err.Error()+".", nil)
+		return failed("Failed to start the embedded NATS server", err)
 	}
-	t := &transport{embedded: embedded}
+	t.embedded = embedded
 	if t.conn, err = embedded.Connect(ctx, jet.Options{Name: "millipede-coordinator", Provision: true, Log: logLine}); err != nil {
-		return nil, diag.Errors("Failed to start the embedded NATS server", err.Error()+".", nil).Append(closing(embedded.Close()))
+		return failed("Failed to start the embedded NATS server", err, embedded.Close())
 	}
 	t.hosted, err = hosting.New(hosting.Options{
 		Transport: t.conn, Pools: []string{"default"}, Slots: embeddedSlots, Version: version,
-		Dir: filepath.Join(storeDir, "worker"), Local: localPackages(packages), Reattach: reattach,
+		Dir: home.Worker(), Local: localPackages(packages), Reattach: reattach,
 		DisableTLS: a.getenv("TF_DISABLE_PLUGIN_TLS") != "",
 		Log:        a.logs.core, PluginLog: a.logs.plugins,
 		Environ: a.environ,
 	})
 	if err != nil {
-		return nil, diag.Errors("Failed to start the embedded worker", err.Error()+".", nil).Append(closing(t.conn.Close()), closing(embedded.Close()))
+		return failed("Failed to start the embedded worker", err, t.conn.Close(), embedded.Close())
 	}
 	taking, drain := context.WithCancelCause(context.WithoutCancel(ctx))
 	working, leave := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -114,7 +135,15 @@ func (t *transport) close() diag.List {
 	if t.embedded != nil {
 		diags = diags.Append(closing(t.embedded.Close()))
 	}
-	return diags
+	return diags.Append(removing(t.temporary))
+}
+
+// removing removes a temporary directory; empty for none.
+func removing(dir string) diag.List {
+	if dir == "" {
+		return nil
+	}
+	return closing(os.RemoveAll(dir))
 }
 
 func closing(err error) diag.List {

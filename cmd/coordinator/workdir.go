@@ -24,9 +24,6 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// storeDir is where the embedded default keeps the state, the journal and the message store.
-const storeDir = ".millipede"
-
 // dataDir is where installed modules and providers lie.
 func (a *app) dataDir() string {
 	if d := a.getenv("TF_DATA_DIR"); d != "" {

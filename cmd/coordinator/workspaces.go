@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
-	"github.com/millipede-iac/millipede/state/bolt"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
@@ -23,17 +23,16 @@ func validWorkspace(name string) bool {
 	return name != "" && name == url.PathEscape(name) && name != "." && name != ".."
 }
 
-// workspaces is what the workspace commands work with: the store, and the backend that other engines see.
+// workspaces is what the workspace commands work with: the homes of the workspaces, and the backend that other engines see.
 type workspaces struct {
 	*screen
-	store   *bolt.Store
 	backend snapshot.Backend
 	names   []string
 }
 
 // withWorkspaces parses what the workspace commands have in common: at most one name. It calls fn with the name, and
-// with all workspaces. reads tells that it only looks at them.
-func (s *screen) withWorkspaces(ctx context.Context, vars variableFlags, reads bool, fn func(*workspaces) diag.List) int {
+// with all workspaces. No store is opened for that, so nobody who works on the state of one is in the way.
+func (s *screen) withWorkspaces(ctx context.Context, vars variableFlags, fn func(*workspaces) diag.List) int {
 	root, diags := s.loadRoot(vars)
 	if diags.HasErrors() {
 		return s.end(diags)
@@ -42,22 +41,18 @@ func (s *screen) withWorkspaces(ctx context.Context, vars variableFlags, reads b
 	if diags = diags.Append(more); diags.HasErrors() {
 		return s.end(diags)
 	}
-	store, temporary, more := s.app.openStoreFile(stateFlags{}.storeFile(), s.app.lockInfo("workspace"), 0, reads)
-	if diags = diags.Append(more); diags.HasErrors() {
-		return s.end(diags)
-	}
-	w := &workspaces{screen: s, store: store, backend: backend}
+	w := &workspaces{screen: s, backend: backend}
 	if err := w.list(ctx); err != nil {
 		diags = diags.Append(diag.New(diag.Error, "Failed to list the workspaces", err.Error()+".", nil))
 	} else {
 		diags = diags.Append(fn(w))
 	}
-	return s.end(diags.Append(closeStore(store, temporary)))
+	return s.end(diags)
 }
 
-// list collects the workspaces that the store or the backend has, the default one first.
+// list collects the workspaces that have a home, or that the backend has, the default one first.
 func (w *workspaces) list(ctx context.Context) error {
-	ours, err := w.store.Workspaces(ctx)
+	ours, err := w.app.ownWorkspaces(ctx)
 	if err != nil {
 		return err
 	}
@@ -81,38 +76,79 @@ func (w *workspaces) list(ctx context.Context) error {
 	return nil
 }
 
+// ownWorkspaces lists the workspaces that have a store here, and the default one, which always exists.
+func (a *app) ownWorkspaces(ctx context.Context) ([]string, error) {
+	d := a.directory()
+	if _, is := d.Former(); is {
+		store, diags := a.openStore(ctx, d.Workspace(journal.DefaultWorkspace), a.lockInfo("workspace"), reads, 0)
+		if diags.HasErrors() {
+			return nil, diags.Err()
+		}
+		names, err := store.Workspaces(ctx)
+		return names, errors.Join(err, store.close().Err())
+	}
+	names, err := d.Workspaces()
+	return append(names, journal.DefaultWorkspace), err
+}
+
+// open opens the store of a workspace, which may not be there yet, for a command that changes it.
+func (w *workspaces) open(ctx context.Context, name, operation string, lf stateFlags) (*openState, diag.List) {
+	return w.app.openWorkspace(ctx, name, w.backend, operation, lf.lockTimeout)
+}
+
+// openWorkspace opens the store of a workspace that need not be the selected one, and no lock.
+func (a *app) openWorkspace(ctx context.Context, name string, b snapshot.Backend, operation string, timeout time.Duration) (*openState, diag.List) {
+	info := a.lockInfo(operation)
+	store, diags := a.openStore(ctx, a.directory().Workspace(name), info, writes, timeout)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	return &openState{
+		app: a, store: store, workspace: name, backend: b, info: info,
+		sync: &snapshot.Sync{Store: store, Backend: b, Version: engineVersion},
+	}, diags
+}
+
 // create makes a workspace and selects it. initial is its state; nil for an empty one.
 func (w *workspaces) create(ctx context.Context, name string, initial *state.State, lf stateFlags) diag.List {
 	fail := func(err error) diag.List {
 		return diag.Errors(fmt.Sprintf("Failed to create the workspace %q", name), err.Error()+".", nil)
 	}
-	if err := w.store.CreateWorkspace(ctx, name); err != nil {
-		return fail(err)
+	at, diags := w.open(ctx, name, "workspace-new", lf)
+	if diags.HasErrors() {
+		return diags
 	}
-	if err := w.backend.Create(ctx, name); err != nil {
-		return fail(errors.Join(err, w.store.DeleteWorkspace(ctx, name)))
+	err := at.ensureWorkspace(ctx)
+	if err == nil {
+		if err = w.backend.Create(ctx, name); err != nil {
+			err = errors.Join(err, at.store.home.Remove())
+		}
+	}
+	if err != nil {
+		return diags.Append(fail(err), at.close(ctx))
 	}
 	if initial != nil {
-		at := &openState{
-			app: w.app, store: w.store, workspace: name, backend: w.backend, info: w.app.lockInfo("workspace-new"),
-			sync: &snapshot.Sync{Store: w.store, Backend: w.backend, Version: engineVersion},
-		}
-		if lf.lock {
-			if diags := at.lock(ctx, lf.lockTimeout); diags.HasErrors() {
-				return diags
-			}
-		}
-		diags := at.replace(ctx, initial, "workspace new")
-		if diags = diags.Append(at.unlock(ctx)); diags.HasErrors() {
-			return diags
-		}
+		diags = diags.Append(at.begin(ctx, initial, lf))
+	}
+	if diags = diags.Append(at.close(ctx)); diags.HasErrors() {
+		return diags
 	}
 	if err := w.app.selectWorkspace(name); err != nil {
 		return fail(err)
 	}
 	w.say(w.app.ink(w.flags.viewFlags).Success(fmt.Sprintf("Created and switched to workspace %q!", name)) +
 		"\n\nYou're now on a new, empty workspace. Workspaces isolate their state, so a plan\nhere does not see what exists in the others.")
-	return nil
+	return diags
+}
+
+// begin gives a new workspace its first state.
+func (s *openState) begin(ctx context.Context, initial *state.State, lf stateFlags) diag.List {
+	if lf.lock {
+		if diags := s.lock(ctx, lf.lockTimeout); diags.HasErrors() {
+			return diags
+		}
+	}
+	return s.replace(ctx, initial, "workspace new")
 }
 
 // selectWorkspace remembers which workspace is selected.
@@ -144,9 +180,16 @@ func noSuchWorkspace(name string) diag.List {
 
 // delete deletes a workspace, under its lock.
 func (w *workspaces) delete(ctx context.Context, name string, force bool, lf stateFlags) diag.List {
-	at := &openState{
-		app: w.app, store: w.store, workspace: name, backend: w.backend, info: w.app.lockInfo("workspace-delete"),
-		sync: &snapshot.Sync{Store: w.store, Backend: w.backend, Version: engineVersion},
+	at, diags := w.open(ctx, name, "workspace-delete", lf)
+	if diags.HasErrors() {
+		return diags
+	}
+	return diags.Append(w.deleteOpened(ctx, at, name, force, lf), at.close(ctx))
+}
+
+func (w *workspaces) deleteOpened(ctx context.Context, at *openState, name string, force bool, lf stateFlags) diag.List {
+	if err := at.ensureWorkspace(ctx); err != nil {
+		return diag.List{}.Append(err)
 	}
 	if _, err := at.sync.Pull(ctx, name, ""); err != nil {
 		return w.app.unreadable(err, false)
@@ -172,8 +215,8 @@ func (w *workspaces) delete(ctx context.Context, name string, force bool, lf sta
 	if name == journal.DefaultWorkspace {
 		return diags.Append(diag.New(diag.Error, "The default workspace cannot be deleted", "It always exists.", nil))
 	}
-	// The backend first: a workspace that only the store has is seen, and can be deleted again.
-	if err := errors.Join(w.backend.Delete(ctx, name), w.store.DeleteWorkspace(ctx, name)); err != nil {
+	// The backend first: a workspace that only has a home is seen, and can be deleted again.
+	if err := errors.Join(w.backend.Delete(ctx, name), at.store.home.Remove()); err != nil {
 		return diags.Append(diag.New(diag.Error, "Failed to delete the workspace", err.Error()+".", nil))
 	}
 	w.say(w.app.ink(w.flags.viewFlags).Success(fmt.Sprintf("Deleted workspace %q!", name)))

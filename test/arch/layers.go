@@ -45,6 +45,7 @@ var layers = map[string]int{
 	"state/journal":      4,
 	"wire":               4,
 
+	"coordinator/estate":  5, // paths and a socket: nothing of ours is below it
 	"coordinator/program": 5,
 	"coordinator/renewal": 5,
 	"coordinator/values":  5,

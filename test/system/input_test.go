@@ -126,7 +126,7 @@ func TestAnUnreachableServerIsNamed(t *testing.T) {
 func TestADamagedStoreIsNotUsed(t *testing.T) {
 	t.Parallel()
 	s := applied(t)
-	store := filepath.Join(s.Dir, ".millipede", "state.db")
+	store := filepath.Join(s.Dir, ".millipede", "workspaces", "default", "state.db")
 	whole, err := os.ReadFile(store)
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestADamagedStoreIsNotUsed(t *testing.T) {
 func TestADamagedPageOfTheStoreIsNoticedOrWasNotUsed(t *testing.T) {
 	t.Parallel()
 	s := applied(t)
-	store := filepath.Join(s.Dir, ".millipede", "state.db")
+	store := filepath.Join(s.Dir, ".millipede", "workspaces", "default", "state.db")
 	whole, err := os.ReadFile(store)
 	if err != nil {
 		t.Fatal(err)

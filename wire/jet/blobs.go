@@ -77,7 +77,9 @@ func (b bucket) open(ctx context.Context) (jetstream.ObjectStore, error) {
 		if !b.c.opts.Provision {
 			return b.c.js.ObjectStore(ctx, b.name)
 		}
-		store, err := b.c.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: b.name, Storage: jetstream.FileStorage, Replicas: b.c.topology.replicas()})
+		store, err := b.c.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
+			Bucket: b.name, Storage: b.c.opts.storage(), Replicas: b.c.topology.replicas(),
+		})
 		if errors.Is(err, jetstream.ErrBucketExists) {
 			return b.c.js.ObjectStore(ctx, b.name)
 		}

@@ -39,9 +39,10 @@ func (e *LockedError) Error() string {
 // Embedded is a NATS server inside this process. It opens no port: only connections of Connect reach it. Close it after
 // them.
 type Embedded struct {
-	dir  string
-	log  func(line string)
-	lock *os.File
+	dir      string
+	log      func(line string)
+	lock     *os.File
+	volatile bool // the streams are in memory
 
 	broken chan struct{} // has room for one: the server has given up writing; see mend
 	cancel context.CancelFunc
@@ -77,6 +78,16 @@ func Embed(dir string, log func(line string)) (*Embedded, error) {
 	e.cancel = cancel
 	e.group.Go(func() { e.mend(ctx) })
 	return e, nil
+}
+
+// EmbedVolatile starts a server that keeps its streams in memory, for commands that leave nothing behind: what it has
+// acknowledged ends with the process. It uses dir as Embed does.
+func EmbedVolatile(dir string, log func(line string)) (*Embedded, error) {
+	e, err := Embed(dir, log)
+	if e != nil {
+		e.volatile = true
+	}
+	return e, err
 }
 
 // lockDir locks dir, because the server does not, and two servers on one store destroy it.
@@ -136,7 +147,7 @@ func startServer(dir string, log, failed func(line string)) (*server.Server, err
 
 // Connect opens a connection to the server. The URL and the credentials of o are not used; Provision is implied.
 func (e *Embedded) Connect(ctx context.Context, o Options) (*Conn, error) {
-	o.URL, o.inProcess, o.Provision, o.Replicas = "", e, true, 1
+	o.URL, o.inProcess, o.Provision, o.Replicas, o.volatile = "", e, true, 1, e.volatile
 	o.trouble = e.Trouble
 	o.CredentialsFile, o.NKeyFile, o.User, o.Password, o.Token = "", "", "", "", ""
 	o.CAFile, o.CertificateFile, o.KeyFile = "", "", ""

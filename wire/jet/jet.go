@@ -59,6 +59,8 @@ type Options struct {
 	inProcess nats.InProcessConnProvider
 	// trouble tells why an embedded server stores nothing at the moment.
 	trouble func() error
+	// volatile has the streams of an embedded server kept in memory.
+	volatile bool
 }
 
 func (o Options) withDefaults() Options {

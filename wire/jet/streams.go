@@ -34,9 +34,17 @@ const (
 	maxUnacked = 20_000
 )
 
-func streamConfig(name string, replicas int) jetstream.StreamConfig {
+// storage is where streams are kept.
+func (o Options) storage() jetstream.StorageType {
+	if o.volatile {
+		return jetstream.MemoryStorage
+	}
+	return jetstream.FileStorage
+}
+
+func streamConfig(name string, replicas int, storage jetstream.StorageType) jetstream.StreamConfig {
 	cfg := jetstream.StreamConfig{
-		Name: name, Storage: jetstream.FileStorage, Replicas: replicas,
+		Name: name, Storage: storage, Replicas: replicas,
 		Discard: jetstream.DiscardNew, MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: -1, MaxConsumers: -1, MaxMsgSize: -1,
 		Duplicates: dedupWindow,
 	}
@@ -58,12 +66,12 @@ func streamConfig(name string, replicas int) jetstream.StreamConfig {
 }
 
 // checkStream returns an error when a stream that somebody created by hand lacks what the protocol rests on.
-func checkStream(have jetstream.StreamConfig) error {
-	want := streamConfig(have.Name, have.Replicas)
+func checkStream(have jetstream.StreamConfig, storage jetstream.StorageType) error {
+	want := streamConfig(have.Name, have.Replicas, storage)
 	switch {
 	case have.Retention != want.Retention:
 		return fmt.Errorf("stream %s has retention %s instead of %s", have.Name, have.Retention, want.Retention)
-	case have.Storage != jetstream.FileStorage:
+	case have.Storage != storage:
 		return fmt.Errorf("stream %s is kept in memory: what it acknowledged would be lost with the server", have.Name)
 	case have.Name == claimsStream && (have.MaxMsgsPerSubject != 1 || !have.DiscardNewPerSubject || have.Discard != jetstream.DiscardNew):
 		return errors.New("stream CLAIMS is not write-once: it needs max_msgs_per_subject 1, discard new, discard_new_per_subject")
@@ -143,7 +151,7 @@ func (t *topology) stream(ctx context.Context, name string) (jetstream.Stream, e
 		if err != nil {
 			return nil, fmt.Errorf("opening stream %s: %w", name, problem(err))
 		}
-		if err := checkStream(s.CachedInfo().Config); err != nil {
+		if err := checkStream(s.CachedInfo().Config, t.c.opts.storage()); err != nil {
 			return nil, err
 		}
 		return s, nil
@@ -156,13 +164,13 @@ func (t *topology) create(ctx context.Context, name string) (jetstream.Stream, e
 		return js.Stream(ctx, name)
 	}
 	replicas := t.replicas()
-	s, err := js.CreateStream(ctx, streamConfig(name, replicas))
+	s, err := js.CreateStream(ctx, streamConfig(name, replicas, t.c.opts.storage()))
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		return js.Stream(ctx, name) // with other replicas, limits or placement, as somebody chose them
 	}
 	if apiErr := (*jetstream.APIError)(nil); errors.As(err, &apiErr) && replicas > 1 && apiErr.ErrorCode == codeNoPeers {
 		t.c.opts.Log(fmt.Sprintf("the cluster has no %d servers for stream %s: creating it with one replica", replicas, name))
-		return js.CreateStream(ctx, streamConfig(name, 1))
+		return js.CreateStream(ctx, streamConfig(name, 1, t.c.opts.storage()))
 	}
 	return s, err
 }

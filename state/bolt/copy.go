@@ -1,0 +1,108 @@
+package bolt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+// A command that only reads works on a copy of the store. That takes a moment, whatever the command does afterwards, so
+// nobody who writes waits for a reader. The copy holds the last commit, and is sealed as the store is.
+
+// graceForReaders is how long a process that wants to write waits for those that make a copy at the moment.
+const graceForReaders = 2 * time.Second
+
+// readersPause is how often it looks whether they are done.
+const readersPause = 5 * time.Millisecond
+
+// CopyTo writes a copy of the store, as it was last committed, to a new file with mode 0600. A commit does not wait for
+// it, unless the file has to grow beyond what is mapped into memory.
+func (s *Store) CopyTo(ctx context.Context, to string) error {
+	return s.read(ctx, func(tx *bbolt.Tx) error { return writeCopy(tx, to) })
+}
+
+// Copy writes a copy of a store that no process has open for writing to a new file with mode 0600. The error is
+// *journal.Held when one has, and fs.ErrNotExist when there is no store.
+func Copy(path, to string) (err error) {
+	defer catchDamage(path, &err)()
+	for {
+		db, file, err := openShared(path)
+		if err != nil {
+			return err
+		}
+		here, statErr := file.Stat()
+		named, namedErr := os.Stat(path)
+		if statErr == nil && namedErr == nil && !os.SameFile(here, named) {
+			if err := db.Close(); err != nil { // a writer has put another file in its place meanwhile
+				return err
+			}
+			continue
+		}
+		err = db.View(func(tx *bbolt.Tx) error { return writeCopy(tx, to) })
+		return errors.Join(err, db.Close())
+	}
+}
+
+// openShared opens a store to read it; others may read it at the same time.
+func openShared(path string) (db *bbolt.DB, file *os.File, err error) {
+	if info, err := os.Stat(path); err != nil {
+		return nil, nil, err
+	} else if info.Size() == 0 {
+		// It is about to be made, by a process that has it, or had it and was killed.
+		return nil, nil, fmt.Errorf("%s is empty: %w", path, fs.ErrNotExist)
+	}
+	db, err = bbolt.Open(path, 0o600, &bbolt.Options{
+		ReadOnly: true, Timeout: time.Nanosecond, NoStatistics: true,
+		OpenFile: func(name string, flag int, perm fs.FileMode) (*os.File, error) {
+			var err error
+			file, err = openChecked(name, flag, perm)
+			return file, err
+		},
+	})
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		return nil, nil, &journal.Held{Holder: readHolder(path)}
+	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrVersionMismatch), errors.Is(err, berrors.ErrChecksum):
+		return nil, nil, damaged(path, err.Error())
+	}
+	return db, file, err
+}
+
+// writeCopy writes what a transaction sees.
+func writeCopy(tx *bbolt.Tx, to string) error {
+	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("copying the state store: %w", err)
+	}
+	_, err = tx.WriteTo(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(fmt.Errorf("copying the state store: %w", err), os.Remove(to))
+	}
+	return nil
+}
+
+// onlyRead tells whether those who have a store that cannot be opened for writing do nothing but read it.
+func onlyRead(path string) bool {
+	db, _, err := openShared(path)
+	return err == nil && db.Close() == nil
+}
+
+// openPatiently opens the file for writing. It waits for a writer for at most timeout, and a moment for readers.
+func openPatiently(path string, timeout time.Duration, noSync bool) (*bbolt.DB, error) {
+	begun := time.Now()
+	for {
+		db, err := openFile(path, timeout, noSync)
+		if !errors.Is(err, berrors.ErrTimeout) || time.Since(begun) > timeout+graceForReaders || !onlyRead(path) {
+			return db, err
+		}
+		<-time.After(readersPause)
+	}
+}

@@ -1,0 +1,96 @@
+package bolt
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+// Split writes a store for each workspace of this one: its state with the earlier versions, its runs, and what belongs
+// to no workspace. storeOf returns the name of a new file. What is sealed stays so, with the same key. The files are on
+// the disk when Split returns; this store stays as it was.
+func (s *Store) Split(storeOf func(workspace string) string) error {
+	return s.view(func(from *bbolt.Tx) error {
+		workspaces := from.Bucket(workspacesBucket)
+		return workspaces.ForEachBucket(func(name []byte) error {
+			if err := splitOff(from, string(name), storeOf(string(name))); err != nil {
+				return fmt.Errorf("the workspace %q: %w", name, err)
+			}
+			return nil
+		})
+	})
+}
+
+func splitOff(from *bbolt.Tx, workspace, path string) error {
+	db, err := openFile(path, time.Second, true) // synced as a whole below
+	if err != nil {
+		return err
+	}
+	err = db.Update(func(to *bbolt.Tx) error {
+		for _, name := range [][]byte{metaBucket, namesBucket, depsBucket, workspacesBucket, runsBucket, valuesBucket} {
+			into, err := to.CreateBucketIfNotExists(name)
+			if err != nil {
+				return err
+			}
+			b := from.Bucket(name)
+			switch {
+			case b == nil:
+			case bytes.Equal(name, workspacesBucket):
+				err = splitWorkspace(to, b, into, workspace)
+			case bytes.Equal(name, runsBucket):
+				err = splitRuns(b, into, workspace)
+			default:
+				err = copyBucket(b, into, []string{string(name)}, nil, nil)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		err = db.Sync()
+	}
+	if err = errors.Join(err, db.Close()); err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
+}
+
+// splitWorkspace copies one workspace. Every store has the default one too, which stays empty in that of another.
+func splitWorkspace(to *bbolt.Tx, from, into *bbolt.Bucket, workspace string) error {
+	if workspace != journal.DefaultWorkspace {
+		if err := makeWorkspace(to, journal.DefaultWorkspace); err != nil {
+			return err
+		}
+	}
+	b, err := into.CreateBucket([]byte(workspace))
+	if err != nil {
+		return err
+	}
+	return copyBucket(from.Bucket([]byte(workspace)), b, []string{string(workspacesBucket), workspace}, nil, nil)
+}
+
+func splitRuns(from, into *bbolt.Bucket, workspace string) error {
+	return from.ForEachBucket(func(id []byte) error {
+		var r journal.Run
+		if err := json.Unmarshal(from.Bucket(id).Get(runKey), &r); err != nil {
+			return fmt.Errorf("run %s: %w: %w", id, ErrDamaged, err)
+		}
+		if r.Workspace != workspace {
+			return nil
+		}
+		b, err := into.CreateBucket(id)
+		if err != nil {
+			return err
+		}
+		return copyBucket(from.Bucket(id), b, []string{string(runsBucket), string(id)}, nil, nil)
+	})
+}
