@@ -9,6 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/test/failpoint"
 	"github.com/millipede-iac/millipede/wire"
+	"github.com/millipede-iac/millipede/worker/journal"
 )
 
 // trust is how old a claim may be, by the monotonic clock, when its operation begins. A worker that slept longer
@@ -64,7 +65,12 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 	}
 	// A crash from here on leaves the intent: the next start looks at the register.
 	if err := w.Journal.Intend(ref, a.nonce, notStarted); err != nil {
-		w.fail(fmt.Errorf("noting the intent to claim %s: %w", ref.Attempt, err))
+		if errors.Is(err, journal.ErrFull) {
+			w.Log.Warn("a task is given back: the disk of this worker is full", "attempt", ref.Attempt, "error", err)
+			pause(ctx, hesitation)
+		} else {
+			w.fail(fmt.Errorf("noting the intent to claim %s: %w", ref.Attempt, err))
+		}
 		w.release(ctx, d)
 		return nil
 	}
@@ -90,6 +96,11 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 	doubt, err := mail.seal(ctx, a.doubt("The worker stopped while it carried the operation out."))
 	if err == nil {
 		err = w.Journal.Start(ref, doubt)
+	}
+	if errors.Is(err, journal.ErrFull) { // the journal says that it was not started; so does the result, once there is room
+		w.acknowledge(ctx, d)
+		w.report(ctx, a, mail, a.notStarted("The disk of the worker is full.", nil))
+		return
 	}
 	if err != nil {
 		w.fail(fmt.Errorf("noting the start of %s: %w", ref.Attempt, err))
@@ -163,19 +174,41 @@ func (w *Worker) report(ctx context.Context, a claimed, mail mail, result *wire.
 		return
 	}
 	// A crash after this loses nothing: the next start publishes the result.
-	if err := w.Journal.End(a.ref, message); err != nil {
-		w.fail(fmt.Errorf("noting the result of %s: %w", a.ref.Attempt, err))
-		// The journal says doubt now. Publishing what is known may still spare the user that.
-	}
+	noted := w.noteEnd(a.ref, message)
 	failpoint.Hit(failpoint.EndNoted)
-	if w.publish(ctx, a.ref, func(ctx context.Context) ([]byte, error) { return mail.lighten(ctx, message, result) }) {
+	if w.publish(ctx, a.ref, func(ctx context.Context) ([]byte, error) {
+		noted = noted || w.noteEnd(a.ref, message)
+		return mail.lighten(ctx, message, result)
+	}) {
 		failpoint.Hit(failpoint.ResultSent)
+		for retry := (backoff{}); !noted; noted = w.noteEnd(a.ref, message) {
+			// Nothing but doubt is in the journal. A slot is held meanwhile: the worker is to take nothing more now.
+			if w.draining.Load() || !retry.wait(ctx) {
+				return
+			}
+		}
 		w.forget(a.ref)
 		failpoint.Hit(failpoint.Forgotten)
 	}
 }
 
-// publish sends a message until the stream has it. It returns false when ctx has ended first.
+// noteEnd notes a result. When it returns false, the journal says doubt, until there is room on the disk; publishing what
+// is known may still spare the user that.
+func (w *Worker) noteEnd(ref wire.TaskRef, message []byte) bool {
+	err := w.Journal.End(ref, message)
+	switch {
+	case err == nil:
+		return true
+	case errors.Is(err, journal.ErrFull):
+		w.Log.Warn("a result cannot be noted: the disk of this worker is full", "attempt", ref.Attempt, "error", err)
+		return false
+	}
+	w.fail(fmt.Errorf("noting the result of %s: %w", ref.Attempt, err))
+	return true // to try again is of no use
+}
+
+// publish sends a message until the stream has it. It returns false when ctx has ended first, or the worker is to leave
+// and the message store takes nothing: the journal has the message, and the next start sends it.
 func (w *Worker) publish(ctx context.Context, ref wire.TaskRef, message func(context.Context) ([]byte, error)) bool {
 	var retry backoff
 	for {
@@ -186,8 +219,10 @@ func (w *Worker) publish(ctx context.Context, ref wire.TaskRef, message func(con
 		if err == nil {
 			return true
 		}
-		w.Log.Warn("publishing a result failed", "attempt", ref.Attempt, "error", err)
-		if !retry.wait(ctx) {
+		if retry.news() {
+			w.Log.Warn("publishing a result failed", "attempt", ref.Attempt, "error", err)
+		}
+		if errors.Is(err, wire.ErrStore) && w.draining.Load() || !retry.wait(ctx) {
 			return false
 		}
 	}
@@ -224,7 +259,12 @@ func (w *Worker) claim(ctx context.Context, ref wire.TaskRef, nonce string, at t
 			}
 			return unclaimed, err
 		}
-		w.Log.Warn("claiming failed", "attempt", ref.Attempt, "error", err)
+		if retry.news() {
+			w.Log.Warn("claiming failed", "attempt", ref.Attempt, "error", err)
+		}
+		if errors.Is(err, wire.ErrStore) && w.draining.Load() {
+			return taken, err
+		}
 		if !retry.wait(ctx) {
 			return taken, context.Cause(ctx)
 		}
@@ -257,7 +297,7 @@ func (w *Worker) acknowledge(ctx context.Context, d wire.Delivery) {
 
 // forget ends an attempt's record. What fails here is done again at the next start, without harm.
 func (w *Worker) forget(ref wire.TaskRef) {
-	if err := w.Journal.Done(ref); err != nil {
+	if err := w.Journal.Done(ref); err != nil && !errors.Is(err, journal.ErrFull) {
 		w.fail(fmt.Errorf("forgetting %s: %w", ref.Attempt, err))
 	}
 }

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 
 	"github.com/millipede-iac/millipede/worker/journal"
 )
@@ -40,7 +41,9 @@ func (w *Worker) settle(ctx context.Context, e journal.Entry) {
 	}
 	if e.Phase == journal.Started {
 		// Doubt is an end of its own: the journal's table knows no way from started to done.
-		if err := w.Journal.End(e.Ref, e.Message); err != nil {
+		if err := w.Journal.End(e.Ref, e.Message); errors.Is(err, journal.ErrFull) {
+			return // it is published once more at the next start
+		} else if err != nil {
 			w.fail(err)
 			return
 		}

@@ -53,18 +53,26 @@ const (
 )
 
 // backoff spaces out the tries of something that fails because of the transport.
-type backoff struct{ delay time.Duration }
+type backoff struct {
+	delay time.Duration
+	tries int
+}
 
 const (
 	firstDelay = 50 * time.Millisecond
-	lastDelay  = 5 * time.Second
+	// lastDelay is short because whoever waits for a result waits for this, once the transport is there again.
+	lastDelay = 500 * time.Millisecond
 )
 
 func (b *backoff) reset() { b.delay = 0 }
 
+// news tells whether the failure is to be told: the first ones are, then one in sixty-four.
+func (b *backoff) news() bool { return b.tries < 4 || b.tries%64 == 0 }
+
 // wait returns false when ctx has ended.
 func (b *backoff) wait(ctx context.Context) bool {
 	b.delay = min(max(2*b.delay, firstDelay), lastDelay)
+	b.tries++
 	return pause(ctx, b.delay)
 }
 

@@ -13,6 +13,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -133,6 +134,8 @@ type Worker struct {
 	announce chan struct{}
 	// held are the attempts and other work that Run waits for before it leaves.
 	held sync.WaitGroup
+	// draining tells that the taking has ended.
+	draining atomic.Bool
 	// giveUp ends the taking with the reason why the worker cannot go on.
 	giveUp context.CancelCauseFunc
 }
@@ -159,6 +162,7 @@ func (e brokenError) Error() string { return e.err.Error() }
 func (w *Worker) Run(taking, working context.Context) error {
 	taking, w.giveUp = context.WithCancelCause(taking)
 	defer w.giveUp(nil)
+	defer context.AfterFunc(taking, func() { w.draining.Store(true) })()
 	defer context.AfterFunc(working, func() { w.giveUp(context.Cause(working)) })()
 
 	// What accompanies the work outlives the taking, and even the working, until nothing is held any more.

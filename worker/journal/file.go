@@ -131,7 +131,10 @@ func (j *Journal) compact() error {
 	if j.broken != nil || j.size < slack+2*live {
 		return nil
 	}
-	if err := j.rewrite(); err != nil {
+	switch err := j.rewrite(); {
+	case errors.Is(err, ErrFull): // the outdated entries stay for now; the next durable entry tries again
+		return nil
+	case err != nil:
 		j.broken = err
 		return fmt.Errorf("%w: compacting: %w", ErrBroken, err)
 	}
@@ -151,6 +154,9 @@ func (j *Journal) rewrite() error {
 	}
 	next := j.path + ".next"
 	if err := writeDurably(next, out.Bytes()); err != nil {
+		if full(err) {
+			return errors.Join(ErrFull, err, os.Remove(next))
+		}
 		return err
 	}
 	failpoint.Hit(failpoint.JournalCopied)

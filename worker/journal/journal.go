@@ -25,6 +25,9 @@ var (
 	ErrLocked = errors.New("the journal is in use by another worker")
 	// ErrFormat means that the file is no journal, or one of another version.
 	ErrFormat = errors.New("not a journal that this version can read")
+	// ErrFull means that the disk has no room for an entry. Nothing was noted, and the journal is as it was: the same may
+	// be tried again.
+	ErrFull = errors.New("the disk has no room for the journal")
 	// ErrBroken means that an earlier write failed, so that nobody can say what reached the disk. The worker must
 	// stop; what is in the file is read again at the next start.
 	ErrBroken = errors.New("the journal is broken by an earlier failure to write")
@@ -214,6 +217,11 @@ func (j *Journal) write(e Entry) (int64, uint64, error) {
 		return 0, 0, err
 	}
 	if _, err := j.file.WriteAt(frame, j.size); err != nil {
+		// A part of the frame may be in the file. It is behind the end, where the next frame goes; it is cut off so that
+		// nothing of it stays behind a shorter one.
+		if cutErr := j.file.Truncate(j.size); cutErr == nil && full(err) {
+			return 0, 0, fmt.Errorf("%w: %w", ErrFull, err)
+		}
 		j.broken = err
 		return 0, 0, fmt.Errorf("%w: %w", ErrBroken, err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/millipede-iac/millipede/test/disk"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -228,6 +229,35 @@ func TestAFailedWriteStopsTheJournalForGood(t *testing.T) {
 	}
 	if err := j.Intend(ref(2), "n", nil); !errors.Is(err, ErrBroken) {
 		t.Errorf("afterwards: got %v, want ErrBroken", err)
+	}
+}
+
+// The first write that found no room broke the journal for good, and with it the worker, although there was room again a
+// moment later: a run with that worker alone waited for ever.
+func TestAFullDiskLeavesTheJournalAsItIs(t *testing.T) {
+	dir := t.TempDir()
+	volume, err := disk.Mount(dir, 1<<20)
+	if errors.Is(err, disk.ErrUnsupported) {
+		t.Skip(err)
+	}
+	must(t, err)
+	defer func() { must(t, volume.Close()) }()
+	j, _ := open(t, dir)
+	must(t, j.Intend(ref(0), "n", nil))
+	must(t, volume.Fill())
+	long := make([]byte, 10_000)
+	for n := 1; err == nil; n++ {
+		err = j.Intend(ref(n), "n", long)
+	}
+	if !errors.Is(err, ErrFull) {
+		t.Fatalf("got %v, want ErrFull", err)
+	}
+	before := len(j.Pending())
+	must(t, volume.Free())
+	must(t, j.Start(ref(0), []byte("doubt"))) // shorter than what could not be written
+	got := reopened(t, j, dir)
+	if len(got) != before || got[0].Phase != Started {
+		t.Errorf("found %d entries, want %d; the first is %v", len(got), before, got[0].Phase)
 	}
 }
 

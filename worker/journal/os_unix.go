@@ -26,6 +26,11 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
+// full tells whether a write failed for want of room.
+func full(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG)
+}
+
 // syncDir makes a new name in the directory durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)

@@ -25,5 +25,10 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
+// full tells whether a write failed for want of room.
+func full(err error) bool {
+	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL)
+}
+
 // syncDir does nothing: Windows has no fsync for directories, and NTFS journals its names.
 func syncDir(string) error { return nil }
