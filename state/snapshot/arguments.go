@@ -306,3 +306,6 @@ func (a Arguments) Recorded(k *Kind) cty.Value {
 	}
 	return cty.ObjectVal(values)
 }
+
+// Set tells whether an argument is set at all, be it to something empty.
+func (a Arguments) Set(name string) bool { return !a.null(name) }

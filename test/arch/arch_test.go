@@ -111,7 +111,7 @@ import "` + module + `/wire/wiretest"`},
 				"state/snapshot/a.go": "// Package snapshot is good.\npackage snapshot\nimport \"golang.org/x/net/http/httpproxy\"\n",
 				"worker/a.go":         "// Package worker is bad.\npackage worker\nimport \"golang.org/x/net/http/httpproxy\"\n",
 			},
-			want: []string{"worker/a.go: imports golang.org/x/net/http/httpproxy, which only state/snapshot may"},
+			want: []string{"worker/a.go: imports golang.org/x/net/http/httpproxy, which only cloud/aws, state/snapshot may"},
 		},
 		"an actor that imports the other one or an adapter": {
 			tree: map[string]string{

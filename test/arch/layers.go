@@ -10,6 +10,7 @@ const module = "github.com/millipede-iac/millipede"
 // layers. A package that is not here may not exist, so a new one, and a new arrow, is an edit that a reader sees.
 var layers = map[string]int{
 	"coding":             0,
+	"cloud/aws":          0, // who asks, and how: what is asked is for the packages that ask
 	"lang/diag":          0,
 	"lang/marks":         0,
 	"provider/schema":    0,
@@ -76,6 +77,7 @@ var layers = map[string]int{
 
 	"state/snapshot/httpstore":    7,
 	"state/snapshot/pgstore":      7,
+	"state/snapshot/s3store":      7,
 	"state/snapshot/snapshottest": 7,
 
 	"state/snapshot/catalog": 8, // the table of the backends, which are packages of layer 7
@@ -110,7 +112,8 @@ var (
 // of databases stay in one place each, so that they can be measured, and replaced, alone.
 var confined = map[string][]string{
 	"github.com/lib/pq": {"state/snapshot/pgstore"},
-	"golang.org/x/net/": {"state/snapshot"},
+	"github.com/aws/":   {"cloud/aws"},
+	"golang.org/x/net/": {"cloud/aws", "state/snapshot"},
 }
 
 // maxLines is where a file has stopped to tell one story. The aim is 500.

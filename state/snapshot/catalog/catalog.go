@@ -9,6 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/snapshot/httpstore"
 	"github.com/millipede-iac/millipede/state/snapshot/pgstore"
+	"github.com/millipede-iac/millipede/state/snapshot/s3store"
 )
 
 // All returns every kind. The slice is the caller's.
@@ -16,5 +17,6 @@ func All() snapshot.Kinds {
 	return slices.Concat(snapshot.Own(), snapshot.Kinds{
 		httpstore.Kind(),
 		pgstore.Kind(),
+		s3store.Kind(),
 	})
 }

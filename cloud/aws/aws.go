@@ -1,0 +1,359 @@
+// Package aws asks services of Amazon Web Services, as whoever a configuration names.
+//
+// The official library finds the credentials and signs; the calls themselves are few, and are written by the packages
+// that need them. The package knows nothing of states or modules.
+package aws
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	ststypes "github.com/aws/aws-sdk-go-v2/service/sts/types"
+	"golang.org/x/net/http/httpproxy"
+)
+
+// Settings say who asks, and how. Zero fields mean the library's default.
+type Settings struct {
+	// Region is required; it is checked against the known partitions unless SkipRegionValidation.
+	Region               string
+	SkipRegionValidation bool
+
+	// AccessKey, SecretKey and Token are static credentials; any of them wins over everything else.
+	AccessKey, SecretKey, Token string
+	// Profile is a section of the shared files.
+	Profile                                   string
+	SharedCredentialsFiles, SharedConfigFiles []string
+	// WebIdentity exchanges a token for credentials; AssumeRole, on top of whatever credentials there are, becomes a role.
+	WebIdentity *WebIdentity
+	AssumeRole  *AssumeRole
+
+	// SkipCredentialsValidation leaves out asking STS who the credentials are.
+	SkipCredentialsValidation bool
+	// SkipAccountID leaves the account unknown.
+	SkipAccountID                      bool
+	AllowedAccounts, ForbiddenAccounts []string
+
+	// SkipMetadata turns the metadata service of EC2 off or on; nil leaves it to the library.
+	SkipMetadata                   *bool
+	MetadataEndpoint, MetadataMode string
+
+	// Attempts is how often a call is tried in total; 0 means 5. RetryMode is "standard" or "adaptive".
+	Attempts  int
+	RetryMode string
+
+	// HTTPProxy, HTTPSProxy and NoProxy take the place of the environment's, where they are not nil.
+	HTTPProxy, HTTPSProxy, NoProxy *string
+	Insecure                       bool
+	CABundle                       string
+	DualStack, FIPS                bool
+
+	STSEndpoint, STSRegion string
+
+	// Transport is what requests go over; the session changes it, and owns it. Required.
+	Transport *http.Transport
+	// Env returns variables of the operation's environment; those that it has win over the process's. Required.
+	Env       func(name string) string
+	UserAgent string
+}
+
+// AssumeRole is a role that credentials are exchanged for. Zero fields are not sent.
+type AssumeRole struct {
+	RoleARN, ExternalID, Policy, SessionName string
+	PolicyARNs                               []string
+	Duration                                 time.Duration
+	Tags                                     map[string]string
+	TransitiveTagKeys                        []string
+}
+
+// WebIdentity is a token of an OpenID provider that is exchanged for a role. Either Token or TokenFile is set.
+type WebIdentity struct {
+	RoleARN, Token, TokenFile, SessionName, Policy string
+	PolicyARNs                                     []string
+	Duration                                       time.Duration
+}
+
+// Session is an identity with the means to ask as it. Safe for concurrent use.
+type Session struct {
+	Region  string
+	Account string // empty when it was not asked for
+
+	credentials sdk.CredentialsProvider
+	client      *http.Client
+	retryer     sdk.RetryerV2
+	userAgent   string
+	dual, fips  bool
+	now         func() time.Time
+}
+
+// AccountError says that the credentials are of an account that the settings exclude.
+type AccountError struct{ Account string }
+
+func (e *AccountError) Error() string {
+	return fmt.Sprintf("the account %s of these credentials is not one that the configuration allows", e.Account)
+}
+
+// ErrRegion means that the region is missing or is not one that any partition has.
+var ErrRegion = errors.New("invalid region")
+
+// regions are the patterns of the partitions' regions, as their endpoint rules have them.
+var regions = regexp.MustCompile(`^(us|eu|ap|sa|ca|me|af|il|mx|cn|us-gov|us-iso|us-isob|eu-isoe|us-isof|eusc)-[a-z]+(-[a-z]+)?-\d+$`)
+
+// Open finds the credentials, and asks STS whose they are unless that is to be skipped.
+func Open(ctx context.Context, s Settings) (*Session, error) {
+	if s.Region == "" || !s.SkipRegionValidation && !regions.MatchString(s.Region) {
+		return nil, fmt.Errorf("%w %q", ErrRegion, s.Region)
+	}
+	if err := s.setTransport(); err != nil {
+		return nil, err
+	}
+	attempts := s.Attempts
+	if attempts <= 0 {
+		attempts = 5
+	}
+	standard := func(o *retry.StandardOptions) { o.MaxAttempts = attempts }
+	var retryer sdk.RetryerV2 = retry.NewStandard(standard)
+	if s.RetryMode == "adaptive" {
+		retryer = retry.NewAdaptiveMode(func(o *retry.AdaptiveModeOptions) { o.StandardOptions = append(o.StandardOptions, standard) })
+	}
+	client := &http.Client{Transport: s.Transport}
+	// Only a client of the library's own kind can take the certificates of AWS_CA_BUNDLE, which the library reads itself.
+	own := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
+		t.Proxy, t.TLSClientConfig = s.Transport.Proxy, s.Transport.TLSClientConfig.Clone()
+	})
+	loaded, err := config.LoadDefaultConfig(ctx, s.options(own, retryer)...)
+	if err != nil {
+		return nil, err
+	}
+	stsClient := sts.NewFromConfig(loaded, func(o *sts.Options) {
+		if s.STSRegion != "" {
+			o.Region = s.STSRegion
+		}
+		if s.STSEndpoint != "" {
+			o.BaseEndpoint = sdk.String(WithScheme(s.STSEndpoint))
+		}
+	})
+	session := &Session{
+		Region: s.Region, client: client, retryer: retryer, userAgent: s.UserAgent, dual: s.DualStack, fips: s.FIPS, now: time.Now,
+	}
+	session.credentials = s.provider(loaded, stsClient)
+	stsClient = sts.New(stsClient.Options(), func(o *sts.Options) { o.Credentials = session.credentials })
+	if _, err := session.credentials.Retrieve(ctx); err != nil {
+		return nil, fmt.Errorf("no valid credentials were found: %w", err)
+	}
+	limited := len(s.AllowedAccounts)+len(s.ForbiddenAccounts) > 0
+	if s.SkipCredentialsValidation && (s.SkipAccountID || !limited) {
+		return session, nil
+	}
+	who, err := stsClient.GetCallerIdentity(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("asking STS whose credentials these are: %w", err)
+	}
+	session.Account = sdk.ToString(who.Account)
+	if slices.Contains(s.ForbiddenAccounts, session.Account) ||
+		len(s.AllowedAccounts) > 0 && !slices.Contains(s.AllowedAccounts, session.Account) {
+		return nil, &AccountError{session.Account}
+	}
+	return session, nil
+}
+
+// options tells the library what the settings and the operation's environment say.
+func (s *Settings) options(client config.HTTPClient, retryer sdk.Retryer) []func(*config.LoadOptions) error {
+	o := []func(*config.LoadOptions) error{
+		config.WithRegion(s.Region), config.WithHTTPClient(client), config.WithRetryer(func() sdk.Retryer { return retryer }),
+	}
+	profile := s.Profile
+	if profile == "" {
+		profile = s.Env("AWS_PROFILE")
+	}
+	if profile != "" {
+		o = append(o, config.WithSharedConfigProfile(profile))
+	}
+	if files := s.SharedCredentialsFiles; len(files) > 0 {
+		o = append(o, config.WithSharedCredentialsFiles(expand(files, s.Env)))
+	}
+	if files := s.SharedConfigFiles; len(files) > 0 {
+		o = append(o, config.WithSharedConfigFiles(expand(files, s.Env)))
+	}
+	switch {
+	case s.AccessKey+s.SecretKey+s.Token != "":
+		o = append(o, config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(s.AccessKey, s.SecretKey, s.Token)))
+	case s.Profile == "" && s.Env("AWS_ACCESS_KEY_ID") != "" && s.Env("AWS_SECRET_ACCESS_KEY") != "":
+		o = append(o, config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(
+			s.Env("AWS_ACCESS_KEY_ID"), s.Env("AWS_SECRET_ACCESS_KEY"), s.Env("AWS_SESSION_TOKEN"))))
+	}
+	if s.SkipMetadata != nil {
+		state := imds.ClientEnabled
+		if *s.SkipMetadata {
+			state = imds.ClientDisabled
+		}
+		o = append(o, config.WithEC2IMDSClientEnableState(state))
+	}
+	if s.MetadataEndpoint != "" {
+		o = append(o, config.WithEC2IMDSEndpoint(s.MetadataEndpoint))
+	}
+	switch strings.ToLower(s.MetadataMode) {
+	case "ipv4":
+		o = append(o, config.WithEC2IMDSEndpointMode(imds.EndpointModeStateIPv4))
+	case "ipv6":
+		o = append(o, config.WithEC2IMDSEndpointMode(imds.EndpointModeStateIPv6))
+	}
+	if s.DualStack {
+		o = append(o, config.WithUseDualStackEndpoint(sdk.DualStackEndpointStateEnabled))
+	}
+	if s.FIPS {
+		o = append(o, config.WithUseFIPSEndpoint(sdk.FIPSEndpointStateEnabled))
+	}
+	return o
+}
+
+// expand replaces a leading ~ by the home directory.
+func expand(files []string, env func(string) string) []string {
+	out := make([]string, len(files))
+	for i, f := range files {
+		if rest, ok := strings.CutPrefix(f, "~/"); ok && env("HOME") != "" {
+			f = env("HOME") + "/" + rest
+		}
+		out[i] = f
+	}
+	return out
+}
+
+// provider wraps the credentials that the library has found in the exchanges that the settings ask for.
+func (s *Settings) provider(loaded sdk.Config, client *sts.Client) sdk.CredentialsProvider {
+	base := loaded.Credentials
+	if w := s.WebIdentity; w != nil && s.AccessKey+s.SecretKey+s.Token == "" {
+		var token stscreds.IdentityTokenRetriever = stscreds.IdentityTokenFile(w.TokenFile)
+		if w.Token != "" {
+			token = staticToken(w.Token)
+		}
+		base = sdk.NewCredentialsCache(stscreds.NewWebIdentityRoleProvider(client, w.RoleARN, token, func(o *stscreds.WebIdentityRoleOptions) {
+			o.RoleSessionName, o.Duration, o.PolicyARNs = w.SessionName, w.Duration, policies(w.PolicyARNs)
+			o.Policy = optional(w.Policy)
+		}))
+	}
+	r := s.AssumeRole
+	if r == nil {
+		return base
+	}
+	client = sts.New(client.Options(), func(o *sts.Options) { o.Credentials = base })
+	return sdk.NewCredentialsCache(stscreds.NewAssumeRoleProvider(client, r.RoleARN, func(o *stscreds.AssumeRoleOptions) {
+		o.Duration, o.RoleSessionName, o.PolicyARNs = r.Duration, r.SessionName, policies(r.PolicyARNs)
+		o.ExternalID, o.Policy = optional(r.ExternalID), optional(r.Policy)
+		for k, v := range r.Tags {
+			o.Tags = append(o.Tags, ststypes.Tag{Key: sdk.String(k), Value: sdk.String(v)})
+		}
+		o.TransitiveTagKeys = r.TransitiveTagKeys
+	}))
+}
+
+func policies(arns []string) []ststypes.PolicyDescriptorType {
+	var out []ststypes.PolicyDescriptorType
+	for _, a := range arns {
+		out = append(out, ststypes.PolicyDescriptorType{Arn: sdk.String(a)})
+	}
+	return out
+}
+
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+type staticToken string
+
+func (t staticToken) GetIdentityToken() ([]byte, error) { return []byte(t), nil }
+
+// setTransport makes the transport what the settings say about certificates and proxies.
+func (s *Settings) setTransport() error {
+	t := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: s.Insecure}
+	if s.CABundle != "" {
+		text, err := os.ReadFile(expand([]string{s.CABundle}, s.Env)[0])
+		if err != nil {
+			return fmt.Errorf("reading the certificates of custom_ca_bundle: %w", err)
+		}
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(text) {
+			return fmt.Errorf("the file %s of custom_ca_bundle holds no certificate in PEM form", s.CABundle)
+		}
+	}
+	s.Transport.TLSClientConfig = t
+	if s.HTTPProxy == nil && s.HTTPSProxy == nil && s.NoProxy == nil {
+		return nil
+	}
+	either := func(set *string, names ...string) string {
+		if set != nil {
+			return *set
+		}
+		for _, n := range names {
+			if v := s.Env(n); v != "" {
+				return v
+			}
+		}
+		return ""
+	}
+	proxies := httpproxy.Config{
+		HTTPProxy:  either(s.HTTPProxy, "HTTP_PROXY", "http_proxy"),
+		HTTPSProxy: either(s.HTTPSProxy, "HTTPS_PROXY", "https_proxy"),
+		NoProxy:    either(s.NoProxy, "NO_PROXY", "no_proxy"),
+	}
+	if s.HTTPProxy != nil && s.HTTPSProxy == nil && proxies.HTTPSProxy == "" {
+		proxies.HTTPSProxy = *s.HTTPProxy
+	}
+	choose := proxies.ProxyFunc()
+	s.Transport.Proxy = func(r *http.Request) (*url.URL, error) { return choose(r.URL) }
+	return nil
+}
+
+// WithScheme puts https:// before an address that has no scheme.
+func WithScheme(endpoint string) string {
+	if strings.Contains(endpoint, "://") {
+		return endpoint
+	}
+	return "https://" + endpoint
+}
+
+// Endpoint returns the address of a service in the session's region: without dual stack and FIPS
+// https://SERVICE.REGION.amazonaws.com.
+func (s *Session) Endpoint(service string) string {
+	suffix := "amazonaws.com"
+	switch {
+	case strings.HasPrefix(s.Region, "cn-"):
+		suffix = "amazonaws.com.cn"
+	case strings.HasPrefix(s.Region, "eusc-"):
+		suffix = "amazonaws.eu"
+	case strings.HasPrefix(s.Region, "us-iso-"):
+		suffix = "c2s.ic.gov"
+	case strings.HasPrefix(s.Region, "us-isob-"):
+		suffix = "sc2s.sgov.gov"
+	}
+	if s.fips {
+		service += "-fips"
+	}
+	switch {
+	case s.dual && strings.HasPrefix(service, "s3"):
+		service += ".dualstack"
+	case s.dual:
+		suffix = "api.aws"
+	}
+	return "https://" + service + "." + s.Region + "." + suffix
+}

@@ -1,0 +1,265 @@
+package s3store
+
+import (
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/millipede-iac/millipede/cloud/aws"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+// How long a state is read again until it is the one of the digest.
+const (
+	consistentFor = 10 * time.Second
+	consistentTry = 2 * time.Second
+)
+
+// item is a row of the table: values of DynamoDB's type S by attribute.
+type item map[string]struct{ S string }
+
+func row(values map[string]string) item {
+	out := item{}
+	for k, v := range values {
+		out[k] = struct{ S string }{v}
+	}
+	return out
+}
+
+// dynamo calls an operation of DynamoDB on the table.
+func (b *backend) dynamo(ctx context.Context, operation string, in map[string]any, out any) error {
+	in["TableName"] = b.table
+	return b.session.Ask(ctx, "dynamodb", b.tableEndpoint, "DynamoDB_20120810."+operation, "1.0", in, out)
+}
+
+// find reads a row; nil when there is none.
+func (b *backend) find(ctx context.Context, id, columns string) (item, error) {
+	var answer struct{ Item item }
+	err := b.dynamo(ctx, "GetItem", map[string]any{
+		"Key": row(map[string]string{"LockID": id}), "ProjectionExpression": columns, "ConsistentRead": true,
+	}, &answer)
+	return answer.Item, err
+}
+
+// lockID is the name of a state's row in the table, and the path that lock information has.
+func (b *backend) lockID(key string) string { return b.bucket + "/" + key }
+
+// Lock implements snapshot.Backend: the lock file first, then the table; both, where both are configured.
+func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
+	key := b.object(workspace)
+	info.Path = b.lockID(key)
+	document := snapshot.EncodeLock(info)
+	if b.lockFile {
+		err := b.put(ctx, key+".tflock", b.lockTags, map[string]string{"If-None-Match": "*"}, document)
+		if aws.IsCode(err, "PreconditionFailed", "ConditionalRequestConflict") || isStatus(err, http.StatusPreconditionFailed, http.StatusConflict) {
+			return snapshot.Lock{}, b.heldByFile(ctx, key)
+		}
+		if err != nil {
+			return snapshot.Lock{}, fmt.Errorf("writing the lock file: %w", err)
+		}
+	}
+	if b.table != "" {
+		err := b.dynamo(ctx, "PutItem", map[string]any{
+			"Item": row(map[string]string{"LockID": info.Path, "Info": string(document)}), "ConditionExpression": "attribute_not_exists(LockID)",
+		}, nil)
+		if err != nil {
+			if aws.IsCode(err, "ConditionalCheckFailedException") {
+				err = b.heldByRow(ctx, key)
+			} else {
+				err = fmt.Errorf("writing the lock into the table %s: %w", b.table, err)
+			}
+			if b.lockFile { // what was taken first is given back
+				err = errors.Join(err, b.unlockFile(context.WithoutCancel(ctx), key, info.ID))
+			}
+			return snapshot.Lock{}, err
+		}
+	}
+	return snapshot.Lock{ID: info.ID}, nil
+}
+
+func isStatus(err error, statuses ...int) bool {
+	var e *aws.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	for _, s := range statuses {
+		if e.Status == s {
+			return true
+		}
+	}
+	return false
+}
+
+// heldByFile is the error of a lock file that is there already.
+func (b *backend) heldByFile(ctx context.Context, key string) error {
+	holder, err := b.holderOfFile(ctx, key)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the state is locked, and who holds the lock cannot be read: %w", err)
+	case holder == nil: // it was released in the meantime
+		holder = &journal.LockInfo{Path: b.lockID(key)}
+	}
+	return &journal.Held{Holder: *holder}
+}
+
+func (b *backend) heldByRow(ctx context.Context, key string) error {
+	holder, err := b.holderOfRow(ctx, key)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the state is locked, and who holds the lock cannot be read: %w", err)
+	case holder == nil:
+		holder = &journal.LockInfo{Path: b.lockID(key)}
+	}
+	return &journal.Held{Holder: *holder}
+}
+
+// holderOfFile reads the lock file; nil when there is none.
+func (b *backend) holderOfFile(ctx context.Context, key string) (*journal.LockInfo, error) {
+	data, err := b.get(ctx, key+".tflock")
+	if err != nil || data == nil {
+		return nil, err
+	}
+	info, err := snapshot.DecodeLock(data)
+	return &info, err
+}
+
+// holderOfRow reads the lock in the table; nil when there is none.
+func (b *backend) holderOfRow(ctx context.Context, key string) (*journal.LockInfo, error) {
+	found, err := b.find(ctx, b.lockID(key), "LockID, Info")
+	if err != nil || found["Info"].S == "" {
+		return nil, err
+	}
+	info, err := snapshot.DecodeLock([]byte(found["Info"].S))
+	return &info, err
+}
+
+// Unlock implements snapshot.Backend: both locks are tried even if one cannot be released.
+func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
+	key := b.object(workspace)
+	var file, table error
+	if b.lockFile {
+		if file = b.unlockFile(ctx, key, lockID); file != nil {
+			file = fmt.Errorf("the lock file: %w", file)
+		}
+	}
+	if b.table != "" {
+		if table = b.unlockRow(ctx, key, lockID); table != nil {
+			table = fmt.Errorf("the lock in the table %s: %w", b.table, table)
+		}
+	}
+	return errors.Join(file, table)
+}
+
+// compared returns ErrNotLocked unless the lock that was found is the one to release.
+func compared(holder *journal.LockInfo, lockID string) error {
+	switch {
+	case holder == nil:
+		return fmt.Errorf("%w: %s; there is no lock", snapshot.ErrNotLocked, lockID)
+	case holder.ID != lockID:
+		return fmt.Errorf("%w: %s; the lock is %s of %s", snapshot.ErrNotLocked, lockID, holder.ID, holder.Who)
+	}
+	return nil
+}
+
+func (b *backend) unlockFile(ctx context.Context, key, lockID string) error {
+	holder, err := b.holderOfFile(ctx, key)
+	if err == nil {
+		err = compared(holder, lockID)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = b.ask(ctx, http.MethodDelete, key+".tflock", nil, nil, nil)
+	return err
+}
+
+// unlockRow deletes the lock's row if it is still what was read: the condition compares the texts.
+func (b *backend) unlockRow(ctx context.Context, key, lockID string) error {
+	found, err := b.find(ctx, b.lockID(key), "LockID, Info")
+	if err != nil {
+		return err
+	}
+	var holder *journal.LockInfo
+	if text := found["Info"].S; text != "" {
+		info, err := snapshot.DecodeLock([]byte(text))
+		if err != nil {
+			return err
+		}
+		holder = &info
+	}
+	if err := compared(holder, lockID); err != nil {
+		return err
+	}
+	err = b.dynamo(ctx, "DeleteItem", map[string]any{
+		"Key": row(map[string]string{"LockID": b.lockID(key)}), "ConditionExpression": "Info = :info",
+		"ExpressionAttributeValues": row(map[string]string{":info": found["Info"].S}),
+	}, nil)
+	if aws.IsCode(err, "ConditionalCheckFailedException") {
+		return fmt.Errorf("%w: %s; somebody else changed the lock in the meantime", snapshot.ErrNotLocked, lockID)
+	}
+	return err
+}
+
+// digest is the check sum that the table keeps of a state: hexadecimal MD5 of what is stored.
+func digest(data []byte) string {
+	if len(data) == 0 {
+		return ""
+	}
+	sum := md5.Sum(data) //nolint:gosec // the convention of the table, no protection
+	return hex.EncodeToString(sum[:])
+}
+
+// consistent reads a state that is the one of the table's digest. A digest that is missing, or cannot be read, is passed over,
+// as OpenTofu does; one that differs for longer than consistentFor is an error.
+func (b *backend) consistent(ctx context.Context, key string) ([]byte, error) {
+	for waited := time.Duration(0); ; waited += consistentTry {
+		data, err := b.get(ctx, key)
+		if err != nil || b.table == "" {
+			return data, err
+		}
+		found, err := b.find(ctx, b.lockID(key)+"-md5", "LockID, Digest")
+		want := found["Digest"].S
+		if err != nil || want == "" || want == digest(data) {
+			return data, nil //nolint:nilerr // who may read the state need not be able to read the table
+		}
+		if waited >= consistentFor {
+			return nil, fmt.Errorf("the state is not the one that the table %s has the digest of: the state's is %q, the table's %q. "+
+				"Another program may be writing at this moment; if not, set the attribute Digest of the item %q to the state's digest",
+				b.table, digest(data), want, b.lockID(key)+"-md5")
+		}
+		timer := time.NewTimer(consistentTry)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, context.Cause(ctx)
+		case <-timer.C:
+		}
+	}
+}
+
+// putDigest stores the digest of a state that was written. Without it the next reader would refuse the state, so it is an
+// error that it cannot be stored.
+func (b *backend) putDigest(ctx context.Context, key string, data []byte) error {
+	if b.table == "" {
+		return nil
+	}
+	err := b.dynamo(ctx, "PutItem", map[string]any{
+		"Item": row(map[string]string{"LockID": b.lockID(key) + "-md5", "Digest": digest(data)}),
+	}, nil)
+	if err != nil {
+		return fmt.Errorf("the state was written, but not its digest into the table %s: %w", b.table, err)
+	}
+	return nil
+}
+
+func (b *backend) deleteDigest(ctx context.Context, key string) error {
+	if b.table == "" {
+		return nil
+	}
+	return b.dynamo(ctx, "DeleteItem", map[string]any{"Key": row(map[string]string{"LockID": b.lockID(key) + "-md5"})}, nil)
+}
