@@ -65,7 +65,7 @@ type attempt struct {
 // behind this the task is published by the run that is resumed.
 func (l *loop) intend(v int) {
 	w := l.vertices[v].work
-	w.attempt, w.published, w.asking, w.worker = l.attempt(), false, false, ""
+	w.attempt, w.published, w.asking, w.worker, w.answer = l.attempt(), false, false, "", nil
 	l.attempts[w.attempt] = &attempt{vertex: v}
 	l.move(v, intending)
 	e := l.event(v, journal.Dispatch)
@@ -148,6 +148,10 @@ func (l *loop) onArrived(e arrived) {
 			switch x.phase {
 			case completing, advancing, concluding, retracting:
 				return // it may be the same message once more, and is not durable yet; it comes again
+			case doubtful:
+				if x.work.delivery != 0 {
+					return // as above: the doubt that it cannot be kept is not durable yet
+				}
 			}
 		}
 		l.acking[e.delivery] = nil
@@ -190,6 +194,7 @@ func (l *loop) onArrived(e arrived) {
 		if !w.over { // else it has been told
 			l.tell(a.vertex, wire.DiagsFromWire(e.result.Diagnostics))
 		}
+		w.answer = e.result.Answer
 		l.confess(a.vertex, e.result.Doubt)
 	default:
 		if w.step.Task == nil || !w.step.Task.More {

@@ -211,9 +211,11 @@ func (l *loop) distrust(v int, reason string) {
 	}
 	e := l.event(v, journal.Suspect)
 	e.Detail, e.Over = reason, w.over
-	l.save(record{vertex: v, kind: suspected, events: []journal.Event{e}, changes: l.doubt(v, state.Doubt{
-		Run: l.run, Attempt: string(w.attempt), Worker: w.worker, Pool: w.pool, Operation: w.desc.Action, Started: w.called, Reason: reason,
-	})})
+	changes := l.doubt(v, state.Doubt{
+		Run: l.run, Attempt: string(w.attempt), Worker: w.worker, Pool: w.pool, Operation: w.desc.Action, Started: w.called,
+		Reason: reason, Answer: (*state.Answer)(w.answer),
+	})
+	l.save(record{vertex: v, kind: suspected, events: []journal.Event{e}, changes: w.withUndoubted(changes)})
 }
 
 // suspectUnseen is suspect for an attempt of a process that is gone, before its vertex was looked at.
@@ -347,7 +349,8 @@ func (l *loop) surrender(v int) {
 	w := x.work
 	l.arrive(v)
 	l.doubted = append(l.doubted, Doubtful{
-		Vertex: v, Address: w.desc.Address, Attempt: string(w.attempt), Worker: w.worker, Pool: w.pool, Reason: w.reason, Started: w.called})
+		Vertex: v, Address: w.desc.Address, Attempt: string(w.attempt), Worker: w.worker, Pool: w.pool, Reason: w.reason, Started: w.called,
+		Answer: (*state.Answer)(w.answer)})
 	if !w.over && !w.ended {
 		l.keep(w.attempt, w.permits...)
 	}

@@ -28,6 +28,8 @@ type numbers struct {
 	lane   program.Lane
 	hidden func(v int) bool
 	fails  func(v int) bool
+	// unkept says that the answer to a vertex cannot be kept.
+	unkept func(v int) bool
 	place  func(v int) program.Placement
 	// ops is the number of operations of a visible vertex; 0 means 1.
 	ops int
@@ -153,6 +155,10 @@ func (p *numbers) Complete(_ context.Context, v int, r *wire.Result) program.Ste
 	if p.fails != nil && p.fails(v) {
 		return program.Step{Diags: diag.Errors("Told to fail", "", nil)}
 	}
+	if p.unkept != nil && p.unkept(v) {
+		return program.Step{Diags: diag.Errors("It cannot be kept", "", nil), Doubt: &program.Unkept{
+			Reason: "the answer cannot be kept", Answer: &wire.Answer{Known: []byte("{}"), Raw: r.Function.Value}}}
+	}
 	if int(ns[1]) < p.ops {
 		return p.ask(v, int(ns[1])+1)
 	}
@@ -179,7 +185,11 @@ func (p *numbers) Accept(v int, step *program.Step) {
 
 func (p *numbers) Doubt(v int, d state.Doubt) []state.Change {
 	p.doubts = append(p.doubts, v)
-	return []state.Change{state.SetOutput{Name: outputName(v), Output: &state.Output{Value: cty.StringVal("in doubt: " + d.Attempt)}}}
+	text := "in doubt: " + d.Attempt
+	if d.Answer != nil {
+		text += ", answered " + string(d.Answer.Known)
+	}
+	return []state.Change{state.SetOutput{Name: outputName(v), Output: &state.Output{Value: cty.StringVal(text)}}}
 }
 
 // Undoubt takes nothing back: the result of the vertex overwrites what was in doubt.

@@ -44,6 +44,10 @@ func (l *loop) goOn(v int) {
 	w := x.work
 	safely := x.phase == completing // the answer came by the safe lane
 	l.tell(v, w.step.Diags)
+	if w.step.Doubt != nil {
+		l.unkept(v, safely)
+		return
+	}
 	l.program.Accept(v, &w.step)
 	if w.step.Growth != nil {
 		l.grow(w.step.Growth)
@@ -79,6 +83,21 @@ func (l *loop) goOn(v int) {
 		return
 	}
 	l.save(r)
+}
+
+// unkept takes an answer that the program cannot keep. What has been done under it is in doubt: nothing of it runs any
+// more, and its message is acknowledged once the doubt is durable, which has what is known of the answer. The fast lane
+// changes nothing that must be remembered, so there the vertex has failed.
+func (l *loop) unkept(v int, safely bool) {
+	w := l.vertices[v].work
+	if !safely || !l.durable {
+		w.bad = true
+		w.step.Changes = nil
+		l.conclude(v)
+		return
+	}
+	w.over, w.answer = true, w.step.Doubt.Answer
+	l.suspect(v, w.step.Doubt.Reason)
 }
 
 // conclude makes the outcome of a vertex durable. What only this run's memory holds, such as a local value, has nothing

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
 )
 
 // hiddenWeight is the expected duration of a vertex that users do not see, in seconds.
@@ -28,6 +29,8 @@ type Doubtful struct {
 	Address, Attempt, Worker, Pool string
 	Reason                         string
 	Started                        time.Time
+	// Answer is what is known of an answer that came, but cannot be kept; nil when none came.
+	Answer *state.Answer
 }
 
 // problem is what was told about a vertex.

@@ -62,7 +62,7 @@ var follows = [phases]uint16{
 	intending:  bits(publishing, retracting, doubtful),
 	publishing: bits(running, completing, doubtful, retracting),
 	running:    bits(publishing, completing, doubtful, retracting),
-	completing: bits(advancing, concluding),
+	completing: bits(advancing, concluding, doubtful),
 	advancing:  bits(queued, parked, calling, intending),
 	concluding: bits(settled),
 	retracting: bits(queued, parked),
@@ -116,15 +116,16 @@ type work struct {
 	handed    bool           // the task was offered to the maker
 	attempt   wire.AttemptID
 	pool      string
-	published bool      // the stream is known to hold the task
-	sent      time.Time // when it was published last
-	refused   time.Time // since when publishing fails for a reason that waiting does not cure; zero: it does not
-	asking    bool      // its register is being read or buried
-	worker    string    // who holds it, when that is known
-	listed    time.Time // when the holder was known to hold it
-	suspected time.Time // when it became doubtful
-	reason    string    // why
-	adopted   bool      // dispatched by a process that is gone
+	published bool         // the stream is known to hold the task
+	sent      time.Time    // when it was published last
+	refused   time.Time    // since when publishing fails for a reason that waiting does not cure; zero: it does not
+	asking    bool         // its register is being read or buried
+	worker    string       // who holds it, when that is known
+	listed    time.Time    // when the holder was known to hold it
+	suspected time.Time    // when it became doubtful
+	reason    string       // why
+	answer    *wire.Answer // that came, but cannot be kept
+	adopted   bool         // dispatched by a process that is gone
 
 	delivery int    // of the result that is being taken; 0: none
 	sequence uint64 // where that is in the stream

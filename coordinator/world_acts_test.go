@@ -256,6 +256,7 @@ func (w *world) report(ref wire.TaskRef, r *wire.Result) {
 	w.serial++
 	n := w.serial
 	w.results[n] = &resultInStream{ref, r}
+	w.reported[ref.Attempt] = true
 	w.deliver(n)
 	if w.chance.IntN(4) == 0 { // and once more
 		w.serial++

@@ -33,17 +33,18 @@ type world struct {
 	steps   int
 
 	// Durable.
-	events  []journal.Event
-	outputs map[string]*state.Output
-	tasks   map[wire.AttemptID]*taskInStream
-	claims  map[wire.AttemptID]wire.Claim
-	results map[int]*resultInStream // by delivery
-	held    map[permitKey]bool
-	asked   map[string][]permitKey
-	slots   map[string]int
-	began   map[string]int // how often the operations began, by name
-	busy    int            // operations under way at workers
-	most    int
+	events   []journal.Event
+	outputs  map[string]*state.Output
+	tasks    map[wire.AttemptID]*taskInStream
+	reported map[wire.AttemptID]bool // whose results the stream has: no worker holds them any more
+	claims   map[wire.AttemptID]wire.Claim
+	results  map[int]*resultInStream // by delivery
+	held     map[permitKey]bool
+	asked    map[string][]permitKey
+	slots    map[string]int
+	began    map[string]int // how often the operations began, by name
+	busy     int            // operations under way at workers
+	most     int
 
 	// Behaviour.
 	latency   func(name string) time.Duration
@@ -133,7 +134,7 @@ func (a *agenda) Pop() any {
 func newWorld(t *testing.T, seed uint64, p *numbers) *world {
 	w := &world{
 		t: t, chance: rand.New(rand.NewPCG(seed, 7)), now: time.Unix(1_700_000_000, 0), program: p,
-		outputs: map[string]*state.Output{}, tasks: map[wire.AttemptID]*taskInStream{}, claims: map[wire.AttemptID]wire.Claim{},
+		outputs: map[string]*state.Output{}, tasks: map[wire.AttemptID]*taskInStream{}, reported: map[wire.AttemptID]bool{}, claims: map[wire.AttemptID]wire.Claim{},
 		results: map[int]*resultInStream{}, held: map[permitKey]bool{}, asked: map[string][]permitKey{},
 		slots: map[string]int{}, began: map[string]int{}, others: map[string][]permitKey{}, calls: map[string]int{}, handed: map[string]int{},
 		latency: func(string) time.Duration { return 10 * time.Millisecond }, answer: compute,
@@ -239,7 +240,7 @@ func (w *world) heartbeats() {
 func (w *world) beats(pool string, slots int) {
 	var holding []wire.AttemptID
 	for id, c := range w.claims {
-		if t := w.tasks[id]; c.Worker == w.workerOf(pool) && t != nil {
+		if t := w.tasks[id]; c.Worker == w.workerOf(pool) && t != nil && !w.reported[id] {
 			holding = append(holding, id)
 		}
 	}
@@ -342,7 +343,7 @@ func (w *world) once() {
 // restore makes a program that knows what the state knows, as a new process would.
 func (w *world) restore() {
 	fresh := w.program
-	p := &numbers{t: fresh.t, graph: fresh.graph, before: fresh.before, lane: fresh.lane, hidden: fresh.hidden, fails: fresh.fails,
+	p := &numbers{t: fresh.t, graph: fresh.graph, before: fresh.before, lane: fresh.lane, hidden: fresh.hidden, fails: fresh.fails, unkept: fresh.unkept,
 		ops: fresh.ops, stored: fresh.stored, place: fresh.place}
 	n := len(fresh.before)
 	p.results, p.prepared, p.accepted = make([]uint64, n), make([]int, n), make([]int, n)

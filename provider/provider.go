@@ -28,6 +28,18 @@ import (
 type Lost struct {
 	// Reason tells what happened: the process exited, the call's context ended, the stream broke.
 	Reason string
+	// Answer is what is known of an answer that came, but cannot be kept; nil when none came.
+	Answer *Answer
+}
+
+// Answer is what is known of an object that a provider has answered with, and that cannot be kept as it is.
+type Answer struct {
+	// Attributes are those attributes of the object that could be read. They may be secrets.
+	Attributes map[string]cty.Value
+	// Private is what the provider keeps beside the object.
+	Private []byte
+	// Raw is the object as it came; nil when it did not come as bytes.
+	Raw []byte
 }
 
 // Schemas is all that a provider declares.

@@ -30,7 +30,14 @@ func (d *Doubt) equal(e *Doubt) bool {
 	}
 	return d.Run == e.Run && d.Attempt == e.Attempt && d.Worker == e.Worker && d.Pool == e.Pool &&
 		d.Operation == e.Operation && d.Started.Equal(e.Started) && d.Reason == e.Reason &&
-		bytes.Equal(d.Sent, e.Sent) && d.Before == e.Before
+		bytes.Equal(d.Sent, e.Sent) && d.Before == e.Before && d.Answer.equal(e.Answer)
+}
+
+func (a *Answer) equal(b *Answer) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return bytes.Equal(a.Known, b.Known) && bytes.Equal(a.Private, b.Private) && bytes.Equal(a.Raw, b.Raw)
 }
 
 // SameContent tells whether the same exists in two states, whatever their lineages, serials and engine versions.

@@ -73,6 +73,18 @@ type Doubt struct {
 	Sent []byte `json:"sent,omitempty"`
 	// Before is the status that the object had before the operation.
 	Before Status `json:"before,omitempty"`
+	// Answer is what is known of the provider's answer, when it did answer with something that cannot be kept.
+	Answer *Answer `json:"answer,omitempty"`
+}
+
+// Answer is what is known of an object that a provider has answered with, and that the state cannot hold.
+type Answer struct {
+	// Known is the JSON of those of its attributes that could be read and may be shown.
+	Known []byte `json:"known,omitempty"`
+	// Private is what the provider keeps beside the object.
+	Private []byte `json:"private,omitempty"`
+	// Raw begins the object as it came; it may hold secrets.
+	Raw []byte `json:"raw,omitempty"`
 }
 
 // DeposedKey names a deposed object of an instance: eight hex digits. The empty key means the current object.

@@ -105,7 +105,7 @@ func TestObjectsThatDifferInAnythingAreNotEqual(t *testing.T) {
 			Dependencies: []Dependency{DependOn(thing.Config())}, CreateBeforeDestroy: true, SkipDestroy: true,
 			Doubt: &Doubt{
 				Run: "r", Attempt: "a", Worker: "w", Pool: "p", Operation: "create", Started: time.Unix(1, 0), Reason: "x",
-				Sent: []byte("{}"), Before: Ready,
+				Sent: []byte("{}"), Before: Ready, Answer: &Answer{Known: []byte("{}"), Private: []byte{1}, Raw: []byte{1}},
 			},
 		}
 	}
@@ -127,6 +127,7 @@ func TestObjectsThatDifferInAnythingAreNotEqual(t *testing.T) {
 	}
 	differ("Object", reflect.TypeFor[Object]().NumField(), func(o *Object) reflect.Value { return reflect.ValueOf(o).Elem() })
 	differ("Doubt", reflect.TypeFor[Doubt]().NumField(), func(o *Object) reflect.Value { return reflect.ValueOf(o.Doubt).Elem() })
+	differ("Answer", reflect.TypeFor[Answer]().NumField(), func(o *Object) reflect.Value { return reflect.ValueOf(o.Doubt.Answer).Elem() })
 	if full().Equal(nil) || (*Object)(nil).Equal(full()) || !(*Object)(nil).Equal(nil) {
 		t.Error("nothing is equal to something")
 	}

@@ -312,7 +312,23 @@ type Result struct {
 	Import    *ImportResult    `msgpack:"im,omitempty"`
 	Ephemeral *EphemeralResult `msgpack:"ep,omitempty"`
 	Function  *FunctionResult  `msgpack:"fn,omitempty"`
+
+	// Answer is set beside Doubt when the provider did answer, with something that cannot be kept.
+	Answer *Answer `msgpack:"an,omitempty"`
 }
+
+// Answer is what is known of an object that a provider has answered with, and that cannot be kept as it is.
+type Answer struct {
+	// Known is the JSON of those of its attributes that could be read and may be shown.
+	Known []byte `msgpack:"k,omitempty"`
+	// Private is what the provider keeps beside the object.
+	Private []byte `msgpack:"p,omitempty"`
+	// Raw begins the object as it came: up to MaxRaw bytes of it.
+	Raw []byte `msgpack:"r,omitempty"`
+}
+
+// MaxRaw is how much of an answer that cannot be kept is kept as it came.
+const MaxRaw = 64 << 10
 
 // Diagnostic is a problem on the wire. Path is coded by EncodePath; nil when the problem has none.
 type Diagnostic struct {

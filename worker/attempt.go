@@ -169,9 +169,16 @@ func (w *Worker) startIfSafe(ctx context.Context, a claimed, at time.Time, task 
 func (w *Worker) report(ctx context.Context, a claimed, mail mail, result *wire.Result) {
 	failpoint.Hit(failpoint.Operated)
 	message, err := mail.seal(ctx, result)
-	if err != nil {
-		w.fail(fmt.Errorf("sealing the result of %s: %w", a.ref.Attempt, err))
-		return
+	if err != nil { // what was done is not known to anybody then, and must be said to be so
+		reason := "The worker cannot send the result: " + err.Error()
+		w.Log.Error("sealing a result failed", "attempt", a.ref.Attempt, "error", err)
+		doubt := a.doubt(reason)
+		doubt.Started, doubt.Ended = result.Started, result.Ended
+		if message, err = mail.seal(ctx, doubt); err != nil {
+			w.fail(fmt.Errorf("sealing the result of %s: %w", a.ref.Attempt, err))
+			return
+		}
+		result = doubt
 	}
 	// A crash after this loses nothing: the next start publishes the result.
 	noted := w.noteEnd(a.ref, message)

@@ -9,6 +9,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"sync"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
@@ -24,7 +26,10 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-var errNoAnswer = errors.New("the worker's answer holds nothing")
+var (
+	errNoAnswer = errors.New("the worker's answer holds nothing")
+	errNoObject = errors.New("the answer holds no object, and no failure was reported")
+)
 
 // Options say what to apply.
 type Options struct {
@@ -334,7 +339,7 @@ func (a *Applier) Complete(ctx context.Context, v int, r *wire.Result) program.S
 		}
 		then = a.work[v].then
 	}
-	step := then(r)
+	step := a.fold(v, then, r)
 	if step.Finished() {
 		a.work[v].then = nil // it holds the evaluated configuration
 	}
@@ -342,6 +347,21 @@ func (a *Applier) Complete(ctx context.Context, v int, r *wire.Result) program.S
 		step.Diags = step.Diags.WithAddress(a.Plan.Changes[vx.Change].Addr.String())
 	}
 	return step
+}
+
+// fold takes an answer. A panic over it is our bug, and must not make an object vanish that the answer tells of.
+func (a *Applier) fold(v int, then func(*wire.Result) program.Step, r *wire.Result) (step program.Step) {
+	defer func() {
+		if p := recover(); p != nil {
+			step = program.Step{
+				Doubt: &program.Unkept{Reason: fmt.Sprintf("the answer could not be worked with: %v", p)},
+				Diags: diag.Errors("Bug in Millipede", fmt.Sprintf(
+					"The coordinator failed while it took the answer about %s: %v. Please report this with the following.\n\n%s",
+					a.Plan.Graph.Vertices[v].Address, p, debug.Stack()), nil),
+			}
+		}
+	}()
+	return then(r)
 }
 
 // effect is what a finished step tells Accept.

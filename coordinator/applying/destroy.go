@@ -79,13 +79,13 @@ func (a *Applier) destroyed(c *plan.Change, gone state.SetObject, s *schemaOf, p
 	step := program.Step{Diags: diags}
 	if res.Apply == nil {
 		if !diags.HasErrors() {
-			return broken("destroying "+c.Addr.String(), errNoAnswer)
+			return unkept(c, s, prior.Sensitive, res, diags, errNoAnswer)
 		}
 		return step
 	}
 	left, err := decode(res.Apply.Object, s)
 	if err != nil {
-		return broken("decoding "+c.Addr.String(), err)
+		return unkept(c, s, prior.Sensitive, res, diags, err)
 	}
 	if left.IsNull() {
 		step.Changes = []state.Change{gone}
@@ -98,7 +98,7 @@ func (a *Applier) destroyed(c *plan.Change, gone state.SetObject, s *schemaOf, p
 	kept.CreateBeforeDestroy = false // as OpenTofu has it: the next plan finds out anew
 	kept.Flatmap, kept.SchemaVersion, kept.Private = nil, s.Version, res.Apply.Private
 	if kept.Attrs, kept.Sensitive, err = values.EncodeStored(values.MarkSensitive(left, s.Block, prior.Sensitive), s.Block); err != nil {
-		return broken("storing "+c.Addr.String(), err)
+		return unkept(c, s, prior.Sensitive, res, diags, err)
 	}
 	gone.Provider, gone.Object = c.Provider, &kept
 	step.Changes = []state.Change{gone}

@@ -1,10 +1,18 @@
 package applying
 
 import (
+	"fmt"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coding"
+	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/wire"
 )
 
 // Doubt returns the changes of the state that say that the outcome of a vertex's operation is not known.
@@ -39,6 +47,18 @@ func (a *Applier) Doubt(v int, d state.Doubt) []state.Change {
 	changes = append(changes, state.SetObject{Addr: c.Addr, Deposed: key, Provider: c.Provider, Object: &o})
 	a.state.Apply(changes...)
 	return changes
+}
+
+// unkept is the step of an answer to an operation that changed the world, and that the state cannot hold: the object is
+// in doubt, with what is known of it.
+func unkept(c *plan.Change, s *schemaOf, secrets []cty.Path, res *wire.Result, diags diag.List, err error) program.Step {
+	d := &program.Unkept{Reason: "the answer cannot be kept: " + err.Error()}
+	if r := res.Apply; r != nil {
+		known := s.Block.Known(coding.Readable(r.Object, false, s.Block.ImpliedType()), secrets)
+		d.Answer = &wire.Answer{Known: known, Private: r.Private, Raw: r.Object[:min(len(r.Object), wire.MaxRaw)]}
+	}
+	return program.Step{Doubt: d, Diags: diags.Append(diag.New(diag.Error, "Failed to store the result of the operation",
+		fmt.Sprintf("What the provider answered about %s cannot be kept: %s.", c.Addr, err), nil))}
 }
 
 // operationOf names what is in doubt. An object that was made, and whose provisioners were at work, is known: it can be

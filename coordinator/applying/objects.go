@@ -139,22 +139,25 @@ func (a *Applier) applied(v int, c *plan.Change, r *values.Resource, ev *evaluat
 	diags := values.WireDiags(res.Diagnostics, ev.ranges)
 	if res.Apply == nil {
 		if !diags.HasErrors() {
-			return broken("applying "+c.Addr.String(), errNoAnswer)
+			return unkept(c, ev.schema, ev.marked, res, diags, errNoAnswer)
 		}
-		return program.Step{Diags: diags}
+		return program.Step{Diags: diags} // nothing was begun
 	}
 	value, err := decode(res.Apply.Object, ev.schema)
 	if err != nil {
-		return broken("decoding "+c.Addr.String(), err)
+		return unkept(c, ev.schema, ev.marked, res, diags, err)
 	}
 	value = values.MarkSensitive(value, ev.schema.Block, ev.marked)
 	step := program.Step{Diags: diags}
 	if value.IsNull() {
+		if !diags.HasErrors() {
+			return unkept(c, ev.schema, ev.marked, res, diags, errNoObject)
+		}
 		return step // a creation failed without a trace
 	}
 	object, err := a.objectOf(c, ev, value, res.Apply)
 	if err != nil {
-		return program.Step{Diags: diags.Append(diag.New(diag.Error, "Failed to store the result of the operation", err.Error(), nil))}
+		return unkept(c, ev.schema, ev.marked, res, diags, err)
 	}
 	if old := a.object(c.Addr, state.CurrentObject); c.Action == plan.CreateThenDelete && old != nil {
 		step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr, Deposed: a.deposedKey(c.Addr), Provider: a.providerOf(c.Addr), Object: old})

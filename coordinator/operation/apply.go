@@ -238,6 +238,9 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 	}
 	for _, d := range outcome.InDoubt {
 		detail := fmt.Sprintf("%s is in doubt: %s.\n\n", d.Address, strings.TrimSuffix(d.Reason, "."))
+		if d.Answer != nil && len(d.Answer.Known) > 0 {
+			detail += fmt.Sprintf("The provider answered, and this much of it can be read:\n  %s\n\n", d.Answer.Known)
+		}
 		if a.Describe(d.Vertex).Action == "create" {
 			detail += fmt.Sprintf("Look whether it happened, then say so:\n  "+diag.Program()+" runs resolve '%s' -created ID\n  "+diag.Program()+" runs resolve '%s' -not-created", d.Address, d.Address)
 		} else {

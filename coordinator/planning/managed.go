@@ -114,6 +114,9 @@ func inDoubt(a addr.Instance, o *state.Object) *diag.Diagnostic {
 		if len(d.Sent) > 0 {
 			detail += "\n  sent:      " + string(d.Sent)
 		}
+		if d.Answer != nil && len(d.Answer.Known) > 0 {
+			detail += "\n  answered:  " + string(d.Answer.Known)
+		}
 	}
 	detail += fmt.Sprintf("\n\nLook whether the object exists, then say so with:\n  "+diag.Program()+" runs resolve '%s' -created ID\n  "+diag.Program()+" runs resolve '%s' -not-created", a, a)
 	return diag.New(diag.Error, "Resource instance is in doubt", detail, nil)

@@ -87,10 +87,19 @@ type Step struct {
 	Diags  diag.List
 	// Failed fails the vertex even without an error among Diags (a cause that was reported elsewhere).
 	Failed bool
+	// Doubt is set when the answer to a task of the safe lane cannot be kept: the vertex is in doubt then, and nothing
+	// of the step but its Diags counts. On the fast lane it fails the vertex.
+	Doubt *Unkept
 	// Value is the Program's own; Accept finds it here.
 	Value any
 	// Notes are for the views: what was found, ids, final action.
 	Notes Notes
+}
+
+// Unkept says why an answer cannot be kept, and what is known of it.
+type Unkept struct {
+	Reason string
+	Answer *wire.Answer // nil when nothing is known
 }
 
 // Notes are what views want to know of a finished step.
@@ -109,10 +118,10 @@ type Growth struct {
 }
 
 // Finished tells whether the step ends its vertex.
-func (s *Step) Finished() bool { return s.Task == nil }
+func (s *Step) Finished() bool { return s.Task == nil || s.Doubt != nil }
 
 // Bad tells whether the step fails its vertex.
-func (s *Step) Bad() bool { return s.Failed || s.Diags.HasErrors() }
+func (s *Step) Bad() bool { return s.Failed || s.Doubt != nil || s.Diags.HasErrors() }
 
 // Grown is how Growth.Edges names the i-th new vertex: as a negative number.
 func Grown(i int) int { return -1 - i }

@@ -187,7 +187,9 @@ func (p *Provider) ApplyResourceChange(ctx context.Context, r provider.ApplyRequ
 		LegacyTypeSystem: resp.LegacyTypeSystem,
 	}
 	if d.unread {
-		d.diags[len(d.diags)-1].Extra = &provider.Lost{Reason: "the answer could not be read"}
+		d.diags[len(d.diags)-1].Extra = &provider.Lost{Reason: "the answer could not be read", Answer: &provider.Answer{
+			Attributes: readable(resp.NewState, s.ty), Private: resp.Private, Raw: raw(resp.NewState),
+		}}
 		return provider.ApplyResponse{}, d.diags
 	}
 	out.Identity = d.identity(resp.NewIdentity, s.identity)

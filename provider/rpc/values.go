@@ -123,3 +123,16 @@ func decodeValue(v *tfplugin6.DynamicValue, ty cty.Type) (cty.Value, error) {
 	}
 	return coding.DecodeJSON(v.GetJson(), ty)
 }
+
+// readable returns the attributes that can be read of an object that cannot be read as a whole.
+func readable(v *tfplugin6.DynamicValue, ty cty.Type) map[string]cty.Value {
+	return coding.Readable(raw(v), len(v.GetMsgpack()) == 0, ty)
+}
+
+// raw returns a value as it came.
+func raw(v *tfplugin6.DynamicValue) []byte {
+	if len(v.GetMsgpack()) > 0 {
+		return v.Msgpack
+	}
+	return v.GetJson()
+}

@@ -30,7 +30,15 @@ type doubt struct {
 	Reason    string          `json:"reason,omitempty"`
 	Sent      json.RawMessage `json:"sent,omitempty"`
 	Before    string          `json:"before,omitempty"` // ready, tainted
+	Answer    *answer         `json:"answer,omitempty"`
 	New       *newObject      `json:"new,omitempty"`
+}
+
+// answer is what is known of a provider's answer that the state cannot hold.
+type answer struct {
+	Known   json.RawMessage `json:"known,omitempty"`
+	Private []byte          `json:"private,omitempty"`
+	Raw     []byte          `json:"raw,omitempty"`
 }
 
 // newObject is what is known of an object that had never been seen.
@@ -69,6 +77,9 @@ func writtenDoubt(a addr.Instance, deposed state.DeposedKey, o *state.Object, pr
 		Address: a.String(), Deposed: string(deposed), Operation: o.Doubt.Operation, Run: o.Doubt.Run, Attempt: o.Doubt.Attempt,
 		Worker: o.Doubt.Worker, Pool: o.Doubt.Pool, Started: o.Doubt.Started, Reason: o.Doubt.Reason, Sent: o.Doubt.Sent,
 		Before: statusNames[o.Doubt.Before],
+	}
+	if a := o.Doubt.Answer; a != nil {
+		d.Answer = &answer{Known: a.Known, Private: a.Private, Raw: a.Raw}
 	}
 	if neverSeen(o) {
 		d.New = &newObject{
@@ -120,6 +131,12 @@ func (r *reader) doubts(x *extension) {
 		}
 		if !isNull(d.Sent) {
 			o.Doubt.Sent = appendCompact(nil, d.Sent)
+		}
+		if d.Answer != nil {
+			o.Doubt.Answer = &state.Answer{Private: d.Answer.Private, Raw: d.Answer.Raw}
+			if !isNull(d.Answer.Known) {
+				o.Doubt.Answer.Known = appendCompact(nil, d.Answer.Known)
+			}
 		}
 		for status, name := range statusNames {
 			if name == d.Before {

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 	"time"
@@ -319,7 +320,57 @@ func (g *plugin) ApplyResourceChange(ctx context.Context, r provider.ApplyReques
 	case half:
 		return provider.ApplyResponse{Object: after}, diag.Errors("the cloud broke off", e.verb, nil)
 	}
+	if how := g.c.unkeepable(e); how > 0 {
+		return g.garble(e, after, how)
+	}
 	return provider.ApplyResponse{Object: after}, nil
+}
+
+// unkeepable draws whether the answer to a request that has taken effect is one that cannot be kept, and which: 0 is an
+// answer that can. It depends on the seed and the request alone, so that it does not change what else a seed draws.
+func (c *cloud) unkeepable(e *errand) int {
+	sum := fnv.New64a()
+	fmt.Fprintf(sum, "%d %s %s", c.w.seed, e.verb, e.name)
+	if n := int(sum.Sum64() % 100); n < garbled*4 && n%4 == 0 {
+		return 1 + n/4
+	}
+	return 0
+}
+
+// garbled is how many kinds of answers there are that cannot be kept.
+const garbled = 4
+
+// garble makes an answer of what an object is now that cannot be kept.
+func (g *plugin) garble(e *errand, after cty.Value, how int) (resp provider.ApplyResponse, diags diag.List) {
+	w := g.p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.faults["answer that cannot be kept"]++
+	w.note("cloud: the provider's answer to %s %s cannot be kept (%d)", e.verb, e.name, how)
+	if w.options.without == guardKept {
+		// The guard is away: what cannot be kept counts as if there had been nothing.
+		return provider.ApplyResponse{Object: cty.NullVal(thingSchema.Block.ImpliedType())}, diag.Errors("the answer cannot be kept", e.verb, nil)
+	}
+	switch how {
+	case 1: // nobody can read it
+		d := diag.New(diag.Error, "Invalid provider response", "malformed message", nil)
+		d.Extra = &provider.Lost{Reason: "the answer could not be read", Answer: &provider.Answer{Raw: []byte("\xdd\xff\xff\xff\xff")}}
+		return provider.ApplyResponse{}, diag.List{d}
+	case 2: // attributes are missing
+		return provider.ApplyResponse{Object: cty.EmptyObjectVal}, nil
+	case 3: // no state can hold it
+		if after.IsNull() {
+			return provider.ApplyResponse{Object: cty.True}, nil
+		}
+		vals := after.AsValueMap()
+		vals["size"] = cty.PositiveInfinity
+		return provider.ApplyResponse{Object: cty.ObjectVal(vals)}, nil
+	default: // there is none, and no failure either
+		if e.verb == "create" {
+			return provider.ApplyResponse{Object: cty.NullVal(thingSchema.Block.ImpliedType())}, nil
+		}
+		return provider.ApplyResponse{Object: cty.StringVal("done")}, nil
+	}
 }
 
 // packageOf is the package of every provider.

@@ -92,6 +92,28 @@ func (w *world) mustBeRecorded(ref wire.TaskRef) {
 	w.violate("lost", "the result of %s was acknowledged before it was durable", ref.Attempt)
 }
 
+// mustAllBeKnown checks, when no run of the site is under way or cut off, that whatever exists in the cloud is in the state,
+// or in doubt there.
+func (s *site) mustAllBeKnown() {
+	w := s.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known := map[string]bool{}
+	for _, r := range s.records() {
+		known[r.attrs.ID], known[r.attrs.Name] = true, true
+		if r.doubt != nil {
+			var sent struct{ Name string }
+			_ = json.Unmarshal(r.doubt.Sent, &sent)
+			known[sent.Name] = true
+		}
+	}
+	for _, id := range w.cloud.ids() {
+		if t := w.cloud.objects[id]; strings.HasPrefix(t.name(), s.name+"-") && !known[id] && !known[t.name()] {
+			w.violate("lost", "%s (%s) exists, and is neither in the state of %s nor in doubt", t.name(), id, s.name)
+		}
+	}
+}
+
 // mustBeDurable checks that what an object refers to is recorded before the object is made.
 func (s *site) mustBeDurable(e *errand, id string) {
 	if !slices.ContainsFunc(s.records(), func(r record) bool { return r.attrs.ID == id }) {

@@ -163,6 +163,7 @@ func difference(a, b string) string {
 // exposing are seeds that violate a promise when the guard is away, as docs/guarantees.md lists them.
 var exposing = map[guard]uint64{
 	guardClaim: 1, guardNonce: 1, guardIntent: 6, guardStart: 3, guardCommit: 2, guardPermit: 1, guardFence: 1, guardRecorded: 8,
+	guardKept: 3,
 }
 
 // enough is how many seeds find that a guard is away, whatever its own seed has come to since the product changed.

@@ -30,9 +30,11 @@ const (
 	guardFence  guard = "fence"  // a commit under a lock that was broken is refused
 	// guardRecorded: a plan knows what the objects were made from, whatever their blocks refer to now.
 	guardRecorded guard = "recorded"
+	// guardKept: an answer that cannot be kept is a doubt.
+	guardKept guard = "kept"
 )
 
-var guards = []guard{guardClaim, guardNonce, guardIntent, guardStart, guardCommit, guardPermit, guardFence, guardRecorded}
+var guards = []guard{guardClaim, guardNonce, guardIntent, guardStart, guardCommit, guardPermit, guardFence, guardRecorded, guardKept}
 
 // options say what a simulation is like.
 type options struct {

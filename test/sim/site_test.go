@@ -211,6 +211,7 @@ func (c *command) next(ctx context.Context, store *handle) string {
 	if err != nil {
 		return "the state: " + err.Error()
 	}
+	c.mustAllBeKnown()
 	// A plan reads what updates and deletions in doubt have come to; that needs a permit that no doubt holds.
 	if doubted, created := inDoubt(prior); len(doubted) > 0 && (created || c.w.calm || c.toss(2)) {
 		return c.resolve(ctx, store, prior, doubted[0])

@@ -51,7 +51,7 @@ func (l *breaches) completedAttribute(a *schema.Attribute, planned, actual cty.V
 	if len(found) == 0 {
 		return
 	}
-	if hides(a) {
+	if a.Hides() {
 		l.add(path, hidden)
 		return
 	}

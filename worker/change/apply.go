@@ -16,8 +16,11 @@ type Applied struct {
 	// Result is the object as it is afterwards. It is nil when nothing was done (the diagnostics say why: the
 	// object is as it was), and when Doubt is set.
 	Result *wire.ApplyResult
-	// Doubt tells why it cannot be known what happened: the provider was asked, and did not answer.
+	// Doubt tells why it cannot be known what happened: the provider was asked, and did not answer, or with something
+	// that cannot be kept.
 	Doubt string
+	// Answer is what is known of an answer that cannot be kept; nil when there is none.
+	Answer *wire.Answer
 }
 
 // Apply carries out one planned step on one object.
@@ -123,7 +126,8 @@ type step struct {
 }
 
 // carryOut asks the provider to carry out the step. From here on something may have happened: a partial object is
-// kept with the errors, and silence is doubt.
+// kept with the errors, and silence is doubt. So is an answer that can be kept nowhere: what has been made must be in the
+// state, or known to be in doubt.
 func (i instance) carryOut(ctx context.Context, s step) (Applied, diag.List) {
 	resp, diags := i.Provider.ApplyResourceChange(ctx, provider.ApplyRequest{
 		TypeName:        i.name,
@@ -135,10 +139,13 @@ func (i instance) carryOut(ctx context.Context, s step) (Applied, diag.List) {
 		PlannedIdentity: s.planned.identity,
 	})
 	diags = diags.WithAddress(i.Address)
-	if reason, lost := lostIn(diags); lost {
-		return Applied{Doubt: reason}, diags
+	if lost := lostIn(diags); lost != nil {
+		return Applied{Doubt: lost.Reason, Answer: i.unkept(lost.Answer)}, diags
 	}
 	failed := diags.HasErrors()
+	if doubt, more := i.checkKept(s, resp, failed); doubt != "" {
+		return Applied{Doubt: doubt, Answer: i.unkept(answerOf(resp))}, append(diags, more...)
+	}
 	value, more := i.checkApplied(s, resp, failed)
 	diags = append(diags, more...)
 	identity, more := i.checkAppliedIdentity(resp.Identity)
@@ -157,6 +164,65 @@ func (i instance) carryOut(ctx context.Context, s step) (Applied, diag.List) {
 	return Applied{Result: i.result(now)}, diags
 }
 
+// checkKept tells why the object that the provider answered with cannot be kept, if it cannot. A creation that failed may
+// have left nothing, and says so with null; one that has not failed has made something.
+func (i instance) checkKept(s step, resp provider.ApplyResponse, failed bool) (doubt string, diags diag.List) {
+	value := resp.Object
+	switch {
+	case value == cty.NilVal || value.IsNull():
+		if failed || s.action != plan.Create {
+			return "", nil // checkApplied has words for it
+		}
+		_, diags := i.checkApplied(s, resp, failed)
+		return "asked to create the object, the provider reported no failure, and returned none", diags
+	case len(i.conforms(value)) > 0:
+		opening := i.answer("applying") + ", so that nothing can be saved of"
+		return "the provider's answer does not fit its schema", i.blameEach(invalidObject, opening, i.conforms(value))
+	}
+	found := infinities(value)
+	if len(found) == 0 {
+		return "", nil
+	}
+	opening := i.answer("applying") + ", so that it cannot be saved:"
+	return "the provider's answer holds an infinite number, which no state can hold", i.blameEach(invalidObject, opening, found)
+}
+
+// infinities lists the places of v that are infinite numbers.
+func infinities(v cty.Value) breaches {
+	var found breaches
+	err := cty.Walk(v, func(path cty.Path, v cty.Value) (bool, error) {
+		if v.Type() == cty.Number && v.IsKnown() && !v.IsNull() && v.AsBigFloat().IsInf() {
+			found.add(path, "the number is infinite")
+		}
+		return v.IsKnown() && !v.Type().IsPrimitiveType(), nil
+	})
+	if err != nil {
+		panic("change: the walk cannot fail: " + err.Error())
+	}
+	return found
+}
+
+// answerOf is what is known of an answer that came as a value.
+func answerOf(resp provider.ApplyResponse) *provider.Answer {
+	a := &provider.Answer{Private: resp.Private}
+	if v := resp.Object; v != cty.NilVal && v.Type().IsObjectType() && !v.IsNull() && v.IsKnown() {
+		a.Attributes = v.AsValueMap()
+	}
+	return a
+}
+
+// unkept returns what of an answer goes into the doubt.
+func (i instance) unkept(a *provider.Answer) *wire.Answer {
+	if a == nil {
+		return nil
+	}
+	out := &wire.Answer{Known: i.block.Known(a.Attributes, i.secrets), Private: a.Private, Raw: a.Raw[:min(len(a.Raw), wire.MaxRaw)]}
+	if out.Known == nil && len(out.Private) == 0 && len(out.Raw) == 0 {
+		return nil
+	}
+	return out
+}
+
 // checkApplied returns the object that the provider answered with, as it can be kept, and what is wrong with it.
 // A provider that reports a failure is not told off for an object that differs from the plan.
 func (i instance) checkApplied(s step, resp provider.ApplyResponse, failed bool) (cty.Value, diag.List) {
@@ -172,12 +238,6 @@ func (i instance) checkApplied(s step, resp provider.ApplyResponse, failed bool)
 		}
 		return value, diag.List{i.blame(invalidObject, "Provider %q answered the apply of %s with no value at all.", i.Name, i.Address)}
 	}
-	if found := i.conforms(value); len(found) > 0 {
-		// It fits no schema, so it can be kept nowhere: the object counts as unchanged.
-		opening := i.answer("applying") + ", so that nothing can be saved of"
-		return cty.NullVal(i.ty), i.blameEach(invalidObject, opening, found)
-	}
-
 	var diags diag.List
 	if !failed { // a plugin's answer has been looked through already, and what was found is a failure
 		diags = i.writeOnlyReturned(value)
@@ -224,12 +284,12 @@ func (i instance) result(o object) *wire.ApplyResult {
 	return out
 }
 
-// lostIn finds out whether the provider did not answer, and why.
-func lostIn(diags diag.List) (string, bool) {
+// lostIn finds out whether the provider did not answer, and why; nil when it did.
+func lostIn(diags diag.List) *provider.Lost {
 	for _, d := range diags {
 		if lost, ok := d.Extra.(*provider.Lost); ok {
-			return lost.Reason, true
+			return lost
 		}
 	}
-	return "", false
+	return nil
 }

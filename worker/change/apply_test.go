@@ -2,6 +2,7 @@ package change
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/zclconf/go-cty/cty"
@@ -83,6 +84,8 @@ func TestAnswersToAnApply(t *testing.T) {
 		want    []string
 		object  cty.Value
 		tainted bool
+		// doubt is why the answer cannot be kept, and answer what is known of it.
+		doubt, known string
 	}{
 		"a creation that failed halfway leaves a tainted object": {
 			task: create(), answer: provider.ApplyResponse{Object: obj("id", "i-1", "name", "a")}, diags: failed("quota"),
@@ -123,13 +126,39 @@ func TestAnswersToAnApply(t *testing.T) {
 			task: deletion(), answer: provider.ApplyResponse{Object: was},
 			want: []string{"Provider returned invalid result object after apply | test_thing.a"}, object: was,
 		},
-		"null after a creation is unlawful": {
-			task: create(), answer: provider.ApplyResponse{Object: noObj},
-			want: []string{"Provider produced inconsistent result after apply | root object was present, but now absent"}, object: noObj,
+		// What a creation had made was dropped, and the next apply made it again, when its answer could not be kept: it
+		// counted as an answer that says that nothing was made.
+		"null after a creation that has not failed is unlawful, and leaves open what was made": {
+			task: create(), answer: provider.ApplyResponse{Object: noObj, Private: []byte("p")},
+			want:  []string{"Provider produced inconsistent result after apply | root object was present, but now absent"},
+			doubt: "returned none",
 		},
-		"null after a legacy creation is unlawful": {
+		"null after a legacy creation is unlawful, and leaves open what was made": {
 			task: create(), answer: provider.ApplyResponse{Object: noObj, LegacyTypeSystem: true},
-			want: []string{"Provider returned invalid result object after apply | null"}, object: noObj,
+			want: []string{"Provider returned invalid result object after apply | null"}, doubt: "returned none",
+		},
+		"no value after a creation leaves open what was made": {
+			task: create(), want: []string{"Provider produced invalid object | no value at all"}, doubt: "returned none",
+		},
+		"a creation's answer without some attributes": {
+			task: create(), answer: provider.ApplyResponse{Object: cty.ObjectVal(map[string]cty.Value{"id": cty.StringVal("i-1")})},
+			want: []string{
+				`Provider produced invalid object | attribute "name"`, `Provider produced invalid object | attribute "once"`,
+				`Provider produced invalid object | attribute "secret"`, `Provider produced invalid object | attribute "size"`,
+				`Provider produced invalid object | attribute "tags"`,
+			},
+			doubt: "does not fit its schema", known: `{"id":"i-1"}`,
+		},
+		"a failed creation's answer of another type": {
+			task: create(), answer: provider.ApplyResponse{Object: cty.StringVal("x")}, diags: failed("quota"),
+			want: []string{"quota", "Provider produced invalid object | object required"}, doubt: "does not fit its schema",
+		},
+		"a creation's answer that no plugin could be understood by": {
+			task: create(), diags: diag.List{{Severity: diag.Error, Summary: "Invalid provider response", Extra: &provider.Lost{
+				Reason: "the answer could not be read", Answer: &provider.Answer{Raw: []byte("\xdd"), Attributes: map[string]cty.Value{
+					"id": cty.StringVal("i-1"), "secret": cty.StringVal("hunter2"), "name": cty.UnknownVal(cty.String)}},
+			}}},
+			want: []string{"Invalid provider response"}, doubt: "could not be read", known: `{"id":"i-1"}`,
 		},
 		"null after an update is unlawful, and what was is kept": {
 			task: update(), answer: provider.ApplyResponse{Object: noObj},
@@ -173,7 +202,11 @@ func TestAnswersToAnApply(t *testing.T) {
 		},
 		"an object of another type": {
 			task: update(), answer: provider.ApplyResponse{Object: cty.StringVal("x")},
-			want: []string{"Provider produced invalid object | object required"}, object: was,
+			want: []string{"Provider produced invalid object | object required"}, doubt: "does not fit its schema",
+		},
+		"after a deletion, something of another type": {
+			task: deletion(), answer: provider.ApplyResponse{Object: cty.StringVal("x")},
+			want: []string{"Provider produced invalid object | object required"}, doubt: "does not fit its schema",
 		},
 		"an identity of another type": {
 			task: create(), answer: provider.ApplyResponse{Object: made, Identity: cty.True},
@@ -189,6 +222,15 @@ func TestAnswersToAnApply(t *testing.T) {
 			f.apply = func(provider.ApplyRequest) (provider.ApplyResponse, diag.List) { return c.answer, c.diags }
 			got, diags := Apply(context.Background(), f.host(), c.task)
 			wantDiags(t, diags, c.want...)
+			if c.doubt != "" {
+				if got.Result != nil || !strings.Contains(got.Doubt, c.doubt) {
+					t.Errorf("got %+v", got)
+				}
+				if known := got.Answer; c.known != "" && (known == nil || string(known.Known) != c.known) {
+					t.Errorf("of the answer is known: %+v, want %s", known, c.known)
+				}
+				return
+			}
 			if got.Doubt != "" || got.Result == nil {
 				t.Fatalf("got %+v", got)
 			}

@@ -28,7 +28,7 @@ func Do(ctx context.Context, h Host, t *wire.Task) *wire.Result {
 	case t.Apply != nil:
 		var applied Applied
 		applied, diags = Apply(ctx, h, t.Apply)
-		out.Apply, out.Doubt = applied.Result, applied.Doubt
+		out.Apply, out.Doubt, out.Answer = applied.Result, applied.Doubt, applied.Answer
 	case t.Import != nil:
 		out.Import, diags = Import(ctx, h, t.Import)
 	case t.Ephemeral != nil:

@@ -116,13 +116,13 @@ func (l *breaches) plannedAttribute(a *schema.Attribute, prior, config, planned 
 		return
 	case a.WriteOnly && planned.IsNull():
 		return
-	case config.IsNull() && hides(a):
+	case config.IsNull() && a.Hides():
 		l.add(path, "a value is planned, but the attribute is neither configured nor computed (sensitive values are not shown)")
 	case config.IsNull():
 		l.show(path, "%#v is planned, but the attribute is neither configured nor computed", planned)
 	case a.Nested != nil:
 		l.plannedObjects(a.Nested, prior, config, planned, path)
-	case hides(a):
+	case a.Hides():
 		l.add(path, "the planned value is neither the configured nor the prior one (sensitive values are not shown)")
 	case prior.IsNull():
 		l.show(path, "%#v is planned, but %#v is configured", planned, config)
@@ -185,21 +185,6 @@ func countText(v cty.Value) string {
 		return n.AsBigFloat().Text('f', -1)
 	}
 	return "a number not yet known"
-}
-
-// hides tells whether messages must not show the attribute's value.
-func hides(a *schema.Attribute) bool {
-	if a.Sensitive || a.WriteOnly {
-		return true
-	}
-	if a.Nested != nil {
-		for _, inner := range a.Nested.Attributes {
-			if hides(inner) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // hasElement tells whether a collection, or an object in the place of a map, has an element with the key.

@@ -188,6 +188,9 @@ func doubtText(b *strings.Builder, a addr.Instance, key state.DeposedKey, o *sta
 	if len(d.Sent) > 0 {
 		fmt.Fprintf(b, "    sent:      %s\n", d.Sent)
 	}
+	if d.Answer != nil && len(d.Answer.Known) > 0 {
+		fmt.Fprintf(b, "    answered:  %s\n", d.Answer.Known)
+	}
 	resolve := fmt.Sprintf(diag.Program()+" runs resolve %s -created=ID, or with -not-created", shellWord(a.String()))
 	if d.Operation != "create" {
 		resolve = "the next plan, by reading it; without one: " + resolve
