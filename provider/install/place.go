@@ -19,6 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/lock"
+	"github.com/millipede-iac/millipede/unpacking"
 )
 
 // place verifies a package and puts it into the data directory: an unpacked one by a link, a packed one by unpacking
@@ -243,9 +244,6 @@ func hashFile(name string) (string, error) {
 	return "zh:" + hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// maxContent bounds what one package may unpack to, so that a hostile archive cannot fill the disk.
-const maxContent = 4 << 30
-
 // unpack unpacks an archive into dir, in the place of what is there. Plugins that run from there go on.
 func unpack(archive, dir string) error {
 	z, err := zip.OpenReader(archive)
@@ -262,16 +260,17 @@ func unpack(archive, dir string) error {
 	if err := os.Mkdir(whole, 0o755); err != nil {
 		return err
 	}
-	left := int64(maxContent)
+	left := unpacking.Provider.Budget()
 	for _, f := range z.File {
+		if err := left.Entry(); err != nil {
+			return err
+		}
 		if !filepath.IsLocal(f.Name) {
 			return fmt.Errorf("the archive has an entry %q, which leads out of it", f.Name)
 		}
-		n, err := unpackEntry(f, filepath.Join(whole, f.Name), left)
-		if err != nil {
+		if err := unpackEntry(f, filepath.Join(whole, f.Name), left); err != nil {
 			return err
 		}
-		left -= n
 	}
 	if err := os.Rename(dir, filepath.Join(tmp, "old")); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -279,31 +278,26 @@ func unpack(archive, dir string) error {
 	return os.Rename(whole, dir)
 }
 
-// unpackEntry returns how many bytes the entry unpacked to; more than limit is an error.
-func unpackEntry(f *zip.File, name string, limit int64) (n int64, err error) {
+func unpackEntry(f *zip.File, name string, left *unpacking.Budget) error {
 	if f.FileInfo().IsDir() {
-		return 0, os.MkdirAll(name, 0o755)
+		return os.MkdirAll(name, 0o755)
 	}
 	if !f.Mode().IsRegular() {
-		return 0, fmt.Errorf("the archive has an entry %q that is no regular file", f.Name)
+		return fmt.Errorf("the archive has an entry %q that is no regular file", f.Name)
 	}
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return 0, err
+		return err
 	}
 	r, err := f.Open()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer r.Close()
 	w, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, f.Mode().Perm()|0o600)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	n, err = io.Copy(w, io.LimitReader(r, limit+1))
-	if err == nil && n > limit {
-		err = fmt.Errorf("the archive unpacks to more than %d bytes", int64(maxContent))
-	}
-	return n, errors.Join(err, w.Close())
+	return errors.Join(left.Copy(w, r), w.Close())
 }
 
 // verify checks that an installed package is whole: its content has one of the hashes, where there are any. The error

@@ -10,6 +10,7 @@ const module = "github.com/millipede-iac/millipede"
 // layers. A package that is not here may not exist, so a new one, and a new arrow, is an edit that a reader sees.
 var layers = map[string]int{
 	"coding":             0,
+	"unpacking":          0,
 	"cloud/aws":          0, // who asks, and how: what is asked is for the packages that ask
 	"lang/diag":          0,
 	"lang/marks":         0,

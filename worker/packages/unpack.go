@@ -5,15 +5,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-)
 
-// maxContent bounds what one package may unpack to, so that a hostile archive cannot fill the disk.
-const maxContent = 4 << 30
+	"github.com/millipede-iac/millipede/unpacking"
+)
 
 // unpack writes the files of a zip archive under dir. Names that lead out of it, and anything but files and
 // directories, are refused.
@@ -25,8 +23,11 @@ func unpack(archive []byte, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	left := int64(maxContent)
+	left := unpacking.Provider.Budget()
 	for _, f := range z.File {
+		if err := left.Entry(); err != nil {
+			return err
+		}
 		if !filepath.IsLocal(filepath.FromSlash(f.Name)) {
 			return fmt.Errorf("the archive holds a file outside its own directory: %q", f.Name)
 		}
@@ -35,9 +36,7 @@ func unpack(archive []byte, dir string) error {
 		case f.FileInfo().IsDir():
 			err = os.MkdirAll(path, 0o755)
 		case f.Mode().IsRegular():
-			var n int64
-			n, err = unpackFile(f, path, left)
-			left -= n
+			err = unpackFile(f, path, left)
 		default:
 			err = fmt.Errorf("the archive holds something that is neither file nor directory: %q", f.Name)
 		}
@@ -48,25 +47,21 @@ func unpack(archive []byte, dir string) error {
 	return nil
 }
 
-func unpackFile(f *zip.File, path string, limit int64) (n int64, err error) {
+func unpackFile(f *zip.File, path string, left *unpacking.Budget) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return 0, err
+		return err
 	}
 	r, err := f.Open()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	w, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode(f))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	n, err = io.Copy(w, io.LimitReader(r, limit+1))
-	if err == nil && n > limit {
-		err = fmt.Errorf("the archive unpacks to more than %d bytes", int64(maxContent))
-	}
-	return n, err
+	return left.Copy(w, r)
 }
 
 // mode keeps the executable bit, and sets it for the plugin itself: an archive that was made on Windows has none.

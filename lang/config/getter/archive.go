@@ -17,6 +17,8 @@ import (
 	"strings"
 
 	"github.com/ulikunitz/xz"
+
+	"github.com/millipede-iac/millipede/unpacking"
 )
 
 // tarReaders decompress archives by the ends of their names. An entry without a reader is no tar archive.
@@ -91,7 +93,17 @@ func unpack(name, kind, into string) error {
 		return err
 	}
 	defer root.Close()
-	w := writer{root}
+	w := &writer{root: root, left: bounds.Budget()}
+	if err := w.unpack(name, kind); err != nil {
+		return err
+	}
+	return w.checkLinks()
+}
+
+// bounds is what the archive of a module may unpack to; tests have less.
+var bounds = unpacking.Module
+
+func (w *writer) unpack(name, kind string) error {
 	if kind == "zip" {
 		return w.unzip(name)
 	}
@@ -108,9 +120,24 @@ func unpack(name, kind, into string) error {
 }
 
 // writer writes the entries of an archive.
-type writer struct{ root *os.Root }
+type writer struct {
+	root  *os.Root
+	left  *unpacking.Budget
+	links []string // as they were written
+}
 
-func (w writer) unzip(name string) error {
+// checkLinks fails when a link leads out of the archive. Where a link leads shows only when all are there: through other
+// links its target may be another place than its text says.
+func (w *writer) checkLinks() error {
+	for _, link := range w.links {
+		if _, err := w.root.Stat(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("the archive has a link %q, which leads out of it: %w", filepath.ToSlash(link), err)
+		}
+	}
+	return nil
+}
+
+func (w *writer) unzip(name string) error {
 	z, err := zip.OpenReader(name)
 	if err != nil {
 		return fmt.Errorf("the archive cannot be read: %w", err)
@@ -140,7 +167,7 @@ func (w writer) unzip(name string) error {
 // maxTarget is how long the target of a link may be.
 const maxTarget = 4096
 
-func (w writer) untar(r *tar.Reader) error {
+func (w *writer) untar(r *tar.Reader) error {
 	for {
 		h, err := r.Next()
 		if err == io.EOF {
@@ -159,7 +186,10 @@ func (w writer) untar(r *tar.Reader) error {
 }
 
 // entry writes one entry: a directory, a file, or a link within the archive. Others are left out.
-func (w writer) entry(name string, mode fs.FileMode, target string, content io.Reader) error {
+func (w *writer) entry(name string, mode fs.FileMode, target string, content io.Reader) error {
+	if err := w.left.Entry(); err != nil {
+		return err
+	}
 	name = strings.TrimSuffix(path.Clean("./"+name), "/")
 	if name == "." {
 		return nil
@@ -179,6 +209,7 @@ func (w writer) entry(name string, mode fs.FileMode, target string, content io.R
 		if path.IsAbs(target) || !filepath.IsLocal(filepath.FromSlash(path.Join(path.Dir(name), target))) {
 			return fmt.Errorf("the archive has a link %q, which leads out of it", name)
 		}
+		w.links = append(w.links, local)
 		return w.root.Symlink(target, local)
 	case !mode.IsRegular():
 		return nil
@@ -187,6 +218,5 @@ func (w writer) entry(name string, mode fs.FileMode, target string, content io.R
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, content)
-	return errors.Join(err, f.Close())
+	return errors.Join(w.left.Copy(f, content), f.Close())
 }

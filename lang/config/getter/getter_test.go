@@ -20,6 +20,7 @@ import (
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/services"
 	"github.com/millipede-iac/millipede/test/registry"
+	"github.com/millipede-iac/millipede/unpacking"
 )
 
 func ok(t *testing.T, err error) {
@@ -194,6 +195,49 @@ func TestWhatCannotBeFetchedIsSaid(t *testing.T) {
 	} {
 		if err := g.Get(t.Context(), address, filepath.Join(dir, "into", fmt.Sprint(len(address)))); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+// The target of a link was looked at as a text alone: through a link to the directory itself another one led out of the
+// module, where its files were read from.
+func TestALinkThroughLinksDoesNotLeadOutOfTheArchive(t *testing.T) {
+	link := func(name, to string) *tar.Header {
+		return &tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: to}
+	}
+	for claim, tt := range map[string]struct {
+		entries []*tar.Header
+		refused bool
+	}{
+		"through itself": {[]*tar.Header{link("s", "."), link("evil", "s/s/../../..")}, true},
+		"before it":      {[]*tar.Header{link("evil", "s/s/../../.."), link("s", ".")}, true},
+		"through a deeper one": {
+			[]*tar.Header{{Name: "a/b/main.tf"}, link("d", "a/b"), link("a/b/up", "../.."), link("evil", "d/up/../x")}, true},
+		"to nothing": {[]*tar.Header{link("s", "nothing")}, false},
+		"within":     {[]*tar.Header{{Name: "a/main.tf"}, link("d", "a"), link("e", "d/main.tf")}, false},
+	} {
+		t.Run(claim, func(t *testing.T) {
+			r, g := server(t)
+			r.File("/m.tgz", tarball(t, "gz", tt.entries...))
+			err := g.Get(t.Context(), r.URL("/m.tgz"), filepath.Join(t.TempDir(), "into"))
+			if tt.refused != (err != nil && strings.Contains(err.Error(), "leads out of it")) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// A module's archive of 3 MB became 3 GB on the disk: nothing bounded what it unpacked to.
+func TestAModuleUnpacksToNoMoreThanItsBounds(t *testing.T) {
+	whole := bounds
+	t.Cleanup(func() { bounds = whole })
+	bounds = unpacking.Bounds{Bytes: 1000, Entries: 3}
+	r, g := server(t)
+	r.File("/large.zip", registry.Zip(map[string]string{"main.tf": strings.Repeat("x", 600), "b.tf": strings.Repeat("x", 600)}))
+	r.File("/many.zip", registry.Zip(map[string]string{"a": "", "b": "", "c": "", "d": ""}))
+	for name, want := range map[string]string{"/large.zip": "more than 1000 bytes", "/many.zip": "more than 3 entries"} {
+		if err := g.Get(t.Context(), r.URL(name), filepath.Join(t.TempDir(), "into")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
