@@ -167,3 +167,23 @@ func TestStatesThatDifferInAnythingHaveOtherContent(t *testing.T) {
 		t.Error("the serial makes a difference")
 	}
 }
+
+// A state that Terraform has written names its registry, whose packages OpenTofu's users cannot have: init looked for them
+// there, and failed in every directory that came from Terraform.
+func TestObjectsOfTerraformsProvidersBelongToOpenTofusUnlessTheConfigurationNamesThem(t *testing.T) {
+	old := addr.Provider{Host: addr.PredecessorHost, Namespace: "hashicorp", Type: "test"}
+	from := addr.ProviderConfig{Provider: old}.Instance(addr.RootInstance, addr.StringKey("west"))
+	s := after(SetObject{Addr: one, Provider: from, Object: object}, SetObject{Addr: one, Deposed: "00000001", Provider: from, Object: object})
+	if changes := Succession(s, func(p addr.Provider) bool { return p == old }); changes != nil {
+		t.Errorf("the configuration names the provider, and there are changes: %v", changes)
+	}
+	s.Apply(Succession(s, func(addr.Provider) bool { return false })...)
+	want := from
+	want.Provider = addr.DefaultProvider("test")
+	if got := s.ProviderOf(one); got != want || s.Object(one, "00000001") == nil || s.Object(one, "") == nil {
+		t.Errorf("the provider is %s, want %s", got, want)
+	}
+	if changes := Succession(s, func(addr.Provider) bool { return false }); changes != nil {
+		t.Errorf("a state that was taken over is to be changed again: %v", changes)
+	}
+}

@@ -157,7 +157,7 @@ immediately by creating some.`)
 	if diags = diags.Append(i.modules(ctx, root)); diags.HasErrors() {
 		return diags
 	}
-	if diags = diags.Append(i.providers(ctx, prior)); diags.HasErrors() {
+	if diags = diags.Append(i.providers(ctx, i.app.succeeded(i.wd.tree, prior))); diags.HasErrors() {
 		return diags
 	}
 	i.diagnostics(diags)

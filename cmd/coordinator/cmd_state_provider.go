@@ -64,7 +64,7 @@ func runReplaceProvider(ctx context.Context, a *app, args []string) int {
 		for _, r := range st.SortedResources() {
 			if st.Resources[r].Provider.Provider == from {
 				resources = append(resources, r.String())
-				changes = append(changes, handover(st, r, to)...)
+				changes = append(changes, state.Handover(st, r, to)...)
 			}
 		}
 		if len(resources) == 0 {
@@ -99,21 +99,4 @@ func parseProviderArgument(which, text string) (addr.Provider, diag.List) {
 		return p, diag.Errors(fmt.Sprintf("Invalid %q provider %q", which, text), diags.Err().Error(), nil)
 	}
 	return p, nil
-}
-
-// handover returns the changes that make a resource belong to another provider's configuration of the same name.
-func handover(st *state.State, r addr.AbsResource, to addr.Provider) []state.Change {
-	var out []state.Change
-	for key, i := range st.Resources[r].Instances {
-		at := r.Instance(key)
-		provider := st.ProviderOf(at)
-		provider.Provider = to
-		if i.Current != nil {
-			out = append(out, state.SetObject{Addr: at, Provider: provider, Object: i.Current})
-		}
-		for deposed, o := range i.Deposed {
-			out = append(out, state.SetObject{Addr: at, Deposed: deposed, Provider: provider, Object: o})
-		}
-	}
-	return out
 }

@@ -49,6 +49,7 @@ func (a *app) inspect(ctx context.Context, s *screen, o inspectOptions, fn func(
 	}
 	i.prior, more = st.load(ctx)
 	if diags = diags.Append(more); !diags.HasErrors() {
+		a.succeeded(wd.tree, i.prior)
 		diags = i.open(ctx, a, diags, fn)
 	}
 	return diags.Append(st.close(ctx))

@@ -13,6 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
 )
 
 // operationRun is one plan or apply with everything opened for it.
@@ -24,6 +25,9 @@ type operationRun struct {
 	state  *openState
 	prior  *state.State
 	engine *engine
+	// adopted are the changes that prior has and the store has not: they take over a state that Terraform has written. An
+	// apply records them; a plan leaves the state as it is.
+	adopted []state.Change
 	// mismatch are the problems of variables that were given beside a saved plan: one that does not fit the state any
 	// more has those of another.
 	mismatch diag.List
@@ -117,6 +121,8 @@ func (r *operationRun) withState(ctx context.Context, o operationOptions, diags 
 	prior, more := r.state.load(ctx)
 	diags = diags.Append(more)
 	if !diags.HasErrors() {
+		r.adopted = r.app.succession(r.wd.tree, prior)
+		prior.Apply(r.adopted...)
 		r.prior = prior
 		watch := r.app.logs.observe(r.ui.observer())
 		r.engine, more = r.app.openEngine(ctx, engineOptions{
@@ -190,6 +196,13 @@ func (r *operationRun) apply(ctx context.Context, p *plan.Plan, command string) 
 		return 1
 	}
 	defer r.app.interrupts.hold()()
+	if len(r.adopted) > 0 {
+		// A crash right after this leaves them in the version that the next command ends.
+		if err := r.state.store.Commit(ctx, r.state.workspace, r.state.lockID, journal.Tx{Changes: r.adopted}); err != nil {
+			r.ui.diagnostics(diag.Errors("Failed to save state", err.Error()+".", nil))
+			return 1
+		}
+	}
 	r.ui.applying(p)
 	applied, diags := r.engine.Apply(ctx, operation.ApplyOptions{Plan: p, Saved: saved, Command: command, LockID: r.state.lockID, Who: r.state.info.Who})
 	return r.finish(ctx, p, applied, diags)

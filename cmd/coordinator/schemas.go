@@ -17,9 +17,10 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// schemas returns the schemas that a configuration and a state use, for commands that show things. tree and store may
-// be nil. Where only the built-in provider is used, no worker is asked.
+// schemas returns the schemas that a configuration and a state use, for commands that show things. A state that Terraform
+// has written is taken over in place first. tree and store may be nil. Where only the built-in provider is used, no worker is asked.
 func (a *app) schemas(ctx context.Context, tree *config.Tree, loader *config.Loader, st *state.State, store journal.Store) (*values.Schemas, diag.List) {
+	a.succeeded(tree, st)
 	if onlyBuiltin(tree, st) {
 		schemas, diags := a.builtinSchemas(ctx)
 		return values.NewSchemas(map[addr.Provider]*provider.Schemas{addr.BuiltinTerraform: schemas}), diags
@@ -35,6 +36,7 @@ func (a *app) schemas(ctx context.Context, tree *config.Tree, loader *config.Loa
 // allSchemas returns everything that the required providers declare.
 func (a *app) allSchemas(ctx context.Context, tree *config.Tree, loader *config.Loader, st *state.State) (map[addr.Provider]*provider.Schemas, diag.List) {
 	out := map[addr.Provider]*provider.Schemas{}
+	a.succeeded(tree, st)
 	if onlyBuiltin(tree, st) {
 		schemas, diags := a.builtinSchemas(ctx)
 		for p := range requiredProviders(tree, st) {

@@ -252,6 +252,27 @@ func (p *providers) share(ctx context.Context, blobs wire.Blobs) diag.List {
 	return diags
 }
 
+// succession returns the changes that take over a state that Terraform has written; see state.Succession. The environment can
+// turn that off.
+func (a *app) succession(tree *config.Tree, st *state.State) []state.Change {
+	if st == nil || a.getenv("OPENTOFU_STATEFILE_PROVIDER_ADDRESS_TRANSLATION") == "0" {
+		return nil
+	}
+	required := map[addr.Provider][]string{}
+	if tree != nil {
+		required = tree.Requirements()
+	}
+	return state.Succession(st, func(p addr.Provider) bool { _, named := required[p]; return named })
+}
+
+// succeeded is a state with those changes; it is changed in place.
+func (a *app) succeeded(tree *config.Tree, st *state.State) *state.State {
+	if changes := a.succession(tree, st); len(changes) > 0 {
+		st.Apply(changes...)
+	}
+	return st
+}
+
 // exists tells whether a file is there.
 func exists(name string) bool {
 	_, err := os.Stat(name)

@@ -4,6 +4,10 @@ package addr
 // of the addresses in existing states and lock files.
 const DefaultHost = "registry.opentofu.org"
 
+// PredecessorHost is the registry that a provider source without a host means for Terraform. States and lock files that
+// it has written name it; OpenTofu's registry has the same providers.
+const PredecessorHost = "registry.terraform.io"
+
 // BuiltinHost is the pseudo host of providers that need no plugin.
 const BuiltinHost = "terraform.io"
 

@@ -67,9 +67,6 @@ func (l *Locks) Sorted() []addr.Provider {
 	return slices.SortedFunc(maps.Keys(l.Providers), func(a, b addr.Provider) int { return strings.Compare(a.String(), b.String()) })
 }
 
-// predecessor is the registry whose providers of the namespace hashicorp the OpenTofu project builds for its own.
-const predecessor = "registry.terraform.io"
-
 // AdoptPredecessors adds the selections that a lock file of OpenTofu's predecessor has of providers that the OpenTofu
 // registry has too, and returns their old addresses. The versions stay; the packages are others, so no hash does. The
 // old selections are left to whoever knows whether something still requires those providers.
@@ -77,7 +74,7 @@ func (l *Locks) AdoptPredecessors() []addr.Provider {
 	var adopted []addr.Provider
 	for _, old := range l.Sorted() {
 		now := addr.Provider{Host: addr.DefaultHost, Namespace: old.Namespace, Type: old.Type}
-		if old.Host != predecessor || old.Namespace != "hashicorp" || l.Providers[now] != nil {
+		if old.Host != addr.PredecessorHost || old.Namespace != "hashicorp" || l.Providers[now] != nil {
 			continue
 		}
 		l.Set(now, &Provider{Version: l.Providers[old].Version, Constraints: l.Providers[old].Constraints})
