@@ -9,11 +9,13 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/agext/levenshtein"
 	"github.com/mattn/go-isatty"
 	"github.com/mattn/go-shellwords"
 
+	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/cmd/natsconn"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
@@ -45,6 +47,7 @@ type app struct {
 	cwd     string            // where the command was given, before -chdir; empty while that is the working directory
 	nats    natsconn.Settings // what the options say; see server
 	command string
+	streams bool                   // its JSON form is a stream of messages
 	apart   bool                   // the command has nothing to do with workspaces
 	sealing *encryption.Encryption // what encrypts states and plans, once it is set up; see encryption
 	flags   *flag.FlagSet          // of the command, once it has made them
@@ -81,6 +84,8 @@ type command struct {
 	synopsis string
 	run      func(ctx context.Context, a *app, args []string) int
 	hidden   bool
+	// document tells that the JSON form is one document, so that problems are text: there is no stream of messages for them.
+	document bool
 	// apart tells that the command has nothing to do with workspaces, so that it does not matter which one is selected.
 	apart bool
 }
@@ -107,7 +112,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 		fmt.Fprintf(a.stderr, "Millipede has no command named %q.%s\n\nTo see all of the commands, run:\n  "+diag.Program()+" -help\n", rest[0], didYouMean(rest[0]))
 		return 1
 	}
-	a.command, a.apart = c.name, c.apart
+	a.command, a.apart, a.streams = c.name, c.apart, !c.document
 	extra, err := a.argsFromEnvironment(c.name)
 	if err != nil {
 		fmt.Fprintf(a.stderr, "Error: %s\n", err)
@@ -116,8 +121,16 @@ func (a *app) run(ctx context.Context, args []string) int {
 	args = append(extra, rest...)
 	a.logs = openLogs(a.getenv, a.stderr)
 	a.logs.begin(c.name, args)
+	profiled, err := a.profile()
+	if err != nil {
+		fmt.Fprintf(a.stderr, "Error: TOFU_CPU_PROFILE: %s\n", err)
+		return 1
+	}
 	code = c.run(ctx, a, args)
 	code = a.exitCode(code)
+	if err := profiled(); err != nil {
+		fmt.Fprintf(a.stderr, "Error: writing the profile: %s\n", err)
+	}
 	if err := a.logs.end(code); err != nil {
 		fmt.Fprintf(a.stderr, "Error: writing the log: %s\n", err)
 	}
@@ -264,9 +277,23 @@ func (a *app) parse(f *flag.FlagSet, usage string, args []string) (code int, don
 		if why := absence(a.command, err); why != "" {
 			err = fmt.Errorf("%w: %s", err, why)
 		}
+		if a.streams && jsonAsked(f) {
+			stream := view.NewStream(view.StreamOptions{Out: a.stdout, Now: time.Now, EngineVersion: engineVersion})
+			stream.Problems(diag.Errors("Failed to parse command-line flags", err.Error()+".", nil))
+			if err := stream.Settle(); err != nil {
+				fmt.Fprintln(a.stderr, err)
+			}
+			return 1, true
+		}
 		fmt.Fprintf(a.stderr, "\nError: Failed to parse command-line flags\n\n%s\n\nFor the options of the command, run:\n  "+diag.Program()+" %s -help\n", err, a.command)
 		return 1, true
 	}
+}
+
+// jsonAsked tells whether -json was parsed, which it was when it stands before the mistake.
+func jsonAsked(f *flag.FlagSet) bool {
+	asked := f.Lookup("json")
+	return asked != nil && asked.Value.String() == "true"
 }
 
 // viewArgs are the flags about how things are shown. They may stand anywhere, behind other arguments too.

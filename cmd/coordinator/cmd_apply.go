@@ -119,7 +119,7 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 		return u.end(1)
 	}
 	vars.input = vars.input && !vf.json // nobody can be asked in JSON
-	o := operationOptions{command: command, vars: vars, state: sf, ui: u, parallelism: pf.parallelism, lockAs: "OperationTypeApply"}
+	o := operationOptions{command: command, destroys: pf.destroy, vars: vars, state: sf, ui: u, parallelism: pf.parallelism, lockAs: "OperationTypeApply"}
 	switch {
 	case diags.HasErrors():
 		return fail(diags)
@@ -127,6 +127,8 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 		return fail(diag.Errors("Too many command line arguments", fmt.Sprintf("The %s command got %q. To work in another directory, give the global option -chdir=DIR.", command, f.Args()), nil))
 	case f.NArg() == 1:
 		return u.end(a.applySaved(ctx, f.Arg(0), pf, o))
+	case command == "destroy" && given(f, "destroy") && pf.destroy:
+		return fail(diag.Errors("Invalid mode option", "The -destroy option is for apply and plan: the destroy command needs no mode.", nil))
 	case vf.json && !approved:
 		return fail(diag.Errors("Plan file or auto-approve required", "With -json nobody can be asked, so give a saved plan or -auto-approve.", nil))
 	}

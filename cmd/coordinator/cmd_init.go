@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,7 +38,7 @@ Options:
                         Arguments for the backend beside those in its block. May be given often.
   -reconfigure          Use the backend as it is configured now, with the state that is there.
   -migrate-state        Bring the state to the backend that is configured now.
-  -force-copy           Do not ask before that (implies -migrate-state).
+  -force-copy           Do not ask before that (implies -migrate-state, unless -reconfigure is given).
   -input=false          Never ask for anything.
 ` + lockHelp + `  -var 'NAME=VALUE', -var-file=FILE
                         Variables that module sources or the backend depend on. May be given often.
@@ -82,9 +83,9 @@ func runInit(ctx context.Context, a *app, args []string) int {
 	if code, done := a.parse(f, initUsage, args); done {
 		return code
 	}
-	o.input, o.migrate = vars.input, o.migrate || o.force
+	o.input = vars.input
 	s, diags := a.newStreamScreen(sf, nil)
-	diags = diags.Append(noArguments(f), o.check())
+	diags = diags.Append(noArguments(f), o.check(given(f, "backend") && given(f, "cloud")))
 	if diags.HasErrors() {
 		return s.end(diags)
 	}
@@ -98,9 +99,18 @@ func runInit(ctx context.Context, a *app, args []string) int {
 	return s.end(diags)
 }
 
-// check complains about options that exclude each other.
-func (o *initOptions) check() diag.List {
+// given tells whether a flag was on the command line.
+func given(f *flag.FlagSet, name string) bool {
+	found := false
+	f.Visit(func(set *flag.Flag) { found = found || set.Name == name })
+	return found
+}
+
+// check complains about options that exclude each other. twice tells that both -backend and -cloud were given.
+func (o *initOptions) check(twice bool) diag.List {
 	switch {
+	case twice:
+		return diag.Errors("Wrong combination of options", "The -backend and -cloud options mean the same; give only one of them.", nil)
 	case o.migrate && o.reconfigure:
 		return diag.Errors("Wrong combination of options", "The -migrate-state and -reconfigure options exclude each other.", nil)
 	case o.lockfile != "" && o.lockfile != "readonly":

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/millipede-iac/millipede/cmd/hosting"
@@ -64,6 +65,10 @@ func (a *app) openEngine(ctx context.Context, o engineOptions) (*engine, diag.Li
 	if o.parallelism == unset {
 		o.parallelism = rules.DefaultParallelism()
 	}
+	depth, more := a.templateDepth()
+	if diags = diags.Append(more); diags.HasErrors() {
+		return nil, diags
+	}
 	if a.interrupts.Asked() {
 		return nil, diags.Append(diag.New(diag.Error, "Operation interrupted", "Nothing was begun.", nil))
 	}
@@ -102,8 +107,23 @@ func (a *app) openEngine(ctx context.Context, o engineOptions) (*engine, diag.Li
 		Package: providers.wirePackage, Selections: providers.selections(),
 		WorkerWait: 10 * time.Second, Parallelism: o.parallelism, Rules: rules, Embedded: t.embedded != nil,
 		Cwd: a.cwd, Observer: o.observer, Events: o.events, Own: hosting.Own(a.readRemoteState, a.checkBackend), Stop: a.interrupts.Stop, Now: time.Now, NewID: newID,
+		TemplateDepth: depth,
 	}
 	return e, diags
+}
+
+// templateDepth is how many templates may be nested in each other, as TF_TEMPLATE_RECURSION_DEPTH says; 0 when it does not.
+func (a *app) templateDepth() (int, diag.List) {
+	text := a.getenv("TF_TEMPLATE_RECURSION_DEPTH")
+	if text == "" {
+		return 0, nil
+	}
+	depth, err := strconv.Atoi(text)
+	if err != nil || depth < 1 {
+		return 0, diag.Errors("Invalid TF_TEMPLATE_RECURSION_DEPTH",
+			fmt.Sprintf("The environment variable says how many templates may be nested in each other: %q is no whole number from 1 on.", text), nil)
+	}
+	return depth, nil
 }
 
 // tellDurability notes when the NATS server may lose what it has acknowledged. That is no diagnostic: a configuration has the

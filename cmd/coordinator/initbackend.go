@@ -34,7 +34,7 @@ func (i *initialisation) prepareBackend(ctx context.Context, root *config.Node) 
 		return diags // the arguments of -backend-config were given to an earlier init
 	case i.options.reconfigure:
 		diags = diags.Append(i.adopt(ctx, was, now))
-	case first || i.options.migrate:
+	case first || i.options.migrate || i.options.force:
 		diags = diags.Append(i.migrate(ctx, was, now))
 	default:
 		return diags.Append(diag.New(diag.Error, "Backend configuration changed",
@@ -61,15 +61,16 @@ func (i *initialisation) prepareBackend(ctx context.Context, root *config.Node) 
 // wanted returns the record of the backend that the configuration and the options ask for.
 func (i *initialisation) wanted(root *config.Node) (backendRecord, diag.List) {
 	block := backendBlock(root)
-	others, diags := i.backendArguments()
-	if diags.HasErrors() {
-		return backendRecord{}, diags
-	}
 	if block == nil {
+		var diags diag.List
 		if len(i.options.backendConfig) > 0 {
 			diags = diags.Append(diag.New(diag.Warning, "Missing backend configuration",
 				"The option -backend-config adds to the arguments of a backend block, and the configuration has none, so it does nothing.", nil))
 		}
+		return backendRecord{}, diags
+	}
+	others, diags := i.backendArguments()
+	if diags.HasErrors() {
 		return backendRecord{}, diags
 	}
 	own, more := backendConfig(root, block)
@@ -153,7 +154,15 @@ func (i *initialisation) migrate(ctx context.Context, was, now backendRecord) di
 	if was.Type != "" && now.Type != "" {
 		i.say("Backend configuration changed! The state is brought over.")
 	}
-	return i.each(ctx, was, now, func(m *moving, at *openState) diag.List {
+	several := func(names []string) diag.List {
+		if len(names) < 2 || i.options.force || i.app.inputAllowed(i.options.input) {
+			return nil
+		}
+		return diag.Errors("Error asking for state migration action: input is disabled",
+			fmt.Sprintf("The states of %d workspaces have to be brought to another backend, and nobody can be asked. "+
+				"Give -force-copy to do it without being asked, or -reconfigure to leave them behind.", len(names)), nil)
+	}
+	return i.each(ctx, was, now, several, func(m *moving, at *openState) diag.List {
 		source := &snapshot.Sync{Store: at.store, Backend: m.from, Version: engineVersion}
 		if _, err := source.Pull(ctx, at.workspace, at.lockID); err != nil && !errors.Is(err, journal.ErrNoWorkspace) {
 			return i.app.unreadable(err, false)
@@ -197,7 +206,8 @@ func (i *initialisation) adopt(ctx context.Context, was, now backendRecord) diag
 	if was.same(now) {
 		return nil
 	}
-	return i.each(ctx, was, now, func(m *moving, at *openState) diag.List { return i.take(ctx, m, at) })
+	take := func(m *moving, at *openState) diag.List { return i.take(ctx, m, at) }
+	return i.each(ctx, was, now, nil, take)
 }
 
 // take makes the state at the new backend, empty where there is none, that of the workspace.
@@ -223,8 +233,9 @@ func (i *initialisation) take(ctx context.Context, m *moving, at *openState) dia
 	return diags
 }
 
-// each calls fn for every workspace.
-func (i *initialisation) each(ctx context.Context, was, now backendRecord, fn func(*moving, *openState) diag.List) diag.List {
+// each calls fn for every workspace, unless allowed, which may be nil, has an objection to going through all of them.
+func (i *initialisation) each(ctx context.Context, was, now backendRecord, allowed func(names []string) diag.List,
+	fn func(*moving, *openState) diag.List) diag.List {
 	m, diags := i.open(ctx, was, now)
 	if diags.HasErrors() {
 		return diags
@@ -232,6 +243,11 @@ func (i *initialisation) each(ctx context.Context, was, now backendRecord, fn fu
 	names, err := i.workspaces(ctx, m)
 	if err != nil {
 		return diags.Append(err)
+	}
+	if allowed != nil {
+		if diags = diags.Append(allowed(names)); diags.HasErrors() {
+			return diags
+		}
 	}
 	for _, name := range names {
 		at, more := i.app.openWorkspace(ctx, name, m.to, "init", i.options.state.lockTimeout)

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"runtime"
+	"runtime/pprof"
 	"strings"
 	"time"
 
@@ -118,6 +120,26 @@ func (l *logs) end(code int) error {
 		return nil
 	}
 	return l.file.Close()
+}
+
+// profile begins to record where the time goes, into the file that TOFU_CPU_PROFILE names. The function that it returns
+// ends that.
+func (a *app) profile() (func() error, error) {
+	name := a.getenv("TOFU_CPU_PROFILE")
+	if name == "" {
+		return func() error { return nil }, nil
+	}
+	file, err := os.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return file.Close()
+	}, nil
 }
 
 // observe adds the log to who watches a run; without a log it is o alone.

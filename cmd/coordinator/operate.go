@@ -38,6 +38,7 @@ type operationRun struct {
 // operationOptions say what to open.
 type operationOptions struct {
 	command     string
+	destroys    bool // it plans to destroy everything
 	vars        variableFlags
 	state       stateFlags
 	ui          ui
@@ -52,6 +53,11 @@ type operationOptions struct {
 	dir string
 	// settles tells that the command is there to settle what a run that was cut off has left.
 	settles bool
+}
+
+// bare tells whether the command does without configuration: nothing can be made then, but what exists can be read or destroyed.
+func (o *operationOptions) bare() bool {
+	return o.command == "destroy" || o.command == "refresh" || o.destroys
 }
 
 // operate opens what an operation needs, calls fn, and closes everything. It returns the exit code that fn returned,
@@ -73,7 +79,7 @@ func (a *app) operate(ctx context.Context, o operationOptions, fn func(*operatio
 	if diags.HasErrors() {
 		return fail(nil)
 	}
-	if o.saved == nil && !wd.loader.HasConfig(wd.root()) && o.command != "destroy" {
+	if o.saved == nil && !wd.loader.HasConfig(wd.root()) && !o.bare() {
 		return fail(diag.Errors("No configuration files",
 			fmt.Sprintf("The command %s needs configuration, and there is none in this directory: no file that ends in .tf, .tofu, .tf.json or .tofu.json. To destroy what an earlier configuration made, put an empty configuration file here, or use the destroy command.", o.command), nil))
 	}
@@ -249,15 +255,15 @@ func (r *operationRun) approve(p *plan.Plan) bool {
 	fmt.Fprintf(a.stdout, "\n%s\n  %s\n\n  Enter a value: ", question, what)
 	line, err := a.readLine()
 	fmt.Fprintln(a.stdout)
-	if strings.TrimSpace(line) == "yes" {
+	if answered(line) && err == nil {
 		return true
 	}
 	if errors.Is(err, operation.ErrInterrupted) {
 		r.ui.diagnostics(diag.Errors("Operation interrupted", "The plan was not approved, so nothing of it was carried out.", nil))
 		return false
 	}
-	if err != nil && line == "" {
-		r.ui.diagnostics(diag.Errors(noApproval, "Standard input has ended before an answer came. Give -auto-approve to apply without being asked, or save the plan with plan -out=FILE and apply that.", nil))
+	if err != nil {
+		r.ui.diagnostics(diag.Errors(noApproval, "Standard input has ended before a whole line came. Give -auto-approve to apply without being asked, or save the plan with plan -out=FILE and apply that.", nil))
 		return false
 	}
 	verb := "Apply"

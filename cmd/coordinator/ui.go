@@ -163,6 +163,9 @@ func (u *textUI) applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.S
 	default:
 		fmt.Fprint(u.app.stdout, view.SummaryText(summaryOf(u.command, a), o.Ink))
 	}
+	if u.command == "destroy" {
+		return // what outputs are left, as after -target, does not matter to who destroys
+	}
 	fmt.Fprint(u.app.stdout, view.AppliedOutputsText(s, o))
 }
 

@@ -64,6 +64,8 @@ type Session struct {
 	Cwd   string
 	Now   func() time.Time
 	NewID func() string
+	// TemplateDepth is how many templates may be nested in each other; zero is what is usual.
+	TemplateDepth int
 	// Compute and Own are those of coordinator.Options; may be nil.
 	Compute func(vertex int, fn func())
 	Own     func(ctx context.Context, t *wire.Task) *wire.Result
@@ -72,7 +74,7 @@ type Session struct {
 // functions returns the function table of a phase. at is the plan's timestamp; zero when it is not known yet.
 func (s *Session) functions(phase values.Phase, at time.Time) map[string]function.Function {
 	return funcs.Table(funcs.Options{
-		BaseDir: ".", PlanTimestamp: at, Now: s.Now,
+		BaseDir: ".", PlanTimestamp: at, Now: s.Now, TemplateDepth: s.TemplateDepth,
 		Pure: phase != values.Applying && phase != values.Evaluating, Console: phase == values.Evaluating,
 	})
 }

@@ -106,8 +106,14 @@ func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 	if o.orphan != destroyRequested {
 		c.Reason = o.orphan
 	}
-	if c.Action == plan.Forget && p.skipsDestroy(o) {
+	remembered := false
+	switch {
+	case c.Action != plan.Forget:
+	case p.skipsDestroy(o):
 		c.Reason = plan.ForgotBecauseLifecycle
+	case p.Removed(o.addr) == nil && p.Mode != plan.Destroy:
+		remembered = true
+		c.Reason = plan.ForgotBecauseRemembered
 	}
 	c.CreateBeforeDestroy = w.prior.CreateBeforeDestroy || p.createsFirst(o)
 	f.change = c
@@ -118,6 +124,11 @@ func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 	if c.Action == plan.Forget && p.Removed(o.addr) != nil {
 		diags = diags.Append(diag.New(diag.Warning, "Resource will be removed from the state",
 			fmt.Sprintf("The object %s will not be managed any more, and it is not destroyed: its removed block says so.", o.addr), p.Removed(o.addr).Range.Ptr()))
+	}
+	if remembered {
+		diags = diags.Append(diag.New(diag.Warning, "Resource will be removed from the state",
+			fmt.Sprintf("The object %s will not be managed any more, and it is not destroyed: its configuration said "+
+				"lifecycle.destroy = false when it was made, and is gone.", o.addr), nil))
 	}
 	return program.Step{Diags: diags, Value: f, Notes: notes(string(c.Action), a.before)}
 }

@@ -62,6 +62,7 @@ const (
 	DeleteBecauseNoModule         Reason = "delete_because_no_module"
 	DeleteBecauseNoMoveTarget     Reason = "delete_because_no_move_target"
 	ForgotBecauseLifecycle        Reason = "forgot_because_lifecycle_destroy_in_config"
+	ForgotBecauseRemembered       Reason = "forgot_because_lifecycle_destroy_in_state"
 	DeleteBecauseEnabledFalse     Reason = "delete_because_enabled_false"
 	ReadBecauseConfigUnknown      Reason = "read_because_config_unknown"
 	ReadBecauseDependencyPending  Reason = "read_because_dependency_pending"

@@ -301,13 +301,16 @@ func (m ModuleInstance) Contains(o ModuleInstance) bool {
 	return m.text == "" || m.text == o.text || (strings.HasPrefix(o.text, m.text) && o.text[len(m.text)] == '.')
 }
 
-// Less orders instances as OpenTofu lists them: the root first, then step by step, shorter first.
+// Less orders instances as OpenTofu lists them: by depth, the root first, then step by step.
 func (m ModuleInstance) Less(o ModuleInstance) bool {
 	if m == o {
 		return false
 	}
 	a, b := m.Steps(), o.Steps()
-	for i := 0; i < len(a) && i < len(b); i++ {
+	if len(a) != len(b) {
+		return len(a) < len(b)
+	}
+	for i := range a {
 		if a[i].Name != b[i].Name {
 			return a[i].Name < b[i].Name
 		}
@@ -315,5 +318,5 @@ func (m ModuleInstance) Less(o ModuleInstance) bool {
 			return a[i].Key.Less(b[i].Key)
 		}
 	}
-	return len(a) < len(b)
+	return false
 }

@@ -57,7 +57,10 @@ func (t *planText) comment(c *plan.Change, drift bool) string {
 		b.WriteString(t.reason(c) + t.leftOver(c))
 	case plan.Forget:
 		b.WriteString(title(" will be removed from the OpenTofu state " + loud("but will not be destroyed")))
-		if c.SkipDestroy || c.Reason == plan.ForgotBecauseLifecycle {
+		switch {
+		case c.Reason == plan.ForgotBecauseRemembered:
+			b.WriteString("\n  # (because " + bold("lifecycle.destroy = false") + " was configured when it was made)")
+		case c.SkipDestroy || c.Reason == plan.ForgotBecauseLifecycle:
 			b.WriteString("\n  # (because of " + bold("lifecycle.destroy = false") + ")")
 		}
 		b.WriteString(t.leftOver(c))

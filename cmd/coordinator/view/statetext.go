@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/zclconf/go-cty/cty"
@@ -32,7 +33,7 @@ func StateText(w io.Writer, s *state.State, schemas *values.Schemas, o TextOptio
 // stateObjects writes the objects, module by module.
 func stateObjects(b *bytes.Buffer, s *state.State, schemas *values.Schemas, o TextOptions) {
 	var module addr.ModuleInstance
-	for i, a := range s.Addrs() {
+	for i, a := range nested(s.Addrs()) {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
@@ -160,4 +161,24 @@ func AppliedOutputsText(s *state.State, o TextOptions) string {
 		return ""
 	}
 	return o.Ink.off() + o.Ink.on(boldCode+greenCode) + "\nOutputs:\n\n" + o.Ink.off() + OutputsText(s, o)
+}
+
+// nested orders instances so that each module is followed by those within it, as the text of a state lists them. They come
+// in order of depth.
+func nested(all []addr.Instance) []addr.Instance {
+	slices.SortStableFunc(all, func(a, b addr.Instance) int {
+		x, y := a.Module.Steps(), b.Module.Steps()
+		for i := range min(len(x), len(y)) {
+			switch {
+			case x[i].Name != y[i].Name:
+				return strings.Compare(x[i].Name, y[i].Name)
+			case x[i].Key.Less(y[i].Key):
+				return -1
+			case y[i].Key.Less(x[i].Key):
+				return 1
+			}
+		}
+		return len(x) - len(y)
+	})
+	return all
 }
