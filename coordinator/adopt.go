@@ -72,6 +72,9 @@ func (l *loop) adopt() {
 			under := p.open != nil && p.open.Attempt == id
 			l.attempts[wire.AttemptID(id)] = &attempt{vertex: v, taken: !under}
 		}
+		if p.open != nil && (p.status == journal.Dispatched || p.status == journal.Doubt) {
+			l.unheard++
+		}
 		if p.open == nil || p.over {
 			continue
 		}
@@ -160,6 +163,7 @@ func (l *loop) recall(v int, p *past) bool {
 		l.skipped = append(l.skipped, Skipped{Vertex: v, Address: l.program.Describe(v).Address})
 		l.skip(l.sched.Skip(v))
 	case journal.Dispatched, journal.Doubt:
+		l.unheard--
 		o := p.open
 		x.work = &work{
 			desc: l.program.Describe(v), out: -1, adopted: true, permits: p.permits,

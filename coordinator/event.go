@@ -98,8 +98,8 @@ type (
 		addresses []string
 	}
 	// interrupted asks to stop: nothing more is started, what runs is asked to end, its outcome is awaited. cancel
-	// says that the run is not to be resumed.
-	interrupted struct{ cancel bool }
+	// says that the run is not to be resumed; settle that what runs is to be finished.
+	interrupted struct{ cancel, settle bool }
 	// abandoned asks to leave at once.
 	abandoned struct{}
 	// failed tells that the run cannot go on: nothing can be recorded, or there is a bug.

@@ -35,6 +35,8 @@ type settings struct {
 	attempt func() wire.AttemptID
 	// past is what the journal knows of vertices; nil for a run that begins.
 	past map[int]*past
+	// unheard is how many of them have an operation under way, or in doubt, that this process has not looked at yet.
+	unheard int
 }
 
 // loop is where a run stands. step alone changes it: a function without goroutine, clock or I/O, so that a run, its
@@ -255,7 +257,8 @@ func (l *loop) prepareReady() {
 }
 
 // recallReady looks at what the journal tells of, in a run that was resumed and is to stop: an operation that is under way must be
-// heard of before the run ends. Nothing else is begun; who is popped here stays idle.
+// heard of before the run ends. What only memory held, such as a local value, is computed again as long as such operations
+// are behind it. Nothing else is begun; who is popped here stays idle.
 func (l *loop) recallReady() {
 	for _, class := range []int{hiddenClass, visibleClass} {
 		for len(l.past) > 0 {
@@ -263,8 +266,11 @@ func (l *loop) recallReady() {
 			if !ok {
 				break
 			}
-			if p := l.past[v]; p != nil {
+			switch p := l.past[v]; {
+			case p != nil:
 				l.recall(v, p)
+			case l.vertices[v].hidden && l.unheard > 0:
+				l.prepare(v)
 			}
 		}
 	}

@@ -224,6 +224,9 @@ func (r *Runner) Interrupt() { r.inbox.put(interrupted{}) }
 // Cancel is Interrupt for a run that nobody shall resume.
 func (r *Runner) Cancel() { r.inbox.put(interrupted{cancel: true}) }
 
+// Settle is Interrupt, but that nobody is asked to stop what is under way: it is finished, and awaited.
+func (r *Runner) Settle() { r.inbox.put(interrupted{settle: true}) }
+
 // Leave asks to return at once. Workers elsewhere go on with what they do.
 func (r *Runner) Leave() { r.inbox.put(abandoned{}) }
 

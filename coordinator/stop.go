@@ -19,7 +19,9 @@ func (l *loop) onInterrupted(e interrupted) {
 		return
 	}
 	l.stopping = true
-	l.do(control{"stop"})
+	if !e.settle {
+		l.do(control{"stop"})
+	}
 	l.unpark()
 	for _, v := range l.out {
 		x := &l.vertices[v]

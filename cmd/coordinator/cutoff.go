@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
 )
@@ -17,6 +19,62 @@ func (s *openState) cutOffBefore(r *journal.Run) diag.List {
 	return diag.List{diag.New(diag.Warning, "A run was cut off", fmt.Sprintf(
 		"The run %s (%s, begun %s) ended while operations were under way. What became of them is not in the state, which is read as it is. The next plan or apply that locks the state settles it.",
 		r.ID, r.Command, r.Started.Format("2006-01-02 15:04:05 -0700")), nil)}
+}
+
+// settle settles what a run that was cut off has left: it takes its results and notes what is in doubt, but starts
+// nothing. What workers elsewhere are still at is awaited. The state says afterwards what there is. There are errors when
+// that could not be done, or was stopped.
+func (r *operationRun) settle(ctx context.Context) diag.List {
+	run, err := operation.CutOff(ctx, r.state.store, r.state.workspace)
+	switch {
+	case err != nil:
+		return diag.Errors("Failed to read the runs", err.Error()+".", nil)
+	case run == nil:
+		return nil
+	case r.state.store.ownHome() == nil:
+		return r.state.cutOffBefore(run)
+	}
+	r.ui.note(fmt.Sprintf("The run %s (%s, begun %s) was cut off. Taking its results, and waiting for what is still under way...\n",
+		run.ID, run.Command, run.Started.Format("2006-01-02 15:04:05 -0700")))
+	diags := r.settleRun(ctx, *run)
+	return diags.Append(r.state.cutOff(ctx)) // not so if it has succeeded
+}
+
+// settleRun carries the settling out, with the configuration and the plan of the run.
+func (r *operationRun) settleRun(ctx context.Context, run journal.Run) diag.List {
+	fail := func(err error) diag.List { return diag.Errors("Failed to read the run's plan", err.Error()+".", nil) }
+	_, text, err := r.state.store.RunPlan(ctx, run.ID)
+	if err != nil {
+		return fail(err)
+	}
+	saved, err := planfile.Decode(text)
+	if err != nil {
+		return fail(err)
+	}
+	wd, diags := r.app.newWorkdir(variableFlags{})
+	wd.loader = config.NewLoader(savedFiles(saved.Config))
+	if diags = diags.Append(wd.loadFor(&saved)); diags.HasErrors() {
+		return diags
+	}
+	inputs, _ := savedInputs(saved.Plan, wd) // what cannot be evaluated without an ephemeral value is in doubt
+	prior, more := r.state.load(ctx)
+	if diags = diags.Append(more); diags.HasErrors() {
+		return diags
+	}
+	watch := r.app.logs.observe(r.ui.observer())
+	e, more := r.app.openEngine(ctx, engineOptions{
+		tree: wd.tree, loader: wd.loader, inputs: inputs, prior: prior, store: r.state.store, home: r.state.store.ownHome(),
+		observer: watch, events: watch.Event, note: r.ui.note, parallelism: unset, anyVersion: true,
+	})
+	if diags = diags.Append(more); diags.HasErrors() {
+		return diags
+	}
+	release := r.app.interrupts.hold()
+	_, more = e.Settle(ctx, run, saved.Plan, r.state.lockID)
+	diags = diags.Append(more, e.close())
+	r.ui.settle()
+	release()
+	return diags.Append(r.state.push(context.WithoutCancel(ctx)))
 }
 
 // cutOff refuses to work on the state while a run that was cut off has operations that may still go on, or whose

@@ -111,7 +111,7 @@ func (a *app) operate(ctx context.Context, o operationOptions, fn func(*operatio
 	}
 	r.state = st
 	if !o.settles {
-		diags = diags.Append(st.cutOff(ctx))
+		diags = diags.Append(r.settle(ctx))
 	}
 	code := r.withState(ctx, o, diags, fn)
 	if more := st.close(ctx); len(more) > 0 {

@@ -147,51 +147,91 @@ func Resumable(runs []journal.Run, id string) diag.List {
 // Resume goes on with a run that a crash or an interrupt ended. It refuses one that is not Resumable, by what the store says
 // now: the caller has read the run before it had the lock.
 func (s *Session) Resume(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (*Applied, diag.List) {
-	return s.goOn(ctx, r, p, lockID, false)
+	runner, goOn, diags := s.resumed(ctx, r, p, lockID)
+	if runner == nil {
+		return nil, diags
+	}
+	return goOn(diags)
 }
 
 // Cancel ends a run that a crash or an interrupt has cut off, for good: what nobody has begun is never begun, what is under way is
 // awaited.
 func (s *Session) Cancel(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (*Applied, diag.List) {
-	return s.goOn(ctx, r, p, lockID, true)
+	runner, goOn, diags := s.resumed(ctx, r, p, lockID)
+	if runner == nil {
+		return nil, diags
+	}
+	runner.Cancel()
+	applied, diags := goOn(diags)
+	// That is what was asked for.
+	return applied, slices.DeleteFunc(diags, func(d *diag.Diagnostic) bool { return d.Summary == errCancelled })
 }
 
-func (s *Session) goOn(ctx context.Context, r journal.Run, p *plan.Plan, lockID string, cancel bool) (*Applied, diag.List) {
+// Settle takes the results of a run that was cut off, notes what of it is in doubt, and starts nothing: the state says
+// afterwards what there is. What workers elsewhere are still at is awaited. The run can be resumed as before, until
+// another one begins. What has failed, or is in doubt, are warnings: errors say that the run could not be settled.
+func (s *Session) Settle(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (*Applied, diag.List) {
+	runner, goOn, diags := s.resumed(ctx, r, p, lockID)
+	if runner == nil {
+		return nil, diags
+	}
+	runner.Settle()
+	applied, all := goOn(diags)
+	var out diag.List
+	for _, d := range all {
+		switch {
+		case d.Summary == errInterruptedRun || d.Summary == warnIncomplete:
+			continue // that is what was asked for
+		case d.Severity == diag.Error && (d.Summary == errDoubt || slices.Contains(applied.Outcome.Diags, d)):
+			warning := *d
+			warning.Severity = diag.Warning
+			d = &warning
+		}
+		out = out.Append(d)
+	}
+	return applied, out
+}
+
+// resumed returns the runner of a run that goes on, and what carries it out; nil when it cannot.
+func (s *Session) resumed(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (
+	*coordinator.Runner, func(diag.List) (*Applied, diag.List), diag.List,
+) {
 	runs, err := s.Store.Runs(ctx, s.Workspace)
 	if err != nil {
-		return nil, diag.Errors("Failed to read the runs", err.Error()+".", nil)
+		return nil, nil, diag.Errors("Failed to read the runs", err.Error()+".", nil)
 	}
 	if diags := Resumable(runs, r.ID); diags.HasErrors() {
-		return nil, diags
+		return nil, nil, diags
 	}
 	applier, diags := s.applier(ctx, p, r.ID)
 	if diags.HasErrors() {
-		return nil, diags
+		return nil, nil, diags
 	}
 	envelope, err := s.envelope(ctx, r.ID, false)
 	if more := s.interrupted("The run " + r.ID + " is as it was: nothing was begun."); more.HasErrors() {
-		return nil, diags.Append(more)
+		return nil, nil, diags.Append(more)
 	}
 	if err != nil {
-		return nil, diags.Append(failed(err))
+		return nil, nil, diags.Append(failed(err))
 	}
 	ro := s.runnerOptions("apply", applier)
 	ro.Store, ro.LockID, ro.RunID, ro.Coordinator, ro.Envelope = s.Store, lockID, r.ID, r.Coordinator, envelope
 	runner, err := coordinator.Resume(ctx, ro)
 	if err != nil {
-		return nil, diags.Append(diag.New(diag.Error, "The run cannot be resumed", err.Error()+".", nil))
+		return nil, nil, diags.Append(diag.New(diag.Error, "The run cannot be resumed", err.Error()+".", nil))
 	}
-	if !cancel {
+	return runner, func(diags diag.List) (*Applied, diag.List) {
 		return s.carryOut(ctx, runner, applier, envelope, r.ID, diags)
-	}
-	runner.Cancel()
-	applied, diags := s.carryOut(ctx, runner, applier, envelope, r.ID, diags)
-	// That is what was asked for.
-	return applied, slices.DeleteFunc(diags, func(d *diag.Diagnostic) bool { return d.Summary == errCancelled })
+	}, diags
 }
 
-// errCancelled is the summary of the diagnostic of a run that was ended for good.
-const errCancelled = "Run cancelled"
+// Summaries of diagnostics about how a run ended.
+const (
+	errCancelled      = "Run cancelled" // it was ended for good
+	errInterruptedRun = "Operation interrupted"
+	errDoubt          = "The outcome of an operation is not known"
+	warnIncomplete    = "Applied changes may be incomplete"
+)
 
 func failed(err error) diag.List {
 	if err == nil {
@@ -233,7 +273,7 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 		diags = diags.Append(runFailed(err))
 	}
 	if p := a.Plan; len(p.Targets)+len(p.Excludes) > 0 {
-		diags = diags.Append(diag.New(diag.Warning, "Applied changes may be incomplete",
+		diags = diags.Append(diag.New(diag.Warning, warnIncomplete,
 			"The plan covered only what -target or -exclude left in, so what exists may not be all that the configuration asks for. Make a plan without these options to see what is left.", nil))
 	}
 	for _, d := range outcome.InDoubt {
@@ -246,14 +286,14 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 		} else {
 			detail += fmt.Sprintf("The next plan reads the object, and goes by what is there then. Until then it holds its permits, because it may still be going on; to free them at once, say what became of it:\n  "+diag.Program()+" runs resolve '%s' -created ID\n  "+diag.Program()+" runs resolve '%s' -not-created", d.Address, d.Address)
 		}
-		diags = diags.Append(diag.New(diag.Error, "The outcome of an operation is not known", detail, nil))
+		diags = diags.Append(diag.New(diag.Error, errDoubt, detail, nil))
 	}
 	switch {
 	case diags.HasErrors():
 	case outcome.Status == "cancelled":
 		diags = diags.Append(diag.New(diag.Error, errCancelled, fmt.Sprintf("The run %s was ended for good before everything was done. What was done is in the state.", run), nil))
 	case outcome.Interrupted:
-		diags = diags.Append(diag.New(diag.Error, "Operation interrupted",
+		diags = diags.Append(diag.New(diag.Error, errInterruptedRun,
 			fmt.Sprintf("The run %s was stopped before everything was done. To go on: "+diag.Program()+" runs resume %s", run, run), nil))
 	}
 	return &Applied{

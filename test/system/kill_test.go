@@ -41,18 +41,47 @@ func TestAKilledCoordinatorsRunGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// settledFirst claims that nothing else can be done to the state before the run that was cut off is resumed.
+// settledFirst claims that a command that only rearranges the state leaves it alone while nobody has taken the results of
+// the run that was cut off, and that a plan without a lock says so.
 func settledFirst(s *site.Site) {
 	s.T.Helper()
-	for _, command := range [][]string{
-		{"plan", "-no-color"}, {"apply", "-auto-approve", "-no-color"}, {"destroy", "-auto-approve", "-no-color"}, {"state", "rm", "-no-color", "fleet_machine.a[0]"},
-	} {
-		r := s.Run(command...)
-		if r.Code != 1 {
-			s.T.Errorf("%s upon a run that was cut off has exit status %d", command[0], r.Code)
-		}
-		site.Wants(s.T, r.Text, "Error: A run was cut off", "coordinator runs resume ")
+	r := s.Run("state", "rm", "-no-color", "fleet_machine.a[0]")
+	if r.Code != 1 {
+		s.T.Errorf("state rm upon a run that was cut off has exit status %d", r.Code)
 	}
+	site.Wants(s.T, r.Text, "Error: A run was cut off", "coordinator runs resume ")
+	site.Wants(s.T, s.Run("plan", "-lock=false", "-no-color").Text, "Warning: A run was cut off")
+}
+
+// After a kill -9 every plan and every apply was refused until somebody called "runs resume"; in a pipeline nobody does.
+func TestWhatAKilledApplyHasLeftIsSettledByTheNextCommand(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, site.Slow(100, 300))
+	s.Server()
+	s.Worker("default")
+	s.Worker("default")
+	s.Must("init")
+	killedAfter(s, s.Start("apply", "-auto-approve", "-no-color"), "create", 20)
+
+	// A plan awaits what the workers are at, and begins nothing.
+	begun := s.Begun("create")
+	planned := s.Must("plan", "-no-color")
+	site.Wants(t, planned, "was cut off. Taking its results")
+	made := s.Finished("create")
+	if now := s.Begun("create"); now != made || now > begun+20 {
+		t.Errorf("%d creations had begun, and after the plan %d have, of which %d have ended", begun, now, made)
+	}
+	if n := len(s.State().Objects); n != made {
+		t.Errorf("%d machines were made, and %d are in the state", made, n)
+	}
+	site.Wants(t, planned, fmt.Sprintf("Plan: %d to add, 0 to change, 0 to destroy.", 100-made))
+
+	// Who wants the run itself to go on has it so. What an apply has left, the next apply settles.
+	killedAfter(s, s.Start("runs", "resume", "-no-color"), "create", made+20)
+	s.Must("apply", "-auto-approve", "-no-color")
+	s.CreatedOnce(100)
+	s.Agree()
+	s.Unchanged()
 }
 
 // killedAfter kills a coordinator when n operations were finished and others are under way.
