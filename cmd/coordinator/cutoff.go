@@ -12,9 +12,14 @@ import (
 )
 
 // cutOffBefore warns whoever only reads the state. While another process works on it, the run is that process's.
-func (s *openState) cutOffBefore(r *journal.Run) diag.List {
-	if s.store.pulled {
+// Its operations at workers elsewhere may hold all permits, which only who has the store can take back: then a reader
+// that waits for one might wait for ever.
+func (s *openState) cutOffBefore(r *journal.Run, elsewhere bool) diag.List {
+	switch {
+	case s.store.pulled:
 		return nil
+	case elsewhere:
+		return s.refuse(r)
 	}
 	return diag.List{diag.New(diag.Warning, "A run was cut off", fmt.Sprintf(
 		"The run %s (%s, begun %s) ended while operations were under way. What became of them is not in the state, which is read as it is. The next plan or apply that locks the state settles it.",
@@ -32,7 +37,8 @@ func (r *operationRun) settle(ctx context.Context) diag.List {
 	case run == nil:
 		return nil
 	case r.state.store.ownHome() == nil:
-		return r.state.cutOffBefore(run)
+		rules, _ := readRules(nil) // what is wrong with them, the engine says
+		return r.state.cutOffBefore(run, r.app.server(rules).URL != "")
 	}
 	r.ui.note(fmt.Sprintf("The run %s (%s, begun %s) was cut off. Taking its results, and waiting for what is still under way...\n",
 		run.ID, run.Command, run.Started.Format("2006-01-02 15:04:05 -0700")))
@@ -89,8 +95,13 @@ func (s *openState) cutOff(ctx context.Context) diag.List {
 		return nil
 	}
 	if s.store.ownHome() == nil {
-		return s.cutOffBefore(r)
+		return s.cutOffBefore(r, false)
 	}
+	return s.refuse(r)
+}
+
+// refuse says that nothing can be based on the state before a run is settled.
+func (s *openState) refuse(r *journal.Run) diag.List {
 	return diag.Errors("A run was cut off",
 		fmt.Sprintf("The run %s (%s, begun %s) ended while operations were under way. They may still go on, and what became of them is not in the state yet, so that nothing else can be based on it. To take their results and go on with the run:\n  "+diag.Program()+" runs resume %s",
 			r.ID, r.Command, r.Started.Format("2006-01-02 15:04:05 -0700"), r.ID), nil)

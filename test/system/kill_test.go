@@ -42,7 +42,7 @@ func TestAKilledCoordinatorsRunGoesOnWhereItWas(t *testing.T) {
 }
 
 // settledFirst claims that a command that only rearranges the state leaves it alone while nobody has taken the results of
-// the run that was cut off, and that a plan without a lock says so.
+// the run that was cut off.
 func settledFirst(s *site.Site) {
 	s.T.Helper()
 	r := s.Run("state", "rm", "-no-color", "fleet_machine.a[0]")
@@ -50,7 +50,6 @@ func settledFirst(s *site.Site) {
 		s.T.Errorf("state rm upon a run that was cut off has exit status %d", r.Code)
 	}
 	site.Wants(s.T, r.Text, "Error: A run was cut off", "coordinator runs resume ")
-	site.Wants(s.T, s.Run("plan", "-lock=false", "-no-color").Text, "Warning: A run was cut off")
 }
 
 // After a kill -9 every plan and every apply was refused until somebody called "runs resume"; in a pipeline nobody does.
