@@ -1,9 +1,9 @@
 package main
 
 import (
-	"os"
 	"strings"
 
+	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
@@ -12,7 +12,7 @@ import (
 func readAddressFiles(addresses, files []string) ([]string, diag.List) {
 	var diags diag.List
 	for _, name := range files {
-		text, err := os.ReadFile(name)
+		text, err := bounds.ReadFile(name, bounds.Text)
 		if err != nil {
 			diags = diags.Append(diag.New(diag.Error, err.Error(), "The file was to have addresses, one a line.", nil))
 			continue

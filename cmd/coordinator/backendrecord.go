@@ -12,6 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
@@ -37,7 +38,7 @@ func (a *app) backendRecordName() string { return filepath.Join(a.dataDir(), "te
 
 // readBackendRecord returns what init recorded.
 func (a *app) readBackendRecord() (backendRecord, diag.List) {
-	text, err := os.ReadFile(a.backendRecordName())
+	text, err := bounds.ReadFile(a.backendRecordName(), bounds.Text)
 	if errors.Is(err, fs.ErrNotExist) {
 		return backendRecord{}, nil
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/rogpeppe/go-internal/diff"
 
+	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/format"
 )
@@ -90,7 +90,7 @@ type formatting struct {
 }
 
 func (w *formatting) stdin() diag.List {
-	src, err := io.ReadAll(w.app.stdin)
+	src, err := bounds.ReadAll(w.app.stdin, "standard input", bounds.Text)
 	if err != nil {
 		return diag.Errors("Failed to read standard input", err.Error()+".", nil)
 	}
@@ -139,7 +139,7 @@ func (w *formatting) dir(dir string) diag.List {
 }
 
 func (w *formatting) named(path string) diag.List {
-	src, err := os.ReadFile(path)
+	src, err := bounds.ReadFile(path, bounds.Text)
 	if err != nil {
 		return diag.Errors("Failed to read file", err.Error()+".", nil)
 	}

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
+	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
@@ -107,7 +107,7 @@ func (s *shown) file(ctx context.Context, name string) diag.List {
 	if diags.HasErrors() {
 		return diags
 	}
-	text, err := os.ReadFile(name)
+	text, err := bounds.ReadFile(name, bounds.State)
 	if err != nil {
 		return diag.Errors(failed, fmt.Sprintf("Reading it: %s.", err), nil)
 	}

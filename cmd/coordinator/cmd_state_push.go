@@ -3,9 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 
+	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/tfstate"
@@ -67,16 +66,17 @@ func runStatePush(ctx context.Context, a *app, args []string) int {
 
 // readStateFile reads a state from a file or, for "-", from standard input.
 func (a *app) readStateFile(name string) (*state.State, diag.List) {
-	in := a.stdin
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, diag.Errors("Failed to open the given state file", err.Error()+".", nil)
-		}
-		defer file.Close()
-		in = file
+	var text []byte
+	var err error
+	if name == "-" {
+		text, err = bounds.ReadAll(a.stdin, "standard input", bounds.Stream)
+	} else {
+		text, err = bounds.ReadFile(name, bounds.State)
 	}
-	st, diags := tfstate.Read(io.Reader(in))
+	if err != nil {
+		return nil, diag.Errors("Failed to open the given state file", err.Error()+".", nil)
+	}
+	st, diags := tfstate.Parse(text)
 	what := fmt.Sprintf("Failed to read source state %q", name)
 	switch {
 	case diags.HasErrors():

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -136,7 +136,7 @@ func (a *app) openPlanFile(ctx context.Context, name string, vars variableFlags)
 		return nil, diags
 	}
 	var saved *planfile.Saved
-	data, err := os.ReadFile(name)
+	data, err := bounds.ReadFile(name, bounds.State)
 	if err == nil {
 		saved, err = decodePlan(ctx, e.Plan(), data)
 	}

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strconv"
 	"time"
 
+	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/estate"
@@ -159,7 +159,7 @@ func (p *providers) selections() []plan.ProviderSelection {
 
 // readRules reads millipede.hcl, if there is one.
 func readRules(loader *config.Loader) (*placement.Rules, diag.List) {
-	text, err := os.ReadFile(placement.FileName)
+	text, err := bounds.ReadFile(placement.FileName, bounds.Text)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nkeys"
 
+	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/state/encryption"
 	"github.com/millipede-iac/millipede/state/snapshot"
@@ -91,7 +92,7 @@ func (a *app) openSeed(ctx context.Context, kept []byte) (seed []byte, stale boo
 
 // readIdentity returns the name, and the seed as it is kept.
 func readIdentity(file string) (name string, kept []byte, err error) {
-	text, err := os.ReadFile(file)
+	text, err := bounds.ReadFile(file, bounds.Text)
 	if err != nil {
 		return "", nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/values"
@@ -37,7 +38,7 @@ func (a *app) workspace() string {
 	if w := a.getenv("TF_WORKSPACE"); w != "" {
 		return w
 	}
-	text, err := os.ReadFile(filepath.Join(a.dataDir(), "environment"))
+	text, err := bounds.ReadFile(filepath.Join(a.dataDir(), "environment"), bounds.Text)
 	if w := strings.TrimSpace(string(text)); err == nil && w != "" {
 		return w
 	}

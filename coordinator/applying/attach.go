@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 
+	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/provisioner"
@@ -80,7 +81,7 @@ func (a *attachment) add(name, below string, depth int) error {
 	if a.size += info.Size(); a.size > attachMost {
 		return errTooLarge
 	}
-	data, err := os.ReadFile(name)
+	data, err := bounds.ReadFile(name, bounds.Content)
 	a.files = append(a.files, wire.File{Path: below, Data: data})
 	return err
 }

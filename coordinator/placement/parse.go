@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 
+	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -25,7 +25,7 @@ const FileName = "millipede.hcl"
 
 // Load reads the rules from a file. A file that does not exist holds none: the result is nil then.
 func Load(path string) (*Rules, diag.List) {
-	src, err := os.ReadFile(path)
+	src, err := bounds.ReadFile(path, bounds.Text)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/hcl/v2/json"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
@@ -34,7 +35,7 @@ type OS struct {
 }
 
 // ReadFile implements FS.
-func (o OS) ReadFile(name string) ([]byte, error) { return os.ReadFile(o.path(name)) }
+func (o OS) ReadFile(name string) ([]byte, error) { return bounds.ReadFile(o.path(name), bounds.Text) }
 
 // ReadDir implements FS.
 func (o OS) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(o.path(name)) }

@@ -14,6 +14,8 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
+
+	"github.com/millipede-iac/millipede/bounds"
 )
 
 // filesystem holds the functions that read files, or whose result depends on where relative paths start.
@@ -77,7 +79,7 @@ func (d directory) read(path string, pathMarks cty.ValueMarks) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	src, err := os.ReadFile(full)
+	src, err := bounds.ReadFile(full, bounds.Content)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no file %s. The function reads files that are there before anything is planned; "+
 			"for a file that a resource writes, refer to an attribute of that resource instead", show(path, pathMarks))

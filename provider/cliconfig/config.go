@@ -19,6 +19,7 @@ import (
 
 	"github.com/opentofu/svchost"
 
+	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
@@ -101,7 +102,7 @@ func Load(getenv func(string) string, environ []string) (*Config, diag.List) {
 
 // read adds what one file says.
 func (c *Config) read(name string, named bool) diag.List {
-	text, err := os.ReadFile(name)
+	text, err := bounds.ReadFile(name, bounds.Text)
 	switch {
 	case err == nil:
 		return c.parse(name, text)

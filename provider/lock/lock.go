@@ -23,6 +23,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
@@ -85,7 +86,7 @@ func (l *Locks) AdoptPredecessors() []addr.Provider {
 
 // Read reads a lock file. One that does not exist has no selections.
 func Read(name string) (*Locks, diag.List) {
-	text, err := os.ReadFile(name)
+	text, err := bounds.ReadFile(name, bounds.Text)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &Locks{}, nil
 	}
@@ -194,7 +195,7 @@ func hashTokens(hashes []string) hclwrite.Tokens {
 // Write writes the file when its content changes, atomically.
 func (l *Locks) Write(name string) error {
 	text := l.Encode()
-	if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, text) {
+	if old, err := bounds.ReadFile(name, bounds.Text); err == nil && bytes.Equal(old, text) {
 		return nil
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(name), ".terraform.lock.*")

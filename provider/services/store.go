@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 
 	"github.com/opentofu/svchost"
+
+	"github.com/millipede-iac/millipede/bounds"
 )
 
 // Place is where the credentials for a host are kept.
@@ -102,7 +104,7 @@ func (s *Services) change(ctx context.Context, host, verb string, to map[string]
 func (s *Services) written(host svchost.Hostname) (file map[string]any, has bool, err error) {
 	file = map[string]any{}
 	name := s.options.Config.CredentialsFile
-	text, err := os.ReadFile(name)
+	text, err := bounds.ReadFile(name, bounds.Text)
 	if errors.Is(err, fs.ErrNotExist) || name == "" {
 		return file, false, nil
 	}

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/tfstate"
@@ -145,7 +146,7 @@ func (l *Local) Read(_ context.Context, workspace string) ([]byte, error) {
 	var err error
 	if h := l.held[workspace]; h != nil && in == out {
 		data, err = readAll(h.f)
-	} else if data, err = os.ReadFile(l.in(in)); errors.Is(err, fs.ErrNotExist) {
+	} else if data, err = bounds.ReadFile(l.in(in), bounds.State); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
@@ -162,7 +163,7 @@ func (l *Local) Read(_ context.Context, workspace string) ([]byte, error) {
 
 // unfinished returns what a process that died was writing into a file that holds data now; nil when it is whole.
 func (l *Local) unfinished(path string, data []byte) ([]byte, error) {
-	redo, err := os.ReadFile(beside(path, redoSuffix))
+	redo, err := bounds.ReadFile(beside(path, redoSuffix), bounds.State)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -339,7 +340,7 @@ func (l *Local) begin(path string, f *os.File, info journal.LockInfo) error {
 
 // readLockInfo returns who has locked a snapshot, as far as it is known.
 func readLockInfo(path string) journal.LockInfo {
-	data, err := os.ReadFile(beside(path, lockSuffix))
+	data, err := bounds.ReadFile(beside(path, lockSuffix), bounds.Text)
 	if err != nil {
 		return journal.LockInfo{Who: "another process", Path: path}
 	}

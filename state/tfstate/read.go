@@ -13,6 +13,7 @@ import (
 	goversion "github.com/hashicorp/go-version"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
@@ -21,7 +22,7 @@ import (
 // Read reads a state of any version of the format. A file without a byte holds no state: then the state is nil, and
 // so is the list.
 func Read(r io.Reader) (*state.State, diag.List) {
-	src, err := io.ReadAll(r)
+	src, err := bounds.ReadAll(r, "the state", bounds.State)
 	if err != nil {
 		return nil, diag.Errors("Failed to read state file", fmt.Sprintf("The state file could not be read: %s.", err), nil)
 	}

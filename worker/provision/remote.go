@@ -13,6 +13,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/provisioner"
@@ -132,7 +133,7 @@ func (c call) scripts() ([][]byte, error) {
 	}
 	var out [][]byte
 	for _, name := range provisioner.Files(c.Type, c.config) {
-		data, err := os.ReadFile(c.here(name))
+		data, err := bounds.ReadFile(c.here(name), bounds.Text)
 		if err != nil {
 			//lint:ignore ST1005 OpenTofu's words
 			return nil, fmt.Errorf("Failed to open script '%s': %w", name, err)

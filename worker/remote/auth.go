@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
+
+	"github.com/millipede-iac/millipede/bounds"
 )
 
 // keyAgent is a connection to the SSH agent. Close it.
@@ -81,7 +82,7 @@ func identityKey(identity string) []byte {
 		return nil
 	}
 	for _, name := range []string{path, path + ".pub"} {
-		data, err := os.ReadFile(name)
+		data, err := bounds.ReadFile(name, bounds.Text)
 		if err != nil {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
@@ -109,7 +110,7 @@ func copyVisible(from, into string) error {
 			}
 			return os.Symlink(to, target)
 		}
-		text, err := os.ReadFile(name)
+		text, err := bounds.ReadFile(name, bounds.Text)
 		if err != nil {
 			return err
 		}
