@@ -248,6 +248,28 @@ func TestAnInterruptStartsNothingMoreAndAwaitsWhatRuns(t *testing.T) {
 	w.once()
 }
 
+// An interrupted run waited for what it could not hear of: with its NATS gone for good, for ever.
+func TestAnInterruptedRunWhoseTransportIsGoneEndsAndCanBeResumed(t *testing.T) {
+	w := safely(t, 12, dag.Edge{Before: 0, After: 11})
+	w.latency = func(string) time.Duration { return 10 * time.Minute }
+	w.boot()
+	began := w.now
+	w.connected = func() time.Duration { return max(0, 10*time.Second-w.now.Sub(began)) }
+	w.later(20*time.Second, func() { w.send(interrupted{}) })
+	w.finish()
+	out := (&Runner{loop: w.loop}).outcome()
+	if out.Status != "interrupted" || len(out.Diags) == 0 || out.Diags[0].Summary != "The message server is gone" || w.now.Sub(began) > 30*time.Second {
+		t.Errorf("after %s: %+v", w.now.Sub(began), out)
+	}
+	w.connected = nil
+	w.crash()
+	w.restore()
+	w.boot()
+	w.finish()
+	w.stateAgrees()
+	w.once()
+}
+
 // A resumed run that was told to stop before it had looked at its operations under way ended without them: as cancelled, so that their
 // results were thrown away.
 func TestARunThatIsResumedToBeCancelledHearsOfWhatIsUnderWay(t *testing.T) {

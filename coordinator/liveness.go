@@ -109,6 +109,7 @@ func (l *loop) onTicked(e ticked) {
 	if e.connected > 0 {
 		l.connectedSince = l.now.Add(-e.connected)
 	}
+	l.partFromTransport()
 	l.unpark()
 	for _, w := range l.workerOrder {
 		if w.takes && l.silent(w.seen) {
@@ -125,6 +126,24 @@ func (l *loop) onTicked(e ticked) {
 		l.giveIn(held)
 	}
 	l.tellViews()
+}
+
+// goneAfter is how long a run that is to stop waits for a transport that is gone.
+const goneAfter = 5 * time.Second
+
+// partFromTransport ends a run that is to stop while its transport is gone: nothing is heard of what runs, perhaps for ever.
+// Workers go on, and the run that is resumed takes their results.
+func (l *loop) partFromTransport() {
+	switch {
+	case !l.stopping || l.leaving || !l.connectedSince.IsZero():
+		l.goneSince = time.Time{}
+	case l.goneSince.IsZero():
+		l.goneSince = l.now
+	case l.now.Sub(l.goneSince) >= goneAfter:
+		l.tell(-1, diag.Errors("The message server is gone",
+			fmt.Sprintf("The run was interrupted while its NATS server could not be reached, so nothing is known of the operations that workers still carry out. Their results are kept. To take them, and go on, when the server is there again: coordinator runs resume %s", l.run), nil))
+		l.onAbandoned()
+	}
 }
 
 // mourn has the registers of attempts read that the dead worker may hold without having said so.

@@ -70,6 +70,7 @@ type loop struct {
 	workers        map[string]*worker
 	workerOrder    []*worker
 	connectedSince time.Time // zero while the transport is not connected
+	goneSince      time.Time // from when on a run that is to stop finds the transport gone
 	settledAt      time.Time // from when on silence of a pool means that it has no worker
 
 	stopping  bool // nothing more is started

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -229,7 +230,8 @@ func (w *Worker) publish(ctx context.Context, ref wire.TaskRef, message func(con
 		if retry.news() {
 			w.Log.Warn("publishing a result failed", "attempt", ref.Attempt, "error", err)
 		}
-		if errors.Is(err, wire.ErrStore) && w.draining.Load() || !retry.wait(ctx) {
+		if errors.Is(err, wire.ErrStore) && w.draining.Load() || !w.again(ctx, &retry) {
+			w.Log.Warn("leaving with a result that could not be published: it is in the journal, and the next start of a worker with this journal publishes it", "attempt", ref.Attempt)
 			return false
 		}
 	}
@@ -272,8 +274,8 @@ func (w *Worker) claim(ctx context.Context, ref wire.TaskRef, nonce string, at t
 		if errors.Is(err, wire.ErrStore) && w.draining.Load() {
 			return taken, err
 		}
-		if !retry.wait(ctx) {
-			return taken, context.Cause(ctx)
+		if !w.again(ctx, &retry) {
+			return taken, cmp.Or(context.Cause(ctx), err)
 		}
 	}
 }
@@ -287,8 +289,8 @@ func (w *Worker) isOurs(ctx context.Context, ref wire.TaskRef, nonce string) (bo
 			return err == nil && got.Nonce == nonce, nil
 		}
 		w.Log.Warn("reading a claim failed", "attempt", ref.Attempt, "error", err)
-		if !retry.wait(ctx) {
-			return false, context.Cause(ctx)
+		if !w.again(ctx, &retry) {
+			return false, cmp.Or(context.Cause(ctx), err)
 		}
 	}
 }
