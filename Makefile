@@ -9,13 +9,14 @@ FROM        ?= 1
 CONFORMANCE ?= ../shared/conformance
 KILLS       ?= 300
 SEED        ?= 1
+MOMENTS     ?= 40
 GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # Modules of their own: what users do not have to download.
 MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint lint-more vet generate bench sim fault fault-large conformance tools clean
+.PHONY: help build test race lint lint-more vet generate bench sim fault fault-large interrupts conformance tools clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +56,9 @@ fault: ## kill, pause and cut off real processes: at every point, then KILLS tim
 
 fault-large: ## apply 2,000 resources while coordinator and workers are killed
 	$(GO) test ./test/fault -count=1 -timeout=1h -v -run Large -large
+
+interrupts: ## send signals to real commands at MOMENTS moments of each
+	$(GO) test ./test/interrupts -count=1 -timeout=4h -v -moments=$(MOMENTS)
 
 sim: ## play seeds of the simulation: SEEDS=N, or SEED=X with its trace; WITHOUT=GUARD leaves a guard out
 	$(GO) test ./test/sim -count=1 -timeout=24h -v -run 'TestNothingIsLost' $(if $(filter file,$(origin SEED)),-seeds=$(SEEDS) -from=$(FROM),-seed=$(SEED)) -without=$(WITHOUT)

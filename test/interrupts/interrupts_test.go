@@ -1,0 +1,130 @@
+// Package interrupts sends signals to real commands, at many moments, once and twice.
+//
+// What must hold is in the claims of examine. How many moments are tried is said by -moments: few in an ordinary test run.
+package interrupts
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/test/site"
+)
+
+var moments = flag.Int("moments", 2, "how many moments of each command are tried")
+
+func TestMain(m *testing.M) { site.Main(m) }
+
+// many is a configuration whose commands are at work in this process most of the time.
+const many = `
+resource "terraform_data" "a" {
+  count = 4000
+  input = count.index
+}
+`
+
+// stage is a command, and where it is given.
+type stage struct {
+	configuration string
+	remote        bool // workers are processes of their own
+	// before prepares the site for one call.
+	before func(s *site.Site)
+	args   []string
+}
+
+// spent is how long a command may go on after the last signal, on a machine that does nothing else.
+const spent = 2 * time.Second
+
+func applied(s *site.Site) { s.Must("apply", "-auto-approve", "-no-color") }
+
+// cutShort leaves a run that can be resumed.
+func cutShort(s *site.Site) {
+	p := s.Start("apply", "-auto-approve", "-no-color", "-parallelism=2")
+	site.Eventually(s.T, "something is created", func() bool { return s.Begun("create") > 0 })
+	if err := p.Signal(os.Interrupt); err != nil {
+		s.T.Fatal(err)
+	}
+	site.Exit(s.T, p)
+}
+
+// A signal was a token that whichever run was live took, and the next phase began without it: an apply of 4,000 resources said
+// "Gracefully shutting down..." and then "Apply complete!", with exit status 0.
+func TestACommandThatIsInterruptedEndsSoonAndLosesNothing(t *testing.T) {
+	for name, st := range map[string]stage{
+		"plan of many":             {configuration: many, args: []string{"plan"}},
+		"validate of many":         {configuration: many, args: []string{"validate"}},
+		"apply of many":            {configuration: many, args: []string{"apply", "-auto-approve"}},
+		"destroy of many":          {configuration: many, before: applied, args: []string{"destroy", "-auto-approve"}},
+		"refresh of many":          {configuration: many, before: applied, args: []string{"refresh"}},
+		"apply of slow machines":   {configuration: site.Slow(8, 700), args: []string{"apply", "-auto-approve"}},
+		"resume of slow machines":  {configuration: site.Slow(8, 700), before: cutShort, args: []string{"runs", "resume"}},
+		"apply with other workers": {configuration: site.Slow(8, 700), remote: true, args: []string{"apply", "-auto-approve"}},
+		"init":                     {configuration: site.Slow(1, 1), args: []string{"init"}},
+		"providers lock":           {configuration: site.Slow(1, 1), args: []string{"providers", "lock"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for i := range *moments {
+				after := time.Duration(i+1) * 2400 * time.Millisecond / time.Duration(*moments+1)
+				signal := []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}[i%2]
+				t.Run(fmt.Sprintf("%s after %s", signal, after.Round(time.Millisecond)), func(t *testing.T) {
+					examine(t, st, after, signal, i%4 > 1)
+				})
+			}
+		})
+	}
+}
+
+func examine(t *testing.T, st stage, after time.Duration, signal syscall.Signal, twice bool) {
+	s := site.New(t, st.configuration)
+	if st.remote {
+		s.Server()
+		s.Worker("default")
+	}
+	s.Must("init")
+	if st.before != nil {
+		st.before(s)
+	}
+	p := s.Start(append(st.args, "-no-color")...)
+	timer := time.NewTimer(after)
+	defer timer.Stop()
+	select {
+	case <-p.Done(): // it was faster
+		s.Agree()
+		return
+	case <-timer.C:
+	}
+	at := time.Now()
+	limit := spent
+	send := func() {
+		if err := p.Signal(signal); err != nil && !strings.Contains(err.Error(), "already finished") {
+			t.Fatal(err)
+		}
+	}
+	send()
+	if twice {
+		if _, err := p.Await(site.Waiting(t), "nterrupt received"); err == nil {
+			send()
+		}
+		at, limit = time.Now(), time.Second
+	}
+	code := site.Exit(t, p)
+	if took := time.Since(at); took > site.Slowness*limit+time.Second {
+		t.Errorf("it went on for %s", took)
+	}
+	_, later, told := strings.Cut(p.Output(), "nterrupt received")
+	if told && code == 0 {
+		t.Error("it was interrupted, and its exit status is 0")
+	}
+	const onTheWay = 64 // had left the loop when the signal came
+	if n := strings.Count(later, ": Creating...") + strings.Count(later, ": Destroying..."); n > onTheWay {
+		t.Errorf("%d operations were begun after the signal", n)
+	}
+	if !twice { // else what ran with the embedded worker may be in doubt
+		s.Agree()
+	}
+}
