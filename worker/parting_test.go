@@ -1,0 +1,32 @@
+package worker
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millipede-iac/millipede/wire"
+	"github.com/millipede-iac/millipede/worker/journal"
+)
+
+// A worker that had SIGTERM while its NATS was gone, and held a result, published it for ever: it stayed for 50 minutes.
+func TestAWorkerWhoseTransportIsGoneLeavesInTimeAndItsNextStartPublishesTheResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.bus.onPublish = func() error { return wire.ErrDisconnected }
+		b.start()
+		b.bus.put(b.applies(1)...)
+		elapse(time.Minute)
+		told := time.Now()
+		b.drain()
+		if err := <-b.done; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(told); took < partingTime || took > partingTime+5*time.Second {
+			t.Errorf("it left after %s", took)
+		}
+		if held := b.opts.Journal.Pending(); len(held) != 1 || held[0].Phase != journal.Ended {
+			t.Errorf("the journal holds %v", held)
+		}
+	})
+}
