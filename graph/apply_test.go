@@ -169,9 +169,11 @@ func remembered(t testing.TB, lines ...string) *state.State {
 		where, on, _ := strings.Cut(line, ":")
 		where, first := strings.CutSuffix(where, "!")
 		o := &state.Object{Status: state.Ready, Attrs: []byte("{}"), CreateBeforeDestroy: first}
+		var list []state.Dependency
 		for _, d := range strings.Fields(on) {
-			o.Dependencies = append(o.Dependencies, state.DependOn(instance(t, d).Config()))
+			list = append(list, state.DependOn(instance(t, d).Config()))
 		}
+		o.Dependencies = state.DependenciesOn(list...)
 		s.Apply(state.SetObject{Addr: instance(t, where), Provider: addr.ProviderInstance{Provider: addr.DefaultProvider("t")}, Object: o})
 	}
 	return s
@@ -614,12 +616,13 @@ func TestWhatWasRecordedHoldsWhateverTheConfigurationSays(t *testing.T) {
 		for _, c := range p.Changes {
 			o := p.Prior.Object(c.Addr, state.CurrentObject)
 			more := *o
-			more.Dependencies = slices.Clone(o.Dependencies)
+			list := slices.Collect(o.Dependencies.All())
 			for _, d := range p.Changes {
 				if d.Addr.Less(c.Addr) && chance.IntN(4) == 0 && c.Deposed == state.CurrentObject {
-					more.Dependencies = append(more.Dependencies, state.DependOn(d.Addr.Config()))
+					list = append(list, state.DependOn(d.Addr.Config()))
 				}
 			}
+			more.Dependencies = state.DependenciesOn(list...)
 			if chance.IntN(2) == 0 {
 				p.Prior.Apply(state.SetObject{Addr: c.Addr, Provider: c.Provider, Object: &more})
 			}
@@ -634,7 +637,7 @@ func TestWhatWasRecordedHoldsWhateverTheConfigurationSays(t *testing.T) {
 			if !endsObject(x) || x.Deposed != state.CurrentObject {
 				continue
 			}
-			for _, d := range recordedIn(p, x) {
+			for d := range recordedIn(p, x).All() {
 				for _, y := range p.Changes {
 					if y.Addr.Config() == d.Value() && y != x && endsObject(y) && y.Deposed == state.CurrentObject &&
 						!steps.before(t, "D("+x.Addr.String()+")", "D("+y.Addr.String()+")") {
@@ -685,10 +688,10 @@ func TestTheClosureOfAConfigurationIsTransitive(t *testing.T) {
 		c := NewClosure(s)
 		for v := range s.Nodes {
 			list := c.Resources(v)
-			for _, r := range list {
+			for r := range list.All() {
 				begin, _ := s.ResourceVertex(r.Value())
-				for _, further := range c.Resources(begin) {
-					if !slices.Contains(list, further) {
+				for further := range c.Resources(begin).All() {
+					if !list.Has(further) {
 						t.Fatalf("seed %d: %s waits for %s, and that for %s", seed, s.Nodes[v].Address(), r.Value(), further.Value())
 					}
 				}

@@ -1,8 +1,7 @@
 package graph
 
 import (
-	"math/bits"
-	"sort"
+	"slices"
 	"sync"
 
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -13,26 +12,26 @@ import (
 // asked for, in time proportional to edges times resources over 64, with one bit for each resource and each vertex that
 // waits for more than one other. Safe for concurrent use.
 type Closure struct {
-	s         *Static
-	once      sync.Once
-	resources []state.Dependency // by bit, sorted by their text
+	s        *Static
+	once     sync.Once
+	universe *state.Universe
 	// bits has for each end of a resource the bit of that, for other vertices -1.
 	bits []int32
 	// sets has for each vertex what it waits for; nil for nothing. Vertices share sets.
 	sets []bitset
 
 	mu    sync.Mutex // guards lists
-	lists map[int][]state.Dependency
+	lists map[int]*state.Dependencies
 }
 
 // NewClosure returns the closure of a plan graph. The graph may grow afterwards; its static vertices count.
 func NewClosure(s *Static) *Closure {
-	return &Closure{s: s, lists: map[int][]state.Dependency{}}
+	return &Closure{s: s, lists: map[int]*state.Dependencies{}}
 }
 
 func (c *Closure) compute() {
 	numbers := c.number()
-	c.bits, c.sets = c.s.reach(numbers, len(c.resources))
+	c.bits, c.sets = c.s.reach(numbers, c.universe.Len())
 }
 
 // reach returns, for each static vertex, the number of the resource that it is the end of (-1 for other vertices), and the
@@ -59,19 +58,13 @@ func (s *Static) reach(numbers map[addr.ConfigResource]int32, size int) (ends []
 
 // number gives each resource that counts a bit.
 func (c *Closure) number() map[addr.ConfigResource]int32 {
-	texts := map[state.Dependency]string{}
+	c.universe = state.NewUniverse()
+	numbers := map[addr.ConfigResource]int32{}
 	for i := range c.s.Nodes {
 		if n := &c.s.Nodes[i]; n.Kind == ResourceNode {
 			r := n.Resource.Addr.In(n.Module)
-			d := state.DependOn(r)
-			c.resources = append(c.resources, d)
-			texts[d] = r.String()
+			numbers[r] = int32(c.universe.Number(state.DependOn(r)))
 		}
-	}
-	sort.Slice(c.resources, func(i, j int) bool { return texts[c.resources[i]] < texts[c.resources[j]] })
-	numbers := make(map[addr.ConfigResource]int32, len(c.resources))
-	for i, d := range c.resources {
-		numbers[d.Value()] = int32(i)
 	}
 	return numbers
 }
@@ -106,47 +99,25 @@ func (s *Static) union(v int, ends []int32, sets []bitset, size int) bitset {
 	return set
 }
 
-// Resources returns the resources that vertex v waits for, sorted by address; for the end of a resource, itself
-// included. Everybody who asks gets the same list, which must not be changed.
-func (c *Closure) Resources(v int) []state.Dependency {
+// Resources returns the resources that vertex v waits for; for the end of a resource, itself included. Everybody who asks
+// gets the same set.
+func (c *Closure) Resources(v int) *state.Dependencies {
 	c.once.Do(c.compute)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	list, ok := c.lists[v]
+	set, ok := c.lists[v]
 	if !ok {
-		list = c.list(v)
-		c.lists[v] = list
-	}
-	return list
-}
-
-func (c *Closure) list(v int) []state.Dependency {
-	own := int(c.bits[v])
-	n := 0
-	for _, word := range c.sets[v] {
-		n += bits.OnesCount64(word)
-	}
-	if own >= 0 {
-		n++
-	}
-	if n == 0 {
-		return nil
-	}
-	out := make([]state.Dependency, 0, n)
-	for w, word := range c.sets[v] {
-		for word != 0 {
-			bit := bits.TrailingZeros64(word)
-			word &^= 1 << bit
-			if own >= 0 && own < w*64+bit {
-				out, own = append(out, c.resources[own]), -1
+		words := c.sets[v]
+		if own := int(c.bits[v]); own >= 0 {
+			if words = slices.Clone(words); words == nil {
+				words = newBitset(c.universe.Len())
 			}
-			out = append(out, c.resources[w*64+bit])
+			words.add(own)
 		}
+		set = c.universe.SetOf(words)
+		c.lists[v] = set
 	}
-	if own >= 0 {
-		out = append(out, c.resources[own])
-	}
-	return out
+	return set
 }
 
 // CreatedFirst returns the resources whose objects are created before the old ones are destroyed: those that say

@@ -37,13 +37,13 @@ func onlyEnds(c *plan.Change) bool { return c.Action == plan.Delete || c.Action 
 func (b *applyBuilder) order() (plain, first map[addr.ConfigResource]bool) {
 	var ending, beginning []int
 	plain, first = map[addr.ConfigResource]bool{}, map[addr.ConfigResource]bool{}
-	replaced := map[addr.ConfigResource]bool{}
+	var ended []state.Dependency // what is replaced by ending first
 	for _, c := range b.p.Changes {
 		r := c.Addr.Config()
 		node, hasBlock := b.s.ResourceVertex(r)
 		switch {
 		case c.Action.IsReplace() && !c.CreateBeforeDestroy:
-			replaced[r] = true
+			ended = append(ended, state.DependOn(r))
 			if hasBlock {
 				ending = append(ending, node)
 			}
@@ -52,7 +52,7 @@ func (b *applyBuilder) order() (plain, first map[addr.ConfigResource]bool) {
 			if hasBlock {
 				beginning = append(beginning, node)
 			}
-			for _, d := range recordedIn(b.p, c) {
+			for d := range recordedIn(b.p, c).All() {
 				first[d.Value()] = true
 			}
 		}
@@ -74,9 +74,11 @@ func (b *applyBuilder) order() (plain, first map[addr.ConfigResource]bool) {
 		if !onlyEnds(c) {
 			continue
 		}
-		for _, d := range recordedIn(b.p, c) {
-			if replaced[d.Value()] {
+		on := recordedIn(b.p, c)
+		for _, r := range ended {
+			if on.Has(r) {
 				plain[c.Addr.Config()] = true
+				break
 			}
 		}
 	}
@@ -84,7 +86,7 @@ func (b *applyBuilder) order() (plain, first map[addr.ConfigResource]bool) {
 }
 
 // recordedIn returns the dependencies that the state recorded for the object of a change.
-func recordedIn(p *plan.Plan, c *plan.Change) []state.Dependency {
+func recordedIn(p *plan.Plan, c *plan.Change) *state.Dependencies {
 	if p.Prior == nil {
 		return nil
 	}

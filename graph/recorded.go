@@ -25,7 +25,8 @@ type recorded struct {
 	// resources are those that the plan changes, by number; sets are over these numbers.
 	resources []resourceEndings
 	numbers   map[addr.ConfigResource]int32
-	lists     map[*state.Dependency]bitset // by the list's place in memory: objects share lists
+	lists     map[*state.Dependencies]bitset // objects share sets
+	into      map[*state.Universe][]int32
 	// configured is what the configuration has each static vertex wait for.
 	configured []bitset
 	// byReach are the numbers of the resources, those whose objects recorded most first.
@@ -50,7 +51,8 @@ func (m *mirror) recorded() {
 	if m.b.p.Prior == nil {
 		return
 	}
-	r := &recorded{m: m, numbers: map[addr.ConfigResource]int32{}, lists: map[*state.Dependency]bitset{}}
+	r := &recorded{m: m, numbers: map[addr.ConfigResource]int32{},
+		lists: map[*state.Dependencies]bitset{}, into: map[*state.Universe][]int32{}}
 	r.collect()
 	if !r.anything() {
 		return
@@ -125,24 +127,41 @@ func (m *mirror) changes(c *plan.Change) bool {
 // of returns what the state recorded for the object of a change, among the numbered resources, without its own resource.
 func (r *recorded) of(c *plan.Change) bitset {
 	list := recordedIn(r.m.b.p, c)
-	if len(list) == 0 {
+	if list.Len() == 0 {
 		return newBitset(len(r.resources))
 	}
-	set, ok := r.lists[&list[0]]
+	set, ok := r.lists[list]
 	if !ok {
 		set = newBitset(len(r.resources))
-		for _, d := range list {
-			if n, ok := r.numbers[d.Value()]; ok {
+		into := r.translation(list.Universe())
+		for d := range list.Numbers() {
+			if n := into[d]; n >= 0 {
 				set.add(int(n))
 			}
 		}
-		r.lists[&list[0]] = set
+		r.lists[list] = set
 	}
 	if own := int(r.numbers[c.Addr.Config()]); set.has(own) {
 		set = slices.Clone(set)
 		set.remove(own)
 	}
 	return set
+}
+
+// translation returns, by the number in a universe, the number here; -1 where it has none.
+func (r *recorded) translation(u *state.Universe) []int32 {
+	into, ok := r.into[u]
+	if !ok {
+		into = make([]int32, u.Len())
+		for i := range into {
+			into[i] = -1
+			if n, ok := r.numbers[u.At(i).Value()]; ok {
+				into[i] = n
+			}
+		}
+		r.into[u] = into
+	}
+	return into
 }
 
 // configuration returns what each static vertex waits for, among the numbered resources.

@@ -19,7 +19,7 @@ func (o *Object) Equal(p *Object) bool {
 	return o.Status == p.Status && o.SchemaVersion == p.SchemaVersion && o.IdentityVersion == p.IdentityVersion &&
 		o.CreateBeforeDestroy == p.CreateBeforeDestroy && o.SkipDestroy == p.SkipDestroy &&
 		bytes.Equal(o.Attrs, p.Attrs) && bytes.Equal(o.Private, p.Private) && bytes.Equal(o.Identity, p.Identity) &&
-		maps.Equal(o.Flatmap, p.Flatmap) && slices.Equal(o.Dependencies, p.Dependencies) &&
+		maps.Equal(o.Flatmap, p.Flatmap) && o.Dependencies.Equal(p.Dependencies) &&
 		slices.EqualFunc(o.Sensitive, p.Sensitive, func(a, b cty.Path) bool { return a.Equals(b) }) &&
 		o.Doubt.equal(p.Doubt)
 }

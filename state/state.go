@@ -9,7 +9,6 @@ import (
 	"iter"
 	"sort"
 	"time"
-	"unique"
 
 	"github.com/zclconf/go-cty/cty"
 
@@ -44,21 +43,13 @@ type Object struct {
 	// Identity is the JSON of the identity object, nil when there is none.
 	Identity        []byte
 	IdentityVersion int64
-	// Dependencies are the resources, transitively, that this object must outlive; sorted
-	// by their text. Objects share lists: equal lists should be one slice.
-	Dependencies        []Dependency
+	// Dependencies are the resources that this object must outlive; nil for none.
+	Dependencies        *Dependencies
 	CreateBeforeDestroy bool
 	// SkipDestroy remembers lifecycle.destroy = false.
 	SkipDestroy bool
 	Doubt       *Doubt
 }
-
-// Dependency is the address of a resource that an object depends on. In a deep graph each object has thousands, so the
-// address is there once, and a list holds what stands for it: 8 bytes instead of 56, and equal where the addresses are.
-type Dependency = unique.Handle[addr.ConfigResource]
-
-// DependOn returns the dependency on a resource; its Value is the address.
-func DependOn(r addr.ConfigResource) Dependency { return unique.Make(r) }
 
 // Doubt tells what is known of an operation whose outcome is not.
 type Doubt struct {

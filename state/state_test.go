@@ -102,7 +102,7 @@ func TestObjectsThatDifferInAnythingAreNotEqual(t *testing.T) {
 		return &Object{
 			Status: InDoubt, SchemaVersion: 1, Attrs: []byte("{}"), Flatmap: map[string]string{"a": "b"},
 			Sensitive: []cty.Path{cty.GetAttrPath("a")}, Private: []byte{1}, Identity: []byte("{}"), IdentityVersion: 1,
-			Dependencies: []Dependency{DependOn(thing.Config())}, CreateBeforeDestroy: true, SkipDestroy: true,
+			Dependencies: DependenciesOn(DependOn(thing.Config())), CreateBeforeDestroy: true, SkipDestroy: true,
 			Doubt: &Doubt{
 				Run: "r", Attempt: "a", Worker: "w", Pool: "p", Operation: "create", Started: time.Unix(1, 0), Reason: "x",
 				Sent: []byte("{}"), Before: Ready, Answer: &Answer{Known: []byte("{}"), Private: []byte{1}, Raw: []byte{1}},

@@ -143,7 +143,7 @@ func severed(st *state.State, moves []state.Change, from addr.Target) []state.Ch
 	var out []state.Change
 	for _, a := range st.Addrs() {
 		o := st.Instance(a).Current
-		if o == nil || !slices.ContainsFunc(o.Dependencies, moved) {
+		if o == nil || !slices.ContainsFunc(slices.Collect(o.Dependencies.All()), moved) {
 			continue
 		}
 		alone := *o

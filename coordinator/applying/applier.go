@@ -403,12 +403,12 @@ func (a *Applier) deposedKey(i addr.Instance) state.DeposedKey {
 }
 
 // dependencies are the resources that an object is recorded to depend on: all, transitively, that its block refers to.
-func (a *Applier) dependencies(i addr.Instance) []state.Dependency {
+func (a *Applier) dependencies(i addr.Instance) *state.Dependencies {
 	v, ok := a.Static.ResourceVertex(i.Config())
 	if !ok {
 		return nil
 	}
-	return a.closure.Resources(v) // one list for all instances
+	return a.closure.Resources(v) // one set for all instances
 }
 
 // lane returns the path of an operation that changes the world: the built-in provider changes nothing outside.

@@ -84,7 +84,7 @@ func (p *Planner) dependencyPending(node int, o *object) bool {
 		case addr.ResourceRef:
 			resource = s.Resource
 		}
-		if p.anyPending([]state.Dependency{state.DependOn(resource.In(n.Module))}, o.addr.Module) {
+		if p.willChange(resource.In(n.Module), o.addr.Module) {
 			return true
 		}
 	}

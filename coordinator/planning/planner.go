@@ -8,7 +8,6 @@ package planning
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -295,19 +294,33 @@ func (p *Planner) change(a addr.Instance) *plan.Change {
 	return p.changes[changeKey{addr: a}]
 }
 
-// anyPending tells whether a managed resource of a list will change: in the given module instance, where the resource is
+// anyPending tells whether a managed resource of a set will change: in the given module instance, where the resource is
 // of the same static module.
-func (p *Planner) anyPending(list []state.Dependency, in addr.ModuleInstance) bool {
+func (p *Planner) anyPending(set *state.Dependencies, in addr.ModuleInstance) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	if len(p.pending) == 0 {
 		return false
 	}
-	return slices.ContainsFunc(list, func(d state.Dependency) bool {
-		r := d.Value()
-		if r.Resource.Mode != addr.Managed || p.pending[r] == nil {
-			return false
+	for n := range set.Numbers() {
+		if p.isPending(set.Universe().At(n).Value(), in) {
+			return true
 		}
-		return r.Module != in.Module() || p.pending[r][in]
-	})
+	}
+	return false
+}
+
+// willChange tells whether a managed resource will change, in the given module instance if it is of that static module.
+func (p *Planner) willChange(r addr.ConfigResource, in addr.ModuleInstance) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.isPending(r, in)
+}
+
+// isPending needs the lock. It tells whether a managed resource will change.
+func (p *Planner) isPending(r addr.ConfigResource, in addr.ModuleInstance) bool {
+	if r.Resource.Mode != addr.Managed || p.pending[r] == nil {
+		return false
+	}
+	return r.Module != in.Module() || p.pending[r][in]
 }

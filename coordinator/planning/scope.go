@@ -68,7 +68,7 @@ func NewScope(s *graph.Static, targets, excludes []addr.Target, destroy bool) Sc
 	closure := graph.NewClosure(s)
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if n.Kind == graph.OutputNode && n.Module.IsRoot() && len(closure.Resources(i)) == 0 {
+		if n.Kind == graph.OutputNode && n.Module.IsRoot() && closure.Resources(i).Len() == 0 {
 			sc.nodes[i] = false // as with targets, a constant is not part of what is planned
 		}
 	}
@@ -132,8 +132,8 @@ func (s *Scope) outputs(g *graph.Static) {
 			continue
 		}
 		resources := closure.Resources(i)
-		covered := len(resources) > 0
-		for _, r := range resources {
+		covered := resources.Len() > 0
+		for r := range resources.All() {
 			if v, ok := g.ResourceVertex(r.Value()); !ok || !s.nodes[v] {
 				covered = false
 			}

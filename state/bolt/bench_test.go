@@ -15,7 +15,7 @@ import (
 var (
 	benchResource = addr.Resource{Mode: addr.Managed, Type: "test_thing", Name: "a"}.Absolute(addr.RootInstance)
 	benchProvider = addr.ProviderConfig{Provider: addr.DefaultProvider("test")}.Instance(addr.RootInstance, addr.NoKey)
-	benchDeps     = []state.Dependency{state.DependOn(addr.ConfigResource{Resource: addr.Resource{Mode: addr.Managed, Type: "test_other", Name: "b"}})}
+	benchDeps     = state.DependenciesOn(state.DependOn(addr.ConfigResource{Resource: addr.Resource{Mode: addr.Managed, Type: "test_other", Name: "b"}}))
 )
 
 func setAttrs(i int, text string) state.Change {

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math/bits"
+	"slices"
 
 	"go.etcd.io/bbolt"
 
@@ -12,46 +14,40 @@ import (
 )
 
 // Dependencies are transitive: in a deep graph each object has thousands of them, and the instances of one resource
-// have the same. So a list is kept once, under the hash of its content, and consists of numbers that stand for
-// addresses. Neither lists nor numbers are ever removed: earlier versions need them.
+// have the same. So a set is kept once, under the hash of its content, and consists of numbers that stand for
+// addresses: as a list, or as a bit for each number where that is shorter. Neither sets nor numbers are ever removed:
+// earlier versions need them.
 
 // depsHash is how long the key of a list is, in bytes.
 const depsHash = 16
 
+// bitmap begins a set that is written as bits. A list never begins with it: there is no number 0.
+const bitmap = 0
+
 // names is the writer's memory of the addresses that have numbers.
 type names struct {
-	numbers map[state.Dependency]uint64 // nil: not read yet
-	lists   map[listID][depsHash]byte   // lists that were written lately
+	numbers map[state.Dependency]uint64            // nil: not read yet
+	sets    map[*state.Dependencies][depsHash]byte // sets that were written lately
+	of      *state.Universe                        // the universe of the last one
+	into    []uint64                               // by number in that universe, the number here; 0 for not known yet
 }
 
-// listID recognises a list by its place in memory: objects are immutable, and lists are shared between them.
-type listID struct {
-	first *state.Dependency
-	n     int
-}
-
-// maxLists bounds what is remembered of lists, which keeps them in memory.
-const maxLists = 1024
+// maxSets bounds what is remembered of sets, which keeps them in memory.
+const maxSets = 1024
 
 // forget drops what is remembered, so that it is read again.
 func (n *names) forget() { *n = names{} }
 
-// putDeps stores a list and returns its key.
-func (n *names) putDeps(tx *bbolt.Tx, list []state.Dependency) ([depsHash]byte, error) {
-	id := listID{&list[0], len(list)}
-	if key, ok := n.lists[id]; ok {
+// putDeps stores a set and returns its key.
+func (n *names) putDeps(tx *bbolt.Tx, set *state.Dependencies) ([depsHash]byte, error) {
+	if key, ok := n.sets[set]; ok {
 		return key, nil
 	}
-	data := make([]byte, 0, 2*len(list))
-	before := uint64(0)
-	for _, r := range list {
-		number, err := n.number(tx, r)
-		if err != nil {
-			return [depsHash]byte{}, err
-		}
-		data = binary.AppendVarint(data, int64(number)-int64(before)) // neighbours have near numbers
-		before = number
+	numbers, err := n.numbersOf(tx, set)
+	if err != nil {
+		return [depsHash]byte{}, err
 	}
+	data := encodeNumbers(numbers)
 	sum := sha256.Sum256(data)
 	key := [depsHash]byte(sum[:depsHash])
 	if b := tx.Bucket(depsBucket); b.Get(key[:]) == nil {
@@ -59,11 +55,52 @@ func (n *names) putDeps(tx *bbolt.Tx, list []state.Dependency) ([depsHash]byte, 
 			return key, err
 		}
 	}
-	if n.lists == nil || len(n.lists) >= maxLists {
-		n.lists = map[listID][depsHash]byte{}
+	if n.sets == nil || len(n.sets) >= maxSets {
+		n.sets = map[*state.Dependencies][depsHash]byte{}
 	}
-	n.lists[id] = key
+	n.sets[set] = key
 	return key, nil
+}
+
+// numbersOf returns the numbers that stand for the resources of a set, sorted.
+func (n *names) numbersOf(tx *bbolt.Tx, set *state.Dependencies) ([]uint64, error) {
+	if u := set.Universe(); n.of != u {
+		n.of, n.into = u, nil
+	}
+	n.into = append(n.into, make([]uint64, n.of.Len()-len(n.into))...)
+	out := make([]uint64, 0, set.Len())
+	for i := range set.Numbers() {
+		if n.into[i] == 0 {
+			number, err := n.number(tx, n.of.At(i))
+			if err != nil {
+				return nil, err
+			}
+			n.into[i] = number
+		}
+		out = append(out, n.into[i])
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// encodeNumbers writes sorted numbers in the shorter of the two forms.
+func encodeNumbers(numbers []uint64) []byte {
+	last := numbers[len(numbers)-1]
+	if size := 1 + (last+7)/8; size < uint64(len(numbers)) {
+		data := make([]byte, size)
+		data[0] = bitmap
+		for _, number := range numbers {
+			data[1+(number-1)/8] |= 1 << ((number - 1) % 8)
+		}
+		return data
+	}
+	data := make([]byte, 0, 2*len(numbers))
+	before := uint64(0)
+	for _, number := range numbers {
+		data = binary.AppendVarint(data, int64(number)-int64(before)) // neighbours have near numbers
+		before = number
+	}
+	return data
 }
 
 // number returns the number that stands for an address, giving it one if need be.
@@ -105,39 +142,63 @@ func readNames(tx *bbolt.Tx) ([]state.Dependency, error) {
 	return known, err
 }
 
-// reader resolves dependencies while a state is loaded. Equal lists become one slice.
+// reader resolves dependencies while a state is loaded. Equal sets become one.
 type reader struct {
 	tx    *bbolt.Tx
-	known []state.Dependency
-	lists map[[depsHash]byte][]state.Dependency
+	known *state.Universe // what has the number n is in it as n-1
+	sets  map[[depsHash]byte]*state.Dependencies
 }
 
 func newReader(tx *bbolt.Tx) (*reader, error) {
 	known, err := readNames(tx)
-	return &reader{tx: tx, known: known, lists: map[[depsHash]byte][]state.Dependency{}}, err
+	return &reader{tx: tx, known: state.NewUniverse(known...), sets: map[[depsHash]byte]*state.Dependencies{}}, err
 }
 
-func (r *reader) deps(key []byte) ([]state.Dependency, error) {
+func (r *reader) deps(key []byte) (*state.Dependencies, error) {
 	k := [depsHash]byte(key)
-	if list, ok := r.lists[k]; ok {
-		return list, nil
+	if set, ok := r.sets[k]; ok {
+		return set, nil
 	}
 	data := r.tx.Bucket(depsBucket).Get(key)
 	if data == nil {
 		return nil, fmt.Errorf("the dependencies %x are not there", key)
 	}
-	list := make([]state.Dependency, 0, len(data))
+	words, ok := decodeNumbers(data, r.known.Len())
+	if !ok {
+		return nil, fmt.Errorf("the dependencies %x make no sense", key)
+	}
+	set := r.known.SetOf(words)
+	r.sets[k] = set
+	return set, nil
+}
+
+// decodeNumbers returns a set, in one of its two forms, with bit n-1 for the number n. No number is above most.
+func decodeNumbers(data []byte, most int) (words []uint64, ok bool) {
+	words = make([]uint64, (most+63)/64)
+	add := func(number int64) bool {
+		if number < 1 || number > int64(most) {
+			return false
+		}
+		words[(number-1)/64] |= 1 << ((number - 1) % 64)
+		return true
+	}
+	if len(data) > 0 && data[0] == bitmap {
+		for i, b := range data[1:] {
+			for ; b != 0; b &= b - 1 {
+				if !add(int64(i*8 + bits.TrailingZeros8(b) + 1)) {
+					return nil, false
+				}
+			}
+		}
+		return words, true
+	}
 	at := int64(0)
 	for len(data) > 0 {
 		step, n := binary.Varint(data)
-		at += step
-		if n <= 0 || at < 1 || at > int64(len(r.known)) {
-			return nil, fmt.Errorf("the dependencies %x make no sense", key)
+		if at += step; n <= 0 || !add(at) {
+			return nil, false
 		}
-		list = append(list, r.known[at-1])
 		data = data[n:]
 	}
-	list = list[:len(list):len(list)]
-	r.lists[k] = list
-	return list, nil
+	return words, true
 }

@@ -119,7 +119,7 @@ func (n *names) encodeObject(tx *bbolt.Tx, o *state.Object) ([]byte, error) {
 	mark(len(o.Sensitive) > 0, hasSensitive)
 	mark(len(o.Private) > 0, hasPrivate)
 	mark(o.Identity != nil, hasIdentity)
-	mark(len(o.Dependencies) > 0, hasDependencies)
+	mark(o.Dependencies.Len() > 0, hasDependencies)
 	mark(o.Doubt != nil, hasDoubt)
 	mark(o.CreateBeforeDestroy, createBeforeDestroy)
 	mark(o.SkipDestroy, skipDestroy)

@@ -106,13 +106,15 @@ func (w world) object() *state.Object {
 			cty.GetAttrPath("list").IndexInt(w.rnd.IntN(9)),
 		}
 	}
+	var on []state.Dependency
 	for _, name := range names {
 		for _, m := range modules {
 			if w.rnd.IntN(4) == 0 {
-				o.Dependencies = append(o.Dependencies, state.DependOn(addr.Resource{Mode: addr.Managed, Type: "test_thing", Name: name}.In(m.Module())))
+				on = append(on, state.DependOn(addr.Resource{Mode: addr.Managed, Type: "test_thing", Name: name}.In(m.Module())))
 			}
 		}
 	}
+	o.Dependencies = state.DependenciesOn(on...)
 	return o
 }
 

@@ -3,6 +3,7 @@ package tfstate
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -86,9 +87,7 @@ func writtenDoubt(a addr.Instance, deposed state.DeposedKey, o *state.Object, pr
 			Provider: provider.String(), SchemaVersion: o.SchemaVersion,
 			CreateBeforeDestroy: o.CreateBeforeDestroy, SkipDestroy: o.SkipDestroy,
 		}
-		for _, dep := range o.Dependencies {
-			d.New.Dependencies = append(d.New.Dependencies, dep.Value().String())
-		}
+		d.New.Dependencies = slices.Collect(o.Dependencies.Texts())
 	}
 	return d
 }
@@ -148,7 +147,7 @@ func (r *reader) doubts(x *extension) {
 }
 
 // addresses parses dependencies.
-func (r *reader) addresses(texts []string) []state.Dependency {
+func (r *reader) addresses(texts []string) *state.Dependencies {
 	var list []state.Dependency
 	for _, text := range texts {
 		a, ok := r.known[text]
@@ -164,5 +163,5 @@ func (r *reader) addresses(texts []string) []state.Dependency {
 		}
 		list = append(list, a)
 	}
-	return list
+	return r.universe.Set(slices.Values(list))
 }

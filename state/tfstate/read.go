@@ -119,7 +119,8 @@ func structureErrors(err error) diag.List {
 
 // fromV4 makes a state of a file. Parts with problems are left out; the others are there.
 func fromV4(f *fileV4) (*state.State, diag.List) {
-	r := reader{s: state.Empty(), known: map[string]state.Dependency{}, lists: map[string][]state.Dependency{}}
+	r := reader{s: state.Empty(), known: map[string]state.Dependency{},
+		lists: map[string]*state.Dependencies{}, universe: state.NewUniverse()}
 	r.s.Lineage, r.s.Serial, r.s.EngineVersion = f.Lineage, f.Serial, f.TerraformVersion
 	if f.TerraformVersion != "" {
 		if _, err := goversion.NewVersion(f.TerraformVersion); err != nil {
@@ -144,8 +145,10 @@ func fromV4(f *fileV4) (*state.State, diag.List) {
 type reader struct {
 	s     *state.State
 	diags diag.List
-	known map[string]state.Dependency   // dependencies that were parsed
-	lists map[string][]state.Dependency // and whole lists of them, by their JSON: instances of a resource share them
+	known map[string]state.Dependency    // dependencies that were parsed
+	lists map[string]*state.Dependencies // and whole lists of them, by their JSON: instances of a resource share them
+	// universe is that of all sets.
+	universe *state.Universe
 }
 
 func (r *reader) fail(summary, format string, args ...any) {
@@ -282,8 +285,8 @@ func readKey(raw json.RawMessage) (addr.Key, bool) {
 	return addr.IntKey(int(f)), err == nil && f == float64(int(f))
 }
 
-// dependencies reads a list of addresses. Equal lists are the same slice.
-func (r *reader) dependencies(raw json.RawMessage) []state.Dependency {
+// dependencies reads a list of addresses. Equal lists are the same set.
+func (r *reader) dependencies(raw json.RawMessage) *state.Dependencies {
 	if isNull(raw) {
 		return nil
 	}
@@ -295,7 +298,7 @@ func (r *reader) dependencies(raw json.RawMessage) []state.Dependency {
 		r.diags = r.diags.Append(structureErrors(err))
 		return nil
 	}
-	list := slices.Clip(r.addresses(texts))
+	list := r.addresses(texts)
 	r.lists[string(raw)] = list
 	return list
 }

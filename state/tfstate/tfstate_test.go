@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -145,13 +144,13 @@ func TestInstancesOfOneResourceShareTheirDependencies(t *testing.T) {
 	s := state.Empty()
 	for i := range 2 {
 		s.Apply(state.SetObject{Addr: instance("c", addr.IntKey(i)), Provider: test, Object: &state.Object{
-			Status: state.Ready, Attrs: []byte("{}"), Dependencies: slices.Clone(deps),
+			Status: state.Ready, Attrs: []byte("{}"), Dependencies: state.DependenciesOn(deps...),
 		}})
 	}
 	got := read(t, []byte(write(t, s, Indented)))
 	one, other := got.Object(instance("c", addr.IntKey(0)), ""), got.Object(instance("c", addr.IntKey(1)), "")
-	if &one.Dependencies[0] != &other.Dependencies[0] {
-		t.Error("there are two lists")
+	if one.Dependencies != other.Dependencies || one.Dependencies.Len() != 2 {
+		t.Error("there are two sets")
 	}
 }
 
@@ -291,11 +290,10 @@ func everything() *state.State {
 		Status: state.Tainted, SchemaVersion: 3, Attrs: []byte(`{"big":7227701560655103598123.0625,"empty":{},"html":"\u003c\u0026\u003e","list":[]}`),
 		Sensitive: []cty.Path{cty.GetAttrPath("a").IndexString("k<").IndexInt(3), cty.GetAttrPath("b")},
 		Private:   []byte{0, 1, 255}, Identity: []byte(`{"id":"x"}`), IdentityVersion: 2,
-		Dependencies:        []state.Dependency{state.DependOn(instance("z", addr.NoKey).Config()), state.DependOn(addr.ConfigResource{Module: "m.n", Resource: addr.Resource{Mode: addr.Data, Type: "t", Name: "d"}})},
+		Dependencies: state.DependenciesOn(state.DependOn(instance("z", addr.NoKey).Config()),
+			state.DependOn(addr.ConfigResource{Module: "m.n", Resource: addr.Resource{Mode: addr.Data, Type: "t", Name: "d"}})),
 		CreateBeforeDestroy: true, SkipDestroy: true,
 	}
-	// Dependencies are sorted by their text.
-	full.Dependencies[0], full.Dependencies[1] = full.Dependencies[1], full.Dependencies[0]
 	plain := &state.Object{Status: state.Ready, Attrs: []byte(`{}`)}
 	s.Apply(
 		state.SetObject{Addr: instance("z", addr.NoKey), Provider: test, Object: plain},

@@ -60,7 +60,7 @@ type encoder struct {
 	buf []byte
 	err error
 
-	deps     []state.Dependency // the list that was written last: instances share lists
+	deps     *state.Dependencies // the set that was written last: instances share sets
 	depsText []byte
 }
 
@@ -205,7 +205,7 @@ func (e *encoder) object(in object, provider string) (err error) {
 		e.buf = base64.StdEncoding.AppendEncode(e.buf, o.Private)
 		e.text(`"`)
 	}
-	if len(o.Dependencies) > 0 {
+	if o.Dependencies.Len() > 0 {
 		e.text(`,"dependencies":`).dependencies(o.Dependencies)
 	}
 	if o.CreateBeforeDestroy {
@@ -221,16 +221,11 @@ func (e *encoder) object(in object, provider string) (err error) {
 	return nil
 }
 
-func (e *encoder) dependencies(list []state.Dependency) {
-	if len(e.deps) != len(list) || &e.deps[0] != &list[0] {
-		texts := make([]string, len(list))
-		for i, d := range list {
-			texts[i] = d.Value().String()
-		}
-		slices.Sort(texts)
-		e.deps, e.depsText = list, append(e.depsText[:0], '[')
-		for i, text := range texts {
-			if i > 0 {
+func (e *encoder) dependencies(set *state.Dependencies) {
+	if e.deps != set {
+		e.deps, e.depsText = set, append(e.depsText[:0], '[')
+		for text := range set.Texts() {
+			if len(e.depsText) > 1 {
 				e.depsText = append(e.depsText, ',')
 			}
 			e.depsText = appendString(e.depsText, text)

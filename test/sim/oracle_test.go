@@ -19,7 +19,7 @@ type record struct {
 	resource addr.ConfigResource
 	status   state.Status
 	doubt    *state.Doubt
-	recorded []state.Dependency
+	recorded *state.Dependencies
 	attrs    struct {
 		ID   string   `json:"id"`
 		Name string   `json:"name"`
@@ -134,7 +134,7 @@ func (s *site) mustNotBeNeeded(e *errand) {
 		if slices.Contains(r.attrs.Refs, e.id) {
 			s.w.violate("order", "%s began to be deleted while %s, which refers to it, was still there", e.name, r.attrs.Name)
 		}
-		if at >= 0 && slices.Contains(r.recorded, state.DependOn(list[at].resource)) {
+		if at >= 0 && r.recorded.Has(state.DependOn(list[at].resource)) {
 			s.w.violate("recorded order", "%s began to be deleted while %s, which was recorded to depend on it, was still there", e.name, r.attrs.Name)
 		}
 	}

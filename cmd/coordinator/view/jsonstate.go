@@ -154,9 +154,7 @@ func stateResource(a addr.Instance, provider addr.Provider, o *state.Object, sch
 	r := newResource(a, provider)
 	r.SchemaVersion = o.SchemaVersion
 	r.Tainted = o.Status == state.Tainted
-	for _, d := range o.Dependencies {
-		r.DependsOn = append(r.DependsOn, d.Value().String())
-	}
+	r.DependsOn = slices.Collect(o.Dependencies.Texts())
 	if o.Identity != nil {
 		r.IdentityVersion = &o.IdentityVersion
 		if err := json.Unmarshal(o.Identity, &r.Identity); err != nil {

@@ -78,7 +78,7 @@ func everything(t testing.TB) Saved {
 		Addr: instance(t, "test_thing.b[0]"), Provider: addr.ProviderInstance{Provider: c.Provider.Provider},
 		Object: &state.Object{
 			Status: state.Tainted, SchemaVersion: 1, Attrs: []byte(`{"id":"b"}`), Private: []byte("p"),
-			Dependencies: []state.Dependency{state.DependOn(instance(t, "test_thing.a").Config())}, CreateBeforeDestroy: true,
+			Dependencies: state.DependenciesOn(state.DependOn(instance(t, "test_thing.a").Config())), CreateBeforeDestroy: true,
 		},
 	}, state.SetOutput{Name: "o", Output: &state.Output{Value: cty.StringVal("v"), Sensitive: true}})
 	same := *everyField(t)
