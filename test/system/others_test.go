@@ -94,7 +94,7 @@ resource "terraform_data" "b" {
 `)
 	env := []string{"TF_DATA_DIR=" + filepath.Join(own, "data")}
 	for _, args := range [][]string{
-		{"init"}, {"validate"}, {"plan"}, {"apply", "-auto-approve"}, {"output"}, {"state", "list"}, {"show"}, {"test"}, {"destroy", "-auto-approve"},
+		{"init", "-reconfigure"}, {"validate"}, {"plan"}, {"apply", "-auto-approve"}, {"output"}, {"state", "list"}, {"show"}, {"test"}, {"destroy", "-auto-approve"},
 	} {
 		asNobody(env, "", args...)
 	}
