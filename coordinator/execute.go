@@ -219,6 +219,9 @@ func (x *executor) call(a call) {
 			x.inbox.put(callFailed{a.vertex, err})
 			return
 		}
+		if !result.Started.IsZero() && result.Ended.After(result.Started) {
+			took = result.Ended.Sub(result.Started) // without the way, and the time that it waited for a slot
+		}
 		x.inbox.put(completed{a.vertex, x.Program.Complete(x.ctx, a.vertex, result), took, result.Worker})
 	})
 }

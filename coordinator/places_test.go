@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -146,5 +147,39 @@ func TestTheSecondOperationIsHandedToWhoDidTheFirst(t *testing.T) {
 	w.once()
 	if w.handed["w"] != 30 || len(w.handed) != 1 {
 		t.Errorf("handed over: %v, of 30 second operations", w.handed)
+	}
+}
+
+// What an operation waited for counted as its work: 7.4 s for operations of one second, in the journal and in the durations
+// that order later runs.
+func TestWaitingIsNoWork(t *testing.T) {
+	for name, lane := range map[string]program.Lane{"fast": program.Fast, "safe": program.Safe} {
+		w := regions(t, 20, lane, 10)
+		w.program.stored = true
+		w.answer = func(task *wire.Task) *wire.Result {
+			r := compute(task)
+			r.Started, r.Ended = time.Unix(1_600_000_000, 0), time.Unix(1_600_000_001, 0) // by a clock of its own
+			return r
+		}
+		w.boot()
+		w.finish()
+		waited := time.Duration(0)
+		for _, e := range w.events {
+			if e.Kind != journal.Finish {
+				continue
+			}
+			waited = max(waited, e.Waited)
+			if e.Took != time.Second {
+				t.Errorf("%s lane: vertex %d took %s", name, e.Vertex, e.Took)
+			}
+		}
+		if waited < 8*time.Second || waited > 10*time.Second {
+			t.Errorf("%s lane: the last of ten operations of eu waited %s", name, waited)
+		}
+		for key, d := range w.loop.durations {
+			if d != time.Second {
+				t.Errorf("%s lane: %s is expected to take %s", name, key, d)
+			}
+		}
 	}
 }

@@ -105,6 +105,9 @@ func (l *loop) enqueue(v int) {
 		l.park(v, time.Time{})
 		return
 	}
+	if w.ready.IsZero() {
+		w.ready = l.now
+	}
 	was := x.class
 	x.class = l.classify(x, w)
 	c := l.classes[x.class-firstClass]

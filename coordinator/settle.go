@@ -117,7 +117,7 @@ func (l *loop) conclude(v int) {
 			kind = journal.Fail
 		}
 		e := l.event(v, kind)
-		e.Took, e.Sequence = w.took(l.now), w.sequence
+		e.Took, e.Waited, e.Sequence = w.took(l.now), w.waited(l.now), w.sequence
 		if w.step.Notes.Action != "" {
 			e.Action = w.step.Notes.Action
 		}
@@ -127,12 +127,24 @@ func (l *loop) conclude(v int) {
 	l.save(r)
 }
 
-// took is how long the vertex's operations took by now; zero when there were none.
+// took is how long the vertex's operations took; zero when there were none. Where no worker has told, it is the time since the
+// first one went out.
 func (w *work) took(now time.Time) time.Duration {
 	if w.started.IsZero() {
 		return 0
 	}
-	return now.Sub(w.started)
+	if w.spent == 0 {
+		return now.Sub(w.started)
+	}
+	return w.spent
+}
+
+// waited is how long the vertex was ready, but not worked on: for a place, for permits, on the way.
+func (w *work) waited(now time.Time) time.Duration {
+	if w.ready.IsZero() || w.started.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(w.ready)-w.took(now))
 }
 
 // settle ends a vertex, whose effect is durable by now: what depends on it goes on.

@@ -84,8 +84,9 @@ func (t *tally) skip(x *vertex) {
 	t.omitted++
 }
 
-// sample remembers how long an operation took.
+// sample remembers how long an operation took, not counting what it waited for.
 func (l *loop) sample(x *vertex, w *work, took time.Duration) {
+	w.spent += took
 	if x.hidden {
 		return
 	}

@@ -47,7 +47,10 @@ func (w *Worker) answer(ctx context.Context, pool string, data []byte) []byte {
 		result = w.call(ctx, task)
 	}
 	result.Attempt, result.Worker, result.Pool = task.Attempt, w.ID, pool
-	result.Started, result.Ended = started, w.Now()
+	result.Ended = w.Now()
+	if result.Started.IsZero() {
+		result.Started = started
+	}
 
 	packer.Run = task.Run
 	out, err := packer.Pack(ctx, about, wire.EncodeResult(result))
@@ -90,7 +93,10 @@ func (w *Worker) call(ctx context.Context, t *wire.Task) *wire.Result {
 	if ctx.Err() != nil {
 		return &wire.Result{NotStarted: true}
 	}
-	return w.operate(ctx, t.Run, t.Attempt, t)
+	started := w.Now() // with the slot in hand
+	result := w.operate(ctx, t.Run, t.Attempt, t)
+	result.Started = started
+	return result
 }
 
 // changesTheWorld tells whether an operation must not begin twice. What the built-in provider does exists in the

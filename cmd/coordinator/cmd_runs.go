@@ -48,7 +48,8 @@ func runRunsList(ctx context.Context, a *app, args []string) int {
 const runsShowUsage = `
 Usage: coordinator [global options] runs show [options] [RUN]
 
-  Shows a run: what it did, in which pool and on which worker, how long that took, what failed, and what is in doubt.
+  Shows a run: what it did, in which pool and on which worker, how long each operation waited for a slot and for permits,
+  how long it took itself, what failed, and what is in doubt.
   Without a name, the newest run.
 
 Options:

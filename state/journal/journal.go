@@ -108,16 +108,19 @@ func Next(s Status, k Kind) (Status, error) {
 
 // Event is one thing that happened. Zero fields do not apply.
 type Event struct {
-	Kind    Kind          `msgpack:"k"`
-	Vertex  int           `msgpack:"x"`
-	At      time.Time     `msgpack:"t"`
-	Address string        `msgpack:"a,omitempty"`
-	Attempt string        `msgpack:"at,omitempty"`
-	Pool    string        `msgpack:"p,omitempty"`
-	Worker  string        `msgpack:"w,omitempty"`
-	Permits []string      `msgpack:"pm,omitempty"` // request ids of the permits held, widest last
-	Action  string        `msgpack:"ac,omitempty"`
-	Took    time.Duration `msgpack:"d,omitempty"`
+	Kind    Kind      `msgpack:"k"`
+	Vertex  int       `msgpack:"x"`
+	At      time.Time `msgpack:"t"`
+	Address string    `msgpack:"a,omitempty"`
+	Attempt string    `msgpack:"at,omitempty"`
+	Pool    string    `msgpack:"p,omitempty"`
+	Worker  string    `msgpack:"w,omitempty"`
+	Permits []string  `msgpack:"pm,omitempty"` // request ids of the permits held, widest last
+	Action  string    `msgpack:"ac,omitempty"`
+	// Took is how long the operations of a vertex that has ended took; Waited is how long it was ready before and between
+	// them, for a slot, for permits, on the way.
+	Took   time.Duration `msgpack:"d,omitempty"`
+	Waited time.Duration `msgpack:"wt,omitempty"`
 	// Sequence is the position of the accepted result in the result stream.
 	Sequence uint64 `msgpack:"s,omitempty"`
 	// Phase counts the operations of a vertex that are done (Step).

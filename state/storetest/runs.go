@@ -20,7 +20,7 @@ func eventsInOrder(t *testing.T, f Fixture) {
 		for j := range i % 4 {
 			events = append(events, journal.Event{
 				Kind: journal.Dispatch, Vertex: i, Phase: j, At: now(i), Address: "test_thing.a", Attempt: "a1", Pool: "eu",
-				Worker: "w", Permits: []string{"p1", "p2"}, Action: "create", Took: time.Duration(i), Sequence: uint64(i), Detail: "d",
+				Worker: "w", Permits: []string{"p1", "p2"}, Action: "create", Took: time.Duration(i), Waited: time.Duration(2 * i), Sequence: uint64(i), Detail: "d",
 			})
 		}
 		commit(t, s, journal.Tx{Run: "r", Events: events})

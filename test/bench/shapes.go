@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -22,6 +23,8 @@ type shape struct {
 	// work is how long the simulated operations of an apply take: along the longest path, and together. Nil for shapes
 	// whose operations take no time.
 	work func(n int) (critical, total time.Duration)
+	// measure is set for shapes that are not taken through the life of a configuration.
+	measure func(ctx context.Context, b *bench, n int) error
 }
 
 // shapes are all there are, by name.
@@ -34,6 +37,8 @@ var shapes = []shape{
 	{name: "modules", about: "n calls of a small module, in chains of ten", usual: 1_000, files: modules, vertices: times(2)},
 	{name: "index", about: "two resources with count = n, each instance of one refers to one of the other by index", usual: 2_000, files: one(index), vertices: times(2)},
 	{name: "sleep", about: "n objects of a plugin in layers of 20, whose creation takes 100 to 500 ms", usual: 300, plugins: true, files: one(sleep), vertices: times(1), work: sleepWork},
+	{name: "regions", about: "n operations in each of two pools, of one slot and of ten", usual: 50, plugins: true, files: one(regions), vertices: times(2), measure: measureRegions},
+	{name: "workers", about: "n operations on one, two, four and eight workers", usual: 200, plugins: true, files: one(slow), vertices: times(1), measure: measureWorkers},
 	{name: "plugin", about: "one resource of a plugin with count = n, whose operations take no time", usual: 1_000, plugins: true, files: one(pluginWide), vertices: times(1)},
 }
 

@@ -98,10 +98,11 @@ func RunText(w io.Writer, r journal.Run, hidden func(vertex int) bool, events []
 
 // doneTable lists what was done, in the order in which it ended, with the place where it ran.
 func doneTable(w io.Writer, events []journal.Event) error {
-	rows := [][]string{{"  ADDRESS", "OPERATION", "POOL", "WORKER", "TOOK"}}
+	rows := [][]string{{"  ADDRESS", "OPERATION", "POOL", "WORKER", "WAITED", "TOOK"}}
 	for _, e := range events {
 		if e.Kind == journal.Finish && e.Address != "" {
-			rows = append(rows, []string{"  " + e.Address, e.Action, e.Pool, e.Worker, e.Took.Round(time.Millisecond).String()})
+			rows = append(rows, []string{"  " + e.Address, e.Action, e.Pool, e.Worker,
+				e.Waited.Round(time.Millisecond).String(), e.Took.Round(time.Millisecond).String()})
 		}
 	}
 	if len(rows) == 1 {
