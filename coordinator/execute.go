@@ -133,7 +133,7 @@ func (x *executor) do(a action) {
 	case withdraw:
 		x.withdraw(a)
 	case release:
-		x.spawn(func() { x.release(a) })
+		x.release(a)
 	case askContention:
 		x.spawn(func() {
 			yes, err := x.Transport.Contended(x.ctx, a.limit, x.asker())
@@ -382,16 +382,18 @@ func (x *executor) release(a release) {
 	x.mu.Lock()
 	p := x.permits[key]
 	delete(x.permits, key)
-	x.mu.Unlock()
-	if x.persist("giving a permit back", func() error {
-		// The end of the run waits for this, so it does not cut it short.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), partTime)
-		defer cancel()
-		return p.Release(ctx)
-	}) {
-		failpoint.Hit(failpoint.PermitReleased)
-		x.inbox.put(released(a))
-	}
+	x.mu.Unlock() // from here on the end of the run does not give it back too
+	x.spawn(func() {
+		if x.persist("giving a permit back", func() error {
+			// The end of the run waits for this, so it does not cut it short.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), partTime)
+			defer cancel()
+			return p.Release(ctx)
+		}) {
+			failpoint.Hit(failpoint.PermitReleased)
+			x.inbox.put(released(a))
+		}
+	})
 }
 
 func (x *executor) control(a control) {
