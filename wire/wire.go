@@ -290,8 +290,10 @@ type Worker struct {
 // Control is a message to workers.
 type Control struct {
 	// Kind is "stop" (ask providers of the run's operations to stop), "cancel" (start nothing more of the run)
-	// or "announce" (send a heartbeat now). A coordinator heeds "cancel" too, and there Run may also be the name of the
+	// "announce" (send a heartbeat now) or "warm" (be ready for Providers; see there). A coordinator heeds "cancel" too, and there Run may also be the name of the
 	// coordinator: whatever it runs.
 	Kind string `msgpack:"k"`
 	Run  string `msgpack:"r,omitempty"`
+	// Providers are those that a run will ask ("warm"): workers fetch and start them, unconfigured.
+	Providers []Provider `msgpack:"p,omitempty"`
 }

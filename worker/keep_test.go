@@ -96,3 +96,20 @@ func TestAWorkerThatDrainsKeepsNoSlot(t *testing.T) {
 		}
 	})
 }
+
+// Each worker fetched and started a provider when it got its first operation: of seven seconds on eight workers two were that.
+func TestAProviderIsStartedBeforeItsFirstOperation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.start()
+		synctest.Wait()
+		b.bus.control["eu"](wire.Control{Kind: "warm", Providers: []wire.Provider{{Address: "p", Digest: "configured", Config: []byte{1}}}})
+		synctest.Wait()
+		if b.cloud.released != 1 || b.cloud.applied != 0 {
+			t.Errorf("%d providers were started, %d changes made", b.cloud.released, b.cloud.applied)
+		}
+		if err := b.stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

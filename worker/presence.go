@@ -67,6 +67,24 @@ func (w *Worker) watch(ctx context.Context, pool string) {
 	}
 }
 
+// mostWarm is how many providers a worker starts for one message.
+const mostWarm = 32
+
+// warm fetches and starts a provider before anybody asks it, so that its first operation need not wait for that. A process that
+// nobody uses ends by itself after a while.
+func (w *Worker) warm(ctx context.Context, p wire.Provider) {
+	p.Config, p.Digest, p.Mock = nil, "", nil
+	lease, diags := w.Providers.Acquire(ctx, p, nil)
+	if diags.HasErrors() {
+		w.Log.Debug("a provider was not started ahead", "provider", p.Address, "error", diags.Err())
+		return
+	}
+	defer lease.Release()
+	if _, diags := lease.Provider().Schemas(ctx); diags.HasErrors() {
+		w.Log.Debug("a provider does not tell what it declares", "provider", p.Address, "error", diags.Err())
+	}
+}
+
 func (w *Worker) obey(ctx context.Context, c wire.Control, stops *sync.WaitGroup) {
 	switch c.Kind {
 	case "announce":
@@ -76,6 +94,10 @@ func (w *Worker) obey(ctx context.Context, c wire.Control, stops *sync.WaitGroup
 		}
 	case "cancel":
 		w.ops.cancel(c.Run)
+	case "warm":
+		for _, p := range c.Providers[:min(len(c.Providers), mostWarm)] {
+			stops.Go(func() { w.warm(ctx, p) })
+		}
 	case "stop":
 		for _, op := range w.ops.of(c.Run) {
 			stops.Go(func() {

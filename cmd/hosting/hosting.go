@@ -35,6 +35,9 @@ import (
 	"github.com/millipede-iac/millipede/worker/provision"
 )
 
+// warmFor is how long a worker of its own keeps a plugin that nobody uses: for somebody to look at a plan and approve it.
+const warmFor = 10 * time.Minute
+
 // Platform is os_arch of this process.
 const Platform = runtime.GOOS + "_" + runtime.GOARCH
 
@@ -102,8 +105,13 @@ func New(o Options) (*Hosted, error) {
 		cacheDir = filepath.Join(o.Dir, "packages")
 	}
 	environ := natsconn.Strip(o.Environ, o.Connects)
+	var idle time.Duration
+	if o.Connects {
+		idle = warmFor
+	}
 	host := plugin.NewHost(plugin.Options{
-		Log: o.PluginLog, DisableTLS: o.DisableTLS,
+		IdleAfter: idle,
+		Log:       o.PluginLog, DisableTLS: o.DisableTLS,
 		Env: append(slices.Clone(environ), "MILLIPEDE_WORKER="+id, "MILLIPEDE_POOL="+strings.Join(o.Pools, ",")),
 	})
 	hostname, _ := os.Hostname() // for people; a machine without a name is fine

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -82,8 +83,10 @@ func (s *Session) Schemas(ctx context.Context, prior *state.State) (*values.Sche
 	var mu sync.Mutex // guards out and diags
 	out := map[addr.Provider]*provider.Schemas{}
 	var diags diag.List
+	needed := needs(s.Tree, prior)
+	s.warm(ctx, slices.SortedFunc(maps.Keys(needed), func(a, b addr.Provider) int { return cmp.Compare(a.String(), b.String()) }))
 	group, ctx := errgroup.WithContext(ctx)
-	for p, n := range needs(s.Tree, prior) {
+	for p, n := range needed {
 		group.Go(func() error {
 			task := &wire.SchemaTask{Managed: sorted(n.managed), Data: sorted(n.data), Ephemeral: sorted(n.ephemeral)}
 			schemas, more := s.ProviderSchemas(ctx, p, task)
@@ -100,6 +103,23 @@ func (s *Session) Schemas(ctx context.Context, prior *state.State) (*values.Sche
 		panic("operation: the schema calls return no errors")
 	}
 	return values.NewSchemas(out), diags
+}
+
+// warm has all workers fetch and start the providers that the session is about to ask: else each worker does so in the run,
+// when it gets its first operation. It is a request, and nothing rests on it.
+func (s *Session) warm(ctx context.Context, needed []addr.Provider) {
+	if s.Embedded {
+		return // the one worker is asked for the schemas anyway
+	}
+	m := wire.Control{Kind: "warm"}
+	for _, p := range needed {
+		if !p.IsBuiltin() {
+			m.Providers = append(m.Providers, wire.Provider{Package: s.Package(p), Address: p.String(), Dir: workDir()})
+		}
+	}
+	if len(m.Providers) > 0 {
+		_ = s.Transport.Control(ctx, "", m)
+	}
 }
 
 // ProviderSchemas asks a worker for the schemas of one provider.

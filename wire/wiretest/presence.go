@@ -3,6 +3,7 @@ package wiretest
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/millipede-iac/millipede/wire"
@@ -123,10 +124,10 @@ var presenceTests = []test{
 				}
 			}
 		}
-		if m := next(atEU); m != (wire.Control{Kind: "stop", Run: "run-1"}) && m.Kind != "cancel" {
+		if m := next(atEU); !reflect.DeepEqual(m, wire.Control{Kind: "stop", Run: "run-1"}) && m.Kind != "cancel" {
 			b.Fatalf("pool eu got %+v", m)
 		}
-		if m := next(atUS); m != (wire.Control{Kind: "cancel", Run: "run-2"}) {
+		if m := next(atUS); !reflect.DeepEqual(m, wire.Control{Kind: "cancel", Run: "run-2"}) {
 			b.Fatalf("pool us got %+v", m)
 		}
 	}},
