@@ -17,13 +17,19 @@ type past struct {
 	ops       int            // operations that are done
 	worker    string         // who did the last one of them
 	open      *journal.Event // the last dispatch, when it is dispatched or in doubt
-	attempts  []string       // all that were ever made
+	attempts  []made         // all that were ever made
 	suspected time.Time
 	reason    string
 	over      bool // in doubt, but nothing runs any more
 
 	permits []permit // reclaimed before the vertex was looked at
 	early   *arrived // a result that came before that
+}
+
+// made is an attempt that an earlier process has made.
+type made struct {
+	id            wire.AttemptID
+	pool, address string
 }
 
 // recollect folds a run's events into what the loop needs to go on. It fails on a journal that no run can have made.
@@ -47,7 +53,7 @@ func recollect(n int, events []journal.Event) (map[int]*past, error) {
 		}
 		switch e.Kind {
 		case journal.Dispatch:
-			p.attempts = append(p.attempts, e.Attempt)
+			p.attempts = append(p.attempts, made{wire.AttemptID(e.Attempt), e.Pool, e.Address})
 		case journal.Step:
 			if e.Phase >= p.ops {
 				p.ops, p.worker = e.Phase, e.Worker
@@ -68,9 +74,9 @@ func (l *loop) adopt() {
 		}
 		l.vertices[v].status = p.status
 		l.vertices[v].ops = int16(p.ops)
-		for _, id := range p.attempts {
-			under := p.open != nil && p.open.Attempt == id
-			l.attempts[wire.AttemptID(id)] = &attempt{vertex: v, taken: !under}
+		for _, m := range p.attempts {
+			under := p.open != nil && p.open.Attempt == string(m.id)
+			l.attempts[m.id] = &attempt{vertex: v, pool: m.pool, taken: !under}
 		}
 		if p.open != nil && (p.status == journal.Dispatched || p.status == journal.Doubt) {
 			l.unheard++

@@ -115,7 +115,7 @@ func (w *safeWorker) attempt(t testing.TB, d wire.Delivery, nonce string) {
 	pause := time.NewTimer(w.latency)
 	<-pause.C
 	r := compute(task)
-	r.Nonce, r.Started = nonce, started
+	r.Nonce, r.Started, r.Pool = nonce, started, d.Ref().Pool
 	data, _ := xor{}.Wrap(ctx, d.Ref(), wire.EncodeResult(r))
 	if err := w.conn.PublishResult(ctx, d.Ref(), data); err != nil {
 		t.Errorf("publishing a result: %v", err)

@@ -36,7 +36,7 @@ func lateResult(w *world, change func(*wire.Result)) {
 			continue
 		}
 		r := compute(w.tasks[id].task)
-		r.Attempt, r.Nonce, r.Worker = id, c.Nonce, "dead"
+		r.Attempt, r.Nonce, r.Worker, r.Pool = id, c.Nonce, "dead", w.tasks[id].ref.Pool
 		if change != nil {
 			change(r)
 		}
@@ -196,7 +196,7 @@ func TestAnAttemptThatItsWorkerHasForgottenIsInDoubt(t *testing.T) {
 	w.boot()
 	var say func()
 	say = func() {
-		w.send(beat{wire.Heartbeat{Worker: "dead", Pools: []string{"other"}, Protocol: wire.ProtocolVersion}})
+		w.send(beat{wire.Heartbeat{Worker: "dead", Pools: []string{"default"}, Draining: true, Protocol: wire.ProtocolVersion}})
 		w.later(time.Second, say)
 	}
 	say()

@@ -58,7 +58,7 @@ type (
 		err     error
 	}
 	// arrived brings a result of the safe lane. delivery is the actor's number for its message; claim is what the
-	// attempt's register holds, the zero Claim when that could not be read.
+	// attempt's register holds, the zero Claim when that is nothing.
 	arrived struct {
 		delivery int
 		ref      wire.TaskRef
@@ -70,7 +70,13 @@ type (
 	unreadable struct {
 		delivery int
 		ref      wire.TaskRef
+		sequence uint64
 		err      error
+	}
+	// misplacedResult tells that a result came whose subject is not that of an attempt of this run.
+	misplacedResult struct {
+		delivery int
+		ref      wire.TaskRef
 	}
 	// acked tells that the message of a result will not come again.
 	acked struct{ delivery int }
@@ -86,8 +92,9 @@ type (
 	beat struct{ wire.Heartbeat }
 	// refusing tells that the message store stores nothing, and why; nil: it does so again.
 	refusing struct{ err error }
-	// lostData tells that the transport does not hold any more what it held.
-	lostData struct{}
+	// lostData tells that the transport does not hold any more what it held; older, that an earlier version of the
+	// program has dispatched what is under way, whose registers this one cannot read.
+	lostData struct{ older bool }
 	// surveyed tells that all workers had the time to say that they are there.
 	surveyed struct{}
 	// ticked tells that tickEvery has passed, and for how long the transport has been connected; 0 when it is not.
@@ -106,27 +113,28 @@ type (
 	failed struct{ err error }
 )
 
-func (began) isEvent()       {}
-func (prepared) isEvent()    {}
-func (completed) isEvent()   {}
-func (callFailed) isEvent()  {}
-func (declared) isEvent()    {}
-func (granted) isEvent()     {}
-func (released) isEvent()    {}
-func (refused) isEvent()     {}
-func (contention) isEvent()  {}
-func (committed) isEvent()   {}
-func (published) isEvent()   {}
-func (arrived) isEvent()     {}
-func (unreadable) isEvent()  {}
-func (acked) isEvent()       {}
-func (registered) isEvent()  {}
-func (beat) isEvent()        {}
-func (refusing) isEvent()    {}
-func (lostData) isEvent()    {}
-func (surveyed) isEvent()    {}
-func (ticked) isEvent()      {}
-func (blocked) isEvent()     {}
-func (interrupted) isEvent() {}
-func (abandoned) isEvent()   {}
-func (failed) isEvent()      {}
+func (began) isEvent()           {}
+func (prepared) isEvent()        {}
+func (completed) isEvent()       {}
+func (callFailed) isEvent()      {}
+func (declared) isEvent()        {}
+func (granted) isEvent()         {}
+func (released) isEvent()        {}
+func (refused) isEvent()         {}
+func (contention) isEvent()      {}
+func (committed) isEvent()       {}
+func (published) isEvent()       {}
+func (arrived) isEvent()         {}
+func (unreadable) isEvent()      {}
+func (misplacedResult) isEvent() {}
+func (acked) isEvent()           {}
+func (registered) isEvent()      {}
+func (beat) isEvent()            {}
+func (refusing) isEvent()        {}
+func (lostData) isEvent()        {}
+func (surveyed) isEvent()        {}
+func (ticked) isEvent()          {}
+func (blocked) isEvent()         {}
+func (interrupted) isEvent()     {}
+func (abandoned) isEvent()       {}
+func (failed) isEvent()          {}

@@ -5,8 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,12 +35,15 @@ type executor struct {
 	requests   map[permitKey]context.CancelCauseFunc
 	deliveries map[int]wire.Delivery
 	last       int // the number of the last delivery
+	attempts   map[wire.AttemptID]known
+	pools      map[string]bool // that the run has dispatched to
 }
 
 func newExecutor(o Options, i *inbox) *executor {
 	x := &executor{
 		Options: o, inbox: i, jobs: make(chan func()), cores: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		permits: map[permitKey]wire.Permit{}, requests: map[permitKey]context.CancelCauseFunc{}, deliveries: map[int]wire.Delivery{},
+		attempts: map[wire.AttemptID]known{}, pools: map[string]bool{},
 	}
 	x.save = newCommitter(x)
 	return x
@@ -226,7 +231,31 @@ func (x *executor) call(a call) {
 	})
 }
 
+// remember notes an attempt before anybody else can know of it.
+func (x *executor) remember(id wire.AttemptID, k known) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.attempts[id] = k
+	x.pools[k.pool] = true
+}
+
+// attempt returns what is known of an attempt of this run, if a pool may speak about it.
+func (x *executor) attempt(id wire.AttemptID, pool string) (known, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	k, ok := x.attempts[id]
+	return k, ok && k.pool == pool
+}
+
+// used lists the pools that the run has dispatched to.
+func (x *executor) used() []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Sorted(maps.Keys(x.pools))
+}
+
 func (x *executor) publish(a publish) {
+	x.remember(a.ref.Attempt, known{a.ref.Pool, a.task.Address})
 	err := x.confirm(a.permits)
 	if err != nil && !errors.Is(err, wire.ErrPermitLost) {
 		err = fmt.Errorf("%w: %w", wire.ErrDisconnected, err) // nothing was sent

@@ -55,6 +55,7 @@ func (l *loop) onCallFailed(e callFailed) {
 // attempt is what the loop remembers of an attempt for as long as the run lasts, to tell late copies of its result.
 type attempt struct {
 	vertex int
+	pool   string
 	taken  bool   // its result was accepted
 	buried bool   // it was proved not to have started
 	nonce  string // of the accepted result; empty when another process took it
@@ -66,7 +67,7 @@ type attempt struct {
 func (l *loop) intend(v int) {
 	w := l.vertices[v].work
 	w.attempt, w.published, w.asking, w.worker, w.answer = l.attempt(), false, false, "", nil
-	l.attempts[w.attempt] = &attempt{vertex: v}
+	l.attempts[w.attempt] = &attempt{vertex: v, pool: w.pool}
 	l.move(v, intending)
 	e := l.event(v, journal.Dispatch)
 	for _, p := range w.permits {
@@ -133,11 +134,13 @@ func (l *loop) onArrived(e arrived) {
 		return // another run's; it stays in the stream for whoever resumes that run
 	}
 	a := l.attempts[e.ref.Attempt]
-	switch {
-	case a == nil:
-		l.alarm(-1, fmt.Sprintf("A result came for the attempt %s, which this run never made. It stays in the stream.", e.ref.Attempt))
+	if why := forged(a, e); why != "" {
+		l.refuse(a, e.ref, e.delivery, why)
 		return
+	}
+	switch {
 	case a.buried:
+		l.retain(e.delivery, e.sequence)
 		l.alarm(a.vertex, fmt.Sprintf("Worker %s sent a result for the attempt %s, which was proved not to have started. The operation may have been started twice; the result stays in the stream.", e.result.Worker, e.ref.Attempt))
 		return
 	case a.taken:
@@ -157,9 +160,6 @@ func (l *loop) onArrived(e arrived) {
 		l.acking[e.delivery] = nil
 		l.do(ack{e.delivery})
 		return
-	case e.claim.Nonce != "" && e.claim.Nonce != e.result.Nonce:
-		l.alarm(a.vertex, fmt.Sprintf("A result of worker %s for the attempt %s bears another claim than the one that was won (by %s). It is not recorded, and stays in the stream.", e.result.Worker, e.ref.Attempt, holder(e.claim)))
-		return
 	}
 	x := &l.vertices[a.vertex]
 	if l.leaving {
@@ -175,8 +175,10 @@ func (l *loop) onArrived(e arrived) {
 		l.hold(a.vertex, e)
 		return
 	case settled:
-		return // the run goes on without it; it stays in the stream for whoever resumes the run
+		l.retain(e.delivery, e.sequence) // the run goes on without it
+		return
 	default:
+		l.retain(e.delivery, e.sequence)
 		l.alarm(a.vertex, fmt.Sprintf("A result of worker %s came for the attempt %s before that was published. It is not recorded, and stays in the stream.", e.result.Worker, e.ref.Attempt))
 		return
 	}
@@ -213,24 +215,24 @@ func holder(c wire.Claim) string {
 	return "worker " + c.Worker
 }
 
-// alarm reports what the protocol rules out.
-func (l *loop) alarm(v int, detail string) {
-	l.tell(v, diag.Errors("The protocol between coordinator and workers was violated", detail, nil))
-}
-
 func (l *loop) onUnreadable(e unreadable) {
 	if e.ref.Run != l.run {
 		return
 	}
-	v := -1
-	if a := l.attempts[e.ref.Attempt]; a != nil {
-		v = a.vertex
+	a := l.attempts[e.ref.Attempt]
+	if why := misplaced(a, e.ref); why != "" {
+		l.refuse(a, e.ref, e.delivery, why)
+		return
 	}
-	l.tell(v, diag.Errors("Failed to read a result",
-		fmt.Sprintf("The result of the attempt %s could not be read, and stays in the stream: %s.", e.ref.Attempt, e.err), nil))
-	if v >= 0 && (l.vertices[v].phase == running || l.vertices[v].phase == publishing) {
-		l.vertices[v].work.over = true
-		l.suspect(v, "its result could not be read: "+e.err.Error())
+	l.retain(e.delivery, e.sequence)
+	detail := fmt.Sprintf("The result of the attempt %s could not be read, and stays in the stream: %s.", e.ref.Attempt, e.err)
+	if l.newAlarm(detail) {
+		l.tell(a.vertex, diag.Errors("Failed to read a result", detail, nil))
+	}
+	x := &l.vertices[a.vertex]
+	if w := x.work; w != nil && w.attempt == e.ref.Attempt && (x.phase == running || x.phase == publishing) {
+		w.over = true
+		l.suspect(a.vertex, "its result could not be read: "+e.err.Error())
 	}
 }
 

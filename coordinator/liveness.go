@@ -22,30 +22,44 @@ type worker struct {
 	takes bool // it is counted among the live workers of its pools
 }
 
+// maxMembers bounds what a run remembers of the workers of one pool, which may use a new name for each heartbeat.
+const maxMembers = 2048
+
 func (l *loop) onBeat(e beat) {
-	w := l.workers[e.Worker]
+	for _, pool := range e.Pools { // one, except in tests
+		l.hear(pool, e.Heartbeat.For(pool))
+	}
+}
+
+// hear takes the word of a worker of a pool, about that pool.
+func (l *loop) hear(pool string, h wire.Heartbeat) {
+	w := l.workers[member{pool, h.Worker}]
 	if w == nil {
+		if l.members[pool] == maxMembers {
+			return
+		}
+		l.members[pool]++
 		w = &worker{}
-		l.workers[e.Worker] = w
+		l.workers[member{pool, h.Worker}] = w
 		l.workerOrder = append(l.workerOrder, w)
-		if e.Protocol != wire.ProtocolVersion {
-			l.tell(-1, diag.List{diag.New(diag.Warning, "Worker of another version",
-				fmt.Sprintf("The worker %s speaks version %d of the protocol, this coordinator version %d. It is given no work.", e.Worker, e.Protocol, wire.ProtocolVersion), nil)})
+		if h.Protocol != wire.ProtocolVersion {
+			detail := fmt.Sprintf("The worker %s speaks version %d of the protocol, this coordinator version %d. It is given no work.", h.Worker, h.Protocol, wire.ProtocolVersion)
+			if l.newAlarm(detail) {
+				l.tell(-1, diag.List{diag.New(diag.Warning, "Worker of another version", detail, nil)})
+			}
 		}
 	}
 	l.count(w, false)
-	w.Heartbeat, w.seen = e.Heartbeat, l.now
-	l.count(w, !e.Draining && !e.Leaving && e.Protocol == wire.ProtocolVersion)
-	for _, name := range w.Pools {
-		l.fit(l.poolOf(name))
-	}
-	for _, id := range e.Attempts {
+	w.Heartbeat, w.seen = h, l.now
+	l.count(w, !h.Draining && !h.Leaving && h.Protocol == wire.ProtocolVersion)
+	l.fit(l.poolOf(pool))
+	for _, id := range h.Attempts {
 		a := l.attempts[id]
-		if a == nil {
+		if a == nil || a.pool != pool {
 			continue
 		}
 		if x := l.vertices[a.vertex].work; x != nil && x.attempt == id {
-			x.worker, x.listed = e.Worker, l.now
+			x.worker, x.listed = h.Worker, l.now
 		}
 	}
 }
@@ -85,13 +99,18 @@ func (l *loop) silent(seen time.Time) bool {
 
 // freeze stops everything because the transport lost data that it had acknowledged: a claim may be among them, so
 // nothing that was dispatched may be dispatched again.
-func (l *loop) freeze() {
+func (l *loop) freeze(older bool) {
 	if l.frozen {
 		return
 	}
 	l.frozen = true
-	l.tell(-1, diag.Errors("The message store lost data",
-		"NATS JetStream has lost messages that it had acknowledged, or its streams were made anew. Nothing more is started, because what was started cannot be told from what was not. The operations under way are in doubt.", nil))
+	if older {
+		l.tell(-1, diag.Errors("The run was begun by an earlier version",
+			"An earlier version of Millipede began this run, and kept its registers in streams that this version does not use. Nothing more is started, because what was started cannot be told from what was not. The operations under way are in doubt. To go on with the run, use the version that began it.", nil))
+	} else {
+		l.tell(-1, diag.Errors("The message store lost data",
+			"NATS JetStream has lost messages that it had acknowledged, or its streams were made anew. Nothing more is started, because what was started cannot be told from what was not. The operations under way are in doubt.", nil))
+	}
 	const reason = "the message store lost acknowledged data"
 	for v := range l.vertices {
 		switch x := &l.vertices[v]; {
@@ -170,7 +189,7 @@ func (l *loop) watch(v int) {
 	if x.phase != running {
 		return
 	}
-	switch holder := l.workers[w.worker]; {
+	switch holder := l.workers[member{w.pool, w.worker}]; {
 	case w.worker == "" && w.asking:
 	case w.worker == "" && !w.published && l.now.Sub(w.sent) >= time.Second:
 		l.move(v, publishing)

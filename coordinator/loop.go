@@ -67,11 +67,14 @@ type loop struct {
 	reclaims map[permitKey]wire.AttemptID
 
 	suspects       []int // vertices in doubt
-	workers        map[string]*worker
+	workers        map[member]*worker
 	workerOrder    []*worker
-	connectedSince time.Time // zero while the transport is not connected
-	goneSince      time.Time // from when on a run that is to stop finds the transport gone
-	settledAt      time.Time // from when on silence of a pool means that it has no worker
+	members        map[string]int  // how many workers each pool has ever had
+	alarms         []string        // that were told
+	left           map[uint64]bool // messages that stay in the stream of results
+	connectedSince time.Time       // zero while the transport is not connected
+	goneSince      time.Time       // from when on a run that is to stop finds the transport gone
+	settledAt      time.Time       // from when on silence of a pool means that it has no worker
 
 	stopping  bool // nothing more is started
 	cancelled bool
@@ -91,7 +94,7 @@ func newLoop(s settings) *loop {
 	l := &loop{
 		settings: s, byClass: map[string]int32{}, limits: map[string]*limit{}, pools: map[string]*pool{},
 		attempts: map[wire.AttemptID]*attempt{}, acking: map[int][]permit{}, kept: map[wire.AttemptID][]permit{}, reclaims: map[permitKey]wire.AttemptID{},
-		workers: map[string]*worker{},
+		workers: map[member]*worker{}, members: map[string]int{}, left: map[uint64]bool{},
 	}
 	g := s.program.Graph()
 	l.join(g.Len())
@@ -165,6 +168,8 @@ func (l *loop) step(now time.Time, e event) []action {
 		l.onArrived(e)
 	case unreadable:
 		l.onUnreadable(e)
+	case misplacedResult:
+		l.onMisplaced(e)
 	case acked:
 		l.onAcked(e)
 	case registered:
@@ -174,7 +179,7 @@ func (l *loop) step(now time.Time, e event) []action {
 	case refusing:
 		l.onRefusing(e)
 	case lostData:
-		l.freeze()
+		l.freeze(e.older)
 	case surveyed:
 		l.settledAt = l.now
 		l.unpark()

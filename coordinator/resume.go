@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/test/failpoint"
@@ -29,6 +31,11 @@ func Resume(ctx context.Context, o Options) (*Runner, error) {
 		}
 		p.Restore(done)
 	}
+	for _, p := range r.loop.past {
+		for _, m := range p.attempts {
+			r.acts.remember(m.id, known{m.pool, m.address})
+		}
+	}
 	return r, nil
 }
 
@@ -48,11 +55,15 @@ func (r *Runner) open(ctx context.Context) error {
 	if err != nil || mark == nil {
 		return err
 	}
-	now, err := r.Transport.HighWater(ctx)
+	if mark == olderMark {
+		r.inbox.put(lostData{older: true})
+		return nil
+	}
+	now, err := r.Transport.HighWater(ctx, slices.Sorted(maps.Keys(mark.Claims)))
 	if err != nil {
 		return fmt.Errorf("asking NATS for its streams: %w", err)
 	}
-	if regressed(*mark, now) {
+	if mark.Lost(now) {
 		r.inbox.put(lostData{})
 	}
 	return nil
@@ -92,9 +103,13 @@ func (r *Runner) close(ctx context.Context, out *Outcome) error {
 
 const marksBucket = "highwater"
 
-// regressed tells whether the transport holds less than it did.
-func regressed(was, now wire.HighWater) bool {
-	return was.Incarnation != now.Incarnation || now.Tasks < was.Tasks || now.Results < was.Results || now.Claims < was.Claims
+// olderMark is the mark of a run that a version of the program with another protocol has begun.
+var olderMark = new(wire.HighWater)
+
+// storedMark is a mark as the store keeps it. Marks of protocol version 1 named no version.
+type storedMark struct {
+	Protocol int
+	Mark     json.RawMessage
 }
 
 // loadMark returns what the run last saw in the transport; nil when it has seen nothing yet.
@@ -106,15 +121,27 @@ func loadMark(ctx context.Context, v Values, run string) (*wire.HighWater, error
 	if data == nil {
 		return nil, nil
 	}
+	var stored storedMark
 	mark := new(wire.HighWater)
-	if err := json.Unmarshal(data, mark); err != nil {
+	err = json.Unmarshal(data, &stored)
+	if err == nil && stored.Protocol != wire.ProtocolVersion {
+		return olderMark, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(stored.Mark, mark)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("reading what is remembered of the streams: %w", err)
 	}
 	return mark, nil
 }
 
 func saveMark(ctx context.Context, v Values, run string, mark wire.HighWater) error {
-	data, err := json.Marshal(mark)
+	text, err := json.Marshal(mark)
+	if err != nil {
+		panic("coordinator: a mark does not encode: " + err.Error())
+	}
+	data, err := json.Marshal(storedMark{wire.ProtocolVersion, text})
 	if err != nil {
 		panic("coordinator: a mark does not encode: " + err.Error())
 	}

@@ -217,6 +217,16 @@ func placer(rules *placement.Rules, parallelism int) func(program.Placement, fun
 	}
 }
 
+// Address returns the address of the vertex that an attempt of this run is for. It returns false for an attempt that the
+// run has not made, or not in this pool: then what the pool says of it is made up.
+func (r *Runner) Address(id wire.AttemptID, pool string) (string, bool) {
+	k, ok := r.acts.attempt(id, pool)
+	return k.address, ok
+}
+
+// Pools returns the pools that the run has dispatched to by now.
+func (r *Runner) Pools() []string { return r.acts.used() }
+
 // Interrupt asks to stop: nothing more is started, providers are asked to stop, what runs is awaited. Called again it
 // is Leave.
 func (r *Runner) Interrupt() { r.inbox.put(interrupted{}) }

@@ -22,6 +22,8 @@ const (
 	probeEvery = time.Second
 	// commitBatch is how many records go into one transaction at most.
 	commitBatch = 1024
+	// readPatience is how long an answer about a claim is waited for; the result is delivered again then.
+	readPatience = 5 * time.Second
 	// partTime is how long the end of a run may take to give permits back.
 	partTime = 5 * time.Second
 )
@@ -176,6 +178,10 @@ func (x *executor) read(n int, d wire.Delivery) {
 	if ref.Run != x.RunID {
 		return // it stays in the stream until its run is resumed; it is given back when this one ends
 	}
+	if _, ours := x.attempt(ref.Attempt, ref.Pool); !ours {
+		x.inbox.put(misplacedResult{n, ref})
+		return
+	}
 	var err error
 	if x.Envelope != nil {
 		data, err = x.Envelope.Unwrap(x.ctx, ref, data)
@@ -185,14 +191,17 @@ func (x *executor) read(n int, d wire.Delivery) {
 		result, err = wire.DecodeResult(data)
 	}
 	if err != nil {
-		x.inbox.put(unreadable{n, ref, err})
+		x.inbox.put(unreadable{n, ref, d.Sequence(), err})
 		return
 	}
-	// Without an answer about the claim the result counts: it can only be that of the attempt. The check finds
-	// damage of the register.
+	// The result counts only as that of the worker which has claimed the attempt. Without an answer about the claim
+	// nothing is known, and the message comes again.
 	c, err := x.Transport.ReadClaim(x.ctx, ref)
-	if err != nil {
-		c = wire.Claim{}
+	for until := x.Now().Add(readPatience); err != nil && !errors.Is(err, wire.ErrNotFound); {
+		if x.Now().After(until) || !x.pause(retryEvery) {
+			return
+		}
+		c, err = x.Transport.ReadClaim(x.ctx, ref)
 	}
 	x.inbox.put(arrived{n, ref, d.Sequence(), result, c})
 }
@@ -202,7 +211,7 @@ func (x *executor) probe() {
 	mark, err := loadMark(x.ctx, x.Store, x.RunID)
 	told := false // that the store refuses
 	for known := err == nil && mark != nil; ; {
-		now, err := x.Transport.HighWater(x.ctx)
+		now, err := x.Transport.HighWater(x.ctx, x.used())
 		switch refused := errors.Is(err, wire.ErrStore); {
 		case refused:
 			told = true
@@ -213,9 +222,9 @@ func (x *executor) probe() {
 		}
 		switch {
 		case err != nil: // not connected, perhaps
-		case known && regressed(*mark, now):
+		case known && mark.Lost(now):
 			err = wire.ErrRegressed
-		case !known || *mark != now:
+		case !known || !mark.Equal(now):
 			mark, known = &now, true
 			if err := saveMark(x.ctx, x.Store, x.RunID, now); err != nil && x.ctx.Err() == nil {
 				x.inbox.put(failed{fmt.Errorf("recording what the streams hold: %w", err)})

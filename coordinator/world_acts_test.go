@@ -245,7 +245,7 @@ func (w *world) take(id wire.AttemptID) {
 			w.busy--
 			done()
 			r := w.answer(task)
-			r.Attempt, r.Nonce, r.Worker = id, nonce, w.claims[id].Worker
+			r.Attempt, r.Nonce, r.Worker, r.Pool = id, nonce, w.claims[id].Worker, w.tasks[id].ref.Pool
 			w.report(w.tasks[id].ref, r)
 		})
 	})

@@ -109,14 +109,14 @@ func TestAWorkerOfAPoolDoesItsWorkInItsAccount(t *testing.T) {
 		t.Errorf("it is not permitted to %v", missing)
 	}
 	g.no(g.coordinator.PublishTask(ctx, euTask, []byte("task")))
-	g.no(g.coordinator.PutKey(ctx, "run-1", "W", []byte("sealed")))
+	g.no(g.coordinator.PutKey(ctx, "eu", "run-1", "W", []byte("sealed")))
 	tasks, err := worker.FetchTasks(ctx, "eu", 4)
 	g.no(err)
 	d := tasks[0]
 	if d.Ref() != euTask || string(d.Data()) != "task" {
 		t.Fatalf("it got %+v %q", d.Ref(), d.Data())
 	}
-	key, err := worker.GetKey(ctx, "run-1", "W")
+	key, err := worker.GetKey(ctx, "eu", "run-1", "W")
 	g.no(err)
 	if string(key) != "sealed" {
 		t.Errorf("the key is %q", key)
@@ -226,7 +226,7 @@ func refusal(err error) bool {
 // counts are the numbers of messages in all streams.
 func (g *guarded) counts() wire.HighWater {
 	g.Helper()
-	mark, err := g.coordinator.HighWater(g.Context())
+	mark, err := g.coordinator.HighWater(g.Context(), []string{"eu", "us"})
 	g.no(err)
 	return mark
 }
@@ -250,7 +250,7 @@ func TestAWorkerOfAPoolReachesNothingOfAnother(t *testing.T) {
 	denied("publishing a result", worker.PublishResult(ctx, us, nil))
 	_, err = worker.Claim(ctx, us, wire.Claim{Nonce: "n"})
 	denied("claiming", err)
-	denied("storing a key", worker.PutKey(ctx, "run-1", "W", nil))
+	denied("storing a key", worker.PutKey(ctx, "eu", "run-1", "W", nil))
 	missing, err := worker.Probe(ctx, []string{"us"})
 	g.no(err)
 	if !slices.Contains(missing, "publish $JS.API.CONSUMER.MSG.NEXT.TASKS.pool-us") || !slices.Contains(missing, "subscribe call.us") {
@@ -289,7 +289,7 @@ func TestAWorkerOfAPoolReachesNothingOfAnother(t *testing.T) {
 			t.Errorf("%s %s: %v %s", subject, request, err, m.Data)
 		}
 	}
-	if after := g.counts(); after != before {
+	if after := g.counts(); !after.Equal(before) {
 		t.Errorf("the streams were at %+v, and are at %+v", before, after)
 	}
 }
@@ -318,7 +318,7 @@ func TestAWorkerCannotHaveTheServerWriteATaskForIt(t *testing.T) {
 	if m, err := heard.NextMsg(200 * time.Millisecond); err == nil {
 		t.Errorf("%s came with %q", m.Subject, m.Data)
 	}
-	if after := g.counts(); after != before {
+	if after := g.counts(); !after.Equal(before) {
 		t.Errorf("the streams were at %+v, and are at %+v", before, after)
 	}
 	// The way is there, for who is in the account of the streams.
@@ -336,7 +336,7 @@ func TestAnObserverSeesWhoAndHowMuchAndChangesNothing(t *testing.T) {
 	permit, err := g.coordinator.Acquire(ctx, "default", wire.PermitRequest{ID: "r1", Coordinator: "alice", Run: "run-1", At: time.Now()})
 	g.no(err)
 	g.no(g.coordinator.PublishTask(ctx, euTask, []byte("payload")))
-	g.no(g.coordinator.PutKey(ctx, "run-1", "W", []byte("payload")))
+	g.no(g.coordinator.PutKey(ctx, "eu", "run-1", "W", []byte("payload")))
 	g.no(g.coordinator.PublishResult(ctx, euTask, []byte("payload")))
 	observer, raw, before := g.connect("observer"), g.raw("observer"), g.counts()
 	limits, err := observer.Limits(ctx)
@@ -352,7 +352,8 @@ func TestAnObserverSeesWhoAndHowMuchAndChangesNothing(t *testing.T) {
 	for subject, request := range map[string]string{
 		"$JS.API.STREAM.MSG.GET.TASKS":            `{"seq":1}`,
 		"$JS.API.STREAM.MSG.GET.RESULTS":          `{"seq":1}`,
-		"$JS.API.STREAM.MSG.GET.KEYS":             `{"seq":1}`,
+		"$JS.API.STREAM.MSG.GET.KEYS-eu":          `{"seq":1}`,
+		"$JS.API.STREAM.MSG.GET.CLAIMS-eu":        `{"seq":1}`,
 		"$JS.API.DIRECT.GET.OBJ_BLOB":             `{"seq":1}`,
 		"$JS.API.CONSUMER.MSG.NEXT.TASKS.pool-eu": `1`,
 		"$JS.API.CONSUMER.CREATE.TASKS.mine":      `{"stream_name":"TASKS","config":{"deliver_subject":"mine"}}`,
@@ -373,11 +374,11 @@ func TestAnObserverSeesWhoAndHowMuchAndChangesNothing(t *testing.T) {
 			t.Errorf("%s %s: %v %s", subject, request, err, m.Data)
 		}
 	}
-	g.no(g.coordinator.Emit(ctx, "run-1", []byte("payload")))
+	g.no(g.coordinator.Emit(ctx, "eu", "run-1", []byte("payload")))
 	if m, err := all.NextMsg(50 * time.Millisecond); err == nil {
 		t.Errorf("it hears %s: %s", m.Subject, m.Data)
 	}
-	if after := g.counts(); after != before {
+	if after := g.counts(); !after.Equal(before) {
 		t.Errorf("the streams were at %+v, and are at %+v", before, after)
 	}
 	g.no(permit.Release(ctx))

@@ -86,8 +86,13 @@ func (t *Task) operations() int {
 // EncodeClaim returns the content of a register.
 func EncodeClaim(c Claim) []byte { return marshal(&c) }
 
-// DecodeClaim reads the content of a register.
-func DecodeClaim(data []byte) (Claim, error) { return unmarshalAs[Claim]("claim", data) }
+// DecodeClaim reads the content of a register, which is refused above MaxClaim.
+func DecodeClaim(data []byte) (Claim, error) {
+	if len(data) > MaxClaim {
+		return Claim{}, fmt.Errorf("the claim has %d bytes", len(data))
+	}
+	return unmarshalAs[Claim]("claim", data)
+}
 
 // EncodePermitRequest returns the body of an admission message.
 func EncodePermitRequest(r PermitRequest) []byte { return marshal(&r) }
@@ -133,8 +138,13 @@ func DecodeControl(data []byte) (Control, error) {
 // EncodeEvent returns the message of a live event.
 func EncodeEvent(e Event) []byte { return marshal(&e) }
 
-// DecodeEvent reads a live event.
-func DecodeEvent(data []byte) (Event, error) { return unmarshalAs[Event]("event", data) }
+// DecodeEvent reads a live event, which is refused above MaxEvent.
+func DecodeEvent(data []byte) (Event, error) {
+	if len(data) > MaxEvent {
+		return Event{}, fmt.Errorf("the event has %d bytes", len(data))
+	}
+	return unmarshalAs[Event]("event", data)
+}
 
 // marshal writes a message type of this package; those always encode.
 func marshal(v any) []byte { return coding.Marshal(v) }

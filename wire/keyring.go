@@ -5,22 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"sync"
 
 	"github.com/nats-io/nkeys"
 )
 
-// Keys is the register of run keys, each sealed for one recipient's curve key. It is durable, so that a worker finds
-// the key of a task whose coordinator is down, and holds nothing in the clear.
+// Keys is the register of run keys, one for each pool that a run uses, each sealed for one recipient's curve key. It is
+// durable, so that a worker finds the key of a task whose coordinator is down, and holds nothing in the clear. The keys of
+// a pool are kept apart from those of others: its workers can read them and no more.
 type Keys interface {
 	// PutKey returns when the sealed key is stored; one that is there already is replaced.
-	PutKey(ctx context.Context, run, recipient string, sealed []byte) error
+	PutKey(ctx context.Context, pool, run, recipient string, sealed []byte) error
 	// GetKey returns the sealed key or ErrNotFound.
-	GetKey(ctx context.Context, run, recipient string) ([]byte, error)
+	GetKey(ctx context.Context, pool, run, recipient string) ([]byte, error)
 }
 
-// Keyring hands run keys over. A coordinator creates a run's key and shares it with each worker whose heartbeat names a
-// public key; a worker opens it. The own key pair of a worker lives in memory only; that of a coordinator lives
+// Keyring hands run keys over. A coordinator creates the key of a run for each pool that the run uses, and shares it with
+// workers of that pool; a worker opens it. The own key pair of a worker lives in memory only; that of a coordinator lives
 // outside the state's directory, because what it opens is needed again to resume a run. A Keyring is safe for
 // concurrent use.
 type Keyring struct {
@@ -30,8 +32,18 @@ type Keyring struct {
 	rand io.Reader
 
 	mu     sync.Mutex // guards the maps
-	open   map[string]*Sealer
-	shared map[[2]string]bool // run and recipient that the register holds, as far as this process knows
+	open   map[scope]*Sealer
+	shared map[grant]bool // what the register holds, as far as this process knows
+}
+
+// scope is what one key is for.
+type scope struct{ pool, run string }
+
+func (s scope) String() string { return fmt.Sprintf("run %s for pool %s", s.run, s.pool) }
+
+type grant struct {
+	scope
+	recipient string
 }
 
 // NewKeyring returns a ring around a curve key pair (nkeys.CreateCurveKeys). rand must be safe for concurrent use.
@@ -43,101 +55,101 @@ func NewKeyring(keys Keys, self nkeys.KeyPair, rand io.Reader) (*Keyring, error)
 	if !nkeys.IsValidPublicCurveKey(pub) {
 		return nil, fmt.Errorf("the own key %s is no curve key", pub)
 	}
-	return &Keyring{keys: keys, self: self, pub: pub, rand: rand, open: map[string]*Sealer{}, shared: map[[2]string]bool{}}, nil
+	return &Keyring{keys: keys, self: self, pub: pub, rand: rand, open: map[scope]*Sealer{}, shared: map[grant]bool{}}, nil
 }
 
 // PublicKey is what others seal run keys to.
 func (k *Keyring) PublicKey() string { return k.pub }
 
-// Create makes the key of a new run. It returns when the register holds it, sealed for this ring: from then on Open
-// finds it after a crash.
-func (k *Keyring) Create(ctx context.Context, run string) (*Sealer, error) {
+// Create makes the key of a run for a pool. It returns when the register holds it, sealed for this ring: from then on
+// Open finds it after a crash.
+func (k *Keyring) Create(ctx context.Context, pool, run string) (*Sealer, error) {
 	s, err := NewSealer(k.rand)
 	if err != nil {
 		return nil, err
 	}
-	if err := k.put(ctx, run, k.pub, s); err != nil {
+	of := scope{pool, run}
+	if err := k.put(ctx, grant{of, k.pub}, s); err != nil {
 		return nil, err
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.open[run] = s
+	k.open[of] = s
 	return s, nil
 }
 
-// Open returns the key of a run, from memory or from the register. It returns ErrNoKey where the register has none for
-// this ring.
-func (k *Keyring) Open(ctx context.Context, run string) (*Sealer, error) {
+// Open returns the key of a run for a pool, from memory or from the register. It returns ErrNoKey where the register has
+// none for this ring.
+func (k *Keyring) Open(ctx context.Context, pool, run string) (*Sealer, error) {
+	of := scope{pool, run}
 	k.mu.Lock()
-	s := k.open[run]
+	s := k.open[of]
 	k.mu.Unlock()
 	if s != nil {
 		return s, nil
 	}
-	sealed, err := k.keys.GetKey(ctx, run, k.pub)
+	sealed, err := k.keys.GetKey(ctx, pool, run, k.pub)
 	if errors.Is(err, ErrNotFound) {
 		return nil, ErrNoKey
 	}
 	if err != nil {
-		return nil, fmt.Errorf("fetching the key of run %s: %w", run, err)
+		return nil, fmt.Errorf("fetching the key of %s: %w", of, err)
 	}
-	if s, err = k.unseal(run, sealed); err != nil {
-		return nil, fmt.Errorf("opening the key of run %s: %w", run, err)
+	if s, err = k.unseal(of, sealed); err != nil {
+		return nil, fmt.Errorf("opening the key of %s: %w", of, err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.open[run] = s
+	k.open[of] = s
 	return s, nil
 }
 
-// Share seals the key of an open run for a recipient. Sharing again is free. Call it for every live worker of a pool
-// before the pool's first task, and for those that appear later.
-func (k *Keyring) Share(ctx context.Context, run, recipient string) error {
+// Share seals an open key for a recipient. Sharing again is free. Call it for the live workers of a pool before the pool's
+// first task, and for those that appear later; that they are workers of the pool is for the caller to know.
+func (k *Keyring) Share(ctx context.Context, pool, run, recipient string) error {
+	to := grant{scope{pool, run}, recipient}
 	k.mu.Lock()
-	s, done := k.open[run], k.shared[[2]string{run, recipient}]
+	s, done := k.open[to.scope], k.shared[to]
 	k.mu.Unlock()
 	if done {
 		return nil
 	}
 	if s == nil {
-		return fmt.Errorf("sharing the key of run %s: %w", run, ErrNoKey)
+		return fmt.Errorf("sharing the key of %s: %w", to.scope, ErrNoKey)
 	}
-	return k.put(ctx, run, recipient, s)
+	return k.put(ctx, to, s)
 }
 
 // Forget drops what the ring knows of a finished run; the register is emptied by Queue.PurgeRun.
 func (k *Keyring) Forget(run string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.open, run)
-	for id := range k.shared {
-		if id[0] == run {
-			delete(k.shared, id)
-		}
-	}
+	maps.DeleteFunc(k.open, func(s scope, _ *Sealer) bool { return s.run == run })
+	maps.DeleteFunc(k.shared, func(g grant, _ bool) bool { return g.run == run })
 }
 
-// The sealed form is the sender's public key (56 characters) and an nkeys box of the AES key and the run's name.
+// The sealed form is the sender's public key (56 characters) and an nkeys box of the AES key and the subject under which
+// the box is stored for whoever it is sealed for, so that one key cannot be passed off as that of another run or pool.
 const publicKeySize = 56
 
-func (k *Keyring) put(ctx context.Context, run, recipient string, s *Sealer) error {
-	if !nkeys.IsValidPublicCurveKey(recipient) {
-		return fmt.Errorf("sharing the key of run %s: %q is no public curve key", run, recipient)
+func (k *Keyring) put(ctx context.Context, to grant, s *Sealer) error {
+	if !nkeys.IsValidPublicCurveKey(to.recipient) {
+		return fmt.Errorf("sharing the key of %s: %q is no public curve key", to.scope, to.recipient)
 	}
-	box, err := k.self.SealWithRand(append(s.key[:], run...), recipient, k.rand)
+	box, err := k.self.SealWithRand(append(s.key[:], KeySubject(to.pool, to.run, to.recipient)...), to.recipient, k.rand)
 	if err != nil {
-		return fmt.Errorf("sealing the key of run %s: %w", run, err)
+		return fmt.Errorf("sealing the key of %s: %w", to.scope, err)
 	}
-	if err := k.keys.PutKey(ctx, run, recipient, append([]byte(k.pub), box...)); err != nil {
-		return fmt.Errorf("storing the key of run %s: %w", run, err)
+	if err := k.keys.PutKey(ctx, to.pool, to.run, to.recipient, append([]byte(k.pub), box...)); err != nil {
+		return fmt.Errorf("storing the key of %s: %w", to.scope, err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.shared[[2]string{run, recipient}] = true
+	k.shared[to] = true
 	return nil
 }
 
-func (k *Keyring) unseal(run string, sealed []byte) (*Sealer, error) {
+func (k *Keyring) unseal(of scope, sealed []byte) (*Sealer, error) {
 	if len(sealed) < publicKeySize {
 		return nil, ErrNotAuthentic
 	}
@@ -146,7 +158,7 @@ func (k *Keyring) unseal(run string, sealed []byte) (*Sealer, error) {
 		return nil, ErrNotAuthentic
 	}
 	plain, err := k.self.Open(sealed[publicKeySize:], sender)
-	if err != nil || len(plain) < runKeySize || string(plain[runKeySize:]) != run {
+	if err != nil || len(plain) < runKeySize || string(plain[runKeySize:]) != KeySubject(of.pool, of.run, k.pub) {
 		return nil, ErrNotAuthentic
 	}
 	return newSealer(plain[:runKeySize], k.rand)

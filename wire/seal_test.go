@@ -172,27 +172,33 @@ func TestAKeyOfAnotherRunDoesNotOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ring.Create(ctx, "run-1"); err != nil {
+	if _, err := ring.Create(ctx, "eu", "run-1"); err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := c.GetKey(ctx, "run-1", ring.PublicKey())
+	sealed, err := c.GetKey(ctx, "eu", "run-1", ring.PublicKey())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if err := c.PutKey(ctx, "us", "run-1", ring.PublicKey(), sealed); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ring.Open(ctx, "us", "run-1"); !errors.Is(err, wire.ErrNotAuthentic) {
+		t.Errorf("of another pool: %v", err)
 	}
 	for what, bad := range map[string][]byte{
 		"of another run": sealed, "cut": sealed[:40], "altered": slices.Concat(sealed[:80], []byte{sealed[80] ^ 1}, sealed[81:]), "empty": nil,
 	} {
-		if err := c.PutKey(ctx, "run-2", ring.PublicKey(), bad); err != nil {
+		if err := c.PutKey(ctx, "eu", "run-2", ring.PublicKey(), bad); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ring.Open(ctx, "run-2"); !errors.Is(err, wire.ErrNotAuthentic) {
+		if _, err := ring.Open(ctx, "eu", "run-2"); !errors.Is(err, wire.ErrNotAuthentic) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if err := ring.Share(ctx, "run-1", "not a key"); err == nil {
+	if err := ring.Share(ctx, "eu", "run-1", "not a key"); err == nil {
 		t.Error("it was sealed for nobody")
 	}
-	if err := ring.Share(ctx, "run-9", ring.PublicKey()); !errors.Is(err, wire.ErrNoKey) {
+	if err := ring.Share(ctx, "eu", "run-9", ring.PublicKey()); !errors.Is(err, wire.ErrNoKey) {
 		t.Errorf("a key that is not there was shared: %v", err)
 	}
 }

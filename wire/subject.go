@@ -46,8 +46,13 @@ func ParseAdmit(subject string) (limit, coordinator, request string, err error) 
 	return t[1], t[2], t[3], nil
 }
 
-// KeySubject is key.<run>.<recipient>, where a run's key is kept sealed for one recipient.
-func KeySubject(run, recipient string) string { return "key." + Token(run) + "." + Token(recipient) }
+// KeySubject is key.<pool>.<run>.<recipient>, where the key of a run and a pool is kept sealed for one recipient.
+func KeySubject(pool, run, recipient string) string {
+	return "key." + Token(pool) + "." + Token(run) + "." + Token(recipient)
+}
+
+// DoneSubject is done.<pool>.<run>, which says in the pool's registers that a run is over.
+func DoneSubject(pool, run string) string { return "done." + Token(pool) + "." + Token(run) }
 
 // CallSubject is call.<pool>, which the pool's workers share as a queue group.
 func CallSubject(pool string) string { return "call." + Token(pool) }
@@ -71,8 +76,17 @@ func PermitSubject(coordinator string) string {
 	return "ctl.coordinator." + Token(coordinator) + ".permit"
 }
 
-// EventSubject is ev.<run>.
-func EventSubject(run string) string { return "ev." + Token(run) }
+// EventSubject is ev.<pool>.<run>.
+func EventSubject(pool, run string) string { return "ev." + Token(pool) + "." + Token(run) }
+
+// ParseEvent reads the subject of a live event.
+func ParseEvent(subject string) (pool, run string, err error) {
+	t, err := parseTokens(subject, 3)
+	if err != nil || t[0] != "ev" {
+		return "", "", fmt.Errorf("%q is not the subject of an event", subject)
+	}
+	return t[1], t[2], nil
+}
 
 const hexDigits = "0123456789ABCDEF"
 

@@ -98,10 +98,10 @@ type Queue interface {
 	// permits that processes which are gone held for it. Its registers stay blocked for as long as a worker may hold a
 	// task that it fetched before.
 	PurgeRun(ctx context.Context, run string) error
-	// HighWater returns the last sequences of the task and result streams and the identity of the streams
-	// (creation times), so that a coordinator notices a store that lost its tail. It returns ErrStore while a stream takes
-	// no writes.
-	HighWater(ctx context.Context) (HighWater, error)
+	// HighWater returns the last sequences and the identity (creation times) of the task and result streams, and of the
+	// registers of the pools that are named, so that a coordinator notices a store that lost its tail. It returns
+	// ErrStore while a stream takes no writes.
+	HighWater(ctx context.Context, pools []string) (HighWater, error)
 }
 
 // Hands gives a task to one worker directly. Nothing of it is durable, and nothing rests on it: whoever cannot hand a task over
@@ -117,12 +117,6 @@ type Hands interface {
 
 // ErrNotTaken means that the worker to whom a task was offered has kept no slot for it.
 var ErrNotTaken = errors.New("the worker has kept no slot for the task")
-
-// HighWater is what a coordinator remembers to notice lost data.
-type HighWater struct {
-	Tasks, Results, Claims uint64
-	Incarnation            string
-}
 
 // Claim is the content of an attempt's write-once register.
 type Claim struct {
@@ -246,26 +240,31 @@ type Caller interface {
 
 // Presence tells who is alive, and carries control messages and live events. Nothing of it is durable.
 type Presence interface {
+	// Beat publishes a heartbeat for each pool of b, in the name of that pool.
 	Beat(ctx context.Context, b Heartbeat) error
 	// Connected tells for how long the connection has been up without a break; 0 when it is down. A missing heartbeat
 	// means something only when this is longer than the time it is missing for.
 	Connected() time.Duration
-	// Workers returns the last heartbeat of each worker with the time since it by this process's clock. Workers that
-	// left are not among them. The first call asks all workers to announce themselves, and waits a moment.
+	// Workers returns the last heartbeat of each worker in each of its pools, with the time since it by this process's
+	// clock. Workers that left are not among them. The first call asks all workers to announce themselves, and waits a
+	// moment.
 	Workers(ctx context.Context) ([]Worker, error)
-	// WatchWorkers calls fn for every heartbeat until ctx ends.
+	// WatchWorkers calls fn for every heartbeat until ctx ends; fn must not block. What it gets has passed ReadHeartbeat:
+	// it is about one pool, and comes from somebody who may speak for that pool, though not from the worker for certain.
 	WatchWorkers(ctx context.Context, fn func(Heartbeat)) error
 	// Control sends a control message to all workers of a pool ("" for all pools).
 	Control(ctx context.Context, pool string, c Control) error
 	WatchControl(ctx context.Context, pool string, fn func(Control)) error
-	// Emit publishes a live event of a run (progress lines of operations); Events receives them.
-	Emit(ctx context.Context, run string, data []byte) error
-	Events(ctx context.Context, run string, fn func(data []byte)) error
+	// Emit publishes a live event of a run (progress lines of operations) in the name of a pool; Events receives those of
+	// all pools, with the pool that the event came from. Events of more than MaxEvent bytes are dropped.
+	Emit(ctx context.Context, pool, run string, data []byte) error
+	Events(ctx context.Context, run string, fn func(pool string, data []byte)) error
 }
 
 // Heartbeat is what a worker says of itself once a second. Draining workers take nothing new.
 type Heartbeat struct {
-	Worker   string   `msgpack:"w"`
+	Worker string `msgpack:"w"`
+	// Pools are all that the worker serves where it makes the heartbeat, and exactly one where it is received.
 	Pools    []string `msgpack:"p"`
 	Slots    int      `msgpack:"s"`
 	Running  int      `msgpack:"r"`
@@ -279,6 +278,10 @@ type Heartbeat struct {
 	Host      string `msgpack:"h,omitempty"`
 	// Attempts are those that the worker has claimed, and has not reported yet.
 	Attempts []AttemptID `msgpack:"a,omitempty"`
+	// Identity is the public nkey of the worker's NATS user, and Proof its signature of the worker's name and PublicKey;
+	// both are empty for a worker that connects without an nkey. See Proven.
+	Identity string `msgpack:"i,omitempty"`
+	Proof    []byte `msgpack:"pf,omitempty"`
 }
 
 // Worker is a worker as last seen.

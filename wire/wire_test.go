@@ -150,7 +150,7 @@ func positional(t *testing.T, v any) []byte {
 }
 
 func TestAPeerOfAnotherVersionIsRefusedClearly(t *testing.T) {
-	for _, peer := range []int{0, 2, 200, 40_000} {
+	for _, peer := range []int{0, 1, 3, 200, 40_000} {
 		data := positional(t, &struct {
 			Version int
 			Strange map[string]bool

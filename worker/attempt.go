@@ -161,7 +161,7 @@ func (w *Worker) startIfSafe(ctx context.Context, a claimed, at time.Time, task 
 		return a.notStarted("The worker was told to stop.", nil)
 	}
 	started := w.Now()
-	result := w.operate(ctx, a.ref.Run, a.ref.Attempt, task)
+	result := w.operate(ctx, a.ref, task)
 	result.Started, result.Ended = started, w.Now()
 	return a.stamp(result)
 }
@@ -351,7 +351,7 @@ type mail struct {
 }
 
 func (w *Worker) mailOf(ctx context.Context, ref wire.TaskRef) (mail, error) {
-	sealer, err := w.keys.open(ctx, ref.Run)
+	sealer, err := w.keys.open(ctx, ref.Pool, ref.Run)
 	return mail{ref: ref, sealer: sealer, w: w}, err
 }
 

@@ -256,7 +256,7 @@ func (b *bus) WatchControl(ctx context.Context, pool string, fn func(wire.Contro
 
 func (b *bus) PoolBlobs(string) wire.Blobs { return b }
 
-func (b *bus) Emit(_ context.Context, _ string, data []byte) error {
+func (b *bus) Emit(_ context.Context, _, _ string, data []byte) error {
 	e, err := wire.DecodeEvent(data)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -291,7 +291,7 @@ func (k keys) PublicKey() string { return "XPUBLIC" }
 
 func (k keys) Forget(string) {}
 
-func (k keys) Open(_ context.Context, run string) (*wire.Sealer, error) {
+func (k keys) Open(_ context.Context, _, run string) (*wire.Sealer, error) {
 	if k.sealer == nil || run != "r" {
 		return nil, wire.ErrNoKey
 	}

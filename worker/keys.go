@@ -26,9 +26,9 @@ func newRunKeys(keys Keys, now func() time.Time) *runKeys {
 	return &runKeys{keys: keys, now: now, used: map[string]time.Time{}, swept: now()}
 }
 
-// open returns the key of a run, or wire.ErrNoKey.
-func (k *runKeys) open(ctx context.Context, run string) (*wire.Sealer, error) {
-	sealer, err := k.keys.Open(ctx, run)
+// open returns the key of a run for a pool, or wire.ErrNoKey.
+func (k *runKeys) open(ctx context.Context, pool, run string) (*wire.Sealer, error) {
+	sealer, err := k.keys.Open(ctx, pool, run)
 	if err == nil {
 		k.use(run)
 	}

@@ -12,16 +12,16 @@ import (
 // ledger notes which keys are asked for and which forgotten.
 type ledger struct{ forgotten []string }
 
-func (*ledger) PublicKey() string                                  { return "" }
-func (*ledger) Open(context.Context, string) (*wire.Sealer, error) { return nil, nil }
-func (l *ledger) Forget(run string)                                { l.forgotten = append(l.forgotten, run) }
+func (*ledger) PublicKey() string                                          { return "" }
+func (*ledger) Open(context.Context, string, string) (*wire.Sealer, error) { return nil, nil }
+func (l *ledger) Forget(run string)                                        { l.forgotten = append(l.forgotten, run) }
 
 func TestAWorkerForgetsTheKeysOfRunsThatAreOver(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var l ledger
 	k := newRunKeys(&l, func() time.Time { return now })
 	open := func(run string) {
-		if _, err := k.open(t.Context(), run); err != nil {
+		if _, err := k.open(t.Context(), "eu", run); err != nil {
 			t.Fatal(err)
 		}
 	}

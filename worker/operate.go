@@ -18,7 +18,7 @@ import (
 
 // operate carries out the operation of a task, in whichever lane it came. It always returns a result. A panic in it
 // is our bug: it is recovered here and nowhere else, so that the other operations go on.
-func (w *Worker) operate(ctx context.Context, run string, attempt wire.AttemptID, t *wire.Task) (result *wire.Result) {
+func (w *Worker) operate(ctx context.Context, ref wire.TaskRef, t *wire.Task) (result *wire.Result) {
 	begun := false
 	defer func() {
 		if p := recover(); p != nil {
@@ -30,10 +30,10 @@ func (w *Worker) operate(ctx context.Context, run string, attempt wire.AttemptID
 	defer cancel(nil)
 
 	if t.Provision != nil {
-		end := w.ops.begin(run, attempt, func(context.Context) error { cancel(errAskedToStop); return nil })
+		end := w.ops.begin(ref.Run, ref.Attempt, func(context.Context) error { cancel(errAskedToStop); return nil })
 		defer end()
 		begun = true
-		return &wire.Result{Diagnostics: wire.DiagsToWire(w.Provisioners.Run(ctx, t.Address, t.Provision, w.emitter(ctx, run, attempt)))}
+		return &wire.Result{Diagnostics: wire.DiagsToWire(w.Provisioners.Run(ctx, t.Address, t.Provision, w.emitter(ctx, ref)))}
 	}
 
 	lease, diags := w.Providers.Acquire(ctx, t.Provider, w.configure(t.Provider))
@@ -51,7 +51,7 @@ func (w *Worker) operate(ctx context.Context, run string, attempt wire.AttemptID
 			return &wire.Result{Diagnostics: wire.DiagsToWire(append(diags, more...))}
 		}
 	}
-	end := w.ops.begin(run, attempt, p.Stop)
+	end := w.ops.begin(ref.Run, ref.Attempt, p.Stop)
 	defer end()
 	begun = true
 	host := change.Host{Provider: p, Schemas: schemas, Name: t.Provider.Address, Source: t.Provider.Package.Source, Address: t.Address}
@@ -93,10 +93,10 @@ func (w *Worker) configure(p wire.Provider) Configure {
 }
 
 // emitter returns what publishes the events of an operation. Live events may be lost: nothing depends on them.
-func (w *Worker) emitter(ctx context.Context, run string, attempt wire.AttemptID) func(wire.Event) {
+func (w *Worker) emitter(ctx context.Context, ref wire.TaskRef) func(wire.Event) {
 	return func(e wire.Event) {
-		e.Attempt, e.Worker = attempt, w.ID
-		if err := w.Presence.Emit(ctx, run, wire.EncodeEvent(e)); err != nil {
+		e.Attempt, e.Worker = ref.Attempt, w.ID
+		if err := w.Presence.Emit(ctx, ref.Pool, ref.Run, wire.EncodeEvent(e)); err != nil {
 			w.Log.Debug("a live event was lost", "address", e.Address, "error", err)
 		}
 	}

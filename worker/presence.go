@@ -47,6 +47,7 @@ func (w *Worker) heartbeat(draining bool) wire.Heartbeat {
 		Worker: w.ID, Pools: w.Pools, Slots: w.Slots, Running: w.slots.running(),
 		Version: w.Version, Protocol: wire.ProtocolVersion, Platform: w.Platform, Host: w.Host,
 		Draining: draining, PublicKey: w.Keys.PublicKey(), Attempts: w.ops.attempts(),
+		Identity: w.Identity, Proof: w.Proof,
 	}
 }
 

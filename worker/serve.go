@@ -44,7 +44,7 @@ func (w *Worker) answer(ctx context.Context, pool string, data []byte) []byte {
 	if err != nil {
 		task, result = &wire.Task{}, failure("Unreadable task", fmt.Sprintf("Worker %s cannot read the task: %s.", w.ID, err))
 	} else {
-		result = w.call(ctx, task)
+		result = w.call(ctx, pool, task)
 	}
 	result.Attempt, result.Worker, result.Pool = task.Attempt, w.ID, pool
 	result.Ended = w.Now()
@@ -74,7 +74,7 @@ func unpackTask(ctx context.Context, packer wire.Packer, about string, data []by
 }
 
 // call carries out the operation of a call, in a slot if it is one that works.
-func (w *Worker) call(ctx context.Context, t *wire.Task) *wire.Result {
+func (w *Worker) call(ctx context.Context, pool string, t *wire.Task) *wire.Result {
 	switch {
 	case changesTheWorld(t):
 		return failure("Operation refused", fmt.Sprintf("Worker %s was called to change %s, but a change needs a claim. This is a bug in Millipede.", w.ID, t.Address))
@@ -94,7 +94,7 @@ func (w *Worker) call(ctx context.Context, t *wire.Task) *wire.Result {
 		return &wire.Result{NotStarted: true}
 	}
 	started := w.Now() // with the slot in hand
-	result := w.operate(ctx, t.Run, t.Attempt, t)
+	result := w.operate(ctx, wire.TaskRef{Pool: pool, Run: t.Run, Attempt: t.Attempt}, t)
 	result.Started = started
 	return result
 }

@@ -22,13 +22,17 @@ import (
 	"github.com/millipede-iac/millipede/worker/journal"
 )
 
-// Options are the worker's identity and all that it works with. Every field is needed, except Host and KeyPatience.
+// Options are the worker's identity and all that it works with. Every field is needed, except Host, Identity, Proof and
+// KeyPatience.
 type Options struct {
 	// ID names the worker in claims, results and heartbeats. It stays the same over restarts with one journal.
 	ID string
 	// Pools are the pools that it serves; Slots is how many operations it carries out at a time, over all pools.
 	Pools []string
 	Slots int
+	// Identity and Proof are those of wire.Heartbeat; they may be empty.
+	Identity string
+	Proof    []byte
 	// Version is the version of the program; Platform is os_arch; Host is the machine's name, for people.
 	Version, Platform, Host string
 
@@ -71,7 +75,7 @@ type Caller interface {
 type Presence interface {
 	Beat(ctx context.Context, b wire.Heartbeat) error
 	WatchControl(ctx context.Context, pool string, fn func(wire.Control)) error
-	Emit(ctx context.Context, run string, data []byte) error
+	Emit(ctx context.Context, pool, run string, data []byte) error
 }
 
 // Blobs are read, and those of a pool written.
@@ -83,9 +87,9 @@ type Blobs interface {
 // Keys opens the keys of runs. *wire.Keyring is one.
 type Keys interface {
 	PublicKey() string
-	// Open returns wire.ErrNoKey while nobody has shared the run's key with this worker.
-	Open(ctx context.Context, run string) (*wire.Sealer, error)
-	// Forget drops a key from memory.
+	// Open returns wire.ErrNoKey while nobody has shared the run's key for the pool with this worker.
+	Open(ctx context.Context, pool, run string) (*wire.Sealer, error)
+	// Forget drops the keys of a run from memory.
 	Forget(run string)
 }
 

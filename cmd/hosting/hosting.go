@@ -66,6 +66,8 @@ type Options struct {
 	KeyPatience time.Duration
 	Log         *slog.Logger
 	PluginLog   hclog.Logger
+	// User is the nkey with which the process connects to NATS, to sign the worker's key with; nil where it has none.
+	User nkeys.KeyPair
 	// Environ is the environment of the process. Plugins and provisioners get it without what says how the process
 	// reaches NATS; Connects tells that it does so by the variables of all NATS programs too.
 	Environ  []string
@@ -100,6 +102,13 @@ func New(o Options) (*Hosted, error) {
 	if err != nil {
 		return nil, errors.Join(err, j.Close())
 	}
+	var who string
+	var proof []byte
+	if o.User != nil {
+		if who, proof, err = wire.Prove(o.User, id, ring.PublicKey()); err != nil {
+			return nil, errors.Join(err, j.Close())
+		}
+	}
 	cacheDir := o.CacheDir
 	if cacheDir == "" {
 		cacheDir = filepath.Join(o.Dir, "packages")
@@ -117,6 +126,7 @@ func New(o Options) (*Hosted, error) {
 	hostname, _ := os.Hostname() // for people; a machine without a name is fine
 	w := worker.New(worker.Options{
 		ID: id, Pools: o.Pools, Slots: o.Slots, Version: o.Version, Platform: Platform, Host: hostname,
+		Identity: who, Proof: proof,
 		Queue: o.Transport, Claims: o.Transport, Caller: o.Transport, Presence: o.Transport, Blobs: o.Transport, Keys: ring,
 		Journal: j,
 		Providers: &providers{

@@ -43,7 +43,7 @@ func TestATaskThatIsPublishedBehindThePurgeOfItsRunLeavesTheStream(t *testing.T)
 	check(t, err)
 	ring, err := wire.NewKeyring(coordinator, pair, rand.Reader)
 	check(t, err)
-	sealer, err := ring.Create(ctx, "run")
+	sealer, err := ring.Create(ctx, "default", "run")
 	check(t, err)
 	late := wire.TaskRef{Pool: "default", Coordinator: "c", Run: "run", Attempt: "late"}
 	packer := wire.Packer{Run: "run", Sealer: sealer, Rand: rand.Reader}

@@ -154,8 +154,12 @@ func work(o jet.Options, pools []string, slots int, dir string, log *slog.Logger
 	if len(missing) > 0 {
 		return fmt.Errorf("the NATS server does not permit what a worker of the pools %s needs: %s", strings.Join(pools, ", "), strings.Join(missing, "; "))
 	}
+	user, err := o.UserKey()
+	if err != nil {
+		return err
+	}
 	hosted, err := hosting.New(hosting.Options{
-		Transport: conn, Pools: pools, Slots: slots, Version: version, Dir: dir, Log: log,
+		Transport: conn, User: user, Pools: pools, Slots: slots, Version: version, Dir: dir, Log: log,
 		PluginLog: plugin.LogFromEnvironment(os.Getenv, os.Stderr), DisableTLS: os.Getenv("TF_DISABLE_PLUGIN_TLS") != "",
 		Environ: os.Environ(), Connects: true,
 	})

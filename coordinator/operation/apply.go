@@ -79,12 +79,9 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (*Applied, diag.Lis
 	if diags.HasErrors() {
 		return nil, end(diags)
 	}
-	envelope, err := s.envelope(ctx, run, true)
+	envelope := s.envelope(run)
 	if more := s.interrupted(nothingApplied); more.HasErrors() {
 		return nil, end(diags.Append(more))
-	}
-	if err != nil {
-		return nil, end(diags.Append(failed(err)))
 	}
 	ro := s.runnerOptions("apply", applier)
 	ro.Store, ro.LockID, ro.RunID, ro.Envelope = s.Store, o.LockID, run, envelope
@@ -207,18 +204,18 @@ func (s *Session) resumed(ctx context.Context, r journal.Run, p *plan.Plan, lock
 	if diags.HasErrors() {
 		return nil, nil, diags
 	}
-	envelope, err := s.envelope(ctx, r.ID, false)
+	envelope := s.envelope(r.ID)
 	if more := s.interrupted("The run " + r.ID + " is as it was: nothing was begun."); more.HasErrors() {
 		return nil, nil, diags.Append(more)
-	}
-	if err != nil {
-		return nil, nil, diags.Append(failed(err))
 	}
 	ro := s.runnerOptions("apply", applier)
 	ro.Store, ro.LockID, ro.RunID, ro.Coordinator, ro.Envelope = s.Store, lockID, r.ID, r.Coordinator, envelope
 	runner, err := coordinator.Resume(ctx, ro)
 	if err != nil {
 		return nil, nil, diags.Append(diag.New(diag.Error, "The run cannot be resumed", err.Error()+".", nil))
+	}
+	if err := envelope.reopen(ctx, runner.Pools()); err != nil {
+		return nil, nil, diags.Append(failed(err))
 	}
 	return runner, func(diags diag.List) (*Applied, diag.List) {
 		return s.carryOut(ctx, runner, applier, envelope, r.ID, diags)
@@ -249,8 +246,13 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 	group.Go(func() error { return e.keepSharing(sharing, s.Transport.WatchWorkers) })
 	if s.Events != nil {
 		group.Go(func() error {
-			return s.Transport.Events(sharing, run, func(data []byte) {
-				if e, err := wire.DecodeEvent(data); err == nil { // an event that cannot be read is nobody's loss
+			return s.Transport.Events(sharing, run, func(pool string, data []byte) {
+				e, err := wire.DecodeEvent(data)
+				if err != nil {
+					return // it is nobody's loss
+				}
+				var ours bool
+				if e.Address, ours = r.Address(e.Attempt, pool); ours {
 					s.Events(e)
 				}
 			})

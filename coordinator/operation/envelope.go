@@ -4,102 +4,256 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// envelope seals what a run persists on the way, with the run's own key, which it shares with the workers of a pool
-// before the pool's first task and with those that appear later. It implements coordinator.Envelope.
+// envelope seals what a run persists on the way, with a key for each pool that the run uses. It shares the key of a pool
+// with the workers of that pool, before the pool's first task and as others appear. It implements coordinator.Envelope.
 type envelope struct {
-	ring   *wire.Keyring
-	run    string
-	packer wire.Packer
+	ring  *wire.Keyring
+	run   string
+	blobs wire.Blobs
 	// incoming is where the large results of a pool are.
 	incoming func(pool string) wire.Blobs
 	live     func(ctx context.Context) ([]wire.Worker, error)
+	// vouched tells whether the operator stands for a worker.
+	vouched func(wire.Heartbeat) bool
 
-	mu     sync.Mutex // guards shared
-	shared map[string]bool
+	mu    sync.Mutex // guards pools
+	pools map[string]*poolKey
 }
 
-// envelope returns the envelope of a run: a new key when the run begins, the one in the register when it is resumed. A run that
-// has none, because it died before it made one or because the transport lost it, gets another one: what was sealed with the
-// old one cannot be read any more then, which the run finds out by itself.
-func (s *Session) envelope(ctx context.Context, run string, create bool) (*envelope, error) {
-	get := s.Keyring.Open
-	if create {
-		get = s.Keyring.Create
-	}
-	sealer, err := get(ctx, run)
-	if errors.Is(err, wire.ErrNoKey) {
-		sealer, err = s.Keyring.Create(ctx, run)
-	}
-	if err != nil {
-		return nil, err
-	}
+// maxGrants is how many workers of a pool a run shares its key with: more than any pool has, while somebody who makes
+// up a new worker with each heartbeat has no end of them.
+const maxGrants = 4096
+
+// poolKey is the key of one pool.
+type poolKey struct {
+	making chan struct{} // holds a token while somebody makes, finds or shares the key for the first time
+	sealer *wire.Sealer  // of who has the token
+
+	mu      sync.Mutex      // guards what follows
+	open    bool            // the workers that were there have the key
+	granted map[string]bool // whether, or that soon, a public key has it
+	waiting []string        // public keys that are to get it
+}
+
+// envelope returns the envelope of a run. Keys are made when the first task for a pool is; a run that is resumed finds
+// those that it had in the register. Where it has none, because it died before it made one or because the transport lost
+// it, it makes another one: what was sealed with the old one cannot be read any more then, which the run finds out by
+// itself.
+func (s *Session) envelope(run string) *envelope {
 	return &envelope{
-		ring: s.Keyring, run: run, live: s.Transport.Workers, shared: map[string]bool{},
-		packer:   wire.Packer{Run: run, Sealer: sealer, Blobs: s.Transport, Rand: rand.Reader},
-		incoming: s.Transport.PoolBlobs,
-	}, nil
-}
-
-// Wrap implements coordinator.Envelope for tasks.
-func (e *envelope) Wrap(ctx context.Context, ref wire.TaskRef, data []byte) ([]byte, error) {
-	if err := e.share(ctx); err != nil {
-		return nil, err
+		ring: s.Keyring, run: run, blobs: s.Transport, incoming: s.Transport.PoolBlobs, live: s.Transport.Workers,
+		vouched: s.Rules.Vouches, pools: map[string]*poolKey{},
 	}
-	return e.packer.Pack(ctx, wire.TaskSubject(ref), data)
 }
 
-// Unwrap implements coordinator.Envelope for results.
-func (e *envelope) Unwrap(ctx context.Context, ref wire.TaskRef, data []byte) ([]byte, error) {
-	packer := e.packer
-	packer.Incoming = e.incoming(ref.Pool)
-	return packer.Unpack(ctx, wire.ResultSubject(ref), data)
+func (e *envelope) pool(name string) *poolKey {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	k := e.pools[name]
+	if k == nil {
+		k = &poolKey{making: make(chan struct{}, 1), granted: map[string]bool{}}
+		e.pools[name] = k
+	}
+	return k
 }
 
-// share gives the run's key to every live worker that does not have it.
-func (e *envelope) share(ctx context.Context) error {
+// key returns the key of a pool. For a task it makes one where there is none, and shares it with the workers that are
+// there; else it returns wire.ErrNoKey.
+func (e *envelope) key(ctx context.Context, pool string, task bool) (*wire.Sealer, error) {
+	k := e.pool(pool)
+	select {
+	case k.making <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-k.making }()
+	if k.sealer == nil {
+		sealer, err := e.ring.Open(ctx, pool, e.run)
+		if task && errors.Is(err, wire.ErrNoKey) {
+			sealer, err = e.ring.Create(ctx, pool, e.run)
+		}
+		if err != nil {
+			return nil, err
+		}
+		k.sealer = sealer
+	}
+	k.mu.Lock()
+	shared := k.open
+	k.mu.Unlock()
+	if shared || !task {
+		return k.sealer, nil
+	}
+	return k.sealer, e.share(ctx, pool, k)
+}
+
+// reopen finds the keys of the pools that an earlier process of the run has dispatched to, and shares them with workers
+// that have begun since: they need them to report what they find in their journals.
+func (e *envelope) reopen(ctx context.Context, pools []string) error {
+	for _, pool := range pools {
+		if _, err := e.key(ctx, pool, false); errors.Is(err, wire.ErrNoKey) {
+			continue // its first task makes one
+		} else if err != nil {
+			return err
+		}
+		if err := e.share(ctx, pool, e.pool(pool)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// share gives the key of a pool to all its live workers. From then on those that appear are given it too.
+func (e *envelope) share(ctx context.Context, pool string, k *poolKey) error {
 	workers, err := e.live(ctx)
 	if err != nil {
 		return err
 	}
 	for _, w := range workers {
-		if w.PublicKey == "" {
+		if !e.eligible(w.Heartbeat) || w.Pools[0] != pool || !k.grant(w.PublicKey) {
 			continue
 		}
-		e.mu.Lock()
-		done := e.shared[w.PublicKey]
-		e.mu.Unlock()
-		if done {
-			continue
-		}
-		if err := e.ring.Share(ctx, e.run, w.PublicKey); err != nil {
+		if err := e.ring.Share(ctx, pool, e.run, w.PublicKey); err != nil {
+			k.revoke(w.PublicKey)
 			return err
 		}
-		e.mu.Lock()
-		e.shared[w.PublicKey] = true
-		e.mu.Unlock()
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.open = true
 	return nil
 }
 
-// keepSharing gives the key to workers as they appear, until ctx ends.
+// eligible tells whether a worker may be given the key of its pool. That it speaks for the pool is proven by the subject
+// of its heartbeat; see docs/format/wire.md.
+func (e *envelope) eligible(h wire.Heartbeat) bool {
+	return h.PublicKey != "" && len(h.Pools) == 1 && e.vouched(h)
+}
+
+// grant notes that a recipient gets the key; it returns false for one that has it, or gets it already.
+func (k *poolKey) grant(recipient string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.granted[recipient] || len(k.granted) >= maxGrants {
+		return false
+	}
+	k.granted[recipient] = true
+	return true
+}
+
+func (k *poolKey) revoke(recipient string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.granted, recipient)
+}
+
+func (e *envelope) packer(sealer *wire.Sealer) wire.Packer {
+	return wire.Packer{Run: e.run, Sealer: sealer, Blobs: e.blobs, Rand: rand.Reader}
+}
+
+// Wrap implements coordinator.Envelope for tasks.
+func (e *envelope) Wrap(ctx context.Context, ref wire.TaskRef, data []byte) ([]byte, error) {
+	sealer, err := e.key(ctx, ref.Pool, true)
+	if err != nil {
+		return nil, err
+	}
+	return e.packer(sealer).Pack(ctx, wire.TaskSubject(ref), data)
+}
+
+// Unwrap implements coordinator.Envelope for results.
+func (e *envelope) Unwrap(ctx context.Context, ref wire.TaskRef, data []byte) ([]byte, error) {
+	sealer, err := e.key(ctx, ref.Pool, false)
+	if err != nil {
+		return nil, err
+	}
+	packer := e.packer(sealer)
+	packer.Incoming = e.incoming(ref.Pool)
+	return packer.Unpack(ctx, wire.ResultSubject(ref), data)
+}
+
+// keepSharing gives keys to workers as they appear, until ctx ends. What one pool asks for does not keep others waiting:
+// heartbeats are noted where they come, and the keys of the pools are shared in turn.
 func (e *envelope) keepSharing(ctx context.Context, watch func(context.Context, func(wire.Heartbeat)) error) error {
-	return watch(ctx, func(h wire.Heartbeat) {
-		if h.PublicKey == "" {
-			return
-		}
-		e.mu.Lock()
-		done := e.shared[h.PublicKey]
-		e.mu.Unlock()
-		if done || e.ring.Share(ctx, e.run, h.PublicKey) != nil {
-			return // a failure is tried again at the next heartbeat
-		}
-		e.mu.Lock()
-		e.shared[h.PublicKey] = true
-		e.mu.Unlock()
+	wake := make(chan struct{}, 1)
+	var group errgroup.Group
+	group.Go(func() error {
+		return watch(ctx, func(h wire.Heartbeat) {
+			if e.want(h) {
+				select {
+				case wake <- struct{}{}:
+				default:
+				}
+			}
+		})
 	})
+	group.Go(func() error {
+		for {
+			select {
+			case <-wake:
+			case <-ctx.Done():
+				return nil
+			}
+			for e.shareNext(ctx) {
+			}
+		}
+	})
+	return group.Wait()
+}
+
+// want notes that a worker needs the key of its pool, if the run uses that, and tells whether it does.
+func (e *envelope) want(h wire.Heartbeat) bool {
+	if len(h.Pools) != 1 {
+		return false
+	}
+	e.mu.Lock()
+	k := e.pools[h.Pools[0]]
+	e.mu.Unlock()
+	if k == nil {
+		return false
+	}
+	k.mu.Lock()
+	had := !k.open || k.granted[h.PublicKey]
+	k.mu.Unlock()
+	if had || !e.eligible(h) || !k.grant(h.PublicKey) {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.waiting = append(k.waiting, h.PublicKey)
+	return true
+}
+
+// shareNext shares one key of each pool that has some to share. It returns false when there were none.
+func (e *envelope) shareNext(ctx context.Context) (any bool) {
+	for _, pool := range e.names() {
+		k := e.pool(pool)
+		k.mu.Lock()
+		var recipient string
+		if len(k.waiting) > 0 {
+			recipient, k.waiting = k.waiting[0], k.waiting[1:]
+		}
+		k.mu.Unlock()
+		if recipient == "" {
+			continue
+		}
+		any = true
+		if err := e.ring.Share(ctx, pool, e.run, recipient); err != nil {
+			k.revoke(recipient) // it is tried again at the next heartbeat
+		}
+	}
+	return any && ctx.Err() == nil
+}
+
+func (e *envelope) names() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Sorted(maps.Keys(e.pools))
 }

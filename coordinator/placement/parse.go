@@ -12,6 +12,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/nats-io/nkeys"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 
@@ -37,14 +38,15 @@ func Load(path string) (*Rules, diag.List) {
 
 var fileSchema = &hcl.BodySchema{
 	Attributes: []hcl.AttributeSchema{{Name: "edges"}, {Name: "parallelism"}},
-	Blocks:     []hcl.BlockHeaderSchema{{Type: "pool", LabelNames: []string{"name"}}, {Type: "limit", LabelNames: []string{"name"}}, {Type: "nats"}},
+	Blocks:     []hcl.BlockHeaderSchema{{Type: "pool", LabelNames: []string{"name"}}, {Type: "limit", LabelNames: []string{"name"}}, {Type: "workers", LabelNames: []string{"pool"}}, {Type: "nats"}},
 }
 
 var matcherAttributes = []hcl.AttributeSchema{{Name: "providers"}, {Name: "provider_config"}, {Name: "resource_types"}, {Name: "modules"}}
 
 var (
-	poolSchema  = &hcl.BodySchema{Attributes: matcherAttributes}
-	limitSchema = &hcl.BodySchema{Attributes: append([]hcl.AttributeSchema{{Name: "max", Required: true}, {Name: "key"}, {Name: "pools"}}, matcherAttributes...)}
+	poolSchema    = &hcl.BodySchema{Attributes: matcherAttributes}
+	workersSchema = &hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "nkeys", Required: true}}}
+	limitSchema   = &hcl.BodySchema{Attributes: append([]hcl.AttributeSchema{{Name: "max", Required: true}, {Name: "key"}, {Name: "pools"}}, matcherAttributes...)}
 )
 
 // Parse reads the rules from the text of a file. The rules are nil when there are errors.
@@ -79,9 +81,15 @@ func Parse(src []byte, filename string) (*Rules, diag.List) {
 		}
 		declared[id] = &b.DefRange
 		p.name(b)
-		if b.Type == "pool" {
+		switch b.Type {
+		case "pool":
 			r.Pools = append(r.Pools, p.pool(b))
-		} else {
+		case "workers":
+			if r.Workers == nil {
+				r.Workers = map[string][]string{}
+			}
+			r.Workers[b.Labels[0]] = p.workers(b)
+		default:
 			r.Limits = append(r.Limits, p.limit(b))
 		}
 	}
@@ -130,6 +138,29 @@ func (p *parser) nats(b *hcl.Block) *NATS {
 		p.fail("Password in a file that is shared", "The URL holds a password. Leave it out, and set MILLIPEDE_NATS_PASSWORD where the coordinator runs, or use credentials or an nkey.", content.Attributes["url"].Expr.Range().Ptr())
 	}
 	return n
+}
+
+// workers reads whom the operator vouches for in a pool. The list may be empty: then nobody gets the pool's keys.
+func (p *parser) workers(b *hcl.Block) []string {
+	content, problems := b.Body.Content(workersSchema)
+	p.diags = p.diags.Append(problems)
+	a := content.Attributes["nkeys"]
+	if a == nil {
+		return nil
+	}
+	v, ok := p.value(a, cty.List(cty.String), "a list of public nkeys of users")
+	if !ok {
+		return nil
+	}
+	list := []string{}
+	for _, e := range v.AsValueSlice() {
+		if e.IsNull() || !nkeys.IsValidPublicUserKey(e.AsString()) {
+			p.fail("Invalid nkey", "Each worker is named by the public nkey of its NATS user: 56 characters that begin with U. \"nk -gen user -pubout\" makes one, and nk -inkey FILE -pubout shows that of a seed.", a.Expr.Range().Ptr())
+			continue
+		}
+		list = append(list, e.AsString())
+	}
+	return list
 }
 
 func (p *parser) pool(b *hcl.Block) Pool {

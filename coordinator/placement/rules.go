@@ -28,6 +28,9 @@ type Rules struct {
 	Edges string
 	// NATS is the server that the file names; nil when it names none.
 	NATS *NATS
+	// Workers are the public nkeys of the workers that the operator stands for, by pool. Of a pool that is not named here
+	// every worker is one whom the NATS server lets speak for it.
+	Workers map[string][]string
 	// Parallelism is the number of slots of the limit that covers everything; 0 when the file does not say.
 	Parallelism int
 }
@@ -48,6 +51,20 @@ func (r *Rules) DefaultParallelism() int {
 		return 10
 	}
 	return r.Parallelism
+}
+
+// Vouches tells whether the operator stands for the worker that sent a heartbeat, so that it may be given the keys of runs
+// for its pool. The heartbeat has passed wire.ReadHeartbeat.
+func (r *Rules) Vouches(h wire.Heartbeat) bool {
+	if r == nil {
+		return true
+	}
+	for _, pool := range h.Pools {
+		if list, named := r.Workers[pool]; named && !(slices.Contains(list, h.Identity) && h.Proven()) {
+			return false
+		}
+	}
+	return true
 }
 
 // NATS names a server, and files that say who connects to it. What the file does not say is empty. Passwords have no

@@ -113,8 +113,8 @@ func (c *conn) PurgeRun(ctx context.Context, run string) error {
 }
 
 // HighWater implements wire.Queue.
-func (c *conn) HighWater(ctx context.Context) (mark wire.HighWater, err error) {
-	err = c.request(ctx, "HighWater", "", func() error { mark = c.n.highWater(); return nil })
+func (c *conn) HighWater(ctx context.Context, pools []string) (mark wire.HighWater, err error) {
+	err = c.request(ctx, "HighWater", "", func() error { mark = c.n.highWater(pools); return nil })
 	return mark, err
 }
 
@@ -185,14 +185,17 @@ func found(ok bool) error {
 func (c *conn) PoolBlobs(string) wire.Blobs { return c }
 
 // PutKey implements wire.Keys.
-func (c *conn) PutKey(ctx context.Context, run, recipient string, sealed []byte) error {
-	return c.request(ctx, "PutKey", run, func() error { c.n.keys[wire.KeySubject(run, recipient)] = sealed; return nil })
+func (c *conn) PutKey(ctx context.Context, pool, run, recipient string, sealed []byte) error {
+	return c.request(ctx, "PutKey", pool+" "+run+" "+recipient, func() error {
+		c.n.keys[wire.KeySubject(pool, run, recipient)] = sealed
+		return nil
+	})
 }
 
 // GetKey implements wire.Keys.
-func (c *conn) GetKey(ctx context.Context, run, recipient string) (sealed []byte, err error) {
-	err = c.request(ctx, "GetKey", run, func() error {
-		sealed = c.n.keys[wire.KeySubject(run, recipient)]
+func (c *conn) GetKey(ctx context.Context, pool, run, recipient string) (sealed []byte, err error) {
+	err = c.request(ctx, "GetKey", pool+" "+run, func() error {
+		sealed = c.n.keys[wire.KeySubject(pool, run, recipient)]
 		return found(sealed != nil)
 	})
 	return sealed, err
@@ -272,8 +275,12 @@ func (c *conn) watch(ctx context.Context, control bool, fn func(any)) error {
 	}
 }
 
-// Beat implements wire.Presence.
+// Beat implements wire.Presence. All workers here serve one pool.
 func (c *conn) Beat(ctx context.Context, h wire.Heartbeat) error {
+	return c.beat(ctx, wire.HeartbeatSubject(h.Pools[0], h.Worker), wire.EncodeHeartbeat(h))
+}
+
+func (c *conn) beat(ctx context.Context, subject string, data []byte) error {
 	c.p.w.mu.Lock()
 	up := c.isUp()
 	c.p.w.mu.Unlock()
@@ -289,9 +296,13 @@ func (c *conn) Beat(ctx context.Context, h wire.Heartbeat) error {
 			if !c.isUp() {
 				return
 			}
-			c.n.workers[h.Worker] = seen{h, time.Now()}
+			h, err := wire.ReadHeartbeat(subject, data) // as everybody does who listens
+			if err != nil {
+				return
+			}
+			c.n.workers[subject] = seen{h, time.Now()}
 			if h.Leaving {
-				delete(c.n.workers, h.Worker)
+				delete(c.n.workers, subject)
 			}
 			c.n.tell(false, h)
 		})
@@ -324,7 +335,7 @@ func (c *conn) Workers(ctx context.Context) (list []wire.Worker, err error) {
 	err = c.p.do(ctx, local, "Workers", "", func(o *op) {
 		list = nil
 		for _, h := range c.p.w.hosts { // in an order of their own
-			if s, ok := c.n.workers[h.id]; ok {
+			if s, ok := c.n.workers[wire.HeartbeatSubject(honest, h.id)]; ok {
 				list = append(list, wire.Worker{Heartbeat: s.Heartbeat, Since: time.Since(s.at)})
 			}
 		}
@@ -349,10 +360,10 @@ func (c *conn) WatchControl(ctx context.Context, _ string, fn func(wire.Control)
 }
 
 // Emit implements wire.Presence. Live events are not looked at.
-func (c *conn) Emit(context.Context, string, []byte) error { return nil }
+func (c *conn) Emit(context.Context, string, string, []byte) error { return nil }
 
 // Events implements wire.Presence.
-func (c *conn) Events(ctx context.Context, _ string, _ func([]byte)) error {
+func (c *conn) Events(ctx context.Context, _ string, _ func(string, []byte)) error {
 	<-ctx.Done()
 	return nil
 }

@@ -14,6 +14,9 @@ import (
 	"github.com/millipede-iac/millipede/worker/journal"
 )
 
+// honest is the pool of the workers that do what they should.
+const honest = "default"
+
 // host is a machine on which a worker runs, again and again. Its directory outlives the worker's process.
 type host struct {
 	w    *world
@@ -57,7 +60,7 @@ func (h *host) run(ctx context.Context, p *process) {
 		nonce = func() string { return "always the same" }
 	}
 	real := worker.New(worker.Options{
-		ID: h.id, Pools: []string{"default"}, Slots: 3, Version: "sim", Platform: "linux_amd64",
+		ID: h.id, Pools: []string{honest}, Slots: 3, Version: "sim", Platform: "linux_amd64",
 		Queue: c, Claims: c, Caller: c, Presence: c, Blobs: c, Keys: ring, Journal: h.disk, Providers: g, Provisioners: nil,
 		Log: slog.New(slog.DiscardHandler), Now: p.now, Nonce: nonce, Rand: seeded(p.name + " rand"),
 	})

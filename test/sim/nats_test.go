@@ -175,7 +175,7 @@ func (n *nats) purge(run string) {
 		q.remove(func(m *message) bool { return m.ref.Run == run })
 	}
 	for subject := range n.keys {
-		if strings.HasPrefix(subject, "key."+wire.Token(run)+".") {
+		if strings.Split(subject, ".")[2] == wire.Token(run) {
 			delete(n.keys, subject)
 		}
 	}
@@ -186,8 +186,18 @@ func (n *nats) purge(run string) {
 	}
 }
 
-func (n *nats) highWater() wire.HighWater {
-	return wire.HighWater{Tasks: n.tasks.last, Results: n.results.last, Claims: uint64(len(n.claimed)), Incarnation: strconv.Itoa(n.born)}
+func (n *nats) highWater(pools []string) wire.HighWater {
+	mark := wire.HighWater{Tasks: n.tasks.last, Results: n.results.last, Incarnation: strconv.Itoa(n.born), Claims: map[string]wire.Position{}}
+	for _, pool := range pools {
+		at := wire.Position{Incarnation: strconv.Itoa(n.born)}
+		for _, subject := range n.claimed {
+			if strings.HasPrefix(subject, "claim."+wire.Token(pool)+".") {
+				at.Last++
+			}
+		}
+		mark.Claims[pool] = at
+	}
+	return mark
 }
 
 // claim is the register.

@@ -189,7 +189,7 @@ func BenchmarkStart(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := c.HighWater(b.Context()); err != nil {
+		if _, err := c.HighWater(b.Context(), []string{"default"}); err != nil {
 			b.Fatal(err)
 		}
 		b.StopTimer()

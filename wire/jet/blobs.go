@@ -59,11 +59,16 @@ func (c *Conn) LookupBlob(ctx context.Context, name string) (string, error) {
 	return c.blobs().LookupBlob(ctx, name)
 }
 
-// preparePool creates what the workers of a pool write to and may not create: their bucket. It does so once, for a
-// connection that may, and not on an embedded server, where worker and coordinator may both.
+// preparePool creates what the workers of a pool use and may not create: registers, keys, a bucket. It does so once, for
+// a connection that may, and not on an embedded server, where worker and coordinator may both.
 func (c *Conn) preparePool(ctx context.Context, pool string) error {
 	if !c.opts.Provision || c.opts.inProcess != nil {
 		return nil
+	}
+	for _, name := range []string{claimsStream(pool), keysStream(pool)} {
+		if err := c.topology.ensure(ctx, name); err != nil {
+			return err
+		}
 	}
 	_, err := bucket{c, poolBucket(pool)}.open(ctx)
 	return err

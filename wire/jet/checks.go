@@ -40,7 +40,11 @@ func (c *Conn) Durability(ctx context.Context) (Durability, error) {
 		return Durability{Sync: SyncAlways}, nil
 	}
 	var d Durability
-	for _, name := range []string{tasksStream, resultsStream, claimsStream, admitStream, keysStream} {
+	pools, err := c.poolStreams(ctx)
+	if err != nil {
+		return d, fmt.Errorf("listing the streams of pools: %w", err)
+	}
+	for _, name := range append([]string{tasksStream, resultsStream, admitStream}, pools...) {
 		s, err := c.existing(ctx, name)
 		if err != nil {
 			return d, fmt.Errorf("looking at stream %s: %w", name, err)

@@ -27,7 +27,7 @@ func (c *Conn) Claim(ctx context.Context, ref wire.TaskRef, claim wire.Claim) (w
 	if claim.Nonce == "" {
 		panic("jet: a claim without a nonce")
 	}
-	if err := c.topology.ensure(ctx, claimsStream); err != nil {
+	if err := c.topology.ensure(ctx, claimsStream(ref.Pool)); err != nil {
 		return wire.Claim{}, err
 	}
 	for {
@@ -87,7 +87,7 @@ func conflict(err error) bool {
 
 // ReadClaim implements wire.Claims.
 func (c *Conn) ReadClaim(ctx context.Context, ref wire.TaskRef) (wire.Claim, error) {
-	m, err := c.lastMessage(ctx, claimsStream, wire.ClaimSubject(ref))
+	m, err := c.lastMessage(ctx, claimsStream(ref.Pool), wire.ClaimSubject(ref))
 	if err != nil {
 		return wire.Claim{}, fmt.Errorf("reading the claim of %s: %w", ref.Attempt, err)
 	}

@@ -128,14 +128,14 @@ func (c *Conn) trySubscribe(subject string) (*nats.Subscription, error) {
 func probeSubjects(pools []string) (publish, subscribe []string) {
 	const api = jetstream.DefaultAPIPrefix
 	publish = []string{
-		api + "STREAM.MSG.GET." + claimsStream, api + "STREAM.MSG.GET." + keysStream, "ev.probe",
 		api + "STREAM.MSG.GET.OBJ_" + blobBucket, api + "DIRECT.GET.OBJ_" + blobBucket,
 	}
 	subscribe = []string{"ctl.all.>"}
 	for _, pool := range pools {
 		p, b := wire.Token(pool), poolBucket(pool)
 		consumer := tasksStream + ".pool-" + p
-		publish = append(publish, api+"CONSUMER.INFO."+consumer, api+"CONSUMER.MSG.NEXT."+consumer, "$JS.ACK."+consumer+".0.0.0.0.0",
+		publish = append(publish, api+"STREAM.MSG.GET."+claimsStream(pool), api+"STREAM.MSG.GET."+keysStream(pool), "ev."+p+".probe",
+			api+"CONSUMER.INFO."+consumer, api+"CONSUMER.MSG.NEXT."+consumer, "$JS.ACK."+consumer+".0.0.0.0.0",
 			"claim."+p+".probe.probe", "result."+p+".probe.probe.probe",
 			api+"STREAM.INFO.OBJ_"+b, api+"STREAM.MSG.GET.OBJ_"+b, api+"STREAM.PURGE.OBJ_"+b, "$O."+b+".C.probe")
 		subscribe = append(subscribe, wire.CallSubject(pool), "ctl.pool."+p+".>")

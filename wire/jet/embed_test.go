@@ -61,7 +61,7 @@ func TestAnEmptyServerStartsQuickly(t *testing.T) {
 		begun := time.Now()
 		e := embed(t, dir)
 		c := connect(t, e)
-		if _, err := c.HighWater(t.Context()); err != nil {
+		if _, err := c.HighWater(t.Context(), []string{"eu"}); err != nil {
 			t.Fatal(err)
 		}
 		best = min(best, time.Since(begun))
@@ -147,13 +147,21 @@ func TestAStoreThatLostAStreamIsNoticed(t *testing.T) {
 	if err := c.PublishTask(ctx, taskRef, nil); err != nil {
 		t.Fatal(err)
 	}
-	before := must(c.HighWater(ctx))(t)
-	if err := c.JetStream().(jetstream.JetStream).DeleteStream(ctx, "TASKS"); err != nil {
-		t.Fatal(err)
+	must(c.Claim(ctx, taskRef, wire.Claim{Nonce: "n"}))(t)
+	pools := []string{taskRef.Pool}
+	before := must(c.HighWater(ctx, pools))(t)
+	if more := must(c.HighWater(ctx, append(pools, "us")))(t); before.Lost(more) || more.Lost(before) {
+		t.Fatalf("that another pool is used counts as a loss: from %+v to %+v", before, more)
 	}
-	after := must(c.HighWater(ctx))(t)
-	if after.Incarnation == before.Incarnation || after.Tasks >= before.Tasks {
-		t.Fatalf("from %+v to %+v", before, after)
+	for _, stream := range []string{"CLAIMS-eu", "TASKS"} {
+		if err := c.JetStream().(jetstream.JetStream).DeleteStream(ctx, stream); err != nil {
+			t.Fatal(err)
+		}
+		after := must(c.HighWater(ctx, pools))(t)
+		if !before.Lost(after) {
+			t.Fatalf("without %s: from %+v to %+v", stream, before, after)
+		}
+		before = after
 	}
 }
 
@@ -186,9 +194,9 @@ func TestAWorkerGoesOnAfterItsStreamWasCreatedAnew(t *testing.T) {
 
 func TestAStreamThatDoesNotHoldWhatItPromisesIsRefused(t *testing.T) {
 	for name, cfg := range map[string]jetstream.StreamConfig{
-		"write-once": {Name: "CLAIMS", Subjects: []string{"claim.>", "done.*"}},
-		"in memory":  {Name: "CLAIMS", Subjects: []string{"claim.>"}, Storage: jetstream.MemoryStorage},
-		"drops":      {Name: "CLAIMS", Subjects: []string{"claim.>"}, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxAge: time.Hour},
+		"write-once": {Name: "CLAIMS-eu", Subjects: []string{"claim.eu.>", "done.eu.*"}},
+		"in memory":  {Name: "CLAIMS-eu", Subjects: []string{"claim.eu.>"}, Storage: jetstream.MemoryStorage},
+		"drops":      {Name: "CLAIMS-eu", Subjects: []string{"claim.eu.>"}, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxAge: time.Hour},
 	} {
 		ctx := t.Context()
 		e := embed(t, t.TempDir())

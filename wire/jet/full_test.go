@@ -69,7 +69,7 @@ func TestAnEmbeddedServerIsOpenedAgainWhenItsDiskHasRoom(t *testing.T) {
 	if !errors.Is(err, wire.ErrStore) {
 		t.Fatalf("claiming on a full disk: %v", err)
 	}
-	if _, err := c.HighWater(ctx); !errors.Is(err, wire.ErrStore) {
+	if _, err := c.HighWater(ctx, nil); !errors.Is(err, wire.ErrStore) {
 		t.Errorf("looking at the streams: %v", err)
 	}
 	refused, err := c.ReadClaim(ctx, attemptNo(n))
@@ -84,7 +84,7 @@ func TestAnEmbeddedServerIsOpenedAgainWhenItsDiskHasRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	for err = errors.New("not tried yet"); err != nil && ctx.Err() == nil; {
-		_, err = c.HighWater(ctx)
+		_, err = c.HighWater(ctx, nil)
 	}
 	for i := range n {
 		if got := must(c.ReadClaim(ctx, attemptNo(i)))(t); got.Nonce != fmt.Sprint("n", i) {
@@ -119,7 +119,7 @@ func TestAServerThatStoresNothingIsToldFromOneThatIsSlow(t *testing.T) {
 	if err := c.PublishResult(ctx, attemptNo(0), make([]byte, 1000)); err != nil {
 		t.Fatal(err)
 	}
-	must(c.HighWater(ctx))(t)
+	must(c.HighWater(ctx, nil))(t)
 	if err := volume.Fill(); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestAServerThatStoresNothingIsToldFromOneThatIsSlow(t *testing.T) {
 		err = c.PublishResult(ctx, taskRef, nil)
 	}
 	for err = nil; err == nil && ctx.Err() == nil; {
-		_, err = c.HighWater(ctx)
+		_, err = c.HighWater(ctx, nil)
 	}
 	if !errors.Is(err, wire.ErrStore) || !strings.Contains(err.Error(), "no space left") || !strings.Contains(err.Error(), "RESULTS") {
 		t.Errorf("looking at the streams: %v", err)

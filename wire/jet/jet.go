@@ -11,12 +11,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
 
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -105,6 +107,8 @@ type Conn struct {
 	semaphore semaphore
 	checks    checks
 
+	complaints complaints
+
 	onClose func()
 }
 
@@ -138,6 +142,11 @@ func Connect(ctx context.Context, o Options) (*Conn, error) {
 	c.calls.init(c)
 	c.presence.init(c)
 	c.semaphore.init(c)
+	if o.Provision {
+		if err := c.retireOlder(ctx); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
 	if o.Provision && o.inProcess == nil {
 		if err := c.topology.createAll(ctx); err != nil {
 			return nil, errors.Join(err, c.Close())
@@ -242,6 +251,27 @@ func (o Options) credentials() ([]nats.Option, error) {
 		return nil, errors.New("more than one kind of NATS credentials is given: choose one of a credentials file, an nkey, a user, a token")
 	}
 	return list, nil
+}
+
+// UserKey returns the nkey of the user who connects, from the file of its seed or from the credentials; nil for a user who
+// connects by a password, a token or a certificate alone.
+func (o Options) UserKey() (nkeys.KeyPair, error) {
+	file := o.NKeyFile
+	if o.CredentialsFile != "" {
+		file = o.CredentialsFile
+	}
+	if file == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading the nkey of the NATS user: %w", err)
+	}
+	pair, err := nkeys.ParseDecoratedUserNKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("reading the nkey of the NATS user in %s: %w", file, err)
+	}
+	return pair, nil
 }
 
 // Close ends what the connection does by itself, and the connection. Permits that it holds stay held; tasks and results

@@ -27,16 +27,25 @@ type presence struct {
 	once lazy[struct{}]
 
 	mu      sync.Mutex // guards what follows
-	workers map[string]wire.Worker
-	seen    map[string]time.Time
+	workers map[member]*sighting
+	members map[string]int // how many workers are known, by pool
+	rates   map[string]*rate
 	watch   map[*watcher]bool
 	first   bool          // Workers has waited for announcements
 	beat    chan struct{} // has room for one: a heartbeat came
 }
 
+// member is a worker as a member of one pool. Whoever may speak for a pool may use any name, so a name alone is nobody.
+type member struct{ pool, worker string }
+
+type sighting struct {
+	wire.Heartbeat
+	at time.Time
+}
+
 func (p *presence) init(c *Conn) {
 	p.c = c
-	p.workers, p.seen = map[string]wire.Worker{}, map[string]time.Time{}
+	p.workers, p.members, p.rates = map[member]*sighting{}, map[string]int{}, map[string]*rate{}
 	p.watch = map[*watcher]bool{}
 	p.beat = make(chan struct{}, 1)
 }
@@ -47,11 +56,14 @@ func (p *presence) start(ctx context.Context) error {
 		if err != nil {
 			return struct{}{}, fmt.Errorf("listening to heartbeats: %w", problem(err))
 		}
+		if err := s.SetPendingLimits(pendingBeats, pendingBytes); err != nil {
+			return struct{}{}, fmt.Errorf("listening to heartbeats: %w", problem(err))
+		}
 		if err := p.c.flush(ctx); err != nil {
 			return struct{}{}, err
 		}
 		p.c.begin(func() {
-			p.c.receiveAlways(s, func(m *nats.Msg) { p.take(m.Data, time.Now()) })
+			p.c.receiveAlways(s, func(m *nats.Msg) { p.take(m.Subject, m.Data, time.Now()) })
 		})
 		return struct{}{}, nil
 	})
@@ -79,22 +91,25 @@ func (w *watcher) end() {
 	w.ended = true
 }
 
-func (p *presence) take(data []byte, now time.Time) {
-	h, err := wire.DecodeHeartbeat(data)
+// take believes a heartbeat as far as its subject goes, and only so many of a pool: each pool is heard, whatever another
+// one sends.
+func (p *presence) take(subject string, data []byte, now time.Time) {
+	if !p.admit(poolToken(subject), len(data), now) {
+		return
+	}
+	h, err := wire.ReadHeartbeat(subject, data)
 	if err != nil {
-		p.c.opts.Log("a heartbeat cannot be read: " + err.Error())
+		p.c.complaints.say(p.c.opts.Log, "heartbeat "+poolToken(subject), "a heartbeat on "+subject+" is ignored: "+err.Error())
 		return
 	}
 	p.mu.Lock()
-	if h.Leaving {
-		delete(p.workers, h.Worker)
-		delete(p.seen, h.Worker)
-	} else {
-		p.workers[h.Worker] = wire.Worker{Heartbeat: h}
-		p.seen[h.Worker] = now
-	}
+	known := p.note(h, now)
 	watchers := slices.Collect(maps.Keys(p.watch))
 	p.mu.Unlock()
+	if !known {
+		p.c.complaints.say(p.c.opts.Log, "members "+h.Pools[0], fmt.Sprintf("pool %s has more than %d workers; the others are ignored", h.Pools[0], maxMembers))
+		return
+	}
 	for _, w := range watchers {
 		w.call(h)
 	}
@@ -104,12 +119,50 @@ func (p *presence) take(data []byte, now time.Time) {
 	}
 }
 
-// Beat implements wire.Presence. The heartbeat goes to the worker's first pool.
+// note keeps a heartbeat. It returns false when the pool has too many workers for another one.
+func (p *presence) note(h wire.Heartbeat, now time.Time) bool {
+	of := member{h.Pools[0], h.Worker}
+	switch old := p.workers[of]; {
+	case h.Leaving && old != nil:
+		p.forget(of)
+	case h.Leaving:
+	case old != nil:
+		*old = sighting{h, now}
+	default:
+		if p.members[of.pool] >= maxMembers {
+			for m, s := range p.workers {
+				if m.pool == of.pool && now.Sub(s.at) > memberMemory {
+					p.forget(m)
+				}
+			}
+		}
+		if p.members[of.pool] >= maxMembers {
+			return false
+		}
+		p.workers[of] = &sighting{h, now}
+		p.members[of.pool]++
+	}
+	return true
+}
+
+func (p *presence) forget(m member) {
+	delete(p.workers, m)
+	if p.members[m.pool]--; p.members[m.pool] == 0 {
+		delete(p.members, m.pool)
+	}
+}
+
+// Beat implements wire.Presence.
 func (c *Conn) Beat(ctx context.Context, h wire.Heartbeat) error {
 	if len(h.Pools) == 0 {
 		return fmt.Errorf("worker %s serves no pool", h.Worker)
 	}
-	return problem(c.nc.Publish(wire.HeartbeatSubject(h.Pools[0], h.Worker), wire.EncodeHeartbeat(h)))
+	for _, pool := range h.Pools {
+		if err := c.nc.Publish(wire.HeartbeatSubject(pool, h.Worker), wire.EncodeHeartbeat(h.For(pool))); err != nil {
+			return problem(err)
+		}
+	}
+	return nil
 }
 
 // Workers implements wire.Presence.
@@ -125,9 +178,8 @@ func (c *Conn) Workers(ctx context.Context) ([]wire.Worker, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list := make([]wire.Worker, 0, len(p.workers))
-	for name, w := range p.workers {
-		w.Since = now.Sub(p.seen[name])
-		list = append(list, w)
+	for _, s := range p.workers {
+		list = append(list, wire.Worker{Heartbeat: s.Heartbeat, Since: now.Sub(s.at)})
 	}
 	return list, nil
 }
@@ -212,13 +264,17 @@ func (c *Conn) WatchControl(ctx context.Context, pool string, fn func(wire.Contr
 }
 
 // Emit implements wire.Presence.
-func (c *Conn) Emit(ctx context.Context, run string, data []byte) error {
-	return problem(c.nc.Publish(wire.EventSubject(run), data))
+func (c *Conn) Emit(ctx context.Context, pool, run string, data []byte) error {
+	return problem(c.nc.Publish(wire.EventSubject(pool, run), data))
 }
 
 // Events implements wire.Presence.
-func (c *Conn) Events(ctx context.Context, run string, fn func(data []byte)) error {
-	return c.listen(ctx, func(m *nats.Msg) { fn(m.Data) }, wire.EventSubject(run))
+func (c *Conn) Events(ctx context.Context, run string, fn func(pool string, data []byte)) error {
+	return c.listen(ctx, func(m *nats.Msg) {
+		if pool, of, err := wire.ParseEvent(m.Subject); err == nil && of == run && len(m.Data) <= wire.MaxEvent {
+			fn(pool, m.Data)
+		}
+	}, "ev.*."+wire.Token(run))
 }
 
 // listen hands what comes on the subjects to handle, one message after the other, until ctx ends, which is no error.

@@ -22,19 +22,46 @@ func (c *Conn) PurgeRun(ctx context.Context, run string) error {
 	group, gctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.purge(gctx, tasksStream, "task.*.*."+token+".*") })
 	group.Go(func() error { return c.purge(gctx, resultsStream, "result.*.*."+token+".*") })
-	group.Go(func() error { return c.purge(gctx, keysStream, "key."+token+".*") })
 	group.Go(func() error { return c.dropSpilled(gctx, run) })
 	group.Go(func() error { return c.dropAdmissions(gctx, run) })
+	pools, err := c.poolStreams(ctx)
+	if err != nil {
+		return fmt.Errorf("removing what run %s left: %w", run, errors.Join(err, group.Wait()))
+	}
+	for _, name := range pools {
+		if pool, _, sealed := poolOf(name); sealed {
+			group.Go(func() error { return c.purge(gctx, name, "key."+pool+"."+token+".*") })
+		}
+	}
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("removing what run %s left: %w", run, err)
 	}
-	if err := c.markDone(ctx, run); err != nil {
-		return fmt.Errorf("marking run %s as done: %w", run, err)
+	for _, name := range pools {
+		if _, registers, _ := poolOf(name); !registers {
+			continue
+		}
+		if err := c.markDone(ctx, name, token); err != nil {
+			return fmt.Errorf("marking run %s as done: %w", run, err)
+		}
 	}
 	if err := c.emptyRegisters(ctx, purgeGrace); err != nil {
 		return fmt.Errorf("emptying the registers of old runs: %w", err)
 	}
 	return nil
+}
+
+// poolStreams returns the names of the streams with registers and keys, of all pools.
+func (c *Conn) poolStreams(ctx context.Context) ([]string, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	var names []string
+	list := c.js.StreamNames(ctx)
+	for name := range list.Name() {
+		if _, registers, sealed := poolOf(name); registers || sealed {
+			names = append(names, name)
+		}
+	}
+	return names, problem(list.Err())
 }
 
 // dropAdmissions frees what earlier processes asked for, or held, in the name of a run. Other coordinators cannot tell
@@ -73,7 +100,7 @@ func (c *Conn) purge(ctx context.Context, stream, subject string) error {
 
 // existing returns a stream that is there already, or nil.
 func (c *Conn) existing(ctx context.Context, name string) (jetstream.Stream, error) {
-	s, err := c.topology.streams[name].get(func() (jetstream.Stream, error) {
+	s, err := c.topology.streamSlot(name).get(func() (jetstream.Stream, error) {
 		ctx, cancel := c.bounded(ctx)
 		defer cancel()
 		return c.js.Stream(ctx, name)
@@ -84,33 +111,61 @@ func (c *Conn) existing(ctx context.Context, name string) (jetstream.Stream, err
 	return s, problem(err)
 }
 
-// A run is marked as done by a message whose time, by the server's clock, begins the grace.
-func (c *Conn) markDone(ctx context.Context, run string) error {
-	s, err := c.existing(ctx, claimsStream)
+// markDone marks a run as done in a pool that it used, by a message whose time, by the server's clock, begins the grace.
+func (c *Conn) markDone(ctx context.Context, stream, run string) error {
+	s, err := c.existing(ctx, stream)
 	if err != nil || s == nil {
 		return err
 	}
-	err = c.store(ctx, &nats.Msg{Subject: "done." + wire.Token(run)}, jetstream.WithExpectLastSequencePerSubject(0))
+	pool, _, _ := poolOf(stream)
+	used, err := c.lastMessage(ctx, stream, "claim."+pool+"."+run+".*")
+	if used == nil {
+		return ignore(err, wire.ErrNotFound)
+	}
+	err = c.store(ctx, &nats.Msg{Subject: "done." + pool + "." + run}, jetstream.WithExpectLastSequencePerSubject(0))
 	if err != nil && !conflict(err) {
 		return err
 	}
 	return nil
 }
 
+func ignore(err, condition error) error {
+	if errors.Is(err, condition) {
+		return nil
+	}
+	return err
+}
+
 // emptyRegisters empties the registers of the runs that were done before the grace began.
 func (c *Conn) emptyRegisters(ctx context.Context, grace time.Duration) error {
-	s, err := c.existing(ctx, claimsStream)
+	names, err := c.poolStreams(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if pool, registers, _ := poolOf(name); registers {
+			if err := c.emptyPool(ctx, name, pool, grace); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Conn) emptyPool(ctx context.Context, stream, pool string, grace time.Duration) error {
+	s, err := c.existing(ctx, stream)
 	if err != nil || s == nil {
 		return err
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	info, err := s.Info(ctx, jetstream.WithSubjectFilter("done.*"))
+	done := "done." + pool + "."
+	info, err := s.Info(ctx, jetstream.WithSubjectFilter(done+"*"))
 	if err != nil {
 		return problem(err)
 	}
 	for subject := range info.State.Subjects {
-		mark, err := c.lastMessage(ctx, claimsStream, subject)
+		mark, err := c.lastMessage(ctx, stream, subject)
 		if errors.Is(err, wire.ErrNotFound) {
 			continue // another coordinator was faster
 		}
@@ -121,10 +176,10 @@ func (c *Conn) emptyRegisters(ctx context.Context, grace time.Duration) error {
 			continue
 		}
 		// The mark goes last, so that a crash in between leaves the rest to the next one.
-		if err := c.purge(ctx, claimsStream, "claim.*."+strings.TrimPrefix(subject, "done.")+".*"); err != nil {
+		if err := c.purge(ctx, stream, "claim."+pool+"."+strings.TrimPrefix(subject, done)+".*"); err != nil {
 			return err
 		}
-		if err := c.purge(ctx, claimsStream, subject); err != nil {
+		if err := c.purge(ctx, stream, subject); err != nil {
 			return err
 		}
 	}

@@ -26,8 +26,8 @@ const (
 	topologyPoll = 250 * time.Millisecond
 )
 
-// PublishTask implements wire.Queue. The pool's consumer and bucket exist afterwards, so that workers need no right to
-// create them.
+// PublishTask implements wire.Queue. The pool's consumer, registers, keys and bucket exist afterwards, so that workers need
+// no right to create them.
 func (c *Conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) error {
 	if c.opts.Provision {
 		if _, err := c.topology.consumer(ctx, tasksStream, poolConsumer(ref.Pool, c.opts.ackWait(queueAckWait))); err != nil {
@@ -105,7 +105,7 @@ func (c *Conn) fetch(ctx context.Context, stream string, cfg jetstream.ConsumerC
 			continue
 		case gone(err) || errors.Is(err, nats.ErrNoResponders):
 			c.topology.slot(stream, cfg.Durable).forget()
-			c.topology.streams[stream].forget()
+			c.topology.streamSlot(stream).forget()
 		case !temporary(err):
 			return nil, err
 		}
@@ -213,34 +213,35 @@ func (d *delivery) Release(ctx context.Context) error {
 }
 
 // HighWater implements wire.Queue.
-func (c *Conn) HighWater(ctx context.Context) (wire.HighWater, error) {
-	var mark wire.HighWater
+func (c *Conn) HighWater(ctx context.Context, pools []string) (wire.HighWater, error) {
 	if err := c.writable(ctx); err != nil {
 		return wire.HighWater{}, err
 	}
-	var created [3]int64
+	names := []string{tasksStream, resultsStream}
+	for _, pool := range pools {
+		names = append(names, claimsStream(pool))
+	}
+	at := make([]wire.Position, len(names))
 	group, gctx := errgroup.WithContext(ctx)
-	for i, target := range []struct {
-		stream string
-		last   *uint64
-	}{{tasksStream, &mark.Tasks}, {resultsStream, &mark.Results}, {claimsStream, &mark.Claims}} {
+	for i, name := range names {
 		group.Go(func() error {
-			info, err := c.streamInfo(gctx, target.stream)
+			info, err := c.streamInfo(gctx, name)
 			if err != nil {
-				return fmt.Errorf("reading the position of stream %s: %w", target.stream, problem(err))
+				return fmt.Errorf("reading the position of stream %s: %w", name, problem(err))
 			}
-			*target.last, created[i] = info.State.LastSeq, info.Created.UnixNano()
+			at[i] = wire.Position{Last: info.State.LastSeq, Incarnation: strconv.FormatInt(info.Created.UnixNano(), 36)}
 			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return wire.HighWater{}, err
 	}
-	for i, at := range created {
-		if i > 0 {
-			mark.Incarnation += "-"
+	mark := wire.HighWater{Tasks: at[0].Last, Results: at[1].Last, Incarnation: at[0].Incarnation + "-" + at[1].Incarnation}
+	for i, pool := range pools {
+		if mark.Claims == nil {
+			mark.Claims = map[string]wire.Position{}
 		}
-		mark.Incarnation += strconv.FormatInt(at, 36)
+		mark.Claims[pool] = at[2+i]
 	}
 	return mark, nil
 }
@@ -257,7 +258,7 @@ func (c *Conn) streamInfo(ctx context.Context, name string, opts ...jetstream.St
 		}
 		info, err := s.Info(ctx, opts...)
 		if errors.Is(err, jetstream.ErrStreamNotFound) && tries == 0 {
-			c.topology.streams[name].forget()
+			c.topology.streamSlot(name).forget()
 			continue
 		}
 		return info, err

@@ -22,7 +22,7 @@ func workerPermissions() *server.Permissions {
 	return &server.Permissions{
 		Publish: &server.SubjectPermission{Allow: []string{
 			"$JS.API.CONSUMER.INFO.TASKS.pool-eu", "$JS.API.CONSUMER.MSG.NEXT.TASKS.pool-eu", "$JS.ACK.TASKS.pool-eu.>",
-			"$JS.API.STREAM.MSG.GET.CLAIMS", "$JS.API.STREAM.MSG.GET.KEYS", "claim.eu.>", "result.eu.>", "hb.eu.>", "ev.>",
+			"$JS.API.STREAM.MSG.GET.CLAIMS-eu", "$JS.API.STREAM.MSG.GET.KEYS-eu", "claim.eu.>", "result.eu.>", "hb.eu.>", "ev.eu.>",
 			"$JS.API.STREAM.MSG.GET.OBJ_BLOB", "$JS.API.DIRECT.GET.OBJ_BLOB",
 			"$JS.API.STREAM.INFO.OBJ_BLOB_eu", "$JS.API.STREAM.MSG.GET.OBJ_BLOB_eu", "$JS.API.DIRECT.GET.OBJ_BLOB_eu.>", "$JS.API.STREAM.PURGE.OBJ_BLOB_eu",
 			"$O.BLOB_eu.>",
@@ -60,11 +60,11 @@ func TestAWorkerWithNoMorePermissionsThanItNeedsDoesItsWork(t *testing.T) {
 	if err := coordinator.PublishTask(ctx, taskRef, []byte("task")); err != nil {
 		t.Fatal(err)
 	}
-	if err := coordinator.PutKey(ctx, "run-1", "W", []byte("sealed")); err != nil {
+	if err := coordinator.PutKey(ctx, "eu", "run-1", "W", []byte("sealed")); err != nil {
 		t.Fatal(err)
 	}
 	d := must(worker.FetchTasks(ctx, "eu", 4))(t)[0]
-	if key := must(worker.GetKey(ctx, "run-1", "W"))(t); string(key) != "sealed" {
+	if key := must(worker.GetKey(ctx, "eu", "run-1", "W"))(t); string(key) != "sealed" {
 		t.Fatalf("the key is %q", key)
 	}
 	must(worker.Claim(ctx, d.Ref(), wire.Claim{Nonce: "n"}))(t)
@@ -150,7 +150,7 @@ func TestAWorkerOfOnePoolCannotDoWhatIsOthers(t *testing.T) {
 	refused("publishing a result of another pool", worker.PublishResult(ctx, us, nil))
 	_, err = worker.Claim(ctx, us, wire.Claim{Nonce: "n"})
 	refused("claiming a task of another pool", err)
-	refused("storing a key", worker.PutKey(ctx, "run-1", "W", nil))
+	refused("storing a key", worker.PutKey(ctx, "eu", "run-1", "W", nil))
 	_, err = worker.DeclareLimit(ctx, wire.Limit{Name: "global", Slots: 99})
 	refused("declaring a limit", err)
 }
@@ -289,8 +289,11 @@ func TestWhatKeepsFromConnectingIsSaidClearly(t *testing.T) {
 
 func TestAServerThatMayLoseWhatItAcknowledgedIsWarnedAbout(t *testing.T) {
 	coordinator, _ := users(t)
+	if err := coordinator.PublishTask(t.Context(), taskRef, nil); err != nil {
+		t.Fatal(err)
+	}
 	d := must(coordinator.Durability(t.Context()))(t)
-	if !slices.Contains(d.SingleReplica, "CLAIMS") || d.Sync != jet.SyncUnknown {
+	if !slices.Contains(d.SingleReplica, "CLAIMS-eu") || d.Sync != jet.SyncUnknown {
 		t.Fatalf("got %+v", d)
 	}
 	if n := len(d.Warnings()); n != 2 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,11 +20,17 @@ import (
 const (
 	tasksStream   = "TASKS"
 	resultsStream = "RESULTS"
-	claimsStream  = "CLAIMS"
 	admitStream   = "ADMIT"
-	keysStream    = "KEYS"
 	blobBucket    = "BLOB"
+
+	// The registers and the keys of each pool are in streams of their own, because a right to read a stream cannot be
+	// limited to subjects.
+	claimsPrefix = "CLAIMS-"
+	keysPrefix   = "KEYS-"
 )
+
+func claimsStream(pool string) string { return claimsPrefix + wire.Token(pool) }
+func keysStream(pool string) string   { return keysPrefix + wire.Token(pool) }
 
 const (
 	queueAckWait  = 10 * time.Second
@@ -48,6 +55,16 @@ func streamConfig(name string, replicas int, storage jetstream.StorageType) jets
 		Discard: jetstream.DiscardNew, MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: -1, MaxConsumers: -1, MaxMsgSize: -1,
 		Duplicates: dedupWindow,
 	}
+	switch pool, registers, sealed := poolOf(name); {
+	case registers:
+		cfg.Subjects = []string{"claim." + pool + ".>", "done." + pool + ".*"}
+		cfg.MaxMsgsPerSubject, cfg.DiscardNewPerSubject, cfg.DenyDelete = 1, true, true
+		return cfg
+	case sealed:
+		cfg.Subjects = []string{"key." + pool + ".>"}
+		cfg.MaxMsgsPerSubject, cfg.Discard = 1, jetstream.DiscardOld
+		return cfg
+	}
 	switch name {
 	case tasksStream:
 		cfg.Subjects, cfg.Retention = []string{"task.>"}, jetstream.WorkQueuePolicy
@@ -55,26 +72,30 @@ func streamConfig(name string, replicas int, storage jetstream.StorageType) jets
 		cfg.Subjects, cfg.Retention = []string{"result.>"}, jetstream.WorkQueuePolicy
 	case admitStream:
 		cfg.Subjects, cfg.Retention = []string{"admit.>"}, jetstream.WorkQueuePolicy
-	case claimsStream:
-		cfg.Subjects = []string{"claim.>", "done.*"}
-		cfg.MaxMsgsPerSubject, cfg.DiscardNewPerSubject, cfg.DenyDelete = 1, true, true
-	case keysStream:
-		cfg.Subjects = []string{"key.>"}
-		cfg.MaxMsgsPerSubject, cfg.Discard = 1, jetstream.DiscardOld
 	}
 	return cfg
+}
+
+// poolOf returns the token of the pool whose registers, or whose keys, a stream holds.
+func poolOf(stream string) (pool string, registers, sealed bool) {
+	if pool, registers = strings.CutPrefix(stream, claimsPrefix); registers {
+		return pool, true, false
+	}
+	pool, sealed = strings.CutPrefix(stream, keysPrefix)
+	return pool, false, sealed
 }
 
 // checkStream returns an error when a stream that somebody created by hand lacks what the protocol rests on.
 func checkStream(have jetstream.StreamConfig, storage jetstream.StorageType) error {
 	want := streamConfig(have.Name, have.Replicas, storage)
+	_, registers, _ := poolOf(have.Name)
 	switch {
 	case have.Retention != want.Retention:
 		return fmt.Errorf("stream %s has retention %s instead of %s", have.Name, have.Retention, want.Retention)
 	case have.Storage != storage:
 		return fmt.Errorf("stream %s is kept in memory: what it acknowledged would be lost with the server", have.Name)
-	case have.Name == claimsStream && (have.MaxMsgsPerSubject != 1 || !have.DiscardNewPerSubject || have.Discard != jetstream.DiscardNew):
-		return errors.New("stream CLAIMS is not write-once: it needs max_msgs_per_subject 1, discard new, discard_new_per_subject")
+	case registers && (have.MaxMsgsPerSubject != 1 || !have.DiscardNewPerSubject || have.Discard != jetstream.DiscardNew):
+		return fmt.Errorf("stream %s is not write-once: it needs max_msgs_per_subject 1, discard new, discard_new_per_subject", have.Name)
 	case have.MaxAge != 0:
 		return fmt.Errorf("stream %s drops messages after %s", have.Name, have.MaxAge)
 	}
@@ -84,8 +105,8 @@ func checkStream(have jetstream.StreamConfig, storage jetstream.StorageType) err
 // topology keeps the handles of streams and consumers, each made on its first use.
 type topology struct {
 	c         *Conn
-	streams   map[string]*lazy[jetstream.Stream]
 	mu        sync.Mutex // guards what follows
+	streams   map[string]*lazy[jetstream.Stream]
 	consumers map[string]*lazy[jetstream.Consumer]
 	buckets   map[string]*lazy[jetstream.ObjectStore]
 }
@@ -93,20 +114,22 @@ type topology struct {
 func (t *topology) init(c *Conn) {
 	t.c = c
 	t.streams = map[string]*lazy[jetstream.Stream]{}
-	for _, name := range []string{tasksStream, resultsStream, claimsStream, admitStream, keysStream} {
-		t.streams[name] = new(lazy[jetstream.Stream])
-	}
 	t.consumers = map[string]*lazy[jetstream.Consumer]{}
 	t.buckets = map[string]*lazy[jetstream.ObjectStore]{}
 }
 
-// names lists the streams.
-func (t *topology) names() []string { return slices.Sorted(maps.Keys(t.streams)) }
+// names lists the streams that this connection has to do with.
+func (t *topology) names() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Sorted(maps.Keys(t.streams))
+}
 
-// createAll creates what workers may need before a coordinator does.
+// createAll creates what workers may need before a coordinator does. What each pool has of its own is created before the
+// pool's first task.
 func (t *topology) createAll(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for name := range t.streams {
+	for _, name := range []string{tasksStream, resultsStream, admitStream} {
 		group.Go(func() error { return t.ensure(ctx, name) })
 	}
 	group.Go(func() error {
@@ -144,7 +167,7 @@ func (l *lazy[T]) forget() {
 
 // stream returns a stream, created when this connection may do that.
 func (t *topology) stream(ctx context.Context, name string) (jetstream.Stream, error) {
-	return t.streams[name].get(func() (jetstream.Stream, error) {
+	return t.streamSlot(name).get(func() (jetstream.Stream, error) {
 		ctx, cancel := t.c.bounded(ctx)
 		defer cancel()
 		s, err := t.create(ctx, name)
@@ -219,6 +242,12 @@ func (t *topology) consumer(ctx context.Context, stream string, cfg jetstream.Co
 		}
 		return consumer, nil
 	})
+}
+
+func (t *topology) streamSlot(name string) *lazy[jetstream.Stream] {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slotOf(t.streams, name)
 }
 
 func (t *topology) slot(stream, durable string) *lazy[jetstream.Consumer] {

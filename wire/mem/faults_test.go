@@ -60,7 +60,7 @@ func TestALostRequestDoesNothing(t *testing.T) {
 		if err := alice.PublishTask(ctx, ref, nil); !errors.Is(err, errLost) {
 			t.Fatal(err)
 		}
-		mark, err := alice.HighWater(ctx)
+		mark, err := alice.HighWater(ctx, nil)
 		no(t, err)
 		if mark.Tasks != 0 {
 			t.Error("the task was stored")
@@ -177,16 +177,16 @@ func TestALostTailShowsInTheHighWater(t *testing.T) {
 	in(t, func() *mem.System { return mem.New(mem.Options{}) }, func(ctx context.Context, t *testing.T, s *mem.System, alice, worker *mem.Conn) {
 		no(t, alice.PublishTask(ctx, ref, nil))
 		no(t, worker.PublishResult(ctx, ref, nil))
-		before, err := alice.HighWater(ctx)
+		before, err := alice.HighWater(ctx, nil)
 		no(t, err)
 		s.LoseTail(1)
-		after, err := alice.HighWater(ctx)
+		after, err := alice.HighWater(ctx, nil)
 		no(t, err)
 		if after.Tasks >= before.Tasks || after.Results >= before.Results || after.Incarnation != before.Incarnation {
 			t.Errorf("from %+v to %+v", before, after)
 		}
 		s.Recreate()
-		anew, err := alice.HighWater(ctx)
+		anew, err := alice.HighWater(ctx, nil)
 		no(t, err)
 		if anew.Incarnation == before.Incarnation {
 			t.Errorf("the incarnation is still %s", anew.Incarnation)

@@ -83,8 +83,8 @@ func (s *System) DamageBlob(sum string) {
 }
 
 // PutKey implements wire.Keys.
-func (c *Conn) PutKey(ctx context.Context, run, recipient string, sealed []byte) error {
-	subject := wire.KeySubject(run, recipient)
+func (c *Conn) PutKey(ctx context.Context, pool, run, recipient string, sealed []byte) error {
+	subject := wire.KeySubject(pool, run, recipient)
 	return c.do(ctx, "PutKey", subject, func(Fault) error {
 		c.s.keys[subject] = bytes.Clone(sealed)
 		return nil
@@ -92,12 +92,12 @@ func (c *Conn) PutKey(ctx context.Context, run, recipient string, sealed []byte)
 }
 
 // GetKey implements wire.Keys.
-func (c *Conn) GetKey(ctx context.Context, run, recipient string) (sealed []byte, err error) {
-	subject := wire.KeySubject(run, recipient)
+func (c *Conn) GetKey(ctx context.Context, pool, run, recipient string) (sealed []byte, err error) {
+	subject := wire.KeySubject(pool, run, recipient)
 	err = c.do(ctx, "GetKey", subject, func(Fault) error {
 		there, ok := c.s.keys[subject]
 		if !ok {
-			return fmt.Errorf("reading the key of run %s: %w", run, wire.ErrNotFound)
+			return fmt.Errorf("reading the key of run %s for pool %s: %w", run, pool, wire.ErrNotFound)
 		}
 		sealed = bytes.Clone(there)
 		return nil

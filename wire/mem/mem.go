@@ -57,7 +57,7 @@ type System struct {
 
 	tasks, results stream
 	claims         map[string]wire.Claim
-	claimed        uint64
+	claimed        map[string]uint64 // by pool
 	blobs          map[string][]byte
 	names          map[string]string
 	keys           map[string][]byte
@@ -77,7 +77,7 @@ func New(o Options) *System {
 		o.AckWait = 5 * time.Second
 	}
 	return &System{
-		opts: o, changed: make(chan struct{}), born: 1,
+		opts: o, changed: make(chan struct{}), born: 1, claimed: map[string]uint64{},
 		claims: map[string]wire.Claim{}, blobs: map[string][]byte{}, names: map[string]string{}, keys: map[string][]byte{},
 		limits: map[string]*limit{}, conns: map[*Conn]bool{}, workers: map[string]seen{},
 	}
@@ -189,7 +189,7 @@ func (s *System) Recreate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.born++
-	s.tasks, s.results, s.claimed = stream{}, stream{}, 0
+	s.tasks, s.results, s.claimed = stream{}, stream{}, map[string]uint64{}
 	s.claims, s.blobs, s.names, s.keys = map[string]wire.Claim{}, map[string][]byte{}, map[string]string{}, map[string][]byte{}
 	s.limits = map[string]*limit{}
 	s.change()

@@ -2,6 +2,7 @@ package mem
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -23,7 +24,13 @@ type seen struct {
 type watcher struct {
 	c     *Conn
 	match func(subject string) bool
-	inbox []message
+	inbox []note
+}
+
+// note is a message that nothing keeps.
+type note struct {
+	subject string
+	data    []byte
 }
 
 // send hands a message to all who watch its subject. Nothing of it is kept for those who come later.
@@ -33,9 +40,9 @@ func (c *Conn) send(ctx context.Context, name, subject string, data []byte) erro
 			if !w.match(subject) || !w.c.cutAt.IsZero() {
 				continue
 			}
-			w.inbox = append(w.inbox, message{data: bytes.Clone(data)})
+			w.inbox = append(w.inbox, note{subject, bytes.Clone(data)})
 			if f.Twice {
-				w.inbox = append(w.inbox, message{data: bytes.Clone(data)})
+				w.inbox = append(w.inbox, note{subject, bytes.Clone(data)})
 			}
 		}
 		c.s.change()
@@ -44,7 +51,7 @@ func (c *Conn) send(ctx context.Context, name, subject string, data []byte) erro
 }
 
 // watch hands what is sent to fn, until ctx ends, which is no error.
-func (c *Conn) watch(ctx context.Context, match func(subject string) bool, fn func(data []byte)) error {
+func (c *Conn) watch(ctx context.Context, match func(subject string) bool, fn func(subject string, data []byte)) error {
 	s := c.s
 	w := &watcher{c: c, match: match}
 	s.mu.Lock()
@@ -57,7 +64,7 @@ func (c *Conn) watch(ctx context.Context, match func(subject string) bool, fn fu
 		s.watchers = slices.DeleteFunc(s.watchers, func(o *watcher) bool { return o == w })
 	}()
 	for {
-		var batch []message
+		var batch []note
 		err := c.wait(ctx, func(time.Time) (bool, time.Time, error) {
 			batch, w.inbox = w.inbox, nil
 			return len(batch) > 0, time.Time{}, nil
@@ -69,7 +76,7 @@ func (c *Conn) watch(ctx context.Context, match func(subject string) bool, fn fu
 			return err
 		}
 		for _, m := range batch {
-			fn(m.data)
+			fn(m.subject, m.data)
 		}
 	}
 }
@@ -83,16 +90,25 @@ func (c *Conn) Beat(ctx context.Context, h wire.Heartbeat) error {
 	if f.Before != nil {
 		return f.Before
 	}
+	for _, pool := range h.Pools {
+		if err := c.beat(ctx, wire.HeartbeatSubject(pool, h.Worker), wire.EncodeHeartbeat(h.For(pool))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Conn) beat(ctx context.Context, subject string, data []byte) error {
 	c.s.mu.Lock()
-	if c.cutAt.IsZero() {
+	if h, err := wire.ReadHeartbeat(subject, data); err == nil && c.cutAt.IsZero() {
 		if h.Leaving {
-			delete(c.s.workers, h.Worker)
+			delete(c.s.workers, subject)
 		} else {
-			c.s.workers[h.Worker] = seen{h, time.Now()}
+			c.s.workers[subject] = seen{h, time.Now()}
 		}
 	}
 	c.s.mu.Unlock()
-	return c.send(ctx, "Beat.Send", wire.HeartbeatSubject(h.Pools[0], h.Worker), wire.EncodeHeartbeat(h))
+	return c.send(ctx, "Beat.Send", subject, data)
 }
 
 // Workers implements wire.Presence.
@@ -107,7 +123,9 @@ func (c *Conn) Workers(ctx context.Context) ([]wire.Worker, error) {
 	for _, w := range c.s.workers {
 		list = append(list, wire.Worker{Heartbeat: w.Heartbeat, Since: now.Sub(w.at)})
 	}
-	slices.SortFunc(list, func(a, b wire.Worker) int { return strings.Compare(a.Worker, b.Worker) })
+	slices.SortFunc(list, func(a, b wire.Worker) int {
+		return cmp.Or(strings.Compare(a.Worker, b.Worker), strings.Compare(a.Pools[0], b.Pools[0]))
+	})
 	return list, nil
 }
 
@@ -128,8 +146,8 @@ func (c *Conn) announce(ctx context.Context) error {
 
 // WatchWorkers implements wire.Presence.
 func (c *Conn) WatchWorkers(ctx context.Context, fn func(wire.Heartbeat)) error {
-	return c.watch(ctx, func(subject string) bool { return strings.HasPrefix(subject, "hb.") }, func(data []byte) {
-		if h, err := wire.DecodeHeartbeat(data); err == nil {
+	return c.watch(ctx, func(subject string) bool { return strings.HasPrefix(subject, "hb.") }, func(subject string, data []byte) {
+		if h, err := wire.ReadHeartbeat(subject, data); err == nil {
 			fn(h)
 		}
 	})
@@ -146,7 +164,7 @@ func (c *Conn) WatchControl(ctx context.Context, pool string, fn func(wire.Contr
 	match := func(subject string) bool {
 		return strings.HasPrefix(subject, "ctl.all.") || strings.HasPrefix(subject, ours)
 	}
-	return c.watch(ctx, match, func(data []byte) {
+	return c.watch(ctx, match, func(_ string, data []byte) {
 		if m, err := wire.DecodeControl(data); err == nil {
 			fn(m)
 		}
@@ -154,12 +172,19 @@ func (c *Conn) WatchControl(ctx context.Context, pool string, fn func(wire.Contr
 }
 
 // Emit implements wire.Presence.
-func (c *Conn) Emit(ctx context.Context, run string, data []byte) error {
-	return c.send(ctx, "Emit", wire.EventSubject(run), data)
+func (c *Conn) Emit(ctx context.Context, pool, run string, data []byte) error {
+	return c.send(ctx, "Emit", wire.EventSubject(pool, run), data)
 }
 
 // Events implements wire.Presence.
-func (c *Conn) Events(ctx context.Context, run string, fn func(data []byte)) error {
-	subject := wire.EventSubject(run)
-	return c.watch(ctx, func(s string) bool { return s == subject }, fn)
+func (c *Conn) Events(ctx context.Context, run string, fn func(pool string, data []byte)) error {
+	match := func(subject string) bool {
+		_, of, err := wire.ParseEvent(subject)
+		return err == nil && of == run
+	}
+	return c.watch(ctx, match, func(subject string, data []byte) {
+		if pool, _, err := wire.ParseEvent(subject); err == nil && len(data) <= wire.MaxEvent {
+			fn(pool, data)
+		}
+	})
 }

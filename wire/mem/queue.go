@@ -165,7 +165,7 @@ func (c *Conn) PurgeRun(ctx context.Context, run string) error {
 		s.tasks.remove(ours)
 		s.results.remove(ours)
 		for subject := range s.keys {
-			if strings.HasPrefix(subject, "key."+wire.Token(run)+".") {
+			if t := strings.Split(subject, "."); t[2] == wire.Token(run) {
 				delete(s.keys, subject)
 			}
 		}
@@ -184,9 +184,16 @@ func (c *Conn) PurgeRun(ctx context.Context, run string) error {
 }
 
 // HighWater implements wire.Queue.
-func (c *Conn) HighWater(ctx context.Context) (mark wire.HighWater, err error) {
+func (c *Conn) HighWater(ctx context.Context, pools []string) (mark wire.HighWater, err error) {
 	err = c.do(ctx, "HighWater", "", func(Fault) error {
-		mark = wire.HighWater{Tasks: c.s.tasks.last, Results: c.s.results.last, Claims: c.s.claimed, Incarnation: strconv.Itoa(c.s.born)}
+		born := strconv.Itoa(c.s.born)
+		mark = wire.HighWater{Tasks: c.s.tasks.last, Results: c.s.results.last, Incarnation: born}
+		for _, pool := range pools {
+			if mark.Claims == nil {
+				mark.Claims = map[string]wire.Position{}
+			}
+			mark.Claims[pool] = wire.Position{Last: c.s.claimed[pool], Incarnation: born}
+		}
 		return nil
 	})
 	return mark, err
@@ -203,7 +210,7 @@ func (c *Conn) Claim(ctx context.Context, ref wire.TaskRef, claim wire.Claim) (h
 			held = there
 			return nil
 		}
-		c.s.claimed++
+		c.s.claimed[ref.Pool]++
 		c.s.claims[subject] = claim
 		held = claim
 		return nil

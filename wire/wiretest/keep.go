@@ -138,7 +138,7 @@ var keepTests = []test{
 		b.is(err, wire.ErrNotFound)
 	}},
 	{"a key that nobody stored is not found", func(ctx context.Context, b *bench) {
-		_, err := b.actor().GetKey(ctx, "run-1", "W")
+		_, err := b.actor().GetKey(ctx, "eu", "run-1", "W")
 		b.is(err, wire.ErrNotFound)
 	}},
 	{"a run's key reaches whom it was sealed for, and nobody else", func(ctx context.Context, b *bench) {
@@ -151,13 +151,17 @@ var keepTests = []test{
 			return k
 		}
 		coordinator, invited, uninvited := ring(alice, 1), ring(worker, 2), ring(worker, 3)
-		own, err := coordinator.Create(ctx, "run-1")
+		own, err := coordinator.Create(ctx, "eu 1", "run-1")
 		b.no(err)
-		_, err = invited.Open(ctx, "run-1")
+		_, err = invited.Open(ctx, "eu 1", "run-1")
 		b.is(err, wire.ErrNoKey)
-		b.no(coordinator.Share(ctx, "run-1", invited.PublicKey()))
-		theirs, err := invited.Open(ctx, "run-1")
+		b.no(coordinator.Share(ctx, "eu 1", "run-1", invited.PublicKey()))
+		theirs, err := invited.Open(ctx, "eu 1", "run-1")
 		b.no(err)
+		_, err = coordinator.Create(ctx, "us", "run-1")
+		b.no(err)
+		_, err = invited.Open(ctx, "us", "run-1")
+		b.is(err, wire.ErrNoKey)
 		sealed, err := own.Seal(nil, []byte("secret"), []byte("about"))
 		b.no(err)
 		plain, err := theirs.Open(sealed, []byte("about"))
@@ -165,16 +169,16 @@ var keepTests = []test{
 		if string(plain) != "secret" {
 			b.Fatalf("it opened as %q", plain)
 		}
-		_, err = uninvited.Open(ctx, "run-1")
+		_, err = uninvited.Open(ctx, "eu 1", "run-1")
 		b.is(err, wire.ErrNoKey)
 		restarted := ring(alice, 1)
-		again, err := restarted.Open(ctx, "run-1")
+		again, err := restarted.Open(ctx, "eu 1", "run-1")
 		b.no(err)
 		if plain, err = again.Open(sealed, []byte("about")); err != nil || string(plain) != "secret" {
 			b.Fatalf("after a restart it opened as %q, %v", plain, err)
 		}
 		b.no(alice.PurgeRun(ctx, "run-1"))
-		_, err = ring(worker, 2).Open(ctx, "run-1")
+		_, err = ring(worker, 2).Open(ctx, "eu 1", "run-1")
 		b.is(err, wire.ErrNoKey)
 	}},
 }

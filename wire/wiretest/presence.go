@@ -39,18 +39,44 @@ func receive[T any](ctx context.Context, b *bench, ch <-chan T, send func() erro
 }
 
 var presenceTests = []test{
-	{"a heartbeat is seen as it was sent", func(ctx context.Context, b *bench) {
+	{"a heartbeat is seen as it was sent, in the name of each pool", func(ctx context.Context, b *bench) {
 		alice, worker := b.actor(), b.actor()
 		ch := make(chan wire.Heartbeat, 10000)
 		stop := b.watch(ctx, func(ctx context.Context) error {
 			return alice.WatchWorkers(ctx, func(h wire.Heartbeat) { ch <- h })
 		})
-		want := beat("w 1", "eu west", "us")
-		got := receive(ctx, b, ch, func() error { return worker.Beat(ctx, want) })
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			b.Fatalf("got %+v", got)
+		sent, got := beat("w 1", "eu west", "us"), map[string]string{}
+		for len(got) < 2 {
+			h := receive(ctx, b, ch, func() error { return worker.Beat(ctx, sent) })
+			got[h.Pools[0]] = fmt.Sprint(h)
+		}
+		for _, pool := range sent.Pools {
+			if got[pool] != fmt.Sprint(sent.For(pool)) {
+				b.Fatalf("for %s it got %s", pool, got[pool])
+			}
 		}
 		stop()
+	}},
+	{"two pools may each have a worker of one name, and neither speaks for the other", func(ctx context.Context, b *bench) {
+		alice, eu, us := b.actor(), b.actor(), b.actor()
+		_, err := alice.Workers(ctx)
+		b.no(err)
+		pools := func() (pools []string) {
+			list, err := alice.Workers(ctx)
+			b.no(err)
+			for _, w := range list {
+				pools = append(pools, w.Pools...)
+			}
+			slices.Sort(pools)
+			return pools
+		}
+		b.no(us.Beat(ctx, beat("w1", "us")))
+		b.no(eu.Beat(ctx, beat("w1", "eu")))
+		b.until(ctx, "both are listed", func() bool { return slices.Equal(pools(), []string{"eu", "us"}) })
+		leaving := beat("w1", "eu")
+		leaving.Leaving = true
+		b.no(eu.Beat(ctx, leaving))
+		b.until(ctx, "one is listed", func() bool { return slices.Equal(pools(), []string{"us"}) })
 	}},
 	{"workers that beat are listed, and one that leaves is not", func(ctx context.Context, b *bench) {
 		alice, worker := b.actor(), b.actor()
@@ -135,18 +161,18 @@ var presenceTests = []test{
 		worker, alice := b.actor(), b.actor()
 		ch := make(chan string, 10000)
 		stop := b.watch(ctx, func(ctx context.Context) error {
-			return alice.Events(ctx, "run 1", func(data []byte) { ch <- string(data) })
+			return alice.Events(ctx, "run 1", func(pool string, data []byte) { ch <- pool + ": " + string(data) })
 		})
-		receive(ctx, b, ch, func() error { return worker.Emit(ctx, "run 1", []byte("hello")) })
-		b.no(worker.Emit(ctx, "run 2", []byte("foreign")))
-		b.no(worker.Emit(ctx, "run 1", []byte("last")))
-		for got := ""; got != "last"; {
+		receive(ctx, b, ch, func() error { return worker.Emit(ctx, "eu 1", "run 1", []byte("hello")) })
+		b.no(worker.Emit(ctx, "eu 1", "run 2", []byte("foreign")))
+		b.no(worker.Emit(ctx, "us", "run 1", []byte("last")))
+		for got := ""; got != "us: last"; {
 			select {
 			case got = <-ch:
 			case <-ctx.Done():
 				b.Fatal("the last one is missing")
 			}
-			if got == "foreign" {
+			if got == "eu 1: foreign" {
 				b.Fatal("an event of another run came")
 			}
 		}

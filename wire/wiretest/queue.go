@@ -130,7 +130,7 @@ var queueTests = []test{
 	}},
 	{"sequences grow, and the high water follows them", func(ctx context.Context, b *bench) {
 		alice, worker := b.actor(), b.actor()
-		before, err := alice.HighWater(ctx)
+		before, err := alice.HighWater(ctx, []string{"eu"})
 		b.no(err)
 		b.publish(ctx, alice, ref("a1"))
 		b.publish(ctx, alice, ref("a2"))
@@ -143,12 +143,12 @@ var queueTests = []test{
 		}
 		b.no(list[0].Ack(ctx))
 		b.no(list[1].Ack(ctx))
-		after, err := alice.HighWater(ctx)
+		after, err := alice.HighWater(ctx, []string{"eu"})
 		b.no(err)
-		if after.Tasks < before.Tasks+2 || after.Results < before.Results+1 || after.Claims < before.Claims+1 {
+		if after.Tasks < before.Tasks+2 || after.Results < before.Results+1 || after.Claims["eu"].Last < before.Claims["eu"].Last+1 || before.Lost(after) {
 			b.Fatalf("from %+v to %+v", before, after)
 		}
-		if before.Incarnation == "" || after.Incarnation != before.Incarnation {
+		if before.Incarnation == "" || after.Incarnation != before.Incarnation || before.Claims["eu"].Incarnation == "" {
 			b.Fatalf("the incarnation went from %q to %q", before.Incarnation, after.Incarnation)
 		}
 	}},
@@ -160,16 +160,16 @@ var queueTests = []test{
 		b.no(worker.PublishResult(ctx, ref("a1"), []byte("done")))
 		_, err := worker.Claim(ctx, ref("a1"), wire.Claim{Nonce: "n", Worker: "w"})
 		b.no(err)
-		before, err := alice.HighWater(ctx)
+		before, err := alice.HighWater(ctx, []string{"eu"})
 		b.no(err)
 		b.no(alice.Close())
 		b.no(worker.Close())
 
 		b.Restart(b.T)
 		alice, worker = b.actor(), b.actor()
-		after, err := alice.HighWater(ctx)
+		after, err := alice.HighWater(ctx, []string{"eu"})
 		b.no(err)
-		if after != before {
+		if !after.Equal(before) {
 			b.Fatalf("the high water went from %+v to %+v", before, after)
 		}
 		if d := b.tasks(ctx, worker, "eu", 1)[0]; d.Ref().Attempt != "a2" {
@@ -224,7 +224,7 @@ var queueTests = []test{
 var claimTests = []test{
 	{"an empty register is not found", func(ctx context.Context, b *bench) {
 		alice := b.actor()
-		_, err := alice.HighWater(ctx)
+		_, err := alice.HighWater(ctx, []string{"eu"})
 		b.no(err)
 		_, err = alice.ReadClaim(ctx, ref("a1"))
 		b.is(err, wire.ErrNotFound)
@@ -247,7 +247,7 @@ var claimTests = []test{
 	}},
 	{"of many racers for a register exactly one wins, and all see who", func(ctx context.Context, b *bench) {
 		conns := []wire.Transport{b.actor(), b.actor(), b.actor()}
-		_, err := conns[0].HighWater(ctx)
+		_, err := conns[0].HighWater(ctx, []string{"eu"})
 		b.no(err)
 		var racers []*started[wire.Claim]
 		for i := range 24 {

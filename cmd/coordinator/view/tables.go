@@ -2,6 +2,7 @@ package view
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -214,7 +215,16 @@ func WorkersText(w io.Writer, workers []wire.Worker) error {
 		return err
 	}
 	workers = slices.Clone(workers)
-	slices.SortFunc(workers, func(a, b wire.Worker) int { return strings.Compare(a.Worker, b.Worker) })
+	slices.SortFunc(workers, func(a, b wire.Worker) int {
+		return cmp.Or(strings.Compare(a.Worker, b.Worker), strings.Compare(a.PublicKey, b.PublicKey), slices.Compare(a.Pools, b.Pools))
+	})
+	// A worker speaks for each of its pools by itself; two that only share a name have different keys.
+	for i := len(workers) - 1; i > 0; i-- {
+		if one, more := &workers[i-1], workers[i]; one.Worker == more.Worker && one.PublicKey == more.PublicKey {
+			one.Pools = slices.Concat(one.Pools, more.Pools)
+			workers = slices.Delete(workers, i, i+1)
+		}
+	}
 	rows := [][]string{{"WORKER", "POOLS", "BUSY", "STATUS", "SEEN", "VERSION", "PLATFORM", "HOST"}}
 	for _, x := range workers {
 		status := "ready"

@@ -1,0 +1,121 @@
+package deploy_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nkeys"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// Who owned pool eu (its user, its workers) could read the claims of all pools through an imported API, and needed no
+// more than one of the names that it found there to pass a result off as that of a worker of pool us.
+func TestWhoOwnsAPoolReadsNoClaimAndNoKeyOfAnother(t *testing.T) {
+	g := start(t)
+	ctx, us := t.Context(), euTask
+	us.Pool = "us"
+	pair, err := nkeys.CreateCurveKeys()
+	g.no(err)
+	ring, err := wire.NewKeyring(g.coordinator, pair, rand.Reader)
+	g.no(err)
+	for _, ref := range []wire.TaskRef{us, euTask} {
+		_, err = ring.Create(ctx, ref.Pool, ref.Run)
+		g.no(err)
+		g.no(g.coordinator.PublishTask(ctx, ref, nil))
+		_, err = g.coordinator.Claim(ctx, ref, wire.Claim{Nonce: "nonce of " + ref.Pool, Worker: "w"})
+		g.no(err)
+	}
+	owner, raw, before := g.connect("worker-eu"), g.raw("worker-eu"), g.counts()
+	if _, err := owner.ReadClaim(ctx, us); !errors.Is(err, wire.ErrDenied) {
+		t.Errorf("reading a claim of the other pool: %v", err)
+	}
+	if _, err := owner.GetKey(ctx, "us", us.Run, ring.PublicKey()); !errors.Is(err, wire.ErrDenied) {
+		t.Errorf("reading a key of the other pool: %v", err)
+	}
+	for _, subject := range []string{
+		"$JS.API.STREAM.MSG.GET.CLAIMS-us", "$JS.API.STREAM.MSG.GET.KEYS-us", "$JS.API.DIRECT.GET.CLAIMS-us", "$JS.API.STREAM.INFO.CLAIMS-us",
+		"$JS.API.STREAM.PURGE.CLAIMS-us", "$JS.API.STREAM.PURGE.CLAIMS-eu", "$JS.API.STREAM.PURGE.KEYS-eu", "$JS.API.STREAM.MSG.GET.CLAIMS",
+		"claim.us.run-1.a2", "done.eu.run-1", "done.us.run-1", "key.eu.run-1.W", "key.us.run-1.W", "result.us.alice.run-1.a1", "hb.us.w", "ev.us.run-1",
+	} {
+		if m, err := raw.Request(subject, []byte(`{"seq":1}`), 100*time.Millisecond); !refusal(err) {
+			t.Errorf("%s: %v %s", subject, err, m.Data)
+		}
+	}
+	own, err := raw.Request("$JS.API.STREAM.MSG.GET.CLAIMS-eu", []byte(`{"seq":1}`), 2*time.Second)
+	g.no(err)
+	if strings.Contains(string(own.Data), "claim.us") || !strings.Contains(string(own.Data), "claim.eu") {
+		t.Errorf("its own registers hold %s", own.Data)
+	}
+	if after := g.counts(); !after.Equal(before) {
+		t.Errorf("the streams were at %+v, and are at %+v", before, after)
+	}
+}
+
+// A heartbeat was believed whatever its subject: one of pool eu could name a worker of us, end it, or have the keys of
+// all runs sealed for itself; and six large ones took the coordinator to 534 MB.
+func TestWhoOwnsAPoolSpeaksForNoWorkerOfAnother(t *testing.T) {
+	g := start(t)
+	ctx, raw, us := t.Context(), g.raw("worker-eu"), g.connect("worker-us")
+	_, err := g.coordinator.Workers(ctx)
+	g.no(err)
+	events := make(chan string, 16)
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	watched := make(chan error, 1)
+	go func() {
+		watched <- g.coordinator.Events(watching, "run-1", func(pool string, _ []byte) {
+			select {
+			case events <- pool:
+			default:
+			}
+		})
+	}()
+	many := make([]wire.AttemptID, 2_000_000)
+	for i := range many {
+		many[i] = "a"
+	}
+	var was, is runtime.MemStats
+	for _, h := range []wire.Heartbeat{
+		{Worker: "w", Pools: []string{"us"}, Leaving: true, PublicKey: "X"},
+		{Worker: "w", Pools: []string{"eu", "us"}, PublicKey: "X"},
+		{Worker: "other", Pools: []string{"eu"}},
+		{Worker: "w", Pools: []string{"eu"}, Attempts: many},
+	} {
+		data := wire.EncodeHeartbeat(h)
+		runtime.GC()
+		runtime.ReadMemStats(&was)
+		for range 6 {
+			g.no(raw.Publish("hb.eu.w", data))
+			g.no(raw.Publish("hb.us.w", data))
+		}
+		g.no(raw.Flush())
+	}
+	for live := ""; live != "w of us"; { // whose heartbeat comes behind those
+		g.no(us.Beat(ctx, wire.Heartbeat{Worker: "w", Pools: []string{"us"}}))
+		g.no(raw.Publish("ev.eu.run-1", wire.EncodeEvent(wire.Event{Text: "x"})))
+		g.no(raw.Publish("ev.us.run-1", wire.EncodeEvent(wire.Event{Text: "x"})))
+		workers, err := g.coordinator.Workers(ctx)
+		g.no(err)
+		live = ""
+		for _, w := range workers {
+			live += fmt.Sprintf("%s of %s", w.Worker, strings.Join(w.Pools, ","))
+		}
+	}
+	if from := <-events; from != "eu" {
+		t.Errorf("an event comes from pool %s", from)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&is)
+	if grown := int64(is.HeapAlloc) - int64(was.HeapAlloc); grown > 64<<20 {
+		t.Errorf("the heartbeats hold %d MiB", grown>>20)
+	}
+	stop()
+	g.no(<-watched)
+}

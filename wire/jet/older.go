@@ -1,0 +1,76 @@
+package jet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// The streams of protocol version 1, which held the registers and the keys of all pools. Their subjects are those of the
+// streams of pools, so both cannot be there.
+var olderStreams = []string{"CLAIMS", "KEYS"}
+
+// OlderRunsError tells that the server holds the registers of runs that programs of an earlier version have not ended.
+type OlderRunsError struct{ Runs []string }
+
+func (e *OlderRunsError) Error() string {
+	return fmt.Sprintf("the NATS server holds operations of runs that an earlier version of Millipede began, and has not ended: %s. "+
+		"This version keeps registers and keys in other streams, and cannot tell what those operations came to. "+
+		"Carry these runs to their end with the version that began them (coordinator runs resume)", strings.Join(e.Runs, ", "))
+}
+
+// retireOlder removes the streams of protocol version 1 when nothing in them is needed any more. It returns an
+// *OlderRunsError when runs are left that were not ended.
+func (c *Conn) retireOlder(ctx context.Context) error {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	s, err := c.js.Stream(ctx, olderStreams[0])
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	if err != nil {
+		return problem(err)
+	}
+	info, err := s.Info(ctx, jetstream.WithSubjectFilter(">"))
+	if err != nil {
+		return problem(err)
+	}
+	left := map[string]bool{}
+	for subject := range info.State.Subjects {
+		t := strings.Split(subject, ".")
+		if t[0] != "claim" || len(t) != 4 || info.State.Subjects["done."+t[2]] > 0 {
+			continue
+		}
+		run, err := wire.Untoken(t[2])
+		if err != nil {
+			run = t[2]
+		}
+		left[run] = true
+	}
+	if len(left) > 0 {
+		e := new(OlderRunsError)
+		for run := range left {
+			e.Runs = append(e.Runs, run)
+		}
+		slices.Sort(e.Runs)
+		return e
+	}
+	// A worker of that version may still hold a task which it fetched before the end of its run; in an empty register it
+	// would win. No worker outlives an embedded server.
+	if age := info.TimeStamp.Sub(info.State.LastTime); c.opts.inProcess == nil && info.State.Msgs > 0 && age < claimWindow {
+		return fmt.Errorf("the last run of an earlier version of Millipede ended %s ago: this version takes its streams over %s after that", age.Round(time.Second), claimWindow)
+	}
+	for _, name := range olderStreams {
+		if err := c.js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("removing stream %s of an earlier version: %w", name, problem(err))
+		}
+	}
+	return nil
+}
