@@ -11,7 +11,7 @@ import (
 //
 // Places order the work and protect nothing: the workers' own slots do. So a place is never part of the journal; it is
 // free again as soon as the operation is over or in doubt, and the place of a coordinator that is gone is free at once.
-// docs/adr/0009 has the reasons.
+// docs/adr/0011 has the reasons.
 
 // maxSlots is what a worker is believed to have at most.
 const maxSlots = 1 << 16
