@@ -274,6 +274,9 @@ func (b *applyBuilder) waits(v int32, node int, n *Node, c *plan.Change) {
 	for _, d := range n.DependsOn {
 		always[d] = true
 	}
+	for _, d := range n.DependsOnResources {
+		always[d] = true
+	}
 	var instances []addr.Instance
 	for _, r := range b.References(c, n) {
 		for _, t := range b.s.Targets(n.Module, r.Reference) {

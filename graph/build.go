@@ -168,13 +168,28 @@ func (b *builder) references() {
 // edgesTo makes vertex i wait for what a reference in module m names.
 func (b *builder) edgesTo(i int, m addr.Module, r *addr.Reference) {
 	for _, before := range b.s.Targets(m, r) {
-		if b.s.Nodes[before].Kind == ResourceDone && b.s.Nodes[before].Resource == b.s.Nodes[i].Resource && b.s.Nodes[before].Module == b.s.Nodes[i].Module {
+		if b.isEndOf(before, i) {
 			continue // a block that refers to itself has a diagnostic of its own, where that is a mistake
 		}
 		if before != i || b.s.Nodes[i].Kind == CallNode { // what else refers to itself has a diagnostic of its own
 			b.s.Graph.Edge(before, i)
 		}
 	}
+}
+
+// isEndOf tells whether a vertex is the end of the resource whose beginning is vertex i.
+func (b *builder) isEndOf(end, i int) bool {
+	x, y := &b.s.Nodes[end], &b.s.Nodes[i]
+	return x.Kind == ResourceDone && x.Resource == y.Resource && x.Module == y.Module
+}
+
+// namesResource tells whether a depends_on entry names a resource.
+func namesResource(r *addr.Reference) bool {
+	switch r.Subject.(type) {
+	case addr.Resource, addr.ResourceRef:
+		return true
+	}
+	return false
 }
 
 // dependsOn draws the explicit edges. A module call's depends_on holds up every resource and output in the
@@ -206,8 +221,15 @@ func (b *builder) dependsOn() {
 		n.DependsOn = slices.Clip(b.callDepends[n.Module]) // one list for all of the module, until one adds its own
 		for _, r := range b.refs.DependsOn(n) {
 			for _, before := range b.dependedOn(n.Module, r.Reference) {
+				switch {
+				case b.isEndOf(before, i):
+					continue // a block that depends on itself asks for nothing
+				case namesResource(r.Reference):
+					n.DependsOnResources = append(n.DependsOnResources, before)
+				default:
+					n.DependsOn = append(n.DependsOn, before)
+				}
 				b.s.Graph.Edge(before, i)
-				n.DependsOn = append(n.DependsOn, before)
 			}
 		}
 	}

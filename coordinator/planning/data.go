@@ -60,9 +60,10 @@ func (p *Planner) prepareData(node int, o *object) program.Step {
 }
 
 // dependencyPending tells whether something will change in the apply so that reading, or opening, now could be too
-// early: what depends_on names (a module call's depends_on included), and the managed resources that the block refers
-// to, even where what it takes from them is known. A block with conditions waits for all that it depends on, because any
-// of that may make them hold.
+// early: the managed resources that depends_on names, or that the block refers to, even where what it takes from them is known.
+// What such a resource depends on itself does not count, as in OpenTofu. For a module, an output or another value in depends_on,
+// and for the depends_on of the module calls around the block, everything behind it counts. A block with conditions waits for
+// all that it depends on, because any of that may make them hold.
 func (p *Planner) dependencyPending(node int, o *object) bool {
 	if p.Mode == plan.Destroy {
 		return false
@@ -70,6 +71,11 @@ func (p *Planner) dependencyPending(node int, o *object) bool {
 	n := &p.Static.Nodes[node]
 	if len(n.Resource.Preconditions)+len(n.Resource.Postconditions) > 0 {
 		return p.anyPending(p.closure.Resources(node), o.addr.Module)
+	}
+	for _, d := range n.DependsOnResources {
+		if p.willChange(p.Static.Nodes[d].ConfigResource(), o.addr.Module) {
+			return true
+		}
 	}
 	for _, d := range n.DependsOn {
 		if p.anyPending(p.closure.Resources(d), o.addr.Module) {

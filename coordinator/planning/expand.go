@@ -123,13 +123,11 @@ func (p *Planner) deposedObjects(a addr.Instance, i *state.Instance, r *values.R
 	return out
 }
 
-// orphanReason says why an instance of a block that is there is not wanted.
+// orphanReason says why an instance of a block that is there is not wanted. That it was moved here does not come into it: what
+// keeps the instance from having a place is what there is to mend.
 func (p *Planner) orphanReason(a addr.Instance, r *values.Resource) plan.Reason {
 	if p.Mode == plan.Destroy {
 		return destroyRequested
-	}
-	if p.MovedByBlock[a] {
-		return plan.DeleteBecauseNoMoveTarget
 	}
 	if r == nil {
 		return plan.DeleteBecauseNoModule

@@ -280,10 +280,11 @@ func sameFound(a, b *state.Object) bool {
 	return x.Equal(&y)
 }
 
-// driftOf returns what refreshing found changed outside, or a move alone; nil when there is nothing.
+// driftOf returns what refreshing found changed outside, or a move alone; nil when there is nothing, and for a destroy plan: as in
+// OpenTofu, it is made of what the refreshing found, and lists no drift.
 func (p *Planner) driftOf(o *object, a answer) *plan.Change {
-	if o.work.prior == nil {
-		return nil
+	if o.work.prior == nil || p.Mode == plan.Destroy {
+		return nil // what is destroyed is shown as it was found
 	}
 	action := plan.NoOp
 	switch {
@@ -306,8 +307,8 @@ func (p *Planner) driftOf(o *object, a answer) *plan.Change {
 
 func (p *Planner) newChange(o *object, a answer) *plan.Change {
 	previous, moved := p.Previous[o.addr]
-	if !moved || o.deposed != state.CurrentObject {
-		previous = o.addr
+	if !moved || o.deposed != state.CurrentObject || p.Mode == plan.Destroy && !p.SkipRefresh {
+		previous = o.addr // a destroy plan that refreshes ends what the refreshing left where it was found
 	}
 	c := &plan.Change{
 		Addr: o.addr, Previous: previous, Deposed: o.deposed, Provider: o.work.provider,

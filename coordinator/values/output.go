@@ -42,14 +42,6 @@ func (m *Module) EvalOutput(name string) (cty.Value, diag.List) {
 		v = cty.DynamicVal
 	}
 	root := m.Addr.IsRoot()
-	if root && !o.Sensitive && marks.Contains(v, marks.Sensitive) {
-		return cty.DynamicVal, diags.Append(&diag.Diagnostic{
-			Severity: diag.Error,
-			Summary:  "Output refers to sensitive values",
-			Detail:   fmt.Sprintf("The value of output %q is sensitive, or has something sensitive inside. A root module output that holds sensitive data must say so, to confirm that exporting it is intended. To do that, add the argument:\n    sensitive = true", name),
-			Subject:  o.Range.Ptr(),
-		})
-	}
 	if root && o.Ephemeral {
 		return cty.DynamicVal, diags.Append(diag.New(diag.Error, "Invalid output configuration",
 			fmt.Sprintf("The output %q is of the root module, whose outputs are stored, so it cannot be ephemeral.", name), o.Range.Ptr()))
@@ -58,6 +50,14 @@ func (m *Module) EvalOutput(name string) (cty.Value, diag.List) {
 		return cty.DynamicVal, diags.Append(diag.New(diag.Error, "Output does not allow ephemeral value",
 			fmt.Sprintf("The value of output %q comes from an ephemeral context. Values from ephemeral contexts can leave a module only through an output that is marked with ephemeral = true; a root module output cannot be.", name),
 			o.Expr.Range().Ptr()))
+	}
+	if root && !o.Sensitive && marks.Contains(v, marks.Sensitive) {
+		return cty.DynamicVal, diags.Append(&diag.Diagnostic{
+			Severity: diag.Error,
+			Summary:  "Output refers to sensitive values",
+			Detail:   fmt.Sprintf("The value of output %q is sensitive, or has something sensitive inside. A root module output that holds sensitive data must say so, to confirm that exporting it is intended. To do that, add the argument:\n    sensitive = true", name),
+			Subject:  o.Range.Ptr(),
+		})
 	}
 	if o.Sensitive {
 		v = v.Mark(marks.Sensitive)

@@ -1,0 +1,41 @@
+package operation_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan"
+)
+
+// A destroy plan listed what its own refreshing had found changed outside, and where objects had been before they moved. In
+// OpenTofu a destroy plan begins with what the refreshing found, and lists neither.
+func TestADestroyPlanListsNoDrift(t *testing.T) {
+	e := newEstate(t)
+	e.apply(`
+resource "fake_thing" "gone" { name = "gone" }
+resource "fake_thing" "old" { name = "kept" }
+`)
+	for id, o := range e.cloud.objects {
+		if o.GetAttr("name").AsString() == "gone" {
+			delete(e.cloud.objects, id)
+		}
+	}
+	e.configure(`
+moved {
+  from = fake_thing.old
+  to   = fake_thing.new
+}
+`)
+	p := e.plan(operation.PlanOptions{Mode: plan.Destroy})
+	e.equal("plan", changes(p), []string{"delete fake_thing.new"})
+	if len(p.Drift) > 0 {
+		t.Errorf("the drift is %v", p.Drift)
+	}
+	if c := p.Changes[0]; c.Moved() {
+		t.Errorf("it says that %s was at %s", c.Addr, c.Previous)
+	}
+	if c := e.plan(operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: true}).Changes; !slices.ContainsFunc(c, (*plan.Change).Moved) {
+		t.Error("without refreshing nothing says where the object was")
+	}
+}
