@@ -119,7 +119,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 		return 1
 	}
 	args = append(extra, rest...)
-	a.logs = openLogs(a.getenv, a.stderr)
+	a.logs = openLogs(a.getenv, view.Clean(a.stderr, false))
 	a.logs.begin(c.name, args)
 	profiled, err := a.profile()
 	if err != nil {

@@ -96,6 +96,6 @@ func (s *screen) output(st *state.State, name string, raw bool) diag.List {
 	case !text.IsKnown() || marks.Has(text, marks.Ephemeral):
 		return diag.Errors("Unsupported value for raw output", fmt.Sprintf("The output value %q is not known.", name), nil)
 	}
-	s.print(text.AsString())
+	s.write(s.app.stdout, []byte(text.AsString())) // exactly, whatever it does to a terminal
 	return nil
 }

@@ -41,7 +41,7 @@ func runRunsList(ctx context.Context, a *app, args []string) int {
 		if err != nil {
 			return err
 		}
-		return view.RunsText(a.stdout, runs, time.Now())
+		return view.RunsText(view.Clean(a.stdout, false), runs, time.Now())
 	})
 }
 
@@ -64,7 +64,7 @@ func runRunsShow(ctx context.Context, a *app, args []string) int {
 		}
 		if name == "" {
 			if len(runs) == 0 {
-				return view.RunsText(a.stdout, nil, time.Now())
+				return view.RunsText(view.Clean(a.stdout, false), nil, time.Now())
 			}
 			name = runs[0].ID
 		}
@@ -84,7 +84,7 @@ func runRunsShow(ctx context.Context, a *app, args []string) int {
 		if err != nil {
 			return err
 		}
-		return view.RunText(a.stdout, run, saved.Plan.Hidden, events, st, time.Now())
+		return view.RunText(view.Clean(a.stdout, false), run, saved.Plan.Hidden, events, st, time.Now())
 	})
 }
 

@@ -42,7 +42,7 @@ func runWorkersList(ctx context.Context, a *app, args []string) int {
 		if err != nil {
 			return err
 		}
-		return view.WorkersText(a.stdout, workers)
+		return view.WorkersText(view.Clean(a.stdout, false), workers)
 	})
 }
 
@@ -78,7 +78,7 @@ func runLimits(ctx context.Context, a *app, args []string) int {
 		if err != nil {
 			return err
 		}
-		return view.LimitsText(a.stdout, limits, time.Now())
+		return view.LimitsText(view.Clean(a.stdout, false), limits, time.Now())
 	})
 }
 

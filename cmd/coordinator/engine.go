@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/estate"
@@ -173,4 +174,4 @@ func readRules(loader *config.Loader) (*placement.Rules, diag.List) {
 }
 
 // tell tells people something on standard error.
-func (a *app) tell(text string) { fmt.Fprint(a.stderr, text) }
+func (a *app) tell(text string) { fmt.Fprint(view.Clean(a.stderr, false), text) }

@@ -130,14 +130,14 @@ func (s *screen) say(text string) {
 // print writes text for people alone.
 func (s *screen) print(text string) {
 	if s.forPeople() {
-		s.write(s.app.stdout, []byte(text))
+		s.write(s.app.people(s.flags.viewFlags), []byte(text))
 	}
 }
 
 // printed writes what a view writes, for people alone.
 func (s *screen) printed(show func(io.Writer) error) {
 	if s.forPeople() {
-		if err := show(s.app.stdout); err != nil {
+		if err := show(s.app.people(s.flags.viewFlags)); err != nil {
 			fmt.Fprintln(s.app.stderr, err)
 		}
 	}

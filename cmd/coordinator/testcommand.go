@@ -136,7 +136,7 @@ func (t *testRun) views() view.TestViews {
 	var out view.TestViews
 	if t.forPeople() {
 		out = append(out, &view.TestText{
-			Out: t.app.stdout, Err: t.app.stderr, Options: t.options(),
+			Out: t.app.people(t.screen.flags.viewFlags), Err: view.Clean(t.app.stderr, t.printer.Ink), Options: t.options(),
 			Problems: func(l diag.List) { t.failed(t.printer.Diagnostics(l)) }, Failed: t.failed,
 		})
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 
 	"github.com/millipede-iac/millipede/cmd/hosting"
@@ -38,7 +37,7 @@ type transport struct {
 // connect connects to the NATS server that is named, or starts the embedded default: in the home of a store, or in a
 // temporary directory where there is none.
 func (a *app) connect(ctx context.Context, server natsconn.Settings, home *estate.Home, packages map[addr.Provider]install.Package, reattach map[addr.Provider]*plugin.Reattach) (*transport, diag.List) {
-	logLine := func(line string) { fmt.Fprintln(a.stderr, line) }
+	logLine := func(line string) { a.tell(line + "\n") }
 	if server.URL != "" {
 		conn, diags := a.dial(ctx, server, true)
 		if diags.HasErrors() {
@@ -113,7 +112,7 @@ func (a *app) server(rules *placement.Rules) natsconn.Settings {
 // dial connects to a NATS server. Without provision nothing is created there.
 func (a *app) dial(ctx context.Context, server natsconn.Settings, provision bool) (*jet.Conn, diag.List) {
 	o := server.Options()
-	o.Name, o.Provision, o.Log = "millipede-coordinator", provision, func(line string) { fmt.Fprintln(a.stderr, line) }
+	o.Name, o.Provision, o.Log = "millipede-coordinator", provision, func(line string) { a.tell(line + "\n") }
 	conn, err := jet.Connect(ctx, o)
 	if err != nil {
 		return nil, diag.Errors("Cannot reach NATS",

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/hashicorp/hcl/v2"
@@ -53,6 +54,9 @@ type observer interface {
 func (a *app) ink(f viewFlags) view.Ink {
 	return view.Ink(!f.noColor && a.getenv("NO_COLOR") == "" && terminal(a.stdout))
 }
+
+// people returns standard output for text, which what others say cannot make control the terminal; see view.Clean.
+func (a *app) people(f viewFlags) io.Writer { return view.Clean(a.stdout, a.ink(f)) }
 
 // text returns how text for people is written to standard output.
 func (a *app) text(f viewFlags) view.TextOptions {
@@ -140,19 +144,19 @@ func (u *textUI) end(code int) int {
 }
 
 func (u *textUI) plan(p *operation.Planned, tree *config.Tree) {
-	u.check(view.PlanText(u.app.stdout, p.Plan, p.Schemas, u.app.text(u.flags)))
+	u.check(view.PlanText(u.app.people(u.flags), p.Plan, p.Schemas, u.app.text(u.flags)))
 }
 
 func (u *textUI) planned(p *plan.Plan, out, generated string) {
 	if p.Applyable() {
-		u.check(view.NextStepText(u.app.stdout, out, generated, u.app.text(u.flags)))
+		u.check(view.NextStepText(u.app.people(u.flags), out, generated, u.app.text(u.flags)))
 	}
 }
 
 func (u *textUI) applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.State) {
 	o := u.app.text(u.flags)
 	if !ok {
-		fmt.Fprint(u.app.stdout, view.OutcomeText(a.Run, a.Outcome, s, o))
+		fmt.Fprint(u.app.people(u.flags), view.OutcomeText(a.Run, a.Outcome, s, o))
 		return
 	}
 	switch u.command {
@@ -161,12 +165,12 @@ func (u *textUI) applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.S
 		return
 	case "refresh":
 	default:
-		fmt.Fprint(u.app.stdout, view.SummaryText(summaryOf(u.command, a), o.Ink))
+		fmt.Fprint(u.app.people(u.flags), view.SummaryText(summaryOf(u.command, a), o.Ink))
 	}
 	if u.command == "destroy" {
 		return // what outputs are left, as after -target, does not matter to who destroys
 	}
-	fmt.Fprint(u.app.stdout, view.AppliedOutputsText(s, o))
+	fmt.Fprint(u.app.people(u.flags), view.AppliedOutputsText(s, o))
 }
 
 // importDone is how the import command ends.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/values"
@@ -124,7 +125,7 @@ func inputsOf(given map[string]config.VariableValue) map[string]values.Input {
 
 // ask prompts for the value of a required variable.
 func (a *app) ask(v *config.Variable) (string, error) {
-	fmt.Fprint(a.stdout, v.Prompt())
+	fmt.Fprint(view.Clean(a.stdout, false), v.Prompt()) // a module's words
 	line, err := a.readLine()
 	if err != nil && line == "" {
 		return "", errors.New("no value was entered")

@@ -43,7 +43,8 @@ func (p *Printer) Diagnostics(l diag.List) error {
 		return s == diag.Warning && p.ConsolidateWarnings || s == diag.Error && p.ConsolidateErrors
 	})
 	if p.CompactWarnings && !l.HasErrors() {
-		_, err := fmt.Fprintf(p.Out, "\n%s\nTo see the warnings in full, leave -compact-warnings out.\n", p.compact(groups))
+		_, err := fmt.Fprintf(Clean(p.Out, p.Ink),
+			"\n%s\nTo see the warnings in full, leave -compact-warnings out.\n", p.compact(groups))
 		return err
 	}
 	var sources map[string]*hcl.File
@@ -55,7 +56,7 @@ func (p *Printer) Diagnostics(l diag.List) error {
 		if g.first().Severity == diag.Error {
 			w = p.Err
 		}
-		if _, err := io.WriteString(w, p.Text(DiagnosticJSON(g.shown(), sources))); err != nil {
+		if _, err := io.WriteString(Clean(w, p.Ink), p.Text(DiagnosticJSON(g.shown(), sources))); err != nil {
 			return err
 		}
 	}
@@ -72,10 +73,10 @@ func (p *Printer) Text(d *Diagnostic) string {
 		return ruled(d, width)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s: %s\n\n", headline(d), d.Summary)
+	fmt.Fprintf(&b, "\n%s: %s\n\n", headline(d), printable(d.Summary))
 	snippetText(&b, d, false)
 	if d.Detail != "" {
-		b.WriteString(wrapped(d.Detail, width-1) + "\n")
+		b.WriteString(wrapped(printable(d.Detail), width-1) + "\n")
 	}
 	return b.String()
 }
@@ -102,7 +103,7 @@ func ruled(d *Diagnostic, width int) string {
 		if width > 3 {
 			b.WriteString(wrapped(printable(d.Detail), width-3) + "\n") // the rule takes three columns
 		} else {
-			b.WriteString(d.Detail + "\n")
+			b.WriteString(printable(d.Detail) + "\n")
 		}
 	}
 	rule := func(sign string) string { return color + sign + resetCode }
@@ -135,24 +136,6 @@ func Wrap(text string, width int) string {
 		width = DefaultWidth
 	}
 	return wrapped(text, width-1)
-}
-
-// printable replaces what would control a terminal by signs for it.
-func printable(s string) string {
-	controls := func(r rune) bool { return r < ' ' && r != '\r' && r != '\n' && r != '\t' || r == 0x7f }
-	if !strings.ContainsFunc(s, controls) {
-		return s
-	}
-	return strings.Map(func(r rune) rune {
-		switch {
-		case !controls(r):
-			return r
-		case r == 0x7f:
-			return '␡'
-		default:
-			return '␀' + r
-		}
-	}, s)
 }
 
 // snippetText writes what a diagnostic is about: address, source code, values.

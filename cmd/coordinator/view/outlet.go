@@ -13,6 +13,8 @@ const redrawEvery = 200 * time.Millisecond
 // say never waits for a slow terminal. The goroutine begins with the first line and ends with settle.
 type outlet struct {
 	out io.Writer
+	// clean is applied to lines and to the live line; nil where the lines are for programs.
+	clean func(string) string
 	// live returns the live line without control characters; nil where there is none.
 	live func() string
 
@@ -31,6 +33,9 @@ func newOutlet(out io.Writer, live func() string) *outlet { return &outlet{out: 
 
 // add appends text, which ends with a line break.
 func (o *outlet) add(text string) {
+	if o.clean != nil {
+		text = o.clean(text)
+	}
 	o.mu.Lock()
 	o.pending = append(o.pending, text...)
 	o.rouse()
@@ -116,7 +121,9 @@ func (o *outlet) flush(drawn, draw bool) bool {
 	o.mu.Unlock()
 	var live string
 	if redraw {
-		live = o.live()
+		if live = o.live(); o.clean != nil {
+			live = o.clean(live)
+		}
 	}
 	if !redraw && draw || len(text) == 0 && live == "" && !drawn {
 		return drawn

@@ -54,6 +54,7 @@ func NewProgress(o ProgressOptions) *Progress {
 		live = p.live
 	}
 	p.outlet = newOutlet(o.Out, live)
+	p.outlet.clean = func(text string) string { return clean(text, o.Ink) }
 	return p
 }
 
