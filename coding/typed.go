@@ -151,7 +151,7 @@ func checkMagnitude(f *big.Float) error {
 		return nil
 	}
 	if e := f.MantExp(nil); e > maxExponent || e < -maxExponent {
-		return fmt.Errorf("%w: a number is too large, or too small: %s", ErrMalformed, f.Text('p', 3))
+		return fmt.Errorf("%w: a number has too many digits", ErrMalformed)
 	}
 	return nil
 }

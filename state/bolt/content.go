@@ -8,6 +8,7 @@ import (
 
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
 )
@@ -149,11 +150,11 @@ func decodeOutput(data []byte) (*state.Output, error) {
 	if err := json.Unmarshal(data, &in); err != nil {
 		return nil, err
 	}
-	typ, err := ctyjson.UnmarshalType(in.Type)
+	typ, err := coding.UnmarshalType(in.Type)
 	if err != nil {
 		return nil, err
 	}
-	value, err := ctyjson.Unmarshal(in.Value, typ)
+	value, err := coding.DecodeJSON(in.Value, typ)
 	return &state.Output{Value: value, Sensitive: in.Sensitive, Deprecated: in.Deprecated}, err
 }
 

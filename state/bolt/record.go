@@ -12,6 +12,7 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 	"go.etcd.io/bbolt"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
 )
@@ -252,7 +253,7 @@ func decodePaths(data []byte) ([]cty.Path, error) {
 				out[i][j] = cty.GetAttrStep{Name: s.Attr}
 				continue
 			}
-			key, err := ctyjson.Unmarshal(s.Index, cty.DynamicPseudoType)
+			key, err := coding.DecodeJSON(s.Index, cty.DynamicPseudoType)
 			if err != nil {
 				return nil, fmt.Errorf("sensitive paths: %w", err)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
@@ -289,7 +290,7 @@ func impliedValue(raw json.RawMessage) (cty.Value, error) {
 	if err != nil {
 		return cty.NilVal, err
 	}
-	value, err := ctyjson.Unmarshal(raw, collection(typ))
+	value, err := coding.DecodeJSON(raw, collection(typ))
 	if err != nil {
 		return cty.NilVal, err
 	}

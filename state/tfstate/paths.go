@@ -7,6 +7,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
@@ -47,7 +48,7 @@ func readPath(steps []pathStep) (cty.Path, *diag.Diagnostic) {
 	for _, s := range steps {
 		switch s.Type {
 		case indexStep:
-			key, err := ctyjson.Unmarshal(s.Value, cty.DynamicPseudoType)
+			key, err := coding.DecodeJSON(s.Value, cty.DynamicPseudoType)
 			if err == nil {
 				err = checkNumbers(key)
 			}

@@ -11,9 +11,9 @@ import (
 	"strconv"
 
 	goversion "github.com/hashicorp/go-version"
-	ctyjson "github.com/zclconf/go-cty/cty/json"
 
 	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
@@ -304,12 +304,16 @@ func (r *reader) dependencies(raw json.RawMessage) *state.Dependencies {
 }
 
 func (r *reader) output(name string, in outputV4) {
-	typ, err := ctyjson.UnmarshalType(in.Type)
+	typ, err := coding.UnmarshalType(in.Type)
 	if err != nil {
 		r.fail("Invalid output value type in state", "The type of output %q cannot be read: %s.", name, err)
 		return
 	}
-	value, err := ctyjson.Unmarshal(in.Value, typ)
+	if len(in.Value) == 0 {
+		r.fail("Invalid output value saved in state", "The output %q has no value.", name)
+		return
+	}
+	value, err := coding.DecodeJSON(in.Value, typ)
 	if err == nil {
 		err = checkNumbers(value)
 	}
