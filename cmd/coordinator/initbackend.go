@@ -138,7 +138,9 @@ func (i *initialisation) backend(ctx context.Context, r backendRecord) (snapshot
 // workspaces returns all workspaces that have a home or that one of the backends knows.
 func (i *initialisation) workspaces(ctx context.Context, m *moving) ([]string, error) {
 	var out []string
-	for _, list := range []func(context.Context) ([]string, error){i.app.ownWorkspaces, m.from.Workspaces, m.to.Workspaces} {
+	for _, list := range []func(context.Context) ([]string, error){
+		i.app.ownWorkspaces, held(m.from), held(m.to),
+	} {
 		names, err := list(ctx)
 		if err != nil {
 			return nil, err
@@ -147,6 +149,17 @@ func (i *initialisation) workspaces(ctx context.Context, m *moving) ([]string, e
 	}
 	slices.Sort(out)
 	return slices.Compact(out), nil
+}
+
+// held lists the workspaces of a backend, of which one without workspaces has the default one.
+func held(b snapshot.Backend) func(context.Context) ([]string, error) {
+	return func(ctx context.Context) ([]string, error) {
+		names, err := b.Workspaces(ctx)
+		if errors.Is(err, snapshot.ErrNoWorkspaces) {
+			return []string{journal.DefaultWorkspace}, nil
+		}
+		return names, err
+	}
 }
 
 // migrate brings the states of all workspaces to the new backend.

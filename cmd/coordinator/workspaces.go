@@ -50,15 +50,18 @@ func (s *screen) withWorkspaces(ctx context.Context, vars variableFlags, fn func
 	return s.end(diags)
 }
 
-// list collects the workspaces that have a home, or that the backend has, the default one first.
+// list collects the workspaces, the default one first: those that the backend has, because one that another program has
+// deleted there is gone. Where the backend forgets them with the process, they are those that have a home here.
 func (w *workspaces) list(ctx context.Context) error {
-	ours, err := w.app.ownWorkspaces(ctx)
-	if err != nil {
-		return err
-	}
 	theirs, err := w.backend.Workspaces(ctx)
 	if err != nil {
 		return err
+	}
+	var ours []string
+	if w.backend.Describe(journal.DefaultWorkspace).Volatile {
+		if ours, err = w.app.ownWorkspaces(ctx); err != nil {
+			return err
+		}
 	}
 	all := slices.Concat(ours, theirs)
 	slices.SortFunc(all, func(a, b string) int {

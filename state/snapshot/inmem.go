@@ -43,7 +43,7 @@ func openInmem(_ context.Context, p Place, args Arguments) (Backend, diag.List) 
 
 // Describe tells where the snapshot lies.
 func (m *Memory) Describe(workspace string) Description {
-	return Description{Where: "inmem:" + workspace, Form: tfstate.Compact}
+	return Description{Where: "inmem:" + workspace, Form: tfstate.Compact, Volatile: true}
 }
 
 // Read returns the snapshot.

@@ -54,6 +54,8 @@ type Description struct {
 	// Unlockable tells that locks are switched off for the place, or that it has none: Lock then does nothing, and
 	// force-unlock is refused.
 	Unlockable bool
+	// Volatile tells that snapshots and workspaces end with the process.
+	Volatile bool
 	// Stale tells that what was read there last is not encrypted as it is to be: it is written again with the next changes,
 	// and when there are none, too.
 	Stale bool
