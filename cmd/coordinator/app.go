@@ -96,6 +96,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if done {
 		return code
 	}
+	a.loadCLIConfig() // before -chdir: a relative name in the environment is meant where the command was given
 	if a.chdir != "" {
 		a.cwd, _ = os.Getwd() // path.cwd only shows it
 		if err := os.Chdir(a.chdir); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
@@ -9,7 +10,8 @@ import (
 )
 
 // loadCLIConfig reads the CLI configuration, once. What is wrong with it concerns the machine and not the command: it is
-// told on standard error, whatever form the command's output has, and the command goes on with what can be read.
+// told on standard error, whatever form the command's output has, and the command goes on with what can be read. Only
+// installing providers fails, when it is not clear where they may come from; see cliconfig.Config.Unclear.
 func (a *app) loadCLIConfig() *cliconfig.Config {
 	if a.cli != nil {
 		return a.cli
@@ -17,12 +19,23 @@ func (a *app) loadCLIConfig() *cliconfig.Config {
 	cli, diags := cliconfig.Load(a.getenv, a.environ)
 	a.cli = cli
 	a.services = services.New(services.Options{Config: cli, Version: engineVersion})
+	if _, err := os.Stat(cli.CacheDir); cli.CacheDir != "" && err != nil {
+		diags = diags.Append(diag.New(diag.Error, "The plugin cache directory cannot be opened",
+			fmt.Sprintf("%s. A command that installs providers tries to make it.", err), nil))
+	}
+	if len(diags) > 0 {
+		fmt.Fprint(a.stderr, "There are some problems with the CLI configuration:\n")
+	}
 	for _, d := range diags {
 		word := "Warning"
 		if d.Severity == diag.Error {
 			word = "Error"
 		}
-		fmt.Fprintf(a.stderr, "\n%s: %s\n\n%s\n", word, d.Summary, d.Detail)
+		fmt.Fprintf(a.stderr, "\n%s: %s\n\n", word, d.Summary)
+		if d.Subject != nil {
+			fmt.Fprintf(a.stderr, "  on %s line %d:\n\n", d.Subject.Filename, d.Subject.Start.Line)
+		}
+		fmt.Fprintf(a.stderr, "%s\n", d.Detail)
 	}
 	if diags.HasErrors() {
 		fmt.Fprint(a.stderr, "\nThe command goes on without what could not be read of the CLI configuration, and may not do what you expect.\n\n")

@@ -2,8 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -22,6 +27,9 @@ func (i *initialisation) providers(ctx context.Context, prior *state.State) diag
 		return diags
 	}
 	o.Upgrade, o.Methods = i.options.upgrade, install.Directories(i.options.pluginDirs)
+	if err := i.rememberPluginDirs(); err != nil {
+		return diags.Append(diag.New(diag.Error, "Error saving -plugin-dir values", err.Error()+".", nil))
+	}
 	if len(o.Required) > 0 {
 		i.heading("Initializing provider plugins...")
 	}
@@ -32,13 +40,37 @@ func (i *initialisation) providers(ctx context.Context, prior *state.State) diag
 		i.print("\n")
 		i.say("Signed providers are signed by their developers. What that means is said at\nhttps://opentofu.org/docs/cli/plugins/signing/")
 	}
-	if w := overridesWarning(o.CLI, "Leave init out while overrides are in effect: it installs nothing for them, and may fail without need."); w != nil {
+	if w := overridesWarning(o.CLI, "Leave init out while overrides are in effect: they do not need it. It installs the released versions, and fails when there are none."); w != nil {
 		diags = diags.Append(w)
 	}
 	if diags.HasErrors() {
 		return diags
 	}
 	return diags.Append(i.lockFile(o.Locks, locks, o.Platform))
+}
+
+// rememberPluginDirs writes the directories of -plugin-dir down, in the file and the form of OpenTofu, where other programs
+// find them. A single empty directory removes the file. The next init does not read it, as with OpenTofu.
+func (i *initialisation) rememberPluginDirs() error {
+	dirs := i.options.pluginDirs
+	if len(dirs) == 0 {
+		return nil
+	}
+	name := filepath.Join(i.app.dataDir(), "plugin_path")
+	if len(dirs) == 1 && dirs[0] == "" {
+		if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	text, err := json.MarshalIndent(dirs, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(name, text, 0o644)
 }
 
 // inferred warns that a provider was only guessed.

@@ -5,6 +5,7 @@
 package cliconfig
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,6 +29,10 @@ import (
 type Config struct {
 	// Methods are the places to look for providers in, in order; nil when no file names any, so the implied ones count.
 	Methods []Method
+	// Unclear are the errors that leave open where providers may come from: a file that cannot be read, or a mistake in a
+	// provider_installation block. While there are any, nothing is installed from the places that Methods or the implied
+	// ones name, because the user may have meant to forbid them.
+	Unclear diag.List
 	// DevOverrides are directories that take the place of installed packages.
 	DevOverrides map[addr.Provider]string
 	// CacheDir is where packages are shared between working directories; empty for none.
@@ -112,7 +117,8 @@ func (c *Config) read(name string, named bool) diag.List {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	default:
-		return diag.Errors("Error reading CLI configuration file", err.Error()+".", nil)
+		c.Unclear = c.Unclear.Append(diag.Errors("Error reading CLI configuration file", err.Error()+".", nil))
+		return c.Unclear[len(c.Unclear)-1:]
 	}
 }
 
@@ -242,8 +248,9 @@ func (p places) helper(name string) string {
 	return ""
 }
 
-// MethodsOrImplied returns where to look for providers. When nothing is configured, these are the implied places: local
-// directories, then the provider's registry for what none of them has. held returns what a directory has packages of.
+// MethodsOrImplied returns where to look for providers. When nothing is configured, these are the implied places, which
+// are those of OpenTofu: local directories, then the provider's registry for what none of them has. The directory
+// terraform.d/plugins is meant in workDir. held returns what a directory has packages of.
 func (c *Config) MethodsOrImplied(workDir string, getenv func(string) string, held func(dir string) []addr.Provider) []Method {
 	if c.Methods != nil {
 		return c.Methods
@@ -252,19 +259,12 @@ func (c *Config) MethodsOrImplied(workDir string, getenv func(string) string, he
 	for _, d := range newPlaces(getenv).data {
 		dirs = append(dirs, filepath.Join(d, "plugins"))
 	}
+	data := filepath.SplitList(cmp.Or(getenv("XDG_DATA_DIRS"), "/usr/local/share:/usr/share"))
 	if home := getenv("HOME"); home != "" {
-		data := getenv("XDG_DATA_HOME")
-		if data == "" {
-			data = filepath.Join(home, ".local", "share")
-		}
-		dirs = append(dirs, filepath.Join(data, "opentofu", "plugins"), filepath.Join(data, "terraform", "plugins"))
+		data = append([]string{cmp.Or(getenv("XDG_DATA_HOME"), filepath.Join(home, ".local", "share"))}, data...)
 	}
-	system := getenv("XDG_DATA_DIRS")
-	if system == "" {
-		system = "/usr/local/share:/usr/share"
-	}
-	for _, d := range filepath.SplitList(system) {
-		dirs = append(dirs, filepath.Join(d, "opentofu", "plugins"), filepath.Join(d, "terraform", "plugins"))
+	for _, d := range data { // here OpenTofu has kept Terraform's name
+		dirs = append(dirs, filepath.Join(d, "terraform", "plugins"))
 	}
 	direct := Method{Kind: Direct}
 	var out []Method

@@ -33,6 +33,8 @@ type Method struct {
 	Retries *int
 	// TrustAllHashes takes the hashes that a network mirror reports of other platforms into the lock file.
 	TrustAllHashes bool
+	// MayMiss allows that the directory of a FilesystemMirror does not exist: it has no packages then.
+	MayMiss bool
 }
 
 // Covers tells whether a provider is to be looked for with this method.
@@ -90,6 +92,10 @@ func checkPattern(pattern string) string {
 
 // installation reads the block that says where providers come from.
 func (c *Config) installation(r *reader, block *ast.ObjectItem) {
+	if c.Methods != nil {
+		r.fail(block, "Invalid provider_installation block", "There can be only one provider_installation block.")
+		return
+	}
 	c.Methods = []Method{}
 	for _, item := range r.body(block) {
 		kind := keyOf(item)
@@ -153,6 +159,7 @@ func (r *reader) method(item *ast.ObjectItem, name string) (Method, bool) {
 		if u, err := url.Parse(m.Location); err != nil || u.Scheme != "https" || u.Host == "" {
 			r.fail(item, "Invalid URL for provider installation source",
 				fmt.Sprintf("A network mirror has to be at a URL that begins with https://, and %q does not.", m.Location))
+			return m, false // so that nothing asks it
 		}
 	}
 	return m, true

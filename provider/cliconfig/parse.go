@@ -31,14 +31,19 @@ type hostBlocks struct {
 // parse adds the content of a file, which is in the first version of HCL: keys may be quoted. Settings that this
 // version does not know are left alone, as OpenTofu leaves them.
 func (c *Config) parse(name string, text []byte) diag.List {
+	unclear := func(why string) diag.List {
+		diags := diag.Errors("Error parsing the CLI configuration file", why, nil)
+		c.Unclear = c.Unclear.Append(diags)
+		return diags
+	}
 	file, err := hcl.ParseBytes(text)
 	if err != nil {
-		return diag.Errors("Error parsing the CLI configuration file", fmt.Sprintf("The file %s cannot be parsed: %s.", name, err), nil)
+		return unclear(fmt.Sprintf("The file %s cannot be parsed: %s.", name, err))
 	}
 	r := &reader{name: name}
 	root, ok := file.Node.(*ast.ObjectList)
 	if !ok {
-		return diag.Errors("Error parsing the CLI configuration file", fmt.Sprintf("The file %s holds no settings.", name), nil)
+		return unclear(fmt.Sprintf("The file %s holds no settings.", name))
 	}
 	protocols := 0
 	for _, item := range root.Items {
@@ -48,11 +53,14 @@ func (c *Config) parse(name string, text []byte) diag.List {
 				c.CacheDir = expand(dir)
 			}
 		case "provider_installation":
-			if c.Methods != nil {
-				r.fail(item, "Invalid provider_installation block", "There can be only one provider_installation block.")
-				continue
+			of := &reader{name: name}
+			c.installation(of, item)
+			r.diags = r.diags.Append(of.diags)
+			for _, d := range of.diags {
+				if d.Severity == diag.Error {
+					c.Unclear = c.Unclear.Append(d)
+				}
 			}
-			c.installation(r, item)
 		case "registry_protocols":
 			if protocols++; protocols > 1 {
 				r.fail(item, "Duplicate registry_protocols block", "There can be only one registry_protocols block in a file.")
@@ -163,7 +171,8 @@ func (r *reader) warn(item *ast.ObjectItem, summary, detail string) {
 // body returns what is in a block.
 func (r *reader) body(item *ast.ObjectItem) []*ast.ObjectItem {
 	object, ok := item.Val.(*ast.ObjectType)
-	if !ok || len(item.Keys) != 1 {
+	assigned := item.Assign.Line != 0 && len(item.Keys) > 0 && !item.Keys[0].Token.JSON
+	if !ok || len(item.Keys) != 1 || assigned {
 		r.fail(item, "Invalid CLI configuration", fmt.Sprintf("%s has to be a block without labels.", keyOf(item)))
 		return nil
 	}

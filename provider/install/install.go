@@ -109,6 +109,11 @@ func Install(ctx context.Context, o Options) (*lock.Locks, diag.List) {
 		}
 	}
 	providers := sortedProviders(o.Required)
+	if slices.ContainsFunc(providers, func(p addr.Provider) bool { return !p.IsBuiltin() && !o.Managed[p] }) {
+		if diags := o.unclear(); diags.HasErrors() {
+			return o.Locks, diags
+		}
+	}
 	selections := make([]*lock.Provider, len(providers))
 	problems := make([]diag.List, len(providers))
 	var group errgroup.Group
@@ -120,9 +125,9 @@ func Install(ctx context.Context, o Options) (*lock.Locks, diag.List) {
 		}
 	}
 	for i, p := range providers {
-		switch _, overridden := o.CLI.DevOverrides[p]; {
+		switch {
 		case p.IsBuiltin():
-		case overridden || o.Managed[p]:
+		case o.Managed[p]:
 			selections[i] = o.Locks.Get(p)
 		default:
 			group.Go(func() error {
@@ -189,7 +194,7 @@ func (o Options) one(ctx context.Context, places sources, p addr.Provider) (*loc
 		return nil, unresolved(p, fmt.Errorf("the lock file has %s %s, which does not meet the version constraint %s that the configuration has now; run init -upgrade to allow the selection of another version", p, locked.Version, constraints))
 	default:
 		o.report(Event{Kind: Reusing, Provider: p})
-		if o.present(p, locked) || o.cached(p, locked) {
+		if !o.mirrored(p) && (o.present(p, locked) || o.cached(p, locked)) {
 			return &lock.Provider{Version: locked.Version, Constraints: constraints, Hashes: locked.Hashes}, nil
 		}
 		allowed = versions.Only(locked.Version)
@@ -198,7 +203,7 @@ func (o Options) one(ctx context.Context, places sources, p addr.Provider) (*loc
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	if locked != nil && locked.Version.Same(version) && o.Upgrade && (o.present(p, locked) || o.cached(p, locked)) {
+	if locked != nil && locked.Version.Same(version) && (o.Upgrade || o.mirrored(p)) && (o.present(p, locked) || o.cached(p, locked)) {
 		return &lock.Provider{Version: version, Constraints: constraints, Hashes: locked.Hashes}, diags
 	}
 	c, err := places.locate(ctx, p, version, o.Platform)
@@ -207,6 +212,16 @@ func (o Options) one(ctx context.Context, places sources, p addr.Provider) (*loc
 	}
 	selection, more := o.place(ctx, p, c, constraints, locked)
 	return selection, diags.Append(more)
+}
+
+// mirrored tells whether the user has named a mirror for a provider. It is asked even when the selected package is
+// installed: whoever keeps it decides which versions may be used.
+func (o Options) mirrored(p addr.Provider) bool {
+	methods := o.Methods
+	if methods == nil {
+		methods = o.CLI.Methods
+	}
+	return slices.ContainsFunc(methods, func(m cliconfig.Method) bool { return m.Kind != cliconfig.Direct && m.Covers(p) })
 }
 
 // selectVersion returns the newest version that is allowed and available.

@@ -237,18 +237,71 @@ func TestAPackageThatIsNotTheLockedOneIsRefused(t *testing.T) {
 	w.has(diags, "Required plugins are not installed", "hashicorp/time 0.9.0 (in", "does not match any of the checksums", "there is no package for registry.opentofu.org/acme/foo 1.2.3")
 }
 
-func TestADamagedInstallationIsRepaired(t *testing.T) {
+// A package that somebody had changed in the data directory was unpacked again without a word, so that nobody saw that it
+// had been changed. OpenTofu leaves it there to be looked at.
+func TestAnInstalledPackageThatWasChangedIsLeftToBeLookedAt(t *testing.T) {
 	w := newWorld(t)
 	w.packed(w.mirror, foo, "1.2.3", platform, "foo")
 	o := w.options(requires(foo))
 	o.Locks = w.install(o)
 	exe := filepath.Join(InstallDir(o.DataDir, foo, "1.2.3", platform), "terraform-provider-foo_v1.2.3")
 	w.ok(os.WriteFile(exe, []byte("damaged"), 0o755))
-	w.install(o)
-	w.happened("reusing foo", "installing foo 1.2.3", "installed foo 1.2.3")
-	if text, err := os.ReadFile(exe); err != nil || string(text) != "foo" {
+	for _, locks := range []*lock.Locks{o.Locks, {}} { // also when no lock file says what it should be
+		o.Locks = locks
+		w.has(w.fails(o), "Failed to install provider", "existing cached package at "+filepath.Dir(exe), "local modifications")
+	}
+	if text, err := os.ReadFile(exe); err != nil || string(text) != "damaged" {
 		t.Errorf("the plugin is %q", text)
 	}
+	w.ok(os.RemoveAll(filepath.Dir(exe)))
+	w.install(o)
+}
+
+// With an installed package that the lock file selects, no place was asked any more, not even a mirror that the user had
+// named. OpenTofu asks it, and fails when it does not have the version.
+func TestAMirrorThatHasNotGotTheSelectedVersionIsHeeded(t *testing.T) {
+	w := newWorld(t)
+	dir := w.unpacked(w.mirror, clock, "0.9.0", platform, "x")
+	o := w.options(requires(clock))
+	o.Locks = w.install(o)
+	other := filepath.Join(w.home, "other")
+	w.unpacked(other, clock, "0.10.0", platform, "x")
+	mirror := []cliconfig.Method{{Kind: cliconfig.FilesystemMirror, Location: other}}
+	o.CLI = &cliconfig.Config{Methods: mirror}
+	w.has(w.fails(o), "Failed to resolve provider packages", "previously selected version 0.9.0 is not available")
+	o.Methods = Directories([]string{other})
+	w.has(w.fails(o), "Failed to resolve provider packages", "previously selected version 0.9.0 is not available")
+	w.isLink(InstallDir(o.DataDir, clock, "0.9.0", platform), true)
+	w.ok(os.RemoveAll(dir))
+}
+
+// A mirror whose directory did not exist counted as an empty one, and the next method was asked in its place.
+func TestAMirrorThatDoesNotExistEndsTheSearch(t *testing.T) {
+	w := newWorld(t)
+	w.unpacked(w.mirror, clock, "0.9.0", platform, "x")
+	o := w.options(requires(clock))
+	none := filepath.Join(w.home, "nowhere")
+	o.CLI.Methods = append([]cliconfig.Method{{Kind: cliconfig.FilesystemMirror, Location: none}}, o.CLI.Methods...)
+	w.has(w.fails(o), "Failed to resolve provider packages", "cannot search "+none)
+	o.Methods = Directories([]string{none, w.mirror}) // of the option -plugin-dir any may be missing
+	w.install(o)
+}
+
+// What was wrong with the places that the CLI configuration allows was told, and then providers came from the rest of
+// them. Nothing may be asked, and nothing installed, while it is not clear what the user wanted to forbid.
+func TestNothingIsInstalledWhileItIsNotClearWhereFrom(t *testing.T) {
+	w := newWorld(t)
+	w.unpacked(w.mirror, clock, "0.9.0", platform, "x")
+	o := w.options(requires(clock))
+	o.CLI.Unclear = diag.Errors("Invalid URL for provider installation source", "It is not https.", nil)
+	w.has(w.fails(o), "Providers cannot be installed with this CLI configuration", "Invalid URL for provider installation source")
+	if _, err := os.Stat(o.DataDir); err == nil {
+		t.Error("something was installed")
+	}
+	o.Required = requires(addr.BuiltinTerraform)
+	w.install(o) // it comes from nowhere
+	o.Required, o.Methods = requires(clock), Directories([]string{w.mirror})
+	w.install(o)
 }
 
 func TestWhatCannotBeSelectedIsSaid(t *testing.T) {
@@ -323,7 +376,7 @@ func TestPluginDirectoriesTakeThePlaceOfAllElse(t *testing.T) {
 }
 
 func TestImpliedMirrorsComeBeforeTheRegistry(t *testing.T) {
-	for _, dir := range []string{"work/terraform.d/plugins", "home/.terraform.d/plugins", "home/.local/share/opentofu/plugins", "home/none/opentofu/plugins"} {
+	for _, dir := range []string{"work/terraform.d/plugins", "home/.terraform.d/plugins", "home/.local/share/terraform/plugins", "home/none/terraform/plugins"} {
 		w := newWorld(t)
 		w.unpacked(filepath.Join(filepath.Dir(w.work), dir), clock, "0.9.0", platform, "x")
 		o := w.options(requires(clock))
@@ -335,6 +388,19 @@ func TestImpliedMirrorsComeBeforeTheRegistry(t *testing.T) {
 		o.Services = nowhere(t)
 		w.has(w.fails(o), "Failed to resolve provider packages", "Could not resolve provider acme/foo", "could not connect to registry.opentofu.org")
 	}
+}
+
+// Directories below the data directories of the desktop counted under OpenTofu's name too, where OpenTofu itself does not
+// look; and a directory without any package kept the registry from being asked.
+func TestOtherDirectoriesAreNoImpliedMirrors(t *testing.T) {
+	w := newWorld(t)
+	for _, dir := range []string{"home/.local/share/opentofu/plugins", "home/none/opentofu/plugins", "opentofu/plugins"} {
+		w.unpacked(filepath.Join(filepath.Dir(w.work), dir), clock, "0.9.0", platform, "x")
+	}
+	w.ok(os.MkdirAll(packageDir(filepath.Join(w.work, "terraform.d", "plugins"), clock, "readme", ""), 0o755))
+	o := w.options(requires(clock))
+	o.CLI, o.Services = &cliconfig.Config{}, nowhere(t)
+	w.has(w.fails(o), "Failed to resolve provider packages", "could not connect to registry.opentofu.org")
 }
 
 func TestMirrorsServeOnlyWhatTheyInclude(t *testing.T) {
@@ -377,10 +443,9 @@ func TestTheSharedCacheIsFilledOnceAndTrustedByHashOnly(t *testing.T) {
 	exe := filepath.Join(packageDir(o.CLI.CacheDir, foo, "1.2.3", platform), "terraform-provider-foo_v1.2.3")
 	w.ok(os.WriteFile(exe, []byte("evil"), 0o755))
 	w.ok(os.RemoveAll(o.DataDir))
-	w.install(o)
-	w.happened("reusing foo", "installing shared foo 1.2.3", "installed shared foo 1.2.3", "linked shared foo 1.2.3")
-	if text, err := os.ReadFile(exe); err != nil || string(text) != "foo" {
-		t.Errorf("the plugin is %q", text)
+	w.has(w.fails(o), "Failed to install provider", "existing cached package at "+filepath.Dir(exe))
+	if _, err := os.Lstat(InstallDir(o.DataDir, foo, "1.2.3", platform)); err == nil {
+		t.Error("the changed package is in use")
 	}
 }
 
@@ -412,7 +477,8 @@ func TestManyMayInstallTheSameAtOnce(t *testing.T) {
 	}
 }
 
-func TestOverriddenAndReattachedProvidersAreLeftAlone(t *testing.T) {
+// An override was no reason to install: init left the released version out of the lock file.
+func TestOfOverriddenProvidersTheReleasedVersionIsInstalledAndOfReattachedOnesNone(t *testing.T) {
 	w := newWorld(t)
 	w.unpacked(w.mirror, clock, "0.9.0", platform, "x")
 	o := w.options(map[addr.Provider][]string{clock: nil, foo: nil})
@@ -420,7 +486,7 @@ func TestOverriddenAndReattachedProvidersAreLeftAlone(t *testing.T) {
 	w.ok(os.MkdirAll(dev, 0o755))
 	o.CLI.DevOverrides = map[addr.Provider]string{clock: dev}
 	o.Managed = map[addr.Provider]bool{foo: true}
-	if locks := w.install(o); len(locks.Sorted()) != 0 {
+	if locks := w.install(o); len(locks.Sorted()) != 1 || locks.Get(clock) == nil {
 		t.Errorf("selected %v", locks.Sorted())
 	}
 	_, diags := Selected(o)

@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,11 +22,18 @@ type candidate struct {
 }
 
 // filesystemMirror is a directory of packages, as a source.
-type filesystemMirror string
+type filesystemMirror struct {
+	dir string
+	// mayMiss allows that there is no such directory.
+	mayMiss bool
+}
 
 func (f filesystemMirror) available(_ context.Context, p addr.Provider) ([]versions.Version, []string, error) {
+	if _, err := os.Stat(f.dir); err != nil && !f.mayMiss {
+		return nil, nil, fmt.Errorf("cannot search %s: %w", f.dir, err)
+	}
 	var out []versions.Version
-	for _, c := range inMirror(string(f), p) {
+	for _, c := range inMirror(f.dir, p) {
 		out = append(out, c.version)
 	}
 	if len(out) == 0 {
@@ -35,7 +43,7 @@ func (f filesystemMirror) available(_ context.Context, p addr.Provider) ([]versi
 }
 
 func (f filesystemMirror) locate(_ context.Context, p addr.Provider, v versions.Version, platform string) (candidate, error) {
-	for _, c := range inMirror(string(f), p) {
+	for _, c := range inMirror(f.dir, p) {
 		if c.platform == platform && c.version.Same(v) {
 			return c, nil
 		}
@@ -43,15 +51,17 @@ func (f filesystemMirror) locate(_ context.Context, p addr.Provider, v versions.
 	return candidate{}, &platformError{provider: p, version: v, platform: platform}
 }
 
-func (f filesystemMirror) where(addr.Provider) string { return string(f) }
+func (f filesystemMirror) where(addr.Provider) string { return f.dir }
 
-// providersIn returns the providers that a filesystem mirror has anything of.
+// providersIn returns the providers that a filesystem mirror has packages of.
 func providersIn(dir string) []addr.Provider {
 	var out []addr.Provider
 	for _, host := range subdirs(dir) {
 		for _, ns := range subdirs(filepath.Join(dir, host)) {
 			for _, name := range subdirs(filepath.Join(dir, host, ns)) {
-				out = append(out, addr.Provider{Host: host, Namespace: ns, Type: name})
+				if p := (addr.Provider{Host: host, Namespace: ns, Type: name}); len(inMirror(dir, p)) > 0 {
+					out = append(out, p)
+				}
 			}
 		}
 	}

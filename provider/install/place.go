@@ -187,6 +187,9 @@ func unpackVerified(p addr.Provider, c candidate, archive, dir string, known []s
 			return "", fmt.Errorf("the current package for %s %s doesn't match any of the checksums previously recorded in the dependency lock file", p, c.version)
 		}
 	}
+	if whole, err := holds(dir, h1); err != nil || whole {
+		return h1, err
+	}
 	if err := unpack(archive, dir); err != nil {
 		return "", err
 	}
@@ -194,6 +197,26 @@ func unpackVerified(p addr.Provider, c candidate, archive, dir string, known []s
 		return "", noExecutable(archive, p)
 	}
 	return h1, nil
+}
+
+// holds tells whether a directory has the content that a hash says. A directory with other content is an error: somebody
+// has changed it, on purpose or to do harm, and should look at it before it is gone. A link is none, because what it
+// leads to stays where it is.
+func holds(dir, h1 string) (bool, error) {
+	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+		return false, nil
+	}
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) == 0 {
+		return false, nil
+	}
+	have, err := hashDir(dir)
+	if err != nil {
+		return false, fmt.Errorf("the package that is installed in %s cannot be read: %w", dir, err)
+	}
+	if have != h1 {
+		return false, fmt.Errorf("existing cached package at %s does not match the content of the downloaded package; does it contain local modifications? When they are not wanted, remove this directory and run the command again", dir)
+	}
+	return true, nil
 }
 
 func noExecutable(where string, p addr.Provider) error {

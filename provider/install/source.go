@@ -9,6 +9,7 @@ import (
 	"github.com/apparentlymart/go-versions/versions"
 
 	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/services"
 )
@@ -90,7 +91,7 @@ func (o Options) sources() sources {
 		var s source
 		switch m.Kind {
 		case cliconfig.FilesystemMirror:
-			s = filesystemMirror(m.Location)
+			s = filesystemMirror{dir: m.Location, mayMiss: m.MayMiss}
 		case cliconfig.NetworkMirror:
 			s = &networkMirror{services: o.Services, base: m.Location, retries: retries, trustAll: m.TrustAllHashes}
 		case cliconfig.OCIMirror:
@@ -103,11 +104,30 @@ func (o Options) sources() sources {
 	return out
 }
 
-// Directories returns the methods that look for packages in directories alone.
+// unclear reports that the CLI configuration leaves open where providers may come from. It has no errors where that does
+// not matter.
+func (o Options) unclear() diag.List {
+	if o.Methods != nil || len(o.CLI.Unclear) == 0 {
+		return nil
+	}
+	var why strings.Builder
+	for _, d := range o.CLI.Unclear {
+		why.WriteString("\n  - " + d.Summary)
+		if d.Subject != nil {
+			fmt.Fprintf(&why, " (%s:%d)", d.Subject.Filename, d.Subject.Start.Line)
+		}
+		why.WriteString(": " + d.Detail)
+	}
+	return diag.Errors("Providers cannot be installed with this CLI configuration",
+		"Because of mistakes in it, it is not clear where providers may come from, so nothing was asked for:"+why.String()+
+			"\n\nCorrect the CLI configuration, and run the command again.", nil)
+}
+
+// Directories returns the methods that look for packages in directories alone. A directory that does not exist has none.
 func Directories(dirs []string) []cliconfig.Method {
 	var out []cliconfig.Method
 	for _, d := range dirs {
-		out = append(out, cliconfig.Method{Kind: cliconfig.FilesystemMirror, Location: d})
+		out = append(out, cliconfig.Method{Kind: cliconfig.FilesystemMirror, Location: d, MayMiss: true})
 	}
 	return out
 }
