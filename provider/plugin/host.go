@@ -72,7 +72,11 @@ func NewHost(o Options) *Host {
 		if p.Reattach != nil {
 			return connect(p, o)
 		}
-		return start(ctx, p, executable, o, schemas)
+		dir, err := h.sockets.open()
+		if err != nil {
+			return nil, fmt.Errorf("making a directory for its socket: %w", err)
+		}
+		return start(ctx, p, executable, dir, o, schemas)
 	}
 	return h
 }
@@ -81,7 +85,8 @@ func NewHost(o Options) *Host {
 type Host struct {
 	idleAfter time.Duration
 	// launch starts a process; tests put another in its place.
-	launch func(ctx context.Context, p Package, executable string, schemas *rpc.SchemaCache) (process, error)
+	launch  func(ctx context.Context, p Package, executable string, schemas *rpc.SchemaCache) (process, error)
+	sockets sockets
 
 	// mu guards all that follows, and the members' mutable fields. It is never held across a call to a process.
 	mu     sync.Mutex
@@ -193,6 +198,7 @@ func (h *Host) Close() {
 	}
 	h.mu.Unlock()
 	h.work.Wait()
+	h.sockets.close()
 }
 
 // identity names what the package is, so that equal names mean equal processes, and the file to execute.

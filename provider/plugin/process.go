@@ -52,8 +52,9 @@ func (s *started) alive() bool {
 }
 
 // start starts a plugin and connects to it. It returns when the plugin can be called, has failed or has taken too
-// long, or when the context has ended; in all cases but the first nothing is left of it.
-func start(ctx context.Context, p Package, executable string, o Options, schemas *rpc.SchemaCache) (process, error) {
+// long, or when the context has ended; in all cases but the first nothing is left of it. Its socket is below the
+// directory sockets.
+func start(ctx context.Context, p Package, executable, sockets string, o Options, schemas *rpc.SchemaCache) (process, error) {
 	s := &started{lastSaid: &tail{}}
 	s.runner = newRunner(executable, p.WorkDir, environment(o, p))
 	// Go plugins send on over the connection what they write to os.Stdout and os.Stderr once they serve.
@@ -73,6 +74,7 @@ func start(ctx context.Context, p Package, executable string, o Options, schemas
 		SyncStderr:       io.MultiWriter(s.lastSaid.writer(), logged),
 		SyncStdout:       logged,
 		SkipHostEnv:      true,
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: sockets},
 		RunnerFunc: func(_ hclog.Logger, template *exec.Cmd, _ string) (pluginrunner.Runner, error) {
 			s.runner.adopt(template)
 			return s.runner, nil

@@ -13,6 +13,7 @@ var layers = map[string]int{
 	"unpacking":          0,
 	"cloud/aws":          0, // who asks, and how: what is asked is for the packages that ask
 	"bounds":             0,
+	"filelock":           0,
 	"lang/diag":          0,
 	"lang/marks":         0,
 	"provider/schema":    0,

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/millipede-iac/millipede/filelock"
 )
 
 const (
@@ -19,8 +21,6 @@ const (
 	embeddedMaxPayload = 8 << 20
 	lockName           = "lock"
 )
-
-var errLocked = errors.New("locked by another process")
 
 // LockedError says that another process has the store directory open.
 type LockedError struct {
@@ -97,8 +97,8 @@ func lockDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("locking the message store: %w", err)
 	}
-	err = tryLock(f)
-	if errors.Is(err, errLocked) {
+	err = filelock.Try(f)
+	if errors.Is(err, filelock.ErrLocked) {
 		holder, readErr := os.ReadFile(path)
 		if readErr != nil {
 			holder = nil // the message does without

@@ -1,6 +1,6 @@
 //go:build unix
 
-package jet
+package filelock
 
 import (
 	"errors"
@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock takes the lock of an open file, or returns errLocked. The lock ends with the file or the process.
-func tryLock(f *os.File) error {
+// Try takes the lock of an open file, or returns ErrLocked. The lock ends with the file or the process.
+func Try(f *os.File) error {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return errLocked
+		return ErrLocked
 	}
 	return err
 }

@@ -1,0 +1,100 @@
+package plugin
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// temporary makes a directory the one for temporary files, and returns what lists the entries in it. It is short, as paths
+// of sockets have to be.
+func temporary(t *testing.T) func() []string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Setenv("TMPDIR", dir)
+	return func() []string {
+		found, err := filepath.Glob(filepath.Join(dir, "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+}
+
+// Each process has a socket in the directory for temporary files, which nobody removed when process and host were killed:
+// after some hundred kills there were hundreds.
+func TestSocketsThatAKilledHostHasLeftAreRemovedByTheNextOne(t *testing.T) {
+	list := temporary(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := exec.Command(self)
+	killed.Env = append(os.Environ(), roleVariable+"=host a plugin")
+	out, err := killed.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := killed.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil { // it has a plugin
+		t.Fatal(err)
+	}
+
+	living := newHost(t, Options{})
+	l := acquire(t, living, playing(t, "serve 6"), "", nil)
+	if left := list(); len(left) != 2 {
+		t.Errorf("two hosts that live have the directories %q", left)
+	}
+	if err := killed.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	killed.Wait() // an error, since it was killed
+	if left := list(); len(left) != 2 {
+		t.Errorf("after the kill there are %q", left)
+	}
+
+	next := NewHost(Options{})
+	acquire(t, next, playing(t, "serve 6"), "", nil)
+	if left := list(); len(left) != 2 { // that of the one that lives, and its own
+		t.Errorf("the next host leaves %q", left)
+	}
+	if pid(t, l) == 0 {
+		t.Error("the plugin of the host that lives has no number")
+	}
+	next.Close()
+	living.Close()
+	if left := list(); len(left) != 0 {
+		t.Errorf("hosts that are closed leave %q", left)
+	}
+}
+
+func TestADirectoryThatIsNotLockedYetIsNotTakenForRemains(t *testing.T) {
+	list := temporary(t)
+	base := os.TempDir()
+	for _, name := range []string{socketsName + "1", "other"} {
+		if err := os.Mkdir(filepath.Join(base, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	removeRemains(base, time.Now())
+	if left := list(); len(left) != 2 {
+		t.Errorf("there is only %q", left)
+	}
+	removeRemains(base, time.Now().Add(2*beginsWithin))
+	if left := list(); len(left) != 1 || filepath.Base(left[0]) != "other" {
+		t.Errorf("later there is %q", left)
+	}
+}
