@@ -261,6 +261,9 @@ func (c *conn) DeclareLimit(ctx context.Context, l wire.Limit) (wire.Limit, erro
 			l.Slots = there.slots
 			return nil
 		}
+		if c.p.w.options.without == guardPlace && isPlaces(l.Name) {
+			l.Slots = unbounded
+		}
 		c.n.limits[l.Name] = &limit{n: c.n, name: l.Name, slots: l.Slots}
 		c.n.order = append(c.n.order, l.Name)
 		return nil
@@ -273,6 +276,9 @@ func (c *conn) ResizeLimit(ctx context.Context, l wire.Limit) error {
 	return c.request(ctx, "ResizeLimit", l.Name, func() error {
 		there, err := c.n.limit(l.Name)
 		if err == nil {
+			if c.p.w.options.without == guardPlace && isPlaces(l.Name) {
+				l.Slots = unbounded
+			}
 			there.slots = l.Slots
 			there.hand()
 		}
@@ -374,7 +380,18 @@ func (c *conn) giveUp(q *request, left bool) {
 		delete(c.sem.requests, q.subject)
 		return
 	}
-	w.after(w.latency(), func() { c.freeing(q) })
+	// The loop draws how long that takes: several may give up at one instant, in no order of their own.
+	w.givenUp = append(w.givenUp, givenUp{c, q})
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// givenUp is a request that its caller has given up.
+type givenUp struct {
+	c *conn
+	q *request
 }
 
 // freeing frees a slot, as often as it takes.

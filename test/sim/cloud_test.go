@@ -96,6 +96,7 @@ func (c *cloud) begin(e *errand, r provider.ApplyRequest) {
 	c.busy[e] = true
 	c.log = append(c.log, e.verb+" "+e.name)
 	w.note("cloud: %s begins to %s %s", e.by.name, e.verb, e.name)
+	w.moved()
 	running := 0
 	for o := range c.busy {
 		if !o.by.dead { // what a cloud goes on with when its provider is gone is no operation of ours any more
@@ -168,8 +169,10 @@ var thingSchema = schema.Schema{Version: 1, Block: &schema.Block{Attributes: map
 }}}
 
 var cloudSchemas = &provider.Schemas{
-	Provider:        schema.Schema{Block: &schema.Block{}},
-	Managed:         map[string]schema.Schema{"cloud_thing": thingSchema},
+	Provider: schema.Schema{Block: &schema.Block{}},
+	Managed: map[string]schema.Schema{
+		typeIn(honest): thingSchema, typeIn("east"): thingSchema, typeIn("west"): thingSchema,
+	},
 	ProtocolVersion: 6,
 }
 
@@ -257,7 +260,7 @@ func (g *plugin) ImportResourceState(ctx context.Context, r provider.ImportReque
 	if err != nil {
 		return nil, diag.Errors("importing failed", err.Error(), nil)
 	}
-	return []provider.Imported{{TypeName: "cloud_thing", Object: v}}, nil
+	return []provider.Imported{{TypeName: r.TypeName, Object: v}}, nil
 }
 
 func (g *plugin) PlanResourceChange(_ context.Context, r provider.PlanRequest) (provider.PlanResponse, diag.List) {
@@ -329,6 +332,9 @@ func (g *plugin) ApplyResourceChange(ctx context.Context, r provider.ApplyReques
 // unkeepable draws whether the answer to a request that has taken effect is one that cannot be kept, and which: 0 is an
 // answer that can. It depends on the seed and the request alone, so that it does not change what else a seed draws.
 func (c *cloud) unkeepable(e *errand) int {
+	if c.w.options.fair {
+		return 0
+	}
 	sum := fnv.New64a()
 	fmt.Fprintf(sum, "%d %s %s", c.w.seed, e.verb, e.name)
 	if n := int(sum.Sum64() % 100); n < garbled*4 && n%4 == 0 {

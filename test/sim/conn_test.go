@@ -335,7 +335,7 @@ func (c *conn) Workers(ctx context.Context) (list []wire.Worker, err error) {
 	err = c.p.do(ctx, local, "Workers", "", func(o *op) {
 		list = nil
 		for _, h := range c.p.w.hosts { // in an order of their own
-			if s, ok := c.n.workers[wire.HeartbeatSubject(honest, h.id)]; ok {
+			if s, ok := c.n.workers[wire.HeartbeatSubject(h.pool, h.id)]; ok {
 				list = append(list, wire.Worker{Heartbeat: s.Heartbeat, Since: time.Since(s.at)})
 			}
 		}

@@ -19,14 +19,16 @@ const honest = "default"
 
 // host is a machine on which a worker runs, again and again. Its directory outlives the worker's process.
 type host struct {
-	w    *world
-	id   string // the worker's name
-	dir  string
-	p    *process
-	disk *workerDisk
-	life int
-	lost int // how often the machine was lost with its directory
-	full bool
+	w     *world
+	id    string // the worker's name
+	pool  string
+	dir   string
+	p     *process
+	disk  *workerDisk
+	life  int
+	lost  int // how often the machine was lost with its directory
+	full  bool
+	slots int
 }
 
 // start starts the worker's process.
@@ -60,7 +62,7 @@ func (h *host) run(ctx context.Context, p *process) {
 		nonce = func() string { return "always the same" }
 	}
 	real := worker.New(worker.Options{
-		ID: h.id, Pools: []string{honest}, Slots: 3, Version: "sim", Platform: "linux_amd64",
+		ID: h.id, Pools: []string{h.pool}, Slots: h.slots, Version: "sim", Platform: "linux_amd64",
 		Queue: c, Claims: c, Caller: c, Presence: c, Blobs: c, Keys: ring, Journal: h.disk, Providers: g, Provisioners: nil,
 		Log: slog.New(slog.DiscardHandler), Now: p.now, Nonce: nonce, Rand: seeded(p.name + " rand"),
 	})
@@ -239,7 +241,7 @@ func (w *world) nemesis() {
 // supervise starts workers again that have gone by themselves.
 func (w *world) supervise() {
 	for _, h := range w.hosts {
-		if h.p.dead && h.disk.p == h.p && !h.full {
+		if h.p != nil && h.p.dead && h.disk.p == h.p && !h.full {
 			select {
 			case <-h.p.done:
 			default:

@@ -205,6 +205,7 @@ type block struct {
 	gen, size int
 	refs      []int
 	first     bool
+	pool      string
 }
 
 // makeGoals draws the configurations that a site's user wants one after the other: some objects, then changes to them
@@ -214,9 +215,9 @@ func (w *world) makeGoals(name string) (goals []goal) {
 	n := 2 + w.chance.IntN(w.options.objects-1)
 	blocks := make([]*block, n)
 	for i := range blocks {
-		b := &block{gen: 1, size: 1, first: w.chance.IntN(3) == 0}
+		b := &block{gen: 1, size: 1, first: w.chance.IntN(3) == 0, pool: w.drawPool()}
 		for j := range i {
-			if w.chance.IntN(3) == 0 {
+			if w.chance.IntN(w.options.sparse) == 0 {
 				b.refs = append(b.refs, j)
 			}
 		}
@@ -258,19 +259,20 @@ func (w *world) forget(blocks []*block) {
 
 // makeGoal writes a configuration.
 func makeGoal(name string, blocks []*block) goal {
-	goal := goal{refs: map[string][]string{}}
+	goal := goal{refs: map[string][]string{}, pools: map[string]string{}, sizes: map[string]int{}}
 	var text strings.Builder
 	text.WriteString("terraform {\n  required_providers {\n    cloud = { source = \"example.com/sim/cloud\" }\n  }\n}\n")
 	for i, b := range blocks {
-		own := fmt.Sprintf("%s-r%d-%d", name, i, b.gen)
+		own := b.own(name, i)
+		goal.pools[own], goal.sizes[own] = b.pool, b.size
 		goal.names = append(goal.names, own)
-		fmt.Fprintf(&text, "resource \"cloud_thing\" \"r%d\" {\n  name = %q\n  size = %d\n  refs = [", i, own, b.size)
+		fmt.Fprintf(&text, "resource %q \"r%d\" {\n  name = %q\n  size = %d\n  refs = [", typeIn(b.pool), i, own, b.size)
 		for k, j := range b.refs {
 			if k > 0 {
 				text.WriteString(", ")
 			}
-			fmt.Fprintf(&text, "cloud_thing.r%d.id", j)
-			goal.refs[own] = append(goal.refs[own], fmt.Sprintf("%s-r%d-%d", name, j, blocks[j].gen))
+			fmt.Fprintf(&text, "%s.r%d.id", typeIn(blocks[j].pool), j)
+			goal.refs[own] = append(goal.refs[own], blocks[j].own(name, j))
 		}
 		text.WriteString("]\n")
 		if b.first {

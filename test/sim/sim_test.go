@@ -32,9 +32,11 @@ const (
 	guardRecorded guard = "recorded"
 	// guardKept: an answer that cannot be kept is a doubt.
 	guardKept guard = "kept"
+	// guardPlace: a vertex has a place in its pool before it takes a permit.
+	guardPlace guard = "place"
 )
 
-var guards = []guard{guardClaim, guardNonce, guardIntent, guardStart, guardCommit, guardPermit, guardFence, guardRecorded, guardKept}
+var guards = []guard{guardClaim, guardNonce, guardIntent, guardStart, guardCommit, guardPermit, guardFence, guardRecorded, guardKept, guardPlace}
 
 // options say what a simulation is like.
 type options struct {
@@ -43,6 +45,11 @@ type options struct {
 	chaos                               time.Duration // until the weather is calm
 	loss                                bool          // NATS may lose what it has acknowledged
 	without                             guard
+	pools                               []string // the first is honest
+	// fair: nothing goes wrong from the beginning, and there is much to do, so that what idles shows.
+	fair   bool
+	sparse int // an object refers to each of so many
+	narrow int // slots of a limit over what is not in the first pool; 0: there is none
 }
 
 // draw draws the options of a seed.
@@ -50,7 +57,7 @@ func draw(chance *rand.Rand, without guard) options {
 	return options{
 		slots: 1 + chance.IntN(4), sites: 2, hosts: 2 + chance.IntN(2), objects: 3 + chance.IntN(6), goals: 2 + chance.IntN(2),
 		pace: time.Duration(1+chance.IntN(6)) * time.Second, chaos: time.Duration(20+chance.IntN(80)) * time.Second,
-		loss: chance.IntN(4) == 0, without: without,
+		loss: chance.IntN(4) == 0, without: without, sparse: 3,
 	}
 }
 
@@ -111,7 +118,9 @@ func simulate(t *testing.T, seed uint64, without guard, trace io.Writer) (out ou
 	}()
 	synctest.Test(t, func(*testing.T) {
 		w := &world{seed: seed, chance: rand.New(rand.NewPCG(seed, 1)), began: time.Now(), wake: make(chan struct{}, 1), trace: trace, faults: map[string]int{}}
+		w.layout = rand.New(rand.NewPCG(seed, 2))
 		w.options = draw(w.chance, without)
+		w.options.layOut(w.layout)
 		w.play(dir)
 		out = outcome{sum: w.sum, steps: w.steps, took: time.Since(w.began), wrong: w.wrong, faults: w.faults, made: w.cloud.made}
 		w.close()
@@ -138,10 +147,9 @@ func (w *world) play(dir string) {
 	w.mu.Lock()
 	w.nats, w.cloud = newNats(w), newCloud(w)
 	for i := range w.options.hosts {
-		h := &host{w: w, id: fmt.Sprintf("w%d", i+1), dir: filepath.Join(dir, fmt.Sprint(i))}
-		w.hosts = append(w.hosts, h)
-		h.start()
+		w.addHost(&host{w: w, id: fmt.Sprintf("w%d", i+1), dir: filepath.Join(dir, fmt.Sprint(i)), pool: honest, slots: 3}, 0)
 	}
+	w.addPools(dir)
 	for i := range w.options.sites {
 		name := fmt.Sprintf("s%d", i+1)
 		s := &site{w: w, name: name, goals: w.makeGoals(name)}
@@ -151,6 +159,9 @@ func (w *world) play(dir string) {
 	}
 	w.after(w.between(0, 5*time.Second), w.nemesis)
 	w.after(time.Second, w.supervise)
+	if w.calm = w.options.fair; w.calm {
+		w.after(sample, w.mustNotIdle)
+	}
 	w.after(w.options.chaos, func() {
 		w.note("the weather is calm")
 		w.calm = true

@@ -43,7 +43,9 @@ type site struct {
 	reached bool
 	idle    int // commands in calm weather that brought nothing about
 	late    []func() error
-	said    []string // the last words of commands
+	// applying tells that a plan of the goal is carried out, undisturbed so far.
+	applying bool
+	said     []string // the last words of commands
 }
 
 // goal is one version of the configuration.
@@ -51,6 +53,8 @@ type goal struct {
 	text    string
 	names   []string            // of the objects that there are when it is reached
 	refs    map[string][]string // by the name of an object, the names of those that it refers to
+	pools   map[string]string   // by the name of an object
+	sizes   map[string]int
 	destroy bool
 }
 
@@ -161,7 +165,7 @@ func (c *command) run(ctx context.Context, steal string) string {
 	conn.OnOrphan(orphans.Decide)
 	c.session = operation.Session{
 		Workspace: "default", EngineVersion: "1.12.6", Coordinator: c.name, Transport: conn, Keyring: ring, Store: store, Package: packageOf,
-		WorkerWait: 10 * time.Second, Parallelism: w.options.slots, Stop: c.stop, Cwd: "/", Now: c.p.now, NewID: c.p.id,
+		WorkerWait: 10 * time.Second, Parallelism: w.options.slots, Rules: w.options.rules(), Stop: c.stop, Cwd: "/", Now: c.p.now, NewID: c.p.id,
 		Compute: func(v int, fn func()) {
 			if c.p.do(context.Background(), local, "compute", fmt.Sprintf("%05d", v), func(o *op) { o.reply(nil) }) == nil {
 				fn()
@@ -358,7 +362,9 @@ func (c *command) apply(ctx context.Context, store *handle, prior *state.State) 
 	if err != nil {
 		return err.Error()
 	}
+	c.carryOut(true)
 	applied, diags := c.session.Apply(ctx, operation.ApplyOptions{Plan: planned.Plan, Saved: data, Command: "apply", LockID: c.lockID, Who: c.p.name})
+	c.carryOut(false)
 	if applied == nil {
 		return "applying: " + short(diags.Err())
 	}

@@ -27,6 +27,7 @@ type world struct {
 
 	mu       sync.Mutex // guards all below: the loop holds it while it works, the product's goroutines at their gates
 	arrivals []*op
+	givenUp  []givenUp
 	agenda   agenda
 	serial   int
 	steps    int
@@ -37,6 +38,8 @@ type world struct {
 	nats      *nats
 	cloud     *cloud
 	hosts     []*host
+	layout    *rand.Rand // draws pools and what lies in them, so that the seeds of one pool are what they were
+	idle      map[string]time.Time
 	sites     []*site
 	processes []*process
 	calm      bool // nothing goes wrong any more
@@ -117,6 +120,13 @@ func (w *world) admit() {
 		}
 	}
 	w.arrivals = w.arrivals[:0]
+	slices.SortFunc(w.givenUp, func(a, b givenUp) int {
+		return cmp.Or(cmp.Compare(a.c.p.name, b.c.p.name), cmp.Compare(a.q.subject, b.q.subject))
+	})
+	for _, g := range w.givenUp {
+		w.after(w.latency(), func() { g.c.freeing(g.q) })
+	}
+	w.givenUp = w.givenUp[:0]
 }
 
 // note adds a line to the trace.
