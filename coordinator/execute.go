@@ -36,14 +36,15 @@ type executor struct {
 	deliveries map[int]wire.Delivery
 	last       int // the number of the last delivery
 	attempts   map[wire.AttemptID]known
-	pools      map[string]bool // that the run has dispatched to
+	pools      map[string]bool          // that the run has dispatched to
+	expanding  map[string]chan struct{} // by pool: those whose results are being expanded
 }
 
 func newExecutor(o Options, i *inbox) *executor {
 	x := &executor{
 		Options: o, inbox: i, jobs: make(chan func()), cores: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		permits: map[permitKey]wire.Permit{}, requests: map[permitKey]context.CancelCauseFunc{}, deliveries: map[int]wire.Delivery{},
-		attempts: map[wire.AttemptID]known{}, pools: map[string]bool{},
+		attempts: map[wire.AttemptID]known{}, pools: map[string]bool{}, expanding: map[string]chan struct{}{},
 	}
 	x.save = newCommitter(x)
 	return x

@@ -18,6 +18,8 @@ var ErrRecording = errors.New("recording what happened")
 const (
 	// fetchBatch is how many results are taken at once.
 	fetchBatch = 64
+	// expandAtOnce is how many results of a pool that are compressed, or in blobs, are decoded at once; see expand.
+	expandAtOnce = 2
 	// probeEvery is how often the transport is asked whether it still holds what it held.
 	probeEvery = time.Second
 	// commitBatch is how many records go into one transaction at most.
@@ -182,6 +184,13 @@ func (x *executor) read(n int, d wire.Delivery) {
 		x.inbox.put(misplacedResult{n, ref})
 		return
 	}
+	if x.Envelope != nil && wire.Expands(data) {
+		done, ok := x.expand(ref.Pool)
+		if !ok {
+			return
+		}
+		defer done()
+	}
 	var err error
 	if x.Envelope != nil {
 		data, err = x.Envelope.Unwrap(x.ctx, ref, data)
@@ -204,6 +213,26 @@ func (x *executor) read(n int, d wire.Delivery) {
 		c, err = x.Transport.ReadClaim(x.ctx, ref)
 	}
 	x.inbox.put(arrived{n, ref, d.Sequence(), result, c})
+}
+
+// expand waits until a result of a pool may be taken out of an envelope that may hold much more than its own size, and
+// returns what to call when it was handed over; false when the run ends first. A message may have wire.MaxMessage bytes
+// without compression, so all that are fetched at once would have room for many times the memory of the machine. Each pool
+// has its own bound: a pool whose results are huge, or whose blobs do not come, keeps only itself waiting.
+func (x *executor) expand(pool string) (done func(), ok bool) {
+	x.mu.Lock()
+	slots := x.expanding[pool]
+	if slots == nil {
+		slots = make(chan struct{}, expandAtOnce)
+		x.expanding[pool] = slots
+	}
+	x.mu.Unlock()
+	select {
+	case slots <- struct{}{}:
+		return func() { <-slots }, true
+	case <-x.ctx.Done():
+		return nil, false
+	}
 }
 
 // probe asks the transport regularly whether it is there, and whether it still holds what it held.

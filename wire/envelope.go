@@ -107,6 +107,12 @@ func (p Packer) Unpack(ctx context.Context, about string, packed []byte) ([]byte
 	return data, nil
 }
 
+// Expands tells whether an envelope may hold much more than its own size: what it holds is compressed, or in a blob. The
+// flags say so before anything is opened.
+func Expands(packed []byte) bool {
+	return len(packed) >= 2 && packed[1]&(envelopeCompressed|envelopeBlob) != 0
+}
+
 // bound is what an envelope's seal covers beside the body.
 func bound(head []byte, about string) []byte {
 	return append(bytes.Clone(head), about...)
