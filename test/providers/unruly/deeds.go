@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"math/big"
 	"slices"
 	"strings"
@@ -92,6 +93,7 @@ var Deeds = map[string]deed{
 	"change_id":     {"`id` is \"unruly\"", func(a *answer) { a.set("id", tftypes.String, "unruly") }},
 	"unknown_id":    {"`id` is unknown", func(a *answer) { a.set("id", tftypes.String, tftypes.UnknownValue) }},
 	"change_size":   {"`size` is 666", func(a *answer) { a.set("size", tftypes.Number, big.NewFloat(666)) }},
+	"infinite_size": {"`size` is infinite", func(a *answer) { a.set("size", tftypes.Number, big.NewFloat(math.Inf(1))) }},
 	"change_items": {"`items` has one more element", func(a *answer) {
 		var items []tftypes.Value
 		t := tftypes.List{ElementType: tftypes.String}
