@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/term"
 
@@ -17,7 +18,8 @@ const loginUsage = `
 Usage: coordinator [global options] login [options] HOST
 
   Gets a token from a host, such as a registry, and keeps it for later commands: with the credentials helper that the
-  CLI configuration names, or in credentials.tfrc.json in the directory of the CLI configuration.
+  CLI configuration names, or in credentials.tfrc.json in the directory of the CLI configuration. The host's page is shown
+  in a browser: in the one that the environment variable BROWSER names, or in that of the system.
 
 Options:
   -input=false          Never ask for anything: the command ends with an error then.
@@ -76,7 +78,11 @@ func (s *screen) token(ctx context.Context, host string, login *services.Login) 
 	if !yes {
 		return "", diag.Errors("Login cancelled", "The login was not confirmed.", nil)
 	}
-	s.say(fmt.Sprintf("Open this address in a browser:\n    %s\n", login.URL))
+	if err := s.app.openBrowser(ctx, login.URL); err == nil {
+		s.say(fmt.Sprintf("A browser was opened. If it does not show this address, open it there:\n    %s\n", login.URL))
+	} else {
+		s.say(fmt.Sprintf("Open this address in a browser:\n    %s\n", login.URL))
+	}
 	if login.ByHand {
 		token, diags := s.enterToken(host)
 		if diags.HasErrors() {
@@ -88,15 +94,23 @@ func (s *screen) token(ctx context.Context, host string, login *services.Login) 
 		return token, nil
 	}
 	s.say("Waiting for the host to answer...")
-	token, err := login.Token(ctx)
-	if ctx.Err() != nil {
+	waiting, cancel := context.WithTimeout(ctx, loginPatience)
+	defer cancel()
+	token, err := login.Token(waiting)
+	switch {
+	case ctx.Err() != nil:
 		return "", diag.Errors("Action aborted", "The login was interrupted.", nil)
+	case waiting.Err() != nil:
+		return "", diag.Errors("Failed to obtain auth token", fmt.Sprintf("The host %s has not answered for %s, so the login was given up. Run the command again.", host, loginPatience), nil)
 	}
 	if err != nil {
 		return "", diag.Errors("Failed to obtain auth token", fmt.Sprintf("The host %s has given no token: %s.", host, err), nil)
 	}
 	return token, nil
 }
+
+// loginPatience is how long a login waits for the user to allow it on a page of the host.
+const loginPatience = 15 * time.Minute
 
 // enterToken lets the user enter a token, which is not shown.
 func (s *screen) enterToken(host string) (string, diag.List) {

@@ -52,12 +52,13 @@ func protection(r *config.Resource) diag.List {
 	return nil
 }
 
-// winRM warns of a provisioner's own connection of a type that OpenTofu gives up, and that no worker speaks.
-func winRM(m *values.Module, p *config.Provisioner, rep eval.Repetition, self cty.Value) diag.List {
-	if p.Connection == nil {
+// winRM warns of a connection of a type that OpenTofu gives up, and that no worker speaks: that of a provisioner or of the
+// whole resource. body may be nil.
+func winRM(m *values.Module, body hcl.Body, rep eval.Repetition, self cty.Value) diag.List {
+	if body == nil {
 		return nil
 	}
-	attrs, _ := p.Connection.JustAttributes() // the evaluation has said what is wrong with the body
+	attrs, _ := body.JustAttributes() // the evaluation has said what is wrong with the body
 	a := attrs["type"]
 	if a == nil {
 		return nil

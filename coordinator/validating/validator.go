@@ -126,9 +126,12 @@ func (v *Validator) resource(step *program.Step, m *values.Module, n *graph.Node
 	self := cty.UnknownVal(r.Code.Schema.Block.ImpliedType())
 	step.Diags = step.Diags.Append(r.CheckPostconditions(address, rep, self).Diags)
 	step.Diags = step.Diags.Append(v.imports(n))
+	if len(config.Provisioners) > 0 {
+		step.Diags = step.Diags.Append(winRM(m, config.Connection, rep, self))
+	}
 	for _, p := range config.Provisioners {
 		_, more := m.EvalProvisioner(p, config.Connection, rep, self)
-		step.Diags = step.Diags.Append(more, winRM(m, p, rep, self))
+		step.Diags = step.Diags.Append(more, winRM(m, p.Connection, rep, self))
 	}
 	for _, e := range config.TriggersReplace {
 		_, more := m.CheckTrigger(e, rep)

@@ -269,11 +269,12 @@ func TestADirectoryIsLinked(t *testing.T) {
 	}
 }
 
-func TestTheUsersNetrcIsUsed(t *testing.T) {
+// What .netrc has for a machine was sent to whoever listened on any port of it.
+func TestTheUsersNetrcIsUsedForItsPort(t *testing.T) {
 	r, g := server(t)
 	host, _, _ := strings.Cut(r.Host(), ":")
 	name := filepath.Join(t.TempDir(), "netrc")
-	ok(t, os.WriteFile(name, []byte("machine "+host+"\nlogin me\npassword secret\n"), 0o600))
+	ok(t, os.WriteFile(name, []byte("machine "+host+"\nlogin other\npassword wrong\nmachine "+r.Host()+"\nlogin me\npassword secret\n"), 0o600))
 	t.Setenv("NETRC", name)
 	var user, password string
 	r.Misbehave("/m.zip", -1, func(w http.ResponseWriter, req *http.Request) {
@@ -283,6 +284,14 @@ func TestTheUsersNetrcIsUsed(t *testing.T) {
 	ok(t, g.Get(t.Context(), r.URL("/m.zip"), filepath.Join(t.TempDir(), "into")))
 	if user != "me" || password != "secret" {
 		t.Errorf("the server saw %q %q", user, password)
+	}
+	ok(t, os.WriteFile(name, []byte("machine "+host+"\nlogin me\npassword secret\n"), 0o600))
+	_, g = server(t)
+	t.Setenv("NETRC", name)
+	user, password = "not asked", "not asked"
+	ok(t, g.Get(t.Context(), r.URL("/m.zip"), filepath.Join(t.TempDir(), "into")))
+	if user != "" || password != "" {
+		t.Errorf("another port saw %q %q", user, password)
 	}
 }
 

@@ -139,7 +139,8 @@ func attribute(e xml.StartElement, name string) string {
 }
 
 // netrcHeader returns the header for a server that the user's .netrc file knows; nil for others, and where the URL
-// names a user itself.
+// names a user itself. A URL with a port needs an entry for MACHINE:PORT, as with OpenTofu: behind another port there may
+// be somebody else, who shall not be sent the password.
 func netrcHeader(u *url.URL) (http.Header, error) {
 	name := os.Getenv("NETRC")
 	if name == "" {
@@ -159,7 +160,7 @@ func netrcHeader(u *url.URL) (http.Header, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the file %s cannot be read: %w", name, err)
 	}
-	machine := file.FindMachine(u.Hostname())
+	machine := file.FindMachine(u.Host)
 	if machine == nil {
 		return nil, nil
 	}

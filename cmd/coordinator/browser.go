@@ -1,0 +1,33 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"runtime"
+)
+
+// openBrowser shows a page in the user's browser: with the program that the variable BROWSER names, when there is one, or
+// with what the system opens pages with. It returns when that program has ended; the end of the context ends it.
+func (a *app) openBrowser(ctx context.Context, url string) error {
+	openers := [][]string{{"xdg-open"}, {"x-www-browser"}, {"www-browser"}, {"wslview"}}
+	switch runtime.GOOS {
+	case "darwin":
+		openers = [][]string{{"open"}}
+	case "windows":
+		openers = [][]string{{"rundll32", "url.dll,FileProtocolHandler"}}
+	}
+	if name := a.getenv("BROWSER"); name != "" && runtime.GOOS != "windows" {
+		openers = append([][]string{{name}}, openers...) // other programs may mean something else by it: it need not exist
+	}
+	for _, words := range openers {
+		program, err := exec.LookPath(words[0])
+		if err != nil {
+			continue
+		}
+		cmd := exec.CommandContext(ctx, program, append(words[1:], url)...)
+		cmd.Env = a.environ
+		return cmd.Run()
+	}
+	return errors.New("there is no program that opens pages")
+}
