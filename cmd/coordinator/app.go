@@ -146,7 +146,7 @@ func (a *app) exitCode(code int) int {
 	case !a.interrupts.Asked():
 		return code
 	case code == 0:
-		a.tell("\nThe interrupt came when the command had done all of its work already; the exit status tells of it all the same.\n\n")
+		a.tell("\nThe command was interrupted. Nothing has failed, but the exit status says that it may not have done everything.\n\n")
 	}
 	return 1
 }

@@ -183,7 +183,7 @@ func placed(s *site.Site, pools, workers map[string]string) {
 	shown := 0
 	for line := range strings.Lines(table) {
 		f := strings.Fields(line)
-		if len(f) != 5 || f[0] == "ADDRESS" {
+		if len(f) != 6 || f[0] == "ADDRESS" {
 			continue
 		}
 		shown++
