@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/state/snapshot/gcsstore"
 	"github.com/millipede-iac/millipede/state/snapshot/httpstore"
 	"github.com/millipede-iac/millipede/state/snapshot/pgstore"
 	"github.com/millipede-iac/millipede/state/snapshot/s3store"
@@ -15,6 +16,7 @@ import (
 // All returns every kind. The slice is the caller's.
 func All() snapshot.Kinds {
 	return slices.Concat(snapshot.Own(), snapshot.Kinds{
+		gcsstore.Kind(),
 		httpstore.Kind(),
 		pgstore.Kind(),
 		s3store.Kind(),

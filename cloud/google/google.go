@@ -1,0 +1,296 @@
+// Package google asks services of Google Cloud, as whoever a configuration names.
+//
+// The Go team's library finds the credentials and exchanges them for tokens; the calls themselves are few, and are
+// written by the packages that need them. The package knows nothing of states or modules.
+package google
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/google"
+)
+
+// DefaultUniverse is the domain of Google's public cloud.
+const DefaultUniverse = "googleapis.com"
+
+// Settings say who asks, and how. Zero fields mean the default.
+type Settings struct {
+	// AccessToken is a token that was made elsewhere; it wins over Credentials, and those win over what the environment
+	// has (application default credentials).
+	AccessToken string
+	// Credentials is the JSON text of a key of a service account, of a user, or of an external account.
+	Credentials string
+	// Impersonate is the e-mail address of a service account that the credentials are exchanged for, over Delegates.
+	Impersonate string
+	Delegates   []string
+	// Scopes are what tokens are asked for. Required.
+	Scopes []string
+	// UniverseDomain is the domain of the services; default DefaultUniverse.
+	UniverseDomain string
+
+	// Attempts is how often a call is tried in total; default 6. Pause is the time before the second one, which doubles
+	// with each; default 250 ms.
+	Attempts int
+	Pause    time.Duration
+
+	// Transport is what requests go over. Required; the session changes it, and owns it.
+	Transport *http.Transport
+	// Env returns variables of the operation's environment; those that it has win over the process's. Required.
+	Env       func(name string) string
+	UserAgent string
+}
+
+// Session is an identity with the means to ask as it. Safe for concurrent use.
+type Session struct {
+	settings Settings
+	plain    *http.Client // without authorization
+	client   *http.Client
+	// turn is held by who asks for a token; cached belongs to its holder.
+	turn   chan struct{}
+	cached *oauth2.Token
+}
+
+// headerTimeout is how long a service may take to begin its answer.
+const headerTimeout = time.Minute
+
+// Open checks the settings, finds the credentials, and gets a first token with them.
+func Open(ctx context.Context, s Settings) (*Session, error) {
+	if s.UniverseDomain == "" {
+		s.UniverseDomain = DefaultUniverse
+	}
+	if s.Attempts <= 0 {
+		s.Attempts = 6
+	}
+	if s.Pause <= 0 {
+		s.Pause = 250 * time.Millisecond
+	}
+	if s.Transport.ResponseHeaderTimeout == 0 {
+		s.Transport.ResponseHeaderTimeout = headerTimeout
+	}
+	// A redirect could carry a token or a customer's key to another host; the services do without them.
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	session := &Session{settings: s, turn: make(chan struct{}, 1)}
+	session.plain = &http.Client{Transport: s.Transport, CheckRedirect: stay}
+	session.client = &http.Client{Transport: authorized{session}, CheckRedirect: stay}
+	err := session.repeat(ctx, func(int) error {
+		_, err := session.token(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return session, nil
+}
+
+// Client returns a client whose requests are authorized. It follows no redirects. Do asks again where that is of use; the
+// client does not.
+func (s *Session) Client() *http.Client { return s.client }
+
+// Endpoint returns the address of a service, as https://storage.googleapis.com.
+func (s *Session) Endpoint(service string) string {
+	return "https://" + service + "." + s.settings.UniverseDomain
+}
+
+type authorized struct{ session *Session }
+
+// RoundTrip implements http.RoundTripper.
+func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
+	t, err := a.session.token(r.Context())
+	if err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close() // what RoundTrip owes its caller
+		}
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	t.SetAuthHeader(r)
+	return a.session.settings.Transport.RoundTrip(r)
+}
+
+// early is how long before its end a token is not used any more.
+const early = time.Minute
+
+// token returns a token that is valid for a while yet. Who waits for somebody else's request waits within ctx.
+func (s *Session) token(ctx context.Context) (*oauth2.Token, error) {
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-s.turn }()
+	if t := s.cached; t != nil && (t.Expiry.IsZero() || time.Until(t.Expiry) > early) {
+		return t, nil
+	}
+	t, err := s.fetch(ctx)
+	if err == nil {
+		s.cached = t
+	}
+	return t, err
+}
+
+// fetch gets a token within ctx. The source is made anew each time, because it keeps the context that it was made with.
+func (s *Session) fetch(ctx context.Context) (*oauth2.Token, error) {
+	own := context.WithValue(ctx, oauth2.HTTPClient, s.plain)
+	scopes := s.settings.Scopes
+	if s.settings.Impersonate != "" {
+		scopes = []string{"https://www.googleapis.com/auth/cloud-platform"}
+	}
+	source, err := s.source(own, scopes)
+	if err != nil {
+		return nil, err
+	}
+	t, err := source.Token()
+	if err != nil {
+		return nil, refusedToken(err)
+	}
+	if s.settings.Impersonate == "" {
+		return t, nil
+	}
+	return s.impersonate(ctx, t)
+}
+
+// source finds the credentials.
+func (s *Session) source(ctx context.Context, scopes []string) (oauth2.TokenSource, error) {
+	if s.settings.AccessToken != "" {
+		return oauth2.StaticTokenSource(&oauth2.Token{AccessToken: s.settings.AccessToken}), nil
+	}
+	if s.settings.Credentials != "" {
+		return s.fromJSON(ctx, []byte(s.settings.Credentials), scopes)
+	}
+	if file := s.settings.Env("GOOGLE_APPLICATION_CREDENTIALS"); file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("%w: reading the file that GOOGLE_APPLICATION_CREDENTIALS names: %w", ErrCredentials, err)
+		}
+		return s.fromJSON(ctx, text, scopes)
+	}
+	if home := s.settings.Env("HOME"); home != "" {
+		text, err := os.ReadFile(filepath.Join(home, ".config", "gcloud", "application_default_credentials.json"))
+		if err == nil {
+			return s.fromJSON(ctx, text, scopes)
+		}
+	}
+	found, err := google.FindDefaultCredentialsWithParams(ctx, google.CredentialsParams{
+		Scopes: scopes, UniverseDomain: s.settings.UniverseDomain,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: there is neither an access token, nor a file of credentials, nor application default "+
+			"credentials (gcloud auth application-default login makes them): %w", ErrCredentials, err)
+	}
+	return found.TokenSource, nil
+}
+
+// ErrCredentials means that there are no credentials, or none that can be used.
+var ErrCredentials = errors.New("no valid credentials were found")
+
+func (s *Session) fromJSON(ctx context.Context, text []byte, scopes []string) (oauth2.TokenSource, error) {
+	var head struct {
+		Type     string `json:"type"`
+		Universe string `json:"universe_domain"`
+	}
+	if err := json.Unmarshal(text, &head); err != nil {
+		return nil, fmt.Errorf("%w: they are not valid JSON", ErrCredentials) // err may quote them
+	}
+	if head.Universe == "" {
+		head.Universe = DefaultUniverse
+	}
+	if head.Universe != s.settings.UniverseDomain {
+		return nil, fmt.Errorf("%w: the credentials are for the universe domain %q, the configuration for %q",
+			ErrCredentials, head.Universe, s.settings.UniverseDomain)
+	}
+	found, err := google.CredentialsFromJSONWithTypeAndParams(ctx, text, google.CredentialsType(head.Type),
+		google.CredentialsParams{Scopes: scopes, UniverseDomain: s.settings.UniverseDomain})
+	if err != nil {
+		return nil, fmt.Errorf("%w: credentials of the type %q: %w", ErrCredentials, head.Type, err)
+	}
+	return found.TokenSource, nil
+}
+
+// refusedToken is the error of a request for a token, in one line and as an *Error where a service has said no.
+func refusedToken(err error) error {
+	var e *oauth2.RetrieveError
+	if !errors.As(err, &e) || e.Response == nil {
+		return fmt.Errorf("%w: asking for a token: %w", ErrCredentials, err)
+	}
+	refused := &Error{Status: e.Response.StatusCode, Reason: e.ErrorCode, Message: e.ErrorDescription}
+	return fmt.Errorf("%w: asking for a token: %w", ErrCredentials, refused)
+}
+
+// impersonate exchanges a token for one of the service account that the settings name.
+func (s *Session) impersonate(ctx context.Context, by *oauth2.Token) (*oauth2.Token, error) {
+	const accounts = "projects/-/serviceAccounts/"
+	in := map[string]any{"scope": s.settings.Scopes, "lifetime": "3600s"}
+	var delegates []string
+	for _, d := range s.settings.Delegates {
+		if !strings.HasPrefix(d, accounts) {
+			d = accounts + d
+		}
+		delegates = append(delegates, d)
+	}
+	if len(delegates) > 0 {
+		in["delegates"] = delegates
+	}
+	body, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
+	}
+	address := s.Endpoint("iamcredentials") + "/v1/" + accounts + url.PathEscape(s.settings.Impersonate) + ":generateAccessToken"
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", s.settings.UserAgent)
+	by.SetAuthHeader(r)
+	answer, err := receive(s.plain, r)
+	if err != nil {
+		return nil, fmt.Errorf("%w: impersonating %s: %w", ErrCredentials, s.settings.Impersonate, err)
+	}
+	var out struct {
+		AccessToken string
+		ExpireTime  time.Time
+	}
+	if json.Unmarshal(answer.Body, &out) != nil || out.AccessToken == "" {
+		return nil, fmt.Errorf("%w: impersonating %s: the answer holds no token", ErrCredentials, s.settings.Impersonate)
+	}
+	return &oauth2.Token{AccessToken: out.AccessToken, Expiry: out.ExpireTime}, nil
+}
+
+// Contents returns what an argument means that is either the path of a file, whose content counts, or that content
+// itself. A leading ~ is the home directory; resolve, unless it is nil, makes a relative path absolute.
+func Contents(text string, env func(string) string, resolve func(string) string) (string, error) {
+	file := text
+	if rest, ok := strings.CutPrefix(text, "~"); ok && env("HOME") != "" && (rest == "" || rest[0] == '/') {
+		file = env("HOME") + rest
+	}
+	if resolve != nil {
+		file = resolve(file)
+	}
+	if _, err := os.Stat(file); err != nil {
+		if errors.Is(err, fs.ErrPermission) {
+			return "", errors.New("the file that it names cannot be read")
+		}
+		return text, nil // no such file, or no possible name of one
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		if errors.Is(err, syscall.EISDIR) {
+			return "", errors.New("it names a directory")
+		}
+		return "", err
+	}
+	return string(data), nil
+}

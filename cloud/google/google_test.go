@@ -1,0 +1,135 @@
+package google_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/cloud/google"
+	fake "github.com/millipede-iac/millipede/test/clouds/google"
+)
+
+const scope = "https://www.googleapis.com/auth/devstorage.read_write"
+
+// settings reach the fake under every name.
+func settings(s *fake.Server) google.Settings {
+	transport := s.Client().Transport.(*http.Transport).Clone()
+	transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", s.Listener.Addr().String())
+	}
+	if s.TLS != nil {
+		transport.TLSClientConfig.ServerName = "example.com" // the name in the fake's certificate
+	}
+	return google.Settings{
+		Scopes: []string{scope}, Transport: transport, Env: func(string) string { return "" }, Pause: time.Millisecond,
+	}
+}
+
+func get(s *google.Session, ctx context.Context) error {
+	_, err := s.Do(ctx, google.Request{Method: http.MethodGet, URL: s.Endpoint("storage") + "/storage/v1/b/states/o"})
+	return err
+}
+
+func TestAServiceAccountIsImpersonatedOverDelegates(t *testing.T) {
+	s := fake.NewTLS(t, "states")
+	with := settings(s)
+	with.Credentials, with.Impersonate = s.ServiceAccount(), "deploy@p.iam.gserviceaccount.com"
+	with.Delegates = []string{"a@p.iam.gserviceaccount.com", "projects/-/serviceAccounts/b@p.iam.gserviceaccount.com"}
+	session, err := google.Open(t.Context(), with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := get(session, t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asked := s.Exchanges()
+	if len(asked) != 2 {
+		t.Fatalf("tokens were asked for by %q, want one of the account and one of the impersonated", asked)
+	}
+	const want = `/v1/projects/-/serviceAccounts/deploy@p.iam.gserviceaccount.com {"delegates":[` +
+		`"projects/-/serviceAccounts/a@p.iam.gserviceaccount.com","projects/-/serviceAccounts/b@p.iam.gserviceaccount.com"],` +
+		`"lifetime":"3600s","scope":["` + scope + `"]}`
+	if asked[1] != want {
+		t.Errorf("asked by\n%s\nwant\n%s", asked[1], want)
+	}
+}
+
+func TestARefusedImpersonationSaysWhoseItWasToBe(t *testing.T) {
+	s := fake.NewTLS(t, "states")
+	with := settings(s)
+	with.AccessToken, with.Impersonate = fake.Token, "deploy@p" // a token of storage alone
+	_, err := google.Open(t.Context(), with)
+	if !errors.Is(err, google.ErrCredentials) || !strings.Contains(err.Error(), "deploy@p") || !google.IsStatus(err, 403) {
+		t.Errorf("the error is %v", err)
+	}
+	if strings.Contains(err.Error(), fake.Token) {
+		t.Errorf("the error shows the token: %v", err)
+	}
+}
+
+func TestABrokenServiceIsAskedAsOftenAsTheSettingsSay(t *testing.T) {
+	s := fake.NewTLS(t, "states")
+	with := settings(s)
+	with.AccessToken, with.Attempts = fake.Token, 3
+	session, err := google.Open(t.Context(), with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Fail(500, 502, 503, 429)
+	err = get(session, t.Context())
+	var refused *google.Error
+	if !errors.As(err, &refused) || refused.Status != 503 || refused.Attempt != 3 || len(s.Requests()) != 3 {
+		t.Errorf("after %d requests the error is %v", len(s.Requests()), err)
+	}
+	s.Fail(403)
+	if err := get(session, t.Context()); !google.IsStatus(err, 403) || len(s.Requests()) != 4 {
+		t.Errorf("after %d requests the error is %v", len(s.Requests()), err)
+	}
+}
+
+func TestATokenIsAskedForAgainWhileItsServiceIsBusy(t *testing.T) {
+	s := fake.NewTLS(t, "states")
+	with := settings(s)
+	with.Credentials = s.ServiceAccount()
+	s.Fail(503)
+	session, err := google.Open(t.Context(), with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := get(session, t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStoppingIsHeardDuringThePause(t *testing.T) {
+	s := fake.NewTLS(t, "states")
+	with := settings(s)
+	with.AccessToken, with.Pause = fake.Token, time.Hour
+	session, err := google.Open(t.Context(), with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	s.Fail(503)
+	s.Before(func(string, string) { t.Error("the service was asked a second time") })
+	done := make(chan error, 1)
+	go func() { done <- get(session, ctx) }()
+	for len(s.Requests()) == 0 {
+		select {
+		case err := <-done:
+			t.Fatalf("it ended before it asked: %v", err)
+		default:
+		}
+	}
+	cancel(why)
+	if err := <-done; !errors.Is(err, why) {
+		t.Errorf("the error is %v", err)
+	}
+}

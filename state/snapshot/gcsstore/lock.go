@@ -1,0 +1,98 @@
+package gcsstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/millipede-iac/millipede/cloud/google"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+// maxRaces is how often in a row a lock may be refused and gone when its holder is asked for.
+const maxRaces = 16
+
+// Lock implements snapshot.Backend. The lock's ID is the generation of the lock object; the UUID in it is nobody's
+// concern but ours, who recognize a lock by it of whose making no answer arrived.
+func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
+	object := b.lockObject(workspace)
+	info.Path = b.where(object)
+	document := snapshot.EncodeLock(info)
+	for range maxRaces {
+		id, err := b.put(ctx, object, url.Values{"ifGenerationMatch": {"0"}}, nil, document)
+		if err == nil {
+			return snapshot.Lock{ID: id}, nil
+		}
+		var refused *google.Error
+		if !errors.As(err, &refused) || refused.Status != http.StatusPreconditionFailed {
+			return snapshot.Lock{}, fmt.Errorf("writing the lock object: %w", err)
+		}
+		id, there, err := b.lockThere(ctx, object)
+		switch {
+		case err != nil:
+			return snapshot.Lock{}, fmt.Errorf("the state is locked, and who holds the lock cannot be read: %w", err)
+		case there == nil: // released in the meantime
+			continue
+		case refused.Attempt > 1 && bytes.Equal(there, document):
+			return snapshot.Lock{ID: id}, nil // an earlier attempt of ours made it
+		}
+		return snapshot.Lock{}, &journal.Held{Holder: holder(id, info.Path, there)}
+	}
+	return snapshot.Lock{}, fmt.Errorf("the lock %s was refused %d times, and was free each time when its holder was asked for",
+		info.Path, maxRaces)
+}
+
+// lockThere reads the lock object and its generation; nil when there is none.
+func (b *backend) lockThere(ctx context.Context, object string) (id string, document []byte, err error) {
+	answer, err := b.ask(ctx, http.MethodGet, object, url.Values{"fields": {"generation"}}, nil)
+	if missing(err) {
+		return "", nil, nil
+	}
+	if err == nil {
+		id, err = generation(answer)
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	document, err = b.get(ctx, object, id, nil)
+	return id, document, err
+}
+
+// holder is what a lock object says of who holds the lock. Of one that cannot be read the ID is known at least.
+func holder(id, path string, document []byte) journal.LockInfo {
+	info, err := snapshot.DecodeLock(document)
+	if err != nil {
+		info = journal.LockInfo{Path: path, Who: "unknown", Info: "the lock object cannot be read: " + err.Error()}
+	}
+	info.ID = id
+	return info
+}
+
+// Unlock implements snapshot.Backend. The service compares the generation.
+func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
+	n, err := strconv.ParseInt(lockID, 10, 64)
+	if err != nil || n <= 0 {
+		return fmt.Errorf("%w: %q is no ID of a lock here: it is the generation of the lock object, a number",
+			snapshot.ErrNotLocked, lockID)
+	}
+	object := b.lockObject(workspace)
+	query := url.Values{"ifGenerationMatch": {strconv.FormatInt(n, 10)}}
+	_, err = b.ask(ctx, http.MethodDelete, object, query, nil)
+	var refused *google.Error
+	switch {
+	case !errors.As(err, &refused):
+		return err
+	case refused.Status == http.StatusNotFound && refused.Attempt > 1:
+		return nil // an earlier attempt deleted it
+	case refused.Status == http.StatusNotFound:
+		return fmt.Errorf("%w: %s; there is no lock", snapshot.ErrNotLocked, lockID)
+	case refused.Status == http.StatusPreconditionFailed:
+		return fmt.Errorf("%w: %s; the lock object %s has another generation", snapshot.ErrNotLocked, lockID, b.where(object))
+	}
+	return err
+}

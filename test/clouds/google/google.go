@@ -1,0 +1,256 @@
+// Package google is a fake of the calls that Millipede and OpenTofu make to Google Cloud: Cloud Storage (its JSON API,
+// and media on the path of its XML API), tokens for service accounts, and impersonation.
+//
+// It keeps generations, preconditions, check sums and customers' keys, and refuses requests without a token that it has
+// given out. It is written from the public documentation of the services, for these calls alone.
+package google
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Token is an access token that the server takes from the start.
+const Token = "ya29.fake"
+
+// Object is what is stored under a name.
+type Object struct {
+	Data        []byte
+	Generation  int64
+	ContentType string
+	KMSKey      string
+	Customer    string // the customer's key in base64, empty without
+}
+
+// Server is a running server. It ends with the test.
+type Server struct {
+	*httptest.Server
+	t   testing.TB
+	key *rsa.PrivateKey
+
+	mu         sync.Mutex // guards what follows
+	buckets    map[string]map[string]Object
+	generation int64
+	tokens     map[string]string // what each token may do: the scope that it was asked for
+	requests   []string
+	bodies     []string // of requests for tokens
+	failures   []int    // statuses of the next answers; 0 lets one through
+	lose       bool     // the next answer is lost after the request was carried out
+	before     func(method, name string)
+}
+
+// New starts a server with buckets.
+func New(t testing.TB, buckets ...string) *Server { return start(t, false, buckets) }
+
+// NewTLS starts a server that speaks HTTPS, for services whose addresses cannot be set.
+func NewTLS(t testing.TB, buckets ...string) *Server { return start(t, true, buckets) }
+
+func start(t testing.TB, tls bool, buckets []string) *Server {
+	s := &Server{
+		t: t, buckets: map[string]map[string]Object{}, generation: 1790000000000000,
+		tokens: map[string]string{Token: "https://www.googleapis.com/auth/devstorage.read_write"},
+	}
+	for _, b := range buckets {
+		s.buckets[b] = map[string]Object{}
+	}
+	s.Server = httptest.NewUnstartedServer(s)
+	if tls {
+		s.StartTLS()
+	} else {
+		s.Start()
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// Endpoint is the address of the JSON API.
+func (s *Server) Endpoint() string { return s.URL + "/storage/v1/" }
+
+// Requests returns what was asked so far, as "METHOD PATH?QUERY".
+func (s *Server) Requests() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+// Exchanges returns the bodies of the requests for tokens.
+func (s *Server) Exchanges() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.bodies)
+}
+
+// Fail has the next requests answered with these statuses; 0 lets one through.
+func (s *Server) Fail(statuses ...int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures = statuses
+}
+
+// LoseAnswer carries the next request out, and answers 503 as a proxy would whose connection broke.
+func (s *Server) LoseAnswer() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lose = true
+}
+
+// Before has f called before each request about an object; f may call Remove and Put.
+func (s *Server) Before(f func(method, name string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = f
+}
+
+// Object returns what is stored.
+func (s *Server) Object(bucket, name string) (Object, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, ok := s.buckets[bucket][name]
+	return o, ok
+}
+
+// Put stores an object, as somebody else would, and returns its generation.
+func (s *Server) Put(bucket, name string, data []byte) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.generation++
+	s.buckets[bucket][name] = Object{Data: data, Generation: s.generation}
+	return s.generation
+}
+
+// Remove deletes an object, as somebody else would.
+func (s *Server) Remove(bucket, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.buckets[bucket], name)
+}
+
+// ServiceAccount returns the JSON text of a key of a service account that gets its tokens from this server.
+func (s *Server) ServiceAccount() string {
+	var err error
+	if s.key, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
+		s.t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(s.key)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	text, err := json.Marshal(map[string]string{
+		"type": "service_account", "client_email": "me@project.iam.gserviceaccount.com", "private_key_id": "1",
+		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), "token_uri": s.URL + "/token",
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		s.t.Errorf("reading a request: %v", err)
+	}
+	s.mu.Lock()
+	s.requests = append(s.requests, r.Method+" "+r.URL.RequestURI())
+	before, status := s.before, 0
+	if len(s.failures) > 0 {
+		status, s.failures = s.failures[0], s.failures[1:]
+	}
+	s.mu.Unlock()
+	if status != 0 {
+		refuse(w, status, "failed", "The service is out of order.")
+		return
+	}
+	if before != nil {
+		before(r.Method, r.URL.Path)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lose {
+		s.lose = false
+		s.answer(httptest.NewRecorder(), r, body)
+		refuse(w, http.StatusServiceUnavailable, "backendError", "The answer is lost.")
+		return
+	}
+	s.answer(w, r, body)
+}
+
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, body []byte) {
+	if r.URL.Path == "/token" {
+		s.exchange(w, r, body)
+		return
+	}
+	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	scope, ok := s.tokens[token]
+	if !ok {
+		refuse(w, http.StatusUnauthorized, "authError", "Invalid Credentials")
+		return
+	}
+	if account, ok := strings.CutSuffix(r.URL.Path, ":generateAccessToken"); ok {
+		s.impersonate(w, scope, account, body)
+		return
+	}
+	s.storage(w, r, body)
+}
+
+// exchange gives a token for an assertion that the service account has signed.
+func (s *Server) exchange(w http.ResponseWriter, r *http.Request, body []byte) {
+	s.bodies = append(s.bodies, string(body))
+	r.Body = io.NopCloser(strings.NewReader(string(body)))
+	parts := strings.Split(r.FormValue("assertion"), ".")
+	var claims struct{ Scope string }
+	ok := len(parts) == 3 && s.key != nil
+	if ok {
+		sum := sha256.Sum256([]byte(parts[0] + "." + parts[1]))
+		signature, err := base64.RawURLEncoding.DecodeString(parts[2])
+		text, err2 := base64.RawURLEncoding.DecodeString(parts[1])
+		ok = err == nil && err2 == nil && json.Unmarshal(text, &claims) == nil &&
+			rsa.VerifyPKCS1v15(&s.key.PublicKey, crypto.SHA256, sum[:], signature) == nil
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if !ok {
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprint(w, `{"error":"invalid_grant","error_description":"Invalid JWT Signature."}`)
+		return
+	}
+	token := fmt.Sprintf("ya29.exchanged-%d", len(s.bodies))
+	s.tokens[token] = claims.Scope
+	fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":3599}`, token)
+}
+
+// impersonate gives a token of another service account to who may do everything.
+func (s *Server) impersonate(w http.ResponseWriter, scope, account string, body []byte) {
+	s.bodies = append(s.bodies, account+" "+string(body))
+	var in struct{ Scope []string }
+	if json.Unmarshal(body, &in) != nil || len(in.Scope) == 0 || !strings.HasSuffix(scope, "/cloud-platform") {
+		refuse(w, http.StatusForbidden, "forbidden", "Permission 'iam.serviceAccounts.getAccessToken' denied.")
+		return
+	}
+	token := fmt.Sprintf("ya29.impersonated-%d", len(s.bodies))
+	s.tokens[token] = strings.Join(in.Scope, " ")
+	_ = json.NewEncoder(w).Encode(map[string]any{"accessToken": token, "expireTime": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)})
+}
+
+func refuse(w http.ResponseWriter, status int, reason, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{
+		"code": status, "message": message, "errors": []map[string]string{{"reason": reason, "message": message}},
+	}})
+}
