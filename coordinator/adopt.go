@@ -54,8 +54,8 @@ func recollect(n int, events []journal.Event) (map[int]*past, error) {
 		switch e.Kind {
 		case journal.Dispatch:
 			p.attempts = append(p.attempts, made{wire.AttemptID(e.Attempt), e.Pool, e.Address})
-		case journal.Step:
-			if e.Phase >= p.ops {
+		case journal.Want, journal.Step:
+			if e.Phase > 0 && e.Phase >= p.ops {
 				p.ops, p.worker = e.Phase, e.Worker
 			}
 		case journal.Suspect:

@@ -251,7 +251,7 @@ func TestARunWhoseProcessEndsIsResumedByAnother(t *testing.T) {
 				t.Fatalf("the run does not end: %+v", out)
 			}
 			again := &numbers{t: t, graph: rebuilt(p), before: p.before, lane: p.lane, stored: true,
-				results: make([]uint64, 200), prepared: make([]int, 200), accepted: make([]int, 200)}
+				results: make([]uint64, 200), asked: map[int]int{}, prepared: make([]int, 200), accepted: make([]int, 200)}
 			s, _ := store.Load(context.Background(), "default")
 			for v := range 200 {
 				if o := s.Outputs[outputName(v)]; o != nil {

@@ -74,7 +74,9 @@ func (l *loop) goOn(v int) {
 		r.kind, r.events = advanced, []journal.Event{e}
 		l.move(v, advancing)
 	case w.step.Lane == program.Safe && x.status == journal.Waiting && !l.halted():
-		r.events = []journal.Event{l.event(v, journal.Want)}
+		e := l.event(v, journal.Want)
+		e.Phase = int(x.ops) // those of the fast lane have no event of their own
+		r.events = []journal.Event{e}
 		l.move(v, wanting)
 	case len(r.changes) > 0:
 		l.move(v, wanting)

@@ -25,11 +25,15 @@ func TestASafeRunDoesEachOperationOnceAndStoresItsEffect(t *testing.T) {
 	}
 }
 
+// An operation of the fast lane left nothing in the journal. A run that was resumed while the provisioners of a
+// terraform_data were under way began with its creation again, took their result for the creation's, and said "the
+// worker's answer holds nothing. This is a bug": so the quick ones.
 func TestARunThatCrashesAtAnyStepIsResumedToTheSameEnd(t *testing.T) {
-	for ops := 1; ops <= 2; ops++ {
+	for kind := range 3 {
+		ops, quick := min(kind+1, 2), kind == 2
 		for at := 1; ; at++ {
 			p := newNumbers(t, 6, dag.Edge{Before: 0, After: 1}, dag.Edge{Before: 1, After: 2}, dag.Edge{Before: 0, After: 3}, dag.Edge{Before: 3, After: 4})
-			p.lane, p.stored, p.ops = program.Safe, true, ops
+			p.lane, p.stored, p.ops, p.quick = program.Safe, true, ops, quick
 			p.hidden = func(v int) bool { return v == 3 }
 			w := newWorld(t, uint64(at), p)
 			w.boot()
@@ -43,7 +47,7 @@ func TestARunThatCrashesAtAnyStepIsResumedToTheSameEnd(t *testing.T) {
 			w.stateAgrees()
 			w.once()
 			if t.Failed() {
-				t.Fatalf("with %d operations each, a crash at step %d; the journal:\n%s", ops, at, dump(w.events))
+				t.Fatalf("with %d operations each, the first quick: %t; a crash at step %d; the journal:\n%s", ops, quick, at, dump(w.events))
 			}
 			if over {
 				break

@@ -344,9 +344,9 @@ func (w *world) once() {
 func (w *world) restore() {
 	fresh := w.program
 	p := &numbers{t: fresh.t, graph: fresh.graph, before: fresh.before, lane: fresh.lane, hidden: fresh.hidden, fails: fresh.fails, unkept: fresh.unkept,
-		ops: fresh.ops, stored: fresh.stored, place: fresh.place}
+		ops: fresh.ops, quick: fresh.quick, stored: fresh.stored, place: fresh.place}
 	n := len(fresh.before)
-	p.results, p.prepared, p.accepted = make([]uint64, n), make([]int, n), make([]int, n)
+	p.results, p.asked, p.prepared, p.accepted = make([]uint64, n), map[int]int{}, make([]int, n), make([]int, n)
 	for v := range n {
 		if o := w.outputs[outputName(v)]; o != nil && !p.isHidden(v) && o.Value.Type().FriendlyName() == "number" {
 			p.results[v], _ = o.Value.AsBigFloat().Uint64()

@@ -123,7 +123,7 @@ type Event struct {
 	Waited time.Duration `msgpack:"wt,omitempty"`
 	// Sequence is the position of the accepted result in the result stream.
 	Sequence uint64 `msgpack:"s,omitempty"`
-	// Phase counts the operations of a vertex that are done (Step).
+	// Phase counts the operations of a vertex that are done (Want, Step).
 	Phase  int    `msgpack:"ph,omitempty"`
 	Detail string `msgpack:"m,omitempty"`
 	// Over tells that nothing runs any more of what is suspected, though its outcome is not known: no permit is held for it.
