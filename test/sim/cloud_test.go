@@ -99,7 +99,7 @@ func (c *cloud) begin(e *errand, r provider.ApplyRequest) {
 	w.moved()
 	running := 0
 	for o := range c.busy {
-		if !o.by.dead { // what a cloud goes on with when its provider is gone is no operation of ours any more
+		if !o.by.dead && !w.lied(w.poolOf(o.name)) { // what a cloud goes on with when its provider is gone is no operation of ours any more
 			running++
 		}
 	}
@@ -107,7 +107,7 @@ func (c *cloud) begin(e *errand, r provider.ApplyRequest) {
 		w.violate("limit", "%d operations run at a time, the limit is %d", running, w.options.slots)
 	}
 	site := w.siteOf(e.name)
-	if site == nil {
+	if site == nil || w.lied(w.poolOf(e.name)) {
 		return
 	}
 	if e.verb == "delete" {
@@ -129,10 +129,14 @@ func (c *cloud) apply(e *errand, r provider.ApplyRequest, half bool) (cty.Value,
 	e.done = true
 	delete(c.busy, e)
 	w.note("cloud: %s %s takes effect", e.verb, e.name)
+	violate := w.violate
+	if w.lied(w.poolOf(e.name)) {
+		violate = func(string, string, ...any) {}
+	}
 	switch e.verb {
 	case "create":
 		if old := c.named(e.name); old != nil && !old.half {
-			w.violate("once", "%s was created twice: as %s, and again by %s", e.name, old.id, e.by.name)
+			violate("once", "%s was created twice: as %s, and again by %s", e.name, old.id, e.by.name)
 		}
 		c.made++
 		id := fmt.Sprintf("i%d", c.made)
@@ -144,17 +148,17 @@ func (c *cloud) apply(e *errand, r provider.ApplyRequest, half bool) (cty.Value,
 	case "update":
 		t := c.objects[e.id]
 		if t == nil {
-			w.violate("once", "%s (%s) is updated, but does not exist", e.name, e.id)
+			violate("once", "%s (%s) is updated, but does not exist", e.name, e.id)
 			return cty.NullVal(r.Planned.Type()), nil
 		}
 		if t.value.RawEquals(r.Planned) {
-			w.violate("once", "%s (%s) was updated twice", e.name, e.id)
+			violate("once", "%s (%s) was updated twice", e.name, e.id)
 		}
 		t.value = r.Planned
 		return t.value, nil
 	default:
 		if c.objects[e.id] == nil {
-			w.violate("once", "%s (%s) was deleted twice", e.name, e.id)
+			violate("once", "%s (%s) was deleted twice", e.name, e.id)
 		}
 		delete(c.objects, e.id)
 		return cty.NullVal(r.Prior.Type()), nil

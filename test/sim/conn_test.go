@@ -24,6 +24,7 @@ func (c *conn) Close() error { return nil }
 func (c *conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) error {
 	o := &op{p: c.p, kind: network, name: "PublishTask", key: string(ref.Attempt), twice: true}
 	o.effect = func(o *op) {
+		c.n.known = append(c.n.known, ref)
 		c.n.tasks.publish(ref, data, string(ref.Attempt))
 		o.reply(nil)
 	}
@@ -91,7 +92,7 @@ func (d *delivery) Sequence() uint64  { return d.m.seq }
 
 func (d *delivery) Ack(ctx context.Context) error {
 	return d.c.request(ctx, "Ack", string(d.m.ref.Attempt), func() error {
-		if d.q == &d.c.n.results {
+		if d.q == &d.c.n.results && !d.m.forged && !d.c.p.w.lied(d.m.ref.Pool) {
 			d.c.p.w.mustBeRecorded(d.m.ref)
 		}
 		d.q.remove(func(m *message) bool { return m == d.m })
@@ -337,6 +338,16 @@ func (c *conn) Workers(ctx context.Context) (list []wire.Worker, err error) {
 		for _, h := range c.p.w.hosts { // in an order of their own
 			if s, ok := c.n.workers[wire.HeartbeatSubject(h.pool, h.id)]; ok {
 				list = append(list, wire.Worker{Heartbeat: s.Heartbeat, Since: time.Since(s.at)})
+			}
+		}
+		if c.p.w.options.liar {
+			for _, pool := range c.p.w.options.pools {
+				for _, name := range liarNames {
+					s, ok := c.n.workers[wire.HeartbeatSubject(pool, name)]
+					if ok && s.PublicKey == c.n.liarKey {
+						list = append(list, wire.Worker{Heartbeat: s.Heartbeat, Since: time.Since(s.at)})
+					}
+				}
 			}
 		}
 		o.reply(nil)

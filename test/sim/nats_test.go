@@ -40,6 +40,8 @@ type nats struct {
 	turn     int
 	watchers []*watcher
 	workers  map[string]seen
+	known    []wire.TaskRef // of all tasks
+	liarKey  string
 }
 
 func newNats(w *world) *nats {
@@ -64,6 +66,7 @@ type message struct {
 	data   []byte
 	seq    uint64
 	hidden time.Time
+	forged bool
 }
 
 // fetch is a call that waits for messages.

@@ -16,6 +16,7 @@ import (
 // record is an object as a state has it.
 type record struct {
 	address  string
+	pool     string
 	resource addr.ConfigResource
 	status   state.Status
 	doubt    *state.Doubt
@@ -40,7 +41,7 @@ func (s *site) records() (list []record) {
 			if o == nil {
 				return
 			}
-			r := record{address: a.String() + string(key), resource: a.Config(), status: o.Status, doubt: o.Doubt, recorded: o.Dependencies}
+			r := record{address: a.String() + string(key), pool: s.w.poolOfType(a.Config().Resource.Type), resource: a.Config(), status: o.Status, doubt: o.Doubt, recorded: o.Dependencies}
 			if o.Attrs != nil {
 				if err := json.Unmarshal(o.Attrs, &r.attrs); err != nil {
 					panic(err)
@@ -108,6 +109,9 @@ func (s *site) mustAllBeKnown() {
 		}
 	}
 	for _, id := range w.cloud.ids() {
+		if w.lied(w.poolOf(w.cloud.objects[id].name())) {
+			continue
+		}
 		if t := w.cloud.objects[id]; strings.HasPrefix(t.name(), s.name+"-") && !known[id] && !known[t.name()] {
 			w.violate("lost", "%s (%s) exists, and is neither in the state of %s nor in doubt", t.name(), id, s.name)
 		}
@@ -143,6 +147,9 @@ func (s *site) mustNotBeNeeded(e *errand) {
 // check looks at the state after each commit: it knows nothing that no cloud has made.
 func (s *site) check() {
 	for _, r := range s.records() {
+		if s.w.lied(r.pool) {
+			continue
+		}
 		if r.status == state.InDoubt && r.doubt == nil {
 			s.w.violate("doubt", "%s is in doubt, and nothing says why", r.address)
 		}
@@ -172,6 +179,9 @@ func (s *site) compare(when string) {
 	inState := map[string]bool{}
 	var have []string
 	for _, r := range s.records() {
+		if w.lied(r.pool) {
+			continue
+		}
 		t := w.cloud.objects[r.attrs.ID]
 		switch {
 		case r.status == state.InDoubt:
@@ -190,12 +200,16 @@ func (s *site) compare(when string) {
 		have = append(have, r.attrs.Name)
 	}
 	for _, id := range w.cloud.ids() {
+		if w.lied(w.poolOf(w.cloud.objects[id].name())) {
+			continue
+		}
 		if t := w.cloud.objects[id]; strings.HasPrefix(t.name(), s.name+"-") && !inState[id] {
 			w.violate("lost", "%s %s: %s (%s) is in the cloud and not in the state", s.name, when, t.name(), id)
 		}
 	}
 	slices.Sort(have)
-	if want := s.goals[s.at].names; !slices.Equal(have, want) {
+	lied := func(name string) bool { return w.lied(w.poolOf(name)) }
+	if want := slices.DeleteFunc(slices.Clone(s.goals[s.at].names), lied); !slices.Equal(have, want) {
 		w.violate("goal", "%s %s: there is %v, and wanted was %v", s.name, when, have, want)
 	}
 }
@@ -215,9 +229,9 @@ func (w *world) makeGoals(name string) (goals []goal) {
 	n := 2 + w.chance.IntN(w.options.objects-1)
 	blocks := make([]*block, n)
 	for i := range blocks {
-		b := &block{gen: 1, size: 1, first: w.chance.IntN(3) == 0, pool: w.drawPool()}
+		b := &block{gen: 1, size: 1, first: w.chance.IntN(3) == 0, pool: w.drawPool(name)}
 		for j := range i {
-			if w.chance.IntN(w.options.sparse) == 0 {
+			if w.chance.IntN(w.options.sparse) == 0 && !w.lied(b.pool) && !w.lied(blocks[j].pool) {
 				b.refs = append(b.refs, j)
 			}
 		}

@@ -20,6 +20,7 @@ func (o *options) layOut(chance *rand.Rand) {
 	default:
 		o.pools = append(o.pools, "east", "west")[:2+chance.IntN(2)]
 		o.fair = kind == 3
+		o.liar = !o.fair && chance.IntN(2) == 0
 	}
 	if !o.fair {
 		return
@@ -65,11 +66,16 @@ func (b *block) own(site string, i int) string {
 	return fmt.Sprintf("%s-%s%d-%d", site, kind, i, b.gen)
 }
 
-func (w *world) drawPool() string {
+// drawPool draws the pool of a site's block. Only the first site has something in the pool that a liar works for.
+func (w *world) drawPool(site string) string {
 	if len(w.options.pools) == 1 {
 		return honest
 	}
-	return w.options.pools[w.layout.IntN(len(w.options.pools))]
+	pool := w.options.pools[w.layout.IntN(len(w.options.pools))]
+	if w.lied(pool) && site != "s1" {
+		return honest
+	}
+	return pool
 }
 
 // addHost has a machine come after a while.
@@ -227,4 +233,14 @@ func (c *cloud) isAs(name string, size int) bool {
 	}
 	n, _ := t.value.GetAttr("size").AsBigFloat().Int64()
 	return int(n) == size
+}
+
+// poolOfType returns the pool of the resources of a type.
+func (w *world) poolOfType(name string) string {
+	for _, pool := range w.options.pools[1:] {
+		if typeIn(pool) == name {
+			return pool
+		}
+	}
+	return honest
 }

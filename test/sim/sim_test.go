@@ -34,9 +34,12 @@ const (
 	guardKept guard = "kept"
 	// guardPlace: a vertex has a place in its pool before it takes a permit.
 	guardPlace guard = "place"
+	// guardSubject: who works for a pool speaks under its subjects, and is believed about that pool alone.
+	guardSubject guard = "subject"
 )
 
-var guards = []guard{guardClaim, guardNonce, guardIntent, guardStart, guardCommit, guardPermit, guardFence, guardRecorded, guardKept, guardPlace}
+var guards = []guard{guardClaim, guardNonce, guardIntent, guardStart, guardCommit, guardPermit, guardFence, guardRecorded, guardKept, guardPlace,
+	guardSubject}
 
 // options say what a simulation is like.
 type options struct {
@@ -48,8 +51,9 @@ type options struct {
 	pools                               []string // the first is honest
 	// fair: nothing goes wrong from the beginning, and there is much to do, so that what idles shows.
 	fair   bool
-	sparse int // an object refers to each of so many
-	narrow int // slots of a limit over what is not in the first pool; 0: there is none
+	liar   bool // one of the pools has a worker that lies
+	sparse int  // an object refers to each of so many
+	narrow int  // slots of a limit over what is not in the first pool; 0: there is none
 }
 
 // draw draws the options of a seed.
@@ -150,6 +154,9 @@ func (w *world) play(dir string) {
 		w.addHost(&host{w: w, id: fmt.Sprintf("w%d", i+1), dir: filepath.Join(dir, fmt.Sprint(i)), pool: honest, slots: 3}, 0)
 	}
 	w.addPools(dir)
+	if w.options.liar {
+		w.addLiar()
+	}
 	for i := range w.options.sites {
 		name := fmt.Sprintf("s%d", i+1)
 		s := &site{w: w, name: name, goals: w.makeGoals(name)}
