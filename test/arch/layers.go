@@ -81,6 +81,7 @@ var layers = map[string]int{
 
 	"state/snapshot/gcsstore":     7,
 	"state/snapshot/httpstore":    7,
+	"state/snapshot/kubestore":    7,
 	"state/snapshot/pgstore":      7,
 	"state/snapshot/s3store":      7,
 	"state/snapshot/snapshottest": 7,

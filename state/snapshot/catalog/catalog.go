@@ -9,6 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/snapshot/gcsstore"
 	"github.com/millipede-iac/millipede/state/snapshot/httpstore"
+	"github.com/millipede-iac/millipede/state/snapshot/kubestore"
 	"github.com/millipede-iac/millipede/state/snapshot/pgstore"
 	"github.com/millipede-iac/millipede/state/snapshot/s3store"
 )
@@ -18,6 +19,7 @@ func All() snapshot.Kinds {
 	return slices.Concat(snapshot.Own(), snapshot.Kinds{
 		gcsstore.Kind(),
 		httpstore.Kind(),
+		kubestore.Kind(),
 		pgstore.Kind(),
 		s3store.Kind(),
 	})

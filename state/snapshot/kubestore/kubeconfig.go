@@ -1,0 +1,214 @@
+package kubestore
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	ctyyaml "github.com/zclconf/go-cty-yaml"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+// kubeconfig is the part of such a file that is used here.
+type kubeconfig struct {
+	CurrentContext string `json:"current-context"`
+	Clusters       []struct {
+		Name    string
+		Cluster clusterEntry
+	} `json:"clusters"`
+	Users []struct {
+		Name string
+		User userEntry
+	} `json:"users"`
+	Contexts []struct {
+		Name    string
+		Context struct{ Cluster, User string }
+	} `json:"contexts"`
+}
+
+type clusterEntry struct {
+	Server        string
+	CA            string `json:"certificate-authority"`
+	CAData        []byte `json:"certificate-authority-data"`
+	Insecure      bool   `json:"insecure-skip-tls-verify"`
+	TLSServerName string `json:"tls-server-name"`
+	ProxyURL      string `json:"proxy-url"`
+}
+
+type userEntry struct {
+	Token, TokenFile   string
+	Username, Password string
+	Certificate        string `json:"client-certificate"`
+	CertificateData    []byte `json:"client-certificate-data"`
+	Key                string `json:"client-key"`
+	KeyData            []byte `json:"client-key-data"`
+	Exec               *execEntry
+	AuthProvider       any    `json:"auth-provider"`
+	As                 string `json:"as"`
+}
+
+type execEntry struct {
+	APIVersion, Command string
+	Args                []string
+	Env                 []struct{ Name, Value string }
+	ProvideClusterInfo  bool
+	dir                 string // where a relative command starts from
+}
+
+// readKubeconfig reads one file. Paths in it start from its directory.
+func readKubeconfig(name string) (*kubeconfig, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	ty, err := ctyyaml.Standard.ImpliedType(text)
+	if err != nil {
+		return nil, err
+	}
+	v, err := ctyyaml.Standard.Unmarshal(text, ty)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := ctyjson.Marshal(v, ty)
+	if err != nil {
+		return nil, err
+	}
+	var c kubeconfig
+	if err := json.Unmarshal(doc, &c); err != nil {
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) {
+			return nil, fmt.Errorf("%q cannot be a %s", wrong.Field, strings.Fields(wrong.Value)[0])
+		}
+		return nil, errors.New("it does not have the form of a kubeconfig") // what is wrong may be a part of a secret
+	}
+	dir := filepath.Dir(name)
+	for i := range c.Clusters {
+		from(dir, &c.Clusters[i].Cluster.CA)
+	}
+	for i := range c.Users {
+		u := &c.Users[i].User
+		from(dir, &u.TokenFile)
+		from(dir, &u.Certificate)
+		from(dir, &u.Key)
+		if u.Exec != nil {
+			u.Exec.dir = dir
+		}
+	}
+	return &c, nil
+}
+
+func from(dir string, path *string) {
+	if *path != "" && !filepath.IsAbs(*path) {
+		*path = filepath.Join(dir, *path)
+	}
+}
+
+// kubeconfigs reads the files that the arguments name. With several, those that do not exist are passed over, and the
+// first that has an entry wins. given is the argument that problems are about.
+func kubeconfigs(p snapshot.Place, args snapshot.Arguments) (merged *kubeconfig, given string, diags diag.List) {
+	var names []string
+	given = "config_path"
+	switch {
+	case args.Given("config_path"):
+		names = []string{args.String("config_path")}
+	case args.Given("config_paths"):
+		names, given = args.Strings("config_paths"), "config_paths"
+	default:
+		given = "config_paths"
+		for _, n := range filepath.SplitList(p.Env("KUBE_CONFIG_PATHS")) {
+			if n != "" {
+				names = append(names, n)
+			}
+		}
+	}
+	merged = &kubeconfig{}
+	for _, n := range names {
+		if rest, ok := strings.CutPrefix(n, "~"); ok && (rest == "" || rest[0] == '/' || rest[0] == filepath.Separator) {
+			n = p.Env("HOME") + rest
+		}
+		n = p.Path(n)
+		c, err := readKubeconfig(n)
+		switch {
+		case errors.Is(err, os.ErrNotExist) && (len(names) > 1 || args.Given("host")):
+			continue
+		case err != nil:
+			diags = diags.Append(args.Problem(given, "Unusable kubeconfig", fmt.Sprintf("Reading %s: %s.", n, err)))
+			continue
+		}
+		if merged.CurrentContext == "" {
+			merged.CurrentContext = c.CurrentContext
+		}
+		merged.Clusters = append(merged.Clusters, c.Clusters...)
+		merged.Users = append(merged.Users, c.Users...)
+		merged.Contexts = append(merged.Contexts, c.Contexts...)
+	}
+	return merged, given, diags
+}
+
+// choose returns the cluster and the user of the chosen context, or of the arguments that name them. What nobody has
+// named is empty.
+func (c *kubeconfig) choose(args snapshot.Arguments) (cluster clusterEntry, user userEntry, diags diag.List) {
+	missing := func(argument, kind, name string) {
+		if !args.Given(argument) {
+			argument = "config_path"
+		}
+		diags = diags.Append(args.Problem(argument, "No such "+kind, fmt.Sprintf("The kubeconfig has no %s %q.", kind, name)))
+	}
+	context := c.CurrentContext
+	if args.Given("config_context") {
+		context = args.String("config_context")
+	}
+	var clusterName, userName string
+	if context != "" {
+		found := false
+		for _, e := range c.Contexts {
+			if e.Name == context {
+				clusterName, userName, found = e.Context.Cluster, e.Context.User, true
+				break
+			}
+		}
+		if !found {
+			missing("config_context", "context", context)
+		}
+	}
+	if args.Given("config_context_cluster") {
+		clusterName = args.String("config_context_cluster")
+	}
+	if args.Given("config_context_auth_info") {
+		userName = args.String("config_context_auth_info")
+	}
+	if diags.HasErrors() {
+		return cluster, user, diags
+	}
+	if clusterName != "" {
+		found := false
+		for _, e := range c.Clusters {
+			if e.Name == clusterName {
+				cluster, found = e.Cluster, true
+				break
+			}
+		}
+		if !found {
+			missing("config_context_cluster", "cluster", clusterName)
+		}
+	}
+	if userName != "" {
+		found := false
+		for _, e := range c.Users {
+			if e.Name == userName {
+				user, found = e.User, true
+				break
+			}
+		}
+		if !found {
+			missing("config_context_auth_info", "user", userName)
+		}
+	}
+	return cluster, user, diags
+}

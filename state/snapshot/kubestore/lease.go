@@ -1,0 +1,104 @@
+package kubestore
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+// lockInfo is the annotation that says who holds a lease.
+const lockInfo = "app.terraform.io/lock-info"
+
+// tries is how often a lease is read again because somebody else has changed it in between.
+const tries = 5
+
+// Lock implements snapshot.Backend. Who is refused because another one changes the lease at the same time reads again
+// who that is.
+func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
+	if err := b.checkName(workspace); err != nil {
+		return snapshot.Lock{}, err
+	}
+	info.Path = ""
+	document := string(snapshot.EncodeLock(info))
+	name := b.leaseName(workspace)
+	var conflict error
+	for range tries {
+		lease, err := b.leases().get(ctx, name)
+		if err != nil {
+			return snapshot.Lock{}, err
+		}
+		switch holder := holderOf(lease); {
+		case lease == nil:
+			err = b.leases().create(ctx, object{
+				"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+				"metadata": map[string]any{
+					"name": name, "namespace": b.namespace, "labels": b.labelsOf(workspace),
+					"annotations": map[string]string{lockInfo: document},
+				},
+				"spec": map[string]any{"holderIdentity": info.ID},
+			})
+		case holder == info.ID:
+			return snapshot.Lock{ID: info.ID}, nil
+		case holder != "":
+			return snapshot.Lock{}, &journal.Held{Holder: infoOf(lease)}
+		default:
+			lease.setChild("spec", "holderIdentity", info.ID)
+			lease.setChild("metadata", "annotations", lease.annotationsWith(lockInfo, document))
+			err = b.leases().update(ctx, lease)
+		}
+		if err == nil {
+			return snapshot.Lock{ID: info.ID}, nil
+		}
+		if !isStatus(err, http.StatusConflict) {
+			return snapshot.Lock{}, err
+		}
+		conflict = err
+	}
+	return snapshot.Lock{}, conflict
+}
+
+// Unlock implements snapshot.Backend. The lease stays, without a holder.
+func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
+	if err := b.checkName(workspace); err != nil {
+		return err
+	}
+	var conflict error
+	for range tries {
+		lease, err := b.leases().get(ctx, b.leaseName(workspace))
+		if err != nil {
+			return err
+		}
+		switch holder := holderOf(lease); {
+		case holder == "":
+			return fmt.Errorf("%w: the lease %s has no holder", snapshot.ErrNotLocked, b.leaseName(workspace))
+		case holder != lockID:
+			return fmt.Errorf("%w: the lease %s is held under the ID %q", snapshot.ErrNotLocked, b.leaseName(workspace), holder)
+		}
+		lease.setChild("spec", "holderIdentity", nil)
+		lease.setChild("metadata", "annotations", lease.annotationsWith(lockInfo, ""))
+		if err = b.leases().update(ctx, lease); !isStatus(err, http.StatusConflict) {
+			return err
+		}
+		conflict = err
+	}
+	return conflict
+}
+
+// holderOf returns the ID of a lease's holder; empty when there is none.
+func holderOf(lease object) string {
+	id, _ := lease.child("spec")["holderIdentity"].(string)
+	return id
+}
+
+// infoOf returns what a lease says of its holder, which is at least its ID.
+func infoOf(lease object) journal.LockInfo {
+	text, _ := lease.child("metadata", "annotations")[lockInfo].(string)
+	info, err := snapshot.DecodeLock([]byte(text))
+	if err != nil || info.ID != holderOf(lease) {
+		return journal.LockInfo{ID: holderOf(lease)}
+	}
+	return info
+}

@@ -1,0 +1,294 @@
+// Package kubernetes is a fake of the calls that engines make to the API server of a Kubernetes cluster: secrets and
+// leases, one by one and as lists.
+//
+// It keeps the server's conditions: resource versions (409), names that are taken (409), selectors of labels, the limit
+// of a secret, preconditions of deletions. It is written from the public documentation, for these calls alone.
+package kubernetes
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// The credentials that a server takes.
+const (
+	Token    = "the-bearer-token"
+	Username = "someone"
+	Password = "the-password"
+)
+
+// maxSecret is how much data there may be in a secret.
+const maxSecret = 1 << 20
+
+// Object is an object as JSON has it.
+type Object = map[string]any
+
+// Server is a running server, over TLS. It ends with the test.
+type Server struct {
+	*httptest.Server
+
+	mu       sync.Mutex // guards what follows
+	objects  map[string]Object
+	version  int
+	requests []string
+	before   func(method, path string)
+	failures []int
+}
+
+// New starts a server.
+func New(t testing.TB) *Server {
+	s := &Server{objects: map[string]Object{}}
+	s.Server = httptest.NewTLSServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// Before has a function called ahead of each request that is answered; it may use the server.
+func (s *Server) Before(f func(method, path string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = f
+}
+
+// Fail has the next requests answered with these statuses.
+func (s *Server) Fail(statuses ...int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures = statuses
+}
+
+// Requests returns what was asked so far, as "METHOD NAME".
+func (s *Server) Requests() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+// Get returns an object, by the end of its path; nil when there is none.
+func (s *Server) Get(path string) Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at, o := range s.objects {
+		if strings.HasSuffix(at, "/"+path) {
+			return o
+		}
+	}
+	return nil
+}
+
+// Put stores an object below the path of a collection, as somebody else would.
+func (s *Server) Put(collection string, o Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.store(collection+"/"+metadata(o)["name"].(string), o)
+}
+
+func (s *Server) store(path string, o Object) Object {
+	s.version++
+	m := metadata(o)
+	m["resourceVersion"] = strconv.Itoa(s.version)
+	if m["uid"] == nil {
+		m["uid"] = fmt.Sprintf("uid-%d", s.version)
+	}
+	s.objects[path] = o
+	return o
+}
+
+func metadata(o Object) map[string]any {
+	m, ok := o["metadata"].(map[string]any)
+	if !ok {
+		m = map[string]any{}
+		o["metadata"] = m
+	}
+	return m
+}
+
+func answer(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(v) // who is gone does not hear it
+}
+
+func refuse(w http.ResponseWriter, code int, reason, message string) {
+	if code == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "0")
+	}
+	answer(w, code, Object{
+		"kind": "Status", "apiVersion": "v1", "metadata": Object{}, "status": "Failure", "message": message,
+		"reason": reason, "code": code,
+	})
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	s.mu.Lock()
+	before := s.before
+	s.mu.Unlock()
+	if before != nil {
+		before(r.Method, r.URL.Path)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path := strings.TrimSuffix(r.URL.Path, "/")
+	s.requests = append(s.requests, r.Method+" "+path[strings.LastIndex(path, "/")+1:])
+	if len(s.failures) > 0 {
+		code := s.failures[0]
+		s.failures = s.failures[1:]
+		refuse(w, code, "Failure", "as the test wants it")
+		return
+	}
+	user, password, basic := r.BasicAuth()
+	certified := r.TLS != nil && len(r.TLS.PeerCertificates) > 0
+	if r.Header.Get("Authorization") != "Bearer "+Token && !(basic && user == Username && password == Password) && !certified {
+		refuse(w, http.StatusUnauthorized, "Unauthorized", "Unauthorized")
+		return
+	}
+	parts := strings.Split(path, "/") // "", api, v1, namespaces, NS, secrets[, NAME], or with one more in front
+	at := slices.Index(parts, "namespaces")
+	if at < 0 || len(parts) < at+3 || parts[at+2] != "secrets" && parts[at+2] != "leases" {
+		refuse(w, http.StatusNotFound, "NotFound", "the server could not find the requested resource")
+		return
+	}
+	if len(parts) == at+3 {
+		s.collection(w, r, path, body)
+		return
+	}
+	s.object(w, r, path, body)
+}
+
+func (s *Server) collection(w http.ResponseWriter, r *http.Request, path string, body []byte) {
+	if r.Method == http.MethodGet {
+		items := []Object{}
+		for _, at := range s.paths(path) {
+			if chosen(s.objects[at], r.URL.Query().Get("labelSelector")) {
+				o := s.objects[at]
+				if strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadataList") {
+					o = Object{"metadata": o["metadata"]}
+				}
+				items = append(items, o)
+			}
+		}
+		kind, version := "SecretList", "v1"
+		if strings.HasSuffix(path, "/leases") {
+			kind, version = "LeaseList", "coordination.k8s.io/v1"
+		}
+		list := Object{}
+		// Pages of two at most, so that every client has to go on.
+		from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
+		to := len(items)
+		if r.URL.Query().Get("limit") != "" {
+			to = min(from+2, len(items))
+		}
+		if to < len(items) {
+			list["continue"] = strconv.Itoa(to)
+		}
+		answer(w, http.StatusOK, Object{"kind": kind, "apiVersion": version, "metadata": list, "items": items[from:to]})
+		return
+	}
+	o, ok := s.valid(w, path, body)
+	if !ok {
+		return
+	}
+	at := path + "/" + metadata(o)["name"].(string)
+	if s.objects[at] != nil {
+		refuse(w, http.StatusConflict, "AlreadyExists", "the object already exists")
+		return
+	}
+	answer(w, http.StatusCreated, s.store(at, o))
+}
+
+func (s *Server) paths(collection string) []string {
+	var all []string
+	for at := range s.objects {
+		if strings.HasPrefix(at, collection+"/") {
+			all = append(all, at)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// chosen tells whether an object has the labels that a selector of equalities asks for.
+func chosen(o Object, selector string) bool {
+	labels, _ := metadata(o)["labels"].(map[string]any)
+	for term := range strings.SplitSeq(selector, ",") {
+		k, v, ok := strings.Cut(term, "=")
+		if ok && labels[k] != strings.TrimPrefix(v, "=") {
+			return false
+		}
+	}
+	return true
+}
+
+// valid reads an object that a request brings, and refuses what the server would refuse.
+func (s *Server) valid(w http.ResponseWriter, path string, body []byte) (Object, bool) {
+	var o Object
+	if err := json.Unmarshal(body, &o); err != nil {
+		refuse(w, http.StatusBadRequest, "BadRequest", err.Error())
+		return nil, false
+	}
+	if name, ok := metadata(o)["name"].(string); !ok || name == "" {
+		refuse(w, http.StatusUnprocessableEntity, "Invalid", "metadata.name: Required value")
+		return nil, false
+	}
+	size := 0
+	data, _ := o["data"].(map[string]any)
+	for _, v := range data {
+		text, _ := v.(string)
+		raw, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			refuse(w, http.StatusBadRequest, "BadRequest", "illegal base64 data")
+			return nil, false
+		}
+		size += len(raw)
+	}
+	if size > maxSecret {
+		refuse(w, http.StatusUnprocessableEntity, "Invalid", "data: Too long: may not be more than 1048576 bytes")
+		return nil, false
+	}
+	return o, true
+}
+
+func (s *Server) object(w http.ResponseWriter, r *http.Request, path string, body []byte) {
+	old := s.objects[path]
+	if old == nil {
+		refuse(w, http.StatusNotFound, "NotFound", "the object was not found")
+		return
+	}
+	switch r.Method {
+	case http.MethodGet:
+		answer(w, http.StatusOK, old)
+	case http.MethodPut:
+		o, ok := s.valid(w, path, body)
+		if !ok {
+			return
+		}
+		if v := metadata(o)["resourceVersion"]; v != nil && v != "" && v != metadata(old)["resourceVersion"] {
+			refuse(w, http.StatusConflict, "Conflict", "the object has been modified; please apply your changes to the latest version")
+			return
+		}
+		metadata(o)["uid"] = metadata(old)["uid"]
+		answer(w, http.StatusOK, s.store(path, o))
+	case http.MethodDelete:
+		var options struct{ Preconditions struct{ UID string } }
+		_ = json.Unmarshal(body, &options) // no body is lawful
+		if u := options.Preconditions.UID; u != "" && u != metadata(old)["uid"] {
+			refuse(w, http.StatusConflict, "Conflict", "the UID in the precondition does not match")
+			return
+		}
+		delete(s.objects, path)
+		answer(w, http.StatusOK, Object{"kind": "Status", "apiVersion": "v1", "status": "Success"})
+	default:
+		refuse(w, http.StatusMethodNotAllowed, "MethodNotAllowed", r.Method)
+	}
+}
