@@ -172,7 +172,7 @@ func (c collection) update(ctx context.Context, o object) error {
 	return c.api.ask(ctx, http.MethodPut, c.path+"/"+o.name(), nil, wholeObject, o, nil)
 }
 
-// list returns the metadata of the objects that a selector of labels chooses: a page of 500 at a time, without the data.
+// list returns the metadata of the objects that a selector of labels chooses, without the data, by pages of 500.
 func (c collection) list(ctx context.Context, labels string) ([]object, error) {
 	const accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 	var all []object

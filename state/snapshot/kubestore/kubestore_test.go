@@ -247,7 +247,8 @@ func TestABusyServerIsAskedAgainAndARefusalSaysWhy(t *testing.T) {
 	}
 	wrong := opened(t, s, map[string]cty.Value{"token": cty.StringVal("s3cret-token")})
 	_, err := wrong.Read(t.Context(), "default")
-	if err == nil || !strings.Contains(err.Error(), "does not accept the credentials") || strings.Contains(err.Error(), "s3cret") {
+	if err == nil || !strings.Contains(err.Error(), "does not accept the credentials") ||
+		strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -264,7 +265,8 @@ func TestCredentialsAreFoundInEachPlace(t *testing.T) {
 	}
 	write("ca.crt", authority(s))
 	write("token", kubernetes.Token+"\n")
-	answer := `{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{"token":"` + kubernetes.Token + `"}}`
+	answer := `{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",` +
+		`"status":{"token":"` + kubernetes.Token + `"}}`
 	config := func(user string) string {
 		return "apiVersion: v1\nkind: Config\ncurrent-context: a\n" +
 			"contexts:\n- name: a\n  context: {cluster: c, user: u}\n- name: other\n  context: {cluster: none, user: u}\n" +
@@ -287,19 +289,29 @@ func TestCredentialsAreFoundInEachPlace(t *testing.T) {
 		args map[string]cty.Value
 		env  map[string]string
 	}{
-		"a token":                        {args: map[string]cty.Value{"config_path": str(byToken)}},
-		"a file of a token":              {args: map[string]cty.Value{"config_path": str(byFile)}},
-		"a name and a password":          {args: map[string]cty.Value{"config_path": str(byName)}},
-		"a program":                      {args: map[string]cty.Value{"config_path": str(byExec)}},
-		"the environment's path":         {env: map[string]string{"KUBE_CONFIG_PATH": byToken}},
-		"the environment's paths":        {env: map[string]string{"KUBE_CONFIG_PATHS": dir + "/none:" + byToken}},
-		"the home directory":             {args: map[string]cty.Value{"config_path": str("~/token.yaml")}, env: map[string]string{"HOME": dir}},
-		"the first of several":           {args: map[string]cty.Value{"config_paths": cty.ListVal([]cty.Value{str(byToken), str(nobody)})}},
-		"a token over the kubeconfig":    {args: map[string]cty.Value{"config_path": str(nobody), "token": str(kubernetes.Token)}},
-		"an exec block":                  {args: map[string]cty.Value{"config_path": str(nobody), "exec": block}},
-		"another context with a cluster": {args: map[string]cty.Value{"config_path": str(byToken), "config_context": str("other"), "config_context_cluster": str("c")}},
+		"a token":                 {args: map[string]cty.Value{"config_path": str(byToken)}},
+		"a file of a token":       {args: map[string]cty.Value{"config_path": str(byFile)}},
+		"a name and a password":   {args: map[string]cty.Value{"config_path": str(byName)}},
+		"a program":               {args: map[string]cty.Value{"config_path": str(byExec)}},
+		"the environment's path":  {env: map[string]string{"KUBE_CONFIG_PATH": byToken}},
+		"the environment's paths": {env: map[string]string{"KUBE_CONFIG_PATHS": dir + "/none:" + byToken}},
+		"the home directory": {
+			args: map[string]cty.Value{"config_path": str("~/token.yaml")}, env: map[string]string{"HOME": dir},
+		},
+		"the first of several": {
+			args: map[string]cty.Value{"config_paths": cty.ListVal([]cty.Value{str(byToken), str(nobody)})},
+		},
+		"a token over the kubeconfig": {
+			args: map[string]cty.Value{"config_path": str(nobody), "token": str(kubernetes.Token)},
+		},
+		"an exec block": {args: map[string]cty.Value{"config_path": str(nobody), "exec": block}},
+		"another context with a cluster": {args: map[string]cty.Value{
+			"config_path": str(byToken), "config_context": str("other"), "config_context_cluster": str("c"),
+		}},
 		"no kubeconfig": {env: map[string]string{
-			"KUBE_HOST": s.URL, "KUBE_USER": kubernetes.Username, "KUBE_PASSWORD": kubernetes.Password, "KUBE_INSECURE": "true"}},
+			"KUBE_HOST": s.URL, "KUBE_USER": kubernetes.Username, "KUBE_PASSWORD": kubernetes.Password,
+			"KUBE_INSECURE": "true",
+		}},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			args := map[string]cty.Value{"secret_suffix": str("state")}

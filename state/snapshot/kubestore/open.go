@@ -158,7 +158,8 @@ func override(p snapshot.Place, args snapshot.Arguments, cluster *clusterEntry, 
 				"\"api_version\" has to be one of "+strings.Join(execVersions, ", ")+".")}
 		}
 		e := &execEntry{
-			APIVersion: program.String("api_version"), Command: program.String("command"), Args: program.Strings("args"), dir: p.Path("."),
+			APIVersion: program.String("api_version"), Command: program.String("command"),
+			Args: program.Strings("args"), dir: p.Path("."),
 		}
 		for name, value := range program.Map("env") {
 			e.Env = append(e.Env, struct{ Name, Value string }{name, value})
@@ -197,7 +198,8 @@ func addressOf(args snapshot.Arguments, c clusterEntry, certificate bool) (*url.
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
 		return nil, diag.List{args.Problem(at, "Invalid host",
-			"The address of the API server has to be a host name or a URL that begins with http:// or https://, without a user.")}
+			"The address of the API server has to be a host name, or a URL that begins with http:// or https:// and "+
+				"names no user.")}
 	}
 	return u, nil
 }
@@ -252,7 +254,8 @@ func tlsConfig(args snapshot.Arguments, c *clusterEntry) (*tls.Config, diag.List
 	if len(c.CAData) > 0 {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(c.CAData) {
-			return nil, diag.List{args.Problem(at, "Invalid certificate", "The cluster's authority is no certificate in PEM form.")}
+			return nil, diag.List{args.Problem(at, "Invalid certificate",
+				"The cluster's authority is no certificate in PEM form.")}
 		}
 	}
 	return config, nil

@@ -149,7 +149,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	user, password, basic := r.BasicAuth()
 	certified := r.TLS != nil && len(r.TLS.PeerCertificates) > 0
-	if r.Header.Get("Authorization") != "Bearer "+Token && !(basic && user == Username && password == Password) && !certified {
+	named := basic && user == Username && password == Password
+	if r.Header.Get("Authorization") != "Bearer "+Token && !named && !certified {
 		refuse(w, http.StatusUnauthorized, "Unauthorized", "Unauthorized")
 		return
 	}
@@ -274,7 +275,7 @@ func (s *Server) object(w http.ResponseWriter, r *http.Request, path string, bod
 			return
 		}
 		if v := metadata(o)["resourceVersion"]; v != nil && v != "" && v != metadata(old)["resourceVersion"] {
-			refuse(w, http.StatusConflict, "Conflict", "the object has been modified; please apply your changes to the latest version")
+			refuse(w, http.StatusConflict, "Conflict", "the object has been modified")
 			return
 		}
 		metadata(o)["uid"] = metadata(old)["uid"]
