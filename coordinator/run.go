@@ -51,7 +51,7 @@ type Options struct {
 
 	// Parallelism is the number of slots of the default limit; 0 means what the rules say, else 10. A limit that
 	// exists keeps its size, unless Embedded.
-	Parallelism int
+	Parallelism placement.Parallelism
 	// Rules place vertices; nil for the region rule alone.
 	Rules *placement.Rules
 	// Envelope seals what the safe lane persists on the way; nil for none.
@@ -169,12 +169,7 @@ func New(o Options) *Runner {
 }
 
 func newRunner(ctx context.Context, o Options, events []journal.Event) (*Runner, error) {
-	if o.Parallelism == 0 && o.Rules != nil {
-		o.Parallelism = o.Rules.Parallelism
-	}
-	if o.Parallelism == 0 {
-		o.Parallelism = 10
-	}
+	slots := o.Rules.Slots(o.Parallelism)
 	if o.Observer == nil {
 		o.Observer = Silent{}
 	}
@@ -193,8 +188,8 @@ func newRunner(ctx context.Context, o Options, events []journal.Event) (*Runner,
 	known := loadDurations(ctx, o.Durations, o.Kind)
 	s := settings{
 		run: o.RunID, coordinator: o.Coordinator, durable: o.Store != nil, embedded: o.Embedded,
-		cores: runtime.GOMAXPROCS(0), slots: o.Parallelism, doubtWait: o.DoubtWait, settleFor: o.Settle,
-		program: o.Program, place: placer(o.Rules, o.Parallelism), weight: known.weight,
+		cores: runtime.GOMAXPROCS(0), slots: slots, doubtWait: o.DoubtWait, settleFor: o.Settle,
+		program: o.Program, place: placer(o.Rules, slots), weight: known.weight,
 		attempt: func() wire.AttemptID { return wire.AttemptID(o.NewID()) },
 	}
 	if len(events) > 0 {
@@ -209,8 +204,8 @@ func newRunner(ctx context.Context, o Options, events []journal.Event) (*Runner,
 }
 
 // placer puts the widest limit behind those of the rules.
-func placer(rules *placement.Rules, parallelism int) func(program.Placement, func(string) bool) (string, []wire.Limit) {
-	widest := wire.Limit{Name: DefaultLimit, Slots: parallelism}
+func placer(rules *placement.Rules, slots int) func(program.Placement, func(string) bool) (string, []wire.Limit) {
+	widest := wire.Limit{Name: DefaultLimit, Slots: slots}
 	return func(p program.Placement, live func(string) bool) (string, []wire.Limit) {
 		pool, limits := rules.Place(p, live)
 		return pool, append(limits, widest)

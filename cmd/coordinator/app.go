@@ -271,24 +271,28 @@ func (a *app) parse(f *flag.FlagSet, usage string, args []string) (code int, don
 		return 0, true
 	}
 	err := f.Parse(viewFirst(f, args))
-	switch {
-	case err == nil:
-		return 0, false
-	default:
+	problem := checkFlags(f)
+	if err != nil {
 		if why := absence(a.command, err); why != "" {
 			err = fmt.Errorf("%w: %s", err, why)
 		}
-		if a.streams && jsonAsked(f) {
-			stream := view.NewStream(view.StreamOptions{Out: a.stdout, Now: time.Now, EngineVersion: engineVersion})
-			stream.Problems(diag.Errors("Failed to parse command-line flags", err.Error()+".", nil))
-			if err := stream.Settle(); err != nil {
-				fmt.Fprintln(a.stderr, err)
-			}
-			return 1, true
-		}
-		fmt.Fprintf(a.stderr, "\nError: Failed to parse command-line flags\n\n%s\n\nFor the options of the command, run:\n  "+diag.Program()+" %s -help\n", err, a.command)
-		return 1, true
+		problem = diag.Errors("Failed to parse command-line flags", err.Error()+".", nil)
 	}
+	switch {
+	case len(problem) == 0:
+		return 0, false
+	case a.streams && jsonAsked(f):
+		stream := view.NewStream(view.StreamOptions{Out: a.stdout, Now: time.Now, EngineVersion: engineVersion})
+		stream.Problems(problem)
+		if err := stream.Settle(); err != nil {
+			fmt.Fprintln(a.stderr, err)
+		}
+	case err != nil:
+		fmt.Fprintf(a.stderr, "\nError: Failed to parse command-line flags\n\n%s\n\nFor the options of the command, run:\n  "+diag.Program()+" %s -help\n", err, a.command)
+	default:
+		fmt.Fprintf(a.stderr, "\nError: %s\n\n%s\n", problem[0].Summary, problem[0].Detail)
+	}
+	return 1, true
 }
 
 // jsonAsked tells whether -json was parsed, which it was when it stands before the mistake.

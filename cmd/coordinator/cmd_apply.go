@@ -72,7 +72,7 @@ func runRefresh(ctx context.Context, a *app, args []string) int {
 		return u.end(1)
 	}
 	vars.input = vars.input && !vf.json // nobody can be asked in JSON
-	o := operationOptions{command: "refresh", vars: vars, state: sf, ui: u, parallelism: pf.parallelism, lockAs: "OperationTypeRefresh"}
+	o := operationOptions{command: "refresh", vars: vars, state: sf, ui: u, parallelism: pf.parallelism.value, lockAs: "OperationTypeRefresh"}
 	return u.end(a.operate(ctx, o, func(r *operationRun) int {
 		// A whole plan, so that outputs are what they will be; all but what it found out is dropped.
 		planned, diags := r.prepare(ctx, spec)
@@ -119,7 +119,7 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 		return u.end(1)
 	}
 	vars.input = vars.input && !vf.json // nobody can be asked in JSON
-	o := operationOptions{command: command, destroys: pf.destroy, vars: vars, state: sf, ui: u, parallelism: pf.parallelism, lockAs: "OperationTypeApply"}
+	o := operationOptions{command: command, destroys: pf.destroy, vars: vars, state: sf, ui: u, parallelism: pf.parallelism.value, lockAs: "OperationTypeApply"}
 	switch {
 	case diags.HasErrors():
 		return fail(diags)

@@ -35,7 +35,8 @@ func runImport(ctx context.Context, a *app, args []string) int {
 	vf.register(f)
 	sf.register(f)
 	dir := f.String("config", "", "")
-	parallelism := f.Int("parallelism", unset, "")
+	var parallelism parallelismFlag
+	parallelism.register(f)
 	registerRemoteVersion(f)
 	if code, done := a.parse(f, importUsage, args); done {
 		return code
@@ -47,7 +48,7 @@ func runImport(ctx context.Context, a *app, args []string) int {
 		return u.end(1)
 	}
 	vars.input = vars.input && !vf.json // nobody can be asked in JSON
-	o := operationOptions{command: "import", vars: vars, state: sf, ui: u, parallelism: *parallelism, lockAs: "OperationTypeInvalid", dir: *dir}
+	o := operationOptions{command: "import", vars: vars, state: sf, ui: u, parallelism: parallelism.value, lockAs: "OperationTypeInvalid", dir: *dir}
 	o.suits = func(tree *config.Tree) diag.List { return importable(tree, at) }
 	return u.end(a.operate(ctx, o, func(r *operationRun) int { return r.importOne(ctx, at, f.Arg(1)) }))
 }

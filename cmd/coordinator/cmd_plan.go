@@ -50,7 +50,7 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 	vars.input = vars.input && !vf.json // nobody can be asked in JSON
 	return u.end(a.operate(ctx, operationOptions{
 		destroys: pf.destroy,
-		command:  "plan", vars: vars, state: sf, ui: u, parallelism: pf.parallelism, lockAs: "OperationTypePlan",
+		command:  "plan", vars: vars, state: sf, ui: u, parallelism: pf.parallelism.value, lockAs: "OperationTypePlan",
 	}, func(r *operationRun) int {
 		texts, diags := r.generate(ctx, *generated)
 		if diags.HasErrors() {

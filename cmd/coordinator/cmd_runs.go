@@ -9,7 +9,6 @@ import (
 	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/state/bolt"
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
@@ -36,13 +35,25 @@ Options:
 ` + variablesHelp
 
 func runRunsList(ctx context.Context, a *app, args []string) int {
-	return a.readRuns(ctx, runsListUsage, args, 0, func(store *bolt.Store, _ string) error {
+	return a.readRuns(ctx, runsListUsage, args, 0, func(store *openedStore, _ string) error {
 		runs, err := store.Runs(ctx, a.workspace())
 		if err != nil {
 			return err
 		}
+		for i := range runs {
+			runs[i] = store.standing(runs[i])
+		}
 		return view.RunsText(view.Clean(a.stdout, false), runs, time.Now())
 	})
+}
+
+// standing is a run with the status that it has for people. The journal says that a run is running until its end is recorded; when
+// no process has the store open, nobody carries it on.
+func (s *openedStore) standing(r journal.Run) journal.Run {
+	if r.Status == journal.Running && !s.elsewhere {
+		r.Status = view.CutOff
+	}
+	return r
 }
 
 const runsShowUsage = `
@@ -57,7 +68,7 @@ Options:
 ` + variablesHelp
 
 func runRunsShow(ctx context.Context, a *app, args []string) int {
-	return a.readRuns(ctx, runsShowUsage, args, 1, func(store *bolt.Store, name string) error {
+	return a.readRuns(ctx, runsShowUsage, args, 1, func(store *openedStore, name string) error {
 		runs, err := store.Runs(ctx, a.workspace())
 		if err != nil {
 			return err
@@ -84,12 +95,12 @@ func runRunsShow(ctx context.Context, a *app, args []string) int {
 		if err != nil {
 			return err
 		}
-		return view.RunText(view.Clean(a.stdout, false), run, saved.Plan.Hidden, events, st, time.Now())
+		return view.RunText(view.Clean(a.stdout, false), store.standing(run), saved.Plan.Hidden, events, st, time.Now())
 	})
 }
 
 // readRuns opens the store for a command that shows runs; most is how many arguments it takes.
-func (a *app) readRuns(ctx context.Context, usage string, args []string, most int, show func(store *bolt.Store, name string) error) int {
+func (a *app) readRuns(ctx context.Context, usage string, args []string, most int, show func(store *openedStore, name string) error) int {
 	var vf viewFlags
 	f := a.newFlags()
 	f.BoolVar(&vf.noColor, "no-color", false, "")
@@ -103,17 +114,12 @@ func (a *app) readRuns(ctx context.Context, usage string, args []string, most in
 		u.diagnostics(diag.Errors("Too many command line arguments", fmt.Sprintf("The command takes %d at most, and got %q.", most, f.Args()), nil))
 		return 1
 	}
-	_, diags := a.ownEncryption(ctx, vars)
+	store, diags := a.openRuns(ctx, vars, reads)
 	if diags.HasErrors() {
 		u.diagnostics(diags)
 		return 1
 	}
-	store, diags := a.openStore(ctx, a.home(stateFlags{}), a.lockInfo(""), reads, 0)
-	if diags.HasErrors() {
-		u.diagnostics(diags)
-		return 1
-	}
-	switch err := show(store.Store, f.Arg(0)); {
+	switch err := show(store, f.Arg(0)); {
 	case errors.Is(err, journal.ErrNoRun):
 		diags = diag.Errors("No such run", fmt.Sprintf("There is no run %q in the store of this directory. See: "+diag.Program()+" runs list", f.Arg(0)), nil)
 	case err != nil:
@@ -125,4 +131,21 @@ func (a *app) readRuns(ctx context.Context, usage string, args []string, most in
 		return 1
 	}
 	return 0
+}
+
+// openRuns opens the store for its runs. They have the configuration that they were planned with, so one in the directory that cannot
+// be read keeps nobody from them, unless it is what says how the store is encrypted.
+func (a *app) openRuns(ctx context.Context, vars variableFlags, as access) (*openedStore, diag.List) {
+	_, broken := a.ownEncryption(ctx, vars)
+	if broken.HasErrors() {
+		if _, diags := a.encryption(ctx, nil); diags.HasErrors() {
+			return nil, broken.Append(diags)
+		}
+		defer func() { a.sealing = nil }() // whoever loads the run's own configuration finds it there
+	}
+	store, diags := a.openStore(ctx, a.home(stateFlags{}), a.lockInfo(""), as, 0)
+	if diags.HasErrors() && broken.HasErrors() && !isLocked(diags) {
+		return nil, broken.Append(diags)
+	}
+	return store, diags
 }

@@ -40,9 +40,9 @@ func (a *app) goOn(ctx context.Context, usage string, args []string, cancel bool
 	vf.register(f)
 	vf.registerReveal(f)
 	sf.registerLock(f)
-	parallelism := unset
+	var parallelism parallelismFlag
 	if !cancel {
-		f.IntVar(&parallelism, "parallelism", unset, "")
+		parallelism.register(f)
 	}
 	if code, done := a.parse(f, usage, args); done {
 		return code
@@ -61,7 +61,7 @@ func (a *app) goOn(ctx context.Context, usage string, args []string, cancel bool
 		return u.end(1)
 	}
 	return u.end(a.operate(ctx, operationOptions{
-		command: "apply", vars: vars, state: sf, ui: u, parallelism: parallelism, lockAs: "OperationTypeApply", saved: saved, settles: true,
+		command: "apply", vars: vars, state: sf, ui: u, parallelism: parallelism.value, lockAs: "OperationTypeApply", saved: saved, settles: true,
 	}, func(r *operationRun) int {
 		defer a.interrupts.hold()()
 		goOn := r.engine.Resume
@@ -75,10 +75,7 @@ func (a *app) goOn(ctx context.Context, usage string, args []string, cancel bool
 
 // findRun reads a run and its plan from the store. An empty name means the last one that did not end.
 func (a *app) findRun(ctx context.Context, name string, vars variableFlags) (r journal.Run, saved *planfile.Saved, diags diag.List) {
-	if _, diags = a.ownEncryption(ctx, vars); diags.HasErrors() {
-		return r, nil, diags
-	}
-	store, diags := a.openStore(ctx, a.home(stateFlags{}), a.lockInfo(""), writes, 0)
+	store, diags := a.openRuns(ctx, vars, writes)
 	if diags.HasErrors() {
 		return r, nil, diags
 	}
@@ -154,7 +151,7 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 		u.diagnostics(diags)
 		return 1
 	}
-	return a.operate(ctx, operationOptions{command: "apply", state: sf, ui: u, parallelism: unset, lockAs: "resolve", settles: true}, func(r *operationRun) int {
+	return a.operate(ctx, operationOptions{command: "apply", state: sf, ui: u, lockAs: "resolve", settles: true}, func(r *operationRun) int {
 		tx, diags := r.engine.Resolve(ctx, r.prior, at, *created, r.state.info.Who)
 		if len(tx.Changes) > 0 {
 			diags = diags.Append(r.state.record(ctx, tx))

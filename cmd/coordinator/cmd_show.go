@@ -120,7 +120,10 @@ func (s *shown) file(ctx context.Context, name string) diag.List {
 	if err == nil {
 		var problems diag.List
 		st, problems = tfstate.Parse(plain)
-		if err = problems.Err(); err == nil {
+		switch err = problems.Err(); {
+		case err == nil && st == nil:
+			err = errors.New("the file is empty")
+		case err == nil:
 			return diags.Append(s.state(ctx, st))
 		}
 	}

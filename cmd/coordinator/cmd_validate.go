@@ -79,7 +79,7 @@ func (s *screen) verdict(diags diag.List, document []byte) diag.List {
 func (a *app) validate(ctx context.Context, wd *workdir) diag.List {
 	// As in OpenTofu, a configuration is valid by the schemas of what is installed: whether that is of a version that it asks
 	// for, the commands that go by it look at.
-	e, diags := a.openEngine(ctx, engineOptions{tree: wd.tree, loader: wd.loader, observer: coordinator.Silent{}, parallelism: unset, anyVersion: true})
+	e, diags := a.openEngine(ctx, engineOptions{tree: wd.tree, loader: wd.loader, observer: coordinator.Silent{}, anyVersion: true})
 	if diags.HasErrors() {
 		return missingProviders(diags)
 	}

@@ -70,7 +70,7 @@ func (r *operationRun) settleRun(ctx context.Context, run journal.Run) diag.List
 	watch := r.app.logs.observe(r.ui.observer())
 	e, more := r.app.openEngine(ctx, engineOptions{
 		tree: wd.tree, loader: wd.loader, inputs: inputs, prior: prior, store: r.state.store, home: r.state.store.ownHome(),
-		observer: watch, events: watch.Event, note: r.ui.note, parallelism: unset, anyVersion: true,
+		observer: watch, events: watch.Event, note: r.ui.note, anyVersion: true,
 	})
 	if diags = diags.Append(more); diags.HasErrors() {
 		return diags

@@ -47,7 +47,7 @@ type engineOptions struct {
 	observer    coordinator.Observer
 	events      func(wire.Event)  // live events of workers; may be nil
 	note        func(text string) // tells people something meanwhile; nil for on standard error
-	parallelism int
+	parallelism placement.Parallelism
 	// anyVersion takes the installed providers whatever versions the configuration asks for.
 	anyVersion bool
 }
@@ -62,9 +62,6 @@ func (a *app) openEngine(ctx context.Context, o engineOptions) (*engine, diag.Li
 	diags = diags.Append(more)
 	if diags.HasErrors() {
 		return nil, diags
-	}
-	if o.parallelism == unset {
-		o.parallelism = rules.DefaultParallelism()
 	}
 	depth, more := a.templateDepth()
 	if diags = diags.Append(more); diags.HasErrors() {

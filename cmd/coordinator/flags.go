@@ -1,13 +1,16 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/planning"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -105,8 +108,54 @@ func registerRemoteVersion(f *flag.FlagSet) {
 	f.Bool("ignore-remote-version", false, "")
 }
 
-// unset is the -parallelism of a command line without it: millipede.hcl, or else the default, says it then.
-const unset = -1
+// parallelismFlag is -parallelism. It implements flag.Value, and checkedFlag: parse refuses a number that is none.
+type parallelismFlag struct {
+	value placement.Parallelism // zero where the command line does not say: millipede.hcl, or else the default, says it then
+	wrong error
+}
+
+// checkedFlag is a flag whose value may be refused although it can be parsed.
+type checkedFlag interface {
+	flag.Value
+	// check says what is wrong with the value.
+	check() diag.List
+}
+
+func (p *parallelismFlag) register(f *flag.FlagSet) { f.Var(p, "parallelism", "") }
+
+// String implements flag.Value.
+func (p *parallelismFlag) String() string { return strconv.Itoa(int(p.value)) }
+
+// Set implements flag.Value. Zero asks for the default, as in OpenTofu.
+func (p *parallelismFlag) Set(text string) error {
+	n, err := strconv.ParseInt(text, 0, 64)
+	if err != nil {
+		return errors.New("it must be a whole number")
+	}
+	p.value, p.wrong = 0, nil
+	if n != 0 {
+		p.value, p.wrong = placement.NewParallelism(n)
+	}
+	return nil
+}
+
+func (p *parallelismFlag) check() diag.List {
+	if p.wrong == nil {
+		return nil
+	}
+	return diag.Errors("Invalid parallelism value", "The option -parallelism "+p.wrong.Error()+".", nil)
+}
+
+// checkFlags says what is wrong with the values of the flags that were given.
+func checkFlags(f *flag.FlagSet) diag.List {
+	var diags diag.List
+	f.Visit(func(given *flag.Flag) {
+		if c, ok := given.Value.(checkedFlag); ok {
+			diags = diags.Append(c.check())
+		}
+	})
+	return diags
+}
 
 // planFlags say what to plan.
 type planFlags struct {
@@ -116,7 +165,7 @@ type planFlags struct {
 	destroy, refreshOnly, refresh bool
 	targets, excludes, replace    []string
 	targetFiles, excludeFiles     []string
-	parallelism                   int
+	parallelism                   parallelismFlag
 }
 
 func (p *planFlags) register(f *flag.FlagSet) {
@@ -129,7 +178,7 @@ func (p *planFlags) register(f *flag.FlagSet) {
 
 // registerScope registers -parallelism, and what says which part of the configuration to look at.
 func (p *planFlags) registerScope(f *flag.FlagSet) {
-	f.IntVar(&p.parallelism, "parallelism", unset, "")
+	p.parallelism.register(f)
 	listFlag(f, "target", &p.targets)
 	listFlag(f, "exclude", &p.excludes)
 	listFlag(f, "target-file", &p.targetFiles)
@@ -187,12 +236,6 @@ func (p *planFlags) spec() (planSpec, diag.List) {
 	}
 	if len(p.replace) > 0 && (p.destroy || p.refreshOnly) {
 		diags = diags.Append(diag.New(diag.Error, "Unsupported plan mode", "The -replace option asks for new objects, and neither -destroy nor -refresh-only makes any.", nil))
-	}
-	if p.parallelism == 0 {
-		p.parallelism = unset // as OpenTofu takes it
-	}
-	if p.parallelism < 1 && p.parallelism != unset {
-		diags = diags.Append(diag.New(diag.Error, "Invalid parallelism value", "The parallelism must be a positive number.", nil))
 	}
 	targets, more := readAddressFiles(p.targets, p.targetFiles)
 	diags = diags.Append(more)

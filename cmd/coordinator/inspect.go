@@ -62,7 +62,7 @@ func (i *inspection) open(ctx context.Context, a *app, diags diag.List, fn func(
 		return diags
 	}
 	e, more := a.openEngine(ctx, engineOptions{
-		tree: i.wd.tree, loader: i.wd.loader, inputs: inputs, prior: i.prior, observer: coordinator.Silent{}, parallelism: unset,
+		tree: i.wd.tree, loader: i.wd.loader, inputs: inputs, prior: i.prior, observer: coordinator.Silent{},
 	})
 	if diags = diags.Append(more); diags.HasErrors() {
 		return diags

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
@@ -42,7 +43,7 @@ type operationOptions struct {
 	vars        variableFlags
 	state       stateFlags
 	ui          ui
-	parallelism int
+	parallelism placement.Parallelism
 	// lockAs names the operation in the lock.
 	lockAs string
 	// saved is the plan to apply, whose configuration takes the place of the files; nil for none.

@@ -25,7 +25,7 @@ func (a *app) schemas(ctx context.Context, tree *config.Tree, loader *config.Loa
 		schemas, diags := a.builtinSchemas(ctx)
 		return values.NewSchemas(map[addr.Provider]*provider.Schemas{addr.BuiltinTerraform: schemas}), diags
 	}
-	e, diags := a.openEngine(ctx, engineOptions{tree: tree, loader: loader, prior: st, store: store, observer: coordinator.Silent{}, parallelism: unset})
+	e, diags := a.openEngine(ctx, engineOptions{tree: tree, loader: loader, prior: st, store: store, observer: coordinator.Silent{}})
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -44,7 +44,7 @@ func (a *app) allSchemas(ctx context.Context, tree *config.Tree, loader *config.
 		}
 		return out, diags
 	}
-	e, diags := a.openEngine(ctx, engineOptions{tree: tree, loader: loader, prior: st, observer: coordinator.Silent{}, parallelism: unset})
+	e, diags := a.openEngine(ctx, engineOptions{tree: tree, loader: loader, prior: st, observer: coordinator.Silent{}})
 	if diags.HasErrors() {
 		return nil, diags
 	}

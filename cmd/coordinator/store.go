@@ -41,6 +41,8 @@ type openedStore struct {
 	temporary string
 	// pulled tells of a copy that the process that has the store had taken over what others did to the snapshot.
 	pulled bool
+	// elsewhere tells of a copy that another process has the store open.
+	elsewhere bool
 }
 
 // directory is what belongs to Millipede in this working directory.
@@ -201,6 +203,7 @@ func (a *app) copyOnce(ctx context.Context, home estate.Home, info journal.LockI
 			return nil, errors.Join(err, askErr, os.RemoveAll(dir))
 		}
 		err = os.RemoveAll(dir)
+		s.elsewhere = true
 		s.temporary, s.pulled, copied = answered, pulled, filepath.Join(answered, filepath.Base(copied))
 	}
 	if err != nil {

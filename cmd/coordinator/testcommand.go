@@ -51,7 +51,7 @@ type testFlags struct {
 	filter      []string
 	dir, junit  string
 	verbose     bool
-	parallelism int
+	parallelism parallelismFlag
 }
 
 func runTest(ctx context.Context, a *app, args []string) int {
@@ -66,15 +66,12 @@ func runTest(ctx context.Context, a *app, args []string) int {
 	f.StringVar(&tf.dir, testDirFlag, config.DefaultTestDir, "")
 	f.StringVar(&tf.junit, "junit-xml", "", "")
 	f.BoolVar(&tf.verbose, "verbose", false, "")
-	f.IntVar(&tf.parallelism, "parallelism", unset, "")
+	tf.parallelism.register(f)
 	if code, done := a.parse(f, testUsage, args); done {
 		return code
 	}
 	s, diags := a.newStreamScreen(tf.show, nil)
 	diags = diags.Append(noArguments(f))
-	if tf.parallelism < 1 && tf.parallelism != unset {
-		diags = diags.Append(diag.New(diag.Error, "Invalid parallelism value", "The parallelism must be a positive number.", nil))
-	}
 	if diags.HasErrors() {
 		return s.end(diags)
 	}
@@ -104,7 +101,7 @@ type testRun struct {
 func (t *testRun) run(ctx context.Context, diags diag.List) int {
 	t.view = t.views()
 	e, more := t.app.openEngine(ctx, engineOptions{
-		tree: t.wd.tree, loader: t.wd.loader, observer: coordinator.Silent{}, parallelism: t.flags.parallelism,
+		tree: t.wd.tree, loader: t.wd.loader, observer: coordinator.Silent{}, parallelism: t.flags.parallelism.value,
 		note: func(string) {}, // the view tells of interrupts, when the suite has taken notice
 	})
 	diags = diags.Append(more)

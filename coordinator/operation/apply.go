@@ -55,7 +55,7 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (*Applied, diag.Lis
 	}
 	run := s.NewID()
 	record := journal.Run{
-		ID: run, Workspace: s.Workspace, Coordinator: s.Coordinator, Command: o.Command, Started: s.Now(), Status: "running",
+		ID: run, Workspace: s.Workspace, Coordinator: s.Coordinator, Command: o.Command, Started: s.Now(), Status: journal.Running,
 		Who: o.Who, Vertices: len(o.Plan.Graph.Vertices), BaseSerial: o.Plan.BaseSerial,
 	}
 	last, err := s.overtake(ctx, o.LockID)

@@ -51,7 +51,7 @@ type Session struct {
 	WorkerWait time.Duration
 
 	// Parallelism is the number of slots of the widest limit; Rules place vertices and limit them.
-	Parallelism int
+	Parallelism placement.Parallelism
 	Rules       *placement.Rules
 	// Embedded tells that the workers end with this process.
 	Embedded bool

@@ -63,7 +63,7 @@ func Parse(src []byte, filename string) (*Rules, diag.List) {
 		r.Edges = p.choice(a, InstanceEdges, ResourceEdges)
 	}
 	if a := content.Attributes["parallelism"]; a != nil {
-		r.Parallelism = p.count(a)
+		r.Parallelism = Parallelism(p.count(a))
 	}
 	declared := map[[2]string]*hcl.Range{}
 	for _, b := range content.Blocks {
@@ -215,13 +215,13 @@ func (p *parser) value(a *hcl.Attribute, want cty.Type, what string) (cty.Value,
 
 // count reads a whole number of at least one.
 func (p *parser) count(a *hcl.Attribute) int {
-	const what = "a whole number from 1 to 1000000"
+	what := fmt.Sprintf("a whole number from 1 to %d", MaxParallelism)
 	v, ok := p.value(a, cty.Number, what)
 	if !ok {
 		return 0
 	}
 	n, exact := v.AsBigFloat().Int64()
-	if !v.AsBigFloat().IsInt() || exact != 0 || n < 1 || n > 1e6 {
+	if !v.AsBigFloat().IsInt() || exact != 0 || n < 1 || n > int64(MaxParallelism) {
 		p.fail("Invalid value", fmt.Sprintf("The argument %q must be %s.", a.Name, what), a.Expr.Range().Ptr())
 	}
 	return int(n)

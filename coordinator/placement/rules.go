@@ -31,8 +31,8 @@ type Rules struct {
 	// Workers are the public nkeys of the workers that the operator stands for, by pool. Of a pool that is not named here
 	// every worker is one whom the NATS server lets speak for it.
 	Workers map[string][]string
-	// Parallelism is the number of slots of the limit that covers everything; 0 when the file does not say.
-	Parallelism int
+	// Parallelism is what the file says of the limit that covers everything.
+	Parallelism Parallelism
 }
 
 // The values of edges: whether a reference to one instance waits for that one, or for all of its resource.
@@ -43,15 +43,6 @@ const (
 
 // WholeEdges tells whether a reference to one instance waits for all of its resource.
 func (r *Rules) WholeEdges() bool { return r != nil && r.Edges == ResourceEdges }
-
-// DefaultParallelism is the number of slots of the widest limit where the command line says none: 10 unless the file
-// says otherwise.
-func (r *Rules) DefaultParallelism() int {
-	if r == nil || r.Parallelism == 0 {
-		return 10
-	}
-	return r.Parallelism
-}
 
 // Vouches tells whether the operator stands for the worker that sent a heartbeat, so that it may be given the keys of runs
 // for its pool. The heartbeat has passed wire.ReadHeartbeat.

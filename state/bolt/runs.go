@@ -25,9 +25,6 @@ var (
 	eventsBucket = []byte("events") // number -> the events of one commit
 )
 
-// running is the status of a run that has not ended, or that a crash ended.
-const running = "running"
-
 // BeginRun records a run and the plan that it carries out.
 func (s *Store) BeginRun(ctx context.Context, lockID string, r journal.Run, plan []byte) error {
 	if err := s.freshen(ctx); err != nil {
@@ -227,7 +224,7 @@ func pruneRuns(tx *bbolt.Tx, workspace string, keep int, all bool) error {
 	}
 	for _, r := range runs {
 		switch {
-		case r.Status == running && !all:
+		case r.Status == journal.Running && !all:
 		case keep > 0:
 			keep--
 		default:

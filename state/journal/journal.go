@@ -147,8 +147,11 @@ type Run struct {
 	BaseSerial uint64 `json:"base_serial"`
 }
 
+// Running is the status of a run whose end is not recorded.
+const Running = "running"
+
 // Over tells that nobody will go on with the run: it has neither been cut off nor interrupted.
-func (r Run) Over() bool { return r.Status != "running" && r.Status != "interrupted" }
+func (r Run) Over() bool { return r.Status != Running && r.Status != "interrupted" }
 
 // Fold returns the status of each vertex and the last dispatch of those that are under way.
 func Fold(n int, events []Event) ([]Status, map[int]Event, error) {

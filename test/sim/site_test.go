@@ -13,6 +13,7 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -166,7 +167,7 @@ func (c *command) run(ctx context.Context, steal string) string {
 	conn.OnOrphan(orphans.Decide)
 	c.session = operation.Session{
 		Workspace: "default", EngineVersion: "1.12.6", Coordinator: c.name, Transport: conn, Keyring: ring, Store: store, Package: packageOf,
-		WorkerWait: 10 * time.Second, Parallelism: w.options.slots, Rules: w.options.rules(), Stop: c.stop, Cwd: "/", Now: c.p.now, NewID: c.p.id,
+		WorkerWait: 10 * time.Second, Parallelism: placement.Parallelism(w.options.slots), Rules: w.options.rules(), Stop: c.stop, Cwd: "/", Now: c.p.now, NewID: c.p.id,
 		Compute: func(v int, fn func()) {
 			if c.p.do(context.Background(), local, "compute", fmt.Sprintf("%05d", v), func(o *op) { o.reply(nil) }) == nil {
 				fn()

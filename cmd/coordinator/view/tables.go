@@ -51,8 +51,14 @@ func RunsText(w io.Writer, runs []journal.Run, now time.Time) error {
 	return table(w, rows)
 }
 
+// CutOff is the status, for people, of a run that did not end and that no process carries on.
+const CutOff = "cut off"
+
 func runTook(r journal.Run, now time.Time) string {
-	if r.Ended.IsZero() {
+	switch {
+	case r.Ended.IsZero() && r.Status == CutOff:
+		return "?" // nobody knows when it was cut off
+	case r.Ended.IsZero():
 		return seconds(max(now.Sub(r.Started), 0)) + " so far"
 	}
 	return seconds(max(r.Ended.Sub(r.Started), 0)) // it may have begun by another clock

@@ -36,7 +36,7 @@ func unxz(r io.Reader) (io.Reader, error)   { return xz.NewReader(r) }
 // archiveKind returns the kind of archive that a URL names, by its query or its path, and the rest of the query. It is
 // empty for what is no archive.
 func archiveKind(u *url.URL) (q url.Values, kind string) {
-	q = u.Query()
+	q = query(u)
 	if kind = q.Get("archive"); kind != "" {
 		q.Del("archive")
 		if is, err := strconv.ParseBool(kind); err == nil && !is {

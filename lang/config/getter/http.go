@@ -63,7 +63,7 @@ func (g *Getter) named(ctx context.Context, u *url.URL, header http.Header, into
 	if hops == 0 {
 		return errors.New("too many servers name another source")
 	}
-	q := u.Query()
+	q := query(u)
 	q.Set("terraform-get", "1")
 	at := *u
 	at.RawQuery = q.Encode()

@@ -13,13 +13,20 @@ import (
 	"strings"
 )
 
+// query reads the query of a git URL. A semicolon is part of a value, or of a name, as it is for git's servers; net/url has
+// dropped each argument with one since it stopped to take it for a separator.
+func query(u *url.URL) url.Values {
+	q, _ := url.ParseQuery(strings.ReplaceAll(u.RawQuery, ";", "%3B")) // what cannot be read is left out, as in url.URL.Query
+	return q
+}
+
 // clone clones a git repository. Of the query, ref names what to check out (the default branch else), depth how much of the
 // history to get, sshkey a private key in base64.
 func clone(ctx context.Context, u *url.URL, into string) error {
 	if _, err := exec.LookPath("git"); err != nil {
 		return errors.New("git must be available and on the PATH")
 	}
-	q := u.Query()
+	q := query(u)
 	ref, depth := q.Get("ref"), 0
 	if n, err := strconv.Atoi(q.Get("depth")); err == nil && n > 0 {
 		depth = n
@@ -107,7 +114,7 @@ func cloneMercurial(ctx context.Context, u *url.URL, into string) error {
 		return err
 	}
 	args := []string{"update"}
-	if rev := u.Query().Get("rev"); rev != "" {
+	if rev := query(u).Get("rev"); rev != "" {
 		args = append(args, "--rev="+rev)
 	}
 	return run(ctx, into, nil, "hg", args...)
@@ -115,7 +122,7 @@ func cloneMercurial(ctx context.Context, u *url.URL, into string) error {
 
 // without returns a URL without some arguments of its query.
 func without(u *url.URL, names ...string) string {
-	q := u.Query()
+	q := query(u)
 	for _, name := range names {
 		q.Del(name)
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/millipede-iac/millipede/test/registry"
 )
 
 // repository makes a git repository with a commit of text, tagged v1, and one more on the branch that is checked out.
@@ -151,5 +153,29 @@ func TestMercurialIsCalledForItsRepositories(t *testing.T) {
 	calls, err := os.ReadFile(filepath.Join(dir, "calls"))
 	if want := "clone -U -- https://example.com/m " + into + "\nupdate --rev=v1\n"; err != nil || string(calls) != want {
 		t.Errorf("called with %q, %v", calls, err)
+	}
+}
+
+// net/url drops an argument of a query that has a semicolon in it, without an error. So a ref with one was not looked at, and the
+// default branch was checked out; a checksum with one was not compared.
+func TestASemicolonInAQueryDropsNothing(t *testing.T) {
+	dir := repository(t)
+	git(t, dir, "tag", "v1;x", "v1")
+	for query, want := range map[string]string{"?ref=v1;x": "one", "?ref=v1%3Bx": "one"} {
+		_, g := server(t)
+		into := filepath.Join(t.TempDir(), "into")
+		ok(t, g.Get(t.Context(), "git::file://"+dir+query, into))
+		has(t, into, want)
+	}
+	_, g := server(t)
+	err := g.Get(t.Context(), "git::file://"+dir+"?ref=v1;depth=1", filepath.Join(t.TempDir(), "into"))
+	if err == nil || !strings.Contains(err.Error(), `invalid ref: "v1;depth=1"`) {
+		t.Errorf("a ref that does not exist gives %v", err)
+	}
+	r, g := server(t)
+	r.File("/m.zip", registry.Zip(map[string]string{"main.tf": "one"}))
+	err = g.Get(t.Context(), r.URL("/m.zip")+"?checksum=sha256:00;x", filepath.Join(t.TempDir(), "into"))
+	if err == nil || !strings.Contains(err.Error(), "checksum") {
+		t.Errorf("a checksum that is none gives %v", err)
 	}
 }
