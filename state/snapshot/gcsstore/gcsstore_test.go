@@ -172,6 +172,19 @@ func TestNobodysWorkspaceIsWrittenOverByCreatingIt(t *testing.T) {
 	is(t, names, []string{"default", "w"})
 }
 
+func TestWorkspacesOnAllPagesAreListed(t *testing.T) {
+	s := google.New(t, "states") // two objects to a page
+	b := opened(t, s)
+	want := []string{"default"}
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		ok(t, b.Create(t.Context(), name))
+		want = append(want, name)
+	}
+	names, err := b.Workspaces(t.Context())
+	ok(t, err)
+	is(t, names, want)
+}
+
 func TestABusyServiceIsAskedAgainAndACancelledCallEnds(t *testing.T) {
 	s := google.New(t, "states")
 	b := opened(t, s)
@@ -184,7 +197,6 @@ func TestABusyServiceIsAskedAgainAndACancelledCallEnds(t *testing.T) {
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	s.Fail(500, 500, 500, 500, 500, 500, 500)
-	s.Before(nil)
 	cancel(why)
 	if err := b.Write(ctx, "default", []byte("{}")); !errors.Is(err, why) {
 		t.Errorf("a cancelled call: %v", err)
