@@ -41,7 +41,7 @@ func forged(a *attempt, e arrived) (why string) {
 func misplaced(a *attempt, ref wire.TaskRef) string {
 	switch {
 	case a == nil:
-		return fmt.Sprintf("A result came from pool %q for the attempt %s, which this run never made.", ref.Pool, ref.Attempt)
+		return fmt.Sprintf("A result came from pool %q for the attempt %s, which this process never made.", ref.Pool, ref.Attempt)
 	case a.pool != ref.Pool:
 		return fmt.Sprintf("A result came from pool %q for the attempt %s, which is one of pool %q.", ref.Pool, ref.Attempt, a.pool)
 	}
@@ -51,9 +51,16 @@ func misplaced(a *attempt, ref wire.TaskRef) string {
 // refuse tells about a result that is not what it claims to be, and drops it. One that a pool has sent in the name of
 // another one has done nothing, so it does not make the run fail; one in the pool's own name puts its operation in
 // question.
-func (l *loop) refuse(a *attempt, ref wire.TaskRef, delivery int, why string) {
+func (l *loop) refuse(a *attempt, ref wire.TaskRef, delivery int, sequence uint64, why string) {
 	why += " It is not recorded."
-	if a == nil || a.pool != ref.Pool {
+	if a == nil {
+		// It may be real: another process has broken the lock of this one and goes on with the run. It stays for that one.
+		l.warn(why + " Another process that goes on with the run may have made it; " +
+			"else somebody who may work for the pool has made the result up.")
+		l.retain(delivery, sequence)
+		return
+	}
+	if a.pool != ref.Pool {
 		l.warn(fmt.Sprintf("%s Somebody who may work for pool %q has made it up.", why, ref.Pool))
 	} else {
 		l.alarm(a.vertex, why)
@@ -69,7 +76,7 @@ func (l *loop) onMisplaced(e misplacedResult) {
 	}
 	a := l.attempts[e.ref.Attempt]
 	if why := misplaced(a, e.ref); why != "" {
-		l.refuse(a, e.ref, e.delivery, why)
+		l.refuse(a, e.ref, e.delivery, e.sequence, why)
 	}
 }
 

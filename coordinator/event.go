@@ -77,6 +77,7 @@ type (
 	misplacedResult struct {
 		delivery int
 		ref      wire.TaskRef
+		sequence uint64
 	}
 	// acked tells that the message of a result will not come again.
 	acked struct{ delivery int }

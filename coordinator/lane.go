@@ -135,7 +135,7 @@ func (l *loop) onArrived(e arrived) {
 	}
 	a := l.attempts[e.ref.Attempt]
 	if why := forged(a, e); why != "" {
-		l.refuse(a, e.ref, e.delivery, why)
+		l.refuse(a, e.ref, e.delivery, e.sequence, why)
 		return
 	}
 	switch {
@@ -221,7 +221,7 @@ func (l *loop) onUnreadable(e unreadable) {
 	}
 	a := l.attempts[e.ref.Attempt]
 	if why := misplaced(a, e.ref); why != "" {
-		l.refuse(a, e.ref, e.delivery, why)
+		l.refuse(a, e.ref, e.delivery, e.sequence, why)
 		return
 	}
 	l.retain(e.delivery, e.sequence)

@@ -181,7 +181,7 @@ func (x *executor) read(n int, d wire.Delivery) {
 		return // it stays in the stream until its run is resumed; it is given back when this one ends
 	}
 	if _, ours := x.attempt(ref.Attempt, ref.Pool); !ours {
-		x.inbox.put(misplacedResult{n, ref})
+		x.inbox.put(misplacedResult{n, ref, d.Sequence()})
 		return
 	}
 	if x.Envelope != nil && wire.Expands(data) {

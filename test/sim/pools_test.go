@@ -103,8 +103,9 @@ func (w *world) addPools(dir string) {
 }
 
 const (
-	// tick is how long a slot may be idle while something waits that fits it.
-	tick = 2 * time.Second
+	// tick is how long a slot may be idle while something waits that fits it. Two coordinators may count the slots of a
+	// pool differently for two seconds (ADR 0011).
+	tick = 3 * time.Second
 	// sample is how often that is looked at, besides the moments at which something begins.
 	sample = 100 * time.Millisecond
 	// unbounded is a number of places that bounds nothing.
