@@ -6,6 +6,7 @@
 package kubernetes
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -94,6 +95,10 @@ func (s *Server) Put(collection string, o Object) {
 
 func (s *Server) store(path string, o Object) Object {
 	s.version++
+	o["kind"], o["apiVersion"] = "Secret", "v1"
+	if strings.Contains(path, "/leases/") {
+		o["kind"], o["apiVersion"] = "Lease", "coordination.k8s.io/v1"
+	}
 	m := metadata(o)
 	m["resourceVersion"] = strconv.Itoa(s.version)
 	if m["uid"] == nil {
@@ -234,7 +239,11 @@ func chosen(o Object, selector string) bool {
 // valid reads an object that a request brings, and refuses what the server would refuse.
 func (s *Server) valid(w http.ResponseWriter, path string, body []byte) (Object, bool) {
 	var o Object
-	if err := json.Unmarshal(body, &o); err != nil {
+	err := json.Unmarshal(body, &o)
+	if bytes.HasPrefix(body, magic) {
+		o, err = fromProtobuf(body)
+	}
+	if err != nil {
 		refuse(w, http.StatusBadRequest, "BadRequest", err.Error())
 		return nil, false
 	}
