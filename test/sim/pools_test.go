@@ -188,11 +188,11 @@ func (w *world) poolOf(name string) string {
 	return honest
 }
 
-// ready lists what could be made or changed in a pool now: what a plan that is being carried out wants, of which nothing
-// is there that has to go first, nothing is under way, and all that it refers to is durable as it is to be.
+// ready lists what could be made in a pool now: what the first plan of a site, which is being carried out, wants, of which
+// nothing is there or under way, and all that it refers to is durable as it is to be.
 func (w *world) ready(pool string) (names []string) {
 	for _, s := range w.sites {
-		if !s.applying || s.goals[s.at].destroy {
+		if !s.applying || s.at > 0 { // later plans delete, and what waits for that is not known here
 			continue
 		}
 		g := s.goals[s.at]
