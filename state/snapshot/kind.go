@@ -87,7 +87,7 @@ var removed = map[string]string{
 }
 
 // later are the backends of OpenTofu that are not supported yet.
-var later = []string{"azurerm", "cloud", "consul", "cos", "oss", "remote"}
+var later = []string{"azurerm", "cloud", "cos", "oss", "remote"}
 
 // UnsupportedType is the summary of the diagnostics that say that there is no such backend here.
 const UnsupportedType = "Unsupported backend type"

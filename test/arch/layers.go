@@ -79,6 +79,7 @@ var layers = map[string]int{
 	"state/snapshot":         6,
 	"worker/change":          6,
 
+	"state/snapshot/consulstore":  7,
 	"state/snapshot/gcsstore":     7,
 	"state/snapshot/httpstore":    7,
 	"state/snapshot/kubestore":    7,

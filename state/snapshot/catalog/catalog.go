@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/state/snapshot/consulstore"
 	"github.com/millipede-iac/millipede/state/snapshot/gcsstore"
 	"github.com/millipede-iac/millipede/state/snapshot/httpstore"
 	"github.com/millipede-iac/millipede/state/snapshot/kubestore"
@@ -17,6 +18,7 @@ import (
 // All returns every kind. The slice is the caller's.
 func All() snapshot.Kinds {
 	return slices.Concat(snapshot.Own(), snapshot.Kinds{
+		consulstore.Kind(),
 		gcsstore.Kind(),
 		httpstore.Kind(),
 		kubestore.Kind(),

@@ -1,0 +1,261 @@
+package consulstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+// What OpenTofu's locks are made of.
+const (
+	lockName = ".lock"
+	infoName = ".lockinfo"
+	// lockFlags marks a key as a lock of Consul's client.
+	lockFlags   = 0x2ddccbc058a50c18
+	sessionName = "Consul API Lock"
+	sessionTTL  = 15 * time.Second
+	lockDelay   = 5 * time.Second
+)
+
+const (
+	// heldWait is how long one try of Lock waits for a lock that somebody holds.
+	heldWait = time.Second
+	// delayWait is how long it waits for one that nobody holds: Consul does not give it away for a while after its session
+	// ended without releasing it. Without waiting there would be a refusal which names nobody.
+	delayWait = lockDelay + 2*time.Second
+	pause     = time.Second
+)
+
+// heldLock is a lock of this process. id is the session that holds it.
+type heldLock struct {
+	id   string
+	lost chan struct{} // closed by watch
+	stop context.CancelFunc
+	done chan struct{} // closed when watch has returned
+}
+
+// Lock implements snapshot.Backend. The lock's ID is that of its session, which is renewed until it is released. When the
+// process dies, Consul frees the lock after the session's TTL (up to twice that) and the delay.
+func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
+	if !b.lock {
+		return snapshot.Lock{ID: info.ID}, nil
+	}
+	begun := time.Now()
+	id, err := b.client.createSession(ctx, sessionName, sessionTTL, lockDelay)
+	if err != nil {
+		return snapshot.Lock{}, fmt.Errorf("creating the session of the lock: %w", err)
+	}
+	if err := b.acquire(ctx, workspace, id); err != nil {
+		return snapshot.Lock{}, errors.Join(err, b.release(ctx, workspace, id))
+	}
+	info.ID, info.Info, info.Path, info.Created = id, "consul session: "+id, b.key(workspace), b.now().UTC()
+	stored, err := b.client.put(ctx, b.below(workspace, infoName), nil, snapshot.EncodeLock(info))
+	if err == nil && !stored {
+		err = errors.New("Consul refuses it")
+	}
+	if err != nil {
+		return snapshot.Lock{}, errors.Join(fmt.Errorf("writing who holds the lock: %w", err), b.release(ctx, workspace, id))
+	}
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	h := &heldLock{id: id, lost: make(chan struct{}), stop: stop, done: make(chan struct{})}
+	b.mu.Lock()
+	former := b.held[workspace]
+	b.held[workspace] = h
+	b.mu.Unlock()
+	if former != nil { // it was lost, or the session could not have taken the key
+		former.stop()
+		<-former.done
+	}
+	go b.watch(watching, h, b.below(workspace, lockName), begun)
+	return snapshot.Lock{ID: id, Lost: h.lost}, nil
+}
+
+// acquire gives the lock's key to a session. The error is *journal.Held when another one has it.
+func (b *backend) acquire(ctx context.Context, workspace, id string) error {
+	key := b.below(workspace, lockName)
+	begun := time.Now()
+	var query url.Values
+	for {
+		at, err := b.client.get(ctx, key, query)
+		switch {
+		case err != nil:
+			return fmt.Errorf("reading the lock: %w", err)
+		case at != nil && at.Flags != lockFlags:
+			return fmt.Errorf("the key %q exists, and is no lock: its flags are %d", key, at.Flags)
+		case at != nil && at.Session == id: // an answer was lost
+			return nil
+		case at != nil && at.Session != "":
+			left := heldWait - time.Since(begun)
+			if left <= 0 {
+				return b.heldBy(ctx, workspace, at.Session)
+			}
+			// The answer comes when the key has changed, or the time is up.
+			wait := strconv.FormatInt(max(1, left.Milliseconds()), 10) + "ms"
+			query = url.Values{"index": {strconv.FormatUint(at.ModifyIndex, 10)}, "wait": {wait}}
+			continue
+		}
+		query = nil
+		ok, err := b.client.put(ctx, key, url.Values{"acquire": {id}, "flags": {strconv.FormatUint(lockFlags, 10)}}, nil)
+		if err != nil {
+			return fmt.Errorf("taking the lock: %w", err)
+		}
+		if ok {
+			return nil
+		}
+		if time.Since(begun) >= delayWait {
+			return b.heldBy(ctx, workspace, "")
+		}
+		if err := wait(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}
+
+// heldBy is the error of a lock that another session has. Where that one has not said yet who it is, its ID is all there is.
+func (b *backend) heldBy(ctx context.Context, workspace, session string) error {
+	holder, err := b.holder(ctx, workspace)
+	if err != nil {
+		return fmt.Errorf("the state is locked, and who holds the lock cannot be read: %w", err)
+	}
+	if holder == nil || session != "" && holder.ID != session { // what a dead process has left
+		holder = &journal.LockInfo{ID: session, Path: b.key(workspace), Info: "consul session: " + session}
+		if session == "" {
+			holder.Info = "the delay after the end of a session that held the lock"
+		}
+	}
+	return &journal.Held{Holder: *holder}
+}
+
+// holder reads who holds the lock; nil when it is not said.
+func (b *backend) holder(ctx context.Context, workspace string) (*journal.LockInfo, error) {
+	at, err := b.client.get(ctx, b.below(workspace, infoName), nil)
+	if err != nil || at == nil {
+		return nil, err
+	}
+	info, err := snapshot.DecodeLock(at.Value)
+	return &info, err
+}
+
+// watch renews the session, and notices when the lock is lost: when the session has ended, when the key is not the session's
+// any more, or when the session could not be renewed for its TTL, after which Consul may end it at any moment.
+func (b *backend) watch(ctx context.Context, h *heldLock, key string, renewed time.Time) {
+	defer close(h.done)
+	defer h.stop()
+	next := sessionTTL / 2
+	for wait(ctx, next) == nil {
+		begun := time.Now()
+		within, cancel := context.WithTimeout(ctx, max(time.Second, sessionTTL-begun.Sub(renewed)))
+		alive, err := b.client.renewSession(within, h.id)
+		if err == nil && alive {
+			var at *pair
+			if at, err = b.client.get(within, key, nil); err == nil {
+				alive = at != nil && at.Session == h.id
+			}
+			renewed = begun
+		}
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil && alive:
+			next = sessionTTL / 2
+			continue
+		case err != nil && time.Since(renewed) < sessionTTL:
+			next = pause
+			continue
+		}
+		close(h.lost)
+		return
+	}
+}
+
+// Unlock implements snapshot.Backend. A lock of another process is broken only if it is the one that is named, which
+// OpenTofu does not check. That, and the removal, are one transaction; it comes before the end of the session, so that
+// Consul's delay does not keep the next one out.
+func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
+	if !b.lock {
+		return nil
+	}
+	b.mu.Lock()
+	h := b.held[workspace]
+	if h != nil && h.id == lockID {
+		delete(b.held, workspace)
+	} else {
+		h = nil
+	}
+	b.mu.Unlock()
+	if h != nil {
+		h.stop()
+		<-h.done
+	}
+	lock, err := b.client.get(ctx, b.below(workspace, lockName), nil)
+	if err != nil {
+		return err
+	}
+	holder, err := b.holder(ctx, workspace)
+	if err != nil {
+		return err
+	}
+	switch owned := lock != nil && lock.Session != ""; {
+	case owned && lock.Session != lockID:
+		return fmt.Errorf("%w: %s; the lock is %s%s", snapshot.ErrNotLocked, lockID, lock.Session, by(holder, lock.Session))
+	case !owned && (holder == nil || holder.ID != lockID):
+		return fmt.Errorf("%w: %s; there is no such lock", snapshot.ErrNotLocked, lockID)
+	}
+	return b.release(ctx, workspace, lockID)
+}
+
+func by(holder *journal.LockInfo, session string) string {
+	if holder == nil || holder.ID != session {
+		return ""
+	}
+	return " of " + holder.Who
+}
+
+// release removes what a session has, and ends it. It is not cancelled. It leaves the locks of other sessions alone.
+func (b *backend) release(ctx context.Context, workspace, id string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+	defer cancel()
+	lock, info := b.below(workspace, lockName), b.below(workspace, infoName)
+	_, err := b.client.transact(ctx, operation{Verb: "check-session", Key: lock, Session: id},
+		operation{Verb: "delete", Key: info}, operation{Verb: "delete", Key: lock})
+	var gone *rolledBack
+	if errors.As(err, &gone) { // it does not have the lock; what it has left may be there
+		err = b.sweep(ctx, workspace, id)
+	}
+	return errors.Join(err, b.client.destroySession(ctx, id))
+}
+
+// sweep deletes the lock information of a session that has ended without releasing its lock.
+func (b *backend) sweep(ctx context.Context, workspace, id string) error {
+	at, err := b.client.get(ctx, b.below(workspace, infoName), nil)
+	if err != nil || at == nil {
+		return err
+	}
+	if info, err := snapshot.DecodeLock(at.Value); err != nil || info.ID != id {
+		return nil //nolint:nilerr // it is somebody else's
+	}
+	_, err = b.client.transact(ctx, operation{Verb: "delete-cas", Key: at.Key, Index: at.ModifyIndex})
+	var changed *rolledBack
+	if errors.As(err, &changed) {
+		return nil
+	}
+	return err
+}

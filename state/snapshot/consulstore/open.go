@@ -1,0 +1,224 @@
+package consulstore
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+// Kind returns the kind "consul". The environment is read when it is opened: unlike with other kinds, an argument that is
+// set to "" does not stop a variable from standing in for it, because it is Consul's own client that reads them there.
+func Kind() *snapshot.Kind {
+	attributes := map[string]*schema.Attribute{
+		"path": {Type: cty.String, Required: true},
+		"gzip": {Type: cty.Bool, Optional: true},
+		"lock": {Type: cty.Bool, Optional: true},
+	}
+	for _, name := range []string{
+		"access_token", "address", "scheme", "datacenter", "http_auth", "ca_file", "cert_file", "key_file",
+	} {
+		attributes[name] = &schema.Attribute{Type: cty.String, Optional: true}
+	}
+	return &snapshot.Kind{
+		Name:     "consul",
+		Schema:   &schema.Block{Attributes: attributes},
+		Defaults: map[string]cty.Value{"lock": cty.True, "gzip": cty.False},
+		Open:     open,
+	}
+}
+
+const (
+	defaultAddress = "127.0.0.1:8500"
+	dialTimeout    = 10 * time.Second
+	// keepAlive is below the time after which common firewalls forget a connection without traffic.
+	keepAlive = 17 * time.Second
+	// answerTimeout is how long one answer may take; nothing that is asked takes the server longer than a second.
+	answerTimeout = 30 * time.Second
+)
+
+// open makes a backend of arguments. It asks nothing of the server.
+func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapshot.Backend, diag.List) {
+	var diags diag.List
+	path := args.String("path")
+	switch {
+	case path == "":
+		diags = diags.Append(args.Problem("path", "Invalid path", `"path" cannot be empty.`))
+	case strings.HasPrefix(path, "/"):
+		diags = diags.Append(args.Problem("path", "Invalid path", `"path" is a key of Consul, which cannot begin with "/".`))
+	}
+	transport := p.Transport()
+	transport.DialContext = (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext
+	transport.ResponseHeaderTimeout = answerTimeout
+	base, more := locate(p, args, transport)
+	diags = diags.Append(more)
+	transport.TLSClientConfig, more = tlsConfig(p, args)
+	diags = diags.Append(more)
+	token, more := accessToken(p, args)
+	if diags = diags.Append(more); diags.HasErrors() {
+		return nil, diags
+	}
+	c := newClient(transport, base)
+	c.token, c.userAgent = token, p.UserAgent
+	c.user, c.password, _ = strings.Cut(either(args.String("http_auth"), p.Env("CONSUL_HTTP_AUTH")), ":")
+	c.common = url.Values{}
+	for name, value := range map[string]string{
+		"dc": args.String("datacenter"), "ns": p.Env("CONSUL_NAMESPACE"), "partition": p.Env("CONSUL_PARTITION"),
+	} {
+		if value != "" {
+			c.common.Set(name, value)
+		}
+	}
+	return &backend{
+		client: c, path: path, gzip: args.Bool("gzip"), lock: args.Bool("lock"), now: p.Now,
+		known: map[string]uint64{}, held: map[string]*heldLock{},
+	}, diags
+}
+
+func either(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// locate finds the agent's address: host and port, a URL which may have a path in front of Consul's, or unix://SOCKET.
+func locate(p snapshot.Place, args snapshot.Arguments, transport *http.Transport) (*url.URL, diag.List) {
+	scheme := args.String("scheme")
+	if scheme == "" {
+		scheme = "http"
+		if text := p.Env("CONSUL_HTTP_SSL"); text != "" {
+			on, err := strconv.ParseBool(text)
+			if err != nil {
+				return nil, diag.List{args.Problem("scheme", "Invalid scheme",
+					fmt.Sprintf("The environment variable CONSUL_HTTP_SSL has to be true or false, not %q.", text))}
+			}
+			if on {
+				scheme = "https"
+			}
+		}
+	}
+	if scheme != "http" && scheme != "https" {
+		return nil, diag.List{args.Problem("scheme", "Invalid scheme", fmt.Sprintf(`"scheme" has to be http or https, not %q.`, scheme))}
+	}
+	address := either(either(args.String("address"), p.Env("CONSUL_HTTP_ADDR")), defaultAddress)
+	if prefix, rest, ok := strings.Cut(address, "://"); ok {
+		address = rest
+		switch prefix {
+		case "https":
+			scheme = "https"
+		case "http": // TLS that was asked for elsewhere stays
+		case "unix":
+			transport.Proxy = nil
+			transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "unix", rest)
+			}
+			return &url.URL{Scheme: "http", Host: "localhost"}, nil
+		default:
+			return nil, diag.List{args.Problem("address", "Invalid address",
+				fmt.Sprintf(`"address" can begin with http://, https:// or unix://, not with %s://.`, prefix))}
+		}
+	}
+	base, err := url.Parse(scheme + "://" + address)
+	switch {
+	case err != nil || base.Hostname() == "" || base.RawQuery != "" || base.Fragment != "":
+		// The value is not repeated: it may hold a password.
+		return nil, diag.List{args.Problem("address", "Invalid address",
+			`"address" has to be a host with a port, such as 127.0.0.1:8500, or the URL of a Consul agent.`)}
+	case base.User != nil:
+		return nil, diag.List{args.Problem("address", "Invalid address",
+			`"address" cannot hold a user and a password; "http_auth" can.`)}
+	}
+	base.Path = strings.TrimSuffix(base.Path, "/")
+	return base, nil
+}
+
+// accessToken finds the ACL token: the argument, else the file that the environment names, else the environment's.
+func accessToken(p snapshot.Place, args snapshot.Arguments) (string, diag.List) {
+	if token := args.String("access_token"); token != "" {
+		return token, nil
+	}
+	if name := p.Env("CONSUL_HTTP_TOKEN_FILE"); name != "" {
+		data, err := os.ReadFile(p.Path(name))
+		if err != nil {
+			return "", diag.List{args.Problem("access_token", "Invalid access token",
+				fmt.Sprintf("The file that CONSUL_HTTP_TOKEN_FILE names cannot be read: %s.", err))}
+		}
+		if token := strings.TrimSpace(string(data)); token != "" {
+			return token, nil
+		}
+	}
+	return p.Env("CONSUL_HTTP_TOKEN"), nil
+}
+
+// tlsConfig returns how the agent is checked, and what it is shown.
+func tlsConfig(p snapshot.Place, args snapshot.Arguments) (*tls.Config, diag.List) {
+	var diags diag.List
+	bad := func(name, format string, a ...any) {
+		diags = diags.Append(args.Problem(name, "Invalid "+name, fmt.Sprintf(format, a...)))
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: p.Env("CONSUL_TLS_SERVER_NAME")}
+	if text := p.Env("CONSUL_HTTP_SSL_VERIFY"); text != "" {
+		verify, err := strconv.ParseBool(text)
+		if err != nil {
+			bad("scheme", "The environment variable CONSUL_HTTP_SSL_VERIFY has to be true or false, not %q.", text)
+		}
+		config.InsecureSkipVerify = err == nil && !verify
+	}
+	var files []string
+	if name := either(args.String("ca_file"), p.Env("CONSUL_CACERT")); name != "" {
+		files = []string{p.Path(name)}
+	} else if name := p.Env("CONSUL_CAPATH"); name != "" {
+		entries, err := os.ReadDir(p.Path(name))
+		if err != nil {
+			bad("ca_file", "The directory that CONSUL_CAPATH names cannot be read: %s.", err)
+		}
+		for _, e := range entries {
+			if !e.IsDir() {
+				files = append(files, filepath.Join(p.Path(name), e.Name()))
+			}
+		}
+	}
+	for _, name := range files {
+		if config.RootCAs == nil {
+			config.RootCAs = x509.NewCertPool()
+		}
+		data, err := os.ReadFile(name)
+		if err == nil && !config.RootCAs.AppendCertsFromPEM(data) {
+			err = errors.New("it holds no certificate in PEM form")
+		}
+		if err != nil {
+			bad("ca_file", "The file of certificate authorities %s cannot be used: %s.", name, err)
+		}
+	}
+	cert, key := either(args.String("cert_file"), p.Env("CONSUL_CLIENT_CERT")), either(args.String("key_file"), p.Env("CONSUL_CLIENT_KEY"))
+	switch {
+	case cert != "" && key == "":
+		bad("cert_file", `"cert_file" needs "key_file" beside it.`)
+	case key != "" && cert == "":
+		bad("key_file", `"key_file" needs "cert_file" beside it.`)
+	case cert != "":
+		pair, err := tls.LoadX509KeyPair(p.Path(cert), p.Path(key))
+		if err != nil {
+			bad("cert_file", "The certificate and its key cannot be used: %s.", err)
+			break
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, diags
+}
