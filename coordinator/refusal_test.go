@@ -33,7 +33,7 @@ func (w *warned) Diagnostics(list diag.List) {
 
 // refusingRun applies 40 numbers over a transport that fails as fault says, counted from the begin of the run, and goes on with
 // the run, without faults, if it does not end well.
-func refusingRun(t *testing.T, fault func(after time.Duration, op mem.Op) error) (out Outcome, err error, took time.Duration, warnings int64) {
+func refusingRun(t *testing.T, fault func(after time.Duration, op mem.Op) error) (out Outcome, took time.Duration, warnings int64, err error) {
 	t.Helper()
 	store := statemem.New(statemem.Options{})
 	began, healthy := time.Now(), false
@@ -77,7 +77,7 @@ func refusingRun(t *testing.T, fault func(after time.Duration, op mem.Op) error)
 			t.Errorf("%s began %d times", name, n)
 		}
 	}
-	return out, err, took, view.n.Load()
+	return out, took, view.n.Load(), err
 }
 
 // stores tells whether an operation stores something.
@@ -93,7 +93,7 @@ func stores(op mem.Op) bool {
 // store's answer to "is it there?" was that it is.
 func TestARunPausesWhileTheMessageStoreTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		out, err, took, warnings := refusingRun(t, func(after time.Duration, op mem.Op) error {
+		out, took, warnings, err := refusingRun(t, func(after time.Duration, op mem.Op) error {
 			if after > 3*time.Second && after < 20*time.Second && stores(op) {
 				return wire.ErrStore
 			}
@@ -113,7 +113,7 @@ func TestARunPausesWhileTheMessageStoreTakesNothing(t *testing.T) {
 
 func TestARunWhoseMessageStoreNeverRecoversEndsAndIsResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		out, err, took, _ := refusingRun(t, func(after time.Duration, op mem.Op) error {
+		out, took, _, err := refusingRun(t, func(after time.Duration, op mem.Op) error {
 			if after > 3*time.Second && stores(op) {
 				return wire.ErrStore
 			}
@@ -134,7 +134,7 @@ func TestWhatIsNotPermittedIsNotRepeatedForEver(t *testing.T) {
 	for _, name := range []string{"Delivery.Ack", "DeclareLimit", "Acquire", "PublishTask"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				out, err, took, _ := refusingRun(t, func(_ time.Duration, op mem.Op) error {
+				out, took, _, err := refusingRun(t, func(_ time.Duration, op mem.Op) error {
 					if op.Name == name && op.Actor == "coordinator" {
 						return wire.ErrDenied
 					}
@@ -153,7 +153,7 @@ func TestWhatIsNotPermittedIsNotRepeatedForEver(t *testing.T) {
 
 func TestAnOutageIsWaitedForHoweverLongItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		out, err, _, _ := refusingRun(t, func(after time.Duration, op mem.Op) error {
+		out, _, _, err := refusingRun(t, func(after time.Duration, op mem.Op) error {
 			switch {
 			case op.Actor != "coordinator" || after < 3*time.Second || after > 2*time.Minute:
 				return nil

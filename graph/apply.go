@@ -83,18 +83,19 @@ func circleIn(g plan.Graph) []string {
 	for _, e := range g.Edges {
 		d.Edge(int(e[0]), int(e[1]))
 	}
-	for _, c := range d.Cycles() {
-		names := []string{}
-		for _, i := range c.Loop {
-			if v := g.Vertices[i]; v.Kind == plan.DestroyObject {
-				names = append(names, v.Address+" (destroy)")
-			} else if v.Address != "" {
-				names = append(names, v.Address)
-			}
-		}
-		return names
+	cycles := d.Cycles()
+	if len(cycles) == 0 {
+		return nil
 	}
-	return nil
+	names := []string{}
+	for _, i := range cycles[0].Loop {
+		if v := g.Vertices[i]; v.Kind == plan.DestroyObject {
+			names = append(names, v.Address+" (destroy)")
+		} else if v.Address != "" {
+			names = append(names, v.Address)
+		}
+	}
+	return names
 }
 
 // build makes the graph.

@@ -60,16 +60,6 @@ func (s bitset) within(t bitset) bool {
 	return true
 }
 
-// meets tells whether s and t have a number in common.
-func (s bitset) meets(t bitset) bool {
-	for i, w := range s {
-		if w&t[i] != 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // each yields the numbers in ascending order.
 func (s bitset) each() iter.Seq[int] {
 	return func(yield func(int) bool) {

@@ -64,7 +64,7 @@ func TestTheClosureOfAVertexIsWhatAWalkFinds(t *testing.T) {
 func TestTheClosureGivesEverybodyTheSameSet(t *testing.T) {
 	s := blocks(3, func(i int) []int { return []int{0}[:min(i, 1)] })
 	c := NewClosure(s)
-	if c.Resources(4) != c.Resources(4) {
+	if first, second := c.Resources(4), c.Resources(4); first != second {
 		t.Error("the set was made twice")
 	}
 }

@@ -73,6 +73,7 @@ var parameters = []struct{ env, name string }{
 // connection returns the connection string, with what the operation's environment adds to it in front.
 func connection(p snapshot.Place, given string) (string, error) {
 	if strings.HasPrefix(given, "postgres://") || strings.HasPrefix(given, "postgresql://") {
+		//lint:ignore SA1019 only pairs can be joined with those of the operation's environment
 		pairs, err := pq.ParseURL(given)
 		if err != nil {
 			return "", errors.New("it is no valid URL") // the library's error repeats it, with the password
