@@ -57,7 +57,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 	info.ID, info.Info, info.Path, info.Created = id, "consul session: "+id, b.key(workspace), b.now().UTC()
 	stored, err := b.client.put(ctx, b.below(workspace, infoName), nil, snapshot.EncodeLock(info))
 	if err == nil && !stored {
-		err = errors.New("Consul refuses it")
+		err = errors.New("the server refuses it")
 	}
 	if err != nil {
 		return snapshot.Lock{}, errors.Join(fmt.Errorf("writing who holds the lock: %w", err), b.release(ctx, workspace, id))
