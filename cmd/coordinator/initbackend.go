@@ -279,7 +279,7 @@ func (i *initialisation) locked(ctx context.Context, at *openState, fn func() di
 	if !i.options.state.lock {
 		return fn()
 	}
-	lock, diags := lockBackend(ctx, at.backend, at.workspace, at.info, i.options.state.lockTimeout)
+	lock, diags := i.app.lockBackend(ctx, at.backend, at.workspace, at.info, i.options.state.lockTimeout)
 	if diags.HasErrors() {
 		return diags
 	}

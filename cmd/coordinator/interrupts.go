@@ -111,13 +111,21 @@ func (i *interrupts) watch(signals <-chan os.Signal, done <-chan struct{}) {
 					i.end()
 					return
 				}
-			case i.holding():
+			case i.holding(), idle.IsZero(): // the latter: it was demanded
 				idle = time.Now()
 			case time.Since(idle) > stopGrace:
 				i.leave(operation.ErrInterrupted)
 				left = time.Now()
 			}
 		}
+	}
+}
+
+// demand asks the command to stop as the first signal does, for a reason that the user is told.
+func (i *interrupts) demand(reason string) {
+	if !i.Asked() {
+		i.note(reason)
+		i.stop(operation.ErrInterrupted)
 	}
 }
 

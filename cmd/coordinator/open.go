@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/user"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,8 +32,8 @@ type openState struct {
 	// backendLock is the lock of the snapshot's backend, whose ID may be another one.
 	backendLock snapshot.Lock
 	info        journal.LockInfo
-	// forget ends the duty to release the lock when the process is ended at once.
-	forget func()
+	// forget ends the duty to release the lock when the process is ended at once; unwatch ends the watch over it.
+	forget, unwatch func()
 }
 
 // lockInfo says who this command is.
@@ -124,7 +125,7 @@ func (s *openState) ensureWorkspace(ctx context.Context) error {
 
 // lock takes the lock of the snapshot's backend, so that other engines keep out, then that of the store.
 func (s *openState) lock(ctx context.Context, timeout time.Duration) diag.List {
-	lock, diags := lockBackend(ctx, s.backend, s.workspace, s.info, timeout)
+	lock, diags := s.app.lockBackend(ctx, s.backend, s.workspace, s.info, timeout)
 	if diags.HasErrors() {
 		return diags
 	}
@@ -145,14 +146,46 @@ func (s *openState) lock(ctx context.Context, timeout time.Duration) diag.List {
 	s.forget = s.app.interrupts.atEnd(func(ctx context.Context) {
 		_ = s.backend.Unlock(ctx, s.workspace, lock.ID) // who finds the lock afterwards can break it
 	})
+	s.watchLock()
 	return nil
 }
 
+// watchLock stops the command when the backend's lock is lost: somebody else may change the state from then on.
+func (s *openState) watchLock() {
+	done, over := make(chan struct{}), make(chan struct{})
+	go func() { // unwatch waits for it
+		defer close(over)
+		select {
+		case <-done:
+		case <-s.backendLock.Lost: // nil where a lock cannot be lost unnoticed
+			s.app.interrupts.demand(fmt.Sprintf("\nThe lock of %s was lost, so others may change the state. "+
+				"Nothing more is started; what runs is finished and recorded.\n\n", s.backend.Describe(s.workspace).Where))
+		}
+	}()
+	s.unwatch = sync.OnceFunc(func() {
+		close(done)
+		<-over
+	})
+}
+
+// lockLost tells whether the backend's lock was lost while it was held.
+func (s *openState) lockLost() bool {
+	select {
+	case <-s.backendLock.Lost:
+		return true
+	default:
+		return false
+	}
+}
+
 // lockBackend takes the lock of a backend; it waits for one that somebody else holds, but not longer than timeout.
-func lockBackend(ctx context.Context, backend snapshot.Backend, workspace string, info journal.LockInfo,
+func (a *app) lockBackend(ctx context.Context, backend snapshot.Backend, workspace string, info journal.LockInfo,
 	timeout time.Duration,
 ) (snapshot.Lock, diag.List) {
-	lock, err := snapshot.Acquire(ctx, backend, workspace, info, timeout, nil)
+	lock, err := snapshot.Acquire(ctx, backend, workspace, info, timeout, func(h journal.LockInfo) {
+		a.tell(fmt.Sprintf("Waiting for the state lock %s, which %s has held since %s for %s...\n",
+			h.ID, h.Who, h.Created.Local().Format(time.DateTime), h.Operation))
+	})
 	var held *journal.Held
 	switch {
 	case errors.As(err, &held):
@@ -200,6 +233,11 @@ func (s *openState) record(ctx context.Context, tx journal.Tx) diag.List {
 // push writes the snapshot when the state has changed since it was written.
 func (s *openState) push(ctx context.Context) diag.List {
 	defer s.app.interrupts.hold()()
+	if s.lockLost() {
+		return diag.Errors("State lock lost", fmt.Sprintf("The lock of %s was lost while it was held, so the snapshot was not written there: "+
+			"somebody else may have changed it.\n\nNothing is lost: the state itself is in %s, and the next command writes the snapshot, "+
+			"or says what has to be decided.", s.backend.Describe(s.workspace).Where, s.store.home.Path()), nil)
+	}
 	if err := s.sync.Push(ctx, s.workspace); err != nil {
 		return diag.Errors("Failed to save state", fmt.Sprintf("Writing the snapshot: %s.\n\nNothing is lost: the state itself is in %s, and the next command writes the snapshot again.", err, s.store.home.Path()), nil)
 	}
@@ -212,6 +250,7 @@ func (s *openState) unlock(ctx context.Context) diag.List {
 		return nil
 	}
 	s.forget()
+	s.unwatch()
 	ctx = context.WithoutCancel(ctx)
 	// The store's lock is within the backend's, so it goes first.
 	diags := releasing(s.store.Unlock(ctx, s.workspace, s.lockID)).Append(releasing(s.backend.Unlock(ctx, s.workspace, s.backendLock.ID)))

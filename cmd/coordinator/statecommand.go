@@ -165,7 +165,7 @@ func (a *app) openFile(ctx context.Context, vars variableFlags, f stateFlags, op
 	if operation == "" || !f.lock {
 		return s, nil
 	}
-	lock, diags := lockBackend(ctx, s.backend, journal.DefaultWorkspace, a.lockInfo(operation), f.lockTimeout)
+	lock, diags := a.lockBackend(ctx, s.backend, journal.DefaultWorkspace, a.lockInfo(operation), f.lockTimeout)
 	if diags.HasErrors() {
 		return nil, diags
 	}
