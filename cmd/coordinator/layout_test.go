@@ -47,6 +47,9 @@ func TestADirectoryOfAnEarlierVersionKeepsItsWorkspaces(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(".millipede", "coordinator"), []byte("c-former\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.MkdirAll(filepath.Join("terraform.tfstate.d", "other"), 0o755); err != nil { // so the backend has it
+		t.Fatal(err)
+	}
 	run := func(workspace string, args ...string) string {
 		t.Helper()
 		var out bytes.Buffer
