@@ -99,7 +99,8 @@ func asBlocks(v cty.Value, block *schema.NestedBlock) cty.Value {
 
 // complete fills in the environment and the defaults. An argument that is set to "" stops the environment from standing
 // in for it, and then counts as not given.
-func (a Arguments) complete(k *Kind, env func(string) string) Arguments {
+func (a Arguments) complete(k *Kind, env func(string) string) (Arguments, diag.List) {
+	var diags diag.List
 	values := map[string]cty.Value{}
 	if a.value != cty.NilVal && !a.value.IsNull() {
 		values = a.value.AsValueMap()
@@ -110,43 +111,50 @@ func (a Arguments) complete(k *Kind, env func(string) string) Arguments {
 			v = cty.NullVal(ty)
 		}
 		if v.IsNull() {
-			v = fromEnvironment(ty, k.Env[name], env)
+			var more diag.List
+			v, more = fromEnvironment(name, ty, k.Env[name], env)
+			diags = diags.Append(more)
 		} else if ty == cty.String && v.AsString() == "" && len(k.Env[name]) > 0 {
 			v = cty.NullVal(ty)
 		}
-		v = completeNested(name, v, ty, k.Env, env)
+		v, more := completeNested(name, v, ty, k.Env, env)
+		diags = diags.Append(more)
 		if d, ok := k.Defaults[name]; ok && v.IsNull() {
 			v = d
 		}
 		values[name] = v
 	}
-	return Arguments{value: cty.ObjectVal(values)}
+	return Arguments{value: cty.ObjectVal(values)}, diags
 }
 
-func fromEnvironment(ty cty.Type, names []string, env func(string) string) cty.Value {
+// fromEnvironment returns what the first variable that is not empty says; null where none says anything.
+func fromEnvironment(argument string, ty cty.Type, names []string, env func(string) string) (cty.Value, diag.List) {
 	for _, n := range names {
 		text := env(n)
 		if text == "" {
 			continue
 		}
-		if v, err := convert.Convert(cty.StringVal(text), ty); err == nil {
-			return v
-		}
+		given := cty.StringVal(text)
 		if ty.IsListType() || ty.IsSetType() { // one element; kinds that know a separator read the variable themselves
-			if v, err := convert.Convert(cty.TupleVal([]cty.Value{cty.StringVal(text)}), ty); err == nil {
-				return v
-			}
+			given = cty.TupleVal([]cty.Value{given})
 		}
+		v, err := convert.Convert(given, ty)
+		if err != nil {
+			return cty.NullVal(ty), diag.List{problem(cty.GetAttrPath(argument), "Invalid environment variable",
+				fmt.Sprintf("The environment variable %s, which stands in for %q, has a value that does not fit: %s.", n, argument, err))}
+		}
+		return v, nil
 	}
-	return cty.NullVal(ty)
+	return cty.NullVal(ty), nil
 }
 
 // completeNested fills in the environment for the attributes of one nested attribute. It makes the object where only
 // the environment has something to say.
-func completeNested(name string, v cty.Value, ty cty.Type, envs map[string][]string, env func(string) string) cty.Value {
+func completeNested(name string, v cty.Value, ty cty.Type, envs map[string][]string, env func(string) string) (cty.Value, diag.List) {
 	if !ty.IsObjectType() {
-		return v
+		return v, nil
 	}
+	var diags diag.List
 	values := map[string]cty.Value{}
 	if !v.IsNull() {
 		values = v.AsValueMap()
@@ -158,16 +166,16 @@ func completeNested(name string, v cty.Value, ty cty.Type, envs map[string][]str
 			iv = cty.NullVal(ity)
 		}
 		if iv.IsNull() {
-			if iv = fromEnvironment(ity, envs[name+"."+inner], env); !iv.IsNull() {
-				found = true
-			}
+			var more diag.List
+			iv, more = fromEnvironment(name, ity, envs[name+"."+inner], env)
+			diags, found = diags.Append(more), found || !iv.IsNull()
 		}
 		values[inner] = iv
 	}
 	if !found {
-		return v
+		return v, diags
 	}
-	return cty.ObjectVal(values)
+	return cty.ObjectVal(values), diags
 }
 
 // at returns the value of an argument; null when it is not set.

@@ -56,7 +56,7 @@ type Place struct {
 	Now func() time.Time
 }
 
-// Local and Inmem are the kinds of this package.
+// The kinds of this package.
 var (
 	localKind = &Kind{
 		Name: "local",
@@ -179,7 +179,8 @@ func (p Place) Open(ctx context.Context, typ string, config cty.Value) (Backend,
 		return nil, diag.Errors("Invalid backend configuration",
 			fmt.Sprintf("The configuration of the backend %q is not known yet.", typ), nil)
 	}
-	args = args.complete(k, p.Env)
+	args, more := args.complete(k, p.Env)
+	diags = diags.Append(more)
 	for _, name := range slices.Sorted(maps.Keys(k.Schema.Attributes)) {
 		if k.Schema.Attributes[name].Required && args.null(name) {
 			diags = diags.Append(missing(name, k.Env[name]))

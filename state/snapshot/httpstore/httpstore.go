@@ -38,7 +38,7 @@ type backend struct {
 	userAgent                              string
 
 	mu   sync.Mutex        // guards held
-	held map[string][]byte // by the ID of a lock of this process: what the server was told of it
+	held map[string][]byte // by the ID of a lock of this process: what the server was told of it, nil for nothing
 }
 
 // Describe implements snapshot.Backend.
@@ -82,7 +82,10 @@ func (b *backend) Write(ctx context.Context, workspace string, data []byte) erro
 	}
 	to := *b.address
 	b.mu.Lock()
-	for id := range b.held {
+	for id, document := range b.held {
+		if document == nil {
+			continue
+		}
 		query := to.Query()
 		query.Set("ID", id)
 		to.RawQuery = query.Encode()
@@ -103,6 +106,7 @@ func (b *backend) Write(ctx context.Context, workspace string, data []byte) erro
 // Lock implements snapshot.Backend. Without an address for it, nothing is locked.
 func (b *backend) Lock(ctx context.Context, _ string, info journal.LockInfo) (snapshot.Lock, error) {
 	if b.lockAddress == nil {
+		b.hold(info.ID, nil)
 		return snapshot.Lock{ID: info.ID}, nil
 	}
 	info.Path = ""
@@ -114,9 +118,7 @@ func (b *backend) Lock(ctx context.Context, _ string, info journal.LockInfo) (sn
 	defer drain(answer)
 	switch answer.StatusCode {
 	case http.StatusOK:
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.held[info.ID] = document
+		b.hold(info.ID, document)
 		return snapshot.Lock{ID: info.ID}, nil
 	case http.StatusConflict, http.StatusLocked:
 		body, err := readAll(answer.Body, maxLock)
@@ -126,6 +128,9 @@ func (b *backend) Lock(ctx context.Context, _ string, info journal.LockInfo) (sn
 		holder, err := snapshot.DecodeLock(body)
 		if err != nil {
 			holder = info // the server does not say who it is
+		} else if holder.ID == info.ID { // the answer to an earlier try was lost: the lock is ours
+			b.hold(info.ID, document)
+			return snapshot.Lock{ID: info.ID}, nil
 		}
 		return snapshot.Lock{}, &journal.Held{Holder: holder}
 	}
@@ -137,11 +142,11 @@ func (b *backend) Unlock(ctx context.Context, _, lockID string) error {
 	b.mu.Lock()
 	document, own := b.held[lockID]
 	b.mu.Unlock()
+	if own && (document == nil || b.unlockAddress == nil) { // the server was told nothing, or is not to be told
+		b.forget(lockID)
+		return nil
+	}
 	if b.unlockAddress == nil {
-		if own || b.lockAddress == nil {
-			b.forget(lockID)
-			return nil
-		}
 		return fmt.Errorf("%w: the backend has no unlock_address", snapshot.ErrNotLocked)
 	}
 	if !own {
@@ -160,6 +165,13 @@ func (b *backend) Unlock(ctx context.Context, _, lockID string) error {
 		return fmt.Errorf("%w: %w", snapshot.ErrNotLocked, refused("releasing the lock", answer))
 	}
 	return refused("releasing the lock", answer)
+}
+
+// hold notes a lock of this process. document is nil where the server was not asked for it.
+func (b *backend) hold(lockID string, document []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held[lockID] = document
 }
 
 func (b *backend) forget(lockID string) {

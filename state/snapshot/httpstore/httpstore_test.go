@@ -147,6 +147,39 @@ func TestTheRequestsAreThoseOfTheProtocol(t *testing.T) {
 	}
 }
 
+// Without an address for locks none is taken. The command's end released one all the same, which was somebody else's
+// business, or failed.
+func TestALockThatWasNotAskedForIsNotReleased(t *testing.T) {
+	s := newServer(t)
+	b := s.open(t, map[string]cty.Value{"lock_address": cty.NullVal(cty.String)})
+	lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "plan"))
+	if err == nil {
+		err = b.Write(t.Context(), "default", []byte(`{}`))
+	}
+	if err == nil {
+		err = b.Unlock(t.Context(), "default", lock.ID)
+	}
+	if want := []string{"POST /state?team=a"}; err != nil || !slices.Equal(s.requests, want) {
+		t.Errorf("the requests are %q (%v), want %q", s.requests, err, want)
+	}
+}
+
+// The answer to a lock was lost, and the request repeated: the server then names the asker as the holder, and the command
+// gave up before a lock that was its own.
+func TestALockWhoseAnswerWasLostIsOurs(t *testing.T) {
+	s := newServer(t)
+	b := s.open(t, nil)
+	info := snapshottest.Info("1", "plan")
+	s.lock = snapshot.EncodeLock(info)
+	lock, err := b.Lock(t.Context(), "default", info)
+	if err == nil {
+		err = b.Unlock(t.Context(), "default", lock.ID)
+	}
+	if err != nil || s.lock != nil {
+		t.Errorf("the lock is %s: %v", s.lock, err)
+	}
+}
+
 func TestABusyServerIsAskedAgain(t *testing.T) {
 	s := newServer(t)
 	s.failures = 2
@@ -186,6 +219,15 @@ func TestAPasswordInTheAddressIsNotShown(t *testing.T) {
 	}
 }
 
+// A variable whose value did not fit was passed over, and the default taken.
+func TestAVariableThatDoesNotFitIsADiagnostic(t *testing.T) {
+	_, diags := place(map[string]string{"TF_HTTP_RETRY_MAX": "many"}).Open(t.Context(), "http",
+		cty.ObjectVal(map[string]cty.Value{"address": cty.StringVal("http://127.0.0.1:1")}))
+	if !diags.HasErrors() || !strings.Contains(diags[0].Detail, "TF_HTTP_RETRY_MAX") {
+		t.Errorf("the problems are %v", diags.Err())
+	}
+}
+
 func TestWrongArgumentsAreDiagnostics(t *testing.T) {
 	for claim, c := range map[string]struct {
 		name, value, want string
@@ -195,6 +237,7 @@ func TestWrongArgumentsAreDiagnostics(t *testing.T) {
 		"a certificate without its key":   {"client_certificate_pem", "x", `needs "client_private_key_pem"`},
 		"an authority that is not PEM":    {"client_ca_certificate_pem", "x", "no certificate"},
 		"a number that is none":           {"retry_max", "many", "Inappropriate value"},
+		"a number beyond all bounds":      {"retry_wait_max", "1e30", "cannot be negative, nor above"},
 		"a negative number":               {"retry_max", "-1", "cannot be negative"},
 		"no address":                      {"address", "", "required"},
 		"an argument that does not exist": {"adress", "http://x", "not expected"},

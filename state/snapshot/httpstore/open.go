@@ -18,6 +18,9 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
+// most bounds how often, and how many seconds, the arguments can ask to wait.
+const most = 86400
+
 // open makes a backend of arguments. It asks nothing of the server.
 func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapshot.Backend, diag.List) {
 	b := &backend{
@@ -43,8 +46,8 @@ func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapsho
 		*to = u
 	}
 	for _, name := range []string{"retry_max", "retry_wait_min", "retry_wait_max"} {
-		if args.Int(name) < 0 {
-			diags = diags.Append(args.Problem(name, "Invalid "+name, fmt.Sprintf("%q cannot be negative.", name)))
+		if n := args.Int(name); n < 0 || n > most {
+			diags = diags.Append(args.Problem(name, "Invalid "+name, fmt.Sprintf("%q cannot be negative, nor above %d.", name, most)))
 		}
 	}
 	var more diag.List

@@ -32,7 +32,7 @@ type backend struct {
 	// creation is the key of the lock under which the rows of new workspaces are made.
 	creation int64
 
-	mu   sync.Mutex // guards held
+	mu   sync.Mutex // guards held and the fields of its locks
 	held map[string]*heldLock
 }
 
@@ -82,11 +82,42 @@ func (b *backend) Write(ctx context.Context, workspace string, data []byte) erro
 // Lock implements snapshot.Backend. A workspace that has a row is locked by the row's id, one that has none by the key
 // under which rows are made. The database does not store who holds a lock, so the holder of journal.Held is info itself.
 func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
+	h := &heldLock{}
+	if !b.reserve(workspace, h) {
+		return snapshot.Lock{}, &journal.Held{Holder: info}
+	}
+	lock, err := b.lock(ctx, workspace, info, h)
+	if err != nil {
+		b.take(workspace, "")
+	}
+	return lock, err
+}
+
+// reserve notes that this process is about to lock a workspace. It reports false when it has done so already.
+func (b *backend) reserve(workspace string, h *heldLock) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.held[workspace] != nil {
-		return snapshot.Lock{}, &journal.Held{Holder: info}
+		return false
 	}
+	b.held[workspace] = h
+	return true
+}
+
+// take removes the lock of this process with an ID, empty for one that is only reserved; nil when there is none.
+func (b *backend) take(workspace, id string) *heldLock {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h := b.held[workspace]
+	if h == nil || h.id != id {
+		return nil
+	}
+	delete(b.held, workspace)
+	return h
+}
+
+// lock takes the lock that h is reserved for.
+func (b *backend) lock(ctx context.Context, workspace string, info journal.LockInfo, h *heldLock) (snapshot.Lock, error) {
 	session, err := b.db.Conn(ctx)
 	if err != nil {
 		return snapshot.Lock{}, err
@@ -100,8 +131,9 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 		return snapshot.Lock{}, errors.Join(err, closeSession(session))
 	}
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
-	h := &heldLock{id: info.ID, key: key, session: session, stop: stop, done: make(chan struct{})}
-	b.held[workspace] = h
+	b.mu.Lock()
+	h.id, h.key, h.session, h.stop, h.done = info.ID, key, session, stop, make(chan struct{})
+	b.mu.Unlock()
 	lost := make(chan struct{})
 	go h.watch(watching, lost)
 	return snapshot.Lock{ID: info.ID, Lost: lost}, nil
@@ -161,13 +193,13 @@ func (h *heldLock) watch(ctx context.Context, lost chan<- struct{}) {
 
 // Unlock implements snapshot.Backend. The lock of another session ends with that session: the error names it.
 func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	h := b.held[workspace]
-	if h == nil || h.id != lockID {
+	var h *heldLock
+	if lockID != "" {
+		h = b.take(workspace, lockID)
+	}
+	if h == nil {
 		return b.foreign(ctx, workspace, lockID)
 	}
-	delete(b.held, workspace)
 	h.stop()
 	<-h.done
 	return errors.Join(unlockSession(ctx, h.session, h.key), closeSession(h.session))

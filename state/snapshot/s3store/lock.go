@@ -57,7 +57,11 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 	if b.lockFile {
 		err := b.put(ctx, key+".tflock", b.lockTags, map[string]string{"If-None-Match": "*"}, document)
 		if aws.IsCode(err, "PreconditionFailed", "ConditionalRequestConflict") || isStatus(err, http.StatusPreconditionFailed, http.StatusConflict) {
-			return snapshot.Lock{}, b.heldByFile(ctx, key)
+			if err = b.heldByFile(ctx, key); isOwn(err, info.ID) {
+				err = nil
+			} else {
+				return snapshot.Lock{}, err
+			}
 		}
 		if err != nil {
 			return snapshot.Lock{}, fmt.Errorf("writing the lock file: %w", err)
@@ -67,12 +71,15 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 		err := b.dynamo(ctx, "PutItem", map[string]any{
 			"Item": row(map[string]string{"LockID": info.Path, "Info": string(document)}), "ConditionExpression": "attribute_not_exists(LockID)",
 		}, nil)
-		if err != nil {
-			if aws.IsCode(err, "ConditionalCheckFailedException") {
-				err = b.heldByRow(ctx, key)
-			} else {
-				err = fmt.Errorf("writing the lock into the table %s: %w", b.table, err)
+		switch {
+		case aws.IsCode(err, "ConditionalCheckFailedException"):
+			if err = b.heldByRow(ctx, key); isOwn(err, info.ID) {
+				err = nil
 			}
+		case err != nil:
+			err = fmt.Errorf("writing the lock into the table %s: %w", b.table, err)
+		}
+		if err != nil {
 			if b.lockFile { // what was taken first is given back
 				err = errors.Join(err, b.unlockFile(context.WithoutCancel(ctx), key, info.ID))
 			}
@@ -80,6 +87,12 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 		}
 	}
 	return snapshot.Lock{ID: info.ID}, nil
+}
+
+// isOwn tells whether the lock that keeps this process out is its own: the answer to an earlier try was lost.
+func isOwn(err error, id string) bool {
+	var held *journal.Held
+	return errors.As(err, &held) && held.Holder.ID == id
 }
 
 func isStatus(err error, statuses ...int) bool {
@@ -200,6 +213,9 @@ func (b *backend) unlockRow(ctx context.Context, key, lockID string) error {
 		"ExpressionAttributeValues": row(map[string]string{":info": found["Info"].S}),
 	}, nil)
 	if aws.IsCode(err, "ConditionalCheckFailedException") {
+		if left, err := b.find(ctx, b.lockID(key), "LockID, Info"); err == nil && left == nil {
+			return nil // it was deleted by a try whose answer was lost
+		}
 		return fmt.Errorf("%w: %s; somebody else changed the lock in the meantime", snapshot.ErrNotLocked, lockID)
 	}
 	return err

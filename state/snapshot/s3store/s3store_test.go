@@ -117,6 +117,20 @@ func TestALockThatOneOfTheTwoRefusesIsNotHeld(t *testing.T) {
 	}
 }
 
+// The answer to a lock was lost, and the request repeated: the condition then fails because of the process's own lock, and
+// the command gave up before it, and left it behind.
+func TestALockWhoseAnswerWasLostIsOurs(t *testing.T) {
+	s := amazon.New(t, "states")
+	b := opened(t, s, map[string]cty.Value{"use_lockfile": cty.True, "dynamodb_table": cty.StringVal("locks")})
+	info := snapshottest.Info("1", "plan")
+	for range 2 {
+		lock, err := b.Lock(t.Context(), "default", info)
+		ok(t, err)
+		is(t, lock.ID, "1")
+	}
+	ok(t, b.Unlock(t.Context(), "default", "1"))
+}
+
 func TestAStateThatIsNotTheOneOfItsDigestIsRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the state is read again for ten seconds")
