@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/zclconf/go-cty/cty"
-	"golang.org/x/net/http/httpproxy"
 
+	"github.com/millipede-iac/millipede/cloud"
+	"github.com/millipede-iac/millipede/lang/arguments"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/schema"
 )
@@ -36,6 +36,22 @@ type Kind struct {
 	// (Arguments.Problem). It may ask the network, within ctx.
 	Open func(ctx context.Context, p Place, args Arguments) (Backend, diag.List)
 }
+
+// Arguments are the arguments of a backend. Those that Kind.Open gets are known and complete.
+type Arguments = arguments.Arguments
+
+func (k *Kind) spec() arguments.Spec {
+	return arguments.Spec{
+		Subject: fmt.Sprintf("the backend %q", k.Name), Schema: k.Schema, Env: k.Env, Defaults: k.Defaults, Conflicts: k.Conflicts,
+	}
+}
+
+// Type returns the type of a complete configuration: an object with all arguments and nested blocks of the kind.
+func (k *Kind) Type() cty.Type { return k.spec().Type() }
+
+// Decode converts the value of a block, or of a map of arguments, to the schema's types. Arguments that are not set are
+// null. Required arguments are not asked for, because the environment may set them.
+func (k *Kind) Decode(config cty.Value) (Arguments, diag.List) { return k.spec().Decode(config) }
 
 // Kinds are the kinds of backends that there are.
 type Kinds []*Kind
@@ -156,7 +172,7 @@ func (p Place) Check(typ string, config cty.Value) diag.List {
 		return diags
 	}
 	for _, name := range slices.Sorted(maps.Keys(k.Schema.Attributes)) {
-		if k.Schema.Attributes[name].Required && len(k.Env[name]) == 0 && !args.Given(name) && args.known(name) {
+		if k.Schema.Attributes[name].Required && len(k.Env[name]) == 0 && !args.Given(name) && args.Known(name) {
 			diags = diags.Append(missing(name, nil))
 		}
 	}
@@ -175,14 +191,14 @@ func (p Place) Open(ctx context.Context, typ string, config cty.Value) (Backend,
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	if !args.value.IsWhollyKnown() {
+	if !args.WhollyKnown() {
 		return nil, diag.Errors("Invalid backend configuration",
 			fmt.Sprintf("The configuration of the backend %q is not known yet.", typ), nil)
 	}
-	args, more := args.complete(k, p.Env)
+	args, more := k.spec().Complete(args, p.Env)
 	diags = diags.Append(more)
 	for _, name := range slices.Sorted(maps.Keys(k.Schema.Attributes)) {
-		if k.Schema.Attributes[name].Required && args.null(name) {
+		if k.Schema.Attributes[name].Required && !args.Set(name) {
 			diags = diags.Append(missing(name, k.Env[name]))
 		}
 	}
@@ -198,41 +214,17 @@ func missing(name string, env []string) *diag.Diagnostic {
 	if len(env) > 0 {
 		detail += ", or in the environment as " + strings.Join(env, " or ")
 	}
-	return problem(cty.GetAttrPath(name), "Missing required argument", detail+".")
+	return arguments.Problem(cty.GetAttrPath(name), "Missing required argument", detail+".")
+}
+
+// Surroundings returns what packages that ask services take from the place.
+func (p Place) Surroundings() cloud.Surroundings {
+	return cloud.Surroundings{Dir: p.Dir, Env: p.Env, UserAgent: p.UserAgent}
 }
 
 // Path returns a path of a file as the place means it: relative ones start from its directory.
-func (p Place) Path(name string) string {
-	return within(p.Dir, name)
-}
+func (p Place) Path(name string) string { return p.Surroundings().Path(name) }
 
 // Transport returns a new HTTP transport that takes its proxies from the operation's environment. Its owner closes its
 // idle connections.
-func (p Place) Transport() *http.Transport {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	proxies := httpproxy.Config{
-		HTTPProxy:  p.either("HTTP_PROXY", "http_proxy"),
-		HTTPSProxy: p.either("HTTPS_PROXY", "https_proxy"),
-		NoProxy:    p.either("NO_PROXY", "no_proxy"),
-		CGI:        p.getenv("REQUEST_METHOD") != "",
-	}
-	choose := proxies.ProxyFunc()
-	t.Proxy = func(r *http.Request) (*url.URL, error) { return choose(r.URL) }
-	return t
-}
-
-func (p Place) getenv(name string) string {
-	if p.Env == nil {
-		return ""
-	}
-	return p.Env(name)
-}
-
-func (p Place) either(names ...string) string {
-	for _, n := range names {
-		if v := p.getenv(n); v != "" {
-			return v
-		}
-	}
-	return ""
-}
+func (p Place) Transport() *http.Transport { return p.Surroundings().Transport() }

@@ -76,7 +76,7 @@ func NewLocal(o LocalOptions) *Local {
 func openLocal(_ context.Context, p Place, args Arguments) (Backend, diag.List) {
 	var diags diag.List
 	for name, what := range map[string]string{"path": "state file", "workspace_dir": "workspace directory"} {
-		if !args.null(name) && args.String(name) == "" {
+		if args.Set(name) && args.String(name) == "" {
 			diags = diags.Append(args.Problem(name, "Invalid local "+what+" path", fmt.Sprintf("The %q attribute value must not be empty.", name)))
 		}
 	}

@@ -108,10 +108,10 @@ import "` + module + `/wire/wiretest"`},
 		},
 		"a library outside of the packages that it is confined to": {
 			tree: map[string]string{
-				"state/snapshot/a.go": "// Package snapshot is good.\npackage snapshot\nimport \"golang.org/x/net/http/httpproxy\"\n",
-				"worker/a.go":         "// Package worker is bad.\npackage worker\nimport \"golang.org/x/net/http/httpproxy\"\n",
+				"cloud/a.go":  "// Package cloud is good.\npackage cloud\nimport \"golang.org/x/net/http/httpproxy\"\n",
+				"worker/a.go": "// Package worker is bad.\npackage worker\nimport \"golang.org/x/net/http/httpproxy\"\n",
 			},
-			want: []string{"worker/a.go: imports golang.org/x/net/http/httpproxy, which only cloud/aws, state/snapshot may"},
+			want: []string{"worker/a.go: imports golang.org/x/net/http/httpproxy, which only cloud, cloud/aws may"},
 		},
 		"an actor that imports the other one or an adapter": {
 			tree: map[string]string{

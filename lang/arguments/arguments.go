@@ -1,4 +1,8 @@
-package snapshot
+// Package arguments reads the arguments of a block whose shape is a schema, and which variables of the environment may
+// stand in for.
+//
+// It evaluates no expressions: it takes the value that they had. Backends and key providers have such blocks.
+package arguments
 
 import (
 	"fmt"
@@ -13,15 +17,31 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// Arguments are the arguments of a backend, or of a nested part of them, converted to the types of the schema. Those
-// that Kind.Open gets are known, with environment and defaults filled in. The zero value has none.
+// Arguments are the arguments of a block, or of a nested part of it, converted to the types of the schema. Those
+// that are complete have environment and defaults filled in. The zero value has none.
 type Arguments struct {
 	value cty.Value // an object; NilVal for no arguments at all
 	path  cty.Path
 }
 
-// Type returns the type of a complete configuration: an object with all arguments and nested blocks of the kind.
-func (k *Kind) Type() cty.Type { return blockType(k.Schema) }
+// Spec says which arguments a block has. A Spec is immutable.
+type Spec struct {
+	// Subject is what has the arguments, for messages: `the backend "s3"`.
+	Subject string
+	// Schema holds the arguments and nested blocks. A nested attribute is an attribute of an object type with optional
+	// attributes; the schema's Nested objects are not used here.
+	Schema *schema.Block
+	// Env names, by argument, the environment variables that stand in for it, the first that is not empty winning. An
+	// attribute of a nested attribute is written "endpoints.s3".
+	Env map[string][]string
+	// Defaults are the values of arguments that neither the configuration nor the environment sets.
+	Defaults map[string]cty.Value
+	// Conflicts are the pairs of arguments of which a configuration may set one at most.
+	Conflicts [][2]string
+}
+
+// Type returns the type of a complete configuration: an object with all arguments and nested blocks.
+func (s Spec) Type() cty.Type { return blockType(s.Schema) }
 
 // blockType is the type that a block's configuration is converted to: all of its arguments may be missing.
 func blockType(b *schema.Block) cty.Type {
@@ -40,7 +60,7 @@ func blockType(b *schema.Block) cty.Type {
 
 // Decode converts the value of a block, or of a map of arguments, to the schema's types. Arguments that are not set are
 // null. Required arguments are not asked for, because the environment may set them.
-func (k *Kind) Decode(config cty.Value) (Arguments, diag.List) {
+func (s Spec) Decode(config cty.Value) (Arguments, diag.List) {
 	none := Arguments{value: cty.NullVal(cty.EmptyObject)}
 	if config == cty.NilVal {
 		return none, nil
@@ -51,9 +71,9 @@ func (k *Kind) Decode(config cty.Value) (Arguments, diag.List) {
 	}
 	if t := config.Type(); !t.IsObjectType() && !t.IsMapType() {
 		return none, diag.Errors("Invalid backend configuration",
-			fmt.Sprintf("The configuration of the backend %q has to be an object.", k.Name), nil)
+			fmt.Sprintf("The configuration of %s has to be an object.", s.Subject), nil)
 	}
-	want := k.Type().AttributeTypes()
+	want := s.Type().AttributeTypes()
 	given := config.AsValueMap()
 	values := make(map[string]cty.Value, len(want))
 	var diags diag.List
@@ -61,15 +81,15 @@ func (k *Kind) Decode(config cty.Value) (Arguments, diag.List) {
 		at := cty.GetAttrPath(name)
 		ty, ok := want[name]
 		if !ok {
-			diags = diags.Append(problem(at, "Unsupported argument", fmt.Sprintf("An argument named %q is not expected here.", name)))
+			diags = diags.Append(Problem(at, "Unsupported argument", fmt.Sprintf("An argument named %q is not expected here.", name)))
 			continue
 		}
-		v, err := convert.Convert(asBlocks(given[name], k.Schema.Blocks[name]), ty)
+		v, err := convert.Convert(asBlocks(given[name], s.Schema.Blocks[name]), ty)
 		if err != nil {
 			if inner, ok := err.(cty.PathError); ok {
 				at = append(at, inner.Path...)
 			}
-			diags = diags.Append(problem(at, "Incorrect attribute value type", fmt.Sprintf("Inappropriate value for attribute %q: %s.", name, err)))
+			diags = diags.Append(Problem(at, "Incorrect attribute value type", fmt.Sprintf("Inappropriate value for attribute %q: %s.", name, err)))
 			continue
 		}
 		values[name] = v
@@ -80,9 +100,9 @@ func (k *Kind) Decode(config cty.Value) (Arguments, diag.List) {
 		}
 	}
 	args := Arguments{value: cty.ObjectVal(values)}
-	for _, pair := range k.Conflicts {
+	for _, pair := range s.Conflicts {
 		if args.Given(pair[0]) && args.Given(pair[1]) {
-			diags = diags.Append(problem(cty.GetAttrPath(pair[0]), "Invalid combination of arguments",
+			diags = diags.Append(Problem(cty.GetAttrPath(pair[0]), "Invalid combination of arguments",
 				fmt.Sprintf("%q: conflicts with %s.", pair[0], pair[1])))
 		}
 	}
@@ -97,29 +117,29 @@ func asBlocks(v cty.Value, block *schema.NestedBlock) cty.Value {
 	return cty.TupleVal([]cty.Value{v})
 }
 
-// complete fills in the environment and the defaults. An argument that is set to "" stops the environment from standing
+// Complete fills in the environment and the defaults. An argument that is set to "" stops the environment from standing
 // in for it, and then counts as not given.
-func (a Arguments) complete(k *Kind, env func(string) string) (Arguments, diag.List) {
+func (s Spec) Complete(a Arguments, env func(string) string) (Arguments, diag.List) {
 	var diags diag.List
 	values := map[string]cty.Value{}
 	if a.value != cty.NilVal && !a.value.IsNull() {
 		values = a.value.AsValueMap()
 	}
-	for name, ty := range k.Type().AttributeTypes() {
+	for name, ty := range s.Type().AttributeTypes() {
 		v, ok := values[name]
 		if !ok {
 			v = cty.NullVal(ty)
 		}
 		if v.IsNull() {
 			var more diag.List
-			v, more = fromEnvironment(name, ty, k.Env[name], env)
+			v, more = fromEnvironment(name, ty, s.Env[name], env)
 			diags = diags.Append(more)
-		} else if ty == cty.String && v.AsString() == "" && len(k.Env[name]) > 0 {
+		} else if ty == cty.String && v.AsString() == "" && len(s.Env[name]) > 0 {
 			v = cty.NullVal(ty)
 		}
-		v, more := completeNested(name, v, ty, k.Env, env)
+		v, more := completeNested(name, v, ty, s.Env, env)
 		diags = diags.Append(more)
-		if d, ok := k.Defaults[name]; ok && v.IsNull() {
+		if d, ok := s.Defaults[name]; ok && v.IsNull() {
 			v = d
 		}
 		values[name] = v
@@ -140,7 +160,7 @@ func fromEnvironment(argument string, ty cty.Type, names []string, env func(stri
 		}
 		v, err := convert.Convert(given, ty)
 		if err != nil {
-			return cty.NullVal(ty), diag.List{problem(cty.GetAttrPath(argument), "Invalid environment variable",
+			return cty.NullVal(ty), diag.List{Problem(cty.GetAttrPath(argument), "Invalid environment variable",
 				fmt.Sprintf("The environment variable %s, which stands in for %q, has a value that does not fit: %s.", n, argument, err))}
 		}
 		return v, nil
@@ -186,10 +206,8 @@ func (a Arguments) at(name string) cty.Value {
 	return a.value.GetAttr(name)
 }
 
-func (a Arguments) null(name string) bool { return a.at(name).IsNull() }
-
-// known tells whether it is known what an argument is.
-func (a Arguments) known(name string) bool { return a.at(name).IsKnown() }
+// Known tells whether it is known what an argument is.
+func (a Arguments) Known(name string) bool { return a.at(name).IsKnown() }
 
 // Given tells whether an argument is set to something other than an empty string, list, set or map.
 func (a Arguments) Given(name string) bool {
@@ -290,10 +308,11 @@ func (a Arguments) Count(name string) int {
 
 // Problem returns a problem with an argument.
 func (a Arguments) Problem(name, summary, detail string) *diag.Diagnostic {
-	return problem(append(slices.Clone(a.path), cty.GetAttrStep{Name: name}), summary, detail)
+	return Problem(append(slices.Clone(a.path), cty.GetAttrStep{Name: name}), summary, detail)
 }
 
-func problem(at cty.Path, summary, detail string) *diag.Diagnostic {
+// Problem returns an error about the argument at a path.
+func Problem(at cty.Path, summary, detail string) *diag.Diagnostic {
 	if !strings.HasSuffix(detail, ".") && !strings.HasSuffix(detail, "\n") {
 		detail += "."
 	}
@@ -302,9 +321,9 @@ func problem(at cty.Path, summary, detail string) *diag.Diagnostic {
 	return d
 }
 
-// Recorded returns all arguments of a kind, null where they are not set: what init records. Neither the environment nor
+// Recorded returns all arguments that a block can have, null where they are not set: what init records. Neither the environment nor
 // defaults are in it.
-func (a Arguments) Recorded(k *Kind) cty.Value {
+func (a Arguments) Recorded(k interface{ Type() cty.Type }) cty.Value {
 	if a.value != cty.NilVal && !a.value.IsNull() {
 		return a.value
 	}
@@ -316,4 +335,12 @@ func (a Arguments) Recorded(k *Kind) cty.Value {
 }
 
 // Set tells whether an argument is set at all, be it to something empty.
-func (a Arguments) Set(name string) bool { return !a.null(name) }
+func (a Arguments) Set(name string) bool { return !a.at(name).IsNull() }
+
+// WhollyKnown tells whether nothing in the arguments is unknown.
+func (a Arguments) WhollyKnown() bool { return a.value == cty.NilVal || a.value.IsWhollyKnown() }
+
+// Has tells whether the block can have an argument, be it set or not.
+func (a Arguments) Has(name string) bool {
+	return a.value != cty.NilVal && !a.value.IsNull() && a.value.Type().HasAttribute(name)
+}
