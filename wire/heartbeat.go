@@ -16,9 +16,10 @@ const (
 	MaxEvent = 256 << 10
 	// MaxClaim is the size of the content of a register.
 	MaxClaim = 8 << 10
-	// maxAttempts and maxText bound what a heartbeat lists, and each of its texts.
+	// MaxText is the size of each text in a heartbeat.
+	MaxText = 512
+	// maxAttempts bounds what a heartbeat lists.
 	maxAttempts = 4096
-	maxText     = 512
 	// maxSlots is more than any worker can use.
 	maxSlots = 1 << 16
 )
@@ -48,8 +49,8 @@ func ReadHeartbeat(subject string, data []byte) (Heartbeat, error) {
 	case h.Worker == "" || len(h.Attempts) > maxAttempts || h.Slots < 0 || h.Slots > maxSlots:
 		return Heartbeat{}, errUnreasonable
 	}
-	for _, text := range []string{h.Worker, h.Pools[0], h.Version, h.Platform, h.PublicKey, h.Host, h.Identity, string(h.Proof)} {
-		if len(text) > maxText {
+	for _, text := range []string{h.Worker, h.Pools[0], h.Version, h.Platform, h.PublicKey, h.Host, h.Identity, h.Trouble, string(h.Proof)} {
+		if len(text) > MaxText {
 			return Heartbeat{}, errUnreasonable
 		}
 	}

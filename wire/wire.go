@@ -273,6 +273,8 @@ type Heartbeat struct {
 	Platform string   `msgpack:"pl"` // os_arch
 	Draining bool     `msgpack:"d,omitempty"`
 	Leaving  bool     `msgpack:"l,omitempty"`
+	// Trouble says why the worker takes no tasks although it is alive, such as a disk without room; empty while it takes them.
+	Trouble string `msgpack:"t,omitempty"`
 	// PublicKey is the worker's curve public key: run keys are sealed to it.
 	PublicKey string `msgpack:"k,omitempty"`
 	Host      string `msgpack:"h,omitempty"`

@@ -68,6 +68,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 	if err := w.Journal.Intend(ref, a.nonce, notStarted); err != nil {
 		if errors.Is(err, journal.ErrFull) {
 			w.Log.Warn("a task is given back: the disk of this worker is full", "attempt", ref.Attempt, "error", err)
+			w.noRoom(err)
 			pause(ctx, hesitation)
 		} else {
 			w.fail(fmt.Errorf("noting the intent to claim %s: %w", ref.Attempt, err))
@@ -99,6 +100,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 		err = w.Journal.Start(ref, doubt)
 	}
 	if errors.Is(err, journal.ErrFull) { // the journal says that it was not started; so does the result, once there is room
+		w.noRoom(err)
 		w.acknowledge(ctx, d)
 		w.report(ctx, a, mail, a.notStarted("The disk of the worker is full.", nil))
 		return
@@ -209,6 +211,7 @@ func (w *Worker) noteEnd(ref wire.TaskRef, message []byte) bool {
 		return true
 	case errors.Is(err, journal.ErrFull):
 		w.Log.Warn("a result cannot be noted: the disk of this worker is full", "attempt", ref.Attempt, "error", err)
+		w.noRoom(err)
 		return false
 	}
 	w.fail(fmt.Errorf("noting the result of %s: %w", ref.Attempt, err))

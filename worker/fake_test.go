@@ -231,6 +231,23 @@ func (b *bus) Beat(_ context.Context, h wire.Heartbeat) error {
 	return nil
 }
 
+// lastBeat returns the newest heartbeat.
+func (b *bus) lastBeat() wire.Heartbeat {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.beats[len(b.beats)-1]
+}
+
+// waiting counts the tasks in the queues.
+func (b *bus) waiting() (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, list := range b.tasks {
+		n += len(list)
+	}
+	return n
+}
+
 // said returns the heartbeats so far.
 func (b *bus) said() []wire.Heartbeat {
 	b.mu.Lock()

@@ -27,6 +27,14 @@ func (w *Worker) beat(ctx, taking context.Context) {
 	}
 }
 
+// beatNow has a heartbeat sent before its time.
+func (w *Worker) beatNow() {
+	select {
+	case w.announce <- struct{}{}:
+	default: // one is about to go out anyway
+	}
+}
+
 // leave says that the worker is gone, so that nobody waits for its silence.
 func (w *Worker) leave(working context.Context) {
 	b := w.heartbeat(true)
@@ -47,7 +55,7 @@ func (w *Worker) heartbeat(draining bool) wire.Heartbeat {
 		Worker: w.ID, Pools: w.Pools, Slots: w.Slots, Running: w.slots.running(),
 		Version: w.Version, Protocol: wire.ProtocolVersion, Platform: w.Platform, Host: w.Host,
 		Draining: draining, PublicKey: w.Keys.PublicKey(), Attempts: w.ops.attempts(),
-		Identity: w.Identity, Proof: w.Proof,
+		Identity: w.Identity, Proof: w.Proof, Trouble: w.trouble.text(),
 	}
 }
 
@@ -89,10 +97,7 @@ func (w *Worker) warm(ctx context.Context, p wire.Provider) {
 func (w *Worker) obey(ctx context.Context, c wire.Control, stops *sync.WaitGroup) {
 	switch c.Kind {
 	case "announce":
-		select {
-		case w.announce <- struct{}{}:
-		default: // a heartbeat is about to go out anyway
-		}
+		w.beatNow()
 	case "cancel":
 		w.ops.cancel(c.Run)
 	case "warm":

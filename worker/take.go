@@ -11,6 +11,9 @@ import (
 func (w *Worker) take(taking, working context.Context, pool string) {
 	var retry backoff
 	for {
+		if !w.awaitRoom(taking) {
+			return
+		}
 		free := w.slots.free(taking)
 		if free == 0 {
 			return
@@ -24,7 +27,7 @@ func (w *Worker) take(taking, working context.Context, pool string) {
 		retry.reset()
 		for _, d := range tasks {
 			// Another pool, or the fast lane, may have been faster: then somebody else shall have it.
-			if taking.Err() != nil || !w.slots.tryTake() {
+			if taking.Err() != nil || w.trouble.text() != "" || !w.slots.tryTake() {
 				w.release(working, d)
 				continue
 			}

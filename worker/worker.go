@@ -100,6 +100,8 @@ type Journal interface {
 	Start(ref wire.TaskRef, doubt []byte) error
 	End(ref wire.TaskRef, result []byte) error
 	Done(ref wire.TaskRef) error
+	// Room returns journal.ErrFull as long as the disk has no room for what could not be noted last.
+	Room() error
 }
 
 // Providers finds and starts providers.
@@ -134,6 +136,7 @@ type Worker struct {
 	left, keyless sightings
 	ops           *operations
 	kept          keptSlots
+	trouble       trouble
 	// announce asks for a heartbeat now.
 	announce chan struct{}
 	// held are the attempts and other work that Run waits for before it leaves.

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -528,69 +527,6 @@ func (j brokenJournal) End(ref wire.TaskRef, m []byte) error {
 		return journal.ErrBroken
 	}
 	return j.Journal.End(ref, m)
-}
-
-// fullJournal has no room for a while.
-type fullJournal struct {
-	Journal
-	full atomic.Bool
-}
-
-func (j *fullJournal) noRoom() error {
-	if j.full.Load() {
-		return journal.ErrFull
-	}
-	return nil
-}
-
-func (j *fullJournal) Intend(ref wire.TaskRef, nonce string, m []byte) error {
-	return cmp.Or(j.noRoom(), j.Journal.Intend(ref, nonce, m))
-}
-
-func (j *fullJournal) Start(ref wire.TaskRef, m []byte) error {
-	return cmp.Or(j.noRoom(), j.Journal.Start(ref, m))
-}
-
-func (j *fullJournal) End(ref wire.TaskRef, m []byte) error {
-	return cmp.Or(j.noRoom(), j.Journal.End(ref, m))
-}
-
-func (j *fullJournal) Done(ref wire.TaskRef) error {
-	return cmp.Or(j.noRoom(), j.Journal.Done(ref))
-}
-
-// A disk that was full for a moment ended the worker, and a run that had no other one waited for ever.
-func TestAFullDiskEndsNoWorkerAndLosesNoResult(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		file, _, err := journal.Open(t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := file.Close(); err != nil {
-				t.Error(err)
-			}
-		}()
-		j := &fullJournal{Journal: file}
-		b.opts.Journal = j
-		b.cloud.onApply = slowApply(10 * time.Second)
-		b.start()
-		b.bus.put(b.applies(1)...)
-		elapse(5 * time.Second) // it has begun
-		j.full.Store(true)
-		elapse(time.Minute)
-		synctest.Wait()
-		if len(b.results()) != 1 || b.cloud.applied != 1 { // the transport has room
-			t.Errorf("%d results of %d operations", len(b.results()), b.cloud.applied)
-		}
-		j.full.Store(false)
-		elapse(time.Minute)
-		synctest.Wait()
-		if held := j.Pending(); len(held) != 0 {
-			t.Errorf("the journal still holds %v", held)
-		}
-	})
 }
 
 // A worker that was told to leave while the message store took nothing stayed, and so did the command around it.

@@ -121,7 +121,8 @@ func (d *workerDisk) cut() {
 	}
 }
 
-var errFull = errors.New("no space left on device")
+// errFull is what a journal says that found no room, and is as it was.
+var errFull = fmt.Errorf("%w: no space left on device", journal.ErrFull)
 
 func (d *workerDisk) write(name string, ref wire.TaskRef, durable bool, fn func() error) error {
 	return d.p.do(context.Background(), disk, "journal "+name, string(ref.Attempt), func(o *op) {
@@ -158,6 +159,16 @@ func (d *workerDisk) End(ref wire.TaskRef, result []byte) error {
 
 func (d *workerDisk) Done(ref wire.TaskRef) error {
 	return d.write("done", ref, false, func() error { return d.j.Done(ref) })
+}
+
+func (d *workerDisk) Room() error {
+	return d.p.do(context.Background(), disk, "journal room", "", func(o *op) {
+		if d.h.full {
+			o.reply(errFull)
+			return
+		}
+		o.reply(d.j.Room())
+	})
 }
 
 // holds tells whether a worker's process that lives has the attempt, so that its operation may still begin.

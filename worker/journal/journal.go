@@ -101,6 +101,7 @@ type Journal struct {
 	live   map[wire.AttemptID]*held
 	order  uint64 // of the next attempt
 	broken error
+	lacked int // the size of the largest frame that found no room since Room found some
 
 	// syncing is held during an fsync; synced is the size that has reached the disk, of the file with this
 	// generation: a compaction begins a new file, which is on the disk from the start.
@@ -220,6 +221,7 @@ func (j *Journal) write(e Entry) (int64, uint64, error) {
 		// A part of the frame may be in the file. It is behind the end, where the next frame goes; it is cut off so that
 		// nothing of it stays behind a shorter one.
 		if cutErr := j.file.Truncate(j.size); cutErr == nil && full(err) {
+			j.lacked = max(j.lacked, len(frame))
 			return 0, 0, fmt.Errorf("%w: %w", ErrFull, err)
 		}
 		j.broken = err
@@ -228,6 +230,33 @@ func (j *Journal) write(e Entry) (int64, uint64, error) {
 	j.size += int64(len(frame))
 	j.keep(e, int64(len(frame)))
 	return j.size, j.generation, nil
+}
+
+// enoughRoom is how many bytes Room tries to write at least: the entries of some operations.
+const enoughRoom = 64 << 10
+
+// Room returns ErrFull as long as the disk has no room for the largest entry that could not be written, and for some more
+// small ones. It leaves the journal as it is: a crash meanwhile leaves zeros behind its end, which the next start cuts off.
+func (j *Journal) Room() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.broken != nil {
+		return fmt.Errorf("%w: %w", ErrBroken, j.broken)
+	}
+	_, err := j.file.WriteAt(make([]byte, max(j.lacked, enoughRoom)), j.size)
+	cutErr := j.file.Truncate(j.size)
+	switch {
+	case cutErr != nil:
+		j.broken = cutErr
+		return fmt.Errorf("%w: %w", ErrBroken, cutErr)
+	case err == nil:
+		j.lacked = 0
+		return nil
+	case full(err):
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	}
+	j.broken = err
+	return fmt.Errorf("%w: %w", ErrBroken, err)
 }
 
 // keep brings what is known in memory up to date with an entry that is in the file.

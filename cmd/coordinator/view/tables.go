@@ -239,6 +239,8 @@ func WorkersText(w io.Writer, workers []wire.Worker) error {
 			status = "leaving"
 		case x.Draining:
 			status = "draining"
+		case x.Trouble != "":
+			status = "takes nothing: " + x.Trouble
 		}
 		rows = append(rows, []string{
 			x.Worker, strings.Join(x.Pools, ","), fmt.Sprintf("%d/%d", x.Running, x.Slots), status,

@@ -1,0 +1,65 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millipede-iac/millipede/wire"
+	"github.com/millipede-iac/millipede/worker/journal"
+)
+
+// roomEvery is how often a full disk is tried.
+const roomEvery = 500 * time.Millisecond
+
+// trouble is why the worker takes no tasks at the moment.
+type trouble struct {
+	mu  sync.Mutex // guards why
+	why string
+}
+
+func (t *trouble) text() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.why
+}
+
+// set reports whether that is a change.
+func (t *trouble) set(why string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	changed := t.why != why
+	t.why = why
+	return changed
+}
+
+// noRoom notes that the journal could not be written for want of room. The worker takes no tasks until it can, and says so in
+// its heartbeats: a task that it took would only go round, and nobody would know why.
+func (w *Worker) noRoom(err error) {
+	why := strings.ToValidUTF8(err.Error(), "?")
+	if w.trouble.set(why[:min(len(why), wire.MaxText)]) {
+		w.beatNow()
+	}
+}
+
+// awaitRoom returns once the journal can be written. It returns false when ctx has ended before.
+func (w *Worker) awaitRoom(ctx context.Context) bool {
+	for w.trouble.text() != "" {
+		err := w.Journal.Room()
+		switch {
+		case err == nil:
+			if w.trouble.set("") {
+				w.Log.Info("the disk of this worker has room again")
+				w.beatNow()
+			}
+		case !errors.Is(err, journal.ErrFull):
+			w.fail(err)
+			return false
+		case !pause(ctx, roomEvery):
+			return false
+		}
+	}
+	return ctx.Err() == nil
+}
