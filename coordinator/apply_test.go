@@ -13,12 +13,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/zclconf/go-cty/cty"
-
 	"github.com/millipede-iac/millipede/coordinator/program"
-	"github.com/millipede-iac/millipede/graph/dag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/test/numbers"
+	"github.com/zclconf/go-cty/cty"
+
 	statemem "github.com/millipede-iac/millipede/state/mem"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/wire/mem"
@@ -114,7 +114,7 @@ func (w *safeWorker) attempt(t testing.TB, d wire.Delivery, nonce string) {
 	started := time.Now()
 	pause := time.NewTimer(w.latency)
 	<-pause.C
-	r := compute(task)
+	r := numbers.Compute(task)
 	r.Nonce, r.Started, r.Pool = nonce, started, d.Ref().Pool
 	data, _ := xor{}.Wrap(ctx, d.Ref(), wire.EncodeResult(r))
 	if err := w.conn.PublishResult(ctx, d.Ref(), data); err != nil {
@@ -140,7 +140,7 @@ func (w *safeWorker) once(t *testing.T, want int) {
 }
 
 // framed is numbers with something before and after.
-type framed struct{ *numbers }
+type framed struct{ *numbers.Program }
 
 func (f framed) Begin() []state.Change {
 	return []state.Change{state.SetOutput{Name: "begun", Output: &state.Output{Value: cty.True}}}
@@ -163,17 +163,17 @@ func beginRun(t *testing.T, store journal.Store, n int) {
 	}
 }
 
-func storedNumbers(t *testing.T, store journal.Store, p *numbers) {
+func storedNumbers(t *testing.T, store journal.Store, p *numbers.Program) {
 	t.Helper()
 	s, err := store.Load(context.Background(), "default")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for v, n := range p.results {
-		if p.isHidden(v) {
+	for v, n := range p.Results {
+		if p.IsHidden(v) {
 			continue
 		}
-		o := s.Outputs[outputName(v)]
+		o := s.Outputs[numbers.OutputName(v)]
 		if o == nil {
 			t.Errorf("the number of %d is not stored", v)
 			continue
@@ -189,9 +189,9 @@ func TestAnApplyingRunOfAThousandVerticesStoresTheRightNumbers(t *testing.T) {
 		system, store := mem.New(mem.Options{}), statemem.New(statemem.Options{})
 		w, stop := serveTasks(t, system, "default", 100, 20*time.Millisecond)
 		defer stop()
-		p := randomNumbers(t, 1000, 4)
-		p.lane, p.stored = program.Safe, true
-		p.hidden = func(v int) bool { return v%3 == 0 }
+		p := numbers.Random(t, 1000, 4)
+		p.Lane, p.Stored = program.Safe, true
+		p.Hidden = func(v int) bool { return v%3 == 0 }
 		beginRun(t, store, 1000)
 		conn := system.Connect("coordinator")
 		defer func() { _ = conn.Close() }()
@@ -199,7 +199,7 @@ func TestAnApplyingRunOfAThousandVerticesStoresTheRightNumbers(t *testing.T) {
 		if err != nil || out.Status != "done" {
 			t.Fatalf("%v, %s", err, out.Status)
 		}
-		p.check()
+		p.Check()
 		storedNumbers(t, store, p)
 		w.once(t, 666)
 		s, _ := store.Load(context.Background(), "default")
@@ -227,8 +227,8 @@ func TestARunWhoseProcessEndsIsResumedByAnother(t *testing.T) {
 		system, store := mem.New(mem.Options{}), statemem.New(statemem.Options{})
 		w, stop := serveTasks(t, system, "default", 100, 500*time.Millisecond)
 		defer stop()
-		p := randomNumbers(t, 200, 5)
-		p.lane, p.stored = program.Safe, true
+		p := numbers.Random(t, 200, 5)
+		p.Lane, p.Stored = program.Safe, true
 		beginRun(t, store, 200)
 		for life := 0; ; life++ {
 			ctx, cancel := context.WithTimeout(context.Background(), 1700*time.Millisecond)
@@ -250,30 +250,18 @@ func TestARunWhoseProcessEndsIsResumedByAnother(t *testing.T) {
 			if life > 50 {
 				t.Fatalf("the run does not end: %+v", out)
 			}
-			again := &numbers{t: t, graph: rebuilt(p), before: p.before, lane: p.lane, stored: true,
-				results: make([]uint64, 200), asked: map[int]int{}, prepared: make([]int, 200), accepted: make([]int, 200)}
 			s, _ := store.Load(context.Background(), "default")
-			for v := range 200 {
-				if o := s.Outputs[outputName(v)]; o != nil {
-					again.results[v], _ = o.Value.AsBigFloat().Uint64()
+			p = p.Again(func(v int) (n uint64) {
+				if o := s.Outputs[numbers.OutputName(v)]; o != nil {
+					n, _ = o.Value.AsBigFloat().Uint64()
 				}
-			}
-			p = again
+				return n
+			})
 		}
-		p.check()
+		p.Check()
 		storedNumbers(t, store, p)
 		w.once(t, 200)
 	})
-}
-
-func rebuilt(p *numbers) *dag.Graph {
-	g := dag.New(len(p.before))
-	for v, before := range p.before {
-		for _, b := range before {
-			g.Edge(b, v)
-		}
-	}
-	return g
 }
 
 func TestAStoreThatFailsEndsTheRunWithItsError(t *testing.T) {
@@ -291,8 +279,8 @@ func TestAStoreThatFailsEndsTheRunWithItsError(t *testing.T) {
 		system := mem.New(mem.Options{})
 		_, stop := serveTasks(t, system, "default", 100, 20*time.Millisecond)
 		defer stop()
-		p := randomNumbers(t, 50, 4)
-		p.lane, p.stored = program.Safe, true
+		p := numbers.Random(t, 50, 4)
+		p.Lane, p.Stored = program.Safe, true
 		beginRun(t, store, 50)
 		conn := system.Connect("coordinator")
 		defer func() { _ = conn.Close() }()
@@ -303,7 +291,7 @@ func TestAStoreThatFailsEndsTheRunWithItsError(t *testing.T) {
 	})
 }
 
-type panicking struct{ *numbers }
+type panicking struct{ *numbers.Program }
 
 func (p panicking) Complete(ctx context.Context, v int, r *wire.Result) program.Step {
 	panic("the number is odd")
@@ -312,11 +300,11 @@ func (p panicking) Complete(ctx context.Context, v int, r *wire.Result) program.
 func TestAMistakeOfOursEndsTheRunAsABug(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		system := mem.New(mem.Options{})
-		_, stop := serveCalls(t, system, "default", 10, 0, compute)
+		_, stop := serveCalls(t, system, "default", 10, 0, numbers.Compute)
 		defer stop()
 		conn := system.Connect("coordinator")
 		defer func() { _ = conn.Close() }()
-		_, err := New(Options{Program: panicking{newNumbers(t, 3)}, Transport: conn, RunID: "r", Coordinator: "c"}).Run(context.Background())
+		_, err := New(Options{Program: panicking{numbers.New(t, 3)}, Transport: conn, RunID: "r", Coordinator: "c"}).Run(context.Background())
 		var bug *Bug
 		if !errors.As(err, &bug) || !strings.Contains(err.Error(), "the number is odd") || !strings.Contains(err.Error(), "Complete") {
 			t.Errorf("%v", err)
@@ -329,8 +317,8 @@ func TestASecondInterruptLeavesAtOnce(t *testing.T) {
 		system, store := mem.New(mem.Options{}), statemem.New(statemem.Options{})
 		_, stop := serveTasks(t, system, "default", 100, time.Hour)
 		defer stop()
-		p := newNumbers(t, 3)
-		p.lane, p.stored = program.Safe, true
+		p := numbers.New(t, 3)
+		p.Lane, p.Stored = program.Safe, true
 		beginRun(t, store, 3)
 		conn := system.Connect("coordinator")
 		defer func() { _ = conn.Close() }()
@@ -357,8 +345,8 @@ func TestStreamsThatWereMadeAnewFreezeTheRun(t *testing.T) {
 		system, store := mem.New(mem.Options{}), statemem.New(statemem.Options{})
 		_, stop := serveTasks(t, system, "default", 100, 10*time.Second)
 		defer stop()
-		p := newNumbers(t, 30)
-		p.lane, p.stored = program.Safe, true
+		p := numbers.New(t, 30)
+		p.Lane, p.Stored = program.Safe, true
 		beginRun(t, store, 30)
 		conn := system.Connect("coordinator")
 		defer func() { _ = conn.Close() }()
@@ -367,8 +355,8 @@ func TestStreamsThatWereMadeAnewFreezeTheRun(t *testing.T) {
 		if err != nil || out.Status != "interrupted" || len(out.InDoubt) != 10 || !out.Diags.HasErrors() {
 			t.Errorf("%v, %+v", err, out)
 		}
-		if len(p.doubts) != 10 {
-			t.Errorf("%d objects are in doubt in the state", len(p.doubts))
+		if len(p.Doubts) != 10 {
+			t.Errorf("%d objects are in doubt in the state", len(p.Doubts))
 		}
 	})
 }
@@ -378,8 +366,8 @@ func TestTheCoordinatorOutlivesARestartOfTheTransport(t *testing.T) {
 		system, store := mem.New(mem.Options{}), statemem.New(statemem.Options{})
 		w, stop := serveTasks(t, system, "default", 100, 300*time.Millisecond)
 		defer stop()
-		p := randomNumbers(t, 100, 6)
-		p.lane, p.stored = program.Safe, true
+		p := numbers.Random(t, 100, 6)
+		p.Lane, p.Stored = program.Safe, true
 		beginRun(t, store, 100)
 		conn := system.Connect("coordinator")
 		defer func() { _ = conn.Close() }()
@@ -392,7 +380,7 @@ func TestTheCoordinatorOutlivesARestartOfTheTransport(t *testing.T) {
 		if err != nil || out.Status != "done" {
 			t.Fatalf("%v, %+v", err, out)
 		}
-		p.check()
+		p.Check()
 		storedNumbers(t, store, p)
 		w.once(t, 100)
 	})
@@ -403,8 +391,8 @@ func TestARunIsCancelledFromAnotherProcess(t *testing.T) {
 		system, store := mem.New(mem.Options{}), statemem.New(statemem.Options{})
 		w, stop := serveTasks(t, system, "default", 100, 3*time.Second)
 		defer stop()
-		p := newNumbers(t, 50)
-		p.lane, p.stored = program.Safe, true
+		p := numbers.New(t, 50)
+		p.Lane, p.Stored = program.Safe, true
 		beginRun(t, store, 50)
 		conn, other := system.Connect("coordinator"), system.Connect("other")
 		defer func() { _, _ = conn.Close(), other.Close() }()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/graph/dag"
+	"github.com/millipede-iac/millipede/test/numbers"
 	"github.com/millipede-iac/millipede/wire/mem"
 )
 
@@ -23,7 +24,7 @@ func BenchmarkRun(b *testing.B) {
 
 func benchmarkRun(b *testing.B, n int, hidden func(int) bool, lane program.Lane) {
 	system := mem.New(mem.Options{})
-	_, stop := serveCalls(b, system, "default", 100, 0, compute)
+	_, stop := serveCalls(b, system, "default", 100, 0, numbers.Compute)
 	defer stop()
 	edges := make([]dag.Edge, 0, n)
 	for v := 100; v < n; v++ {
@@ -32,8 +33,8 @@ func benchmarkRun(b *testing.B, n int, hidden func(int) bool, lane program.Lane)
 	b.ReportAllocs()
 	for b.Loop() {
 		b.StopTimer()
-		p := newNumbers(b, n, edges...)
-		p.hidden, p.lane = hidden, lane
+		p := numbers.New(b, n, edges...)
+		p.Hidden, p.Lane = hidden, lane
 		b.StartTimer()
 		planRun(b, system, p, 10, nil)
 	}

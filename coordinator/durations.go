@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/coordinator/program"
 )
 
@@ -13,11 +14,9 @@ const durationsBucket = "durations"
 // durations is the last known duration of each kind of operation, in seconds.
 type durations map[string]float64
 
-func durationKey(d program.Description) string { return d.Class + " " + d.Action }
-
 // weight is the expected duration of a vertex: what the last operation of its kind took, else a second.
 func (d durations) weight(of program.Description) float64 {
-	if s, ok := d[durationKey(of)]; ok {
+	if s, ok := d[loop.DurationKey(of)]; ok {
 		return s
 	}
 	return 1

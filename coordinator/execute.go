@@ -12,7 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/test/failpoint"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -31,8 +33,8 @@ type executor struct {
 	save  *committer
 
 	mu         sync.Mutex // guards all below
-	permits    map[permitKey]wire.Permit
-	requests   map[permitKey]context.CancelCauseFunc
+	permits    map[loop.PermitKey]wire.Permit
+	requests   map[loop.PermitKey]context.CancelCauseFunc
 	deliveries map[int]wire.Delivery
 	last       int // the number of the last delivery
 	attempts   map[wire.AttemptID]known
@@ -40,10 +42,13 @@ type executor struct {
 	expanding  map[string]chan struct{} // by pool: those whose results are being expanded
 }
 
+// known is what the executor knows of an attempt, to hold against it what comes in its name.
+type known struct{ pool, address string }
+
 func newExecutor(o Options, i *inbox) *executor {
 	x := &executor{
 		Options: o, inbox: i, jobs: make(chan func()), cores: make(chan struct{}, runtime.GOMAXPROCS(0)),
-		permits: map[permitKey]wire.Permit{}, requests: map[permitKey]context.CancelCauseFunc{}, deliveries: map[int]wire.Delivery{},
+		permits: map[loop.PermitKey]wire.Permit{}, requests: map[loop.PermitKey]context.CancelCauseFunc{}, deliveries: map[int]wire.Delivery{},
 		attempts: map[wire.AttemptID]known{}, pools: map[string]bool{}, expanding: map[string]chan struct{}{},
 	}
 	x.save = newCommitter(x)
@@ -89,7 +94,7 @@ func (x *executor) serve(fn func()) {
 func (x *executor) guard(fn func()) {
 	defer func() {
 		if p := recover(); p != nil {
-			x.inbox.put(failed{&Bug{p, debug.Stack()}})
+			x.inbox.put(loop.Failed{Err: &Bug{p, debug.Stack()}})
 		}
 	}()
 	fn()
@@ -110,70 +115,77 @@ func (x *executor) compute(vertex int, fn func()) {
 func (x *executor) wait() { x.group.Wait() }
 
 // do carries out one action of the loop.
-func (x *executor) do(a action) {
+func (x *executor) do(a loop.Action) {
 	switch a := a.(type) {
-	case prepare:
+	case loop.Prepare:
 		x.spawn(func() { x.prepare(a) })
-	case call:
+	case loop.Call:
 		x.spawn(func() { x.call(a) })
-	case complete:
+	case loop.Complete:
 		x.spawn(func() {
-			x.compute(a.vertex, func() {
-				x.inbox.put(completed{vertex: a.vertex, step: x.Program.Complete(x.ctx, a.vertex, a.result)})
+			x.compute(a.Vertex, func() {
+				x.inbox.put(loop.Completed{Vertex: a.Vertex, Step: x.Program.Complete(x.ctx, a.Vertex, a.Result)})
 			})
 		})
-	case publish:
+	case loop.Publish:
 		x.spawn(func() { x.publish(a) })
-	case ack:
+	case loop.Ack:
 		x.spawn(func() { x.ack(a) })
-	case readClaim:
+	case loop.ReadClaim:
 		x.spawn(func() { x.readClaim(a) })
-	case bury:
-		x.spawn(func() { x.bury(a) })
-	case declare:
+	case loop.Revoke:
+		x.spawn(func() { x.revoke(a) })
+	case loop.Declare:
 		x.spawn(func() { x.declare(a) })
-	case resize:
+	case loop.Resize:
 		x.spawn(func() { x.resize(a) })
-	case acquire:
+	case loop.Acquire:
 		x.acquire(a)
-	case withdraw:
+	case loop.Withdraw:
 		x.withdraw(a)
-	case release:
+	case loop.Release:
 		x.release(a)
-	case askContention:
+	case loop.AskContention:
 		x.spawn(func() {
-			yes, err := x.Transport.Contended(x.ctx, a.limit, x.asker())
-			x.inbox.put(contention{a.limit, yes && err == nil})
+			yes, err := x.Transport.Contended(x.ctx, a.Limit, x.asker())
+			x.inbox.put(loop.Contention{Limit: a.Limit, Yes: yes && err == nil})
 		})
-	case findBlockers:
+	case loop.FindBlockers:
 		if x.Earlier != nil {
-			x.spawn(func() { x.findBlockers(a.limit) })
+			x.spawn(func() { x.findBlockers(a.Limit) })
 		}
-	case control:
+	case loop.Control:
 		x.spawn(func() { x.control(a) })
 	default:
 		panic(fmt.Sprintf("coordinator: unknown action %T", a))
 	}
 }
 
-func (x *executor) prepare(a prepare) {
-	x.compute(a.vertex, func() {
+func (x *executor) prepare(a loop.Prepare) {
+	x.compute(a.Vertex, func() {
 		var step program.Step
-		c, can := x.Program.(Continuer)
+		c, can := x.Program.(program.Continuer)
 		switch {
-		case a.phase == 0:
-			step = x.Program.Prepare(x.ctx, a.vertex)
+		case a.Phase == 0:
+			step = x.Program.Prepare(x.ctx, a.Vertex)
 		case can:
-			step = c.PrepareAfter(x.ctx, a.vertex, a.phase, a.worker)
+			step = c.PrepareAfter(x.ctx, a.Vertex, a.Phase, a.Worker)
 		default:
-			step = program.Step{Diags: unfinished(x.Program.Describe(a.vertex).Address)}
+			step = program.Step{Diags: unfinished(x.Program.Describe(a.Vertex).Address)}
 		}
-		x.inbox.put(prepared{a.vertex, step})
+		x.inbox.put(loop.Prepared{Vertex: a.Vertex, Step: step})
 	})
 }
 
+// unfinished is the diagnostic of a vertex whose operations were cut in two by the end of a process, where the program
+// cannot go on in between.
+func unfinished(address string) diag.List {
+	return diag.Errors("An operation cannot be gone on with",
+		fmt.Sprintf("The run was cut off between two operations on %s, and this command cannot go on in between. What was done is in the state; the next plan says what is left.", address), nil).WithAddress(address)
+}
+
 // confirm tells whether permits are still held, before something is started under them.
-func (x *executor) confirm(keys []permitKey) error {
+func (x *executor) confirm(keys []loop.PermitKey) error {
 	for _, k := range keys {
 		x.mu.Lock()
 		p := x.permits[k]
@@ -186,49 +198,49 @@ func (x *executor) confirm(keys []permitKey) error {
 }
 
 // call goes out, waits for the answer and has the program complete it.
-func (x *executor) call(a call) {
-	if err := x.confirm(a.permits); err != nil {
-		x.inbox.put(callFailed{a.vertex, err})
+func (x *executor) call(a loop.Call) {
+	if err := x.confirm(a.Permits); err != nil {
+		x.inbox.put(loop.CallFailed{Vertex: a.Vertex, Err: err})
 		return
 	}
 	began := x.Now()
 	if x.Own != nil {
-		if result := x.Own(x.ctx, a.task); result != nil {
-			x.compute(a.vertex, func() {
-				x.inbox.put(completed{a.vertex, x.Program.Complete(x.ctx, a.vertex, result), x.Now().Sub(began), result.Worker})
+		if result := x.Own(x.ctx, a.Task); result != nil {
+			x.compute(a.Vertex, func() {
+				x.inbox.put(loop.Completed{Vertex: a.Vertex, Step: x.Program.Complete(x.ctx, a.Vertex, result), Took: x.Now().Sub(began), Worker: result.Worker})
 			})
 			return
 		}
 	}
 	// The fast lane persists nothing, so nothing is sealed; large messages go through blobs.
-	packer := wire.Packer{Run: x.RunID, Blobs: x.Transport, Incoming: x.Transport.PoolBlobs(a.pool), Rand: rand.Reader}
-	about := wire.CallSubject(a.pool)
-	data, err := packer.Pack(x.ctx, about, wire.EncodeTask(a.task))
+	packer := wire.Packer{Run: x.RunID, Blobs: x.Transport, Incoming: x.Transport.PoolBlobs(a.Pool), Rand: rand.Reader}
+	about := wire.CallSubject(a.Pool)
+	data, err := packer.Pack(x.ctx, about, wire.EncodeTask(a.Task))
 	var answer []byte
 	if err == nil {
-		answer, err = x.Transport.Call(x.ctx, a.pool, data)
+		answer, err = x.Transport.Call(x.ctx, a.Pool, data)
 	}
 	if err == nil {
 		answer, err = packer.Unpack(x.ctx, about, answer)
 	}
 	if err != nil {
-		x.inbox.put(callFailed{a.vertex, err})
+		x.inbox.put(loop.CallFailed{Vertex: a.Vertex, Err: err})
 		return
 	}
 	took := x.Now().Sub(began)
-	x.compute(a.vertex, func() {
+	x.compute(a.Vertex, func() {
 		result, err := wire.DecodeResult(answer)
 		if err == nil && result.NotStarted {
 			err = wire.ErrLostCall // the worker is about to stop; another one may take it
 		}
 		if err != nil {
-			x.inbox.put(callFailed{a.vertex, err})
+			x.inbox.put(loop.CallFailed{Vertex: a.Vertex, Err: err})
 			return
 		}
 		if !result.Started.IsZero() && result.Ended.After(result.Started) {
 			took = result.Ended.Sub(result.Started) // without the way, and the time that it waited for a slot
 		}
-		x.inbox.put(completed{a.vertex, x.Program.Complete(x.ctx, a.vertex, result), took, result.Worker})
+		x.inbox.put(loop.Completed{Vertex: a.Vertex, Step: x.Program.Complete(x.ctx, a.Vertex, result), Took: took, Worker: result.Worker})
 	})
 }
 
@@ -255,48 +267,48 @@ func (x *executor) used() []string {
 	return slices.Sorted(maps.Keys(x.pools))
 }
 
-func (x *executor) publish(a publish) {
-	x.remember(a.ref.Attempt, known{a.ref.Pool, a.task.Address})
-	err := x.confirm(a.permits)
+func (x *executor) publish(a loop.Publish) {
+	x.remember(a.Ref.Attempt, known{a.Ref.Pool, a.Task.Address})
+	err := x.confirm(a.Permits)
 	if err != nil && !errors.Is(err, wire.ErrPermitLost) {
 		err = fmt.Errorf("%w: %w", wire.ErrDisconnected, err) // nothing was sent
 	}
 	failpoint.Hit(failpoint.PermitsConfirmed)
-	data := wire.EncodeTask(a.task)
+	data := wire.EncodeTask(a.Task)
 	if err == nil && x.Envelope != nil {
-		data, err = x.Envelope.Wrap(x.ctx, a.ref, data)
+		data, err = x.Envelope.Wrap(x.ctx, a.Ref, data)
 	}
 	if err == nil && !x.hand(a, data) {
-		err = x.Transport.PublishTask(x.ctx, a.ref, data)
+		err = x.Transport.PublishTask(x.ctx, a.Ref, data)
 	}
 	failpoint.Hit(failpoint.TaskSent)
-	x.inbox.put(published{a.vertex, a.ref.Attempt, err})
+	x.inbox.put(loop.Published{Vertex: a.Vertex, Attempt: a.Ref.Attempt, Err: err})
 }
 
 // handTime is how long a worker may take to take a task that it keeps a slot for.
 const handTime = time.Second
 
 // hand offers a task to the worker that keeps a slot for it, and tells whether that has taken it.
-func (x *executor) hand(a publish, data []byte) bool {
-	if a.to == "" {
+func (x *executor) hand(a loop.Publish, data []byte) bool {
+	if a.To == "" {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(x.ctx, handTime)
 	defer cancel()
-	return x.Transport.HandTask(ctx, a.to, a.after, a.ref, data) == nil
+	return x.Transport.HandTask(ctx, a.To, a.After, a.Ref, data) == nil
 }
 
 // ack confirms a message, whatever it takes: until then it would come again.
-func (x *executor) ack(a ack) {
+func (x *executor) ack(a loop.Ack) {
 	x.mu.Lock()
-	d := x.deliveries[a.delivery]
+	d := x.deliveries[a.Delivery]
 	x.mu.Unlock()
 	if x.persist("acknowledging a result", func() error { return d.Ack(x.ctx) }) {
 		x.mu.Lock()
-		delete(x.deliveries, a.delivery)
+		delete(x.deliveries, a.Delivery)
 		x.mu.Unlock()
 		failpoint.Hit(failpoint.ResultAcked)
-		x.inbox.put(acked(a))
+		x.inbox.put(loop.Acked(a))
 	}
 }
 
@@ -312,37 +324,37 @@ func (x *executor) pause(d time.Duration) bool {
 	}
 }
 
-func (x *executor) readClaim(a readClaim) {
-	c, err := x.Transport.ReadClaim(x.ctx, a.ref)
+func (x *executor) readClaim(a loop.ReadClaim) {
+	c, err := x.Transport.ReadClaim(x.ctx, a.Ref)
 	if errors.Is(err, wire.ErrNotFound) {
-		x.inbox.put(registered{vertex: a.vertex, attempt: a.ref.Attempt})
+		x.inbox.put(loop.Registered{Vertex: a.Vertex, Attempt: a.Ref.Attempt})
 		return
 	}
-	x.inbox.put(registered{a.vertex, a.ref.Attempt, c, err == nil, err})
+	x.inbox.put(loop.Registered{Vertex: a.Vertex, Attempt: a.Ref.Attempt, Claim: c, Found: err == nil, Err: err})
 }
 
-// bury writes a tombstone, whatever it takes: the loop must know who won.
-func (x *executor) bury(a bury) {
-	tomb := wire.Claim{Nonce: x.NewID(), At: x.Now(), Tombstone: true, Reason: a.reason}
-	x.persist(fmt.Sprintf("ending attempt %s for good", a.ref.Attempt), func() error {
-		c, err := x.Transport.Claim(x.ctx, a.ref, tomb)
+// revoke writes a tombstone, whatever it takes: the loop must know who won.
+func (x *executor) revoke(a loop.Revoke) {
+	tomb := wire.Claim{Nonce: x.NewID(), At: x.Now(), Tombstone: true, Reason: a.Reason}
+	x.persist(fmt.Sprintf("ending attempt %s for good", a.Ref.Attempt), func() error {
+		c, err := x.Transport.Claim(x.ctx, a.Ref, tomb)
 		if err == nil {
-			x.inbox.put(registered{a.vertex, a.ref.Attempt, c, true, nil})
+			x.inbox.put(loop.Registered{Vertex: a.Vertex, Attempt: a.Ref.Attempt, Claim: c, Found: true, Err: nil})
 		}
 		return err
 	})
 }
 
 // declare creates a limit. What several coordinators share stays as it is, until somebody changes it on purpose.
-func (x *executor) declare(a declare) {
-	x.persist(fmt.Sprintf("declaring the limit %q", a.limit.Name), func() error {
-		l, err := x.Transport.DeclareLimit(x.ctx, a.limit)
-		if err == nil && x.Embedded && a.exact && l.Slots != a.limit.Slots {
+func (x *executor) declare(a loop.Declare) {
+	x.persist(fmt.Sprintf("declaring the limit %q", a.Limit.Name), func() error {
+		l, err := x.Transport.DeclareLimit(x.ctx, a.Limit)
+		if err == nil && x.Embedded && a.Exact && l.Slots != a.Limit.Slots {
 			// Nobody else uses an embedded transport: the limit is left from a run that was told another size.
-			l, err = a.limit, x.Transport.ResizeLimit(x.ctx, a.limit)
+			l, err = a.Limit, x.Transport.ResizeLimit(x.ctx, a.Limit)
 		}
 		if err == nil {
-			x.inbox.put(declared{l.Name, l.Slots})
+			x.inbox.put(loop.Declared{Limit: l.Name, Slots: l.Slots})
 		}
 		return err
 	})
@@ -350,14 +362,14 @@ func (x *executor) declare(a declare) {
 
 // resize has the places of a pool follow its live slots. Every coordinator that uses the pool does so: they see the same
 // heartbeats.
-func (x *executor) resize(a resize) {
-	x.persist(fmt.Sprintf("resizing the limit %q", a.limit.Name), func() error {
-		l, err := x.Transport.DeclareLimit(x.ctx, a.limit)
-		if err == nil && (l.Slots < a.limit.Slots || a.shrink && l.Slots > a.limit.Slots) {
-			l, err = a.limit, x.Transport.ResizeLimit(x.ctx, a.limit)
+func (x *executor) resize(a loop.Resize) {
+	x.persist(fmt.Sprintf("resizing the limit %q", a.Limit.Name), func() error {
+		l, err := x.Transport.DeclareLimit(x.ctx, a.Limit)
+		if err == nil && (l.Slots < a.Limit.Slots || a.Shrink && l.Slots > a.Limit.Slots) {
+			l, err = a.Limit, x.Transport.ResizeLimit(x.ctx, a.Limit)
 		}
 		if err == nil {
-			x.inbox.put(declared{l.Name, l.Slots})
+			x.inbox.put(loop.Declared{Limit: l.Name, Slots: l.Slots})
 		}
 		return err
 	})
@@ -372,15 +384,15 @@ func (x *executor) asker() string {
 	return x.RunID
 }
 
-func (x *executor) acquire(a acquire) {
+func (x *executor) acquire(a loop.Acquire) {
 	ctx, cancel := context.WithCancelCause(x.ctx)
-	key := a.permitKey
+	key := a.PermitKey
 	x.mu.Lock()
 	x.requests[key] = cancel
 	x.mu.Unlock()
 	x.spawn(func() {
 		defer cancel(nil)
-		p, err := x.Transport.Acquire(ctx, a.limit, wire.PermitRequest{ID: a.id, Coordinator: x.Coordinator, Run: x.asker(), At: x.Now()})
+		p, err := x.Transport.Acquire(ctx, a.Limit, wire.PermitRequest{ID: a.ID, Coordinator: x.Coordinator, Run: x.asker(), At: x.Now()})
 		if err != nil && ctx.Err() == nil {
 			x.pause(retryEvery)
 		}
@@ -391,24 +403,24 @@ func (x *executor) acquire(a acquire) {
 		}
 		x.mu.Unlock()
 		if err != nil {
-			x.inbox.put(refused{a.permitKey, err})
+			x.inbox.put(loop.Refused{PermitKey: a.PermitKey, Err: err})
 			return
 		}
-		x.inbox.put(granted(a))
+		x.inbox.put(loop.Granted(a))
 	})
 }
 
-func (x *executor) withdraw(a withdraw) {
+func (x *executor) withdraw(a loop.Withdraw) {
 	x.mu.Lock()
-	cancel := x.requests[a.permitKey]
+	cancel := x.requests[a.PermitKey]
 	x.mu.Unlock()
 	if cancel != nil {
 		cancel(nil)
 	}
 }
 
-func (x *executor) release(a release) {
-	key := a.permitKey
+func (x *executor) release(a loop.Release) {
+	key := a.PermitKey
 	x.mu.Lock()
 	p := x.permits[key]
 	delete(x.permits, key)
@@ -421,17 +433,17 @@ func (x *executor) release(a release) {
 			return p.Release(ctx)
 		}) {
 			failpoint.Hit(failpoint.PermitReleased)
-			x.inbox.put(released(a))
+			x.inbox.put(loop.Released(a))
 		}
 	})
 }
 
-func (x *executor) control(a control) {
-	err := x.Transport.Control(x.ctx, "", wire.Control{Kind: a.kind, Run: x.RunID})
+func (x *executor) control(a loop.Control) {
+	err := x.Transport.Control(x.ctx, "", wire.Control{Kind: a.Kind, Run: x.RunID})
 	for range 3 { // it is a request, and nothing rests on it
 		if err == nil || !x.pause(retryEvery) {
 			return
 		}
-		err = x.Transport.Control(x.ctx, "", wire.Control{Kind: a.kind, Run: x.RunID})
+		err = x.Transport.Control(x.ctx, "", wire.Control{Kind: a.Kind, Run: x.RunID})
 	}
 }

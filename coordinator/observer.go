@@ -1,11 +1,22 @@
 package coordinator
 
 import (
-	"slices"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// What a run tells, in the words of its loop.
+type (
+	Outcome    = loop.Outcome
+	Failure    = loop.Failure
+	Skipped    = loop.Skipped
+	Doubtful   = loop.Doubtful
+	Counts     = loop.Counts
+	PoolCounts = loop.PoolCounts
+	Wait       = loop.Wait
 )
 
 // Observer sees a run from outside. Its methods are called on the loop's goroutine, one at a time, so they must
@@ -24,46 +35,12 @@ type Observer interface {
 	// Doubtful tells that the outcome of the vertex's operation is not known. It may be finished or failed later.
 	Doubtful(vertex int, d program.Description, reason string)
 	// Waiting tells which vertices wait for something that is missing, whenever that changes. An empty list: none.
-	Waiting(waits []Wait)
+	Waiting(waits []loop.Wait)
 	// Counts tells how far the run is, about four times a second while that changes.
-	Counts(Counts)
+	Counts(loop.Counts)
 	// Diagnostics tells problems as they are found.
 	Diagnostics(diag.List)
 }
-
-// ProgressEvery is how often the observer hears of an operation that still runs.
-const ProgressEvery = 10 * time.Second
-
-// Wait says that vertices wait for something other than each other.
-type Wait struct {
-	// Pool without a live worker, or Limit without a free permit; the other one is empty.
-	Pool, Limit string
-	// Vertices is how many wait; Address names the first of them.
-	Vertices int
-	Address  string
-	// InDoubt are the addresses of operations whose outcome is not known that hold permits of Limit, once for each permit; the
-	// limit has Slots.
-	InDoubt []string
-	Slots   int
-}
-
-func (w Wait) equal(o Wait) bool {
-	return w.Pool == o.Pool && w.Limit == o.Limit && w.Vertices == o.Vertices && w.Address == o.Address && w.Slots == o.Slots &&
-		slices.Equal(w.InDoubt, o.InDoubt)
-}
-
-// Counts is how far a run is. Hidden vertices are not counted.
-type Counts struct {
-	Total, Done, Failed, Skipped, InDoubt, Running int
-	// Pools counts by pool what runs there now, and what is ready to.
-	Pools map[string]PoolCounts
-	// Left is the estimated time to the end, from the durations that operations of the same kind took; zero when
-	// nothing is known.
-	Left time.Duration
-}
-
-// PoolCounts counts the vertices of one pool.
-type PoolCounts struct{ Running, Queued, Done int }
 
 // Silent is the observer that looks away.
 type Silent struct{}
@@ -74,6 +51,30 @@ func (Silent) Finished(int, program.Description, program.Notes, time.Duration) {
 func (Silent) Failed(int, program.Description, time.Duration)                  {}
 func (Silent) Skipped(int, program.Description, string)                        {}
 func (Silent) Doubtful(int, program.Description, string)                       {}
-func (Silent) Waiting([]Wait)                                                  {}
-func (Silent) Counts(Counts)                                                   {}
+func (Silent) Waiting([]loop.Wait)                                             {}
+func (Silent) Counts(loop.Counts)                                              {}
 func (Silent) Diagnostics(diag.List)                                           {}
+
+// tell passes on to the observer what the loop shows.
+func (r *Runner) tell(s loop.Shown) {
+	switch o := r.Observer; s.Kind {
+	case loop.ShownStarted:
+		o.Started(s.Vertex, r.Program.Describe(s.Vertex), s.Pool, s.At)
+	case loop.ShownProgress:
+		o.Progress(s.Vertex, r.Program.Describe(s.Vertex), s.Took)
+	case loop.ShownFinished:
+		o.Finished(s.Vertex, r.Program.Describe(s.Vertex), s.Notes, s.Took)
+	case loop.ShownFailed:
+		o.Failed(s.Vertex, r.Program.Describe(s.Vertex), s.Took)
+	case loop.ShownSkipped:
+		o.Skipped(s.Vertex, r.Program.Describe(s.Vertex), s.Reason)
+	case loop.ShownDoubtful:
+		o.Doubtful(s.Vertex, r.Program.Describe(s.Vertex), s.Reason)
+	case loop.ShownWaiting:
+		o.Waiting(s.Waits)
+	case loop.ShownCounts:
+		o.Counts(s.Counts)
+	case loop.ShownDiagnostics:
+		o.Diagnostics(s.Diagnostics)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -33,18 +34,18 @@ func (o *Orphans) Decide(ctx context.Context, limit string, r wire.PermitRequest
 	if o.Now().Sub(r.At) > permitDeadline {
 		return true
 	}
-	run, memory, err := remember(ctx, o.Store, r.Run)
+	run, past, err := remember(ctx, o.Store, r.Run)
 	if err != nil {
 		return false // another coordinator's run, or nothing is known
 	}
-	switch p := underPermit(memory, permitName(limit, r.ID)); {
-	case p == nil:
+	switch under, found := past.UnderPermit(loop.PermitName(limit, r.ID)); {
+	case !found:
 		return true // nothing was dispatched under it, or all that was is resolved
-	case p.status == journal.Doubt:
-		return p.over || o.resolved(ctx, run.Workspace, p.open.Attempt)
+	case under.Doubtful:
+		return under.Over || o.resolved(ctx, run.Workspace, under.Dispatch.Attempt)
 	default:
-		return o.bury(ctx, wire.TaskRef{
-			Pool: p.open.Pool, Coordinator: run.Coordinator, Run: run.ID, Attempt: wire.AttemptID(p.open.Attempt)})
+		return o.revoke(ctx, wire.TaskRef{
+			Pool: under.Dispatch.Pool, Coordinator: run.Coordinator, Run: run.ID, Attempt: wire.AttemptID(under.Dispatch.Attempt)})
 	}
 }
 
@@ -63,11 +64,8 @@ func (o *Orphans) resolved(ctx context.Context, workspace, attempt string) bool 
 	return true
 }
 
-// bury ends an attempt that nobody has claimed. It reports whether nothing can run.
-func (o *Orphans) bury(ctx context.Context, ref wire.TaskRef) bool {
+// revoke ends an attempt that nobody has claimed. It reports whether nothing can run.
+func (o *Orphans) revoke(ctx context.Context, ref wire.TaskRef) bool {
 	c, err := o.Claims.Claim(ctx, ref, wire.Claim{Nonce: o.NewID(), At: o.Now(), Tombstone: true, Reason: "its run is gone, and its permit was needed"})
 	return err == nil && c.Tombstone
 }
-
-// permitName is how a dispatch names a permit in the journal.
-func permitName(limit, id string) string { return limit + "/" + id }

@@ -5,9 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
+
 	statemem "github.com/millipede-iac/millipede/state/mem"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/wire/mem"
@@ -19,7 +21,7 @@ func TestAnOrphanedPermitIsFreedOnlyWhenNothingCanRunUnderIt(t *testing.T) {
 	dispatch := func(id string) []journal.Event {
 		return []journal.Event{
 			{Kind: journal.Want, At: now},
-			{Kind: journal.Dispatch, At: now, Attempt: "a1", Pool: "eu", Permits: []string{"narrow/x", permitName("default", id)}},
+			{Kind: journal.Dispatch, At: now, Attempt: "a1", Pool: "eu", Permits: []string{"narrow/x", loop.PermitName("default", id)}},
 		}
 	}
 	also := func(es []journal.Event, k journal.Kind) []journal.Event {
@@ -87,21 +89,21 @@ func TestARunThatAnotherProcessHasEndedKeepsNoPermits(t *testing.T) {
 	ctx := context.Background()
 	store := statemem.New(statemem.Options{})
 	beginRun(t, store, 1)
-	key := permitKey{"default", "run1-0"}
-	r := &Runner{Options: Options{Store: store, RunID: "run1"}, loop: &loop{kept: map[wire.AttemptID][]permit{"a1": {{limit: &limit{name: key.limit}, id: key.id}}}}}
-	if got := r.held(ctx); len(got) != 1 || got[0] != key {
+	key := loop.PermitKey{Limit: "default", ID: "run1-0"}
+	r := &Runner{Options: Options{Store: store, RunID: "run1"}}
+	if got := r.kept(ctx, []loop.PermitKey{key}); len(got) != 1 || got[0] != key {
 		t.Fatalf("of a run that goes on it keeps %v", got)
 	}
 	if err := store.EndRun(ctx, "", "run1", "interrupted", time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.held(ctx); len(got) != 1 {
+	if got := r.kept(ctx, []loop.PermitKey{key}); len(got) != 1 {
 		t.Errorf("of a run that can be resumed it keeps %v", got)
 	}
 	if err := store.EndRun(ctx, "", "run1", "done", time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.held(ctx); len(got) != 0 {
+	if got := r.kept(ctx, []loop.PermitKey{key}); len(got) != 0 {
 		t.Errorf("of a run that has ended it keeps %v", got)
 	}
 }

@@ -9,8 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/test/numbers"
+
 	statemem "github.com/millipede-iac/millipede/state/mem"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/wire/mem"
@@ -33,7 +36,7 @@ func (w *warned) Diagnostics(list diag.List) {
 
 // refusingRun applies 40 numbers over a transport that fails as fault says, counted from the begin of the run, and goes on with
 // the run, without faults, if it does not end well.
-func refusingRun(t *testing.T, fault func(after time.Duration, op mem.Op) error) (out Outcome, took time.Duration, warnings int64, err error) {
+func refusingRun(t *testing.T, fault func(after time.Duration, op mem.Op) error) (out loop.Outcome, took time.Duration, warnings int64, err error) {
 	t.Helper()
 	store := statemem.New(statemem.Options{})
 	began, healthy := time.Now(), false
@@ -45,11 +48,11 @@ func refusingRun(t *testing.T, fault func(after time.Duration, op mem.Op) error)
 	}})
 	w, stop := serveTasks(t, system, "default", 10, 2*time.Second)
 	defer stop()
-	p := randomNumbers(t, 40, 4)
-	p.lane, p.stored = program.Safe, true
+	p := numbers.Random(t, 40, 4)
+	p.Lane, p.Stored = program.Safe, true
 	beginRun(t, store, 40)
 	view := &warned{summary: "NATS stores nothing"}
-	run := func(ids string, make func(Options) *Runner) (Outcome, error) {
+	run := func(ids string, make func(Options) *Runner) (loop.Outcome, error) {
 		conn := system.Connect("coordinator")
 		defer func() { _ = conn.Close() }()
 		o := applyOptions(conn, store, p, ids)
@@ -119,10 +122,10 @@ func TestARunWhoseMessageStoreNeverRecoversEndsAndIsResumed(t *testing.T) {
 			}
 			return nil
 		})
-		if !errors.Is(err, ErrStore) || !errors.Is(err, wire.ErrStore) || out.Status != "interrupted" {
+		if !errors.Is(err, loop.ErrStore) || !errors.Is(err, wire.ErrStore) || out.Status != "interrupted" {
 			t.Errorf("%v, %s", err, out.Status)
 		}
-		if took > storePatience+10*time.Second {
+		if took > loop.StorePatience+10*time.Second {
 			t.Errorf("it took %s", took)
 		}
 	})
@@ -143,7 +146,7 @@ func TestWhatIsNotPermittedIsNotRepeatedForEver(t *testing.T) {
 				if !errors.Is(err, wire.ErrDenied) || !strings.Contains(err.Error(), "30s") || out.Status != "interrupted" {
 					t.Errorf("%v, %s", err, out.Status)
 				}
-				if took > storePatience+20*time.Second {
+				if took > loop.StorePatience+20*time.Second {
 					t.Errorf("it took %s", took)
 				}
 			})

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/millipede-iac/millipede/coordinator/loop"
+	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/test/failpoint"
 	"github.com/millipede-iac/millipede/wire"
@@ -24,17 +26,11 @@ func Resume(ctx context.Context, o Options) (*Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the journal of run %s: %w", o.RunID, err)
 	}
-	if p, ok := o.Program.(Restorer); ok && len(r.loop.past) > 0 {
-		done := make([]bool, len(r.loop.vertices))
-		for v, p := range r.loop.past {
-			done[v] = p.status == journal.Done
-		}
-		p.Restore(done)
+	if p, ok := o.Program.(program.Restorer); ok && len(r.memory) > 0 {
+		p.Restore(r.memory.Done(o.Program.Graph().Len()))
 	}
-	for _, p := range r.loop.past {
-		for _, m := range p.attempts {
-			r.acts.remember(m.id, known{m.pool, m.address})
-		}
+	for m := range r.memory.Attempts() {
+		r.acts.remember(m.ID, known{m.Pool, m.Address})
 	}
 	return r, nil
 }
@@ -44,7 +40,7 @@ func (r *Runner) open(ctx context.Context) error {
 	if r.Store == nil {
 		return nil
 	}
-	if f, ok := r.Program.(Framed); ok && len(r.loop.past) == 0 {
+	if f, ok := r.Program.(program.Framed); ok && len(r.memory) == 0 {
 		if changes := f.Begin(); len(changes) > 0 {
 			if err := r.Store.Commit(ctx, r.Workspace, r.LockID, journal.Tx{Changes: changes}); err != nil {
 				return fmt.Errorf("recording what the plan found: %w", err)
@@ -56,7 +52,7 @@ func (r *Runner) open(ctx context.Context) error {
 		return err
 	}
 	if mark == olderMark {
-		r.inbox.put(lostData{older: true})
+		r.inbox.put(loop.LostData{Older: true})
 		return nil
 	}
 	now, err := r.Transport.HighWater(ctx, slices.Sorted(maps.Keys(mark.Claims)))
@@ -64,18 +60,18 @@ func (r *Runner) open(ctx context.Context) error {
 		return fmt.Errorf("asking NATS for its streams: %w", err)
 	}
 	if mark.Lost(now) {
-		r.inbox.put(lostData{})
+		r.inbox.put(loop.LostData{})
 	}
 	return nil
 }
 
 // close makes the end of the run durable, and removes what it left in the streams if nothing of it is needed again.
-func (r *Runner) close(ctx context.Context, out *Outcome) error {
+func (r *Runner) close(ctx context.Context, out *loop.Outcome) error {
 	if r.Store == nil {
 		return nil
 	}
 	tx := journal.Tx{EndVersion: true}
-	if f, ok := r.Program.(Framed); ok {
+	if f, ok := r.Program.(program.Framed); ok {
 		tx.Changes = f.End()
 	}
 	if out.Status != "interrupted" {

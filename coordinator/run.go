@@ -1,9 +1,9 @@
-// Package coordinator carries a program of vertices out on workers: one loop for each run decides which vertex is
-// started when, under which permits, and what its answer leads to.
+// Package coordinator carries a program of vertices out on workers: it does what the loop of a run decides, makes it
+// durable, and feeds back what comes of it.
 //
-// The decisions are a pure function, loop.step; Runner executes what it returns and feeds it what happens. The package
-// knows neither configuration nor values nor providers (those are the Program's), and no adapter: cmd hands it the
-// transport and the store.
+// The decisions are those of coordinator/loop, which is pure. This package decides nothing. It knows neither
+// configuration nor values nor providers (those are the Program's), and no adapter: cmd hands it the transport and the
+// store.
 package coordinator
 
 import (
@@ -12,19 +12,14 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/program"
-	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 )
-
-// DefaultLimit is the name of the limit that covers every vertex; -parallelism sets its slots.
-const DefaultLimit = "default"
 
 // readOnly begins the name under which a run without a store asks for permits.
 const readOnly = "read-"
@@ -94,50 +89,6 @@ type Envelope interface {
 	Unwrap(ctx context.Context, ref wire.TaskRef, data []byte) ([]byte, error)
 }
 
-// The optional sides of a Program.
-type (
-	// Closer is a Program with vertices that close what others opened: they run once all that they wait for is
-	// settled, however that ended.
-	Closer interface{ Anyway(vertex int) bool }
-	// Doubter is a Program that can say in the state that the outcome of an operation is not known. It is called on
-	// the loop's goroutine; the changes are made durable with the event.
-	Doubter interface {
-		Doubt(vertex int, d state.Doubt) []state.Change
-		// Undoubt takes back what Doubt has said: the outcome is known now. It is called before Complete, or when the
-		// operation was proved not to have begun.
-		Undoubt(vertex int) []state.Change
-	}
-	// Restorer is a Program that a resumed run tells which vertices are done, before it does anything else. Vertices
-	// that are in the journal as done are not prepared again; hidden ones without a journal are.
-	Restorer interface{ Restore(done []bool) }
-	// Continuer is a Program that can go on with a vertex between two of its operations when the run is resumed:
-	// phase operations are done, the last one by the worker. It is called instead of Prepare, also when a result of the next operation is waiting.
-	// Without it such a vertex fails.
-	Continuer interface {
-		PrepareAfter(ctx context.Context, vertex, phase int, worker string) program.Step
-	}
-	// Framed is a Program with changes before the first and after the last vertex. Begin's are made durable before
-	// anything starts (again, if a crash came before the first event), End's with the end of the run.
-	Framed interface {
-		Begin() []state.Change
-		End() []state.Change
-	}
-)
-
-// Outcome is how a run ended.
-type Outcome struct {
-	// Diags are all the problems, ordered by vertex.
-	Diags   diag.List
-	Failed  []Failure
-	Skipped []Skipped
-	InDoubt []Doubtful
-	// Interrupted tells that vertices were left because somebody asked to stop; Cancelled that nobody is to go on.
-	Interrupted, Cancelled bool
-	Counts                 Counts
-	// Status is that of the run in the journal: done, failed, interrupted or cancelled.
-	Status string
-}
-
 // Bug is the error of a run that a mistake of ours ended.
 type Bug struct {
 	Value any
@@ -152,11 +103,12 @@ func (b *Bug) Error() string {
 // goroutine, before, while and after it runs.
 type Runner struct {
 	Options
-	loop  *loop
-	inbox *inbox
-	acts  *executor
+	loop   *loop.Loop
+	memory loop.Memory // of the processes before this one
+	inbox  *inbox
+	acts   *executor
 
-	records []record // of one step
+	records []loop.Record // of one step
 }
 
 // New returns a run from the beginning.
@@ -186,30 +138,21 @@ func newRunner(ctx context.Context, o Options, events []journal.Event) (*Runner,
 		o.NewID = rand.Text
 	}
 	known := loadDurations(ctx, o.Durations, o.Kind)
-	s := settings{
-		run: o.RunID, coordinator: o.Coordinator, durable: o.Store != nil, embedded: o.Embedded,
-		cores: runtime.GOMAXPROCS(0), slots: slots, doubtWait: o.DoubtWait, settleFor: o.Settle,
-		program: o.Program, place: placer(o.Rules, slots), weight: known.weight,
-		attempt: func() wire.AttemptID { return wire.AttemptID(o.NewID()) },
+	s := loop.Settings{
+		Run: o.RunID, Coordinator: o.Coordinator, Durable: o.Store != nil, Embedded: o.Embedded,
+		Cores: runtime.GOMAXPROCS(0), Slots: slots, DoubtWait: o.DoubtWait, SettleFor: o.Settle,
+		Program: o.Program, Place: o.Rules.Placer(slots), Weight: known.weight,
+		Attempt: func() wire.AttemptID { return wire.AttemptID(o.NewID()) },
 	}
 	if len(events) > 0 {
 		var err error
-		if s.past, err = recollect(o.Program.Graph().Len(), events); err != nil {
+		if s.Past, err = loop.Recollect(o.Program.Graph().Len(), events); err != nil {
 			return nil, err
 		}
 	}
-	r := &Runner{Options: o, loop: newLoop(s), inbox: newInbox()}
+	r := &Runner{Options: o, loop: loop.New(s), memory: s.Past, inbox: newInbox()}
 	r.acts = newExecutor(r.Options, r.inbox)
 	return r, nil
-}
-
-// placer puts the widest limit behind those of the rules.
-func placer(rules *placement.Rules, slots int) func(program.Placement, func(string) bool) (string, []wire.Limit) {
-	widest := wire.Limit{Name: DefaultLimit, Slots: slots}
-	return func(p program.Placement, live func(string) bool) (string, []wire.Limit) {
-		pool, limits := rules.Place(p, live)
-		return pool, append(limits, widest)
-	}
 }
 
 // Address returns the address of the vertex that an attempt of this run is for. It returns false for an attempt that the
@@ -224,20 +167,20 @@ func (r *Runner) Pools() []string { return r.acts.used() }
 
 // Interrupt asks to stop: nothing more is started, providers are asked to stop, what runs is awaited. Called again it
 // is Leave.
-func (r *Runner) Interrupt() { r.inbox.put(interrupted{}) }
+func (r *Runner) Interrupt() { r.inbox.put(loop.Interrupted{}) }
 
 // Cancel is Interrupt for a run that nobody shall resume.
-func (r *Runner) Cancel() { r.inbox.put(interrupted{cancel: true}) }
+func (r *Runner) Cancel() { r.inbox.put(loop.Interrupted{Cancel: true}) }
 
 // Settle is Interrupt, but that nobody is asked to stop what is under way: it is finished, and awaited.
-func (r *Runner) Settle() { r.inbox.put(interrupted{settle: true}) }
+func (r *Runner) Settle() { r.inbox.put(loop.Interrupted{Settle: true}) }
 
 // Leave asks to return at once. Workers elsewhere go on with what they do.
-func (r *Runner) Leave() { r.inbox.put(abandoned{}) }
+func (r *Runner) Leave() { r.inbox.put(loop.Abandoned{}) }
 
 // Run carries the program out and returns when all its vertices are settled, or the run was stopped. The end of ctx is
 // Leave. The error is not nil only when the run could not be carried on: the outcome tells then how far it came.
-func (r *Runner) Run(ctx context.Context) (out Outcome, err error) {
+func (r *Runner) Run(ctx context.Context) (out loop.Outcome, err error) {
 	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer func() {
 		if p := recover(); p != nil {
@@ -248,25 +191,24 @@ func (r *Runner) Run(ctx context.Context) (out Outcome, err error) {
 	}()
 	if err := r.open(base); err != nil {
 		cancel(err)
-		return r.outcome(), err
+		return r.loop.Outcome(), err
 	}
 	r.acts.start(base)
 	r.work(ctx)
-	r.acts.finish(r.held(base))
+	r.acts.finish(r.kept(base, r.loop.Held()))
 	cancel(errEnded)
 	r.acts.wait()
-	out = r.outcome()
-	saveDurations(context.WithoutCancel(ctx), r.Durations, r.Kind, r.loop.durations)
-	if r.loop.broken != nil {
-		return out, r.loop.broken
+	out = r.loop.Outcome()
+	saveDurations(context.WithoutCancel(ctx), r.Durations, r.Kind, r.loop.Durations())
+	if err := r.loop.Err(); err != nil {
+		return out, err
 	}
 	return out, r.close(context.WithoutCancel(ctx), &out)
 }
 
-// held lists the permits that the run keeps beyond its end, because something may still run under them: nothing does when
-// another process has ended the run meanwhile.
-func (r *Runner) held(ctx context.Context) []permitKey {
-	keys := r.loop.held()
+// kept lists those of the permits of operations that may still run which the run keeps beyond its end: none when another
+// process has ended the run meanwhile, because nothing runs then.
+func (r *Runner) kept(ctx context.Context, keys []loop.PermitKey) []loop.PermitKey {
 	if len(keys) == 0 || r.Store == nil {
 		return keys
 	}
@@ -282,68 +224,41 @@ var errEnded = fmt.Errorf("the run has ended: %w", wire.ErrLeft)
 
 // work is the loop: it waits for events, and has done what follows from them.
 func (r *Runner) work(ctx context.Context) {
-	ticker := time.NewTicker(tickEvery)
+	ticker := time.NewTicker(loop.TickEvery)
 	defer ticker.Stop()
 	done := ctx.Done()
-	r.take(began{})
-	for !r.loop.over() {
+	r.take(loop.Began{})
+	for !r.loop.Over() {
 		select {
 		case <-r.inbox.ready:
 			for _, e := range r.inbox.take() {
-				if r.loop.over() {
+				if r.loop.Over() {
 					return
 				}
 				r.take(e)
 			}
 		case <-ticker.C:
-			r.take(ticked{r.Transport.Connected()})
+			r.take(loop.Ticked{Connected: r.Transport.Connected()})
 		case <-done:
 			done = nil
-			r.take(abandoned{})
+			r.take(loop.Abandoned{})
 		}
 	}
-	r.take(ticked{r.Transport.Connected()}) // the last word to views
+	r.take(loop.Ticked{Connected: r.Transport.Connected()}) // the last word to views
 }
 
-func (r *Runner) take(e event) {
+func (r *Runner) take(e loop.Input) {
 	r.records = r.records[:0]
-	for _, a := range r.loop.step(r.Now(), e) {
+	for _, a := range r.loop.Step(r.Now(), e) {
 		switch a := a.(type) {
-		case show:
-			a(r.Observer)
-		case commit:
-			r.records = append(r.records, a.record) // those of one step go into one transaction
+		case loop.Shown:
+			r.tell(a)
+		case loop.Commit:
+			r.records = append(r.records, a.Record) // those of one step go into one transaction
 		default:
 			r.acts.do(a)
 		}
 	}
 	r.acts.save.add(r.records)
 	clear(r.records)
-}
-
-// outcome sums up.
-func (r *Runner) outcome() Outcome {
-	l := r.loop
-	out := Outcome{
-		Failed: l.failed, Skipped: l.skipped, InDoubt: l.doubted,
-		Interrupted: l.stopping && !l.sched.Finished(), Cancelled: l.cancelled, Counts: l.progress(),
-	}
-	slices.SortStableFunc(l.problems, func(a, b problem) int { return a.vertex - b.vertex })
-	for _, p := range l.problems {
-		out.Diags = append(out.Diags, p.list...)
-	}
-	slices.SortFunc(out.Failed, func(a, b Failure) int { return a.Vertex - b.Vertex })
-	slices.SortFunc(out.Skipped, func(a, b Skipped) int { return a.Vertex - b.Vertex })
-	slices.SortFunc(out.InDoubt, func(a, b Doubtful) int { return a.Vertex - b.Vertex })
-	switch {
-	case l.cancelled && len(l.doubted) == 0 && !l.openEnded():
-		out.Status = "cancelled"
-	case out.Interrupted, l.frozen, l.broken != nil, len(l.doubted) > 0, l.leaving:
-		out.Status = "interrupted"
-	case len(l.failed) > 0, out.Diags.HasErrors():
-		out.Status = "failed"
-	default:
-		out.Status = "done"
-	}
-	return out
 }

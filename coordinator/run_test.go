@@ -10,8 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/test/numbers"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/wire/mem"
 )
@@ -85,7 +87,7 @@ func beatUntil(ctx context.Context, conn *mem.Conn, h wire.Heartbeat) {
 }
 
 // planRun runs a program without a store.
-func planRun(t testing.TB, system *mem.System, p program.Program, parallelism int, change func(*Options)) Outcome {
+func planRun(t testing.TB, system *mem.System, p program.Program, parallelism int, change func(*Options)) loop.Outcome {
 	conn := system.Connect("coordinator")
 	defer func() { _ = conn.Close() }()
 	var ids atomic.Int64
@@ -104,12 +106,12 @@ func planRun(t testing.TB, system *mem.System, p program.Program, parallelism in
 func TestAPlanningRunOfAThousandVerticesComputesTheRightNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		system := mem.New(mem.Options{})
-		w, stop := serveCalls(t, system, "default", 100, 10*time.Millisecond, compute)
+		w, stop := serveCalls(t, system, "default", 100, 10*time.Millisecond, numbers.Compute)
 		defer stop()
-		p := randomNumbers(t, 1000, 1)
-		p.hidden = func(v int) bool { return v%3 == 0 }
+		p := numbers.Random(t, 1000, 1)
+		p.Hidden = func(v int) bool { return v%3 == 0 }
 		out := planRun(t, system, p, 10, nil)
-		p.check()
+		p.Check()
 		if out.Status != "done" || w.calls.Load() != 666 || w.most.Load() > 10 {
 			t.Errorf("%s, %d calls, at most %d at a time", out.Status, w.calls.Load(), w.most.Load())
 		}
@@ -120,12 +122,12 @@ func TestAnEmbeddedRunSetsTheSizeOfTheLimitAndAnotherOneFindsIt(t *testing.T) {
 	for embedded, want := range map[bool]int64{true: 7, false: 3} {
 		synctest.Test(t, func(t *testing.T) {
 			system := mem.New(mem.Options{})
-			w, stop := serveCalls(t, system, "default", 100, 10*time.Millisecond, compute)
+			w, stop := serveCalls(t, system, "default", 100, 10*time.Millisecond, numbers.Compute)
 			defer stop()
-			if _, err := w.conn.DeclareLimit(context.Background(), wire.Limit{Name: DefaultLimit, Slots: 3}); err != nil {
+			if _, err := w.conn.DeclareLimit(context.Background(), wire.Limit{Name: wire.DefaultLimit, Slots: 3}); err != nil {
 				t.Fatal(err)
 			}
-			planRun(t, system, newNumbers(t, 100), 7, func(o *Options) { o.Embedded = embedded })
+			planRun(t, system, numbers.New(t, 100), 7, func(o *Options) { o.Embedded = embedded })
 			if w.most.Load() != want {
 				t.Errorf("embedded %v: %d at a time, want %d", embedded, w.most.Load(), want)
 			}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/test/failpoint"
 	"github.com/millipede-iac/millipede/wire"
@@ -37,14 +38,14 @@ type committer struct {
 	wake chan struct{}
 
 	mu      sync.Mutex // guards the records
-	waiting []record
+	waiting []loop.Record
 }
 
 func newCommitter(x *executor) *committer {
 	return &committer{x: x, wake: make(chan struct{}, 1)}
 }
 
-func (c *committer) add(list []record) {
+func (c *committer) add(list []loop.Record) {
 	if len(list) == 0 {
 		return
 	}
@@ -67,21 +68,21 @@ func (c *committer) run() {
 		for batch := c.next(); len(batch) > 0; {
 			tx := journal.Tx{}
 			for _, r := range batch {
-				tx.Changes = append(tx.Changes, r.changes...)
-				tx.Events = append(tx.Events, r.events...)
+				tx.Changes = append(tx.Changes, r.Changes...)
+				tx.Events = append(tx.Events, r.Events...)
 			}
 			if len(tx.Events) > 0 {
 				tx.Run = c.x.RunID
 			}
 			hit(batch, before)
 			if err := c.x.Store.Commit(c.x.ctx, c.x.Workspace, c.x.LockID, tx); err != nil {
-				c.x.inbox.put(failed{fmt.Errorf("%w: %w", ErrRecording, err)})
+				c.x.inbox.put(loop.Failed{Err: fmt.Errorf("%w: %w", ErrRecording, err)})
 				return
 			}
 			hit(batch, after)
 			done := batch
 			batch = c.next() // what came in meanwhile, not what follows from this one: that waits for its own turn
-			c.x.inbox.put(committed{done})
+			c.x.inbox.put(loop.Committed{Records: done})
 		}
 	}
 }
@@ -93,20 +94,20 @@ func before(m moments) failpoint.Point { return m.before }
 func after(m moments) failpoint.Point  { return m.after }
 
 // hit lets a test end the process before or after the commit of a batch.
-func hit(batch []record, when func(moments) failpoint.Point) {
+func hit(batch []loop.Record, when func(moments) failpoint.Point) {
 	for _, r := range batch {
 		m := moments{failpoint.OutcomeUnsaved, failpoint.OutcomeSaved}
-		switch r.kind {
-		case wanted:
+		switch r.Kind {
+		case loop.Wanted:
 			m = moments{failpoint.WantUnsaved, failpoint.WantSaved}
-		case intended:
+		case loop.Intended:
 			m = moments{failpoint.IntentUnsaved, failpoint.IntentSaved}
 		}
 		failpoint.Hit(when(m))
 	}
 }
 
-func (c *committer) next() []record {
+func (c *committer) next() []loop.Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := min(len(c.waiting), commitBatch)
@@ -124,17 +125,17 @@ func (x *executor) survey() {
 		return // heartbeats come by themselves
 	}
 	for _, w := range workers {
-		if w.Since < deadAfter {
-			x.inbox.put(beat{w.Heartbeat})
+		if w.Since < loop.DeadAfter {
+			x.inbox.put(loop.Beat{Heartbeat: w.Heartbeat})
 		}
 	}
-	x.inbox.put(surveyed{})
+	x.inbox.put(loop.Surveyed{})
 }
 
 // watchWorkers passes heartbeats on.
 func (x *executor) watchWorkers() {
 	for {
-		err := x.Transport.WatchWorkers(x.ctx, func(h wire.Heartbeat) { x.inbox.put(beat{h}) })
+		err := x.Transport.WatchWorkers(x.ctx, func(h wire.Heartbeat) { x.inbox.put(loop.Beat{Heartbeat: h}) })
 		if err == nil || !x.pause(retryEvery) {
 			return
 		}
@@ -146,7 +147,7 @@ func (x *executor) watchControl() {
 	for {
 		err := x.Transport.WatchControl(x.ctx, "", func(c wire.Control) {
 			if c.Kind == "cancel" && (c.Run == x.RunID || c.Run == x.Coordinator) {
-				x.inbox.put(interrupted{cancel: true})
+				x.inbox.put(loop.Interrupted{Cancel: true})
 			}
 		})
 		if err == nil || !x.pause(retryEvery) {
@@ -181,7 +182,7 @@ func (x *executor) read(n int, d wire.Delivery) {
 		return // it stays in the stream until its run is resumed; it is given back when this one ends
 	}
 	if _, ours := x.attempt(ref.Attempt, ref.Pool); !ours {
-		x.inbox.put(misplacedResult{n, ref, d.Sequence()})
+		x.inbox.put(loop.MisplacedResult{Delivery: n, Ref: ref, Sequence: d.Sequence()})
 		return
 	}
 	if x.Envelope != nil && wire.Expands(data) {
@@ -200,7 +201,7 @@ func (x *executor) read(n int, d wire.Delivery) {
 		result, err = wire.DecodeResult(data)
 	}
 	if err != nil {
-		x.inbox.put(unreadable{n, ref, d.Sequence(), err})
+		x.inbox.put(loop.Unreadable{Delivery: n, Ref: ref, Sequence: d.Sequence(), Err: err})
 		return
 	}
 	// The result counts only as that of the worker which has claimed the attempt. Without an answer about the claim
@@ -212,7 +213,7 @@ func (x *executor) read(n int, d wire.Delivery) {
 		}
 		c, err = x.Transport.ReadClaim(x.ctx, ref)
 	}
-	x.inbox.put(arrived{n, ref, d.Sequence(), result, c})
+	x.inbox.put(loop.Arrived{Delivery: n, Ref: ref, Sequence: d.Sequence(), Result: result, Claim: c})
 }
 
 // expand waits until a result of a pool may be taken out of an envelope that may hold much more than its own size, and
@@ -244,10 +245,10 @@ func (x *executor) probe() {
 		switch refused := errors.Is(err, wire.ErrStore); {
 		case refused:
 			told = true
-			x.inbox.put(refusing{err})
+			x.inbox.put(loop.Refusing{Err: err})
 		case err == nil && told:
 			told = false
-			x.inbox.put(refusing{})
+			x.inbox.put(loop.Refusing{})
 		}
 		switch {
 		case err != nil: // not connected, perhaps
@@ -256,12 +257,12 @@ func (x *executor) probe() {
 		case !known || !mark.Equal(now):
 			mark, known = &now, true
 			if err := saveMark(x.ctx, x.Store, x.RunID, now); err != nil && x.ctx.Err() == nil {
-				x.inbox.put(failed{fmt.Errorf("recording what the streams hold: %w", err)})
+				x.inbox.put(loop.Failed{Err: fmt.Errorf("recording what the streams hold: %w", err)})
 				return
 			}
 		}
 		if errors.Is(err, wire.ErrRegressed) {
-			x.inbox.put(lostData{})
+			x.inbox.put(loop.LostData{})
 			return
 		}
 		if !x.pause(probeEvery) {
@@ -271,8 +272,8 @@ func (x *executor) probe() {
 }
 
 // finish gives back what the run holds, except for the permits of operations that may still run.
-func (x *executor) finish(held []permitKey) {
-	keep := map[permitKey]bool{}
+func (x *executor) finish(held []loop.PermitKey) {
+	keep := map[loop.PermitKey]bool{}
 	for _, k := range held {
 		keep[k] = true
 	}

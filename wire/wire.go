@@ -145,6 +145,9 @@ type Limit struct {
 	Slots int    `msgpack:"s"`
 }
 
+// DefaultLimit names the limit that covers every vertex; -parallelism sets its slots.
+const DefaultLimit = "default"
+
 // poolLimits begins the names of the limits that count places in pools.
 const poolLimits = "pool/"
 

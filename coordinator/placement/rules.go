@@ -110,6 +110,16 @@ func (r *Rules) Place(p program.Placement, live func(pool string) bool) (pool st
 	return pool, limits
 }
 
+// Placer returns what places a vertex: Place, but that the limit that covers every vertex, with so many slots, comes behind
+// those of the rules. r may be nil.
+func (r *Rules) Placer(slots int) func(p program.Placement, live func(pool string) bool) (pool string, limits []wire.Limit) {
+	widest := wire.Limit{Name: wire.DefaultLimit, Slots: slots}
+	return func(p program.Placement, live func(string) bool) (string, []wire.Limit) {
+		pool, limits := r.Place(p, live)
+		return pool, append(limits, widest)
+	}
+}
+
 func (r *Rules) pool(p program.Placement, live func(pool string) bool) string {
 	if r != nil {
 		for i := range r.Pools {

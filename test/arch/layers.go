@@ -71,6 +71,7 @@ var layers = map[string]int{
 	"worker/remote":       5,
 
 	"coordinator/applying":   6,
+	"coordinator/loop":       6, // decides; knows no clock and no I/O
 	"coordinator/placement":  6,
 	"coordinator/validating": 6,
 	"graph/plan/planfile":    6,

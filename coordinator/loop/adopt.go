@@ -1,0 +1,280 @@
+package loop
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// past is what the journal tells of a vertex of a run that is resumed.
+type past struct {
+	status    journal.Status
+	ops       int            // operations that are done
+	worker    string         // who did the last one of them
+	open      *journal.Event // the last dispatch, when it is dispatched or in doubt
+	attempts  []Attempt      // all that were ever made
+	suspected time.Time
+	reason    string
+	over      bool // in doubt, but nothing runs any more
+
+	permits []permit // reclaimed before the vertex was looked at
+	early   *Arrived // a result that came before that
+}
+
+// Memory is what the journal tells of the vertices of a run, by vertex.
+type Memory map[int]*past
+
+// Attempt is an attempt that an earlier process has made.
+type Attempt struct {
+	ID            wire.AttemptID
+	Pool, Address string
+}
+
+// Recollect folds a run's events into what the loop needs to go on. It fails on a journal that no run can have made.
+func Recollect(n int, events []journal.Event) (Memory, error) {
+	statuses, open, err := journal.Fold(n, events)
+	if err != nil {
+		return nil, err
+	}
+	known := Memory{}
+	for _, e := range events {
+		if e.Kind == journal.RunEnd {
+			continue
+		}
+		p := known[e.Vertex]
+		if p == nil {
+			p = &past{status: statuses[e.Vertex]}
+			if o, ok := open[e.Vertex]; ok {
+				p.open = &o
+			}
+			known[e.Vertex] = p
+		}
+		switch e.Kind {
+		case journal.Dispatch:
+			p.attempts = append(p.attempts, Attempt{wire.AttemptID(e.Attempt), e.Pool, e.Address})
+		case journal.Want, journal.Step:
+			if e.Phase > 0 && e.Phase >= p.ops {
+				p.ops, p.worker = e.Phase, e.Worker
+			}
+		case journal.Suspect:
+			p.suspected, p.reason, p.over = e.At, e.Detail, e.Over
+		}
+	}
+	return known, nil
+}
+
+// adopt takes over what an earlier process of the run left: its attempts and their permits.
+func (l *Loop) adopt() {
+	for v := range l.vertices {
+		p := l.Past[v]
+		if p == nil {
+			continue
+		}
+		l.vertices[v].status = p.status
+		l.vertices[v].ops = int16(p.ops)
+		for _, m := range p.attempts {
+			under := p.open != nil && p.open.Attempt == string(m.ID)
+			l.attempts[m.ID] = &attempt{vertex: v, pool: m.Pool, taken: !under}
+		}
+		if p.open != nil && (p.status == journal.Dispatched || p.status == journal.Doubt) {
+			l.unheard++
+		}
+		if p.open == nil || p.over {
+			continue
+		}
+		for _, name := range p.open.Permits {
+			i := strings.LastIndexByte(name, '/')
+			if i < 0 {
+				continue
+			}
+			l.reclaim(name[:i], name[i+1:], wire.AttemptID(p.open.Attempt))
+		}
+	}
+}
+
+// reclaim asks for a permit under the name under which it is held.
+func (l *Loop) reclaim(name, id string, a wire.AttemptID) {
+	lim := l.limitOf(wire.Limit{Name: name, Slots: l.Slots}, name == wire.DefaultLimit)
+	if n, err := strconv.Atoi(id[min(len(id), len(l.Run)+1):]); err == nil && n >= 0 && n < 1<<16 {
+		for n >= len(lim.taken) {
+			lim.taken = append(lim.taken, false)
+		}
+		lim.taken[n] = true
+	}
+	lim.queued = append(lim.queued, id)
+	l.reclaims[PermitKey{name, id}] = a
+	l.do(Acquire{PermitKey{name, id}})
+}
+
+// isReclaim tells whether a request asks for a permit that an earlier process of the run left.
+func (l *Loop) isReclaim(key PermitKey) bool {
+	_, is := l.reclaims[key]
+	return is
+}
+
+// reclaimed gives a permit to the attempt that it was held for, if that is still under way.
+func (l *Loop) reclaimed(lim *limit, id string, of wire.AttemptID) {
+	delete(l.reclaims, PermitKey{lim.name, id})
+	lim.dequeue(id)
+	pm := permit{lim, id, l.now}
+	if !l.isOpen(of) {
+		l.giveBack(pm)
+		return
+	}
+	lim.inUse++
+	a := l.attempts[of]
+	switch w := l.vertices[a.vertex].work; {
+	case l.isLeft(of):
+		l.keep(of, pm)
+	case w != nil:
+		w.permits = append(w.permits, pm)
+	default:
+		l.Past[a.vertex].permits = append(l.Past[a.vertex].permits, pm)
+	}
+}
+
+// isOpen tells whether an attempt of an earlier process is still under way, as far as is known.
+func (l *Loop) isOpen(of wire.AttemptID) bool {
+	a := l.attempts[of]
+	x := &l.vertices[a.vertex]
+	if l.isLeft(of) {
+		return true
+	}
+	if x.work != nil {
+		return x.work.attempt == of && !a.taken && !x.work.over
+	}
+	p := l.Past[a.vertex]
+	return x.phase == idle && p.open != nil && p.open.Attempt == string(of)
+}
+
+// recall settles a ready vertex that the journal says is settled, and reports whether it did. Else the vertex is
+// prepared again, with its attempt when there is one.
+func (l *Loop) recall(v int, p *past) bool {
+	x := &l.vertices[v]
+	switch p.status {
+	case journal.Done:
+		l.move(v, settled)
+		l.tally.settle(x, false)
+		l.sched.Done(v)
+	case journal.Failed:
+		l.move(v, settled)
+		l.tally.settle(x, true)
+		l.failed = append(l.failed, Failure{Vertex: v, Address: l.Program.Describe(v).Address})
+		l.skip(l.sched.Fail(v))
+	case journal.Skipped:
+		l.move(v, settled)
+		l.tally.skip(x)
+		l.skipped = append(l.skipped, Skipped{Vertex: v, Address: l.Program.Describe(v).Address})
+		l.skip(l.sched.Skip(v))
+	case journal.Dispatched, journal.Doubt:
+		l.unheard--
+		o := p.open
+		x.work = &work{
+			desc: l.Program.Describe(v), out: -1, adopted: true, permits: p.permits,
+			attempt: wire.AttemptID(o.Attempt), pool: o.Pool, worker: o.Worker, called: o.At,
+			suspected: p.suspected, reason: p.reason, ended: p.over,
+		}
+		l.move(v, preparing)
+		l.do(Prepare{v, p.ops, p.worker})
+	default:
+		return false
+	}
+	l.changed = true
+	return true
+}
+
+// resumeAttempt goes on with an attempt of a process that is gone. Its task was computed again: the same, but for
+// values that are in no journal, in case the stream does not hold it.
+func (l *Loop) resumeAttempt(v int) {
+	x := &l.vertices[v]
+	w, p := x.work, l.Past[v]
+	w.listed = l.now
+	switch {
+	case l.frozen && x.status == journal.Dispatched:
+		l.move(v, running)
+		l.suspect(v, "the message store lost acknowledged data")
+	case x.status == journal.Doubt:
+		w.suspected = l.now // wait for a late result as long as if it had been suspected now
+		l.move(v, doubtful)
+		l.suspects = append(l.suspects, v)
+	case w.step.Task == nil || w.step.Bad():
+		l.tell(v, w.step.Diags)
+		l.move(v, doubtful)
+		l.distrust(v, "its configuration could not be evaluated again")
+		return
+	default:
+		l.move(v, running)
+		l.depart(v)
+		switch {
+		case w.worker != "":
+		case l.stopping:
+			w.asking, w.reason = true, "the run was interrupted"
+			l.do(Revoke{v, l.ref(w), w.reason})
+		default:
+			w.asking = true
+			l.do(ReadClaim{v, l.ref(w)})
+		}
+	}
+	if p.early != nil {
+		e := *p.early
+		p.early = nil
+		l.onArrived(e)
+	}
+}
+
+// hold keeps a result until its vertex was prepared again.
+func (l *Loop) hold(v int, e Arrived) {
+	p := l.Past[v]
+	if p == nil || p.open == nil {
+		panic(fmt.Sprintf("loop: a result came for vertex %d, which was not dispatched", v))
+	}
+	p.early = &e
+}
+
+// Done tells of each of n vertices whether the journal says that it is done.
+func (m Memory) Done(n int) []bool {
+	done := make([]bool, n)
+	for v, p := range m {
+		done[v] = p.status == journal.Done
+	}
+	return done
+}
+
+// Attempts yields all attempts that the run has made, in no order.
+func (m Memory) Attempts() iter.Seq[Attempt] {
+	return func(yield func(Attempt) bool) {
+		for _, p := range m {
+			for _, a := range p.attempts {
+				if !yield(a) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Open is an operation that was dispatched, and is not known to be settled.
+type Open struct {
+	Dispatch journal.Event
+	Doubtful bool // the journal says that its outcome is not known
+	Over     bool // it is doubtful, and nothing runs any more
+}
+
+// UnderPermit returns the operation that was dispatched under a permit, if its vertex has not been settled since.
+func (m Memory) UnderPermit(permit string) (o Open, found bool) {
+	for _, p := range m {
+		if p.open != nil && slices.Contains(p.open.Permits, permit) {
+			return Open{*p.open, p.status == journal.Doubt, p.over}, true
+		}
+	}
+	return Open{}, false
+}
+
+// PermitName is how a dispatch names a permit in the journal.
+func PermitName(limit, id string) string { return limit + "/" + id }

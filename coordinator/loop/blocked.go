@@ -1,0 +1,127 @@
+package loop
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// investigateEvery is how often it is looked up who holds the permits of a limit that is waited for.
+const investigateEvery = 10 * time.Second
+
+// doubtful lists by limit the operations in doubt of this run that hold permits of it, by address, once for each permit.
+func (l *Loop) doubtful() map[*limit][]string {
+	if len(l.suspects)+len(l.kept) == 0 {
+		return nil
+	}
+	held := map[*limit][]string{}
+	add := func(v int, ps []permit) {
+		for _, p := range ps {
+			held[p.limit] = append(held[p.limit], l.Program.Describe(v).Address)
+		}
+	}
+	for _, v := range l.suspects {
+		if x := &l.vertices[v]; x.phase == doubtful {
+			add(v, x.work.permits)
+		}
+	}
+	for _, a := range slices.Sorted(maps.Keys(l.kept)) {
+		add(l.attempts[a].vertex, l.kept[a])
+	}
+	return held
+}
+
+// missing lists what vertices wait for: workers of a pool, or permits of a limit that others hold, or operations in
+// doubt.
+func (l *Loop) missing() []Wait {
+	var waits []Wait
+	inDoubt := l.doubtful()
+	for i, c := range l.classes {
+		n := l.sched.ReadyIn(i + firstClass)
+		if n == 0 {
+			continue
+		}
+		if !l.served(c) {
+			waits = addWait(waits, Wait{Pool: c.pool.name, Vertices: n, Address: c.example})
+			continue
+		}
+		for lim := range c.needs() {
+			if lim.pool != nil && l.halted() {
+				continue // its places were given back
+			}
+			own := inDoubt[lim]
+			if lim.declared && lim.inUse-len(own)+len(lim.idle) == 0 {
+				waits = addWait(waits, Wait{
+					Limit: lim.name, Slots: lim.slots, Vertices: n, Address: c.example, InDoubt: slices.Concat(own, lim.blockers)})
+				l.investigate(lim)
+				break
+			}
+		}
+	}
+	return waits
+}
+
+func addWait(waits []Wait, w Wait) []Wait {
+	for i := range waits {
+		if waits[i].Pool == w.Pool && waits[i].Limit == w.Limit {
+			waits[i].Vertices += w.Vertices
+			return waits
+		}
+	}
+	return append(waits, w)
+}
+
+// investigate has it looked up which operations of earlier runs hold permits of a limit, being in doubt.
+func (l *Loop) investigate(lim *limit) {
+	if lim.pool != nil { // no doubt holds a place
+		return
+	}
+	if !lim.investigated.IsZero() && l.now.Sub(lim.investigated) < investigateEvery {
+		return
+	}
+	lim.investigated = l.now
+	l.do(FindBlockers{lim.name})
+}
+
+// stuck returns a limit of which operations in doubt keep all permits, when nothing of the run goes on any more and all
+// that it could still start waits for such limits; nil else. Nobody but the user can help then, by resolving the doubts;
+// for that the run must end, because it has the lock of the state.
+func (l *Loop) stuck() (held *limit) {
+	if l.under+l.saving+len(l.acking)+l.counts[doubtful]+l.counts[parked] > 0 || l.halted() {
+		return nil
+	}
+	for i, c := range l.classes {
+		if l.sched.ReadyIn(i+firstClass) == 0 {
+			continue
+		}
+		at := slices.IndexFunc(c.limits, func(lim *limit) bool { return lim.kept+len(lim.blockers) >= lim.slots })
+		if at < 0 {
+			return nil
+		}
+		held = c.limits[at]
+	}
+	return held
+}
+
+// namedDoubts is how many operations in doubt are named.
+const namedDoubts = 20
+
+// giveIn interrupts a run that is stuck.
+func (l *Loop) giveIn(held *limit) {
+	list := slices.Concat(l.doubtful()[held], held.blockers)
+	var names strings.Builder
+	for i, address := range list {
+		if i == namedDoubts {
+			fmt.Fprintf(&names, "  and %d more: "+diag.Program()+" runs list\n", len(list)-i)
+			break
+		}
+		fmt.Fprintf(&names, "  "+diag.Program()+" runs resolve '%s' -not-created\n", address)
+	}
+	l.tell(-1, diag.Errors("Nothing more can be started",
+		fmt.Sprintf("All %d permits of the limit %q are held by operations whose outcome is not known, because they may still be going on. If a worker that has one of them can come back, let it, and go on with its run: "+diag.Program()+" runs resume. If it is gone for good, look what became of each operation, and say so (with -created=ID where it happened); its permit is free then:\n\n%s\nWhat nobody resolves holds its permit for a day. A larger limit lets others go on meanwhile: "+diag.Program()+" limits %s=%d", held.slots, held.name, names.String(), held.name, 2*held.slots), nil))
+	l.onInterrupted(Interrupted{})
+}

@@ -1,0 +1,130 @@
+package loop
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/graph/sched"
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+// check verifies that the loop agrees with itself. It looks at every vertex and edge, so it is for tests.
+func (l *Loop) check() error {
+	wrong := []error{l.sched.Check()}
+	report := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+
+	var counts [phases]int
+	under, out, parkedNow := 0, 0, 0
+	inUse := map[*limit]int{}
+	queuedIn := map[*pool]int{}
+	for v := range l.vertices {
+		x := &l.vertices[v]
+		counts[x.phase]++
+		if x.phase.under() {
+			under++
+		}
+		if (x.work != nil) != (x.phase != idle && x.phase != settled) {
+			report("vertex %d is %s, and has work: %v", v, x.phase, x.work != nil)
+		}
+		l.checkAgainstOthers(v, report)
+		if x.work == nil {
+			continue
+		}
+		for _, p := range x.work.permits {
+			inUse[p.limit]++
+		}
+		if lim := x.work.seat.limit; lim != nil {
+			inUse[lim]++
+		}
+		if x.work.out >= 0 {
+			out++
+			if l.out[x.work.out] != v {
+				report("vertex %d thinks it is at %d of the list of what is out", v, x.work.out)
+			}
+		}
+		switch x.phase {
+		case parked:
+			parkedNow++
+		case queued:
+			queuedIn[l.classes[x.class-firstClass].pool]++
+		case calling, publishing, running:
+			if x.work.out < 0 {
+				report("vertex %d is %s, but not in the list of what is out", v, x.phase)
+			}
+		}
+		if x.phase != doubtful && x.status == journal.Doubt && x.phase != completing && x.phase != concluding && x.phase != preparing {
+			report("vertex %d is %s, its journal says %s", v, x.phase, x.status)
+		}
+	}
+	if counts != l.counts || under != l.under {
+		report("the counts are %v and %d, but should be %v and %d", l.counts, l.under, counts, under)
+	}
+	if out != len(l.out) || parkedNow != len(l.waits) {
+		report("%d vertices are out, listed %d; %d parked, listed %d", out, len(l.out), parkedNow, len(l.waits))
+	}
+	for _, ps := range l.acking {
+		for _, p := range ps {
+			inUse[p.limit]++
+		}
+	}
+	for _, ps := range l.kept {
+		for _, p := range ps {
+			inUse[p.limit]++
+		}
+	}
+	for _, p := range l.Past {
+		if l.pastHolds(p) {
+			for _, pm := range p.permits {
+				inUse[pm.limit]++
+			}
+		}
+	}
+	for _, lim := range l.limitOrder {
+		if lim.inUse != inUse[lim] {
+			report("limit %s: %d permits in use, but vertices have %d", lim.name, lim.inUse, inUse[lim])
+		}
+		if !l.halted() && lim.declared && len(l.Past) == 0 && lim.inUse+len(lim.idle)+len(lim.queued) > lim.slots {
+			report("limit %s: %d in use, %d idle, %d requested, of %d", lim.name, lim.inUse, len(lim.idle), len(lim.queued), lim.slots)
+		}
+	}
+	for _, p := range l.poolOrder {
+		if p.Queued != queuedIn[p] || p.Running < 0 || p.live < 0 {
+			report("pool %s: %+v, live %d; %d are queued", p.name, p.PoolCounts, p.live, queuedIn[p])
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// pastHolds tells whether the permits of an adopted attempt are still with what the journal tells of it.
+func (l *Loop) pastHolds(p *past) bool {
+	if p.open == nil {
+		return false
+	}
+	return l.vertices[p.open.Vertex].phase == idle
+}
+
+// checkAgainstOthers compares what graph/sched and the loop know of a vertex.
+func (l *Loop) checkAgainstOthers(v int, report func(string, ...any)) {
+	x := &l.vertices[v]
+	ok := false
+	switch st := l.sched.Status(v); st {
+	case sched.Waiting:
+		ok = x.phase == idle
+	case sched.Ready:
+		ok = x.phase == idle || x.phase == queued
+	case sched.Running:
+		ok = x.phase != idle && x.phase != queued && x.phase != settled || x.phase == idle && l.stopping // see recallReady
+	default:
+		ok = x.phase == settled
+	}
+	if !ok {
+		report("vertex %d is %s for the loop, %s for the scheduler", v, x.phase, l.sched.Status(v))
+	}
+	if x.phase == queued && x.work != nil && (len(x.work.permits) > 0 || x.work.seat.limit != nil) {
+		report("vertex %d is queued, and holds permits", v)
+	}
+	if x.phase == calling && l.classes[x.class-firstClass].lane != program.Fast {
+		report("vertex %d is called on the safe lane", v)
+	}
+}

@@ -1,0 +1,524 @@
+package loop
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/graph/dag"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/test/numbers"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// orphaned is a world in which the worker that claims the task of vertex 0 says nothing any more; vertex 1 depends on 0,
+// 2 on nothing.
+func orphaned(t *testing.T) *world {
+	w := safely(t, 3, dag.Edge{Before: 0, After: 1})
+	w.work = func(w *world, id wire.AttemptID) bool {
+		if !strings.HasPrefix(w.tasks[id].task.Function.Name, "0/") {
+			return true
+		}
+		w.claims[id] = wire.Claim{Nonce: "n-dead", Worker: "dead"}
+		return false
+	}
+	return w
+}
+
+// lateResult makes the result that the dead worker comes with after all.
+func lateResult(w *world, change func(*wire.Result)) {
+	for id, c := range w.claims {
+		if c.Worker != "dead" {
+			continue
+		}
+		r := numbers.Compute(w.tasks[id].task)
+		r.Attempt, r.Nonce, r.Worker, r.Pool = id, c.Nonce, "dead", w.tasks[id].ref.Pool
+		if change != nil {
+			change(r)
+		}
+		w.report(w.tasks[id].ref, r)
+	}
+}
+
+func TestTheAttemptOfADeadWorkerIsInDoubtAndNotRepeated(t *testing.T) {
+	w := orphaned(t)
+	w.boot()
+	began := w.now
+	w.finish()
+	wantHeard(t, w, "in doubt 0: worker dead has not been heard of", "skipped 1 because of number.n0", "finished 2")
+	if got := kinds(w, 0); !slices.Equal(got, []journal.Kind{journal.Want, journal.Dispatch, journal.Suspect}) {
+		t.Errorf("%v", got)
+	}
+	if o := w.outputs["n0"]; o == nil || !strings.HasPrefix(o.Value.AsString(), "in doubt: a") {
+		t.Errorf("the state has %v", o)
+	}
+	if len(w.held) != 1 || len(w.loop.Held()) != 1 {
+		t.Errorf("%d permits are held", len(w.held))
+	}
+	if took := w.now.Sub(began); took < 30*time.Second || took > 60*time.Second {
+		t.Errorf("waited %s for a late result", took)
+	}
+	out := w.loop.Outcome()
+	if out.Status != "interrupted" || len(out.InDoubt) != 1 || out.InDoubt[0].Worker != "dead" {
+		t.Errorf("%+v", out)
+	}
+}
+
+func TestARunWhosePermitsAreAllHeldByDoubtsEnds(t *testing.T) {
+	w := safely(t, 6)
+	w.work = func(w *world, id wire.AttemptID) bool {
+		w.claims[id] = wire.Claim{Nonce: "n-dead", Worker: "dead"}
+		return false
+	}
+	w.boot()
+	w.later(15*time.Second, func() { // the run waits for late results, and says why nothing goes on
+		wantHeard(t, w, "waiting [{ default 2 number.n4 [number.n0 number.n1 number.n2 number.n3] 4}]")
+	})
+	w.finish()
+	out := w.loop.Outcome()
+	if out.Status != "interrupted" || len(out.InDoubt) != 4 || len(w.tasks) != 4 {
+		t.Errorf("%d tasks were published; %+v", len(w.tasks), out)
+	}
+	for v := range 4 {
+		if want := fmt.Sprintf("coordinator runs resolve 'number.n%d'", v); !strings.Contains(stuckOver(out), want) {
+			t.Errorf("%q does not name %q", stuckOver(out), want)
+		}
+	}
+	if len(w.held) != 4 {
+		t.Errorf("%d permits are held", len(w.held))
+	}
+}
+
+// stuckOver is what a run said of why it ended with vertices that wait for permits; empty if it did not.
+func stuckOver(out Outcome) string {
+	for _, d := range out.Diags {
+		if d.Summary == "Nothing more can be started" {
+			return d.Detail
+		}
+	}
+	return ""
+}
+
+// A plan waited silently, and held the lock of the state that is needed to resolve the doubts.
+func TestAPlanWhosePermitsAreAllHeldByDoubtsOfEarlierRunsSaysSoAndEnds(t *testing.T) {
+	for _, doubts := range []int{0, 3, 4} {
+		w := newWorld(t, 1, numbers.New(t, 6))
+		w.slots["default"] = 4
+		for i := range 4 {
+			w.held[PermitKey{"default", fmt.Sprint("earlier-", i)}] = true
+			if i < doubts {
+				w.blockers = append(w.blockers, fmt.Sprintf("a.b[%d]", i))
+			}
+		}
+		w.boot()
+		w.later(time.Minute, func() {
+			maps.DeleteFunc(w.held, func(k PermitKey, _ bool) bool { return k.Limit == "default" })
+			w.admit("default")
+		})
+		began := w.now
+		w.finish()
+		out := w.loop.Outcome()
+		if got := stuckOver(out); doubts < 4 {
+			if got != "" || out.Status != "done" {
+				t.Errorf("with %d doubts: %s, %q", doubts, out.Status, got)
+			}
+		} else if !strings.Contains(got, "coordinator runs resolve 'a.b[3]'") || !out.Interrupted || w.now.Sub(began) > 10*time.Second {
+			t.Errorf("%+v after %s", out, w.now.Sub(began))
+		}
+		if doubts > 0 {
+			wantHeard(t, w, fmt.Sprintf("waiting [{ default 6 number.n4 %v 4}]", w.blockers))
+		}
+	}
+}
+
+func TestALateResultResolvesADoubt(t *testing.T) {
+	w := orphaned(t)
+	w.boot()
+	w.later(25*time.Second, func() {
+		wantHeard(t, w, "in doubt 0")
+		lateResult(w, nil)
+	})
+	w.finish()
+	w.stateAgrees()
+	wantHeard(t, w, "finished 0", "finished 1")
+	if len(w.loop.Held()) != 0 {
+		t.Error("a permit is still held")
+	}
+}
+
+func TestALateResultThatComesAfterTheRunResolvesTheDoubtOnResume(t *testing.T) {
+	w := orphaned(t)
+	w.boot()
+	w.finish()
+	w.crash()
+	w.restore()
+	lateResult(w, nil)
+	w.boot()
+	w.finish()
+	w.stateAgrees()
+	w.once()
+	if got := kinds(w, 0); got[len(got)-1] != journal.Finish {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestAWorkerThatSaysThatItDoesNotKnowFreesThePermit(t *testing.T) {
+	w := orphaned(t)
+	w.boot()
+	began := w.now
+	w.later(time.Second, func() { lateResult(w, func(r *wire.Result) { r.Doubt, r.Function = "the worker stopped", nil }) })
+	w.finish()
+	wantHeard(t, w, "in doubt 0: the worker stopped", "skipped 1")
+	if took := w.now.Sub(began); took > 3*time.Second {
+		t.Errorf("waited %s although nothing could come", took)
+	}
+	if len(w.loop.Held()) != 0 {
+		t.Errorf("permits are still held: %v", w.loop.Held())
+	}
+
+	// A run that was resumed took the permits of what was long over again, and held them until somebody resolved the doubts by hand: when
+	// there were as many as the limit has slots, not even a plan, which resolves them by reading, could go on.
+	w.crash()
+	w.restore()
+	w.boot()
+	w.finish()
+	if len(w.loop.Held()) != 0 || len(w.held) != 0 {
+		t.Errorf("permits are held again: %v, %v", w.loop.Held(), w.held)
+	}
+}
+
+func TestAnAttemptThatItsWorkerHasForgottenIsInDoubt(t *testing.T) {
+	w := orphaned(t)
+	w.boot()
+	var say func()
+	say = func() {
+		w.send(Beat{wire.Heartbeat{Worker: "dead", Pools: []string{"default"}, Draining: true, Protocol: wire.ProtocolVersion}})
+		w.later(time.Second, say)
+	}
+	say()
+	w.later(8*time.Second, func() {
+		if heard(w, "in doubt") {
+			t.Error("in doubt too early")
+		}
+	})
+	w.finish()
+	wantHeard(t, w, "in doubt 0: worker dead does not hold it any more")
+}
+
+func TestSilenceMeansNothingWhileTheCoordinatorIsCutOff(t *testing.T) {
+	w := orphaned(t)
+	w.boot()
+	began := w.now
+	w.connected = func() time.Duration { return max(0, w.now.Sub(began)-60*time.Second) }
+	w.later(60*time.Second, func() {
+		if heard(w, "in doubt") {
+			t.Error("a worker was taken for dead while nobody could be heard")
+		}
+	})
+	w.later(63*time.Second, func() {
+		if heard(w, "in doubt") {
+			t.Error("a worker was taken for dead before it had time to be heard")
+		}
+	})
+	w.finish()
+	wantHeard(t, w, "in doubt 0")
+}
+
+func TestAnInterruptStartsNothingMoreAndAwaitsWhatRuns(t *testing.T) {
+	w := safely(t, 12, dag.Edge{Before: 0, After: 11})
+	w.latency = func(string) time.Duration { return 5 * time.Second }
+	w.boot()
+	w.later(time.Second, func() {
+		w.send(Interrupted{})
+	})
+	w.finish()
+	out := w.loop.Outcome()
+	if !out.Interrupted || out.Status != "interrupted" || len(w.began) != 4 || len(w.held) != 0 {
+		t.Errorf("%+v, began %v, held %v", out, w.began, w.held)
+	}
+	w.crash()
+	w.restore()
+	w.boot()
+	w.finish()
+	w.stateAgrees()
+	w.once()
+}
+
+// An interrupted run waited for what it could not hear of: with its NATS gone for good, for ever.
+func TestAnInterruptedRunWhoseTransportIsGoneEndsAndCanBeResumed(t *testing.T) {
+	w := safely(t, 12, dag.Edge{Before: 0, After: 11})
+	w.latency = func(string) time.Duration { return 10 * time.Minute }
+	w.boot()
+	began := w.now
+	w.connected = func() time.Duration { return max(0, 10*time.Second-w.now.Sub(began)) }
+	w.later(20*time.Second, func() { w.send(Interrupted{}) })
+	w.finish()
+	out := w.loop.Outcome()
+	if out.Status != "interrupted" || len(out.Diags) == 0 || out.Diags[0].Summary != "The message server is gone" || w.now.Sub(began) > 30*time.Second {
+		t.Errorf("after %s: %+v", w.now.Sub(began), out)
+	}
+	w.connected = nil
+	w.crash()
+	w.restore()
+	w.boot()
+	w.finish()
+	w.stateAgrees()
+	w.once()
+}
+
+// A resumed run that was told to stop before it had looked at its operations under way ended without them: as cancelled, so that their
+// results were thrown away.
+func TestARunThatIsResumedToBeCancelledHearsOfWhatIsUnderWay(t *testing.T) {
+	w := safely(t, 12, dag.Edge{Before: 0, After: 11})
+	w.latency = func(string) time.Duration { return 20 * time.Second }
+	w.boot()
+	for len(w.began) < 4 {
+		w.run(1)
+	}
+	w.crash()
+	w.restore()
+	w.boot()
+	w.send(Interrupted{Cancel: true})
+	w.finish()
+	out := w.loop.Outcome()
+	if out.Status != "cancelled" || len(w.began) != 4 || len(w.outputs) != 4 {
+		t.Errorf("%+v, began %v, the state has %d", out, w.began, len(w.outputs))
+	}
+	w.once()
+}
+
+// The requests for the permits of an earlier process wait for them to be handed over; to withdraw one frees its slot.
+func TestAnInterruptLeavesThePermitsThatAreNotTakenOverYet(t *testing.T) {
+	w := safely(t, 2)
+	w.latency = func(string) time.Duration { return 5 * time.Second }
+	w.boot()
+	w.run(40)
+	w.crash()
+	held := w.heldOf("default") // places in the pool are not taken over
+	w.restore()
+	w.boot()
+	w.send(Interrupted{})
+	if held == 0 || len(w.loop.reclaims) != held {
+		t.Fatalf("%d permits were held, %d are asked for again", held, len(w.loop.reclaims))
+	}
+	w.finish()
+	w.once()
+}
+
+// A request that failed was forgotten, and its name was free: the next vertex ran under the permit of what ran already.
+func TestAPermitThatCouldNotBeAskedForIsAskedForAgain(t *testing.T) {
+	w := safely(t, 12)
+	w.latency = func(string) time.Duration { return 5 * time.Second }
+	w.boot()
+	for len(w.began) < 4 {
+		w.run(1)
+	}
+	w.crash()
+	w.restore()
+	failures := map[PermitKey]int{}
+	w.refuse = func(key PermitKey) error {
+		if failures[key]++; failures[key] <= 2 {
+			return wire.ErrDisconnected
+		}
+		return nil
+	}
+	w.boot()
+	if got := len(w.loop.reclaims); got != 4 {
+		t.Fatalf("%d permits are asked for again", got)
+	}
+	w.finish()
+	w.stateAgrees()
+	w.once()
+}
+
+// A doubt that was given up before the permit was granted that an earlier process had held for it gave that permit back, while the
+// operation could still go on.
+func TestAPermitThatIsTakenOverAfterItsDoubtWasGivenUpIsKept(t *testing.T) {
+	w := orphaned(t)
+	w.latency = func(string) time.Duration { return 2 * time.Minute } // vertex 2 keeps the run going
+	w.boot()
+	for !heard(w, "in doubt") {
+		w.run(1)
+	}
+	w.crash()
+	w.restore()
+	w.refuse = func(PermitKey) error { return wire.ErrDisconnected }
+	w.boot()
+	if got := len(w.loop.reclaims); got != 2 {
+		t.Fatalf("%d permits are asked for again", got)
+	}
+	w.later(45*time.Second, func() {
+		if len(w.loop.doubted) != 1 {
+			t.Error("the doubt is not given up yet")
+		}
+		w.refuse = nil
+	})
+	w.finish()
+	if len(w.held) != 1 || len(w.loop.Held()) != 1 || len(w.loop.reclaims) != 0 {
+		t.Errorf("held: %v; the run keeps %v, and asks for %v", w.held, w.loop.Held(), w.loop.reclaims)
+	}
+}
+
+// The permit of an operation whose result was there before the permit was granted again stayed held when the run ended, for a day: the
+// request for it was left as if the operation went on.
+func TestAPermitThatIsNotTakenOverBeforeItsOperationHasEndedIsNotLeft(t *testing.T) {
+	w := safely(t, 1)
+	w.latency = func(string) time.Duration { return 5 * time.Second }
+	w.boot()
+	for len(w.began) < 1 {
+		w.run(1)
+	}
+	w.crash()
+	w.restore()
+	w.refuse = func(PermitKey) error { return wire.ErrDisconnected }
+	w.boot()
+	if got := len(w.loop.reclaims); got != 1 {
+		t.Fatalf("%d permits are asked for again", got)
+	}
+	w.finish()
+	w.stateAgrees()
+	if len(w.loop.Held()) != 0 || len(w.held) != 0 {
+		t.Errorf("the run leaves %v; held are %v", w.loop.Held(), w.held)
+	}
+}
+
+// What a worker said of a doubt that had been given up was acknowledged, and changed nothing: the permit stayed held, in each run that
+// was resumed after that too.
+func TestAWorkerThatSaysLateThatNothingGoesOnFreesThePermit(t *testing.T) {
+	w := orphaned(t)
+	w.boot()
+	w.latency = func(string) time.Duration { return 2 * time.Minute } // vertex 2 keeps the run going
+	w.later(time.Minute, func() {
+		if len(w.loop.doubted) != 1 || len(w.loop.kept) != 1 {
+			t.Error("the doubt is not given up yet")
+		}
+		lateResult(w, func(r *wire.Result) { r.Doubt, r.Function = "the worker stopped", nil })
+	})
+	w.finish()
+	maps.DeleteFunc(w.results, func(_ int, r *resultInStream) bool { return r.result.Doubt == "" }) // second copies of others
+	if len(w.loop.Held()) != 0 || len(w.held) != 0 || len(w.results) != 0 {
+		t.Errorf("held: %v; the run keeps %v; results in the stream: %v", w.held, w.loop.Held(), w.results)
+	}
+	w.crash()
+	w.restore()
+	w.boot()
+	if len(w.loop.reclaims) != 0 {
+		t.Errorf("permits are asked for again: %v", w.loop.reclaims)
+	}
+	w.finish()
+	w.once()
+}
+
+func TestAnInterruptBuriesWhatNobodyHasClaimed(t *testing.T) {
+	w := safely(t, 2)
+	w.boot()
+	w.silent = true // tasks stay where they are
+	w.later(time.Second, func() { w.send(Interrupted{}) })
+	w.finish()
+	if len(w.tasks) != 2 {
+		t.Errorf("%d tasks were published", len(w.tasks))
+	}
+	for id := range w.tasks {
+		if c := w.claims[id]; !c.Tombstone {
+			t.Errorf("attempt %s was left to be started: %+v", id, c)
+		}
+	}
+	w.silent = false
+	w.crash()
+	w.restore()
+	w.boot()
+	w.finish()
+	w.stateAgrees()
+	w.once()
+}
+
+func TestLeavingPutsInDoubtWhatEndsWithTheProcess(t *testing.T) {
+	for _, embedded := range []bool{true, false} {
+		w := safely(t, 2)
+		w.change = func(s *Settings) { s.Embedded = embedded }
+		w.latency = func(string) time.Duration { return time.Hour }
+		w.boot()
+		w.later(time.Second, func() { w.send(Interrupted{}) })
+		w.later(2*time.Second, func() { w.send(Interrupted{}) })
+		w.finish()
+		if got := slices.Contains(kinds(w, 0), journal.Suspect); got != embedded {
+			t.Errorf("embedded %v: in doubt %v", embedded, got)
+		}
+		if got := len(w.loop.Held()); embedded == (got > 0) {
+			t.Errorf("embedded %v: %d permits stay held", embedded, got)
+		}
+	}
+}
+
+func TestAStoreThatLostDataFreezesDispatchAndPutsAttemptsInDoubt(t *testing.T) {
+	w := safely(t, 12)
+	w.latency = func(string) time.Duration { return 5 * time.Second }
+	w.boot()
+	w.later(time.Second, func() { w.send(LostData{}) })
+	w.finish()
+	wantHeard(t, w, "error: The message store lost data", "in doubt 0: the message store lost acknowledged data")
+	if len(w.began) != 4 {
+		t.Errorf("%d operations began", len(w.began))
+	}
+	w.crash()
+	w.restore()
+	w.boot()
+	w.finish()
+	w.stateAgrees() // the results were only late
+	w.once()
+}
+
+func TestARunThatIsResumedOverLostDataStartsNothing(t *testing.T) {
+	w := safely(t, 3)
+	w.latency = func(string) time.Duration { return 5 * time.Second }
+	w.boot()
+	w.run(40)
+	w.crash()
+	began := len(w.began)
+	w.restore()
+	w.boot()
+	w.send(LostData{})
+	w.finish()
+	for v := range 3 {
+		if ks := kinds(w, v); slices.Contains(ks, journal.Dispatch) && ks[len(ks)-1] != journal.Suspect {
+			t.Errorf("vertex %d: %v", v, ks)
+		}
+	}
+	if len(w.began) != began {
+		t.Errorf("%d operations began, before it were %d", len(w.began), began)
+	}
+}
+
+func TestWhatClosesRunsWhateverHappened(t *testing.T) {
+	w := newWorld(t, 1, numbers.New(t, 3, dag.Edge{Before: 0, After: 1}, dag.Edge{Before: 1, After: 2}))
+	w.program.Fails = func(v int) bool { return v == 0 }
+	w.program.Hidden = func(v int) bool { return v == 2 }
+	closer := &closing{Program: w.program, at: 2}
+	w.change = func(s *Settings) { s.Program = closer }
+	w.boot()
+	w.finish()
+	if w.program.Accepted[2] != 1 {
+		t.Error("it did not run")
+	}
+}
+
+type closing struct {
+	*numbers.Program
+	at int
+}
+
+func (c *closing) Anyway(v int) bool { return v == c.at }
+
+func (c *closing) Prepare(ctx context.Context, v int) program.Step {
+	if v == c.at {
+		return program.Step{}
+	}
+	return c.Program.Prepare(ctx, v)
+}
+
+func (c *closing) Accept(v int, s *program.Step) { c.Accepted[v]++ }

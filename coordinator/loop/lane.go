@@ -1,0 +1,280 @@
+package loop
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+const (
+	// maxLost is how often a fast-lane call may be lost before its vertex fails: a task that ends each worker that
+	// takes it must not go round for ever.
+	maxLost = 7
+	// claimWait is how long a published task may stay unclaimed before it is published again.
+	claimWait = 10 * time.Second
+)
+
+// onCallFailed decides whether a fast-lane call is repeated. It changes nothing outside, so it may be.
+func (l *Loop) onCallFailed(e CallFailed) {
+	x := &l.vertices[e.Vertex]
+	w := x.work
+	l.arrive(e.Vertex)
+	switch p := l.poolOf(w.pool); {
+	case errors.Is(e.Err, wire.ErrNoWorker):
+		if p.live > 0 { // it was there a moment ago
+			l.park(e.Vertex, l.now.Add(TickEvery))
+			break
+		}
+		p.missing = true
+		l.do(Control{"announce"})
+		l.enqueue(e.Vertex)
+	case errors.Is(e.Err, wire.ErrPermitLost):
+		l.drop(w)
+		l.park(e.Vertex, l.now.Add(TickEvery))
+	case errors.Is(e.Err, wire.ErrDisconnected):
+		l.park(e.Vertex, l.now.Add(TickEvery))
+	case errors.Is(e.Err, wire.ErrLostCall) && w.lost < maxLost:
+		w.lost++
+		l.park(e.Vertex, l.now.Add(TickEvery<<(w.lost-1)))
+	default:
+		l.leave(w)
+		detail := fmt.Sprintf("A worker of pool %q could not be asked about %s: %s.", w.pool, w.desc.Address, e.Err)
+		if errors.Is(e.Err, wire.ErrLostCall) {
+			detail = fmt.Sprintf("No worker of pool %q answered about %s, in %d attempts: the worker, or the provider's plugin with it, may end whenever it is asked. Its own log tells more.", w.pool, w.desc.Address, w.lost+1)
+		}
+		w.step = program.Step{Diags: diag.Errors("Failed to reach a worker", detail, nil).WithAddress(w.desc.Address)}
+		l.goOn(e.Vertex)
+	}
+}
+
+// attempt is what the loop remembers of an attempt for as long as the run lasts, to tell late copies of its result.
+type attempt struct {
+	vertex  int
+	pool    string
+	taken   bool   // its result was accepted
+	revoked bool   // it was proved not to have started
+	nonce   string // of the accepted result; empty when another process took it
+	worker  string
+}
+
+// intend makes the intent to run the task of a vertex durable, with its attempt and permits. After a crash right
+// behind this the task is published by the run that is resumed.
+func (l *Loop) intend(v int) {
+	w := l.vertices[v].work
+	w.attempt, w.published, w.asking, w.worker, w.answer = l.Attempt(), false, false, "", nil
+	l.attempts[w.attempt] = &attempt{vertex: v, pool: w.pool}
+	l.move(v, intending)
+	e := l.event(v, journal.Dispatch)
+	for _, p := range w.permits {
+		e.Permits = append(e.Permits, PermitName(p.limit.name, p.id))
+	}
+	l.save(Record{Vertex: v, Kind: Intended, Events: []journal.Event{e}})
+}
+
+// send publishes the task of an attempt whose intent is durable. If the run is to stop meanwhile, nobody has seen the
+// attempt, and it is taken back.
+func (l *Loop) send(v int) {
+	w := l.vertices[v].work
+	if l.halted() && !w.adopted {
+		l.retract(v, "the run was stopped")
+		return
+	}
+	l.move(v, publishing)
+	l.depart(v)
+	l.post(v)
+}
+
+// post hands the task to the stream. Doing so again is harmless: only one claim wins.
+func (l *Loop) post(v int) {
+	w := l.vertices[v].work
+	task := *w.step.Task
+	task.Run, task.Attempt = l.Run, w.attempt
+	w.sent = l.now
+	var permits []PermitKey
+	if !w.adopted && !w.published {
+		permits = w.keys()
+	}
+	act := Publish{Vertex: v, Ref: l.ref(w), Task: &task, Permits: permits}
+	if w.maker != "" && !w.handed {
+		act.To, act.After, w.handed = w.maker, w.after, true
+	}
+	l.do(act)
+}
+
+func (l *Loop) onPublished(e Published) {
+	x := &l.vertices[e.Vertex]
+	if x.phase != publishing || x.work.attempt != e.Attempt {
+		return // its result was faster
+	}
+	if errors.Is(e.Err, wire.ErrPermitLost) { // nothing was sent
+		l.drop(x.work)
+		l.retract(e.Vertex, "its permit was lost")
+		return
+	}
+	doing := fmt.Sprintf("publishing the task for %s", x.work.desc.Address)
+	switch first := x.work.refused.IsZero(); {
+	case l.repeatedly(&x.work.refused, doing, e.Err):
+	case e.Err == nil:
+		x.work.published = true
+	case first && !Outage(e.Err) && !errors.Is(e.Err, wire.ErrStore): // of that, probe tells
+		l.tell(e.Vertex, diag.List{diag.New(diag.Warning, "Failed to publish a task",
+			fmt.Sprintf("The task for %s could not be put into the stream of pool %q; this is repeated. The error was: %s.", x.work.desc.Address, x.work.pool, e.Err), nil)})
+	}
+	l.move(e.Vertex, running)
+}
+
+// onArrived takes a result of the safe lane, or finds that it must not be taken.
+func (l *Loop) onArrived(e Arrived) {
+	if e.Ref.Run != l.Run {
+		return // another run's; it stays in the stream for whoever resumes that run
+	}
+	a := l.attempts[e.Ref.Attempt]
+	if why := forged(a, e); why != "" {
+		l.refuse(a, e.Ref, e.Delivery, e.Sequence, why)
+		return
+	}
+	switch {
+	case a.revoked:
+		l.retain(e.Delivery, e.Sequence)
+		l.alarm(a.vertex, fmt.Sprintf("Worker %s sent a result for the attempt %s, which was proved not to have started. The operation may have been started twice; the result stays in the stream.", e.Result.Worker, e.Ref.Attempt))
+		return
+	case a.taken:
+		if a.nonce != "" && a.nonce != e.Result.Nonce {
+			l.alarm(a.vertex, fmt.Sprintf("The attempt %s has two results, under two claims: of worker %s, and of worker %s. The operation may have been started twice; the first result was recorded.", e.Ref.Attempt, a.worker, e.Result.Worker))
+		}
+		if x := &l.vertices[a.vertex]; x.work != nil && x.work.attempt == e.Ref.Attempt {
+			switch x.phase {
+			case completing, advancing, concluding, retracting:
+				return // it may be the same message once more, and is not durable yet; it comes again
+			case doubtful:
+				if x.work.delivery != 0 {
+					return // as above: the doubt that it cannot be kept is not durable yet
+				}
+			}
+		}
+		l.acking[e.Delivery] = nil
+		l.do(Ack{e.Delivery})
+		return
+	}
+	x := &l.vertices[a.vertex]
+	if l.leaving {
+		return // it stays in the stream
+	}
+	if x.phase == settled && e.Result.Doubt != "" { // the doubt is known
+		l.endDoubt(a.vertex, e)
+		return
+	}
+	switch x.phase {
+	case publishing, running, doubtful:
+	case idle, preparing: // adopted from a process that is gone: the program must be told first
+		l.hold(a.vertex, e)
+		return
+	case settled:
+		l.retain(e.Delivery, e.Sequence) // the run goes on without it
+		return
+	default:
+		l.retain(e.Delivery, e.Sequence)
+		l.alarm(a.vertex, fmt.Sprintf("A result of worker %s came for the attempt %s before that was published. It is not recorded, and stays in the stream.", e.Result.Worker, e.Ref.Attempt))
+		return
+	}
+	w := x.work
+	a.taken = e.Result.Doubt == "" // a report of doubt may be followed by the result
+	a.nonce, a.worker = e.Result.Nonce, e.Result.Worker
+	w.delivery, w.sequence, w.worker = e.Delivery, e.Sequence, e.Result.Worker
+	if !e.Result.Started.IsZero() && e.Result.Ended.After(e.Result.Started) {
+		l.sample(x, w, e.Result.Ended.Sub(e.Result.Started))
+	}
+	switch {
+	case e.Result.NotStarted:
+		l.notStarted(a.vertex, wire.DiagsFromWire(e.Result.Diagnostics))
+	case e.Result.Doubt != "":
+		if !w.over { // else it has been told
+			l.tell(a.vertex, wire.DiagsFromWire(e.Result.Diagnostics))
+		}
+		w.answer = e.Result.Answer
+		l.admitDoubt(a.vertex, e.Result.Doubt)
+	default:
+		if w.step.Task == nil || !w.step.Task.More {
+			l.vacate(w) // the worker's slot is free
+		}
+		l.undoubt(a.vertex)
+		l.move(a.vertex, completing)
+		l.do(Complete{a.vertex, e.Result})
+	}
+}
+
+func holder(c wire.Claim) string {
+	if c.Tombstone {
+		return "a coordinator that cancelled it"
+	}
+	return "worker " + c.Worker
+}
+
+func (l *Loop) onUnreadable(e Unreadable) {
+	if e.Ref.Run != l.Run {
+		return
+	}
+	a := l.attempts[e.Ref.Attempt]
+	if why := misplaced(a, e.Ref); why != "" {
+		l.refuse(a, e.Ref, e.Delivery, e.Sequence, why)
+		return
+	}
+	l.retain(e.Delivery, e.Sequence)
+	detail := fmt.Sprintf("The result of the attempt %s could not be read, and stays in the stream: %s.", e.Ref.Attempt, e.Err)
+	if l.newAlarm(detail) {
+		l.tell(a.vertex, diag.Errors("Failed to read a result", detail, nil))
+	}
+	x := &l.vertices[a.vertex]
+	if w := x.work; w != nil && w.attempt == e.Ref.Attempt && (x.phase == running || x.phase == publishing) {
+		w.over = true
+		l.suspect(a.vertex, "its result could not be read: "+e.Err.Error())
+	}
+}
+
+// notStarted has another attempt made, unless the reason why this one did not start will be there again.
+func (l *Loop) notStarted(v int, why diag.List) {
+	w := l.vertices[v].work
+	w.lost++
+	if !why.HasErrors() && w.lost <= maxLost {
+		l.retract(v, "the worker did not start it")
+		return
+	}
+	w.step = program.Step{Diags: why, Failed: true}
+	l.undoubt(v)
+	l.move(v, completing)
+	l.goOn(v)
+}
+
+// givenUp goes on when a worker has buried the attempt, because it could not read the task.
+func (l *Loop) givenUp(v int) {
+	w := l.vertices[v].work
+	why := diag.List{diag.New(diag.Warning, "Operation not started", fmt.Sprintf("The task for %s was given up: %s.", w.desc.Address, w.reason), nil)}
+	if w.lost < maxLost { // else it is told with the failure
+		l.tell(v, why)
+	}
+	l.notStarted(v, why)
+}
+
+// retract makes durable that the attempt was not started; then there may be another one.
+func (l *Loop) retract(v int, why string) {
+	l.undoubt(v)
+	l.move(v, retracting)
+	e := l.event(v, journal.Retract)
+	e.Detail = why
+	l.save(Record{Vertex: v, Kind: Retracted, Events: []journal.Event{e}, Changes: l.vertices[v].work.withUndoubted(nil)})
+}
+
+// requeue makes a vertex whose attempt is out of the world wait for another one.
+func (l *Loop) requeue(v int) {
+	w := l.vertices[v].work
+	l.arrive(v)
+	l.attempts[w.attempt].revoked = w.delivery == 0
+	l.confirm(w)
+	w.attempt, w.worker, w.adopted = "", "", false
+	l.enqueue(v)
+}

@@ -1,0 +1,399 @@
+package loop
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// DeadAfter is how long a worker may be silent. It counts only while this process itself was connected that long, or
+// each restart of the message server would look like the death of all workers.
+const DeadAfter = 4 * time.Second
+
+// worker is a worker as this run sees it.
+type worker struct {
+	wire.Heartbeat
+	seen  time.Time
+	takes bool // it is counted among the live workers of its pools
+}
+
+// maxMembers bounds what a run remembers of the workers of one pool, which may use a new name for each heartbeat.
+const maxMembers = 2048
+
+func (l *Loop) onBeat(e Beat) {
+	for _, pool := range e.Pools { // one, except in tests
+		l.hear(pool, e.Heartbeat.For(pool))
+	}
+}
+
+// hear takes the word of a worker of a pool, about that pool.
+func (l *Loop) hear(pool string, h wire.Heartbeat) {
+	w := l.workers[member{pool, h.Worker}]
+	if w == nil {
+		if l.members[pool] == maxMembers {
+			return
+		}
+		l.members[pool]++
+		w = &worker{}
+		l.workers[member{pool, h.Worker}] = w
+		l.workerOrder = append(l.workerOrder, w)
+		if h.Protocol != wire.ProtocolVersion {
+			detail := fmt.Sprintf("The worker %s speaks version %d of the protocol, this coordinator version %d. It is given no work.", h.Worker, h.Protocol, wire.ProtocolVersion)
+			if l.newAlarm(detail) {
+				l.tell(-1, diag.List{diag.New(diag.Warning, "Worker of another version", detail, nil)})
+			}
+		}
+	}
+	l.count(w, false)
+	w.Heartbeat, w.seen = h, l.now
+	l.count(w, !h.Draining && !h.Leaving && h.Protocol == wire.ProtocolVersion)
+	l.fit(l.poolOf(pool))
+	for _, id := range h.Attempts {
+		a := l.attempts[id]
+		if a == nil || a.pool != pool {
+			continue
+		}
+		if x := l.vertices[a.vertex].work; x != nil && x.attempt == id {
+			x.worker, x.listed = h.Worker, l.now
+		}
+	}
+}
+
+// count keeps the number of live workers of the worker's pools.
+func (l *Loop) count(w *worker, takes bool) {
+	if w.takes == takes {
+		return
+	}
+	w.takes = takes
+	for _, name := range w.Pools {
+		p := l.poolOf(name)
+		slots := min(max(w.Slots, 1), maxSlots)
+		if takes {
+			p.live++
+			p.slots += slots
+			p.missing = false
+		} else {
+			p.live--
+			p.slots -= slots
+		}
+	}
+}
+
+// steady tells whether silence means something.
+func (l *Loop) steady() bool {
+	return !l.connectedSince.IsZero() && l.now.Sub(l.connectedSince) >= DeadAfter
+}
+
+// silent tells that a worker is taken for dead, having been heard of last at a moment.
+func (l *Loop) silent(seen time.Time) bool {
+	if seen.Before(l.connectedSince) {
+		seen = l.connectedSince
+	}
+	return l.steady() && l.now.Sub(seen) > DeadAfter
+}
+
+// freeze stops everything because the transport lost data that it had acknowledged: a claim may be among them, so
+// nothing that was dispatched may be dispatched again.
+func (l *Loop) freeze(older bool) {
+	if l.frozen {
+		return
+	}
+	l.frozen = true
+	if older {
+		l.tell(-1, diag.Errors("The run was begun by an earlier version",
+			"An earlier version of Millipede began this run, and kept its registers in streams that this version does not use. Nothing more is started, because what was started cannot be told from what was not. The operations under way are in doubt. To go on with the run, use the version that began it.", nil))
+	} else {
+		l.tell(-1, diag.Errors("The message store lost data",
+			"NATS JetStream has lost messages that it had acknowledged, or its streams were made anew. Nothing more is started, because what was started cannot be told from what was not. The operations under way are in doubt.", nil))
+	}
+	const reason = "the message store lost acknowledged data"
+	for v := range l.vertices {
+		switch x := &l.vertices[v]; {
+		case x.phase == running || x.phase == publishing:
+			l.suspect(v, reason)
+		case x.phase == idle && x.status == journal.Dispatched:
+			l.suspectUnseen(v, reason)
+		}
+	}
+}
+
+// onTicked is what the clock does.
+func (l *Loop) onTicked(e Ticked) {
+	l.connectedSince = time.Time{}
+	if e.Connected > 0 {
+		l.connectedSince = l.now.Add(-e.Connected)
+	}
+	l.partFromTransport()
+	l.unpark()
+	for _, w := range l.workerOrder {
+		if w.takes && l.silent(w.seen) {
+			l.count(w, false)
+			l.recheckClaims(w)
+		}
+	}
+	for i := 0; i < len(l.out); i++ { // suspecting a vertex does not change the list
+		l.watch(l.out[i])
+	}
+	l.tendPlaces()
+	l.tendLimits()
+	if held := l.stuck(); held != nil {
+		l.giveIn(held)
+	}
+	l.tellViews()
+}
+
+// goneAfter is how long a run that is to stop waits for a transport that is gone.
+const goneAfter = 5 * time.Second
+
+// partFromTransport ends a run that is to stop while its transport is gone: nothing is heard of what runs, perhaps for ever.
+// Workers go on, and the run that is resumed takes their results.
+func (l *Loop) partFromTransport() {
+	switch {
+	case !l.stopping || l.leaving || !l.connectedSince.IsZero():
+		l.goneSince = time.Time{}
+	case l.goneSince.IsZero():
+		l.goneSince = l.now
+	case l.now.Sub(l.goneSince) >= goneAfter:
+		l.tell(-1, diag.Errors("The message server is gone",
+			fmt.Sprintf("The run was interrupted while its NATS server could not be reached, so nothing is known of the operations that workers still carry out. Their results are kept. To take them, and go on, when the server is there again: coordinator runs resume %s", l.Run), nil))
+		l.onAbandoned()
+	}
+}
+
+// recheckClaims has the registers of attempts read that the dead worker may hold without having said so.
+func (l *Loop) recheckClaims(dead *worker) {
+	for _, v := range l.out {
+		x := &l.vertices[v]
+		if x.phase != running || x.work.worker != "" || x.work.asking {
+			continue
+		}
+		for _, p := range dead.Pools {
+			if p == x.work.pool {
+				x.work.asking = true
+				l.do(ReadClaim{v, l.ref(x.work)})
+				break
+			}
+		}
+	}
+}
+
+// watch looks after an attempt that is under way.
+func (l *Loop) watch(v int) {
+	x := &l.vertices[v]
+	w := x.work
+	if x.phase != running {
+		return
+	}
+	switch holder := l.workers[member{w.pool, w.worker}]; {
+	case w.worker == "" && w.asking:
+	case w.worker == "" && !w.published && l.now.Sub(w.sent) >= time.Second:
+		l.move(v, publishing)
+		l.post(v)
+	case w.worker == "" && l.now.Sub(w.sent) >= claimWait && !l.stopping:
+		w.asking = true
+		l.do(ReadClaim{v, l.ref(w)})
+	case w.worker == "":
+	case holder == nil && l.silent(w.listed), holder != nil && l.silent(holder.seen):
+		l.suspect(v, fmt.Sprintf("worker %s has not been heard of for %s", w.worker, DeadAfter))
+	case holder != nil && l.steady() && l.now.Sub(w.listed) > claimWait:
+		l.suspect(v, fmt.Sprintf("worker %s does not hold it any more, and has not reported it", w.worker))
+	}
+}
+
+// onRegistered learns who holds an attempt.
+func (l *Loop) onRegistered(e Registered) {
+	x := &l.vertices[e.Vertex]
+	w := x.work
+	if w == nil || w.attempt != e.Attempt {
+		return
+	}
+	w.asking = false
+	if x.phase != running && x.phase != publishing && x.phase != doubtful || e.Err != nil {
+		return
+	}
+	switch {
+	case e.Found && e.Claim.Tombstone:
+		if e.Claim.Reason != "" {
+			w.reason = e.Claim.Reason
+		}
+		if e.Claim.Worker != "" {
+			l.givenUp(e.Vertex)
+			return
+		}
+		l.retract(e.Vertex, "it was buried: "+w.reason)
+	case e.Found:
+		w.worker, w.listed, w.published = e.Claim.Worker, l.now, true
+	case x.phase == running && !l.halted():
+		l.move(e.Vertex, publishing)
+		l.post(e.Vertex)
+	}
+}
+
+// suspect makes durable that the outcome of an attempt is not known.
+func (l *Loop) suspect(v int, reason string) {
+	l.move(v, doubtful)
+	l.distrust(v, reason)
+}
+
+// distrust is suspect for a vertex that is doubtful already, but whose journal does not say so.
+func (l *Loop) distrust(v int, reason string) {
+	w := l.vertices[v].work
+	w.suspected, w.reason = l.now, reason
+	if !slices.Contains(l.suspects, v) {
+		l.suspects = append(l.suspects, v)
+	}
+	e := l.event(v, journal.Suspect)
+	e.Detail, e.Over = reason, w.over
+	changes := l.doubt(v, state.Doubt{
+		Run: l.Run, Attempt: string(w.attempt), Worker: w.worker, Pool: w.pool, Operation: w.desc.Action, Started: w.called,
+		Reason: reason, Answer: (*state.Answer)(w.answer),
+	})
+	l.save(Record{Vertex: v, Kind: Suspected, Events: []journal.Event{e}, Changes: w.withUndoubted(changes)})
+}
+
+// suspectUnseen is suspect for an attempt of a process that is gone, before its vertex was looked at.
+func (l *Loop) suspectUnseen(v int, reason string) {
+	p := l.Past[v]
+	e := l.event(v, journal.Suspect)
+	e.Address, e.Action, e.Attempt, e.Pool = p.open.Address, p.open.Action, p.open.Attempt, p.open.Pool
+	e.Detail = reason
+	p.status, p.suspected, p.reason = journal.Doubt, l.now, reason
+	l.doubted = append(l.doubted, Doubtful{
+		Vertex: v, Address: p.open.Address, Attempt: p.open.Attempt, Pool: p.open.Pool, Reason: reason, Started: p.open.At})
+	l.save(Record{Vertex: v, Kind: Noted, Events: []journal.Event{e}, Changes: l.doubt(v, state.Doubt{
+		Run: l.Run, Attempt: p.open.Attempt, Pool: p.open.Pool, Operation: p.open.Action, Started: p.open.At, Reason: reason,
+	})})
+}
+
+// doubt asks the program how the state says that an object is in doubt.
+func (l *Loop) doubt(v int, d state.Doubt) []state.Change {
+	if p, ok := l.Program.(program.Doubter); ok {
+		return p.Doubt(v, d)
+	}
+	return nil
+}
+
+// undoubt has the state say again what it said before the operation of a vertex was in doubt. That becomes durable with the next
+// record of the vertex.
+func (l *Loop) undoubt(v int) {
+	if l.vertices[v].status != journal.Doubt {
+		return
+	}
+	if p, ok := l.Program.(program.Doubter); ok {
+		w := l.vertices[v].work
+		w.undoubted = append(w.undoubted, p.Undoubt(v)...)
+	}
+}
+
+// withUndoubted returns the changes of a record of the vertex, behind those that undoubt made.
+func (w *work) withUndoubted(changes []state.Change) []state.Change {
+	if len(w.undoubted) == 0 {
+		return changes
+	}
+	all := append(w.undoubted, changes...)
+	w.undoubted = nil
+	return all
+}
+
+// admitDoubt takes a worker's word that it does not know the outcome. Nothing runs any more, so the permits are free
+// once that is durable.
+func (l *Loop) admitDoubt(v int, reason string) {
+	x := &l.vertices[v]
+	x.work.over = true
+	if x.phase != doubtful {
+		l.suspect(v, reason)
+		return
+	}
+	// The journal must say so too, or a run that is resumed would take the permits again, and wait.
+	l.distrust(v, reason)
+}
+
+// suspicious goes on once it is durable that a vertex is in doubt.
+func (l *Loop) suspicious(v int) {
+	x := &l.vertices[v]
+	w := x.work
+	if w == nil {
+		return
+	}
+	l.vacate(w) // its worker has no slot any more, or none that anybody knows of
+	if w.over {
+		l.arrive(v)
+		l.confirm(w)
+	}
+	if !x.hidden && x.phase == doubtful {
+		l.changed = true
+		l.do(Shown{Kind: ShownDoubtful, Vertex: v, Address: w.desc.Address, Reason: w.reason})
+	}
+}
+
+// giveUp settles vertices in doubt of which no word is to be expected: what depends on them is skipped. A result that
+// comes later stays in the stream for a run that is resumed; the permits stay held until then, because the operation may
+// still run.
+func (l *Loop) giveUp() {
+	if len(l.suspects) == 0 || l.saving > 0 {
+		return
+	}
+	left := l.suspects[:0]
+	for _, v := range l.suspects {
+		x := &l.vertices[v]
+		if x.phase != doubtful {
+			continue
+		}
+		w := x.work
+		heard := w.suspected
+		if w.listed.After(heard) {
+			heard = w.listed
+		}
+		wait := l.DoubtWait
+		if w.ended {
+			wait = min(wait, DeadAfter)
+		}
+		if !w.over && !l.halted() && l.now.Sub(heard) < wait {
+			left = append(left, v)
+			continue
+		}
+		l.settleInDoubt(v)
+	}
+	l.suspects = left
+}
+
+// endDoubt takes a worker's word that an operation does not go on which the run has in doubt and does not wait for any more:
+// its permits are free once that is durable.
+func (l *Loop) endDoubt(v int, a Arrived) {
+	l.acking[a.Delivery] = l.kept[a.Ref.Attempt]
+	if !l.isLeft(a.Ref.Attempt) {
+		l.do(Ack{a.Delivery})
+		return
+	}
+	for _, p := range l.kept[a.Ref.Attempt] {
+		p.limit.kept--
+	}
+	delete(l.kept, a.Ref.Attempt)
+	d := l.Program.Describe(v)
+	e := l.event(v, journal.Suspect)
+	e.Address, e.Action, e.Attempt, e.Pool, e.Worker = d.Address, d.Action, string(a.Ref.Attempt), a.Ref.Pool, a.Result.Worker
+	e.Detail, e.Over = a.Result.Doubt, true
+	l.save(Record{Vertex: v, Kind: DoubtEnded, Delivery: a.Delivery, Events: []journal.Event{e}})
+}
+
+func (l *Loop) settleInDoubt(v int) {
+	x := &l.vertices[v]
+	w := x.work
+	l.arrive(v)
+	l.doubted = append(l.doubted, Doubtful{
+		Vertex: v, Address: w.desc.Address, Attempt: string(w.attempt), Worker: w.worker, Pool: w.pool, Reason: w.reason, Started: w.called,
+		Answer: (*state.Answer)(w.answer)})
+	if !w.over && !w.ended {
+		l.keep(w.attempt, w.permits...)
+	}
+	l.tally.discount(x)
+	l.move(v, settled)
+	x.work = nil
+	l.skip(l.sched.Fail(v))
+}

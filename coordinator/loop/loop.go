@@ -1,0 +1,418 @@
+// Package loop decides what a run does next: which vertex is prepared, which operation starts under which permits, what
+// its answer leads to, and when the run is over.
+//
+// It is a pure function with a memory. Loop.Step takes an input and the time, and returns actions. It starts no
+// goroutine, reads no clock and does no I/O, so a run, its resumption, its simulation and its replay are the same code.
+// Inputs and actions are plain data. Package coordinator carries the actions out and feeds back what comes of them.
+//
+// Read this file first, then vertex.go for the phases of a vertex, settle.go and lane.go for what happens to one,
+// permits.go and places.go for what it waits for, liveness.go for workers that fall silent, adopt.go for a run that is
+// resumed, and stop.go for one that is interrupted.
+package loop
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/graph/dag"
+	"github.com/millipede-iac/millipede/graph/sched"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// TickEvery is how often the loop wants to be told the time, by Ticked.
+const TickEvery = 250 * time.Millisecond
+
+// Settings say what to run. Functions among them must be pure, but for Attempt.
+type Settings struct {
+	// Run names the run, Coordinator who carries it out.
+	Run, Coordinator string
+	// Durable says that there is a journal: then there are Commit actions.
+	Durable bool
+	// Embedded says that the workers end with this process.
+	Embedded bool
+	// Cores is how many vertices can be prepared at a time.
+	Cores int
+	// Slots is how many the widest limit has, to begin with.
+	Slots int
+	// DoubtWait is how long the result of an operation in doubt is waited for.
+	DoubtWait time.Duration
+	// SettleFor is how long the silence of a pool says nothing yet, because its workers may not have been heard.
+	SettleFor time.Duration
+
+	// Program is what the run carries out. The loop calls its Graph, Accept and Describe, and of its optional sides
+	// Closer and Doubter. It never calls what computes.
+	Program program.Program
+	// Place returns the pool of a vertex and the limits that cover it, narrow first. live tells which pools have
+	// workers.
+	Place func(p program.Placement, live func(pool string) bool) (string, []wire.Limit)
+	// Weight returns the expected duration of a vertex in seconds.
+	Weight func(program.Description) float64
+	// Attempt returns the name of a new attempt, which no other attempt ever has.
+	Attempt func() wire.AttemptID
+	// Past is what the journal tells of the run; nil for a run that begins.
+	Past Memory
+}
+
+// Loop is where a run stands. Only Step changes it. It is not safe for concurrent use.
+type Loop struct {
+	Settings
+	sched    *sched.Scheduler
+	vertices []vertex
+	classes  []*class
+	byClass  map[string]int32
+
+	now        time.Time
+	acts       []Action
+	limits     map[string]*limit
+	limitOrder []*limit
+	pools      map[string]*pool
+	poolOrder  []*pool
+
+	counts [phases]int
+	under  int // vertices whose phase ends by itself
+	saving int // records that are being committed
+
+	out      []int // vertices with an operation under way
+	waits    []int // parked vertices
+	unheard  int   // vertices of past with an operation under way, or in doubt, that this process has not looked at yet
+	attempts map[wire.AttemptID]*attempt
+	acking   map[int][]permit            // permits that are free once the message of a result is confirmed
+	kept     map[wire.AttemptID][]permit // of operations in doubt that the run does not wait for any more
+	reclaims map[PermitKey]wire.AttemptID
+
+	suspects       []int // vertices in doubt
+	workers        map[member]*worker
+	workerOrder    []*worker
+	members        map[string]int  // how many workers each pool has ever had
+	alarms         []string        // that were told
+	left           map[uint64]bool // messages that stay in the stream of results
+	connectedSince time.Time       // zero while the transport is not connected
+	goneSince      time.Time       // from when on a run that is to stop finds the transport gone
+	settledAt      time.Time       // from when on silence of a pool means that it has no worker
+
+	stopping  bool // nothing more is started
+	cancelled bool
+	leaving   bool // what is under way is left alone
+	frozen    bool // the transport lost data
+	broken    error
+	// refusedSince is since when the message store stores nothing; zero while it does.
+	refusedSince time.Time
+
+	tally
+}
+
+// PermitKey names a permit: the limit, and the name under which it was asked for.
+type PermitKey struct{ Limit, ID string }
+
+// New returns a loop at the start of a run.
+func New(s Settings) *Loop {
+	l := &Loop{
+		Settings: s, byClass: map[string]int32{}, limits: map[string]*limit{}, pools: map[string]*pool{},
+		attempts: map[wire.AttemptID]*attempt{}, acking: map[int][]permit{}, kept: map[wire.AttemptID][]permit{}, reclaims: map[PermitKey]wire.AttemptID{},
+		workers: map[member]*worker{}, members: map[string]int{}, left: map[uint64]bool{},
+	}
+	g := s.Program.Graph()
+	l.join(g.Len())
+	traits := sched.Traits{
+		Weight: func(v int) float64 { return float64(l.vertices[v].weight) },
+		Class:  l.classOf,
+	}
+	if a, ok := s.Program.(program.Closer); ok {
+		traits.Anyway = a.Anyway
+	}
+	l.sched = sched.New(g, traits)
+	return l
+}
+
+// join adds n vertices.
+func (l *Loop) join(n int) {
+	for range n {
+		v := len(l.vertices)
+		d := l.Program.Describe(v)
+		x := vertex{hidden: d.Hidden, weight: hiddenWeight}
+		if !d.Hidden {
+			x.weight = float32(l.Weight(d))
+			l.tally.add(x.weight)
+		}
+		l.vertices = append(l.vertices, x)
+	}
+	l.counts[idle] += n
+}
+
+func (l *Loop) classOf(v int) int {
+	switch x := &l.vertices[v]; {
+	case x.phase == queued:
+		return int(x.class)
+	case x.hidden:
+		return hiddenClass
+	}
+	return visibleClass
+}
+
+// Step takes an input that came at a time, and returns what is to be done about it, in this order. The slice is valid
+// until the next step.
+func (l *Loop) Step(now time.Time, in Input) []Action {
+	clear(l.acts)
+	l.acts = l.acts[:0]
+	l.now = now
+	switch e := in.(type) {
+	case Began:
+		l.begin()
+	case Prepared:
+		l.onPrepared(e)
+	case Completed:
+		l.onCompleted(e)
+	case CallFailed:
+		l.onCallFailed(e)
+	case Declared:
+		l.onDeclared(e)
+	case Granted:
+		l.onGranted(e)
+	case Released:
+		l.forget(l.limits[e.Limit], e.ID)
+	case Refused:
+		l.onRefused(e)
+	case Contention:
+		l.onContention(e)
+	case Blocked:
+		l.limits[e.Limit].blockers = e.Addresses
+	case Committed:
+		l.onCommitted(e)
+	case Published:
+		l.onPublished(e)
+	case Arrived:
+		l.onArrived(e)
+	case Unreadable:
+		l.onUnreadable(e)
+	case MisplacedResult:
+		l.onMisplaced(e)
+	case Acked:
+		l.onAcked(e)
+	case Registered:
+		l.onRegistered(e)
+	case Beat:
+		l.onBeat(e)
+	case Refusing:
+		l.onRefusing(e)
+	case LostData:
+		l.freeze(e.Older)
+	case Surveyed:
+		l.settledAt = l.now
+		l.unpark()
+	case Ticked:
+		l.onTicked(e)
+	case Interrupted:
+		l.onInterrupted(e)
+	case Abandoned:
+		l.onAbandoned()
+	case Failed:
+		if l.broken == nil {
+			l.broken = e.Err
+		}
+	default:
+		panic(fmt.Sprintf("loop: unknown input %T", in))
+	}
+	l.advance()
+	return l.acts
+}
+
+func (l *Loop) do(a Action) { l.acts = append(l.acts, a) }
+
+// begin takes over what an earlier process of the run left.
+func (l *Loop) begin() {
+	l.settledAt = l.now.Add(l.SettleFor)
+	l.connectedSince = l.now
+	l.adopt()
+}
+
+// halted tells that nothing more is started.
+func (l *Loop) halted() bool { return l.stopping || l.leaving || l.frozen || l.broken != nil }
+
+// advance starts what can be started.
+func (l *Loop) advance() {
+	switch {
+	case !l.halted() && !l.refusedSince.IsZero(): // nothing new until it is over
+	case !l.halted():
+		l.prepareReady()
+		l.launchReady()
+	case l.stopping && !l.leaving && !l.frozen && l.broken == nil:
+		l.recallReady()
+	}
+	l.request()
+	l.giveUp()
+}
+
+// search is how many vertices are prepared for pools that are full, at most, to find work for those that are not.
+const search = 2048
+
+// prepareReady has ready vertices prepared: hidden ones as long as there are cores, because others wait for them;
+// visible ones only so far ahead of what runs that a large estate is not in memory all at once.
+func (l *Loop) prepareReady() {
+	limit := 4 * l.Cores
+	for l.counts[preparing] < limit {
+		v, ok := l.sched.PopClass(hiddenClass)
+		if !ok {
+			break
+		}
+		l.prepare(v)
+	}
+	if l.sched.ReadyIn(visibleClass) == 0 {
+		return
+	}
+	ahead, full := l.counts[wanting]+l.counts[preparing], 0
+	for i, c := range l.classes {
+		switch n := l.sched.ReadyIn(i + firstClass); {
+		case n == 0 || !l.startable(c):
+		case c.pool.full() && l.idleElsewhere(c.pool): // those that idle are to find work behind what waits here
+			full += n
+		default:
+			ahead += n
+		}
+	}
+	for window := 32 + 2*l.Slots; l.counts[preparing] < limit && ahead < window && full < search; ahead++ {
+		v, ok := l.sched.PopClass(visibleClass)
+		if !ok {
+			break
+		}
+		l.prepare(v)
+	}
+}
+
+// recallReady looks at what the journal tells of, in a run that was resumed and is to stop: an operation that is under way must be
+// heard of before the run ends. What only memory held, such as a local value, is computed again as long as such operations
+// are behind it. Nothing else is begun; who is popped here stays idle.
+func (l *Loop) recallReady() {
+	for _, class := range []int{hiddenClass, visibleClass} {
+		for len(l.Past) > 0 {
+			v, ok := l.sched.PopClass(class)
+			if !ok {
+				break
+			}
+			switch p := l.Past[v]; {
+			case p != nil:
+				l.recall(v, p)
+			case l.vertices[v].hidden && l.unheard > 0:
+				l.prepare(v)
+			}
+		}
+	}
+}
+
+// prepare begins with a vertex, unless the journal says that it is settled already.
+func (l *Loop) prepare(v int) {
+	x := &l.vertices[v]
+	p := l.Past[v]
+	if p != nil && l.recall(v, p) {
+		return
+	}
+	x.work = &work{desc: l.Program.Describe(v), out: -1}
+	l.move(v, preparing)
+	next := Prepare{Vertex: v, Phase: int(x.ops)}
+	if p != nil {
+		next.Worker = p.worker
+	}
+	l.do(next)
+}
+
+// depart notes that an operation goes out, and tells the observer the first time.
+func (l *Loop) depart(v int) {
+	x := &l.vertices[v]
+	w := x.work
+	w.called = l.now
+	if w.out < 0 {
+		w.out = len(l.out)
+		l.out = append(l.out, v)
+		if !x.hidden {
+			l.poolOf(w.pool).Running++
+		}
+	}
+	if !w.started.IsZero() {
+		return
+	}
+	w.started = l.now
+	if !x.hidden {
+		l.changed = true
+		l.do(Shown{Kind: ShownStarted, Vertex: v, Address: w.desc.Address, Pool: w.pool, At: l.now})
+	}
+}
+
+// arrive notes that no operation of the vertex is out any more.
+func (l *Loop) arrive(v int) {
+	x := &l.vertices[v]
+	w := x.work
+	if w.out < 0 {
+		return
+	}
+	last := l.out[len(l.out)-1]
+	l.out[w.out] = last
+	l.vertices[last].work.out = w.out
+	l.out = l.out[:len(l.out)-1]
+	w.out = -1
+	if !x.hidden {
+		l.poolOf(w.pool).Running--
+	}
+}
+
+// grow appends what an expansion yields.
+func (l *Loop) grow(g *program.Growth) {
+	first := len(l.vertices)
+	edges := make([]dag.Edge, len(g.Edges))
+	for i, e := range g.Edges {
+		edges[i] = dag.Edge{Before: g.Resolve(e.Before, first), After: g.Resolve(e.After, first)}
+		if a := edges[i].After; a < first && l.vertices[a].phase != idle && l.vertices[a].phase != settled {
+			panic(fmt.Sprintf("loop: an expansion wants vertex %d to wait, which is %s", a, l.vertices[a].phase))
+		}
+	}
+	l.join(g.Vertices)
+	l.skip(l.sched.Append(g.Vertices, edges))
+}
+
+// errStalled is a bug of the program: what it appended closes a circle.
+var errStalled = errors.New("the vertices that are left wait for each other")
+
+// Over tells whether the run has ended, as far as this process is concerned. No input is of use then, except for one
+// Ticked, so that views are told the final counts.
+func (l *Loop) Over() bool {
+	switch {
+	case l.broken != nil:
+		return true
+	case l.saving > 0:
+		return false
+	case l.leaving:
+		return true
+	case l.under > 0 || len(l.acking) > 0 || l.counts[doubtful] > 0:
+		return false
+	case l.halted():
+		return true
+	}
+	if l.sched.Stalled() {
+		l.broken = errStalled
+		return true
+	}
+	return l.sched.Finished()
+}
+
+// Err returns why the run cannot be carried on. It returns nil for a run that goes on, or has ended by itself.
+func (l *Loop) Err() error { return l.broken }
+
+// tell hands diagnostics to the observer and keeps them.
+func (l *Loop) tell(v int, list diag.List) {
+	if len(list) == 0 {
+		return
+	}
+	l.problems = append(l.problems, problem{v, list})
+	l.do(Shown{Kind: ShownDiagnostics, Vertex: v, Diagnostics: list})
+}
+
+// save has a record made durable.
+func (l *Loop) save(r Record) {
+	l.saving++
+	l.do(Commit{r})
+}
+
+// event returns an event of a kind about a vertex; see note.
+func (l *Loop) event(v int, k journal.Kind) journal.Event { return l.note(v, journal.Event{Kind: k}) }

@@ -1,0 +1,47 @@
+package loop
+
+import (
+	"slices"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// Outcome is how a run ended.
+type Outcome struct {
+	// Diags are all the problems, ordered by vertex.
+	Diags   diag.List
+	Failed  []Failure
+	Skipped []Skipped
+	InDoubt []Doubtful
+	// Interrupted tells that vertices were left because somebody asked to stop; Cancelled that nobody is to go on.
+	Interrupted, Cancelled bool
+	Counts                 Counts
+	// Status is that of the run in the journal: done, failed, interrupted or cancelled.
+	Status string
+}
+
+// Outcome sums up.
+func (l *Loop) Outcome() Outcome {
+	out := Outcome{
+		Failed: l.failed, Skipped: l.skipped, InDoubt: l.doubted,
+		Interrupted: l.stopping && !l.sched.Finished(), Cancelled: l.cancelled, Counts: l.progress(),
+	}
+	slices.SortStableFunc(l.problems, func(a, b problem) int { return a.vertex - b.vertex })
+	for _, p := range l.problems {
+		out.Diags = append(out.Diags, p.list...)
+	}
+	slices.SortFunc(out.Failed, func(a, b Failure) int { return a.Vertex - b.Vertex })
+	slices.SortFunc(out.Skipped, func(a, b Skipped) int { return a.Vertex - b.Vertex })
+	slices.SortFunc(out.InDoubt, func(a, b Doubtful) int { return a.Vertex - b.Vertex })
+	switch {
+	case l.cancelled && len(l.doubted) == 0 && !l.openEnded():
+		out.Status = "cancelled"
+	case out.Interrupted, l.frozen, l.broken != nil, len(l.doubted) > 0, l.leaving:
+		out.Status = "interrupted"
+	case len(l.failed) > 0, out.Diags.HasErrors():
+		out.Status = "failed"
+	default:
+		out.Status = "done"
+	}
+	return out
+}

@@ -1,0 +1,378 @@
+package loop
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// The rules of permits. A run asks for no more permits than it can use, and never for more than the limit has; it
+// uses one for vertex after vertex. Once others wait, a permit is given back when its vertex is done and the quantum
+// is over, and the run queues behind them. What is not used for linger goes back too.
+const (
+	quantum = 250 * time.Millisecond
+	linger  = 250 * time.Millisecond
+	// remeasure is how often a run that could use more permits looks whether the limit was raised.
+	remeasure = 2 * time.Second
+)
+
+// limit is a semaphore as this run sees it.
+type limit struct {
+	name     string
+	pool     *pool // whose places these are; nil for a limit of the rules
+	local    bool  // the places are given out here alone
+	slots    int
+	declared bool
+	exact    bool      // its size is that of the rules
+	measured time.Time // when it was declared last
+
+	idle   []permit
+	inUse  int // by vertices
+	kept   int // those of inUse whose operations are in doubt for the rest of the run
+	queued []string
+	taken  []bool // which request numbers are in use
+	want   int    // vertices that could use a permit now
+	spare  int    // idle permits that no class was promised yet, while wants are counted
+	soon   int    // of want: those that wait for nothing but the widest limit besides
+
+	asking    bool
+	sizing    bool // its size is being looked at, or changed
+	contended bool
+
+	blockers     []string  // operations in doubt of earlier runs that hold permits, by address, once for each permit
+	investigated time.Time // when those were looked up last
+	surplus      time.Time // since when more are idle than wanted; zero: not
+	refused      time.Time // since when requests fail for a reason that waiting does not cure; zero: they do not
+}
+
+// permit is one held slot.
+type permit struct {
+	limit *limit
+	id    string
+	since time.Time
+}
+
+// limitOf returns the limit, declaring it when it is new, or was known by its name alone: exact tells whether its size
+// is known now.
+func (l *Loop) limitOf(wl wire.Limit, exact bool) *limit {
+	lim := l.limits[wl.Name]
+	if lim == nil {
+		lim = &limit{name: wl.Name, slots: wl.Slots, measured: l.now}
+		l.limits[wl.Name] = lim
+		l.limitOrder = append(l.limitOrder, lim)
+		l.do(Declare{wl, exact})
+	} else if exact && !lim.exact {
+		l.do(Declare{wl, exact})
+	}
+	lim.exact = lim.exact || exact
+	return lim
+}
+
+func (l *Loop) onDeclared(e Declared) {
+	lim := l.limits[e.Limit]
+	lim.slots, lim.declared, lim.sizing = e.Slots, true, false
+}
+
+// request asks for the permits that ready vertices could use at once: of the narrowest limit first, which is the places in
+// the pool. A permit of a wider limit is wanted only by vertices for which the narrower ones are there, so that runs never
+// hold a wide one while they wait for a narrow one.
+func (l *Loop) request() {
+	for _, lim := range l.limitOrder {
+		lim.want, lim.soon, lim.spare = 0, 0, lim.available()
+	}
+	if !l.halted() {
+		for i, c := range l.classes {
+			n := l.sched.ReadyIn(i + firstClass)
+			if n == 0 || !l.served(c) {
+				continue
+			}
+			for lim := range c.needs() { // a narrow limit is no use beyond what the wider ones let through
+				if lim.slots > 0 {
+					n = min(n, lim.slots)
+				}
+			}
+			if c.places != nil {
+				c.places.soon += c.passing(n)
+			}
+			for lim := range c.needs() {
+				lim.want += n
+				n = min(n, lim.spare)
+				lim.spare -= n
+				if n == 0 {
+					break
+				}
+			}
+		}
+	}
+	for _, lim := range l.limitOrder {
+		if !lim.declared || lim.local {
+			continue
+		}
+		free := lim.slots - lim.inUse - len(lim.idle) - len(lim.queued)
+		for range min(lim.want-len(lim.idle)-len(lim.queued), free) {
+			id := l.requestID(lim)
+			lim.queued = append(lim.queued, id)
+			l.do(Acquire{PermitKey{lim.name, id}})
+		}
+	}
+}
+
+// requestID returns the lowest request name that is not in use: a run that is resumed asks under the same names again,
+// and so finds the permits that the process before it left.
+func (l *Loop) requestID(lim *limit) string {
+	n := 0
+	for n < len(lim.taken) && lim.taken[n] {
+		n++
+	}
+	if n == len(lim.taken) {
+		lim.taken = append(lim.taken, false)
+	}
+	lim.taken[n] = true
+	return l.Run + "-" + strconv.Itoa(n)
+}
+
+// forget makes a request's name free again.
+func (l *Loop) forget(lim *limit, id string) {
+	if n, err := strconv.Atoi(id[min(len(id), len(l.Run)+1):]); err == nil && n >= 0 && n < len(lim.taken) {
+		lim.taken[n] = false
+	}
+}
+
+func (lim *limit) dequeue(id string) bool {
+	for i, q := range lim.queued {
+		if q == id {
+			lim.queued = append(lim.queued[:i], lim.queued[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+func (l *Loop) onGranted(e Granted) {
+	lim := l.limits[e.Limit]
+	lim.refused = time.Time{}
+	if a, ok := l.reclaims[e.PermitKey]; ok {
+		l.reclaimed(lim, e.ID, a)
+		return
+	}
+	lim.dequeue(e.ID)
+	lim.blockers, lim.investigated = nil, time.Time{} // it moves
+	p := permit{lim, e.ID, l.now}
+	if l.halted() {
+		l.giveBack(p)
+		return
+	}
+	lim.idle = append(lim.idle, p)
+}
+
+func (l *Loop) onRefused(e Refused) {
+	lim := l.limits[e.Limit]
+	if !l.halted() { // else it may have been withdrawn
+		l.repeatedly(&lim.refused, fmt.Sprintf("asking for a permit of limit %q", lim.name), e.Err)
+	}
+	if a, ok := l.reclaims[e.PermitKey]; ok && l.isOpen(a) {
+		// What runs under the permit goes on, whether it could be asked for or not: under its name, nothing else may start.
+		l.do(Acquire{e.PermitKey})
+		return
+	}
+	delete(l.reclaims, e.PermitKey)
+	lim.dequeue(e.ID)
+	l.forget(lim, e.ID)
+}
+
+// available is how many permits are there to be used.
+func (lim *limit) available() int {
+	if lim.local {
+		return max(0, lim.slots-lim.inUse)
+	}
+	return len(lim.idle)
+}
+
+// use takes an idle permit, which the caller has made sure is there.
+func (l *Loop) use(lim *limit) permit {
+	lim.inUse++
+	if lim.local {
+		return permit{limit: lim, since: l.now}
+	}
+	p := lim.idle[len(lim.idle)-1]
+	lim.idle = lim.idle[:len(lim.idle)-1]
+	return p
+}
+
+// take takes a place in the pool and a permit of each limit of the class for a vertex. The caller has made sure that they
+// are there.
+func (l *Loop) take(w *work, c *class) {
+	for lim := range c.needs() {
+		if lim.pool != nil {
+			w.seat = l.use(lim)
+		} else {
+			w.permits = append(w.permits, l.use(lim))
+		}
+	}
+}
+
+// leave ends what a vertex holds, place and permits.
+func (l *Loop) leave(w *work) {
+	l.vacate(w)
+	l.free(w.permits)
+	w.permits = nil
+}
+
+// vacate ends the use of the vertex's place in its pool, if it has one.
+func (l *Loop) vacate(w *work) {
+	if w.seat.limit != nil {
+		l.free([]permit{w.seat})
+		w.seat = permit{}
+	}
+}
+
+// free ends the use of permits: others get them when they wait and the quantum is over, else the next vertex.
+func (l *Loop) free(ps []permit) {
+	for _, p := range ps {
+		lim := p.limit
+		lim.inUse--
+		over := lim.inUse+len(lim.idle) >= lim.slots // the limit was made smaller
+		if lim.local {
+			continue
+		}
+		if l.halted() || over || lim.contended && l.now.Sub(p.since) >= quantum {
+			l.giveBack(p)
+		} else {
+			lim.idle = append(lim.idle, p)
+		}
+	}
+}
+
+// keep holds permits for an attempt in doubt that the run does not wait for any more. Those that an earlier process left
+// may be granted only after that.
+func (l *Loop) keep(a wire.AttemptID, ps ...permit) {
+	l.kept[a] = append(l.kept[a], ps...)
+	for _, p := range ps {
+		p.limit.kept++
+	}
+}
+
+// isLeft tells whether an attempt is in doubt, is not waited for any more, and may go on under its permits.
+func (l *Loop) isLeft(a wire.AttemptID) bool {
+	_, is := l.kept[a]
+	return is
+}
+
+// keys are what is to be confirmed before something of the vertex is started.
+func (w *work) keys() []PermitKey {
+	keys := keysOf(w.permits)
+	if lim := w.seat.limit; lim != nil && !lim.local {
+		keys = append(keys, PermitKey{lim.name, w.seat.id})
+	}
+	return keys
+}
+
+func keysOf(ps []permit) []PermitKey {
+	if len(ps) == 0 {
+		return nil
+	}
+	keys := make([]PermitKey, len(ps))
+	for i, p := range ps {
+		keys[i] = PermitKey{p.limit.name, p.id}
+	}
+	return keys
+}
+
+// drop ends the use of permits of which one was lost to another coordinator: nothing may be started under them.
+func (l *Loop) drop(w *work) {
+	for _, p := range w.permits {
+		p.limit.inUse--
+		l.giveBack(p)
+	}
+	w.permits = nil
+	if lim := w.seat.limit; lim != nil {
+		lim.inUse--
+		l.giveBack(w.seat)
+		w.seat = permit{}
+	}
+}
+
+func (l *Loop) giveBack(p permit) {
+	if p.limit.local {
+		return
+	}
+	l.do(Release{PermitKey{p.limit.name, p.id}})
+}
+
+// Held lists the permits of operations that may still run when the run ends.
+func (l *Loop) Held() (keys []PermitKey) {
+	for v := range l.vertices {
+		if w := l.vertices[v].work; w != nil && w.step.Lane == program.Safe {
+			for _, p := range w.permits {
+				keys = append(keys, PermitKey{p.limit.name, p.id})
+			}
+		}
+	}
+	for _, ps := range l.kept {
+		keys = append(keys, keysOf(ps)...)
+	}
+	for v, p := range l.Past {
+		if l.vertices[v].phase == idle { // it was not looked at
+			keys = append(keys, keysOf(p.permits)...)
+		}
+	}
+	for k, a := range l.reclaims {
+		if l.isOpen(a) { // else it was to be given back as soon as it came
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+func (l *Loop) onContention(e Contention) {
+	lim := l.limits[e.Limit]
+	lim.asking, lim.contended = false, e.Yes
+	switch {
+	case e.Yes && lim.pool != nil:
+		// A place that waits for a narrow limit would idle, and with it a slot. All wait for the widest one.
+		l.trim(lim, lim.soon)
+	case e.Yes:
+		l.trim(lim, lim.want)
+	}
+}
+
+// trim gives idle permits back until no more than keep are left.
+func (l *Loop) trim(lim *limit, keep int) {
+	for len(lim.idle) > keep {
+		l.giveBack(lim.idle[0])
+		lim.idle = lim.idle[1:]
+	}
+	lim.surplus = time.Time{}
+}
+
+// tendLimits is what the clock does to permits.
+func (l *Loop) tendLimits() {
+	for _, lim := range l.limitOrder {
+		if lim.local {
+			continue
+		}
+		switch {
+		case l.halted():
+			l.trim(lim, 0)
+		case len(lim.idle) <= lim.want:
+			lim.surplus = time.Time{}
+		case lim.surplus.IsZero():
+			lim.surplus = l.now
+		case l.now.Sub(lim.surplus) >= linger:
+			l.trim(lim, lim.want)
+		}
+		if lim.inUse+len(lim.idle) == 0 {
+			lim.contended = false
+		} else if !lim.asking {
+			lim.asking = true
+			l.do(AskContention{lim.name})
+		}
+		if lim.pool == nil && lim.want > 0 && lim.inUse+len(lim.idle) >= lim.slots && l.now.Sub(lim.measured) >= remeasure {
+			lim.measured = l.now
+			l.do(Declare{wire.Limit{Name: lim.name, Slots: lim.slots}, false})
+		}
+	}
+}

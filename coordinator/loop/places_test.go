@@ -1,0 +1,187 @@
+package loop
+
+import (
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/placement"
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/test/numbers"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// regions is a world with two pools: eu with one slot, us with ten. The even vertices belong to eu, the odd ones to us, and
+// each takes a second.
+func regions(t *testing.T, n int, lane program.Lane, parallelism int) *world {
+	w := newWorld(t, 1, numbers.New(t, n))
+	w.unchecked = n > 200
+	w.program.Lane, w.program.Stored = lane, lane == program.Safe
+	w.crews = map[string]*crew{"eu": {slots: 1}, "us": {slots: 10}}
+	w.latency = func(string) time.Duration { return time.Second }
+	w.program.Place = func(v int) program.Placement {
+		return program.Placement{Region: []string{"eu", "us"}[v%2]}
+	}
+	w.change = func(s *Settings) { s.Slots, s.Place = parallelism, (*placement.Rules)(nil).Placer(parallelism) }
+	return w
+}
+
+// The tasks that waited for the one slot of eu held all ten permits: the last of us came after 52 s, and could have come
+// after 6.
+func TestAPoolThatIsFullKeepsNoOtherFromWorking(t *testing.T) {
+	for name, lane := range map[string]program.Lane{"fast": program.Fast, "safe": program.Safe} {
+		for parallelism, bound := range map[int]time.Duration{10: 6 * time.Second, 11: 5 * time.Second, 40: 5 * time.Second} {
+			w := regions(t, 100, lane, parallelism)
+			w.boot()
+			began := w.now
+			w.finish()
+			w.program.Check()
+			eu, us := w.crews["eu"], w.crews["us"]
+			if took := us.last.Sub(began); took > bound*110/100 {
+				t.Errorf("%s lane, parallelism %d: us took %s, and could have taken %s", name, parallelism, took, bound)
+			}
+			if took := eu.last.Sub(began); took > 55*time.Second {
+				t.Errorf("%s lane, parallelism %d: eu took %s, and could have taken 50s", name, parallelism, took)
+			}
+			if eu.longest+us.longest > 0 {
+				t.Errorf("%s lane, parallelism %d: up to %d operations waited at eu, %d at us", name, parallelism, eu.longest, us.longest)
+			}
+		}
+	}
+}
+
+// Vertices are prepared only so far ahead of what runs. A pool that idles is to find its work all the same, behind
+// hundreds of vertices that wait for another pool.
+func TestAPoolFindsItsWorkBehindThatOfAFullOne(t *testing.T) {
+	w := regions(t, 600, program.Safe, 10)
+	w.program.Place = func(v int) program.Placement {
+		if v < 500 {
+			return program.Placement{Region: "eu"}
+		}
+		return program.Placement{Region: "us"}
+	}
+	w.boot()
+	began := w.now
+	for w.crews["us"].busy == 0 {
+		w.run(1)
+	}
+	if took := w.now.Sub(began); took > 3*time.Second {
+		t.Errorf("us began after %s", took)
+	}
+}
+
+// A worker that dies takes its slots with it, and one that comes brings some: what goes out follows.
+func TestPlacesFollowTheWorkers(t *testing.T) {
+	w := regions(t, 300, program.Fast, 40)
+	w.program.Place = func(int) program.Placement { return program.Placement{Region: "us"} }
+	w.boot()
+	us := w.crews["us"]
+	most := func(from, to time.Duration) *int {
+		n := new(int)
+		for at := from; at < to; at += 100 * time.Millisecond {
+			w.later(at, func() { *n = max(*n, us.busy+len(us.queue)) })
+		}
+		return n
+	}
+	w.later(5*time.Second, func() { us.slots = 20 })
+	w.later(12*time.Second, func() { us.slots = 4 })
+	first, raised, lowered := most(time.Second, 5*time.Second), most(6*time.Second, 12*time.Second), most(15*time.Second, 20*time.Second)
+	w.finish()
+	w.program.Check()
+	if *first != 10 || *raised != 20 || *lowered != 4 {
+		t.Errorf("%d operations were out at a time with 10 slots, %d with 20, %d with 4", *first, *raised, *lowered)
+	}
+}
+
+// A place protects nothing, so a doubt does not hold one: the slots of a worker that died are gone with it, and the others'
+// must stay in use.
+func TestADoubtHoldsNoPlace(t *testing.T) {
+	w := orphaned(t)
+	w.boot()
+	w.later(25*time.Second, func() {
+		lim := w.loop.limits[wire.PoolLimit("default")]
+		if lim == nil || lim.inUse != 0 || w.loop.counts[doubtful] != 1 {
+			t.Errorf("%+v with %d doubts", lim, w.loop.counts[doubtful])
+		}
+	})
+	w.finish()
+}
+
+// A run took a place and waited with it for a permit of a narrow limit that was held elsewhere: the slot idled, though
+// another run had work for it.
+func TestAPlaceThatWaitsForANarrowLimitIsLeftToOthers(t *testing.T) {
+	w := regions(t, 4, program.Safe, 10)
+	w.crews = map[string]*crew{"us": {slots: 1}}
+	w.program.Place = func(int) program.Placement { return program.Placement{Region: "us"} }
+	w.change = func(s *Settings) {
+		s.Place = func(program.Placement, func(string) bool) (string, []wire.Limit) {
+			return "us", []wire.Limit{{Name: "narrow", Slots: 1}, {Name: "default", Slots: 10}}
+		}
+	}
+	elsewhere, place := PermitKey{"narrow", "other-1"}, PermitKey{wire.PoolLimit("us"), "other-2"}
+	w.slots["narrow"], w.held[elsewhere] = 1, true
+	w.boot()
+	w.later(2*time.Second, func() {
+		w.others[place.Limit] = []PermitKey{place}
+		w.asked[place.Limit] = []PermitKey{place}
+		w.admit(place.Limit)
+	})
+	w.later(3*time.Second, func() {
+		if !w.held[place] {
+			t.Error("the other run has not got the place within a second")
+		}
+		delete(w.held, place)
+		delete(w.held, elsewhere)
+		w.admit("narrow")
+		w.admit(place.Limit)
+	})
+	w.finish()
+	w.program.Check()
+}
+
+// The second operations of vertices went into the queue, where they waited behind the first ones of others.
+func TestTheSecondOperationIsHandedToWhoDidTheFirst(t *testing.T) {
+	w := safely(t, 30)
+	w.program.Ops = 2
+	w.boot()
+	w.finish()
+	w.stateAgrees()
+	w.once()
+	if w.handed["w"] != 30 || len(w.handed) != 1 {
+		t.Errorf("handed over: %v, of 30 second operations", w.handed)
+	}
+}
+
+// What an operation waited for counted as its work: 7.4 s for operations of one second, in the journal and in the durations
+// that order later runs.
+func TestWaitingIsNoWork(t *testing.T) {
+	for name, lane := range map[string]program.Lane{"fast": program.Fast, "safe": program.Safe} {
+		w := regions(t, 20, lane, 10)
+		w.program.Stored = true
+		w.answer = func(task *wire.Task) *wire.Result {
+			r := numbers.Compute(task)
+			r.Started, r.Ended = time.Unix(1_600_000_000, 0), time.Unix(1_600_000_001, 0) // by a clock of its own
+			return r
+		}
+		w.boot()
+		w.finish()
+		waited := time.Duration(0)
+		for _, e := range w.events {
+			if e.Kind != journal.Finish {
+				continue
+			}
+			waited = max(waited, e.Waited)
+			if e.Took != time.Second {
+				t.Errorf("%s lane: vertex %d took %s", name, e.Vertex, e.Took)
+			}
+		}
+		if waited < 8*time.Second || waited > 10*time.Second {
+			t.Errorf("%s lane: the last of ten operations of eu waited %s", name, waited)
+		}
+		for key, d := range w.loop.durations {
+			if d != time.Second {
+				t.Errorf("%s lane: %s is expected to take %s", name, key, d)
+			}
+		}
+	}
+}

@@ -1,0 +1,240 @@
+package loop
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+)
+
+// The classes of graph/sched: vertices that are not prepared, and behind them one class for each combination of lane,
+// pool and limits.
+const (
+	hiddenClass  = iota // to be prepared at once
+	visibleClass        // to be prepared when there is a prospect of starting them
+	firstClass
+)
+
+// class is what queued vertices need to start.
+type class struct {
+	lane   program.Lane
+	pool   *pool
+	places *limit   // of the pool; nil for what takes none
+	limits []*limit // narrow first
+	// example is the address of one of its vertices.
+	example string
+}
+
+// pool is a pool of workers as this run sees it.
+type pool struct {
+	name    string
+	live    int     // workers that take work
+	slots   int     // that they have
+	missing bool    // a call found nobody
+	places  *limit  // nil until something is placed here
+	load    float64 // the weights of what waits, in seconds
+	PoolCounts
+}
+
+// launchReady starts queued vertices, the most pressing ones first, as long as there are workers and permits.
+func (l *Loop) launchReady() {
+	for {
+		v, ok := l.sched.PopClass(l.mostPressing())
+		if !ok {
+			return
+		}
+		x := &l.vertices[v]
+		l.dequeue(x)
+		l.take(x.work, l.classes[x.class-firstClass])
+		l.launch(v)
+	}
+}
+
+// dequeue counts a vertex out that waits no more.
+func (l *Loop) dequeue(x *vertex) {
+	p := l.classes[x.class-firstClass].pool
+	p.Queued--
+	p.load -= float64(x.weight)
+	if p.Queued == 0 {
+		p.load = 0 // without what rounding has left
+	}
+}
+
+// admits tells whether a vertex of the scheduler's class could start now.
+func (l *Loop) admits(i int) bool {
+	if i < firstClass {
+		return false
+	}
+	c := l.classes[i-firstClass]
+	if !l.served(c) {
+		return false
+	}
+	for lim := range c.needs() {
+		if lim.available() == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// served tells whether somebody takes the work of the class. A fast-lane call finds out by itself when nothing was
+// heard yet; a task of the safe lane would wait in the stream, with its permits, so it is not published before.
+func (l *Loop) served(c *class) bool {
+	return c.pool.live > 0 || c.lane == program.Fast && !c.pool.missing
+}
+
+// startable tells whether vertices of the class can be expected to start as soon as the widest limit lets them.
+func (l *Loop) startable(c *class) bool {
+	if !l.served(c) {
+		return false
+	}
+	for i, lim := range c.limits {
+		if i < len(c.limits)-1 && len(lim.idle) == 0 && lim.declared && lim.inUse >= lim.slots {
+			return false
+		}
+	}
+	return true
+}
+
+// enqueue has a vertex with a task wait for a worker and permits. Permits that it has are kept when they are the
+// ones that it needs.
+func (l *Loop) enqueue(v int) {
+	x := &l.vertices[v]
+	w := x.work
+	if l.tooEarly(w) {
+		l.park(v, time.Time{})
+		return
+	}
+	if w.ready.IsZero() {
+		w.ready = l.now
+	}
+	was := x.class
+	x.class = l.classify(x, w)
+	c := l.classes[x.class-firstClass]
+	if x.class == was && l.holdsAll(w, c) && l.served(c) && !l.halted() {
+		l.launch(v)
+		return
+	}
+	l.leave(w)
+	l.move(v, queued)
+	c.pool.Queued++
+	c.pool.load += float64(x.weight)
+	c.example = w.desc.Address
+	l.sched.Requeue(v)
+}
+
+// holdsAll tells whether a vertex holds what its class takes.
+func (l *Loop) holdsAll(w *work, c *class) bool {
+	return len(w.permits) > 0 && len(w.permits) == len(c.limits) && (c.places == nil || c.pool.live == 0 || w.seat.limit == c.places)
+}
+
+// classify finds the class of a vertex by its placement.
+func (l *Loop) classify(x *vertex, w *work) int32 {
+	name, limits := l.Place(w.step.Place, l.isLive)
+	if w.step.Place.Anywhere && !l.isLive(name) {
+		name = cmp.Or(l.anyLive(), name)
+	}
+	if x.hidden {
+		limits = nil
+	}
+	key := make([]byte, 0, 64)
+	key = append(key, byte('0'+w.step.Lane))
+	key = append(key, name...)
+	for _, wl := range limits {
+		key = append(append(key, 0), wl.Name...)
+	}
+	if c, ok := l.byClass[string(key)]; ok {
+		return c
+	}
+	c := &class{lane: w.step.Lane, pool: l.poolOf(name)}
+	if !x.hidden {
+		c.places = l.placesOf(c.pool)
+	}
+	for _, wl := range limits {
+		c.limits = append(c.limits, l.limitOf(wl, true))
+	}
+	l.classes = append(l.classes, c)
+	id := int32(len(l.classes) - 1 + firstClass)
+	l.byClass[string(key)] = id
+	return id
+}
+
+func (l *Loop) poolOf(name string) *pool {
+	p := l.pools[name]
+	if p == nil {
+		p = &pool{name: name}
+		l.pools[name] = p
+		l.poolOrder = append(l.poolOrder, p)
+	}
+	return p
+}
+
+func (l *Loop) isLive(name string) bool {
+	p := l.pools[name]
+	return p != nil && p.live > 0
+}
+
+// anyLive names a pool with workers; empty when none is known to have any.
+func (l *Loop) anyLive() string {
+	for _, p := range l.poolOrder {
+		if p.live > 0 {
+			return p.name
+		}
+	}
+	return ""
+}
+
+// tooEarly tells that the workers of a pool that a vertex may go to have not had the time to say that they are there: of
+// one that its region names, or of any.
+func (l *Loop) tooEarly(w *work) bool {
+	p := &w.step.Place
+	return l.now.Before(l.settledAt) && !l.halted() && (p.Anywhere && !l.Embedded && l.anyLive() == "" ||
+		p.Region != "" && !l.isLive(p.Region) || p.ProviderRegion != "" && !l.isLive(p.ProviderRegion))
+}
+
+// park has a vertex wait for a moment.
+func (l *Loop) park(v int, until time.Time) {
+	w := l.vertices[v].work
+	l.leave(w)
+	w.until = until
+	l.move(v, parked)
+	l.waits = append(l.waits, v)
+}
+
+// unpark lets those go whose moment has come.
+func (l *Loop) unpark() {
+	left := l.waits[:0]
+	due := []int(nil)
+	for _, v := range l.waits {
+		until := l.vertices[v].work.until
+		if until.IsZero() {
+			until = l.settledAt
+		}
+		if l.now.Before(until) && !l.halted() {
+			left = append(left, v)
+		} else {
+			due = append(due, v)
+		}
+	}
+	l.waits = left
+	for _, v := range due {
+		l.enqueue(v)
+	}
+}
+
+// launch sends the task of a vertex that holds its permits on its way.
+func (l *Loop) launch(v int) {
+	x := &l.vertices[v]
+	w := x.work
+	c := l.classes[x.class-firstClass]
+	w.pool = c.pool.name
+	if c.lane == program.Fast {
+		l.move(v, calling)
+		l.depart(v)
+		task := *w.step.Task
+		task.Run = l.Run
+		l.do(Call{v, w.pool, &task, w.keys()})
+		return
+	}
+	l.intend(v)
+}

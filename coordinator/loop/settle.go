@@ -1,0 +1,267 @@
+package loop
+
+import (
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/graph/sched"
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+// onPrepared goes on with a vertex of which is known what it must do.
+func (l *Loop) onPrepared(e Prepared) {
+	x := &l.vertices[e.Vertex]
+	w := x.work
+	w.step = e.Step
+	if w.adopted {
+		l.resumeAttempt(e.Vertex)
+		return
+	}
+	l.goOn(e.Vertex)
+}
+
+// onCompleted goes on with a vertex whose task was answered.
+func (l *Loop) onCompleted(e Completed) {
+	x := &l.vertices[e.Vertex]
+	w := x.work
+	w.step = e.Step
+	if x.phase == calling {
+		l.arrive(e.Vertex)
+		w.worker = e.Worker
+		l.sample(x, w, e.Took)
+		if w.step.Finished() {
+			l.leave(w) // another task may go on with them
+		}
+	}
+	x.ops++
+	l.goOn(e.Vertex)
+}
+
+// goOn carries out the last step of a vertex: its effect is folded into the program and made durable, then it has its
+// task done, or it is settled.
+func (l *Loop) goOn(v int) {
+	x := &l.vertices[v]
+	w := x.work
+	safely := x.phase == completing // the answer came by the safe lane
+	l.tell(v, w.step.Diags)
+	if w.step.Doubt != nil {
+		l.unkept(v, safely)
+		return
+	}
+	l.Program.Accept(v, &w.step)
+	if w.step.Growth != nil {
+		l.grow(w.step.Growth)
+		x = &l.vertices[v]
+	}
+	if w.step.Finished() {
+		w.bad = w.step.Bad()
+		l.conclude(v)
+		return
+	}
+	if w.step.Bad() {
+		w.bad = true
+		l.conclude(v) // the program asks for a task of a vertex that it says has failed: the failure counts
+		return
+	}
+	r := Record{Vertex: v, Kind: Wanted, Changes: w.withUndoubted(w.step.Changes)}
+	switch {
+	case !l.Durable:
+		l.enqueue(v)
+		return
+	case safely:
+		e := l.event(v, journal.Step)
+		e.Phase, e.Sequence = int(x.ops), w.sequence
+		r.Kind, r.Events = Advanced, []journal.Event{e}
+		l.move(v, advancing)
+	case w.step.Lane == program.Safe && x.status == journal.Waiting && !l.halted():
+		e := l.event(v, journal.Want)
+		e.Phase = int(x.ops) // those of the fast lane have no event of their own
+		r.Events = []journal.Event{e}
+		l.move(v, wanting)
+	case len(r.Changes) > 0:
+		l.move(v, wanting)
+	default:
+		l.enqueue(v)
+		return
+	}
+	l.save(r)
+}
+
+// unkept takes an answer that the program cannot keep. What has been done under it is in doubt: nothing of it runs any
+// more, and its message is acknowledged once the doubt is durable, which has what is known of the answer. The fast lane
+// changes nothing that must be remembered, so there the vertex has failed.
+func (l *Loop) unkept(v int, safely bool) {
+	w := l.vertices[v].work
+	if !safely || !l.Durable {
+		w.bad = true
+		w.step.Changes = nil
+		l.conclude(v)
+		return
+	}
+	w.over, w.answer = true, w.step.Doubt.Answer
+	l.suspect(v, w.step.Doubt.Reason)
+}
+
+// conclude makes the outcome of a vertex durable. What only this run's memory holds, such as a local value, has nothing
+// to make durable: it is computed again by a run that is resumed.
+func (l *Loop) conclude(v int) {
+	x := &l.vertices[v]
+	w := x.work
+	recorded := l.Durable && (x.status != journal.Waiting || !x.hidden && (w.bad || len(w.step.Changes) > 0))
+	if !recorded && (!l.Durable || len(w.step.Changes) == 0) {
+		l.settle(v)
+		return
+	}
+	r := Record{Vertex: v, Kind: Concluded, Changes: w.withUndoubted(w.step.Changes)}
+	if recorded {
+		kind := journal.Finish
+		if w.bad {
+			kind = journal.Fail
+		}
+		e := l.event(v, kind)
+		e.Took, e.Waited, e.Sequence = w.took(l.now), w.waited(l.now), w.sequence
+		if w.step.Notes.Action != "" {
+			e.Action = w.step.Notes.Action
+		}
+		r.Events = []journal.Event{e}
+	}
+	l.move(v, concluding)
+	l.save(r)
+}
+
+// took is how long the vertex's operations took; zero when there were none. Where no worker has told, it is the time since the
+// first one went out.
+func (w *work) took(now time.Time) time.Duration {
+	if w.started.IsZero() {
+		return 0
+	}
+	if w.spent == 0 {
+		return now.Sub(w.started)
+	}
+	return w.spent
+}
+
+// waited is how long the vertex was ready, but not worked on: for a place, for permits, on the way.
+func (w *work) waited(now time.Time) time.Duration {
+	if w.ready.IsZero() || w.started.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(w.ready)-w.took(now))
+}
+
+// settle ends a vertex, whose effect is durable by now: what depends on it goes on.
+func (l *Loop) settle(v int) {
+	x := &l.vertices[v]
+	w := x.work
+	l.arrive(v)
+	l.move(v, settled)
+	l.confirm(w)
+	if !x.hidden {
+		l.changed = true
+		if w.pool != "" {
+			l.poolOf(w.pool).Done++
+		}
+		shown := Shown{Kind: ShownFinished, Vertex: v, Address: w.desc.Address, Notes: w.step.Notes, Took: w.took(l.now)}
+		if w.bad {
+			shown.Kind = ShownFailed
+		}
+		l.do(shown)
+	}
+	x.work = nil
+	l.tally.settle(x, w.bad)
+	if w.bad {
+		l.failed = append(l.failed, Failure{Vertex: v, Address: w.desc.Address})
+		l.skip(l.sched.Fail(v))
+		return
+	}
+	l.sched.Done(v)
+}
+
+// confirm has the message of the result that the vertex took acknowledged, if there is one; its permits are free once
+// that is done, or now.
+func (l *Loop) confirm(w *work) {
+	l.vacate(w)
+	if w.delivery == 0 {
+		l.free(w.permits)
+		w.permits = nil
+		return
+	}
+	l.acking[w.delivery] = w.permits
+	w.permits = nil
+	l.do(Ack{w.delivery})
+	w.delivery = 0
+}
+
+func (l *Loop) onAcked(e Acked) {
+	l.free(l.acking[e.Delivery])
+	delete(l.acking, e.Delivery)
+}
+
+// skip settles what the scheduler skipped.
+func (l *Loop) skip(skips []sched.Skip) {
+	if len(skips) == 0 {
+		return
+	}
+	r := Record{Vertex: skips[0].Because, Kind: Noted}
+	for _, s := range skips {
+		x := &l.vertices[s.Vertex]
+		if x.phase == queued {
+			l.dequeue(x)
+		}
+		l.move(s.Vertex, settled)
+		x.work = nil
+		if p := l.Past[s.Vertex]; x.hidden || p != nil && closed(p.status) {
+			continue
+		}
+		d := l.Program.Describe(s.Vertex)
+		because := l.Program.Describe(s.Because).Address
+		l.tally.skip(x)
+		l.changed = true
+		l.skipped = append(l.skipped, Skipped{Vertex: s.Vertex, Address: d.Address, Because: because})
+		l.do(Shown{Kind: ShownSkipped, Vertex: s.Vertex, Address: d.Address, Reason: because})
+		// What is skipped because of a doubt is not skipped for good: the doubt may be resolved, and the run resumed.
+		if l.Durable && l.vertices[s.Because].status != journal.Doubt && (x.status == journal.Waiting || x.status == journal.Wanted) {
+			e := l.event(s.Vertex, journal.Skip)
+			e.Address, e.Action, e.Detail = d.Address, d.Action, because
+			r.Events = append(r.Events, e)
+		}
+	}
+	if len(r.Events) > 0 {
+		l.save(r)
+	}
+}
+
+// closed tells that the journal says no more about a vertex.
+func closed(s journal.Status) bool {
+	return s == journal.Done || s == journal.Failed || s == journal.Skipped
+}
+
+// onCommitted goes on with what waited for its record to be durable.
+func (l *Loop) onCommitted(e Committed) {
+	for _, r := range e.Records {
+		l.saving--
+		switch r.Kind {
+		case Wanted:
+			l.enqueue(r.Vertex)
+		case Intended:
+			l.send(r.Vertex)
+		case Advanced:
+			w := l.vertices[r.Vertex].work
+			w.maker, w.after, w.handed = w.worker, w.attempt, false
+			l.arrive(r.Vertex)
+			ps, seat := w.permits, w.seat
+			w.permits, w.seat = nil, permit{}
+			l.confirm(w)
+			w.permits, w.seat = ps, seat // the next operation of the vertex goes on with them
+			l.enqueue(r.Vertex)
+		case Concluded:
+			l.settle(r.Vertex)
+		case Retracted:
+			l.requeue(r.Vertex)
+		case Suspected:
+			l.suspicious(r.Vertex)
+		case DoubtEnded:
+			l.do(Ack{r.Delivery})
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package loop
+
+import (
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+// onInterrupted stops: nothing more is started, workers are asked to have their providers stop, attempts that nobody
+// has claimed yet are revoked so that nobody will. What runs is awaited.
+func (l *Loop) onInterrupted(e Interrupted) {
+	if e.Cancel && !l.cancelled {
+		l.cancelled = true
+		l.do(Control{"cancel"})
+	}
+	if l.stopping {
+		if !e.Cancel {
+			l.onAbandoned()
+		}
+		return
+	}
+	l.stopping = true
+	if !e.Settle {
+		l.do(Control{"stop"})
+	}
+	l.unpark()
+	for _, v := range l.out {
+		x := &l.vertices[v]
+		w := x.work
+		if w.step.Lane == program.Safe && (x.phase == running || x.phase == publishing) && w.worker == "" {
+			w.asking, w.reason = true, "the run was interrupted"
+			l.do(Revoke{v, l.ref(w), w.reason})
+		}
+	}
+	for _, lim := range l.limitOrder {
+		l.trim(lim, 0)
+		for _, id := range lim.queued {
+			// What an earlier process left may still run under the permits that are asked for again.
+			if key := (PermitKey{lim.name, id}); !l.isReclaim(key) {
+				l.do(Withdraw{key})
+			}
+		}
+	}
+}
+
+// openEnded tells whether the journal has operations of which nothing has been heard yet: whoever ends the run for good would
+// lose what becomes of them.
+func (l *Loop) openEnded() bool {
+	for v := range l.vertices {
+		if s := l.vertices[v].status; s == journal.Dispatched || s == journal.Doubt {
+			return true
+		}
+	}
+	return false
+}
+
+// onAbandoned leaves at once. Workers elsewhere go on, and a resumed run takes their results; workers within this
+// process end with it, so what they do is in doubt.
+func (l *Loop) onAbandoned() {
+	if l.leaving {
+		return
+	}
+	l.stopping, l.leaving = true, true
+	if !l.Embedded {
+		return
+	}
+	for v := range l.vertices {
+		if p := l.vertices[v].phase; p == running || p == publishing {
+			l.vertices[v].work.over = true // nothing runs any more, so the permits are free
+			l.suspect(v, "the coordinator was ended while its own worker was at work")
+		}
+	}
+}

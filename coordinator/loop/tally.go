@@ -1,0 +1,146 @@
+package loop
+
+import (
+	"slices"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// hiddenWeight is the expected duration of a vertex that users do not see, in seconds.
+const hiddenWeight = 0.0001
+
+// Failure is a vertex that failed.
+type Failure struct {
+	Vertex  int
+	Address string
+}
+
+// Skipped is a vertex that did not run because another one, named by its address, failed.
+type Skipped struct {
+	Vertex           int
+	Address, Because string
+}
+
+// Doubtful is a vertex of whose operation the outcome is not known.
+type Doubtful struct {
+	Vertex                         int
+	Address, Attempt, Worker, Pool string
+	Reason                         string
+	Started                        time.Time
+	// Answer is what is known of an answer that came, but cannot be kept; nil when none came.
+	Answer *state.Answer
+}
+
+// problem is what was told about a vertex.
+type problem struct {
+	vertex int
+	list   diag.List
+}
+
+// tally is what the loop keeps for the summary and for views.
+type tally struct {
+	problems []problem
+	failed   []Failure
+	skipped  []Skipped
+	doubted  []Doubtful
+
+	changed bool // since views were told last
+	told    []Wait
+
+	total, ended, wrong, omitted int
+	weights                      float64 // of all visible vertices that are not settled
+	took, expected               float64 // seconds that settled operations took, and were expected to take
+	durations                    map[string]time.Duration
+}
+
+func (t *tally) add(weight float32) {
+	t.total++
+	t.weights += float64(weight)
+	t.changed = true
+}
+
+func (t *tally) settle(x *vertex, bad bool) {
+	if x.hidden {
+		return
+	}
+	t.weights -= float64(x.weight)
+	if bad {
+		t.wrong++
+	} else {
+		t.ended++
+	}
+}
+
+func (t *tally) discount(x *vertex) {
+	if !x.hidden {
+		t.weights -= float64(x.weight)
+	}
+}
+
+func (t *tally) skip(x *vertex) {
+	t.weights -= float64(x.weight)
+	t.omitted++
+}
+
+// sample remembers how long an operation took, not counting what it waited for.
+func (l *Loop) sample(x *vertex, w *work, took time.Duration) {
+	w.spent += took
+	if x.hidden {
+		return
+	}
+	l.tally.took += took.Seconds()
+	l.tally.expected += float64(x.weight)
+	if w.step.Bad() {
+		return
+	}
+	if l.durations == nil {
+		l.durations = map[string]time.Duration{}
+	}
+	l.durations[DurationKey(w.desc)] = took
+}
+
+// Durations returns how long the operations of this run took, by durationKey.
+func (l *Loop) Durations() map[string]time.Duration { return l.durations }
+
+// progress returns how far the run is.
+func (l *Loop) progress() Counts {
+	c := Counts{
+		Total: l.total, Done: l.ended, Failed: l.wrong, Skipped: l.omitted,
+		InDoubt: l.counts[doubtful] + len(l.doubted), Pools: make(map[string]PoolCounts, len(l.poolOrder)),
+	}
+	for _, p := range l.poolOrder {
+		c.Pools[p.name] = p.PoolCounts
+		c.Running += p.Running
+	}
+	if l.expected > 0 && l.weights > 0 {
+		left := l.weights * l.tally.took / l.expected / float64(max(1, c.Running))
+		c.Left = time.Duration(left * float64(time.Second))
+	}
+	return c
+}
+
+// tellViews tells the observer what changed.
+func (l *Loop) tellViews() {
+	for _, v := range l.out {
+		x := &l.vertices[v]
+		w := x.work
+		elapsed := l.now.Sub(w.started)
+		if n := int(elapsed / ProgressEvery); n > w.progress && !x.hidden {
+			w.progress = n
+			l.do(Shown{Kind: ShownProgress, Vertex: v, Address: w.desc.Address, Took: time.Duration(n) * ProgressEvery})
+		}
+	}
+	if waits := l.missing(); !slices.EqualFunc(waits, l.told, Wait.equal) {
+		l.told = waits
+		l.do(Shown{Kind: ShownWaiting, Vertex: -1, Waits: waits})
+	}
+	if l.changed {
+		l.changed = false
+		l.do(Shown{Kind: ShownCounts, Vertex: -1, Counts: l.progress()})
+	}
+}
+
+func DurationKey(d program.Description) string { return d.Class + " " + d.Action }

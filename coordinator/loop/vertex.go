@@ -1,0 +1,178 @@
+package loop
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// phase tells what the loop does with a vertex at the moment. It refines the statuses of graph/sched and of the
+// journal, which say what is known for good.
+//
+//	idle --> preparing --+--------------------------------------------> concluding --> settled
+//	                     |                                                  ^
+//	                     +--> wanting --+--> queued --> calling ------------+     fast lane
+//	                     |       parked-+      |  ^        |  (lost: parked; another task: queued, wanting)
+//	                     |                     |  |
+//	                     |                     |  +------- advancing <--+         another operation
+//	                     |                     v                        |
+//	                     |                  intending --> publishing <-> running --> completing --> concluding
+//	                     |                     ^                           |  \       ^
+//	                     |   retracting <------|---------------------------+   v      |
+//	                     |       +--> queued   |                              doubtful --> settled
+//	                     +--> (adopted on resume: running, doubtful)
+type phase byte
+
+const (
+	idle       phase = iota // not looked at: what it waits for is not done, or there was no time
+	preparing               // Program.Prepare is at work
+	wanting                 // what it wants is being made durable
+	parked                  // waits for a moment in time
+	queued                  // waits for a worker, and for permits
+	calling                 // a fast-lane call is out
+	intending               // the intent to run its task is being made durable
+	publishing              // its task is on the way into the stream
+	running                 // its task is in the stream, or at a worker
+	completing              // Program.Complete is at work
+	advancing               // the end of one of its operations is being made durable
+	concluding              // its outcome is being made durable
+	retracting              // that it was not started is being made durable
+	doubtful                // its outcome is not known; a late result may tell
+	settled
+	phases = iota
+)
+
+var phaseNames = [phases]string{"idle", "preparing", "wanting", "parked", "queued", "calling", "intending", "publishing",
+	"running", "completing", "advancing", "concluding", "retracting", "doubtful", "settled"}
+
+func (p phase) String() string { return phaseNames[p] }
+
+// follows is the picture as a table: follows[from] has the bit of each phase that may come next.
+var follows = [phases]uint16{
+	idle:       bits(preparing, settled),
+	preparing:  bits(wanting, parked, queued, intending, calling, concluding, settled, running, doubtful, completing),
+	wanting:    bits(queued, parked, calling, intending),
+	parked:     bits(queued, parked),
+	queued:     bits(calling, intending, settled),
+	calling:    bits(wanting, parked, queued, concluding, settled, calling, intending),
+	intending:  bits(publishing, retracting, doubtful),
+	publishing: bits(running, completing, doubtful, retracting),
+	running:    bits(publishing, completing, doubtful, retracting),
+	completing: bits(advancing, concluding, doubtful),
+	advancing:  bits(queued, parked, calling, intending),
+	concluding: bits(settled),
+	retracting: bits(queued, parked),
+	doubtful:   bits(completing, retracting, settled, publishing),
+}
+
+func bits(ps ...phase) (set uint16) {
+	for _, p := range ps {
+		set |= 1 << p
+	}
+	return set
+}
+
+// under tells whether something is going on outside, or inside a commit, that will end the phase by itself.
+func (p phase) under() bool {
+	switch p {
+	case idle, queued, doubtful, settled:
+		return false
+	}
+	return true
+}
+
+// vertex is what the loop knows of a vertex for as long as the run lasts.
+type vertex struct {
+	phase  phase
+	status journal.Status // what the journal says; Waiting when it says nothing
+	hidden bool
+	class  int32 // while queued
+	weight float32
+	ops    int16 // operations that are done
+	work   *work // while under way
+}
+
+// work is what the loop knows of a vertex from its preparation to its settling.
+type work struct {
+	desc    program.Description
+	step    program.Step // the last one
+	permits []permit
+	seat    permit // the place in the pool; without a limit: none
+	out     int    // the place in loop.out, or -1
+
+	started  time.Time     // when the first operation went out; zero before
+	called   time.Time     // when the last operation went out
+	spent    time.Duration // that its operations took, by their workers' clocks
+	progress int           // how often ProgressEvery was told
+	lost     int           // how often its call was lost
+	ready    time.Time     // when it was queued first; zero before
+	until    time.Time     // while parked; zero for one that waits for the survey of workers
+
+	maker     string         // who did the operation before this one, and keeps a slot since
+	after     wire.AttemptID // which that was
+	handed    bool           // the task was offered to the maker
+	attempt   wire.AttemptID
+	pool      string
+	published bool         // the stream is known to hold the task
+	sent      time.Time    // when it was published last
+	refused   time.Time    // since when publishing fails for a reason that waiting does not cure; zero: it does not
+	asking    bool         // its register is being read, or the attempt revoked
+	worker    string       // who holds it, when that is known
+	listed    time.Time    // when the holder was known to hold it
+	suspected time.Time    // when it became doubtful
+	reason    string       // why
+	answer    *wire.Answer // that came, but cannot be kept
+	adopted   bool         // dispatched by a process that is gone
+
+	delivery int    // of the result that is being taken; 0: none
+	sequence uint64 // where that is in the stream
+	over     bool   // in doubt, but nothing runs any more
+	ended    bool   // adopted in doubt, and nothing ran any more then; at most its result waits in the stream
+	bad      bool   // the conclusion is a failure
+
+	undoubted []state.Change // that take back what was said in doubt; to be recorded
+}
+
+// ref names the attempt on the wire.
+func (l *Loop) ref(w *work) wire.TaskRef {
+	return wire.TaskRef{Pool: w.pool, Coordinator: l.Coordinator, Run: l.Run, Attempt: w.attempt}
+}
+
+// move is the only place where a phase changes. It keeps the counts in step.
+func (l *Loop) move(v int, to phase) {
+	x := &l.vertices[v]
+	if follows[x.phase]&(1<<to) == 0 {
+		panic(fmt.Sprintf("loop: vertex %d is %s, so it cannot become %s", v, x.phase, to))
+	}
+	if x.phase.under() {
+		l.under--
+	}
+	if to.under() {
+		l.under++
+	}
+	l.counts[x.phase]--
+	l.counts[to]++
+	x.phase = to
+}
+
+// note applies an event of the journal to the vertex's status, and returns the event.
+func (l *Loop) note(v int, e journal.Event) journal.Event {
+	x := &l.vertices[v]
+	next, err := journal.Next(x.status, e.Kind)
+	if err != nil {
+		panic(fmt.Sprintf("loop: vertex %d: %v", v, err))
+	}
+	x.status = next
+	e.Vertex, e.At = v, l.now
+	if w := x.work; w != nil {
+		e.Address, e.Action = w.desc.Address, w.desc.Action
+		if x.status != journal.Skipped {
+			e.Attempt, e.Pool, e.Worker = string(w.attempt), w.pool, w.worker
+		}
+	}
+	return e
+}
