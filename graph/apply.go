@@ -147,7 +147,7 @@ func (b *applyBuilder) values() {
 	destroy := b.p.Mode == plan.Destroy
 	for i := range b.s.Nodes {
 		n := &b.s.Nodes[i]
-		v := plan.Vertex{Kind: plan.Sync, Change: -1, Address: n.Address(), Node: i}
+		v := plan.Vertex{Kind: plan.Sync, Change: -1, Address: n.Address(), Node: n.Name()}
 		switch n.Kind {
 		case OutputNode:
 			v.Kind = plan.EvalOutput
@@ -164,7 +164,7 @@ func (b *applyBuilder) values() {
 			v.Kind = plan.Sync
 		}
 		if !b.Covered(i) {
-			v.Kind, v.Node = plan.Sync, -1
+			v.Kind, v.Node = plan.Sync, plan.Node{}
 		}
 		b.begin[i] = b.vertex(v)
 		b.end[i] = b.begin[i]
@@ -218,11 +218,11 @@ func (b *applyBuilder) changes() {
 			address += " (deposed object " + string(c.Deposed) + ")"
 		}
 		if making, kind := makingOf(c); making {
-			v := b.vertex(plan.Vertex{Kind: kind, Change: i, Address: address, Node: -1})
+			v := b.vertex(plan.Vertex{Kind: kind, Change: i, Address: address})
 			b.makes[c.Addr] = v
 		}
 		if endsObject(c) {
-			b.ends[changeKey{c.Addr, c.Deposed}] = b.vertex(plan.Vertex{Kind: plan.DestroyObject, Change: i, Address: address, Node: -1})
+			b.ends[changeKey{c.Addr, c.Deposed}] = b.vertex(plan.Vertex{Kind: plan.DestroyObject, Change: i, Address: address})
 		}
 	}
 }

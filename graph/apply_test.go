@@ -487,7 +487,7 @@ func TestWhatThePlanIsNotAboutIsOrderedAndNotCarriedOut(t *testing.T) {
 	p := &plan.Plan{Changes: []*plan.Change{change(t, "t.a create"), change(t, "t.b create")}}
 	g, _ := BuildApply(s, p, ApplyOptions{Covered: func(int) bool { return false }, References: single})
 	for _, v := range g.Vertices {
-		if v.Change < 0 && (v.Kind != plan.Sync || v.Node != -1) {
+		if v.Change < 0 && (v.Kind != plan.Sync || v.Node != (plan.Node{})) {
 			t.Errorf("%s is carried out", v.Address)
 		}
 	}

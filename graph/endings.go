@@ -99,7 +99,7 @@ func (m *mirror) family() []int32 {
 	b := m.b
 	out := make([]int32, len(b.s.Nodes))
 	for i := range out {
-		out[i] = b.vertex(plan.Vertex{Kind: plan.Sync, Change: -1, Node: -1})
+		out[i] = b.vertex(plan.Vertex{Kind: plan.Sync, Change: -1})
 	}
 	for e := range b.s.Graph.Edges() {
 		if e.Before < len(out) && e.After < len(out) && b.mirrored(b.s.Nodes[e.Before].Kind, b.s.Nodes[e.After].Kind) {

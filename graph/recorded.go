@@ -299,7 +299,7 @@ func (r *recorded) late(p addr.ProviderInstance, of addr.ConfigResource) bool {
 // vertex makes a Sync vertex where there is none yet.
 func (r *recorded) vertex(at *int32) int32 {
 	if *at < 0 {
-		*at = r.m.b.vertex(plan.Vertex{Kind: plan.Sync, Change: -1, Node: -1})
+		*at = r.m.b.vertex(plan.Vertex{Kind: plan.Sync, Change: -1})
 	}
 	return *at
 }

@@ -7,6 +7,7 @@ package graph
 
 import (
 	"github.com/millipede-iac/millipede/graph/dag"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/eval"
@@ -36,6 +37,14 @@ const (
 	// CloseNode closes the instances of an ephemeral resource when all who use it are done.
 	CloseNode
 )
+
+var kindNames = [...]string{
+	VariableNode: "variable", LocalNode: "local", OutputNode: "output", CallNode: "call", ProviderNode: "provider",
+	ResourceNode: "resource", ResourceDone: "instances", OrphanNode: "orphan", CheckNode: "check", CloseNode: "close",
+}
+
+// String returns the word that saved plans have for the kind; see docs/format/plan.md.
+func (k NodeKind) String() string { return kindNames[k] }
 
 // Node is a vertex of the plan graph. Which fields are set follows from Kind.
 type Node struct {
@@ -81,6 +90,11 @@ func (n *Node) Address() string {
 	return n.Module.String() + "." + name
 }
 
+// Name names the vertex for a plan.
+func (n *Node) Name() plan.Node {
+	return plan.Node{Kind: n.Kind.String(), Module: n.Module, Name: n.Named.String()}
+}
+
 // ConfigResource returns the address of the resource that a ResourceNode, ResourceDone, CloseNode or OrphanNode stands
 // for.
 func (n *Node) ConfigResource() addr.ConfigResource {
@@ -107,6 +121,15 @@ type nodeKey struct {
 func (s *Static) Find(kind NodeKind, m addr.Module, named addr.Named) (int, bool) {
 	i, ok := s.index[nodeKey{m, named, kind}]
 	return i, ok
+}
+
+// ByName returns all vertices by the names that plans have for them.
+func (s *Static) ByName() map[plan.Node]int {
+	out := make(map[plan.Node]int, len(s.Nodes))
+	for i := range s.Nodes {
+		out[s.Nodes[i].Name()] = i
+	}
+	return out
 }
 
 // ResourceVertex returns the expand vertex of a resource block.

@@ -83,7 +83,7 @@ func runRunsShow(ctx context.Context, a *app, args []string) int {
 		if err != nil {
 			return err
 		}
-		saved, err := planfile.Decode(text)
+		saved, err := planfile.DecodeRecorded(text)
 		if err != nil {
 			return fmt.Errorf("the plan of the run: %w", err)
 		}

@@ -53,6 +53,9 @@ func (a *app) goOn(ctx context.Context, usage string, args []string, cancel bool
 	if !diags.HasErrors() {
 		record, saved, diags = a.findRun(ctx, f.Arg(0), vars)
 	}
+	if !cancel && !diags.HasErrors() {
+		diags = diags.Append(notResumable(record, saved))
+	}
 	if cancel && isLocked(diags) {
 		return u.end(a.cancelElsewhere(ctx, u, diags))
 	}
@@ -103,11 +106,38 @@ func (a *app) findRun(ctx context.Context, name string, vars variableFlags) (r j
 	if diags := operation.Resumable(runs, r.ID); diags.HasErrors() {
 		return r, nil, diags // it is asked again under the lock; nothing has to be started to say so now
 	}
-	p, err := planfile.Decode(text)
-	if err != nil {
-		return r, nil, diag.Errors("Failed to read the run's plan", err.Error()+".", nil)
+	saved, diags = recordedPlan(r, text)
+	return r, saved, diags
+}
+
+// recordedPlan reads the plan that the journal keeps of a run.
+func recordedPlan(r journal.Run, text []byte) (*planfile.Saved, diag.List) {
+	saved, err := planfile.DecodeRecorded(text)
+	var version *planfile.VersionError
+	switch {
+	case errors.As(err, &version):
+		with := "the version of Millipede that began it"
+		if version.Engine != "" {
+			with = "Millipede " + version.Engine
+		}
+		return nil, diag.Errors("The run is of another version of Millipede", fmt.Sprintf(
+			"The plan of the run %s (%s, begun %s) cannot be read: %s. Only the plan says what the operations of the run are about, so this version can neither resume nor end it. Use %s for that:\n  %s runs cancel %s",
+			r.ID, r.Command, r.Started.Format("2006-01-02 15:04:05 -0700"), err, with, diag.Program(), r.ID), nil)
+	case err != nil:
+		return nil, diag.Errors("Failed to read the run's plan", err.Error()+".", nil)
 	}
-	return r, &p, nil
+	return &saved, nil
+}
+
+// notResumable says what can be done with a run whose plan was read from an older format: to carry such a plan on, the
+// version that made it is needed.
+func notResumable(r journal.Run, saved *planfile.Saved) diag.List {
+	if !saved.Older {
+		return nil
+	}
+	return diag.Errors("The run cannot be resumed", fmt.Sprintf(
+		"An older version of Millipede began the run %s, in a format of plans that this version does not carry on. It can end the run: it takes the results that wait, awaits what is still under way, and notes what is in doubt. A new plan does the rest.\n  %s runs cancel %s",
+		r.ID, diag.Program(), r.ID), nil)
 }
 
 const resolveUsage = `

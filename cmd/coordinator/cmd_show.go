@@ -115,6 +115,9 @@ func (s *shown) file(ctx context.Context, name string) diag.List {
 	if noPlan == nil {
 		return s.plan(ctx, saved)
 	}
+	if version := (*planfile.VersionError)(nil); errors.As(noPlan, &version) {
+		return diag.Errors(failed, anotherFormat(version), nil)
+	}
 	plain, _, err := snapshot.Open(ctx, enc.State(), text)
 	var st *state.State
 	if err == nil {

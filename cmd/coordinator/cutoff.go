@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
-	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
@@ -48,18 +47,17 @@ func (r *operationRun) settle(ctx context.Context) diag.List {
 
 // settleRun carries the settling out, with the configuration and the plan of the run.
 func (r *operationRun) settleRun(ctx context.Context, run journal.Run) diag.List {
-	fail := func(err error) diag.List { return diag.Errors("Failed to read the run's plan", err.Error()+".", nil) }
 	_, text, err := r.state.store.RunPlan(ctx, run.ID)
 	if err != nil {
-		return fail(err)
+		return diag.Errors("Failed to read the run's plan", err.Error()+".", nil)
 	}
-	saved, err := planfile.Decode(text)
-	if err != nil {
-		return fail(err)
+	saved, diags := recordedPlan(run, text)
+	if diags.HasErrors() {
+		return diags
 	}
 	wd, diags := r.app.newWorkdir(variableFlags{})
 	wd.loader = config.NewLoader(savedFiles(saved.Config))
-	if diags = diags.Append(wd.loadFor(&saved)); diags.HasErrors() {
+	if diags = diags.Append(wd.loadFor(saved)); diags.HasErrors() {
 		return diags
 	}
 	inputs, _ := savedInputs(saved.Plan, wd) // what cannot be evaluated without an ephemeral value is in doubt

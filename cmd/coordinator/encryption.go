@@ -148,11 +148,20 @@ func (a *app) openPlanFile(ctx context.Context, name string, vars variableFlags)
 	case errors.Is(err, planfile.ErrNoPlan):
 		detail = fmt.Sprintf("The file %s is not a saved plan of Millipede. Plans of other engines, and plans in JSON, cannot be applied; make one with plan -out=FILE.", name)
 	case errors.As(err, &version):
-		detail = version.Error() + ". Make the plan again with this version."
+		detail = anotherFormat(version)
 	default:
 		detail = err.Error() + "."
 	}
 	return nil, diags.Append(diag.New(diag.Error, fmt.Sprintf("Failed to load %q as a plan file", filepath.Base(name)), detail, nil))
+}
+
+// anotherFormat says what can be done with a saved plan that another version of Millipede made.
+func anotherFormat(e *planfile.VersionError) string {
+	with := "the version that made it"
+	if e.Engine != "" {
+		with = "Millipede " + e.Engine
+	}
+	return fmt.Sprintf("This version cannot use the file: %s. Make the plan again with plan -out=FILE, or use %s.", e, with)
 }
 
 // writePlanFile saves a plan.

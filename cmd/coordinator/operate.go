@@ -188,7 +188,7 @@ func (r *operationRun) save(p *plan.Plan) planfile.Saved {
 	for name, f := range r.wd.loader.Sources() {
 		files[name] = f.Bytes
 	}
-	saved := planfile.Saved{Plan: p, Config: planfile.Config{Files: files, Dir: "."}}
+	saved := planfile.Saved{Plan: p, Engine: version, Config: planfile.Config{Files: files, Dir: "."}}
 	if text, err := (config.OS{}).ReadFile(config.ManifestPath(r.app.dataDir())); err == nil {
 		saved.Config.Manifest = text
 	}

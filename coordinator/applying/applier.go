@@ -58,7 +58,9 @@ type Applier struct {
 	Options
 	graph   *dag.Graph
 	closure *graph.Closure
-	// needed tells which static vertices the apply has a use for.
+	// nodes are the static vertices that the plan's vertices stand for, -1 for none; needed tells which static vertices
+	// the apply has a use for.
+	nodes  []int
 	needed []bool
 
 	mu     sync.RWMutex // guards all below
@@ -92,6 +94,14 @@ func New(o Options) *Applier {
 		a.graph.Edge(int(e[0]), int(e[1]))
 	}
 	a.work = make([]work, len(o.Plan.Graph.Vertices))
+	a.nodes = make([]int, len(o.Plan.Graph.Vertices))
+	names := o.Static.ByName()
+	for v, vx := range o.Plan.Graph.Vertices {
+		a.nodes[v] = -1
+		if i, ok := names[vx.Node]; ok {
+			a.nodes[v] = i
+		}
+	}
 	for i := range o.Plan.Checks {
 		c := o.Plan.Checks[i]
 		if o.Plan.Mode != plan.RefreshOnly {
@@ -308,15 +318,15 @@ func (a *Applier) Prepare(ctx context.Context, v int) program.Step {
 func (a *Applier) prepare(v int, vx plan.Vertex) program.Step {
 	switch vx.Kind {
 	case plan.Sync:
-		return a.sync(vx)
-	case plan.EvalOutput:
-		return a.output(vx)
-	case plan.EvalCheck:
-		return a.check(vx)
-	case plan.OpenObject:
-		return a.open(v, vx)
-	case plan.CloseObject:
-		return a.close(v, vx)
+		if a.nodes[v] < 0 {
+			return program.Step{} // not covered by the plan, or a resource without a block whose objects were gone already
+		}
+		return a.sync(&a.Static.Nodes[a.nodes[v]])
+	case plan.EvalOutput, plan.EvalCheck, plan.OpenObject, plan.CloseObject:
+		if a.nodes[v] < 0 {
+			return unnamed(vx)
+		}
+		return a.named(v, vx.Kind)
 	case plan.ApplyObject:
 		return a.apply(v, a.Plan.Changes[vx.Change])
 	case plan.DestroyObject:
@@ -325,6 +335,29 @@ func (a *Applier) prepare(v int, vx plan.Vertex) program.Step {
 		return a.read(v, a.Plan.Changes[vx.Change])
 	}
 	return program.Step{}
+}
+
+// named evaluates or opens what a vertex stands for that is no object.
+func (a *Applier) named(v int, kind plan.VertexKind) program.Step {
+	n := &a.Static.Nodes[a.nodes[v]]
+	switch kind {
+	case plan.EvalOutput:
+		return a.output(n, a.needed[a.nodes[v]])
+	case plan.EvalCheck:
+		return a.check(n)
+	case plan.OpenObject:
+		return a.open(v, n)
+	default:
+		return a.close(v, n)
+	}
+}
+
+// unnamed is the step of a vertex whose block the configuration does not have. The configuration is saved with the plan, so
+// that one of the two was changed.
+func unnamed(vx plan.Vertex) program.Step {
+	return program.Step{Diags: diag.Errors("Plan and configuration differ", fmt.Sprintf(
+		"The plan has the %s %s, which is not in the configuration that it is carried out with. Make a new plan.",
+		vx.Node.Kind, vx.Address), nil)}
 }
 
 // Complete implements program.Program.

@@ -24,13 +24,11 @@ import (
 )
 
 // sync evaluates the named value that a vertex stands for, so that a mistake that shows only now is reported once.
-func (a *Applier) sync(vx plan.Vertex) program.Step {
+func (a *Applier) sync(n *graph.Node) program.Step {
 	var step program.Step
-	// Behind the last node are those of resources without a block that were gone already when the plan looked for them.
-	if vx.Node < 0 || vx.Node >= len(a.Static.Nodes) || a.Plan.Mode == plan.Destroy {
+	if a.Plan.Mode == plan.Destroy {
 		return step
 	}
-	n := &a.Static.Nodes[vx.Node]
 	if n.Kind != graph.VariableNode && n.Kind != graph.LocalNode && n.Kind != graph.CallNode {
 		return step
 	}
@@ -81,8 +79,7 @@ func errorsOnly(l diag.List) diag.List {
 }
 
 // output evaluates an output in all instances of its module, and stores a root output.
-func (a *Applier) output(vx plan.Vertex) program.Step {
-	n := &a.Static.Nodes[vx.Node]
+func (a *Applier) output(n *graph.Node, needed bool) program.Step {
 	name := n.Output.Name
 	var step program.Step
 	if a.Plan.Mode == plan.Destroy {
@@ -91,7 +88,7 @@ func (a *Applier) output(vx plan.Vertex) program.Step {
 	e := &effect{}
 	var deprecations diag.List
 	for _, m := range a.Store.Instances(n.Module) {
-		if !a.needed[vx.Node] {
+		if !needed {
 			m.EvalOutput(name) // nothing goes by it, so nothing is wrong with it
 			continue
 		}
@@ -150,8 +147,7 @@ func (a *Applier) knownOutput(name string) bool {
 }
 
 // check evaluates the assertions of a check block again, now that the world has changed.
-func (a *Applier) check(vx plan.Vertex) program.Step {
-	n := &a.Static.Nodes[vx.Node]
+func (a *Applier) check(n *graph.Node) program.Step {
 	var step program.Step
 	e := &effect{}
 	for _, m := range a.Store.Instances(n.Module) {
@@ -174,8 +170,7 @@ func (a *Applier) checkFailed(config, instance string) bool {
 }
 
 // open opens the instances of an ephemeral resource, one after the other.
-func (a *Applier) open(v int, vx plan.Vertex) program.Step {
-	n := &a.Static.Nodes[vx.Node]
+func (a *Applier) open(v int, n *graph.Node) program.Step {
 	var all []*values.Resource
 	var keys []addr.Key
 	for _, m := range a.Store.Instances(n.Module) {
@@ -252,8 +247,7 @@ func (a *Applier) remember(o opened) {
 
 // close closes what open opened, one after the other. What cannot be closed is a warning to nobody's harm but the
 // provider's: it is reported.
-func (a *Applier) close(v int, vx plan.Vertex) program.Step {
-	n := &a.Static.Nodes[vx.Node]
+func (a *Applier) close(v int, n *graph.Node) program.Step {
 	a.mu.Lock()
 	list := a.opened[n.ConfigResource()]
 	var next *opened
@@ -267,7 +261,7 @@ func (a *Applier) close(v int, vx plan.Vertex) program.Step {
 	}
 	private, diags := a.Renewals.Release(next.at.String(), next.private)
 	a.work[v].then = func(res *wire.Result) program.Step {
-		step := a.close(v, vx)
+		step := a.close(v, n)
 		step.Diags = diags.Append(values.WireDiags(res.Diagnostics, nil).WithAddress(next.at.String()), step.Diags)
 		return step
 	}

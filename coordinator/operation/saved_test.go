@@ -2,6 +2,7 @@ package operation_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -121,5 +122,67 @@ func TestARunThatAnotherOneHasOvertakenOrThatHasEndedIsNotResumed(t *testing.T) 
 	}
 	if e.cloud.made != 0 {
 		t.Errorf("%d objects were made", e.cloud.made)
+	}
+}
+
+// older is a plan as planfile.DecodeRecorded reads it from format 1: what is no object has no name.
+func older(p *plan.Plan) *plan.Plan {
+	for i := range p.Graph.Vertices {
+		if v := &p.Graph.Vertices[i]; v.Change < 0 {
+			v.Kind, v.Node = plan.Sync, plan.Node{}
+		}
+	}
+	return p
+}
+
+// A run that was killed under the former format of plans, which numbered the blocks of its configuration, is ended all the
+// same: what workers have done is in the state, what nobody has begun is never begun.
+func TestARunWithAnOlderPlanIsSettledAndCancelled(t *testing.T) {
+	for _, way := range []string{"settle", "cancel"} {
+		t.Run(way, func(t *testing.T) {
+			e := newEstate(t)
+			e.session.Embedded = false // its worker goes on without it
+			data := e.saved()
+			goOn := make(chan struct{})
+			e.cloud.onApply = func(what string) error {
+				if what != "create a0" {
+					return nil
+				}
+				e.interrupt()
+				e.abandon()
+				<-goOn
+				return nil
+			}
+			left, diags := e.session.Apply(t.Context(), operation.ApplyOptions{Plan: e.decode(data), Saved: data, Command: "apply"})
+			if !diags.HasErrors() {
+				t.Fatal("the run was not left")
+			}
+			close(goOn)
+			e.again()
+			record, kept, err := e.store.RunPlan(t.Context(), left.Run)
+			e.check(err)
+			p := older(e.decode(kept))
+			ended := e.session.Settle
+			if way == "cancel" {
+				ended = e.session.Cancel
+			}
+			if _, diags := ended(t.Context(), record, p, ""); diags.HasErrors() && way == "settle" {
+				t.Fatal(diags.Err())
+			}
+			for d := range e.state().Doubts() {
+				t.Errorf("%s is still in doubt", d.Attempt)
+			}
+			if e.object("fake_thing.a[0]").Attrs == nil {
+				t.Error("the result of what was under way was not taken")
+			}
+			if slices.Contains(existing(e.state()), "terraform_data.b") {
+				t.Error("something was begun")
+			}
+			e.cloud.done()
+			_, diags = e.tryApply(e.plan(operation.PlanOptions{}))
+			e.clean(diags)
+			e.equal("a new plan does the rest", existing(e.state()), []string{"fake_thing.a[0]", "fake_thing.a[1]", "terraform_data.b"})
+			e.equal("cloud", e.cloud.names(), []string{"a0", "a1"})
+		})
 	}
 }

@@ -255,11 +255,20 @@ type Vertex struct {
 	Kind VertexKind
 	// Change is the index into Plan.Changes for object vertices, else -1.
 	Change int
-	// Node is the index of the vertex of the plan graph that the vertex stands for, or -1. The plan graph is a function
-	// of configuration and prior state, both of which are in the plan, so the index stays right.
-	Node int
+	// Node names the vertex of the plan graph that the vertex stands for; the zero value names none.
+	Node Node
 	// Address is the object, instance or named value, as text.
 	Address string
+}
+
+// Node names a vertex of the plan graph: a block of the configuration, or a resource that has none any more. It says all that
+// is needed to find the block again, so that a plan does not depend on how a later version orders its graph.
+type Node struct {
+	// Kind says what the vertex is there for; package graph has the words.
+	Kind   string
+	Module addr.Module
+	// Name is the block as expressions in its own module write it; a provider has its whole address.
+	Name string
 }
 
 // Hidden tells that a vertex does nothing that a user would call an operation: named values, objects that stay as they are, and

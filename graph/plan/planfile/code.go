@@ -41,7 +41,8 @@ type codedPlan struct {
 	BaseSerial    uint64                   `msgpack:"bs"`
 	BackendType   string                   `msgpack:"bt"`
 	BackendConfig []byte                   `msgpack:"bc"`
-	Graph         plan.Graph               `msgpack:"gr"`
+	Graph         codedGraph               `msgpack:"ag"`
+	OldGraph      *oldGraph                `msgpack:"gr,omitempty"` // of format 1, instead
 	Errored       bool                     `msgpack:"er"`
 	Providers     []plan.ProviderSelection `msgpack:"ps"`
 }
@@ -111,6 +112,34 @@ type codedRelevant struct {
 	Attribute []byte `msgpack:"a"`
 }
 
+type codedGraph struct {
+	Vertices []codedVertex `msgpack:"v"`
+	Edges    [][2]int32    `msgpack:"e"`
+}
+
+type codedVertex struct {
+	Kind    byte   `msgpack:"k"`
+	Change  int    `msgpack:"c"`
+	Address string `msgpack:"a,omitempty"`
+	// The name of the vertex of the plan graph.
+	NodeKind   string `msgpack:"nk,omitempty"`
+	NodeModule string `msgpack:"nm,omitempty"`
+	NodeName   string `msgpack:"nn,omitempty"`
+}
+
+// oldGraph is the graph of a plan in format 1. The vertices of the plan graph had no names there: a number said which one of
+// a graph that only the version which made the plan orders in the same way. So the numbers are not read.
+type oldGraph struct {
+	Vertices []oldVertex
+	Edges    [][2]int32
+}
+
+type oldVertex struct {
+	Kind    byte
+	Change  int
+	Address string
+}
+
 // encoder collects the type table.
 type encoder struct {
 	types [][]byte
@@ -123,7 +152,7 @@ func encodePlan(p *plan.Plan) ([]byte, error) {
 	c := codedPlan{
 		Mode: byte(p.Mode), EngineVersion: p.EngineVersion, Timestamp: p.Timestamp, Workspace: p.Workspace,
 		Variables: map[string]codedVariable{}, Checks: p.Checks, BaseLineage: p.BaseLineage, BaseSerial: p.BaseSerial,
-		BackendType: p.BackendType, BackendConfig: p.BackendConfig, Graph: p.Graph, Errored: p.Errored, Providers: p.Providers,
+		BackendType: p.BackendType, BackendConfig: p.BackendConfig, Graph: encodeGraph(p.Graph), Errored: p.Errored, Providers: p.Providers,
 	}
 	for name, v := range p.Variables {
 		c.Variables[name] = codedVariable{Value: e.value(v.Value), Ephemeral: v.Ephemeral, Sensitive: v.Sensitive}
@@ -264,7 +293,7 @@ func decodePlan(data []byte) (*plan.Plan, error) {
 	p := &plan.Plan{
 		Mode: plan.Mode(c.Mode), EngineVersion: c.EngineVersion, Timestamp: c.Timestamp, Workspace: c.Workspace,
 		Variables: map[string]plan.Variable{}, Checks: c.Checks, BaseLineage: c.BaseLineage, BaseSerial: c.BaseSerial,
-		BackendType: c.BackendType, BackendConfig: c.BackendConfig, Graph: c.Graph, Errored: c.Errored, Providers: c.Providers,
+		BackendType: c.BackendType, BackendConfig: c.BackendConfig, Graph: decodeGraph(&c), Errored: c.Errored, Providers: c.Providers,
 	}
 	for name, v := range c.Variables {
 		p.Variables[name] = plan.Variable{Value: d.value(v.Value), Ephemeral: v.Ephemeral, Sensitive: v.Sensitive}
@@ -304,12 +333,57 @@ func decodePlan(data []byte) (*plan.Plan, error) {
 	return p, checkGraph(p)
 }
 
-// checkGraph makes sure that no index leads out of the plan.
+func encodeGraph(g plan.Graph) codedGraph {
+	out := codedGraph{Vertices: make([]codedVertex, len(g.Vertices)), Edges: g.Edges}
+	for i, v := range g.Vertices {
+		out.Vertices[i] = codedVertex{byte(v.Kind), v.Change, v.Address, v.Node.Kind, string(v.Node.Module), v.Node.Name}
+	}
+	return out
+}
+
+func decodeGraph(c *codedPlan) plan.Graph {
+	if c.OldGraph != nil {
+		return decodeOldGraph(c.OldGraph)
+	}
+	out := plan.Graph{Vertices: make([]plan.Vertex, len(c.Graph.Vertices)), Edges: c.Graph.Edges}
+	for i, v := range c.Graph.Vertices {
+		out.Vertices[i] = plan.Vertex{
+			Kind: plan.VertexKind(v.Kind), Change: v.Change, Address: v.Address,
+			Node: plan.Node{Kind: v.NodeKind, Module: addr.Module(v.NodeModule), Name: v.NodeName},
+		}
+	}
+	return out
+}
+
+// decodeOldGraph reads a graph of format 1. What is no object has no name there, so nothing can be done about it: it only
+// keeps its place in the order.
+func decodeOldGraph(g *oldGraph) plan.Graph {
+	out := plan.Graph{Vertices: make([]plan.Vertex, len(g.Vertices)), Edges: g.Edges}
+	for i, v := range g.Vertices {
+		out.Vertices[i] = plan.Vertex{Kind: plan.VertexKind(v.Kind), Change: v.Change, Address: v.Address}
+		if v.Change < 0 {
+			out.Vertices[i].Kind = plan.Sync
+		}
+	}
+	return out
+}
+
+// checkGraph makes sure that no index leads out of the plan, and that each vertex has what its kind is about.
 func checkGraph(p *plan.Plan) error {
 	n := int32(len(p.Graph.Vertices))
 	for _, v := range p.Graph.Vertices {
 		if v.Change < -1 || v.Change >= len(p.Changes) {
 			return errReference
+		}
+		switch v.Kind {
+		case plan.ApplyObject, plan.DestroyObject, plan.ReadObject:
+			if v.Change < 0 {
+				return errReference
+			}
+		case plan.EvalOutput, plan.EvalCheck, plan.OpenObject, plan.CloseObject:
+			if v.Node == (plan.Node{}) {
+				return errReference
+			}
 		}
 	}
 	for _, e := range p.Graph.Edges {

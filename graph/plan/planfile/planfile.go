@@ -21,12 +21,16 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
-// formatVersion is the version of the format; another one is refused.
-const formatVersion = 1
+// formatVersion is the version of the format. Format 1 had no names for the vertices of the plan graph; see DecodeRecorded.
+const (
+	formatVersion = 2
+	oldestVersion = 1
+)
 
-// The entries of the archive.
+// The entries of the archive. That of the version, and that of the engine, are text in every format.
 const (
 	versionEntry = "millipede-plan"
+	engineEntry  = "engine"
 	planEntry    = "plan"
 	configEntry  = "config"
 )
@@ -34,16 +38,30 @@ const (
 // ErrNoPlan means that a file is no saved plan at all.
 var ErrNoPlan = errors.New("the file is not a saved plan of Millipede")
 
-// VersionError means that the plan was saved by another version of Millipede.
-type VersionError struct{ Found string }
+// VersionError means that the plan was saved in another format, by another version of Millipede.
+type VersionError struct {
+	Found string
+	// Engine is the version of Millipede that saved the plan; empty where the file does not say so, as in format 1.
+	Engine string
+}
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("the plan was saved in format %q, and this version of Millipede reads format %q", e.Found, fmt.Sprint(formatVersion))
+	by := "another version of Millipede"
+	if e.Engine != "" {
+		by = "Millipede " + e.Engine
+	}
+	return fmt.Sprintf("the plan was saved by %s, in format %q; this version of Millipede applies plans in format %q",
+		by, e.Found, fmt.Sprint(formatVersion))
 }
 
 // Saved is the content of a plan file.
 type Saved struct {
 	Plan *plan.Plan
+	// Engine is the version of Millipede that saved the plan.
+	Engine string
+	// Older tells that the plan was read from an older format, which leaves out what only carrying it out needs. Decode
+	// returns no such plan, DecodeRecorded may; Encode takes none.
+	Older bool
 	// Config are the source files of all modules by name, as the loader named them, and the module manifest.
 	Config Config
 }
@@ -77,6 +95,9 @@ func Encode(s Saved) ([]byte, error) {
 			return nil, fmt.Errorf("the output %q holds infinity, which no state can hold", o.Name)
 		}
 	}
+	if s.Older {
+		return nil, errors.New("the plan was read from an older format, which leaves out what carrying it out needs")
+	}
 	coded, err := encodePlan(s.Plan)
 	if err != nil {
 		return nil, err
@@ -90,7 +111,7 @@ func Encode(s Saved) ([]byte, error) {
 	for _, e := range []struct {
 		name string
 		data []byte
-	}{{versionEntry, []byte(fmt.Sprint(formatVersion))}, {planEntry, coded}, {configEntry, config}} {
+	}{{versionEntry, []byte(fmt.Sprint(formatVersion))}, {engineEntry, []byte(s.Engine)}, {planEntry, coded}, {configEntry, config}} {
 		w, err := z.Create(e.name)
 		if err != nil {
 			return nil, err
@@ -105,8 +126,20 @@ func Encode(s Saved) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Decode reads the bytes of a plan file. A file that is cut or altered is an error: each entry has a checksum.
+// Decode reads the bytes of a plan file. A file that is cut or altered is an error: each entry has a checksum. The error of
+// a plan in another format is a *VersionError.
 func Decode(data []byte) (Saved, error) {
+	s, err := DecodeRecorded(data)
+	if err == nil && s.Older {
+		return Saved{}, &VersionError{Found: fmt.Sprint(oldestVersion), Engine: s.Engine}
+	}
+	return s, err
+}
+
+// DecodeRecorded reads the plan of a run as the journal keeps it. Other than Decode it reads older formats too, because
+// results of such a run may wait, and its operations may still go on: a plan that is Older says which objects they are
+// about, so that the run can be shown, settled and cancelled, but not carried on.
+func DecodeRecorded(data []byte) (Saved, error) {
 	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		return Saved{}, ErrNoPlan
@@ -123,10 +156,10 @@ func Decode(data []byte) (Saved, error) {
 	if !ok {
 		return Saved{}, ErrNoPlan
 	}
-	if string(v) != fmt.Sprint(formatVersion) {
-		return Saved{}, &VersionError{Found: string(v)}
+	s := Saved{Engine: string(entries[engineEntry]), Older: string(v) == fmt.Sprint(oldestVersion)}
+	if string(v) != fmt.Sprint(formatVersion) && !s.Older {
+		return Saved{}, &VersionError{Found: string(v), Engine: s.Engine}
 	}
-	var s Saved
 	if s.Plan, err = decodePlan(entries[planEntry]); err != nil {
 		return Saved{}, fmt.Errorf("the plan file is damaged: %w", err)
 	}

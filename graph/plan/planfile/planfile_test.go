@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,6 +87,7 @@ func everything(t testing.TB) Saved {
 	bare := &plan.Change{Addr: instance(t, "test_thing.bare"), Previous: instance(t, "test_thing.bare"), Action: plan.Create,
 		Before: cty.NullVal(cty.EmptyObject), After: cty.EmptyObjectVal, BeforeIdentity: cty.NilVal, AfterIdentity: cty.NilVal}
 	return Saved{
+		Engine: "0.9.1",
 		Plan: &plan.Plan{
 			Mode: plan.RefreshOnly, EngineVersion: "1.2.3", Timestamp: time.Date(2024, 5, 6, 7, 8, 9, 10, time.UTC), Workspace: "w",
 			Variables: map[string]plan.Variable{
@@ -107,8 +109,11 @@ func everything(t testing.TB) Saved {
 			Relevant: []plan.Relevant{{Resource: instance(t, "test_thing.b[0]"), Attribute: cty.GetAttrPath("id")}},
 			Prior:    prior, BaseLineage: "line", BaseSerial: 3, BackendType: "local", BackendConfig: []byte(`{"path":"p"}`),
 			Graph: plan.Graph{
-				Vertices: []plan.Vertex{{Kind: plan.ApplyObject, Change: 2, Node: 5, Address: "test_thing.bare"}, {Kind: plan.Sync, Change: -1, Node: -1}},
-				Edges:    [][2]int32{{1, 0}},
+				Vertices: []plan.Vertex{{Kind: plan.ApplyObject, Change: 2, Address: "test_thing.bare"}, {
+					Kind: plan.EvalOutput, Change: -1, Address: "module.a.output.o",
+					Node: plan.Node{Kind: "output", Module: addr.ModuleOf("a"), Name: "output.o"},
+				}, {Kind: plan.Sync, Change: -1}},
+				Edges: [][2]int32{{1, 0}, {2, 1}},
 			},
 			Errored:   true,
 			Providers: []plan.ProviderSelection{{Source: c.Provider.Provider, Version: "1.0.0", Hashes: []string{"h1:x"}}},
@@ -142,7 +147,7 @@ func mustEncode(t testing.TB, s Saved) []byte {
 
 func TestTheExamplePlanLeavesNoFieldOut(t *testing.T) {
 	s := everything(t)
-	for _, v := range []any{*s.Plan, *s.Plan.Changes[0], *s.Plan.Changes[0].Importing, *s.Plan.Outputs[0], s.Plan.Relevant[0], s.Plan.Providers[0], s.Config} {
+	for _, v := range []any{*s.Plan, *s.Plan.Changes[0], *s.Plan.Changes[0].Importing, *s.Plan.Outputs[0], s.Plan.Relevant[0], s.Plan.Providers[0], s.Config, s.Plan.Graph.Vertices[1].Node} {
 		r := reflect.ValueOf(v)
 		for i := range r.NumField() {
 			if r.Field(i).IsZero() {
@@ -259,11 +264,13 @@ func archive(t *testing.T, entries map[string]string) []byte {
 }
 
 func TestAnotherVersionIsRefused(t *testing.T) {
-	for _, version := range []string{"0", "2", "", "1 ", "x"} {
-		_, err := Decode(archive(t, map[string]string{versionEntry: version}))
-		var other *VersionError
-		if !errors.As(err, &other) || other.Found != version {
-			t.Errorf("%q: %v", version, err)
+	for _, version := range []string{"0", "3", "", "1 ", "x"} {
+		for _, read := range []func([]byte) (Saved, error){Decode, DecodeRecorded} {
+			_, err := read(archive(t, map[string]string{versionEntry: version, engineEntry: "0.7.0"}))
+			var other *VersionError
+			if !errors.As(err, &other) || other.Found != version || !strings.Contains(err.Error(), "Millipede 0.7.0") {
+				t.Errorf("%q: %v", version, err)
+			}
 		}
 	}
 }
@@ -290,8 +297,8 @@ func TestAnEntryThatIsMissingIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	for sentence, entries := range map[string]map[string]string{
-		"the plan":          {versionEntry: "1", configEntry: "\x80"},
-		"the configuration": {versionEntry: "1", planEntry: string(coded)},
+		"the plan":          {versionEntry: "2", configEntry: "\x80"},
+		"the configuration": {versionEntry: "2", planEntry: string(coded)},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			if _, err := Decode(archive(t, entries)); err == nil {
@@ -305,8 +312,10 @@ func TestAReferenceThatLeadsOutOfThePlanIsAnError(t *testing.T) {
 	for sentence, breakIt := range map[string]func(*plan.Graph){
 		"a change that is not there": func(g *plan.Graph) { g.Vertices[0].Change = 3 },
 		"a change before the first":  func(g *plan.Graph) { g.Vertices[0].Change = -2 },
-		"an edge to no vertex":       func(g *plan.Graph) { g.Edges[0][1] = 2 },
+		"an edge to no vertex":       func(g *plan.Graph) { g.Edges[0][1] = 3 },
 		"an edge from no vertex":     func(g *plan.Graph) { g.Edges[0][0] = -1 },
+		"an object of no change":     func(g *plan.Graph) { g.Vertices[0].Change = -1 },
+		"an output without a name":   func(g *plan.Graph) { g.Vertices[1].Node = plan.Node{} },
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := everything(t)
