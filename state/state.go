@@ -7,6 +7,8 @@ package state
 
 import (
 	"iter"
+	"maps"
+	"slices"
 	"sort"
 	"time"
 
@@ -118,6 +120,9 @@ const (
 	CheckFail    CheckStatus = "fail"
 	CheckError   CheckStatus = "error"
 )
+
+// DeposedKeys returns the keys of the deposed objects in order.
+func (i *Instance) DeposedKeys() []DeposedKey { return slices.Sorted(maps.Keys(i.Deposed)) }
 
 // CheckResult is the aggregate outcome of the conditions of one object (all its instances).
 type CheckResult struct {

@@ -15,12 +15,13 @@ import (
 	"github.com/mattn/go-isatty"
 	"github.com/mattn/go-shellwords"
 
-	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/cmd/natsconn"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/services"
 	"github.com/millipede-iac/millipede/state/encryption"
+	"github.com/millipede-iac/millipede/view"
+	"github.com/millipede-iac/millipede/view/document"
 )
 
 // version is what the command reports as its own; engineVersion the version of OpenTofu whose behaviour and formats
@@ -282,7 +283,7 @@ func (a *app) parse(f *flag.FlagSet, usage string, args []string) (code int, don
 	case len(problem) == 0:
 		return 0, false
 	case a.streams && jsonAsked(f):
-		stream := view.NewStream(view.StreamOptions{Out: a.stdout, Now: time.Now, EngineVersion: engineVersion})
+		stream := document.NewStream(document.StreamOptions{Out: a.stdout, Now: time.Now, EngineVersion: engineVersion})
 		stream.Problems(problem)
 		if err := stream.Settle(); err != nil {
 			fmt.Fprintln(a.stderr, err)

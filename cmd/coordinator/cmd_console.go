@@ -10,9 +10,9 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"golang.org/x/term"
 
-	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/view"
 )
 
 const consoleUsage = `

@@ -7,10 +7,11 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 
-	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/marks"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/view"
+	"github.com/millipede-iac/millipede/view/document"
 )
 
 const outputUsage = `
@@ -60,7 +61,7 @@ func runOutput(ctx context.Context, a *app, args []string) int {
 				"The state has no output values: the configuration declares none, or all of them are null, or it has not been applied since they were declared.", nil)}
 		}
 		if s.wantsDocument() {
-			text, err := view.OutputsJSON(st)
+			text, err := document.OutputsJSON(st)
 			if diags := s.writeDocument(text, err); diags.HasErrors() {
 				return diags
 			}
@@ -81,7 +82,7 @@ func (s *screen) output(st *state.State, name string, raw bool) diag.List {
 	}
 	if !raw {
 		if s.wantsDocument() {
-			s.writeDocument(view.ValueJSON(o.Value), nil)
+			s.writeDocument(document.ValueJSON(o.Value), nil)
 		}
 		s.print(view.FormatValue(o.Value) + "\n")
 		return nil

@@ -8,12 +8,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/lock"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/view/document"
 )
 
 const providersUsage = `
@@ -148,7 +148,7 @@ func runProvidersSchema(ctx context.Context, a *app, args []string) int {
 		if diags.HasErrors() {
 			return diags
 		}
-		text, err := view.ProviderSchemasJSON(schemas)
+		text, err := document.ProviderSchemasJSON(schemas)
 		if err != nil {
 			return diags.Append(err)
 		}

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/view"
 )
 
 const runsUsage = `

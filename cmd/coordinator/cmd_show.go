@@ -7,7 +7,6 @@ import (
 	"io"
 
 	"github.com/millipede-iac/millipede/bounds"
-	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/config"
@@ -15,6 +14,8 @@ import (
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/tfstate"
+	"github.com/millipede-iac/millipede/view"
+	"github.com/millipede-iac/millipede/view/document"
 )
 
 const showUsage = `
@@ -139,7 +140,7 @@ func (s *shown) file(ctx context.Context, name string) diag.List {
 // state shows a state; nil when there is none.
 func (s *shown) state(ctx context.Context, st *state.State) diag.List {
 	if st == nil || neverStored(st) {
-		text, err := view.NoStateJSON()
+		text, err := document.NoStateJSON()
 		s.print("No state.\n")
 		return s.writeDocument(text, err)
 	}
@@ -149,13 +150,13 @@ func (s *shown) state(ctx context.Context, st *state.State) diag.List {
 	}
 	schemas, diags := s.app.schemas(ctx, nil, nil, st, nil)
 	if !diags.HasErrors() {
-		diags = diags.Append(view.SameSchemas(st, schemas))
+		diags = diags.Append(document.SameSchemas(st, schemas))
 	}
 	if diags.HasErrors() {
 		return diags
 	}
 	if s.wantsDocument() {
-		text, err := view.StateJSON(st, schemas, engineVersion)
+		text, err := document.StateJSON(st, schemas, engineVersion)
 		diags = diags.Append(s.writeDocument(text, err))
 	}
 	s.printed(func(w io.Writer) error { return view.StateText(w, st, schemas, s.options) })
@@ -180,7 +181,7 @@ func (s *shown) plan(ctx context.Context, saved *planfile.Saved) diag.List {
 func (s *shown) planned(saved *planfile.Saved, tree *config.Tree, schemas *values.Schemas) diag.List {
 	var diags diag.List
 	if s.wantsDocument() {
-		text, err := view.PlanJSON(saved.Plan, tree, schemas)
+		text, err := document.PlanJSON(saved.Plan, tree, schemas)
 		diags = s.writeDocument(text, err)
 	}
 	s.printed(func(w io.Writer) error { return view.PlanText(w, saved.Plan, schemas, s.options) })
@@ -204,7 +205,7 @@ func (s *shown) configuration(ctx context.Context) diag.List {
 	if diags = diags.Append(more); diags.HasErrors() {
 		return diags
 	}
-	text, err := view.ConfigJSON(wd.tree, schemas)
+	text, err := document.ConfigJSON(wd.tree, schemas)
 	return diags.Append(s.writeDocument(text, err))
 }
 
@@ -216,6 +217,6 @@ func (s *shown) module(dir string) diag.List {
 	if diags.HasErrors() {
 		return diags
 	}
-	text, err := view.ModuleJSON(tree)
+	text, err := document.ModuleJSON(tree)
 	return diags.Append(s.writeDocument(text, err))
 }

@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/tfstate"
+	"github.com/millipede-iac/millipede/view"
+	"github.com/millipede-iac/millipede/view/document"
 )
 
 const stateUsage = `
@@ -183,13 +184,13 @@ func runStateShow(ctx context.Context, a *app, args []string) int {
 		only.Apply(state.SetObject{Addr: at, Provider: st.ProviderOf(at), Object: st.Object(at, state.CurrentObject)})
 		schemas, diags := a.schemas(ctx, nil, nil, only, nil)
 		if !diags.HasErrors() {
-			diags = diags.Append(view.SameSchemas(only, schemas))
+			diags = diags.Append(document.SameSchemas(only, schemas))
 		}
 		if diags.HasErrors() {
 			return diags
 		}
 		if s.wantsDocument() {
-			text, err := view.StateJSON(only, schemas, engineVersion)
+			text, err := document.StateJSON(only, schemas, engineVersion)
 			if s.stream != nil {
 				diags = diags.Append(s.stream.Settle())
 			}

@@ -4,11 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/suite"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/view"
+	"github.com/millipede-iac/millipede/view/document"
 )
 
 const validateUsage = `
@@ -54,7 +55,7 @@ func runValidate(ctx context.Context, a *app, args []string) int {
 		diags = diags.Append(a.validate(ctx, wd))
 	}
 	failed := diags.HasErrors()
-	diags = s.verdict(diags, view.ValidateJSON(diags, wd.loader.Sources()))
+	diags = s.verdict(diags, document.ValidateJSON(diags, wd.loader.Sources()))
 	if code := s.end(diags); code != 0 || failed {
 		return 1
 	}

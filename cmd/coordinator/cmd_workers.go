@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/view"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/wire/jet"
 )

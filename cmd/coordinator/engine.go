@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/bounds"
-	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/estate"
@@ -22,6 +21,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/view"
 	"github.com/millipede-iac/millipede/wire"
 )
 

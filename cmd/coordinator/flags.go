@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/planning"
@@ -16,6 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/view/document"
 )
 
 // variableFlags are -var, -var-file and -input.
@@ -40,7 +40,7 @@ func (v *variableFlags) register(f *flag.FlagSet) {
 type viewFlags struct {
 	noColor, json, compactWarnings, concise, showSensitive bool
 	consolidateWarnings, consolidateErrors                 bool
-	deprecations                                           view.Deprecations
+	deprecations                                           document.Deprecations
 	// jsonInto is the file that gets the JSON form beside the text; empty for none.
 	jsonInto string
 }

@@ -11,8 +11,9 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
-	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/view"
+	"github.com/millipede-iac/millipede/view/document"
 )
 
 // showFlags are how a command shows things that runs no plan.
@@ -74,7 +75,7 @@ type screen struct {
 	// wholeConfig tells that the command wants every module to be installed and valid, though it looks at the state alone.
 	// Which ones do is as in OpenTofu.
 	wholeConfig bool
-	stream      *view.Stream // nil when nobody wants messages
+	stream      *document.Stream // nil when nobody wants messages
 	// document receives the JSON of commands that write one; nil when nobody wants it.
 	document io.Writer
 	file     *os.File // of -json-into
@@ -106,7 +107,7 @@ func (a *app) newScreen(f showFlags, sources func() map[string]*hcl.File) (*scre
 func (a *app) newStreamScreen(f showFlags, sources func() map[string]*hcl.File) (*screen, diag.List) {
 	s, diags := a.newScreen(f, sources)
 	if s.document != nil {
-		s.stream = view.NewStream(view.StreamOptions{Out: s.document, Now: time.Now, EngineVersion: engineVersion, Sources: sources})
+		s.stream = document.NewStream(document.StreamOptions{Out: s.document, Now: time.Now, EngineVersion: engineVersion, Sources: sources})
 	}
 	return s, diags
 }

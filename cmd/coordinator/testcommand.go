@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/suite"
 	"github.com/millipede-iac/millipede/lang/config"
@@ -17,6 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 	statemem "github.com/millipede-iac/millipede/state/mem"
 	"github.com/millipede-iac/millipede/state/tfstate"
+	"github.com/millipede-iac/millipede/view"
+	"github.com/millipede-iac/millipede/view/document"
 )
 
 const testUsage = `
@@ -92,7 +93,7 @@ type testRun struct {
 	*screen
 	wd    *workdir
 	flags testFlags
-	view  view.TestViews
+	view  document.TestViews
 	// problem is an error that came while the tests ran.
 	problem diag.List
 }
@@ -129,8 +130,8 @@ func newTestStore() journal.Store {
 }
 
 // views are all that is told of the tests.
-func (t *testRun) views() view.TestViews {
-	var out view.TestViews
+func (t *testRun) views() document.TestViews {
+	var out document.TestViews
 	if t.forPeople() {
 		out = append(out, &view.TestText{
 			Out: t.app.people(t.screen.flags.viewFlags), Err: view.Clean(t.app.stderr, t.printer.Ink), Options: t.options(),
@@ -138,7 +139,7 @@ func (t *testRun) views() view.TestViews {
 		})
 	}
 	if t.stream != nil {
-		out = append(out, view.TestStream{Stream: t.stream})
+		out = append(out, document.TestStream{Stream: t.stream})
 	}
 	return append(out, &testFiles{testRun: t})
 }
@@ -180,7 +181,7 @@ func (t *testFiles) Abandoned(a suite.Abandoned) {
 }
 
 func (t *testFiles) keep(f *suite.File, r *suite.Run, left *state.State) {
-	if !view.LeftBehind(left) {
+	if !document.LeftBehind(left) {
 		return
 	}
 	name := erroredTestState

@@ -8,13 +8,14 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"golang.org/x/term"
 
-	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/view"
+	"github.com/millipede-iac/millipede/view/document"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -184,12 +185,12 @@ func (u *textUI) check(err error) {
 }
 
 // summaryOf counts what the command did.
-func summaryOf(command string, a *operation.Applied) view.Summary {
-	op := view.ApplyOperation
+func summaryOf(command string, a *operation.Applied) document.Summary {
+	op := document.ApplyOperation
 	if command == "destroy" {
-		op = view.DestroyOperation
+		op = document.DestroyOperation
 	}
-	return view.Summary{
+	return document.Summary{
 		Operation: op, Add: a.Counts.Added, Change: a.Counts.Changed, Remove: a.Counts.Destroyed,
 		Import: a.Counts.Imported, Forget: a.Counts.Forgotten,
 	}

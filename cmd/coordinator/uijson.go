@@ -10,7 +10,6 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
-	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/program"
@@ -18,6 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/view/document"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -34,14 +34,14 @@ func openInto(name string) (*os.File, diag.List) {
 type jsonUI struct {
 	app     *app
 	command string
-	stream  *view.Stream
+	stream  *document.Stream
 	file    *os.File // that the stream goes to, and that is closed at the end; nil for standard output
 	err     error    // of writing; told at the end
 }
 
 func (a *app) newJSONUI(f viewFlags, command string, out io.Writer, file *os.File) *jsonUI {
 	u := &jsonUI{app: a, command: command, file: file}
-	u.stream = view.NewStream(view.StreamOptions{Out: out, Now: time.Now, EngineVersion: engineVersion, Deprecations: f.deprecations})
+	u.stream = document.NewStream(document.StreamOptions{Out: out, Now: time.Now, EngineVersion: engineVersion, Deprecations: f.deprecations})
 	return u
 }
 

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/bounds"
-	"github.com/millipede-iac/millipede/cmd/coordinator/view"
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/values"
@@ -23,6 +22,7 @@ import (
 	"github.com/millipede-iac/millipede/provider/lock"
 	"github.com/millipede-iac/millipede/provider/plugin"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/view"
 	"github.com/millipede-iac/millipede/wire"
 )
 

@@ -64,13 +64,13 @@ import "` + module + `/cmd/worker/flags"`,
 package flags
 import "` + module + `/test/bench"`,
 			},
-			want: []string{"cmd/worker/flags/a.go: cmd/worker/flags (layer 11) imports test/bench (layer 12)"},
+			want: []string{"cmd/worker/flags/a.go: cmd/worker/flags (layer 12) imports test/bench (layer 13)"},
 		},
 		"a package with an entry of its own is not of its tree": {
-			tree: map[string]string{"cmd/coordinator/view/a.go": `// Package view is bad.
-package view
-import "` + module + `/cmd/coordinator/flags"`},
-			want: []string{"cmd/coordinator/view/a.go: cmd/coordinator/view (layer 10) imports cmd/coordinator/flags (layer 11)"},
+			tree: map[string]string{"test/failpoint/a.go": `// Package failpoint is bad.
+package failpoint
+import "` + module + `/test/bench"`},
+			want: []string{"test/failpoint/a.go: test/failpoint (layer 0) imports test/bench (layer 13)"},
 		},
 		"a package without a comment": {
 			tree: map[string]string{"graph/dag/a.go": "package dag\n"},

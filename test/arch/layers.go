@@ -101,13 +101,15 @@ var layers = map[string]int{
 
 	"coordinator/suite": 9,
 
-	"cmd/coordinator/view": 10,
+	"view":          11,
+	"view/document": 10,
+	"view/outlet":   0,
 }
 
 // trees are folders whose packages need no entry of their own. Those of one tree may import each other.
 var trees = map[string]int{
-	"cmd":  11,
-	"test": 12,
+	"cmd":  12,
+	"test": 13,
 }
 
 // suites are the contracts' test suites: packages that are not tests themselves, but import testing.

@@ -1,0 +1,114 @@
+package document
+
+import (
+	"encoding/json"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hcldec"
+	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/eval"
+	"github.com/millipede-iac/millipede/provider/schema"
+)
+
+// jsonExpression is what a program may want to know of an expression: its value when it refers to nothing, and what it
+// refers to.
+type jsonExpression struct {
+	ConstantValue json.RawMessage `json:"constant_value,omitempty"`
+	References    []string        `json:"references,omitempty"`
+}
+
+// expressionForm never returns nil: an expression without references and value has an empty form.
+func expressionForm(e hcl.Expression) *jsonExpression {
+	out := &jsonExpression{}
+	if e == nil {
+		return out
+	}
+	// An expression that needs something to refer to fails here, and has references instead.
+	if v, diags := e.Value(nil); v != cty.NilVal && !diags.HasErrors() {
+		if b, err := ctyjson.Marshal(v, v.Type()); err == nil {
+			out.ConstantValue = b
+		}
+	}
+	refs, _ := eval.ExprReferences(e) // what is wrong was reported when the configuration was loaded
+	for _, r := range refs {
+		out.References = append(out.References, referenceForms(r.Reference)...)
+	}
+	return out
+}
+
+func (e *jsonExpression) isEmpty() bool { return e.ConstantValue == nil && e.References == nil }
+
+// referenceForms writes a reference from the most exact form to the widest: a.b.c[0].d, a.b.c[0], a.b.c, a.b.
+func referenceForms(r *addr.Reference) []string {
+	var out []string
+	subject := r.Subject.String()
+	for rest := r.Remaining; len(rest) > 0; rest = rest[:len(rest)-1] {
+		out = append(out, subject+traversalText(rest))
+	}
+	out = append(out, subject)
+	switch s := r.Subject.(type) {
+	case addr.ResourceRef:
+		if s.Key != addr.NoKey {
+			out = append(out, s.Resource.String())
+		}
+	case addr.ModuleCallInstance:
+		if s.Key != addr.NoKey {
+			out = append(out, addr.ModuleCall{Name: s.Name}.String())
+		}
+	case addr.ModuleOutput:
+		out = append(out, s.Call.String())
+	}
+	return out
+}
+
+// repetitionForms are the forms of count and for_each, at most one of which is not nil.
+func repetitionForms(count, forEach hcl.Expression) (*jsonExpression, *jsonExpression) {
+	if f := expressionForm(count); !f.isEmpty() {
+		return f, nil
+	}
+	if f := expressionForm(forEach); !f.isEmpty() {
+		return nil, f
+	}
+	return nil, nil
+}
+
+// expressionForms are the forms of the arguments in a body, nested blocks included. Dynamic blocks are left out.
+func expressionForms(body hcl.Body, block *schema.Block) map[string]any {
+	if body == nil || block == nil {
+		return nil
+	}
+	// Mistakes were reported when the configuration was checked.
+	content, _, _ := body.PartialContent(hcldec.ImpliedSchema(eval.Spec(block)))
+	if content == nil {
+		return nil
+	}
+	out := map[string]any{}
+	for name, attr := range content.Attributes {
+		out[name] = expressionForm(attr.Expr)
+	}
+	for _, b := range content.Blocks {
+		nb := block.Blocks[b.Type]
+		if nb == nil {
+			continue
+		}
+		inner := expressionForms(b.Body, &nb.Block)
+		switch nb.Nesting {
+		case schema.NestingList, schema.NestingSet:
+			list, _ := out[b.Type].([]map[string]any)
+			out[b.Type] = append(list, inner)
+		case schema.NestingMap:
+			byLabel, ok := out[b.Type].(map[string]map[string]any)
+			if !ok {
+				byLabel = map[string]map[string]any{}
+				out[b.Type] = byLabel
+			}
+			byLabel[b.Labels[0]] = inner
+		default:
+			out[b.Type] = inner
+		}
+	}
+	return out
+}

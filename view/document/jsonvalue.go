@@ -1,0 +1,175 @@
+// Package document makes the JSON documents and message lines that programs read: plans, states, configurations,
+// schemas, diagnostics, test results, and what happens during a run.
+//
+// Their fields and format versions are those of OpenTofu and do not change without a new version. The package only
+// reads what it is given; text for people is in package view.
+package document
+
+import (
+	"encoding/json"
+
+	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+
+	"github.com/millipede-iac/millipede/lang/marks"
+)
+
+// The format versions of the JSON forms.
+const (
+	planFormat    = "1.2"
+	stateFormat   = "1.0"
+	schemasFormat = "1.0"
+)
+
+// Raw returns the JSON of a value without its marks, with unknown parts left out: attributes of objects and elements
+// of maps disappear, elements of lists become null. nil stands for null.
+func Raw(v cty.Value) json.RawMessage {
+	if v == cty.NilVal {
+		return nil
+	}
+	v, _ = v.UnmarkDeep()
+	v = withoutUnknown(v)
+	if v == cty.NilVal || v.IsNull() {
+		return json.RawMessage("null")
+	}
+	b, err := ctyjson.Marshal(v, v.Type())
+	if err != nil {
+		panic("view: a known value has no JSON: " + err.Error())
+	}
+	return b
+}
+
+func withoutUnknown(v cty.Value) cty.Value {
+	ty := v.Type()
+	switch {
+	case !v.IsKnown():
+		return cty.NilVal
+	case v.IsNull() || v.IsWhollyKnown():
+		return v
+	case ty.IsObjectType() || ty.IsMapType():
+		attrs := map[string]cty.Value{}
+		for it := v.ElementIterator(); it.Next(); {
+			k, ev := it.Element()
+			if ev = withoutUnknown(ev); ev != cty.NilVal {
+				attrs[k.AsString()] = ev
+			}
+		}
+		return cty.ObjectVal(attrs)
+	default:
+		var elements []cty.Value
+		for it := v.ElementIterator(); it.Next(); {
+			_, ev := it.Element()
+			if ev = withoutUnknown(ev); ev == cty.NilVal {
+				ev = cty.NullVal(cty.DynamicPseudoType)
+			}
+			elements = append(elements, ev)
+		}
+		return cty.TupleVal(elements)
+	}
+}
+
+// asBool returns a value of the same shape with true where test holds; what is false is left out of objects. It is
+// how after_unknown and the sensitive forms are written.
+func asBool(v cty.Value, test func(cty.Value) bool) cty.Value {
+	if v == cty.NilVal {
+		return cty.False
+	}
+	if test(v) {
+		return cty.True
+	}
+	v, _ = v.Unmark()
+	ty := v.Type()
+	switch {
+	case v.IsKnown() && v.IsNull() || ty.IsPrimitiveType() || ty == cty.DynamicPseudoType || ty.IsCapsuleType():
+		return cty.False
+	case !v.IsKnown() && (ty.IsObjectType() || ty.IsMapType()):
+		return cty.EmptyObjectVal
+	case !v.IsKnown():
+		return cty.EmptyTupleVal
+	case ty.IsObjectType() || ty.IsMapType():
+		attrs := map[string]cty.Value{}
+		for it := v.ElementIterator(); it.Next(); {
+			k, ev := it.Element()
+			if b := asBool(ev, test); !b.RawEquals(cty.False) {
+				k, _ = k.Unmark()
+				attrs[k.AsString()] = b
+			}
+		}
+		return cty.ObjectVal(attrs)
+	default:
+		elements := []cty.Value{}
+		for it := v.ElementIterator(); it.Next(); {
+			_, ev := it.Element()
+			elements = append(elements, asBool(ev, test))
+		}
+		return cty.TupleVal(elements)
+	}
+}
+
+func isSensitive(v cty.Value) bool { return marks.Has(v, marks.Sensitive) }
+
+func isUnknown(v cty.Value) bool {
+	v, _ = v.Unmark()
+	return !v.IsKnown()
+}
+
+// sensitiveForm is the JSON that tells which parts of a value are sensitive.
+func sensitiveForm(v cty.Value) json.RawMessage { return Raw(asBool(v, isSensitive)) }
+
+// unknownForm is the JSON that tells which parts of a value are unknown.
+func unknownForm(v cty.Value) json.RawMessage {
+	bare, _ := v.UnmarkDeep()
+	if bare.IsWhollyKnown() {
+		return json.RawMessage("{}")
+	}
+	return Raw(asBool(bare, isUnknown))
+}
+
+// attributesOf returns the JSON of each attribute of an object, for forms that list them.
+func attributesOf(v cty.Value) map[string]json.RawMessage {
+	if v == cty.NilVal || v.IsNull() {
+		return nil
+	}
+	bare, _ := v.UnmarkDeep()
+	bare = withoutUnknown(bare)
+	out := map[string]json.RawMessage{}
+	if bare == cty.NilVal || bare.IsNull() {
+		return out
+	}
+	for it := bare.ElementIterator(); it.Next(); {
+		k, ev := it.Element()
+		out[k.AsString()] = Raw(ev)
+	}
+	return out
+}
+
+// pathForm is the JSON form of a path: names and keys in order.
+func pathForm(p cty.Path) []any {
+	out := []any{}
+	for _, s := range p {
+		switch s := s.(type) {
+		case cty.GetAttrStep:
+			out = append(out, s.Name)
+		case cty.IndexStep:
+			out = append(out, Raw(s.Key))
+		}
+	}
+	return out
+}
+
+func typeForm(t cty.Type) json.RawMessage {
+	b, err := ctyjson.MarshalType(t)
+	if err != nil {
+		return json.RawMessage(`"dynamic"`) // a capsule, as the arguments of try and can have: it takes any expression
+	}
+	return b
+}
+
+// line returns a JSON document on one line, as OpenTofu prints them.
+func line(v any) ([]byte, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return append(b, '\n'), nil
+}

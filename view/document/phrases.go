@@ -1,0 +1,103 @@
+package document
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// Begun are the vertices of a run whose operations went out: only of those there is an end to tell. It belongs to the
+// run's loop, which calls the observer.
+type Begun map[int]bool
+
+// End tells whether the vertex had begun, and forgets it.
+func (b Begun) End(vertex int) bool {
+	yes := b[vertex]
+	delete(b, vertex)
+	return yes
+}
+
+// Verbs are the words for what is done to an object.
+type Verbs struct{ Starts, GoesOn, Ended string }
+
+// VerbsOf are the words for each action of a vertex.
+var VerbsOf = map[string]Verbs{
+	"create":  {"Creating...", "Still creating...", "Creation complete"},
+	"update":  {"Modifying...", "Still modifying...", "Modifications complete"},
+	"delete":  {"Destroying...", "Still destroying...", "Destruction complete"},
+	"read":    {"Reading...", "Still reading...", "Read complete"},
+	"refresh": {Starts: "Refreshing state..."},
+	"open":    {"Opening...", "Still opening...", "Open complete"},
+	"close":   {"Closing...", "Still closing...", "Close complete"},
+}
+
+// Called returns " [id=...]" of an object, or nothing.
+func Called(key, id string) string {
+	if key == "" || id == "" {
+		return ""
+	}
+	return fmt.Sprintf(" [%s=%s]", key, id)
+}
+
+// IDOf returns what an object was called before the operation.
+func IDOf(d program.Description) (key, id string) {
+	if d.Called == nil {
+		return "", ""
+	}
+	return d.Called()
+}
+
+// Seconds writes a duration in whole seconds: 0s, 1m4s.
+func Seconds(d time.Duration) string { return d.Round(time.Second).String() }
+
+// WaitText tells what vertices wait for, and who holds it.
+func WaitText(w coordinator.Wait) string {
+	what := fmt.Sprintf("a worker of the pool %q", w.Pool)
+	if w.Limit != "" {
+		what = fmt.Sprintf("a permit of the limit %q", w.Limit)
+	}
+	who := w.Address
+	if w.Vertices > 1 {
+		who = fmt.Sprintf("%s and %d more", w.Address, w.Vertices-1)
+	}
+	text := fmt.Sprintf("%s: Waiting for %s", who, what)
+	if len(w.InDoubt) == 0 {
+		return text
+	}
+	text += fmt.Sprintf("\n  %d of its %d are held by operations whose outcome is not known. When this command has ended, say what became of them,\n  with -created=ID or -not-created:", len(w.InDoubt), w.Slots)
+	for i, address := range w.InDoubt {
+		if i == shownDoubts {
+			text += fmt.Sprintf("\n  and %d more", len(w.InDoubt)-i)
+			break
+		}
+		text += "\n    " + diag.Program() + " runs resolve " + ShellWord(address) + " ..."
+	}
+	return text
+}
+
+// shownDoubts is how many of the operations in doubt that hold permits are named.
+const shownDoubts = 10
+
+// ShellWord quotes a word for a shell where that is needed.
+func ShellWord(s string) string {
+	if !strings.ContainsAny(s, "\"[]() *?$'") {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// OutputLines are the lines of a provisioner's output that hold something.
+func OutputLines(text string) []string {
+	var out []string
+	for line := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
+		if line = strings.TrimRightFunc(line, unicode.IsSpace); line != "" {
+			out = append(out, line)
+		}
+	}
+	return out
+}

@@ -1,0 +1,263 @@
+package document
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hcled"
+	"github.com/hashicorp/hcl/v2/hclparse"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/eval"
+	"github.com/millipede-iac/millipede/lang/marks"
+)
+
+// snippet cuts the lines of shown out of their file, nil when the file is not there.
+func snippet(highlight, shown hcl.Range, sources map[string]*hcl.File) *Snippet {
+	file := sources[shown.Filename]
+	if file == nil || file.Bytes == nil {
+		return nil
+	}
+	out := &Snippet{StartLine: shown.Start.Line, Values: []ExpressionValue{}}
+	if context := hcled.ContextString(navigable(file, shown.Filename), highlight.Start.Byte-1); context != "" {
+		out.Context = &context
+	}
+	var code strings.Builder
+	first := -1
+	lines := hcl.NewRangeScanner(file.Bytes, highlight.Filename, bufio.ScanLines)
+	for lines.Scan() {
+		r := lines.Range()
+		if !r.Overlaps(shown) {
+			continue
+		}
+		if first < 0 {
+			first = r.Start.Byte
+		} else {
+			code.WriteByte('\n')
+		}
+		code.Write(r.SliceBytes(file.Bytes))
+	}
+	out.Code = code.String()
+	length := highlight.End.Byte - highlight.Start.Byte
+	start := highlight.Start.Byte - max(first, 0)
+	out.HighlightStartOffset = min(max(start, 0), len(out.Code))
+	out.HighlightEndOffset = min(max(start+length, 0), len(out.Code))
+	return out
+}
+
+// navigable returns the file with what finds the block at a place; files that were not made by a parser lack it.
+func navigable(file *hcl.File, name string) *hcl.File {
+	if file.Nav != nil {
+		return file
+	}
+	parse := hclparse.NewParser().ParseHCL
+	if strings.HasSuffix(name, ".json") {
+		parse = hclparse.NewParser().ParseJSON
+	}
+	// Problems in the file were reported when it was loaded; here it only helps to name a block.
+	if parsed, _ := parse(file.Bytes, name); parsed != nil {
+		return parsed
+	}
+	return file
+}
+
+// expressionValues says what the references in the expression of a diagnostic stood for, sorted by reference. A
+// reference of which there is nothing to tell is left out.
+func expressionValues(d *diag.Diagnostic) []ExpressionValue {
+	out := []ExpressionValue{}
+	if d.Expression == nil || d.EvalContext == nil {
+		return out
+	}
+	cause, _ := d.Extra.(eval.Cause)
+	seen := map[string]bool{}
+	for _, t := range d.Expression.Variables() {
+		t, v, ok := longestValid(t, d.EvalContext)
+		if !ok {
+			continue
+		}
+		name := traversalText(t)
+		statement := statementOf(v, cause)
+		if statement == "" || seen[name] {
+			continue
+		}
+		seen[name] = true
+		out = append(out, ExpressionValue{name, statement})
+	}
+	slices.SortFunc(out, func(a, b ExpressionValue) int { return cmp.Compare(a.Traversal, b.Traversal) })
+	return out
+}
+
+// longestValid returns as much of a traversal as leads to a value, and the value.
+func longestValid(t hcl.Traversal, ctx *hcl.EvalContext) (hcl.Traversal, cty.Value, bool) {
+	for ; len(t) > 0; t = t[:len(t)-1] {
+		// What fails here is what the diagnostic reports.
+		if v, diags := t.TraverseAbs(ctx); !diags.HasErrors() {
+			return t, v, true
+		}
+	}
+	return nil, cty.NilVal, false
+}
+
+// statementOf says about a value what helps and does not give it away: nothing about confidential or unknown values
+// unless they caused the problem, because readers would take them for the cause.
+func statementOf(v cty.Value, cause eval.Cause) string {
+	confidential := cause == eval.BecauseConfidential
+	switch {
+	case marks.Has(v, marks.Sensitive):
+		if confidential {
+			return "has a sensitive value"
+		}
+		return ""
+	case marks.Has(v, marks.Ephemeral):
+		if confidential {
+			return "has an ephemeral value"
+		}
+		return ""
+	case !v.IsKnown():
+		return unknownStatement(v, cause == eval.BecauseUnknown)
+	default:
+		return "is " + compactText(v)
+	}
+}
+
+func unknownStatement(v cty.Value, isCause bool) string {
+	ty := v.Type()
+	switch {
+	case !isCause && ty == cty.DynamicPseudoType:
+		return ""
+	case !isCause:
+		return "is a " + ty.FriendlyName()
+	case ty == cty.DynamicPseudoType:
+		return "will be known only after apply"
+	case !ty.IsCollectionType():
+		return "is a " + ty.FriendlyName() + ", known only after apply"
+	}
+	const large = 1024 // a bound above says nothing
+	v, _ = v.Unmark()
+	low, high := v.Range().LengthLowerBound(), v.Range().LengthUpperBound()
+	size := ""
+	switch {
+	case low == high:
+		size = fmt.Sprintf(" of length %d", low)
+	case low != 0 && high <= large:
+		size = fmt.Sprintf(" with between %d and %d elements", low, high)
+	case low != 0:
+		size = fmt.Sprintf(" with at least %d elements", low)
+	case high <= large:
+		size = fmt.Sprintf(" with up to %d elements", high)
+	}
+	return "is a " + ty.FriendlyName() + size + ", known only after apply"
+}
+
+// compactText shows a value on one line: primitive values in full, of others only type and size, since parts of them
+// may be sensitive.
+func compactText(v cty.Value) string {
+	if v.IsMarked() && (v.HasMark(marks.Sensitive) || v.HasMark(marks.Ephemeral)) {
+		return "(" + confidentialWord(v) + " value)"
+	}
+	v, _ = v.Unmark()
+	ty := v.Type()
+	switch {
+	case v.IsNull():
+		return "null"
+	case !v.IsKnown():
+		return "(not yet known)"
+	case ty == cty.Bool:
+		return fmt.Sprint(v.True())
+	case ty == cty.Number:
+		return v.AsBigFloat().Text('g', 10)
+	case ty == cty.String:
+		return fmt.Sprintf("%q", v.AsString())
+	case ty.IsCollectionType() || ty.IsTupleType():
+		switch n := v.LengthInt(); n {
+		case 0:
+			return "empty " + ty.FriendlyName()
+		case 1:
+			return ty.FriendlyName() + " with 1 element"
+		default:
+			return fmt.Sprintf("%s with %d elements", ty.FriendlyName(), n)
+		}
+	case ty.IsObjectType():
+		switch names := slices.Sorted(maps.Keys(ty.AttributeTypes())); len(names) {
+		case 0:
+			return "object with no attributes"
+		case 1:
+			return fmt.Sprintf("object with 1 attribute %q", names[0])
+		default:
+			return fmt.Sprintf("object with %d attributes", len(names))
+		}
+	default:
+		return ty.FriendlyName()
+	}
+}
+
+func confidentialWord(v cty.Value) string {
+	if v.HasMark(marks.Sensitive) {
+		return "sensitive"
+	}
+	return "ephemeral"
+}
+
+// traversalText writes a reference as users write it.
+func traversalText(t hcl.Traversal) string {
+	var b strings.Builder
+	for _, step := range t {
+		switch step := step.(type) {
+		case hcl.TraverseRoot:
+			b.WriteString(step.Name)
+		case hcl.TraverseAttr:
+			b.WriteString("." + step.Name)
+		case hcl.TraverseIndex:
+			key := "..."
+			if step.Key.Type().IsPrimitiveType() {
+				key = compactText(step.Key)
+			}
+			b.WriteString("[" + key + "]")
+		}
+	}
+	return b.String()
+}
+
+// functionCall describes the call that a diagnostic is about, nil when it is about none.
+func functionCall(d *diag.Diagnostic) *FunctionCall {
+	if d.Expression == nil || d.EvalContext == nil {
+		return nil
+	}
+	extra, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallDiagExtra](&hcl.Diagnostic{Extra: d.Extra})
+	if !ok || extra.CalledFunctionName() == "" {
+		return nil
+	}
+	out := &FunctionCall{CalledAs: extra.CalledFunctionName()}
+	for ctx := d.EvalContext; ctx != nil; ctx = ctx.Parent() {
+		if f, found := ctx.Functions[out.CalledAs]; found {
+			out.Signature = describeFunction(out.CalledAs[strings.LastIndex(out.CalledAs, ":")+1:], f)
+			break
+		}
+	}
+	return out
+}
+
+// difference is the change from one side of a comparison to the other, for a diagnostic about `a == b`.
+func difference(d *diag.Diagnostic) *Change {
+	if d.Expression == nil || d.EvalContext == nil {
+		return nil
+	}
+	op, ok := d.Expression.(*hclsyntax.BinaryOpExpr)
+	if !ok || op.Op != hclsyntax.OpEqual {
+		return nil
+	}
+	// A side that cannot be evaluated is what the diagnostic reports.
+	left, _ := op.LHS.Value(d.EvalContext)
+	right, _ := op.RHS.Value(d.EvalContext)
+	if marks.Contains(left, marks.Ephemeral) || marks.Contains(right, marks.Ephemeral) {
+		return nil
+	}
+	return comparison(left, right)
+}

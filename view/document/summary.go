@@ -1,0 +1,90 @@
+package document
+
+import (
+	"fmt"
+
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+)
+
+// Summary counts what a plan does, or what an apply did.
+type Summary struct {
+	Add       int    `json:"add"`
+	Change    int    `json:"change"`
+	Import    int    `json:"import"`
+	Remove    int    `json:"remove"`
+	Forget    int    `json:"forget"`
+	Operation string `json:"operation"` // PlanOperation, ApplyOperation or DestroyOperation
+}
+
+// What a summary is of.
+const (
+	PlanOperation    = "plan"
+	ApplyOperation   = "apply"
+	DestroyOperation = "destroy"
+)
+
+// PlanSummary counts what a plan does.
+func PlanSummary(p *plan.Plan) Summary {
+	s := Summary{Operation: PlanOperation}
+	for _, c := range p.Changes {
+		if !Shown(c) {
+			continue
+		}
+		if c.Importing != nil {
+			s.Import++
+		}
+		switch c.Action {
+		case plan.Create:
+			s.Add++
+		case plan.Update:
+			s.Change++
+		case plan.Delete:
+			s.Remove++
+		case plan.CreateThenDelete, plan.DeleteThenCreate:
+			s.Add++
+			s.Remove++
+		case plan.ForgetThenCreate:
+			s.Add++
+			s.Forget++
+		case plan.Forget:
+			s.Forget++
+		}
+	}
+	return s
+}
+
+// String is the sentence that people and programs look for.
+func (s Summary) String() string {
+	switch s.Operation {
+	case DestroyOperation:
+		return fmt.Sprintf("Destroy complete! Resources: %d destroyed.", s.Remove)
+	case ApplyOperation:
+		return "Apply complete! Resources: " + s.counted("", "imported", "added", "changed", "destroyed", "forgotten")
+	default:
+		return "Plan: " + s.counted("to ", "import", "add", "change", "destroy", "forget")
+	}
+}
+
+func (s Summary) counted(to, imported, added, changed, destroyed, forgotten string) string {
+	text := ""
+	if s.Import > 0 {
+		text = fmt.Sprintf("%d %s%s, ", s.Import, to, imported)
+	}
+	text += fmt.Sprintf("%d %s%s, %d %s%s, %d %s%s", s.Add, to, added, s.Change, to, changed, s.Remove, to, destroyed)
+	if s.Forget > 0 {
+		text += fmt.Sprintf(", %d %s%s", s.Forget, to, forgotten)
+	}
+	return text + "."
+}
+
+// interesting tells whether people and programs are told of a change.
+func Shown(c *plan.Change) bool {
+	mode := c.Addr.Resource.Mode
+	switch {
+	case mode == addr.Ephemeral || c.Action == plan.Delete && mode != addr.Managed:
+		return false
+	default:
+		return c.Action != plan.NoOp || c.Moved() || c.Importing != nil
+	}
+}

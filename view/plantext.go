@@ -1,0 +1,272 @@
+package view
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/view/document"
+)
+
+// TextOptions say how text for people is written.
+type TextOptions struct {
+	Ink Ink
+	// Width is the number of columns; 0 means DefaultWidth.
+	Width int
+	// Reveal shows sensitive values.
+	Reveal bool
+	// Automated leaves out hints at commands, for drivers.
+	Automated bool
+}
+
+func (o TextOptions) width() int {
+	if o.Width == 0 {
+		return DefaultWidth
+	}
+	return o.Width
+}
+
+func (o TextOptions) wrap(text string) string { return wrapped(text, o.width()-1) }
+
+// rule is a line across, with an empty line before it.
+func (o TextOptions) rule() string {
+	if o.width() <= 1 {
+		return "\n"
+	}
+	return o.Ink.on(grayCode) + "\n" + strings.Repeat("─", o.width()-1) + o.Ink.off()
+}
+
+// PlanText writes a plan for people. The error is that of writing.
+func PlanText(w io.Writer, p *plan.Plan, schemas *values.Schemas, o TextOptions) error {
+	t := planText{TextOptions: o, plan: p, schemas: schemas}
+	t.write()
+	_, err := w.Write(t.b.Bytes())
+	return err
+}
+
+type planText struct {
+	TextOptions
+	plan    *plan.Plan
+	schemas *values.Schemas
+	b       bytes.Buffer
+
+	counts map[plan.Action]int // of what is shown, without no-ops
+	// referred are the attributes that the plan refers to, made when first asked for.
+	referred map[addr.Instance][]cty.Path
+}
+
+func (t *planText) line(text string) { t.b.WriteString(text + "\n") }
+
+func (t *planText) write() {
+	t.counts = map[plan.Action]int{}
+	shown := t.shown()
+	outputs := t.outputs()
+	drifted := t.drift(len(shown) == 0 && outputs == "")
+	if len(shown) == 0 && outputs == "" {
+		t.nothing(drifted)
+		return
+	}
+	if drifted {
+		t.line(t.rule())
+	}
+	t.legend()
+	if len(shown) > 0 {
+		if t.plan.Errored {
+			t.line("\nOpenTofu planned the following actions, but then encountered a problem:")
+		} else {
+			t.line("\nOpenTofu will perform the following actions:")
+		}
+		for _, c := range shown {
+			t.line("")
+			t.line(t.change(c, false))
+		}
+		text := document.PlanSummary(t.plan).String()
+		head, rest, _ := strings.Cut(text, ":")
+		t.b.WriteString("\n" + t.Ink.on(boldCode) + head + ":" + t.Ink.off() + rest + "\n" + t.Ink.off())
+	}
+	if outputs != "" {
+		t.line("\nChanges to Outputs:\n" + outputs)
+		if len(t.counts) == 0 {
+			t.line(t.wrap("\nNothing but these output values would change: applying the plan saves them to the state and leaves the infrastructure alone."))
+		}
+	}
+}
+
+// shown are the changes that a plan shows: not those that do nothing, nor reading of what is not in the configuration
+// any more.
+func (t *planText) shown() []*plan.Change {
+	var out []*plan.Change
+	for _, c := range t.plan.Changes {
+		if !document.Shown(c) {
+			continue
+		}
+		out = append(out, c)
+		if c.Action != plan.NoOp {
+			t.counts[c.Action]++
+		}
+	}
+	return out
+}
+
+func (t *planText) legend() {
+	if len(t.counts) == 0 {
+		return
+	}
+	t.line(t.wrap("\nThis is the execution plan. Resource actions are indicated with the following symbols:"))
+	for _, e := range []struct {
+		action plan.Action
+		text   string
+	}{
+		{plan.Create, "create"},
+		{plan.Update, "update in-place (current -> planned)"},
+		{plan.Delete, "destroy"},
+		{plan.DeleteThenCreate, "destroy and then create replacement"},
+		{plan.CreateThenDelete, "create replacement and then destroy"},
+		{plan.Read, "read (data resources)"},
+		{plan.ForgetThenCreate, "forget and then create replacement"},
+		{plan.Forget, "forget"},
+	} {
+		if t.counts[e.action] == 0 {
+			continue
+		}
+		sign := t.Ink.sign(e.action)
+		if e.action == plan.ForgetThenCreate {
+			sign = strings.TrimSpace(sign)
+		}
+		t.line(sign + " " + e.text + t.Ink.off())
+	}
+}
+
+// change writes a change, or what drifted, with the comments above it.
+func (t *planText) change(c *plan.Change, drift bool) string {
+	m := manner{ink: t.Ink, reveal: t.Reveal, whole: c.Importing != nil}
+	if c.Action == plan.Forget {
+		m.bare, m.noNull = true, true
+	}
+	kind := "resource"
+	if c.Addr.Resource.Mode == addr.Data {
+		kind = "data"
+	}
+	d := t.difference(c, everywhere)
+	if drift {
+		d = t.difference(c, t.relevant(c))
+	}
+	return fmt.Sprintf("%s%s %s %q %q %s", t.comment(c, drift), t.Ink.symbol(c.Action), kind, c.Addr.Resource.Type, c.Addr.Resource.Name, d.text(0, m))
+}
+
+// difference finds what a change does to the attributes that are shown.
+func (t *planText) difference(c *plan.Change, shown trail) *delta {
+	p := pair{before: datumOf(c.Before), after: datumOf(c.After), forces: trail{paths: c.ReplacePaths}, shown: shown}
+	s := t.schemas.Resource(c.Provider.Provider, c.Addr.Resource.Mode, c.Addr.Resource.Type)
+	return diffBody(p, blockOf(s))
+}
+
+// blockOf returns the block of a schema. The provider may have lost the type of an object that is to be forgotten.
+func blockOf(s *schema.Schema) *schema.Block {
+	if s == nil || s.Block == nil {
+		return &schema.Block{}
+	}
+	return s.Block
+}
+
+// outputs writes the changes of root outputs, empty when there are none.
+func (t *planText) outputs() string {
+	width := 0
+	for _, o := range t.plan.Outputs {
+		width = max(width, len(attributeName(o.Name)))
+	}
+	var lines []string
+	byName := make(map[string]*plan.OutputChange, len(t.plan.Outputs))
+	for _, o := range t.plan.Outputs {
+		byName[o.Name] = o
+	}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		o := byName[name]
+		p := pair{before: datumOf(o.Before).open(), after: datumOf(o.After).open(), shown: everywhere}
+		if o.Sensitive || o.BeforeSensitive {
+			p.before, p.after = p.before.hidden(), p.after.hidden()
+		}
+		d := diffDynamic(p)
+		if d.action == plan.NoOp {
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("%s %-*s = %s", t.Ink.symbol(d.action), width, attributeName(name), d.text(0, manner{ink: t.Ink, reveal: t.Reveal})))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// nothing says that there is nothing to do.
+func (t *planText) nothing(drifted bool) {
+	k := t.Ink
+	headline := func(color, head, rest string) {
+		t.b.WriteString("\n" + k.off() + k.on(boldCode+color) + head + k.on(resetCode+boldCode) + " " + rest + k.off() + "\n\n" + k.off())
+	}
+	green := func(rest string) { headline(greenCode, "No changes.", rest) }
+	if drifted && (t.plan.Mode != plan.RefreshOnly || t.plan.Errored) {
+		t.line(t.rule())
+	}
+	switch {
+	case t.plan.Errored:
+		headline(redCode, "Planning failed.", "There was an error before the plan was complete.")
+	case t.plan.Mode == plan.RefreshOnly && drifted:
+		// What was found is what applying the plan records; that was said.
+	case t.plan.Mode == plan.RefreshOnly:
+		green("Your infrastructure still matches the configuration.")
+		t.line(t.wrap("The real objects were compared with the result of the last changes, and there is no difference."))
+	case t.plan.Mode == plan.Destroy:
+		green("No objects need to be destroyed.")
+		t.line(t.wrap("Nothing was created so far, or all of it was deleted already."))
+	default:
+		green("Your infrastructure matches the configuration.")
+		switch {
+		case drifted && t.plan.Applyable():
+			t.line(t.wrap("The changes above are what the configuration asks for, so applying this plan only records them in the state."))
+		case drifted && t.Automated:
+			t.line(t.wrap("The changes above are what the configuration asks for. A refresh-only plan records them in the state."))
+		case drifted:
+			t.line(t.wrap("The changes above are what the configuration asks for. To record them in the state, apply a refresh-only plan:\n  " + diag.Program() + " apply -refresh-only"))
+		default:
+			t.line(t.wrap("The real infrastructure was compared with the configuration, and there is no difference: nothing needs to be done."))
+		}
+	}
+}
+
+// NextStepText writes what may follow a plan that was not applied: saved is the name of the plan file, or empty;
+// generated that of the configuration that the plan wrote, or empty.
+func NextStepText(w io.Writer, saved, generated string, o TextOptions) error {
+	if o.Automated {
+		return nil
+	}
+	var b strings.Builder
+	b.WriteString(o.rule() + "\n")
+	if generated != "" {
+		b.WriteString(o.wrap(fmt.Sprintf("\nThe configuration of what is imported was written to %s. Look through it before you keep it.", generated)) + "\n")
+	}
+	text := "\nNote: The plan was not saved with the option -out, so a later \"" + diag.Program() + " apply\" makes a new plan, which may be another one."
+	if saved != "" {
+		text = fmt.Sprintf("\nSaved the plan to: %s\n\nTo perform exactly these actions, run the following command to apply:\n    "+diag.Program()+" apply %q", saved, saved)
+	}
+	b.WriteString(o.wrap(text) + "\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// identityText writes an identity as indented JSON inside of a comment.
+func identityText(form json.RawMessage) string {
+	var b bytes.Buffer
+	if err := json.Indent(&b, form, "  # ", "  "); err != nil {
+		return string(form)
+	}
+	return b.String()
+}

@@ -1,0 +1,233 @@
+package view
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/view/document"
+	"github.com/millipede-iac/millipede/view/outlet"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// ProgressOptions say how a run is shown.
+type ProgressOptions struct {
+	Out io.Writer
+	Ink Ink
+	// Width returns how many columns the terminal has at the moment; nil where Out is no terminal: there is no live
+	// line then.
+	Width func() int
+	// Quiet leaves out the lines about single objects.
+	Quiet bool
+	// ByCommand tells that it is the import command that imports what is imported, and no plan.
+	ByCommand bool
+}
+
+// Progress shows a run to people while it goes on: a line when something starts and when it ends, and on a terminal a
+// live line below. It implements coordinator.Observer. Settle must be called before anybody else writes to the
+// same stream.
+type Progress struct {
+	ProgressOptions
+	outlet *outlet.Outlet
+	begun  document.Begun
+
+	mu      sync.Mutex // guards the fields below; the live line is made on another goroutine
+	counts  coordinator.Counts
+	counted bool
+	waits   []coordinator.Wait
+	told    map[string]bool // the waits that a line was written for
+}
+
+var _ coordinator.Observer = (*Progress)(nil)
+
+// NewProgress returns a Progress that shows nothing yet.
+func NewProgress(o ProgressOptions) *Progress {
+	p := &Progress{ProgressOptions: o, told: map[string]bool{}, begun: document.Begun{}}
+	var live func() string
+	if o.Width != nil {
+		live = p.live
+	}
+	p.outlet = outlet.New(o.Out, live)
+	p.outlet.Clean = func(text string) string { return clean(text, o.Ink) }
+	return p
+}
+
+// Settle writes what is left and takes the live line away. It may be called any number of times; what is told
+// afterwards is shown anew. The error is that of writing since the last call.
+func (p *Progress) Settle() error {
+	err := p.outlet.Settle()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.counted, p.waits = false, nil
+	clear(p.told)
+	return err
+}
+
+// say writes a line in bold.
+func (p *Progress) say(text string) {
+	if !p.Quiet {
+		k := p.Ink
+		p.outlet.Add(k.off() + k.on(boldCode) + text + k.off() + "\n")
+	}
+}
+
+// Started implements coordinator.Observer.
+func (p *Progress) Started(vertex int, d program.Description, _ string, _ time.Time) {
+	p.begun[vertex] = true
+	if d.Action == "import" {
+		p.importing(d)
+		return
+	}
+	v, ok := document.VerbsOf[d.Action]
+	if !ok {
+		return
+	}
+	suffix := ""
+	switch d.Action {
+	case "refresh", "update", "delete":
+		suffix = document.Called(document.IDOf(d))
+	}
+	p.say(d.Address + ": " + v.Starts + suffix + p.Ink.off())
+}
+
+// importing tells that an object is looked up, to be imported.
+func (p *Progress) importing(d program.Description) {
+	key, id := document.IDOf(d)
+	if p.ByCommand {
+		p.say(fmt.Sprintf("%s: Importing from ID %q...", d.Address, id) + p.Ink.off())
+		return
+	}
+	p.say(d.Address + ": Preparing import..." + document.Called(key, id) + p.Ink.off())
+}
+
+// imported tells that an object was found. The task has read it, too; what it is called is known only now.
+func (p *Progress) imported(d program.Description, n program.Notes) {
+	if k := p.Ink; p.ByCommand {
+		p.say(k.on(greenCode) + d.Address + ": Import prepared!" + k.off())
+		p.say(k.on(greenCode) + "  Prepared " + d.Class + " for import" + k.off())
+	}
+	p.say(d.Address + ": " + document.VerbsOf["refresh"].Starts + document.Called(n.IDKey, n.ID) + p.Ink.off())
+}
+
+// Imports tells what a plan imports that is about to be carried out. Planning did the work.
+func (p *Progress) Imports(of *plan.Plan) {
+	for _, c := range of.Changes {
+		if c.Importing != nil {
+			suffix := document.Called(values.IDOfImport(c.Importing))
+			p.say(c.Addr.String() + ": Importing..." + suffix + p.Ink.off())
+			p.say(c.Addr.String() + ": Import complete" + suffix + p.Ink.off())
+		}
+	}
+}
+
+// Progress implements coordinator.Observer.
+func (p *Progress) Progress(_ int, d program.Description, elapsed time.Duration) {
+	v := document.VerbsOf[d.Action]
+	if v.GoesOn == "" {
+		return
+	}
+	id := ""
+	if d.Action == "update" || d.Action == "delete" {
+		if key, value := document.IDOf(d); key != "" && value != "" {
+			id = key + "=" + shortened(value) + ", "
+		}
+	}
+	p.say(fmt.Sprintf("%s: %s [%s%s elapsed]", d.Address, v.GoesOn, id, document.Seconds(elapsed)) + p.Ink.off())
+}
+
+// shortened leaves out the middle of a long id.
+func shortened(id string) string {
+	const most = 80
+	r := []rune(id)
+	if len(r) <= most {
+		return id
+	}
+	const half = most / 2
+	return string(r[:half-1]) + "..." + string(r[len(r)-half+2:])
+}
+
+// Finished implements coordinator.Observer.
+func (p *Progress) Finished(vertex int, d program.Description, n program.Notes, took time.Duration) {
+	v := document.VerbsOf[d.Action]
+	ended := p.begun.End(vertex)
+	if ended && d.Action == "import" {
+		p.imported(d, n)
+	}
+	if !ended || v.Ended == "" || n.Quiet {
+		return
+	}
+	suffix := ""
+	switch d.Action {
+	case "create", "update", "read":
+		suffix = document.Called(n.IDKey, n.ID)
+	}
+	p.say(fmt.Sprintf("%s: %s after %s%s", d.Address, v.Ended, document.Seconds(took), suffix))
+}
+
+// Failed implements coordinator.Observer. The problem itself is shown when the run has ended.
+func (p *Progress) Failed(vertex int, _ program.Description, _ time.Duration) { p.begun.End(vertex) }
+
+// Skipped implements coordinator.Observer.
+func (p *Progress) Skipped(int, program.Description, string) {}
+
+// Doubtful implements coordinator.Observer.
+func (p *Progress) Doubtful(_ int, d program.Description, reason string) {
+	p.say(fmt.Sprintf("%s: The outcome is not known: %s", d.Address, reason))
+}
+
+// Diagnostics implements coordinator.Observer. Problems are shown when the run has ended.
+func (p *Progress) Diagnostics(diag.List) {}
+
+// Waiting implements coordinator.Observer: a line tells once what is waited for.
+func (p *Progress) Waiting(waits []coordinator.Wait) {
+	p.mu.Lock()
+	p.waits = waits
+	now := map[string]bool{}
+	var lines []string
+	for _, w := range waits {
+		key := fmt.Sprintf("%s\x00%s\x00%d", w.Pool, w.Limit, len(w.InDoubt))
+		now[key] = true
+		if !p.told[key] {
+			lines = append(lines, document.WaitText(w))
+		}
+	}
+	p.told = now
+	p.mu.Unlock()
+	for _, l := range lines {
+		k := p.Ink
+		p.outlet.Add(k.on(yellowCode) + l + k.off() + "\n")
+	}
+	p.outlet.Refresh()
+}
+
+// Counts implements coordinator.Observer.
+func (p *Progress) Counts(c coordinator.Counts) {
+	p.mu.Lock()
+	p.counts, p.counted = c, true
+	p.mu.Unlock()
+	p.outlet.Refresh()
+}
+
+// Note writes text for people between the lines about objects; it may be called from any goroutine.
+func (p *Progress) Note(text string) { p.outlet.Add(text) }
+
+// Event shows what a provisioner says. It may be called from any goroutine.
+func (p *Progress) Event(e wire.Event) {
+	k := p.Ink
+	switch e.Kind {
+	case "provision_start":
+		p.say(fmt.Sprintf("%s: Provisioning with '%s'...", e.Address, e.Name) + k.off())
+	case "output":
+		for _, line := range document.OutputLines(e.Text) {
+			if !p.Quiet {
+				p.outlet.Add(fmt.Sprintf("%s%s%s (%s):%s %s%s\n", k.off(), k.on(boldCode), e.Address, e.Name, k.off(), k.off(), line))
+			}
+		}
+	}
+}

@@ -1,0 +1,284 @@
+package view
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/view/document"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// timeFormat is how times are shown: to the second, in the zone that they are given in.
+const timeFormat = "2006-01-02 15:04:05"
+
+// table writes rows in columns; the first row is the heading.
+func table(w io.Writer, rows [][]string) error {
+	var b bytes.Buffer
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(t, strings.Join(row, "\t"))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for line := range strings.Lines(b.String()) {
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RunsText lists runs, in the order in which they are given.
+func RunsText(w io.Writer, runs []journal.Run, now time.Time) error {
+	if len(runs) == 0 {
+		_, err := fmt.Fprintln(w, "No runs are recorded.")
+		return err
+	}
+	rows := [][]string{{"RUN", "WORKSPACE", "COMMAND", "STATUS", "STARTED", "TOOK", "BY"}}
+	for _, r := range runs {
+		rows = append(rows, []string{r.ID, r.Workspace, r.Command, r.Status, r.Started.Format(timeFormat), runTook(r, now), r.Who})
+	}
+	return table(w, rows)
+}
+
+// CutOff is the status, for people, of a run that did not end and that no process carries on.
+const CutOff = "cut off"
+
+func runTook(r journal.Run, now time.Time) string {
+	switch {
+	case r.Ended.IsZero() && r.Status == CutOff:
+		return "?" // nobody knows when it was cut off
+	case r.Ended.IsZero():
+		return document.Seconds(max(now.Sub(r.Started), 0)) + " so far"
+	}
+	return document.Seconds(max(r.Ended.Sub(r.Started), 0)) // it may have begun by another clock
+}
+
+// RunText shows one run: how far it is, what was done where, what failed, what is under way, and what is known of
+// everything whose outcome is not known. hidden tells which vertices of its graph are no operations; s is the state of its
+// workspace. An error of the journal's events is returned.
+func RunText(w io.Writer, r journal.Run, hidden func(vertex int) bool, events []journal.Event, s *state.State, now time.Time) error {
+	statuses, open, err := journal.Fold(r.Vertices, events)
+	if err != nil {
+		return fmt.Errorf("reading the journal of the run %s: %w", r.ID, err)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "Run %s: %s in the workspace %q", r.ID, r.Command, r.Workspace)
+	if r.Who != "" {
+		fmt.Fprintf(&b, ", by %s", r.Who)
+	}
+	fmt.Fprintf(&b, "\nStatus: %s\nStarted: %s (%s)\n", r.Status, r.Started.Format(timeFormat), runTook(r, now))
+	counts := map[journal.Status]int{}
+	steps := 0
+	for v, st := range statuses {
+		if !hidden(v) {
+			counts[st]++
+			steps++
+		}
+	}
+	var parts []string
+	for st := journal.Waiting; st <= journal.Doubt; st++ {
+		if counts[st] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", counts[st], st))
+		}
+	}
+	fmt.Fprintf(&b, "Steps: %d (%s)\n", steps, strings.Join(parts, ", "))
+	if err := doneTable(&b, events); err != nil {
+		return err
+	}
+	b.WriteString(underWayText(open, statuses, now))
+	b.WriteString(failuresText(events, statuses))
+	b.WriteString(DoubtsText(s, r.ID))
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+// doneTable lists what was done, in the order in which it ended, with the place where it ran.
+func doneTable(w io.Writer, events []journal.Event) error {
+	rows := [][]string{{"  ADDRESS", "OPERATION", "POOL", "WORKER", "WAITED", "TOOK"}}
+	for _, e := range events {
+		if e.Kind == journal.Finish && e.Address != "" {
+			rows = append(rows, []string{"  " + e.Address, e.Action, e.Pool, e.Worker,
+				e.Waited.Round(time.Millisecond).String(), e.Took.Round(time.Millisecond).String()})
+		}
+	}
+	if len(rows) == 1 {
+		return nil
+	}
+	if _, err := io.WriteString(w, "\nDone:\n"); err != nil {
+		return err
+	}
+	return table(w, rows)
+}
+
+func underWayText(open map[int]journal.Event, statuses []journal.Status, now time.Time) string {
+	vertices := make([]int, 0, len(open))
+	for v := range open {
+		if statuses[v] == journal.Dispatched {
+			vertices = append(vertices, v)
+		}
+	}
+	if len(vertices) == 0 {
+		return ""
+	}
+	slices.Sort(vertices)
+	var b strings.Builder
+	b.WriteString("\nUnder way:\n")
+	for _, v := range vertices {
+		e := open[v]
+		fmt.Fprintf(&b, "  %s: %s, sent to the pool %s %s ago (attempt %s)\n", e.Address, e.Action, e.Pool, document.Seconds(now.Sub(e.At)), e.Attempt)
+	}
+	return b.String()
+}
+
+func failuresText(events []journal.Event, statuses []journal.Status) string {
+	var b strings.Builder
+	for _, e := range events {
+		if e.Kind != journal.Fail || statuses[e.Vertex] != journal.Failed {
+			continue
+		}
+		if b.Len() == 0 {
+			b.WriteString("\nFailed:\n")
+		}
+		fmt.Fprintf(&b, "  %s: %s\n", e.Address, strings.ReplaceAll(e.Detail, "\n", "\n    "))
+	}
+	return b.String()
+}
+
+// DoubtsText tells everything that is known of the objects in doubt: those of one run, or all when run is empty. It is
+// empty when there are none.
+func DoubtsText(s *state.State, run string) string {
+	if s == nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, a := range s.Addrs() {
+		i := s.Instance(a)
+		if i.Current != nil {
+			doubtText(&b, a, state.CurrentObject, i.Current, run)
+		}
+		for _, key := range i.DeposedKeys() {
+			doubtText(&b, a, key, i.Deposed[key], run)
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\nIn doubt (nobody knows whether the operation took effect):\n" + b.String()
+}
+
+func doubtText(b *strings.Builder, a addr.Instance, key state.DeposedKey, o *state.Object, run string) {
+	d := o.Doubt
+	if o.Status != state.InDoubt || d == nil || run != "" && d.Run != run {
+		return
+	}
+	name := a.String()
+	if key != state.CurrentObject {
+		name += fmt.Sprintf(" (deposed object %s)", key)
+	}
+	fmt.Fprintf(b, "  %s\n    operation: %s, started %s\n    attempt:   %s of the run %s\n", name, d.Operation, d.Started.Format(timeFormat), d.Attempt, d.Run)
+	if d.Worker != "" {
+		fmt.Fprintf(b, "    worker:    %s in the pool %s\n", d.Worker, d.Pool)
+	}
+	if d.Reason != "" {
+		fmt.Fprintf(b, "    reason:    %s\n", d.Reason)
+	}
+	if len(d.Sent) > 0 {
+		fmt.Fprintf(b, "    sent:      %s\n", d.Sent)
+	}
+	if d.Answer != nil && len(d.Answer.Known) > 0 {
+		fmt.Fprintf(b, "    answered:  %s\n", d.Answer.Known)
+	}
+	resolve := fmt.Sprintf(diag.Program()+" runs resolve %s -created=ID, or with -not-created", document.ShellWord(a.String()))
+	if d.Operation != "create" {
+		resolve = "the next plan, by reading it; without one: " + resolve
+	}
+	fmt.Fprintf(b, "    resolve:   %s\n", resolve)
+}
+
+// WorkersText lists workers, in the order of their names.
+func WorkersText(w io.Writer, workers []wire.Worker) error {
+	if len(workers) == 0 {
+		_, err := fmt.Fprintln(w, "No worker is alive.")
+		return err
+	}
+	workers = slices.Clone(workers)
+	slices.SortFunc(workers, func(a, b wire.Worker) int {
+		return cmp.Or(strings.Compare(a.Worker, b.Worker), strings.Compare(a.PublicKey, b.PublicKey), slices.Compare(a.Pools, b.Pools))
+	})
+	// A worker speaks for each of its pools by itself; two that only share a name have different keys.
+	for i := len(workers) - 1; i > 0; i-- {
+		if one, more := &workers[i-1], workers[i]; one.Worker == more.Worker && one.PublicKey == more.PublicKey {
+			one.Pools = slices.Concat(one.Pools, more.Pools)
+			workers = slices.Delete(workers, i, i+1)
+		}
+	}
+	rows := [][]string{{"WORKER", "POOLS", "BUSY", "STATUS", "SEEN", "VERSION", "PLATFORM", "HOST"}}
+	for _, x := range workers {
+		status := "ready"
+		switch {
+		case x.Leaving:
+			status = "leaving"
+		case x.Draining:
+			status = "draining"
+		case x.Trouble != "":
+			status = "takes nothing: " + x.Trouble
+		}
+		rows = append(rows, []string{
+			x.Worker, strings.Join(x.Pools, ","), fmt.Sprintf("%d/%d", x.Running, x.Slots), status,
+			x.Since.Round(100*time.Millisecond).String() + " ago", x.Version, x.Platform, x.Host,
+		})
+	}
+	return table(w, rows)
+}
+
+// LimitsText lists limits, and below each who holds its permits and who waits for one.
+func LimitsText(w io.Writer, limits []wire.LimitStatus, now time.Time) error {
+	if len(limits) == 0 {
+		_, err := fmt.Fprintln(w, "No limit is declared.")
+		return err
+	}
+	limits = slices.Clone(limits)
+	slices.SortFunc(limits, func(a, b wire.LimitStatus) int { return strings.Compare(a.Name, b.Name) })
+	rows := [][]string{{"LIMIT", "SLOTS", "HELD", "WAITING"}}
+	for _, l := range limits {
+		rows = append(rows, []string{l.Name, fmt.Sprint(l.Slots), fmt.Sprint(len(l.Held)), fmt.Sprint(len(l.Waiting))})
+	}
+	if err := table(w, rows); err != nil {
+		return err
+	}
+	for _, l := range limits {
+		if len(l.Held)+len(l.Waiting) == 0 {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "\n%s\n", l.Name); err != nil {
+			return err
+		}
+		rows := [][]string{{"  ", "RUN", "COORDINATOR", "FOR", "PERMIT"}}
+		for _, r := range l.Held {
+			rows = append(rows, permitRow("held", r, now))
+		}
+		for _, r := range l.Waiting {
+			rows = append(rows, permitRow("waiting", r, now))
+		}
+		if err := table(w, rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func permitRow(what string, r wire.PermitRequest, now time.Time) []string {
+	return []string{"  " + what, r.Run, r.Coordinator, document.Seconds(now.Sub(r.At)), r.ID}
+}
