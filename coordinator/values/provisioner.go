@@ -25,9 +25,6 @@ func (m *Module) EvalProvisioner(p *config.Provisioner, connection hcl.Body, rep
 		return out, diag.Errors("Missing required provisioner plugin",
 			fmt.Sprintf("There is no provisioner %q; there are %q.", p.Type, provisioner.Types()), p.Range.Ptr())
 	}
-	if self != cty.NilVal {
-		self, _ = self.UnmarkDeep()
-	}
 	value, diags := m.store.Code.Body(p.Config, block).Eval(m.Scope, rep, self)
 	if diags.HasErrors() {
 		return out, diags.Append(leftOut(p, block))
