@@ -4,8 +4,11 @@
 package cloud
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 
 	"golang.org/x/net/http/httpproxy"
@@ -53,8 +56,8 @@ func (s Surroundings) Either(names ...string) string {
 	return ""
 }
 
-// Transport returns a new HTTP transport that takes its proxies from the operation's environment. Its owner closes its
-// idle connections.
+// Transport returns a new HTTP transport that takes its proxies, and a file of certificate authorities (SSL_CERT_FILE,
+// in the place of the system's), from the operation's environment. Its owner closes its idle connections.
 func (s Surroundings) Transport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	proxies := httpproxy.Config{
@@ -65,5 +68,11 @@ func (s Surroundings) Transport() *http.Transport {
 	}
 	choose := proxies.ProxyFunc()
 	t.Proxy = func(r *http.Request) (*url.URL, error) { return choose(r.URL) }
+	if text, err := os.ReadFile(s.Either("SSL_CERT_FILE")); err == nil {
+		roots := x509.NewCertPool()
+		if roots.AppendCertsFromPEM(text) {
+			t.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+		}
+	}
 	return t
 }

@@ -70,6 +70,8 @@ type Place struct {
 	Memory *Memory
 	// Now tells the time; default time.Now.
 	Now func() time.Time
+	// LockCheck is how often a lock that is held is looked at, where its loss is not told; default every 20 s.
+	LockCheck time.Duration
 }
 
 // The kinds of this package.
@@ -103,7 +105,7 @@ var removed = map[string]string{
 }
 
 // later are the backends of OpenTofu that are not supported yet.
-var later = []string{"azurerm", "cloud", "cos", "oss", "remote"}
+var later = []string{"cloud", "cos", "oss", "remote"}
 
 // UnsupportedType is the summary of the diagnostics that say that there is no such backend here.
 const UnsupportedType = "Unsupported backend type"
@@ -225,6 +227,6 @@ func (p Place) Surroundings() cloud.Surroundings {
 // Path returns a path of a file as the place means it: relative ones start from its directory.
 func (p Place) Path(name string) string { return p.Surroundings().Path(name) }
 
-// Transport returns a new HTTP transport that takes its proxies from the operation's environment. Its owner closes its
-// idle connections.
+// Transport returns a new HTTP transport that takes its proxies, and a file of certificate authorities, from the
+// operation's environment. Its owner closes its idle connections.
 func (p Place) Transport() *http.Transport { return p.Surroundings().Transport() }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/state/snapshot/azurestore"
 	"github.com/millipede-iac/millipede/state/snapshot/consulstore"
 	"github.com/millipede-iac/millipede/state/snapshot/gcsstore"
 	"github.com/millipede-iac/millipede/state/snapshot/httpstore"
@@ -18,6 +19,7 @@ import (
 // All returns every kind. The slice is the caller's.
 func All() snapshot.Kinds {
 	return slices.Concat(snapshot.Own(), snapshot.Kinds{
+		azurestore.Kind(),
 		consulstore.Kind(),
 		gcsstore.Kind(),
 		httpstore.Kind(),

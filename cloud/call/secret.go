@@ -1,0 +1,20 @@
+package call
+
+import (
+	"errors"
+	"net/url"
+)
+
+// withoutQuery takes the query out of the address that an error of a client shows: signatures may stand there.
+func withoutQuery(err error) error {
+	var e *url.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	u, bad := url.Parse(e.URL)
+	if bad != nil {
+		return e.Err
+	}
+	u.RawQuery, u.User = "", nil
+	return &url.Error{Op: e.Op, URL: u.String(), Err: e.Err}
+}

@@ -1,0 +1,250 @@
+// Package azurestore keeps snapshots in a container of Azure Blob Storage by the conventions of OpenTofu's backend
+// "azurerm".
+//
+// A workspace is a blob. It is locked by an infinite lease of that blob, whose holder is in the blob's metadata.
+package azurestore
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millipede-iac/millipede/cloud/call"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/state/tfstate"
+)
+
+type backend struct {
+	blobs     *call.Caller
+	transport *http.Transport
+	address   string // of the account's blobs, without a slash at the end
+
+	container, key string
+	snapshots      bool
+	// customerKey goes with every call about data or metadata, scope with those that write.
+	customerKey, scope http.Header
+
+	watches    snapshot.Watches
+	watchEvery time.Duration
+
+	mu     sync.Mutex        // guards leases
+	leases map[string]string // the leases of this process by workspace
+}
+
+// blob returns the name of a workspace's blob.
+func (b *backend) blob(workspace string) string {
+	if workspace == journal.DefaultWorkspace {
+		return b.key
+	}
+	return b.key + workspaceMark + workspace
+}
+
+const workspaceMark = "env:"
+
+// url returns the address of a workspace's blob.
+func (b *backend) url(workspace string) string {
+	return b.address + "/" + b.container + "/" + url.PathEscape(b.blob(workspace))
+}
+
+// Describe implements snapshot.Backend.
+func (b *backend) Describe(workspace string) snapshot.Description {
+	return snapshot.Description{Where: b.url(workspace), Form: tfstate.Compact}
+}
+
+// Close gives up the connections. Locks that are held stay.
+func (b *backend) Close() error {
+	b.watches.Close()
+	b.transport.CloseIdleConnections()
+	return nil
+}
+
+// ask sends a request about a workspace's blob; comp, unless it is empty, names the part of it that is meant.
+func (b *backend) ask(
+	ctx context.Context,
+	method, workspace, comp string,
+	headers ...http.Header,
+) (*call.Response, error) {
+	return b.send(ctx, method, workspace, url.Values{"comp": {comp}}, nil, headers...)
+}
+
+func (b *backend) send(ctx context.Context, method, workspace string, query url.Values, body []byte,
+	headers ...http.Header,
+) (*call.Response, error) {
+	all := http.Header{}
+	for _, h := range headers {
+		for name, values := range h {
+			all[name] = values
+		}
+	}
+	address := b.url(workspace)
+	if query.Get("comp") == "" {
+		query.Del("comp")
+	}
+	if len(query) > 0 {
+		address += "?" + query.Encode()
+	}
+	answer, err := b.blobs.Do(ctx, call.Request{Method: method, URL: address, Header: all, Body: body})
+	return answer, b.explain(err)
+}
+
+// explain says which container is missing; that of a blob is not an error of this kind.
+func (b *backend) explain(err error) error {
+	if call.IsCode(err, "ContainerNotFound") {
+		return fmt.Errorf("the container %q of %s does not exist; Millipede does not create it", b.container, b.address)
+	}
+	return err
+}
+
+// missing tells whether an error says that there is no such blob.
+func missing(err error) bool { return call.IsStatus(err, http.StatusNotFound) }
+
+// lease returns the header that names the lease of this process on a workspace's blob; nil when there is none.
+func (b *backend) lease(workspace string) http.Header {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if id := b.leases[workspace]; id != "" {
+		return http.Header{"X-Ms-Lease-Id": {id}}
+	}
+	return nil
+}
+
+// Read implements snapshot.Backend. A blob without content is what a lock has made of nothing.
+func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
+	answer, err := b.ask(ctx, http.MethodGet, workspace, "", b.customerKey, b.lease(workspace))
+	switch {
+	case missing(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case len(answer.Body) == 0:
+		return nil, nil
+	}
+	return answer.Body, nil
+}
+
+// Write implements snapshot.Backend. The blob keeps its metadata, where the lock is.
+func (b *backend) Write(ctx context.Context, workspace string, data []byte) error {
+	lease := b.lease(workspace)
+	at, err := b.properties(ctx, workspace)
+	if err != nil {
+		return err
+	}
+	// Without a blob there is nothing to keep a snapshot of: OpenTofu fails there.
+	if b.snapshots && at != nil {
+		if _, err := b.ask(ctx, http.MethodPut, workspace, "snapshot", b.customerKey, b.scope, lease); err != nil {
+			return fmt.Errorf("making a snapshot of the blob: %w", err)
+		}
+	}
+	return b.put(ctx, workspace, data, at.metadata(), lease)
+}
+
+// What is larger than maxPut is sent in blocks of blockSize, in bytes.
+const (
+	maxPut    = 256 << 20
+	blockSize = 64 << 20
+)
+
+func (b *backend) put(ctx context.Context, workspace string, data []byte, headers ...http.Header) error {
+	headers = append(headers, b.customerKey, b.scope, http.Header{"X-Ms-Blob-Content-Type": {"application/json"}})
+	if len(data) <= maxPut {
+		_, err := b.send(
+			ctx,
+			http.MethodPut,
+			workspace,
+			url.Values{},
+			data,
+			append(headers, http.Header{"X-Ms-Blob-Type": {"BlockBlob"}})...)
+		return err
+	}
+	var list strings.Builder
+	list.WriteString(`<?xml version="1.0" encoding="utf-8"?><BlockList>`)
+	for i := 0; i*blockSize < len(data); i++ {
+		id := base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%08d", i))
+		query := url.Values{"comp": {"block"}, "blockid": {id}}
+		block := data[i*blockSize : min((i+1)*blockSize, len(data))]
+		if _, err := b.send(ctx, http.MethodPut, workspace, query, block, b.customerKey, b.scope,
+			b.lease(workspace)); err != nil {
+			return err
+		}
+		list.WriteString("<Latest>" + id + "</Latest>")
+	}
+	list.WriteString("</BlockList>")
+	_, err := b.send(ctx, http.MethodPut, workspace, url.Values{"comp": {"blocklist"}}, []byte(list.String()), headers...)
+	return err
+}
+
+// Workspaces implements snapshot.Backend.
+func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
+	names := []string{journal.DefaultWorkspace}
+	prefix := b.key + workspaceMark
+	query := url.Values{"restype": {"container"}, "comp": {"list"}, "prefix": {prefix}}
+	for {
+		answer, err := b.blobs.Do(ctx, call.Request{
+			Method: http.MethodGet, URL: b.address + "/" + b.container + "?" + query.Encode(),
+		})
+		if err != nil {
+			return nil, b.explain(err)
+		}
+		var page struct {
+			Blobs      struct{ Blob []struct{ Name string } }
+			NextMarker string
+		}
+		if err := xml.Unmarshal(answer.Body, &page); err != nil {
+			return nil, fmt.Errorf("reading the list of blobs: %w", err)
+		}
+		for _, blob := range page.Blobs.Blob {
+			name, ok := strings.CutPrefix(blob.Name, prefix)
+			if ok && name != "" && name != journal.DefaultWorkspace && !strings.Contains(name, "/") {
+				names = append(names, name)
+			}
+		}
+		if page.NextMarker == "" || page.NextMarker == query.Get("marker") {
+			break
+		}
+		query.Set("marker", page.NextMarker)
+	}
+	slices.Sort(names[1:])
+	return slices.Compact(names), nil
+}
+
+// Create implements snapshot.Backend. It stores an empty state, as OpenTofu does, unless there is a blob by then: the
+// service compares, so no lock is needed. The default workspace exists without.
+func (b *backend) Create(ctx context.Context, workspace string) error {
+	if workspace == journal.DefaultWorkspace {
+		return nil
+	}
+	data, err := snapshot.EmptyState()
+	if err != nil {
+		return err
+	}
+	err = b.put(ctx, workspace, data, http.Header{"If-None-Match": {"*"}})
+	if call.IsStatus(err, http.StatusConflict, http.StatusPreconditionFailed) {
+		return nil
+	}
+	return err
+}
+
+// Delete implements snapshot.Backend. A workspace that is gone already is no error; one that somebody has locked is.
+func (b *backend) Delete(ctx context.Context, workspace string) error {
+	if workspace == journal.DefaultWorkspace || workspace == "" {
+		return snapshot.ErrDefault
+	}
+	// The snapshots of a blob keep it from being deleted unless they go with it.
+	_, err := b.ask(ctx, http.MethodDelete, workspace, "", http.Header{"X-Ms-Delete-Snapshots": {"include"}})
+	switch {
+	case missing(err):
+		return nil
+	case call.IsStatus(err, http.StatusPreconditionFailed):
+		return errors.Join(fmt.Errorf("the workspace %q is locked", workspace), err)
+	}
+	return err
+}

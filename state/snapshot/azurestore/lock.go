@@ -1,0 +1,222 @@
+package azurestore
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/millipede-iac/millipede/cloud/call"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+// lockKey is the name under which the metadata of a blob say who holds its lease.
+const lockKey = "terraformlockid"
+
+// properties are what a blob has beside its content. Nil means that there is no blob.
+type properties struct {
+	leased bool
+	meta   map[string]string // names in lower case
+}
+
+// metadata returns the headers that give a blob the metadata which it has.
+func (p *properties) metadata() http.Header {
+	h := http.Header{}
+	if p == nil {
+		return h
+	}
+	for name, value := range p.meta {
+		h["X-Ms-Meta-"+name] = []string{value}
+	}
+	return h
+}
+
+// properties asks for the properties of a workspace's blob.
+func (b *backend) properties(ctx context.Context, workspace string) (*properties, error) {
+	answer, err := b.ask(ctx, http.MethodHead, workspace, "", b.customerKey, b.lease(workspace))
+	switch {
+	case missing(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading the properties of the blob: %w", err)
+	}
+	p := &properties{leased: answer.Header.Get("X-Ms-Lease-Status") == "locked", meta: map[string]string{}}
+	for name, values := range answer.Header {
+		if key, ok := strings.CutPrefix(strings.ToLower(name), "x-ms-meta-"); ok && len(values) > 0 {
+			p.meta[key] = values[0]
+		}
+	}
+	return p, nil
+}
+
+// holder returns who holds the lease; nil when the metadata do not say.
+func (p *properties) holder() *journal.LockInfo {
+	if p == nil || p.meta[lockKey] == "" {
+		return nil
+	}
+	text, err := base64.StdEncoding.DecodeString(p.meta[lockKey])
+	if err != nil {
+		return nil
+	}
+	info, err := snapshot.DecodeLock(text)
+	if err != nil {
+		return nil
+	}
+	return &info
+}
+
+// Lock implements snapshot.Backend. The lock's ID, a UUID, becomes that of the lease.
+func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
+	at, err := b.properties(ctx, workspace)
+	if err != nil {
+		return snapshot.Lock{}, err
+	}
+	if at == nil {
+		err := b.put(ctx, workspace, nil, http.Header{"If-None-Match": {"*"}})
+		if err != nil && !call.IsStatus(err, http.StatusConflict, http.StatusPreconditionFailed) { // somebody else was faster
+			return snapshot.Lock{}, fmt.Errorf("making the blob that is to be locked: %w", err)
+		}
+	}
+	if at != nil && at.leased {
+		return snapshot.Lock{}, b.heldBy(at, workspace)
+	}
+	// An attempt that is repeated with the same ID gets the lease that it has.
+	_, err = b.ask(ctx, http.MethodPut, workspace, "lease", http.Header{
+		"X-Ms-Lease-Action": {"acquire"}, "X-Ms-Lease-Duration": {"-1"}, "X-Ms-Proposed-Lease-Id": {info.ID},
+	})
+	if call.IsStatus(err, http.StatusConflict) { // the lease was taken in between
+		if at, err = b.properties(ctx, workspace); err == nil {
+			err = b.heldBy(at, workspace)
+		}
+	}
+	if err != nil {
+		return snapshot.Lock{}, err
+	}
+	b.setLease(workspace, info.ID)
+	info.Path = b.url(workspace)
+	if err := b.writeHolder(ctx, workspace, base64.StdEncoding.EncodeToString(snapshot.EncodeLock(info))); err != nil {
+		release := b.release(context.WithoutCancel(ctx), workspace, info.ID)
+		b.setLease(workspace, "")
+		if release != nil {
+			return snapshot.Lock{}, fmt.Errorf(
+				"writing who holds the lock: %w; it could not be released either: %w",
+				err,
+				release,
+			)
+		}
+		return snapshot.Lock{}, fmt.Errorf("writing who holds the lock: %w", err)
+	}
+	lost := b.watches.Start(ctx, b.watchEvery, workspace, info.ID, func(ctx context.Context) (bool, error) {
+		at, err := b.properties(ctx, workspace)
+		if call.IsCode(err, "LeaseIdMismatchWithBlobOperation", "LeaseNotPresentWithBlobOperation", "LeaseLost") ||
+			call.IsStatus(err, http.StatusPreconditionFailed) {
+			return false, nil
+		}
+		if err != nil {
+			return true, err
+		}
+		holder := at.holder()
+		return at != nil && at.leased && (holder == nil || holder.ID == info.ID), nil
+	})
+	return snapshot.Lock{ID: info.ID, Lost: lost}, nil
+}
+
+func (b *backend) setLease(workspace, id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.leases == nil {
+		b.leases = map[string]string{}
+	}
+	b.leases[workspace] = id
+}
+
+// heldBy is the error of a lease that somebody else has.
+func (b *backend) heldBy(at *properties, workspace string) error {
+	holder := at.holder()
+	if holder == nil {
+		holder = &journal.LockInfo{
+			Path: b.url(
+				workspace,
+			), Info: "the blob is leased, and its metadata do not say to whom: the lease can be broken with Azure's tools",
+		}
+	}
+	return &journal.Held{Holder: *holder}
+}
+
+// writeHolder puts into the metadata who holds the lease; nobody, if text is empty. What else is there stays.
+func (b *backend) writeHolder(ctx context.Context, workspace, text string) error {
+	at, err := b.properties(ctx, workspace)
+	if err != nil {
+		return err
+	}
+	if at == nil {
+		return fmt.Errorf("the blob %s is gone", b.url(workspace))
+	}
+	delete(at.meta, lockKey)
+	if text != "" {
+		at.meta[lockKey] = text
+	}
+	_, err = b.ask(ctx, http.MethodPut, workspace, "metadata", at.metadata(), b.customerKey, b.scope, b.lease(workspace))
+	return err
+}
+
+func (b *backend) release(ctx context.Context, workspace, id string) error {
+	_, err := b.ask(
+		ctx,
+		http.MethodPut,
+		workspace,
+		"lease",
+		http.Header{"X-Ms-Lease-Action": {"release"}, "X-Ms-Lease-Id": {id}},
+	)
+	if call.IsStatus(err, http.StatusConflict) {
+		at, seen := b.properties(ctx, workspace)
+		if seen == nil && (at == nil || !at.leased) {
+			return nil // an attempt whose answer was lost has released it
+		}
+	}
+	return err
+}
+
+// Unlock implements snapshot.Backend. A lease whose holder died before it said who it is can be released by its ID,
+// too: the service compares it.
+func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
+	at, err := b.properties(ctx, workspace)
+	if err != nil &&
+		!call.IsStatus(err, http.StatusPreconditionFailed) { // the lease of this process is another one's by now
+		return err
+	}
+	b.watches.Stop(workspace, lockID)
+	if own := b.lease(workspace); own.Get("X-Ms-Lease-Id") == lockID || err != nil {
+		b.setLease(workspace, "")
+		if err != nil {
+			if at, err = b.properties(ctx, workspace); err != nil {
+				return err
+			}
+		}
+	}
+	holder := at.holder()
+	switch {
+	case at == nil || !at.leased:
+		return fmt.Errorf("%w: %s; there is no lock", snapshot.ErrNotLocked, lockID)
+	case holder != nil && holder.ID != lockID:
+		return fmt.Errorf("%w: %s; the lock is %s of %s", snapshot.ErrNotLocked, lockID, holder.ID, holder.Who)
+	}
+	if holder != nil {
+		delete(at.meta, lockKey)
+		_, err := b.ask(ctx, http.MethodPut, workspace, "metadata", at.metadata(), b.customerKey, b.scope,
+			http.Header{"X-Ms-Lease-Id": {lockID}})
+		if call.IsStatus(err, http.StatusPreconditionFailed) {
+			return fmt.Errorf("%w: %s; the blob is leased under another ID", snapshot.ErrNotLocked, lockID)
+		}
+		if err != nil {
+			return fmt.Errorf("removing who holds the lock: %w", err)
+		}
+	}
+	err = b.release(ctx, workspace, lockID)
+	if holder == nil && call.IsStatus(err, http.StatusConflict, http.StatusBadRequest) {
+		return fmt.Errorf("%w: %s; the blob is leased under another ID", snapshot.ErrNotLocked, lockID)
+	}
+	return err
+}

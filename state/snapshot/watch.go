@@ -1,0 +1,111 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+)
+
+// Close gives up what a backend has open: connections, and the watches over locks that it still holds. The locks stay.
+func Close(b Backend) error {
+	if c, ok := b.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+// Watches looks from time to time whether locks are still held, for places that do not tell it themselves. The zero
+// value is ready. Safe for concurrent use.
+type Watches struct {
+	mu  sync.Mutex        // guards all
+	all map[string]*watch // by workspace
+}
+
+type watch struct {
+	id   string
+	stop context.CancelCauseFunc
+	done chan struct{} // closed when the watch has ended
+}
+
+// errReleased is why a watch ends that nobody needs any more.
+var errReleased = errors.New("the lock is not watched any more")
+
+// Start watches the lock of a workspace that was just taken, until Stop or Close. held tells whether it is still held;
+// an error means that it cannot be told, and the lock is taken to be held. The channel is closed when the lock is
+// known to be lost. The watch outlives the context, of which it takes the values alone.
+func (w *Watches) Start(ctx context.Context, every time.Duration, workspace, id string,
+	held func(ctx context.Context) (bool, error),
+) <-chan struct{} {
+	if every <= 0 {
+		every = lockCheck
+	}
+	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	n := &watch{id: id, stop: stop, done: make(chan struct{})}
+	w.mu.Lock()
+	former := w.all[workspace]
+	if w.all == nil {
+		w.all = map[string]*watch{}
+	}
+	w.all[workspace] = n
+	w.mu.Unlock()
+	former.end()
+	lost := make(chan struct{})
+	go func() { // end waits for it
+		defer close(n.done)
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			within, cancel := context.WithTimeout(ctx, every)
+			is, err := held(within)
+			cancel()
+			if err == nil && !is && ctx.Err() == nil {
+				close(lost)
+				return
+			}
+		}
+	}()
+	return lost
+}
+
+// lockCheck is how often a lock is looked at.
+const lockCheck = 20 * time.Second
+
+// Stop ends the watch over a lock, before the lock is released. It tells whether there was one.
+func (w *Watches) Stop(workspace, id string) bool {
+	w.mu.Lock()
+	n := w.all[workspace]
+	if n == nil || n.id != id {
+		w.mu.Unlock()
+		return false
+	}
+	delete(w.all, workspace)
+	w.mu.Unlock()
+	n.end()
+	return true
+}
+
+// Close ends all watches.
+func (w *Watches) Close() {
+	w.mu.Lock()
+	all := w.all
+	w.all = nil
+	w.mu.Unlock()
+	for _, n := range all {
+		n.end()
+	}
+}
+
+func (n *watch) end() {
+	if n == nil {
+		return
+	}
+	n.stop(errReleased)
+	<-n.done
+}
