@@ -14,8 +14,8 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/failpoint"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/test/failpoint"
 	"github.com/millipede-iac/millipede/wire"
 )
 

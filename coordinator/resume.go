@@ -9,8 +9,8 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/failpoint"
 	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/test/failpoint"
 	"github.com/millipede-iac/millipede/wire"
 )
 

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/loop"
+	"github.com/millipede-iac/millipede/failpoint"
 	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/test/failpoint"
 	"github.com/millipede-iac/millipede/wire"
 )
 

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millipede-iac/millipede/failpoint"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/test/failpoint"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/worker/journal"
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/coordinator"
-	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/values"
@@ -43,7 +43,7 @@ type engineOptions struct {
 	store  journal.Store // nil for operations that touch no state
 	// home is where the embedded server, its worker and the coordinator's identity are kept: that of the store, when this
 	// process has it to itself. nil: what the engine needs is in a temporary directory and goes with it.
-	home        *estate.Home
+	home        *layout.Home
 	observer    coordinator.Observer
 	events      func(wire.Event)  // live events of workers; may be nil
 	note        func(text string) // tells people something meanwhile; nil for on standard error

@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/millipede-iac/millipede/bounds"
-	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/state/encryption"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
@@ -26,7 +26,7 @@ var looking = []string{"plan", "console", "graph", "validate"}
 // Their file has the name and in the next line the seed of the pair: as it is, or in an envelope where the state is
 // encrypted. The key pair opens the keys of runs that are resumed; it lies outside of the message store. A process without a
 // home has a name and a pair for itself: it makes no runs that anybody could resume.
-func (a *app) identity(ctx context.Context, home *estate.Home) (string, nkeys.KeyPair, error) {
+func (a *app) identity(ctx context.Context, home *layout.Home) (string, nkeys.KeyPair, error) {
 	if home == nil {
 		pair, err := nkeys.CreateCurveKeys()
 		return newCoordinator(), pair, err

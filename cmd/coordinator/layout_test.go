@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/bolt"
 	"github.com/millipede-iac/millipede/state/journal"
@@ -82,7 +82,7 @@ func TestADirectoryOfAnEarlierVersionKeepsItsWorkspaces(t *testing.T) {
 	run("other", "state", "restore", "2")
 	reads("afterwards")
 
-	d := estate.At("")
+	d := layout.At("")
 	if _, is := d.Former(); is {
 		t.Error("the former store still counts")
 	}
@@ -91,7 +91,7 @@ func TestADirectoryOfAnEarlierVersionKeepsItsWorkspaces(t *testing.T) {
 			t.Errorf("the runs of %s belong to %q now (%v)", w, name, err)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(d.Path(), estate.KeptName)); err != nil {
+	if _, err := os.Stat(filepath.Join(d.Path(), layout.KeptName)); err != nil {
 		t.Errorf("the former store is lost: %v", err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
@@ -40,7 +40,7 @@ func TestALostLockStopsTheCommandAndKeepsItFromWriting(t *testing.T) {
 	defer back()
 	b := &severable{snapshot.NewMemory(), make(chan struct{})}
 	info := a.lockInfo("apply")
-	store, diags := a.openStore(t.Context(), estate.At(filepath.Join(dir, "data")).Workspace("default"), info, writes, time.Second)
+	store, diags := a.openStore(t.Context(), layout.At(filepath.Join(dir, "data")).Workspace("default"), info, writes, time.Second)
 	if diags.HasErrors() {
 		t.Fatal(diags.Err())
 	}

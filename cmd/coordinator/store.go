@@ -10,7 +10,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/bolt"
 	"github.com/millipede-iac/millipede/state/journal"
@@ -34,9 +34,9 @@ const turnTime = 200 * time.Millisecond
 // openedStore is a store, or a copy of one to read. Close it.
 type openedStore struct {
 	*bolt.Store
-	home estate.Home
+	home layout.Home
 	// server answers those who want to read meanwhile; nil for a copy, and where there can be no socket.
-	server *estate.Server
+	server *layout.Server
 	// temporary is the directory of a copy, which goes with it; empty for the store itself.
 	temporary string
 	// pulled tells of a copy that the process that has the store had taken over what others did to the snapshot.
@@ -46,10 +46,10 @@ type openedStore struct {
 }
 
 // directory is what belongs to Millipede in this working directory.
-func (a *app) directory() estate.Directory { return estate.At(a.getenv("TF_DATA_DIR")) }
+func (a *app) directory() layout.Directory { return layout.At(a.getenv("TF_DATA_DIR")) }
 
 // home is the home of the selected workspace, or of the state files that -state and -state-out name.
-func (a *app) home(f stateFlags) estate.Home {
+func (a *app) home(f stateFlags) layout.Home {
 	if f.state+f.stateOut == "" {
 		return a.directory().Workspace(a.workspace())
 	}
@@ -57,7 +57,7 @@ func (a *app) home(f stateFlags) estate.Home {
 }
 
 // openStore opens the store of a home. What encrypts the state is set up.
-func (a *app) openStore(ctx context.Context, home estate.Home, info journal.LockInfo, as access, timeout time.Duration) (*openedStore, diag.List) {
+func (a *app) openStore(ctx context.Context, home layout.Home, info journal.LockInfo, as access, timeout time.Duration) (*openedStore, diag.List) {
 	if as == reads {
 		return a.openCopy(ctx, home, info)
 	}
@@ -97,7 +97,7 @@ func (a *app) storeOptions() bolt.Options {
 }
 
 // openOwn opens the store itself, in a directory that is laid out as it is today.
-func (a *app) openOwn(home estate.Home, info journal.LockInfo, timeout time.Duration) (*openedStore, error) {
+func (a *app) openOwn(home layout.Home, info journal.LockInfo, timeout time.Duration) (*openedStore, error) {
 	d := a.directory()
 	if err := d.Make(); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (a *app) openOwn(home estate.Home, info journal.LockInfo, timeout time.Dura
 }
 
 // layOut divides the one store of all workspaces that earlier versions had.
-func (a *app) layOut(d estate.Directory, info journal.LockInfo, timeout time.Duration) error {
+func (a *app) layOut(d layout.Directory, info journal.LockInfo, timeout time.Duration) error {
 	path, is := d.Former()
 	if !is {
 		return nil
@@ -154,7 +154,7 @@ const (
 
 // openCopy opens a copy of what the store has. Where there is no store, or none that this user may read, it is an empty
 // one, to which the snapshot is read.
-func (a *app) openCopy(ctx context.Context, home estate.Home, info journal.LockInfo) (*openedStore, diag.List) {
+func (a *app) openCopy(ctx context.Context, home layout.Home, info journal.LockInfo) (*openedStore, diag.List) {
 	deadline := time.Now().Add(readTime)
 	for {
 		s, err := a.copyOnce(ctx, home, info)
@@ -162,7 +162,7 @@ func (a *app) openCopy(ctx context.Context, home estate.Home, info journal.LockI
 		switch {
 		case err == nil:
 			return s, nil
-		case !errors.As(err, &held) && !errors.Is(err, estate.ErrNobody):
+		case !errors.As(err, &held) && !errors.Is(err, layout.ErrNobody):
 			return nil, diag.Errors("Failed to read the state store", err.Error()+".", nil)
 		case time.Now().After(deadline) && held != nil:
 			return nil, diag.List{lockDiag(held.Holder, "the process that works on the state does not answer those who want to read it")}
@@ -178,7 +178,7 @@ func (a *app) openCopy(ctx context.Context, home estate.Home, info journal.LockI
 }
 
 // copyOnce makes a copy of a store that nobody writes to, or has the process that does make one.
-func (a *app) copyOnce(ctx context.Context, home estate.Home, info journal.LockInfo) (*openedStore, error) {
+func (a *app) copyOnce(ctx context.Context, home layout.Home, info journal.LockInfo) (*openedStore, error) {
 	path := home.Store()
 	former, isFormer := a.directory().Former()
 	if isFormer {
@@ -194,7 +194,7 @@ func (a *app) copyOnce(ctx context.Context, home estate.Home, info journal.LockI
 	var held *journal.Held
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && isFormer: // it was divided meanwhile
-		return nil, errors.Join(estate.ErrNobody, err, os.RemoveAll(dir))
+		return nil, errors.Join(layout.ErrNobody, err, os.RemoveAll(dir))
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		err = nil // what bolt opens below is empty
 	case errors.As(err, &held):
@@ -223,7 +223,7 @@ func (a *app) copyOnce(ctx context.Context, home estate.Home, info journal.LockI
 }
 
 // ownHome is the home of a store that this process has to itself; nil for a copy.
-func (s *openedStore) ownHome() *estate.Home {
+func (s *openedStore) ownHome() *layout.Home {
 	if s.temporary != "" {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/cmd/natsconn"
-	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -36,7 +36,7 @@ type transport struct {
 
 // connect connects to the NATS server that is named, or starts the embedded default: in the home of a store, or in a
 // temporary directory where there is none.
-func (a *app) connect(ctx context.Context, server natsconn.Settings, home *estate.Home, packages map[addr.Provider]install.Package, reattach map[addr.Provider]*plugin.Reattach) (*transport, diag.List) {
+func (a *app) connect(ctx context.Context, server natsconn.Settings, home *layout.Home, packages map[addr.Provider]install.Package, reattach map[addr.Provider]*plugin.Reattach) (*transport, diag.List) {
 	logLine := func(line string) { a.tell(line + "\n") }
 	if server.URL != "" {
 		conn, diags := a.dial(ctx, server, true)
@@ -53,7 +53,7 @@ func (a *app) connect(ctx context.Context, server natsconn.Settings, home *estat
 		}
 		t.temporary = dir
 		a.interrupts.atEnd(func(context.Context) { removing(dir) })
-		h := estate.At(dir).Workspace("default")
+		h := layout.At(dir).Workspace("default")
 		home = &h
 	}
 	failed := func(what string, err error, more ...error) (*transport, diag.List) {

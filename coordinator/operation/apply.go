@@ -13,12 +13,12 @@ import (
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/applying"
 	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/failpoint"
 	"github.com/millipede-iac/millipede/graph"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/test/failpoint"
 	"github.com/millipede-iac/millipede/wire"
 )
 

@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/failpoint"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/tfstate"
-	"github.com/millipede-iac/millipede/test/failpoint"
 )
 
 // LocalOptions say which files a Local uses. Empty fields mean the default.

@@ -23,7 +23,7 @@ var layers = map[string]int{
 	"provider/tfplugin5": 0,
 	"provider/tfplugin6": 0,
 	"state/seal":         0,
-	"test/failpoint":     0, // names moments; empty unless built for tests
+	"failpoint":          0, // names moments; empty unless built for tests
 
 	"cloud/azure":    1,
 	"graph/dag":      1,
@@ -55,7 +55,7 @@ var layers = map[string]int{
 	"state/journal":      4,
 	"wire":               4,
 
-	"coordinator/estate":  5, // paths and a socket: nothing of ours is below it
+	"coordinator/layout":  5, // paths and a socket: nothing of ours is below it
 	"coordinator/program": 5,
 	"coordinator/renewal": 5,
 	"coordinator/values":  5,

@@ -13,7 +13,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/millipede-iac/millipede/coding"
-	"github.com/millipede-iac/millipede/test/failpoint"
+	"github.com/millipede-iac/millipede/failpoint"
 )
 
 // The file begins with magic. Frames follow: the length of the body and its CRC-32C, four bytes each, little

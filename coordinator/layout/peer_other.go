@@ -1,6 +1,6 @@
 //go:build !linux
 
-package estate
+package layout
 
 import "net"
 

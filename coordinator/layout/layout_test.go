@@ -1,4 +1,4 @@
-package estate_test
+package layout_test
 
 import (
 	"bufio"
@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/coordinator/layout"
 )
 
 // store is a source whose copies hold what is given.
@@ -26,9 +26,9 @@ func (s store) CopyTo(_ context.Context, to string) error {
 	return os.WriteFile(to, []byte("committed"), 0o600)
 }
 
-func home(t *testing.T, dataDir string) estate.Home {
+func home(t *testing.T, dataDir string) layout.Home {
 	t.Helper()
-	d := estate.At(dataDir)
+	d := layout.At(dataDir)
 	h := d.Workspace("default")
 	if err := errors.Join(d.Make(), os.MkdirAll(h.Path(), 0o700)); err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func home(t *testing.T, dataDir string) estate.Home {
 	return h
 }
 
-func serve(t *testing.T, h estate.Home, s store) *estate.Server {
+func serve(t *testing.T, h layout.Home, s store) *layout.Server {
 	t.Helper()
 	server, err := h.Serve(s)
 	if err != nil {
@@ -55,7 +55,7 @@ func TestWhoeverHasTheStoreGivesCopiesToOthers(t *testing.T) {
 	for name, dir := range map[string]string{"beside": "", "in a path too long for a socket": long} {
 		t.Run(name, func(t *testing.T) {
 			h := home(t, filepath.Join(t.TempDir(), dir))
-			if _, _, err := h.Ask(t.Context()); !errors.Is(err, estate.ErrNobody) {
+			if _, _, err := h.Ask(t.Context()); !errors.Is(err, layout.ErrNobody) {
 				t.Fatalf("nobody answers, and asking is %v", err)
 			}
 			server := serve(t, h, func() error { return nil })
@@ -89,7 +89,7 @@ func TestTheSocketOfAProcessThatDiedIsInNobodysWay(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := h.Ask(t.Context()); !errors.Is(err, estate.ErrNobody) {
+	if _, _, err := h.Ask(t.Context()); !errors.Is(err, layout.ErrNobody) {
 		t.Fatalf("a dead socket answers %v", err)
 	}
 	serve(t, h, func() error { return nil })
@@ -140,7 +140,7 @@ func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
 
 func TestTheDirectoryKeepsItselfOutOfVersionControl(t *testing.T) {
 	t.Chdir(t.TempDir())
-	d := estate.At("")
+	d := layout.At("")
 	if err := d.Make(); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestTheDirectoryKeepsItselfOutOfVersionControl(t *testing.T) {
 }
 
 func TestNamesOfWorkspacesAreNamesOfDirectories(t *testing.T) {
-	d := estate.At(t.TempDir())
+	d := layout.At(t.TempDir())
 	names := []string{"..", ".hidden", "a/b", "default", "x"}
 	for _, name := range names {
 		h := d.Workspace(name)
@@ -184,7 +184,7 @@ func TestNamesOfWorkspacesAreNamesOfDirectories(t *testing.T) {
 
 // A directory of an earlier version is divided as a whole or not at all.
 func TestTheFormerLayoutIsReplacedInOneStep(t *testing.T) {
-	d := estate.At(t.TempDir())
+	d := layout.At(t.TempDir())
 	base := d.Path()
 	if err := errors.Join(d.Make(), os.MkdirAll(filepath.Join(base, "nats", "streams"), 0o700)); err != nil {
 		t.Fatal(err)
@@ -227,7 +227,7 @@ func TestTheFormerLayoutIsReplacedInOneStep(t *testing.T) {
 			}
 		}
 	}
-	if text, err := os.ReadFile(filepath.Join(base, estate.KeptName)); err != nil || string(text) != "state.db" {
+	if text, err := os.ReadFile(filepath.Join(base, layout.KeptName)); err != nil || string(text) != "state.db" {
 		t.Errorf("of the former store %q is left (%v)", text, err)
 	}
 	if _, err := os.Stat(filepath.Join(base, "nats")); !errors.Is(err, fs.ErrNotExist) {

@@ -1,4 +1,4 @@
-package estate
+package layout
 
 import (
 	"net"

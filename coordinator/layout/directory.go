@@ -1,9 +1,9 @@
-// Package estate knows where a working directory keeps what belongs to Millipede: the stores of its workspaces, and what
+// Package layout knows where a working directory keeps what belongs to Millipede: the stores of its workspaces, and what
 // the embedded server and worker of each need.
 //
 // It knows paths and names. It opens no store and starts nothing, and it reads no environment: callers say where the
 // directory is.
-package estate
+package layout
 
 import (
 	"crypto/sha256"
