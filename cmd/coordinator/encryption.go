@@ -16,6 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/bolt"
 	"github.com/millipede-iac/millipede/state/encryption"
+	keyservices "github.com/millipede-iac/millipede/state/encryption/catalog"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
@@ -29,7 +30,9 @@ func (a *app) encryption(ctx context.Context, root *config.Node) (*encryption.En
 	if a.sealing != nil {
 		return a.sealing, nil
 	}
-	o := encryption.Options{Environment: a.getenv(encryption.Variable)}
+	o := encryption.Options{
+		Environment: a.getenv(encryption.Variable), Kinds: keyservices.All(), Surroundings: place().Surroundings(),
+	}
 	if root != nil {
 		o.Block, o.Range, o.Static = root.Module.Encryption, root.Module.EncryptionRange, root.Static()
 	}

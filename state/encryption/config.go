@@ -31,8 +31,9 @@ type keyProvider struct {
 	Type string `hcl:"type,label"`
 	Name string `hcl:"name,label"`
 	// Alias is the name under which the provider's metadata is kept with what is encrypted; default: its address.
-	Alias string   `hcl:"encrypted_metadata_alias,optional"`
-	Body  hcl.Body `hcl:",remain"`
+	Alias string    `hcl:"encrypted_metadata_alias,optional"`
+	Body  hcl.Body  `hcl:",remain"`
+	At    hcl.Range `hcl:",def_range"`
 }
 
 func (k keyProvider) address() string { return "key_provider." + k.Type + "." + k.Name }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"github.com/millipede-iac/millipede/cloud"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
@@ -24,6 +25,10 @@ type Options struct {
 	Environment string
 	// Static evaluates variables and locals of the root module; nil where there is no configuration.
 	Static *config.Static
+	// Kinds are the key providers that ask key services; pbkdf2 and external are there in any case.
+	Kinds []*Kind
+	// Surroundings are what those take from the operation.
+	Surroundings cloud.Surroundings
 }
 
 // Encryption is what a configuration says about encryption. Nil and the zero value encrypt
@@ -48,7 +53,9 @@ func New(ctx context.Context, o Options) (*Encryption, diag.List) {
 		}
 	}
 	e := &Encryption{remotes: map[string]*Target{}}
-	setup := &setup{settings: s, static: o.Static, keys: newKeys()}
+	setup := &setup{
+		settings: s, static: o.Static, keys: newKeys(), kinds: o.Kinds, surroundings: o.Surroundings.Completed(),
+	}
 	add := func(to **Target, what string, enforced bool, t targetBlock) {
 		target, more := newTarget(ctx, setup, what, enforced, t)
 		diags = diags.Append(more)

@@ -20,7 +20,7 @@ type externalKeys struct{ command []string }
 
 const keysMagic = "OpenTofu-External-Key-Provider"
 
-func newExternalKeys(a arguments) (source, diag.List) {
+func newExternalKeys(a given) (source, diag.List) {
 	content, diags := a.content([]string{"command"}, nil)
 	if diags.HasErrors() {
 		return nil, diags

@@ -65,7 +65,7 @@ func bytesOf(v cty.Value, at hcl.Range) ([]byte, diag.List) {
 const noKeys = "Expected key_provider value"
 
 // keyPair evaluates an argument that takes the keys of a key provider.
-func (a arguments) keyPair(e hcl.Expression) (pair, diag.List) {
+func (a given) keyPair(e hcl.Expression) (pair, diag.List) {
 	at := e.Range()
 	v, diags := a.value(e)
 	if diags.HasErrors() {
@@ -89,7 +89,7 @@ func (a arguments) keyPair(e hcl.Expression) (pair, diag.List) {
 }
 
 // take evaluates an argument into a Go value; it does nothing without the argument.
-func (a arguments) take(content *hcl.BodyContent, name string, typ cty.Type, into any) diag.List {
+func (a given) take(content *hcl.BodyContent, name string, typ cty.Type, into any) diag.List {
 	attr, ok := content.Attributes[name]
 	if !ok {
 		return nil
@@ -110,7 +110,7 @@ func (a arguments) take(content *hcl.BodyContent, name string, typ cty.Type, int
 }
 
 // content checks which arguments a block has.
-func (a arguments) content(required, optional []string) (*hcl.BodyContent, diag.List) {
+func (a given) content(required, optional []string) (*hcl.BodyContent, diag.List) {
 	schema := &hcl.BodySchema{}
 	for _, name := range required {
 		schema.Attributes = append(schema.Attributes, hcl.AttributeSchema{Name: name, Required: true})
@@ -132,10 +132,11 @@ type source interface {
 	provide(ctx context.Context, kept json.RawMessage) (pair, []byte, error)
 }
 
-var keyProviderKinds map[string]func(arguments) (source, diag.List)
+// ownKinds are the key providers that need no key service.
+var ownKinds map[string]func(given) (source, diag.List)
 
 func init() { // their arguments may lead to other key providers
-	keyProviderKinds = map[string]func(arguments) (source, diag.List){"pbkdf2": newPBKDF2, "external": newExternalKeys}
+	ownKinds = map[string]func(given) (source, diag.List){"pbkdf2": newPBKDF2, "external": newExternalKeys}
 }
 
 // undecodable is metadata that is not the key provider's.
@@ -154,9 +155,13 @@ type keys struct {
 	mu      sync.Mutex // guards what follows
 	salts   map[string][]byte
 	derived map[string][]byte
+	// opened are the key services that were opened, by the addresses of their key providers.
+	opened map[string]opened
 }
 
-func newKeys() *keys { return &keys{salts: map[string][]byte{}, derived: map[string][]byte{}} }
+func newKeys() *keys {
+	return &keys{salts: map[string][]byte{}, derived: map[string][]byte{}, opened: map[string]opened{}}
+}
 
 // salt returns the salt of a use, made when it is first asked for.
 func (k *keys) salt(use string, length int) []byte {

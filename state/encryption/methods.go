@@ -21,9 +21,9 @@ type method interface {
 
 const unencryptedType = "unencrypted"
 
-var methodKinds = map[string]func(arguments) (method, diag.List){
+var methodKinds = map[string]func(given) (method, diag.List){
 	"aes_gcm": newAESGCM, "external": newExternalMethod,
-	unencryptedType: func(arguments) (method, diag.List) { return nil, nil }, // whoever has it asks for its type first
+	unencryptedType: func(given) (method, diag.List) { return nil, nil }, // whoever has it asks for its type first
 }
 
 var errNoDecryptionKey = errors.New("there is no key to decrypt with: what is encrypted was encrypted with another key provider, or by another name of it")
@@ -34,7 +34,7 @@ type aesGCM struct {
 	aad  []byte
 }
 
-func newAESGCM(a arguments) (method, diag.List) {
+func newAESGCM(a given) (method, diag.List) {
 	content, diags := a.content([]string{"keys"}, []string{"aad"})
 	if diags.HasErrors() {
 		return nil, diags
@@ -106,7 +106,7 @@ type externalMethod struct {
 
 const methodMagic = "OpenTofu-External-Encryption-Method"
 
-func newExternalMethod(a arguments) (method, diag.List) {
+func newExternalMethod(a given) (method, diag.List) {
 	content, diags := a.content([]string{"encrypt_command", "decrypt_command"}, []string{"keys"})
 	if diags.HasErrors() {
 		return nil, diags

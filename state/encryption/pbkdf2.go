@@ -43,7 +43,7 @@ type derivation struct {
 	Length     int    `json:"key_length"`
 }
 
-func newPBKDF2(a arguments) (source, diag.List) {
+func newPBKDF2(a given) (source, diag.List) {
 	p := &passphrase{how: derivation{Iterations: 600_000, Hash: "sha512", Length: 32}, salt: 32, name: a.subject, keys: a.session.keys}
 	content, diags := a.content(nil, []string{"passphrase", "chain", "key_length", "iterations", "hash_function", "salt_length"})
 	if diags.HasErrors() {

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/cloud"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
@@ -21,6 +22,9 @@ type setup struct {
 	settings *settings
 	static   *config.Static
 	keys     *keys
+
+	kinds        []*Kind
+	surroundings cloud.Surroundings
 }
 
 // session is one asking for the keys of a method: given what was kept with encrypted data, or nothing, to encrypt.
@@ -41,15 +45,15 @@ func (s *setup) method(ctx context.Context, b methodBlock, in, out metadata) (me
 			b.Type, strings.Join(slices.Sorted(maps.Keys(methodKinds)), ", ")), s.settings.at.Ptr())
 	}
 	x := &session{setup: s, ctx: ctx, in: in, out: out, done: map[string]cty.Value{}}
-	m, diags := kind(arguments{x, b.Body, "encryption.method." + b.Type + "." + b.Name, nil})
+	m, diags := kind(given{x, b.Body, "encryption.method." + b.Type + "." + b.Name, nil})
 	if diags.HasErrors() {
 		return nil, diags
 	}
 	return m, diags
 }
 
-// arguments are those of a block, and who evaluates them.
-type arguments struct {
+// given are the arguments of a block, and who evaluates them.
+type given struct {
 	session *session
 	body    hcl.Body
 	subject string
@@ -57,7 +61,7 @@ type arguments struct {
 }
 
 // value evaluates an expression. Text that names a key provider stands for it, because JSON has no other way to say it.
-func (a arguments) value(e hcl.Expression) (cty.Value, diag.List) {
+func (a given) value(e hcl.Expression) (cty.Value, diag.List) {
 	v, diags := a.evaluate(e)
 	if diags.HasErrors() || v.IsNull() || v.Type() != cty.String || !v.IsKnown() || !strings.HasPrefix(v.AsString(), "key_provider.") {
 		return v, diags
@@ -69,7 +73,7 @@ func (a arguments) value(e hcl.Expression) (cty.Value, diag.List) {
 	return a.evaluate(&hclsyntax.ScopeTraversalExpr{Traversal: traversal, SrcRange: e.Range()})
 }
 
-func (a arguments) evaluate(e hcl.Expression) (cty.Value, diag.List) {
+func (a given) evaluate(e hcl.Expression) (cty.Value, diag.List) {
 	var plain []hcl.Traversal
 	var diags diag.List
 	providers := map[string]map[string]cty.Value{}
@@ -113,7 +117,7 @@ func (a arguments) evaluate(e hcl.Expression) (cty.Value, diag.List) {
 }
 
 // keysOf returns the keys of the key provider that a traversal names.
-func (a arguments) keysOf(t hcl.Traversal) (typ, named string, v cty.Value, diags diag.List) {
+func (a given) keysOf(t hcl.Traversal) (typ, named string, v cty.Value, diags diag.List) {
 	at := t.SourceRange()
 	typ, named, ok := address(t, "key_provider")
 	if !ok {
@@ -138,16 +142,13 @@ func (x *session) provide(k keyProvider, stack []string) (cty.Value, diag.List) 
 		return cty.NilVal, diag.Errors(noKeys, fmt.Sprintf(
 			"The key provider %s needs its own key: %s.", address, strings.Join(append(slices.Clone(stack), address), " -> ")), nil)
 	}
-	kind, ok := keyProviderKinds[k.Type]
-	if !ok {
-		return cty.NilVal, unknownKeyProvider(k.Type, x.settings.at)
-	}
-	provider, diags := kind(arguments{x, k.Body, "encryption.key_provider." + k.Type + "." + k.Name, append(slices.Clone(stack), address)})
+	provider, diags := x.source(k, append(slices.Clone(stack), address))
+	diags = diags.WithSubject(&k.At)
 	if diags.HasErrors() {
 		return cty.NilVal, diags
 	}
 	failed := func(summary string, err error) (cty.Value, diag.List) {
-		return cty.NilVal, diags.Append(diag.New(diag.Error, summary, fmt.Sprintf("%s: %s.", k.metaKey(), err), nil))
+		return cty.NilVal, diags.Append(diag.New(diag.Error, summary, fmt.Sprintf("%s: %s.", k.metaKey(), err), &k.At))
 	}
 	if err := provider.check(); err != nil {
 		return failed("Unable to build encryption key data", err)
@@ -172,15 +173,22 @@ func (x *session) provide(k keyProvider, stack []string) (cty.Value, diag.List) 
 	return x.done[address], diags
 }
 
-// later are the key providers of OpenTofu that need a service of a cloud.
-var later = []string{"aws_kms", "azure_vault", "gcp_kms", "openbao"}
-
-func unknownKeyProvider(typ string, at hcl.Range) diag.List {
-	summary := fmt.Sprintf("Error fetching key_provider %q", typ)
-	known := strings.Join(slices.Sorted(maps.Keys(keyProviderKinds)), " and ")
-	if slices.Contains(later, typ) {
-		return diag.Errors(summary, fmt.Sprintf(
-			"Millipede has no key provider %q yet; it has %s. With external, a program of yours can ask the key service; with pbkdf2, its answer can be chained.", typ, known), &at)
+// source makes a key provider of its block. stack are the key providers that wait for it, itself the last.
+func (x *session) source(k keyProvider, stack []string) (source, diag.List) {
+	a := given{x, k.Body, "encryption.key_provider." + k.Type + "." + k.Name, stack}
+	if own, ok := ownKinds[k.Type]; ok {
+		return own(a)
 	}
-	return diag.Errors(summary, fmt.Sprintf("There is no key provider %q; there are %s.", typ, known), &at)
+	for _, kind := range x.kinds {
+		if kind.Name == k.Type {
+			return x.service(kind, k, a)
+		}
+	}
+	known := slices.Collect(maps.Keys(ownKinds))
+	for _, kind := range x.kinds {
+		known = append(known, kind.Name)
+	}
+	slices.Sort(known)
+	return nil, diag.Errors(fmt.Sprintf("Error fetching key_provider %q", k.Type),
+		fmt.Sprintf("There is no key provider %q; there are %s.", k.Type, strings.Join(known, ", ")), nil)
 }

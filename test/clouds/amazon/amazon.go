@@ -49,6 +49,7 @@ type Server struct {
 	table    map[string]map[string]string // rows by LockID
 	requests []string
 	failures []int // statuses of the next answers; 0 lets one through
+	hangs    bool
 }
 
 // New starts a server with buckets.
@@ -74,6 +75,13 @@ func (s *Server) Fail(statuses ...int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failures = statuses
+}
+
+// Hang leaves all later requests without an answer.
+func (s *Server) Hang() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hangs = true
 }
 
 // Object returns what is stored.
@@ -119,6 +127,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(status)
 			return
 		}
+	}
+	if s.hangs {
+		s.mu.Unlock()
+		<-r.Context().Done()
+		s.mu.Lock()
+		return
 	}
 	if !s.signed(r, body) {
 		refuse(w, http.StatusForbidden, "SignatureDoesNotMatch")

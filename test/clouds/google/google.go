@@ -1,5 +1,5 @@
 // Package google is a fake of the calls that Millipede and OpenTofu make to Google Cloud: Cloud Storage (its JSON API,
-// and media on the path of its XML API), tokens for service accounts, and impersonation.
+// and media on the path of its XML API), Cloud KMS, tokens for service accounts, and impersonation.
 //
 // It keeps generations, preconditions, check sums and customers' keys, and refuses requests without a token that it has
 // given out. It is written from the public documentation of the services, for these calls alone.
@@ -27,6 +27,9 @@ import (
 
 // Token is an access token that the server takes from the start.
 const Token = "ya29.fake"
+
+// tokenScope is what Token may do; for tests of other services it is taken for theirs too.
+const tokenScope = "https://www.googleapis.com/auth/devstorage.read_write"
 
 // Object is what is stored under a name.
 type Object struct {
@@ -63,7 +66,7 @@ func NewTLS(t testing.TB, buckets ...string) *Server { return start(t, true, buc
 func start(t testing.TB, tls bool, buckets []string) *Server {
 	s := &Server{
 		t: t, buckets: map[string]map[string]Object{}, generation: 1790000000000000,
-		tokens: map[string]string{Token: "https://www.googleapis.com/auth/devstorage.read_write"},
+		tokens: map[string]string{Token: tokenScope},
 	}
 	for _, b := range buckets {
 		s.buckets[b] = map[string]Object{}
@@ -204,6 +207,10 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 	if account, ok := strings.CutSuffix(r.URL.Path, ":generateAccessToken"); ok {
 		s.impersonate(w, scope, account, body)
+		return
+	}
+	if strings.HasPrefix(r.URL.Path, "/kms/v1/") {
+		s.kms(w, r, scope, body)
 		return
 	}
 	s.storage(w, r, body)

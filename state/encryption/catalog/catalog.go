@@ -1,0 +1,16 @@
+// Package catalog lists the kinds of key providers that ask key services.
+//
+// A new key provider is a package of its own below state/encryption, and a line here. Nothing registers itself.
+package catalog
+
+import (
+	"github.com/millipede-iac/millipede/state/encryption"
+	"github.com/millipede-iac/millipede/state/encryption/awskms"
+	"github.com/millipede-iac/millipede/state/encryption/gcpkms"
+	"github.com/millipede-iac/millipede/state/encryption/openbao"
+)
+
+// All returns every kind. The slice is the caller's.
+func All() []*encryption.Kind {
+	return []*encryption.Kind{awskms.Kind(), gcpkms.Kind(), openbao.Kind()}
+}

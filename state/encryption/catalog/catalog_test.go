@@ -1,0 +1,411 @@
+package catalog_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/cloud"
+	"github.com/millipede-iac/millipede/lang/arguments"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/bolt"
+	"github.com/millipede-iac/millipede/state/encryption"
+	"github.com/millipede-iac/millipede/state/encryption/catalog"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/test/clouds/amazon"
+	"github.com/millipede-iac/millipede/test/clouds/google"
+	"github.com/millipede-iac/millipede/test/clouds/vault"
+)
+
+const stateText = `{"version":4,"terraform_version":"1.12.6","serial":3,"lineage":"l","outputs":{"o":{"value":"s3cret","type":"string"}}}`
+
+// world is the services, and the environment that leads to them.
+type world struct {
+	amazon *amazon.Server
+	google *google.Server
+	vault  *vault.Server
+	env    map[string]string
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{amazon: amazon.New(t), google: google.New(t), vault: vault.New(t, "my key", "other")}
+	w.env = map[string]string{
+		"AWS_ACCESS_KEY_ID": amazon.AccessKey, "AWS_SECRET_ACCESS_KEY": amazon.SecretKey, "AWS_REGION": "us-east-1",
+		"AWS_ENDPOINT_URL_KMS": w.amazon.URL, "AWS_ENDPOINT_URL_STS": w.amazon.URL,
+		"GOOGLE_OAUTH_ACCESS_TOKEN": google.Token, "GOOGLE_KMS_CUSTOM_ENDPOINT": w.google.KMSEndpoint(),
+		"BAO_ADDR": w.vault.URL, "BAO_TOKEN": vault.Token, "HOME": t.TempDir(),
+	}
+	return w
+}
+
+// providers are blocks of each key provider, with the names of the fields that their metadata has.
+var providers = map[string]struct{ block, fields string }{
+	"aws_kms": {`key_provider "aws_kms" "k" {
+  kms_key_id = "alias/k"
+  key_spec   = "AES_256"
+}`, "ciphertext_blob"},
+	"gcp_kms": {`key_provider "gcp_kms" "k" {
+  kms_encryption_key = "projects/p/locations/l/keyRings/r/cryptoKeys/k"
+  key_length         = 32
+}`, "ciphertext"},
+	"openbao": {`key_provider "openbao" "k" {
+  key_name = "my key"
+}`, "ciphertext"},
+}
+
+// use encrypts the state with the keys of a provider.
+func use(typ string) string {
+	return "\nmethod \"aes_gcm\" \"m\" {\n  keys = key_provider." + typ + ".k\n}\nstate {\n  method = method.aes_gcm.m\n}\n"
+}
+
+func (w *world) open(t *testing.T, text string, kinds ...*encryption.Kind) (*encryption.Encryption, diag.List) {
+	t.Helper()
+	f, problems := hclsyntax.ParseConfig([]byte(text), "main.tf", hcl.InitialPos)
+	if problems.HasErrors() {
+		t.Fatal(problems)
+	}
+	return encryption.New(t.Context(), encryption.Options{
+		Block: f.Body, Kinds: append(catalog.All(), kinds...),
+		Surroundings: cloud.Surroundings{Env: func(name string) string { return w.env[name] }},
+	})
+}
+
+func (w *world) state(t *testing.T, text string, kinds ...*encryption.Kind) *encryption.Target {
+	t.Helper()
+	e, diags := w.open(t, text, kinds...)
+	if diags.HasErrors() {
+		t.Fatal(diags.Err())
+	}
+	return e.State()
+}
+
+func seal(t *testing.T, target *encryption.Target) []byte {
+	t.Helper()
+	sealed, err := target.SealState(t.Context(), []byte(stateText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sealed
+}
+
+func opens(t *testing.T, target *encryption.Target, sealed []byte) {
+	t.Helper()
+	plain, _, err := target.OpenState(t.Context(), sealed)
+	if err != nil || string(plain) != stateText {
+		t.Fatalf("%s, %v", plain, err)
+	}
+}
+
+func TestWhatIsEncryptedNamesItsKeyAndAnotherProcessDecryptsIt(t *testing.T) {
+	for typ, p := range providers {
+		t.Run(typ, func(t *testing.T) {
+			w := newWorld(t)
+			first := seal(t, w.state(t, p.block+use(typ)))
+			var e struct {
+				Meta map[string][]byte `json:"meta"`
+			}
+			var kept map[string][]byte
+			if json.Unmarshal(first, &e) != nil || json.Unmarshal(e.Meta["key_provider."+typ+".k"], &kept) != nil {
+				t.Fatalf("the envelope is %s", first)
+			}
+			if fields := strings.Join(slices.Sorted(maps.Keys(kept)), " "); fields != p.fields {
+				t.Errorf("the metadata has the fields %s, want %s", fields, p.fields)
+			}
+			if strings.Contains(string(first), "s3cret") {
+				t.Errorf("a secret is in the clear: %s", first)
+			}
+			opens(t, w.state(t, p.block+use(typ)), first)
+			second := seal(t, w.state(t, p.block+use(typ)))
+			if string(first) == string(second) {
+				t.Error("two operations have the same data key")
+			}
+		})
+	}
+}
+
+func TestAKeyThatWasRecoveredIsNotAskedForAgain(t *testing.T) {
+	w := newWorld(t)
+	text := providers["openbao"].block + use("openbao")
+	sealed := seal(t, w.state(t, text))
+	target := w.state(t, text)
+	before := len(w.vault.Requests())
+	opens(t, target, sealed)
+	opens(t, target, sealed)
+	if got := w.vault.Requests()[before:]; len(got) != 1 || got[0] != "PUT /v1/transit/decrypt/my%2520key" {
+		t.Errorf("two readings asked %v", got)
+	}
+}
+
+func TestChainsFallbacksAndAliases(t *testing.T) {
+	w := newWorld(t)
+	for typ, p := range providers {
+		t.Run(typ, func(t *testing.T) {
+			plain := seal(t, w.state(t, p.block+use(typ)))
+			chain := p.block + `
+key_provider "pbkdf2" "k" {
+  chain         = key_provider.` + typ + `.k
+  iterations    = 200000
+  hash_function = "sha256"
+}` + use("pbkdf2")
+			opens(t, w.state(t, chain), seal(t, w.state(t, chain)))
+			rollover := strings.Replace(chain, "state {\n  method = method.aes_gcm.m\n", `
+method "aes_gcm" "old" {
+  keys = key_provider.`+typ+`.k
+}
+state {
+  method = method.aes_gcm.m
+  fallback {
+    method = method.aes_gcm.old
+  }
+`, 1)
+			target := w.state(t, rollover)
+			if _, stale, err := target.OpenState(t.Context(), plain); err != nil || !stale {
+				t.Errorf("with a fallback: %v, %v", stale, err)
+			}
+			opens(t, target, seal(t, target))
+			alias := strings.Replace(p.block, "{", "{\n  encrypted_metadata_alias = \"kept\"", 1)
+			renamed := strings.NewReplacer(`"k"`, `"z"`, "."+"k\n", ".z\n").Replace(alias + use(typ))
+			opens(t, w.state(t, renamed), seal(t, w.state(t, alias+use(typ))))
+		})
+	}
+}
+
+func TestTheKeyOfTheStoreIsWrappedByEachKeyProvider(t *testing.T) {
+	for typ, p := range providers {
+		t.Run(typ, func(t *testing.T) {
+			w := newWorld(t)
+			path := filepath.Join(t.TempDir(), "state.db")
+			open := func(wrapper bolt.Wrapper) *bolt.Store {
+				t.Helper()
+				s, err := bolt.OpenOptions(path, journal.LockInfo{Who: "me"}, 0, bolt.Options{NewID: rand.Text, NoSync: true, Wrapper: wrapper})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return s
+			}
+			s := open(w.state(t, p.block+use(typ)))
+			if err := s.Commit(t.Context(), "default", "", journal.Tx{
+				Changes: []state.Change{state.SetOutput{Name: "o", Output: &state.Output{Value: cty.StringVal("s3cret")}}}, EndVersion: true,
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = open(w.state(t, p.block+use(typ)))
+			if now, err := s.Load(t.Context(), "default"); err != nil || now.Outputs["o"].Value.AsString() != "s3cret" {
+				t.Errorf("with the key: %v", err)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = open(nil)
+			if _, err := s.Load(t.Context(), "default"); !errors.Is(err, bolt.ErrSealed) {
+				t.Errorf("without the key: %v", err)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// mistakes are wrong configurations: what is replaced in a block, by what, the summary, the line, and a part of the detail.
+var mistakes = map[string]struct {
+	typ, from, to, summary string
+	line                   int
+	detail                 string
+	env                    map[string]string
+}{
+	"aws_kms, no key":              {"aws_kms", "  kms_key_id = \"alias/k\"\n", "", "Missing required argument", 1, "kms_key_id", nil},
+	"aws_kms, an empty key":        {"aws_kms", "alias/k", "", "Invalid Value", 2, "empty", nil},
+	"aws_kms, another spec":        {"aws_kms", "AES_256", "RSA", "Invalid Value", 3, "AES_128", nil},
+	"aws_kms, unknown argument":    {"aws_kms", "kms_key_id", "bucket = 1\n kms_key_id", "Unsupported argument", 2, "bucket", nil},
+	"aws_kms, no region":           {"aws_kms", "", "", "Missing region value", 1, "AWS_REGION", map[string]string{"AWS_REGION": ""}},
+	"aws_kms, no such region":      {"aws_kms", "kms_key_id", "region = \"mars\"\n kms_key_id", "Invalid region value", 2, "mars", nil},
+	"aws_kms, accounts":            {"aws_kms", "kms_key_id", "allowed_account_ids = [\"1\"]\n forbidden_account_ids = [\"2\"]\n kms_key_id", "Invalid combination of arguments", 2, "conflicts", nil},
+	"aws_kms, forbidden account":   {"aws_kms", "kms_key_id", "forbidden_account_ids = [\"123456789012\"]\n kms_key_id", "Invalid account ID", 1, "123456789012", nil},
+	"aws_kms, two endpoints":       {"aws_kms", "kms_key_id", "endpoints {}\n endpoints {}\n kms_key_id", "Too many endpoints blocks", 3, "No more than 1", nil},
+	"aws_kms, a role without name": {"aws_kms", "kms_key_id", "assume_role = {}\n kms_key_id", "Incorrect attribute value type", 2, "role_arn", nil},
+	"aws_kms, retry mode":          {"aws_kms", "kms_key_id", "retry_mode = \"often\"\n kms_key_id", "Invalid Value", 2, "adaptive", nil},
+	"aws_kms, wrong credentials":   {"aws_kms", "", "", "Failed to configure the key provider aws_kms", 1, "403", map[string]string{"AWS_SECRET_ACCESS_KEY": "wrong-secret-of-mine"}},
+	"gcp_kms, no key":              {"gcp_kms", "  kms_encryption_key = \"projects/p/locations/l/keyRings/r/cryptoKeys/k\"\n", "", "Missing required argument", 1, "kms_encryption_key", nil},
+	"gcp_kms, half a name":         {"gcp_kms", "projects/p/locations/l/", "", "Invalid Value", 2, "full name", nil},
+	"gcp_kms, no length":           {"gcp_kms", "= 32", "= 0", "Invalid Value", 3, "1024", nil},
+	"gcp_kms, too long":            {"gcp_kms", "= 32", "= 1025", "Invalid Value", 3, "1024", nil},
+	"gcp_kms, no number":           {"gcp_kms", "= 32", "= \"x\"", "Incorrect attribute value type", 3, "number", nil},
+	"gcp_kms, broken credentials":  {"gcp_kms", "key_length", "credentials = \"wrong-secret-of-mine\"\n key_length", "Invalid Value", 3, "neither valid JSON", map[string]string{"GOOGLE_OAUTH_ACCESS_TOKEN": ""}},
+	"gcp_kms, a wrong token":       {"gcp_kms", "", "", "Unable to fetch encryption key data", 1, "Invalid Credentials", map[string]string{"GOOGLE_OAUTH_ACCESS_TOKEN": "wrong-secret-of-mine"}},
+	"gcp_kms, no such key":         {"gcp_kms", "projects/p", "projects/q", "Unable to fetch encryption key data", 1, "not found", nil},
+	"openbao, no key":              {"openbao", "  key_name = \"my key\"\n", "", "Missing required argument", 1, "key_name", nil},
+	"openbao, an empty key":        {"openbao", "my key", "", "Invalid Value", 2, "empty", nil},
+	"openbao, another length":      {"openbao", "key_name", "key_length = 24\n key_name", "Invalid Value", 2, "16, 32 or 64", nil},
+	"openbao, no address":          {"openbao", "key_name", "address = \"wrong-secret-of-mine\"\n key_name", "Invalid Value", 2, "address like", nil},
+	"openbao, a wrong token":       {"openbao", "", "", "Unable to fetch encryption key data", 1, "permission denied", map[string]string{"BAO_TOKEN": "wrong-secret-of-mine"}},
+	"openbao, no token":            {"openbao", "", "", "Unable to fetch encryption key data", 1, "no token was sent", map[string]string{"BAO_TOKEN": ""}},
+	"openbao, no such key":         {"openbao", "my key", "your key", "Unable to fetch encryption key data", 1, "encryption key not found", nil},
+	"openbao, nobody there":        {"openbao", "", "", "Unable to fetch encryption key data", 1, "refused", map[string]string{"BAO_ADDR": "http://127.0.0.1:1"}},
+	"openbao, no certificate":      {"openbao", "", "", "Failed to configure the key provider openbao", 1, "BAO_CACERT", map[string]string{"BAO_CACERT": "/does/not/exist"}},
+}
+
+func TestMistakesAreToldWithTheirLineAndWithoutSecrets(t *testing.T) {
+	for name, c := range mistakes {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			maps.Copy(w.env, c.env)
+			began := time.Now()
+			_, diags := w.open(t, strings.Replace(providers[c.typ].block, c.from, c.to, 1)+use(c.typ))
+			i := slices.IndexFunc(diags, func(d *diag.Diagnostic) bool { return d.Severity == diag.Error && d.Summary == c.summary })
+			if i < 0 {
+				t.Fatalf("got %v, want %s", diags.Err(), c.summary)
+			}
+			d := diags[i]
+			if d.Subject == nil || d.Subject.Filename != "main.tf" || d.Subject.Start.Line != c.line || !strings.Contains(d.Detail, c.detail) {
+				t.Errorf("%s: %s at %v, want line %d and %q", d.Summary, d.Detail, d.Subject, c.line, c.detail)
+			}
+			if strings.Contains(diags.Err().Error()+d.Detail, "wrong-secret-of-mine") {
+				t.Errorf("a secret is shown: %v", diags.Err())
+			}
+			if time.Since(began) > 10*time.Second {
+				t.Errorf("it took %s", time.Since(began))
+			}
+		})
+	}
+}
+
+func TestAServiceThatIsBusyForAMomentIsAskedAgain(t *testing.T) {
+	w := newWorld(t)
+	for typ, fail := range map[string]func(){
+		"aws_kms": func() { w.amazon.Fail(0, 503, 429) }, "gcp_kms": func() { w.google.Fail(503, 429) }, "openbao": func() { w.vault.Fail(503, 429) },
+	} {
+		t.Run(typ, func(t *testing.T) {
+			fail()
+			target := w.state(t, providers[typ].block+use(typ))
+			opens(t, target, seal(t, target))
+		})
+	}
+}
+
+func TestAServiceThatIsSilentIsGivenUp(t *testing.T) {
+	for typ, silence := range map[string]func(w *world){
+		"aws_kms": func(w *world) { w.amazon.Hang() },
+		"openbao": func(w *world) { w.vault.Fail(vault.Hangs, vault.Hangs, vault.Hangs) },
+	} {
+		t.Run(typ, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			silence(w)
+			began := time.Now()
+			_, diags := w.open(t, providers[typ].block+use(typ))
+			if err := diags.Err(); err == nil || !strings.Contains(diags[0].Detail, "no answer within") || diags[0].Subject == nil {
+				t.Errorf("got %v", err)
+			}
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("it took %s", took)
+			}
+		})
+	}
+}
+
+func TestTheEndOfTheCommandEndsTheAsking(t *testing.T) {
+	w := newWorld(t)
+	w.vault.Fail(vault.Hangs)
+	f, _ := hclsyntax.ParseConfig([]byte(providers["openbao"].block+use("openbao")), "main.tf", hcl.InitialPos)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stopped := errors.New("the user has had enough")
+	done := make(chan diag.List, 1)
+	go func() {
+		_, diags := encryption.New(ctx, encryption.Options{
+			Block: f.Body, Kinds: catalog.All(), Surroundings: cloud.Surroundings{Env: func(name string) string { return w.env[name] }},
+		})
+		done <- diags
+	}()
+	for len(w.vault.Requests()) == 0 {
+		select {
+		case diags := <-done:
+			t.Fatalf("it ended early: %v", diags.Err())
+		case <-time.After(time.Millisecond):
+		}
+	}
+	cancel(stopped)
+	if diags := <-done; !diags.HasErrors() {
+		t.Error("it went on")
+	}
+}
+
+// toy is a key provider that is added by the recipe of ARCHITECTURE.md: a file of its own (this function), its line in
+// the table (where the test hands it over), and its layer.
+func toy() *encryption.Kind {
+	return &encryption.Kind{
+		Name:   "toy",
+		Schema: &schema.Block{Attributes: map[string]*schema.Attribute{"shift": {Type: cty.Number, Required: true}}},
+		Open: func(_ context.Context, _ cloud.Surroundings, args arguments.Arguments) (encryption.KeyService, diag.List) {
+			if args.Int("shift") == 0 {
+				return nil, diag.List{args.Problem("shift", "Invalid Value", "The value cannot be 0")}
+			}
+			return toyKeys(args.Int("shift")), nil
+		},
+	}
+}
+
+type toyKeys byte
+
+func (k toyKeys) Make(context.Context) ([]byte, any, error) {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key)
+	return key, k.turned(key), nil
+}
+
+func (k toyKeys) Recover(_ context.Context, meta json.RawMessage) ([]byte, error) {
+	var wrapped []byte
+	err := json.Unmarshal(meta, &wrapped)
+	return k.turned(wrapped), err
+}
+
+func (k toyKeys) turned(key []byte) []byte {
+	out := slices.Clone(key)
+	for i := range out {
+		out[i] ^= byte(k)
+	}
+	return out
+}
+
+func TestAKeyProviderIsAddedByTheRecipe(t *testing.T) {
+	const block = "key_provider \"toy\" \"k\" {\n  shift = 7\n}\n"
+	w := newWorld(t)
+	opens(t, w.state(t, block+use("toy"), toy()), seal(t, w.state(t, block+use("toy"), toy())))
+	_, diags := w.open(t, strings.Replace(block, "7", "0", 1)+use("toy"), toy())
+	if !diags.HasErrors() || diags[0].Subject == nil || diags[0].Subject.Start.Line != 2 {
+		t.Errorf("got %v", diags.Err())
+	}
+}
+
+func TestEachPackageOfAKeyProviderIsInTheTable(t *testing.T) {
+	entries, err := os.ReadDir("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := os.ReadFile("catalog.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.IsDir() && e.Name() != "catalog" && e.Name() != "testdata" && !strings.Contains(string(table), e.Name()+".Kind()") {
+			t.Errorf("state/encryption/%s is not in the table", e.Name())
+		}
+	}
+}

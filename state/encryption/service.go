@@ -1,0 +1,209 @@
+package encryption
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/cloud"
+	"github.com/millipede-iac/millipede/lang/arguments"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/eval"
+	"github.com/millipede-iac/millipede/provider/schema"
+)
+
+// Kind is a kind of key provider that asks a key service. A Kind is immutable.
+type Kind struct {
+	Name string
+	// Schema, Env, Defaults and Conflicts are those of arguments.Spec.
+	Schema    *schema.Block
+	Env       map[string][]string
+	Defaults  map[string]cty.Value
+	Conflicts [][2]string
+	// Open checks what a schema cannot say, and gets ready to ask the service. The diagnostics about an argument have its
+	// path (Arguments.Problem). It may ask the network, within ctx.
+	Open func(ctx context.Context, s cloud.Surroundings, args arguments.Arguments) (KeyService, diag.List)
+}
+
+// KeyService makes data keys and recovers them. It is safe for concurrent use. Its errors hold no secrets.
+type KeyService interface {
+	// Make makes a new data key. meta is what Recover needs; it is kept as JSON, in the clear, with what is encrypted.
+	Make(ctx context.Context) (key []byte, meta any, err error)
+	// Recover returns the key that Make has made with this metadata, be it in another process; nil when the metadata names
+	// none.
+	Recover(ctx context.Context, meta json.RawMessage) (key []byte, err error)
+}
+
+// ErrMetadata means that metadata is not of the key service that is asked for its key.
+var ErrMetadata = errors.New("the metadata is not this key provider's")
+
+// serviceTime bounds each use of a key service: opening it, or asking for a key, with all that is tried again.
+const serviceTime = 8 * time.Second
+
+// opened is a key service with the arguments that it was opened with.
+type opened struct {
+	args    cty.Value
+	service KeyService
+}
+
+// service returns the source that asks a key service. The service is opened once for all sessions in which its arguments
+// are the same.
+func (x *session) service(kind *Kind, k keyProvider, a given) (source, diag.List) {
+	value, diags := a.object(kind.Schema)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	spec := arguments.Spec{
+		Subject: fmt.Sprintf("the key provider %q", kind.Name), Schema: kind.Schema, Env: kind.Env, Defaults: kind.Defaults,
+		Conflicts: kind.Conflicts,
+	}
+	args, more := spec.Decode(value)
+	if diags = diags.Append(more); !diags.HasErrors() && !args.WhollyKnown() {
+		diags = diags.Append(diag.New(diag.Error, "Unsuitable value type", "An argument of this key provider is not known yet.", nil))
+	}
+	if !diags.HasErrors() {
+		args, more = spec.Complete(args, x.surroundings.Env)
+		diags = diags.Append(more)
+	}
+	if diags.HasErrors() {
+		return nil, eval.AtSource(diags, k.Body)
+	}
+	s, more := x.keys.open(k.address(), value, func() (KeyService, diag.List) {
+		ctx, cancel := context.WithTimeoutCause(x.ctx, serviceTime, errSlow)
+		defer cancel()
+		service, diags := kind.Open(ctx, x.surroundings, args)
+		if diags.HasErrors() && errors.Is(context.Cause(ctx), errSlow) {
+			diags = diag.Errors("Unable to fetch encryption key data", fmt.Sprintf("%s: %s.", k.metaKey(), errSlow), nil)
+		}
+		return service, diags
+	})
+	return &serviceKeys{name: k.address(), service: s, keys: x.keys}, eval.AtSource(diags.Append(more), k.Body)
+}
+
+var errSlow = fmt.Errorf("there was no answer within %s", serviceTime)
+
+// open returns the service of a key provider, which make opens unless it is open with the same arguments.
+func (k *keys) open(address string, args cty.Value, make func() (KeyService, diag.List)) (KeyService, diag.List) {
+	k.mu.Lock()
+	have, ok := k.opened[address]
+	k.mu.Unlock() // not held while the network is asked: opening twice does no harm
+	if ok && have.args.RawEquals(args) {
+		return have.service, nil
+	}
+	s, diags := make()
+	if !diags.HasErrors() {
+		k.mu.Lock()
+		k.opened[address] = opened{args, s}
+		k.mu.Unlock()
+	}
+	return s, diags
+}
+
+// object evaluates the arguments and nested blocks that a schema has.
+func (a given) object(b *schema.Block) (cty.Value, diag.List) {
+	shape := &hcl.BodySchema{}
+	for _, name := range slices.Sorted(maps.Keys(b.Attributes)) {
+		shape.Attributes = append(shape.Attributes, hcl.AttributeSchema{Name: name, Required: b.Attributes[name].Required})
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.Blocks)) {
+		shape.Blocks = append(shape.Blocks, hcl.BlockHeaderSchema{Type: name})
+	}
+	content, problems := a.body.Content(shape)
+	var diags diag.List
+	if diags = diags.Append(problems); diags.HasErrors() {
+		return cty.NilVal, diags
+	}
+	values := map[string]cty.Value{}
+	for _, name := range slices.Sorted(maps.Keys(content.Attributes)) {
+		v, more := a.value(content.Attributes[name].Expr)
+		diags = diags.Append(more)
+		values[name] = v
+	}
+	nested := map[string][]cty.Value{}
+	for _, block := range content.Blocks {
+		if most := b.Blocks[block.Type].MaxItems; most > 0 && int64(len(nested[block.Type])) >= int64(most) {
+			diags = diags.Append(diag.New(diag.Error, "Too many "+block.Type+" blocks",
+				fmt.Sprintf("No more than %d %q blocks are allowed.", most, block.Type), &block.DefRange))
+			continue
+		}
+		inner := a
+		inner.body = block.Body
+		v, more := inner.object(&b.Blocks[block.Type].Block)
+		if diags = diags.Append(more); !more.HasErrors() {
+			nested[block.Type] = append(nested[block.Type], v)
+		}
+	}
+	for name, list := range nested {
+		values[name] = cty.TupleVal(list)
+	}
+	return cty.ObjectVal(values), diags
+}
+
+// serviceKeys is a key provider whose keys a key service makes.
+type serviceKeys struct {
+	name    string
+	service KeyService
+	keys    *keys
+}
+
+// check implements source. The service has checked its arguments when it was opened.
+func (s *serviceKeys) check() error { return nil }
+
+// provide implements source. Each encryption has a key of its own. Where something is decrypted nothing is encrypted, so
+// the service is not asked for another key: the key that was recovered stands in for it.
+func (s *serviceKeys) provide(ctx context.Context, kept json.RawMessage) (pair, []byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, serviceTime, errSlow)
+	defer cancel()
+	if kept != nil {
+		key, err := s.keys.recovered(s.name, kept, func() ([]byte, error) { return s.service.Recover(ctx, kept) })
+		switch {
+		case errors.Is(err, ErrMetadata):
+			return pair{}, nil, undecodable{err}
+		case err != nil:
+			return pair{}, nil, fmt.Errorf("the key cannot be decrypted: %w", slow(ctx, err))
+		case key != nil:
+			return pair{Encryption: key, Decryption: key}, kept, nil
+		}
+	}
+	key, meta, err := s.service.Make(ctx)
+	if err != nil {
+		return pair{}, nil, fmt.Errorf("no new key can be made: %w", slow(ctx, err))
+	}
+	text, err := json.Marshal(meta)
+	return pair{Encryption: key}, text, err
+}
+
+// slow says in the place of err that the time is over, if it is.
+func slow(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), errSlow) {
+		return errSlow
+	}
+	return err
+}
+
+// recovered returns the key that metadata stands for, which ask is asked for once.
+func (k *keys) recovered(name string, meta json.RawMessage, ask func() ([]byte, error)) ([]byte, error) {
+	sum := sha256.Sum256(append([]byte(name+"\x00"), meta...))
+	id := "recovered " + string(sum[:])
+	k.mu.Lock()
+	key := k.derived[id]
+	k.mu.Unlock() // not held while the network is asked
+	if key != nil {
+		return key, nil
+	}
+	key, err := ask()
+	if err == nil && key != nil {
+		k.mu.Lock()
+		k.derived[id] = key
+		k.mu.Unlock()
+	}
+	return key, err
+}
