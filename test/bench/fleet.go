@@ -91,8 +91,8 @@ func measureWorkers(ctx context.Context, b *bench, n int) error {
 	return nil
 }
 
-// fleet applies a configuration with workers of its own. It returns how long the apply took, and from the first creation of
-// all to the last one of each pool.
+// fleet plans a configuration, and applies the saved plan, with workers of its own. It returns how long the apply took, and how
+// long it was from the first creation of all to the last one of each pool.
 func (b *bench) fleet(ctx context.Context, text string, parallelism int, crews ...crew) (took time.Duration, pools map[string]time.Duration, err error) {
 	if b.providers == "" {
 		return 0, nil, errors.New("the shape needs -providers")
@@ -139,7 +139,11 @@ func (b *bench) fleet(ctx context.Context, text string, parallelism int, crews .
 	if _, err := b.coordinator.run(ctx, at, env, "init"); err != nil {
 		return 0, nil, err
 	}
-	u, err := b.coordinator.run(ctx, at, env, "apply", "-auto-approve", "-compact-warnings", fmt.Sprintf("-parallelism=%d", parallelism))
+	limit := fmt.Sprintf("-parallelism=%d", parallelism)
+	if _, err := b.coordinator.run(ctx, at, env, "plan", limit, "-compact-warnings", "-out=plan"); err != nil { // the limit that the first command makes is that of all
+		return 0, nil, err
+	}
+	u, err := b.coordinator.run(ctx, at, env, "apply", limit, "-compact-warnings", "plan")
 	if err != nil {
 		return 0, nil, err
 	}
