@@ -106,7 +106,11 @@ func (x *executor) compute(vertex int, fn func()) {
 		x.Compute(vertex, fn)
 		return
 	}
-	x.cores <- struct{}{}
+	select {
+	case x.cores <- struct{}{}:
+	case <-x.ctx.Done():
+		return // the run is over, and nobody waits for the vertex
+	}
 	defer func() { <-x.cores }()
 	fn()
 }

@@ -7,23 +7,18 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/loop"
 )
 
-// persist repeats fn until it succeeds. It reports false when the run ended before, or when fn keeps failing for a reason
-// that waiting does not cure: that ends the run.
+// persist repeats fn until it succeeds. It reports false when the run ended before, or when fn has failed for so long that the
+// run is ended because of it.
 func (x *executor) persist(doing string, fn func() error) bool {
-	var since time.Time
+	var patience loop.Patience
 	for {
 		err := fn()
 		if err == nil {
 			return true
 		}
-		switch now := x.Now(); {
-		case loop.Outage(err):
-			since = time.Time{}
-		case since.IsZero():
-			since = now
-		case now.Sub(since) >= loop.StorePatience:
+		if spent := patience.Spent(x.Now(), err); spent > 0 {
 			if x.ctx.Err() == nil {
-				x.inbox.put(loop.Failed{Err: fmt.Errorf("%w for %s: %s: %w", loop.ErrStore, loop.StorePatience, doing, err)})
+				x.inbox.put(loop.Failed{Err: fmt.Errorf("%w for %s: %s: %w", loop.ErrStore, spent.Round(time.Second), doing, err)})
 			}
 			return false
 		}

@@ -154,7 +154,7 @@ func TestWhatIsNotPermittedIsNotRepeatedForEver(t *testing.T) {
 	}
 }
 
-func TestAnOutageIsWaitedForHoweverLongItIs(t *testing.T) {
+func TestAnOutageOfMinutesIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out, _, _, err := refusingRun(t, func(after time.Duration, op mem.Op) error {
 			switch {

@@ -239,17 +239,13 @@ func (x *executor) expand(pool string) (done func(), ok bool) {
 // probe asks the transport regularly whether it is there, and whether it still holds what it held.
 func (x *executor) probe() {
 	mark, err := loadMark(x.ctx, x.Store, x.RunID)
-	told := false // that the store refuses
+	failed := false
 	for known := err == nil && mark != nil; ; {
 		now, err := x.Transport.HighWater(x.ctx, x.used())
-		switch refused := errors.Is(err, wire.ErrStore); {
-		case refused:
-			told = true
-			x.inbox.put(loop.Refusing{Err: err})
-		case err == nil && told:
-			told = false
-			x.inbox.put(loop.Refusing{})
+		if err != nil || failed {
+			x.inbox.put(loop.Probed{Err: err})
 		}
+		failed = err != nil
 		switch {
 		case err != nil: // not connected, perhaps
 		case known && mark.Lost(now):

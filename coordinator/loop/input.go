@@ -91,8 +91,9 @@ type (
 	}
 	// Beat is a heartbeat.
 	Beat struct{ wire.Heartbeat }
-	// Refusing tells that the message store stores nothing, and why; nil: it does so again.
-	Refusing struct{ Err error }
+	// Probed tells what became of the regular look at the message store: nil, or why it stores nothing (wire.ErrStore), or
+	// cannot be looked at.
+	Probed struct{ Err error }
 	// LostData tells that the transport does not hold any more what it held. Older tells instead that an earlier version of the
 	// program has dispatched what is under way, whose registers this one cannot read.
 	LostData struct{ Older bool }
@@ -131,7 +132,7 @@ func (MisplacedResult) isInput() {}
 func (Acked) isInput()           {}
 func (Registered) isInput()      {}
 func (Beat) isInput()            {}
-func (Refusing) isInput()        {}
+func (Probed) isInput()          {}
 func (LostData) isInput()        {}
 func (Surveyed) isInput()        {}
 func (Ticked) isInput()          {}

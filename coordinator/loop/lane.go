@@ -117,7 +117,7 @@ func (l *Loop) onPublished(e Published) {
 		return
 	}
 	doing := fmt.Sprintf("publishing the task for %s", x.work.desc.Address)
-	switch first := x.work.refused.IsZero(); {
+	switch first := x.work.refused.None(); {
 	case l.repeatedly(&x.work.refused, doing, e.Err):
 	case e.Err == nil:
 		x.work.published = true

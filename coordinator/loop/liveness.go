@@ -142,6 +142,7 @@ func (l *Loop) onTicked(e Ticked) {
 	}
 	l.tendPlaces()
 	l.tendLimits()
+	l.tendTroubled()
 	if held := l.stuck(); held != nil {
 		l.giveIn(held)
 	}
@@ -155,7 +156,7 @@ const goneAfter = 5 * time.Second
 // Workers go on, and the run that is resumed takes their results.
 func (l *Loop) partFromTransport() {
 	switch {
-	case !l.stopping || l.leaving || !l.connectedSince.IsZero():
+	case !l.stopping || l.leaving || !l.connectedSince.IsZero() && l.silentSince.IsZero():
 		l.goneSince = time.Time{}
 	case l.goneSince.IsZero():
 		l.goneSince = l.now

@@ -99,8 +99,11 @@ type Loop struct {
 	leaving   bool // what is under way is left alone
 	frozen    bool // the transport lost data
 	broken    error
-	// refusedSince is since when the message store stores nothing; zero while it does.
-	refusedSince time.Time
+	probes    Patience // with the regular look at the message store
+	refusing  bool     // the message store stores nothing
+	// silentSince is since when NATS does not answer; zero while it does. The user is told of it once.
+	silentSince time.Time
+	silenceTold bool
 
 	tally
 }
@@ -196,8 +199,8 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 		l.onRegistered(e)
 	case Beat:
 		l.onBeat(e)
-	case Refusing:
-		l.onRefusing(e)
+	case Probed:
+		l.onProbed(e)
 	case LostData:
 		l.freeze(e.Older)
 	case Surveyed:
@@ -235,7 +238,7 @@ func (l *Loop) halted() bool { return l.stopping || l.leaving || l.frozen || l.b
 // advance starts what can be started.
 func (l *Loop) advance() {
 	switch {
-	case !l.halted() && !l.refusedSince.IsZero(): // nothing new until it is over
+	case !l.halted() && l.refusing: // nothing new until it is over
 	case !l.halted():
 		l.prepareReady()
 		l.launchReady()

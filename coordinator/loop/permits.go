@@ -45,7 +45,7 @@ type limit struct {
 	blockers     []string  // operations in doubt of earlier runs that hold permits, by address, once for each permit
 	investigated time.Time // when those were looked up last
 	surplus      time.Time // since when more are idle than wanted; zero: not
-	refused      time.Time // since when requests fail for a reason that waiting does not cure; zero: they do not
+	refused      Patience  // with requests
 }
 
 // permit is one held slot.
@@ -153,7 +153,7 @@ func (lim *limit) dequeue(id string) bool {
 
 func (l *Loop) onGranted(e Granted) {
 	lim := l.limits[e.Limit]
-	lim.refused = time.Time{}
+	lim.refused = Patience{}
 	if a, ok := l.reclaims[e.PermitKey]; ok {
 		l.reclaimed(lim, e.ID, a)
 		return

@@ -33,6 +33,8 @@ type pool struct {
 	missing bool    // a call found nobody
 	places  *limit  // nil until something is placed here
 	load    float64 // the weights of what waits, in seconds
+	// troubledSince is since when tasks wait here, and no worker takes any; zero: not so.
+	troubledSince time.Time
 	PoolCounts
 }
 

@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -10,53 +9,117 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// ErrStore means that the run was ended, to be resumed, because the transport kept refusing what the run cannot do
-// without.
-var ErrStore = errors.New("NATS kept refusing")
+var (
+	// ErrStore means that the run was ended, to be resumed, because the transport kept refusing what the run cannot do
+	// without, or did not answer.
+	ErrStore = errors.New("NATS kept refusing")
+	// ErrWorkers means that the run was ended, to be resumed, because no worker could take its tasks.
+	ErrWorkers = errors.New("no worker could take a task")
+)
 
-// StorePatience is how long a run waits for a message store that stores nothing, and how long it repeats what fails for
-// another reason than that nobody answers. Without a connection, or an elected leader, it waits without end.
-const StorePatience = 30 * time.Second
-
-// Outage tells whether an error will be over when the transport is there again. Waiting for that, and nothing else, has no
-// bound.
-func Outage(err error) bool {
-	return errors.Is(err, wire.ErrDisconnected) || errors.Is(err, wire.ErrUnanswered) || errors.Is(err, context.DeadlineExceeded)
+// onProbed takes what became of the regular look at the message store. A run pauses while that stores nothing, and ends when it
+// does so for long, or does not answer for long. Nothing is lost by either: what was done is recorded, and what is under way is
+// reported later.
+func (l *Loop) onProbed(e Probed) {
+	if !errors.Is(e.Err, wire.ErrStore) {
+		l.refusing = false
+	}
+	if e.Err == nil {
+		l.silentSince, l.silenceTold = time.Time{}, false
+	}
+	spent := l.probes.Spent(l.now, e.Err)
+	switch {
+	case e.Err == nil:
+	case errors.Is(e.Err, wire.ErrStore):
+		if !l.refusing {
+			l.refusing = true
+			l.tell(-1, diag.List{diag.New(diag.Warning, "NATS stores nothing", fmt.Sprintf(
+				"The run pauses, because the message store does not take messages: %s.\n\n"+
+					"Make room on the disk of NATS. A server of its own must be started again then, because it refuses all that comes after a write that failed; "+
+					"the one inside this process is opened again by itself. If nothing changes within %s, the run ends, and can be resumed.",
+				e.Err, StorePatience), nil)})
+		}
+		if spent > 0 {
+			l.breakOff(fmt.Errorf("%w for %s: %w", ErrStore, spent.Round(time.Second), e.Err))
+		}
+	case Outage(e.Err):
+		if l.silentSince.IsZero() {
+			l.silentSince = l.now
+		}
+		if l.now.Sub(l.silentSince) >= StorePatience && !l.silenceTold {
+			l.silenceTold = true
+			l.tell(-1, diag.List{diag.New(diag.Warning, "NATS does not answer", fmt.Sprintf(
+				"The run waits for the message server, which has not answered for %s: %s.\n\n"+
+					"Make sure that the server is started, that this machine can reach it, and that most of the servers of a cluster are there. "+
+					"The run goes on by itself then. If nothing changes within %s, it ends; it can be interrupted before. Either way it can be resumed.",
+				l.now.Sub(l.silentSince).Round(time.Second), e.Err, OutagePatience), nil)})
+		}
+		if spent > 0 {
+			l.breakOff(fmt.Errorf("NATS has not answered for %s: %w", spent.Round(time.Second), e.Err))
+		}
+	}
 }
 
-// onRefusing pauses the run while the message store stores nothing, and ends it when that lasts. Nothing is lost by
-// either: what was done is recorded, and what is under way is reported later.
-func (l *Loop) onRefusing(e Refusing) {
-	if e.Err == nil {
-		l.refusedSince = time.Time{}
+// breakOff ends the run because of the world around it.
+func (l *Loop) breakOff(err error) {
+	if l.broken == nil {
+		l.broken = err
+	}
+}
+
+// repeatedly tells whether something has failed for long enough to end the run with the error.
+func (l *Loop) repeatedly(p *Patience, doing string, err error) bool {
+	spent := p.Spent(l.now, err)
+	if spent > 0 {
+		l.breakOff(fmt.Errorf("%w for %s: %s: %w", ErrStore, spent.Round(time.Second), doing, err))
+	}
+	return spent > 0
+}
+
+// tendTroubled ends the run when tasks wait in a pool whose workers are all alive, and take none: their disks are full, for
+// instance. That shows nowhere else, because such workers answer calls.
+func (l *Loop) tendTroubled() {
+	if !l.Durable || l.halted() {
 		return
 	}
-	if l.refusedSince.IsZero() {
-		l.refusedSince = l.now
-		l.tell(-1, diag.List{diag.New(diag.Warning, "NATS stores nothing", fmt.Sprintf(
-			"The run pauses, because the message store does not take messages: %s.\n\n"+
-				"Make room on the disk of NATS. A server of its own must be started again then, because it refuses all that comes after a write that failed; "+
-				"the one inside this process is opened again by itself. If nothing changes within %s, the run ends, and can be resumed.",
-			e.Err, StorePatience), nil)})
+	waiting := map[string]int{}
+	for _, v := range l.out {
+		if x := &l.vertices[v]; x.phase == running && x.work.worker == "" {
+			waiting[x.work.pool]++
+		}
 	}
-	if l.now.Sub(l.refusedSince) >= StorePatience && l.broken == nil {
-		l.broken = fmt.Errorf("%w for %s: %w", ErrStore, StorePatience, e.Err)
+	for _, p := range l.poolOrder {
+		why := ""
+		if waiting[p.name] > 0 {
+			why = l.trouble(p.name)
+		}
+		switch {
+		case why == "":
+			p.troubledSince = time.Time{}
+		case p.troubledSince.IsZero():
+			p.troubledSince = l.now
+			l.tell(-1, diag.List{diag.New(diag.Warning, "No worker takes tasks", fmt.Sprintf(
+				"The run waits: every worker of pool %q is alive, and none takes a task. %s\n\n"+
+					"Once a worker has room on its disk, or another one is started for the pool, the run goes on by itself. If nothing changes within %s, it ends, and can be resumed.",
+				p.name, why, StorePatience), nil)})
+		case l.now.Sub(p.troubledSince) >= StorePatience:
+			l.breakOff(fmt.Errorf("%w of pool %q for %s. %s", ErrWorkers, p.name, StorePatience, why))
+		}
 	}
 }
 
-// repeatedly tells whether something that began to fail at a moment, which it keeps, has failed for long enough to end
-// the run with the error.
-func (l *Loop) repeatedly(since *time.Time, doing string, err error) bool {
-	switch {
-	case err == nil || Outage(err):
-		*since = time.Time{}
-	case since.IsZero():
-		*since = l.now
-	case l.now.Sub(*since) >= StorePatience:
-		if l.broken == nil {
-			l.broken = fmt.Errorf("%w for %s: %s: %w", ErrStore, StorePatience, doing, err)
+// trouble says why the workers of a pool take no tasks; empty when one of them does, or there is none.
+func (l *Loop) trouble(pool string) (why string) {
+	for _, w := range l.workerOrder {
+		if !w.takes || w.Pools[0] != pool {
+			continue
 		}
-		return true
+		if w.Trouble == "" {
+			return ""
+		}
+		if why == "" {
+			why = fmt.Sprintf("Worker %s says: %s.", w.Worker, w.Trouble)
+		}
 	}
-	return false
+	return why
 }

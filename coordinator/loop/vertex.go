@@ -119,7 +119,7 @@ type work struct {
 	pool      string
 	published bool         // the stream is known to hold the task
 	sent      time.Time    // when it was published last
-	refused   time.Time    // since when publishing fails for a reason that waiting does not cure; zero: it does not
+	refused   Patience     // with publishing
 	asking    bool         // its register is being read, or the attempt revoked
 	worker    string       // who holds it, when that is known
 	listed    time.Time    // when the holder was known to hold it

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/state"
@@ -229,6 +230,10 @@ func (w *world) stored(a Publish) {
 // take is a worker that gets a task delivered.
 func (w *world) take(id wire.AttemptID) {
 	if _, taken := w.claims[id]; taken || w.silent {
+		return
+	}
+	if w.trouble != nil && w.trouble() != "" {
+		w.arrange(time.Second, 0, func() { w.take(id) }) // it was given back, and comes again
 		return
 	}
 	w.serial++

@@ -50,6 +50,7 @@ type world struct {
 	// Behaviour.
 	latency   func(name string) time.Duration
 	silent    bool                                  // there are no workers
+	trouble   func() string                         // why the workers take no tasks; nil: they do
 	loseCall  func(name string, n int) error        // the fast lane's error
 	answer    func(t *wire.Task) *wire.Result       // what a worker answers
 	work      func(w *world, a wire.AttemptID) bool // false: the worker never comes to an end
@@ -248,8 +249,11 @@ func (w *world) beats(pool string, slots int) {
 		}
 	}
 	slices.Sort(holding)
-	w.send(Beat{wire.Heartbeat{
-		Worker: w.workerOf(pool), Pools: []string{pool}, Slots: slots, Protocol: wire.ProtocolVersion, Attempts: holding}})
+	h := wire.Heartbeat{Worker: w.workerOf(pool), Pools: []string{pool}, Slots: slots, Protocol: wire.ProtocolVersion, Attempts: holding}
+	if w.trouble != nil {
+		h.Trouble = w.trouble()
+	}
+	w.send(Beat{h})
 }
 
 func (w *world) workerOf(pool string) string {

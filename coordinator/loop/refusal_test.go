@@ -1,0 +1,149 @@
+package loop
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/test/numbers"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// A store that refused and was silent by turns was waited for without end: each time-out made the refusal before it be
+// forgotten, and each refusal the time-out.
+func TestARefusalIsNotForgottenBecauseOfATimeOut(t *testing.T) {
+	var p Patience
+	began := time.Unix(0, 0)
+	for at := began; ; at = at.Add(5 * time.Second) {
+		err := wire.ErrStore
+		if at.Unix()%10 == 0 {
+			err = fmt.Errorf("publishing: %w", wire.ErrUnanswered)
+		}
+		if p.Spent(at, err) > 0 {
+			if took := at.Sub(began); took < StorePatience || took > 3*StorePatience {
+				t.Errorf("it was given up after %s", took)
+			}
+			return
+		}
+		if at.Sub(began) > time.Hour {
+			t.Fatal("it is waited for without end")
+		}
+	}
+}
+
+func TestWhatIsNotAnsweredIsWaitedForLongerThanWhatIsRefused(t *testing.T) {
+	for err, want := range map[error]time.Duration{wire.ErrDisconnected: OutagePatience, wire.ErrUnanswered: OutagePatience, wire.ErrDenied: StorePatience} {
+		var p Patience
+		began := time.Unix(0, 0)
+		at := began
+		for p.Spent(at, err) == 0 && at.Sub(began) < time.Hour {
+			at = at.Add(time.Second)
+		}
+		if took := at.Sub(began); took != want {
+			t.Errorf("%v was waited for for %s, not %s", err, took, want)
+		}
+	}
+}
+
+func TestAMachineThatSleptHasNotWaited(t *testing.T) {
+	var p Patience
+	p.Spent(time.Unix(0, 0), wire.ErrUnanswered)
+	if p.Spent(time.Unix(0, 0).Add(8*time.Hour), wire.ErrUnanswered) > 0 {
+		t.Error("two tries before and after a night were taken for a night of tries")
+	}
+}
+
+// troubled is a run whose only worker lives, answers calls, and takes no task until a moment.
+func troubled(t *testing.T, until time.Duration) *world {
+	p := numbers.New(t, 6)
+	p.Lane, p.Stored = program.Safe, true
+	w := newWorld(t, 1, p)
+	began := w.now
+	w.trouble = func() string {
+		if w.now.Sub(began) < until {
+			return "the disk has no room for the journal"
+		}
+		return ""
+	}
+	w.boot()
+	return w
+}
+
+// told counts how often the user was told of something.
+func (w *world) told(summary string) (n int) {
+	for _, p := range w.loop.problems {
+		for _, d := range p.list {
+			if d.Summary == summary {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// Every worker of a pool had a full disk: each took tasks and gave them back, answered calls, and sent heartbeats, so the run
+// saw nothing wrong and showed "Still creating..." for ever.
+func TestARunWhoseWorkersHaveNoRoomSaysSoAndEnds(t *testing.T) {
+	w := troubled(t, time.Hour)
+	began := w.now
+	w.run(1 << 20)
+	if err := w.loop.broken; !errors.Is(err, ErrWorkers) || !strings.Contains(err.Error(), "no room for the journal") {
+		t.Errorf("the run ended with %v", err)
+	}
+	if took := w.now.Sub(began); took > StorePatience+10*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if n := w.told("No worker takes tasks"); n != 1 {
+		t.Errorf("the user was told %d times", n)
+	}
+}
+
+func TestARunGoesOnWhenAWorkerHasRoomAgain(t *testing.T) {
+	w := troubled(t, StorePatience/2)
+	w.finish()
+	w.stateAgrees()
+	w.once()
+	if n := w.told("No worker takes tasks"); n != 1 {
+		t.Errorf("the user was told %d times", n)
+	}
+}
+
+// A server that was there, and answered nothing, was waited for without a word, and without end.
+func TestARunToldOfASilentServerSaysSoAndEndsInTheEnd(t *testing.T) {
+	w := troubled(t, time.Hour)
+	w.trouble = func() string { return "" }
+	w.silent = true
+	began := w.now
+	var probe func()
+	probe = func() {
+		w.send(Probed{wire.ErrUnanswered})
+		w.later(5*time.Second, probe)
+	}
+	probe()
+	w.run(1 << 22)
+	if err := w.loop.broken; !errors.Is(err, wire.ErrUnanswered) || !strings.Contains(err.Error(), "10m0s") {
+		t.Errorf("the run ended with %v", err)
+	}
+	if took := w.now.Sub(began); took > OutagePatience+time.Minute {
+		t.Errorf("it took %s", took)
+	}
+	if n := w.told("NATS does not answer"); n != 1 {
+		t.Errorf("the user was told %d times", n)
+	}
+}
+
+// Whoever interrupted a run whose server was there, and answered nothing, waited for what that would never say.
+func TestAnInterruptedRunLeavesASilentServer(t *testing.T) {
+	w := troubled(t, time.Hour)
+	w.run(200)
+	w.send(Probed{wire.ErrUnanswered})
+	w.send(Interrupted{})
+	began := w.now
+	w.run(1 << 20)
+	if took := w.now.Sub(began); took > goneAfter+5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
