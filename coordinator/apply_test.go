@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -287,27 +286,6 @@ func TestAStoreThatFailsEndsTheRunWithItsError(t *testing.T) {
 		out, err := New(applyOptions(conn, store, p, "a")).Run(context.Background())
 		if !errors.Is(err, full) || out.Status != "interrupted" {
 			t.Errorf("%v, %s", err, out.Status)
-		}
-	})
-}
-
-type panicking struct{ *numbers.Program }
-
-func (p panicking) Complete(ctx context.Context, v int, r *wire.Result) program.Step {
-	panic("the number is odd")
-}
-
-func TestAMistakeOfOursEndsTheRunAsABug(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		system := mem.New(mem.Options{})
-		_, stop := serveCalls(t, system, "default", 10, 0, numbers.Compute)
-		defer stop()
-		conn := system.Connect("coordinator")
-		defer func() { _ = conn.Close() }()
-		_, err := New(Options{Program: panicking{numbers.New(t, 3)}, Transport: conn, RunID: "r", Coordinator: "c"}).Run(context.Background())
-		var bug *Bug
-		if !errors.As(err, &bug) || !strings.Contains(err.Error(), "the number is odd") || !strings.Contains(err.Error(), "Complete") {
-			t.Errorf("%v", err)
 		}
 	})
 }

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/bug"
 	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/failpoint"
@@ -92,12 +92,9 @@ func (x *executor) serve(fn func()) {
 
 // guard runs fn. A panic ends the run as a bug.
 func (x *executor) guard(fn func()) {
-	defer func() {
-		if p := recover(); p != nil {
-			x.inbox.put(loop.Failed{Err: &Bug{p, debug.Stack()}})
-		}
-	}()
-	fn()
+	if err := bug.Catch(func() error { fn(); return nil }); err != nil {
+		x.inbox.put(loop.Failed{Err: err})
+	}
 }
 
 // compute runs fn for a vertex when a core is free.
@@ -117,6 +114,21 @@ func (x *executor) compute(vertex int, fn func()) {
 
 // wait returns when all goroutines have ended; the run's context must have.
 func (x *executor) wait() { x.group.Wait() }
+
+// waitAtMost waits, but not longer than that. Goroutines that are at work then are left to themselves.
+func (x *executor) waitAtMost(d time.Duration) {
+	ended := make(chan struct{})
+	go func() {
+		x.wait()
+		close(ended)
+	}()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+	}
+}
 
 // do carries out one action of the loop.
 func (x *executor) do(a loop.Action) {

@@ -57,19 +57,25 @@ func (Silent) Diagnostics(diag.List)                                           {
 
 // tell passes on to the observer what the loop shows.
 func (r *Runner) tell(s loop.Shown) {
+	d := program.Description{Address: s.Address, Class: s.Class, Action: s.Action, Called: func() (key, id string) {
+		if called := r.Program.Describe(s.Vertex).Called; called != nil {
+			return called()
+		}
+		return "", ""
+	}}
 	switch o := r.Observer; s.Kind {
 	case loop.ShownStarted:
-		o.Started(s.Vertex, r.Program.Describe(s.Vertex), s.Pool, s.At)
+		o.Started(s.Vertex, d, s.Pool, s.At)
 	case loop.ShownProgress:
-		o.Progress(s.Vertex, r.Program.Describe(s.Vertex), s.Took)
+		o.Progress(s.Vertex, d, s.Took)
 	case loop.ShownFinished:
-		o.Finished(s.Vertex, r.Program.Describe(s.Vertex), s.Notes, s.Took)
+		o.Finished(s.Vertex, d, s.Notes, s.Took)
 	case loop.ShownFailed:
-		o.Failed(s.Vertex, r.Program.Describe(s.Vertex), s.Took)
+		o.Failed(s.Vertex, d, s.Took)
 	case loop.ShownSkipped:
-		o.Skipped(s.Vertex, r.Program.Describe(s.Vertex), s.Reason)
+		o.Skipped(s.Vertex, d, s.Reason)
 	case loop.ShownDoubtful:
-		o.Doubtful(s.Vertex, r.Program.Describe(s.Vertex), s.Reason)
+		o.Doubtful(s.Vertex, d, s.Reason)
 	case loop.ShownWaiting:
 		o.Waiting(s.Waits)
 	case loop.ShownCounts:

@@ -9,11 +9,12 @@ package coordinator
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"runtime"
-	"runtime/debug"
 	"time"
 
+	"github.com/millipede-iac/millipede/bug"
 	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/program"
@@ -90,14 +91,7 @@ type Envelope interface {
 }
 
 // Bug is the error of a run that a mistake of ours ended.
-type Bug struct {
-	Value any
-	Stack []byte
-}
-
-func (b *Bug) Error() string {
-	return fmt.Sprintf("%v\n\nThis is a bug in Millipede, please report it with this trace:\n%s", b.Value, b.Stack)
-}
+type Bug = bug.Error
 
 // Runner is one run. Make it with New or Resume, then call Run once; Interrupt, Cancel and Leave may be called from any
 // goroutine, before, while and after it runs.
@@ -175,6 +169,9 @@ func (r *Runner) Cancel() { r.inbox.put(loop.Interrupted{Cancel: true}) }
 // Settle is Interrupt, but that nobody is asked to stop what is under way: it is finished, and awaited.
 func (r *Runner) Settle() { r.inbox.put(loop.Interrupted{Settle: true}) }
 
+// Fail ends the run, because of a bug in what belongs to it.
+func (r *Runner) Fail(err error) { r.inbox.put(loop.Failed{Err: err}) }
+
 // Leave asks to return at once. Workers elsewhere go on with what they do.
 func (r *Runner) Leave() { r.inbox.put(loop.Abandoned{}) }
 
@@ -184,9 +181,15 @@ func (r *Runner) Run(ctx context.Context) (out loop.Outcome, err error) {
 	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer func() {
 		if p := recover(); p != nil {
-			err = &Bug{p, debug.Stack()}
+			err = bug.New(p)
+			if r.acts.ctx != nil {
+				// The loop does not know any more what runs under which permit.
+				r.acts.finish(r.acts.all())
+			}
 			cancel(errEnded)
-			r.acts.wait()
+			r.acts.waitAtMost(bugPatience)
+			r.loop.Break(err)
+			_ = bug.Catch(func() error { out = r.loop.Outcome(); return nil }) // the bug may be there
 		}
 	}()
 	if err := r.open(base); err != nil {
@@ -197,7 +200,11 @@ func (r *Runner) Run(ctx context.Context) (out loop.Outcome, err error) {
 	r.work(ctx)
 	r.acts.finish(r.kept(base, r.loop.Held()))
 	cancel(errEnded)
-	r.acts.wait()
+	if r.broke() {
+		r.acts.waitAtMost(bugPatience)
+	} else {
+		r.acts.wait()
+	}
 	out = r.loop.Outcome()
 	saveDurations(context.WithoutCancel(ctx), r.Durations, r.Kind, r.loop.Durations())
 	if err := r.loop.Err(); err != nil {
@@ -221,6 +228,16 @@ func (r *Runner) kept(ctx context.Context, keys []loop.PermitKey) []loop.PermitK
 // errEnded leaves the permits that could not be taken over yet as they are: of what an earlier process left, something may
 // still run under them.
 var errEnded = fmt.Errorf("the run has ended: %w", wire.ErrLeft)
+
+// bugPatience is how long a run that a bug has ended waits for its goroutines: one may wait for ever for what the bug has
+// left locked.
+const bugPatience = 5 * time.Second
+
+// broke tells whether a bug has ended the run.
+func (r *Runner) broke() bool {
+	var b *Bug
+	return errors.As(r.loop.Err(), &b)
+}
 
 // work is the loop: it waits for events, and has done what follows from them.
 func (r *Runner) work(ctx context.Context) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -265,6 +267,16 @@ func (x *executor) probe() {
 			return
 		}
 	}
+}
+
+// all lists the permits under which something may run: none in a run without a store, which changes nothing.
+func (x *executor) all() []loop.PermitKey {
+	if x.Store == nil {
+		return nil
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Concat(slices.Collect(maps.Keys(x.permits)), slices.Collect(maps.Keys(x.requests)))
 }
 
 // finish gives back what the run holds, except for the permits of operations that may still run.

@@ -339,7 +339,7 @@ func (l *Loop) depart(v int) {
 	w.started = l.now
 	if !x.hidden {
 		l.changed = true
-		l.do(Shown{Kind: ShownStarted, Vertex: v, Address: w.desc.Address, Pool: w.pool, At: l.now})
+		l.do(Shown{Kind: ShownStarted, Vertex: v, Address: w.desc.Address, Class: w.desc.Class, Action: w.desc.Action, Pool: w.pool, At: l.now})
 	}
 }
 
@@ -401,6 +401,9 @@ func (l *Loop) Over() bool {
 
 // Err returns why the run cannot be carried on. It returns nil for a run that goes on, or has ended by itself.
 func (l *Loop) Err() error { return l.broken }
+
+// Break ends the run because Step has panicked. Nothing but Err and Outcome may be called then.
+func (l *Loop) Break(bug error) { l.broken = bug }
 
 // tell hands diagnostics to the observer and keeps them.
 func (l *Loop) tell(v int, list diag.List) {

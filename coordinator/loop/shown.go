@@ -12,9 +12,9 @@ import (
 // compared, sent, and shown again. Hidden vertices are never shown. No answer.
 type Shown struct {
 	Kind ShownKind
-	// Vertex is what it is about, -1: the run. Address is its name; it is empty for diagnostics.
-	Vertex  int
-	Address string
+	// Vertex is what it is about, -1: the run. What follows describes the vertex; it is empty for diagnostics.
+	Vertex                 int
+	Address, Class, Action string
 	// Pool and At tell where an operation was started, and when.
 	Pool string
 	At   time.Time

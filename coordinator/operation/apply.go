@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/millipede-iac/millipede/bug"
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/applying"
 	"github.com/millipede-iac/millipede/coordinator/values"
@@ -49,7 +50,8 @@ type Applied struct {
 }
 
 // Apply carries a plan out. The plan must have been made for the stored state.
-func (s *Session) Apply(ctx context.Context, o ApplyOptions) (*Applied, diag.List) {
+func (s *Session) Apply(ctx context.Context, o ApplyOptions) (applied *Applied, diags diag.List) {
+	defer caught(&diags)
 	if diags := s.interrupted(nothingApplied); diags.HasErrors() {
 		return nil, diags
 	}
@@ -143,7 +145,8 @@ func Resumable(runs []journal.Run, id string) diag.List {
 
 // Resume goes on with a run that a crash or an interrupt ended. It refuses one that is not Resumable, by what the store says
 // now: the caller has read the run before it had the lock.
-func (s *Session) Resume(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (*Applied, diag.List) {
+func (s *Session) Resume(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (applied *Applied, diags diag.List) {
+	defer caught(&diags)
 	runner, goOn, diags := s.resumed(ctx, r, p, lockID)
 	if runner == nil {
 		return nil, diags
@@ -153,13 +156,14 @@ func (s *Session) Resume(ctx context.Context, r journal.Run, p *plan.Plan, lockI
 
 // Cancel ends a run that a crash or an interrupt has cut off, for good: what nobody has begun is never begun, what is under way is
 // awaited.
-func (s *Session) Cancel(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (*Applied, diag.List) {
+func (s *Session) Cancel(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (applied *Applied, diags diag.List) {
+	defer caught(&diags)
 	runner, goOn, diags := s.resumed(ctx, r, p, lockID)
 	if runner == nil {
 		return nil, diags
 	}
 	runner.Cancel()
-	applied, diags := goOn(diags)
+	applied, diags = goOn(diags)
 	// That is what was asked for.
 	return applied, slices.DeleteFunc(diags, func(d *diag.Diagnostic) bool { return d.Summary == errCancelled })
 }
@@ -167,7 +171,8 @@ func (s *Session) Cancel(ctx context.Context, r journal.Run, p *plan.Plan, lockI
 // Settle takes the results of a run that was cut off, notes what of it is in doubt, and starts nothing: the state says
 // afterwards what there is. What workers elsewhere are still at is awaited. The run can be resumed as before, until
 // another one begins. What has failed, or is in doubt, are warnings: errors say that the run could not be settled.
-func (s *Session) Settle(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (*Applied, diag.List) {
+func (s *Session) Settle(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (applied *Applied, diags diag.List) {
+	defer caught(&diags)
 	runner, goOn, diags := s.resumed(ctx, r, p, lockID)
 	if runner == nil {
 		return nil, diags
@@ -243,17 +248,26 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 	defer release()
 	sharing, stop := context.WithCancel(ctx)
 	var group errgroup.Group
-	group.Go(func() error { return e.keepSharing(sharing, s.Transport.WatchWorkers) })
+	group.Go(func() error {
+		return bug.Catch(func() error { return e.keepSharing(sharing, s.Transport.WatchWorkers) })
+	})
 	if s.Events != nil {
 		group.Go(func() error {
 			return s.Transport.Events(sharing, run, func(pool string, data []byte) {
-				e, err := wire.DecodeEvent(data)
+				// It is called by the transport, which must not die of what is wrong here.
+				err := bug.Catch(func() error {
+					e, err := wire.DecodeEvent(data)
+					if err != nil {
+						return nil // it is nobody's loss
+					}
+					var ours bool
+					if e.Address, ours = r.Address(e.Attempt, pool); ours {
+						s.Events(e)
+					}
+					return nil
+				})
 				if err != nil {
-					return // it is nobody's loss
-				}
-				var ours bool
-				if e.Address, ours = r.Address(e.Attempt, pool); ours {
-					s.Events(e)
+					r.Fail(err)
 				}
 			})
 		})

@@ -27,8 +27,9 @@ type Console struct {
 
 // Console computes what expressions may refer to. prior is the stored state, which is not changed. When only some
 // values could not be computed, there is a console all the same: they are unknown.
-func (s *Session) Console(ctx context.Context, prior *state.State) (*Console, diag.List) {
-	diags := s.Tree.Check().Append(s.interrupted("The console was not opened."))
+func (s *Session) Console(ctx context.Context, prior *state.State) (console *Console, diags diag.List) {
+	defer caught(&diags)
+	diags = s.Tree.Check().Append(s.interrupted("The console was not opened."))
 	schemas, more := s.Schemas(ctx, prior)
 	diags = diags.Append(more)
 	if diags.HasErrors() {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/millipede-iac/millipede/bug"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -195,15 +196,17 @@ func (e *envelope) keepSharing(ctx context.Context, watch func(context.Context, 
 		})
 	})
 	group.Go(func() error {
-		for {
-			select {
-			case <-wake:
-			case <-ctx.Done():
-				return nil
+		return bug.Catch(func() error {
+			for {
+				select {
+				case <-wake:
+				case <-ctx.Done():
+					return nil
+				}
+				for e.shareNext(ctx) {
+				}
 			}
-			for e.shareNext(ctx) {
-			}
-		}
+		})
 	})
 	return group.Wait()
 }

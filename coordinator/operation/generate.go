@@ -25,9 +25,8 @@ type Generated struct {
 
 // Generate writes blocks for the import blocks whose resources have none: it finds the objects at their providers. Nothing
 // is planned or stored.
-func (s *Session) Generate(ctx context.Context) ([]Generated, diag.List) {
-	var out []Generated
-	var diags diag.List
+func (s *Session) Generate(ctx context.Context) (out []Generated, diags diag.List) {
+	defer caught(&diags)
 	for _, b := range s.Tree.Root.Module.Imports {
 		if n := s.Tree.Modules[b.StaticTo.Module]; n != nil && n.Module.Resources[b.StaticTo.Resource] != nil {
 			continue

@@ -15,14 +15,15 @@ import (
 
 // PlanGraph returns the graph that a plan is made by, for people to look at. Cycles are errors, and the graph is
 // returned all the same; nil when there is none.
-func (s *Session) PlanGraph(ctx context.Context, prior *state.State) (*graph.Static, diag.List) {
-	diags := s.Tree.Check()
+func (s *Session) PlanGraph(ctx context.Context, prior *state.State) (static *graph.Static, diags diag.List) {
+	defer caught(&diags)
+	diags = s.Tree.Check()
 	schemas, more := s.Schemas(ctx, prior)
 	diags = diags.Append(more)
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	static := graph.Build(s.Tree, prior, values.NewCode(s.Tree, schemas))
+	static = graph.Build(s.Tree, prior, values.NewCode(s.Tree, schemas))
 	return static, diags.Append(cycleDiags(static))
 }
 

@@ -16,7 +16,8 @@ import (
 )
 
 // Import finds the object with an ID at its provider and returns what the state keeps of it.
-func (s *Session) Import(ctx context.Context, at addr.Instance, pi addr.ProviderInstance, id string) (*state.Object, diag.List) {
+func (s *Session) Import(ctx context.Context, at addr.Instance, pi addr.ProviderInstance, id string) (object *state.Object, diags diag.List) {
+	defer caught(&diags)
 	found, diags := s.find(ctx, at, pi, &wire.ImportTask{Type: at.Resource.Type, ID: id})
 	if diags.HasErrors() {
 		return nil, diags

@@ -55,8 +55,9 @@ type Planned struct {
 
 // Plan makes a plan. prior is the stored state, which is not changed. A plan whose run failed comes with the errors,
 // marked as errored; nil when planning could not even begin.
-func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (*Planned, diag.List) {
-	diags := s.Tree.Check().Append(checkStatements(s.Tree), checkLifecycles(s.Tree), s.interrupted(notBegun))
+func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (planned *Planned, diags diag.List) {
+	defer caught(&diags)
+	diags = s.Tree.Check().Append(checkStatements(s.Tree), checkLifecycles(s.Tree), s.interrupted(notBegun))
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -299,8 +300,9 @@ func scopeWarning(scope planning.Scope, o PlanOptions) diag.List {
 }
 
 // Validate checks the session's configuration.
-func (s *Session) Validate(ctx context.Context) diag.List {
-	diags := s.Tree.CheckReusable()
+func (s *Session) Validate(ctx context.Context) (diags diag.List) {
+	defer caught(&diags)
+	diags = s.Tree.CheckReusable()
 	schemas, more := s.Schemas(ctx, nil)
 	diags = diags.Append(more)
 	if diags.HasErrors() {

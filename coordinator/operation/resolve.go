@@ -48,7 +48,8 @@ func CutOff(ctx context.Context, store journal.Store, workspace string) (*journa
 //
 // Where a worker has begun the operation since the doubt was noted, the word is not taken: there are errors, and the
 // transaction, to be made durable nevertheless, notes who has begun.
-func (s *Session) Resolve(ctx context.Context, prior *state.State, at addr.Instance, id, who string) (journal.Tx, diag.List) {
+func (s *Session) Resolve(ctx context.Context, prior *state.State, at addr.Instance, id, who string) (tx journal.Tx, diags diag.List) {
+	defer caught(&diags)
 	key, o := doubtful(prior, at)
 	if o == nil {
 		return journal.Tx{}, diag.Errors("Nothing is in doubt", fmt.Sprintf("No operation on %s is in doubt.", at), nil)

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/millipede-iac/millipede/bug"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
@@ -79,28 +80,30 @@ func needs(tree *config.Tree, prior *state.State) map[addr.Provider]*need {
 
 // Schemas asks workers for the schemas that the session's configuration and a state use. What a locked package
 // declares never changes, so the store keeps it; an unlocked one (a development override) is asked each time.
-func (s *Session) Schemas(ctx context.Context, prior *state.State) (*values.Schemas, diag.List) {
+func (s *Session) Schemas(ctx context.Context, prior *state.State) (schemas *values.Schemas, diags diag.List) {
+	defer caught(&diags)
 	var mu sync.Mutex // guards out and diags
 	out := map[addr.Provider]*provider.Schemas{}
-	var diags diag.List
 	needed := needs(s.Tree, prior)
 	s.warm(ctx, slices.SortedFunc(maps.Keys(needed), func(a, b addr.Provider) int { return cmp.Compare(a.String(), b.String()) }))
 	group, ctx := errgroup.WithContext(ctx)
 	for p, n := range needed {
 		group.Go(func() error {
-			task := &wire.SchemaTask{Managed: sorted(n.managed), Data: sorted(n.data), Ephemeral: sorted(n.ephemeral)}
-			schemas, more := s.ProviderSchemas(ctx, p, task)
-			mu.Lock()
-			defer mu.Unlock()
-			diags = diags.Append(more)
-			if schemas != nil {
-				out[p] = schemas
-			}
-			return nil
+			return bug.Catch(func() error {
+				task := &wire.SchemaTask{Managed: sorted(n.managed), Data: sorted(n.data), Ephemeral: sorted(n.ephemeral)}
+				schemas, more := s.ProviderSchemas(ctx, p, task)
+				mu.Lock()
+				defer mu.Unlock()
+				diags = diags.Append(more)
+				if schemas != nil {
+					out[p] = schemas
+				}
+				return nil
+			})
 		})
 	}
-	if err := group.Wait(); err != nil {
-		panic("operation: the schema calls return no errors")
+	if err := group.Wait(); err != nil { // the calls tell theirs as diagnostics, so it is a bug
+		return values.NewSchemas(out), diags.Append(runFailed(err))
 	}
 	return values.NewSchemas(out), diags
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/millipede-iac/millipede/bug"
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
@@ -56,6 +57,14 @@ func (s *Session) interrupted(what string) diag.List {
 		return nil
 	}
 	return diag.Errors("Operation interrupted", what, nil)
+}
+
+// caught has a panic of an operation told as a bug: it ends that operation, with its trace, and nothing else of the
+// process. Defer it first.
+func caught(diags *diag.List) {
+	if p := recover(); p != nil {
+		*diags = diags.Append(runFailed(bug.New(p)))
+	}
 }
 
 // watch passes the session's Stop on to a run until release is called. A run that begins after the stop was asked for

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/bug"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -70,7 +71,9 @@ func (k *Keeper) Keep(o Open) {
 	go func() {
 		defer k.all.Done()
 		defer close(e.done)
-		k.renew(until, e)
+		if err := bug.Catch(func() error { k.renew(until, e); return nil }); err != nil {
+			e.diags = e.diags.Append(bugOf(e.Address, err))
+		}
 	}()
 }
 
@@ -96,6 +99,13 @@ func (k *Keeper) renew(until context.Context, e *kept) {
 		}
 		e.Private, e.RenewAt = res.Ephemeral.Private, res.Ephemeral.RenewAt
 	}
+}
+
+// bugOf tells of a panic while an object was renewed. The object is closed with what is known of it.
+func bugOf(address string, err error) diag.List {
+	d := diag.New(diag.Error, "The renewals have ended", err.Error(), nil)
+	d.Extra = err
+	return diag.List{d}.WithAddress(address)
 }
 
 // Release ends the renewals of an object that is about to be closed; it waits for one that is under way. It returns what

@@ -16,6 +16,7 @@ var layers = map[string]int{
 	"cloud/google":       0,
 	"cloud":              0,
 	"bounds":             0,
+	"bug":                0,
 	"filelock":           0,
 	"lang/diag":          0,
 	"lang/marks":         0,
@@ -105,7 +106,6 @@ var layers = map[string]int{
 	"worker":      7,
 
 	"coordinator/operation": 8,
-	"coordinator/web":       8,
 
 	"coordinator/suite": 9,
 
