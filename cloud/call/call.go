@@ -53,12 +53,16 @@ type Request struct {
 type Response struct {
 	Header http.Header
 	Body   []byte
+	// Attempt tells which attempt was answered so, the first being 1.
+	Attempt int
 }
 
 // Error is an answer that says no.
 type Error struct {
 	Status        int
 	Code, Message string
+	// Body is the answer as it came, for services that say it otherwise; at most 64 KiB.
+	Body []byte
 	// Attempt tells which attempt was answered so, the first being 1: an earlier one may have been carried out although
 	// its answer was lost.
 	Attempt int
@@ -122,6 +126,7 @@ func (c *Caller) Do(ctx context.Context, r Request) (*Response, error) {
 	for attempt := 1; ; attempt++ {
 		answer, err := c.once(ctx, r)
 		if err == nil {
+			answer.Attempt = attempt
 			return answer, nil
 		}
 		if ctx.Err() != nil {
@@ -205,12 +210,12 @@ func (c *Caller) once(ctx context.Context, r Request) (*Response, error) {
 	case int64(len(body)) > limit:
 		return nil, fmt.Errorf("the answer has more than %d bytes", limit)
 	}
-	return &Response{answer.Header, body}, nil
+	return &Response{Header: answer.Header, Body: body}, nil
 }
 
 // refusal reads why a service says no: XML or JSON with a code and a message, or a header of Azure's.
 func refusal(answer *http.Response, body []byte) error {
-	e := &Error{Status: answer.StatusCode, Code: answer.Header.Get("X-Ms-Error-Code")}
+	e := &Error{Status: answer.StatusCode, Code: answer.Header.Get("X-Ms-Error-Code"), Body: body}
 	if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		e.after = time.Duration(min(seconds, 3600)) * time.Second
 	}

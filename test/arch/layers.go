@@ -26,6 +26,7 @@ var layers = map[string]int{
 	"state/seal":         0,
 	"failpoint":          0, // names moments; empty unless built for tests
 
+	"cloud/alibaba":  1,
 	"cloud/azure":    1,
 	"graph/dag":      1,
 	"lang/arguments": 1,
@@ -96,6 +97,7 @@ var layers = map[string]int{
 	"state/snapshot/gcsstore":     7,
 	"state/snapshot/httpstore":    7,
 	"state/snapshot/kubestore":    7,
+	"state/snapshot/ossstore":     7,
 	"state/snapshot/pgstore":      7,
 	"state/snapshot/s3store":      7,
 	"state/snapshot/snapshottest": 7,

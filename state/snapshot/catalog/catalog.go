@@ -12,6 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot/gcsstore"
 	"github.com/millipede-iac/millipede/state/snapshot/httpstore"
 	"github.com/millipede-iac/millipede/state/snapshot/kubestore"
+	"github.com/millipede-iac/millipede/state/snapshot/ossstore"
 	"github.com/millipede-iac/millipede/state/snapshot/pgstore"
 	"github.com/millipede-iac/millipede/state/snapshot/s3store"
 )
@@ -24,6 +25,7 @@ func All() snapshot.Kinds {
 		gcsstore.Kind(),
 		httpstore.Kind(),
 		kubestore.Kind(),
+		ossstore.Kind(),
 		pgstore.Kind(),
 		s3store.Kind(),
 	})

@@ -1,0 +1,287 @@
+// Package alibaba asks services of Alibaba Cloud, as whoever a configuration names: who asks, and the three ways in
+// which its services want requests signed.
+//
+// What is asked is for the packages that use it. They are few calls, so there is no library of the vendor's here.
+package alibaba
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/cloud/call"
+)
+
+// Keys are what requests are signed with.
+type Keys struct {
+	ID, Secret, Token string
+	expires           time.Time // zero: never
+}
+
+// Role is a role that the keys are exchanged for.
+type Role struct {
+	ARN, SessionName, Policy string
+	Seconds                  int
+}
+
+// Settings say who asks, and how. Zero fields mean the default.
+type Settings struct {
+	Keys Keys
+	// ECSRole is the role of the machine that stands in for missing keys.
+	ECSRole string
+	Role    Role
+	// Profile is a profile of the file Shared (default ~/.aliyun/config.json), for what is not set otherwise.
+	Profile, Shared string
+	// Path makes the path of a file absolute; default: as it is.
+	Path        func(string) string
+	Region      string
+	STSEndpoint string
+
+	// Transport is what requests go over. Required.
+	Transport *http.Transport
+	// Env returns variables of the operation's environment. Required.
+	Env       func(name string) string
+	UserAgent string
+	Pause     time.Duration
+}
+
+// Session is an identity with the means to ask as it. Safe for concurrent use.
+type Session struct {
+	settings Settings
+	client   *http.Client
+	// turn is held by who asks for keys; cached belongs to its holder.
+	turn   chan struct{}
+	cached Keys
+}
+
+// ErrCredentials means that there are no credentials, or none that can be used.
+var ErrCredentials = errors.New("no valid credentials were found")
+
+// Open finds the credentials, and exchanges them for those of a role if one is named.
+func Open(ctx context.Context, s Settings) (*Session, error) {
+	if err := s.profile(); err != nil {
+		return nil, fmt.Errorf("%w: the profile %q: %w", ErrCredentials, s.Profile, err)
+	}
+	session := &Session{
+		settings: s, turn: make(chan struct{}, 1),
+		client: &http.Client{Transport: s.Transport, CheckRedirect: call.NoRedirects},
+	}
+	_, err := session.keys(ctx)
+	return session, err
+}
+
+// Region returns the region that is set, or that the profile has.
+func (s *Session) Region() string { return s.settings.Region }
+
+// profile fills in what a profile has and the settings have not.
+func (s *Settings) profile() error {
+	if s.Profile == "" {
+		return nil
+	}
+	file := s.Shared
+	if rest, ok := strings.CutPrefix(file, "~/"); ok {
+		file = filepath.Join(s.Env("HOME"), rest)
+	} else if s.Path != nil {
+		file = s.Path(file)
+	}
+	if file == "" {
+		file = filepath.Join(s.Env("HOME"), ".aliyun", "config.json")
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var all struct {
+		Profiles []struct {
+			Name, Mode string
+			KeyID      string `json:"access_key_id"`
+			Secret     string `json:"access_key_secret"`
+			Token      string `json:"sts_token"`
+			Region     string `json:"region_id"`
+			RoleARN    string `json:"ram_role_arn"`
+			Session    string `json:"ram_session_name"`
+			RoleName   string `json:"ram_role_name"`
+			Seconds    int    `json:"expired_seconds"`
+		}
+	}
+	if err := json.Unmarshal(text, &all); err != nil {
+		return fmt.Errorf("%s is not the JSON of profiles", file) // err may quote it
+	}
+	for _, p := range all.Profiles {
+		if p.Name != s.Profile {
+			continue
+		}
+		s.Region = either(s.Region, p.Region)
+		if p.Mode == "EcsRamRole" {
+			s.ECSRole = either(s.ECSRole, p.RoleName)
+			return nil
+		}
+		if s.Keys.ID == "" {
+			s.Keys.ID, s.Keys.Secret = p.KeyID, either(s.Keys.Secret, p.Secret)
+		}
+		switch p.Mode {
+		case "StsToken":
+			s.Keys.Token = either(s.Keys.Token, p.Token)
+		case "RamRoleArn":
+			if s.Role.ARN == "" {
+				s.Role = Role{ARN: p.RoleARN, SessionName: p.Session, Seconds: p.Seconds}
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("there is none of this name in %s", file)
+}
+
+func either(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// early is how long before their end keys are not used any more.
+const early = 5 * time.Minute
+
+// keys returns keys that are valid for a while yet. Who waits for somebody else's request waits within ctx.
+func (s *Session) keys(ctx context.Context) (Keys, error) {
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return Keys{}, context.Cause(ctx)
+	}
+	defer func() { <-s.turn }()
+	if k := s.cached; k.ID != "" && (k.expires.IsZero() || time.Until(k.expires) > early) {
+		return k, nil
+	}
+	k := s.settings.Keys
+	if k.ID == "" && s.settings.ECSRole != "" {
+		var err error
+		if k, err = s.machine(ctx); err != nil {
+			return Keys{}, err
+		}
+	}
+	if k.ID == "" || k.Secret == "" {
+		return Keys{}, fmt.Errorf("%w: access_key and secret_key, a profile, or ecs_role_name must be given", ErrCredentials)
+	}
+	if s.settings.Role.ARN != "" {
+		var err error
+		if k, err = s.assume(ctx, k); err != nil {
+			return Keys{}, err
+		}
+	}
+	s.cached = k
+	return k, nil
+}
+
+// machine asks for the keys of the machine's role.
+func (s *Session) machine(ctx context.Context) (Keys, error) {
+	address := "http://100.100.100.200/latest/meta-data/ram/security-credentials/" + url.PathEscape(s.settings.ECSRole)
+	answer, err := s.caller(nil, 10*time.Second).Do(ctx, call.Request{Method: http.MethodGet, URL: address})
+	if err != nil {
+		return Keys{}, fmt.Errorf("%w: asking for the keys of the machine's role %s: %w", ErrCredentials,
+			s.settings.ECSRole, err)
+	}
+	var out struct {
+		Code, AccessKeyID, AccessKeySecret, SecurityToken string
+		Expiration                                        time.Time
+	}
+	if json.Unmarshal(answer.Body, &out) != nil || out.Code != "Success" || out.AccessKeyID == "" {
+		return Keys{}, fmt.Errorf("%w: the machine has no keys of the role %s", ErrCredentials, s.settings.ECSRole)
+	}
+	return Keys{ID: out.AccessKeyID, Secret: out.AccessKeySecret, Token: out.SecurityToken, expires: out.Expiration}, nil
+}
+
+// assume exchanges keys for those of the role.
+func (s *Session) assume(ctx context.Context, by Keys) (Keys, error) {
+	role := s.settings.Role
+	query := url.Values{
+		"Action": {"AssumeRole"}, "Version": {"2015-04-01"}, "RoleArn": {role.ARN},
+		"RoleSessionName": {either(role.SessionName, "tofu")}, "DurationSeconds": {strconv.Itoa(role.Seconds)},
+	}
+	if role.Seconds == 0 {
+		query.Set("DurationSeconds", "3600")
+	}
+	if role.Policy != "" {
+		query.Set("Policy", role.Policy)
+	}
+	endpoint := s.settings.STSEndpoint
+	switch {
+	case endpoint == "" && s.settings.Region == "":
+		endpoint = "sts.aliyuncs.com"
+	case endpoint == "":
+		endpoint = "sts." + s.settings.Region + ".aliyuncs.com"
+	}
+	var out struct {
+		Credentials struct {
+			AccessKeyID, AccessKeySecret, SecurityToken string
+			Expiration                                  time.Time
+		}
+	}
+	if err := s.rpc(ctx, by, endpoint, query, &out); err != nil {
+		return Keys{}, fmt.Errorf("%w: assuming the role %s: %w", ErrCredentials, role.ARN, err)
+	}
+	c := out.Credentials
+	if c.AccessKeyID == "" {
+		return Keys{}, fmt.Errorf("%w: assuming the role %s: the answer holds no keys", ErrCredentials, role.ARN)
+	}
+	return Keys{ID: c.AccessKeyID, Secret: c.AccessKeySecret, Token: c.SecurityToken, expires: c.Expiration}, nil
+}
+
+// ObjectStore returns the address of the region's object store, as the location service has it. Where that one does not
+// answer, it is the usual one.
+func (s *Session) ObjectStore(ctx context.Context) (string, error) {
+	if s.settings.Region == "" {
+		return "", ErrRegion
+	}
+	keys, err := s.keys(ctx)
+	if err != nil {
+		return "", err
+	}
+	var out struct {
+		Endpoints struct {
+			Endpoint []struct{ Endpoint, Type string }
+		}
+	}
+	within, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	err = s.rpc(within, keys, "location-readonly.aliyuncs.com", url.Values{
+		"Action": {"DescribeEndpoints"}, "Version": {"2015-06-12"}, "ServiceCode": {"oss"}, "Id": {s.settings.Region},
+	}, &out)
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	if err == nil {
+		for _, e := range out.Endpoints.Endpoint {
+			if e.Type == "openAPI" && e.Endpoint != "" {
+				return WithScheme(e.Endpoint), nil
+			}
+		}
+	}
+	return "https://oss-" + s.settings.Region + ".aliyuncs.com", nil
+}
+
+// ErrRegion means that a region is needed, and not set.
+var ErrRegion = errors.New("no region is set")
+
+// WithScheme puts https before an address that has no scheme.
+func WithScheme(address string) string {
+	if strings.HasPrefix(address, "http://") || strings.HasPrefix(address, "https://") {
+		return address
+	}
+	return "https://" + address
+}
+
+// caller returns the means to send requests that sign prepares.
+func (s *Session) caller(sign func(context.Context, *http.Request, []byte) error, timeout time.Duration) *call.Caller {
+	return &call.Caller{
+		Client: s.client, Sign: sign, UserAgent: s.settings.UserAgent, Pause: s.settings.Pause, Timeout: timeout,
+	}
+}

@@ -1,0 +1,18 @@
+package alibaba
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/millipede-iac/millipede/cloud/call"
+)
+
+// explain reads the code and the message of services that answer JSON without an envelope.
+func explain(err error) error {
+	var e *call.Error
+	var body struct{ Code, Message string }
+	if errors.As(err, &e) && e.Code == "" && json.Unmarshal(e.Body, &body) == nil {
+		e.Code, e.Message = body.Code, body.Message
+	}
+	return err
+}

@@ -1,0 +1,145 @@
+package ossstore
+
+import (
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/millipede-iac/millipede/cloud/call"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+// How long a state is read again until it is the one of its check sum.
+const (
+	consistentFor = 10 * time.Second
+	consistentTry = 2 * time.Second
+)
+
+// The columns of rows, and what the name of a check sum's row ends with.
+const (
+	infoColumn   = "Info"
+	digestColumn = "Digest"
+	digestSuffix = "-md5"
+)
+
+// lockID is the name of a state's row in the table, and the path that lock information has.
+func (b *backend) lockID(object string) string { return b.bucket + "/" + object }
+
+// holder reads who holds the lock of a row; nil when nobody does.
+func (b *backend) holder(ctx context.Context, row string) (*journal.LockInfo, error) {
+	text, err := b.rows.get(ctx, row, infoColumn)
+	if err != nil || text == "" {
+		return nil, err
+	}
+	info, err := snapshot.DecodeLock([]byte(text))
+	return &info, err
+}
+
+// Lock implements snapshot.Backend.
+func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
+	if b.rows == nil {
+		return snapshot.Lock{ID: info.ID}, nil
+	}
+	row := b.lockID(b.object(workspace))
+	info.Path = row
+	err := b.rows.put(ctx, row, infoColumn, string(snapshot.EncodeLock(info)), expectNotExist)
+	switch {
+	case call.IsCode(err, conditionFailed):
+		holder, err := b.holder(ctx, row)
+		switch {
+		case err != nil:
+			return snapshot.Lock{}, fmt.Errorf("the state is locked, and who holds the lock cannot be read: %w", err)
+		case holder == nil: // it was released in the meantime
+			holder = &journal.LockInfo{Path: row}
+		}
+		if holder.ID != info.ID { // else the answer to an earlier try was lost
+			return snapshot.Lock{}, &journal.Held{Holder: *holder}
+		}
+	case err != nil:
+		return snapshot.Lock{}, fmt.Errorf("writing the lock into the table %s: %w", b.table, err)
+	}
+	lost := b.watches.Start(ctx, b.watchEvery, workspace, info.ID, func(ctx context.Context) (bool, error) {
+		holder, err := b.holder(ctx, row)
+		return holder != nil && holder.ID == info.ID, err
+	})
+	return snapshot.Lock{ID: info.ID, Lost: lost}, nil
+}
+
+// Unlock implements snapshot.Backend.
+func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
+	if b.rows == nil {
+		return nil
+	}
+	row := b.lockID(b.object(workspace))
+	holder, err := b.holder(ctx, row)
+	if err != nil {
+		return err
+	}
+	b.watches.Stop(workspace, lockID)
+	switch {
+	case holder == nil:
+		return fmt.Errorf("%w: %s; there is no lock", snapshot.ErrNotLocked, lockID)
+	case holder.ID != lockID:
+		return fmt.Errorf("%w: %s; the lock is %s of %s", snapshot.ErrNotLocked, lockID, holder.ID, holder.Who)
+	}
+	return b.rows.remove(ctx, row, ignore)
+}
+
+// digest is the check sum that the table keeps of a state: hexadecimal MD5 of what is stored.
+func digest(data []byte) string {
+	if len(data) == 0 {
+		return ""
+	}
+	sum := md5.Sum(data) // the convention of the table, no protection
+	return hex.EncodeToString(sum[:])
+}
+
+// consistent reads a state that is the one of the table's check sum. A check sum that is missing, or cannot be read, is
+// passed over, as OpenTofu does; one that differs for longer than consistentFor is an error.
+func (b *backend) consistent(ctx context.Context, object string) ([]byte, error) {
+	for waited := time.Duration(0); ; waited += consistentTry {
+		data, err := b.get(ctx, object)
+		if err != nil || b.rows == nil {
+			return data, err
+		}
+		row := b.lockID(object) + digestSuffix
+		want, err := b.rows.get(ctx, row, digestColumn)
+		if err != nil || want == "" || want == digest(data) {
+			return data, nil // who may read the state need not be able to read the table
+		}
+		if waited >= consistentFor {
+			return nil, fmt.Errorf("the state is not the one that the table %s has the check sum of: the state's is %q, "+
+				"the table's %q. Another program may be writing at this moment; if not, set the column %s of the row %q to "+
+				"the state's check sum", b.table, digest(data), want, digestColumn, row)
+		}
+		timer := time.NewTimer(consistentTry)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, context.Cause(ctx)
+		case <-timer.C:
+		}
+	}
+}
+
+// putDigest stores the check sum of a state that was written. Without it the next reader would refuse the state, so it
+// is an error that it cannot be stored.
+func (b *backend) putDigest(ctx context.Context, object string, data []byte) error {
+	if b.rows == nil {
+		return nil
+	}
+	if err := b.rows.put(ctx, b.lockID(object)+digestSuffix, digestColumn, digest(data), ignore); err != nil {
+		return fmt.Errorf("the state was written, but not its check sum into the table %s: %w", b.table, err)
+	}
+	return nil
+}
+
+func (b *backend) deleteDigest(ctx context.Context, object string) error {
+	if b.rows == nil {
+		return nil
+	}
+	return b.rows.remove(ctx, b.lockID(object)+digestSuffix, ignore)
+}

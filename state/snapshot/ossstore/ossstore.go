@@ -1,0 +1,176 @@
+// Package ossstore keeps snapshots in a bucket of Alibaba Cloud's object store by the conventions of OpenTofu's backend
+// "oss".
+//
+// A workspace is an object. It is locked by a row of a table of TableStore, which holds the check sum of the state,
+// too.
+package ossstore
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/cloud/call"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/state/tfstate"
+)
+
+type backend struct {
+	objects   *call.Caller
+	transport *http.Transport
+	address   string // of the bucket, without a slash at the end
+
+	bucket, prefix, key, acl string
+	encrypt                  bool
+
+	table      string
+	rows       *rows // nil without a table
+	watches    snapshot.Watches
+	watchEvery time.Duration
+}
+
+// object returns the name of a workspace's object.
+func (b *backend) object(workspace string) string {
+	if workspace == journal.DefaultWorkspace {
+		return path.Join(b.prefix, b.key)
+	}
+	return path.Join(b.prefix, workspace, b.key)
+}
+
+// Describe implements snapshot.Backend.
+func (b *backend) Describe(workspace string) snapshot.Description {
+	return snapshot.Description{
+		Where: "oss://" + b.bucket + "/" + b.object(workspace), Form: tfstate.Compact, Unlockable: b.rows == nil,
+	}
+}
+
+// Close gives up the connections. Locks that are held stay.
+func (b *backend) Close() error {
+	b.watches.Close()
+	b.transport.CloseIdleConnections()
+	return nil
+}
+
+// ask sends a request about an object; about the bucket if object is empty.
+func (b *backend) ask(ctx context.Context, method, object string, query url.Values, header http.Header,
+	body []byte) (*call.Response, error) {
+	u := url.URL{Path: "/" + object, RawQuery: query.Encode()}
+	answer, err := b.objects.Do(ctx, call.Request{Method: method, URL: b.address + u.String(), Header: header, Body: body})
+	if call.IsCode(err, "NoSuchBucket") {
+		return nil, fmt.Errorf("the bucket %q does not exist; Millipede does not create it: %w", b.bucket, err)
+	}
+	return answer, err
+}
+
+// get reads an object; nil when there is none.
+func (b *backend) get(ctx context.Context, object string) ([]byte, error) {
+	answer, err := b.ask(ctx, http.MethodGet, object, nil, nil, nil)
+	switch {
+	case call.IsCode(err, "NoSuchKey"):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return answer.Body, nil
+}
+
+// Read implements snapshot.Backend. Where a table keeps check sums, a state that is not yet the one of its check sum is
+// read again for a while.
+func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
+	data, err := b.consistent(ctx, b.object(workspace))
+	if err != nil || len(data) == 0 {
+		return nil, err
+	}
+	return data, nil
+}
+
+// Write implements snapshot.Backend.
+func (b *backend) Write(ctx context.Context, workspace string, data []byte) error {
+	object := b.object(workspace)
+	h := http.Header{"Content-Type": {"application/json"}}
+	if b.acl != "" {
+		h.Set("X-Oss-Object-Acl", b.acl)
+	}
+	if b.encrypt {
+		h.Set("X-Oss-Server-Side-Encryption", "AES256")
+	}
+	if _, err := b.ask(ctx, http.MethodPut, object, nil, h, data); err != nil {
+		return err
+	}
+	return b.putDigest(ctx, object, data)
+}
+
+// Workspaces implements snapshot.Backend.
+func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
+	names := []string{journal.DefaultWorkspace}
+	prefix := b.prefix + "/"
+	query := url.Values{"prefix": {prefix}, "max-keys": {"1000"}}
+	for {
+		answer, err := b.ask(ctx, http.MethodGet, "", query, nil, nil)
+		if err != nil {
+			return nil, err
+		}
+		var page struct {
+			Contents    []struct{ Key string }
+			IsTruncated bool
+			NextMarker  string
+		}
+		if err := xml.Unmarshal(answer.Body, &page); err != nil {
+			return nil, fmt.Errorf("reading the list of objects: %w", err)
+		}
+		last := page.NextMarker
+		for _, o := range page.Contents {
+			if page.NextMarker == "" {
+				last = o.Key
+			}
+			rest, ok := strings.CutPrefix(o.Key, prefix)
+			name, key, whole := strings.Cut(rest, "/")
+			if ok && whole && name != "" && name != journal.DefaultWorkspace && key == b.key &&
+				o.Key != b.object(journal.DefaultWorkspace) {
+				names = append(names, name)
+			}
+		}
+		if !page.IsTruncated || last == query.Get("marker") {
+			break
+		}
+		query.Set("marker", last)
+	}
+	slices.Sort(names[1:])
+	return slices.Compact(names), nil
+}
+
+// Create implements snapshot.Backend. It stores an empty state, as OpenTofu does.
+func (b *backend) Create(ctx context.Context, workspace string) error {
+	if workspace == journal.DefaultWorkspace {
+		return nil
+	}
+	data, err := b.Read(ctx, workspace)
+	if err != nil || data != nil {
+		return err
+	}
+	if data, err = snapshot.EmptyState(); err != nil {
+		return err
+	}
+	return b.Write(ctx, workspace, data)
+}
+
+// Delete implements snapshot.Backend.
+func (b *backend) Delete(ctx context.Context, workspace string) error {
+	if workspace == journal.DefaultWorkspace || workspace == "" {
+		return snapshot.ErrDefault
+	}
+	object := b.object(workspace)
+	_, err := b.ask(ctx, http.MethodDelete, object, nil, nil, nil)
+	if call.IsCode(err, "NoSuchKey") {
+		err = nil
+	}
+	return errors.Join(err, b.deleteDigest(ctx, object))
+}

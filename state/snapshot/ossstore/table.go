@@ -1,0 +1,127 @@
+package ossstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/millipede-iac/millipede/cloud/call"
+)
+
+// rows are the rows of a table of TableStore whose key is LockID, a string. A request is a message of Protocol Buffers
+// with a row in a form of TableStore's own (plainrow.go).
+type rows struct {
+	caller         *call.Caller
+	address, table string
+}
+
+// keyColumn is the name of the table's key.
+const keyColumn = "LockID"
+
+// What a change expects of the row that it changes.
+type expectation uint64
+
+const (
+	ignore         expectation = 0
+	expectNotExist expectation = 2
+)
+
+// conditionFailed is the code of an expectation that is not met.
+const conditionFailed = "OTSConditionCheckFail"
+
+// message makes a message of its fields.
+type message []byte
+
+func (m message) text(number protowire.Number, value string) message {
+	return protowire.AppendString(protowire.AppendTag(m, number, protowire.BytesType), value)
+}
+
+func (m message) bytes(number protowire.Number, value []byte) message {
+	return protowire.AppendBytes(protowire.AppendTag(m, number, protowire.BytesType), value)
+}
+
+func (m message) number(number protowire.Number, value uint64) message {
+	return protowire.AppendVarint(protowire.AppendTag(m, number, protowire.VarintType), value)
+}
+
+// field returns the last field of a number that has a length; nil when there is none.
+func field(m []byte, number protowire.Number) ([]byte, error) {
+	var out []byte
+	for len(m) > 0 {
+		n, kind, size := protowire.ConsumeTag(m)
+		if size < 0 {
+			return nil, protowire.ParseError(size)
+		}
+		m = m[size:]
+		if n == number && kind == protowire.BytesType {
+			value, size := protowire.ConsumeBytes(m)
+			if size < 0 {
+				return nil, protowire.ParseError(size)
+			}
+			out = value
+		}
+		if size = protowire.ConsumeFieldValue(n, kind, m); size < 0 {
+			return nil, protowire.ParseError(size)
+		}
+		m = m[size:]
+	}
+	return out, nil
+}
+
+// ask calls an operation.
+func (t *rows) ask(ctx context.Context, operation string, in message) ([]byte, error) {
+	answer, err := t.caller.Do(ctx, call.Request{Method: http.MethodPost, URL: t.address + "/" + operation, Body: in})
+	var e *call.Error
+	if errors.As(err, &e) && e.Code == "" {
+		code, bad := field(e.Body, 1)
+		text, worse := field(e.Body, 2)
+		if bad == nil && worse == nil {
+			e.Code, e.Message = string(code), string(text)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return answer.Body, nil
+}
+
+// describe looks whether the table is there.
+func (t *rows) describe(ctx context.Context) error {
+	_, err := t.ask(ctx, "DescribeTable", message{}.text(1, t.table))
+	return err
+}
+
+// get reads a column of a row; empty when there is none.
+func (t *rows) get(ctx context.Context, key, column string) (string, error) {
+	in := message{}.text(1, t.table).bytes(2, plainRow(key, nil, false)).text(3, keyColumn).text(3, column).number(5, 1)
+	answer, err := t.ask(ctx, "GetRow", in)
+	if err != nil {
+		return "", err
+	}
+	row, err := field(answer, 2)
+	if err != nil {
+		return "", fmt.Errorf("reading a row of the table %s: %w", t.table, err)
+	}
+	_, columns, err := readPlainRow(row)
+	if err != nil {
+		return "", fmt.Errorf("reading a row of the table %s: %w", t.table, err)
+	}
+	return columns[column], nil
+}
+
+// put writes a row of one column.
+func (t *rows) put(ctx context.Context, key, column, value string, e expectation) error {
+	row := plainRow(key, map[string]string{column: value}, false)
+	_, err := t.ask(ctx, "PutRow", message{}.text(1, t.table).bytes(2, row).bytes(3, message{}.number(1, uint64(e))))
+	return err
+}
+
+// remove deletes a row.
+func (t *rows) remove(ctx context.Context, key string, e expectation) error {
+	row := plainRow(key, nil, true)
+	_, err := t.ask(ctx, "DeleteRow", message{}.text(1, t.table).bytes(2, row).bytes(3, message{}.number(1, uint64(e))))
+	return err
+}
