@@ -13,6 +13,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/millipede-iac/millipede/coordinator/instance"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/renewal"
 	"github.com/millipede-iac/millipede/coordinator/values"
@@ -400,7 +401,7 @@ func (a *Applier) fold(v int, then func(*wire.Result) program.Step, r *wire.Resu
 // effect is what a finished step tells Accept.
 type effect struct {
 	counts Counts
-	checks []outcome
+	checks []instance.Outcome
 }
 
 // Accept implements program.Program.
@@ -450,8 +451,4 @@ func lane(p addr.Provider) program.Lane {
 		return program.Fast
 	}
 	return program.Safe
-}
-
-func broken(doing string, err error) program.Step {
-	return program.Step{Diags: diag.Errors("Failed to exchange a value with a worker", doing+": "+err.Error()+".\n\nThis is a bug in Millipede.", nil)}
 }

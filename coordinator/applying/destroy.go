@@ -3,11 +3,13 @@ package applying
 import (
 	"fmt"
 
+	"github.com/millipede-iac/millipede/coordinator/instance"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/schema"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -36,32 +38,28 @@ func (a *Applier) end(v int, c *plan.Change, provision bool) program.Step {
 		return program.Step{Diags: diag.Errors("Missing resource schema from provider",
 			fmt.Sprintf("The provider %s has no resource type %q.", c.Provider.Provider.Display(), c.Addr.Resource.Type), nil)}
 	}
-	wp, cfg, diags := values.WireProvider(a.Store, c.Provider, a.Package(c.Provider.Provider), c.Addr.Config())
+	ev, diags := instance.Evaluator{Store: a.Store, Package: a.Package}.Stored(c.Addr, c.Provider, s, c.Before)
 	if diags.HasErrors() {
 		return program.Step{Diags: diags}
-	}
-	place := program.Placement{
-		Provider: c.Provider, ResourceType: c.Addr.Resource.Type, Module: c.Addr.Module, Address: c.Addr.String(),
-		ProviderConfig: cfg.Strings, ProviderRegion: values.Region(cfg.Value), Region: values.Region(c.Before),
 	}
 	task := &wire.ApplyTask{Type: c.Addr.Resource.Type, Action: plan.Delete, PriorPrivate: c.PriorPrivate}
 	if c.PlannedPrivate != nil && c.Action == plan.Delete {
 		task.PlannedPrivate = c.PlannedPrivate
 	}
 	var err error
-	if task.Prior, err = encode(c.Before, s); err != nil {
-		return broken("encoding "+c.Addr.String(), err)
+	if task.Prior, err = instance.Encode(c.Before, s); err != nil {
+		return instance.Broken("encoding "+c.Addr.String(), err)
 	}
 	if task.PriorIdentity, err = encodeIdentity(c.BeforeIdentity); err != nil {
-		return broken("encoding the identity of "+c.Addr.String(), err)
+		return instance.Broken("encoding the identity of "+c.Addr.String(), err)
 	}
 	end := program.Step{
-		Lane: lane(c.Provider.Provider), Place: place,
-		Task: &wire.Task{Address: c.Addr.String(), Provider: wp, Apply: task},
+		Lane: lane(c.Provider.Provider), Place: ev.Place,
+		Task: &wire.Task{Address: c.Addr.String(), Provider: ev.Wire, Apply: task},
 	}
 	destroyed := func(res *wire.Result) program.Step { return a.destroyed(c, gone, s, prior, res) }
 	if provision && c.Action != plan.CreateThenDelete && c.Deposed == state.CurrentObject && prior.Status != state.Tainted {
-		if step, has := a.provisionDestroyed(v, c, place, func() program.Step {
+		if step, has := a.provisionDestroyed(v, c, ev.Place, func() program.Step {
 			a.work[v].then = destroyed
 			return end
 		}); has {
@@ -74,7 +72,7 @@ func (a *Applier) end(v int, c *plan.Change, provision bool) program.Step {
 
 // destroyed folds the answer to a deletion into the state. An object that is still there stays, as the provider left
 // it.
-func (a *Applier) destroyed(c *plan.Change, gone state.SetObject, s *schemaOf, prior *state.Object, res *wire.Result) program.Step {
+func (a *Applier) destroyed(c *plan.Change, gone state.SetObject, s *schema.Schema, prior *state.Object, res *wire.Result) program.Step {
 	diags := values.WireDiags(res.Diagnostics, nil)
 	step := program.Step{Diags: diags}
 	if res.Apply == nil {
@@ -83,7 +81,7 @@ func (a *Applier) destroyed(c *plan.Change, gone state.SetObject, s *schemaOf, p
 		}
 		return step
 	}
-	left, err := decode(res.Apply.Object, s)
+	left, err := instance.Decode(res.Apply.Object, s)
 	if err != nil {
 		return unkept(c, s, prior.Sensitive, res, diags, err)
 	}

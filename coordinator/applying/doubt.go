@@ -11,6 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/schema"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -51,7 +52,7 @@ func (a *Applier) Doubt(v int, d state.Doubt) []state.Change {
 
 // unkept is the step of an answer to an operation that changed the world, and that the state cannot hold: the object is
 // in doubt, with what is known of it.
-func unkept(c *plan.Change, s *schemaOf, secrets []cty.Path, res *wire.Result, diags diag.List, err error) program.Step {
+func unkept(c *plan.Change, s *schema.Schema, secrets []cty.Path, res *wire.Result, diags diag.List, err error) program.Step {
 	d := &program.Unkept{Reason: "the answer cannot be kept: " + err.Error()}
 	if r := res.Apply; r != nil {
 		known := s.Block.Known(coding.Readable(r.Object, false, s.Block.ImpliedType()), secrets)

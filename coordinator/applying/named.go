@@ -1,15 +1,11 @@
 package applying
 
 import (
-	"fmt"
 	"slices"
 	"sort"
 	"strings"
 
-	"github.com/hashicorp/hcl/v2"
-	"github.com/zclconf/go-cty/cty"
-
-	"github.com/millipede-iac/millipede/coding"
+	"github.com/millipede-iac/millipede/coordinator/instance"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/renewal"
 	"github.com/millipede-iac/millipede/coordinator/values"
@@ -17,7 +13,6 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/lang/eval"
 	"github.com/millipede-iac/millipede/lang/marks"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/wire"
@@ -36,20 +31,16 @@ func (a *Applier) sync(n *graph.Node) program.Step {
 	step.Value = e
 	var given diag.List
 	for _, m := range a.Store.Instances(n.Module) {
-		switch n.Kind {
-		case graph.VariableNode:
-			_, diags := m.VariableValue(n.Variable.Name)
+		diags := instance.Value(m, n)
+		if n.Kind == graph.VariableNode {
 			given = given.Append(diags)
-			if !diags.HasErrors() {
-				c := m.CheckVariable(n.Variable)
-				step.Diags = step.Diags.Append(c.Diags)
-				e.checks = append(e.checks, outcomes("input_variable", n.Address(), c)...)
-			}
-		case graph.LocalNode:
-			_, diags := m.LocalValue(n.Local.Name)
+		} else {
 			step.Diags = step.Diags.Append(diags)
-		case graph.CallNode:
-			step.Diags = step.Diags.Append(m.Call(n.Call.Name).Diags)
+		}
+		if !diags.HasErrors() {
+			checks, more := instance.Rules(m, n)
+			step.Diags = step.Diags.Append(more)
+			e.checks = append(e.checks, checks...)
 		}
 	}
 	step.Diags = given.Append(unshown(step.Diags))
@@ -92,10 +83,10 @@ func (a *Applier) output(n *graph.Node, needed bool) program.Step {
 			m.EvalOutput(name) // nothing goes by it, so nothing is wrong with it
 			continue
 		}
-		conditions := m.CheckOutput(n.Output)
-		e.checks = append(e.checks, outcomes("output_value", n.Address(), conditions)...)
-		step.Diags = step.Diags.Append(conditions.Diags)
-		if conditions.Diags.HasErrors() {
+		checks, more := instance.Rules(m, n)
+		e.checks = append(e.checks, checks...)
+		step.Diags = step.Diags.Append(more)
+		if more.HasErrors() {
 			if n.Module.IsRoot() {
 				step.Changes = append(step.Changes, a.plannedOutput(name)...)
 			}
@@ -154,9 +145,9 @@ func (a *Applier) check(n *graph.Node) program.Step {
 		if a.checkFailed(n.Address(), m.CheckAddress(n.Check)) {
 			continue // its data could not be read
 		}
-		c := m.CheckAsserts(n.Check)
-		step.Diags = step.Diags.Append(c.Diags)
-		e.checks = append(e.checks, outcomes("check", n.Address(), c)...)
+		checks, diags := instance.Rules(m, n)
+		step.Diags = step.Diags.Append(diags)
+		e.checks = append(e.checks, checks...)
 	}
 	step.Value = e
 	return step
@@ -197,34 +188,34 @@ func (a *Applier) openNext(v int, n *graph.Node, rs []*values.Resource, keys []a
 	if diags.HasErrors() {
 		return unmet(ev, diags)
 	}
-	config, err := ev.encodeConfig()
+	config, err := ev.EncodeConfig()
 	if err != nil {
-		return broken("encoding the configuration of "+at.String(), err)
+		return instance.Broken("encoding the configuration of "+at.String(), err)
 	}
 	a.work[v].then = func(res *wire.Result) program.Step {
-		diags := diags.Append(values.WireDiags(res.Diagnostics, ev.ranges).WithAddress(at.String()))
+		diags := diags.Append(values.WireDiags(res.Diagnostics, ev.Range).WithAddress(at.String()))
 		if diags.HasErrors() {
 			return program.Step{Diags: diags}
 		}
 		if res.Ephemeral == nil {
-			return broken("opening "+at.String(), errNoAnswer)
+			return instance.Broken("opening "+at.String(), errNoAnswer)
 		}
-		value, err := decode(res.Ephemeral.Object, ev.schema)
+		value, err := instance.Decode(res.Ephemeral.Object, ev.Schema)
 		if err != nil {
-			return broken("decoding "+at.String(), err)
+			return instance.Broken("decoding "+at.String(), err)
 		}
-		value = values.EphemeralValue(value, ev.schema.Block, ev.marked)
+		value = values.EphemeralValue(value, ev.Schema.Block, ev.Sensitive)
 		r.Set(k, value)
 		a.Renewals.Keep(renewal.Open{
-			Address: at.String(), Type: at.Resource.Type, Provider: ev.provider, Pool: res.Pool, Private: res.Ephemeral.Private, RenewAt: res.Ephemeral.RenewAt,
+			Address: at.String(), Type: at.Resource.Type, Provider: ev.Wire, Pool: res.Pool, Private: res.Ephemeral.Private, RenewAt: res.Ephemeral.RenewAt,
 		})
-		a.remember(opened{at: at, provider: ev.provider, place: ev.place, private: res.Ephemeral.Private})
-		conditions := r.CheckPostconditions(at.String(), ev.rep, value)
-		return a.openNext(v, n, rs[1:], keys[1:], diags.Append(conditions.Diags))
+		a.remember(opened{at: at, provider: ev.Wire, place: ev.Place, private: res.Ephemeral.Private})
+		_, more := ev.Postconditions(value)
+		return a.openNext(v, n, rs[1:], keys[1:], diags.Append(more))
 	}
 	return program.Step{
-		Diags: nil, Lane: program.Fast, Place: ev.place,
-		Task: &wire.Task{Address: at.String(), Provider: ev.provider, Ephemeral: &wire.EphemeralTask{Op: "open", Type: at.Resource.Type, Config: config}},
+		Diags: nil, Lane: program.Fast, Place: ev.Place,
+		Task: &wire.Task{Address: at.String(), Provider: ev.Wire, Ephemeral: &wire.EphemeralTask{Op: "open", Type: at.Resource.Type, Config: config}},
 	}
 }
 
@@ -271,117 +262,36 @@ func (a *Applier) close(v int, n *graph.Node) program.Step {
 	}
 }
 
-// evaluated is what an object's block says with real values.
-type evaluated struct {
-	provider wire.Provider
-	instance addr.ProviderInstance
-	place    program.Placement
-	rep      eval.Repetition
-	code     *values.ResourceCode
-	schema   *schemaOf
-	// config is the evaluated body, with marks, and bare without; marked are the paths that the configuration made sensitive.
-	config, bare cty.Value
-	marked       []cty.Path
-	ranges       rangeFinder
-	checks       []outcome
+// unmet is the step of a vertex whose block could not be evaluated. What came of its preconditions is recorded all the same.
+func unmet(ev *instance.Instance, diags diag.List) program.Step {
+	return program.Step{Diags: diags, Value: &effect{checks: ev.Checks}}
 }
 
-// encodeConfig codes the evaluated body without its marks for the wire.
-func (ev *evaluated) encodeConfig() ([]byte, error) {
-	return coding.EncodeValue(ev.bare, ev.schema.Block.ImpliedType())
-}
-
-// unmet is the step of a vertex whose block could not be evaluated. ev, which may be nil, tells what came of its
-// preconditions: that is recorded all the same.
-func unmet(ev *evaluated, diags diag.List) program.Step {
-	if ev == nil {
-		return program.Step{Diags: diags}
-	}
-	return program.Step{Diags: diags, Value: &effect{checks: ev.checks}}
-}
-
-// evaluate evaluates the block of an instance: preconditions first, then the body. When a precondition does not hold,
-// what it returns tells so.
-func (a *Applier) evaluate(r *values.Resource, k addr.Key) (*evaluated, diag.List) {
-	at := r.Addr().Instance(k)
-	expansion, diags := r.Expansion()
-	if diags.HasErrors() {
-		return nil, diags
-	}
-	ev := &evaluated{rep: expansion.Repetition(k), code: r.Code, schema: r.Code.Schema}
-	if ev.schema == nil {
-		return nil, diags.Append(diag.New(diag.Error, "Invalid resource type",
-			fmt.Sprintf("The provider %s does not support resource type %q.", r.Code.Config.Source.Display(), at.Resource.Type), r.Code.Config.TypeRange.Ptr()))
-	}
-	var more diag.List
-	ev.instance, more = r.Module().ProviderOf(r.Code.Config, ev.rep)
-	diags = diags.Append(more)
-	if diags.HasErrors() {
-		return nil, diags
-	}
-	wp, cfg, more := values.WireProvider(a.Store, ev.instance, a.Package(ev.instance.Provider), at.Config())
-	diags = diags.Append(more)
-	if diags.HasErrors() {
-		return nil, diags
-	}
-	ev.provider = wp
-	conditions := r.CheckPreconditions(at.String(), ev.rep)
-	ev.checks = outcomes("resource", at.Config().String(), conditions)
-	if conditions.Diags.HasErrors() {
-		return ev, diags.Append(conditions.Diags)
-	}
-	ev.config, more = r.Bound().Eval(ev.rep, cty.NilVal)
-	diags = diags.Append(unshown(more))
-	if diags.HasErrors() {
-		return nil, diags
-	}
-	ev.bare, ev.marked = marks.Separate(ev.config, marks.Sensitive)
-	ev.ranges = func(path cty.Path) *hcl.Range { // problems are rare, so the body is expanded only for them
-		return findIn(r, r.Bound().Expanded(ev.rep, cty.NilVal))(path)
-	}
-	ev.place = program.Placement{
-		Provider: ev.instance, ResourceType: at.Resource.Type, Module: at.Module, Address: at.String(),
-		ProviderConfig: cfg.Strings, ProviderRegion: values.Region(cfg.Value), Region: values.Region(ev.config),
-	}
-	return ev, diags
-}
-
-// outcome is the outcome of the rules of one object.
-type outcome struct {
-	kind, config string
-	object       state.CheckObject
-}
-
-func outcomes(kind, config string, c values.Conditions) []outcome {
-	if c.Rules == 0 {
-		return nil
-	}
-	return []outcome{{kind, config, state.CheckObject{Address: c.Address, Status: c.Status, Failures: c.Failures}}}
+// evaluate evaluates the block of an instance.
+func (a *Applier) evaluate(r *values.Resource, k addr.Key) (*instance.Instance, diag.List) {
+	ev, diags := instance.Evaluator{Store: a.Store, Package: a.Package}.Block(r, k, instance.Options{})
+	return ev, unshown(diags)
 }
 
 // record needs the lock. What was checked again takes the place of what the plan knew.
-func (a *Applier) record(o outcome) {
-	r := a.checks[o.config]
+func (a *Applier) record(o instance.Outcome) {
+	r := a.checks[o.Config]
 	if r == nil {
-		r = &state.CheckResult{Kind: o.kind, Config: o.config}
-		a.checks[o.config] = r
+		r = &state.CheckResult{Kind: o.Kind, Config: o.Config}
+		a.checks[o.Config] = r
 	}
-	key := checkKey{o.config, o.object.Address}
+	key := checkKey{o.Config, o.Object.Address}
 	i, known := a.checkObjects[key]
 	switch {
 	case !known:
 		i = len(r.Objects)
 		a.checkObjects[key] = i
-		r.Objects = append(r.Objects, o.object)
+		r.Objects = append(r.Objects, o.Object)
 	case a.rechecked[key]: // postconditions after preconditions
-		old := r.Objects[i]
-		o.object.Failures = append(old.Failures, o.object.Failures...)
-		if values.WorseCheck(old.Status, o.object.Status) {
-			o.object.Status = old.Status
-		}
+		o.Object = instance.Both(r.Objects[i], o.Object)
 	}
 	a.rechecked[key] = true
-	r.Objects[i] = o.object
+	r.Objects[i] = o.Object
 }
 
 // checkResults needs the lock.
@@ -393,9 +303,7 @@ func (a *Applier) checkResults() []state.CheckResult {
 			c.Status = state.CheckPass
 		}
 		for _, o := range c.Objects {
-			if values.WorseCheck(o.Status, c.Status) {
-				c.Status = o.Status
-			}
+			c.Status = instance.Worst(o.Status, c.Status)
 		}
 		out = append(out, c)
 	}

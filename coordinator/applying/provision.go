@@ -6,6 +6,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coordinator/instance"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
@@ -32,21 +33,21 @@ func provisionersOf(c *config.Resource, destroy bool) []*config.Provisioner {
 }
 
 // provisionCreated asks for the provisioners of an object that was just made, by the worker that is named, if it is known.
-func (a *Applier) provisionCreated(v int, c *plan.Change, r *values.Resource, ev *evaluated, object *state.Object, value cty.Value, worker string, step program.Step) program.Step {
+func (a *Applier) provisionCreated(v int, c *plan.Change, r *values.Resource, ev *instance.Instance, object *state.Object, value cty.Value, worker string, step program.Step) program.Step {
 	tainted := *object
 	tainted.Status = state.Tainted
-	step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr, Provider: ev.instance, Object: &tainted})
-	list := createProvisioners(ev.code.Config)
-	task, diags := a.provisionTask(r.Module(), ev.code.Config.Connection, list, ev.rep, value)
+	step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr, Provider: ev.Provider, Object: &tainted})
+	list := createProvisioners(ev.Resource.Code.Config)
+	task, diags := a.provisionTask(r.Module(), ev.Resource.Code.Config.Connection, list, ev.Rep, value)
 	step.Diags = step.Diags.Append(diags)
 	if step.Diags.HasErrors() {
 		return step
 	}
-	if lane(ev.instance.Provider) == program.Fast {
+	if lane(ev.Provider.Provider) == program.Fast {
 		worker = "" // what the built-in provider does leaves nothing on a worker's disk, and holds no slot there
 	}
 	step.Task = &wire.Task{Address: c.Addr.String(), Provision: task, Worker: worker}
-	step.Lane, step.Place = program.Safe, ev.place
+	step.Lane, step.Place = program.Safe, ev.Place
 	a.work[v].then = func(res *wire.Result) program.Step {
 		after := program.Step{Diags: provisionDiags(res, list)}
 		if after.Diags.HasErrors() {
@@ -138,9 +139,9 @@ func (a *Applier) PrepareAfter(ctx context.Context, v, phase int, worker string)
 	if diags.HasErrors() {
 		return unmet(ev, diags)
 	}
-	value, err := values.DecodeStored(object, ev.schema)
+	value, err := values.DecodeStored(object, ev.Schema)
 	if err != nil {
-		return broken("decoding "+c.Addr.String(), err)
+		return instance.Broken("decoding "+c.Addr.String(), err)
 	}
 	whole := *object
 	whole.Status = state.Ready

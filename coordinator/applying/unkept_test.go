@@ -8,6 +8,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/coding"
+	"github.com/millipede-iac/millipede/coordinator/instance"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -23,7 +24,7 @@ var thing = &schema.Schema{Block: &schema.Block{Attributes: map[string]*schema.A
 	"secret": {Type: cty.String, Optional: true, Sensitive: true},
 }}}
 
-func created(t *testing.T) (*Applier, *plan.Change, *evaluated) {
+func created(t *testing.T) (*Applier, *plan.Change, *instance.Instance) {
 	t.Helper()
 	at, diags := addr.ParseInstance("a_thing.b")
 	if diags.HasErrors() {
@@ -32,7 +33,7 @@ func created(t *testing.T) (*Applier, *plan.Change, *evaluated) {
 	a := &Applier{Options: Options{Plan: &plan.Plan{}}, state: state.Empty(), work: make([]work, 1)}
 	a.Plan.Graph.Vertices = []plan.Vertex{{Kind: plan.ApplyObject, Address: "a_thing.b"}}
 	a.Plan.Changes = []*plan.Change{{Addr: at, Action: plan.Create}}
-	return a, a.Plan.Changes[0], &evaluated{schema: thing}
+	return a, a.Plan.Changes[0], &instance.Instance{Schema: thing}
 }
 
 // An answer that the coordinator could not decode was a failure without a trace, although the object had been made: its

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coordinator/instance"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -60,27 +61,21 @@ func (s *Session) Console(ctx context.Context, prior *state.State) (console *Con
 // evaluate computes what a vertex stands for in one module instance.
 func evaluate(m *values.Module, n *graph.Node, prior *state.State) diag.List {
 	switch n.Kind {
-	case graph.VariableNode:
-		_, diags := m.VariableValue(n.Variable.Name)
-		if diags.HasErrors() {
-			return diags
-		}
-		return diags.Append(m.CheckVariable(n.Variable).Diags)
-	case graph.LocalNode:
-		_, diags := m.LocalValue(n.Local.Name)
-		return diags
-	case graph.OutputNode:
-		_, diags := m.EvalOutput(n.Output.Name)
-		return diags.Append(m.CheckOutput(n.Output).Diags)
-	case graph.CallNode:
-		return m.Call(n.Call.Name).Diags
+	case graph.CheckNode:
+		return nil
 	case graph.ResourceNode:
 		r := m.ResourceBlock(n.Resource.Addr)
 		if stored := prior.Resources[r.Addr()]; stored != nil {
 			return r.SetStored(stored)
 		}
+		return nil
 	}
-	return nil
+	diags := instance.Value(m, n)
+	if n.Kind == graph.VariableNode && diags.HasErrors() {
+		return diags
+	}
+	_, more := instance.Rules(m, n)
+	return diags.Append(more)
 }
 
 // Answer is the value of an expression, or, when that was a call of the console's function type(), a type.

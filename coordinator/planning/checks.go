@@ -3,19 +3,13 @@ package planning
 import (
 	"sort"
 
+	"github.com/millipede-iac/millipede/coordinator/instance"
 	"github.com/millipede-iac/millipede/coordinator/program"
-	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
 )
-
-// checkOutcome is the outcome of the rules of one object, for the plan's and the state's check results.
-type checkOutcome struct {
-	kind, config string
-	object       state.CheckObject
-}
 
 // checkState collects the outcomes of one configuration object.
 type checkState struct {
@@ -46,28 +40,17 @@ func (p *Planner) checksOf(kind, config string) *checkState {
 	return s
 }
 
-// outcomes returns what is to be recorded of rules: nothing when there are none.
-func outcomes(kind, config string, c values.Conditions) []checkOutcome {
-	if c.Rules == 0 {
-		return nil
-	}
-	return []checkOutcome{{kind, config, state.CheckObject{Address: c.Address, Status: c.Status, Failures: c.Failures}}}
-}
-
 // record needs the lock. A later outcome of the same object (postconditions after preconditions) never improves on
 // an earlier one.
-func (p *Planner) record(c checkOutcome) {
-	if p.Mode == plan.Destroy && c.kind == "resource" {
+func (p *Planner) record(c instance.Outcome) {
+	if p.Mode == plan.Destroy && c.Kind == "resource" {
 		return // what is about to go is not held to anything
 	}
-	s := p.checksOf(c.kind, c.config)
-	if old, ok := s.objects[c.object.Address]; ok {
-		c.object.Failures = append(old.Failures, c.object.Failures...)
-		if values.WorseCheck(old.Status, c.object.Status) {
-			c.object.Status = old.Status
-		}
+	s := p.checksOf(c.Kind, c.Config)
+	if old, ok := s.objects[c.Object.Address]; ok {
+		c.Object = instance.Both(old, c.Object)
 	}
-	s.objects[c.object.Address] = c.object
+	s.objects[c.Object.Address] = c.Object
 }
 
 // checkResults needs the lock.
@@ -87,9 +70,7 @@ func (p *Planner) checkResults() []state.CheckResult {
 		}
 		for _, o := range s.objects {
 			r.Objects = append(r.Objects, o)
-			if values.WorseCheck(o.Status, r.Status) {
-				r.Status = o.Status
-			}
+			r.Status = instance.Worst(o.Status, r.Status)
 		}
 		sort.Slice(r.Objects, func(i, j int) bool { return r.Objects[i].Address < r.Objects[j].Address })
 		out = append(out, r)
@@ -148,9 +129,9 @@ func (p *Planner) check(n *graph.Node) program.Step {
 		if p.checkFailed(n.Address(), m.CheckAddress(n.Check)) {
 			continue // its data could not be read
 		}
-		c := m.CheckAsserts(n.Check)
-		step.Diags = step.Diags.Append(c.Diags)
-		f.checks = append(f.checks, outcomes("check", n.Address(), c)...)
+		checks, diags := instance.Rules(m, n)
+		step.Diags = step.Diags.Append(diags)
+		f.checks = append(f.checks, checks...)
 	}
 	step.Value = f
 	return step
@@ -175,6 +156,5 @@ func (p *Planner) closeEphemerals(n *graph.Node) program.Step {
 	if o == nil {
 		return program.Step{}
 	}
-	task, diags := p.closeTask(o)
-	return program.Step{Task: task, Lane: program.Fast, Place: o.work.place, Diags: diags}
+	return program.Step{Task: p.closeTask(o), Lane: program.Fast, Place: o.work.Place}
 }

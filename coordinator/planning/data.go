@@ -3,6 +3,7 @@ package planning
 import (
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coordinator/instance"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/renewal"
 	"github.com/millipede-iac/millipede/coordinator/values"
@@ -19,9 +20,9 @@ func (p *Planner) prepareData(node int, o *object) program.Step {
 	if p.Mode == plan.Destroy && o.resource.Code.Config.Check != "" {
 		return program.Step{} // the check that it belongs to is not made
 	}
-	wp, diags := p.setUp(o)
+	diags := p.setUp(o)
 	if diags.HasErrors() {
-		return program.Step{Diags: diags, Value: &found{checks: o.work.checks}}
+		return program.Step{Diags: diags, Value: &found{checks: o.work.Checks}}
 	}
 	w := o.work
 	w.prior = p.Prior.Object(o.addr, state.CurrentObject)
@@ -31,7 +32,7 @@ func (p *Planner) prepareData(node int, o *object) program.Step {
 	}
 	reason := plan.NoReason
 	switch {
-	case !w.config.IsWhollyKnown():
+	case !w.Config.IsWhollyKnown():
 		reason = plan.ReadBecauseConfigUnknown
 	case p.dependencyPending(node, o):
 		reason = plan.ReadBecauseDependencyPending
@@ -43,19 +44,19 @@ func (p *Planner) prepareData(node int, o *object) program.Step {
 			return p.skipData(o, diags)
 		}
 		p.keepStored(o.resource, o.addr)
-		return program.Step{Diags: diags, Value: &found{checks: w.checks}}
+		return program.Step{Diags: diags, Value: &found{checks: w.Checks}}
 	case reason != plan.NoReason && p.Mode == plan.RefreshOnly:
 		return p.skipData(o, diags)
 	case reason != plan.NoReason:
 		return p.deferData(o, reason, diags)
 	}
-	config, err := w.encodeConfig()
+	config, err := w.EncodeConfig()
 	if err != nil {
-		return broken("encoding the configuration of "+o.addr.String(), err)
+		return instance.Broken("encoding the configuration of "+o.addr.String(), err)
 	}
 	return program.Step{
-		Diags: diags, Lane: program.Fast, Place: w.place,
-		Task: &wire.Task{Address: o.addr.String(), Provider: wp, Read: &wire.ReadDataTask{Type: o.addr.Resource.Type, Config: config}},
+		Diags: diags, Lane: program.Fast, Place: w.Place,
+		Task: &wire.Task{Address: o.addr.String(), Provider: w.Wire, Read: &wire.ReadDataTask{Type: o.addr.Resource.Type, Config: config}},
 	}
 }
 
@@ -99,28 +100,28 @@ func (p *Planner) dependencyPending(node int, o *object) bool {
 
 // skipData leaves out a reading that a plan which changes nothing has no place for.
 func (p *Planner) skipData(o *object, diags diag.List) program.Step {
-	o.resource.Set(o.addr.Key, cty.UnknownVal(o.work.schema.Block.ImpliedType()))
-	return program.Step{Diags: diags, Value: &found{checks: o.work.checks}}
+	o.resource.Set(o.addr.Key, cty.UnknownVal(o.work.Schema.Block.ImpliedType()))
+	return program.Step{Diags: diags, Value: &found{checks: o.work.Checks}}
 }
 
 // deferData plans the reading for the apply: what the provider will find is unknown.
 func (p *Planner) deferData(o *object, reason plan.Reason, diags diag.List) program.Step {
 	w := o.work
-	after := values.MarkSensitive(values.UnknownComputed(w.config, w.schema.Block), w.schema.Block, w.marked)
+	after := w.Unread()
 	c := &plan.Change{
-		Addr: o.addr, Previous: o.addr, Provider: w.provider, Action: plan.Read, Reason: reason,
-		Before: cty.NullVal(w.schema.Block.ImpliedType()), After: after, SchemaVersion: w.schema.Version,
+		Addr: o.addr, Previous: o.addr, Provider: w.Provider, Action: plan.Read, Reason: reason,
+		Before: cty.NullVal(w.Schema.Block.ImpliedType()), After: after, SchemaVersion: w.Schema.Version,
 	}
 	o.resource.Set(o.addr.Key, after)
-	conditions := o.resource.CheckPostconditions(o.addr.String(), w.rep, after)
-	f := &found{change: c, checks: append(w.checks, outcomes("resource", o.addr.Config().String(), conditions)...)}
-	return program.Step{Diags: diags.Append(conditions.Diags), Value: f, Notes: program.Notes{Action: string(plan.Read)}}
+	checks, more := w.Postconditions(after)
+	f := &found{change: c, checks: append(w.Checks, checks...)}
+	return program.Step{Diags: diags.Append(more), Value: f, Notes: program.Notes{Action: string(plan.Read)}}
 }
 
 // completeData keeps what was read.
 func (p *Planner) completeData(o *object, r *wire.Result) program.Step {
 	w := o.work
-	diags := values.WireDiags(r.Diagnostics, o.ranges())
+	diags := values.WireDiags(r.Diagnostics, o.work.Range)
 	nested := o.resource.Code.Config.Check != ""
 	if diags.HasErrors() && nested {
 		return p.unreadable(o, diags)
@@ -128,33 +129,33 @@ func (p *Planner) completeData(o *object, r *wire.Result) program.Step {
 	if diags.HasErrors() {
 		return program.Step{Diags: diags, Value: &found{unevaluable: p.Mode == plan.Destroy}}
 	}
-	v, err := w.decode(r.Value)
+	v, err := w.Decode(r.Value)
 	if err != nil {
-		return broken("decoding "+o.addr.String(), err)
+		return instance.Broken("decoding "+o.addr.String(), err)
 	}
-	v = values.MarkSensitive(v, w.schema.Block, w.marked)
+	v = w.Marked(v)
 	o.resource.Set(o.addr.Key, v)
-	conditions := o.resource.CheckPostconditions(o.addr.String(), w.rep, v)
-	diags = diags.Append(conditions.Diags)
-	obj := &state.Object{Status: state.Ready, SchemaVersion: w.schema.Version}
-	if obj.Attrs, obj.Sensitive, err = values.EncodeStoredData(v, w.schema.Block, w.marked); err != nil {
-		return broken("storing "+o.addr.String(), err)
+	checks, more := w.Postconditions(v)
+	diags = diags.Append(more)
+	obj := &state.Object{Status: state.Ready, SchemaVersion: w.Schema.Version}
+	if obj.Attrs, obj.Sensitive, err = values.EncodeStoredData(v, w.Schema.Block, w.Sensitive); err != nil {
+		return instance.Broken("storing "+o.addr.String(), err)
 	}
-	f := &found{checks: append(w.checks, outcomes("resource", o.addr.Config().String(), conditions)...)}
+	f := &found{checks: append(w.Checks, checks...)}
 	if nested && p.Mode != plan.RefreshOnly {
 		f.change = p.readAgain(o, v)
 	} else {
-		f.state = append(f.state, state.SetObject{Addr: o.addr, Provider: w.provider, Object: obj})
+		f.state = append(f.state, state.SetObject{Addr: o.addr, Provider: w.Provider, Object: obj})
 	}
-	return program.Step{Diags: diags, Value: f, Notes: notes(string(plan.Read), v)}
+	return program.Step{Diags: diags, Value: f, Notes: instance.Notes(string(plan.Read), v)}
 }
 
 // readAgain reads the data of a check again at apply, so that the assertions see the world after it.
 func (p *Planner) readAgain(o *object, v cty.Value) *plan.Change {
 	w := o.work
 	return &plan.Change{
-		Addr: o.addr, Previous: o.addr, Provider: w.provider, Action: plan.Read, Reason: plan.ReadBecauseCheckNested,
-		Before: cty.NullVal(w.schema.Block.ImpliedType()), After: v, SchemaVersion: w.schema.Version,
+		Addr: o.addr, Previous: o.addr, Provider: w.Provider, Action: plan.Read, Reason: plan.ReadBecauseCheckNested,
+		Before: cty.NullVal(w.Schema.Block.ImpliedType()), After: v, SchemaVersion: w.Schema.Version,
 	}
 }
 
@@ -162,12 +163,9 @@ func (p *Planner) readAgain(o *object, v cty.Value) *plan.Change {
 // check has failed, and the value is not known.
 func (p *Planner) unreadable(o *object, diags diag.List) program.Step {
 	w := o.work
-	v := values.MarkSensitive(values.UnknownComputed(w.config, w.schema.Block), w.schema.Block, w.marked)
+	v := w.Unread()
 	o.resource.Set(o.addr.Key, v)
-	config, at := values.CheckAround(o.resource)
-	f := &found{checks: append(w.checks, checkOutcome{"check", config, state.CheckObject{
-		Address: at, Status: state.CheckFail, Failures: []string{values.ProblemText(diags)},
-	}})}
+	f := &found{checks: append(w.Checks, instance.Unreadable(o.resource, diags))}
 	if p.Mode != plan.RefreshOnly {
 		f.change = p.readAgain(o, v)
 	}
@@ -180,51 +178,50 @@ func (p *Planner) prepareEphemeral(node int, o *object) program.Step {
 	if p.Mode == plan.Destroy {
 		return program.Step{}
 	}
-	wp, diags := p.setUp(o)
+	diags := p.setUp(o)
 	if diags.HasErrors() {
-		return program.Step{Diags: diags, Value: &found{checks: o.work.checks}}
+		return program.Step{Diags: diags, Value: &found{checks: o.work.Checks}}
 	}
 	w := o.work
-	if !w.config.IsWhollyKnown() || p.dependencyPending(node, o) {
-		o.resource.Set(o.addr.Key, values.EphemeralValue(values.UnknownComputed(w.config, w.schema.Block), w.schema.Block, w.marked))
-		return program.Step{Diags: diags, Value: &found{checks: w.checks}}
+	if !w.Config.IsWhollyKnown() || p.dependencyPending(node, o) {
+		o.resource.Set(o.addr.Key, values.EphemeralValue(values.UnknownComputed(w.Config, w.Schema.Block), w.Schema.Block, w.Sensitive))
+		return program.Step{Diags: diags, Value: &found{checks: w.Checks}}
 	}
-	config, err := w.encodeConfig()
+	config, err := w.EncodeConfig()
 	if err != nil {
-		return broken("encoding the configuration of "+o.addr.String(), err)
+		return instance.Broken("encoding the configuration of "+o.addr.String(), err)
 	}
 	return program.Step{
-		Diags: diags, Lane: program.Fast, Place: w.place,
-		Task: &wire.Task{Address: o.addr.String(), Provider: wp, Ephemeral: &wire.EphemeralTask{Op: "open", Type: o.addr.Resource.Type, Config: config}},
+		Diags: diags, Lane: program.Fast, Place: w.Place,
+		Task: &wire.Task{Address: o.addr.String(), Provider: w.Wire, Ephemeral: &wire.EphemeralTask{Op: "open", Type: o.addr.Resource.Type, Config: config}},
 	}
 }
 
 // completeEphemeral makes the opened value known to its users.
 func (p *Planner) completeEphemeral(o *object, r *wire.Result) program.Step {
 	w := o.work
-	diags := values.WireDiags(r.Diagnostics, o.ranges())
+	diags := values.WireDiags(r.Diagnostics, o.work.Range)
 	if diags.HasErrors() {
 		return program.Step{Diags: diags}
 	}
 	if r.Ephemeral == nil {
-		return broken("opening "+o.addr.String(), errNoAnswer)
+		return instance.Broken("opening "+o.addr.String(), errNoAnswer)
 	}
-	v, err := w.decode(r.Ephemeral.Object)
+	v, err := w.Decode(r.Ephemeral.Object)
 	if err != nil {
-		return broken("decoding "+o.addr.String(), err)
+		return instance.Broken("decoding "+o.addr.String(), err)
 	}
 	w.private, w.opened = r.Ephemeral.Private, true
-	if wp, _, more := values.WireProvider(p.Store, w.provider, p.Package(w.provider.Provider), o.addr.Config()); !more.HasErrors() {
-		p.Renewals.Keep(renewal.Open{
-			Address: o.addr.String(), Type: o.addr.Resource.Type, Provider: wp, Pool: r.Pool, Private: w.private, RenewAt: r.Ephemeral.RenewAt,
-		})
-	}
-	v = values.EphemeralValue(v, w.schema.Block, w.marked)
+	p.Renewals.Keep(renewal.Open{
+		Address: o.addr.String(), Type: o.addr.Resource.Type, Provider: w.Wire, Pool: r.Pool,
+		Private: w.private, RenewAt: r.Ephemeral.RenewAt,
+	})
+	v = values.EphemeralValue(v, w.Schema.Block, w.Sensitive)
 	o.resource.Set(o.addr.Key, v)
-	conditions := o.resource.CheckPostconditions(o.addr.String(), w.rep, v)
+	checks, more := w.Postconditions(v)
 	return program.Step{
-		Diags: diags.Append(conditions.Diags),
-		Value: &found{checks: append(w.checks, outcomes("resource", o.addr.Config().String(), conditions)...), opened: o},
+		Diags: diags.Append(more),
+		Value: &found{checks: append(w.Checks, checks...), opened: o},
 	}
 }
 
@@ -252,21 +249,11 @@ func (p *Planner) renewing(n *graph.Node) diag.List {
 }
 
 // closeTask is the task that closes an opened object; it is not renewed any more.
-func (p *Planner) closeTask(o *object) (*wire.Task, diag.List) {
-	wp, _, diags := values.WireProvider(p.Store, o.work.provider, p.Package(o.work.provider.Provider), o.addr.Config())
-	if diags.HasErrors() {
-		return nil, diags
-	}
+func (p *Planner) closeTask(o *object) *wire.Task {
 	// What went wrong in renewing it is told when it is closed: before, it would keep it from being closed.
 	private, renewing := p.Renewals.Release(o.addr.String(), o.work.private)
 	o.work.renewing = renewing
-	return &wire.Task{Address: o.addr.String(), Provider: wp, Ephemeral: &wire.EphemeralTask{
+	return &wire.Task{Address: o.addr.String(), Provider: o.work.Wire, Ephemeral: &wire.EphemeralTask{
 		Op: "close", Type: o.addr.Resource.Type, Private: private,
-	}}, diags
-}
-
-// notes are what views want to know of an object.
-func notes(action string, v cty.Value) program.Notes {
-	key, id := values.IDOf(v)
-	return program.Notes{Action: action, ID: id, IDKey: key}
+	}}
 }

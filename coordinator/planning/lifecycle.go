@@ -39,7 +39,7 @@ func (p *Planner) forgets(o *object) bool {
 
 // triggered tells whether what an element of replace_triggered_by names will change.
 func (p *Planner) triggered(o *object, e hcl.Expression) (bool, diag.List) {
-	ref, diags := o.resource.Module().CheckTrigger(e, o.work.rep)
+	ref, diags := o.resource.Module().CheckTrigger(e, o.work.Rep)
 	if diags.HasErrors() {
 		return false, diags
 	}

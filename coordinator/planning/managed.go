@@ -8,6 +8,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/coding"
+	"github.com/millipede-iac/millipede/coordinator/instance"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
@@ -19,9 +20,9 @@ import (
 
 // prepareManaged asks for the refresh and the plan of a managed object that the configuration wants.
 func (p *Planner) prepareManaged(o *object) program.Step {
-	wp, diags := p.setUp(o)
+	diags := p.setUp(o)
 	if diags.HasErrors() {
-		return program.Step{Diags: diags, Value: &found{checks: o.work.checks}}
+		return program.Step{Diags: diags, Value: &found{checks: o.work.Checks}}
 	}
 	w := o.work
 	prior, mustRead, more := known(o.addr, p.Prior.Object(o.addr, state.CurrentObject))
@@ -39,9 +40,9 @@ func (p *Planner) prepareManaged(o *object) program.Step {
 		task.Refresh = false
 		if p.Mode == plan.RefreshOnly && o.imported == nil {
 			if len(p.Imports) > 0 && o.addr.Key == addr.NoKey {
-				o.resource.Set(o.addr.Key, cty.UnknownVal(w.schema.Block.ImpliedType())) // an import plans nothing new
+				o.resource.Set(o.addr.Key, cty.UnknownVal(w.Schema.Block.ImpliedType())) // an import plans nothing new
 			}
-			return program.Step{Diags: diags, Value: &found{checks: w.checks}}
+			return program.Step{Diags: diags, Value: &found{checks: w.Checks}}
 		}
 	}
 	if previous, moved := p.Previous[o.addr]; moved && previous.Resource.Type != o.addr.Resource.Type {
@@ -54,24 +55,24 @@ func (p *Planner) prepareManaged(o *object) program.Step {
 	if im := o.imported; im != nil && w.prior == nil {
 		w.importing = &plan.Importing{ID: im.ID, Identity: im.Identity}
 		task.Import = &wire.ImportTask{Type: o.addr.Resource.Type, ID: im.ID}
-		if im.Identity != cty.NilVal && w.identity != nil {
-			b, err := coding.EncodeValue(im.Identity, w.identity.Body.ImpliedType())
+		if im.Identity != cty.NilVal && w.Identity != nil {
+			b, err := coding.EncodeValue(im.Identity, w.Identity.Body.ImpliedType())
 			if err != nil {
-				return broken("encoding the identity of "+o.addr.String(), err)
+				return instance.Broken("encoding the identity of "+o.addr.String(), err)
 			}
 			task.Import.Identity = b
 		}
 		task.Refresh = true
 	}
 	var err error
-	if task.Config, err = w.encodeConfig(); err != nil {
-		return broken("encoding the configuration of "+o.addr.String(), err)
+	if task.Config, err = w.EncodeConfig(); err != nil {
+		return instance.Broken("encoding the configuration of "+o.addr.String(), err)
 	}
-	if task.Sensitive, err = values.EncodePaths(w.marked); err != nil {
-		return broken("encoding "+o.addr.String(), err)
+	if task.Sensitive, err = values.EncodePaths(w.Sensitive); err != nil {
+		return instance.Broken("encoding "+o.addr.String(), err)
 	}
 	if task.IgnorePaths, err = values.EncodePaths(values.IgnorePaths(o.resource.Code.Config)); err != nil {
-		return broken("encoding ignore_changes of "+o.addr.String(), err)
+		return instance.Broken("encoding ignore_changes of "+o.addr.String(), err)
 	}
 	task.Replace, more = p.forcedReplace(o)
 	diags = diags.Append(more)
@@ -79,8 +80,8 @@ func (p *Planner) prepareManaged(o *object) program.Step {
 		return program.Step{Diags: diags}
 	}
 	return program.Step{
-		Diags: diags, Lane: program.Fast, Place: w.place,
-		Task: &wire.Task{Address: o.addr.String(), Provider: wp, Plan: task},
+		Diags: diags, Lane: program.Fast, Place: w.Place,
+		Task: &wire.Task{Address: o.addr.String(), Provider: w.Wire, Plan: task},
 	}
 }
 
@@ -146,7 +147,7 @@ func (p *Planner) completeManaged(o *object, r *wire.Result) program.Step {
 	if diags.HasErrors() {
 		return program.Step{Diags: diags}
 	}
-	f := &found{checks: w.checks}
+	f := &found{checks: w.Checks}
 	f.drift = p.driftOf(o, a)
 	if w.prior != nil || w.importing != nil {
 		f.state = append(f.state, p.refreshedObject(o, a))
@@ -155,25 +156,24 @@ func (p *Planner) completeManaged(o *object, r *wire.Result) program.Step {
 		if a.before.IsNull() {
 			// It is gone, and nothing takes its place.
 			o.resource.Set(o.addr.Key, cty.UnknownVal(a.before.Type()))
-			return program.Step{Diags: diags, Value: f, Notes: notes("refresh", a.before)}
+			return program.Step{Diags: diags, Value: f, Notes: instance.Notes("refresh", a.before)}
 		}
 		o.resource.Set(o.addr.Key, a.before)
-		conditions := o.resource.CheckPostconditions(o.addr.String(), w.rep, a.before)
-		f.checks = append(f.checks, outcomes("resource", o.addr.Config().String(), conditions)...)
-		return program.Step{Diags: diags.Append(conditions.Diags), Value: f, Notes: notes("refresh", a.before)}
+		checks, more := w.Postconditions(a.before)
+		f.checks = append(f.checks, checks...)
+		return program.Step{Diags: diags.Append(more), Value: f, Notes: instance.Notes("refresh", a.before)}
 	}
 	c := p.changeOf(o, a)
-	c.Provider = w.provider
+	c.Provider = w.Provider
 	f.change = c
 	diags = diags.Append(p.allowed(o, c))
 	if diags.HasErrors() {
 		return program.Step{Diags: diags, Value: f}
 	}
 	o.resource.Set(o.addr.Key, c.After)
-	conditions := o.resource.CheckPostconditions(o.addr.String(), w.rep, c.After)
-	f.checks = append(f.checks, outcomes("resource", o.addr.Config().String(), conditions)...)
-	diags = diags.Append(conditions.Diags)
-	return program.Step{Diags: diags, Value: f, Notes: notes(string(c.Action), a.before)}
+	checks, more := w.Postconditions(c.After)
+	f.checks = append(f.checks, checks...)
+	return program.Step{Diags: diags.Append(more), Value: f, Notes: instance.Notes(string(c.Action), a.before)}
 }
 
 // answer is a decoded PlanResult.
@@ -192,16 +192,16 @@ type answer struct {
 
 // planned returns what a worker planned for an object, and what the provider said about it.
 func (p *Planner) planned(o *object, r *wire.Result) (answer, diag.List) {
-	diags := values.WireDiags(r.Diagnostics, o.ranges())
+	diags := values.WireDiags(r.Diagnostics, o.work.Range)
 	if diags.HasErrors() {
 		return answer{}, diags
 	}
 	if r.Plan == nil {
-		return answer{}, broken("planning "+o.addr.String(), errNoAnswer).Diags
+		return answer{}, instance.Broken("planning "+o.addr.String(), errNoAnswer).Diags
 	}
 	a, err := p.answer(o, r.Plan)
 	if err != nil {
-		return answer{}, broken("decoding the plan of "+o.addr.String(), err).Diags
+		return answer{}, instance.Broken("decoding the plan of "+o.addr.String(), err).Diags
 	}
 	return a, diags
 }
@@ -211,20 +211,20 @@ func (p *Planner) planned(o *object, r *wire.Result) (answer, diag.List) {
 func (p *Planner) answer(o *object, r *wire.PlanResult) (a answer, err error) {
 	w := o.work
 	a.PlanResult = r
-	if a.upgraded, err = w.decode(r.Upgraded); err != nil {
+	if a.upgraded, err = w.Decode(r.Upgraded); err != nil {
 		return a, err
 	}
-	if a.before, err = w.decodeUnless(r.Prior, r.Upgraded, a.upgraded); err != nil {
+	if a.before, err = w.DecodeUnless(r.Prior, r.Upgraded, a.upgraded); err != nil {
 		return a, err
 	}
-	if a.after, err = w.decodeUnless(r.Planned, r.Prior, a.before); err != nil {
+	if a.after, err = w.DecodeUnless(r.Planned, r.Prior, a.before); err != nil {
 		return a, err
 	}
 	a.same = bytes.Equal(r.Prior, r.Upgraded) || a.upgraded.RawEquals(a.before)
-	if a.beforeIdentity, err = w.decodeIdentity(r.PriorIdentity); err != nil {
+	if a.beforeIdentity, err = w.DecodeIdentity(r.PriorIdentity); err != nil {
 		return a, err
 	}
-	if a.afterIdentity, err = w.decodeIdentity(r.PlannedIdentity); err != nil {
+	if a.afterIdentity, err = w.DecodeIdentity(r.PlannedIdentity); err != nil {
 		return a, err
 	}
 	if a.replacePaths, err = values.DecodePaths(r.ReplacePaths); err != nil {
@@ -234,17 +234,17 @@ func (p *Planner) answer(o *object, r *wire.PlanResult) (a answer, err error) {
 	if w.prior != nil {
 		stored = w.prior.Sensitive
 	}
-	a.upgraded = values.MarkSensitive(a.upgraded, w.schema.Block, stored)
-	a.before = values.MarkSensitive(a.before, w.schema.Block, stored)
-	a.after = values.MarkSensitive(a.after, w.schema.Block, w.marked)
-	a.plain = len(stored)+len(w.marked) == 0
+	a.upgraded = values.MarkSensitive(a.upgraded, w.Schema.Block, stored)
+	a.before = values.MarkSensitive(a.before, w.Schema.Block, stored)
+	a.after = w.Marked(a.after)
+	a.plain = len(stored)+len(w.Sensitive) == 0
 	return a, nil
 }
 
 // refreshedObject is the change of the state that refreshing found: nothing but a new value, or that it is gone.
 func (p *Planner) refreshedObject(o *object, a answer) state.Change {
 	w := o.work
-	set := state.SetObject{Addr: o.addr, Deposed: o.deposed, Provider: w.provider}
+	set := state.SetObject{Addr: o.addr, Deposed: o.deposed, Provider: w.Provider}
 	if a.Prior == nil {
 		return set
 	}
@@ -259,7 +259,7 @@ func (p *Planner) refreshedObject(o *object, a answer) state.Change {
 	obj.SchemaVersion = a.SchemaVersion
 	obj.Private = a.PriorPrivate
 	var err error
-	if obj.Attrs, obj.Sensitive, err = values.EncodeStored(a.before, w.schema.Block); err != nil {
+	if obj.Attrs, obj.Sensitive, err = values.EncodeStored(a.before, w.Schema.Block); err != nil {
 		return set // a value that was decoded by this type cannot fail to encode by it
 	}
 	if a.beforeIdentity != cty.NilVal {
@@ -311,7 +311,7 @@ func (p *Planner) newChange(o *object, a answer) *plan.Change {
 		previous = o.addr // a destroy plan that refreshes ends what the refreshing left where it was found
 	}
 	c := &plan.Change{
-		Addr: o.addr, Previous: previous, Deposed: o.deposed, Provider: o.work.provider,
+		Addr: o.addr, Previous: previous, Deposed: o.deposed, Provider: o.work.Provider,
 		Before: a.before, After: a.after, PriorPrivate: a.PriorPrivate, PlannedPrivate: a.PlannedPrivate,
 		BeforeIdentity: a.beforeIdentity, AfterIdentity: a.afterIdentity,
 		SchemaVersion: a.SchemaVersion, IdentityVersion: a.IdentityVersion,

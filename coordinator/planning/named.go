@@ -3,6 +3,7 @@ package planning
 import (
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coordinator/instance"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph"
@@ -13,40 +14,23 @@ import (
 
 // The vertices of this file are evaluated in place; each does so for all instances of its module.
 
-func (p *Planner) variable(n *graph.Node) program.Step {
+// named evaluates a variable, a local value or the repetition of a module call.
+func (p *Planner) named(n *graph.Node) program.Step {
 	var step program.Step
 	f := &found{}
-	if p.Mode != plan.Destroy && len(n.Variable.Validations) > 0 {
+	if n.Kind == graph.VariableNode && p.Mode != plan.Destroy && len(n.Variable.Validations) > 0 {
 		f.expected = &expectation{kind: "input_variable", config: n.Address()}
 	}
 	for _, m := range p.Store.Instances(n.Module) {
-		_, diags := m.VariableValue(n.Variable.Name)
+		diags := instance.Value(m, n)
 		step.Diags = step.Diags.Append(diags)
-		if diags.HasErrors() {
-			continue
+		if !diags.HasErrors() {
+			checks, more := instance.Rules(m, n)
+			step.Diags = step.Diags.Append(more)
+			f.checks = append(f.checks, checks...)
 		}
-		conditions := m.CheckVariable(n.Variable)
-		step.Diags = step.Diags.Append(conditions.Diags)
-		f.checks = append(f.checks, outcomes("input_variable", n.Address(), conditions)...)
 	}
 	step.Value = f
-	return step
-}
-
-func (p *Planner) local(n *graph.Node) program.Step {
-	var step program.Step
-	for _, m := range p.Store.Instances(n.Module) {
-		_, diags := m.LocalValue(n.Local.Name)
-		step.Diags = step.Diags.Append(diags)
-	}
-	return step
-}
-
-func (p *Planner) call(n *graph.Node) program.Step {
-	var step program.Step
-	for _, m := range p.Store.Instances(n.Module) {
-		step.Diags = step.Diags.Append(m.Call(n.Call.Name).Diags)
-	}
 	return step
 }
 
@@ -58,10 +42,10 @@ func (p *Planner) output(n *graph.Node) program.Step {
 	}
 	for _, m := range p.Store.Instances(n.Module) {
 		if p.Mode != plan.Destroy {
-			conditions := m.CheckOutput(n.Output)
-			step.Diags = step.Diags.Append(conditions.Diags)
-			f.checks = append(f.checks, outcomes("output_value", n.Address(), conditions)...)
-			if conditions.Diags.HasErrors() {
+			checks, more := instance.Rules(m, n)
+			step.Diags = step.Diags.Append(more)
+			f.checks = append(f.checks, checks...)
+			if more.HasErrors() {
 				continue
 			}
 		}

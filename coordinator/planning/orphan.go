@@ -6,6 +6,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coordinator/instance"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
@@ -35,33 +36,30 @@ func (p *Planner) prepareOrphan(o *object) program.Step {
 		return program.Step{Diags: diags}
 	}
 	w.prior = prior
-	w.provider = p.Prior.ProviderOf(o.addr)
-	schemas := p.Code.Schemas
-	w.schema = schemas.Resource(w.provider.Provider, addr.Managed, o.addr.Resource.Type)
-	w.identity = schemas.Identity(w.provider.Provider, o.addr.Resource.Type)
-	if w.schema == nil {
+	served := p.Prior.ProviderOf(o.addr)
+	schema := p.Code.Schemas.Resource(served.Provider, addr.Managed, o.addr.Resource.Type)
+	if schema == nil {
 		return program.Step{Diags: diag.Errors("Missing resource schema from provider",
 			fmt.Sprintf("The provider %s has no resource type %q (any more), so %s cannot be destroyed with it. Use a version of the provider that has it, or remove the object from the state.",
-				w.provider.Provider.Display(), o.addr.Resource.Type, o.addr), nil)}
+				served.Provider.Display(), o.addr.Resource.Type, o.addr), nil)}
 	}
-	if diags := p.providerPresent(o); diags.HasErrors() {
+	if diags := p.providerPresent(o.addr, served); diags.HasErrors() {
 		return program.Step{Diags: diags}
 	}
-	wp, cfg, more := values.WireProvider(p.Store, w.provider, p.Package(w.provider.Provider), o.addr.Config())
+	stored, err := values.DecodeStored(w.prior, schema)
+	if err != nil {
+		stored = cty.NilVal // it has to be upgraded first
+	}
+	var more diag.List
+	w.Instance, more = p.evaluator().Stored(o.addr, served, schema, stored)
 	diags = diags.Append(more)
 	if diags.HasErrors() {
 		return program.Step{Diags: diags}
 	}
-	w.place = program.Placement{
-		Provider: w.provider, ResourceType: o.addr.Resource.Type, Module: o.addr.Module,
-		Address: o.addr.String(), ProviderConfig: cfg.Strings, ProviderRegion: values.Region(cfg.Value),
-	}
-	if v, err := values.DecodeStored(w.prior, w.schema); err == nil {
-		w.place.Region = values.Region(v)
-	}
+	w.Identity = p.Code.Schemas.Identity(served.Provider, o.addr.Resource.Type)
 	return program.Step{
-		Diags: diags, Lane: program.Fast, Place: w.place,
-		Task: &wire.Task{Address: o.addr.String(), Provider: wp, Plan: &wire.PlanTask{
+		Diags: diags, Lane: program.Fast, Place: w.Place,
+		Task: &wire.Task{Address: o.addr.String(), Provider: w.Wire, Plan: &wire.PlanTask{
 			Type: o.addr.Resource.Type, Prior: values.StoredForWire(w.prior),
 			Refresh: !p.SkipRefresh || mustRead, SkipPlan: p.Mode == plan.RefreshOnly || p.forgets(o), Destroy: true,
 		}},
@@ -69,17 +67,17 @@ func (p *Planner) prepareOrphan(o *object) program.Step {
 }
 
 // providerPresent refuses objects whose provider configuration has been removed from the configuration.
-func (p *Planner) providerPresent(o *object) diag.List {
-	pc := o.work.provider.Config()
+func (p *Planner) providerPresent(a addr.Instance, served addr.ProviderInstance) diag.List {
+	pc := served.Config()
 	switch {
-	case p.Store.HasProvider(pc) && p.Store.HasInstance(o.work.provider):
+	case p.Store.HasProvider(pc) && p.Store.HasInstance(served):
 		return nil
 	case p.Store.HasProvider(pc):
 		return diag.Errors("Provider instance not present",
-			fmt.Sprintf("The object %s belongs to the provider configuration %s, whose for_each has changed so that this instance of it is gone. Bring it back until %s is destroyed; after that it can be removed. Where a resource and its provider configuration repeat by one collection, take the element out of the resource's for_each first.", o.addr, o.work.provider, o.addr), nil)
+			fmt.Sprintf("The object %s belongs to the provider configuration %s, whose for_each has changed so that this instance of it is gone. Bring it back until %s is destroyed; after that it can be removed. Where a resource and its provider configuration repeat by one collection, take the element out of the resource's for_each first.", a, served, a), nil)
 	}
 	return diag.Errors("Provider configuration not present",
-		fmt.Sprintf("The object %s belongs to the provider configuration %s, which is not in the configuration any more. Put it back until %s is destroyed; after that it can be removed.", o.addr, pc, o.addr), nil)
+		fmt.Sprintf("The object %s belongs to the provider configuration %s, which is not in the configuration any more. Put it back until %s is destroyed; after that it can be removed.", a, pc, a), nil)
 }
 
 // completeOrphan turns the worker's answer into a deletion, or into nothing when the object is gone already.
@@ -94,10 +92,10 @@ func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 		o.resource.Set(o.addr.Key, a.before)
 	}
 	if p.Mode == plan.RefreshOnly || a.before.IsNull() {
-		return program.Step{Diags: diags, Value: f, Notes: notes("refresh", a.before)}
+		return program.Step{Diags: diags, Value: f, Notes: instance.Notes("refresh", a.before)}
 	}
 	c := p.newChange(o, a)
-	c.After = cty.NullVal(w.schema.Block.ImpliedType())
+	c.After = cty.NullVal(w.Schema.Block.ImpliedType())
 	c.AfterIdentity = cty.NilVal
 	c.Action = plan.Delete
 	if p.forgets(o) {
@@ -130,5 +128,5 @@ func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 			fmt.Sprintf("The object %s will not be managed any more, and it is not destroyed: its configuration said "+
 				"lifecycle.destroy = false when it was made, and is gone.", o.addr), nil))
 	}
-	return program.Step{Diags: diags, Value: f, Notes: notes(string(c.Action), a.before)}
+	return program.Step{Diags: diags, Value: f, Notes: instance.Notes(string(c.Action), a.before)}
 }

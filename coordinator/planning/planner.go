@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/instance"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/renewal"
 	"github.com/millipede-iac/millipede/coordinator/values"
@@ -187,14 +188,10 @@ func (p *Planner) Prepare(ctx context.Context, v int) program.Step {
 		return program.Step{}
 	}
 	switch n.Kind {
-	case graph.VariableNode:
-		return p.variable(n)
-	case graph.LocalNode:
-		return p.local(n)
+	case graph.VariableNode, graph.LocalNode, graph.CallNode:
+		return p.named(n)
 	case graph.OutputNode:
 		return p.output(n)
-	case graph.CallNode:
-		return p.call(n)
 	case graph.ProviderNode:
 		return p.provider(n)
 	case graph.ResourceNode:
@@ -225,7 +222,7 @@ type found struct {
 	change *plan.Change
 	drift  *plan.Change
 	output *plan.OutputChange
-	checks []checkOutcome
+	checks []instance.Outcome
 	// expected is what has rules; nil for nothing.
 	expected    *expectation
 	objects     []object // growth

@@ -4,12 +4,12 @@ package validating
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/coding"
+	"github.com/millipede-iac/millipede/coordinator/instance"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph"
@@ -52,20 +52,12 @@ func (v *Validator) Prepare(_ context.Context, i int) program.Step {
 	}
 	for _, m := range v.Store.Instances(n.Module) {
 		switch n.Kind {
-		case graph.VariableNode:
-			_, diags := m.VariableValue(n.Variable.Name)
-			step.Diags = step.Diags.Append(diags, m.CheckVariable(n.Variable).Diags)
-		case graph.LocalNode:
-			_, diags := m.LocalValue(n.Local.Name)
-			step.Diags = step.Diags.Append(diags)
 		case graph.OutputNode:
-			step.Diags = step.Diags.Append(dependsOn(m, n.Output.DependsOn), m.CheckOutput(n.Output).Diags)
-			_, diags := m.EvalOutput(n.Output.Name)
-			step.Diags = step.Diags.Append(diags)
+			step.Diags = step.Diags.Append(dependsOn(m, n.Output.DependsOn), rules(m, n), instance.Value(m, n))
 		case graph.CallNode:
-			step.Diags = step.Diags.Append(m.Call(n.Call.Name).Diags, dependsOn(m, n.Call.DependsOn))
-		case graph.CheckNode:
-			step.Diags = step.Diags.Append(m.CheckAsserts(n.Check).Diags)
+			step.Diags = step.Diags.Append(instance.Value(m, n), dependsOn(m, n.Call.DependsOn))
+		case graph.VariableNode, graph.LocalNode, graph.CheckNode:
+			step.Diags = step.Diags.Append(instance.Value(m, n), rules(m, n))
 		case graph.ProviderNode:
 			v.provider(&step, m, n)
 		case graph.ResourceNode:
@@ -73,6 +65,11 @@ func (v *Validator) Prepare(_ context.Context, i int) program.Step {
 		}
 	}
 	return step
+}
+
+func rules(m *values.Module, n *graph.Node) diag.List {
+	_, diags := instance.Rules(m, n)
+	return diags
 }
 
 // provider evaluates a provider block and asks its provider. The block of a provider that is not there was reported
@@ -104,17 +101,14 @@ func (v *Validator) provider(step *program.Step, m *values.Module, n *graph.Node
 // resource evaluates a resource block, its conditions and provisioners, and asks its provider.
 func (v *Validator) resource(step *program.Step, m *values.Module, n *graph.Node) {
 	r := m.ResourceBlock(n.Resource.Addr)
-	expansion, diags := r.Expansion()
+	_, diags := r.Expansion()
 	step.Diags = step.Diags.Append(diags)
-	rep := eval.Once
-	if len(expansion.Keys) > 0 {
-		rep = expansion.Repetition(expansion.Keys[0])
-	}
+	rep := first(r)
 	config := r.Code.Config
 	schemas := v.Code.Schemas.Provider(config.Source)
 	if r.Code.Schema == nil {
 		if schemas != nil {
-			step.Diags = step.Diags.Append(UnknownType(config.Source, n.Resource.Addr, config.TypeRange.Ptr()))
+			step.Diags = step.Diags.Append(instance.UnknownType(config.Source, n.Resource.Addr, config.TypeRange.Ptr()))
 		}
 		return
 	}
@@ -150,6 +144,14 @@ func (v *Validator) resource(step *program.Step, m *values.Module, n *graph.Node
 		return
 	}
 	v.ask(step, config.Source, n.Resource.Addr.Mode.String(), n.Resource.Addr.Type, encoded)
+}
+
+// first is the repetition of the first instance of a resource, or that of a single one where there is none.
+func first(r *values.Resource) eval.Repetition {
+	if expansion, _ := r.Expansion(); len(expansion.Keys) > 0 {
+		return expansion.Repetition(expansion.Keys[0])
+	}
+	return eval.Once
 }
 
 // imports checks the ids of the import blocks for a resource.
@@ -191,31 +193,11 @@ func (v *Validator) Complete(_ context.Context, i int, r *wire.Result) program.S
 				}
 				return n.Provider.Range.Ptr()
 			}
-			rb := m.ResourceBlock(n.Resource.Addr)
-			expansion, _ := rb.Expansion()
-			rep := eval.Once
-			if len(expansion.Keys) > 0 {
-				rep = expansion.Repetition(expansion.Keys[0])
-			}
-			if rng := eval.ConfigRange(rb.Bound().Expanded(rep, cty.NilVal), path); rng != nil && len(path) > 0 {
-				return rng
-			}
-			return n.Resource.Range.Ptr()
+			r := m.ResourceBlock(n.Resource.Addr)
+			return instance.Range(r, first(r), path)
 		}
 	}
 	return program.Step{Diags: values.WireDiags(r.Diagnostics, ranges).WithAddress(n.Address())}
-}
-
-// UnknownType is the diagnostic of a resource type that its provider does not have.
-func UnknownType(p addr.Provider, r addr.Resource, subject *hcl.Range) *diag.Diagnostic {
-	switch r.Mode {
-	case addr.Data:
-		return diag.New(diag.Error, "Invalid data source", fmt.Sprintf("The provider %s does not support data source %q.", p.Display(), r.Type), subject)
-	case addr.Ephemeral:
-		return diag.New(diag.Error, "Invalid ephemeral resource", fmt.Sprintf("The provider %s does not support ephemeral resource %q.", p.Display(), r.Type), subject)
-	default:
-		return diag.New(diag.Error, "Invalid resource type", fmt.Sprintf("The provider %s does not support resource type %q.", p.Display(), r.Type), subject)
-	}
 }
 
 // dependsOn checks what depends_on names.

@@ -79,18 +79,20 @@ var layers = map[string]int{
 	"worker/journal":      5,
 	"worker/remote":       5,
 
-	"coordinator/applying":   6,
-	"coordinator/loop":       6, // decides; knows no clock and no I/O
-	"coordinator/placement":  6,
-	"coordinator/validating": 6,
-	"graph/plan/planfile":    6,
-	"worker/packages":        6,
-	"worker/provision":       6,
-	"coordinator/planning":   6,
-	"provider/builtin":       6,
-	"provider/plugin":        6,
-	"state/snapshot":         6,
-	"worker/change":          6,
+	"coordinator/instance":  6,
+	"coordinator/loop":      6, // decides; knows no clock and no I/O
+	"coordinator/placement": 6,
+	"graph/plan/planfile":   6,
+	"worker/packages":       6,
+	"worker/provision":      6,
+	"provider/builtin":      6,
+	"provider/plugin":       6,
+	"state/snapshot":        6,
+	"worker/change":         6,
+
+	"coordinator/applying":   7,
+	"coordinator/planning":   7,
+	"coordinator/validating": 7,
 
 	"state/snapshot/azurestore":   7,
 	"state/snapshot/consulstore":  7,
