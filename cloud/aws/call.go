@@ -27,6 +27,8 @@ type Request struct {
 	Method, URL string
 	Header      http.Header
 	Body        []byte
+	// MaxAnswer is how large the answer may be, in bytes; 0 means a gibibyte.
+	MaxAnswer int64
 	// Service is the name that the signature is for, as "s3".
 	Service string
 	// Region is the region that the signature is for; default: the session's.
@@ -152,12 +154,16 @@ func (s *Session) once(ctx context.Context, r Request) (*Response, error) {
 		return nil, err
 	}
 	defer answer.Body.Close() // read to its end, or given up
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	limit := r.MaxAnswer
+	if limit <= 0 {
+		limit = maxAnswer
+	}
+	body, err := io.ReadAll(io.LimitReader(answer.Body, limit+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("reading the answer: %w", err)
-	case len(body) > maxAnswer:
-		return nil, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+	case int64(len(body)) > limit:
+		return nil, fmt.Errorf("the answer has more than %d bytes", limit)
 	case answer.StatusCode >= 300:
 		return nil, refusal(answer, body)
 	}
@@ -206,4 +212,19 @@ func (s *Session) Ask(ctx context.Context, service, endpoint, target, version st
 		return fmt.Errorf("reading the answer to %s: %w", target, err)
 	}
 	return nil
+}
+
+// EscapePath encodes everything in the path of an object but what the signature leaves as it is.
+func EscapePath(p string) string {
+	var out strings.Builder
+	for i := range len(p) {
+		c := p[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("-_.~/", c) >= 0:
+			out.WriteByte(c)
+		default:
+			fmt.Fprintf(&out, "%%%02X", c)
+		}
+	}
+	return out.String()
 }

@@ -28,6 +28,8 @@ type Request struct {
 	Method, URL string
 	Header      http.Header
 	Body        []byte
+	// MaxAnswer is how large the answer may be, in bytes; 0 means a gibibyte.
+	MaxAnswer int64
 }
 
 // Response is an answer, read whole.
@@ -86,7 +88,7 @@ func (s *Session) Do(ctx context.Context, r Request) (*Response, error) {
 			h.Header[http.CanonicalHeaderKey(name)] = values
 		}
 		h.Header.Set("User-Agent", s.settings.UserAgent)
-		answer, err = receive(s.client, h)
+		answer, err = receive(s.client, h, r.MaxAnswer)
 		var e *Error
 		if errors.As(err, &e) {
 			e.Attempt = attempt
@@ -144,14 +146,16 @@ func again(err error) bool {
 	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)
 }
 
-// receive sends a request once, and reads the answer.
-func receive(client *http.Client, r *http.Request) (*Response, error) {
+// receive sends a request once, and reads the answer, of at most limit bytes (0: maxAnswer).
+func receive(client *http.Client, r *http.Request, limit int64) (*Response, error) {
 	answer, err := client.Do(r)
 	if err != nil {
 		return nil, err
 	}
 	defer answer.Body.Close() // read to its end, or given up
-	limit := int64(maxAnswer)
+	if limit <= 0 {
+		limit = maxAnswer
+	}
 	if answer.StatusCode >= 300 {
 		limit = maxRefusal
 	}

@@ -255,7 +255,7 @@ func (s *Session) impersonate(ctx context.Context, by *oauth2.Token) (*oauth2.To
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", s.settings.UserAgent)
 	by.SetAuthHeader(r)
-	answer, err := receive(s.plain, r)
+	answer, err := receive(s.plain, r, 0)
 	if err != nil {
 		return nil, fmt.Errorf("%w: impersonating %s: %w", ErrCredentials, s.settings.Impersonate, err)
 	}

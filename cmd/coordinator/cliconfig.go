@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/millipede-iac/millipede/cloud"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/services"
@@ -18,7 +19,9 @@ func (a *app) loadCLIConfig() *cliconfig.Config {
 	}
 	cli, diags := cliconfig.Load(a.getenv, a.environ)
 	a.cli = cli
-	a.services = services.New(services.Options{Config: cli, Version: engineVersion})
+	a.services = services.New(services.Options{
+		Config: cli, Version: engineVersion, Surroundings: cloud.Surroundings{Env: a.getenv},
+	})
 	if _, err := os.Stat(cli.CacheDir); cli.CacheDir != "" && err != nil {
 		diags = diags.Append(diag.New(diag.Error, "The plugin cache directory cannot be opened",
 			fmt.Sprintf("%s. A command that installs providers tries to make it.", err), nil))

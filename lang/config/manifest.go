@@ -21,7 +21,7 @@ type Manifest map[addr.Module]Installed
 
 // Installed is one installed module.
 type Installed struct {
-	// Source is the normal form of the source address; empty for the root.
+	// Source is the normal form of the source address, without its secrets; empty for the root.
 	Source string
 	// Version is that of a registry module, else empty.
 	Version string
@@ -82,7 +82,7 @@ func ParseManifest(text []byte) (Manifest, error) {
 			}
 		}
 		if source, err := ParseModuleSource(e.Source, false); err == nil {
-			e.Source = source.Text
+			e.Source = Shown(source.Text)
 		}
 		m[addr.Module(e.Key)] = Installed{e.Source, e.Version, filepath.FromSlash(e.Dir)}
 	}
@@ -116,9 +116,9 @@ func (m Manifest) Locate(r ModuleRequest) (Installed, diag.List) {
 		source = r.Call.SourceRange
 	}
 	var diags diag.List
-	if r.Source.Kind != 0 && r.Source.Text != e.Source {
+	if r.Source.Kind != 0 && Shown(r.Source.Text) != e.Source {
 		diags = append(diags, diag.New(diag.Error, "Module source has changed",
-			fmt.Sprintf("The module was installed from %q, and its source is %q now. "+again, e.Source, r.Source.Text), &source))
+			fmt.Sprintf("The module was installed from %q, and its source is %q now. "+again, e.Source, Shown(r.Source.Text)), &source))
 	}
 	if !r.Accepts(e.Version) {
 		diags = append(diags, diag.New(diag.Error, "Module version requirements have changed",

@@ -132,11 +132,11 @@ func normalPackage(text string) (pkg, subdir string, err error) {
 			return "git::ssh://" + user + "@" + host + "/" + strings.TrimPrefix(repo, "/"), "", nil
 		}
 	}
-	if strings.Contains(text, "amazonaws.com/") {
-		return "s3::https://" + text, "", nil
+	if strings.Contains(text, ".amazonaws.com/") {
+		return amazonPackage(text)
 	}
-	if strings.Contains(text, "googleapis.com/") {
-		return "gcs::https://" + text, "", nil
+	if strings.Contains(text, ".googleapis.com/") {
+		return googlePackage(text)
 	}
 	if u, err := url.Parse(text); err == nil && u.Scheme != "" {
 		return text, "", nil // whoever fetches it says that nothing can
@@ -159,6 +159,95 @@ func hostedRepository(host, rest string) (pkg, subdir string, err error) {
 		pkg += "?" + query
 	}
 	return pkg, subdir, nil
+}
+
+// amazonPackage writes out the address of an object in S3, in the form that has the bucket in the path.
+func amazonPackage(text string) (pkg, subdir string, err error) {
+	host, object, _ := strings.Cut(text, "/")
+	parts := strings.Split(host, ".")
+	switch {
+	case len(parts) == 3: // s3-region.amazonaws.com/bucket/key
+		return "s3::https://" + text, "", nil
+	case len(parts) == 4: // bucket.s3-region.amazonaws.com/key
+		return "s3::https://" + parts[1] + ".amazonaws.com/" + parts[0] + "/" + object, "", nil
+	case len(parts) == 5 && parts[1] == "s3": // bucket.s3.region.amazonaws.com/key
+		return "s3::https://s3." + parts[2] + ".amazonaws.com/" + parts[0] + "/" + object, "", nil
+	}
+	return "", "", fmt.Errorf("the host %q is not one of Amazon S3", host)
+}
+
+// googlePackage writes out the address of an object in Google Cloud Storage: HOST/storage/VERSION/BUCKET/OBJECT.
+func googlePackage(text string) (pkg, subdir string, err error) {
+	parts := strings.SplitN(text, "/", 5)
+	if len(parts) < 5 {
+		return "", "", errors.New("an address in Google Cloud Storage is www.googleapis.com/storage/v1/BUCKET/OBJECT")
+	}
+	return "gcs::https://www.googleapis.com/storage/" + strings.Join(parts[2:], "/"), "", nil
+}
+
+// Shown returns an address without its secrets: what is printed, and what the manifest holds. Passwords, keys and tokens in
+// it become "redacted".
+func Shown(address string) string {
+	shown, _ := redact(address)
+	return shown
+}
+
+// Conceal takes the secrets of an address out of a text about it, such as an error.
+func Conceal(text, address string) string {
+	_, secrets := redact(address)
+	for _, s := range secrets {
+		text = strings.ReplaceAll(text, s, hidden)
+		if plain, err := url.QueryUnescape(s); err == nil {
+			text = strings.ReplaceAll(text, plain, hidden)
+		}
+	}
+	return text
+}
+
+// hidden stands where a secret was.
+const hidden = "redacted"
+
+// redact returns an address without its secrets, and these.
+func redact(address string) (shown string, secrets []string) {
+	hide := func(secret string) string {
+		if secret == "" || secret == hidden {
+			return secret
+		}
+		secrets = append(secrets, secret)
+		return hidden
+	}
+	head, rest, ok := strings.Cut(address, "://")
+	if !ok {
+		head, rest = "", address
+	} else {
+		head += "://"
+	}
+	place, query, hasQuery := strings.Cut(rest, "?")
+	host, object, hasObject := strings.Cut(place, "/")
+	if at := strings.LastIndexByte(host, '@'); at >= 0 {
+		if user, password, both := strings.Cut(host[:at], ":"); both {
+			host = user + ":" + hide(password) + host[at:]
+		}
+	}
+	if hasObject {
+		host += "/" + object
+	}
+	if !hasQuery {
+		return head + host, secrets
+	}
+	arguments := strings.Split(query, "&")
+	for i, a := range arguments {
+		if name, value, _ := strings.Cut(a, "="); secretArguments[strings.ToLower(name)] {
+			arguments[i] = name + "=" + hide(value)
+		}
+	}
+	return head + host + "?" + strings.Join(arguments, "&"), secrets
+}
+
+// secretArguments are the arguments of queries that hold secrets.
+var secretArguments = map[string]bool{
+	"aws_access_key_id": true, "aws_access_key_secret": true, "aws_access_token": true, "sshkey": true,
+	"x-amz-signature": true, "x-amz-security-token": true, "x-amz-credential": true, "x-goog-signature": true, "sig": true,
 }
 
 // forcedPackage writes out the short form behind a scheme that says how to fetch: git::git@example.com:a/b.git.

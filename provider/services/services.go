@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -18,6 +19,7 @@ import (
 	"github.com/opentofu/svchost/disco"
 	"github.com/opentofu/svchost/svcauth"
 
+	"github.com/millipede-iac/millipede/cloud"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 )
 
@@ -37,6 +39,9 @@ type Options struct {
 	// Wait is the pause before a request is made a second time; it doubles with each. 0 is one second. What a host
 	// asks for itself (Retry-After) comes first.
 	Wait time.Duration
+	// Surroundings are the operation's environment, for stores that have credentials of their own: those of clouds, and
+	// OCI registries. Without an Env it is the environment of the process.
+	Surroundings cloud.Surroundings
 }
 
 // Services reaches hosts. It is safe for concurrent use, and asks each host for its services once.
@@ -54,6 +59,12 @@ func New(o Options) *Services {
 	if o.Wait == 0 {
 		o.Wait = time.Second
 	}
+	if o.Surroundings.Env == nil {
+		o.Surroundings.Env = os.Getenv
+	}
+	if o.Surroundings.UserAgent == "" {
+		o.Surroundings.UserAgent = "OpenTofu/" + o.Version + " (Millipede)"
+	}
 	s := &Services{options: o, plain: &http.Client{Transport: agent{o.Version, o.Transport}}}
 	s.disco = disco.New(
 		disco.WithHTTPClient(s.client(o.Config.Retries, o.Config.Timeout).StandardClient()),
@@ -64,6 +75,9 @@ func New(o Options) *Services {
 	}
 	return s
 }
+
+// Surroundings returns what stores with credentials of their own are asked with.
+func (s *Services) Surroundings() cloud.Surroundings { return s.options.Surroundings }
 
 // agent names the program in each request.
 type agent struct {

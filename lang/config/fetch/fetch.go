@@ -115,7 +115,7 @@ func (i *installer) Locate(r config.ModuleRequest) (config.Installed, diag.List)
 // find returns what is installed already if it will do, and installs else.
 func (i *installer) find(r config.ModuleRequest) (config.Installed, diag.List) {
 	have, recorded := i.old[r.Path]
-	current := recorded && have.Source == r.Source.Text && r.Accepts(have.Version) && i.isDir(have.Dir)
+	current := recorded && have.Source == config.Shown(r.Source.Text) && r.Accepts(have.Version) && i.isDir(have.Dir)
 	if current && !i.options.Upgrade && r.Source.Kind != config.LocalSource {
 		return have, nil
 	}
@@ -203,13 +203,13 @@ func (i *installer) fetch(source Source, r config.ModuleRequest) (config.Install
 			fmt.Sprintf("The module %q cannot be installed again while %s is there: %s.", r.Path, into, reason(err)), &r.Call.Range)
 	}
 	at, diags := source.Fetch(i.ctx, r, into)
-	at.Source = r.Source.Text
+	at.Source = config.Shown(r.Source.Text)
 	return at, diags
 }
 
 func notAvailable(r config.ModuleRequest) diag.List {
 	return diag.Errors("Remote module sources not supported", fmt.Sprintf(
-		"The module %q comes from %s, and only modules in local directories can be used here.", r.Call.Name, r.Source.Text), r.Call.SourceRange.Ptr())
+		"The module %q comes from %s, and only modules in local directories can be used here.", r.Call.Name, config.Shown(r.Source.Text)), r.Call.SourceRange.Ptr())
 }
 
 // write replaces the manifest in one step.

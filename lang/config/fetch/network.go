@@ -46,7 +46,7 @@ type packages struct{ network }
 
 // Fetch implements Source.
 func (p packages) Fetch(ctx context.Context, r config.ModuleRequest, into string) (config.Installed, diag.List) {
-	p.downloading(r, r.Source.Package, "")
+	p.downloading(r, config.Shown(r.Source.Package), "")
 	if err := p.getter.Get(ctx, r.Source.Package, p.path(into)); err != nil {
 		return config.Installed{}, notDownloaded(ctx, r, r.Source.Package, err)
 	}
@@ -84,5 +84,6 @@ func notDownloaded(ctx context.Context, r config.ModuleRequest, from string, err
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 		return diag.Errors("Module download was interrupted", fmt.Sprintf("Stopped while the module %q was downloaded.", r.Path), &r.Call.Range)
 	}
-	return diag.Errors("Failed to download module", fmt.Sprintf("The source code of the module %q cannot be downloaded from %q: %s", r.Call.Name, from, err), &r.Call.Range)
+	return diag.Errors("Failed to download module", fmt.Sprintf("The source code of the module %q cannot be downloaded from %q: %s", r.Call.Name,
+		config.Shown(from), config.Conceal(err.Error(), from)), &r.Call.Range)
 }

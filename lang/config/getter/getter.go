@@ -1,5 +1,5 @@
 // Package getter brings packages of modules here: from git and Mercurial repositories, archives on web servers and
-// disks, directories.
+// disks, directories, buckets of Amazon S3 and Google Cloud Storage.
 //
 // It knows no registries and parses no configuration. Repositories are read by the programs git and hg, so that users'
 // keys, proxies and settings for these count.
@@ -54,8 +54,6 @@ const maxRedirections = 10
 
 // elsewhere are the stores that OpenTofu can get packages from and this package cannot.
 var elsewhere = map[string]string{
-	"s3":  "Amazon S3",
-	"gcs": "Google Cloud Storage",
 	"oci": "OCI registries",
 }
 
@@ -82,7 +80,11 @@ func (g *Getter) get(ctx context.Context, address, into string, hops int) error 
 		return g.http(ctx, u, into, hops)
 	case "file":
 		return link(u, into)
-	case "s3", "gcs", "oci":
+	case "s3":
+		return g.amazon(ctx, u, into)
+	case "gcs":
+		return g.google(ctx, u, into)
+	case "oci":
 		return fmt.Errorf("packages in %s cannot be fetched by Millipede; put the package into a git repository, or as an archive on a web server (a bucket with signed or public https:// URLs is one)", elsewhere[scheme])
 	default:
 		return fmt.Errorf("download not supported for scheme %q", scheme)

@@ -180,8 +180,8 @@ func TestWhatCannotBeFetchedIsSaid(t *testing.T) {
 	dir := t.TempDir()
 	ok(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
 	for address, want := range map[string]string{
-		"s3::https://s3.amazonaws.com/b/m.zip":      "packages in Amazon S3 cannot be fetched",
-		"gcs::https://www.googleapis.com/x":         "packages in Google Cloud Storage cannot be fetched",
+		"s3::https://s3.amazonaws.com/b":            "does not name a bucket and an object",
+		"gcs::https://www.googleapis.com/x":         "an address in Google Cloud Storage is",
 		"oci://example.com/m":                       "packages in OCI registries cannot be fetched",
 		"foo::https://example.com/m":                `download not supported for scheme "foo"`,
 		"file://" + dir + "/nothing":                "source path error",

@@ -60,24 +60,9 @@ func (b *backend) ask(ctx context.Context, method, key string, query url.Values,
 	}
 	u := *b.address
 	u.Path += "/" + key
-	u.RawPath = escape(u.Path)
+	u.RawPath = aws.EscapePath(u.Path)
 	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20")
 	return b.session.Do(ctx, aws.Request{Method: method, URL: u.String(), Header: h, Body: body, Service: "s3"})
-}
-
-// escape encodes everything but what the signature leaves as it is.
-func escape(p string) string {
-	var out strings.Builder
-	for i := range len(p) {
-		c := p[i]
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("-_.~/", c) >= 0:
-			out.WriteByte(c)
-		default:
-			fmt.Fprintf(&out, "%%%02X", c)
-		}
-	}
-	return out.String()
 }
 
 // readHeaders are the headers of a request that reads an object.

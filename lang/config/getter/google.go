@@ -1,0 +1,90 @@
+package getter
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/millipede-iac/millipede/cloud/google"
+)
+
+// google gets a package from Google Cloud Storage: www.googleapis.com/storage/VERSION/BUCKET/OBJECT#GENERATION.
+func (g *Getter) google(ctx context.Context, u *url.URL, into string) error {
+	parts := strings.SplitN(strings.TrimPrefix(u.Path, "/"), "/", 4)
+	if !strings.HasSuffix(u.Host, ".googleapis.com") || strings.Count(u.Host, ".") != 2 || len(parts) != 4 ||
+		parts[2] == "" || parts[3] == "" {
+		return errors.New("an address in Google Cloud Storage is https://www.googleapis.com/storage/v1/BUCKET/OBJECT")
+	}
+	s := g.services.Surroundings()
+	settings := google.Settings{
+		AccessToken: s.Either("GOOGLE_OAUTH_ACCESS_TOKEN"), Scopes: []string{"https://www.googleapis.com/auth/devstorage.read_only"},
+		Attempts: 3, Transport: s.Transport(), Env: s.Env, UserAgent: s.UserAgent,
+	}
+	emulator := s.Either("STORAGE_EMULATOR_HOST")
+	if emulator != "" && settings.AccessToken == "" {
+		settings.AccessToken = "emulator" // which asks for none, and looks at none
+	}
+	session, err := google.Open(ctx, settings)
+	if err != nil {
+		return err
+	}
+	at := session.Endpoint("storage")
+	if emulator != "" {
+		if at = strings.TrimSuffix(emulator, "/"); !strings.Contains(at, "://") {
+			at = "http://" + at
+		}
+	}
+	at = strings.TrimSuffix(at, "/storage/v1")
+	b := &googleBucket{session, at + "/storage/v1/b/" + url.PathEscape(parts[2]) + "/o"}
+	return getObjects(ctx, b, u, parts[3], u.Fragment, into)
+}
+
+type googleBucket struct {
+	session *google.Session
+	at      string // the address of the bucket's objects
+}
+
+func (b *googleBucket) ask(ctx context.Context, address string, q url.Values, limit int64) ([]byte, error) {
+	answer, err := b.session.Do(ctx, google.Request{Method: http.MethodGet, URL: address + "?" + q.Encode(), MaxAnswer: limit})
+	if err != nil {
+		return nil, err
+	}
+	return answer.Body, nil
+}
+
+// list implements bucket.
+func (b *googleBucket) list(ctx context.Context, prefix, more string) ([]string, string, error) {
+	q := url.Values{"prefix": {prefix}, "fields": {"items(name),nextPageToken"}}
+	if more != "" {
+		q.Set("pageToken", more)
+	}
+	body, err := b.ask(ctx, b.at, q, maxList)
+	if err != nil {
+		return nil, "", err
+	}
+	var answer struct {
+		Items         []struct{ Name string }
+		NextPageToken string
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, "", fmt.Errorf("reading the list of objects: %w", err)
+	}
+	var names []string
+	for _, o := range answer.Items {
+		names = append(names, o.Name)
+	}
+	return names, answer.NextPageToken, nil
+}
+
+// read implements bucket.
+func (b *googleBucket) read(ctx context.Context, name, version string, limit int64) ([]byte, error) {
+	q := url.Values{"alt": {"media"}}
+	if version != "" {
+		q.Set("generation", version)
+	}
+	return b.ask(ctx, b.at+"/"+url.PathEscape(name), q, limit)
+}
