@@ -105,7 +105,7 @@ var removed = map[string]string{
 }
 
 // later are the backends of OpenTofu that are not supported yet.
-var later = []string{"cloud", "cos", "remote"}
+var later = []string{"cloud", "remote"}
 
 // UnsupportedType is the summary of the diagnostics that say that there is no such backend here.
 const UnsupportedType = "Unsupported backend type"

@@ -28,6 +28,7 @@ var layers = map[string]int{
 
 	"cloud/alibaba":  1,
 	"cloud/azure":    1,
+	"cloud/tencent":  1,
 	"graph/dag":      1,
 	"lang/arguments": 1,
 	"lang/addr":      1,
@@ -96,6 +97,7 @@ var layers = map[string]int{
 
 	"state/snapshot/azurestore":   7,
 	"state/snapshot/consulstore":  7,
+	"state/snapshot/cosstore":     7,
 	"state/snapshot/gcsstore":     7,
 	"state/snapshot/httpstore":    7,
 	"state/snapshot/kubestore":    7,

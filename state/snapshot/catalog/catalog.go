@@ -9,6 +9,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/snapshot/azurestore"
 	"github.com/millipede-iac/millipede/state/snapshot/consulstore"
+	"github.com/millipede-iac/millipede/state/snapshot/cosstore"
 	"github.com/millipede-iac/millipede/state/snapshot/gcsstore"
 	"github.com/millipede-iac/millipede/state/snapshot/httpstore"
 	"github.com/millipede-iac/millipede/state/snapshot/kubestore"
@@ -22,6 +23,7 @@ func All() snapshot.Kinds {
 	return slices.Concat(snapshot.Own(), snapshot.Kinds{
 		azurestore.Kind(),
 		consulstore.Kind(),
+		cosstore.Kind(),
 		gcsstore.Kind(),
 		httpstore.Kind(),
 		kubestore.Kind(),

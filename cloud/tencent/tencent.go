@@ -1,0 +1,185 @@
+// Package tencent asks services of Tencent Cloud, as whoever a configuration names: who asks, and the two ways in which
+// its services want requests signed.
+//
+// What is asked of the object store is for the packages that use it. They are few calls, so there is no library of the
+// vendor's here.
+package tencent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/millipede-iac/millipede/cloud/call"
+)
+
+// Keys are what requests are signed with.
+type Keys struct {
+	ID, Secret, Token string
+	expires           time.Time // zero: never
+}
+
+// Role is a role that the keys are exchanged for.
+type Role struct {
+	ARN, SessionName, Policy string
+	Seconds                  int
+}
+
+// Settings say who asks, and how. Zero fields mean the default.
+type Settings struct {
+	Keys   Keys
+	Role   Role
+	Region string
+	// Transport is what requests go over. Required.
+	Transport *http.Transport
+	UserAgent string
+	Pause     time.Duration
+}
+
+// Session is an identity with the means to ask as it. Safe for concurrent use.
+type Session struct {
+	settings Settings
+	client   *http.Client
+	// turn is held by who asks for keys; cached belongs to its holder.
+	turn   chan struct{}
+	cached Keys
+}
+
+// ErrCredentials means that there are no credentials, or none that can be used.
+var ErrCredentials = errors.New("no valid credentials were found")
+
+// Open checks the keys, and exchanges them for those of a role if one is named.
+func Open(ctx context.Context, s Settings) (*Session, error) {
+	if s.Keys.ID == "" || s.Keys.Secret == "" {
+		return nil, fmt.Errorf("%w: secret_id and secret_key must be given, or TENCENTCLOUD_SECRET_ID and "+
+			"TENCENTCLOUD_SECRET_KEY in the environment", ErrCredentials)
+	}
+	session := &Session{
+		settings: s, turn: make(chan struct{}, 1),
+		client: &http.Client{Transport: s.Transport, CheckRedirect: call.NoRedirects},
+	}
+	_, err := session.keys(ctx)
+	return session, err
+}
+
+// early is how long before their end keys are not used any more.
+const early = 5 * time.Minute
+
+// keys returns keys that are valid for a while yet. Who waits for somebody else's request waits within ctx.
+func (s *Session) keys(ctx context.Context) (Keys, error) {
+	role := s.settings.Role
+	if role.ARN == "" {
+		return s.settings.Keys, nil
+	}
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return Keys{}, context.Cause(ctx)
+	}
+	defer func() { <-s.turn }()
+	if k := s.cached; k.ID != "" && time.Until(k.expires) > early {
+		return k, nil
+	}
+	in := map[string]any{"RoleArn": role.ARN, "RoleSessionName": role.SessionName, "DurationSeconds": role.Seconds}
+	if role.Policy != "" {
+		in["Policy"] = url.QueryEscape(role.Policy) // as the service wants it
+	}
+	var out struct {
+		Credentials struct {
+			ID     string `json:"TmpSecretId"`
+			Secret string `json:"TmpSecretKey"`
+			Token  string
+		}
+		ExpiredTime int64
+	}
+	if err := s.ask(ctx, s.settings.Keys, "sts", "AssumeRole", in, &out); err != nil {
+		return Keys{}, fmt.Errorf("%w: assuming the role %s: %w", ErrCredentials, role.ARN, err)
+	}
+	c := out.Credentials
+	if c.ID == "" {
+		return Keys{}, fmt.Errorf("%w: assuming the role %s: the answer holds no keys", ErrCredentials, role.ARN)
+	}
+	s.cached = Keys{ID: c.ID, Secret: c.Secret, Token: c.Token, expires: time.Unix(out.ExpiredTime, 0)}
+	return s.cached, nil
+}
+
+// apiVersion is the version of the interfaces of the services for tags and for roles.
+const apiVersion = "2018-08-13"
+
+// apiTimeout bounds one attempt at these services.
+const apiTimeout = 30 * time.Second
+
+// Ask calls an operation of a service whose answers are JSON: "tag". The error of a refusal is *call.Error.
+func (s *Session) Ask(ctx context.Context, service, operation string, in, out any) error {
+	keys, err := s.keys(ctx)
+	if err != nil {
+		return err
+	}
+	return s.ask(ctx, keys, service, operation, in, out)
+}
+
+func (s *Session) ask(ctx context.Context, keys Keys, service, operation string, in, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	h := http.Header{
+		"Content-Type": {"application/json"}, "X-Tc-Action": {operation}, "X-Tc-Version": {apiVersion},
+		"X-Tc-Region": {s.settings.Region}, "X-Tc-Language": {"en-US"},
+	}
+	if keys.Token != "" {
+		h.Set("X-Tc-Token", keys.Token)
+	}
+	caller := s.caller(func(_ context.Context, r *http.Request, body []byte) error {
+		signAPI(r, body, service, keys, time.Now())
+		return nil
+	}, apiTimeout)
+	host := "https://" + service + ".tencentcloudapi.com/"
+	answer, err := caller.Do(ctx, call.Request{Method: http.MethodPost, URL: host, Header: h, Body: body})
+	if err != nil {
+		return err
+	}
+	var envelope struct {
+		Response json.RawMessage
+	}
+	var refusal struct {
+		Error *struct{ Code, Message string }
+	}
+	if err := json.Unmarshal(answer.Body, &envelope); err != nil || json.Unmarshal(envelope.Response, &refusal) != nil {
+		return fmt.Errorf("%s of the service %s: the answer is not its JSON", operation, service)
+	}
+	if e := refusal.Error; e != nil { // with the status of a success
+		return &call.Error{Status: http.StatusOK, Code: e.Code, Message: e.Message, Attempt: answer.Attempt}
+	}
+	if out == nil {
+		return nil
+	}
+	return json.NewDecoder(bytes.NewReader(envelope.Response)).Decode(out)
+}
+
+// Objects returns the means to ask the object store.
+func (s *Session) Objects() *call.Caller {
+	return s.caller(func(ctx context.Context, r *http.Request, _ []byte) error {
+		keys, err := s.keys(ctx)
+		if err != nil {
+			return err
+		}
+		signObject(r, keys, time.Now())
+		return nil
+	}, objectTimeout)
+}
+
+// objectTimeout bounds one attempt at the object store.
+const objectTimeout = 5 * time.Minute
+
+// caller returns the means to send requests that sign prepares.
+func (s *Session) caller(sign func(context.Context, *http.Request, []byte) error, timeout time.Duration) *call.Caller {
+	return &call.Caller{
+		Client: s.client, Sign: sign, UserAgent: s.settings.UserAgent, Pause: s.settings.Pause, Timeout: timeout,
+	}
+}

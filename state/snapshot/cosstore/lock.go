@@ -1,0 +1,147 @@
+package cosstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millipede-iac/millipede/cloud/call"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+// tagKey is the key of the tags that keep others out while a lock object is looked for and made.
+const tagKey = "tencentcloud-terraform-lock"
+
+// How often a tag is tried to be deleted, and the pause between the tries.
+const (
+	tagTries = 30
+	tagPause = time.Second
+)
+
+// The codes of a tag that is there already, and of one that is not there.
+const (
+	tagExists  = "ResourceInUse.TagDuplicate"
+	tagMissing = "ResourceNotFound.TagNonExist"
+)
+
+func (b *backend) lockObject(workspace string) string { return b.object(workspace) + ".tflock" }
+
+// tag is the value of the tag of a lock object.
+func (b *backend) tag(object string) map[string]any {
+	return map[string]any{"TagKey": tagKey, "TagValue": checksum([]byte(b.bucket + ":" + object))}
+}
+
+// Lock implements snapshot.Backend. The lock's ID is the check sum of the lock object.
+func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (_ snapshot.Lock, err error) {
+	object := b.lockObject(workspace)
+	info.Path = object
+	document := snapshot.EncodeLock(info)
+	id := checksum(document)
+	if err := b.session.Ask(ctx, "tag", "CreateTag", b.tag(object), nil); err != nil {
+		if call.IsCode(err, tagExists) {
+			return snapshot.Lock{}, b.heldBy(ctx, object)
+		}
+		return snapshot.Lock{}, fmt.Errorf("making the tag %s: %w", tagKey, err)
+	}
+	defer func() {
+		if release := b.untag(context.WithoutCancel(ctx), object); release != nil && err == nil {
+			err = errors.Join(release, b.remove(context.WithoutCancel(ctx), object))
+		} else {
+			err = errors.Join(err, release)
+		}
+	}()
+	holder, err := b.holder(ctx, object)
+	switch {
+	case err != nil:
+		return snapshot.Lock{}, fmt.Errorf("looking for the lock: %w", err)
+	case holder != nil && holder.ID != id:
+		return snapshot.Lock{}, &journal.Held{Holder: *holder}
+	}
+	if err := b.put(ctx, object, document); err != nil {
+		return snapshot.Lock{}, fmt.Errorf("writing the lock: %w", err)
+	}
+	lost := b.watches.Start(ctx, b.watchEvery, workspace, id, func(ctx context.Context) (bool, error) {
+		holder, err := b.holder(ctx, object)
+		return holder != nil && holder.ID == id, err
+	})
+	return snapshot.Lock{ID: id, Lost: lost}, nil
+}
+
+// heldBy is the error of a tag that is there already: somebody holds the lock, or is about to.
+func (b *backend) heldBy(ctx context.Context, object string) error {
+	holder, err := b.holder(ctx, object)
+	if err != nil {
+		return fmt.Errorf("the state is locked, and who holds the lock cannot be read: %w", err)
+	}
+	if holder == nil {
+		holder = &journal.LockInfo{Path: object,
+			Info: fmt.Sprintf("somebody takes the lock at this moment; if nobody does, a "+
+				"program died doing it, and the tag %s = %s has to be deleted", tagKey, b.tag(object)["TagValue"])}
+	}
+	return &journal.Held{Holder: *holder}
+}
+
+// holder reads who holds a lock; nil when nobody does.
+func (b *backend) holder(ctx context.Context, object string) (*journal.LockInfo, error) {
+	data, err := b.get(ctx, object)
+	if err != nil || data == nil {
+		return nil, err
+	}
+	info, err := snapshot.DecodeLock(data)
+	if err != nil {
+		info = journal.LockInfo{Path: object, Who: "unknown", Info: "the lock object cannot be read: " + err.Error()}
+	}
+	info.ID = checksum(data)
+	return &info, nil
+}
+
+// untag deletes the tag of a lock object, if it is there. A service that is busy is asked for half a minute.
+func (b *backend) untag(ctx context.Context, object string) error {
+	for try := 1; ; try++ {
+		var found struct {
+			Tags []struct{ TagKey, TagValue string }
+		}
+		err := b.session.Ask(ctx, "tag", "DescribeTags", b.tag(object), &found)
+		if err == nil && len(found.Tags) == 0 {
+			return nil
+		}
+		if err == nil {
+			err = b.session.Ask(ctx, "tag", "DeleteTag", b.tag(object), nil)
+		}
+		switch {
+		case err == nil || call.IsCode(err, tagMissing):
+			return nil
+		case try == tagTries:
+			return fmt.Errorf("deleting the tag %s: %w", tagKey, err)
+		}
+		timer := time.NewTimer(tagPause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		case <-timer.C:
+		}
+	}
+}
+
+// Unlock implements snapshot.Backend.
+func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
+	object := b.lockObject(workspace)
+	holder, err := b.holder(ctx, object)
+	if err != nil {
+		return err
+	}
+	b.watches.Stop(workspace, lockID)
+	switch {
+	case holder == nil:
+		return fmt.Errorf("%w: %s; there is no lock", snapshot.ErrNotLocked, lockID)
+	case holder.ID != lockID:
+		return fmt.Errorf("%w: %s; the lock is %s of %s", snapshot.ErrNotLocked, lockID, holder.ID, holder.Who)
+	}
+	if err := b.remove(ctx, object); err != nil {
+		return err
+	}
+	return b.untag(ctx, object)
+}
