@@ -69,6 +69,14 @@ func (p *Progress) Settle() error {
 	return err
 }
 
+// named returns what a line calls an object: a deposed one with its key, beside the one that took its place.
+func named(d program.Description) string {
+	if d.Deposed != "" {
+		return fmt.Sprintf("%s (deposed object %s)", d.Address, d.Deposed)
+	}
+	return d.Address
+}
+
 // say writes a line in bold.
 func (p *Progress) say(text string) {
 	if !p.Quiet {
@@ -93,7 +101,7 @@ func (p *Progress) Started(vertex int, d program.Description, _ string, _ time.T
 	case "refresh", "update", "delete":
 		suffix = document.Called(document.IDOf(d))
 	}
-	p.say(d.Address + ": " + v.Starts + suffix + p.Ink.off())
+	p.say(named(d) + ": " + v.Starts + suffix + p.Ink.off())
 }
 
 // importing tells that an object is looked up, to be imported.
@@ -138,7 +146,7 @@ func (p *Progress) Progress(_ int, d program.Description, elapsed time.Duration)
 			id = key + "=" + shortened(value) + ", "
 		}
 	}
-	p.say(fmt.Sprintf("%s: %s [%s%s elapsed]", d.Address, v.GoesOn, id, document.Seconds(elapsed)) + p.Ink.off())
+	p.say(fmt.Sprintf("%s: %s [%s%s elapsed]", named(d), v.GoesOn, id, document.Seconds(elapsed)) + p.Ink.off())
 }
 
 // shortened leaves out the middle of a long id.
@@ -167,7 +175,7 @@ func (p *Progress) Finished(vertex int, d program.Description, n program.Notes, 
 	case "create", "update", "read":
 		suffix = document.Called(n.IDKey, n.ID)
 	}
-	p.say(fmt.Sprintf("%s: %s after %s%s", d.Address, v.Ended, document.Seconds(took), suffix))
+	p.say(fmt.Sprintf("%s: %s after %s%s", named(d), v.Ended, document.Seconds(took), suffix))
 }
 
 // Failed implements coordinator.Observer. The problem itself is shown when the run has ended.
@@ -178,7 +186,7 @@ func (p *Progress) Skipped(int, program.Description, string) {}
 
 // Doubtful implements coordinator.Observer.
 func (p *Progress) Doubtful(_ int, d program.Description, reason string) {
-	p.say(fmt.Sprintf("%s: The outcome is not known: %s", d.Address, reason))
+	p.say(fmt.Sprintf("%s: The outcome is not known: %s", named(d), reason))
 }
 
 // Diagnostics implements coordinator.Observer. Problems are shown when the run has ended.

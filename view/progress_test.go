@@ -54,6 +54,10 @@ func TestWhatHappensToAnObjectIsALine(t *testing.T) {
 	for i, action := range actions {
 		p.Finished(i, d(action), program.Notes{ID: "x", IDKey: "name"}, 3400*time.Millisecond)
 	}
+	deposed := d("delete")
+	deposed.Deposed = "0a1b2c3d"
+	p.Started(98, deposed, "", time.Time{})
+	p.Finished(98, deposed, program.Notes{}, time.Second)
 	p.Finished(99, d("read"), program.Notes{}, 0) // decided without an operation
 	p.Doubtful(1, d("create"), "the worker is gone")
 	p.Event(wire.Event{Kind: "provision_start", Address: "a.b", Name: "local-exec"})
@@ -81,6 +85,8 @@ a.b: Creation complete after 3s [name=x]
 a.b: Modifications complete after 3s [name=x]
 a.b: Destruction complete after 3s
 a.b: Open complete after 3s [name=x]
+a.b (deposed object 0a1b2c3d): Destroying... [id=a.b!]
+a.b (deposed object 0a1b2c3d): Destruction complete after 1s
 a.b: The outcome is not known: the worker is gone
 a.b: Provisioning with 'local-exec'...
 a.b (local-exec): one

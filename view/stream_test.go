@@ -204,3 +204,18 @@ func recordedMessages(t *testing.T) *txtar.Archive {
 	}
 	return a
 }
+
+// A failed end of a deposed object was told as an event of the object that took its place.
+func TestAFailedEndOfADeposedObjectIsNoEventOfTheCurrentOne(t *testing.T) {
+	var out strings.Builder
+	s := document.NewStream(document.StreamOptions{Out: &out, Now: time.Now})
+	d := program.Description{Address: "a.b", Action: "delete", Deposed: "0a1b2c3d"}
+	s.Started(0, d, "", time.Time{})
+	s.Failed(0, d, time.Second)
+	if err := s.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "apply_start") || strings.Contains(out.String(), "apply_errored") {
+		t.Error(out.String())
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -43,7 +44,7 @@ const (
 // formatted are how the names of files end that fmt works on.
 var formatted = []string{".tf", ".tofu", ".tfvars", ".tftest.hcl", ".tofutest.hcl"}
 
-func runFmt(_ context.Context, a *app, args []string) int {
+func runFmt(ctx context.Context, a *app, args []string) int {
 	var sf showFlags
 	w := formatting{app: a, sources: map[string]*hcl.File{}}
 	f := a.newFlags()
@@ -62,11 +63,11 @@ func runFmt(_ context.Context, a *app, args []string) int {
 	case len(paths) == 0:
 		paths = []string{"."}
 	case len(paths) == 1 && paths[0] == "-":
-		diags, paths = diags.Append(w.stdin()), nil
+		diags, paths = diags.Append(w.stdin(ctx)), nil
 	}
 	w.write = w.write && !w.check
 	for _, path := range paths {
-		diags = diags.Append(w.path(path))
+		diags = diags.Append(w.path(ctx, path))
 	}
 	if diags.HasErrors() {
 		s.end(diags)
@@ -89,17 +90,17 @@ type formatting struct {
 	found   bool // something was not in its usual form
 }
 
-func (w *formatting) stdin() diag.List {
+func (w *formatting) stdin(ctx context.Context) diag.List {
 	src, err := bounds.ReadAll(w.app.stdin, "standard input", bounds.Text)
 	if err != nil {
 		return diag.Errors("Failed to read standard input", err.Error()+".", nil)
 	}
 	w.list, w.write = false, false
-	return w.file("<stdin>", src, true)
+	return w.file(ctx, "<stdin>", src, true)
 }
 
 // path formats what an argument names.
-func (w *formatting) path(path string) diag.List {
+func (w *formatting) path(ctx context.Context, path string) diag.List {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -107,15 +108,15 @@ func (w *formatting) path(path string) diag.List {
 	case err != nil:
 		return diag.Errors("Invalid file or directory path", err.Error()+".", nil)
 	case info.IsDir():
-		return w.dir(path)
+		return w.dir(ctx, path)
 	case !slices.ContainsFunc(formatted, func(ext string) bool { return strings.HasSuffix(path, ext) }):
 		return diag.Errors("Invalid file extension", fmt.Sprintf("The file %s cannot be formatted: its name has to end in one of %s.", path, strings.Join(formatted, ", ")), nil)
 	}
-	return w.named(path)
+	return w.named(ctx, path)
 }
 
 // dir formats the files in a directory that the engine would load, and with -recursive those below it.
-func (w *formatting) dir(dir string) diag.List {
+func (w *formatting) dir(ctx context.Context, dir string) diag.List {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return diag.Errors("Failed to read directory", err.Error()+".", nil)
@@ -129,26 +130,26 @@ func (w *formatting) dir(dir string) diag.List {
 		path := filepath.Join(dir, name)
 		switch {
 		case e.IsDir() && w.recursive:
-			diags = diags.Append(w.dir(path))
+			diags = diags.Append(w.dir(ctx, path))
 		case e.IsDir():
 		case slices.ContainsFunc(formatted, func(ext string) bool { return strings.HasSuffix(name, ext) }):
-			diags = diags.Append(w.named(path))
+			diags = diags.Append(w.named(ctx, path))
 		}
 	}
 	return diags
 }
 
-func (w *formatting) named(path string) diag.List {
+func (w *formatting) named(ctx context.Context, path string) diag.List {
 	src, err := bounds.ReadFile(path, bounds.Text)
 	if err != nil {
 		return diag.Errors("Failed to read file", err.Error()+".", nil)
 	}
-	return w.file(path, src, false)
+	return w.file(ctx, path, src, false)
 }
 
 // file formats one source and says, writes or checks what came of it. What was formatted is shown when there is
 // nothing else to do with it.
-func (w *formatting) file(path string, src []byte, stdin bool) diag.List {
+func (w *formatting) file(ctx context.Context, path string, src []byte, stdin bool) diag.List {
 	w.sources[path] = &hcl.File{Bytes: src}
 	result, diags := format.Source(path, src)
 	if diags.HasErrors() {
@@ -160,7 +161,7 @@ func (w *formatting) file(path string, src []byte, stdin bool) diag.List {
 			fmt.Fprintln(&w.out, path)
 		}
 		if w.diff {
-			w.out.Write(unified(path, src, result))
+			w.out.Write(unified(ctx, path, src, result))
 		}
 		if w.write {
 			if err := rewrite(path, result); err != nil {
@@ -183,9 +184,35 @@ func rewrite(path string, content []byte) error {
 	return os.WriteFile(path, content, info.Mode().Perm())
 }
 
-// unified returns a difference as `diff -u` writes it.
-func unified(path string, old, now []byte) []byte {
+// unified returns a difference as `diff -u` writes it: where that program is installed its own answer, since which of
+// several equal lines it pairs is its choice, and scripts may compare the text.
+func unified(ctx context.Context, path string, old, now []byte) []byte {
+	if text, err := installedDiff(ctx, path, old, now); err == nil {
+		return text
+	}
 	text := diff.Diff("old/"+path, old, "new/"+path, now)
 	_, text, _ = bytes.Cut(text, []byte("\n")) // the command line
 	return text
+}
+
+// installedDiff has the program diff compare. Its exit status is 1 where there are differences.
+func installedDiff(ctx context.Context, path string, old, now []byte) (text []byte, err error) {
+	program, err := exec.LookPath("diff")
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "fmt-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	before, after := filepath.Join(dir, "old"), filepath.Join(dir, "new")
+	if err := errors.Join(os.WriteFile(before, old, 0o600), os.WriteFile(after, now, 0o600)); err != nil {
+		return nil, err
+	}
+	text, err = exec.CommandContext(ctx, program, "--label=old/"+path, "--label=new/"+path, "-u", before, after).Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 1 && len(text) > 0 {
+		return text, nil
+	}
+	return text, err
 }

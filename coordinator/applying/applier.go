@@ -13,6 +13,8 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/zclconf/go-cty/cty"
+
 	"github.com/millipede-iac/millipede/coordinator/instance"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/renewal"
@@ -199,8 +201,12 @@ func (a *Applier) Begin() []state.Change {
 		switch {
 		case declared == nil && o.Action == plan.Delete:
 			changes = append(changes, state.SetOutput{Name: o.Name})
+		case declared != nil && (o.Action == plan.Create || o.Action == plan.Update) && a.Plan.Mode == plan.RefreshOnly && !declared.Ephemeral:
+			// Nothing will make known what objects that are gone leave unknown.
+			value := cty.UnknownAsNull(o.After)
+			changes = append(changes, state.SetOutput{Name: o.Name, Output: &state.Output{Value: value, Sensitive: o.Sensitive, Deprecated: declared.Deprecated}})
 		case declared != nil && (o.Action == plan.Create || o.Action == plan.Update) &&
-			o.After.IsWhollyKnown() && (len(declared.Preconditions) == 0 || a.Plan.Mode == plan.RefreshOnly) && !declared.Ephemeral:
+			o.After.IsWhollyKnown() && len(declared.Preconditions) == 0 && !declared.Ephemeral:
 			changes = append(changes, state.SetOutput{Name: o.Name, Output: &state.Output{Value: o.After, Sensitive: o.Sensitive, Deprecated: declared.Deprecated}})
 		}
 	}
@@ -291,6 +297,10 @@ func (a *Applier) Describe(v int) program.Description {
 		d.Action = "delete"
 		if c.Action == plan.Forget || c.Action == plan.ForgetThenCreate {
 			d.Action = "forget"
+		}
+		d.Deposed = string(c.Deposed)
+		if c.Action == plan.CreateThenDelete {
+			d.Deposed = string(a.deposedKey(c.Addr))
 		}
 	case plan.ReadObject:
 		d.Action = "read"

@@ -155,7 +155,7 @@ func (p *Planner) completeManaged(o *object, r *wire.Result) program.Step {
 	if p.Mode == plan.RefreshOnly {
 		if a.before.IsNull() {
 			// It is gone, and nothing takes its place.
-			o.resource.Set(o.addr.Key, cty.UnknownVal(a.before.Type()))
+			o.resource.SetGone(o.addr.Key, a.before.Type())
 			return program.Step{Diags: diags, Value: f, Notes: instance.Notes("refresh", a.before)}
 		}
 		o.resource.Set(o.addr.Key, a.before)

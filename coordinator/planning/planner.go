@@ -7,7 +7,6 @@ package planning
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -164,7 +163,7 @@ func (p *Planner) Describe(v int) program.Description {
 		d.Called = func() (string, string) { return values.IDOfImport(&importing) }
 	}
 	if o.deposed != state.CurrentObject {
-		d.Address += fmt.Sprintf(" (deposed object %s)", o.deposed)
+		d.Deposed = string(o.deposed)
 	}
 	return d
 }

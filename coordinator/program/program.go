@@ -37,6 +37,8 @@ type Program interface {
 type Description struct {
 	// Address is the object as users know it; empty for vertices that users never see.
 	Address string
+	// Deposed is the key of a deposed object; empty for the current one.
+	Deposed string
 	// Class groups vertices for weights: the resource type.
 	Class string
 	// Action is the verb for views: "create", "read", ... empty for silent vertices.

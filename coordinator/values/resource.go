@@ -70,6 +70,15 @@ func (r *Resource) Set(k addr.Key, v cty.Value) {
 	r.whole = cty.NilVal
 }
 
+// SetGone tells that an instance has no object and gets none: it is left out of the resource. One without a key is unknown.
+func (r *Resource) SetGone(k addr.Key, ty cty.Type) {
+	if k == addr.NoKey {
+		r.Set(k, cty.UnknownVal(ty))
+		return
+	}
+	r.Set(k, cty.NilVal)
+}
+
 // has tells whether the value of an instance is known here.
 func (r *Resource) has(k addr.Key) bool {
 	r.mu.RLock()
@@ -104,10 +113,11 @@ func (r *Resource) Instance(k addr.Key) (v cty.Value, ok bool) {
 	}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.instance(k), true
+	v = r.instance(k)
+	return v, v != cty.NilVal
 }
 
-// instance needs the lock. What is not there yet is unknown.
+// instance needs the lock. What is not there yet is unknown; an instance that is gone has no value.
 func (r *Resource) instance(k addr.Key) cty.Value {
 	if v, ok := r.values[k]; ok {
 		return v
@@ -171,15 +181,22 @@ func (r *Resource) build(e *Expansion) cty.Value {
 	switch e.Mode {
 	case Count:
 		elements := make([]cty.Value, len(e.Keys))
+		there := 0 // what comes after the last that is not gone is left out
 		for i, k := range e.Keys {
-			elements[i] = r.instance(k)
+			if elements[i] = r.instance(k); elements[i] != cty.NilVal {
+				there = i + 1
+				continue
+			}
+			elements[i] = cty.DynamicVal
 		}
-		return cty.TupleVal(elements)
+		return cty.TupleVal(elements[:there])
 	case ForEach:
 		elements := make(map[string]cty.Value, len(e.Keys))
 		for _, k := range e.Keys {
 			s, _ := k.Str()
-			elements[s] = r.instance(k)
+			if v := r.instance(k); v != cty.NilVal {
+				elements[s] = v
+			}
 		}
 		return cty.ObjectVal(elements)
 	default:

@@ -248,9 +248,10 @@ func (s *Stream) Finished(vertex int, d program.Description, n program.Notes, to
 	}
 }
 
-// Failed implements coordinator.Observer.
+// Failed implements coordinator.Observer. Of a deposed object it says nothing, as OpenTofu has it: the problem itself is a
+// diagnostic.
 func (s *Stream) Failed(vertex int, d program.Description, took time.Duration) {
-	if w, ok := hookWords[d.Action]; ok && s.begun.End(vertex) {
+	if w, ok := hookWords[d.Action]; ok && s.begun.End(vertex) && d.Deposed == "" {
 		h := hookMessage{Resource: resourceMessageOf(d.Address), Action: d.Action, Elapsed: wholeSeconds(took)}
 		s.hook("apply_errored", fmt.Sprintf("%s errored after %s", w.Ended, Seconds(took)), h)
 	}
