@@ -12,13 +12,17 @@ import (
 	"path/filepath"
 
 	"golang.org/x/net/http/httpproxy"
+
+	"github.com/millipede-iac/millipede/environ"
 )
 
 // Surroundings are an operation's directory and environment. The zero value has neither.
 type Surroundings struct {
 	// Dir is the directory that relative paths start from; default: the working directory.
 	Dir string
-	// Env returns the value of an environment variable of the operation, empty when it is not set; default: none is.
+	// Environ is the environment of the operation, for programs that are started for it; default: an empty one.
+	Environ environ.Variables
+	// Env returns the value of an environment variable, empty when it is not set; default: that in Environ.
 	Env func(name string) string
 	// UserAgent is what servers are told; default "Millipede".
 	UserAgent string
@@ -27,7 +31,7 @@ type Surroundings struct {
 // Completed returns the surroundings with the defaults in the place of what is not set.
 func (s Surroundings) Completed() Surroundings {
 	if s.Env == nil {
-		s.Env = func(string) string { return "" }
+		s.Env = s.Environ.Get
 	}
 	if s.UserAgent == "" {
 		s.UserAgent = "Millipede"

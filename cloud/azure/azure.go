@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/cloud/call"
+	"github.com/millipede-iac/millipede/environ"
 )
 
 // Settings say which cloud is asked, by whom, and how. Zero fields mean the default.
@@ -28,6 +29,8 @@ type Settings struct {
 	Transport *http.Transport
 	// Env returns variables of the operation's environment. Required.
 	Env func(name string) string
+	// Environ is the environment in which the Azure CLI is started.
+	Environ environ.Variables
 	// Path makes the path of a file absolute; default: as it is.
 	Path      func(string) string
 	UserAgent string

@@ -16,6 +16,7 @@ import (
 	"github.com/mattn/go-shellwords"
 
 	"github.com/millipede-iac/millipede/cmd/natsconn"
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/services"
@@ -35,7 +36,7 @@ const (
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	environ        []string
+	environ        environ.Variables
 	interrupts     *interrupts
 	bug            bool          // a run was ended by a mistake of ours
 	reader         *bufio.Reader // of stdin; see lines
@@ -45,7 +46,8 @@ type app struct {
 	logs *logs // what TF_LOG asks for; there while a command runs
 
 	chdir   string
-	cwd     string            // where the command was given, before -chdir; empty while that is the working directory
+	cwd     string            // where the command was given; empty when the system does not tell
+	dir     string            // the directory to work in, absolute: cwd, or what -chdir names
 	nats    natsconn.Settings // what the options say; see server
 	command string
 	streams bool                   // its JSON form is a stream of messages
@@ -54,21 +56,14 @@ type app struct {
 	flags   *flag.FlagSet          // of the command, once it has made them
 }
 
-func newApp(stdin io.Reader, stdout, stderr io.Writer, environ []string) *app {
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, environ: environ}
+func newApp(stdin io.Reader, stdout, stderr io.Writer, env environ.Variables) *app {
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, environ: env}
 	a.interrupts = newInterrupts(context.Background(), a.tell, os.Exit)
 	return a
 }
 
 // getenv returns the value of an environment variable, the last one where there are several.
-func (a *app) getenv(name string) string {
-	for i := len(a.environ) - 1; i >= 0; i-- {
-		if v, ok := strings.CutPrefix(a.environ[i], name+"="); ok {
-			return v
-		}
-	}
-	return ""
-}
+func (a *app) getenv(name string) string { return a.environ.Get(name) }
 
 // automated tells whether the command runs under a driver: hints for people are left out then.
 func (a *app) automated() bool { return a.getenv("TF_IN_AUTOMATION") != "" }
@@ -97,13 +92,15 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if done {
 		return code
 	}
+	a.cwd, _ = os.Getwd() // where the system does not tell, relative names are left to it
+	a.dir = a.cwd
 	a.loadCLIConfig() // before -chdir: a relative name in the environment is meant where the command was given
 	if a.chdir != "" {
-		a.cwd, _ = os.Getwd() // path.cwd only shows it
 		if err := os.Chdir(a.chdir); err != nil {
 			fmt.Fprintf(a.stderr, "Error handling -chdir option: %s\n", err)
 			return 1
 		}
+		a.dir, _ = os.Getwd()
 	}
 	c, rest := findCommand(rest)
 	if c == nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 
 	"github.com/hashicorp/hcl/v2"
@@ -56,15 +55,15 @@ func (a *app) openBackend(ctx context.Context, root *config.Node, f stateFlags) 
 }
 
 // place is what backends take from this process.
-func place() snapshot.Place {
+func (a *app) place() snapshot.Place {
 	return snapshot.Place{
-		Kinds: catalog.All(), Env: os.Getenv, Memory: memory, UserAgent: "Millipede/" + version,
+		Kinds: catalog.All(), Dir: a.dir, Environ: a.environ, Memory: memory, UserAgent: "Millipede/" + version,
 	}
 }
 
 // openKind opens a backend. The old options of the local one name its files.
 func (a *app) openKind(ctx context.Context, kind string, args cty.Value, f stateFlags) (snapshot.Backend, diag.List) {
-	b, diags := place().Open(ctx, kind, args)
+	b, diags := a.place().Open(ctx, kind, args)
 	if diags.HasErrors() || kind != "local" {
 		return b, diags
 	}
@@ -139,7 +138,7 @@ func staticBody(body hcl.Body, blocks map[string]*schema.NestedBlock,
 // checkBackend says what is wrong with the backend that terraform_remote_state names. For a data source its type is a part
 // of the configuration, whereas the block of a backend has it as its label.
 func (a *app) checkBackend(backend string, config cty.Value) diag.List {
-	diags := place().Check(backend, config)
+	diags := a.place().Check(backend, config)
 	for _, d := range diags {
 		if d.Summary == snapshot.UnsupportedType {
 			d.Summary = "Invalid backend configuration"
@@ -150,7 +149,7 @@ func (a *app) checkBackend(backend string, config cty.Value) diag.List {
 
 // readRemoteState reads the outputs of another state for terraform_remote_state.
 func (a *app) readRemoteState(ctx context.Context, backend string, config cty.Value, workspace string) (map[string]cty.Value, diag.List) {
-	b, diags := place().Open(ctx, backend, config)
+	b, diags := a.place().Open(ctx, backend, config)
 	if diags.HasErrors() {
 		return nil, diags
 	}

@@ -17,10 +17,10 @@ func (a *app) loadCLIConfig() *cliconfig.Config {
 	if a.cli != nil {
 		return a.cli
 	}
-	cli, diags := cliconfig.Load(a.getenv, a.environ)
+	cli, diags := cliconfig.Load(a.cwd, a.environ)
 	a.cli = cli
 	a.services = services.New(services.Options{
-		Config: cli, Version: engineVersion, Surroundings: cloud.Surroundings{Env: a.getenv},
+		Config: cli, Version: engineVersion, Surroundings: cloud.Surroundings{Dir: a.cwd, Environ: a.environ},
 	})
 	if _, err := os.Stat(cli.CacheDir); cli.CacheDir != "" && err != nil {
 		diags = diags.Append(diag.New(diag.Error, "The plugin cache directory cannot be opened",

@@ -266,8 +266,8 @@ type fetching struct {
 func (w *workdir) fetchOptions(f fetching) fetch.Options {
 	w.app.loadCLIConfig()
 	return fetch.Options{
-		Loader: w.loader, DataDir: w.app.dataDir(), Variable: w.given.Static, Workspace: w.app.workspace(),
-		TestDir: w.testDir, Sources: fetch.Network(w.app.services, "", f.downloading), Done: f.done,
+		Loader: w.loader, Base: w.app.dir, Env: w.app.environ, DataDir: w.app.dataDir(), Variable: w.given.Static, Workspace: w.app.workspace(),
+		TestDir: w.testDir, Sources: fetch.Network(w.app.services, w.app.dir, w.app.environ, f.downloading), Done: f.done,
 	}
 }
 
@@ -306,6 +306,7 @@ func (s *screen) from(sources func() map[string]*hcl.File) {
 func (w *workdir) loadRoot(storageOnly bool) (*config.Node, diag.List) {
 	tree, diags := w.loader.LoadTree(config.TreeOptions{
 		Variable: w.given.Static, Workspace: w.app.workspace(), Locator: rootOnly{}, StorageOnly: storageOnly,
+		Base: w.app.dir, Env: w.app.environ,
 	})
 	if tree.Root == nil && !diags.HasErrors() {
 		panic("a tree without a root and without a problem")

@@ -213,7 +213,7 @@ func (s *shown) configuration(ctx context.Context) diag.List {
 func (s *shown) module(dir string) diag.List {
 	loader := config.NewLoader(config.OS{})
 	s.from(loader.Sources)
-	tree, diags := loader.LoadTree(config.TreeOptions{Dir: dir, Locator: rootOnly{}})
+	tree, diags := loader.LoadTree(config.TreeOptions{Dir: dir, Locator: rootOnly{}, Base: s.app.dir, Env: s.app.environ})
 	if diags.HasErrors() {
 		return diags
 	}

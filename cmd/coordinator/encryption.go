@@ -31,7 +31,7 @@ func (a *app) encryption(ctx context.Context, root *config.Node) (*encryption.En
 		return a.sealing, nil
 	}
 	o := encryption.Options{
-		Environment: a.getenv(encryption.Variable), Kinds: keyservices.All(), Surroundings: place().Surroundings(),
+		Environment: a.getenv(encryption.Variable), Kinds: keyservices.All(), Surroundings: a.place().Surroundings(),
 	}
 	if root != nil {
 		o.Block, o.Range, o.Static = root.Module.Encryption, root.Module.EncryptionRange, root.Static()

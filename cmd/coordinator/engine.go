@@ -104,7 +104,7 @@ func (a *app) openEngine(ctx context.Context, o engineOptions) (*engine, diag.Li
 		Transport: t.conn, Coordinator: name, Keyring: ring, Store: o.store,
 		Package: providers.wirePackage, Selections: providers.selections(),
 		WorkerWait: 10 * time.Second, Parallelism: o.parallelism, Rules: rules, Embedded: t.embedded != nil,
-		Cwd: a.cwd, Observer: o.observer, Events: o.events, Own: hosting.Own(a.readRemoteState, a.checkBackend), Stop: a.interrupts.Stop, Now: time.Now, NewID: newID,
+		Dir: a.dir, Cwd: a.cwd, Env: a.environ, Observer: o.observer, Events: o.events, Own: hosting.Own(a.readRemoteState, a.checkBackend), Stop: a.interrupts.Stop, Now: time.Now, NewID: newID,
 		TemplateDepth: depth,
 	}
 	return e, diags

@@ -287,7 +287,7 @@ func (w *workdir) loadFor(saved *planfile.Saved) diag.List {
 			return diag.Errors("Failed to read the saved plan", err.Error()+".", nil)
 		}
 	}
-	tree, diags := w.loader.LoadTree(config.TreeOptions{Variable: savedVariable(saved.Plan), Workspace: saved.Plan.Workspace, Locator: manifest})
+	tree, diags := w.loader.LoadTree(config.TreeOptions{Variable: savedVariable(saved.Plan), Workspace: saved.Plan.Workspace, Locator: manifest, Base: w.app.dir, Env: w.app.environ})
 	w.tree = tree
 	return diags
 }

@@ -95,7 +95,7 @@ func (w *workdir) load() diag.List {
 		return diags
 	}
 	tree, more := w.loader.LoadTree(config.TreeOptions{
-		Dir: w.dir, Variable: w.given.Static, Workspace: w.app.workspace(), Locator: manifest, TestDir: w.testDir,
+		Dir: w.dir, Variable: w.given.Static, Workspace: w.app.workspace(), Locator: manifest, TestDir: w.testDir, Base: w.app.dir, Env: w.app.environ,
 	})
 	w.tree = tree
 	return diags.Append(more)
@@ -207,8 +207,8 @@ func (a *app) installOptions(tree *config.Tree, prior *state.State) (install.Opt
 		managed[p] = true
 	}
 	return install.Options{
-		Required: required, Locks: locks, CLI: cli, Services: a.services, WorkDir: ".", DataDir: a.dataDir(), Platform: hosting.Platform,
-		Getenv: a.getenv, Managed: managed,
+		Required: required, Locks: locks, CLI: cli, Services: a.services, WorkDir: a.dir, DataDir: a.dataDir(), Platform: hosting.Platform,
+		Env: a.environ, Managed: managed,
 	}, reattach, diags
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/coordinator/renewal"
 	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/graph"
 	"github.com/millipede-iac/millipede/graph/dag"
 	"github.com/millipede-iac/millipede/graph/plan"
@@ -46,8 +47,9 @@ type Options struct {
 	Removed func(addr.Instance) *config.Removed
 	// Run is the run's ID; deposed keys are derived from it, so that a resumed run derives the same.
 	Run string
-	// Dir is the working directory, absolute: provisioners run there.
+	// Dir is the working directory, absolute: provisioners run there. Env is the environment of the operation.
 	Dir     string
+	Env     environ.Variables
 	Package func(addr.Provider) wire.Package
 	// Renewals keeps ephemeral objects alive while they are open; nil lets them expire.
 	Renewals *renewal.Keeper

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/coding"
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/provisioner"
 	"github.com/millipede-iac/millipede/wire"
@@ -29,21 +30,21 @@ var errTooLarge = errors.New("too large to travel")
 
 // attach adds the files that a provisioner names. What does not exist here is left to the worker: another resource may
 // have made it there.
-func attach(p *wire.Provisioner) diag.List {
+func (a *Applier) attach(p *wire.Provisioner) diag.List {
 	block := provisioner.Block(p.Type)
 	config, err := coding.DecodeValue(p.Config, block.ImpliedType())
 	if err != nil || config.IsNull() {
 		return nil // the worker says so
 	}
-	var a attachment
-	for _, name := range provisioner.Files(p.Type, config) {
-		if err = a.add(name, "", 0); err != nil {
+	var found attachment
+	for _, name := range provisioner.Files(p.Type, config, a.Env) {
+		if err = found.add(environ.Path(a.Dir, name), "", 0); err != nil {
 			break
 		}
 	}
 	switch {
 	case err == nil:
-		p.Files = a.files
+		p.Files = found.files
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errTooLarge):
 	default:
 		return diag.Errors(p.Type+" provisioner error", fmt.Sprintf("What is to be copied cannot be read: %s.", err), nil)

@@ -115,7 +115,7 @@ func (a *Applier) provisionTask(m *values.Module, connection hcl.Body, list []*c
 		wp, more := m.EvalProvisioner(p, connection, rep, self)
 		diags = diags.Append(more)
 		if !more.HasErrors() {
-			diags = diags.Append(attach(&wp))
+			diags = diags.Append(a.attach(&wp))
 		}
 		task.Provisioners = append(task.Provisioners, wp)
 	}

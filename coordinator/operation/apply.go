@@ -330,7 +330,7 @@ func (s *Session) applier(ctx context.Context, p *plan.Plan, run string) (*apply
 	code := values.NewCode(s.Tree, schemas)
 	static := graph.Build(s.Tree, p.Prior, code)
 	return applying.New(applying.Options{
-		Plan: p, Static: static, Code: code, Store: s.store(code, values.Applying, p.Timestamp), State: stored, Run: run, Dir: workDir(), Package: s.Package,
+		Plan: p, Static: static, Code: code, Store: s.store(code, values.Applying, p.Timestamp), State: stored, Run: run, Dir: s.Dir, Env: s.Env, Package: s.Package,
 		Removed: removedBlocks(s.Tree), Renewals: s.renewals(),
 	}), diags
 }

@@ -49,7 +49,7 @@ func (s *Session) providerFunction(phase values.Phase, p addr.Provider, name str
 			ctx = s.Stop.running(ctx)
 		}
 		res, diags := s.callWith(ctx, again, &wire.Task{
-			Address: p.Display(), Provider: wire.Provider{Package: s.Package(p), Address: p.String(), Dir: workDir()}, Function: task,
+			Address: p.Display(), Provider: wire.Provider{Package: s.Package(p), Address: p.String(), Dir: s.Dir}, Function: task,
 		}, s.callAny)
 		if err := diags.Err(); err != nil {
 			return cty.DynamicVal, err

@@ -117,7 +117,7 @@ func (s *Session) warm(ctx context.Context, needed []addr.Provider) {
 	m := wire.Control{Kind: "warm"}
 	for _, p := range needed {
 		if !p.IsBuiltin() {
-			m.Providers = append(m.Providers, wire.Provider{Package: s.Package(p), Address: p.String(), Dir: workDir()})
+			m.Providers = append(m.Providers, wire.Provider{Package: s.Package(p), Address: p.String(), Dir: s.Dir})
 		}
 	}
 	if len(m.Providers) > 0 {
@@ -137,7 +137,7 @@ func (s *Session) ProviderSchemas(ctx context.Context, p addr.Provider, task *wi
 			}
 		}
 	}
-	res, diags := s.call(ctx, &wire.Task{Address: p.Display(), Provider: wire.Provider{Package: pkg, Address: p.String(), Dir: workDir()}, Schema: task})
+	res, diags := s.call(ctx, &wire.Task{Address: p.Display(), Provider: wire.Provider{Package: pkg, Address: p.String(), Dir: s.Dir}, Schema: task})
 	if diags.HasErrors() {
 		return nil, diags
 	}

@@ -6,7 +6,6 @@ package operation
 
 import (
 	"context"
-	"os"
 	"time"
 
 	"github.com/zclconf/go-cty/cty/function"
@@ -15,6 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/renewal"
 	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
@@ -61,7 +61,12 @@ type Session struct {
 	// Stop ends what operations do; the zero value never does.
 	Stop Stop
 
-	Cwd   string
+	// Dir is the absolute directory of the configuration: relative paths in it start there, and plugins and provisioners
+	// run there, where their worker has it. Empty is where each process runs. Cwd is path.cwd: the directory in which the
+	// command was given, which -chdir changes Dir from; empty is Dir.
+	Dir, Cwd string
+	// Env is the environment of the operation.
+	Env   environ.Variables
 	Now   func() time.Time
 	NewID func() string
 	// TemplateDepth is how many templates may be nested in each other; zero is what is usual.
@@ -74,29 +79,19 @@ type Session struct {
 // functions returns the function table of a phase. at is the plan's timestamp; zero when it is not known yet.
 func (s *Session) functions(phase values.Phase, at time.Time) map[string]function.Function {
 	return funcs.Table(funcs.Options{
-		BaseDir: ".", PlanTimestamp: at, Now: s.Now, TemplateDepth: s.TemplateDepth,
+		BaseDir: s.Dir, Env: s.Env, PlanTimestamp: at, Now: s.Now, TemplateDepth: s.TemplateDepth,
 		Pure: phase != values.Applying && phase != values.Evaluating, Console: phase == values.Evaluating,
 	})
 }
 
-// workDir returns the directory that plugins and provisioners run in, which -chdir changes and path.cwd does not show. Where
-// the system does not tell, that is none: then they run where their workers do.
-func workDir() string {
-	dir, err := os.Getwd()
-	if err != nil {
-		return ""
-	}
-	return dir
-}
-
 // store returns the values of a phase.
 func (s *Session) store(code *values.Code, phase values.Phase, at time.Time) *values.Store {
-	cwd, dir := s.Cwd, workDir()
+	cwd := s.Cwd
 	if cwd == "" {
-		cwd = dir
+		cwd = s.Dir
 	}
 	return values.NewStore(values.Options{
-		Code: code, Phase: phase, Inputs: s.Inputs, Functions: s.functions(phase, at), Cwd: cwd, WorkDir: dir, Workspace: s.Workspace,
+		Code: code, Phase: phase, Inputs: s.Inputs, Functions: s.functions(phase, at), Cwd: cwd, WorkDir: s.Dir, Workspace: s.Workspace,
 		ProviderFunction: func(p addr.Provider, name string, sig provider.Function) function.Function {
 			return s.providerFunction(phase, p, name, sig)
 		},

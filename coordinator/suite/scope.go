@@ -42,7 +42,7 @@ func (f *fileRunner) scope(ctx context.Context, tree *config.Tree) (*scope, diag
 	}
 	s.ctx = &hcl.EvalContext{
 		Variables: map[string]cty.Value{"run": runs, "var": cty.ObjectVal(vars)},
-		Functions: funcs.Table(funcs.Options{BaseDir: ".", Now: f.Session.Now, TemplateDepth: f.Session.TemplateDepth}),
+		Functions: funcs.Table(funcs.Options{BaseDir: f.Session.Dir, Env: f.Session.Env, Now: f.Session.Now, TemplateDepth: f.Session.TemplateDepth}),
 	}
 	return s, diags
 }

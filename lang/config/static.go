@@ -2,10 +2,8 @@ package config
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -15,7 +13,6 @@ import (
 
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/lang/funcs"
 	"github.com/millipede-iac/millipede/lang/marks"
 )
 
@@ -28,6 +25,8 @@ type Static struct {
 	path      addr.Module
 	rootDir   string
 	workspace string
+	cwd       string
+	functions func() map[string]function.Function
 	// variable returns the value that a variable of the module is given, its default when it is given none.
 	variable func(*Variable) (cty.Value, diag.List)
 
@@ -46,9 +45,6 @@ type StaticUse struct {
 	// Range is where it stands.
 	Range hcl.Range
 }
-
-// functions is the table that static expressions use. Nothing in it depends on a plan.
-var functions = sync.OnceValue(func() map[string]function.Function { return funcs.Table(funcs.Options{BaseDir: "."}) })
 
 // Value evaluates an expression. With errors the value is unknown.
 func (s *Static) Value(e hcl.Expression, use StaticUse) (cty.Value, diag.List) {
@@ -98,7 +94,7 @@ func (s *Static) context(uses []hcl.Traversal, stack []StaticUse) (*hcl.EvalCont
 			refs = append(refs, ref)
 		}
 	}
-	ctx := &hcl.EvalContext{Functions: functions()}
+	ctx := &hcl.EvalContext{Functions: s.functions()}
 	if diags.HasErrors() {
 		return ctx, diags
 	}
@@ -249,11 +245,11 @@ func (s *Static) pathAttr(n addr.PathAttr, rng hcl.Range) (cty.Value, diag.List)
 	case "root":
 		return cty.StringVal(filepath.ToSlash(s.rootDir)), nil
 	case "cwd":
-		dir, err := os.Getwd()
-		if err != nil {
-			return cty.DynamicVal, diag.Errors("Failed to get working directory", err.Error(), &rng)
+		if s.cwd == "" {
+			return cty.DynamicVal, diag.Errors("Failed to get working directory",
+				"The system does not tell what the working directory is.", &rng)
 		}
-		return cty.StringVal(filepath.ToSlash(dir)), nil
+		return cty.StringVal(filepath.ToSlash(s.cwd)), nil
 	default:
 		return cty.DynamicVal, diag.Errors(`Invalid "path" attribute`,
 			"path has no attribute "+n.Name+"."+suggestion(n.Name, []string{"cwd", "module", "root"}), &rng)

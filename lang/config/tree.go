@@ -4,13 +4,17 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	goversion "github.com/hashicorp/go-version"
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
 
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/funcs"
 )
 
 // TreeOptions say what tree to load.
@@ -29,6 +33,10 @@ type TreeOptions struct {
 	StorageOnly bool
 	// TestDir is where test files lie, beside those in Dir; empty loads none.
 	TestDir string
+	// Base is the absolute directory that relative paths in the configuration start from, and path.cwd before planning. Env
+	// is the environment of the operation.
+	Base string
+	Env  environ.Variables
 }
 
 // Locator finds the modules that a module calls.
@@ -74,6 +82,9 @@ func (l *Loader) LoadTree(o TreeOptions) (*Tree, diag.List) {
 		o.Variable = defaultsOnly
 	}
 	b := &treeBuilder{loader: l, options: o, modules: map[string]*Module{}, tree: &Tree{Modules: map[addr.Module]*Node{}}}
+	b.functions = sync.OnceValue(func() map[string]function.Function {
+		return funcs.Table(funcs.Options{BaseDir: o.Base, Env: o.Env})
+	})
 	diags := b.load(Installed{Dir: o.Dir})
 	if o.TestDir == "" || b.tree.Root == nil {
 		return b.tree, diags
@@ -114,7 +125,9 @@ type treeBuilder struct {
 	loader  *Loader
 	options TreeOptions
 	modules map[string]*Module // by directory
-	tree    *Tree
+	// functions returns the table that static expressions use. Nothing in it depends on a plan.
+	functions func() map[string]function.Function
+	tree      *Tree
 }
 
 // node loads one module of the tree, without its children.
@@ -132,7 +145,8 @@ func (b *treeBuilder) node(r ModuleRequest, at Installed) (*Node, diag.List) {
 		Path: r.Path, Parent: r.Parent, Call: r.Call, Module: m,
 		Children: map[string]*Node{}, SourceDir: at.Dir, Version: at.Version,
 	}
-	n.static = &Static{module: m, path: r.Path, rootDir: b.options.Dir, workspace: b.options.Workspace, variable: b.options.Variable}
+	n.static = &Static{module: m, path: r.Path, rootDir: b.options.Dir, workspace: b.options.Workspace, variable: b.options.Variable,
+		cwd: b.options.Base, functions: b.functions}
 	if n.Parent != nil {
 		n.static.variable = n.Parent.argumentsOf(r.Call)
 	}

@@ -16,11 +16,11 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 
 	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/environ"
 )
 
 // filesystem holds the functions that read files, or whose result depends on where relative paths start.
-func filesystem(base string) family {
-	dir := directory(base)
+func filesystem(dir directory) family {
 	return family{
 		"abspath":          {dir.absPath(), "Turns a path into an absolute one."},
 		"file":             {dir.file(), "Reads a file, which must hold UTF-8 text."},
@@ -33,33 +33,38 @@ func filesystem(base string) family {
 		"filesha1":         {dir.digestOf(hexSHA1), "Computes the SHA-1 digest of a file, in hexadecimal digits."},
 		"filesha256":       {dir.digestOf(hexSHA256), "Computes the SHA-256 digest of a file, in hexadecimal digits."},
 		"filesha512":       {dir.digestOf(hexSHA512), "Computes the SHA-512 digest of a file, in hexadecimal digits."},
+		"pathexpand":       {onPath(dir.expandHome), "Replaces a ~ at the start of a path by the user's home directory."},
 	}
 }
 
 // paths holds the functions that only take a path apart.
 func paths() family {
-	onPath := func(f func(string) (string, error)) function.Function {
-		return returning(cty.String, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			out, err := f(args[0].AsString())
-			if err != nil {
-				return cty.NilVal, err
-			}
-			return cty.StringVal(out), nil
-		}, plain("path", cty.String))
-	}
 	return family{
-		"basename":   {onPath(func(p string) (string, error) { return filepath.Base(p), nil }), "Gives the last part of a path."},
-		"dirname":    {onPath(func(p string) (string, error) { return filepath.Dir(p), nil }), "Gives a path without its last part."},
-		"pathexpand": {onPath(expandHome), "Replaces a ~ at the start of a path by the user's home directory."},
+		"basename": {onPath(func(p string) (string, error) { return filepath.Base(p), nil }), "Gives the last part of a path."},
+		"dirname":  {onPath(func(p string) (string, error) { return filepath.Dir(p), nil }), "Gives a path without its last part."},
 	}
 }
 
-// directory is where relative paths start.
-type directory string
+// onPath returns the function that gives for a path what f does.
+func onPath(f func(string) (string, error)) function.Function {
+	return returning(cty.String, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+		out, err := f(args[0].AsString())
+		if err != nil {
+			return cty.NilVal, err
+		}
+		return cty.StringVal(out), nil
+	}, plain("path", cty.String))
+}
+
+// directory is where relative paths start, and the environment that names the home directory.
+type directory struct {
+	base string
+	env  environ.Variables
+}
 
 // resolve makes a path of the configuration into one that can be opened.
 func (d directory) resolve(path string) (string, error) {
-	path, err := expandHome(path)
+	path, err := d.expandHome(path)
 	if err != nil {
 		return "", err
 	}
@@ -70,7 +75,7 @@ func (d directory) join(path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
 	}
-	return filepath.Join(string(d), path)
+	return filepath.Join(d.base, path)
 }
 
 // read returns what is in a file; pathMarks decide whether an error may name it.
@@ -88,6 +93,19 @@ func (d directory) read(path string, pathMarks cty.ValueMarks) ([]byte, error) {
 		return nil, fmt.Errorf("reading %s: %w", show(path, pathMarks), reason(err))
 	}
 	return src, nil
+}
+
+// named is an error of the file system about a path below the directory, with the path as configurations write it.
+func (d directory) named(err error) error {
+	var at *fs.PathError
+	if !errors.As(err, &at) {
+		return err
+	}
+	short, relErr := filepath.Rel(d.base, at.Path)
+	if relErr != nil || !filepath.IsLocal(short) {
+		return err
+	}
+	return &fs.PathError{Op: at.Op, Path: short, Err: at.Err}
 }
 
 // reason is an error of the file system without the path that it names.
@@ -141,12 +159,12 @@ func (d directory) digestOf(how digest) function.Function {
 		}
 		f, err := os.Open(path)
 		if err != nil {
-			return cty.NilVal, err
+			return cty.NilVal, d.named(err)
 		}
 		defer f.Close()
 		h := how.hash()
 		if _, err := io.Copy(h, f); err != nil {
-			return cty.NilVal, err
+			return cty.NilVal, d.named(err)
 		}
 		return cty.StringVal(how.write(h.Sum(nil))), nil
 	}, plain("path", cty.String))
@@ -194,10 +212,14 @@ func (d directory) fileSet() function.Function {
 		path, pathMarks := args[0].Unmark()
 		pattern, patternMarks := args[1].Unmark()
 		root := d.join(path.AsString())
-		full := filepath.Join(root, pattern.AsString())
+		written := filepath.Join(path.AsString(), pattern.AsString())
+		full := written
+		if !filepath.IsAbs(path.AsString()) {
+			full = filepath.Join(literally(d.base), written)
+		}
 		matches, err := doublestar.FilepathGlob(full)
 		if err != nil {
-			return cty.NilVal, fmt.Errorf("matching %s: %w", show(full, pathMarks, patternMarks), reason(err))
+			return cty.NilVal, fmt.Errorf("matching %s: %w", show(written, pathMarks, patternMarks), reason(err))
 		}
 		var found []cty.Value
 		for _, match := range matches {
@@ -221,25 +243,29 @@ func (d directory) fileSet() function.Function {
 	}, withMarks("path", cty.String), withMarks("pattern", cty.String))
 }
 
+// literally returns a pattern that matches a path alone.
+func literally(path string) string {
+	if filepath.Separator == '\\' {
+		return path // which cannot be escaped there
+	}
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`, "{", `\{`, "}", `\}`).Replace(path)
+}
+
 func (d directory) absPath() function.Function {
 	return returning(cty.String, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-		path, err := filepath.Abs(d.join(args[0].AsString()))
-		if err != nil {
-			return cty.NilVal, err
-		}
-		return cty.StringVal(filepath.ToSlash(path)), nil
+		return cty.StringVal(filepath.ToSlash(d.join(args[0].AsString()))), nil
 	}, plain("path", cty.String))
 }
 
-// expandHome replaces a leading ~ by the home directory of whoever runs the program.
-func expandHome(path string) (string, error) {
+// expandHome replaces a leading ~ by the home directory of the user whose operation it is.
+func (d directory) expandHome(path string) (string, error) {
 	if !strings.HasPrefix(path, "~") {
 		return path, nil
 	}
 	if len(path) > 1 && !os.IsPathSeparator(path[1]) {
 		return "", errors.New("the home directory of another user cannot be found")
 	}
-	home, err := os.UserHomeDir()
+	home, err := d.env.Home()
 	if err != nil {
 		return "", fmt.Errorf("finding the home directory: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/funcs"
 )
 
@@ -13,8 +14,7 @@ func TestFiles(t *testing.T) {
 		"a.txt": "hello", "nfd.txt": "e\u0301", "binary": "\xff\x00", "empty": "",
 		"tree/b.txt": "b", "tree/.hidden": "h", "tree/sub/c.txt": "c", "tree/sub/d.json": "{}",
 	})
-	t.Setenv("HOME", dir)
-	o := funcs.Options{BaseDir: dir}
+	o := funcs.Options{BaseDir: dir, Env: environ.Variables{"HOME=" + dir}}
 	same{
 		"file reads from the base directory":           {`file("a.txt")`, `"hello"`},
 		"a tilde is the home directory":                {`file("~/a.txt")`, `"hello"`},
@@ -54,6 +54,26 @@ func TestFiles(t *testing.T) {
 		"existence in someone else's directory": {`fileexists("~somebody/x")`, badCall, "another user", ""},
 		"base64 of a file that is not there":    {`filebase64("nope")`, badArgument, "there is no file", ""},
 	}.prove(t, o)
+}
+
+// The base directory was a part of the pattern, so that what it holds of * or [ was matched like the pattern itself.
+func TestADirectoryWhoseNameLooksLikeAPatternHasFiles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a[b]{c}*")
+	if err := os.MkdirAll(filepath.Join(dir, "tree"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "tree", "x"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	same{"fileset": {`fileset("tree", "*")`, `toset(["x"])`}}.prove(t, funcs.Options{BaseDir: dir})
+}
+
+func TestErrorsNameAFileAsTheConfigurationDoes(t *testing.T) {
+	dir := t.TempDir()
+	refused{
+		"a digest": {`filemd5("nope")`, badCall, "open nope: no such file", dir},
+		"a set":    {`fileset("tree", "{a")`, badCall, `matching "tree/{a"`, dir},
+	}.prove(t, funcs.Options{BaseDir: dir})
 }
 
 func TestASymbolicLinkToNowhereFailsFileset(t *testing.T) {

@@ -19,12 +19,16 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
+
+	"github.com/millipede-iac/millipede/environ"
 )
 
 // Options says where, when and for whom the functions of one table work.
 type Options struct {
 	// BaseDir is what relative paths start from; empty is the current directory.
 	BaseDir string
+	// Env is the environment of the operation: it names the home directory.
+	Env environ.Variables
 	// PlanTimestamp is what plantimestamp() returns. While it is zero the function returns an unknown string, which is
 	// right for validation.
 	PlanTimestamp time.Time
@@ -43,7 +47,7 @@ type Options struct {
 // The caller owns the map. The functions in it can be called by several goroutines at once.
 func Table(o Options) map[string]function.Function {
 	shared := maps.Clone(timeless())
-	shared.add(filesystem(o.BaseDir))
+	shared.add(filesystem(directory{o.BaseDir, o.Env}))
 	if o.Console {
 		shared.add(console())
 	} else {
@@ -56,7 +60,7 @@ func Table(o Options) map[string]function.Function {
 	}
 
 	table := maps.Clone(shared)
-	table.add(newRenderer(o.BaseDir, o.TemplateDepth, shared).functions())
+	table.add(newRenderer(directory{o.BaseDir, o.Env}, o.TemplateDepth, shared).functions())
 	return table
 }
 

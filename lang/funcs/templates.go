@@ -23,11 +23,11 @@ type renderer struct {
 
 const defaultTemplateDepth = 1024
 
-func newRenderer(base string, depth int, funcs map[string]function.Function) *renderer {
+func newRenderer(dir directory, depth int, funcs map[string]function.Function) *renderer {
 	if depth == 0 {
 		depth = defaultTemplateDepth
 	}
-	return &renderer{dir: directory(base), depth: depth, funcs: funcs}
+	return &renderer{dir: dir, depth: depth, funcs: funcs}
 }
 
 func (r *renderer) functions() family {

@@ -5,29 +5,25 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/opentofu/svchost"
 
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
 // loadText loads a CLI configuration from text, in an environment.
-func loadText(t *testing.T, text string, environ map[string]string) (*Config, diag.List) {
+func loadText(t *testing.T, text string, variables map[string]string) (*Config, diag.List) {
 	t.Helper()
-	name := filepath.Join(t.TempDir(), "rc")
+	dir := t.TempDir()
+	name := filepath.Join(dir, "rc")
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return Load(func(v string) string {
-		if v == "TF_CLI_CONFIG_FILE" {
-			return name
-		}
-		return environ[v]
-	}, nil)
+	return Load(dir, environ.Of(variables).With("TF_CLI_CONFIG_FILE="+name))
 }
 
 func TestTheMethodsAreReadInTheirOrder(t *testing.T) {
@@ -61,19 +57,16 @@ provider_installation {
 }
 
 func TestDevelopmentOverridesAreAbsolute(t *testing.T) {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		t.Skip(err)
+	home, dir := t.TempDir(), t.TempDir()
+	rc := filepath.Join(t.TempDir(), "rc")
+	if err := os.WriteFile(rc, []byte("provider_installation {\n dev_overrides {\n  \"acme/foo\" = \"~/dev\"\n  \"example.com/acme/bar\" = \"dev\"\n }\n direct {}\n}\n"), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	c, diags := loadText(t, "provider_installation {\n dev_overrides {\n  \"acme/foo\" = \"~/dev\"\n  \"example.com/acme/bar\" = \"dev\"\n }\n direct {}\n}\n", nil)
+	c, diags := Load(dir, environ.Variables{"HOME=" + home, "TF_CLI_CONFIG_FILE=" + rc})
 	if len(diags) > 0 {
 		t.Fatal(diags.Err())
 	}
-	here, err := filepath.Abs("dev")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[addr.Provider]string{{Host: addr.DefaultHost, Namespace: "acme", Type: "foo"}: filepath.Join(home, "dev"), {Host: "example.com", Namespace: "acme", Type: "bar"}: here}
+	want := map[addr.Provider]string{{Host: addr.DefaultHost, Namespace: "acme", Type: "foo"}: filepath.Join(home, "dev"), {Host: "example.com", Namespace: "acme", Type: "bar"}: filepath.Join(dir, "dev")}
 	if !reflect.DeepEqual(c.DevOverrides, want) {
 		t.Errorf("got %v", c.DevOverrides)
 	}
@@ -95,7 +88,7 @@ func TestTheEnvironmentsCacheDirectoryComesFirst(t *testing.T) {
 
 func TestABlockWithoutMethodsTurnsTheImpliedOnesOff(t *testing.T) {
 	c, _ := loadText(t, "provider_installation {}\n", nil)
-	if c.Methods == nil || len(c.MethodsOrImplied(t.TempDir(), os.Getenv, nil)) != 0 {
+	if c.Methods == nil || len(c.MethodsOrImplied(nil, nil)) != 0 {
 		t.Errorf("got %v", c.Methods)
 	}
 }
@@ -122,7 +115,7 @@ func TestWhatIsWrongInTheFileIsSaid(t *testing.T) {
 
 func TestANamedFileThatDoesNotExistIsAWarning(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "none")
-	c, diags := Load(func(v string) string { return map[string]string{"TF_CLI_CONFIG_FILE": name}[v] }, nil)
+	c, diags := Load("", environ.Variables{"TF_CLI_CONFIG_FILE=" + name})
 	if len(diags) != 1 || diags[0].Severity != diag.Warning || diags[0].Summary != "Unable to open CLI configuration file" || c.Methods != nil {
 		t.Errorf("got %v, %v", c, diags)
 	}
@@ -138,9 +131,7 @@ func TestTheFileInTheHomeDirectoryIsFound(t *testing.T) {
 		if err := os.WriteFile(name, []byte("plugin_cache_dir = \"/x\"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c, diags := Load(func(v string) string {
-			return map[string]string{"HOME": home, "APPDATA": home, "XDG_CONFIG_HOME": filepath.Join(home, ".config")}[v]
-		}, nil)
+		c, diags := Load("", environ.Variables{"HOME=" + home, "APPDATA=" + home, "XDG_CONFIG_HOME=" + filepath.Join(home, ".config")})
 		if len(diags) > 0 || c.CacheDir != "/x" {
 			t.Errorf("%s: got %+v, %v", file, c, diags)
 		}
@@ -148,7 +139,7 @@ func TestTheFileInTheHomeDirectoryIsFound(t *testing.T) {
 }
 
 // home makes files in a home directory, and loads the CLI configuration of its owner.
-func home(t *testing.T, files map[string]string, environ ...string) (*Config, diag.List, string) {
+func home(t *testing.T, files map[string]string, variables ...string) (*Config, diag.List, string) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -160,12 +151,7 @@ func home(t *testing.T, files map[string]string, environ ...string) (*Config, di
 			t.Fatal(err)
 		}
 	}
-	values := map[string]string{"HOME": dir, "APPDATA": dir}
-	for _, e := range environ {
-		name, value, _ := strings.Cut(e, "=")
-		values[name] = value
-	}
-	c, diags := Load(func(name string) string { return values[name] }, environ)
+	c, diags := Load(dir, environ.Variables{"HOME=" + dir, "APPDATA=" + dir}.With(variables...))
 	return c, diags, dir
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/opentofu/svchost"
 
 	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
@@ -55,7 +56,14 @@ type Config struct {
 	Timeout time.Duration
 	// DownloadRetries is how often the download of a provider package is tried again.
 	DownloadRetries int
+
+	// dir is where relative names start from; env is the environment that was read, in which helpers run too.
+	dir string
+	env environ.Variables
 }
+
+// Environ is the environment that the configuration was read in.
+func (c *Config) Environ() environ.Variables { return c.env }
 
 // Credentials are those of one host.
 type Credentials struct {
@@ -81,10 +89,11 @@ const (
 
 // Load reads the CLI configuration: the file that the environment names, or else the one in the home directory and
 // the *.tfrc files in the configuration directory; then variables. Its warnings concern the user's machine and not the
-// configuration of an estate: a command shows them on standard error, once.
-func Load(getenv func(string) string, environ []string) (*Config, diag.List) {
-	p := newPlaces(getenv)
-	c := &Config{Retries: defaultRetries, Timeout: defaultTimeout, DownloadRetries: defaultDownloadRetries}
+// configuration of an estate: a command shows them on standard error, once. dir is where relative names in the
+// environment, and those of development overrides, start from: the directory in which the command was given.
+func Load(dir string, env environ.Variables) (*Config, diag.List) {
+	p := newPlaces(env)
+	c := &Config{dir: dir, env: env, Retries: defaultRetries, Timeout: defaultTimeout, DownloadRetries: defaultDownloadRetries}
 	var diags diag.List
 	name, named := p.mainFile()
 	if name != "" {
@@ -98,7 +107,7 @@ func Load(getenv func(string) string, environ []string) (*Config, diag.List) {
 	if p.config != "" {
 		c.CredentialsFile = filepath.Join(p.config, credentialsFileName)
 	}
-	c.environment(getenv, environ)
+	c.environment()
 	if c.Helper != nil {
 		c.Helper.Program = p.helper(c.Helper.Name)
 	}
@@ -107,7 +116,7 @@ func Load(getenv func(string) string, environ []string) (*Config, diag.List) {
 
 // read adds what one file says.
 func (c *Config) read(name string, named bool) diag.List {
-	text, err := bounds.ReadFile(name, bounds.Text)
+	text, err := bounds.ReadFile(environ.Path(c.dir, name), bounds.Text)
 	switch {
 	case err == nil:
 		return c.parse(name, text)
@@ -123,7 +132,8 @@ func (c *Config) read(name string, named bool) diag.List {
 }
 
 // environment adds what variables say; they come before the files.
-func (c *Config) environment(getenv func(string) string, environ []string) {
+func (c *Config) environment() {
+	getenv := c.env.Get
 	if dir := getenv("TF_PLUGIN_CACHE_DIR"); dir != "" {
 		c.CacheDir = dir
 	}
@@ -138,7 +148,7 @@ func (c *Config) environment(getenv func(string) string, environ []string) {
 	positive("TF_REGISTRY_DISCOVERY_RETRY", func(n int) { c.Retries = n })
 	positive("TF_REGISTRY_CLIENT_TIMEOUT", func(n int) { c.Timeout = time.Duration(n) * time.Second })
 	positive("TF_PROVIDER_DOWNLOAD_RETRY", func(n int) { c.DownloadRetries = n })
-	for _, entry := range environ {
+	for _, entry := range c.env {
 		name, token, _ := strings.Cut(entry, "=")
 		encoded, ok := strings.CutPrefix(name, "TF_TOKEN_")
 		if host, err := tokenHost(encoded); ok && err == nil {
@@ -162,13 +172,14 @@ const credentialsFileName = "credentials.tfrc.json"
 
 // places are the directories of a user: config for settings, data for what is installed.
 type places struct {
-	getenv       func(string) string
+	env          environ.Variables
 	home, config string
 	data         []string
 }
 
-func newPlaces(getenv func(string) string) places {
-	p := places{getenv: getenv, home: getenv("HOME")}
+func newPlaces(env environ.Variables) places {
+	getenv := env.Get
+	p := places{env: env, home: getenv("HOME")}
 	if runtime.GOOS == "windows" {
 		p.home = getenv("APPDATA")
 	}
@@ -198,7 +209,7 @@ func exists(name string) bool {
 // mainFile returns the file to read first; named tells that a variable names it.
 func (p places) mainFile() (name string, named bool) {
 	for _, v := range []string{"TF_CLI_CONFIG_FILE", "TERRAFORM_CONFIG"} {
-		if name := p.getenv(v); name != "" {
+		if name := p.env.Get(v); name != "" {
 			return name, true
 		}
 	}
@@ -208,7 +219,7 @@ func (p places) mainFile() (name string, named bool) {
 	candidates := []string{filepath.Join(p.home, ".tofurc"), filepath.Join(p.home, ".terraformrc")}
 	if runtime.GOOS == "windows" {
 		candidates = []string{filepath.Join(p.home, "tofu.rc"), filepath.Join(p.home, "terraform.rc")}
-	} else if xdg := p.getenv("XDG_CONFIG_HOME"); xdg != "" {
+	} else if xdg := p.env.Get("XDG_CONFIG_HOME"); xdg != "" {
 		candidates = append(candidates, filepath.Join(xdg, "opentofu", "tofurc"))
 	}
 	if i := slices.IndexFunc(candidates, exists); i >= 0 {
@@ -250,18 +261,18 @@ func (p places) helper(name string) string {
 
 // MethodsOrImplied returns where to look for providers. When nothing is configured, these are the implied places, which
 // are those of OpenTofu: local directories, then the provider's registry for what none of them has. The directory
-// terraform.d/plugins is meant in workDir. held returns what a directory has packages of.
-func (c *Config) MethodsOrImplied(workDir string, getenv func(string) string, held func(dir string) []addr.Provider) []Method {
+// terraform.d/plugins is meant in the directory of the configuration. held returns what a directory has packages of.
+func (c *Config) MethodsOrImplied(env environ.Variables, held func(dir string) []addr.Provider) []Method {
 	if c.Methods != nil {
 		return c.Methods
 	}
-	dirs := []string{filepath.Join(workDir, "terraform.d", "plugins")}
-	for _, d := range newPlaces(getenv).data {
+	dirs := []string{filepath.Join("terraform.d", "plugins")}
+	for _, d := range newPlaces(env).data {
 		dirs = append(dirs, filepath.Join(d, "plugins"))
 	}
-	data := filepath.SplitList(cmp.Or(getenv("XDG_DATA_DIRS"), "/usr/local/share:/usr/share"))
-	if home := getenv("HOME"); home != "" {
-		data = append([]string{cmp.Or(getenv("XDG_DATA_HOME"), filepath.Join(home, ".local", "share"))}, data...)
+	data := filepath.SplitList(cmp.Or(env.Get("XDG_DATA_DIRS"), "/usr/local/share:/usr/share"))
+	if home := env.Get("HOME"); home != "" {
+		data = append([]string{cmp.Or(env.Get("XDG_DATA_HOME"), filepath.Join(home, ".local", "share"))}, data...)
 	}
 	for _, d := range data { // here OpenTofu has kept Terraform's name
 		dirs = append(dirs, filepath.Join(d, "terraform", "plugins"))

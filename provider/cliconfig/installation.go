@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/hcl/hcl/ast"
 
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 )
 
@@ -107,7 +108,7 @@ func (c *Config) installation(r *reader, block *ast.ObjectItem) {
 			c.overrides(r, item)
 			continue
 		}
-		if m, ok := r.method(item, kind); ok {
+		if m, ok := c.method(r, item, kind); ok {
 			c.Methods = append(c.Methods, m)
 		}
 	}
@@ -125,7 +126,7 @@ var methodKinds = map[string]struct {
 }
 
 // method reads one installation method.
-func (r *reader) method(item *ast.ObjectItem, name string) (Method, bool) {
+func (c *Config) method(r *reader, item *ast.ObjectItem, name string) (Method, bool) {
 	k, ok := methodKinds[name]
 	if !ok {
 		r.fail(item, invalidMethod, fmt.Sprintf("There is no installation method %q.", name))
@@ -154,7 +155,7 @@ func (r *reader) method(item *ast.ObjectItem, name string) (Method, bool) {
 	}
 	switch m.Kind {
 	case FilesystemMirror:
-		m.Location = expand(m.Location)
+		m.Location = c.expand(m.Location)
 	case NetworkMirror:
 		if u, err := url.Parse(m.Location); err != nil || u.Scheme != "https" || u.Host == "" {
 			r.fail(item, "Invalid URL for provider installation source",
@@ -190,10 +191,6 @@ func (c *Config) overrides(r *reader, block *ast.ObjectItem) {
 		if c.DevOverrides == nil {
 			c.DevOverrides = map[addr.Provider]string{}
 		}
-		abs, err := filepath.Abs(expand(dir))
-		if err != nil {
-			abs = expand(dir)
-		}
-		c.DevOverrides[p] = abs
+		c.DevOverrides[p] = filepath.Clean(environ.Path(c.dir, c.expand(dir)))
 	}
 }

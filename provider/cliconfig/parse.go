@@ -2,7 +2,6 @@ package cliconfig
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -50,7 +49,7 @@ func (c *Config) parse(name string, text []byte) diag.List {
 		switch keyOf(item) {
 		case "plugin_cache_dir":
 			if dir, ok := r.text(item); ok && c.CacheDir == "" { // the main file comes before those of the directory
-				c.CacheDir = expand(dir)
+				c.CacheDir = c.expand(dir)
 			}
 		case "provider_installation":
 			of := &reader{name: name}
@@ -132,13 +131,13 @@ func (c *Config) protocols(r *reader, block *ast.ObjectItem) {
 }
 
 // expand replaces a leading ~ and environment variables, as in paths that people write.
-func expand(path string) string {
+func (c *Config) expand(path string) string {
 	if rest, ok := strings.CutPrefix(path, "~/"); ok {
-		if home, err := os.UserHomeDir(); err == nil {
+		if home, err := c.env.Home(); err == nil {
 			path = filepath.Join(home, rest)
 		}
 	}
-	return os.ExpandEnv(path)
+	return c.env.Expand(path)
 }
 
 // reader takes settings out of a file, and collects what is wrong with them.

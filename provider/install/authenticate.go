@@ -13,6 +13,7 @@ import (
 	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
 	"golang.org/x/mod/sumdb/dirhash"
 
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 )
 
@@ -214,8 +215,8 @@ func (c checks) signer() (id string, expired bool, err error) {
 
 // mustBeSigned tells whether a provider has to have a signature. The default registry has providers whose authors
 // have given no key; OPENTOFU_ENFORCE_GPG_VALIDATION=true refuses those.
-func mustBeSigned(p addr.Provider, getenv func(string) string) bool {
-	return p.Host != addr.DefaultHost || getenv("OPENTOFU_ENFORCE_GPG_VALIDATION") == "true"
+func mustBeSigned(p addr.Provider, env environ.Variables) bool {
+	return p.Host != addr.DefaultHost || env.Get("OPENTOFU_ENFORCE_GPG_VALIDATION") == "true"
 }
 
 // validHash tells whether a hash has a scheme, and the right form where the scheme is known.

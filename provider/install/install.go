@@ -19,6 +19,7 @@ import (
 	"github.com/apparentlymart/go-versions/versions"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
@@ -35,7 +36,8 @@ type Options struct {
 	CLI   *cliconfig.Config
 	// Services reach registries and mirrors.
 	Services *services.Services
-	// WorkDir is the directory of the configuration; DataDir holds what is installed (.terraform).
+	// WorkDir is the directory of the configuration, absolute; relative names of files start from it. DataDir holds what is
+	// installed (.terraform).
 	WorkDir, DataDir string
 	// Methods, when set, take the place of all that are configured (init -plugin-dir, providers lock).
 	Methods  []cliconfig.Method
@@ -43,7 +45,8 @@ type Options struct {
 	Upgrade  bool
 	// AnyVersion has Selected take what is locked and installed, whatever versions the configuration asks for.
 	AnyVersion bool
-	Getenv     func(string) string
+	// Env is the environment of the operation.
+	Env environ.Variables
 	// Managed are the providers that need no package: reattached ones.
 	Managed map[addr.Provider]bool
 	// Inferred, when set, returns what is to be said of a provider that its registry does not know: that it was only
@@ -92,6 +95,16 @@ func InstallDir(dataDir string, p addr.Provider, version, platform string) strin
 // packageDir returns where a package lies below a directory of unpacked packages.
 func packageDir(base string, p addr.Provider, version, platform string) string {
 	return filepath.Join(base, p.Host, p.Namespace, p.Type, version, platform)
+}
+
+// installDir returns where a package lies, as the process can open it.
+func (o Options) installDir(p addr.Provider, version string) string {
+	return InstallDir(environ.Path(o.WorkDir, o.DataDir), p, version, o.Platform)
+}
+
+// sharedDir returns where a package lies in the shared cache directory, as the process can open it.
+func (o Options) sharedDir(p addr.Provider, version string) string {
+	return packageDir(environ.Path(o.WorkDir, o.CLI.CacheDir), p, version, o.Platform)
 }
 
 // downloads is how many packages are brought here at a time. Waiting for servers takes no processor.
@@ -266,7 +279,7 @@ func (o Options) present(p addr.Provider, l *lock.Provider) bool {
 	if len(l.Hashes) == 0 {
 		return false
 	}
-	if verify(InstallDir(o.DataDir, p, l.Version.String(), o.Platform), p, l.Hashes) != nil {
+	if verify(o.installDir(p, l.Version.String()), p, l.Hashes) != nil {
 		return false
 	}
 	o.report(Event{Kind: Present, Provider: p, Version: l.Version.String()})
@@ -279,11 +292,11 @@ func (o Options) cached(p addr.Provider, l *lock.Provider) bool {
 		return false
 	}
 	version := l.Version.String()
-	shared := packageDir(o.CLI.CacheDir, p, version, o.Platform)
+	shared := o.sharedDir(p, version)
 	if verify(shared, p, l.Hashes) != nil {
 		return false
 	}
-	target := InstallDir(o.DataDir, p, version, o.Platform)
+	target := o.installDir(p, version)
 	unlock, err := lockDir(target)
 	if err != nil {
 		return false // whoever installs says why

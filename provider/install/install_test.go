@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
@@ -82,8 +83,8 @@ func (w *world) archive(mirror string, p addr.Provider, version, platform string
 	return name
 }
 
-func (w *world) getenv(name string) string {
-	return map[string]string{"HOME": w.home, "XDG_DATA_DIRS": filepath.Join(w.home, "none")}[name]
+func (w *world) env() environ.Variables {
+	return environ.Variables{"HOME=" + w.home, "XDG_DATA_DIRS=" + filepath.Join(w.home, "none")}
 }
 
 // options install these providers from the world's mirror.
@@ -91,7 +92,7 @@ func (w *world) options(required map[addr.Provider][]string) Options {
 	return Options{
 		Required: required, Locks: &lock.Locks{}, WorkDir: w.work, DataDir: filepath.Join(w.work, ".terraform"),
 		CLI:      &cliconfig.Config{Methods: []cliconfig.Method{{Kind: cliconfig.FilesystemMirror, Location: w.mirror}}},
-		Platform: platform, Getenv: w.getenv,
+		Platform: platform, Env: w.env(),
 		Report: func(e Event) {
 			name := map[EventKind]string{Finding: "finding", Reusing: "reusing", Present: "present", Installing: "installing", Installed: "installed", Linked: "linked", Builtin: "builtin"}[e.Kind]
 			if e.Shared {

@@ -24,13 +24,15 @@ type candidate struct {
 // filesystemMirror is a directory of packages, as a source.
 type filesystemMirror struct {
 	dir string
+	// name is the directory as the user has named it.
+	name string
 	// mayMiss allows that there is no such directory.
 	mayMiss bool
 }
 
 func (f filesystemMirror) available(_ context.Context, p addr.Provider) ([]versions.Version, []string, error) {
 	if _, err := os.Stat(f.dir); err != nil && !f.mayMiss {
-		return nil, nil, fmt.Errorf("cannot search %s: %w", f.dir, err)
+		return nil, nil, fmt.Errorf("cannot search %s: %w", f.name, err)
 	}
 	var out []versions.Version
 	for _, c := range inMirror(f.dir, p) {
@@ -51,7 +53,7 @@ func (f filesystemMirror) locate(_ context.Context, p addr.Provider, v versions.
 	return candidate{}, &platformError{provider: p, version: v, platform: platform}
 }
 
-func (f filesystemMirror) where(addr.Provider) string { return f.dir }
+func (f filesystemMirror) where(addr.Provider) string { return f.name }
 
 // providersIn returns the providers that a filesystem mirror has packages of.
 func providersIn(dir string) []addr.Provider {

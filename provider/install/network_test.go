@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/services"
@@ -166,9 +167,7 @@ func TestTheTokenOfAHostGoesToItsRegistry(t *testing.T) {
 	w.has(w.fails(o), "Failed to resolve provider packages", "requires authentication credentials", "TF_TOKEN_")
 	rc := filepath.Join(w.home, "rc")
 	w.ok(os.WriteFile(rc, []byte(r.HostBlock("registry.example.com")), 0o600))
-	cli, diags := cliconfig.Load(func(name string) string {
-		return map[string]string{"TF_CLI_CONFIG_FILE": rc}[name]
-	}, []string{"TF_TOKEN_registry_example_com=secret"})
+	cli, diags := cliconfig.Load(w.work, environ.Variables{"TF_CLI_CONFIG_FILE=" + rc, "TF_TOKEN_registry_example_com=secret"})
 	if diags.HasErrors() {
 		t.Fatal(diags.Err())
 	}
@@ -194,7 +193,7 @@ func TestProvidersWithoutAKeyAreForTheDefaultRegistryAlone(t *testing.T) {
 	}
 	rc := filepath.Join(w.home, "rc")
 	w.ok(os.WriteFile(rc, []byte(r.HostBlock(addr.DefaultHost)), 0o600))
-	cli, diags := cliconfig.Load(func(name string) string { return map[string]string{"TF_CLI_CONFIG_FILE": rc}[name] }, nil)
+	cli, diags := cliconfig.Load(w.work, environ.Variables{"TF_CLI_CONFIG_FILE=" + rc})
 	if diags.HasErrors() {
 		t.Fatal(diags.Err())
 	}
@@ -204,13 +203,7 @@ func TestProvidersWithoutAKeyAreForTheDefaultRegistryAlone(t *testing.T) {
 		t.Errorf("hashes %q, %+v", got, auth)
 	}
 	o.Locks, o.DataDir = nil, o.DataDir+"2"
-	getenv := o.Getenv
-	o.Getenv = func(name string) string {
-		if name == "OPENTOFU_ENFORCE_GPG_VALIDATION" {
-			return "true"
-		}
-		return getenv(name)
-	}
+	o.Env = o.Env.With("OPENTOFU_ENFORCE_GPG_VALIDATION=true")
 	w.has(w.fails(o), "Failed to install provider", "not signed with a valid signing key")
 }
 

@@ -31,7 +31,7 @@ func (o Options) place(ctx context.Context, p addr.Provider, c candidate, constr
 		out.Hashes = slices.Clone(locked.Hashes)
 	}
 	t := &placement{options: o, provider: p, candidate: c, known: out.Hashes}
-	hashes, err := t.put(ctx, InstallDir(o.DataDir, p, version, o.Platform))
+	hashes, err := t.put(ctx, o.installDir(p, version))
 	if ctx.Err() != nil && err != nil {
 		return nil, interrupted()
 	}
@@ -84,7 +84,7 @@ func (t *placement) put(ctx context.Context, target string) ([]string, error) {
 		defer unlock()
 		return t.unpack(ctx, target, false)
 	}
-	shared := packageDir(t.options.CLI.CacheDir, t.provider, c.version.String(), t.options.Platform)
+	shared := t.options.sharedDir(t.provider, c.version.String())
 	hashes, err := t.share(ctx, shared)
 	if err != nil {
 		return nil, err
@@ -223,12 +223,8 @@ func noExecutable(where string, p addr.Provider) error {
 	return fmt.Errorf("provider binary not found: could not find executable file starting with terraform-provider-%s in %s", p.Type, where)
 }
 
-// link makes target a link to an unpacked package, in the place of what is there.
+// link makes target a link to an unpacked package, in the place of what is there. source is absolute.
 func link(source, target string) error {
-	abs, err := filepath.Abs(source)
-	if err != nil {
-		return err
-	}
 	if info, err := os.Lstat(target); err == nil && info.IsDir() {
 		if err := os.RemoveAll(target); err != nil { // a link cannot be renamed over a directory
 			return err
@@ -238,7 +234,7 @@ func link(source, target string) error {
 	if err := os.RemoveAll(tmp); err != nil { // of a process that died
 		return err
 	}
-	if err := os.Symlink(abs, tmp); err != nil {
+	if err := os.Symlink(source, tmp); err != nil {
 		return err
 	}
 	return os.Rename(tmp, target)

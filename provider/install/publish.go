@@ -16,6 +16,7 @@ import (
 	"github.com/apparentlymart/go-versions/versions"
 	"golang.org/x/mod/sumdb/dirhash"
 
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/lock"
@@ -61,7 +62,7 @@ func Checksums(ctx context.Context, o Options, platforms []string) (*lock.Locks,
 // filesystem mirror and, over HTTP, as a network mirror.
 func Mirror(ctx context.Context, o Options, dir string, platforms []string) diag.List {
 	diags := o.eachPackage(ctx, platforms, mirrorTrouble, func(p addr.Provider, _ string, c candidate) (*Authentication, error) {
-		base := filepath.Join(dir, p.Host, p.Namespace, p.Type)
+		base := filepath.Join(environ.Path(o.WorkDir, dir), p.Host, p.Namespace, p.Type)
 		if err := os.MkdirAll(base, 0o755); err != nil {
 			return nil, err
 		}
@@ -80,7 +81,7 @@ func Mirror(ctx context.Context, o Options, dir string, platforms []string) diag
 		if p.IsBuiltin() {
 			continue
 		}
-		if err := index(dir, p); err != nil {
+		if err := index(environ.Path(o.WorkDir, dir), p); err != nil {
 			diags = diags.Append(diag.New(diag.Error, "Failed to update indexes", fmt.Sprintf("Writing the index of %s: %s.", p, err), nil))
 		}
 	}

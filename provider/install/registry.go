@@ -13,6 +13,7 @@ import (
 
 	"github.com/apparentlymart/go-versions/versions"
 
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/provider/services"
 )
@@ -22,7 +23,7 @@ import (
 type origin struct {
 	services *services.Services
 	retries  int
-	getenv   func(string) string
+	env      environ.Variables
 }
 
 func (r *origin) where(p addr.Provider) string { return "registry " + p.Host }
@@ -127,8 +128,8 @@ func (r *origin) checks(ctx context.Context, p addr.Provider, rel release, from 
 	for _, k := range rel.Keys.GPG {
 		c.keys = append(c.keys, k.Armor)
 	}
-	c.enforce = mustBeSigned(p, r.getenv)
-	c.enforceExpiration = r.getenv("OPENTOFU_ENFORCE_GPG_EXPIRATION") == "true"
+	c.enforce = mustBeSigned(p, r.env)
+	c.enforceExpiration = r.env.Get("OPENTOFU_ENFORCE_GPG_EXPIRATION") == "true"
 	var err error
 	if c.sums, err = r.file(ctx, from, rel.SumsURL, "SHASUMS URL"); err != nil {
 		return c, r.failed(p, fmt.Errorf("failed to retrieve authentication checksums for provider: %w", err))

@@ -94,7 +94,7 @@ func (o Options) selected(p addr.Provider) (pkg *Package, inconsistent, missing 
 	if problem := meets(locked, o.Required[p]); problem != "" && !o.AnyVersion {
 		return nil, fmt.Sprintf("provider %s: %s", p, problem), ""
 	}
-	dir := InstallDir(o.DataDir, p, locked.Version.String(), o.Platform)
+	dir := o.installDir(p, locked.Version.String())
 	switch err := verify(dir, p, locked.Hashes); {
 	case err == nil:
 		return &Package{Version: locked.Version.String(), Dir: dir, Executable: executable(dir, p), Hashes: locked.Hashes}, "", ""

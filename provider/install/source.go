@@ -8,6 +8,7 @@ import (
 
 	"github.com/apparentlymart/go-versions/versions"
 
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
@@ -80,7 +81,7 @@ type sources []methodSource
 func (o Options) sources() sources {
 	methods := o.Methods
 	if methods == nil {
-		methods = o.CLI.MethodsOrImplied(o.WorkDir, o.Getenv, providersIn)
+		methods = o.CLI.MethodsOrImplied(o.Env, func(dir string) []addr.Provider { return providersIn(environ.Path(o.WorkDir, dir)) })
 	}
 	var out sources
 	for _, m := range methods {
@@ -91,13 +92,13 @@ func (o Options) sources() sources {
 		var s source
 		switch m.Kind {
 		case cliconfig.FilesystemMirror:
-			s = filesystemMirror{dir: m.Location, mayMiss: m.MayMiss}
+			s = filesystemMirror{dir: environ.Path(o.WorkDir, m.Location), name: m.Location, mayMiss: m.MayMiss}
 		case cliconfig.NetworkMirror:
 			s = &networkMirror{services: o.Services, base: m.Location, retries: retries, trustAll: m.TrustAllHashes}
 		case cliconfig.OCIMirror:
 			s = unsupported("the OCI mirror " + m.Location)
 		default:
-			s = &origin{services: o.Services, retries: retries, getenv: o.Getenv}
+			s = &origin{services: o.Services, retries: retries, env: o.Env}
 		}
 		out = append(out, methodSource{m, s})
 	}

@@ -31,7 +31,7 @@ type Options struct {
 	StartTimeout time.Duration
 	// Log receives what plugins log, and what happens to them; nil for nothing. See LogFromEnvironment.
 	Log hclog.Logger
-	// Env is the environment of the processes; nil for the host's own.
+	// Env is the environment of the processes; nil is an empty one.
 	Env []string
 	// DisableTLS makes connections without mutual TLS, as TF_DISABLE_PLUGIN_TLS asks for.
 	DisableTLS bool
@@ -212,8 +212,8 @@ func (p Package) identity() (identity, executable string, err error) {
 			return "", "", err
 		}
 	}
-	if executable, err = filepath.Abs(executable); err != nil { // it is started from another directory, perhaps
-		return "", "", err
+	if !filepath.IsAbs(executable) { // it is started from another directory, perhaps
+		return "", "", fmt.Errorf("the file %s of the plugin is not named absolutely", executable)
 	}
 	if p.Hash != "" {
 		return fmt.Sprintf("hash %s %s %q %s", p.Source, p.Hash, p.Env, p.WorkDir), executable, nil

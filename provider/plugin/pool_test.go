@@ -76,7 +76,7 @@ func (th *theatre) host() *Host {
 	return h
 }
 
-var thingPackage = Package{Source: "example.com/test/thing", Executable: "x", Hash: "h1:x"}
+var thingPackage = Package{Source: "example.com/test/thing", Executable: "/x", Hash: "h1:x"}
 
 // counting returns a configure that counts its calls.
 func counting(n *atomic.Int32) Configure {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -156,9 +155,6 @@ func (s *started) obituary() string {
 // Options.Log takes. What the host's own environment says counts more.
 func environment(o Options, p Package) []string {
 	base := o.Env
-	if base == nil {
-		base = os.Environ()
-	}
 	level := hclog.Warn
 	if asked := o.Log.GetLevel(); asked != hclog.NoLevel && asked < level {
 		level = asked

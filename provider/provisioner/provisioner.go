@@ -4,12 +4,9 @@
 package provisioner
 
 import (
-	"os"
-	"path/filepath"
-	"strings"
-
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
@@ -47,12 +44,12 @@ func Problem(typeName string, config cty.Value) (summary, detail string) {
 }
 
 // Files are the paths of files and directories that the value of a block names: scripts, or a source. A path that begins
-// with ~ is in the user's home directory.
-func Files(typeName string, config cty.Value) []string {
+// with ~ is in the home directory that the environment names.
+func Files(typeName string, config cty.Value, env environ.Variables) []string {
 	var out []string
 	add := func(v cty.Value) {
 		if !v.IsNull() {
-			out = append(out, home(v.AsString()))
+			out = append(out, env.ExpandHome(v.AsString()))
 		}
 	}
 	switch typeName {
@@ -67,19 +64,6 @@ func Files(typeName string, config cty.Value) []string {
 		add(config.GetAttr("source"))
 	}
 	return out
-}
-
-// home expands the home directory, where there is one.
-func home(path string) string {
-	rest, ok := strings.CutPrefix(path, "~")
-	if !ok || rest != "" && rest[0] != '/' && rest[0] != filepath.Separator {
-		return path
-	}
-	dir, err := os.UserHomeDir()
-	if err != nil {
-		return path
-	}
-	return dir + rest
 }
 
 // empty tells whether a value is surely no text.

@@ -32,7 +32,7 @@ func (c credentials) ForHost(ctx context.Context, host svchost.Hostname) (svcaut
 	if c.config.Helper == nil || c.config.Helper.Program == "" {
 		return nil, nil
 	}
-	out, err := RunHelper(ctx, c.config.Helper, "get", string(host), nil)
+	out, err := runHelper(ctx, c.config, "get", string(host), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -48,13 +48,14 @@ func (c credentials) ForHost(ctx context.Context, host svchost.Hostname) (svcaut
 	return svcauth.HostCredentialsToken(object.Token), nil
 }
 
-// RunHelper runs a credentials helper with one of its verbs (get, store, forget), and returns what it prints.
-func RunHelper(ctx context.Context, h *cliconfig.Helper, verb, host string, input []byte) ([]byte, error) {
+// runHelper runs the credentials helper with one of its verbs (get, store, forget), and returns what it prints.
+func runHelper(ctx context.Context, config *cliconfig.Config, verb, host string, input []byte) ([]byte, error) {
+	h := config.Helper
 	if h.Program == "" {
 		return nil, fmt.Errorf("the credentials helper %q is not installed", h.Name)
 	}
 	cmd := exec.CommandContext(ctx, h.Program, append(h.Args[:len(h.Args):len(h.Args)], verb, host)...)
-	cmd.Stdin = bytes.NewReader(input)
+	cmd.Env, cmd.Stdin = config.Environ().List(), bytes.NewReader(input)
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -34,13 +33,14 @@ type Options struct {
 	Config *cliconfig.Config
 	// Version is what requests say that they were made by, for hosts that answer by version.
 	Version string
-	// Transport carries the requests; nil for the usual one, with the proxies and roots of the machine.
+	// Transport carries the requests; nil for the usual one, with the proxies of the
+	// Surroundings and the roots of the machine.
 	Transport http.RoundTripper
 	// Wait is the pause before a request is made a second time; it doubles with each. 0 is one second. What a host
 	// asks for itself (Retry-After) comes first.
 	Wait time.Duration
 	// Surroundings are the operation's environment, for stores that have credentials of their own: those of clouds, and
-	// OCI registries. Without an Env it is the environment of the process.
+	// OCI registries. Without an Environ it is the environment that Config was read in.
 	Surroundings cloud.Surroundings
 }
 
@@ -53,17 +53,18 @@ type Services struct {
 
 // New returns services that use the CLI configuration's hosts, credentials and limits.
 func New(o Options) *Services {
-	if o.Transport == nil {
-		o.Transport = http.DefaultTransport
-	}
 	if o.Wait == 0 {
 		o.Wait = time.Second
 	}
-	if o.Surroundings.Env == nil {
-		o.Surroundings.Env = os.Getenv
+	if o.Surroundings.Environ == nil {
+		o.Surroundings.Environ = o.Config.Environ()
 	}
 	if o.Surroundings.UserAgent == "" {
 		o.Surroundings.UserAgent = "OpenTofu/" + o.Version + " (Millipede)"
+	}
+	o.Surroundings = o.Surroundings.Completed()
+	if o.Transport == nil {
+		o.Transport = o.Surroundings.Transport()
 	}
 	s := &Services{options: o, plain: &http.Client{Transport: agent{o.Version, o.Transport}}}
 	s.disco = disco.New(

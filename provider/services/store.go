@@ -77,7 +77,7 @@ func (s *Services) change(ctx context.Context, host, verb string, to map[string]
 				return err
 			}
 		}
-		_, err := RunHelper(ctx, s.options.Config.Helper, verb, string(name), input)
+		_, err := runHelper(ctx, s.options.Config, verb, string(name), input)
 		return err
 	}
 	file, _, err := s.written(name)

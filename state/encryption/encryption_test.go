@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
+	"github.com/millipede-iac/millipede/cloud"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/encryption"
 )
@@ -43,7 +44,7 @@ func block(t *testing.T, text string) hcl.Body {
 
 func setUp(t *testing.T, text, environment string) (*encryption.Encryption, diag.List) {
 	t.Helper()
-	o := encryption.Options{Environment: environment}
+	o := encryption.Options{Environment: environment, Surroundings: cloud.Surroundings{Environ: os.Environ()}}
 	if text != "" {
 		o.Block = block(t, text)
 	}

@@ -12,11 +12,15 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/cloud"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
 // externalKeys is the key provider external: a program of the user gives the keys.
-type externalKeys struct{ command []string }
+type externalKeys struct {
+	command      []string
+	surroundings cloud.Surroundings
+}
 
 const keysMagic = "OpenTofu-External-Key-Provider"
 
@@ -25,7 +29,7 @@ func newExternalKeys(a given) (source, diag.List) {
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	k := &externalKeys{}
+	k := &externalKeys{surroundings: a.session.surroundings}
 	return k, diags.Append(a.take(content, "command", cty.List(cty.String), &k.command))
 }
 
@@ -57,7 +61,7 @@ func (k *externalKeys) provide(ctx context.Context, kept json.RawMessage) (pair,
 		Keys pair         `json:"keys"`
 		Meta externalMeta `json:"meta"`
 	}
-	if err := call(ctx, k.command, keysMagic, request, &answer); err != nil {
+	if err := call(ctx, k.surroundings, k.command, keysMagic, request, &answer); err != nil {
 		return pair{}, nil, err
 	}
 	meta, err := json.Marshal(answer.Meta)
@@ -69,7 +73,7 @@ const patience = time.Minute
 
 // call runs a program that speaks the protocol of the header with this magic, version 1: it writes a line that says so, is
 // given the request as JSON on its standard input, and writes the answer as JSON.
-func call(ctx context.Context, command []string, magic string, request, answer any) error {
+func call(ctx context.Context, s cloud.Surroundings, command []string, magic string, request, answer any) error {
 	input, err := json.Marshal(request)
 	if err != nil {
 		return err
@@ -77,7 +81,12 @@ func call(ctx context.Context, command []string, magic string, request, answer a
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	program, err := s.Environ.Program(s.Dir, command[0])
+	if err != nil {
+		return fmt.Errorf("running %s: %w", command[0], err)
+	}
+	cmd := exec.CommandContext(ctx, program, command[1:]...)
+	cmd.Args[0], cmd.Dir, cmd.Env = command[0], s.Dir, s.Environ.List()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("running %s: %w%s", command[0], err, said(&stderr))

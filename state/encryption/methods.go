@@ -10,6 +10,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/cloud"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
@@ -102,6 +103,7 @@ func gcm(key []byte) (cipher.AEAD, error) {
 type externalMethod struct {
 	keys             *pair
 	encrypt, decrypt []string
+	surroundings     cloud.Surroundings
 }
 
 const methodMagic = "OpenTofu-External-Encryption-Method"
@@ -111,7 +113,7 @@ func newExternalMethod(a given) (method, diag.List) {
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	m := &externalMethod{}
+	m := &externalMethod{surroundings: a.session.surroundings}
 	if attr, ok := content.Attributes["keys"]; ok {
 		keys, more := a.keyPair(attr.Expr)
 		diags = diags.Append(more)
@@ -143,7 +145,7 @@ func (m *externalMethod) seal(ctx context.Context, plain []byte) ([]byte, error)
 		r.Key = m.keys.Encryption
 	}
 	var out methodAnswer
-	err := call(ctx, m.encrypt, methodMagic, r, &out)
+	err := call(ctx, m.surroundings, m.encrypt, methodMagic, r, &out)
 	return out.Payload, err
 }
 
@@ -155,6 +157,6 @@ func (m *externalMethod) open(ctx context.Context, sealed []byte) ([]byte, error
 		}
 	}
 	var out methodAnswer
-	err := call(ctx, m.decrypt, methodMagic, r, &out)
+	err := call(ctx, m.surroundings, m.decrypt, methodMagic, r, &out)
 	return out.Payload, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/cloud"
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/arguments"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/schema"
@@ -62,7 +63,9 @@ type Place struct {
 	Kinds Kinds
 	// Dir is the directory that relative paths start from; default: the working directory.
 	Dir string
-	// Env returns the value of an environment variable of the operation, empty when it is not set; default: none is.
+	// Environ is the environment of the operation, which the programs that a backend starts get too; default: none.
+	Environ environ.Variables
+	// Env returns the value of an environment variable, empty when it is not set; default: Environ does.
 	Env func(name string) string
 	// UserAgent is what servers are told; default "Millipede".
 	UserAgent string
@@ -148,7 +151,7 @@ func (p Place) withDefaults() Place {
 		p.Kinds = Own()
 	}
 	if p.Env == nil {
-		p.Env = func(string) string { return "" }
+		p.Env = p.Environ.Get
 	}
 	if p.UserAgent == "" {
 		p.UserAgent = "Millipede"
@@ -221,7 +224,7 @@ func missing(name string, env []string) *diag.Diagnostic {
 
 // Surroundings returns what packages that ask services take from the place.
 func (p Place) Surroundings() cloud.Surroundings {
-	return cloud.Surroundings{Dir: p.Dir, Env: p.Env, UserAgent: p.UserAgent}
+	return cloud.Surroundings{Dir: p.Dir, Environ: p.Environ, Env: p.Env, UserAgent: p.UserAgent}
 }
 
 // Path returns a path of a file as the place means it: relative ones start from its directory.

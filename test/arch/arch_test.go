@@ -115,6 +115,24 @@ import "` + module + `/wire/wiretest"`},
 			},
 			want: []string{"worker/a.go: imports golang.org/x/net/http/httpproxy, which only cloud, cloud/aws may"},
 		},
+		"an operation that asks the process what it should be told": {
+			tree: map[string]string{
+				"worker/a.go": `// Package worker is bad.
+package worker
+import ("os"; files "path/filepath"; . "os/signal"; "net/http")
+var home, err = os.UserHomeDir()
+var base = func() string { name, _ := files.Abs(os.Getenv("X")); return name }
+var client = http.DefaultTransport`,
+				"cloud/a.go":       "// Package cloud is good.\npackage cloud\nimport \"net/http\"\nvar t = http.DefaultTransport\n",
+				"cmd/worker/a.go":  "// Command worker is good.\npackage main\nimport \"os\"\nvar dir, err = os.Getwd()\n",
+				"worker/b.go":      "package worker\nimport \"os\"\nvar f, e = os.Open(os.DevNull)\n",
+				"worker/a_test.go": "package worker\nimport \"os\"\nvar dir, err = os.Getwd()\n",
+			},
+			want: []string{
+				"worker/a.go: uses net/http.DefaultTransport", "worker/a.go: uses os.Getenv", "worker/a.go: uses os.UserHomeDir",
+				"worker/a.go: uses os/signal.*", "worker/a.go: uses path/filepath.Abs",
+			},
+		},
 		"an actor that imports the other one or an adapter": {
 			tree: map[string]string{
 				"coordinator/a.go": `// Package coordinator is bad.

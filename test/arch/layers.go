@@ -1,7 +1,7 @@
 // Package arch keeps the project in the shape that its architecture draws: which package may import which, and what
 // every package and file owes its reader.
 //
-// It looks at file headers only; what the code does is for the other tests.
+// It looks at imports, comments and the names that a file uses; what the code does is for the other tests.
 package arch
 
 const module = "github.com/millipede-iac/millipede"
@@ -14,9 +14,10 @@ var layers = map[string]int{
 	"cloud/aws":          0, // who asks, and how: what is asked is for the packages that ask
 	"cloud/call":         0,
 	"cloud/google":       0,
-	"cloud":              0,
+	"cloud":              1, // above environ
 	"bounds":             0,
 	"bug":                0,
+	"environ":            0,
 	"filelock":           0,
 	"lang/diag":          0,
 	"lang/marks":         0,
@@ -143,6 +144,30 @@ var confined = map[string][]string{
 	"github.com/aws/":            {"cloud/aws"},
 	"golang.org/x/net/":          {"cloud", "cloud/aws"},
 	"golang.org/x/oauth2/google": {"cloud/google"},
+}
+
+// processWide are the identifiers, by package, that ask the process for something, or change it, that belongs to one
+// operation: its directory, environment, streams, signals, end. Only the commands may use them; everything below is told
+// (package environ), so that operations in several directories and environments run in one process. "*" is all of a package.
+var processWide = map[string][]string{
+	"os": {
+		"Args", "Chdir", "Clearenv", "Environ", "Exit", "ExpandEnv", "Getenv", "Getwd", "LookupEnv", "Setenv", "Stderr", "Stdin",
+		"Stdout", "Unsetenv", "UserCacheDir", "UserConfigDir", "UserHomeDir",
+	},
+	"os/exec":       {"LookPath"},
+	"os/signal":     {"*"},
+	"path/filepath": {"Abs"},
+	"log":           {"Default", "Fatal", "Fatalf", "Fatalln", "Print", "Printf", "Println"},
+	"fmt":           {"Print", "Printf", "Println", "Scan", "Scanf", "Scanln"},
+	"net/http":      {"DefaultClient", "DefaultTransport", "Get", "Head", "Post", "PostForm", "ProxyFromEnvironment"},
+	"syscall":       {"Chdir", "Environ", "Exit", "Getenv", "Getwd", "Setenv"},
+}
+
+// told are the uses of these identifiers that give an operation what is its own.
+var told = map[string][]string{
+	"cloud":     {"net/http.DefaultTransport"}, // cloned, with the operation's proxies
+	"environ":   {"os/exec.LookPath"},          // of paths alone
+	"failpoint": {"os.Getenv", "os.Stderr"},    // only in programs that are built for tests
 }
 
 // maxLines is where a file has stopped to tell one story. The aim is 500.

@@ -19,6 +19,7 @@ func violations(files []file) []string {
 		checkComment(folder, of[folder], report)
 		for _, f := range of[folder] {
 			checkImports(f, report)
+			checkProcessWide(f, report)
 		}
 	}
 	for _, f := range files {
@@ -104,6 +105,21 @@ func checkConfined(f file, path, tree string, report func(string, ...any)) {
 	for library, packages := range confined {
 		if strings.HasPrefix(path, library) && tree != "test" && !slices.Contains(packages, f.folder) {
 			report("%s: imports %s, which only %s may", f.path, path, strings.Join(packages, ", "))
+		}
+	}
+}
+
+// checkProcessWide keeps what belongs to one operation out of the reach of everything below the commands.
+func checkProcessWide(f file, report func(string, ...any)) {
+	if within(f.folder, "cmd") || within(f.folder, "test") {
+		return
+	}
+	for _, use := range f.uses {
+		i := strings.LastIndex(use, ".")
+		names := processWide[use[:i]]
+		if (slices.Contains(names, use[i+1:]) || slices.Contains(names, "*") || use[i+1:] == "*" && names != nil) &&
+			!slices.Contains(told[f.folder], use) {
+			report("%s: uses %s, which is the whole process's: an operation is told its directory, environment and streams", f.path, use)
 		}
 	}
 }

@@ -19,6 +19,7 @@ type file struct {
 	name      string // of the package
 	comment   string // on the package
 	imports   []string
+	uses      []string // what it takes from packages, as "path/of/package.Name"; "path/of/package.*" for all that it exports
 	lines     int
 	test      bool
 	generated bool
@@ -57,7 +58,7 @@ func readFile(root fs.FS, p string) (file, error) {
 	if err != nil {
 		return file{}, err
 	}
-	parsed, err := parser.ParseFile(token.NewFileSet(), p, text, parser.ImportsOnly|parser.ParseComments)
+	parsed, err := parser.ParseFile(token.NewFileSet(), p, text, parser.SkipObjectResolution|parser.ParseComments)
 	if err != nil {
 		return file{}, err
 	}
@@ -77,7 +78,35 @@ func readFile(root fs.FS, p string) (file, error) {
 		}
 		f.imports = append(f.imports, imported)
 	}
+	f.uses = uses(parsed, f.imports)
 	return f, nil
+}
+
+// uses returns the exported identifiers that a file takes from the packages that it imports, sorted, each once. A local
+// variable that is named like a package counts as that package.
+func uses(parsed *ast.File, imports []string) []string {
+	named := map[string]string{} // the packages by the names that they have in the file
+	var out []string
+	for i, spec := range parsed.Imports {
+		name := path.Base(imports[i])
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		if name == "." {
+			out = append(out, imports[i]+".*")
+		}
+		named[name] = imports[i]
+	}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := s.X.(*ast.Ident); ok && named[x.Name] != "" {
+				out = append(out, named[x.Name]+"."+s.Sel.Name)
+			}
+		}
+		return true
+	})
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // folders returns the production files of each folder, and the folders in order.

@@ -32,9 +32,13 @@ func (r Runner) localExec(ctx context.Context, c call) diag.List {
 	}
 
 	out := &lines{say: c.say}
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Dir = dir
-	cmd.Env = append(slices.Clone(r.Environment), variables(c.config)...)
+	program, err := r.Environment.Program(dir, args[0])
+	if err != nil {
+		return diag.Errors("local-exec provisioner error", fmt.Sprintf("The command of %s was not run: %s.", c.address, err), nil)
+	}
+	cmd := exec.CommandContext(ctx, program, args[1:]...)
+	cmd.Args[0], cmd.Dir = args[0], dir
+	cmd.Env = r.Environment.With(variables(c.config)...)
 	cmd.Stdout, cmd.Stderr = out, out // one pipe, so that the order stays
 	ownGroup(cmd)
 	err = cmd.Run()

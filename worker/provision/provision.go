@@ -12,6 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/coding"
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/provisioner"
 	"github.com/millipede-iac/millipede/wire"
@@ -19,8 +20,8 @@ import (
 
 // Runner runs provisioners.
 type Runner struct {
-	// Environment is what programs start with, as os.Environ gives it; a provisioner's own variables come on top.
-	Environment []string
+	// Environment is what programs start with; a provisioner's own variables come on top.
+	Environment environ.Variables
 }
 
 // call is one provisioner that runs.

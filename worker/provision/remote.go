@@ -22,7 +22,7 @@ import (
 
 // remoteExec runs scripts on another machine.
 func (r Runner) remoteExec(ctx context.Context, c call) diag.List {
-	scripts, err := c.scripts()
+	scripts, err := r.scripts(c)
 	if err != nil {
 		return c.failed(err)
 	}
@@ -46,7 +46,7 @@ func (r Runner) file(ctx context.Context, c call) diag.List {
 		data := []byte(content.AsString())
 		return r.connected(ctx, c, nil, func(client *remote.Client) error { return client.Copy(destination, remote.Bytes("", data)) })
 	}
-	source := provisioner.Files(c.Type, c.config)
+	source := provisioner.Files(c.Type, c.config, r.Environment)
 	if len(source) != 1 {
 		return c.failed(errors.New("there is neither a source nor a content"))
 	}
@@ -72,7 +72,7 @@ func (r Runner) connected(ctx context.Context, c call, tell func(string), do fun
 	if err != nil || block.IsNull() {
 		return c.failed(fmt.Errorf("the connection cannot be read: %w", err))
 	}
-	settings, err := remote.NewSettings(block, r.variable("SSH_AUTH_SOCK"))
+	settings, err := remote.NewSettings(block, r.Environment.Get("SSH_AUTH_SOCK"), c.dir)
 	if err != nil {
 		return c.failed(err)
 	}
@@ -99,18 +99,8 @@ func (c call) failed(err error) diag.List {
 	return diag.Errors(c.Type+" provisioner error", err.Error()+".", nil)
 }
 
-// variable is the value of a variable of the environment that programs start with.
-func (r Runner) variable(name string) string {
-	for i := len(r.Environment) - 1; i >= 0; i-- {
-		if v, ok := strings.CutPrefix(r.Environment[i], name+"="); ok {
-			return v
-		}
-	}
-	return ""
-}
-
 // scripts are the scripts to run: the lines of inline as one, or files.
-func (c call) scripts() ([][]byte, error) {
+func (r Runner) scripts(c call) ([][]byte, error) {
 	if inline := c.config.GetAttr("inline"); !inline.IsNull() {
 		var all strings.Builder
 		for _, v := range inline.AsValueSlice() {
@@ -132,7 +122,7 @@ func (c call) scripts() ([][]byte, error) {
 		return nil, errors.New("scripts holds a null or an empty string")
 	}
 	var out [][]byte
-	for _, name := range provisioner.Files(c.Type, c.config) {
+	for _, name := range provisioner.Files(c.Type, c.config, r.Environment) {
 		data, err := bounds.ReadFile(c.here(name), bounds.Text)
 		if err != nil {
 			//lint:ignore ST1005 OpenTofu's words

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 
 	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/environ"
 )
 
 // keyAgent is a connection to the SSH agent. Close it.
@@ -22,9 +22,11 @@ type keyAgent struct {
 	conn net.Conn
 	// identity is the key to try first.
 	identity string
+	// dir is where the name of its file starts from.
+	dir string
 }
 
-func openAgent(socket, identity string) (*keyAgent, error) {
+func openAgent(socket, identity, dir string) (*keyAgent, error) {
 	if socket == "" {
 		return nil, nil
 	}
@@ -32,7 +34,7 @@ func openAgent(socket, identity string) (*keyAgent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the SSH agent: %w", err)
 	}
-	return &keyAgent{agent.NewClient(conn), conn, identity}, nil
+	return &keyAgent{agent.NewClient(conn), conn, identity, dir}, nil
 }
 
 func (a *keyAgent) close() error {
@@ -52,7 +54,7 @@ func (a *keyAgent) signers() ([]ssh.Signer, error) {
 		return nil, fmt.Errorf("asking the SSH agent for its keys: %w", err)
 	}
 	if a.identity != "" {
-		key := identityKey(a.identity)
+		key := identityKey(environ.Path(a.dir, a.identity))
 		slices.SortStableFunc(list, func(x, y ssh.Signer) int { return a.rank(x, key) - a.rank(y, key) })
 	}
 	return list, nil
@@ -76,11 +78,7 @@ func (a *keyAgent) rank(s ssh.Signer, key []byte) int {
 
 // identityKey reads the public key from the file that names an identity, or from the one beside it that ends in .pub;
 // nil when neither holds a key.
-func identityKey(identity string) []byte {
-	path, err := filepath.Abs(identity)
-	if err != nil {
-		return nil
-	}
+func identityKey(path string) []byte {
 	for _, name := range []string{path, path + ".pub"} {
 		data, err := bounds.ReadFile(name, bounds.Text)
 		if err != nil {

@@ -61,7 +61,7 @@ func to(t *testing.T, s *sshd.Server, more map[string]any) map[string]any {
 // connect connects by a block, with the agent at a socket if there is one.
 func connect(t *testing.T, arguments map[string]any, socket string) (*remote.Client, error) {
 	t.Helper()
-	settings, err := remote.NewSettings(block(arguments), socket)
+	settings, err := remote.NewSettings(block(arguments), socket, "")
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func works(t *testing.T, arguments map[string]any, socket string) {
 // fails claims that no connection comes about, and returns why.
 func fails(t *testing.T, arguments map[string]any, socket string, part string) {
 	t.Helper()
-	settings, err := remote.NewSettings(block(arguments), socket)
+	settings, err := remote.NewSettings(block(arguments), socket, "")
 	if err == nil {
 		_, err = remote.Connect(t.Context(), settings, nil)
 	}
@@ -272,7 +272,7 @@ func TestConnectingIsTriedUntilTheTimeIsOver(t *testing.T) {
 	}
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
-	settings, err := remote.NewSettings(block(map[string]any{"host": "127.0.0.1", "port": port, "timeout": "1200ms"}), "")
+	settings, err := remote.NewSettings(block(map[string]any{"host": "127.0.0.1", "port": port, "timeout": "1200ms"}), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +291,7 @@ func TestConnectingIsTriedUntilTheTimeIsOver(t *testing.T) {
 
 func TestATryIsAnnouncedAsOpenTofuDoes(t *testing.T) {
 	s := sshd.Start(t)
-	settings, err := remote.NewSettings(block(to(t, s, map[string]any{"password": s.Password, "host_key": s.HostKey})), "")
+	settings, err := remote.NewSettings(block(to(t, s, map[string]any{"password": s.Password, "host_key": s.HostKey})), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,7 +311,7 @@ func TestATryIsAnnouncedAsOpenTofuDoes(t *testing.T) {
 
 func TestACommandThatFailsTellsItsStatusAndOneThatIsStoppedEnds(t *testing.T) {
 	sshd.Each(t, func(t *testing.T, s *sshd.Server) {
-		settings, err := remote.NewSettings(block(to(t, s, map[string]any{"private_key": s.PrivateKey})), "")
+		settings, err := remote.NewSettings(block(to(t, s, map[string]any{"private_key": s.PrivateKey})), "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -403,7 +403,7 @@ func TestWhatABlockCannotMeanIsSaid(t *testing.T) {
 }
 
 func TestWhatABlockDoesNotSayHasADefault(t *testing.T) {
-	s, err := remote.NewSettings(block(map[string]any{"host": "[::1]", "bastion_host": "b", "password": "p", "timeout": "soon", "proxy_host": "x"}), "")
+	s, err := remote.NewSettings(block(map[string]any{"host": "[::1]", "bastion_host": "b", "password": "p", "timeout": "soon", "proxy_host": "x"}), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -413,7 +413,7 @@ func TestWhatABlockDoesNotSayHasADefault(t *testing.T) {
 	if s.Bastion.User != "root" || s.Bastion.Port != 22 || s.Bastion.Password != "p" || s.Proxy.Scheme != "http" || s.Proxy.Port != 80 {
 		t.Errorf("got %+v", s)
 	}
-	s, err = remote.NewSettings(block(map[string]any{"host": "w", "target_platform": "windows"}), "")
+	s, err = remote.NewSettings(block(map[string]any{"host": "w", "target_platform": "windows"}), "", "")
 	if err != nil || s.ScriptPath != "C:/windows/temp/terraform_%RAND%.cmd" {
 		t.Errorf("got %+v %v", s, err)
 	}

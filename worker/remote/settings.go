@@ -35,7 +35,9 @@ type Settings struct {
 	// Agent is the socket of the SSH agent; empty when none is asked. AgentIdentity is the key in it to try first: a file
 	// of the key, or the end of its comment.
 	Agent, AgentIdentity string
-	Proxy                Proxy
+	// Dir is where AgentIdentity starts from when it is relative.
+	Dir   string
+	Proxy Proxy
 	// Timeout is for how long connecting is tried.
 	Timeout time.Duration
 	// ScriptPath is where scripts are put; %RAND% in it stands for digits.
@@ -69,8 +71,9 @@ var ErrWinRM = errors.New("connections of the type winrm are not supported. " +
 	"Install the OpenSSH server that comes with Windows on the machine, and use a connection of the type ssh with target_platform = \"windows\"")
 
 // NewSettings reads the value of a connection block, by the schema of package provider/provisioner. agent is the socket
-// of the SSH agent of this process, empty when there is none. It returns ErrWinRM for such a connection.
-func NewSettings(v cty.Value, agent string) (*Settings, error) {
+// of the SSH agent, empty when there is none; dir is where the relative name of a key's file starts from. It returns ErrWinRM
+// for such a connection.
+func NewSettings(v cty.Value, agent, dir string) (*Settings, error) {
 	r := reader{v: v}
 	s := &Settings{
 		Target: Login{
@@ -81,7 +84,7 @@ func NewSettings(v cty.Value, agent string) (*Settings, error) {
 			Host: bareHost(r.text("bastion_host")), Port: r.port("bastion_port"), User: r.text("bastion_user"), Password: r.text("bastion_password"),
 			PrivateKey: r.text("bastion_private_key"), Certificate: r.text("bastion_certificate"), HostKey: r.text("bastion_host_key"),
 		},
-		AgentIdentity: r.text("agent_identity"),
+		AgentIdentity: r.text("agent_identity"), Dir: dir,
 		Proxy: Proxy{
 			Scheme: r.text("proxy_scheme"), Host: bareHost(r.text("proxy_host")), Port: r.port("proxy_port"),
 			User: r.text("proxy_user_name"), Password: r.text("proxy_user_password"),

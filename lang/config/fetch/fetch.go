@@ -16,6 +16,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -32,8 +33,10 @@ type Source interface {
 type Options struct {
 	// Loader reads the configuration. Its names are relative to Base.
 	Loader *config.Loader
-	// Base is the directory that relative names start from; empty is the process's working directory.
+	// Base is the directory that relative names start from, absolute.
 	Base string
+	// Env is the environment of the operation.
+	Env environ.Variables
 	// DataDir is where installed modules lie: .terraform, or TF_DATA_DIR. Empty is .terraform.
 	DataDir string
 	// Upgrade installs again what is there.
@@ -73,7 +76,7 @@ func Install(ctx context.Context, dir string, o Options) (Result, diag.List) {
 	}
 	i := &installer{ctx: ctx, options: o, old: old, now: maps.Clone(old)}
 	i.now[addr.RootModule] = config.Installed{Dir: dir}
-	tree, more := o.Loader.LoadTree(config.TreeOptions{Dir: dir, Variable: o.Variable, Workspace: o.Workspace, Locator: i, TestDir: o.TestDir})
+	tree, more := o.Loader.LoadTree(config.TreeOptions{Dir: dir, Variable: o.Variable, Workspace: o.Workspace, Locator: i, TestDir: o.TestDir, Base: o.Base, Env: o.Env})
 	diags = append(diags, more...)
 	if tree.Root == nil || i.failed {
 		return Result{tree, old}, diags
@@ -250,8 +253,5 @@ func isDir(name string) bool {
 }
 
 func (i *installer) path(name string) string {
-	if i.options.Base == "" || filepath.IsAbs(name) {
-		return name
-	}
-	return filepath.Join(i.options.Base, name)
+	return environ.Path(i.options.Base, name)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/config/getter"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -13,13 +14,13 @@ import (
 )
 
 // Network returns the sources of modules that are somewhere else: packages, and modules of registries. base is the
-// directory that relative names start from, empty for the working directory; downloading, when set, is told what is
+// directory that relative names start from, absolute, and env the environment of the operation; downloading, when set, is told what is
 // fetched for which module, with its version when it has one. The sources live as long as one installation.
-func Network(s *services.Services, base string, downloading func(r config.ModuleRequest, from, version string)) map[config.SourceKind]Source {
+func Network(s *services.Services, base string, env environ.Variables, downloading func(r config.ModuleRequest, from, version string)) map[config.SourceKind]Source {
 	if downloading == nil {
 		downloading = func(config.ModuleRequest, string, string) {}
 	}
-	n := network{getter.New(s), base, downloading}
+	n := network{getter.New(s, env), base, downloading}
 	return map[config.SourceKind]Source{
 		config.RemoteSource:   packages{n},
 		config.RegistrySource: &published{network: n, services: s, versions: map[string][]string{}},
@@ -35,10 +36,7 @@ type network struct {
 
 // path returns the name of a directory for the system.
 func (n network) path(dir string) string {
-	if n.base == "" || filepath.IsAbs(dir) {
-		return dir
-	}
-	return filepath.Join(n.base, dir)
+	return environ.Path(n.base, dir)
 }
 
 // packages installs modules from packages.

@@ -21,7 +21,6 @@ import (
 // online is a registry with versions of acme/net/aws, and services that reach it as example.com.
 func online(t *testing.T) (*registry.Registry, *services.Services) {
 	t.Helper()
-	t.Setenv("NETRC", filepath.Join(t.TempDir(), "none"))
 	r, err := registry.New()
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +41,7 @@ func online(t *testing.T) (*registry.Registry, *services.Services) {
 func get(t *testing.T, s *services.Services, block string) (base string, result Result, log []string, diags diag.List) {
 	t.Helper()
 	base = write(t, map[string]string{"main.tf": "variable \"v\" {\n  default = \"~> 1.0\"\n}\nmodule \"a\" {\n" + block + "\n}\n"})
-	result, diags = install(base, ".", Options{Sources: Network(s, base, func(r config.ModuleRequest, from, version string) {
+	result, diags = install(base, ".", Options{Sources: Network(s, base, nil, func(r config.ModuleRequest, from, version string) {
 		log = append(log, strings.TrimSpace(fmt.Sprintf("%s: %s %s", r.Path, from, version)))
 	})})
 	return base, result, log, diags
@@ -153,7 +152,7 @@ func TestAModuleThatIsCalledTwiceIsAskedForOnce(t *testing.T) {
 module "a" { source = "example.com/acme/net/aws" }
 module "b" { source = "example.com/acme/net/aws" }
 `})
-	if _, diags := install(base, ".", Options{Sources: Network(s, base, nil)}); diags.HasErrors() {
+	if _, diags := install(base, ".", Options{Sources: Network(s, base, nil, nil)}); diags.HasErrors() {
 		t.Fatal(diags.Err())
 	}
 	counts := map[string]int{}

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
@@ -19,40 +20,40 @@ import (
 // own are the entries of a directory that are no configuration, so it counts as empty with them.
 var own = []string{".terraform", ".millipede"}
 
-// Populate copies a module from anywhere into the working directory, which has to be empty. What the module calls is
+// Populate copies a module from anywhere into the directory Options.Base, which has to be empty. What the module calls is
 // for Install. Hidden files stay behind.
 func Populate(ctx context.Context, from string, o Options) diag.List {
 	if o.Loader.HasConfig(".") {
 		return diag.Errors("The working directory already contains files",
 			"There is configuration here already, which would be mixed with that of the module. To initialize what is here, leave the option out.", nil)
 	}
-	if diags := mustBeEmpty(); diags.HasErrors() {
+	if diags := mustBeEmpty(o.Base); diags.HasErrors() {
 		return diags
 	}
-	source, diags := packageOf(from)
+	source, diags := packageOf(from, o.Base)
 	if diags.HasErrors() {
 		return diags
 	}
 	tmp := filepath.Join(o.DataDir, "init-from-module")
-	if err := os.RemoveAll(tmp); err != nil {
+	if err := os.RemoveAll(environ.Path(o.Base, tmp)); err != nil {
 		return diag.Errors("Failed to create temporary directory", err.Error()+".", nil)
 	}
-	defer os.RemoveAll(tmp)
+	defer os.RemoveAll(environ.Path(o.Base, tmp))
 	name := "<main configuration>"
 	r := config.ModuleRequest{Source: source, Path: "root", Call: &config.ModuleCall{Name: "root", Range: hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos}}}
 	at, diags := o.Sources[source.Kind].Fetch(ctx, r, filepath.Join(tmp, "root"))
 	if diags.HasErrors() {
 		return diags
 	}
-	if err := copyVisible(at.Dir, "."); err != nil {
+	if err := copyVisible(environ.Path(o.Base, at.Dir), environ.Path(o.Base, ".")); err != nil {
 		return diags.Append(diag.New(diag.Error, "Failed to copy root module", fmt.Sprintf("Copying %q into this directory: %s.", from, err), nil))
 	}
 	return diags.Append(parentCalls(from, o.Loader))
 }
 
 // mustBeEmpty complains about what lies in the working directory already.
-func mustBeEmpty() diag.List {
-	entries, err := os.ReadDir(".")
+func mustBeEmpty(base string) diag.List {
+	entries, err := os.ReadDir(environ.Path(base, "."))
 	if err != nil {
 		return diag.Errors("Failed to read target directory", err.Error()+".", nil)
 	}
@@ -66,14 +67,10 @@ func mustBeEmpty() diag.List {
 }
 
 // packageOf parses a source that no module calls. A local directory is a package of its own then.
-func packageOf(from string) (config.ModuleSource, diag.List) {
+func packageOf(from, base string) (config.ModuleSource, diag.List) {
 	source, err := config.ParseModuleSource(from, false)
 	if from == "." || from == ".." || err == nil && source.Kind == config.LocalSource {
-		abs, absErr := filepath.Abs(filepath.FromSlash(from))
-		if absErr != nil {
-			return source, diag.Errors("Invalid module source address", absErr.Error()+".", nil)
-		}
-		source, err = config.ParseModuleSource(filepath.ToSlash(abs), false)
+		source, err = config.ParseModuleSource(filepath.ToSlash(environ.Path(base, filepath.FromSlash(from))), false)
 	}
 	if err != nil {
 		return source, diag.Errors("Invalid module source address", fmt.Sprintf("%q is no address of a module: %s.", from, err), nil)

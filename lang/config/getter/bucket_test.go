@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/cloud"
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/services"
 	"github.com/millipede-iac/millipede/test/clouds/amazon"
@@ -26,8 +27,8 @@ func clouds(t *testing.T) (a *amazon.Server, g *google.Server, get *Getter, addr
 	}
 	get = New(services.New(services.Options{
 		Config: &cliconfig.Config{}, Wait: time.Millisecond,
-		Surroundings: cloud.Surroundings{Env: func(name string) string { return env[name] }},
-	}))
+		Surroundings: cloud.Surroundings{Environ: environ.Of(env)},
+	}), environ.Of(env))
 	return a, g, get, map[string]string{
 		"s3": "s3::" + a.URL + "/modules/", "gcs": "gcs::https://www.googleapis.com/storage/v1/modules/",
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/provider/services"
 )
@@ -23,15 +24,19 @@ import (
 // as one installation. It is safe for concurrent use, and works on one package at a time.
 type Getter struct {
 	services *services.Services
+	// env is the environment of the operation: git and hg run in it, and it names the user's .netrc file.
+	env environ.Variables
 
 	mu       sync.Mutex // guards previous, and that there is one package at a time
 	previous map[string]string
 }
 
-// New returns a getter that reaches web servers by the services.
-func New(s *services.Services) *Getter { return &Getter{services: s, previous: map[string]string{}} }
+// New returns a getter that reaches web servers by the services, for an operation with this environment.
+func New(s *services.Services, env environ.Variables) *Getter {
+	return &Getter{services: s, env: env, previous: map[string]string{}}
+}
 
-// Get puts a package into a directory that does not exist yet. The address is in the normal form that
+// Get puts a package into a directory that does not exist yet, named absolutely. The address is in the normal form that
 // config.ModuleSource.Package has.
 func (g *Getter) Get(ctx context.Context, address, into string) error {
 	g.mu.Lock()
@@ -73,9 +78,9 @@ func (g *Getter) get(ctx context.Context, address, into string, hops int) error 
 	}
 	switch scheme {
 	case "git":
-		return clone(ctx, u, into)
+		return g.clone(ctx, u, into)
 	case "hg":
-		return cloneMercurial(ctx, u, into)
+		return g.cloneMercurial(ctx, u, into)
 	case "http", "https":
 		return g.http(ctx, u, into, hops)
 	case "file":

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ulikunitz/xz"
 
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/services"
 	"github.com/millipede-iac/millipede/test/registry"
@@ -30,14 +31,14 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// server is a web server, and a getter that trusts it.
-func server(t *testing.T) (*registry.Registry, *Getter) {
+// server is a web server, and a getter that trusts it, in the environment of the test with more variables.
+func server(t *testing.T, more ...string) (*registry.Registry, *Getter) {
 	t.Helper()
-	t.Setenv("NETRC", filepath.Join(t.TempDir(), "none"))
+	env := environ.Variables(os.Environ()).With("NETRC=" + filepath.Join(t.TempDir(), "none")).With(more...)
 	r, err := registry.New()
 	ok(t, err)
 	t.Cleanup(r.Close)
-	return r, New(services.New(services.Options{Config: &cliconfig.Config{}, Transport: r.Transport(), Wait: time.Millisecond}))
+	return r, New(services.New(services.Options{Config: &cliconfig.Config{}, Transport: r.Transport(), Wait: time.Millisecond}), env)
 }
 
 // has checks that the package has main.tf with this text.
@@ -271,11 +272,10 @@ func TestADirectoryIsLinked(t *testing.T) {
 
 // What .netrc has for a machine was sent to whoever listened on any port of it.
 func TestTheUsersNetrcIsUsedForItsPort(t *testing.T) {
-	r, g := server(t)
-	host, _, _ := strings.Cut(r.Host(), ":")
 	name := filepath.Join(t.TempDir(), "netrc")
+	r, g := server(t, "NETRC="+name)
+	host, _, _ := strings.Cut(r.Host(), ":")
 	ok(t, os.WriteFile(name, []byte("machine "+host+"\nlogin other\npassword wrong\nmachine "+r.Host()+"\nlogin me\npassword secret\n"), 0o600))
-	t.Setenv("NETRC", name)
 	var user, password string
 	r.Misbehave("/m.zip", -1, func(w http.ResponseWriter, req *http.Request) {
 		user, password, _ = req.BasicAuth()
@@ -286,8 +286,7 @@ func TestTheUsersNetrcIsUsedForItsPort(t *testing.T) {
 		t.Errorf("the server saw %q %q", user, password)
 	}
 	ok(t, os.WriteFile(name, []byte("machine "+host+"\nlogin me\npassword secret\n"), 0o600))
-	_, g = server(t)
-	t.Setenv("NETRC", name)
+	_, g = server(t, "NETRC="+name)
 	user, password = "not asked", "not asked"
 	ok(t, g.Get(t.Context(), r.URL("/m.zip"), filepath.Join(t.TempDir(), "into")))
 	if user != "" || password != "" {

@@ -16,13 +16,14 @@ import (
 
 	"github.com/bgentry/go-netrc/netrc"
 
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/provider/services"
 )
 
 // http gets an archive from a web server, or what the server names as the source in its place.
 func (g *Getter) http(ctx context.Context, u *url.URL, into string, hops int) error {
 	q, kind := archiveKind(u)
-	header, err := netrcHeader(u)
+	header, err := netrcHeader(u, g.env)
 	if err != nil {
 		return err
 	}
@@ -141,10 +142,10 @@ func attribute(e xml.StartElement, name string) string {
 // netrcHeader returns the header for a server that the user's .netrc file knows; nil for others, and where the URL
 // names a user itself. A URL with a port needs an entry for MACHINE:PORT, as with OpenTofu: behind another port there may
 // be somebody else, who shall not be sent the password.
-func netrcHeader(u *url.URL) (http.Header, error) {
-	name := os.Getenv("NETRC")
+func netrcHeader(u *url.URL, env environ.Variables) (http.Header, error) {
+	name := env.Get("NETRC")
 	if name == "" {
-		home, err := os.UserHomeDir()
+		home, err := env.Home()
 		if err != nil {
 			return nil, nil // nobody has to have a home
 		}

@@ -8,9 +8,12 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/millipede-iac/millipede/environ"
 )
 
 // query reads the query of a git URL. A semicolon is part of a value, or of a name, as it is for git's servers; net/url has
@@ -22,8 +25,9 @@ func query(u *url.URL) url.Values {
 
 // clone clones a git repository. Of the query, ref names what to check out (the default branch else), depth how much of the
 // history to get, sshkey a private key in base64.
-func clone(ctx context.Context, u *url.URL, into string) error {
-	if _, err := exec.LookPath("git"); err != nil {
+func (g *Getter) clone(ctx context.Context, u *url.URL, into string) error {
+	git, err := g.env.Program("", "git")
+	if err != nil {
 		return errors.New("git must be available and on the PATH")
 	}
 	q := query(u)
@@ -31,7 +35,7 @@ func clone(ctx context.Context, u *url.URL, into string) error {
 	if n, err := strconv.Atoi(q.Get("depth")); err == nil && n > 0 {
 		depth = n
 	}
-	environ, remove, err := sshEnviron(q.Get("sshkey"))
+	env, remove, err := g.sshEnviron(q.Get("sshkey"))
 	if err != nil {
 		return err
 	}
@@ -44,14 +48,14 @@ func clone(ctx context.Context, u *url.URL, into string) error {
 			args = append(args, "--branch", ref)
 		}
 	}
-	if err := run(ctx, "", environ, "git", append(args, "--", from, into)...); err != nil {
+	if err := run(ctx, "", env, git, append(args, "--", from, into)...); err != nil {
 		if depth > 0 && commitID.MatchString(ref) {
 			return fmt.Errorf("%w (note that setting 'depth' requires 'ref' to be a branch or tag name)", err)
 		}
 		return err
 	}
 	if ref != "" && depth == 0 {
-		if err := checkout(ctx, into, ref); err != nil {
+		if err := g.checkout(ctx, git, into, ref); err != nil {
 			return err
 		}
 	}
@@ -59,28 +63,28 @@ func clone(ctx context.Context, u *url.URL, into string) error {
 	if depth > 0 {
 		args = append(args, "--depth", strconv.Itoa(depth))
 	}
-	return run(ctx, into, environ, "git", args...)
+	return run(ctx, into, env, git, args...)
 }
 
 // commitID is what looks like the ID of a commit.
 var commitID = regexp.MustCompile("^[0-9a-fA-F]{7,40}$")
 
 // checkout checks out a commit, a branch or a tag.
-func checkout(ctx context.Context, dir, ref string) error {
+func (g *Getter) checkout(ctx context.Context, git, dir, ref string) error {
 	for _, candidate := range []string{ref, "refs/remotes/origin/" + ref, "refs/tags/" + ref} {
-		cmd := exec.CommandContext(ctx, "git", "rev-parse", "--verify", "--quiet", "--end-of-options", candidate+"^{commit}")
-		cmd.Dir = dir
+		cmd := exec.CommandContext(ctx, git, "rev-parse", "--verify", "--quiet", "--end-of-options", candidate+"^{commit}")
+		cmd.Dir, cmd.Env = dir, g.env.List()
 		if out, err := cmd.Output(); err == nil {
-			return run(ctx, dir, nil, "git", "checkout", "--quiet", strings.TrimSpace(string(out)))
+			return run(ctx, dir, g.env, git, "checkout", "--quiet", strings.TrimSpace(string(out)))
 		}
 	}
 	return fmt.Errorf("invalid ref: %q", ref)
 }
 
 // sshEnviron returns the environment with which ssh uses a private key. remove takes its file away.
-func sshEnviron(key string) (environ []string, remove func(), err error) {
+func (g *Getter) sshEnviron(key string) (env environ.Variables, remove func(), err error) {
 	if key == "" {
-		return nil, func() {}, nil
+		return g.env, func() {}, nil
 	}
 	raw, err := base64.StdEncoding.DecodeString(key)
 	if err != nil {
@@ -98,26 +102,27 @@ func sshEnviron(key string) (environ []string, remove func(), err error) {
 		remove()
 		return nil, nil, err
 	}
-	command := os.Getenv("GIT_SSH_COMMAND")
+	command := g.env.Get("GIT_SSH_COMMAND")
 	if command == "" {
 		command = "ssh"
 	}
-	return append(os.Environ(), "GIT_SSH_COMMAND="+command+" -i "+f.Name()), remove, nil
+	return g.env.With("GIT_SSH_COMMAND=" + command + " -i " + f.Name()), remove, nil
 }
 
 // cloneMercurial clones a Mercurial repository. Of the query, rev names what to check out.
-func cloneMercurial(ctx context.Context, u *url.URL, into string) error {
-	if _, err := exec.LookPath("hg"); err != nil {
+func (g *Getter) cloneMercurial(ctx context.Context, u *url.URL, into string) error {
+	hg, err := g.env.Program("", "hg")
+	if err != nil {
 		return errors.New("hg must be available and on the PATH")
 	}
-	if err := run(ctx, "", nil, "hg", "clone", "-U", "--", without(u, "rev"), into); err != nil {
+	if err := run(ctx, "", g.env, hg, "clone", "-U", "--", without(u, "rev"), into); err != nil {
 		return err
 	}
 	args := []string{"update"}
 	if rev := query(u).Get("rev"); rev != "" {
 		args = append(args, "--rev="+rev)
 	}
-	return run(ctx, into, nil, "hg", args...)
+	return run(ctx, into, g.env, hg, args...)
 }
 
 // without returns a URL without some arguments of its query.
@@ -131,10 +136,11 @@ func without(u *url.URL, names ...string) string {
 	return rest.String()
 }
 
-// run runs a program. Its output is part of the error.
-func run(ctx context.Context, dir string, environ []string, name string, args ...string) error {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.Env = dir, environ
+// run runs a program in a directory and an environment. Its output is part of the error.
+func run(ctx context.Context, dir string, env environ.Variables, file string, args ...string) error {
+	name := filepath.Base(file)
+	cmd := exec.CommandContext(ctx, file, args...)
+	cmd.Dir, cmd.Env = dir, env.List()
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -127,8 +127,7 @@ func TestAnSSHKeyIsHandedOver(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\nwhile [ $# -gt 0 ]; do [ \"$1\" = -i ] && cat \"$2\" > " + dir + "/seen; shift; done\nexit 1\n"
 	ok(t, os.WriteFile(filepath.Join(dir, "ssh"), []byte(script), 0o755))
-	t.Setenv("GIT_SSH_COMMAND", filepath.Join(dir, "ssh"))
-	_, g := server(t)
+	_, g := server(t, "GIT_SSH_COMMAND="+filepath.Join(dir, "ssh"))
 	key := base64.StdEncoding.EncodeToString([]byte("the key"))
 	if err := g.Get(t.Context(), "git::ssh://git@127.0.0.1/x.git?sshkey="+key, filepath.Join(dir, "into")); err == nil {
 		t.Fatal("it cloned something")
@@ -147,7 +146,7 @@ func TestMercurialIsCalledForItsRepositories(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\necho \"$@\" >> " + dir + "/calls\nfor last; do :; done\n[ \"$1\" = clone ] && mkdir \"$last\"\nexit 0\n"
 	ok(t, os.WriteFile(filepath.Join(dir, "hg"), []byte(script), 0o755))
-	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	_, g = server(t, "PATH="+dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	into := filepath.Join(dir, "into")
 	ok(t, g.Get(t.Context(), "hg::https://example.com/m?rev=v1", into))
 	calls, err := os.ReadFile(filepath.Join(dir, "calls"))

@@ -36,7 +36,7 @@ func place(s *azure.Server, more map[string]string) snapshot.Place {
 	return snapshot.Place{
 		Kinds: snapshot.Kinds{
 			azurestore.Kind(),
-		}, Env: func(name string) string { return env[name] }, LockCheck: 10 * time.Millisecond,
+		}, Env: func(name string) string { return env[name] }, Environ: os.Environ(), LockCheck: 10 * time.Millisecond,
 	}
 }
 

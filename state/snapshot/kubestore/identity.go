@@ -10,11 +10,11 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
@@ -128,22 +128,17 @@ func (i *identity) run(ctx context.Context) (credential, error) {
 	if err != nil {
 		return credential{}, err
 	}
-	command := p.Command
-	if strings.ContainsRune(command, filepath.Separator) && !filepath.IsAbs(command) {
-		command = filepath.Join(p.dir, command)
+	command, err := i.place.Environ.Program(environ.Path(i.place.Dir, p.dir), p.Command)
+	if err != nil {
+		return credential{}, err
 	}
 	cmd := exec.CommandContext(ctx, command, p.Args...)
-	cmd.WaitDelay = programEnds
-	for _, pair := range os.Environ() { // the names of the process, with the values of the operation
-		name, _, _ := strings.Cut(pair, "=")
-		if v := i.place.Env(name); v != "" {
-			cmd.Env = append(cmd.Env, name+"="+v)
-		}
-	}
+	cmd.Dir, cmd.WaitDelay = i.place.Dir, programEnds
+	variables := i.place.Environ
 	for _, e := range p.Env {
-		cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
+		variables = variables.With(e.Name + "=" + e.Value)
 	}
-	cmd.Env = append(cmd.Env, "KUBERNETES_EXEC_INFO="+string(question))
+	cmd.Env = variables.With("KUBERNETES_EXEC_INFO=" + string(question))
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint
 	output, err := cmd.Output()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/snapshot/kubestore"
@@ -30,12 +31,7 @@ func authority(s *kubernetes.Server) string {
 }
 
 func place(env map[string]string) snapshot.Place {
-	return snapshot.Place{Kinds: snapshot.Kinds{kubestore.Kind()}, Env: func(name string) string {
-		if v, ok := env[name]; ok || name != "PATH" {
-			return v
-		}
-		return os.Getenv(name)
-	}}
+	return snapshot.Place{Kinds: snapshot.Kinds{kubestore.Kind()}, Environ: environ.Variables{"PATH=" + os.Getenv("PATH")}.With(environ.Of(env)...)}
 }
 
 func arguments(s *kubernetes.Server, more map[string]cty.Value) cty.Value {
