@@ -63,7 +63,10 @@ func runConsole(ctx context.Context, a *app, args []string) int {
 		return s.end(diags)
 	}
 	return s.end(a.inspect(ctx, s, inspectOptions{vars: vars, state: sf}, func(i *inspection) diag.List {
-		c, diags := i.engine.Console(ctx, i.prior)
+		c, diags := operation.Do(ctx, i.engine.Session, "console",
+			func(ctx context.Context, s *operation.Session) (*operation.Console, diag.List) {
+				return s.Console(ctx, i.prior)
+			})
 		return (&consoleSession{screen: s, console: c, workdir: i.wd}).run(diags)
 	}))
 }

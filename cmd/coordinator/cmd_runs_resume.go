@@ -67,11 +67,13 @@ func (a *app) goOn(ctx context.Context, usage string, args []string, cancel bool
 		command: "apply", vars: vars, state: sf, ui: u, parallelism: parallelism.value, lockAs: "OperationTypeApply", saved: saved, settles: true,
 	}, func(r *operationRun) int {
 		defer a.interrupts.hold()()
-		goOn := r.engine.Resume
-		if cancel {
-			goOn = r.engine.Cancel
-		}
-		applied, diags := goOn(ctx, record, saved.Plan, r.state.lockID)
+		applied, diags := operation.Do(ctx, r.engine.Session, record.Command,
+			func(ctx context.Context, s *operation.Session) (*operation.Applied, diag.List) {
+				if cancel {
+					return s.Cancel(ctx, record, saved.Plan, r.state.lockID)
+				}
+				return s.Resume(ctx, record, saved.Plan, r.state.lockID)
+			})
 		return r.finish(ctx, saved.Plan, applied, diags)
 	}))
 }

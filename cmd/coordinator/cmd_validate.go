@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/suite"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -84,7 +85,11 @@ func (a *app) validate(ctx context.Context, wd *workdir) diag.List {
 	if diags.HasErrors() {
 		return missingProviders(diags)
 	}
-	diags = diags.Append(e.Validate(ctx), suite.Validate(ctx, e.Session, wd.tree))
+	_, more := operation.Do(ctx, e.Session, "validate",
+		func(ctx context.Context, s *operation.Session) (struct{}, diag.List) {
+			return struct{}{}, s.Validate(ctx).Append(suite.Validate(ctx, s, wd.tree))
+		})
+	diags = diags.Append(more)
 	return diags.Append(e.close())
 }
 

@@ -74,7 +74,10 @@ func (r *operationRun) settleRun(ctx context.Context, run journal.Run) diag.List
 		return diags
 	}
 	release := r.app.interrupts.hold()
-	_, more = e.Settle(ctx, run, saved.Plan, r.state.lockID)
+	_, more = operation.Do(ctx, e.Session, run.Command,
+		func(ctx context.Context, s *operation.Session) (*operation.Applied, diag.List) {
+			return s.Settle(ctx, run, saved.Plan, r.state.lockID)
+		})
 	diags = diags.Append(more, e.close())
 	r.ui.settle()
 	release()

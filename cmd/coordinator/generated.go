@@ -35,7 +35,10 @@ func (r *operationRun) generate(ctx context.Context, name string) ([]operation.G
 	if name == "" {
 		return nil, nil
 	}
-	generated, diags := r.engine.Generate(ctx)
+	generated, diags := operation.Do(ctx, r.engine.Session, "generate",
+		func(ctx context.Context, s *operation.Session) ([]operation.Generated, diag.List) {
+			return s.Generate(ctx)
+		})
 	if diags.HasErrors() || len(generated) == 0 {
 		return nil, diags
 	}

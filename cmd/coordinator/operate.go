@@ -174,10 +174,13 @@ func (r *operationRun) show(ctx context.Context, spec planSpec) (*operation.Plan
 
 // prepare makes a plan and shows nothing of it.
 func (r *operationRun) prepare(ctx context.Context, spec planSpec) (*operation.Planned, diag.List) {
-	planned, diags := r.engine.Plan(ctx, r.prior, operation.PlanOptions{
-		Mode: spec.mode, SkipRefresh: !spec.refresh, Targets: spec.targets, Excludes: spec.excludes, Replace: spec.replace,
-		Imports: spec.imports,
-	})
+	planned, diags := operation.Do(ctx, r.engine.Session, "plan",
+		func(ctx context.Context, s *operation.Session) (*operation.Planned, diag.List) {
+			return s.Plan(ctx, r.prior, operation.PlanOptions{
+				Mode: spec.mode, SkipRefresh: !spec.refresh, Targets: spec.targets, Excludes: spec.excludes, Replace: spec.replace,
+				Imports: spec.imports,
+			})
+		})
 	r.ui.settle()
 	return planned, diags
 }
@@ -211,7 +214,12 @@ func (r *operationRun) apply(ctx context.Context, p *plan.Plan, command string) 
 		}
 	}
 	r.ui.applying(p)
-	applied, diags := r.engine.Apply(ctx, operation.ApplyOptions{Plan: p, Saved: saved, Command: command, LockID: r.state.lockID, Who: r.state.info.Who})
+	applied, diags := operation.Do(ctx, r.engine.Session, command,
+		func(ctx context.Context, s *operation.Session) (*operation.Applied, diag.List) {
+			return s.Apply(ctx, operation.ApplyOptions{
+				Plan: p, Saved: saved, Command: command, LockID: r.state.lockID, Who: r.state.info.Who,
+			})
+		})
 	return r.finish(ctx, p, applied, diags)
 }
 

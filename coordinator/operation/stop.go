@@ -27,6 +27,27 @@ func NewStop(ctx context.Context) (s Stop, stop, leave context.CancelCauseFunc) 
 	return s, stop, leave
 }
 
+// child returns a Stop of its own for one of several operations. It is asked for when s is, when ctx ends, and by the
+// functions. As what comes of an operation may still call functions of providers, it outlives the operation, until ctx ends.
+func (s Stop) child(ctx context.Context) (own Stop, stop, leave context.CancelCauseFunc) {
+	own, stop, leave = NewStop(ctx)
+	follow(s.Stopping, stop)
+	follow(s.Leaving, leave)
+	return own, stop, leave
+}
+
+// follow cancels with the cause of ctx, which may be nil, when that ends. Where it has ended, that is done before follow
+// returns, so that nothing is begun meanwhile.
+func follow(ctx context.Context, cancel context.CancelCauseFunc) {
+	switch {
+	case ctx == nil:
+	case ctx.Err() != nil:
+		cancel(context.Cause(ctx))
+	default:
+		context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	}
+}
+
 // Asked tells whether nothing new may be started.
 func (s Stop) Asked() bool { return s.Stopping != nil && s.Stopping.Err() != nil }
 

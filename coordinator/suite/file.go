@@ -107,7 +107,10 @@ func (f *fileRunner) carryOut(ctx context.Context, r *Run) {
 	if fail(diags) {
 		return
 	}
-	if fail(f.settled(s.Validate(ctx), r, nil)) {
+	_, diags = operation.Do(ctx, s, "validate", func(ctx context.Context, s *operation.Session) (struct{}, diag.List) {
+		return struct{}{}, s.Validate(ctx)
+	})
+	if fail(f.settled(diags, r, nil)) {
 		return
 	}
 	o, diags := planOptions(r.Config)
@@ -119,7 +122,7 @@ func (f *fileRunner) carryOut(ctx context.Context, r *Run) {
 	if fail(diags) {
 		return
 	}
-	planned, diags := s.Plan(ctx, prior, o)
+	planned, diags := planFor(ctx, s, prior, o)
 	diags = f.settled(diags, r, nil)
 	expected := newExpectations(r.Config)
 	if !r.Config.Apply {
@@ -147,7 +150,7 @@ func (f *fileRunner) carryOut(ctx context.Context, r *Run) {
 
 // apply carries the plan of a run out.
 func (f *fileRunner) apply(ctx context.Context, r *Run, t *track, s *operation.Session, scope *scope, p *plan.Plan, expected *expectations, fail func(diag.List) bool) {
-	applied, diags := s.Apply(ctx, operation.ApplyOptions{Plan: p, Command: "test"})
+	applied, diags := applyTo(ctx, s, p)
 	t.run, t.session = r, s
 	if fail(expected.judge(f.settled(diags, r, p))) || applied == nil {
 		return
@@ -280,13 +283,29 @@ func (f *fileRunner) destroy(ctx context.Context, t *track) diag.List {
 	if diags.HasErrors() || len(prior.Resources) == 0 {
 		return diags
 	}
-	planned, more := t.session.Plan(ctx, prior, operation.PlanOptions{Mode: plan.Destroy})
+	planned, more := planFor(ctx, t.session, prior, operation.PlanOptions{Mode: plan.Destroy})
 	diags = diags.Append(f.settled(more, t.run, nil))
 	if diags.HasErrors() || planned == nil {
 		return diags
 	}
-	_, more = t.session.Apply(ctx, operation.ApplyOptions{Plan: planned.Plan, Command: "test"})
+	_, more = applyTo(ctx, t.session, planned.Plan)
 	return diags.Append(f.settled(more, t.run, planned.Plan))
+}
+
+// planFor makes a plan, as an operation of its own.
+func planFor(
+	ctx context.Context, s *operation.Session, prior *state.State, o operation.PlanOptions,
+) (*operation.Planned, diag.List) {
+	return operation.Do(ctx, s, "plan", func(ctx context.Context, s *operation.Session) (*operation.Planned, diag.List) {
+		return s.Plan(ctx, prior, o)
+	})
+}
+
+// applyTo carries a plan out, as an operation of its own.
+func applyTo(ctx context.Context, s *operation.Session, p *plan.Plan) (*operation.Applied, diag.List) {
+	return operation.Do(ctx, s, "test", func(ctx context.Context, s *operation.Session) (*operation.Applied, diag.List) {
+		return s.Apply(ctx, operation.ApplyOptions{Plan: p, Command: "test"})
+	})
 }
 
 // outputs returns what expressions see as run.NAME: the outputs of each state, by the run that was applied last.

@@ -1,0 +1,157 @@
+package operation
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/loop"
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+const (
+	// maxEvents is how many events of an operation are kept: those of some thousand objects, in a few megabytes.
+	maxEvents = 16384
+	// mostAtOnce is how many events one answer holds.
+	mostAtOnce = 512
+)
+
+// Event is something that an operation has told. It is plain data.
+type Event struct {
+	// Sequence counts the events of an operation from 1.
+	Sequence uint64
+	At       time.Time
+	// Action is the verb of what is done to the vertex, and Class its resource type; empty where no vertex is told of.
+	Action, Class string
+	loop.Shown
+}
+
+// log keeps the last events of an operation, for readers that come and go at any time.
+type log struct {
+	most int // how many events are kept
+
+	mu      sync.Mutex // guards all below
+	kept    []Event    // the oldest is at first
+	first   int
+	count   uint64        // how many there were
+	closed  bool          // nothing more will come
+	changed chan struct{} // closed, and replaced, when something changes
+}
+
+func newLog(most int) *log { return &log{most: most, changed: make(chan struct{})} }
+
+func (l *log) add(e Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count++
+	e.Sequence = l.count
+	if len(l.kept) < l.most {
+		l.kept = append(l.kept, e)
+	} else {
+		l.kept[l.first] = e
+		l.first = (l.first + 1) % l.most
+	}
+	l.wake()
+}
+
+func (l *log) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	l.wake()
+}
+
+// wake needs the lock.
+func (l *log) wake() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// since is Handle.Events.
+func (l *log) since(ctx context.Context, cursor uint64) (events []Event, next, missed uint64, err error) {
+	for {
+		l.mu.Lock()
+		events, next, missed = l.read(cursor)
+		closed, changed := l.closed, l.changed
+		l.mu.Unlock()
+		if len(events) > 0 || closed {
+			return events, next, missed, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, cursor, 0, context.Cause(ctx)
+		}
+	}
+}
+
+// read needs the lock.
+func (l *log) read(cursor uint64) (events []Event, next, missed uint64) {
+	if cursor >= l.count {
+		return nil, l.count, 0 // a cursor from elsewhere begins with what comes now
+	}
+	oldest := l.count - uint64(len(l.kept)) // the cursor before the oldest event that is kept
+	if cursor < oldest {
+		cursor, missed = oldest, oldest-cursor
+	}
+	n := min(l.count-cursor, mostAtOnce)
+	events = make([]Event, n)
+	for i := range events {
+		events[i] = l.kept[(l.first+int(cursor-oldest)+i)%len(l.kept)]
+	}
+	return events, cursor + n, missed
+}
+
+// recorder is an observer that keeps what it is told, and passes it on.
+type recorder struct {
+	log  *log
+	now  func() time.Time
+	next coordinator.Observer // may be nil
+}
+
+func (r *recorder) keep(d program.Description, s loop.Shown) coordinator.Observer {
+	s.Address = d.Address
+	r.log.add(Event{At: r.now(), Action: d.Action, Class: d.Class, Shown: s})
+	if r.next == nil {
+		return coordinator.Silent{}
+	}
+	return r.next
+}
+
+func (r *recorder) Started(v int, d program.Description, pool string, at time.Time) {
+	r.keep(d, loop.Shown{Kind: loop.ShownStarted, Vertex: v, Pool: pool, At: at}).Started(v, d, pool, at)
+}
+
+func (r *recorder) Progress(v int, d program.Description, elapsed time.Duration) {
+	r.keep(d, loop.Shown{Kind: loop.ShownProgress, Vertex: v, Took: elapsed}).Progress(v, d, elapsed)
+}
+
+func (r *recorder) Finished(v int, d program.Description, notes program.Notes, took time.Duration) {
+	r.keep(d, loop.Shown{Kind: loop.ShownFinished, Vertex: v, Notes: notes, Took: took}).Finished(v, d, notes, took)
+}
+
+func (r *recorder) Failed(v int, d program.Description, took time.Duration) {
+	r.keep(d, loop.Shown{Kind: loop.ShownFailed, Vertex: v, Took: took}).Failed(v, d, took)
+}
+
+func (r *recorder) Skipped(v int, d program.Description, because string) {
+	r.keep(d, loop.Shown{Kind: loop.ShownSkipped, Vertex: v, Reason: because}).Skipped(v, d, because)
+}
+
+func (r *recorder) Doubtful(v int, d program.Description, reason string) {
+	r.keep(d, loop.Shown{Kind: loop.ShownDoubtful, Vertex: v, Reason: reason}).Doubtful(v, d, reason)
+}
+
+func (r *recorder) Waiting(waits []loop.Wait) {
+	r.keep(program.Description{}, loop.Shown{Kind: loop.ShownWaiting, Vertex: -1, Waits: waits}).Waiting(waits)
+}
+
+func (r *recorder) Counts(c loop.Counts) {
+	r.keep(program.Description{}, loop.Shown{Kind: loop.ShownCounts, Vertex: -1, Counts: c}).Counts(c)
+}
+
+func (r *recorder) Diagnostics(l diag.List) {
+	r.keep(program.Description{}, loop.Shown{Kind: loop.ShownDiagnostics, Vertex: -1, Diagnostics: l}).Diagnostics(l)
+}
