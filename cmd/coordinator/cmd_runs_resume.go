@@ -67,6 +67,7 @@ func (a *app) goOn(ctx context.Context, usage string, args []string, cancel bool
 		command: "apply", vars: vars, state: sf, ui: u, parallelism: parallelism.value, lockAs: "OperationTypeApply", saved: saved, settles: true,
 	}, func(r *operationRun) int {
 		defer a.interrupts.hold()()
+		stop := r.progress.Start(ctx)
 		applied, diags := operation.Do(ctx, r.engine.Session, record.Command,
 			func(ctx context.Context, s *operation.Session) (*operation.Applied, diag.List) {
 				if cancel {
@@ -74,6 +75,7 @@ func (a *app) goOn(ctx context.Context, usage string, args []string, cancel bool
 				}
 				return s.Resume(ctx, record, saved.Plan, r.state.lockID)
 			})
+		stop()
 		return r.finish(ctx, saved.Plan, applied, diags)
 	}))
 }

@@ -51,7 +51,7 @@ func runStatePush(ctx context.Context, a *app, args []string) int {
 			return diags
 		}
 		if ours.Lineage == theirs.Lineage && ours.Serial == theirs.Serial && ours.SameContent(theirs) {
-			return diags
+			return diags.Append(at.(*openState).push(ctx)) // it may not have reached the backend: errored.tfstate
 		}
 		if !*force {
 			if why := refusal(ours, theirs); why != "" {

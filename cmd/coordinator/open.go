@@ -230,18 +230,49 @@ func (s *openState) record(ctx context.Context, tx journal.Tx) diag.List {
 	return s.push(ctx)
 }
 
-// push writes the snapshot when the state has changed since it was written.
+// push writes the snapshot when the state has changed since it was written. What cannot be written is put into a file
+// beside the configuration, too.
 func (s *openState) push(ctx context.Context) diag.List {
 	defer s.app.interrupts.hold()()
 	if s.lockLost() {
-		return diag.Errors("State lock lost", fmt.Sprintf("The lock of %s was lost while it was held, so the snapshot was not written there: "+
-			"somebody else may have changed it.\n\nNothing is lost: the state itself is in %s, and the next command writes the snapshot, "+
-			"or says what has to be decided.", s.backend.Describe(s.workspace).Where, s.store.home.Path()), nil)
+		return diag.Errors("State lock lost", fmt.Sprintf("The lock of %s was lost while it was held, so the snapshot was not "+
+			"written there: somebody else may have changed it.\n\nNothing is lost: the state itself is in %s, and the next "+
+			"command writes the snapshot, or says what has to be decided.",
+			s.backend.Describe(s.workspace).Where, s.store.home.Path()), nil).Append(s.rescue(ctx))
 	}
 	if err := s.sync.Push(ctx, s.workspace); err != nil {
-		return diag.Errors("Failed to save state", fmt.Sprintf("Writing the snapshot: %s.\n\nNothing is lost: the state itself is in %s, and the next command writes the snapshot again.", err, s.store.home.Path()), nil)
+		return diag.Errors("Failed to save state", fmt.Sprintf("Writing the snapshot: %s.\n\nNothing is lost: the state "+
+			"itself is in %s, and the next command writes the snapshot again.", err, s.store.home.Path()), nil).Append(s.rescue(ctx))
 	}
 	return nil
+}
+
+// rescue puts the state that could not be written to its backend into a file, for those who cannot read the store.
+func (s *openState) rescue(ctx context.Context) diag.List {
+	text, err := s.sync.Rescue(ctx, s.workspace)
+	if err == nil {
+		err = os.WriteFile(snapshot.ErroredFile, text, 0o600)
+	}
+	if err != nil {
+		return diag.Errors("Failed to create local state file",
+			fmt.Sprintf("The state could not be put into the file %s either: %s. It is in the store alone.", snapshot.ErroredFile, err), nil)
+	}
+	return diag.Errors("Failed to persist state to backend", fmt.Sprintf("For recovery, the state was also written to the file %q in "+
+		"the current working directory. Other programs should not work on this state before it is in its backend again, or it "+
+		"goes on in two places.\n\nTo try again, run any command that writes the state, or:\n  %s state push %[1]s",
+		snapshot.ErroredFile, diag.Program()), nil)
+}
+
+// progress makes what writes the snapshot while a run changes the state.
+func (s *openState) progress(tell func(string)) (*snapshot.Progress, diag.List) {
+	const variable = "TF_STATE_PERSIST_INTERVAL"
+	every, err := snapshot.PersistInterval(s.app.getenv(variable))
+	if err != nil {
+		return nil, diag.Errors("Invalid "+variable, err.Error()+".", nil)
+	}
+	return &snapshot.Progress{
+		Store: s.store, Sync: s.sync, Workspace: s.workspace, Every: every, Lost: s.backendLock.Lost, Tell: tell,
+	}, nil
 }
 
 // unlock releases the lock, if it is held.

@@ -15,6 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
 // operationRun is one plan or apply with everything opened for it.
@@ -34,6 +35,8 @@ type operationRun struct {
 	mismatch diag.List
 	// left is what is wrong with an apply although all of it succeeded.
 	left diag.List
+	// progress writes the snapshot while the state is changed.
+	progress *snapshot.Progress
 }
 
 // operationOptions say what to open.
@@ -131,9 +134,11 @@ func (r *operationRun) withState(ctx context.Context, o operationOptions, diags 
 		r.adopted = r.app.succession(r.wd.tree, prior)
 		prior.Apply(r.adopted...)
 		r.prior = prior
+		r.progress, more = r.state.progress(r.ui.note)
+		diags = diags.Append(more)
 		watch := r.app.logs.observe(r.ui.observer())
 		r.engine, more = r.app.openEngine(ctx, engineOptions{
-			tree: r.wd.tree, loader: r.wd.loader, inputs: r.inputs, prior: prior, store: r.state.store, home: r.state.store.ownHome(),
+			tree: r.wd.tree, loader: r.wd.loader, inputs: r.inputs, prior: prior, store: r.progress, home: r.state.store.ownHome(),
 			observer: watch, events: watch.Event, note: r.ui.note, parallelism: o.parallelism,
 		})
 		diags = diags.Append(more)
@@ -214,12 +219,14 @@ func (r *operationRun) apply(ctx context.Context, p *plan.Plan, command string) 
 		}
 	}
 	r.ui.applying(p)
+	stop := r.progress.Start(ctx)
 	applied, diags := operation.Do(ctx, r.engine.Session, command,
 		func(ctx context.Context, s *operation.Session) (*operation.Applied, diag.List) {
 			return s.Apply(ctx, operation.ApplyOptions{
 				Plan: p, Saved: saved, Command: command, LockID: r.state.lockID, Who: r.state.info.Who,
 			})
 		})
+	stop()
 	return r.finish(ctx, p, applied, diags)
 }
 

@@ -44,6 +44,9 @@ type encrypted struct {
 	stale map[string]bool
 }
 
+// Close closes the backend below.
+func (e *encrypted) Close() error { return Close(e.Backend) }
+
 // Describe implements Backend.
 func (e *encrypted) Describe(workspace string) Description {
 	d := e.Backend.Describe(workspace)

@@ -95,19 +95,58 @@ func (y *Sync) Push(ctx context.Context, workspace string) error {
 	if head.Lineage == "" || agrees(m, d.Where, head) && !d.Stale {
 		return nil
 	}
-	s, err := y.Store.LoadVersion(ctx, workspace, head.Serial)
+	text, err := y.text(ctx, workspace, head, d.Form)
 	if err != nil {
 		return err
 	}
-	var buf bytes.Buffer
-	if err := tfstate.Write(&buf, s, y.Version, d.Form); err != nil {
-		return err
-	}
-	if err := y.Backend.Write(ctx, workspace, buf.Bytes()); err != nil {
+	if err := y.Backend.Write(ctx, workspace, text); err != nil {
 		return fmt.Errorf("writing %s: %w", d.Where, err)
 	}
 	// A crash here costs nothing: the next Pull finds the snapshot to be the same as the store.
-	return y.mark(ctx, &picture{workspace: workspace, where: d.Where}, head, buf.Bytes())
+	return y.mark(ctx, &picture{workspace: workspace, where: d.Where}, head, text)
+}
+
+// text returns the snapshot of a version.
+func (y *Sync) text(ctx context.Context, workspace string, v journal.VersionInfo, form tfstate.Form) ([]byte, error) {
+	s, err := y.Store.LoadVersion(ctx, workspace, v.Serial)
+	if err != nil {
+		return nil, err
+	}
+	var buf bytes.Buffer
+	err = tfstate.Write(&buf, s, y.Version, form)
+	return buf.Bytes(), err
+}
+
+// ErroredFile is where a state goes that could not be written to its backend: the name that OpenTofu has for it.
+const ErroredFile = "errored.tfstate"
+
+// Rescue returns what the backend should hold, for a file beside the configuration: encrypted as the backend's snapshots
+// are. It is for when Push has failed.
+func (y *Sync) Rescue(ctx context.Context, workspace string) ([]byte, error) {
+	head, err := y.head(ctx, workspace)
+	if err != nil {
+		return nil, err
+	}
+	text, err := y.text(ctx, workspace, head, tfstate.Indented)
+	if e, ok := y.Backend.(*encrypted); ok && err == nil {
+		return e.seal(ctx, text, tfstate.Indented)
+	}
+	return text, err
+}
+
+// announced is where the store keeps, by workspace, the hash of a snapshot that is about to be written during a run.
+const announced = "announced-snapshots"
+
+// announce notes that a snapshot is about to be written that holds no version. If the process dies right after the write,
+// the next Pull knows by that that nobody else has written it.
+func (y *Sync) announce(ctx context.Context, workspace string, data []byte) error {
+	return y.Store.PutValue(ctx, announced, workspace, []byte(hash(data)))
+}
+
+// own tells whether a snapshot is one that a run was about to write when its process died, or its answer was lost.
+func (y *Sync) own(ctx context.Context, p *picture) (bool, error) {
+	value, err := y.Store.GetValue(ctx, announced, p.workspace)
+	return p.data != nil && string(value) == hash(p.data), err
 }
 
 // picture is what Pull decides by.
@@ -157,6 +196,13 @@ func (y *Sync) look(ctx context.Context, workspace, lockID string) (*picture, er
 	p.emptied = blank && !elsewhere && p.marked.SHA256 != hash(nil)
 	p.changed = elsewhere && p.data != nil || !elsewhere && p.marked.SHA256 != hash(p.data)
 	p.ahead = !agrees(p.marked, p.where, p.head) && len(p.head.Lineage) > 0
+	if p.changed && p.ahead {
+		own, err := y.own(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		p.changed = !own
+	}
 	return p, nil
 }
 
