@@ -1,6 +1,8 @@
 package operation_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
@@ -34,6 +36,63 @@ func TestAMistakeInLifecycleDestroyDestroysNothing(t *testing.T) {
 			e.configure("")
 			e.equal("plan without a block", changes(e.plan(operation.PlanOptions{})), []string{want})
 		})
+	}
+}
+
+// A destroy plan gave no reason for what it forgets because of what the state remembers, warned of it where a removed block
+// stood, and did not destroy what a block provides for that does not say destroy = false any more. The expected changes are
+// those of OpenTofu 1.12.
+func TestWhatAnObjectRemembersInADestroyPlan(t *testing.T) {
+	const kept = "lifecycle {\n    destroy = false\n  }\n"
+	block := func(meta string) string { return "resource \"fake_thing\" \"a\" {\n  name = \"a\"\n  " + meta + "}\n" }
+	for sentence, c := range map[string]struct {
+		before, after string
+		noRefresh     bool
+		want          []string
+	}{
+		"the block says so still": {block(kept), block(kept), false, []string{
+			"forget fake_thing.a forgot_because_lifecycle_destroy_in_config"}},
+		"the block is gone": {block(kept), "", false, []string{"forget fake_thing.a forgot_because_lifecycle_destroy_in_state"}},
+		"a removed block stands there, which a destroy does not look at": {
+			block(kept), "removed {\n  from = fake_thing.a\n  lifecycle {\n    destroy = true\n  }\n}\n", false,
+			[]string{"forget fake_thing.a forgot_because_lifecycle_destroy_in_state"}},
+		"the block says nothing any more": {block(kept), block(""), false, []string{"delete fake_thing.a "}},
+		"the block says nothing any more, and nothing is refreshed": {block(kept), block(""), true, []string{
+			"forget fake_thing.a forgot_because_lifecycle_destroy_in_state"}},
+		"only one instance still has a place": {block("count = 2\n  " + kept), block("count = 1\n  "), false, []string{
+			"delete fake_thing.a[0] ", "forget fake_thing.a[1] forgot_because_lifecycle_destroy_in_state"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			e := newEstate(t)
+			e.apply(c.before)
+			e.configure(c.after)
+			planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: c.noRefresh})
+			e.clean(diags)
+			if says(diags, "Resource will be removed from the state") {
+				t.Errorf("a destroy plan warns of what it forgets: %v", diags)
+			}
+			var got []string
+			for _, ch := range planned.Plan.Changes {
+				got = append(got, string(ch.Action)+" "+ch.Addr.String()+" "+string(ch.Reason))
+			}
+			slices.Sort(got)
+			e.equal("plan", got, c.want)
+		})
+	}
+}
+
+// An instance that has no place any more was forgotten without a word when its block said destroy = false, other than one
+// that only remembered it.
+func TestAPlanWarnsOfAnInstanceThatIsForgotten(t *testing.T) {
+	const text = "resource \"fake_thing\" \"a\" {\n  count = N\n  name  = \"a\"\n  lifecycle {\n    destroy = false\n  }\n}\n"
+	e := newEstate(t)
+	e.apply(strings.Replace(text, "N", "2", 1))
+	e.configure(strings.Replace(text, "N", "1", 1))
+	planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{})
+	e.clean(diags)
+	e.equal("plan", changes(planned.Plan), []string{"forget fake_thing.a[1]"})
+	if !says(diags, "Resource will be removed from the state") {
+		t.Errorf("nothing is said of it: %v", diags)
 	}
 }
 

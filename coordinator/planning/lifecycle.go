@@ -10,7 +10,9 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
 )
 
 // createsFirst tells the order of a replacement.
@@ -29,12 +31,36 @@ func (p *Planner) skipsDestroy(o *object) bool {
 
 // forgets tells whether the end of an orphan is to be forgotten instead of destroyed. A removed block decides, which is the
 // latest that the user said about it; else lifecycle.destroy = false, in the configuration or, by what the state remembers,
-// when the object was made.
+// when the object was made. What is remembered of an instance that has its place in a block is what the block says, as soon
+// as it is refreshed: so a destroy that refreshes goes by the block alone.
 func (p *Planner) forgets(o *object) bool {
-	if removed := p.Removed(o.addr); removed != nil && p.Mode != plan.Destroy {
+	if removed := p.removed(o); removed != nil {
 		return !removed.Destroy
 	}
-	return p.skipsDestroy(o) || o.work.prior != nil && o.work.prior.SkipDestroy
+	if p.skipsDestroy(o) {
+		return true
+	}
+	if p.Mode == plan.Destroy && !p.SkipRefresh && o.placed() {
+		return false
+	}
+	return o.work.prior != nil && o.work.prior.SkipDestroy
+}
+
+// removed returns the removed block that decides about an object. A destroy plan goes by none.
+func (p *Planner) removed(o *object) *config.Removed {
+	if p.Mode == plan.Destroy {
+		return nil
+	}
+	return p.Removed(o.addr)
+}
+
+// placed tells whether the configuration provides for the current object.
+func (o *object) placed() bool {
+	if o.resource == nil || o.deposed != state.CurrentObject {
+		return false
+	}
+	e, diags := o.resource.Expansion()
+	return !diags.HasErrors() && !e.Unknown && e.Has(o.addr.Key)
 }
 
 // triggered tells whether what an element of replace_triggered_by names will change.

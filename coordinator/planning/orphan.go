@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/coordinator/instance"
@@ -104,29 +105,37 @@ func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 	if o.orphan != destroyRequested {
 		c.Reason = o.orphan
 	}
-	remembered := false
-	switch {
-	case c.Action != plan.Forget:
-	case p.skipsDestroy(o):
-		c.Reason = plan.ForgotBecauseLifecycle
-	case p.Removed(o.addr) == nil && p.Mode != plan.Destroy:
-		remembered = true
-		c.Reason = plan.ForgotBecauseRemembered
-	}
+	told := p.forgetting(o, c)
 	c.CreateBeforeDestroy = w.prior.CreateBeforeDestroy || p.createsFirst(o)
 	f.change = c
 	diags = diags.Append(p.allowed(o, c))
 	if diags.HasErrors() {
 		return program.Step{Diags: diags, Value: f}
 	}
-	if c.Action == plan.Forget && p.Removed(o.addr) != nil {
-		diags = diags.Append(diag.New(diag.Warning, "Resource will be removed from the state",
-			fmt.Sprintf("The object %s will not be managed any more, and it is not destroyed: its removed block says so.", o.addr), p.Removed(o.addr).Range.Ptr()))
+	return program.Step{Diags: diags.Append(told), Value: f, Notes: instance.Notes(string(c.Action), a.before)}
+}
+
+// forgetting gives the change of an orphan that is forgotten its reason, and warns that the object goes on to exist: not in a
+// destroy plan, which shows all that it forgets for what it is.
+func (p *Planner) forgetting(o *object, c *plan.Change) diag.List {
+	if c.Action != plan.Forget {
+		return nil
 	}
-	if remembered {
-		diags = diags.Append(diag.New(diag.Warning, "Resource will be removed from the state",
-			fmt.Sprintf("The object %s will not be managed any more, and it is not destroyed: its configuration said "+
-				"lifecycle.destroy = false when it was made, and is gone.", o.addr), nil))
+	removed := p.removed(o)
+	why, at := "", (*hcl.Range)(nil)
+	switch {
+	case removed != nil:
+		why, at = "its removed block says so", removed.Range.Ptr()
+	case p.skipsDestroy(o):
+		c.Reason = plan.ForgotBecauseLifecycle
+		why, at = "its block says lifecycle.destroy = false", p.block(o).Range.Ptr()
+	default:
+		c.Reason = plan.ForgotBecauseRemembered
+		why = "its configuration said lifecycle.destroy = false when it was made, and does not provide for it any more"
 	}
-	return program.Step{Diags: diags, Value: f, Notes: instance.Notes(string(c.Action), a.before)}
+	if p.Mode == plan.Destroy {
+		return nil
+	}
+	return diag.List{diag.New(diag.Warning, "Resource will be removed from the state",
+		fmt.Sprintf("The object %s will not be managed any more, and it is not destroyed: %s.", o.addr, why), at)}
 }
