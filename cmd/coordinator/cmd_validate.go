@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/operation"
@@ -14,9 +15,9 @@ import (
 )
 
 const validateUsage = `
-Usage: coordinator [global options] validate [options]
+Usage: coordinator [global options] validate [options] [DIR]
 
-  Checks the configuration in this directory: its syntax, its references, its arguments by the schemas of the
+  Checks the configuration in this directory, or in DIR: its syntax, its references, its arguments by the schemas of the
   providers. Neither the state nor anything outside is looked at.
 
 Options:
@@ -46,8 +47,13 @@ func runValidate(ctx context.Context, a *app, args []string) int {
 	if !*noTests {
 		wd.testDir = *testDir
 	}
-	if f.NArg() > 0 {
-		diags = diags.Append(diag.New(diag.Error, "Too many command line arguments", fmt.Sprintf("The validate command takes no arguments, and got %q.", f.Arg(0)), nil))
+	switch f.NArg() {
+	case 0:
+	case 1:
+		wd.dir = filepath.Clean(f.Arg(0))
+	default:
+		diags = diags.Append(diag.New(diag.Error, "Too many command line arguments",
+			fmt.Sprintf("The validate command takes one directory, and got %d arguments.", f.NArg()), nil))
 	}
 	if !diags.HasErrors() {
 		diags = diags.Append(wd.load())

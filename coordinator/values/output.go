@@ -65,8 +65,13 @@ func (m *Module) EvalOutput(name string) (cty.Value, diag.List) {
 	if o.Ephemeral {
 		v = v.Mark(marks.Ephemeral)
 	}
-	if o.Deprecated != "" && !root && m.store.Phase != Validating { // a plan tells
+	if o.Deprecated != "" && !root {
 		v = v.Mark(marks.Deprecated{Message: o.Deprecated, Origin: m.qualified("output." + name), Remote: m.Node.Remote()})
+	}
+	if !root && m.store.Phase == Validating {
+		// As in OpenTofu, validation knows nothing of what called modules return, not even that it is sensitive: a plan does.
+		m.outputs[name].set(cty.DynamicVal)
+		return v, diags
 	}
 	m.outputs[name].set(v)
 	return v, diags
