@@ -23,6 +23,7 @@ import (
 	"github.com/millipede-iac/millipede/state/encryption"
 	"github.com/millipede-iac/millipede/view"
 	"github.com/millipede-iac/millipede/view/document"
+	"github.com/millipede-iac/millipede/wire/jet"
 )
 
 // version is what the command reports as its own; engineVersion the version of OpenTofu whose behaviour and formats
@@ -38,8 +39,9 @@ type app struct {
 	stdout, stderr io.Writer
 	environ        environ.Variables
 	interrupts     *interrupts
-	bug            bool          // a run was ended by a mistake of ours
-	reader         *bufio.Reader // of stdin; see lines
+	retired        []*jet.Embedded // servers that are used no more, and end with the process
+	bug            bool            // a run was ended by a mistake of ours
+	reader         *bufio.Reader   // of stdin; see lines
 	cli            *cliconfig.Config
 	services       *services.Services // both are there once loadCLIConfig was called
 

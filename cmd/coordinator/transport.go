@@ -26,6 +26,8 @@ type transport struct {
 	conn     *jet.Conn
 	embedded *jet.Embedded
 	hosted   *hosting.Hosted
+	// retire ends the use of the embedded server.
+	retire func() error
 	// temporary is the directory of what was started; empty when that is in the home of a store.
 	temporary string
 
@@ -45,6 +47,12 @@ func (a *app) connect(ctx context.Context, server natsconn.Settings, home *layou
 		}
 		return &transport{conn: conn}, nil
 	}
+	for _, e := range a.retired { // this process goes on with a store that it was about to leave
+		if err := e.Close(); err != nil {
+			return nil, diag.Errors("Failed to stop the embedded NATS server", err.Error()+".", nil)
+		}
+	}
+	a.retired = nil
 	t := &transport{}
 	if home == nil {
 		dir, err := os.MkdirTemp("", "millipede-")
@@ -72,7 +80,14 @@ func (a *app) connect(ctx context.Context, server natsconn.Settings, home *layou
 		return failed("Failed to start the embedded NATS server", err)
 	}
 	t.embedded = embedded
-	if t.conn, err = embedded.Connect(ctx, jet.Options{Name: "millipede-coordinator", Provision: true, Log: logLine}); err != nil {
+	t.retire = func() error {
+		if t.temporary != "" { // it is removed
+			return embedded.Close()
+		}
+		a.retired = append(a.retired, embedded)
+		return embedded.Retire()
+	}
+	if t.conn, err = embedded.Connect(ctx, jet.Options{Name: "millipede-coordinator", Provision: true, Workers: 1, Log: logLine}); err != nil {
 		return failed("Failed to start the embedded NATS server", err, embedded.Close())
 	}
 	t.hosted, err = hosting.New(hosting.Options{
@@ -132,7 +147,7 @@ func (t *transport) close() diag.List {
 	}
 	diags = diags.Append(closing(t.conn.Close()))
 	if t.embedded != nil {
-		diags = diags.Append(closing(t.embedded.Close()))
+		diags = diags.Append(closing(t.retire()))
 	}
 	return diags.Append(removing(t.temporary))
 }

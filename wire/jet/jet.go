@@ -54,6 +54,9 @@ type Options struct {
 	// 5 s for permits. The shorter it is, the sooner a killed process's messages move on; it must be longer than the
 	// pauses of a healthy process.
 	AckWait time.Duration
+	// Workers is how many workers there are, where that is known: who asks for them waits until so many have announced
+	// themselves. 0: until nobody does so any more.
+	Workers int
 	// Log takes one line about something that the caller cannot see otherwise (a permission that is missing, a lost
 	// connection). It may be called from any goroutine; nil drops the lines.
 	Log func(line string)

@@ -206,11 +206,21 @@ func (p *presence) awaitAnnouncements(ctx context.Context) error {
 		case <-limit.C:
 			return nil
 		case <-p.beat:
+			if p.all() {
+				return nil
+			}
 			wait = time.After(announceQuiet)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+}
+
+// all tells whether all workers are known that there are.
+func (p *presence) all() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.c.opts.Workers > 0 && len(p.workers) >= p.c.opts.Workers
 }
 
 // WatchWorkers implements wire.Presence.
