@@ -30,6 +30,7 @@ type shape struct {
 // shapes are all there are, by name.
 var shapes = []shape{
 	{name: "empty", about: "no block at all", files: one(func(int) string { return "" }), vertices: times(0)},
+	{name: "small", about: "n resource blocks: how long the smallest commands take", usual: 1, files: one(blocks), vertices: times(1)},
 	{name: "wide", about: "one resource with count = n", usual: 10_000, files: one(wide), vertices: times(1)},
 	{name: "blocks", about: "n resource blocks without edges", usual: 2_000, files: one(blocks), vertices: times(1)},
 	{name: "layers", about: "n resource blocks in layers of 100, each with two references to the layer before", usual: 2_000, files: one(layers), vertices: times(1)},

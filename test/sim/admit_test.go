@@ -326,6 +326,9 @@ func (c *conn) Limits(ctx context.Context) (list []wire.LimitStatus, err error) 
 func (c *conn) Acquire(ctx context.Context, name string, r wire.PermitRequest) (wire.Permit, error) {
 	q := &request{PermitRequest: r, limit: name, subject: wire.AdmitSubject(name, r)}
 	err := c.p.do(ctx, network, "Acquire", q.subject, func(o *op) {
+		if c.n.refuses(o) {
+			return
+		}
 		if _, err := c.n.limit(name); err != nil {
 			o.reply(err)
 			return

@@ -14,7 +14,11 @@ import (
 
 // request is a call of the server with an answer.
 func (c *conn) request(ctx context.Context, name, key string, effect func() error) error {
-	return c.p.do(ctx, network, name, key, func(o *op) { o.reply(effect()) })
+	return c.p.do(ctx, network, name, key, func(o *op) {
+		if !c.n.refuses(o) {
+			o.reply(effect())
+		}
+	})
 }
 
 // Close implements wire.Transport.
@@ -24,6 +28,9 @@ func (c *conn) Close() error { return nil }
 func (c *conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) error {
 	o := &op{p: c.p, kind: network, name: "PublishTask", key: string(ref.Attempt), twice: true}
 	o.effect = func(o *op) {
+		if c.n.refuses(o) {
+			return
+		}
 		c.n.known = append(c.n.known, ref)
 		c.n.tasks.publish(ref, data, string(ref.Attempt))
 		o.reply(nil)
@@ -35,6 +42,9 @@ func (c *conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) e
 func (c *conn) PublishResult(ctx context.Context, ref wire.TaskRef, data []byte) error {
 	o := &op{p: c.p, kind: network, name: "PublishResult", key: string(ref.Attempt), twice: true}
 	o.effect = func(o *op) {
+		if c.n.refuses(o) {
+			return
+		}
 		c.n.results.publish(ref, data, "")
 		o.reply(nil)
 	}

@@ -42,6 +42,7 @@ type nats struct {
 	workers  map[string]seen
 	known    []wire.TaskRef // of all tasks
 	liarKey  string
+	failing  time.Time // since when nothing can be stored; zero: it can
 }
 
 func newNats(w *world) *nats {

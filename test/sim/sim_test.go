@@ -36,10 +36,12 @@ const (
 	guardPlace guard = "place"
 	// guardSubject: who works for a pool speaks under its subjects, and is believed about that pool alone.
 	guardSubject guard = "subject"
+	// guardTold: a message store that stores nothing is told from one that does not answer.
+	guardTold guard = "told"
 )
 
 var guards = []guard{guardClaim, guardNonce, guardIntent, guardStart, guardCommit, guardPermit, guardFence, guardRecorded, guardKept, guardPlace,
-	guardSubject}
+	guardSubject, guardTold}
 
 // options say what a simulation is like.
 type options struct {
@@ -166,6 +168,7 @@ func (w *world) play(dir string) {
 	}
 	w.after(w.between(0, 5*time.Second), w.nemesis)
 	w.after(time.Second, w.supervise)
+	w.drawFailures()
 	if w.calm = w.options.fair; w.calm {
 		w.after(sample, w.mustNotIdle)
 	}
@@ -177,11 +180,12 @@ func (w *world) play(dir string) {
 	w.work(func() bool {
 		over := true
 		for _, s := range w.sites {
-			if w.calm && !s.reached && s.life-s.idle > patience {
+			calm := w.calm && w.nats.failing.IsZero()
+			if calm && !s.reached && s.life-s.idle > patience {
 				w.violate("end", "%s does not reach its goal: %s", s.name, strings.Join(s.said[max(0, len(s.said)-6):], "; "))
 				return true
 			}
-			if !w.calm {
+			if !calm {
 				s.idle = s.life
 			}
 			over = over && s.reached && s.current == nil
