@@ -21,6 +21,7 @@ import (
 	"github.com/opentofu/svchost"
 
 	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/cloud/oci"
 	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -48,6 +49,8 @@ type Config struct {
 	Credentials       map[svchost.Hostname]Credentials
 	// Helper is the program that is asked for the credentials of all other hosts; nil for none.
 	Helper *Helper
+	// OCI are the credentials for OCI registries.
+	OCI oci.Policy
 	// CredentialsFile is where login writes to.
 	CredentialsFile string
 
@@ -57,6 +60,7 @@ type Config struct {
 	// DownloadRetries is how often the download of a provider package is tried again.
 	DownloadRetries int
 
+	defaultsForOCI bool // an oci_default_credentials block was read
 	// dir is where relative names start from; env is the environment that was read, in which helpers run too.
 	dir string
 	env environ.Variables

@@ -156,6 +156,11 @@ func (c *Config) method(r *reader, item *ast.ObjectItem, name string) (Method, b
 	switch m.Kind {
 	case FilesystemMirror:
 		m.Location = c.expand(m.Location)
+	case OCIMirror:
+		if problem := checkTemplate(m.Location, m.Include); problem != "" {
+			r.fail(item, "Invalid oci_mirror repository template", fmt.Sprintf("The template %q cannot be used: %s.", m.Location, problem))
+			return m, false
+		}
 	case NetworkMirror:
 		if u, err := url.Parse(m.Location); err != nil || u.Scheme != "https" || u.Host == "" {
 			r.fail(item, "Invalid URL for provider installation source",

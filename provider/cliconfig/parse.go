@@ -60,6 +60,10 @@ func (c *Config) parse(name string, text []byte) diag.List {
 					c.Unclear = c.Unclear.Append(d)
 				}
 			}
+		case "oci_credentials":
+			c.ociCredentials(r, item)
+		case "oci_default_credentials":
+			c.ociDefaults(r, item)
 		case "registry_protocols":
 			if protocols++; protocols > 1 {
 				r.fail(item, "Duplicate registry_protocols block", "There can be only one registry_protocols block in a file.")

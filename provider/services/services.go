@@ -19,6 +19,7 @@ import (
 	"github.com/opentofu/svchost/svcauth"
 
 	"github.com/millipede-iac/millipede/cloud"
+	"github.com/millipede-iac/millipede/cloud/oci"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 )
 
@@ -49,6 +50,7 @@ type Services struct {
 	options Options
 	disco   *disco.Disco
 	plain   *http.Client
+	oci     *oci.Client
 }
 
 // New returns services that use the CLI configuration's hosts, credentials and limits.
@@ -67,6 +69,7 @@ func New(o Options) *Services {
 		o.Transport = o.Surroundings.Transport()
 	}
 	s := &Services{options: o, plain: &http.Client{Transport: agent{o.Version, o.Transport}}}
+	s.oci = oci.New(o.Transport, &o.Config.OCI, o.Surroundings)
 	s.disco = disco.New(
 		disco.WithHTTPClient(s.client(o.Config.Retries, o.Config.Timeout).StandardClient()),
 		disco.WithCredentials(svcauth.CachingCredentialsSource(credentials{o.Config})),
@@ -79,6 +82,9 @@ func New(o Options) *Services {
 
 // Surroundings returns what stores with credentials of their own are asked with.
 func (s *Services) Surroundings() cloud.Surroundings { return s.options.Surroundings }
+
+// OCI asks OCI registries, with the credentials of the CLI configuration.
+func (s *Services) OCI() *oci.Client { return s.oci }
 
 // agent names the program in each request.
 type agent struct {

@@ -67,7 +67,9 @@ func (x *session) service(kind *Kind, k keyProvider, a given) (source, diag.List
 	}
 	args, more := spec.Decode(value)
 	if diags = diags.Append(more); !diags.HasErrors() && !args.WhollyKnown() {
-		diags = diags.Append(diag.New(diag.Error, "Unsuitable value type", "An argument of this key provider is not known yet.", nil))
+		diags = diags.Append(
+			diag.New(diag.Error, "Unsuitable value type", "An argument of this key provider is not known yet.", nil),
+		)
 	}
 	if !diags.HasErrors() {
 		args, more = spec.Complete(args, x.surroundings.Env)

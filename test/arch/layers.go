@@ -38,23 +38,24 @@ var layers = map[string]int{
 
 	"provider/provisioner": 1,
 
+	"cloud/oci":          2, // cliconfig reads the credentials that it takes
 	"cloud/aws/identity": 2, // arguments that backends and key providers share
 	"graph/sched":        2,
 	"lang/eval":          2,
 	"provider":           2,
 	"provider/lock":      2,
-	"provider/cliconfig": 2,
+	"provider/cliconfig": 3,
 	"state":              2,
 
 	"graph/plan":        3,
 	"lang/generate":     3,
 	"provider/mock":     3,
-	"provider/services": 3,
+	"provider/services": 4,
 	"lang/config":       3,
 
 	"graph":              4,
 	"graph/moves":        4,
-	"lang/config/getter": 4,
+	"lang/config/getter": 5,
 	"state/encryption":   4,
 	"state/journal":      4,
 	"wire":               4,
@@ -68,7 +69,7 @@ var layers = map[string]int{
 	"coordinator/program": 5,
 	"coordinator/renewal": 5,
 	"coordinator/values":  5,
-	"lang/config/fetch":   5,
+	"lang/config/fetch":   6,
 	"provider/install":    5,
 	"provider/rpc":        5,
 	"state/bolt":          5,
@@ -141,6 +142,8 @@ var (
 var confined = map[string][]string{
 	"github.com/lib/pq":          {"state/snapshot/pgstore"},
 	"github.com/Azure/":          {"cloud/azure"},
+	"oras.land/":                 {"cloud/oci"},
+	"github.com/opencontainers/": {"cloud/oci"},
 	"github.com/aws/":            {"cloud/aws"},
 	"golang.org/x/net/":          {"cloud", "cloud/aws"},
 	"golang.org/x/oauth2/google": {"cloud/google"},

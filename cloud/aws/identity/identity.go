@@ -33,11 +33,29 @@ func Attributes() map[string]*schema.Attribute {
 			a[n] = &schema.Attribute{Type: ty, Optional: true}
 		}
 	}
-	add(cty.String, "region", "sts_region", "access_key", "profile", "retry_mode", "custom_ca_bundle", "http_proxy", "https_proxy",
-		"no_proxy", "ec2_metadata_service_endpoint", "ec2_metadata_service_endpoint_mode")
+	add(
+		cty.String,
+		"region",
+		"sts_region",
+		"access_key",
+		"profile",
+		"retry_mode",
+		"custom_ca_bundle",
+		"http_proxy",
+		"https_proxy",
+		"no_proxy",
+		"ec2_metadata_service_endpoint",
+		"ec2_metadata_service_endpoint_mode",
+	)
 	add(cty.Bool, "skip_credentials_validation", "skip_metadata_api_check", "skip_requesting_account_id", "insecure",
 		"use_dualstack_endpoint", "use_fips_endpoint")
-	add(cty.Set(cty.String), "shared_credentials_files", "shared_config_files", "allowed_account_ids", "forbidden_account_ids")
+	add(
+		cty.Set(cty.String),
+		"shared_credentials_files",
+		"shared_config_files",
+		"allowed_account_ids",
+		"forbidden_account_ids",
+	)
 	return a
 }
 
@@ -98,11 +116,17 @@ func Settings(p cloud.Surroundings, args arguments.Arguments) (aws.Settings, dia
 	s := aws.Settings{
 		Region: args.String("region"), SkipRegionValidation: args.Bool("skip_region_validation"),
 		AccessKey: args.String("access_key"), SecretKey: args.String("secret_key"), Token: args.String("token"),
-		Profile:                args.String("profile"),
-		SharedCredentialsFiles: args.Strings("shared_credentials_files"), SharedConfigFiles: args.Strings("shared_config_files"),
-		SkipCredentialsValidation: args.Bool("skip_credentials_validation"), SkipAccountID: args.Bool("skip_requesting_account_id"),
+		Profile: args.String("profile"),
+		SharedCredentialsFiles: args.Strings(
+			"shared_credentials_files",
+		), SharedConfigFiles: args.Strings("shared_config_files"),
+		SkipCredentialsValidation: args.Bool(
+			"skip_credentials_validation",
+		), SkipAccountID: args.Bool("skip_requesting_account_id"),
 		AllowedAccounts: args.Strings("allowed_account_ids"), ForbiddenAccounts: args.Strings("forbidden_account_ids"),
-		MetadataEndpoint: args.String("ec2_metadata_service_endpoint"), MetadataMode: args.String("ec2_metadata_service_endpoint_mode"),
+		MetadataEndpoint: args.String(
+			"ec2_metadata_service_endpoint",
+		), MetadataMode: args.String("ec2_metadata_service_endpoint_mode"),
 		Attempts: args.Int("max_retries"), RetryMode: args.String("retry_mode"),
 		HTTPProxy: given(args, "http_proxy"), HTTPSProxy: given(args, "https_proxy"), NoProxy: given(args, "no_proxy"),
 		Insecure: args.Bool("insecure"), CABundle: args.String("custom_ca_bundle"),
@@ -131,15 +155,20 @@ func check(args arguments.Arguments) diag.List {
 	if mode := args.String("retry_mode"); mode != "" && mode != "standard" && mode != "adaptive" {
 		bad("retry_mode", `The value must be "standard" or "adaptive"`)
 	}
-	if mode := strings.ToLower(args.String("ec2_metadata_service_endpoint_mode")); mode != "" && mode != "ipv4" && mode != "ipv6" {
+	if mode := strings.ToLower(args.String("ec2_metadata_service_endpoint_mode")); mode != "" && mode != "ipv4" &&
+		mode != "ipv6" {
 		bad("ec2_metadata_service_endpoint_mode", `The value must be "IPv4" or "IPv6"`)
 	}
 	if args.Int("max_retries") < 0 {
 		bad("max_retries", "The value cannot be negative")
 	}
 	if args.Given("http_proxy") && !args.Given("https_proxy") {
-		diags = diags.Append(diag.New(diag.Warning, "Missing HTTPS Proxy",
-			"The proxy of \"http_proxy\" is used for https as well, because \"https_proxy\" is not set. Set both to say so.", nil))
+		diags = diags.Append(diag.New(
+			diag.Warning,
+			"Missing HTTPS Proxy",
+			"The proxy of \"http_proxy\" is used for https as well, because \"https_proxy\" is not set. Set both to say so.",
+			nil,
+		))
 	}
 	return diags
 }
@@ -174,7 +203,9 @@ func role(args arguments.Arguments) (*aws.AssumeRole, diag.List) {
 	}
 	var diags diag.List
 	if !nested.Given("role_arn") {
-		diags = diags.Append(nested.Problem("role_arn", "Missing Required Value", `The attribute "assume_role.role_arn" is required`))
+		diags = diags.Append(
+			nested.Problem("role_arn", "Missing Required Value", `The attribute "assume_role.role_arn" is required`),
+		)
 	}
 	for _, name := range []string{"external_id", "policy", "session_name"} {
 		if nested.Set(name) && strings.TrimSpace(nested.String(name)) == "" {
@@ -218,8 +249,11 @@ func webIdentity(p cloud.Surroundings, args arguments.Arguments) (*aws.WebIdenti
 	}
 	w := &aws.WebIdentity{
 		RoleARN: env("role_arn", "AWS_ROLE_ARN"), Token: env("web_identity_token", "AWS_WEB_IDENTITY_TOKEN"),
-		TokenFile:   env("web_identity_token_file", "AWS_WEB_IDENTITY_TOKEN_FILE"),
-		SessionName: env("session_name", "AWS_ROLE_SESSION_NAME"), Policy: nested.String("policy"), PolicyARNs: nested.Strings("policy_arns"),
+		TokenFile: env("web_identity_token_file", "AWS_WEB_IDENTITY_TOKEN_FILE"),
+		SessionName: env(
+			"session_name",
+			"AWS_ROLE_SESSION_NAME",
+		), Policy: nested.String("policy"), PolicyARNs: nested.Strings("policy_arns"),
 	}
 	var diags diag.List
 	if w.RoleARN == "" {

@@ -61,7 +61,8 @@ func TestObjectsOfABucketBecomeAPackage(t *testing.T) {
 			for object, want := range map[string]string{
 				"nothing": "no objects lie below", "file.tf": "is no archive by its name", "gone.zip": "reading the object",
 			} {
-				if err := get.Get(t.Context(), at+object, filepath.Join(t.TempDir(), "x")); err == nil || !strings.Contains(err.Error(), want) {
+				if err := get.Get(t.Context(), at+object, filepath.Join(t.TempDir(), "x")); err == nil ||
+					!strings.Contains(err.Error(), want) {
 					t.Errorf("%s: %v", object, err)
 				}
 			}

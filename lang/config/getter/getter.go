@@ -1,5 +1,5 @@
 // Package getter brings packages of modules here: from git and Mercurial repositories, archives on web servers and
-// disks, directories, buckets of Amazon S3 and Google Cloud Storage.
+// disks, directories, OCI registries, buckets of Amazon S3 and Google Cloud Storage.
 //
 // It knows no registries and parses no configuration. Repositories are read by the programs git and hg, so that users'
 // keys, proxies and settings for these count.
@@ -57,11 +57,6 @@ func (g *Getter) Get(ctx context.Context, address, into string) error {
 // maxRedirections ends chains of servers that name other sources.
 const maxRedirections = 10
 
-// elsewhere are the stores that OpenTofu can get packages from and this package cannot.
-var elsewhere = map[string]string{
-	"oci": "OCI registries",
-}
-
 // get gets a package that was not there before; hops is how many more servers may name another source.
 func (g *Getter) get(ctx context.Context, address, into string, hops int) error {
 	forced, rest, isForced := strings.Cut(address, "::")
@@ -90,7 +85,7 @@ func (g *Getter) get(ctx context.Context, address, into string, hops int) error 
 	case "gcs":
 		return g.google(ctx, u, into)
 	case "oci":
-		return fmt.Errorf("packages in %s cannot be fetched by Millipede; put the package into a git repository, or as an archive on a web server (a bucket with signed or public https:// URLs is one)", elsewhere[scheme])
+		return g.oci(ctx, u, into)
 	default:
 		return fmt.Errorf("download not supported for scheme %q", scheme)
 	}

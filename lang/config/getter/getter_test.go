@@ -183,7 +183,6 @@ func TestWhatCannotBeFetchedIsSaid(t *testing.T) {
 	for address, want := range map[string]string{
 		"s3::https://s3.amazonaws.com/b":            "does not name a bucket and an object",
 		"gcs::https://www.googleapis.com/x":         "an address in Google Cloud Storage is",
-		"oci://example.com/m":                       "packages in OCI registries cannot be fetched",
 		"foo::https://example.com/m":                `download not supported for scheme "foo"`,
 		"file://" + dir + "/nothing":                "source path error",
 		"file://" + dir + "/file":                   "source path must be a directory",

@@ -21,7 +21,9 @@ func (g *Getter) google(ctx context.Context, u *url.URL, into string) error {
 	}
 	s := g.services.Surroundings()
 	settings := google.Settings{
-		AccessToken: s.Either("GOOGLE_OAUTH_ACCESS_TOKEN"), Scopes: []string{"https://www.googleapis.com/auth/devstorage.read_only"},
+		AccessToken: s.Either(
+			"GOOGLE_OAUTH_ACCESS_TOKEN",
+		), Scopes: []string{"https://www.googleapis.com/auth/devstorage.read_only"},
 		Attempts: 3, Transport: s.Transport(), Env: s.Env, UserAgent: s.UserAgent,
 	}
 	emulator := s.Either("STORAGE_EMULATOR_HOST")
@@ -49,7 +51,10 @@ type googleBucket struct {
 }
 
 func (b *googleBucket) ask(ctx context.Context, address string, q url.Values, limit int64) ([]byte, error) {
-	answer, err := b.session.Do(ctx, google.Request{Method: http.MethodGet, URL: address + "?" + q.Encode(), MaxAnswer: limit})
+	answer, err := b.session.Do(
+		ctx,
+		google.Request{Method: http.MethodGet, URL: address + "?" + q.Encode(), MaxAnswer: limit},
+	)
 	if err != nil {
 		return nil, err
 	}

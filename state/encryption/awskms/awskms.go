@@ -25,9 +25,13 @@ func Kind() *encryption.Kind {
 	a := identity.Attributes()
 	a["kms_key_id"] = &schema.Attribute{Type: cty.String, Required: true}
 	a["key_spec"] = &schema.Attribute{Type: cty.String, Required: true}
-	endpoints := &schema.NestedBlock{Nesting: schema.NestingList, MaxItems: 1, Block: schema.Block{Attributes: map[string]*schema.Attribute{
-		"iam": {Type: cty.String, Optional: true}, "sts": {Type: cty.String, Optional: true},
-	}}}
+	endpoints := &schema.NestedBlock{
+		Nesting:  schema.NestingList,
+		MaxItems: 1,
+		Block: schema.Block{Attributes: map[string]*schema.Attribute{
+			"iam": {Type: cty.String, Optional: true}, "sts": {Type: cty.String, Optional: true},
+		}},
+	}
 	return &encryption.Kind{
 		Name:      "aws_kms",
 		Schema:    &schema.Block{Attributes: a, Blocks: map[string]*schema.NestedBlock{"endpoints": endpoints}},

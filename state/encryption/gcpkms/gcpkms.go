@@ -55,7 +55,9 @@ const (
 const endpointVariable = "GOOGLE_KMS_CUSTOM_ENDPOINT"
 
 // keyName is the full name of a key.
-var keyName = regexp.MustCompile(`^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+(/cryptoKeyVersions/[^/]+)?$`)
+var keyName = regexp.MustCompile(
+	`^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+(/cryptoKeyVersions/[^/]+)?$`,
+)
 
 type service struct {
 	session *google.Session
@@ -79,7 +81,9 @@ func open(ctx context.Context, s cloud.Surroundings, args arguments.Arguments) (
 	}
 	settings := google.Settings{
 		AccessToken: args.String("access_token"), Impersonate: args.String("impersonate_service_account"),
-		Delegates: args.Strings("impersonate_service_account_delegates"), Scopes: []string{scope}, Env: s.Env, UserAgent: s.UserAgent,
+		Delegates: args.Strings(
+			"impersonate_service_account_delegates",
+		), Scopes: []string{scope}, Env: s.Env, UserAgent: s.UserAgent,
 	}
 	if text := args.String("credentials"); text != "" && settings.AccessToken == "" {
 		contents, err := google.Contents(text, s.Env, s.Path)
@@ -109,7 +113,12 @@ func open(ctx context.Context, s cloud.Surroundings, args arguments.Arguments) (
 	}
 	key, _, _ := strings.Cut(name, "/cryptoKeyVersions/") // each ciphertext names the version that it was made with
 	at := strings.TrimSuffix(custom, "/") + "/"
-	return &service{session: session, encrypt: at + name + ":encrypt", decrypt: at + key + ":decrypt", length: length}, diags
+	return &service{
+		session: session,
+		encrypt: at + name + ":encrypt",
+		decrypt: at + key + ":decrypt",
+		length:  length,
+	}, diags
 }
 
 // metadata is what is kept with what is encrypted, as OpenTofu keeps it.

@@ -76,8 +76,12 @@ func open(_ context.Context, s cloud.Surroundings, args arguments.Arguments) (en
 		address = agent
 	}
 	u, err := url.Parse(address)
-	if err != nil || u.Host == "" && u.Scheme != "unix" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "unix" {
-		bad("address", "The value must be an address like https://bao.example.com:8200") // which is not shown: it may hold secrets
+	if err != nil || u.Host == "" && u.Scheme != "unix" ||
+		u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "unix" {
+		bad(
+			"address",
+			"The value must be an address like https://bao.example.com:8200",
+		) // which is not shown: it may hold secrets
 	}
 	if diags.HasErrors() {
 		return nil, diags

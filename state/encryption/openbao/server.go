@@ -54,7 +54,7 @@ func connect(s cloud.Surroundings, at *url.URL, token string) (*server, error) {
 		transport.Proxy = http.ProxyURL(u)
 	}
 	var err error
-	if transport.TLSClientConfig, err = certificates(s); err != nil {
+	if transport.TLSClientConfig, err = certificates(s, transport.TLSClientConfig); err != nil {
 		return nil, err
 	}
 	if text := variable(s, "MAX_RETRIES"); text != "" {
@@ -76,7 +76,8 @@ func connect(s cloud.Surroundings, at *url.URL, token string) (*server, error) {
 	stay := variable(s, "DISABLE_REDIRECTS")
 	out.client = &http.Client{Transport: transport, CheckRedirect: func(r *http.Request, via []*http.Request) error {
 		// A standby names the active server, once. The token goes there, so never from an encrypted connection to a plain one.
-		if is, err := strconv.ParseBool(stay); err == nil && is || len(via) > 1 || via[0].URL.Scheme == "https" && r.URL.Scheme != "https" {
+		if is, err := strconv.ParseBool(stay); err == nil && is || len(via) > 1 ||
+			via[0].URL.Scheme == "https" && r.URL.Scheme != "https" {
 			return http.ErrUseLastResponse
 		}
 		return nil
@@ -84,9 +85,13 @@ func connect(s cloud.Surroundings, at *url.URL, token string) (*server, error) {
 	return out, nil
 }
 
-// certificates reads what the environment says about certificates.
-func certificates(s cloud.Surroundings) (*tls.Config, error) {
-	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: variable(s, "TLS_SERVER_NAME")}
+// certificates reads what the environment says about certificates; what it leaves open is as in base, which may be nil.
+func certificates(s cloud.Surroundings, base *tls.Config) (*tls.Config, error) {
+	t := &tls.Config{MinVersion: tls.VersionTLS12}
+	if base != nil {
+		t = base.Clone()
+	}
+	t.ServerName = variable(s, "TLS_SERVER_NAME")
 	if text := variable(s, "SKIP_VERIFY"); text != "" {
 		skip, err := strconv.ParseBool(text)
 		if err != nil {
@@ -192,7 +197,8 @@ func again(err error) bool {
 		return false
 	}
 	var untrusted *tls.CertificateVerificationError
-	return !errors.As(err, &untrusted) && (errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF))
+	return !errors.As(err, &untrusted) &&
+		(errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF))
 }
 
 func (s *server) once(ctx context.Context, path string, body []byte) (answer, error) {
