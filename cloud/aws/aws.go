@@ -103,6 +103,9 @@ type Session struct {
 	now         func() time.Time
 }
 
+// Close gives up the connections.
+func (s *Session) Close() { s.client.CloseIdleConnections() }
+
 // AccountError says that the credentials are of an account that the settings exclude.
 type AccountError struct{ Account string }
 
@@ -286,6 +289,9 @@ func (t staticToken) GetIdentityToken() ([]byte, error) { return []byte(t), nil 
 // setTransport makes the transport what the settings say about certificates and proxies.
 func (s *Settings) setTransport() error {
 	t := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: s.Insecure}
+	if given := s.Transport.TLSClientConfig; given != nil {
+		t.RootCAs = given.RootCAs
+	}
 	if s.CABundle != "" {
 		text, err := os.ReadFile(expand([]string{s.CABundle}, s.Env)[0])
 		if err != nil {

@@ -296,9 +296,13 @@ func releasing(err error) diag.List {
 	return diag.Errors("Error releasing the state lock", err.Error(), nil)
 }
 
-// close releases the lock and closes the store.
+// close releases the lock, and closes the store and the backend.
 func (s *openState) close(ctx context.Context) diag.List {
-	return s.unlock(ctx).Append(s.store.close())
+	diags := s.unlock(ctx).Append(s.store.close())
+	if err := snapshot.Close(s.backend); err != nil {
+		diags = diags.Append(diag.New(diag.Warning, "Failed to close the backend", err.Error()+".", nil))
+	}
+	return diags
 }
 
 // newID returns an ID that is unique for ever.

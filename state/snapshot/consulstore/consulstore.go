@@ -48,6 +48,22 @@ type backend struct {
 	held  map[string]*heldLock
 }
 
+// Close ends the renewal of the locks that are still held, so that they end with their sessions, and gives up the
+// connections.
+func (b *backend) Close() error {
+	b.mu.Lock()
+	held := b.held
+	b.held = map[string]*heldLock{}
+	b.mu.Unlock()
+	for _, h := range held {
+		h.stop()
+		<-h.done
+	}
+	b.client.once.HTTPClient.CloseIdleConnections()
+	b.client.often.HTTPClient.CloseIdleConnections()
+	return nil
+}
+
 // key is where a workspace's state is.
 func (b *backend) key(workspace string) string {
 	if workspace == journal.DefaultWorkspace {

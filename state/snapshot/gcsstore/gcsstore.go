@@ -21,6 +21,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/millipede-iac/millipede/cloud/google"
 	"github.com/millipede-iac/millipede/state/journal"
@@ -36,6 +37,17 @@ type backend struct {
 	bucket, prefix, kmsKey string
 	// customerKey are the headers of a customer's key: they go with every call about a state, never about a lock.
 	customerKey http.Header
+
+	transport  *http.Transport
+	watches    snapshot.Watches
+	watchEvery time.Duration
+}
+
+// Close gives up the connections. Locks that are held stay.
+func (b *backend) Close() error {
+	b.watches.Close()
+	b.transport.CloseIdleConnections()
+	return nil
 }
 
 // customerKey returns the headers that hand a key over.

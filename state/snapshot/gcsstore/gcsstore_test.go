@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/zclconf/go-cty/cty"
 
@@ -287,5 +288,28 @@ func is(t *testing.T, got, want any) {
 	t.Helper()
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// A lock that an operator had broken was noticed by nobody: the one who held it wrote over what the next one had done.
+func TestALockThatWasStolenIsNoticed(t *testing.T) {
+	for claim, steal := range map[string]func(*google.Server){
+		"taken":  func(s *google.Server) { s.Put("states", "p/q/default.tflock", []byte("{}")) },
+		"broken": func(s *google.Server) { s.Remove("states", "p/q/default.tflock") },
+	} {
+		t.Run(claim, func(t *testing.T) {
+			s := google.New(t, "states")
+			p := place(s, nil)
+			p.LockCheck = 10 * time.Millisecond
+			b, diags := p.Open(t.Context(), "gcs", arguments())
+			if diags.HasErrors() {
+				t.Fatal(diags.Err())
+			}
+			defer func() { ok(t, snapshot.Close(b)) }()
+			lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "OperationTypeApply"))
+			ok(t, err)
+			steal(s)
+			<-lock.Lost
+		})
 	}
 }

@@ -26,7 +26,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 	for range maxRaces {
 		id, err := b.put(ctx, object, url.Values{"ifGenerationMatch": {"0"}}, nil, document)
 		if err == nil {
-			return snapshot.Lock{ID: id}, nil
+			return b.held(ctx, workspace, id), nil
 		}
 		var refused *google.Error
 		if !errors.As(err, &refused) || refused.Status != http.StatusPreconditionFailed {
@@ -39,12 +39,29 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 		case there == nil: // released in the meantime
 			continue
 		case refused.Attempt > 1 && bytes.Equal(there, document):
-			return snapshot.Lock{ID: id}, nil // an earlier attempt of ours made it
+			return b.held(ctx, workspace, id), nil // an earlier attempt of ours made it
 		}
 		return snapshot.Lock{}, &journal.Held{Holder: holder(id, info.Path, there)}
 	}
 	return snapshot.Lock{}, fmt.Errorf("the lock %s was refused %d times, and was free each time when its holder was asked for",
 		info.Path, maxRaces)
+}
+
+// held is a lock that was taken, and is looked at from now on.
+func (b *backend) held(ctx context.Context, workspace, id string) snapshot.Lock {
+	lost := b.watches.Start(ctx, b.watchEvery, workspace, id, func(ctx context.Context) (bool, error) {
+		query := url.Values{"fields": {"generation"}}
+		answer, err := b.ask(ctx, http.MethodGet, b.lockObject(workspace), query, nil)
+		if missing(err) {
+			return false, nil
+		}
+		if err != nil {
+			return true, err
+		}
+		now, err := generation(answer)
+		return now == id, err
+	})
+	return snapshot.Lock{ID: id, Lost: lost}
 }
 
 // lockThere reads the lock object and its generation; nil when there is none.
@@ -80,6 +97,7 @@ func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
 		return fmt.Errorf("%w: %q is no ID of a lock here: it is the generation of the lock object, a number",
 			snapshot.ErrNotLocked, lockID)
 	}
+	b.watches.Stop(workspace, lockID)
 	object := b.lockObject(workspace)
 	query := url.Values{"ifGenerationMatch": {strconv.FormatInt(n, 10)}}
 	_, err = b.ask(ctx, http.MethodDelete, object, query, nil)

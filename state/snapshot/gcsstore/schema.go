@@ -111,7 +111,7 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 	if err != nil {
 		return nil, diags.Append(diag.New(diag.Error, "Failed to configure the GCS backend", err.Error()+".", nil))
 	}
-	b.session = session
+	b.session, b.transport, b.watchEvery = session, settings.Transport, p.LockCheck
 	if b.locate(custom) != nil {
 		return nil, diags.Append(args.Problem("universe_domain", "Invalid Value", "The value must be a domain"))
 	}

@@ -41,6 +41,12 @@ type backend struct {
 	held map[string][]byte // by the ID of a lock of this process: what the server was told of it, nil for nothing
 }
 
+// Close gives up the connections. Locks that are held stay.
+func (b *backend) Close() error {
+	b.client.HTTPClient.CloseIdleConnections()
+	return nil
+}
+
 // Describe implements snapshot.Backend.
 func (b *backend) Describe(string) snapshot.Description {
 	return snapshot.Description{Where: b.address.Redacted(), Form: tfstate.Compact, Unlockable: b.unlockAddress == nil}

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
@@ -38,6 +39,17 @@ type backend struct {
 	namespace string
 	suffix    string
 	labels    map[string]string
+
+	transport  *http.Transport
+	watches    snapshot.Watches
+	watchEvery time.Duration
+}
+
+// Close gives up the connections. Locks that are held stay.
+func (b *backend) Close() error {
+	b.watches.Close()
+	b.transport.CloseIdleConnections()
+	return nil
 }
 
 func (b *backend) secretName(workspace string) string { return "tfstate-" + workspace + "-" + b.suffix }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/zclconf/go-cty/cty"
 
@@ -347,6 +348,61 @@ func TestWrongArgumentsAreDiagnostics(t *testing.T) {
 			_, diags := place(nil).Open(t.Context(), "kubernetes", args)
 			if !diags.HasErrors() || !strings.Contains(diags[0].Detail, c.want) || len(diags[0].Path) == 0 {
 				t.Errorf("the problems are %v, want one with %q and a path", diags.Err(), c.want)
+			}
+		})
+	}
+}
+
+// A lease that an operator had given free was noticed by nobody: the one who held it wrote over what the next one had done.
+func TestALeaseThatWasStolenIsNoticed(t *testing.T) {
+	s := kubernetes.New(t)
+	p := place(nil)
+	p.LockCheck = 10 * time.Millisecond
+	b, diags := p.Open(t.Context(), "kubernetes", arguments(s, nil))
+	if diags.HasErrors() {
+		t.Fatal(diags.Err())
+	}
+	lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "OperationTypeApply"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := opened(t, s, nil)
+	if err := other.Unlock(t.Context(), "default", "1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Lock(t.Context(), "default", snapshottest.Info("2", "OperationTypePlan")); err != nil {
+		t.Fatal(err)
+	}
+	<-lock.Lost
+	for _, b := range []snapshot.Backend{b, other} {
+		if err := snapshot.Close(b); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A host without a scheme was taken for http where nothing spoke of certificates, and the token went there in the clear.
+func TestASecretDoesNotGoToAHostInTheClear(t *testing.T) {
+	s := kubernetes.New(t)
+	host := strings.TrimPrefix(s.URL, "https://")
+	for claim, c := range map[string]struct {
+		more map[string]cty.Value
+		want string
+	}{
+		"a token":    {map[string]cty.Value{}, "x509"},
+		"a password": {map[string]cty.Value{"token": cty.NullVal(cty.String), "password": cty.StringVal("p")}, "x509"},
+		"nothing":    {map[string]cty.Value{"token": cty.NullVal(cty.String)}, "answered 400"}, // to a request in the clear
+	} {
+		t.Run(claim, func(t *testing.T) {
+			args := map[string]cty.Value{"host": cty.StringVal(host), "cluster_ca_certificate": cty.NullVal(cty.String)}
+			maps.Copy(args, c.more)
+			b, diags := place(nil).Open(t.Context(), "kubernetes", arguments(s, args))
+			if diags.HasErrors() {
+				t.Fatal(diags.Err())
+			}
+			_, err := b.Read(t.Context(), "default") // the fake speaks https, with a certificate that nobody knows
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("the error is %v, want one with %q", err, c.want)
 			}
 		})
 	}

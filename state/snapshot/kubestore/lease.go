@@ -41,7 +41,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 				"spec": map[string]any{"holderIdentity": info.ID},
 			})
 		case holder == info.ID:
-			return snapshot.Lock{ID: info.ID}, nil
+			return b.held(ctx, workspace, info.ID), nil
 		case holder != "":
 			return snapshot.Lock{}, &journal.Held{Holder: infoOf(lease)}
 		default:
@@ -50,7 +50,7 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 			err = b.leases().update(ctx, lease)
 		}
 		if err == nil {
-			return snapshot.Lock{ID: info.ID}, nil
+			return b.held(ctx, workspace, info.ID), nil
 		}
 		if !isStatus(err, http.StatusConflict) {
 			return snapshot.Lock{}, err
@@ -60,11 +60,21 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 	return snapshot.Lock{}, conflict
 }
 
+// held is a lock that was taken, and is looked at from now on.
+func (b *backend) held(ctx context.Context, workspace, id string) snapshot.Lock {
+	lost := b.watches.Start(ctx, b.watchEvery, workspace, id, func(ctx context.Context) (bool, error) {
+		lease, err := b.leases().get(ctx, b.leaseName(workspace))
+		return holderOf(lease) == id, err
+	})
+	return snapshot.Lock{ID: id, Lost: lost}
+}
+
 // Unlock implements snapshot.Backend. The lease stays, without a holder.
 func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
 	if err := b.checkName(workspace); err != nil {
 		return err
 	}
+	b.watches.Stop(workspace, lockID)
 	var conflict error
 	for range tries {
 		lease, err := b.leases().get(ctx, b.leaseName(workspace))

@@ -59,7 +59,9 @@ func openIn(p snapshot.Place, args snapshot.Arguments, account string) (snapshot
 	if diags = diags.Append(override(p, args, &cluster, &user)); diags.HasErrors() {
 		return nil, diags
 	}
-	address, more := addressOf(args, cluster, len(user.CertificateData) > 0 || user.Certificate != "")
+	secrets := len(user.CertificateData) > 0 || user.Certificate != "" || user.Token != "" || user.TokenFile != "" ||
+		user.Password != "" || user.Exec != nil
+	address, more := addressOf(args, cluster, secrets)
 	diags = diags.Append(more)
 	who, more := identityOf(p, args, user)
 	diags = diags.Append(more)
@@ -81,6 +83,7 @@ func openIn(p snapshot.Place, args snapshot.Arguments, account string) (snapshot
 		}
 		transport.Proxy = http.ProxyURL(proxy)
 	}
+	b.transport, b.watchEvery = transport, p.LockCheck
 	b.api = &api{address: address, client: newClient(transport), identity: who, userAgent: p.UserAgent}
 	return b, diags
 }
@@ -176,8 +179,9 @@ func override(p snapshot.Place, args snapshot.Arguments, cluster *clusterEntry, 
 	return nil
 }
 
-// addressOf returns the address of the API server. One without a scheme is https where anything speaks of certificates.
-func addressOf(args snapshot.Arguments, c clusterEntry, certificate bool) (*url.URL, diag.List) {
+// addressOf returns the address of the API server. One without a scheme is https where anything speaks of certificates,
+// and where there is a secret, which would go over the network in the clear otherwise.
+func addressOf(args snapshot.Arguments, c clusterEntry, secrets bool) (*url.URL, diag.List) {
 	at, server := "config_path", c.Server
 	if args.Given("host") {
 		at = "host"
@@ -190,7 +194,7 @@ func addressOf(args snapshot.Arguments, c clusterEntry, certificate bool) (*url.
 	}
 	if !strings.Contains(server, "://") {
 		scheme := "http://"
-		if certificate || c.Insecure || c.CA != "" || len(c.CAData) > 0 {
+		if secrets || c.Insecure || c.CA != "" || len(c.CAData) > 0 {
 			scheme = "https://"
 		}
 		server = scheme + server

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/lib/pq"
@@ -52,54 +51,13 @@ func Kind() *snapshot.Kind {
 	}
 }
 
-// parameters are libpq's environment variables with the names that connection strings have for them.
-var parameters = []struct{ env, name string }{
-	{"PGHOST", "host"},
-	{"PGHOSTADDR", "hostaddr"},
-	{"PGPORT", "port"},
-	{"PGDATABASE", "dbname"},
-	{"PGUSER", "user"},
-	{"PGPASSWORD", "password"},
-	{"PGPASSFILE", "passfile"},
-	{"PGSSLMODE", "sslmode"},
-	{"PGSSLCERT", "sslcert"},
-	{"PGSSLKEY", "sslkey"},
-	{"PGSSLROOTCERT", "sslrootcert"},
-	{"PGOPTIONS", "options"},
-	{"PGAPPNAME", "application_name"},
-	{"PGCONNECT_TIMEOUT", "connect_timeout"},
-}
-
-// connection returns the connection string, with what the operation's environment adds to it in front.
-func connection(p snapshot.Place, given string) (string, error) {
-	if strings.HasPrefix(given, "postgres://") || strings.HasPrefix(given, "postgresql://") {
-		//lint:ignore SA1019 only pairs can be joined with those of the operation's environment
-		pairs, err := pq.ParseURL(given)
-		if err != nil {
-			return "", errors.New("it is no valid URL") // the library's error repeats it, with the password
-		}
-		given = pairs
-	}
-	escape := strings.NewReplacer(`\`, `\\`, `'`, `\'`)
-	pairs := []string{fmt.Sprintf("connect_timeout=%d", connectTimeout)}
-	for _, param := range parameters {
-		if v := p.Env(param.env); v != "" {
-			pairs = append(pairs, param.name+"='"+escape.Replace(v)+"'")
-		}
-	}
-	return strings.Join(append(pairs, given), " "), nil
-}
-
 // open connects to the database, and makes schema, table and index unless it is told not to.
 func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snapshot.Backend, diag.List) {
 	wrong := func(err error) diag.List {
-		return diag.List{args.Problem("conn_str", "Invalid database connection", fmt.Sprintf("The connection string cannot be used: %s.", err))}
+		return diag.List{args.Problem("conn_str", "Invalid database connection",
+			fmt.Sprintf("The connection string cannot be used: %s.", err))}
 	}
-	text, err := connection(p, args.String("conn_str"))
-	if err != nil {
-		return nil, wrong(err)
-	}
-	config, err := pq.NewConfig(text)
+	config, err := configuration(p, args.String("conn_str"))
 	if err != nil {
 		return nil, wrong(err)
 	}
@@ -138,7 +96,8 @@ func (b *backend) prepare(ctx context.Context, args snapshot.Arguments) error {
 	name := args.String("schema_name")
 	if !args.Bool("skip_schema_creation") {
 		var count int
-		err := b.db.QueryRowContext(ctx, "SELECT count(1) FROM information_schema.schemata WHERE schema_name = $1", name).Scan(&count)
+		err := b.db.QueryRowContext(ctx, "SELECT count(1) FROM information_schema.schemata WHERE schema_name = $1",
+			name).Scan(&count)
 		if err != nil {
 			return err
 		}
@@ -149,7 +108,8 @@ func (b *backend) prepare(ctx context.Context, args snapshot.Arguments) error {
 		}
 	}
 	if !args.Bool("skip_table_creation") {
-		if err := b.define(ctx, "the sequence", "CREATE SEQUENCE IF NOT EXISTS public.global_states_id_seq AS bigint"); err != nil {
+		if err := b.define(ctx, "the sequence",
+			"CREATE SEQUENCE IF NOT EXISTS public.global_states_id_seq AS bigint"); err != nil {
 			return err
 		}
 		err := b.define(ctx, "the table", "CREATE TABLE IF NOT EXISTS "+b.table+" (id bigint NOT NULL DEFAULT "+
@@ -159,7 +119,8 @@ func (b *backend) prepare(ctx context.Context, args snapshot.Arguments) error {
 		}
 	}
 	if !args.Bool("skip_index_creation") {
-		err := b.define(ctx, "the index", "CREATE UNIQUE INDEX IF NOT EXISTS "+quote(args.String("index_name"))+" ON "+b.table+" (name)")
+		err := b.define(ctx, "the index",
+			"CREATE UNIQUE INDEX IF NOT EXISTS "+quote(args.String("index_name"))+" ON "+b.table+" (name)")
 		if err != nil {
 			return err
 		}

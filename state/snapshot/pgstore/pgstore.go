@@ -57,6 +57,23 @@ func (b *backend) Describe(workspace string) snapshot.Description {
 	return snapshot.Description{Where: b.where + " " + workspace, Form: tfstate.Compact}
 }
 
+// Close closes the sessions; with them their locks end.
+func (b *backend) Close() error {
+	b.mu.Lock()
+	held := b.held
+	b.held = map[string]*heldLock{}
+	b.mu.Unlock()
+	var errs []error
+	for _, h := range held {
+		if h.session != nil { // else it is reserved, and its session is not ours
+			h.stop()
+			<-h.done
+			errs = append(errs, closeSession(h.session))
+		}
+	}
+	return errors.Join(append(errs, b.db.Close())...)
+}
+
 // Read implements snapshot.Backend.
 func (b *backend) Read(ctx context.Context, workspace string) ([]byte, error) {
 	var data sql.NullString
@@ -80,7 +97,8 @@ func (b *backend) Write(ctx context.Context, workspace string, data []byte) erro
 }
 
 // Lock implements snapshot.Backend. A workspace that has a row is locked by the row's id, one that has none by the key
-// under which rows are made. The database does not store who holds a lock, so the holder of journal.Held is info itself.
+// under which rows are made. The database does not store who holds a lock, so the holder of journal.Held is info
+// itself.
 func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
 	h := &heldLock{}
 	if !b.reserve(workspace, h) {
@@ -117,7 +135,8 @@ func (b *backend) take(workspace, id string) *heldLock {
 }
 
 // lock takes the lock that h is reserved for.
-func (b *backend) lock(ctx context.Context, workspace string, info journal.LockInfo, h *heldLock) (snapshot.Lock, error) {
+func (b *backend) lock(ctx context.Context, workspace string, info journal.LockInfo, h *heldLock) (snapshot.Lock,
+	error) {
 	session, err := b.db.Conn(ctx)
 	if err != nil {
 		return snapshot.Lock{}, err
@@ -140,7 +159,8 @@ func (b *backend) lock(ctx context.Context, workspace string, info journal.LockI
 }
 
 // lockSession takes the lock of a workspace on a session, and returns its key. Where it is not locked, nothing is.
-func (b *backend) lockSession(ctx context.Context, session *sql.Conn, workspace string) (key int64, locked bool, err error) {
+func (b *backend) lockSession(ctx context.Context, session *sql.Conn, workspace string) (key int64, locked bool,
+	err error) {
 	var row, creation bool
 	err = session.QueryRowContext(ctx, "SELECT id, pg_try_advisory_lock(id), pg_try_advisory_lock($2) FROM "+b.table+
 		" WHERE name = $1", workspace, b.creation).Scan(&key, &row, &creation)
@@ -243,7 +263,8 @@ func (b *backend) foreign(ctx context.Context, workspace, lockID string) error {
 
 // Workspaces implements snapshot.Backend.
 func (b *backend) Workspaces(ctx context.Context) ([]string, error) {
-	rows, err := b.db.QueryContext(ctx, "SELECT name FROM "+b.table+" WHERE name <> $1 ORDER BY name COLLATE \"C\"", journal.DefaultWorkspace)
+	rows, err := b.db.QueryContext(ctx, "SELECT name FROM "+b.table+" WHERE name <> $1 ORDER BY name COLLATE \"C\"",
+		journal.DefaultWorkspace)
 	if err != nil {
 		return nil, err
 	}

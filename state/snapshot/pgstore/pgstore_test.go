@@ -31,7 +31,7 @@ func opened(t *testing.T, url string, more map[string]cty.Value) *backend {
 		t.Fatal(diags.Err())
 	}
 	t.Cleanup(func() {
-		if err := b.(*backend).db.Close(); err != nil {
+		if err := snapshot.Close(b); err != nil {
 			t.Error(err)
 		}
 	})
@@ -68,7 +68,8 @@ func TestTheBackendOverARealServer(t *testing.T) {
 			t.Errorf("force-unlock by another process: %v", err)
 		}
 		var ended bool
-		err = other.db.QueryRowContext(ctx, "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'").Scan(&ended)
+		err = other.db.QueryRowContext(ctx,
+			"SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'").Scan(&ended)
 		if err != nil || !ended {
 			t.Fatal(err)
 		}
@@ -100,7 +101,8 @@ func TestTheBackendOverARealServer(t *testing.T) {
 		b := opened(t, s.URL(), nil)
 		for _, q := range []string{
 			"CREATE ROLE poor LOGIN", "GRANT USAGE ON SCHEMA terraform_remote_state, public TO poor",
-			"GRANT ALL ON ALL TABLES IN SCHEMA terraform_remote_state TO poor", "GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO poor",
+			"GRANT ALL ON ALL TABLES IN SCHEMA terraform_remote_state TO poor",
+			"GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO poor",
 		} {
 			if _, err := b.db.ExecContext(t.Context(), q); err != nil {
 				t.Fatal(err)
@@ -148,7 +150,8 @@ func TestWrongConnectionsAreDiagnosticsWithoutThePassword(t *testing.T) {
 		"a mode that there is not":   {"host=127.0.0.1 password=secret sslmode=nonsense", "sslmode"},
 	} {
 		t.Run(claim, func(t *testing.T) {
-			_, diags := place(nil).Open(t.Context(), "pg", cty.ObjectVal(map[string]cty.Value{"conn_str": cty.StringVal(c.text)}))
+			_, diags := place(nil).Open(t.Context(), "pg",
+				cty.ObjectVal(map[string]cty.Value{"conn_str": cty.StringVal(c.text)}))
 			if !diags.HasErrors() || !strings.Contains(diags[0].Detail, c.want) || strings.Contains(diags[0].Detail, "secret") {
 				t.Errorf("the problems are %v", diags.Err())
 			}
@@ -156,12 +159,45 @@ func TestWrongConnectionsAreDiagnosticsWithoutThePassword(t *testing.T) {
 	}
 }
 
-func TestTheOperationsEnvironmentCompletesTheConnection(t *testing.T) {
-	text, err := connection(place(map[string]string{"PGHOST": "h", "PGPASSWORD": `it's \`}), "dbname=d")
-	if err != nil {
-		t.Fatal(err)
+// The driver took what the operation's environment did not say from the environment of the process, which serves other
+// operations, too.
+func TestTheOperationsEnvironmentCompletesTheConnectionAndTheProcesssDoesNot(t *testing.T) {
+	for name, value := range map[string]string{
+		"PGHOST": "theirs", "PGHOSTADDR": "10.0.0.1", "PGPORT": "1", "PGDATABASE": "theirs", "PGUSER": "theirs",
+		"PGPASSWORD": "theirs", "PGSSLMODE": "verify-full", "PGSSLROOTCERT": "system", "PGOPTIONS": "-c geqo=off",
+		"PGAPPNAME": "theirs", "PGSERVICE": "theirs", "PGPASSFILE": "/theirs",
+	} {
+		t.Setenv(name, value)
 	}
-	if want := `connect_timeout=10 host='h' password='it\'s \\' dbname=d`; text != want {
-		t.Errorf("the connection is %s, want %s", text, want)
+	for claim, c := range map[string]struct {
+		env   map[string]string
+		given string
+		want  string
+	}{
+		"nothing is said": {env: map[string]string{"USER": "me"}, want: "localhost:5432 me@"},
+		"the connection string says": {given: `user = 'it\'s \\' dbname=d host=h port=2 password='p w'`,
+			want: `h:2 it's \@d p w`},
+		"a URL says": {given: "postgres://u:p@h:3/d?sslmode=disable", want: "h:3 u@d p disable"},
+		"the operation's variables say": {env: map[string]string{"PGHOST": "h", "PGUSER": "u", "PGPASSWORD": `it's \`},
+			want: `h:5432 u@ it's \`},
+		"both say": {env: map[string]string{"PGHOST": "e", "PGPORT": "4"}, given: "host=h user=u",
+			want: "h:4 u@"},
+	} {
+		t.Run(claim, func(t *testing.T) {
+			config, err := configuration(place(c.env), c.given)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := fmt.Sprintf("%s:%d %s@%s %s %s", config.Host, config.Port, config.User, config.Database, config.Password,
+				config.SSLMode)
+			if strings.TrimRight(got, " ") != c.want {
+				t.Errorf("the connection is %q, want %q", got, c.want)
+			}
+			rest := fmt.Sprint(config.Hostaddr, config.SSLRootCert, config.Options, config.ApplicationName, config.Passfile,
+				config.Service)
+			if strings.Contains(rest, "theirs") || config.Hostaddr.IsValid() || config.SSLRootCert+config.Options != "" {
+				t.Errorf("of the process it has %s", rest)
+			}
+		})
 	}
 }

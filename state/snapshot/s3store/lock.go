@@ -86,7 +86,28 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 			return snapshot.Lock{}, err
 		}
 	}
-	return snapshot.Lock{ID: info.ID}, nil
+	if !b.lockFile && b.table == "" {
+		return snapshot.Lock{ID: info.ID}, nil
+	}
+	lost := b.watches.Start(ctx, b.watchEvery, workspace, info.ID, func(ctx context.Context) (bool, error) {
+		return b.holds(ctx, key, info.ID)
+	})
+	return snapshot.Lock{ID: info.ID, Lost: lost}, nil
+}
+
+// holds tells whether a lock is still held, in all places that it was taken in.
+func (b *backend) holds(ctx context.Context, key, id string) (bool, error) {
+	if b.lockFile {
+		if holder, err := b.holderOfFile(ctx, key); err != nil || holder == nil || holder.ID != id {
+			return false, err
+		}
+	}
+	if b.table != "" {
+		if holder, err := b.holderOfRow(ctx, key); err != nil || holder == nil || holder.ID != id {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // isOwn tells whether the lock that keeps this process out is its own: the answer to an earlier try was lost.
@@ -154,6 +175,7 @@ func (b *backend) holderOfRow(ctx context.Context, key string) (*journal.LockInf
 // Unlock implements snapshot.Backend: both locks are tried even if one cannot be released.
 func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
 	key := b.object(workspace)
+	b.watches.Stop(workspace, lockID)
 	var file, table error
 	if b.lockFile {
 		if file = b.unlockFile(ctx, key, lockID); file != nil {

@@ -30,7 +30,7 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 	b := &backend{
 		session: session, bucket: args.String("bucket"), key: args.String("key"), prefix: args.String("workspace_key_prefix"),
 		acl: args.String("acl"), stateTags: tagging(args.Map("state_tags")), lockTags: tagging(args.Map("lock_tags")),
-		lockFile: args.Bool("use_lockfile"), table: args.String("dynamodb_table"), checksum: !args.Bool("skip_s3_checksum"),
+		lockFile: args.Bool("use_lockfile"), table: args.String("dynamodb_table"), checksum: !args.Bool("skip_s3_checksum"), watchEvery: p.LockCheck,
 	}
 	b.encrypt(args)
 	endpoints, _ := args.Nested("endpoints")

@@ -16,6 +16,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/millipede-iac/millipede/cloud/aws"
 	"github.com/millipede-iac/millipede/state/journal"
@@ -35,6 +36,16 @@ type backend struct {
 
 	lockFile             bool
 	table, tableEndpoint string
+
+	watches    snapshot.Watches
+	watchEvery time.Duration
+}
+
+// Close gives up the connections. Locks that are held stay.
+func (b *backend) Close() error {
+	b.watches.Close()
+	b.session.Close()
+	return nil
 }
 
 // object returns the key of a workspace's state.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/zclconf/go-cty/cty"
 
@@ -219,5 +220,30 @@ func is(t *testing.T, got, want any) {
 	t.Helper()
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// A lock that an operator had broken was noticed by nobody: the one who held it wrote over what the next one had done.
+func TestALockThatWasStolenIsNoticed(t *testing.T) {
+	for claim, steal := range map[string]func(*amazon.Server, []byte){
+		"the file": func(s *amazon.Server, theirs []byte) { s.Put("states", "p/q/terraform.tfstate.tflock", theirs) },
+		"the row":  func(s *amazon.Server, theirs []byte) { s.SetRow("states/p/q/terraform.tfstate", theirs) },
+	} {
+		t.Run(claim, func(t *testing.T) {
+			s := amazon.New(t, "states")
+			p := place(s, nil)
+			p.LockCheck = 10 * time.Millisecond
+			b, diags := p.Open(t.Context(), "s3", arguments(map[string]cty.Value{
+				"use_lockfile": cty.True, "dynamodb_table": cty.StringVal("locks"),
+			}))
+			if diags.HasErrors() {
+				t.Fatal(diags.Err())
+			}
+			defer func() { ok(t, snapshot.Close(b)) }()
+			lock, err := b.Lock(t.Context(), "default", snapshottest.Info("1", "OperationTypeApply"))
+			ok(t, err)
+			steal(s, snapshot.EncodeLock(snapshottest.Info("2", "OperationTypePlan")))
+			<-lock.Lost
+		})
 	}
 }

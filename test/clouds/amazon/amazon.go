@@ -106,6 +106,13 @@ func (s *Server) Row(id string) map[string]string {
 	return s.table[id]
 }
 
+// SetRow writes a row with lock information into the table, as somebody else would.
+func (s *Server) SetRow(id string, info []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.table[id] = map[string]string{"LockID": id, "Info": string(info)}
+}
+
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)

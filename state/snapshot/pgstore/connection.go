@@ -1,0 +1,134 @@
+package pgstore
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"unicode"
+
+	"github.com/lib/pq"
+
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+// parameters are libpq's environment variables with the names that connection strings have for them. without sets what
+// counts where neither a connection string nor the operation's environment says anything.
+var parameters = []struct {
+	env, name string
+	without   func(c *pq.Config, p snapshot.Place)
+}{
+	{"PGHOST", "host", func(c *pq.Config, _ snapshot.Place) { c.Host, c.Multi = "localhost", nil }},
+	{"PGHOSTADDR", "hostaddr", func(c *pq.Config, _ snapshot.Place) { c.Hostaddr = netip.Addr{} }},
+	{"PGPORT", "port", func(c *pq.Config, _ snapshot.Place) { c.Port = 5432 }},
+	{"PGDATABASE", "dbname", func(c *pq.Config, _ snapshot.Place) { c.Database = "" }},
+	{"PGUSER", "user", func(c *pq.Config, p snapshot.Place) { c.User = userOf(p) }},
+	{"PGPASSWORD", "password", func(c *pq.Config, _ snapshot.Place) { c.Password = "" }},
+	{"PGPASSFILE", "passfile", func(c *pq.Config, _ snapshot.Place) { c.Passfile = "" }},
+	{"PGSSLMODE", "sslmode", func(c *pq.Config, _ snapshot.Place) {
+		if !filepath.IsAbs(c.Host) { // else it is a socket, and the driver has set the mode
+			c.SSLMode = ""
+		}
+	}},
+	{"PGSSLNEGOTIATION", "sslnegotiation", func(c *pq.Config, _ snapshot.Place) { c.SSLNegotiation = "" }},
+	{"PGSSLCERT", "sslcert", func(c *pq.Config, _ snapshot.Place) { c.SSLCert = "" }},
+	{"PGSSLKEY", "sslkey", func(c *pq.Config, _ snapshot.Place) { c.SSLKey = "" }},
+	{"PGSSLROOTCERT", "sslrootcert", func(c *pq.Config, _ snapshot.Place) { c.SSLRootCert = "" }},
+	{"PGOPTIONS", "options", func(c *pq.Config, _ snapshot.Place) { c.Options = "" }},
+	{"PGAPPNAME", "application_name", func(c *pq.Config, _ snapshot.Place) { c.ApplicationName = "" }},
+	{"PGTARGETSESSIONATTRS", "target_session_attrs", func(c *pq.Config, _ snapshot.Place) { c.TargetSessionAttrs = "" }},
+	{"PGLOADBALANCEHOSTS", "load_balance_hosts", func(c *pq.Config, _ snapshot.Place) { c.LoadBalanceHosts = "" }},
+	{"PGTZ", "tz", func(c *pq.Config, _ snapshot.Place) { c.TZ = "" }},
+	{"PGCONNECT_TIMEOUT", "connect_timeout", nil}, // connection says it always
+	{"PGSERVICE", "service", nil}, // and this
+}
+
+// userOf is who asks where nothing says so: the operation's user, else the process's.
+func userOf(p snapshot.Place) string {
+	if name := p.Env("USER"); name != "" {
+		return name
+	}
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return ""
+}
+
+// configuration reads a connection string, with what the operation's environment adds to it. The driver itself asks the
+// process's environment, which may be another operation's: what it has from there alone is taken back.
+func configuration(p snapshot.Place, given string) (pq.Config, error) {
+	text, err := connection(p, given)
+	if err != nil {
+		return pq.Config{}, err
+	}
+	config, err := pq.NewConfig(text)
+	if err != nil {
+		return pq.Config{}, err
+	}
+	said := names(text)
+	if config.Service != "" { // it may have said anything
+		return config, nil
+	}
+	for _, param := range parameters {
+		if !said[param.name] && param.without != nil {
+			param.without(&config, p)
+		}
+	}
+	return config, nil
+}
+
+// connection returns the connection string, with what the operation's environment adds to it in front.
+func connection(p snapshot.Place, given string) (string, error) {
+	if strings.HasPrefix(given, "postgres://") || strings.HasPrefix(given, "postgresql://") {
+		//lint:ignore SA1019 only pairs can be joined with those of the operation's environment
+		pairs, err := pq.ParseURL(given)
+		if err != nil {
+			return "", errors.New("it is no valid URL") // the library's error repeats it, with the password
+		}
+		given = pairs
+	}
+	escape := strings.NewReplacer(`\`, `\\`, `'`, `\'`)
+	pairs := []string{fmt.Sprintf("connect_timeout=%d %s", connectTimeout, checkedAtOnce)}
+	for _, param := range parameters {
+		if v := p.Env(param.env); v != "" {
+			pairs = append(pairs, param.name+"='"+escape.Replace(v)+"'")
+		}
+	}
+	return strings.Join(append(pairs, given), " "), nil
+}
+
+// checkedAtOnce are parameters that the driver looks at when it reads a connection string, before those of the process's
+// environment can be taken back.
+const checkedAtOnce = "service='' sslrootcert='' sslnegotiation=postgres"
+
+// names returns the names of the pairs of a connection string, which the driver has found to be right.
+func names(text string) map[string]bool {
+	out := map[string]bool{}
+	for {
+		text = strings.TrimLeftFunc(text, unicode.IsSpace)
+		name, rest, ok := strings.Cut(text, "=")
+		if !ok {
+			return out
+		}
+		out[strings.TrimRightFunc(name, unicode.IsSpace)] = true
+		text = afterValue(strings.TrimLeftFunc(rest, unicode.IsSpace))
+	}
+}
+
+// afterValue returns what comes after the value that a text begins with.
+func afterValue(text string) string {
+	quoted := strings.HasPrefix(text, "'")
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\':
+			i++
+		case quoted && c == '\'' && i > 0:
+			return text[i+1:]
+		case !quoted && unicode.IsSpace(rune(c)):
+			return text[i:]
+		}
+	}
+	return ""
+}
