@@ -16,11 +16,11 @@ import (
 	"github.com/mattn/go-shellwords"
 
 	"github.com/millipede-iac/millipede/cmd/natsconn"
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/services"
-	"github.com/millipede-iac/millipede/state/encryption"
 	"github.com/millipede-iac/millipede/view"
 	"github.com/millipede-iac/millipede/view/document"
 	"github.com/millipede-iac/millipede/wire/jet"
@@ -44,6 +44,7 @@ type app struct {
 	reader         *bufio.Reader   // of stdin; see lines
 	cli            *cliconfig.Config
 	services       *services.Services // both are there once loadCLIConfig was called
+	estate         *estate.Estate     // the working directory's; there while a command runs
 
 	logs *logs // what TF_LOG asks for; there while a command runs
 
@@ -52,10 +53,9 @@ type app struct {
 	dir     string            // the directory to work in, absolute: cwd, or what -chdir names
 	nats    natsconn.Settings // what the options say; see server
 	command string
-	streams bool                   // its JSON form is a stream of messages
-	apart   bool                   // the command has nothing to do with workspaces
-	sealing *encryption.Encryption // what encrypts states and plans, once it is set up; see encryption
-	flags   *flag.FlagSet          // of the command, once it has made them
+	streams bool          // its JSON form is a stream of messages
+	apart   bool          // the command has nothing to do with workspaces
+	flags   *flag.FlagSet // of the command, once it has made them
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer, env environ.Variables) *app {
@@ -86,6 +86,8 @@ type command struct {
 	document bool
 	// apart tells that the command has nothing to do with workspaces, so that it does not matter which one is selected.
 	apart bool
+	// use is what the command opens the estate of the working directory for.
+	use estate.Use
 }
 
 // run dispatches to a command.
@@ -120,6 +122,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 		return 1
 	}
 	args = append(extra, rest...)
+	a.estate = a.newEstate(c.use)
 	a.logs = openLogs(a.getenv, view.Clean(a.stderr, false))
 	a.logs.begin(c.name, args)
 	profiled, err := a.profile()
@@ -294,6 +297,9 @@ func (a *app) parse(f *flag.FlagSet, usage string, args []string) (code int, don
 	}
 	return 1, true
 }
+
+// tell tells people something on standard error.
+func (a *app) tell(text string) { fmt.Fprint(view.Clean(a.stderr, false), text) }
 
 // jsonAsked tells whether -json was parsed, which it was when it stands before the mistake.
 func jsonAsked(f *flag.FlagSet) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -71,9 +72,9 @@ func runRefresh(ctx context.Context, a *app, args []string) int {
 		u.diagnostics(diags)
 		return u.end(1)
 	}
-	vars.input = vars.input && !vf.json // nobody can be asked in JSON
-	o := operationOptions{command: "refresh", vars: vars, state: sf, ui: u, parallelism: pf.parallelism.value, lockAs: "OperationTypeRefresh"}
-	return u.end(a.operate(ctx, o, func(r *operationRun) int {
+	vars.Input = vars.Input && !vf.json // nobody can be asked in JSON
+	o := estate.OperationOptions{Name: "refresh", Bare: true, Variables: vars.Variables, State: sf.StateOptions, Parallelism: pf.parallelism.value, LockAs: "OperationTypeRefresh"}
+	return u.end(a.operate(ctx, u, o, func(r *operationRun) int {
 		// A whole plan, so that outputs are what they will be; all but what it found out is dropped.
 		planned, diags := r.prepare(ctx, spec)
 		if planned == nil || diags.HasErrors() {
@@ -118,15 +119,15 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 		u.diagnostics(l)
 		return u.end(1)
 	}
-	vars.input = vars.input && !vf.json // nobody can be asked in JSON
-	o := operationOptions{command: command, destroys: pf.destroy, vars: vars, state: sf, ui: u, parallelism: pf.parallelism.value, lockAs: "OperationTypeApply"}
+	vars.Input = vars.Input && !vf.json // nobody can be asked in JSON
+	o := estate.OperationOptions{Name: command, Bare: pf.destroy, Variables: vars.Variables, State: sf.StateOptions, Parallelism: pf.parallelism.value, LockAs: "OperationTypeApply"}
 	switch {
 	case diags.HasErrors():
 		return fail(diags)
 	case f.NArg() > 1 || (f.NArg() == 1 && command != "apply"):
 		return fail(diag.Errors("Too many command line arguments", fmt.Sprintf("The %s command got %q. To work in another directory, give the global option -chdir=DIR.", command, f.Args()), nil))
 	case f.NArg() == 1:
-		return u.end(a.applySaved(ctx, f.Arg(0), pf, o))
+		return u.end(a.applySaved(ctx, u, f.Arg(0), pf, o))
 	case command == "destroy" && given(f, "destroy") && pf.destroy:
 		return fail(diag.Errors("Invalid mode option", "The -destroy option is for apply and plan: the destroy command needs no mode.", nil))
 	case vf.json && !approved:
@@ -136,7 +137,7 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 	if diags.HasErrors() {
 		return fail(diags)
 	}
-	return u.end(a.operate(ctx, o, func(r *operationRun) int {
+	return u.end(a.operate(ctx, u, o, func(r *operationRun) int {
 		planned, ok := r.plan(ctx, spec)
 		if !ok {
 			return 1
@@ -184,21 +185,21 @@ func (r *operationRun) refresh(ctx context.Context, p *plan.Plan, approved bool)
 }
 
 // applySaved carries a saved plan out.
-func (a *app) applySaved(ctx context.Context, name string, pf planFlags, o operationOptions) int {
-	saved, diags := a.openPlanFile(ctx, name, o.vars)
+func (a *app) applySaved(ctx context.Context, u ui, name string, pf planFlags, o estate.OperationOptions) int {
+	saved, diags := a.estate.OpenPlan(ctx, name, o.Variables)
 	if diags.HasErrors() {
-		o.ui.diagnostics(diags)
+		u.diagnostics(diags)
 		return 1
 	}
-	o.saved = saved
-	return a.operate(ctx, o, func(r *operationRun) int { return r.applyPlanFile(ctx, saved, pf) })
+	o.Saved = saved
+	return a.operate(ctx, u, o, func(r *operationRun) int { return r.applyPlanFile(ctx, saved, pf) })
 }
 
 // applyPlanFile checks that a saved plan still fits, and carries it out.
 func (r *operationRun) applyPlanFile(ctx context.Context, saved *planfile.Saved, pf planFlags) int {
-	diags := stale(saved.Plan, r.prior, r.state.workspace)
+	diags := estate.Stale(saved.Plan, r.Prior, r.State.Workspace)
 	if !diags.HasErrors() {
-		diags = r.mismatch
+		diags = r.Mismatch
 	}
 	if !diags.HasErrors() && pf.differs(saved.Plan) {
 		diags = diag.Errors("Cannot change a saved plan", "What a saved plan does was decided when it was made: -target, -exclude, -replace and -refresh-only do not go with one.", nil)

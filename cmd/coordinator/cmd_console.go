@@ -10,6 +10,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"golang.org/x/term"
 
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/view"
@@ -48,7 +49,7 @@ func runConsole(ctx context.Context, a *app, args []string) int {
 	show.register(f)
 	vars.register(f)
 	sf.registerLock(f)
-	f.StringVar(&sf.state, "state", "", "")
+	f.StringVar(&sf.File, "state", "", "")
 	if code, done := a.parse(f, consoleUsage, args); done {
 		return code
 	}
@@ -62,12 +63,12 @@ func runConsole(ctx context.Context, a *app, args []string) int {
 	if diags = diags.Append(noArguments(f)); diags.HasErrors() {
 		return s.end(diags)
 	}
-	return s.end(a.inspect(ctx, s, inspectOptions{vars: vars, state: sf}, func(i *inspection) diag.List {
-		c, diags := operation.Do(ctx, i.engine.Session, "console",
+	return s.end(a.estate.Inspect(ctx, estate.InspectOptions{Variables: vars.Variables, State: sf.StateOptions, Sources: s.from}, func(i *estate.Inspection) diag.List {
+		c, diags := operation.Do(ctx, i.Engine.Session, "console",
 			func(ctx context.Context, s *operation.Session) (*operation.Console, diag.List) {
-				return s.Console(ctx, i.prior)
+				return s.Console(ctx, i.Prior)
 			})
-		return (&consoleSession{screen: s, console: c, workdir: i.wd}).run(diags)
+		return (&consoleSession{screen: s, console: c, config: i.Config}).run(diags)
 	}))
 }
 
@@ -75,7 +76,7 @@ func runConsole(ctx context.Context, a *app, args []string) int {
 type consoleSession struct {
 	*screen
 	console *operation.Console
-	workdir *workdir
+	config  *estate.Configuration
 }
 
 // run shows the problems so far and answers until there are no more questions. It returns the problems that are not
@@ -198,7 +199,7 @@ func (c *consoleSession) answer(expression string) (exit bool, diags diag.List) 
 	case "help":
 		text = consoleHelp
 	default:
-		c.workdir.loader.AddSource(operation.ConsoleSource, []byte(expression))
+		c.config.Loader.AddSource(operation.ConsoleSource, []byte(expression))
 		var got operation.Answer
 		if got, diags = c.console.Eval(expression); diags.HasErrors() {
 			return false, diags

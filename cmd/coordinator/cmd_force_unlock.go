@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
 const forceUnlockUsage = `
@@ -43,15 +41,15 @@ func runForceUnlock(ctx context.Context, a *app, args []string) int {
 	if diags.HasErrors() {
 		return s.end(diags)
 	}
-	root, more := s.loadRoot(vars)
+	root, more := a.estate.FindRoot(s.finding(vars))
 	if diags = diags.Append(more); diags.HasErrors() {
 		return s.end(diags)
 	}
-	backend, more := a.openBackend(ctx, root, stateFlags{})
+	backend, more := a.estate.OpenBackend(ctx, root, estate.StateOptions{})
 	if diags = diags.Append(more); diags.HasErrors() {
 		return s.end(diags)
 	}
-	if d := backend.Describe(a.workspace()); d.Unlockable {
+	if d := backend.Describe(a.estate.Workspace()); d.Unlockable {
 		return s.end(diags.Append(diag.New(diag.Error, "Failed to unlock state",
 			fmt.Sprintf("Locking is switched off for the backend of %s, so there is no lock to release.", d.Where), nil)))
 	}
@@ -63,25 +61,8 @@ func runForceUnlock(ctx context.Context, a *app, args []string) int {
 			return max(1, s.end(diags))
 		}
 	}
-	if diags = diags.Append(a.unlock(ctx, backend, f.Arg(0))); !diags.HasErrors() {
+	if diags = diags.Append(a.estate.Unlock(ctx, backend, f.Arg(0))); !diags.HasErrors() {
 		s.say(a.ink(sf.viewFlags).Success("State has been successfully unlocked!") + "\n\nThe state is free, and commands can lock it again.")
 	}
 	return s.end(diags)
-}
-
-// unlock releases a lock in the store and in the backend. It is enough that one of them had it.
-func (a *app) unlock(ctx context.Context, backend snapshot.Backend, id string) diag.List {
-	store, diags := a.openStore(ctx, a.home(stateFlags{}), a.lockInfo("force-unlock"), writes, 0)
-	if diags.HasErrors() {
-		return diags
-	}
-	inStore := store.Unlock(ctx, a.workspace(), id)
-	inBackend := backend.Unlock(ctx, a.workspace(), id)
-	switch {
-	case inStore != nil && !errors.Is(inStore, journal.ErrLockID) && !errors.Is(inStore, journal.ErrNoWorkspace):
-		diags = diag.Errors(fmt.Sprintf("Failed to unlock state: %s", inStore), "", nil)
-	case inBackend != nil && (inStore != nil || !errors.Is(inBackend, snapshot.ErrNotLocked)):
-		diags = diag.Errors(fmt.Sprintf("Failed to unlock state: %s", inBackend), "", nil)
-	}
-	return diags.Append(store.close())
 }

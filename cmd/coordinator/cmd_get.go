@@ -34,11 +34,11 @@ func runGet(ctx context.Context, a *app, args []string) int {
 	if diags = diags.Append(noArguments(f)); diags.HasErrors() {
 		return s.end(diags)
 	}
-	wd, diags := a.newWorkdir(vars)
-	wd.testDir = *testDir
-	s.from(wd.loader.Sources)
-	if diags.HasErrors() || !wd.loader.HasConfig(".") {
+	wd, diags := a.estate.Configuration(vars.Variables)
+	wd.TestDir = *testDir
+	s.from(wd.Sources)
+	if diags.HasErrors() || !wd.HasFiles() {
 		return s.end(diags)
 	}
-	return s.end(diags.Append(wd.install(ctx, *update, s.fetching())))
+	return s.end(diags.Append(wd.Install(ctx, *update, s.fetching())))
 }

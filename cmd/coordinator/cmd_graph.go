@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph"
 	"github.com/millipede-iac/millipede/graph/plan"
@@ -56,8 +57,8 @@ func runGraph(ctx context.Context, a *app, args []string) int {
 	if diags = diags.Append(noArguments(f), r.check(ctx, a, vars)); diags.HasErrors() {
 		return s.end(diags)
 	}
-	return s.end(a.inspect(ctx, s, inspectOptions{vars: vars, saved: r.saved}, func(i *inspection) diag.List {
-		static, diags := i.engine.PlanGraph(ctx, i.prior)
+	return s.end(a.estate.Inspect(ctx, estate.InspectOptions{Variables: vars.Variables, Saved: r.saved, Sources: s.from}, func(i *estate.Inspection) diag.List {
+		static, diags := i.Engine.PlanGraph(ctx, i.Prior)
 		if static == nil || diags.HasErrors() && !r.drawing.Cycles {
 			return diags
 		}
@@ -66,7 +67,7 @@ func runGraph(ctx context.Context, a *app, args []string) int {
 			write = r.draw(static, i).Mermaid
 		}
 		s.printed(write)
-		return errorsOf(diags)
+		return estate.Errors(diags)
 	}))
 }
 
@@ -88,7 +89,7 @@ func (r *graphRequest) check(ctx context.Context, a *app, vars variableFlags) di
 	if r.kind == "" {
 		r.kind = "apply"
 	}
-	saved, diags := a.openPlanFile(ctx, r.file, vars)
+	saved, diags := a.estate.OpenPlan(ctx, r.file, vars.Variables)
 	if diags.HasErrors() {
 		return diag.Errors("Failed loading the plan file", diags[0].Detail, nil)
 	}
@@ -97,16 +98,16 @@ func (r *graphRequest) check(ctx context.Context, a *app, vars variableFlags) di
 }
 
 // draw makes the drawing that is asked for.
-func (r *graphRequest) draw(static *graph.Static, i *inspection) *view.Drawing {
+func (r *graphRequest) draw(static *graph.Static, i *estate.Inspection) *view.Drawing {
 	var p *plan.Plan
 	switch r.kind {
 	case "plan-destroy":
-		p = operation.DestroyPlan(static, i.prior)
+		p = operation.DestroyPlan(static, i.Prior)
 	case "apply":
 		if r.saved != nil {
 			p = r.saved.Plan
 		} else {
-			p = operation.EmptyPlan(static, i.prior)
+			p = operation.EmptyPlan(static, i.Prior)
 		}
 	default:
 		return view.PlanDrawing(static, r.drawing)

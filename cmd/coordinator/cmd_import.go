@@ -6,6 +6,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/planning"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -47,10 +48,10 @@ func runImport(ctx context.Context, a *app, args []string) int {
 		u.diagnostics(diags)
 		return u.end(1)
 	}
-	vars.input = vars.input && !vf.json // nobody can be asked in JSON
-	o := operationOptions{command: "import", vars: vars, state: sf, ui: u, parallelism: parallelism.value, lockAs: "OperationTypeInvalid", dir: *dir}
-	o.suits = func(tree *config.Tree) diag.List { return importable(tree, at) }
-	return u.end(a.operate(ctx, o, func(r *operationRun) int { return r.importOne(ctx, at, f.Arg(1)) }))
+	vars.Input = vars.Input && !vf.json // nobody can be asked in JSON
+	o := estate.OperationOptions{Name: "import", Variables: vars.Variables, State: sf.StateOptions, Parallelism: parallelism.value, LockAs: "OperationTypeInvalid", Dir: *dir}
+	o.Suits = func(tree *config.Tree) diag.List { return importable(tree, at) }
+	return u.end(a.operate(ctx, u, o, func(r *operationRun) int { return r.importOne(ctx, at, f.Arg(1)) }))
 }
 
 // importAddress returns what the arguments of the command name: the place of an object to be.
@@ -105,15 +106,6 @@ func (r *operationRun) importOne(ctx context.Context, at addr.Instance, id strin
 
 // adopt makes what a plan has found out the state, with the outputs that are known.
 func (r *operationRun) adopt(ctx context.Context, found *plan.Plan, command string, diags diag.List) int {
-	adopted := *found
-	adopted.Mode, adopted.Changes, adopted.Drift, adopted.Graph = plan.RefreshOnly, nil, nil, plan.Graph{}
-	adopted.Outputs, adopted.Checks = nil, nil
-	adopted.Targets, adopted.Excludes = nil, nil // what is left out does not make what was found incomplete
-	for _, o := range found.Outputs {
-		if o.Action != plan.Delete && o.After.IsWhollyKnown() {
-			adopted.Outputs = append(adopted.Outputs, o)
-		}
-	}
 	r.ui.diagnostics(diags)
-	return r.apply(ctx, &adopted, command)
+	return r.apply(ctx, estate.Adopt(found), command)
 }

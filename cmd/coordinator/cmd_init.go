@@ -7,13 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hashicorp/hcl/v2"
-
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
-	"github.com/millipede-iac/millipede/lang/config/fetch"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/provider/cliconfig"
+	"github.com/millipede-iac/millipede/provider/lock"
 	"github.com/millipede-iac/millipede/state"
 )
 
@@ -83,15 +81,15 @@ func runInit(ctx context.Context, a *app, args []string) int {
 	if code, done := a.parse(f, initUsage, args); done {
 		return code
 	}
-	o.input = vars.input
+	o.input = vars.Input
 	s, diags := a.newStreamScreen(sf, nil)
 	diags = diags.Append(noArguments(f), o.check(given(f, "backend") && given(f, "cloud")))
 	if diags.HasErrors() {
 		return s.end(diags)
 	}
-	wd, diags := a.newWorkdir(vars)
-	wd.testDir = *testDir
-	s.from(wd.loader.Sources)
+	wd, diags := a.estate.Configuration(vars.Variables)
+	wd.TestDir = *testDir
+	s.from(wd.Sources)
 	i := &initialisation{screen: s, options: o, wd: wd}
 	if !diags.HasErrors() {
 		diags = diags.Append(i.run(ctx))
@@ -125,10 +123,9 @@ func (o *initOptions) check(twice bool) diag.List {
 type initialisation struct {
 	*screen
 	options initOptions
-	wd      *workdir
+	wd      *estate.Configuration
 
-	incomplete []string // the providers that the lock file has checksums of for this platform alone
-	signed     bool     // some package has a signature
+	signed bool // some package has a signature
 }
 
 func (i *initialisation) run(ctx context.Context) diag.List {
@@ -137,14 +134,14 @@ func (i *initialisation) run(ctx context.Context) diag.List {
 			return diags
 		}
 	}
-	if !i.wd.loader.HasConfig(".") {
+	if !i.wd.HasFiles() {
 		i.say(i.app.ink(i.flags.viewFlags).Success("Millipede initialized in an empty directory!") + `
 
 The directory has no configuration files. You may begin working with Millipede
 immediately by creating some.`)
 		return nil
 	}
-	root, problems := i.wd.loadRoot(false)
+	root, problems := i.wd.LoadRoot(false)
 	if problems.HasErrors() {
 		return problems
 	}
@@ -152,7 +149,7 @@ immediately by creating some.`)
 	var diags diag.List
 	var prior *state.State
 	if i.options.backend {
-		if _, diags = i.app.encryption(ctx, root); diags.HasErrors() {
+		if diags = i.app.estate.SetUpEncryption(ctx, root); diags.HasErrors() {
 			return diags
 		}
 		i.heading("Initializing the backend...")
@@ -167,7 +164,7 @@ immediately by creating some.`)
 	if diags = diags.Append(i.modules(ctx, root)); diags.HasErrors() {
 		return diags
 	}
-	if diags = diags.Append(i.providers(ctx, i.app.succeeded(i.wd.tree, prior))); diags.HasErrors() {
+	if diags = diags.Append(i.providers(ctx, prior)); diags.HasErrors() {
 		return diags
 	}
 	i.diagnostics(diags)
@@ -203,22 +200,18 @@ again. The other commands say so when they notice.`, diag.Program()))
 // copyModule copies a module into this directory, which must be empty.
 func (i *initialisation) copyModule(ctx context.Context) diag.List {
 	i.say(fmt.Sprintf("Copying configuration from %q...", i.options.fromModule))
-	return fetch.Populate(ctx, i.options.fromModule, i.wd.fetchOptions(fetching{}))
+	return i.wd.Populate(ctx, i.options.fromModule)
 }
 
 // prior returns the state that the snapshot holds: its providers are needed too.
 func (i *initialisation) prior(ctx context.Context, root *config.Node) (*state.State, diag.List) {
-	b, diags := i.app.openBackend(ctx, root, stateFlags{})
-	if diags.HasErrors() {
-		return nil, diags
-	}
-	return i.app.readSnapshot(ctx, b, i.app.workspace(), false)
+	return i.app.estate.Snapshot(ctx, root)
 }
 
 // modules installs the modules that the configuration calls, and loads all of it.
 func (i *initialisation) modules(ctx context.Context, root *config.Node) diag.List {
 	if !i.options.get {
-		return i.wd.load()
+		return i.wd.Load()
 	}
 	if len(root.Module.Calls) > 0 || i.testsCall() {
 		text := "Initializing modules..."
@@ -230,25 +223,25 @@ func (i *initialisation) modules(ctx context.Context, root *config.Node) diag.Li
 			i.stream.Info(text)
 		}
 	}
-	return i.wd.install(ctx, i.options.upgrade, i.fetching())
+	return i.wd.Install(ctx, i.options.upgrade, i.fetching())
 }
 
 // testsCall tells whether test files name modules. What is wrong with the files is found when all is loaded.
 func (i *initialisation) testsCall() bool {
-	files, _ := i.wd.loader.LoadTests(".", i.wd.testDir)
+	files, _ := i.wd.Loader.LoadTests(".", i.wd.TestDir)
 	return slices.ContainsFunc(files, func(f *config.TestFile) bool {
 		return slices.ContainsFunc(f.Runs, func(r *config.TestRun) bool { return r.Module != nil })
 	})
 }
 
 // fetching shows what the installation of modules does.
-func (s *screen) fetching() fetching {
-	return fetching{
-		downloading: func(r config.ModuleRequest, from, version string) {
+func (s *screen) fetching() estate.Fetching {
+	return estate.Fetching{
+		Downloading: func(r config.ModuleRequest, from, version string) {
 			name := strings.Join(r.Path.Path(), ".")
 			s.say("Downloading " + strings.TrimSpace(from+" "+version) + " for " + name + "...")
 		},
-		done: func(m addr.Module, at config.Installed) {
+		Done: func(m addr.Module, at config.Installed) {
 			text := strings.Join(m.Path(), ".") + " in " + at.Dir
 			s.print("- " + text + "\n")
 			s.message("", "installing "+text, nil)
@@ -256,60 +249,50 @@ func (s *screen) fetching() fetching {
 	}
 }
 
-// fetching is who is told what the installation of modules does.
-type fetching struct {
-	downloading func(r config.ModuleRequest, from, version string)
-	done        func(addr.Module, config.Installed)
-}
-
-// fetchOptions are how modules are installed.
-func (w *workdir) fetchOptions(f fetching) fetch.Options {
-	w.app.loadCLIConfig()
-	return fetch.Options{
-		Loader: w.loader, Base: w.app.dir, Env: w.app.environ, DataDir: w.app.dataDir(), Variable: w.given.Static, Workspace: w.app.workspace(),
-		TestDir: w.testDir, Sources: fetch.Network(w.app.services, w.app.dir, w.app.environ, f.downloading), Done: f.done,
+// prepareBackend records the backend of the configuration, and tells what has become of the states.
+func (i *initialisation) prepareBackend(ctx context.Context, root *config.Node) diag.List {
+	o := i.options
+	change, diags := i.wd.PrepareBackend(ctx, root, estate.BackendOptions{
+		Arguments: o.backendConfig, Reconfigure: o.reconfigure, Migrate: o.migrate, Force: o.force,
+		Lock: o.state.Lock, LockTimeout: o.state.LockTimeout, CanAsk: i.app.inputAllowed(o.input),
+		Confirm: func(question, what string) (bool, diag.List) { return i.confirm(question, what, o.input) },
+		Moving:  func() { i.say("Backend configuration changed! The state is brought over.") },
+	})
+	ink := i.app.ink(i.flags.viewFlags)
+	switch {
+	case !change.Changed:
+	case change.Now != "":
+		i.print("\n")
+		i.say(ink.Success(fmt.Sprintf("Successfully configured the backend %q! Millipede will automatically\nuse this backend unless the backend configuration changes.", change.Now)))
+	case change.Was != "":
+		i.print("\n")
+		i.say(fmt.Sprintf("Successfully unset the backend %q. The state is beside the configuration now.", change.Was))
 	}
-}
-
-// install installs modules and loads the configuration.
-func (w *workdir) install(ctx context.Context, upgrade bool, f fetching) diag.List {
-	o := w.fetchOptions(f)
-	o.Upgrade = upgrade
-	result, diags := fetch.Install(ctx, ".", o)
-	w.tree = result.Tree
 	return diags
 }
 
-// overridesWarning warns of development overrides; nil when there are none.
-func overridesWarning(cli *cliconfig.Config, advice string) *diag.Diagnostic {
-	if len(cli.DevOverrides) == 0 {
-		return nil
-	}
-	var lines []string
-	for p, dir := range cli.DevOverrides {
-		lines = append(lines, fmt.Sprintf("\n - %s in %s", p.Display(), dir))
-	}
-	slices.Sort(lines)
-	return diag.New(diag.Warning, "Provider development overrides are in effect",
-		"The CLI configuration takes these providers from other directories than their installed packages:"+strings.Join(lines, "")+"\n\n"+advice, nil)
-}
-
-// from tells the screen where the text of files is, for snippets.
-func (s *screen) from(sources func() map[string]*hcl.File) {
-	s.printer.Sources = sources
-	if s.stream != nil {
-		s.stream.Sources = sources
-	}
-}
-
-// loadRoot loads the root module alone: it says where the state is.
-func (w *workdir) loadRoot(storageOnly bool) (*config.Node, diag.List) {
-	tree, diags := w.loader.LoadTree(config.TreeOptions{
-		Variable: w.given.Static, Workspace: w.app.workspace(), Locator: rootOnly{}, StorageOnly: storageOnly,
-		Base: w.app.dir, Env: w.app.environ,
+// providers installs what the configuration and the state require, and tells of the lock file.
+func (i *initialisation) providers(ctx context.Context, prior *state.State) diag.List {
+	locks, diags := i.app.estate.InstallProviders(ctx, i.wd.Tree, prior, estate.InstallOptions{
+		Upgrade: i.options.upgrade, Dirs: i.options.pluginDirs, ReadOnly: i.options.lockfile != "", Report: i.installing,
+		Begin: func(required bool) {
+			if required {
+				i.heading("Initializing provider plugins...")
+			}
+		},
 	})
-	if tree.Root == nil && !diags.HasErrors() {
-		panic("a tree without a root and without a problem")
+	if i.signed {
+		i.print("\n")
+		i.say("Signed providers are signed by their developers. What that means is said at\nhttps://opentofu.org/docs/cli/plugins/signing/")
 	}
-	return tree.Root, diags
+	if !locks.Written {
+		return diags
+	}
+	i.print("\n")
+	if locks.Fresh {
+		i.say(fmt.Sprintf("Millipede has created a lock file %s with the provider selections\nmade above. Keep it in version control, so that the same selections are made\nwherever the configuration is initialized.", i.app.ink(i.flags.viewFlags).Bold(lock.FileName)))
+	} else {
+		i.say(fmt.Sprintf("Millipede has changed provider selections in the lock file %s.\nReview the changes, and commit them if they are what you wanted.", lock.FileName))
+	}
+	return diags
 }

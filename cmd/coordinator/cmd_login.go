@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -31,7 +32,7 @@ func runLogin(ctx context.Context, a *app, args []string) int {
 		if !a.inputAllowed(input) || !s.forPeople() {
 			return diag.Errors("Login is an interactive command", "Nobody can be asked because input is turned off. Write the token into a credentials block of the CLI configuration, or into an environment variable whose name begins with TF_TOKEN_.", nil)
 		}
-		login, err := a.services.Login(ctx, host, newID())
+		login, err := a.services.Login(ctx, host, rand.Text())
 		if err != nil {
 			return notLoggedIn(host, err)
 		}

@@ -2,8 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 
+	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
@@ -29,7 +34,7 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 	vf.register(f)
 	vf.registerReveal(f)
 	sf.registerPrior(f)
-	sf.keepsNothing = true
+	sf.KeepsNothing = true
 	pf.register(f)
 	out := f.String("out", "", "")
 	generated := f.String("generate-config-out", "", "")
@@ -47,12 +52,11 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 		u.diagnostics(diags)
 		return u.end(1)
 	}
-	vars.input = vars.input && !vf.json // nobody can be asked in JSON
-	return u.end(a.operate(ctx, operationOptions{
-		destroys: pf.destroy,
-		command:  "plan", vars: vars, state: sf, ui: u, parallelism: pf.parallelism.value, lockAs: "OperationTypePlan",
+	vars.Input = vars.Input && !vf.json // nobody can be asked in JSON
+	return u.end(a.operate(ctx, u, estate.OperationOptions{
+		Name: "plan", Bare: pf.destroy, Variables: vars.Variables, State: sf.StateOptions, Parallelism: pf.parallelism.value, LockAs: "OperationTypePlan",
 	}, func(r *operationRun) int {
-		texts, diags := r.generate(ctx, *generated)
+		texts, diags := r.Generate(ctx, *generated)
 		if diags.HasErrors() {
 			r.ui.diagnostics(diags)
 			return 1
@@ -63,9 +67,9 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 		if len(texts) > 0 {
 			written = *generated
 		}
-		diags = diags.Append(writeGenerated(written, texts))
+		diags = diags.Append(a.estate.WriteGenerated(written, texts))
 		if planned != nil && *out != "" {
-			if err := a.writePlanFile(ctx, *out, r.save(planned.Plan)); err != nil {
+			if err := a.estate.WritePlan(ctx, *out, r.Saved(planned.Plan)); err != nil {
 				diags = diags.Append(diag.New(diag.Error, "Failed to write plan file", err.Error()+".", nil))
 			}
 		}
@@ -81,4 +85,19 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 		}
 		return 0
 	}))
+}
+
+// newFile checks that the file of -generate-config-out can be made.
+func newFile(name string, mode plan.Mode) diag.List {
+	switch {
+	case name == "":
+		return nil
+	case mode != plan.Normal:
+		return diag.Errors("Invalid generate-config-out flag", "Neither -destroy nor -refresh-only imports anything, so there is nothing to generate configuration for.", nil)
+	}
+	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+		return diag.Errors("Target generated file already exists",
+			fmt.Sprintf("The file %s is there already, and generated configuration goes only to a new file. Name another one, or move what is in this one to another file and remove it.", name), nil)
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -33,15 +34,15 @@ Options:
 ` + textHelp
 
 func runProviders(ctx context.Context, a *app, args []string) int {
-	return a.withConfiguration(ctx, args, providersUsage, registerTestDir, func(s *screen, wd *workdir, prior *state.State, args []string) diag.List {
+	return a.withConfiguration(ctx, args, providersUsage, registerTestDir, func(s *screen, wd *estate.Configuration, prior *state.State, args []string) diag.List {
 		if len(args) > 0 {
 			return unexpected(args[0])
 		}
 		s.print("\nProviders required by configuration:\n.\n")
-		s.print(requirementsOf(wd.tree.Root, testBranches(wd.tree)).text("") + "\n")
+		s.print(requirementsOf(wd.Tree.Root, testBranches(wd.Tree)).text("") + "\n")
 		if prior != nil && len(prior.Resources) > 0 {
 			s.print("Providers required by state:\n\n")
-			for _, p := range slices.SortedFunc(maps.Keys(requiredProviders(nil, prior)), compareProviders) {
+			for _, p := range slices.SortedFunc(maps.Keys(estate.RequiredProviders(nil, prior)), estate.CompareProviders) {
 				s.print(fmt.Sprintf("    provider[%s]\n\n", p))
 			}
 		}
@@ -95,7 +96,7 @@ func testBranches(tree *config.Tree) []requirements {
 // text writes the requirements as a tree.
 func (r requirements) text(indent string) string {
 	var lines []string
-	for _, p := range slices.SortedFunc(maps.Keys(r.providers), compareProviders) {
+	for _, p := range slices.SortedFunc(maps.Keys(r.providers), estate.CompareProviders) {
 		line := fmt.Sprintf("provider[%s]", p)
 		// A constraint that cannot be read is a problem of loading.
 		if constraints, err := lock.Constraints(r.providers[p]); err == nil && constraints != "" {
@@ -139,12 +140,12 @@ Options:
 func runProvidersSchema(ctx context.Context, a *app, args []string) int {
 	json := false
 	register := func(f *flag.FlagSet) { f.BoolVar(&json, "json", false, "") }
-	return a.withConfiguration(ctx, args, providersSchemaUsage, register, func(s *screen, wd *workdir, prior *state.State, _ []string) diag.List {
+	return a.withConfiguration(ctx, args, providersSchemaUsage, register, func(s *screen, wd *estate.Configuration, prior *state.State, _ []string) diag.List {
 		if !json {
 			return diag.Errors("The -json flag is required", "Schemas have no form for people. Give the option -json.", nil)
 		}
 		s.printer.Out = a.stderr // standard output is the document's alone
-		schemas, diags := a.allSchemas(ctx, wd.tree, wd.loader, prior)
+		schemas, diags := a.estate.AllSchemas(ctx, wd.Tree, wd.Loader, prior)
 		if diags.HasErrors() {
 			return diags
 		}
@@ -159,14 +160,10 @@ func runProvidersSchema(ctx context.Context, a *app, args []string) int {
 
 // withConfiguration loads the configuration and the state for a command about providers, and calls fn with them and the
 // arguments. register adds the command's own flags; nil for none. The state is nil when there is none.
-func (a *app) withConfiguration(ctx context.Context, args []string, usage string, register func(*flag.FlagSet), fn func(*screen, *workdir, *state.State, []string) diag.List) int {
-	return a.withTree(args, usage, (*showFlags).registerText, register, func(s *screen, wd *workdir, args []string) diag.List {
-		backend, diags := a.openBackend(ctx, wd.tree.Root, stateFlags{})
+func (a *app) withConfiguration(ctx context.Context, args []string, usage string, register func(*flag.FlagSet), fn func(*screen, *estate.Configuration, *state.State, []string) diag.List) int {
+	return a.withTree(args, usage, (*showFlags).registerText, register, func(s *screen, wd *estate.Configuration, args []string) diag.List {
+		prior, diags := a.estate.Snapshot(ctx, wd.Tree.Root)
 		if diags.HasErrors() {
-			return diags
-		}
-		prior, more := a.readSnapshot(ctx, backend, a.workspace(), false)
-		if diags = diags.Append(more); diags.HasErrors() {
 			return diags
 		}
 		return diags.Append(fn(s, wd, prior, args))
@@ -175,7 +172,7 @@ func (a *app) withConfiguration(ctx context.Context, args []string, usage string
 
 // withTree loads the configuration for a command about providers, and calls fn with it and the arguments. show adds the
 // flags that say how problems are shown, register the command's own flags; nil for none.
-func (a *app) withTree(args []string, usage string, show func(*showFlags, *flag.FlagSet), register func(*flag.FlagSet), fn func(*screen, *workdir, []string) diag.List) int {
+func (a *app) withTree(args []string, usage string, show func(*showFlags, *flag.FlagSet), register func(*flag.FlagSet), fn func(*screen, *estate.Configuration, []string) diag.List) int {
 	var sf showFlags
 	var vars variableFlags
 	f := a.newFlags()
@@ -191,18 +188,18 @@ func (a *app) withTree(args []string, usage string, show func(*showFlags, *flag.
 	if diags.HasErrors() {
 		return s.end(diags)
 	}
-	wd, more := a.newWorkdir(vars)
+	wd, more := a.estate.Configuration(vars.Variables)
 	if dir := f.Lookup(testDirFlag); dir != nil {
-		wd.testDir = dir.Value.String()
+		wd.TestDir = dir.Value.String()
 	}
-	s.from(wd.loader.Sources)
+	s.from(wd.Sources)
 	if diags = diags.Append(more); diags.HasErrors() {
 		return s.end(diags)
 	}
-	if !wd.loader.HasConfig(".") {
+	if !wd.HasFiles() {
 		return s.end(diag.Errors("No configuration files", "There is no configuration in this directory: no file that ends in .tf, .tofu, .tf.json or .tofu.json.", nil))
 	}
-	if diags = diags.Append(wd.load()); diags.HasErrors() {
+	if diags = diags.Append(wd.Load()); diags.HasErrors() {
 		return s.end(diags)
 	}
 	return s.end(diags.Append(fn(s, wd, f.Args())))

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/millipede-iac/millipede/cmd/hosting"
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
@@ -41,12 +42,12 @@ func runProvidersLock(ctx context.Context, a *app, args []string) int {
 		f.StringVar(&mirror, "net-mirror", "", "")
 		registerPlatforms(f, &platforms)
 	}
-	return a.withTree(args, providersLockUsage, (*showFlags).register, register, func(s *screen, wd *workdir, names []string) diag.List {
+	return a.withTree(args, providersLockUsage, (*showFlags).register, register, func(s *screen, wd *estate.Configuration, names []string) diag.List {
 		method, diags := lockMethod(directory, mirror)
 		if diags = diags.Append(checkPlatforms(platforms)); diags.HasErrors() {
 			return diags
 		}
-		o, diags := a.changingOptions(wd.tree, nil)
+		o, diags := a.estate.ChangingOptions(wd.Tree, nil)
 		if diags.HasErrors() {
 			return diags
 		}
@@ -109,11 +110,11 @@ func runProvidersMirror(ctx context.Context, a *app, args []string) int {
 		registerPlatforms(f, &platforms)
 		f.BoolVar(&useLocks, "lock-file", true, "")
 	}
-	return a.withTree(args, providersMirrorUsage, (*showFlags).register, register, func(s *screen, wd *workdir, names []string) diag.List {
+	return a.withTree(args, providersMirrorUsage, (*showFlags).register, register, func(s *screen, wd *estate.Configuration, names []string) diag.List {
 		if len(names) != 1 {
 			return diag.Errors("No output directory specified", "The command takes one argument: the directory to copy to.", nil)
 		}
-		o, diags := a.changingOptions(wd.tree, nil)
+		o, diags := a.estate.ChangingOptions(wd.Tree, nil)
 		if diags = diags.Append(checkPlatforms(platforms)); diags.HasErrors() {
 			return diags
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
@@ -35,22 +36,21 @@ Options:
 ` + variablesHelp
 
 func runRunsList(ctx context.Context, a *app, args []string) int {
-	return a.readRuns(ctx, runsListUsage, args, 0, func(store *openedStore, _ string) error {
-		runs, err := store.Runs(ctx, a.workspace())
+	return a.readRuns(ctx, runsListUsage, args, 0, func(store *estate.Runs, _ string) error {
+		runs, err := store.Journal().Runs(ctx, a.estate.Workspace())
 		if err != nil {
 			return err
 		}
 		for i := range runs {
-			runs[i] = store.standing(runs[i])
+			runs[i] = standing(store, runs[i])
 		}
 		return view.RunsText(view.Clean(a.stdout, false), runs, time.Now())
 	})
 }
 
-// standing is a run with the status that it has for people. The journal says that a run is running until its end is recorded; when
-// no process has the store open, nobody carries it on.
-func (s *openedStore) standing(r journal.Run) journal.Run {
-	if r.Status == journal.Running && !s.elsewhere {
+// standing is a run with the status that it has for people.
+func standing(runs *estate.Runs, r journal.Run) journal.Run {
+	if r.Status == journal.Running && !runs.Running(r) {
 		r.Status = view.CutOff
 	}
 	return r
@@ -68,8 +68,8 @@ Options:
 ` + variablesHelp
 
 func runRunsShow(ctx context.Context, a *app, args []string) int {
-	return a.readRuns(ctx, runsShowUsage, args, 1, func(store *openedStore, name string) error {
-		runs, err := store.Runs(ctx, a.workspace())
+	return a.readRuns(ctx, runsShowUsage, args, 1, func(store *estate.Runs, name string) error {
+		runs, err := store.Journal().Runs(ctx, a.estate.Workspace())
 		if err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func runRunsShow(ctx context.Context, a *app, args []string) int {
 			}
 			name = runs[0].ID
 		}
-		run, text, err := store.RunPlan(ctx, name)
+		run, text, err := store.Journal().RunPlan(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -87,20 +87,20 @@ func runRunsShow(ctx context.Context, a *app, args []string) int {
 		if err != nil {
 			return fmt.Errorf("the plan of the run: %w", err)
 		}
-		events, err := store.Events(ctx, name)
+		events, err := store.Journal().Events(ctx, name)
 		if err != nil {
 			return err
 		}
-		st, err := store.Load(ctx, run.Workspace)
+		st, err := store.Journal().Load(ctx, run.Workspace)
 		if err != nil {
 			return err
 		}
-		return view.RunText(view.Clean(a.stdout, false), store.standing(run), saved.Plan.Hidden, events, st, time.Now())
+		return view.RunText(view.Clean(a.stdout, false), standing(store, run), saved.Plan.Hidden, events, st, time.Now())
 	})
 }
 
 // readRuns opens the store for a command that shows runs; most is how many arguments it takes.
-func (a *app) readRuns(ctx context.Context, usage string, args []string, most int, show func(store *openedStore, name string) error) int {
+func (a *app) readRuns(ctx context.Context, usage string, args []string, most int, show func(store *estate.Runs, name string) error) int {
 	var vf viewFlags
 	f := a.newFlags()
 	f.BoolVar(&vf.noColor, "no-color", false, "")
@@ -114,7 +114,7 @@ func (a *app) readRuns(ctx context.Context, usage string, args []string, most in
 		u.diagnostics(diag.Errors("Too many command line arguments", fmt.Sprintf("The command takes %d at most, and got %q.", most, f.Args()), nil))
 		return 1
 	}
-	store, diags := a.openRuns(ctx, vars, reads)
+	store, diags := a.estate.OpenRuns(ctx, vars.Variables, false)
 	if diags.HasErrors() {
 		u.diagnostics(diags)
 		return 1
@@ -125,27 +125,10 @@ func (a *app) readRuns(ctx context.Context, usage string, args []string, most in
 	case err != nil:
 		diags = diag.Errors("Failed to show the run", err.Error()+".", nil)
 	}
-	diags = diags.Append(store.close())
+	diags = diags.Append(store.Close())
 	u.diagnostics(diags)
 	if diags.HasErrors() {
 		return 1
 	}
 	return 0
-}
-
-// openRuns opens the store for its runs. They have the configuration that they were planned with, so one in the directory that cannot
-// be read keeps nobody from them, unless it is what says how the store is encrypted.
-func (a *app) openRuns(ctx context.Context, vars variableFlags, as access) (*openedStore, diag.List) {
-	_, broken := a.ownEncryption(ctx, vars)
-	if broken.HasErrors() {
-		if _, diags := a.encryption(ctx, nil); diags.HasErrors() {
-			return nil, broken.Append(diags)
-		}
-		defer func() { a.sealing = nil }() // whoever loads the run's own configuration finds it there
-	}
-	store, diags := a.openStore(ctx, a.home(stateFlags{}), a.lockInfo(""), as, 0)
-	if diags.HasErrors() && broken.HasErrors() && !isLocked(diags) {
-		return nil, broken.Append(diags)
-	}
-	return store, diags
 }

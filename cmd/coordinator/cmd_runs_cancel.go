@@ -25,19 +25,13 @@ func runCancel(ctx context.Context, a *app, args []string) int {
 	return a.goOn(ctx, cancelUsage, args, true)
 }
 
-// lockedSummary is the summary of the diagnostic that says that another process has the state.
-const lockedSummary = "Error acquiring the state lock"
-
-// isLocked tells that another process has the store.
-func isLocked(diags diag.List) bool { return len(diags) > 0 && diags[0].Summary == lockedSummary }
-
 // cancelElsewhere has the process that holds the store end its run. Its name is that of the coordinator of this directory.
 func (a *app) cancelElsewhere(ctx context.Context, u ui, held diag.List) int {
 	fail := func(diags diag.List) int {
 		u.diagnostics(diags)
 		return 1
 	}
-	rules, diags := readRules(nil)
+	rules, diags := a.estate.Rules(nil)
 	if diags.HasErrors() {
 		return fail(diags)
 	}
@@ -46,7 +40,7 @@ func (a *app) cancelElsewhere(ctx context.Context, u ui, held diag.List) int {
 		return fail(diag.Errors("The run is inside another process",
 			"Without a NATS server everything of a run is inside the process that carries it out, and only that can end it: press Ctrl-C there, or send it SIGINT.\n\n"+held[0].Detail, nil))
 	}
-	name, _, err := readIdentity(a.home(stateFlags{}).Identity())
+	name, err := a.estate.Coordinator()
 	if err != nil {
 		return fail(diag.Errors("Failed to read the coordinator's identity", err.Error()+".", nil))
 	}

@@ -2,18 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 
-	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
-	"github.com/millipede-iac/millipede/state/snapshot"
-	"github.com/millipede-iac/millipede/state/tfstate"
 	"github.com/millipede-iac/millipede/view"
 	"github.com/millipede-iac/millipede/view/document"
 )
@@ -72,7 +68,7 @@ func runShow(ctx context.Context, a *app, args []string) int {
 	case f.NArg() > 1:
 		return s.wrongUsage("Too many command line arguments", "The show command shows one thing: the state, a plan, or what is in one file.")
 	case *planFile != "":
-		saved, diags := a.openPlanFile(ctx, *planFile, vars)
+		saved, diags := a.estate.OpenPlan(ctx, *planFile, vars.Variables)
 		if diags.HasErrors() {
 			return s.end(diags)
 		}
@@ -85,8 +81,8 @@ func runShow(ctx context.Context, a *app, args []string) int {
 		return s.end(shown.file(ctx, f.Arg(0)))
 	}
 	s.storageOnly = true
-	return s.withState(ctx, vars, stateFlags{}, "", func(at aState) diag.List {
-		st, diags := at.load(ctx)
+	return s.withState(ctx, vars, stateFlags{}, "", func(at estate.Changeable) diag.List {
+		st, diags := at.Load(ctx)
 		if diags.HasErrors() {
 			return diags
 		}
@@ -103,52 +99,28 @@ type shown struct {
 
 // file shows a plan or a state.
 func (s *shown) file(ctx context.Context, name string) diag.List {
-	const failed = "Failed to read the given file as a state or plan file"
-	enc, diags := s.app.ownEncryption(ctx, s.vars)
-	if diags.HasErrors() {
+	saved, st, diags := s.app.estate.ReadFile(ctx, name, s.vars.Variables)
+	switch {
+	case diags.HasErrors():
 		return diags
-	}
-	text, err := bounds.ReadFile(name, bounds.State)
-	if err != nil {
-		return diag.Errors(failed, fmt.Sprintf("Reading it: %s.", err), nil)
-	}
-	saved, noPlan := decodePlan(ctx, enc.Plan(), text)
-	if noPlan == nil {
+	case saved != nil:
 		return s.plan(ctx, saved)
 	}
-	if version := (*planfile.VersionError)(nil); errors.As(noPlan, &version) {
-		return diag.Errors(failed, anotherFormat(version), nil)
-	}
-	plain, _, err := snapshot.Open(ctx, enc.State(), text)
-	var st *state.State
-	if err == nil {
-		var problems diag.List
-		st, problems = tfstate.Parse(plain)
-		switch err = problems.Err(); {
-		case err == nil && st == nil:
-			err = errors.New("the file is empty")
-		case err == nil:
-			return diags.Append(s.state(ctx, st))
-		}
-	}
-	if errors.Is(noPlan, errPlanEncrypted) {
-		return diag.Errors("Couldn't show local plan", fmt.Sprintf("As a plan: %s.\n\nAs a state: %s.", noPlan, err), nil)
-	}
-	return diag.Errors(failed, fmt.Sprintf("As a state: %s.\n\nAs a plan: %s.", err, noPlan), nil)
+	return diags.Append(s.state(ctx, st))
 }
 
 // state shows a state; nil when there is none.
 func (s *shown) state(ctx context.Context, st *state.State) diag.List {
-	if st == nil || neverStored(st) {
+	if st == nil || estate.NeverStored(st) {
 		text, err := document.NoStateJSON()
 		s.print("No state.\n")
 		return s.writeDocument(text, err)
 	}
 	s.wholeConfig = true
-	if _, diags := s.loadRoot(s.vars); diags.HasErrors() {
+	if _, diags := s.app.estate.FindRoot(s.finding(s.vars)); diags.HasErrors() {
 		return diags
 	}
-	schemas, diags := s.app.schemas(ctx, nil, nil, st, nil)
+	schemas, diags := s.app.estate.Schemas(ctx, nil, nil, st)
 	if !diags.HasErrors() {
 		diags = diags.Append(document.SameSchemas(st, schemas))
 	}
@@ -165,17 +137,16 @@ func (s *shown) state(ctx context.Context, st *state.State) diag.List {
 
 // plan shows a saved plan, with the configuration that it was made from.
 func (s *shown) plan(ctx context.Context, saved *planfile.Saved) diag.List {
-	wd := &workdir{app: s.app, loader: config.NewLoader(savedFiles(saved.Config))}
-	s.printer.Sources = wd.loader.Sources
-	diags := errorsOf(wd.loadFor(saved))
+	wd, diags := s.app.estate.SavedConfiguration(saved)
+	s.printer.Sources = wd.Sources
 	if diags.HasErrors() {
 		return diags
 	}
-	schemas, more := s.app.schemas(ctx, wd.tree, wd.loader, saved.Plan.Prior, nil)
+	schemas, more := s.app.estate.Schemas(ctx, wd.Tree, wd.Loader, saved.Plan.Prior)
 	if diags = diags.Append(more); diags.HasErrors() {
 		return diags
 	}
-	return diags.Append(s.planned(saved, wd.tree, schemas))
+	return diags.Append(s.planned(saved, wd.Tree, schemas))
 }
 
 func (s *shown) planned(saved *planfile.Saved, tree *config.Tree, schemas *values.Schemas) diag.List {
@@ -190,33 +161,35 @@ func (s *shown) planned(saved *planfile.Saved, tree *config.Tree, schemas *value
 
 // configuration shows the configuration in this directory.
 func (s *shown) configuration(ctx context.Context) diag.List {
-	wd, diags := s.app.newWorkdir(s.vars)
+	wd, diags := s.app.estate.Configuration(s.vars.Variables)
 	if diags.HasErrors() {
 		return diags
 	}
-	s.from(wd.loader.Sources)
-	if !wd.loader.HasConfig(".") {
+	s.from(wd.Sources)
+	if !wd.HasFiles() {
 		return diag.Errors("No configuration files", "There is no file in this directory that ends in .tf, .tofu, .tf.json or .tofu.json.", nil)
 	}
-	if diags = diags.Append(wd.load()); diags.HasErrors() {
+	if diags = diags.Append(wd.Load()); diags.HasErrors() {
 		return diags
 	}
-	schemas, more := s.app.schemas(ctx, wd.tree, wd.loader, nil, nil)
+	schemas, more := s.app.estate.Schemas(ctx, wd.Tree, wd.Loader, nil)
 	if diags = diags.Append(more); diags.HasErrors() {
 		return diags
 	}
-	text, err := document.ConfigJSON(wd.tree, schemas)
+	text, err := document.ConfigJSON(wd.Tree, schemas)
 	return diags.Append(s.writeDocument(text, err))
 }
 
 // module shows the module in a directory.
 func (s *shown) module(dir string) diag.List {
-	loader := config.NewLoader(config.OS{})
-	s.from(loader.Sources)
-	tree, diags := loader.LoadTree(config.TreeOptions{Dir: dir, Locator: rootOnly{}, Base: s.app.dir, Env: s.app.environ})
+	c, diags := s.app.estate.Configuration(estate.Variables{})
+	s.from(c.Sources)
+	if !diags.HasErrors() {
+		diags = diags.Append(c.LoadModule(dir))
+	}
 	if diags.HasErrors() {
 		return diags
 	}
-	text, err := document.ModuleJSON(tree)
+	text, err := document.ModuleJSON(c.Tree)
 	return diags.Append(s.writeDocument(text, err))
 }

@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
@@ -43,7 +43,7 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 		return s.end(diags)
 	case f.NArg() != 2:
 		return s.wrongUsage("Invalid number of arguments", "The command takes two addresses: what to move, and where to.")
-	case *backupOut != "" && lf.stateOut == "":
+	case *backupOut != "" && lf.StateOut == "":
 		return s.wrongUsage("Invalid combination of arguments", "The -backup-out option is about the file of -state-out, and there is none.")
 	}
 	from, more := addr.ParseTarget(f.Arg(0))
@@ -57,37 +57,37 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 		operation = ""
 	}
 	elsewhere := lf
-	if elsewhere.state = lf.stateOut; lf.stateOut == lf.state {
-		elsewhere.state = ""
+	if elsewhere.File = lf.StateOut; lf.StateOut == lf.File {
+		elsewhere.File = ""
 	}
-	elsewhere.stateOut, elsewhere.backup = "", *backupOut
-	lf.stateOut = ""
+	elsewhere.StateOut, elsewhere.Backup = "", *backupOut
+	lf.StateOut = ""
 	s.wholeConfig = true
-	return s.withState(ctx, vars, lf, operation, func(at aState) diag.List {
-		source, diags := at.load(ctx)
+	return s.withState(ctx, vars, lf, operation, func(at estate.Changeable) diag.List {
+		source, diags := at.Load(ctx)
 		switch {
 		case diags.HasErrors():
 			return diags
-		case neverStored(source):
+		case estate.NeverStored(source):
 			return noStateFile()
-		case elsewhere.state == "":
+		case elsewhere.File == "":
 			return diags.Append(s.move(ctx, at, source, at, source, from, to, *dryRun))
 		}
-		file, more := a.openFile(ctx, vars, elsewhere, operation)
+		file, more := a.estate.OpenFile(ctx, vars.Variables, elsewhere.StateOptions, operation)
 		if diags = diags.Append(more); diags.HasErrors() {
 			return diags
 		}
-		target, more := file.load(ctx)
+		target, more := file.Load(ctx)
 		if diags = diags.Append(more); !diags.HasErrors() {
 			diags = diags.Append(s.move(ctx, at, source, file, target, from, to, *dryRun))
 		}
-		return diags.Append(file.close(ctx))
+		return diags.Append(file.Close(ctx))
 	})
 }
 
 // move moves objects from a state to the same or another one, and tells what it did.
-func (s *screen) move(ctx context.Context, at aState, source *state.State, to aState, target *state.State, from, dest addr.Target, dryRun bool) diag.List {
-	moves, diags := plannedMoves(source, target, from, dest)
+func (s *screen) move(ctx context.Context, at estate.Changeable, source *state.State, to estate.Changeable, target *state.State, from, dest addr.Target, dryRun bool) diag.List {
+	moves, diags := estate.PlannedMoves(source, target, from, dest)
 	if diags.HasErrors() {
 		return diags
 	}
@@ -95,73 +95,22 @@ func (s *screen) move(ctx context.Context, at aState, source *state.State, to aS
 	if dryRun {
 		verb = "Would move"
 	}
-	var away, arrive []state.Change
 	for _, m := range moves {
-		s.say(fmt.Sprintf("%s %q to %q", verb, m.from, m.to))
-		for _, i := range m.instances {
-			if source == target {
-				away = append(away, state.MoveInstance{From: i.from, To: i.to})
-				continue
-			}
-			arrive = append(arrive, arrival(source, i.from, i.to)...)
-			away = append(away, removal(source, i.from)...)
-		}
+		s.say(fmt.Sprintf("%s %q to %q", verb, m.From, m.To))
 	}
 	if dryRun {
 		return diags
 	}
-	if source == target {
-		away = append(away, severed(target, away, from)...)
-	} else {
-		arrive = append(arrive, severed(target, arrive, from)...)
-	}
+	changes := estate.Changes(moves, source, target, from)
 	// What arrives is durable before it leaves: a crash between the two leaves it in both states, never in none.
-	if len(arrive) > 0 {
-		diags = diags.Append(to.commit(ctx, arrive))
+	if len(changes.Arrive) > 0 {
+		diags = diags.Append(to.Commit(ctx, changes.Arrive))
 	}
 	if !diags.HasErrors() {
-		diags = diags.Append(at.commit(ctx, away))
+		diags = diags.Append(at.Commit(ctx, changes.Away))
 	}
 	if !diags.HasErrors() {
 		s.say(fmt.Sprintf("Successfully moved %d object(s).", len(moves)))
 	}
 	return diags
-}
-
-// severed returns the changes that leave the objects of a state, as it is after moves, without dependencies, where one of
-// them is on what has moved: as in OpenTofu, the next apply records them all anew. A dependency is on all instances of a
-// resource, so one in a module is none on a single instance of that.
-func severed(st *state.State, moves []state.Change, from addr.Target) []state.Change {
-	moved := func(d state.Dependency) bool {
-		if from.Kind == addr.TargetModuleInstance {
-			return from.CoversResource(d.Value())
-		}
-		return from.TouchesResource(d.Value())
-	}
-	st = st.Clone()
-	st.Apply(moves...)
-	var out []state.Change
-	for _, a := range st.Addrs() {
-		o := st.Instance(a).Current
-		if o == nil || !slices.ContainsFunc(slices.Collect(o.Dependencies.All()), moved) {
-			continue
-		}
-		alone := *o
-		alone.Dependencies = nil
-		out = append(out, state.SetObject{Addr: a, Provider: st.ProviderOf(a), Object: &alone})
-	}
-	return out
-}
-
-// arrival returns the changes that put all objects of an instance into another state.
-func arrival(source *state.State, from, to addr.Instance) []state.Change {
-	i, provider := source.Instance(from), source.ProviderOf(from)
-	var out []state.Change
-	if i.Current != nil {
-		out = append(out, state.SetObject{Addr: to, Provider: provider, Object: i.Current})
-	}
-	for key, o := range i.Deposed {
-		out = append(out, state.SetObject{Addr: to, Deposed: key, Provider: provider, Object: o})
-	}
-	return out
 }

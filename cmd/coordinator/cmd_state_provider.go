@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
@@ -51,12 +52,12 @@ func runReplaceProvider(ctx context.Context, a *app, args []string) int {
 		return s.end(diags)
 	}
 	s.wholeConfig = true
-	return s.withState(ctx, vars, lf, "state-replace-provider", func(at aState) diag.List {
-		st, diags := at.load(ctx)
+	return s.withState(ctx, vars, lf, "state-replace-provider", func(at estate.Changeable) diag.List {
+		st, diags := at.Load(ctx)
 		if diags.HasErrors() {
 			return diags
 		}
-		if neverStored(st) {
+		if estate.NeverStored(st) {
 			return noStateFile()
 		}
 		var resources []string
@@ -86,7 +87,7 @@ func runReplaceProvider(ctx context.Context, a *app, args []string) int {
 				return diags
 			}
 		}
-		if diags = diags.Append(at.commit(ctx, changes)); !diags.HasErrors() {
+		if diags = diags.Append(at.Commit(ctx, changes)); !diags.HasErrors() {
 			s.say(fmt.Sprintf("Successfully replaced provider for %d resources.", len(resources)))
 		}
 		return diags

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/tfstate"
@@ -45,13 +46,13 @@ func runStatePush(ctx context.Context, a *app, args []string) int {
 		return s.end(diags)
 	}
 	s.wholeConfig = true
-	return s.withState(ctx, vars, lf, "state-push", func(at aState) diag.List {
-		ours, diags := at.load(ctx)
+	return s.withState(ctx, vars, lf, "state-push", func(at estate.Changeable) diag.List {
+		ours, diags := at.Load(ctx)
 		if diags.HasErrors() {
 			return diags
 		}
 		if ours.Lineage == theirs.Lineage && ours.Serial == theirs.Serial && ours.SameContent(theirs) {
-			return diags.Append(at.(*openState).push(ctx)) // it may not have reached the backend: errored.tfstate
+			return diags.Append(at.(*estate.Opened).Push(ctx)) // it may not have reached the backend: errored.tfstate
 		}
 		if !*force {
 			if why := refusal(ours, theirs); why != "" {
@@ -60,7 +61,7 @@ func runStatePush(ctx context.Context, a *app, args []string) int {
 		}
 		// The push itself is a version of its own, as with OpenTofu: the serial that the file has stays that of the file.
 		theirs.Serial++
-		return diags.Append(at.(*openState).replace(ctx, theirs, "state push"))
+		return diags.Append(at.(*estate.Opened).Replace(ctx, theirs, "state push"))
 	})
 }
 
@@ -90,7 +91,7 @@ func (a *app) readStateFile(name string) (*state.State, diag.List) {
 // refusal says why a state may not take the place of another one; empty when it may.
 func refusal(ours, theirs *state.State) string {
 	switch {
-	case neverStored(ours):
+	case estate.NeverStored(ours):
 		return ""
 	case ours.Lineage != "" && theirs.Lineage != "" && ours.Lineage != theirs.Lineage:
 		return fmt.Sprintf("cannot import state with lineage %q over unrelated state with lineage %q", theirs.Lineage, ours.Lineage)
@@ -100,12 +101,4 @@ func refusal(ours, theirs *state.State) string {
 		return fmt.Sprintf("cannot overwrite existing state with serial %d with a different state that has the same serial", ours.Serial)
 	}
 	return ""
-}
-
-// replace puts a whole state in the place of the one of the workspace, and writes the snapshot.
-func (s *openState) replace(ctx context.Context, st *state.State, cause string) diag.List {
-	if err := s.store.Replace(ctx, s.workspace, s.lockID, st, cause); err != nil {
-		return diag.Errors("Failed to save state", err.Error()+".", nil)
-	}
-	return s.push(ctx)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
@@ -62,10 +63,10 @@ func runStateList(ctx context.Context, a *app, args []string) int {
 		return s.end(diags)
 	}
 	return s.readState(ctx, vars, *file, func(st *state.State) diag.List {
-		if neverStored(st) {
+		if estate.NeverStored(st) {
 			return noStateFile()
 		}
-		found, diags := matching(st, targets)
+		found, diags := estate.Matching(st, targets)
 		for _, at := range found {
 			if *id == "" || objectID(st.Object(at, state.CurrentObject)) == *id {
 				s.print(at.String() + "\n")
@@ -74,47 +75,6 @@ func runStateList(ctx context.Context, a *app, args []string) int {
 		}
 		return diags
 	})
-}
-
-// neverStored tells whether nothing was ever put into the state. One of an old format has no lineage.
-func neverStored(st *state.State) bool { return st.Lineage == "" && st.Serial == 0 && st.IsEmpty() }
-
-// matching returns the instances that are in one of the targets, in their order, or all instances without a target.
-// A target that matches nothing is an error.
-func matching(st *state.State, targets []addr.Target) ([]addr.Instance, diag.List) {
-	all := st.Addrs()
-	if len(targets) == 0 {
-		return all, nil
-	}
-	var out []addr.Instance
-	var diags diag.List
-	seen := map[addr.Instance]bool{}
-	for _, t := range targets {
-		known := false
-		for _, at := range all {
-			if !t.Contains(at) {
-				continue
-			}
-			known = true
-			if !seen[at] {
-				seen[at] = true
-				out = append(out, at)
-			}
-		}
-		if known {
-			continue
-		}
-		kind := "resource"
-		switch t.Kind {
-		case addr.TargetModule, addr.TargetModuleInstance:
-			kind = "module"
-		case addr.TargetInstance:
-			kind = "resource instance"
-		}
-		diags = diags.Append(diag.New(diag.Error, "Unknown "+kind,
-			fmt.Sprintf("There is no %s %s in the state. What was added to the configuration gets there when that is applied.", kind, t), nil))
-	}
-	return out, diags
 }
 
 // objectID returns the id of an object, empty when it has none.
@@ -172,7 +132,7 @@ func runStateShow(ctx context.Context, a *app, args []string) int {
 	}
 	s.wholeConfig = true
 	return s.readState(ctx, vars, *file, func(st *state.State) diag.List {
-		if neverStored(st) {
+		if estate.NeverStored(st) {
 			return noStateFile()
 		}
 		if st.Object(at, state.CurrentObject) == nil {
@@ -182,7 +142,7 @@ func runStateShow(ctx context.Context, a *app, args []string) int {
 		only := state.Empty()
 		only.Lineage, only.EngineVersion = st.Lineage, st.EngineVersion
 		only.Apply(state.SetObject{Addr: at, Provider: st.ProviderOf(at), Object: st.Object(at, state.CurrentObject)})
-		schemas, diags := a.schemas(ctx, nil, nil, only, nil)
+		schemas, diags := a.estate.Schemas(ctx, nil, nil, only)
 		if !diags.HasErrors() {
 			diags = diags.Append(document.SameSchemas(only, schemas))
 		}
@@ -227,7 +187,7 @@ func runStatePull(ctx context.Context, a *app, args []string) int {
 	}
 	s.wholeConfig = true
 	return s.readState(ctx, vars, "", func(st *state.State) diag.List {
-		if neverStored(st) {
+		if estate.NeverStored(st) {
 			return nil
 		}
 		var text bytes.Buffer

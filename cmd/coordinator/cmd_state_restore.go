@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
 )
@@ -44,31 +45,31 @@ func runStateRestore(ctx context.Context, a *app, args []string) int {
 		}
 	}
 	list := f.NArg() == 0
-	lf.lock = lf.lock && !list
-	return s.withState(ctx, vars, lf, "state-restore", func(at aState) diag.List {
-		o := at.(*openState)
+	lf.Lock = lf.Lock && !list
+	return s.withState(ctx, vars, lf, "state-restore", func(at estate.Changeable) diag.List {
+		o := at.(*estate.Opened)
 		if list {
 			return s.versions(ctx, o)
 		}
-		st, err := o.store.LoadVersion(ctx, o.workspace, serial)
+		st, err := o.Journal().LoadVersion(ctx, o.Workspace, serial)
 		switch {
 		case errors.Is(err, journal.ErrVersion):
 			return diag.Errors("No such version", fmt.Sprintf("No version of the state with the serial %d is kept. See: "+diag.Program()+" state restore", serial), nil)
 		case err != nil:
 			return diag.Errors("Failed to load state", err.Error()+".", nil)
 		}
-		now, diags := o.load(ctx)
+		now, diags := o.Load(ctx)
 		if diags.HasErrors() {
 			return diags
 		}
 		st.Serial = now.Serial + 1
-		return diags.Append(o.replace(ctx, st, fmt.Sprintf("state restore %d", serial)))
+		return diags.Append(o.Replace(ctx, st, fmt.Sprintf("state restore %d", serial)))
 	})
 }
 
 // versions lists the versions that are kept, the newest first.
-func (s *screen) versions(ctx context.Context, o *openState) diag.List {
-	all, err := o.store.Versions(ctx, o.workspace)
+func (s *screen) versions(ctx context.Context, o *estate.Opened) diag.List {
+	all, err := o.Journal().Versions(ctx, o.Workspace)
 	if err != nil {
 		return diag.Errors("Failed to read the versions", err.Error()+".", nil)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
@@ -50,15 +51,15 @@ func runStateRm(ctx context.Context, a *app, args []string) int {
 		operation = ""
 	}
 	s.wholeConfig = true
-	return s.withState(ctx, vars, lf, operation, func(at aState) diag.List {
-		st, diags := at.load(ctx)
+	return s.withState(ctx, vars, lf, operation, func(at estate.Changeable) diag.List {
+		st, diags := at.Load(ctx)
 		if diags.HasErrors() {
 			return diags
 		}
-		if neverStored(st) {
+		if estate.NeverStored(st) {
 			return noStateFile()
 		}
-		found, problems := matching(st, targets)
+		found, problems := estate.Matching(st, targets)
 		if problems.HasErrors() {
 			return diag.Errors("Invalid target address",
 				"No matching objects found: "+problems[0].Detail+" To see the addresses, run: "+diag.Program()+" state list", nil)
@@ -70,27 +71,14 @@ func runStateRm(ctx context.Context, a *app, args []string) int {
 		}
 		for _, i := range found {
 			s.say(fmt.Sprintf("%s %s", verb, i))
-			changes = append(changes, removal(st, i)...)
+			changes = append(changes, estate.Removal(st, i)...)
 		}
 		if *dryRun {
 			return diags
 		}
-		if diags = diags.Append(at.commit(ctx, changes)); !diags.HasErrors() {
+		if diags = diags.Append(at.Commit(ctx, changes)); !diags.HasErrors() {
 			s.say(fmt.Sprintf("Successfully removed %d resource instance(s).", len(found)))
 		}
 		return diags
 	})
-}
-
-// removal returns the changes that take an instance with all its objects out of a state.
-func removal(st *state.State, at addr.Instance) []state.Change {
-	i := st.Instance(at)
-	var out []state.Change
-	for key := range i.Deposed {
-		out = append(out, state.SetObject{Addr: at, Deposed: key})
-	}
-	if i.Current != nil {
-		out = append(out, state.SetObject{Addr: at})
-	}
-	return out
 }

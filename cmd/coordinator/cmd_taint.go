@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
@@ -62,7 +63,7 @@ func (a *app) mark(ctx context.Context, args []string, name, usage string,
 	sf.register(f)
 	vars.registerValues(f)
 	lf.registerFile(f)
-	lf.keepsEach = false
+	lf.KeepsEach = false
 	allowMissing := f.Bool("allow-missing", false, "")
 	registerRemoteVersion(f)
 	if code, done := a.parse(f, usage, args); done {
@@ -83,8 +84,8 @@ func (a *app) mark(ctx context.Context, args []string, name, usage string,
 		return s.end(diag.Errors("Invalid resource address", fmt.Sprintf("Resource instance %s cannot be tainted: only managed resources can.", at), nil))
 	}
 	s.wholeConfig = name == "taint"
-	return s.withState(ctx, vars, lf, name, func(opened aState) diag.List {
-		st, diags := opened.load(ctx)
+	return s.withState(ctx, vars, lf, name, func(opened estate.Changeable) diag.List {
+		st, diags := opened.Load(ctx)
 		if diags.HasErrors() {
 			return diags
 		}
@@ -104,7 +105,7 @@ func (a *app) mark(ctx context.Context, args []string, name, usage string,
 		if diags = diags.Append(more); more.HasErrors() {
 			return diags
 		}
-		diags = diags.Append(opened.commit(ctx, []state.Change{state.SetObject{Addr: at, Provider: st.ProviderOf(at), Object: marked}}))
+		diags = diags.Append(opened.Commit(ctx, []state.Change{state.SetObject{Addr: at, Provider: st.ProviderOf(at), Object: marked}}))
 		if !diags.HasErrors() {
 			s.say(done)
 		}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/suite"
 	"github.com/millipede-iac/millipede/lang/config"
@@ -42,27 +43,27 @@ func runValidate(ctx context.Context, a *app, args []string) int {
 	if diags.HasErrors() {
 		return s.end(diags)
 	}
-	wd, diags := a.newWorkdir(vars)
-	s.from(wd.loader.Sources)
+	wd, diags := a.estate.Configuration(vars.Variables)
+	s.from(wd.Sources)
 	if !*noTests {
-		wd.testDir = *testDir
+		wd.TestDir = *testDir
 	}
 	switch f.NArg() {
 	case 0:
 	case 1:
-		wd.dir = filepath.Clean(f.Arg(0))
+		wd.Dir = filepath.Clean(f.Arg(0))
 	default:
 		diags = diags.Append(diag.New(diag.Error, "Too many command line arguments",
 			fmt.Sprintf("The validate command takes one directory, and got %d arguments.", f.NArg()), nil))
 	}
 	if !diags.HasErrors() {
-		diags = diags.Append(wd.load())
+		diags = diags.Append(wd.Load())
 	}
 	if !diags.HasErrors() {
 		diags = diags.Append(a.validate(ctx, wd))
 	}
 	failed := diags.HasErrors()
-	diags = s.verdict(diags, document.ValidateJSON(diags, wd.loader.Sources()))
+	diags = s.verdict(diags, document.ValidateJSON(diags, wd.Sources()))
 	if code := s.end(diags); code != 0 || failed {
 		return 1
 	}
@@ -84,19 +85,19 @@ func (s *screen) verdict(diags diag.List, document []byte) diag.List {
 }
 
 // validate checks a loaded configuration.
-func (a *app) validate(ctx context.Context, wd *workdir) diag.List {
+func (a *app) validate(ctx context.Context, wd *estate.Configuration) diag.List {
 	// As in OpenTofu, a configuration is valid by the schemas of what is installed: whether that is of a version that it asks
 	// for, the commands that go by it look at.
-	e, diags := a.openEngine(ctx, engineOptions{tree: wd.tree, loader: wd.loader, observer: coordinator.Silent{}, anyVersion: true})
+	e, diags := a.estate.OpenEngine(ctx, estate.EngineOptions{Tree: wd.Tree, Loader: wd.Loader, Observer: coordinator.Silent{}, AnyVersion: true})
 	if diags.HasErrors() {
 		return missingProviders(diags)
 	}
 	_, more := operation.Do(ctx, e.Session, "validate",
 		func(ctx context.Context, s *operation.Session) (struct{}, diag.List) {
-			return struct{}{}, s.Validate(ctx).Append(suite.Validate(ctx, s, wd.tree))
+			return struct{}{}, s.Validate(ctx).Append(suite.Validate(ctx, s, wd.Tree))
 		})
 	diags = diags.Append(more)
-	return diags.Append(e.close())
+	return diags.Append(e.Close())
 }
 
 // missingProviders names providers that are not installed as OpenTofu's validation does: other commands say that the

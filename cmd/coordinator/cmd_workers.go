@@ -95,7 +95,7 @@ func (a *app) overNATS(ctx context.Context, usage string, args []string, most in
 		u.diagnostics(l)
 		return 1
 	}
-	rules, diags := readRules(nil)
+	rules, diags := a.estate.Rules(nil)
 	if diags.HasErrors() {
 		return fail(diags)
 	}

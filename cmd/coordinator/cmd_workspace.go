@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 )
@@ -54,9 +55,9 @@ func runWorkspaceList(ctx context.Context, a *app, args []string) int {
 	if diags = diags.Append(noArguments(f)); diags.HasErrors() {
 		return s.end(diags)
 	}
-	return s.withWorkspaces(ctx, vars, func(w *workspaces) diag.List {
-		selected := a.workspace()
-		for _, name := range w.names {
+	return s.withWorkspaces(ctx, vars, func(w *estate.Workspaces) diag.List {
+		selected := a.estate.Workspace()
+		for _, name := range w.Names {
 			sign := " "
 			if name == selected {
 				sign = "*"
@@ -64,7 +65,7 @@ func runWorkspaceList(ctx context.Context, a *app, args []string) int {
 			s.print(sign + " " + name + "\n")
 		}
 		s.print("\n")
-		s.message("workspace_list", "list of workspaces", map[string]any{"current_workspace": selected, "workspaces": w.names})
+		s.message("workspace_list", "list of workspaces", map[string]any{"current_workspace": selected, "workspaces": w.Names})
 		if a.getenv("TF_WORKSPACE") != "" {
 			s.print("\n\nThe active workspace is being overridden using the TF_WORKSPACE environment\nvariable.\n\n")
 		}
@@ -94,7 +95,7 @@ func runWorkspaceShow(_ context.Context, a *app, args []string) int {
 	if diags = noArguments(f); diags.HasErrors() {
 		return s.end(diags)
 	}
-	s.print(a.workspace() + "\n")
+	s.print(a.estate.Workspace() + "\n")
 	return s.end(nil)
 }
 
@@ -127,8 +128,8 @@ func runWorkspaceNew(ctx context.Context, a *app, args []string) int {
 		return s.end(diag.Errors("The workspace is overridden using the TF_WORKSPACE environment variable",
 			"To make another workspace, unset the variable, or set it to the name of that workspace, and run the command again.", nil))
 	}
-	return s.withWorkspaces(ctx, vars, func(w *workspaces) diag.List {
-		if slices.Contains(w.names, name) {
+	return s.withWorkspaces(ctx, vars, func(w *estate.Workspaces) diag.List {
+		if slices.Contains(w.Names, name) {
 			return diag.Errors(fmt.Sprintf("Workspace %q already exists", name), "Another workspace has this name.", nil)
 		}
 		var initial *state.State
@@ -139,7 +140,7 @@ func runWorkspaceNew(ctx context.Context, a *app, args []string) int {
 			}
 			initial = st
 		}
-		return w.create(ctx, name, initial, lf)
+		return s.createWorkspace(ctx, w, name, initial, lf)
 	})
 }
 
@@ -170,16 +171,16 @@ func runWorkspaceSelect(ctx context.Context, a *app, args []string) int {
 		return s.end(diag.Errors("The selected workspace is overridden using the TF_WORKSPACE environment variable",
 			"To select another workspace, change this variable, or unset it and run the command again.", nil))
 	}
-	return s.withWorkspaces(ctx, vars, func(w *workspaces) diag.List {
+	return s.withWorkspaces(ctx, vars, func(w *estate.Workspaces) diag.List {
 		switch {
-		case !slices.Contains(w.names, name) && *orCreate:
-			return w.create(ctx, name, nil, stateFlags{})
-		case !slices.Contains(w.names, name):
+		case !slices.Contains(w.Names, name) && *orCreate:
+			return s.createWorkspace(ctx, w, name, nil, stateFlags{})
+		case !slices.Contains(w.Names, name):
 			return noSuchWorkspace(name)
-		case name == a.workspace():
+		case name == a.estate.Workspace():
 			return nil
 		}
-		if err := a.selectWorkspace(name); err != nil {
+		if err := a.estate.SelectWorkspace(name); err != nil {
 			return diag.Errors("Failed to select the workspace", err.Error()+".", nil)
 		}
 		s.say(fmt.Sprintf("Switched to workspace %q.", name))
@@ -212,13 +213,59 @@ func runWorkspaceDelete(ctx context.Context, a *app, args []string) int {
 	if diags.HasErrors() {
 		return s.end(diags)
 	}
-	return s.withWorkspaces(ctx, vars, func(w *workspaces) diag.List {
+	return s.withWorkspaces(ctx, vars, func(w *estate.Workspaces) diag.List {
 		switch {
-		case !slices.Contains(w.names, name):
+		case !slices.Contains(w.Names, name):
 			return noSuchWorkspace(name)
-		case name == a.workspace():
+		case name == a.estate.Workspace():
 			return diag.Errors(fmt.Sprintf("Workspace %q is your active workspace", name), "The selected workspace cannot be deleted. Select another one first.", nil)
 		}
-		return w.delete(ctx, name, *force, lf)
+		diags := w.Delete(ctx, name, *force, lf.StateOptions)
+		if !diags.HasErrors() {
+			s.say(a.ink(sf.viewFlags).Success(fmt.Sprintf("Deleted workspace %q!", name)))
+		}
+		return diags
 	})
+}
+
+// withWorkspaces calls fn with all workspaces.
+func (s *screen) withWorkspaces(ctx context.Context, vars variableFlags, fn func(*estate.Workspaces) diag.List) int {
+	root, diags := s.app.estate.FindRoot(s.finding(vars))
+	if diags.HasErrors() {
+		return s.end(diags)
+	}
+	w, more := s.app.estate.Workspaces(ctx, root)
+	if diags = diags.Append(more); diags.HasErrors() {
+		return s.end(diags)
+	}
+	return s.end(diags.Append(fn(w)))
+}
+
+// createWorkspace makes a workspace and selects it. initial is its state; nil for an empty one.
+func (s *screen) createWorkspace(ctx context.Context, w *estate.Workspaces, name string, initial *state.State, lf stateFlags) diag.List {
+	diags := w.Create(ctx, name, initial, lf.StateOptions)
+	if !diags.HasErrors() {
+		s.say(s.app.ink(s.flags.viewFlags).Success(fmt.Sprintf("Created and switched to workspace %q!", name)) +
+			"\n\nYou're now on a new, empty workspace. Workspaces isolate their state, so a plan\nhere does not see what exists in the others.")
+	}
+	return diags
+}
+
+// workspaceName returns the one argument of a command, which names a workspace.
+func (a *app) workspaceName(args []string, sf showFlags) (*screen, string, diag.List) {
+	s, diags := a.newStreamScreen(sf, nil)
+	switch {
+	case diags.HasErrors():
+		return s, "", diags
+	case len(args) != 1:
+		return s, "", diag.Errors("Invalid arguments list", fmt.Sprintf("Expected a single argument: NAME.\n\nFor the options of the command, run:\n  "+diag.Program()+" %s -help", a.command), nil)
+	case !estate.ValidWorkspace(args[0]):
+		return s, "", diag.Errors("Invalid workspace name", fmt.Sprintf("The workspace name %q is not allowed. The name must contain only URL safe characters, and no path separators.", args[0]), nil)
+	}
+	return s, args[0], nil
+}
+
+func noSuchWorkspace(name string) diag.List {
+	return diag.Errors(fmt.Sprintf("Workspace %q doesn't exist", name),
+		"The command \"workspace new\" makes one, and so does \"workspace select -or-create\".", nil)
 }

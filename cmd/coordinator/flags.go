@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/planning"
@@ -19,21 +19,23 @@ import (
 )
 
 // variableFlags are -var, -var-file and -input.
-type variableFlags struct {
-	list  []config.VariableFlag
-	input bool
-}
+type variableFlags struct{ estate.Variables }
 
 func (v *variableFlags) register(f *flag.FlagSet) {
+	v.registerValues(f)
+	f.BoolVar(&v.Input, "input", true, "")
+}
+
+// registerValues registers -var and -var-file for commands that ask for nothing.
+func (v *variableFlags) registerValues(f *flag.FlagSet) {
 	f.Func("var", "", func(s string) error {
-		v.list = append(v.list, config.VariableFlag{Text: s})
+		v.List = append(v.List, config.VariableFlag{Text: s})
 		return nil
 	})
 	f.Func("var-file", "", func(s string) error {
-		v.list = append(v.list, config.VariableFlag{File: true, Text: s})
+		v.List = append(v.List, config.VariableFlag{File: true, Text: s})
 		return nil
 	})
-	f.BoolVar(&v.input, "input", true, "")
 }
 
 // viewFlags are how a command shows things.
@@ -62,27 +64,31 @@ func (v *viewFlags) registerReveal(f *flag.FlagSet) {
 }
 
 // stateFlags are -lock and where the state is.
-type stateFlags struct {
-	lock        bool
-	lockTimeout time.Duration
-	// state, stateOut and backup are the old options of the local backend.
-	state, stateOut, backup string
-	// keepsEach tells that a backup is kept of each state of before, named by its time, and not only the last.
-	keepsEach bool
-	// keepsNothing tells that the command writes no state: without a lock it reads what was last committed.
-	keepsNothing bool
-}
+type stateFlags struct{ estate.StateOptions }
 
 func (s *stateFlags) register(f *flag.FlagSet) {
 	s.registerPrior(f)
-	f.StringVar(&s.stateOut, "state-out", "", "")
-	f.StringVar(&s.backup, "backup", "", "")
+	f.StringVar(&s.StateOut, "state-out", "", "")
+	f.StringVar(&s.Backup, "backup", "", "")
+}
+
+// registerFile registers -lock, -lock-timeout and the old options of the local backend, for commands that rearrange
+// the state.
+func (s *stateFlags) registerFile(f *flag.FlagSet) {
+	s.register(f)
+	s.KeepsEach = true
+}
+
+// registerLock registers -lock and -lock-timeout.
+func (s *stateFlags) registerLock(f *flag.FlagSet) {
+	f.BoolVar(&s.Lock, "lock", true, "")
+	f.DurationVar(&s.LockTimeout, "lock-timeout", 0, "")
 }
 
 // registerPrior registers those that commands have that write no state, and others too.
 func (s *stateFlags) registerPrior(f *flag.FlagSet) {
 	s.registerLock(f)
-	f.StringVar(&s.state, "state", "", "")
+	f.StringVar(&s.File, "state", "", "")
 }
 
 // absent are the options of OpenTofu's commands that are not there, behind the name of the command, with the reason that

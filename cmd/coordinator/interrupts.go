@@ -43,8 +43,8 @@ func newInterrupts(ctx context.Context, tell func(text string), exit func(code i
 	return i
 }
 
-// hold keeps the first signal from ending the process until release is called: something goes on that must be finished.
-func (i *interrupts) hold() (release func()) {
+// Hold keeps the first signal from ending the process until release is called: something goes on that must be finished.
+func (i *interrupts) Hold() (release func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.held++
@@ -55,8 +55,8 @@ func (i *interrupts) hold() (release func()) {
 	})
 }
 
-// say has tell speak to the user, until the returned function is called.
-func (i *interrupts) say(tell func(text string)) (back func()) {
+// Say has tell speak to the user, until the returned function is called.
+func (i *interrupts) Say(tell func(text string)) (back func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	before := i.tell
@@ -68,9 +68,9 @@ func (i *interrupts) say(tell func(text string)) (back func()) {
 	}
 }
 
-// atEnd has fn called when the process is ended at once, beside whatever else it does. The context of fn ends soon. forget
+// AtEnd has fn called when the process is ended at once, beside whatever else it does. The context of fn ends soon. forget
 // takes that back.
-func (i *interrupts) atEnd(fn func(context.Context)) (forget func()) {
+func (i *interrupts) AtEnd(fn func(context.Context)) (forget func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.last++
@@ -121,8 +121,8 @@ func (i *interrupts) watch(signals <-chan os.Signal, done <-chan struct{}) {
 	}
 }
 
-// demand asks the command to stop as the first signal does, for a reason that the user is told.
-func (i *interrupts) demand(reason string) {
+// Demand asks the command to stop as the first signal does, for a reason that the user is told.
+func (i *interrupts) Demand(reason string) {
 	if !i.Asked() {
 		i.note(reason)
 		i.stop(operation.ErrInterrupted)

@@ -44,7 +44,7 @@ func within(d time.Duration) { <-time.After(d) }
 func TestAStopIsSeenByEveryPhaseThatLooksLater(t *testing.T) {
 	var seen []bool
 	signalled(t, []time.Duration{time.Second}, func(i *interrupts) {
-		defer i.hold()()
+		defer i.Hold()()
 		for range 4 {
 			within(600 * time.Millisecond)
 			seen = append(seen, i.Asked())
@@ -65,7 +65,7 @@ func TestACommandThatDoesNotLookIsEndedWithinTwoSeconds(t *testing.T) {
 
 func TestWhatIsHeldIsFinishedAfterTheFirstSignal(t *testing.T) {
 	_, left, ended := signalled(t, []time.Duration{time.Second}, func(i *interrupts) {
-		release := i.hold()
+		release := i.Hold()
 		within(time.Minute)
 		release()
 		within(500 * time.Millisecond) // the command ends in time
@@ -77,7 +77,7 @@ func TestWhatIsHeldIsFinishedAfterTheFirstSignal(t *testing.T) {
 
 func TestTheSecondSignalEndsWhatIsHeldWithinASecond(t *testing.T) {
 	_, left, ended := signalled(t, []time.Duration{time.Second, 5 * time.Second}, func(i *interrupts) {
-		defer i.hold()()
+		defer i.Hold()()
 		within(time.Hour)
 	})
 	if left != 5*time.Second || ended <= left || ended > 6*time.Second {
@@ -88,9 +88,9 @@ func TestTheSecondSignalEndsWhatIsHeldWithinASecond(t *testing.T) {
 func TestTheEndOfTheProcessDoesItsDutiesButDoesNotWaitForThem(t *testing.T) {
 	var unlocked bool
 	_, _, ended := signalled(t, []time.Duration{time.Second}, func(i *interrupts) {
-		i.atEnd(func(context.Context) { unlocked = true })
-		i.atEnd(func(ctx context.Context) { within(30 * time.Second) })
-		i.atEnd(func(context.Context) { t.Error("a duty that was taken back was done") })()
+		i.AtEnd(func(context.Context) { unlocked = true })
+		i.AtEnd(func(ctx context.Context) { within(30 * time.Second) })
+		i.AtEnd(func(context.Context) { t.Error("a duty that was taken back was done") })()
 		within(time.Hour)
 	})
 	if !unlocked || ended == 0 || ended > 3*time.Second {

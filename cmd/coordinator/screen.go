@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/view"
 	"github.com/millipede-iac/millipede/view/document"
 )
@@ -222,4 +225,53 @@ func noArguments(f *flag.FlagSet) diag.List {
 // unexpected complains about the first argument of a command that takes none.
 func unexpected(arg string) diag.List {
 	return diag.Errors("Unexpected argument", fmt.Sprintf("Too many command line arguments: %q is not expected. To work in another directory, give the global option -chdir=DIR.", arg), nil)
+}
+
+// checkWorkspace says whether the name that TF_WORKSPACE gives can be one of a workspace, for commands that have to do with
+// workspaces.
+func (a *app) checkWorkspace() diag.List {
+	if name := a.getenv("TF_WORKSPACE"); name != "" && !a.apart && !estate.ValidWorkspace(name) {
+		return diag.Errors("Invalid workspace name set using TF_WORKSPACE", fmt.Sprintf("The workspace name %q is not allowed: it may hold only what is safe in a URL, and no slash.", name), nil)
+	}
+	return nil
+}
+
+// from tells the screen where the text of files is, for snippets.
+func (s *screen) from(sources func() map[string]*hcl.File) {
+	s.printer.Sources = sources
+	if s.stream != nil {
+		s.stream.Sources = sources
+	}
+}
+
+// finding says how the command finds the state.
+func (s *screen) finding(vars variableFlags) estate.Finding {
+	return estate.Finding{Variables: vars.Variables, StorageOnly: s.storageOnly, Whole: s.wholeConfig, Sources: s.from}
+}
+
+// withState opens the state of the workspace, or that in the file of -state, calls fn and closes it. operation names what the
+// command does in the lock; empty for commands that only read. It returns the exit code.
+func (s *screen) withState(ctx context.Context, vars variableFlags, f stateFlags, operation string, fn func(estate.Changeable) diag.List) int {
+	at, diags := s.app.estate.OpenChangeable(ctx, s.finding(vars), f.StateOptions, operation)
+	if diags.HasErrors() {
+		return s.end(diags)
+	}
+	diags = diags.Append(fn(at))
+	return s.end(diags.Append(at.Close(ctx)))
+}
+
+// readState is withState for commands that only look at the state.
+func (s *screen) readState(ctx context.Context, vars variableFlags, file string, fn func(*state.State) diag.List) int {
+	return s.withState(ctx, vars, stateFlags{estate.StateOptions{File: file}}, "", func(at estate.Changeable) diag.List {
+		st, diags := at.Load(ctx)
+		if diags.HasErrors() {
+			return diags
+		}
+		return diags.Append(fn(st))
+	})
+}
+
+// noStateFile is what commands on the state say where nothing was ever stored.
+func noStateFile() diag.List {
+	return diag.Errors("No state file was found", "There is no state here that the command could work on. Run it in a directory where something was applied, or name a state file with -state.", nil)
 }

@@ -3,12 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/suite"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -76,10 +78,10 @@ func runTest(ctx context.Context, a *app, args []string) int {
 	if diags.HasErrors() {
 		return s.end(diags)
 	}
-	wd, diags := a.newTestWorkdir(tf.vars, tf.dir)
-	s.from(wd.loader.Sources)
+	wd, diags := a.estate.Configuration(estate.Variables{List: tf.vars.List, TestDir: tf.dir})
+	s.from(wd.Sources)
 	if !diags.HasErrors() {
-		diags = diags.Append(wd.load())
+		diags = diags.Append(wd.Load())
 	}
 	if diags.HasErrors() {
 		return s.end(diags)
@@ -91,7 +93,7 @@ func runTest(ctx context.Context, a *app, args []string) int {
 // testRun is one call of the test command.
 type testRun struct {
 	*screen
-	wd    *workdir
+	wd    *estate.Configuration
 	flags testFlags
 	view  document.TestViews
 	// problem is an error that came while the tests ran.
@@ -101,23 +103,23 @@ type testRun struct {
 // run opens what the tests need, carries them out, and returns the exit code.
 func (t *testRun) run(ctx context.Context, diags diag.List) int {
 	t.view = t.views()
-	e, more := t.app.openEngine(ctx, engineOptions{
-		tree: t.wd.tree, loader: t.wd.loader, observer: coordinator.Silent{}, parallelism: t.flags.parallelism.value,
-		note: func(string) {}, // the view tells of interrupts, when the suite has taken notice
+	e, more := t.app.estate.OpenEngine(ctx, estate.EngineOptions{
+		Tree: t.wd.Tree, Loader: t.wd.Loader, Observer: coordinator.Silent{}, Parallelism: t.flags.parallelism.value,
+		Note: func(string) {}, // the view tells of interrupts, when the suite has taken notice
 	})
 	diags = diags.Append(more)
 	if diags.HasErrors() {
 		return t.end(diags)
 	}
 	runner, more := suite.New(suite.Options{
-		Session: e.Session, Tree: t.wd.tree, Given: t.wd.given, Filter: t.flags.filter, Verbose: t.flags.verbose,
+		Session: e.Session, Tree: t.wd.Tree, Given: t.wd.Given, Filter: t.flags.filter, Verbose: t.flags.verbose,
 		View: t.view, Stop: e.Stop, NewStore: newTestStore,
 	})
 	t.diagnostics(diags.Append(more))  // warnings
-	release := t.app.interrupts.hold() // what the tests made is destroyed
+	release := t.app.interrupts.Hold() // what the tests made is destroyed
 	passed := runner.Run(t.app.interrupts.Leaving)
 	release()
-	code := t.end(t.problem.Append(e.close()))
+	code := t.end(t.problem.Append(e.Close()))
 	if !passed {
 		return 1
 	}
@@ -126,7 +128,7 @@ func (t *testRun) run(ctx context.Context, diags diag.List) int {
 
 // newTestStore returns the store of one module's state for the duration of a file.
 func newTestStore() journal.Store {
-	return statemem.New(statemem.Options{Now: time.Now, NewID: newID, EngineVersion: engineVersion})
+	return statemem.New(statemem.Options{Now: time.Now, NewID: rand.Text, EngineVersion: engineVersion})
 }
 
 // views are all that is told of the tests.
@@ -214,7 +216,7 @@ func (t *testFiles) End(s *suite.Suite) {
 		return
 	}
 	var text bytes.Buffer
-	err := view.TestJUnit(&text, s, t.wd.loader.Sources())
+	err := view.TestJUnit(&text, s, t.wd.Sources())
 	if err == nil {
 		err = os.WriteFile(t.flags.junit, text.Bytes(), 0o644)
 	}

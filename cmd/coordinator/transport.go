@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/cmd/natsconn"
+	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -36,9 +38,10 @@ type transport struct {
 	kept         func() bool // ends what has the worker leave with the command
 }
 
-// connect connects to the NATS server that is named, or starts the embedded default: in the home of a store, or in a
+// Connect implements estate.Connector: it connects to the NATS server that is named, or starts the embedded default: in the home of a store, or in a
 // temporary directory where there is none.
-func (a *app) connect(ctx context.Context, server natsconn.Settings, home *layout.Home, packages map[addr.Provider]install.Package, reattach map[addr.Provider]*plugin.Reattach) (*transport, diag.List) {
+func (a *app) Connect(ctx context.Context, o estate.ConnectOptions) (estate.Connection, diag.List) {
+	server, home := a.server(o.Rules), o.Home
 	logLine := func(line string) { a.tell(line + "\n") }
 	if server.URL != "" {
 		conn, diags := a.dial(ctx, server, true)
@@ -53,6 +56,10 @@ func (a *app) connect(ctx context.Context, server natsconn.Settings, home *layou
 		}
 	}
 	a.retired = nil
+	reattach, err := a.reattach()
+	if err != nil {
+		return nil, diag.Errors("Invalid TF_REATTACH_PROVIDERS", err.Error()+".", nil)
+	}
 	t := &transport{}
 	if home == nil {
 		dir, err := os.MkdirTemp("", "millipede-")
@@ -60,11 +67,11 @@ func (a *app) connect(ctx context.Context, server natsconn.Settings, home *layou
 			return nil, diag.Errors("Failed to start the embedded NATS server", err.Error()+".", nil)
 		}
 		t.temporary = dir
-		a.interrupts.atEnd(func(context.Context) { removing(dir) })
-		h := layout.At(dir).Workspace("default")
+		a.interrupts.AtEnd(func(context.Context) { removing(dir) })
+		h := layout.At("", dir).Workspace("default")
 		home = &h
 	}
-	failed := func(what string, err error, more ...error) (*transport, diag.List) {
+	failed := func(what string, err error, more ...error) (estate.Connection, diag.List) {
 		return nil, diag.Errors(what, err.Error()+".", nil).Append(closing(errors.Join(more...)), removing(t.temporary))
 	}
 	embed := jet.Embed
@@ -92,7 +99,7 @@ func (a *app) connect(ctx context.Context, server natsconn.Settings, home *layou
 	}
 	t.hosted, err = hosting.New(hosting.Options{
 		Transport: t.conn, Pools: []string{"default"}, Slots: embeddedSlots, Version: version,
-		Dir: home.Worker(), Local: localPackages(packages), Reattach: reattach,
+		Dir: home.Worker(), Local: localPackages(o.Packages), Reattach: reattach,
 		DisableTLS: a.getenv("TF_DISABLE_PLUGIN_TLS") != "",
 		Log:        a.logs.core, PluginLog: a.logs.plugins,
 		Environ: a.environ,
@@ -106,6 +113,33 @@ func (a *app) connect(ctx context.Context, server natsconn.Settings, home *layou
 	t.drain, t.leave, t.worked = drain, leave, make(chan error, 1)
 	go func() { t.worked <- t.hosted.Worker.Run(taking, working) }() // close waits for it
 	return t, nil
+}
+
+// Elsewhere implements estate.Connector.
+func (a *app) Elsewhere(rules *placement.Rules) bool { return a.server(rules).URL != "" }
+
+// reattach returns the providers that run already.
+func (a *app) reattach() (map[addr.Provider]*plugin.Reattach, error) {
+	return plugin.ParseReattach(a.getenv("TF_REATTACH_PROVIDERS"))
+}
+
+// Transport implements estate.Connection.
+func (t *transport) Transport() wire.Transport { return t.conn }
+
+// Embedded implements estate.Connection.
+func (t *transport) Embedded() bool { return t.embedded != nil }
+
+// Warnings implements estate.Connection: they say that the NATS server may lose what it has acknowledged. They are no
+// diagnostics, because a configuration has the same ones wherever its runs are carried out.
+func (t *transport) Warnings(ctx context.Context) []string {
+	if t.embedded != nil {
+		return nil
+	}
+	d, err := t.conn.Durability(ctx)
+	if err != nil {
+		return []string{fmt.Sprintf("It cannot be told how safe the NATS server's streams are: %s.", err)}
+	}
+	return d.Warnings()
 }
 
 // server says which NATS server is meant: by options, by the variables MILLIPEDE_NATS..., by the nats block of
@@ -136,8 +170,8 @@ func (a *app) dial(ctx context.Context, server natsconn.Settings, provision bool
 	return conn, nil
 }
 
-// close ends what connect started. The worker finishes what it holds, unless it was told to leave.
-func (t *transport) close() diag.List {
+// Close implements estate.Connection. It ends what Connect started. The worker finishes what it holds, unless it was told to leave.
+func (t *transport) Close() diag.List {
 	var diags diag.List
 	if t.hosted != nil {
 		t.drain(errors.New("the command has ended"))

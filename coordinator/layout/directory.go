@@ -35,13 +35,16 @@ const (
 // Directory is the directory that belongs to Millipede. docs/format/directory.md describes it.
 type Directory struct{ path string }
 
-// At returns the directory of the working directory. dataDir is TF_DATA_DIR: when it is set, everything lies below it,
-// so that the working directory may be one that nobody can write to.
-func At(dataDir string) Directory {
-	if dataDir == "" {
-		return Directory{ownName}
+// At returns the directory of a working directory, where empty is that of the process. dataDir is TF_DATA_DIR: when it is
+// set, everything lies below it, so that the working directory may be one that nobody can write to.
+func At(dir, dataDir string) Directory {
+	switch {
+	case dataDir == "":
+		return Directory{filepath.Join(dir, ownName)}
+	case filepath.IsAbs(dataDir):
+		return Directory{filepath.Join(dataDir, movedName)}
 	}
-	return Directory{filepath.Join(dataDir, movedName)}
+	return Directory{filepath.Join(dir, dataDir, movedName)}
 }
 
 // Path is where the directory is.

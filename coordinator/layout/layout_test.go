@@ -28,7 +28,7 @@ func (s store) CopyTo(_ context.Context, to string) error {
 
 func home(t *testing.T, dataDir string) layout.Home {
 	t.Helper()
-	d := layout.At(dataDir)
+	d := layout.At("", dataDir)
 	h := d.Workspace("default")
 	if err := errors.Join(d.Make(), os.MkdirAll(h.Path(), 0o700)); err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
 
 func TestTheDirectoryKeepsItselfOutOfVersionControl(t *testing.T) {
 	t.Chdir(t.TempDir())
-	d := layout.At("")
+	d := layout.At("", "")
 	if err := d.Make(); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestTheDirectoryKeepsItselfOutOfVersionControl(t *testing.T) {
 }
 
 func TestNamesOfWorkspacesAreNamesOfDirectories(t *testing.T) {
-	d := layout.At(t.TempDir())
+	d := layout.At("", t.TempDir())
 	names := []string{"..", ".hidden", "a/b", "default", "x"}
 	for _, name := range names {
 		h := d.Workspace(name)
@@ -184,7 +184,7 @@ func TestNamesOfWorkspacesAreNamesOfDirectories(t *testing.T) {
 
 // A directory of an earlier version is divided as a whole or not at all.
 func TestTheFormerLayoutIsReplacedInOneStep(t *testing.T) {
-	d := layout.At(t.TempDir())
+	d := layout.At("", t.TempDir())
 	base := d.Path()
 	if err := errors.Join(d.Make(), os.MkdirAll(filepath.Join(base, "nats", "streams"), 0o700)); err != nil {
 		t.Fatal(err)

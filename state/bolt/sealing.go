@@ -14,6 +14,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
@@ -31,9 +32,6 @@ type Wrapper interface {
 	// is what was expected; that is an error unless the configuration allows it.
 	Open(ctx context.Context, wrapped []byte, valid func() error) (key []byte, stale bool, err error)
 }
-
-// ErrSealed means that what a store holds cannot be read with the configuration that there is.
-var ErrSealed = errors.New("the state store cannot be decrypted")
 
 // sealedFormat is the format of stores that are sealed; the others have plainFormat, so that older versions read them.
 const (
@@ -148,7 +146,7 @@ func (s *Store) openKey(ctx context.Context) (key *seal.Key, stale bool, err err
 		return nil, encrypts, s.updating(dropSeal)
 	}
 	return nil, false, fmt.Errorf("%w: %s: %w. Where the encryption was changed, the former method belongs into a fallback block. Or move the "+
-		"file away: the next command then starts from the snapshot (the state file that your backend names), without the earlier versions", ErrSealed, s.path, err)
+		"file away: the next command then starts from the snapshot (the state file that your backend names), without the earlier versions", journal.ErrSealed, s.path, err)
 }
 
 // isEmpty tells whether no state and no run is in a store.

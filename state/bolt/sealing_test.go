@@ -174,10 +174,10 @@ func TestAStoreThatCannotBeOpenedSaysWhatToDo(t *testing.T) {
 				t.Errorf("what is in the clear: %v", err)
 			}
 			_, err := s.Load(t.Context(), "default")
-			if !errors.Is(err, bolt.ErrSealed) || !strings.Contains(err.Error(), "fallback") {
+			if !errors.Is(err, journal.ErrSealed) || !strings.Contains(err.Error(), "fallback") {
 				t.Errorf("got %v", err)
 			}
-			if err := s.Commit(t.Context(), "default", "", journal.Tx{EndUnfinished: true}); !errors.Is(err, bolt.ErrSealed) {
+			if err := s.Commit(t.Context(), "default", "", journal.Tx{EndUnfinished: true}); !errors.Is(err, journal.ErrSealed) {
 				t.Errorf("got %v", err)
 			}
 			if err := s.Close(); err != nil {
@@ -193,7 +193,7 @@ func TestAStoreThatCannotBeOpenedSaysWhatToDo(t *testing.T) {
 			t.Fatal(err)
 		}
 		s = openWith(t, path, &passphrase{now: "a"})
-		if _, err := s.Load(t.Context(), "default"); !errors.Is(err, bolt.ErrSealed) {
+		if _, err := s.Load(t.Context(), "default"); !errors.Is(err, journal.ErrSealed) {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -195,6 +195,8 @@ var (
 	ErrFenced = errors.New("the state lock was lost")
 	// ErrLockID means that Unlock named a lock that is not the one that is held.
 	ErrLockID = errors.New("the state is not locked under this lock ID")
+	// ErrSealed means that what a store holds cannot be read with the configuration that there is.
+	ErrSealed = errors.New("the state store cannot be decrypted")
 	// ErrClosed means that the store was closed before the call.
 	ErrClosed = errors.New("the store is closed")
 	// ErrVersion means that the requested version of a state is not kept.

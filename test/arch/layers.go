@@ -115,7 +115,8 @@ var layers = map[string]int{
 
 	"coordinator/operation": 8,
 
-	"coordinator/suite": 9,
+	"coordinator/estate": 9,
+	"coordinator/suite":  9,
 
 	"view":          11,
 	"view/document": 10,

@@ -219,7 +219,7 @@ func TestTheKeyOfTheStoreIsWrappedByEachKeyProvider(t *testing.T) {
 				t.Fatal(err)
 			}
 			s = open(nil)
-			if _, err := s.Load(t.Context(), "default"); !errors.Is(err, bolt.ErrSealed) {
+			if _, err := s.Load(t.Context(), "default"); !errors.Is(err, journal.ErrSealed) {
 				t.Errorf("without the key: %v", err)
 			}
 			if err := s.Close(); err != nil {

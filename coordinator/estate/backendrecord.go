@@ -1,4 +1,4 @@
-package main
+package estate
 
 import (
 	"bytes"
@@ -34,11 +34,14 @@ type backendRecordFile struct {
 	Backend *backendRecord `json:"backend,omitempty"`
 }
 
-func (a *app) backendRecordName() string { return filepath.Join(a.dataDir(), "terraform.tfstate") }
+// recordName is the name of the record as people know it, recordFile where it is.
+func (e *Estate) recordName() string { return filepath.Join(e.dataName(), "terraform.tfstate") }
+
+func (e *Estate) recordFile() string { return e.path(e.recordName()) }
 
 // readBackendRecord returns what init recorded.
-func (a *app) readBackendRecord() (backendRecord, diag.List) {
-	text, err := bounds.ReadFile(a.backendRecordName(), bounds.Text)
+func (e *Estate) readBackendRecord() (backendRecord, diag.List) {
+	text, err := bounds.ReadFile(e.recordFile(), bounds.Text)
 	if errors.Is(err, fs.ErrNotExist) {
 		return backendRecord{}, nil
 	}
@@ -49,7 +52,7 @@ func (a *app) readBackendRecord() (backendRecord, diag.List) {
 	switch {
 	case err != nil:
 		return backendRecord{}, diag.Errors("Error loading the backend configuration",
-			fmt.Sprintf("What init recorded in %s cannot be read: %s. Remove the file and run init again.", a.backendRecordName(), err), nil)
+			fmt.Sprintf("What init recorded in %s cannot be read: %s. Remove the file and run init again.", e.recordName(), err), nil)
 	case file.Backend == nil:
 		return backendRecord{}, nil
 	}
@@ -57,22 +60,22 @@ func (a *app) readBackendRecord() (backendRecord, diag.List) {
 }
 
 // writeBackendRecord replaces the record. Without a backend, and without a file, there is nothing to write.
-func (a *app) writeBackendRecord(r backendRecord) error {
+func (e *Estate) writeBackendRecord(r backendRecord) error {
 	file := backendRecordFile{Version: 3}
 	if r.Type != "" {
 		file.Backend = &r
-	} else if !exists(a.backendRecordName()) {
+	} else if !exists(e.recordFile()) {
 		return nil
 	}
 	text, err := json.MarshalIndent(file, "", "    ")
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(a.dataDir(), 0o755); err != nil {
+	if err := os.MkdirAll(e.dataDir(), 0o755); err != nil {
 		return err
 	}
 	// The arguments may hold credentials.
-	return os.WriteFile(a.backendRecordName(), append(text, '\n'), 0o600)
+	return os.WriteFile(e.recordFile(), append(text, '\n'), 0o600)
 }
 
 // same tells whether two records name the same place.
@@ -166,8 +169,8 @@ func describeBackend(block *config.Backend, own cty.Value, others map[string]cty
 
 // preparedBackend returns the arguments of the backend that init has prepared for the block of the root module. A block
 // that is not the one that init saw is an error: the state has to be brought over first.
-func (a *app) preparedBackend(block *config.Backend, own cty.Value) (cty.Value, diag.List) {
-	recorded, diags := a.readBackendRecord()
+func (e *Estate) preparedBackend(block *config.Backend, own cty.Value) (cty.Value, diag.List) {
+	recorded, diags := e.readBackendRecord()
 	if diags.HasErrors() {
 		return own, diags
 	}
@@ -204,7 +207,7 @@ func (a *app) preparedBackend(block *config.Backend, own cty.Value) (cty.Value, 
 	}
 	args, err := recorded.arguments()
 	if err != nil {
-		return own, diag.Errors("Error loading the backend configuration", fmt.Sprintf("What init recorded in %s cannot be read: %s. Run init again.", a.backendRecordName(), err), nil)
+		return own, diag.Errors("Error loading the backend configuration", fmt.Sprintf("What init recorded in %s cannot be read: %s. Run init again.", e.recordName(), err), nil)
 	}
 	return args, nil
 }

@@ -1,4 +1,4 @@
-package main
+package estate
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 // cutOffBefore warns whoever only reads the state. While another process works on it, the run is that process's.
 // Its operations at workers elsewhere may hold all permits, which only who has the store can take back: then a reader
 // that waits for one might wait for ever.
-func (s *openState) cutOffBefore(r *journal.Run, elsewhere bool) diag.List {
+func (s *Opened) cutOffBefore(r *journal.Run, elsewhere bool) diag.List {
 	switch {
 	case s.store.pulled:
 		return nil
@@ -28,26 +28,26 @@ func (s *openState) cutOffBefore(r *journal.Run, elsewhere bool) diag.List {
 // settle settles what a run that was cut off has left: it takes its results and notes what is in doubt, but starts
 // nothing. What workers elsewhere are still at is awaited. The state says afterwards what there is. There are errors when
 // that could not be done, or was stopped.
-func (r *operationRun) settle(ctx context.Context) diag.List {
-	run, err := operation.CutOff(ctx, r.state.store, r.state.workspace)
+func (r *Operation) settle(ctx context.Context) diag.List {
+	run, err := operation.CutOff(ctx, r.State.store, r.State.Workspace)
 	switch {
 	case err != nil:
 		return diag.Errors("Failed to read the runs", err.Error()+".", nil)
 	case run == nil:
 		return nil
-	case r.state.store.ownHome() == nil:
-		rules, _ := readRules(nil) // what is wrong with them, the engine says
-		return r.state.cutOffBefore(run, r.app.server(rules).URL != "")
+	case r.State.store.ownHome() == nil:
+		rules, _ := r.estate.Rules(nil) // what is wrong with them, the engine says
+		return r.State.cutOffBefore(run, r.estate.Connector.Elsewhere(rules))
 	}
-	r.ui.note(fmt.Sprintf("The run %s (%s, begun %s) was cut off. Taking its results, and waiting for what is still under way...\n",
+	r.watch.Note(fmt.Sprintf("The run %s (%s, begun %s) was cut off. Taking its results, and waiting for what is still under way...\n",
 		run.ID, run.Command, run.Started.Format("2006-01-02 15:04:05 -0700")))
 	diags := r.settleRun(ctx, *run)
-	return diags.Append(r.state.cutOff(ctx)) // not so if it has succeeded
+	return diags.Append(r.State.cutOff(ctx)) // not so if it has succeeded
 }
 
 // settleRun carries the settling out, with the configuration and the plan of the run.
-func (r *operationRun) settleRun(ctx context.Context, run journal.Run) diag.List {
-	_, text, err := r.state.store.RunPlan(ctx, run.ID)
+func (r *Operation) settleRun(ctx context.Context, run journal.Run) diag.List {
+	_, text, err := r.State.store.RunPlan(ctx, run.ID)
 	if err != nil {
 		return diag.Errors("Failed to read the run's plan", err.Error()+".", nil)
 	}
@@ -55,40 +55,38 @@ func (r *operationRun) settleRun(ctx context.Context, run journal.Run) diag.List
 	if diags.HasErrors() {
 		return diags
 	}
-	wd, diags := r.app.newWorkdir(variableFlags{})
-	wd.loader = config.NewLoader(savedFiles(saved.Config))
-	if diags = diags.Append(wd.loadFor(saved)); diags.HasErrors() {
+	c := &Configuration{estate: r.estate, Loader: config.NewLoader(savedFiles(saved.Config)), Given: &config.GivenValues{}}
+	if diags = diags.Append(c.loadFor(saved)); diags.HasErrors() {
 		return diags
 	}
-	inputs, _ := savedInputs(saved.Plan, wd) // what cannot be evaluated without an ephemeral value is in doubt
-	prior, more := r.state.load(ctx)
+	inputs, _ := savedInputs(saved.Plan, c) // what cannot be evaluated without an ephemeral value is in doubt
+	prior, more := r.State.Load(ctx)
 	if diags = diags.Append(more); diags.HasErrors() {
 		return diags
 	}
-	watch := r.app.logs.observe(r.ui.observer())
-	e, more := r.app.openEngine(ctx, engineOptions{
-		tree: wd.tree, loader: wd.loader, inputs: inputs, prior: prior, store: r.state.store, home: r.state.store.ownHome(),
-		observer: watch, events: watch.Event, note: r.ui.note, anyVersion: true,
+	e, more := r.estate.OpenEngine(ctx, EngineOptions{
+		Tree: c.Tree, Loader: c.Loader, Inputs: inputs, Prior: prior, State: r.State,
+		Observer: r.watch.Observer, Events: r.watch.Events, Note: r.watch.Note, AnyVersion: true,
 	})
 	if diags = diags.Append(more); diags.HasErrors() {
 		return diags
 	}
-	release := r.app.interrupts.hold()
+	release := r.estate.Process.Hold()
 	_, more = operation.Do(ctx, e.Session, run.Command,
 		func(ctx context.Context, s *operation.Session) (*operation.Applied, diag.List) {
-			return s.Settle(ctx, run, saved.Plan, r.state.lockID)
+			return s.Settle(ctx, run, saved.Plan, r.State.LockID)
 		})
-	diags = diags.Append(more, e.close())
-	r.ui.settle()
+	diags = diags.Append(more, e.Close())
+	r.watch.Settle()
 	release()
-	return diags.Append(r.state.push(context.WithoutCancel(ctx)))
+	return diags.Append(r.State.Push(context.WithoutCancel(ctx)))
 }
 
 // cutOff refuses to work on the state while a run that was cut off has operations that may still go on, or whose
 // results wait: until those are recorded the state does not say what there is, and what is planned by it could be done
 // twice.
-func (s *openState) cutOff(ctx context.Context) diag.List {
-	r, err := operation.CutOff(ctx, s.store, s.workspace)
+func (s *Opened) cutOff(ctx context.Context) diag.List {
+	r, err := operation.CutOff(ctx, s.store, s.Workspace)
 	switch {
 	case err != nil:
 		return diag.Errors("Failed to read the runs", err.Error()+".", nil)
@@ -102,7 +100,7 @@ func (s *openState) cutOff(ctx context.Context) diag.List {
 }
 
 // refuse says that nothing can be based on the state before a run is settled.
-func (s *openState) refuse(r *journal.Run) diag.List {
+func (s *Opened) refuse(r *journal.Run) diag.List {
 	return diag.Errors("A run was cut off",
 		fmt.Sprintf("The run %s (%s, begun %s) ended while operations were under way. They may still go on, and what became of them is not in the state yet, so that nothing else can be based on it. To take their results and go on with the run:\n  "+diag.Program()+" runs resume %s",
 			r.ID, r.Command, r.Started.Format("2006-01-02 15:04:05 -0700"), r.ID), nil)

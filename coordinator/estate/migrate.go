@@ -1,4 +1,4 @@
-package main
+package estate
 
 import (
 	"context"
@@ -8,62 +8,83 @@ import (
 	"os"
 	"slices"
 	"strings"
-
-	"github.com/zclconf/go-cty/cty"
+	"time"
 
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/zclconf/go-cty/cty"
 )
 
-// prepareBackend records the backend of the configuration. When it is another one than before, the state is brought
+// BackendOptions say what to do when the backend is another one than before.
+type BackendOptions struct {
+	// Arguments are those beside the ones in the block: NAME=VALUE, or names of files.
+	Arguments []string
+	// Reconfigure takes what is at the new backend; Migrate brings the states there; Force does so without asking.
+	Reconfigure, Migrate, Force bool
+	Lock                        bool
+	LockTimeout                 time.Duration
+	// CanAsk tells that Confirm may be called.
+	CanAsk bool
+	// Confirm asks people; the problems say why nobody could answer.
+	Confirm func(question, what string) (bool, diag.List)
+	// Moving is called when states are about to be brought from one backend to another.
+	Moving func()
+}
+
+// BackendChange is what backend was recorded before and is recorded now; empty is the local one without a block.
+type BackendChange struct {
+	Changed  bool
+	Was, Now string
+}
+
+// migration is one look at the backend, with what follows from it.
+type migration struct {
+	*Estate
+	options BackendOptions
+	config  *Configuration
+}
+
+// PrepareBackend records the backend of the configuration. When it is another one than before, the states are brought
 // there, or what is there is taken, as the options say.
-func (i *initialisation) prepareBackend(ctx context.Context, root *config.Node) diag.List {
-	was, diags := i.app.readBackendRecord()
+func (c *Configuration) PrepareBackend(ctx context.Context, root *config.Node, o BackendOptions) (BackendChange, diag.List) {
+	i := &migration{c.estate, o, c}
+	was, diags := i.readBackendRecord()
 	now, more := i.wanted(root)
 	if diags = diags.Append(more); diags.HasErrors() {
-		return diags
+		return BackendChange{}, diags
 	}
 	first := was.Type == ""
 	switch {
-	case was.same(now) && was.Hash == now.Hash && !i.options.reconfigure:
-		return diags
-	case was.Type == now.Type && was.Hash == now.Hash && len(i.options.backendConfig) == 0 && !i.options.reconfigure:
-		return diags // the arguments of -backend-config were given to an earlier init
-	case i.options.reconfigure:
+	case was.same(now) && was.Hash == now.Hash && !o.Reconfigure:
+		return BackendChange{}, diags
+	case was.Type == now.Type && was.Hash == now.Hash && len(o.Arguments) == 0 && !o.Reconfigure:
+		return BackendChange{}, diags // the arguments were given to an earlier init
+	case o.Reconfigure:
 		diags = diags.Append(i.adopt(ctx, was, now))
-	case first || i.options.migrate || i.options.force:
+	case first || o.Migrate || o.Force:
 		diags = diags.Append(i.migrate(ctx, was, now))
 	default:
-		return diags.Append(diag.New(diag.Error, "Backend configuration changed",
+		return BackendChange{}, diags.Append(diag.New(diag.Error, "Backend configuration changed",
 			"The backend is configured in another way than when the directory was initialized, so the state may have to be brought over.\n\nTo bring it over, run init -migrate-state. To use the new place with the state that is there, run init -reconfigure.", nil))
 	}
 	if diags.HasErrors() {
-		return diags
+		return BackendChange{}, diags
 	}
-	if err := i.app.writeBackendRecord(now); err != nil {
-		return diags.Append(diag.New(diag.Error, "Failed to record the backend", err.Error()+".", nil))
+	if err := i.writeBackendRecord(now); err != nil {
+		return BackendChange{}, diags.Append(diag.New(diag.Error, "Failed to record the backend", err.Error()+".", nil))
 	}
-	ink := i.app.ink(i.flags.viewFlags)
-	switch {
-	case now.Type != "":
-		i.print("\n")
-		i.say(ink.Success(fmt.Sprintf("Successfully configured the backend %q! Millipede will automatically\nuse this backend unless the backend configuration changes.", now.Type)))
-	case was.Type != "":
-		i.print("\n")
-		i.say(fmt.Sprintf("Successfully unset the backend %q. The state is beside the configuration now.", was.Type))
-	}
-	return diags
+	return BackendChange{true, was.Type, now.Type}, diags
 }
 
 // wanted returns the record of the backend that the configuration and the options ask for.
-func (i *initialisation) wanted(root *config.Node) (backendRecord, diag.List) {
+func (i *migration) wanted(root *config.Node) (backendRecord, diag.List) {
 	block := backendBlock(root)
 	if block == nil {
 		var diags diag.List
-		if len(i.options.backendConfig) > 0 {
+		if len(i.options.Arguments) > 0 {
 			diags = diags.Append(diag.New(diag.Warning, "Missing backend configuration",
 				"The option -backend-config adds to the arguments of a backend block, and the configuration has none, so it does nothing.", nil))
 		}
@@ -82,19 +103,19 @@ func (i *initialisation) wanted(root *config.Node) (backendRecord, diag.List) {
 }
 
 // backendArguments returns the arguments of -backend-config, later ones in the place of earlier ones.
-func (i *initialisation) backendArguments() (map[string]cty.Value, diag.List) {
+func (i *migration) backendArguments() (map[string]cty.Value, diag.List) {
 	out := map[string]cty.Value{}
 	var diags diag.List
-	for _, text := range i.options.backendConfig {
+	for _, text := range i.options.Arguments {
 		if name, value, ok := strings.Cut(text, "="); ok {
 			out[strings.TrimSpace(name)] = cty.StringVal(value)
 			continue
 		}
-		if _, err := os.Stat(text); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(i.path(text)); errors.Is(err, fs.ErrNotExist) {
 			diags = diags.Append(diag.New(diag.Error, "Failed to read file", fmt.Sprintf("The file %q of -backend-config does not exist.", text), nil))
 			continue
 		}
-		body, more := i.wd.loader.ParseFile(text)
+		body, more := i.config.Loader.ParseFile(text)
 		diags = diags.Append(more)
 		attrs, problems := body.JustAttributes()
 		diags = diags.Append(problems)
@@ -113,13 +134,13 @@ func (i *initialisation) backendArguments() (map[string]cty.Value, diag.List) {
 type moving struct{ from, to snapshot.Backend }
 
 // open opens both backends.
-func (i *initialisation) open(ctx context.Context, was, now backendRecord) (*moving, diag.List) {
+func (i *migration) open(ctx context.Context, was, now backendRecord) (*moving, diag.List) {
 	from, diags := i.backend(ctx, was)
 	to, more := i.backend(ctx, now)
 	return &moving{from, to}, diags.Append(more)
 }
 
-func (i *initialisation) backend(ctx context.Context, r backendRecord) (snapshot.Backend, diag.List) {
+func (i *migration) backend(ctx context.Context, r backendRecord) (snapshot.Backend, diag.List) {
 	kind, args := "local", cty.EmptyObjectVal
 	if r.Type != "" {
 		kind = r.Type
@@ -128,18 +149,18 @@ func (i *initialisation) backend(ctx context.Context, r backendRecord) (snapshot
 			return nil, diag.Errors("Invalid backend configuration", err.Error()+".", nil)
 		}
 	}
-	b, diags := i.app.openKind(ctx, kind, args, stateFlags{})
+	b, diags := i.openKind(ctx, kind, args, StateOptions{})
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	return snapshot.Encrypted(b, i.app.sealing.State()), diags
+	return snapshot.Encrypted(b, i.sealing.State()), diags
 }
 
 // workspaces returns all workspaces that have a home or that one of the backends knows.
-func (i *initialisation) workspaces(ctx context.Context, m *moving) ([]string, error) {
+func (i *migration) workspaces(ctx context.Context, m *moving) ([]string, error) {
 	var out []string
 	for _, list := range []func(context.Context) ([]string, error){
-		i.app.ownWorkspaces, held(m.from), held(m.to),
+		i.ownWorkspaces, held(m.from), held(m.to),
 	} {
 		names, err := list(ctx)
 		if err != nil {
@@ -163,40 +184,40 @@ func held(b snapshot.Backend) func(context.Context) ([]string, error) {
 }
 
 // migrate brings the states of all workspaces to the new backend.
-func (i *initialisation) migrate(ctx context.Context, was, now backendRecord) diag.List {
+func (i *migration) migrate(ctx context.Context, was, now backendRecord) diag.List {
 	if was.Type != "" && now.Type != "" {
-		i.say("Backend configuration changed! The state is brought over.")
+		i.options.Moving()
 	}
 	several := func(names []string) diag.List {
-		if len(names) < 2 || i.options.force || i.app.inputAllowed(i.options.input) {
+		if len(names) < 2 || i.options.Force || i.options.CanAsk {
 			return nil
 		}
 		return diag.Errors("Error asking for state migration action: input is disabled",
 			fmt.Sprintf("The states of %d workspaces have to be brought to another backend, and nobody can be asked. "+
 				"Give -force-copy to do it without being asked, or -reconfigure to leave them behind.", len(names)), nil)
 	}
-	return i.each(ctx, was, now, several, func(m *moving, at *openState) diag.List {
-		source := &snapshot.Sync{Store: at.store, Backend: m.from, Version: engineVersion}
-		if _, err := source.Pull(ctx, at.workspace, at.lockID); err != nil && !errors.Is(err, journal.ErrNoWorkspace) {
-			return i.app.unreadable(err, false)
+	return i.each(ctx, was, now, several, func(m *moving, at *Opened) diag.List {
+		source := &snapshot.Sync{Store: at.store, Backend: m.from, Version: i.EngineVersion}
+		if _, err := source.Pull(ctx, at.Workspace, at.LockID); err != nil && !errors.Is(err, journal.ErrNoWorkspace) {
+			return i.unreadable(err, false)
 		} else if err != nil {
 			return nil // the new backend alone has it: it is met there when it is used
 		}
-		st, diags := at.load(ctx)
-		if diags.HasErrors() || neverStored(st) {
+		st, diags := at.Load(ctx)
+		if diags.HasErrors() || NeverStored(st) {
 			return diags
 		}
-		there, diags := i.app.readSnapshot(ctx, m.to, at.workspace, false)
+		there, diags := i.readSnapshot(ctx, m.to, at.Workspace, false)
 		if diags.HasErrors() || there != nil && there.SameContent(st) && there.Lineage == st.Lineage {
 			return diags
 		}
-		if !i.options.force {
-			question := fmt.Sprintf("Do you want to bring the state of the workspace %q to the new backend?", at.workspace)
+		if !i.options.Force {
+			question := fmt.Sprintf("Do you want to bring the state of the workspace %q to the new backend?", at.Workspace)
 			what := fmt.Sprintf("It holds %d resource(s). Enter \"yes\" to write it there and \"no\" to begin with an empty state.", len(st.Resources))
 			if there != nil && !there.IsEmpty() {
 				what = fmt.Sprintf("There is a state with %d resource(s) already. Enter \"yes\" to write the present one, with %d, in its place, and \"no\" to use what is there.", len(there.Resources), len(st.Resources))
 			}
-			yes, more := i.confirm(question, what, i.options.input)
+			yes, more := i.options.Confirm(question, what)
 			if more.HasErrors() {
 				return diags.Append(diag.New(diag.Error, "Can't ask approval for state migration when interactive input is disabled.",
 					"The state has to be brought to another backend, and nobody can be asked. Give -force-copy to do it without being asked, or -reconfigure to leave the state behind.", nil))
@@ -206,49 +227,49 @@ func (i *initialisation) migrate(ctx context.Context, was, now backendRecord) di
 			}
 		}
 		return diags.Append(i.locked(ctx, at, func() diag.List {
-			if err := m.to.Create(ctx, at.workspace); err != nil {
+			if err := m.to.Create(ctx, at.Workspace); err != nil {
 				return diag.List{}.Append(err)
 			}
-			return at.push(ctx)
+			return at.Push(ctx)
 		}))
 	})
 }
 
 // adopt takes what is at the new backend, whatever was at the old one. The store keeps that as earlier versions.
-func (i *initialisation) adopt(ctx context.Context, was, now backendRecord) diag.List {
+func (i *migration) adopt(ctx context.Context, was, now backendRecord) diag.List {
 	if was.same(now) {
 		return nil
 	}
-	take := func(m *moving, at *openState) diag.List { return i.take(ctx, m, at) }
+	take := func(m *moving, at *Opened) diag.List { return i.take(ctx, m, at) }
 	return i.each(ctx, was, now, nil, take)
 }
 
 // take makes the state at the new backend, empty where there is none, that of the workspace.
-func (i *initialisation) take(ctx context.Context, m *moving, at *openState) diag.List {
-	st, diags := i.app.readSnapshot(ctx, m.to, at.workspace, false)
+func (i *migration) take(ctx context.Context, m *moving, at *Opened) diag.List {
+	st, diags := i.readSnapshot(ctx, m.to, at.Workspace, false)
 	if diags.HasErrors() {
 		return diags
 	}
 	if st == nil {
 		st = state.Empty()
 	}
-	switch ours, err := at.store.Load(ctx, at.workspace); {
+	switch ours, err := at.store.Load(ctx, at.Workspace); {
 	case errors.Is(err, journal.ErrNoWorkspace):
 		return nil
 	case err != nil:
 		return diags.Append(err)
-	case neverStored(ours):
+	case NeverStored(ours):
 		return nil // the first command adopts what is there
 	}
-	if err := at.store.Replace(ctx, at.workspace, at.lockID, st, "init -reconfigure"); err != nil {
+	if err := at.store.Replace(ctx, at.Workspace, at.LockID, st, "init -reconfigure"); err != nil {
 		return diags.Append(err)
 	}
 	return diags
 }
 
 // each calls fn for every workspace, unless allowed, which may be nil, has an objection to going through all of them.
-func (i *initialisation) each(ctx context.Context, was, now backendRecord, allowed func(names []string) diag.List,
-	fn func(*moving, *openState) diag.List) diag.List {
+func (i *migration) each(ctx context.Context, was, now backendRecord, allowed func(names []string) diag.List,
+	fn func(*moving, *Opened) diag.List) diag.List {
 	m, diags := i.open(ctx, was, now)
 	if diags.HasErrors() {
 		return diags
@@ -263,7 +284,7 @@ func (i *initialisation) each(ctx context.Context, was, now backendRecord, allow
 		}
 	}
 	for _, name := range names {
-		at, more := i.app.openWorkspace(ctx, name, m.to, "init", i.options.state.lockTimeout)
+		at, more := i.openWorkspace(ctx, name, m.to, "init", i.options.LockTimeout)
 		if diags = diags.Append(more); diags.HasErrors() {
 			break
 		}
@@ -275,16 +296,16 @@ func (i *initialisation) each(ctx context.Context, was, now backendRecord, allow
 }
 
 // locked calls fn while the new backend is locked, unless locking is off.
-func (i *initialisation) locked(ctx context.Context, at *openState, fn func() diag.List) diag.List {
-	if !i.options.state.lock {
+func (i *migration) locked(ctx context.Context, at *Opened, fn func() diag.List) diag.List {
+	if !i.options.Lock {
 		return fn()
 	}
-	lock, diags := i.app.lockBackend(ctx, at.backend, at.workspace, at.info, i.options.state.lockTimeout)
+	lock, diags := i.lockBackend(ctx, at.backend, at.Workspace, at.info, i.options.LockTimeout)
 	if diags.HasErrors() {
 		return diags
 	}
 	diags = fn()
-	if err := at.backend.Unlock(context.WithoutCancel(ctx), at.workspace, lock.ID); err != nil {
+	if err := at.backend.Unlock(context.WithoutCancel(ctx), at.Workspace, lock.ID); err != nil {
 		diags = diags.Append(diag.New(diag.Error, "Error releasing the state lock", err.Error(), nil))
 	}
 	return diags

@@ -1,4 +1,4 @@
-package main
+package estate
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/state/bolt"
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
@@ -33,7 +32,7 @@ const turnTime = 200 * time.Millisecond
 
 // openedStore is a store, or a copy of one to read. Close it.
 type openedStore struct {
-	*bolt.Store
+	Store
 	home layout.Home
 	// server answers those who want to read meanwhile; nil for a copy, and where there can be no socket.
 	server *layout.Server
@@ -45,21 +44,10 @@ type openedStore struct {
 	elsewhere bool
 }
 
-// directory is what belongs to Millipede in this working directory.
-func (a *app) directory() layout.Directory { return layout.At(a.getenv("TF_DATA_DIR")) }
-
-// home is the home of the selected workspace, or of the state files that -state and -state-out name.
-func (a *app) home(f stateFlags) layout.Home {
-	if f.state+f.stateOut == "" {
-		return a.directory().Workspace(a.workspace())
-	}
-	return a.directory().File(f.state, f.stateOut)
-}
-
 // openStore opens the store of a home. What encrypts the state is set up.
-func (a *app) openStore(ctx context.Context, home layout.Home, info journal.LockInfo, as access, timeout time.Duration) (*openedStore, diag.List) {
+func (e *Estate) openStore(ctx context.Context, home layout.Home, info journal.LockInfo, as access, timeout time.Duration) (*openedStore, diag.List) {
 	if as == reads {
-		return a.openCopy(ctx, home, info)
+		return e.openCopy(ctx, home, info)
 	}
 	var told bool
 	for {
@@ -67,7 +55,7 @@ func (a *app) openStore(ctx context.Context, home layout.Home, info journal.Lock
 		if as == waits {
 			turn = max(timeout, turnTime)
 		}
-		s, err := a.openOwn(home, info, turn)
+		s, err := e.openOwn(home, info, turn)
 		var held *journal.Held
 		switch {
 		case err == nil:
@@ -75,10 +63,10 @@ func (a *app) openStore(ctx context.Context, home layout.Home, info journal.Lock
 		case !errors.As(err, &held):
 			return nil, diag.Errors("Failed to open the state store", err.Error()+".", nil)
 		case as == writes:
-			return nil, diag.List{lockDiag(held.Holder, "another process works on the state in this directory")}
+			return nil, diag.List{lockDiag(held, "another process works on the state in this directory")}
 		case !told:
 			told = true
-			a.tell(fmt.Sprintf("Another process works on this state (%s, process %d). Waiting until it has ended, because what two write at one time would be lost...\n", held.Holder.Who, held.Holder.PID))
+			e.Tell(fmt.Sprintf("Another process works on this state (%s, process %d). Waiting until it has ended, because what two write at one time would be lost...\n", held.Holder.Who, held.Holder.PID))
 		}
 		select {
 		case <-ctx.Done():
@@ -88,40 +76,34 @@ func (a *app) openStore(ctx context.Context, home layout.Home, info journal.Lock
 	}
 }
 
-func (a *app) storeOptions() bolt.Options {
-	var o bolt.Options
-	if t := a.sealing.State(); t != nil {
-		o.Wrapper = t
-	}
-	return o
-}
+func (e *Estate) storeOptions() StoreOptions { return StoreOptions{Target: e.sealing.State()} }
 
 // openOwn opens the store itself, in a directory that is laid out as it is today.
-func (a *app) openOwn(home layout.Home, info journal.LockInfo, timeout time.Duration) (*openedStore, error) {
-	d := a.directory()
+func (e *Estate) openOwn(home layout.Home, info journal.LockInfo, timeout time.Duration) (*openedStore, error) {
+	d := e.Directory()
 	if err := d.Make(); err != nil {
 		return nil, err
 	}
-	if err := a.layOut(d, info, timeout); err != nil {
+	if err := e.layOut(d, info, timeout); err != nil {
 		return nil, err
 	}
-	store, err := bolt.OpenOptions(home.Store(), info, timeout, a.storeOptions())
+	store, err := e.Stores.Open(home.Store(), info, timeout, e.storeOptions())
 	if err != nil {
 		return nil, err
 	}
-	if err := home.Tidy(time.Now()); err != nil {
+	if err := home.Tidy(e.Now()); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	return &openedStore{Store: store, home: home}, nil
 }
 
 // layOut divides the one store of all workspaces that earlier versions had.
-func (a *app) layOut(d layout.Directory, info journal.LockInfo, timeout time.Duration) error {
+func (e *Estate) layOut(d layout.Directory, info journal.LockInfo, timeout time.Duration) error {
 	path, is := d.Former()
 	if !is {
 		return nil
 	}
-	former, err := bolt.OpenOptions(path, info, max(timeout, formerTime), a.storeOptions())
+	former, err := e.Stores.Open(path, info, max(timeout, formerTime), e.storeOptions())
 	if err != nil {
 		return err
 	}
@@ -154,19 +136,19 @@ const (
 
 // openCopy opens a copy of what the store has. Where there is no store, or none that this user may read, it is an empty
 // one, to which the snapshot is read.
-func (a *app) openCopy(ctx context.Context, home layout.Home, info journal.LockInfo) (*openedStore, diag.List) {
-	deadline := time.Now().Add(readTime)
+func (e *Estate) openCopy(ctx context.Context, home layout.Home, info journal.LockInfo) (*openedStore, diag.List) {
+	deadline := e.Now().Add(readTime)
 	for {
-		s, err := a.copyOnce(ctx, home, info)
+		s, err := e.copyOnce(ctx, home, info)
 		var held *journal.Held
 		switch {
 		case err == nil:
 			return s, nil
 		case !errors.As(err, &held) && !errors.Is(err, layout.ErrNobody):
 			return nil, diag.Errors("Failed to read the state store", err.Error()+".", nil)
-		case time.Now().After(deadline) && held != nil:
-			return nil, diag.List{lockDiag(held.Holder, "the process that works on the state does not answer those who want to read it")}
-		case time.Now().After(deadline):
+		case e.Now().After(deadline) && held != nil:
+			return nil, diag.List{lockDiag(held, "the process that works on the state does not answer those who want to read it")}
+		case e.Now().After(deadline):
 			return nil, diag.Errors("Failed to read the state store", err.Error()+".", nil)
 		}
 		select {
@@ -178,19 +160,19 @@ func (a *app) openCopy(ctx context.Context, home layout.Home, info journal.LockI
 }
 
 // copyOnce makes a copy of a store that nobody writes to, or has the process that does make one.
-func (a *app) copyOnce(ctx context.Context, home layout.Home, info journal.LockInfo) (*openedStore, error) {
+func (e *Estate) copyOnce(ctx context.Context, home layout.Home, info journal.LockInfo) (*openedStore, error) {
 	path := home.Store()
-	former, isFormer := a.directory().Former()
+	former, isFormer := e.Directory().Former()
 	if isFormer {
 		path = former
 	}
-	dir, err := os.MkdirTemp("", "millipede-")
+	dir, err := os.MkdirTemp(e.Temp, "millipede-")
 	if err != nil {
 		return nil, err
 	}
 	s := &openedStore{home: home, temporary: dir}
 	copied := filepath.Join(dir, filepath.Base(home.Store()))
-	err = bolt.Copy(path, copied)
+	err = e.Stores.Copy(path, copied)
 	var held *journal.Held
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && isFormer: // it was divided meanwhile
@@ -209,9 +191,9 @@ func (a *app) copyOnce(ctx context.Context, home layout.Home, info journal.LockI
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(s.temporary))
 	}
-	o := a.storeOptions()
-	o.NoSync = true // it goes when the command ends
-	if s.Store, err = bolt.OpenOptions(copied, info, time.Second, o); err != nil {
+	o := e.storeOptions()
+	o.Volatile = true // it goes when the command ends
+	if s.Store, err = e.Stores.Open(copied, info, time.Second, o); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(s.temporary))
 	}
 	if runtime.GOOS != "windows" { // where an open file cannot be removed
@@ -238,4 +220,20 @@ func (s *openedStore) close() diag.List {
 	}
 	diags = diags.Append(closing(s.Store.Close()))
 	return diags.Append(removing(s.temporary))
+}
+
+// removing removes a temporary directory; empty for none.
+func removing(dir string) diag.List {
+	if dir == "" {
+		return nil
+	}
+	return closing(os.RemoveAll(dir))
+}
+
+// closing says that something could not be closed.
+func closing(err error) diag.List {
+	if err == nil {
+		return nil
+	}
+	return diag.List{diag.New(diag.Warning, "Failed to close down cleanly", err.Error()+".", nil)}
 }

@@ -1,4 +1,4 @@
-package main
+package estate
 
 import (
 	"bytes"
@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/nats-io/nkeys"
@@ -19,28 +18,25 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// looking are the commands that have an engine and change nothing. They do not ask for the key of the state only to write the file.
-var looking = []string{"plan", "console", "graph", "validate"}
-
 // identity returns the name and the key pair of the coordinator that owns the store of a home; they are made at the first use.
 // Their file has the name and in the next line the seed of the pair: as it is, or in an envelope where the state is
 // encrypted. The key pair opens the keys of runs that are resumed; it lies outside of the message store. A process without a
 // home has a name and a pair for itself: it makes no runs that anybody could resume.
-func (a *app) identity(ctx context.Context, home *layout.Home) (string, nkeys.KeyPair, error) {
+func (e *Estate) identity(ctx context.Context, home *layout.Home) (string, nkeys.KeyPair, error) {
 	if home == nil {
 		pair, err := nkeys.CreateCurveKeys()
-		return newCoordinator(), pair, err
+		return e.newCoordinator(), pair, err
 	}
 	file := home.Identity()
 	name, kept, err := readIdentity(file)
 	missing := errors.Is(err, fs.ErrNotExist)
 	switch {
 	case missing:
-		name = newCoordinator()
+		name = e.newCoordinator()
 	case err != nil:
 		return "", nil, err
 	}
-	seed, stale := a.openSeed(ctx, kept)
+	seed, stale := e.openSeed(ctx, kept)
 	if seed == nil {
 		pair, err := nkeys.CreateCurveKeys()
 		if err != nil {
@@ -55,9 +51,9 @@ func (a *app) identity(ctx context.Context, home *layout.Home) (string, nkeys.Ke
 	if err != nil {
 		return "", nil, fmt.Errorf("the file %s is damaged: %w", file, err)
 	}
-	t := a.sealing.State()
+	t := e.sealing.State()
 	switch {
-	case stale && !(t.Encrypts() && slices.Contains(looking, a.command)):
+	case stale && !(t.Encrypts() && e.Use.LooksOnly):
 		if seed, err = t.Seal(ctx, seed); err == nil {
 			err = writeIdentity(file, name, seed)
 		}
@@ -68,13 +64,13 @@ func (a *app) identity(ctx context.Context, home *layout.Home) (string, nkeys.Ke
 }
 
 // newCoordinator makes the name of a coordinator.
-func newCoordinator() string { return "c-" + strings.ToLower(newID()[:12]) }
+func (e *Estate) newCoordinator() string { return "c-" + strings.ToLower(e.NewID()[:12]) }
 
 // openSeed returns the seed, and whether it is not kept as it is to be; nil where there is none. One that cannot be decrypted is
 // given up: of the store, which was read before, the configuration has the key, so what is lost is at most what an
 // interrupted run left in the message store.
-func (a *app) openSeed(ctx context.Context, kept []byte) (seed []byte, stale bool) {
-	t := a.sealing.State()
+func (e *Estate) openSeed(ctx context.Context, kept []byte) (seed []byte, stale bool) {
+	t := e.sealing.State()
 	switch {
 	case len(kept) == 0:
 		return nil, true

@@ -1,4 +1,4 @@
-package main
+package estate
 
 import (
 	"context"
@@ -20,15 +20,12 @@ import (
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
-// memory holds the snapshots of inmem backends: they end with the process.
-var memory = snapshot.NewMemory()
-
-// openBackend opens what the backend block of the root module names, as init has prepared it: files beside the
+// OpenBackend opens what the backend block of the root module names, as init has prepared it: files beside the
 // configuration without one.
-func (a *app) openBackend(ctx context.Context, root *config.Node, f stateFlags) (snapshot.Backend, diag.List) {
+func (e *Estate) OpenBackend(ctx context.Context, root *config.Node, f StateOptions) (snapshot.Backend, diag.List) {
 	block := backendBlock(root)
 	args, kind := cty.EmptyObjectVal, "local"
-	enc, diags := a.encryption(ctx, root)
+	enc, diags := e.encryption(ctx, root)
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -40,11 +37,11 @@ func (a *app) openBackend(ctx context.Context, root *config.Node, f stateFlags) 
 			return nil, diags
 		}
 	}
-	args, more := a.preparedBackend(block, args)
+	args, more := e.preparedBackend(block, args)
 	if diags = diags.Append(more); diags.HasErrors() {
 		return nil, diags
 	}
-	b, more := a.openKind(ctx, kind, args, f)
+	b, more := e.openKind(ctx, kind, args, f)
 	if block != nil {
 		more = eval.AtSource(more, block.Body).WithSubject(block.TypeRange.Ptr())
 	}
@@ -54,29 +51,38 @@ func (a *app) openBackend(ctx context.Context, root *config.Node, f stateFlags) 
 	return snapshot.Encrypted(b, enc.State()), diags
 }
 
+// Snapshot reads the state of the selected workspace where the backend keeps it; nil when there is none.
+func (e *Estate) Snapshot(ctx context.Context, root *config.Node) (*state.State, diag.List) {
+	b, diags := e.OpenBackend(ctx, root, StateOptions{})
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	return e.readSnapshot(ctx, b, e.Workspace(), false)
+}
+
 // place is what backends take from this process.
-func (a *app) place() snapshot.Place {
+func (e *Estate) place() snapshot.Place {
 	return snapshot.Place{
-		Kinds: catalog.All(), Dir: a.dir, Environ: a.environ, Memory: memory, UserAgent: "Millipede/" + version,
+		Kinds: catalog.All(), Dir: e.Dir, Environ: e.Environ, Memory: e.Memory, UserAgent: "Millipede/" + e.Version,
 	}
 }
 
 // openKind opens a backend. The old options of the local one name its files.
-func (a *app) openKind(ctx context.Context, kind string, args cty.Value, f stateFlags) (snapshot.Backend, diag.List) {
-	b, diags := a.place().Open(ctx, kind, args)
+func (e *Estate) openKind(ctx context.Context, kind string, args cty.Value, f StateOptions) (snapshot.Backend, diag.List) {
+	b, diags := e.place().Open(ctx, kind, args)
 	if diags.HasErrors() || kind != "local" {
 		return b, diags
 	}
-	if f.backup == "" && f.keepsEach {
-		f.backup = backupName(b.Describe(a.workspace()).Where)
+	if f.Backup == "" && f.KeepsEach {
+		f.Backup = e.backupName(b.Describe(e.Workspace()).Where)
 	}
-	if f.state+f.stateOut+f.backup == "" {
+	if f.File+f.StateOut+f.Backup == "" {
 		return b, diags
 	}
-	o := snapshot.LocalOptions{StateIn: f.state, StateOut: f.stateOut, Backup: f.backup}
+	o := e.localOptions(f)
 	for name, to := range map[string]*string{"path": &o.Path, "workspace_dir": &o.WorkspaceDir} {
 		if args.Type().HasAttribute(name) && !args.GetAttr(name).IsNull() {
-			*to = args.GetAttr(name).AsString()
+			*to = e.path(args.GetAttr(name).AsString())
 		}
 	}
 	return snapshot.NewLocal(o), diags
@@ -137,8 +143,8 @@ func staticBody(body hcl.Body, blocks map[string]*schema.NestedBlock,
 
 // checkBackend says what is wrong with the backend that terraform_remote_state names. For a data source its type is a part
 // of the configuration, whereas the block of a backend has it as its label.
-func (a *app) checkBackend(backend string, config cty.Value) diag.List {
-	diags := a.place().Check(backend, config)
+func (e *Estate) checkBackend(backend string, config cty.Value) diag.List {
+	diags := e.place().Check(backend, config)
 	for _, d := range diags {
 		if d.Summary == snapshot.UnsupportedType {
 			d.Summary = "Invalid backend configuration"
@@ -148,12 +154,12 @@ func (a *app) checkBackend(backend string, config cty.Value) diag.List {
 }
 
 // readRemoteState reads the outputs of another state for terraform_remote_state.
-func (a *app) readRemoteState(ctx context.Context, backend string, config cty.Value, workspace string) (map[string]cty.Value, diag.List) {
-	b, diags := a.place().Open(ctx, backend, config)
+func (e *Estate) readRemoteState(ctx context.Context, backend string, config cty.Value, workspace string) (map[string]cty.Value, diag.List) {
+	b, diags := e.place().Open(ctx, backend, config)
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	data, err := snapshot.Encrypted(b, a.remoteTarget(ctx)).Read(ctx, workspace)
+	data, err := snapshot.Encrypted(b, e.remoteTarget(ctx)).Read(ctx, workspace)
 	var sealed *snapshot.Sealed
 	if errors.As(err, &sealed) {
 		return nil, diags.Append(diag.New(diag.Error, sealed.Summary, sealed.Detail+sealed.Tried, nil))

@@ -1,4 +1,4 @@
-package main
+package estate
 
 import (
 	"context"
@@ -10,42 +10,27 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
-	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// newFile checks that the file of -generate-config-out can be made.
-func newFile(name string, mode plan.Mode) diag.List {
-	switch {
-	case name == "":
-		return nil
-	case mode != plan.Normal:
-		return diag.Errors("Invalid generate-config-out flag", "Neither -destroy nor -refresh-only imports anything, so there is nothing to generate configuration for.", nil)
-	case exists(name):
-		return diag.Errors("Target generated file already exists",
-			fmt.Sprintf("The file %s is there already, and generated configuration goes only to a new file. Name another one, or move what is in this one to another file and remove it.", name), nil)
-	}
-	return nil
-}
-
-// generate writes the blocks that import blocks lack, and goes on with a configuration that has them. Without a file to
+// Generate writes the blocks that import blocks lack, and goes on with a configuration that has them. Without a file to
 // write them to it does nothing.
-func (r *operationRun) generate(ctx context.Context, name string) ([]operation.Generated, diag.List) {
+func (r *Operation) Generate(ctx context.Context, name string) ([]operation.Generated, diag.List) {
 	if name == "" {
 		return nil, nil
 	}
-	generated, diags := operation.Do(ctx, r.engine.Session, "generate",
+	generated, diags := operation.Do(ctx, r.Engine.Session, "generate",
 		func(ctx context.Context, s *operation.Session) ([]operation.Generated, diag.List) {
 			return s.Generate(ctx)
 		})
 	if diags.HasErrors() || len(generated) == 0 {
 		return nil, diags
 	}
-	r.wd.loader = config.NewLoader(withFile{FS: config.OS{}, dir: r.wd.root(), name: strings.TrimSuffix(filepath.Base(name), ".tf") + ".tf", text: generatedText(generated)})
-	r.ui.from(r.wd.loader.Sources)
-	more := r.wd.load()
-	r.engine.Tree = r.wd.tree
+	r.Config.Loader = config.NewLoader(withFile{FS: r.estate.files(), dir: r.Config.Root(), name: strings.TrimSuffix(filepath.Base(name), ".tf") + ".tf", text: generatedText(generated)})
+	r.watch.Sources(r.Config.Sources)
+	more := r.Config.Load()
+	r.Engine.Tree = r.Config.Tree
 	return generated, diags.Append(more)
 }
 
@@ -63,12 +48,12 @@ func generatedText(list []operation.Generated) string {
 	return b.String()
 }
 
-// writeGenerated writes generated blocks to a file.
-func writeGenerated(name string, list []operation.Generated) diag.List {
+// WriteGenerated writes generated blocks to a file.
+func (e *Estate) WriteGenerated(name string, list []operation.Generated) diag.List {
 	if len(list) == 0 {
 		return nil
 	}
-	if err := os.WriteFile(name, []byte(generatedText(list)), 0o666); err != nil {
+	if err := os.WriteFile(e.path(name), []byte(generatedText(list)), 0o666); err != nil {
 		return diag.Errors("Failed to create target generated file", err.Error()+".", nil)
 	}
 	return diag.List{diag.New(diag.Warning, "Config generation is experimental",

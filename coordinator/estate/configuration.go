@@ -1,0 +1,193 @@
+package estate
+
+import (
+	"context"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/config/fetch"
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// Variables are the root variables that were given, beside those in the environment and in files.
+type Variables struct {
+	List []config.VariableFlag
+	// Input: whoever can be asked is asked for what is missing.
+	Input bool
+	// TestDir is where test files lie, which have values too; empty for operations that have nothing to do with them.
+	TestDir string
+}
+
+// Configuration is the configuration of an estate, with the root variables that were given.
+type Configuration struct {
+	Loader *config.Loader
+	Given  *config.GivenValues
+	// Tree is there once the configuration is loaded.
+	Tree *config.Tree
+	// TestDir is where test files lie; empty for operations that have nothing to do with them.
+	TestDir string
+	// Dir is where the root module is; empty is the directory of the estate.
+	Dir string
+
+	estate *Estate
+}
+
+// Configuration collects the root variables; nothing is loaded yet.
+func (e *Estate) Configuration(vars Variables) (*Configuration, diag.List) {
+	c := &Configuration{estate: e, Loader: config.NewLoader(e.files()), TestDir: vars.TestDir}
+	o := config.VariableOptions{Environ: e.Environ, Flags: vars.List, TestDir: vars.TestDir}
+	if vars.Input && e.InputAllowed() {
+		o.Ask = e.Ask
+	}
+	given, diags := c.Loader.CollectVariables(o)
+	c.Given = given
+	return c, diags
+}
+
+// InputAllowed tells whether the environment lets people be asked.
+func (e *Estate) InputAllowed() bool {
+	return e.Environ.Get("TF_INPUT") != "0" && e.Environ.Get("TF_INPUT") != "false"
+}
+
+// files are the files of the estate's directory.
+func (e *Estate) files() config.OS { return config.OS{Base: e.base()} }
+
+// Root is the directory of the root module.
+func (c *Configuration) Root() string {
+	if c.Dir == "" {
+		return "."
+	}
+	return c.Dir
+}
+
+// HasFiles tells whether there is a configuration at all.
+func (c *Configuration) HasFiles() bool { return c.Loader.HasConfig(c.Root()) }
+
+// Sources returns the files that were read, for problems to show.
+func (c *Configuration) Sources() map[string]*hcl.File { return c.Loader.Sources() }
+
+// Load loads the configuration with the modules that were installed.
+func (c *Configuration) Load() diag.List {
+	manifest, diags := config.ReadManifest(c.estate.files(), c.estate.dataName())
+	if diags.HasErrors() {
+		return diags
+	}
+	tree, more := c.Loader.LoadTree(config.TreeOptions{
+		Dir: c.Dir, Variable: c.Given.Static, Workspace: c.estate.Workspace(), Locator: manifest, TestDir: c.TestDir,
+		Base: c.estate.Dir, Env: c.estate.Environ,
+	})
+	c.Tree = tree
+	return diags.Append(more)
+}
+
+// LoadRoot loads the root module alone: it says where the state is. With storageOnly nothing else of it is checked.
+func (c *Configuration) LoadRoot(storageOnly bool) (*config.Node, diag.List) {
+	tree, diags := c.Loader.LoadTree(config.TreeOptions{
+		Variable: c.Given.Static, Workspace: c.estate.Workspace(), Locator: rootOnly{}, StorageOnly: storageOnly,
+		Base: c.estate.Dir, Env: c.estate.Environ,
+	})
+	if tree.Root == nil && !diags.HasErrors() {
+		panic("a tree without a root and without a problem")
+	}
+	return tree.Root, diags
+}
+
+// rootOnly leaves all modules but the root out of the tree.
+type rootOnly struct{}
+
+// Locate implements config.Locator.
+func (rootOnly) Locate(config.ModuleRequest) (config.Installed, diag.List) {
+	return config.Installed{}, nil
+}
+
+// LoadModule loads the module in a directory by itself, without the modules that it calls.
+func (c *Configuration) LoadModule(dir string) diag.List {
+	tree, diags := c.Loader.LoadTree(config.TreeOptions{Dir: dir, Locator: rootOnly{}, Base: c.estate.Dir, Env: c.estate.Environ})
+	c.Tree = tree
+	return diags
+}
+
+// loadFor loads the configuration in the directory, or the one that a plan was saved with.
+func (c *Configuration) loadFor(saved *planfile.Saved) diag.List {
+	if saved == nil {
+		return c.Load()
+	}
+	manifest := config.Manifest{}
+	if len(saved.Config.Manifest) > 0 {
+		var err error
+		if manifest, err = config.ParseManifest(saved.Config.Manifest); err != nil {
+			return diag.Errors("Failed to read the saved plan", err.Error()+".", nil)
+		}
+	}
+	tree, diags := c.Loader.LoadTree(config.TreeOptions{
+		Variable: savedVariable(saved.Plan), Workspace: saved.Plan.Workspace, Locator: manifest, Base: c.estate.Dir, Env: c.estate.Environ,
+	})
+	c.Tree = tree
+	return diags
+}
+
+// SavedConfiguration loads the configuration that a plan was saved with.
+func (e *Estate) SavedConfiguration(saved *planfile.Saved) (*Configuration, diag.List) {
+	c := &Configuration{estate: e, Loader: config.NewLoader(savedFiles(saved.Config))}
+	return c, Errors(c.loadFor(saved))
+}
+
+// Inputs evaluates the given values for the variables that the root module declares. People are asked for what is
+// missing.
+func (c *Configuration) Inputs() (map[string]values.Input, diag.List) {
+	final, diags := c.Given.Final(c.Tree.Root.Module.Variables)
+	return inputsOf(final), diags
+}
+
+// GivenInputs is Inputs without what is missing: nobody is asked, and nothing is said about it.
+func (c *Configuration) GivenInputs() (map[string]values.Input, diag.List) {
+	given, diags := c.Given.Given(c.Tree.Root.Module.Variables)
+	return inputsOf(given), diags
+}
+
+// inputsOf says of each value where it comes from.
+func inputsOf(given map[string]config.VariableValue) map[string]values.Input {
+	out := make(map[string]values.Input, len(given))
+	for name, v := range given {
+		out[name] = values.InputOf(name, v)
+	}
+	return out
+}
+
+// Fetching is who is told what the installation of modules does. The functions may be nil.
+type Fetching struct {
+	Downloading func(r config.ModuleRequest, from, version string)
+	Done        func(addr.Module, config.Installed)
+}
+
+func (c *Configuration) fetchOptions(f Fetching) fetch.Options {
+	e := c.estate
+	return fetch.Options{
+		Loader: c.Loader, Base: e.Dir, Env: e.Environ, DataDir: e.dataName(), Variable: c.Given.Static, Workspace: e.Workspace(),
+		TestDir: c.TestDir, Sources: fetch.Network(e.Services, e.Dir, e.Environ, f.Downloading), Done: f.Done,
+	}
+}
+
+// Install installs the modules that the configuration calls, and loads all of it.
+func (c *Configuration) Install(ctx context.Context, upgrade bool, f Fetching) diag.List {
+	o := c.fetchOptions(f)
+	o.Upgrade = upgrade
+	result, diags := fetch.Install(ctx, ".", o)
+	c.Tree = result.Tree
+	return diags
+}
+
+// Populate copies a module into the directory, which has to be empty.
+func (c *Configuration) Populate(ctx context.Context, from string) diag.List {
+	return fetch.Populate(ctx, from, c.fetchOptions(Fetching{}))
+}
+
+// Errors leaves the warnings out: those about the configuration are told by whoever carries it out.
+func Errors(l diag.List) diag.List {
+	return slices.DeleteFunc(slices.Clone(l), func(d *diag.Diagnostic) bool { return d.Severity != diag.Error })
+}

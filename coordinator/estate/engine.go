@@ -1,0 +1,138 @@
+package estate
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/layout"
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/coordinator/placement"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// Engine is a session with all that was opened for it. Close it before the state.
+type Engine struct {
+	*operation.Session
+	connection Connection
+	providers  *Providers
+	// stop gives the telling of interrupts back.
+	stop func()
+}
+
+// EngineOptions say what session to open.
+type EngineOptions struct {
+	Tree   *config.Tree
+	Loader *config.Loader
+	Inputs map[string]values.Input
+	Prior  *state.State
+	// State is what is changed; nil for operations that touch no state. Where this process has its store to itself, the
+	// embedded server, its worker and the coordinator's identity are kept beside it; else they are in a temporary
+	// directory and go with the engine.
+	State *Opened
+	// Store takes the place of the store of State; nil for none.
+	Store       journal.Store
+	Observer    coordinator.Observer
+	Events      func(wire.Event)  // live events of workers; may be nil
+	Note        func(text string) // tells people something meanwhile; nil for Options.Tell
+	Parallelism placement.Parallelism
+	// AnyVersion takes the installed providers whatever versions the configuration asks for.
+	AnyVersion bool
+}
+
+// OpenEngine selects the providers, connects, and makes the session.
+func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag.List) {
+	providers, diags := e.selectProviders(o.Tree, o.Prior, o.AnyVersion)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	rules, more := e.Rules(o.Loader)
+	diags = diags.Append(more)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	depth, more := e.templateDepth()
+	if diags = diags.Append(more); diags.HasErrors() {
+		return nil, diags
+	}
+	if e.Stop.Asked() {
+		return nil, diags.Append(diag.New(diag.Error, "Operation interrupted", "Nothing was begun.", nil))
+	}
+	var store journal.Store
+	var home *layout.Home
+	if o.State != nil {
+		store, home = o.State.store, o.State.store.ownHome()
+	}
+	if o.Store != nil {
+		store = o.Store
+	}
+	c, more := e.Connector.Connect(ctx, ConnectOptions{Rules: rules, Home: home, Packages: providers.packages})
+	diags = diags.Append(more)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	t := c.Transport()
+	engine := &Engine{connection: c, providers: providers}
+	if !c.Embedded() {
+		if more := providers.share(ctx, t, e.Platform); more.HasErrors() {
+			return nil, diags.Append(more, c.Close())
+		}
+	}
+	name, pair, err := e.identity(ctx, home)
+	if err != nil {
+		return nil, diags.Append(diag.New(diag.Error, "Failed to read the coordinator's identity", err.Error()+".", nil), c.Close())
+	}
+	ring, err := wire.NewKeyring(t, pair, rand.Reader)
+	if err != nil {
+		return nil, diags.Append(diag.New(diag.Error, "Failed to read the coordinator's identity", err.Error()+".", nil), c.Close())
+	}
+	if store != nil && home != nil { // whoever reads decides nothing
+		orphans := &coordinator.Orphans{Store: store, Claims: t, Now: e.Now, NewID: e.NewID}
+		t.OnOrphan(orphans.Decide)
+	}
+	note := o.Note
+	if note == nil {
+		note = e.Tell
+	}
+	for _, w := range c.Warnings(ctx) {
+		note(w + "\n\n")
+	}
+	engine.stop = e.Process.Say(note)
+	engine.Session = &operation.Session{
+		Tree: o.Tree, Inputs: o.Inputs, Workspace: e.Workspace(), EngineVersion: e.EngineVersion,
+		Transport: t, Coordinator: name, Keyring: ring, Store: store,
+		Package: providers.wirePackage, Selections: providers.selections(),
+		WorkerWait: 10 * time.Second, Parallelism: o.Parallelism, Rules: rules, Embedded: c.Embedded(),
+		Dir: e.Dir, Cwd: e.Cwd, Env: e.Environ, Observer: o.Observer, Events: o.Events, Own: e.Own(e.readRemoteState, e.checkBackend), Stop: e.Stop, Now: e.Now, NewID: e.NewID,
+		TemplateDepth: depth,
+	}
+	return engine, diags
+}
+
+// templateDepth is how many templates may be nested in each other, as TF_TEMPLATE_RECURSION_DEPTH says; 0 when it does not.
+func (e *Estate) templateDepth() (int, diag.List) {
+	text := e.Environ.Get("TF_TEMPLATE_RECURSION_DEPTH")
+	if text == "" {
+		return 0, nil
+	}
+	depth, err := strconv.Atoi(text)
+	if err != nil || depth < 1 {
+		return 0, diag.Errors("Invalid TF_TEMPLATE_RECURSION_DEPTH",
+			fmt.Sprintf("The environment variable says how many templates may be nested in each other: %q is no whole number from 1 on.", text), nil)
+	}
+	return depth, nil
+}
+
+// Close ends the connection and the embedded worker.
+func (e *Engine) Close() diag.List {
+	e.stop()
+	return e.connection.Close()
+}

@@ -1,0 +1,77 @@
+package estate
+
+import (
+	"context"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// Inspection is configuration and state together, to be looked at and not changed.
+type Inspection struct {
+	Config *Configuration
+	Prior  *state.State
+	Engine *Engine
+}
+
+// InspectOptions say what to inspect.
+type InspectOptions struct {
+	Variables Variables
+	State     StateOptions
+	// Saved is a plan whose configuration and state are looked at, instead of those that are here; nil for none.
+	Saved *planfile.Saved
+	// Sources is told where the text of files is, before the first problem.
+	Sources func(func() map[string]*hcl.File)
+}
+
+// Inspect opens what an inspection needs, calls fn, and closes everything. Variables without a value are unknown, and
+// nobody is asked for them.
+func (e *Estate) Inspect(ctx context.Context, o InspectOptions, fn func(*Inspection) diag.List) diag.List {
+	c, diags := e.Configuration(o.Variables)
+	if o.Saved != nil {
+		c.Loader = config.NewLoader(savedFiles(o.Saved.Config))
+	}
+	o.Sources(c.Sources)
+	if diags.HasErrors() {
+		return diags
+	}
+	if diags = diags.Append(c.loadFor(o.Saved)); diags.HasErrors() {
+		return diags
+	}
+	i := &Inspection{Config: c}
+	if o.Saved != nil {
+		i.Prior = o.Saved.Plan.Prior
+		return i.open(ctx, e, diags, fn)
+	}
+	st, more := e.OpenState(ctx, c.Tree.Root, o.State, "")
+	if diags = diags.Append(more); diags.HasErrors() {
+		return diags
+	}
+	i.Prior, more = st.Load(ctx)
+	if diags = diags.Append(more); !diags.HasErrors() {
+		e.succeeded(c.Tree, i.Prior)
+		diags = i.open(ctx, e, diags, fn)
+	}
+	return diags.Append(st.Close(ctx))
+}
+
+// open opens the engine for fn.
+func (i *Inspection) open(ctx context.Context, e *Estate, diags diag.List, fn func(*Inspection) diag.List) diag.List {
+	inputs, more := i.Config.GivenInputs()
+	if diags = diags.Append(more); diags.HasErrors() {
+		return diags
+	}
+	engine, more := e.OpenEngine(ctx, EngineOptions{
+		Tree: i.Config.Tree, Loader: i.Config.Loader, Inputs: inputs, Prior: i.Prior, Observer: coordinator.Silent{},
+	})
+	if diags = diags.Append(more); diags.HasErrors() {
+		return diags
+	}
+	i.Engine = engine
+	return diags.Append(fn(i), engine.Close())
+}

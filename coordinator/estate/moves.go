@@ -1,0 +1,239 @@
+package estate
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// StateMove is one thing that state mv moves, with the instances that are in it.
+type StateMove struct {
+	From, To  string
+	instances []instanceMove
+}
+
+type instanceMove struct{ from, to addr.Instance }
+
+// PlannedMoves returns what has to be moved in a state so that what is at one address is at another. source and target
+// are the same state unless the objects move to another one.
+func PlannedMoves(source, target *state.State, from, to addr.Target) ([]StateMove, diag.List) {
+	isModule := func(t addr.Target) bool {
+		return t.Kind == addr.TargetModule || t.Kind == addr.TargetModuleInstance
+	}
+	if isModule(from) {
+		if !isModule(to) {
+			return nil, invalidDestination("Cannot move %s to %s: the target must also be a module.", from, to)
+		}
+		return moduleMoves(source, target, from, to)
+	}
+	if isModule(to) {
+		return nil, invalidDestination("Cannot move %s to %s: the target must also be a resource instance.", from, to)
+	}
+	at, dest := from.AsInstance(), to.AsInstance()
+	if diags := sameKind(at, dest); diags.HasErrors() {
+		return nil, diags
+	}
+	whole := source.Resources[at.Abs()]
+	switch {
+	case source.Instance(at) != nil:
+		if target.Instance(dest) != nil {
+			return nil, invalidDestination("Cannot move to %s: there is already a resource instance at that address in the current state.", to)
+		}
+		return []StateMove{{at.String(), dest.String(), []instanceMove{{at, dest}}}}, nil
+	case whole == nil || from.Kind == addr.TargetInstance:
+		return nil, invalidSource(from)
+	case to.Kind == addr.TargetInstance:
+		return nil, invalidDestination("Cannot move %s to %s: the source is a whole resource (all of its instances) so the target must also be a whole resource.", from, to)
+	case target.Resources[dest.Abs()] != nil:
+		return nil, invalidDestination("Cannot move to %s: there is already a resource at that address in the current state.", to)
+	}
+	m := StateMove{From: at.String(), To: dest.String()}
+	for _, i := range source.Addrs() {
+		if i.Abs() == at.Abs() {
+			m.instances = append(m.instances, instanceMove{i, dest.Abs().Instance(i.Key)})
+		}
+	}
+	return []StateMove{m}, nil
+}
+
+// moduleMoves moves a module instance with those below it: one move for each module instance that has resources.
+func moduleMoves(source, target *state.State, from, to addr.Target) ([]StateMove, diag.List) {
+	here, there := moduleOf(from), moduleOf(to)
+	if here.Contains(there) || there.IsRoot() && source == target {
+		return nil, invalidDestination("Cannot move %s to %s: a module cannot move into itself, nor become the root module.", from, to)
+	}
+	for _, i := range target.Addrs() {
+		if there.Contains(i.Module) {
+			return nil, diag.Errors("Destination module already exists", fmt.Sprintf("There is something in %s already. Nothing was changed.", to), nil)
+		}
+	}
+	var out []StateMove
+	index := map[addr.ModuleInstance]int{}
+	for _, i := range source.Addrs() {
+		if !here.Contains(i.Module) {
+			continue
+		}
+		dest := addr.ModuleInstanceOf(append(there.Steps(), i.Module.Steps()[len(here.Steps()):]...)...)
+		n, ok := index[i.Module]
+		if !ok {
+			n = len(out)
+			index[i.Module] = n
+			out = append(out, StateMove{From: i.Module.String(), To: dest.String()})
+		}
+		out[n].instances = append(out[n].instances, instanceMove{i, i.Resource.Absolute(dest).Instance(i.Key)})
+	}
+	if len(out) == 0 {
+		return nil, invalidSource(from)
+	}
+	return out, nil
+}
+
+func moduleOf(t addr.Target) addr.ModuleInstance {
+	if t.Kind == addr.TargetModule {
+		return t.Module.Unkeyed()
+	}
+	return t.Instance
+}
+
+// sameKind checks that a resource stays what it is.
+func sameKind(from, to addr.Instance) diag.List {
+	const summary = "Invalid state move request"
+	a, b := from.Abs(), to.Abs()
+	var diags diag.List
+	if a.Resource.Mode != b.Resource.Mode {
+		names := map[addr.Mode]string{addr.Managed: "managed", addr.Data: "data", addr.Ephemeral: "ephemeral"}
+		name := names[a.Resource.Mode]
+		diags = diags.Append(diag.New(diag.Error, summary, fmt.Sprintf("Cannot move %s to %s: a %s resource can be moved only to another %s resource address.", a, b, name, name), nil))
+	}
+	if a.Resource.Type != b.Resource.Type {
+		diags = diags.Append(diag.New(diag.Error, summary, fmt.Sprintf("Cannot move %s to %s: resource types don't match.", a, b), nil))
+	}
+	return diags
+}
+
+func invalidSource(t addr.Target) diag.List {
+	if t.Kind == addr.TargetInstance {
+		return diag.Errors("Invalid source address", fmt.Sprintf("The current state does not contain %s.", t), nil)
+	}
+	return diag.Errors("Invalid source address", fmt.Sprintf("Cannot move %s: does not match anything in the current state.", t), nil)
+}
+
+func invalidDestination(format string, args ...any) diag.List {
+	return diag.Errors("Invalid target address", fmt.Sprintf(format, args...), nil)
+}
+
+// Moved is what moves change: in the state where the objects leave, and in another one where they arrive.
+type Moved struct{ Away, Arrive []state.Change }
+
+// Changes returns what moves change. source and target are the same state unless the objects move to another one.
+func Changes(moves []StateMove, source, target *state.State, from addr.Target) Moved {
+	var m Moved
+	for _, move := range moves {
+		for _, i := range move.instances {
+			if source == target {
+				m.Away = append(m.Away, state.MoveInstance{From: i.from, To: i.to})
+				continue
+			}
+			m.Arrive = append(m.Arrive, arrival(source, i.from, i.to)...)
+			m.Away = append(m.Away, Removal(source, i.from)...)
+		}
+	}
+	if source == target {
+		m.Away = append(m.Away, severed(target, m.Away, from)...)
+	} else {
+		m.Arrive = append(m.Arrive, severed(target, m.Arrive, from)...)
+	}
+	return m
+}
+
+// severed returns the changes that leave the objects of a state, as it is after moves, without dependencies, where one of
+// them is on what has moved: as in OpenTofu, the next apply records them all anew. A dependency is on all instances of a
+// resource, so one in a module is none on a single instance of that.
+func severed(st *state.State, moves []state.Change, from addr.Target) []state.Change {
+	moved := func(d state.Dependency) bool {
+		if from.Kind == addr.TargetModuleInstance {
+			return from.CoversResource(d.Value())
+		}
+		return from.TouchesResource(d.Value())
+	}
+	st = st.Clone()
+	st.Apply(moves...)
+	var out []state.Change
+	for _, a := range st.Addrs() {
+		o := st.Instance(a).Current
+		if o == nil || !slices.ContainsFunc(slices.Collect(o.Dependencies.All()), moved) {
+			continue
+		}
+		alone := *o
+		alone.Dependencies = nil
+		out = append(out, state.SetObject{Addr: a, Provider: st.ProviderOf(a), Object: &alone})
+	}
+	return out
+}
+
+// arrival returns the changes that put all objects of an instance into another state.
+func arrival(source *state.State, from, to addr.Instance) []state.Change {
+	i, provider := source.Instance(from), source.ProviderOf(from)
+	var out []state.Change
+	if i.Current != nil {
+		out = append(out, state.SetObject{Addr: to, Provider: provider, Object: i.Current})
+	}
+	for key, o := range i.Deposed {
+		out = append(out, state.SetObject{Addr: to, Deposed: key, Provider: provider, Object: o})
+	}
+	return out
+}
+
+// Removal returns the changes that take an instance with all its objects out of a state.
+func Removal(st *state.State, at addr.Instance) []state.Change {
+	i := st.Instance(at)
+	var out []state.Change
+	for key := range i.Deposed {
+		out = append(out, state.SetObject{Addr: at, Deposed: key})
+	}
+	if i.Current != nil {
+		out = append(out, state.SetObject{Addr: at})
+	}
+	return out
+}
+
+// Matching returns the instances that are in one of the targets, in their order, or all instances without a target.
+// A target that matches nothing is an error.
+func Matching(st *state.State, targets []addr.Target) ([]addr.Instance, diag.List) {
+	all := st.Addrs()
+	if len(targets) == 0 {
+		return all, nil
+	}
+	var out []addr.Instance
+	var diags diag.List
+	seen := map[addr.Instance]bool{}
+	for _, t := range targets {
+		known := false
+		for _, at := range all {
+			if !t.Contains(at) {
+				continue
+			}
+			known = true
+			if !seen[at] {
+				seen[at] = true
+				out = append(out, at)
+			}
+		}
+		if known {
+			continue
+		}
+		kind := "resource"
+		switch t.Kind {
+		case addr.TargetModule, addr.TargetModuleInstance:
+			kind = "module"
+		case addr.TargetInstance:
+			kind = "resource instance"
+		}
+		diags = diags.Append(diag.New(diag.Error, "Unknown "+kind,
+			fmt.Sprintf("There is no %s %s in the state. What was added to the configuration gets there when that is applied.", kind, t), nil))
+	}
+	return out, diags
+}

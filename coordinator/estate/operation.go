@@ -1,0 +1,252 @@
+package estate
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/coordinator/placement"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// OperationOptions say what to open for an operation.
+type OperationOptions struct {
+	// Name is what people call the operation.
+	Name string
+	// Bare: the operation does without configuration. Nothing can be made then, but what exists can be read or destroyed.
+	Bare        bool
+	Variables   Variables
+	State       StateOptions
+	Parallelism placement.Parallelism
+	// LockAs names the operation in the lock.
+	LockAs string
+	// Saved is the plan to apply, whose configuration takes the place of the files; nil for none.
+	Saved *planfile.Saved
+	// Suits checks the configuration as soon as it is loaded; may be nil.
+	Suits func(*config.Tree) diag.List
+	// Dir is where the root module is; empty is the directory of the estate.
+	Dir string
+	// Settles: the operation is there to settle what a run that was cut off has left.
+	Settles bool
+	Watch   Watch
+}
+
+// Watch is who watches an operation.
+type Watch struct {
+	// Sources is told where the text of files is, before the first problem.
+	Sources  func(func() map[string]*hcl.File)
+	Observer coordinator.Observer
+	// Events receives live events of workers.
+	Events func(wire.Event)
+	// Note tells people something meanwhile.
+	Note func(text string)
+	// Settle ends what is shown while a run goes on.
+	Settle func()
+}
+
+// Operation is a plan, an apply or an import with everything opened for it.
+type Operation struct {
+	Config *Configuration
+	State  *Opened
+	// Prior is the state as it was when the operation began.
+	Prior  *state.State
+	Engine *Engine
+	// Mismatch are the problems of variables that were given beside a saved plan. A plan that does not fit the state any
+	// more is reported before them.
+	Mismatch diag.List
+
+	estate *Estate
+	inputs map[string]values.Input
+	watch  Watch
+	// progress writes the snapshot while the state is changed.
+	progress *snapshot.Progress
+	// adopted are the changes that Prior has and the store has not: they take over a state that Terraform has written. An
+	// apply records them; a plan leaves the state as it is.
+	adopted []state.Change
+}
+
+// Begin opens what an operation needs. Where there are errors nothing is left open. Close the operation.
+func (e *Estate) Begin(ctx context.Context, o OperationOptions) (*Operation, diag.List) {
+	r := &Operation{estate: e, watch: o.Watch}
+	c, diags := e.Configuration(o.Variables)
+	if o.Saved != nil {
+		c.Loader = config.NewLoader(savedFiles(o.Saved.Config))
+	}
+	r.Config = c
+	o.Watch.Sources(c.Sources)
+	c.Dir = o.Dir
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	if o.Saved == nil && !c.HasFiles() && !o.Bare {
+		return nil, diags.Append(diag.New(diag.Error, "No configuration files",
+			fmt.Sprintf("The command %s needs configuration, and there is none in this directory: no file that ends in .tf, .tofu, .tf.json or .tofu.json. To destroy what an earlier configuration made, put an empty configuration file here, or use the destroy command.", o.Name), nil))
+	}
+	if diags = diags.Append(c.loadFor(o.Saved)); diags.HasErrors() {
+		return nil, diags
+	}
+	if o.Suits != nil {
+		if diags = diags.Append(o.Suits(c.Tree)); diags.HasErrors() {
+			return nil, diags
+		}
+	}
+	var more diag.List
+	if o.Saved != nil {
+		if r.inputs, more = savedInputs(o.Saved.Plan, c); more.HasErrors() {
+			r.Mismatch, more = more, nil
+		}
+	} else {
+		r.inputs, more = c.Inputs()
+	}
+	if diags = diags.Append(more); diags.HasErrors() {
+		return nil, diags
+	}
+	st, more := e.OpenState(ctx, c.Tree.Root, o.State, o.LockAs)
+	if diags = diags.Append(more); diags.HasErrors() {
+		return nil, diags
+	}
+	r.State = st
+	if !o.Settles {
+		diags = diags.Append(r.settle(ctx))
+	}
+	if !diags.HasErrors() {
+		diags = diags.Append(r.open(ctx, o))
+	}
+	if diags.HasErrors() {
+		return nil, diags.Append(st.Close(ctx))
+	}
+	return r, diags
+}
+
+// open loads the state and opens the engine.
+func (r *Operation) open(ctx context.Context, o OperationOptions) diag.List {
+	prior, diags := r.State.Load(ctx)
+	if diags.HasErrors() {
+		return diags
+	}
+	r.adopted = r.estate.succession(r.Config.Tree, prior)
+	prior.Apply(r.adopted...)
+	r.Prior = prior
+	var more diag.List
+	if r.progress, more = r.State.progress(o.Watch.Note); more.HasErrors() {
+		return diags.Append(more)
+	}
+	r.Engine, more = r.estate.OpenEngine(ctx, EngineOptions{
+		Tree: r.Config.Tree, Loader: r.Config.Loader, Inputs: r.inputs, Prior: prior, State: r.State, Store: r.progress,
+		Observer: o.Watch.Observer, Events: o.Watch.Events, Note: o.Watch.Note, Parallelism: o.Parallelism,
+	})
+	return diags.Append(more)
+}
+
+// Close ends the engine, releases the lock and closes the state.
+func (r *Operation) Close(ctx context.Context) diag.List {
+	return r.Engine.Close().Append(r.State.Close(ctx))
+}
+
+// Plan makes a plan; nil when there is none.
+func (r *Operation) Plan(ctx context.Context, o operation.PlanOptions) (*operation.Planned, diag.List) {
+	planned, diags := operation.Do(ctx, r.Engine.Session, "plan",
+		func(ctx context.Context, s *operation.Session) (*operation.Planned, diag.List) {
+			return s.Plan(ctx, r.Prior, o)
+		})
+	r.watch.Settle()
+	if planned != nil {
+		planned.Plan.BackendType = "local"
+		if b := r.Config.Tree.Root.Module.Backend; b != nil {
+			planned.Plan.BackendType = b.Type
+		}
+	}
+	return planned, diags
+}
+
+// Saved is a plan with everything that carrying it out needs.
+func (r *Operation) Saved(p *plan.Plan) planfile.Saved {
+	files := map[string][]byte{}
+	for name, f := range r.Config.Loader.Sources() {
+		files[name] = f.Bytes
+	}
+	saved := planfile.Saved{Plan: p, Engine: r.estate.Version, Config: planfile.Config{Files: files, Dir: "."}}
+	if text, err := r.estate.files().ReadFile(config.ManifestPath(r.estate.dataName())); err == nil {
+		saved.Config.Manifest = text
+	}
+	return saved
+}
+
+// Apply carries a plan out, and writes the snapshot. begin is called when the plan is recorded and nothing of it was
+// done yet.
+func (r *Operation) Apply(ctx context.Context, p *plan.Plan, command string, begin func()) (*operation.Applied, *state.State, diag.List) {
+	saved, err := planfile.Encode(r.Saved(p))
+	if err != nil {
+		return nil, nil, diag.Errors("Failed to record the plan", err.Error()+".", nil)
+	}
+	defer r.estate.Process.Hold()()
+	if len(r.adopted) > 0 {
+		// A crash right after this leaves them in the version that the next command ends.
+		if err := r.State.store.Commit(ctx, r.State.Workspace, r.State.LockID, journal.Tx{Changes: r.adopted}); err != nil {
+			return nil, nil, diag.Errors("Failed to save state", err.Error()+".", nil)
+		}
+	}
+	begin()
+	stop := r.progress.Start(ctx)
+	applied, diags := operation.Do(ctx, r.Engine.Session, command,
+		func(ctx context.Context, s *operation.Session) (*operation.Applied, diag.List) {
+			return s.Apply(ctx, operation.ApplyOptions{
+				Plan: p, Saved: saved, Command: command, LockID: r.State.LockID, Who: r.State.info.Who,
+			})
+		})
+	stop()
+	return r.finish(ctx, applied, diags)
+}
+
+// GoOn resumes or cancels a run that was cut off, and writes the snapshot.
+func (r *Operation) GoOn(ctx context.Context, run journal.Run, p *plan.Plan, cancel bool) (*operation.Applied, *state.State, diag.List) {
+	defer r.estate.Process.Hold()()
+	stop := r.progress.Start(ctx)
+	applied, diags := operation.Do(ctx, r.Engine.Session, run.Command,
+		func(ctx context.Context, s *operation.Session) (*operation.Applied, diag.List) {
+			if cancel {
+				return s.Cancel(ctx, run, p, r.State.LockID)
+			}
+			return s.Resume(ctx, run, p, r.State.LockID)
+		})
+	stop()
+	return r.finish(ctx, applied, diags)
+}
+
+// finish writes the snapshot after an apply or a resumed run, and loads the state that there is then; nil where there is
+// nothing to show.
+func (r *Operation) finish(ctx context.Context, applied *operation.Applied, diags diag.List) (*operation.Applied, *state.State, diag.List) {
+	r.watch.Settle()
+	ctx = context.WithoutCancel(ctx)
+	diags = diags.Append(r.State.Push(ctx))
+	if applied == nil {
+		return nil, nil, diags
+	}
+	after, more := r.State.Load(ctx)
+	return applied, after, diags.Append(more)
+}
+
+// Adopt makes what a plan has found out a plan that changes nothing else, with the outputs that are known.
+func Adopt(found *plan.Plan) *plan.Plan {
+	adopted := *found
+	adopted.Mode, adopted.Changes, adopted.Drift, adopted.Graph = plan.RefreshOnly, nil, nil, plan.Graph{}
+	adopted.Outputs, adopted.Checks = nil, nil
+	adopted.Targets, adopted.Excludes = nil, nil // what is left out does not make what was found incomplete
+	for _, o := range found.Outputs {
+		if o.Action != plan.Delete && o.After.IsWhollyKnown() {
+			adopted.Outputs = append(adopted.Outputs, o)
+		}
+	}
+	return &adopted
+}

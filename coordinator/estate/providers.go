@@ -1,0 +1,310 @@
+package estate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/cliconfig"
+	"github.com/millipede-iac/millipede/provider/install"
+	"github.com/millipede-iac/millipede/provider/lock"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// Providers are the packages that a configuration and a state need.
+type Providers struct {
+	packages   map[addr.Provider]install.Package
+	reattached map[addr.Provider]string
+}
+
+// LockFile is where the selected providers are recorded.
+func (e *Estate) LockFile() string { return e.path(lock.FileName) }
+
+// installOptions are what init and every operation that needs providers start from.
+func (e *Estate) installOptions(tree *config.Tree, prior *state.State) (install.Options, map[addr.Provider]string, diag.List) {
+	reattached, err := e.Reattached()
+	if err != nil {
+		return install.Options{}, nil, diag.Errors("Invalid TF_REATTACH_PROVIDERS", err.Error()+".", nil)
+	}
+	locks, diags := lock.Read(e.LockFile())
+	required := map[addr.Provider][]string{}
+	if tree != nil {
+		for p, c := range tree.Requirements() {
+			required[p] = c
+		}
+	}
+	if prior != nil {
+		for _, r := range prior.Resources {
+			if p := r.Provider.Provider; required[p] == nil {
+				required[p] = []string{}
+			}
+		}
+	}
+	managed := map[addr.Provider]bool{}
+	for p := range reattached {
+		managed[p] = true
+	}
+	return install.Options{
+		Required: required, Locks: locks, CLI: e.CLI, Services: e.Services, WorkDir: e.Dir, DataDir: e.dataDir(), Platform: e.Platform,
+		Env: e.Environ, Managed: managed,
+	}, reattached, diags
+}
+
+// ChangingOptions are the options of operations that write the lock file. Selections of OpenTofu's predecessor are taken
+// over.
+func (e *Estate) ChangingOptions(tree *config.Tree, prior *state.State) (install.Options, diag.List) {
+	o, _, diags := e.installOptions(tree, prior)
+	if diags.HasErrors() {
+		return o, diags
+	}
+	adopted := o.Locks.AdoptPredecessors()
+	if len(adopted) == 0 {
+		return o, diags
+	}
+	var lines []string
+	for _, p := range adopted {
+		lines = append(lines, fmt.Sprintf("\n  - %s => %s", p, addr.DefaultProvider(p.Type)))
+	}
+	return o, diags.Append(diag.New(diag.Warning, "Dependency lock file entries automatically updated",
+		"The lock file has selections of providers that OpenTofu's registry has, too. Their versions were taken over, and their checksums not, because the packages are others:"+strings.Join(lines, ""), nil))
+}
+
+// selectProviders finds what init installed; with anyVersion also what does not meet the constraints of the configuration.
+func (e *Estate) selectProviders(tree *config.Tree, prior *state.State, anyVersion bool) (*Providers, diag.List) {
+	o, reattached, diags := e.installOptions(tree, prior)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	if w := overridesWarning(o.CLI, "What they do may differ from every released version, and a state that they have written may not be readable for one."); w != nil {
+		diags = diags.Append(w)
+	}
+	o.AnyVersion = anyVersion
+	packages, more := install.Selected(o)
+	return &Providers{packages: packages, reattached: reattached}, diags.Append(more)
+}
+
+// wirePackage describes a selected provider to workers.
+func (p *Providers) wirePackage(source addr.Provider) wire.Package {
+	out := wire.Package{Source: source.String()}
+	if name := p.reattached[source]; name != "" {
+		out.Unlocked = name
+		return out
+	}
+	pkg := p.packages[source]
+	out.Version, out.Hashes, out.Unlocked = pkg.Version, pkg.Hashes, pkg.Unlocked
+	return out
+}
+
+// selections are the packages as a plan remembers them.
+func (p *Providers) selections() []plan.ProviderSelection {
+	var out []plan.ProviderSelection
+	for source, pkg := range p.packages {
+		out = append(out, plan.ProviderSelection{Source: source, Version: pkg.Version, Hashes: pkg.Hashes})
+	}
+	return out
+}
+
+// share puts the packages where remote workers find them. Each is uploaded once.
+func (p *Providers) share(ctx context.Context, blobs wire.Blobs, platform string) diag.List {
+	var diags diag.List
+	for source := range p.reattached {
+		diags = diags.Append(diag.New(diag.Error, "Reattached provider with remote workers",
+			fmt.Sprintf("TF_REATTACH_PROVIDERS names a process of %s on this machine, which workers elsewhere cannot reach. Run without -nats (and MILLIPEDE_NATS).", source.Display()), nil))
+	}
+	for source, pkg := range p.packages {
+		if err := sharePackage(ctx, blobs, wire.PackageName(p.wirePackage(source), platform), pkg.Dir); err != nil {
+			diags = diags.Append(diag.New(diag.Error, "Failed to share a provider package with the workers",
+				fmt.Sprintf("Uploading %s %s: %s.", source.Display(), pkg.Version, err), nil))
+		}
+	}
+	return diags
+}
+
+// succession returns the changes that take over a state that Terraform has written; see state.Succession. The environment can
+// turn that off.
+func (e *Estate) succession(tree *config.Tree, st *state.State) []state.Change {
+	if st == nil || e.Environ.Get("OPENTOFU_STATEFILE_PROVIDER_ADDRESS_TRANSLATION") == "0" {
+		return nil
+	}
+	required := map[addr.Provider][]string{}
+	if tree != nil {
+		required = tree.Requirements()
+	}
+	return state.Succession(st, func(p addr.Provider) bool { _, named := required[p]; return named })
+}
+
+// succeeded is a state with those changes; it is changed in place.
+func (e *Estate) succeeded(tree *config.Tree, st *state.State) *state.State {
+	if changes := e.succession(tree, st); len(changes) > 0 {
+		st.Apply(changes...)
+	}
+	return st
+}
+
+// overridesWarning warns of development overrides; nil when there are none.
+func overridesWarning(cli *cliconfig.Config, advice string) *diag.Diagnostic {
+	if len(cli.DevOverrides) == 0 {
+		return nil
+	}
+	var lines []string
+	for p, dir := range cli.DevOverrides {
+		lines = append(lines, fmt.Sprintf("\n - %s in %s", p.Display(), dir))
+	}
+	slices.Sort(lines)
+	return diag.New(diag.Warning, "Provider development overrides are in effect",
+		"The CLI configuration takes these providers from other directories than their installed packages:"+strings.Join(lines, "")+"\n\n"+advice, nil)
+}
+
+// InstallOptions say how providers are installed.
+type InstallOptions struct {
+	// Upgrade selects the newest versions that the constraints allow, whatever the lock file says.
+	Upgrade bool
+	// Dirs, when set, are the only directories that packages come from.
+	Dirs []string
+	// ReadOnly: the lock file may not change.
+	ReadOnly bool
+	// Begin is called with whether anything is required, before anything is installed; Report is told what happens.
+	Begin  func(required bool)
+	Report func(install.Event)
+}
+
+// Installed is what became of the lock file.
+type Installed struct {
+	// Written tells that the lock file was written, Fresh that there was none before.
+	Written, Fresh bool
+}
+
+// InstallProviders installs what the configuration and a state require, and writes the lock file.
+func (e *Estate) InstallProviders(ctx context.Context, tree *config.Tree, prior *state.State, how InstallOptions) (Installed, diag.List) {
+	o, diags := e.ChangingOptions(tree, e.succeeded(tree, prior))
+	if diags = diags.Append(conflicting(o.Required)); diags.HasErrors() {
+		return Installed{}, diags
+	}
+	o.Upgrade, o.Methods = how.Upgrade, install.Directories(how.Dirs)
+	if err := e.rememberPluginDirs(how.Dirs); err != nil {
+		return Installed{}, diags.Append(diag.New(diag.Error, "Error saving -plugin-dir values", err.Error()+".", nil))
+	}
+	how.Begin(len(o.Required) > 0)
+	var incomplete []string // those that the lock file has checksums of for this platform alone
+	o.Report = func(event install.Event) {
+		if event.Kind == install.Installed && event.Incomplete {
+			incomplete = append(incomplete, event.Provider.Display())
+		}
+		how.Report(event)
+	}
+	o.Inferred = func(p addr.Provider) diag.List { return inferred(tree, p) }
+	locks, more := install.Install(ctx, o)
+	diags = diags.Append(more)
+	if w := overridesWarning(o.CLI, "Leave init out while overrides are in effect: they do not need it. It installs the released versions, and fails when there are none."); w != nil {
+		diags = diags.Append(w)
+	}
+	if diags.HasErrors() {
+		return Installed{}, diags
+	}
+	out, more := e.writeLocks(o.Locks, locks, how.ReadOnly)
+	if diags = diags.Append(more); out.Written {
+		diags = diags.Append(incompleteLocks(incomplete, o.Platform))
+	}
+	return out, diags
+}
+
+// writeLocks writes the selections when they changed.
+func (e *Estate) writeLocks(old, now *lock.Locks, readOnly bool) (Installed, diag.List) {
+	switch {
+	case string(old.Encode()) == string(now.Encode()) || len(now.Providers) == 0 && !exists(e.LockFile()):
+		return Installed{}, nil
+	case readOnly && !slices.Equal(old.Sorted(), now.Sorted()):
+		return Installed{}, diag.Errors("Provider dependency changes detected",
+			"The configuration requires other providers than the lock file has, and with -lockfile=readonly it may not change. To record the requirements, run init without that option.", nil)
+	case readOnly:
+		return Installed{}, diag.List{diag.New(diag.Warning, "Provider lock file not updated",
+			"The lock file lacks something that is known now, and with -lockfile=readonly it may not change. To record it, run init without that option.", nil)}
+	}
+	if err := now.Write(e.LockFile()); err != nil {
+		return Installed{}, diag.Errors("Failed to save dependency lock file", err.Error()+".", nil)
+	}
+	return Installed{Written: true, Fresh: len(old.Providers) == 0}, nil
+}
+
+// incompleteLocks warns about new selections whose hashes were computed here: they hold for this platform alone.
+func incompleteLocks(names []string, platform string) diag.List {
+	if names == nil {
+		return nil
+	}
+	slices.Sort(names)
+	return diag.List{diag.New(diag.Warning, "Incomplete lock file information for providers", fmt.Sprintf(
+		"Where these packages came from nobody vouches for their checksums, so those were computed here:\n  - %s\n\nThe lock file holds checksums for %s alone, and init will fail on other platforms. To add those of another platform, run:\n  "+diag.Program()+" providers lock -platform=OS_ARCH",
+		strings.Join(names, "\n  - "), platform), nil)}
+}
+
+// rememberPluginDirs writes the directories of -plugin-dir down, in the file and the form of OpenTofu, where other programs
+// find them. A single empty directory removes the file. The next init does not read it, as with OpenTofu.
+func (e *Estate) rememberPluginDirs(dirs []string) error {
+	if len(dirs) == 0 {
+		return nil
+	}
+	name := filepath.Join(e.dataDir(), "plugin_path")
+	if len(dirs) == 1 && dirs[0] == "" {
+		if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	text, err := json.MarshalIndent(dirs, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(name, text, 0o644)
+}
+
+// inferred warns that a provider was only guessed.
+func inferred(tree *config.Tree, p addr.Provider) diag.List {
+	r := tree.Inferred(p)
+	if r == nil {
+		return nil
+	}
+	return diag.List{diag.New(diag.Warning, "Automatically-inferred provider dependency", fmt.Sprintf(
+		"The type of %s begins with %q, and the module does not say in required_providers which provider that is, so %s was taken for it.\n\nEither name the right provider there, or in the argument \"provider\" of the resource; or its type has another name.",
+		r.Addr, r.Provider.Name, p.Display()), &r.Range)}
+}
+
+// conflicting warns about providers of one name from several registries, and complains about those of state files so
+// old that they name no namespace.
+func conflicting(required map[addr.Provider][]string) diag.List {
+	var diags diag.List
+	byType := map[string][]string{}
+	for _, p := range slices.SortedFunc(maps.Keys(required), CompareProviders) {
+		if p.Namespace == "hashicorp" || p.Namespace == "opentofu" {
+			byType[p.Type] = append(byType[p.Type], p.Display())
+		}
+		if p.Namespace == "-" {
+			diags = diags.Append(diag.New(diag.Error, "Invalid legacy provider address", fmt.Sprintf(
+				"The configuration or the state refers to the provider %q without a namespace, as Terraform did before version 0.13. Go through the steps to that version first.", p.Type), nil))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(byType)) {
+		if len(byType[name]) > 1 {
+			diags = diags.Append(diag.New(diag.Warning, "Potential provider misconfiguration", fmt.Sprintf(
+				"There are several providers of the type %s (%s), which may be a mistake: a module that says nothing in required_providers means the one of the namespace hashicorp.", name, strings.Join(byType[name], ", ")), nil))
+		}
+	}
+	return diags
+}
+
+// CompareProviders orders providers by their addresses.
+func CompareProviders(a, b addr.Provider) int { return strings.Compare(a.String(), b.String()) }

@@ -1,0 +1,125 @@
+package estate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+// Runs is a store that was opened to look at its runs. Close it.
+type Runs struct{ store *openedStore }
+
+// OpenRuns opens the store for its runs: own has it for this process alone, else what was last committed is read. Runs
+// have the configuration that they were planned with, so one in the directory that cannot be read keeps nobody from them,
+// unless it is what says how the store is encrypted.
+func (e *Estate) OpenRuns(ctx context.Context, vars Variables, own bool) (*Runs, diag.List) {
+	_, broken := e.ownEncryption(ctx, vars)
+	if broken.HasErrors() {
+		if _, diags := e.encryption(ctx, nil); diags.HasErrors() {
+			return nil, broken.Append(diags)
+		}
+		defer func() { e.sealing = nil }() // whoever loads the run's own configuration finds it there
+	}
+	as := reads
+	if own {
+		as = writes
+	}
+	store, diags := e.openStore(ctx, e.home(StateOptions{}), e.lockInfo(""), as, 0)
+	if diags.HasErrors() {
+		if broken.HasErrors() && HeldBy(diags) == nil {
+			return nil, broken.Append(diags)
+		}
+		return nil, diags
+	}
+	return &Runs{store}, diags
+}
+
+// Journal is the store.
+func (r *Runs) Journal() journal.Store { return r.store }
+
+// Running tells whether a process carries a run out. The journal says that a run is running until its end is recorded;
+// when no process has the store open, nobody carries it on.
+func (r *Runs) Running(run journal.Run) bool {
+	return run.Status == journal.Running && r.store.elsewhere
+}
+
+// Close closes the store.
+func (r *Runs) Close() diag.List { return r.store.close() }
+
+// FindRun reads a run that did not end, and its plan. An empty name means the last one. The problems are HeldBy another
+// process when that carries runs out.
+func (e *Estate) FindRun(ctx context.Context, name string, vars Variables) (r journal.Run, saved *planfile.Saved, diags diag.List) {
+	opened, diags := e.OpenRuns(ctx, vars, true)
+	if diags.HasErrors() {
+		return r, nil, diags
+	}
+	store := opened.store
+	defer func() { diags = diags.Append(store.close()) }()
+	runs, err := store.Runs(ctx, e.Workspace())
+	if err != nil {
+		return r, nil, diag.Errors("Failed to read the runs", err.Error()+".", nil)
+	}
+	if name == "" {
+		open := slices.IndexFunc(runs, func(r journal.Run) bool { return !r.Over() })
+		if open < 0 {
+			return r, nil, diag.Errors("Nothing to resume", "Every run in this workspace has ended. See: "+diag.Program()+" runs list", nil)
+		}
+		name = runs[open].ID
+	}
+	r, text, err := store.RunPlan(ctx, name)
+	switch {
+	case errors.Is(err, journal.ErrNoRun):
+		return r, nil, diag.Errors("No such run", fmt.Sprintf("There is no run %q in the store of this directory. See: "+diag.Program()+" runs list", name), nil)
+	case err != nil:
+		return r, nil, diag.Errors("Failed to read the run", err.Error()+".", nil)
+	case r.Workspace != e.Workspace():
+		return r, nil, diag.Errors("The run is of another workspace", fmt.Sprintf("The run %s belongs to the workspace %q, and %q is selected now.", r.ID, r.Workspace, e.Workspace()), nil)
+	}
+	if diags := operation.Resumable(runs, r.ID); diags.HasErrors() {
+		return r, nil, diags // it is asked again under the lock; nothing has to be started to say so now
+	}
+	saved, diags = recordedPlan(r, text)
+	return r, saved, diags
+}
+
+// recordedPlan reads the plan that the journal keeps of a run.
+func recordedPlan(r journal.Run, text []byte) (*planfile.Saved, diag.List) {
+	saved, err := planfile.DecodeRecorded(text)
+	var version *planfile.VersionError
+	switch {
+	case errors.As(err, &version):
+		with := "the version of Millipede that began it"
+		if version.Engine != "" {
+			with = "Millipede " + version.Engine
+		}
+		return nil, diag.Errors("The run is of another version of Millipede", fmt.Sprintf(
+			"The plan of the run %s (%s, begun %s) cannot be read: %s. Only the plan says what the operations of the run are about, so this version can neither resume nor end it. Use %s for that:\n  %s runs cancel %s",
+			r.ID, r.Command, r.Started.Format("2006-01-02 15:04:05 -0700"), err, with, diag.Program(), r.ID), nil)
+	case err != nil:
+		return nil, diag.Errors("Failed to read the run's plan", err.Error()+".", nil)
+	}
+	return &saved, nil
+}
+
+// NotResumable says what can be done with a run whose plan was read from an older format: to carry such a plan on, the
+// version that made it is needed.
+func NotResumable(r journal.Run, saved *planfile.Saved) diag.List {
+	if !saved.Older {
+		return nil
+	}
+	return diag.Errors("The run cannot be resumed", fmt.Sprintf(
+		"An older version of Millipede began the run %s, in a format of plans that this version does not carry on. It can end the run: it takes the results that wait, awaits what is still under way, and notes what is in doubt. A new plan does the rest.\n  %s runs cancel %s",
+		r.ID, diag.Program(), r.ID), nil)
+}
+
+// Coordinator is the name of the coordinator that owns the store of the selected workspace.
+func (e *Estate) Coordinator() (string, error) {
+	name, _, err := readIdentity(e.home(StateOptions{}).Identity())
+	return name, err
+}

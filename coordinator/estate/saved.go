@@ -1,0 +1,221 @@
+package estate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/encryption"
+	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/state/tfstate"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// ErrPlanEncrypted means that there is no configuration to decrypt a plan file with.
+var ErrPlanEncrypted = errors.New("the given plan file is encrypted and requires a valid encryption configuration to decrypt")
+
+// decodePlan reads the bytes of a plan file, encrypted or not. Besides those of planfile.Decode there are errors about encryption.
+func decodePlan(ctx context.Context, t *encryption.Target, data []byte) (*planfile.Saved, error) {
+	if t == nil && encryption.IsEncrypted(data) {
+		return nil, ErrPlanEncrypted
+	}
+	plain, _, err := t.Open(ctx, data, func() error {
+		_, err := planfile.Decode(data)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	saved, err := planfile.Decode(plain)
+	return &saved, err
+}
+
+// OpenPlan reads a saved plan. A file that is no plan gives an error that says so.
+func (e *Estate) OpenPlan(ctx context.Context, name string, vars Variables) (*planfile.Saved, diag.List) {
+	enc, diags := e.ownEncryption(ctx, vars)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	var saved *planfile.Saved
+	data, err := bounds.ReadFile(e.path(name), bounds.State)
+	if err == nil {
+		saved, err = decodePlan(ctx, enc.Plan(), data)
+	}
+	var version *planfile.VersionError
+	detail := ""
+	switch {
+	case err == nil:
+		return saved, diags
+	case errors.Is(err, planfile.ErrNoPlan):
+		detail = fmt.Sprintf("The file %s is not a saved plan of Millipede. Plans of other engines, and plans in JSON, cannot be applied; make one with plan -out=FILE.", name)
+	case errors.As(err, &version):
+		detail = anotherFormat(version)
+	default:
+		detail = err.Error() + "."
+	}
+	return nil, diags.Append(diag.New(diag.Error, fmt.Sprintf("Failed to load %q as a plan file", filepath.Base(name)), detail, nil))
+}
+
+// anotherFormat says what can be done with a saved plan that another version of Millipede made.
+func anotherFormat(e *planfile.VersionError) string {
+	with := "the version that made it"
+	if e.Engine != "" {
+		with = "Millipede " + e.Engine
+	}
+	return fmt.Sprintf("This version cannot use the file: %s. Make the plan again with plan -out=FILE, or use %s.", e, with)
+}
+
+// WritePlan saves a plan.
+func (e *Estate) WritePlan(ctx context.Context, name string, saved planfile.Saved) error {
+	data, err := planfile.Encode(saved)
+	if err == nil {
+		data, err = e.sealing.Plan().Seal(ctx, data)
+	}
+	if err != nil {
+		return err
+	}
+	return planfile.Write(e.path(name), data)
+}
+
+// ReadFile reads a file that holds either a saved plan or a state; the other one is nil.
+func (e *Estate) ReadFile(ctx context.Context, name string, vars Variables) (*planfile.Saved, *state.State, diag.List) {
+	const failed = "Failed to read the given file as a state or plan file"
+	enc, diags := e.ownEncryption(ctx, vars)
+	if diags.HasErrors() {
+		return nil, nil, diags
+	}
+	text, err := bounds.ReadFile(e.path(name), bounds.State)
+	if err != nil {
+		return nil, nil, diag.Errors(failed, fmt.Sprintf("Reading it: %s.", err), nil)
+	}
+	saved, noPlan := decodePlan(ctx, enc.Plan(), text)
+	if noPlan == nil {
+		return saved, nil, diags
+	}
+	if version := (*planfile.VersionError)(nil); errors.As(noPlan, &version) {
+		return nil, nil, diag.Errors(failed, anotherFormat(version), nil)
+	}
+	plain, _, err := snapshot.Open(ctx, enc.State(), text)
+	var st *state.State
+	if err == nil {
+		var problems diag.List
+		st, problems = tfstate.Parse(plain)
+		switch err = problems.Err(); {
+		case err == nil && st == nil:
+			err = errors.New("the file is empty")
+		case err == nil:
+			return nil, st, diags
+		}
+	}
+	if errors.Is(noPlan, ErrPlanEncrypted) {
+		return nil, nil, diag.Errors("Couldn't show local plan", fmt.Sprintf("As a plan: %s.\n\nAs a state: %s.", noPlan, err), nil)
+	}
+	return nil, nil, diag.Errors(failed, fmt.Sprintf("As a state: %s.\n\nAs a plan: %s.", err, noPlan), nil)
+}
+
+// Stale tells why a saved plan cannot be applied to the state any more.
+func Stale(p *plan.Plan, s *state.State, workspace string) diag.List {
+	switch {
+	case p.Errored:
+		return diag.Errors("Cannot apply incomplete plan", "The plan was saved although planning had failed, to be looked at; it cannot be applied.", nil)
+	case p.BaseLineage != s.Lineage && p.BaseLineage != "":
+		return diag.Errors("Saved plan does not match the given state", "The plan was made for a state of another lineage, so it has nothing to do with the state that is here now.", nil)
+	case p.BaseSerial != s.Serial:
+		return diag.Errors("Saved plan is stale", "The state was changed by another operation after the plan was made, so the plan cannot be applied any more. Make a new one.", nil)
+	case p.Workspace != workspace:
+		return diag.Errors("Saved plan is for another workspace", fmt.Sprintf("The plan was made in the workspace %q, and %q is selected now.", p.Workspace, workspace), nil)
+	}
+	return nil
+}
+
+// savedFiles is the file system of a configuration that was saved with a plan; it implements config.FS.
+type savedFiles planfile.Config
+
+// ReadFile implements config.FS.
+func (s savedFiles) ReadFile(name string) ([]byte, error) {
+	if text, ok := s.Files[filepath.Clean(name)]; ok {
+		return text, nil
+	}
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+}
+
+// ReadDir implements config.FS.
+func (s savedFiles) ReadDir(name string) ([]fs.DirEntry, error) {
+	dir := filepath.Clean(name)
+	var out []fs.DirEntry
+	for file := range s.Files {
+		if filepath.Dir(filepath.Clean(file)) == dir {
+			out = append(out, savedFile(filepath.Base(file)))
+		}
+	}
+	if out == nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	slices.SortFunc(out, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return out, nil
+}
+
+// savedFile is the entry of a saved file.
+type savedFile string
+
+func (f savedFile) Name() string               { return string(f) }
+func (savedFile) IsDir() bool                  { return false }
+func (savedFile) Type() fs.FileMode            { return 0 }
+func (f savedFile) Info() (fs.FileInfo, error) { return savedInfo{f}, nil }
+
+type savedInfo struct{ savedFile }
+
+func (savedInfo) Size() int64        { return 0 }
+func (savedInfo) Mode() fs.FileMode  { return 0o400 }
+func (savedInfo) ModTime() time.Time { return time.Time{} }
+func (savedInfo) Sys() any           { return nil }
+
+// savedVariable answers what early evaluation asks for with the values that the plan was made with.
+func savedVariable(p *plan.Plan) func(*config.Variable) (cty.Value, diag.List) {
+	return func(v *config.Variable) (cty.Value, diag.List) {
+		return p.Variables[v.Name].Value, nil
+	}
+}
+
+// savedInputs returns the variables that a plan was made with. Those that are given now must agree with them;
+// ephemeral ones, which no plan holds, must be given again.
+func savedInputs(p *plan.Plan, c *Configuration) (map[string]values.Input, diag.List) {
+	given, diags := c.Given.Given(c.Tree.Root.Module.Variables)
+	out := map[string]values.Input{}
+	for name, declared := range c.Tree.Root.Module.Variables {
+		planned := p.Variables[name]
+		now, isGiven := given[name]
+		if planned.Ephemeral && isGiven {
+			out[name] = values.Input{Value: now.Value}
+			continue
+		}
+		if planned.Ephemeral && planned.Value == cty.NilVal {
+			diags = diags.Append(diag.New(diag.Error, "No value for required variable",
+				fmt.Sprintf("The variable %q is ephemeral, so the saved plan does not hold its value: give it again, with -var, -var-file or the environment.", name), declared.Range.Ptr()))
+			continue
+		}
+		out[name] = values.Input{Value: planned.Value}
+		if !isGiven || planned.Value == cty.NilVal {
+			continue
+		}
+		a, d1 := declared.Convert(name, now)
+		b, d2 := declared.Convert(name, config.VariableValue{Value: planned.Value, Source: now.Source})
+		if d1.HasErrors() || d2.HasErrors() || !a.RawEquals(b) {
+			diags = diags.Append(diag.New(diag.Error, "Mismatch between input and plan variable value",
+				fmt.Sprintf("The value of the variable %q differs from the one that the plan was made with. A saved plan is applied with its own values; leave the variable out, or make a new plan.", name), declared.Range.Ptr()))
+		}
+	}
+	return out, diags
+}

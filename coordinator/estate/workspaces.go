@@ -1,0 +1,232 @@
+package estate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+// Workspaces are the workspaces of an estate: their homes, and the backend that other engines see.
+type Workspaces struct {
+	// Names are all of them, the default one first.
+	Names []string
+
+	estate  *Estate
+	backend snapshot.Backend
+}
+
+// Workspaces lists the workspaces. No store is opened for that, so nobody who works on the state of one is in the way.
+// root says where the states are; nil where there is no configuration.
+func (e *Estate) Workspaces(ctx context.Context, root *config.Node) (*Workspaces, diag.List) {
+	backend, diags := e.OpenBackend(ctx, root, StateOptions{})
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	w := &Workspaces{estate: e, backend: backend}
+	if err := w.list(ctx); err != nil {
+		return nil, diags.Append(diag.New(diag.Error, "Failed to list the workspaces", err.Error()+".", nil))
+	}
+	return w, diags
+}
+
+// list collects the workspaces that the backend has, because one that another program has deleted there is gone. Where
+// the backend forgets them with the process, they are those that have a home here.
+func (w *Workspaces) list(ctx context.Context) error {
+	theirs, err := w.backend.Workspaces(ctx)
+	if err != nil {
+		return err
+	}
+	var ours []string
+	if w.backend.Describe(journal.DefaultWorkspace).Volatile {
+		if ours, err = w.estate.ownWorkspaces(ctx); err != nil {
+			return err
+		}
+	}
+	all := slices.Concat(ours, theirs)
+	slices.SortFunc(all, func(a, b string) int {
+		switch {
+		case a == b:
+			return 0
+		case a == journal.DefaultWorkspace:
+			return -1
+		case b == journal.DefaultWorkspace:
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	w.Names = slices.Compact(all)
+	return nil
+}
+
+// ownWorkspaces lists the workspaces that have a store here, and the default one, which always exists.
+func (e *Estate) ownWorkspaces(ctx context.Context) ([]string, error) {
+	d := e.Directory()
+	if _, is := d.Former(); is {
+		store, diags := e.openStore(ctx, d.Workspace(journal.DefaultWorkspace), e.lockInfo("workspace"), reads, 0)
+		if diags.HasErrors() {
+			return nil, diags.Err()
+		}
+		names, err := store.Workspaces(ctx)
+		return names, errors.Join(err, store.close().Err())
+	}
+	names, err := d.Workspaces()
+	return append(names, journal.DefaultWorkspace), err
+}
+
+// openWorkspace opens the store of a workspace that need not be the selected one, nor be there yet, and takes no lock.
+func (e *Estate) openWorkspace(ctx context.Context, name string, b snapshot.Backend, operation string, timeout time.Duration) (*Opened, diag.List) {
+	info := e.lockInfo(operation)
+	store, diags := e.openStore(ctx, e.Directory().Workspace(name), info, writes, timeout)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	return &Opened{
+		estate: e, store: store, Workspace: name, backend: b, info: info,
+		sync: &snapshot.Sync{Store: store, Backend: b, Version: e.EngineVersion},
+	}, diags
+}
+
+// Create makes a workspace and selects it. initial is its state; nil for an empty one.
+func (w *Workspaces) Create(ctx context.Context, name string, initial *state.State, o StateOptions) diag.List {
+	fail := func(err error) diag.List {
+		return diag.Errors(fmt.Sprintf("Failed to create the workspace %q", name), err.Error()+".", nil)
+	}
+	at, diags := w.estate.openWorkspace(ctx, name, w.backend, "workspace-new", o.LockTimeout)
+	if diags.HasErrors() {
+		return diags
+	}
+	err := at.ensureWorkspace(ctx)
+	if err == nil {
+		if err = w.backend.Create(ctx, name); err != nil {
+			err = errors.Join(err, at.store.home.Remove())
+		}
+	}
+	if err != nil {
+		return diags.Append(fail(err), at.Close(ctx))
+	}
+	if initial != nil {
+		diags = diags.Append(at.begin(ctx, initial, o))
+	}
+	if diags = diags.Append(at.Close(ctx)); diags.HasErrors() {
+		return diags
+	}
+	if err := w.estate.SelectWorkspace(name); err != nil {
+		return fail(err)
+	}
+	return diags
+}
+
+// begin gives a new workspace its first state.
+func (s *Opened) begin(ctx context.Context, initial *state.State, o StateOptions) diag.List {
+	if o.Lock {
+		if diags := s.lock(ctx, o.LockTimeout); diags.HasErrors() {
+			return diags
+		}
+	}
+	return s.Replace(ctx, initial, "workspace new")
+}
+
+// SelectWorkspace remembers which workspace is selected.
+func (e *Estate) SelectWorkspace(name string) error {
+	if err := os.MkdirAll(e.dataDir(), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(e.dataDir(), "environment"), []byte(name), 0o644)
+}
+
+// Delete deletes a workspace, under its lock. One with objects is deleted only with force; what is left of them is a
+// warning then.
+func (w *Workspaces) Delete(ctx context.Context, name string, force bool, o StateOptions) diag.List {
+	at, diags := w.estate.openWorkspace(ctx, name, w.backend, "workspace-delete", o.LockTimeout)
+	if diags.HasErrors() {
+		return diags
+	}
+	return diags.Append(w.deleteOpened(ctx, at, name, force, o), at.Close(ctx))
+}
+
+func (w *Workspaces) deleteOpened(ctx context.Context, at *Opened, name string, force bool, o StateOptions) diag.List {
+	if err := at.ensureWorkspace(ctx); err != nil {
+		return diag.List{}.Append(err)
+	}
+	if _, err := at.sync.Pull(ctx, name, ""); err != nil {
+		return w.estate.unreadable(err, false)
+	}
+	if o.Lock {
+		if diags := at.lock(ctx, o.LockTimeout); diags.HasErrors() {
+			return diags
+		}
+	}
+	st, diags := at.Load(ctx)
+	if diags.HasErrors() {
+		return diags.Append(at.unlock(ctx))
+	}
+	managed := managedInstances(st)
+	if len(managed) > 0 && !force {
+		return diags.Append(diag.New(diag.Error, "Workspace is not empty", fmt.Sprintf(
+			"These resource instances are in the state of the workspace %q:%s\n\nWithout it nobody would know of them, and they would have to be destroyed by hand. Destroy them with Millipede first, or give -force to forget them.",
+			name, strings.Join(managed, "")), nil), at.unlock(ctx))
+	}
+	if diags = diags.Append(at.unlock(ctx)); diags.HasErrors() {
+		return diags
+	}
+	if name == journal.DefaultWorkspace {
+		return diags.Append(diag.New(diag.Error, "The default workspace cannot be deleted", "It always exists.", nil))
+	}
+	// The backend first: a workspace that only has a home is seen, and can be deleted again.
+	if err := errors.Join(w.backend.Delete(ctx, name), at.store.home.Remove()); err != nil {
+		return diags.Append(diag.New(diag.Error, "Failed to delete the workspace", err.Error()+".", nil))
+	}
+	if len(managed) > 0 {
+		diags = diags.Append(diag.New(diag.Warning, fmt.Sprintf("%q was non-empty", name),
+			"These resource instances go on to exist, and are in no state any more:"+strings.Join(managed, ""), nil))
+	}
+	return diags
+}
+
+// managedInstances lists what a state manages, a line each.
+func managedInstances(st *state.State) []string {
+	var out []string
+	for _, at := range st.Addrs() {
+		if at.Resource.Mode == addr.Managed {
+			out = append(out, "\n  - "+at.String())
+		}
+	}
+	return out
+}
+
+// Replace puts a whole state in the place of the one of the workspace, and writes the snapshot.
+func (s *Opened) Replace(ctx context.Context, st *state.State, cause string) diag.List {
+	if err := s.store.Replace(ctx, s.Workspace, s.LockID, st, cause); err != nil {
+		return diag.Errors("Failed to save state", err.Error()+".", nil)
+	}
+	return s.Push(ctx)
+}
+
+// Unlock releases a lock in the store and in the backend. It is enough that one of them had it.
+func (e *Estate) Unlock(ctx context.Context, backend snapshot.Backend, id string) diag.List {
+	store, diags := e.openStore(ctx, e.home(StateOptions{}), e.lockInfo("force-unlock"), writes, 0)
+	if diags.HasErrors() {
+		return diags
+	}
+	inStore := store.Unlock(ctx, e.Workspace(), id)
+	inBackend := backend.Unlock(ctx, e.Workspace(), id)
+	switch {
+	case inStore != nil && !errors.Is(inStore, journal.ErrLockID) && !errors.Is(inStore, journal.ErrNoWorkspace):
+		diags = diag.Errors(fmt.Sprintf("Failed to unlock state: %s", inStore), "", nil)
+	case inBackend != nil && (inStore != nil || !errors.Is(inBackend, snapshot.ErrNotLocked)):
+		diags = diag.Errors(fmt.Sprintf("Failed to unlock state: %s", inBackend), "", nil)
+	}
+	return diags.Append(store.close())
+}
