@@ -1,0 +1,202 @@
+package values
+
+import (
+	"testing"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/marks"
+)
+
+// What is expected here is what OpenTofu documents of input variables (language/values/variables).
+func TestARootVariableHasTheGivenValueInItsType(t *testing.T) {
+	object := `type = object({ name = string, size = optional(number, 3) })`
+	for sentence, c := range map[string]struct {
+		declared string
+		given    cty.Value
+		want     cty.Value
+		says     string
+	}{
+		"the default where nothing is given":         {`default = "d"`, cty.NilVal, cty.StringVal("d"), ""},
+		"a number for a string is converted":         {`type = string`, cty.NumberIntVal(7), cty.StringVal("7"), ""},
+		"text that is a number is one":               {`type = number`, cty.StringVal("7"), cty.NumberIntVal(7), ""},
+		"text that is none is refused":               {`type = number`, cty.StringVal("x"), cty.DynamicVal, "a number is required"},
+		"the way it was given is named":              {`type = number`, cty.StringVal("x"), cty.DynamicVal, `set using -var="x=..."`},
+		"null stays where the variable is nullable":  {"type = string\n default = \"d\"", cty.NullVal(cty.String), cty.NullVal(cty.String), ""},
+		"null is the default where it is not":        {"type = string\n default = \"d\"\n nullable = false", cty.NullVal(cty.String), cty.StringVal("d"), ""},
+		"null is refused where there is no default":  {"type = string\n nullable = false", cty.NullVal(cty.String), cty.DynamicVal, "cannot be null"},
+		"a value is required without a default":      {`type = string`, cty.NilVal, cty.DynamicVal, "No value for required variable"},
+		"a tuple is a list":                          {`type = list(string)`, cty.TupleVal([]cty.Value{cty.StringVal("a"), cty.True}), cty.ListVal([]cty.Value{cty.StringVal("a"), cty.StringVal("true")}), ""},
+		"a set drops what is there twice":            {`type = set(string)`, cty.TupleVal([]cty.Value{cty.StringVal("a"), cty.StringVal("a")}), cty.SetVal([]cty.Value{cty.StringVal("a")}), ""},
+		"a missing optional attribute has a default": {object, cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal("n")}), cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal("n"), "size": cty.NumberIntVal(3)}), ""},
+		"an attribute that does not fit is named":    {object, cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal("n"), "size": cty.StringVal("x")}), cty.NilVal, "attribute size: a number is required"},
+		"a sensitive variable is marked":             {"type = string\n sensitive = true", cty.StringVal("s"), cty.StringVal("s").Mark(marks.Sensitive), ""},
+		"an ephemeral variable is marked":            {"type = string\n ephemeral = true", cty.StringVal("s"), cty.StringVal("s").Mark(marks.Ephemeral), ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := store(t, Planning, map[string]Input{"x": given(c.given)}, "variable \"x\" {\n"+c.declared+"\n}\n")
+			got, diags := s.Root().VariableValue("x")
+			says(t, diags, c.says)
+			if c.want != cty.NilVal && !got.RawEquals(c.want) {
+				t.Errorf("got %#v, want %#v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestARootVariableIsUnknownInValidationAndWhereTheConsoleHasNone(t *testing.T) {
+	const text = `variable "x" { type = number }`
+	for _, phase := range []Phase{Validating, Evaluating} {
+		is(t, store(t, phase, nil, text).Root(), "var.x", cty.UnknownVal(cty.Number))
+	}
+	if v, diags := store(t, Planning, nil, text).Root().VariableValue("nosuch"); len(diags) > 0 || v.IsKnown() {
+		t.Error("a variable that is not declared has a value; who refers to it says that it is not there")
+	}
+}
+
+func TestAVariableOfACalledModuleHasTheValueOfItsArgument(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		declared, argument string
+		want               cty.Value
+		says               string
+	}{
+		"converted":                       {`type = string`, "x = 7", cty.StringVal("7"), ""},
+		"its default without one":         {`default = "d"`, "", cty.StringVal("d"), ""},
+		"a deprecated one warns":          {"default = 1\n deprecated = \"use y\"", "x = 2", cty.NumberIntVal(2), "Its author says:\nuse y"},
+		"a deprecated one that is unused": {"default = 1\n deprecated = \"use y\"", "", cty.NumberIntVal(1), ""},
+		"what cannot be evaluated":        {`type = string`, "x = nosuch.thing.id", cty.DynamicVal, "Reference to undeclared resource"},
+		"what does not fit":               {`type = number`, `x = "x"`, cty.DynamicVal, "is not suitable for module.child.var.x"},
+		"an ephemeral value must be let in": {`type = string`, "x = var.e", cty.DynamicVal,
+			"Variable does not allow ephemeral value"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := store(t, Planning, map[string]Input{"e": given(cty.StringVal("e"))},
+				"variable \"e\" {\n type = string\n ephemeral = true\n}\nmodule \"child\" {\n source = \"./child\"\n"+c.argument+"\n}\n",
+				"variable \"x\" {\n"+c.declared+"\n}\n")
+			got, diags := s.Instances(addr.ModuleOf("child"))[0].VariableValue("x")
+			if c.says == "" && len(diags) > 0 {
+				t.Error(diags)
+			}
+			says(t, diags, c.says)
+			if !got.RawEquals(c.want) {
+				t.Errorf("got %#v, want %#v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestValidationsOfAVariableEndWithTheFirstThatDoesNotHold(t *testing.T) {
+	s := store(t, Planning, map[string]Input{"x": given(cty.NumberIntVal(5))}, `
+variable "x" {
+  validation {
+    condition     = var.x > 1
+    error_message = "too small"
+  }
+  validation {
+    condition     = var.x > 10
+    error_message = "still too small"
+  }
+  validation {
+    condition     = var.x > 100
+    error_message = "far too small"
+  }
+}`)
+	c := s.Root().CheckVariable(s.Root().Node.Module.Variables["x"])
+	if c.Address != "var.x" || len(c.Failures) != 1 || c.Failures[0] != "still too small" || !c.Diags.HasErrors() {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func TestALocalValueThatRefersToItselfIsAnError(t *testing.T) {
+	s := store(t, Planning, nil, "locals {\n a = local.a\n b = 2\n c = local.b + 1\n}\n")
+	_, diags := s.Root().LocalValue("a")
+	says(t, diags, "local.a refers to itself")
+	is(t, s.Root(), "local.c", cty.NumberIntVal(3))
+	is(t, s.Root(), "[terraform.workspace, path.cwd, path.module, path.root]", cty.TupleVal([]cty.Value{
+		cty.StringVal("w"), cty.StringVal("/cwd"), cty.StringVal("."), cty.StringVal("."),
+	}))
+}
+
+func TestAMisspelledNameIsAnErrorThatNamesTheLikeOne(t *testing.T) {
+	s := store(t, Planning, nil, `
+variable "length" { default = 1 }
+locals { width = 2 }
+module "child" { source = "./child" }
+`, "")
+	for expression, want := range map[string]string{
+		"var.lenght":   "length",
+		"local.witdh":  "width",
+		"module.chlid": "child",
+	} {
+		_, diags := evaluate(t, s.Root(), expression)
+		if !diags.HasErrors() {
+			t.Errorf("%s is no error", expression)
+			continue
+		}
+		says(t, diags, want)
+	}
+}
+
+func TestOutputs(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		output, says string
+		want         cty.Value
+	}{
+		"a value":                        {`value = 1`, "", cty.NumberIntVal(1)},
+		"a sensitive one that says so":   {"value = sensitive(1)\n sensitive = true", "", cty.NumberIntVal(1).Mark(marks.Sensitive)},
+		"a sensitive one that does not":  {`value = sensitive(1)`, "Output refers to sensitive values", cty.DynamicVal},
+		"an ephemeral value":             {`value = var.e`, "Output does not allow ephemeral value", cty.DynamicVal},
+		"an ephemeral root output":       {"value = 1\n ephemeral = true", "cannot be ephemeral", cty.DynamicVal},
+		"a value that is not to be made": {`value = nosuch.thing`, "Reference to undeclared resource", cty.DynamicVal},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := store(t, Planning, map[string]Input{"e": given(cty.StringVal("e"))},
+				"variable \"e\" {\n type = string\n ephemeral = true\n}\noutput \"o\" {\n"+c.output+"\n}\n")
+			got, diags := s.Root().EvalOutput("o")
+			says(t, diags, c.says)
+			if !got.RawEquals(c.want) {
+				t.Errorf("got %#v, want %#v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestOutputsOfAModuleCarryTheirMarksToTheCaller(t *testing.T) {
+	s := store(t, Planning, nil, `module "child" { source = "./child" }`, `
+output "e" {
+  value     = "e"
+  ephemeral = true
+}
+output "d" {
+  value      = "d"
+  deprecated = "use e"
+}
+output "s" {
+  value     = "s"
+  sensitive = true
+}`)
+	child := s.Instances(addr.ModuleOf("child"))[0]
+	is(t, s.Root(), "module.child.s", cty.DynamicVal) // nobody has evaluated it yet
+	for _, name := range []string{"e", "d", "s"} {
+		_, diags := child.EvalOutput(name)
+		says(t, diags, "")
+	}
+	is(t, s.Root(), "module.child.s", cty.StringVal("s").Mark(marks.Sensitive))
+	is(t, s.Root(), "module.child.e", cty.StringVal("e").Mark(marks.Ephemeral))
+	_, diags := evaluate(t, s.Root(), "module.child.d")
+	says(t, diags, "use e")
+	child.SetOutput("s", cty.StringVal("other"))
+	is(t, s.Root(), "module.child.s", cty.StringVal("other"))
+}
+
+func TestProblemTextIsOneLineForOneProblemAndAListForMore(t *testing.T) {
+	one := diag.Errors("not found", "there is none", nil)
+	if got := ProblemText(one); got != "not found: there is none" {
+		t.Errorf("got %q", got)
+	}
+	if got := ProblemText(one.Append(diag.Errors("bad", "", nil))); got != "2 problems:\n\n- not found: there is none\n- bad" {
+		t.Errorf("got %q", got)
+	}
+}
