@@ -63,10 +63,18 @@ var lookup = schema.Schema{Block: &schema.Block{Attributes: map[string]*schema.A
 	"value": {Type: cty.String, Computed: true},
 }}}
 
+var token = schema.Schema{Block: &schema.Block{Attributes: map[string]*schema.Attribute{
+	"name":  {Type: cty.String, Required: true},
+	"value": {Type: cty.String, Computed: true},
+}}}
+
 var cloudSchemas = &provider.Schemas{
-	Provider:        schema.Schema{Block: &schema.Block{}},
+	Provider: schema.Schema{Block: &schema.Block{Attributes: map[string]*schema.Attribute{
+		"token": {Type: cty.String, Optional: true},
+	}}},
 	Managed:         map[string]schema.Schema{"fake_thing": thing},
 	Data:            map[string]schema.Schema{"fake_lookup": lookup},
+	Ephemeral:       map[string]schema.Schema{"fake_token": token},
 	ProtocolVersion: 6,
 }
 
@@ -85,7 +93,48 @@ func (c *cloud) ValidateProviderConfig(_ context.Context, v cty.Value) (cty.Valu
 	return v, nil
 }
 
-func (c *cloud) Configure(context.Context, cty.Value, string) diag.List { return nil }
+func (c *cloud) Configure(_ context.Context, config cty.Value, _ string) diag.List {
+	if v := config.GetAttr("token"); v.IsKnown() && !v.IsNull() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.log = append(c.log, "configure with "+v.AsString())
+	}
+	return nil
+}
+
+func (c *cloud) ValidateEphemeralConfig(context.Context, string, cty.Value) diag.List { return nil }
+
+// OpenEphemeral opens a token, unless its name is "locked".
+func (c *cloud) OpenEphemeral(_ context.Context, _ string, config cty.Value) (provider.Opened, diag.List) {
+	name := config.GetAttr("name").AsString()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.log = append(c.log, "open "+name)
+	if name == "locked" {
+		return provider.Opened{}, diag.Errors("refused", "it is locked", nil)
+	}
+	return provider.Opened{
+		Object: cty.ObjectVal(map[string]cty.Value{"name": config.GetAttr("name"), "value": cty.StringVal("token of " + name)}), Private: []byte(name),
+	}, nil
+}
+
+func (c *cloud) CloseEphemeral(_ context.Context, _ string, private []byte) diag.List {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.log = append(c.log, "close "+string(private))
+	return nil
+}
+
+// ImportResourceState finds an object by its ID.
+func (c *cloud) ImportResourceState(_ context.Context, r provider.ImportRequest) ([]provider.Imported, diag.List) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o, ok := c.objects[r.ID]
+	if !ok {
+		return nil, diag.Errors("not found", "there is no object of that ID", nil)
+	}
+	return []provider.Imported{{TypeName: r.TypeName, Object: o}}, nil
+}
 
 func (c *cloud) ValidateResourceConfig(context.Context, string, cty.Value) diag.List { return nil }
 

@@ -1,0 +1,496 @@
+package operation_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// reasons lists what a plan does and why, sorted.
+func reasons(p *plan.Plan) []string {
+	var out []string
+	for _, c := range p.Changes {
+		if c.Action != plan.NoOp {
+			out = append(out, strings.TrimSpace(string(c.Action)+" "+c.Addr.String()+" "+string(c.Reason)))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// checks lists the check results of a state or a plan.
+func checks(list []state.CheckResult) []string {
+	var out []string
+	for _, r := range list {
+		for _, o := range r.Objects {
+			out = append(out, r.Kind+" "+o.Address+" "+string(o.Status))
+		}
+		if len(r.Objects) == 0 {
+			out = append(out, r.Kind+" "+r.Config+" "+string(r.Status)+" as a whole")
+		}
+	}
+	return out
+}
+
+// The words are those of OpenTofu's JSON form, for what its documents say of each case.
+func TestAPlanSaysWhyItDestroysAndReplaces(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		before, after string
+		want          []string
+		destroys      plan.Mode
+	}{
+		"the block is gone": {`resource "fake_thing" "a" { name = "a" }`, ``,
+			[]string{"delete fake_thing.a delete_because_no_resource_config"}, plan.Normal},
+		"the count is smaller": {"resource \"fake_thing\" \"a\" {\n count = 2\n name = \"a\"\n}", "resource \"fake_thing\" \"a\" {\n count = 1\n name = \"a\"\n}",
+			[]string{"delete fake_thing.a[1] delete_because_count_index"}, plan.Normal},
+		"a key is gone": {"resource \"fake_thing\" \"a\" {\n for_each = toset([\"x\", \"y\"])\n name = each.key\n}", "resource \"fake_thing\" \"a\" {\n for_each = toset([\"x\"])\n name = each.key\n}",
+			[]string{`delete fake_thing.a["y"] delete_because_each_key`}, plan.Normal},
+		"count became for_each": {"resource \"fake_thing\" \"a\" {\n count = 1\n name = \"a\"\n}", "resource \"fake_thing\" \"a\" {\n for_each = toset([\"x\"])\n name = each.key\n}",
+			[]string{`create fake_thing.a["x"]`, "delete fake_thing.a[0] delete_because_wrong_repetition"}, plan.Normal},
+		"it is not enabled any more": {`resource "fake_thing" "a" { name = "a" }`, "resource \"fake_thing\" \"a\" {\n name = \"a\"\n lifecycle {\n enabled = false\n }\n}",
+			[]string{"delete fake_thing.a delete_because_enabled_false"}, plan.Normal},
+		"it moved to where nothing is": {`resource "fake_thing" "a" { name = "a" }`, "moved {\n from = fake_thing.a\n to = fake_thing.b\n}",
+			[]string{"delete fake_thing.b delete_because_no_move_target"}, plan.Normal},
+		"an argument cannot be changed": {`resource "fake_thing" "a" { name = "a" }`, `resource "fake_thing" "a" { name = "b" }`,
+			[]string{"delete-create fake_thing.a replace_because_cannot_update"}, plan.Normal},
+		"a replaced one is not to be destroyed": {"resource \"fake_thing\" \"a\" {\n name = \"a\"\n lifecycle {\n destroy = false\n }\n}", "resource \"fake_thing\" \"a\" {\n name = \"b\"\n lifecycle {\n destroy = false\n }\n}",
+			[]string{"forget-create fake_thing.a replace_because_cannot_update"}, plan.Normal},
+		"what triggers it changes": {
+			"resource \"fake_thing\" \"a\" { name = \"a\" }\nresource \"fake_thing\" \"b\" {\n name = \"b\"\n lifecycle {\n replace_triggered_by = [fake_thing.a.size]\n }\n}",
+			"resource \"fake_thing\" \"a\" {\n name = \"a\"\n size = 2\n}\nresource \"fake_thing\" \"b\" {\n name = \"b\"\n lifecycle {\n replace_triggered_by = [fake_thing.a.size]\n }\n}",
+			[]string{"delete-create fake_thing.b replace_by_triggers", "update fake_thing.a"}, plan.Normal},
+		"another attribute than what triggers it changes": {
+			"resource \"fake_thing\" \"a\" { name = \"a\" }\nresource \"fake_thing\" \"b\" {\n name = \"b\"\n lifecycle {\n replace_triggered_by = [fake_thing.a.note]\n }\n}",
+			"resource \"fake_thing\" \"a\" {\n name = \"a\"\n size = 2\n}\nresource \"fake_thing\" \"b\" {\n name = \"b\"\n lifecycle {\n replace_triggered_by = [fake_thing.a.note]\n }\n}",
+			[]string{"update fake_thing.a"}, plan.Normal},
+		"only what is sensitive changes": {`resource "fake_thing" "a" { name = "a" }`, `resource "fake_thing" "a" { name = sensitive("a") }`,
+			[]string{"update fake_thing.a"}, plan.Normal},
+		"a destroy gives no reasons": {`resource "fake_thing" "a" { name = "a" }`, `resource "fake_thing" "a" { name = "a" }`,
+			[]string{"delete fake_thing.a"}, plan.Destroy},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			e := newEstate(t)
+			e.apply(c.before)
+			e.configure(c.after)
+			p := e.plan(operation.PlanOptions{Mode: c.destroys})
+			e.equal("plan", reasons(p), c.want)
+			_, diags := e.tryApply(p)
+			e.clean(diags)
+			if left := changes(e.plan(operation.PlanOptions{})); len(left) > 0 && c.destroys == plan.Normal {
+				t.Errorf("the next plan still has %v", left)
+			}
+		})
+	}
+}
+
+func TestAReplaceOptionThatNamesAWholeResourceReplacesNothingAndWarns(t *testing.T) {
+	e := newEstate(t)
+	e.apply("resource \"fake_thing\" \"a\" {\n count = 2\n name = \"a\"\n}")
+	at, diags := addr.ParseInstance("fake_thing.a")
+	e.clean(diags)
+	planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{Replace: []addr.Instance{at}})
+	e.clean(diags)
+	if len(changes(planned.Plan)) > 0 || !says(diags, "Incompletely-matched force-replace resource instance") {
+		t.Errorf("%v: %v", changes(planned.Plan), diags)
+	}
+}
+
+// As OpenTofu documents: an ephemeral resource is opened in each phase that uses it, and closed when its users are done; nothing
+// of it is stored.
+func TestAnEphemeralObjectIsOpenWhileItsUsersNeedIt(t *testing.T) {
+	const text = `
+ephemeral "fake_token" "t" {
+  count = 2
+  name  = "t${count.index}"
+}
+provider "fake" { token = ephemeral.fake_token.t[1].value }
+ephemeral "fake_token" "inner" {
+  name     = "inner"
+  provider = fake.plain
+}
+provider "fake" { alias = "plain" }
+resource "fake_thing" "a" { name = "a" }
+`
+	open := strings.ReplaceAll(text, "ephemeral \"fake_token\" \"t\" {", "ephemeral \"fake_token\" \"t\" {\n  provider = fake.plain")
+	e := newEstate(t)
+	e.configure(open)
+	p := e.plan(operation.PlanOptions{})
+	order := func(what string, log []string, first, second string) {
+		t.Helper()
+		i, j := slices.Index(log, first), -1
+		for k, done := range log {
+			if done == second {
+				j = k
+			}
+		}
+		if i < 0 || j < 0 || i > j {
+			t.Errorf("%s: %q does not come before %q: %v", what, first, second, log)
+		}
+	}
+	log := e.cloud.done()
+	for _, name := range []string{"t0", "t1", "inner"} {
+		order("plan", log, "open "+name, "close "+name)
+	}
+	order("plan", log, "open t1", "configure with token of t1")
+	order("plan", log, "configure with token of t1", "close t1")
+	_, diags := e.tryApply(p)
+	e.clean(diags)
+	log = e.cloud.done()
+	order("apply", log, "open t1", "create a")
+	order("apply", log, "create a", "close t1")
+	for a := range e.state().Resources {
+		if a.Resource.Mode == addr.Ephemeral {
+			t.Errorf("the state holds %s", a)
+		}
+	}
+	_, diags = e.tryApply(e.plan(operation.PlanOptions{Mode: plan.Destroy}))
+	e.clean(diags)
+	log = e.cloud.done()
+	order("destroy", log, "open t1", "delete a")
+	order("destroy", log, "delete a", "close t1")
+}
+
+func TestAnEphemeralObjectThatCannotBeOpenedFailsThePlanAndOthersAreClosed(t *testing.T) {
+	e := newEstate(t)
+	e.configure(`
+ephemeral "fake_token" "good" { name = "good" }
+ephemeral "fake_token" "bad" { name = "locked" }
+resource "fake_thing" "a" { name = "a" }
+`)
+	_, diags := e.tryPlan(operation.PlanOptions{})
+	if !says(diags, "it is locked") {
+		t.Error(diags)
+	}
+	if log := e.cloud.done(); !slices.Contains(log, "close good") || slices.Contains(log, "close locked") {
+		t.Errorf("the log is %v", log)
+	}
+}
+
+func TestAnEphemeralObjectThatNeedsWhatIsNotThereYetIsOpenedInTheApply(t *testing.T) {
+	e := newEstate(t)
+	e.configure(`
+resource "fake_thing" "a" { name = "a" }
+ephemeral "fake_token" "t" {
+  name = fake_thing.a.id
+  lifecycle {
+    postcondition {
+      condition     = self.value != ""
+      error_message = "no value"
+    }
+  }
+}
+`)
+	p := e.plan(operation.PlanOptions{})
+	if log := e.cloud.done(); len(log) > 0 {
+		t.Errorf("the plan did %v", log)
+	}
+	_, diags := e.tryApply(p)
+	e.clean(diags)
+	e.equal("apply", e.cloud.done(), []string{"create a", "open id1", "close id1"})
+}
+
+// What OpenTofu documents of import blocks (language/import).
+func TestImportBlocks(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		text string
+		want []string
+		says string
+	}{
+		"an object is imported as it is": {"import {\n to = fake_thing.a\n id = \"id1\"\n}\nresource \"fake_thing\" \"a\" { name = \"old\" }",
+			[]string{"fake_thing.a"}, ""},
+		"and changed where the block differs": {"import {\n to = fake_thing.a\n id = \"id1\"\n}\nresource \"fake_thing\" \"a\" {\n name = \"old\"\n size = 3\n}",
+			[]string{"fake_thing.a"}, ""},
+		"several by for_each": {"import {\n for_each = { x = \"id1\", y = \"id2\" }\n to = fake_thing.a[each.key]\n id = each.value\n}\nresource \"fake_thing\" \"a\" {\n for_each = { x = \"old\", y = \"older\" }\n name = each.value\n}",
+			[]string{`fake_thing.a["x"]`, `fake_thing.a["y"]`}, ""},
+		"what does not exist cannot be imported": {"import {\n to = fake_thing.a\n id = \"nosuch\"\n}\nresource \"fake_thing\" \"a\" { name = \"old\" }",
+			nil, "there is no object of that ID"},
+		"an instance that the block has not": {"import {\n to = fake_thing.a[5]\n id = \"id1\"\n}\nresource \"fake_thing\" \"a\" {\n count = 1\n name = \"old\"\n}",
+			nil, "Configuration for import target does not exist"},
+		"by an identity that the type has not": {"import {\n to = fake_thing.a\n identity = { name = \"old\" }\n}\nresource \"fake_thing\" \"a\" { name = \"old\" }",
+			nil, "import by id"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			e := newEstate(t)
+			for id, name := range map[string]string{"id1": "old", "id2": "older"} {
+				e.cloud.objects[id] = cty.ObjectVal(map[string]cty.Value{
+					"id": cty.StringVal(id), "name": cty.StringVal(name), "size": cty.NullVal(cty.Number),
+					"note": cty.NullVal(cty.String), "secret": cty.NullVal(cty.String),
+				})
+			}
+			e.configure(c.text)
+			planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{})
+			if c.says != "" {
+				if !diags.HasErrors() || !says(diags, c.says) {
+					t.Errorf("nothing says %q: %v", c.says, diags)
+				}
+				return
+			}
+			e.clean(diags)
+			applied, diags := e.tryApply(planned.Plan)
+			e.clean(diags)
+			e.equal("state", existing(e.state()), c.want)
+			if applied.Counts.Imported != len(c.want) || applied.Counts.Added != 0 || e.cloud.made != 0 {
+				t.Errorf("counted: %+v", applied.Counts)
+			}
+			e.equal("the next plan", changes(e.plan(operation.PlanOptions{})), nil)
+		})
+	}
+}
+
+// A check observes: what it finds wrong is a warning, and recorded.
+func TestChecksObserve(t *testing.T) {
+	const text = `
+variable "key" { default = "k" }
+resource "fake_thing" "a" { name = "a" }
+check "lookup" {
+  data "fake_lookup" "d" { key = var.key }
+  assert {
+    condition     = data.fake_lookup.d.value == "value of k"
+    error_message = "it is ${data.fake_lookup.d.value}"
+  }
+}
+check "late" {
+  assert {
+    condition     = fake_thing.a.id == "id1"
+    error_message = "another id"
+  }
+}
+`
+	for sentence, c := range map[string]struct {
+		key, says      string
+		planned, after []string
+	}{
+		"that hold": {"k", "", []string{"check check.late unknown", "check check.lookup pass"}, []string{"check check.late pass", "check check.lookup pass"}},
+		"that do not hold": {"other", "it is value of other", []string{"check check.late unknown", "check check.lookup fail"},
+			[]string{"check check.late pass", "check check.lookup fail"}},
+		"whose data cannot be read": {"nothing", "there is nothing of that key", []string{"check check.late unknown", "check check.lookup fail"},
+			[]string{"check check.late pass", "check check.lookup fail"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			e := newEstate(t)
+			e.session.Inputs = map[string]values.Input{"key": {Value: cty.StringVal(c.key)}}
+			e.configure(text)
+			planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{})
+			e.clean(diags)
+			if c.says != "" && !says(diags, c.says) {
+				t.Errorf("nothing says %q: %v", c.says, diags)
+			}
+			e.equal("plan", checks(planned.Plan.Checks), c.planned)
+			_, diags = e.tryApply(planned.Plan)
+			e.clean(diags)
+			if c.says != "" && !says(diags, c.says) {
+				t.Errorf("the apply does not say %q: %v", c.says, diags)
+			}
+			e.equal("state", checks(e.state().Checks), c.after)
+		})
+	}
+}
+
+// Conditions of resources, data, outputs and variables are recorded, and fail what they are about.
+func TestConditionsAreRecordedAndFailWhatTheyAreAbout(t *testing.T) {
+	const text = `
+variable "v" {
+  default = 1
+  validation {
+    condition     = var.v > 0
+    error_message = "v must be positive"
+  }
+}
+resource "fake_thing" "a" {
+  name = "a"
+  size = var.v
+  lifecycle {
+    precondition {
+      condition     = var.v != 5
+      error_message = "five is refused"
+    }
+    postcondition {
+      condition     = self.size < 10
+      error_message = "too large"
+    }
+    postcondition {
+      condition     = self.id != "id2"
+      error_message = "an unlucky id"
+    }
+  }
+}
+data "fake_lookup" "d" {
+  key = fake_thing.a.id
+  lifecycle {
+    postcondition {
+      condition     = self.value != "value of id3"
+      error_message = "an unlucky value"
+    }
+  }
+}
+output "o" {
+  value = data.fake_lookup.d.value
+  precondition {
+    condition     = fake_thing.a.id != "id4"
+    error_message = "an unlucky output"
+  }
+}
+`
+	for sentence, c := range map[string]struct {
+		v, made      int
+		says         string
+		inPlan       bool
+		after        []string
+		stateObjects []string
+	}{
+		"all hold": {1, 0, "", false, []string{"resource data.fake_lookup.d pass", "resource fake_thing.a pass", "output_value output.o pass", "input_variable var.v pass"},
+			[]string{"fake_thing.a"}},
+		"a validation":                {0, 0, "v must be positive", true, nil, nil},
+		"a precondition":              {5, 0, "five is refused", true, nil, nil},
+		"a postcondition of a plan":   {10, 0, "too large", true, nil, nil},
+		"a postcondition of an apply": {1, 1, "an unlucky id", false, nil, []string{"fake_thing.a"}},
+		"a postcondition of data":     {1, 2, "an unlucky value", false, nil, []string{"fake_thing.a"}},
+		"a precondition of an output": {1, 3, "an unlucky output", false, nil, []string{"fake_thing.a"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			e := newEstate(t)
+			e.cloud.made = c.made
+			e.session.Inputs = map[string]values.Input{"v": {Value: cty.NumberIntVal(int64(c.v))}}
+			e.configure(text)
+			planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{})
+			if c.inPlan {
+				if !diags.HasErrors() || !says(diags, c.says) {
+					t.Errorf("nothing says %q: %v", c.says, diags)
+				}
+				return
+			}
+			e.clean(diags)
+			_, diags = e.tryApply(planned.Plan)
+			if diags.HasErrors() != (c.says != "") || c.says != "" && !says(diags, c.says) {
+				t.Errorf("want %q: %v", c.says, diags)
+			}
+			if c.after != nil {
+				e.equal("checks", checks(e.state().Checks), c.after)
+			}
+			e.equal("state", existing(e.state()), c.stateObjects)
+			if c.says == "" {
+				next := e.plan(operation.PlanOptions{})
+				e.equal("the next plan", changes(next), nil)
+				_, diags = e.tryApply(next)
+				e.clean(diags)
+				again := slices.Clone(c.after)
+				again[0] = strings.Replace(again[0], "pass", "unknown", 1) // the data was read by the plan, and is not read again
+				e.equal("checks of an apply that changes nothing", checks(e.state().Checks), again)
+			}
+		})
+	}
+}
+
+// As OpenTofu documents: creation-time provisioners run once, destroy-time ones before the object goes; on_failure = continue
+// only warns, and a tainted object's destroy-time provisioners do not run.
+func TestProvisionersRunWhenTheyShould(t *testing.T) {
+	dir := t.TempDir()
+	ran := func() []string {
+		text, _ := os.ReadFile(filepath.Join(dir, "log")) // none ran yet
+		_ = os.Remove(filepath.Join(dir, "log"))
+		return strings.Fields(string(text))
+	}
+	block := func(name string) string {
+		return strings.NewReplacer("NAME", name, "LOG", filepath.Join(dir, "log")).Replace(`
+resource "fake_thing" "a" {
+  name = "NAME"
+  provisioner "local-exec" { command = "echo made-${self.name} >> LOG" }
+  provisioner "local-exec" {
+    command    = "echo failed >> LOG; exit 3"
+    on_failure = continue
+  }
+  provisioner "local-exec" {
+    when    = destroy
+    command = "echo ending-${self.name} >> LOG"
+  }
+}`)
+	}
+	e := newEstate(t)
+	e.apply(block("one"))
+	e.equal("creating", ran(), []string{"made-one", "failed"})
+	e.apply(block("one"))
+	e.equal("changing nothing", ran(), nil)
+	e.apply(block("two"))
+	e.equal("replacing", ran(), []string{"ending-one", "made-two", "failed"})
+	e.apply("removed {\n  from = fake_thing.a\n  lifecycle {\n    destroy = true\n  }\n  provisioner \"local-exec\" {\n    when    = destroy\n    command = \"echo removed-${self.name} >> " + filepath.Join(dir, "log") + "\"\n  }\n}\n")
+	e.equal("by a removed block", ran(), []string{"removed-two"})
+	e.equal("cloud", e.cloud.names(), nil)
+
+	e.configure(strings.Replace(block("three"), "echo ending", "exit 4; echo ending", 1))
+	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
+	e.clean(diags)
+	_, diags = e.tryApply(e.plan(operation.PlanOptions{Mode: plan.Destroy}))
+	if !diags.HasErrors() {
+		t.Error("a destroy-time provisioner that failed did not keep the object")
+	}
+	e.equal("cloud", e.cloud.names(), []string{"three"})
+}
+
+func TestTargetsOfADestroyTakeAlongWhatDependsOnThem(t *testing.T) {
+	const text = `
+resource "fake_thing" "a" { name = "a" }
+resource "fake_thing" "b" { name = fake_thing.a.id }
+resource "fake_thing" "c" { name = fake_thing.b.id }
+resource "fake_thing" "other" { name = "other" }
+output "b" { value = fake_thing.b.id }
+output "k" { value = 1 }
+`
+	target := func(name string) []addr.Target {
+		at, diags := addr.ParseTarget(name)
+		if diags.HasErrors() {
+			t.Fatal(diags.Err())
+		}
+		return []addr.Target{at}
+	}
+	for sentence, c := range map[string]struct {
+		o    operation.PlanOptions
+		want []string
+	}{
+		"a target, and what depends on it": {operation.PlanOptions{Targets: target("fake_thing.b")}, []string{"delete fake_thing.b", "delete fake_thing.c"}},
+		"all but an exclusion, and what that depends on": {operation.PlanOptions{Excludes: target("fake_thing.b")},
+			[]string{"delete fake_thing.c", "delete fake_thing.other"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			e := newEstate(t)
+			e.apply(text)
+			c.o.Mode = plan.Destroy
+			p, diags := e.tryPlan(c.o)
+			e.clean(diags)
+			e.equal("plan", changes(p), c.want)
+			_, diags = e.tryApply(p)
+			e.clean(diags)
+		})
+	}
+}
+
+func TestAnObjectWhoseCreationIsInDoubtIsNotPlannedOver(t *testing.T) {
+	e := newEstate(t)
+	e.configure(`resource "fake_thing" "a" { name = "a" }`)
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	e.cloud.onApply = func(string) error {
+		close(begun)
+		<-goOn
+		return nil
+	}
+	t.Cleanup(func() { close(goOn) })
+	h := e.applying()
+	<-begun
+	h.Leave()
+	h.Wait()
+	_, diags := e.tryPlan(operation.PlanOptions{})
+	for _, want := range []string{"Resource instance is in doubt", "operation: create", `"name":"a"`, "runs resolve 'fake_thing.a' -not-created"} {
+		if !says(diags, want) {
+			t.Errorf("nothing says %q: %v", want, diags)
+		}
+	}
+}
