@@ -85,7 +85,8 @@ func TestAFileThatAProvisionerCopiesTravelsWithItsTask(t *testing.T) {
 
 func TestARelativePathBeginsInTheDirectoryOfTheOperation(t *testing.T) {
 	p := copying(t, "tree/a")
-	if diags := attachIn(written(t, map[string]string{"tree/a": "A"}), p); diags.HasErrors() || !slices.Equal(attached(p), []string{"=A"}) {
+	dir := written(t, map[string]string{"tree/a": "A"})
+	if diags := attachIn(dir, p); diags.HasErrors() || !slices.Equal(attached(p), []string{"=A"}) {
 		t.Errorf("got %q; %v", attached(p), diags)
 	}
 }

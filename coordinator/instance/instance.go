@@ -1,7 +1,9 @@
-// Package instance evaluates one instance of a resource: its provider, where it is to be worked on, its conditions, the body
+// Package instance evaluates one instance of a resource: its provider, where it is to be worked on, its conditions,
+// the body
 // of its block.
 //
-// Planning and applying go by what it finds; see named.go for what they and others evaluate besides instances. The package
+// Planning and applying go by what it finds; see named.go for what they and others evaluate besides instances. The
+// package
 // decides nothing, keeps nothing, and asks no worker.
 package instance
 
@@ -30,7 +32,8 @@ type Evaluator struct {
 	Package func(addr.Provider) wire.Package
 }
 
-// Instance is what is known of one instance before a worker is asked. Of one without a block, Resource is nil, and so is all
+// Instance is what is known of one instance before a worker is asked. Of one without a block, Resource is nil, and so
+// is all
 // that comes from the block.
 type Instance struct {
 	Addr addr.Instance
@@ -57,7 +60,8 @@ type Options struct {
 	Lenient bool
 }
 
-// Block evaluates the block of an instance: its provider, then its preconditions, then its body. With errors, the instance
+// Block evaluates the block of an instance: its provider, then its preconditions, then its body. With errors, the
+// instance
 // holds what was found until then.
 func (e Evaluator) Block(r *values.Resource, k addr.Key, o Options) (*Instance, diag.List) {
 	in := &Instance{Addr: r.Addr().Instance(k), Resource: r, Schema: r.Code.Schema, Identity: r.Code.Identity}
@@ -95,9 +99,12 @@ func (e Evaluator) Block(r *values.Resource, k addr.Key, o Options) (*Instance, 
 	return in, diags
 }
 
-// Stored returns an instance by what the state has of it: the provider that the object belongs to, and the schema that it is
+// Stored returns an instance by what the state has of it: the provider that the object belongs to, and the schema
+// that it is
 // read by. object is its value, as far as that says in which region it is; cty.NilVal when it cannot be read.
-func (e Evaluator) Stored(a addr.Instance, p addr.ProviderInstance, s *schema.Schema, object cty.Value) (*Instance, diag.List) {
+func (e Evaluator) Stored(
+	a addr.Instance, p addr.ProviderInstance, s *schema.Schema, object cty.Value,
+) (*Instance, diag.List) {
 	in := &Instance{Addr: a, Provider: p, Schema: s}
 	diags := e.served(in)
 	if !diags.HasErrors() && object != cty.NilVal {
@@ -213,5 +220,6 @@ func UnknownType(p addr.Provider, r addr.Resource, subject *hcl.Range) *diag.Dia
 	case addr.Ephemeral:
 		summary, what = "Invalid ephemeral resource", "ephemeral resource"
 	}
-	return diag.New(diag.Error, summary, fmt.Sprintf("The provider %s does not support %s %q.", p.Display(), what, r.Type), subject)
+	return diag.New(diag.Error, summary,
+		fmt.Sprintf("The provider %s does not support %s %q.", p.Display(), what, r.Type), subject)
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Value evaluates the named value that a vertex of the plan graph stands for, or the repetition of a module call, in one
+// Value evaluates the named value that a vertex of the plan graph stands for, or the repetition of a module call, in
+// one
 // instance of its module. Other vertices have no value.
 func Value(m *values.Module, n *graph.Node) (diags diag.List) {
 	switch n.Kind {
@@ -22,7 +23,8 @@ func Value(m *values.Module, n *graph.Node) (diags diag.List) {
 	return diags
 }
 
-// Rules evaluates the rules of a variable, an output or a check in one instance of its module, with what is to be recorded of
+// Rules evaluates the rules of a variable, an output or a check in one instance of its module, with what is to be
+// recorded of
 // them. Other vertices have none; those of resources belong to their instances.
 func Rules(m *values.Module, n *graph.Node) ([]Outcome, diag.List) {
 	var c values.Conditions

@@ -31,7 +31,8 @@ func Unreadable(data *values.Resource, problems diag.List) Outcome {
 	}}
 }
 
-// Both is what two sets of rules of one object came to, the later one last: that of postconditions never improves on that of
+// Both is what two sets of rules of one object came to, the later one last: that of postconditions never improves on
+// that of
 // preconditions.
 func Both(earlier, later state.CheckObject) state.CheckObject {
 	later.Failures = slices.Concat(earlier.Failures, later.Failures)

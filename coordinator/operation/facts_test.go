@@ -42,6 +42,16 @@ func checks(list []state.CheckResult) []string {
 	return out
 }
 
+// block is a block of a resource, line by line.
+func block(name string, lines ...string) string {
+	return "resource \"fake_thing\" \"" + name + "\" {\n" + strings.Join(lines, "\n") + "\n}\n"
+}
+
+// triggered is the block of b, which an attribute of a replaces.
+func triggered(by string) string {
+	return block("b", `name = "b"`, `lifecycle {`, `replace_triggered_by = [fake_thing.a.`+by+`]`, `}`)
+}
+
 // The words are those of OpenTofu's JSON form, for what its documents say of each case.
 func TestAPlanSaysWhyItDestroysAndReplaces(t *testing.T) {
 	for sentence, c := range map[string]struct {
@@ -51,29 +61,38 @@ func TestAPlanSaysWhyItDestroysAndReplaces(t *testing.T) {
 	}{
 		"the block is gone": {`resource "fake_thing" "a" { name = "a" }`, ``,
 			[]string{"delete fake_thing.a delete_because_no_resource_config"}, plan.Normal},
-		"the count is smaller": {"resource \"fake_thing\" \"a\" {\n count = 2\n name = \"a\"\n}", "resource \"fake_thing\" \"a\" {\n count = 1\n name = \"a\"\n}",
+		"the count is smaller": {block("a", `count = 2`, `name = "a"`), block("a", `count = 1`, `name = "a"`),
 			[]string{"delete fake_thing.a[1] delete_because_count_index"}, plan.Normal},
-		"a key is gone": {"resource \"fake_thing\" \"a\" {\n for_each = toset([\"x\", \"y\"])\n name = each.key\n}", "resource \"fake_thing\" \"a\" {\n for_each = toset([\"x\"])\n name = each.key\n}",
+		"a key is gone": {
+			block("a", `for_each = toset(["x", "y"])`, `name = each.key`),
+			block("a", `for_each = toset(["x"])`, `name = each.key`),
 			[]string{`delete fake_thing.a["y"] delete_because_each_key`}, plan.Normal},
-		"count became for_each": {"resource \"fake_thing\" \"a\" {\n count = 1\n name = \"a\"\n}", "resource \"fake_thing\" \"a\" {\n for_each = toset([\"x\"])\n name = each.key\n}",
+		"count became for_each": {
+			block("a", `count = 1`, `name = "a"`), block("a", `for_each = toset(["x"])`, `name = each.key`),
 			[]string{`create fake_thing.a["x"]`, "delete fake_thing.a[0] delete_because_wrong_repetition"}, plan.Normal},
-		"it is not enabled any more": {`resource "fake_thing" "a" { name = "a" }`, "resource \"fake_thing\" \"a\" {\n name = \"a\"\n lifecycle {\n enabled = false\n }\n}",
+		"it is not enabled any more": {
+			`resource "fake_thing" "a" { name = "a" }`, block("a", `name = "a"`, `lifecycle {`, `enabled = false`, `}`),
 			[]string{"delete fake_thing.a delete_because_enabled_false"}, plan.Normal},
-		"it moved to where nothing is": {`resource "fake_thing" "a" { name = "a" }`, "moved {\n from = fake_thing.a\n to = fake_thing.b\n}",
+		"it moved to where nothing is": {
+			`resource "fake_thing" "a" { name = "a" }`, "moved {\n from = fake_thing.a\n to = fake_thing.b\n}",
 			[]string{"delete fake_thing.b delete_because_no_move_target"}, plan.Normal},
-		"an argument cannot be changed": {`resource "fake_thing" "a" { name = "a" }`, `resource "fake_thing" "a" { name = "b" }`,
+		"an argument cannot be changed": {
+			`resource "fake_thing" "a" { name = "a" }`, `resource "fake_thing" "a" { name = "b" }`,
 			[]string{"delete-create fake_thing.a replace_because_cannot_update"}, plan.Normal},
-		"a replaced one is not to be destroyed": {"resource \"fake_thing\" \"a\" {\n name = \"a\"\n lifecycle {\n destroy = false\n }\n}", "resource \"fake_thing\" \"a\" {\n name = \"b\"\n lifecycle {\n destroy = false\n }\n}",
+		"a replaced one is not to be destroyed": {
+			block("a", `name = "a"`, `lifecycle {`, `destroy = false`, `}`),
+			block("a", `name = "b"`, `lifecycle {`, `destroy = false`, `}`),
 			[]string{"forget-create fake_thing.a replace_because_cannot_update"}, plan.Normal},
 		"what triggers it changes": {
-			"resource \"fake_thing\" \"a\" { name = \"a\" }\nresource \"fake_thing\" \"b\" {\n name = \"b\"\n lifecycle {\n replace_triggered_by = [fake_thing.a.size]\n }\n}",
-			"resource \"fake_thing\" \"a\" {\n name = \"a\"\n size = 2\n}\nresource \"fake_thing\" \"b\" {\n name = \"b\"\n lifecycle {\n replace_triggered_by = [fake_thing.a.size]\n }\n}",
+			block("a", `name = "a"`) + triggered("size"),
+			block("a", `name = "a"`, `size = 2`) + triggered("size"),
 			[]string{"delete-create fake_thing.b replace_by_triggers", "update fake_thing.a"}, plan.Normal},
 		"another attribute than what triggers it changes": {
-			"resource \"fake_thing\" \"a\" { name = \"a\" }\nresource \"fake_thing\" \"b\" {\n name = \"b\"\n lifecycle {\n replace_triggered_by = [fake_thing.a.note]\n }\n}",
-			"resource \"fake_thing\" \"a\" {\n name = \"a\"\n size = 2\n}\nresource \"fake_thing\" \"b\" {\n name = \"b\"\n lifecycle {\n replace_triggered_by = [fake_thing.a.note]\n }\n}",
+			block("a", `name = "a"`) + triggered("note"),
+			block("a", `name = "a"`, `size = 2`) + triggered("note"),
 			[]string{"update fake_thing.a"}, plan.Normal},
-		"only what is sensitive changes": {`resource "fake_thing" "a" { name = "a" }`, `resource "fake_thing" "a" { name = sensitive("a") }`,
+		"only what is sensitive changes": {
+			`resource "fake_thing" "a" { name = "a" }`, `resource "fake_thing" "a" { name = sensitive("a") }`,
 			[]string{"update fake_thing.a"}, plan.Normal},
 		"a destroy gives no reasons": {`resource "fake_thing" "a" { name = "a" }`, `resource "fake_thing" "a" { name = "a" }`,
 			[]string{"delete fake_thing.a"}, plan.Destroy},
@@ -105,13 +124,15 @@ func TestAReplaceOptionThatNamesAWholeResourceReplacesNothingAndWarns(t *testing
 	}
 }
 
-// As OpenTofu documents: an ephemeral resource is opened in each phase that uses it, and closed when its users are done; nothing
+// As OpenTofu documents: an ephemeral resource is opened in each phase that uses it, and closed when its users are
+// done; nothing
 // of it is stored.
 func TestAnEphemeralObjectIsOpenWhileItsUsersNeedIt(t *testing.T) {
 	const text = `
 ephemeral "fake_token" "t" {
-  count = 2
-  name  = "t${count.index}"
+  provider = fake.plain
+  count    = 2
+  name     = "t${count.index}"
 }
 provider "fake" { token = ephemeral.fake_token.t[1].value }
 ephemeral "fake_token" "inner" {
@@ -121,9 +142,8 @@ ephemeral "fake_token" "inner" {
 provider "fake" { alias = "plain" }
 resource "fake_thing" "a" { name = "a" }
 `
-	open := strings.ReplaceAll(text, "ephemeral \"fake_token\" \"t\" {", "ephemeral \"fake_token\" \"t\" {\n  provider = fake.plain")
 	e := newEstate(t)
-	e.configure(open)
+	e.configure(text)
 	p := e.plan(operation.PlanOptions{})
 	order := func(what string, log []string, first, second string) {
 		t.Helper()
@@ -206,17 +226,23 @@ func TestImportBlocks(t *testing.T) {
 		want []string
 		says string
 	}{
-		"an object is imported as it is": {"import {\n to = fake_thing.a\n id = \"id1\"\n}\nresource \"fake_thing\" \"a\" { name = \"old\" }",
+		"an object is imported as it is": {"import {\n to = fake_thing.a\n id = \"id1\"\n}\n" + block("a", `name = "old"`),
 			[]string{"fake_thing.a"}, ""},
-		"and changed where the block differs": {"import {\n to = fake_thing.a\n id = \"id1\"\n}\nresource \"fake_thing\" \"a\" {\n name = \"old\"\n size = 3\n}",
+		"and changed where the block differs": {
+			"import {\n to = fake_thing.a\n id = \"id1\"\n}\n" + block("a", `name = "old"`, `size = 3`),
 			[]string{"fake_thing.a"}, ""},
-		"several by for_each": {"import {\n for_each = { x = \"id1\", y = \"id2\" }\n to = fake_thing.a[each.key]\n id = each.value\n}\nresource \"fake_thing\" \"a\" {\n for_each = { x = \"old\", y = \"older\" }\n name = each.value\n}",
+		"several by for_each": {
+			"import {\n for_each = { x = \"id1\", y = \"id2\" }\n to = fake_thing.a[each.key]\n id = each.value\n}\n" +
+				block("a", `for_each = { x = "old", y = "older" }`, `name = each.value`),
 			[]string{`fake_thing.a["x"]`, `fake_thing.a["y"]`}, ""},
-		"what does not exist cannot be imported": {"import {\n to = fake_thing.a\n id = \"nosuch\"\n}\nresource \"fake_thing\" \"a\" { name = \"old\" }",
+		"what does not exist cannot be imported": {
+			"import {\n to = fake_thing.a\n id = \"nosuch\"\n}\n" + block("a", `name = "old"`),
 			nil, "there is no object of that ID"},
-		"an instance that the block has not": {"import {\n to = fake_thing.a[5]\n id = \"id1\"\n}\nresource \"fake_thing\" \"a\" {\n count = 1\n name = \"old\"\n}",
+		"an instance that the block has not": {
+			"import {\n to = fake_thing.a[5]\n id = \"id1\"\n}\n" + block("a", `count = 1`, `name = "old"`),
 			nil, "Configuration for import target does not exist"},
-		"by an identity that the type has not": {"import {\n to = fake_thing.a\n identity = { name = \"old\" }\n}\nresource \"fake_thing\" \"a\" { name = \"old\" }",
+		"by an identity that the type has not": {
+			"import {\n to = fake_thing.a\n identity = { name = \"old\" }\n}\n" + block("a", `name = "old"`),
 			nil, "import by id"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -270,10 +296,14 @@ check "late" {
 		key, says      string
 		planned, after []string
 	}{
-		"that hold": {"k", "", []string{"check check.late unknown", "check check.lookup pass"}, []string{"check check.late pass", "check check.lookup pass"}},
+		"that hold": {
+			"k", "", []string{"check check.late unknown", "check check.lookup pass"},
+			[]string{"check check.late pass", "check check.lookup pass"},
+		},
 		"that do not hold": {"other", "it is value of other", []string{"check check.late unknown", "check check.lookup fail"},
 			[]string{"check check.late pass", "check check.lookup fail"}},
-		"whose data cannot be read": {"nothing", "there is nothing of that key", []string{"check check.late unknown", "check check.lookup fail"},
+		"whose data cannot be read": {
+			"nothing", "there is nothing of that key", []string{"check check.late unknown", "check check.lookup fail"},
 			[]string{"check check.late pass", "check check.lookup fail"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -348,7 +378,12 @@ output "o" {
 		after        []string
 		stateObjects []string
 	}{
-		"all hold": {1, 0, "", false, []string{"resource data.fake_lookup.d pass", "resource fake_thing.a pass", "output_value output.o pass", "input_variable var.v pass"},
+		"all hold": {
+			1, 0, "", false,
+			[]string{
+				"resource data.fake_lookup.d pass", "resource fake_thing.a pass", "output_value output.o pass",
+				"input_variable var.v pass",
+			},
 			[]string{"fake_thing.a"}},
 		"a validation":                {0, 0, "v must be positive", true, nil, nil},
 		"a precondition":              {5, 0, "five is refused", true, nil, nil},
@@ -391,7 +426,8 @@ output "o" {
 	}
 }
 
-// As OpenTofu documents: creation-time provisioners run once, destroy-time ones before the object goes; on_failure = continue
+// As OpenTofu documents: creation-time provisioners run once, destroy-time ones before the object goes; on_failure =
+// continue
 // only warns, and a tainted object's destroy-time provisioners do not run.
 func TestProvisionersRunWhenTheyShould(t *testing.T) {
 	dir := t.TempDir()
@@ -400,7 +436,7 @@ func TestProvisionersRunWhenTheyShould(t *testing.T) {
 		_ = os.Remove(filepath.Join(dir, "log"))
 		return strings.Fields(string(text))
 	}
-	block := func(name string) string {
+	provisioned := func(name string) string {
 		return strings.NewReplacer("NAME", name, "LOG", filepath.Join(dir, "log")).Replace(`
 resource "fake_thing" "a" {
   name = "NAME"
@@ -416,17 +452,25 @@ resource "fake_thing" "a" {
 }`)
 	}
 	e := newEstate(t)
-	e.apply(block("one"))
+	e.apply(provisioned("one"))
 	e.equal("creating", ran(), []string{"made-one", "failed"})
-	e.apply(block("one"))
+	e.apply(provisioned("one"))
 	e.equal("changing nothing", ran(), nil)
-	e.apply(block("two"))
+	e.apply(provisioned("two"))
 	e.equal("replacing", ran(), []string{"ending-one", "made-two", "failed"})
-	e.apply("removed {\n  from = fake_thing.a\n  lifecycle {\n    destroy = true\n  }\n  provisioner \"local-exec\" {\n    when    = destroy\n    command = \"echo removed-${self.name} >> " + filepath.Join(dir, "log") + "\"\n  }\n}\n")
+	e.apply(strings.Replace(`
+removed {
+  from = fake_thing.a
+  lifecycle { destroy = true }
+  provisioner "local-exec" {
+    when    = destroy
+    command = "echo removed-${self.name} >> LOG"
+  }
+}`, "LOG", filepath.Join(dir, "log"), 1))
 	e.equal("by a removed block", ran(), []string{"removed-two"})
 	e.equal("cloud", e.cloud.names(), nil)
 
-	e.configure(strings.Replace(block("three"), "echo ending", "exit 4; echo ending", 1))
+	e.configure(strings.Replace(provisioned("three"), "echo ending", "exit 4; echo ending", 1))
 	_, diags := e.tryApply(e.plan(operation.PlanOptions{}))
 	e.clean(diags)
 	_, diags = e.tryApply(e.plan(operation.PlanOptions{Mode: plan.Destroy}))
@@ -456,7 +500,9 @@ output "k" { value = 1 }
 		o    operation.PlanOptions
 		want []string
 	}{
-		"a target, and what depends on it": {operation.PlanOptions{Targets: target("fake_thing.b")}, []string{"delete fake_thing.b", "delete fake_thing.c"}},
+		"a target, and what depends on it": {
+			operation.PlanOptions{Targets: target("fake_thing.b")}, []string{"delete fake_thing.b", "delete fake_thing.c"},
+		},
 		"all but an exclusion, and what that depends on": {operation.PlanOptions{Excludes: target("fake_thing.b")},
 			[]string{"delete fake_thing.c", "delete fake_thing.other"}},
 	} {
@@ -488,7 +534,9 @@ func TestAnObjectWhoseCreationIsInDoubtIsNotPlannedOver(t *testing.T) {
 	h.Leave()
 	h.Wait()
 	_, diags := e.tryPlan(operation.PlanOptions{})
-	for _, want := range []string{"Resource instance is in doubt", "operation: create", `"name":"a"`, "runs resolve 'fake_thing.a' -not-created"} {
+	for _, want := range []string{
+		"Resource instance is in doubt", "operation: create", `"name":"a"`, "runs resolve 'fake_thing.a' -not-created",
+	} {
 		if !says(diags, want) {
 			t.Errorf("nothing says %q: %v", want, diags)
 		}

@@ -9,7 +9,8 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
-// A mistake in lifecycle.destroy, evaluated like any other expression, counted as true: what was to be kept was destroyed.
+// A mistake in lifecycle.destroy, evaluated like any other expression, counted as true: what was to be kept was
+// destroyed.
 func TestAMistakeInLifecycleDestroyDestroysNothing(t *testing.T) {
 	block := func(destroy string) string {
 		return "locals {\n  no = false\n}\nresource \"fake_thing\" \"a\" {\n  name = \"a\"\n  lifecycle {\n    destroy = " + destroy + "\n  }\n}\n"
@@ -39,8 +40,10 @@ func TestAMistakeInLifecycleDestroyDestroysNothing(t *testing.T) {
 	}
 }
 
-// A destroy plan gave no reason for what it forgets because of what the state remembers, warned of it where a removed block
-// stood, and did not destroy what a block provides for that does not say destroy = false any more. The expected changes are
+// A destroy plan gave no reason for what it forgets because of what the state remembers, warned of it where a removed
+// block
+// stood, and did not destroy what a block provides for that does not say destroy = false any more. The expected
+// changes are
 // those of OpenTofu 1.12.
 func TestWhatAnObjectRemembersInADestroyPlan(t *testing.T) {
 	const kept = "lifecycle {\n    destroy = false\n  }\n"
@@ -52,7 +55,9 @@ func TestWhatAnObjectRemembersInADestroyPlan(t *testing.T) {
 	}{
 		"the block says so still": {block(kept), block(kept), false, []string{
 			"forget fake_thing.a forgot_because_lifecycle_destroy_in_config"}},
-		"the block is gone": {block(kept), "", false, []string{"forget fake_thing.a forgot_because_lifecycle_destroy_in_state"}},
+		"the block is gone": {
+			block(kept), "", false, []string{"forget fake_thing.a forgot_because_lifecycle_destroy_in_state"},
+		},
 		"a removed block stands there, which a destroy does not look at": {
 			block(kept), "removed {\n  from = fake_thing.a\n  lifecycle {\n    destroy = true\n  }\n}\n", false,
 			[]string{"forget fake_thing.a forgot_because_lifecycle_destroy_in_state"}},
@@ -66,7 +71,8 @@ func TestWhatAnObjectRemembersInADestroyPlan(t *testing.T) {
 			e := newEstate(t)
 			e.apply(c.before)
 			e.configure(c.after)
-			planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: c.noRefresh})
+			planned, diags := e.session.Plan(t.Context(), e.state(),
+				operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: c.noRefresh})
 			e.clean(diags)
 			if says(diags, "Resource will be removed from the state") {
 				t.Errorf("a destroy plan warns of what it forgets: %v", diags)
@@ -81,10 +87,12 @@ func TestWhatAnObjectRemembersInADestroyPlan(t *testing.T) {
 	}
 }
 
-// An instance that has no place any more was forgotten without a word when its block said destroy = false, other than one
+// An instance that has no place any more was forgotten without a word when its block said destroy = false, other than
+// one
 // that only remembered it.
 func TestAPlanWarnsOfAnInstanceThatIsForgotten(t *testing.T) {
-	const text = "resource \"fake_thing\" \"a\" {\n  count = N\n  name  = \"a\"\n  lifecycle {\n    destroy = false\n  }\n}\n"
+	const text = "resource \"fake_thing\" \"a\" {\n  count = N\n  name  = \"a\"\n" +
+		"  lifecycle {\n    destroy = false\n  }\n}\n"
 	e := newEstate(t)
 	e.apply(strings.Replace(text, "N", "2", 1))
 	e.configure(strings.Replace(text, "N", "1", 1))

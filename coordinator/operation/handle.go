@@ -9,7 +9,8 @@ import (
 
 // Handle is an operation that was started: it can be stopped, left, awaited and looked at from any goroutine.
 //
-// A process has as many as it wants. Each has a Stop of its own, so that one can be stopped while others go on, and a bug of
+// A process has as many as it wants. Each has a Stop of its own, so that one can be stopped while others go on, and a
+// bug of
 // ours that ends one ends no other: it is an error of that operation, with its trace.
 type Handle[T any] struct {
 	// ID is unique; Kind says what the operation does: "plan", "apply", ...
@@ -23,8 +24,10 @@ type Handle[T any] struct {
 	diags  diag.List
 }
 
-// Start starts an operation and returns at once. fn is the operation; it must use the session that it is given, a copy of s
-// whose Stop is asked for when that of s is, and when ctx ends. Wait for the handle before what the session works with is
+// Start starts an operation and returns at once. fn is the operation; it must use the session that it is given, a
+// copy of s
+// whose Stop is asked for when that of s is, and when ctx ends. Wait for the handle before what the session works
+// with is
 // closed.
 func Start[T any](
 	ctx context.Context, s *Session, kind string, fn func(context.Context, *Session) (T, diag.List),
@@ -67,9 +70,12 @@ func (h *Handle[T]) Wait() (T, diag.List) {
 	return h.result, h.diags
 }
 
-// Events returns what the operation has told since a cursor, at most a few hundred events at a time, with the cursor to ask
-// with next; the first cursor is 0. It waits while there is nothing new. Only the last maxEvents events are kept: missed
-// counts those after the cursor that are gone. It returns no events when the operation is over and all was told, and the
+// Events returns what the operation has told since a cursor, at most a few hundred events at a time, with the cursor
+// to ask
+// with next; the first cursor is 0. It waits while there is nothing new. Only the last maxEvents events are kept:
+// missed
+// counts those after the cursor that are gone. It returns no events when the operation is over and all was told, and
+// the
 // error of ctx when that ends before.
 func (h *Handle[T]) Events(ctx context.Context, since uint64) (events []Event, next, missed uint64, err error) {
 	return h.log.since(ctx, since)

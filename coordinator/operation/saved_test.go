@@ -135,7 +135,8 @@ func older(p *plan.Plan) *plan.Plan {
 	return p
 }
 
-// A run that was killed under the former format of plans, which numbered the blocks of its configuration, is ended all the
+// A run that was killed under the former format of plans, which numbered the blocks of its configuration, is ended
+// all the
 // same: what workers have done is in the state, what nobody has begun is never begun.
 func TestARunWithAnOlderPlanIsSettledAndCancelled(t *testing.T) {
 	for _, way := range []string{"settle", "cancel"} {
@@ -153,7 +154,8 @@ func TestARunWithAnOlderPlanIsSettledAndCancelled(t *testing.T) {
 				<-goOn
 				return nil
 			}
-			left, diags := e.session.Apply(t.Context(), operation.ApplyOptions{Plan: e.decode(data), Saved: data, Command: "apply"})
+			left, diags := e.session.Apply(t.Context(),
+				operation.ApplyOptions{Plan: e.decode(data), Saved: data, Command: "apply"})
 			if !diags.HasErrors() {
 				t.Fatal("the run was not left")
 			}
@@ -181,7 +183,8 @@ func TestARunWithAnOlderPlanIsSettledAndCancelled(t *testing.T) {
 			e.cloud.done()
 			_, diags = e.tryApply(e.plan(operation.PlanOptions{}))
 			e.clean(diags)
-			e.equal("a new plan does the rest", existing(e.state()), []string{"fake_thing.a[0]", "fake_thing.a[1]", "terraform_data.b"})
+			e.equal("a new plan does the rest", existing(e.state()),
+				[]string{"fake_thing.a[0]", "fake_thing.a[1]", "terraform_data.b"})
 			e.equal("cloud", e.cloud.names(), []string{"a0", "a1"})
 		})
 	}

@@ -21,7 +21,9 @@ import (
 )
 
 var fakeSchemas = &provider.Schemas{
-	Provider: schema.Schema{Block: &schema.Block{Attributes: map[string]*schema.Attribute{"region": {Type: cty.String, Optional: true}}}},
+	Provider: schema.Schema{
+		Block: &schema.Block{Attributes: map[string]*schema.Attribute{"region": {Type: cty.String, Optional: true}}},
+	},
 	Managed: map[string]schema.Schema{"fake_thing": {Block: &schema.Block{Attributes: map[string]*schema.Attribute{
 		"id":   {Type: cty.String, Computed: true},
 		"name": {Type: cty.String, Optional: true},
@@ -72,7 +74,9 @@ func validator(t *testing.T, text string, child ...string) *Validator {
 	code := values.NewCode(tree, values.NewSchemas(known))
 	return &Validator{
 		Static: graph.Build(tree, nil, code), Code: code,
-		Store:   values.NewStore(values.Options{Code: code, Phase: values.Validating, Functions: funcs.Table(funcs.Options{BaseDir: "."})}),
+		Store: values.NewStore(values.Options{
+			Code: code, Phase: values.Validating, Functions: funcs.Table(funcs.Options{BaseDir: "."}),
+		}),
 		Package: func(p addr.Provider) wire.Package { return wire.Package{Source: p.String()} },
 	}
 }
@@ -143,27 +147,42 @@ check "c" {
 		"an ephemeral type that is not there":     {`ephemeral "fake_nosuch" "a" {}`, "Invalid ephemeral resource"},
 		"an attribute that the type does not have": {thing("") + "output \"o\" { value = fake_thing.a.nosuch }\n",
 			"Unsupported attribute"},
-		"a resource that is not declared":      {`output "o" { value = fake_thing.a.id }`, "Reference to undeclared resource"},
-		"a variable that is not declared":      {`locals { l = var.nosuch }`, "Reference to undeclared input variable"},
-		"a function that does not exist":       {`locals { l = nosuch(1) }`, "Call to unknown function"},
-		"a count that is no number":            {thing(`count = "x"`), "Incorrect value type"},
-		"a for_each over a list":               {thing(`for_each = ["a"]`), "Invalid for_each argument"},
-		"a depends_on of what is not declared": {thing(`depends_on = [fake_thing.nosuch]`), "Reference to undeclared resource"},
-		"a depends_on of an attribute":         {thing("") + "output \"o\" {\n value = 1\n depends_on = [fake_thing.a.id]\n}\n", "Invalid depends_on reference"},
+		"a resource that is not declared": {
+			`output "o" { value = fake_thing.a.id }`, "Reference to undeclared resource",
+		},
+		"a variable that is not declared": {`locals { l = var.nosuch }`, "Reference to undeclared input variable"},
+		"a function that does not exist":  {`locals { l = nosuch(1) }`, "Call to unknown function"},
+		"a count that is no number":       {thing(`count = "x"`), "Incorrect value type"},
+		"a for_each over a list":          {thing(`for_each = ["a"]`), "Invalid for_each argument"},
+		"a depends_on of what is not declared": {
+			thing(`depends_on = [fake_thing.nosuch]`), "Reference to undeclared resource",
+		},
+		"a depends_on of an attribute": {
+			thing("") + "output \"o\" {\n value = 1\n depends_on = [fake_thing.a.id]\n}\n", "Invalid depends_on reference",
+		},
 		"an import by what is not declared": {"import {\n to = fake_thing.a\n id = var.nosuch\n}\n" + thing(""),
 			"Reference to undeclared input variable"},
 		"imports for each of what is only known later pass": {
-			"variable \"ids\" {}\nimport {\n for_each = var.ids\n to = fake_thing.a[each.key]\n id = each.value\n}\n" + thing("for_each = var.ids"), ""},
+			"variable \"ids\" {}\nimport {\n for_each = var.ids\n to = fake_thing.a[each.key]\n" +
+				" id = each.value\n}\n" + thing("for_each = var.ids"), ""},
 		"an ignore_changes of what is not there": {thing("lifecycle {\n ignore_changes = [nosuch]\n}"), "nosuch"},
 		"an ignore_changes of what the provider decides is useless": {thing("lifecycle {\n ignore_changes = [id]\n}"),
 			"Redundant ignore_changes element"},
 		"a prevent_destroy that is no bool": {thing("lifecycle {\n prevent_destroy = \"x\"\n}"), "prevent_destroy"},
 		"a replace_triggered_by of nothing": {thing("lifecycle {\n replace_triggered_by = [fake_thing.nosuch]\n}"),
 			"Undeclared resource in replace_triggered_by"},
-		"a provisioner without what it needs":  {thing("provisioner \"local-exec\" {\n}"), "command"},
-		"a provisioner that misuses self":      {thing("provisioner \"local-exec\" {\n command = self.nosuch\n}"), "Unsupported attribute"},
-		"a connection over WinRM":              {thing("connection {\n type = \"winrm\"\n host = \"h\"\n}\nprovisioner \"remote-exec\" {\n inline = [\"x\"]\n}"), "WinRM connection type is deprecated"},
-		"a provisioner's own WinRM connection": {thing("provisioner \"remote-exec\" {\n inline = [\"x\"]\n connection {\n type = \"winrm\"\n host = \"h\"\n }\n}"), "WinRM connection type is deprecated"},
+		"a provisioner without what it needs": {thing("provisioner \"local-exec\" {\n}"), "command"},
+		"a provisioner that misuses self": {
+			thing("provisioner \"local-exec\" {\n command = self.nosuch\n}"), "Unsupported attribute",
+		},
+		"a connection over WinRM": {
+			thing("connection {\n type = \"winrm\"\n host = \"h\"\n}\nprovisioner \"remote-exec\" {\n inline = [\"x\"]\n}"),
+			"WinRM connection type is deprecated",
+		},
+		"a provisioner's own WinRM connection": {
+			thing("provisioner \"remote-exec\" {\n inline = [\"x\"]\n connection {\n type = \"winrm\"\n host = \"h\"\n }\n}"),
+			"WinRM connection type is deprecated",
+		},
 		"a provider argument that is not there": {"provider \"fake\" {\n nosuch = 1\n}\n" + thing(""),
 			"Unsupported argument"},
 		"an output that is secret without saying so": {`variable "v" {
@@ -249,7 +268,8 @@ module "child" {
 }
 
 func TestWhatAProviderObjectsToPointsToTheArgument(t *testing.T) {
-	v := validator(t, "provider \"fake\" {\n  region = \"mars\"\n}\nresource \"fake_thing\" \"a\" {\n  name = \"bad\"\n}\nresource \"fake_thing\" \"b\" {\n  count = 1\n}\n")
+	v := validator(t, "provider \"fake\" {\n  region = \"mars\"\n}\n"+
+		"resource \"fake_thing\" \"a\" {\n  name = \"bad\"\n}\nresource \"fake_thing\" \"b\" {\n  count = 1\n}\n")
 	diags, _ := v.all(t, func(task *wire.Task) *wire.Result {
 		block := fakeSchemas.Managed["fake_thing"].Block
 		path := cty.GetAttrPath("name")
@@ -264,7 +284,9 @@ func TestWhatAProviderObjectsToPointsToTheArgument(t *testing.T) {
 		if given.IsNull() {
 			path = nil // it is about the whole
 		}
-		return &wire.Result{Diagnostics: wire.DiagsToWire(diag.List{{Severity: diag.Error, Summary: "bad value", Path: path}})}
+		return &wire.Result{
+			Diagnostics: wire.DiagsToWire(diag.List{{Severity: diag.Error, Summary: "bad value", Path: path}}),
+		}
 	})
 	lines := map[string]int{}
 	for _, d := range diags {

@@ -32,7 +32,9 @@ var fakeSchemas = &provider.Schemas{
 			"secret": {Type: cty.String, Optional: true, Sensitive: true},
 			"old":    {Type: cty.String, Optional: true, Deprecated: true, DeprecationMessage: "use name"},
 		}}},
-		"fake_plain": {Block: &schema.Block{Attributes: map[string]*schema.Attribute{"id": {Type: cty.String, Computed: true}}}},
+		"fake_plain": {
+			Block: &schema.Block{Attributes: map[string]*schema.Attribute{"id": {Type: cty.String, Computed: true}}},
+		},
 	},
 	Data: map[string]schema.Schema{"fake_lookup": {Block: &schema.Block{Attributes: map[string]*schema.Attribute{
 		"key":   {Type: cty.String, Required: true},
@@ -137,6 +139,7 @@ func (s *Store) resource(name string) *Resource {
 // thing is an object of type fake_thing.
 func thing(id string) cty.Value {
 	return cty.ObjectVal(map[string]cty.Value{
-		"id": cty.StringVal(id), "name": cty.NullVal(cty.String), "secret": cty.NullVal(cty.String), "old": cty.NullVal(cty.String),
+		"id": cty.StringVal(id), "name": cty.NullVal(cty.String),
+		"secret": cty.NullVal(cty.String), "old": cty.NullVal(cty.String),
 	})
 }

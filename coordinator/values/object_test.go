@@ -57,11 +57,14 @@ func TestMarksAreTheSameWhenTheSamePartsAreSensitive(t *testing.T) {
 		a, b cty.Value
 		want bool
 	}{
-		"neither has any":       {object("a", "x"), object("a", "y"), true},
-		"the same part":         {object("a", secret), object("a", secret), true},
-		"one has one more":      {object("a", secret, "b", "x"), object("a", secret, "b", secret), false},
-		"another part":          {object("a", secret, "b", "x"), object("a", "x", "b", secret), false},
-		"an element of a tuple": {cty.TupleVal([]cty.Value{secret, cty.Zero}), cty.TupleVal([]cty.Value{cty.StringVal("x"), cty.Zero.Mark(marks.Sensitive)}), false},
+		"neither has any":  {object("a", "x"), object("a", "y"), true},
+		"the same part":    {object("a", secret), object("a", secret), true},
+		"one has one more": {object("a", secret, "b", "x"), object("a", secret, "b", secret), false},
+		"another part":     {object("a", secret, "b", "x"), object("a", "x", "b", secret), false},
+		"an element of a tuple": {
+			cty.TupleVal([]cty.Value{secret, cty.Zero}),
+			cty.TupleVal([]cty.Value{cty.StringVal("x"), cty.Zero.Mark(marks.Sensitive)}), false,
+		},
 	} {
 		if got := SameMarks(c.a, c.b); got != c.want {
 			t.Errorf("%s: %t", sentence, got)
@@ -152,14 +155,18 @@ func TestAnObjectIsCalledByItsIDElseByItsName(t *testing.T) {
 
 // What a data source computes is unknown until it is read, at every depth; what the configuration gives stays.
 func TestUnreadDataIsUnknownWhereTheProviderComputes(t *testing.T) {
-	inner := schema.Block{Attributes: map[string]*schema.Attribute{
-		"given": {Type: cty.String, Optional: true}, "found": {Type: cty.String, Computed: true},
-	}}
+	nested := func(n schema.Nesting) *schema.NestedBlock {
+		return &schema.NestedBlock{Nesting: n, Block: schema.Block{Attributes: map[string]*schema.Attribute{
+			"given": {Type: cty.String, Optional: true}, "found": {Type: cty.String, Computed: true},
+		}}}
+	}
 	block := &schema.Block{
-		Attributes: map[string]*schema.Attribute{"id": {Type: cty.String, Computed: true}, "q": {Type: cty.String, Optional: true, Computed: true}},
+		Attributes: map[string]*schema.Attribute{
+			"id": {Type: cty.String, Computed: true}, "q": {Type: cty.String, Optional: true, Computed: true},
+		},
 		Blocks: map[string]*schema.NestedBlock{
-			"one": {Nesting: schema.NestingSingle, Block: inner}, "list": {Nesting: schema.NestingList, Block: inner},
-			"set": {Nesting: schema.NestingSet, Block: inner}, "map": {Nesting: schema.NestingMap, Block: inner},
+			"one": nested(schema.NestingSingle), "list": nested(schema.NestingList),
+			"set": nested(schema.NestingSet), "map": nested(schema.NestingMap),
 		},
 	}
 	null := cty.NullVal(cty.String)
@@ -170,8 +177,8 @@ func TestUnreadDataIsUnknownWhereTheProviderComputes(t *testing.T) {
 		"set": cty.SetVal([]cty.Value{config}), "map": cty.MapVal(map[string]cty.Value{"k": config}),
 	}), block)
 	want := cty.ObjectVal(map[string]cty.Value{
-		"id": cty.UnknownVal(cty.String), "q": cty.StringVal("q").Mark(marks.Sensitive), "one": unread, "list": cty.ListVal([]cty.Value{unread}),
-		"set": cty.SetVal([]cty.Value{unread}), "map": cty.MapVal(map[string]cty.Value{"k": unread}),
+		"id": cty.UnknownVal(cty.String), "q": cty.StringVal("q").Mark(marks.Sensitive),
+		"one": unread, "list": cty.ListVal([]cty.Value{unread}), "set": cty.SetVal([]cty.Value{unread}), "map": cty.MapVal(map[string]cty.Value{"k": unread}),
 	})
 	if !got.RawEquals(want) {
 		t.Errorf("got %#v", got)
@@ -180,7 +187,8 @@ func TestUnreadDataIsUnknownWhereTheProviderComputes(t *testing.T) {
 		"id": null, "q": null, "one": cty.NullVal(config.Type()), "list": cty.ListValEmpty(config.Type()),
 		"set": cty.SetValEmpty(config.Type()), "map": cty.UnknownVal(cty.Map(config.Type())),
 	})
-	if got := UnknownComputed(empty, block); !got.GetAttr("one").IsNull() || got.GetAttr("list").LengthInt() != 0 || got.GetAttr("q").IsKnown() {
+	got = UnknownComputed(empty, block)
+	if !got.GetAttr("one").IsNull() || got.GetAttr("list").LengthInt() != 0 || got.GetAttr("q").IsKnown() {
 		t.Errorf("got %#v", got)
 	}
 }
@@ -201,7 +209,10 @@ func TestWhatWasSentIsToldWithoutSecretsAndUnknowns(t *testing.T) {
 
 func TestAStoredObjectIsReadByItsOwnSchemaVersionAlone(t *testing.T) {
 	s := fakeSchemas.Managed["fake_thing"]
-	good := state.Object{SchemaVersion: 2, Attrs: []byte(`{"id":"i","name":null,"secret":"s","old":null}`), Sensitive: []cty.Path{cty.GetAttrPath("id")}}
+	good := state.Object{
+		SchemaVersion: 2, Attrs: []byte(`{"id":"i","name":null,"secret":"s","old":null}`),
+		Sensitive: []cty.Path{cty.GetAttrPath("id")},
+	}
 	v, err := DecodeStored(&good, &s)
 	if err != nil || !v.GetAttr("id").HasMark(marks.Sensitive) || !v.GetAttr("secret").HasMark(marks.Sensitive) {
 		t.Errorf("got %#v: %v", v, err)
@@ -248,7 +259,8 @@ func TestWhatACheckObservesIsAWarningThatNamesTheCheck(t *testing.T) {
 	}
 	s := NewStore(Options{Code: code, Phase: Planning})
 	m := s.Instances(addr.ModuleOf("child"))[0]
-	if static, instance := CheckAround(m.ResourceBlock(data.Addr)); static != "module.child.check.health" || instance != static {
+	static, instance := CheckAround(m.ResourceBlock(data.Addr))
+	if static != "module.child.check.health" || instance != static {
 		t.Errorf("it stands in %s, %s", static, instance)
 	}
 }

@@ -99,7 +99,8 @@ func TestAProviderIsEvaluatedForEachOfItsInstances(t *testing.T) {
 	}
 	mars := us
 	mars.Key = addr.StringKey("mars")
-	if !s.HasInstance(us) || s.HasInstance(mars) || s.HasInstance(addr.ProviderInstance{Provider: us.Provider, Alias: us.Alias}) || !s.HasInstance(plain) {
+	keyless := addr.ProviderInstance{Provider: us.Provider, Alias: us.Alias}
+	if !s.HasInstance(us) || s.HasInstance(mars) || s.HasInstance(keyless) || !s.HasInstance(plain) {
 		t.Error("it is not told which instances there are")
 	}
 	gone := us.Config()
@@ -173,7 +174,8 @@ resource "fake_thing" "a" {
   provisioner "remote-exec" {}
 }`)
 	c := s.resource("a").Code.Config
-	self := object("id", "10.0.0.1", "name", "n", "secret", cty.StringVal("s").Mark(marks.Sensitive), "old", cty.NullVal(cty.String))
+	secret := cty.StringVal("s").Mark(marks.Sensitive)
+	self := object("id", "10.0.0.1", "name", "n", "secret", secret, "old", cty.NullVal(cty.String))
 	out, diags := s.Root().EvalProvisioner(c.Provisioners[0], c.Connection, eval.Once, self)
 	says(t, diags, "")
 	connection, err := coding.DecodeValue(out.Connection, provisioner.Connection.ImpliedType())

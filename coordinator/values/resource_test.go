@@ -23,7 +23,8 @@ resource "fake_thing" "off" {
 }
 `
 
-// As in OpenTofu: a resource without a repetition is an object, one with count a tuple, one with for_each an object by key.
+// As in OpenTofu: a resource without a repetition is an object, one with count a tuple, one with for_each an object
+// by key.
 func TestAResourceIsSeenByItsRepetition(t *testing.T) {
 	s := store(t, Planning, nil, repeated)
 	is(t, s.Root(), "fake_thing.one", cty.DynamicVal) // what does not exist yet is unknown
@@ -71,7 +72,11 @@ ephemeral "fake_token" "t" {}
 	stored := func(keys ...addr.Key) *state.Resource {
 		r := &state.Resource{Instances: map[addr.Key]*state.Instance{}}
 		for _, k := range keys {
-			r.Instances[k] = &state.Instance{Current: &state.Object{Attrs: []byte(`{"id":` + strconv.Quote(k.String()) + `,"name":null,"secret":null,"old":null}`)}}
+			r.Instances[k] = &state.Instance{
+				Current: &state.Object{
+					Attrs: []byte(`{"id":` + strconv.Quote(k.String()) + `,"name":null,"secret":null,"old":null}`),
+				},
+			}
 		}
 		return r
 	}
@@ -151,7 +156,9 @@ func TestTheStateCompletesWhatATestSees(t *testing.T) {
 	s.resource("list").Set(addr.IntKey(0), thing("fresh"))
 	s.Root().SetOutput("o", cty.NumberIntVal(5))
 	stored := state.Empty()
-	for _, name := range []string{"fake_thing.list[0]", "fake_thing.list[1]", "fake_thing.gone", "module.nosuch.fake_thing.a"} {
+	for _, name := range []string{
+		"fake_thing.list[0]", "fake_thing.list[1]", "fake_thing.gone", "module.nosuch.fake_thing.a",
+	} {
 		at, diags := addr.ParseInstance(name)
 		says(t, diags, "")
 		stored.Apply(state.SetObject{Addr: at, Object: &state.Object{
@@ -175,7 +182,8 @@ check "c" {
   }
 }`)
 	asserts.Root().SetOutput("o", cty.NumberIntVal(5))
-	statuses, diags := asserts.CheckTest(asserts.Root().Node.Module.Checks["c"].Asserts, map[string]cty.Value{"extra": cty.StringVal("e")})
+	rules := asserts.Root().Node.Module.Checks["c"].Asserts
+	statuses, diags := asserts.CheckTest(rules, map[string]cty.Value{"extra": cty.StringVal("e")})
 	if len(statuses) != 2 || statuses[0] != eval.StatusPass || statuses[1] != eval.StatusFail {
 		t.Errorf("the assertions are %v: %v", statuses, diags)
 	}

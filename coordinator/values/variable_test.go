@@ -19,21 +19,49 @@ func TestARootVariableHasTheGivenValueInItsType(t *testing.T) {
 		want     cty.Value
 		says     string
 	}{
-		"the default where nothing is given":         {`default = "d"`, cty.NilVal, cty.StringVal("d"), ""},
-		"a number for a string is converted":         {`type = string`, cty.NumberIntVal(7), cty.StringVal("7"), ""},
-		"text that is a number is one":               {`type = number`, cty.StringVal("7"), cty.NumberIntVal(7), ""},
-		"text that is none is refused":               {`type = number`, cty.StringVal("x"), cty.DynamicVal, "a number is required"},
-		"the way it was given is named":              {`type = number`, cty.StringVal("x"), cty.DynamicVal, `set using -var="x=..."`},
-		"null stays where the variable is nullable":  {"type = string\n default = \"d\"", cty.NullVal(cty.String), cty.NullVal(cty.String), ""},
-		"null is the default where it is not":        {"type = string\n default = \"d\"\n nullable = false", cty.NullVal(cty.String), cty.StringVal("d"), ""},
-		"null is refused where there is no default":  {"type = string\n nullable = false", cty.NullVal(cty.String), cty.DynamicVal, "cannot be null"},
-		"a value is required without a default":      {`type = string`, cty.NilVal, cty.DynamicVal, "No value for required variable"},
-		"a tuple is a list":                          {`type = list(string)`, cty.TupleVal([]cty.Value{cty.StringVal("a"), cty.True}), cty.ListVal([]cty.Value{cty.StringVal("a"), cty.StringVal("true")}), ""},
-		"a set drops what is there twice":            {`type = set(string)`, cty.TupleVal([]cty.Value{cty.StringVal("a"), cty.StringVal("a")}), cty.SetVal([]cty.Value{cty.StringVal("a")}), ""},
-		"a missing optional attribute has a default": {object, cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal("n")}), cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal("n"), "size": cty.NumberIntVal(3)}), ""},
-		"an attribute that does not fit is named":    {object, cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal("n"), "size": cty.StringVal("x")}), cty.NilVal, "attribute size: a number is required"},
-		"a sensitive variable is marked":             {"type = string\n sensitive = true", cty.StringVal("s"), cty.StringVal("s").Mark(marks.Sensitive), ""},
-		"an ephemeral variable is marked":            {"type = string\n ephemeral = true", cty.StringVal("s"), cty.StringVal("s").Mark(marks.Ephemeral), ""},
+		"the default where nothing is given": {`default = "d"`, cty.NilVal, cty.StringVal("d"), ""},
+		"a number for a string is converted": {`type = string`, cty.NumberIntVal(7), cty.StringVal("7"), ""},
+		"text that is a number is one":       {`type = number`, cty.StringVal("7"), cty.NumberIntVal(7), ""},
+		"text that is none is refused": {
+			`type = number`, cty.StringVal("x"), cty.DynamicVal, "a number is required",
+		},
+		"the way it was given is named": {
+			`type = number`, cty.StringVal("x"), cty.DynamicVal, `set using -var="x=..."`,
+		},
+		"null stays where the variable is nullable": {
+			"type = string\n default = \"d\"", cty.NullVal(cty.String), cty.NullVal(cty.String), "",
+		},
+		"null is the default where it is not": {
+			"type = string\n default = \"d\"\n nullable = false", cty.NullVal(cty.String), cty.StringVal("d"), "",
+		},
+		"null is refused where there is no default": {
+			"type = string\n nullable = false", cty.NullVal(cty.String), cty.DynamicVal, "cannot be null",
+		},
+		"a value is required without a default": {
+			`type = string`, cty.NilVal, cty.DynamicVal, "No value for required variable",
+		},
+		"a tuple is a list": {
+			`type = list(string)`, cty.TupleVal([]cty.Value{cty.StringVal("a"), cty.True}),
+			cty.ListVal([]cty.Value{cty.StringVal("a"), cty.StringVal("true")}), "",
+		},
+		"a set drops what is there twice": {
+			`type = set(string)`, cty.TupleVal([]cty.Value{cty.StringVal("a"), cty.StringVal("a")}),
+			cty.SetVal([]cty.Value{cty.StringVal("a")}), "",
+		},
+		"a missing optional attribute has a default": {
+			object, cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal("n")}),
+			cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal("n"), "size": cty.NumberIntVal(3)}), "",
+		},
+		"an attribute that does not fit is named": {
+			object, cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal("n"), "size": cty.StringVal("x")}), cty.NilVal,
+			"attribute size: a number is required",
+		},
+		"a sensitive variable is marked": {
+			"type = string\n sensitive = true", cty.StringVal("s"), cty.StringVal("s").Mark(marks.Sensitive), "",
+		},
+		"an ephemeral variable is marked": {
+			"type = string\n ephemeral = true", cty.StringVal("s"), cty.StringVal("s").Mark(marks.Ephemeral), "",
+		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := store(t, Planning, map[string]Input{"x": given(c.given)}, "variable \"x\" {\n"+c.declared+"\n}\n")
@@ -62,18 +90,25 @@ func TestAVariableOfACalledModuleHasTheValueOfItsArgument(t *testing.T) {
 		want               cty.Value
 		says               string
 	}{
-		"converted":                       {`type = string`, "x = 7", cty.StringVal("7"), ""},
-		"its default without one":         {`default = "d"`, "", cty.StringVal("d"), ""},
-		"a deprecated one warns":          {"default = 1\n deprecated = \"use y\"", "x = 2", cty.NumberIntVal(2), "Its author says:\nuse y"},
+		"converted":               {`type = string`, "x = 7", cty.StringVal("7"), ""},
+		"its default without one": {`default = "d"`, "", cty.StringVal("d"), ""},
+		"a deprecated one warns": {
+			"default = 1\n deprecated = \"use y\"", "x = 2", cty.NumberIntVal(2), "Its author says:\nuse y",
+		},
 		"a deprecated one that is unused": {"default = 1\n deprecated = \"use y\"", "", cty.NumberIntVal(1), ""},
-		"what cannot be evaluated":        {`type = string`, "x = nosuch.thing.id", cty.DynamicVal, "Reference to undeclared resource"},
-		"what does not fit":               {`type = number`, `x = "x"`, cty.DynamicVal, "is not suitable for module.child.var.x"},
+		"what cannot be evaluated": {
+			`type = string`, "x = nosuch.thing.id", cty.DynamicVal, "Reference to undeclared resource",
+		},
+		"what does not fit": {
+			`type = number`, `x = "x"`, cty.DynamicVal, "is not suitable for module.child.var.x",
+		},
 		"an ephemeral value must be let in": {`type = string`, "x = var.e", cty.DynamicVal,
 			"Variable does not allow ephemeral value"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := store(t, Planning, map[string]Input{"e": given(cty.StringVal("e"))},
-				"variable \"e\" {\n type = string\n ephemeral = true\n}\nmodule \"child\" {\n source = \"./child\"\n"+c.argument+"\n}\n",
+				"variable \"e\" {\n type = string\n ephemeral = true\n}\n"+
+					"module \"child\" {\n source = \"./child\"\n"+c.argument+"\n}\n",
 				"variable \"x\" {\n"+c.declared+"\n}\n")
 			got, diags := s.Instances(addr.ModuleOf("child"))[0].VariableValue("x")
 			if c.says == "" && len(diags) > 0 {
@@ -144,8 +179,10 @@ func TestOutputs(t *testing.T) {
 		output, says string
 		want         cty.Value
 	}{
-		"a value":                        {`value = 1`, "", cty.NumberIntVal(1)},
-		"a sensitive one that says so":   {"value = sensitive(1)\n sensitive = true", "", cty.NumberIntVal(1).Mark(marks.Sensitive)},
+		"a value": {`value = 1`, "", cty.NumberIntVal(1)},
+		"a sensitive one that says so": {
+			"value = sensitive(1)\n sensitive = true", "", cty.NumberIntVal(1).Mark(marks.Sensitive),
+		},
 		"a sensitive one that does not":  {`value = sensitive(1)`, "Output refers to sensitive values", cty.DynamicVal},
 		"an ephemeral value":             {`value = var.e`, "Output does not allow ephemeral value", cty.DynamicVal},
 		"an ephemeral root output":       {"value = 1\n ephemeral = true", "cannot be ephemeral", cty.DynamicVal},
@@ -196,7 +233,8 @@ func TestProblemTextIsOneLineForOneProblemAndAListForMore(t *testing.T) {
 	if got := ProblemText(one); got != "not found: there is none" {
 		t.Errorf("got %q", got)
 	}
-	if got := ProblemText(one.Append(diag.Errors("bad", "", nil))); got != "2 problems:\n\n- not found: there is none\n- bad" {
+	two := one.Append(diag.Errors("bad", "", nil))
+	if got := ProblemText(two); got != "2 problems:\n\n- not found: there is none\n- bad" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
-// testdata/format1.plan was saved by the last version that wrote format 1: two instances of a resource, a module, a check and
+// testdata/format1.plan was saved by the last version that wrote format 1: two instances of a resource, a module, a
+// check and
 // an output, nothing of which existed.
 func format1(t *testing.T) []byte {
 	t.Helper()
