@@ -178,7 +178,8 @@ resource "fake_thing" "b" {
 	e.clean(diags)
 	all, end := told(t, h, 0)
 	e.equal("events", all, []string{
-		"started create fake_thing.a", "finished create fake_thing.a", "started create fake_thing.b", "finished create fake_thing.b",
+		"started create fake_thing.a", "finished create fake_thing.a",
+		"started create fake_thing.b", "finished create fake_thing.b",
 	})
 	again, _ := told(t, h, 0)
 	e.equal("a second reader", again, all)

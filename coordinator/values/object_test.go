@@ -178,7 +178,8 @@ func TestUnreadDataIsUnknownWhereTheProviderComputes(t *testing.T) {
 	}), block)
 	want := cty.ObjectVal(map[string]cty.Value{
 		"id": cty.UnknownVal(cty.String), "q": cty.StringVal("q").Mark(marks.Sensitive),
-		"one": unread, "list": cty.ListVal([]cty.Value{unread}), "set": cty.SetVal([]cty.Value{unread}), "map": cty.MapVal(map[string]cty.Value{"k": unread}),
+		"one": unread, "list": cty.ListVal([]cty.Value{unread}),
+		"set": cty.SetVal([]cty.Value{unread}), "map": cty.MapVal(map[string]cty.Value{"k": unread}),
 	})
 	if !got.RawEquals(want) {
 		t.Errorf("got %#v", got)
