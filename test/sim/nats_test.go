@@ -14,7 +14,8 @@ import (
 
 // The times of wire/jet.
 const (
-	queueWait    = 10 * time.Second // after what time an unacknowledged message comes again
+	taskWait     = 5 * time.Second // after what time an unacknowledged message comes again
+	resultWait   = 3 * time.Second
 	permitWait   = 5 * time.Second
 	claimWindow  = 10 * time.Minute // how long after its delivery a task may be claimed
 	releaseDelay = 250 * time.Millisecond
@@ -112,7 +113,10 @@ func (q *stream) hand() {
 			if m.hidden.After(now) || !f.match(m.ref) {
 				continue
 			}
-			wait := queueWait
+			wait := taskWait
+			if q == &q.n.results {
+				wait = resultWait
+			}
 			if w.odds(25) { // the server forgets that it has delivered the message
 				w.faults["redelivered"]++
 				wait = w.between(0, time.Second)

@@ -164,7 +164,7 @@ func (s *site) reach(goal int) {
 	if goal != s.at {
 		return
 	}
-	s.idle = 0
+	s.idle = s.life
 	s.compare(fmt.Sprintf("at goal %d", goal))
 	if s.at++; s.at == len(s.goals) {
 		s.at--

@@ -50,8 +50,8 @@ type Options struct {
 
 	// Timeout is how long one request to the server may take; 0 means 5 s.
 	Timeout time.Duration
-	// AckWait is after what time a message that nobody acknowledged comes again; 0 means 10 s for tasks and results and
-	// 5 s for permits. The shorter it is, the sooner a killed process's messages move on; it must be longer than the
+	// AckWait is after what time a message that nobody acknowledged comes again; 0 means 5 s for tasks and permits, and
+	// 3 s for results. The shorter it is, the sooner a killed process's messages move on; it must be longer than the
 	// pauses of a healthy process.
 	AckWait time.Duration
 	// Workers is how many workers there are, where that is known: who asks for them waits until so many have announced

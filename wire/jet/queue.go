@@ -30,7 +30,7 @@ const (
 // no right to create them.
 func (c *Conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) error {
 	if c.opts.Provision {
-		if _, err := c.topology.consumer(ctx, tasksStream, poolConsumer(ref.Pool, c.opts.ackWait(queueAckWait))); err != nil {
+		if _, err := c.topology.consumer(ctx, tasksStream, poolConsumer(ref.Pool, c.opts.ackWait(taskAckWait))); err != nil {
 			return err
 		}
 		if err := c.preparePool(ctx, ref.Pool); err != nil {
@@ -65,7 +65,7 @@ func (c *Conn) publish(ctx context.Context, subject string, data []byte, id stri
 
 // FetchTasks implements wire.Queue.
 func (c *Conn) FetchTasks(ctx context.Context, pool string, n int) ([]wire.Delivery, error) {
-	list, err := c.fetch(ctx, tasksStream, poolConsumer(pool, c.opts.ackWait(queueAckWait)), n)
+	list, err := c.fetch(ctx, tasksStream, poolConsumer(pool, c.opts.ackWait(taskAckWait)), n)
 	if err != nil {
 		return nil, fmt.Errorf("fetching tasks of pool %s: %w", pool, err)
 	}
@@ -78,7 +78,7 @@ func (c *Conn) FetchTasks(ctx context.Context, pool string, n int) ([]wire.Deliv
 
 // FetchResults implements wire.Queue.
 func (c *Conn) FetchResults(ctx context.Context, coordinator string, n int) ([]wire.Delivery, error) {
-	list, err := c.fetch(ctx, resultsStream, resultConsumer(coordinator, c.opts.ackWait(queueAckWait)), n)
+	list, err := c.fetch(ctx, resultsStream, resultConsumer(coordinator, c.opts.ackWait(resultAckWait)), n)
 	if err != nil {
 		return nil, fmt.Errorf("fetching results for coordinator %s: %w", coordinator, err)
 	}
@@ -194,13 +194,20 @@ func (d *delivery) Sequence() uint64  { return d.sequence }
 
 func (d *delivery) Ack(ctx context.Context) error {
 	d.c.fetched.forget(d.ref.Attempt)
-	ctx, cancel := d.c.bounded(ctx)
+	whole, cancel := d.c.bounded(ctx)
 	defer cancel()
-	err := d.msg.DoubleAck(ctx)
-	if err == nil || errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
-		return nil
+	for {
+		// What was sent to a server that died is lost; to acknowledge twice is to acknowledge.
+		try, end := context.WithTimeout(whole, d.c.tryFor())
+		err := d.msg.DoubleAck(try)
+		end()
+		if err == nil || errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
+			return nil
+		}
+		if err = problem(err); !errors.Is(err, wire.ErrUnanswered) || pause(whole, leaderPoll) != nil {
+			return fmt.Errorf("acknowledging %s: %w", d.ref.Attempt, err)
+		}
 	}
-	return fmt.Errorf("acknowledging %s: %w", d.ref.Attempt, problem(err))
 }
 
 func (d *delivery) Release(ctx context.Context) error {

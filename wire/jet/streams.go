@@ -33,7 +33,11 @@ func claimsStream(pool string) string { return claimsPrefix + wire.Token(pool) }
 func keysStream(pool string) string   { return keysPrefix + wire.Token(pool) }
 
 const (
-	queueAckWait  = 10 * time.Second
+	// A message that was delivered by a server which died on the way, or to a process that died, comes again after this. What
+	// the process that has it does before it acknowledges takes some ten milliseconds; that a message comes twice costs a look
+	// at a register.
+	taskAckWait   = 5 * time.Second
+	resultAckWait = 3 * time.Second
 	permitAckWait = 5 * time.Second
 	// dedupWindow is how long a repeated publish is recognised. That saves work, and is no guarantee.
 	dedupWindow = 2 * time.Minute
@@ -234,6 +238,11 @@ func (t *topology) consumer(ctx context.Context, stream string, cfg jetstream.Co
 			consumer, err = t.c.js.CreateConsumer(ctx, stream, cfg)
 			if errors.Is(err, jetstream.ErrConsumerExists) { // somebody else was faster, with other settings
 				consumer, err = t.c.js.Consumer(ctx, stream, cfg.Durable)
+			}
+		}
+		if err == nil && t.c.opts.Provision && consumer.CachedInfo().Config.AckWait != cfg.AckWait { // an earlier version's
+			if updated, err := t.c.js.UpdateConsumer(ctx, stream, cfg); err == nil { // else the messages come again a little later
+				consumer = updated
 			}
 		}
 		if err != nil {
