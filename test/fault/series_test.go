@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millipede-iac/millipede/test/disk"
 	"github.com/millipede-iac/millipede/test/nats"
 	"github.com/millipede-iac/millipede/test/process"
 	"github.com/millipede-iac/millipede/test/proxy"
@@ -36,8 +37,11 @@ type series struct {
 	server  *nats.Server
 	workers []*site.Worker
 	proxies []*proxy.Proxy
-	made    map[string]int // faults, by kind
-	total   int
+	// disks are those of the workers' journals, of the coordinator and of the server; nil where nobody may mount any.
+	disks           []*disk.Volume
+	estate, streams *disk.Volume
+	made            map[string]int // faults, by kind
+	total           int
 
 	command []string
 	running *process.Process
@@ -50,6 +54,8 @@ func TestASeriesOfFaultsLosesNothingAndDoesNothingTwice(t *testing.T) {
 	t.Logf("seed %d", *seed)
 	s := &series{trial: newTrial(t, 0, 0), chance: rand.New(rand.NewPCG(*seed, 0)), made: map[string]int{}}
 	s.server = s.Server()
+	s.streams = streams(s.Site, s.server)
+	s.estate = volume(t, filepath.Join(s.Dir, ".millipede"), estateRoom)
 	for range 2 {
 		s.addWorker()
 	}
@@ -94,6 +100,7 @@ func (s *series) addWorker() {
 	})
 	w := s.NewWorker("default")
 	w.URL = "nats://" + p.Address()
+	s.disks = append(s.disks, volume(s.T, filepath.Join(w.Dir, "journal"), journalRoom))
 	w.Start()
 	s.workers, s.proxies = append(s.workers, w), append(s.proxies, p)
 }
@@ -155,7 +162,8 @@ func (s *series) strike() repair {
 	i := s.chance.IntN(len(s.workers))
 	w, p := s.workers[i], s.proxies[i]
 	kind := []string{"coordinator killed", "coordinator killed", "worker killed", "worker killed", "plugin killed", "server killed",
-		"worker paused", "coordinator paused", "worker cut off", "worker unheard"}[s.chance.IntN(10)]
+		"worker paused", "coordinator paused", "worker cut off", "worker unheard",
+		"disk of a worker full", "disk of the coordinator full", "disk of the server full"}[s.chance.IntN(13)]
 	var mend func()
 	order := 0
 	switch kind {
@@ -198,10 +206,45 @@ func (s *series) strike() repair {
 	case "worker unheard":
 		p.Hold()
 		mend = p.Mend
+	case "disk of a worker full":
+		order, mend = -1, s.fill(s.disks[i])
+	case "disk of the coordinator full":
+		order = 2
+		freed := s.fill(s.estate)
+		mend = func() {
+			freed()
+			s.againIfEnded()
+		}
+	case "disk of the server full":
+		order = -1 // a server that was killed starts on a disk with room
+		freed := s.fill(s.streams)
+		mend = func() { // it keeps the error of the write that failed, until it is started again
+			freed()
+			must(s.T, s.server.Kill())
+			must(s.T, s.server.Restart(site.Waiting(s.T)))
+		}
 	}
 	s.total++
 	s.made[kind]++
 	return repair{order, mend}
+}
+
+// fill fills a disk; what it returns makes room.
+func (s *series) fill(v *disk.Volume) func() {
+	s.T.Helper()
+	if v == nil {
+		return func() {}
+	}
+	must(s.T, v.Fill())
+	return func() { must(s.T, v.Free()) }
+}
+
+// againIfEnded goes on with a run that has ended by itself because nothing could be recorded.
+func (s *series) againIfEnded() {
+	s.T.Helper()
+	if s.over(50 * time.Millisecond) {
+		s.again()
+	}
 }
 
 // again goes on with the run whose coordinator was killed, or begins another one where there was none yet.

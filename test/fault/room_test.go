@@ -1,0 +1,130 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/test/disk"
+	"github.com/millipede-iac/millipede/test/nats"
+	"github.com/millipede-iac/millipede/test/site"
+)
+
+// The disks that a run needs, each of its own size: they get full while other disks are not.
+const (
+	estateRoom  = 64 << 20
+	journalRoom = 4 << 20
+	streamRoom  = 64 << 20
+)
+
+// lasting is for how long a disk is full that has room again before anybody gives up.
+const lasting = 1500 * time.Millisecond
+
+// volume mounts a disk of its own on a directory. It returns nil where this process may not mount.
+func volume(t *testing.T, dir string, size int) *disk.Volume {
+	t.Helper()
+	must(t, os.MkdirAll(dir, 0o700))
+	v, err := disk.Mount(dir, size)
+	if errors.Is(err, disk.ErrUnsupported) {
+		return nil
+	}
+	must(t, err)
+	t.Cleanup(func() { must(t, v.Close()) })
+	return v
+}
+
+// streams puts the store of the site's server on a disk of its own, before anything is in it.
+func streams(s *site.Site, server *nats.Server) *disk.Volume {
+	s.T.Helper()
+	must(s.T, server.Kill())
+	v := volume(s.T, s.Store, streamRoom)
+	must(s.T, server.Restart(site.Waiting(s.T)))
+	return v
+}
+
+// full is a trial on which one of the disks gets full.
+type full struct {
+	*trial
+	disk *disk.Volume
+	// again is what somebody has to do, besides making room, before a run can go on; nil: nothing.
+	again func()
+}
+
+// crowded makes a trial for each disk that may get full.
+var crowded = map[string]func(t *testing.T) full{
+	"everything, in one process": func(t *testing.T) full {
+		s := newTrial(t, crowd, 100)
+		return full{trial: s, disk: volume(t, filepath.Join(s.Dir, ".millipede"), estateRoom)}
+	},
+	"the coordinator's": func(t *testing.T) full {
+		s := newTrial(t, crowd, 100)
+		s.Server()
+		s.Worker("default")
+		return full{trial: s, disk: volume(t, filepath.Join(s.Dir, ".millipede"), estateRoom)}
+	},
+	"the worker's": func(t *testing.T) full {
+		s := newTrial(t, crowd, 100)
+		s.Server()
+		w := s.NewWorker("default")
+		v := volume(t, filepath.Join(w.Dir, "journal"), journalRoom)
+		w.Start()
+		return full{trial: s, disk: v}
+	},
+	"the server's": func(t *testing.T) full {
+		s := newTrial(t, crowd, 100)
+		server := s.Server()
+		v := streams(s.Site, server)
+		s.Worker("default")
+		return full{s, v, func() {
+			// A server keeps the error of a write that failed. Until it is started again, each command has to say so.
+			if r := s.Run(resume...); r.Code != 1 || !strings.Contains(r.Text, "Error: ") {
+				t.Errorf("a run on a server that stores nothing, though it has room: exit status %d\n%s", r.Code, site.Tail(r.Text))
+			}
+			must(t, server.Kill())
+			must(t, server.Restart(site.Waiting(t)))
+		}}
+	},
+}
+
+// A disk that was full for good hung runs: no store was asked to write any more, and the worker gave task after task back. A
+// disk that was full for a moment hung them because NATS goes on to refuse.
+func TestAFullDiskEndsARunWithAnErrorAndTheRunGoesOnWhenThereIsRoom(t *testing.T) {
+	t.Parallel()
+	for name, set := range crowded {
+		for _, forGood := range []bool{true, false} {
+			if *kills <= fewKills && forGood != (name == "the worker's") {
+				continue // four of eight, the quick ones mostly
+			}
+			t.Run(fmt.Sprintf("%s, for good: %t", name, forGood), func(t *testing.T) {
+				t.Parallel()
+				s := set(t)
+				if s.disk == nil {
+					t.Skip("mounting a disk needs root")
+				}
+				s.Must("init")
+				p := s.Start(apply...)
+				site.Eventually(t, "some machines are there", func() bool { return s.Finished("create") >= 4 })
+				must(t, s.disk.Fill())
+				if !forGood {
+					wait(lasting)
+					must(t, s.disk.Free())
+				}
+				code := site.Exit(t, p)
+				if code != 0 && (code != 1 || !strings.Contains(p.Output(), "Error: ")) || code == 0 && forGood {
+					t.Errorf("exit status %d\n%s", code, site.Tail(p.Output()))
+				}
+				t.Logf("exit status %d, %d machines were created", code, s.Finished("create"))
+				must(t, s.disk.Free())
+				if s.again != nil && code != 0 {
+					s.again()
+				}
+				s.goOn(apply)
+				s.complete(crowd)
+			})
+		}
+	}
+}
