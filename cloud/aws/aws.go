@@ -286,6 +286,9 @@ type staticToken string
 
 func (t staticToken) GetIdentityToken() ([]byte, error) { return []byte(t), nil }
 
+// ErrCABundle means that the file of certificates cannot be used.
+var ErrCABundle = errors.New("the certificate authorities cannot be used")
+
 // setTransport makes the transport what the settings say about certificates and proxies.
 func (s *Settings) setTransport() error {
 	t := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: s.Insecure}
@@ -295,11 +298,11 @@ func (s *Settings) setTransport() error {
 	if s.CABundle != "" {
 		text, err := os.ReadFile(expand([]string{s.CABundle}, s.Env)[0])
 		if err != nil {
-			return fmt.Errorf("reading the certificates of custom_ca_bundle: %w", err)
+			return fmt.Errorf("%w: reading the certificates of custom_ca_bundle: %w", ErrCABundle, err)
 		}
 		t.RootCAs = x509.NewCertPool()
 		if !t.RootCAs.AppendCertsFromPEM(text) {
-			return fmt.Errorf("the file %s of custom_ca_bundle holds no certificate in PEM form", s.CABundle)
+			return fmt.Errorf("%w: the file %s of custom_ca_bundle holds no certificate in PEM form", ErrCABundle, s.CABundle)
 		}
 	}
 	s.Transport.TLSClientConfig = t

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/eval"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
@@ -45,12 +46,13 @@ type migration struct {
 	*Estate
 	options BackendOptions
 	config  *Configuration
+	block   *config.Backend // of the configuration; nil without one
 }
 
 // PrepareBackend records the backend of the configuration. When it is another one than before, the states are brought
 // there, or what is there is taken, as the options say.
 func (c *Configuration) PrepareBackend(ctx context.Context, root *config.Node, o BackendOptions) (BackendChange, diag.List) {
-	i := &migration{c.estate, o, c}
+	i := &migration{c.estate, o, c, backendBlock(root)}
 	was, diags := i.readBackendRecord()
 	now, more := i.wanted(root)
 	if diags = diags.Append(more); diags.HasErrors() {
@@ -137,6 +139,9 @@ type moving struct{ from, to snapshot.Backend }
 func (i *migration) open(ctx context.Context, was, now backendRecord) (*moving, diag.List) {
 	from, diags := i.backend(ctx, was)
 	to, more := i.backend(ctx, now)
+	if i.block != nil { // what is wrong with its arguments is said of their lines
+		more = eval.AtSource(more, i.block.Body).WithSubject(i.block.TypeRange.Ptr())
+	}
 	return &moving{from, to}, diags.Append(more)
 }
 

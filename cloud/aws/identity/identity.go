@@ -96,6 +96,8 @@ func Problem(err error, args arguments.Arguments, failed string) *diag.Diagnosti
 	switch {
 	case errors.As(err, &account):
 		return diag.New(diag.Error, "Invalid account ID", err.Error()+".", nil)
+	case errors.Is(err, aws.ErrCABundle):
+		return args.Problem("custom_ca_bundle", "Invalid custom_ca_bundle", err.Error())
 	case errors.Is(err, aws.ErrRegion) && !args.Given("region"):
 		return args.Problem("region", "Missing region value",
 			"The \"region\" attribute or the \"AWS_REGION\" or \"AWS_DEFAULT_REGION\" environment variables must be set.")
