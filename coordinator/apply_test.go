@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/hub"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
@@ -151,13 +152,18 @@ func (f framed) End() []state.Change {
 
 func applyOptions(conn *mem.Conn, store journal.Store, p program.Program, ids string) Options {
 	var n atomic.Int64
-	return Options{Program: p, Transport: conn, Store: store, Workspace: "default", RunID: "run1", Coordinator: "c1", Parallelism: 10,
+	return Options{Program: p, Hub: hub.New(conn, "c1"), Store: store, Workspace: "default", RunID: "run1", Parallelism: 10,
 		Envelope: xor{}, Durations: store, Kind: "apply", NewID: func() string { return fmt.Sprintf("%s%d", ids, n.Add(1)) }}
 }
 
 func beginRun(t *testing.T, store journal.Store, n int) {
 	t.Helper()
-	if err := store.BeginRun(context.Background(), "", journal.Run{ID: "run1", Workspace: "default", Coordinator: "c1", Status: "running", Vertices: n}, nil); err != nil {
+	beginNamed(t, store, "run1", n)
+}
+
+func beginNamed(t *testing.T, store journal.Store, run string, n int) {
+	t.Helper()
+	if err := store.BeginRun(context.Background(), "", journal.Run{ID: run, Workspace: "default", Coordinator: "c1", Status: "running", Vertices: n}, nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/hub"
 	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
@@ -61,7 +62,7 @@ func TestTheHoldersOfALimitAreTheDoubtsThatTheStateStillHas(t *testing.T) {
 	hold(readOnly+"1", "y")
 	hold("run2", "own")
 
-	x := newExecutor(Options{Transport: conn, Earlier: store, Workspace: "default", RunID: "run2"}, newInbox())
+	x := newExecutor(Options{Hub: hub.New(conn, "c1"), Earlier: store, Workspace: "default", RunID: "run2"}, newInbox())
 	x.ctx = ctx
 	got, err := x.blockers("default")
 	if want := []string{"t.a[0]"}; err != nil || !slices.Equal(got, want) {

@@ -27,7 +27,7 @@ func (x *executor) findBlockers(limit string) {
 }
 
 func (x *executor) blockers(limit string) (addresses []string, err error) {
-	limits, err := x.Transport.Limits(x.ctx)
+	limits, err := x.Hub.Limits(x.ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/hub"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	statemem "github.com/millipede-iac/millipede/state/mem"
 	"github.com/millipede-iac/millipede/test/numbers"
@@ -89,6 +90,9 @@ func TestABugEndsItsRunWithItsTraceAndNoOtherRun(t *testing.T) {
 				system := mem.New(mem.Options{})
 				_, stop := serveTasks(t, system, "default", 100, time.Second)
 				defer stop()
+				conn := system.Connect("coordinator")
+				defer func() { _ = conn.Close() }()
+				shared := hub.New(conn, "c1")
 				stores := [2]*statemem.Store{statemem.New(statemem.Options{}), statemem.New(statemem.Options{})}
 				began := time.Now()
 				var group sync.WaitGroup
@@ -101,11 +105,9 @@ func TestABugEndsItsRunWithItsTraceAndNoOtherRun(t *testing.T) {
 				bad.Lane, bad.Stored = program.Safe, true
 				end := make(chan struct{})
 				for i, p := range []program.Program{good, bad} {
-					conn := system.Connect(fmt.Sprintf("coordinator %d", i))
-					defer func() { _ = conn.Close() }()
-					beginRun(t, stores[i], 60)
 					o := applyOptions(conn, stores[i], p, fmt.Sprintf("a%d-", i))
-					o.Coordinator = fmt.Sprintf("c%d", i)
+					o.Hub, o.RunID, o.Parallelism = shared, fmt.Sprintf("run%d", i), 1000 // what the bug leaves in doubt keeps its permits
+					beginNamed(t, stores[i], o.RunID, 60)
 					if i == 1 {
 						plant(&o, bad, end)
 					}

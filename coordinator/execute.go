@@ -163,7 +163,7 @@ func (x *executor) do(a loop.Action) {
 		x.release(a)
 	case loop.AskContention:
 		x.spawn(func() {
-			yes, err := x.Transport.Contended(x.ctx, a.Limit, x.asker())
+			yes, err := x.Hub.Contended(x.ctx, a.Limit, x.asker())
 			x.inbox.put(loop.Contention{Limit: a.Limit, Yes: yes && err == nil})
 		})
 	case loop.FindBlockers:
@@ -229,12 +229,12 @@ func (x *executor) call(a loop.Call) {
 		}
 	}
 	// The fast lane persists nothing, so nothing is sealed; large messages go through blobs.
-	packer := wire.Packer{Run: x.RunID, Blobs: x.Transport, Incoming: x.Transport.PoolBlobs(a.Pool), Rand: rand.Reader}
+	packer := wire.Packer{Run: x.RunID, Blobs: x.Hub, Incoming: x.Hub.PoolBlobs(a.Pool), Rand: rand.Reader}
 	about := wire.CallSubject(a.Pool)
 	data, err := packer.Pack(x.ctx, about, wire.EncodeTask(a.Task))
 	var answer []byte
 	if err == nil {
-		answer, err = x.Transport.Call(x.ctx, a.Pool, data)
+		answer, err = x.Hub.Call(x.ctx, a.Pool, data)
 	}
 	if err == nil {
 		answer, err = packer.Unpack(x.ctx, about, answer)
@@ -295,7 +295,7 @@ func (x *executor) publish(a loop.Publish) {
 		data, err = x.Envelope.Wrap(x.ctx, a.Ref, data)
 	}
 	if err == nil && !x.hand(a, data) {
-		err = x.Transport.PublishTask(x.ctx, a.Ref, data)
+		err = x.Hub.PublishTask(x.ctx, a.Ref, data)
 	}
 	failpoint.Hit(failpoint.TaskSent)
 	x.inbox.put(loop.Published{Vertex: a.Vertex, Attempt: a.Ref.Attempt, Err: err})
@@ -311,7 +311,7 @@ func (x *executor) hand(a loop.Publish, data []byte) bool {
 	}
 	ctx, cancel := context.WithTimeout(x.ctx, handTime)
 	defer cancel()
-	return x.Transport.HandTask(ctx, a.To, a.After, a.Ref, data) == nil
+	return x.Hub.HandTask(ctx, a.To, a.After, a.Ref, data) == nil
 }
 
 // ack confirms a message, whatever it takes: until then it would come again.
@@ -341,7 +341,7 @@ func (x *executor) pause(d time.Duration) bool {
 }
 
 func (x *executor) readClaim(a loop.ReadClaim) {
-	c, err := x.Transport.ReadClaim(x.ctx, a.Ref)
+	c, err := x.Hub.ReadClaim(x.ctx, a.Ref)
 	if errors.Is(err, wire.ErrNotFound) {
 		x.inbox.put(loop.Registered{Vertex: a.Vertex, Attempt: a.Ref.Attempt})
 		return
@@ -353,7 +353,7 @@ func (x *executor) readClaim(a loop.ReadClaim) {
 func (x *executor) revoke(a loop.Revoke) {
 	tomb := wire.Claim{Nonce: x.NewID(), At: x.Now(), Tombstone: true, Reason: a.Reason}
 	x.persist(fmt.Sprintf("ending attempt %s for good", a.Ref.Attempt), func() error {
-		c, err := x.Transport.Claim(x.ctx, a.Ref, tomb)
+		c, err := x.Hub.Claim(x.ctx, a.Ref, tomb)
 		if err == nil {
 			x.inbox.put(loop.Registered{Vertex: a.Vertex, Attempt: a.Ref.Attempt, Claim: c, Found: true, Err: nil})
 		}
@@ -364,10 +364,10 @@ func (x *executor) revoke(a loop.Revoke) {
 // declare creates a limit. What several coordinators share stays as it is, until somebody changes it on purpose.
 func (x *executor) declare(a loop.Declare) {
 	x.persist(fmt.Sprintf("declaring the limit %q", a.Limit.Name), func() error {
-		l, err := x.Transport.DeclareLimit(x.ctx, a.Limit)
+		l, err := x.Hub.DeclareLimit(x.ctx, a.Limit)
 		if err == nil && x.Embedded && a.Exact && l.Slots != a.Limit.Slots {
 			// Nobody else uses an embedded transport: the limit is left from a run that was told another size.
-			l, err = a.Limit, x.Transport.ResizeLimit(x.ctx, a.Limit)
+			l, err = a.Limit, x.Hub.ResizeLimit(x.ctx, a.Limit)
 		}
 		if err == nil {
 			x.inbox.put(loop.Declared{Limit: l.Name, Slots: l.Slots})
@@ -380,9 +380,9 @@ func (x *executor) declare(a loop.Declare) {
 // heartbeats.
 func (x *executor) resize(a loop.Resize) {
 	x.persist(fmt.Sprintf("resizing the limit %q", a.Limit.Name), func() error {
-		l, err := x.Transport.DeclareLimit(x.ctx, a.Limit)
+		l, err := x.Hub.DeclareLimit(x.ctx, a.Limit)
 		if err == nil && (l.Slots < a.Limit.Slots || a.Shrink && l.Slots > a.Limit.Slots) {
-			l, err = a.Limit, x.Transport.ResizeLimit(x.ctx, a.Limit)
+			l, err = a.Limit, x.Hub.ResizeLimit(x.ctx, a.Limit)
 		}
 		if err == nil {
 			x.inbox.put(loop.Declared{Limit: l.Name, Slots: l.Slots})
@@ -408,7 +408,7 @@ func (x *executor) acquire(a loop.Acquire) {
 	x.mu.Unlock()
 	x.spawn(func() {
 		defer cancel(nil)
-		p, err := x.Transport.Acquire(ctx, a.Limit, wire.PermitRequest{ID: a.ID, Coordinator: x.Coordinator, Run: x.asker(), At: x.Now()})
+		p, err := x.Hub.Acquire(ctx, a.Limit, wire.PermitRequest{ID: a.ID, Run: x.asker(), At: x.Now()})
 		if err != nil && ctx.Err() == nil {
 			x.pause(retryEvery)
 		}
@@ -455,11 +455,11 @@ func (x *executor) release(a loop.Release) {
 }
 
 func (x *executor) control(a loop.Control) {
-	err := x.Transport.Control(x.ctx, "", wire.Control{Kind: a.Kind, Run: x.RunID})
+	err := x.Hub.Control(x.ctx, "", wire.Control{Kind: a.Kind, Run: x.RunID})
 	for range 3 { // it is a request, and nothing rests on it
 		if err == nil || !x.pause(retryEvery) {
 			return
 		}
-		err = x.Transport.Control(x.ctx, "", wire.Control{Kind: a.Kind, Run: x.RunID})
+		err = x.Hub.Control(x.ctx, "", wire.Control{Kind: a.Kind, Run: x.RunID})
 	}
 }

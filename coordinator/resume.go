@@ -55,7 +55,7 @@ func (r *Runner) open(ctx context.Context) error {
 		r.inbox.put(loop.LostData{Older: true})
 		return nil
 	}
-	now, err := r.Transport.HighWater(ctx, slices.Sorted(maps.Keys(mark.Claims)))
+	now, err := r.Hub.HighWater(ctx, slices.Sorted(maps.Keys(mark.Claims)))
 	if err != nil {
 		return fmt.Errorf("asking NATS for its streams: %w", err)
 	}
@@ -90,7 +90,7 @@ func (r *Runner) close(ctx context.Context, out *loop.Outcome) error {
 	if out.Status == "interrupted" {
 		return nil
 	}
-	if err := r.Transport.PurgeRun(ctx, r.RunID); err != nil {
+	if err := r.Hub.PurgeRun(ctx, r.RunID); err != nil {
 		return fmt.Errorf("removing what the run left in the streams: %w", err)
 	}
 	failpoint.Hit(failpoint.RunPurged)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/bug"
+	"github.com/millipede-iac/millipede/coordinator/hub"
 	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/program"
@@ -27,8 +28,10 @@ const readOnly = "read-"
 
 // Options say what to run, and over what.
 type Options struct {
-	Program   program.Program
-	Transport wire.Transport
+	Program program.Program
+	// Hub is what the run reaches workers over, and whose coordinator it belongs to. A run that is resumed must have the
+	// coordinator that it had.
+	Hub *hub.Hub
 
 	// Store is where an applying run is recorded; nil for a run that changes nothing, such as a plan: then nothing is
 	// persisted, the changes of steps are ignored, and the program may use the fast lane only. The run must have
@@ -40,10 +43,8 @@ type Options struct {
 	// Earlier is where earlier runs on the state are looked up when permits are waited for; may be nil.
 	Earlier Records
 
-	// RunID names the run; Coordinator who makes it. Results are fetched by coordinator, so no two runs at one time may
-	// share that; a run that is resumed must have the one that it had.
-	RunID       string
-	Coordinator string
+	// RunID names the run.
+	RunID string
 
 	// Parallelism is the number of slots of the default limit; 0 means what the rules say, else 10. A limit that
 	// exists keeps its size, unless Embedded.
@@ -133,7 +134,7 @@ func newRunner(ctx context.Context, o Options, events []journal.Event) (*Runner,
 	}
 	known := loadDurations(ctx, o.Durations, o.Kind)
 	s := loop.Settings{
-		Run: o.RunID, Coordinator: o.Coordinator, Durable: o.Store != nil, Embedded: o.Embedded,
+		Run: o.RunID, Coordinator: o.Hub.Coordinator(), Durable: o.Store != nil, Embedded: o.Embedded,
 		Cores: runtime.GOMAXPROCS(0), Slots: slots, DoubtWait: o.DoubtWait, SettleFor: o.Settle,
 		Program: o.Program, Place: o.Rules.Placer(slots), Weight: known.weight,
 		Attempt: func() wire.AttemptID { return wire.AttemptID(o.NewID()) },
@@ -183,8 +184,9 @@ func (r *Runner) Run(ctx context.Context) (out loop.Outcome, err error) {
 		if p := recover(); p != nil {
 			err = bug.New(p)
 			if r.acts.ctx != nil {
-				// The loop does not know any more what runs under which permit.
-				r.acts.finish(r.acts.all())
+				keep := r.acts.all() // unless the loop still knows under which of them something runs
+				_ = bug.Catch(func() error { keep = r.kept(base, r.loop.Held()); return nil })
+				r.acts.finish(keep)
 			}
 			cancel(errEnded)
 			r.acts.waitAtMost(bugPatience)
@@ -255,13 +257,13 @@ func (r *Runner) work(ctx context.Context) {
 				r.take(e)
 			}
 		case <-ticker.C:
-			r.take(loop.Ticked{Connected: r.Transport.Connected()})
+			r.take(loop.Ticked{Connected: r.Hub.Connected()})
 		case <-done:
 			done = nil
 			r.take(loop.Abandoned{})
 		}
 	}
-	r.take(loop.Ticked{Connected: r.Transport.Connected()}) // the last word to views
+	r.take(loop.Ticked{Connected: r.Hub.Connected()}) // the last word to views
 }
 
 func (r *Runner) take(e loop.Input) {

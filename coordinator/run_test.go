@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator/hub"
 	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/program"
@@ -91,7 +92,7 @@ func planRun(t testing.TB, system *mem.System, p program.Program, parallelism in
 	conn := system.Connect("coordinator")
 	defer func() { _ = conn.Close() }()
 	var ids atomic.Int64
-	o := Options{Program: p, Transport: conn, RunID: "r1", Coordinator: "c1", Parallelism: placement.Parallelism(parallelism),
+	o := Options{Program: p, Hub: hub.New(conn, "c1"), RunID: "r1", Parallelism: placement.Parallelism(parallelism),
 		NewID: func() string { return fmt.Sprintf("id%d", ids.Add(1)) }}
 	if change != nil {
 		change(&o)

@@ -19,12 +19,8 @@ import (
 var ErrRecording = errors.New("recording what happened")
 
 const (
-	// fetchBatch is how many results are taken at once.
-	fetchBatch = 64
 	// expandAtOnce is how many results of a pool that are compressed, or in blobs, are decoded at once; see expand.
 	expandAtOnce = 2
-	// probeEvery is how often the transport is asked whether it still holds what it held.
-	probeEvery = time.Second
 	// commitBatch is how many records go into one transaction at most.
 	commitBatch = 1024
 	// readPatience is how long an answer about a claim is waited for; the result is delivered again then.
@@ -122,7 +118,7 @@ func (c *committer) next() []loop.Record {
 
 // survey passes on who is there already.
 func (x *executor) survey() {
-	workers, err := x.Transport.Workers(x.ctx)
+	workers, err := x.Hub.Workers(x.ctx)
 	if err != nil {
 		return // heartbeats come by themselves
 	}
@@ -136,43 +132,49 @@ func (x *executor) survey() {
 
 // watchWorkers passes heartbeats on.
 func (x *executor) watchWorkers() {
-	for {
-		err := x.Transport.WatchWorkers(x.ctx, func(h wire.Heartbeat) { x.inbox.put(loop.Beat{Heartbeat: h}) })
-		if err == nil || !x.pause(retryEvery) {
-			return
-		}
-	}
+	x.insist(func() error {
+		return x.Hub.WatchWorkers(x.ctx, func(h wire.Heartbeat) { x.inbox.put(loop.Beat{Heartbeat: h}) })
+	})
 }
 
 // watchControl obeys whoever cancels the run from another process.
 func (x *executor) watchControl() {
-	for {
-		err := x.Transport.WatchControl(x.ctx, "", func(c wire.Control) {
-			if c.Kind == "cancel" && (c.Run == x.RunID || c.Run == x.Coordinator) {
+	x.insist(func() error {
+		return x.Hub.WatchControl(x.ctx, func(c wire.Control) {
+			if c.Kind == "cancel" && (c.Run == x.RunID || c.Run == x.Hub.Coordinator()) {
 				x.inbox.put(loop.Interrupted{Cancel: true})
 			}
 		})
-		if err == nil || !x.pause(retryEvery) {
+	})
+}
+
+// insist repeats a watch that fails, until the run ends.
+func (x *executor) insist(watch func() error) {
+	for {
+		err := watch()
+		var b *Bug
+		switch {
+		case errors.As(err, &b):
+			x.inbox.put(loop.Failed{Err: err})
+			return
+		case err == nil || !x.pause(retryEvery):
 			return
 		}
 	}
 }
 
-// fetch takes results from the stream. Each is decoded and its claim is read beside the loop.
+// fetch takes the results of the run. Each is decoded and its claim is read beside the loop.
 func (x *executor) fetch() {
-	for x.ctx.Err() == nil {
-		ds, err := x.Transport.FetchResults(x.ctx, x.Coordinator, fetchBatch)
-		if err != nil && !x.pause(retryEvery) {
-			return
-		}
-		for _, d := range ds {
-			x.mu.Lock()
-			x.last++
-			n := x.last
-			x.deliveries[n] = d
-			x.mu.Unlock()
-			x.spawn(func() { x.read(n, d) })
-		}
+	err := x.Hub.Results(x.ctx, x.RunID, func(d wire.Delivery) {
+		x.mu.Lock()
+		x.last++
+		n := x.last
+		x.deliveries[n] = d
+		x.mu.Unlock()
+		x.spawn(func() { x.read(n, d) })
+	})
+	if err != nil {
+		x.inbox.put(loop.Failed{Err: fmt.Errorf("taking the results of run %s: %w", x.RunID, err)})
 	}
 }
 
@@ -180,9 +182,6 @@ func (x *executor) fetch() {
 func (x *executor) read(n int, d wire.Delivery) {
 	failpoint.Hit(failpoint.ResultFetched)
 	ref, data := d.Ref(), d.Data()
-	if ref.Run != x.RunID {
-		return // it stays in the stream until its run is resumed; it is given back when this one ends
-	}
 	if _, ours := x.attempt(ref.Attempt, ref.Pool); !ours {
 		x.inbox.put(loop.MisplacedResult{Delivery: n, Ref: ref, Sequence: d.Sequence()})
 		return
@@ -208,12 +207,12 @@ func (x *executor) read(n int, d wire.Delivery) {
 	}
 	// The result counts only as that of the worker which has claimed the attempt. Without an answer about the claim
 	// nothing is known, and the message comes again.
-	c, err := x.Transport.ReadClaim(x.ctx, ref)
+	c, err := x.Hub.ReadClaim(x.ctx, ref)
 	for until := x.Now().Add(readPatience); err != nil && !errors.Is(err, wire.ErrNotFound); {
 		if x.Now().After(until) || !x.pause(retryEvery) {
 			return
 		}
-		c, err = x.Transport.ReadClaim(x.ctx, ref)
+		c, err = x.Hub.ReadClaim(x.ctx, ref)
 	}
 	x.inbox.put(loop.Arrived{Delivery: n, Ref: ref, Sequence: d.Sequence(), Result: result, Claim: c})
 }
@@ -238,12 +237,12 @@ func (x *executor) expand(pool string) (done func(), ok bool) {
 	}
 }
 
-// probe asks the transport regularly whether it is there, and whether it still holds what it held.
+// probe learns regularly whether the transport is there, and whether it still holds what it held.
 func (x *executor) probe() {
 	mark, err := loadMark(x.ctx, x.Store, x.RunID)
+	known := err == nil && mark != nil
 	failed := false
-	for known := err == nil && mark != nil; ; {
-		now, err := x.Transport.HighWater(x.ctx, x.used())
+	x.Hub.Probe(x.ctx, x.used, func(now wire.HighWater, err error) bool {
 		if err != nil || failed {
 			x.inbox.put(loop.Probed{Err: err})
 		}
@@ -256,17 +255,15 @@ func (x *executor) probe() {
 			mark, known = &now, true
 			if err := saveMark(x.ctx, x.Store, x.RunID, now); err != nil && x.ctx.Err() == nil {
 				x.inbox.put(loop.Failed{Err: fmt.Errorf("recording what the streams hold: %w", err)})
-				return
+				return false
 			}
 		}
 		if errors.Is(err, wire.ErrRegressed) {
 			x.inbox.put(loop.LostData{})
-			return
+			return false
 		}
-		if !x.pause(probeEvery) {
-			return
-		}
-	}
+		return true
+	})
 }
 
 // all lists the permits under which something may run: none in a run without a store, which changes nothing.

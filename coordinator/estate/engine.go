@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/hub"
 	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/placement"
@@ -94,9 +95,10 @@ func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag
 	if err != nil {
 		return nil, diags.Append(diag.New(diag.Error, "Failed to read the coordinator's identity", err.Error()+".", nil), c.Close())
 	}
+	runs := hub.New(t, name)
 	if store != nil && home != nil { // whoever reads decides nothing
 		orphans := &coordinator.Orphans{Store: store, Claims: t, Now: e.Now, NewID: e.NewID}
-		t.OnOrphan(orphans.Decide)
+		runs.Decide(orphans.Decide)
 	}
 	note := o.Note
 	if note == nil {
@@ -108,7 +110,7 @@ func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag
 	engine.stop = e.Process.Say(note)
 	engine.Session = &operation.Session{
 		Tree: o.Tree, Inputs: o.Inputs, Workspace: e.Workspace(), EngineVersion: e.EngineVersion,
-		Transport: t, Coordinator: name, Keyring: ring, Store: store,
+		Hub: runs, Keyring: ring, Store: store,
 		Package: providers.wirePackage, Selections: providers.selections(),
 		WorkerWait: 10 * time.Second, Parallelism: o.Parallelism, Rules: rules, Embedded: c.Embedded(),
 		Dir: e.Dir, Cwd: e.Cwd, Env: e.Environ, Observer: o.Observer, Events: o.Events, Own: e.Own(e.readRemoteState, e.checkBackend), Stop: e.Stop, Now: e.Now, NewID: e.NewID,

@@ -57,7 +57,7 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (applied *Applied, 
 	}
 	run := s.NewID()
 	record := journal.Run{
-		ID: run, Workspace: s.Workspace, Coordinator: s.Coordinator, Command: o.Command, Started: s.Now(), Status: journal.Running,
+		ID: run, Workspace: s.Workspace, Coordinator: s.Hub.Coordinator(), Command: o.Command, Started: s.Now(), Status: journal.Running,
 		Who: o.Who, Vertices: len(o.Plan.Graph.Vertices), BaseSerial: o.Plan.BaseSerial,
 	}
 	last, err := s.overtake(ctx, o.LockID)
@@ -214,7 +214,7 @@ func (s *Session) resumed(ctx context.Context, r journal.Run, p *plan.Plan, lock
 		return nil, nil, diags.Append(more)
 	}
 	ro := s.runnerOptions("apply", applier)
-	ro.Store, ro.LockID, ro.RunID, ro.Coordinator, ro.Envelope = s.Store, lockID, r.ID, r.Coordinator, envelope
+	ro.Store, ro.LockID, ro.RunID, ro.Hub, ro.Envelope = s.Store, lockID, r.ID, s.Hub.For(r.Coordinator), envelope
 	runner, err := coordinator.Resume(ctx, ro)
 	if err != nil {
 		return nil, nil, diags.Append(diag.New(diag.Error, "The run cannot be resumed", err.Error()+".", nil))
@@ -249,11 +249,11 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 	sharing, stop := context.WithCancel(ctx)
 	var group errgroup.Group
 	group.Go(func() error {
-		return bug.Catch(func() error { return e.keepSharing(sharing, s.Transport.WatchWorkers) })
+		return bug.Catch(func() error { return e.keepSharing(sharing, s.Hub.WatchWorkers) })
 	})
 	if s.Events != nil {
 		group.Go(func() error {
-			return s.Transport.Events(sharing, run, func(pool string, data []byte) {
+			return s.Hub.Events(sharing, run, func(pool string, data []byte) {
 				// It is called by the transport, which must not die of what is wrong here.
 				err := bug.Catch(func() error {
 					e, err := wire.DecodeEvent(data)

@@ -51,7 +51,7 @@ type poolKey struct {
 // itself.
 func (s *Session) envelope(run string) *envelope {
 	return &envelope{
-		ring: s.Keyring, run: run, blobs: s.Transport, incoming: s.Transport.PoolBlobs, live: s.Transport.Workers,
+		ring: s.Keyring, run: run, blobs: s.Hub, incoming: s.Hub.PoolBlobs, live: s.Hub.Workers,
 		vouched: s.Rules.Vouches, pools: map[string]*poolKey{},
 	}
 }

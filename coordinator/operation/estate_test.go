@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nkeys"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/coordinator/hub"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -54,7 +55,7 @@ func newEstate(t *testing.T) *estate {
 	ring, err := keyring(conn)
 	e.check(err)
 	e.session = operation.Session{
-		Workspace: "default", EngineVersion: "1.12.6", Coordinator: "c", Transport: conn, Keyring: ring, Store: e.store,
+		Workspace: "default", EngineVersion: "1.12.6", Hub: hub.New(conn, "c"), Keyring: ring, Store: e.store,
 		Package:    func(p addr.Provider) wire.Package { return wire.Package{Source: p.String()} },
 		WorkerWait: 10 * time.Second, Parallelism: 10, Embedded: true, Cwd: "/", Now: time.Now, NewID: rand.Text,
 	}

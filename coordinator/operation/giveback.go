@@ -45,11 +45,11 @@ func (s *Session) giveBack(ctx context.Context, r journal.Run) error {
 	var group errgroup.Group
 	for name := range left {
 		i := strings.LastIndexByte(name, '/')
-		request := wire.PermitRequest{ID: name[i+1:], Coordinator: s.Coordinator, Run: r.ID, At: s.Now()}
+		request := wire.PermitRequest{ID: name[i+1:], Run: r.ID, At: s.Now()}
 		group.Go(func() error {
 			short, cancel := context.WithTimeout(ctx, giveBackIn)
 			defer cancel()
-			if p, err := s.Transport.Acquire(short, name[:max(i, 0)], request); err == nil {
+			if p, err := s.Hub.Acquire(short, name[:max(i, 0)], request); err == nil {
 				_ = p.Release(ctx) // what fails here stays held for a day
 			}
 			return nil

@@ -124,8 +124,8 @@ func undoubted(o *state.Object) *state.Object {
 // bury makes sure that nobody begins the operation in doubt from now on: its task may still be waiting for a worker. It
 // fails when somebody, whom it names, has begun since the doubt was noted. An embedded worker has ended with its run.
 func (s *Session) bury(ctx context.Context, d *state.Doubt, why string) (begun string, diags diag.List) {
-	ref := wire.TaskRef{Pool: d.Pool, Coordinator: s.Coordinator, Run: d.Run, Attempt: wire.AttemptID(d.Attempt)}
-	c, err := s.Transport.Claim(ctx, ref, wire.Claim{Nonce: s.NewID(), At: s.Now(), Tombstone: true, Reason: why})
+	ref := wire.TaskRef{Pool: d.Pool, Coordinator: s.Hub.Coordinator(), Run: d.Run, Attempt: wire.AttemptID(d.Attempt)}
+	c, err := s.Hub.Claim(ctx, ref, wire.Claim{Nonce: s.NewID(), At: s.Now(), Tombstone: true, Reason: why})
 	switch {
 	case err != nil:
 		return "", diag.Errors("Failed to end the attempt", fmt.Sprintf("Writing a tombstone for the attempt %s: %s.", d.Attempt, err), nil)

@@ -39,7 +39,7 @@ func (e *estate) resolve(at addr.Instance, id string) {
 // buried tells whether nobody can begin the attempt any more.
 func (e *estate) buried() bool {
 	e.t.Helper()
-	c, err := e.session.Transport.ReadClaim(e.t.Context(), wire.TaskRef{Pool: "default", Coordinator: "c", Run: "gone", Attempt: "a1"})
+	c, err := e.session.Hub.ReadClaim(e.t.Context(), wire.TaskRef{Pool: "default", Coordinator: "c", Run: "gone", Attempt: "a1"})
 	return err == nil && c.Tombstone
 }
 
@@ -66,7 +66,7 @@ func TestAWordAboutAnOperationThatHasBegunMeanwhileIsNotTakenAtOnce(t *testing.T
 	e.session.Embedded = false
 	e.apply(two)
 	at := e.suspect("fake_thing.a", "update")
-	_, err := e.session.Transport.Claim(t.Context(), wire.TaskRef{Pool: "default", Run: "gone", Attempt: "a1"}, wire.Claim{Nonce: "n", Worker: "w9"})
+	_, err := e.session.Hub.Claim(t.Context(), wire.TaskRef{Pool: "default", Run: "gone", Attempt: "a1"}, wire.Claim{Nonce: "n", Worker: "w9"})
 	e.check(err)
 	tx, diags := e.session.Resolve(t.Context(), e.state(), at, "", "somebody")
 	if !says(diags, "has begun") {
@@ -163,7 +163,7 @@ func TestTheNextApplyGivesBackThePermitsOfARunThatNobodyGoesOnWith(t *testing.T)
 	e.check(e.store.Commit(t.Context(), "default", "", journal.Tx{Run: "left", Events: []journal.Event{
 		{Kind: journal.Want}, {Kind: journal.Dispatch, Attempt: "a1", Permits: []string{"default/left-0"}}, {Kind: journal.Suspect}, {Kind: journal.Retract}}}))
 	e.apply(two)
-	limits, err := e.session.Transport.Limits(t.Context())
+	limits, err := e.session.Hub.Limits(t.Context())
 	e.check(err)
 	if n := len(limits[0].Held); n != 0 {
 		t.Errorf("%d permits are held", n)

@@ -102,7 +102,7 @@ func TestARunThatAnotherOneHasOvertakenOrThatHasEndedIsNotResumed(t *testing.T) 
 	e := newEstate(t)
 	p := e.decode(e.saved())
 	begun := func(id string, at time.Duration) journal.Run {
-		r := journal.Run{ID: id, Workspace: "default", Coordinator: e.session.Coordinator, Command: "apply",
+		r := journal.Run{ID: id, Workspace: "default", Coordinator: e.session.Hub.Coordinator(), Command: "apply",
 			Started: e.session.Now().Add(at), Status: "interrupted", Vertices: len(p.Graph.Vertices)}
 		e.check(e.store.BeginRun(t.Context(), "", r, nil))
 		return r

@@ -121,7 +121,7 @@ func (s *Session) warm(ctx context.Context, needed []addr.Provider) {
 		}
 	}
 	if len(m.Providers) > 0 {
-		_ = s.Transport.Control(ctx, "", m)
+		_ = s.Hub.Control(ctx, "", m)
 	}
 }
 
@@ -242,7 +242,7 @@ func (s *Session) callAny(ctx context.Context, task *wire.Task) (*wire.Result, e
 	if s.Embedded || !errors.Is(err, wire.ErrNoWorker) {
 		return res, err // the embedded worker serves no other pool, and asking around takes 40 ms and more
 	}
-	workers, werr := s.Transport.Workers(ctx)
+	workers, werr := s.Hub.Workers(ctx)
 	if werr != nil {
 		return nil, werr
 	}
@@ -257,12 +257,12 @@ func (s *Session) callAny(ctx context.Context, task *wire.Task) (*wire.Result, e
 }
 
 func (s *Session) callPool(ctx context.Context, pool string, task *wire.Task) (*wire.Result, error) {
-	packer := wire.Packer{Run: task.Run, Blobs: s.Transport, Incoming: s.Transport.PoolBlobs(pool), Rand: rand.Reader}
+	packer := wire.Packer{Run: task.Run, Blobs: s.Hub, Incoming: s.Hub.PoolBlobs(pool), Rand: rand.Reader}
 	data, err := packer.Pack(ctx, wire.CallSubject(pool), wire.EncodeTask(task))
 	if err != nil {
 		return nil, err
 	}
-	answer, err := s.Transport.Call(ctx, pool, data)
+	answer, err := s.Hub.Call(ctx, pool, data)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 
 	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/hub"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/renewal"
 	"github.com/millipede-iac/millipede/coordinator/values"
@@ -36,10 +37,9 @@ type Session struct {
 	Workspace     string
 	EngineVersion string
 
-	Transport wire.Transport
-	// Coordinator is who makes the runs: the same for all runs on one store, because a resumed run needs the name that
-	// it had, and one connection speaks for one coordinator.
-	Coordinator string
+	// Hub is the coordinator's connection. Its name is the same for all runs on one store, because a resumed run needs
+	// the name that it had.
+	Hub *hub.Hub
 	// Keyring makes and finds the keys that seal what the safe lane persists.
 	Keyring *wire.Keyring
 	// Store may be nil for operations that touch no state.

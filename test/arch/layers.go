@@ -83,6 +83,7 @@ var layers = map[string]int{
 	"worker/remote":       5,
 
 	"coordinator/instance":  6,
+	"coordinator/hub":       6, // the runs of a process on one connection
 	"coordinator/loop":      6, // decides; knows no clock and no I/O
 	"coordinator/placement": 6,
 	"graph/plan/planfile":   6,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/hub"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -56,7 +57,7 @@ func newEstate(b *testing.B, files map[string]string) *estate {
 	ring, err := wire.NewKeyring(conn, pair, rand.Reader)
 	check(b, err)
 	return &estate{b: b, store: store, session: operation.Session{
-		Workspace: "default", EngineVersion: "1.12.6", Coordinator: "bench", Transport: conn, Keyring: ring, Store: store,
+		Workspace: "default", EngineVersion: "1.12.6", Hub: hub.New(conn, "bench"), Keyring: ring, Store: store,
 		Package:    func(p addr.Provider) wire.Package { return wire.Package{Source: p.String()} },
 		WorkerWait: 10 * time.Second, Parallelism: 10, Embedded: true, Now: time.Now, NewID: rand.Text,
 	}}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/hub"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/graph/plan"
@@ -164,9 +165,10 @@ func (c *command) run(ctx context.Context, steal string) string {
 		panic(err)
 	}
 	orphans := &coordinator.Orphans{Store: store, Claims: conn, Now: c.p.now, NewID: c.p.id}
-	conn.OnOrphan(orphans.Decide)
+	h := hub.New(conn, c.name)
+	h.Decide(orphans.Decide)
 	c.session = operation.Session{
-		Workspace: "default", EngineVersion: "1.12.6", Coordinator: c.name, Transport: conn, Keyring: ring, Store: store, Package: packageOf,
+		Workspace: "default", EngineVersion: "1.12.6", Hub: h, Keyring: ring, Store: store, Package: packageOf,
 		WorkerWait: 10 * time.Second, Parallelism: placement.Parallelism(w.options.slots), Rules: w.options.rules(), Stop: c.stop, Cwd: "/", Now: c.p.now, NewID: c.p.id,
 		Compute: func(v int, fn func()) {
 			if c.p.do(context.Background(), local, "compute", fmt.Sprintf("%05d", v), func(o *op) { o.reply(nil) }) == nil {

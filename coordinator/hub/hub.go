@@ -1,0 +1,207 @@
+// Package hub lets all runs of a coordinator share one connection: it takes from the transport what is there once for all
+// of them, and gives each run its part.
+//
+// One goroutine fetches results and routes them by run; one watches heartbeats, one control messages, one asks whether the
+// transport still holds what it held. Each of them runs only while a run needs it. What concerns one run alone (calls,
+// tasks, claims, permits, blobs) goes straight to the transport. The package decides nothing about a run, and knows no
+// store.
+package hub
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// retryEvery is the pause after which something that has failed is tried again.
+const retryEvery = 250 * time.Millisecond
+
+// Hub is one coordinator's connection. There is one for each coordinator and process. Its methods may be called from any
+// goroutine.
+type Hub struct {
+	// What concerns one run alone.
+	wire.Hands
+	wire.Claims
+	wire.Blobs
+	wire.Keys
+
+	transport   wire.Transport
+	coordinator string
+
+	workers  feed[wire.Heartbeat]
+	controls feed[wire.Control]
+	results  results
+	probes   probes
+	orphans  orphans
+}
+
+// New returns the hub of a coordinator, which owns the transport from then on: nobody else may fetch its results, watch
+// its orphans, or ask for permits over it in the name of another coordinator.
+func New(t wire.Transport, coordinator string) *Hub {
+	h := &Hub{Hands: t, Claims: t, Blobs: t, Keys: t, transport: t, coordinator: coordinator}
+	h.workers.source = t.WatchWorkers
+	h.controls.source = func(ctx context.Context, fn func(wire.Control)) error { return t.WatchControl(ctx, "", fn) }
+	h.results.init(func(ctx context.Context, n int) ([]wire.Delivery, error) { return t.FetchResults(ctx, coordinator, n) })
+	h.probes.init(t.HighWater)
+	return h
+}
+
+// For returns the hub of another coordinator over the same connection, for a run that another coordinator has begun. Only
+// one of the two may have runs that ask for permits.
+func (h *Hub) For(coordinator string) *Hub {
+	if coordinator == h.coordinator {
+		return h
+	}
+	return New(h.transport, coordinator)
+}
+
+// Coordinator returns the name under which the hub's runs are known.
+func (h *Hub) Coordinator() string { return h.coordinator }
+
+// Close closes the transport. All runs must have ended.
+func (h *Hub) Close() error { return h.transport.Close() }
+
+// WatchWorkers calls fn for every heartbeat until ctx ends, which is no error; fn must not block, nor call the hub. See
+// wire.Presence.
+func (h *Hub) WatchWorkers(ctx context.Context, fn func(wire.Heartbeat)) error {
+	return h.workers.listen(ctx, fn)
+}
+
+// WatchControl calls fn for every control message to all pools until ctx ends, which is no error; fn must not block, nor
+// call the hub.
+func (h *Hub) WatchControl(ctx context.Context, fn func(wire.Control)) error {
+	return h.controls.listen(ctx, fn)
+}
+
+// Results calls take for each result of a run that is fetched, until ctx ends; take must not block. Results that came
+// before, while nobody took those of the run, are among them. One may come more than once. It returns ErrTaken at once when
+// the run's results are being taken already.
+func (h *Hub) Results(ctx context.Context, run string, take func(wire.Delivery)) error {
+	return h.results.take(ctx, run, take)
+}
+
+// Probe calls fn regularly, at first at once, with what the transport holds, or with why that is not known, until ctx ends or
+// fn returns false. What it holds is about the pools that were named before it was asked. See wire.Queue.HighWater.
+func (h *Hub) Probe(ctx context.Context, pools func() []string, fn func(wire.HighWater, error) bool) {
+	h.probes.probe(ctx, pools, fn)
+}
+
+// Decide adds somebody who decides about orphaned permits, and returns what removes it again. A permit is free when one of
+// those who decide says so; each of them says so only of what it knows. Add the first before the first run.
+func (h *Hub) Decide(fn wire.Orphan) (remove func()) {
+	return h.orphans.add(fn, h.transport.OnOrphan)
+}
+
+// Acquire queues a request for a permit in the coordinator's name. See wire.Semaphore.
+func (h *Hub) Acquire(ctx context.Context, limit string, r wire.PermitRequest) (wire.Permit, error) {
+	r.Coordinator = h.coordinator
+	return h.transport.Acquire(ctx, limit, r)
+}
+
+// DeclareLimit is that of wire.Semaphore.
+func (h *Hub) DeclareLimit(ctx context.Context, l wire.Limit) (wire.Limit, error) {
+	return h.transport.DeclareLimit(ctx, l)
+}
+
+// ResizeLimit is that of wire.Semaphore.
+func (h *Hub) ResizeLimit(ctx context.Context, l wire.Limit) error {
+	return h.transport.ResizeLimit(ctx, l)
+}
+
+// Contended is that of wire.Semaphore.
+func (h *Hub) Contended(ctx context.Context, limit, run string) (bool, error) {
+	return h.transport.Contended(ctx, limit, run)
+}
+
+// Limits is that of wire.Semaphore.
+func (h *Hub) Limits(ctx context.Context) ([]wire.LimitStatus, error) { return h.transport.Limits(ctx) }
+
+// Call is that of wire.Caller.
+func (h *Hub) Call(ctx context.Context, pool string, data []byte) ([]byte, error) {
+	return h.transport.Call(ctx, pool, data)
+}
+
+// PoolBlobs is that of wire.PoolBlobs.
+func (h *Hub) PoolBlobs(pool string) wire.Blobs { return h.transport.PoolBlobs(pool) }
+
+// PublishTask is that of wire.Queue.
+func (h *Hub) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) error {
+	return h.transport.PublishTask(ctx, ref, data)
+}
+
+// PurgeRun removes what a finished run left. See wire.Queue.
+func (h *Hub) PurgeRun(ctx context.Context, run string) error {
+	h.results.forget(run)
+	return h.transport.PurgeRun(ctx, run)
+}
+
+// HighWater asks what the transport holds, besides the regular probes. See wire.Queue.
+func (h *Hub) HighWater(ctx context.Context, pools []string) (wire.HighWater, error) {
+	return h.transport.HighWater(ctx, pools)
+}
+
+// Workers is that of wire.Presence.
+func (h *Hub) Workers(ctx context.Context) ([]wire.Worker, error) { return h.transport.Workers(ctx) }
+
+// Control sends a control message to all workers of a pool, "" for all pools.
+func (h *Hub) Control(ctx context.Context, pool string, c wire.Control) error {
+	return h.transport.Control(ctx, pool, c)
+}
+
+// Connected is that of wire.Presence.
+func (h *Hub) Connected() time.Duration { return h.transport.Connected() }
+
+// Events is that of wire.Presence. Each run listens for itself, because each has a subject of its own.
+func (h *Hub) Events(ctx context.Context, run string, fn func(pool string, data []byte)) error {
+	return h.transport.Events(ctx, run, fn)
+}
+
+// shared is a goroutine that runs while somebody needs it.
+type shared struct {
+	run func(ctx context.Context)
+
+	mu    sync.Mutex // guards the rest, and is held while the goroutine ends
+	users int
+	stop  context.CancelFunc
+	done  chan struct{}
+}
+
+func (s *shared) join() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users++; s.users > 1 {
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	s.stop, s.done = stop, done
+	go func() { // leave waits for it
+		defer close(done)
+		s.run(ctx)
+	}()
+}
+
+// leave ends the goroutine with its last user, and waits for its end.
+func (s *shared) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users--; s.users > 0 {
+		return
+	}
+	s.stop()
+	<-s.done
+}
+
+// pause waits; it reports false when ctx ended meanwhile.
+func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-wake:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}

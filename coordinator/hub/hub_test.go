@@ -1,0 +1,197 @@
+package hub_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millipede-iac/millipede/bug"
+	"github.com/millipede-iac/millipede/coordinator/hub"
+	"github.com/millipede-iac/millipede/wire"
+	"github.com/millipede-iac/millipede/wire/mem"
+)
+
+// publish puts the result of an attempt into the stream.
+func publish(t *testing.T, conn *mem.Conn, run, attempt string) {
+	t.Helper()
+	ref := wire.TaskRef{Pool: "eu", Coordinator: "c1", Run: run, Attempt: wire.AttemptID(attempt)}
+	if err := conn.PublishResult(t.Context(), ref, []byte(attempt)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// taking takes the results of a run until end is called, which returns what came.
+func taking(h *hub.Hub, run string, ack bool) (end func() []string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var came []string
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = h.Results(ctx, run, func(d wire.Delivery) {
+			came = append(came, string(d.Data()))
+			if ack {
+				_ = d.Ack(ctx)
+			}
+		})
+	}()
+	return func() []string {
+		cancel()
+		<-done
+		return came
+	}
+}
+
+func TestEachRunGetsItsOwnResultsAndTheStraysOfOneAreKeptUntilItComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		system := mem.New(mem.Options{})
+		worker, conn := system.Connect("worker"), system.Connect("coordinator")
+		defer worker.Close()
+		h := hub.New(conn, "c1")
+		defer h.Close()
+		one, two := taking(h, "one", true), taking(h, "two", true)
+		synctest.Wait()
+		publish(t, worker, "one", "1a")
+		publish(t, worker, "later", "3a")
+		publish(t, worker, "two", "2a")
+		synctest.Wait()
+		began := time.Now()
+		three := taking(h, "later", true)
+		synctest.Wait()
+		if got := three(); !slices.Equal(got, []string{"3a"}) || time.Since(began) > 0 {
+			t.Errorf("the run that came later got %v after %s", got, time.Since(began))
+		}
+		if got := one(); !slices.Equal(got, []string{"1a"}) {
+			t.Errorf("the first run got %v", got)
+		}
+		if got := two(); !slices.Equal(got, []string{"2a"}) {
+			t.Errorf("the second run got %v", got)
+		}
+	})
+}
+
+// What a hub has fetched for a run that is not here must be there for the process that resumes it, at once.
+func TestStraysAreGivenBackWithTheLastRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		system := mem.New(mem.Options{})
+		worker, here, there := system.Connect("worker"), system.Connect("here"), system.Connect("there")
+		defer worker.Close()
+		h, other := hub.New(here, "c1"), hub.New(there, "c1")
+		defer h.Close()
+		defer other.Close()
+		end := taking(h, "one", true)
+		publish(t, worker, "resumed elsewhere", "a")
+		synctest.Wait()
+		end()
+		resumed := taking(other, "resumed elsewhere", true)
+		<-time.After(time.Second) // of the bubble: less than the term after which messages come again by themselves
+		synctest.Wait()
+		if got := resumed(); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("the run that is resumed elsewhere got %v", got)
+		}
+	})
+}
+
+func TestAListenerThatPanicsEndsAloneWithItsTrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		system := mem.New(mem.Options{})
+		worker, conn := system.Connect("worker"), system.Connect("coordinator")
+		defer worker.Close()
+		h := hub.New(conn, "c1")
+		defer h.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		heard := 0
+		good, bad := make(chan error, 1), make(chan error, 1)
+		go func() { good <- h.WatchWorkers(ctx, func(wire.Heartbeat) { heard++ }) }()
+		go func() { bad <- h.WatchWorkers(ctx, func(wire.Heartbeat) { panic("planted") }) }()
+		synctest.Wait()
+		for range 3 {
+			if err := worker.Beat(t.Context(), wire.Heartbeat{Worker: "w", Pools: []string{"eu"}, Protocol: wire.ProtocolVersion}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		var b *bug.Error
+		if err := <-bad; !errors.As(err, &b) || b.Value != "planted" {
+			t.Errorf("the listener that panics ends with %v", err)
+		}
+		cancel()
+		if err := <-good; err != nil || heard != 3 {
+			t.Errorf("the other one ends with %v, and heard %d heartbeats", err, heard)
+		}
+	})
+}
+
+func TestAllRunsAreProbedByOneQuestionAboutTheirOwnPools(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		system := mem.New(mem.Options{Fault: func(op mem.Op) mem.Fault {
+			if op.Name == "HighWater" {
+				asked++
+			}
+			return mem.Fault{}
+		}})
+		h := hub.New(system.Connect("coordinator"), "c1")
+		defer h.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		answers := map[string][]string{}
+		done := make(chan string, 2)
+		for _, pool := range []string{"eu", "us"} {
+			go func() {
+				h.Probe(ctx, func() []string { return []string{pool} }, func(mark wire.HighWater, err error) bool {
+					for name := range mark.Claims {
+						answers[pool] = append(answers[pool], name)
+					}
+					return err == nil
+				})
+				done <- pool
+			}()
+			synctest.Wait()
+		}
+		<-time.After(10 * time.Second) // of the bubble
+		cancel()
+		<-done
+		<-done
+		for pool, names := range answers {
+			if len(names) < 10 || slices.ContainsFunc(names, func(n string) bool { return n != pool }) {
+				t.Errorf("the run in %s was told of %v", pool, names)
+			}
+		}
+		if asked > 13 {
+			t.Errorf("the transport was asked %d times in 10 s", asked)
+		}
+	})
+}
+
+func TestAPermitIsFreeWhenOneOfThoseWhoDecideSaysSo(t *testing.T) {
+	system := mem.New(mem.Options{})
+	conn := system.Connect("coordinator")
+	o := &orphaning{Conn: conn}
+	h := hub.New(o, "c1")
+	defer h.Close()
+	knows := func(run string) wire.Orphan {
+		return func(_ context.Context, _ string, r wire.PermitRequest) bool { return r.Run == run }
+	}
+	h.Decide(knows("a"))
+	remove := h.Decide(knows("b"))
+	h.Decide(func(context.Context, string, wire.PermitRequest) bool { panic("planted") })
+	for run, free := range map[string]bool{"a": true, "b": true, "c": false} {
+		if got := o.fn(t.Context(), "default", wire.PermitRequest{Run: run}); got != free {
+			t.Errorf("a permit of run %s is free: %v", run, got)
+		}
+	}
+	remove()
+	if o.fn(t.Context(), "default", wire.PermitRequest{Run: "b"}) {
+		t.Error("who was removed decides")
+	}
+}
+
+// orphaning is a transport that keeps who decides about orphans.
+type orphaning struct {
+	*mem.Conn
+	fn wire.Orphan
+}
+
+func (o *orphaning) OnOrphan(fn wire.Orphan) { o.fn = fn }

@@ -1,0 +1,50 @@
+package hub
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/millipede-iac/millipede/bug"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// orphans asks all who decide about orphaned permits.
+type orphans struct {
+	mu      sync.Mutex // guards decides
+	set     bool       // the transport asks this one
+	decides []*wire.Orphan
+}
+
+func (o *orphans) add(fn wire.Orphan, listen func(wire.Orphan)) (remove func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.set {
+		o.set = true
+		listen(o.decide)
+	}
+	entry := &fn
+	o.decides = append(o.decides, entry)
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if i := slices.Index(o.decides, entry); i >= 0 {
+			o.decides = slices.Delete(o.decides, i, i+1)
+		}
+	}
+}
+
+// decide is a wire.Orphan. It is called by the transport, which must not die of what is wrong with one of those who decide:
+// the permit stays held then.
+func (o *orphans) decide(ctx context.Context, limit string, r wire.PermitRequest) (free bool) {
+	o.mu.Lock()
+	all := slices.Clone(o.decides)
+	o.mu.Unlock()
+	for _, fn := range all {
+		_ = bug.Catch(func() error { free = (*fn)(ctx, limit, r); return nil })
+		if free {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,117 @@
+package hub
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// probeEvery is how often the transport is asked whether it still holds what it held.
+const probeEvery = time.Second
+
+// probes asks the transport what it holds, once for all runs.
+type probes struct {
+	ask    func(ctx context.Context, pools []string) (wire.HighWater, error)
+	shared shared
+	wake   chan struct{} // holds a token when somebody has come who was not told anything yet
+
+	mu      sync.Mutex // guards probers
+	probers map[*prober]bool
+}
+
+// prober is one that is told. The newest answer is in its mailbox.
+type prober struct {
+	pools func() []string
+	mail  chan answer
+}
+
+type answer struct {
+	mark wire.HighWater
+	err  error
+}
+
+func (p *probes) init(ask func(context.Context, []string) (wire.HighWater, error)) {
+	p.ask, p.wake, p.probers = ask, make(chan struct{}, 1), map[*prober]bool{}
+	p.shared.run = p.run
+}
+
+func (p *probes) probe(ctx context.Context, pools func() []string, fn func(wire.HighWater, error) bool) {
+	b := &prober{pools: pools, mail: make(chan answer, 1)}
+	p.mu.Lock()
+	p.probers[b] = true
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.probers, b)
+		p.mu.Unlock()
+	}()
+	p.shared.join()
+	defer p.shared.leave()
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case a := <-b.mail:
+			if ctx.Err() != nil || !fn(a.mark, a.err) {
+				return
+			}
+		}
+	}
+}
+
+func (p *probes) run(ctx context.Context) {
+	select { // who has come first is told by the first round
+	case <-p.wake:
+	case <-ctx.Done():
+	}
+	for ctx.Err() == nil {
+		p.round(ctx)
+		pause(ctx, probeEvery, p.wake)
+	}
+}
+
+// round asks once, and tells each prober what concerns it: the registers of its own pools.
+func (p *probes) round(ctx context.Context) {
+	p.mu.Lock()
+	asked := make(map[*prober][]string, len(p.probers))
+	for b := range p.probers {
+		asked[b] = nil
+	}
+	p.mu.Unlock()
+	all := map[string]bool{}
+	for b := range asked {
+		asked[b] = b.pools()
+		for _, pool := range asked[b] {
+			all[pool] = true
+		}
+	}
+	mark, err := p.ask(ctx, slices.Sorted(maps.Keys(all)))
+	if ctx.Err() != nil {
+		return
+	}
+	for b, pools := range asked {
+		own := mark
+		own.Claims = nil
+		for _, pool := range pools {
+			if at, ok := mark.Claims[pool]; ok {
+				if own.Claims == nil {
+					own.Claims = map[string]wire.Position{}
+				}
+				own.Claims[pool] = at
+			}
+		}
+		select {
+		case <-b.mail: // it has not read the last one, which is old now
+		default:
+		}
+		b.mail <- answer{own, err} // nobody else writes
+	}
+}
