@@ -8,10 +8,11 @@ import (
 	"github.com/millipede-iac/millipede/provider/services"
 )
 
-// download is a packed package at a URL.
+// download is a packed package at a URL, or one that get writes.
 type download struct {
 	services.Download
 	services *services.Services
+	get      func(ctx context.Context, into *os.File) error
 	verify   func(archive string) (*Authentication, error)
 }
 
@@ -26,7 +27,11 @@ func (c candidate) fetch(ctx context.Context) (archive string, auth *Authenticat
 		return "", nil, nil, err
 	}
 	remove = func() { os.Remove(f.Name()) } //nolint:errcheck // the system cleans its temporary directory, too
-	_, err = c.download.services.Download(ctx, c.download.Download, f)
+	if c.download.get != nil {
+		err = c.download.get(ctx, f)
+	} else {
+		_, err = c.download.services.Download(ctx, c.download.Download, f)
+	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		auth, err = c.download.verify(f.Name())
 	}

@@ -232,8 +232,6 @@ func TestANetworkMirrorServesProvidersOfAllHosts(t *testing.T) {
 	w.has(w.fails(o), "Failed to query available provider packages", "provider mirror at "+r.URL("/mirror/"))
 	r.Misbehave("/mirror/", -1, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") })
 	w.has(w.fails(o), "Failed to resolve provider packages", "must be application/json")
-	o.CLI.Methods = []cliconfig.Method{{Kind: cliconfig.OCIMirror, Location: "example.com/${type}"}}
-	w.has(w.fails(o), "Failed to resolve provider packages", "OCI mirror")
 }
 
 func TestAMirrorWithAWrongHashIsRefused(t *testing.T) {

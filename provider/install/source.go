@@ -96,7 +96,7 @@ func (o Options) sources() sources {
 		case cliconfig.NetworkMirror:
 			s = &networkMirror{services: o.Services, base: m.Location, retries: retries, trustAll: m.TrustAllHashes}
 		case cliconfig.OCIMirror:
-			s = unsupported("the OCI mirror " + m.Location)
+			s = &ociMirror{services: o.Services, method: m}
 		default:
 			s = &origin{services: o.Services, retries: retries, env: o.Env}
 		}
@@ -193,23 +193,6 @@ func newest(found []versions.Version, allowed versions.Set) (versions.Version, b
 	}
 	return versions.List(found).Newest(), true
 }
-
-// unsupported is a source that the CLI configuration names and that is not implemented.
-type unsupported string
-
-func (u unsupported) err() error {
-	return fmt.Errorf("it would come from %s, and Millipede does not install from such mirrors; name another installation method for it in the CLI configuration (filesystem_mirror, network_mirror or direct)", string(u))
-}
-
-func (u unsupported) available(context.Context, addr.Provider) ([]versions.Version, []string, error) {
-	return nil, nil, u.err()
-}
-
-func (u unsupported) locate(context.Context, addr.Provider, versions.Version, string) (candidate, error) {
-	return candidate{}, u.err()
-}
-
-func (u unsupported) where(addr.Provider) string { return string(u) }
 
 // unauthorized says what a host that refuses wants.
 func unauthorized(ctx context.Context, s *services.Services, host string) error {

@@ -1,0 +1,164 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/apparentlymart/go-versions/versions"
+
+	"github.com/millipede-iac/millipede/cloud/oci"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/provider/cliconfig"
+	"github.com/millipede-iac/millipede/provider/services"
+	"github.com/millipede-iac/millipede/unpacking"
+)
+
+// The types that the documents of OpenTofu give to what an OCI registry has of a provider.
+const (
+	providerArtifact = "application/vnd.opentofu.provider"
+	targetArtifact   = "application/vnd.opentofu.provider-target"
+	zipLayer         = "archive/zip"
+)
+
+// ociMirror is an OCI registry with a repository for each provider, as a source: a tag for each version, which is an index
+// with a manifest for each platform.
+type ociMirror struct {
+	services *services.Services
+	method   cliconfig.Method
+}
+
+func (m *ociMirror) where(p addr.Provider) string {
+	host, path, err := m.method.Repository(p)
+	if err != nil {
+		return "OCI mirror " + m.method.Location
+	}
+	return "OCI repository " + host + "/" + path
+}
+
+func (m *ociMirror) repository(ctx context.Context, p addr.Provider) (*oci.Repository, error) {
+	host, path, err := m.method.Repository(p)
+	if err != nil {
+		return nil, err
+	}
+	return m.services.OCI().Repository(ctx, host, path)
+}
+
+func (m *ociMirror) available(ctx context.Context, p addr.Provider) ([]versions.Version, []string, error) {
+	r, err := m.repository(ctx, p)
+	if err != nil {
+		return nil, nil, m.failed(p, err)
+	}
+	tags, err := r.Tags(ctx)
+	if oci.Missing(err) {
+		return nil, nil, &absentError{provider: p}
+	}
+	if err != nil {
+		return nil, nil, m.failed(p, err)
+	}
+	var out []versions.Version
+	for _, tag := range tags {
+		if v, err := versions.ParseVersion(versionOf(tag)); err == nil { // other tags are none of ours
+			out = append(out, v)
+		}
+	}
+	return out, nil, nil
+}
+
+// A tag cannot have the plus sign that starts a version's metadata, so an underscore stands for it.
+func versionOf(tag string) string           { return strings.ReplaceAll(tag, "_", "+") }
+func tagOf(version versions.Version) string { return strings.ReplaceAll(version.String(), "+", "_") }
+
+func (m *ociMirror) locate(
+	ctx context.Context,
+	p addr.Provider,
+	v versions.Version,
+	platform string,
+) (candidate, error) {
+	r, err := m.repository(ctx, p)
+	if err != nil {
+		return candidate{}, m.failed(p, err)
+	}
+	layer, err := target(ctx, r, v, platform)
+	var none *platformError
+	switch {
+	case errors.As(err, &none):
+		return candidate{}, &platformError{p, v, platform, r.Name()}
+	case oci.Missing(err):
+		return candidate{}, &platformError{p, v, platform, ""}
+	case err != nil:
+		return candidate{}, m.failed(p, err)
+	}
+	sum, isSHA256 := strings.CutPrefix(layer.Digest, "sha256:")
+	if !isSHA256 || !validHash("zh:"+sum) {
+		return candidate{}, m.failed(
+			p,
+			fmt.Errorf("its package has the digest %q, and only sha256 can be compared with lock files", layer.Digest),
+		)
+	}
+	// The digest is the hash of the package's archive, so it is checked like the hash of another mirror.
+	c := checks{platform: platform, accepted: []string{"zh:" + sum}}
+	return candidate{
+		version:  v,
+		platform: platform,
+		download: &download{verify: c.verify, get: func(ctx context.Context, f *os.File) error {
+			return r.Blob(ctx, layer, unpacking.Provider.Bytes, f)
+		}},
+	}, nil
+}
+
+// target finds the package for a platform; a *platformError when there is none for it.
+func target(ctx context.Context, r *oci.Repository, v versions.Version, platform string) (oci.Descriptor, error) {
+	index, err := r.Manifest(ctx, tagOf(v), oci.ImageIndex)
+	if err != nil {
+		return oci.Descriptor{}, err
+	}
+	if index.ArtifactType != providerArtifact {
+		return oci.Descriptor{}, fmt.Errorf(
+			"version %s is an artifact of the type %q, not a provider (%s)",
+			v,
+			index.ArtifactType,
+			providerArtifact,
+		)
+	}
+	fitting := slices.DeleteFunc(index.Manifests, func(d oci.Descriptor) bool {
+		return d.ArtifactType != targetArtifact || d.MediaType != oci.ImageManifest || d.Platform == nil ||
+			d.Platform.OSVersion != "" || d.Platform.OS+"_"+d.Platform.Architecture != platform
+	})
+	switch len(fitting) {
+	case 0:
+		return oci.Descriptor{}, &platformError{}
+	case 1:
+	default:
+		return oci.Descriptor{}, fmt.Errorf(
+			"version %s has %d packages for %s, and it has to have one",
+			v,
+			len(fitting),
+			platform,
+		)
+	}
+	image, err := r.ManifestOf(ctx, fitting[0], oci.ImageManifest)
+	if err != nil {
+		return oci.Descriptor{}, err
+	}
+	layers := slices.DeleteFunc(image.Layers, func(d oci.Descriptor) bool { return d.MediaType != zipLayer })
+	if image.ArtifactType != targetArtifact || len(layers) != 1 {
+		return oci.Descriptor{}, fmt.Errorf(
+			"the package of version %s for %s has the type %q and %d layers of the type %s; it has to have the type %s and one layer",
+			v,
+			platform,
+			image.ArtifactType,
+			len(layers),
+			zipLayer,
+			targetArtifact,
+		)
+	}
+	return layers[0], nil
+}
+
+func (m *ociMirror) failed(p addr.Provider, err error) error {
+	return fmt.Errorf("failed to query %s for %s: %w", m.where(p), p, err)
+}
