@@ -60,10 +60,11 @@ var layers = map[string]int{
 	"state/journal":      4,
 	"wire":               4,
 
-	"state/encryption/awskms":  5,
-	"state/encryption/gcpkms":  5,
-	"state/encryption/openbao": 5,
-	"state/encryption/catalog": 6, // the table of the key services, which are packages of layer 5
+	"state/encryption/awskms":     5,
+	"state/encryption/azurevault": 5,
+	"state/encryption/gcpkms":     5,
+	"state/encryption/openbao":    5,
+	"state/encryption/catalog":    6, // the table of the key services, which are packages of layer 5
 
 	"coordinator/layout":  5, // paths and a socket: nothing of ours is below it
 	"coordinator/program": 5,

@@ -6,11 +6,12 @@ package catalog
 import (
 	"github.com/millipede-iac/millipede/state/encryption"
 	"github.com/millipede-iac/millipede/state/encryption/awskms"
+	"github.com/millipede-iac/millipede/state/encryption/azurevault"
 	"github.com/millipede-iac/millipede/state/encryption/gcpkms"
 	"github.com/millipede-iac/millipede/state/encryption/openbao"
 )
 
 // All returns every kind. The slice is the caller's.
 func All() []*encryption.Kind {
-	return []*encryption.Kind{awskms.Kind(), gcpkms.Kind(), openbao.Kind()}
+	return []*encryption.Kind{awskms.Kind(), azurevault.Kind(), gcpkms.Kind(), openbao.Kind()}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/millipede-iac/millipede/state/encryption/catalog"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/test/clouds/amazon"
+	"github.com/millipede-iac/millipede/test/clouds/azure"
 	"github.com/millipede-iac/millipede/test/clouds/google"
 	"github.com/millipede-iac/millipede/test/clouds/vault"
 )
@@ -38,17 +39,24 @@ type world struct {
 	amazon *amazon.Server
 	google *google.Server
 	vault  *vault.Server
+	azure  *azure.Server
 	env    map[string]string
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{amazon: amazon.New(t), google: google.New(t), vault: vault.New(t, "my key", "other")}
+	w := &world{amazon: amazon.New(t), google: google.New(t), vault: vault.New(t, "my key", "other"), azure: azure.New(t)}
 	w.env = map[string]string{
 		"AWS_ACCESS_KEY_ID": amazon.AccessKey, "AWS_SECRET_ACCESS_KEY": amazon.SecretKey, "AWS_REGION": "us-east-1",
 		"AWS_ENDPOINT_URL_KMS": w.amazon.URL, "AWS_ENDPOINT_URL_STS": w.amazon.URL,
 		"GOOGLE_OAUTH_ACCESS_TOKEN": google.Token, "GOOGLE_KMS_CUSTOM_ENDPOINT": w.google.KMSEndpoint(),
 		"BAO_ADDR": w.vault.URL, "BAO_TOKEN": vault.Token, "HOME": t.TempDir(),
 	}
+	for name, value := range w.azure.Env() {
+		w.env[name] = value
+	}
+	maps.Copy(w.env, map[string]string{
+		"NO_PROXY": "127.0.0.1", "ARM_TENANT_ID": azure.Tenant, "ARM_CLIENT_ID": azure.Client, "ARM_CLIENT_SECRET": azure.Secret,
+	})
 	return w
 }
 
@@ -58,6 +66,11 @@ var providers = map[string]struct{ block, fields string }{
   kms_key_id = "alias/k"
   key_spec   = "AES_256"
 }`, "ciphertext_blob"},
+	"azure_vault": {`key_provider "azure_vault" "k" {
+  vault_uri          = "https://myvault.vault.azure.net"
+  vault_key_name     = "kek"
+  key_length         = 32
+}`, "additional_authenticated_data algo authentication_tag ciphertext iv key_version"},
 	"gcp_kms": {`key_provider "gcp_kms" "k" {
   kms_encryption_key = "projects/p/locations/l/keyRings/r/cryptoKeys/k"
   key_length         = 32
@@ -118,7 +131,7 @@ func TestWhatIsEncryptedNamesItsKeyAndAnotherProcessDecryptsIt(t *testing.T) {
 			var e struct {
 				Meta map[string][]byte `json:"meta"`
 			}
-			var kept map[string][]byte
+			var kept map[string]json.RawMessage
 			if json.Unmarshal(first, &e) != nil || json.Unmarshal(e.Meta["key_provider."+typ+".k"], &kept) != nil {
 				t.Fatalf("the envelope is %s", first)
 			}
@@ -441,6 +454,40 @@ var mistakes = map[string]struct {
 		"BAO_CACERT",
 		map[string]string{"BAO_CACERT": "/does/not/exist"},
 	},
+}
+
+// azureMistakes are those of azure_vault, as in mistakes.
+func init() {
+	for name, c := range map[string]struct {
+		from, to, summary string
+		line              int
+		detail            string
+		env               map[string]string
+	}{
+		"no vault":         {"  vault_uri          = \"https://myvault.vault.azure.net\"\n", "", "Missing required argument", 1, "vault_uri", nil},
+		"a plain vault":    {"https:", "http:", "Invalid Value", 2, "address like", nil},
+		"a vault's name":   {"myvault", "my--vault", "Invalid Value", 2, "single hyphens", nil},
+		"a key's name":     {"\"kek\"", "\"k_k\"", "Invalid Value", 3, "hyphens", nil},
+		"no length":        {"= 32", "= 0", "Invalid Value", 4, "at least 1", nil},
+		"no size of a key": {"key_length ", "symmetric = true\n key_length ", "Invalid Value", 1, "128, 192 or 256", nil},
+		"an environment":   {"key_length ", "environment = \"mars\"\n key_length ", "Invalid Value", 4, "public", nil},
+		"no such key":      {"\"kek\"", "\"q\"", "Unable to fetch encryption key data", 1, "KeyNotFound", nil},
+		"a wrong secret":   {"", "", "Unable to fetch encryption key data", 1, "AADSTS7000215", map[string]string{"ARM_CLIENT_SECRET": "wrong-secret-of-mine"}},
+	} {
+		m := mistakes["aws_kms, no key"]
+		m.typ, m.from, m.to, m.summary, m.line, m.detail, m.env = "azure_vault", c.from, c.to, c.summary, c.line, c.detail, c.env
+		mistakes["azure_vault, "+name] = m
+	}
+}
+
+// A key is decrypted by the version and the algorithm that it was encrypted with, whatever the configuration says now.
+func TestAnAzureKeyRemembersItsAlgorithm(t *testing.T) {
+	w := newWorld(t)
+	block := providers["azure_vault"].block
+	symmetric := strings.Replace(block, "key_length ", "symmetric = true\n  symmetric_key_size = 192\n  key_length ", 1)
+	sealed := seal(t, w.state(t, symmetric+use("azure_vault")))
+	opens(t, w.state(t, symmetric+use("azure_vault")), sealed)
+	opens(t, w.state(t, block+use("azure_vault")), sealed)
 }
 
 func TestMistakesAreToldWithTheirLineAndWithoutSecrets(t *testing.T) {

@@ -178,6 +178,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, body []byte) {
 	switch {
 	case strings.HasPrefix(host, Account+".blob."):
 		s.storage(w, r, body)
+	case strings.HasSuffix(host, ".vault.azure.net"):
+		s.vault(w, r, body)
 	case strings.HasPrefix(host, "login."):
 		s.login(w, r, body)
 	case strings.HasPrefix(host, "management."):

@@ -1,0 +1,20 @@
+package azure
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/millipede-iac/millipede/cloud/call"
+)
+
+// Service returns the means to ask a service with tokens of the identity. audience is what they are for, as
+// https://vault.azure.net.
+func (c *Cloud) Service(ctx context.Context, audience string) (*call.Caller, error) {
+	who, err := c.credential(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.caller(func(ctx context.Context, r *http.Request, _ []byte) error {
+		return who.authorize(ctx, r, audience+"/.default")
+	}), nil
+}

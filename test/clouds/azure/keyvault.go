@@ -1,0 +1,58 @@
+package azure
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strings"
+)
+
+// VaultURI is the address of a vault with the key "kek".
+const VaultURI = "https://myvault.vault.azure.net"
+
+// vault answers the two calls on a key. Its encryption is none: the algorithm, and the bytes turned over.
+func (s *Server) vault(w http.ResponseWriter, r *http.Request, body []byte) {
+	no := func(status int, code string) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		write(w, map[string]any{"error": map[string]string{"code": code, "message": "The vault refuses."}})
+	}
+	if !s.bearer(r, "vault.azure.net") {
+		no(http.StatusUnauthorized, "Unauthorized")
+		return
+	}
+	path, ok := strings.CutPrefix(r.URL.Path, "/keys/kek/")
+	var in struct{ Alg, Value, IV, Tag string }
+	if json.Unmarshal(body, &in) != nil || !ok || r.URL.Query().Get("api-version") == "" {
+		no(http.StatusNotFound, "KeyNotFound")
+		return
+	}
+	value, err := base64.RawURLEncoding.DecodeString(in.Value)
+	if err != nil {
+		no(http.StatusBadRequest, "BadParameter")
+		return
+	}
+	prefix := []byte(in.Alg + ":")
+	turn := func(b []byte) []byte {
+		out := make([]byte, len(b))
+		for i := range b {
+			out[i] = b[i] ^ 0xff
+		}
+		return out
+	}
+	out := map[string]string{"kid": VaultURI + "/keys/kek/version1"}
+	switch text, fits := bytes.CutPrefix(value, prefix); {
+	case path == "encrypt":
+		out["value"] = base64.RawURLEncoding.EncodeToString(append(prefix, turn(value)...))
+		if strings.HasSuffix(in.Alg, "GCM") {
+			out["iv"], out["tag"] = "aXY", "dGFn"
+		}
+	case path == "version1/decrypt" && fits && (!strings.HasSuffix(in.Alg, "GCM") || in.IV == "aXY" && in.Tag == "dGFn"):
+		out["value"] = base64.RawURLEncoding.EncodeToString(turn(text))
+	default:
+		no(http.StatusBadRequest, "BadParameter")
+		return
+	}
+	write(w, out)
+}
