@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
+	"hash/crc64"
 	"io"
 	"maps"
 	"net/http"
@@ -257,17 +258,22 @@ func (s *Server) store(w http.ResponseWriter, r *http.Request, body []byte, buck
 	}
 	name := strings.TrimPrefix(r.URL.Path, "/")
 	o, there := s.objects[name]
+	sum := func(data []byte) { // clients compare it
+		w.Header().Set("X-Cos-Hash-Crc64ecma", fmt.Sprint(crc64.Checksum(data, crc64.MakeTable(crc64.ECMA))))
+	}
 	switch {
 	case name == "":
 		list(w, s.objects, r.URL.Query())
 	case r.Method == http.MethodPut:
 		s.objects[name] = Object{Data: body, Header: r.Header.Clone()}
+		sum(body)
 	case r.Method == http.MethodDelete:
 		delete(s.objects, name)
 		w.WriteHeader(http.StatusNoContent)
 	case !there:
 		refuse(w, http.StatusNotFound, "NoSuchKey")
 	default:
+		sum(o.Data)
 		w.Header().Set("X-Cos-Meta-Md5", o.Header.Get("X-Cos-Meta-Md5"))
 		_, _ = w.Write(o.Data)
 	}
