@@ -28,8 +28,9 @@ type Observer interface {
 	Progress(vertex int, d program.Description, elapsed time.Duration)
 	// Finished tells that the vertex is done. took is zero when nothing had to be sent.
 	Finished(vertex int, d program.Description, notes program.Notes, took time.Duration)
-	// Failed tells that the vertex failed; its diagnostics were told before.
-	Failed(vertex int, d program.Description, took time.Duration)
+	// Failed tells that the vertex failed; its diagnostics were told before. Notes are there when its operation had an
+	// outcome all the same.
+	Failed(vertex int, d program.Description, n program.Notes, took time.Duration)
 	// Skipped tells that the vertex will not run because another one failed, whose address is because.
 	Skipped(vertex int, d program.Description, because string)
 	// Doubtful tells that the outcome of the vertex's operation is not known. It may be finished or failed later.
@@ -48,7 +49,7 @@ type Silent struct{}
 func (Silent) Started(int, program.Description, string, time.Time)             {}
 func (Silent) Progress(int, program.Description, time.Duration)                {}
 func (Silent) Finished(int, program.Description, program.Notes, time.Duration) {}
-func (Silent) Failed(int, program.Description, time.Duration)                  {}
+func (Silent) Failed(int, program.Description, program.Notes, time.Duration)   {}
 func (Silent) Skipped(int, program.Description, string)                        {}
 func (Silent) Doubtful(int, program.Description, string)                       {}
 func (Silent) Waiting([]loop.Wait)                                             {}
@@ -57,7 +58,7 @@ func (Silent) Diagnostics(diag.List)                                           {
 
 // tell passes on to the observer what the loop shows.
 func (r *Runner) tell(s loop.Shown) {
-	d := program.Description{Address: s.Address, Class: s.Class, Action: s.Action, Called: func() (key, id string) {
+	d := program.Description{Address: s.Address, Deposed: s.Deposed, Class: s.Class, Action: s.Action, Called: func() (key, id string) {
 		if called := r.Program.Describe(s.Vertex).Called; called != nil {
 			return called()
 		}
@@ -71,7 +72,7 @@ func (r *Runner) tell(s loop.Shown) {
 	case loop.ShownFinished:
 		o.Finished(s.Vertex, d, s.Notes, s.Took)
 	case loop.ShownFailed:
-		o.Failed(s.Vertex, d, s.Took)
+		o.Failed(s.Vertex, d, s.Notes, s.Took)
 	case loop.ShownSkipped:
 		o.Skipped(s.Vertex, d, s.Reason)
 	case loop.ShownDoubtful:

@@ -179,7 +179,13 @@ func (p *Progress) Finished(vertex int, d program.Description, n program.Notes, 
 }
 
 // Failed implements coordinator.Observer. The problem itself is shown when the run has ended.
-func (p *Progress) Failed(vertex int, _ program.Description, _ time.Duration) { p.begun.End(vertex) }
+func (p *Progress) Failed(vertex int, d program.Description, n program.Notes, took time.Duration) {
+	if document.WasRead(d, n) {
+		p.Finished(vertex, d, n, took)
+		return
+	}
+	p.begun.End(vertex)
+}
 
 // Skipped implements coordinator.Observer.
 func (p *Progress) Skipped(int, program.Description, string) {}

@@ -83,7 +83,7 @@ func tell(s *document.Stream, m message) bool {
 		s.Finished(0, d, notes, took)
 	case "apply_errored":
 		s.Started(0, d, "", time.Time{})
-		s.Failed(0, d, took)
+		s.Failed(0, d, notes, took)
 	case "refresh_start":
 		d.Action = "refresh"
 		s.Started(0, d, "", time.Time{})
@@ -211,11 +211,37 @@ func TestAFailedEndOfADeposedObjectIsNoEventOfTheCurrentOne(t *testing.T) {
 	s := document.NewStream(document.StreamOptions{Out: &out, Now: time.Now})
 	d := program.Description{Address: "a.b", Action: "delete", Deposed: "0a1b2c3d"}
 	s.Started(0, d, "", time.Time{})
-	s.Failed(0, d, time.Second)
+	s.Failed(0, d, program.Notes{}, time.Second)
 	if err := s.Settle(); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "apply_start") || strings.Contains(out.String(), "apply_errored") {
 		t.Error(out.String())
+	}
+}
+
+// A data source that could not be read was told as an apply_errored event, which OpenTofu never sends of one; and so was one
+// that was read and did not meet a postcondition.
+func TestADataSourceThatFailsIsNoErroredApply(t *testing.T) {
+	for name, c := range map[string]struct {
+		notes program.Notes
+		want  bool
+	}{
+		"not read":                 {want: false},
+		"a postcondition is unmet": {notes: program.Notes{Action: "read"}, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			s := document.NewStream(document.StreamOptions{Out: &out, Now: time.Now})
+			d := program.Description{Address: "data.a.b", Action: "read"}
+			s.Started(0, d, "", time.Time{})
+			s.Failed(0, d, c.notes, time.Second)
+			if err := s.Settle(); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(out.String(), "apply_errored") || strings.Contains(out.String(), "apply_complete") != c.want {
+				t.Error(out.String())
+			}
+		})
 	}
 }

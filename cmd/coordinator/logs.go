@@ -169,7 +169,7 @@ func (l loggedRun) Finished(vertex int, d program.Description, n program.Notes, 
 }
 
 // Failed implements coordinator.Observer.
-func (l loggedRun) Failed(vertex int, d program.Description, took time.Duration) {
+func (l loggedRun) Failed(vertex int, d program.Description, _ program.Notes, took time.Duration) {
 	l.log.Error("failed", "vertex", vertex, "address", d.Address, "action", d.Action, "took", took)
 }
 

@@ -41,9 +41,14 @@ func (a *app) operate(ctx context.Context, u ui, o estate.OperationOptions, fn f
 	return code
 }
 
-// plan makes a plan and shows it with its problems; nil when there is none to show.
+// plan makes a plan and shows it with its problems, to apply it; nil when there is none to show. One with problems that
+// has nothing to show for them is left out.
 func (r *operationRun) plan(ctx context.Context, spec planSpec) (*operation.Planned, bool) {
-	planned, diags := r.show(ctx, spec)
+	planned, diags := r.prepare(ctx, spec)
+	if planned != nil && diags.HasErrors() && len(planned.Plan.Changes)+len(planned.Plan.Outputs) == 0 {
+		planned = nil
+	}
+	r.showPlan(planned, spec)
 	r.ui.diagnostics(diags)
 	return planned, !diags.HasErrors() && planned != nil
 }
@@ -51,11 +56,15 @@ func (r *operationRun) plan(ctx context.Context, spec planSpec) (*operation.Plan
 // show makes a plan and shows it, without its problems; nil when there is none to show.
 func (r *operationRun) show(ctx context.Context, spec planSpec) (*operation.Planned, diag.List) {
 	planned, diags := r.prepare(ctx, spec)
+	r.showPlan(planned, spec)
+	return planned, diags
+}
+
+func (r *operationRun) showPlan(planned *operation.Planned, spec planSpec) {
 	if planned != nil {
 		operation.Note(planned.Plan, spec.generated)
 		r.ui.plan(planned, r.Config.Tree)
 	}
-	return planned, diags
 }
 
 // prepare makes a plan and shows nothing of it.

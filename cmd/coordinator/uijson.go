@@ -153,8 +153,8 @@ func (b bothObserver) Finished(vertex int, d program.Description, n program.Note
 }
 
 // Failed implements coordinator.Observer.
-func (b bothObserver) Failed(vertex int, d program.Description, took time.Duration) {
-	b.each(func(o observer) { o.Failed(vertex, d, took) })
+func (b bothObserver) Failed(vertex int, d program.Description, n program.Notes, took time.Duration) {
+	b.each(func(o observer) { o.Failed(vertex, d, n, took) })
 }
 
 // Skipped implements coordinator.Observer.

@@ -329,7 +329,9 @@ func (l *Loop) suspicious(v int) {
 	}
 	if !x.hidden && x.phase == doubtful {
 		l.changed = true
-		l.do(Shown{Kind: ShownDoubtful, Vertex: v, Address: w.desc.Address, Class: w.desc.Class, Action: w.desc.Action, Reason: w.reason})
+		shown := about(ShownDoubtful, v, &w.desc)
+		shown.Reason = w.reason
+		l.do(shown)
 	}
 }
 

@@ -339,7 +339,9 @@ func (l *Loop) depart(v int) {
 	w.started = l.now
 	if !x.hidden {
 		l.changed = true
-		l.do(Shown{Kind: ShownStarted, Vertex: v, Address: w.desc.Address, Class: w.desc.Class, Action: w.desc.Action, Pool: w.pool, At: l.now})
+		shown := about(ShownStarted, v, &w.desc)
+		shown.Pool, shown.At = w.pool, l.now
+		l.do(shown)
 	}
 }
 

@@ -161,7 +161,8 @@ func (l *Loop) settle(v int) {
 		if w.pool != "" {
 			l.poolOf(w.pool).Done++
 		}
-		shown := Shown{Kind: ShownFinished, Vertex: v, Address: w.desc.Address, Class: w.desc.Class, Action: w.desc.Action, Notes: w.step.Notes, Took: w.took(l.now)}
+		shown := about(ShownFinished, v, &w.desc)
+		shown.Notes, shown.Took = w.step.Notes, w.took(l.now)
 		if w.bad {
 			shown.Kind = ShownFailed
 		}
@@ -218,7 +219,9 @@ func (l *Loop) skip(skips []sched.Skip) {
 		l.tally.skip(x)
 		l.changed = true
 		l.skipped = append(l.skipped, Skipped{Vertex: s.Vertex, Address: d.Address, Because: because})
-		l.do(Shown{Kind: ShownSkipped, Vertex: s.Vertex, Address: d.Address, Class: d.Class, Action: d.Action, Reason: because})
+		shown := about(ShownSkipped, s.Vertex, &d)
+		shown.Reason = because
+		l.do(shown)
 		// What is skipped because of a doubt is not skipped for good: the doubt may be resolved, and the run resumed.
 		if l.Durable && l.vertices[s.Because].status != journal.Doubt && (x.status == journal.Waiting || x.status == journal.Wanted) {
 			e := l.event(s.Vertex, journal.Skip)

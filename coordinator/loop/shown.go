@@ -15,6 +15,8 @@ type Shown struct {
 	// Vertex is what it is about, -1: the run. What follows describes the vertex; it is empty for diagnostics.
 	Vertex                 int
 	Address, Class, Action string
+	// Deposed is the key of a deposed object.
+	Deposed string
 	// Pool and At tell where an operation was started, and when.
 	Pool string
 	At   time.Time
@@ -86,3 +88,8 @@ type Counts struct {
 
 // PoolCounts counts the vertices of one pool.
 type PoolCounts struct{ Running, Queued, Done int }
+
+// about returns what tells of a vertex.
+func about(kind ShownKind, vertex int, d *program.Description) Shown {
+	return Shown{Kind: kind, Vertex: vertex, Address: d.Address, Class: d.Class, Action: d.Action, Deposed: d.Deposed}
+}

@@ -130,7 +130,9 @@ func (l *Loop) tellViews() {
 		elapsed := l.now.Sub(w.started)
 		if n := int(elapsed / ProgressEvery); n > w.progress && !x.hidden {
 			w.progress = n
-			l.do(Shown{Kind: ShownProgress, Vertex: v, Address: w.desc.Address, Class: w.desc.Class, Action: w.desc.Action, Took: time.Duration(n) * ProgressEvery})
+			shown := about(ShownProgress, v, &w.desc)
+			shown.Took = time.Duration(n) * ProgressEvery
+			l.do(shown)
 		}
 	}
 	if waits := l.missing(); !slices.EqualFunc(waits, l.told, Wait.equal) {

@@ -112,7 +112,7 @@ type recorder struct {
 }
 
 func (r *recorder) keep(d program.Description, s loop.Shown) coordinator.Observer {
-	s.Address = d.Address
+	s.Address, s.Deposed = d.Address, d.Deposed
 	r.log.add(Event{At: r.now(), Action: d.Action, Class: d.Class, Shown: s})
 	if r.next == nil {
 		return coordinator.Silent{}
@@ -132,8 +132,8 @@ func (r *recorder) Finished(v int, d program.Description, notes program.Notes, t
 	r.keep(d, loop.Shown{Kind: loop.ShownFinished, Vertex: v, Notes: notes, Took: took}).Finished(v, d, notes, took)
 }
 
-func (r *recorder) Failed(v int, d program.Description, took time.Duration) {
-	r.keep(d, loop.Shown{Kind: loop.ShownFailed, Vertex: v, Took: took}).Failed(v, d, took)
+func (r *recorder) Failed(v int, d program.Description, notes program.Notes, took time.Duration) {
+	r.keep(d, loop.Shown{Kind: loop.ShownFailed, Vertex: v, Notes: notes, Took: took}).Failed(v, d, notes, took)
 }
 
 func (r *recorder) Skipped(v int, d program.Description, because string) {

@@ -153,7 +153,8 @@ func (s *Session) destroyByPlan(ctx context.Context, prior *state.State, o PlanO
 		}
 	}
 	o.SkipRefresh, o.refreshed = true, !o.SkipRefresh
-	return s.Plan(ctx, exists, o) // it gives all warnings again that are not of the ordinary plan alone
+	// It gives all warnings again that are not of the ordinary plan alone. Those are left out, as in OpenTofu.
+	return s.Plan(ctx, exists, o)
 }
 
 // run carries a program out that changes nothing.

@@ -136,7 +136,9 @@ func (p *Planner) completeData(o *object, r *wire.Result) program.Step {
 	v = w.Marked(v)
 	o.resource.Set(o.addr.Key, v)
 	checks, more := w.Postconditions(v)
-	diags = diags.Append(more)
+	if p.Mode != plan.Destroy || more.HasErrors() { // what is destroyed need not be as it should
+		diags = diags.Append(more)
+	}
 	obj := &state.Object{Status: state.Ready, SchemaVersion: w.Schema.Version}
 	if obj.Attrs, obj.Sensitive, err = values.EncodeStoredData(v, w.Schema.Block, w.Sensitive); err != nil {
 		return instance.Broken("storing "+o.addr.String(), err)

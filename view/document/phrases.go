@@ -25,6 +25,12 @@ func (b Begun) End(vertex int) bool {
 // Verbs are the words for what is done to an object.
 type Verbs struct{ Starts, GoesOn, Ended string }
 
+// WasRead tells of a data source that failed that it was read all the same: a postcondition does not hold of it. As in
+// OpenTofu, reading is told as complete then.
+func WasRead(d program.Description, n program.Notes) bool {
+	return d.Action == "read" && n.Action == "read"
+}
+
 // VerbsOf are the words for each action of a vertex.
 var VerbsOf = map[string]Verbs{
 	"create":  {"Creating...", "Still creating...", "Creation complete"},

@@ -248,10 +248,14 @@ func (s *Stream) Finished(vertex int, d program.Description, n program.Notes, to
 	}
 }
 
-// Failed implements coordinator.Observer. Of a deposed object it says nothing, as OpenTofu has it: the problem itself is a
-// diagnostic.
-func (s *Stream) Failed(vertex int, d program.Description, took time.Duration) {
-	if w, ok := hookWords[d.Action]; ok && s.begun.End(vertex) && d.Deposed == "" {
+// Failed implements coordinator.Observer. As in OpenTofu, nothing but their diagnostics tells that a deposed object or a data
+// source failed.
+func (s *Stream) Failed(vertex int, d program.Description, n program.Notes, took time.Duration) {
+	if WasRead(d, n) {
+		s.Finished(vertex, d, n, took)
+		return
+	}
+	if w, ok := hookWords[d.Action]; ok && s.begun.End(vertex) && d.Deposed == "" && d.Action != "read" {
 		h := hookMessage{Resource: resourceMessageOf(d.Address), Action: d.Action, Elapsed: wholeSeconds(took)}
 		s.hook("apply_errored", fmt.Sprintf("%s errored after %s", w.Ended, Seconds(took)), h)
 	}
