@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millipede-iac/millipede/test/process"
 	"github.com/millipede-iac/millipede/test/site"
 )
 
@@ -34,12 +35,50 @@ type stage struct {
 	// before prepares the site for one call.
 	before func(s *site.Site)
 	args   []string
+	// finishes tells that the first signal lets what runs come to its end: only the second has a limit.
+	finishes bool
+	// types is what somebody types, who then waits: standard input stays open. Without it there is none.
+	types string
 }
+
+// start calls the command.
+func (st stage) start(s *site.Site) *process.Process {
+	s.T.Helper()
+	c := s.Command(append(st.args, "-no-color")...)
+	if st.types != "" {
+		c.Args = c.Args[:len(c.Args)-1] // console knows no colours
+		r, w, err := os.Pipe()
+		if err != nil {
+			s.T.Fatal(err)
+		}
+		s.T.Cleanup(func() { _, _ = r.Close(), w.Close() })
+		if _, err := w.WriteString(st.types); err != nil {
+			s.T.Fatal(err)
+		}
+		c.Stdin = r
+	}
+	return site.Started(s.T, strings.Join(st.args, " "), c)
+}
+
+// busy is an expression that takes seconds.
+const busy = `length([for a in range(1024) : [for b in range(1024) : sha256("${a} ${b}")]])`
+
+// tested gives the site a test of its configuration.
+func tested(s *site.Site) { s.Write("many.tftest.hcl", "run \"a\" {}\nrun \"b\" {}\n") }
 
 // spent is how long a command may go on after the last signal, on a machine that does nothing else.
 const spent = 2 * time.Second
 
 func applied(s *site.Site) { s.Must("apply", "-auto-approve", "-no-color") }
+
+// importable is applied, with a block that has no object.
+func importable(s *site.Site) {
+	applied(s)
+	s.Write("one.tf", "resource \"terraform_data\" \"one\" {\n}\n")
+}
+
+// saved leaves a saved plan.
+func saved(s *site.Site) { s.Must("plan", "-out=saved", "-no-color") }
 
 // cutShort leaves a run that can be resumed.
 func cutShort(s *site.Site) {
@@ -63,8 +102,22 @@ func TestACommandThatIsInterruptedEndsSoonAndLosesNothing(t *testing.T) {
 		"apply of slow machines":   {configuration: site.Slow(8, 700), args: []string{"apply", "-auto-approve"}},
 		"resume of slow machines":  {configuration: site.Slow(8, 700), before: cutShort, args: []string{"runs", "resume"}},
 		"apply with other workers": {configuration: site.Slow(8, 700), remote: true, args: []string{"apply", "-auto-approve"}},
-		"init":                     {configuration: site.Slow(1, 1), args: []string{"init"}},
-		"providers lock":           {configuration: site.Slow(1, 1), args: []string{"providers", "lock"}},
+		"destroy of slow machines": {configuration: site.Slow(8, 700), before: applied, args: []string{"destroy", "-auto-approve"}},
+		"destroy with other workers": {
+			configuration: site.Slow(8, 700), remote: true, before: applied, args: []string{"destroy", "-auto-approve"},
+		},
+		"refresh with other workers": {configuration: site.Slow(8, 700), remote: true, before: applied, args: []string{"refresh"}},
+		"import among many": {
+			configuration: many, before: importable, args: []string{"import", "terraform_data.one", "id"},
+		},
+		"test of many":          {configuration: many, before: tested, args: []string{"test"}, finishes: true},
+		"console at the prompt": {configuration: many, args: []string{"console"}, types: "1\n"},
+		"console at work":       {configuration: many, args: []string{"console"}, types: busy + "\n"},
+		"moving many":           {configuration: many, before: applied, args: []string{"state", "mv", "terraform_data.a", "terraform_data.b"}},
+		"showing many":          {configuration: many, before: applied, args: []string{"show", "-json"}},
+		"a saved plan of many":  {configuration: many, before: saved, args: []string{"apply", "saved"}},
+		"init":                  {configuration: site.Slow(1, 1), args: []string{"init"}},
+		"providers lock":        {configuration: site.Slow(1, 1), args: []string{"providers", "lock"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -89,7 +142,7 @@ func examine(t *testing.T, st stage, after time.Duration, signal syscall.Signal,
 	if st.before != nil {
 		st.before(s)
 	}
-	p := s.Start(append(st.args, "-no-color")...)
+	p := st.start(s)
 	timer := time.NewTimer(after)
 	defer timer.Stop()
 	select {
@@ -113,7 +166,7 @@ func examine(t *testing.T, st stage, after time.Duration, signal syscall.Signal,
 		at, limit = time.Now(), time.Second
 	}
 	code := site.Exit(t, p)
-	if took := time.Since(at); took > site.Slowness*limit+time.Second {
+	if took := time.Since(at); took > site.Slowness*limit+time.Second && (twice || !st.finishes) {
 		t.Errorf("it went on for %s", took)
 	}
 	_, later, told := strings.Cut(p.Output(), "nterrupt received")
