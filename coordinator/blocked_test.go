@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/hub"
-	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
@@ -49,7 +48,7 @@ func TestTheHoldersOfALimitAreTheDoubtsThatTheStateStillHas(t *testing.T) {
 		last.Vertex, last.At = v, now
 		tx.Events = append(tx.Events,
 			journal.Event{Vertex: v, Kind: journal.Want, At: now},
-			journal.Event{Vertex: v, Kind: journal.Dispatch, At: now, Address: name(v).String(), Attempt: "a" + id, Pool: "eu", Permits: []string{loop.PermitName("default", id)}}, last)
+			journal.Event{Vertex: v, Kind: journal.Dispatch, At: now, Address: name(v).String(), Attempt: "a" + id, Pool: "eu", Permits: []string{journal.PermitName("default", id)}}, last)
 		if v != 2 && v != 3 {
 			tx.Changes = append(tx.Changes, state.SetObject{Addr: name(v), Object: &state.Object{
 				Status: state.InDoubt, Doubt: &state.Doubt{Run: "run1", Attempt: "a" + id, Operation: "update"}}})

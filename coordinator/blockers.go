@@ -55,7 +55,7 @@ func (x *executor) blockers(limit string) (addresses []string, err error) {
 			}
 			memories[r.Run] = past
 		}
-		o, found := past.UnderPermit(loop.PermitName(limit, r.ID))
+		o, found := past.UnderPermit(journal.PermitName(limit, r.ID))
 		if found && o.Doubtful && !o.Over && doubts[o.Dispatch.Attempt] {
 			addresses = append(addresses, o.Dispatch.Address)
 		}

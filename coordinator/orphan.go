@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -38,7 +37,7 @@ func (o *Orphans) Decide(ctx context.Context, limit string, r wire.PermitRequest
 	if err != nil {
 		return false // another coordinator's run, or nothing is known
 	}
-	switch under, found := past.UnderPermit(loop.PermitName(limit, r.ID)); {
+	switch under, found := past.UnderPermit(journal.PermitName(limit, r.ID)); {
 	case !found:
 		return true // nothing was dispatched under it, or all that was is resolved
 	case under.Doubtful:

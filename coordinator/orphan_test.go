@@ -21,7 +21,7 @@ func TestAnOrphanedPermitIsFreedOnlyWhenNothingCanRunUnderIt(t *testing.T) {
 	dispatch := func(id string) []journal.Event {
 		return []journal.Event{
 			{Kind: journal.Want, At: now},
-			{Kind: journal.Dispatch, At: now, Attempt: "a1", Pool: "eu", Permits: []string{"narrow/x", loop.PermitName("default", id)}},
+			{Kind: journal.Dispatch, At: now, Attempt: "a1", Pool: "eu", Permits: []string{"narrow/x", journal.PermitName("default", id)}},
 		}
 	}
 	also := func(es []journal.Event, k journal.Kind) []journal.Event {

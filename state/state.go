@@ -53,6 +53,20 @@ type Object struct {
 	Doubt       *Doubt
 }
 
+// BeforeDoubt returns the object as it was before the operation that is in doubt: o itself when none is. Where nothing was
+// known of the object, because the operation was to create it, neither is what is returned: it has no attributes.
+func (o *Object) BeforeDoubt() *Object {
+	if o == nil || o.Status != InDoubt {
+		return o
+	}
+	was := *o
+	was.Status, was.Doubt = Ready, nil
+	if o.Doubt != nil && o.Doubt.Before != 0 {
+		was.Status = o.Doubt.Before
+	}
+	return &was
+}
+
 // Doubt tells what is known of an operation whose outcome is not.
 type Doubt struct {
 	Run       string    `json:"run"`

@@ -25,7 +25,7 @@ func (a *Applier) end(v int, c *plan.Change, provision bool) program.Step {
 	if c.Action == plan.CreateThenDelete {
 		key = a.deposedKey(c.Addr)
 	}
-	prior := certain(a.object(c.Addr, key)) // a run that is resumed may have it in doubt: then what is asked for is not sent again
+	prior := a.object(c.Addr, key).BeforeDoubt() // a run that is resumed may have it in doubt: then what is asked for is not sent again
 	if prior == nil {
 		return program.Step{} // the replacement found nothing to depose, or a resumed run has done it
 	}

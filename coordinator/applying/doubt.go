@@ -99,7 +99,7 @@ func (a *Applier) Undoubt(v int) []state.Change {
 	if o == nil || o.Status != state.InDoubt {
 		return nil
 	}
-	back := state.SetObject{Addr: c.Addr, Deposed: key, Provider: a.state.ProviderOf(c.Addr), Object: certain(o)}
+	back := state.SetObject{Addr: c.Addr, Deposed: key, Provider: a.state.ProviderOf(c.Addr), Object: o.BeforeDoubt()}
 	changes := []state.Change{back}
 	if o.Doubt != nil && o.Doubt.Operation == "create" {
 		back.Object = nil
@@ -112,17 +112,4 @@ func (a *Applier) Undoubt(v int) []state.Change {
 	}
 	a.state.Apply(changes...)
 	return changes
-}
-
-// certain is an object as it was before the operation that is in doubt.
-func certain(o *state.Object) *state.Object {
-	if o == nil || o.Status != state.InDoubt {
-		return o
-	}
-	was := *o
-	was.Status, was.Doubt = state.Ready, nil
-	if o.Doubt != nil && o.Doubt.Before != 0 {
-		was.Status = o.Doubt.Before
-	}
-	return &was
 }

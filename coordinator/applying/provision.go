@@ -131,7 +131,7 @@ func (a *Applier) PrepareAfter(ctx context.Context, v, phase int, worker string)
 		return a.destroyOnly(v, c)
 	}
 	r := a.block(c.Addr)
-	object := certain(a.object(c.Addr, state.CurrentObject))
+	object := a.object(c.Addr, state.CurrentObject).BeforeDoubt()
 	if r == nil || object == nil {
 		return program.Step{}
 	}

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/millipede-iac/millipede/state/journal"
@@ -89,11 +88,9 @@ func (l *Loop) adopt() {
 			continue
 		}
 		for _, name := range p.open.Permits {
-			i := strings.LastIndexByte(name, '/')
-			if i < 0 {
-				continue
+			if limit, id, ok := journal.ParsePermit(name); ok {
+				l.reclaim(limit, id, wire.AttemptID(p.open.Attempt))
 			}
-			l.reclaim(name[:i], name[i+1:], wire.AttemptID(p.open.Attempt))
 		}
 	}
 }
@@ -275,6 +272,3 @@ func (m Memory) UnderPermit(permit string) (o Open, found bool) {
 	}
 	return Open{}, false
 }
-
-// PermitName is how a dispatch names a permit in the journal.
-func PermitName(limit, id string) string { return limit + "/" + id }

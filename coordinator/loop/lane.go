@@ -71,7 +71,7 @@ func (l *Loop) intend(v int) {
 	l.move(v, intending)
 	e := l.event(v, journal.Dispatch)
 	for _, p := range w.permits {
-		e.Permits = append(e.Permits, PermitName(p.limit.name, p.id))
+		e.Permits = append(e.Permits, journal.PermitName(p.limit.name, p.id))
 	}
 	l.save(Record{Vertex: v, Kind: Intended, Events: []journal.Event{e}})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -127,7 +128,7 @@ func (w *world) isUnder(key PermitKey) bool {
 		w.t.Fatal(err)
 	}
 	for _, p := range memory {
-		if p.open != nil && slices.Contains(p.open.Permits, PermitName(key.Limit, key.ID)) {
+		if p.open != nil && slices.Contains(p.open.Permits, journal.PermitName(key.Limit, key.ID)) {
 			return true
 		}
 	}

@@ -2,7 +2,6 @@ package operation
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -44,12 +43,15 @@ func (s *Session) giveBack(ctx context.Context, r journal.Run) error {
 	}
 	var group errgroup.Group
 	for name := range left {
-		i := strings.LastIndexByte(name, '/')
-		request := wire.PermitRequest{ID: name[i+1:], Run: r.ID, At: s.Now()}
+		limit, id, ok := journal.ParsePermit(name)
+		if !ok {
+			continue
+		}
+		request := wire.PermitRequest{ID: id, Run: r.ID, At: s.Now()}
 		group.Go(func() error {
 			short, cancel := context.WithTimeout(ctx, giveBackIn)
 			defer cancel()
-			if p, err := s.Hub.Acquire(short, name[:max(i, 0)], request); err == nil {
+			if p, err := s.Hub.Acquire(short, limit, request); err == nil {
 				_ = p.Release(ctx) // what fails here stays held for a day
 			}
 			return nil

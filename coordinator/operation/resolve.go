@@ -73,7 +73,7 @@ func (s *Session) Resolve(ctx context.Context, prior *state.State, at addr.Insta
 			return journal.Tx{}, diags
 		}
 		if done = !there; there {
-			set.Object = undoubted(o)
+			set.Object = o.BeforeDoubt()
 		}
 	case done:
 		imported, diags := s.Import(ctx, at, set.Provider, id)
@@ -83,7 +83,7 @@ func (s *Session) Resolve(ctx context.Context, prior *state.State, at addr.Insta
 		imported.Dependencies, imported.CreateBeforeDestroy, imported.SkipDestroy = o.Dependencies, o.CreateBeforeDestroy, o.SkipDestroy
 		set.Object = imported
 	default:
-		set.Object = undoubted(o)
+		set.Object = o.BeforeDoubt()
 	}
 	tx, err := s.verdict(ctx, o.Doubt, done, who)
 	if err != nil {
@@ -109,16 +109,6 @@ func doubtful(s *state.State, at addr.Instance) (state.DeposedKey, *state.Object
 		}
 	}
 	return "", nil
-}
-
-// undoubted returns an object as it was before the operation in doubt.
-func undoubted(o *state.Object) *state.Object {
-	back := *o
-	back.Doubt, back.Status = nil, o.Doubt.Before
-	if back.Status == 0 {
-		back.Status = state.Ready
-	}
-	return &back
 }
 
 // bury makes sure that nobody begins the operation in doubt from now on: its task may still be waiting for a worker. It

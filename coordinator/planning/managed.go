@@ -94,15 +94,10 @@ func known(a addr.Instance, o *state.Object) (object *state.Object, mustRead boo
 	case o.Doubt == nil || o.Doubt.Operation == string(plan.Create) || o.Attrs == nil && o.Flatmap == nil:
 		return nil, false, diag.List{inDoubt(a, o)}
 	}
-	as := *o
-	as.Status, as.Doubt = o.Doubt.Before, nil
-	if as.Status == 0 {
-		as.Status = state.Ready
-	}
 	warning := diag.New(diag.Warning, "Operation in doubt",
 		fmt.Sprintf("Whether an earlier %s of %s took effect was not known. The object was read again, and the plan goes by what is there now.", o.Doubt.Operation, a), nil)
 	warning.Address = a.String()
-	return &as, true, diag.List{warning}
+	return o.BeforeDoubt(), true, diag.List{warning}
 }
 
 // inDoubt refuses to plan over an operation whose outcome is not known.

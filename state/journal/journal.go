@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/millipede-iac/millipede/state"
@@ -152,6 +153,19 @@ const Running = "running"
 
 // Over tells that nobody will go on with the run: it has neither been cut off nor interrupted.
 func (r Run) Over() bool { return r.Status != Running && r.Status != "interrupted" }
+
+// PermitName is how a dispatch names a permit among its Permits: by its limit, and by the name that it was asked for under.
+func PermitName(limit, id string) string { return limit + "/" + id }
+
+// ParsePermit is the inverse of PermitName. It returns false for what is no name of a permit. Limits may have slashes in
+// their names, requests have none.
+func ParsePermit(name string) (limit, id string, ok bool) {
+	i := strings.LastIndexByte(name, '/')
+	if i < 0 {
+		return "", "", false
+	}
+	return name[:i], name[i+1:], true
+}
 
 // Fold returns the status of each vertex and the last dispatch of those that are under way.
 func Fold(n int, events []Event) ([]Status, map[int]Event, error) {
