@@ -35,12 +35,14 @@ type Hub struct {
 	results  results
 	probes   probes
 	orphans  orphans
+	purging  chan struct{} // holds a token while a run is purged
 }
 
 // New returns the hub of a coordinator, which owns the transport from then on: nobody else may fetch its results, watch
 // its orphans, or ask for permits over it in the name of another coordinator.
 func New(t wire.Transport, coordinator string) *Hub {
-	h := &Hub{Hands: t, Claims: t, Blobs: t, Keys: t, transport: t, coordinator: coordinator}
+	h := &Hub{Hands: t, Claims: t, Blobs: t, Keys: t, transport: t, coordinator: coordinator,
+		purging: make(chan struct{}, 1)}
 	h.workers.source = t.WatchWorkers
 	h.controls.source = func(ctx context.Context, fn func(wire.Control)) error { return t.WatchControl(ctx, "", fn) }
 	h.results.init(func(ctx context.Context, n int) ([]wire.Delivery, error) { return t.FetchResults(ctx, coordinator, n) })
@@ -131,9 +133,16 @@ func (h *Hub) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) er
 	return h.transport.PublishTask(ctx, ref, data)
 }
 
-// PurgeRun removes what a finished run left. See wire.Queue.
+// PurgeRun removes what a finished run left. See wire.Queue. One run is purged at a time: each purge looks through the
+// registers of all runs that were purged before.
 func (h *Hub) PurgeRun(ctx context.Context, run string) error {
 	h.results.forget(run)
+	select {
+	case h.purging <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-h.purging }()
 	return h.transport.PurgeRun(ctx, run)
 }
 

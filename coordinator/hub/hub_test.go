@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -136,11 +137,14 @@ func TestAllRunsAreProbedByOneQuestionAboutTheirOwnPools(t *testing.T) {
 		h := hub.New(system.Connect("coordinator"), "c1")
 		defer h.Close()
 		ctx, cancel := context.WithCancel(t.Context())
+		var mu sync.Mutex // guards answers
 		answers := map[string][]string{}
 		done := make(chan string, 2)
 		for _, pool := range []string{"eu", "us"} {
 			go func() {
 				h.Probe(ctx, func() []string { return []string{pool} }, func(mark wire.HighWater, err error) bool {
+					mu.Lock()
+					defer mu.Unlock()
 					for name := range mark.Claims {
 						answers[pool] = append(answers[pool], name)
 					}
