@@ -51,7 +51,7 @@ func runStateRestore(ctx context.Context, a *app, args []string) int {
 		if list {
 			return s.versions(ctx, o)
 		}
-		st, err := o.Journal().LoadVersion(ctx, o.Workspace, serial)
+		st, err := o.Versions().LoadVersion(ctx, o.Workspace, serial)
 		switch {
 		case errors.Is(err, journal.ErrVersion):
 			return diag.Errors("No such version", fmt.Sprintf("No version of the state with the serial %d is kept. See: "+diag.Program()+" state restore", serial), nil)
@@ -69,7 +69,7 @@ func runStateRestore(ctx context.Context, a *app, args []string) int {
 
 // versions lists the versions that are kept, the newest first.
 func (s *screen) versions(ctx context.Context, o *estate.Opened) diag.List {
-	all, err := o.Journal().Versions(ctx, o.Workspace)
+	all, err := o.Versions().Versions(ctx, o.Workspace)
 	if err != nil {
 		return diag.Errors("Failed to read the versions", err.Error()+".", nil)
 	}

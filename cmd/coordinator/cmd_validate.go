@@ -11,6 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/suite"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/view"
 	"github.com/millipede-iac/millipede/view/document"
 )
@@ -106,7 +107,7 @@ func missingProviders(l diag.List) diag.List {
 	out := make(diag.List, len(l))
 	for i, d := range l {
 		c := *d
-		if c.Summary == "Inconsistent dependency lock file" {
+		if c.Extra == install.ErrInconsistent {
 			c.Summary = "Missing required provider"
 		}
 		out[i] = &c

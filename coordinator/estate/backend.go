@@ -146,7 +146,7 @@ func staticBody(body hcl.Body, blocks map[string]*schema.NestedBlock,
 func (e *Estate) checkBackend(backend string, config cty.Value) diag.List {
 	diags := e.place().Check(backend, config)
 	for _, d := range diags {
-		if d.Summary == snapshot.UnsupportedType {
+		if d.Extra == snapshot.ErrUnsupported {
 			d.Summary = "Invalid backend configuration"
 		}
 	}

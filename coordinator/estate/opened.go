@@ -105,8 +105,8 @@ func (e *Estate) openStateAs(ctx context.Context, backend snapshot.Backend, f St
 	return s, diags
 }
 
-// Journal is the store, with the runs and the versions of the state.
-func (s *Opened) Journal() journal.Store { return s.store }
+// Versions are the earlier versions of the state.
+func (s *Opened) Versions() journal.Versions { return s.store }
 
 // Who is who holds the lock.
 func (s *Opened) Who() string { return s.info.Who }

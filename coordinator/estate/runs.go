@@ -40,8 +40,14 @@ func (e *Estate) OpenRuns(ctx context.Context, vars Variables, own bool) (*Runs,
 	return &Runs{store}, diags
 }
 
-// Journal is the store.
-func (r *Runs) Journal() journal.Store { return r.store }
+// Journal is what the store says of runs, and of the states that they have made.
+func (r *Runs) Journal() Journal { return r.store }
+
+// Journal is what runs have left; journal.Store is one.
+type Journal interface {
+	journal.States
+	journal.Runs
+}
 
 // Running tells whether a process carries a run out. The journal says that a run is running until its end is recorded;
 // when no process has the store open, nobody carries it on.

@@ -17,7 +17,7 @@ import (
 // CutOff returns a run of the workspace that was cut off while operations were under way, or nil. They may still go on,
 // or their results wait: until those are recorded the state does not say what there is, and what is planned by it could
 // be done twice. Only the run itself, resumed, can take them.
-func CutOff(ctx context.Context, store journal.Store, workspace string) (*journal.Run, error) {
+func CutOff(ctx context.Context, store journal.Runs, workspace string) (*journal.Run, error) {
 	runs, err := store.Runs(ctx, workspace)
 	if err != nil {
 		return nil, err

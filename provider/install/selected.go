@@ -55,9 +55,11 @@ func Selected(o Options) (map[addr.Provider]Package, diag.List) {
 	}
 	var diags diag.List
 	if list := listed(inconsistent); list != "" {
-		diags = diags.Append(diag.New(diag.Error, "Inconsistent dependency lock file",
+		d := diag.New(diag.Error, "Inconsistent dependency lock file",
 			"What the dependency lock file selects does not fit the configuration:"+list+
-				"\n\nTo bring the selections in line with the configuration, run:\n  "+diag.Program()+" init", nil))
+				"\n\nTo bring the selections in line with the configuration, run:\n  "+diag.Program()+" init", nil)
+		d.Extra = ErrInconsistent
+		diags = diags.Append(d)
 	}
 	if list := listed(missing); list != "" {
 		diags = diags.Append(diag.New(diag.Error, "Required plugins are not installed",
@@ -66,6 +68,9 @@ func Selected(o Options) (map[addr.Provider]Package, diag.List) {
 	}
 	return out, diags
 }
+
+// ErrInconsistent is the Extra of the diagnostic that says that the dependency lock file lacks providers, or has others.
+var ErrInconsistent = errors.New("inconsistent dependency lock file")
 
 // listed returns what is not empty, each on a line.
 func listed(texts []string) string {

@@ -266,14 +266,29 @@ type SnapshotMark struct {
 	SHA256  string `json:"sha256"`
 }
 
-// Store keeps states and journals of all workspaces. Every method that changes something returns when it is
-// durable (fsync), at a cost proportional to the change. Safe for concurrent use within a process; a second
-// process is kept out by the store itself (Open returns *Held).
+// Store keeps states and journals of all workspaces: all roles of one store. Who needs some of them names those. Every
+// method that changes something returns when it is durable (fsync), at a cost proportional to the change. Safe for
+// concurrent use within a process; a second process is kept out by the store itself (Open returns *Held).
 type Store interface {
+	Workspaces
+	States
+	Versions
+	Locks
+	Marks
+	Runs
+	Values
+	Close() error
+}
+
+// Workspaces are whose states a store keeps.
+type Workspaces interface {
 	Workspaces(ctx context.Context) ([]string, error) // sorted; "default" always exists
 	CreateWorkspace(ctx context.Context, name string) error
 	DeleteWorkspace(ctx context.Context, name string) error
+}
 
+// States are the states as they are, one for each workspace.
+type States interface {
 	// Load returns the workspace's state (empty when nothing was stored). The caller owns it.
 	Load(ctx context.Context, workspace string) (*state.State, error)
 	// Commit applies a transaction under the lock with this ID ("" when the workspace is not locked and the
@@ -283,21 +298,33 @@ type Store interface {
 	// serial. What was there stays readable: as the version before, or, where a version was being made, as one
 	// more, which ends first.
 	Replace(ctx context.Context, workspace, lockID string, s *state.State, cause string) error
+}
 
+// Versions are the states as they were.
+type Versions interface {
 	// Versions lists the ended versions, newest first.
 	Versions(ctx context.Context, workspace string) ([]VersionInfo, error)
 	// LoadVersion returns the newest version with this serial as it ended, or ErrVersion.
 	LoadVersion(ctx context.Context, workspace string, serial uint64) (*state.State, error)
+}
 
+// Locks keep two who change a workspace apart.
+type Locks interface {
 	// Lock locks a workspace for as long as this store is open: what a process that died had locked is free, and
 	// its lock ID is fenced off. The error is *Held when it is held.
 	Lock(ctx context.Context, workspace string, info LockInfo) error
 	Unlock(ctx context.Context, workspace, lockID string) error      // ErrLockID
 	Locked(ctx context.Context, workspace string) (*LockInfo, error) // nil when not
+}
 
+// Marks say of which version the snapshot of a workspace is.
+type Marks interface {
 	Mark(ctx context.Context, workspace string) (SnapshotMark, error)
 	SetMark(ctx context.Context, workspace string, m SnapshotMark) error
+}
 
+// Runs are what was carried out on the states, and how far it came.
+type Runs interface {
 	// BeginRun records a run and its plan. Of the ended runs of a workspace the last 50 are kept.
 	// It and EndRun are refused like a commit under a lock that is not held: who has lost the lock ends no run of others.
 	BeginRun(ctx context.Context, lockID string, r Run, plan []byte) error
@@ -305,10 +332,10 @@ type Store interface {
 	Runs(ctx context.Context, workspace string) ([]Run, error)                 // newest first
 	RunPlan(ctx context.Context, id string) (Run, []byte, error)               // ErrNoRun
 	Events(ctx context.Context, id string) ([]Event, error)                    // ErrNoRun; in the order of their commits
+}
 
-	// Values keeps small things by key: schema caches, high-water marks, durations of types.
+// Values keeps small things by key: schema caches, high-water marks, durations of types.
+type Values interface {
 	PutValue(ctx context.Context, bucket, key string, value []byte) error
 	GetValue(ctx context.Context, bucket, key string) ([]byte, error) // nil when absent
-
-	Close() error
 }

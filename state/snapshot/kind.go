@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -110,8 +111,15 @@ var removed = map[string]string{
 // later are the backends of OpenTofu that are not supported yet.
 var later = []string{"cloud", "remote"}
 
-// UnsupportedType is the summary of the diagnostics that say that there is no such backend here.
-const UnsupportedType = "Unsupported backend type"
+// ErrUnsupported is the Extra of the diagnostics that say that there is no such backend here.
+var ErrUnsupported = errors.New("unsupported backend type")
+
+// unsupported says that there is no such backend here.
+func unsupported(detail string) diag.List {
+	d := diag.New(diag.Error, "Unsupported backend type", detail, nil)
+	d.Extra = ErrUnsupported
+	return diag.List{d}
+}
 
 // Find returns the kind with a name, or says that there is no such backend. The diagnostics have no source range.
 func (ks Kinds) Find(name string) (*Kind, diag.List) {
@@ -121,17 +129,16 @@ func (ks Kinds) Find(name string) (*Kind, diag.List) {
 		}
 	}
 	if hint, ok := removed[name]; ok {
-		return nil, diag.Errors(UnsupportedType, fmt.Sprintf("The backend %q was removed from OpenTofu. %s", name, hint), nil)
+		return nil, unsupported(fmt.Sprintf("The backend %q was removed from OpenTofu. %s", name, hint))
 	}
 	if slices.Contains(later, name) {
-		return nil, diag.Errors(UnsupportedType, fmt.Sprintf(
+		return nil, unsupported(fmt.Sprintf(
 			"Millipede cannot keep snapshots in the backend %q yet; it can in %s. To bring the state over: run "+
 				"\"tofu state pull > pulled.tfstate\" here, take the %q block out (without one, the state is beside the "+
 				"configuration), and run \""+diag.Program()+" init\", then \""+diag.Program()+" state push pulled.tfstate\".",
-			name, ks.names(), name), nil)
+			name, ks.names(), name))
 	}
-	return nil, diag.Errors(UnsupportedType,
-		fmt.Sprintf("There is no backend type named %q; there are %s.", name, ks.names()), nil)
+	return nil, unsupported(fmt.Sprintf("There is no backend type named %q; there are %s.", name, ks.names()))
 }
 
 func (ks Kinds) names() string {

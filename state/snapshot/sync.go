@@ -16,6 +16,15 @@ import (
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
+// SyncedStore is the store that snapshots are kept in step with; journal.Store is one.
+type SyncedStore interface {
+	journal.Workspaces
+	journal.States
+	journal.Versions
+	journal.Marks
+	journal.Values
+}
+
 // Sync keeps the snapshots of a backend in step with a store. What it does rests on the mark that the store keeps of
 // the snapshot when the two last agreed:
 //
@@ -32,7 +41,7 @@ import (
 // that, while whoever wants the state to be empty removes the file. A file without content that never had any is no
 // snapshot at all.
 type Sync struct {
-	Store   journal.Store
+	Store   SyncedStore
 	Backend Backend
 	// Version is the version of OpenTofu that snapshots say has written them.
 	Version string
