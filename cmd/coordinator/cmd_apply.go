@@ -62,7 +62,7 @@ func runRefresh(ctx context.Context, a *app, args []string) int {
 	if code, done := a.parse(f, refreshUsage, args); done {
 		return code
 	}
-	u, diags := a.newUI(vf, "refresh")
+	u, diags := a.newRunScreen(vf, runKind{refreshes: true})
 	if f.NArg() > 0 {
 		diags = diags.Append(diag.New(diag.Error, "Too many command line arguments", fmt.Sprintf("The refresh command takes no arguments, and got %q.", f.Args()), nil))
 	}
@@ -70,11 +70,11 @@ func runRefresh(ctx context.Context, a *app, args []string) int {
 	spec, more := pf.spec()
 	if diags = diags.Append(more); diags.HasErrors() {
 		u.diagnostics(diags)
-		return u.end(1)
+		return u.close(1)
 	}
 	vars.Input = vars.Input && !vf.json // nobody can be asked in JSON
 	o := estate.OperationOptions{Name: "refresh", Bare: true, Variables: vars.Variables, State: sf.StateOptions, Parallelism: pf.parallelism.value, LockAs: "OperationTypeRefresh"}
-	return u.end(a.operate(ctx, u, o, func(r *operationRun) int {
+	return u.close(a.operate(ctx, u, o, func(r *operationRun) int {
 		// A whole plan, so that outputs are what they will be; all but what it found out is dropped.
 		planned, diags := r.prepare(ctx, spec)
 		if planned == nil || diags.HasErrors() {
@@ -100,6 +100,7 @@ func anyManaged(s *state.State) bool {
 
 // apply is the common path of apply and destroy.
 func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, approved bool, args []string) int {
+	destroys := pf.destroy // that is all the command does
 	var vars variableFlags
 	var vf viewFlags
 	var sf stateFlags
@@ -114,21 +115,21 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 	if code, done := a.parse(f, usage, args); done {
 		return code
 	}
-	u, diags := a.newUI(vf, command)
+	u, diags := a.newRunScreen(vf, runKind{destroys: destroys})
 	fail := func(l diag.List) int {
 		u.diagnostics(l)
-		return u.end(1)
+		return u.close(1)
 	}
 	vars.Input = vars.Input && !vf.json // nobody can be asked in JSON
 	o := estate.OperationOptions{Name: command, Bare: pf.destroy, Variables: vars.Variables, State: sf.StateOptions, Parallelism: pf.parallelism.value, LockAs: "OperationTypeApply"}
 	switch {
 	case diags.HasErrors():
 		return fail(diags)
-	case f.NArg() > 1 || (f.NArg() == 1 && command != "apply"):
+	case f.NArg() > 1 || (f.NArg() == 1 && destroys):
 		return fail(diag.Errors("Too many command line arguments", fmt.Sprintf("The %s command got %q. To work in another directory, give the global option -chdir=DIR.", command, f.Args()), nil))
 	case f.NArg() == 1:
-		return u.end(a.applySaved(ctx, u, f.Arg(0), pf, o))
-	case command == "destroy" && given(f, "destroy") && pf.destroy:
+		return u.close(a.applySaved(ctx, u, f.Arg(0), pf, o))
+	case destroys && given(f, "destroy") && pf.destroy:
 		return fail(diag.Errors("Invalid mode option", "The -destroy option is for apply and plan: the destroy command needs no mode.", nil))
 	case vf.json && !approved:
 		return fail(diag.Errors("Plan file or auto-approve required", "With -json nobody can be asked, so give a saved plan or -auto-approve.", nil))
@@ -137,7 +138,7 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 	if diags.HasErrors() {
 		return fail(diags)
 	}
-	return u.end(a.operate(ctx, u, o, func(r *operationRun) int {
+	return u.close(a.operate(ctx, u, o, func(r *operationRun) int {
 		planned, ok := r.plan(ctx, spec)
 		if !ok {
 			return 1
@@ -185,7 +186,7 @@ func (r *operationRun) refresh(ctx context.Context, p *plan.Plan, approved bool)
 }
 
 // applySaved carries a saved plan out.
-func (a *app) applySaved(ctx context.Context, u ui, name string, pf planFlags, o estate.OperationOptions) int {
+func (a *app) applySaved(ctx context.Context, u *runScreen, name string, pf planFlags, o estate.OperationOptions) int {
 	saved, diags := a.estate.OpenPlan(ctx, name, o.Variables)
 	if diags.HasErrors() {
 		u.diagnostics(diags)

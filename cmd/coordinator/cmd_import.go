@@ -42,16 +42,16 @@ func runImport(ctx context.Context, a *app, args []string) int {
 	if code, done := a.parse(f, importUsage, args); done {
 		return code
 	}
-	u, diags := a.newUI(vf, "import")
+	u, diags := a.newRunScreen(vf, runKind{imports: true})
 	at, more := importAddress(f.Args())
 	if diags = diags.Append(more); diags.HasErrors() {
 		u.diagnostics(diags)
-		return u.end(1)
+		return u.close(1)
 	}
 	vars.Input = vars.Input && !vf.json // nobody can be asked in JSON
 	o := estate.OperationOptions{Name: "import", Variables: vars.Variables, State: sf.StateOptions, Parallelism: parallelism.value, LockAs: "OperationTypeInvalid", Dir: *dir}
 	o.Suits = func(tree *config.Tree) diag.List { return importable(tree, at) }
-	return u.end(a.operate(ctx, u, o, func(r *operationRun) int { return r.importOne(ctx, at, f.Arg(1)) }))
+	return u.close(a.operate(ctx, u, o, func(r *operationRun) int { return r.importOne(ctx, at, f.Arg(1)) }))
 }
 
 // importAddress returns what the arguments of the command name: the place of an object to be.

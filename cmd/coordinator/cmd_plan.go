@@ -42,7 +42,7 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 	if code, done := a.parse(f, planUsage, args); done {
 		return code
 	}
-	u, diags := a.newUI(vf, "plan")
+	u, diags := a.newRunScreen(vf, runKind{})
 	if f.NArg() > 0 {
 		diags = diags.Append(diag.Errors("Too many command line arguments", fmt.Sprintf("The plan command takes no arguments, and got %q. To plan in another directory, give the global option -chdir=DIR.", f.Arg(0)), nil))
 	}
@@ -50,10 +50,10 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 	diags = diags.Append(more, newFile(*generated, spec.mode))
 	if diags.HasErrors() {
 		u.diagnostics(diags)
-		return u.end(1)
+		return u.close(1)
 	}
 	vars.Input = vars.Input && !vf.json // nobody can be asked in JSON
-	return u.end(a.operate(ctx, u, estate.OperationOptions{
+	return u.close(a.operate(ctx, u, estate.OperationOptions{
 		Name: "plan", Bare: pf.destroy, Variables: vars.Variables, State: sf.StateOptions, Parallelism: pf.parallelism.value, LockAs: "OperationTypePlan",
 	}, func(r *operationRun) int {
 		texts, diags := r.Generate(ctx, *generated)

@@ -109,7 +109,7 @@ func (a *app) readRuns(ctx context.Context, usage string, args []string, most in
 	if code, done := a.parse(f, usage, args); done {
 		return code
 	}
-	u := a.newTextUI(vf, "runs")
+	u := a.textScreen(vf)
 	if f.NArg() > most {
 		u.diagnostics(diag.Errors("Too many command line arguments", fmt.Sprintf("The command takes %d at most, and got %q.", most, f.Args()), nil))
 		return 1

@@ -26,7 +26,7 @@ func runCancel(ctx context.Context, a *app, args []string) int {
 }
 
 // cancelElsewhere has the process that holds the store end its run. Its name is that of the coordinator of this directory.
-func (a *app) cancelElsewhere(ctx context.Context, u ui, held diag.List) int {
+func (a *app) cancelElsewhere(ctx context.Context, u *runScreen, held diag.List) int {
 	fail := func(diags diag.List) int {
 		u.diagnostics(diags)
 		return 1

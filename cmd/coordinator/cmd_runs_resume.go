@@ -45,7 +45,7 @@ func (a *app) goOn(ctx context.Context, usage string, args []string, cancel bool
 	if code, done := a.parse(f, usage, args); done {
 		return code
 	}
-	u, diags := a.newUI(vf, "apply")
+	u, diags := a.newRunScreen(vf, runKind{})
 	var record journal.Run
 	var saved *planfile.Saved
 	if !diags.HasErrors() {
@@ -55,13 +55,13 @@ func (a *app) goOn(ctx context.Context, usage string, args []string, cancel bool
 		diags = diags.Append(estate.NotResumable(record, saved))
 	}
 	if cancel && estate.HeldBy(diags) != nil {
-		return u.end(a.cancelElsewhere(ctx, u, diags))
+		return u.close(a.cancelElsewhere(ctx, u, diags))
 	}
 	if diags.HasErrors() {
 		u.diagnostics(diags)
-		return u.end(1)
+		return u.close(1)
 	}
-	return u.end(a.operate(ctx, u, estate.OperationOptions{
+	return u.close(a.operate(ctx, u, estate.OperationOptions{
 		Name: "apply", Variables: vars.Variables, State: sf.StateOptions, Parallelism: parallelism.value, LockAs: "OperationTypeApply", Saved: saved, Settles: true,
 	}, func(r *operationRun) int {
 		applied, after, diags := r.GoOn(ctx, record, saved.Plan, cancel)
@@ -101,7 +101,7 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 	if address == "" {
 		address = f.Arg(0)
 	}
-	u := a.newTextUI(shown.viewFlags, "apply")
+	u := a.runScreenOn(a.textScreen(shown.viewFlags), runKind{})
 	at, diags := addr.ParseInstance(address)
 	if (*created == "") == !*notCreated {
 		diags = diags.Append(diag.New(diag.Error, "Say what became of it", "Give either -created=ID or -not-created.", nil))

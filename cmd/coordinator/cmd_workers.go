@@ -90,7 +90,7 @@ func (a *app) overNATS(ctx context.Context, usage string, args []string, most in
 	if code, done := a.parse(f, usage, args); done {
 		return code
 	}
-	u := a.newTextUI(vf, a.command)
+	u := a.textScreen(vf)
 	fail := func(l diag.List) int {
 		u.diagnostics(l)
 		return 1

@@ -17,14 +17,14 @@ import (
 type operationRun struct {
 	*estate.Operation
 	app *app
-	ui  ui
+	ui  *runScreen
 	// left is what is wrong with an apply although all of it succeeded.
 	left diag.List
 }
 
 // operate opens what an operation needs, calls fn, and closes everything. It returns the exit code that fn returned,
 // or 1 when something failed on the way.
-func (a *app) operate(ctx context.Context, u ui, o estate.OperationOptions, fn func(*operationRun) int) int {
+func (a *app) operate(ctx context.Context, u *runScreen, o estate.OperationOptions, fn func(*operationRun) int) int {
 	watch := a.logs.observe(u.observer())
 	o.Watch = estate.Watch{Sources: u.from, Observer: watch, Events: watch.Event, Note: u.note, Settle: u.settle}
 	op, diags := a.estate.Begin(ctx, o)
@@ -63,7 +63,7 @@ func (r *operationRun) show(ctx context.Context, spec planSpec) (*operation.Plan
 func (r *operationRun) showPlan(planned *operation.Planned, spec planSpec) {
 	if planned != nil {
 		operation.Note(planned.Plan, spec.generated)
-		r.ui.plan(planned, r.Config.Tree)
+		r.ui.plan(planned)
 	}
 }
 

@@ -82,6 +82,7 @@ type screen struct {
 	// document receives the JSON of commands that write one; nil when nobody wants it.
 	document io.Writer
 	file     *os.File // of -json-into
+	failed   bool     // something could not be written
 }
 
 // newScreen returns the screen of a command whose JSON form is one document; problems are always text then. sources
@@ -106,11 +107,16 @@ func (a *app) newScreen(f showFlags, sources func() map[string]*hcl.File) (*scre
 	return s, diags
 }
 
+// textScreen returns the screen of a command that has no JSON form.
+func (a *app) textScreen(f viewFlags) *screen {
+	return &screen{app: a, flags: showFlags{f}, printer: a.printer(f)}
+}
+
 // newStreamScreen returns the screen of a command whose JSON form is a stream of messages, problems among them.
 func (a *app) newStreamScreen(f showFlags, sources func() map[string]*hcl.File) (*screen, diag.List) {
 	s, diags := a.newScreen(f, sources)
 	if s.document != nil {
-		s.stream = document.NewStream(document.StreamOptions{Out: s.document, Now: time.Now, EngineVersion: engineVersion, Sources: sources})
+		s.stream = document.NewStream(document.StreamOptions{Out: s.document, Now: time.Now, EngineVersion: engineVersion, Sources: sources, Deprecations: s.flags.deprecations})
 	}
 	return s, diags
 }
@@ -142,8 +148,16 @@ func (s *screen) print(text string) {
 func (s *screen) printed(show func(io.Writer) error) {
 	if s.forPeople() {
 		if err := show(s.app.people(s.flags.viewFlags)); err != nil {
-			fmt.Fprintln(s.app.stderr, err)
+			s.check(err)
 		}
+	}
+}
+
+// check reports that a stream cannot be written; there is nothing else to be done about it.
+func (s *screen) check(err error) {
+	if err != nil {
+		s.failed = true
+		fmt.Fprintf(s.app.stderr, "Error: writing the output: %s\n", err)
 	}
 }
 
@@ -176,9 +190,7 @@ func (s *screen) diagnostics(l diag.List) {
 		s.stream.Problems(l)
 	}
 	if s.forPeople() || s.stream == nil {
-		if err := s.printer.Diagnostics(l); err != nil {
-			fmt.Fprintln(s.app.stderr, err)
-		}
+		s.check(s.printer.Diagnostics(l))
 	}
 }
 
@@ -196,17 +208,15 @@ func (s *screen) end(l diag.List) int {
 	if s.file != nil {
 		err = errors.Join(err, s.file.Close())
 	}
-	if err != nil {
-		fmt.Fprintln(s.app.stderr, err)
+	if s.check(err); s.failed {
 		return 1
 	}
 	return code
 }
 
 func (s *screen) write(w io.Writer, text []byte) {
-	if _, err := w.Write(text); err != nil {
-		fmt.Fprintln(s.app.stderr, err)
-	}
+	_, err := w.Write(text)
+	s.check(err)
 }
 
 // wrongUsage ends a command whose arguments are wrong.

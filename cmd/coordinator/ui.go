@@ -1,49 +1,21 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"os"
+	"strings"
 
-	"github.com/hashicorp/hcl/v2"
 	"golang.org/x/term"
 
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
-	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/view"
 	"github.com/millipede-iac/millipede/view/document"
 	"github.com/millipede-iac/millipede/wire"
 )
-
-// ui is how a command talks: text for people or JSON lines for programs.
-type ui interface {
-	// diagnostics shows problems; it may be called many times.
-	diagnostics(diag.List)
-	// observer watches the runs of the command; settle ends what it shows while a run goes on.
-	observer() observer
-	settle()
-	// applying tells that a plan is about to be carried out.
-	applying(p *plan.Plan)
-	// saved tells what a saved plan will do, before it is carried out. People have seen it already.
-	saved(p *plan.Plan)
-	// plan shows a plan; planned says what comes after it when the command ends there: out is
-	// the file it was saved to, generated the one that configuration was written to.
-	plan(p *operation.Planned, tree *config.Tree)
-	planned(p *plan.Plan, out, generated string)
-	// applied tells how an apply ended, with the outputs.
-	applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.State)
-	// note tells something beside the plan, while a run goes on too: text for people; kept in one message for programs.
-	note(text string)
-	// from tells where the text of files is, for the snippets of problems.
-	from(sources func() map[string]*hcl.File)
-	// end writes what is left and closes what was opened. It returns the exit code, which is not 0 any more when
-	// something could not be written.
-	end(code int) int
-}
 
 // observer watches a run, and the live events of its workers.
 type observer interface {
@@ -88,106 +60,147 @@ func (a *app) printer(f viewFlags) *view.Printer {
 	}
 }
 
-// newUI returns the ui that the flags ask for: JSON (-json), text, or with -json-into both. End it. Where there are
-// problems it is the ui that shows them.
-func (a *app) newUI(f viewFlags, command string) (ui, diag.List) {
-	wrong := a.checkWorkspace()
-	switch {
-	case f.json && f.jsonInto != "":
-		return a.newJSONUI(f, command, a.stdout, nil), diag.Errors("Invalid output format", "The -json and -json-into options exclude each other.", nil)
-	case f.json:
-		return a.newJSONUI(f, command, a.stdout, nil), wrong
-	case f.jsonInto == "":
-		return a.newTextUI(f, command), wrong
-	}
-	file, diags := openInto(f.jsonInto)
-	if diags.HasErrors() {
-		return a.newTextUI(f, command), diags
-	}
-	return bothUI{a.newTextUI(f, command), a.newJSONUI(f, command, file, file)}, wrong
-}
+// runKind says what the runs of a command do, as far as it is told in other words.
+type runKind struct{ imports, refreshes, destroys bool }
 
-// textUI is for people.
-type textUI struct {
-	app      *app
-	command  string
-	flags    viewFlags
-	printer  *view.Printer
+// runScreen is the screen of a command that carries out runs, with what is shown while they go on.
+type runScreen struct {
+	*screen
+	kind runKind
+	// progress is for people; nil where there are none.
 	progress *view.Progress
 }
 
-func (a *app) newTextUI(f viewFlags, command string) *textUI {
-	u := &textUI{app: a, command: command, flags: f, printer: a.printer(f)}
-	o := view.ProgressOptions{Out: a.stdout, Ink: a.text(f).Ink, Quiet: f.concise, ByCommand: command == "import"}
-	if terminal(a.stdout) {
-		o.Width = func() int { return width(a.stdout) }
+// newRunScreen returns the screen that the flags ask for. Close it. Where there are problems it is the screen that shows
+// them.
+func (a *app) newRunScreen(f viewFlags, kind runKind) (*runScreen, diag.List) {
+	both := f.json && f.jsonInto != ""
+	if both {
+		f.jsonInto = ""
 	}
-	u.progress = view.NewProgress(o)
+	s, diags := a.newStreamScreen(showFlags{f}, nil)
+	if both {
+		diags = diag.Errors("Invalid output format", "The -json and -json-into options exclude each other.", nil)
+	}
+	return a.runScreenOn(s, kind), diags
+}
+
+// runScreenOn adds what is shown while runs go on to a screen.
+func (a *app) runScreenOn(s *screen, kind runKind) *runScreen {
+	u := &runScreen{screen: s, kind: kind}
+	if s.forPeople() {
+		o := view.ProgressOptions{Out: a.stdout, Ink: s.options().Ink, Quiet: s.flags.concise, ByCommand: kind.imports}
+		if terminal(a.stdout) {
+			o.Width = func() int { return width(a.stdout) }
+		}
+		u.progress = view.NewProgress(o)
+	}
 	return u
 }
 
-func (u *textUI) diagnostics(l diag.List) {
-	u.app.noteBugs(l)
-	u.check(u.printer.Diagnostics(l))
+// observer watches the runs of the command; settle ends what it shows while a run goes on.
+func (u *runScreen) observer() observer {
+	switch {
+	case u.stream == nil:
+		return u.progress
+	case u.progress == nil:
+		return u.stream
+	}
+	return bothObserver{u.progress, u.stream}
 }
 
-func (u *textUI) observer() observer                       { return u.progress }
-func (u *textUI) settle()                                  { u.check(u.progress.Settle()) }
-func (u *textUI) applying(p *plan.Plan)                    { u.progress.Imports(p) }
-func (u *textUI) note(text string)                         { u.progress.Note(text) }
-func (u *textUI) from(sources func() map[string]*hcl.File) { u.printer.Sources = sources }
-
-func (u *textUI) saved(*plan.Plan) {}
-
-func (u *textUI) end(code int) int {
-	u.settle()
-	return code
+func (u *runScreen) settle() {
+	if u.progress != nil {
+		u.check(u.progress.Settle())
+	}
+	if u.stream != nil {
+		u.check(u.stream.Settle())
+	}
 }
 
-func (u *textUI) plan(p *operation.Planned, tree *config.Tree) {
-	u.check(view.PlanText(u.app.people(u.flags), p.Plan, p.Schemas, u.app.text(u.flags)))
+// applying tells that a plan is about to be carried out.
+func (u *runScreen) applying(p *plan.Plan) {
+	if u.progress != nil {
+		u.progress.Imports(p)
+	}
 }
 
-func (u *textUI) planned(p *plan.Plan, out, generated string) {
+// saved tells programs what a saved plan will do, before it is carried out. People have seen it already.
+func (u *runScreen) saved(p *plan.Plan) {
+	if u.stream != nil {
+		u.stream.Changes(p, true)
+	}
+}
+
+// note tells something beside the plan, while a run goes on too: text for people; kept in one message for programs.
+func (u *runScreen) note(text string) {
+	if u.progress != nil {
+		u.progress.Note(text)
+	}
+	if u.stream != nil {
+		u.stream.Log(strings.TrimSpace(text))
+	}
+}
+
+// plan shows a plan. Where all that is done is to record what was found, there is none, as far as programs are concerned.
+func (u *runScreen) plan(p *operation.Planned) {
+	u.printed(func(w io.Writer) error { return view.PlanText(w, p.Plan, p.Schemas, u.options()) })
+	if u.stream != nil && !u.kind.refreshes {
+		u.stream.Plan(p.Plan)
+	}
+}
+
+// planned says what comes after a plan when the command ends there: out is the file it was saved to, generated the one
+// that configuration was written to.
+func (u *runScreen) planned(p *plan.Plan, out, generated string) {
 	if p.Applyable() {
-		u.check(view.NextStepText(u.app.people(u.flags), out, generated, u.app.text(u.flags)))
+		u.printed(func(w io.Writer) error { return view.NextStepText(w, out, generated, u.options()) })
 	}
 }
 
-func (u *textUI) applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.State) {
-	o := u.app.text(u.flags)
+// applied tells how an apply ended, with the outputs.
+func (u *runScreen) applied(p *plan.Plan, a *operation.Applied, ok bool, s *state.State) {
 	if !ok {
-		fmt.Fprint(u.app.people(u.flags), view.OutcomeText(a.Run, a.Outcome, s, o))
+		u.print(view.OutcomeText(a.Run, a.Outcome, s, u.options()))
 		return
 	}
-	switch u.command {
-	case "import":
-		fmt.Fprintf(u.app.stdout, "\n%s\n\nThe object is in the state now.\n\n", importDone)
+	if u.kind.imports {
+		u.print("\n" + importDone + "\n\nThe object is in the state now.\n\n")
+		if u.stream != nil {
+			u.stream.Info(importDone)
+		}
 		return
-	case "refresh":
-	default:
-		fmt.Fprint(u.app.people(u.flags), view.SummaryText(summaryOf(u.command, a), o.Ink))
 	}
-	if u.command == "destroy" {
+	if !u.kind.refreshes {
+		summary := u.summary(a)
+		u.print(view.SummaryText(summary, u.options().Ink))
+		if u.stream != nil {
+			u.stream.Summary(summary)
+		}
+	}
+	if u.kind.destroys {
 		return // what outputs are left, as after -target, does not matter to who destroys
 	}
-	fmt.Fprint(u.app.people(u.flags), view.AppliedOutputsText(s, o))
+	u.print(view.AppliedOutputsText(s, u.options()))
+	if u.stream != nil {
+		u.stream.Outputs(s)
+	}
+}
+
+// close writes what is left and closes what was opened. It returns the exit code, which is not 0 any more when something
+// could not be written.
+func (u *runScreen) close(code int) int {
+	u.settle()
+	return max(code, u.end(nil))
 }
 
 // importDone is how the import command ends.
 const importDone = "Import successful!"
 
-// check reports that a stream cannot be written; there is nothing else to be done about it.
-func (u *textUI) check(err error) {
-	if err != nil {
-		fmt.Fprintf(u.app.stderr, "Error: writing the output: %s\n", err)
-	}
-}
-
-// summaryOf counts what the command did.
-func summaryOf(command string, a *operation.Applied) document.Summary {
+// summary counts what the command did.
+func (u *runScreen) summary(a *operation.Applied) document.Summary {
 	op := document.ApplyOperation
-	if command == "destroy" {
+	if u.kind.destroys {
 		op = document.DestroyOperation
 	}
 	return document.Summary{
