@@ -41,6 +41,7 @@ func init() {
 		{name: "runs resume", synopsis: "Go on with a run that was cut off", run: runResume},
 		{name: "runs cancel", synopsis: "End a run for good", run: runCancel},
 		{name: "runs resolve", synopsis: "Say what became of an operation in doubt", run: runResolve},
+		{name: "serve", synopsis: "Serve many workspaces to many people", run: runServe, apart: true, document: true},
 		{name: "show", synopsis: "Show the state or a saved plan", run: runShow, document: true, use: estate.Use{Unreadable: estate.Unreadable{Summary: "failed to load state", Named: true}}},
 		{name: "state", synopsis: "Work on the state", run: group(stateUsage), hidden: true},
 		{name: "state list", synopsis: "List what is in the state", run: runStateList, use: estate.Use{Unreadable: estate.Unreadable{Summary: "Error refreshing the state"}}},

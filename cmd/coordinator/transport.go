@@ -88,7 +88,7 @@ func (a *app) Connect(ctx context.Context, o estate.ConnectOptions) (estate.Conn
 	}
 	t.embedded = embedded
 	t.retire = func() error {
-		if t.temporary != "" { // it is removed
+		if t.temporary != "" || a.lasting { // it is removed, or the next phase opens it
 			return embedded.Close()
 		}
 		a.retired = append(a.retired, embedded)

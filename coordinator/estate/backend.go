@@ -29,6 +29,9 @@ func (e *Estate) OpenBackend(ctx context.Context, root *config.Node, f StateOpti
 	if diags.HasErrors() {
 		return nil, diags
 	}
+	if e.Backend != nil {
+		return snapshot.Encrypted(e.Backend, enc.State()), diags
+	}
 	if block != nil {
 		kind = block.Type
 		var more diag.List

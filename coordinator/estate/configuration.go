@@ -17,6 +17,8 @@ import (
 // Variables are the root variables that were given, beside those in the environment and in files.
 type Variables struct {
 	List []config.VariableFlag
+	// Weak are files of values that everything else wins over.
+	Weak []string
 	// Input: whoever can be asked is asked for what is missing.
 	Input bool
 	// TestDir is where test files lie, which have values too; empty for operations that have nothing to do with them.
@@ -40,7 +42,7 @@ type Configuration struct {
 // Configuration collects the root variables; nothing is loaded yet.
 func (e *Estate) Configuration(vars Variables) (*Configuration, diag.List) {
 	c := &Configuration{estate: e, Loader: config.NewLoader(e.files()), TestDir: vars.TestDir}
-	o := config.VariableOptions{Environ: e.Environ, Flags: vars.List, TestDir: vars.TestDir}
+	o := config.VariableOptions{Weak: vars.Weak, Environ: e.Environ, Flags: vars.List, TestDir: vars.TestDir}
 	if vars.Input && e.InputAllowed() {
 		o.Ask = e.Ask
 	}

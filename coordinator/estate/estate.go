@@ -39,6 +39,10 @@ type Options struct {
 	// there, so that files are opened by the names that people know.
 	Dir  string
 	Here bool
+	// Home is where what is Millipede's own lies; nil for where the environment says, in the directory by default.
+	Home *layout.Directory
+	// Backend keeps the snapshot in place of what the configuration says; nil for that.
+	Backend snapshot.Backend
 	// Cwd is what path.cwd shows; empty is Dir.
 	Cwd string
 	// Temp is where temporary directories are made.
@@ -217,6 +221,9 @@ func (e *Estate) dataDir() string { return e.path(e.dataName()) }
 
 // Directory is what belongs to Millipede in this directory.
 func (e *Estate) Directory() layout.Directory {
+	if e.Home != nil {
+		return *e.Home
+	}
 	return layout.At(e.base(), e.Environ.Get("TF_DATA_DIR"))
 }
 

@@ -31,6 +31,9 @@ func NewSchemas(m map[addr.Provider]*provider.Schemas) *Schemas { return &Schema
 // Provider returns what is known of a provider, or nil.
 func (s *Schemas) Provider(p addr.Provider) *provider.Schemas { return s.byProvider[p] }
 
+// All returns what is known, by provider. The map is not to be changed.
+func (s *Schemas) All() map[addr.Provider]*provider.Schemas { return s.byProvider }
+
 // Resource returns the schema of a resource type, or nil when the provider has no such type.
 func (s *Schemas) Resource(p addr.Provider, mode addr.Mode, typeName string) *schema.Schema {
 	ps := s.byProvider[p]

@@ -94,6 +94,8 @@ type VariableFlag struct {
 
 // VariableOptions say where to look for the values of root variables.
 type VariableOptions struct {
+	// Weak are files of values that everything else wins over.
+	Weak []string
 	// Environ are entries NAME=VALUE; only those with TF_VAR_ are looked at.
 	Environ []string
 	// Dir is where terraform.tfvars and *.auto.tfvars lie; empty is the working directory.
@@ -124,6 +126,9 @@ const (
 func (l *Loader) CollectVariables(o VariableOptions) (*GivenValues, diag.List) {
 	g := &GivenValues{values: map[string]GivenValue{}, ask: o.Ask}
 	var diags diag.List
+	for _, name := range o.Weak {
+		diags = append(diags, g.addFile(l, name, FromAutoFile)...)
+	}
 	for _, entry := range o.Environ {
 		if name, value, ok := strings.Cut(entry, "="); ok && strings.HasPrefix(name, envPrefix) {
 			name = name[len(envPrefix):]

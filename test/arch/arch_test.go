@@ -66,13 +66,13 @@ import "` + module + `/cmd/worker/flags"`,
 package flags
 import "` + module + `/test/bench"`,
 			},
-			want: []string{"cmd/worker/flags/a.go: cmd/worker/flags (layer 12) imports test/bench (layer 13)"},
+			want: []string{"cmd/worker/flags/a.go: cmd/worker/flags (layer 13) imports test/bench (layer 14)"},
 		},
 		"a package with an entry of its own is not of its tree": {
 			tree: map[string]string{"test/low/a.go": `// Package low is bad.
 package low
 import "` + module + `/test/bench"`},
-			want: []string{"test/low/a.go: test/low (layer 0) imports test/bench (layer 13)"},
+			want: []string{"test/low/a.go: test/low (layer 0) imports test/bench (layer 14)"},
 		},
 		"a package without a comment": {
 			tree: map[string]string{"graph/dag/a.go": "package dag\n"},

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	client "github.com/hashicorp/go-tfe"
+
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/environ"
+)
+
+// served is a service in this process, as `coordinator serve` makes it.
+type served struct {
+	t      *testing.T
+	client *client.Client
+	// stop interrupts it, and returns its exit code.
+	stop func() int
+}
+
+// serveIn starts a service over a home directory.
+func serveIn(t *testing.T, home, token string) (*served, string) {
+	t.Helper()
+	out, said := io.Pipe()
+	a := newApp(strings.NewReader(""), said, t.Output(), environ.Variables{"HOME=" + home, "PATH=" + os.Getenv("PATH")})
+	code := make(chan int, 1)
+	go func() { code <- a.run(context.Background(), []string{"serve", "-listen=127.0.0.1:0"}) }()
+	address := ""
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		line := strings.TrimSpace(lines.Text())
+		if rest, ok := strings.CutPrefix(line, "tofu login "); ok {
+			address = "https://" + rest
+			if token != "" {
+				break
+			}
+		}
+		if strings.Contains(line, ".atlasv1.") {
+			token = line
+			break
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+	text, err := os.ReadFile(filepath.Join(home, ".local", "share", "millipede", "tls", "ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(text)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	c, err := client.NewClient(&client.Config{Address: address, Token: token, HTTPClient: &http.Client{Transport: transport}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &served{t: t, client: c}
+	s.stop = func() int {
+		a.interrupts.stop(operation.ErrInterrupted)
+		transport.CloseIdleConnections()
+		return <-code
+	}
+	return s, token
+}
+
+// run uploads a configuration, has it applied, and returns the run once it is over.
+func (s *served) run(w *client.Workspace, text string, o client.RunCreateOptions) *client.Run {
+	s.t.Helper()
+	ctx, dir := s.t.Context(), s.t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	no := false
+	cv, err := s.client.ConfigurationVersions.Create(ctx, w.ID, client.ConfigurationVersionCreateOptions{AutoQueueRuns: &no})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.client.ConfigurationVersions.Upload(ctx, cv.UploadURL, dir); err != nil {
+		s.t.Fatal(err)
+	}
+	yes := true
+	o.Workspace, o.ConfigurationVersion, o.AutoApply = w, cv, &yes
+	r, err := s.client.Runs.Create(ctx, o)
+	for err == nil && r.Status != client.RunApplied && r.Status != client.RunErrored && r.Status != client.RunPlannedAndFinished {
+		r, err = s.client.Runs.Read(ctx, r.ID)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r
+}
+
+// log is what people read of a phase.
+func (s *served) log(r io.Reader, err error) string {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	text, err := io.ReadAll(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(text)
+}
+
+func (s *served) output(w *client.Workspace, name string) string {
+	s.t.Helper()
+	all, err := s.client.StateVersionOutputs.ReadCurrent(s.t.Context(), w.ID)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, o := range all.Items {
+		if o.Name == name {
+			return fmt.Sprint(o.Value)
+		}
+	}
+	return ""
+}
+
+const servedConfiguration = `
+terraform {
+  cloud {
+    organization = "main"
+    workspaces { name = "one" }
+  }
+}
+variable "x" {}
+variable "secret" { sensitive = true }
+resource "terraform_data" "a" { input = var.x }
+output "o" { value = "${terraform_data.a.output} in ${terraform.workspace}" }
+output "s" {
+  value     = var.secret
+  sensitive = true
+}
+`
+
+// A service plans and applies for a program that knows nothing of it; what it has answered is there when it starts again; and
+// nothing in its directory tells a secret.
+func TestAServiceCarriesRunsOut(t *testing.T) {
+	home := t.TempDir()
+	s, token := serveIn(t, home, "")
+	ctx := t.Context()
+	w, err := s.client.Workspaces.Create(ctx, "main", client.WorkspaceCreateOptions{Name: client.String("one")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range map[string]string{"secret": "canary-variable", "x": "from the workspace"} {
+		if _, err := s.client.Variables.Create(ctx, w.ID, client.VariableCreateOptions{
+			Key: &key, Value: &value, Category: client.Category(client.CategoryTerraform), Sensitive: client.Bool(key == "secret"),
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := s.run(w, servedConfiguration, client.RunCreateOptions{})
+	plan := s.log(s.client.Plans.Logs(ctx, r.Plan.ID))
+	if r.Status != client.RunApplied || !strings.Contains(plan, "Plan: 1 to add") {
+		t.Fatalf("%s: %s", r.Status, plan)
+	}
+	if got := s.output(w, "o"); got != "from the workspace in one" {
+		t.Errorf("the output is %q", got)
+	}
+	if apply := s.log(s.client.Applies.Logs(ctx, r.Apply.ID)); !strings.Contains(apply, "1 added") || strings.Contains(plan+apply, "canary") {
+		t.Errorf("the logs: %s%s", plan, apply)
+	}
+	if code := s.stop(); code != 1 { // it was interrupted
+		t.Errorf("it ended with %d", code)
+	}
+	err = filepath.WalkDir(filepath.Join(home, ".local"), func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if strings.Contains(string(data), "canary-variable") {
+			t.Errorf("%s tells the secret", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	s, _ = serveIn(t, home, token)
+	again := s.run(w, servedConfiguration, client.RunCreateOptions{Variables: []*client.RunVariable{{Key: "x", Value: `"from the run"`}}})
+	if got := s.output(w, "o"); again.Status != client.RunApplied || got != "from the run in one" {
+		t.Errorf("after a start: %s, %q", again.Status, got)
+	}
+	idle := s.run(w, servedConfiguration, client.RunCreateOptions{Variables: []*client.RunVariable{{Key: "x", Value: `"from the run"`}}})
+	if idle.Status != client.RunPlannedAndFinished {
+		t.Errorf("nothing to do: %s", idle.Status)
+	}
+	broken := s.run(w, "resource \"terraform_data\" \"a\" { input = nosuch.thing }", client.RunCreateOptions{})
+	if text := s.log(s.client.Plans.Logs(ctx, broken.Plan.ID)); broken.Status != client.RunErrored || !strings.Contains(text, "main.tf line 1") {
+		t.Errorf("%s: %s", broken.Status, text)
+	}
+	gone := s.run(w, servedConfiguration, client.RunCreateOptions{IsDestroy: client.Bool(true)})
+	if gone.Status != client.RunApplied {
+		t.Errorf("destroyed: %s: %s", gone.Status, s.log(s.client.Plans.Logs(ctx, gone.Plan.ID)))
+	}
+	s.stop()
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/millipede-iac/millipede/cmd/hosting"
+	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/coordinator/layout"
+	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/service/engine"
+	"github.com/millipede-iac/millipede/state/bolt"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/seal"
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+// handedOn are the variables of the service's own environment that its runs see. Credentials are not among them: runs are of
+// many people, and bring their own.
+var handedOn = []string{
+	"PATH", "TMPDIR", "TZ", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy",
+	"https_proxy", "no_proxy",
+}
+
+// serviceEnviron is what every run sees, before its own variables.
+func (a *app) serviceEnviron() environ.Variables {
+	var out environ.Variables
+	for _, name := range handedOn {
+		if v, ok := a.environ.Lookup(name); ok {
+			out = out.With(name + "=" + v)
+		}
+	}
+	return out
+}
+
+// phaseEstate returns the estate of one phase of a run. What connects it to workers is its own, so that phases do not affect
+// each other.
+func (a *app) phaseEstate(p engine.Place, key *seal.Key) *estate.Estate {
+	own := &app{
+		stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, environ: p.Environ, cli: a.cli, services: a.services,
+		nats: a.nats, logs: a.logs, cwd: p.Dir, dir: p.Dir, lasting: true,
+		interrupts: &interrupts{Stop: p.Stop, tell: p.Tell, duties: map[int]func(context.Context){}, exit: func(int) {}},
+	}
+	home := layout.At("", p.Data)
+	return estate.New(estate.Options{
+		Dir: p.Dir, Home: &home, Backend: p.Backend, Temp: os.TempDir(), Environ: p.Environ, Version: version, EngineVersion: engineVersion,
+		Platform: hosting.Platform, Who: who, PID: os.Getpid(), Now: time.Now, NewID: rand.Text, Stores: sealedStores{key: key},
+		Connector: own, Own: hosting.Own, Reattached: own.reattached, CLI: a.cli, Services: a.services, Memory: snapshot.NewMemory(),
+		Stop: p.Stop, Tell: p.Tell,
+	})
+}
+
+// sealedStores keeps the stores of workspaces in bbolt, their keys sealed with that of the service. Whether the configuration
+// of a workspace encrypts its state does not matter to them: it says how the state is written for others.
+type sealedStores struct {
+	boltStores
+	key *seal.Key
+}
+
+// Open implements estate.Stores.
+func (s sealedStores) Open(path string, info journal.LockInfo, timeout time.Duration, o estate.StoreOptions) (estate.Store, error) {
+	opened, err := bolt.OpenOptions(path, info, timeout, bolt.Options{NewID: uuid.NewString, NoSync: o.Volatile, Wrapper: keyWrapper{s.key}})
+	if err != nil {
+		return nil, err // not a nil *bolt.Store in an interface
+	}
+	return opened, nil
+}
+
+// keyWrapper seals the keys of stores.
+type keyWrapper struct{ key *seal.Key }
+
+// storeKey is what a sealed key is bound to.
+var storeKey = []byte("key of a store")
+
+// Encrypts implements bolt.Wrapper.
+func (keyWrapper) Encrypts() bool { return true }
+
+// Seal implements bolt.Wrapper. The envelope is JSON, as that of configured encryption is.
+func (w keyWrapper) Seal(_ context.Context, key []byte) ([]byte, error) {
+	return w.key.Seal(storeKey, key), nil
+}
+
+// Open implements bolt.Wrapper.
+func (w keyWrapper) Open(_ context.Context, wrapped []byte, _ func() error) (key []byte, stale bool, err error) {
+	key, err = w.key.Open(storeKey, wrapped)
+	return key, false, err
+}
+
+// certificatePair is a certificate in files that are read again when they change.
+type certificatePair struct {
+	cert, key string
+
+	mu      sync.Mutex // guards what follows
+	read    [2]time.Time
+	current *tls.Certificate
+}
+
+// get returns the certificate as it is now. While the files are being replaced, it is the one of before.
+func (p *certificatePair) get() (*tls.Certificate, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var changed [2]time.Time
+	for i, name := range []string{p.cert, p.key} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return p.current, p.unless(err)
+		}
+		changed[i] = info.ModTime()
+	}
+	if p.current != nil && changed == p.read {
+		return p.current, nil
+	}
+	pair, err := tls.LoadX509KeyPair(p.cert, p.key)
+	if err != nil {
+		return p.current, p.unless(err)
+	}
+	p.current, p.read = &pair, changed
+	return p.current, nil
+}
+
+// unless returns the error where there is no certificate to go on with.
+func (p *certificatePair) unless(err error) error {
+	if p.current != nil {
+		return nil
+	}
+	return errors.Join(errors.New("the certificate cannot be read"), err)
+}

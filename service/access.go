@@ -1,0 +1,257 @@
+package service
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// Actor is who asks. It is what the token said at that moment; ask for it anew with each request.
+type Actor struct {
+	Token *record.Token
+	// User is the person, for tokens of users; nil otherwise.
+	User *record.User
+	// teams are those whose rights the actor has.
+	teams []*record.Team
+	// run is the run that a token of a run belongs to.
+	run *record.Run
+	// From is the address that the request came from.
+	From string
+}
+
+// Name returns what logs and locks call the actor.
+func (a *Actor) Name() string {
+	if a.User != nil {
+		return a.User.Name
+	}
+	return a.Token.Kind + " " + a.Token.Owner
+}
+
+// ID returns the identity of the user, or of what the token belongs to.
+func (a *Actor) ID() string { return a.Token.Owner }
+
+// Hash returns what is kept of a token.
+func Hash(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+// usedEvery is how precisely the last use of a token is kept.
+const usedEvery = time.Minute
+
+// Authenticate returns who has the token. The error is ErrUnauthorized for one that is unknown or expired.
+func (s *Service) Authenticate(token, from string) (*Actor, error) {
+	unauthorized := &problem{ErrUnauthorized, "the token is missing, unknown or expired"}
+	if token == "" {
+		return nil, unauthorized
+	}
+	a := &Actor{From: from}
+	err := s.store.View(func(tx *store.Tx) (err error) {
+		if a.Token, err = tokens.Find(tx, "hash", Hash(token)); err != nil {
+			return err
+		}
+		if !a.Token.Expires.IsZero() && !s.now().Before(a.Token.Expires) {
+			return unauthorized
+		}
+		return s.identify(tx, a)
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, unauthorized
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.used(a.Token)
+	return a, nil
+}
+
+// identify reads who the token belongs to.
+func (s *Service) identify(tx *store.Tx, a *Actor) (err error) {
+	switch a.Token.Kind {
+	case record.TokenUser:
+		if a.User, err = users.Get(tx, a.Token.Owner); err != nil {
+			return err
+		}
+		a.teams, err = teams.Select(tx, "user", a.User.ID)
+	case record.TokenTeam:
+		var t *record.Team
+		if t, err = teams.Get(tx, a.Token.Owner); err == nil {
+			a.teams = []*record.Team{t}
+		}
+	case record.TokenOrganization:
+		_, err = organizations.Get(tx, a.Token.Owner)
+	case record.TokenRun:
+		if a.run, err = runs.Get(tx, a.Token.Owner); err == nil && a.run.Status.Final() {
+			return store.ErrNotFound
+		}
+	}
+	return err
+}
+
+// used writes down that a token was used, now and then.
+func (s *Service) used(t *record.Token) {
+	now := s.now()
+	if last, ok := s.lastUsed.Load(t.ID); ok && now.Sub(last.(time.Time)) < usedEvery || now.Sub(t.LastUsed) < usedEvery {
+		return
+	}
+	s.lastUsed.Store(t.ID, now)
+	err := s.store.Update(func(tx *store.Tx) error {
+		kept, err := tokens.Get(tx, t.ID)
+		if err != nil {
+			return err
+		}
+		kept.LastUsed = now
+		return tokens.Put(tx, kept)
+	})
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		s.log.Warn("the last use of a token could not be written", "token", t.ID, "error", err)
+	}
+}
+
+// admin tells whether the actor may do everything in every organization.
+func (a *Actor) admin() bool { return a.User != nil && a.User.Admin }
+
+// owns tells whether the actor may do everything in an organization.
+func (a *Actor) owns(o *record.Organization) bool {
+	if a.admin() {
+		return true
+	}
+	for _, t := range a.teams {
+		if t.ID == o.Owners {
+			return true
+		}
+	}
+	return false
+}
+
+// inside tells whether the actor knows of the organization.
+func (a *Actor) inside(o *record.Organization) bool {
+	if a.owns(o) || a.Token.Kind == record.TokenOrganization && strings.EqualFold(a.Token.Owner, o.Name) {
+		return true
+	}
+	for _, t := range a.teams {
+		if strings.EqualFold(t.Organization, o.Name) {
+			return true
+		}
+	}
+	return a.run != nil && strings.EqualFold(a.run.Organization, o.Name)
+}
+
+// manages tells what the actor may do in the whole organization.
+func (a *Actor) manages(o *record.Organization, what func(*record.Team) bool) bool {
+	if a.owns(o) {
+		return true
+	}
+	if a.Token.Kind == record.TokenOrganization && strings.EqualFold(a.Token.Owner, o.Name) {
+		return true
+	}
+	for _, t := range a.teams {
+		if strings.EqualFold(t.Organization, o.Name) && what(t) {
+			return true
+		}
+	}
+	return false
+}
+
+func manageWorkspaces(t *record.Team) bool { return t.ManageWorkspaces }
+func manageProjects(t *record.Team) bool   { return t.ManageProjects || t.ManageWorkspaces }
+func manageTeams(t *record.Team) bool      { return t.ManageMembership }
+
+// organization returns an organization that the actor knows of.
+func (a *Actor) organization(tx *store.Tx, name string) (*record.Organization, error) {
+	o, err := organizations.Get(tx, strings.ToLower(name))
+	if err != nil || !a.inside(o) {
+		return nil, notFound("there is no organization %q, or you have no access to it", name)
+	}
+	return o, nil
+}
+
+// permissions returns what the actor may do with a workspace.
+func (a *Actor) permissions(tx *store.Tx, w *record.Workspace) (record.Permissions, error) {
+	o, err := organizations.Get(tx, strings.ToLower(w.Organization))
+	if err != nil {
+		return record.Permissions{}, err
+	}
+	if a.manages(o, manageWorkspaces) {
+		return record.All(), nil
+	}
+	var p record.Permissions
+	if a.run != nil {
+		switch {
+		case a.run.Workspace == w.ID:
+			p = record.Permissions{Runs: record.Read, State: record.Write, Outputs: true}
+		case w.GlobalState && strings.EqualFold(a.run.Organization, w.Organization):
+			p = record.Permissions{State: record.Read, Outputs: true}
+		}
+	}
+	for _, t := range a.teams {
+		if !strings.EqualFold(t.Organization, w.Organization) {
+			continue
+		}
+		if t.ReadWorkspaces {
+			p = p.Plus((&record.Access{Role: "read"}).Permissions())
+		}
+		for _, on := range []string{w.ID, w.Project} {
+			access, err := accesses.Find(tx, "pair", t.ID, on)
+			switch {
+			case err == nil:
+				p = p.Plus(access.Permissions())
+			case !errors.Is(err, store.ErrNotFound):
+				return p, err
+			}
+		}
+	}
+	return p, nil
+}
+
+// workspace returns a workspace if the actor may see it, and what else the actor may do there.
+func (a *Actor) workspace(tx *store.Tx, id string) (*record.Workspace, record.Permissions, error) {
+	w, err := workspaces.Get(tx, id)
+	if err == nil {
+		var p record.Permissions
+		if p, err = a.permissions(tx, w); err == nil && p.Any() {
+			return w, p, nil
+		}
+	}
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, record.Permissions{}, err
+	}
+	return nil, record.Permissions{}, notFound("there is no workspace %q, or you have no access to it", id)
+}
+
+// need is a right in a workspace, and what it is called.
+type need struct {
+	what string
+	has  func(record.Permissions) bool
+}
+
+var (
+	needSee        = need{"see this workspace", record.Permissions.Any}
+	needReadRuns   = need{"read the runs of this workspace", func(p record.Permissions) bool { return p.Runs >= record.Read }}
+	needPlan       = need{"queue runs in this workspace", func(p record.Permissions) bool { return p.Runs >= record.Plan }}
+	needApply      = need{"apply runs of this workspace", func(p record.Permissions) bool { return p.Runs >= record.Write }}
+	needReadVars   = need{"read the variables of this workspace", func(p record.Permissions) bool { return p.Variables >= record.Read }}
+	needWriteVars  = need{"change the variables of this workspace", func(p record.Permissions) bool { return p.Variables >= record.Write }}
+	needOutputs    = need{"read the outputs of this workspace", func(p record.Permissions) bool { return p.Outputs }}
+	needReadState  = need{"read the state of this workspace", func(p record.Permissions) bool { return p.State >= record.Read }}
+	needWriteState = need{"change the state of this workspace", func(p record.Permissions) bool { return p.State >= record.Write }}
+	needLock       = need{"lock this workspace", func(p record.Permissions) bool { return p.Lock }}
+	needAdmin      = need{"administer this workspace", func(p record.Permissions) bool { return p.Admin }}
+)
+
+// allowed is workspace for one who needs a right: without it the error is ErrForbidden.
+func (a *Actor) allowed(tx *store.Tx, id string, n need) (*record.Workspace, error) {
+	w, p, err := a.workspace(tx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !n.has(p) {
+		return nil, forbidden("you are not allowed to %s", n.what)
+	}
+	return w, nil
+}

@@ -1,0 +1,64 @@
+package service
+
+import (
+	"fmt"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// auditEntry is a line of the audit log with its number.
+type auditEntry struct {
+	Number uint64
+	record.Audit
+}
+
+var auditLog = store.Table[auditEntry]{
+	Name: "audit",
+	ID:   func(e *auditEntry) string { return fmt.Sprintf("%020d", e.Number) },
+}
+
+// audited makes a change that somebody asked for, and writes both, the change and who asked, at once. What was refused is
+// written, too.
+func (s *Service) audited(a *Actor, action, object string, change func(*store.Tx) error) error {
+	err := told(s.store.Update(func(tx *store.Tx) error {
+		if err := change(tx); err != nil {
+			return err
+		}
+		return s.note(tx, a, action, object, "done")
+	}))
+	if err == nil {
+		return nil
+	}
+	if noteErr := s.store.Update(func(tx *store.Tx) error { return s.note(tx, a, action, object, "refused: "+err.Error()) }); noteErr != nil {
+		return fmt.Errorf("%w (and the audit log could not be written: %w)", err, noteErr)
+	}
+	return err
+}
+
+func (s *Service) note(tx *store.Tx, a *Actor, action, object, outcome string) error {
+	n, err := tx.Next("audit")
+	if err != nil {
+		return err
+	}
+	return auditLog.Put(tx, &auditEntry{n, record.Audit{
+		At: s.now().UTC(), Actor: a.Name(), Token: a.Token.ID, From: a.From, Action: action, Object: object, Outcome: outcome,
+	}})
+}
+
+// Audit returns the newest lines of the audit log, newest first. Only administrators read it.
+func (s *Service) Audit(a *Actor, limit int) (out []record.Audit, err error) {
+	if !a.admin() {
+		return nil, forbidden("only administrators of the service read the audit log")
+	}
+	err = s.store.View(func(tx *store.Tx) error {
+		for e, err := range auditLog.Backward(tx) {
+			if err != nil || len(out) == limit {
+				return err
+			}
+			out = append(out, e.Audit)
+		}
+		return nil
+	})
+	return out, err
+}

@@ -1,0 +1,184 @@
+package service
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+func configurationFile(id string) string { return "configurations/" + id }
+
+// repeated is how long the same request again means the same thing: its answer may have been lost.
+const repeated = 10 * time.Second
+
+// CreateConfiguration makes a version of the configuration of a workspace, to be uploaded. The same request of the same actor
+// within seconds returns the same version while nothing was uploaded.
+func (s *Service) CreateConfiguration(a *Actor, workspace string, c record.Configuration) (*record.Configuration, error) {
+	out := &c
+	err := s.audited(a, "configuration.create", workspace, func(tx *store.Tx) error {
+		w, err := a.allowed(tx, workspace, needPlan)
+		if err != nil {
+			return err
+		}
+		now := s.now().UTC()
+		for _, id := range configurations.Newest(tx, "workspace", 1, w.ID) {
+			last, err := configurations.Get(tx, id)
+			if err != nil {
+				return err
+			}
+			if last.Status == record.UploadPending && last.CreatedBy == a.ID() && now.Sub(last.CreatedAt) < repeated &&
+				last.Speculative == c.Speculative && last.Provisional == c.Provisional && last.AutoQueue == c.AutoQueue {
+				out = last
+				return nil
+			}
+		}
+		out = &record.Configuration{
+			ID: newID("cv"), Workspace: w.ID, Status: record.UploadPending, Speculative: c.Speculative, Provisional: c.Provisional,
+			AutoQueue: c.AutoQueue, Source: c.Source, Secret: newSecret(), CreatedAt: now, CreatedBy: a.ID(),
+		}
+		return configurations.Put(tx, out)
+	})
+	return out, err
+}
+
+// Configuration returns a version of a configuration.
+func (s *Service) Configuration(a *Actor, id string) (c *record.Configuration, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		if c, err = configurations.Get(tx, id); err == nil {
+			if _, err = a.allowed(tx, c.Workspace, needReadRuns); err == nil {
+				return nil
+			}
+		}
+		return notFound("there is no configuration version %q, or you have no access to it", id)
+	})
+	return c, told(err)
+}
+
+// Configurations returns the versions of a workspace, newest first.
+func (s *Service) Configurations(a *Actor, workspace string) (out []*record.Configuration, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		if _, err := a.allowed(tx, workspace, needReadRuns); err != nil {
+			return err
+		}
+		for _, id := range configurations.Newest(tx, "workspace", 1000, workspace) {
+			c, err := configurations.Get(tx, id)
+			if err != nil {
+				return err
+			}
+			out = append(out, c)
+		}
+		return nil
+	})
+	return out, told(err)
+}
+
+// UploadConfiguration takes the archive of a version, by the secret of its address. It checks that it can be unpacked.
+func (s *Service) UploadConfiguration(secret string, archive io.Reader) error {
+	var c *record.Configuration
+	err := s.store.View(func(tx *store.Tx) (err error) {
+		if c, err = configurations.Find(tx, "secret", secret); err != nil {
+			return notFound("there is nothing to upload at this address")
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if c.Status != record.UploadPending {
+		return conflict("the configuration version %s is %s", c.ID, c.Status)
+	}
+	w, err := s.store.Write(configurationFile(c.ID), archive, s.opts.MaxConfiguration)
+	problem := ""
+	switch {
+	case errors.Is(err, store.ErrTooLarge):
+		return &problem413{s.opts.MaxConfiguration}
+	case err != nil:
+		return err
+	default:
+		if problem, err = s.inspect(c.ID); err != nil {
+			return err
+		}
+	}
+	var queue *record.Run
+	err = s.store.Update(func(tx *store.Tx) error {
+		c, err := configurations.Get(tx, c.ID)
+		if err != nil {
+			return err
+		}
+		if c.Status != record.UploadPending {
+			return nil // the same upload twice
+		}
+		c.Status, c.Size, c.Problem = record.Uploaded, w.Size, problem
+		if problem != "" {
+			c.Status = record.UploadErrored
+			return configurations.Put(tx, c)
+		}
+		if err := configurations.Put(tx, c); err != nil {
+			return err
+		}
+		if c.Speculative || c.Provisional {
+			return nil
+		}
+		ws, err := workspaces.Get(tx, c.Workspace)
+		if err != nil {
+			return err
+		}
+		ws.CurrentConfiguration = c.ID
+		if err := workspaces.Put(tx, ws); err != nil {
+			return err
+		}
+		if c.AutoQueue {
+			queue, err = s.makeRun(tx, ws, &record.Run{Configuration: c.ID, Refresh: true, CreatedBy: c.CreatedBy, Source: c.Source,
+				Message: "Queued by the upload of its configuration"})
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return told(err)
+	}
+	if queue != nil {
+		s.queue.wake()
+	}
+	if problem != "" {
+		return invalid("the archive cannot be unpacked: %s", problem)
+	}
+	return nil
+}
+
+// problem413 says how much can be uploaded.
+type problem413 struct{ limit int64 }
+
+func (p *problem413) Error() string {
+	return "an upload may have at most " + megabytes(p.limit)
+}
+func (p *problem413) Unwrap() error { return ErrTooLarge }
+
+// inspect reads an archive as the engine will, without keeping anything. What is wrong with it is a text.
+func (s *Service) inspect(id string) (problem string, err error) {
+	r, err := s.store.Read(configurationFile(id))
+	if err != nil {
+		return "", err
+	}
+	err = checkArchive(r, s.opts.MaxConfiguration)
+	if err := r.Close(); err != nil {
+		return "", err
+	}
+	if err != nil {
+		return err.Error(), nil
+	}
+	return "", nil
+}
+
+// DownloadConfiguration gives the archive back. The caller closes it.
+func (s *Service) DownloadConfiguration(a *Actor, id string) (io.ReadCloser, error) {
+	c, err := s.Configuration(a, id)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.store.Read(configurationFile(c.ID))
+	return r, told(err)
+}

@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+// backend keeps the snapshot of one workspace in the service. The service has locked the workspace for the run already.
+type backend struct {
+	state          service.State
+	workspace, run string
+}
+
+var _ snapshot.Backend = (*backend)(nil)
+
+// Describe implements snapshot.Backend.
+func (b *backend) Describe(workspace string) snapshot.Description {
+	return snapshot.Description{Where: "the state of the workspace " + workspace}
+}
+
+// Read implements snapshot.Backend.
+func (b *backend) Read(ctx context.Context, _ string) ([]byte, error) { return b.state.Read(ctx) }
+
+// Write implements snapshot.Backend.
+func (b *backend) Write(ctx context.Context, _ string, data []byte) error {
+	return b.state.Write(ctx, data)
+}
+
+// Lock implements snapshot.Backend: the lock is the run's.
+func (b *backend) Lock(context.Context, string, journal.LockInfo) (snapshot.Lock, error) {
+	return snapshot.Lock{ID: b.run}, nil
+}
+
+// Unlock implements snapshot.Backend.
+func (b *backend) Unlock(_ context.Context, _, lockID string) error {
+	if lockID != b.run {
+		return snapshot.ErrNotLocked
+	}
+	return nil
+}
+
+// Workspaces implements snapshot.Backend.
+func (b *backend) Workspaces(context.Context) ([]string, error) { return []string{b.workspace}, nil }
+
+// Create implements snapshot.Backend.
+func (b *backend) Create(context.Context, string) error { return nil }
+
+// Delete implements snapshot.Backend: workspaces are deleted in the service.
+func (b *backend) Delete(context.Context, string) error { return snapshot.ErrNoWorkspaces }

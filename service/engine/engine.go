@@ -1,0 +1,321 @@
+// Package engine carries out the phases of the service's runs, with the library that the command line uses as well.
+//
+// It turns a job of the service into an estate, a plan or an apply there, and text for people or lines for programs. It knows
+// nothing of workspaces, of rights, or of who waits for whom.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/coordinator/placement"
+	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/install"
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/unpacking"
+	"github.com/millipede-iac/millipede/view/document"
+)
+
+// Place is where a phase is carried out.
+type Place struct {
+	// Dir is the directory of the configuration; Data is where what belongs to the workspace stays.
+	Dir, Data string
+	Environ   environ.Variables
+	// Backend keeps the state.
+	Backend snapshot.Backend
+	Stop    operation.Stop
+	// Tell says something to people.
+	Tell func(text string)
+}
+
+// Options are what the engine works with.
+type Options struct {
+	// Open returns the estate of a place: what a process has beside that is added.
+	Open func(Place) *estate.Estate
+	// Environ is what every run sees, before its own variables.
+	Environ     environ.Variables
+	Parallelism placement.Parallelism
+	// EngineVersion is that of OpenTofu whose behaviour runs have.
+	EngineVersion string
+	Now           func() time.Time
+	// Unpack bounds what a configuration may become.
+	Unpack unpacking.Bounds
+}
+
+// Engine implements service.Engine. Safe for concurrent use.
+type Engine struct{ o Options }
+
+var _ service.Engine = (*Engine)(nil)
+
+// New returns the engine.
+func New(o Options) *Engine { return &Engine{o} }
+
+// phase is one phase of a run while it goes on.
+type phase struct {
+	*Engine
+	job    *service.Job
+	estate *estate.Estate
+	screen screen
+	vars   estate.Variables
+}
+
+// Plan implements service.Engine.
+func (e *Engine) Plan(ctx context.Context, j *service.Job) (*service.PlanResult, error) {
+	p, err := e.begin(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	result, diags := p.plan(ctx)
+	return result, p.end(diags)
+}
+
+// Apply implements service.Engine.
+func (e *Engine) Apply(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+	p, err := e.begin(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	result, diags := p.apply(ctx)
+	return result, p.end(diags)
+}
+
+// begin unpacks the configuration and makes the estate.
+func (e *Engine) begin(ctx context.Context, j *service.Job) (*phase, error) {
+	p := &phase{Engine: e, job: j}
+	root := filepath.Join(j.Scratch, "configuration")
+	if err := p.unpack(root); err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(root, filepath.FromSlash(path.Clean("/"+j.Workspace.WorkingDirectory)))
+	weak, strong, err := writeVariables(j)
+	if err != nil {
+		return nil, err
+	}
+	p.vars = estate.Variables{Weak: weak}
+	for _, file := range strong {
+		p.vars.List = append(p.vars.List, config.VariableFlag{File: true, Text: file})
+	}
+	p.screen = newScreen(j, e.o)
+	p.estate = e.o.Open(Place{
+		Dir: dir, Data: j.Data, Environ: e.environ(j), Backend: &backend{state: j.State, workspace: j.Workspace.Name, run: j.Run.ID},
+		Stop: operation.Stop{Stopping: j.Stopping, Leaving: ctx}, Tell: p.screen.note,
+	})
+	return p, nil
+}
+
+func (p *phase) unpack(dir string) error {
+	if err := makeDir(dir); err != nil || p.job.Configuration == nil {
+		return err
+	}
+	archive, err := p.job.Configuration()
+	if err != nil {
+		return err
+	}
+	err = unpack(archive, dir, p.o.Unpack)
+	if err := archive.Close(); err != nil {
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("the configuration cannot be unpacked: %w", err)
+	}
+	return nil
+}
+
+// environ is what the programs of a run see.
+func (e *Engine) environ(j *service.Job) environ.Variables {
+	return e.o.Environ.With("HOME="+j.Scratch).With(j.Environment...).With(
+		"TF_WORKSPACE="+j.Workspace.Name, "TF_INPUT=0", "TF_IN_AUTOMATION=1", "TFC_RUN_ID="+j.Run.ID, "TFE_RUN_ID="+j.Run.ID,
+		"TFC_WORKSPACE_NAME="+j.Workspace.Name, "TFC_ORGANIZATION_NAME="+j.Workspace.Organization,
+	)
+}
+
+// end shows problems, and returns what the service is told of them.
+func (p *phase) end(diags diag.List) error {
+	p.screen.diagnostics(diags)
+	err := p.screen.end()
+	switch {
+	case !diags.HasErrors():
+		return err
+	case p.job.Stopping.Err() != nil:
+		return errors.Join(service.ErrStopped, err)
+	}
+	return errors.Join(service.ErrReported, err)
+}
+
+// operation opens the estate for this phase. saved is the plan to apply; nil for none.
+func (p *phase) operation(ctx context.Context, saved *planfile.Saved) (*estate.Operation, diag.List) {
+	r := &p.job.Run
+	o := estate.OperationOptions{
+		Name: "plan", Bare: r.Destroy, Variables: p.vars, State: estate.StateOptions{Lock: true}, Parallelism: p.o.Parallelism,
+		LockAs: "OperationTypePlan", Saved: saved, Watch: p.screen.watch(),
+	}
+	if saved != nil {
+		o.Name, o.LockAs = "apply", "OperationTypeApply"
+	}
+	return p.estate.Begin(ctx, o)
+}
+
+// plan installs what the configuration needs, and makes the plan.
+func (p *phase) plan(ctx context.Context) (*service.PlanResult, diag.List) {
+	if diags := p.install(ctx); diags.HasErrors() {
+		return nil, diags
+	}
+	options, diags := p.planOptions()
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	op, diags := p.operation(ctx, nil)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	planned, more := op.Plan(ctx, options)
+	diags = diags.Append(more)
+	var result *service.PlanResult
+	if planned != nil && !diags.HasErrors() {
+		p.screen.plan(planned)
+		var err error
+		if result, err = p.documents(op, planned); err != nil {
+			diags = diags.Append(diag.New(diag.Error, "Failed to save the plan", err.Error()+".", nil))
+		}
+	}
+	return result, diags.Append(op.Close(ctx))
+}
+
+// planOptions say what the run asks for.
+func (p *phase) planOptions() (o operation.PlanOptions, diags diag.List) {
+	r := &p.job.Run
+	o.SkipRefresh = !r.Refresh
+	switch {
+	case r.Destroy:
+		o.Mode = plan.Destroy
+	case r.RefreshOnly:
+		o.Mode = plan.RefreshOnly
+	}
+	for _, text := range r.Targets {
+		t, more := addr.ParseTarget(text)
+		diags = diags.Append(more)
+		o.Targets = append(o.Targets, t)
+	}
+	for _, text := range r.Replace {
+		at, more := addr.ParseInstance(text)
+		diags = diags.Append(more)
+		o.Replace = append(o.Replace, at)
+	}
+	return o, diags
+}
+
+// documents puts together what is kept of a plan.
+func (p *phase) documents(op *estate.Operation, planned *operation.Planned) (*service.PlanResult, error) {
+	saved := op.Saved(planned.Plan)
+	text, err := planfile.Encode(saved)
+	if err != nil {
+		return nil, err
+	}
+	full, err := document.PlanJSON(planned.Plan, op.Config.Tree, planned.Schemas)
+	if err != nil {
+		return nil, err
+	}
+	redacted, err := redact(full, planned.Schemas)
+	if err != nil {
+		return nil, err
+	}
+	s := document.PlanSummary(planned.Plan)
+	return &service.PlanResult{
+		HasChanges: planned.Plan.Applyable(), Add: s.Add, Change: s.Change, Destroy: s.Remove, Import: s.Import,
+		Plan: text, JSON: full, Redacted: redacted,
+	}, nil
+}
+
+// apply carries the plan out, or goes on with what was begun of it.
+func (p *phase) apply(ctx context.Context) (*service.ApplyResult, diag.List) {
+	saved, err := planfile.Decode(p.job.Plan)
+	if err != nil {
+		return nil, diag.Errors("Failed to read the plan", err.Error()+".", nil)
+	}
+	if diags := p.install(ctx); diags.HasErrors() {
+		return nil, diags
+	}
+	if p.job.Resumed {
+		result, diags, over := p.resume(ctx)
+		if over {
+			return result, diags
+		}
+	}
+	op, diags := p.operation(ctx, &saved)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	diags = diags.Append(estate.Stale(saved.Plan, op.Prior, p.job.Workspace.Name), op.Mismatch)
+	var result *service.ApplyResult
+	if !diags.HasErrors() {
+		applied, after, more := op.Apply(ctx, saved.Plan, "apply", func() { p.screen.applying(saved.Plan) })
+		diags = diags.Append(more)
+		p.screen.applied(applied, after, !diags.HasErrors())
+		result = counted(applied)
+	}
+	return result, diags.Append(op.Close(ctx))
+}
+
+// resume goes on with the run that the service has left in its midst. over is false when nothing of it was begun.
+func (p *phase) resume(ctx context.Context) (result *service.ApplyResult, diags diag.List, over bool) {
+	run, saved, diags := p.estate.FindRun(ctx, "", p.vars)
+	if diags.HasErrors() {
+		return nil, nil, false // nothing is open: it was not begun, or it has ended, which a stale plan then says
+	}
+	op, diags := p.operation(ctx, saved)
+	if diags.HasErrors() {
+		return nil, diags, true
+	}
+	applied, after, more := op.GoOn(ctx, run, saved.Plan, false)
+	diags = diags.Append(more)
+	p.screen.applied(applied, after, !diags.HasErrors())
+	return counted(applied), diags.Append(op.Close(ctx)), true
+}
+
+func counted(a *operation.Applied) *service.ApplyResult {
+	if a == nil {
+		return nil
+	}
+	return &service.ApplyResult{Add: a.Counts.Added, Change: a.Counts.Changed, Destroy: a.Counts.Destroyed, Import: a.Counts.Imported}
+}
+
+// install brings modules and providers here, as the command init does.
+func (p *phase) install(ctx context.Context) diag.List {
+	c, diags := p.estate.Configuration(p.vars)
+	if diags.HasErrors() {
+		return diags
+	}
+	p.screen.sources(c.Sources)
+	if !c.HasFiles() {
+		return nil // a destroying run may do without; others are told by the plan
+	}
+	diags = c.Install(ctx, false, estate.Fetching{
+		Downloading: func(config.ModuleRequest, string, string) {}, Done: func(addr.Module, config.Installed) {},
+	})
+	if diags.HasErrors() {
+		return diags
+	}
+	if more := c.Load(); more.HasErrors() {
+		return diags.Append(more)
+	}
+	prior, more := p.estate.Snapshot(ctx, c.Tree.Root)
+	if diags = diags.Append(more); diags.HasErrors() {
+		return diags
+	}
+	_, more = p.estate.InstallProviders(ctx, c.Tree, prior, estate.InstallOptions{
+		Begin: func(bool) {}, Report: func(install.Event) {},
+	})
+	return diags.Append(more)
+}

@@ -1,0 +1,88 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/millipede-iac/millipede/coordinator/values"
+	"github.com/millipede-iac/millipede/view/document"
+)
+
+// redact makes the document of a plan that clients show: the changes without sensitive values, with the schemas of every
+// resource in it, without which clients crash.
+func redact(full []byte, schemas *values.Schemas) ([]byte, error) {
+	var p struct {
+		Format   string                    `json:"format_version"`
+		Changes  []map[string]any          `json:"resource_changes"`
+		Drift    []map[string]any          `json:"resource_drift"`
+		Relevant json.RawMessage           `json:"relevant_attributes,omitempty"`
+		Outputs  map[string]map[string]any `json:"output_changes"`
+	}
+	d := json.NewDecoder(bytes.NewReader(full))
+	d.UseNumber() // numbers keep every digit
+	if err := d.Decode(&p); err != nil {
+		return nil, err
+	}
+	for _, list := range [][]map[string]any{p.Changes, p.Drift} {
+		for _, r := range list {
+			if change, ok := r["change"].(map[string]any); ok {
+				redactChange(change)
+			}
+		}
+	}
+	for _, change := range p.Outputs {
+		redactChange(change)
+	}
+	text, err := document.ProviderSchemasJSON(schemas.All())
+	if err != nil {
+		return nil, err
+	}
+	var all struct {
+		Format  string          `json:"format_version"`
+		Schemas json.RawMessage `json:"provider_schemas"`
+	}
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, err
+	}
+	return json.Marshal(map[string]any{
+		"plan_format_version": p.Format, "resource_changes": p.Changes, "resource_drift": p.Drift, "relevant_attributes": p.Relevant,
+		"output_changes": p.Outputs, "provider_format_version": all.Format, "provider_schemas": all.Schemas,
+	})
+}
+
+// redactChange takes the sensitive values out of a change.
+func redactChange(change map[string]any) {
+	for _, side := range []string{"before", "after"} {
+		change[side] = redactValue(change[side], change[side+"_sensitive"])
+	}
+}
+
+// redacted stands for a sensitive value.
+const redacted = "REDACTED"
+
+// redactValue takes the parts out of a value that are marked: marks have true where a value is sensitive.
+func redactValue(v, marks any) any {
+	switch m := marks.(type) {
+	case bool:
+		if m && v != nil {
+			return redacted
+		}
+	case map[string]any:
+		if object, ok := v.(map[string]any); ok {
+			for k, mark := range m {
+				if part, ok := object[k]; ok {
+					object[k] = redactValue(part, mark)
+				}
+			}
+		}
+	case []any:
+		if list, ok := v.([]any); ok {
+			for i, mark := range m {
+				if i < len(list) {
+					list[i] = redactValue(list[i], mark)
+				}
+			}
+		}
+	}
+	return v
+}

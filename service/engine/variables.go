@@ -1,0 +1,43 @@
+package engine
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/service"
+)
+
+func makeDir(dir string) error { return os.MkdirAll(dir, 0o700) }
+
+// writeVariables writes the values of a run's variables to files outside of its configuration: weak ones, which the files of
+// the configuration win over, and strong ones, which win over all.
+func writeVariables(j *service.Job) (weak, strong []string, err error) {
+	for run, files := range map[bool]*[]string{false: &weak, true: &strong} {
+		f := hclwrite.NewEmptyFile()
+		text := []byte{}
+		for _, v := range j.Variables {
+			if v.Run != run {
+				continue
+			}
+			if v.HCL {
+				// An expression of the user's: it is read where it stands, so that what is wrong with it is shown.
+				text = append(text, (v.Name + " = " + v.Text + "\n")...)
+			} else {
+				f.Body().SetAttributeValue(v.Name, cty.StringVal(v.Text))
+			}
+		}
+		text = append(text, f.Bytes()...)
+		if len(text) == 0 {
+			continue
+		}
+		name := filepath.Join(j.Scratch, map[bool]string{false: "workspace.tfvars", true: "run.tfvars"}[run])
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			return nil, nil, err
+		}
+		*files = append(*files, name)
+	}
+	return weak, strong, nil
+}

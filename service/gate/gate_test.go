@@ -1,0 +1,63 @@
+package gate_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/service/gate"
+)
+
+func TestWhoGuessesTokensIsSlowedDownAndNobodyElse(t *testing.T) {
+	now := time.Now()
+	h := gate.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}), gate.Options{Now: func() time.Time { return now }, Logger: slog.New(slog.DiscardHandler)})
+	ask := func(from, token string) int {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v2/x", nil)
+		r.RemoteAddr = from
+		if token != "" {
+			r.Header.Set("Authorization", token)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code
+	}
+	slowed := false
+	for range 100 {
+		slowed = slowed || ask("10.0.0.1:5", "") == http.StatusTooManyRequests
+	}
+	if !slowed {
+		t.Error("100 attempts were answered")
+	}
+	if status := ask("10.0.0.2:5", ""); status != http.StatusUnauthorized {
+		t.Errorf("another address: %d", status)
+	}
+	for range 200 {
+		if status := ask("10.0.0.3:5", "good"); status != http.StatusOK {
+			t.Fatalf("with a good token: %d", status)
+		}
+	}
+	now = now.Add(2 * time.Second)
+	if status := ask("10.0.0.1:5", ""); status != http.StatusUnauthorized {
+		t.Errorf("later: %d", status)
+	}
+}
+
+func TestAMistakeEndsOneAnswer(t *testing.T) {
+	h := gate.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("planted") }),
+		gate.Options{Now: time.Now, Logger: slog.New(slog.DiscardHandler), Ready: func(context.Context) error { return errors.New("no") }})
+	for path, want := range map[string]int{"/x": 500, "/healthz": 200, "/readyz": 503} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+		if w.Code != want {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+}

@@ -1,0 +1,207 @@
+// Package httpstate serves the state of each workspace in the protocol of the backend "http": GET, POST, LOCK and UNLOCK of one
+// address.
+//
+// It turns requests into calls of the service and decides nothing. The contract was observed with OpenTofu's client; comments
+// name what that fails without.
+package httpstate
+
+import (
+	"crypto/md5" //nolint:gosec // the protocol's checksum
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/millipede-iac/millipede/service"
+)
+
+// Prefix is where the addresses begin: PREFIX/organization/workspace.
+const Prefix = "/state/"
+
+// maxLock bounds what a client says of a lock.
+const maxLock = 64 << 10
+
+// Handler serves the addresses below Prefix. Clients say who they are with a token, as the password of basic authentication or
+// as a bearer. maxState bounds a state, in bytes.
+func Handler(s *service.Service, maxState int64, log *slog.Logger) http.Handler {
+	h := &server{s, maxState, log}
+	mux := http.NewServeMux()
+	for method, serve := range map[string]func(*server, *call) error{
+		http.MethodGet: (*server).get, http.MethodPost: (*server).post, http.MethodPut: (*server).post, http.MethodDelete: (*server).remove,
+		"LOCK": (*server).lock, "UNLOCK": (*server).unlock,
+	} {
+		mux.HandleFunc(method+" "+Prefix+"{org}/{name}", func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, serve) })
+	}
+	// Clients that cannot send methods of their own lock by a POST to an address beside the state's.
+	mux.HandleFunc("POST "+Prefix+"{org}/{name}/lock", func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, (*server).lock) })
+	mux.HandleFunc("PUT "+Prefix+"{org}/{name}/lock", func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, (*server).lock) })
+	mux.HandleFunc("DELETE "+Prefix+"{org}/{name}/lock", func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, (*server).unlock) })
+	return mux
+}
+
+type server struct {
+	*service.Service
+	maxState int64
+	log      *slog.Logger
+}
+
+// call is a request of somebody who is known, for a workspace that there is.
+type call struct {
+	w         http.ResponseWriter
+	r         *http.Request
+	actor     *service.Actor
+	workspace *service.WorkspaceView
+}
+
+func (s *server) serve(w http.ResponseWriter, r *http.Request, do func(*server, *call) error) {
+	_, token, ok := r.BasicAuth()
+	if !ok {
+		token, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	}
+	from, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		from = r.RemoteAddr
+	}
+	c := &call{w: w, r: r}
+	if c.actor, err = s.Authenticate(token, from); err == nil {
+		c.workspace, err = s.WorkspaceNamed(c.actor, r.PathValue("org"), r.PathValue("name"))
+		if errors.Is(err, service.ErrNotFound) {
+			// A client takes 404 for a state that is empty, and would make everything anew.
+			err = &refused{http.StatusForbidden, err.Error()}
+		}
+		if err == nil {
+			err = do(s, c)
+		}
+	}
+	if err != nil {
+		s.fail(w, r, err)
+	}
+}
+
+// refused is an answer that is an error.
+type refused struct {
+	status int
+	text   string
+}
+
+func (e *refused) Error() string { return e.text }
+
+func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	status := http.StatusInternalServerError
+	var (
+		locked *service.Locked
+		no     *refused
+	)
+	switch {
+	case errors.As(err, &locked):
+		// Clients show the lock that is in the way.
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusLocked)
+		_, _ = w.Write(locked.Holder)
+		return
+	case errors.As(err, &no):
+		status = no.status
+	case errors.Is(err, service.ErrUnauthorized):
+		status = http.StatusUnauthorized
+		w.Header().Set("WWW-Authenticate", `Basic realm="state"`)
+	case errors.Is(err, service.ErrForbidden):
+		status = http.StatusForbidden
+	case errors.Is(err, service.ErrNotFound):
+		status = http.StatusNotFound
+	case errors.Is(err, service.ErrConflict):
+		status = http.StatusConflict
+	case errors.Is(err, service.ErrInvalid):
+		status = http.StatusBadRequest
+	case errors.Is(err, service.ErrTooLarge), errors.As(err, new(*http.MaxBytesError)):
+		status = http.StatusRequestEntityTooLarge
+	default:
+		s.log.Error("a request for a state failed", "method", r.Method, "path", r.URL.Path, "error", err)
+		http.Error(w, "the service could not do this; its log says why", status)
+		return
+	}
+	http.Error(w, err.Error(), status)
+}
+
+func (s *server) get(c *call) error {
+	if c.workspace.CurrentState == "" {
+		c.w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	data, _, err := s.DownloadState(c.actor, c.workspace.CurrentState)
+	if err != nil {
+		return err
+	}
+	sum := md5.Sum(data) //nolint:gosec // see above
+	c.w.Header().Set("Content-Type", "application/json")
+	c.w.Header().Set("Content-MD5", base64.StdEncoding.EncodeToString(sum[:]))
+	c.w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	_, _ = c.w.Write(data) // who asked has gone away otherwise
+	return nil
+}
+
+func (s *server) post(c *call) error {
+	data, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, s.maxState))
+	if err != nil {
+		return err
+	}
+	if sent := c.r.Header.Get("Content-MD5"); sent != "" {
+		if sum := md5.Sum(data); sent != base64.StdEncoding.EncodeToString(sum[:]) { //nolint:gosec // see above
+			return &refused{http.StatusBadRequest, "the checksum of what was sent is another one than Content-MD5 says"}
+		}
+	}
+	var head struct {
+		Serial  uint64 `json:"serial"`
+		Lineage string `json:"lineage"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return &refused{http.StatusBadRequest, "this is no state: " + err.Error()}
+	}
+	_, err = s.CreateState(c.actor, c.workspace.ID, service.NewState{
+		Serial: head.Serial, Lineage: head.Lineage, MD5: service.Sum(data), State: data, Foreign: true, Lock: c.r.URL.Query().Get("ID"),
+	})
+	return err
+}
+
+// remove is never sent by commands: a workspace is deleted in the API.
+func (s *server) remove(*call) error {
+	return &refused{http.StatusMethodNotAllowed, "delete the workspace instead"}
+}
+
+// lockInfo reads what a client says of its lock.
+func (c *call) lockInfo() (service.ForeignLock, error) {
+	data, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxLock))
+	if err != nil {
+		return service.ForeignLock{}, err
+	}
+	var info struct{ ID string }
+	if len(data) > 0 {
+		if err := json.Unmarshal(data, &info); err != nil {
+			return service.ForeignLock{}, &refused{http.StatusBadRequest, "this is no lock: " + err.Error()}
+		}
+	}
+	return service.ForeignLock{ID: info.ID, Info: data}, nil
+}
+
+func (s *server) lock(c *call) error {
+	l, err := c.lockInfo()
+	if err != nil {
+		return err
+	}
+	if l.ID == "" {
+		return &refused{http.StatusBadRequest, "the lock has no ID"}
+	}
+	return s.LockForeign(c.actor, c.workspace.ID, l)
+}
+
+func (s *server) unlock(c *call) error {
+	l, err := c.lockInfo()
+	if err != nil {
+		return err
+	}
+	return s.UnlockForeign(c.actor, c.workspace.ID, l.ID)
+}

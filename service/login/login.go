@@ -1,0 +1,229 @@
+// Package login gives command lines tokens by a browser: OAuth 2.0's authorization code grant with a proof key (RFC 7636), for
+// the service's own users.
+//
+// It keeps nothing but codes that wait to be exchanged, in memory, and decides nothing about users: the service does.
+package login
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"embed"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/millipede-iac/millipede/service"
+)
+
+// Client is the one client that may ask: the command line.
+const Client = "millipede-cli"
+
+// The ports at which a command line listens for its code.
+const (
+	FirstPort = 10000
+	LastPort  = 10010
+)
+
+// Discovery is what the document of services says of this one.
+func Discovery() map[string]any {
+	return map[string]any{
+		"client": Client, "grant_types": []string{"authz_code"}, "authz": "/oauth/authorize", "token": "/oauth/token",
+		"ports": []int{FirstPort, LastPort},
+	}
+}
+
+// codeTerm is how long a code can be exchanged.
+const codeTerm = time.Minute
+
+// maxCodes bounds the codes that wait.
+const maxCodes = 1000
+
+//go:embed login.html
+var files embed.FS
+
+var page = template.Must(template.ParseFS(files, "login.html"))
+
+// server gives tokens.
+type server struct {
+	service *service.Service
+	now     func() time.Time
+	log     *slog.Logger
+
+	mu    sync.Mutex // guards what follows
+	codes map[string]*code
+	tries map[string]*rate.Limiter // by address
+}
+
+// code is one that waits to be exchanged.
+type code struct {
+	challenge, redirect, user string
+	expires                   time.Time
+}
+
+// Handler serves the addresses that Discovery names.
+func Handler(s *service.Service, now func() time.Time, log *slog.Logger) http.Handler {
+	h := &server{service: s, now: now, log: log, codes: map[string]*code{}, tries: map[string]*rate.Limiter{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /oauth/authorize", h.form)
+	mux.HandleFunc("POST /oauth/authorize", h.authorize)
+	mux.HandleFunc("POST /oauth/token", h.token)
+	return mux
+}
+
+// ask is what a command line asks the browser for.
+type ask struct {
+	State, Challenge, Redirect string
+	Problem                    string
+}
+
+// read checks the request of a command line. It never redirects anywhere but to the same machine.
+func read(q url.Values) (ask, error) {
+	a := ask{State: q.Get("state"), Challenge: q.Get("code_challenge"), Redirect: q.Get("redirect_uri")}
+	to, err := url.Parse(a.Redirect)
+	if err != nil {
+		return a, errors.New("the address to return to cannot be read")
+	}
+	port, err := strconv.Atoi(to.Port())
+	local := to.Hostname() == "localhost" || to.Hostname() == "127.0.0.1"
+	switch {
+	case q.Get("response_type") != "code" || q.Get("client_id") != Client:
+		return a, errors.New("this is not the request of a command line")
+	case err != nil || to.Scheme != "http" || !local || to.Path != "/login" || to.RawQuery != "" || port < FirstPort || port > LastPort:
+		return a, fmt.Errorf("a command line listens at http://localhost:PORT/login, with a port from %d to %d", FirstPort, LastPort)
+	case q.Get("code_challenge_method") != "S256" || len(a.Challenge) != 43:
+		return a, errors.New("the request has no proof key")
+	}
+	return a, nil
+}
+
+func (s *server) show(w http.ResponseWriter, status int, a ask) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy",
+		"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	w.WriteHeader(status)
+	if err := page.Execute(w, a); err != nil {
+		s.log.Warn("the page to log in could not be sent", "error", err)
+	}
+}
+
+func (s *server) form(w http.ResponseWriter, r *http.Request) {
+	a, err := read(r.URL.Query())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s.show(w, http.StatusOK, a)
+}
+
+// authorize checks who somebody is, and sends the browser back with a code.
+func (s *server) authorize(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
+	if err := r.ParseForm(); err != nil {
+		http.Error(w, "the form cannot be read", http.StatusBadRequest)
+		return
+	}
+	a, err := read(r.Form)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	from, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		from = r.RemoteAddr
+	}
+	if !s.mayTry(from) {
+		a.Problem = "There were too many attempts from your address. Wait a minute."
+		s.show(w, http.StatusTooManyRequests, a)
+		return
+	}
+	user, err := s.service.LogIn(r.PostForm.Get("username"), r.PostForm.Get("password"), from)
+	if err != nil {
+		if !errors.Is(err, service.ErrUnauthorized) {
+			s.log.Error("somebody could not log in", "error", err)
+		}
+		a.Problem = "The user name and the password do not fit each other."
+		s.show(w, http.StatusUnauthorized, a)
+		return
+	}
+	secret := rand.Text()
+	s.mu.Lock()
+	for old, c := range s.codes {
+		if len(s.codes) >= maxCodes || !s.now().Before(c.expires) {
+			delete(s.codes, old)
+		}
+	}
+	s.codes[secret] = &code{challenge: a.Challenge, redirect: a.Redirect, user: user, expires: s.now().Add(codeTerm)}
+	s.mu.Unlock()
+	http.Redirect(w, r, a.Redirect+"?"+url.Values{"code": {secret}, "state": {a.State}}.Encode(), http.StatusSeeOther)
+}
+
+// mayTry tells whether somebody at an address may try to log in once more.
+func (s *server) mayTry(from string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.tries[from]
+	if l == nil {
+		if len(s.tries) > maxCodes {
+			clear(s.tries)
+		}
+		l = rate.NewLimiter(rate.Every(6*time.Second), 10)
+		s.tries[from] = l
+	}
+	return l.AllowN(s.now(), 1)
+}
+
+// token exchanges a code, once, for a token.
+func (s *server) token(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
+	refuse := func(status int, kind, detail string) {
+		answer(w, status, map[string]any{"error": kind, "error_description": detail})
+	}
+	if err := r.ParseForm(); err != nil {
+		refuse(http.StatusBadRequest, "invalid_request", "the form cannot be read")
+		return
+	}
+	f := r.PostForm
+	s.mu.Lock()
+	c := s.codes[f.Get("code")]
+	delete(s.codes, f.Get("code"))
+	s.mu.Unlock()
+	sum := sha256.Sum256([]byte(f.Get("code_verifier")))
+	proof := base64.RawURLEncoding.EncodeToString(sum[:])
+	switch {
+	case f.Get("grant_type") != "authorization_code":
+		refuse(http.StatusBadRequest, "unsupported_grant_type", "only codes are exchanged")
+		return
+	case c == nil || !s.now().Before(c.expires) || f.Get("client_id") != Client || f.Get("redirect_uri") != c.redirect ||
+		subtle.ConstantTimeCompare([]byte(proof), []byte(c.challenge)) != 1:
+		refuse(http.StatusBadRequest, "invalid_grant", "the code is unknown, was used, has expired, or is not yours")
+		return
+	}
+	token, err := s.service.IssueLogin(c.user)
+	if err != nil {
+		s.log.Error("a token could not be made", "error", err)
+		refuse(http.StatusInternalServerError, "server_error", "the token could not be made")
+		return
+	}
+	answer(w, http.StatusOK, map[string]any{"access_token": token, "token_type": "bearer"})
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // who asked has gone away otherwise
+}

@@ -1,0 +1,181 @@
+package login_test
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/millipede-iac/millipede/service/login"
+	"github.com/millipede-iac/millipede/service/servicetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const verifier = "a-verifier-that-is-long-enough-for-everybody-involved"
+
+func challenge() string {
+	sum := sha256.Sum256([]byte(verifier))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// request is what a command line asks a browser for.
+func request() url.Values {
+	return url.Values{
+		"response_type": {"code"}, "client_id": {login.Client}, "redirect_uri": {"http://localhost:10003/login"}, "state": {"s"},
+		"code_challenge": {challenge()}, "code_challenge_method": {"S256"},
+	}
+}
+
+// desk is where people log in.
+type desk struct {
+	t      *testing.T
+	server *httptest.Server
+	house  *servicetest.House
+	now    time.Time
+}
+
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	d := &desk{t: t, house: servicetest.New(t), now: time.Now()}
+	d.server = httptest.NewServer(login.Handler(d.house.Service, func() time.Time { return d.now }, slog.New(slog.DiscardHandler)))
+	d.server.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	t.Cleanup(d.server.Close)
+	return d
+}
+
+func (d *desk) post(path string, form url.Values) *http.Response {
+	d.t.Helper()
+	r, err := http.NewRequestWithContext(d.t.Context(), http.MethodPost, d.server.URL+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	reply, err := d.server.Client().Do(r)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { _ = reply.Body.Close() })
+	return reply
+}
+
+// code logs in, and returns the code that the browser brings back.
+func (d *desk) code(username, password string) string {
+	d.t.Helper()
+	form := request()
+	form.Set("username", username)
+	form.Set("password", password)
+	reply := d.post("/oauth/authorize", form)
+	if reply.StatusCode != http.StatusSeeOther {
+		return ""
+	}
+	to, err := reply.Location()
+	if err != nil || to.Host != "localhost:10003" || to.Query().Get("state") != "s" {
+		d.t.Errorf("it leads to %s, %v", to, err)
+	}
+	return to.Query().Get("code")
+}
+
+func (d *desk) exchange(code string, change func(url.Values)) (status int, token string) {
+	d.t.Helper()
+	form := url.Values{
+		"grant_type": {"authorization_code"}, "client_id": {login.Client}, "code": {code}, "redirect_uri": {"http://localhost:10003/login"},
+		"code_verifier": {verifier},
+	}
+	if change != nil {
+		change(form)
+	}
+	reply := d.post("/oauth/token", form)
+	var v struct {
+		Token string `json:"access_token"`
+		Type  string `json:"token_type"`
+	}
+	if err := json.NewDecoder(reply.Body).Decode(&v); err != nil {
+		d.t.Fatal(err)
+	}
+	return reply.StatusCode, v.Token
+}
+
+func TestSomebodyWhoLogsInGetsAToken(t *testing.T) {
+	d := newDesk(t)
+	me := d.house.Admin.User.ID
+	if err := d.house.SetPassword(d.house.Admin, me, "correct horse battery"); err != nil {
+		t.Fatal(err)
+	}
+	for _, password := range []string{"correct horse battery", d.house.Token} {
+		code := d.code("root", password)
+		status, token := d.exchange(code, nil)
+		if status != 200 {
+			t.Fatalf("%d", status)
+		}
+		if a := d.house.Actor(token); a.User.ID != me || a.Token.Expires.IsZero() {
+			t.Errorf("%+v", a.Token)
+		}
+		if status, _ := d.exchange(code, nil); status != 400 {
+			t.Errorf("a code twice: %d", status)
+		}
+	}
+}
+
+func TestNobodyElseGetsOne(t *testing.T) {
+	d := newDesk(t)
+	for what, try := range map[string][2]string{
+		"a wrong password": {"root", "nosuch"}, "nobody": {"nobody", "x"}, "nothing": {"", ""},
+	} {
+		if code := d.code(try[0], try[1]); code != "" {
+			t.Errorf("%s got a code", what)
+		}
+	}
+	for what, change := range map[string]func(url.Values){
+		"another proof":   func(f url.Values) { f.Set("code_verifier", "other") },
+		"another client":  func(f url.Values) { f.Set("client_id", "other") },
+		"another address": func(f url.Values) { f.Set("redirect_uri", "http://localhost:10004/login") },
+		"another code":    func(f url.Values) { f.Set("code", "other") },
+		"later":           func(url.Values) { d.now = d.now.Add(2 * time.Minute) },
+	} {
+		code := d.code("root", d.house.Token)
+		if status, token := d.exchange(code, change); status != 400 || token != "" {
+			t.Errorf("%s: %d", what, status)
+		}
+	}
+}
+
+// A browser must not be sent anywhere but to the command line on its own machine.
+func TestABrowserIsSentNowhereElse(t *testing.T) {
+	d := newDesk(t)
+	for _, to := range []string{
+		"https://evil.example/login", "http://evil.example:10003/login", "http://localhost:80/login", "http://localhost:10003/other",
+		"http://localhost:10003/login?x=y", "http://localhost@evil.example:10003/login", "javascript:alert(1)", "",
+	} {
+		form := request()
+		form.Set("redirect_uri", to)
+		form.Set("username", "root")
+		form.Set("password", d.house.Token)
+		if reply := d.post("/oauth/authorize", form); reply.StatusCode != 400 {
+			t.Errorf("%q: %d", to, reply.StatusCode)
+		}
+	}
+}
+
+func TestGuessingIsSlow(t *testing.T) {
+	d := newDesk(t)
+	form := request()
+	form.Set("username", "nobody")
+	for i := range 30 {
+		reply := d.post("/oauth/authorize", form)
+		if reply.StatusCode == http.StatusTooManyRequests {
+			return
+		}
+		if i > 15 {
+			t.Fatalf("attempt %d: %d", i, reply.StatusCode)
+		}
+	}
+}

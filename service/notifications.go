@@ -1,0 +1,91 @@
+package service
+
+import (
+	"net/url"
+	"slices"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// Destinations of notifications.
+var destinations = []string{"generic", "slack", "microsoft-teams", "email"}
+
+// Notifications returns the notification configurations of a workspace. Their tokens are empty.
+func (s *Service) Notifications(a *Actor, workspace string) (out []*record.Notification, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		if _, err := a.allowed(tx, workspace, needSee); err != nil {
+			return err
+		}
+		out, err = notifications.Select(tx, "workspace", workspace)
+		for _, n := range out {
+			n.Token = ""
+		}
+		return err
+	})
+	return out, told(err)
+}
+
+// Notification returns a notification configuration without its token.
+func (s *Service) Notification(a *Actor, id string) (n *record.Notification, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		if n, err = notifications.Get(tx, id); err == nil {
+			_, err = a.allowed(tx, n.Workspace, needSee)
+		}
+		if err != nil {
+			return notFound("there is no notification configuration %q, or you have no access to it", id)
+		}
+		n.Token = ""
+		return nil
+	})
+	return n, told(err)
+}
+
+// PutNotification makes a notification configuration (with an empty ID), or changes one; an empty token stays as it was then.
+func (s *Service) PutNotification(a *Actor, n record.Notification) (*record.Notification, error) {
+	err := s.audited(a, "notification.put", n.Name, func(tx *store.Tx) error {
+		if n.ID != "" {
+			kept, err := notifications.Get(tx, n.ID)
+			if err != nil {
+				return notFound("there is no notification configuration %q, or you have no access to it", n.ID)
+			}
+			n.Workspace, n.CreatedAt = kept.Workspace, kept.CreatedAt
+			if n.Token == "" {
+				n.Token = kept.Token
+			}
+		}
+		if _, err := a.allowed(tx, n.Workspace, needAdmin); err != nil {
+			return err
+		}
+		switch u, err := url.Parse(n.URL); {
+		case n.Name == "":
+			return invalid("Name can't be blank")
+		case !slices.Contains(destinations, n.Destination):
+			return invalid("Destination type must be generic, slack, microsoft-teams or email")
+		case n.Destination != "email" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http"):
+			return invalid("Url must be an address that begins with http or https")
+		}
+		now := s.now().UTC()
+		if n.UpdatedAt = now; n.ID == "" {
+			n.ID, n.CreatedAt = newID("nc"), now
+		}
+		return notifications.Put(tx, &n)
+	})
+	out := n
+	out.Token = ""
+	return &out, err
+}
+
+// DeleteNotification removes a notification configuration.
+func (s *Service) DeleteNotification(a *Actor, id string) error {
+	return s.audited(a, "notification.delete", id, func(tx *store.Tx) error {
+		n, err := notifications.Get(tx, id)
+		if err == nil {
+			_, err = a.allowed(tx, n.Workspace, needAdmin)
+		}
+		if err != nil {
+			return notFound("there is no notification configuration %q, or you have no access to it", id)
+		}
+		return notifications.Delete(tx, id)
+	})
+}

@@ -1,0 +1,75 @@
+package service
+
+import (
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// loginTerm is how long a token is good that was made by logging in.
+const loginTerm = 30 * 24 * time.Hour
+
+// SetPassword gives a user a password: one's own, or for administrators anybody's.
+func (s *Service) SetPassword(a *Actor, user, password string) error {
+	if len(password) < 12 || len(password) > 72 {
+		return invalid("A password must have between 12 and 72 bytes")
+	}
+	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.DefaultCost)
+	if err != nil {
+		return err
+	}
+	return s.audited(a, "user.password", user, func(tx *store.Tx) error {
+		if !a.admin() && (a.User == nil || a.User.ID != user) {
+			return notFound("there is no user %q whose password you may set", user)
+		}
+		u, err := users.Get(tx, user)
+		if err != nil {
+			return err
+		}
+		u.Password = hash
+		return users.Put(tx, u)
+	})
+}
+
+// nobody is the hash that a password is compared with when there is no such user: it must take as long.
+var nobody = []byte("$2a$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy")
+
+// LogIn returns the user that a name and a password, or a token of the user's, belong to. The error is ErrUnauthorized.
+func (s *Service) LogIn(name, password, from string) (id string, err error) {
+	no := &problem{ErrUnauthorized, "the user name and the password do not fit each other"}
+	var u *record.User
+	err = s.store.View(func(tx *store.Tx) error { u, err = users.Find(tx, "name", name); return err })
+	if err != nil {
+		_ = bcrypt.CompareHashAndPassword(nobody, []byte(password)) // for the time that it takes
+		return "", no
+	}
+	if u.Password != nil && bcrypt.CompareHashAndPassword(u.Password, []byte(password)) == nil {
+		return u.ID, nil
+	}
+	if a, err := s.Authenticate(password, from); err == nil && a.User != nil && a.User.ID == u.ID {
+		return u.ID, nil
+	}
+	return "", no
+}
+
+// IssueLogin makes a token for a user that has logged in.
+func (s *Service) IssueLogin(user string) (string, error) {
+	token, now := newToken(), s.now().UTC()
+	kept := &record.Token{
+		ID: newID("at"), Hash: Hash(token), Kind: record.TokenUser, Owner: user, Description: "login", CreatedAt: now, CreatedBy: user,
+		Expires: now.Add(loginTerm),
+	}
+	return token, told(s.store.Update(func(tx *store.Tx) error {
+		u, err := users.Get(tx, user)
+		if err != nil {
+			return err
+		}
+		if err := s.note(tx, &Actor{Token: kept, User: u}, "login", u.Name, "done"); err != nil {
+			return err
+		}
+		return tokens.Put(tx, kept)
+	}))
+}

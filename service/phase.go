@@ -1,0 +1,271 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// begin has the engine carry out the phase that a run is in.
+func (q *queue) begin(ctx context.Context, r *record.Run, resumed bool) {
+	stopping, stop := context.WithCancel(ctx)
+	leaving, leave := context.WithCancel(ctx)
+	j := &job{stop: stop, leave: leave}
+	q.mu.Lock()
+	q.running[r.ID] = j
+	if q.stopped || !r.CancelAsked.IsZero() {
+		stop()
+	}
+	q.mu.Unlock()
+	q.jobs.Go(func() {
+		defer leave()
+		defer stop()
+		q.carryOut(leaving, stopping, r, j, resumed)
+		q.mu.Lock()
+		delete(q.running, r.ID)
+		q.mu.Unlock()
+		q.wake()
+	})
+}
+
+// carryOut carries out a phase, and writes how it has ended. What cannot be written is tried again when the service starts anew.
+func (q *queue) carryOut(leaving, stopping context.Context, r *record.Run, j *job, resumed bool) {
+	s := q.s
+	phase := r.Plan.ID
+	if r.Status == record.Applying {
+		phase = r.Apply.ID
+	}
+	log, err := s.logs.write(logFile(phase))
+	if err != nil {
+		s.log.Error("the log of a run cannot be written", "run", r.ID, "error", err)
+		q.finish(r, j, nil, err)
+		return
+	}
+	if log.Size() == 0 {
+		_, err = fmt.Fprintf(log, "%sMillipede %s\non %s_%s\nPreparing the run %s...\n", logBegin, s.opts.Version, runtime.GOOS, runtime.GOARCH, r.ID)
+	} else {
+		_, err = fmt.Fprintf(log, "\nThe service was started again, and goes on with the run.\n")
+	}
+	var results any
+	if err == nil {
+		results, err = s.engage(leaving, stopping, r, log, resumed)
+	}
+	if err != nil && !errors.Is(err, ErrReported) && !errors.Is(err, ErrStopped) {
+		_, _ = fmt.Fprintf(log, "\nError: %s\n", unmarked(err)) // a log that cannot be written has been told of above
+	}
+	if !q.finish(r, j, results, err) {
+		return // it is under way still, for the next start
+	}
+	if _, err := io.WriteString(log, logEnd); err != nil {
+		s.log.Error("the log of a run could not be ended", "run", r.ID, "error", err)
+	}
+	if err := s.logs.end(logFile(phase)); err != nil {
+		s.log.Error("the log of a run could not be ended", "run", r.ID, "error", err)
+	}
+}
+
+// unmarked is an error's text without the characters that mark the ends of a log.
+func unmarked(err error) string {
+	return strings.NewReplacer(logBegin, "", logEnd, "").Replace(err.Error())
+}
+
+// engage gives the engine what it needs, and keeps what it returns. A mistake of ours ends the run, and no other.
+func (s *Service) engage(leaving, stopping context.Context, r *record.Run, log io.Writer, resumed bool) (results any, err error) {
+	defer func() {
+		if bug := recover(); bug != nil {
+			s.log.Error("a run was ended by a mistake in the service", "run", r.ID, "panic", bug, "stack", string(debug.Stack()))
+			results, err = nil, fmt.Errorf("this is a bug in Millipede: %v", bug)
+		}
+	}()
+	job, err := s.job(stopping, r, log, resumed)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(job.Scratch)) }()
+	if r.Status == record.Applying {
+		if job.Plan, err = s.store.ReadAll(planFile(r)); err != nil {
+			return nil, err
+		}
+		return engaged(s.engine.Apply(leaving, job))
+	}
+	planned, err := s.engine.Plan(leaving, job)
+	if err != nil {
+		return nil, err
+	}
+	for file, data := range map[string][]byte{
+		planFile(r): planned.Plan, planJSONFile(r): planned.JSON, planRedactedFile(r): planned.Redacted,
+	} {
+		if _, err := s.store.Write(file, bytes.NewReader(data), int64(len(data))); err != nil {
+			return nil, err
+		}
+	}
+	return planned, nil
+}
+
+// engaged is a result as carryOut has it.
+func engaged(r *ApplyResult, err error) (any, error) {
+	if r == nil {
+		return nil, err
+	}
+	return r, err
+}
+
+// job puts together what the engine gets.
+func (s *Service) job(stopping context.Context, r *record.Run, log io.Writer, resumed bool) (*Job, error) {
+	j := &Job{
+		Run: *r, Stopping: stopping, Log: log, Resumed: resumed, State: &runState{s: s, run: *r},
+		Data: filepath.Join(s.store.Dir(), "workspaces", r.Workspace),
+	}
+	err := s.store.View(func(tx *store.Tx) error {
+		w, err := workspaces.Get(tx, r.Workspace)
+		if err != nil {
+			return err
+		}
+		j.Workspace = *w
+		j.Structured = r.Structured && w.Structured
+		j.Variables, j.Environment, err = effective(tx, w, r)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if r.Configuration != "" {
+		j.Configuration = func() (io.ReadCloser, error) { return s.store.Read(configurationFile(r.Configuration)) }
+	}
+	runsDir := filepath.Join(s.store.Dir(), "scratch")
+	if err := errors.Join(os.MkdirAll(runsDir, 0o700), os.MkdirAll(j.Data, 0o700)); err != nil {
+		return nil, err
+	}
+	j.Scratch, err = os.MkdirTemp(runsDir, r.ID+"-")
+	return j, err
+}
+
+// finish writes how a phase has ended. It returns false when the phase has not ended, because the service does.
+func (q *queue) finish(r *record.Run, j *job, results any, failure error) bool {
+	q.mu.Lock()
+	halted, left := q.stopped, j.left
+	q.mu.Unlock()
+	ended := false
+	for {
+		err := q.s.store.Update(func(tx *store.Tx) error {
+			ended = false
+			now, err := runs.Get(tx, r.ID)
+			if errors.Is(err, store.ErrNotFound) {
+				return nil // the workspace was deleted meanwhile
+			}
+			if err != nil {
+				return err
+			}
+			kind, outcome := record.EventFailed, record.Outcome(0)
+			switch {
+			case left:
+				kind = record.EventForceCanceled
+			case errors.Is(failure, ErrStopped) && !now.CancelAsked.IsZero():
+				kind = record.EventCanceled
+			case errors.Is(failure, ErrStopped) && halted:
+				return nil
+			case failure == nil:
+				kind, outcome = came(now, results)
+			}
+			ended = true
+			return q.s.enter(tx, now, kind, outcome, "")
+		})
+		if err == nil {
+			return ended
+		}
+		q.s.log.Error("how a run has ended cannot be written; it is tried again", "run", r.ID, "error", err)
+		if halted || !q.pause() {
+			return false
+		}
+	}
+}
+
+// came records what a phase came to in its run, and returns the event of that.
+func came(r *record.Run, results any) (record.RunEventKind, record.Outcome) {
+	switch v := results.(type) {
+	case *PlanResult:
+		r.HasChanges, r.Generated = v.HasChanges, v.Generated
+		r.Plan.Add, r.Plan.Change, r.Plan.Destroy, r.Plan.Import = v.Add, v.Change, v.Destroy, v.Import
+		switch {
+		case r.PlanOnly || !v.HasChanges:
+			return record.EventPlanEnded, record.Finished
+		case r.SavePlan:
+			return record.EventPlanEnded, record.Saved
+		}
+		return record.EventPlanEnded, record.Waiting
+	case *ApplyResult:
+		r.Apply.Add, r.Apply.Change, r.Apply.Destroy, r.Apply.Import = v.Add, v.Change, v.Destroy, v.Import
+	}
+	return record.EventApplied, 0
+}
+
+// pause waits before a write is tried again. It returns false when the service ends meanwhile.
+func (q *queue) pause() bool {
+	timer := time.NewTimer(time.Second)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-q.halted:
+		return false
+	}
+}
+
+// runState is the state of a workspace as one of its runs sees it.
+type runState struct {
+	s   *Service
+	run record.Run
+}
+
+func (t *runState) Read(context.Context) (data []byte, err error) {
+	var current string
+	err = t.s.store.View(func(tx *store.Tx) error {
+		w, err := workspaces.Get(tx, t.run.Workspace)
+		if err == nil {
+			current = w.CurrentState
+		}
+		return err
+	})
+	if err != nil || current == "" {
+		return nil, err
+	}
+	return t.s.store.ReadAll(stateFile(current))
+}
+
+func (t *runState) Write(_ context.Context, data []byte) error {
+	v := &record.StateVersion{
+		ID: newID("sv"), Workspace: t.run.Workspace, Run: t.run.ID, Status: record.StateFinalized, Secret: newSecret(),
+		CreatedAt: t.s.now().UTC(), CreatedBy: t.run.CreatedBy,
+	}
+	w, err := t.s.store.Write(stateFile(v.ID), bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		return err
+	}
+	v.MD5, v.Size = w.MD5, w.Size
+	describe(v, data)
+	return told(t.s.store.Update(func(tx *store.Tx) error {
+		ws, err := workspaces.Get(tx, t.run.Workspace)
+		if err != nil {
+			return err
+		}
+		if ws.Lock.Kind != "run" || ws.Lock.ID != t.run.ID {
+			return conflict("the run %s has lost the lock of its workspace: %s", t.run.ID, lockedBy(tx, ws))
+		}
+		ws.CurrentState, ws.UpdatedAt = v.ID, v.CreatedAt
+		if err := workspaces.Put(tx, ws); err != nil {
+			return err
+		}
+		return stateVersions.Put(tx, v)
+	}))
+}

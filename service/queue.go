@@ -1,0 +1,381 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// The sources of runs: which kind of client asked.
+const (
+	SourceCLI = "tfe-configuration-version" // a command line that follows its run
+	SourceAPI = "tfe-api"
+	SourceUI  = "tfe-ui"
+)
+
+// queue gets runs on: it looks at the board after every change, and has the engine carry out the phases.
+type queue struct {
+	s       *Service
+	wakeups chan struct{}
+	jobs    sync.WaitGroup // the goroutines of phases
+	halted  chan struct{}  // closed when the service ends
+
+	mu      sync.Mutex // guards what follows
+	active  map[string]*record.Run
+	running map[string]*job
+	served  map[string]time.Time
+	seen    map[string]sighting
+	stopped bool
+	news    chan struct{} // closed when a run has changed
+	changes uint64
+}
+
+// job is a phase that the engine carries out.
+type job struct {
+	stop, leave context.CancelFunc
+	left        bool // it was left by somebody's wish
+}
+
+func newQueue(s *Service) *queue {
+	return &queue{
+		s: s, wakeups: make(chan struct{}, 1), active: map[string]*record.Run{}, running: map[string]*job{},
+		served: map[string]time.Time{}, seen: map[string]sighting{}, news: make(chan struct{}), halted: make(chan struct{}),
+	}
+}
+
+// wake has the board looked at.
+func (q *queue) wake() {
+	select {
+	case q.wakeups <- struct{}{}:
+	default: // it will be
+	}
+}
+
+// add takes a new run in, changed one that has changed. Both come once the change is durable.
+func (q *queue) add(r *record.Run) { q.changed(r) }
+
+func (q *queue) changed(r *record.Run) {
+	q.mu.Lock()
+	if r.Status.Final() {
+		delete(q.active, r.ID)
+		delete(q.seen, r.ID)
+	} else {
+		q.active[r.ID] = r
+	}
+	q.changes++
+	close(q.news)
+	q.news = make(chan struct{})
+	q.mu.Unlock()
+	q.wake()
+}
+
+// forget drops what is known of a workspace that was deleted.
+func (q *queue) forget(workspace string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for id, r := range q.active {
+		if r.Workspace == workspace {
+			delete(q.active, id)
+			delete(q.seen, id)
+		}
+	}
+	delete(q.served, workspace)
+	q.changes++
+	close(q.news)
+	q.news = make(chan struct{})
+}
+
+// Seen notes that a client has looked at a run.
+func (s *Service) Seen(id string) {
+	q := s.queue
+	q.mu.Lock()
+	r := q.active[id]
+	if r == nil {
+		q.mu.Unlock()
+		return
+	}
+	look := q.seen[id]
+	look.last = s.now()
+	if r.Status == record.Planned {
+		look.reads++
+	}
+	q.seen[id] = look
+	due := r.Status == record.Planned && r.AutoApply && look.reads >= holdReads
+	q.mu.Unlock()
+	if due {
+		q.wake()
+	}
+}
+
+// wait returns when a run may have got on. It returns false when the phase has ended, or never begins, or ctx has ended.
+func (q *queue) wait(ctx context.Context, phase string) bool {
+	q.mu.Lock()
+	news := q.news
+	waits := false
+	for _, r := range q.active {
+		waits = waits || r.Plan.ID == phase && r.Plan.Ended.IsZero() || r.Apply.ID == phase && r.Apply.Ended.IsZero()
+	}
+	q.mu.Unlock()
+	if !waits {
+		return false
+	}
+	select {
+	case <-news:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Changed returns when a run, whichever, has changed since the number of changes that it is given, or ctx ends. It returns the
+// number of changes so far.
+func (s *Service) Changed(ctx context.Context, since uint64) uint64 {
+	for {
+		s.queue.mu.Lock()
+		news, count := s.queue.news, s.queue.changes
+		s.queue.mu.Unlock()
+		if count > since {
+			return count
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return count
+		}
+	}
+}
+
+// stop asks a run under way to end; leave does not wait for it.
+func (q *queue) stop(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if j := q.running[id]; j != nil {
+		j.stop()
+	}
+}
+
+func (q *queue) leave(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if j := q.running[id]; j != nil {
+		j.left = true
+		j.stop()
+		j.leave()
+	}
+}
+
+// board makes the board of this moment.
+func (q *queue) board() (*board, error) {
+	q.mu.Lock()
+	b := &board{
+		now: q.s.now(), plans: q.s.opts.Plans, applies: q.s.opts.Applies, stopped: q.stopped, spaces: map[string]*record.Workspace{},
+		served: map[string]time.Time{}, seen: map[string]sighting{},
+	}
+	for _, r := range q.active {
+		b.runs = append(b.runs, r)
+		b.spaces[r.Workspace] = nil
+	}
+	for k, v := range q.served {
+		b.served[k] = v
+	}
+	for k, v := range q.seen {
+		b.seen[k] = v
+	}
+	q.mu.Unlock()
+	slices.SortFunc(b.runs, func(x, y *record.Run) int { return int(x.Number) - int(y.Number) }) //nolint:gosec // they do not overflow
+	err := q.s.store.View(func(tx *store.Tx) error {
+		for id := range b.spaces {
+			w, err := workspaces.Get(tx, id)
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				return err
+			}
+			if err == nil {
+				b.spaces[id] = w
+			}
+		}
+		return nil
+	})
+	return b, err
+}
+
+// Waits returns what a run waits for.
+func (s *Service) Waits(a *Actor, id string) (Wait, error) {
+	v, err := s.FindRun(a, id)
+	if err != nil {
+		return Wait{}, err
+	}
+	b, err := s.queue.board()
+	if err != nil {
+		return Wait{}, err
+	}
+	return b.waits(&v.Run), nil
+}
+
+// Queue returns the runs of an organization that the actor may see and that have not ended, in their order.
+func (s *Service) Queue(a *Actor, organization string) (out []*RunView, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		o, err := a.organization(tx, organization)
+		if err != nil {
+			return err
+		}
+		for _, id := range runs.List(tx, "active", everywhere) {
+			v, err := a.runView(tx, id)
+			if err == nil && v.Organization == o.Name {
+				out = append(out, v)
+			}
+		}
+		return nil
+	})
+	return out, told(err)
+}
+
+// recover takes in the runs that had not ended when the service did. A plan that was under way is made again, an apply is gone
+// on with.
+func (s *Service) recover() error {
+	var all []*record.Run
+	err := s.store.View(func(tx *store.Tx) error {
+		for _, id := range runs.List(tx, "active", everywhere) {
+			r, err := runs.Get(tx, id)
+			if err != nil {
+				return err
+			}
+			all = append(all, r)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, r := range all {
+		s.queue.changed(r)
+		if r.Status != record.Planning {
+			continue
+		}
+		err := s.store.Update(func(tx *store.Tx) error {
+			r, err := runs.Get(tx, r.ID)
+			if err != nil {
+				return err
+			}
+			r.Resumed++
+			return s.enter(tx, r, record.EventPlanAgain, 0, "")
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run gets runs on until ctx ends.
+func (q *queue) run(ctx context.Context) error {
+	phases, leave := context.WithCancel(context.WithoutCancel(ctx))
+	defer leave()
+	q.mu.Lock()
+	var resumed []*record.Run
+	for _, r := range q.active {
+		if r.Status == record.Applying {
+			resumed = append(resumed, r)
+		}
+	}
+	q.mu.Unlock()
+	for _, r := range resumed {
+		q.begin(phases, r, true)
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			q.halt()
+			return nil
+		case <-q.wakeups:
+		case <-timer.C:
+		}
+		next, err := q.advance(phases)
+		if err != nil {
+			q.s.log.Error("the queue of runs cannot get on; it is tried again", "error", err)
+			next = q.s.now().Add(time.Second)
+		}
+		if !next.IsZero() {
+			timer.Reset(max(0, next.Sub(q.s.now())))
+		}
+	}
+}
+
+// halt takes on nothing new, stops what is under way, and waits for it. It is gone on with when the service starts again.
+func (q *queue) halt() {
+	q.mu.Lock()
+	q.stopped = true
+	close(q.halted)
+	for _, j := range q.running {
+		j.stop()
+	}
+	q.mu.Unlock()
+	q.jobs.Wait()
+}
+
+// advance makes all steps that are due, and returns when the next is due by itself.
+func (q *queue) advance(ctx context.Context) (time.Time, error) {
+	for {
+		b, err := q.board()
+		if err != nil {
+			return time.Time{}, err
+		}
+		steps := b.due()
+		if len(steps) == 0 {
+			return b.alarm(), nil
+		}
+		made := 0
+		for _, s := range steps {
+			r, err := q.make(s)
+			if errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) {
+				continue // somebody was faster
+			}
+			if err != nil {
+				return time.Time{}, err
+			}
+			made++
+			if s.kind == record.EventPlanStarted || s.kind == record.EventApplyStarted {
+				q.begin(ctx, r, false)
+			}
+		}
+		if made == 0 {
+			return b.now.Add(100 * time.Millisecond), nil
+		}
+	}
+}
+
+// make makes one step.
+func (q *queue) make(s step) (r *record.Run, err error) {
+	err = q.s.store.Update(func(tx *store.Tx) error {
+		if r, err = runs.Get(tx, s.run); err != nil {
+			return err
+		}
+		if s.kind == record.EventPlanQueued || s.kind == record.EventApplyQueued {
+			w, err := workspaces.Get(tx, r.Workspace)
+			if err != nil {
+				return err
+			}
+			if waitsFor := !r.PlanOnly && (!r.SavePlan || s.kind == record.EventApplyQueued); waitsFor && w.Lock.Held() && w.Lock.ID != r.ID {
+				return conflict("%s", lockedBy(tx, w))
+			}
+		}
+		if s.why != "" {
+			if err := q.s.remark(tx, r, string(s.kind), s.why, ""); err != nil {
+				return err
+			}
+		}
+		return q.s.enter(tx, r, s.kind, 0, "")
+	})
+	if err == nil && s.kind == record.EventPlanStarted {
+		q.mu.Lock()
+		q.served[r.Workspace] = q.s.now()
+		q.mu.Unlock()
+	}
+	return r, told(err)
+}

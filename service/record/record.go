@@ -1,0 +1,244 @@
+// Package record is what the service knows of organizations, workspaces, runs and people, and the rules that hold for such a
+// record alone: which status follows which, what a role may do, what a name may look like.
+//
+// It keeps nothing and asks nobody. The words are those of the API that clients speak.
+package record
+
+import (
+	"regexp"
+	"slices"
+	"time"
+)
+
+// Organization is the owner of everything but users.
+type Organization struct {
+	Name      string    `json:"name"` // its id, too
+	Email     string    `json:"email,omitempty"`
+	CreatedAt time.Time `json:"createdAt"`
+	// DefaultProject is where workspaces are that name no project.
+	DefaultProject string `json:"defaultProject"`
+	// Owners is the team that may do everything.
+	Owners string `json:"owners"`
+}
+
+// Project is a group of workspaces.
+type Project struct {
+	ID           string    `json:"id"`
+	Organization string    `json:"organization"`
+	Name         string    `json:"name"`
+	Description  string    `json:"description,omitempty"`
+	CreatedAt    time.Time `json:"createdAt"`
+}
+
+// The execution modes of a workspace.
+const (
+	ModeRemote = "remote"
+	ModeLocal  = "local"
+	ModeAgent  = "agent" // carried out as remote: the workers are the agents
+)
+
+// Workspace is one state with its settings.
+type Workspace struct {
+	ID               string    `json:"id"`
+	Organization     string    `json:"organization"`
+	Project          string    `json:"project"`
+	Name             string    `json:"name"`
+	Description      string    `json:"description,omitempty"`
+	ExecutionMode    string    `json:"executionMode"`
+	AutoApply        bool      `json:"autoApply,omitempty"`
+	TerraformVersion string    `json:"terraformVersion"`
+	WorkingDirectory string    `json:"workingDirectory,omitempty"`
+	Structured       bool      `json:"structured"`
+	QueueAllRuns     bool      `json:"queueAllRuns,omitempty"`
+	AllowDestroy     bool      `json:"allowDestroy"`
+	GlobalState      bool      `json:"globalState,omitempty"` // every workspace of the organization may read its state
+	SourceName       string    `json:"sourceName,omitempty"`
+	SourceURL        string    `json:"sourceUrl,omitempty"`
+	Tags             []Tag     `json:"tags,omitempty"` // sorted by key
+	CreatedAt        time.Time `json:"createdAt"`
+	UpdatedAt        time.Time `json:"updatedAt"`
+	// ApprovalExpiry is how long a plan whose asker is gone waits for its approval; zero for ever.
+	ApprovalExpiry time.Duration `json:"approvalExpiry,omitempty"`
+	// Stopped tells that no run starts here: Drain lets what is under way end, EmergencyStop cancels it.
+	Stopped string `json:"stopped,omitempty"`
+
+	Lock Lock `json:"lock,omitzero"`
+	// CurrentRun is the run that has the workspace, or has it next; never one that is plan-only or saved.
+	CurrentRun string `json:"currentRun,omitempty"`
+	// CurrentConfiguration is what a run gets that names none.
+	CurrentConfiguration string `json:"currentConfiguration,omitempty"`
+	// CurrentState is the newest version of the state; empty for none.
+	CurrentState string `json:"currentState,omitempty"`
+}
+
+// Tag is a tag of a workspace: a word, or a key with a value.
+type Tag struct {
+	Key   string `json:"key"`
+	Value string `json:"value,omitempty"`
+}
+
+// Lock is who keeps others from changing a workspace. The zero value is no lock.
+type Lock struct {
+	// Kind is "user", "team" or "run"; empty for no lock.
+	Kind   string    `json:"kind,omitempty"`
+	ID     string    `json:"id,omitempty"` // of the user, the team or the run
+	Reason string    `json:"reason,omitempty"`
+	At     time.Time `json:"at,omitzero"`
+	// Foreign is what the http backend's lock request said; nil for locks of the API.
+	Foreign []byte `json:"foreign,omitempty"`
+	// ForeignID is the ID in it.
+	ForeignID string `json:"foreignId,omitempty"`
+}
+
+// Held tells whether there is a lock.
+func (l Lock) Held() bool { return l.Kind != "" }
+
+// The categories of variables.
+const (
+	CategoryTerraform = "terraform"
+	CategoryEnv       = "env"
+)
+
+// Variable is a variable of a workspace or of a set.
+type Variable struct {
+	ID          string `json:"id"`
+	Parent      string `json:"parent"` // the workspace or the set
+	Key         string `json:"key"`
+	Value       string `json:"value"`
+	Category    string `json:"category"`
+	HCL         bool   `json:"hcl,omitempty"`
+	Sensitive   bool   `json:"sensitive,omitempty"`
+	Description string `json:"description,omitempty"`
+	Version     string `json:"version"`
+}
+
+// VariableSet is a set of variables that workspaces share.
+type VariableSet struct {
+	ID           string   `json:"id"`
+	Organization string   `json:"organization"`
+	Name         string   `json:"name"`
+	Description  string   `json:"description,omitempty"`
+	Global       bool     `json:"global,omitempty"`
+	Priority     bool     `json:"priority,omitempty"` // wins over the variables of workspaces and of runs
+	Workspaces   []string `json:"workspaces,omitempty"`
+	Projects     []string `json:"projects,omitempty"`
+}
+
+// Concerns tells whether the set's variables are those of the workspace, too.
+func (s *VariableSet) Concerns(w *Workspace) bool {
+	return s.Organization == w.Organization &&
+		(s.Global || slices.Contains(s.Workspaces, w.ID) || slices.Contains(s.Projects, w.Project))
+}
+
+// The statuses of what is uploaded.
+const (
+	UploadPending   = "pending"
+	Uploaded        = "uploaded"
+	UploadErrored   = "errored"
+	StateFinalized  = "finalized"
+	StateDiscarded  = "discarded"
+	UploadsArchived = "archived"
+)
+
+// Configuration is one version of the configuration of a workspace: an archive that was uploaded.
+type Configuration struct {
+	ID          string    `json:"id"`
+	Workspace   string    `json:"workspace"`
+	Status      string    `json:"status"`
+	Speculative bool      `json:"speculative,omitempty"`
+	Provisional bool      `json:"provisional,omitempty"`
+	AutoQueue   bool      `json:"autoQueue,omitempty"`
+	Source      string    `json:"source"`
+	Problem     string    `json:"problem,omitempty"` // why it is errored
+	Secret      string    `json:"secret"`            // the last element of the path at which it is uploaded
+	CreatedAt   time.Time `json:"createdAt"`
+	CreatedBy   string    `json:"createdBy"`
+	Size        int64     `json:"size,omitempty"`
+}
+
+// StateVersion is one version of the state of a workspace. Its bytes are kept beside it.
+type StateVersion struct {
+	ID        string    `json:"id"`
+	Workspace string    `json:"workspace"`
+	Run       string    `json:"run,omitempty"`
+	Serial    uint64    `json:"serial"`
+	Lineage   string    `json:"lineage"`
+	MD5       string    `json:"md5"` // of the exact bytes, in hex
+	Size      int64     `json:"size"`
+	Status    string    `json:"status"`
+	Force     bool      `json:"force,omitempty"`
+	Encrypted bool      `json:"encrypted,omitempty"` // by the configuration; the service cannot look into it
+	Secret    string    `json:"secret"`              // the last element of the path at which it is uploaded
+	JSON      bool      `json:"json,omitempty"`      // its JSON form was uploaded
+	Engine    string    `json:"engine,omitempty"`    // the version of the program that wrote it
+	CreatedAt time.Time `json:"createdAt"`
+	CreatedBy string    `json:"createdBy"`
+	Outputs   []Output  `json:"outputs,omitempty"`
+	Resources int       `json:"resources,omitempty"`
+}
+
+// Output is an output value of a state version.
+type Output struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Sensitive bool   `json:"sensitive,omitempty"`
+	Type      []byte `json:"type"`  // as cty's JSON
+	Value     []byte `json:"value"` // as JSON
+}
+
+// RunNote is an entry of a run's history.
+type RunNote struct {
+	ID          string    `json:"id"`
+	Run         string    `json:"run"`
+	Action      string    `json:"action"`
+	Description string    `json:"description,omitempty"`
+	Actor       string    `json:"actor,omitempty"`
+	CreatedAt   time.Time `json:"createdAt"`
+}
+
+// Comment is what somebody said of a run.
+type Comment struct {
+	ID        string    `json:"id"`
+	Run       string    `json:"run"`
+	Body      string    `json:"body"`
+	Actor     string    `json:"actor"`
+	CreatedAt time.Time `json:"createdAt"`
+}
+
+// Notification is where events of a workspace's runs are to be sent.
+type Notification struct {
+	ID          string    `json:"id"`
+	Workspace   string    `json:"workspace"`
+	Name        string    `json:"name"`
+	Destination string    `json:"destination"` // generic, slack...
+	URL         string    `json:"url,omitempty"`
+	Token       string    `json:"token,omitempty"`
+	Enabled     bool      `json:"enabled,omitempty"`
+	Triggers    []string  `json:"triggers,omitempty"`
+	CreatedAt   time.Time `json:"createdAt"`
+	UpdatedAt   time.Time `json:"updatedAt"`
+}
+
+// Audit is one line of the audit log: who asked for which change, from where, and how it ended.
+type Audit struct {
+	At      time.Time `json:"at"`
+	Actor   string    `json:"actor"`
+	Token   string    `json:"token,omitempty"`
+	From    string    `json:"from,omitempty"`
+	Action  string    `json:"action"`
+	Object  string    `json:"object,omitempty"`
+	Outcome string    `json:"outcome"`
+}
+
+var (
+	// nameForm is what names of organizations and workspaces are made of.
+	nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,89}$`)
+	// tagForm is what tags are made of.
+	tagForm = regexp.MustCompile(`^[a-z0-9][a-z0-9:_-]{0,254}$`)
+)
+
+// ValidName tells whether an organization or a workspace may be called so.
+func ValidName(name string) bool { return nameForm.MatchString(name) }
+
+// ValidTag tells whether a workspace can have this tag.
+func ValidTag(name string) bool { return tagForm.MatchString(name) }

@@ -1,0 +1,322 @@
+package service_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/servicetest"
+)
+
+// member makes a user with a token, in a team that has a role on a workspace or a project.
+func member(t *testing.T, h *servicetest.House, name, role, on string) *service.Actor {
+	t.Helper()
+	u, err := h.CreateUser(h.Admin, name, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	team, err := h.PutTeam(h.Admin, record.Team{Organization: "acme", Name: "team-" + name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.ChangeMembers(h.Admin, team.ID, []string{name}, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.PutAccess(h.Admin, record.Access{Team: team.ID, On: on, Role: role}); err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := h.CreateToken(h.Admin, record.TokenUser, u.ID, "", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.Actor(token)
+}
+
+func TestNobodySeesWhatIsNotTheirs(t *testing.T) {
+	h := servicetest.New(t)
+	mine, other := h.NewWorkspace("mine"), h.NewWorkspace("other")
+	a := member(t, h, "ann", "write", mine.ID)
+	for what, try := range map[string]func() error{
+		"the workspace": func() error { _, err := h.Workspace(a, other.ID); return err },
+		"by its name":   func() error { _, err := h.WorkspaceNamed(a, "acme", "other"); return err },
+		"its variables": func() error { _, err := h.Variables(a, other.ID); return err },
+		"its runs":      func() error { _, err := h.Runs(a, other.ID, 1); return err },
+		"its state":     func() error { _, err := h.CurrentState(a, other.ID); return err },
+		"its lock":      func() error { _, err := h.Lock(a, other.ID, ""); return err },
+		"a run":         func() error { _, err := h.CreateRun(a, other.ID, record.Run{}); return err },
+		"its deletion":  func() error { return h.DeleteWorkspace(a, other.ID, false) },
+	} {
+		if err := try(); !errors.Is(err, service.ErrNotFound) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	all, err := h.Workspaces(a, "acme", service.WorkspaceFilter{})
+	if err != nil || len(all) != 1 || all[0].ID != mine.ID {
+		t.Errorf("the list has %d, %v", len(all), err)
+	}
+	if _, err := h.CreateWorkspace(a, "acme", service.WorkspaceSettings{Name: servicetest.Ptr("new")}); !errors.Is(err, service.ErrForbidden) {
+		t.Errorf("a new workspace: %v", err)
+	}
+	if _, err := h.Organization(a, "nosuch"); !errors.Is(err, service.ErrNotFound) {
+		t.Errorf("another organization: %v", err)
+	}
+}
+
+func TestARoleAllowsWhatItSaysAndNoMore(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	r := h.NewRun(w, nil)
+	h.Await(r.ID, record.Planned)
+	reader, planner, writer := member(t, h, "reader", "read", w.ID), member(t, h, "planner", "plan", w.ID), member(t, h, "writer", "write", w.ID)
+	attempts := []struct {
+		what  string
+		try   func(*service.Actor) error
+		needs string
+	}{
+		{"read a run", func(a *service.Actor) error { _, err := h.FindRun(a, r.ID); return err }, "read"},
+		{"read variables", func(a *service.Actor) error { _, err := h.Variables(a, w.ID); return err }, "read"},
+		{"queue a run", func(a *service.Actor) error { _, err := h.CreateRun(a, w.ID, record.Run{Refresh: true}); return err }, "plan"},
+		{"queue one that applies by itself", func(a *service.Actor) error {
+			_, err := h.CreateRun(a, w.ID, record.Run{Refresh: true, AutoApply: true})
+			return err
+		}, "write"},
+		{"set a variable", func(a *service.Actor) error {
+			_, err := h.PutVariable(a, w.ID, "", service.VariableSettings{Key: servicetest.Ptr("k" + a.User.Name)})
+			return err
+		}, "write"},
+		{"delete the workspace", func(a *service.Actor) error { return h.DeleteWorkspace(a, w.ID, true) }, "admin"},
+		{"change settings", func(a *service.Actor) error {
+			_, err := h.ChangeWorkspace(a, w.ID, service.WorkspaceSettings{AutoApply: servicetest.Ptr(true)})
+			return err
+		}, "admin"},
+		{"grant access", func(a *service.Actor) error {
+			_, err := h.PutAccess(a, record.Access{Team: "team-x", On: w.ID, Role: "admin"})
+			return err
+		}, "admin"},
+		{"confirm", func(a *service.Actor) error { return h.Confirm(a, r.ID, "") }, "write"},
+	}
+	rank := map[string]int{"read": 0, "plan": 1, "write": 2, "admin": 3}
+	for role, a := range map[string]*service.Actor{"read": reader, "plan": planner, "write": writer} {
+		for _, try := range attempts {
+			err := try.try(a)
+			if allowed := rank[role] >= rank[try.needs]; allowed == errors.Is(err, service.ErrForbidden) {
+				t.Errorf("%s may %s: %v", role, try.what, err)
+			}
+		}
+	}
+}
+
+func TestATokenThatIsUnknownExpiredOrRevokedOpensNothing(t *testing.T) {
+	h := servicetest.New(t)
+	for _, token := range []string{"", "nosuch", h.Token + "x"} {
+		if _, err := h.Authenticate(token, ""); !errors.Is(err, service.ErrUnauthorized) {
+			t.Errorf("%q: %v", token, err)
+		}
+	}
+	token, kept, err := h.CreateToken(h.Admin, record.TokenOrganization, "acme", "", time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	org := h.Actor(token)
+	if _, err := h.CreateWorkspace(org, "acme", service.WorkspaceSettings{Name: servicetest.Ptr("new")}); err != nil {
+		t.Errorf("an organization's token: %v", err)
+	}
+	if err := h.DeleteToken(org, kept.ID); !errors.Is(err, service.ErrNotFound) {
+		t.Errorf("it revokes itself: %v", err)
+	}
+	if err := h.DeleteToken(h.Admin, kept.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Authenticate(token, ""); !errors.Is(err, service.ErrUnauthorized) {
+		t.Errorf("revoked: %v", err)
+	}
+	if _, _, err := h.CreateToken(h.Admin, record.TokenOrganization, "acme", "", time.Now().Add(-time.Hour)); !errors.Is(err, service.ErrInvalid) {
+		t.Errorf("one that has expired: %v", err)
+	}
+}
+
+func TestWhatWasChangedAndRefusedIsInTheAuditLog(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	a := member(t, h, "ann", "read", w.ID)
+	_ = h.DeleteWorkspace(a, w.ID, false)
+	lines, err := h.Audit(h.Admin, 1)
+	if err != nil || len(lines) != 1 || lines[0].Actor != "ann" || lines[0].Action != "workspace.delete" ||
+		!strings.HasPrefix(lines[0].Outcome, "refused") || lines[0].From != "test" {
+		t.Errorf("%+v, %v", lines, err)
+	}
+	if _, err := h.Audit(a, 1); !errors.Is(err, service.ErrForbidden) {
+		t.Error(err)
+	}
+}
+
+func TestSensitiveVariablesAreNeverReadBack(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	v, err := h.PutVariable(h.Admin, w.ID, "", service.VariableSettings{Key: servicetest.Ptr("secret"), Value: servicetest.Ptr("canary"), Sensitive: servicetest.Ptr(true)})
+	if err != nil || v.Value != "" {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	if v, err = h.PutVariable(h.Admin, w.ID, v.ID, service.VariableSettings{Description: servicetest.Ptr("d")}); err != nil || v.Value != "" {
+		t.Errorf("%+v, %v", v, err)
+	}
+	if _, err := h.PutVariable(h.Admin, w.ID, v.ID, service.VariableSettings{Sensitive: servicetest.Ptr(false)}); !errors.Is(err, service.ErrInvalid) {
+		t.Errorf("made readable: %v", err)
+	}
+	var got []service.Value
+	done := make(chan struct{})
+	h.Engine.PlanFunc = nil
+	h.Engine.ApplyFunc = nil
+	h.Engine.PlanFunc = servicetest.PlanThen(func(j *service.Job) { got = j.Variables; close(done) })
+	h.NewRun(w, nil)
+	<-done
+	if len(got) != 1 || got[0].Text != "canary" || !got[0].Sensitive {
+		t.Errorf("the run got %+v", got)
+	}
+}
+
+func TestTheLastVariableWins(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	set := func(parent, value, category string) {
+		t.Helper()
+		for _, key := range []string{"all", parent[:4]} {
+			if _, err := h.PutVariable(h.Admin, parent, "", service.VariableSettings{Key: &key, Value: &value, Category: &category}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	global, err := h.PutVariableSet(h.Admin, record.VariableSet{Organization: "acme", Name: "global", Global: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := h.PutVariableSet(h.Admin, record.VariableSet{Organization: "acme", Name: "own"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.AssignVariableSet(h.Admin, own.ID, []string{w.ID}, nil, false); err != nil {
+		t.Fatal(err)
+	}
+	results := make(chan *service.Job, 1)
+	h.Engine.PlanFunc = servicetest.PlanThen(func(j *service.Job) { results <- j })
+	check := func(who, all, env string, change func(*record.Run)) {
+		t.Helper()
+		r := h.NewRun(w, change)
+		j := <-results
+		text := ""
+		for _, v := range j.Variables {
+			if v.Name == "all" {
+				text = v.Text
+			}
+		}
+		if text != all || !strings.Contains(strings.Join(j.Environment, " "), env) {
+			t.Errorf("%s: %q, %v", who, text, j.Environment)
+		}
+		h.Await(r.ID, record.Planned)
+		if err := h.Discard(h.Admin, r.ID, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(global.ID, "from global", "terraform")
+	set(global.ID, "from global", "env")
+	check("a global set", "from global", "all=from global", nil)
+	set(own.ID, "from own", "terraform")
+	check("a set of the workspace", "from own", "all=from global", nil)
+	set(w.ID, "from workspace", "terraform")
+	set(w.ID, "from workspace", "env")
+	check("the workspace", "from workspace", "all=from workspace", nil)
+	check("the run", `"from run"`, "", func(r *record.Run) { r.Variables = []record.Argument{{Key: "all", Value: `"from run"`}} })
+	global.Priority = true
+	if _, err := h.PutVariableSet(h.Admin, *global); err != nil {
+		t.Fatal(err)
+	}
+	check("a set with priority", "from global", "all=from global", func(r *record.Run) {
+		r.Variables = []record.Argument{{Key: "all", Value: `"from run"`}}
+	})
+}
+
+func TestAStateFollowsTheCurrentOne(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	state := func(serial int, lineage, more string) []byte {
+		return []byte(strings.NewReplacer("SERIAL", string(rune('0'+serial)), "LINEAGE", lineage, "MORE", more).Replace(
+			`{"version":4,"serial":SERIAL,"lineage":"LINEAGE","outputs":{"s":{"value":"x","type":"string","sensitive":true}},` +
+				`"resources":[{"mode":"managed","instances":[{},{}]}],"more":"MORE"}`))
+	}
+	push := func(serial int, lineage, more string, force bool) error {
+		data := state(serial, lineage, more)
+		_, err := h.CreateState(h.Admin, w.ID, service.NewState{
+			Serial: uint64(serial), Lineage: lineage, MD5: service.Sum(data), State: data, Force: force, //nolint:gosec // small
+		})
+		return err
+	}
+	if err := push(1, "l", "", false); !errors.Is(err, service.ErrConflict) {
+		t.Errorf("without a lock: %v", err)
+	}
+	if _, err := h.Lock(h.Admin, w.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what   string
+		err    error
+		refuse bool
+	}{
+		{"the first", push(2, "l", "", false), false},
+		{"the same again", push(2, "l", "", false), false},
+		{"another with its serial", push(2, "l", "other", false), true},
+		{"a lower serial", push(1, "l", "", false), true},
+		{"another lineage", push(3, "other", "", false), true},
+		{"a gap", push(7, "l", "", false), false},
+		{"forced", push(3, "other", "", true), false},
+	} {
+		if errors.Is(c.err, service.ErrConflict) != c.refuse || !c.refuse && c.err != nil {
+			t.Errorf("%s: %v", c.what, c.err)
+		}
+	}
+	data := state(9, "other", "")
+	v, err := h.CreateState(h.Admin, w.ID, service.NewState{Serial: 9, Lineage: "other", MD5: service.Sum(data)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now, err := h.CurrentState(h.Admin, w.ID); err != nil || now.Serial != 3 {
+		t.Errorf("before its bytes have come: %+v, %v", now, err)
+	}
+	if err := h.UploadState(v.Secret, strings.NewReader("something else")); !errors.Is(err, service.ErrInvalid) {
+		t.Errorf("other bytes: %v", err)
+	}
+	if err := h.UploadState(v.Secret, bytes.NewReader(data)); !errors.Is(err, service.ErrConflict) {
+		t.Errorf("a discarded one: %v", err)
+	}
+	now, err := h.CurrentState(h.Admin, w.ID)
+	if err != nil || now.Serial != 3 || now.Resources != 2 || !now.Outputs[0].Sensitive {
+		t.Errorf("%+v, %v", now, err)
+	}
+	if got, _, err := h.DownloadState(h.Admin, now.ID); err != nil || !bytes.Equal(got, state(3, "other", "")) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := h.DeleteWorkspace(h.Admin, w.ID, true); !errors.Is(err, service.ErrConflict) || !strings.Contains(err.Error(), "locked") {
+		t.Errorf("deleted while locked: %v", err)
+	}
+}
+
+func TestArchivesAreBounded(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	for what, data := range map[string][]byte{"no archive": []byte("hello"), "too large": bytes.Repeat([]byte("x"), 1<<20+1)} {
+		c, err := h.CreateConfiguration(h.Admin, w.ID, record.Configuration{Source: what})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = h.UploadConfiguration(c.Secret, bytes.NewReader(data))
+		if !errors.Is(err, service.ErrInvalid) && !errors.Is(err, service.ErrTooLarge) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if _, err := h.CreateRun(h.Admin, w.ID, record.Run{Configuration: c.ID}); !errors.Is(err, service.ErrInvalid) {
+			t.Errorf("a run of %s: %v", what, err)
+		}
+	}
+}

@@ -1,0 +1,426 @@
+package service
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// CreateRun queues a run of a workspace. The fields of r that a client gives are taken; the others are made here. The same
+// request of the same actor within seconds returns the same run while it has not ended.
+func (s *Service) CreateRun(a *Actor, workspace string, r record.Run) (out *record.Run, err error) {
+	err = s.audited(a, "run.create", workspace, func(tx *store.Tx) error {
+		w, err := a.allowed(tx, workspace, needPlan)
+		if err != nil {
+			return err
+		}
+		if err := s.checkRun(tx, a, w, &r); err != nil {
+			return err
+		}
+		if out = s.sameRun(tx, a, w, &r); out != nil {
+			return nil
+		}
+		r.CreatedBy = a.ID()
+		out, err = s.makeRun(tx, w, &r)
+		return err
+	})
+	return out, err
+}
+
+// checkRun completes what a client asked for, and checks that it makes sense.
+func (s *Service) checkRun(tx *store.Tx, a *Actor, w *record.Workspace, r *record.Run) error {
+	if r.Configuration == "" {
+		if r.Configuration = w.CurrentConfiguration; r.Configuration == "" {
+			return invalid("Configuration version is missing: upload a configuration to the workspace first")
+		}
+	}
+	c, err := configurations.Get(tx, r.Configuration)
+	if err != nil || c.Workspace != w.ID {
+		return invalid("Configuration version %q is missing in this workspace", r.Configuration)
+	}
+	if c.Status != record.Uploaded {
+		return invalid("Configuration version %s is %s: a run needs one that is uploaded", c.ID, c.Status)
+	}
+	r.PlanOnly = r.PlanOnly || c.Speculative
+	switch {
+	case w.ExecutionMode == record.ModeLocal:
+		return invalid("The workspace's execution mode is local: runs are carried out by the client")
+	case r.Destroy && r.RefreshOnly:
+		return invalid("A run cannot destroy and only refresh")
+	case r.RefreshOnly && !r.Refresh:
+		return invalid("A run that only refreshes cannot leave refreshing out")
+	case r.Destroy && !r.PlanOnly && !w.AllowDestroy:
+		return invalid("The workspace does not allow destroy plans")
+	case w.Stopped != "":
+		return conflict("the workspace takes no runs: %s", w.Stopped)
+	}
+	if r.AutoApply || w.AutoApply && !r.PlanOnly {
+		p, err := a.permissions(tx, w)
+		if err != nil {
+			return err
+		}
+		if r.AutoApply && !needApply.has(p) {
+			return forbidden("you are not allowed to %s", needApply.what)
+		}
+		r.AutoApply = r.AutoApply || w.AutoApply && !r.SavePlan && needApply.has(p)
+	}
+	return nil
+}
+
+// sameRun returns a run that was made moments ago by the same request, if there is one.
+func (s *Service) sameRun(tx *store.Tx, a *Actor, w *record.Workspace, r *record.Run) *record.Run {
+	for _, id := range runs.Newest(tx, "workspace", 1, w.ID) {
+		last, err := runs.Get(tx, id)
+		if err != nil || last.Status.Final() || last.CreatedBy != a.ID() || s.now().Sub(last.CreatedAt) >= repeated {
+			return nil
+		}
+		if last.Configuration == r.Configuration && last.Message == r.Message && last.Destroy == r.Destroy &&
+			last.Refresh == r.Refresh && last.RefreshOnly == r.RefreshOnly && last.PlanOnly == r.PlanOnly &&
+			last.SavePlan == r.SavePlan && slices.Equal(last.Targets, r.Targets) && slices.Equal(last.Replace, r.Replace) &&
+			slices.Equal(last.Variables, r.Variables) {
+			return last
+		}
+	}
+	return nil
+}
+
+// makeRun writes a new run.
+func (s *Service) makeRun(tx *store.Tx, w *record.Workspace, r *record.Run) (*record.Run, error) {
+	number, err := tx.Next("run")
+	if err != nil {
+		return nil, err
+	}
+	run := *r
+	run.ID, run.Workspace, run.Organization, run.Number = newID("run"), w.ID, w.Organization, number
+	run.Status, run.CreatedAt, run.EngineVersion = record.Pending, s.now().UTC(), s.opts.Version
+	run.Plan = record.Phase{ID: newID("plan"), Status: record.PhasePending, LogSecret: newSecret()}
+	run.Apply = record.Phase{ID: newID("apply"), Status: record.PhasePending, LogSecret: newSecret()}
+	run.Times = map[record.RunStatus]time.Time{record.Pending: run.CreatedAt}
+	run.Structured = run.Structured && w.Structured
+	if err := runs.Put(tx, &run); err != nil {
+		return nil, err
+	}
+	if err := s.remark(tx, &run, "created", "", run.CreatedBy); err != nil {
+		return nil, err
+	}
+	if !run.PlanOnly && !run.SavePlan && w.CurrentRun == "" {
+		w.CurrentRun = run.ID
+		if err := workspaces.Put(tx, w); err != nil {
+			return nil, err
+		}
+	}
+	tx.After(func() { s.queue.add(&run) })
+	return &run, nil
+}
+
+// remark writes an entry of a run's history.
+func (s *Service) remark(tx *store.Tx, r *record.Run, action, description, actor string) error {
+	return runNotes.Put(tx, &record.RunNote{
+		ID: newID("re"), Run: r.ID, Action: action, Description: description, Actor: actor, CreatedAt: s.now().UTC(),
+	})
+}
+
+// RunView is a run, its workspace, and what the one who asked may do there.
+type RunView struct {
+	record.Run
+	On          *WorkspaceView
+	Permissions record.Permissions
+}
+
+// FindRun returns a run.
+func (s *Service) FindRun(a *Actor, id string) (v *RunView, err error) {
+	err = s.store.View(func(tx *store.Tx) error { v, err = a.runView(tx, id); return err })
+	return v, told(err)
+}
+
+func (a *Actor) runView(tx *store.Tx, id string) (*RunView, error) {
+	r, err := runs.Get(tx, id)
+	if err == nil {
+		w, p, err := a.workspace(tx, r.Workspace)
+		if err == nil && needReadRuns.has(p) {
+			return &RunView{*r, &WorkspaceView{*w, p}, p}, nil
+		}
+	}
+	return nil, notFound("there is no run %q, or you have no access to it", id)
+}
+
+// RunOfPhase returns the run that a plan or an apply belongs to.
+func (s *Service) RunOfPhase(a *Actor, phase string) (v *RunView, err error) {
+	index := "plan"
+	if strings.HasPrefix(phase, "apply-") {
+		index = "apply"
+	}
+	err = s.store.View(func(tx *store.Tx) error {
+		r, err := runs.Find(tx, index, phase)
+		if err == nil {
+			v, err = a.runView(tx, r.ID)
+		}
+		if err != nil {
+			return notFound("there is no %s %q, or you have no access to it", index, phase)
+		}
+		return nil
+	})
+	return v, told(err)
+}
+
+// Runs returns the runs of a workspace, newest first.
+func (s *Service) Runs(a *Actor, workspace string, limit int) (out []*RunView, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		w, p, err := a.workspace(tx, workspace)
+		if err != nil {
+			return err
+		}
+		if !needReadRuns.has(p) {
+			return forbidden("you are not allowed to %s", needReadRuns.what)
+		}
+		for _, id := range runs.Newest(tx, "workspace", limit, workspace) {
+			r, err := runs.Get(tx, id)
+			if err != nil {
+				return err
+			}
+			out = append(out, &RunView{*r, &WorkspaceView{*w, p}, p})
+		}
+		return nil
+	})
+	return out, told(err)
+}
+
+// RunHistory returns what happened to a run, oldest first.
+func (s *Service) RunHistory(a *Actor, id string) (out []*record.RunNote, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		if _, err := a.runView(tx, id); err != nil {
+			return err
+		}
+		out, err = runNotes.Select(tx, "run", id)
+		return err
+	})
+	return out, told(err)
+}
+
+// Comments returns what was said of a run, oldest first.
+func (s *Service) Comments(a *Actor, id string) (out []*record.Comment, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		if _, err := a.runView(tx, id); err != nil {
+			return err
+		}
+		out, err = comments.Select(tx, "run", id)
+		return err
+	})
+	return out, told(err)
+}
+
+// Comment says something of a run.
+func (s *Service) Comment(a *Actor, id, body string) (c *record.Comment, err error) {
+	if strings.TrimSpace(body) == "" || len(body) > 64<<10 {
+		return nil, invalid("Body must have between 1 byte and 64 KiB")
+	}
+	err = s.audited(a, "run.comment", id, func(tx *store.Tx) error {
+		if _, err := a.runView(tx, id); err != nil {
+			return err
+		}
+		c, err = s.say(tx, a, id, body)
+		return err
+	})
+	return c, err
+}
+
+func (s *Service) say(tx *store.Tx, a *Actor, run, body string) (*record.Comment, error) {
+	c := &record.Comment{ID: newID("wsc"), Run: run, Body: body, Actor: a.ID(), CreatedAt: s.now().UTC()}
+	return c, comments.Put(tx, c)
+}
+
+// Confirm approves the plan of a run, which is then applied when its turn comes.
+func (s *Service) Confirm(a *Actor, id, comment string) error {
+	return s.act(a, "run.apply", id, comment, needApply, func(tx *store.Tx, r *record.Run) error {
+		return s.enter(tx, r, record.EventConfirmed, 0, a.ID())
+	})
+}
+
+// Discard says that the plan of a run will not be applied.
+func (s *Service) Discard(a *Actor, id, comment string) error {
+	return s.act(a, "run.discard", id, comment, needApply, func(tx *store.Tx, r *record.Run) error {
+		return s.enter(tx, r, record.EventDiscarded, 0, a.ID())
+	})
+}
+
+// Cancel ends a run: at once if nothing of it is under way; otherwise it is stopped as after an interrupt.
+func (s *Service) Cancel(a *Actor, id, comment string) error {
+	return s.act(a, "run.cancel", id, comment, needPlan, func(tx *store.Tx, r *record.Run) error {
+		if !r.Status.Cancelable() {
+			return conflict("the run is %s and cannot be canceled", r.Status)
+		}
+		if !r.Status.Computes() {
+			return s.enter(tx, r, record.EventCanceled, 0, a.ID())
+		}
+		if r.CancelAsked.IsZero() {
+			r.CancelAsked = s.now().UTC()
+			if err := s.remark(tx, r, "cancel_requested", "", a.ID()); err != nil {
+				return err
+			}
+		}
+		tx.After(func() { s.queue.stop(r.ID) })
+		return runs.Put(tx, r)
+	})
+}
+
+// ForceCancel leaves a run that did not end after it was canceled: what it has under way is in doubt.
+func (s *Service) ForceCancel(a *Actor, id, comment string) error {
+	return s.act(a, "run.force-cancel", id, comment, needAdmin, func(tx *store.Tx, r *record.Run) error {
+		if !s.ForceCancelable(r) {
+			return conflict("the run cannot be left: cancel it first, and give it %s", s.opts.ForceCancelAfter)
+		}
+		tx.After(func() { s.queue.leave(r.ID) })
+		return s.remark(tx, r, "force_cancel_requested", "", a.ID())
+	})
+}
+
+// ForceCancelable tells whether a run may be left.
+func (s *Service) ForceCancelable(r *record.Run) bool {
+	return r.Status.Computes() && !r.CancelAsked.IsZero() && s.now().Sub(r.CancelAsked) >= s.opts.ForceCancelAfter
+}
+
+// ForceCancelAt returns from when on a run that was canceled may be left.
+func (s *Service) ForceCancelAt(r *record.Run) time.Time {
+	return r.CancelAsked.Add(s.opts.ForceCancelAfter)
+}
+
+// act changes a run for somebody who needs a right.
+func (s *Service) act(a *Actor, action, id, comment string, n need, change func(*store.Tx, *record.Run) error) error {
+	return s.audited(a, action, id, func(tx *store.Tx) error {
+		v, err := a.runView(tx, id)
+		if err != nil {
+			return err
+		}
+		if !n.has(v.Permissions) {
+			return forbidden("you are not allowed to %s", n.what)
+		}
+		r := v.Run
+		if err := change(tx, &r); err != nil {
+			return err
+		}
+		if comment != "" {
+			_, err = s.say(tx, a, id, comment)
+		}
+		return err
+	})
+}
+
+// enter applies an event to a run, and what follows for its workspace, in one change.
+func (s *Service) enter(tx *store.Tx, r *record.Run, k record.RunEventKind, o record.Outcome, actor string) error {
+	if err := r.Enter(k, o, s.now().UTC()); err != nil {
+		return conflict("the run %s is %s", r.ID, r.Status)
+	}
+	if err := runs.Put(tx, r); err != nil {
+		return err
+	}
+	if err := s.remark(tx, r, string(k), "", actor); err != nil {
+		return err
+	}
+	w, err := workspaces.Get(tx, r.Workspace)
+	if err != nil {
+		return err
+	}
+	if err := s.follow(tx, w, r, k); err != nil {
+		return err
+	}
+	changed := *r
+	tx.After(func() { s.queue.changed(&changed) })
+	return workspaces.Put(tx, w)
+}
+
+// follow changes the workspace as its run has changed: the lock, and the run that it shows as its current one.
+func (s *Service) follow(tx *store.Tx, w *record.Workspace, r *record.Run, k record.RunEventKind) error {
+	mine := w.Lock.Kind == "run" && w.Lock.ID == r.ID
+	locks := !r.PlanOnly && r.Status.Holds() && (!r.SavePlan || k == record.EventApplyQueued || r.Status == record.Applying)
+	switch {
+	case locks && !w.Lock.Held():
+		w.Lock = record.Lock{Kind: "run", ID: r.ID, At: s.now().UTC()}
+	case mine && (r.Status.Final() || r.Status == record.PlannedAndSaved):
+		w.Lock = record.Lock{}
+	}
+	if k == record.EventApplyQueued {
+		if err := s.supersede(tx, w, r); err != nil {
+			return err
+		}
+		w.CurrentRun = r.ID
+		if c, err := configurations.Get(tx, r.Configuration); err == nil && c.Provisional {
+			w.CurrentConfiguration = c.ID
+		}
+	}
+	if r.Status.Final() && w.CurrentRun == r.ID {
+		w.CurrentRun = s.nextRun(tx, w)
+	}
+	return nil
+}
+
+// supersede discards the saved plans of a workspace when another run applies: their state is not the current one any more.
+func (s *Service) supersede(tx *store.Tx, w *record.Workspace, by *record.Run) error {
+	for _, id := range runs.List(tx, "active", w.ID) {
+		r, err := runs.Get(tx, id)
+		if err != nil {
+			return err
+		}
+		if r.ID == by.ID || r.Status != record.PlannedAndSaved {
+			continue
+		}
+		if err := r.Enter(record.EventDiscarded, 0, s.now().UTC()); err != nil {
+			return err
+		}
+		if err := s.remark(tx, r, "discarded", "another run was applied first: "+by.ID, ""); err != nil {
+			return err
+		}
+		if err := runs.Put(tx, r); err != nil {
+			return err
+		}
+		tx.After(func() { s.queue.changed(r) })
+	}
+	return nil
+}
+
+// nextRun returns the run that has the workspace next; empty for none.
+func (s *Service) nextRun(tx *store.Tx, w *record.Workspace) string {
+	for _, id := range runs.List(tx, "active", w.ID) {
+		if r, err := runs.Get(tx, id); err == nil && !r.PlanOnly && !r.SavePlan {
+			return r.ID
+		}
+	}
+	return ""
+}
+
+// dropRun removes the records of a run.
+func (s *Service) dropRun(tx *store.Tx, r *record.Run) error {
+	for _, id := range runNotes.List(tx, "run", r.ID) {
+		if err := runNotes.Delete(tx, id); err != nil {
+			return err
+		}
+	}
+	for _, id := range comments.List(tx, "run", r.ID) {
+		if err := comments.Delete(tx, id); err != nil {
+			return err
+		}
+	}
+	return runs.Delete(tx, r.ID)
+}
+
+// PlanJSON returns the plan's document; ErrNotFound with ready false means that it is not there yet.
+func (s *Service) PlanJSON(a *Actor, phase string, redacted bool) (data []byte, ready bool, err error) {
+	v, err := s.RunOfPhase(a, phase)
+	if err != nil {
+		return nil, false, err
+	}
+	if v.Plan.Status != record.PhaseFinished {
+		return nil, false, nil
+	}
+	file := planRedactedFile(&v.Run)
+	if !redacted {
+		if !needReadState.has(v.Permissions) {
+			return nil, true, notFound("there is no such document, or you have no access to it")
+		}
+		file = planJSONFile(&v.Run)
+	}
+	data, err = s.store.ReadAll(file)
+	return data, true, told(err)
+}

@@ -1,0 +1,175 @@
+// Package service owns the states of many workspaces, and carries out their runs: who may do what, which run has its turn, what
+// is kept of it.
+//
+// It speaks no protocol and draws no pages: service/tfe, service/httpstate and others ask it for people and programs. It plans
+// and applies nothing: the Engine does. What a method has answered without an error is durable.
+package service
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// Options are what a service works with.
+type Options struct {
+	Store  *store.Store
+	Engine Engine
+	Now    func() time.Time // default time.Now
+	// Version is the engine's, which runs record.
+	Version string
+	Logger  *slog.Logger // default: nothing is logged
+
+	// Plans and Applies bound how many compute at a time.
+	Plans, Applies int
+	// MaxConfiguration and MaxState bound what is uploaded, in bytes.
+	MaxConfiguration, MaxState int64
+	// ForceCancelAfter is how long a cancellation has time before the run may be left; default 10 s.
+	ForceCancelAfter time.Duration
+}
+
+// Service is the service. Safe for concurrent use. Run has to be called, once, for runs to get on.
+type Service struct {
+	opts   Options
+	store  *store.Store
+	engine Engine
+	now    func() time.Time
+	log    *slog.Logger
+
+	queue *queue
+	logs  *logs
+
+	lastUsed sync.Map // token id -> when it was last written that it was used
+}
+
+// New returns the service over its store. The caller calls Run, and closes the store after that has returned.
+func New(o Options) (*Service, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Plans <= 0 || o.Applies <= 0 || o.MaxConfiguration <= 0 || o.MaxState <= 0 {
+		return nil, errors.New("a service needs its limits")
+	}
+	if o.ForceCancelAfter == 0 {
+		o.ForceCancelAfter = 10 * time.Second
+	}
+	s := &Service{opts: o, store: o.Store, engine: o.Engine, now: o.Now, log: o.Logger, logs: newLogs(o.Store)}
+	s.queue = newQueue(s)
+	return s, s.recover()
+}
+
+// Run has runs carried out until ctx ends. It then stops what is under way as after an interrupt, waits for it, and returns.
+func (s *Service) Run(ctx context.Context) error {
+	err := s.queue.run(ctx)
+	return errors.Join(err, s.logs.close())
+}
+
+// alphabet is what identities are made of.
+const alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+
+// newID makes an identity: the kind, and 16 characters drawn at random.
+func newID(kind string) string { return kind + "-" + random(16) }
+
+// random returns n characters of the alphabet, each equally likely.
+func random(n int) string {
+	out := make([]byte, 0, n)
+	var drawn [32]byte
+	for len(out) < n {
+		_, _ = rand.Read(drawn[:]) // never fails
+		for _, b := range drawn {
+			if b &= 63; int(b) < len(alphabet) && len(out) < n {
+				out = append(out, alphabet[b])
+			}
+		}
+	}
+	return string(out)
+}
+
+// newSecret makes what is told to one program and guessed by none: over 256 bits.
+func newSecret() string { return random(44) }
+
+// Page is a part of a list. Number counts from 1.
+type Page struct{ Number, Size int }
+
+// Cut returns the part of a list that the page has.
+func Cut[T any](all []T, p Page) []T {
+	from := min(len(all), max(0, p.Number-1)*p.Size)
+	return all[from:min(len(all), from+p.Size)]
+}
+
+// Engine carries out the phases of runs.
+type Engine interface {
+	// Plan makes the plan of a run. It changes nothing outside of the job's directories.
+	Plan(ctx context.Context, j *Job) (*PlanResult, error)
+	// Apply carries out the plan of a run, or goes on with what was begun of it. With a nil error everything was applied.
+	Apply(ctx context.Context, j *Job) (*ApplyResult, error)
+}
+
+// Job is one phase of a run for the engine. When ctx, which comes with it, ends, the engine returns without waiting for anything.
+type Job struct {
+	Run       record.Run
+	Workspace record.Workspace
+	// Stopping ends when nothing new is to be begun: what is under way is ended, and kept.
+	Stopping context.Context //nolint:containedctx // the other one of the two contexts of a stop
+	// Configuration is the archive, gzip of tar; nil for none.
+	Configuration func() (io.ReadCloser, error)
+	// Scratch is an empty directory of this phase, removed after it; Data is the workspace's own, which stays.
+	Scratch, Data string
+	// Variables are those that the run has, and Environment is what its programs see, as NAME=value.
+	Variables   []Value
+	Environment []string
+	// State is the state of the workspace.
+	State State
+	// Plan is what the plan phase returned; for Apply.
+	Plan []byte
+	// Resumed tells that an apply was begun before and has not ended.
+	Resumed bool
+	// Log is what people read; Structured that it has a line of JSON for each message.
+	Log        io.Writer
+	Structured bool
+}
+
+// Value is the value of an input variable.
+type Value struct {
+	Name      string
+	Text      string // an expression in HCL, or the text itself
+	HCL       bool
+	Sensitive bool
+	// Run tells that it came with the run, and wins over files of the configuration.
+	Run bool
+}
+
+// State is what a run sees of its workspace's state.
+type State interface {
+	// Read returns the current version, nil when there is none.
+	Read(ctx context.Context) ([]byte, error)
+	// Write makes a new version the current one. It is durable when Write returns.
+	Write(ctx context.Context, data []byte) error
+}
+
+// PlanResult is what a plan came to.
+type PlanResult struct {
+	HasChanges, Generated        bool
+	Add, Change, Destroy, Import int
+	// Plan is what Apply needs; JSON and Redacted are its documents.
+	Plan, JSON, Redacted []byte
+}
+
+// ApplyResult is what an apply came to.
+type ApplyResult struct{ Add, Change, Destroy, Import int }
+
+// ErrStopped is what the engine returns when it has ended because it was asked to stop.
+var ErrStopped = errors.New("the run was stopped")
+
+// ErrReported is wrapped by errors whose text is in the run's log already.
+var ErrReported = errors.New("reported in the log")

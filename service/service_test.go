@@ -1,0 +1,187 @@
+package service_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/servicetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestARunIsPlannedConfirmedAndApplied(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	r := h.NewRun(w, nil)
+	v := h.Await(r.ID, record.Planned)
+	if !v.HasChanges || v.Plan.Status != record.PhaseFinished || v.On.Lock.ID != r.ID || v.On.CurrentRun != r.ID {
+		t.Errorf("after the plan: %+v", v)
+	}
+	if err := h.Confirm(h.Admin, r.ID, "fine"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Confirm(h.Admin, r.ID, ""); !errors.Is(err, service.ErrConflict) {
+		t.Errorf("a second confirmation: %v", err)
+	}
+	v = h.Await(r.ID, record.Applied)
+	if v.On.Lock.Held() || v.On.CurrentRun != "" || v.Apply.Status != record.PhaseFinished {
+		t.Errorf("after the apply: %+v", v.On)
+	}
+	sv, err := h.CurrentState(h.Admin, w.ID)
+	if err != nil || sv.Run != r.ID || len(sv.Outputs) != 1 || sv.Outputs[0].Name != "o" {
+		t.Errorf("its state: %+v, %v", sv, err)
+	}
+	for secret, word := range map[string]string{v.Plan.LogSecret: "planning", v.Apply.LogSecret: "applying"} {
+		log, err := h.Log(t.Context(), secret, 0, 10_000)
+		if err != nil || !strings.HasPrefix(string(log), "\x02Millipede") || !strings.HasSuffix(string(log), word+"\n\x03") {
+			t.Errorf("%q, %v", log, err)
+		}
+	}
+	if c, err := h.Comments(h.Admin, r.ID); err != nil || len(c) != 1 || c[0].Body != "fine" {
+		t.Errorf("%v, %v", c, err)
+	}
+}
+
+func TestPlansWaitForNobodyAndAppliesForEachOther(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	first := h.NewRun(w, nil)
+	h.Await(first.ID, record.Planned)
+	second := h.NewRun(w, nil)
+	speculative := h.NewRun(w, func(r *record.Run) { r.Configuration = h.NewConfiguration(w, true) })
+	h.Await(speculative.ID, record.PlannedAndFinished)
+	wait, err := h.Waits(h.Admin, second.ID)
+	if err != nil || wait.Kind != "run" || wait.On != first.ID || wait.Place != 2 {
+		t.Errorf("why the second waits: %+v, %v", wait, err)
+	}
+	if v, _ := h.FindRun(h.Admin, second.ID); v.Status != record.Pending {
+		t.Errorf("the second is %s", v.Status)
+	}
+	if err := h.Discard(h.Admin, first.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	v := h.Await(second.ID, record.Planned)
+	if v.On.CurrentRun != second.ID {
+		t.Errorf("the current run is %s", v.On.CurrentRun)
+	}
+}
+
+func TestALockedWorkspaceKeepsItsRunsWaiting(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	if _, err := h.Lock(h.Admin, w.ID, "holidays"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Lock(h.Admin, w.ID, "again"); !errors.Is(err, service.ErrConflict) || !strings.Contains(err.Error(), "locked by User root") {
+		t.Errorf("a second lock of the same user: %v", err)
+	}
+	r := h.NewRun(w, nil)
+	wait, err := h.Waits(h.Admin, r.ID)
+	if err != nil || wait.Kind != "lock" || !strings.Contains(wait.Text, "holidays") {
+		t.Errorf("%+v, %v", wait, err)
+	}
+	if _, err := h.Unlock(h.Admin, w.ID); err != nil {
+		t.Fatal(err)
+	}
+	h.Await(r.ID, record.Planned)
+	if _, err := h.ForceUnlock(h.Admin, w.ID); !errors.Is(err, service.ErrConflict) {
+		t.Errorf("the lock of a run: %v", err)
+	}
+}
+
+func TestACanceledRunIsStoppedAndALeftOneNotWaitedFor(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	began := make(chan struct{}, 2)
+	h.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+		began <- struct{}{}
+		if j.Run.Message == "deaf" {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}
+		<-j.Stopping.Done()
+		return nil, service.ErrStopped
+	}
+	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
+	<-began
+	if err := h.ForceCancel(h.Admin, r.ID, ""); !errors.Is(err, service.ErrConflict) {
+		t.Errorf("left before it was canceled: %v", err)
+	}
+	if err := h.Cancel(h.Admin, r.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	if v := h.Await(r.ID, record.Canceled); v.On.Lock.Held() || v.Apply.Status != record.PhaseCanceled {
+		t.Errorf("%+v", v)
+	}
+	r = h.NewRun(w, func(r *record.Run) { r.AutoApply, r.Message = true, "deaf" })
+	<-began
+	if err := errors.Join(h.Cancel(h.Admin, r.ID, ""), h.ForceCancel(h.Admin, r.ID, "")); err != nil {
+		t.Fatal(err)
+	}
+	h.Await(r.ID, record.ForceCanceled)
+	if err := h.Cancel(h.Admin, r.ID, ""); !errors.Is(err, service.ErrConflict) {
+		t.Errorf("a canceled run again: %v", err)
+	}
+}
+
+// The service ends in the midst of a plan and of an apply: the plan is made again, the apply gone on with, nothing is lost.
+func TestAServiceThatStartsAgainGoesOn(t *testing.T) {
+	h := servicetest.New(t)
+	one, two := h.NewWorkspace("one"), h.NewWorkspace("two")
+	began := make(chan string, 4)
+	hold := func(j *service.Job) error {
+		began <- j.Workspace.Name
+		<-j.Stopping.Done()
+		return service.ErrStopped
+	}
+	h.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) { return nil, hold(j) }
+	applying := h.NewRun(one, func(r *record.Run) { r.AutoApply = true })
+	<-began
+	h.Engine.Mu.Lock()
+	h.Engine.PlanFunc = func(_ context.Context, j *service.Job) (*service.PlanResult, error) { return nil, hold(j) }
+	h.Engine.Mu.Unlock()
+	planning := h.NewRun(two, nil)
+	<-began
+	h.End()
+	var resumed bool
+	h.Engine.PlanFunc = nil
+	h.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+		resumed = j.Resumed
+		return &service.ApplyResult{}, nil
+	}
+	h.Start()
+	h.Admin = h.Actor(h.Token)
+	h.Await(applying.ID, record.Applied)
+	if !resumed {
+		t.Error("the engine was not told that the apply had begun")
+	}
+	if v := h.Await(planning.ID, record.Planned); v.Resumed != 1 {
+		t.Errorf("%+v", v.Run)
+	}
+	log, err := h.Log(t.Context(), applying.Apply.LogSecret, 0, 10_000)
+	if err != nil || !strings.Contains(string(log), "goes on with the run") || strings.Count(string(log), "\x02") != 1 || !strings.HasSuffix(string(log), "\x03") {
+		t.Errorf("%q, %v", log, err)
+	}
+}
+
+func TestAMistakeOfOursEndsOneRun(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	h.Engine.PlanFunc = func(context.Context, *service.Job) (*service.PlanResult, error) { panic("planted") }
+	r := h.NewRun(w, nil)
+	v := h.Await(r.ID, record.Errored)
+	log, _ := h.Log(t.Context(), v.Plan.LogSecret, 0, 10_000)
+	if !strings.Contains(string(log), "bug in Millipede: planted") || v.On.Lock.Held() {
+		t.Errorf("%q, %+v", log, v.On.Lock)
+	}
+	h.Engine.Mu.Lock()
+	h.Engine.PlanFunc = nil
+	h.Engine.Mu.Unlock()
+	h.Await(h.NewRun(w, nil).ID, record.Planned)
+}

@@ -1,0 +1,215 @@
+// Package servicetest is a service for tests, with an engine that does as the test says.
+package servicetest
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/state/seal"
+)
+
+// Engine is an engine that does as the test says. Its plans have changes.
+type Engine struct {
+	Mu        sync.Mutex
+	PlanFunc  func(ctx context.Context, j *service.Job) (*service.PlanResult, error)
+	ApplyFunc func(ctx context.Context, j *service.Job) (*service.ApplyResult, error)
+	Planned   []string // runs, in the order in which they began
+	Applied   []string
+}
+
+// Plan plans as PlanFunc says; without one, a change.
+func (e *Engine) Plan(ctx context.Context, j *service.Job) (*service.PlanResult, error) {
+	e.Mu.Lock()
+	e.Planned = append(e.Planned, j.Run.ID)
+	plan := e.PlanFunc
+	e.Mu.Unlock()
+	fmt.Fprintln(j.Log, "planning")
+	if plan != nil {
+		return plan(ctx, j)
+	}
+	return &service.PlanResult{HasChanges: true, Add: 1, Plan: []byte("plan of " + j.Run.ID), JSON: []byte("{}"), Redacted: []byte("{}")}, nil
+}
+
+// Apply applies as ApplyFunc says; without one, it writes a state with an output.
+func (e *Engine) Apply(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+	e.Mu.Lock()
+	e.Applied = append(e.Applied, j.Run.ID)
+	apply := e.ApplyFunc
+	e.Mu.Unlock()
+	if string(j.Plan) != "plan of "+j.Run.ID {
+		return nil, fmt.Errorf("it got another plan: %q", j.Plan)
+	}
+	fmt.Fprintln(j.Log, "applying")
+	if apply != nil {
+		return apply(ctx, j)
+	}
+	state := fmt.Sprintf(`{"version":4,"serial":%d,"lineage":"l","outputs":{"o":{"value":"v","type":"string"}},"resources":[]}`, j.Run.Number)
+	return &service.ApplyResult{Add: 1}, j.State.Write(ctx, []byte(state))
+}
+
+// House is a service that a test can start again.
+type House struct {
+	t      *testing.T
+	dir    string
+	key    *seal.Key
+	Engine *Engine
+	*service.Service
+	store *store.Store
+	End   func() // ends the service, as its process would; Start starts it again
+	Admin *service.Actor
+	Token string
+}
+
+// New returns a service with an organization, acme, and its administrator. It ends with the test.
+func New(t *testing.T) *House {
+	t.Helper()
+	key, err := seal.NewKey(seal.NewSecret())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &House{t: t, dir: t.TempDir(), key: key, Engine: &Engine{}}
+	h.Start()
+	t.Cleanup(func() { h.End() })
+	if h.Token, err = h.Bootstrap("root", "acme"); err != nil || h.Token == "" {
+		t.Fatal(h.Token, err)
+	}
+	h.Admin = h.Actor(h.Token)
+	return h
+}
+
+// Start opens the service over what is on the disk.
+func (h *House) Start() {
+	h.t.Helper()
+	st, err := store.Open(h.dir, h.key)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	s, err := service.New(service.Options{
+		Store: st, Engine: h.Engine, Version: "0.1.0", Plans: 2, Applies: 10, MaxConfiguration: 1 << 20, MaxState: 1 << 20,
+		ForceCancelAfter: 1,
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.Service, h.store = s, st
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	h.End = func() {
+		cancel()
+		if err := errors.Join(<-done, st.Close()); err != nil {
+			h.t.Error(err)
+		}
+	}
+}
+
+// Actor returns who has a token.
+func (h *House) Actor(token string) *service.Actor {
+	h.t.Helper()
+	a, err := h.Authenticate(token, "test")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return a
+}
+
+// Ptr returns a pointer to a value.
+func Ptr[T any](v T) *T { return &v }
+
+// NewWorkspace makes a workspace of acme.
+func (h *House) NewWorkspace(name string) *service.WorkspaceView {
+	h.t.Helper()
+	w, err := h.CreateWorkspace(h.Admin, "acme", service.WorkspaceSettings{Name: &name})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return w
+}
+
+// Archive is a configuration.
+func Archive(t *testing.T, files map[string]string) io.Reader {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	for name, text := range files {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text))}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
+
+// NewConfiguration uploads a configuration, and returns its ID.
+func (h *House) NewConfiguration(w *service.WorkspaceView, speculative bool) string {
+	h.t.Helper()
+	c, err := h.CreateConfiguration(h.Admin, w.ID, record.Configuration{Speculative: speculative})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := h.UploadConfiguration(c.Secret, Archive(h.t, map[string]string{"main.tf": ""})); err != nil {
+		h.t.Fatal(err)
+	}
+	return c.ID
+}
+
+// NewRun queues a run; change says what is special about it.
+func (h *House) NewRun(w *service.WorkspaceView, change func(*record.Run)) *record.Run {
+	h.t.Helper()
+	r := record.Run{Refresh: true, Source: service.SourceAPI, Message: fmt.Sprint(len(h.Engine.Planned))}
+	if change != nil {
+		change(&r)
+	}
+	if r.Configuration == "" {
+		r.Configuration = h.NewConfiguration(w, false)
+	}
+	out, err := h.CreateRun(h.Admin, w.ID, r)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return out
+}
+
+// Await waits for a run to get into a status.
+func (h *House) Await(id string, s record.RunStatus) *service.RunView {
+	h.t.Helper()
+	changes := uint64(0)
+	for {
+		v, err := h.FindRun(h.Admin, id)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if v.Status == s {
+			return v
+		}
+		if v.Status.Final() || h.t.Context().Err() != nil {
+			log, _ := h.Log(context.Background(), v.Plan.LogSecret, 0, 10_000)
+			h.t.Fatalf("the run is %s, not %s; its log: %q", v.Status, s, log)
+		}
+		changes = h.Changed(h.t.Context(), changes)
+	}
+}
+
+// PlanThen plans as usual, once look has seen the job.
+func PlanThen(look func(*service.Job)) func(context.Context, *service.Job) (*service.PlanResult, error) {
+	return func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
+		look(j)
+		return &service.PlanResult{HasChanges: true, Plan: []byte("plan of " + j.Run.ID), JSON: []byte("{}"), Redacted: []byte("{}")}, nil
+	}
+}

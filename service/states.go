@@ -1,0 +1,381 @@
+package service
+
+import (
+	"bytes"
+	"crypto/md5" //nolint:gosec // the API's checksum of states
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+func stateFile(id string) string     { return "states/" + id }
+func jsonStateFile(id string) string { return "states/" + id + ".json" }
+
+// NewState is a version of a state that somebody wants to make.
+type NewState struct {
+	Serial  uint64
+	Lineage string
+	MD5     string
+	Force   bool
+	Run     string
+	// Outputs are the outputs as JSON, base64 over it undone; nil where they are in the state itself.
+	Outputs []byte
+	// State and JSON are the bytes, where they came with the request; nil where they are uploaded.
+	State, JSON []byte
+	// Lock is the lock's ID of a client of the http backend; it is checked when Foreign is set.
+	Foreign bool
+	Lock    string
+}
+
+// CreateState makes a version of a state, which becomes the current one when its bytes have arrived. The error is ErrConflict
+// when the workspace is not locked by the actor, or the version does not follow the current one.
+func (s *Service) CreateState(a *Actor, workspace string, n NewState) (*record.StateVersion, error) {
+	var out *record.StateVersion
+	err := s.audited(a, "state.create", workspace, func(tx *store.Tx) error {
+		w, err := a.allowed(tx, workspace, needWriteState)
+		if err != nil {
+			return err
+		}
+		if err := s.mayWrite(tx, a, w, &n); err != nil {
+			return err
+		}
+		same, err := s.follows(tx, w, n.Serial, n.Lineage, n.MD5, n.Force)
+		if err != nil {
+			return err
+		}
+		if same != nil {
+			out = same
+			return nil
+		}
+		for _, id := range stateVersions.Newest(tx, "workspace", 1, w.ID) {
+			last, err := stateVersions.Get(tx, id)
+			if err != nil {
+				return err
+			}
+			if last.Status == record.UploadPending && last.Serial == n.Serial && last.MD5 == n.MD5 && last.CreatedBy == a.ID() {
+				out = last // the same request again
+				return nil
+			}
+		}
+		out = &record.StateVersion{
+			ID: newID("sv"), Workspace: w.ID, Run: n.Run, Serial: n.Serial, Lineage: n.Lineage, MD5: n.MD5, Force: n.Force,
+			Status: record.UploadPending, Secret: newSecret(), CreatedAt: s.now().UTC(), CreatedBy: a.ID(),
+		}
+		out.Outputs = readOutputs(n.Outputs)
+		return stateVersions.Put(tx, out)
+	})
+	if err != nil || n.State == nil || out.Status == record.StateFinalized {
+		return out, err
+	}
+	if n.JSON != nil {
+		if err := s.UploadStateJSON(out.Secret, bytes.NewReader(n.JSON)); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.UploadState(out.Secret, bytes.NewReader(n.State)); err != nil {
+		return nil, err
+	}
+	return s.StateVersion(a, out.ID)
+}
+
+// mayWrite checks that the workspace is locked by who writes.
+func (s *Service) mayWrite(tx *store.Tx, a *Actor, w *record.Workspace, n *NewState) error {
+	l := w.Lock
+	switch {
+	case n.Foreign && !l.Held() && n.Lock == "": // a client of the http backend that does not lock
+		return nil
+	case n.Foreign && l.Held() && l.ForeignID != "" && l.ForeignID == n.Lock:
+		return nil
+	case n.Foreign && l.Held():
+		return &Locked{holderInfo(tx, w)}
+	case !l.Held():
+		return conflict("the workspace has to be locked before its state is changed")
+	case l.Kind == "run" && (a.run != nil && a.run.ID == l.ID || n.Run == l.ID):
+		return nil
+	case l.Kind == a.kind() && l.ID == a.ID():
+		return nil
+	}
+	return conflict("%s", lockedBy(tx, w))
+}
+
+// follows checks that a version can come behind the current one. It returns the current one if it is the same.
+func (s *Service) follows(tx *store.Tx, w *record.Workspace, serial uint64, lineage, sum string, force bool) (*record.StateVersion, error) {
+	if w.CurrentState == "" {
+		return nil, nil //nolint:nilnil // it is another one, and it may come
+	}
+	current, err := stateVersions.Get(tx, w.CurrentState)
+	switch {
+	case err != nil:
+		return nil, err
+	case current.Serial == serial && current.MD5 == sum && current.Lineage == lineage:
+		return current, nil
+	case force:
+		return nil, nil //nolint:nilnil // as above
+	case current.Lineage != "" && lineage != "" && current.Lineage != lineage:
+		return nil, conflict("the state has the lineage %s, and the current one has %s", lineage, current.Lineage)
+	case serial < current.Serial:
+		return nil, conflict("the state has the serial %d, and the current one has %d", serial, current.Serial)
+	case serial == current.Serial:
+		return nil, conflict("the state has the serial %d of the current one, and other content", serial)
+	}
+	return nil, nil //nolint:nilnil // as above
+}
+
+// UploadState takes the bytes of a version, by the secret of its address. It is the current one when this returns.
+func (s *Service) UploadState(secret string, data io.Reader) error {
+	v, err := s.uploaded(secret)
+	if err != nil || v.Status == record.StateFinalized {
+		return err
+	}
+	w, err := s.store.Write(stateFile(v.ID), data, s.opts.MaxState)
+	if errors.Is(err, store.ErrTooLarge) {
+		return &problem413{s.opts.MaxState}
+	}
+	if err != nil {
+		return err
+	}
+	text, err := s.store.ReadAll(stateFile(v.ID))
+	if err != nil {
+		return err
+	}
+	return told(s.store.Update(func(tx *store.Tx) error {
+		v, err := stateVersions.Get(tx, v.ID)
+		if err != nil || v.Status == record.StateFinalized {
+			return err
+		}
+		ws, err := workspaces.Get(tx, v.Workspace)
+		if err != nil {
+			return err
+		}
+		refuse := func(problem error) error {
+			v.Status = record.StateDiscarded
+			if err := stateVersions.Put(tx, v); err != nil {
+				return err
+			}
+			tx.Fail(problem)
+			return nil
+		}
+		if v.MD5 != "" && v.MD5 != w.MD5 {
+			return refuse(invalid("the checksum of what was uploaded is %s, not %s", w.MD5, v.MD5))
+		}
+		if _, err := s.follows(tx, ws, v.Serial, v.Lineage, v.MD5, v.Force); err != nil {
+			return refuse(err)
+		}
+		v.MD5, v.Size, v.Status = w.MD5, w.Size, record.StateFinalized
+		describe(v, text)
+		ws.CurrentState, ws.UpdatedAt = v.ID, s.now().UTC()
+		if err := workspaces.Put(tx, ws); err != nil {
+			return err
+		}
+		return stateVersions.Put(tx, v)
+	}))
+}
+
+// UploadStateJSON takes the JSON form of a version.
+func (s *Service) UploadStateJSON(secret string, data io.Reader) error {
+	v, err := s.uploaded(secret)
+	if err != nil {
+		return err
+	}
+	if _, err := s.store.Write(jsonStateFile(v.ID), data, s.opts.MaxState); err != nil {
+		if errors.Is(err, store.ErrTooLarge) {
+			return &problem413{s.opts.MaxState}
+		}
+		return err
+	}
+	return told(s.store.Update(func(tx *store.Tx) error {
+		v, err := stateVersions.Get(tx, v.ID)
+		if err != nil {
+			return err
+		}
+		v.JSON = true
+		return stateVersions.Put(tx, v)
+	}))
+}
+
+func (s *Service) uploaded(secret string) (v *record.StateVersion, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		if v, err = stateVersions.Find(tx, "secret", secret); err != nil {
+			return notFound("there is nothing to upload at this address")
+		}
+		if v.Status == record.StateDiscarded {
+			return conflict("the state version %s was discarded", v.ID)
+		}
+		return nil
+	})
+	return v, told(err)
+}
+
+// stateText is what the service reads of a state in the exchange format.
+type stateText struct {
+	Version   int    `json:"version"`
+	Engine    string `json:"terraform_version"`
+	Serial    uint64 `json:"serial"`
+	Lineage   string `json:"lineage"`
+	Encrypted string `json:"encrypted_data"`
+	Outputs   map[string]struct {
+		Value     json.RawMessage `json:"value"`
+		Type      json.RawMessage `json:"type"`
+		Sensitive bool            `json:"sensitive"`
+	} `json:"outputs"`
+	Resources []struct {
+		Mode      string            `json:"mode"`
+		Instances []json.RawMessage `json:"instances"`
+	} `json:"resources"`
+}
+
+// describe reads from the bytes of a state what people ask for. One that is encrypted tells only that.
+func describe(v *record.StateVersion, text []byte) {
+	var t stateText
+	if err := json.Unmarshal(text, &t); err != nil {
+		return // the bytes are kept as they came; who reads them is told
+	}
+	if v.Lineage == "" { // whoever brought it has not said what is in it
+		v.Lineage, v.Serial = t.Lineage, t.Serial
+	}
+	if v.Encrypted = t.Encrypted != ""; v.Encrypted {
+		return
+	}
+	v.Engine, v.Resources, v.Outputs = t.Engine, 0, nil
+	for _, r := range t.Resources {
+		if r.Mode == "managed" {
+			v.Resources += len(r.Instances)
+		}
+	}
+	for name, o := range t.Outputs {
+		v.Outputs = append(v.Outputs, record.Output{
+			ID: newID("wsout"), Name: name, Sensitive: o.Sensitive, Type: o.Type, Value: o.Value,
+		})
+	}
+	sortOutputs(v.Outputs)
+}
+
+// readOutputs reads the outputs that came with a request beside a state that may be encrypted.
+func readOutputs(text []byte) []record.Output {
+	if decoded, err := base64.StdEncoding.DecodeString(string(text)); err == nil {
+		text = decoded
+	}
+	var all map[string]struct {
+		Value     json.RawMessage `json:"value"`
+		Type      json.RawMessage `json:"type"`
+		Sensitive bool            `json:"sensitive"`
+	}
+	if json.Unmarshal(text, &all) != nil {
+		return nil
+	}
+	var out []record.Output
+	for name, o := range all {
+		out = append(out, record.Output{ID: newID("wsout"), Name: name, Sensitive: o.Sensitive, Type: o.Type, Value: o.Value})
+	}
+	sortOutputs(out)
+	return out
+}
+
+// StateVersion returns a version of a state.
+func (s *Service) StateVersion(a *Actor, id string) (v *record.StateVersion, err error) {
+	err = s.store.View(func(tx *store.Tx) error { v, err = a.stateVersion(tx, id, needOutputs); return err })
+	return v, told(err)
+}
+
+func (a *Actor) stateVersion(tx *store.Tx, id string, n need) (*record.StateVersion, error) {
+	v, err := stateVersions.Get(tx, id)
+	if err != nil {
+		return nil, notFound("there is no state version %q, or you have no access to it", id)
+	}
+	_, err = a.allowed(tx, v.Workspace, n)
+	return v, err
+}
+
+// CurrentState returns the current version of a workspace's state. The error is ErrNotFound when there is none.
+func (s *Service) CurrentState(a *Actor, workspace string) (v *record.StateVersion, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		w, err := a.allowed(tx, workspace, needOutputs)
+		if err != nil {
+			return err
+		}
+		if w.CurrentState == "" {
+			return notFound("the workspace %s has no state yet", w.Name)
+		}
+		v, err = stateVersions.Get(tx, w.CurrentState)
+		return err
+	})
+	return v, told(err)
+}
+
+// StateVersions returns the versions of a workspace's state, newest first.
+func (s *Service) StateVersions(a *Actor, workspace string) (out []*record.StateVersion, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		if _, err := a.allowed(tx, workspace, needOutputs); err != nil {
+			return err
+		}
+		for _, id := range stateVersions.Newest(tx, "workspace", 10_000, workspace) {
+			v, err := stateVersions.Get(tx, id)
+			if err != nil {
+				return err
+			}
+			if v.Status == record.StateFinalized {
+				out = append(out, v)
+			}
+		}
+		return nil
+	})
+	return out, told(err)
+}
+
+// StateOutput returns an output of a version, with its value.
+func (s *Service) StateOutput(a *Actor, id string) (o *record.Output, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		for _, sv := range stateVersions.List(tx, "output", id) {
+			v, err := a.stateVersion(tx, sv, needOutputs)
+			if err != nil {
+				return err
+			}
+			for i := range v.Outputs {
+				if v.Outputs[i].ID == id {
+					o = &v.Outputs[i]
+					return nil
+				}
+			}
+		}
+		return notFound("there is no output %q, or you have no access to it", id)
+	})
+	return o, told(err)
+}
+
+// DownloadState returns the exact bytes of a version.
+func (s *Service) DownloadState(a *Actor, id string) (data []byte, v *record.StateVersion, err error) {
+	err = s.store.View(func(tx *store.Tx) error { v, err = a.stateVersion(tx, id, needReadState); return err })
+	if err != nil {
+		return nil, nil, told(err)
+	}
+	data, err = s.store.ReadAll(stateFile(v.ID))
+	return data, v, told(err)
+}
+
+// DownloadStateJSON returns the JSON form of a version.
+func (s *Service) DownloadStateJSON(a *Actor, id string) (data []byte, err error) {
+	var v *record.StateVersion
+	err = s.store.View(func(tx *store.Tx) error { v, err = a.stateVersion(tx, id, needReadState); return err })
+	if err != nil {
+		return nil, told(err)
+	}
+	data, err = s.store.ReadAll(jsonStateFile(v.ID))
+	return data, told(err)
+}
+
+// Sum returns the checksum of a state's bytes as the API has it.
+func Sum(data []byte) string {
+	sum := md5.Sum(data) //nolint:gosec // see above
+	return hex.EncodeToString(sum[:])
+}
+
+func sortOutputs(all []record.Output) {
+	slices.SortFunc(all, func(x, y record.Output) int { return strings.Compare(x.Name, y.Name) })
+}

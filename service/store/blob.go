@@ -1,0 +1,199 @@
+package store
+
+import (
+	"crypto/md5" //nolint:gosec // the API's checksum of uploads
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/millipede-iac/millipede/state/seal"
+)
+
+// Files are a sequence of frames: the length of the sealed bytes, and these. A frame is bound to its file and its place there.
+const (
+	frameSize = 64 << 10 // of the plain bytes of a frame, at most
+	overhead  = 24 + 16  // of the nonce and the tag
+)
+
+// ErrTooLarge means that more was uploaded than is allowed.
+var ErrTooLarge = errors.New("it is larger than allowed")
+
+// Written says what a file has got.
+type Written struct {
+	Size int64
+	MD5  string // of the plain bytes, in hex
+}
+
+// path returns where a file lies. Names are kind/identity, made by the service alone.
+func (s *Store) path(name string) string { return filepath.Join(s.dir, filepath.FromSlash(name)) }
+
+// Write keeps what r gives under a name, in the place of what was there. It is durable when Write returns; with an error,
+// which is ErrTooLarge when there is more than limit bytes, what was there stays.
+func (s *Store) Write(name string, r io.Reader, limit int64) (w Written, err error) {
+	path := s.path(name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return w, err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return w, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
+		}
+	}()
+	if w, err = writeFrames(f, s.key, name, r, limit); err != nil {
+		return w, err
+	}
+	if err = f.Sync(); err != nil {
+		return w, err
+	}
+	if err = os.Rename(f.Name(), path); err != nil {
+		return w, err
+	}
+	return w, errors.Join(f.Close(), syncDir(filepath.Dir(path)))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// writeFrames writes what r gives, and a last frame that says that it is whole.
+func writeFrames(out io.Writer, key *seal.Key, name string, r io.Reader, limit int64) (Written, error) {
+	var (
+		sum    hash.Hash = md5.New() //nolint:gosec // see above
+		buffer           = make([]byte, frameSize)
+		w      Written
+	)
+	for i := 0; ; i++ {
+		n, err := io.ReadFull(r, buffer)
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return w, err
+		}
+		last := err != nil
+		if w.Size += int64(n); w.Size > limit {
+			return w, ErrTooLarge
+		}
+		sum.Write(buffer[:n])
+		if err := writeFrame(out, key, framePlace(name, i, last), buffer[:n]); err != nil {
+			return w, err
+		}
+		if last {
+			w.MD5 = hex.EncodeToString(sum.Sum(nil))
+			return w, nil
+		}
+	}
+}
+
+// framePlace is what a frame is bound to.
+func framePlace(name string, i int, last bool) []byte {
+	return fmt.Appendf(nil, "%s#%d#%t", name, i, last)
+}
+
+func writeFrame(out io.Writer, key *seal.Key, place, plain []byte) error {
+	sealed := key.Seal(place, plain)
+	frame := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(sealed)), uint32(len(sealed))) //nolint:gosec // under 100 kB
+	_, err := out.Write(append(frame, sealed...))
+	return err
+}
+
+// readFrame reads the sealed bytes of a frame. At the end of the file the error is io.EOF, within a frame io.ErrUnexpectedEOF.
+func readFrame(in io.Reader) ([]byte, error) {
+	var length [4]byte
+	if _, err := io.ReadFull(in, length[:]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(length[:])
+	if n > frameSize+overhead {
+		return nil, errors.New("a frame is longer than any that was written")
+	}
+	sealed := make([]byte, n)
+	if _, err := io.ReadFull(in, sealed); err != nil {
+		return nil, fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, err)
+	}
+	return sealed, nil
+}
+
+// Read returns what is kept under a name. The error wraps ErrNotFound where nothing is. The caller closes the reader; one that
+// has ended with io.EOF has given everything.
+func (s *Store) Read(name string) (io.ReadCloser, error) {
+	f, err := os.Open(s.path(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the file %s: %w", name, ErrNotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &reader{file: f, key: s.key, name: name}, nil
+}
+
+// ReadAll returns the whole of what is kept under a name. The error wraps ErrNotFound where nothing is.
+func (s *Store) ReadAll(name string) ([]byte, error) {
+	r, err := s.Read(name)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(r)
+	return data, errors.Join(err, r.Close())
+}
+
+// Remove removes a file, if it is there.
+func (s *Store) Remove(name string) error {
+	if err := os.Remove(s.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// reader gives the plain bytes of a file.
+type reader struct {
+	file  *os.File
+	key   *seal.Key
+	name  string
+	frame int
+	rest  []byte
+	ended bool
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	for len(r.rest) == 0 {
+		if r.ended {
+			return 0, io.EOF
+		}
+		sealed, err := readFrame(r.file)
+		if err != nil {
+			return 0, fmt.Errorf("reading %s: %w", r.name, notEOF(err)) // the last frame has not come
+		}
+		plain, err := r.key.Open(framePlace(r.name, r.frame, false), sealed)
+		if err != nil {
+			if plain, err = r.key.Open(framePlace(r.name, r.frame, true), sealed); err != nil {
+				return 0, fmt.Errorf("reading %s: %w", r.name, err)
+			}
+			r.ended = true
+		}
+		r.rest, r.frame = plain, r.frame+1
+	}
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+func notEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+func (r *reader) Close() error { return r.file.Close() }

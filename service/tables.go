@@ -1,0 +1,162 @@
+package service
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// everywhere is the key of the runs that have not ended, in all workspaces; a workspace's own have its ID.
+const everywhere = "*"
+
+// one makes an index of a single key.
+func one[T any](key func(*T) string) func(*T) []string {
+	return func(v *T) []string { return []string{key(v)} }
+}
+
+// The tables, and how their records are found.
+var (
+	organizations = store.Table[record.Organization]{
+		Name: "organization", ID: func(o *record.Organization) string { return strings.ToLower(o.Name) },
+	}
+	projects = store.Table[record.Project]{
+		Name: "project", ID: func(p *record.Project) string { return p.ID },
+		Unique: map[string]func(*record.Project) string{
+			"name": func(p *record.Project) string { return store.Join(strings.ToLower(p.Organization), p.Name) },
+		},
+		Lists: map[string]func(*record.Project) []string{
+			"organization": one(func(p *record.Project) string { return store.Join(strings.ToLower(p.Organization), p.Name) }),
+		},
+	}
+	workspaces = store.Table[record.Workspace]{
+		Name: "workspace", ID: func(w *record.Workspace) string { return w.ID },
+		Unique: map[string]func(*record.Workspace) string{
+			"name": func(w *record.Workspace) string { return store.Join(strings.ToLower(w.Organization), w.Name) },
+		},
+		Lists: map[string]func(*record.Workspace) []string{
+			"organization": one(func(w *record.Workspace) string { return store.Join(strings.ToLower(w.Organization), w.Name) }),
+			"project":      one(func(w *record.Workspace) string { return store.Join(w.Project, w.Name) }),
+		},
+	}
+	variables = store.Table[record.Variable]{
+		Name: "variable", ID: func(v *record.Variable) string { return v.ID },
+		Unique: map[string]func(*record.Variable) string{
+			"key": func(v *record.Variable) string { return store.Join(v.Parent, v.Category, v.Key) },
+		},
+		Lists: map[string]func(*record.Variable) []string{
+			"parent": one(func(v *record.Variable) string { return store.Join(v.Parent, v.Key) }),
+		},
+	}
+	variableSets = store.Table[record.VariableSet]{
+		Name: "variable set", ID: func(s *record.VariableSet) string { return s.ID },
+		Unique: map[string]func(*record.VariableSet) string{
+			"name": func(s *record.VariableSet) string { return store.Join(strings.ToLower(s.Organization), s.Name) },
+		},
+		Lists: map[string]func(*record.VariableSet) []string{
+			"organization": one(func(s *record.VariableSet) string { return store.Join(strings.ToLower(s.Organization), s.Name) }),
+		},
+	}
+	configurations = store.Table[record.Configuration]{
+		Name: "configuration version", ID: func(c *record.Configuration) string { return c.ID },
+		Unique: map[string]func(*record.Configuration) string{
+			"secret": func(c *record.Configuration) string { return c.Secret },
+		},
+		Lists: map[string]func(*record.Configuration) []string{
+			"workspace": one(func(c *record.Configuration) string {
+				return store.Join(c.Workspace, fmt.Sprintf("%020d", c.CreatedAt.UnixNano()))
+			}),
+		},
+	}
+	stateVersions = store.Table[record.StateVersion]{
+		Name: "state version", ID: func(v *record.StateVersion) string { return v.ID },
+		Unique: map[string]func(*record.StateVersion) string{
+			"secret": func(v *record.StateVersion) string { return v.Secret },
+		},
+		Lists: map[string]func(*record.StateVersion) []string{
+			"workspace": one(func(v *record.StateVersion) string {
+				return store.Join(v.Workspace, fmt.Sprintf("%020d", v.CreatedAt.UnixNano()))
+			}),
+			"output": func(v *record.StateVersion) []string {
+				var ids []string
+				for _, o := range v.Outputs {
+					ids = append(ids, o.ID)
+				}
+				return ids
+			},
+		},
+	}
+	runs = store.Table[record.Run]{
+		Name: "run", ID: func(r *record.Run) string { return r.ID },
+		Unique: map[string]func(*record.Run) string{
+			"plan":      func(r *record.Run) string { return r.Plan.ID },
+			"apply":     func(r *record.Run) string { return r.Apply.ID },
+			"plan log":  func(r *record.Run) string { return r.Plan.LogSecret },
+			"apply log": func(r *record.Run) string { return r.Apply.LogSecret },
+		},
+		Lists: map[string]func(*record.Run) []string{
+			"workspace": one(func(r *record.Run) string { return store.Join(r.Workspace, fmt.Sprintf("%020d", r.Number)) }),
+			"active": func(r *record.Run) []string {
+				if r.Status.Final() {
+					return nil
+				}
+				number := fmt.Sprintf("%020d", r.Number)
+				return []string{store.Join(everywhere, number), store.Join(r.Workspace, number)}
+			},
+		},
+	}
+	runNotes = store.Table[record.RunNote]{
+		Name: "run event", ID: func(n *record.RunNote) string { return n.ID },
+		Lists: map[string]func(*record.RunNote) []string{
+			"run": one(func(n *record.RunNote) string {
+				return store.Join(n.Run, fmt.Sprintf("%020d", n.CreatedAt.UnixNano()))
+			}),
+		},
+	}
+	comments = store.Table[record.Comment]{
+		Name: "comment", ID: func(c *record.Comment) string { return c.ID },
+		Lists: map[string]func(*record.Comment) []string{
+			"run": one(func(c *record.Comment) string {
+				return store.Join(c.Run, fmt.Sprintf("%020d", c.CreatedAt.UnixNano()))
+			}),
+		},
+	}
+	notifications = store.Table[record.Notification]{
+		Name: "notification configuration", ID: func(n *record.Notification) string { return n.ID },
+		Lists: map[string]func(*record.Notification) []string{
+			"workspace": one(func(n *record.Notification) string { return store.Join(n.Workspace, n.Name) }),
+		},
+	}
+	users = store.Table[record.User]{
+		Name: "user", ID: func(u *record.User) string { return u.ID },
+		Unique: map[string]func(*record.User) string{"name": func(u *record.User) string { return u.Name }},
+	}
+	teams = store.Table[record.Team]{
+		Name: "team", ID: func(t *record.Team) string { return t.ID },
+		Unique: map[string]func(*record.Team) string{
+			"name": func(t *record.Team) string { return store.Join(strings.ToLower(t.Organization), t.Name) },
+		},
+		Lists: map[string]func(*record.Team) []string{
+			"organization": one(func(t *record.Team) string { return store.Join(strings.ToLower(t.Organization), t.Name) }),
+			"user":         func(t *record.Team) []string { return t.Users },
+		},
+	}
+	accesses = store.Table[record.Access]{
+		Name: "access", ID: func(a *record.Access) string { return a.ID },
+		Unique: map[string]func(*record.Access) string{
+			"pair": func(a *record.Access) string { return store.Join(a.Team, a.On) },
+		},
+		Lists: map[string]func(*record.Access) []string{
+			"team": one(func(a *record.Access) string { return a.Team }),
+			"on":   one(func(a *record.Access) string { return a.On }),
+		},
+	}
+	tokens = store.Table[record.Token]{
+		Name: "token", ID: func(t *record.Token) string { return t.ID },
+		Unique: map[string]func(*record.Token) string{"hash": func(t *record.Token) string { return t.Hash }},
+		Lists: map[string]func(*record.Token) []string{
+			"owner": one(func(t *record.Token) string { return store.Join(t.Kind, t.Owner) }),
+		},
+	}
+)

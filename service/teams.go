@@ -1,0 +1,392 @@
+package service
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// Me returns the user that the actor is; for tokens of teams and organizations one that stands for them.
+func (s *Service) Me(a *Actor) record.User {
+	if a.User != nil {
+		return *a.User
+	}
+	return record.User{ID: "user-" + a.Token.Owner, Name: a.Name(), CreatedAt: a.Token.CreatedAt}
+}
+
+// User returns a user, if the actor shares an organization with it.
+func (s *Service) User(a *Actor, id string) (u *record.User, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		if u, err = users.Get(tx, id); err != nil {
+			return notFound("there is no user %q, or you have no access to it", id)
+		}
+		if a.admin() || a.User != nil && a.User.ID == id {
+			return nil
+		}
+		theirs, err := teams.Select(tx, "user", id)
+		for _, t := range theirs {
+			if _, err := a.organization(tx, t.Organization); err == nil {
+				return nil
+			}
+		}
+		if err != nil {
+			return err
+		}
+		return notFound("there is no user %q, or you have no access to it", id)
+	})
+	return u, told(err)
+}
+
+// CreateUser makes a user.
+func (s *Service) CreateUser(a *Actor, name, email string, admin bool) (u *record.User, err error) {
+	if !a.admin() {
+		return nil, forbidden("only administrators of the service make users")
+	}
+	if !record.ValidName(name) {
+		return nil, invalid("Username must be letters, digits, - and _, and begin with a letter or a digit")
+	}
+	err = s.audited(a, "user.create", name, func(tx *store.Tx) error {
+		u = &record.User{ID: newID("user"), Name: name, Email: email, Admin: admin, CreatedAt: s.now().UTC()}
+		return users.Put(tx, u)
+	})
+	return u, err
+}
+
+// Bootstrap makes the first user, an administrator, the first organization, and a token of the user, when there is no user yet.
+// The token is returned this once; it is empty when there was a user.
+func (s *Service) Bootstrap(name, organization string) (token string, err error) {
+	none := true
+	err = s.store.View(func(tx *store.Tx) error {
+		for range users.All(tx) {
+			none = false
+			break
+		}
+		return nil
+	})
+	if err != nil || !none {
+		return "", err
+	}
+	now := s.now().UTC()
+	u := &record.User{ID: newID("user"), Name: name, Admin: true, CreatedAt: now}
+	token = newToken()
+	kept := &record.Token{ID: newID("at"), Hash: Hash(token), Kind: record.TokenUser, Owner: u.ID, Description: "first start", CreatedAt: now}
+	err = s.store.Update(func(tx *store.Tx) error {
+		if err := users.Put(tx, u); err != nil {
+			return err
+		}
+		return tokens.Put(tx, kept)
+	})
+	if err != nil {
+		return "", told(err)
+	}
+	_, err = s.CreateOrganization(&Actor{Token: kept, User: u, From: "first start"}, organization, "")
+	return token, err
+}
+
+// newToken makes a token: 256 bits and more, in the form that the field knows.
+func newToken() string { return random(14) + ".atlasv1." + random(44) }
+
+// Teams returns the teams of an organization.
+func (s *Service) Teams(a *Actor, organization string) (out []*record.Team, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		o, err := a.organization(tx, organization)
+		if err != nil {
+			return err
+		}
+		out, err = teams.Select(tx, "organization", strings.ToLower(o.Name))
+		return err
+	})
+	return out, told(err)
+}
+
+// Team returns a team.
+func (s *Service) Team(a *Actor, id string) (t *record.Team, err error) {
+	err = s.store.View(func(tx *store.Tx) error { t, _, err = a.team(tx, id); return err })
+	return t, told(err)
+}
+
+func (a *Actor) team(tx *store.Tx, id string) (*record.Team, *record.Organization, error) {
+	t, err := teams.Get(tx, id)
+	if err == nil {
+		if o, err := a.organization(tx, t.Organization); err == nil {
+			return t, o, nil
+		}
+	}
+	return nil, nil, notFound("there is no team %q, or you have no access to it", id)
+}
+
+// PutTeam makes a team (with an empty ID), or changes what it is called and may do in its organization.
+func (s *Service) PutTeam(a *Actor, t record.Team) (*record.Team, error) {
+	if !record.ValidName(t.Name) {
+		return nil, invalid("Name must be letters, digits, - and _, and begin with a letter or a digit")
+	}
+	err := s.audited(a, "team.put", t.Name, func(tx *store.Tx) error {
+		if t.ID != "" {
+			kept, _, err := a.team(tx, t.ID)
+			if err != nil {
+				return err
+			}
+			t.Organization, t.Users = kept.Organization, kept.Users
+		}
+		o, err := a.organization(tx, t.Organization)
+		if err != nil {
+			return err
+		}
+		if !a.manages(o, manageTeams) {
+			return forbidden("you are not allowed to change teams of %s", o.Name)
+		}
+		if !a.owns(o) && (t.ManageWorkspaces || t.ManageProjects || t.ManageMembership) {
+			return forbidden("only owners let teams manage the organization %s", o.Name)
+		}
+		if t.ID == o.Owners && t.Name != "owners" {
+			return invalid("The owners' team keeps its name")
+		}
+		if t.ID == "" {
+			t.ID, t.Organization = newID("team"), o.Name
+		}
+		return teams.Put(tx, &t)
+	})
+	return &t, err
+}
+
+// ChangeMembers adds users, by name, to a team, or removes them.
+func (s *Service) ChangeMembers(a *Actor, id string, names []string, remove bool) error {
+	return s.audited(a, "team.members", id, func(tx *store.Tx) error {
+		t, o, err := a.team(tx, id)
+		if err != nil {
+			return err
+		}
+		if !a.owns(o) && (t.ID == o.Owners || !a.manages(o, manageTeams)) {
+			return forbidden("you are not allowed to change the members of this team")
+		}
+		for _, name := range names {
+			u, err := users.Find(tx, "name", name)
+			if err != nil {
+				if u, err = users.Get(tx, name); err != nil {
+					return notFound("there is no user %q", name)
+				}
+			}
+			t.Users = slices.DeleteFunc(t.Users, func(id string) bool { return id == u.ID })
+			if !remove {
+				t.Users = append(t.Users, u.ID)
+			}
+		}
+		if t.ID == o.Owners && len(t.Users) == 0 {
+			return invalid("An organization needs an owner")
+		}
+		return teams.Put(tx, t)
+	})
+}
+
+// DeleteTeam removes a team with its rights and tokens.
+func (s *Service) DeleteTeam(a *Actor, id string) error {
+	return s.audited(a, "team.delete", id, func(tx *store.Tx) error {
+		t, o, err := a.team(tx, id)
+		switch {
+		case err != nil:
+			return err
+		case t.ID == o.Owners:
+			return invalid("The owners' team cannot be deleted")
+		case !a.manages(o, manageTeams):
+			return forbidden("you are not allowed to change teams of %s", o.Name)
+		}
+		return s.dropTeam(tx, id)
+	})
+}
+
+func (s *Service) dropTeam(tx *store.Tx, id string) error {
+	for _, access := range accesses.List(tx, "team", id) {
+		if err := accesses.Delete(tx, access); err != nil {
+			return err
+		}
+	}
+	for _, token := range tokens.List(tx, "owner", record.TokenTeam, id) {
+		if err := tokens.Delete(tx, token); err != nil {
+			return err
+		}
+	}
+	return teams.Delete(tx, id)
+}
+
+// Accesses returns what teams may do on a workspace or a project.
+func (s *Service) Accesses(a *Actor, on string) (out []*record.Access, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		if err := a.mayGrant(tx, on, false); err != nil {
+			return err
+		}
+		out, err = accesses.Select(tx, "on", on)
+		return err
+	})
+	return out, told(err)
+}
+
+// Access returns what a team may do somewhere.
+func (s *Service) Access(a *Actor, id string) (x *record.Access, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		if x, err = accesses.Get(tx, id); err != nil {
+			return notFound("there is no access %q", id)
+		}
+		return a.mayGrant(tx, x.On, false)
+	})
+	return x, told(err)
+}
+
+// mayGrant checks that the actor may see, or change, who may do what on a workspace or a project.
+func (a *Actor) mayGrant(tx *store.Tx, on string, change bool) error {
+	if !strings.HasPrefix(on, "prj-") {
+		n := needSee
+		if change {
+			n = needAdmin
+		}
+		_, err := a.allowed(tx, on, n)
+		return err
+	}
+	p, o, err := a.project(tx, on)
+	if err != nil {
+		return err
+	}
+	if change && !a.manages(o, manageProjects) {
+		return forbidden("you are not allowed to change the access to the project %s", p.Name)
+	}
+	return nil
+}
+
+// PutAccess gives a team a role on a workspace or a project (with an empty ID), or changes it.
+func (s *Service) PutAccess(a *Actor, x record.Access) (*record.Access, error) {
+	err := s.audited(a, "access.put", x.Team+" on "+x.On, func(tx *store.Tx) error {
+		if x.ID != "" {
+			kept, err := accesses.Get(tx, x.ID)
+			if err != nil {
+				return notFound("there is no access %q", x.ID)
+			}
+			x.Team, x.On = kept.Team, kept.On
+		}
+		if !record.ValidRole(x.Role, strings.HasPrefix(x.On, "prj-")) {
+			return invalid("Access must be read, plan, write, admin or custom")
+		}
+		if err := a.mayGrant(tx, x.On, true); err != nil {
+			return err
+		}
+		t, _, err := a.team(tx, x.Team)
+		if err != nil {
+			return err
+		}
+		if org, err := organizationOf(tx, x.On); err != nil || org != t.Organization {
+			return invalid("The team %s belongs to another organization", t.Name)
+		}
+		if x.ID == "" {
+			x.ID = newID("tws")
+		}
+		return accesses.Put(tx, &x)
+	})
+	return &x, err
+}
+
+func organizationOf(tx *store.Tx, on string) (string, error) {
+	if strings.HasPrefix(on, "prj-") {
+		p, err := projects.Get(tx, on)
+		if err != nil {
+			return "", err
+		}
+		return p.Organization, nil
+	}
+	w, err := workspaces.Get(tx, on)
+	if err != nil {
+		return "", err
+	}
+	return w.Organization, nil
+}
+
+// DeleteAccess takes a role away.
+func (s *Service) DeleteAccess(a *Actor, id string) error {
+	return s.audited(a, "access.delete", id, func(tx *store.Tx) error {
+		x, err := accesses.Get(tx, id)
+		if err != nil {
+			return notFound("there is no access %q", id)
+		}
+		if err := a.mayGrant(tx, x.On, true); err != nil {
+			return err
+		}
+		return accesses.Delete(tx, id)
+	})
+}
+
+// Tokens returns the tokens of a user, a team or an organization; only their hashes are known.
+func (s *Service) Tokens(a *Actor, kind, owner string) (out []*record.Token, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		if owner, err = a.mayTokens(tx, kind, owner); err != nil {
+			return err
+		}
+		out, err = tokens.Select(tx, "owner", kind, owner)
+		return err
+	})
+	return out, told(err)
+}
+
+// mayTokens checks that the actor manages the tokens of an owner, and returns how tokens name it.
+func (a *Actor) mayTokens(tx *store.Tx, kind, owner string) (string, error) {
+	switch kind {
+	case record.TokenUser:
+		if a.User != nil && (a.User.ID == owner || a.admin()) {
+			if _, err := users.Get(tx, owner); err == nil {
+				return owner, nil
+			}
+		}
+	case record.TokenTeam:
+		if t, o, err := a.team(tx, owner); err == nil && (a.owns(o) || t.ID != o.Owners && a.manages(o, manageTeams)) {
+			return t.ID, nil
+		}
+	case record.TokenOrganization:
+		if o, err := a.organization(tx, owner); err == nil && a.owns(o) {
+			return strings.ToLower(o.Name), nil
+		}
+	}
+	return "", notFound("there is no %s %q whose tokens you manage", kind, owner)
+}
+
+// CreateToken makes a token. It is returned this once. A team and an organization have one token: another takes its place.
+func (s *Service) CreateToken(a *Actor, kind, owner, description string, expires time.Time) (token string, kept *record.Token, err error) {
+	if !expires.IsZero() && !expires.After(s.now()) {
+		return "", nil, invalid("The token would have expired already")
+	}
+	token = newToken()
+	err = s.audited(a, "token.create", kind+" "+owner, func(tx *store.Tx) error {
+		name, err := a.mayTokens(tx, kind, owner)
+		if err != nil {
+			return err
+		}
+		if kind != record.TokenUser {
+			for _, id := range tokens.List(tx, "owner", kind, name) {
+				if err := tokens.Delete(tx, id); err != nil {
+					return err
+				}
+			}
+		}
+		kept = &record.Token{
+			ID: newID("at"), Hash: Hash(token), Kind: kind, Owner: name, Description: description, CreatedAt: s.now().UTC(),
+			CreatedBy: a.ID(), Expires: expires,
+		}
+		return tokens.Put(tx, kept)
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	return token, kept, nil
+}
+
+// DeleteToken revokes a token.
+func (s *Service) DeleteToken(a *Actor, id string) error {
+	return s.audited(a, "token.delete", id, func(tx *store.Tx) error {
+		t, err := tokens.Get(tx, id)
+		if err == nil {
+			_, err = a.mayTokens(tx, t.Kind, t.Owner)
+		}
+		if err != nil {
+			return notFound("there is no token %q that you manage", id)
+		}
+		return tokens.Delete(tx, id)
+	})
+}

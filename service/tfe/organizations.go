@@ -1,0 +1,166 @@
+package tfe
+
+import (
+	"net/http"
+
+	"github.com/millipede-iac/millipede/service/record"
+)
+
+func (c *call) account() error {
+	u := c.Me(c.actor)
+	return c.ok(userResource(&u))
+}
+
+func (c *call) user() error {
+	u, err := c.User(c.actor, c.arg("user"))
+	if err != nil {
+		return err
+	}
+	return c.ok(userResource(u))
+}
+
+func userResource(u *record.User) resource {
+	return resource{ID: u.ID, Type: "users", Attributes: map[string]any{
+		"username": u.Name, "email": orNull(u.Email), "is-service-account": false, "avatar-url": "", "v2-only": true, "is-admin": u.Admin,
+		"permissions": map[string]bool{"can-create-organizations": u.Admin, "can-change-email": false, "can-change-username": false},
+	}}
+}
+
+func organizationResource(o *record.Organization) resource {
+	return resource{ID: o.Name, Type: "organizations", Attributes: map[string]any{
+		"name": o.Name, "external-id": "org-" + o.Name, "email": o.Email, "created-at": moment(o.CreatedAt), "collaborator-auth-policy": "password",
+		"plan-is-enterprise": false, "default-execution-mode": record.ModeRemote, "saml-enabled": false, "owners-team-saml-role-id": nil,
+		"permissions": map[string]bool{
+			"can-update": true, "can-destroy": true, "can-create-workspace": true, "can-access-via-teams": true, "can-create-team": true,
+			"can-manage-varsets": true, "can-read-varsets": true, "can-update-api-token": true, "can-traverse": true,
+		},
+	}, Relationships: map[string]any{"default-project": to("projects", o.DefaultProject)}}
+}
+
+func (c *call) organizations() error {
+	all, err := c.Organizations(c.actor)
+	if err != nil {
+		return err
+	}
+	return list(c, all, organizationResource, nil)
+}
+
+func (c *call) organization() error {
+	o, err := c.Organization(c.actor, c.arg("org"))
+	if err != nil {
+		return err
+	}
+	return c.ok(organizationResource(o))
+}
+
+func (c *call) createOrganization() error {
+	var a struct{ Name, Email string }
+	if _, err := c.body(&a); err != nil {
+		return err
+	}
+	o, err := c.CreateOrganization(c.actor, a.Name, a.Email)
+	if err != nil {
+		return err
+	}
+	return c.created(organizationResource(o))
+}
+
+func (c *call) deleteOrganization() error {
+	if err := c.DeleteOrganization(c.actor, c.arg("org")); err != nil {
+		return err
+	}
+	return c.empty(http.StatusNoContent)
+}
+
+// entitlements say what the organization has. Without operations clients would carry all runs out themselves.
+func (c *call) entitlements() error {
+	o, err := c.Organization(c.actor, c.arg("org"))
+	if err != nil {
+		return err
+	}
+	return c.ok(resource{ID: "org-" + o.Name, Type: "entitlement-sets", Attributes: map[string]any{
+		"operations": true, "state-storage": true, "teams": true, "agents": false, "cost-estimation": false, "policy-enforcement": false,
+		"private-module-registry": false, "run-tasks": false, "sentinel": false, "sso": false, "vcs-integrations": false,
+		"audit-logging": true, "configuration-designer": false, "global-run-tasks": false, "private-run-tasks": false,
+	}})
+}
+
+func (c *call) capacity() error {
+	all, err := c.Queue(c.actor, c.arg("org"))
+	if err != nil {
+		return err
+	}
+	pending, running := 0, 0
+	for _, r := range all {
+		if r.Status.Computes() {
+			running++
+		} else if r.Status == record.Pending || r.Status == record.PlanQueued || r.Status == record.ApplyQueued || r.Status == record.Confirmed {
+			pending++
+		}
+	}
+	return c.ok(resource{ID: c.arg("org"), Type: "organization-capacity", Attributes: map[string]any{
+		"organization": c.arg("org"), "pending": pending, "running": running,
+	}})
+}
+
+func projectResource(p *record.Project) resource {
+	return resource{ID: p.ID, Type: "projects", Attributes: map[string]any{
+		"name": p.Name, "description": p.Description, "created-at": moment(p.CreatedAt), "auto-destroy-activity-duration": nil,
+		"permissions": map[string]bool{"can-update": true, "can-destroy": true, "can-create-workspace": true},
+	}, Relationships: map[string]any{"organization": to("organizations", p.Organization)}}
+}
+
+func (c *call) projects() error {
+	var names []string
+	if name := c.r.FormValue("filter[names]"); name != "" {
+		names = []string{name}
+	}
+	all, err := c.Projects(c.actor, c.arg("org"), names...)
+	if err != nil {
+		return err
+	}
+	return list(c, all, projectResource, nil)
+}
+
+func (c *call) project() error {
+	p, err := c.Project(c.actor, c.arg("project"))
+	if err != nil {
+		return err
+	}
+	return c.ok(projectResource(p))
+}
+
+func (c *call) createProject() error {
+	var a struct{ Name, Description string }
+	if _, err := c.body(&a); err != nil {
+		return err
+	}
+	p, err := c.PutProject(c.actor, record.Project{Organization: c.arg("org"), Name: a.Name, Description: a.Description})
+	if err != nil {
+		return err
+	}
+	return c.created(projectResource(p))
+}
+
+func (c *call) changeProject() error {
+	p, err := c.Project(c.actor, c.arg("project"))
+	if err != nil {
+		return err
+	}
+	a := struct{ Name, Description string }{p.Name, p.Description}
+	if _, err := c.body(&a); err != nil {
+		return err
+	}
+	p.Name, p.Description = a.Name, a.Description
+	if p, err = c.PutProject(c.actor, *p); err != nil {
+		return err
+	}
+	return c.ok(projectResource(p))
+}
+
+func (c *call) deleteProject() error {
+	if err := c.DeleteProject(c.actor, c.arg("project")); err != nil {
+		return err
+	}
+	return c.empty(http.StatusNoContent)
+}

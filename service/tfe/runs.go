@@ -1,0 +1,423 @@
+package tfe
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+)
+
+func (c *call) configurationResource(v *record.Configuration) resource {
+	a := map[string]any{
+		"status": v.Status, "speculative": v.Speculative, "provisional": v.Provisional, "auto-queue-runs": v.AutoQueue, "source": v.Source,
+		"error": nil, "error-message": orNull(v.Problem), "changed-files": []string{}, "upload-url": nil,
+		"status-timestamps": map[string]any{"queued-at": moment(v.CreatedAt)},
+	}
+	if v.Status == record.UploadPending {
+		a["upload-url"] = c.address("/uploads/configurations/" + v.Secret)
+	}
+	return resource{ID: v.ID, Type: "configuration-versions", Attributes: a, Links: map[string]any{
+		"self": "/api/v2/configuration-versions/" + v.ID, "download": "/api/v2/configuration-versions/" + v.ID + "/download",
+	}}
+}
+
+func (c *call) configurations() error {
+	all, err := c.Configurations(c.actor, c.arg("ws"))
+	if err != nil {
+		return err
+	}
+	return list(c, all, c.configurationResource, nil)
+}
+
+func (c *call) createConfiguration() error {
+	a := struct {
+		AutoQueue   bool `json:"auto-queue-runs"`
+		Speculative bool `json:"speculative"`
+		Provisional bool `json:"provisional"`
+	}{AutoQueue: true}
+	if _, err := c.body(&a); err != nil {
+		return err
+	}
+	v, err := c.CreateConfiguration(c.actor, c.arg("ws"), record.Configuration{
+		AutoQueue: a.AutoQueue, Speculative: a.Speculative, Provisional: a.Provisional, Source: c.source(),
+	})
+	if err != nil {
+		return err
+	}
+	return c.created(c.configurationResource(v))
+}
+
+// source tells a command line that follows its runs from other programs.
+func (c *call) source() string {
+	if c.r.Header.Get("Terraform-Version") != "" {
+		return service.SourceCLI
+	}
+	return service.SourceAPI
+}
+
+func (c *call) configuration() error {
+	v, err := c.Configuration(c.actor, c.arg("cv"))
+	if err != nil {
+		return err
+	}
+	return c.ok(c.configurationResource(v))
+}
+
+func (c *call) downloadConfiguration() error { return c.download(c.arg("cv")) }
+
+func (c *call) downloadRunConfiguration() error {
+	r, err := c.FindRun(c.actor, c.arg("run"))
+	if err != nil {
+		return err
+	}
+	return c.download(r.Configuration)
+}
+
+func (c *call) download(configuration string) error {
+	archive, err := c.DownloadConfiguration(c.actor, configuration)
+	if err != nil {
+		return err
+	}
+	c.w.Header().Set("Content-Type", "application/gzip")
+	_, err = io.Copy(c.w, archive)
+	if closeErr := archive.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		panic(http.ErrAbortHandler) // half of it is sent: the connection tells that it is not all
+	}
+	return nil
+}
+
+func (s *server) uploadConfiguration(w http.ResponseWriter, r *http.Request) {
+	if err := s.UploadConfiguration(r.PathValue("secret"), r.Body); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+}
+
+// runResource is a run. Clients crash without its actions and without its relationships to plan and apply.
+func (c *call) runResource(r *service.RunView) resource {
+	times := map[string]any{}
+	for status, at := range r.Times {
+		name := string(status)
+		switch status {
+		case record.Pending:
+			name = "plan-queueable"
+		case record.PlanQueued:
+			name = "plan-queued"
+		case record.ApplyQueued:
+			name = "apply-queued"
+		case record.PlannedAndFinished:
+			name = "planned-and-finished"
+		case record.PlannedAndSaved:
+			name = "planned-and-saved"
+		case record.ForceCanceled:
+			name = "force-canceled"
+		}
+		times[name+"-at"] = moment(at)
+	}
+	variables := []map[string]string{}
+	for _, v := range r.Variables {
+		variables = append(variables, map[string]string{"key": v.Key, "value": v.Value})
+	}
+	apply := r.Permissions.Runs >= record.Write
+	var forceAt any
+	if !r.CancelAsked.IsZero() {
+		forceAt = moment(c.ForceCancelAt(&r.Run))
+	}
+	a := map[string]any{
+		"status": string(r.Status), "has-changes": r.HasChanges, "message": r.Message, "source": r.Source, "created-at": moment(r.CreatedAt),
+		"is-destroy": r.Destroy, "auto-apply": r.AutoApply, "plan-only": r.PlanOnly, "save-plan": r.SavePlan, "refresh": r.Refresh,
+		"refresh-only": r.RefreshOnly, "target-addrs": orEmpty(r.Targets), "replace-addrs": orEmpty(r.Replace), "variables": variables,
+		"allow-config-generation": r.GenerateConfig, "allow-empty-apply": false, "terraform-version": "latest",
+		"trigger-reason": "manual", "status-timestamps": times, "position-in-queue": c.position(&r.Run), "canceled-at": moment(r.Times[record.Canceled]),
+		"force-cancel-available-at": forceAt, "structured-run-output-enabled": r.Structured,
+		"actions": map[string]bool{
+			"is-cancelable": r.Status.Cancelable(), "is-confirmable": r.Status.Confirmable() && r.HasChanges,
+			"is-discardable": r.Status.Discardable(), "is-force-cancelable": c.ForceCancelable(&r.Run),
+		},
+		"permissions": map[string]bool{
+			"can-apply": apply, "can-cancel": r.Permissions.Runs >= record.Plan, "can-comment": true, "can-discard": apply,
+			"can-force-cancel": r.Permissions.Admin, "can-force-execute": apply, "can-override-policy-check": false,
+		},
+	}
+	return resource{ID: r.ID, Type: "runs", Attributes: a, Relationships: map[string]any{
+		"workspace": to("workspaces", r.Workspace), "plan": to("plans", r.Run.Plan.ID), "apply": to("applies", r.Apply.ID),
+		"configuration-version": to("configuration-versions", r.Configuration), "created-by": to("users", r.CreatedBy),
+		"run-events": toAll("run-events", nil), "task-stages": toAll("task-stages", nil), "policy-checks": toAll("policy-checks", nil),
+		"comments": toAll("comments", nil), "cost-estimate": to("cost-estimates", ""),
+	}}
+}
+
+func orEmpty(all []string) []string {
+	if all == nil {
+		return []string{}
+	}
+	return all
+}
+
+// position is the place of a run in what it waits for; zero for one that does not wait.
+func (c *call) position(r *record.Run) int {
+	if r.Status.Final() || r.Status.Computes() {
+		return 0
+	}
+	w, err := c.Waits(c.actor, r.ID)
+	if err != nil {
+		return 0
+	}
+	return w.Place
+}
+
+func (c *call) createRun() error {
+	a := struct {
+		Message        string            `json:"message"`
+		Destroy        bool              `json:"is-destroy"`
+		Refresh        *bool             `json:"refresh"`
+		RefreshOnly    bool              `json:"refresh-only"`
+		PlanOnly       bool              `json:"plan-only"`
+		SavePlan       bool              `json:"save-plan"`
+		AutoApply      *bool             `json:"auto-apply"`
+		GenerateConfig bool              `json:"allow-config-generation"`
+		Targets        []string          `json:"target-addrs"`
+		Replace        []string          `json:"replace-addrs"`
+		Variables      []record.Argument `json:"variables"`
+	}{}
+	q, err := c.body(&a)
+	if err != nil {
+		return err
+	}
+	w, err := q.related("workspace")
+	if err != nil {
+		return err
+	}
+	if w.ID == "" {
+		return &failure{http.StatusUnprocessableEntity, "invalid relationship", "a run needs a workspace"}
+	}
+	cv, err := q.related("configuration-version")
+	if err != nil {
+		return err
+	}
+	r := record.Run{
+		Configuration: cv.ID, Message: a.Message, Destroy: a.Destroy, Refresh: a.Refresh == nil || *a.Refresh, RefreshOnly: a.RefreshOnly,
+		PlanOnly: a.PlanOnly, SavePlan: a.SavePlan, AutoApply: a.AutoApply != nil && *a.AutoApply, GenerateConfig: a.GenerateConfig,
+		Targets: a.Targets, Replace: a.Replace, Variables: a.Variables, Source: c.source(),
+		Structured: c.r.Header.Get("X-Terraform-Integration") == "cloud", TerraformCaller: c.r.Header.Get("Terraform-Version"),
+	}
+	if r.Message == "" {
+		r.Message = "Queued manually"
+	}
+	made, err := c.CreateRun(c.actor, w.ID, r)
+	if err != nil {
+		return err
+	}
+	v, err := c.FindRun(c.actor, made.ID)
+	if err != nil {
+		return err
+	}
+	return c.created(c.runResource(v))
+}
+
+func (c *call) run() error {
+	r, err := c.FindRun(c.actor, c.arg("run"))
+	if err != nil {
+		return err
+	}
+	c.Seen(r.ID)
+	wants, err := c.includes("workspace", "plan", "apply", "task_stages", "created_by", "configuration_version",
+		"configuration_version.ingress_attributes", "cost_estimate", "policy_checks", "run_events", "comments", "confirmed_by")
+	if err != nil {
+		return err
+	}
+	var more []resource
+	if wants("workspace") {
+		ws := c.workspaceResource(r.On)
+		// A client renders JSON lines when the workspace has them: those of this run count.
+		ws.Attributes["structured-run-output-enabled"] = r.Structured
+		more = append(more, ws)
+	}
+	if wants("plan") {
+		more = append(more, c.planResource(r))
+	}
+	if wants("apply") {
+		more = append(more, c.applyResource(r))
+	}
+	if wants("configuration_version") {
+		if v, err := c.Configuration(c.actor, r.Configuration); err == nil {
+			more = append(more, c.configurationResource(v))
+		}
+	}
+	if wants("created_by") {
+		if u, err := c.User(c.actor, r.CreatedBy); err == nil {
+			more = append(more, userResource(u))
+		}
+	}
+	return c.ok(c.runResource(r), more...)
+}
+
+func (c *call) runs() error {
+	all, err := c.Runs(c.actor, c.arg("ws"), 1000)
+	if err != nil {
+		return err
+	}
+	return list(c, all, c.runResource, nil)
+}
+
+func (c *call) runQueue() error {
+	all, err := c.Queue(c.actor, c.arg("org"))
+	if err != nil {
+		return err
+	}
+	return list(c, all, c.runResource, nil)
+}
+
+func (c *call) runEvents() error {
+	all, err := c.RunHistory(c.actor, c.arg("run"))
+	if err != nil {
+		return err
+	}
+	return list(c, all, func(n *record.RunNote) resource {
+		return resource{ID: n.ID, Type: "run-events", Attributes: map[string]any{
+			"action": n.Action, "description": n.Description, "created-at": moment(n.CreatedAt),
+		}, Relationships: map[string]any{"run": to("runs", n.Run), "actor": to("users", n.Actor)}}
+	}, nil)
+}
+
+func commentResource(v *record.Comment) resource {
+	return resource{ID: v.ID, Type: "comments", Attributes: map[string]any{"body": v.Body, "created-at": moment(v.CreatedAt)},
+		Relationships: map[string]any{"run-event": to("run-events", ""), "created-by": to("users", v.Actor)}}
+}
+
+func (c *call) comments() error {
+	all, err := c.Comments(c.actor, c.arg("run"))
+	if err != nil {
+		return err
+	}
+	return list(c, all, commentResource, nil)
+}
+
+func (c *call) comment() error {
+	var a struct{ Body string }
+	if _, err := c.body(&a); err != nil {
+		return err
+	}
+	v, err := c.Comment(c.actor, c.arg("run"), a.Body)
+	if err != nil {
+		return err
+	}
+	return c.created(commentResource(v))
+}
+
+func (c *call) applyRun() error       { return c.act(c.Confirm) }
+func (c *call) discardRun() error     { return c.act(c.Discard) }
+func (c *call) cancelRun() error      { return c.act(c.Cancel) }
+func (c *call) forceCancelRun() error { return c.act(c.ForceCancel) }
+
+// act carries an action on a run out. Its body is a plain object, not a document.
+func (c *call) act(do func(*service.Actor, string, string) error) error {
+	var a struct{ Comment string }
+	if err := c.decode(&a); err != nil {
+		return err
+	}
+	if err := do(c.actor, c.arg("run"), a.Comment); err != nil {
+		return err
+	}
+	return c.empty(http.StatusAccepted)
+}
+
+func (c *call) phaseAttributes(p *record.Phase) map[string]any {
+	return map[string]any{
+		"status": string(p.Status), "log-read-url": c.address("/logs/" + p.LogSecret), "resource-additions": p.Add,
+		"resource-changes": p.Change, "resource-destructions": p.Destroy, "resource-imports": p.Import,
+		"status-timestamps": map[string]any{"started-at": moment(p.Started), "finished-at": moment(p.Ended)},
+	}
+}
+
+func (c *call) planResource(r *service.RunView) resource {
+	a := c.phaseAttributes(&r.Run.Plan)
+	a["has-changes"], a["generated-configuration"] = r.HasChanges, r.Generated
+	return resource{ID: r.Run.Plan.ID, Type: "plans", Attributes: a, Relationships: map[string]any{"run": to("runs", r.ID)}, Links: map[string]any{
+		"self": "/api/v2/plans/" + r.Run.Plan.ID, "json-output": "/api/v2/plans/" + r.Run.Plan.ID + "/json-output",
+		"json-output-redacted": "/api/v2/plans/" + r.Run.Plan.ID + "/json-output-redacted",
+	}}
+}
+
+func (c *call) applyResource(r *service.RunView) resource {
+	return resource{ID: r.Apply.ID, Type: "applies", Attributes: c.phaseAttributes(&r.Apply), Relationships: map[string]any{"run": to("runs", r.ID)}}
+}
+
+// phaseRun returns the run that the path names by itself or by one of its phases.
+func (c *call) phaseRun() (*service.RunView, error) {
+	if id := c.arg("run"); id != "" {
+		return c.FindRun(c.actor, id)
+	}
+	return c.RunOfPhase(c.actor, c.arg("phase"))
+}
+
+func (c *call) plan() error {
+	r, err := c.phaseRun()
+	if err != nil {
+		return err
+	}
+	return c.ok(c.planResource(r))
+}
+
+func (c *call) apply() error {
+	r, err := c.phaseRun()
+	if err != nil {
+		return err
+	}
+	return c.ok(c.applyResource(r))
+}
+
+func (c *call) planJSON() error     { return c.planDocument(false) }
+func (c *call) planRedacted() error { return c.planDocument(true) }
+
+func (c *call) planDocument(redacted bool) error {
+	r, err := c.phaseRun()
+	if err != nil {
+		return err
+	}
+	data, ready, err := c.PlanJSON(c.actor, r.Run.Plan.ID, redacted)
+	if err != nil {
+		return err
+	}
+	if !ready {
+		return c.empty(http.StatusNoContent)
+	}
+	c.w.Header().Set("Content-Type", "application/json")
+	c.w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	_, _ = c.w.Write(data)
+	return nil
+}
+
+// maxLog bounds what one request for a log gets.
+const maxLog = 1 << 20
+
+// log answers with a part of a log. Where there is nothing yet the request is held, so that clients need not ask again and again.
+func (s *server) log(w http.ResponseWriter, r *http.Request) {
+	number := func(name string, or int64) int64 {
+		if n, err := strconv.ParseInt(r.FormValue(name), 10, 64); err == nil && n >= 0 {
+			return n
+		}
+		return or
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), s.o.Poll)
+	defer cancel()
+	limit := int(min(number("limit", maxLog), maxLog))
+	data, err := s.Log(ctx, r.PathValue("secret"), number("offset", 0), limit)
+	if err != nil {
+		if errors.Is(err, service.ErrNotFound) || r.Context().Err() == nil {
+			s.fail(w, r, err)
+		}
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	_, _ = w.Write(data) // the reader has gone away otherwise
+}

@@ -1,0 +1,274 @@
+// Package tfe is the API that clients with a cloud block, the remote backend or go-tfe speak: version 2 of the API of HCP
+// Terraform, as far as clients ask for it.
+//
+// It turns requests into calls of the service and answers into documents, and decides nothing. Its contract was observed with
+// real clients; comments name the client that fails without a rule.
+package tfe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/service"
+)
+
+// The level of the API that is spoken. Clients read them once, from ping: they refuse to work below 2.5, and show structured
+// plans from 202302 on.
+const (
+	apiVersion     = "2.6"
+	releaseVersion = "v202502-1"
+)
+
+// media is the type of documents.
+const media = "application/vnd.api+json"
+
+// Options are what the API works with.
+type Options struct {
+	Service *service.Service
+	// Address is what clients reach the service at, as https://HOST; empty to take what each request names.
+	Address string
+	// Poll is how long a request for a log waits for something to be written; default 10 s.
+	Poll time.Duration
+	// Services are further services of this host, for the document by which clients find them.
+	Services map[string]any
+	Logger   *slog.Logger // default: nothing is logged
+}
+
+// server answers requests.
+type server struct {
+	*service.Service
+	o Options
+}
+
+// Handler returns the API, with discovery, and the addresses for uploads, downloads and logs that the API hands out.
+func Handler(o Options) http.Handler {
+	if o.Poll == 0 {
+		o.Poll = 10 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &server{o.Service, o}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /.well-known/terraform.json", s.discover)
+	mux.HandleFunc("GET /api/v2/ping", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	for pattern, h := range s.routes() {
+		mux.Handle(pattern, s.authenticated(h))
+	}
+	for pattern, h := range s.secretRoutes() {
+		mux.HandleFunc(pattern, h)
+	}
+	mux.Handle("/api/v2/", s.authenticated(func(*call) error { return notThere }))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("TFP-API-Version", apiVersion)
+		h.Set("X-TFE-Version", releaseVersion)
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// discover says where the services of this host are. Clients reach only those that are named here.
+func (s *server) discover(w http.ResponseWriter, _ *http.Request) {
+	all := map[string]any{}
+	for _, name := range []string{"tfe.v2", "tfe.v2.1", "tfe.v2.2", "state.v2"} {
+		all[name] = "/api/v2/"
+	}
+	maps.Copy(all, s.o.Services)
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(all) // who asked has gone away otherwise
+}
+
+// call is one request of somebody who is known.
+type call struct {
+	*server
+	w     http.ResponseWriter
+	r     *http.Request
+	actor *service.Actor
+}
+
+// handler answers a call; an error is answered as what it is.
+type handler func(*call) error
+
+// notThere is the answer to what this service has not got.
+var notThere = &failure{http.StatusNotFound, "not found", "there is nothing here, or you have no access to it"}
+
+// failure is an answer that is an error.
+type failure struct {
+	status        int
+	title, detail string
+}
+
+func (f *failure) Error() string { return f.detail }
+
+// authenticated finds out who asks.
+func (s *server) authenticated(h handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !ok {
+			token = ""
+		}
+		from, _, err := net.SplitHostPort(r.RemoteAddr)
+		if err != nil {
+			from = r.RemoteAddr
+		}
+		c := &call{server: s, w: w, r: r}
+		if c.actor, err = s.Authenticate(strings.TrimSpace(token), from); err == nil {
+			err = h(c)
+		}
+		if err != nil {
+			s.fail(w, r, err)
+		}
+	})
+}
+
+// fail answers with an error.
+func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	f := &failure{http.StatusInternalServerError, "internal error", "the service could not do this; its log says why"}
+	switch {
+	case errors.As(err, &f):
+	case errors.Is(err, service.ErrUnauthorized):
+		f = &failure{http.StatusUnauthorized, "unauthorized", err.Error()}
+	case errors.Is(err, service.ErrNotFound):
+		f = &failure{http.StatusNotFound, "not found", err.Error()}
+	case errors.Is(err, service.ErrForbidden):
+		f = &failure{http.StatusForbidden, "forbidden", err.Error()}
+	case errors.Is(err, service.ErrConflict):
+		f = &failure{http.StatusConflict, "conflict", err.Error()}
+	case errors.Is(err, service.ErrInvalid):
+		f = &failure{http.StatusUnprocessableEntity, "invalid attribute", err.Error()}
+	case errors.Is(err, service.ErrTooLarge), errors.As(err, new(*http.MaxBytesError)):
+		f = &failure{http.StatusRequestEntityTooLarge, "too large", err.Error()}
+	case errors.Is(err, context.Canceled):
+		return // nobody is there to be answered
+	default:
+		s.o.Logger.Error("a request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+	}
+	write(w, f.status, map[string]any{"errors": []any{
+		map[string]string{"status": strconv.Itoa(f.status), "title": f.title, "detail": f.detail},
+	}})
+}
+
+// write answers with a document. Clients make one read per answer of a log, so lengths are known.
+func write(w http.ResponseWriter, status int, document any) {
+	data, err := json.Marshal(document)
+	if err != nil {
+		panic(err) // documents are maps of what can be marshalled
+	}
+	w.Header().Set("Content-Type", media)
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	w.WriteHeader(status)
+	_, _ = w.Write(data) // who asked has gone away otherwise
+}
+
+// address returns the absolute form of a path of this service.
+func (c *call) address(path string) string {
+	if c.o.Address != "" {
+		return strings.TrimSuffix(c.o.Address, "/") + path
+	}
+	scheme := "https"
+	if c.r.TLS == nil {
+		scheme = "http"
+	}
+	return scheme + "://" + c.r.Host + path
+}
+
+// arg returns a part of the path.
+func (c *call) arg(name string) string { return c.r.PathValue(name) }
+
+// ok, created, accepted and empty are answers.
+func (c *call) ok(data any, included ...resource) error {
+	return c.answer(http.StatusOK, data, included)
+}
+
+func (c *call) created(data any) error { return c.answer(http.StatusCreated, data, nil) }
+
+func (c *call) empty(status int) error {
+	c.w.WriteHeader(status)
+	return nil
+}
+
+func (c *call) answer(status int, data any, included []resource) error {
+	d := map[string]any{"data": data}
+	if len(included) > 0 {
+		d["included"] = included
+	}
+	write(c.w, status, d)
+	return nil
+}
+
+// list answers with a page of a list.
+func list[T any](c *call, all []T, form func(T) resource, included func(T) []resource) error {
+	p := service.Page{Number: 1, Size: 20}
+	for name, to := range map[string]*int{"page[number]": &p.Number, "page[size]": &p.Size} {
+		if text := c.r.FormValue(name); text != "" {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 1 {
+				return &failure{http.StatusBadRequest, "invalid parameter", name + " must be a positive number"}
+			}
+			*to = n
+		}
+	}
+	p.Size = min(p.Size, 100)
+	data := []resource{}
+	var more []resource
+	seen := map[string]bool{}
+	for _, v := range service.Cut(all, p) {
+		data = append(data, form(v))
+		if included == nil {
+			continue
+		}
+		for _, r := range included(v) {
+			if !seen[r.Type+r.ID] {
+				seen[r.Type+r.ID] = true
+				more = append(more, r)
+			}
+		}
+	}
+	pages := max(1, (len(all)+p.Size-1)/p.Size)
+	d := map[string]any{"data": data, "meta": map[string]any{"pagination": map[string]any{
+		"current-page": p.Number, "page-size": p.Size, "prev-page": neighbour(p.Number-1, pages), "next-page": neighbour(p.Number+1, pages),
+		"total-pages": pages, "total-count": len(all),
+	}}}
+	if len(more) > 0 {
+		d["included"] = more
+	}
+	write(c.w, http.StatusOK, d)
+	return nil
+}
+
+// neighbour is the number of a page, or null where there is none.
+func neighbour(n, pages int) any {
+	if n < 1 || n > pages {
+		return nil
+	}
+	return n
+}
+
+// includes returns which related documents are asked for. An unknown name is an error that clients know how to go on from.
+func (c *call) includes(known ...string) (func(string) bool, error) {
+	asked := map[string]bool{}
+	for name := range strings.SplitSeq(c.r.FormValue("include"), ",") {
+		if name = strings.ReplaceAll(strings.TrimSpace(name), "-", "_"); name == "" {
+			continue
+		}
+		found := false
+		for _, k := range known {
+			found = found || k == name
+		}
+		if !found {
+			return nil, &failure{http.StatusBadRequest, "invalid include parameter", "the include parameter " + name + " is not known here"}
+		}
+		asked[name] = true
+	}
+	return func(name string) bool { return asked[name] }, nil
+}

@@ -1,0 +1,230 @@
+package tfe
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+)
+
+// snapshotInterval is how often a client that carries a run out itself may store the state meanwhile, in seconds.
+const snapshotInterval = "20"
+
+func (c *call) stateResource(v *record.StateVersion) resource {
+	ids := []string{}
+	for i := range v.Outputs {
+		ids = append(ids, v.Outputs[i].ID)
+	}
+	a := map[string]any{
+		"serial": v.Serial, "lineage": v.Lineage, "md5": v.MD5, "size": v.Size, "status": v.Status, "created-at": moment(v.CreatedAt),
+		"terraform-version": orNull(v.Engine), "resources-processed": true, "state-version": 4, "vcs-commit-sha": nil, "vcs-commit-url": nil,
+		"hosted-state-download-url":      c.address("/api/v2/state-versions/" + v.ID + "/download"),
+		"hosted-json-state-download-url": c.address("/api/v2/state-versions/" + v.ID + "/json-download"),
+		"hosted-state-upload-url":        nil, "hosted-json-state-upload-url": nil, "intermediate": false,
+	}
+	if v.Status == record.UploadPending {
+		a["hosted-state-upload-url"] = c.address("/uploads/states/" + v.Secret)
+		a["hosted-json-state-upload-url"] = c.address("/uploads/states/" + v.Secret + "/json")
+	}
+	return resource{ID: v.ID, Type: "state-versions", Attributes: a, Relationships: map[string]any{
+		"run": to("runs", v.Run), "outputs": toAll("state-version-outputs", ids), "created-by": to("users", v.CreatedBy),
+		"workspace": to("workspaces", v.Workspace),
+	}, Links: map[string]any{"self": "/api/v2/state-versions/" + v.ID}}
+}
+
+func (c *call) answerState(status int, v *record.StateVersion, err error) error {
+	if err != nil {
+		return err
+	}
+	wants, err := c.includes("outputs", "run", "created_by", "run.created_by", "run.configuration_version")
+	if err != nil {
+		return err
+	}
+	var more []resource
+	if wants("outputs") {
+		for i := range v.Outputs {
+			more = append(more, outputResource(&v.Outputs[i], false))
+		}
+	}
+	if wants("run") && v.Run != "" {
+		if r, err := c.FindRun(c.actor, v.Run); err == nil {
+			more = append(more, c.runResource(r))
+		}
+	}
+	c.w.Header().Set("X-Terraform-Snapshot-Interval", snapshotInterval)
+	return c.answer(status, c.stateResource(v), more)
+}
+
+func (c *call) stateVersion() error {
+	v, err := c.StateVersion(c.actor, c.arg("sv"))
+	return c.answerState(http.StatusOK, v, err)
+}
+
+func (c *call) currentStateVersion() error {
+	v, err := c.CurrentState(c.actor, c.arg("ws"))
+	return c.answerState(http.StatusOK, v, err)
+}
+
+func (c *call) stateVersions() error {
+	id := c.arg("ws")
+	if id == "" {
+		w, err := c.WorkspaceNamed(c.actor, c.r.FormValue("filter[organization][name]"), c.r.FormValue("filter[workspace][name]"))
+		if err != nil {
+			return err
+		}
+		id = w.ID
+	}
+	all, err := c.StateVersions(c.actor, id)
+	if err != nil {
+		return err
+	}
+	return list(c, all, c.stateResource, nil)
+}
+
+func (c *call) createStateVersion() error {
+	var a struct {
+		Serial  *uint64 `json:"serial"`
+		MD5     string  `json:"md5"`
+		Lineage string  `json:"lineage"`
+		Force   bool    `json:"force"`
+		State   string  `json:"state"`
+		JSON    string  `json:"json-state"`
+		Outputs string  `json:"json-state-outputs"`
+	}
+	q, err := c.body(&a)
+	if err != nil {
+		return err
+	}
+	if a.Serial == nil || a.MD5 == "" {
+		return &failure{http.StatusUnprocessableEntity, "invalid attribute", "a state version needs a serial and an md5"}
+	}
+	run, err := q.related("run")
+	if err != nil {
+		return err
+	}
+	n := service.NewState{Serial: *a.Serial, MD5: a.MD5, Lineage: a.Lineage, Force: a.Force, Run: run.ID}
+	for text, to := range map[*string]*[]byte{&a.State: &n.State, &a.JSON: &n.JSON, &a.Outputs: &n.Outputs} {
+		if *text == "" {
+			continue
+		}
+		if *to, err = base64.StdEncoding.DecodeString(*text); err != nil {
+			return &failure{http.StatusUnprocessableEntity, "invalid attribute", "what is to be base64 is not: " + err.Error()}
+		}
+	}
+	v, err := c.CreateState(c.actor, c.arg("ws"), n)
+	return c.answerState(http.StatusCreated, v, err)
+}
+
+func (s *server) uploadState(w http.ResponseWriter, r *http.Request) {
+	if err := s.UploadState(r.PathValue("secret"), r.Body); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+}
+
+func (s *server) uploadStateJSON(w http.ResponseWriter, r *http.Request) {
+	if err := s.UploadStateJSON(r.PathValue("secret"), r.Body); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+}
+
+func (c *call) downloadState() error {
+	data, _, err := c.DownloadState(c.actor, c.arg("sv"))
+	return c.bytes(data, err)
+}
+
+func (c *call) downloadStateJSON() error {
+	data, err := c.DownloadStateJSON(c.actor, c.arg("sv"))
+	return c.bytes(data, err)
+}
+
+func (c *call) bytes(data []byte, err error) error {
+	if err != nil {
+		return err
+	}
+	c.w.Header().Set("Content-Type", "application/json")
+	c.w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	_, _ = c.w.Write(data)
+	return nil
+}
+
+// outputAttributes are an output. Without its detailed-type clients read the whole state instead.
+func outputAttributes(o *record.Output, reveal bool) map[string]any {
+	var value, kind any
+	if reveal {
+		value = json.RawMessage(o.Value)
+	}
+	if len(o.Type) > 0 {
+		kind = json.RawMessage(o.Type)
+	}
+	return map[string]any{
+		"name": o.Name, "sensitive": o.Sensitive, "type": typeWord(o.Type), "detailed-type": kind, "value": value, "output-type": typeWord(o.Type),
+	}
+}
+
+// typeWord is the word for a type: the first of its JSON.
+func typeWord(text []byte) string {
+	var word string
+	if json.Unmarshal(text, &word) == nil {
+		return word
+	}
+	var parts []json.RawMessage
+	if json.Unmarshal(text, &parts) != nil || len(parts) == 0 || json.Unmarshal(parts[0], &word) != nil {
+		return "string"
+	}
+	switch word {
+	case "list", "set", "tuple":
+		return "array"
+	}
+	return word
+}
+
+func outputResource(o *record.Output, reveal bool) resource {
+	return resource{ID: o.ID, Type: "state-version-outputs", Attributes: outputAttributes(o, reveal || !o.Sensitive)}
+}
+
+func (c *call) stateOutput() error {
+	o, err := c.StateOutput(c.actor, c.arg("output"))
+	if err != nil {
+		return err
+	}
+	return c.ok(outputResource(o, true))
+}
+
+func (c *call) stateOutputs() error {
+	v, err := c.StateVersion(c.actor, c.arg("sv"))
+	if err != nil {
+		return err
+	}
+	return c.outputs(v)
+}
+
+// currentOutputs are those of the current state; none where there is no state.
+func (c *call) currentOutputs() error {
+	w, err := c.Workspace(c.actor, c.arg("ws"))
+	if err != nil {
+		return err
+	}
+	if w.CurrentState == "" {
+		return c.outputs(&record.StateVersion{})
+	}
+	v, err := c.CurrentState(c.actor, w.ID)
+	if err != nil {
+		return err
+	}
+	return c.outputs(v)
+}
+
+func (c *call) outputs(v *record.StateVersion) error {
+	data := []resource{} // all on one page: clients read one
+	for i := range v.Outputs {
+		data = append(data, outputResource(&v.Outputs[i], false))
+	}
+	return c.ok(data)
+}

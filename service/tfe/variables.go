@@ -1,0 +1,204 @@
+package tfe
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+)
+
+func (c *call) variableResource(v *record.Variable) resource {
+	var value any = v.Value
+	if v.Sensitive {
+		value = nil
+	}
+	parent := to("workspaces", v.Parent)
+	if strings.HasPrefix(v.Parent, "varset-") {
+		parent = to("varsets", v.Parent)
+	}
+	return resource{ID: v.ID, Type: "vars", Attributes: map[string]any{
+		"key": v.Key, "value": value, "category": v.Category, "hcl": v.HCL, "sensitive": v.Sensitive, "description": orNull(v.Description),
+		"version-id": v.Version,
+	}, Relationships: map[string]any{"configurable": parent}}
+}
+
+func (c *call) variables() error {
+	all, err := c.Variables(c.actor, c.arg("parent"))
+	if err != nil {
+		return err
+	}
+	if strings.HasPrefix(c.arg("parent"), "ws-") { // clients read one page of these, and take it for all
+		data := []resource{}
+		for _, v := range all {
+			data = append(data, c.variableResource(v))
+		}
+		return c.ok(data)
+	}
+	return list(c, all, c.variableResource, nil)
+}
+
+func (c *call) variable() error {
+	v, err := c.Variable(c.actor, c.arg("parent"), c.arg("var"))
+	if err != nil {
+		return err
+	}
+	return c.ok(c.variableResource(v))
+}
+
+func (c *call) createVariable() error { return c.putVariable("", http.StatusCreated) }
+func (c *call) changeVariable() error { return c.putVariable(c.arg("var"), http.StatusOK) }
+
+func (c *call) putVariable(id string, status int) error {
+	var o service.VariableSettings
+	var a struct {
+		Key         *string `json:"key"`
+		Value       *string `json:"value"`
+		Category    *string `json:"category"`
+		Description *string `json:"description"`
+		HCL         *bool   `json:"hcl"`
+		Sensitive   *bool   `json:"sensitive"`
+	}
+	if _, err := c.body(&a); err != nil {
+		return err
+	}
+	o.Key, o.Value, o.Category, o.Description, o.HCL, o.Sensitive = a.Key, a.Value, a.Category, a.Description, a.HCL, a.Sensitive
+	v, err := c.PutVariable(c.actor, c.arg("parent"), id, o)
+	if err != nil {
+		return err
+	}
+	return c.answer(status, c.variableResource(v), nil)
+}
+
+func (c *call) deleteVariable() error {
+	if err := c.DeleteVariable(c.actor, c.arg("parent"), c.arg("var")); err != nil {
+		return err
+	}
+	return c.empty(http.StatusNoContent)
+}
+
+func (c *call) variableSetResource(s *record.VariableSet) resource {
+	vars := []string{}
+	if all, err := c.Variables(c.actor, s.ID); err == nil {
+		for _, v := range all {
+			vars = append(vars, v.ID)
+		}
+	}
+	return resource{ID: s.ID, Type: "varsets", Attributes: map[string]any{
+		"name": s.Name, "description": s.Description, "global": s.Global, "priority": s.Priority, "var-count": len(vars),
+		"workspace-count": len(s.Workspaces), "project-count": len(s.Projects),
+	}, Relationships: map[string]any{
+		"organization": to("organizations", s.Organization), "workspaces": toAll("workspaces", s.Workspaces),
+		"projects": toAll("projects", s.Projects), "vars": toAll("vars", vars), "parent": to("organizations", s.Organization),
+	}}
+}
+
+func (c *call) variableSets() error {
+	all, err := c.VariableSets(c.actor, c.arg("org"), c.arg("ws"))
+	if err != nil {
+		return err
+	}
+	return list(c, all, c.variableSetResource, nil)
+}
+
+func (c *call) answerSet(status int, s *record.VariableSet, err error) error {
+	if err != nil {
+		return err
+	}
+	wants, err := c.includes("vars", "workspaces", "projects", "stacks")
+	if err != nil {
+		return err
+	}
+	var more []resource
+	if wants("vars") {
+		all, err := c.Variables(c.actor, s.ID)
+		if err != nil {
+			return err
+		}
+		for _, v := range all {
+			more = append(more, c.variableResource(v))
+		}
+	}
+	if wants("workspaces") {
+		for _, id := range s.Workspaces {
+			if w, err := c.Workspace(c.actor, id); err == nil {
+				more = append(more, c.workspaceResource(w))
+			}
+		}
+	}
+	if wants("projects") {
+		for _, id := range s.Projects {
+			if p, err := c.Project(c.actor, id); err == nil {
+				more = append(more, projectResource(p))
+			}
+		}
+	}
+	return c.answer(status, c.variableSetResource(s), more)
+}
+
+func (c *call) variableSet() error {
+	s, err := c.VariableSet(c.actor, c.arg("parent"))
+	return c.answerSet(http.StatusOK, s, err)
+}
+
+func (c *call) createVariableSet() error {
+	set := record.VariableSet{Organization: c.arg("org")}
+	if _, err := c.readSet(&set); err != nil {
+		return err
+	}
+	s, err := c.PutVariableSet(c.actor, set)
+	return c.answerSet(http.StatusCreated, s, err)
+}
+
+func (c *call) changeVariableSet() error {
+	s, err := c.VariableSet(c.actor, c.arg("parent"))
+	if err != nil {
+		return err
+	}
+	if _, err := c.readSet(s); err != nil {
+		return err
+	}
+	s, err = c.PutVariableSet(c.actor, *s)
+	return c.answerSet(http.StatusOK, s, err)
+}
+
+func (c *call) readSet(s *record.VariableSet) (*request, error) {
+	a := struct {
+		Name        string `json:"name"`
+		Description string `json:"description"`
+		Global      bool   `json:"global"`
+		Priority    bool   `json:"priority"`
+	}{s.Name, s.Description, s.Global, s.Priority}
+	q, err := c.body(&a)
+	s.Name, s.Description, s.Global, s.Priority = a.Name, a.Description, a.Global, a.Priority
+	return q, err
+}
+
+func (c *call) deleteVariableSet() error {
+	if err := c.DeleteVariableSet(c.actor, c.arg("parent")); err != nil {
+		return err
+	}
+	return c.empty(http.StatusNoContent)
+}
+
+// assign says for which workspaces or projects a set is, or no longer is.
+func assign(kind string, remove bool) handler {
+	return func(c *call) error {
+		refs, err := c.references()
+		if err != nil {
+			return err
+		}
+		var ids []string
+		for _, r := range refs {
+			ids = append(ids, r.ID)
+		}
+		workspaces, projects := ids, []string(nil)
+		if kind == "projects" {
+			workspaces, projects = nil, ids
+		}
+		if err := c.AssignVariableSet(c.actor, c.arg("parent"), workspaces, projects, remove); err != nil {
+			return err
+		}
+		return c.empty(http.StatusNoContent)
+	}
+}

@@ -1,0 +1,243 @@
+package service
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/millipede-iac/millipede/service/record"
+)
+
+// board is all that decides whose turn it is, at one moment. It is made anew for each decision, which changes nothing of it.
+type board struct {
+	now    time.Time
+	runs   []*record.Run // that have not ended, in order of creation
+	spaces map[string]*record.Workspace
+	// Plans and applies under way may be at most this many.
+	plans, applies int
+	// served is when a plan of a workspace was last started, so that workspaces take turns.
+	served map[string]time.Time
+	// seen says of runs whether, and how often since their plan ended, a client has looked at them.
+	seen map[string]sighting
+	// stopped tells that the service takes on nothing new.
+	stopped bool
+}
+
+// sighting is how a client looks at a run.
+type sighting struct {
+	reads int // since the plan ended
+	last  time.Time
+}
+
+// step is an event that a run's turn brings.
+type step struct {
+	run  string
+	kind record.RunEventKind
+	why  string
+}
+
+// Times of auto-applied runs of clients that show the plan before they follow the apply.
+const (
+	holdReads = 3
+	holdTime  = 3 * time.Second
+)
+
+// goneAfter is how long a client that waits for an approval may not ask before it counts as gone.
+const goneAfter = 30 * time.Second
+
+// due returns the steps that can be made now. Each is possible on the board as it is; steps of two runs do not contradict.
+func (b *board) due() []step {
+	var out []step
+	plans, applies := 0, 0
+	for _, r := range b.runs {
+		switch r.Status {
+		case record.Planning:
+			plans++
+		case record.Applying:
+			applies++
+		}
+	}
+	taken := map[string]bool{} // workspaces that a step of this decision has taken
+	var queued []*record.Run
+	for _, r := range b.runs {
+		switch r.Status {
+		case record.Pending:
+			if b.blocked(r, taken).Kind == "" {
+				out = append(out, step{run: r.ID, kind: record.EventPlanQueued})
+				if !r.PlanOnly && !r.SavePlan {
+					taken[r.Workspace] = true
+				}
+			}
+		case record.PlanQueued:
+			queued = append(queued, r)
+		case record.Planned:
+			if s := b.planned(r); s.kind != "" {
+				out = append(out, s)
+			}
+		case record.Confirmed:
+			if b.blocked(r, taken).Kind == "" {
+				out = append(out, step{run: r.ID, kind: record.EventApplyQueued})
+				taken[r.Workspace] = true
+			}
+		case record.ApplyQueued:
+			if applies < b.applies && !b.stopped {
+				applies++
+				out = append(out, step{run: r.ID, kind: record.EventApplyStarted})
+			}
+		}
+	}
+	b.order(queued)
+	for _, r := range queued {
+		if plans < b.plans && !b.stopped {
+			plans++
+			out = append(out, step{run: r.ID, kind: record.EventPlanStarted})
+		}
+	}
+	return out
+}
+
+// order sorts plans that wait: workspaces take turns, runs of one go in the order of their creation.
+func (b *board) order(queued []*record.Run) {
+	turn := map[string]int{} // of runs of one workspace before this one
+	rank := map[string]int{}
+	for _, r := range queued {
+		rank[r.ID] = turn[r.Workspace]
+		turn[r.Workspace]++
+	}
+	slices.SortStableFunc(queued, func(x, y *record.Run) int {
+		return cmp.Or(cmp.Compare(rank[x.ID], rank[y.ID]), b.served[x.Workspace].Compare(b.served[y.Workspace]), cmp.Compare(x.Number, y.Number))
+	})
+}
+
+// planned returns what comes of a plan that waits for its approval; nothing while it waits on.
+func (b *board) planned(r *record.Run) step {
+	at, seen := r.Times[record.Planned], b.seen[r.ID]
+	w := b.spaces[r.Workspace]
+	switch {
+	case r.AutoApply && (r.Source != SourceCLI || seen.reads >= holdReads || b.now.Sub(at) >= holdTime):
+		return step{run: r.ID, kind: record.EventConfirmed, why: "automatically"}
+	case !r.AutoApply && w != nil && w.ApprovalExpiry > 0 && b.now.Sub(later(at, seen.last)) >= w.ApprovalExpiry:
+		return step{run: r.ID, kind: record.EventDiscarded, why: "nobody approved it in time, and who asked for it is gone"}
+	}
+	return step{}
+}
+
+func later(x, y time.Time) time.Time {
+	if x.After(y) {
+		return x
+	}
+	return y
+}
+
+// alarm returns when the passing of time alone makes something due; zero for never.
+func (b *board) alarm() time.Time {
+	var first time.Time
+	for _, r := range b.runs {
+		if r.Status != record.Planned {
+			continue
+		}
+		at := time.Time{}
+		if w := b.spaces[r.Workspace]; r.AutoApply {
+			at = r.Times[record.Planned].Add(holdTime)
+		} else if w != nil && w.ApprovalExpiry > 0 {
+			at = later(r.Times[record.Planned], b.seen[r.ID].last).Add(w.ApprovalExpiry)
+		}
+		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}
+
+// Wait says what a run waits for. The zero value is nothing.
+type Wait struct {
+	// Kind is "lock", "run", "plans", "applies", "approval", "stopped", or "workers".
+	Kind string
+	// On is the run, the user or the team that is waited for, if it is one.
+	On string
+	// Place counts those before it, itself included.
+	Place int
+	Since time.Time
+	// Gone tells, of an approval, that the client that asked for the run does not look any more.
+	Gone bool
+	Text string
+}
+
+// blocked returns what keeps a run that is pending or confirmed from having its workspace.
+func (b *board) blocked(r *record.Run, taken map[string]bool) Wait {
+	w := b.spaces[r.Workspace]
+	since := r.Times[r.Status]
+	switch {
+	case b.stopped:
+		return Wait{Kind: "stopped", Since: since, Text: "the service takes on nothing new"}
+	case w == nil:
+		return Wait{Kind: "stopped", Since: since, Text: "the workspace is gone"}
+	case w.Stopped != "":
+		return Wait{Kind: "stopped", Since: since, Text: "the workspace takes on nothing new: " + w.Stopped}
+	case r.Status == record.Pending && (r.PlanOnly || r.SavePlan):
+		return Wait{} // plans wait for nobody
+	case w.Lock.Held() && w.Lock.Kind != "run":
+		return Wait{Kind: "lock", On: w.Lock.ID, Since: w.Lock.At, Text: "the workspace is locked: " + w.Lock.Reason}
+	}
+	place := 1
+	var holder *record.Run
+	for _, o := range b.runs {
+		if o.ID == r.ID || o.Workspace != r.Workspace || o.PlanOnly {
+			continue
+		}
+		switch {
+		case o.Status.Holds() && holds(o):
+			holder, place = o, place+1
+		case o.Status == record.Pending && r.Status == record.Pending && !o.SavePlan && o.Number < r.Number:
+			place++
+			if holder == nil {
+				holder = o
+			}
+		}
+	}
+	if holder == nil && taken[r.Workspace] {
+		return Wait{Kind: "run", Place: place + 1, Since: since}
+	}
+	if holder == nil {
+		return Wait{}
+	}
+	return Wait{Kind: "run", On: holder.ID, Place: place, Since: since, Text: "run " + holder.ID + " is " + string(holder.Status)}
+}
+
+// holds tells whether a run that has not ended keeps others that may apply from its workspace.
+func holds(r *record.Run) bool {
+	if r.SavePlan {
+		return r.Status == record.ApplyQueued || r.Status == record.Applying
+	}
+	return true
+}
+
+// waits returns what a run waits for.
+func (b *board) waits(r *record.Run) Wait {
+	since := r.Times[r.Status]
+	place := func(s record.RunStatus) (n int) {
+		for _, o := range b.runs {
+			if o.Status == s && o.Number <= r.Number {
+				n++
+			}
+		}
+		return n
+	}
+	switch r.Status {
+	case record.Pending:
+		return b.blocked(r, nil)
+	case record.Confirmed:
+		return b.blocked(r, nil)
+	case record.PlanQueued:
+		return Wait{Kind: "plans", Place: place(r.Status), Since: since, Text: "other plans compute"}
+	case record.ApplyQueued:
+		return Wait{Kind: "applies", Place: place(r.Status), Since: since, Text: "other applies are under way"}
+	case record.Planned, record.PlannedAndSaved:
+		last := b.seen[r.ID].last
+		return Wait{
+			Kind: "approval", Since: since, Text: "somebody has to approve the plan",
+			Gone: r.Source == SourceCLI && b.now.Sub(later(last, since)) > goneAfter,
+		}
+	}
+	return Wait{}
+}

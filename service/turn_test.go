@@ -1,0 +1,227 @@
+package service
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/service/record"
+)
+
+// play is one game on a board: runs come, people act, phases end, the service ends and starts again, in an order that a seed
+// says.
+type play struct {
+	t      *testing.T
+	seed   uint64
+	random *rand.Rand
+	board  board
+	number uint64
+	starts []string // what was planned and applied, to tell what a seed did
+}
+
+func (p *play) find(id string) *record.Run {
+	for _, r := range p.board.runs {
+		if r.ID == id {
+			return r
+		}
+	}
+	return nil
+}
+
+// enter applies an event as Service.enter does, without the store.
+func (p *play) enter(r *record.Run, k record.RunEventKind, o record.Outcome) bool {
+	if r.Enter(k, o, p.board.now) != nil {
+		return false
+	}
+	w := p.board.spaces[r.Workspace]
+	locks := !r.PlanOnly && r.Status.Holds() && (!r.SavePlan || k == record.EventApplyQueued || r.Status == record.Applying)
+	switch {
+	case locks && !w.Lock.Held():
+		w.Lock = record.Lock{Kind: "run", ID: r.ID}
+	case w.Lock.ID == r.ID && (r.Status.Final() || r.Status == record.PlannedAndSaved):
+		w.Lock = record.Lock{}
+	}
+	if r.Status.Final() {
+		for i, o := range p.board.runs {
+			if o == r {
+				p.board.runs = append(p.board.runs[:i:i], p.board.runs[i+1:]...)
+				break
+			}
+		}
+	}
+	return true
+}
+
+// check looks for what must never be.
+func (p *play) check(when string) {
+	p.t.Helper()
+	holder, plans, applies := map[string]string{}, 0, 0
+	for _, r := range p.board.runs {
+		switch r.Status {
+		case record.Planning:
+			plans++
+		case record.Applying:
+			applies++
+		}
+		if r.PlanOnly && (r.Status == record.Confirmed || r.Status == record.Applying) {
+			p.t.Fatalf("seed %d, %s: %s, which is plan-only, is %s", p.seed, when, r.ID, r.Status)
+		}
+		changes := r.Status == record.ApplyQueued || r.Status == record.Applying ||
+			!r.SavePlan && !r.PlanOnly && r.Status.Holds() && r.Status != record.Confirmed
+		if !changes {
+			continue
+		}
+		if other := holder[r.Workspace]; other != "" {
+			p.t.Fatalf("seed %d, %s: %s and %s both have %s", p.seed, when, other, r.ID, r.Workspace)
+		}
+		holder[r.Workspace] = r.ID
+		if l := p.board.spaces[r.Workspace].Lock; l.Kind == "run" && l.ID != r.ID {
+			p.t.Fatalf("seed %d, %s: %s is %s, and the lock is that of %s", p.seed, when, r.ID, r.Status, l.ID)
+		}
+	}
+	if plans > p.board.plans || applies > p.board.applies {
+		p.t.Fatalf("seed %d, %s: %d plans and %d applies at a time", p.seed, when, plans, applies)
+	}
+}
+
+// turn makes the steps that are due.
+func (p *play) turn() {
+	for {
+		steps := p.board.due()
+		made := 0
+		for _, s := range steps {
+			if r := p.find(s.run); r != nil && p.enter(r, s.kind, 0) {
+				made++
+				p.starts = append(p.starts, fmt.Sprint(s.kind, " ", s.run))
+			}
+			p.check(fmt.Sprint("after ", s.kind, " of ", s.run))
+		}
+		if made == 0 {
+			return
+		}
+	}
+}
+
+// act does one thing that somebody may do.
+func (p *play) act() {
+	var r *record.Run
+	if n := len(p.board.runs); n > 0 {
+		r = p.board.runs[p.random.IntN(n)]
+	}
+	switch p.random.IntN(12) {
+	case 0, 1, 2:
+		p.number++
+		kind := p.random.IntN(6)
+		p.board.runs = append(p.board.runs, &record.Run{
+			ID: fmt.Sprint("run-", p.number), Number: p.number, Workspace: fmt.Sprint("ws-", p.random.IntN(3)), Status: record.Pending,
+			PlanOnly: kind == 0, SavePlan: kind == 1, AutoApply: kind == 2, Source: SourceAPI, Times: map[record.RunStatus]time.Time{},
+		})
+	case 3:
+		w := p.board.spaces[fmt.Sprint("ws-", p.random.IntN(3))]
+		if !w.Lock.Held() {
+			w.Lock = record.Lock{Kind: "user", ID: "ann"}
+		} else if w.Lock.Kind == "user" {
+			w.Lock = record.Lock{}
+		}
+	case 4: // the service ends and starts again: plans are made anew, applies gone on with
+		for _, r := range p.board.runs {
+			if r.Status == record.Planning {
+				p.enter(r, record.EventPlanAgain, 0)
+			}
+		}
+	case 5:
+		if r != nil {
+			p.enter(r, record.EventCanceled, 0)
+		}
+	case 6:
+		if r != nil {
+			p.enter(r, record.EventDiscarded, 0)
+		}
+	default:
+		p.finish(r)
+	}
+	p.board.now = p.board.now.Add(time.Second)
+}
+
+// finish has a phase under way end, or a plan that waits approved.
+func (p *play) finish(r *record.Run) {
+	if r == nil {
+		return
+	}
+	switch r.Status {
+	case record.Planning:
+		o := record.Waiting
+		if r.SavePlan {
+			o = record.Saved
+		}
+		if r.PlanOnly || p.random.IntN(4) == 0 {
+			o = record.Finished
+		}
+		p.enter(r, record.EventPlanEnded, o)
+	case record.Applying:
+		p.enter(r, []record.RunEventKind{record.EventApplied, record.EventFailed}[p.random.IntN(2)], 0)
+	case record.Planned, record.PlannedAndSaved:
+		p.enter(r, record.EventConfirmed, 0)
+	}
+}
+
+func TestRunsHaveTheirTurns(t *testing.T) {
+	for seed := range uint64(10_000) {
+		p := &play{t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 1)), board: board{ //nolint:gosec // a seed is the point
+			now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), plans: 2, applies: 2, served: map[string]time.Time{},
+			seen: map[string]sighting{}, spaces: map[string]*record.Workspace{},
+		}}
+		for i := range 3 {
+			id := fmt.Sprint("ws-", i)
+			p.board.spaces[id] = &record.Workspace{ID: id}
+		}
+		for range 40 {
+			p.act()
+			p.check("after an action")
+			p.turn()
+		}
+		// Everybody goes home, locks are taken away, and every run that anybody approves ends.
+		for _, w := range p.board.spaces {
+			if w.Lock.Kind == "user" {
+				w.Lock = record.Lock{}
+			}
+		}
+		for range 20 * (len(p.board.runs) + 1) {
+			p.turn()
+			for _, r := range append([]*record.Run{}, p.board.runs...) {
+				p.finish(r)
+			}
+		}
+		if len(p.board.runs) > 0 {
+			r := p.board.runs[0]
+			t.Fatalf("seed %d: %s is %s for ever, it waits for %+v; %v", seed, r.ID, r.Status, p.board.waits(r), p.starts)
+		}
+	}
+}
+
+// A run that came later must not get a workspace before one that waits for it.
+func TestNobodyIsOvertaken(t *testing.T) {
+	b := board{plans: 5, applies: 5, spaces: map[string]*record.Workspace{"w": {ID: "w"}}}
+	for i := range 3 {
+		b.runs = append(b.runs, &record.Run{ID: fmt.Sprint(i), Number: uint64(i), Workspace: "w", Status: record.Pending}) //nolint:gosec // small
+	}
+	if steps := b.due(); len(steps) != 1 || steps[0].run != "0" {
+		t.Errorf("%+v", steps)
+	}
+	if w := b.waits(b.runs[2]); w.Place != 3 {
+		t.Errorf("the third has the place %d", w.Place)
+	}
+}
+
+func TestWorkspacesTakeTurns(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	b := board{plans: 2, spaces: map[string]*record.Workspace{}, served: map[string]time.Time{"busy": now}}
+	for i, w := range []string{"busy", "busy", "busy", "quiet"} {
+		b.spaces[w] = &record.Workspace{ID: w}
+		b.runs = append(b.runs, &record.Run{ID: fmt.Sprint(i), Number: uint64(i), Workspace: w, Status: record.PlanQueued, PlanOnly: true}) //nolint:gosec // small
+	}
+	if steps := b.due(); len(steps) != 2 || steps[0].run != "3" || steps[1].run != "0" {
+		t.Errorf("%+v", steps)
+	}
+}

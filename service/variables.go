@@ -1,0 +1,346 @@
+package service
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// variableKey is what names of input variables and of the environment look like.
+var variableKey = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,255}$`)
+
+// Variables returns the variables of a workspace or of a set. Values of sensitive ones are empty: nobody reads them back.
+func (s *Service) Variables(a *Actor, parent string) (out []*record.Variable, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		if err := a.mayVariables(tx, parent, needReadVars); err != nil {
+			return err
+		}
+		out, err = variables.Select(tx, "parent", parent)
+		for _, v := range out {
+			conceal(v)
+		}
+		return err
+	})
+	return out, told(err)
+}
+
+func conceal(v *record.Variable) {
+	if v.Sensitive {
+		v.Value = ""
+	}
+}
+
+// Variable returns a variable, without its value when that is sensitive.
+func (s *Service) Variable(a *Actor, parent, id string) (v *record.Variable, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		if err := a.mayVariables(tx, parent, needReadVars); err != nil {
+			return err
+		}
+		v, err = variableOf(tx, parent, id)
+		return err
+	})
+	if err == nil {
+		conceal(v)
+	}
+	return v, told(err)
+}
+
+func variableOf(tx *store.Tx, parent, id string) (*record.Variable, error) {
+	v, err := variables.Get(tx, id)
+	if err != nil || v.Parent != parent {
+		return nil, notFound("there is no variable %q here", id)
+	}
+	return v, nil
+}
+
+// mayVariables checks a right on the variables of a workspace or a set.
+func (a *Actor) mayVariables(tx *store.Tx, parent string, n need) error {
+	if !strings.HasPrefix(parent, "varset-") {
+		_, err := a.allowed(tx, parent, n)
+		return err
+	}
+	set, org, err := a.set(tx, parent)
+	if err == nil && n.what != needReadVars.what && !a.manages(org, manageWorkspaces) {
+		return forbidden("you are not allowed to change the variable set %s", set.Name)
+	}
+	return err
+}
+
+// VariableSettings are what somebody sets of a variable. Nil fields are left as they are.
+type VariableSettings struct {
+	Key, Value, Category, Description *string
+	HCL, Sensitive                    *bool
+}
+
+func (o *VariableSettings) apply(v *record.Variable) error {
+	if o.Sensitive != nil && v.Sensitive && !*o.Sensitive {
+		return invalid("Sensitive variables stay sensitive: delete it and make another")
+	}
+	set(&v.Key, o.Key)
+	set(&v.Value, o.Value)
+	set(&v.Category, o.Category)
+	set(&v.Description, o.Description)
+	set(&v.HCL, o.HCL)
+	set(&v.Sensitive, o.Sensitive)
+	switch {
+	case v.Category != record.CategoryTerraform && v.Category != record.CategoryEnv:
+		return invalid("Category must be terraform or env")
+	case !variableKey.MatchString(v.Key):
+		return invalid("Key must be letters, digits, - and _, and not begin with a digit")
+	case len(v.Value) > 256<<10 || strings.ContainsRune(v.Value, 0):
+		return invalid("Value must have at most 256 KiB and no zero byte")
+	}
+	return nil
+}
+
+// PutVariable makes a variable of a workspace or a set (with an empty id), or changes one.
+func (s *Service) PutVariable(a *Actor, parent, id string, o VariableSettings) (v *record.Variable, err error) {
+	err = s.audited(a, "variable.put", parent, func(tx *store.Tx) error {
+		if err := a.mayVariables(tx, parent, needWriteVars); err != nil {
+			return err
+		}
+		v = &record.Variable{ID: newID("var"), Parent: parent, Category: record.CategoryTerraform}
+		if id != "" {
+			if v, err = variableOf(tx, parent, id); err != nil {
+				return err
+			}
+		}
+		if err := o.apply(v); err != nil {
+			return err
+		}
+		v.Version = random(16)
+		return variables.Put(tx, v)
+	})
+	if err != nil {
+		return nil, err
+	}
+	conceal(v)
+	return v, nil
+}
+
+// DeleteVariable removes a variable.
+func (s *Service) DeleteVariable(a *Actor, parent, id string) error {
+	return s.audited(a, "variable.delete", parent+"/"+id, func(tx *store.Tx) error {
+		if err := a.mayVariables(tx, parent, needWriteVars); err != nil {
+			return err
+		}
+		if _, err := variableOf(tx, parent, id); err != nil {
+			return err
+		}
+		return variables.Delete(tx, id)
+	})
+}
+
+// set returns a variable set of an organization that the actor knows of.
+func (a *Actor) set(tx *store.Tx, id string) (*record.VariableSet, *record.Organization, error) {
+	set, err := variableSets.Get(tx, id)
+	if err == nil {
+		if o, err := a.organization(tx, set.Organization); err == nil {
+			return set, o, nil
+		}
+	}
+	return nil, nil, notFound("there is no variable set %q, or you have no access to it", id)
+}
+
+// VariableSets returns the sets of an organization; with a workspace, those that concern it.
+func (s *Service) VariableSets(a *Actor, organization, workspace string) (out []*record.VariableSet, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		var w *record.Workspace
+		if workspace != "" {
+			if w, err = a.allowed(tx, workspace, needReadVars); err != nil {
+				return err
+			}
+			organization = w.Organization
+		}
+		o, err := a.organization(tx, organization)
+		if err != nil {
+			return err
+		}
+		all, err := variableSets.Select(tx, "organization", strings.ToLower(o.Name))
+		for _, set := range all {
+			if w == nil || set.Concerns(w) {
+				out = append(out, set)
+			}
+		}
+		return err
+	})
+	return out, told(err)
+}
+
+// VariableSet returns a set.
+func (s *Service) VariableSet(a *Actor, id string) (set *record.VariableSet, err error) {
+	err = s.store.View(func(tx *store.Tx) error { set, _, err = a.set(tx, id); return err })
+	return set, told(err)
+}
+
+// PutVariableSet makes a set (with an empty ID) or changes its name, description and flags.
+func (s *Service) PutVariableSet(a *Actor, v record.VariableSet) (*record.VariableSet, error) {
+	if v.Name = strings.TrimSpace(v.Name); v.Name == "" {
+		return nil, invalid("Name can't be blank")
+	}
+	err := s.audited(a, "varset.put", v.Name, func(tx *store.Tx) error {
+		if v.ID != "" {
+			kept, _, err := a.set(tx, v.ID)
+			if err != nil {
+				return err
+			}
+			kept.Name, kept.Description, kept.Global, kept.Priority = v.Name, v.Description, v.Global, v.Priority
+			v = *kept
+		}
+		o, err := a.organization(tx, v.Organization)
+		if err != nil {
+			return err
+		}
+		if !a.manages(o, manageWorkspaces) {
+			return forbidden("you are not allowed to change variable sets of %s", o.Name)
+		}
+		if v.ID == "" {
+			v.ID, v.Organization = newID("varset"), o.Name
+		}
+		return variableSets.Put(tx, &v)
+	})
+	return &v, err
+}
+
+// AssignVariableSet adds workspaces and projects to those that a set is for, or removes them.
+func (s *Service) AssignVariableSet(a *Actor, id string, workspaceIDs, projectIDs []string, remove bool) error {
+	return s.audited(a, "varset.assign", id, func(tx *store.Tx) error {
+		set, o, err := a.set(tx, id)
+		if err != nil {
+			return err
+		}
+		if !a.manages(o, manageWorkspaces) {
+			return forbidden("you are not allowed to change variable sets of %s", o.Name)
+		}
+		for _, w := range workspaceIDs {
+			if known, err := workspaces.Get(tx, w); !remove && (err != nil || known.Organization != o.Name) {
+				return notFound("there is no workspace %q in %s", w, o.Name)
+			}
+			set.Workspaces = assign(set.Workspaces, w, remove)
+		}
+		for _, p := range projectIDs {
+			if known, err := projects.Get(tx, p); !remove && (err != nil || known.Organization != o.Name) {
+				return notFound("there is no project %q in %s", p, o.Name)
+			}
+			set.Projects = assign(set.Projects, p, remove)
+		}
+		return variableSets.Put(tx, set)
+	})
+}
+
+func assign(all []string, id string, remove bool) []string {
+	all = slices.DeleteFunc(all, func(o string) bool { return o == id })
+	if remove {
+		return all
+	}
+	return append(all, id)
+}
+
+// DeleteVariableSet removes a set with its variables.
+func (s *Service) DeleteVariableSet(a *Actor, id string) error {
+	return s.audited(a, "varset.delete", id, func(tx *store.Tx) error {
+		_, o, err := a.set(tx, id)
+		if err != nil {
+			return err
+		}
+		if !a.manages(o, manageWorkspaces) {
+			return forbidden("you are not allowed to change variable sets of %s", o.Name)
+		}
+		return s.dropSet(tx, id)
+	})
+}
+
+func (s *Service) dropSet(tx *store.Tx, id string) error {
+	for _, v := range variables.List(tx, "parent", id) {
+		if err := variables.Delete(tx, v); err != nil {
+			return err
+		}
+	}
+	return variableSets.Delete(tx, id)
+}
+
+// effective returns the variables of a run of a workspace: those of global sets, of the project's, of the workspace's own
+// sets, of the workspace, of the run, and of sets with priority, each winning over those before it.
+func effective(tx *store.Tx, w *record.Workspace, r *record.Run) (values []Value, environ []string, err error) {
+	sets, err := variableSets.Select(tx, "organization", strings.ToLower(w.Organization))
+	if err != nil {
+		return nil, nil, err
+	}
+	rank := func(v *record.VariableSet) int {
+		switch {
+		case v.Priority:
+			return 4
+		case slices.Contains(v.Workspaces, w.ID):
+			return 2
+		case slices.Contains(v.Projects, w.Project):
+			return 1
+		}
+		return 0
+	}
+	// Of sets of one rank the one whose name comes first wins.
+	slices.SortStableFunc(sets, func(x, y *record.VariableSet) int {
+		if d := rank(x) - rank(y); d != 0 {
+			return d
+		}
+		return strings.Compare(y.Name, x.Name)
+	})
+	var parents []string
+	own := false
+	for _, set := range sets {
+		if !set.Concerns(w) {
+			continue
+		}
+		if rank(set) == 4 && !own {
+			parents, own = append(parents, w.ID), true
+		}
+		parents = append(parents, set.ID)
+	}
+	if !own {
+		parents = append(parents, w.ID)
+	}
+	return collect(tx, w, r, parents)
+}
+
+// collect reads the variables of the parents in their order.
+func collect(tx *store.Tx, w *record.Workspace, r *record.Run, parents []string) ([]Value, []string, error) {
+	inputs, env := map[string]Value{}, map[string]string{}
+	ran := false
+	run := func() {
+		if ran = true; r != nil {
+			for _, v := range r.Variables {
+				inputs[v.Key] = Value{Name: v.Key, Text: v.Value, HCL: true, Run: true}
+			}
+		}
+	}
+	for _, parent := range parents {
+		all, err := variables.Select(tx, "parent", parent)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, v := range all {
+			if v.Category == record.CategoryEnv {
+				env[v.Key] = v.Value
+				continue
+			}
+			// What comes behind the run's own has priority over files, too.
+			inputs[v.Key] = Value{Name: v.Key, Text: v.Value, HCL: v.HCL, Sensitive: v.Sensitive, Run: ran}
+		}
+		if parent == w.ID {
+			run()
+		}
+	}
+	var values []Value
+	for _, v := range inputs {
+		values = append(values, v)
+	}
+	slices.SortFunc(values, func(x, y Value) int { return strings.Compare(x.Name, y.Name) })
+	var environ []string
+	for k, v := range env {
+		environ = append(environ, k+"="+v)
+	}
+	slices.Sort(environ)
+	return values, environ, nil
+}

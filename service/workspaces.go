@@ -1,0 +1,371 @@
+package service
+
+import (
+	"errors"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// WorkspaceView is a workspace, and what the one who asked may do there.
+type WorkspaceView struct {
+	record.Workspace
+	Permissions record.Permissions
+}
+
+// Workspace returns a workspace by its ID.
+func (s *Service) Workspace(a *Actor, id string) (v *WorkspaceView, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		w, p, err := a.workspace(tx, id)
+		if err == nil {
+			v = &WorkspaceView{*w, p}
+		}
+		return err
+	})
+	return v, told(err)
+}
+
+// WorkspaceNamed returns a workspace by its organization and name.
+func (s *Service) WorkspaceNamed(a *Actor, organization, name string) (v *WorkspaceView, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		o, err := a.organization(tx, organization)
+		if err != nil {
+			return err
+		}
+		w, err := workspaces.Find(tx, "name", strings.ToLower(o.Name), name)
+		if err == nil {
+			var p record.Permissions
+			if w, p, err = a.workspace(tx, w.ID); err == nil {
+				v = &WorkspaceView{*w, p}
+				return nil
+			}
+		}
+		if errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrNotFound) {
+			return notFound("there is no workspace %q in %s, or you have no access to it", name, o.Name)
+		}
+		return err
+	})
+	return v, told(err)
+}
+
+// WorkspaceFilter chooses workspaces of a list. Zero fields choose all.
+type WorkspaceFilter struct {
+	Project  string
+	Part     string   // of the name
+	Wildcard string   // of the name, with * for any characters
+	Tags     []string // all of them
+	Without  []string // none of these tags
+	Pairs    []record.Tag
+}
+
+func (f *WorkspaceFilter) matches(w *record.Workspace) bool {
+	switch {
+	case f.Project != "" && f.Project != w.Project:
+		return false
+	case !strings.Contains(strings.ToLower(w.Name), strings.ToLower(f.Part)):
+		return false
+	}
+	if f.Wildcard != "" {
+		if ok, err := path.Match(strings.ToLower(f.Wildcard), strings.ToLower(w.Name)); err != nil || !ok {
+			return false
+		}
+	}
+	has := func(tag string) bool {
+		return slices.ContainsFunc(w.Tags, func(t record.Tag) bool { return t.Key == tag })
+	}
+	for _, tag := range f.Tags {
+		if !has(tag) {
+			return false
+		}
+	}
+	for _, pair := range f.Pairs {
+		if !slices.ContainsFunc(w.Tags, func(t record.Tag) bool {
+			return t.Key == pair.Key && (pair.Value == "" || t.Value == pair.Value)
+		}) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(f.Without, has)
+}
+
+// Workspaces returns those of an organization that the actor may see and the filter chooses, by name.
+func (s *Service) Workspaces(a *Actor, organization string, f WorkspaceFilter) (out []*WorkspaceView, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		o, err := a.organization(tx, organization)
+		if err != nil {
+			return err
+		}
+		all, err := workspaces.Select(tx, "organization", strings.ToLower(o.Name))
+		if err != nil {
+			return err
+		}
+		for _, w := range all {
+			if !f.matches(w) {
+				continue
+			}
+			p, err := a.permissions(tx, w)
+			if err != nil {
+				return err
+			}
+			if p.Any() {
+				out = append(out, &WorkspaceView{*w, p})
+			}
+		}
+		return nil
+	})
+	return out, told(err)
+}
+
+// WorkspaceSettings are what somebody sets of a workspace. Nil fields are left as they are.
+type WorkspaceSettings struct {
+	Name, Description, ExecutionMode, TerraformVersion, WorkingDirectory, Project *string
+	AutoApply, Structured, QueueAllRuns, AllowDestroy, GlobalState                *bool
+	SourceName, SourceURL                                                         *string
+	Tags                                                                          []record.Tag // added
+	ApprovalExpiry                                                                *time.Duration
+	Stopped                                                                       *string
+}
+
+func set[T any](to *T, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+// apply sets what is given, and checks it.
+func (o *WorkspaceSettings) apply(w *record.Workspace) error {
+	set(&w.Name, o.Name)
+	set(&w.Description, o.Description)
+	set(&w.ExecutionMode, o.ExecutionMode)
+	set(&w.TerraformVersion, o.TerraformVersion)
+	set(&w.WorkingDirectory, o.WorkingDirectory)
+	set(&w.AutoApply, o.AutoApply)
+	set(&w.Structured, o.Structured)
+	set(&w.QueueAllRuns, o.QueueAllRuns)
+	set(&w.AllowDestroy, o.AllowDestroy)
+	set(&w.GlobalState, o.GlobalState)
+	set(&w.SourceName, o.SourceName)
+	set(&w.SourceURL, o.SourceURL)
+	set(&w.ApprovalExpiry, o.ApprovalExpiry)
+	set(&w.Stopped, o.Stopped)
+	switch {
+	case !record.ValidName(w.Name):
+		return invalid("Name can only include letters, numbers, -, and _, and must begin with a letter or a number")
+	case !slices.Contains([]string{record.ModeRemote, record.ModeLocal, record.ModeAgent}, w.ExecutionMode):
+		return invalid("Execution mode must be remote, local or agent")
+	case !validDirectory(w.WorkingDirectory):
+		return invalid("Working directory must be a relative path within the configuration")
+	case w.ApprovalExpiry < 0:
+		return invalid("The time for approvals must not be negative")
+	}
+	return addTags(w, o.Tags)
+}
+
+// validDirectory tells whether a path stays in the directory that it begins in.
+func validDirectory(dir string) bool {
+	clean := path.Clean("/" + dir)[1:]
+	return !path.IsAbs(dir) && !strings.ContainsAny(dir, "\x00\\") && (dir == "" || !strings.HasPrefix(path.Clean(dir), "..") && clean != "..")
+}
+
+// addTags adds tags, each once.
+func addTags(w *record.Workspace, tags []record.Tag) error {
+	for _, t := range tags {
+		if !record.ValidTag(strings.ToLower(t.Key)) {
+			return invalid("The tag %q must be lower case letters, digits, :, - and _", t.Key)
+		}
+		t.Key = strings.ToLower(t.Key)
+		w.Tags = slices.DeleteFunc(w.Tags, func(o record.Tag) bool { return o.Key == t.Key })
+		w.Tags = append(w.Tags, t)
+	}
+	slices.SortFunc(w.Tags, func(x, y record.Tag) int { return strings.Compare(x.Key, y.Key) })
+	return nil
+}
+
+// CreateWorkspace makes a workspace.
+func (s *Service) CreateWorkspace(a *Actor, organization string, o WorkspaceSettings) (v *WorkspaceView, err error) {
+	name := ""
+	set(&name, o.Name)
+	err = s.audited(a, "workspace.create", organization+"/"+name, func(tx *store.Tx) error {
+		org, err := a.organization(tx, organization)
+		if err != nil {
+			return err
+		}
+		now := s.now().UTC()
+		w := &record.Workspace{
+			ID: newID("ws"), Organization: org.Name, Project: org.DefaultProject, ExecutionMode: record.ModeRemote,
+			TerraformVersion: "latest", Structured: true, AllowDestroy: true, CreatedAt: now, UpdatedAt: now,
+		}
+		if err := s.settle(tx, a, org, w, o); err != nil {
+			return err
+		}
+		v = &WorkspaceView{Workspace: *w}
+		if err := workspaces.Put(tx, w); err != nil {
+			if errors.Is(err, store.ErrTaken) {
+				return invalid("Name has already been taken")
+			}
+			return err
+		}
+		v.Permissions, err = a.permissions(tx, w)
+		return err
+	})
+	return v, err
+}
+
+// settle applies settings, and checks that the actor may have the workspace in its project.
+func (s *Service) settle(tx *store.Tx, a *Actor, org *record.Organization, w *record.Workspace, o WorkspaceSettings) error {
+	if err := o.apply(w); err != nil {
+		return err
+	}
+	if o.Project != nil && *o.Project != "" {
+		p, err := projects.Get(tx, *o.Project)
+		if err != nil || !strings.EqualFold(p.Organization, org.Name) {
+			return invalid("there is no project %q in %s", *o.Project, org.Name)
+		}
+		w.Project = p.ID
+	}
+	if a.manages(org, manageWorkspaces) {
+		return nil
+	}
+	for _, t := range a.teams {
+		access, err := accesses.Find(tx, "pair", t.ID, w.Project)
+		if err == nil && access.Permissions().Admin {
+			return nil
+		}
+	}
+	return forbidden("you are not allowed to make workspaces in this project")
+}
+
+// ChangeWorkspace changes settings of a workspace.
+func (s *Service) ChangeWorkspace(a *Actor, id string, o WorkspaceSettings) (v *WorkspaceView, err error) {
+	err = s.audited(a, "workspace.change", id, func(tx *store.Tx) error {
+		w, err := a.allowed(tx, id, needAdmin)
+		if err != nil {
+			return err
+		}
+		if o.Project != nil && *o.Project != w.Project {
+			org, err := a.organization(tx, w.Organization)
+			if err != nil {
+				return err
+			}
+			if err := s.settle(tx, a, org, w, o); err != nil {
+				return err
+			}
+		} else if err := o.apply(w); err != nil {
+			return err
+		}
+		w.UpdatedAt = s.now().UTC()
+		tx.After(s.queue.wake)
+		if err := workspaces.Put(tx, w); err != nil {
+			if errors.Is(err, store.ErrTaken) {
+				return invalid("Name has already been taken")
+			}
+			return err
+		}
+		p, err := a.permissions(tx, w)
+		v = &WorkspaceView{*w, p}
+		return err
+	})
+	return v, err
+}
+
+// SetTags adds tags to a workspace, and removes others.
+func (s *Service) SetTags(a *Actor, id string, add []record.Tag, remove []string) error {
+	return s.audited(a, "workspace.tags", id, func(tx *store.Tx) error {
+		w, err := a.allowed(tx, id, needAdmin)
+		if err != nil {
+			return err
+		}
+		if err := addTags(w, add); err != nil {
+			return err
+		}
+		w.Tags = slices.DeleteFunc(w.Tags, func(t record.Tag) bool { return slices.Contains(remove, t.Key) })
+		return workspaces.Put(tx, w)
+	})
+}
+
+// DeleteWorkspace removes a workspace with all that belongs to it. With safe set, only one that manages nothing and is not locked.
+func (s *Service) DeleteWorkspace(a *Actor, id string, safe bool) error {
+	return s.audited(a, "workspace.delete", id, func(tx *store.Tx) error {
+		w, err := a.allowed(tx, id, needAdmin)
+		if err != nil {
+			return err
+		}
+		if safe && w.Lock.Held() {
+			return conflict("The workspace is locked: %s", lockedBy(tx, w))
+		}
+		for _, id := range runs.List(tx, "workspace", w.ID) {
+			r, err := runs.Get(tx, id)
+			if err != nil {
+				return err
+			}
+			if r.Status.Computes() {
+				return conflict("The workspace is locked by Run %s, which is %s: cancel it first", r.ID, r.Status)
+			}
+		}
+		if safe && w.CurrentState != "" {
+			v, err := stateVersions.Get(tx, w.CurrentState)
+			if err != nil {
+				return err
+			}
+			if v.Resources > 0 || v.Encrypted {
+				return conflict("The workspace still manages %d resources: destroy them, or delete the workspace with force", v.Resources)
+			}
+		}
+		return s.drop(tx, w)
+	})
+}
+
+// drop removes a workspace and its records, and its files once that is durable.
+func (s *Service) drop(tx *store.Tx, w *record.Workspace) error {
+	var files []string
+	for _, id := range runs.List(tx, "workspace", w.ID) {
+		r, err := runs.Get(tx, id)
+		if err != nil {
+			return err
+		}
+		files = append(files, runFiles(r)...)
+		if err := s.dropRun(tx, r); err != nil {
+			return err
+		}
+	}
+	for _, id := range configurations.List(tx, "workspace", w.ID) {
+		files = append(files, configurationFile(id))
+		if err := configurations.Delete(tx, id); err != nil {
+			return err
+		}
+	}
+	for _, id := range stateVersions.List(tx, "workspace", w.ID) {
+		files = append(files, stateFile(id), jsonStateFile(id))
+		if err := stateVersions.Delete(tx, id); err != nil {
+			return err
+		}
+	}
+	for _, id := range variables.List(tx, "parent", w.ID) {
+		if err := variables.Delete(tx, id); err != nil {
+			return err
+		}
+	}
+	for _, id := range accesses.List(tx, "on", w.ID) {
+		if err := accesses.Delete(tx, id); err != nil {
+			return err
+		}
+	}
+	for _, id := range notifications.List(tx, "workspace", w.ID) {
+		if err := notifications.Delete(tx, id); err != nil {
+			return err
+		}
+	}
+	tx.After(func() {
+		for _, f := range files {
+			if err := s.store.Remove(f); err != nil {
+				s.log.Warn("a file of a deleted workspace stays", "file", f, "error", err)
+			}
+		}
+		s.queue.forget(w.ID)
+	})
+	return workspaces.Delete(tx, w.ID)
+}
