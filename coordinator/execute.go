@@ -231,8 +231,11 @@ func (x *executor) call(a loop.Call) {
 	// The fast lane persists nothing, so nothing is sealed; large messages go through blobs.
 	packer := wire.Packer{Run: x.RunID, Blobs: x.Hub, Incoming: x.Hub.PoolBlobs(a.Pool), Rand: rand.Reader}
 	about := wire.CallSubject(a.Pool)
-	data, err := packer.Pack(x.ctx, about, wire.EncodeTask(a.Task))
-	var answer []byte
+	var data, answer []byte
+	task, err := x.surrounded(a.Task, a.Pool)
+	if err == nil {
+		data, err = packer.Pack(x.ctx, about, wire.EncodeTask(task))
+	}
 	if err == nil {
 		answer, err = x.Hub.Call(x.ctx, a.Pool, data)
 	}
@@ -258,6 +261,17 @@ func (x *executor) call(a loop.Call) {
 		}
 		x.inbox.put(loop.Completed{Vertex: a.Vertex, Step: x.Program.Complete(x.ctx, a.Vertex, result), Took: took, Worker: result.Worker})
 	})
+}
+
+// surrounded returns the task with what it says of the environment that it runs in.
+func (x *executor) surrounded(t *wire.Task, pool string) (*wire.Task, error) {
+	if x.Environment == nil {
+		return t, nil
+	}
+	sent := *t
+	var err error
+	sent.Environment, err = x.Environment(x.ctx, pool)
+	return &sent, err
 }
 
 // remember notes an attempt before anybody else can know of it.
@@ -290,7 +304,13 @@ func (x *executor) publish(a loop.Publish) {
 		err = fmt.Errorf("%w: %w", wire.ErrDisconnected, err) // nothing was sent
 	}
 	failpoint.Hit(failpoint.PermitsConfirmed)
-	data := wire.EncodeTask(a.Task)
+	var data []byte
+	if err == nil {
+		var task *wire.Task
+		if task, err = x.surrounded(a.Task, a.Ref.Pool); err == nil {
+			data = wire.EncodeTask(task)
+		}
+	}
 	if err == nil && x.Envelope != nil {
 		data, err = x.Envelope.Wrap(x.ctx, a.Ref, data)
 	}

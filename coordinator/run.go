@@ -71,6 +71,10 @@ type Options struct {
 	// nil, and is called from several goroutines.
 	Own func(ctx context.Context, t *wire.Task) *wire.Result
 
+	// Environment returns what the tasks for a pool say of the environment that they run in. It may be nil, and is called
+	// from several goroutines.
+	Environment func(ctx context.Context, pool string) (*wire.Environment, error)
+
 	// Now and NewID may be nil: then they are the clock, and random. They are called from several goroutines.
 	Now   func() time.Time
 	NewID func() string

@@ -7,7 +7,7 @@ import (
 )
 
 // ProtocolVersion is the version of the messages of this package. A peer of another version is refused.
-const ProtocolVersion = 2
+const ProtocolVersion = 3
 
 // Task is one piece of work for a worker. It is self-contained: the worker never asks the coordinator a
 // question. Exactly one of the operation fields is set. Values are msgpack of cty values by the implied type of
@@ -35,6 +35,9 @@ type Task struct {
 	// More says that another operation of the same vertex follows this one, unless it fails: the worker keeps the slot for it
 	// for a while.
 	More bool `msgpack:"m,omitempty"`
+
+	// Environment is what the plugin or the provisioners are started with; nil is the worker's own environment.
+	Environment *Environment `msgpack:"e,omitempty"`
 }
 
 // Provider says which plugin carries a task out, configured how.

@@ -278,6 +278,8 @@ type Heartbeat struct {
 	Leaving  bool     `msgpack:"l,omitempty"`
 	// Trouble says why the worker takes no tasks although it is alive, such as a disk without room; empty while it takes them.
 	Trouble string `msgpack:"t,omitempty"`
+	// OwnEnvironment tells that the worker refuses tasks that bring an environment.
+	OwnEnvironment bool `msgpack:"oe,omitempty"`
 	// PublicKey is the worker's curve public key: run keys are sealed to it.
 	PublicKey string `msgpack:"k,omitempty"`
 	Host      string `msgpack:"h,omitempty"`

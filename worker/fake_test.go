@@ -420,7 +420,7 @@ func slowApply(d time.Duration) func(context.Context, provider.ApplyRequest) (pr
 // provisioners is what runs provision tasks.
 type provisioners func(ctx context.Context, emit func(wire.Event)) diag.List
 
-func (p provisioners) Run(ctx context.Context, _ string, _ *wire.ProvisionTask, emit func(wire.Event)) diag.List {
+func (p provisioners) Run(ctx context.Context, _ string, _ *wire.ProvisionTask, _ *wire.Variables, emit func(wire.Event)) diag.List {
 	return p(ctx, emit)
 }
 
@@ -469,7 +469,7 @@ type (
 	lease  struct{ *cloud }
 )
 
-func (l leases) Acquire(ctx context.Context, _ wire.Provider, configure Configure) (Lease, diag.List) {
+func (l leases) Acquire(ctx context.Context, _ wire.Provider, _ *wire.Variables, configure Configure) (Lease, diag.List) {
 	if l.acquire.HasErrors() {
 		return nil, l.acquire
 	}

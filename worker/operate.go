@@ -29,14 +29,18 @@ func (w *Worker) operate(ctx context.Context, ref wire.TaskRef, t *wire.Task) (r
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
+	env, refused := w.environment(ctx, ref.Pool, t)
+	if refused.HasErrors() {
+		return &wire.Result{Diagnostics: wire.DiagsToWire(refused)}
+	}
 	if t.Provision != nil {
 		end := w.ops.begin(ref.Run, ref.Attempt, func(context.Context) error { cancel(errAskedToStop); return nil })
 		defer end()
 		begun = true
-		return &wire.Result{Diagnostics: wire.DiagsToWire(w.Provisioners.Run(ctx, t.Address, t.Provision, w.emitter(ctx, ref)))}
+		return &wire.Result{Diagnostics: wire.DiagsToWire(w.Provisioners.Run(ctx, t.Address, t.Provision, env, w.emitter(ctx, ref)))}
 	}
 
-	lease, diags := w.Providers.Acquire(ctx, t.Provider, w.configure(t.Provider))
+	lease, diags := w.Providers.Acquire(ctx, t.Provider, env, w.configure(t.Provider))
 	if diags.HasErrors() {
 		return &wire.Result{Diagnostics: wire.DiagsToWire(diags)}
 	}

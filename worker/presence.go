@@ -55,7 +55,7 @@ func (w *Worker) heartbeat(draining bool) wire.Heartbeat {
 		Worker: w.ID, Pools: w.Pools, Slots: w.Slots, Running: w.slots.running(),
 		Version: w.Version, Protocol: wire.ProtocolVersion, Platform: w.Platform, Host: w.Host,
 		Draining: draining, PublicKey: w.Keys.PublicKey(), Attempts: w.ops.attempts(),
-		Identity: w.Identity, Proof: w.Proof, Trouble: w.trouble.text(),
+		Identity: w.Identity, Proof: w.Proof, OwnEnvironment: w.OwnEnvironment, Trouble: w.trouble.text(),
 	}
 }
 
@@ -83,7 +83,7 @@ const mostWarm = 32
 // nobody uses ends by itself after a while.
 func (w *Worker) warm(ctx context.Context, p wire.Provider) {
 	p.Config, p.Digest, p.Mock = nil, "", nil
-	lease, diags := w.Providers.Acquire(ctx, p, nil)
+	lease, diags := w.Providers.Acquire(ctx, p, nil, nil)
 	if diags.HasErrors() {
 		w.Log.Debug("a provider was not started ahead", "provider", p.Address, "error", diags.Err())
 		return

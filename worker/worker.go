@@ -47,6 +47,9 @@ type Options struct {
 	Providers    Providers
 	Provisioners Provisioners
 
+	// OwnEnvironment refuses tasks that bring an environment.
+	OwnEnvironment bool
+
 	// KeyPatience is how long the worker leaves a task alone whose run's key it is not given; then it buries the attempt. 0
 	// means a minute.
 	KeyPatience time.Duration
@@ -106,9 +109,9 @@ type Journal interface {
 
 // Providers finds and starts providers.
 type Providers interface {
-	// Acquire returns the provider, running. configure is called once for each process before anybody gets it, with
+	// Acquire returns the provider, running in an environment; nil is the worker's own. configure is called once for each process before anybody gets it, with
 	// what the digest of p stands for; nil for a provider that is not to be configured.
-	Acquire(ctx context.Context, p wire.Provider, configure Configure) (Lease, diag.List)
+	Acquire(ctx context.Context, p wire.Provider, env *wire.Variables, configure Configure) (Lease, diag.List)
 }
 
 // Configure hands a provider its configuration.
@@ -124,7 +127,8 @@ type Lease interface {
 
 // Provisioners runs provisioners. provision.Runner is one.
 type Provisioners interface {
-	Run(ctx context.Context, address string, t *wire.ProvisionTask, emit func(wire.Event)) diag.List
+	// Run runs them in an environment; nil is the worker's own.
+	Run(ctx context.Context, address string, t *wire.ProvisionTask, env *wire.Variables, emit func(wire.Event)) diag.List
 }
 
 // Worker is one worker. Use Run once.
@@ -136,6 +140,7 @@ type Worker struct {
 	left, keyless sightings
 	ops           *operations
 	kept          keptSlots
+	environments  environments
 	trouble       trouble
 	// announce asks for a heartbeat now.
 	announce chan struct{}

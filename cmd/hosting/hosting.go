@@ -23,6 +23,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/cmd/natsconn"
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider"
@@ -72,6 +73,8 @@ type Options struct {
 	// reaches NATS; Connects tells that it does so by the variables of all NATS programs too.
 	Environ  []string
 	Connects bool
+	// OwnEnvironment refuses operations that bring variables for plugins and provisioners.
+	OwnEnvironment bool
 }
 
 // Hosted is a worker with all that it owns.
@@ -113,7 +116,7 @@ func New(o Options) (*Hosted, error) {
 	if cacheDir == "" {
 		cacheDir = filepath.Join(o.Dir, "packages")
 	}
-	environ := natsconn.Strip(o.Environ, o.Connects)
+	own := natsconn.Strip(o.Environ, o.Connects)
 	var idle time.Duration
 	if o.Connects {
 		idle = warmFor
@@ -121,7 +124,7 @@ func New(o Options) (*Hosted, error) {
 	host := plugin.NewHost(plugin.Options{
 		IdleAfter: idle,
 		Log:       o.PluginLog, DisableTLS: o.DisableTLS,
-		Env: append(slices.Clone(environ), "MILLIPEDE_WORKER="+id, "MILLIPEDE_POOL="+strings.Join(o.Pools, ",")),
+		Env: append(slices.Clone(own), "MILLIPEDE_WORKER="+id, "MILLIPEDE_POOL="+strings.Join(o.Pools, ",")),
 	})
 	hostname, _ := os.Hostname() // for people; a machine without a name is fine
 	w := worker.New(worker.Options{
@@ -131,10 +134,11 @@ func New(o Options) (*Hosted, error) {
 		Journal: j,
 		Providers: &providers{
 			cache: packages.New(cacheDir, Platform, o.Local, o.Transport), host: host, reattach: o.Reattach,
+			environ: own, id: []string{"MILLIPEDE_WORKER=" + id, "MILLIPEDE_POOL=" + strings.Join(o.Pools, ",")},
 			builtin: builtin.New(builtin.Options{ReadState: refuse, CheckConfig: anyBackend, NewID: uuid.NewString}),
 		},
-		Provisioners: provision.Runner{Environment: environ},
-		KeyPatience:  o.KeyPatience, Log: o.Log, Now: time.Now, Nonce: uuid.NewString, Rand: rand.Reader,
+		Provisioners: provision.Runner{Environment: own}, OwnEnvironment: o.OwnEnvironment,
+		KeyPatience: o.KeyPatience, Log: o.Log, Now: time.Now, Nonce: uuid.NewString, Rand: rand.Reader,
 	})
 	return &Hosted{Worker: w, ID: id, journal: j, host: host}, nil
 }
@@ -173,10 +177,24 @@ type providers struct {
 	host     *plugin.Host
 	reattach map[addr.Provider]*plugin.Reattach
 	builtin  provider.Provider
+	environ  environ.Variables // the worker's own
+	id       []string          // what plugins are told of the worker
+}
+
+// in returns the environment of a plugin; nil is that of the host.
+func (p *providers) in(env *wire.Variables) environ.Variables {
+	switch {
+	case env == nil:
+		return nil
+	case env.Whole:
+		return environ.Variables(env.Entries).With(p.id...)
+	default:
+		return p.environ.With(env.Entries...).With(p.id...)
+	}
 }
 
 // Acquire implements worker.Providers.
-func (p *providers) Acquire(ctx context.Context, wp wire.Provider, configure worker.Configure) (worker.Lease, diag.List) {
+func (p *providers) Acquire(ctx context.Context, wp wire.Provider, env *wire.Variables, configure worker.Configure) (worker.Lease, diag.List) {
 	source, diags := addr.ParseProviderSource(wp.Package.Source)
 	if diags.HasErrors() {
 		return nil, diags
@@ -184,7 +202,7 @@ func (p *providers) Acquire(ctx context.Context, wp wire.Provider, configure wor
 	if source == addr.BuiltinTerraform {
 		return inProcess{p.builtin}, nil
 	}
-	pkg := plugin.Package{Source: wp.Package.Source, Version: wp.Package.Version, Hash: wp.Package.Key(), WorkDir: present(wp.Dir)}
+	pkg := plugin.Package{Source: wp.Package.Source, Version: wp.Package.Version, Hash: wp.Package.Key(), WorkDir: present(wp.Dir), Environ: p.in(env)}
 	if r := p.reattach[source]; r != nil {
 		pkg.Reattach = r
 	} else {

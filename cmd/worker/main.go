@@ -32,6 +32,8 @@ Options:
   -slots=N           How many operations it carries out at a time. Default: 10.
   -cache=DIR         Where the journal and the provider packages are kept. One directory for each worker.
                      Default: millipede/worker in the user's cache directory.
+  -environment=own   Start plugins and provisioners in this worker's environment alone: operations that bring variables of
+                     their own (the attribute environment of millipede.hcl) are refused. Default: any.
   -log=LEVEL         debug, info, warn or error. Default: info.
   -version           Show the version.
 ` + natsconn.Usage + `
@@ -51,6 +53,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		slots   = f.Int("slots", 10, "")
 		cache   = f.String("cache", "", "")
 		level   = f.String("log", "info", "")
+		foreign = f.String("environment", "any", "")
 		showVer = f.Bool("version", false, "")
 	)
 	var named natsconn.Settings
@@ -77,6 +80,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "Error: -slots must be at least 1")
 		return 1
 	}
+	if *foreign != "any" && *foreign != "own" {
+		fmt.Fprintf(stderr, "Error: -environment=%s: write any or own\n", *foreign)
+		return 1
+	}
 	var logLevel slog.Level
 	if err := logLevel.UnmarshalText([]byte(*level)); err != nil {
 		fmt.Fprintf(stderr, "Error: -log=%s: write debug, info, warn or error\n", *level)
@@ -97,7 +104,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	o := server.Options()
 	o.Name, o.Log = "millipede-worker", func(line string) { log.Warn(line) }
-	err = work(o, split(*pools), *slots, dir, log)
+	err = work(o, split(*pools), *slots, dir, *foreign == "own", log)
 	if err != nil {
 		fmt.Fprintf(stderr, "Error: %s\n", err)
 		return 1
@@ -116,7 +123,7 @@ func split(list string) []string {
 }
 
 // work runs a worker until it is told to leave.
-func work(o jet.Options, pools []string, slots int, dir string, log *slog.Logger) error {
+func work(o jet.Options, pools []string, slots int, dir string, own bool, log *slog.Logger) error {
 	taking, drain := context.WithCancelCause(context.Background())
 	defer drain(nil)
 	working, leave := context.WithCancelCause(context.Background())
@@ -161,7 +168,7 @@ func work(o jet.Options, pools []string, slots int, dir string, log *slog.Logger
 	hosted, err := hosting.New(hosting.Options{
 		Transport: conn, User: user, Pools: pools, Slots: slots, Version: version, Dir: dir, Log: log,
 		PluginLog: plugin.LogFromEnvironment(os.Getenv, os.Stderr), DisableTLS: os.Getenv("TF_DISABLE_PLUGIN_TLS") != "",
-		Environ: os.Environ(), Connects: true,
+		Environ: os.Environ(), Connects: true, OwnEnvironment: own,
 	})
 	if err != nil {
 		return err

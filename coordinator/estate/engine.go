@@ -25,6 +25,8 @@ type Engine struct {
 	*operation.Session
 	connection Connection
 	providers  *Providers
+	// environment is what travels to workers elsewhere; nil for nothing.
+	environment *operation.Environment
 	// stop gives the telling of interrupts back.
 	stop func()
 }
@@ -108,12 +110,18 @@ func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag
 		note(w + "\n\n")
 	}
 	engine.stop = e.Process.Say(note)
+	if !c.Embedded() && rules != nil {
+		if named := e.Environ.Selected(rules.Environment); len(named) > 0 {
+			engine.environment = operation.NewEnvironment(named, false)
+		}
+	}
 	engine.Session = &operation.Session{
 		Tree: o.Tree, Inputs: o.Inputs, Workspace: e.Workspace(), EngineVersion: e.EngineVersion,
 		Hub: runs, Keyring: ring, Store: store,
 		Package: providers.wirePackage, Selections: providers.selections(),
 		WorkerWait: 10 * time.Second, Parallelism: o.Parallelism, Rules: rules, Embedded: c.Embedded(),
-		Dir: e.Dir, Cwd: e.Cwd, Env: e.Environ, Observer: o.Observer, Events: o.Events, Own: e.Own(e.readRemoteState, e.checkBackend), Stop: e.Stop, Now: e.Now, NewID: e.NewID,
+		Dir: e.Dir, Cwd: e.Cwd, Env: e.Environ, Environment: engine.environment,
+		Observer: o.Observer, Events: o.Events, Own: e.Own(e.readRemoteState, e.checkBackend), Stop: e.Stop, Now: e.Now, NewID: e.NewID,
 		TemplateDepth: depth,
 	}
 	return engine, diags
@@ -136,5 +144,6 @@ func (e *Estate) templateDepth() (int, diag.List) {
 // Close ends the connection and the embedded worker.
 func (e *Engine) Close() diag.List {
 	e.stop()
-	return e.connection.Close()
+	diags := closing(e.environment.Close(context.Background()))
+	return diags.Append(e.connection.Close())
 }

@@ -124,7 +124,7 @@ type providers struct {
 	builtin provider.Provider
 }
 
-func (p *providers) Acquire(ctx context.Context, wp wire.Provider, configure worker.Configure) (worker.Lease, diag.List) {
+func (p *providers) Acquire(ctx context.Context, wp wire.Provider, _ *wire.Variables, configure worker.Configure) (worker.Lease, diag.List) {
 	if wp.Package.Source == addr.BuiltinTerraform.String() {
 		return lease{p.builtin}, nil
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/wire"
 )
 
 // PlanOptions say what to plan.
@@ -172,6 +173,11 @@ func (s *Session) runnerOptions(kind string, p program.Program) coordinator.Opti
 	o := coordinator.Options{
 		Program: p, Hub: s.Hub, Workspace: s.Workspace, Parallelism: s.Parallelism, Rules: s.Rules,
 		Observer: s.Observer, Embedded: s.Embedded, Kind: kind, Now: s.Now, NewID: s.NewID, Compute: s.Compute, Own: s.Own,
+	}
+	if s.Environment != nil {
+		o.Environment = func(ctx context.Context, pool string) (*wire.Environment, error) {
+			return s.Environment.in(ctx, s, pool)
+		}
 	}
 	if s.Store != nil {
 		o.Durations, o.Earlier = s.Store, s.Store

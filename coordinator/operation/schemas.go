@@ -111,6 +111,9 @@ func (s *Session) Schemas(ctx context.Context, prior *state.State) (schemas *val
 // warm has all workers fetch and start the providers that the session is about to ask: else each worker does so in the run,
 // when it gets its first operation. It is a request, and nothing rests on it.
 func (s *Session) warm(ctx context.Context, needed []addr.Provider) {
+	if s.Environment != nil {
+		return // a process that was started without it would be of no use
+	}
 	if s.Embedded {
 		return // the one worker is asked for the schemas anyway
 	}
@@ -258,7 +261,12 @@ func (s *Session) callAny(ctx context.Context, task *wire.Task) (*wire.Result, e
 
 func (s *Session) callPool(ctx context.Context, pool string, task *wire.Task) (*wire.Result, error) {
 	packer := wire.Packer{Run: task.Run, Blobs: s.Hub, Incoming: s.Hub.PoolBlobs(pool), Rand: rand.Reader}
-	data, err := packer.Pack(ctx, wire.CallSubject(pool), wire.EncodeTask(task))
+	sent := *task
+	var err error
+	if sent.Environment, err = s.Environment.in(ctx, s, pool); err != nil {
+		return nil, err
+	}
+	data, err := packer.Pack(ctx, wire.CallSubject(pool), wire.EncodeTask(&sent))
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,9 @@ type Session struct {
 	// run there, where their worker has it. Empty is where each process runs. Cwd is path.cwd: the directory in which the
 	// command was given, which -chdir changes Dir from; empty is Dir.
 	Dir, Cwd string
-	// Env is the environment of the operation.
+	// Environment is what plugins and provisioners are started with; nil leaves them to their worker's own environment.
+	Environment *Environment
+	// Env is the environment of the operation itself: of functions, and of what this process reads for it.
 	Env   environ.Variables
 	Now   func() time.Time
 	NewID func() string

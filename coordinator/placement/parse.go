@@ -17,6 +17,7 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -37,7 +38,7 @@ func Load(path string) (*Rules, diag.List) {
 }
 
 var fileSchema = &hcl.BodySchema{
-	Attributes: []hcl.AttributeSchema{{Name: "edges"}, {Name: "parallelism"}},
+	Attributes: []hcl.AttributeSchema{{Name: "edges"}, {Name: "parallelism"}, {Name: "environment"}},
 	Blocks:     []hcl.BlockHeaderSchema{{Type: "pool", LabelNames: []string{"name"}}, {Type: "limit", LabelNames: []string{"name"}}, {Type: "workers", LabelNames: []string{"pool"}}, {Type: "nats"}},
 }
 
@@ -66,6 +67,9 @@ func Parse(src []byte, filename string) (*Rules, diag.List) {
 		r.Parallelism = Parallelism(p.count(a))
 	}
 	declared := map[[2]string]*hcl.Range{}
+	if a := content.Attributes["environment"]; a != nil {
+		r.Environment = p.variables(a)
+	}
 	for _, b := range content.Blocks {
 		if b.Type == "nats" {
 			if r.NATS != nil {
@@ -260,6 +264,27 @@ func (p *parser) globs(a *hcl.Attribute, separator string) []string {
 				pattern = strings.ReplaceAll(pattern, separator, "/")
 			}
 			out = append(out, pattern)
+		}
+	}
+	return out
+}
+
+// variables reads the names of environment variables, in which * stands for any text.
+func (p *parser) variables(a *hcl.Attribute) []string {
+	v, ok := p.value(a, cty.List(cty.String), "a list of names of environment variables")
+	if !ok {
+		return nil
+	}
+	var out []string
+	for _, e := range v.AsValueSlice() {
+		switch {
+		case e.IsNull() || e.AsString() == "" || strings.ContainsAny(e.AsString(), "=?[]{}\\/ "):
+			p.fail("Invalid name of a variable", "Each entry is the name of an environment variable, in which * stands for any text: AWS_PROFILE, or AWS_*.", a.Expr.Range().Ptr())
+		case environ.Private(e.AsString()):
+			p.fail("Variable that cannot travel", fmt.Sprintf("%s concerns the coordinator alone, or is its access to other services, so it is not given to workers. "+
+				"A provider takes values from its provider block; a provisioner, from its argument environment.", e.AsString()), a.Expr.Range().Ptr())
+		default:
+			out = append(out, e.AsString())
 		}
 	}
 	return out

@@ -4,11 +4,13 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -216,5 +218,29 @@ func TestALongKeyMakesAShortNameOfItsOwn(t *testing.T) {
 	}
 	if got := name("module.b"); got != "m-module.b" {
 		t.Errorf("%s", got)
+	}
+}
+
+func TestTheFileNamesVariablesThatTravelAndNoneThatMustNot(t *testing.T) {
+	r := parse(t, `environment = ["AWS_*", "HTTPS_PROXY"]`)
+	env := environ.Variables{"AWS_PROFILE=a", "HTTPS_PROXY=p", "HOME=/", "TF_VAR_x=1", "NATS_PASSWORD=x"}
+	if got := env.Selected(r.Environment); !slices.Equal(got, environ.Variables{"AWS_PROFILE=a", "HTTPS_PROXY=p"}) {
+		t.Errorf("what travels is %q", got)
+	}
+	if got := env.Selected([]string{"*"}); !slices.Equal(got, environ.Variables{"AWS_PROFILE=a", "HOME=/", "HTTPS_PROXY=p"}) {
+		t.Errorf("of everything travels %q", got)
+	}
+	for text, want := range map[string]string{
+		`environment = ["TF_VAR_x"]`:            "Variable that cannot travel",
+		`environment = ["MILLIPEDE_NATS"]`:      "Variable that cannot travel",
+		`environment = ["NATS_PASSWORD"]`:       "Variable that cannot travel",
+		`environment = ["A=b"]`:                 "Invalid name of a variable",
+		`environment = [""]`:                    "Invalid name of a variable",
+		`environment = { AWS_PROFILE = "dev" }`: "Invalid value",
+	} {
+		_, diags := placement.Parse([]byte(text), "millipede.hcl")
+		if len(diags) != 1 || diags[0].Summary != want || diags[0].Subject == nil {
+			t.Errorf("%s: %v", text, diags.Err())
+		}
 	}
 }

@@ -31,6 +31,8 @@ type Rules struct {
 	// Workers are the public nkeys of the workers that the operator stands for, by pool. Of a pool that is not named here
 	// every worker is one whom the NATS server lets speak for it.
 	Workers map[string][]string
+	// Environment names the variables of the coordinator's environment that travel with tasks; * stands for any text.
+	Environment []string
 	// Parallelism is what the file says of the limit that covers everything.
 	Parallelism Parallelism
 }

@@ -42,7 +42,7 @@ func check(t *testing.T, err error) {
 // builtins offers the built-in provider alone.
 type builtins struct{ provider.Provider }
 
-func (b builtins) Acquire(context.Context, wire.Provider, worker.Configure) (worker.Lease, diag.List) {
+func (b builtins) Acquire(context.Context, wire.Provider, *wire.Variables, worker.Configure) (worker.Lease, diag.List) {
 	return lease{b.Provider}, nil
 }
 

@@ -1,6 +1,6 @@
 // Package plugin hosts provider plugins as processes. It knows nothing of what they are asked to do.
 //
-// There is one process per package, directory and configuration, started when first leased and ended when it has been idle for
+// There is one process per package, directory, environment and configuration, started when first leased and ended when it has been idle for
 // a while. A process that failed is not leased again. Everything that a host started ends with Host.Close, and on
 // Linux also when the host's own process is killed.
 package plugin
@@ -18,6 +18,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/provider/rpc"
@@ -25,8 +26,10 @@ import (
 
 // Options are the host's settings. The zero value is ready.
 type Options struct {
-	// IdleAfter is how long a process stays without a lease; 0 is a minute.
+	// IdleAfter is how long a process stays without a lease; 0 is a minute. MostIdle is how many stay at a time, the oldest
+	// going first; 0 is 64.
 	IdleAfter time.Duration
+	MostIdle  int
 	// StartTimeout is how long a process may take until it can be called; 0 is a minute.
 	StartTimeout time.Duration
 	// Log receives what plugins log, and what happens to them; nil for nothing. See LogFromEnvironment.
@@ -50,6 +53,8 @@ type Package struct {
 	Hash string
 	// Env is added to the environment.
 	Env []string
+	// Environ, when it is not nil, is the environment in the place of Options.Env. A process serves one environment alone.
+	Environ environ.Variables
 	// WorkDir is the directory that the process runs in; empty for the host's own. A process serves one directory alone.
 	WorkDir string
 	// Reattach is a process that somebody else started; nothing else but Source counts then.
@@ -61,13 +66,16 @@ func NewHost(o Options) *Host {
 	if o.IdleAfter == 0 {
 		o.IdleAfter = time.Minute
 	}
+	if o.MostIdle == 0 {
+		o.MostIdle = 64
+	}
 	if o.StartTimeout == 0 {
 		o.StartTimeout = time.Minute
 	}
 	if o.Log == nil {
 		o.Log = hclog.New(&hclog.LoggerOptions{Level: hclog.Off})
 	}
-	h := &Host{idleAfter: o.IdleAfter, pool: map[string]map[string]*member{}, members: map[*member]bool{}, schemas: map[string]*rpc.SchemaCache{}}
+	h := &Host{idleAfter: o.IdleAfter, mostIdle: o.MostIdle, pool: map[string]map[string]*member{}, members: map[*member]bool{}, schemas: map[string]*rpc.SchemaCache{}}
 	h.launch = func(ctx context.Context, p Package, executable string, schemas *rpc.SchemaCache) (process, error) {
 		if p.Reattach != nil {
 			return connect(p, o)
@@ -84,6 +92,7 @@ func NewHost(o Options) *Host {
 // Host runs plugins. It is safe for concurrent use.
 type Host struct {
 	idleAfter time.Duration
+	mostIdle  int
 	// launch starts a process; tests put another in its place.
 	launch  func(ctx context.Context, p Package, executable string, schemas *rpc.SchemaCache) (process, error)
 	sockets sockets
@@ -91,11 +100,12 @@ type Host struct {
 	// mu guards all that follows, and the members' mutable fields. It is never held across a call to a process.
 	mu     sync.Mutex
 	closed bool
-	// pool holds the members that may be leased, by identity of the package and by digest of the configuration.
+	// pool holds the members that may be leased, by what processes are started as and by digest of the configuration.
 	pool map[string]map[string]*member
 	// members holds all that have not ended, those too that may not be leased any more.
 	members map[*member]bool
-	schemas map[string]*rpc.SchemaCache
+	schemas map[string]*rpc.SchemaCache // by identity of the package
+	idling  []*member                   // those whose timer runs, longest first
 	// work counts starts, ends and timers. It grows only under mu while the host is not closed.
 	work sync.WaitGroup
 }
@@ -126,9 +136,10 @@ func (h *Host) Acquire(ctx context.Context, p Package, configDigest string, conf
 		h.mu.Unlock()
 		return nil, cannotStart(p, errors.New("the plugin host is closed"))
 	}
-	m, started := h.find(identity, configDigest, p.Reattach != nil), false
+	process := p.process(identity)
+	m, started := h.find(process, configDigest, p.Reattach != nil), false
 	if m == nil {
-		m, started = h.begin(ctx, p, identity, executable, configDigest, configure), true
+		m, started = h.begin(ctx, p, process, identity, executable, configDigest, configure), true
 	}
 	h.hold(m)
 	h.mu.Unlock()
@@ -201,7 +212,7 @@ func (h *Host) Close() {
 	h.sockets.close()
 }
 
-// identity names what the package is, so that equal names mean equal processes, and the file to execute.
+// identity names what the package is, so that equal names mean equal programs, and the file to execute.
 func (p Package) identity() (identity, executable string, err error) {
 	if r := p.Reattach; r != nil {
 		return fmt.Sprintf("attached %s %d %s %s", p.Source, r.ProtocolVersion, r.Network, r.Address), "", nil
@@ -216,13 +227,26 @@ func (p Package) identity() (identity, executable string, err error) {
 		return "", "", fmt.Errorf("the file %s of the plugin is not named absolutely", executable)
 	}
 	if p.Hash != "" {
-		return fmt.Sprintf("hash %s %s %q %s", p.Source, p.Hash, p.Env, p.WorkDir), executable, nil
+		return fmt.Sprintf("hash %s %s", p.Source, p.Hash), executable, nil
 	}
 	info, err := os.Stat(executable)
 	if err != nil {
 		return "", "", err
 	}
-	return fmt.Sprintf("file %s %s %d %d %q %s", p.Source, executable, info.Size(), info.ModTime().UnixNano(), p.Env, p.WorkDir), executable, nil
+	return fmt.Sprintf("file %s %s %d %d", p.Source, executable, info.Size(), info.ModTime().UnixNano()), executable, nil
+}
+
+// process names what a process of the package is started as, so that equal names mean equal processes. identity is that of
+// the package.
+func (p Package) process(identity string) string {
+	if p.Reattach != nil {
+		return identity
+	}
+	own := ""
+	if p.Environ != nil {
+		own = p.Environ.Digest()
+	}
+	return fmt.Sprintf("%s %q %q %s", identity, p.WorkDir, own, environ.Variables(p.Env).Digest())
 }
 
 // findExecutable returns the first file in the package whose name is terraform-provider-TYPE, with nothing behind it

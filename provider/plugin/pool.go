@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -66,7 +67,7 @@ func (h *Host) find(pkg, digest string, attached bool) *member {
 }
 
 // begin makes a member and starts it. The host's mutex is held.
-func (h *Host) begin(ctx context.Context, p Package, pkg, executable, digest string, configure Configure) *member {
+func (h *Host) begin(ctx context.Context, p Package, pkg, identity, executable, digest string, configure Configure) *member {
 	if digest != "" && configure == nil {
 		panic("plugin: a configured process is wanted, and nothing to configure it with")
 	}
@@ -82,9 +83,9 @@ func (h *Host) begin(ctx context.Context, p Package, pkg, executable, digest str
 	h.members[m] = true
 	var schemas *rpc.SchemaCache
 	if !m.attached {
-		if schemas = h.schemas[pkg]; schemas == nil {
+		if schemas = h.schemas[identity]; schemas == nil {
 			schemas = rpc.NewSchemaCache()
-			h.schemas[pkg] = schemas
+			h.schemas[identity] = schemas
 		}
 	}
 	h.work.Go(func() {
@@ -214,11 +215,19 @@ func (h *Host) startIdling(m *member) {
 		defer h.mu.Unlock()
 		if m.idle == timer { // else it was stopped too late
 			m.idle = nil
+			h.idling = slices.DeleteFunc(h.idling, func(other *member) bool { return other == m })
 			h.retire(m)
 			h.end(m)
 		}
 	})
 	m.idle = timer
+	h.idling = append(h.idling, m)
+	for len(h.idling) > h.mostIdle {
+		oldest := h.idling[0]
+		h.stopIdling(oldest)
+		h.retire(oldest)
+		h.end(oldest)
+	}
 }
 
 // stopIdling stops that timer. The host's mutex is held.
@@ -230,4 +239,5 @@ func (h *Host) stopIdling(m *member) {
 		h.work.Done()
 	}
 	m.idle = nil
+	h.idling = slices.DeleteFunc(h.idling, func(other *member) bool { return other == m })
 }

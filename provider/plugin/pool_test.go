@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/provider/rpc"
@@ -304,5 +305,56 @@ func TestFailedLaunchIsTriedAgain(t *testing.T) {
 		}
 		th.fail = nil
 		acquire(t, h, thingPackage, "", nil)
+	})
+}
+
+// A process was shared by all tasks of one directory and configuration, so a second operation on a worker was carried out
+// with the credentials in the environment of the first.
+func TestAProcessServesOneEnvironmentAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		th := &theatre{}
+		h := th.host()
+		defer h.Close()
+		for _, env := range []environ.Variables{
+			nil, {"AWS_PROFILE=a"}, {"AWS_PROFILE=b"}, {"OTHER=1", "AWS_PROFILE=a"}, {},
+			{"AWS_PROFILE=a", "OTHER=1"}, {"AWS_PROFILE=b"}, nil,
+		} {
+			p := thingPackage
+			p.Environ = env
+			acquire(t, h, p, "configuration", counting(new(atomic.Int32)))
+		}
+		th.expect(t, 5, 0, "after leases in 5 environments")
+	})
+}
+
+// Each environment has processes of its own, so that a worker of many operations would fill the memory until they time out.
+func TestNoMoreProcessesIdleThanTheHostIsToldTheOldestGoesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		th := &theatre{}
+		h := th.host()
+		h.mostIdle = 3
+		defer h.Close()
+		lease := func(env string) *Lease {
+			p := thingPackage
+			p.Environ = environ.Variables{"X=" + env}
+			l, diags := h.Acquire(t.Context(), p, "configuration", counting(new(atomic.Int32)))
+			if diags.HasErrors() {
+				t.Fatal(diags.Err())
+			}
+			return l
+		}
+		held := lease("held")
+		for _, env := range []string{"a", "b", "c"} {
+			lease(env).Release()
+		}
+		th.expect(t, 4, 0, "with 3 idle processes and one in use")
+		lease("a").Release() // now the youngest
+		lease("d").Release()
+		th.expect(t, 5, 1, "with one idle process too many")
+		lease("a").Release()
+		th.expect(t, 5, 1, "after a lease of one that was used lately")
+		lease("b").Release()
+		th.expect(t, 6, 2, "after a lease of the oldest, which has ended")
+		held.Release()
 	})
 }

@@ -155,6 +155,9 @@ func (s *started) obituary() string {
 // Options.Log takes. What the host's own environment says counts more.
 func environment(o Options, p Package) []string {
 	base := o.Env
+	if p.Environ != nil {
+		base = p.Environ
+	}
 	level := hclog.Warn
 	if asked := o.Log.GetLevel(); asked != hclog.NoLevel && asked < level {
 		level = asked

@@ -187,7 +187,7 @@ type plugin struct {
 	c                 *cloud
 }
 
-func (g *plugin) Acquire(ctx context.Context, _ wire.Provider, configure worker.Configure) (worker.Lease, diag.List) {
+func (g *plugin) Acquire(ctx context.Context, _ wire.Provider, _ *wire.Variables, configure worker.Configure) (worker.Lease, diag.List) {
 	err := g.p.do(ctx, local, "Provider.Acquire", "", func(o *op) {
 		w := g.p.w
 		if w.odds(30) { // a package is downloaded

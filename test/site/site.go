@@ -233,6 +233,8 @@ type Worker struct {
 	// Env is added to its environment, URL takes the place of the site's server, from the next Start on.
 	Env []string
 	URL string
+	// Args are more options.
+	Args []string
 
 	site *Site
 	pool string
@@ -271,7 +273,8 @@ func (w *Worker) Command() *exec.Cmd {
 	if url == "" {
 		url = w.site.NATS
 	}
-	c := exec.Command(Built.Worker, "-nats="+url, "-pool="+w.pool, "-cache="+w.Dir, "-slots=16")
+	args := append([]string{"-nats=" + url, "-pool=" + w.pool, "-cache=" + w.Dir, "-slots=16"}, w.Args...)
+	c := exec.Command(Built.Worker, args...)
 	c.Env = append(w.site.Environment(), w.Env...)
 	if g := w.site.Guard; g != nil { // by the variables of all NATS programs
 		user := "worker-" + w.pool

@@ -45,7 +45,12 @@ var types = map[string]func(Runner, context.Context, call) diag.List{
 
 // Run runs the provisioners of the object at the address, one after the other. The first failure ends the list,
 // unless that provisioner is to continue: then its failure is not even told. emit receives the progress.
-func (r Runner) Run(ctx context.Context, address string, t *wire.ProvisionTask, emit func(wire.Event)) diag.List {
+func (r Runner) Run(ctx context.Context, address string, t *wire.ProvisionTask, env *wire.Variables, emit func(wire.Event)) diag.List {
+	if env != nil && env.Whole {
+		r.Environment = env.Entries
+	} else if env != nil {
+		r.Environment = r.Environment.With(env.Entries...)
+	}
 	var diags diag.List
 	for i, p := range t.Provisioners {
 		emit(wire.Event{Address: address, Kind: "provision_start", Name: p.Type})

@@ -59,7 +59,7 @@ func runIn(t *testing.T, dir string, steps ...wire.Provisioner) ([]string, diag.
 func runTask(t *testing.T, ctx context.Context, r Runner, task *wire.ProvisionTask) ([]string, diag.List) {
 	t.Helper()
 	var events []string
-	diags := r.Run(ctx, "test_thing.a", task, func(e wire.Event) {
+	diags := r.Run(ctx, "test_thing.a", task, nil, func(e wire.Event) {
 		if e.Address != "test_thing.a" {
 			t.Errorf("an event is about %q", e.Address)
 		}
@@ -184,7 +184,7 @@ func TestNothingOfASensitiveProvisionerIsShown(t *testing.T) {
 func TestTheEndOfTheContextEndsTheCommandAndItsChildren(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	p := command(t, "sleep 1000 & echo ready; wait")
-	diags := Runner{}.Run(ctx, "test_thing.a", &wire.ProvisionTask{Provisioners: []wire.Provisioner{p}}, func(e wire.Event) {
+	diags := Runner{}.Run(ctx, "test_thing.a", &wire.ProvisionTask{Provisioners: []wire.Provisioner{p}}, nil, func(e wire.Event) {
 		if e.Text == "ready" {
 			cancel(errors.New("the run was cancelled"))
 		}

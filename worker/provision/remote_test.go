@@ -157,7 +157,7 @@ func TestTheEndOfTheContextEndsTheScript(t *testing.T) {
 	sshd.Each(t, func(t *testing.T, s *sshd.Server) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		p := over(t, s, step(t, "remote-exec", map[string]cty.Value{"inline": words("echo ready", "exec sleep 1000")}))
-		diags := Runner{}.Run(ctx, "test_thing.a", &wire.ProvisionTask{Provisioners: []wire.Provisioner{p}}, func(e wire.Event) {
+		diags := Runner{}.Run(ctx, "test_thing.a", &wire.ProvisionTask{Provisioners: []wire.Provisioner{p}}, nil, func(e wire.Event) {
 			if e.Text == "ready" {
 				cancel(errors.New("the run was cancelled"))
 			}

@@ -1,0 +1,102 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/millipede-iac/millipede/bug"
+	"github.com/millipede-iac/millipede/coordinator/hub"
+	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// Environment is what plugins and provisioners of an operation are started with, on whichever worker. It travels sealed,
+// once to each pool that the operation uses; see docs/format/wire.md. The nil Environment leaves the workers to their own.
+// Make one with NewEnvironment for each Session, and close it when the session has ended.
+type Environment struct {
+	variables wire.Variables
+
+	turn chan struct{} // holds a token while somebody looks at what follows
+	id   string        // names the keys, as a run does; empty until something has travelled
+	keys *envelope
+	sent map[string]*wire.Environment // by pool
+
+	transport *hub.Hub
+	ring      *wire.Keyring
+	end       context.CancelFunc // ends the sharing of keys
+	sharing   sync.WaitGroup
+}
+
+// NewEnvironment returns an environment. whole tells that plugins get nothing else: nothing of what their worker has itself.
+func NewEnvironment(variables environ.Variables, whole bool) *Environment {
+	return &Environment{
+		variables: wire.Variables{Whole: whole, Entries: variables.Settled()},
+		turn:      make(chan struct{}, 1), sent: map[string]*wire.Environment{},
+	}
+}
+
+// in returns what tasks for a pool say of the environment. With the first task for a pool the variables go there.
+func (e *Environment) in(ctx context.Context, s *Session, pool string) (*wire.Environment, error) {
+	if e == nil {
+		return nil, nil
+	}
+	select {
+	case e.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-e.turn }()
+	if sent := e.sent[pool]; sent != nil {
+		return sent, nil
+	}
+	if e.keys == nil {
+		e.begin(ctx, s)
+	}
+	sealer, err := e.keys.key(ctx, pool, true)
+	if err != nil {
+		return nil, err
+	}
+	sent, err := e.keys.packer(sealer).PutVariables(ctx, pool, e.variables)
+	if err != nil {
+		return nil, fmt.Errorf("sending the environment to the pool %s: %w", pool, err)
+	}
+	e.sent[pool] = sent
+	return sent, nil
+}
+
+// begin names the environment, and gives its keys to workers that appear from now on.
+func (e *Environment) begin(ctx context.Context, s *Session) {
+	e.id, e.transport, e.ring = s.NewID(), s.Hub, s.Keyring
+	e.keys = s.envelope(e.id)
+	// A worker that keeps to its own environment refuses the tasks, and has no use for the keys.
+	e.keys.vouched = func(h wire.Heartbeat) bool { return !h.OwnEnvironment && s.Rules.Vouches(h) }
+	sharing, end := context.WithCancel(context.WithoutCancel(ctx))
+	e.end = end
+	e.sharing.Go(func() {
+		// A worker that gets no key says so with each task that it is given.
+		_ = bug.Catch(func() error { return e.keys.keepSharing(sharing, e.transport.WatchWorkers) })
+	})
+}
+
+// purgePatience bounds the removal of what has travelled.
+const purgePatience = 10 * time.Second
+
+// Close removes what has travelled. A task that a worker has not begun by then is not begun any more.
+func (e *Environment) Close(ctx context.Context) error {
+	if e == nil || e.keys == nil {
+		return nil
+	}
+	e.end()
+	e.sharing.Wait()
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), purgePatience, errors.New("the message store did not answer"))
+	defer cancel()
+	err := e.transport.PurgeRun(ctx, e.id)
+	e.ring.Forget(e.id)
+	if err != nil {
+		return fmt.Errorf("removing the environment of the operation: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package wire
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+)
+
+// Environment says where the variables are that plugins and provisioners of a task are started with. It holds nothing of
+// them: they lie in a blob that is sealed with a run key, so that nobody on the way can read or exchange them.
+type Environment struct {
+	// Run names the key, as a run does: usually the operation that the task belongs to, which may have several runs.
+	Run string `msgpack:"r"`
+	// Blob is the lower-case hex SHA-256 of the sealed variables.
+	Blob string `msgpack:"b"`
+}
+
+// Variables are environment variables that travel.
+type Variables struct {
+	// Whole tells that Entries are the whole environment. Else they come on top of the worker's own.
+	Whole bool `msgpack:"w,omitempty"`
+	// Entries have the form NAME=value.
+	Entries []string `msgpack:"e,omitempty"`
+}
+
+// MaxVariables is the size in bytes that Variables may have on the way: more than programs can be started with.
+const MaxVariables = 2 << 20
+
+// environmentSubject is what the seal of variables covers beside them.
+func environmentSubject(pool, run string) string {
+	return "environment." + Token(pool) + "." + Token(run)
+}
+
+// PutVariables seals variables for the workers of a pool, and returns where they find them. PurgeRun with the packer's Run
+// removes them. The packer needs a Sealer and Blobs.
+func (p Packer) PutVariables(ctx context.Context, pool string, v Variables) (*Environment, error) {
+	plain := marshal(&v)
+	if len(plain) > MaxVariables {
+		return nil, fmt.Errorf("the environment has %d bytes, and %d can travel", len(plain), MaxVariables)
+	}
+	whole := Packer{Run: p.Run, Sealer: p.Sealer, Rand: p.Rand}
+	sealed, err := whole.Pack(ctx, environmentSubject(pool, p.Run), plain)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(sealed)
+	name := hex.EncodeToString(sum[:])
+	if err := p.Blobs.PutBlob(ctx, name, sealed); err != nil {
+		return nil, err
+	}
+	if err := p.Blobs.NameBlob(ctx, SpillName(p.Run, name), name); err != nil {
+		return nil, err
+	}
+	return &Environment{Run: p.Run, Blob: name}, nil
+}
+
+// GetVariables returns what PutVariables was given. It returns ErrNotFound when the operation has ended, and
+// ErrNotAuthentic for variables of another operation or pool. The packer's Run is e.Run, and its Sealer is of that.
+func (p Packer) GetVariables(ctx context.Context, pool string, e *Environment) (*Variables, error) {
+	sealed, err := p.Blobs.GetBlob(ctx, e.Blob)
+	if err != nil {
+		return nil, err
+	}
+	whole := Packer{Run: p.Run, Sealer: p.Sealer, Rand: p.Rand}
+	plain, err := whole.Unpack(ctx, environmentSubject(pool, p.Run), sealed)
+	if err != nil {
+		return nil, err
+	}
+	if len(plain) > MaxVariables {
+		return nil, fmt.Errorf("the environment has %d bytes", len(plain))
+	}
+	v, err := unmarshalAs[Variables]("environment", plain)
+	if err != nil {
+		return nil, err
+	}
+	return &v, nil
+}

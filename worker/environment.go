@@ -1,0 +1,78 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+const (
+	// keptEnvironments is how many environments of operations the worker holds opened.
+	keptEnvironments = 64
+	// keyWait is how long an operation waits for the key of its environment: a worker that has just begun is given it
+	// after its first heartbeat.
+	keyWait = 5 * time.Second
+)
+
+// environments holds the environments that operations have brought.
+type environments struct {
+	mu   sync.Mutex // guards what follows
+	open map[wire.Environment]*wire.Variables
+}
+
+func (e *environments) get(of wire.Environment) *wire.Variables {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.open[of]
+}
+
+func (e *environments) keep(of wire.Environment, v *wire.Variables) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.open == nil || len(e.open) >= keptEnvironments { // they are opened again where they are still in use
+		e.open = map[wire.Environment]*wire.Variables{}
+	}
+	e.open[of] = v
+}
+
+// environment returns the variables that a task brings; nil for a task without any, which runs in the worker's own
+// environment.
+func (w *Worker) environment(ctx context.Context, pool string, t *wire.Task) (*wire.Variables, diag.List) {
+	if t.Environment == nil {
+		return nil, nil
+	}
+	if w.OwnEnvironment {
+		return nil, diag.Errors("Environment refused", fmt.Sprintf(
+			"Worker %s of the pool %q starts plugins in its own environment alone (-environment=own), and %s comes with variables of its own. "+
+				"Take the attribute environment out of millipede.hcl, or start the worker without that option.", w.ID, pool, t.Address), nil)
+	}
+	if v := w.environments.get(*t.Environment); v != nil {
+		return v, nil
+	}
+	v, err := w.openEnvironment(ctx, pool, t.Environment)
+	if err != nil {
+		return nil, diag.Errors("Environment cannot be read", fmt.Sprintf(
+			"Worker %s cannot read the environment that %s is to run in: %s. Nothing was done.", w.ID, t.Address, err), nil)
+	}
+	w.environments.keep(*t.Environment, v)
+	return v, nil
+}
+
+func (w *Worker) openEnvironment(ctx context.Context, pool string, e *wire.Environment) (*wire.Variables, error) {
+	waiting, enough := context.WithTimeout(ctx, keyWait)
+	defer enough()
+	sealer, err := w.keys.open(waiting, pool, e.Run)
+	var retry backoff
+	for errors.Is(err, wire.ErrNoKey) && retry.wait(waiting) {
+		sealer, err = w.keys.open(waiting, pool, e.Run)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return wire.Packer{Run: e.Run, Sealer: sealer, Blobs: w.Blobs, Rand: w.Rand}.GetVariables(ctx, pool, e)
+}
