@@ -142,6 +142,36 @@ func TestAStopOfTheSessionOrTheEndOfTheContextReachesTheOperation(t *testing.T) 
 	}
 }
 
+// The context of a command ends with its first interrupt. An operation's own Leaving ended with that context, so that what was
+// under way was left in doubt by one interrupt, instead of being awaited.
+func TestTheEndOfTheContextStopsAndDoesNotLeave(t *testing.T) {
+	e := newEstate(t)
+	e.configure(`resource "fake_thing" "a" { name = "a" }`)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	e.cloud.onApply = func(string) error {
+		close(begun)
+		<-goOn
+		return nil
+	}
+	p := e.plan(operation.PlanOptions{})
+	e.session.Stop, _, _ = operation.NewStop(context.Background())
+	h := operation.Start(ctx, &e.session, "apply", func(ctx context.Context, s *operation.Session) (*operation.Applied, diag.List) {
+		return s.Apply(ctx, operation.ApplyOptions{Plan: p, Saved: []byte("plan"), Command: "apply"})
+	})
+	<-begun
+	cancel()
+	select {
+	case <-h.Done():
+		t.Error("the operation was over before what was under way")
+	case <-time.After(300 * time.Millisecond): // the time in which it would have been left
+	}
+	close(goOn)
+	h.Wait()
+	e.equal("state", existing(e.state()), []string{"fake_thing.a"})
+}
+
 // told collects what an operation tells from a cursor on.
 func told(t *testing.T, h *operation.Handle[*operation.Applied], cursor uint64) (out []string, end uint64) {
 	t.Helper()

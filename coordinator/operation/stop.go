@@ -28,9 +28,16 @@ func NewStop(ctx context.Context) (s Stop, stop, leave context.CancelCauseFunc) 
 }
 
 // child returns a Stop of its own for one of several operations. It is asked for when s is, when ctx ends, and by the
-// functions. As what comes of an operation may still call functions of providers, it outlives the operation, until ctx ends.
+// functions. The end of ctx asks to stop; only where s cannot say that, it asks to leave as well: commands pass the
+// context that ends with the first interrupt, and what changes the world is awaited after that. As what comes of an
+// operation may still call functions of providers, it outlives the operation.
 func (s Stop) child(ctx context.Context) (own Stop, stop, leave context.CancelCauseFunc) {
-	own, stop, leave = NewStop(ctx)
+	base := ctx
+	if s.Leaving != nil {
+		base = context.WithoutCancel(ctx)
+	}
+	own, stop, leave = NewStop(base)
+	follow(ctx, stop)
 	follow(s.Stopping, stop)
 	follow(s.Leaving, leave)
 	return own, stop, leave
