@@ -1,16 +1,12 @@
 package service
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
 )
-
-// variableKey is what names of input variables and of the environment look like.
-var variableKey = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,255}$`)
 
 // Variables returns the variables of a workspace or of a set. Values of sensitive ones are empty: nobody reads them back.
 func (s *Service) Variables(a *Actor, parent string) (out []*record.Variable, err error) {
@@ -88,7 +84,7 @@ func (o *VariableSettings) apply(v *record.Variable) error {
 	switch {
 	case v.Category != record.CategoryTerraform && v.Category != record.CategoryEnv:
 		return invalid("Category must be terraform or env")
-	case !variableKey.MatchString(v.Key):
+	case !record.ValidKey(v.Key):
 		return invalid("Key must be letters, digits, - and _, and not begin with a digit")
 	case len(v.Value) > 256<<10 || strings.ContainsRune(v.Value, 0):
 		return invalid("Value must have at most 256 KiB and no zero byte")

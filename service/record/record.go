@@ -5,8 +5,8 @@
 package record
 
 import (
-	"regexp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -230,15 +230,38 @@ type Audit struct {
 	Outcome string    `json:"outcome"`
 }
 
-var (
-	// nameForm is what names of organizations and workspaces are made of.
-	nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,89}$`)
-	// tagForm is what tags are made of.
-	tagForm = regexp.MustCompile(`^[a-z0-9][a-z0-9:_-]{0,254}$`)
-)
+// ValidName tells whether an organization or a workspace may be called so: letters, digits, - and _, at most 90, the first of
+// them a letter or a digit.
+func ValidName(name string) bool {
+	return valid(name, 90, func(c byte) bool { return letter(c) || lower(c) || digit(c) }, "-_")
+}
 
-// ValidName tells whether an organization or a workspace may be called so.
-func ValidName(name string) bool { return nameForm.MatchString(name) }
+// ValidTag tells whether a workspace can have this tag: lower-case letters, digits, :, - and _, at most 255, the first of them a
+// letter or a digit.
+func ValidTag(name string) bool {
+	return valid(name, 255, func(c byte) bool { return lower(c) || digit(c) }, ":-_")
+}
 
-// ValidTag tells whether a workspace can have this tag.
-func ValidTag(name string) bool { return tagForm.MatchString(name) }
+// ValidKey tells whether a variable may be called so: a letter or _, then letters, digits, - and _, at most 256.
+func ValidKey(name string) bool {
+	first := func(c byte) bool { return letter(c) || lower(c) || c == '_' }
+	return valid(name, 256, first, "-0123456789")
+}
+
+// valid tells whether a name has at most so many characters, which all are of the first kind or, but for the first one, among
+// the others.
+func valid(name string, most int, first func(byte) bool, others string) bool {
+	if name == "" || len(name) > most || !first(name[0]) {
+		return false
+	}
+	for _, c := range []byte(name[1:]) {
+		if !first(c) && strings.IndexByte(others, c) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func letter(c byte) bool { return 'A' <= c && c <= 'Z' }
+func lower(c byte) bool  { return 'a' <= c && c <= 'z' }
+func digit(c byte) bool  { return '0' <= c && c <= '9' }

@@ -2,6 +2,7 @@ package record_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -136,5 +137,17 @@ func TestRolesGrow(t *testing.T) {
 	}
 	if !record.ValidRole("maintain", true) || record.ValidRole("maintain", false) {
 		t.Error("maintain is a role of projects")
+	}
+}
+
+func TestNamesAreWhatTheAPIAllows(t *testing.T) {
+	long := strings.Repeat("a", 300)
+	for name, want := range map[string][3]bool{ // as a name, a tag, a key
+		"one": {true, true, true}, "One_2-x": {true, false, true}, "": {}, "-x": {}, "_x": {false, false, true}, "a:b": {false, true, false},
+		"1a": {true, true, false}, "a b": {}, "a/b": {}, "\u00e4": {}, long: {}, "a\x00": {},
+	} {
+		if got := [3]bool{record.ValidName(name), record.ValidTag(name), record.ValidKey(name)}; got != want {
+			t.Errorf("%q: %v", name, got)
+		}
 	}
 }
