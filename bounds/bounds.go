@@ -1,8 +1,8 @@
 // Package bounds reads files whole, up to a limit.
 //
-// A name that a user gives may lead to a file without an end, such as a device, or to one that was named by mistake. Reading
-// it must end with an answer, not with the machine's memory. The package knows no formats, and cannot be interrupted: who
-// reads ends the process, or does not wait for the reader.
+// A name that a user gives may lead to a file without an end, such as a device, or to one that was named by mistake.
+// Reading it must end with an answer, not with the machine's memory. The package knows no formats, and cannot be
+// interrupted: who reads ends the process, or does not wait for the reader.
 package bounds
 
 import (

@@ -55,7 +55,8 @@ func TestAFileIsReadWhole(t *testing.T) {
 		if got, err := bounds.ReadFile(name, 100_000); err != nil || string(got) != text {
 			t.Errorf("of %d bytes %d were read: %v", size, len(got), err)
 		}
-		if got, err := bounds.ReadAll(io.MultiReader(strings.NewReader(text), strings.NewReader("y")), "a reader", 200_000); err != nil || string(got) != text+"y" {
+		if got, err := bounds.ReadAll(io.MultiReader(strings.NewReader(text), strings.NewReader("y")), "a reader",
+			200_000); err != nil || string(got) != text+"y" {
 			t.Errorf("of a reader with %d bytes %d were read: %v", size+1, len(got), err)
 		}
 	}

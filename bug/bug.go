@@ -1,5 +1,5 @@
-// Package bug turns a panic into an error with its trace, so that a mistake of ours ends the work that it was made in and
-// nothing else. It reports nothing.
+// Package bug turns a panic into an error with its trace, so that a mistake of ours ends the work that it was made in
+// and nothing else. It reports nothing.
 package bug
 
 import (
@@ -24,12 +24,12 @@ func (e *Error) Unwrap() error {
 	return err
 }
 
-// New returns the Error of a panic, with the trace of the goroutine that recovers. Call it where recover is called, with
-// what that has returned.
+// New returns the Error of a panic, with the trace of the goroutine that recovers. Call it where recover is called,
+// with what that has returned.
 func New(recovered any) *Error { return &Error{Value: recovered, Stack: debug.Stack()} }
 
-// Catch calls fn and returns its error, or an *Error when it panics. It is for the top of a goroutine, and for callbacks
-// that run on a goroutine of somebody else.
+// Catch calls fn and returns its error, or an *Error when it panics. It is for the top of a goroutine, and for
+// callbacks that run on a goroutine of somebody else.
 func Catch(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

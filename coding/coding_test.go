@@ -15,15 +15,20 @@ func TestValuesTravel(t *testing.T) {
 		v  cty.Value
 		ty cty.Type
 	}{
-		"known":                    {cty.ObjectVal(map[string]cty.Value{"a": cty.StringVal("x"), "b": cty.ListVal([]cty.Value{cty.NumberFloatVal(1.5)}), "c": cty.True}), object},
-		"null attribute":           {cty.ObjectVal(map[string]cty.Value{"a": cty.NullVal(cty.String), "b": cty.NullVal(cty.List(cty.Number)), "c": cty.NullVal(cty.DynamicPseudoType)}), object},
-		"unknown":                  {cty.UnknownVal(object), object},
-		"unknown with refinements": {cty.UnknownVal(cty.String).Refine().NotNull().StringPrefixFull("ami-").NewValue(), cty.String},
-		"unknown list's length":    {cty.UnknownVal(cty.List(cty.String)).Refine().NotNull().CollectionLengthLowerBound(2).NewValue(), cty.List(cty.String)},
-		"wholly unknown":           {cty.DynamicVal, cty.DynamicPseudoType},
-		"null":                     {cty.NullVal(object), object},
-		"big number":               {cty.MustParseNumberVal("123456789012345678901234567890.125"), cty.Number},
-		"set":                      {cty.SetVal([]cty.Value{cty.StringVal("a"), cty.StringVal("b")}), cty.Set(cty.String)},
+		"known": {cty.ObjectVal(map[string]cty.Value{"a": cty.StringVal("x"),
+			"b": cty.ListVal([]cty.Value{cty.NumberFloatVal(1.5)}), "c": cty.True}), object},
+		"null attribute": {cty.ObjectVal(map[string]cty.Value{"a": cty.NullVal(cty.String),
+			"b": cty.NullVal(cty.List(cty.Number)), "c": cty.NullVal(cty.DynamicPseudoType)}), object},
+		"unknown": {cty.UnknownVal(object), object},
+		"unknown with refinements": {cty.UnknownVal(cty.String).Refine().NotNull().StringPrefixFull("ami-").NewValue(),
+			cty.String},
+		"unknown list's length": {cty.UnknownVal(cty.List(cty.String)).Refine().NotNull().CollectionLengthLowerBound(
+			2).NewValue(), cty.List(cty.String)},
+		"wholly unknown": {cty.DynamicVal, cty.DynamicPseudoType},
+		"null":           {cty.NullVal(object), object},
+		"big number":     {cty.MustParseNumberVal("123456789012345678901234567890.125"), cty.Number},
+		"set": {cty.SetVal([]cty.Value{cty.StringVal("a"), cty.StringVal("b")}),
+			cty.Set(cty.String)},
 	} {
 		data, err := coding.EncodeValue(tt.v, tt.ty)
 		if err != nil {

@@ -10,7 +10,8 @@ import (
 )
 
 func FuzzDecodePath(f *testing.F) {
-	for _, p := range []cty.Path{cty.GetAttrPath("a").IndexString("k").IndexInt(2), cty.GetAttrPath("s").Index(cty.ListVal([]cty.Value{cty.True}))} {
+	for _, p := range []cty.Path{cty.GetAttrPath("a").IndexString("k").IndexInt(2),
+		cty.GetAttrPath("s").Index(cty.ListVal([]cty.Value{cty.True}))} {
 		data, err := coding.EncodePath(p)
 		if err != nil {
 			f.Fatal(err)
@@ -29,8 +30,10 @@ func FuzzDecodePath(f *testing.F) {
 }
 
 func FuzzDecodeValue(f *testing.F) {
-	ty := cty.Object(map[string]cty.Type{"a": cty.String, "l": cty.List(cty.Number), "d": cty.DynamicPseudoType, "s": cty.Set(cty.Bool)})
-	v := cty.ObjectVal(map[string]cty.Value{"a": cty.UnknownVal(cty.String).RefineNotNull(), "l": cty.ListVal([]cty.Value{cty.NumberIntVal(1)}), "d": cty.True, "s": cty.NullVal(cty.Set(cty.Bool))})
+	ty := cty.Object(map[string]cty.Type{"a": cty.String, "l": cty.List(cty.Number), "d": cty.DynamicPseudoType,
+		"s": cty.Set(cty.Bool)})
+	v := cty.ObjectVal(map[string]cty.Value{"a": cty.UnknownVal(cty.String).RefineNotNull(),
+		"l": cty.ListVal([]cty.Value{cty.NumberIntVal(1)}), "d": cty.True, "s": cty.NullVal(cty.Set(cty.Bool))})
 	data, err := coding.EncodeValue(v, ty)
 	if err != nil {
 		f.Fatal(err)

@@ -40,22 +40,31 @@ func hostileValues() map[string]struct {
 		"a set of 30,000,000":                     {[]byte("\xdd\x01\xc9\xc3\x80"), cty.Set(cty.String), false},
 		"a map of 2^32-1":                         {[]byte("\xdf\xff\xff\xff\xff"), cty.Map(cty.String), false},
 		"a text of 4 GiB":                         {[]byte("\xdb\xff\xff\xff\xff"), cty.String, false},
-		"values of any type, 5,000,000 deep":      {nested(5_000_000, "\x92\xc4\x09\"dynamic\"", "\xc0", ""), any, false},
-		"a type 5,000 deep":                       {dynamic(nested(5_000, `["list",`, `"string"`, `]`), "\xc0"), any, false},
-		"a type 5,000,000 deep":                   {dynamic(nested(5_000_000, `["list",`, `"string"`, `]`), "\xc0"), any, false},
-		"a number of 600,000,000 digits":          {[]byte("\xab1e600000000"), cty.Number, false},
-		"such a number in a list of any type":     {dynamic([]byte(`["list","number"]`), "\x91\xab1e600000000"), any, false},
-		"a number as small":                       {[]byte("\xac1e-600000000"), cty.Number, false},
-		"a number of a million digits":            {append([]byte("\xdb\x00\x0f\x42\x40"), bytes.Repeat([]byte("7"), 1_000_000)...), cty.Number, false},
-		"a number that is none":                   {[]byte("\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00"), cty.Number, false},
-		"an object without its attributes":        {[]byte("\x80"), cty.Object(map[string]cty.Type{"id": cty.String}), false},
+		"values of any type, 5,000,000 deep": {nested(5_000_000, "\x92\xc4\x09\"dynamic\"", "\xc0", ""), any,
+			false},
+		"a type 5,000 deep": {dynamic(nested(5_000, `["list",`, `"string"`, `]`), "\xc0"), any,
+			false},
+		"a type 5,000,000 deep": {dynamic(nested(5_000_000, `["list",`, `"string"`, `]`), "\xc0"),
+			any, false},
+		"a number of 600,000,000 digits": {[]byte("\xab1e600000000"), cty.Number, false},
+		"such a number in a list of any type": {dynamic([]byte(`["list","number"]`), "\x91\xab1e600000000"), any,
+			false},
+		"a number as small": {[]byte("\xac1e-600000000"), cty.Number, false},
+		"a number of a million digits": {append([]byte("\xdb\x00\x0f\x42\x40"),
+			bytes.Repeat([]byte("7"), 1_000_000)...), cty.Number, false},
+		"a number that is none": {[]byte("\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00"), cty.Number, false},
+		"an object without its attributes": {[]byte("\x80"), cty.Object(map[string]cty.Type{"id": cty.String}),
+			false},
 
-		"JSON: values of any type, 5,000 deep":     {nested(5_000, `{"type":"dynamic","value":`, `null`, `}`), any, true},
-		"JSON: a type 5,000,000 deep":              {append(append([]byte(`{"value":null,"type":`), nested(5_000_000, `["list",`, `"string"`, `]`)...), '}'), any, true},
-		"JSON: a number of 600,000,000 digits":     {[]byte(`1e600000000`), cty.Number, true},
-		"JSON: such a number as a text":            {[]byte(`"1e600000000"`), cty.Number, true},
-		"JSON: a number of a million digits":       {bytes.Repeat([]byte("7"), 1_000_000), cty.Number, true},
-		"JSON: a number of that length, as a text": {[]byte(`"` + strings.Repeat("7", 1_000_000) + `"`), cty.Number, true},
+		"JSON: values of any type, 5,000 deep": {nested(5_000, `{"type":"dynamic","value":`, `null`, `}`), any,
+			true},
+		"JSON: a type 5,000,000 deep": {append(append([]byte(`{"value":null,"type":`),
+			nested(5_000_000, `["list",`, `"string"`, `]`)...), '}'), any, true},
+		"JSON: a number of 600,000,000 digits": {[]byte(`1e600000000`), cty.Number, true},
+		"JSON: such a number as a text":        {[]byte(`"1e600000000"`), cty.Number, true},
+		"JSON: a number of a million digits":   {bytes.Repeat([]byte("7"), 1_000_000), cty.Number, true},
+		"JSON: a number of that length, as a text": {[]byte(`"` + strings.Repeat("7", 1_000_000) + `"`),
+			cty.Number, true},
 	}
 }
 
@@ -143,7 +152,8 @@ func slicesOf(v cty.Value, n int) []cty.Value {
 
 func TestMalformedMessagesAreToldAsSuch(t *testing.T) {
 	var v []string
-	for _, data := range []string{"", "\xdd\xff\xff\xff\xff", "\x91", "\x91\xa1", strings.Repeat("\x91", 20) + "\xc0", "\xc0\xc0"} {
+	for _, data := range []string{"", "\xdd\xff\xff\xff\xff", "\x91", "\x91\xa1", strings.Repeat("\x91", 20) +
+		"\xc0", "\xc0\xc0"} {
 		if err := coding.Unmarshal([]byte(data), 8, &v); !errors.Is(err, coding.ErrMalformed) {
 			t.Errorf("%q was read with the error %v", data, err)
 		}
@@ -151,7 +161,8 @@ func TestMalformedMessagesAreToldAsSuch(t *testing.T) {
 }
 
 func FuzzDecodeJSON(f *testing.F) {
-	ty := cty.Object(map[string]cty.Type{"a": cty.String, "l": cty.List(cty.Number), "d": cty.DynamicPseudoType, "s": cty.Set(cty.Bool)})
+	ty := cty.Object(map[string]cty.Type{"a": cty.String, "l": cty.List(cty.Number), "d": cty.DynamicPseudoType,
+		"s": cty.Set(cty.Bool)})
 	f.Add([]byte(`{"a":"x","l":[1,"2e9"],"d":{"type":["list","string"],"value":["y"]},"s":[true]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		v, err := coding.DecodeJSON(data, ty)

@@ -2,16 +2,16 @@ package coding
 
 import "fmt"
 
-// jsonShare is how often, on average, cty may copy each byte of a JSON document while it reads it, and jsonFree the bytes
-// that it may copy in any case: a value inside another is copied once for each one around it.
+// jsonShare is how often, on average, cty may copy each byte of a JSON document while it reads it, and jsonFree the
+// bytes that it may copy in any case: a value inside another is copied once for each one around it.
 const (
 	jsonShare = 32
 	jsonFree  = 64 << 20
 )
 
-// checkJSON refuses a document that is deeper than depth, or in which so much is nested in so much that reading it takes
-// out of all proportion. numbers tells that texts may stand for numbers, whose length is bounded. Whether the document
-// is one at all is for the decoder to find out.
+// checkJSON refuses a document that is deeper than depth, or in which so much is nested in so much that reading it
+// takes out of all proportion. numbers tells that texts may stand for numbers, whose length is bounded. Whether the
+// document is one at all is for the decoder to find out.
 func checkJSON(data []byte, depth int, numbers bool) error {
 	var opened []int // where each array and object around the place begins
 	copied, allowed := 0, jsonFree+jsonShare*len(data)

@@ -5,8 +5,8 @@ import (
 	ctymsgpack "github.com/zclconf/go-cty/cty/msgpack"
 )
 
-// unmarshalValue is cty's Unmarshal. For an object with attributes of any type it takes a shorter way: in front of
-// the value of such an attribute stands the JSON of its type, and cty's reading of that took a twentieth of a plan's CPU
+// unmarshalValue is cty's Unmarshal. For an object with attributes of any type it takes a shorter way: in front of the
+// value of such an attribute stands the JSON of its type, and cty's reading of that took a twentieth of a plan's CPU
 // time, and a sixth of what it allocates. What is unusual about the bytes is left to cty, errors included.
 func unmarshalValue(data []byte, ty cty.Type) (cty.Value, error) {
 	if ty.IsObjectType() && len(data) > 0 {

@@ -38,8 +38,10 @@ func TestAttributesOfAnyTypeAreReadAsCtyReadsThem(t *testing.T) {
 		"tuples in tuples":    deep,
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, id := range []cty.Value{cty.StringVal("i"), cty.NullVal(cty.String), cty.UnknownVal(cty.String), cty.StringVal(strings.Repeat("z", 200))} {
-				v := cty.ObjectVal(map[string]cty.Value{"id": id, "any": any, "list": cty.ListVal([]cty.Value{cty.Zero})})
+			for _, id := range []cty.Value{cty.StringVal("i"), cty.NullVal(cty.String), cty.UnknownVal(cty.String),
+				cty.StringVal(strings.Repeat("z", 200))} {
+				v := cty.ObjectVal(map[string]cty.Value{"id": id, "any": any,
+					"list": cty.ListVal([]cty.Value{cty.Zero})})
 				data, err := coding.EncodeValue(v, ty)
 				if err != nil {
 					t.Fatal(err)
@@ -62,9 +64,11 @@ func TestAttributesOfAnyTypeAreReadAsCtyReadsThem(t *testing.T) {
 
 // BenchmarkDecodeValue is an object of the built-in provider.
 func BenchmarkDecodeValue(b *testing.B) {
-	ty := cty.Object(map[string]cty.Type{"id": cty.String, "input": cty.DynamicPseudoType, "output": cty.DynamicPseudoType, "triggers_replace": cty.DynamicPseudoType})
+	ty := cty.Object(map[string]cty.Type{"id": cty.String, "input": cty.DynamicPseudoType,
+		"output": cty.DynamicPseudoType, "triggers_replace": cty.DynamicPseudoType})
 	data, err := coding.EncodeValue(cty.ObjectVal(map[string]cty.Value{
-		"id": cty.StringVal("i"), "input": cty.StringVal("v"), "output": cty.StringVal("v"), "triggers_replace": cty.NullVal(cty.DynamicPseudoType),
+		"id": cty.StringVal("i"), "input": cty.StringVal("v"), "output": cty.StringVal("v"),
+		"triggers_replace": cty.NullVal(cty.DynamicPseudoType),
 	}), ty)
 	if err != nil {
 		b.Fatal(err)

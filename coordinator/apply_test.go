@@ -72,7 +72,8 @@ func serveTasks(t testing.TB, system *mem.System, pool string, slots int, latenc
 		defer tick.Stop()
 		for {
 			w.mu.Lock()
-			h := wire.Heartbeat{Worker: "w", Pools: []string{pool}, Slots: slots, Protocol: wire.ProtocolVersion, Attempts: slices.Clone(w.holds)}
+			h := wire.Heartbeat{Worker: "w", Pools: []string{pool}, Slots: slots, Protocol: wire.ProtocolVersion,
+				Attempts: slices.Clone(w.holds)}
 			w.mu.Unlock()
 			_ = w.conn.Beat(ctx, h)
 			select {
@@ -152,8 +153,10 @@ func (f framed) End() []state.Change {
 
 func applyOptions(conn *mem.Conn, store journal.Store, p program.Program, ids string) Options {
 	var n atomic.Int64
-	return Options{Program: p, Hub: hub.New(conn, "c1"), Store: store, Workspace: "default", RunID: "run1", Parallelism: 10,
-		Envelope: xor{}, Durations: store, Kind: "apply", NewID: func() string { return fmt.Sprintf("%s%d", ids, n.Add(1)) }}
+	return Options{Program: p, Hub: hub.New(conn, "c1"), Store: store, Workspace: "default", RunID: "run1",
+		Parallelism: 10,
+		Envelope:    xor{}, Durations: store, Kind: "apply",
+		NewID: func() string { return fmt.Sprintf("%s%d", ids, n.Add(1)) }}
 }
 
 func beginRun(t *testing.T, store journal.Store, n int) {
@@ -163,7 +166,8 @@ func beginRun(t *testing.T, store journal.Store, n int) {
 
 func beginNamed(t *testing.T, store journal.Store, run string, n int) {
 	t.Helper()
-	if err := store.BeginRun(context.Background(), "", journal.Run{ID: run, Workspace: "default", Coordinator: "c1", Status: "running", Vertices: n}, nil); err != nil {
+	if err := store.BeginRun(context.Background(), "", journal.Run{ID: run, Workspace: "default", Coordinator: "c1",
+		Status: "running", Vertices: n}, nil); err != nil {
 		t.Fatal(err)
 	}
 }

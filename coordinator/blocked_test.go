@@ -25,14 +25,16 @@ func TestTheHoldersOfALimitAreTheDoubtsThatTheStateStillHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	hold := func(run, id string) {
-		if _, err := conn.Acquire(ctx, "default", wire.PermitRequest{ID: id, Coordinator: "c1", Run: run, At: now}); err != nil {
+		if _, err := conn.Acquire(ctx, "default", wire.PermitRequest{ID: id, Coordinator: "c1", Run: run,
+			At: now}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	beginRun(t, store, 5)
 	tx := journal.Tx{Run: "run1"}
 	name := func(v int) addr.Instance {
-		return addr.Resource{Mode: addr.Managed, Type: "t", Name: "a"}.Absolute(addr.RootInstance).Instance(addr.IntKey(v))
+		return addr.Resource{Mode: addr.Managed, Type: "t", Name: "a"}.Absolute(
+			addr.RootInstance).Instance(addr.IntKey(v))
 	}
 	for v, last := range []journal.Event{
 		{Kind: journal.Suspect},             // holds its permit
@@ -48,7 +50,8 @@ func TestTheHoldersOfALimitAreTheDoubtsThatTheStateStillHas(t *testing.T) {
 		last.Vertex, last.At = v, now
 		tx.Events = append(tx.Events,
 			journal.Event{Vertex: v, Kind: journal.Want, At: now},
-			journal.Event{Vertex: v, Kind: journal.Dispatch, At: now, Address: name(v).String(), Attempt: "a" + id, Pool: "eu", Permits: []string{journal.PermitName("default", id)}}, last)
+			journal.Event{Vertex: v, Kind: journal.Dispatch, At: now, Address: name(v).String(), Attempt: "a" + id,
+				Pool: "eu", Permits: []string{journal.PermitName("default", id)}}, last)
 		if v != 2 && v != 3 {
 			tx.Changes = append(tx.Changes, state.SetObject{Addr: name(v), Object: &state.Object{
 				Status: state.InDoubt, Doubt: &state.Doubt{Run: "run1", Attempt: "a" + id, Operation: "update"}}})

@@ -79,9 +79,12 @@ func TestABugEndsItsRunWithItsTraceAndNoOtherRun(t *testing.T) {
 		"describing": func(_ *Options, p *mined, _ <-chan struct{}) {
 			p.prepare = func() { fn := planted; p.describe.Store(&fn) }
 		},
-		"in a view":                    func(o *Options, _ *mined, _ <-chan struct{}) { o.Observer = minedView{} },
-		"sealing":                      func(o *Options, _ *mined, _ <-chan struct{}) { o.Envelope = minedEnvelope{} },
-		"naming an attempt":            func(o *Options, _ *mined, _ <-chan struct{}) { o.NewID = func() string { planted(); return "" } },
+		"in a view": func(o *Options, _ *mined, _ <-chan struct{}) { o.Observer = minedView{} },
+		"sealing":   func(o *Options, _ *mined, _ <-chan struct{}) { o.Envelope = minedEnvelope{} },
+		"naming an attempt": func(o *Options, _ *mined,
+			_ <-chan struct{}) {
+			o.NewID = func() string { planted(); return "" }
+		},
 		"with a lock that others need": func(_ *Options, p *mined, end <-chan struct{}) { lock(p, end) },
 	}
 	for name, plant := range places {
@@ -106,7 +109,8 @@ func TestABugEndsItsRunWithItsTraceAndNoOtherRun(t *testing.T) {
 				end := make(chan struct{})
 				for i, p := range []program.Program{good, bad} {
 					o := applyOptions(conn, stores[i], p, fmt.Sprintf("a%d-", i))
-					o.Hub, o.RunID, o.Parallelism = shared, fmt.Sprintf("run%d", i), 1000 // what the bug leaves in doubt keeps its permits
+					// what the bug leaves in doubt keeps its permits
+					o.Hub, o.RunID, o.Parallelism = shared, fmt.Sprintf("run%d", i), 1000
 					beginNamed(t, stores[i], o.RunID, 60)
 					if i == 1 {
 						plant(&o, bad, end)
@@ -119,7 +123,8 @@ func TestABugEndsItsRunWithItsTraceAndNoOtherRun(t *testing.T) {
 				group.Wait()
 				close(end)
 				var bug *Bug
-				if !errors.As(errs[1], &bug) || bug.Value != "planted" || !strings.Contains(errs[1].Error(), "coordinator.planted") {
+				if !errors.As(errs[1], &bug) || bug.Value != "planted" ||
+					!strings.Contains(errs[1].Error(), "coordinator.planted") {
 					t.Errorf("the run with the bug ends with: %v", errs[1])
 				}
 				if ended[1] > 2*bugPatience {

@@ -48,8 +48,9 @@ type known struct{ pool, address string }
 func newExecutor(o Options, i *inbox) *executor {
 	x := &executor{
 		Options: o, inbox: i, jobs: make(chan func()), cores: make(chan struct{}, runtime.GOMAXPROCS(0)),
-		permits: map[loop.PermitKey]wire.Permit{}, requests: map[loop.PermitKey]context.CancelCauseFunc{}, deliveries: map[int]wire.Delivery{},
-		attempts: map[wire.AttemptID]known{}, pools: map[string]bool{}, expanding: map[string]chan struct{}{},
+		permits: map[loop.PermitKey]wire.Permit{}, requests: map[loop.PermitKey]context.CancelCauseFunc{},
+		deliveries: map[int]wire.Delivery{},
+		attempts:   map[wire.AttemptID]known{}, pools: map[string]bool{}, expanding: map[string]chan struct{}{},
 	}
 	x.save = newCommitter(x)
 	return x
@@ -197,7 +198,8 @@ func (x *executor) prepare(a loop.Prepare) {
 // cannot go on in between.
 func unfinished(address string) diag.List {
 	return diag.Errors("An operation cannot be gone on with",
-		fmt.Sprintf("The run was cut off between two operations on %s, and this command cannot go on in between. What was done is in the state; the next plan says what is left.", address), nil).WithAddress(address)
+		fmt.Sprintf("The run was cut off between two operations on %s, and this command cannot go on in between. "+
+			"What was done is in the state; the next plan says what is left.", address), nil).WithAddress(address)
 }
 
 // confirm tells whether permits are still held, before something is started under them.
@@ -223,7 +225,8 @@ func (x *executor) call(a loop.Call) {
 	if x.Own != nil {
 		if result := x.Own(x.ctx, a.Task); result != nil {
 			x.compute(a.Vertex, func() {
-				x.inbox.put(loop.Completed{Vertex: a.Vertex, Step: x.Program.Complete(x.ctx, a.Vertex, result), Took: x.Now().Sub(began), Worker: result.Worker})
+				x.inbox.put(loop.Completed{Vertex: a.Vertex, Step: x.Program.Complete(x.ctx, a.Vertex, result),
+					Took: x.Now().Sub(began), Worker: result.Worker})
 			})
 			return
 		}
@@ -259,7 +262,8 @@ func (x *executor) call(a loop.Call) {
 		if !result.Started.IsZero() && result.Ended.After(result.Started) {
 			took = result.Ended.Sub(result.Started) // without the way, and the time that it waited for a slot
 		}
-		x.inbox.put(loop.Completed{Vertex: a.Vertex, Step: x.Program.Complete(x.ctx, a.Vertex, result), Took: took, Worker: result.Worker})
+		x.inbox.put(loop.Completed{Vertex: a.Vertex, Step: x.Program.Complete(x.ctx, a.Vertex, result), Took: took,
+			Worker: result.Worker})
 	})
 }
 
@@ -396,8 +400,8 @@ func (x *executor) declare(a loop.Declare) {
 	})
 }
 
-// resize has the places of a pool follow its live slots. Every coordinator that uses the pool does so: they see the same
-// heartbeats.
+// resize has the places of a pool follow its live slots. Every coordinator that uses the pool does so: they see the
+// same heartbeats.
 func (x *executor) resize(a loop.Resize) {
 	x.persist(fmt.Sprintf("resizing the limit %q", a.Limit.Name), func() error {
 		l, err := x.Hub.DeclareLimit(x.ctx, a.Limit)

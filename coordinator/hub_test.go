@@ -16,8 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/wire/mem"
 )
 
-// Each run fetched the results of its coordinator by itself. Of two over one connection, each took results of the other one
-// and sat on them until the stream gave them out again.
+// Each run fetched the results of its coordinator by itself. Of two over one connection, each took results of the other
+// one and sat on them until the stream gave them out again.
 func TestTwentyRunsOverOneHubDoNotWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		system := mem.New(mem.Options{})

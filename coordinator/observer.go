@@ -58,12 +58,13 @@ func (Silent) Diagnostics(diag.List)                                           {
 
 // tell passes on to the observer what the loop shows.
 func (r *Runner) tell(s loop.Shown) {
-	d := program.Description{Address: s.Address, Deposed: s.Deposed, Class: s.Class, Action: s.Action, Called: func() (key, id string) {
-		if called := r.Program.Describe(s.Vertex).Called; called != nil {
-			return called()
-		}
-		return "", ""
-	}}
+	d := program.Description{Address: s.Address, Deposed: s.Deposed, Class: s.Class, Action: s.Action,
+		Called: func() (key, id string) {
+			if called := r.Program.Describe(s.Vertex).Called; called != nil {
+				return called()
+			}
+			return "", ""
+		}}
 	switch o := r.Observer; s.Kind {
 	case loop.ShownStarted:
 		o.Started(s.Vertex, d, s.Pool, s.At)

@@ -44,7 +44,8 @@ func (o *Orphans) Decide(ctx context.Context, limit string, r wire.PermitRequest
 		return under.Over || o.resolved(ctx, run.Workspace, under.Dispatch.Attempt)
 	default:
 		return o.revoke(ctx, wire.TaskRef{
-			Pool: under.Dispatch.Pool, Coordinator: run.Coordinator, Run: run.ID, Attempt: wire.AttemptID(under.Dispatch.Attempt)})
+			Pool: under.Dispatch.Pool, Coordinator: run.Coordinator, Run: run.ID,
+			Attempt: wire.AttemptID(under.Dispatch.Attempt)})
 	}
 }
 
@@ -65,6 +66,7 @@ func (o *Orphans) resolved(ctx context.Context, workspace, attempt string) bool 
 
 // revoke ends an attempt that nobody has claimed. It reports whether nothing can run.
 func (o *Orphans) revoke(ctx context.Context, ref wire.TaskRef) bool {
-	c, err := o.Claims.Claim(ctx, ref, wire.Claim{Nonce: o.NewID(), At: o.Now(), Tombstone: true, Reason: "its run is gone, and its permit was needed"})
+	c, err := o.Claims.Claim(ctx, ref, wire.Claim{Nonce: o.NewID(), At: o.Now(), Tombstone: true,
+		Reason: "its run is gone, and its permit was needed"})
 	return err == nil && c.Tombstone
 }

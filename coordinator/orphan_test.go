@@ -21,7 +21,8 @@ func TestAnOrphanedPermitIsFreedOnlyWhenNothingCanRunUnderIt(t *testing.T) {
 	dispatch := func(id string) []journal.Event {
 		return []journal.Event{
 			{Kind: journal.Want, At: now},
-			{Kind: journal.Dispatch, At: now, Attempt: "a1", Pool: "eu", Permits: []string{"narrow/x", journal.PermitName("default", id)}},
+			{Kind: journal.Dispatch, At: now, Attempt: "a1", Pool: "eu", Permits: []string{"narrow/x",
+				journal.PermitName("default", id)}},
 		}
 	}
 	also := func(es []journal.Event, k journal.Kind) []journal.Event {
@@ -32,8 +33,10 @@ func TestAnOrphanedPermitIsFreedOnlyWhenNothingCanRunUnderIt(t *testing.T) {
 		return es
 	}
 	doubtful := []state.Change{state.SetObject{
-		Addr:   addr.Resource{Mode: addr.Managed, Type: "t", Name: "a"}.Absolute(addr.RootInstance).Instance(addr.NoKey),
-		Object: &state.Object{Status: state.InDoubt, Doubt: &state.Doubt{Run: "run1", Attempt: "a1", Operation: "create"}},
+		Addr: addr.Resource{Mode: addr.Managed, Type: "t", Name: "a"}.Absolute(
+			addr.RootInstance).Instance(addr.NoKey),
+		Object: &state.Object{Status: state.InDoubt, Doubt: &state.Doubt{Run: "run1", Attempt: "a1",
+			Operation: "create"}},
 	}}
 	for claim, c := range map[string]struct {
 		run     string
@@ -43,23 +46,30 @@ func TestAnOrphanedPermitIsFreedOnlyWhenNothingCanRunUnderIt(t *testing.T) {
 		claimed bool
 		free    bool
 	}{
-		"of a plan":                                   {run: "read-1", free: true},
-		"of another coordinator":                      {run: "foreign"},
-		"of another coordinator, too old":             {run: "foreign", at: now.Add(-25 * time.Hour), free: true},
-		"under which nothing was dispatched":          {run: "run1", events: dispatch("p2"), free: true},
-		"whose attempt nobody has claimed":            {run: "run1", events: dispatch("p1"), free: true},
-		"whose attempt a worker has claimed":          {run: "run1", events: dispatch("p1"), claimed: true},
-		"whose attempt is done":                       {run: "run1", events: also(dispatch("p1"), journal.Finish), claimed: true, free: true},
-		"whose attempt is in doubt":                   {run: "run1", events: also(dispatch("p1"), journal.Suspect), changes: doubtful, claimed: true},
-		"whose attempt is in doubt, without a claim":  {run: "run1", events: also(dispatch("p1"), journal.Suspect), changes: doubtful},
-		"whose attempt is in doubt, for a day by now": {run: "run1", at: now.Add(-25 * time.Hour), events: also(dispatch("p1"), journal.Suspect), changes: doubtful, free: true},
-		"whose attempt is in doubt, and runs no more": {run: "run1", events: ended(also(dispatch("p1"), journal.Suspect)), changes: doubtful, claimed: true, free: true},
-		"whose attempt was in doubt and is resolved":  {run: "run1", events: also(dispatch("p1"), journal.Suspect), claimed: true, free: true},
+		"of a plan":                          {run: "read-1", free: true},
+		"of another coordinator":             {run: "foreign"},
+		"of another coordinator, too old":    {run: "foreign", at: now.Add(-25 * time.Hour), free: true},
+		"under which nothing was dispatched": {run: "run1", events: dispatch("p2"), free: true},
+		"whose attempt nobody has claimed":   {run: "run1", events: dispatch("p1"), free: true},
+		"whose attempt a worker has claimed": {run: "run1", events: dispatch("p1"), claimed: true},
+		"whose attempt is done": {run: "run1", events: also(dispatch("p1"), journal.Finish),
+			claimed: true, free: true},
+		"whose attempt is in doubt": {run: "run1", events: also(dispatch("p1"), journal.Suspect),
+			changes: doubtful, claimed: true},
+		"whose attempt is in doubt, without a claim": {run: "run1", events: also(dispatch("p1"), journal.Suspect),
+			changes: doubtful},
+		"whose attempt is in doubt, for a day by now": {run: "run1", at: now.Add(-25 * time.Hour),
+			events: also(dispatch("p1"), journal.Suspect), changes: doubtful, free: true},
+		"whose attempt is in doubt, and runs no more": {run: "run1",
+			events: ended(also(dispatch("p1"), journal.Suspect)), changes: doubtful, claimed: true, free: true},
+		"whose attempt was in doubt and is resolved": {run: "run1", events: also(dispatch("p1"), journal.Suspect),
+			claimed: true, free: true},
 	} {
 		system, store := mem.New(mem.Options{}), statemem.New(statemem.Options{})
 		beginRun(t, store, 1)
 		if len(c.events) > 0 {
-			if err := store.Commit(ctx, "default", "", journal.Tx{Run: "run1", Events: c.events, Changes: c.changes}); err != nil {
+			if err := store.Commit(ctx, "default", "", journal.Tx{Run: "run1", Events: c.events,
+				Changes: c.changes}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -73,11 +83,13 @@ func TestAnOrphanedPermitIsFreedOnlyWhenNothingCanRunUnderIt(t *testing.T) {
 		if c.at.IsZero() {
 			c.at = now
 		}
-		o := &Orphans{Store: store, Claims: conn, Now: func() time.Time { return now }, NewID: func() string { return "tomb" }}
+		o := &Orphans{Store: store, Claims: conn, Now: func() time.Time { return now },
+			NewID: func() string { return "tomb" }}
 		if got := o.Decide(ctx, "default", wire.PermitRequest{ID: "p1", Run: c.run, At: c.at}); got != c.free {
 			t.Errorf("a permit %s: freed %v", claim, got)
 		}
-		if got, err := conn.Claim(ctx, ref, wire.Claim{Nonce: "late"}); c.free && c.events != nil && !c.claimed && c.at == now && claim == "whose attempt nobody has claimed" && (err != nil || !got.Tombstone) {
+		if got, err := conn.Claim(ctx, ref, wire.Claim{Nonce: "late"}); c.free && c.events != nil && !c.claimed &&
+			c.at == now && claim == "whose attempt nobody has claimed" && (err != nil || !got.Tombstone) {
 			t.Errorf("a permit %s: a worker could still start it", claim)
 		}
 		_ = conn.Close()

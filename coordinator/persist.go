@@ -7,8 +7,8 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/loop"
 )
 
-// persist repeats fn until it succeeds. It reports false when the run ended before, or when fn has failed for so long that the
-// run is ended because of it.
+// persist repeats fn until it succeeds. It reports false when the run ended before, or when fn has failed for so long
+// that the run is ended because of it.
 func (x *executor) persist(doing string, fn func() error) bool {
 	var patience loop.Patience
 	for {
@@ -18,7 +18,8 @@ func (x *executor) persist(doing string, fn func() error) bool {
 		}
 		if spent := patience.Spent(x.Now(), err); spent > 0 {
 			if x.ctx.Err() == nil {
-				x.inbox.put(loop.Failed{Err: fmt.Errorf("%w for %s: %s: %w", loop.ErrStore, spent.Round(time.Second), doing, err)})
+				x.inbox.put(loop.Failed{Err: fmt.Errorf("%w for %s: %s: %w", loop.ErrStore,
+					spent.Round(time.Second), doing, err)})
 			}
 			return false
 		}

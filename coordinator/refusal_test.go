@@ -34,9 +34,10 @@ func (w *warned) Diagnostics(list diag.List) {
 	}
 }
 
-// refusingRun applies 40 numbers over a transport that fails as fault says, counted from the begin of the run, and goes on with
-// the run, without faults, if it does not end well.
-func refusingRun(t *testing.T, fault func(after time.Duration, op mem.Op) error) (out loop.Outcome, took time.Duration, warnings int64, err error) {
+// refusingRun applies 40 numbers over a transport that fails as fault says, counted from the begin of the run, and goes
+// on with the run, without faults, if it does not end well.
+func refusingRun(t *testing.T, fault func(after time.Duration, op mem.Op) error) (out loop.Outcome, took time.Duration,
+	warnings int64, err error) {
 	t.Helper()
 	store := statemem.New(statemem.Options{})
 	began, healthy := time.Now(), false
@@ -92,8 +93,8 @@ func stores(op mem.Op) bool {
 	return false
 }
 
-// A message store that was full for a moment, and took messages again, hung the run: nothing knew of it, and the message
-// store's answer to "is it there?" was that it is.
+// A message store that was full for a moment, and took messages again, hung the run: nothing knew of it, and the
+// message store's answer to "is it there?" was that it is.
 func TestARunPausesWhileTheMessageStoreTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out, took, warnings, err := refusingRun(t, func(after time.Duration, op mem.Op) error {
@@ -131,8 +132,8 @@ func TestARunWhoseMessageStoreNeverRecoversEndsAndIsResumed(t *testing.T) {
 	})
 }
 
-// What must be done in the end, such as the acknowledgement of a result, was repeated without end whatever the error was: a
-// run whose user is not permitted to acknowledge never ended.
+// What must be done in the end, such as the acknowledgement of a result, was repeated without end whatever the error
+// was: a run whose user is not permitted to acknowledge never ended.
 func TestWhatIsNotPermittedIsNotRepeatedForEver(t *testing.T) {
 	for _, name := range []string{"Delivery.Ack", "DeclareLimit", "Acquire", "PublishTask"} {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +144,8 @@ func TestWhatIsNotPermittedIsNotRepeatedForEver(t *testing.T) {
 					}
 					return nil
 				})
-				if !errors.Is(err, wire.ErrDenied) || !strings.Contains(err.Error(), "30s") || out.Status != "interrupted" {
+				if !errors.Is(err, wire.ErrDenied) || !strings.Contains(err.Error(), "30s") ||
+					out.Status != "interrupted" {
 					t.Errorf("%v, %s", err, out.Status)
 				}
 				if took > loop.StorePatience+20*time.Second {

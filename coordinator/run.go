@@ -29,8 +29,8 @@ const readOnly = "read-"
 // Options say what to run, and over what.
 type Options struct {
 	Program program.Program
-	// Hub is what the run reaches workers over, and whose coordinator it belongs to. A run that is resumed must have the
-	// coordinator that it had.
+	// Hub is what the run reaches workers over, and whose coordinator it belongs to. A run that is resumed must have
+	// the coordinator that it had.
 	Hub *hub.Hub
 
 	// Store is where an applying run is recorded; nil for a run that changes nothing, such as a plan: then nothing is
@@ -67,19 +67,19 @@ type Options struct {
 	// Settle is how long a run leaves open at most whether a region has workers, until all were asked; 0 means 2 s.
 	Settle time.Duration
 
-	// Own answers a task that only this process can, on the fast lane; nil for one that a worker is to answer. It may be
-	// nil, and is called from several goroutines.
+	// Own answers a task that only this process can, on the fast lane; nil for one that a worker is to answer. It may
+	// be nil, and is called from several goroutines.
 	Own func(ctx context.Context, t *wire.Task) *wire.Result
 
-	// Environment returns what the tasks for a pool say of the environment that they run in. It may be nil, and is called
-	// from several goroutines.
+	// Environment returns what the tasks for a pool say of the environment that they run in. It may be nil, and is
+	// called from several goroutines.
 	Environment func(ctx context.Context, pool string) (*wire.Environment, error)
 
 	// Now and NewID may be nil: then they are the clock, and random. They are called from several goroutines.
 	Now   func() time.Time
 	NewID func() string
-	// Compute runs what takes a processor for a vertex, and returns when that is done; nil: as many at a time as there are
-	// cores. It is called from several goroutines.
+	// Compute runs what takes a processor for a vertex, and returns when that is done; nil: as many at a time as there
+	// are cores. It is called from several goroutines.
 	Compute func(vertex int, fn func())
 }
 
@@ -154,8 +154,8 @@ func newRunner(ctx context.Context, o Options, events []journal.Event) (*Runner,
 	return r, nil
 }
 
-// Address returns the address of the vertex that an attempt of this run is for. It returns false for an attempt that the
-// run has not made, or not in this pool: then what the pool says of it is made up.
+// Address returns the address of the vertex that an attempt of this run is for. It returns false for an attempt that
+// the run has not made, or not in this pool: then what the pool says of it is made up.
 func (r *Runner) Address(id wire.AttemptID, pool string) (string, bool) {
 	k, ok := r.acts.attempt(id, pool)
 	return k.address, ok
@@ -219,8 +219,8 @@ func (r *Runner) Run(ctx context.Context) (out loop.Outcome, err error) {
 	return out, r.close(context.WithoutCancel(ctx), &out)
 }
 
-// kept lists those of the permits of operations that may still run which the run keeps beyond its end: none when another
-// process has ended the run meanwhile, because nothing runs then.
+// kept lists those of the permits of operations that may still run which the run keeps beyond its end: none when
+// another process has ended the run meanwhile, because nothing runs then.
 func (r *Runner) kept(ctx context.Context, keys []loop.PermitKey) []loop.PermitKey {
 	if len(keys) == 0 || r.Store == nil {
 		return keys
@@ -231,12 +231,12 @@ func (r *Runner) kept(ctx context.Context, keys []loop.PermitKey) []loop.PermitK
 	return keys
 }
 
-// errEnded leaves the permits that could not be taken over yet as they are: of what an earlier process left, something may
-// still run under them.
+// errEnded leaves the permits that could not be taken over yet as they are: of what an earlier process left, something
+// may still run under them.
 var errEnded = fmt.Errorf("the run has ended: %w", wire.ErrLeft)
 
-// bugPatience is how long a run that a bug has ended waits for its goroutines: one may wait for ever for what the bug has
-// left locked.
+// bugPatience is how long a run that a bug has ended waits for its goroutines: one may wait for ever for what the bug
+// has left locked.
 const bugPatience = 5 * time.Second
 
 // broke tells whether a bug has ended the run.

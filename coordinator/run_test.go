@@ -27,7 +27,8 @@ type fastWorker struct {
 	most    atomic.Int64
 }
 
-func serveCalls(t testing.TB, system *mem.System, pool string, slots int, latency time.Duration, answer func(*wire.Task) *wire.Result) (*fastWorker, func()) {
+func serveCalls(t testing.TB, system *mem.System, pool string, slots int, latency time.Duration,
+	answer func(*wire.Task) *wire.Result) (*fastWorker, func()) {
 	w := &fastWorker{conn: system.Connect("worker-" + pool)}
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
@@ -65,7 +66,8 @@ func serveCalls(t testing.TB, system *mem.System, pool string, slots int, latenc
 		}
 	})
 	group.Go(func() {
-		beatUntil(ctx, w.conn, wire.Heartbeat{Worker: "w-" + pool, Pools: []string{pool}, Slots: slots, Protocol: wire.ProtocolVersion})
+		beatUntil(ctx, w.conn, wire.Heartbeat{Worker: "w-" + pool, Pools: []string{pool}, Slots: slots,
+			Protocol: wire.ProtocolVersion})
 	})
 	return w, func() {
 		cancel()
@@ -125,7 +127,8 @@ func TestAnEmbeddedRunSetsTheSizeOfTheLimitAndAnotherOneFindsIt(t *testing.T) {
 			system := mem.New(mem.Options{})
 			w, stop := serveCalls(t, system, "default", 100, 10*time.Millisecond, numbers.Compute)
 			defer stop()
-			if _, err := w.conn.DeclareLimit(context.Background(), wire.Limit{Name: wire.DefaultLimit, Slots: 3}); err != nil {
+			if _, err := w.conn.DeclareLimit(context.Background(), wire.Limit{Name: wire.DefaultLimit,
+				Slots: 3}); err != nil {
 				t.Fatal(err)
 			}
 			planRun(t, system, numbers.New(t, 100), 7, func(o *Options) { o.Embedded = embedded })

@@ -219,8 +219,8 @@ func (x *executor) read(n int, d wire.Delivery) {
 
 // expand waits until a result of a pool may be taken out of an envelope that may hold much more than its own size, and
 // returns what to call when it was handed over; false when the run ends first. A message may have wire.MaxMessage bytes
-// without compression, so all that are fetched at once would have room for many times the memory of the machine. Each pool
-// has its own bound: a pool whose results are huge, or whose blobs do not come, keeps only itself waiting.
+// without compression, so all that are fetched at once would have room for many times the memory of the machine. Each
+// pool has its own bound: a pool whose results are huge, or whose blobs do not come, keeps only itself waiting.
 func (x *executor) expand(pool string) (done func(), ok bool) {
 	x.mu.Lock()
 	slots := x.expanding[pool]

@@ -30,7 +30,8 @@ type guarded struct {
 // start starts a server on loopback. Each user's password is its name.
 func start(t *testing.T) *guarded {
 	t.Helper()
-	for variable, user := range map[string]string{"COORDINATOR": "coordinator", "WORKER_EU": "worker-eu", "WORKER_US": "worker-us", "OBSERVER": "observer"} {
+	for variable, user := range map[string]string{"COORDINATOR": "coordinator", "WORKER_EU": "worker-eu",
+		"WORKER_US": "worker-us", "OBSERVER": "observer"} {
 		t.Setenv("MILLIPEDE_"+variable+"_PASSWORD", user)
 	}
 	dir := t.TempDir()
@@ -45,7 +46,8 @@ func start(t *testing.T) *guarded {
 		}
 		if filepath.Base(name) == "nats-server.conf" {
 			text = []byte(strings.Replace(string(text), "# include \"accounts.conf\"", "include \"accounts.conf\"", 1))
-			text = []byte(strings.Replace(string(text), `"/var/lib/nats"`, fmt.Sprintf("%q", filepath.Join(dir, "store")), 1))
+			text = []byte(strings.Replace(string(text), `"/var/lib/nats"`,
+				fmt.Sprintf("%q", filepath.Join(dir, "store")), 1))
 		}
 		if err := os.WriteFile(filepath.Join(dir, filepath.Base(name)), text, 0o600); err != nil {
 			t.Fatal(err)
@@ -74,8 +76,9 @@ func start(t *testing.T) *guarded {
 func (g *guarded) connect(user string) *jet.Conn {
 	g.Helper()
 	c, err := jet.Connect(g.Context(), jet.Options{
-		URL: g.url, Name: user, User: user, Password: user, Provision: user == "coordinator", Timeout: 500 * time.Millisecond,
-		Log: func(line string) { g.Log(user, line) },
+		URL: g.url, Name: user, User: user, Password: user, Provision: user == "coordinator",
+		Timeout: 500 * time.Millisecond,
+		Log:     func(line string) { g.Log(user, line) },
 	})
 	g.no(err)
 	g.Cleanup(func() { g.no(c.Close()) })
@@ -85,7 +88,8 @@ func (g *guarded) connect(user string) *jet.Conn {
 // raw connects as a user who may do whatever NATS lets him.
 func (g *guarded) raw(user string) *nats.Conn {
 	g.Helper()
-	nc, err := nats.Connect(g.url, nats.UserInfo(user, user), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	nc, err := nats.Connect(g.url, nats.UserInfo(user, user),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	g.no(err)
 	g.Cleanup(nc.Close)
 	return nc
@@ -220,7 +224,8 @@ func TestAWorkerOfAPoolAnswersCallsAndBeats(t *testing.T) {
 
 // refusal tells whether nobody took a request: the server says no, or nobody is there, or nothing comes.
 func refusal(err error) bool {
-	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrPermissionViolation)
+	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrTimeout) ||
+		errors.Is(err, nats.ErrPermissionViolation)
 }
 
 // counts are the numbers of messages in all streams.
@@ -253,10 +258,12 @@ func TestAWorkerOfAPoolReachesNothingOfAnother(t *testing.T) {
 	denied("storing a key", worker.PutKey(ctx, "eu", "run-1", "W", nil))
 	missing, err := worker.Probe(ctx, []string{"us"})
 	g.no(err)
-	if !slices.Contains(missing, "publish $JS.API.CONSUMER.MSG.NEXT.TASKS.pool-us") || !slices.Contains(missing, "subscribe call.us") {
+	if !slices.Contains(missing, "publish $JS.API.CONSUMER.MSG.NEXT.TASKS.pool-us") ||
+		!slices.Contains(missing, "subscribe call.us") {
 		t.Errorf("what it misses for the other pool is %v", missing)
 	}
-	for _, subject := range []string{"task.>", "task.us.>", "result.>", "call.us", "hand.us.>", "ctl.pool.us.>", "hb.>", "ev.>", ">"} {
+	for _, subject := range []string{"task.>", "task.us.>", "result.>", "call.us", "hand.us.>", "ctl.pool.us.>",
+		"hb.>", "ev.>", ">"} {
 		sub, err := raw.SubscribeSync(subject)
 		g.no(err)
 		g.no(raw.Flush())
@@ -322,7 +329,8 @@ func TestAWorkerCannotHaveTheServerWriteATaskForIt(t *testing.T) {
 		t.Errorf("the streams were at %+v, and are at %+v", before, after)
 	}
 	// The way is there, for who is in the account of the streams.
-	g.no(g.raw("coordinator").PublishRequest("$JS.API.DIRECT.GET.OBJ_BLOB_eu", "task.us.alice.run-1.forged", []byte(`{"seq":1}`)))
+	g.no(g.raw("coordinator").PublishRequest("$JS.API.DIRECT.GET.OBJ_BLOB_eu", "task.us.alice.run-1.forged",
+		[]byte(`{"seq":1}`)))
 	if m, err := heard.NextMsg(2 * time.Second); err != nil || string(m.Data) != "forged" {
 		t.Errorf("what this test is about does not happen: %v", err)
 	}
@@ -333,7 +341,8 @@ func TestAnObserverSeesWhoAndHowMuchAndChangesNothing(t *testing.T) {
 	ctx := t.Context()
 	_, err := g.coordinator.DeclareLimit(ctx, wire.Limit{Name: "default", Slots: 7})
 	g.no(err)
-	permit, err := g.coordinator.Acquire(ctx, "default", wire.PermitRequest{ID: "r1", Coordinator: "alice", Run: "run-1", At: time.Now()})
+	permit, err := g.coordinator.Acquire(ctx, "default", wire.PermitRequest{ID: "r1", Coordinator: "alice",
+		Run: "run-1", At: time.Now()})
 	g.no(err)
 	g.no(g.coordinator.PublishTask(ctx, euTask, []byte("payload")))
 	g.no(g.coordinator.PutKey(ctx, "eu", "run-1", "W", []byte("payload")))

@@ -40,9 +40,12 @@ func TestWhoOwnsAPoolReadsNoClaimAndNoKeyOfAnother(t *testing.T) {
 		t.Errorf("reading a key of the other pool: %v", err)
 	}
 	for _, subject := range []string{
-		"$JS.API.STREAM.MSG.GET.CLAIMS-us", "$JS.API.STREAM.MSG.GET.KEYS-us", "$JS.API.DIRECT.GET.CLAIMS-us", "$JS.API.STREAM.INFO.CLAIMS-us",
-		"$JS.API.STREAM.PURGE.CLAIMS-us", "$JS.API.STREAM.PURGE.CLAIMS-eu", "$JS.API.STREAM.PURGE.KEYS-eu", "$JS.API.STREAM.MSG.GET.CLAIMS",
-		"claim.us.run-1.a2", "done.eu.run-1", "done.us.run-1", "key.eu.run-1.W", "key.us.run-1.W", "result.us.alice.run-1.a1", "hb.us.w", "ev.us.run-1",
+		"$JS.API.STREAM.MSG.GET.CLAIMS-us", "$JS.API.STREAM.MSG.GET.KEYS-us", "$JS.API.DIRECT.GET.CLAIMS-us",
+		"$JS.API.STREAM.INFO.CLAIMS-us",
+		"$JS.API.STREAM.PURGE.CLAIMS-us", "$JS.API.STREAM.PURGE.CLAIMS-eu", "$JS.API.STREAM.PURGE.KEYS-eu",
+		"$JS.API.STREAM.MSG.GET.CLAIMS",
+		"claim.us.run-1.a2", "done.eu.run-1", "done.us.run-1", "key.eu.run-1.W", "key.us.run-1.W",
+		"result.us.alice.run-1.a1", "hb.us.w", "ev.us.run-1",
 	} {
 		if m, err := raw.Request(subject, []byte(`{"seq":1}`), 100*time.Millisecond); !refusal(err) {
 			t.Errorf("%s: %v %s", subject, err, m.Data)

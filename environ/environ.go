@@ -1,7 +1,8 @@
 // Package environ holds the surroundings of an operation, its directory and its environment variables, as values.
 //
-// Several operations run in one process, each in a directory and an environment of its own. So only the commands ask the
-// process for these (os.Environ, os.Getwd); everything below them is told. The package asks the process for nothing.
+// Several operations run in one process, each in a directory and an environment of its own. So only the commands ask
+// the process for these (os.Environ, os.Getwd); everything below them is told. The package asks the process for
+// nothing.
 package environ
 
 import (
@@ -100,7 +101,8 @@ func (v Variables) With(more ...string) Variables {
 	return append(slices.Clip(slices.Clone(v)), more...)
 }
 
-// List returns the variables as package os/exec takes them. It is never nil, which would stand for those of the process.
+// List returns the variables as package os/exec takes them. It is never nil, which would stand for those of the
+// process.
 func (v Variables) List() []string {
 	if v == nil {
 		return []string{}

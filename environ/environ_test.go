@@ -24,7 +24,8 @@ func TestOfSeveralEntriesTheLastOneCounts(t *testing.T) {
 
 func TestADigestDependsOnWhatCountsAlone(t *testing.T) {
 	one := environ.Variables{"A=1", "B=2", "A=3", "nonsense"}
-	for claim, same := range map[string]environ.Variables{"another order": {"A=3", "B=2"}, "an old value": {"B=1", "B=2", "A=3"}} {
+	for claim, same := range map[string]environ.Variables{"another order": {"A=3", "B=2"},
+		"an old value": {"B=1", "B=2", "A=3"}} {
 		if one.Digest() != same.Digest() {
 			t.Errorf("%s changes the digest", claim)
 		}
@@ -40,7 +41,8 @@ func TestADigestDependsOnWhatCountsAlone(t *testing.T) {
 
 func TestTheHomeDirectoryIsTheEnvironments(t *testing.T) {
 	env := environ.Variables{"HOME=/home/me", "USERPROFILE=/home/me"}
-	for path, want := range map[string]string{"~": "/home/me", "~/x": "/home/me/x", "~you/x": "~you/x", "a~": "a~", "": ""} {
+	for path, want := range map[string]string{"~": "/home/me", "~/x": "/home/me/x", "~you/x": "~you/x",
+		"a~": "a~", "": ""} {
 		if got := env.ExpandHome(path); got != want {
 			t.Errorf("%q becomes %q", path, got)
 		}
@@ -50,7 +52,8 @@ func TestTheHomeDirectoryIsTheEnvironments(t *testing.T) {
 	}
 }
 
-// Package os/exec looks for programs in the directories of the process's own PATH, whatever environment the program gets.
+// Package os/exec looks for programs in the directories of the process's own PATH, whatever environment the program
+// gets.
 func TestAProgramIsLookedForInThePathOfTheEnvironment(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "bin", "tool")
@@ -63,7 +66,8 @@ func TestAProgramIsLookedForInThePathOfTheEnvironment(t *testing.T) {
 		}
 	}
 	env := environ.Variables{"PATH=" + dir + string(filepath.ListSeparator) + filepath.Dir(file)}
-	for name, want := range map[string]string{"tool": file, "bin/tool": file, file: file, "tool-data": "", "sh": "", "./tool": ""} {
+	for name, want := range map[string]string{"tool": file, "bin/tool": file, file: file, "tool-data": "", "sh": "",
+		"./tool": ""} {
 		got, err := env.Program(dir, name)
 		if got != want || (err == nil) != (want != "") {
 			t.Errorf("%s is found at %q, %v", name, got, err)

@@ -1,8 +1,8 @@
-// Package failpoint names the moments at which tests end or pause a process of Millipede: each step of the protocol, before
-// and after each durable write.
+// Package failpoint names the moments at which tests end or pause a process of Millipede: each step of the protocol,
+// before and after each durable write.
 //
-// Only programs built with the tag failpoints heed them (on.go); in all others Hit is an empty function that the compiler
-// removes. The package decides nothing about what must hold after a failure: that is for package fault.
+// Only programs built with the tag failpoints heed them (on.go); in all others Hit is an empty function that the
+// compiler removes. The package decides nothing about what must hold after a failure: that is for package fault.
 package failpoint
 
 // Point is a named moment.
@@ -18,15 +18,16 @@ const (
 	// TaskUnsent and TaskSent lie around the publication of a task; PermitsConfirmed is before both.
 	PermitsConfirmed Point = "permits-confirmed"
 	TaskSent         Point = "task-sent"
-	// ResultFetched is before a result is looked at, OutcomeUnsaved and OutcomeSaved lie around the commit of what follows
-	// from it, ResultAcked is behind the confirmation of its message.
+	// ResultFetched is before a result is looked at, OutcomeUnsaved and OutcomeSaved lie around the commit of what
+	// follows from it, ResultAcked is behind the confirmation of its message.
 	ResultFetched  Point = "result-fetched"
 	OutcomeUnsaved Point = "outcome-unsaved"
 	OutcomeSaved   Point = "outcome-saved"
 	ResultAcked    Point = "result-acked"
 	// PermitReleased is behind the return of a permit.
 	PermitReleased Point = "permit-released"
-	// PlanUnsaved and PlanSaved lie around the record of the run's beginning, EndUnsaved to RunPurged around that of its end.
+	// PlanUnsaved and PlanSaved lie around the record of the run's beginning, EndUnsaved to RunPurged around that of
+	// its end.
 	PlanUnsaved Point = "plan-unsaved"
 	PlanSaved   Point = "plan-saved"
 	EndUnsaved  Point = "end-unsaved"
@@ -54,11 +55,13 @@ const (
 	JournalMoved  Point = "journal-moved"
 )
 
-// Coordinator and Worker are all the points of each actor, in the order in which an apply comes by. The journal's two come
-// only when it is rewritten.
+// Coordinator and Worker are all the points of each actor, in the order in which an apply comes by. The journal's two
+// come only when it is rewritten.
 var (
-	Coordinator = []Point{PlanUnsaved, PlanSaved, WantUnsaved, WantSaved, IntentUnsaved, IntentSaved, PermitsConfirmed, TaskSent,
-		ResultFetched, OutcomeUnsaved, OutcomeSaved, ResultAcked, PermitReleased, EndUnsaved, EndSaved, RunEnded, RunPurged,
+	Coordinator = []Point{PlanUnsaved, PlanSaved, WantUnsaved, WantSaved, IntentUnsaved, IntentSaved,
+		PermitsConfirmed, TaskSent,
+		ResultFetched, OutcomeUnsaved, OutcomeSaved, ResultAcked, PermitReleased, EndUnsaved, EndSaved,
+		RunEnded, RunPurged,
 		SnapshotCopied, SnapshotCut, SnapshotWritten}
 	Worker = []Point{TaskFetched, ClaimNoted, Claimed, StartNoted, TaskAcked, Operated, EndNoted, ResultSent, Forgotten}
 )

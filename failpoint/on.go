@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// Variable names what happens at which point: POINT=N, several separated by commas: the process is killed when it comes by the
-// point for the Nth time. POINT=N:stop pauses it there instead, until somebody has it go on.
+// Variable names what happens at which point: POINT=N, several separated by commas: the process is killed when it comes
+// by the point for the Nth time. POINT=N:stop pauses it there instead, until somebody has it go on.
 const Variable = "MILLIPEDE_FAILPOINTS"
 
 // plan is what the environment says.

@@ -41,11 +41,11 @@ type ApplyOptions struct {
 //     plan, it gets their new values, and those do not wait until its objects have ended. In a destroy, which makes no
 //     new values, they do: the provider needs them.
 //
-// What an object depends on is what its block refers to, and what the state recorded for it, whatever the configuration says
-// now. The two may contradict each other, so that objects wait for each other in a circle: then circle names them, and the
-// graph cannot be carried out. Three things open a circle: objects are made without regard to what was recorded alone, which
-// OpenTofu does not try; in a plan that refreshed nothing, the endings go by what was recorded alone; and an order that was
-// only recorded does not hold between objects of different providers, except in a destroy.
+// What an object depends on is what its block refers to, and what the state recorded for it, whatever the configuration
+// says now. The two may contradict each other, so that objects wait for each other in a circle: then circle names them,
+// and the graph cannot be carried out. Three things open a circle: objects are made without regard to what was recorded
+// alone, which OpenTofu does not try; in a plan that refreshed nothing, the endings go by what was recorded alone; and
+// an order that was only recorded does not hold between objects of different providers, except in a destroy.
 func BuildApply(s *Static, p *plan.Plan, o ApplyOptions) (g plan.Graph, circle []string) {
 	tries := []variant{{}, {endingsOnly: true}}
 	if o.Unrefreshed {
@@ -222,7 +222,8 @@ func (b *applyBuilder) changes() {
 			b.makes[c.Addr] = v
 		}
 		if endsObject(c) {
-			b.ends[changeKey{c.Addr, c.Deposed}] = b.vertex(plan.Vertex{Kind: plan.DestroyObject, Change: i, Address: address})
+			b.ends[changeKey{c.Addr, c.Deposed}] = b.vertex(plan.Vertex{Kind: plan.DestroyObject, Change: i,
+				Address: address})
 		}
 	}
 }

@@ -46,16 +46,19 @@ func (b *builder) blocks() {
 		node := b.tree.Modules[path]
 		m := node.Module
 		if node.Call != nil {
-			b.add(Node{Kind: CallNode, Module: node.Parent.Path, Named: addr.ModuleCall{Name: node.Call.Name}, Tree: node.Parent, Call: node.Call})
+			b.add(Node{Kind: CallNode, Module: node.Parent.Path, Named: addr.ModuleCall{Name: node.Call.Name},
+				Tree: node.Parent, Call: node.Call})
 		}
 		for _, name := range sortedKeys(m.Variables) {
-			b.add(Node{Kind: VariableNode, Module: path, Named: addr.Variable{Name: name}, Tree: node, Variable: m.Variables[name]})
+			b.add(Node{Kind: VariableNode, Module: path, Named: addr.Variable{Name: name}, Tree: node,
+				Variable: m.Variables[name]})
 		}
 		for _, name := range sortedKeys(m.Locals) {
 			b.add(Node{Kind: LocalNode, Module: path, Named: addr.Local{Name: name}, Tree: node, Local: m.Locals[name]})
 		}
 		for _, name := range sortedKeys(m.Outputs) {
-			b.add(Node{Kind: OutputNode, Module: path, Named: addr.Output{Name: name}, Tree: node, Output: m.Outputs[name]})
+			b.add(Node{Kind: OutputNode, Module: path, Named: addr.Output{Name: name}, Tree: node,
+				Output: m.Outputs[name]})
 		}
 		b.providerBlocks(node)
 		for _, r := range sortedResources(m.Resources) {
@@ -84,7 +87,8 @@ func (b *builder) providerBlocks(node *config.Node) {
 	sort.Slice(locals, func(i, j int) bool { return locals[i].String() < locals[j].String() })
 	for _, l := range locals {
 		a := addr.ProviderConfig{Module: node.Path, Provider: node.Module.ProviderFor(l.Name), Alias: l.Alias}
-		b.add(Node{Kind: ProviderNode, Module: node.Path, Named: a, Tree: node, Provider: node.Module.Providers[l], ProviderAddr: a})
+		b.add(Node{Kind: ProviderNode, Module: node.Path, Named: a, Tree: node, Provider: node.Module.Providers[l],
+			ProviderAddr: a})
 	}
 }
 

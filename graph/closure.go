@@ -34,9 +34,9 @@ func (c *Closure) compute() {
 	c.bits, c.sets = c.s.reach(numbers, c.universe.Len())
 }
 
-// reach returns, for each static vertex, the number of the resource that it is the end of (-1 for other vertices), and the
-// numbered resources that it waits for, transitively: nil for none. Vertices share sets. Resources without a number do
-// not count.
+// reach returns, for each static vertex, the number of the resource that it is the end of (-1 for other vertices), and
+// the numbered resources that it waits for, transitively: nil for none. Vertices share sets. Resources without a number
+// do not count.
 func (s *Static) reach(numbers map[addr.ConfigResource]int32, size int) (ends []int32, sets []bitset) {
 	ends, sets = make([]int32, len(s.Nodes)), make([]bitset, len(s.Nodes))
 	for i := range s.Nodes {
@@ -99,8 +99,8 @@ func (s *Static) union(v int, ends []int32, sets []bitset, size int) bitset {
 	return set
 }
 
-// Resources returns the resources that vertex v waits for; for the end of a resource, itself included. Everybody who asks
-// gets the same set.
+// Resources returns the resources that vertex v waits for; for the end of a resource, itself included. Everybody who
+// asks gets the same set.
 func (c *Closure) Resources(v int) *state.Dependencies {
 	c.once.Do(c.compute)
 	c.mu.Lock()
@@ -145,7 +145,8 @@ func CreatedFirst(s *Static, prior *state.State, covered func(node int) bool) ma
 			continue
 		}
 		n := &s.Nodes[v]
-		if n.Kind == ResourceNode && covered(v) && n.Resource.Addr.Mode == addr.Managed && (n.Resource.CreateBeforeDestroy || forced[v]) {
+		if n.Kind == ResourceNode && covered(v) && n.Resource.Addr.Mode == addr.Managed &&
+			(n.Resource.CreateBeforeDestroy || forced[v]) {
 			forced[v] = true
 			first[n.Resource.Addr.In(n.Module)] = true
 		}

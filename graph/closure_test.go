@@ -53,7 +53,10 @@ func TestTheClosureOfAVertexIsWhatAWalkFinds(t *testing.T) {
 					want = append(want, state.DependOn(n.ConfigResource()))
 				}
 			}
-			slices.SortFunc(want, func(a, b state.Dependency) int { return strings.Compare(a.Value().String(), b.Value().String()) })
+			slices.SortFunc(want, func(a, b state.Dependency) int {
+				return strings.Compare(a.Value().String(),
+					b.Value().String())
+			})
 			if got := slices.Collect(c.Resources(v).All()); !slices.Equal(got, slices.Compact(want)) {
 				t.Fatalf("seed %d, %s: %v instead of %v", seed, s.Nodes[v].Address(), got, want)
 			}

@@ -28,7 +28,8 @@ func (b *applyBuilder) mirror() *mirror {
 			b.edge(b.begin[done], m.made[i])
 			for _, ci := range b.byResource[n.ConfigResource()] {
 				c := b.p.Changes[ci]
-				if v, ok := b.makes[c.Addr]; ok && c.Action != plan.NoOp && c.Deposed == state.CurrentObject && !c.CreateBeforeDestroy {
+				if v, ok := b.makes[c.Addr]; ok && c.Action != plan.NoOp && c.Deposed == state.CurrentObject &&
+					!c.CreateBeforeDestroy {
 					b.edge(m.collectedOf(m.endedPlain, done), v)
 				}
 			}
@@ -109,8 +110,8 @@ func (m *mirror) family() []int32 {
 	return out
 }
 
-// mirrored tells whether an edge of the static graph counts for endings: where only what was recorded does, the references
-// of resource blocks do not.
+// mirrored tells whether an edge of the static graph counts for endings: where only what was recorded does, the
+// references of resource blocks do not.
 func (b *applyBuilder) mirrored(before, after NodeKind) bool {
 	return after != CloseNode && (!b.recordedAlone || after != ResourceNode || before == ProviderNode)
 }
@@ -142,8 +143,8 @@ func (m *mirror) place(v int32, c *plan.Change) {
 	}
 }
 
-// before has what depends on a resource wait for the ending v of one of its objects. In a destroy that is only the closing
-// of what was opened: the configurations of providers are made of what is there before.
+// before has what depends on a resource wait for the ending v of one of its objects. In a destroy that is only the
+// closing of what was opened: the configurations of providers are made of what is there before.
 func (m *mirror) before(v int32, done int) {
 	b := m.b
 	if b.p.Mode != plan.Destroy {

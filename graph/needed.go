@@ -5,11 +5,11 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 )
 
-// Needed tells for each static vertex whether the apply of a plan has a use for its value: something refers to it that is
-// carried out, or is shown. That is every output of the root module, every check, and every resource that the plan makes
-// something of; and all that these refer to, except that a resource of which nothing is made needs nothing for the sake of
-// a root output or a check, which see what is stored. As in OpenTofu, the preconditions of outputs that are not needed are
-// not looked at again. The answer takes O(V+E).
+// Needed tells for each static vertex whether the apply of a plan has a use for its value: something refers to it that
+// is carried out, or is shown. That is every output of the root module, every check, and every resource that the plan
+// makes something of; and all that these refer to, except that a resource of which nothing is made needs nothing for
+// the sake of a root output or a check, which see what is stored. As in OpenTofu, the preconditions of outputs that are
+// not needed are not looked at again. The answer takes O(V+E).
 func Needed(s *Static, p *plan.Plan) []bool {
 	made := map[addr.ConfigResource]bool{}
 	for _, c := range p.Changes {
@@ -22,7 +22,8 @@ func Needed(s *Static, p *plan.Plan) []bool {
 	order, _ := s.Graph.Order()
 	for i := len(order) - 1; i >= 0; i-- {
 		if v := order[i]; v < len(s.Nodes) {
-			needed[v] = s.final(v) || s.Nodes[v].Kind == ResourceNode && made[s.Nodes[v].ConfigResource()] || s.used(v, needed)
+			needed[v] = s.final(v) || s.Nodes[v].Kind == ResourceNode && made[s.Nodes[v].ConfigResource()] ||
+				s.used(v, needed)
 		}
 	}
 	return needed

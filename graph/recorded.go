@@ -8,18 +8,18 @@ import (
 	"github.com/millipede-iac/millipede/state"
 )
 
-// recorded orders endings by the dependencies that the state recorded, where the configuration does not say the same: of
-// resources without a block, and of objects whose block does not refer any more to what they were made from. The object of
-// x depends on resource d, so:
+// recorded orders endings by the dependencies that the state recorded, where the configuration does not say the same:
+// of resources without a block, and of objects whose block does not refer any more to what they were made from. The
+// object of x depends on resource d, so:
 //
 //   - x ends before d ends;
 //   - d is made or changed after x has ended, unless one of them is created first;
 //   - x is made or changed after d has ended, or before that, if d was created first. Where a new object of x is created
 //     first, it does not wait for d: it would wait for the end of the old x, too. (OpenTofu finds a circle there.)
 //
-// What follows from other edges is not drawn, because recorded dependencies are transitive and there may be thousands for
-// each object: x ends before d without an edge of its own where an e between them ends, which depends on all that d stands
-// for (see top and bottom).
+// What follows from other edges is not drawn, because recorded dependencies are transitive and there may be thousands
+// for each object: x ends before d without an edge of its own where an e between them ends, which depends on all that d
+// stands for (see top and bottom).
 type recorded struct {
 	m *mirror
 	// resources are those that the plan changes, by number; sets are over these numbers.
@@ -124,7 +124,8 @@ func (m *mirror) changes(c *plan.Change) bool {
 	return ok && c.Action != plan.NoOp && c.Deposed == state.CurrentObject
 }
 
-// of returns what the state recorded for the object of a change, among the numbered resources, without its own resource.
+// of returns what the state recorded for the object of a change, among the numbered resources, without its own
+// resource.
 func (r *recorded) of(c *plan.Change) bitset {
 	list := recordedIn(r.m.b.p, c)
 	if list.Len() == 0 {
@@ -170,7 +171,8 @@ func (r *recorded) configuration() []bitset {
 	return sets
 }
 
-// missing returns what the state recorded for the object of a change and the configuration does not say; nil for nothing.
+// missing returns what the state recorded for the object of a change and the configuration does not say; nil for
+// nothing.
 func (r *recorded) missing(c *plan.Change) bitset {
 	if _, ok := r.numbers[c.Addr.Config()]; !ok {
 		return nil
@@ -237,8 +239,8 @@ func (r *recorded) order(i int, c *plan.Change, missing bitset) {
 	}
 }
 
-// top returns set without those numbers that are reached through others in it: through a d that counts, with all that its
-// objects recorded. Where resources depend on each other in a circle, all of them stay.
+// top returns set without those numbers that are reached through others in it: through a d that counts, with all that
+// its objects recorded. Where resources depend on each other in a circle, all of them stay.
 func (r *recorded) top(set bitset, own int, counts func(*resourceEndings) bool) bitset {
 	top := slices.Clone(set)
 	for _, n := range r.byReach {
@@ -250,7 +252,8 @@ func (r *recorded) top(set bitset, own int, counts func(*resourceEndings) bool) 
 	return top
 }
 
-// bottom returns the numbers in missing that have objects in plain, without those that end before another one in set does.
+// bottom returns the numbers in missing that have objects in plain, without those that end before another one in set
+// does.
 func (r *recorded) bottom(set, missing bitset) bitset {
 	out := newBitset(len(r.resources))
 	for n := range missing.each() {

@@ -64,8 +64,8 @@ type Node struct {
 	// Orphan is the address of a resource without a block.
 	Orphan addr.ConfigResource
 
-	// DependsOn are the vertices that the block's own depends_on names, resources aside, and those that the depends_on of
-	// the module calls around it name.
+	// DependsOn are the vertices that the block's own depends_on names, resources aside, and those that the depends_on
+	// of the module calls around it name.
 	DependsOn []int
 	// DependsOnResources are the ends of the resources that the block's own depends_on names.
 	DependsOnResources []int

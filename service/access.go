@@ -96,7 +96,8 @@ func (s *Service) identify(tx *store.Tx, a *Actor) (err error) {
 // used writes down that a token was used, now and then.
 func (s *Service) used(t *record.Token) {
 	now := s.now()
-	if last, ok := s.lastUsed.Load(t.ID); ok && now.Sub(last.(time.Time)) < usedEvery || now.Sub(t.LastUsed) < usedEvery {
+	if last, ok := s.lastUsed.Load(t.ID); ok && now.Sub(last.(time.Time)) < usedEvery ||
+		now.Sub(t.LastUsed) < usedEvery {
 		return
 	}
 	s.lastUsed.Store(t.ID, now)
@@ -231,17 +232,24 @@ type need struct {
 }
 
 var (
-	needSee        = need{"see this workspace", record.Permissions.Any}
-	needReadRuns   = need{"read the runs of this workspace", func(p record.Permissions) bool { return p.Runs >= record.Read }}
-	needPlan       = need{"queue runs in this workspace", func(p record.Permissions) bool { return p.Runs >= record.Plan }}
-	needApply      = need{"apply runs of this workspace", func(p record.Permissions) bool { return p.Runs >= record.Write }}
-	needReadVars   = need{"read the variables of this workspace", func(p record.Permissions) bool { return p.Variables >= record.Read }}
-	needWriteVars  = need{"change the variables of this workspace", func(p record.Permissions) bool { return p.Variables >= record.Write }}
-	needOutputs    = need{"read the outputs of this workspace", func(p record.Permissions) bool { return p.Outputs }}
-	needReadState  = need{"read the state of this workspace", func(p record.Permissions) bool { return p.State >= record.Read }}
-	needWriteState = need{"change the state of this workspace", func(p record.Permissions) bool { return p.State >= record.Write }}
-	needLock       = need{"lock this workspace", func(p record.Permissions) bool { return p.Lock }}
-	needAdmin      = need{"administer this workspace", func(p record.Permissions) bool { return p.Admin }}
+	needSee      = need{"see this workspace", record.Permissions.Any}
+	needReadRuns = need{"read the runs of this workspace",
+		func(p record.Permissions) bool { return p.Runs >= record.Read }}
+	needPlan = need{"queue runs in this workspace",
+		func(p record.Permissions) bool { return p.Runs >= record.Plan }}
+	needApply = need{"apply runs of this workspace",
+		func(p record.Permissions) bool { return p.Runs >= record.Write }}
+	needReadVars = need{"read the variables of this workspace",
+		func(p record.Permissions) bool { return p.Variables >= record.Read }}
+	needWriteVars = need{"change the variables of this workspace",
+		func(p record.Permissions) bool { return p.Variables >= record.Write }}
+	needOutputs   = need{"read the outputs of this workspace", func(p record.Permissions) bool { return p.Outputs }}
+	needReadState = need{"read the state of this workspace",
+		func(p record.Permissions) bool { return p.State >= record.Read }}
+	needWriteState = need{"change the state of this workspace",
+		func(p record.Permissions) bool { return p.State >= record.Write }}
+	needLock  = need{"lock this workspace", func(p record.Permissions) bool { return p.Lock }}
+	needAdmin = need{"administer this workspace", func(p record.Permissions) bool { return p.Admin }}
 )
 
 // allowed is workspace for one who needs a right: without it the error is ErrForbidden.

@@ -16,7 +16,8 @@ const (
 
 func megabytes(n int64) string { return fmt.Sprintf("%d MiB", n>>20) }
 
-// checkArchive reads a whole archive of a configuration within bounds. Where the files of it may go is checked when it is unpacked.
+// checkArchive reads a whole archive of a configuration within bounds. Where the files of it may go is checked when it
+// is unpacked.
 func checkArchive(r io.Reader, limit int64) error {
 	z, err := gzip.NewReader(r)
 	if err != nil {

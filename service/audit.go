@@ -18,8 +18,8 @@ var auditLog = store.Table[auditEntry]{
 	ID:   func(e *auditEntry) string { return fmt.Sprintf("%020d", e.Number) },
 }
 
-// audited makes a change that somebody asked for, and writes both, the change and who asked, at once. What was refused is
-// written, too.
+// audited makes a change that somebody asked for, and writes both, the change and who asked, at once. What was refused
+// is written, too.
 func (s *Service) audited(a *Actor, action, object string, change func(*store.Tx) error) error {
 	err := told(s.store.Update(func(tx *store.Tx) error {
 		if err := change(tx); err != nil {
@@ -30,7 +30,10 @@ func (s *Service) audited(a *Actor, action, object string, change func(*store.Tx
 	if err == nil {
 		return nil
 	}
-	if noteErr := s.store.Update(func(tx *store.Tx) error { return s.note(tx, a, action, object, "refused: "+err.Error()) }); noteErr != nil {
+	if noteErr := s.store.Update(func(tx *store.Tx) error {
+		return s.note(tx, a, action, object,
+			"refused: "+err.Error())
+	}); noteErr != nil {
 		return fmt.Errorf("%w (and the audit log could not be written: %w)", err, noteErr)
 	}
 	return err
@@ -42,7 +45,8 @@ func (s *Service) note(tx *store.Tx, a *Actor, action, object, outcome string) e
 		return err
 	}
 	return auditLog.Put(tx, &auditEntry{n, record.Audit{
-		At: s.now().UTC(), Actor: a.Name(), Token: a.Token.ID, From: a.From, Action: action, Object: object, Outcome: outcome,
+		At: s.now().UTC(), Actor: a.Name(), Token: a.Token.ID, From: a.From, Action: action, Object: object,
+		Outcome: outcome,
 	}})
 }
 

@@ -14,9 +14,10 @@ func configurationFile(id string) string { return "configurations/" + id }
 // repeated is how long the same request again means the same thing: its answer may have been lost.
 const repeated = 10 * time.Second
 
-// CreateConfiguration makes a version of the configuration of a workspace, to be uploaded. The same request of the same actor
-// within seconds returns the same version while nothing was uploaded.
-func (s *Service) CreateConfiguration(a *Actor, workspace string, c record.Configuration) (*record.Configuration, error) {
+// CreateConfiguration makes a version of the configuration of a workspace, to be uploaded. The same request of the same
+// actor within seconds returns the same version while nothing was uploaded.
+func (s *Service) CreateConfiguration(a *Actor, workspace string, c record.Configuration) (*record.Configuration,
+	error) {
 	out := &c
 	err := s.audited(a, "configuration.create", workspace, func(tx *store.Tx) error {
 		w, err := a.allowed(tx, workspace, needPlan)
@@ -30,14 +31,16 @@ func (s *Service) CreateConfiguration(a *Actor, workspace string, c record.Confi
 				return err
 			}
 			if last.Status == record.UploadPending && last.CreatedBy == a.ID() && now.Sub(last.CreatedAt) < repeated &&
-				last.Speculative == c.Speculative && last.Provisional == c.Provisional && last.AutoQueue == c.AutoQueue {
+				last.Speculative == c.Speculative && last.Provisional == c.Provisional &&
+				last.AutoQueue == c.AutoQueue {
 				out = last
 				return nil
 			}
 		}
 		out = &record.Configuration{
-			ID: newID("cv"), Workspace: w.ID, Status: record.UploadPending, Speculative: c.Speculative, Provisional: c.Provisional,
-			AutoQueue: c.AutoQueue, Source: c.Source, Secret: newSecret(), CreatedAt: now, CreatedBy: a.ID(),
+			ID: newID("cv"), Workspace: w.ID, Status: record.UploadPending, Speculative: c.Speculative,
+			Provisional: c.Provisional,
+			AutoQueue:   c.AutoQueue, Source: c.Source, Secret: newSecret(), CreatedAt: now, CreatedBy: a.ID(),
 		}
 		return configurations.Put(tx, out)
 	})
@@ -131,7 +134,8 @@ func (s *Service) UploadConfiguration(secret string, archive io.Reader) error {
 			return err
 		}
 		if c.AutoQueue {
-			queue, err = s.makeRun(tx, ws, &record.Run{Configuration: c.ID, Refresh: true, CreatedBy: c.CreatedBy, Source: c.Source,
+			queue, err = s.makeRun(tx, ws, &record.Run{Configuration: c.ID, Refresh: true, CreatedBy: c.CreatedBy,
+				Source:  c.Source,
 				Message: "Queued by the upload of its configuration"})
 			return err
 		}

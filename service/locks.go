@@ -40,10 +40,11 @@ func (a *Actor) kind() string {
 	return "team"
 }
 
-// Lock locks a workspace for the actor: nobody else changes its state, and no run starts. The error is ErrConflict when it is
-// locked, by the same actor too: two terminals of one user are two.
+// Lock locks a workspace for the actor: nobody else changes its state, and no run starts. The error is ErrConflict when
+// it is locked, by the same actor too: two terminals of one user are two.
 func (s *Service) Lock(a *Actor, id, reason string) (v *WorkspaceView, err error) {
-	return s.changeLock(a, "workspace.lock", id, needLock, func(tx *store.Tx, w *record.Workspace, _ record.Permissions) error {
+	return s.changeLock(a, "workspace.lock", id, needLock, func(tx *store.Tx, w *record.Workspace,
+		_ record.Permissions) error {
 		if w.Lock.Held() {
 			return conflict("%s", lockedBy(tx, w))
 		}
@@ -54,7 +55,8 @@ func (s *Service) Lock(a *Actor, id, reason string) (v *WorkspaceView, err error
 
 // Unlock takes the actor's own lock away.
 func (s *Service) Unlock(a *Actor, id string) (v *WorkspaceView, err error) {
-	return s.changeLock(a, "workspace.unlock", id, needLock, func(tx *store.Tx, w *record.Workspace, _ record.Permissions) error {
+	return s.changeLock(a, "workspace.unlock", id, needLock, func(tx *store.Tx, w *record.Workspace,
+		_ record.Permissions) error {
 		switch {
 		case !w.Lock.Held():
 			return conflict("the workspace is not locked")
@@ -68,7 +70,8 @@ func (s *Service) Unlock(a *Actor, id string) (v *WorkspaceView, err error) {
 
 // ForceUnlock takes the lock of somebody else away, but not that of a run: a run is canceled.
 func (s *Service) ForceUnlock(a *Actor, id string) (v *WorkspaceView, err error) {
-	return s.changeLock(a, "workspace.force-unlock", id, needAdmin, func(tx *store.Tx, w *record.Workspace, _ record.Permissions) error {
+	return s.changeLock(a, "workspace.force-unlock", id, needAdmin, func(tx *store.Tx, w *record.Workspace,
+		_ record.Permissions) error {
 		switch {
 		case !w.Lock.Held():
 			return conflict("the workspace is not locked")
@@ -115,9 +118,11 @@ func (l *Locked) Error() string { return "the state is locked" }
 // Unwrap returns the condition.
 func (l *Locked) Unwrap() error { return ErrConflict }
 
-// LockForeign locks a workspace for a client of the http backend. The same lock again is granted: its answer may have been lost.
+// LockForeign locks a workspace for a client of the http backend. The same lock again is granted: its answer may have
+// been lost.
 func (s *Service) LockForeign(a *Actor, id string, l ForeignLock) error {
-	_, err := s.changeLock(a, "state.lock", id, needLock, func(tx *store.Tx, w *record.Workspace, _ record.Permissions) error {
+	_, err := s.changeLock(a, "state.lock", id, needLock, func(tx *store.Tx, w *record.Workspace,
+		_ record.Permissions) error {
 		switch {
 		case w.Lock.Held() && w.Lock.ForeignID == l.ID && w.Lock.ID == a.ID():
 			return nil
@@ -125,16 +130,19 @@ func (s *Service) LockForeign(a *Actor, id string, l ForeignLock) error {
 			return &Locked{holderInfo(tx, w)}
 		}
 		w.Lock = record.Lock{
-			Kind: a.kind(), ID: a.ID(), At: s.now().UTC(), Foreign: l.Info, ForeignID: l.ID, Reason: "lock of a state over HTTP",
+			Kind: a.kind(), ID: a.ID(), At: s.now().UTC(), Foreign: l.Info, ForeignID: l.ID,
+			Reason: "lock of a state over HTTP",
 		}
 		return nil
 	})
 	return err
 }
 
-// UnlockForeign takes such a lock away, of whoever it is: force-unlock knows no more than the ID. What is not locked is unlocked.
+// UnlockForeign takes such a lock away, of whoever it is: force-unlock knows no more than the ID. What is not locked is
+// unlocked.
 func (s *Service) UnlockForeign(a *Actor, id, lock string) error {
-	_, err := s.changeLock(a, "state.unlock", id, needLock, func(tx *store.Tx, w *record.Workspace, _ record.Permissions) error {
+	_, err := s.changeLock(a, "state.unlock", id, needLock, func(tx *store.Tx, w *record.Workspace,
+		_ record.Permissions) error {
 		switch {
 		case !w.Lock.Held():
 			return nil
@@ -157,7 +165,8 @@ func holderInfo(tx *store.Tx, w *record.Workspace) []byte {
 		who = u.Name
 	}
 	info, err := json.Marshal(map[string]string{
-		"ID": w.Organization + "/" + w.Name, "Operation": w.Lock.Kind, "Info": lockedBy(tx, w), "Who": who, "Version": "",
+		"ID": w.Organization + "/" + w.Name, "Operation": w.Lock.Kind, "Info": lockedBy(tx, w),
+		"Who": who, "Version": "",
 		"Created": w.Lock.At.Format(time.RFC3339Nano), "Path": w.Organization + "/" + w.Name,
 	})
 	if err != nil {

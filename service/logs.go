@@ -66,8 +66,8 @@ func (l *logs) close() error {
 
 func logFile(phase string) string { return "logs/" + phase }
 
-// Log returns at most limit bytes of the log of a phase from offset on, by the secret of its address. Where nothing is yet it
-// waits until something is, the log has ended, or ctx ends, and may return nothing then.
+// Log returns at most limit bytes of the log of a phase from offset on, by the secret of its address. Where nothing is
+// yet it waits until something is, the log has ended, or ctx ends, and may return nothing then.
 func (s *Service) Log(ctx context.Context, secret string, offset int64, limit int) ([]byte, error) {
 	var phase string
 	err := s.store.View(func(tx *store.Tx) error {

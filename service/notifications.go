@@ -41,7 +41,8 @@ func (s *Service) Notification(a *Actor, id string) (n *record.Notification, err
 	return n, told(err)
 }
 
-// PutNotification makes a notification configuration (with an empty ID), or changes one; an empty token stays as it was then.
+// PutNotification makes a notification configuration (with an empty ID), or changes one; an empty token stays as it was
+// then.
 func (s *Service) PutNotification(a *Actor, n record.Notification) (*record.Notification, error) {
 	err := s.audited(a, "notification.put", n.Name, func(tx *store.Tx) error {
 		if n.ID != "" {

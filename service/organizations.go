@@ -29,7 +29,8 @@ func (s *Service) Organizations(a *Actor) (out []*record.Organization, err error
 	return out, told(err)
 }
 
-// CreateOrganization makes an organization with its owners' team, of which the actor is a member, and its default project.
+// CreateOrganization makes an organization with its owners' team, of which the actor is a member, and its default
+// project.
 func (s *Service) CreateOrganization(a *Actor, name, email string) (o *record.Organization, err error) {
 	if a.User == nil || !a.admin() {
 		return nil, forbidden("only administrators of the service make organizations")
@@ -43,7 +44,8 @@ func (s *Service) CreateOrganization(a *Actor, name, email string) (o *record.Or
 		}
 		now := s.now().UTC()
 		p := &record.Project{ID: newID("prj"), Organization: name, Name: "Default Project", CreatedAt: now}
-		t := &record.Team{ID: newID("team"), Organization: name, Name: "owners", Users: []string{a.User.ID}, Visibility: "organization"}
+		t := &record.Team{ID: newID("team"), Organization: name, Name: "owners", Users: []string{a.User.ID},
+			Visibility: "organization"}
 		o = &record.Organization{Name: name, Email: email, CreatedAt: now, DefaultProject: p.ID, Owners: t.ID}
 		if err := organizations.Put(tx, o); err != nil {
 			return err

@@ -59,8 +59,9 @@ func (s *Service) LogIn(name, password, from string) (id string, err error) {
 func (s *Service) IssueLogin(user string) (string, error) {
 	token, now := newToken(), s.now().UTC()
 	kept := &record.Token{
-		ID: newID("at"), Hash: Hash(token), Kind: record.TokenUser, Owner: user, Description: "login", CreatedAt: now, CreatedBy: user,
-		Expires: now.Add(loginTerm),
+		ID: newID("at"), Hash: Hash(token), Kind: record.TokenUser, Owner: user, Description: "login", CreatedAt: now,
+		CreatedBy: user,
+		Expires:   now.Add(loginTerm),
 	}
 	return token, told(s.store.Update(func(tx *store.Tx) error {
 		u, err := users.Get(tx, user)

@@ -39,7 +39,8 @@ func (q *queue) begin(ctx context.Context, r *record.Run, resumed bool) {
 	})
 }
 
-// carryOut carries out a phase, and writes how it has ended. What cannot be written is tried again when the service starts anew.
+// carryOut carries out a phase, and writes how it has ended. What cannot be written is tried again when the service
+// starts anew.
 func (q *queue) carryOut(leaving, stopping context.Context, r *record.Run, j *job, resumed bool) {
 	s := q.s
 	phase := r.Plan.ID
@@ -53,7 +54,8 @@ func (q *queue) carryOut(leaving, stopping context.Context, r *record.Run, j *jo
 		return
 	}
 	if log.Size() == 0 {
-		_, err = fmt.Fprintf(log, "%sMillipede %s\non %s_%s\nPreparing the run %s...\n", logBegin, s.opts.Version, runtime.GOOS, runtime.GOARCH, r.ID)
+		_, err = fmt.Fprintf(log, "%sMillipede %s\non %s_%s\nPreparing the run %s...\n", logBegin, s.opts.Version,
+			runtime.GOOS, runtime.GOARCH, r.ID)
 	} else {
 		_, err = fmt.Fprintf(log, "\nThe service was started again, and goes on with the run.\n")
 	}
@@ -81,10 +83,12 @@ func unmarked(err error) string {
 }
 
 // engage gives the engine what it needs, and keeps what it returns. A mistake of ours ends the run, and no other.
-func (s *Service) engage(leaving, stopping context.Context, r *record.Run, log io.Writer, resumed bool) (results any, err error) {
+func (s *Service) engage(leaving, stopping context.Context, r *record.Run, log io.Writer,
+	resumed bool) (results any, err error) {
 	defer func() {
 		if bug := recover(); bug != nil {
-			s.log.Error("a run was ended by a mistake in the service", "run", r.ID, "panic", bug, "stack", string(debug.Stack()))
+			s.log.Error("a run was ended by a mistake in the service", "run", r.ID, "panic", bug, "stack",
+				string(debug.Stack()))
 			results, err = nil, fmt.Errorf("this is a bug in Millipede: %v", bug)
 		}
 	}()

@@ -44,7 +44,8 @@ type job struct {
 func newQueue(s *Service) *queue {
 	return &queue{
 		s: s, wakeups: make(chan struct{}, 1), active: map[string]*record.Run{}, running: map[string]*job{},
-		served: map[string]time.Time{}, seen: map[string]sighting{}, news: make(chan struct{}), halted: make(chan struct{}),
+		served: map[string]time.Time{}, seen: map[string]sighting{}, news: make(chan struct{}),
+		halted: make(chan struct{}),
 	}
 }
 
@@ -112,7 +113,8 @@ func (s *Service) Seen(id string) {
 	}
 }
 
-// wait returns when a run may have got on. It returns false when the phase has ended, or never begins, or ctx has ended.
+// wait returns when a run may have got on. It returns false when the phase has ended, or never begins, or ctx has
+// ended.
 func (q *queue) wait(ctx context.Context, phase string) bool {
 	q.mu.Lock()
 	news := q.news
@@ -132,8 +134,8 @@ func (q *queue) wait(ctx context.Context, phase string) bool {
 	}
 }
 
-// Changed returns when a run, whichever, has changed since the number of changes that it is given, or ctx ends. It returns the
-// number of changes so far.
+// Changed returns when a run, whichever, has changed since the number of changes that it is given, or ctx ends. It
+// returns the number of changes so far.
 func (s *Service) Changed(ctx context.Context, since uint64) uint64 {
 	for {
 		s.queue.mu.Lock()
@@ -173,7 +175,8 @@ func (q *queue) leave(id string) {
 func (q *queue) board() (*board, error) {
 	q.mu.Lock()
 	b := &board{
-		now: q.s.now(), plans: q.s.opts.Plans, applies: q.s.opts.Applies, stopped: q.stopped, spaces: map[string]*record.Workspace{},
+		now: q.s.now(), plans: q.s.opts.Plans, applies: q.s.opts.Applies, stopped: q.stopped,
+		spaces: map[string]*record.Workspace{},
 		served: map[string]time.Time{}, seen: map[string]sighting{},
 	}
 	for _, r := range q.active {
@@ -234,8 +237,8 @@ func (s *Service) Queue(a *Actor, organization string) (out []*RunView, err erro
 	return out, told(err)
 }
 
-// recover takes in the runs that had not ended when the service did. A plan that was under way is made again, an apply is gone
-// on with.
+// recover takes in the runs that had not ended when the service did. A plan that was under way is made again, an apply
+// is gone on with.
 func (s *Service) recover() error {
 	var all []*record.Run
 	err := s.store.View(func(tx *store.Tx) error {
@@ -307,7 +310,8 @@ func (q *queue) run(ctx context.Context) error {
 	}
 }
 
-// halt takes on nothing new, stops what is under way, and waits for it. It is gone on with when the service starts again.
+// halt takes on nothing new, stops what is under way, and waits for it. It is gone on with when the service starts
+// again.
 func (q *queue) halt() {
 	q.mu.Lock()
 	q.stopped = true
@@ -361,7 +365,8 @@ func (q *queue) make(s step) (r *record.Run, err error) {
 			if err != nil {
 				return err
 			}
-			if waitsFor := !r.PlanOnly && (!r.SavePlan || s.kind == record.EventApplyQueued); waitsFor && w.Lock.Held() && w.Lock.ID != r.ID {
+			if waitsFor := !r.PlanOnly && (!r.SavePlan || s.kind == record.EventApplyQueued); waitsFor &&
+				w.Lock.Held() && w.Lock.ID != r.ID {
 				return conflict("%s", lockedBy(tx, w))
 			}
 		}

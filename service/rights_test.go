@@ -58,7 +58,8 @@ func TestNobodySeesWhatIsNotTheirs(t *testing.T) {
 	if err != nil || len(all) != 1 || all[0].ID != mine.ID {
 		t.Errorf("the list has %d, %v", len(all), err)
 	}
-	if _, err := h.CreateWorkspace(a, "acme", service.WorkspaceSettings{Name: servicetest.Ptr("new")}); !errors.Is(err, service.ErrForbidden) {
+	if _, err := h.CreateWorkspace(a, "acme", service.WorkspaceSettings{Name: servicetest.Ptr("new")}); !errors.Is(err,
+		service.ErrForbidden) {
 		t.Errorf("a new workspace: %v", err)
 	}
 	if _, err := h.Organization(a, "nosuch"); !errors.Is(err, service.ErrNotFound) {
@@ -71,7 +72,8 @@ func TestARoleAllowsWhatItSaysAndNoMore(t *testing.T) {
 	w := h.NewWorkspace("one")
 	r := h.NewRun(w, nil)
 	h.Await(r.ID, record.Planned)
-	reader, planner, writer := member(t, h, "reader", "read", w.ID), member(t, h, "planner", "plan", w.ID), member(t, h, "writer", "write", w.ID)
+	reader, planner, writer := member(t, h, "reader", "read", w.ID), member(t, h, "planner", "plan", w.ID),
+		member(t, h, "writer", "write", w.ID)
 	attempts := []struct {
 		what  string
 		try   func(*service.Actor) error
@@ -79,7 +81,11 @@ func TestARoleAllowsWhatItSaysAndNoMore(t *testing.T) {
 	}{
 		{"read a run", func(a *service.Actor) error { _, err := h.FindRun(a, r.ID); return err }, "read"},
 		{"read variables", func(a *service.Actor) error { _, err := h.Variables(a, w.ID); return err }, "read"},
-		{"queue a run", func(a *service.Actor) error { _, err := h.CreateRun(a, w.ID, record.Run{Refresh: true}); return err }, "plan"},
+		{"queue a run", func(a *service.Actor) error {
+			_,
+				err := h.CreateRun(a, w.ID, record.Run{Refresh: true})
+			return err
+		}, "plan"},
 		{"queue one that applies by itself", func(a *service.Actor) error {
 			_, err := h.CreateRun(a, w.ID, record.Run{Refresh: true, AutoApply: true})
 			return err
@@ -134,7 +140,8 @@ func TestATokenThatIsUnknownExpiredOrRevokedOpensNothing(t *testing.T) {
 	if _, err := h.Authenticate(token, ""); !errors.Is(err, service.ErrUnauthorized) {
 		t.Errorf("revoked: %v", err)
 	}
-	if _, _, err := h.CreateToken(h.Admin, record.TokenOrganization, "acme", "", time.Now().Add(-time.Hour)); !errors.Is(err, service.ErrInvalid) {
+	if _, _, err := h.CreateToken(h.Admin, record.TokenOrganization, "acme", "",
+		time.Now().Add(-time.Hour)); !errors.Is(err, service.ErrInvalid) {
 		t.Errorf("one that has expired: %v", err)
 	}
 }
@@ -157,14 +164,17 @@ func TestWhatWasChangedAndRefusedIsInTheAuditLog(t *testing.T) {
 func TestSensitiveVariablesAreNeverReadBack(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
-	v, err := h.PutVariable(h.Admin, w.ID, "", service.VariableSettings{Key: servicetest.Ptr("secret"), Value: servicetest.Ptr("canary"), Sensitive: servicetest.Ptr(true)})
+	v, err := h.PutVariable(h.Admin, w.ID, "", service.VariableSettings{Key: servicetest.Ptr("secret"),
+		Value: servicetest.Ptr("canary"), Sensitive: servicetest.Ptr(true)})
 	if err != nil || v.Value != "" {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	if v, err = h.PutVariable(h.Admin, w.ID, v.ID, service.VariableSettings{Description: servicetest.Ptr("d")}); err != nil || v.Value != "" {
+	if v, err = h.PutVariable(h.Admin, w.ID, v.ID,
+		service.VariableSettings{Description: servicetest.Ptr("d")}); err != nil || v.Value != "" {
 		t.Errorf("%+v, %v", v, err)
 	}
-	if _, err := h.PutVariable(h.Admin, w.ID, v.ID, service.VariableSettings{Sensitive: servicetest.Ptr(false)}); !errors.Is(err, service.ErrInvalid) {
+	if _, err := h.PutVariable(h.Admin, w.ID, v.ID,
+		service.VariableSettings{Sensitive: servicetest.Ptr(false)}); !errors.Is(err, service.ErrInvalid) {
 		t.Errorf("made readable: %v", err)
 	}
 	var got []service.Value
@@ -185,7 +195,8 @@ func TestTheLastVariableWins(t *testing.T) {
 	set := func(parent, value, category string) {
 		t.Helper()
 		for _, key := range []string{"all", parent[:4]} {
-			if _, err := h.PutVariable(h.Admin, parent, "", service.VariableSettings{Key: &key, Value: &value, Category: &category}); err != nil {
+			if _, err := h.PutVariable(h.Admin, parent, "", service.VariableSettings{Key: &key, Value: &value,
+				Category: &category}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -229,7 +240,8 @@ func TestTheLastVariableWins(t *testing.T) {
 	set(w.ID, "from workspace", "terraform")
 	set(w.ID, "from workspace", "env")
 	check("the workspace", "from workspace", "all=from workspace", nil)
-	check("the run", `"from run"`, "", func(r *record.Run) { r.Variables = []record.Argument{{Key: "all", Value: `"from run"`}} })
+	check("the run", `"from run"`, "",
+		func(r *record.Run) { r.Variables = []record.Argument{{Key: "all", Value: `"from run"`}} })
 	global.Priority = true
 	if _, err := h.PutVariableSet(h.Admin, *global); err != nil {
 		t.Fatal(err)
@@ -298,7 +310,8 @@ func TestAStateFollowsTheCurrentOne(t *testing.T) {
 	if got, _, err := h.DownloadState(h.Admin, now.ID); err != nil || !bytes.Equal(got, state(3, "other", "")) {
 		t.Errorf("%q, %v", got, err)
 	}
-	if err := h.DeleteWorkspace(h.Admin, w.ID, true); !errors.Is(err, service.ErrConflict) || !strings.Contains(err.Error(), "locked") {
+	if err := h.DeleteWorkspace(h.Admin, w.ID, true); !errors.Is(err, service.ErrConflict) ||
+		!strings.Contains(err.Error(), "locked") {
 		t.Errorf("deleted while locked: %v", err)
 	}
 }
@@ -306,7 +319,8 @@ func TestAStateFollowsTheCurrentOne(t *testing.T) {
 func TestArchivesAreBounded(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
-	for what, data := range map[string][]byte{"no archive": []byte("hello"), "too large": bytes.Repeat([]byte("x"), 1<<20+1)} {
+	for what, data := range map[string][]byte{"no archive": []byte("hello"),
+		"too large": bytes.Repeat([]byte("x"), 1<<20+1)} {
 		c, err := h.CreateConfiguration(h.Admin, w.ID, record.Configuration{Source: what})
 		if err != nil {
 			t.Fatal(err)

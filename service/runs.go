@@ -9,8 +9,8 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// CreateRun queues a run of a workspace. The fields of r that a client gives are taken; the others are made here. The same
-// request of the same actor within seconds returns the same run while it has not ended.
+// CreateRun queues a run of a workspace. The fields of r that a client gives are taken; the others are made here. The
+// same request of the same actor within seconds returns the same run while it has not ended.
 func (s *Service) CreateRun(a *Actor, workspace string, r record.Run) (out *record.Run, err error) {
 	err = s.audited(a, "run.create", workspace, func(tx *store.Tx) error {
 		w, err := a.allowed(tx, workspace, needPlan)
@@ -79,7 +79,8 @@ func (s *Service) sameRun(tx *store.Tx, a *Actor, w *record.Workspace, r *record
 		}
 		if last.Configuration == r.Configuration && last.Message == r.Message && last.Destroy == r.Destroy &&
 			last.Refresh == r.Refresh && last.RefreshOnly == r.RefreshOnly && last.PlanOnly == r.PlanOnly &&
-			last.SavePlan == r.SavePlan && slices.Equal(last.Targets, r.Targets) && slices.Equal(last.Replace, r.Replace) &&
+			last.SavePlan == r.SavePlan && slices.Equal(last.Targets, r.Targets) &&
+			slices.Equal(last.Replace, r.Replace) &&
 			slices.Equal(last.Variables, r.Variables) {
 			return last
 		}
@@ -334,7 +335,8 @@ func (s *Service) enter(tx *store.Tx, r *record.Run, k record.RunEventKind, o re
 // follow changes the workspace as its run has changed: the lock, and the run that it shows as its current one.
 func (s *Service) follow(tx *store.Tx, w *record.Workspace, r *record.Run, k record.RunEventKind) error {
 	mine := w.Lock.Kind == "run" && w.Lock.ID == r.ID
-	locks := !r.PlanOnly && r.Status.Holds() && (!r.SavePlan || k == record.EventApplyQueued || r.Status == record.Applying)
+	locks := !r.PlanOnly && r.Status.Holds() && (!r.SavePlan || k == record.EventApplyQueued ||
+		r.Status == record.Applying)
 	switch {
 	case locks && !w.Lock.Held():
 		w.Lock = record.Lock{Kind: "run", ID: r.ID, At: s.now().UTC()}
@@ -356,7 +358,8 @@ func (s *Service) follow(tx *store.Tx, w *record.Workspace, r *record.Run, k rec
 	return nil
 }
 
-// supersede discards the saved plans of a workspace when another run applies: their state is not the current one any more.
+// supersede discards the saved plans of a workspace when another run applies: their state is not the current one any
+// more.
 func (s *Service) supersede(tx *store.Tx, w *record.Workspace, by *record.Run) error {
 	for _, id := range runs.List(tx, "active", w.ID) {
 		r, err := runs.Get(tx, id)

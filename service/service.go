@@ -1,8 +1,8 @@
-// Package service owns the states of many workspaces, and carries out their runs: who may do what, which run has its turn, what
-// is kept of it.
+// Package service owns the states of many workspaces, and carries out their runs: who may do what, which run has its
+// turn, what is kept of it.
 //
-// It speaks no protocol and draws no pages: service/tfe, service/httpstate and others ask it for people and programs. It plans
-// and applies nothing: the Engine does. What a method has answered without an error is durable.
+// It speaks no protocol and draws no pages: service/tfe, service/httpstate and others ask it for people and programs.
+// It plans and applies nothing: the Engine does. What a method has answered without an error is durable.
 package service
 
 import (
@@ -68,7 +68,8 @@ func New(o Options) (*Service, error) {
 	return s, s.recover()
 }
 
-// Run has runs carried out until ctx ends. It then stops what is under way as after an interrupt, waits for it, and returns.
+// Run has runs carried out until ctx ends. It then stops what is under way as after an interrupt, waits for it, and
+// returns.
 func (s *Service) Run(ctx context.Context) error {
 	err := s.queue.run(ctx)
 	return errors.Join(err, s.logs.close())
@@ -111,11 +112,13 @@ func Cut[T any](all []T, p Page) []T {
 type Engine interface {
 	// Plan makes the plan of a run. It changes nothing outside of the job's directories.
 	Plan(ctx context.Context, j *Job) (*PlanResult, error)
-	// Apply carries out the plan of a run, or goes on with what was begun of it. With a nil error everything was applied.
+	// Apply carries out the plan of a run, or goes on with what was begun of it. With a nil error everything was
+	// applied.
 	Apply(ctx context.Context, j *Job) (*ApplyResult, error)
 }
 
-// Job is one phase of a run for the engine. When ctx, which comes with it, ends, the engine returns without waiting for anything.
+// Job is one phase of a run for the engine. When ctx, which comes with it, ends, the engine returns without waiting for
+// anything.
 type Job struct {
 	Run       record.Run
 	Workspace record.Workspace

@@ -39,7 +39,8 @@ func TestARunIsPlannedConfirmedAndApplied(t *testing.T) {
 	}
 	for secret, word := range map[string]string{v.Plan.LogSecret: "planning", v.Apply.LogSecret: "applying"} {
 		log, err := h.Log(t.Context(), secret, 0, 10_000)
-		if err != nil || !strings.HasPrefix(string(log), "\x02Millipede") || !strings.HasSuffix(string(log), word+"\n\x03") {
+		if err != nil || !strings.HasPrefix(string(log), "\x02Millipede") ||
+			!strings.HasSuffix(string(log), word+"\n\x03") {
 			t.Errorf("%q, %v", log, err)
 		}
 	}
@@ -78,7 +79,8 @@ func TestALockedWorkspaceKeepsItsRunsWaiting(t *testing.T) {
 	if _, err := h.Lock(h.Admin, w.ID, "holidays"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Lock(h.Admin, w.ID, "again"); !errors.Is(err, service.ErrConflict) || !strings.Contains(err.Error(), "locked by User root") {
+	if _, err := h.Lock(h.Admin, w.ID, "again"); !errors.Is(err, service.ErrConflict) ||
+		!strings.Contains(err.Error(), "locked by User root") {
 		t.Errorf("a second lock of the same user: %v", err)
 	}
 	r := h.NewRun(w, nil)
@@ -130,7 +132,8 @@ func TestACanceledRunIsStoppedAndALeftOneNotWaitedFor(t *testing.T) {
 	}
 }
 
-// The service ends in the midst of a plan and of an apply: the plan is made again, the apply gone on with, nothing is lost.
+// The service ends in the midst of a plan and of an apply: the plan is made again, the apply gone on with, nothing is
+// lost.
 func TestAServiceThatStartsAgainGoesOn(t *testing.T) {
 	h := servicetest.New(t)
 	one, two := h.NewWorkspace("one"), h.NewWorkspace("two")
@@ -165,7 +168,8 @@ func TestAServiceThatStartsAgainGoesOn(t *testing.T) {
 		t.Errorf("%+v", v.Run)
 	}
 	log, err := h.Log(t.Context(), applying.Apply.LogSecret, 0, 10_000)
-	if err != nil || !strings.Contains(string(log), "goes on with the run") || strings.Count(string(log), "\x02") != 1 || !strings.HasSuffix(string(log), "\x03") {
+	if err != nil || !strings.Contains(string(log), "goes on with the run") ||
+		strings.Count(string(log), "\x02") != 1 || !strings.HasSuffix(string(log), "\x03") {
 		t.Errorf("%q, %v", log, err)
 	}
 }

@@ -34,8 +34,8 @@ type NewState struct {
 	Lock    string
 }
 
-// CreateState makes a version of a state, which becomes the current one when its bytes have arrived. The error is ErrConflict
-// when the workspace is not locked by the actor, or the version does not follow the current one.
+// CreateState makes a version of a state, which becomes the current one when its bytes have arrived. The error is
+// ErrConflict when the workspace is not locked by the actor, or the version does not follow the current one.
 func (s *Service) CreateState(a *Actor, workspace string, n NewState) (*record.StateVersion, error) {
 	var out *record.StateVersion
 	err := s.audited(a, "state.create", workspace, func(tx *store.Tx) error {
@@ -59,13 +59,15 @@ func (s *Service) CreateState(a *Actor, workspace string, n NewState) (*record.S
 			if err != nil {
 				return err
 			}
-			if last.Status == record.UploadPending && last.Serial == n.Serial && last.MD5 == n.MD5 && last.CreatedBy == a.ID() {
+			if last.Status == record.UploadPending && last.Serial == n.Serial && last.MD5 == n.MD5 &&
+				last.CreatedBy == a.ID() {
 				out = last // the same request again
 				return nil
 			}
 		}
 		out = &record.StateVersion{
-			ID: newID("sv"), Workspace: w.ID, Run: n.Run, Serial: n.Serial, Lineage: n.Lineage, MD5: n.MD5, Force: n.Force,
+			ID: newID("sv"), Workspace: w.ID, Run: n.Run, Serial: n.Serial, Lineage: n.Lineage, MD5: n.MD5,
+			Force:  n.Force,
 			Status: record.UploadPending, Secret: newSecret(), CreatedAt: s.now().UTC(), CreatedBy: a.ID(),
 		}
 		out.Outputs = readOutputs(n.Outputs)
@@ -106,7 +108,8 @@ func (s *Service) mayWrite(tx *store.Tx, a *Actor, w *record.Workspace, n *NewSt
 }
 
 // follows checks that a version can come behind the current one. It returns the current one if it is the same.
-func (s *Service) follows(tx *store.Tx, w *record.Workspace, serial uint64, lineage, sum string, force bool) (*record.StateVersion, error) {
+func (s *Service) follows(tx *store.Tx, w *record.Workspace, serial uint64, lineage, sum string,
+	force bool) (*record.StateVersion, error) {
 	if w.CurrentState == "" {
 		return nil, nil //nolint:nilnil // it is another one, and it may come
 	}
@@ -272,7 +275,8 @@ func readOutputs(text []byte) []record.Output {
 	}
 	var out []record.Output
 	for name, o := range all {
-		out = append(out, record.Output{ID: newID("wsout"), Name: name, Sensitive: o.Sensitive, Type: o.Type, Value: o.Value})
+		out = append(out, record.Output{ID: newID("wsout"), Name: name, Sensitive: o.Sensitive, Type: o.Type,
+			Value: o.Value})
 	}
 	sortOutputs(out)
 	return out

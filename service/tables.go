@@ -27,7 +27,10 @@ var (
 			"name": func(p *record.Project) string { return store.Join(strings.ToLower(p.Organization), p.Name) },
 		},
 		Lists: map[string]func(*record.Project) []string{
-			"organization": one(func(p *record.Project) string { return store.Join(strings.ToLower(p.Organization), p.Name) }),
+			"organization": one(func(p *record.Project) string {
+				return store.Join(strings.ToLower(p.Organization),
+					p.Name)
+			}),
 		},
 	}
 	workspaces = store.Table[record.Workspace]{
@@ -36,8 +39,11 @@ var (
 			"name": func(w *record.Workspace) string { return store.Join(strings.ToLower(w.Organization), w.Name) },
 		},
 		Lists: map[string]func(*record.Workspace) []string{
-			"organization": one(func(w *record.Workspace) string { return store.Join(strings.ToLower(w.Organization), w.Name) }),
-			"project":      one(func(w *record.Workspace) string { return store.Join(w.Project, w.Name) }),
+			"organization": one(func(w *record.Workspace) string {
+				return store.Join(strings.ToLower(w.Organization),
+					w.Name)
+			}),
+			"project": one(func(w *record.Workspace) string { return store.Join(w.Project, w.Name) }),
 		},
 	}
 	variables = store.Table[record.Variable]{
@@ -55,7 +61,10 @@ var (
 			"name": func(s *record.VariableSet) string { return store.Join(strings.ToLower(s.Organization), s.Name) },
 		},
 		Lists: map[string]func(*record.VariableSet) []string{
-			"organization": one(func(s *record.VariableSet) string { return store.Join(strings.ToLower(s.Organization), s.Name) }),
+			"organization": one(func(s *record.VariableSet) string {
+				return store.Join(strings.ToLower(s.Organization),
+					s.Name)
+			}),
 		},
 	}
 	configurations = store.Table[record.Configuration]{
@@ -96,7 +105,10 @@ var (
 			"apply log": func(r *record.Run) string { return r.Apply.LogSecret },
 		},
 		Lists: map[string]func(*record.Run) []string{
-			"workspace": one(func(r *record.Run) string { return store.Join(r.Workspace, fmt.Sprintf("%020d", r.Number)) }),
+			"workspace": one(func(r *record.Run) string {
+				return store.Join(r.Workspace,
+					fmt.Sprintf("%020d", r.Number))
+			}),
 			"active": func(r *record.Run) []string {
 				if r.Status.Final() {
 					return nil
@@ -138,8 +150,11 @@ var (
 			"name": func(t *record.Team) string { return store.Join(strings.ToLower(t.Organization), t.Name) },
 		},
 		Lists: map[string]func(*record.Team) []string{
-			"organization": one(func(t *record.Team) string { return store.Join(strings.ToLower(t.Organization), t.Name) }),
-			"user":         func(t *record.Team) []string { return t.Users },
+			"organization": one(func(t *record.Team) string {
+				return store.Join(strings.ToLower(t.Organization),
+					t.Name)
+			}),
+			"user": func(t *record.Team) []string { return t.Users },
 		},
 	}
 	accesses = store.Table[record.Access]{

@@ -55,8 +55,8 @@ func (s *Service) CreateUser(a *Actor, name, email string, admin bool) (u *recor
 	return u, err
 }
 
-// Bootstrap makes the first user, an administrator, the first organization, and a token of the user, when there is no user yet.
-// The token is returned this once; it is empty when there was a user.
+// Bootstrap makes the first user, an administrator, the first organization, and a token of the user, when there is no
+// user yet. The token is returned this once; it is empty when there was a user.
 func (s *Service) Bootstrap(name, organization string) (token string, err error) {
 	none := true
 	err = s.store.View(func(tx *store.Tx) error {
@@ -72,7 +72,8 @@ func (s *Service) Bootstrap(name, organization string) (token string, err error)
 	now := s.now().UTC()
 	u := &record.User{ID: newID("user"), Name: name, Admin: true, CreatedAt: now}
 	token = newToken()
-	kept := &record.Token{ID: newID("at"), Hash: Hash(token), Kind: record.TokenUser, Owner: u.ID, Description: "first start", CreatedAt: now}
+	kept := &record.Token{ID: newID("at"), Hash: Hash(token), Kind: record.TokenUser, Owner: u.ID,
+		Description: "first start", CreatedAt: now}
 	err = s.store.Update(func(tx *store.Tx) error {
 		if err := users.Put(tx, u); err != nil {
 			return err
@@ -347,8 +348,10 @@ func (a *Actor) mayTokens(tx *store.Tx, kind, owner string) (string, error) {
 	return "", notFound("there is no %s %q whose tokens you manage", kind, owner)
 }
 
-// CreateToken makes a token. It is returned this once. A team and an organization have one token: another takes its place.
-func (s *Service) CreateToken(a *Actor, kind, owner, description string, expires time.Time) (token string, kept *record.Token, err error) {
+// CreateToken makes a token. It is returned this once. A team and an organization have one token: another takes its
+// place.
+func (s *Service) CreateToken(a *Actor, kind, owner, description string, expires time.Time) (token string,
+	kept *record.Token, err error) {
 	if !expires.IsZero() && !expires.After(s.now()) {
 		return "", nil, invalid("The token would have expired already")
 	}
@@ -366,7 +369,8 @@ func (s *Service) CreateToken(a *Actor, kind, owner, description string, expires
 			}
 		}
 		kept = &record.Token{
-			ID: newID("at"), Hash: Hash(token), Kind: kind, Owner: name, Description: description, CreatedAt: s.now().UTC(),
+			ID: newID("at"), Hash: Hash(token), Kind: kind, Owner: name, Description: description,
+			CreatedAt: s.now().UTC(),
 			CreatedBy: a.ID(), Expires: expires,
 		}
 		return tokens.Put(tx, kept)

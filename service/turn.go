@@ -8,7 +8,8 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// board is all that decides whose turn it is, at one moment. It is made anew for each decision, which changes nothing of it.
+// board is all that decides whose turn it is, at one moment. It is made anew for each decision, which changes nothing
+// of it.
 type board struct {
 	now    time.Time
 	runs   []*record.Run // that have not ended, in order of creation
@@ -45,7 +46,8 @@ const (
 // goneAfter is how long a client that waits for an approval may not ask before it counts as gone.
 const goneAfter = 30 * time.Second
 
-// due returns the steps that can be made now. Each is possible on the board as it is; steps of two runs do not contradict.
+// due returns the steps that can be made now. Each is possible on the board as it is; steps of two runs do not
+// contradict.
 func (b *board) due() []step {
 	var out []step
 	plans, applies := 0, 0
@@ -105,7 +107,8 @@ func (b *board) order(queued []*record.Run) {
 		turn[r.Workspace]++
 	}
 	slices.SortStableFunc(queued, func(x, y *record.Run) int {
-		return cmp.Or(cmp.Compare(rank[x.ID], rank[y.ID]), b.served[x.Workspace].Compare(b.served[y.Workspace]), cmp.Compare(x.Number, y.Number))
+		return cmp.Or(cmp.Compare(rank[x.ID], rank[y.ID]), b.served[x.Workspace].Compare(b.served[y.Workspace]),
+			cmp.Compare(x.Number, y.Number))
 	})
 }
 
@@ -117,7 +120,8 @@ func (b *board) planned(r *record.Run) step {
 	case r.AutoApply && (r.Source != SourceCLI || seen.reads >= holdReads || b.now.Sub(at) >= holdTime):
 		return step{run: r.ID, kind: record.EventConfirmed, why: "automatically"}
 	case !r.AutoApply && w != nil && w.ApprovalExpiry > 0 && b.now.Sub(later(at, seen.last)) >= w.ApprovalExpiry:
-		return step{run: r.ID, kind: record.EventDiscarded, why: "nobody approved it in time, and who asked for it is gone"}
+		return step{run: r.ID, kind: record.EventDiscarded,
+			why: "nobody approved it in time, and who asked for it is gone"}
 	}
 	return step{}
 }
@@ -201,7 +205,8 @@ func (b *board) blocked(r *record.Run, taken map[string]bool) Wait {
 	if holder == nil {
 		return Wait{}
 	}
-	return Wait{Kind: "run", On: holder.ID, Place: place, Since: since, Text: "run " + holder.ID + " is " + string(holder.Status)}
+	return Wait{Kind: "run", On: holder.ID, Place: place, Since: since, Text: "run " + holder.ID + " is " +
+		string(holder.Status)}
 }
 
 // holds tells whether a run that has not ended keeps others that may apply from its workspace.

@@ -9,8 +9,8 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// play is one game on a board: runs come, people act, phases end, the service ends and starts again, in an order that a seed
-// says.
+// play is one game on a board: runs come, people act, phases end, the service ends and starts again, in an order that a
+// seed says.
 type play struct {
 	t      *testing.T
 	seed   uint64
@@ -35,7 +35,8 @@ func (p *play) enter(r *record.Run, k record.RunEventKind, o record.Outcome) boo
 		return false
 	}
 	w := p.board.spaces[r.Workspace]
-	locks := !r.PlanOnly && r.Status.Holds() && (!r.SavePlan || k == record.EventApplyQueued || r.Status == record.Applying)
+	locks := !r.PlanOnly && r.Status.Holds() && (!r.SavePlan || k == record.EventApplyQueued ||
+		r.Status == record.Applying)
 	switch {
 	case locks && !w.Lock.Held():
 		w.Lock = record.Lock{Kind: "run", ID: r.ID}
@@ -114,8 +115,10 @@ func (p *play) act() {
 		p.number++
 		kind := p.random.IntN(6)
 		p.board.runs = append(p.board.runs, &record.Run{
-			ID: fmt.Sprint("run-", p.number), Number: p.number, Workspace: fmt.Sprint("ws-", p.random.IntN(3)), Status: record.Pending,
-			PlanOnly: kind == 0, SavePlan: kind == 1, AutoApply: kind == 2, Source: SourceAPI, Times: map[record.RunStatus]time.Time{},
+			ID: fmt.Sprint("run-", p.number), Number: p.number, Workspace: fmt.Sprint("ws-", p.random.IntN(3)),
+			Status:   record.Pending,
+			PlanOnly: kind == 0, SavePlan: kind == 1, AutoApply: kind == 2, Source: SourceAPI,
+			Times: map[record.RunStatus]time.Time{},
 		})
 	case 3:
 		w := p.board.spaces[fmt.Sprint("ws-", p.random.IntN(3))]
@@ -195,7 +198,8 @@ func TestRunsHaveTheirTurns(t *testing.T) {
 		}
 		if len(p.board.runs) > 0 {
 			r := p.board.runs[0]
-			t.Fatalf("seed %d: %s is %s for ever, it waits for %+v; %v", seed, r.ID, r.Status, p.board.waits(r), p.starts)
+			t.Fatalf("seed %d: %s is %s for ever, it waits for %+v; %v", seed, r.ID, r.Status,
+				p.board.waits(r), p.starts)
 		}
 	}
 }
@@ -204,7 +208,8 @@ func TestRunsHaveTheirTurns(t *testing.T) {
 func TestNobodyIsOvertaken(t *testing.T) {
 	b := board{plans: 5, applies: 5, spaces: map[string]*record.Workspace{"w": {ID: "w"}}}
 	for i := range 3 {
-		b.runs = append(b.runs, &record.Run{ID: fmt.Sprint(i), Number: uint64(i), Workspace: "w", Status: record.Pending}) //nolint:gosec // small
+		b.runs = append(b.runs, &record.Run{ID: fmt.Sprint(i), Number: uint64(i), Workspace: "w",
+			Status: record.Pending}) //nolint:gosec // small
 	}
 	if steps := b.due(); len(steps) != 1 || steps[0].run != "0" {
 		t.Errorf("%+v", steps)
@@ -219,7 +224,8 @@ func TestWorkspacesTakeTurns(t *testing.T) {
 	b := board{plans: 2, spaces: map[string]*record.Workspace{}, served: map[string]time.Time{"busy": now}}
 	for i, w := range []string{"busy", "busy", "busy", "quiet"} {
 		b.spaces[w] = &record.Workspace{ID: w}
-		b.runs = append(b.runs, &record.Run{ID: fmt.Sprint(i), Number: uint64(i), Workspace: w, Status: record.PlanQueued, PlanOnly: true}) //nolint:gosec // small
+		b.runs = append(b.runs, &record.Run{ID: fmt.Sprint(i), Number: uint64(i), Workspace: w,
+			Status: record.PlanQueued, PlanOnly: true}) //nolint:gosec // small
 	}
 	if steps := b.due(); len(steps) != 2 || steps[0].run != "3" || steps[1].run != "0" {
 		t.Errorf("%+v", steps)

@@ -8,7 +8,8 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// Variables returns the variables of a workspace or of a set. Values of sensitive ones are empty: nobody reads them back.
+// Variables returns the variables of a workspace or of a set. Values of sensitive ones are empty: nobody reads them
+// back.
 func (s *Service) Variables(a *Actor, parent string) (out []*record.Variable, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
 		if err := a.mayVariables(tx, parent, needReadVars); err != nil {
@@ -258,8 +259,8 @@ func (s *Service) dropSet(tx *store.Tx, id string) error {
 	return variableSets.Delete(tx, id)
 }
 
-// effective returns the variables of a run of a workspace: those of global sets, of the project's, of the workspace's own
-// sets, of the workspace, of the run, and of sets with priority, each winning over those before it.
+// effective returns the variables of a run of a workspace: those of global sets, of the project's, of the workspace's
+// own sets, of the workspace, of the run, and of sets with priority, each winning over those before it.
 func effective(tx *store.Tx, w *record.Workspace, r *record.Run) (values []Value, environ []string, err error) {
 	sets, err := variableSets.Select(tx, "organization", strings.ToLower(w.Organization))
 	if err != nil {

@@ -168,7 +168,8 @@ func (o *WorkspaceSettings) apply(w *record.Workspace) error {
 // validDirectory tells whether a path stays in the directory that it begins in.
 func validDirectory(dir string) bool {
 	clean := path.Clean("/" + dir)[1:]
-	return !path.IsAbs(dir) && !strings.ContainsAny(dir, "\x00\\") && (dir == "" || !strings.HasPrefix(path.Clean(dir), "..") && clean != "..")
+	return !path.IsAbs(dir) && !strings.ContainsAny(dir, "\x00\\") &&
+		(dir == "" || !strings.HasPrefix(path.Clean(dir), "..") && clean != "..")
 }
 
 // addTags adds tags, each once.
@@ -216,7 +217,8 @@ func (s *Service) CreateWorkspace(a *Actor, organization string, o WorkspaceSett
 }
 
 // settle applies settings, and checks that the actor may have the workspace in its project.
-func (s *Service) settle(tx *store.Tx, a *Actor, org *record.Organization, w *record.Workspace, o WorkspaceSettings) error {
+func (s *Service) settle(tx *store.Tx, a *Actor, org *record.Organization, w *record.Workspace,
+	o WorkspaceSettings) error {
 	if err := o.apply(w); err != nil {
 		return err
 	}
@@ -287,7 +289,8 @@ func (s *Service) SetTags(a *Actor, id string, add []record.Tag, remove []string
 	})
 }
 
-// DeleteWorkspace removes a workspace with all that belongs to it. With safe set, only one that manages nothing and is not locked.
+// DeleteWorkspace removes a workspace with all that belongs to it. With safe set, only one that manages nothing and is
+// not locked.
 func (s *Service) DeleteWorkspace(a *Actor, id string, safe bool) error {
 	return s.audited(a, "workspace.delete", id, func(tx *store.Tx) error {
 		w, err := a.allowed(tx, id, needAdmin)
@@ -312,7 +315,8 @@ func (s *Service) DeleteWorkspace(a *Actor, id string, safe bool) error {
 				return err
 			}
 			if v.Resources > 0 || v.Encrypted {
-				return conflict("The workspace still manages %d resources: destroy them, or delete the workspace with force", v.Resources)
+				return conflict("The workspace still manages %d resources: destroy them, or delete the workspace "+
+					"with force", v.Resources)
 			}
 		}
 		return s.drop(tx, w)

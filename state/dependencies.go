@@ -10,9 +10,9 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 )
 
-// Dependencies are the resources, transitively, that an object must outlive. In a deep graph there are thousands for each
-// object, so a set has one bit for each resource of its universe, or, where they are few, their numbers. Immutable; nil is
-// the empty set. Objects share sets.
+// Dependencies are the resources, transitively, that an object must outlive. In a deep graph there are thousands for
+// each object, so a set has one bit for each resource of its universe, or, where they are few, their numbers.
+// Immutable; nil is the empty set. Objects share sets.
 type Dependencies struct {
 	of    *Universe
 	n     int
@@ -277,8 +277,8 @@ func (u *Universe) translation(v *Universe) []int32 {
 	return u.into
 }
 
-// Dependency is the address of a resource that an object depends on: 8 bytes instead of 56, and equal where the addresses
-// are.
+// Dependency is the address of a resource that an object depends on: 8 bytes instead of 56, and equal where the
+// addresses are.
 type Dependency = unique.Handle[addr.ConfigResource]
 
 // DependOn returns the dependency on a resource; its Value is the address.

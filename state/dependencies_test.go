@@ -13,13 +13,14 @@ import (
 func some(names ...int) []Dependency {
 	out := make([]Dependency, len(names))
 	for i, n := range names {
-		out[i] = DependOn(addr.ConfigResource{Resource: addr.Resource{Mode: addr.Managed, Type: "t", Name: fmt.Sprint("r", n)}})
+		out[i] = DependOn(addr.ConfigResource{Resource: addr.Resource{Mode: addr.Managed, Type: "t",
+			Name: fmt.Sprint("r", n)}})
 	}
 	return out
 }
 
-// Every object had a list of all that it depends on: 400 MB of lists for 10,000 resources in layers. A set has a bit for
-// each resource, or a few numbers, and must say the same in both forms and in any universe.
+// Every object had a list of all that it depends on: 400 MB of lists for 10,000 resources in layers. A set has a bit
+// for each resource, or a few numbers, and must say the same in both forms and in any universe.
 func TestSetsOfDependenciesSayTheSameInBothFormsAndAnyUniverse(t *testing.T) {
 	for seed := range uint64(200) {
 		chance := rand.New(rand.NewPCG(seed, 3))
@@ -39,7 +40,10 @@ func TestSetsOfDependenciesSayTheSameInBothFormsAndAnyUniverse(t *testing.T) {
 			words[wide.Number(d)/64] |= 1 << (wide.Number(d) % 64)
 		}
 		bits := wide.SetOf(words)
-		slices.SortFunc(list, func(a, b Dependency) int { return strings.Compare(a.Value().String(), b.Value().String()) })
+		slices.SortFunc(list, func(a, b Dependency) int {
+			return strings.Compare(a.Value().String(),
+				b.Value().String())
+		})
 		for form, set := range map[string]*Dependencies{"own": own, "shared": shared, "bits": bits} {
 			if got := slices.Collect(set.All()); !slices.Equal(got, list) || set.Len() != len(list) {
 				t.Fatalf("seed %d: %s has %d instead of %d", seed, form, len(got), len(list))
@@ -54,7 +58,8 @@ func TestSetsOfDependenciesSayTheSameInBothFormsAndAnyUniverse(t *testing.T) {
 					t.Fatalf("seed %d: %s is not equal to another form", seed, form)
 				}
 			}
-			if len(list) > 0 && (set.Equal(wide.Set(slices.Values(list[1:]))) || set.Equal(DependenciesOn(append(some(n+1), list[1:]...)...))) {
+			if len(list) > 0 && (set.Equal(wide.Set(slices.Values(list[1:]))) ||
+				set.Equal(DependenciesOn(append(some(n+1), list[1:]...)...))) {
 				t.Fatalf("seed %d: %s is equal to what lacks an element", seed, form)
 			}
 		}

@@ -12,8 +12,10 @@ func TestAnObjectBeforeItsDoubtIsWhatItWas(t *testing.T) {
 		object *state.Object
 		want   state.Status
 	}{
-		"that was tainted":                     {&state.Object{Status: state.InDoubt, Doubt: &state.Doubt{Before: state.Tainted}}, state.Tainted},
-		"of which the doubt says nothing":      {&state.Object{Status: state.InDoubt, Doubt: &state.Doubt{}}, state.Ready},
+		"that was tainted": {&state.Object{Status: state.InDoubt,
+			Doubt: &state.Doubt{Before: state.Tainted}}, state.Tainted},
+		"of which the doubt says nothing": {&state.Object{Status: state.InDoubt, Doubt: &state.Doubt{}},
+			state.Ready},
 		"in doubt, and nobody knows over what": {&state.Object{Status: state.InDoubt}, state.Ready},
 		"that is not in doubt is as it is":     {&state.Object{Status: state.Tainted}, state.Tainted},
 	} {

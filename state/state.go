@@ -53,8 +53,8 @@ type Object struct {
 	Doubt       *Doubt
 }
 
-// BeforeDoubt returns the object as it was before the operation that is in doubt: o itself when none is. Where nothing was
-// known of the object, because the operation was to create it, neither is what is returned: it has no attributes.
+// BeforeDoubt returns the object as it was before the operation that is in doubt: o itself when none is. Where nothing
+// was known of the object, because the operation was to create it, neither is what is returned: it has no attributes.
 func (o *Object) BeforeDoubt() *Object {
 	if o == nil || o.Status != InDoubt {
 		return o

@@ -15,9 +15,10 @@ var (
 	thing     = addr.Resource{Mode: addr.Managed, Type: "test_thing", Name: "a"}.Absolute(addr.RootInstance)
 	one       = thing.Instance(addr.IntKey(1))
 	two       = thing.Instance(addr.IntKey(2))
-	elsewhere = addr.Resource{Mode: addr.Managed, Type: "test_thing", Name: "b"}.Absolute(addr.RootInstance.Child("m", addr.StringKey("k"))).Instance(addr.NoKey)
-	provider  = addr.ProviderConfig{Provider: addr.DefaultProvider("test")}.Instance(addr.RootInstance, addr.NoKey)
-	object    = &Object{Status: Ready, Attrs: []byte(`{"n":1}`)}
+	elsewhere = addr.Resource{Mode: addr.Managed, Type: "test_thing", Name: "b"}.Absolute(addr.RootInstance.Child("m",
+		addr.StringKey("k"))).Instance(addr.NoKey)
+	provider = addr.ProviderConfig{Provider: addr.DefaultProvider("test")}.Instance(addr.RootInstance, addr.NoKey)
+	object   = &Object{Status: Ready, Attrs: []byte(`{"n":1}`)}
 )
 
 func put(a addr.Instance, key DeposedKey) Change {
@@ -51,7 +52,8 @@ func TestAMoveTakesEverythingAlong(t *testing.T) {
 	p := provider
 	p.Key = addr.StringKey("west")
 	s.Apply(SetObject{Addr: one, Provider: p, Object: object}, MoveInstance{From: one, To: elsewhere})
-	if s.Object(elsewhere, "") == nil || s.Object(elsewhere, "00000001") == nil || len(s.Resources) != 1 || s.ProviderOf(elsewhere) != p {
+	if s.Object(elsewhere, "") == nil || s.Object(elsewhere, "00000001") == nil || len(s.Resources) != 1 ||
+		s.ProviderOf(elsewhere) != p {
 		t.Errorf("there is %v with the provider %s", s.Addrs(), s.ProviderOf(elsewhere))
 	}
 }
@@ -82,14 +84,16 @@ func TestACloneAndItsOriginalDoNotDisturbEachOther(t *testing.T) {
 		t.Errorf("the clone is %+v", c)
 	}
 	c.Apply(put(one, "00000002"), put(two, ""), SetObject{Addr: one}, SetOutput{Name: "o"}, SetChecks{})
-	if !s.SameContent(after(put(one, ""), put(one, "00000001"), SetOutput{Name: "o", Output: &Output{Value: cty.True}}, checks)) {
+	if !s.SameContent(after(put(one, ""), put(one, "00000001"), SetOutput{Name: "o", Output: &Output{Value: cty.True}},
+		checks)) {
 		t.Errorf("the original became %+v", s)
 	}
 }
 
 func TestAddressesAreSorted(t *testing.T) {
 	data := addr.Resource{Mode: addr.Data, Type: "z", Name: "z"}.Absolute(addr.RootInstance).Instance(addr.NoKey)
-	s := after(put(elsewhere, ""), put(thing.Instance(addr.StringKey("x")), ""), put(thing.Instance(addr.IntKey(10)), ""), put(two, ""), put(data, ""))
+	s := after(put(elsewhere, ""), put(thing.Instance(addr.StringKey("x")), ""), put(thing.Instance(addr.IntKey(10)),
+		""), put(two, ""), put(data, ""))
 	want := `[data.z.z test_thing.a[2] test_thing.a[10] test_thing.a["x"] module.m["k"].test_thing.b]`
 	if got := fmt.Sprint(s.Addrs()); got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -104,8 +108,10 @@ func TestObjectsThatDifferInAnythingAreNotEqual(t *testing.T) {
 			Sensitive: []cty.Path{cty.GetAttrPath("a")}, Private: []byte{1}, Identity: []byte("{}"), IdentityVersion: 1,
 			Dependencies: DependenciesOn(DependOn(thing.Config())), CreateBeforeDestroy: true, SkipDestroy: true,
 			Doubt: &Doubt{
-				Run: "r", Attempt: "a", Worker: "w", Pool: "p", Operation: "create", Started: time.Unix(1, 0), Reason: "x",
-				Sent: []byte("{}"), Before: Ready, Answer: &Answer{Known: []byte("{}"), Private: []byte{1}, Raw: []byte{1}},
+				Run: "r", Attempt: "a", Worker: "w", Pool: "p", Operation: "create",
+				Started: time.Unix(1, 0), Reason: "x",
+				Sent: []byte("{}"), Before: Ready, Answer: &Answer{Known: []byte("{}"), Private: []byte{1},
+					Raw: []byte{1}},
 			},
 		}
 	}
@@ -125,9 +131,12 @@ func TestObjectsThatDifferInAnythingAreNotEqual(t *testing.T) {
 			}
 		}
 	}
-	differ("Object", reflect.TypeFor[Object]().NumField(), func(o *Object) reflect.Value { return reflect.ValueOf(o).Elem() })
-	differ("Doubt", reflect.TypeFor[Doubt]().NumField(), func(o *Object) reflect.Value { return reflect.ValueOf(o.Doubt).Elem() })
-	differ("Answer", reflect.TypeFor[Answer]().NumField(), func(o *Object) reflect.Value { return reflect.ValueOf(o.Doubt.Answer).Elem() })
+	differ("Object", reflect.TypeFor[Object]().NumField(),
+		func(o *Object) reflect.Value { return reflect.ValueOf(o).Elem() })
+	differ("Doubt", reflect.TypeFor[Doubt]().NumField(),
+		func(o *Object) reflect.Value { return reflect.ValueOf(o.Doubt).Elem() })
+	differ("Answer", reflect.TypeFor[Answer]().NumField(),
+		func(o *Object) reflect.Value { return reflect.ValueOf(o.Doubt.Answer).Elem() })
 	if full().Equal(nil) || (*Object)(nil).Equal(full()) || !(*Object)(nil).Equal(nil) {
 		t.Error("nothing is equal to something")
 	}
@@ -138,21 +147,24 @@ func TestStatesThatDifferInAnythingHaveOtherContent(t *testing.T) {
 	p.Alias = "west"
 	base := func() *State {
 		return after(put(one, ""), SetOutput{Name: "o", Output: &Output{Value: cty.True}}, SetChecks{[]CheckResult{
-			{Kind: "check", Config: "check.c", Status: CheckPass, Objects: []CheckObject{{Address: "check.c", Status: CheckPass}}},
+			{Kind: "check", Config: "check.c", Status: CheckPass,
+				Objects: []CheckObject{{Address: "check.c", Status: CheckPass}}},
 		}})
 	}
 	for claim, change := range map[string]Change{
-		"an instance more":  put(two, ""),
-		"a deposed object":  put(one, "00000001"),
-		"an instance less":  SetObject{Addr: one},
-		"another provider":  SetObject{Addr: one, Provider: p, Object: object},
-		"another object":    SetObject{Addr: one, Provider: provider, Object: &Object{Status: Tainted, Attrs: object.Attrs}},
+		"an instance more": put(two, ""),
+		"a deposed object": put(one, "00000001"),
+		"an instance less": SetObject{Addr: one},
+		"another provider": SetObject{Addr: one, Provider: p, Object: object},
+		"another object": SetObject{Addr: one, Provider: provider, Object: &Object{Status: Tainted,
+			Attrs: object.Attrs}},
 		"a sensitive value": SetOutput{Name: "o", Output: &Output{Value: cty.True, Sensitive: true}},
 		"another value":     SetOutput{Name: "o", Output: &Output{Value: cty.False}},
 		"an output less":    SetOutput{Name: "o"},
 		"no checks":         SetChecks{},
 		"a failed check": SetChecks{[]CheckResult{
-			{Kind: "check", Config: "check.c", Status: CheckPass, Objects: []CheckObject{{Address: "check.c", Status: CheckPass, Failures: []string{"x"}}}},
+			{Kind: "check", Config: "check.c", Status: CheckPass,
+				Objects: []CheckObject{{Address: "check.c", Status: CheckPass, Failures: []string{"x"}}}},
 		}},
 	} {
 		s := base()
@@ -168,12 +180,13 @@ func TestStatesThatDifferInAnythingHaveOtherContent(t *testing.T) {
 	}
 }
 
-// A state that Terraform has written names its registry, whose packages OpenTofu's users cannot have: init looked for them
-// there, and failed in every directory that came from Terraform.
+// A state that Terraform has written names its registry, whose packages OpenTofu's users cannot have: init looked for
+// them there, and failed in every directory that came from Terraform.
 func TestObjectsOfTerraformsProvidersBelongToOpenTofusUnlessTheConfigurationNamesThem(t *testing.T) {
 	old := addr.Provider{Host: addr.PredecessorHost, Namespace: "hashicorp", Type: "test"}
 	from := addr.ProviderConfig{Provider: old}.Instance(addr.RootInstance, addr.StringKey("west"))
-	s := after(SetObject{Addr: one, Provider: from, Object: object}, SetObject{Addr: one, Deposed: "00000001", Provider: from, Object: object})
+	s := after(SetObject{Addr: one, Provider: from, Object: object}, SetObject{Addr: one, Deposed: "00000001",
+		Provider: from, Object: object})
 	if changes := Succession(s, func(p addr.Provider) bool { return p == old }); changes != nil {
 		t.Errorf("the configuration names the provider, and there are changes: %v", changes)
 	}

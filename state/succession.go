@@ -12,7 +12,8 @@ func Succession(s *State, required func(addr.Provider) bool) []Change {
 		if old.Host != addr.PredecessorHost || required(old) {
 			continue
 		}
-		out = append(out, Handover(s, r, addr.Provider{Host: addr.DefaultHost, Namespace: old.Namespace, Type: old.Type})...)
+		out = append(out, Handover(s, r, addr.Provider{Host: addr.DefaultHost, Namespace: old.Namespace,
+			Type: old.Type})...)
 	}
 	return out
 }

@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// The bounds of the archives that there are: packages of providers hold a plugin of up to hundreds of megabytes; those of
-// modules hold text, and at times a binary.
+// The bounds of the archives that there are: packages of providers hold a plugin of up to hundreds of megabytes; those
+// of modules hold text, and at times a binary.
 var (
 	Provider = Bounds{Bytes: 4 << 30, Entries: 100_000}
 	Module   = Bounds{Bytes: 1 << 30, Entries: 100_000}

@@ -22,18 +22,22 @@ import (
 // manyChanges is a plan that creates n objects.
 func manyChanges(n int) (*plan.Plan, *values.Schemas) {
 	block := &schema.Block{Attributes: map[string]*schema.Attribute{
-		"id": {Type: cty.String, Computed: true}, "name": {Type: cty.String, Required: true}, "tags": {Type: cty.Map(cty.String), Optional: true},
+		"id": {Type: cty.String, Computed: true}, "name": {Type: cty.String, Required: true},
+		"tags": {Type: cty.Map(cty.String), Optional: true},
 	}}
 	fleet := addr.Provider{Host: "example.org", Namespace: "a", Type: "fleet"}
-	schemas := values.NewSchemas(map[addr.Provider]*provider.Schemas{fleet: {Managed: map[string]schema.Schema{"fleet_machine": {Block: block}}}})
+	schemas := values.NewSchemas(map[addr.Provider]*provider.Schemas{
+		fleet: {Managed: map[string]schema.Schema{"fleet_machine": {Block: block}}}})
 	p := &plan.Plan{Prior: state.Empty()}
 	for i := range n {
-		a := addr.Instance{Resource: addr.Resource{Mode: addr.Managed, Type: "fleet_machine", Name: "a"}, Key: addr.IntKey(i)}
+		a := addr.Instance{Resource: addr.Resource{Mode: addr.Managed, Type: "fleet_machine", Name: "a"},
+			Key: addr.IntKey(i)}
 		p.Changes = append(p.Changes, &plan.Change{
 			Addr: a, Previous: a, Action: plan.Create, Provider: addr.ProviderInstance{Provider: fleet},
 			Before: cty.NullVal(block.ImpliedType()),
 			After: cty.ObjectVal(map[string]cty.Value{
-				"id": cty.UnknownVal(cty.String), "name": cty.StringVal("a" + strconv.Itoa(i)), "tags": cty.MapVal(map[string]cty.Value{"a": cty.StringVal("b")}),
+				"id": cty.UnknownVal(cty.String), "name": cty.StringVal("a" + strconv.Itoa(i)),
+				"tags": cty.MapVal(map[string]cty.Value{"a": cty.StringVal("b")}),
 			}),
 		})
 	}

@@ -21,7 +21,8 @@ func TestWhatOthersSayDoesNotControlTheTerminal(t *testing.T) {
 	const evil = "x\x1b]0;owned\x07\x1b[2J\x1b[8m\u009b2J\rover\x9b\x7f"
 	show := map[string]func(b *strings.Builder, ink Ink) error{
 		"workers": func(b *strings.Builder, ink Ink) error {
-			return WorkersText(Clean(b, ink), []wire.Worker{{Heartbeat: wire.Heartbeat{Worker: evil, Pools: []string{evil}}}})
+			return WorkersText(Clean(b, ink),
+				[]wire.Worker{{Heartbeat: wire.Heartbeat{Worker: evil, Pools: []string{evil}}}})
 		},
 		"a state": func(b *strings.Builder, ink Ink) error {
 			s := state.Empty()

@@ -122,7 +122,8 @@ func (p pair) attr(name string) pair {
 
 // element is the pair of an element of a map.
 func (p pair) element(name string) pair {
-	c := pair{before: p.before.attr(name), after: p.after.attr(name), strict: true, forces: p.forces.child(name), shown: p.shown.child(name)}
+	c := pair{before: p.before.attr(name), after: p.after.attr(name), strict: true, forces: p.forces.child(name),
+		shown: p.shown.child(name)}
 	if p.openEnded {
 		c.after = unknownDatum
 	}

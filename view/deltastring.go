@@ -78,7 +78,8 @@ func (d *delta) stringText(depth int, m manner) string {
 			}
 		})
 	}
-	return "<<-EOT" + m.forcing(d.forces) + "\n" + strings.Join(lines, "\n") + "\n" + m.margin(depth, plan.NoOp) + "EOT" + m.toNull(d.action)
+	return "<<-EOT" + m.forcing(d.forces) + "\n" + strings.Join(lines, "\n") + "\n" + m.margin(depth, plan.NoOp) +
+		"EOT" + m.toNull(d.action)
 }
 
 // textOrJSON returns what a string holds when that is JSON, else the string itself.
@@ -151,8 +152,10 @@ func (d *delta) jsonChangeText(before, after *datum, depth int, m manner) string
 // differenceText writes the difference between the sides of a comparison below the source code of a diagnostic.
 func differenceText(b *strings.Builder, c *document.Change, k Ink) {
 	bar := "    " + k.on(grayCode) + "│" + k.off()
-	fmt.Fprintf(b, "    %s├────────────────%s\n%s%s %sDiff: %s", k.on(grayCode), k.off(), k.off(), bar, k.on(boldCode), k.off()+k.off())
-	p := pair{before: formDatum(c.Before, nil, c.BeforeSensitive), after: formDatum(c.After, c.AfterUnknown, c.AfterSensitive), shown: everywhere}
+	fmt.Fprintf(b, "    %s├────────────────%s\n%s%s %sDiff: %s", k.on(grayCode), k.off(), k.off(), bar, k.on(boldCode),
+		k.off()+k.off())
+	p := pair{before: formDatum(c.Before, nil, c.BeforeSensitive), after: formDatum(c.After, c.AfterUnknown,
+		c.AfterSensitive), shown: everywhere}
 	text := "    " + diffDynamic(p).text(0, manner{ink: k})
 	for line := range strings.SplitSeq(text, "\n") {
 		b.WriteString("\n" + bar + " " + k.off() + line)

@@ -138,7 +138,8 @@ func (d *delta) text(depth int, m manner) string {
 			return d.inner.text(depth, m)
 		}
 		start := m.margin(depth, plan.NoOp)
-		return "{" + m.forcing(d.forces) + "\n" + start + "  # (not shown, because it is or was sensitive in part)\n" + start + "}"
+		return "{" + m.forcing(d.forces) + "\n" + start + "  # (not shown, because it is or was sensitive in part)\n" +
+			start + "}"
 	case writeOnlyDelta:
 		return "(write-only attribute)" + m.forcing(d.forces) + m.toNull(d.action)
 	case retypedDelta:
@@ -165,7 +166,8 @@ func (d *delta) warnings(depth int, m manner) []string {
 	if d.hidBefore {
 		change = "is no longer sensitive\n%s  # once this change is applied."
 	}
-	text := fmt.Sprintf("  # %sWarning%s: this %s "+change+"%s", m.ink.on(yellowCode), m.ink.off(), what, strings.Repeat("    ", depth), m.ink.off())
+	text := fmt.Sprintf("  # %sWarning%s: this %s "+change+"%s", m.ink.on(yellowCode), m.ink.off(), what,
+		strings.Repeat("    ", depth), m.ink.off())
 	if d.kind == sensitiveDelta && d.inner.action == plan.NoOp {
 		text += " The value is unchanged."
 	}
@@ -361,7 +363,8 @@ func (d *delta) blockTypeText(b *strings.Builder, group *blockDelta, depth int, 
 		how := m.inside()
 		how.forces = group.forces
 		e.warn(b, depth+1, how)
-		b.WriteString(m.margin(depth+1, e.action) + attributeName(group.name) + label + " " + e.text(depth+1, how) + "\n")
+		b.WriteString(m.margin(depth+1, e.action) + attributeName(group.name) + label + " " +
+			e.text(depth+1, how) + "\n")
 	}
 	return unchanged
 }
@@ -380,7 +383,8 @@ func (g *blockDelta) hide(d *delta) *delta {
 	if !hidden || d.kind == sensitiveBlockDelta {
 		return d
 	}
-	out := &delta{kind: sensitiveBlockDelta, action: d.action, forces: d.forces, inner: d, hidBefore: g.hidBefore, hidAfter: g.hidAfter}
+	out := &delta{kind: sensitiveBlockDelta, action: d.action, forces: d.forces, inner: d, hidBefore: g.hidBefore,
+		hidAfter: g.hidAfter}
 	if d.action == plan.NoOp && g.hidBefore != g.hidAfter {
 		out.action = plan.Update
 	}

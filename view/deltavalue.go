@@ -16,7 +16,8 @@ func guarded(p pair, hide deltaKind, known func(pair) *delta) *delta {
 	if was, is := p.before.isSensitive(), p.after.isSensitive(); was || is {
 		open := p
 		open.before, open.after = p.before.bare(), p.after.bare()
-		d := &delta{kind: hide, inner: guarded(open, hide, known), hidBefore: was, hidAfter: is, forces: p.forces.ends()}
+		d := &delta{kind: hide, inner: guarded(open, hide, known), hidBefore: was, hidAfter: is,
+			forces: p.forces.ends()}
 		d.action = d.inner.action
 		if d.action == plan.NoOp && was != is && !(p.missing(p.before) && p.missing(p.after)) {
 			d.action = plan.Update // what can be seen changes
@@ -36,7 +37,8 @@ func guarded(p pair, hide deltaKind, known func(pair) *delta) *delta {
 	return d
 }
 
-// diffAttribute finds the difference of an attribute. parent is the action of what it belongs to, as far as it is known.
+// diffAttribute finds the difference of an attribute. parent is the action of what it belongs to, as far as it is
+// known.
 func diffAttribute(p pair, a *schema.Attribute, parent plan.Action) *delta {
 	switch {
 	case a.WriteOnly:
@@ -66,9 +68,10 @@ func diffNested(p pair, o *schema.Object, nesting schema.Nesting) *delta {
 		case schema.NestingSet:
 			return diffSet(p, nestedSetDelta, single)
 		default:
-			return diffObject(p, nestedObjectDelta, slices.Sorted(maps.Keys(o.Attributes)), func(name string, p pair, parent plan.Action) *delta {
-				return diffAttribute(p, o.Attributes[name], parent)
-			})
+			return diffObject(p, nestedObjectDelta, slices.Sorted(maps.Keys(o.Attributes)),
+				func(name string, p pair, parent plan.Action) *delta {
+					return diffAttribute(p, o.Attributes[name], parent)
+				})
 		}
 	})
 }
@@ -82,15 +85,17 @@ func diffType(p pair, ty cty.Type) *delta {
 			return diffDynamic(p)
 		case ty.IsObjectType():
 			types := ty.AttributeTypes()
-			return diffObject(p, objectDelta, slices.Sorted(maps.Keys(types)), func(name string, p pair, _ plan.Action) *delta {
-				return diffType(p, types[name])
-			})
+			return diffObject(p, objectDelta, slices.Sorted(maps.Keys(types)),
+				func(name string, p pair, _ plan.Action) *delta {
+					return diffType(p, types[name])
+				})
 		case ty.IsMapType():
 			return diffMapping(p, mapDelta, func(p pair) *delta { return diffType(p, ty.ElementType()) })
 		case ty.IsListType():
-			return diffSequence(p, func(p pair) *delta { return diffType(p, ty.ElementType()) }, func(b, a *datum) bool {
-				return ty.ElementType().IsObjectType() || linesInCommon(b, a)
-			})
+			return diffSequence(p, func(p pair) *delta { return diffType(p, ty.ElementType()) },
+				func(b, a *datum) bool {
+					return ty.ElementType().IsObjectType() || linesInCommon(b, a)
+				})
 		case ty.IsTupleType():
 			return diffTuple(p, ty.TupleElementTypes())
 		case ty.IsSetType():
@@ -115,7 +120,8 @@ func diffDynamic(p pair) *delta {
 		if b != a && !came && !went {
 			before, after := p, p
 			before.after, after.before = nil, nil
-			return &delta{kind: retypedDelta, action: plan.Update, inner: diffDynamic(before), other: diffDynamic(after)}
+			return &delta{kind: retypedDelta, action: plan.Update, inner: diffDynamic(before),
+				other: diffDynamic(after)}
 		}
 		var d *delta
 		switch max(a, b) {
@@ -140,7 +146,8 @@ func kindOf(d *datum) datumKind {
 }
 
 // diffObject finds the difference of values with fixed attributes.
-func diffObject(p pair, kind deltaKind, names []string, attribute func(name string, p pair, parent plan.Action) *delta) *delta {
+func diffObject(p pair, kind deltaKind, names []string, attribute func(name string, p pair,
+	parent plan.Action) *delta) *delta {
 	d := &delta{kind: kind, action: p.base(), forces: p.forces.ends()}
 	for _, name := range names {
 		child := p.attr(name)
@@ -247,7 +254,8 @@ func diffBody(p pair, b *schema.Block) *delta {
 		d := &delta{kind: bodyDelta, action: p.base(), forces: p.forces.ends()}
 		names := slices.Sorted(maps.Keys(b.Attributes))
 		// What is write-only is shown when something else changes, so it comes last.
-		slices.SortStableFunc(names, func(x, y string) int { return last(b.Attributes[x].WriteOnly) - last(b.Attributes[y].WriteOnly) })
+		slices.SortStableFunc(names,
+			func(x, y string) int { return last(b.Attributes[x].WriteOnly) - last(b.Attributes[y].WriteOnly) })
 		found := make(map[string]*delta, len(names))
 		for _, name := range names {
 			if ad := diffBodyAttribute(p.attr(name), b.Attributes[name], d.action); ad != nil {
@@ -297,10 +305,12 @@ func withoutEmpty(d *datum) *datum {
 
 // diffBlocks finds the differences of the nested blocks of one type.
 func diffBlocks(p pair, name string, nb *schema.NestedBlock) (blockDelta, plan.Action, bool) {
-	out := blockDelta{name: name, forces: p.forces.ends(), hidBefore: p.before.isSensitive(), hidAfter: p.after.isSensitive()}
+	out := blockDelta{name: name, forces: p.forces.ends(), hidBefore: p.before.isSensitive(),
+		hidAfter: p.after.isSensitive()}
 	body := func(p pair) *delta { return diffBody(p, &nb.Block) }
 	if p.after.isUnknown() {
-		if nb.Nesting != schema.NestingSingle && nb.Nesting != schema.NestingGroup && p.before != nil && len(p.before.items)+len(p.before.attrs) == 0 {
+		if nb.Nesting != schema.NestingSingle && nb.Nesting != schema.NestingGroup && p.before != nil &&
+			len(p.before.items)+len(p.before.attrs) == 0 {
 			p.before = nil
 		}
 		unknown := &delta{kind: unknownDelta, action: plan.Create, forces: out.forces}

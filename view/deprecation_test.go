@@ -18,9 +18,11 @@ func TestWarningsOfDeprecationAreShownAsFarAsTheyAreWanted(t *testing.T) {
 		return d
 	}
 	problems := diag.List{
-		warning("Local", marks.Deprecated{Origin: "a"}), warning("Remote", marks.Deprecated{Origin: "b", Remote: true}), warning("Other", nil),
+		warning("Local", marks.Deprecated{Origin: "a"}), warning("Remote", marks.Deprecated{Origin: "b", Remote: true}),
+		warning("Other", nil),
 	}
-	for word, want := range map[string]string{"module:all": "Local Remote Other", "module:local": "Local Other", "module:none": "Other"} {
+	for word, want := range map[string]string{"module:all": "Local Remote Other", "module:local": "Local Other",
+		"module:none": "Other"} {
 		var level document.Deprecations
 		if err := level.Set(word); err != nil || level.String() != word {
 			t.Fatalf("%s is read as %s, %v", word, level.String(), err)

@@ -168,11 +168,13 @@ func snippetText(b *strings.Builder, d *document.Diagnostic, k Ink) {
 	if len(s.Values) > 0 || call != nil && call.Signature != nil {
 		fmt.Fprintf(b, "    %s├────────────────%s\n%s", k.on(grayCode), k.off(), k.off())
 		if call != nil && call.Signature != nil {
-			fmt.Fprintf(b, "    %s│%s while calling %s%s%s(%s%s)\n", k.on(grayCode), k.off(), k.on(boldCode), call.CalledAs,
+			fmt.Fprintf(b, "    %s│%s while calling %s%s%s(%s%s)\n", k.on(grayCode), k.off(),
+				k.on(boldCode), call.CalledAs,
 				k.off(), k.off(), call.Signature.ParameterList())
 		}
 		for _, v := range s.Values {
-			fmt.Fprintf(b, "    %s│%s %s%s%s %s\n%s", k.on(grayCode), k.off(), k.on(boldCode), v.Traversal, k.off(), v.Statement, k.off())
+			fmt.Fprintf(b, "    %s│%s %s%s%s %s\n%s", k.on(grayCode), k.off(), k.on(boldCode), v.Traversal, k.off(),
+				v.Statement, k.off())
 		}
 	}
 	if d.Difference != nil {

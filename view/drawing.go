@@ -158,8 +158,8 @@ func applyDrawn(s *graph.Static, p *plan.Plan, v *plan.Vertex, i int, o DrawingO
 	}
 }
 
-// orderingThatMatters tells which vertices of an apply graph are drawn: all, or those that something is done in, those of
-// blocks, and of the nameless ones those that are on a way between two of these.
+// orderingThatMatters tells which vertices of an apply graph are drawn: all, or those that something is done in, those
+// of blocks, and of the nameless ones those that are on a way between two of these.
 func orderingThatMatters(g *plan.Graph, verbose bool) []bool {
 	n := len(g.Vertices)
 	named := func(i int) bool { return verbose || g.Vertices[i].Address != "" }
@@ -208,7 +208,8 @@ func (d *Drawing) finish() *Drawing {
 	return d
 }
 
-// sorted returns the vertices that are drawn by themselves, by name: those with a shape, and those that no edge touches.
+// sorted returns the vertices that are drawn by themselves, by name: those with a shape, and those that no edge
+// touches.
 func (d *Drawing) sorted() []drawn {
 	touched := make([]bool, len(d.vertices))
 	for _, e := range d.edges {

@@ -140,7 +140,8 @@ output "null" { value = null }
 `
 	tree := treeOf(t, &txtar.Archive{Files: []txtar.File{{Name: "2.tf", Data: []byte(text)}}})
 	output := func(name string, after cty.Value) *plan.OutputChange {
-		return &plan.OutputChange{Name: name, Action: plan.Update, Before: cty.NullVal(cty.DynamicPseudoType), After: after}
+		return &plan.OutputChange{Name: name, Action: plan.Update, Before: cty.NullVal(cty.DynamicPseudoType),
+			After: after}
 	}
 	prior := state.Empty()
 	outputs := func(p *plan.Plan) map[string]any {
@@ -161,18 +162,21 @@ output "null" { value = null }
 		}
 		return form.Prior.Values.Outputs
 	}
-	if got := outputs(&plan.Plan{Prior: prior, Outputs: []*plan.OutputChange{output("unknown", cty.UnknownVal(cty.String))}}); got != nil {
+	if got := outputs(&plan.Plan{Prior: prior,
+		Outputs: []*plan.OutputChange{output("unknown", cty.UnknownVal(cty.String))}}); got != nil {
 		t.Errorf("the prior state of nothing has %v", got)
 	}
 	for _, name := range []string{"unknown", "null", "gone"} {
 		prior.Outputs[name] = &state.Output{Value: cty.StringVal("before")}
 	}
 	got := outputs(&plan.Plan{Prior: prior, Outputs: []*plan.OutputChange{
-		output("new", cty.NumberIntVal(1)), output("unknown", cty.UnknownVal(cty.String)), output("null", cty.NullVal(cty.DynamicPseudoType)),
+		output("new", cty.NumberIntVal(1)), output("unknown", cty.UnknownVal(cty.String)),
+		output("null", cty.NullVal(cty.DynamicPseudoType)),
 		{Name: "gone", Action: plan.Delete, Before: cty.StringVal("before"), After: cty.NullVal(cty.DynamicPseudoType)},
 	}})
 	before := map[string]any{"sensitive": false, "type": "string", "value": "before"}
-	want := map[string]any{"new": map[string]any{"sensitive": false, "type": "number", "value": 1.0}, "unknown": before, "gone": before}
+	want := map[string]any{"new": map[string]any{"sensitive": false, "type": "number", "value": 1.0}, "unknown": before,
+		"gone": before}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

@@ -20,7 +20,8 @@ func (p *Progress) live() string {
 	}
 	c := p.counts
 	waiting := max(c.Total-c.Done-c.Failed-c.Skipped-c.InDoubt-c.Running, 0)
-	parts := []string{fmt.Sprintf("%d/%d done", c.Done, c.Total), fmt.Sprintf("%d running", c.Running), fmt.Sprintf("%d waiting", waiting)}
+	parts := []string{fmt.Sprintf("%d/%d done", c.Done, c.Total), fmt.Sprintf("%d running", c.Running),
+		fmt.Sprintf("%d waiting", waiting)}
 	for _, e := range []struct {
 		n    int
 		word string

@@ -118,7 +118,8 @@ func (b jsonBlock) schema() *schema.Block {
 		DescriptionKind: kinds[b.DescriptionKind], Deprecated: b.Deprecated, DeprecationMessage: b.DeprecationMessage,
 	}
 	for name, nb := range b.Blocks {
-		out.Blocks[name] = &schema.NestedBlock{Block: *nb.Block.schema(), Nesting: nestings[nb.Nesting], MinItems: nb.MinItems, MaxItems: nb.MaxItems}
+		out.Blocks[name] = &schema.NestedBlock{Block: *nb.Block.schema(), Nesting: nestings[nb.Nesting],
+			MinItems: nb.MinItems, MaxItems: nb.MaxItems}
 	}
 	return out
 }
@@ -126,7 +127,8 @@ func (b jsonBlock) schema() *schema.Block {
 var (
 	kinds    = map[string]schema.StringKind{"plain": schema.Plain, "markdown": schema.Markdown}
 	nestings = map[string]schema.Nesting{
-		"single": schema.NestingSingle, "group": schema.NestingGroup, "list": schema.NestingList, "set": schema.NestingSet, "map": schema.NestingMap,
+		"single": schema.NestingSingle, "group": schema.NestingGroup, "list": schema.NestingList,
+		"set": schema.NestingSet, "map": schema.NestingMap,
 	}
 )
 
@@ -134,8 +136,10 @@ func attributes(m map[string]jsonAttribute) map[string]*schema.Attribute {
 	out := map[string]*schema.Attribute{}
 	for name, a := range m {
 		sa := &schema.Attribute{
-			Description: a.Description, DescriptionKind: kinds[a.DescriptionKind], Deprecated: a.Deprecated, DeprecationMessage: a.DeprecationMessage,
-			Required: a.Required, Optional: a.Optional, Computed: a.Computed, Sensitive: a.Sensitive, WriteOnly: a.WriteOnly,
+			Description: a.Description, DescriptionKind: kinds[a.DescriptionKind], Deprecated: a.Deprecated,
+			DeprecationMessage: a.DeprecationMessage,
+			Required:           a.Required, Optional: a.Optional, Computed: a.Computed, Sensitive: a.Sensitive,
+			WriteOnly: a.WriteOnly,
 		}
 		if a.Nested != nil {
 			sa.Nested = &schema.Object{Attributes: attributes(a.Nested.Attributes), Nesting: nestings[a.Nested.Nesting]}
@@ -169,7 +173,8 @@ func schemasOf(t *testing.T, form []byte) map[addr.Provider]*provider.Schemas {
 		return out
 	}
 	parameter := func(p jsonParameter) provider.Parameter {
-		return provider.Parameter{Name: p.Name, Description: p.Description, Type: typeOf(p.Type), AllowNullValue: p.Nullable}
+		return provider.Parameter{Name: p.Name, Description: p.Description, Type: typeOf(p.Type),
+			AllowNullValue: p.Nullable}
 	}
 	out := map[addr.Provider]*provider.Schemas{}
 	for name, p := range js.Schemas {
@@ -192,7 +197,8 @@ func schemasOf(t *testing.T, form []byte) map[addr.Provider]*provider.Schemas {
 		for n, id := range p.Identities {
 			o := &schema.Object{Attributes: map[string]*schema.Attribute{}, Nesting: schema.NestingSingle}
 			for an, a := range id.Attributes {
-				o.Attributes[an] = &schema.Attribute{Type: typeOf(a.Type), Description: a.Description, Required: a.Required, Optional: a.Optional}
+				o.Attributes[an] = &schema.Attribute{Type: typeOf(a.Type), Description: a.Description,
+					Required: a.Required, Optional: a.Optional}
 			}
 			s.Identities[n] = schema.Identity{Version: id.Version, Body: o}
 		}
@@ -244,8 +250,11 @@ func planOf(t *testing.T, planJSON, schemasJSON []byte) (*plan.Plan, *values.Sch
 	}
 	for name, c := range jp.OutputChanges {
 		p.Outputs = append(p.Outputs, &plan.OutputChange{
-			Name: name, Action: action(c.Actions), Sensitive: c.AfterSensitive == true, BeforeSensitive: c.BeforeSensitive == true,
-			Before: value(cty.DynamicPseudoType, c.Before, nil, nil), After: value(cty.DynamicPseudoType, c.After, c.AfterUnknown, nil),
+			Name: name, Action: action(c.Actions), Sensitive: c.AfterSensitive == true,
+			BeforeSensitive: c.BeforeSensitive == true,
+			Before:          value(cty.DynamicPseudoType, c.Before, nil, nil),
+			After: value(cty.DynamicPseudoType, c.After,
+				c.AfterUnknown, nil),
 		})
 	}
 	for _, r := range jp.RelevantAttributes {

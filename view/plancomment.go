@@ -47,7 +47,8 @@ func (t *planText) comment(c *plan.Change, drift bool) string {
 			b.WriteString(title(" must be " + loud("replaced")))
 		}
 		if c.Action == plan.ForgetThenCreate {
-			b.WriteString("; the old object " + bold("is not destroyed") + " (" + bold("lifecycle.destroy = false") + ")" + t.leftOver(c))
+			b.WriteString("; the old object " + bold("is not destroyed") + " (" + bold("lifecycle.destroy = false") +
+				")" + t.leftOver(c))
 		}
 	case plan.Delete:
 		if drift {
@@ -83,7 +84,8 @@ func (t *planText) comment(c *plan.Change, drift bool) string {
 	if c.Importing != nil {
 		b.WriteString("  # " + k.off() + importText(c.Importing) + "\n")
 		if c.Action == plan.DeleteThenCreate || c.Action == plan.CreateThenDelete {
-			b.WriteString("  # " + k.off() + k.on(yellowCode) + "Warning: this will destroy the imported resource" + k.off() + "\n")
+			b.WriteString("  # " + k.off() + k.on(yellowCode) + "Warning: this will destroy the imported resource" +
+				k.off() + "\n")
 		}
 	}
 	b.WriteString(k.off())
@@ -168,17 +170,21 @@ func (t *planText) drift(idle bool) bool {
 		return false
 	}
 	k := t.Ink
-	t.b.WriteString("\n" + k.on(boldCode+cyanCode) + "Note:" + k.off() + k.on(boldCode) + " Objects have changed outside of OpenTofu\n" + k.off())
+	t.b.WriteString("\n" + k.on(boldCode+cyanCode) + "Note:" + k.off() + k.on(boldCode) + " Objects have changed " +
+		"outside of OpenTofu\n" + k.off())
 	t.line("")
-	t.line(t.wrap("The following was found to be different from what the last apply left, and may be a reason for what this plan does:"))
+	t.line(t.wrap("The following was found to be different from what the last apply left, and may be a reason for " +
+		"what this plan does:"))
 	for _, text := range texts {
 		t.line("")
 		t.line(text)
 	}
 	if refreshing {
-		t.line(t.wrap("\n\nThis plan only refreshes: it takes nothing of this back. Applying it records these values in the state, and changes no real object."))
+		t.line(t.wrap("\n\nThis plan only refreshes: it takes nothing of this back. Applying it records these values " +
+			"in the state, and changes no real object."))
 	} else {
-		t.line(t.wrap("\n\nWhere the configuration does not say the same, and does not ignore the changes with ignore_changes, the plan below may undo them."))
+		t.line(t.wrap("\n\nWhere the configuration does not say the same, and does not ignore the changes with " +
+			"ignore_changes, the plan below may undo them."))
 	}
 	return true
 }

@@ -98,7 +98,8 @@ func (t *planText) write() {
 	if outputs != "" {
 		t.line("\nChanges to Outputs:\n" + outputs)
 		if len(t.counts) == 0 {
-			t.line(t.wrap("\nNothing but these output values would change: applying the plan saves them to the state and leaves the infrastructure alone."))
+			t.line(t.wrap("\nNothing but these output values would change: applying the plan saves them to the state " +
+				"and leaves the infrastructure alone."))
 		}
 	}
 }
@@ -162,7 +163,8 @@ func (t *planText) change(c *plan.Change, drift bool) string {
 	if drift {
 		d = t.difference(c, t.relevant(c))
 	}
-	return fmt.Sprintf("%s%s %s %q %q %s", t.comment(c, drift), t.Ink.symbol(c.Action), kind, c.Addr.Resource.Type, c.Addr.Resource.Name, d.text(0, m))
+	return fmt.Sprintf("%s%s %s %q %q %s", t.comment(c, drift), t.Ink.symbol(c.Action), kind, c.Addr.Resource.Type,
+		c.Addr.Resource.Name, d.text(0, m))
 }
 
 // difference finds what a change does to the attributes that are shown.
@@ -201,7 +203,8 @@ func (t *planText) outputs() string {
 		if d.action == plan.NoOp {
 			continue
 		}
-		lines = append(lines, fmt.Sprintf("%s %-*s = %s", t.Ink.symbol(d.action), width, attributeName(name), d.text(0, manner{ink: t.Ink, reveal: t.Reveal})))
+		lines = append(lines, fmt.Sprintf("%s %-*s = %s", t.Ink.symbol(d.action), width, attributeName(name),
+			d.text(0, manner{ink: t.Ink, reveal: t.Reveal})))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -210,7 +213,8 @@ func (t *planText) outputs() string {
 func (t *planText) nothing(drifted bool) {
 	k := t.Ink
 	headline := func(color, head, rest string) {
-		t.b.WriteString("\n" + k.off() + k.on(boldCode+color) + head + k.on(resetCode+boldCode) + " " + rest + k.off() + "\n\n" + k.off())
+		t.b.WriteString("\n" + k.off() + k.on(boldCode+color) + head + k.on(resetCode+boldCode) + " " + rest + k.off() +
+			"\n\n" + k.off())
 	}
 	green := func(rest string) { headline(greenCode, "No changes.", rest) }
 	if drifted && (t.plan.Mode != plan.RefreshOnly || t.plan.Errored) {
@@ -223,7 +227,8 @@ func (t *planText) nothing(drifted bool) {
 		// What was found is what applying the plan records; that was said.
 	case t.plan.Mode == plan.RefreshOnly:
 		green("Your infrastructure still matches the configuration.")
-		t.line(t.wrap("The real objects were compared with the result of the last changes, and there is no difference."))
+		t.line(t.wrap("The real objects were compared with the result of the last changes, and there is no " +
+			"difference."))
 	case t.plan.Mode == plan.Destroy:
 		green("No objects need to be destroyed.")
 		t.line(t.wrap("Nothing was created so far, or all of it was deleted already."))
@@ -231,13 +236,17 @@ func (t *planText) nothing(drifted bool) {
 		green("Your infrastructure matches the configuration.")
 		switch {
 		case drifted && t.plan.Applyable():
-			t.line(t.wrap("The changes above are what the configuration asks for, so applying this plan only records them in the state."))
+			t.line(t.wrap("The changes above are what the configuration asks for, so applying this plan only records " +
+				"them in the state."))
 		case drifted && t.Automated:
-			t.line(t.wrap("The changes above are what the configuration asks for. A refresh-only plan records them in the state."))
+			t.line(t.wrap("The changes above are what the configuration asks for. A refresh-only plan records them " +
+				"in the state."))
 		case drifted:
-			t.line(t.wrap("The changes above are what the configuration asks for. To record them in the state, apply a refresh-only plan:\n  " + diag.Program() + " apply -refresh-only"))
+			t.line(t.wrap("The changes above are what the configuration asks for. To record them in the state, apply " +
+				"a refresh-only plan:\n  " + diag.Program() + " apply -refresh-only"))
 		default:
-			t.line(t.wrap("The real infrastructure was compared with the configuration, and there is no difference: nothing needs to be done."))
+			t.line(t.wrap("The real infrastructure was compared with the configuration, and there is no difference: " +
+				"nothing needs to be done."))
 		}
 	}
 }
@@ -251,11 +260,14 @@ func NextStepText(w io.Writer, saved, generated string, o TextOptions) error {
 	var b strings.Builder
 	b.WriteString(o.rule() + "\n")
 	if generated != "" {
-		b.WriteString(o.wrap(fmt.Sprintf("\nThe configuration of what is imported was written to %s. Look through it before you keep it.", generated)) + "\n")
+		b.WriteString(o.wrap(fmt.Sprintf("\nThe configuration of what is imported was written to %s. Look through it "+
+			"before you keep it.", generated)) + "\n")
 	}
-	text := "\nNote: The plan was not saved with the option -out, so a later \"" + diag.Program() + " apply\" makes a new plan, which may be another one."
+	text := "\nNote: The plan was not saved with the option -out, so a later \"" + diag.Program() +
+		" apply\" makes a new plan, which may be another one."
 	if saved != "" {
-		text = fmt.Sprintf("\nSaved the plan to: %s\n\nTo perform exactly these actions, run the following command to apply:\n    "+diag.Program()+" apply %q", saved, saved)
+		text = fmt.Sprintf("\nSaved the plan to: %s\n\nTo perform exactly these actions, run the following command "+
+			"to apply:\n    "+diag.Program()+" apply %q", saved, saved)
 	}
 	b.WriteString(o.wrap(text) + "\n")
 	_, err := io.WriteString(w, b.String())

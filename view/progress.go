@@ -240,7 +240,8 @@ func (p *Progress) Event(e wire.Event) {
 	case "output":
 		for _, line := range document.OutputLines(e.Text) {
 			if !p.Quiet {
-				p.outlet.Add(fmt.Sprintf("%s%s%s (%s):%s %s%s\n", k.off(), k.on(boldCode), e.Address, e.Name, k.off(), k.off(), line))
+				p.outlet.Add(fmt.Sprintf("%s%s%s (%s):%s %s%s\n", k.off(), k.on(boldCode), e.Address, e.Name, k.off(),
+					k.off(), line))
 			}
 		}
 	}

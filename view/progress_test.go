@@ -42,7 +42,8 @@ func TestWhatHappensToAnObjectIsALine(t *testing.T) {
 	var out bytes.Buffer
 	p := view.NewProgress(view.ProgressOptions{Out: &out})
 	d := func(action string) program.Description {
-		return program.Description{Address: "a.b", Action: action, Called: func() (string, string) { return "id", "a.b!" }}
+		return program.Description{Address: "a.b", Action: action,
+			Called: func() (string, string) { return "id", "a.b!" }}
 	}
 	actions := []string{"refresh", "import", "read", "create", "update", "delete", "open", "plan"}
 	for i, action := range actions {
@@ -110,13 +111,15 @@ a.d and 2 more: Waiting for a permit of the limit "db"
 func TestTheImportCommandTellsItInItsOwnWords(t *testing.T) {
 	var out bytes.Buffer
 	p := view.NewProgress(view.ProgressOptions{Out: &out, ByCommand: true})
-	d := program.Description{Address: "a.b", Class: "a", Action: "import", Called: func() (string, string) { return "id", "x" }}
+	d := program.Description{Address: "a.b", Class: "a", Action: "import",
+		Called: func() (string, string) { return "id", "x" }}
 	p.Started(1, d, "default", time.Time{})
 	p.Finished(1, d, program.Notes{IDKey: "id", ID: "xx"}, time.Second)
 	if err := p.Settle(); err != nil {
 		t.Fatal(err)
 	}
-	if want := "a.b: Importing from ID \"x\"...\na.b: Import prepared!\n  Prepared a for import\na.b: Refreshing state... [id=xx]\n"; out.String() != want {
+	if want := "a.b: Importing from ID \"x\"...\na.b: Import prepared!\n  Prepared a for import\na.b: Refreshing " +
+		"state... [id=xx]\n"; out.String() != want {
 		t.Errorf("wrote %q\nwant  %q", out.String(), want)
 	}
 }
@@ -151,7 +154,8 @@ func TestALongIDIsShortenedInTheMiddle(t *testing.T) {
 	if err := p.Settle(); err != nil {
 		t.Fatal(err)
 	}
-	want := "a.b: Still modifying... [id=" + strings.Repeat("ab", 19) + "a..." + strings.Repeat("ab", 19) + ", 10s elapsed]\n"
+	want := "a.b: Still modifying... [id=" + strings.Repeat("ab", 19) + "a..." + strings.Repeat("ab", 19) +
+		", 10s elapsed]\n"
 	if out.String() != want {
 		t.Errorf("wrote %q\nwant  %q", out.String(), want)
 	}
@@ -205,11 +209,12 @@ func TestTheLiveLineFitsIntoTheTerminal(t *testing.T) {
 		Pools: map[string]coordinator.PoolCounts{"eu": {Running: 3, Queued: 4}, "us": {Running: 2}},
 	}
 	for width, want := range map[int]string{
-		9:   "",
-		12:  "12/40 done",
-		40:  "12/40 done · 5 running · 22 waiting",
-		80:  "12/40 done · 5 running · 22 waiting · 1 failed · about 1m20s left",
-		200: "12/40 done · 5 running · 22 waiting · 1 failed · about 1m20s left · eu: 3 running, 4 queued · us: 2 running, 0 queued",
+		9:  "",
+		12: "12/40 done",
+		40: "12/40 done · 5 running · 22 waiting",
+		80: "12/40 done · 5 running · 22 waiting · 1 failed · about 1m20s left",
+		200: "12/40 done · 5 running · 22 waiting · 1 failed · about 1m20s left · eu: 3 running, 4 queued · us: 2 " +
+			"running, 0 queued",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			out := &writes{}

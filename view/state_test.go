@@ -105,7 +105,8 @@ func TestStatesReadAsOpenTofuWritesThem(t *testing.T) {
 			if err := view.StateText(&b, r.state, r.schemas, view.TextOptions{Ink: ink}); err != nil {
 				t.Fatal(err)
 			}
-			if d := cmp.Diff(withoutWords(string(content(r.Archive, file))), withoutWords(escaped(b.String()))); d != "" {
+			if d := cmp.Diff(withoutWords(string(content(r.Archive, file))),
+				withoutWords(escaped(b.String()))); d != "" {
 				t.Errorf("%s: %s: -OpenTofu +Millipede\n%s", name, file, d)
 			}
 		}
@@ -118,7 +119,8 @@ func TestStatesReadAsOpenTofuWritesThem(t *testing.T) {
 			if d := cmp.Diff(string(want), b.String()); d != "" {
 				t.Errorf("state show: -OpenTofu +Millipede\n%s", d)
 			}
-			if d := cmp.Diff(string(content(r.Archive, "output.txt")), view.OutputsText(r.state, view.TextOptions{})); d != "" {
+			if d := cmp.Diff(string(content(r.Archive, "output.txt")),
+				view.OutputsText(r.state, view.TextOptions{})); d != "" {
 				t.Errorf("output: -OpenTofu +Millipede\n%s", d)
 			}
 			got, err := document.OutputsJSON(r.state)

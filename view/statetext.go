@@ -72,7 +72,8 @@ func InstanceText(w io.Writer, s *state.State, a addr.Instance, schemas *values.
 	if object.Status == state.Tainted {
 		note = " (tainted)"
 	}
-	objectText(&b, a, note, object, schemas.Resource(s.Resources[a.Abs()].Provider.Provider, a.Resource.Mode, a.Resource.Type), o)
+	objectText(&b, a, note, object, schemas.Resource(s.Resources[a.Abs()].Provider.Provider, a.Resource.Mode,
+		a.Resource.Type), o)
 	_, err := w.Write(b.Bytes())
 	return err
 }
@@ -83,7 +84,8 @@ func objectText(b *bytes.Buffer, a addr.Instance, note string, object *state.Obj
 		kind = "data"
 	}
 	m := manner{ink: o.Ink, bare: true, whole: true, reveal: o.Reveal}
-	fmt.Fprintf(b, "# %s:%s\n%s %q %q %s\n", a, note, kind, a.Resource.Type, a.Resource.Name, objectDifference(object, s).text(0, m))
+	fmt.Fprintf(b, "# %s:%s\n%s %q %q %s\n", a, note, kind, a.Resource.Type, a.Resource.Name,
+		objectDifference(object, s).text(0, m))
 }
 
 // objectDifference is a stored object as a difference from itself. An object that was stored by another version of the
@@ -138,7 +140,8 @@ func stateOutputs(b *bytes.Buffer, s *state.State, o TextOptions) {
 			d = d.hidden()
 		}
 		p := pair{before: d, after: d, shown: everywhere}
-		fmt.Fprintf(b, "%s = %s\n", name, diffType(p, out.Value.Type()).text(0, manner{ink: o.Ink, bare: true, whole: true, reveal: o.Reveal}))
+		fmt.Fprintf(b, "%s = %s\n", name, diffType(p, out.Value.Type()).text(0, manner{ink: o.Ink, bare: true,
+			whole: true, reveal: o.Reveal}))
 	}
 }
 
@@ -164,8 +167,8 @@ func AppliedOutputsText(s *state.State, o TextOptions) string {
 	return o.Ink.off() + o.Ink.on(boldCode+greenCode) + "\nOutputs:\n\n" + o.Ink.off() + OutputsText(s, o)
 }
 
-// nested orders instances so that each module is followed by those within it, as the text of a state lists them. They come
-// in order of depth.
+// nested orders instances so that each module is followed by those within it, as the text of a state lists them. They
+// come in order of depth.
 func nested(all []addr.Instance) []addr.Instance {
 	slices.SortStableFunc(all, func(a, b addr.Instance) int {
 		x, y := a.Module.Steps(), b.Module.Steps()

@@ -40,7 +40,8 @@ func TestMessagesAreAsOpenTofuWritesThem(t *testing.T) {
 	a := recordedMessages(t)
 	var out bytes.Buffer
 	stream := document.NewStream(document.StreamOptions{
-		Out: &out, Now: func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC) }, EngineVersion: "1.12.6",
+		Out: &out, Now: func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC) },
+		EngineVersion: "1.12.6",
 	})
 	compared := map[string]bool{}
 	for line := range bytes.Lines(content(a, "messages.json")) {
@@ -60,7 +61,9 @@ func TestMessagesAreAsOpenTofuWritesThem(t *testing.T) {
 			t.Errorf("-OpenTofu +Millipede\n%s", d)
 		}
 	}
-	for _, kind := range []string{"version", "apply_start", "apply_complete", "apply_errored", "refresh_start", "refresh_complete", "provision_start", "provision_progress", "provision_complete", "ephemeral_action_started", "ephemeral_action_complete"} {
+	for _, kind := range []string{"version", "apply_start", "apply_complete", "apply_errored", "refresh_start",
+		"refresh_complete", "provision_start", "provision_progress", "provision_complete", "ephemeral_action_started",
+		"ephemeral_action_complete"} {
 		if !compared[kind] {
 			t.Errorf("no message %s was recorded", kind)
 		}
@@ -220,8 +223,8 @@ func TestAFailedEndOfADeposedObjectIsNoEventOfTheCurrentOne(t *testing.T) {
 	}
 }
 
-// A data source that could not be read was told as an apply_errored event, which OpenTofu never sends of one; and so was one
-// that was read and did not meet a postcondition.
+// A data source that could not be read was told as an apply_errored event, which OpenTofu never sends of one; and so
+// was one that was read and did not meet a postcondition.
 func TestADataSourceThatFailsIsNoErroredApply(t *testing.T) {
 	for name, c := range map[string]struct {
 		notes program.Notes
@@ -239,7 +242,8 @@ func TestADataSourceThatFailsIsNoErroredApply(t *testing.T) {
 			if err := s.Settle(); err != nil {
 				t.Fatal(err)
 			}
-			if strings.Contains(out.String(), "apply_errored") || strings.Contains(out.String(), "apply_complete") != c.want {
+			if strings.Contains(out.String(), "apply_errored") ||
+				strings.Contains(out.String(), "apply_complete") != c.want {
 				t.Error(out.String())
 			}
 		})

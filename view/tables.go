@@ -47,7 +47,8 @@ func RunsText(w io.Writer, runs []journal.Run, now time.Time) error {
 	}
 	rows := [][]string{{"RUN", "WORKSPACE", "COMMAND", "STATUS", "STARTED", "TOOK", "BY"}}
 	for _, r := range runs {
-		rows = append(rows, []string{r.ID, r.Workspace, r.Command, r.Status, r.Started.Format(timeFormat), runTook(r, now), r.Who})
+		rows = append(rows, []string{r.ID, r.Workspace, r.Command, r.Status, r.Started.Format(timeFormat),
+			runTook(r, now), r.Who})
 	}
 	return table(w, rows)
 }
@@ -66,9 +67,10 @@ func runTook(r journal.Run, now time.Time) string {
 }
 
 // RunText shows one run: how far it is, what was done where, what failed, what is under way, and what is known of
-// everything whose outcome is not known. hidden tells which vertices of its graph are no operations; s is the state of its
-// workspace. An error of the journal's events is returned.
-func RunText(w io.Writer, r journal.Run, hidden func(vertex int) bool, events []journal.Event, s *state.State, now time.Time) error {
+// everything whose outcome is not known. hidden tells which vertices of its graph are no operations; s is the state of
+// its workspace. An error of the journal's events is returned.
+func RunText(w io.Writer, r journal.Run, hidden func(vertex int) bool, events []journal.Event, s *state.State,
+	now time.Time) error {
 	statuses, open, err := journal.Fold(r.Vertices, events)
 	if err != nil {
 		return fmt.Errorf("reading the journal of the run %s: %w", r.ID, err)
@@ -137,7 +139,8 @@ func underWayText(open map[int]journal.Event, statuses []journal.Status, now tim
 	b.WriteString("\nUnder way:\n")
 	for _, v := range vertices {
 		e := open[v]
-		fmt.Fprintf(&b, "  %s: %s, sent to the pool %s %s ago (attempt %s)\n", e.Address, e.Action, e.Pool, document.Seconds(now.Sub(e.At)), e.Attempt)
+		fmt.Fprintf(&b, "  %s: %s, sent to the pool %s %s ago (attempt %s)\n", e.Address, e.Action, e.Pool,
+			document.Seconds(now.Sub(e.At)), e.Attempt)
 	}
 	return b.String()
 }
@@ -187,7 +190,8 @@ func doubtText(b *strings.Builder, a addr.Instance, key state.DeposedKey, o *sta
 	if key != state.CurrentObject {
 		name += fmt.Sprintf(" (deposed object %s)", key)
 	}
-	fmt.Fprintf(b, "  %s\n    operation: %s, started %s\n    attempt:   %s of the run %s\n", name, d.Operation, d.Started.Format(timeFormat), d.Attempt, d.Run)
+	fmt.Fprintf(b, "  %s\n    operation: %s, started %s\n    attempt:   %s of the run %s\n", name, d.Operation,
+		d.Started.Format(timeFormat), d.Attempt, d.Run)
 	if d.Worker != "" {
 		fmt.Fprintf(b, "    worker:    %s in the pool %s\n", d.Worker, d.Pool)
 	}
@@ -200,7 +204,8 @@ func doubtText(b *strings.Builder, a addr.Instance, key state.DeposedKey, o *sta
 	if d.Answer != nil && len(d.Answer.Known) > 0 {
 		fmt.Fprintf(b, "    answered:  %s\n", d.Answer.Known)
 	}
-	resolve := fmt.Sprintf(diag.Program()+" runs resolve %s -created=ID, or with -not-created", document.ShellWord(a.String()))
+	resolve := fmt.Sprintf(diag.Program()+" runs resolve %s -created=ID, or with -not-created",
+		document.ShellWord(a.String()))
 	if d.Operation != "create" {
 		resolve = "the next plan, by reading it; without one: " + resolve
 	}
@@ -215,7 +220,8 @@ func WorkersText(w io.Writer, workers []wire.Worker) error {
 	}
 	workers = slices.Clone(workers)
 	slices.SortFunc(workers, func(a, b wire.Worker) int {
-		return cmp.Or(strings.Compare(a.Worker, b.Worker), strings.Compare(a.PublicKey, b.PublicKey), slices.Compare(a.Pools, b.Pools))
+		return cmp.Or(strings.Compare(a.Worker, b.Worker), strings.Compare(a.PublicKey, b.PublicKey),
+			slices.Compare(a.Pools, b.Pools))
 	})
 	// A worker speaks for each of its pools by itself; two that only share a name have different keys.
 	for i := len(workers) - 1; i > 0; i-- {

@@ -70,11 +70,14 @@ func (t *TestText) word(s suite.Status) string {
 func (t *TestText) Cleaned(f *suite.File, r *suite.Run, left *state.State, problems diag.List) {
 	name := f.Name + "/" + r.Name
 	if problems.HasErrors() {
-		t.write(t.Err, t.Options.wrap(fmt.Sprintf("Millipede encountered an error destroying resources created while executing %s.", name))+"\n")
+		t.write(t.Err, t.Options.wrap(fmt.Sprintf("Millipede encountered an error destroying resources created while "+
+			"executing %s.", name))+"\n")
 	}
 	t.Problems(problems)
 	if objects := document.Leftovers(left); len(objects) > 0 {
-		t.write(t.Err, "\n"+t.Options.wrap(fmt.Sprintf("Millipede left the following resources in state after executing %s. They have to be cleaned up manually; the state that knows them is written to errored_test.tfstate:", name))+"\n")
+		t.write(t.Err, "\n"+t.Options.wrap(fmt.Sprintf("Millipede left the following resources in state after "+
+			"executing %s. They have to be cleaned up manually; the state that knows them is written to "+
+			"errored_test.tfstate:", name))+"\n")
 		t.list(objects)
 	}
 }
@@ -97,7 +100,8 @@ func (t *TestText) Cancelled() { t.write(t.Err, document.CancelledText+"\n") }
 
 // Abandoned implements suite.View.
 func (t *TestText) Abandoned(a suite.Abandoned) {
-	t.write(t.Err, "\n"+t.Options.wrap(fmt.Sprintf("Millipede was interrupted while executing %s, and may not have performed the expected cleanup operations.", a.File.Name))+"\n")
+	t.write(t.Err, "\n"+t.Options.wrap(fmt.Sprintf("Millipede was interrupted while executing %s, and may not have "+
+		"performed the expected cleanup operations.", a.File.Name))+"\n")
 	t.exists("the module under test", document.Leftovers(a.Main))
 	for _, r := range a.File.Runs {
 		if s := a.Others[r]; s != nil {
@@ -111,7 +115,8 @@ func (t *TestText) Abandoned(a suite.Abandoned) {
 	if a.Run.Config.Module != nil {
 		module = fmt.Sprintf("%q", a.Run.Config.Module.Source)
 	}
-	t.write(t.Err, "\n"+t.Options.wrap(fmt.Sprintf("Millipede was in the process of creating the following resources for %q from %s, and they may not have been destroyed:", a.Run.Name, module))+"\n")
+	t.write(t.Err, "\n"+t.Options.wrap(fmt.Sprintf("Millipede was in the process of creating the following resources "+
+		"for %q from %s, and they may not have been destroyed:", a.Run.Name, module))+"\n")
 	for _, address := range a.Creating {
 		t.write(t.Err, "  - "+address+"\n")
 	}

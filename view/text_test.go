@@ -26,7 +26,8 @@ import (
 )
 
 func at(file string, line int) *hcl.Range {
-	return &hcl.Range{Filename: file, Start: hcl.Pos{Line: line, Column: 1, Byte: 10 * line}, End: hcl.Pos{Line: line, Column: 4, Byte: 10*line + 3}}
+	return &hcl.Range{Filename: file, Start: hcl.Pos{Line: line, Column: 1, Byte: 10 * line},
+		End: hcl.Pos{Line: line, Column: 4, Byte: 10*line + 3}}
 }
 
 func TestProblemsAreSortedForPeople(t *testing.T) {
@@ -56,7 +57,8 @@ func TestProblemsAreSortedForPeople(t *testing.T) {
 func headlines(text string) string {
 	var out []string
 	for line := range strings.SplitSeq(text, "\n") {
-		if strings.HasPrefix(line, "Error: ") || strings.HasPrefix(line, "Warning: ") || strings.HasPrefix(line, "(and ") {
+		if strings.HasPrefix(line, "Error: ") || strings.HasPrefix(line, "Warning: ") ||
+			strings.HasPrefix(line, "(and ") {
 			out = append(out, line)
 		}
 	}
@@ -82,11 +84,15 @@ func TestSimilarProblemsAreShownOnce(t *testing.T) {
 		want    string
 	}{
 		"warnings": {view.Printer{ConsolidateWarnings: true},
-			"Warning: Same, Warning: Same, (and 2 more similar warnings elsewhere), Warning: Deprecated, (and one more similar warning elsewhere), " +
-				"Warning: Deprecated, Warning: Check block assertion failed, Warning: Check block assertion failed, Error: Same, Error: Same"},
+			"Warning: Same, Warning: Same, (and 2 more similar warnings elsewhere), Warning: Deprecated, (and one " +
+				"more similar warning elsewhere), " +
+				"Warning: Deprecated, Warning: Check block assertion failed, Warning: Check block assertion failed, " +
+				"Error: Same, Error: Same"},
 		"errors": {view.Printer{ConsolidateErrors: true},
-			"Warning: Same, Warning: Same, Warning: Deprecated, Warning: Same, Warning: Deprecated, Warning: Same, Warning: Deprecated, " +
-				"Warning: Check block assertion failed, Warning: Check block assertion failed, Error: Same, (and one more similar error elsewhere)"},
+			"Warning: Same, Warning: Same, Warning: Deprecated, Warning: Same, Warning: Deprecated, Warning: Same, " +
+				"Warning: Deprecated, " +
+				"Warning: Check block assertion failed, Warning: Check block assertion failed, Error: Same, (and one " +
+				"more similar error elsewhere)"},
 	} {
 		var out bytes.Buffer
 		p := c.printer
@@ -105,7 +111,8 @@ func TestCompactWarningsAreTheirSummaries(t *testing.T) {
 	p := &view.Printer{Out: &out, Err: &out, CompactWarnings: true, ConsolidateWarnings: true}
 	list := diag.List{
 		diag.New(diag.Warning, "Alone", "Long.", nil), diag.New(diag.Warning, "Placed", "Long.", at("a.tf", 1)),
-		diag.New(diag.Warning, "Often", "Long.", at("a.tf", 2)), diag.New(diag.Warning, "Often", "Long.", at("a.tf", 3)),
+		diag.New(diag.Warning, "Often", "Long.", at("a.tf", 2)), diag.New(diag.Warning, "Often", "Long.",
+			at("a.tf", 3)),
 	}
 	if err := p.Diagnostics(list); err != nil {
 		t.Fatal(err)
@@ -140,16 +147,18 @@ func TestAProblemShowsTheValuesThatItMay(t *testing.T) {
 		t.Fatal(diags)
 	}
 	ctx := &hcl.EvalContext{Variables: map[string]cty.Value{"var": cty.ObjectVal(map[string]cty.Value{
-		"text":     cty.StringVal("x"),
-		"list":     cty.ListVal([]cty.Value{cty.NumberIntVal(1)}),
-		"obj":      cty.ObjectVal(map[string]cty.Value{"secret": cty.StringVal("s").Mark(marks.Sensitive), "b": cty.True}),
+		"text": cty.StringVal("x"),
+		"list": cty.ListVal([]cty.Value{cty.NumberIntVal(1)}),
+		"obj": cty.ObjectVal(map[string]cty.Value{"secret": cty.StringVal("s").Mark(marks.Sensitive),
+			"b": cty.True}),
 		"hidden":   cty.StringVal("s").Mark(marks.Sensitive),
 		"fleeting": cty.StringVal("s").Mark(marks.Ephemeral),
 		"unknown":  cty.UnknownVal(cty.Number),
-		"some":     cty.UnknownVal(cty.List(cty.String)).Refine().CollectionLengthLowerBound(1).CollectionLengthUpperBound(3).NewValue(),
-		"mystery":  cty.DynamicVal,
-		"null":     cty.NullVal(cty.String),
-		"none":     cty.ListValEmpty(cty.String),
+		"some": cty.UnknownVal(cty.List(cty.String)).Refine().CollectionLengthLowerBound(
+			1).CollectionLengthUpperBound(3).NewValue(),
+		"mystery": cty.DynamicVal,
+		"null":    cty.NullVal(cty.String),
+		"none":    cty.ListValEmpty(cty.String),
 	})}}
 	common := map[string]string{
 		"var.text": `is "x"`, "var.list": "is list of number with 1 element", "var.list[0]": "is 1",
@@ -159,14 +168,21 @@ func TestAProblemShowsTheValuesThatItMay(t *testing.T) {
 		extra any
 		more  map[string]string
 	}{
-		"usually":                    {nil, map[string]string{"var.unknown": "is a number", "var.some": "is a list of string"}},
-		"because of the unknown":     {eval.BecauseUnknown, map[string]string{"var.unknown": "is a number, known only after apply", "var.some": "is a list of string with between 1 and 3 elements, known only after apply", "var.mystery": "will be known only after apply"}},
-		"because of what is private": {eval.BecauseConfidential, map[string]string{"var.unknown": "is a number", "var.some": "is a list of string", "var.hidden": "has a sensitive value", "var.fleeting": "has an ephemeral value"}},
+		"usually": {nil, map[string]string{"var.unknown": "is a number",
+			"var.some": "is a list of string"}},
+		"because of the unknown": {eval.BecauseUnknown, map[string]string{"var.unknown": "is a number, known " +
+			"only after apply", "var.some": "is a list of string with between 1 and 3 elements, known only after apply",
+			"var.mystery": "will be known only after apply"}},
+		"because of what is private": {eval.BecauseConfidential, map[string]string{"var.unknown": "is a number",
+			"var.some": "is a list of string", "var.hidden": "has a sensitive value",
+			"var.fleeting": "has an ephemeral value"}},
 	} {
-		d := diag.New(diag.Error, "S", "", &hcl.Range{Filename: "a.tf", Start: hcl.InitialPos, End: hcl.Pos{Line: 1, Column: 2, Byte: 1}})
+		d := diag.New(diag.Error, "S", "", &hcl.Range{Filename: "a.tf", Start: hcl.InitialPos,
+			End: hcl.Pos{Line: 1, Column: 2, Byte: 1}})
 		d.Expression, d.EvalContext, d.Extra = expr, ctx, c.extra
 		got := map[string]string{}
-		for _, v := range document.DiagnosticJSON(d, map[string]*hcl.File{"a.tf": {Bytes: []byte(src)}}).Snippet.Values {
+		for _, v := range document.DiagnosticJSON(d,
+			map[string]*hcl.File{"a.tf": {Bytes: []byte(src)}}).Snippet.Values {
 			got[v.Traversal] = v.Statement
 		}
 		want := map[string]string{}
@@ -194,14 +210,16 @@ func TestAFailedCallShowsTheSignature(t *testing.T) {
 	if len(diags) == 0 {
 		t.Fatal("nothing failed")
 	}
-	text := (&view.Printer{}).Text(document.DiagnosticJSON(diag.FromHCL(diags[0]), map[string]*hcl.File{"a.tf": {Bytes: []byte(src)}}))
+	text := (&view.Printer{}).Text(document.DiagnosticJSON(diag.FromHCL(diags[0]),
+		map[string]*hcl.File{"a.tf": {Bytes: []byte(src)}}))
 	if !strings.Contains(text, "│ while calling tonumber2(v, more...)\n    │ x is \"a\"\n") {
 		t.Error(text)
 	}
 }
 
 func TestValidationInJSONCountsTheProblems(t *testing.T) {
-	got := string(document.ValidateJSON(diag.List{diag.New(diag.Warning, "W", "", nil), diag.New(diag.Error, "E", "D", nil)}, nil))
+	got := string(document.ValidateJSON(diag.List{diag.New(diag.Warning, "W", "", nil),
+		diag.New(diag.Error, "E", "D", nil)}, nil))
 	want := `{
   "format_version": "1.0",
   "valid": false,
@@ -224,7 +242,8 @@ func TestValidationInJSONCountsTheProblems(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	if got := string(document.ValidateJSON(nil, nil)); !strings.Contains(got, `"valid": true`) || !strings.Contains(got, `"diagnostics": []`) {
+	if got := string(document.ValidateJSON(nil, nil)); !strings.Contains(got, `"valid": true`) ||
+		!strings.Contains(got, `"diagnostics": []`) {
 		t.Error(got)
 	}
 }
@@ -246,7 +265,8 @@ func TestAValueReadsAsTheExpressionThatGivesIt(t *testing.T) {
 		"tolist([\n  1,\n])":           cty.ListVal([]cty.Value{cty.NumberIntVal(1)}),
 		"<<EOT_\na\nEOT\nEOT_":         cty.StringVal("a\nEOT"),
 		"{\n  \"t\" = <<-EOT\n  a\n  b\n  EOT\n}": cty.ObjectVal(map[string]cty.Value{"t": cty.StringVal("a\nb")}),
-		"{\n  \"s\" = (sensitive value)\n}":       cty.ObjectVal(map[string]cty.Value{"s": cty.StringVal("x").Mark(marks.Sensitive)}),
+		"{\n  \"s\" = (sensitive value)\n}": cty.ObjectVal(
+			map[string]cty.Value{"s": cty.StringVal("x").Mark(marks.Sensitive)}),
 	} {
 		if got := view.FormatValue(v); got != want {
 			t.Errorf("%#v reads as\n%s\nwant\n%s", v, got, want)
@@ -259,19 +279,25 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 func TestTablesListRunsWorkersAndLimits(t *testing.T) {
 	var b bytes.Buffer
 	runs := []journal.Run{
-		{ID: "02", Workspace: "default", Command: "apply", Status: "running", Started: noon.Add(-time.Minute), Who: "me"},
-		{ID: "01", Workspace: "default", Command: "destroy", Status: "done", Started: noon.Add(-time.Hour), Ended: noon.Add(-time.Hour + 3*time.Second)},
+		{ID: "02", Workspace: "default", Command: "apply", Status: "running", Started: noon.Add(-time.Minute),
+			Who: "me"},
+		{ID: "01", Workspace: "default", Command: "destroy", Status: "done", Started: noon.Add(-time.Hour),
+			Ended: noon.Add(-time.Hour + 3*time.Second)},
 	}
 	workers := []wire.Worker{
-		{Heartbeat: wire.Heartbeat{Worker: "w2", Pools: []string{"eu", "us"}, Slots: 4, Draining: true, Version: "0.1.0", Platform: "linux_amd64", Host: "h"}, Since: 1234 * time.Millisecond},
-		{Heartbeat: wire.Heartbeat{Worker: "w1", Pools: []string{"default"}, Slots: 10, Running: 3, Version: "0.1.0", Platform: "linux_amd64"}},
+		{Heartbeat: wire.Heartbeat{Worker: "w2", Pools: []string{"eu", "us"}, Slots: 4, Draining: true,
+			Version: "0.1.0", Platform: "linux_amd64", Host: "h"}, Since: 1234 * time.Millisecond},
+		{Heartbeat: wire.Heartbeat{Worker: "w1", Pools: []string{"default"}, Slots: 10, Running: 3, Version: "0.1.0",
+			Platform: "linux_amd64"}},
 	}
 	limits := []wire.LimitStatus{
-		{Limit: wire.Limit{Name: "parallelism", Slots: 10}, Held: []wire.PermitRequest{{ID: "p1", Coordinator: "c", Run: "02", At: noon.Add(-time.Second)}},
+		{Limit: wire.Limit{Name: "parallelism", Slots: 10},
+			Held:    []wire.PermitRequest{{ID: "p1", Coordinator: "c", Run: "02", At: noon.Add(-time.Second)}},
 			Waiting: []wire.PermitRequest{{ID: "p2", Coordinator: "d", Run: "03", At: noon}}},
 		{Limit: wire.Limit{Name: "db", Slots: 1}},
 	}
-	for _, err := range []error{view.RunsText(&b, runs, noon), view.WorkersText(&b, workers), view.LimitsText(&b, limits, noon)} {
+	for _, err := range []error{view.RunsText(&b, runs, noon), view.WorkersText(&b, workers),
+		view.LimitsText(&b, limits, noon)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -301,26 +327,32 @@ func TestARunShowsWhatIsKnownOfWhatIsInDoubt(t *testing.T) {
 	a, _ := addr.ParseInstance(`a.b["x"]`)
 	s.Resources[a.Abs()] = &state.Resource{Instances: map[addr.Key]*state.Instance{a.Key: {Current: &state.Object{
 		Status: state.InDoubt, Doubt: &state.Doubt{
-			Run: "01", Attempt: "at", Worker: "w", Pool: "eu", Operation: "create", Started: noon, Reason: "the worker is gone", Sent: []byte(`{"name":"x"}`),
+			Run: "01", Attempt: "at", Worker: "w", Pool: "eu", Operation: "create", Started: noon,
+			Reason: "the worker is gone", Sent: []byte(`{"name":"x"}`),
 		},
 	}}}}
 	event := func(k journal.Kind, v int, address, detail string) journal.Event {
-		return journal.Event{Kind: k, Vertex: v, At: noon, Address: address, Attempt: "at", Pool: "eu", Action: "create", Detail: detail}
+		return journal.Event{Kind: k, Vertex: v, At: noon, Address: address, Attempt: "at", Pool: "eu",
+			Action: "create", Detail: detail}
 	}
 	events := []journal.Event{
 		event(journal.Want, 0, "a.a", ""), event(journal.Dispatch, 0, "a.a", ""),
-		event(journal.Want, 1, a.String(), ""), event(journal.Dispatch, 1, a.String(), ""), event(journal.Suspect, 1, a.String(), "gone"),
+		event(journal.Want, 1, a.String(), ""), event(journal.Dispatch, 1, a.String(), ""),
+		event(journal.Suspect, 1, a.String(), "gone"),
 		event(journal.Want, 2, "a.c", ""), event(journal.Fail, 2, "a.c", "Quota exceeded"),
 		event(journal.Skip, 3, "a.d", ""),
 	}
 	var b bytes.Buffer
-	run := journal.Run{ID: "01", Workspace: "default", Command: "apply", Status: "running", Started: noon, Who: "me", Vertices: 7}
+	run := journal.Run{ID: "01", Workspace: "default", Command: "apply", Status: "running", Started: noon,
+		Who: "me", Vertices: 7}
 	if err := view.RunText(&b, run, func(v int) bool { return v > 4 }, events, s, noon.Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`Run 01: apply in the workspace "default", by me`, "Steps: 5 (1 waiting, 1 dispatched, 1 failed, 1 skipped, 1 in doubt)",
-		"a.a: create, sent to the pool eu 1m0s ago (attempt at)", "a.c: Quota exceeded", "reason:    the worker is gone",
+		`Run 01: apply in the workspace "default", by me`, "Steps: 5 (1 waiting, 1 dispatched, 1 failed, 1 skipped, " +
+			"1 in doubt)",
+		"a.a: create, sent to the pool eu 1m0s ago (attempt at)", "a.c: Quota exceeded",
+		"reason:    the worker is gone",
 		`sent:      {"name":"x"}`, `coordinator runs resolve 'a.b["x"]' -created=ID`,
 	} {
 		if !strings.Contains(b.String(), want) {

@@ -18,7 +18,8 @@ import (
 	"github.com/millipede-iac/millipede/view"
 )
 
-var record = flag.Bool("record", false, "record again what OpenTofu (TOFU, with TF_CLI_CONFIG_FILE naming the mirror of test/providers) answers in testdata/tofu")
+var record = flag.Bool("record", false, "record again what OpenTofu (TOFU, with TF_CLI_CONFIG_FILE naming the mirror "+
+	"of test/providers) answers in testdata/tofu")
 
 // The files of testdata/tofu are configurations, one or two steps of each, with what OpenTofu 1.12.6 answered: its
 // plan as JSON, with the providers' schemas, and as text with and without colours.
@@ -29,7 +30,8 @@ func TestPlansReadAsOpenTofuWritesThem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if *record {
 				recordAnswers(t, a)
-				if err := os.WriteFile(filepath.Join("testdata", "tofu", name+".txtar"), txtar.Format(a), 0o644); err != nil {
+				if err := os.WriteFile(filepath.Join("testdata", "tofu", name+".txtar"), txtar.Format(a),
+					0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -47,7 +49,8 @@ func TestPlansReadAsOpenTofuWritesThem(t *testing.T) {
 				if err := view.PlanText(&b, p, schemas, view.TextOptions{Ink: ink}); err != nil {
 					t.Fatal(err)
 				}
-				want, got := strings.TrimSuffix(string(content(a, name)), "\n"), strings.TrimSuffix(escaped(b.String()), "\n")
+				want, got := strings.TrimSuffix(string(content(a, name)), "\n"),
+					strings.TrimSuffix(escaped(b.String()), "\n")
 				if d := cmp.Diff(inOurWords(want), inOurWords(got)); d != "" {
 					t.Errorf("%s: -OpenTofu +Millipede\n%s", name, d)
 				}
@@ -77,7 +80,8 @@ func recordings(t *testing.T) map[string]*txtar.Archive {
 func escaped(s string) string { return strings.ReplaceAll(s, "\x1b", "␛") }
 
 // explains finds the parts of explaining sentences that stand between attributes.
-var explains = regexp.MustCompile(`sensitive|last "tofu apply"|what this plan does:|after applying|once this change|display in UI|contents will not|lifecycle.destroy`)
+var explains = regexp.MustCompile(
+	`sensitive|last "tofu apply"|what this plan does:|after applying|once this change|display in UI|contents will not|lifecycle.destroy`)
 
 // inOurWords takes out the sentences that explain: they are our own. What is left stands at the beginning of a line, is
 // short and ends without a full stop; or it is indented; or it is one of the phrases.
@@ -167,7 +171,8 @@ func recordAnswers(t *testing.T, a *txtar.Archive) {
 	use("2.tf")
 	command(tofu, append([]string{"plan", "-no-color", "-out=p"}, strings.Fields(string(a.Comment))...)...)
 	setContent(a, "plan.json", indented(t, command(tofu, "show", "-json", "p")))
-	setContent(a, "schemas.json", usedSchemas(t, command(tofu, "providers", "schema", "-json"), content(a, "plan.json")))
+	setContent(a, "schemas.json", usedSchemas(t, command(tofu, "providers", "schema", "-json"),
+		content(a, "plan.json")))
 	setContent(a, "plan.txt", []byte(escaped(string(command(tofu, "show", "-no-color", "p")))))
 	setContent(a, "plan.colour", []byte(escaped(string(command(tofu, "show", "p")))))
 }

@@ -21,8 +21,10 @@ func TestTypesReadMuchAsTheyAreDeclared(t *testing.T) {
 		{"an empty tuple", cty.EmptyTuple, "tuple([])"},
 		{"collections", cty.Map(cty.Set(cty.List(cty.String))), "map(set(list(string)))"},
 		{"an object", object, "object({\n    a: list(string),\n    b: bool,\n})"},
-		{"a tuple", cty.Tuple([]cty.Type{cty.String, object}), "tuple([\n    string,\n    object({\n        a: list(string),\n        b: bool,\n    }),\n])"},
-		{"a list of objects", cty.List(object), "list(\n    object({\n        a: list(string),\n        b: bool,\n    }),\n)"},
+		{"a tuple", cty.Tuple([]cty.Type{cty.String, object}), "tuple([\n    string,\n    object({\n        a: " +
+			"list(string),\n        b: bool,\n    }),\n])"},
+		{"a list of objects", cty.List(object),
+			"list(\n    object({\n        a: list(string),\n        b: bool,\n    }),\n)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := view.TypeText(c.ty); got != c.want {

@@ -16,11 +16,13 @@ func BenchmarkBothWays(b *testing.B) {
 	config := make([]byte, 120)
 	task := &wire.Task{
 		Run: "01J0000000000000", Attempt: "01J0000000000001", Address: "test_thing.a[17]",
-		Provider: wire.Provider{Package: wire.Package{Source: "registry.opentofu.org/hashicorp/time", Version: "0.14.2", Hashes: []string{"h1:0123456789abcdef0123456789abcdef"}}, Digest: "0123456789abcdef"},
-		Apply:    &wire.ApplyTask{Type: "test_thing", Action: plan.Create, Planned: config, Config: config},
+		Provider: wire.Provider{Package: wire.Package{Source: "registry.opentofu.org/hashicorp/time", Version: "0.14.2",
+			Hashes: []string{"h1:0123456789abcdef0123456789abcdef"}}, Digest: "0123456789abcdef"},
+		Apply: &wire.ApplyTask{Type: "test_thing", Action: plan.Create, Planned: config, Config: config},
 	}
 	result := &wire.Result{
-		Attempt: "01J0000000000001", Nonce: "0123456789abcdef", Worker: "w1", Pool: "default", Started: time.Now(), Ended: time.Now(),
+		Attempt: "01J0000000000001", Nonce: "0123456789abcdef", Worker: "w1", Pool: "default", Started: time.Now(),
+		Ended: time.Now(),
 		Apply: &wire.ApplyResult{Object: config},
 	}
 	b.ReportAllocs()
@@ -37,8 +39,9 @@ func BenchmarkBothWays(b *testing.B) {
 func BenchmarkTask(b *testing.B) {
 	task := &wire.Task{
 		Run: "01J0000000000000", Attempt: "01J0000000000001", Address: "test_thing.a[17]",
-		Provider: wire.Provider{Package: wire.Package{Source: "registry.opentofu.org/hashicorp/time", Version: "0.14.2"}, Digest: "0123456789abcdef"},
-		Plan:     &wire.PlanTask{Type: "test_thing", Config: make([]byte, 120)},
+		Provider: wire.Provider{Package: wire.Package{Source: "registry.opentofu.org/hashicorp/time",
+			Version: "0.14.2"}, Digest: "0123456789abcdef"},
+		Plan: &wire.PlanTask{Type: "test_thing", Config: make([]byte, 120)},
 	}
 	data := wire.EncodeTask(task)
 	b.Run("encode", func(b *testing.B) {
@@ -58,8 +61,11 @@ func BenchmarkTask(b *testing.B) {
 }
 
 func BenchmarkValue(b *testing.B) {
-	ty := cty.Object(map[string]cty.Type{"id": cty.String, "name": cty.String, "tags": cty.Map(cty.String), "n": cty.Number})
-	v := cty.ObjectVal(map[string]cty.Value{"id": cty.UnknownVal(cty.String).RefineNotNull(), "name": cty.StringVal("n"), "n": cty.NumberIntVal(4), "tags": cty.MapVal(map[string]cty.Value{"a": cty.StringVal("b")})})
+	ty := cty.Object(map[string]cty.Type{"id": cty.String, "name": cty.String, "tags": cty.Map(cty.String),
+		"n": cty.Number})
+	v := cty.ObjectVal(map[string]cty.Value{"id": cty.UnknownVal(cty.String).RefineNotNull(),
+		"name": cty.StringVal("n"), "n": cty.NumberIntVal(4),
+		"tags": cty.MapVal(map[string]cty.Value{"a": cty.StringVal("b")})})
 	b.ReportAllocs()
 	for b.Loop() {
 		data, err := coding.EncodeValue(v, ty)

@@ -27,10 +27,12 @@ func (e *VersionError) Error() string {
 	if e.Peer > e.Own {
 		older = "this program"
 	}
-	return fmt.Sprintf("the %s is of protocol version %d, and this program speaks version %d; update %s", e.What, e.Peer, e.Own, older)
+	return fmt.Sprintf("the %s is of protocol version %d, and this program speaks version %d; update %s", e.What,
+		e.Peer, e.Own, older)
 }
 
-// EncodeTask returns the task's message. The protocol version is filled in. A task without exactly one operation is a bug.
+// EncodeTask returns the task's message. The protocol version is filled in. A task without exactly one operation is a
+// bug.
 func EncodeTask(t *Task) []byte {
 	if t.operations() != 1 {
 		panic(fmt.Sprintf("wire: the task for %s has %d operations", t.Address, t.operations()))

@@ -73,8 +73,9 @@ func (p Packer) Pack(ctx context.Context, about string, data []byte) ([]byte, er
 	return p.Sealer.Seal(out, data, bound(out, about))
 }
 
-// Unpack returns what Pack was given. It returns ErrNoKey for a sealed envelope when there is no Sealer, ErrNotAuthentic
-// for one that is not what was packed, and ErrNotFound when its blob is gone. The result may share memory with packed.
+// Unpack returns what Pack was given. It returns ErrNoKey for a sealed envelope when there is no Sealer,
+// ErrNotAuthentic for one that is not what was packed, and ErrNotFound when its blob is gone. The result may share
+// memory with packed.
 func (p Packer) Unpack(ctx context.Context, about string, packed []byte) ([]byte, error) {
 	if len(packed) < 2 {
 		return nil, errEnvelope
@@ -107,8 +108,8 @@ func (p Packer) Unpack(ctx context.Context, about string, packed []byte) ([]byte
 	return data, nil
 }
 
-// Expands tells whether an envelope may hold much more than its own size: what it holds is compressed, or in a blob. The
-// flags say so before anything is opened.
+// Expands tells whether an envelope may hold much more than its own size: what it holds is compressed, or in a blob.
+// The flags say so before anything is opened.
 func Expands(packed []byte) bool {
 	return len(packed) >= 2 && packed[1]&(envelopeCompressed|envelopeBlob) != 0
 }

@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// Environment says where the variables are that plugins and provisioners of a task are started with. It holds nothing of
-// them: they lie in a blob that is sealed with a run key, so that nobody on the way can read or exchange them.
+// Environment says where the variables are that plugins and provisioners of a task are started with. It holds nothing
+// of them: they lie in a blob that is sealed with a run key, so that nobody on the way can read or exchange them.
 type Environment struct {
 	// Run names the key, as a run does: usually the operation that the task belongs to, which may have several runs.
 	Run string `msgpack:"r"`
@@ -32,8 +32,8 @@ func environmentSubject(pool, run string) string {
 	return "environment." + Token(pool) + "." + Token(run)
 }
 
-// PutVariables seals variables for the workers of a pool, and returns where they find them. PurgeRun with the packer's Run
-// removes them. The packer needs a Sealer and Blobs.
+// PutVariables seals variables for the workers of a pool, and returns where they find them. PurgeRun with the packer's
+// Run removes them. The packer needs a Sealer and Blobs.
 func (p Packer) PutVariables(ctx context.Context, pool string, v Variables) (*Environment, error) {
 	plain := marshal(&v)
 	if len(plain) > MaxVariables {

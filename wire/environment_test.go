@@ -24,7 +24,8 @@ func TestVariablesAreReadWithTheirKeyInTheirPoolAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kept, err := conn.GetBlob(t.Context(), at.Blob); err != nil || bytes.Contains(kept, []byte("hunter2")) || bytes.Contains(kept, []byte("AWS")) {
+	if kept, err := conn.GetBlob(t.Context(), at.Blob); err != nil || bytes.Contains(kept, []byte("hunter2")) ||
+		bytes.Contains(kept, []byte("AWS")) {
 		t.Errorf("what is kept is %q, %v", kept, err)
 	}
 	if got, err := packer.GetVariables(t.Context(), "eu", at); err != nil || !reflect.DeepEqual(*got, secret) {

@@ -22,7 +22,8 @@ func FuzzDecodeTask(f *testing.F) {
 }
 
 func FuzzDecodeResult(f *testing.F) {
-	f.Add(wire.EncodeResult(&wire.Result{Worker: "w", Diagnostics: []wire.Diagnostic{{Summary: "s"}}, Plan: &wire.PlanResult{Prior: []byte{1}}}))
+	f.Add(wire.EncodeResult(&wire.Result{Worker: "w", Diagnostics: []wire.Diagnostic{{Summary: "s"}},
+		Plan: &wire.PlanResult{Prior: []byte{1}}}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := wire.DecodeResult(data)
 		if err != nil {

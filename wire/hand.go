@@ -2,8 +2,8 @@ package wire
 
 import "context"
 
-// HandedTask is a Delivery that no stream has: there is nothing to be confirmed, and who does not want it lets it go. Its
-// coordinator publishes it when nobody claims it.
+// HandedTask is a Delivery that no stream has: there is nothing to be confirmed, and who does not want it lets it go.
+// Its coordinator publishes it when nobody claims it.
 type HandedTask struct {
 	Task    TaskRef
 	Content []byte

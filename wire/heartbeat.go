@@ -7,8 +7,8 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// What a message without a stream may measure. Whoever may publish under a pool's subjects may be hostile, and everybody
-// who listens decodes what comes.
+// What a message without a stream may measure. Whoever may publish under a pool's subjects may be hostile, and
+// everybody who listens decodes what comes.
 const (
 	// MaxHeartbeat is the size of a heartbeat; it has room for the attempts of some thousand operations.
 	MaxHeartbeat = 128 << 10
@@ -49,7 +49,8 @@ func ReadHeartbeat(subject string, data []byte) (Heartbeat, error) {
 	case h.Worker == "" || len(h.Attempts) > maxAttempts || h.Slots < 0 || h.Slots > maxSlots:
 		return Heartbeat{}, errUnreasonable
 	}
-	for _, text := range []string{h.Worker, h.Pools[0], h.Version, h.Platform, h.PublicKey, h.Host, h.Identity, h.Trouble, string(h.Proof)} {
+	for _, text := range []string{h.Worker, h.Pools[0], h.Version, h.Platform, h.PublicKey, h.Host, h.Identity,
+		h.Trouble, string(h.Proof)} {
 		if len(text) > MaxText {
 			return Heartbeat{}, errUnreasonable
 		}
@@ -74,8 +75,8 @@ func Prove(user nkeys.KeyPair, worker, publicKey string) (identity string, proof
 	return identity, proof, nil
 }
 
-// Proven tells whether the owner of the nkey in Identity has signed the heartbeat's name and curve key. Who repeats such
-// a heartbeat gains nothing: what is sealed for the key only the worker opens.
+// Proven tells whether the owner of the nkey in Identity has signed the heartbeat's name and curve key. Who repeats
+// such a heartbeat gains nothing: what is sealed for the key only the worker opens.
 func (h Heartbeat) Proven() bool {
 	if !nkeys.IsValidPublicUserKey(h.Identity) {
 		return false

@@ -18,11 +18,12 @@ type Position struct {
 
 // Equal tells whether two marks say the same.
 func (h HighWater) Equal(o HighWater) bool {
-	return h.Tasks == o.Tasks && h.Results == o.Results && h.Incarnation == o.Incarnation && maps.Equal(h.Claims, o.Claims)
+	return h.Tasks == o.Tasks && h.Results == o.Results && h.Incarnation == o.Incarnation &&
+		maps.Equal(h.Claims, o.Claims)
 }
 
-// Lost tells whether a later mark shows that acknowledged data is gone since this one. Registers of pools that one of the
-// two does not name say nothing.
+// Lost tells whether a later mark shows that acknowledged data is gone since this one. Registers of pools that one of
+// the two does not name say nothing.
 func (h HighWater) Lost(later HighWater) bool {
 	if h.Incarnation != later.Incarnation || later.Tasks < h.Tasks || later.Results < h.Results {
 		return true

@@ -12,8 +12,8 @@ import (
 )
 
 // Keys is the register of run keys, one for each pool that a run uses, each sealed for one recipient's curve key. It is
-// durable, so that a worker finds the key of a task whose coordinator is down, and holds nothing in the clear. The keys of
-// a pool are kept apart from those of others: its workers can read them and no more.
+// durable, so that a worker finds the key of a task whose coordinator is down, and holds nothing in the clear. The keys
+// of a pool are kept apart from those of others: its workers can read them and no more.
 type Keys interface {
 	// PutKey returns when the sealed key is stored; one that is there already is replaced.
 	PutKey(ctx context.Context, pool, run, recipient string, sealed []byte) error
@@ -21,10 +21,10 @@ type Keys interface {
 	GetKey(ctx context.Context, pool, run, recipient string) ([]byte, error)
 }
 
-// Keyring hands run keys over. A coordinator creates the key of a run for each pool that the run uses, and shares it with
-// workers of that pool; a worker opens it. The own key pair of a worker lives in memory only; that of a coordinator lives
-// outside the state's directory, because what it opens is needed again to resume a run. A Keyring is safe for
-// concurrent use.
+// Keyring hands run keys over. A coordinator creates the key of a run for each pool that the run uses, and shares it
+// with workers of that pool; a worker opens it. The own key pair of a worker lives in memory only; that of a
+// coordinator lives outside the state's directory, because what it opens is needed again to resume a run. A Keyring is
+// safe for concurrent use.
 type Keyring struct {
 	keys Keys
 	self nkeys.KeyPair
@@ -55,7 +55,8 @@ func NewKeyring(keys Keys, self nkeys.KeyPair, rand io.Reader) (*Keyring, error)
 	if !nkeys.IsValidPublicCurveKey(pub) {
 		return nil, fmt.Errorf("the own key %s is no curve key", pub)
 	}
-	return &Keyring{keys: keys, self: self, pub: pub, rand: rand, open: map[scope]*Sealer{}, shared: map[grant]bool{}}, nil
+	return &Keyring{keys: keys, self: self, pub: pub, rand: rand, open: map[scope]*Sealer{}, shared: map[grant]bool{}},
+		nil
 }
 
 // PublicKey is what others seal run keys to.
@@ -78,8 +79,8 @@ func (k *Keyring) Create(ctx context.Context, pool, run string) (*Sealer, error)
 	return s, nil
 }
 
-// Open returns the key of a run for a pool, from memory or from the register. It returns ErrNoKey where the register has
-// none for this ring.
+// Open returns the key of a run for a pool, from memory or from the register. It returns ErrNoKey where the register
+// has none for this ring.
 func (k *Keyring) Open(ctx context.Context, pool, run string) (*Sealer, error) {
 	of := scope{pool, run}
 	k.mu.Lock()
@@ -104,8 +105,8 @@ func (k *Keyring) Open(ctx context.Context, pool, run string) (*Sealer, error) {
 	return s, nil
 }
 
-// Share seals an open key for a recipient. Sharing again is free. Call it for the live workers of a pool before the pool's
-// first task, and for those that appear later; that they are workers of the pool is for the caller to know.
+// Share seals an open key for a recipient. Sharing again is free. Call it for the live workers of a pool before the
+// pool's first task, and for those that appear later; that they are workers of the pool is for the caller to know.
 func (k *Keyring) Share(ctx context.Context, pool, run, recipient string) error {
 	to := grant{scope{pool, run}, recipient}
 	k.mu.Lock()
@@ -128,15 +129,17 @@ func (k *Keyring) Forget(run string) {
 	maps.DeleteFunc(k.shared, func(g grant, _ bool) bool { return g.run == run })
 }
 
-// The sealed form is the sender's public key (56 characters) and an nkeys box of the AES key and the subject under which
-// the box is stored for whoever it is sealed for, so that one key cannot be passed off as that of another run or pool.
+// The sealed form is the sender's public key (56 characters) and an nkeys box of the AES key and the subject under
+// which the box is stored for whoever it is sealed for, so that one key cannot be passed off as that of another run or
+// pool.
 const publicKeySize = 56
 
 func (k *Keyring) put(ctx context.Context, to grant, s *Sealer) error {
 	if !nkeys.IsValidPublicCurveKey(to.recipient) {
 		return fmt.Errorf("sharing the key of %s: %q is no public curve key", to.scope, to.recipient)
 	}
-	box, err := k.self.SealWithRand(append(s.key[:], KeySubject(to.pool, to.run, to.recipient)...), to.recipient, k.rand)
+	box, err := k.self.SealWithRand(append(s.key[:], KeySubject(to.pool, to.run, to.recipient)...),
+		to.recipient, k.rand)
 	if err != nil {
 		return fmt.Errorf("sealing the key of %s: %w", to.scope, err)
 	}

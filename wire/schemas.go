@@ -16,7 +16,8 @@ import (
 // Schemas travel as arrays by position, because a provider may have a hundred thousand attributes. docs/format/wire.md
 // has the positions.
 
-// schemasFormat is the version of the coding. A worker keeps coded schemas no longer than it lives, so there is only one.
+// schemasFormat is the version of the coding. A worker keeps coded schemas no longer than it lives, so there is only
+// one.
 const schemasFormat = 1
 
 const (
@@ -112,7 +113,8 @@ func (w *schemaWriter) schema(s schema.Schema) {
 
 func (w *schemaWriter) block(b *schema.Block) {
 	w.array(5)
-	w.int(flags(flag{b.DescriptionKind == schema.Markdown, flagMarkdown}, flag{b.Deprecated, flagDeprecated}, flag{b.Ephemeral, flagEphemeral}))
+	w.int(flags(flag{b.DescriptionKind == schema.Markdown, flagMarkdown}, flag{b.Deprecated, flagDeprecated},
+		flag{b.Ephemeral, flagEphemeral}))
 	w.string(b.Description)
 	w.string(b.DeprecationMessage)
 	writeMap(w, b.Attributes, w.attribute)
@@ -175,7 +177,8 @@ func (w *schemaWriter) parameter(p *provider.Parameter) {
 		return
 	}
 	w.array(4)
-	w.int(flags(flag{p.DescriptionKind == schema.Markdown, flagMarkdown}, flag{p.AllowNullValue, flagAllowNull}, flag{p.AllowUnknownValues, flagAllowUnknown}))
+	w.int(flags(flag{p.DescriptionKind == schema.Markdown, flagMarkdown}, flag{p.AllowNullValue, flagAllowNull},
+		flag{p.AllowUnknownValues, flagAllowUnknown}))
 	w.string(p.Name)
 	w.string(p.Description)
 	w.ctyType(p.Type)

@@ -226,8 +226,9 @@ func (r *schemaReader) parameter() *provider.Parameter {
 	}
 	bits := r.int()
 	return &provider.Parameter{
-		DescriptionKind: kindOf(bits), AllowNullValue: bits&flagAllowNull != 0, AllowUnknownValues: bits&flagAllowUnknown != 0,
-		Name: r.string(), Description: r.string(), Type: r.ctyType(),
+		DescriptionKind: kindOf(bits), AllowNullValue: bits&flagAllowNull != 0,
+		AllowUnknownValues: bits&flagAllowUnknown != 0,
+		Name:               r.string(), Description: r.string(), Type: r.ctyType(),
 	}
 }
 

@@ -23,9 +23,10 @@ var typesEqual = cmp.Options{
 
 // everything holds each kind of thing that a schema can.
 func everything() *provider.Schemas {
-	nested := &schema.Attribute{Optional: true, Computed: true, Nested: &schema.Object{Nesting: schema.NestingMap, Attributes: map[string]*schema.Attribute{
-		"inner": {Type: cty.Set(cty.Object(map[string]cty.Type{"x": cty.Number})), Required: true, Sensitive: true},
-	}}}
+	nested := &schema.Attribute{Optional: true, Computed: true, Nested: &schema.Object{Nesting: schema.NestingMap,
+		Attributes: map[string]*schema.Attribute{
+			"inner": {Type: cty.Set(cty.Object(map[string]cty.Type{"x": cty.Number})), Required: true, Sensitive: true},
+		}}}
 	block := &schema.Block{
 		Description: "What it is", DescriptionKind: schema.Markdown, Deprecated: true, DeprecationMessage: "use b",
 		Attributes: map[string]*schema.Attribute{
@@ -33,7 +34,8 @@ func everything() *provider.Schemas {
 			"n":  {Type: cty.Number, Optional: true, Deprecated: true, DeprecationMessage: "no"},
 			"b":  {Type: cty.Bool, Optional: true, WriteOnly: true},
 			"d":  {Type: cty.DynamicPseudoType, Optional: true},
-			"o":  {Type: cty.ObjectWithOptionalAttrs(map[string]cty.Type{"x": cty.String}, []string{"x"}), Optional: true},
+			"o": {Type: cty.ObjectWithOptionalAttrs(map[string]cty.Type{"x": cty.String}, []string{"x"}),
+				Optional: true},
 			"ns": nested,
 		},
 		Blocks: map[string]*schema.NestedBlock{
@@ -49,11 +51,15 @@ func everything() *provider.Schemas {
 		Managed:      map[string]schema.Schema{"a": {Version: 3, Block: block}, "b": {Block: &schema.Block{}}},
 		Data:         map[string]schema.Schema{"a": {Block: block}},
 		Ephemeral:    map[string]schema.Schema{"e": {Block: &schema.Block{Ephemeral: true}}},
-		Identities:   map[string]schema.Identity{"a": {Version: 2, Body: &schema.Object{Nesting: schema.NestingSingle, Attributes: map[string]*schema.Attribute{"arn": {Type: cty.String, Required: true}}}}},
+		Identities: map[string]schema.Identity{"a": {Version: 2, Body: &schema.Object{Nesting: schema.NestingSingle,
+			Attributes: map[string]*schema.Attribute{"arn": {Type: cty.String, Required: true}}}}},
 		Functions: map[string]provider.Function{"f": {
-			Parameters:        []provider.Parameter{{Name: "p", Type: cty.String, AllowNullValue: true}, {Name: "q", Type: cty.List(cty.Bool), AllowUnknownValues: true, Description: "q", DescriptionKind: schema.Markdown}},
+			Parameters: []provider.Parameter{{Name: "p", Type: cty.String, AllowNullValue: true},
+				{Name: "q", Type: cty.List(cty.Bool), AllowUnknownValues: true, Description: "q",
+					DescriptionKind: schema.Markdown}},
 			VariadicParameter: &provider.Parameter{Name: "rest", Type: cty.DynamicPseudoType},
-			Return:            cty.Map(cty.Number), Summary: "s", Description: "d", DescriptionKind: schema.Markdown, DeprecationMessage: "old",
+			Return:            cty.Map(cty.Number), Summary: "s", Description: "d", DescriptionKind: schema.Markdown,
+			DeprecationMessage: "old",
 		}, "g": {Return: cty.String}},
 		Capabilities:    provider.Capabilities{PlanDestroy: true, MoveResourceState: true},
 		ProtocolVersion: 6,

@@ -73,7 +73,8 @@ func TestEnvelopesComeBackWhole(t *testing.T) {
 		}
 		for name, data := range map[string][]byte{
 			"nothing": nil, "small": []byte("hello"), "compressible": bytes.Repeat([]byte("abc"), 100_000),
-			"not compressible": noise(100_000), "large": noise(wire.SpillOver + 1), "large once compressed": append(noise(wire.SpillOver), make([]byte, 1<<20)...),
+			"not compressible": noise(100_000), "large": noise(wire.SpillOver + 1),
+			"large once compressed": append(noise(wire.SpillOver), make([]byte, 1<<20)...),
 		} {
 			packed, err := p.Pack(ctx, "subject", data)
 			if err != nil {
@@ -154,7 +155,8 @@ func TestAnEnvelopeThatIsNotSealedIsRefusedWhereSealsAreUsed(t *testing.T) {
 
 func TestHostileEnvelopesAreRefused(t *testing.T) {
 	p := wire.Packer{Rand: source(3), Blobs: mem.New(mem.Options{}).Connect("b")}
-	for _, packed := range [][]byte{nil, {1}, {2, 0}, {1, 255}, {1, 1, 0x28, 0xb5}, {1, 4}, append([]byte{1, 4}, make([]byte, 64)...)} {
+	for _, packed := range [][]byte{nil, {1}, {2, 0}, {1, 255}, {1, 1, 0x28, 0xb5}, {1, 4},
+		append([]byte{1, 4}, make([]byte, 64)...)} {
 		if got, err := p.Unpack(t.Context(), "s", packed); err == nil {
 			t.Errorf("%x was read as %x", packed, got)
 		}
@@ -186,7 +188,8 @@ func TestAKeyOfAnotherRunDoesNotOpen(t *testing.T) {
 		t.Errorf("of another pool: %v", err)
 	}
 	for what, bad := range map[string][]byte{
-		"of another run": sealed, "cut": sealed[:40], "altered": slices.Concat(sealed[:80], []byte{sealed[80] ^ 1}, sealed[81:]), "empty": nil,
+		"of another run": sealed, "cut": sealed[:40], "altered": slices.Concat(sealed[:80], []byte{sealed[80] ^ 1},
+			sealed[81:]), "empty": nil,
 	} {
 		if err := c.PutKey(ctx, "eu", "run-2", ring.PublicKey(), bad); err != nil {
 			t.Fatal(err)

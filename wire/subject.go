@@ -15,7 +15,8 @@ func TaskSubject(ref TaskRef) string { return refSubject("task.", ref) }
 func ResultSubject(ref TaskRef) string { return refSubject("result.", ref) }
 
 func refSubject(kind string, ref TaskRef) string {
-	return kind + Token(ref.Pool) + "." + Token(ref.Coordinator) + "." + Token(ref.Run) + "." + Token(string(ref.Attempt))
+	return kind + Token(ref.Pool) + "." + Token(ref.Coordinator) + "." + Token(ref.Run) + "." +
+		Token(string(ref.Attempt))
 }
 
 // ParseRef reads the subject of a task or a result.

@@ -32,8 +32,8 @@ type Task struct {
 
 	// Worker is the one that made what the task is about: others leave it the task for a while. Empty: any.
 	Worker string `msgpack:"w,omitempty"`
-	// More says that another operation of the same vertex follows this one, unless it fails: the worker keeps the slot for it
-	// for a while.
+	// More says that another operation of the same vertex follows this one, unless it fails: the worker keeps the slot
+	// for it for a while.
 	More bool `msgpack:"m,omitempty"`
 
 	// Environment is what the plugin or the provisioners are started with; nil is the worker's own environment.
@@ -138,7 +138,8 @@ type PlanTask struct {
 	// IgnorePaths are the ignore_changes paths (each msgpack-coded by EncodePath); IgnoreAll ignores all.
 	IgnorePaths [][]byte `msgpack:"ig,omitempty"`
 	IgnoreAll   bool     `msgpack:"ia,omitempty"`
-	// Sensitive are the paths (EncodePath) whose values the configuration marks as sensitive: they stay out of messages.
+	// Sensitive are the paths (EncodePath) whose values the configuration marks as sensitive: they stay out of
+	// messages.
 	Sensitive [][]byte `msgpack:"se,omitempty"`
 	// Replace forces a replacement ("requested" by -replace, "triggered" by replace_triggered_by; empty else).
 	Replace string `msgpack:"re,omitempty"`
@@ -308,9 +309,10 @@ type Result struct {
 
 	Diagnostics []Diagnostic `msgpack:"d,omitempty"`
 
-	Schema    *SchemaResult    `msgpack:"sc,omitempty"`
-	Plan      *PlanResult      `msgpack:"pl,omitempty"`
-	Value     []byte           `msgpack:"va,omitempty"` // ReadData: the object; Validate of a provider: the prepared config
+	Schema *SchemaResult `msgpack:"sc,omitempty"`
+	Plan   *PlanResult   `msgpack:"pl,omitempty"`
+	// ReadData: the object; Validate of a provider: the prepared config
+	Value     []byte           `msgpack:"va,omitempty"`
 	Apply     *ApplyResult     `msgpack:"ap,omitempty"`
 	Import    *ImportResult    `msgpack:"im,omitempty"`
 	Ephemeral *EphemeralResult `msgpack:"ep,omitempty"`

@@ -26,17 +26,17 @@ var (
 	// ErrPermitLost means that another coordinator freed a permit, having resolved what ran under it: nothing more may
 	// be started under it.
 	ErrPermitLost = errors.New("the permit was freed by another coordinator")
-	// ErrLeft is a cause to end the context of Semaphore.Acquire with: the request is left as it is, for another process to
-	// make it again.
+	// ErrLeft is a cause to end the context of Semaphore.Acquire with: the request is left as it is, for another
+	// process to make it again.
 	ErrLeft = errors.New("the request is left to another process")
 	// ErrStale means that a task was fetched so long ago that it may not be claimed any more: its run may be over, and
 	// its register emptied. Release the task.
 	ErrStale = errors.New("the task was fetched too long ago")
 	// ErrDenied means that NATS does not permit this user what an operation needs.
 	ErrDenied = errors.New("not permitted by NATS")
-	// ErrStore means that the message store can be reached, but stores nothing: its disk is full or broken, a limit of a
-	// stream is reached, or the server still refuses writes because an earlier one failed. What was sent may be stored
-	// all the same.
+	// ErrStore means that the message store can be reached, but stores nothing: its disk is full or broken, a limit of
+	// a stream is reached, or the server still refuses writes because an earlier one failed. What was sent may be
+	// stored all the same.
 	ErrStore = errors.New("the message store does not store what it is sent")
 	// ErrUnanswered means that the transport is connected and no answer came, as while a cluster elects a leader. What
 	// was asked may have been done all the same.
@@ -104,14 +104,14 @@ type Queue interface {
 	HighWater(ctx context.Context, pools []string) (HighWater, error)
 }
 
-// Hands gives a task to one worker directly. Nothing of it is durable, and nothing rests on it: whoever cannot hand a task over
-// publishes it, and of two who have it only one wins its claim.
+// Hands gives a task to one worker directly. Nothing of it is durable, and nothing rests on it: whoever cannot hand a
+// task over publishes it, and of two who have it only one wins its claim.
 type Hands interface {
-	// HandTask offers the task to a worker of the pool that has kept a slot since an attempt of the same vertex. It returns nil
-	// when the worker has taken it. After an error the worker may have it nevertheless.
+	// HandTask offers the task to a worker of the pool that has kept a slot since an attempt of the same vertex. It
+	// returns nil when the worker has taken it. After an error the worker may have it nevertheless.
 	HandTask(ctx context.Context, worker string, after AttemptID, ref TaskRef, data []byte) error
-	// TakeHanded calls take for each task of the pool that is offered to the worker, until ctx ends. take says whether it has
-	// taken the task, and does not keep the caller waiting for more than that.
+	// TakeHanded calls take for each task of the pool that is offered to the worker, until ctx ends. take says whether
+	// it has taken the task, and does not keep the caller waiting for more than that.
 	TakeHanded(ctx context.Context, pool, worker string, take func(after AttemptID, d Delivery) bool) error
 }
 
@@ -123,8 +123,8 @@ type Claim struct {
 	Nonce  string    `msgpack:"n"`
 	Worker string    `msgpack:"w,omitempty"`
 	At     time.Time `msgpack:"t"`
-	// Tombstone says that nobody may ever start the attempt. A coordinator sets it, or a worker (whom Worker names then) that
-	// is not given the key to read the task with.
+	// Tombstone says that nobody may ever start the attempt. A coordinator sets it, or a worker (whom Worker names
+	// then) that is not given the key to read the task with.
 	Tombstone bool   `msgpack:"x,omitempty"`
 	Reason    string `msgpack:"r,omitempty"`
 }
@@ -181,8 +181,8 @@ type Permit interface {
 
 // Orphan decides about a permit whose request nobody answers for: its coordinator is gone, or has forgotten it. It
 // returns true when everything that ran, or may yet start, under the permit is resolved (by tombstones, by the state,
-// by a deadline); then the slot is freed. Else the permit stays held, and is offered again later. It may take as long as
-// its context lives.
+// by a deadline); then the slot is freed. Else the permit stays held, and is offered again later. It may take as long
+// as its context lives.
 type Orphan func(ctx context.Context, limit string, r PermitRequest) (free bool)
 
 // LimitStatus is what `limits` shows.
@@ -198,10 +198,10 @@ type Semaphore interface {
 	DeclareLimit(ctx context.Context, l Limit) (Limit, error)
 	// ResizeLimit changes the slots of a limit while runs go on.
 	ResizeLimit(ctx context.Context, l Limit) error
-	// Acquire queues the request (first in, first out) and waits for its permit or the end of ctx. A request
-	// that is given up (ctx ended) is withdrawn, and with it the permit that an earlier process held under its name;
-	// unless ErrLeft is the cause. One that fails before ctx ends is left as it is too, for the caller to make it again:
-	// what an earlier process began may still run under that name.
+	// Acquire queues the request (first in, first out) and waits for its permit or the end of ctx. A request that is
+	// given up (ctx ended) is withdrawn, and with it the permit that an earlier process held under its name; unless
+	// ErrLeft is the cause. One that fails before ctx ends is left as it is too, for the caller to make it again: what
+	// an earlier process began may still run under that name.
 	Acquire(ctx context.Context, limit string, r PermitRequest) (Permit, error)
 	// Contended tells whether other requests than those of the given run wait for the limit.
 	Contended(ctx context.Context, limit, run string) (bool, error)
@@ -235,9 +235,9 @@ type Caller interface {
 	// once when nobody serves the pool, ErrLostCall when the answer is lost: the worker has given no sign of life for
 	// four seconds. Where every worker is busy it waits. Progress travels by Presence.Emit.
 	Call(ctx context.Context, pool string, data []byte) ([]byte, error)
-	// Serve answers calls to the pool with handle, at most slots at a time, until ctx ends; then it finishes
-	// those that run. Calls run on goroutines of their own, which Serve waits for; the context that handle gets ends only
-	// with the connection. Calls beyond slots go to other workers.
+	// Serve answers calls to the pool with handle, at most slots at a time, until ctx ends; then it finishes those that
+	// run. Calls run on goroutines of their own, which Serve waits for; the context that handle gets ends only with the
+	// connection. Calls beyond slots go to other workers.
 	Serve(ctx context.Context, pool string, slots int, handle func(ctx context.Context, data []byte) []byte) error
 }
 
@@ -252,14 +252,15 @@ type Presence interface {
 	// clock. Workers that left are not among them. The first call asks all workers to announce themselves, and waits a
 	// moment.
 	Workers(ctx context.Context) ([]Worker, error)
-	// WatchWorkers calls fn for every heartbeat until ctx ends; fn must not block. What it gets has passed ReadHeartbeat:
-	// it is about one pool, and comes from somebody who may speak for that pool, though not from the worker for certain.
+	// WatchWorkers calls fn for every heartbeat until ctx ends; fn must not block. What it gets has passed
+	// ReadHeartbeat: it is about one pool, and comes from somebody who may speak for that pool, though not from the
+	// worker for certain.
 	WatchWorkers(ctx context.Context, fn func(Heartbeat)) error
 	// Control sends a control message to all workers of a pool ("" for all pools).
 	Control(ctx context.Context, pool string, c Control) error
 	WatchControl(ctx context.Context, pool string, fn func(Control)) error
-	// Emit publishes a live event of a run (progress lines of operations) in the name of a pool; Events receives those of
-	// all pools, with the pool that the event came from. Events of more than MaxEvent bytes are dropped.
+	// Emit publishes a live event of a run (progress lines of operations) in the name of a pool; Events receives those
+	// of all pools, with the pool that the event came from. Events of more than MaxEvent bytes are dropped.
 	Emit(ctx context.Context, pool, run string, data []byte) error
 	Events(ctx context.Context, run string, fn func(pool string, data []byte)) error
 }
@@ -276,7 +277,8 @@ type Heartbeat struct {
 	Platform string   `msgpack:"pl"` // os_arch
 	Draining bool     `msgpack:"d,omitempty"`
 	Leaving  bool     `msgpack:"l,omitempty"`
-	// Trouble says why the worker takes no tasks although it is alive, such as a disk without room; empty while it takes them.
+	// Trouble says why the worker takes no tasks although it is alive, such as a disk without room; empty while it
+	// takes them.
 	Trouble string `msgpack:"t,omitempty"`
 	// OwnEnvironment tells that the worker refuses tasks that bring an environment.
 	OwnEnvironment bool `msgpack:"oe,omitempty"`
@@ -285,8 +287,8 @@ type Heartbeat struct {
 	Host      string `msgpack:"h,omitempty"`
 	// Attempts are those that the worker has claimed, and has not reported yet.
 	Attempts []AttemptID `msgpack:"a,omitempty"`
-	// Identity is the public nkey of the worker's NATS user, and Proof its signature of the worker's name and PublicKey;
-	// both are empty for a worker that connects without an nkey. See Proven.
+	// Identity is the public nkey of the worker's NATS user, and Proof its signature of the worker's name and
+	// PublicKey; both are empty for a worker that connects without an nkey. See Proven.
 	Identity string `msgpack:"i,omitempty"`
 	Proof    []byte `msgpack:"pf,omitempty"`
 }
@@ -300,8 +302,8 @@ type Worker struct {
 // Control is a message to workers.
 type Control struct {
 	// Kind is "stop" (ask providers of the run's operations to stop), "cancel" (start nothing more of the run)
-	// "announce" (send a heartbeat now) or "warm" (be ready for Providers; see there). A coordinator heeds "cancel" too, and there Run may also be the name of the
-	// coordinator: whatever it runs.
+	// "announce" (send a heartbeat now) or "warm" (be ready for Providers; see there). A coordinator heeds "cancel"
+	// too, and there Run may also be the name of the coordinator: whatever it runs.
 	Kind string `msgpack:"k"`
 	Run  string `msgpack:"r,omitempty"`
 	// Providers are those that a run will ask ("warm"): workers fetch and start them, unconfigured.

@@ -203,7 +203,8 @@ func TestBrokenMessagesAreRefused(t *testing.T) {
 }
 
 func TestTokensAreReversibleAndSafe(t *testing.T) {
-	for _, name := range []string{"", "=", "eu-west_1", "a.b", "*", ">", " ", "a b\tc", "ü", "\x00\xff", "=3D", "provider/aws[\"x\"]"} {
+	for _, name := range []string{"", "=", "eu-west_1", "a.b", "*", ">", " ", "a b\tc", "ü", "\x00\xff", "=3D",
+		"provider/aws[\"x\"]"} {
 		token := wire.Token(name)
 		if token == "" || strings.ContainsAny(token, " \t\r\n\f.*>\\/") {
 			t.Errorf("%q became the token %q", name, token)
@@ -226,7 +227,8 @@ func TestSubjectsCarryTheirNames(t *testing.T) {
 			t.Errorf("%s was read as %+v, %v", subject, got, err)
 		}
 	}
-	limit, coordinator, id, err := wire.ParseAdmit(wire.AdmitSubject("a limit", wire.PermitRequest{Coordinator: "c.d", ID: "i"}))
+	limit, coordinator, id, err := wire.ParseAdmit(wire.AdmitSubject("a limit",
+		wire.PermitRequest{Coordinator: "c.d", ID: "i"}))
 	if limit != "a limit" || coordinator != "c.d" || id != "i" || err != nil {
 		t.Errorf("got %q, %q, %q, %v", limit, coordinator, id, err)
 	}
@@ -242,7 +244,8 @@ func TestDiagnosticsTravel(t *testing.T) {
 		{Severity: diag.Error, Summary: "Broken", Detail: "Very.", Path: cty.GetAttrPath("a").IndexInt(1)},
 		{Severity: diag.Warning, Summary: "Odd", Extra: &provider.Lost{Reason: "it exited"}},
 		{Severity: diag.Error, Summary: "Gone", Extra: &provider.Lost{}},
-		{Severity: diag.Error, Summary: "Beneath a key that cannot travel", Path: cty.GetAttrPath("a").Index(cty.StringVal("x").Mark("m")).GetAttr("b")},
+		{Severity: diag.Error, Summary: "Beneath a key that cannot travel",
+			Path: cty.GetAttrPath("a").Index(cty.StringVal("x").Mark("m")).GetAttr("b")},
 	}
 	got := wire.DiagsFromWire(wire.DiagsToWire(list))
 	if len(got) != len(list) {

@@ -43,7 +43,8 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 	if err != nil || errors.Is(unreadable, wire.ErrDisconnected) || ctx.Err() != nil {
 		// Without the run's key the task cannot be read, nor anything be said about it. Another worker of the pool
 		// may have it.
-		w.Log.Warn("a task cannot be opened now", "run", ref.Run, "attempt", ref.Attempt, "error", errors.Join(err, unreadable))
+		w.Log.Warn("a task cannot be opened now", "run", ref.Run, "attempt", ref.Attempt, "error",
+			errors.Join(err, unreadable))
 		if errors.Is(err, wire.ErrNoKey) && !w.keyless.leave(ref.Attempt, w.Now()) {
 			w.bury(ctx, d)
 			return nil
@@ -99,7 +100,8 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 	if err == nil {
 		err = w.Journal.Start(ref, doubt)
 	}
-	if errors.Is(err, journal.ErrFull) { // the journal says that it was not started; so does the result, once there is room
+	// the journal says that it was not started; so does the result, once there is room
+	if errors.Is(err, journal.ErrFull) {
 		w.noRoom(err)
 		w.acknowledge(ctx, d)
 		w.report(ctx, a, mail, a.notStarted("The disk of the worker is full.", nil))
@@ -133,9 +135,9 @@ func goesOn(r *wire.Result) bool {
 	return !r.NotStarted && r.Doubt == "" && !wire.DiagsFromWire(r.Diagnostics).HasErrors()
 }
 
-// bury ends an attempt whose task nobody gave this worker the key of, so that the task does not go round for ever: its run is
-// over, and its key removed, or its coordinator is gone. A run that goes on finds the tombstone, and makes another attempt.
-// Where somebody has claimed the attempt before, the task is of no more use either.
+// bury ends an attempt whose task nobody gave this worker the key of, so that the task does not go round for ever: its
+// run is over, and its key removed, or its coordinator is gone. A run that goes on finds the tombstone, and makes
+// another attempt. Where somebody has claimed the attempt before, the task is of no more use either.
 func (w *Worker) bury(ctx context.Context, d wire.Delivery) {
 	ref := d.Ref()
 	tomb := wire.Claim{Nonce: w.Nonce(), Worker: w.ID, At: w.Now(), Tombstone: true,
@@ -147,7 +149,8 @@ func (w *Worker) bury(ctx context.Context, d wire.Delivery) {
 		return
 	}
 	if got.Nonce == tomb.Nonce {
-		w.Log.Error("a task was given up: its run is over, or its coordinator is gone", "run", ref.Run, "attempt", ref.Attempt, "reason", tomb.Reason)
+		w.Log.Error("a task was given up: its run is over, or its coordinator is gone", "run", ref.Run, "attempt",
+			ref.Attempt, "reason", tomb.Reason)
 	}
 	w.acknowledge(ctx, d)
 }
@@ -156,7 +159,8 @@ func (w *Worker) bury(ctx context.Context, d wire.Delivery) {
 func (w *Worker) startIfSafe(ctx context.Context, a claimed, at time.Time, task *wire.Task) *wire.Result {
 	switch age := w.Now().Sub(at); {
 	case age > trust:
-		return a.notStarted(fmt.Sprintf("The claim was %s old before the operation could begin.", age.Round(time.Millisecond)), nil)
+		return a.notStarted(fmt.Sprintf("The claim was %s old before the operation could begin.",
+			age.Round(time.Millisecond)), nil)
 	case w.ops.isCancelled(a.ref.Run):
 		return a.notStarted("The run was cancelled.", nil)
 	case ctx.Err() != nil:
@@ -202,8 +206,8 @@ func (w *Worker) report(ctx context.Context, a claimed, mail mail, result *wire.
 	}
 }
 
-// noteEnd notes a result. When it returns false, the journal says doubt, until there is room on the disk; publishing what
-// is known may still spare the user that.
+// noteEnd notes a result. When it returns false, the journal says doubt, until there is room on the disk; publishing
+// what is known may still spare the user that.
 func (w *Worker) noteEnd(ref wire.TaskRef, message []byte) bool {
 	err := w.Journal.End(ref, message)
 	switch {
@@ -234,7 +238,8 @@ func (w *Worker) publish(ctx context.Context, ref wire.TaskRef, message func(con
 			w.Log.Warn("publishing a result failed", "attempt", ref.Attempt, "error", err)
 		}
 		if errors.Is(err, wire.ErrStore) && w.draining.Load() || !w.again(ctx, &retry) {
-			w.Log.Warn("leaving with a result that could not be published: it is in the journal, and the next start of a worker with this journal publishes it", "attempt", ref.Attempt)
+			w.Log.Warn("leaving with a result that could not be published: it is in the journal, and the next start "+
+				"of a worker with this journal publishes it", "attempt", ref.Attempt)
 			return false
 		}
 	}
@@ -359,7 +364,8 @@ func (w *Worker) mailOf(ctx context.Context, ref wire.TaskRef) (mail, error) {
 }
 
 func (m mail) packer() wire.Packer {
-	return wire.Packer{Run: m.ref.Run, Sealer: m.sealer, Blobs: m.w.Blobs.PoolBlobs(m.ref.Pool), Incoming: m.w.Blobs, Rand: m.w.Rand}
+	return wire.Packer{Run: m.ref.Run, Sealer: m.sealer, Blobs: m.w.Blobs.PoolBlobs(m.ref.Pool), Incoming: m.w.Blobs,
+		Rand: m.w.Rand}
 }
 
 // open reads a task. The coordinator's blob may take a while to come.

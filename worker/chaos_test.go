@@ -102,7 +102,8 @@ func TestNothingBeginsTwiceAndNothingIsLostWhateverFails(t *testing.T) {
 				}
 				began := map[string]int{}
 				var mu sync.Mutex
-				clouds := &cloud{onApply: func(ctx context.Context, r provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
+				clouds := &cloud{onApply: func(ctx context.Context, r provider.ApplyRequest) (provider.ApplyResponse,
+					diag.List) {
 					mu.Lock()
 					began[r.Planned.GetAttr("name").AsString()]++
 					mu.Unlock()
@@ -116,8 +117,10 @@ func TestNothingBeginsTwiceAndNothingIsLostWhateverFails(t *testing.T) {
 				}
 				coordinator := system.Connect("coordinator")
 				for i := range tasks {
-					ref := wire.TaskRef{Pool: "eu", Coordinator: "c", Run: "r", Attempt: wire.AttemptID(fmt.Sprintf("a%d", i))}
-					data, err := wire.Packer{Run: "r", Sealer: sealer}.Pack(t.Context(), wire.TaskSubject(ref), wire.EncodeTask(applyTask(string(ref.Attempt))))
+					ref := wire.TaskRef{Pool: "eu", Coordinator: "c", Run: "r",
+						Attempt: wire.AttemptID(fmt.Sprintf("a%d", i))}
+					data, err := wire.Packer{Run: "r", Sealer: sealer}.Pack(t.Context(), wire.TaskSubject(ref),
+						wire.EncodeTask(applyTask(string(ref.Attempt))))
 					if err == nil {
 						err = coordinator.PublishTask(t.Context(), ref, data)
 					}
@@ -149,7 +152,8 @@ func TestNothingBeginsTwiceAndNothingIsLostWhateverFails(t *testing.T) {
 }
 
 // live runs a worker until taking ends; each time it dies it is started again with the same journal.
-func live(t *testing.T, taking context.Context, system *mem.System, c *chance, clouds *cloud, sealer *wire.Sealer, id, dir string) {
+func live(t *testing.T, taking context.Context, system *mem.System, c *chance, clouds *cloud, sealer *wire.Sealer,
+	id, dir string) {
 	for life := 0; taking.Err() == nil; life++ {
 		j, _, err := journal.Open(filepath.Join(dir, id))
 		if err != nil {
@@ -160,9 +164,11 @@ func live(t *testing.T, taking context.Context, system *mem.System, c *chance, c
 		nonce := 0
 		var mu sync.Mutex
 		w := New(Options{
-			ID: id, Pools: []string{"eu"}, Slots: 5, Queue: conn, Claims: conn, Caller: conn, Presence: conn, Blobs: conn,
-			Keys: keys{sealer}, Journal: dyingJournal{j, c}, Providers: leases{clouds}, Now: time.Now, Rand: cryptorand.Reader,
-			Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			ID: id, Pools: []string{"eu"}, Slots: 5, Queue: conn, Claims: conn, Caller: conn,
+			Presence: conn, Blobs: conn,
+			Keys: keys{sealer}, Journal: dyingJournal{j, c}, Providers: leases{clouds}, Now: time.Now,
+			Rand: cryptorand.Reader,
+			Log:  slog.New(slog.NewTextHandler(io.Discard, nil)),
 			Nonce: func() string {
 				mu.Lock()
 				defer mu.Unlock()
@@ -192,7 +198,8 @@ func gather(t *testing.T, coordinator *mem.Conn, sealer *wire.Sealer, tasks int)
 			t.Fatalf("%d of %d attempts were reported: %v", len(out), tasks, err)
 		}
 		for _, d := range ds {
-			plain, err := wire.Packer{Run: "r", Sealer: sealer, Blobs: coordinator}.Unpack(ctx, wire.ResultSubject(d.Ref()), d.Data())
+			plain, err := wire.Packer{Run: "r", Sealer: sealer, Blobs: coordinator}.Unpack(ctx,
+				wire.ResultSubject(d.Ref()), d.Data())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -48,8 +48,10 @@ func (w *Worker) environment(ctx context.Context, pool string, t *wire.Task) (*w
 	}
 	if w.OwnEnvironment {
 		return nil, diag.Errors("Environment refused", fmt.Sprintf(
-			"Worker %s of the pool %q starts plugins in its own environment alone (-environment=own), and %s comes with variables of its own. "+
-				"Take the attribute environment out of millipede.hcl, or start the worker without that option.", w.ID, pool, t.Address), nil)
+			"Worker %s of the pool %q starts plugins in its own environment alone (-environment=own), and %s comes "+
+				"with variables of its own. "+
+				"Take the attribute environment out of millipede.hcl, or start the worker without that option.", w.ID,
+			pool, t.Address), nil)
 	}
 	if v := w.environments.get(*t.Environment); v != nil {
 		return v, nil
@@ -57,7 +59,8 @@ func (w *Worker) environment(ctx context.Context, pool string, t *wire.Task) (*w
 	v, err := w.openEnvironment(ctx, pool, t.Environment)
 	if err != nil {
 		return nil, diag.Errors("Environment cannot be read", fmt.Sprintf(
-			"Worker %s cannot read the environment that %s is to run in: %s. Nothing was done.", w.ID, t.Address, err), nil)
+			"Worker %s cannot read the environment that %s is to run in: %s. Nothing was done.", w.ID, t.Address, err),
+			nil)
 	}
 	w.environments.keep(*t.Environment, v)
 	return v, nil

@@ -69,7 +69,8 @@ func newBus() *bus {
 	return &bus{
 		tasks: map[string][]*delivery{}, arrived: make(chan struct{}), register: map[wire.AttemptID]wire.Claim{},
 		hand:  map[string]func(wire.AttemptID, wire.Delivery) bool{},
-		blobs: map[string][]byte{}, control: map[string]func(wire.Control){}, serving: map[string]func(context.Context, []byte) []byte{},
+		blobs: map[string][]byte{}, control: map[string]func(wire.Control){}, serving: map[string]func(context.Context,
+			[]byte) []byte{},
 	}
 }
 
@@ -412,7 +413,8 @@ func slowApply(d time.Duration) func(context.Context, provider.ApplyRequest) (pr
 		case <-t.C:
 			return provider.ApplyResponse{Object: made(r.Planned)}, nil
 		case <-ctx.Done():
-			return provider.ApplyResponse{}, diag.List{{Severity: diag.Error, Summary: "Plugin did not respond", Extra: &provider.Lost{Reason: "the call was cut off"}}}
+			return provider.ApplyResponse{}, diag.List{{Severity: diag.Error, Summary: "Plugin did not respond",
+				Extra: &provider.Lost{Reason: "the call was cut off"}}}
 		}
 	}
 }
@@ -420,7 +422,8 @@ func slowApply(d time.Duration) func(context.Context, provider.ApplyRequest) (pr
 // provisioners is what runs provision tasks.
 type provisioners func(ctx context.Context, emit func(wire.Event)) diag.List
 
-func (p provisioners) Run(ctx context.Context, _ string, _ *wire.ProvisionTask, _ *wire.Variables, emit func(wire.Event)) diag.List {
+func (p provisioners) Run(ctx context.Context, _ string, _ *wire.ProvisionTask, _ *wire.Variables,
+	emit func(wire.Event)) diag.List {
 	return p(ctx, emit)
 }
 
@@ -449,7 +452,8 @@ func newBench(t *testing.T, opts ...func(*Options)) *bench {
 	b.opts = Options{
 		ID: "w1", Pools: []string{"eu"}, Slots: 4, Version: "1.0.0", Platform: "plan9_mips",
 		Queue: b.bus, Claims: b.bus, Caller: b.bus, Presence: b.bus, Blobs: b.bus, Keys: keys{sealer},
-		Providers: leases{b.cloud}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: time.Now, Rand: rand.Reader,
+		Providers: leases{b.cloud}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: time.Now,
+		Rand: rand.Reader,
 		Nonce: func() string {
 			mu.Lock()
 			defer mu.Unlock()
@@ -469,7 +473,8 @@ type (
 	lease  struct{ *cloud }
 )
 
-func (l leases) Acquire(ctx context.Context, _ wire.Provider, _ *wire.Variables, configure Configure) (Lease, diag.List) {
+func (l leases) Acquire(ctx context.Context, _ wire.Provider, _ *wire.Variables, configure Configure) (
+	Lease, diag.List) {
 	if l.acquire.HasErrors() {
 		return nil, l.acquire
 	}
@@ -520,7 +525,8 @@ func (b *bench) stop() error {
 
 func (b *bench) seal(ref wire.TaskRef, data []byte) []byte {
 	b.Helper()
-	out, err := wire.Packer{Run: ref.Run, Sealer: b.sealer, Rand: rand.Reader}.Pack(context.Background(), wire.TaskSubject(ref), data)
+	out, err := wire.Packer{Run: ref.Run, Sealer: b.sealer, Rand: rand.Reader}.Pack(context.Background(),
+		wire.TaskSubject(ref), data)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -547,8 +553,10 @@ func applyTask(name string) *wire.Task {
 	config := cty.ObjectVal(map[string]cty.Value{"id": cty.NullVal(cty.String), "name": cty.StringVal(name)})
 	planned := cty.ObjectVal(map[string]cty.Value{"id": cty.UnknownVal(cty.String), "name": cty.StringVal(name)})
 	return &wire.Task{
-		Run: "r", Address: "test_thing.a", Provider: wire.Provider{Package: wire.Package{Source: "example.com/acme/test"}},
-		Apply: &wire.ApplyTask{Type: "test_thing", Action: plan.Create, Config: encode(config, ty), Planned: encode(planned, ty)},
+		Run: "r", Address: "test_thing.a",
+		Provider: wire.Provider{Package: wire.Package{Source: "example.com/acme/test"}},
+		Apply: &wire.ApplyTask{Type: "test_thing", Action: plan.Create, Config: encode(config, ty),
+			Planned: encode(planned, ty)},
 	}
 }
 
@@ -556,8 +564,9 @@ func planTask(name string) *wire.Task {
 	ty := block().ImpliedType()
 	config := cty.ObjectVal(map[string]cty.Value{"id": cty.NullVal(cty.String), "name": cty.StringVal(name)})
 	return &wire.Task{
-		Run: "r", Address: "test_thing.a", Provider: wire.Provider{Package: wire.Package{Source: "example.com/acme/test"}},
-		Plan: &wire.PlanTask{Type: "test_thing", Config: encode(config, ty)},
+		Run: "r", Address: "test_thing.a",
+		Provider: wire.Provider{Package: wire.Package{Source: "example.com/acme/test"}},
+		Plan:     &wire.PlanTask{Type: "test_thing", Config: encode(config, ty)},
 	}
 }
 
@@ -577,7 +586,8 @@ func (b *bench) results() []*wire.Result {
 	b.bus.mu.Unlock()
 	var out []*wire.Result
 	for _, p := range all {
-		plain, err := wire.Packer{Run: p.ref.Run, Sealer: b.sealer, Blobs: b.bus, Rand: rand.Reader}.Unpack(context.Background(), wire.ResultSubject(p.ref), p.data)
+		plain, err := wire.Packer{Run: p.ref.Run, Sealer: b.sealer, Blobs: b.bus, Rand: rand.Reader}.Unpack(
+			context.Background(), wire.ResultSubject(p.ref), p.data)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -8,12 +8,12 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// keepFor is how long a slot stays with a vertex of which another operation is announced. Its coordinator needs to record one
-// operation and evaluate the next.
+// keepFor is how long a slot stays with a vertex of which another operation is announced. Its coordinator needs to
+// record one operation and evaluate the next.
 const keepFor = 5 * time.Second
 
-// keptSlots are the slots that stay with a vertex between two of its operations, so that the second one never queues behind
-// the first ones of others.
+// keptSlots are the slots that stay with a vertex between two of its operations, so that the second one never queues
+// behind the first ones of others.
 type keptSlots struct {
 	mu sync.Mutex // guards what follows
 	by map[wire.AttemptID]*keptSlot

@@ -11,7 +11,8 @@ import (
 
 // follow hands the worker the provisioning that follows an attempt, and tells whether it has taken it.
 func (b *bench) follow(after wire.AttemptID, i int) bool {
-	d := b.task(i, &wire.Task{Protocol: wire.ProtocolVersion, Run: "r", Address: "a.b", Provision: &wire.ProvisionTask{}})
+	d := b.task(i, &wire.Task{Protocol: wire.ProtocolVersion, Run: "r", Address: "a.b",
+		Provision: &wire.ProvisionTask{}})
 	d.bus = b.bus
 	return b.bus.hand["eu"](after, d)
 }
@@ -53,7 +54,8 @@ func TestASlotStaysWithItsVertexUntilTheLastOperation(t *testing.T) {
 }
 
 func TestASlotIsNotKeptForWhatDoesNotCome(t *testing.T) {
-	for claim, wait := range map[string]time.Duration{"the coordinator is gone": keepFor, "the operation has failed": 0} {
+	for claim, wait := range map[string]time.Duration{"the coordinator is gone": keepFor,
+		"the operation has failed": 0} {
 		t.Run(claim, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, func(o *Options) { o.Slots = 1 })
@@ -97,13 +99,15 @@ func TestAWorkerThatDrainsKeepsNoSlot(t *testing.T) {
 	})
 }
 
-// Each worker fetched and started a provider when it got its first operation: of seven seconds on eight workers two were that.
+// Each worker fetched and started a provider when it got its first operation: of seven seconds on eight workers two
+// were that.
 func TestAProviderIsStartedBeforeItsFirstOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.start()
 		synctest.Wait()
-		b.bus.control["eu"](wire.Control{Kind: "warm", Providers: []wire.Provider{{Address: "p", Digest: "configured", Config: []byte{1}}}})
+		b.bus.control["eu"](wire.Control{Kind: "warm", Providers: []wire.Provider{{Address: "p", Digest: "configured",
+			Config: []byte{1}}}})
 		synctest.Wait()
 		if b.cloud.released != 1 || b.cloud.applied != 0 {
 			t.Errorf("%d providers were started, %d changes made", b.cloud.released, b.cloud.applied)

@@ -37,7 +37,8 @@ func (w *Worker) operate(ctx context.Context, ref wire.TaskRef, t *wire.Task) (r
 		end := w.ops.begin(ref.Run, ref.Attempt, func(context.Context) error { cancel(errAskedToStop); return nil })
 		defer end()
 		begun = true
-		return &wire.Result{Diagnostics: wire.DiagsToWire(w.Provisioners.Run(ctx, t.Address, t.Provision, env, w.emitter(ctx, ref)))}
+		return &wire.Result{Diagnostics: wire.DiagsToWire(w.Provisioners.Run(ctx, t.Address, t.Provision, env,
+			w.emitter(ctx, ref)))}
 	}
 
 	lease, diags := w.Providers.Acquire(ctx, t.Provider, env, w.configure(t.Provider))
@@ -58,7 +59,8 @@ func (w *Worker) operate(ctx context.Context, ref wire.TaskRef, t *wire.Task) (r
 	end := w.ops.begin(ref.Run, ref.Attempt, p.Stop)
 	defer end()
 	begun = true
-	host := change.Host{Provider: p, Schemas: schemas, Name: t.Provider.Address, Source: t.Provider.Package.Source, Address: t.Address}
+	host := change.Host{Provider: p, Schemas: schemas, Name: t.Provider.Address, Source: t.Provider.Package.Source,
+		Address: t.Address}
 	result = change.Do(ctx, host, t)
 	result.Diagnostics = append(wire.DiagsToWire(diags), result.Diagnostics...)
 	return result
@@ -70,7 +72,8 @@ func mocked(p provider.Provider, schemas *provider.Schemas, m *wire.Mock) (provi
 	if len(m.Values) > 0 {
 		var v ctyjson.SimpleJSONValue
 		if err := v.UnmarshalJSON(m.Values); err != nil {
-			return nil, diag.Errors("Invalid mock values", fmt.Sprintf("The values that a test gives cannot be read: %s.", err), nil)
+			return nil, diag.Errors("Invalid mock values",
+				fmt.Sprintf("The values that a test gives cannot be read: %s.", err), nil)
 		}
 		given = v.AsValueMap()
 	}
@@ -111,7 +114,8 @@ func (w *Worker) bug(t *wire.Task, panicked any, begun bool) *wire.Result {
 	result := &wire.Result{Diagnostics: wire.DiagsToWire(diag.List{{
 		Severity: diag.Error,
 		Summary:  "Bug in Millipede",
-		Detail:   fmt.Sprintf("Worker %s failed while it worked on %s: %v. Please report this with the worker's log, which has the details.", w.ID, t.Address, panicked),
+		Detail: fmt.Sprintf("Worker %s failed while it worked on %s: %v. Please report this with the worker's log, "+
+			"which has the details.", w.ID, t.Address, panicked),
 	}})}
 	if begun && (t.Apply != nil || t.Provision != nil) {
 		result.Doubt = "The worker failed while it carried the operation out."

@@ -62,8 +62,8 @@ func (o *operations) drop(a wire.AttemptID) {
 	delete(o.held, a)
 }
 
-// attempts are those that are claimed for certain: whoever hears of them takes them for begun. One that is only looked at
-// may yet go to another worker.
+// attempts are those that are claimed for certain: whoever hears of them takes them for begun. One that is only looked
+// at may yet go to another worker.
 func (o *operations) attempts() []wire.AttemptID {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"github.com/millipede-iac/millipede/worker/journal"
 )
 
-// A worker that had SIGTERM while its NATS was gone, and held a result, published it for ever: it stayed for 50 minutes.
+// A worker that had SIGTERM while its NATS was gone, and held a result, published it for ever: it stayed for 50
+// minutes.
 func TestAWorkerWhoseTransportIsGoneLeavesInTimeAndItsNextStartPublishesTheResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

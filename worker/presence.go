@@ -79,8 +79,8 @@ func (w *Worker) watch(ctx context.Context, pool string) {
 // mostWarm is how many providers a worker starts for one message.
 const mostWarm = 32
 
-// warm fetches and starts a provider before anybody asks it, so that its first operation need not wait for that. A process that
-// nobody uses ends by itself after a while.
+// warm fetches and starts a provider before anybody asks it, so that its first operation need not wait for that. A
+// process that nobody uses ends by itself after a while.
 func (w *Worker) warm(ctx context.Context, p wire.Provider) {
 	p.Config, p.Digest, p.Mock = nil, "", nil
 	lease, diags := w.Providers.Acquire(ctx, p, nil, nil)

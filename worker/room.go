@@ -35,8 +35,8 @@ func (t *trouble) set(why string) bool {
 	return changed
 }
 
-// noRoom notes that the journal could not be written for want of room. The worker takes no tasks until it can, and says so in
-// its heartbeats: a task that it took would only go round, and nobody would know why.
+// noRoom notes that the journal could not be written for want of room. The worker takes no tasks until it can, and says
+// so in its heartbeats: a task that it took would only go round, and nobody would know why.
 func (w *Worker) noRoom(err error) {
 	why := strings.ToValidUTF8(err.Error(), "?")
 	if w.trouble.set(why[:min(len(why), wire.MaxText)]) {

@@ -43,8 +43,8 @@ func (j *fullJournal) Done(ref wire.TaskRef) error {
 
 func (j *fullJournal) Room() error { return j.noRoom() }
 
-// A worker whose disk had no room took task after task and gave each back, four times a second, and said nothing of it: a run
-// that had no other worker showed "Still creating..." for ever.
+// A worker whose disk had no room took task after task and gave each back, four times a second, and said nothing of it:
+// a run that had no other worker showed "Still creating..." for ever.
 func TestAWorkerWithoutRoomTakesNothingAndSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -80,7 +80,8 @@ func TestAWorkerWithoutRoomTakesNothingAndSaysSo(t *testing.T) {
 		elapse(time.Minute)
 		synctest.Wait()
 		if b.cloud.applied != 3 || b.bus.lastBeat().Trouble != "" {
-			t.Errorf("with room again, %d operations were carried out, and the heartbeat says %q", b.cloud.applied, b.bus.lastBeat().Trouble)
+			t.Errorf("with room again, %d operations were carried out, and the heartbeat says %q", b.cloud.applied,
+				b.bus.lastBeat().Trouble)
 		}
 	})
 }

@@ -42,7 +42,8 @@ func (w *Worker) answer(ctx context.Context, pool string, data []byte) []byte {
 	task, err := unpackTask(ctx, packer, about, data)
 	var result *wire.Result
 	if err != nil {
-		task, result = &wire.Task{}, failure("Unreadable task", fmt.Sprintf("Worker %s cannot read the task: %s.", w.ID, err))
+		task, result = &wire.Task{},
+			failure("Unreadable task", fmt.Sprintf("Worker %s cannot read the task: %s.", w.ID, err))
 	} else {
 		result = w.call(ctx, pool, task)
 	}
@@ -56,7 +57,8 @@ func (w *Worker) answer(ctx context.Context, pool string, data []byte) []byte {
 	out, err := packer.Pack(ctx, about, wire.EncodeResult(result))
 	if err != nil {
 		packer.Blobs = nil
-		result = failure("Answer cannot be sent", fmt.Sprintf("Worker %s cannot send the answer for %s: %s.", w.ID, task.Address, err))
+		result = failure("Answer cannot be sent", fmt.Sprintf("Worker %s cannot send the answer for %s: %s.", w.ID,
+			task.Address, err))
 		result.Attempt, result.Worker, result.Pool = task.Attempt, w.ID, pool
 		if out, err = packer.Pack(ctx, about, wire.EncodeResult(result)); err != nil {
 			panic("worker: a small message does not pack: " + err.Error())
@@ -77,7 +79,8 @@ func unpackTask(ctx context.Context, packer wire.Packer, about string, data []by
 func (w *Worker) call(ctx context.Context, pool string, t *wire.Task) *wire.Result {
 	switch {
 	case changesTheWorld(t):
-		return failure("Operation refused", fmt.Sprintf("Worker %s was called to change %s, but a change needs a claim. This is a bug in Millipede.", w.ID, t.Address))
+		return failure("Operation refused", fmt.Sprintf("Worker %s was called to change %s, but a change needs a "+
+			"claim. This is a bug in Millipede.", w.ID, t.Address))
 	case w.ops.isCancelled(t.Run):
 		return &wire.Result{NotStarted: true}
 	case needsSlot(t):

@@ -34,7 +34,8 @@ func TestACallCannotChangeTheWorld(t *testing.T) {
 		synctest.Wait()
 		provision := &wire.Task{Run: "r", Provision: &wire.ProvisionTask{}}
 		for _, task := range []*wire.Task{applyTask("x"), provision} {
-			if r := <-b.bus.call("eu", task); r.Apply != nil || len(r.Diagnostics) != 1 || r.Diagnostics[0].Summary != "Operation refused" {
+			if r := <-b.bus.call("eu", task); r.Apply != nil || len(r.Diagnostics) != 1 ||
+				r.Diagnostics[0].Summary != "Operation refused" {
 				t.Errorf("answered %+v", r)
 			}
 		}
@@ -104,7 +105,8 @@ func TestAnUnreadableCallIsAnsweredWithAnError(t *testing.T) {
 		b := newBench(t)
 		b.start()
 		synctest.Wait()
-		plain, err := wire.Packer{}.Unpack(t.Context(), wire.CallSubject("eu"), b.bus.serving["eu"](t.Context(), []byte("rubbish")))
+		plain, err := wire.Packer{}.Unpack(t.Context(), wire.CallSubject("eu"), b.bus.serving["eu"](t.Context(),
+			[]byte("rubbish")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +132,8 @@ func TestAProviderIsConfiguredWithTheTasksValue(t *testing.T) {
 			t.Errorf("with a digest: answered %+v, configured with %#v", r, b.cloud.configured)
 		}
 		task.Provider.Config = []byte{0xc1}
-		if r := <-b.bus.call("eu", task); r.Plan != nil || !strings.Contains(r.Diagnostics[0].Summary, "Invalid provider configuration") {
+		if r := <-b.bus.call("eu", task); r.Plan != nil || !strings.Contains(r.Diagnostics[0].Summary,
+			"Invalid provider configuration") {
 			t.Errorf("with a value that does not fit: answered %+v", r)
 		}
 	})

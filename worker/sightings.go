@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// courtesy is for how long a worker leaves a task to the one that the task names, since it first saw the task. Then the
-	// other one is not there, or has no slot, and anybody of the pool is better than nobody.
+	// courtesy is for how long a worker leaves a task to the one that the task names, since it first saw the task. Then
+	// the other one is not there, or has no slot, and anybody of the pool is better than nobody.
 	courtesy = 15 * time.Second
-	// keyPatience is for how long a worker leaves a task alone whose run's key nobody gives it. A coordinator that is there
-	// gives it within seconds.
+	// keyPatience is for how long a worker leaves a task alone whose run's key nobody gives it. A coordinator that is
+	// there gives it within seconds.
 	keyPatience = time.Minute
 )
 

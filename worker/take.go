@@ -63,12 +63,12 @@ type backoff struct {
 	parting time.Time
 }
 
-// partingTime is how long a worker that was told to leave tries to reach a transport that does not answer. What it holds is in
-// its journal, and its next start says it.
+// partingTime is how long a worker that was told to leave tries to reach a transport that does not answer. What it
+// holds is in its journal, and its next start says it.
 const partingTime = 10 * time.Second
 
-// again waits before another try. It returns false when ctx has ended, and when the worker has tried long enough since it was
-// told to leave.
+// again waits before another try. It returns false when ctx has ended, and when the worker has tried long enough since
+// it was told to leave.
 func (w *Worker) again(ctx context.Context, b *backoff) bool {
 	if w.draining.Load() {
 		if b.parting.IsZero() {

@@ -50,8 +50,8 @@ type Options struct {
 	// OwnEnvironment refuses tasks that bring an environment.
 	OwnEnvironment bool
 
-	// KeyPatience is how long the worker leaves a task alone whose run's key it is not given; then it buries the attempt. 0
-	// means a minute.
+	// KeyPatience is how long the worker leaves a task alone whose run's key it is not given; then it buries the
+	// attempt. 0 means a minute.
 	KeyPatience time.Duration
 
 	Log *slog.Logger
@@ -109,8 +109,9 @@ type Journal interface {
 
 // Providers finds and starts providers.
 type Providers interface {
-	// Acquire returns the provider, running in an environment; nil is the worker's own. configure is called once for each process before anybody gets it, with
-	// what the digest of p stands for; nil for a provider that is not to be configured.
+	// Acquire returns the provider, running in an environment; nil is the worker's own. configure is called once for
+	// each process before anybody gets it, with what the digest of p stands for; nil for a provider that is not to be
+	// configured.
 	Acquire(ctx context.Context, p wire.Provider, env *wire.Variables, configure Configure) (Lease, diag.List)
 }
 
@@ -128,7 +129,8 @@ type Lease interface {
 // Provisioners runs provisioners. provision.Runner is one.
 type Provisioners interface {
 	// Run runs them in an environment; nil is the worker's own.
-	Run(ctx context.Context, address string, t *wire.ProvisionTask, env *wire.Variables, emit func(wire.Event)) diag.List
+	Run(ctx context.Context, address string, t *wire.ProvisionTask, env *wire.Variables,
+		emit func(wire.Event)) diag.List
 }
 
 // Worker is one worker. Use Run once.
@@ -158,8 +160,9 @@ func New(o Options) *Worker {
 		panic("worker: no slots, or no pools")
 	}
 	return &Worker{
-		Options: o, slots: newSlots(o.Slots), keys: newRunKeys(o.Keys, o.Now), ops: newOperations(o.Now), announce: make(chan struct{}, 1),
-		left: sightings{patience: courtesy}, keyless: sightings{patience: cmp.Or(o.KeyPatience, keyPatience)},
+		Options: o, slots: newSlots(o.Slots), keys: newRunKeys(o.Keys, o.Now), ops: newOperations(o.Now),
+		announce: make(chan struct{}, 1),
+		left:     sightings{patience: courtesy}, keyless: sightings{patience: cmp.Or(o.KeyPatience, keyPatience)},
 	}
 }
 

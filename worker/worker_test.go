@@ -30,7 +30,8 @@ func TestATaskIsCarriedOutOnceAndItsResultConfirmed(t *testing.T) {
 			t.Errorf("the result is %+v", r)
 		}
 		claim := b.bus.register["a0"]
-		if r.Nonce != claim.Nonce || r.Nonce == "" || claim.Worker != "w1" || r.Worker != "w1" || r.Pool != "eu" || r.Attempt != "a0" {
+		if r.Nonce != claim.Nonce || r.Nonce == "" || claim.Worker != "w1" || r.Worker != "w1" || r.Pool != "eu" ||
+			r.Attempt != "a0" {
 			t.Errorf("result %q of %q under claim %+v", r.Nonce, r.Worker, claim)
 		}
 		if !ds[0].acked || b.cloud.applied != 1 || b.cloud.released != 1 {
@@ -141,7 +142,8 @@ func TestNothingBeginsThatIsNotClaimedInTime(t *testing.T) {
 	}
 }
 
-// The task of a run that was over, published so late that the run's key was gone, was fetched and given back by each worker for ever.
+// The task of a run that was over, published so late that the run's key was gone, was fetched and given back by each
+// worker for ever.
 func TestATaskWhoseKeyNobodyGivesIsGivenUp(t *testing.T) {
 	for claim, c := range map[string]struct {
 		held   wire.Claim
@@ -168,7 +170,8 @@ func TestATaskWhoseKeyNobodyGivesIsGivenUp(t *testing.T) {
 					elapse(time.Second)
 					synctest.Wait()
 				}
-				if got := b.bus.register["a0"]; !ds[0].acked || (got != c.held) != c.buried || !(got.Tombstone || c.held.Worker != "") {
+				if got := b.bus.register["a0"]; !ds[0].acked || (got != c.held) != c.buried ||
+					!(got.Tombstone || c.held.Worker != "") {
 					t.Errorf("acknowledged %t, and the register holds %+v", ds[0].acked, got)
 				}
 				if b.cloud.applied != 0 || len(b.results()) != 0 {
@@ -410,12 +413,16 @@ func TestChangesNeverExceedTheSlotsOverAllPools(t *testing.T) {
 func TestAPanicIsReportedAndTheWorkerGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.cloud.onApply = func(context.Context, provider.ApplyRequest) (provider.ApplyResponse, diag.List) { panic("ouch") }
+		b.cloud.onApply = func(context.Context, provider.ApplyRequest) (provider.ApplyResponse,
+			diag.List) {
+			panic("ouch")
+		}
 		b.start()
 		b.bus.put(b.applies(1)...)
 		synctest.Wait()
 		r := b.one()
-		if r.Doubt == "" || r.Diagnostics[0].Summary != "Bug in Millipede" || !strings.Contains(r.Diagnostics[0].Detail, "ouch") {
+		if r.Doubt == "" || r.Diagnostics[0].Summary != "Bug in Millipede" ||
+			!strings.Contains(r.Diagnostics[0].Detail, "ouch") {
 			t.Errorf("published %+v", r)
 		}
 		b.cloud.onPlan = func(context.Context) { panic("ouch") }
@@ -439,7 +446,8 @@ func TestAProviderThatCannotBeHadIsAnErrorAndNoDoubt(t *testing.T) {
 		b.start()
 		b.bus.put(b.applies(1)...)
 		synctest.Wait()
-		if r := b.one(); r.Doubt != "" || r.Apply != nil || r.Diagnostics[0].Summary != "Provider package not available" {
+		if r := b.one(); r.Doubt != "" || r.Apply != nil ||
+			r.Diagnostics[0].Summary != "Provider package not available" {
 			t.Errorf("published %+v", r)
 		}
 	})
@@ -457,7 +465,8 @@ func TestTheWorkerSaysOnceASecondThatItLivesAndWhatItHolds(t *testing.T) {
 			t.Errorf("%d heartbeats in 10 s", n)
 		}
 		got := b.bus.said()[10]
-		if got.Worker != "w1" || got.Slots != 4 || got.Running != 2 || got.Protocol != wire.ProtocolVersion || got.PublicKey != "XPUBLIC" ||
+		if got.Worker != "w1" || got.Slots != 4 || got.Running != 2 || got.Protocol != wire.ProtocolVersion ||
+			got.PublicKey != "XPUBLIC" ||
 			len(got.Attempts) != 2 || got.Attempts[0] != "a0" || got.Draining || got.Platform != "plan9_mips" {
 			t.Errorf("the heartbeat is %+v", got)
 		}
@@ -483,7 +492,8 @@ func TestStopReachesTheOperationsOfItsRunAlone(t *testing.T) {
 		})
 		b.cloud.onApply = slowApply(time.Hour)
 		b.start()
-		b.bus.put(b.applies(1)[0], b.task(1, &wire.Task{Run: "r", Address: "test_thing.a", Provision: &wire.ProvisionTask{}}))
+		b.bus.put(b.applies(1)[0],
+			b.task(1, &wire.Task{Run: "r", Address: "test_thing.a", Provision: &wire.ProvisionTask{}}))
 		synctest.Wait()
 		b.bus.tell("stop", "another")
 		synctest.Wait()
@@ -591,7 +601,8 @@ func TestNoSecretReachesTheJournalInTheClear(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(b.opts.Journal.Pending()) != 1 || bytes.Contains(data, []byte("hunter2")) {
-			t.Errorf("the journal holds %d entries, and the secret: %t", len(b.opts.Journal.Pending()), bytes.Contains(data, []byte("hunter2")))
+			t.Errorf("the journal holds %d entries, and the secret: %t", len(b.opts.Journal.Pending()),
+				bytes.Contains(data, []byte("hunter2")))
 		}
 		b.kill()
 	})

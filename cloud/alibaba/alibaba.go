@@ -169,7 +169,8 @@ func (s *Session) keys(ctx context.Context) (Keys, error) {
 		}
 	}
 	if k.ID == "" || k.Secret == "" {
-		return Keys{}, fmt.Errorf("%w: access_key and secret_key, a profile, or ecs_role_name must be given", ErrCredentials)
+		return Keys{}, fmt.Errorf("%w: access_key and secret_key, a profile, or ecs_role_name must be given",
+			ErrCredentials)
 	}
 	if s.settings.Role.ARN != "" {
 		var err error
@@ -196,7 +197,8 @@ func (s *Session) machine(ctx context.Context) (Keys, error) {
 	if json.Unmarshal(answer.Body, &out) != nil || out.Code != "Success" || out.AccessKeyID == "" {
 		return Keys{}, fmt.Errorf("%w: the machine has no keys of the role %s", ErrCredentials, s.settings.ECSRole)
 	}
-	return Keys{ID: out.AccessKeyID, Secret: out.AccessKeySecret, Token: out.SecurityToken, expires: out.Expiration}, nil
+	return Keys{ID: out.AccessKeyID, Secret: out.AccessKeySecret, Token: out.SecurityToken, expires: out.Expiration},
+		nil
 }
 
 // assume exchanges keys for those of the role.

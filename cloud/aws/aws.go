@@ -41,7 +41,8 @@ type Settings struct {
 	// Profile is a section of the shared files.
 	Profile                                   string
 	SharedCredentialsFiles, SharedConfigFiles []string
-	// WebIdentity exchanges a token for credentials; AssumeRole, on top of whatever credentials there are, becomes a role.
+	// WebIdentity exchanges a token for credentials; AssumeRole, on top of whatever credentials there are, becomes a
+	// role.
 	WebIdentity *WebIdentity
 	AssumeRole  *AssumeRole
 
@@ -117,7 +118,8 @@ func (e *AccountError) Error() string {
 var ErrRegion = errors.New("invalid region")
 
 // regions are the patterns of the partitions' regions, as their endpoint rules have them.
-var regions = regexp.MustCompile(`^(us|eu|ap|sa|ca|me|af|il|mx|cn|us-gov|us-iso|us-isob|eu-isoe|us-isof|eusc)-[a-z]+(-[a-z]+)?-\d+$`)
+var regions = regexp.MustCompile(
+	`^(us|eu|ap|sa|ca|me|af|il|mx|cn|us-gov|us-iso|us-isob|eu-isoe|us-isof|eusc)-[a-z]+(-[a-z]+)?-\d+$`)
 
 // Open finds the credentials, and asks STS whose they are unless that is to be skipped.
 func Open(ctx context.Context, s Settings) (*Session, error) {
@@ -134,10 +136,14 @@ func Open(ctx context.Context, s Settings) (*Session, error) {
 	standard := func(o *retry.StandardOptions) { o.MaxAttempts = attempts }
 	var retryer sdk.RetryerV2 = retry.NewStandard(standard)
 	if s.RetryMode == "adaptive" {
-		retryer = retry.NewAdaptiveMode(func(o *retry.AdaptiveModeOptions) { o.StandardOptions = append(o.StandardOptions, standard) })
+		retryer = retry.NewAdaptiveMode(func(o *retry.AdaptiveModeOptions) {
+			o.StandardOptions = append(
+				o.StandardOptions, standard)
+		})
 	}
 	client := &http.Client{Transport: s.Transport}
-	// Only a client of the library's own kind can take the certificates of AWS_CA_BUNDLE, which the library reads itself.
+	// Only a client of the library's own kind can take the certificates of AWS_CA_BUNDLE, which the library reads
+	// itself.
 	own := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
 		t.Proxy, t.TLSClientConfig = s.Transport.Proxy, s.Transport.TLSClientConfig.Clone()
 	})
@@ -154,7 +160,8 @@ func Open(ctx context.Context, s Settings) (*Session, error) {
 		}
 	})
 	session := &Session{
-		Region: s.Region, client: client, retryer: retryer, userAgent: s.UserAgent, dual: s.DualStack, fips: s.FIPS, now: time.Now,
+		Region: s.Region, client: client, retryer: retryer, userAgent: s.UserAgent, dual: s.DualStack,
+		fips: s.FIPS, now: time.Now,
 	}
 	session.credentials = s.provider(loaded, stsClient)
 	stsClient = sts.New(stsClient.Options(), func(o *sts.Options) { o.Credentials = session.credentials })
@@ -180,7 +187,8 @@ func Open(ctx context.Context, s Settings) (*Session, error) {
 // options tells the library what the settings and the operation's environment say.
 func (s *Settings) options(client config.HTTPClient, retryer sdk.Retryer) []func(*config.LoadOptions) error {
 	o := []func(*config.LoadOptions) error{
-		config.WithRegion(s.Region), config.WithHTTPClient(client), config.WithRetryer(func() sdk.Retryer { return retryer }),
+		config.WithRegion(s.Region), config.WithHTTPClient(client),
+		config.WithRetryer(func() sdk.Retryer { return retryer }),
 	}
 	profile := s.Profile
 	if profile == "" {
@@ -197,7 +205,8 @@ func (s *Settings) options(client config.HTTPClient, retryer sdk.Retryer) []func
 	}
 	switch {
 	case s.AccessKey+s.SecretKey+s.Token != "":
-		o = append(o, config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(s.AccessKey, s.SecretKey, s.Token)))
+		o = append(o, config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(s.AccessKey,
+			s.SecretKey, s.Token)))
 	case s.Profile == "" && s.Env("AWS_ACCESS_KEY_ID") != "" && s.Env("AWS_SECRET_ACCESS_KEY") != "":
 		o = append(o, config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(
 			s.Env("AWS_ACCESS_KEY_ID"), s.Env("AWS_SECRET_ACCESS_KEY"), s.Env("AWS_SESSION_TOKEN"))))
@@ -247,24 +256,26 @@ func (s *Settings) provider(loaded sdk.Config, client *sts.Client) sdk.Credentia
 		if w.Token != "" {
 			token = staticToken(w.Token)
 		}
-		base = sdk.NewCredentialsCache(stscreds.NewWebIdentityRoleProvider(client, w.RoleARN, token, func(o *stscreds.WebIdentityRoleOptions) {
-			o.RoleSessionName, o.Duration, o.PolicyARNs = w.SessionName, w.Duration, policies(w.PolicyARNs)
-			o.Policy = optional(w.Policy)
-		}))
+		base = sdk.NewCredentialsCache(stscreds.NewWebIdentityRoleProvider(client, w.RoleARN, token,
+			func(o *stscreds.WebIdentityRoleOptions) {
+				o.RoleSessionName, o.Duration, o.PolicyARNs = w.SessionName, w.Duration, policies(w.PolicyARNs)
+				o.Policy = optional(w.Policy)
+			}))
 	}
 	r := s.AssumeRole
 	if r == nil {
 		return base
 	}
 	client = sts.New(client.Options(), func(o *sts.Options) { o.Credentials = base })
-	return sdk.NewCredentialsCache(stscreds.NewAssumeRoleProvider(client, r.RoleARN, func(o *stscreds.AssumeRoleOptions) {
-		o.Duration, o.RoleSessionName, o.PolicyARNs = r.Duration, r.SessionName, policies(r.PolicyARNs)
-		o.ExternalID, o.Policy = optional(r.ExternalID), optional(r.Policy)
-		for k, v := range r.Tags {
-			o.Tags = append(o.Tags, ststypes.Tag{Key: sdk.String(k), Value: sdk.String(v)})
-		}
-		o.TransitiveTagKeys = r.TransitiveTagKeys
-	}))
+	return sdk.NewCredentialsCache(stscreds.NewAssumeRoleProvider(client, r.RoleARN,
+		func(o *stscreds.AssumeRoleOptions) {
+			o.Duration, o.RoleSessionName, o.PolicyARNs = r.Duration, r.SessionName, policies(r.PolicyARNs)
+			o.ExternalID, o.Policy = optional(r.ExternalID), optional(r.Policy)
+			for k, v := range r.Tags {
+				o.Tags = append(o.Tags, ststypes.Tag{Key: sdk.String(k), Value: sdk.String(v)})
+			}
+			o.TransitiveTagKeys = r.TransitiveTagKeys
+		}))
 }
 
 func policies(arns []string) []ststypes.PolicyDescriptorType {
@@ -302,7 +313,8 @@ func (s *Settings) setTransport() error {
 		}
 		t.RootCAs = x509.NewCertPool()
 		if !t.RootCAs.AppendCertsFromPEM(text) {
-			return fmt.Errorf("%w: the file %s of custom_ca_bundle holds no certificate in PEM form", ErrCABundle, s.CABundle)
+			return fmt.Errorf("%w: the file %s of custom_ca_bundle holds no certificate in PEM form",
+				ErrCABundle, s.CABundle)
 		}
 	}
 	s.Transport.TLSClientConfig = t

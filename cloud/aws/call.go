@@ -80,7 +80,8 @@ func IsCode(err error, codes ...string) bool {
 }
 
 // Do sends a request, and again after a pause while the service is busy, or is not reached, as often as the settings
-// say. A host that does not exist or refuses connections is not asked again. The error of an answer of 300 or above is *Error.
+// say. A host that does not exist or refuses connections is not asked again. The error of an answer of 300 or above is
+// *Error.
 func (s *Session) Do(ctx context.Context, r Request) (*Response, error) {
 	for attempt := 1; ; attempt++ {
 		answer, err := s.once(ctx, r)
@@ -107,8 +108,10 @@ func again(err error) bool {
 	if errors.As(err, &e) {
 		switch e.Code {
 		case "RequestTimeout", "RequestTimeoutException", "Throttling", "ThrottlingException", "ThrottledException",
-			"RequestThrottled", "RequestThrottledException", "SlowDown", "TooManyRequestsException", "RequestLimitExceeded",
-			"BandwidthLimitExceeded", "LimitExceededException", "PriorRequestNotComplete", "TransactionInProgressException",
+			"RequestThrottled", "RequestThrottledException", "SlowDown", "TooManyRequestsException",
+			"RequestLimitExceeded",
+			"BandwidthLimitExceeded", "LimitExceededException", "PriorRequestNotComplete",
+			"TransactionInProgressException",
 			"ProvisionedThroughputExceededException", "EC2ThrottledException", "InternalError":
 			return true
 		}
@@ -194,8 +197,8 @@ func refusal(answer *http.Response, body []byte) error {
 	return e
 }
 
-// Ask calls an operation of a service with a JSON protocol, as DynamoDB and KMS have: target names the operation, version
-// the protocol's ("1.0" or "1.1"). out is filled from the answer.
+// Ask calls an operation of a service with a JSON protocol, as DynamoDB and KMS have: target names the operation,
+// version the protocol's ("1.0" or "1.1"). out is filled from the answer.
 func (s *Session) Ask(ctx context.Context, service, endpoint, target, version string, in, out any) error {
 	body, err := json.Marshal(in)
 	if err != nil {

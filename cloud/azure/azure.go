@@ -75,7 +75,8 @@ func Open(ctx context.Context, s Settings) (*Cloud, error) {
 			"https://management.usgovcloudapi.net",
 			"https://management.core.usgovcloudapi.net", "core.usgovcloudapi.net"
 	case "china":
-		c.login, c.manager, c.audience, c.suffix = "https://login.chinacloudapi.cn/", "https://management.chinacloudapi.cn",
+		c.login, c.manager, c.audience, c.suffix = "https://login.chinacloudapi.cn/",
+			"https://management.chinacloudapi.cn",
 			"https://management.core.chinacloudapi.cn", "core.chinacloudapi.cn"
 	default:
 		return nil, fmt.Errorf("%w: %q; there are public, usgovernment and china", ErrEnvironment, s.Environment)
@@ -119,7 +120,8 @@ func (c *Cloud) described(ctx context.Context) error {
 // caller returns the means to send requests that sign prepares.
 func (c *Cloud) caller(sign func(context.Context, *http.Request, []byte) error) *call.Caller {
 	return &call.Caller{
-		Client: c.client, Sign: sign, UserAgent: c.settings.UserAgent, Pause: c.settings.Pause, Timeout: c.settings.Timeout,
+		Client: c.client, Sign: sign, UserAgent: c.settings.UserAgent, Pause: c.settings.Pause,
+		Timeout: c.settings.Timeout,
 	}
 }
 

@@ -152,9 +152,10 @@ func (c *Cloud) methods(out *credential) []method {
 	assertion := func(get func(context.Context) (string, error)) func() (tokenSource, error) {
 		return func() (tokenSource, error) {
 			tenant, client, _ := application()
-			return azidentity.NewClientAssertionCredential(tenant, client, get, &azidentity.ClientAssertionCredentialOptions{
-				ClientOptions: c.options(), DisableInstanceDiscovery: c.private,
-			})
+			return azidentity.NewClientAssertionCredential(tenant, client, get,
+				&azidentity.ClientAssertionCredentialOptions{
+					ClientOptions: c.options(), DisableInstanceDiscovery: c.private,
+				})
 		}
 	}
 	return []method{
@@ -187,9 +188,10 @@ func (c *Cloud) methods(out *credential) []method {
 			if err != nil {
 				return nil, err
 			}
-			return azidentity.NewClientSecretCredential(tenant, client, secret, &azidentity.ClientSecretCredentialOptions{
-				ClientOptions: c.options(), DisableInstanceDiscovery: c.private,
-			})
+			return azidentity.NewClientSecretCredential(tenant, client, secret,
+				&azidentity.ClientSecretCredentialOptions{
+					ClientOptions: c.options(), DisableInstanceDiscovery: c.private,
+				})
 		}},
 		{"Azure DevOps", of(func() error {
 			switch {
@@ -234,7 +236,8 @@ func (c *Cloud) methods(out *credential) []method {
 				c.settings.Env("AZURE_TENANT_ID"),
 				c.settings.Env("AZURE_CLIENT_ID"),
 				get,
-				&azidentity.ClientAssertionCredentialOptions{ClientOptions: c.options(), DisableInstanceDiscovery: c.private},
+				&azidentity.ClientAssertionCredentialOptions{ClientOptions: c.options(),
+					DisableInstanceDiscovery: c.private},
 			)
 		}},
 		{"Azure CLI", func(ctx context.Context) error {
@@ -359,8 +362,9 @@ func (c *Cloud) devOps(ctx context.Context) (string, error) {
 func (c *Cloud) ask(ctx context.Context, method, address string, out any) error {
 	caller := c.caller(nil)
 	answer, err := caller.Do(ctx, call.Request{Method: method, URL: address, Header: http.Header{
-		"Authorization": {"Bearer " + c.settings.Identity.OIDCRequestToken}, "Accept": {"application/json; api-version=2.0"},
-		"Content-Type": {"application/json"},
+		"Authorization": {"Bearer " + c.settings.Identity.OIDCRequestToken},
+		"Accept":        {"application/json; api-version=2.0"},
+		"Content-Type":  {"application/json"},
 	}})
 	if err != nil {
 		return fmt.Errorf("asking for an OIDC token: %w", err)

@@ -95,8 +95,8 @@ func Open(ctx context.Context, s Settings) (*Session, error) {
 	return session, nil
 }
 
-// Client returns a client whose requests are authorized. It follows no redirects. Do asks again where that is of use; the
-// client does not.
+// Client returns a client whose requests are authorized. It follows no redirects. Do asks again where that is of use;
+// the client does not.
 func (s *Session) Client() *http.Client { return s.client }
 
 // Endpoint returns the address of a service, as https://storage.googleapis.com.
@@ -173,7 +173,8 @@ func (s *Session) source(ctx context.Context, scopes []string) (oauth2.TokenSour
 	if file := s.settings.Env("GOOGLE_APPLICATION_CREDENTIALS"); file != "" {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("%w: reading the file that GOOGLE_APPLICATION_CREDENTIALS names: %w", ErrCredentials, err)
+			return nil, fmt.Errorf("%w: reading the file that GOOGLE_APPLICATION_CREDENTIALS names: %w",
+				ErrCredentials, err)
 		}
 		return s.fromJSON(ctx, text, scopes)
 	}
@@ -187,7 +188,8 @@ func (s *Session) source(ctx context.Context, scopes []string) (oauth2.TokenSour
 		Scopes: scopes, UniverseDomain: s.settings.UniverseDomain,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: there is neither an access token, nor a file of credentials, nor application default "+
+		return nil, fmt.Errorf("%w: there is neither an access token, nor a file of credentials, nor application "+
+			"default "+
 			"credentials (gcloud auth application-default login makes them): %w", ErrCredentials, err)
 	}
 	return found.TokenSource, nil
@@ -247,7 +249,8 @@ func (s *Session) impersonate(ctx context.Context, by *oauth2.Token) (*oauth2.To
 	if err != nil {
 		return nil, err
 	}
-	address := s.Endpoint("iamcredentials") + "/v1/" + accounts + url.PathEscape(s.settings.Impersonate) + ":generateAccessToken"
+	address := s.Endpoint("iamcredentials") + "/v1/" + accounts + url.PathEscape(s.settings.Impersonate) +
+		":generateAccessToken"
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -264,7 +267,8 @@ func (s *Session) impersonate(ctx context.Context, by *oauth2.Token) (*oauth2.To
 		ExpireTime  time.Time
 	}
 	if json.Unmarshal(answer.Body, &out) != nil || out.AccessToken == "" {
-		return nil, fmt.Errorf("%w: impersonating %s: the answer holds no token", ErrCredentials, s.settings.Impersonate)
+		return nil, fmt.Errorf("%w: impersonating %s: the answer holds no token", ErrCredentials,
+			s.settings.Impersonate)
 	}
 	return &oauth2.Token{AccessToken: out.AccessToken, Expiry: out.ExpireTime}, nil
 }

@@ -65,7 +65,8 @@ func TestARefusedImpersonationSaysWhoseItWasToBe(t *testing.T) {
 	with := settings(s)
 	with.AccessToken, with.Impersonate = fake.Token, "deploy@p" // a token of storage alone
 	_, err := google.Open(t.Context(), with)
-	if !errors.Is(err, google.ErrCredentials) || !strings.Contains(err.Error(), "deploy@p") || !google.IsStatus(err, 403) {
+	if !errors.Is(err, google.ErrCredentials) || !strings.Contains(err.Error(), "deploy@p") ||
+		!google.IsStatus(err, 403) {
 		t.Errorf("the error is %v", err)
 	}
 	if strings.Contains(err.Error(), fake.Token) {

@@ -74,8 +74,8 @@ type match struct {
 	get         func(context.Context) (Credentials, bool, error)
 }
 
-// find returns the credentials of the closest match, and of several the first: rules, then the helper, then files. One that
-// has none gives way to the next.
+// find returns the credentials of the closest match, and of several the first: rules, then the helper, then files. One
+// that has none gives way to the next.
 func (p *Policy) find(ctx context.Context, s cloud.Surroundings, host, path string) (Credentials, error) {
 	var all []match
 	add := func(specific int, get func(context.Context) (Credentials, bool, error)) {
@@ -229,7 +229,8 @@ func ask(ctx context.Context, s cloud.Surroundings, name, host string) (c Creden
 			return Credentials{}, false, nil
 		}
 		said, _, _ = strings.Cut(said, "\n")
-		return Credentials{}, false, fmt.Errorf("the credentials helper %s: %w: %s", program, err, said[:min(len(said), 200)])
+		return Credentials{}, false, fmt.Errorf("the credentials helper %s: %w: %s", program, err,
+			said[:min(len(said), 200)])
 	}
 	var answer struct{ Username, Secret string }
 	if json.Unmarshal(stdout.Bytes(), &answer) != nil || answer.Secret == "" {

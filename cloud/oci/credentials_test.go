@@ -45,7 +45,8 @@ func TestTheClosestCredentialsWinAndOfSeveralTheFirst(t *testing.T) {
 	)
 	listed := write("listed.json", fmt.Sprintf(`{"auths":{"b.example":{"auth":%q}}}`, pair("listed")))
 	for _, name := range []string{"own", "all", "none"} {
-		text := "#!/bin/sh\nread -r host\necho \"{\\\"Username\\\":\\\"" + name + " $host\\\",\\\"Secret\\\":\\\"pw\\\"}\"\n"
+		text := "#!/bin/sh\nread -r host\necho \"{\\\"Username\\\":\\\"" + name +
+			" $host\\\",\\\"Secret\\\":\\\"pw\\\"}\"\n"
 		if name == "none" {
 			text = "#!/bin/sh\necho credentials not found in native keychain\nexit 1\n"
 		}
@@ -61,12 +62,14 @@ func TestTheClosestCredentialsWinAndOfSeveralTheFirst(t *testing.T) {
 		host, path string
 		want       string
 	}{
-		"a file's path before its host":   {Policy{}, "a.example", "x/y", "run-x"},
-		"whole segments count":            {Policy{}, "a.example", "xy", "run"},
-		"the first file wins":             {Policy{}, "a.example", "z", "run"},
-		"a rule before a file":            {Policy{Rules: []Rule{rule("a.example", "rule")}}, "a.example", "z", "rule"},
-		"the closer wins over a rule":     {Policy{Rules: []Rule{rule("a.example", "rule")}}, "a.example", "x", "run-x"},
-		"the closest rule wins":           {Policy{Rules: []Rule{rule("a.example/x", "rule-x"), rule("a.example/x/y", "rule-y")}}, "a.example", "x/y/z", "rule-y"},
+		"a file's path before its host": {Policy{}, "a.example", "x/y", "run-x"},
+		"whole segments count":          {Policy{}, "a.example", "xy", "run"},
+		"the first file wins":           {Policy{}, "a.example", "z", "run"},
+		"a rule before a file":          {Policy{Rules: []Rule{rule("a.example", "rule")}}, "a.example", "z", "rule"},
+		"the closer wins over a rule": {Policy{Rules: []Rule{rule("a.example", "rule")}},
+			"a.example", "x", "run-x"},
+		"the closest rule wins": {Policy{Rules: []Rule{rule("a.example/x", "rule-x"),
+			rule("a.example/x/y", "rule-y")}}, "a.example", "x/y/z", "rule-y"},
 		"a helper of a host":              {Policy{}, "c.example", "x", "own https://c.example"},
 		"a helper of all hosts":           {Policy{}, "d.example", "x", "all https://d.example"},
 		"an empty entry gives way":        {Policy{}, "e.example", "x", "all https://e.example"},
@@ -76,7 +79,8 @@ func TestTheClosestCredentialsWinAndOfSeveralTheFirst(t *testing.T) {
 		"no files":                        {Policy{Files: []string{}}, "a.example", "x", ""},
 		"files that are named":            {Policy{Files: []string{listed}}, "b.example", "x", "listed"},
 		"and no others":                   {Policy{Files: []string{listed}}, "a.example", "x", ""},
-		"a port is part of the host":      {Policy{Rules: []Rule{rule("a.example:5000", "port")}}, "a.example:5000", "x", "port"},
+		"a port is part of the host": {Policy{Rules: []Rule{rule("a.example:5000", "port")}},
+			"a.example:5000", "x", "port"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			got, err := c.policy.find(t.Context(), s, c.host, c.path)
@@ -90,11 +94,13 @@ func TestTheClosestCredentialsWinAndOfSeveralTheFirst(t *testing.T) {
 		want   string
 	}{
 		"a file that is missing": {Policy{Files: []string{filepath.Join(home, "gone.json")}}, "gone.json"},
-		"a file that is broken":  {Policy{Files: []string{filepath.Join(home, ".config/containers/auth.json")}}, "not valid JSON"},
-		"a helper that is gone":  {Policy{Helper: "gone"}, "docker-credential-gone"},
-		"a helper with a path":   {Policy{Helper: "../evil"}, "not the name"},
+		"a file that is broken": {Policy{Files: []string{filepath.Join(home, ".config/containers/auth.json")}},
+			"not valid JSON"},
+		"a helper that is gone": {Policy{Helper: "gone"}, "docker-credential-gone"},
+		"a helper with a path":  {Policy{Helper: "../evil"}, "not the name"},
 	} {
-		if _, err := c.policy.find(t.Context(), s, "z.example", "x"); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := c.policy.find(t.Context(), s, "z.example", "x"); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", claim, err)
 		}
 	}

@@ -106,12 +106,14 @@ func (c *Client) Repository(ctx context.Context, host, path string) (*Repository
 				return auth.EmptyCredential, nil // they are for this host alone
 			}
 			return auth.Credential{
-				Username: found.Username, Password: found.Password, AccessToken: found.AccessToken, RefreshToken: found.RefreshToken,
+				Username: found.Username, Password: found.Password, AccessToken: found.AccessToken,
+				RefreshToken: found.RefreshToken,
 			}, nil
 		},
 	}
 	r := &Repository{name: name, remote: &remote.Repository{
-		Client: client, Reference: at, MaxMetadataBytes: maxManifest, ManifestMediaTypes: []string{ImageManifest, ImageIndex},
+		Client: client, Reference: at, MaxMetadataBytes: maxManifest,
+		ManifestMediaTypes: []string{ImageManifest, ImageIndex},
 	}}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -279,8 +281,8 @@ func (d Descriptor) checked() (ocispec.Descriptor, error) {
 	return ocispec.Descriptor{MediaType: d.MediaType, Digest: sum, Size: d.Size}, nil
 }
 
-// Blob writes a blob of at most limit bytes. What was written is of use without an error alone: size and digest are checked
-// at the end.
+// Blob writes a blob of at most limit bytes. What was written is of use without an error alone: size and digest are
+// checked at the end.
 func (r *Repository) Blob(ctx context.Context, d Descriptor, limit int64, to io.Writer) error {
 	of, err := d.checked()
 	if err != nil {

@@ -20,10 +20,13 @@ import (
 // newEstate returns the estate of the working directory, for the command that is run.
 func (a *app) newEstate(use estate.Use) *estate.Estate {
 	return estate.New(estate.Options{
-		Dir: a.dir, Here: true, Cwd: a.cwd, Temp: os.TempDir(), Environ: a.environ, Version: version, EngineVersion: engineVersion, Platform: hosting.Platform,
+		Dir: a.dir, Here: true, Cwd: a.cwd, Temp: os.TempDir(), Environ: a.environ, Version: version,
+		EngineVersion: engineVersion, Platform: hosting.Platform,
 		Who: who, PID: os.Getpid(), Now: time.Now, NewID: rand.Text,
-		Stores: boltStores{}, Connector: a, Own: hosting.Own, Reattached: a.reattached, CLI: a.cli, Services: a.services,
-		Memory: snapshot.NewMemory(), Stop: a.interrupts.Stop, Process: a.interrupts, Ask: a.ask, Tell: a.tell, Use: use,
+		Stores: boltStores{}, Connector: a, Own: hosting.Own, Reattached: a.reattached, CLI: a.cli,
+		Services: a.services,
+		Memory:   snapshot.NewMemory(), Stop: a.interrupts.Stop, Process: a.interrupts, Ask: a.ask,
+		Tell: a.tell, Use: use,
 	})
 }
 
@@ -53,7 +56,8 @@ func (a *app) reattached() (map[addr.Provider]string, error) {
 type boltStores struct{}
 
 // Open implements estate.Stores.
-func (boltStores) Open(path string, info journal.LockInfo, timeout time.Duration, o estate.StoreOptions) (estate.Store, error) {
+func (boltStores) Open(path string, info journal.LockInfo, timeout time.Duration, o estate.StoreOptions) (
+	estate.Store, error) {
 	options := bolt.Options{NewID: uuid.NewString, NoSync: o.Volatile}
 	if o.Target != nil {
 		options.Wrapper = o.Target

@@ -83,7 +83,8 @@ type command struct {
 	synopsis string
 	run      func(ctx context.Context, a *app, args []string) int
 	hidden   bool
-	// document tells that the JSON form is one document, so that problems are text: there is no stream of messages for them.
+	// document tells that the JSON form is one document, so that problems are text: there is no stream of messages for
+	// them.
 	document bool
 	// apart tells that the command has nothing to do with workspaces, so that it does not matter which one is selected.
 	apart bool
@@ -113,7 +114,8 @@ func (a *app) run(ctx context.Context, args []string) int {
 			a.printCommands(a.stdout)
 			return 127
 		}
-		fmt.Fprintf(a.stderr, "Millipede has no command named %q.%s\n\nTo see all of the commands, run:\n  "+diag.Program()+" -help\n", rest[0], didYouMean(rest[0]))
+		fmt.Fprintf(a.stderr, "Millipede has no command named %q.%s\n\nTo see all of the commands, run:\n  "+
+			diag.Program()+" -help\n", rest[0], didYouMean(rest[0]))
 		return 1
 	}
 	a.command, a.apart, a.streams = c.name, c.apart, !c.document
@@ -142,7 +144,8 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return code
 }
 
-// exitCode is the exit code of a command that has ended with code. One that was interrupted never ends as if nothing had been.
+// exitCode is the exit code of a command that has ended with code. One that was interrupted never ends as if nothing
+// had been.
 func (a *app) exitCode(code int) int {
 	switch {
 	case a.bug:
@@ -150,7 +153,8 @@ func (a *app) exitCode(code int) int {
 	case !a.interrupts.Asked():
 		return code
 	case code == 0:
-		a.tell("\nThe command was interrupted. Nothing has failed, but the exit status says that it may not have done everything.\n\n")
+		a.tell("\nThe command was interrupted. Nothing has failed, but the exit status says that it may not have " +
+			"done everything.\n\n")
 	}
 	return 1
 }
@@ -181,7 +185,8 @@ func (a *app) globals(args []string) (rest []string, code int, done bool) {
 		name, value, hasValue := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
 		switch {
 		case name == "chdir" && (!hasValue || value == ""):
-			fmt.Fprintln(a.stderr, "Invalid -chdir option: it needs an equals sign and a directory, as in -chdir=example")
+			fmt.Fprintln(a.stderr, "Invalid -chdir option: it needs an equals sign and a directory, as in "+
+				"-chdir=example")
 			return nil, 1, true
 		case name == "chdir" && a.chdir != "":
 			fmt.Fprintln(a.stderr, "Invalid -chdir option: it can be given only once")
@@ -208,7 +213,8 @@ func (a *app) globals(args []string) (rest []string, code int, done bool) {
 	if unknown == "" {
 		return args, 0, false
 	}
-	fmt.Fprintf(a.stderr, "Invalid global option %s: write -chdir=DIR, -nats=URL, -help, -version or another global option before "+
+	fmt.Fprintf(a.stderr, "Invalid global option %s: write -chdir=DIR, -nats=URL, -help, -version or another global "+
+		"option before "+
 		"the command, and the options of the command behind it; %s -help lists them.\n", unknown, diag.Program())
 	if len(args) == 0 {
 		return nil, 127, true
@@ -292,7 +298,8 @@ func (a *app) parse(f *flag.FlagSet, usage string, args []string) (code int, don
 			fmt.Fprintln(a.stderr, err)
 		}
 	case err != nil:
-		fmt.Fprintf(a.stderr, "\nError: Failed to parse command-line flags\n\n%s\n\nFor the options of the command, run:\n  "+diag.Program()+" %s -help\n", err, a.command)
+		fmt.Fprintf(a.stderr, "\nError: Failed to parse command-line flags\n\n%s\n\nFor the options of the command, "+
+			"run:\n  "+diag.Program()+" %s -help\n", err, a.command)
 	default:
 		fmt.Fprintf(a.stderr, "\nError: %s\n\n%s\n", problem[0].Summary, problem[0].Detail)
 	}
@@ -316,7 +323,8 @@ func viewFirst(f *flag.FlagSet, args []string) []string {
 	var first, rest []string
 	for _, arg := range args {
 		name, value, hasValue := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
-		if strings.HasPrefix(arg, "-") && slices.Contains(viewArgs, name) && f.Lookup(name) != nil && (!hasValue || value == "true" || value == "false") {
+		if strings.HasPrefix(arg, "-") && slices.Contains(viewArgs, name) && f.Lookup(name) != nil &&
+			(!hasValue || value == "true" || value == "false") {
 			first = append(first, arg)
 		} else {
 			rest = append(rest, arg)

@@ -7,8 +7,8 @@ import (
 	"runtime"
 )
 
-// openBrowser shows a page in the user's browser: with the program that the variable BROWSER names, when there is one, or
-// with what the system opens pages with. It returns when that program has ended; the end of the context ends it.
+// openBrowser shows a page in the user's browser: with the program that the variable BROWSER names, when there is one,
+// or with what the system opens pages with. It returns when that program has ended; the end of the context ends it.
 func (a *app) openBrowser(ctx context.Context, url string) error {
 	openers := [][]string{{"xdg-open"}, {"x-www-browser"}, {"www-browser"}, {"wslview"}}
 	switch runtime.GOOS {
@@ -18,7 +18,8 @@ func (a *app) openBrowser(ctx context.Context, url string) error {
 		openers = [][]string{{"rundll32", "url.dll,FileProtocolHandler"}}
 	}
 	if name := a.getenv("BROWSER"); name != "" && runtime.GOOS != "windows" {
-		openers = append([][]string{{name}}, openers...) // other programs may mean something else by it: it need not exist
+		// other programs may mean something else by it: it need not exist
+		openers = append([][]string{{name}}, openers...)
 	}
 	for _, words := range openers {
 		program, err := exec.LookPath(words[0])

@@ -10,9 +10,9 @@ import (
 	"github.com/millipede-iac/millipede/provider/services"
 )
 
-// loadCLIConfig reads the CLI configuration, once. What is wrong with it concerns the machine and not the command: it is
-// told on standard error, whatever form the command's output has, and the command goes on with what can be read. Only
-// installing providers fails, when it is not clear where they may come from; see cliconfig.Config.Unclear.
+// loadCLIConfig reads the CLI configuration, once. What is wrong with it concerns the machine and not the command: it
+// is told on standard error, whatever form the command's output has, and the command goes on with what can be read.
+// Only installing providers fails, when it is not clear where they may come from; see cliconfig.Config.Unclear.
 func (a *app) loadCLIConfig() *cliconfig.Config {
 	if a.cli != nil {
 		return a.cli
@@ -41,7 +41,8 @@ func (a *app) loadCLIConfig() *cliconfig.Config {
 		fmt.Fprintf(a.stderr, "%s\n", d.Detail)
 	}
 	if diags.HasErrors() {
-		fmt.Fprint(a.stderr, "\nThe command goes on without what could not be read of the CLI configuration, and may not do what you expect.\n\n")
+		fmt.Fprint(a.stderr, "\nThe command goes on without what could not be read of the CLI configuration, and may "+
+			"not do what you expect.\n\n")
 	}
 	return cli
 }

@@ -64,7 +64,8 @@ func runRefresh(ctx context.Context, a *app, args []string) int {
 	}
 	u, diags := a.newRunScreen(vf, runKind{refreshes: true})
 	if f.NArg() > 0 {
-		diags = diags.Append(diag.New(diag.Error, "Too many command line arguments", fmt.Sprintf("The refresh command takes no arguments, and got %q.", f.Args()), nil))
+		diags = diags.Append(diag.New(diag.Error, "Too many command line arguments", fmt.Sprintf("The refresh "+
+			"command takes no arguments, and got %q.", f.Args()), nil))
 	}
 	pf.refresh = true
 	spec, more := pf.spec()
@@ -73,7 +74,8 @@ func runRefresh(ctx context.Context, a *app, args []string) int {
 		return u.close(1)
 	}
 	vars.Input = vars.Input && !vf.json // nobody can be asked in JSON
-	o := estate.OperationOptions{Name: "refresh", Bare: true, Variables: vars.Variables, State: sf.StateOptions, Parallelism: pf.parallelism.value, LockAs: "OperationTypeRefresh"}
+	o := estate.OperationOptions{Name: "refresh", Bare: true, Variables: vars.Variables, State: sf.StateOptions,
+		Parallelism: pf.parallelism.value, LockAs: "OperationTypeRefresh"}
 	return u.close(a.operate(ctx, u, o, func(r *operationRun) int {
 		// A whole plan, so that outputs are what they will be; all but what it found out is dropped.
 		planned, diags := r.prepare(ctx, spec)
@@ -82,7 +84,8 @@ func runRefresh(ctx context.Context, a *app, args []string) int {
 			return 1
 		}
 		if !anyManaged(planned.Plan.Prior) {
-			diags = diags.Append(diag.New(diag.Warning, "Empty or non-existent state", "The state has no objects, so there is nothing to refresh.", nil))
+			diags = diags.Append(diag.New(diag.Warning, "Empty or non-existent state", "The state has no objects, so "+
+				"there is nothing to refresh.", nil))
 		}
 		return r.adopt(ctx, planned.Plan, "refresh", diags)
 	}))
@@ -121,18 +124,22 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 		return u.close(1)
 	}
 	vars.Input = vars.Input && !vf.json // nobody can be asked in JSON
-	o := estate.OperationOptions{Name: command, Bare: pf.destroy, Variables: vars.Variables, State: sf.StateOptions, Parallelism: pf.parallelism.value, LockAs: "OperationTypeApply"}
+	o := estate.OperationOptions{Name: command, Bare: pf.destroy, Variables: vars.Variables, State: sf.StateOptions,
+		Parallelism: pf.parallelism.value, LockAs: "OperationTypeApply"}
 	switch {
 	case diags.HasErrors():
 		return fail(diags)
 	case f.NArg() > 1 || (f.NArg() == 1 && destroys):
-		return fail(diag.Errors("Too many command line arguments", fmt.Sprintf("The %s command got %q. To work in another directory, give the global option -chdir=DIR.", command, f.Args()), nil))
+		return fail(diag.Errors("Too many command line arguments", fmt.Sprintf("The %s command got %q. To work in "+
+			"another directory, give the global option -chdir=DIR.", command, f.Args()), nil))
 	case f.NArg() == 1:
 		return u.close(a.applySaved(ctx, u, f.Arg(0), pf, o))
 	case destroys && given(f, "destroy") && pf.destroy:
-		return fail(diag.Errors("Invalid mode option", "The -destroy option is for apply and plan: the destroy command needs no mode.", nil))
+		return fail(diag.Errors("Invalid mode option", "The -destroy option is for apply and plan: the destroy "+
+			"command needs no mode.", nil))
 	case vf.json && !approved:
-		return fail(diag.Errors("Plan file or auto-approve required", "With -json nobody can be asked, so give a saved plan or -auto-approve.", nil))
+		return fail(diag.Errors("Plan file or auto-approve required", "With -json nobody can be asked, so give a "+
+			"saved plan or -auto-approve.", nil))
 	}
 	spec, diags := pf.spec()
 	if diags.HasErrors() {
@@ -163,7 +170,8 @@ func leftBehind(p *plan.Plan, pf planFlags) diag.List {
 		return nil
 	}
 	return diag.Errors("Destroy was successful but left behind forgotten instances",
-		fmt.Sprintf("%d objects were taken out of the state without being destroyed, because their configuration says so. They still exist. With -suppress-forget-errors that is no error.", forgotten), nil)
+		fmt.Sprintf("%d objects were taken out of the state without being destroyed, because their configuration "+
+			"says so. They still exist. With -suppress-forget-errors that is no error.", forgotten), nil)
 }
 
 // countForgotten is how many objects a plan forgets.
@@ -203,7 +211,8 @@ func (r *operationRun) applyPlanFile(ctx context.Context, saved *planfile.Saved,
 		diags = r.Mismatch
 	}
 	if !diags.HasErrors() && pf.differs(saved.Plan) {
-		diags = diag.Errors("Cannot change a saved plan", "What a saved plan does was decided when it was made: -target, -exclude, -replace and -refresh-only do not go with one.", nil)
+		diags = diag.Errors("Cannot change a saved plan", "What a saved plan does was decided when it was made: "+
+			"-target, -exclude, -replace and -refresh-only do not go with one.", nil)
 	}
 	if diags.HasErrors() {
 		r.ui.diagnostics(diags)
@@ -212,7 +221,8 @@ func (r *operationRun) applyPlanFile(ctx context.Context, saved *planfile.Saved,
 	r.ui.saved(saved.Plan)
 	if pf.destroy && saved.Plan.Mode != plan.Destroy {
 		r.ui.diagnostics(diag.List{diag.New(diag.Warning, "A saved plan does not become a destroy plan",
-			"What a saved plan does was decided when it was made, so -destroy has no effect on it. To destroy, leave the plan out, or make one with plan -destroy.", nil)})
+			"What a saved plan does was decided when it was made, so -destroy has no effect on it. To destroy, leave "+
+				"the plan out, or make one with plan -destroy.", nil)})
 	}
 	r.left = leftBehind(saved.Plan, pf)
 	return r.apply(ctx, saved.Plan, "apply")

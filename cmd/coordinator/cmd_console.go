@@ -58,12 +58,14 @@ func runConsole(ctx context.Context, a *app, args []string) int {
 	s, diags := a.newStreamScreen(show, nil)
 	s.printer.Out = a.stderr // standard output is for values
 	if json {
-		diags = diags.Append(diag.New(diag.Error, "Output only in json is not allowed", "A console is for people. To have its output as JSON beside that, give -json-into=FILE.", nil))
+		diags = diags.Append(diag.New(diag.Error, "Output only in json is not allowed", "A console is for people. To "+
+			"have its output as JSON beside that, give -json-into=FILE.", nil))
 	}
 	if diags = diags.Append(noArguments(f)); diags.HasErrors() {
 		return s.end(diags)
 	}
-	return s.end(a.estate.Inspect(ctx, estate.InspectOptions{Variables: vars.Variables, State: sf.StateOptions, Sources: s.from}, func(i *estate.Inspection) diag.List {
+	return s.end(a.estate.Inspect(ctx, estate.InspectOptions{Variables: vars.Variables, State: sf.StateOptions,
+		Sources: s.from}, func(i *estate.Inspection) diag.List {
 		c, diags := operation.Do(ctx, i.Engine.Session, "console",
 			func(ctx context.Context, s *operation.Session) (*operation.Console, diag.List) {
 				return s.Console(ctx, i.Prior)
@@ -86,7 +88,8 @@ func (c *consoleSession) run(diags diag.List) diag.List {
 		return diags
 	}
 	if diags.HasErrors() {
-		diags = diags.Append(diag.New(diag.Warning, "Due to the problems above, some expressions may produce unexpected results.", "", nil))
+		diags = diags.Append(diag.New(diag.Warning, "Due to the problems above, some expressions may produce "+
+			"unexpected results.", "", nil))
 	}
 	c.diagnostics(diags)
 	if in, ok := c.app.stdin.(*os.File); ok && terminal(in) {
@@ -158,8 +161,8 @@ func stopped() diag.List {
 	return diag.Errors("Operation interrupted", "The console was ended.", nil)
 }
 
-// editLine reads a line, with the terminal in raw mode only meanwhile. columns is 0 when nothing tells how wide it is. A stop
-// ends it with operation.ErrInterrupted; nothing may be read after that.
+// editLine reads a line, with the terminal in raw mode only meanwhile. columns is 0 when nothing tells how wide it is.
+// A stop ends it with operation.ErrInterrupted; nothing may be read after that.
 func (c *consoleSession) editLine(editor *term.Terminal, in *os.File, columns int) (line string, err error) {
 	before, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {

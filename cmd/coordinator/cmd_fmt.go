@@ -110,7 +110,8 @@ func (w *formatting) path(ctx context.Context, path string) diag.List {
 	case info.IsDir():
 		return w.dir(ctx, path)
 	case !slices.ContainsFunc(formatted, func(ext string) bool { return strings.HasSuffix(path, ext) }):
-		return diag.Errors("Invalid file extension", fmt.Sprintf("The file %s cannot be formatted: its name has to end in one of %s.", path, strings.Join(formatted, ", ")), nil)
+		return diag.Errors("Invalid file extension", fmt.Sprintf("The file %s cannot be formatted: its name has to "+
+			"end in one of %s.", path, strings.Join(formatted, ", ")), nil)
 	}
 	return w.named(ctx, path)
 }
@@ -124,7 +125,8 @@ func (w *formatting) dir(ctx context.Context, dir string) diag.List {
 	var diags diag.List
 	for _, e := range entries {
 		name := e.Name()
-		if strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#") {
+		if strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || strings.HasPrefix(name, "#") &&
+			strings.HasSuffix(name, "#") {
 			continue
 		}
 		path := filepath.Join(dir, name)
@@ -210,7 +212,8 @@ func installedDiff(ctx context.Context, path string, old, now []byte) (text []by
 	if err := errors.Join(os.WriteFile(before, old, 0o600), os.WriteFile(after, now, 0o600)); err != nil {
 		return nil, err
 	}
-	text, err = exec.CommandContext(ctx, program, "--label=old/"+path, "--label=new/"+path, "-u", before, after).Output()
+	text, err = exec.CommandContext(ctx, program, "--label=old/"+path, "--label=new/"+path, "-u", before,
+		after).Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 1 && len(text) > 0 {
 		return text, nil
 	}

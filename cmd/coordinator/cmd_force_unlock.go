@@ -34,7 +34,8 @@ func runForceUnlock(ctx context.Context, a *app, args []string) int {
 	case diags.HasErrors():
 		return s.end(diags)
 	case f.NArg() != 1:
-		return s.wrongUsage("Wrong number of arguments", "The command takes the ID of a lock, which the message about the lock names.")
+		return s.wrongUsage("Wrong number of arguments", "The command takes the ID of a lock, which the message "+
+			"about the lock names.")
 	case sf.json && !*force:
 		return s.wrongUsage("Invalid usage", "With -json nobody can be asked, so -force is required.")
 	}
@@ -51,18 +52,21 @@ func runForceUnlock(ctx context.Context, a *app, args []string) int {
 	}
 	if d := backend.Describe(a.estate.Workspace()); d.Unlockable {
 		return s.end(diags.Append(diag.New(diag.Error, "Failed to unlock state",
-			fmt.Sprintf("Locking is switched off for the backend of %s, so there is no lock to release.", d.Where), nil)))
+			fmt.Sprintf("Locking is switched off for the backend of %s, so there is no lock to release.", d.Where),
+			nil)))
 	}
 	if !*force {
 		yes, more := s.confirm("Do you really want to force-unlock?",
-			"Whoever holds the lock may still be at work, and two commands at one time can damage what they manage.\n  Only 'yes' will be accepted to confirm.", true)
+			"Whoever holds the lock may still be at work, and two commands at one time can damage what they "+
+				"manage.\n  Only 'yes' will be accepted to confirm.", true)
 		if diags = diags.Append(more); more.HasErrors() || !yes {
 			s.say("force-unlock cancelled.")
 			return max(1, s.end(diags))
 		}
 	}
 	if diags = diags.Append(a.estate.Unlock(ctx, backend, f.Arg(0))); !diags.HasErrors() {
-		s.say(a.ink(sf.viewFlags).Success("State has been successfully unlocked!") + "\n\nThe state is free, and commands can lock it again.")
+		s.say(a.ink(sf.viewFlags).Success("State has been successfully unlocked!") + "\n\nThe state is free, and " +
+			"commands can lock it again.")
 	}
 	return s.end(diags)
 }

@@ -57,7 +57,8 @@ func runGraph(ctx context.Context, a *app, args []string) int {
 	if diags = diags.Append(noArguments(f), r.check(ctx, a, vars)); diags.HasErrors() {
 		return s.end(diags)
 	}
-	return s.end(a.estate.Inspect(ctx, estate.InspectOptions{Variables: vars.Variables, Saved: r.saved, Sources: s.from}, func(i *estate.Inspection) diag.List {
+	return s.end(a.estate.Inspect(ctx, estate.InspectOptions{Variables: vars.Variables, Saved: r.saved,
+		Sources: s.from}, func(i *estate.Inspection) diag.List {
 		static, diags := i.Engine.PlanGraph(ctx, i.Prior)
 		if static == nil || diags.HasErrors() && !r.drawing.Cycles {
 			return diags
@@ -76,12 +77,15 @@ func (r *graphRequest) check(ctx context.Context, a *app, vars variableFlags) di
 	switch r.kind {
 	case "", "plan", "plan-refresh-only", "plan-destroy", "apply":
 	case "eval", "validate":
-		return diag.Errors("Graph type no longer available", fmt.Sprintf("There is no graph of the type %q any more. The graph of -type=plan shows as much.", r.kind), nil)
+		return diag.Errors("Graph type no longer available", fmt.Sprintf("There is no graph of the type %q any more. "+
+			"The graph of -type=plan shows as much.", r.kind), nil)
 	default:
-		return diag.Errors("Unsupported graph type", fmt.Sprintf("There is no graph of the type %q; there are plan, plan-refresh-only, plan-destroy and apply.", r.kind), nil)
+		return diag.Errors("Unsupported graph type", fmt.Sprintf("There is no graph of the type %q; there are plan, "+
+			"plan-refresh-only, plan-destroy and apply.", r.kind), nil)
 	}
 	if r.format != "dot" && r.format != "mermaid" {
-		return diag.Errors("Unsupported graph format", fmt.Sprintf("There is no format %q; there are dot and mermaid.", r.format), nil)
+		return diag.Errors("Unsupported graph format", fmt.Sprintf("There is no format %q; there are dot and mermaid.",
+			r.format), nil)
 	}
 	if r.file == "" {
 		return nil

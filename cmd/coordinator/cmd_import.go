@@ -49,7 +49,8 @@ func runImport(ctx context.Context, a *app, args []string) int {
 		return u.close(1)
 	}
 	vars.Input = vars.Input && !vf.json // nobody can be asked in JSON
-	o := estate.OperationOptions{Name: "import", Variables: vars.Variables, State: sf.StateOptions, Parallelism: parallelism.value, LockAs: "OperationTypeInvalid", Dir: *dir}
+	o := estate.OperationOptions{Name: "import", Variables: vars.Variables, State: sf.StateOptions,
+		Parallelism: parallelism.value, LockAs: "OperationTypeInvalid", Dir: *dir}
 	o.Suits = func(tree *config.Tree) diag.List { return importable(tree, at) }
 	return u.close(a.operate(ctx, u, o, func(r *operationRun) int { return r.importOne(ctx, at, f.Arg(1)) }))
 }
@@ -57,11 +58,13 @@ func runImport(ctx context.Context, a *app, args []string) int {
 // importAddress returns what the arguments of the command name: the place of an object to be.
 func importAddress(args []string) (addr.Instance, diag.List) {
 	if len(args) != 2 {
-		return addr.Instance{}, diag.Errors("Invalid number of arguments", "The import command takes two arguments: the address to import to, and the ID of the object.", nil)
+		return addr.Instance{}, diag.Errors("Invalid number of arguments", "The import command takes two arguments: "+
+			"the address to import to, and the ID of the object.", nil)
 	}
 	at, diags := addr.ParseInstance(args[0])
 	if !diags.HasErrors() && at.Resource.Mode != addr.Managed {
-		diags = diag.Errors("Invalid target resource address", fmt.Sprintf("Only managed resources are imported, and %s is none.", at), nil)
+		diags = diag.Errors("Invalid target resource address", fmt.Sprintf("Only managed resources are imported, and "+
+			"%s is none.", at), nil)
 	}
 	return at, diags
 }
@@ -71,11 +74,13 @@ func importAddress(args []string) (addr.Instance, diag.List) {
 func importable(tree *config.Tree, at addr.Instance) diag.List {
 	n := tree.Modules[at.Module.Module()]
 	if n == nil {
-		return diag.Errors("Import to non-existent module", fmt.Sprintf("The configuration has no %s. Add it before importing into it.", at.Module), nil)
+		return diag.Errors("Import to non-existent module", fmt.Sprintf("The configuration has no %s. Add it before "+
+			"importing into it.", at.Module), nil)
 	}
 	if n.Module.Resources[at.Resource] == nil {
 		return diag.Errors(fmt.Sprintf("resource address %q does not exist in the configuration.", at),
-			fmt.Sprintf("Add its block to %s first, for example:\n\nresource %q %q {\n  # (arguments)\n}", at.Module.Display(), at.Resource.Type, at.Resource.Name), nil)
+			fmt.Sprintf("Add its block to %s first, for example:\n\nresource %q %q {\n  # (arguments)\n}",
+				at.Module.Display(), at.Resource.Type, at.Resource.Name), nil)
 	}
 	return nil
 }

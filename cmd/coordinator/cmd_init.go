@@ -108,13 +108,17 @@ func given(f *flag.FlagSet, name string) bool {
 func (o *initOptions) check(twice bool) diag.List {
 	switch {
 	case twice:
-		return diag.Errors("Wrong combination of options", "The -backend and -cloud options mean the same; give only one of them.", nil)
+		return diag.Errors("Wrong combination of options", "The -backend and -cloud options mean the same; give only "+
+			"one of them.", nil)
 	case o.migrate && o.reconfigure:
-		return diag.Errors("Wrong combination of options", "The -migrate-state and -reconfigure options exclude each other.", nil)
+		return diag.Errors("Wrong combination of options",
+			"The -migrate-state and -reconfigure options exclude each other.", nil)
 	case o.lockfile != "" && o.lockfile != "readonly":
-		return diag.Errors("Invalid lockfile mode", fmt.Sprintf("The only mode is -lockfile=readonly, not %q.", o.lockfile), nil)
+		return diag.Errors("Invalid lockfile mode", fmt.Sprintf("The only mode is -lockfile=readonly, not %q.",
+			o.lockfile), nil)
 	case o.lockfile != "" && o.upgrade:
-		return diag.Errors("Wrong combination of options", "The -upgrade flag conflicts with -lockfile=readonly: with it the lock file may change.", nil)
+		return diag.Errors("Wrong combination of options", "The -upgrade flag conflicts with -lockfile=readonly: "+
+			"with it the lock file may change.", nil)
 	}
 	return nil
 }
@@ -263,7 +267,8 @@ func (i *initialisation) prepareBackend(ctx context.Context, root *config.Node) 
 	case !change.Changed:
 	case change.Now != "":
 		i.print("\n")
-		i.say(ink.Success(fmt.Sprintf("Successfully configured the backend %q! Millipede will automatically\nuse this backend unless the backend configuration changes.", change.Now)))
+		i.say(ink.Success(fmt.Sprintf("Successfully configured the backend %q! Millipede will automatically\nuse "+
+			"this backend unless the backend configuration changes.", change.Now)))
 	case change.Was != "":
 		i.print("\n")
 		i.say(fmt.Sprintf("Successfully unset the backend %q. The state is beside the configuration now.", change.Was))
@@ -274,7 +279,8 @@ func (i *initialisation) prepareBackend(ctx context.Context, root *config.Node) 
 // providers installs what the configuration and the state require, and tells of the lock file.
 func (i *initialisation) providers(ctx context.Context, prior *state.State) diag.List {
 	locks, diags := i.app.estate.InstallProviders(ctx, i.wd.Tree, prior, estate.InstallOptions{
-		Upgrade: i.options.upgrade, Dirs: i.options.pluginDirs, ReadOnly: i.options.lockfile != "", Report: i.installing,
+		Upgrade: i.options.upgrade, Dirs: i.options.pluginDirs, ReadOnly: i.options.lockfile != "",
+		Report: i.installing,
 		Begin: func(required bool) {
 			if required {
 				i.heading("Initializing provider plugins...")
@@ -283,16 +289,20 @@ func (i *initialisation) providers(ctx context.Context, prior *state.State) diag
 	})
 	if i.signed {
 		i.print("\n")
-		i.say("Signed providers are signed by their developers. What that means is said at\nhttps://opentofu.org/docs/cli/plugins/signing/")
+		i.say("Signed providers are signed by their developers. What that means is said " +
+			"at\nhttps://opentofu.org/docs/cli/plugins/signing/")
 	}
 	if !locks.Written {
 		return diags
 	}
 	i.print("\n")
 	if locks.Fresh {
-		i.say(fmt.Sprintf("Millipede has created a lock file %s with the provider selections\nmade above. Keep it in version control, so that the same selections are made\nwherever the configuration is initialized.", i.app.ink(i.flags.viewFlags).Bold(lock.FileName)))
+		i.say(fmt.Sprintf("Millipede has created a lock file %s with the provider selections\nmade above. Keep it in "+
+			"version control, so that the same selections are made\nwherever the configuration is initialized.",
+			i.app.ink(i.flags.viewFlags).Bold(lock.FileName)))
 	} else {
-		i.say(fmt.Sprintf("Millipede has changed provider selections in the lock file %s.\nReview the changes, and commit them if they are what you wanted.", lock.FileName))
+		i.say(fmt.Sprintf("Millipede has changed provider selections in the lock file %s.\nReview the changes, and "+
+			"commit them if they are what you wanted.", lock.FileName))
 	}
 	return diags
 }

@@ -30,7 +30,9 @@ func runLogin(ctx context.Context, a *app, args []string) int {
 	input := true
 	return a.withHost(args, loginUsage, &input, func(s *screen, host string) diag.List {
 		if !a.inputAllowed(input) || !s.forPeople() {
-			return diag.Errors("Login is an interactive command", "Nobody can be asked because input is turned off. Write the token into a credentials block of the CLI configuration, or into an environment variable whose name begins with TF_TOKEN_.", nil)
+			return diag.Errors("Login is an interactive command", "Nobody can be asked because input is turned off. "+
+				"Write the token into a credentials block of the CLI configuration, or into an environment variable "+
+				"whose name begins with TF_TOKEN_.", nil)
 		}
 		login, err := a.services.Login(ctx, host, rand.Text())
 		if err != nil {
@@ -44,9 +46,11 @@ func runLogin(ctx context.Context, a *app, args []string) int {
 			return diags
 		}
 		if err := a.services.Keep(ctx, host, token); err != nil {
-			return diags.Append(diag.New(diag.Error, "Failed to save API token", fmt.Sprintf("The host has given a token, and it cannot be kept: %s.", err), nil))
+			return diags.Append(diag.New(diag.Error, "Failed to save API token", fmt.Sprintf("The host has given a "+
+				"token, and it cannot be kept: %s.", err), nil))
 		}
-		s.say(a.ink(s.flags.viewFlags).Success("Success!") + fmt.Sprintf(" Millipede has obtained and saved an API token.\n\nIt goes with every request to %s from now on.", host))
+		s.say(a.ink(s.flags.viewFlags).Success("Success!") + fmt.Sprintf(" Millipede has obtained and saved an API "+
+			"token.\n\nIt goes with every request to %s from now on.", host))
 		return diags
 	})
 }
@@ -57,11 +61,13 @@ func notLoggedIn(host string, err error) diag.List {
 	var unreachable *services.UnreachableError
 	switch {
 	case errors.As(err, &missing):
-		return diag.Errors("Host does not support OpenTofu tokens API", fmt.Sprintf("%s offers no way to make tokens.", host), nil)
+		return diag.Errors("Host does not support OpenTofu tokens API",
+			fmt.Sprintf("%s offers no way to make tokens.", host), nil)
 	case errors.As(err, &unreachable):
 		return diag.Errors("Service discovery failed for "+host, unreachable.Err.Error()+".", nil)
 	default:
-		return diag.Errors("Host does not support OpenTofu login", fmt.Sprintf("With %s it is not possible to log in: %s.", host, err), nil)
+		return diag.Errors("Host does not support OpenTofu login",
+			fmt.Sprintf("With %s it is not possible to log in: %s.", host, err), nil)
 	}
 }
 
@@ -72,7 +78,8 @@ func (s *screen) token(ctx context.Context, host string, login *services.Login) 
 		where = fmt.Sprintf("with the credentials helper %q", h.Name)
 	}
 	yes, diags := s.confirm(fmt.Sprintf("Millipede will request an API token for %s.", host),
-		fmt.Sprintf("The token is kept %s\n\n  Do you want to proceed? Only 'yes' will be accepted to confirm.", where), true)
+		fmt.Sprintf("The token is kept %s\n\n  Do you want to proceed? Only 'yes' will be accepted to confirm.", where),
+		true)
 	if diags.HasErrors() {
 		return "", diags
 	}
@@ -80,7 +87,8 @@ func (s *screen) token(ctx context.Context, host string, login *services.Login) 
 		return "", diag.Errors("Login cancelled", "The login was not confirmed.", nil)
 	}
 	if err := s.app.openBrowser(ctx, login.URL); err == nil {
-		s.say(fmt.Sprintf("A browser was opened. If it does not show this address, open it there:\n    %s\n", login.URL))
+		s.say(fmt.Sprintf("A browser was opened. If it does not show this address, open it there:\n    %s\n",
+			login.URL))
 	} else {
 		s.say(fmt.Sprintf("Open this address in a browser:\n    %s\n", login.URL))
 	}
@@ -90,7 +98,8 @@ func (s *screen) token(ctx context.Context, host string, login *services.Login) 
 			return "", diags
 		}
 		if err := login.Check(ctx, token); err != nil {
-			return "", diag.Errors("Token is invalid", fmt.Sprintf("The host %s does not accept the token: %s.", host, err), nil)
+			return "", diag.Errors("Token is invalid", fmt.Sprintf("The host %s does not accept the token: %s.",
+				host, err), nil)
 		}
 		return token, nil
 	}
@@ -102,10 +111,12 @@ func (s *screen) token(ctx context.Context, host string, login *services.Login) 
 	case ctx.Err() != nil:
 		return "", diag.Errors("Action aborted", "The login was interrupted.", nil)
 	case waiting.Err() != nil:
-		return "", diag.Errors("Failed to obtain auth token", fmt.Sprintf("The host %s has not answered for %s, so the login was given up. Run the command again.", host, loginPatience), nil)
+		return "", diag.Errors("Failed to obtain auth token", fmt.Sprintf("The host %s has not answered for %s, so "+
+			"the login was given up. Run the command again.", host, loginPatience), nil)
 	}
 	if err != nil {
-		return "", diag.Errors("Failed to obtain auth token", fmt.Sprintf("The host %s has given no token: %s.", host, err), nil)
+		return "", diag.Errors("Failed to obtain auth token", fmt.Sprintf("The host %s has given no token: %s.",
+			host, err), nil)
 	}
 	return token, nil
 }
@@ -150,14 +161,17 @@ func runLogout(ctx context.Context, a *app, args []string) int {
 			s.say(fmt.Sprintf("No credentials for %s are stored.", host))
 			return nil
 		case place == services.ByHelper:
-			s.say(fmt.Sprintf("Removing the stored credentials for %s from the credentials helper %q.", host, a.cli.Helper.Name))
+			s.say(fmt.Sprintf("Removing the stored credentials for %s from the credentials helper %q.", host,
+				a.cli.Helper.Name))
 		default:
-			s.say(fmt.Sprintf("Removing the stored credentials for %s from this file:\n    %s", host, a.cli.CredentialsFile))
+			s.say(fmt.Sprintf("Removing the stored credentials for %s from this file:\n    %s", host,
+				a.cli.CredentialsFile))
 		}
 		if err := a.services.Forget(ctx, host); err != nil {
 			return diag.Errors("Failed to remove API token", err.Error()+".", nil)
 		}
-		s.say("\n" + a.ink(s.flags.viewFlags).Success("Success!") + fmt.Sprintf(" Millipede has removed the stored API token for %s.", host))
+		s.say("\n" + a.ink(s.flags.viewFlags).Success("Success!") + fmt.Sprintf(" Millipede has removed the stored "+
+			"API token for %s.", host))
 		return nil
 	})
 }
@@ -189,7 +203,8 @@ func (a *app) withHost(args []string, usage string, input *bool, fn func(s *scre
 	}
 	if place == services.ByHand {
 		return s.end(diag.Errors(fmt.Sprintf("Credentials for %s are manually configured", host),
-			"They stand in a file of the CLI configuration that is yours alone to change. Revoke them, and take that block out.", nil))
+			"They stand in a file of the CLI configuration that is yours alone to change. Revoke them, and take that "+
+				"block out.", nil))
 	}
 	return s.end(fn(s, host))
 }

@@ -37,7 +37,8 @@ func runMetadataFunctions(_ context.Context, a *app, args []string) int {
 	s, diags := a.newScreen(sf, nil)
 	diags = diags.Append(noArguments(f))
 	if !sf.json && !diags.HasErrors() {
-		diags = diags.Append(diag.New(diag.Error, "The -json flag is required", "The signatures of functions have no form for people. Give the option -json.", nil))
+		diags = diags.Append(diag.New(diag.Error, "The -json flag is required", "The signatures of functions have no "+
+			"form for people. Give the option -json.", nil))
 	}
 	if diags.HasErrors() {
 		return s.end(diags)

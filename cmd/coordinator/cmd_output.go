@@ -46,7 +46,8 @@ func runOutput(ctx context.Context, a *app, args []string) int {
 	name := f.Arg(0)
 	switch {
 	case f.NArg() > 1:
-		return s.wrongUsage("Unexpected argument", "The output command takes the name of one output value, or no argument to show all of them.")
+		return s.wrongUsage("Unexpected argument", "The output command takes the name of one output value, or no "+
+			"argument to show all of them.")
 	case *raw && sf.json:
 		return s.wrongUsage("Invalid output format", "The -raw and -json options exclude each other.")
 	case *raw && name == "":
@@ -58,7 +59,8 @@ func runOutput(ctx context.Context, a *app, args []string) int {
 			return s.output(st, name, *raw)
 		case len(st.Outputs) == 0 && s.forPeople():
 			return diag.List{diag.New(diag.Warning, "No outputs found",
-				"The state has no output values: the configuration declares none, or all of them are null, or it has not been applied since they were declared.", nil)}
+				"The state has no output values: the configuration declares none, or all of them are null, or it has "+
+					"not been applied since they were declared.", nil)}
 		}
 		if s.wantsDocument() {
 			text, err := document.OutputsJSON(st)
@@ -78,7 +80,8 @@ func (s *screen) output(st *state.State, name string, raw bool) diag.List {
 	o := st.Outputs[name]
 	if o == nil {
 		return diag.Errors(fmt.Sprintf("Output %q not found", name),
-			"The state has no output value of this name. One that was added to the configuration gets there when that is applied.", nil)
+			"The state has no output value of this name. One that was added to the configuration gets there when "+
+				"that is applied.", nil)
 	}
 	if !raw {
 		if s.wantsDocument() {
@@ -91,11 +94,14 @@ func (s *screen) output(st *state.State, name string, raw bool) diag.List {
 	switch {
 	case err != nil:
 		return diag.Errors("Unsupported value for raw output", fmt.Sprintf(
-			"With -raw, strings, numbers and bools can be shown, and the output value %q is %s. The option -json shows values of every type.", name, o.Value.Type().FriendlyName()), nil)
+			"With -raw, strings, numbers and bools can be shown, and the output value %q is %s. The option -json "+
+				"shows values of every type.", name, o.Value.Type().FriendlyName()), nil)
 	case text.IsNull():
-		return diag.Errors("Unsupported value for raw output", fmt.Sprintf("The output value %q is null, which has no text.", name), nil)
+		return diag.Errors("Unsupported value for raw output", fmt.Sprintf("The output value %q is null, which has "+
+			"no text.", name), nil)
 	case !text.IsKnown() || marks.Has(text, marks.Ephemeral):
-		return diag.Errors("Unsupported value for raw output", fmt.Sprintf("The output value %q is not known.", name), nil)
+		return diag.Errors("Unsupported value for raw output", fmt.Sprintf("The output value %q is not known.", name),
+			nil)
 	}
 	s.write(s.app.stdout, []byte(text.AsString())) // exactly, whatever it does to a terminal
 	return nil

@@ -44,7 +44,8 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 	}
 	u, diags := a.newRunScreen(vf, runKind{})
 	if f.NArg() > 0 {
-		diags = diags.Append(diag.Errors("Too many command line arguments", fmt.Sprintf("The plan command takes no arguments, and got %q. To plan in another directory, give the global option -chdir=DIR.", f.Arg(0)), nil))
+		diags = diags.Append(diag.Errors("Too many command line arguments", fmt.Sprintf("The plan command takes no "+
+			"arguments, and got %q. To plan in another directory, give the global option -chdir=DIR.", f.Arg(0)), nil))
 	}
 	spec, more := pf.spec()
 	diags = diags.Append(more, newFile(*generated, spec.mode))
@@ -54,7 +55,8 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 	}
 	vars.Input = vars.Input && !vf.json // nobody can be asked in JSON
 	return u.close(a.operate(ctx, u, estate.OperationOptions{
-		Name: "plan", Bare: pf.destroy, Variables: vars.Variables, State: sf.StateOptions, Parallelism: pf.parallelism.value, LockAs: "OperationTypePlan",
+		Name: "plan", Bare: pf.destroy, Variables: vars.Variables, State: sf.StateOptions,
+		Parallelism: pf.parallelism.value, LockAs: "OperationTypePlan",
 	}, func(r *operationRun) int {
 		texts, diags := r.Generate(ctx, *generated)
 		if diags.HasErrors() {
@@ -93,11 +95,13 @@ func newFile(name string, mode plan.Mode) diag.List {
 	case name == "":
 		return nil
 	case mode != plan.Normal:
-		return diag.Errors("Invalid generate-config-out flag", "Neither -destroy nor -refresh-only imports anything, so there is nothing to generate configuration for.", nil)
+		return diag.Errors("Invalid generate-config-out flag", "Neither -destroy nor -refresh-only imports anything, "+
+			"so there is nothing to generate configuration for.", nil)
 	}
 	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
 		return diag.Errors("Target generated file already exists",
-			fmt.Sprintf("The file %s is there already, and generated configuration goes only to a new file. Name another one, or move what is in this one to another file and remove it.", name), nil)
+			fmt.Sprintf("The file %s is there already, and generated configuration goes only to a new file. Name "+
+				"another one, or move what is in this one to another file and remove it.", name), nil)
 	}
 	return nil
 }

@@ -34,7 +34,8 @@ Options:
 ` + textHelp
 
 func runProviders(ctx context.Context, a *app, args []string) int {
-	return a.withConfiguration(ctx, args, providersUsage, registerTestDir, func(s *screen, wd *estate.Configuration, prior *state.State, args []string) diag.List {
+	return a.withConfiguration(ctx, args, providersUsage, registerTestDir, func(s *screen, wd *estate.Configuration,
+		prior *state.State, args []string) diag.List {
 		if len(args) > 0 {
 			return unexpected(args[0])
 		}
@@ -42,7 +43,8 @@ func runProviders(ctx context.Context, a *app, args []string) int {
 		s.print(requirementsOf(wd.Tree.Root, testBranches(wd.Tree)).text("") + "\n")
 		if prior != nil && len(prior.Resources) > 0 {
 			s.print("Providers required by state:\n\n")
-			for _, p := range slices.SortedFunc(maps.Keys(estate.RequiredProviders(nil, prior)), estate.CompareProviders) {
+			for _, p := range slices.SortedFunc(maps.Keys(estate.RequiredProviders(nil, prior)),
+				estate.CompareProviders) {
 				s.print(fmt.Sprintf("    provider[%s]\n\n", p))
 			}
 		}
@@ -80,7 +82,8 @@ func requirementsOf(n *config.Node, more []requirements) requirements {
 func testBranches(tree *config.Tree) []requirements {
 	var out []requirements
 	for _, f := range tree.Tests {
-		file := requirements{name: "test." + strings.ReplaceAll(strings.TrimSuffix(f.Name, ".tftest.hcl"), "/", "."), providers: tree.TestProviders(f)}
+		file := requirements{name: "test." + strings.ReplaceAll(strings.TrimSuffix(f.Name, ".tftest.hcl"), "/", "."),
+			providers: tree.TestProviders(f)}
 		for _, r := range f.Runs {
 			if r.Tree != nil {
 				run := requirementsOf(r.Tree.Root, nil)
@@ -140,9 +143,11 @@ Options:
 func runProvidersSchema(ctx context.Context, a *app, args []string) int {
 	json := false
 	register := func(f *flag.FlagSet) { f.BoolVar(&json, "json", false, "") }
-	return a.withConfiguration(ctx, args, providersSchemaUsage, register, func(s *screen, wd *estate.Configuration, prior *state.State, _ []string) diag.List {
+	return a.withConfiguration(ctx, args, providersSchemaUsage, register, func(s *screen, wd *estate.Configuration,
+		prior *state.State, _ []string) diag.List {
 		if !json {
-			return diag.Errors("The -json flag is required", "Schemas have no form for people. Give the option -json.", nil)
+			return diag.Errors("The -json flag is required", "Schemas have no form for people. Give the option -json.",
+				nil)
 		}
 		s.printer.Out = a.stderr // standard output is the document's alone
 		schemas, diags := a.estate.AllSchemas(ctx, wd.Tree, wd.Loader, prior)
@@ -160,8 +165,10 @@ func runProvidersSchema(ctx context.Context, a *app, args []string) int {
 
 // withConfiguration loads the configuration and the state for a command about providers, and calls fn with them and the
 // arguments. register adds the command's own flags; nil for none. The state is nil when there is none.
-func (a *app) withConfiguration(ctx context.Context, args []string, usage string, register func(*flag.FlagSet), fn func(*screen, *estate.Configuration, *state.State, []string) diag.List) int {
-	return a.withTree(args, usage, (*showFlags).registerText, register, func(s *screen, wd *estate.Configuration, args []string) diag.List {
+func (a *app) withConfiguration(ctx context.Context, args []string, usage string, register func(*flag.FlagSet),
+	fn func(*screen, *estate.Configuration, *state.State, []string) diag.List) int {
+	return a.withTree(args, usage, (*showFlags).registerText, register, func(s *screen, wd *estate.Configuration,
+		args []string) diag.List {
 		prior, diags := a.estate.Snapshot(ctx, wd.Tree.Root)
 		if diags.HasErrors() {
 			return diags
@@ -172,7 +179,8 @@ func (a *app) withConfiguration(ctx context.Context, args []string, usage string
 
 // withTree loads the configuration for a command about providers, and calls fn with it and the arguments. show adds the
 // flags that say how problems are shown, register the command's own flags; nil for none.
-func (a *app) withTree(args []string, usage string, show func(*showFlags, *flag.FlagSet), register func(*flag.FlagSet), fn func(*screen, *estate.Configuration, []string) diag.List) int {
+func (a *app) withTree(args []string, usage string, show func(*showFlags, *flag.FlagSet), register func(*flag.FlagSet),
+	fn func(*screen, *estate.Configuration, []string) diag.List) int {
 	var sf showFlags
 	var vars variableFlags
 	f := a.newFlags()
@@ -197,7 +205,8 @@ func (a *app) withTree(args []string, usage string, show func(*showFlags, *flag.
 		return s.end(diags)
 	}
 	if !wd.HasFiles() {
-		return s.end(diag.Errors("No configuration files", "There is no configuration in this directory: no file that ends in .tf, .tofu, .tf.json or .tofu.json.", nil))
+		return s.end(diag.Errors("No configuration files", "There is no configuration in this directory: no file "+
+			"that ends in .tf, .tofu, .tf.json or .tofu.json.", nil))
 	}
 	if diags = diags.Append(wd.Load()); diags.HasErrors() {
 		return s.end(diags)

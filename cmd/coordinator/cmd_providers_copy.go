@@ -42,46 +42,49 @@ func runProvidersLock(ctx context.Context, a *app, args []string) int {
 		f.StringVar(&mirror, "net-mirror", "", "")
 		registerPlatforms(f, &platforms)
 	}
-	return a.withTree(args, providersLockUsage, (*showFlags).register, register, func(s *screen, wd *estate.Configuration, names []string) diag.List {
-		method, diags := lockMethod(directory, mirror)
-		if diags = diags.Append(checkPlatforms(platforms)); diags.HasErrors() {
+	return a.withTree(args, providersLockUsage, (*showFlags).register, register,
+		func(s *screen, wd *estate.Configuration, names []string) diag.List {
+			method, diags := lockMethod(directory, mirror)
+			if diags = diags.Append(checkPlatforms(platforms)); diags.HasErrors() {
+				return diags
+			}
+			o, diags := a.estate.ChangingOptions(wd.Tree, nil)
+			if diags.HasErrors() {
+				return diags
+			}
+			o.Methods = []cliconfig.Method{method}
+			if diags = diags.Append(onlyNamed(&o, names)); diags.HasErrors() {
+				return diags
+			}
+			o.Report = s.locking
+			locks, more := install.Checksums(ctx, o, orThis(platforms))
+			if diags = diags.Append(more); diags.HasErrors() {
+				return diags
+			}
+			if string(locks.Encode()) == string(o.Locks.Encode()) {
+				s.say("\nSuccess! The lock file holds all these checksums already.")
+				return diags
+			}
+			if err := locks.Write(lock.FileName); err != nil {
+				return diags.Append(diag.New(diag.Error, "Failed to save dependency lock file", err.Error()+".", nil))
+			}
+			s.say("\nSuccess! The checksums are in the lock file now. Review the changes and commit them.")
 			return diags
-		}
-		o, diags := a.estate.ChangingOptions(wd.Tree, nil)
-		if diags.HasErrors() {
-			return diags
-		}
-		o.Methods = []cliconfig.Method{method}
-		if diags = diags.Append(onlyNamed(&o, names)); diags.HasErrors() {
-			return diags
-		}
-		o.Report = s.locking
-		locks, more := install.Checksums(ctx, o, orThis(platforms))
-		if diags = diags.Append(more); diags.HasErrors() {
-			return diags
-		}
-		if string(locks.Encode()) == string(o.Locks.Encode()) {
-			s.say("\nSuccess! The lock file holds all these checksums already.")
-			return diags
-		}
-		if err := locks.Write(lock.FileName); err != nil {
-			return diags.Append(diag.New(diag.Error, "Failed to save dependency lock file", err.Error()+".", nil))
-		}
-		s.say("\nSuccess! The checksums are in the lock file now. Review the changes and commit them.")
-		return diags
-	})
+		})
 }
 
 // lockMethod returns where the packages come from whose checksums are locked.
 func lockMethod(directory, mirror string) (cliconfig.Method, diag.List) {
 	switch {
 	case directory != "" && mirror != "":
-		return cliconfig.Method{}, diag.Errors("Invalid installation method options", "The -fs-mirror and -net-mirror options exclude each other.", nil)
+		return cliconfig.Method{}, diag.Errors("Invalid installation method options", "The -fs-mirror and "+
+			"-net-mirror options exclude each other.", nil)
 	case directory != "":
 		return cliconfig.Method{Kind: cliconfig.FilesystemMirror, Location: directory}, nil
 	case mirror != "":
 		if u, err := url.Parse(mirror); err != nil || u.Scheme != "https" || u.Host == "" {
-			return cliconfig.Method{}, diag.Errors("Invalid network mirror URL", fmt.Sprintf("The URL of -net-mirror has to begin with https://, and %q does not.", mirror), nil)
+			return cliconfig.Method{}, diag.Errors("Invalid network mirror URL", fmt.Sprintf("The URL of -net-mirror "+
+				"has to begin with https://, and %q does not.", mirror), nil)
 		}
 		return cliconfig.Method{Kind: cliconfig.NetworkMirror, Location: mirror}, nil
 	default:
@@ -110,20 +113,22 @@ func runProvidersMirror(ctx context.Context, a *app, args []string) int {
 		registerPlatforms(f, &platforms)
 		f.BoolVar(&useLocks, "lock-file", true, "")
 	}
-	return a.withTree(args, providersMirrorUsage, (*showFlags).register, register, func(s *screen, wd *estate.Configuration, names []string) diag.List {
-		if len(names) != 1 {
-			return diag.Errors("No output directory specified", "The command takes one argument: the directory to copy to.", nil)
-		}
-		o, diags := a.estate.ChangingOptions(wd.Tree, nil)
-		if diags = diags.Append(checkPlatforms(platforms)); diags.HasErrors() {
-			return diags
-		}
-		if !useLocks {
-			o.Locks = &lock.Locks{}
-		}
-		o.Methods, o.Report = []cliconfig.Method{{Kind: cliconfig.Direct}}, s.mirroring
-		return diags.Append(install.Mirror(ctx, o, names[0], orThis(platforms)))
-	})
+	return a.withTree(args, providersMirrorUsage, (*showFlags).register, register,
+		func(s *screen, wd *estate.Configuration, names []string) diag.List {
+			if len(names) != 1 {
+				return diag.Errors("No output directory specified", "The command takes one argument: the directory to "+
+					"copy to.", nil)
+			}
+			o, diags := a.estate.ChangingOptions(wd.Tree, nil)
+			if diags = diags.Append(checkPlatforms(platforms)); diags.HasErrors() {
+				return diags
+			}
+			if !useLocks {
+				o.Locks = &lock.Locks{}
+			}
+			o.Methods, o.Report = []cliconfig.Method{{Kind: cliconfig.Direct}}, s.mirroring
+			return diags.Append(install.Mirror(ctx, o, names[0], orThis(platforms)))
+		})
 }
 
 // platformName is how a platform is written.
@@ -144,7 +149,8 @@ func checkPlatforms(platforms []string) diag.List {
 	for _, p := range platforms {
 		if !platformName.MatchString(p) {
 			diags = diags.Append(diag.New(diag.Error, "Invalid target platform",
-				fmt.Sprintf("%q is no platform: write the operating system and the processor, such as linux_amd64.", p), nil))
+				fmt.Sprintf("%q is no platform: write the operating system and the processor, such as linux_amd64.", p),
+				nil))
 		}
 	}
 	return diags
@@ -172,7 +178,8 @@ func onlyNamed(o *install.Options, names []string) diag.List {
 		}
 		constraints, ok := o.Required[p]
 		if !ok {
-			diags = diags.Append(diag.New(diag.Error, "Invalid provider argument", fmt.Sprintf("The provider %s is not required by the configuration.", p), nil))
+			diags = diags.Append(diag.New(diag.Error, "Invalid provider argument", fmt.Sprintf("The provider %s is "+
+				"not required by the configuration.", p), nil))
 			continue
 		}
 		named[p] = constraints

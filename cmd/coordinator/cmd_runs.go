@@ -95,12 +95,14 @@ func runRunsShow(ctx context.Context, a *app, args []string) int {
 		if err != nil {
 			return err
 		}
-		return view.RunText(view.Clean(a.stdout, false), standing(store, run), saved.Plan.Hidden, events, st, time.Now())
+		return view.RunText(view.Clean(a.stdout, false), standing(store, run), saved.Plan.Hidden, events,
+			st, time.Now())
 	})
 }
 
 // readRuns opens the store for a command that shows runs; most is how many arguments it takes.
-func (a *app) readRuns(ctx context.Context, usage string, args []string, most int, show func(store *estate.Runs, name string) error) int {
+func (a *app) readRuns(ctx context.Context, usage string, args []string, most int, show func(store *estate.Runs,
+	name string) error) int {
 	var vf viewFlags
 	f := a.newFlags()
 	f.BoolVar(&vf.noColor, "no-color", false, "")
@@ -111,7 +113,8 @@ func (a *app) readRuns(ctx context.Context, usage string, args []string, most in
 	}
 	u := a.textScreen(vf)
 	if f.NArg() > most {
-		u.diagnostics(diag.Errors("Too many command line arguments", fmt.Sprintf("The command takes %d at most, and got %q.", most, f.Args()), nil))
+		u.diagnostics(diag.Errors("Too many command line arguments",
+			fmt.Sprintf("The command takes %d at most, and got %q.", most, f.Args()), nil))
 		return 1
 	}
 	store, diags := a.estate.OpenRuns(ctx, vars.Variables, false)
@@ -121,7 +124,8 @@ func (a *app) readRuns(ctx context.Context, usage string, args []string, most in
 	}
 	switch err := show(store, f.Arg(0)); {
 	case errors.Is(err, journal.ErrNoRun):
-		diags = diag.Errors("No such run", fmt.Sprintf("There is no run %q in the store of this directory. See: "+diag.Program()+" runs list", f.Arg(0)), nil)
+		diags = diag.Errors("No such run", fmt.Sprintf("There is no run %q in the store of this directory. See: "+
+			diag.Program()+" runs list", f.Arg(0)), nil)
 	case err != nil:
 		diags = diag.Errors("Failed to show the run", err.Error()+".", nil)
 	}

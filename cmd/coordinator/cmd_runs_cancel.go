@@ -25,7 +25,8 @@ func runCancel(ctx context.Context, a *app, args []string) int {
 	return a.goOn(ctx, cancelUsage, args, true)
 }
 
-// cancelElsewhere has the process that holds the store end its run. Its name is that of the coordinator of this directory.
+// cancelElsewhere has the process that holds the store end its run. Its name is that of the coordinator of this
+// directory.
 func (a *app) cancelElsewhere(ctx context.Context, u *runScreen, held diag.List) int {
 	fail := func(diags diag.List) int {
 		u.diagnostics(diags)
@@ -38,7 +39,8 @@ func (a *app) cancelElsewhere(ctx context.Context, u *runScreen, held diag.List)
 	server := a.server(rules)
 	if server.URL == "" {
 		return fail(diag.Errors("The run is inside another process",
-			"Without a NATS server everything of a run is inside the process that carries it out, and only that can end it: press Ctrl-C there, or send it SIGINT.\n\n"+held[0].Detail, nil))
+			"Without a NATS server everything of a run is inside the process that carries it out, and only that can "+
+				"end it: press Ctrl-C there, or send it SIGINT.\n\n"+held[0].Detail, nil))
 	}
 	name, err := a.estate.Coordinator()
 	if err != nil {
@@ -56,6 +58,7 @@ func (a *app) cancelElsewhere(ctx context.Context, u *runScreen, held diag.List)
 		return fail(diags)
 	}
 	u.diagnostics(diags)
-	fmt.Fprintln(a.stdout, "The run that goes on here was told to end: nothing more is begun, what is under way is finished.")
+	fmt.Fprintln(a.stdout, "The run that goes on here was told to end: nothing more is begun, what is under way is "+
+		"finished.")
 	return 0
 }

@@ -62,7 +62,8 @@ func (a *app) goOn(ctx context.Context, usage string, args []string, cancel bool
 		return u.close(1)
 	}
 	return u.close(a.operate(ctx, u, estate.OperationOptions{
-		Name: "apply", Variables: vars.Variables, State: sf.StateOptions, Parallelism: parallelism.value, LockAs: "OperationTypeApply", Saved: saved, Settles: true,
+		Name: "apply", Variables: vars.Variables, State: sf.StateOptions, Parallelism: parallelism.value,
+		LockAs: "OperationTypeApply", Saved: saved, Settles: true,
 	}, func(r *operationRun) int {
 		applied, after, diags := r.GoOn(ctx, record, saved.Plan, cancel)
 		return r.finish(saved.Plan, applied, after, diags)
@@ -104,13 +105,15 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 	u := a.runScreenOn(a.textScreen(shown.viewFlags), runKind{})
 	at, diags := addr.ParseInstance(address)
 	if (*created == "") == !*notCreated {
-		diags = diags.Append(diag.New(diag.Error, "Say what became of it", "Give either -created=ID or -not-created.", nil))
+		diags = diags.Append(diag.New(diag.Error, "Say what became of it", "Give either -created=ID or -not-created.",
+			nil))
 	}
 	if diags.HasErrors() {
 		u.diagnostics(diags)
 		return 1
 	}
-	return a.operate(ctx, u, estate.OperationOptions{Name: "apply", State: sf.StateOptions, LockAs: "resolve", Settles: true}, func(r *operationRun) int {
+	return a.operate(ctx, u, estate.OperationOptions{Name: "apply", State: sf.StateOptions, LockAs: "resolve",
+		Settles: true}, func(r *operationRun) int {
 		tx, diags := r.Engine.Resolve(ctx, r.Prior, at, *created, r.State.Who())
 		if len(tx.Changes) > 0 {
 			diags = diags.Append(r.State.Record(ctx, tx))

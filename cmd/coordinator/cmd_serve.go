@@ -165,7 +165,8 @@ func (a *app) serve(ctx context.Context, o serveOptions) (err error) {
 	}
 	log := slog.New(slog.NewTextHandler(a.stderr, nil))
 	svc, err := service.New(service.Options{
-		Store: st, Engine: a.serviceEngine(o, key), Now: time.Now, Version: version, Logger: log, Plans: o.plans, Applies: o.applies,
+		Store: st, Engine: a.serviceEngine(o, key), Now: time.Now, Version: version, Logger: log, Plans: o.plans,
+		Applies:          o.applies,
 		MaxConfiguration: maxConfiguration, MaxState: maxState,
 	})
 	if err != nil {
@@ -200,8 +201,8 @@ func serviceHandler(svc *service.Service, st *store.Store, o serveOptions, log *
 	}})
 }
 
-// host serves until the process is interrupted: then no request is taken any more, runs are stopped as after an interrupt, and
-// everything is closed. A second interrupt ends the process.
+// host serves until the process is interrupted: then no request is taken any more, runs are stopped as after an
+// interrupt, and everything is closed. A second interrupt ends the process.
 func (a *app) host(svc *service.Service, listener net.Listener, handler http.Handler) error {
 	stopping, release := a.interrupts.Stopping, a.interrupts.Hold()
 	defer release()
@@ -231,7 +232,8 @@ func (a *app) host(svc *service.Service, listener net.Listener, handler http.Han
 	return errors.Join(failed, ended, err)
 }
 
-// certificates returns how the service proves who it is, and the file that clients have to trust; empty where they do already.
+// certificates returns how the service proves who it is, and the file that clients have to trust; empty where they do
+// already.
 func (a *app) certificates(o serveOptions, at net.Addr) (*tls.Config, string, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if o.certFile != "" {
@@ -279,7 +281,8 @@ func (a *app) announce(o serveOptions, at net.Addr, trust, token string) {
 	}
 	fmt.Fprintf(a.stdout, "  tofu login %s\n", host)
 	if token != "" {
-		fmt.Fprintf(a.stdout, "\nThe administrator is \"admin\". The token, which is shown this once, is also a password to log in with:\n  %s\n", token)
+		fmt.Fprintf(a.stdout, "\nThe administrator is \"admin\". The token, which is shown this once, is also a "+
+			"password to log in with:\n  %s\n", token)
 	}
 	fmt.Fprintln(a.stdout)
 }
@@ -287,7 +290,8 @@ func (a *app) announce(o serveOptions, at net.Addr, trust, token string) {
 // serviceEngine carries out the phases of runs.
 func (a *app) serviceEngine(o serveOptions, key *seal.Key) *engine.Engine {
 	return engine.New(engine.Options{
-		Environ: a.serviceEnviron(), Parallelism: o.parallelism.value, EngineVersion: engineVersion, Now: time.Now, Unpack: unpacking.Module,
-		Open: func(p engine.Place) *estate.Estate { return a.phaseEstate(p, key) },
+		Environ: a.serviceEnviron(), Parallelism: o.parallelism.value, EngineVersion: engineVersion, Now: time.Now,
+		Unpack: unpacking.Module,
+		Open:   func(p engine.Place) *estate.Estate { return a.phaseEstate(p, key) },
 	})
 }

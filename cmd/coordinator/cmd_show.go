@@ -58,15 +58,20 @@ func runShow(ctx context.Context, a *app, args []string) int {
 	shown.options.Reveal = *reveal
 	switch {
 	case *configuration && !sf.json:
-		return s.wrongUsage("JSON output required for configuration", "The -config option has a form for programs alone: give -json too.")
+		return s.wrongUsage("JSON output required for configuration", "The -config option has a form for programs "+
+			"alone: give -json too.")
 	case *module != "" && !sf.json:
-		return s.wrongUsage("JSON output required for module", "The -module option has a form for programs alone: give -json too.")
+		return s.wrongUsage("JSON output required for module", "The -module option has a form for programs alone: "+
+			"give -json too.")
 	case selected > 1:
-		return s.wrongUsage("Conflicting object types to show", "The options -state, -plan, -config and -module exclude each other: the command shows one thing.")
+		return s.wrongUsage("Conflicting object types to show", "The options -state, -plan, -config and -module "+
+			"exclude each other: the command shows one thing.")
 	case selected == 1 && f.NArg() > 0:
-		return s.wrongUsage("Unexpected command line arguments", "With an option that says what to show there is no argument beside it.")
+		return s.wrongUsage("Unexpected command line arguments", "With an option that says what to show there is no "+
+			"argument beside it.")
 	case f.NArg() > 1:
-		return s.wrongUsage("Too many command line arguments", "The show command shows one thing: the state, a plan, or what is in one file.")
+		return s.wrongUsage("Too many command line arguments", "The show command shows one thing: the state, a plan, "+
+			"or what is in one file.")
 	case *planFile != "":
 		saved, diags := a.estate.OpenPlan(ctx, *planFile, vars.Variables)
 		if diags.HasErrors() {
@@ -167,7 +172,8 @@ func (s *shown) configuration(ctx context.Context) diag.List {
 	}
 	s.from(wd.Sources)
 	if !wd.HasFiles() {
-		return diag.Errors("No configuration files", "There is no file in this directory that ends in .tf, .tofu, .tf.json or .tofu.json.", nil)
+		return diag.Errors("No configuration files", "There is no file in this directory that ends in .tf, .tofu, "+
+			".tf.json or .tofu.json.", nil)
 	}
 	if diags = diags.Append(wd.Load()); diags.HasErrors() {
 		return diags

@@ -42,9 +42,11 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 	case diags.HasErrors():
 		return s.end(diags)
 	case f.NArg() != 2:
-		return s.wrongUsage("Invalid number of arguments", "The command takes two addresses: what to move, and where to.")
+		return s.wrongUsage("Invalid number of arguments",
+			"The command takes two addresses: what to move, and where to.")
 	case *backupOut != "" && lf.StateOut == "":
-		return s.wrongUsage("Invalid combination of arguments", "The -backup-out option is about the file of -state-out, and there is none.")
+		return s.wrongUsage("Invalid combination of arguments", "The -backup-out option is about the file of "+
+			"-state-out, and there is none.")
 	}
 	from, more := addr.ParseTarget(f.Arg(0))
 	diags = diags.Append(more)
@@ -86,7 +88,8 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 }
 
 // move moves objects from a state to the same or another one, and tells what it did.
-func (s *screen) move(ctx context.Context, at estate.Changeable, source *state.State, to estate.Changeable, target *state.State, from, dest addr.Target, dryRun bool) diag.List {
+func (s *screen) move(ctx context.Context, at estate.Changeable, source *state.State, to estate.Changeable,
+	target *state.State, from, dest addr.Target, dryRun bool) diag.List {
 	moves, diags := estate.PlannedMoves(source, target, from, dest)
 	if diags.HasErrors() {
 		return diags

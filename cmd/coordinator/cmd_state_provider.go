@@ -73,12 +73,15 @@ func runReplaceProvider(ctx context.Context, a *app, args []string) int {
 			return diags
 		}
 		ink := a.ink(sf.viewFlags)
-		s.print(fmt.Sprintf("Millipede will perform the following actions:\n\n  ~ Updating provider:\n    - %s\n    + %s\n\n%s %d resources:\n\n  %s\n",
+		s.print(fmt.Sprintf("Millipede will perform the following actions:\n\n  ~ Updating provider:\n    - %s\n    "+
+			"+ %s\n\n%s %d resources:\n\n  %s\n",
 			from, to, ink.Bold("Changing"), len(resources), strings.Join(resources, "\n  ")))
-		s.message("replace_provider", fmt.Sprintf("Millipede will replace provider from %s to %s for %d resources", from, to, len(resources)),
+		s.message("replace_provider", fmt.Sprintf("Millipede will replace provider from %s to %s for %d resources",
+			from, to, len(resources)),
 			map[string]any{"from": from.String(), "to": to.String(), "resources": resources})
 		if !*approved {
-			yes, more := s.confirm("Do you want to make these changes?", "Only 'yes' will be accepted to continue.", *input)
+			yes, more := s.confirm("Do you want to make these changes?", "Only 'yes' will be accepted to continue.",
+				*input)
 			if diags = diags.Append(more); more.HasErrors() {
 				return diags
 			}

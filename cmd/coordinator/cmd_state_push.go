@@ -59,7 +59,8 @@ func runStatePush(ctx context.Context, a *app, args []string) int {
 				return diag.Errors("Failed to write the imported state", why, nil)
 			}
 		}
-		// The push itself is a version of its own, as with OpenTofu: the serial that the file has stays that of the file.
+		// The push itself is a version of its own, as with OpenTofu: the serial that the file has stays that of the
+		// file.
 		theirs.Serial++
 		return diags.Append(at.(*estate.Opened).Replace(ctx, theirs, "state push"))
 	})
@@ -94,9 +95,11 @@ func refusal(ours, theirs *state.State) string {
 	case estate.NeverStored(ours):
 		return ""
 	case ours.Lineage != "" && theirs.Lineage != "" && ours.Lineage != theirs.Lineage:
-		return fmt.Sprintf("cannot import state with lineage %q over unrelated state with lineage %q", theirs.Lineage, ours.Lineage)
+		return fmt.Sprintf("cannot import state with lineage %q over unrelated state with lineage %q",
+			theirs.Lineage, ours.Lineage)
 	case theirs.Serial < ours.Serial:
-		return fmt.Sprintf("cannot import state with serial %d over newer state with serial %d", theirs.Serial, ours.Serial)
+		return fmt.Sprintf("cannot import state with serial %d over newer state with serial %d",
+			theirs.Serial, ours.Serial)
 	case theirs.Serial == ours.Serial:
 		return fmt.Sprintf("cannot overwrite existing state with serial %d with a different state that has the same serial", ours.Serial)
 	}

@@ -128,7 +128,8 @@ func runStateShow(ctx context.Context, a *app, args []string) int {
 	at, parsed := addr.ParseInstance(f.Arg(0))
 	if parsed.HasErrors() {
 		return s.end(diag.Errors(fmt.Sprintf("Error parsing instance address %q", f.Arg(0)),
-			parsed[0].Detail+"\n\nThe command takes the address of one resource instance. To see the addresses, run: "+diag.Program()+" state list", nil))
+			parsed[0].Detail+"\n\nThe command takes the address of one resource instance. To see the addresses, run: "+
+				diag.Program()+" state list", nil))
 	}
 	s.wholeConfig = true
 	return s.readState(ctx, vars, *file, func(st *state.State) diag.List {
@@ -137,7 +138,8 @@ func runStateShow(ctx context.Context, a *app, args []string) int {
 		}
 		if st.Object(at, state.CurrentObject) == nil {
 			return diag.Errors("No instance found for the given address",
-				fmt.Sprintf("There is no resource instance %s in the state. To see the addresses, run: "+diag.Program()+" state list", at), nil)
+				fmt.Sprintf("There is no resource instance %s in the state. To see the addresses, run: "+diag.Program()+
+					" state list", at), nil)
 		}
 		only := state.Empty()
 		only.Lineage, only.EngineVersion = st.Lineage, st.EngineVersion

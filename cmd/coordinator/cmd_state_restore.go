@@ -54,7 +54,9 @@ func runStateRestore(ctx context.Context, a *app, args []string) int {
 		st, err := o.Versions().LoadVersion(ctx, o.Workspace, serial)
 		switch {
 		case errors.Is(err, journal.ErrVersion):
-			return diag.Errors("No such version", fmt.Sprintf("No version of the state with the serial %d is kept. See: "+diag.Program()+" state restore", serial), nil)
+			return diag.Errors("No such version",
+				fmt.Sprintf("No version of the state with the serial %d is kept. See: "+diag.Program()+" state restore",
+					serial), nil)
 		case err != nil:
 			return diag.Errors("Failed to load state", err.Error()+".", nil)
 		}

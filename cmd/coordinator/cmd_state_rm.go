@@ -62,7 +62,8 @@ func runStateRm(ctx context.Context, a *app, args []string) int {
 		found, problems := estate.Matching(st, targets)
 		if problems.HasErrors() {
 			return diag.Errors("Invalid target address",
-				"No matching objects found: "+problems[0].Detail+" To see the addresses, run: "+diag.Program()+" state list", nil)
+				"No matching objects found: "+problems[0].Detail+" To see the addresses, run: "+diag.Program()+
+					" state list", nil)
 		}
 		var changes []state.Change
 		verb := "Removed"

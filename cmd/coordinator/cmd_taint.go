@@ -30,10 +30,12 @@ Options:
 ` + remoteVersionHelp + lockHelp + stateFileHelp + variablesHelp + jsonHelp
 
 func runTaint(ctx context.Context, a *app, args []string) int {
-	return a.mark(ctx, args, "taint", taintUsage, func(at addr.Instance, o *state.Object) (*state.Object, string, diag.List) {
+	return a.mark(ctx, args, "taint", taintUsage, func(at addr.Instance, o *state.Object) (*state.Object,
+		string, diag.List) {
 		if o.Status == state.InDoubt {
 			return nil, "", diag.Errors("Resource instance is in doubt",
-				fmt.Sprintf("It is not known what became of an operation on %s. Say that first, with: "+diag.Program()+" runs resolve", at), nil)
+				fmt.Sprintf("It is not known what became of an operation on %s. Say that first, with: "+diag.Program()+
+					" runs resolve", at), nil)
 		}
 		marked := *o
 		marked.Status = state.Tainted
@@ -42,7 +44,8 @@ func runTaint(ctx context.Context, a *app, args []string) int {
 }
 
 func runUntaint(ctx context.Context, a *app, args []string) int {
-	return a.mark(ctx, args, "untaint", untaintUsage, func(at addr.Instance, o *state.Object) (*state.Object, string, diag.List) {
+	return a.mark(ctx, args, "untaint", untaintUsage, func(at addr.Instance, o *state.Object) (*state.Object,
+		string, diag.List) {
 		if o.Status != state.Tainted {
 			return nil, "", diag.Errors("Resource instance is not tainted",
 				fmt.Sprintf("Resource instance %s is not tainted, so there is no mark to take away.", at), nil)
@@ -74,14 +77,16 @@ func (a *app) mark(ctx context.Context, args []string, name, usage string,
 	case diags.HasErrors():
 		return s.end(diags)
 	case f.NArg() != 1:
-		return s.wrongUsage("Invalid arguments", fmt.Sprintf("The %s command takes the address of one resource instance.", name))
+		return s.wrongUsage("Invalid arguments", fmt.Sprintf("The %s command takes the address of one resource "+
+			"instance.", name))
 	}
 	at, diags := addr.ParseInstance(f.Arg(0))
 	if diags.HasErrors() {
 		return s.end(diags)
 	}
 	if at.Resource.Mode != addr.Managed {
-		return s.end(diag.Errors("Invalid resource address", fmt.Sprintf("Resource instance %s cannot be tainted: only managed resources can.", at), nil))
+		return s.end(diag.Errors("Invalid resource address", fmt.Sprintf("Resource instance %s cannot be tainted: "+
+			"only managed resources can.", at), nil))
 	}
 	s.wholeConfig = name == "taint"
 	return s.withState(ctx, vars, lf, name, func(opened estate.Changeable) diag.List {
@@ -93,11 +98,14 @@ func (a *app) mark(ctx context.Context, args []string, name, usage string,
 		if o == nil {
 			if *allowMissing {
 				return diags.Append(diag.New(diag.Warning, "No such resource instance",
-					fmt.Sprintf("There is no resource instance %s in the state. That is no error because of -allow-missing.", at), nil))
+					fmt.Sprintf("There is no resource instance %s in the state. That is no error because of "+
+						"-allow-missing.", at), nil))
 			}
-			why := fmt.Sprintf("There is no resource instance %s in the state. One that was added to the configuration gets there when that is applied.", at)
+			why := fmt.Sprintf("There is no resource instance %s in the state. One that was added to the "+
+				"configuration gets there when that is applied.", at)
 			if len(st.Resources) == 0 {
-				why = "There are no resource instances in the state at all: nothing was applied yet, or everything was destroyed."
+				why = "There are no resource instances in the state at all: nothing was applied yet, or everything " +
+					"was destroyed."
 			}
 			return diags.Append(diag.New(diag.Error, "No such resource instance", why, nil))
 		}
@@ -105,7 +113,8 @@ func (a *app) mark(ctx context.Context, args []string, name, usage string,
 		if diags = diags.Append(more); more.HasErrors() {
 			return diags
 		}
-		diags = diags.Append(opened.Commit(ctx, []state.Change{state.SetObject{Addr: at, Provider: st.ProviderOf(at), Object: marked}}))
+		diags = diags.Append(opened.Commit(ctx, []state.Change{state.SetObject{Addr: at, Provider: st.ProviderOf(at),
+			Object: marked}}))
 		if !diags.HasErrors() {
 			s.say(done)
 		}

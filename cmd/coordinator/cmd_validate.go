@@ -87,9 +87,10 @@ func (s *screen) verdict(diags diag.List, document []byte) diag.List {
 
 // validate checks a loaded configuration.
 func (a *app) validate(ctx context.Context, wd *estate.Configuration) diag.List {
-	// As in OpenTofu, a configuration is valid by the schemas of what is installed: whether that is of a version that it asks
-	// for, the commands that go by it look at.
-	e, diags := a.estate.OpenEngine(ctx, estate.EngineOptions{Tree: wd.Tree, Loader: wd.Loader, Observer: coordinator.Silent{}, AnyVersion: true})
+	// As in OpenTofu, a configuration is valid by the schemas of what is installed: whether that is of a version that
+	// it asks for, the commands that go by it look at.
+	e, diags := a.estate.OpenEngine(ctx, estate.EngineOptions{Tree: wd.Tree, Loader: wd.Loader,
+		Observer: coordinator.Silent{}, AnyVersion: true})
 	if diags.HasErrors() {
 		return missingProviders(diags)
 	}

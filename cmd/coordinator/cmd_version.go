@@ -39,7 +39,8 @@ func runVersion(_ context.Context, a *app, args []string) int {
 	s, diags := a.newScreen(sf, nil) // whatever else the command line holds, as in "plan -version", does not matter
 	// A lock file that cannot be read is the problem of the commands that need it.
 	locks, _ := lock.Read(lock.FileName)
-	form := versionForm{Version: engineVersion, Platform: hosting.Platform, Selections: map[string]string{}, Millipede: version}
+	form := versionForm{Version: engineVersion, Platform: hosting.Platform, Selections: map[string]string{},
+		Millipede: version}
 	for p, l := range locks.Providers {
 		form.Selections[p.String()] = l.Version.String()
 	}

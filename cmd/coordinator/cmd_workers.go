@@ -68,7 +68,8 @@ func runLimits(ctx context.Context, a *app, args []string) int {
 				return fmt.Errorf("%q is no change of a limit: write NAME=SLOTS, with at least one slot", c)
 			}
 			if pool, place := wire.LimitedPool(name); place {
-				return fmt.Errorf("the limit %q follows the slots of the workers of pool %q: start more workers, or give them more slots", name, pool)
+				return fmt.Errorf("the limit %q follows the slots of the workers of pool %q: start more workers, or "+
+					"give them more slots", name, pool)
 			}
 			if err := conn.ResizeLimit(ctx, wire.Limit{Name: name, Slots: slots}); err != nil {
 				return fmt.Errorf("changing the limit %q: %w", name, err)
@@ -83,7 +84,8 @@ func runLimits(ctx context.Context, a *app, args []string) int {
 }
 
 // overNATS connects to a NATS server for a command that looks at it; most is how many arguments it takes, -1 any.
-func (a *app) overNATS(ctx context.Context, usage string, args []string, most int, do func(*jet.Conn, []string) error) int {
+func (a *app) overNATS(ctx context.Context, usage string, args []string, most int,
+	do func(*jet.Conn, []string) error) int {
 	var vf viewFlags
 	f := a.newFlags()
 	f.BoolVar(&vf.noColor, "no-color", false, "")
@@ -102,9 +104,12 @@ func (a *app) overNATS(ctx context.Context, usage string, args []string, most in
 	server := a.server(rules)
 	switch {
 	case most >= 0 && f.NArg() > most:
-		return fail(diag.Errors("Too many command line arguments", fmt.Sprintf("The command takes %d at most, and got %q.", most, f.Args()), nil))
+		return fail(diag.Errors("Too many command line arguments",
+			fmt.Sprintf("The command takes %d at most, and got %q.", most, f.Args()), nil))
 	case server.URL == "":
-		return fail(diag.Errors("No NATS server", "Workers and limits are those of a NATS server: say which with the global option -nats=URL, or in MILLIPEDE_NATS. The embedded default has one worker, and limits of its own, for as long as a command runs.", nil))
+		return fail(diag.Errors("No NATS server", "Workers and limits are those of a NATS server: say which with the "+
+			"global option -nats=URL, or in MILLIPEDE_NATS. The embedded default has one worker, and limits of its "+
+			"own, for as long as a command runs.", nil))
 	}
 	conn, diags := a.dial(ctx, server, false)
 	if diags.HasErrors() {

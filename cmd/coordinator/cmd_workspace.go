@@ -65,7 +65,8 @@ func runWorkspaceList(ctx context.Context, a *app, args []string) int {
 			s.print(sign + " " + name + "\n")
 		}
 		s.print("\n")
-		s.message("workspace_list", "list of workspaces", map[string]any{"current_workspace": selected, "workspaces": w.Names})
+		s.message("workspace_list", "list of workspaces", map[string]any{"current_workspace": selected,
+			"workspaces": w.Names})
 		if a.getenv("TF_WORKSPACE") != "" {
 			s.print("\n\nThe active workspace is being overridden using the TF_WORKSPACE environment\nvariable.\n\n")
 		}
@@ -126,11 +127,13 @@ func runWorkspaceNew(ctx context.Context, a *app, args []string) int {
 	}
 	if override := a.getenv("TF_WORKSPACE"); override != "" && override != name {
 		return s.end(diag.Errors("The workspace is overridden using the TF_WORKSPACE environment variable",
-			"To make another workspace, unset the variable, or set it to the name of that workspace, and run the command again.", nil))
+			"To make another workspace, unset the variable, or set it to the name of that workspace, and run the "+
+				"command again.", nil))
 	}
 	return s.withWorkspaces(ctx, vars, func(w *estate.Workspaces) diag.List {
 		if slices.Contains(w.Names, name) {
-			return diag.Errors(fmt.Sprintf("Workspace %q already exists", name), "Another workspace has this name.", nil)
+			return diag.Errors(fmt.Sprintf("Workspace %q already exists", name), "Another workspace has this name.",
+				nil)
 		}
 		var initial *state.State
 		if *file != "" {
@@ -218,7 +221,8 @@ func runWorkspaceDelete(ctx context.Context, a *app, args []string) int {
 		case !slices.Contains(w.Names, name):
 			return noSuchWorkspace(name)
 		case name == a.estate.Workspace():
-			return diag.Errors(fmt.Sprintf("Workspace %q is your active workspace", name), "The selected workspace cannot be deleted. Select another one first.", nil)
+			return diag.Errors(fmt.Sprintf("Workspace %q is your active workspace", name),
+				"The selected workspace cannot be deleted. Select another one first.", nil)
 		}
 		diags := w.Delete(ctx, name, *force, lf.StateOptions)
 		if !diags.HasErrors() {
@@ -242,11 +246,13 @@ func (s *screen) withWorkspaces(ctx context.Context, vars variableFlags, fn func
 }
 
 // createWorkspace makes a workspace and selects it. initial is its state; nil for an empty one.
-func (s *screen) createWorkspace(ctx context.Context, w *estate.Workspaces, name string, initial *state.State, lf stateFlags) diag.List {
+func (s *screen) createWorkspace(ctx context.Context, w *estate.Workspaces, name string, initial *state.State,
+	lf stateFlags) diag.List {
 	diags := w.Create(ctx, name, initial, lf.StateOptions)
 	if !diags.HasErrors() {
 		s.say(s.app.ink(s.flags.viewFlags).Success(fmt.Sprintf("Created and switched to workspace %q!", name)) +
-			"\n\nYou're now on a new, empty workspace. Workspaces isolate their state, so a plan\nhere does not see what exists in the others.")
+			"\n\nYou're now on a new, empty workspace. Workspaces isolate their state, so a plan\nhere does not see " +
+			"what exists in the others.")
 	}
 	return diags
 }
@@ -258,9 +264,11 @@ func (a *app) workspaceName(args []string, sf showFlags) (*screen, string, diag.
 	case diags.HasErrors():
 		return s, "", diags
 	case len(args) != 1:
-		return s, "", diag.Errors("Invalid arguments list", fmt.Sprintf("Expected a single argument: NAME.\n\nFor the options of the command, run:\n  "+diag.Program()+" %s -help", a.command), nil)
+		return s, "", diag.Errors("Invalid arguments list", fmt.Sprintf("Expected a single argument: NAME.\n\nFor "+
+			"the options of the command, run:\n  "+diag.Program()+" %s -help", a.command), nil)
 	case !estate.ValidWorkspace(args[0]):
-		return s, "", diag.Errors("Invalid workspace name", fmt.Sprintf("The workspace name %q is not allowed. The name must contain only URL safe characters, and no path separators.", args[0]), nil)
+		return s, "", diag.Errors("Invalid workspace name", fmt.Sprintf("The workspace name %q is not allowed. The "+
+			"name must contain only URL safe characters, and no path separators.", args[0]), nil)
 	}
 	return s, args[0], nil
 }

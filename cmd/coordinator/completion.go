@@ -13,7 +13,8 @@ import (
 
 // fileFlags are the options whose value is the name of a file or a folder.
 var fileFlags = []string{
-	"backup", "chdir", "exclude-file", "from-module", "fs-mirror", "generate-config-out", "json-into", "module", "out", "plan",
+	"backup", "chdir", "exclude-file", "from-module", "fs-mirror", "generate-config-out", "json-into",
+	"module", "out", "plan",
 	"plugin-dir", "state", "state-out", "target-file", "test-directory", "var-file",
 }
 
@@ -23,8 +24,8 @@ var fileArguments = []string{"apply", "fmt", "providers mirror", "show", "state 
 // workspaceArguments are the commands whose argument is the name of a workspace.
 var workspaceArguments = []string{"workspace select", "workspace delete", "env select", "env delete"}
 
-// completing returns the command line that a shell wants completed, up to the cursor: bash's way, which zsh and fish can
-// be taught (see installCompletion).
+// completing returns the command line that a shell wants completed, up to the cursor: bash's way, which zsh and fish
+// can be taught (see installCompletion).
 func (a *app) completing() (line string, ok bool) {
 	line = a.getenv("COMP_LINE")
 	if point, err := strconv.Atoi(a.getenv("COMP_POINT")); err == nil && point >= 0 && point < len(line) {
@@ -63,7 +64,8 @@ func (a *app) complete(ctx context.Context, line string) []string {
 	switch {
 	case c == nil:
 		return nil
-	case len(rest) > 0 && slices.Contains(fileFlags, strings.TrimLeft(rest[len(rest)-1], "-")) && strings.HasPrefix(rest[len(rest)-1], "-"),
+	case len(rest) > 0 && slices.Contains(fileFlags, strings.TrimLeft(rest[len(rest)-1], "-")) &&
+		strings.HasPrefix(rest[len(rest)-1], "-"),
 		slices.Contains(fileArguments, c.name):
 		return files(last)
 	case slices.Contains(workspaceArguments, c.name):
@@ -77,7 +79,8 @@ func nextWords(words []string) []string {
 	var out []string
 	for _, c := range commands {
 		name := strings.Fields(c.name)
-		if !c.hidden && len(name) > len(words) && slices.Equal(name[:len(words)], words) && !slices.Contains(out, name[len(words)]) {
+		if !c.hidden && len(name) > len(words) && slices.Equal(name[:len(words)], words) &&
+			!slices.Contains(out, name[len(words)]) {
 			out = append(out, name[len(words)])
 		}
 	}

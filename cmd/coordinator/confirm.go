@@ -15,14 +15,15 @@ import (
 // inputAllowed tells whether somebody may be asked.
 func (a *app) inputAllowed(flag bool) bool { return flag && a.estate.InputAllowed() }
 
-// answered tells whether a line is the one answer that approves: the word alone. A line that has no end may be a part of
-// another answer, so that callers ask for the whole line.
+// answered tells whether a line is the one answer that approves: the word alone. A line that has no end may be a part
+// of another answer, so that callers ask for the whole line.
 func answered(line string) bool { return strings.TrimRight(line, "\r\n") == "yes" }
 
 // confirm asks for a "yes". Where nobody may be asked, or nobody is there to answer, that is an error.
 func (s *screen) confirm(question, what string, input bool) (bool, diag.List) {
 	if !s.app.inputAllowed(input) || !s.forPeople() {
-		return false, diag.Errors("Approval is needed", "Nobody can be asked because input is turned off: "+question, nil)
+		return false, diag.Errors("Approval is needed", "Nobody can be asked because input is turned off: "+question,
+			nil)
 	}
 	s.print(fmt.Sprintf("\n%s\n  %s\n\n  Enter a value: ", s.app.ink(s.flags.viewFlags).Bold(question), what))
 	line, err := s.app.readLine()
@@ -49,8 +50,8 @@ func (a *app) ask(v *config.Variable) (string, error) {
 // maxLine is how long a line of standard input may be.
 const maxLine = 16 << 20
 
-// readLine reads a line of standard input; all prompts share what was read ahead. A stop ends the waiting for a line, with
-// operation.ErrInterrupted. Nothing may be read after that, because what comes in then is lost.
+// readLine reads a line of standard input; all prompts share what was read ahead. A stop ends the waiting for a line,
+// with operation.ErrInterrupted. Nothing may be read after that, because what comes in then is lost.
 func (a *app) readLine() (string, error) {
 	if a.interrupts.Asked() {
 		return "", operation.ErrInterrupted

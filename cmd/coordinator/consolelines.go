@@ -42,7 +42,8 @@ func (c *consoleLines) add(line string) (expression string, open int) {
 }
 
 func (c *consoleLines) count(line string) {
-	tokens, _ := hclsyntax.LexConfig([]byte(line), operation.ConsoleSource, hcl.InitialPos) // the parser reports what is wrong
+	// the parser reports what is wrong
+	tokens, _ := hclsyntax.LexConfig([]byte(line), operation.ConsoleSource, hcl.InitialPos)
 	for _, t := range tokens {
 		switch t.Type {
 		case hclsyntax.TokenOBrace:

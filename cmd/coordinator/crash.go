@@ -8,8 +8,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// crashed is the exit code of a command that a mistake of ours has ended. It is OpenTofu's; Go's own, 2, says of a plan with
-// -detailed-exitcode that it has changes.
+// crashed is the exit code of a command that a mistake of ours has ended. It is OpenTofu's; Go's own, 2, says of a plan
+// with -detailed-exitcode that it has changes.
 const crashed = 11
 
 // crash reports a panic of the command itself and returns the exit code.

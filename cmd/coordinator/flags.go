@@ -91,8 +91,8 @@ func (s *stateFlags) registerPrior(f *flag.FlagSet) {
 	f.StringVar(&s.File, "state", "", "")
 }
 
-// absent are the options of OpenTofu's commands that are not there, behind the name of the command, with the reason that
-// users are told.
+// absent are the options of OpenTofu's commands that are not there, behind the name of the command, with the reason
+// that users are told.
 var absent = map[string]string{
 	"plan state-out":        "a plan writes no state; give it to apply",
 	"plan backup":           "a plan writes no state; give it to apply",
@@ -108,15 +108,16 @@ func absence(command string, err error) string {
 	return absent[command+" "+name]
 }
 
-// registerRemoteVersion registers -ignore-remote-version: how much the remote and cloud backends mind another version of
-// the engine at the other end. Command lines for all backends carry it, so it is there without those backends, too.
+// registerRemoteVersion registers -ignore-remote-version: how much the remote and cloud backends mind another version
+// of the engine at the other end. Command lines for all backends carry it, so it is there without those backends, too.
 func registerRemoteVersion(f *flag.FlagSet) {
 	f.Bool("ignore-remote-version", false, "")
 }
 
 // parallelismFlag is -parallelism. It implements flag.Value, and checkedFlag: parse refuses a number that is none.
 type parallelismFlag struct {
-	value placement.Parallelism // zero where the command line does not say: millipede.hcl, or else the default, says it then
+	// zero where the command line does not say: millipede.hcl, or else the default, says it then
+	value placement.Parallelism
 	wrong error
 }
 
@@ -207,8 +208,8 @@ func wrongAddress(what, text string, problems diag.List) diag.List {
 	return diag.Errors(fmt.Sprintf("Invalid %s %q", what, text), problems[0].Detail, nil)
 }
 
-// differs tells whether the flags ask for something that a saved plan does not do. That it was made without refreshing, or is
-// carried out with another parallelism, is nothing that it would have to agree with.
+// differs tells whether the flags ask for something that a saved plan does not do. That it was made without refreshing,
+// or is carried out with another parallelism, is nothing that it would have to agree with.
 func (p *planFlags) differs(saved *plan.Plan) bool {
 	narrowed := len(p.targets) + len(p.excludes) + len(p.replace) + len(p.targetFiles) + len(p.excludeFiles)
 	return narrowed > 0 || p.refreshOnly && saved.Mode != plan.RefreshOnly // -destroy is warned of: OpenTofu goes on
@@ -231,24 +232,28 @@ func (p *planFlags) spec() (planSpec, diag.List) {
 	var diags diag.List
 	switch {
 	case p.destroy && p.refreshOnly:
-		diags = diags.Append(diag.New(diag.Error, "Incompatible plan mode options", "The -destroy and -refresh-only options exclude each other.", nil))
+		diags = diags.Append(diag.New(diag.Error, "Incompatible plan mode options", "The -destroy and -refresh-only "+
+			"options exclude each other.", nil))
 	case p.destroy:
 		out.mode = plan.Destroy
 	case p.refreshOnly:
 		out.mode = plan.RefreshOnly
 		if !p.refresh {
-			diags = diags.Append(diag.New(diag.Error, "Incompatible refresh options", "Refreshing is all that -refresh-only does, so it does not go with -refresh=false.", nil))
+			diags = diags.Append(diag.New(diag.Error, "Incompatible refresh options", "Refreshing is all that "+
+				"-refresh-only does, so it does not go with -refresh=false.", nil))
 		}
 	}
 	if len(p.replace) > 0 && (p.destroy || p.refreshOnly) {
-		diags = diags.Append(diag.New(diag.Error, "Unsupported plan mode", "The -replace option asks for new objects, and neither -destroy nor -refresh-only makes any.", nil))
+		diags = diags.Append(diag.New(diag.Error, "Unsupported plan mode", "The -replace option asks for new "+
+			"objects, and neither -destroy nor -refresh-only makes any.", nil))
 	}
 	targets, more := readAddressFiles(p.targets, p.targetFiles)
 	diags = diags.Append(more)
 	excludes, more := readAddressFiles(p.excludes, p.excludeFiles)
 	diags = diags.Append(more)
 	if len(targets) > 0 && len(excludes) > 0 {
-		diags = diags.Append(diag.New(diag.Error, "Invalid combination of arguments", "The -target and -exclude options exclude each other.", nil))
+		diags = diags.Append(diag.New(diag.Error, "Invalid combination of arguments", "The -target and -exclude "+
+			"options exclude each other.", nil))
 	}
 	for _, t := range targets {
 		parsed, more := addr.ParseTarget(t)

@@ -43,7 +43,8 @@ func (i *initialisation) installing(e install.Event) {
 func (i *initialisation) installed(e install.Event) {
 	auth := e.Authentication
 	if auth != nil && auth.SigningSkipped {
-		i.item("Installed %s v%s. Signature validation was skipped due to the registry not containing GPG keys for this provider", e.Provider.Display(), e.Version)
+		i.item("Installed %s v%s. Signature validation was skipped due to the registry not containing GPG keys for "+
+			"this provider", e.Provider.Display(), e.Version)
 		return
 	}
 	i.item("Installed %s v%s (%s)", e.Provider.Display(), e.Version, authenticated(auth))

@@ -9,8 +9,9 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/operation"
 )
 
-// How long a command may take to end once it was asked to. A command that was interrupted, and is at nothing that must be
-// finished, is told to leave after stopGrace; one that was told to leave is ended after leaveGrace, whatever it does.
+// How long a command may take to end once it was asked to. A command that was interrupted, and is at nothing that must
+// be finished, is told to leave after stopGrace; one that was told to leave is ended after leaveGrace, whatever it
+// does.
 const (
 	stopGrace  = 700 * time.Millisecond
 	leaveGrace = 500 * time.Millisecond
@@ -18,12 +19,12 @@ const (
 	lastGrace = 150 * time.Millisecond
 )
 
-// interrupts is what signals ask of a command: the first to stop, the second to leave. It latches, so that every phase of
-// the command hears of it, and it is enforced, because not all code can: an expression that is being evaluated, or a file that
-// has no end, does not look at a context.
+// interrupts is what signals ask of a command: the first to stop, the second to leave. It latches, so that every phase
+// of the command hears of it, and it is enforced, because not all code can: an expression that is being evaluated, or a
+// file that has no end, does not look at a context.
 //
-// What must be finished after the first signal, such as a run that changes the world, is within hold. All else ends by itself
-// or is ended.
+// What must be finished after the first signal, such as a run that changes the world, is within hold. All else ends by
+// itself or is ended.
 type interrupts struct {
 	operation.Stop
 	stop, leave context.CancelCauseFunc
@@ -68,8 +69,8 @@ func (i *interrupts) Say(tell func(text string)) (back func()) {
 	}
 }
 
-// AtEnd has fn called when the process is ended at once, beside whatever else it does. The context of fn ends soon. forget
-// takes that back.
+// AtEnd has fn called when the process is ended at once, beside whatever else it does. The context of fn ends soon.
+// forget takes that back.
 func (i *interrupts) AtEnd(fn func(context.Context)) (forget func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -95,11 +96,13 @@ func (i *interrupts) watch(signals <-chan os.Signal, done <-chan struct{}) {
 		case <-signals:
 			switch {
 			case !i.Asked():
-				i.note("\nInterrupt received.\nPlease wait for Millipede to exit or data loss may occur.\nGracefully shutting down...\n\n")
+				i.note("\nInterrupt received.\nPlease wait for Millipede to exit or data loss may occur.\nGracefully " +
+					"shutting down...\n\n")
 				i.stop(operation.ErrInterrupted)
 				idle = time.Now()
 			case i.Leaving.Err() == nil:
-				i.note("\nTwo interrupts received. Exiting immediately. What runs with the embedded worker is in doubt now.\n\n")
+				i.note("\nTwo interrupts received. Exiting immediately. What runs with the embedded worker is in " +
+					"doubt now.\n\n")
 				i.leave(operation.ErrInterrupted)
 				left = time.Now()
 			}

@@ -55,7 +55,8 @@ func TestAStopIsSeenByEveryPhaseThatLooksLater(t *testing.T) {
 	}
 }
 
-// A signal only asked. What does not look, such as the evaluation of 1e600000000 or the reading of /dev/zero, went on for minutes.
+// A signal only asked. What does not look, such as the evaluation of 1e600000000 or the reading of /dev/zero, went on
+// for minutes.
 func TestACommandThatDoesNotLookIsEndedWithinTwoSeconds(t *testing.T) {
 	stopped, left, ended := signalled(t, []time.Duration{time.Second}, func(*interrupts) { within(time.Hour) })
 	if stopped != time.Second || left <= stopped || ended <= left || ended > 3*time.Second {

@@ -15,8 +15,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// One store had all workspaces, so that two of them could not be worked on at one time. A directory that has such a store
-// is laid out anew by the first command that writes; those that read find everything before and afterwards.
+// One store had all workspaces, so that two of them could not be worked on at one time. A directory that has such a
+// store is laid out anew by the first command that writes; those that read find everything before and afterwards.
 func TestADirectoryOfAnEarlierVersionKeepsItsWorkspaces(t *testing.T) {
 	t.Chdir(t.TempDir())
 	ctx := t.Context()
@@ -67,7 +67,8 @@ func TestADirectoryOfAnEarlierVersionKeepsItsWorkspaces(t *testing.T) {
 				t.Errorf("%s, the output of %s is %q", when, w, got)
 			}
 		}
-		if got := run("default", "workspace", "list"); !strings.Contains(got, "default") || !strings.Contains(got, "other") {
+		if got := run("default", "workspace", "list"); !strings.Contains(got, "default") ||
+			!strings.Contains(got, "other") {
 			t.Errorf("%s, the workspaces are %q", when, got)
 		}
 	}
@@ -87,7 +88,8 @@ func TestADirectoryOfAnEarlierVersionKeepsItsWorkspaces(t *testing.T) {
 		t.Error("the former store still counts")
 	}
 	for _, w := range []string{"default", "other"} {
-		if kept, err := os.ReadFile(d.Workspace(w).Identity()); err != nil || !strings.HasPrefix(string(kept), "c-former\n") {
+		if kept, err := os.ReadFile(d.Workspace(w).Identity()); err != nil ||
+			!strings.HasPrefix(string(kept), "c-former\n") {
 			t.Errorf("the runs of %s belong to %q now (%v)", w, kept, err)
 		}
 	}

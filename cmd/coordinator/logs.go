@@ -27,8 +27,8 @@ const levelTrace = slog.LevelDebug - 4
 // levelOff is above every level that is logged at.
 const levelOff = slog.LevelError + 100
 
-// logs are what TF_LOG and its kin ask for: the engine's own (TF_LOG_CORE), and those of plugins (TF_LOG_PROVIDER). They
-// go to standard error, or to the end of the file that TF_LOG_PATH names.
+// logs are what TF_LOG and its kin ask for: the engine's own (TF_LOG_CORE), and those of plugins (TF_LOG_PROVIDER).
+// They go to standard error, or to the end of the file that TF_LOG_PATH names.
 type logs struct {
 	core    *slog.Logger
 	plugins hclog.Logger
@@ -165,7 +165,8 @@ func (l loggedRun) Progress(vertex int, d program.Description, elapsed time.Dura
 
 // Finished implements coordinator.Observer.
 func (l loggedRun) Finished(vertex int, d program.Description, n program.Notes, took time.Duration) {
-	l.log.Log(context.Background(), levelTrace, "finished", "vertex", vertex, "address", d.Address, "action", n.Action, "took", took)
+	l.log.Log(context.Background(), levelTrace, "finished", "vertex", vertex, "address", d.Address, "action",
+		n.Action, "took", took)
 }
 
 // Failed implements coordinator.Observer.

@@ -15,15 +15,22 @@ func TestTheLogIsWhatTheEnvironmentAsksFor(t *testing.T) {
 		core, plugins   bool // whether an error is logged
 		debug, elseWarn bool // whether the engine logs details; whether something is wrong with the level
 	}{
-		"nothing is set":                              {},
-		"empty variables are not set":                 {env: map[string]string{"TF_LOG": "", "TF_LOG_CORE": "", "TF_LOG_PROVIDER": ""}},
-		"off is nothing":                              {env: map[string]string{"TF_LOG": "off"}},
-		"TF_LOG is for both":                          {env: map[string]string{"TF_LOG": "debug"}, core: true, plugins: true, debug: true},
-		"a level leaves out what is below":            {env: map[string]string{"TF_LOG": "ERROR"}, core: true, plugins: true},
-		"TF_LOG_CORE is for the engine alone":         {env: map[string]string{"TF_LOG_CORE": "TRACE"}, core: true, debug: true},
-		"TF_LOG_PROVIDER is for plugins alone":        {env: map[string]string{"TF_LOG_PROVIDER": "TRACE"}, plugins: true},
-		"they win over TF_LOG":                        {env: map[string]string{"TF_LOG": "TRACE", "TF_LOG_CORE": "OFF", "TF_LOG_PROVIDER": "WARN"}, plugins: true},
-		"what is no level is everything, with a word": {env: map[string]string{"TF_LOG": "loud"}, core: true, plugins: true, debug: true, elseWarn: true},
+		"nothing is set": {},
+		"empty variables are not set": {env: map[string]string{"TF_LOG": "", "TF_LOG_CORE": "",
+			"TF_LOG_PROVIDER": ""}},
+		"off is nothing": {env: map[string]string{"TF_LOG": "off"}},
+		"TF_LOG is for both": {env: map[string]string{"TF_LOG": "debug"}, core: true,
+			plugins: true, debug: true},
+		"a level leaves out what is below": {env: map[string]string{"TF_LOG": "ERROR"}, core: true,
+			plugins: true},
+		"TF_LOG_CORE is for the engine alone": {env: map[string]string{"TF_LOG_CORE": "TRACE"},
+			core: true, debug: true},
+		"TF_LOG_PROVIDER is for plugins alone": {env: map[string]string{"TF_LOG_PROVIDER": "TRACE"},
+			plugins: true},
+		"they win over TF_LOG": {env: map[string]string{"TF_LOG": "TRACE", "TF_LOG_CORE": "OFF",
+			"TF_LOG_PROVIDER": "WARN"}, plugins: true},
+		"what is no level is everything, with a word": {env: map[string]string{"TF_LOG": "loud"}, core: true,
+			plugins: true, debug: true, elseWarn: true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			var out bytes.Buffer
@@ -74,7 +81,8 @@ func TestTheLogGoesToTheEndOfTheFileThatIsNamed(t *testing.T) {
 	}
 	for _, line := range lines[1:] {
 		var entry map[string]any
-		if err := json.Unmarshal([]byte(line), &entry); err != nil || entry["@level"] == nil || entry["@message"] == nil || entry["@timestamp"] == nil {
+		if err := json.Unmarshal([]byte(line), &entry); err != nil || entry["@level"] == nil ||
+			entry["@message"] == nil || entry["@timestamp"] == nil {
 			t.Errorf("%s: %v", line, err)
 		}
 	}

@@ -23,7 +23,8 @@ func TestScripts(t *testing.T) {
 			e.Setenv("HOME", e.WorkDir)
 			e.Setenv("TF_CLI_CONFIG_FILE", "")
 			e.Setenv("MILLIPEDE_NATS", "")
-			for _, name := range []string{"TF_DATA_DIR", "TF_WORKSPACE", "TF_IN_AUTOMATION", "TF_INPUT", "TF_REATTACH_PROVIDERS", "XDG_CONFIG_HOME", "XDG_DATA_HOME"} {
+			for _, name := range []string{"TF_DATA_DIR", "TF_WORKSPACE", "TF_IN_AUTOMATION", "TF_INPUT",
+				"TF_REATTACH_PROVIDERS", "XDG_CONFIG_HOME", "XDG_DATA_HOME"} {
 				e.Setenv(name, "")
 			}
 			e.Setenv("XDG_DATA_DIRS", e.WorkDir)
@@ -47,7 +48,8 @@ func serve(e *testscript.Env) error {
 		r.Provider("acme/foo", "1.3.0", platform, "newer foo on "+platform)
 	}
 	r.File("/net.zip", registry.Zip(map[string]string{
-		"main.tf": "module \"inner\" {\n  source = \"./sub\"\n}\n", "sub/main.tf": "output \"x\" {\n  value = 1\n}\n", ".hidden": "x",
+		"main.tf": "module \"inner\" {\n  source = \"./sub\"\n}\n", "sub/main.tf": "output \"x\" {\n  value = 1\n}\n",
+		".hidden": "x",
 	}))
 	r.File("/account/details", []byte("{}"))
 	r.Module("acme/net/aws", "1.0.0", r.URL("/net.zip"))

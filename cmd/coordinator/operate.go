@@ -70,7 +70,8 @@ func (r *operationRun) showPlan(planned *operation.Planned, spec planSpec) {
 // prepare makes a plan and shows nothing of it.
 func (r *operationRun) prepare(ctx context.Context, spec planSpec) (*operation.Planned, diag.List) {
 	return r.Plan(ctx, operation.PlanOptions{
-		Mode: spec.mode, SkipRefresh: !spec.refresh, Targets: spec.targets, Excludes: spec.excludes, Replace: spec.replace,
+		Mode: spec.mode, SkipRefresh: !spec.refresh, Targets: spec.targets, Excludes: spec.excludes,
+		Replace: spec.replace,
 		Imports: spec.imports,
 	})
 }
@@ -99,16 +100,20 @@ func (r *operationRun) finish(p *plan.Plan, applied *operation.Applied, after *s
 // noApproval is the summary that OpenTofu has where nobody can approve.
 const noApproval = "error asking for approval: EOF"
 
-// approve asks the user; without somebody to ask it is an error. As in OpenTofu it does so even where input is turned off,
-// which is about the values of variables.
+// approve asks the user; without somebody to ask it is an error. As in OpenTofu it does so even where input is turned
+// off, which is about the values of variables.
 func (r *operationRun) approve(p *plan.Plan) bool {
 	a := r.app
-	question, what := "Do you want to perform these actions?", "Millipede will perform the actions described above.\n  Only 'yes' will be accepted to approve."
+	question, what := "Do you want to perform these actions?",
+		"Millipede will perform the actions described above.\n  Only 'yes' will be accepted to approve."
 	switch p.Mode {
 	case plan.Destroy:
-		question, what = "Do you really want to destroy all resources?", "Millipede will destroy all your managed infrastructure, as shown above.\n  There is no undo. Only 'yes' will be accepted to confirm."
+		question, what = "Do you really want to destroy all resources?", "Millipede will destroy all your managed "+
+			"infrastructure, as shown above.\n  There is no undo. Only 'yes' will be accepted to confirm."
 	case plan.RefreshOnly:
-		question, what = "Would you like to update the state to reflect these detected changes?", "Millipede will write these changes to the state without modifying any real infrastructure.\n  There is no undo. Only 'yes' will be accepted to confirm."
+		question, what = "Would you like to update the state to reflect these detected changes?", "Millipede will "+
+			"write these changes to the state without modifying any real infrastructure.\n  There is no undo. Only "+
+			"'yes' will be accepted to confirm."
 	}
 	if w := a.estate.Workspace(); w != "default" {
 		question = strings.TrimSuffix(question, "?") + fmt.Sprintf(" in workspace %q?", w)
@@ -120,11 +125,13 @@ func (r *operationRun) approve(p *plan.Plan) bool {
 		return true
 	}
 	if errors.Is(err, operation.ErrInterrupted) {
-		r.ui.diagnostics(diag.Errors("Operation interrupted", "The plan was not approved, so nothing of it was carried out.", nil))
+		r.ui.diagnostics(diag.Errors("Operation interrupted", "The plan was not approved, so nothing of it was "+
+			"carried out.", nil))
 		return false
 	}
 	if err != nil {
-		r.ui.diagnostics(diag.Errors(noApproval, "Standard input has ended before a whole line came. Give -auto-approve to apply without being asked, or save the plan with plan -out=FILE and apply that.", nil))
+		r.ui.diagnostics(diag.Errors(noApproval, "Standard input has ended before a whole line came. Give "+
+			"-auto-approve to apply without being asked, or save the plan with plan -out=FILE and apply that.", nil))
 		return false
 	}
 	verb := "Apply"

@@ -46,7 +46,8 @@ func TestACommandThatOpensAStateNeedsItsFileAndALineOfTheTable(t *testing.T) {
 	before := commands
 	t.Cleanup(func() { commands = before })
 	commands = append(commands[:len(commands):len(commands)],
-		command{name: "count", synopsis: "Count the resources in the state", run: runCount, use: estate.Use{LooksOnly: true}})
+		command{name: "count", synopsis: "Count the resources in the state", run: runCount,
+			use: estate.Use{LooksOnly: true}})
 	run := func(args ...string) (string, int) {
 		var out bytes.Buffer
 		a := newApp(strings.NewReader(""), &out, &out, []string{"TF_CLI_CONFIG_FILE=" + os.DevNull})

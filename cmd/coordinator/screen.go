@@ -75,8 +75,8 @@ type screen struct {
 	printer *view.Printer
 	// storageOnly tells that the command needs the configuration only to find the state; see config.TreeOptions.
 	storageOnly bool
-	// wholeConfig tells that the command wants every module to be installed and valid, though it looks at the state alone.
-	// Which ones do is as in OpenTofu.
+	// wholeConfig tells that the command wants every module to be installed and valid, though it looks at the state
+	// alone. Which ones do is as in OpenTofu.
 	wholeConfig bool
 	stream      *document.Stream // nil when nobody wants messages
 	// document receives the JSON of commands that write one; nil when nobody wants it.
@@ -116,7 +116,8 @@ func (a *app) textScreen(f viewFlags) *screen {
 func (a *app) newStreamScreen(f showFlags, sources func() map[string]*hcl.File) (*screen, diag.List) {
 	s, diags := a.newScreen(f, sources)
 	if s.document != nil {
-		s.stream = document.NewStream(document.StreamOptions{Out: s.document, Now: time.Now, EngineVersion: engineVersion, Sources: sources, Deprecations: s.flags.deprecations})
+		s.stream = document.NewStream(document.StreamOptions{Out: s.document, Now: time.Now,
+			EngineVersion: engineVersion, Sources: sources, Deprecations: s.flags.deprecations})
 	}
 	return s, diags
 }
@@ -221,7 +222,8 @@ func (s *screen) write(w io.Writer, text []byte) {
 
 // wrongUsage ends a command whose arguments are wrong.
 func (s *screen) wrongUsage(summary, detail string) int {
-	return s.end(diag.Errors(summary, fmt.Sprintf("%s\n\nFor the options of the command, run:\n  "+diag.Program()+" %s -help", detail, s.app.command), nil))
+	return s.end(diag.Errors(summary, fmt.Sprintf("%s\n\nFor the options of the command, run:\n  "+diag.Program()+
+		" %s -help", detail, s.app.command), nil))
 }
 
 // noArguments complains about arguments of a command that takes none.
@@ -234,14 +236,16 @@ func noArguments(f *flag.FlagSet) diag.List {
 
 // unexpected complains about the first argument of a command that takes none.
 func unexpected(arg string) diag.List {
-	return diag.Errors("Unexpected argument", fmt.Sprintf("Too many command line arguments: %q is not expected. To work in another directory, give the global option -chdir=DIR.", arg), nil)
+	return diag.Errors("Unexpected argument", fmt.Sprintf("Too many command line arguments: %q is not expected. To "+
+		"work in another directory, give the global option -chdir=DIR.", arg), nil)
 }
 
-// checkWorkspace says whether the name that TF_WORKSPACE gives can be one of a workspace, for commands that have to do with
-// workspaces.
+// checkWorkspace says whether the name that TF_WORKSPACE gives can be one of a workspace, for commands that have to do
+// with workspaces.
 func (a *app) checkWorkspace() diag.List {
 	if name := a.getenv("TF_WORKSPACE"); name != "" && !a.apart && !estate.ValidWorkspace(name) {
-		return diag.Errors("Invalid workspace name set using TF_WORKSPACE", fmt.Sprintf("The workspace name %q is not allowed: it may hold only what is safe in a URL, and no slash.", name), nil)
+		return diag.Errors("Invalid workspace name set using TF_WORKSPACE", fmt.Sprintf("The workspace name %q is "+
+			"not allowed: it may hold only what is safe in a URL, and no slash.", name), nil)
 	}
 	return nil
 }
@@ -259,9 +263,10 @@ func (s *screen) finding(vars variableFlags) estate.Finding {
 	return estate.Finding{Variables: vars.Variables, StorageOnly: s.storageOnly, Whole: s.wholeConfig, Sources: s.from}
 }
 
-// withState opens the state of the workspace, or that in the file of -state, calls fn and closes it. operation names what the
-// command does in the lock; empty for commands that only read. It returns the exit code.
-func (s *screen) withState(ctx context.Context, vars variableFlags, f stateFlags, operation string, fn func(estate.Changeable) diag.List) int {
+// withState opens the state of the workspace, or that in the file of -state, calls fn and closes it. operation names
+// what the command does in the lock; empty for commands that only read. It returns the exit code.
+func (s *screen) withState(ctx context.Context, vars variableFlags, f stateFlags, operation string,
+	fn func(estate.Changeable) diag.List) int {
 	at, diags := s.app.estate.OpenChangeable(ctx, s.finding(vars), f.StateOptions, operation)
 	if diags.HasErrors() {
 		return s.end(diags)
@@ -272,16 +277,18 @@ func (s *screen) withState(ctx context.Context, vars variableFlags, f stateFlags
 
 // readState is withState for commands that only look at the state.
 func (s *screen) readState(ctx context.Context, vars variableFlags, file string, fn func(*state.State) diag.List) int {
-	return s.withState(ctx, vars, stateFlags{estate.StateOptions{File: file}}, "", func(at estate.Changeable) diag.List {
-		st, diags := at.Load(ctx)
-		if diags.HasErrors() {
-			return diags
-		}
-		return diags.Append(fn(st))
-	})
+	return s.withState(ctx, vars, stateFlags{estate.StateOptions{File: file}}, "",
+		func(at estate.Changeable) diag.List {
+			st, diags := at.Load(ctx)
+			if diags.HasErrors() {
+				return diags
+			}
+			return diags.Append(fn(st))
+		})
 }
 
 // noStateFile is what commands on the state say where nothing was ever stored.
 func noStateFile() diag.List {
-	return diag.Errors("No state file was found", "There is no state here that the command could work on. Run it in a directory where something was applied, or name a state file with -state.", nil)
+	return diag.Errors("No state file was found", "There is no state here that the command could work on. Run it in "+
+		"a directory where something was applied, or name a state file with -state.", nil)
 }

@@ -57,7 +57,8 @@ func serveIn(t *testing.T, home, token string) (*served, string) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(text)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
-	c, err := client.NewClient(&client.Config{Address: address, Token: token, HTTPClient: &http.Client{Transport: transport}})
+	c, err := client.NewClient(&client.Config{Address: address, Token: token,
+		HTTPClient: &http.Client{Transport: transport}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +79,8 @@ func (s *served) run(w *client.Workspace, text string, o client.RunCreateOptions
 		s.t.Fatal(err)
 	}
 	no := false
-	cv, err := s.client.ConfigurationVersions.Create(ctx, w.ID, client.ConfigurationVersionCreateOptions{AutoQueueRuns: &no})
+	cv, err := s.client.ConfigurationVersions.Create(ctx, w.ID,
+		client.ConfigurationVersionCreateOptions{AutoQueueRuns: &no})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -88,7 +90,8 @@ func (s *served) run(w *client.Workspace, text string, o client.RunCreateOptions
 	yes := true
 	o.Workspace, o.ConfigurationVersion, o.AutoApply = w, cv, &yes
 	r, err := s.client.Runs.Create(ctx, o)
-	for err == nil && r.Status != client.RunApplied && r.Status != client.RunErrored && r.Status != client.RunPlannedAndFinished {
+	for err == nil && r.Status != client.RunApplied && r.Status != client.RunErrored &&
+		r.Status != client.RunPlannedAndFinished {
 		r, err = s.client.Runs.Read(ctx, r.ID)
 	}
 	if err != nil {
@@ -141,8 +144,8 @@ output "s" {
 }
 `
 
-// A service plans and applies for a program that knows nothing of it; what it has answered is there when it starts again; and
-// nothing in its directory tells a secret.
+// A service plans and applies for a program that knows nothing of it; what it has answered is there when it starts
+// again; and nothing in its directory tells a secret.
 func TestAServiceCarriesRunsOut(t *testing.T) {
 	home := t.TempDir()
 	s, token := serveIn(t, home, "")
@@ -153,7 +156,8 @@ func TestAServiceCarriesRunsOut(t *testing.T) {
 	}
 	for key, value := range map[string]string{"secret": "canary-variable", "x": "from the workspace"} {
 		if _, err := s.client.Variables.Create(ctx, w.ID, client.VariableCreateOptions{
-			Key: &key, Value: &value, Category: client.Category(client.CategoryTerraform), Sensitive: client.Bool(key == "secret"),
+			Key: &key, Value: &value, Category: client.Category(client.CategoryTerraform),
+			Sensitive: client.Bool(key == "secret"),
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +170,8 @@ func TestAServiceCarriesRunsOut(t *testing.T) {
 	if got := s.output(w, "o"); got != "from the workspace in one" {
 		t.Errorf("the output is %q", got)
 	}
-	if apply := s.log(s.client.Applies.Logs(ctx, r.Apply.ID)); !strings.Contains(apply, "1 added") || strings.Contains(plan+apply, "canary") {
+	if apply := s.log(s.client.Applies.Logs(ctx, r.Apply.ID)); !strings.Contains(apply, "1 added") ||
+		strings.Contains(plan+apply, "canary") {
 		t.Errorf("the logs: %s%s", plan, apply)
 	}
 	if code := s.stop(); code != 1 { // it was interrupted
@@ -187,16 +192,19 @@ func TestAServiceCarriesRunsOut(t *testing.T) {
 	}
 
 	s, _ = serveIn(t, home, token)
-	again := s.run(w, servedConfiguration, client.RunCreateOptions{Variables: []*client.RunVariable{{Key: "x", Value: `"from the run"`}}})
+	again := s.run(w, servedConfiguration,
+		client.RunCreateOptions{Variables: []*client.RunVariable{{Key: "x", Value: `"from the run"`}}})
 	if got := s.output(w, "o"); again.Status != client.RunApplied || got != "from the run in one" {
 		t.Errorf("after a start: %s, %q", again.Status, got)
 	}
-	idle := s.run(w, servedConfiguration, client.RunCreateOptions{Variables: []*client.RunVariable{{Key: "x", Value: `"from the run"`}}})
+	idle := s.run(w, servedConfiguration,
+		client.RunCreateOptions{Variables: []*client.RunVariable{{Key: "x", Value: `"from the run"`}}})
 	if idle.Status != client.RunPlannedAndFinished {
 		t.Errorf("nothing to do: %s", idle.Status)
 	}
 	broken := s.run(w, "resource \"terraform_data\" \"a\" { input = nosuch.thing }", client.RunCreateOptions{})
-	if text := s.log(s.client.Plans.Logs(ctx, broken.Plan.ID)); broken.Status != client.RunErrored || !strings.Contains(text, "main.tf line 1") {
+	if text := s.log(s.client.Plans.Logs(ctx, broken.Plan.ID)); broken.Status != client.RunErrored ||
+		!strings.Contains(text, "main.tf line 1") {
 		t.Errorf("%s: %s", broken.Status, text)
 	}
 	gone := s.run(w, servedConfiguration, client.RunCreateOptions{IsDestroy: client.Bool(true)})

@@ -24,10 +24,11 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// handedOn are the variables of the service's own environment that its runs see. Credentials are not among them: runs are of
-// many people, and bring their own.
+// handedOn are the variables of the service's own environment that its runs see. Credentials are not among them: runs
+// are of many people, and bring their own.
 var handedOn = []string{
-	"PATH", "TMPDIR", "TZ", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy",
+	"PATH", "TMPDIR", "TZ", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY",
+	"NO_PROXY", "http_proxy",
 	"https_proxy", "no_proxy",
 }
 
@@ -42,33 +43,40 @@ func (a *app) serviceEnviron() environ.Variables {
 	return out
 }
 
-// phaseEstate returns the estate of one phase of a run. What connects it to workers is its own, so that phases do not affect
-// each other.
+// phaseEstate returns the estate of one phase of a run. What connects it to workers is its own, so that phases do not
+// affect each other.
 func (a *app) phaseEstate(p engine.Place, key *seal.Key) *estate.Estate {
 	own := &app{
-		stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, environ: p.Environ, cli: a.cli, services: a.services,
-		nats: a.nats, logs: a.logs, cwd: p.Dir, dir: p.Dir, lasting: true,
-		interrupts: &interrupts{Stop: p.Stop, tell: p.Tell, duties: map[int]func(context.Context){}, exit: func(int) {}},
+		stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, environ: p.Environ, cli: a.cli,
+		services: a.services,
+		nats:     a.nats, logs: a.logs, cwd: p.Dir, dir: p.Dir, lasting: true,
+		interrupts: &interrupts{Stop: p.Stop, tell: p.Tell, duties: map[int]func(context.Context){},
+			exit: func(int) {}},
 	}
 	home := layout.At("", p.Data)
 	return estate.New(estate.Options{
-		Dir: p.Dir, Home: &home, Backend: p.Backend, Temp: os.TempDir(), Environ: p.Environ, Version: version, EngineVersion: engineVersion,
-		Platform: hosting.Platform, Who: who, PID: os.Getpid(), Now: time.Now, NewID: rand.Text, Stores: sealedStores{key: key},
-		Connector: own, Own: hosting.Own, Reattached: own.reattached, CLI: a.cli, Services: a.services, Memory: snapshot.NewMemory(),
-		Stop: p.Stop, Tell: p.Tell,
+		Dir: p.Dir, Home: &home, Backend: p.Backend, Temp: os.TempDir(), Environ: p.Environ, Version: version,
+		EngineVersion: engineVersion,
+		Platform:      hosting.Platform, Who: who, PID: os.Getpid(), Now: time.Now, NewID: rand.Text,
+		Stores:    sealedStores{key: key},
+		Connector: own, Own: hosting.Own, Reattached: own.reattached, CLI: a.cli, Services: a.services,
+		Memory: snapshot.NewMemory(),
+		Stop:   p.Stop, Tell: p.Tell,
 	})
 }
 
-// sealedStores keeps the stores of workspaces in bbolt, their keys sealed with that of the service. Whether the configuration
-// of a workspace encrypts its state does not matter to them: it says how the state is written for others.
+// sealedStores keeps the stores of workspaces in bbolt, their keys sealed with that of the service. Whether the
+// configuration of a workspace encrypts its state does not matter to them: it says how the state is written for others.
 type sealedStores struct {
 	boltStores
 	key *seal.Key
 }
 
 // Open implements estate.Stores.
-func (s sealedStores) Open(path string, info journal.LockInfo, timeout time.Duration, o estate.StoreOptions) (estate.Store, error) {
-	opened, err := bolt.OpenOptions(path, info, timeout, bolt.Options{NewID: uuid.NewString, NoSync: o.Volatile, Wrapper: keyWrapper{s.key}})
+func (s sealedStores) Open(path string, info journal.LockInfo, timeout time.Duration, o estate.StoreOptions) (
+	estate.Store, error) {
+	opened, err := bolt.OpenOptions(path, info, timeout, bolt.Options{NewID: uuid.NewString, NoSync: o.Volatile,
+		Wrapper: keyWrapper{s.key}})
 	if err != nil {
 		return nil, err // not a nil *bolt.Store in an interface
 	}

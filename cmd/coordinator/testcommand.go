@@ -136,7 +136,8 @@ func (t *testRun) views() document.TestViews {
 	var out document.TestViews
 	if t.forPeople() {
 		out = append(out, &view.TestText{
-			Out: t.app.people(t.screen.flags.viewFlags), Err: view.Clean(t.app.stderr, t.printer.Ink), Options: t.options(),
+			Out: t.app.people(t.screen.flags.viewFlags), Err: view.Clean(t.app.stderr, t.printer.Ink),
+			Options:  t.options(),
 			Problems: func(l diag.List) { t.failed(t.printer.Diagnostics(l)) }, Failed: t.failed,
 		})
 	}
@@ -200,7 +201,8 @@ func (t *testFiles) keep(f *suite.File, r *suite.Run, left *state.State) {
 	if err != nil {
 		t.write(t.app.stderr, text.Bytes())
 		t.problem = t.problem.Append(diag.New(diag.Error, "Failed to persist state",
-			fmt.Sprintf("The state of what %s/%s has left behind cannot be written to %s: %s. It was printed instead, as far as it could be made.", f.Name, r.Name, name, err), nil))
+			fmt.Sprintf("The state of what %s/%s has left behind cannot be written to %s: %s. It was printed "+
+				"instead, as far as it could be made.", f.Name, r.Name, name, err), nil))
 	}
 }
 
@@ -221,6 +223,7 @@ func (t *testFiles) End(s *suite.Suite) {
 		err = os.WriteFile(t.flags.junit, text.Bytes(), 0o644)
 	}
 	if err != nil {
-		t.problem = t.problem.Append(diag.New(diag.Error, "Failed to write the JUnit report", fmt.Sprintf("Writing %s: %s.", t.flags.junit, err), nil))
+		t.problem = t.problem.Append(diag.New(diag.Error, "Failed to write the JUnit report",
+			fmt.Sprintf("Writing %s: %s.", t.flags.junit, err), nil))
 	}
 }

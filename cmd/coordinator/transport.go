@@ -38,8 +38,8 @@ type transport struct {
 	kept         func() bool // ends what has the worker leave with the command
 }
 
-// Connect implements estate.Connector: it connects to the NATS server that is named, or starts the embedded default: in the home of a store, or in a
-// temporary directory where there is none.
+// Connect implements estate.Connector: it connects to the NATS server that is named, or starts the embedded default: in
+// the home of a store, or in a temporary directory where there is none.
 func (a *app) Connect(ctx context.Context, o estate.ConnectOptions) (estate.Connection, diag.List) {
 	server, home := a.server(o.Rules), o.Home
 	logLine := func(line string) { a.tell(line + "\n") }
@@ -94,7 +94,8 @@ func (a *app) Connect(ctx context.Context, o estate.ConnectOptions) (estate.Conn
 		a.retired = append(a.retired, embedded)
 		return embedded.Retire()
 	}
-	if t.conn, err = embedded.Connect(ctx, jet.Options{Name: "millipede-coordinator", Provision: true, Workers: 1, Log: logLine}); err != nil {
+	if t.conn, err = embedded.Connect(ctx, jet.Options{Name: "millipede-coordinator", Provision: true, Workers: 1,
+		Log: logLine}); err != nil {
 		return failed("Failed to start the embedded NATS server", err, embedded.Close())
 	}
 	t.hosted, err = hosting.New(hosting.Options{
@@ -154,7 +155,8 @@ func (a *app) server(rules *placement.Rules) natsconn.Settings {
 	}
 	n := rules.NATS
 	return s.Over(natsconn.Settings{
-		URL: n.URL, Credentials: n.Credentials, NKey: n.NKey, User: n.User, CA: n.CA, Certificate: n.Certificate, Key: n.Key,
+		URL: n.URL, Credentials: n.Credentials, NKey: n.NKey, User: n.User, CA: n.CA,
+		Certificate: n.Certificate, Key: n.Key,
 	}).Over(shared)
 }
 
@@ -165,12 +167,15 @@ func (a *app) dial(ctx context.Context, server natsconn.Settings, provision bool
 	conn, err := jet.Connect(ctx, o)
 	if err != nil {
 		return nil, diag.Errors("Cannot reach NATS",
-			"The connection failed: "+err.Error()+".\n\nCheck that the server runs, with JetStream, that the URL is right, and that the user may do what a coordinator does; without -nats (and MILLIPEDE_NATS, and a nats block in millipede.hcl) everything runs inside this process.", nil)
+			"The connection failed: "+err.Error()+".\n\nCheck that the server runs, with JetStream, that the URL is "+
+				"right, and that the user may do what a coordinator does; without -nats (and MILLIPEDE_NATS, and a "+
+				"nats block in millipede.hcl) everything runs inside this process.", nil)
 	}
 	return conn, nil
 }
 
-// Close implements estate.Connection. It ends what Connect started. The worker finishes what it holds, unless it was told to leave.
+// Close implements estate.Connection. It ends what Connect started. The worker finishes what it holds, unless it was
+// told to leave.
 func (t *transport) Close() diag.List {
 	var diags diag.List
 	if t.hosted != nil {

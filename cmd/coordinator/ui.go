@@ -55,8 +55,10 @@ func width(stream any) int {
 // printer returns what shows problems to people.
 func (a *app) printer(f viewFlags) *view.Printer {
 	return &view.Printer{
-		Out: a.stdout, Err: a.stderr, Ink: view.Ink(!f.noColor && a.getenv("NO_COLOR") == "" && terminal(a.stderr)), Width: width(a.stderr),
-		Deprecations: f.deprecations, CompactWarnings: f.compactWarnings, ConsolidateWarnings: f.consolidateWarnings, ConsolidateErrors: f.consolidateErrors,
+		Out: a.stdout, Err: a.stderr, Ink: view.Ink(!f.noColor && a.getenv("NO_COLOR") == "" && terminal(a.stderr)),
+		Width:        width(a.stderr),
+		Deprecations: f.deprecations, CompactWarnings: f.compactWarnings, ConsolidateWarnings: f.consolidateWarnings,
+		ConsolidateErrors: f.consolidateErrors,
 	}
 }
 
@@ -71,8 +73,8 @@ type runScreen struct {
 	progress *view.Progress
 }
 
-// newRunScreen returns the screen that the flags ask for. Close it. Where there are problems it is the screen that shows
-// them.
+// newRunScreen returns the screen that the flags ask for. Close it. Where there are problems it is the screen that
+// shows them.
 func (a *app) newRunScreen(f viewFlags, kind runKind) (*runScreen, diag.List) {
 	both := f.json && f.jsonInto != ""
 	if both {
@@ -142,7 +144,8 @@ func (u *runScreen) note(text string) {
 	}
 }
 
-// plan shows a plan. Where all that is done is to record what was found, there is none, as far as programs are concerned.
+// plan shows a plan. Where all that is done is to record what was found, there is none, as far as programs are
+// concerned.
 func (u *runScreen) plan(p *operation.Planned) {
 	u.printed(func(w io.Writer) error { return view.PlanText(w, p.Plan, p.Schemas, u.options()) })
 	if u.stream != nil && !u.kind.refreshes {
@@ -187,8 +190,8 @@ func (u *runScreen) applied(p *plan.Plan, a *operation.Applied, ok bool, s *stat
 	}
 }
 
-// close writes what is left and closes what was opened. It returns the exit code, which is not 0 any more when something
-// could not be written.
+// close writes what is left and closes what was opened. It returns the exit code, which is not 0 any more when
+// something could not be written.
 func (u *runScreen) close(code int) int {
 	u.settle()
 	return max(code, u.end(nil))

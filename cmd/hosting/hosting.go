@@ -36,7 +36,8 @@ import (
 	"github.com/millipede-iac/millipede/worker/provision"
 )
 
-// warmFor is how long a worker of its own keeps a plugin that nobody uses: for somebody to look at a plan and approve it.
+// warmFor is how long a worker of its own keeps a plugin that nobody uses: for somebody to look at a plan and approve
+// it.
 const warmFor = 10 * time.Minute
 
 // Platform is os_arch of this process.
@@ -130,7 +131,8 @@ func New(o Options) (*Hosted, error) {
 	w := worker.New(worker.Options{
 		ID: id, Pools: o.Pools, Slots: o.Slots, Version: o.Version, Platform: Platform, Host: hostname,
 		Identity: who, Proof: proof,
-		Queue: o.Transport, Claims: o.Transport, Caller: o.Transport, Presence: o.Transport, Blobs: o.Transport, Keys: ring,
+		Queue: o.Transport, Claims: o.Transport, Caller: o.Transport, Presence: o.Transport,
+		Blobs: o.Transport, Keys: ring,
 		Journal: j,
 		Providers: &providers{
 			cache: packages.New(cacheDir, Platform, o.Local, o.Transport), host: host, reattach: o.Reattach,
@@ -194,7 +196,8 @@ func (p *providers) in(env *wire.Variables) environ.Variables {
 }
 
 // Acquire implements worker.Providers.
-func (p *providers) Acquire(ctx context.Context, wp wire.Provider, env *wire.Variables, configure worker.Configure) (worker.Lease, diag.List) {
+func (p *providers) Acquire(ctx context.Context, wp wire.Provider, env *wire.Variables, configure worker.Configure) (
+	worker.Lease, diag.List) {
 	source, diags := addr.ParseProviderSource(wp.Package.Source)
 	if diags.HasErrors() {
 		return nil, diags
@@ -202,7 +205,8 @@ func (p *providers) Acquire(ctx context.Context, wp wire.Provider, env *wire.Var
 	if source == addr.BuiltinTerraform {
 		return inProcess{p.builtin}, nil
 	}
-	pkg := plugin.Package{Source: wp.Package.Source, Version: wp.Package.Version, Hash: wp.Package.Key(), WorkDir: present(wp.Dir), Environ: p.in(env)}
+	pkg := plugin.Package{Source: wp.Package.Source, Version: wp.Package.Version, Hash: wp.Package.Key(),
+		WorkDir: present(wp.Dir), Environ: p.in(env)}
 	if r := p.reattach[source]; r != nil {
 		pkg.Reattach = r
 	} else {
@@ -236,7 +240,8 @@ func (inProcess) Release()                      {}
 
 // refuse stands in for what Own answers in the coordinator's process.
 func refuse(_ context.Context, backend string, _ cty.Value, _ string) (map[string]cty.Value, diag.List) {
-	return nil, diag.Errors("Remote state cannot be read here", fmt.Sprintf("A worker was asked to read the %s backend, which is the coordinator's. This is a bug in Millipede.", backend), nil)
+	return nil, diag.Errors("Remote state cannot be read here", fmt.Sprintf("A worker was asked to read the %s "+
+		"backend, which is the coordinator's. This is a bug in Millipede.", backend), nil)
 }
 
 // anyBackend leaves the check to Own.

@@ -25,14 +25,15 @@ func check(t *testing.T, err error) {
 // connect returns a connection to a server, which is closed at the end of the test.
 func connect(t *testing.T, e *jet.Embedded, name string) *jet.Conn {
 	t.Helper()
-	c, err := e.Connect(t.Context(), jet.Options{Name: name, AckWait: time.Second, Log: func(line string) { t.Log(line) }})
+	c, err := e.Connect(t.Context(), jet.Options{Name: name, AckWait: time.Second,
+		Log: func(line string) { t.Log(line) }})
 	check(t, err)
 	t.Cleanup(func() { check(t, c.Close()) })
 	return c
 }
 
-// A task that reaches the stream behind the purge of its run, because its publish was slow, cannot be read by anybody: its key is gone.
-// Workers fetched it and gave it back, four times a second, for ever.
+// A task that reaches the stream behind the purge of its run, because its publish was slow, cannot be read by anybody:
+// its key is gone. Workers fetched it and gave it back, four times a second, for ever.
 func TestATaskThatIsPublishedBehindThePurgeOfItsRunLeavesTheStream(t *testing.T) {
 	ctx := t.Context()
 	server, err := jet.Embed(t.TempDir(), func(line string) { t.Log(line) })
@@ -53,7 +54,8 @@ func TestATaskThatIsPublishedBehindThePurgeOfItsRunLeavesTheStream(t *testing.T)
 	check(t, coordinator.PublishTask(ctx, late, data))
 
 	hosted, err := New(Options{
-		Transport: connect(t, server, "worker"), Pools: []string{"default"}, Slots: 1, Version: "test", Dir: t.TempDir(),
+		Transport: connect(t, server, "worker"), Pools: []string{"default"}, Slots: 1, Version: "test",
+		Dir:         t.TempDir(),
 		KeyPatience: time.Second, Log: slog.New(slog.NewTextHandler(logged{t}, nil)),
 	})
 	check(t, err)

@@ -13,12 +13,13 @@ import (
 )
 
 // Own returns what answers the tasks that only the coordinator's process can, and nil for all others: the state that
-// terraform_remote_state reads may lie on the coordinator's machine, and the credentials for it belong to its user. read
-// and check serve that data source. Where a test answers for the provider, any worker can.
+// terraform_remote_state reads may lie on the coordinator's machine, and the credentials for it belong to its user.
+// read and check serve that data source. Where a test answers for the provider, any worker can.
 func Own(read builtin.StateReader, check builtin.ConfigCheck) func(ctx context.Context, t *wire.Task) *wire.Result {
 	p := builtin.New(builtin.Options{ReadState: read, CheckConfig: check, NewID: uuid.NewString})
 	return func(ctx context.Context, t *wire.Task) *wire.Result {
-		if t.Read == nil && t.Validate == nil || t.Provider.Mock != nil || t.Provider.Package.Source != addr.BuiltinTerraform.String() {
+		if t.Read == nil && t.Validate == nil || t.Provider.Mock != nil ||
+			t.Provider.Package.Source != addr.BuiltinTerraform.String() {
 			return nil
 		}
 		schemas, diags := p.Schemas(ctx)
@@ -26,7 +27,8 @@ func Own(read builtin.StateReader, check builtin.ConfigCheck) func(ctx context.C
 			return &wire.Result{Diagnostics: wire.DiagsToWire(diags)}
 		}
 		return change.Do(provider.WithAddress(ctx, t.Address), change.Host{
-			Provider: p, Schemas: schemas, Name: t.Provider.Address, Source: t.Provider.Package.Source, Address: t.Address,
+			Provider: p, Schemas: schemas, Name: t.Provider.Address, Source: t.Provider.Package.Source,
+			Address: t.Address,
 		}, t)
 	}
 }

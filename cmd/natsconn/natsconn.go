@@ -125,8 +125,9 @@ func (s Settings) Options() jet.Options {
 
 // Strip returns an environment without the variables that say which NATS server a program uses, and as whom, so that
 // the programs which it starts for others (plugins, commands of provisioners) do not inherit its access. Variables that
-// begin with MILLIPEDE_NATS always go. Those that all NATS programs read, and systemd's directory of credentials, go when
-// shared is set: the caller connects by them. The result is never nil, because nil stands for the whole environment.
+// begin with MILLIPEDE_NATS always go. Those that all NATS programs read, and systemd's directory of credentials, go
+// when shared is set: the caller connects by them. The result is never nil, because nil stands for the whole
+// environment.
 func Strip(environ []string, shared bool) []string {
 	var s Settings
 	names := map[string]bool{"NATS_URL": true}

@@ -159,7 +159,8 @@ func work(o jet.Options, pools []string, slots int, dir string, own bool, log *s
 		return fmt.Errorf("looking at what the NATS server permits: %w", err)
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("the NATS server does not permit what a worker of the pools %s needs: %s", strings.Join(pools, ", "), strings.Join(missing, "; "))
+		return fmt.Errorf("the NATS server does not permit what a worker of the pools %s needs: %s",
+			strings.Join(pools, ", "), strings.Join(missing, "; "))
 	}
 	user, err := o.UserKey()
 	if err != nil {
@@ -167,8 +168,9 @@ func work(o jet.Options, pools []string, slots int, dir string, own bool, log *s
 	}
 	hosted, err := hosting.New(hosting.Options{
 		Transport: conn, User: user, Pools: pools, Slots: slots, Version: version, Dir: dir, Log: log,
-		PluginLog: plugin.LogFromEnvironment(os.Getenv, os.Stderr), DisableTLS: os.Getenv("TF_DISABLE_PLUGIN_TLS") != "",
-		Environ: os.Environ(), Connects: true, OwnEnvironment: own,
+		PluginLog:  plugin.LogFromEnvironment(os.Getenv, os.Stderr),
+		DisableTLS: os.Getenv("TF_DISABLE_PLUGIN_TLS") != "",
+		Environ:    os.Environ(), Connects: true, OwnEnvironment: own,
 	})
 	if err != nil {
 		return err

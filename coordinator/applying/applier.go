@@ -126,8 +126,9 @@ func New(o Options) *Applier {
 	return a
 }
 
-// load makes the planned values visible, and those of what does not change. In a destroy these are the values of before:
-// what is destroyed may be what a provider is configured with, which is needed until its own objects are destroyed.
+// load makes the planned values visible, and those of what does not change. In a destroy these are the values of
+// before: what is destroyed may be what a provider is configured with, which is needed until its own objects are
+// destroyed.
 func (a *Applier) load() {
 	planned := map[addr.Instance]bool{}
 	for _, c := range a.Plan.Changes {
@@ -203,13 +204,16 @@ func (a *Applier) Begin() []state.Change {
 		switch {
 		case declared == nil && o.Action == plan.Delete:
 			changes = append(changes, state.SetOutput{Name: o.Name})
-		case declared != nil && (o.Action == plan.Create || o.Action == plan.Update) && a.Plan.Mode == plan.RefreshOnly && !declared.Ephemeral:
+		case declared != nil && (o.Action == plan.Create || o.Action == plan.Update) &&
+			a.Plan.Mode == plan.RefreshOnly && !declared.Ephemeral:
 			// Nothing will make known what objects that are gone leave unknown.
 			value := cty.UnknownAsNull(o.After)
-			changes = append(changes, state.SetOutput{Name: o.Name, Output: &state.Output{Value: value, Sensitive: o.Sensitive, Deprecated: declared.Deprecated}})
+			changes = append(changes, state.SetOutput{Name: o.Name, Output: &state.Output{Value: value,
+				Sensitive: o.Sensitive, Deprecated: declared.Deprecated}})
 		case declared != nil && (o.Action == plan.Create || o.Action == plan.Update) &&
 			o.After.IsWhollyKnown() && len(declared.Preconditions) == 0 && !declared.Ephemeral:
-			changes = append(changes, state.SetOutput{Name: o.Name, Output: &state.Output{Value: o.After, Sensitive: o.Sensitive, Deprecated: declared.Deprecated}})
+			changes = append(changes, state.SetOutput{Name: o.Name, Output: &state.Output{Value: o.After,
+				Sensitive: o.Sensitive, Deprecated: declared.Deprecated}})
 		}
 	}
 	a.state.Apply(changes...)
@@ -237,7 +241,8 @@ func difference(from, to *state.State) []state.Change {
 		}
 	})
 	each(to, func(a addr.Instance, k state.DeposedKey, o *state.Object) {
-		if old := from.Object(a, k); old == nil || (old != o && !old.Equal(o)) || from.ProviderOf(a) != to.ProviderOf(a) {
+		if old := from.Object(a, k); old == nil || (old != o && !old.Equal(o)) ||
+			from.ProviderOf(a) != to.ProviderOf(a) {
 			out = append(out, state.SetObject{Addr: a, Deposed: k, Provider: to.ProviderOf(a), Object: o})
 		}
 	})
@@ -332,7 +337,8 @@ func (a *Applier) prepare(v int, vx plan.Vertex) program.Step {
 	switch vx.Kind {
 	case plan.Sync:
 		if a.nodes[v] < 0 {
-			return program.Step{} // not covered by the plan, or a resource without a block whose objects were gone already
+			// not covered by the plan, or a resource without a block whose objects were gone already
+			return program.Step{}
 		}
 		return a.sync(&a.Static.Nodes[a.nodes[v]])
 	case plan.EvalOutput, plan.EvalCheck, plan.OpenObject, plan.CloseObject:
@@ -365,8 +371,8 @@ func (a *Applier) named(v int, kind plan.VertexKind) program.Step {
 	}
 }
 
-// unnamed is the step of a vertex whose block the configuration does not have. The configuration is saved with the plan, so
-// that one of the two was changed.
+// unnamed is the step of a vertex whose block the configuration does not have. The configuration is saved with the
+// plan, so that one of the two was changed.
 func unnamed(vx plan.Vertex) program.Step {
 	return program.Step{Diags: diag.Errors("Plan and configuration differ", fmt.Sprintf(
 		"The plan has the %s %s, which is not in the configuration that it is carried out with. Make a new plan.",
@@ -402,7 +408,8 @@ func (a *Applier) fold(v int, then func(*wire.Result) program.Step, r *wire.Resu
 			step = program.Step{
 				Doubt: &program.Unkept{Reason: fmt.Sprintf("the answer could not be worked with: %v", p)},
 				Diags: diag.Errors("Bug in Millipede", fmt.Sprintf(
-					"The coordinator failed while it took the answer about %s: %v. Please report this with the following.\n\n%s",
+					"The coordinator failed while it took the answer about %s: %v. Please report this with the "+
+						"following.\n\n%s",
 					a.Plan.Graph.Vertices[v].Address, p, debug.Stack()), nil),
 			}
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// What a provisioner copies to another machine, or runs there, is named by its path on the user's machine, which is that
-// of the coordinator; the worker may be elsewhere. So it travels with the task, sealed as all of that is.
+// What a provisioner copies to another machine, or runs there, is named by its path on the user's machine, which is
+// that of the coordinator; the worker may be elsewhere. So it travels with the task, sealed as all of that is.
 
 const (
 	// attachMost is how many bytes a provisioner takes along. Beyond that only a worker on the same machine finds them.
@@ -47,7 +47,8 @@ func (a *Applier) attach(p *wire.Provisioner) diag.List {
 		p.Files = found.files
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errTooLarge):
 	default:
-		return diag.Errors(p.Type+" provisioner error", fmt.Sprintf("What is to be copied cannot be read: %s.", err), nil)
+		return diag.Errors(p.Type+" provisioner error", fmt.Sprintf("What is to be copied cannot be read: %s.", err),
+			nil)
 	}
 	return nil
 }

@@ -25,7 +25,8 @@ func (a *Applier) end(v int, c *plan.Change, provision bool) program.Step {
 	if c.Action == plan.CreateThenDelete {
 		key = a.deposedKey(c.Addr)
 	}
-	prior := a.object(c.Addr, key).BeforeDoubt() // a run that is resumed may have it in doubt: then what is asked for is not sent again
+	// a run that is resumed may have it in doubt: then what is asked for is not sent again
+	prior := a.object(c.Addr, key).BeforeDoubt()
 	if prior == nil {
 		return program.Step{} // the replacement found nothing to depose, or a resumed run has done it
 	}
@@ -36,7 +37,8 @@ func (a *Applier) end(v int, c *plan.Change, provision bool) program.Step {
 	s := a.Code.Schemas.Resource(c.Provider.Provider, addr.Managed, c.Addr.Resource.Type)
 	if s == nil {
 		return program.Step{Diags: diag.Errors("Missing resource schema from provider",
-			fmt.Sprintf("The provider %s has no resource type %q.", c.Provider.Provider.Display(), c.Addr.Resource.Type), nil)}
+			fmt.Sprintf("The provider %s has no resource type %q.", c.Provider.Provider.Display(),
+				c.Addr.Resource.Type), nil)}
 	}
 	ev, diags := instance.Evaluator{Store: a.Store, Package: a.Package}.Stored(c.Addr, c.Provider, s, c.Before)
 	if diags.HasErrors() {
@@ -58,7 +60,8 @@ func (a *Applier) end(v int, c *plan.Change, provision bool) program.Step {
 		Task: &wire.Task{Address: c.Addr.String(), Provider: ev.Wire, Apply: task},
 	}
 	destroyed := func(res *wire.Result) program.Step { return a.destroyed(c, gone, s, prior, res) }
-	if provision && c.Action != plan.CreateThenDelete && c.Deposed == state.CurrentObject && prior.Status != state.Tainted {
+	if provision && c.Action != plan.CreateThenDelete && c.Deposed == state.CurrentObject &&
+		prior.Status != state.Tainted {
 		if step, has := a.provisionDestroyed(v, c, ev.Place, func() program.Step {
 			a.work[v].then = destroyed
 			return end
@@ -72,7 +75,8 @@ func (a *Applier) end(v int, c *plan.Change, provision bool) program.Step {
 
 // destroyed folds the answer to a deletion into the state. An object that is still there stays, as the provider left
 // it.
-func (a *Applier) destroyed(c *plan.Change, gone state.SetObject, s *schema.Schema, prior *state.Object, res *wire.Result) program.Step {
+func (a *Applier) destroyed(c *plan.Change, gone state.SetObject, s *schema.Schema, prior *state.Object,
+	res *wire.Result) program.Step {
 	diags := values.WireDiags(res.Diagnostics, nil)
 	step := program.Step{Diags: diags}
 	if res.Apply == nil {
@@ -95,7 +99,8 @@ func (a *Applier) destroyed(c *plan.Change, gone state.SetObject, s *schema.Sche
 	kept := *prior
 	kept.CreateBeforeDestroy = false // as OpenTofu has it: the next plan finds out anew
 	kept.Flatmap, kept.SchemaVersion, kept.Private = nil, s.Version, res.Apply.Private
-	if kept.Attrs, kept.Sensitive, err = values.EncodeStored(values.MarkSensitive(left, s.Block, prior.Sensitive), s.Block); err != nil {
+	if kept.Attrs, kept.Sensitive, err = values.EncodeStored(values.MarkSensitive(left, s.Block, prior.Sensitive),
+		s.Block); err != nil {
 		return unkept(c, s, prior.Sensitive, res, diags, err)
 	}
 	gone.Provider, gone.Object = c.Provider, &kept

@@ -36,7 +36,8 @@ func (a *Applier) Doubt(v int, d state.Doubt) []state.Change {
 	o := state.Object{Status: state.InDoubt, Doubt: &d}
 	switch {
 	case d.Operation == "create" && c.Action == plan.CreateThenDelete && old != nil:
-		changes = append(changes, state.SetObject{Addr: c.Addr, Deposed: deposed, Provider: a.state.ProviderOf(c.Addr), Object: old})
+		changes = append(changes, state.SetObject{Addr: c.Addr, Deposed: deposed, Provider: a.state.ProviderOf(c.Addr),
+			Object: old})
 		o.Dependencies, o.CreateBeforeDestroy = a.dependencies(c.Addr), c.CreateBeforeDestroy
 	case old != nil:
 		o = *old
@@ -52,13 +53,15 @@ func (a *Applier) Doubt(v int, d state.Doubt) []state.Change {
 
 // unkept is the step of an answer to an operation that changed the world, and that the state cannot hold: the object is
 // in doubt, with what is known of it.
-func unkept(c *plan.Change, s *schema.Schema, secrets []cty.Path, res *wire.Result, diags diag.List, err error) program.Step {
+func unkept(c *plan.Change, s *schema.Schema, secrets []cty.Path, res *wire.Result, diags diag.List,
+	err error) program.Step {
 	d := &program.Unkept{Reason: "the answer cannot be kept: " + err.Error()}
 	if r := res.Apply; r != nil {
 		known := s.Block.Known(coding.Readable(r.Object, false, s.Block.ImpliedType()), secrets)
 		d.Answer = &wire.Answer{Known: known, Private: r.Private, Raw: r.Object[:min(len(r.Object), wire.MaxRaw)]}
 	}
-	return program.Step{Doubt: d, Diags: diags.Append(diag.New(diag.Error, "Failed to store the result of the operation",
+	return program.Step{Doubt: d, Diags: diags.Append(diag.New(diag.Error, "Failed to store the result of the "+
+		"operation",
 		fmt.Sprintf("What the provider answered about %s cannot be kept: %s.", c.Addr, err), nil))}
 }
 

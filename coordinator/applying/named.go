@@ -47,8 +47,8 @@ func (a *Applier) sync(n *graph.Node) program.Step {
 	return step
 }
 
-// unshown leaves out the warnings that were shown with the plan. Those of deprecated values are given again, as OpenTofu
-// does: who applies a saved plan may be somebody else.
+// unshown leaves out the warnings that were shown with the plan. Those of deprecated values are given again, as
+// OpenTofu does: who applies a saved plan may be somebody else.
 func unshown(l diag.List) diag.List {
 	if l.HasErrors() {
 		return l
@@ -120,12 +120,13 @@ func (a *Applier) output(n *graph.Node, needed bool) program.Step {
 	return step
 }
 
-// plannedOutput stores a root output as it was planned, if its value was known then: OpenTofu stores those before it does
-// anything else.
+// plannedOutput stores a root output as it was planned, if its value was known then: OpenTofu stores those before it
+// does anything else.
 func (a *Applier) plannedOutput(name string) []state.Change {
 	for _, o := range a.Plan.Outputs {
 		if o.Name == name && o.After.IsWhollyKnown() && !o.After.IsNull() {
-			return []state.Change{state.SetOutput{Name: name, Output: &state.Output{Value: o.After, Sensitive: o.Sensitive}}}
+			return []state.Change{state.SetOutput{Name: name, Output: &state.Output{Value: o.After,
+				Sensitive: o.Sensitive}}}
 		}
 	}
 	return nil
@@ -133,7 +134,8 @@ func (a *Applier) plannedOutput(name string) []state.Change {
 
 // knownOutput tells whether all of a root output was known when it was planned.
 func (a *Applier) knownOutput(name string) bool {
-	i, found := slices.BinarySearchFunc(a.Plan.Outputs, name, func(o *plan.OutputChange, name string) int { return strings.Compare(o.Name, name) })
+	i, found := slices.BinarySearchFunc(a.Plan.Outputs, name,
+		func(o *plan.OutputChange, name string) int { return strings.Compare(o.Name, name) })
 	return found && a.Plan.Outputs[i].After.IsWhollyKnown()
 }
 
@@ -207,7 +209,8 @@ func (a *Applier) openNext(v int, n *graph.Node, rs []*values.Resource, keys []a
 		value = values.EphemeralValue(value, ev.Schema.Block, ev.Sensitive)
 		r.Set(k, value)
 		a.Renewals.Keep(renewal.Open{
-			Address: at.String(), Type: at.Resource.Type, Provider: ev.Wire, Pool: res.Pool, Private: res.Ephemeral.Private, RenewAt: res.Ephemeral.RenewAt,
+			Address: at.String(), Type: at.Resource.Type, Provider: ev.Wire, Pool: res.Pool,
+			Private: res.Ephemeral.Private, RenewAt: res.Ephemeral.RenewAt,
 		})
 		a.remember(opened{at: at, provider: ev.Wire, place: ev.Place, private: res.Ephemeral.Private})
 		_, more := ev.Postconditions(value)
@@ -215,7 +218,8 @@ func (a *Applier) openNext(v int, n *graph.Node, rs []*values.Resource, keys []a
 	}
 	return program.Step{
 		Diags: nil, Lane: program.Fast, Place: ev.Place,
-		Task: &wire.Task{Address: at.String(), Provider: ev.Wire, Ephemeral: &wire.EphemeralTask{Op: "open", Type: at.Resource.Type, Config: config}},
+		Task: &wire.Task{Address: at.String(), Provider: ev.Wire, Ephemeral: &wire.EphemeralTask{Op: "open",
+			Type: at.Resource.Type, Config: config}},
 	}
 }
 
@@ -258,11 +262,13 @@ func (a *Applier) close(v int, n *graph.Node) program.Step {
 	}
 	return program.Step{
 		Lane: program.Fast, Place: next.place,
-		Task: &wire.Task{Address: next.at.String(), Provider: next.provider, Ephemeral: &wire.EphemeralTask{Op: "close", Type: next.at.Resource.Type, Private: private}},
+		Task: &wire.Task{Address: next.at.String(), Provider: next.provider, Ephemeral: &wire.EphemeralTask{Op: "close",
+			Type: next.at.Resource.Type, Private: private}},
 	}
 }
 
-// unmet is the step of a vertex whose block could not be evaluated. What came of its preconditions is recorded all the same.
+// unmet is the step of a vertex whose block could not be evaluated. What came of its preconditions is recorded all the
+// same.
 func unmet(ev *instance.Instance, diags diag.List) program.Step {
 	return program.Step{Diags: diags, Value: &effect{checks: ev.Checks}}
 }

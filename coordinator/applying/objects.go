@@ -22,7 +22,8 @@ func (a *Applier) apply(v int, c *plan.Change) program.Step {
 	r := a.block(c.Addr)
 	if r == nil {
 		return program.Step{Diags: diag.Errors("Resource block is missing",
-			fmt.Sprintf("The plan changes %s, whose block is not in the configuration that the plan was made with.", c.Addr), nil)}
+			fmt.Sprintf("The plan changes %s, whose block is not in the configuration that the plan was made with.",
+				c.Addr), nil)}
 	}
 	if c.Action == plan.NoOp {
 		return a.recheck(r, c)
@@ -31,7 +32,8 @@ func (a *Applier) apply(v int, c *plan.Change) program.Step {
 	if diags.HasErrors() {
 		return unmet(ev, diags)
 	}
-	task := &wire.ApplyTask{Type: c.Addr.Resource.Type, Action: plan.Create, PlannedPrivate: c.PlannedPrivate, IgnoreAll: ev.Resource.Code.Config.IgnoreAll}
+	task := &wire.ApplyTask{Type: c.Addr.Resource.Type, Action: plan.Create, PlannedPrivate: c.PlannedPrivate,
+		IgnoreAll: ev.Resource.Code.Config.IgnoreAll}
 	var err error
 	if c.Action == plan.Update {
 		task.Action, task.PriorPrivate = plan.Update, c.PriorPrivate
@@ -77,7 +79,8 @@ func (a *Applier) recheck(r *values.Resource, c *plan.Change) program.Step {
 	var step program.Step
 	if o := a.object(c.Addr, state.CurrentObject); o != nil && o.Status != state.InDoubt {
 		kept := *o
-		kept.Dependencies, kept.CreateBeforeDestroy, kept.SkipDestroy = a.dependencies(c.Addr), c.CreateBeforeDestroy, c.SkipDestroy
+		kept.Dependencies, kept.CreateBeforeDestroy, kept.SkipDestroy = a.dependencies(c.Addr),
+			c.CreateBeforeDestroy, c.SkipDestroy
 		if !kept.Equal(o) {
 			step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr, Provider: c.Provider, Object: &kept})
 		}
@@ -105,7 +108,8 @@ func (a *Applier) repetition(r *values.Resource, k addr.Key) eval.Repetition {
 }
 
 // applied folds the answer to an apply task into the state.
-func (a *Applier) applied(v int, c *plan.Change, r *values.Resource, ev *instance.Instance, res *wire.Result) program.Step {
+func (a *Applier) applied(v int, c *plan.Change, r *values.Resource, ev *instance.Instance,
+	res *wire.Result) program.Step {
 	diags := values.WireDiags(res.Diagnostics, ev.Range)
 	if res.Apply == nil {
 		if !diags.HasErrors() {
@@ -130,7 +134,8 @@ func (a *Applier) applied(v int, c *plan.Change, r *values.Resource, ev *instanc
 		return unkept(c, ev.Schema, ev.Sensitive, res, diags, err)
 	}
 	if old := a.object(c.Addr, state.CurrentObject); c.Action == plan.CreateThenDelete && old != nil {
-		step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr, Deposed: a.deposedKey(c.Addr), Provider: a.providerOf(c.Addr), Object: old})
+		step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr, Deposed: a.deposedKey(c.Addr),
+			Provider: a.providerOf(c.Addr), Object: old})
 	}
 	provisioners := createProvisioners(ev.Resource.Code.Config)
 	if task := c.Action != plan.Update && len(provisioners) > 0 && !diags.HasErrors(); task {
@@ -146,7 +151,8 @@ func (a *Applier) applied(v int, c *plan.Change, r *values.Resource, ev *instanc
 }
 
 // made finishes a vertex whose object is whole. idle tells that there was nothing left to do about it.
-func (a *Applier) made(c *plan.Change, r *values.Resource, ev *instance.Instance, object *state.Object, value cty.Value, idle bool, step program.Step) program.Step {
+func (a *Applier) made(c *plan.Change, r *values.Resource, ev *instance.Instance, object *state.Object, value cty.Value,
+	idle bool, step program.Step) program.Step {
 	step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr, Provider: ev.Provider, Object: object})
 	r.Set(c.Addr.Key, value)
 	e := &effect{checks: ev.Checks}
@@ -168,7 +174,8 @@ func (a *Applier) made(c *plan.Change, r *values.Resource, ev *instance.Instance
 }
 
 // objectOf is what the state keeps of an answer.
-func (a *Applier) objectOf(c *plan.Change, ev *instance.Instance, value cty.Value, r *wire.ApplyResult) (*state.Object, error) {
+func (a *Applier) objectOf(c *plan.Change, ev *instance.Instance, value cty.Value, r *wire.ApplyResult) (*state.Object,
+	error) {
 	o := &state.Object{
 		Status: state.Ready, SchemaVersion: ev.Schema.Version, Private: r.Private,
 		Dependencies: a.dependencies(c.Addr), CreateBeforeDestroy: c.CreateBeforeDestroy, SkipDestroy: c.SkipDestroy,
@@ -199,8 +206,8 @@ func (a *Applier) providerOf(i addr.Instance) addr.ProviderInstance {
 	return a.state.ProviderOf(i)
 }
 
-// unreadable is what becomes of the data of a check that cannot be read: the check has failed, and what is stored is the
-// configuration alone.
+// unreadable is what becomes of the data of a check that cannot be read: the check has failed, and what is stored is
+// the configuration alone.
 func unreadable(c *plan.Change, r *values.Resource, ev *instance.Instance, diags diag.List) program.Step {
 	value := ev.Unread()
 	r.Set(c.Addr.Key, value)
@@ -211,7 +218,8 @@ func unreadable(c *plan.Change, r *values.Resource, ev *instance.Instance, diags
 	bare, _ := value.UnmarkDeep()
 	o := &state.Object{Status: state.Ready, SchemaVersion: ev.Schema.Version}
 	var err error
-	if o.Attrs, o.Sensitive, err = values.EncodeStoredData(cty.UnknownAsNull(bare), ev.Schema.Block, ev.Sensitive); err != nil {
+	if o.Attrs, o.Sensitive, err = values.EncodeStoredData(cty.UnknownAsNull(bare), ev.Schema.Block,
+		ev.Sensitive); err != nil {
 		return instance.Broken("storing "+c.Addr.String(), err)
 	}
 	step.Changes = []state.Change{state.SetObject{Addr: c.Addr, Provider: ev.Provider, Object: o}}
@@ -230,7 +238,8 @@ func (a *Applier) read(v int, c *plan.Change) program.Step {
 	}
 	if !ev.Config.IsWhollyKnown() {
 		return program.Step{Diags: diags.Append(diag.New(diag.Error, "Configuration contains unknown value",
-			fmt.Sprintf("The configuration of %s still has values that are not known, so it cannot be read.", c.Addr), ev.Resource.Code.Config.Range.Ptr()))}
+			fmt.Sprintf("The configuration of %s still has values that are not known, so it cannot be read.", c.Addr),
+			ev.Resource.Code.Config.Range.Ptr()))}
 	}
 	config, err := ev.EncodeConfig()
 	if err != nil {
@@ -265,6 +274,7 @@ func (a *Applier) read(v int, c *plan.Change) program.Step {
 	}
 	return program.Step{
 		Lane: program.Fast, Place: ev.Place,
-		Task: &wire.Task{Address: c.Addr.String(), Provider: ev.Wire, Read: &wire.ReadDataTask{Type: c.Addr.Resource.Type, Config: config}},
+		Task: &wire.Task{Address: c.Addr.String(), Provider: ev.Wire,
+			Read: &wire.ReadDataTask{Type: c.Addr.Resource.Type, Config: config}},
 	}
 }

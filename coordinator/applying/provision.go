@@ -32,8 +32,10 @@ func provisionersOf(c *config.Resource, destroy bool) []*config.Provisioner {
 	return out
 }
 
-// provisionCreated asks for the provisioners of an object that was just made, by the worker that is named, if it is known.
-func (a *Applier) provisionCreated(v int, c *plan.Change, r *values.Resource, ev *instance.Instance, object *state.Object, value cty.Value, worker string, step program.Step) program.Step {
+// provisionCreated asks for the provisioners of an object that was just made, by the worker that is named, if it is
+// known.
+func (a *Applier) provisionCreated(v int, c *plan.Change, r *values.Resource, ev *instance.Instance,
+	object *state.Object, value cty.Value, worker string, step program.Step) program.Step {
 	tainted := *object
 	tainted.Status = state.Tainted
 	step.Changes = append(step.Changes, state.SetObject{Addr: c.Addr, Provider: ev.Provider, Object: &tainted})
@@ -60,7 +62,8 @@ func (a *Applier) provisionCreated(v int, c *plan.Change, r *values.Resource, ev
 
 // provisionDestroyed asks for the destroy-time provisioners of an object that is about to end; has is false when its
 // block has none. then is the step that follows them.
-func (a *Applier) provisionDestroyed(v int, c *plan.Change, place program.Placement, then func() program.Step) (step program.Step, has bool) {
+func (a *Applier) provisionDestroyed(v int, c *plan.Change, place program.Placement, then func() program.Step) (
+	step program.Step, has bool) {
 	m := a.Store.Root()
 	var list []*config.Provisioner
 	var connection hcl.Body
@@ -108,7 +111,8 @@ func provisionDiags(res *wire.Result, list []*config.Provisioner) diag.List {
 }
 
 // provisionTask evaluates provisioner blocks: self is the object.
-func (a *Applier) provisionTask(m *values.Module, connection hcl.Body, list []*config.Provisioner, rep eval.Repetition, self cty.Value) (*wire.ProvisionTask, diag.List) {
+func (a *Applier) provisionTask(m *values.Module, connection hcl.Body, list []*config.Provisioner, rep eval.Repetition,
+	self cty.Value) (*wire.ProvisionTask, diag.List) {
 	task := &wire.ProvisionTask{Dir: a.Dir}
 	var diags diag.List
 	for _, p := range list {
@@ -123,7 +127,8 @@ func (a *Applier) provisionTask(m *values.Module, connection hcl.Body, list []*c
 }
 
 // PrepareAfter goes on with a vertex of a resumed run whose first operations are done: the object was made and its
-// provisioners are still to run, by the worker that made it if that is there, or the destroy-time provisioners have run and the object is still to be destroyed.
+// provisioners are still to run, by the worker that made it if that is there, or the destroy-time provisioners have run
+// and the object is still to be destroyed.
 func (a *Applier) PrepareAfter(ctx context.Context, v, phase int, worker string) program.Step {
 	vx := a.Plan.Graph.Vertices[v]
 	c := a.Plan.Changes[vx.Change]

@@ -71,7 +71,8 @@ func (e *Estate) place() snapshot.Place {
 }
 
 // openKind opens a backend. The old options of the local one name its files.
-func (e *Estate) openKind(ctx context.Context, kind string, args cty.Value, f StateOptions) (snapshot.Backend, diag.List) {
+func (e *Estate) openKind(ctx context.Context, kind string, args cty.Value, f StateOptions) (snapshot.Backend,
+	diag.List) {
 	b, diags := e.place().Open(ctx, kind, args)
 	if diags.HasErrors() || kind != "local" {
 		return b, diags
@@ -99,7 +100,10 @@ func backendConfig(root *config.Node, block *config.Backend) (cty.Value, diag.Li
 		blocks = kind.Schema.Blocks
 	}
 	use := config.StaticUse{Subject: "backend." + block.Type, Range: block.Range}
-	return staticBody(block.Body, blocks, func(e hcl.Expression) (cty.Value, diag.List) { return root.Static().Value(e, use) })
+	return staticBody(block.Body, blocks, func(e hcl.Expression) (cty.Value,
+		diag.List) {
+		return root.Static().Value(e, use)
+	})
 }
 
 // staticBody evaluates a body of attributes and of nested blocks of the given types. A block type becomes a tuple with
@@ -120,7 +124,8 @@ func staticBody(body hcl.Body, blocks map[string]*schema.NestedBlock,
 		for _, b := range content.Blocks {
 			if len(found[b.Type]) == blocks[b.Type].MaxItems && len(found[b.Type]) > 0 {
 				diags = diags.Append(diag.New(diag.Error, "Too many "+b.Type+" blocks",
-					fmt.Sprintf("No more than %d %q blocks are allowed.", blocks[b.Type].MaxItems, b.Type), b.DefRange.Ptr()))
+					fmt.Sprintf("No more than %d %q blocks are allowed.", blocks[b.Type].MaxItems, b.Type),
+					b.DefRange.Ptr()))
 				continue
 			}
 			v, more := staticBody(b.Body, blocks[b.Type].Blocks, value)
@@ -144,8 +149,8 @@ func staticBody(body hcl.Body, blocks map[string]*schema.NestedBlock,
 	return cty.ObjectVal(values), diags
 }
 
-// checkBackend says what is wrong with the backend that terraform_remote_state names. For a data source its type is a part
-// of the configuration, whereas the block of a backend has it as its label.
+// checkBackend says what is wrong with the backend that terraform_remote_state names. For a data source its type is a
+// part of the configuration, whereas the block of a backend has it as its label.
 func (e *Estate) checkBackend(backend string, config cty.Value) diag.List {
 	diags := e.place().Check(backend, config)
 	for _, d := range diags {
@@ -157,7 +162,8 @@ func (e *Estate) checkBackend(backend string, config cty.Value) diag.List {
 }
 
 // readRemoteState reads the outputs of another state for terraform_remote_state.
-func (e *Estate) readRemoteState(ctx context.Context, backend string, config cty.Value, workspace string) (map[string]cty.Value, diag.List) {
+func (e *Estate) readRemoteState(ctx context.Context, backend string, config cty.Value, workspace string) (
+	map[string]cty.Value, diag.List) {
 	b, diags := e.place().Open(ctx, backend, config)
 	if diags.HasErrors() {
 		return nil, diags
@@ -168,7 +174,8 @@ func (e *Estate) readRemoteState(ctx context.Context, backend string, config cty
 		return nil, diags.Append(diag.New(diag.Error, sealed.Summary, sealed.Detail+sealed.Tried, nil))
 	}
 	if err != nil {
-		return nil, diags.Append(diag.New(diag.Error, "Failed to read the remote state", fmt.Sprintf("Reading %s: %s.", b.Describe(workspace).Where, err), nil))
+		return nil, diags.Append(diag.New(diag.Error, "Failed to read the remote state", fmt.Sprintf("Reading %s: %s.",
+			b.Describe(workspace).Where, err), nil))
 	}
 	if len(data) == 0 {
 		return nil, diags

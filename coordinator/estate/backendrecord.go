@@ -52,7 +52,8 @@ func (e *Estate) readBackendRecord() (backendRecord, diag.List) {
 	switch {
 	case err != nil:
 		return backendRecord{}, diag.Errors("Error loading the backend configuration",
-			fmt.Sprintf("What init recorded in %s cannot be read: %s. Remove the file and run init again.", e.recordName(), err), nil)
+			fmt.Sprintf("What init recorded in %s cannot be read: %s. Remove the file and run init again.",
+				e.recordName(), err), nil)
 	case file.Backend == nil:
 		return backendRecord{}, nil
 	}
@@ -128,7 +129,8 @@ func backendBlock(root *config.Node) *config.Backend {
 func describeBackend(block *config.Backend, own cty.Value, others map[string]cty.Value) (backendRecord, diag.List) {
 	if !own.IsWhollyKnown() || marks.Has(own, marks.Sensitive) || marks.Has(own, marks.Ephemeral) {
 		return backendRecord{}, diag.Errors("Invalid backend configuration",
-			"The arguments of the backend are recorded, in the clear, so they cannot be sensitive, ephemeral or unknown.", &block.Range)
+			"The arguments of the backend are recorded, in the clear, so they cannot be sensitive, ephemeral or "+
+				"unknown.", &block.Range)
 	}
 	kind, diags := catalog.All().Find(block.Type)
 	if diags.HasErrors() {
@@ -149,7 +151,8 @@ func describeBackend(block *config.Backend, own cty.Value, others map[string]cty
 	for name, v := range others {
 		if _, ok := kind.Type().AttributeTypes()[name]; !ok {
 			diags = diags.Append(diag.New(diag.Error, "Invalid backend configuration argument",
-				fmt.Sprintf("The backend %q has no argument %q, which was given on the command line.", block.Type, name), nil))
+				fmt.Sprintf("The backend %q has no argument %q, which was given on the command line.",
+					block.Type, name), nil))
 			continue
 		}
 		all[name] = v
@@ -161,7 +164,8 @@ func describeBackend(block *config.Backend, own cty.Value, others map[string]cty
 	value := whole.Recorded(kind)
 	text, err := ctyjson.Marshal(value, value.Type())
 	if err != nil {
-		return backendRecord{}, diags.Append(diag.New(diag.Error, "Invalid backend configuration", err.Error()+".", &block.Range))
+		return backendRecord{}, diags.Append(diag.New(diag.Error, "Invalid backend configuration",
+			err.Error()+".", &block.Range))
 	}
 	hash := cty.TupleVal([]cty.Value{cty.StringVal(block.Type), blockArgs}).Hash()
 	return backendRecord{Type: block.Type, Config: text, Hash: uint64(hash)}, diags
@@ -199,15 +203,19 @@ func (e *Estate) preparedBackend(block *config.Backend, own cty.Value) (cty.Valu
 		reason = "the backend block has changed"
 	}
 	if reason != "" {
-		return own, diag.Errors("Backend initialization required, please run \""+diag.Program()+" init\"", "Reason: "+reason+
-			".\n\nThe backend block says where the state is kept. When it changes, the state has to be brought there, or what is there has to be taken: run init, with -migrate-state or with -reconfigure. Nothing was changed so far.", nil)
+		return own, diag.Errors("Backend initialization required, please run \""+diag.Program()+" init\"",
+			"Reason: "+reason+
+				".\n\nThe backend block says where the state is kept. When it changes, the state has to be brought "+
+				"there, or what is there has to be taken: run init, with -migrate-state or with -reconfigure. "+
+				"Nothing was changed so far.", nil)
 	}
 	if block == nil {
 		return own, nil
 	}
 	args, err := recorded.arguments()
 	if err != nil {
-		return own, diag.Errors("Error loading the backend configuration", fmt.Sprintf("What init recorded in %s cannot be read: %s. Run init again.", e.recordName(), err), nil)
+		return own, diag.Errors("Error loading the backend configuration", fmt.Sprintf("What init recorded in %s "+
+			"cannot be read: %s. Run init again.", e.recordName(), err), nil)
 	}
 	return args, nil
 }

@@ -109,7 +109,8 @@ func (rootOnly) Locate(config.ModuleRequest) (config.Installed, diag.List) {
 
 // LoadModule loads the module in a directory by itself, without the modules that it calls.
 func (c *Configuration) LoadModule(dir string) diag.List {
-	tree, diags := c.Loader.LoadTree(config.TreeOptions{Dir: dir, Locator: rootOnly{}, Base: c.estate.Dir, Env: c.estate.Environ})
+	tree, diags := c.Loader.LoadTree(config.TreeOptions{Dir: dir, Locator: rootOnly{}, Base: c.estate.Dir,
+		Env: c.estate.Environ})
 	c.Tree = tree
 	return diags
 }
@@ -127,7 +128,8 @@ func (c *Configuration) loadFor(saved *planfile.Saved) diag.List {
 		}
 	}
 	tree, diags := c.Loader.LoadTree(config.TreeOptions{
-		Variable: savedVariable(saved.Plan), Workspace: saved.Plan.Workspace, Locator: manifest, Base: c.estate.Dir, Env: c.estate.Environ,
+		Variable: savedVariable(saved.Plan), Workspace: saved.Plan.Workspace, Locator: manifest, Base: c.estate.Dir,
+		Env: c.estate.Environ,
 	})
 	c.Tree = tree
 	return diags
@@ -170,8 +172,9 @@ type Fetching struct {
 func (c *Configuration) fetchOptions(f Fetching) fetch.Options {
 	e := c.estate
 	return fetch.Options{
-		Loader: c.Loader, Base: e.Dir, Env: e.Environ, DataDir: e.dataName(), Variable: c.Given.Static, Workspace: e.Workspace(),
-		TestDir: c.TestDir, Sources: fetch.Network(e.Services, e.Dir, e.Environ, f.Downloading), Done: f.Done,
+		Loader: c.Loader, Base: e.Dir, Env: e.Environ, DataDir: e.dataName(), Variable: c.Given.Static,
+		Workspace: e.Workspace(),
+		TestDir:   c.TestDir, Sources: fetch.Network(e.Services, e.Dir, e.Environ, f.Downloading), Done: f.Done,
 	}
 }
 

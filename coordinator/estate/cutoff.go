@@ -21,13 +21,14 @@ func (s *Opened) cutOffBefore(r *journal.Run, elsewhere bool) diag.List {
 		return s.refuse(r)
 	}
 	return diag.List{diag.New(diag.Warning, "A run was cut off", fmt.Sprintf(
-		"The run %s (%s, begun %s) ended while operations were under way. What became of them is not in the state, which is read as it is. The next plan or apply that locks the state settles it.",
+		"The run %s (%s, begun %s) ended while operations were under way. What became of them is not in the state, "+
+			"which is read as it is. The next plan or apply that locks the state settles it.",
 		r.ID, r.Command, r.Started.Format("2006-01-02 15:04:05 -0700")), nil)}
 }
 
 // settle settles what a run that was cut off has left: it takes its results and notes what is in doubt, but starts
-// nothing. What workers elsewhere are still at is awaited. The state says afterwards what there is. There are errors when
-// that could not be done, or was stopped.
+// nothing. What workers elsewhere are still at is awaited. The state says afterwards what there is. There are errors
+// when that could not be done, or was stopped.
 func (r *Operation) settle(ctx context.Context) diag.List {
 	run, err := operation.CutOff(ctx, r.State.store, r.State.Workspace)
 	switch {
@@ -39,7 +40,8 @@ func (r *Operation) settle(ctx context.Context) diag.List {
 		rules, _ := r.estate.Rules(nil) // what is wrong with them, the engine says
 		return r.State.cutOffBefore(run, r.estate.Connector.Elsewhere(rules))
 	}
-	r.watch.Note(fmt.Sprintf("The run %s (%s, begun %s) was cut off. Taking its results, and waiting for what is still under way...\n",
+	r.watch.Note(fmt.Sprintf("The run %s (%s, begun %s) was cut off. Taking its results, and waiting for what is "+
+		"still under way...\n",
 		run.ID, run.Command, run.Started.Format("2006-01-02 15:04:05 -0700")))
 	diags := r.settleRun(ctx, *run)
 	return diags.Append(r.State.cutOff(ctx)) // not so if it has succeeded
@@ -55,7 +57,8 @@ func (r *Operation) settleRun(ctx context.Context, run journal.Run) diag.List {
 	if diags.HasErrors() {
 		return diags
 	}
-	c := &Configuration{estate: r.estate, Loader: config.NewLoader(savedFiles(saved.Config)), Given: &config.GivenValues{}}
+	c := &Configuration{estate: r.estate, Loader: config.NewLoader(savedFiles(saved.Config)),
+		Given: &config.GivenValues{}}
 	if diags = diags.Append(c.loadFor(saved)); diags.HasErrors() {
 		return diags
 	}
@@ -102,6 +105,8 @@ func (s *Opened) cutOff(ctx context.Context) diag.List {
 // refuse says that nothing can be based on the state before a run is settled.
 func (s *Opened) refuse(r *journal.Run) diag.List {
 	return diag.Errors("A run was cut off",
-		fmt.Sprintf("The run %s (%s, begun %s) ended while operations were under way. They may still go on, and what became of them is not in the state yet, so that nothing else can be based on it. To take their results and go on with the run:\n  "+diag.Program()+" runs resume %s",
+		fmt.Sprintf("The run %s (%s, begun %s) ended while operations were under way. They may still go on, and what "+
+			"became of them is not in the state yet, so that nothing else can be based on it. To take their results "+
+			"and go on with the run:\n  "+diag.Program()+" runs resume %s",
 			r.ID, r.Command, r.Started.Format("2006-01-02 15:04:05 -0700"), r.ID), nil)
 }

@@ -17,15 +17,16 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// encryption returns what encrypts states and plans, as the environment and the root module of the working directory say;
-// nil is no configuration. It is set up once: also a saved plan, which brings a configuration of its own, and what it is
-// applied to, are encrypted as the directory says.
+// encryption returns what encrypts states and plans, as the environment and the root module of the working directory
+// say; nil is no configuration. It is set up once: also a saved plan, which brings a configuration of its own, and what
+// it is applied to, are encrypted as the directory says.
 func (e *Estate) encryption(ctx context.Context, root *config.Node) (*encryption.Encryption, diag.List) {
 	if e.sealing != nil {
 		return e.sealing, nil
 	}
 	o := encryption.Options{
-		Environment: e.Environ.Get(encryption.Variable), Kinds: keyservices.All(), Surroundings: e.place().Surroundings(),
+		Environment: e.Environ.Get(encryption.Variable), Kinds: keyservices.All(),
+		Surroundings: e.place().Surroundings(),
 	}
 	if root != nil {
 		o.Block, o.Range, o.Static = root.Module.Encryption, root.Module.EncryptionRange, root.Static()
@@ -65,8 +66,8 @@ func (e *Estate) SetUpEncryption(ctx context.Context, root *config.Node) diag.Li
 	return diags
 }
 
-// unreadable says that the state cannot be read, in the words that each command of OpenTofu has when it cannot be decrypted.
-// locked tells that the command has locked it: then reading it is a part of taking the lock.
+// unreadable says that the state cannot be read, in the words that each command of OpenTofu has when it cannot be
+// decrypted. locked tells that the command has locked it: then reading it is a part of taking the lock.
 func (e *Estate) unreadable(err error, locked bool) diag.List {
 	if errors.Is(err, journal.ErrSealed) {
 		return diag.Errors("Failed to open the state store", err.Error()+".", nil)
@@ -75,7 +76,9 @@ func (e *Estate) unreadable(err error, locked bool) diag.List {
 	if !errors.As(err, &sealed) {
 		return diag.List{}.Append(err)
 	}
-	detail := fmt.Sprintf("%s.\n\nThe state is encrypted in another way than the configuration says, or not at all. Where the way was changed, the former one belongs into a fallback block.", strings.TrimSuffix(sealed.Error()+"\n"+sealed.Tried, "\n"))
+	detail := fmt.Sprintf("%s.\n\nThe state is encrypted in another way than the configuration says, or not at all. "+
+		"Where the way was changed, the former one belongs into a fallback block.",
+		strings.TrimSuffix(sealed.Error()+"\n"+sealed.Tried, "\n"))
 	if locked {
 		return diag.Errors("Error acquiring the state lock", detail, nil)
 	}
@@ -96,7 +99,8 @@ func (u Unreadable) of(sealed *snapshot.Sealed) string {
 }
 
 // readSnapshot reads a state where a backend keeps it; nil when there is none.
-func (e *Estate) readSnapshot(ctx context.Context, b snapshot.Backend, workspace string, locked bool) (*state.State, diag.List) {
+func (e *Estate) readSnapshot(ctx context.Context, b snapshot.Backend, workspace string,
+	locked bool) (*state.State, diag.List) {
 	st, err := snapshot.State(ctx, b, workspace)
 	if err != nil {
 		return nil, e.unreadable(err, locked)

@@ -91,11 +91,13 @@ func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag
 	}
 	name, pair, err := e.identity(ctx, home)
 	if err != nil {
-		return nil, diags.Append(diag.New(diag.Error, "Failed to read the coordinator's identity", err.Error()+".", nil), c.Close())
+		return nil, diags.Append(diag.New(diag.Error, "Failed to read the coordinator's identity", err.Error()+".",
+			nil), c.Close())
 	}
 	ring, err := wire.NewKeyring(t, pair, rand.Reader)
 	if err != nil {
-		return nil, diags.Append(diag.New(diag.Error, "Failed to read the coordinator's identity", err.Error()+".", nil), c.Close())
+		return nil, diags.Append(diag.New(diag.Error, "Failed to read the coordinator's identity", err.Error()+".",
+			nil), c.Close())
 	}
 	runs := hub.New(t, name)
 	if store != nil && home != nil { // whoever reads decides nothing
@@ -121,13 +123,15 @@ func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag
 		Package: providers.wirePackage, Selections: providers.selections(),
 		WorkerWait: 10 * time.Second, Parallelism: o.Parallelism, Rules: rules, Embedded: c.Embedded(),
 		Dir: e.Dir, Cwd: e.Cwd, Env: e.Environ, Environment: engine.environment,
-		Observer: o.Observer, Events: o.Events, Own: e.Own(e.readRemoteState, e.checkBackend), Stop: e.Stop, Now: e.Now, NewID: e.NewID,
+		Observer: o.Observer, Events: o.Events, Own: e.Own(e.readRemoteState, e.checkBackend), Stop: e.Stop, Now: e.Now,
+		NewID:         e.NewID,
 		TemplateDepth: depth,
 	}
 	return engine, diags
 }
 
-// templateDepth is how many templates may be nested in each other, as TF_TEMPLATE_RECURSION_DEPTH says; 0 when it does not.
+// templateDepth is how many templates may be nested in each other, as TF_TEMPLATE_RECURSION_DEPTH says; 0 when it does
+// not.
 func (e *Estate) templateDepth() (int, diag.List) {
 	text := e.Environ.Get("TF_TEMPLATE_RECURSION_DEPTH")
 	if text == "" {
@@ -136,7 +140,8 @@ func (e *Estate) templateDepth() (int, diag.List) {
 	depth, err := strconv.Atoi(text)
 	if err != nil || depth < 1 {
 		return 0, diag.Errors("Invalid TF_TEMPLATE_RECURSION_DEPTH",
-			fmt.Sprintf("The environment variable says how many templates may be nested in each other: %q is no whole number from 1 on.", text), nil)
+			fmt.Sprintf("The environment variable says how many templates may be nested in each other: %q is no "+
+				"whole number from 1 on.", text), nil)
 	}
 	return depth, nil
 }

@@ -84,8 +84,8 @@ type Options struct {
 
 // Use says what an estate is opened for, as far as that matters to how it is opened.
 type Use struct {
-	// LooksOnly: an engine is opened, and nothing is changed. The key of an encrypted state is not asked for then only to
-	// write the coordinator's identity.
+	// LooksOnly: an engine is opened, and nothing is changed. The key of an encrypted state is not asked for then only
+	// to write the coordinator's identity.
 	LooksOnly bool
 	// ShowsMethods: warnings about encryption methods that leave everything in the clear are wanted.
 	ShowsMethods bool
@@ -118,7 +118,8 @@ type Process interface {
 
 // Stores opens the stores of workspaces.
 type Stores interface {
-	// Open opens a store, or creates it. The error is *journal.Held while another process has it for longer than the timeout.
+	// Open opens a store, or creates it. The error is *journal.Held while another process has it for longer than the
+	// timeout.
 	Open(path string, info journal.LockInfo, timeout time.Duration, o StoreOptions) (Store, error)
 	// Copy copies a store that no process has open: else the error is *journal.Held.
 	Copy(path, to string) error

@@ -118,7 +118,8 @@ func put(ctx context.Context, e *Estate, value string) diag.List {
 	if diags.HasErrors() {
 		return diags
 	}
-	diags = diags.Append(at.Commit(ctx, []state.Change{state.SetOutput{Name: "x", Output: &state.Output{Value: cty.StringVal(value)}}}))
+	diags = diags.Append(at.Commit(ctx,
+		[]state.Change{state.SetOutput{Name: "x", Output: &state.Output{Value: cty.StringVal(value)}}}))
 	return diags.Append(at.Close(ctx))
 }
 
@@ -140,7 +141,8 @@ func TestTwentyEstatesInTwentyDirectoriesDoNotAffectEachOther(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 20 {
 		dir := t.TempDir()
-		write(t, dir, "main.tf", fmt.Sprintf("terraform {\n  backend \"local\" {\n    path = \"of-%d.tfstate\"\n  }\n}\n", i))
+		write(t, dir, "main.tf",
+			fmt.Sprintf("terraform {\n  backend \"local\" {\n    path = \"of-%d.tfstate\"\n  }\n}\n", i))
 		e := testEstate(t, dir)
 		all.Go(func() {
 			ctx, want := t.Context(), fmt.Sprintf("value %d", i)
@@ -168,7 +170,8 @@ func TestAStateThatAnotherHoldsNamesTheHolder(t *testing.T) {
 	at, diags := other.OpenChangeable(ctx, Finding{}, StateOptions{Lock: true}, "apply")
 	must(t, diags)
 	_, diags = e.OpenChangeable(ctx, Finding{}, StateOptions{Lock: true}, "apply")
-	if held := HeldBy(diags); held == nil || held.Holder.Who != "somebody@somewhere" || held.Holder.Operation != "apply" {
+	if held := HeldBy(diags); held == nil || held.Holder.Who != "somebody@somewhere" ||
+		held.Holder.Operation != "apply" {
 		t.Errorf("the state is open twice: %v", diags.Err())
 	}
 	must(t, at.Close(ctx))
@@ -180,7 +183,8 @@ func TestABackendThatIsNotPreparedIsRefused(t *testing.T) {
 	e := testEstate(t, dir)
 	must(t, put(ctx, e, "kept"))
 	write(t, dir, "main.tf", "terraform {\n  backend \"local\" {\n    path = \"elsewhere.tfstate\"\n  }\n}\n")
-	if diags := put(ctx, e, "lost"); !diags.HasErrors() || !strings.HasPrefix(diags[0].Summary, "Backend initialization required") {
+	if diags := put(ctx, e, "lost"); !diags.HasErrors() ||
+		!strings.HasPrefix(diags[0].Summary, "Backend initialization required") {
 		t.Errorf("a backend is used that nobody has prepared: %v", diags.Err())
 	}
 
@@ -198,7 +202,8 @@ func TestABackendThatIsNotPreparedIsRefused(t *testing.T) {
 	if !change.Changed || change.Was != "" || change.Now != "local" || len(asked) != 1 {
 		t.Errorf("the change is %+v, people were asked %q", change, asked)
 	}
-	if text, err := os.ReadFile(filepath.Join(dir, "elsewhere.tfstate")); err != nil || !strings.Contains(string(text), "kept") {
+	if text, err := os.ReadFile(filepath.Join(dir, "elsewhere.tfstate")); err != nil ||
+		!strings.Contains(string(text), "kept") {
 		t.Errorf("the state was not brought along: %q, %v", text, err)
 	}
 	if got, diags := get(ctx, e); got != "kept" || diags.HasErrors() {
@@ -284,7 +289,8 @@ func TestASavedPlanThatDoesNotFitTheStateIsStale(t *testing.T) {
 }
 
 func TestWorkspacesHaveNamesThatAreSafeInURLsAndPaths(t *testing.T) {
-	for name, want := range map[string]bool{"": false, ".": false, "..": false, "a/b": false, "a b": false, "prod-1.eu_west": true} {
+	for name, want := range map[string]bool{"": false, ".": false, "..": false, "a/b": false, "a b": false,
+		"prod-1.eu_west": true} {
 		if ValidWorkspace(name) != want {
 			t.Errorf("%q may be a name: %v", name, !want)
 		}

@@ -27,7 +27,8 @@ func (r *Operation) Generate(ctx context.Context, name string) ([]operation.Gene
 	if diags.HasErrors() || len(generated) == 0 {
 		return nil, diags
 	}
-	r.Config.Loader = config.NewLoader(withFile{FS: r.estate.files(), dir: r.Config.Root(), name: strings.TrimSuffix(filepath.Base(name), ".tf") + ".tf", text: generatedText(generated)})
+	r.Config.Loader = config.NewLoader(withFile{FS: r.estate.files(), dir: r.Config.Root(),
+		name: strings.TrimSuffix(filepath.Base(name), ".tf") + ".tf", text: generatedText(generated)})
 	r.watch.Sources(r.Config.Sources)
 	more := r.Config.Load()
 	r.Engine.Tree = r.Config.Tree
@@ -57,7 +58,8 @@ func (e *Estate) WriteGenerated(name string, list []operation.Generated) diag.Li
 		return diag.Errors("Failed to create target generated file", err.Error()+".", nil)
 	}
 	return diag.List{diag.New(diag.Warning, "Config generation is experimental",
-		fmt.Sprintf("The blocks in %s say what the objects are like now. Look them through: what is secret is left out, and nothing refers to other resources.", name), nil)}
+		fmt.Sprintf("The blocks in %s say what the objects are like now. Look them through: what is secret is left "+
+			"out, and nothing refers to other resources.", name), nil)}
 }
 
 // withFile is a file system with one more file in a directory.

@@ -18,10 +18,10 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// identity returns the name and the key pair of the coordinator that owns the store of a home; they are made at the first use.
-// Their file has the name and in the next line the seed of the pair: as it is, or in an envelope where the state is
-// encrypted. The key pair opens the keys of runs that are resumed; it lies outside of the message store. A process without a
-// home has a name and a pair for itself: it makes no runs that anybody could resume.
+// identity returns the name and the key pair of the coordinator that owns the store of a home; they are made at the
+// first use. Their file has the name and in the next line the seed of the pair: as it is, or in an envelope where the
+// state is encrypted. The key pair opens the keys of runs that are resumed; it lies outside of the message store. A
+// process without a home has a name and a pair for itself: it makes no runs that anybody could resume.
 func (e *Estate) identity(ctx context.Context, home *layout.Home) (string, nkeys.KeyPair, error) {
 	if home == nil {
 		pair, err := nkeys.CreateCurveKeys()
@@ -66,9 +66,9 @@ func (e *Estate) identity(ctx context.Context, home *layout.Home) (string, nkeys
 // newCoordinator makes the name of a coordinator.
 func (e *Estate) newCoordinator() string { return "c-" + strings.ToLower(e.NewID()[:12]) }
 
-// openSeed returns the seed, and whether it is not kept as it is to be; nil where there is none. One that cannot be decrypted is
-// given up: of the store, which was read before, the configuration has the key, so what is lost is at most what an
-// interrupted run left in the message store.
+// openSeed returns the seed, and whether it is not kept as it is to be; nil where there is none. One that cannot be
+// decrypted is given up: of the store, which was read before, the configuration has the key, so what is lost is at most
+// what an interrupted run left in the message store.
 func (e *Estate) openSeed(ctx context.Context, kept []byte) (seed []byte, stale bool) {
 	t := e.sealing.State()
 	switch {

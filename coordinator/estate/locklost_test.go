@@ -24,8 +24,8 @@ func (b *severable) Lock(ctx context.Context, workspace string, info journal.Loc
 	return lock, err
 }
 
-// A session of a database, or of Consul, that ends takes its lock along. The command that held it went on, and wrote its
-// snapshot over what somebody else had written in the meantime.
+// A session of a database, or of Consul, that ends takes its lock along. The command that held it went on, and wrote
+// its snapshot over what somebody else had written in the meantime.
 func TestALostLockStopsTheCommandAndKeepsItFromWriting(t *testing.T) {
 	stop, ask, _ := operation.NewStop(t.Context())
 	p := &process{stop: ask}

@@ -51,7 +51,8 @@ type migration struct {
 
 // PrepareBackend records the backend of the configuration. When it is another one than before, the states are brought
 // there, or what is there is taken, as the options say.
-func (c *Configuration) PrepareBackend(ctx context.Context, root *config.Node, o BackendOptions) (BackendChange, diag.List) {
+func (c *Configuration) PrepareBackend(ctx context.Context, root *config.Node, o BackendOptions) (BackendChange,
+	diag.List) {
 	i := &migration{c.estate, o, c, backendBlock(root)}
 	was, diags := i.readBackendRecord()
 	now, more := i.wanted(root)
@@ -70,7 +71,9 @@ func (c *Configuration) PrepareBackend(ctx context.Context, root *config.Node, o
 		diags = diags.Append(i.migrate(ctx, was, now))
 	default:
 		return BackendChange{}, diags.Append(diag.New(diag.Error, "Backend configuration changed",
-			"The backend is configured in another way than when the directory was initialized, so the state may have to be brought over.\n\nTo bring it over, run init -migrate-state. To use the new place with the state that is there, run init -reconfigure.", nil))
+			"The backend is configured in another way than when the directory was initialized, so the state may have "+
+				"to be brought over.\n\nTo bring it over, run init -migrate-state. To use the new place with the "+
+				"state that is there, run init -reconfigure.", nil))
 	}
 	if diags.HasErrors() {
 		return BackendChange{}, diags
@@ -88,7 +91,8 @@ func (i *migration) wanted(root *config.Node) (backendRecord, diag.List) {
 		var diags diag.List
 		if len(i.options.Arguments) > 0 {
 			diags = diags.Append(diag.New(diag.Warning, "Missing backend configuration",
-				"The option -backend-config adds to the arguments of a backend block, and the configuration has none, so it does nothing.", nil))
+				"The option -backend-config adds to the arguments of a backend block, and the configuration has "+
+					"none, so it does nothing.", nil))
 		}
 		return backendRecord{}, diags
 	}
@@ -114,7 +118,8 @@ func (i *migration) backendArguments() (map[string]cty.Value, diag.List) {
 			continue
 		}
 		if _, err := os.Stat(i.path(text)); errors.Is(err, fs.ErrNotExist) {
-			diags = diags.Append(diag.New(diag.Error, "Failed to read file", fmt.Sprintf("The file %q of -backend-config does not exist.", text), nil))
+			diags = diags.Append(diag.New(diag.Error, "Failed to read file", fmt.Sprintf("The file %q of "+
+				"-backend-config does not exist.", text), nil))
 			continue
 		}
 		body, more := i.config.Loader.ParseFile(text)
@@ -199,7 +204,8 @@ func (i *migration) migrate(ctx context.Context, was, now backendRecord) diag.Li
 		}
 		return diag.Errors("Error asking for state migration action: input is disabled",
 			fmt.Sprintf("The states of %d workspaces have to be brought to another backend, and nobody can be asked. "+
-				"Give -force-copy to do it without being asked, or -reconfigure to leave them behind.", len(names)), nil)
+				"Give -force-copy to do it without being asked, or -reconfigure to leave them behind.", len(names)),
+			nil)
 	}
 	return i.each(ctx, was, now, several, func(m *moving, at *Opened) diag.List {
 		source := &snapshot.Sync{Store: at.store, Backend: m.from, Version: i.EngineVersion}
@@ -217,15 +223,21 @@ func (i *migration) migrate(ctx context.Context, was, now backendRecord) diag.Li
 			return diags
 		}
 		if !i.options.Force {
-			question := fmt.Sprintf("Do you want to bring the state of the workspace %q to the new backend?", at.Workspace)
-			what := fmt.Sprintf("It holds %d resource(s). Enter \"yes\" to write it there and \"no\" to begin with an empty state.", len(st.Resources))
+			question := fmt.Sprintf("Do you want to bring the state of the workspace %q to the new backend?",
+				at.Workspace)
+			what := fmt.Sprintf("It holds %d resource(s). Enter \"yes\" to write it there and \"no\" to begin with "+
+				"an empty state.", len(st.Resources))
 			if there != nil && !there.IsEmpty() {
-				what = fmt.Sprintf("There is a state with %d resource(s) already. Enter \"yes\" to write the present one, with %d, in its place, and \"no\" to use what is there.", len(there.Resources), len(st.Resources))
+				what = fmt.Sprintf("There is a state with %d resource(s) already. Enter \"yes\" to write the present "+
+					"one, with %d, in its place, and \"no\" to use what is there.", len(there.Resources),
+					len(st.Resources))
 			}
 			yes, more := i.options.Confirm(question, what)
 			if more.HasErrors() {
-				return diags.Append(diag.New(diag.Error, "Can't ask approval for state migration when interactive input is disabled.",
-					"The state has to be brought to another backend, and nobody can be asked. Give -force-copy to do it without being asked, or -reconfigure to leave the state behind.", nil))
+				return diags.Append(diag.New(diag.Error, "Can't ask approval for state migration when interactive "+
+					"input is disabled.",
+					"The state has to be brought to another backend, and nobody can be asked. Give -force-copy to do "+
+						"it without being asked, or -reconfigure to leave the state behind.", nil))
 			}
 			if !yes {
 				return diags.Append(i.take(ctx, m, at))

@@ -40,15 +40,18 @@ func PlannedMoves(source, target *state.State, from, to addr.Target) ([]StateMov
 	switch {
 	case source.Instance(at) != nil:
 		if target.Instance(dest) != nil {
-			return nil, invalidDestination("Cannot move to %s: there is already a resource instance at that address in the current state.", to)
+			return nil, invalidDestination("Cannot move to %s: there is already a resource instance at that address "+
+				"in the current state.", to)
 		}
 		return []StateMove{{at.String(), dest.String(), []instanceMove{{at, dest}}}}, nil
 	case whole == nil || from.Kind == addr.TargetInstance:
 		return nil, invalidSource(from)
 	case to.Kind == addr.TargetInstance:
-		return nil, invalidDestination("Cannot move %s to %s: the source is a whole resource (all of its instances) so the target must also be a whole resource.", from, to)
+		return nil, invalidDestination("Cannot move %s to %s: the source is a whole resource (all of its instances) "+
+			"so the target must also be a whole resource.", from, to)
 	case target.Resources[dest.Abs()] != nil:
-		return nil, invalidDestination("Cannot move to %s: there is already a resource at that address in the current state.", to)
+		return nil, invalidDestination("Cannot move to %s: there is already a resource at that address in the "+
+			"current state.", to)
 	}
 	m := StateMove{From: at.String(), To: dest.String()}
 	for _, i := range source.Addrs() {
@@ -63,11 +66,13 @@ func PlannedMoves(source, target *state.State, from, to addr.Target) ([]StateMov
 func moduleMoves(source, target *state.State, from, to addr.Target) ([]StateMove, diag.List) {
 	here, there := moduleOf(from), moduleOf(to)
 	if here.Contains(there) || there.IsRoot() && source == target {
-		return nil, invalidDestination("Cannot move %s to %s: a module cannot move into itself, nor become the root module.", from, to)
+		return nil, invalidDestination(
+			"Cannot move %s to %s: a module cannot move into itself, nor become the root module.", from, to)
 	}
 	for _, i := range target.Addrs() {
 		if there.Contains(i.Module) {
-			return nil, diag.Errors("Destination module already exists", fmt.Sprintf("There is something in %s already. Nothing was changed.", to), nil)
+			return nil, diag.Errors("Destination module already exists", fmt.Sprintf("There is something in %s "+
+				"already. Nothing was changed.", to), nil)
 		}
 	}
 	var out []StateMove
@@ -106,10 +111,12 @@ func sameKind(from, to addr.Instance) diag.List {
 	if a.Resource.Mode != b.Resource.Mode {
 		names := map[addr.Mode]string{addr.Managed: "managed", addr.Data: "data", addr.Ephemeral: "ephemeral"}
 		name := names[a.Resource.Mode]
-		diags = diags.Append(diag.New(diag.Error, summary, fmt.Sprintf("Cannot move %s to %s: a %s resource can be moved only to another %s resource address.", a, b, name, name), nil))
+		diags = diags.Append(diag.New(diag.Error, summary, fmt.Sprintf("Cannot move %s to %s: a %s resource can be "+
+			"moved only to another %s resource address.", a, b, name, name), nil))
 	}
 	if a.Resource.Type != b.Resource.Type {
-		diags = diags.Append(diag.New(diag.Error, summary, fmt.Sprintf("Cannot move %s to %s: resource types don't match.", a, b), nil))
+		diags = diags.Append(diag.New(diag.Error, summary,
+			fmt.Sprintf("Cannot move %s to %s: resource types don't match.", a, b), nil))
 	}
 	return diags
 }
@@ -118,7 +125,8 @@ func invalidSource(t addr.Target) diag.List {
 	if t.Kind == addr.TargetInstance {
 		return diag.Errors("Invalid source address", fmt.Sprintf("The current state does not contain %s.", t), nil)
 	}
-	return diag.Errors("Invalid source address", fmt.Sprintf("Cannot move %s: does not match anything in the current state.", t), nil)
+	return diag.Errors("Invalid source address",
+		fmt.Sprintf("Cannot move %s: does not match anything in the current state.", t), nil)
 }
 
 func invalidDestination(format string, args ...any) diag.List {
@@ -149,9 +157,9 @@ func Changes(moves []StateMove, source, target *state.State, from addr.Target) M
 	return m
 }
 
-// severed returns the changes that leave the objects of a state, as it is after moves, without dependencies, where one of
-// them is on what has moved: as in OpenTofu, the next apply records them all anew. A dependency is on all instances of a
-// resource, so one in a module is none on a single instance of that.
+// severed returns the changes that leave the objects of a state, as it is after moves, without dependencies, where one
+// of them is on what has moved: as in OpenTofu, the next apply records them all anew. A dependency is on all instances
+// of a resource, so one in a module is none on a single instance of that.
 func severed(st *state.State, moves []state.Change, from addr.Target) []state.Change {
 	moved := func(d state.Dependency) bool {
 		if from.Kind == addr.TargetModuleInstance {
@@ -233,7 +241,8 @@ func Matching(st *state.State, targets []addr.Target) ([]addr.Instance, diag.Lis
 			kind = "resource instance"
 		}
 		diags = diags.Append(diag.New(diag.Error, "Unknown "+kind,
-			fmt.Sprintf("There is no %s %s in the state. What was added to the configuration gets there when that is applied.", kind, t), nil))
+			fmt.Sprintf("There is no %s %s in the state. What was added to the configuration gets there when that is "+
+				"applied.", kind, t), nil))
 	}
 	return out, diags
 }

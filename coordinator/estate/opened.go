@@ -38,14 +38,16 @@ type Opened struct {
 // lockInfo says who this command is.
 func (e *Estate) lockInfo(operation string) journal.LockInfo {
 	return journal.LockInfo{
-		ID: uuid.NewString(), Operation: operation, Who: e.Who(), Version: e.EngineVersion, Created: e.Now().UTC(), PID: e.PID,
+		ID: uuid.NewString(), Operation: operation, Who: e.Who(), Version: e.EngineVersion,
+		Created: e.Now().UTC(), PID: e.PID,
 	}
 }
 
 // OpenState opens the store and adopts what others did to the snapshot since. operation names what the command does
 // to the state; it is locked unless operation is empty or locking is off. A command without an operation, or one that
 // keeps nothing and does not lock, reads what was last committed, whoever works on the state. Close it.
-func (e *Estate) OpenState(ctx context.Context, root *config.Node, f StateOptions, operation string) (*Opened, diag.List) {
+func (e *Estate) OpenState(ctx context.Context, root *config.Node, f StateOptions, operation string) (
+	*Opened, diag.List) {
 	backend, diags := e.OpenBackend(ctx, root, f)
 	if diags.HasErrors() {
 		return nil, diags
@@ -73,7 +75,8 @@ func (e *Estate) OpenState(ctx context.Context, root *config.Node, f StateOption
 	}
 }
 
-func (e *Estate) openStateAs(ctx context.Context, backend snapshot.Backend, f StateOptions, operation string, as access) (*Opened, diag.List) {
+func (e *Estate) openStateAs(ctx context.Context, backend snapshot.Backend, f StateOptions, operation string,
+	as access) (*Opened, diag.List) {
 	s := &Opened{estate: e, Workspace: e.Workspace(), backend: backend, info: e.lockInfo(operation)}
 	store, diags := e.openStore(ctx, e.home(f), s.info, as, f.LockTimeout)
 	if diags.HasErrors() {
@@ -114,8 +117,8 @@ func (s *Opened) Who() string { return s.info.Who }
 // Own tells whether this process has the store to itself, so that it may change it.
 func (s *Opened) Own() bool { return s.store.ownHome() != nil }
 
-// ensureWorkspace makes the selected workspace in the store if it is not there: TF_WORKSPACE may name one that nobody has
-// made, and using it makes it.
+// ensureWorkspace makes the selected workspace in the store if it is not there: TF_WORKSPACE may name one that nobody
+// has made, and using it makes it.
 func (s *Opened) ensureWorkspace(ctx context.Context) error {
 	names, err := s.store.Workspaces(ctx)
 	if err != nil || slices.Contains(names, s.Workspace) {
@@ -160,7 +163,8 @@ func (s *Opened) watchLock() {
 		case <-done:
 		case <-s.backendLock.Lost: // nil where a lock cannot be lost unnoticed
 			s.estate.Process.Demand(fmt.Sprintf("\nThe lock of %s was lost, so others may change the state. "+
-				"Nothing more is started; what runs is finished and recorded.\n\n", s.backend.Describe(s.Workspace).Where))
+				"Nothing more is started; what runs is finished and recorded.\n\n",
+				s.backend.Describe(s.Workspace).Where))
 		}
 	}()
 	s.unwatch = sync.OnceFunc(func() {
@@ -201,8 +205,12 @@ func (e *Estate) lockBackend(ctx context.Context, backend snapshot.Backend, work
 func lockDiag(held *journal.Held, what string) *diag.Diagnostic {
 	h := held.Holder
 	d := diag.New(diag.Error, "Error acquiring the state lock",
-		fmt.Sprintf("Error message: %s\nLock Info:\n  ID:        %s\n  Path:      %s\n  Operation: %s\n  Who:       %s\n  Version:   %s\n  Created:   %s\n  Info:      %s\n\nThe state lock keeps two commands from changing one state at the same time. Wait until the other one has ended, or give -lock-timeout to do so; where it is gone for good, release its lock with the force-unlock command.",
-			what, h.ID, h.Path, h.Operation, h.Who, h.Version, h.Created.Format("2006-01-02 15:04:05.999999999 -0700 MST"), h.Info), nil)
+		fmt.Sprintf("Error message: %s\nLock Info:\n  ID:        %s\n  Path:      %s\n  Operation: %s\n  Who:       "+
+			"%s\n  Version:   %s\n  Created:   %s\n  Info:      %s\n\nThe state lock keeps two commands from "+
+			"changing one state at the same time. Wait until the other one has ended, or give -lock-timeout to do "+
+			"so; where it is gone for good, release its lock with the force-unlock command.",
+			what, h.ID, h.Path, h.Operation, h.Who, h.Version,
+			h.Created.Format("2006-01-02 15:04:05.999999999 -0700 MST"), h.Info), nil)
 	d.Extra = held
 	return d
 }
@@ -249,14 +257,18 @@ func (s *Opened) Record(ctx context.Context, tx journal.Tx) diag.List {
 func (s *Opened) Push(ctx context.Context) diag.List {
 	defer s.estate.Process.Hold()()
 	if s.lockLost() {
-		return diag.Errors("State lock lost", fmt.Sprintf("The lock of %s was lost while it was held, so the snapshot was not "+
-			"written there: somebody else may have changed it.\n\nNothing is lost: the state itself is in %s, and the next "+
+		return diag.Errors("State lock lost", fmt.Sprintf("The lock of %s was lost while it was held, so the "+
+			"snapshot was not "+
+			"written there: somebody else may have changed it.\n\nNothing is lost: the state itself is in %s, and "+
+			"the next "+
 			"command writes the snapshot, or says what has to be decided.",
 			s.backend.Describe(s.Workspace).Where, s.store.home.Path()), nil).Append(s.rescue(ctx))
 	}
 	if err := s.sync.Push(ctx, s.Workspace); err != nil {
-		return diag.Errors("Failed to save state", fmt.Sprintf("Writing the snapshot: %s.\n\nNothing is lost: the state "+
-			"itself is in %s, and the next command writes the snapshot again.", err, s.store.home.Path()), nil).Append(s.rescue(ctx))
+		return diag.Errors("Failed to save state",
+			fmt.Sprintf("Writing the snapshot: %s.\n\nNothing is lost: the state "+
+				"itself is in %s, and the next command writes the snapshot again.", err, s.store.home.Path()),
+			nil).Append(s.rescue(ctx))
 	}
 	return nil
 }
@@ -269,10 +281,13 @@ func (s *Opened) rescue(ctx context.Context) diag.List {
 	}
 	if err != nil {
 		return diag.Errors("Failed to create local state file",
-			fmt.Sprintf("The state could not be put into the file %s either: %s. It is in the store alone.", snapshot.ErroredFile, err), nil)
+			fmt.Sprintf("The state could not be put into the file %s either: %s. It is in the store alone.",
+				snapshot.ErroredFile, err), nil)
 	}
-	return diag.Errors("Failed to persist state to backend", fmt.Sprintf("For recovery, the state was also written to the file %q in "+
-		"the current working directory. Other programs should not work on this state before it is in its backend again, or it "+
+	return diag.Errors("Failed to persist state to backend", fmt.Sprintf("For recovery, the state was also written "+
+		"to the file %q in "+
+		"the current working directory. Other programs should not work on this state before it is in its backend "+
+		"again, or it "+
 		"goes on in two places.\n\nTo try again, run any command that writes the state, or:\n  %s state push %[1]s",
 		snapshot.ErroredFile, diag.Program()), nil)
 }
@@ -298,7 +313,8 @@ func (s *Opened) unlock(ctx context.Context) diag.List {
 	s.unwatch()
 	ctx = context.WithoutCancel(ctx)
 	// The store's lock is within the backend's, so it goes first.
-	diags := releasing(s.store.Unlock(ctx, s.Workspace, s.LockID)).Append(releasing(s.backend.Unlock(ctx, s.Workspace, s.backendLock.ID)))
+	diags := releasing(s.store.Unlock(ctx, s.Workspace, s.LockID)).Append(releasing(s.backend.Unlock(ctx, s.Workspace,
+		s.backendLock.ID)))
 	s.LockID = ""
 	return diags
 }

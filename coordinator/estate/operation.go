@@ -24,7 +24,8 @@ import (
 type OperationOptions struct {
 	// Name is what people call the operation.
 	Name string
-	// Bare: the operation does without configuration. Nothing can be made then, but what exists can be read or destroyed.
+	// Bare: the operation does without configuration. Nothing can be made then, but what exists can be read or
+	// destroyed.
 	Bare        bool
 	Variables   Variables
 	State       StateOptions
@@ -62,8 +63,8 @@ type Operation struct {
 	// Prior is the state as it was when the operation began.
 	Prior  *state.State
 	Engine *Engine
-	// Mismatch are the problems of variables that were given beside a saved plan. A plan that does not fit the state any
-	// more is reported before them.
+	// Mismatch are the problems of variables that were given beside a saved plan. A plan that does not fit the state
+	// any more is reported before them.
 	Mismatch diag.List
 
 	estate *Estate
@@ -71,8 +72,8 @@ type Operation struct {
 	watch  Watch
 	// progress writes the snapshot while the state is changed.
 	progress *snapshot.Progress
-	// adopted are the changes that Prior has and the store has not: they take over a state that Terraform has written. An
-	// apply records them; a plan leaves the state as it is.
+	// adopted are the changes that Prior has and the store has not: they take over a state that Terraform has written.
+	// An apply records them; a plan leaves the state as it is.
 	adopted []state.Change
 }
 
@@ -91,7 +92,9 @@ func (e *Estate) Begin(ctx context.Context, o OperationOptions) (*Operation, dia
 	}
 	if o.Saved == nil && !c.HasFiles() && !o.Bare {
 		return nil, diags.Append(diag.New(diag.Error, "No configuration files",
-			fmt.Sprintf("The command %s needs configuration, and there is none in this directory: no file that ends in .tf, .tofu, .tf.json or .tofu.json. To destroy what an earlier configuration made, put an empty configuration file here, or use the destroy command.", o.Name), nil))
+			fmt.Sprintf("The command %s needs configuration, and there is none in this directory: no file that ends "+
+				"in .tf, .tofu, .tf.json or .tofu.json. To destroy what an earlier configuration made, put an empty "+
+				"configuration file here, or use the destroy command.", o.Name), nil))
 	}
 	if diags = diags.Append(c.loadFor(o.Saved)); diags.HasErrors() {
 		return nil, diags
@@ -185,7 +188,8 @@ func (r *Operation) Saved(p *plan.Plan) planfile.Saved {
 
 // Apply carries a plan out, and writes the snapshot. begin is called when the plan is recorded and nothing of it was
 // done yet.
-func (r *Operation) Apply(ctx context.Context, p *plan.Plan, command string, begin func()) (*operation.Applied, *state.State, diag.List) {
+func (r *Operation) Apply(ctx context.Context, p *plan.Plan, command string, begin func()) (*operation.Applied,
+	*state.State, diag.List) {
 	saved, err := planfile.Encode(r.Saved(p))
 	if err != nil {
 		return nil, nil, diag.Errors("Failed to record the plan", err.Error()+".", nil)
@@ -193,7 +197,8 @@ func (r *Operation) Apply(ctx context.Context, p *plan.Plan, command string, beg
 	defer r.estate.Process.Hold()()
 	if len(r.adopted) > 0 {
 		// A crash right after this leaves them in the version that the next command ends.
-		if err := r.State.store.Commit(ctx, r.State.Workspace, r.State.LockID, journal.Tx{Changes: r.adopted}); err != nil {
+		if err := r.State.store.Commit(ctx, r.State.Workspace, r.State.LockID,
+			journal.Tx{Changes: r.adopted}); err != nil {
 			return nil, nil, diag.Errors("Failed to save state", err.Error()+".", nil)
 		}
 	}
@@ -210,7 +215,8 @@ func (r *Operation) Apply(ctx context.Context, p *plan.Plan, command string, beg
 }
 
 // GoOn resumes or cancels a run that was cut off, and writes the snapshot.
-func (r *Operation) GoOn(ctx context.Context, run journal.Run, p *plan.Plan, cancel bool) (*operation.Applied, *state.State, diag.List) {
+func (r *Operation) GoOn(ctx context.Context, run journal.Run, p *plan.Plan, cancel bool) (*operation.Applied,
+	*state.State, diag.List) {
 	defer r.estate.Process.Hold()()
 	stop := r.progress.Start(ctx)
 	applied, diags := operation.Do(ctx, r.Engine.Session, run.Command,
@@ -224,9 +230,10 @@ func (r *Operation) GoOn(ctx context.Context, run journal.Run, p *plan.Plan, can
 	return r.finish(ctx, applied, diags)
 }
 
-// finish writes the snapshot after an apply or a resumed run, and loads the state that there is then; nil where there is
-// nothing to show.
-func (r *Operation) finish(ctx context.Context, applied *operation.Applied, diags diag.List) (*operation.Applied, *state.State, diag.List) {
+// finish writes the snapshot after an apply or a resumed run, and loads the state that there is then; nil where there
+// is nothing to show.
+func (r *Operation) finish(ctx context.Context, applied *operation.Applied, diags diag.List) (*operation.Applied,
+	*state.State, diag.List) {
 	r.watch.Settle()
 	ctx = context.WithoutCancel(ctx)
 	diags = diags.Append(r.State.Push(ctx))

@@ -33,7 +33,8 @@ type Providers struct {
 func (e *Estate) LockFile() string { return e.path(lock.FileName) }
 
 // installOptions are what init and every operation that needs providers start from.
-func (e *Estate) installOptions(tree *config.Tree, prior *state.State) (install.Options, map[addr.Provider]string, diag.List) {
+func (e *Estate) installOptions(tree *config.Tree, prior *state.State) (install.Options,
+	map[addr.Provider]string, diag.List) {
 	reattached, err := e.Reattached()
 	if err != nil {
 		return install.Options{}, nil, diag.Errors("Invalid TF_REATTACH_PROVIDERS", err.Error()+".", nil)
@@ -57,13 +58,14 @@ func (e *Estate) installOptions(tree *config.Tree, prior *state.State) (install.
 		managed[p] = true
 	}
 	return install.Options{
-		Required: required, Locks: locks, CLI: e.CLI, Services: e.Services, WorkDir: e.Dir, DataDir: e.dataDir(), Platform: e.Platform,
-		Env: e.Environ, Managed: managed,
+		Required: required, Locks: locks, CLI: e.CLI, Services: e.Services, WorkDir: e.Dir, DataDir: e.dataDir(),
+		Platform: e.Platform,
+		Env:      e.Environ, Managed: managed,
 	}, reattached, diags
 }
 
-// ChangingOptions are the options of operations that write the lock file. Selections of OpenTofu's predecessor are taken
-// over.
+// ChangingOptions are the options of operations that write the lock file. Selections of OpenTofu's predecessor are
+// taken over.
 func (e *Estate) ChangingOptions(tree *config.Tree, prior *state.State) (install.Options, diag.List) {
 	o, _, diags := e.installOptions(tree, prior)
 	if diags.HasErrors() {
@@ -78,16 +80,19 @@ func (e *Estate) ChangingOptions(tree *config.Tree, prior *state.State) (install
 		lines = append(lines, fmt.Sprintf("\n  - %s => %s", p, addr.DefaultProvider(p.Type)))
 	}
 	return o, diags.Append(diag.New(diag.Warning, "Dependency lock file entries automatically updated",
-		"The lock file has selections of providers that OpenTofu's registry has, too. Their versions were taken over, and their checksums not, because the packages are others:"+strings.Join(lines, ""), nil))
+		"The lock file has selections of providers that OpenTofu's registry has, too. Their versions were taken "+
+			"over, and their checksums not, because the packages are others:"+strings.Join(lines, ""), nil))
 }
 
-// selectProviders finds what init installed; with anyVersion also what does not meet the constraints of the configuration.
+// selectProviders finds what init installed; with anyVersion also what does not meet the constraints of the
+// configuration.
 func (e *Estate) selectProviders(tree *config.Tree, prior *state.State, anyVersion bool) (*Providers, diag.List) {
 	o, reattached, diags := e.installOptions(tree, prior)
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	if w := overridesWarning(o.CLI, "What they do may differ from every released version, and a state that they have written may not be readable for one."); w != nil {
+	if w := overridesWarning(o.CLI, "What they do may differ from every released version, and a state that they have "+
+		"written may not be readable for one."); w != nil {
 		diags = diags.Append(w)
 	}
 	o.AnyVersion = anyVersion
@@ -121,7 +126,8 @@ func (p *Providers) share(ctx context.Context, blobs wire.Blobs, platform string
 	var diags diag.List
 	for source := range p.reattached {
 		diags = diags.Append(diag.New(diag.Error, "Reattached provider with remote workers",
-			fmt.Sprintf("TF_REATTACH_PROVIDERS names a process of %s on this machine, which workers elsewhere cannot reach. Run without -nats (and MILLIPEDE_NATS).", source.Display()), nil))
+			fmt.Sprintf("TF_REATTACH_PROVIDERS names a process of %s on this machine, which workers elsewhere cannot "+
+				"reach. Run without -nats (and MILLIPEDE_NATS).", source.Display()), nil))
 	}
 	for source, pkg := range p.packages {
 		if err := sharePackage(ctx, blobs, wire.PackageName(p.wirePackage(source), platform), pkg.Dir); err != nil {
@@ -132,8 +138,8 @@ func (p *Providers) share(ctx context.Context, blobs wire.Blobs, platform string
 	return diags
 }
 
-// succession returns the changes that take over a state that Terraform has written; see state.Succession. The environment can
-// turn that off.
+// succession returns the changes that take over a state that Terraform has written; see state.Succession. The
+// environment can turn that off.
 func (e *Estate) succession(tree *config.Tree, st *state.State) []state.Change {
 	if st == nil || e.Environ.Get("OPENTOFU_STATEFILE_PROVIDER_ADDRESS_TRANSLATION") == "0" {
 		return nil
@@ -164,7 +170,8 @@ func overridesWarning(cli *cliconfig.Config, advice string) *diag.Diagnostic {
 	}
 	slices.Sort(lines)
 	return diag.New(diag.Warning, "Provider development overrides are in effect",
-		"The CLI configuration takes these providers from other directories than their installed packages:"+strings.Join(lines, "")+"\n\n"+advice, nil)
+		"The CLI configuration takes these providers from other directories than their installed packages:"+
+			strings.Join(lines, "")+"\n\n"+advice, nil)
 }
 
 // InstallOptions say how providers are installed.
@@ -187,7 +194,8 @@ type Installed struct {
 }
 
 // InstallProviders installs what the configuration and a state require, and writes the lock file.
-func (e *Estate) InstallProviders(ctx context.Context, tree *config.Tree, prior *state.State, how InstallOptions) (Installed, diag.List) {
+func (e *Estate) InstallProviders(ctx context.Context, tree *config.Tree, prior *state.State, how InstallOptions) (
+	Installed, diag.List) {
 	o, diags := e.ChangingOptions(tree, e.succeeded(tree, prior))
 	if diags = diags.Append(conflicting(o.Required)); diags.HasErrors() {
 		return Installed{}, diags
@@ -207,7 +215,8 @@ func (e *Estate) InstallProviders(ctx context.Context, tree *config.Tree, prior 
 	o.Inferred = func(p addr.Provider) diag.List { return inferred(tree, p) }
 	locks, more := install.Install(ctx, o)
 	diags = diags.Append(more)
-	if w := overridesWarning(o.CLI, "Leave init out while overrides are in effect: they do not need it. It installs the released versions, and fails when there are none."); w != nil {
+	if w := overridesWarning(o.CLI, "Leave init out while overrides are in effect: they do not need it. It installs "+
+		"the released versions, and fails when there are none."); w != nil {
 		diags = diags.Append(w)
 	}
 	if diags.HasErrors() {
@@ -227,10 +236,12 @@ func (e *Estate) writeLocks(old, now *lock.Locks, readOnly bool) (Installed, dia
 		return Installed{}, nil
 	case readOnly && !slices.Equal(old.Sorted(), now.Sorted()):
 		return Installed{}, diag.Errors("Provider dependency changes detected",
-			"The configuration requires other providers than the lock file has, and with -lockfile=readonly it may not change. To record the requirements, run init without that option.", nil)
+			"The configuration requires other providers than the lock file has, and with -lockfile=readonly it may "+
+				"not change. To record the requirements, run init without that option.", nil)
 	case readOnly:
 		return Installed{}, diag.List{diag.New(diag.Warning, "Provider lock file not updated",
-			"The lock file lacks something that is known now, and with -lockfile=readonly it may not change. To record it, run init without that option.", nil)}
+			"The lock file lacks something that is known now, and with -lockfile=readonly it may not change. To "+
+				"record it, run init without that option.", nil)}
 	}
 	if err := now.Write(e.LockFile()); err != nil {
 		return Installed{}, diag.Errors("Failed to save dependency lock file", err.Error()+".", nil)
@@ -245,12 +256,14 @@ func incompleteLocks(names []string, platform string) diag.List {
 	}
 	slices.Sort(names)
 	return diag.List{diag.New(diag.Warning, "Incomplete lock file information for providers", fmt.Sprintf(
-		"Where these packages came from nobody vouches for their checksums, so those were computed here:\n  - %s\n\nThe lock file holds checksums for %s alone, and init will fail on other platforms. To add those of another platform, run:\n  "+diag.Program()+" providers lock -platform=OS_ARCH",
+		"Where these packages came from nobody vouches for their checksums, so those were computed here:\n  - "+
+			"%s\n\nThe lock file holds checksums for %s alone, and init will fail on other platforms. To add those "+
+			"of another platform, run:\n  "+diag.Program()+" providers lock -platform=OS_ARCH",
 		strings.Join(names, "\n  - "), platform), nil)}
 }
 
-// rememberPluginDirs writes the directories of -plugin-dir down, in the file and the form of OpenTofu, where other programs
-// find them. A single empty directory removes the file. The next init does not read it, as with OpenTofu.
+// rememberPluginDirs writes the directories of -plugin-dir down, in the file and the form of OpenTofu, where other
+// programs find them. A single empty directory removes the file. The next init does not read it, as with OpenTofu.
 func (e *Estate) rememberPluginDirs(dirs []string) error {
 	if len(dirs) == 0 {
 		return nil
@@ -279,7 +292,9 @@ func inferred(tree *config.Tree, p addr.Provider) diag.List {
 		return nil
 	}
 	return diag.List{diag.New(diag.Warning, "Automatically-inferred provider dependency", fmt.Sprintf(
-		"The type of %s begins with %q, and the module does not say in required_providers which provider that is, so %s was taken for it.\n\nEither name the right provider there, or in the argument \"provider\" of the resource; or its type has another name.",
+		"The type of %s begins with %q, and the module does not say in required_providers which provider that is, so "+
+			"%s was taken for it.\n\nEither name the right provider there, or in the argument \"provider\" of the "+
+			"resource; or its type has another name.",
 		r.Addr, r.Provider.Name, p.Display()), &r.Range)}
 }
 
@@ -294,13 +309,16 @@ func conflicting(required map[addr.Provider][]string) diag.List {
 		}
 		if p.Namespace == "-" {
 			diags = diags.Append(diag.New(diag.Error, "Invalid legacy provider address", fmt.Sprintf(
-				"The configuration or the state refers to the provider %q without a namespace, as Terraform did before version 0.13. Go through the steps to that version first.", p.Type), nil))
+				"The configuration or the state refers to the provider %q without a namespace, as Terraform did "+
+					"before version 0.13. Go through the steps to that version first.", p.Type), nil))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(byType)) {
 		if len(byType[name]) > 1 {
 			diags = diags.Append(diag.New(diag.Warning, "Potential provider misconfiguration", fmt.Sprintf(
-				"There are several providers of the type %s (%s), which may be a mistake: a module that says nothing in required_providers means the one of the namespace hashicorp.", name, strings.Join(byType[name], ", ")), nil))
+				"There are several providers of the type %s (%s), which may be a mistake: a module that says nothing "+
+					"in required_providers means the one of the namespace hashicorp.", name,
+				strings.Join(byType[name], ", ")), nil))
 		}
 	}
 	return diags

@@ -16,8 +16,8 @@ import (
 type Runs struct{ store *openedStore }
 
 // OpenRuns opens the store for its runs: own has it for this process alone, else what was last committed is read. Runs
-// have the configuration that they were planned with, so one in the directory that cannot be read keeps nobody from them,
-// unless it is what says how the store is encrypted.
+// have the configuration that they were planned with, so one in the directory that cannot be read keeps nobody from
+// them, unless it is what says how the store is encrypted.
 func (e *Estate) OpenRuns(ctx context.Context, vars Variables, own bool) (*Runs, diag.List) {
 	_, broken := e.ownEncryption(ctx, vars)
 	if broken.HasErrors() {
@@ -60,7 +60,8 @@ func (r *Runs) Close() diag.List { return r.store.close() }
 
 // FindRun reads a run that did not end, and its plan. An empty name means the last one. The problems are HeldBy another
 // process when that carries runs out.
-func (e *Estate) FindRun(ctx context.Context, name string, vars Variables) (r journal.Run, saved *planfile.Saved, diags diag.List) {
+func (e *Estate) FindRun(ctx context.Context, name string, vars Variables) (r journal.Run, saved *planfile.Saved,
+	diags diag.List) {
 	opened, diags := e.OpenRuns(ctx, vars, true)
 	if diags.HasErrors() {
 		return r, nil, diags
@@ -74,18 +75,22 @@ func (e *Estate) FindRun(ctx context.Context, name string, vars Variables) (r jo
 	if name == "" {
 		open := slices.IndexFunc(runs, func(r journal.Run) bool { return !r.Over() })
 		if open < 0 {
-			return r, nil, diag.Errors("Nothing to resume", "Every run in this workspace has ended. See: "+diag.Program()+" runs list", nil)
+			return r, nil, diag.Errors("Nothing to resume", "Every run in this workspace has ended. See: "+
+				diag.Program()+" runs list", nil)
 		}
 		name = runs[open].ID
 	}
 	r, text, err := store.RunPlan(ctx, name)
 	switch {
 	case errors.Is(err, journal.ErrNoRun):
-		return r, nil, diag.Errors("No such run", fmt.Sprintf("There is no run %q in the store of this directory. See: "+diag.Program()+" runs list", name), nil)
+		return r, nil, diag.Errors("No such run",
+			fmt.Sprintf("There is no run %q in the store of this directory. See: "+diag.Program()+" runs list", name),
+			nil)
 	case err != nil:
 		return r, nil, diag.Errors("Failed to read the run", err.Error()+".", nil)
 	case r.Workspace != e.Workspace():
-		return r, nil, diag.Errors("The run is of another workspace", fmt.Sprintf("The run %s belongs to the workspace %q, and %q is selected now.", r.ID, r.Workspace, e.Workspace()), nil)
+		return r, nil, diag.Errors("The run is of another workspace", fmt.Sprintf("The run %s belongs to the "+
+			"workspace %q, and %q is selected now.", r.ID, r.Workspace, e.Workspace()), nil)
 	}
 	if diags := operation.Resumable(runs, r.ID); diags.HasErrors() {
 		return r, nil, diags // it is asked again under the lock; nothing has to be started to say so now
@@ -105,7 +110,8 @@ func recordedPlan(r journal.Run, text []byte) (*planfile.Saved, diag.List) {
 			with = "Millipede " + version.Engine
 		}
 		return nil, diag.Errors("The run is of another version of Millipede", fmt.Sprintf(
-			"The plan of the run %s (%s, begun %s) cannot be read: %s. Only the plan says what the operations of the run are about, so this version can neither resume nor end it. Use %s for that:\n  %s runs cancel %s",
+			"The plan of the run %s (%s, begun %s) cannot be read: %s. Only the plan says what the operations of the "+
+				"run are about, so this version can neither resume nor end it. Use %s for that:\n  %s runs cancel %s",
 			r.ID, r.Command, r.Started.Format("2006-01-02 15:04:05 -0700"), err, with, diag.Program(), r.ID), nil)
 	case err != nil:
 		return nil, diag.Errors("Failed to read the run's plan", err.Error()+".", nil)
@@ -120,7 +126,9 @@ func NotResumable(r journal.Run, saved *planfile.Saved) diag.List {
 		return nil
 	}
 	return diag.Errors("The run cannot be resumed", fmt.Sprintf(
-		"An older version of Millipede began the run %s, in a format of plans that this version does not carry on. It can end the run: it takes the results that wait, awaits what is still under way, and notes what is in doubt. A new plan does the rest.\n  %s runs cancel %s",
+		"An older version of Millipede began the run %s, in a format of plans that this version does not carry on. "+
+			"It can end the run: it takes the results that wait, awaits what is still under way, and notes what is "+
+			"in doubt. A new plan does the rest.\n  %s runs cancel %s",
 		r.ID, diag.Program(), r.ID), nil)
 }
 

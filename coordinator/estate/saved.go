@@ -24,9 +24,11 @@ import (
 )
 
 // ErrPlanEncrypted means that there is no configuration to decrypt a plan file with.
-var ErrPlanEncrypted = errors.New("the given plan file is encrypted and requires a valid encryption configuration to decrypt")
+var ErrPlanEncrypted = errors.New(
+	"the given plan file is encrypted and requires a valid encryption configuration to decrypt")
 
-// decodePlan reads the bytes of a plan file, encrypted or not. Besides those of planfile.Decode there are errors about encryption.
+// decodePlan reads the bytes of a plan file, encrypted or not. Besides those of planfile.Decode there are errors about
+// encryption.
 func decodePlan(ctx context.Context, t *encryption.Target, data []byte) (*planfile.Saved, error) {
 	if t == nil && encryption.IsEncrypted(data) {
 		return nil, ErrPlanEncrypted
@@ -59,13 +61,15 @@ func (e *Estate) OpenPlan(ctx context.Context, name string, vars Variables) (*pl
 	case err == nil:
 		return saved, diags
 	case errors.Is(err, planfile.ErrNoPlan):
-		detail = fmt.Sprintf("The file %s is not a saved plan of Millipede. Plans of other engines, and plans in JSON, cannot be applied; make one with plan -out=FILE.", name)
+		detail = fmt.Sprintf("The file %s is not a saved plan of Millipede. Plans of other engines, and plans in "+
+			"JSON, cannot be applied; make one with plan -out=FILE.", name)
 	case errors.As(err, &version):
 		detail = anotherFormat(version)
 	default:
 		detail = err.Error() + "."
 	}
-	return nil, diags.Append(diag.New(diag.Error, fmt.Sprintf("Failed to load %q as a plan file", filepath.Base(name)), detail, nil))
+	return nil, diags.Append(diag.New(diag.Error, fmt.Sprintf("Failed to load %q as a plan file", filepath.Base(name)),
+		detail, nil))
 }
 
 // anotherFormat says what can be done with a saved plan that another version of Millipede made.
@@ -74,7 +78,8 @@ func anotherFormat(e *planfile.VersionError) string {
 	if e.Engine != "" {
 		with = "Millipede " + e.Engine
 	}
-	return fmt.Sprintf("This version cannot use the file: %s. Make the plan again with plan -out=FILE, or use %s.", e, with)
+	return fmt.Sprintf("This version cannot use the file: %s. Make the plan again with plan -out=FILE, or use %s.", e,
+		with)
 }
 
 // WritePlan saves a plan.
@@ -120,7 +125,8 @@ func (e *Estate) ReadFile(ctx context.Context, name string, vars Variables) (*pl
 		}
 	}
 	if errors.Is(noPlan, ErrPlanEncrypted) {
-		return nil, nil, diag.Errors("Couldn't show local plan", fmt.Sprintf("As a plan: %s.\n\nAs a state: %s.", noPlan, err), nil)
+		return nil, nil, diag.Errors("Couldn't show local plan", fmt.Sprintf("As a plan: %s.\n\nAs a state: %s.",
+			noPlan, err), nil)
 	}
 	return nil, nil, diag.Errors(failed, fmt.Sprintf("As a state: %s.\n\nAs a plan: %s.", err, noPlan), nil)
 }
@@ -129,13 +135,17 @@ func (e *Estate) ReadFile(ctx context.Context, name string, vars Variables) (*pl
 func Stale(p *plan.Plan, s *state.State, workspace string) diag.List {
 	switch {
 	case p.Errored:
-		return diag.Errors("Cannot apply incomplete plan", "The plan was saved although planning had failed, to be looked at; it cannot be applied.", nil)
+		return diag.Errors("Cannot apply incomplete plan", "The plan was saved although planning had failed, to be "+
+			"looked at; it cannot be applied.", nil)
 	case p.BaseLineage != s.Lineage && p.BaseLineage != "":
-		return diag.Errors("Saved plan does not match the given state", "The plan was made for a state of another lineage, so it has nothing to do with the state that is here now.", nil)
+		return diag.Errors("Saved plan does not match the given state", "The plan was made for a state of another "+
+			"lineage, so it has nothing to do with the state that is here now.", nil)
 	case p.BaseSerial != s.Serial:
-		return diag.Errors("Saved plan is stale", "The state was changed by another operation after the plan was made, so the plan cannot be applied any more. Make a new one.", nil)
+		return diag.Errors("Saved plan is stale", "The state was changed by another operation after the plan was "+
+			"made, so the plan cannot be applied any more. Make a new one.", nil)
 	case p.Workspace != workspace:
-		return diag.Errors("Saved plan is for another workspace", fmt.Sprintf("The plan was made in the workspace %q, and %q is selected now.", p.Workspace, workspace), nil)
+		return diag.Errors("Saved plan is for another workspace", fmt.Sprintf("The plan was made in the workspace "+
+			"%q, and %q is selected now.", p.Workspace, workspace), nil)
 	}
 	return nil
 }
@@ -203,7 +213,8 @@ func savedInputs(p *plan.Plan, c *Configuration) (map[string]values.Input, diag.
 		}
 		if planned.Ephemeral && planned.Value == cty.NilVal {
 			diags = diags.Append(diag.New(diag.Error, "No value for required variable",
-				fmt.Sprintf("The variable %q is ephemeral, so the saved plan does not hold its value: give it again, with -var, -var-file or the environment.", name), declared.Range.Ptr()))
+				fmt.Sprintf("The variable %q is ephemeral, so the saved plan does not hold its value: give it again, "+
+					"with -var, -var-file or the environment.", name), declared.Range.Ptr()))
 			continue
 		}
 		out[name] = values.Input{Value: planned.Value}
@@ -214,7 +225,9 @@ func savedInputs(p *plan.Plan, c *Configuration) (map[string]values.Input, diag.
 		b, d2 := declared.Convert(name, config.VariableValue{Value: planned.Value, Source: now.Source})
 		if d1.HasErrors() || d2.HasErrors() || !a.RawEquals(b) {
 			diags = diags.Append(diag.New(diag.Error, "Mismatch between input and plan variable value",
-				fmt.Sprintf("The value of the variable %q differs from the one that the plan was made with. A saved plan is applied with its own values; leave the variable out, or make a new plan.", name), declared.Range.Ptr()))
+				fmt.Sprintf("The value of the variable %q differs from the one that the plan was made with. A saved "+
+					"plan is applied with its own values; leave the variable out, or make a new plan.", name),
+				declared.Range.Ptr()))
 		}
 	}
 	return out, diags

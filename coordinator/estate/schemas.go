@@ -16,15 +16,18 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Schemas returns the schemas that a configuration and a state use, for commands that show things. A state that Terraform
-// has written is taken over in place first. tree and st may be nil. Where only the built-in provider is used, no worker is asked.
-func (e *Estate) Schemas(ctx context.Context, tree *config.Tree, loader *config.Loader, st *state.State) (*values.Schemas, diag.List) {
+// Schemas returns the schemas that a configuration and a state use, for commands that show things. A state that
+// Terraform has written is taken over in place first. tree and st may be nil. Where only the built-in provider is used,
+// no worker is asked.
+func (e *Estate) Schemas(ctx context.Context, tree *config.Tree, loader *config.Loader, st *state.State) (
+	*values.Schemas, diag.List) {
 	e.succeeded(tree, st)
 	if onlyBuiltin(tree, st) {
 		schemas, diags := e.builtinSchemas(ctx)
 		return values.NewSchemas(map[addr.Provider]*provider.Schemas{addr.BuiltinTerraform: schemas}), diags
 	}
-	engine, diags := e.OpenEngine(ctx, EngineOptions{Tree: tree, Loader: loader, Prior: st, Observer: coordinator.Silent{}})
+	engine, diags := e.OpenEngine(ctx, EngineOptions{Tree: tree, Loader: loader, Prior: st,
+		Observer: coordinator.Silent{}})
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -33,7 +36,8 @@ func (e *Estate) Schemas(ctx context.Context, tree *config.Tree, loader *config.
 }
 
 // AllSchemas returns everything that the required providers declare.
-func (e *Estate) AllSchemas(ctx context.Context, tree *config.Tree, loader *config.Loader, st *state.State) (map[addr.Provider]*provider.Schemas, diag.List) {
+func (e *Estate) AllSchemas(ctx context.Context, tree *config.Tree, loader *config.Loader, st *state.State) (
+	map[addr.Provider]*provider.Schemas, diag.List) {
 	out := map[addr.Provider]*provider.Schemas{}
 	e.succeeded(tree, st)
 	if onlyBuiltin(tree, st) {
@@ -43,7 +47,8 @@ func (e *Estate) AllSchemas(ctx context.Context, tree *config.Tree, loader *conf
 		}
 		return out, diags
 	}
-	engine, diags := e.OpenEngine(ctx, EngineOptions{Tree: tree, Loader: loader, Prior: st, Observer: coordinator.Silent{}})
+	engine, diags := e.OpenEngine(ctx, EngineOptions{Tree: tree, Loader: loader, Prior: st,
+		Observer: coordinator.Silent{}})
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -58,7 +63,8 @@ func (e *Estate) AllSchemas(ctx context.Context, tree *config.Tree, loader *conf
 }
 
 func (e *Estate) builtinSchemas(ctx context.Context) (*provider.Schemas, diag.List) {
-	return builtin.New(builtin.Options{ReadState: e.readRemoteState, CheckConfig: e.checkBackend, NewID: uuid.NewString}).Schemas(ctx)
+	return builtin.New(builtin.Options{ReadState: e.readRemoteState, CheckConfig: e.checkBackend,
+		NewID: uuid.NewString}).Schemas(ctx)
 }
 
 // RequiredProviders are those of a configuration and of a state; each may be nil.

@@ -72,9 +72,10 @@ func (e *Estate) FindRoot(f Finding) (*config.Node, diag.List) {
 	return root, Errors(diags.Append(more))
 }
 
-// OpenChangeable opens the state of the workspace, or the one in the file that is named. operation names what is done in
-// the lock; empty for those who only read.
-func (e *Estate) OpenChangeable(ctx context.Context, find Finding, o StateOptions, operation string) (Changeable, diag.List) {
+// OpenChangeable opens the state of the workspace, or the one in the file that is named. operation names what is done
+// in the lock; empty for those who only read.
+func (e *Estate) OpenChangeable(ctx context.Context, find Finding, o StateOptions, operation string) (
+	Changeable, diag.List) {
 	if o.File != "" {
 		return opened(e.OpenFile(ctx, find.Variables, o, operation))
 	}
@@ -110,7 +111,8 @@ type fileState struct {
 }
 
 // OpenFile returns the state in a file, locked when operation is not empty and locking is on.
-func (e *Estate) OpenFile(ctx context.Context, vars Variables, f StateOptions, operation string) (*fileState, diag.List) {
+func (e *Estate) OpenFile(ctx context.Context, vars Variables, f StateOptions, operation string) (
+	*fileState, diag.List) {
 	enc, diags := e.ownEncryption(ctx, vars)
 	if diags.HasErrors() {
 		return nil, diags

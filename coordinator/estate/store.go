@@ -19,7 +19,8 @@ import (
 type access int
 
 const (
-	// reads looks at a copy of what was last committed, whoever has the store. What is written to the copy goes with it.
+	// reads looks at a copy of what was last committed, whoever has the store. What is written to the copy goes with
+	// it.
 	reads access = iota
 	// writes has the store for itself, and gives up when another process has it for longer than the timeout.
 	writes
@@ -45,7 +46,8 @@ type openedStore struct {
 }
 
 // openStore opens the store of a home. What encrypts the state is set up.
-func (e *Estate) openStore(ctx context.Context, home layout.Home, info journal.LockInfo, as access, timeout time.Duration) (*openedStore, diag.List) {
+func (e *Estate) openStore(ctx context.Context, home layout.Home, info journal.LockInfo, as access,
+	timeout time.Duration) (*openedStore, diag.List) {
 	if as == reads {
 		return e.openCopy(ctx, home, info)
 	}
@@ -66,11 +68,13 @@ func (e *Estate) openStore(ctx context.Context, home layout.Home, info journal.L
 			return nil, diag.List{lockDiag(held, "another process works on the state in this directory")}
 		case !told:
 			told = true
-			e.Tell(fmt.Sprintf("Another process works on this state (%s, process %d). Waiting until it has ended, because what two write at one time would be lost...\n", held.Holder.Who, held.Holder.PID))
+			e.Tell(fmt.Sprintf("Another process works on this state (%s, process %d). Waiting until it has ended, "+
+				"because what two write at one time would be lost...\n", held.Holder.Who, held.Holder.PID))
 		}
 		select {
 		case <-ctx.Done():
-			return nil, diag.Errors("Operation interrupted", "The command was stopped while it waited for the process that works on the state.", nil)
+			return nil, diag.Errors("Operation interrupted", "The command was stopped while it waited for the "+
+				"process that works on the state.", nil)
 		default:
 		}
 	}
@@ -147,7 +151,8 @@ func (e *Estate) openCopy(ctx context.Context, home layout.Home, info journal.Lo
 		case !errors.As(err, &held) && !errors.Is(err, layout.ErrNobody):
 			return nil, diag.Errors("Failed to read the state store", err.Error()+".", nil)
 		case e.Now().After(deadline) && held != nil:
-			return nil, diag.List{lockDiag(held, "the process that works on the state does not answer those who want to read it")}
+			return nil, diag.List{lockDiag(held, "the process that works on the state does not answer those who want "+
+				"to read it")}
 		case e.Now().After(deadline):
 			return nil, diag.Errors("Failed to read the state store", err.Error()+".", nil)
 		}

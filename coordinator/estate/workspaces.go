@@ -86,7 +86,8 @@ func (e *Estate) ownWorkspaces(ctx context.Context) ([]string, error) {
 }
 
 // openWorkspace opens the store of a workspace that need not be the selected one, nor be there yet, and takes no lock.
-func (e *Estate) openWorkspace(ctx context.Context, name string, b snapshot.Backend, operation string, timeout time.Duration) (*Opened, diag.List) {
+func (e *Estate) openWorkspace(ctx context.Context, name string, b snapshot.Backend, operation string,
+	timeout time.Duration) (*Opened, diag.List) {
 	info := e.lockInfo(operation)
 	store, diags := e.openStore(ctx, e.Directory().Workspace(name), info, writes, timeout)
 	if diags.HasErrors() {
@@ -175,7 +176,9 @@ func (w *Workspaces) deleteOpened(ctx context.Context, at *Opened, name string, 
 	managed := managedInstances(st)
 	if len(managed) > 0 && !force {
 		return diags.Append(diag.New(diag.Error, "Workspace is not empty", fmt.Sprintf(
-			"These resource instances are in the state of the workspace %q:%s\n\nWithout it nobody would know of them, and they would have to be destroyed by hand. Destroy them with Millipede first, or give -force to forget them.",
+			"These resource instances are in the state of the workspace %q:%s\n\nWithout it nobody would know of "+
+				"them, and they would have to be destroyed by hand. Destroy them with Millipede first, or give "+
+				"-force to forget them.",
 			name, strings.Join(managed, "")), nil), at.unlock(ctx))
 	}
 	if diags = diags.Append(at.unlock(ctx)); diags.HasErrors() {

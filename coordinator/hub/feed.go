@@ -24,8 +24,8 @@ type listener[T any] struct {
 	ended chan error // gets one error
 }
 
-// listen calls fn with what comes until ctx ends, which is no error, or the source fails, or fn panics. fn is not called
-// any more when listen has returned.
+// listen calls fn with what comes until ctx ends, which is no error, or the source fails, or fn panics. fn is not
+// called any more when listen has returned.
 func (f *feed[T]) listen(ctx context.Context, fn func(T)) error {
 	f.once.Do(func() { f.shared.run, f.listeners = f.run, map[*listener[T]]bool{} })
 	l := &listener[T]{fn: fn, ended: make(chan error, 1)}

@@ -1,10 +1,10 @@
-// Package hub lets all runs of a coordinator share one connection: it takes from the transport what is there once for all
-// of them, and gives each run its part.
+// Package hub lets all runs of a coordinator share one connection: it takes from the transport what is there once for
+// all of them, and gives each run its part.
 //
-// One goroutine fetches results and routes them by run; one watches heartbeats, one control messages, one asks whether the
-// transport still holds what it held. Each of them runs only while a run needs it. What concerns one run alone (calls,
-// tasks, claims, permits, blobs) goes straight to the transport. The package decides nothing about a run, and knows no
-// store.
+// One goroutine fetches results and routes them by run; one watches heartbeats, one control messages, one asks whether
+// the transport still holds what it held. Each of them runs only while a run needs it. What concerns one run alone
+// (calls, tasks, claims, permits, blobs) goes straight to the transport. The package decides nothing about a run, and
+// knows no store.
 package hub
 
 import (
@@ -18,8 +18,8 @@ import (
 // retryEvery is the pause after which something that has failed is tried again.
 const retryEvery = 250 * time.Millisecond
 
-// Hub is one coordinator's connection. There is one for each coordinator and process. Its methods may be called from any
-// goroutine.
+// Hub is one coordinator's connection. There is one for each coordinator and process. Its methods may be called from
+// any goroutine.
 type Hub struct {
 	// What concerns one run alone.
 	wire.Hands
@@ -45,13 +45,16 @@ func New(t wire.Transport, coordinator string) *Hub {
 		purging: make(chan struct{}, 1)}
 	h.workers.source = t.WatchWorkers
 	h.controls.source = func(ctx context.Context, fn func(wire.Control)) error { return t.WatchControl(ctx, "", fn) }
-	h.results.init(func(ctx context.Context, n int) ([]wire.Delivery, error) { return t.FetchResults(ctx, coordinator, n) })
+	h.results.init(func(ctx context.Context, n int) ([]wire.Delivery, error) {
+		return t.FetchResults(ctx,
+			coordinator, n)
+	})
 	h.probes.init(t.HighWater)
 	return h
 }
 
-// For returns the hub of another coordinator over the same connection, for a run that another coordinator has begun. Only
-// one of the two may have runs that ask for permits.
+// For returns the hub of another coordinator over the same connection, for a run that another coordinator has begun.
+// Only one of the two may have runs that ask for permits.
 func (h *Hub) For(coordinator string) *Hub {
 	if coordinator == h.coordinator {
 		return h
@@ -71,27 +74,28 @@ func (h *Hub) WatchWorkers(ctx context.Context, fn func(wire.Heartbeat)) error {
 	return h.workers.listen(ctx, fn)
 }
 
-// WatchControl calls fn for every control message to all pools until ctx ends, which is no error; fn must not block, nor
-// call the hub.
+// WatchControl calls fn for every control message to all pools until ctx ends, which is no error; fn must not block,
+// nor call the hub.
 func (h *Hub) WatchControl(ctx context.Context, fn func(wire.Control)) error {
 	return h.controls.listen(ctx, fn)
 }
 
 // Results calls take for each result of a run that is fetched, until ctx ends; take must not block. Results that came
-// before, while nobody took those of the run, are among them. One may come more than once. It returns ErrTaken at once when
-// the run's results are being taken already.
+// before, while nobody took those of the run, are among them. One may come more than once. It returns ErrTaken at once
+// when the run's results are being taken already.
 func (h *Hub) Results(ctx context.Context, run string, take func(wire.Delivery)) error {
 	return h.results.take(ctx, run, take)
 }
 
-// Probe calls fn regularly, at first at once, with what the transport holds, or with why that is not known, until ctx ends or
-// fn returns false. What it holds is about the pools that were named before it was asked. See wire.Queue.HighWater.
+// Probe calls fn regularly, at first at once, with what the transport holds, or with why that is not known, until ctx
+// ends or fn returns false. What it holds is about the pools that were named before it was asked. See
+// wire.Queue.HighWater.
 func (h *Hub) Probe(ctx context.Context, pools func() []string, fn func(wire.HighWater, error) bool) {
 	h.probes.probe(ctx, pools, fn)
 }
 
-// Decide adds somebody who decides about orphaned permits, and returns what removes it again. A permit is free when one of
-// those who decide says so; each of them says so only of what it knows. Add the first before the first run.
+// Decide adds somebody who decides about orphaned permits, and returns what removes it again. A permit is free when one
+// of those who decide says so; each of them says so only of what it knows. Add the first before the first run.
 func (h *Hub) Decide(fn wire.Orphan) (remove func()) {
 	return h.orphans.add(fn, h.transport.OnOrphan)
 }

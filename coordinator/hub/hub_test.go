@@ -109,7 +109,8 @@ func TestAListenerThatPanicsEndsAloneWithItsTrace(t *testing.T) {
 		go func() { bad <- h.WatchWorkers(ctx, func(wire.Heartbeat) { panic("planted") }) }()
 		synctest.Wait()
 		for range 3 {
-			if err := worker.Beat(t.Context(), wire.Heartbeat{Worker: "w", Pools: []string{"eu"}, Protocol: wire.ProtocolVersion}); err != nil {
+			if err := worker.Beat(t.Context(), wire.Heartbeat{Worker: "w", Pools: []string{"eu"},
+				Protocol: wire.ProtocolVersion}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()

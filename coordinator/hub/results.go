@@ -23,8 +23,8 @@ const (
 	releaseTime = 5 * time.Second
 )
 
-// results routes results to their runs. One whose run nobody carries out here is a stray: it stays in the stream until the run
-// is resumed. It is kept here meanwhile, because the stream gives it to nobody else before its term is over.
+// results routes results to their runs. One whose run nobody carries out here is a stray: it stays in the stream until
+// the run is resumed. It is kept here meanwhile, because the stream gives it to nobody else before its term is over.
 type results struct {
 	fetch  func(ctx context.Context, n int) ([]wire.Delivery, error)
 	shared shared

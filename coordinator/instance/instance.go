@@ -47,7 +47,8 @@ type Instance struct {
 	// Resource is the block in its module instance, Rep the instance's count or each.
 	Resource *values.Resource
 	Rep      eval.Repetition
-	// Config is the evaluated body, with marks, and Bare without; Sensitive are the paths that the configuration made so.
+	// Config is the evaluated body, with marks, and Bare without; Sensitive are the paths that the configuration made
+	// so.
 	Config, Bare cty.Value
 	Sensitive    []cty.Path
 	// Checks are the outcomes of the preconditions.

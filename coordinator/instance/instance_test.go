@@ -29,7 +29,8 @@ func TestAnObjectWithoutRulesHasNoOutcome(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	got := Outcomes("resource", "a.b", values.Conditions{Address: "a.b[0]", Rules: 1, Status: state.CheckFail})
-	if len(got) != 1 || got[0].Config != "a.b" || got[0].Object.Address != "a.b[0]" || got[0].Object.Status != state.CheckFail {
+	if len(got) != 1 || got[0].Config != "a.b" || got[0].Object.Address != "a.b[0]" ||
+		got[0].Object.Status != state.CheckFail {
 		t.Errorf("got %v", got)
 	}
 }
@@ -92,7 +93,8 @@ func TestATypeThatIsNotThereIsNamedByItsKind(t *testing.T) {
 		addr.Managed: `does not support resource type "fake_x"`, addr.Data: `does not support data source "fake_x"`,
 		addr.Ephemeral: `does not support ephemeral resource "fake_x"`,
 	} {
-		if d := UnknownType(p, addr.Resource{Mode: mode, Type: "fake_x", Name: "a"}, nil); !strings.Contains(d.Detail, want) {
+		if d := UnknownType(p, addr.Resource{Mode: mode, Type: "fake_x", Name: "a"}, nil); !strings.Contains(
+			d.Detail, want) {
 			t.Errorf("got %s, want %s", d.Detail, want)
 		}
 	}

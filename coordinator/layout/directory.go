@@ -1,5 +1,5 @@
-// Package layout knows where a working directory keeps what belongs to Millipede: the stores of its workspaces, and what
-// the embedded server and worker of each need.
+// Package layout knows where a working directory keeps what belongs to Millipede: the stores of its workspaces, and
+// what the embedded server and worker of each need.
 //
 // It knows paths and names. It opens no store and starts nothing, and it reads no environment: callers say where the
 // directory is.
@@ -35,8 +35,8 @@ const (
 // Directory is the directory that belongs to Millipede. docs/format/directory.md describes it.
 type Directory struct{ path string }
 
-// At returns the directory of a working directory, where empty is that of the process. dataDir is TF_DATA_DIR: when it is
-// set, everything lies below it, so that the working directory may be one that nobody can write to.
+// At returns the directory of a working directory, where empty is that of the process. dataDir is TF_DATA_DIR: when it
+// is set, everything lies below it, so that the working directory may be one that nobody can write to.
 func At(dir, dataDir string) Directory {
 	switch {
 	case dataDir == "":
@@ -129,7 +129,8 @@ func (h Home) Worker() string { return filepath.Join(h.path, "worker") }
 // Remove removes the home of a workspace that is deleted. The caller has its store open, so that nobody else does;
 // whoever waits for the store finds that it has lost its name.
 func (h Home) Remove() error {
-	gone := filepath.Join(filepath.Dir(h.path), fmt.Sprintf("%s%s-%d", removedPrefix, filepath.Base(h.path), os.Getpid()))
+	gone := filepath.Join(filepath.Dir(h.path), fmt.Sprintf("%s%s-%d", removedPrefix,
+		filepath.Base(h.path), os.Getpid()))
 	if err := os.Rename(h.path, gone); err != nil {
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 //
 //	state.db, coordinator, nats, worker  ->  workspaces/NAME/{state.db,coordinator,nats,worker}
 //
-// All homes are made under another name, which then becomes the name "workspaces" in one step: a crash before leaves the
-// old layout, which is taken up again, a crash after leaves at most old files that nothing reads any more.
+// All homes are made under another name, which then becomes the name "workspaces" in one step: a crash before leaves
+// the old layout, which is taken up again, a crash after leaves at most old files that nothing reads any more.
 
 const (
 	buildingSuffix = ".new"

@@ -220,7 +220,8 @@ func TestTheFormerLayoutIsReplacedInOneStep(t *testing.T) {
 	for _, w := range []string{"default", "other"} {
 		h := d.Workspace(w)
 		for path, want := range map[string]string{
-			h.Store(): "store of " + w, h.Identity(): "coordinator", filepath.Join(h.Messages(), "streams", "1.blk"): "nats/streams/1.blk",
+			h.Store(): "store of " + w, h.Identity(): "coordinator", filepath.Join(h.Messages(), "streams",
+				"1.blk"): "nats/streams/1.blk",
 		} {
 			if text, err := os.ReadFile(path); err != nil || string(text) != want {
 				t.Errorf("%s has %q (%v)", path, text, err)

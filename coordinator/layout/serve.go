@@ -87,8 +87,8 @@ func (h Home) Serve(source Source) (*Server, error) {
 	return s, nil
 }
 
-// listen opens the socket in the home or, where its name is too long for one or the file system has none, in a directory
-// of its own, whose name is in a file of the home.
+// listen opens the socket in the home or, where its name is too long for one or the file system has none, in a
+// directory of its own, whose name is in a file of the home.
 func (s *Server) listen() (err error) {
 	path, note := filepath.Join(s.home.path, socketName), filepath.Join(s.home.path, addressName)
 	for _, old := range []string{path, note} {

@@ -62,7 +62,8 @@ type (
 		Limit wire.Limit
 		Exact bool
 	}
-	// Resize creates the limit of a pool's places, or makes it larger, or smaller too if Shrink is set. Answer: Declared.
+	// Resize creates the limit of a pool's places, or makes it larger, or smaller too if Shrink is set. Answer:
+	// Declared.
 	Resize struct {
 		Limit  wire.Limit
 		Shrink bool
@@ -75,7 +76,8 @@ type (
 	Release struct{ PermitKey }
 	// AskContention finds out whether other runs wait for a limit. Answer: Contention.
 	AskContention struct{ Limit string }
-	// FindBlockers finds out which operations in doubt of earlier runs hold permits of a limit. Answer: Blocked, or none.
+	// FindBlockers finds out which operations in doubt of earlier runs hold permits of a limit. Answer: Blocked, or
+	// none.
 	FindBlockers struct{ Limit string }
 	// Control sends a control message about the run to all workers. No answer.
 	Control struct{ Kind string }

@@ -13,7 +13,8 @@ import (
 // investigateEvery is how often it is looked up who holds the permits of a limit that is waited for.
 const investigateEvery = 10 * time.Second
 
-// doubtful lists by limit the operations in doubt of this run that hold permits of it, by address, once for each permit.
+// doubtful lists by limit the operations in doubt of this run that hold permits of it, by address, once for each
+// permit.
 func (l *Loop) doubtful() map[*limit][]string {
 	if len(l.suspects)+len(l.kept) == 0 {
 		return nil
@@ -56,7 +57,8 @@ func (l *Loop) missing() []Wait {
 			own := inDoubt[lim]
 			if lim.declared && lim.inUse-len(own)+len(lim.idle) == 0 {
 				waits = addWait(waits, Wait{
-					Limit: lim.name, Slots: lim.slots, Vertices: n, Address: c.example, InDoubt: slices.Concat(own, lim.blockers)})
+					Limit: lim.name, Slots: lim.slots, Vertices: n, Address: c.example,
+					InDoubt: slices.Concat(own, lim.blockers)})
 				l.investigate(lim)
 				break
 			}
@@ -88,8 +90,8 @@ func (l *Loop) investigate(lim *limit) {
 }
 
 // stuck returns a limit of which operations in doubt keep all permits, when nothing of the run goes on any more and all
-// that it could still start waits for such limits; nil else. Nobody but the user can help then, by resolving the doubts;
-// for that the run must end, because it has the lock of the state.
+// that it could still start waits for such limits; nil else. Nobody but the user can help then, by resolving the
+// doubts; for that the run must end, because it has the lock of the state.
 func (l *Loop) stuck() (held *limit) {
 	if l.under+l.saving+len(l.acking)+l.counts[doubtful]+l.counts[parked] > 0 || l.halted() {
 		return nil
@@ -122,6 +124,11 @@ func (l *Loop) giveIn(held *limit) {
 		fmt.Fprintf(&names, "  "+diag.Program()+" runs resolve '%s' -not-created\n", address)
 	}
 	l.tell(-1, diag.Errors("Nothing more can be started",
-		fmt.Sprintf("All %d permits of the limit %q are held by operations whose outcome is not known, because they may still be going on. If a worker that has one of them can come back, let it, and go on with its run: "+diag.Program()+" runs resume. If it is gone for good, look what became of each operation, and say so (with -created=ID where it happened); its permit is free then:\n\n%s\nWhat nobody resolves holds its permit for a day. A larger limit lets others go on meanwhile: "+diag.Program()+" limits %s=%d", held.slots, held.name, names.String(), held.name, 2*held.slots), nil))
+		fmt.Sprintf("All %d permits of the limit %q are held by operations whose outcome is not known, because they "+
+			"may still be going on. If a worker that has one of them can come back, let it, and go on with its run: "+
+			diag.Program()+" runs resume. If it is gone for good, look what became of each operation, and say so "+
+			"(with -created=ID where it happened); its permit is free then:\n\n%s\nWhat nobody resolves holds its "+
+			"permit for a day. A larger limit lets others go on meanwhile: "+diag.Program()+" limits %s=%d", held.slots,
+			held.name, names.String(), held.name, 2*held.slots), nil))
 	l.onInterrupted(Interrupted{})
 }

@@ -53,7 +53,8 @@ func (l *Loop) check() error {
 				report("vertex %d is %s, but not in the list of what is out", v, x.phase)
 			}
 		}
-		if x.phase != doubtful && x.status == journal.Doubt && x.phase != completing && x.phase != concluding && x.phase != preparing {
+		if x.phase != doubtful && x.status == journal.Doubt && x.phase != completing && x.phase != concluding &&
+			x.phase != preparing {
 			report("vertex %d is %s, its journal says %s", v, x.phase, x.status)
 		}
 	}
@@ -85,7 +86,8 @@ func (l *Loop) check() error {
 			report("limit %s: %d permits in use, but vertices have %d", lim.name, lim.inUse, inUse[lim])
 		}
 		if !l.halted() && lim.declared && len(l.Past) == 0 && lim.inUse+len(lim.idle)+len(lim.queued) > lim.slots {
-			report("limit %s: %d in use, %d idle, %d requested, of %d", lim.name, lim.inUse, len(lim.idle), len(lim.queued), lim.slots)
+			report("limit %s: %d in use, %d idle, %d requested, of %d", lim.name, lim.inUse, len(lim.idle),
+				len(lim.queued), lim.slots)
 		}
 	}
 	for _, p := range l.poolOrder {
@@ -114,7 +116,8 @@ func (l *Loop) checkAgainstOthers(v int, report func(string, ...any)) {
 	case sched.Ready:
 		ok = x.phase == idle || x.phase == queued
 	case sched.Running:
-		ok = x.phase != idle && x.phase != queued && x.phase != settled || x.phase == idle && l.stopping // see recallReady
+		// see recallReady
+		ok = x.phase != idle && x.phase != queued && x.phase != settled || x.phase == idle && l.stopping
 	default:
 		ok = x.phase == settled
 	}

@@ -8,8 +8,9 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// NATS lets whoever works for a pool publish under the subjects of that pool, and under no others. So a subject tells who
-// speaks, and nothing that a message says beyond its subject counts: a pool may lie about itself, and about no other.
+// NATS lets whoever works for a pool publish under the subjects of that pool, and under no others. So a subject tells
+// who speaks, and nothing that a message says beyond its subject counts: a pool may lie about itself, and about no
+// other.
 
 const (
 	// maxAlarms is how many violations of the protocol are told; a hostile pool can make any number.
@@ -26,13 +27,16 @@ func forged(a *attempt, e Arrived) (why string) {
 	case a == nil, a.pool != e.Ref.Pool:
 		return misplaced(a, e.Ref)
 	case e.Result.Attempt != e.Ref.Attempt || e.Result.Pool != e.Ref.Pool:
-		return fmt.Sprintf("A result of pool %q for the attempt %s says that it is for the attempt %s of pool %q.", e.Ref.Pool, e.Ref.Attempt, e.Result.Attempt, e.Result.Pool)
+		return fmt.Sprintf("A result of pool %q for the attempt %s says that it is for the attempt %s of pool %q.",
+			e.Ref.Pool, e.Ref.Attempt, e.Result.Attempt, e.Result.Pool)
 	case e.Claim.Nonce == "":
 		return fmt.Sprintf("A result came for the attempt %s, which nobody has claimed.", e.Ref.Attempt)
 	case e.Claim.Tombstone, e.Claim.Nonce != e.Result.Nonce:
-		return fmt.Sprintf("A result of worker %s for the attempt %s bears another claim than the one that was won (by %s).", e.Result.Worker, e.Ref.Attempt, holder(e.Claim))
+		return fmt.Sprintf("A result of worker %s for the attempt %s bears another claim than the one that was won "+
+			"(by %s).", e.Result.Worker, e.Ref.Attempt, holder(e.Claim))
 	case e.Claim.Worker != e.Result.Worker:
-		return fmt.Sprintf("A result for the attempt %s says that worker %s made it, but worker %s has claimed it.", e.Ref.Attempt, e.Result.Worker, e.Claim.Worker)
+		return fmt.Sprintf("A result for the attempt %s says that worker %s made it, but worker %s has claimed it.",
+			e.Ref.Attempt, e.Result.Worker, e.Claim.Worker)
 	}
 	return ""
 }
@@ -41,9 +45,11 @@ func forged(a *attempt, e Arrived) (why string) {
 func misplaced(a *attempt, ref wire.TaskRef) string {
 	switch {
 	case a == nil:
-		return fmt.Sprintf("A result came from pool %q for the attempt %s, which this process never made.", ref.Pool, ref.Attempt)
+		return fmt.Sprintf("A result came from pool %q for the attempt %s, which this process never made.",
+			ref.Pool, ref.Attempt)
 	case a.pool != ref.Pool:
-		return fmt.Sprintf("A result came from pool %q for the attempt %s, which is one of pool %q.", ref.Pool, ref.Attempt, a.pool)
+		return fmt.Sprintf("A result came from pool %q for the attempt %s, which is one of pool %q.", ref.Pool,
+			ref.Attempt, a.pool)
 	}
 	return ""
 }
@@ -54,7 +60,8 @@ func misplaced(a *attempt, ref wire.TaskRef) string {
 func (l *Loop) refuse(a *attempt, ref wire.TaskRef, delivery int, sequence uint64, why string) {
 	why += " It is not recorded."
 	if a == nil {
-		// It may be real: another process has broken the lock of this one and goes on with the run. It stays for that one.
+		// It may be real: another process has broken the lock of this one and goes on with the run. It stays for that
+		// one.
 		l.warn(why + " Another process that goes on with the run may have made it; " +
 			"else somebody who may work for the pool has made the result up.")
 		l.retain(delivery, sequence)
@@ -115,7 +122,8 @@ func (l *Loop) newAlarm(detail string) bool {
 	l.alarms = append(l.alarms, detail)
 	if len(l.alarms) > maxAlarms {
 		l.tell(-1, diag.List{diag.New(diag.Warning, "More violations of the protocol",
-			fmt.Sprintf("More than %d messages were refused that no worker should have sent; no more of them are told.", maxAlarms), nil)})
+			fmt.Sprintf("More than %d messages were refused that no worker should have sent; no more of them are told.",
+				maxAlarms), nil)})
 		return false
 	}
 	return true

@@ -16,11 +16,17 @@ const unknownAttempt = "for an attempt that is not"
 // with that of its attempt, and took a claim that it did not find for one whose nonce need not agree.
 func TestAResultThatIsNotThatOfItsWorkerIsRefused(t *testing.T) {
 	for name, forge := range map[string]func(w *world, ref *wire.TaskRef, r *wire.Result){
-		"of another pool":               func(_ *world, ref *wire.TaskRef, r *wire.Result) { ref.Pool, r.Pool = "eu", "eu" },
-		"of a pool that says another":   func(_ *world, ref *wire.TaskRef, _ *wire.Result) { ref.Pool = "eu" },
-		"that says another pool":        func(_ *world, _ *wire.TaskRef, r *wire.Result) { r.Pool = "eu" },
-		"that says another attempt":     func(_ *world, _ *wire.TaskRef, r *wire.Result) { r.Attempt = "a999" },
-		unknownAttempt:                  func(_ *world, ref *wire.TaskRef, r *wire.Result) { ref.Attempt, r.Attempt = "a999", "a999" },
+		"of another pool": func(_ *world, ref *wire.TaskRef, r *wire.Result) {
+			ref.Pool,
+				r.Pool = "eu", "eu"
+		},
+		"of a pool that says another": func(_ *world, ref *wire.TaskRef, _ *wire.Result) { ref.Pool = "eu" },
+		"that says another pool":      func(_ *world, _ *wire.TaskRef, r *wire.Result) { r.Pool = "eu" },
+		"that says another attempt":   func(_ *world, _ *wire.TaskRef, r *wire.Result) { r.Attempt = "a999" },
+		unknownAttempt: func(_ *world, ref *wire.TaskRef, r *wire.Result) {
+			ref.Attempt,
+				r.Attempt = "a999", "a999"
+		},
 		"under another claim":           func(_ *world, _ *wire.TaskRef, r *wire.Result) { r.Nonce = "foreign" },
 		"under no claim":                func(_ *world, _ *wire.TaskRef, r *wire.Result) { r.Nonce = "" },
 		"in the name of another worker": func(_ *world, _ *wire.TaskRef, r *wire.Result) { r.Worker = "x" },
@@ -49,7 +55,8 @@ func TestAResultThatIsNotThatOfItsWorkerIsRefused(t *testing.T) {
 			w.finish()
 			w.stateAgrees()
 			w.once()
-			if heard := strings.Join(w.seen, "; "); !strings.Contains(heard, "violated") && !strings.Contains(heard, "forged") {
+			if heard := strings.Join(w.seen, "; "); !strings.Contains(heard, "violated") &&
+				!strings.Contains(heard, "forged") {
 				t.Errorf("nothing is told of it: %s", heard)
 			}
 			if left := len(w.results); left > 0 && name != unknownAttempt {
@@ -128,7 +135,8 @@ func TestNeitherNamesNorAlarmsGrowWithoutBound(t *testing.T) {
 	w.boot()
 	w.later(time.Second, func() {
 		for i := range 3 * maxMembers {
-			w.send(Beat{wire.Heartbeat{Worker: fmt.Sprint("w", i), Pools: []string{"eu"}, Protocol: wire.ProtocolVersion}})
+			w.send(Beat{wire.Heartbeat{Worker: fmt.Sprint("w", i), Pools: []string{"eu"},
+				Protocol: wire.ProtocolVersion}})
 		}
 		for i := range 10 * maxAlarms {
 			w.report(wire.TaskRef{Pool: "eu", Run: "run", Attempt: wire.AttemptID(fmt.Sprint("x", i))}, &wire.Result{})

@@ -16,8 +16,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// orphaned is a world in which the worker that claims the task of vertex 0 says nothing any more; vertex 1 depends on 0,
-// 2 on nothing.
+// orphaned is a world in which the worker that claims the task of vertex 0 says nothing any more; vertex 1 depends on
+// 0, 2 on nothing.
 func orphaned(t *testing.T) *world {
 	w := safely(t, 3, dag.Edge{Before: 0, After: 1})
 	w.work = func(w *world, id wire.AttemptID) bool {
@@ -127,7 +127,8 @@ func TestAPlanWhosePermitsAreAllHeldByDoubtsOfEarlierRunsSaysSoAndEnds(t *testin
 			if got != "" || out.Status != "done" {
 				t.Errorf("with %d doubts: %s, %q", doubts, out.Status, got)
 			}
-		} else if !strings.Contains(got, "coordinator runs resolve 'a.b[3]'") || !out.Interrupted || w.now.Sub(began) > 10*time.Second {
+		} else if !strings.Contains(got, "coordinator runs resolve 'a.b[3]'") || !out.Interrupted ||
+			w.now.Sub(began) > 10*time.Second {
 			t.Errorf("%+v after %s", out, w.now.Sub(began))
 		}
 		if doubts > 0 {
@@ -171,7 +172,12 @@ func TestAWorkerThatSaysThatItDoesNotKnowFreesThePermit(t *testing.T) {
 	w := orphaned(t)
 	w.boot()
 	began := w.now
-	w.later(time.Second, func() { lateResult(w, func(r *wire.Result) { r.Doubt, r.Function = "the worker stopped", nil }) })
+	w.later(time.Second, func() {
+		lateResult(w, func(r *wire.Result) {
+			r.Doubt, r.Function = "the worker stopped",
+				nil
+		})
+	})
 	w.finish()
 	wantHeard(t, w, "in doubt 0: the worker stopped", "skipped 1")
 	if took := w.now.Sub(began); took > 3*time.Second {
@@ -181,8 +187,9 @@ func TestAWorkerThatSaysThatItDoesNotKnowFreesThePermit(t *testing.T) {
 		t.Errorf("permits are still held: %v", w.loop.Held())
 	}
 
-	// A run that was resumed took the permits of what was long over again, and held them until somebody resolved the doubts by hand: when
-	// there were as many as the limit has slots, not even a plan, which resolves them by reading, could go on.
+	// A run that was resumed took the permits of what was long over again, and held them until somebody resolved the
+	// doubts by hand: when there were as many as the limit has slots, not even a plan, which resolves them by reading,
+	// could go on.
 	w.crash()
 	w.restore()
 	w.boot()
@@ -197,7 +204,8 @@ func TestAnAttemptThatItsWorkerHasForgottenIsInDoubt(t *testing.T) {
 	w.boot()
 	var say func()
 	say = func() {
-		w.send(Beat{wire.Heartbeat{Worker: "dead", Pools: []string{"default"}, Draining: true, Protocol: wire.ProtocolVersion}})
+		w.send(Beat{wire.Heartbeat{Worker: "dead", Pools: []string{"default"}, Draining: true,
+			Protocol: wire.ProtocolVersion}})
 		w.later(time.Second, say)
 	}
 	say()
@@ -259,7 +267,8 @@ func TestAnInterruptedRunWhoseTransportIsGoneEndsAndCanBeResumed(t *testing.T) {
 	w.later(20*time.Second, func() { w.send(Interrupted{}) })
 	w.finish()
 	out := w.loop.Outcome()
-	if out.Status != "interrupted" || len(out.Diags) == 0 || out.Diags[0].Summary != "The message server is gone" || w.now.Sub(began) > 30*time.Second {
+	if out.Status != "interrupted" || len(out.Diags) == 0 || out.Diags[0].Summary != "The message server is gone" ||
+		w.now.Sub(began) > 30*time.Second {
 		t.Errorf("after %s: %+v", w.now.Sub(began), out)
 	}
 	w.connected = nil
@@ -271,8 +280,8 @@ func TestAnInterruptedRunWhoseTransportIsGoneEndsAndCanBeResumed(t *testing.T) {
 	w.once()
 }
 
-// A resumed run that was told to stop before it had looked at its operations under way ended without them: as cancelled, so that their
-// results were thrown away.
+// A resumed run that was told to stop before it had looked at its operations under way ended without them: as
+// cancelled, so that their results were thrown away.
 func TestARunThatIsResumedToBeCancelledHearsOfWhatIsUnderWay(t *testing.T) {
 	w := safely(t, 12, dag.Edge{Before: 0, After: 11})
 	w.latency = func(string) time.Duration { return 20 * time.Second }
@@ -336,8 +345,8 @@ func TestAPermitThatCouldNotBeAskedForIsAskedForAgain(t *testing.T) {
 	w.once()
 }
 
-// A doubt that was given up before the permit was granted that an earlier process had held for it gave that permit back, while the
-// operation could still go on.
+// A doubt that was given up before the permit was granted that an earlier process had held for it gave that permit
+// back, while the operation could still go on.
 func TestAPermitThatIsTakenOverAfterItsDoubtWasGivenUpIsKept(t *testing.T) {
 	w := orphaned(t)
 	w.latency = func(string) time.Duration { return 2 * time.Minute } // vertex 2 keeps the run going
@@ -364,8 +373,8 @@ func TestAPermitThatIsTakenOverAfterItsDoubtWasGivenUpIsKept(t *testing.T) {
 	}
 }
 
-// The permit of an operation whose result was there before the permit was granted again stayed held when the run ended, for a day: the
-// request for it was left as if the operation went on.
+// The permit of an operation whose result was there before the permit was granted again stayed held when the run ended,
+// for a day: the request for it was left as if the operation went on.
 func TestAPermitThatIsNotTakenOverBeforeItsOperationHasEndedIsNotLeft(t *testing.T) {
 	w := safely(t, 1)
 	w.latency = func(string) time.Duration { return 5 * time.Second }
@@ -387,8 +396,8 @@ func TestAPermitThatIsNotTakenOverBeforeItsOperationHasEndedIsNotLeft(t *testing
 	}
 }
 
-// What a worker said of a doubt that had been given up was acknowledged, and changed nothing: the permit stayed held, in each run that
-// was resumed after that too.
+// What a worker said of a doubt that had been given up was acknowledged, and changed nothing: the permit stayed held,
+// in each run that was resumed after that too.
 func TestAWorkerThatSaysLateThatNothingGoesOnFreesThePermit(t *testing.T) {
 	w := orphaned(t)
 	w.boot()
@@ -400,7 +409,8 @@ func TestAWorkerThatSaysLateThatNothingGoesOnFreesThePermit(t *testing.T) {
 		lateResult(w, func(r *wire.Result) { r.Doubt, r.Function = "the worker stopped", nil })
 	})
 	w.finish()
-	maps.DeleteFunc(w.results, func(_ int, r *resultInStream) bool { return r.result.Doubt == "" }) // second copies of others
+	// second copies of others
+	maps.DeleteFunc(w.results, func(_ int, r *resultInStream) bool { return r.result.Doubt == "" })
 	if len(w.loop.Held()) != 0 || len(w.held) != 0 || len(w.results) != 0 {
 		t.Errorf("held: %v; the run keeps %v; results in the stream: %v", w.held, w.loop.Held(), w.results)
 	}

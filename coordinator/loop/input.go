@@ -91,17 +91,18 @@ type (
 	}
 	// Beat is a heartbeat.
 	Beat struct{ wire.Heartbeat }
-	// Probed tells what became of the regular look at the message store: nil, or why it stores nothing (wire.ErrStore), or
-	// cannot be looked at.
+	// Probed tells what became of the regular look at the message store: nil, or why it stores nothing (wire.ErrStore),
+	// or cannot be looked at.
 	Probed struct{ Err error }
-	// LostData tells that the transport does not hold any more what it held. Older tells instead that an earlier version of the
-	// program has dispatched what is under way, whose registers this one cannot read.
+	// LostData tells that the transport does not hold any more what it held. Older tells instead that an earlier
+	// version of the program has dispatched what is under way, whose registers this one cannot read.
 	LostData struct{ Older bool }
 	// Surveyed tells that all workers had the time to say that they are there.
 	Surveyed struct{}
 	// Ticked tells that TickEvery has passed, and for how long the transport has been connected: 0 when it is not.
 	Ticked struct{ Connected time.Duration }
-	// Blocked tells which operations in doubt of earlier runs hold permits of a limit, by address, once for each permit.
+	// Blocked tells which operations in doubt of earlier runs hold permits of a limit, by address, once for each
+	// permit.
 	Blocked struct {
 		Limit     string
 		Addresses []string

@@ -45,7 +45,9 @@ func (l *Loop) onCallFailed(e CallFailed) {
 		l.leave(w)
 		detail := fmt.Sprintf("A worker of pool %q could not be asked about %s: %s.", w.pool, w.desc.Address, e.Err)
 		if errors.Is(e.Err, wire.ErrLostCall) {
-			detail = fmt.Sprintf("No worker of pool %q answered about %s, in %d attempts: the worker, or the provider's plugin with it, may end whenever it is asked. Its own log tells more.", w.pool, w.desc.Address, w.lost+1)
+			detail = fmt.Sprintf("No worker of pool %q answered about %s, in %d attempts: the worker, or the "+
+				"provider's plugin with it, may end whenever it is asked. Its own log tells more.", w.pool,
+				w.desc.Address, w.lost+1)
 		}
 		w.step = program.Step{Diags: diag.Errors("Failed to reach a worker", detail, nil).WithAddress(w.desc.Address)}
 		l.goOn(e.Vertex)
@@ -123,7 +125,8 @@ func (l *Loop) onPublished(e Published) {
 		x.work.published = true
 	case first && !Outage(e.Err) && !errors.Is(e.Err, wire.ErrStore): // of that, probe tells
 		l.tell(e.Vertex, diag.List{diag.New(diag.Warning, "Failed to publish a task",
-			fmt.Sprintf("The task for %s could not be put into the stream of pool %q; this is repeated. The error was: %s.", x.work.desc.Address, x.work.pool, e.Err), nil)})
+			fmt.Sprintf("The task for %s could not be put into the stream of pool %q; this is repeated. The error "+
+				"was: %s.", x.work.desc.Address, x.work.pool, e.Err), nil)})
 	}
 	l.move(e.Vertex, running)
 }
@@ -141,11 +144,15 @@ func (l *Loop) onArrived(e Arrived) {
 	switch {
 	case a.revoked:
 		l.retain(e.Delivery, e.Sequence)
-		l.alarm(a.vertex, fmt.Sprintf("Worker %s sent a result for the attempt %s, which was proved not to have started. The operation may have been started twice; the result stays in the stream.", e.Result.Worker, e.Ref.Attempt))
+		l.alarm(a.vertex, fmt.Sprintf("Worker %s sent a result for the attempt %s, which was proved not to have "+
+			"started. The operation may have been started twice; the result stays in the stream.", e.Result.Worker,
+			e.Ref.Attempt))
 		return
 	case a.taken:
 		if a.nonce != "" && a.nonce != e.Result.Nonce {
-			l.alarm(a.vertex, fmt.Sprintf("The attempt %s has two results, under two claims: of worker %s, and of worker %s. The operation may have been started twice; the first result was recorded.", e.Ref.Attempt, a.worker, e.Result.Worker))
+			l.alarm(a.vertex, fmt.Sprintf("The attempt %s has two results, under two claims: of worker %s, and of "+
+				"worker %s. The operation may have been started twice; the first result was recorded.", e.Ref.Attempt,
+				a.worker, e.Result.Worker))
 		}
 		if x := &l.vertices[a.vertex]; x.work != nil && x.work.attempt == e.Ref.Attempt {
 			switch x.phase {
@@ -179,7 +186,8 @@ func (l *Loop) onArrived(e Arrived) {
 		return
 	default:
 		l.retain(e.Delivery, e.Sequence)
-		l.alarm(a.vertex, fmt.Sprintf("A result of worker %s came for the attempt %s before that was published. It is not recorded, and stays in the stream.", e.Result.Worker, e.Ref.Attempt))
+		l.alarm(a.vertex, fmt.Sprintf("A result of worker %s came for the attempt %s before that was published. It "+
+			"is not recorded, and stays in the stream.", e.Result.Worker, e.Ref.Attempt))
 		return
 	}
 	w := x.work
@@ -225,7 +233,8 @@ func (l *Loop) onUnreadable(e Unreadable) {
 		return
 	}
 	l.retain(e.Delivery, e.Sequence)
-	detail := fmt.Sprintf("The result of the attempt %s could not be read, and stays in the stream: %s.", e.Ref.Attempt, e.Err)
+	detail := fmt.Sprintf("The result of the attempt %s could not be read, and stays in the stream: %s.",
+		e.Ref.Attempt, e.Err)
 	if l.newAlarm(detail) {
 		l.tell(a.vertex, diag.Errors("Failed to read a result", detail, nil))
 	}
@@ -253,7 +262,8 @@ func (l *Loop) notStarted(v int, why diag.List) {
 // givenUp goes on when a worker has buried the attempt, because it could not read the task.
 func (l *Loop) givenUp(v int) {
 	w := l.vertices[v].work
-	why := diag.List{diag.New(diag.Warning, "Operation not started", fmt.Sprintf("The task for %s was given up: %s.", w.desc.Address, w.reason), nil)}
+	why := diag.List{diag.New(diag.Warning, "Operation not started", fmt.Sprintf("The task for %s was given up: %s.",
+		w.desc.Address, w.reason), nil)}
 	if w.lost < maxLost { // else it is told with the failure
 		l.tell(v, why)
 	}
@@ -266,7 +276,8 @@ func (l *Loop) retract(v int, why string) {
 	l.move(v, retracting)
 	e := l.event(v, journal.Retract)
 	e.Detail = why
-	l.save(Record{Vertex: v, Kind: Retracted, Events: []journal.Event{e}, Changes: l.vertices[v].work.withUndoubted(nil)})
+	l.save(Record{Vertex: v, Kind: Retracted, Events: []journal.Event{e},
+		Changes: l.vertices[v].work.withUndoubted(nil)})
 }
 
 // requeue makes a vertex whose attempt is out of the world wait for another one.

@@ -50,7 +50,8 @@ func TestAFailedVertexSkipsWhatDependsOnItAndNothingElse(t *testing.T) {
 	w.program.Fails = func(v int) bool { return v == 0 }
 	w.boot()
 	w.finish()
-	wantHeard(t, w, "error: Told to fail", "failed 0", "skipped 1 because of number.n0", "skipped 2 because of number.n0", "finished 4")
+	wantHeard(t, w, "error: Told to fail", "failed 0", "skipped 1 because of number.n0", "skipped 2 because of "+
+		"number.n0", "finished 4")
 	if got := kinds(w, 2); !slices.Equal(got, []journal.Kind{journal.Skip}) {
 		t.Errorf("the journal has %v of a skipped vertex", got)
 	}
@@ -182,7 +183,8 @@ func TestAnAttemptThatWasNotStartedIsFollowedByAnother(t *testing.T) {
 	w.boot()
 	w.finish()
 	w.stateAgrees()
-	want := []journal.Kind{journal.Want, journal.Dispatch, journal.Retract, journal.Dispatch, journal.Retract, journal.Dispatch, journal.Finish}
+	want := []journal.Kind{journal.Want, journal.Dispatch, journal.Retract, journal.Dispatch, journal.Retract,
+		journal.Dispatch, journal.Finish}
 	if got := kinds(w, 0); !slices.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
@@ -210,14 +212,16 @@ func TestATaskThatAWorkerGivesUpIsFollowedByAnotherOrFailsInTheEnd(t *testing.T)
 				return true
 			}
 			given++
-			w.claims[id] = wire.Claim{Nonce: "t", Worker: "keyless", Tombstone: true, Reason: "worker keyless has not been given the key of the run for 1m0s"}
+			w.claims[id] = wire.Claim{Nonce: "t", Worker: "keyless", Tombstone: true, Reason: "worker keyless has " +
+				"not been given the key of the run for 1m0s"}
 			return false
 		}
 		w.boot()
 		w.finish()
 		wantHeard(t, w, "warning: Operation not started")
 		out := w.loop.Outcome()
-		if want := map[bool]string{true: "failed", false: "done"}[times > maxLost]; out.Status != want || len(w.held) != 0 {
+		if want := map[bool]string{true: "failed", false: "done"}[times > maxLost]; out.Status != want ||
+			len(w.held) != 0 {
 			t.Errorf("given up %d times: the run is %s, %d permits are held", given, out.Status, len(w.held))
 		}
 		w.once()
@@ -256,7 +260,8 @@ func TestASecondResultUnderAnotherClaimRaisesAnAlarmToo(t *testing.T) {
 			again := numbers.Compute(task)
 			again.Attempt, again.Nonce, again.Worker, again.Pool = task.Attempt, "second", "x", "default"
 			w.arrange(time.Second, 0, func() {
-				w.claims[task.Attempt] = wire.Claim{Nonce: "second", Worker: "x"} // the register was lost and written again
+				// the register was lost and written again
+				w.claims[task.Attempt] = wire.Claim{Nonce: "second", Worker: "x"}
 				w.report(w.tasks[task.Attempt].ref, again)
 			})
 		}

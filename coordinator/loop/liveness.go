@@ -44,7 +44,8 @@ func (l *Loop) hear(pool string, h wire.Heartbeat) {
 		l.workers[member{pool, h.Worker}] = w
 		l.workerOrder = append(l.workerOrder, w)
 		if h.Protocol != wire.ProtocolVersion {
-			detail := fmt.Sprintf("The worker %s speaks version %d of the protocol, this coordinator version %d. It is given no work.", h.Worker, h.Protocol, wire.ProtocolVersion)
+			detail := fmt.Sprintf("The worker %s speaks version %d of the protocol, this coordinator version %d. It "+
+				"is given no work.", h.Worker, h.Protocol, wire.ProtocolVersion)
 			if l.newAlarm(detail) {
 				l.tell(-1, diag.List{diag.New(diag.Warning, "Worker of another version", detail, nil)})
 			}
@@ -107,10 +108,14 @@ func (l *Loop) freeze(older bool) {
 	l.frozen = true
 	if older {
 		l.tell(-1, diag.Errors("The run was begun by an earlier version",
-			"An earlier version of Millipede began this run, and kept its registers in streams that this version does not use. Nothing more is started, because what was started cannot be told from what was not. The operations under way are in doubt. To go on with the run, use the version that began it.", nil))
+			"An earlier version of Millipede began this run, and kept its registers in streams that this version "+
+				"does not use. Nothing more is started, because what was started cannot be told from what was not. "+
+				"The operations under way are in doubt. To go on with the run, use the version that began it.", nil))
 	} else {
 		l.tell(-1, diag.Errors("The message store lost data",
-			"NATS JetStream has lost messages that it had acknowledged, or its streams were made anew. Nothing more is started, because what was started cannot be told from what was not. The operations under way are in doubt.", nil))
+			"NATS JetStream has lost messages that it had acknowledged, or its streams were made anew. Nothing more "+
+				"is started, because what was started cannot be told from what was not. The operations under way are "+
+				"in doubt.", nil))
 	}
 	const reason = "the message store lost acknowledged data"
 	for v := range l.vertices {
@@ -152,8 +157,8 @@ func (l *Loop) onTicked(e Ticked) {
 // goneAfter is how long a run that is to stop waits for a transport that is gone.
 const goneAfter = 5 * time.Second
 
-// partFromTransport ends a run that is to stop while its transport is gone: nothing is heard of what runs, perhaps for ever.
-// Workers go on, and the run that is resumed takes their results.
+// partFromTransport ends a run that is to stop while its transport is gone: nothing is heard of what runs, perhaps for
+// ever. Workers go on, and the run that is resumed takes their results.
 func (l *Loop) partFromTransport() {
 	switch {
 	case !l.stopping || l.leaving || !l.connectedSince.IsZero() && l.silentSince.IsZero():
@@ -162,7 +167,9 @@ func (l *Loop) partFromTransport() {
 		l.goneSince = l.now
 	case l.now.Sub(l.goneSince) >= goneAfter:
 		l.tell(-1, diag.Errors("The message server is gone",
-			fmt.Sprintf("The run was interrupted while its NATS server could not be reached, so nothing is known of the operations that workers still carry out. Their results are kept. To take them, and go on, when the server is there again: coordinator runs resume %s", l.Run), nil))
+			fmt.Sprintf("The run was interrupted while its NATS server could not be reached, so nothing is known of "+
+				"the operations that workers still carry out. Their results are kept. To take them, and go on, when "+
+				"the server is there again: coordinator runs resume %s", l.Run), nil))
 		l.onAbandoned()
 	}
 }
@@ -252,8 +259,9 @@ func (l *Loop) distrust(v int, reason string) {
 	e := l.event(v, journal.Suspect)
 	e.Detail, e.Over = reason, w.over
 	changes := l.doubt(v, state.Doubt{
-		Run: l.Run, Attempt: string(w.attempt), Worker: w.worker, Pool: w.pool, Operation: w.desc.Action, Started: w.called,
-		Reason: reason, Answer: (*state.Answer)(w.answer),
+		Run: l.Run, Attempt: string(w.attempt), Worker: w.worker, Pool: w.pool, Operation: w.desc.Action,
+		Started: w.called,
+		Reason:  reason, Answer: (*state.Answer)(w.answer),
 	})
 	l.save(Record{Vertex: v, Kind: Suspected, Events: []journal.Event{e}, Changes: w.withUndoubted(changes)})
 }
@@ -266,9 +274,11 @@ func (l *Loop) suspectUnseen(v int, reason string) {
 	e.Detail = reason
 	p.status, p.suspected, p.reason = journal.Doubt, l.now, reason
 	l.doubted = append(l.doubted, Doubtful{
-		Vertex: v, Address: p.open.Address, Attempt: p.open.Attempt, Pool: p.open.Pool, Reason: reason, Started: p.open.At})
+		Vertex: v, Address: p.open.Address, Attempt: p.open.Attempt, Pool: p.open.Pool, Reason: reason,
+		Started: p.open.At})
 	l.save(Record{Vertex: v, Kind: Noted, Events: []journal.Event{e}, Changes: l.doubt(v, state.Doubt{
-		Run: l.Run, Attempt: p.open.Attempt, Pool: p.open.Pool, Operation: p.open.Action, Started: p.open.At, Reason: reason,
+		Run: l.Run, Attempt: p.open.Attempt, Pool: p.open.Pool, Operation: p.open.Action, Started: p.open.At,
+		Reason: reason,
 	})})
 }
 
@@ -280,8 +290,8 @@ func (l *Loop) doubt(v int, d state.Doubt) []state.Change {
 	return nil
 }
 
-// undoubt has the state say again what it said before the operation of a vertex was in doubt. That becomes durable with the next
-// record of the vertex.
+// undoubt has the state say again what it said before the operation of a vertex was in doubt. That becomes durable with
+// the next record of the vertex.
 func (l *Loop) undoubt(v int) {
 	if l.vertices[v].status != journal.Doubt {
 		return
@@ -336,8 +346,8 @@ func (l *Loop) suspicious(v int) {
 }
 
 // giveUp settles vertices in doubt of which no word is to be expected: what depends on them is skipped. A result that
-// comes later stays in the stream for a run that is resumed; the permits stay held until then, because the operation may
-// still run.
+// comes later stays in the stream for a run that is resumed; the permits stay held until then, because the operation
+// may still run.
 func (l *Loop) giveUp() {
 	if len(l.suspects) == 0 || l.saving > 0 {
 		return
@@ -366,8 +376,8 @@ func (l *Loop) giveUp() {
 	l.suspects = left
 }
 
-// endDoubt takes a worker's word that an operation does not go on which the run has in doubt and does not wait for any more:
-// its permits are free once that is durable.
+// endDoubt takes a worker's word that an operation does not go on which the run has in doubt and does not wait for any
+// more: its permits are free once that is durable.
 func (l *Loop) endDoubt(v int, a Arrived) {
 	l.acking[a.Delivery] = l.kept[a.Ref.Attempt]
 	if !l.isLeft(a.Ref.Attempt) {
@@ -380,7 +390,8 @@ func (l *Loop) endDoubt(v int, a Arrived) {
 	delete(l.kept, a.Ref.Attempt)
 	d := l.Program.Describe(v)
 	e := l.event(v, journal.Suspect)
-	e.Address, e.Action, e.Attempt, e.Pool, e.Worker = d.Address, d.Action, string(a.Ref.Attempt), a.Ref.Pool, a.Result.Worker
+	e.Address, e.Action, e.Attempt, e.Pool, e.Worker = d.Address, d.Action, string(a.Ref.Attempt), a.Ref.Pool,
+		a.Result.Worker
 	e.Detail, e.Over = a.Result.Doubt, true
 	l.save(Record{Vertex: v, Kind: DoubtEnded, Delivery: a.Delivery, Events: []journal.Event{e}})
 }
@@ -390,7 +401,8 @@ func (l *Loop) settleInDoubt(v int) {
 	w := x.work
 	l.arrive(v)
 	l.doubted = append(l.doubted, Doubtful{
-		Vertex: v, Address: w.desc.Address, Attempt: string(w.attempt), Worker: w.worker, Pool: w.pool, Reason: w.reason, Started: w.called,
+		Vertex: v, Address: w.desc.Address, Attempt: string(w.attempt), Worker: w.worker, Pool: w.pool,
+		Reason: w.reason, Started: w.called,
 		Answer: (*state.Answer)(w.answer)})
 	if !w.over && !w.ended {
 		l.keep(w.attempt, w.permits...)

@@ -115,8 +115,9 @@ type PermitKey struct{ Limit, ID string }
 func New(s Settings) *Loop {
 	l := &Loop{
 		Settings: s, byClass: map[string]int32{}, limits: map[string]*limit{}, pools: map[string]*pool{},
-		attempts: map[wire.AttemptID]*attempt{}, acking: map[int][]permit{}, kept: map[wire.AttemptID][]permit{}, reclaims: map[PermitKey]wire.AttemptID{},
-		workers: map[member]*worker{}, members: map[string]int{}, left: map[uint64]bool{},
+		attempts: map[wire.AttemptID]*attempt{}, acking: map[int][]permit{}, kept: map[wire.AttemptID][]permit{},
+		reclaims: map[PermitKey]wire.AttemptID{},
+		workers:  map[member]*worker{}, members: map[string]int{}, left: map[uint64]bool{},
 	}
 	g := s.Program.Graph()
 	l.join(g.Len())
@@ -285,9 +286,9 @@ func (l *Loop) prepareReady() {
 	}
 }
 
-// recallReady looks at what the journal tells of, in a run that was resumed and is to stop: an operation that is under way must be
-// heard of before the run ends. What only memory held, such as a local value, is computed again as long as such operations
-// are behind it. Nothing else is begun; who is popped here stays idle.
+// recallReady looks at what the journal tells of, in a run that was resumed and is to stop: an operation that is under
+// way must be heard of before the run ends. What only memory held, such as a local value, is computed again as long as
+// such operations are behind it. Nothing else is begun; who is popped here stays idle.
 func (l *Loop) recallReady() {
 	for _, class := range []int{hiddenClass, visibleClass} {
 		for len(l.Past) > 0 {

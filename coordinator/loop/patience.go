@@ -9,25 +9,26 @@ import (
 )
 
 const (
-	// StorePatience is how long a run waits for a message store that stores nothing, and how long it repeats what fails for
-	// another reason than that nobody answers.
+	// StorePatience is how long a run waits for a message store that stores nothing, and how long it repeats what fails
+	// for another reason than that nobody answers.
 	StorePatience = 30 * time.Second
-	// OutagePatience is how long a run waits for NATS to answer at all: for a server that is started again, or for servers that
-	// elect a leader. A run that has waited for so long ends, and can be resumed.
+	// OutagePatience is how long a run waits for NATS to answer at all: for a server that is started again, or for
+	// servers that elect a leader. A run that has waited for so long ends, and can be resumed.
 	OutagePatience = 10 * time.Minute
-	// mostPerTry is how much of its patience a run loses with one try, so that a machine that slept between two tries has not
-	// waited.
+	// mostPerTry is how much of its patience a run loses with one try, so that a machine that slept between two tries
+	// has not waited.
 	mostPerTry = 15 * time.Second
 )
 
 // Outage tells whether an error will be over when the transport is there again.
 func Outage(err error) bool {
-	return errors.Is(err, wire.ErrDisconnected) || errors.Is(err, wire.ErrUnanswered) || errors.Is(err, context.DeadlineExceeded)
+	return errors.Is(err, wire.ErrDisconnected) || errors.Is(err, wire.ErrUnanswered) ||
+		errors.Is(err, context.DeadlineExceeded)
 }
 
-// Patience is for how long something has failed that is tried again and again. Time in which nobody answered and time in which
-// the answer was no are counted apart: neither makes the other be forgotten, or a store that refuses and is silent by turns would
-// be waited for without end. The zero value is for something that has not failed.
+// Patience is for how long something has failed that is tried again and again. Time in which nobody answered and time
+// in which the answer was no are counted apart: neither makes the other be forgotten, or a store that refuses and is
+// silent by turns would be waited for without end. The zero value is for something that has not failed.
 type Patience struct {
 	last                time.Time
 	refused, unanswered time.Duration

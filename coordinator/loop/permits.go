@@ -76,9 +76,9 @@ func (l *Loop) onDeclared(e Declared) {
 	lim.slots, lim.declared, lim.sizing = e.Slots, true, false
 }
 
-// request asks for the permits that ready vertices could use at once: of the narrowest limit first, which is the places in
-// the pool. A permit of a wider limit is wanted only by vertices for which the narrower ones are there, so that runs never
-// hold a wide one while they wait for a narrow one.
+// request asks for the permits that ready vertices could use at once: of the narrowest limit first, which is the places
+// in the pool. A permit of a wider limit is wanted only by vertices for which the narrower ones are there, so that runs
+// never hold a wide one while they wait for a narrow one.
 func (l *Loop) request() {
 	for _, lim := range l.limitOrder {
 		lim.want, lim.soon, lim.spare = 0, 0, lim.available()
@@ -174,7 +174,8 @@ func (l *Loop) onRefused(e Refused) {
 		l.repeatedly(&lim.refused, fmt.Sprintf("asking for a permit of limit %q", lim.name), e.Err)
 	}
 	if a, ok := l.reclaims[e.PermitKey]; ok && l.isOpen(a) {
-		// What runs under the permit goes on, whether it could be asked for or not: under its name, nothing else may start.
+		// What runs under the permit goes on, whether it could be asked for or not: under its name, nothing else may
+		// start.
 		l.do(Acquire{e.PermitKey})
 		return
 	}
@@ -202,8 +203,8 @@ func (l *Loop) use(lim *limit) permit {
 	return p
 }
 
-// take takes a place in the pool and a permit of each limit of the class for a vertex. The caller has made sure that they
-// are there.
+// take takes a place in the pool and a permit of each limit of the class for a vertex. The caller has made sure that
+// they are there.
 func (l *Loop) take(w *work, c *class) {
 	for lim := range c.needs() {
 		if lim.pool != nil {
@@ -246,8 +247,8 @@ func (l *Loop) free(ps []permit) {
 	}
 }
 
-// keep holds permits for an attempt in doubt that the run does not wait for any more. Those that an earlier process left
-// may be granted only after that.
+// keep holds permits for an attempt in doubt that the run does not wait for any more. Those that an earlier process
+// left may be granted only after that.
 func (l *Loop) keep(a wire.AttemptID, ps ...permit) {
 	l.kept[a] = append(l.kept[a], ps...)
 	for _, p := range ps {
@@ -370,7 +371,8 @@ func (l *Loop) tendLimits() {
 			lim.asking = true
 			l.do(AskContention{lim.name})
 		}
-		if lim.pool == nil && lim.want > 0 && lim.inUse+len(lim.idle) >= lim.slots && l.now.Sub(lim.measured) >= remeasure {
+		if lim.pool == nil && lim.want > 0 && lim.inUse+len(lim.idle) >= lim.slots &&
+			l.now.Sub(lim.measured) >= remeasure {
 			lim.measured = l.now
 			l.do(Declare{wire.Limit{Name: lim.name, Slots: lim.slots}, false})
 		}

@@ -232,7 +232,8 @@ func TestTheMakespanIsWithinATenthOfWhatNoScheduleCanBeat(t *testing.T) {
 		"layers": func(chance *rand.Rand) (edges []dag.Edge) {
 			for v := 50; v < 500; v++ {
 				layer := v/50*50 - 50
-				edges = append(edges, dag.Edge{Before: layer + chance.IntN(50), After: v}, dag.Edge{Before: layer + chance.IntN(50), After: v})
+				edges = append(edges, dag.Edge{Before: layer + chance.IntN(50), After: v},
+					dag.Edge{Before: layer + chance.IntN(50), After: v})
 			}
 			return edges
 		},
@@ -309,7 +310,8 @@ func (g *growing) Prepare(ctx context.Context, v int) program.Step {
 	if v == 0 {
 		step.Growth = &program.Growth{Vertices: g.n}
 		for i := range g.n {
-			step.Growth.Edges = append(step.Growth.Edges, dag.Edge{Before: 0, After: program.Grown(i)}, dag.Edge{Before: program.Grown(i), After: 1})
+			step.Growth.Edges = append(step.Growth.Edges, dag.Edge{Before: 0, After: program.Grown(i)},
+				dag.Edge{Before: program.Grown(i), After: 1})
 		}
 	}
 	return step
@@ -329,7 +331,8 @@ func (g *growing) Accept(v int, step *program.Step) {
 }
 
 func TestWaitsAreListedOnce(t *testing.T) {
-	waits := addWait(addWait(addWait(nil, Wait{Pool: "a", Vertices: 1}), Wait{Limit: "a", Vertices: 2}), Wait{Pool: "a", Vertices: 3})
+	waits := addWait(addWait(addWait(nil, Wait{Pool: "a", Vertices: 1}), Wait{Limit: "a", Vertices: 2}),
+		Wait{Pool: "a", Vertices: 3})
 	if !slices.EqualFunc(waits, []Wait{{Pool: "a", Vertices: 4}, {Limit: "a", Vertices: 2}}, Wait.equal) {
 		t.Errorf("%v", waits)
 	}

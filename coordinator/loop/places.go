@@ -6,8 +6,9 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Places are the narrowest limit: a vertex has one in its pool before it takes any other permit, so that no permit waits in
-// a pool's queue. A pool has as many places as its live workers have slots, for all runs and coordinators together.
+// Places are the narrowest limit: a vertex has one in its pool before it takes any other permit, so that no permit
+// waits in a pool's queue. A pool has as many places as its live workers have slots, for all runs and coordinators
+// together.
 //
 // Places order the work and protect nothing: the workers' own slots do. So a place is never part of the journal; it is
 // free again as soon as the operation is over or in doubt, and the place of a coordinator that is gone is free at once.
@@ -16,11 +17,12 @@ import (
 // maxSlots is what a worker is believed to have at most.
 const maxSlots = 1 << 16
 
-// placesOf returns the limit that counts the places of a pool. Within this process nobody else has a part in them, so no
-// message is needed.
+// placesOf returns the limit that counts the places of a pool. Within this process nobody else has a part in them, so
+// no message is needed.
 func (l *Loop) placesOf(p *pool) *limit {
 	if p.places == nil {
-		p.places = &limit{name: wire.PoolLimit(p.name), pool: p, local: l.Embedded, declared: l.Embedded, measured: l.now}
+		p.places = &limit{name: wire.PoolLimit(p.name), pool: p, local: l.Embedded, declared: l.Embedded,
+			measured: l.now}
 		l.limits[p.places.name] = p.places
 		l.limitOrder = append(l.limitOrder, p.places)
 		l.fit(p)
@@ -28,8 +30,8 @@ func (l *Loop) placesOf(p *pool) *limit {
 	return p.places
 }
 
-// needs yields what a vertex of the class takes, narrow first. Where no worker is known there are no places to be had: what
-// goes out nevertheless, on the fast lane, finds out by itself.
+// needs yields what a vertex of the class takes, narrow first. Where no worker is known there are no places to be had:
+// what goes out nevertheless, on the fast lane, finds out by itself.
 func (c *class) needs() iter.Seq[*limit] {
 	return func(yield func(*limit) bool) {
 		if c.places != nil && c.pool.live > 0 && !yield(c.places) {
@@ -43,7 +45,8 @@ func (c *class) needs() iter.Seq[*limit] {
 	}
 }
 
-// passing is for how many of n vertices of the class the limits have permits that are neither its pool's nor the widest.
+// passing is for how many of n vertices of the class the limits have permits that are neither its pool's nor the
+// widest.
 func (c *class) passing(n int) int {
 	for _, lim := range c.limits[:max(0, len(c.limits)-1)] {
 		n = min(n, lim.spare)
@@ -101,8 +104,8 @@ func (p *pool) pressure() float64 {
 	return p.load / float64(p.slots)
 }
 
-// mostPressing returns the class from which the next vertex is to be started: the one that bounds the time to the end of
-// the run, be it by the way of its heaviest vertex, or by the work that waits for its pool. -1: nothing can start.
+// mostPressing returns the class from which the next vertex is to be started: the one that bounds the time to the end
+// of the run, be it by the way of its heaviest vertex, or by the work that waits for its pool. -1: nothing can start.
 func (l *Loop) mostPressing() int {
 	best, most, heaviest, first := -1, 0.0, 0.0, 0
 	for i := range l.classes {

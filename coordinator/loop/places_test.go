@@ -11,8 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// regions is a world with two pools: eu with one slot, us with ten. The even vertices belong to eu, the odd ones to us, and
-// each takes a second.
+// regions is a world with two pools: eu with one slot, us with ten. The even vertices belong to eu, the odd ones to us,
+// and each takes a second.
 func regions(t *testing.T, n int, lane program.Lane, parallelism int) *world {
 	w := newWorld(t, 1, numbers.New(t, n))
 	w.unchecked = n > 200
@@ -26,11 +26,12 @@ func regions(t *testing.T, n int, lane program.Lane, parallelism int) *world {
 	return w
 }
 
-// The tasks that waited for the one slot of eu held all ten permits: the last of us came after 52 s, and could have come
-// after 6.
+// The tasks that waited for the one slot of eu held all ten permits: the last of us came after 52 s, and could have
+// come after 6.
 func TestAPoolThatIsFullKeepsNoOtherFromWorking(t *testing.T) {
 	for name, lane := range map[string]program.Lane{"fast": program.Fast, "safe": program.Safe} {
-		for parallelism, bound := range map[int]time.Duration{10: 6 * time.Second, 11: 5 * time.Second, 40: 5 * time.Second} {
+		for parallelism, bound := range map[int]time.Duration{10: 6 * time.Second, 11: 5 * time.Second,
+			40: 5 * time.Second} {
 			w := regions(t, 100, lane, parallelism)
 			w.boot()
 			began := w.now
@@ -44,7 +45,8 @@ func TestAPoolThatIsFullKeepsNoOtherFromWorking(t *testing.T) {
 				t.Errorf("%s lane, parallelism %d: eu took %s, and could have taken 50s", name, parallelism, took)
 			}
 			if eu.longest+us.longest > 0 {
-				t.Errorf("%s lane, parallelism %d: up to %d operations waited at eu, %d at us", name, parallelism, eu.longest, us.longest)
+				t.Errorf("%s lane, parallelism %d: up to %d operations waited at eu, %d at us", name, parallelism,
+					eu.longest, us.longest)
 			}
 		}
 	}
@@ -85,7 +87,8 @@ func TestPlacesFollowTheWorkers(t *testing.T) {
 	}
 	w.later(5*time.Second, func() { us.slots = 20 })
 	w.later(12*time.Second, func() { us.slots = 4 })
-	first, raised, lowered := most(time.Second, 5*time.Second), most(6*time.Second, 12*time.Second), most(15*time.Second, 20*time.Second)
+	first, raised, lowered := most(time.Second, 5*time.Second), most(6*time.Second, 12*time.Second),
+		most(15*time.Second, 20*time.Second)
 	w.finish()
 	w.program.Check()
 	if *first != 10 || *raised != 20 || *lowered != 4 {
@@ -93,8 +96,8 @@ func TestPlacesFollowTheWorkers(t *testing.T) {
 	}
 }
 
-// A place protects nothing, so a doubt does not hold one: the slots of a worker that died are gone with it, and the others'
-// must stay in use.
+// A place protects nothing, so a doubt does not hold one: the slots of a worker that died are gone with it, and the
+// others' must stay in use.
 func TestADoubtHoldsNoPlace(t *testing.T) {
 	w := orphaned(t)
 	w.boot()
@@ -152,8 +155,8 @@ func TestTheSecondOperationIsHandedToWhoDidTheFirst(t *testing.T) {
 	}
 }
 
-// What an operation waited for counted as its work: 7.4 s for operations of one second, in the journal and in the durations
-// that order later runs.
+// What an operation waited for counted as its work: 7.4 s for operations of one second, in the journal and in the
+// durations that order later runs.
 func TestWaitingIsNoWork(t *testing.T) {
 	for name, lane := range map[string]program.Lane{"fast": program.Fast, "safe": program.Safe} {
 		w := regions(t, 20, lane, 10)

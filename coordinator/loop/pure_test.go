@@ -15,7 +15,8 @@ func TestTheLoopHasNoGoroutineNoClockAndNoIO(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	impure := []string{"bufio", "io", "math/rand", "math/rand/v2", "net", "net/http", "os", "runtime", "sync", "sync/atomic", "syscall"}
+	impure := []string{"bufio", "io", "math/rand", "math/rand/v2", "net", "net/http", "os", "runtime", "sync",
+		"sync/atomic", "syscall"}
 	clock := []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"}
 	errs := []string{"Canceled", "DeadlineExceeded"} // of package context
 	looked := 0
@@ -42,7 +43,8 @@ func TestTheLoopHasNoGoroutineNoClockAndNoIO(t *testing.T) {
 				x, ok := n.X.(*ast.Ident)
 				switch {
 				case !ok:
-				case x.Name == "time" && slices.Contains(clock, n.Sel.Name), x.Name == "context" && !slices.Contains(errs, n.Sel.Name):
+				case x.Name == "time" && slices.Contains(clock, n.Sel.Name), x.Name == "context" &&
+					!slices.Contains(errs, n.Sel.Name):
 					t.Errorf("%s: %s.%s", files.Position(n.Pos()), x.Name, n.Sel.Name)
 				}
 			}

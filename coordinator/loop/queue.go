@@ -127,7 +127,8 @@ func (l *Loop) enqueue(v int) {
 
 // holdsAll tells whether a vertex holds what its class takes.
 func (l *Loop) holdsAll(w *work, c *class) bool {
-	return len(w.permits) > 0 && len(w.permits) == len(c.limits) && (c.places == nil || c.pool.live == 0 || w.seat.limit == c.places)
+	return len(w.permits) > 0 && len(w.permits) == len(c.limits) && (c.places == nil || c.pool.live == 0 ||
+		w.seat.limit == c.places)
 }
 
 // classify finds the class of a vertex by its placement.
@@ -186,8 +187,8 @@ func (l *Loop) anyLive() string {
 	return ""
 }
 
-// tooEarly tells that the workers of a pool that a vertex may go to have not had the time to say that they are there: of
-// one that its region names, or of any.
+// tooEarly tells that the workers of a pool that a vertex may go to have not had the time to say that they are there:
+// of one that its region names, or of any.
 func (l *Loop) tooEarly(w *work) bool {
 	p := &w.step.Place
 	return l.now.Before(l.settledAt) && !l.halted() && (p.Anywhere && !l.Embedded && l.anyLive() == "" ||

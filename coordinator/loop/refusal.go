@@ -17,9 +17,9 @@ var (
 	ErrWorkers = errors.New("no worker could take a task")
 )
 
-// onProbed takes what became of the regular look at the message store. A run pauses while that stores nothing, and ends when it
-// does so for long, or does not answer for long. Nothing is lost by either: what was done is recorded, and what is under way is
-// reported later.
+// onProbed takes what became of the regular look at the message store. A run pauses while that stores nothing, and ends
+// when it does so for long, or does not answer for long. Nothing is lost by either: what was done is recorded, and what
+// is under way is reported later.
 func (l *Loop) onProbed(e Probed) {
 	if !errors.Is(e.Err, wire.ErrStore) {
 		l.refusing = false
@@ -35,8 +35,10 @@ func (l *Loop) onProbed(e Probed) {
 			l.refusing = true
 			l.tell(-1, diag.List{diag.New(diag.Warning, "NATS stores nothing", fmt.Sprintf(
 				"The run pauses, because the message store does not take messages: %s.\n\n"+
-					"Make room on the disk of NATS. A server of its own must be started again then, because it refuses all that comes after a write that failed; "+
-					"the one inside this process is opened again by itself. If nothing changes within %s, the run ends, and can be resumed.",
+					"Make room on the disk of NATS. A server of its own must be started again then, because it "+
+					"refuses all that comes after a write that failed; "+
+					"the one inside this process is opened again by itself. If nothing changes within %s, the run "+
+					"ends, and can be resumed.",
 				e.Err, StorePatience), nil)})
 		}
 		if spent > 0 {
@@ -50,8 +52,10 @@ func (l *Loop) onProbed(e Probed) {
 			l.silenceTold = true
 			l.tell(-1, diag.List{diag.New(diag.Warning, "NATS does not answer", fmt.Sprintf(
 				"The run waits for the message server, which has not answered for %s: %s.\n\n"+
-					"Make sure that the server is started, that this machine can reach it, and that most of the servers of a cluster are there. "+
-					"The run goes on by itself then. If nothing changes within %s, it ends; it can be interrupted before. Either way it can be resumed.",
+					"Make sure that the server is started, that this machine can reach it, and that most of the "+
+					"servers of a cluster are there. "+
+					"The run goes on by itself then. If nothing changes within %s, it ends; it can be interrupted "+
+					"before. Either way it can be resumed.",
 				l.now.Sub(l.silentSince).Round(time.Second), e.Err, OutagePatience), nil)})
 		}
 		if spent > 0 {
@@ -76,8 +80,8 @@ func (l *Loop) repeatedly(p *Patience, doing string, err error) bool {
 	return spent > 0
 }
 
-// tendTroubled ends the run when tasks wait in a pool whose workers are all alive, and take none: their disks are full, for
-// instance. That shows nowhere else, because such workers answer calls.
+// tendTroubled ends the run when tasks wait in a pool whose workers are all alive, and take none: their disks are full,
+// for instance. That shows nowhere else, because such workers answer calls.
 func (l *Loop) tendTroubled() {
 	if !l.Durable || l.halted() {
 		return
@@ -100,7 +104,8 @@ func (l *Loop) tendTroubled() {
 			p.troubledSince = l.now
 			l.tell(-1, diag.List{diag.New(diag.Warning, "No worker takes tasks", fmt.Sprintf(
 				"The run waits: every worker of pool %q is alive, and none takes a task. %s\n\n"+
-					"Once a worker has room on its disk, or another one is started for the pool, the run goes on by itself. If nothing changes within %s, it ends, and can be resumed.",
+					"Once a worker has room on its disk, or another one is started for the pool, the run goes on by "+
+					"itself. If nothing changes within %s, it ends, and can be resumed.",
 				p.name, why, StorePatience), nil)})
 		case l.now.Sub(p.troubledSince) >= StorePatience:
 			l.breakOff(fmt.Errorf("%w of pool %q for %s. %s", ErrWorkers, p.name, StorePatience, why))

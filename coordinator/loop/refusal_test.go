@@ -35,7 +35,8 @@ func TestARefusalIsNotForgottenBecauseOfATimeOut(t *testing.T) {
 }
 
 func TestWhatIsNotAnsweredIsWaitedForLongerThanWhatIsRefused(t *testing.T) {
-	for err, want := range map[error]time.Duration{wire.ErrDisconnected: OutagePatience, wire.ErrUnanswered: OutagePatience, wire.ErrDenied: StorePatience} {
+	for err, want := range map[error]time.Duration{wire.ErrDisconnected: OutagePatience,
+		wire.ErrUnanswered: OutagePatience, wire.ErrDenied: StorePatience} {
 		var p Patience
 		began := time.Unix(0, 0)
 		at := began
@@ -84,8 +85,8 @@ func (w *world) told(summary string) (n int) {
 	return n
 }
 
-// Every worker of a pool had a full disk: each took tasks and gave them back, answered calls, and sent heartbeats, so the run
-// saw nothing wrong and showed "Still creating..." for ever.
+// Every worker of a pool had a full disk: each took tasks and gave them back, answered calls, and sent heartbeats, so
+// the run saw nothing wrong and showed "Still creating..." for ever.
 func TestARunWhoseWorkersHaveNoRoomSaysSoAndEnds(t *testing.T) {
 	w := troubled(t, time.Hour)
 	began := w.now

@@ -21,8 +21,8 @@ type logged struct {
 	actions []Action
 }
 
-// eventful is a world in which most things happen: failures, hidden vertices, several operations each, a worker that says
-// nothing any more, an interrupt.
+// eventful is a world in which most things happen: failures, hidden vertices, several operations each, a worker that
+// says nothing any more, an interrupt.
 func eventful(t *testing.T, seed uint64) *world {
 	p := numbers.Random(t, 60, seed)
 	p.Lane, p.Stored, p.Ops = program.Safe, true, 1+int(seed%2)
@@ -72,7 +72,8 @@ func TestALogOfInputsReplayedGivesTheSameActions(t *testing.T) {
 		for i, step := range log {
 			actions := slices.Clone(again.Step(step.at, step.in))
 			if !reflect.DeepEqual(actions, step.actions) && len(actions)+len(step.actions) > 0 {
-				t.Fatalf("seed %d, step %d, %T: the replay wants\n%+v\nthe run wanted\n%+v", seed, i, step.in, actions, step.actions)
+				t.Fatalf("seed %d, step %d, %T: the replay wants\n%+v\nthe run wanted\n%+v", seed, i, step.in,
+					actions, step.actions)
 			}
 			for _, a := range actions {
 				kinds[fmt.Sprintf("%T", a)] = true
@@ -87,10 +88,12 @@ func TestALogOfInputsReplayedGivesTheSameActions(t *testing.T) {
 	}
 }
 
-// The actions that told views something were closures over the loop's memory: a step could be neither compared nor sent.
+// The actions that told views something were closures over the loop's memory: a step could be neither compared nor
+// sent.
 func TestEveryActionIsPlainData(t *testing.T) {
 	for _, a := range []Action{
-		Prepare{}, Call{}, Complete{}, Commit{}, Publish{}, Ack{}, ReadClaim{}, Revoke{}, Declare{}, Resize{}, Acquire{}, Withdraw{},
+		Prepare{}, Call{}, Complete{}, Commit{}, Publish{}, Ack{}, ReadClaim{}, Revoke{}, Declare{}, Resize{},
+		Acquire{}, Withdraw{},
 		Release{}, AskContention{}, FindBlockers{}, Control{}, Shown{},
 	} {
 		if at := behaviour(reflect.TypeOf(a), map[reflect.Type]bool{}); at != "" {
@@ -99,8 +102,8 @@ func TestEveryActionIsPlainData(t *testing.T) {
 	}
 }
 
-// behaviour returns where a type holds something that is not data; "" for nowhere. It does not look behind interfaces, nor
-// into the scope that a diagnostic has for the sake of its snippet.
+// behaviour returns where a type holds something that is not data; "" for nowhere. It does not look behind interfaces,
+// nor into the scope that a diagnostic has for the sake of its snippet.
 func behaviour(t reflect.Type, seen map[reflect.Type]bool) string {
 	if seen[t] || t == reflect.TypeFor[hcl.EvalContext]() {
 		return ""

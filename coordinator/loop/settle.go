@@ -129,8 +129,8 @@ func (l *Loop) conclude(v int) {
 	l.save(r)
 }
 
-// took is how long the vertex's operations took; zero when there were none. Where no worker has told, it is the time since the
-// first one went out.
+// took is how long the vertex's operations took; zero when there were none. Where no worker has told, it is the time
+// since the first one went out.
 func (w *work) took(now time.Time) time.Duration {
 	if w.started.IsZero() {
 		return 0
@@ -223,7 +223,8 @@ func (l *Loop) skip(skips []sched.Skip) {
 		shown.Reason = because
 		l.do(shown)
 		// What is skipped because of a doubt is not skipped for good: the doubt may be resolved, and the run resumed.
-		if l.Durable && l.vertices[s.Because].status != journal.Doubt && (x.status == journal.Waiting || x.status == journal.Wanted) {
+		if l.Durable && l.vertices[s.Because].status != journal.Doubt && (x.status == journal.Waiting ||
+			x.status == journal.Wanted) {
 			e := l.event(s.Vertex, journal.Skip)
 			e.Address, e.Action, e.Detail = d.Address, d.Action, because
 			r.Events = append(r.Events, e)

@@ -65,14 +65,15 @@ type Wait struct {
 	// Vertices is how many wait; Address names the first of them.
 	Vertices int
 	Address  string
-	// InDoubt are the addresses of operations whose outcome is not known that hold permits of Limit, once for each permit; the
-	// limit has Slots.
+	// InDoubt are the addresses of operations whose outcome is not known that hold permits of Limit, once for each
+	// permit; the limit has Slots.
 	InDoubt []string
 	Slots   int
 }
 
 func (w Wait) equal(o Wait) bool {
-	return w.Pool == o.Pool && w.Limit == o.Limit && w.Vertices == o.Vertices && w.Address == o.Address && w.Slots == o.Slots &&
+	return w.Pool == o.Pool && w.Limit == o.Limit && w.Vertices == o.Vertices && w.Address == o.Address &&
+		w.Slots == o.Slots &&
 		slices.Equal(w.InDoubt, o.InDoubt)
 }
 

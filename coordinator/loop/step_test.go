@@ -33,7 +33,8 @@ func TestARunThatCrashesAtAnyStepIsResumedToTheSameEnd(t *testing.T) {
 	for kind := range 3 {
 		ops, quick := min(kind+1, 2), kind == 2
 		for at := 1; ; at++ {
-			p := numbers.New(t, 6, dag.Edge{Before: 0, After: 1}, dag.Edge{Before: 1, After: 2}, dag.Edge{Before: 0, After: 3}, dag.Edge{Before: 3, After: 4})
+			p := numbers.New(t, 6, dag.Edge{Before: 0, After: 1}, dag.Edge{Before: 1, After: 2},
+				dag.Edge{Before: 0, After: 3}, dag.Edge{Before: 3, After: 4})
 			p.Lane, p.Stored, p.Ops, p.Quick = program.Safe, true, ops, quick
 			p.Hidden = func(v int) bool { return v == 3 }
 			w := newWorld(t, uint64(at), p)
@@ -48,7 +49,8 @@ func TestARunThatCrashesAtAnyStepIsResumedToTheSameEnd(t *testing.T) {
 			w.stateAgrees()
 			w.once()
 			if t.Failed() {
-				t.Fatalf("with %d operations each, the first quick: %t; a crash at step %d; the journal:\n%s", ops, quick, at, dump(w.events))
+				t.Fatalf("with %d operations each, the first quick: %t; a crash at step %d; the journal:\n%s", ops,
+					quick, at, dump(w.events))
 			}
 			if over {
 				break

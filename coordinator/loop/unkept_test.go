@@ -26,7 +26,8 @@ func TestAnAnswerThatCannotBeKeptIsADoubtWithWhatIsKnownOfIt(t *testing.T) {
 		}
 		w.finish()
 		w.once()
-		if o := w.outputs["n0"]; o == nil || !strings.HasPrefix(o.Value.AsString(), "in doubt: a") || !strings.HasSuffix(o.Value.AsString(), ", answered {}") {
+		if o := w.outputs["n0"]; o == nil || !strings.HasPrefix(o.Value.AsString(), "in doubt: a") ||
+			!strings.HasSuffix(o.Value.AsString(), ", answered {}") {
 			t.Errorf("of the vertex whose answer cannot be kept the state has %v", o)
 		}
 		if w.outputs["n1"] != nil || w.outputs["n2"] == nil {

@@ -46,7 +46,8 @@ const (
 	phases = iota
 )
 
-var phaseNames = [phases]string{"idle", "preparing", "wanting", "parked", "queued", "calling", "intending", "publishing",
+var phaseNames = [phases]string{"idle", "preparing", "wanting", "parked", "queued", "calling",
+	"intending", "publishing",
 	"running", "completing", "advancing", "concluding", "retracting", "doubtful", "settled"}
 
 func (p phase) String() string { return phaseNames[p] }

@@ -37,7 +37,8 @@ func (w *world) do(a Action) {
 		w.called(a)
 	case Commit:
 		w.serial++
-		heap.Push(&w.agenda, appointment{at: w.now, serial: w.serial, life: w.life, commit: true, do: func() { // in order, because the agenda is
+		// in order, because the agenda is
+		heap.Push(&w.agenda, appointment{at: w.now, serial: w.serial, life: w.life, commit: true, do: func() {
 			w.events = append(w.events, a.Record.Events...)
 			for _, c := range a.Record.Changes {
 				o := c.(state.SetOutput)

@@ -18,8 +18,8 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// world is everything around a loop, simulated: store, streams, registers, limits, workers, clock. All chance comes from
-// one seed. The loop of the process can be lost at any step, and another one made from what is durable.
+// world is everything around a loop, simulated: store, streams, registers, limits, workers, clock. All chance comes
+// from one seed. The loop of the process can be lost at any step, and another one made from what is durable.
 type world struct {
 	t      *testing.T
 	chance *rand.Rand
@@ -138,9 +138,11 @@ func (a *agenda) Pop() any {
 func newWorld(t *testing.T, seed uint64, p *numbers.Program) *world {
 	w := &world{
 		t: t, chance: rand.New(rand.NewPCG(seed, 7)), now: time.Unix(1_700_000_000, 0), program: p,
-		outputs: map[string]*state.Output{}, tasks: map[wire.AttemptID]*taskInStream{}, reported: map[wire.AttemptID]bool{}, claims: map[wire.AttemptID]wire.Claim{},
+		outputs: map[string]*state.Output{}, tasks: map[wire.AttemptID]*taskInStream{},
+		reported: map[wire.AttemptID]bool{}, claims: map[wire.AttemptID]wire.Claim{},
 		results: map[int]*resultInStream{}, held: map[PermitKey]bool{}, asked: map[string][]PermitKey{},
-		slots: map[string]int{}, began: map[string]int{}, others: map[string][]PermitKey{}, calls: map[string]int{}, handed: map[string]int{},
+		slots: map[string]int{}, began: map[string]int{}, others: map[string][]PermitKey{}, calls: map[string]int{},
+		handed:  map[string]int{},
 		latency: func(string) time.Duration { return 10 * time.Millisecond }, answer: numbers.Compute,
 	}
 	return w
@@ -165,8 +167,9 @@ func (w *world) boot() {
 		w.t.Fatal(err)
 	}
 	s := Settings{
-		Run: "run", Coordinator: "c", Durable: true, Cores: 4, Slots: 4, DoubtWait: 30 * time.Second, SettleFor: time.Second,
-		Program: w.program, Weight: func(program.Description) float64 { return 1 },
+		Run: "run", Coordinator: "c", Durable: true, Cores: 4, Slots: 4, DoubtWait: 30 * time.Second,
+		SettleFor: time.Second,
+		Program:   w.program, Weight: func(program.Description) float64 { return 1 },
 		Place: func(program.Placement, func(string) bool) (string, []wire.Limit) {
 			return "default", []wire.Limit{{Name: "default", Slots: 4}}
 		},
@@ -203,7 +206,10 @@ func (w *world) crash() {
 	w.life = -w.life // so that nothing reaches the loop
 	committing := true
 	under := slices.Clone(w.agenda)
-	slices.SortFunc(under, func(a, b appointment) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.serial, b.serial)) })
+	slices.SortFunc(under, func(a, b appointment) int {
+		return cmp.Or(a.at.Compare(b.at),
+			cmp.Compare(a.serial, b.serial))
+	})
 	for _, a := range under {
 		happens := w.chance.IntN(2) == 0
 		if a.commit {
@@ -249,7 +255,8 @@ func (w *world) beats(pool string, slots int) {
 		}
 	}
 	slices.Sort(holding)
-	h := wire.Heartbeat{Worker: w.workerOf(pool), Pools: []string{pool}, Slots: slots, Protocol: wire.ProtocolVersion, Attempts: holding}
+	h := wire.Heartbeat{Worker: w.workerOf(pool), Pools: []string{pool}, Slots: slots, Protocol: wire.ProtocolVersion,
+		Attempts: holding}
 	if w.trouble != nil {
 		h.Trouble = w.trouble()
 	}

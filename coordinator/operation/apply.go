@@ -57,14 +57,16 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (applied *Applied, 
 	}
 	run := s.NewID()
 	record := journal.Run{
-		ID: run, Workspace: s.Workspace, Coordinator: s.Hub.Coordinator(), Command: o.Command, Started: s.Now(), Status: journal.Running,
-		Who: o.Who, Vertices: len(o.Plan.Graph.Vertices), BaseSerial: o.Plan.BaseSerial,
+		ID: run, Workspace: s.Workspace, Coordinator: s.Hub.Coordinator(), Command: o.Command, Started: s.Now(),
+		Status: journal.Running,
+		Who:    o.Who, Vertices: len(o.Plan.Graph.Vertices), BaseSerial: o.Plan.BaseSerial,
 	}
 	last, err := s.overtake(ctx, o.LockID)
 	if err != nil {
 		return nil, diag.Errors("Failed to record the run", err.Error()+".", nil)
 	}
-	// The order in which runs have begun tells which of them was overtaken. The clock of who began the last one may be ahead.
+	// The order in which runs have begun tells which of them was overtaken. The clock of who began the last one may be
+	// ahead.
 	if !record.Started.After(last) {
 		record.Started = last.Add(time.Nanosecond)
 	}
@@ -133,19 +135,24 @@ func Resumable(runs []journal.Run, id string) diag.List {
 	at := slices.IndexFunc(runs, func(r journal.Run) bool { return r.ID == id })
 	switch {
 	case at < 0:
-		return diag.Errors("No such run", fmt.Sprintf("There is no run %q in the store. See: "+diag.Program()+" runs list", id), nil)
+		return diag.Errors("No such run", fmt.Sprintf("There is no run %q in the store. See: "+diag.Program()+
+			" runs list", id), nil)
 	case runs[at].Over():
-		return diag.Errors("The run has ended", fmt.Sprintf("The run %s is %s; there is nothing to go on with.", id, runs[at].Status), nil)
+		return diag.Errors("The run has ended", fmt.Sprintf("The run %s is %s; there is nothing to go on with.", id,
+			runs[at].Status), nil)
 	case at > 0:
 		return diag.Errors("The run was overtaken",
-			fmt.Sprintf("The run %s has changed the state since, so the plan of the run %s does not fit it any more. Make a new plan. What is still in doubt of the old run can be told with: "+diag.Program()+" runs resolve", runs[0].ID, id), nil)
+			fmt.Sprintf("The run %s has changed the state since, so the plan of the run %s does not fit it any more. "+
+				"Make a new plan. What is still in doubt of the old run can be told with: "+diag.Program()+
+				" runs resolve", runs[0].ID, id), nil)
 	}
 	return nil
 }
 
-// Resume goes on with a run that a crash or an interrupt ended. It refuses one that is not Resumable, by what the store says
-// now: the caller has read the run before it had the lock.
-func (s *Session) Resume(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (applied *Applied, diags diag.List) {
+// Resume goes on with a run that a crash or an interrupt ended. It refuses one that is not Resumable, by what the store
+// says now: the caller has read the run before it had the lock.
+func (s *Session) Resume(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (applied *Applied,
+	diags diag.List) {
 	defer caught(&diags)
 	runner, goOn, diags := s.resumed(ctx, r, p, lockID)
 	if runner == nil {
@@ -154,9 +161,10 @@ func (s *Session) Resume(ctx context.Context, r journal.Run, p *plan.Plan, lockI
 	return goOn(diags)
 }
 
-// Cancel ends a run that a crash or an interrupt has cut off, for good: what nobody has begun is never begun, what is under way is
-// awaited.
-func (s *Session) Cancel(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (applied *Applied, diags diag.List) {
+// Cancel ends a run that a crash or an interrupt has cut off, for good: what nobody has begun is never begun, what is
+// under way is awaited.
+func (s *Session) Cancel(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (applied *Applied,
+	diags diag.List) {
 	defer caught(&diags)
 	runner, goOn, diags := s.resumed(ctx, r, p, lockID)
 	if runner == nil {
@@ -171,7 +179,8 @@ func (s *Session) Cancel(ctx context.Context, r journal.Run, p *plan.Plan, lockI
 // Settle takes the results of a run that was cut off, notes what of it is in doubt, and starts nothing: the state says
 // afterwards what there is. What workers elsewhere are still at is awaited. The run can be resumed as before, until
 // another one begins. What has failed, or is in doubt, are warnings: errors say that the run could not be settled.
-func (s *Session) Settle(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (applied *Applied, diags diag.List) {
+func (s *Session) Settle(ctx context.Context, r journal.Run, p *plan.Plan, lockID string) (applied *Applied,
+	diags diag.List) {
 	defer caught(&diags)
 	runner, goOn, diags := s.resumed(ctx, r, p, lockID)
 	if runner == nil {
@@ -242,7 +251,8 @@ func failed(err error) diag.List {
 	return diag.Errors("Failed to carry the run out", err.Error()+".", nil)
 }
 
-func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applying.Applier, e *envelope, run string, diags diag.List) (*Applied, diag.List) {
+func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applying.Applier, e *envelope, run string,
+	diags diag.List) (*Applied, diag.List) {
 	ctx = s.Stop.running(ctx)
 	release := s.watch(r)
 	defer release()
@@ -282,7 +292,8 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 	switch {
 	case errors.Is(err, journal.ErrFenced):
 		diags = diags.Append(diag.New(diag.Error, "The state lock was lost",
-			fmt.Sprintf("Somebody else took the lock of the state while run %s went on. What was done until then is in the state.", run), nil))
+			fmt.Sprintf("Somebody else took the lock of the state while run %s went on. What was done until then is "+
+				"in the state.", run), nil))
 	case errors.Is(err, coordinator.ErrRecording):
 		diags = diags.Append(diag.New(diag.Error, "Failed to save state", err.Error()+".", nil))
 	case err != nil:
@@ -290,7 +301,8 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 	}
 	if p := a.Plan; len(p.Targets)+len(p.Excludes) > 0 {
 		diags = diags.Append(diag.New(diag.Warning, warnIncomplete,
-			"The plan covered only what -target or -exclude left in, so what exists may not be all that the configuration asks for. Make a plan without these options to see what is left.", nil))
+			"The plan covered only what -target or -exclude left in, so what exists may not be all that the "+
+				"configuration asks for. Make a plan without these options to see what is left.", nil))
 	}
 	for _, d := range outcome.InDoubt {
 		detail := fmt.Sprintf("%s is in doubt: %s.\n\n", d.Address, strings.TrimSuffix(d.Reason, "."))
@@ -298,19 +310,25 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 			detail += fmt.Sprintf("The provider answered, and this much of it can be read:\n  %s\n\n", d.Answer.Known)
 		}
 		if a.Describe(d.Vertex).Action == "create" {
-			detail += fmt.Sprintf("Look whether it happened, then say so:\n  "+diag.Program()+" runs resolve '%s' -created ID\n  "+diag.Program()+" runs resolve '%s' -not-created", d.Address, d.Address)
+			detail += fmt.Sprintf("Look whether it happened, then say so:\n  "+diag.Program()+" runs resolve '%s' "+
+				"-created ID\n  "+diag.Program()+" runs resolve '%s' -not-created", d.Address, d.Address)
 		} else {
-			detail += fmt.Sprintf("The next plan reads the object, and goes by what is there then. Until then it holds its permits, because it may still be going on; to free them at once, say what became of it:\n  "+diag.Program()+" runs resolve '%s' -created ID\n  "+diag.Program()+" runs resolve '%s' -not-created", d.Address, d.Address)
+			detail += fmt.Sprintf("The next plan reads the object, and goes by what is there then. Until then it "+
+				"holds its permits, because it may still be going on; to free them at once, say what became of it:\n  "+
+				diag.Program()+" runs resolve '%s' -created ID\n  "+diag.Program()+" runs resolve '%s' -not-created",
+				d.Address, d.Address)
 		}
 		diags = diags.Append(diag.New(diag.Error, errDoubt, detail, nil))
 	}
 	switch {
 	case diags.HasErrors():
 	case outcome.Status == "cancelled":
-		diags = diags.Append(diag.New(diag.Error, errCancelled, fmt.Sprintf("The run %s was ended for good before everything was done. What was done is in the state.", run), nil))
+		diags = diags.Append(diag.New(diag.Error, errCancelled, fmt.Sprintf("The run %s was ended for good before "+
+			"everything was done. What was done is in the state.", run), nil))
 	case outcome.Interrupted:
 		diags = diags.Append(diag.New(diag.Error, errInterruptedRun,
-			fmt.Sprintf("The run %s was stopped before everything was done. To go on: "+diag.Program()+" runs resume %s", run, run), nil))
+			fmt.Sprintf("The run %s was stopped before everything was done. To go on: "+diag.Program()+
+				" runs resume %s", run, run), nil))
 	}
 	return &Applied{
 		Counts: a.Counts(), Outcome: outcome, State: a.State(), Run: run, Values: a.Store, Schemas: a.Code.Schemas,
@@ -330,7 +348,8 @@ func (s *Session) applier(ctx context.Context, p *plan.Plan, run string) (*apply
 	code := values.NewCode(s.Tree, schemas)
 	static := graph.Build(s.Tree, p.Prior, code)
 	return applying.New(applying.Options{
-		Plan: p, Static: static, Code: code, Store: s.store(code, values.Applying, p.Timestamp), State: stored, Run: run, Dir: s.Dir, Env: s.Env, Package: s.Package,
+		Plan: p, Static: static, Code: code, Store: s.store(code, values.Applying, p.Timestamp), State: stored,
+		Run: run, Dir: s.Dir, Env: s.Env, Package: s.Package,
 		Removed: removedBlocks(s.Tree), Renewals: s.renewals(),
 	}), diags
 }

@@ -58,7 +58,10 @@ func TestABugEndsItsOperationWithItsTraceAndNoOtherOperation(t *testing.T) {
 			var group sync.WaitGroup
 			var goodDiags, badDiags diag.List
 			var planned *operation.Planned
-			group.Go(func() { planned, goodDiags = good.session.Plan(t.Context(), good.state(), operation.PlanOptions{}) })
+			group.Go(func() {
+				planned, goodDiags = good.session.Plan(t.Context(), good.state(),
+					operation.PlanOptions{})
+			})
 			group.Go(func() { _, badDiags = bad.session.Plan(t.Context(), bad.state(), operation.PlanOptions{}) })
 			group.Wait()
 			b := bugOf(badDiags)

@@ -114,7 +114,8 @@ func (c *cloud) OpenEphemeral(_ context.Context, _ string, config cty.Value) (pr
 		return provider.Opened{}, diag.Errors("refused", "it is locked", nil)
 	}
 	return provider.Opened{
-		Object: cty.ObjectVal(map[string]cty.Value{"name": config.GetAttr("name"), "value": cty.StringVal("token of " + name)}), Private: []byte(name),
+		Object: cty.ObjectVal(map[string]cty.Value{"name": config.GetAttr("name"),
+			"value": cty.StringVal("token of " + name)}), Private: []byte(name),
 	}, nil
 }
 
@@ -217,7 +218,8 @@ func (c *cloud) create(ctx context.Context, planned cty.Value) (provider.ApplyRe
 		half, err = c.onCreate(ctx, name)
 	}
 	if err != nil && !half {
-		return provider.ApplyResponse{Object: cty.NullVal(planned.Type())}, diag.Errors("creation refused", err.Error(), nil)
+		return provider.ApplyResponse{Object: cty.NullVal(planned.Type())}, diag.Errors("creation refused",
+			err.Error(), nil)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -240,7 +242,8 @@ func (c *cloud) ReadDataSource(_ context.Context, _ string, config, _ cty.Value)
 	if key == "nothing" {
 		return cty.NilVal, diag.Errors("not found", "there is nothing of that key", nil)
 	}
-	return cty.ObjectVal(map[string]cty.Value{"key": config.GetAttr("key"), "value": cty.StringVal("value of " + key)}), nil
+	return cty.ObjectVal(map[string]cty.Value{"key": config.GetAttr("key"), "value": cty.StringVal("value of " + key)}),
+		nil
 }
 
 func (c *cloud) Stop(context.Context) error {

@@ -74,7 +74,8 @@ check "c" {
 			e := newEstate(t)
 			e.apply(stored)
 			e.configure(c.text)
-			planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: c.skipRefresh})
+			planned, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{Mode: plan.Destroy,
+				SkipRefresh: c.skipRefresh})
 			if c.says != "" {
 				if !diags.HasErrors() || !says(diags, c.says) {
 					t.Errorf("the diagnostics are %v", diags)

@@ -8,8 +8,8 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
-// A destroy plan listed what its own refreshing had found changed outside, and where objects had been before they moved. In
-// OpenTofu a destroy plan begins with what the refreshing found, and lists neither.
+// A destroy plan listed what its own refreshing had found changed outside, and where objects had been before they
+// moved. In OpenTofu a destroy plan begins with what the refreshing found, and lists neither.
 func TestADestroyPlanListsNoDrift(t *testing.T) {
 	e := newEstate(t)
 	e.apply(`
@@ -35,7 +35,8 @@ moved {
 	if c := p.Changes[0]; c.Moved() {
 		t.Errorf("it says that %s was at %s", c.Addr, c.Previous)
 	}
-	if c := e.plan(operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: true}).Changes; !slices.ContainsFunc(c, (*plan.Change).Moved) {
+	if c := e.plan(operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: true}).Changes; !slices.ContainsFunc(c,
+		(*plan.Change).Moved) {
 		t.Error("without refreshing nothing says where the object was")
 	}
 }

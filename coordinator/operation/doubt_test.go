@@ -10,10 +10,10 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/operation"
 )
 
-// While an operation was under way its object was in doubt in the state; the result came when that was durable, in the process that
-// wrote it or in the one that resumed the run. What was in doubt was then taken for the object of before: an update stayed in doubt
-// although it was known, a replacement put the doubt over the old object that it had deposed, and what had failed or never begun
-// stayed in doubt for ever.
+// While an operation was under way its object was in doubt in the state; the result came when that was durable, in the
+// process that wrote it or in the one that resumed the run. What was in doubt was then taken for the object of before:
+// an update stayed in doubt although it was known, a replacement put the doubt over the old object that it had deposed,
+// and what had failed or never begun stayed in doubt for ever.
 func TestAResultThatComesAfterTheRunWasLeftEndsTheDoubt(t *testing.T) {
 	const replaced = `
 resource "fake_thing" "a" {
@@ -49,7 +49,8 @@ resource "fake_thing" "a" {
 		"an update that failed": {
 			before: `resource "fake_thing" "a" { name = "a" }`,
 			after:  larger, deed: "update a", fails: errNoRoom,
-			doubtful: []string{"fake_thing.a in doubt"}, end: []string{"fake_thing.a"}, failed: true, cloud: []string{"a"},
+			doubtful: []string{"fake_thing.a in doubt"}, end: []string{"fake_thing.a"}, failed: true,
+			cloud: []string{"a"},
 		},
 		"a deletion": {
 			before: `resource "fake_thing" "a" { name = "a" }`, after: ` `, deed: "delete a",
@@ -57,19 +58,26 @@ resource "fake_thing" "a" {
 		},
 		"a deletion that failed": {
 			before: `resource "fake_thing" "a" { name = "a" }`, after: ` `, deed: "delete a", fails: errNoRoom,
-			doubtful: []string{"fake_thing.a in doubt"}, end: []string{"fake_thing.a"}, failed: true, cloud: []string{"a"},
+			doubtful: []string{"fake_thing.a in doubt"}, end: []string{"fake_thing.a"}, failed: true,
+			cloud: []string{"a"},
 		},
 		"a replacement": {
-			before: strings.Replace(replaced, "NAME", "old", 1), after: strings.Replace(replaced, "NAME", "new", 1), deed: "create new",
-			doubtful: []string{"fake_thing.a deposed", "fake_thing.a in doubt"}, end: []string{"fake_thing.a"}, cloud: []string{"new"},
+			before: strings.Replace(replaced, "NAME", "old", 1), after: strings.Replace(replaced, "NAME", "new", 1),
+			deed:     "create new",
+			doubtful: []string{"fake_thing.a deposed", "fake_thing.a in doubt"}, end: []string{"fake_thing.a"},
+			cloud: []string{"new"},
 		},
 		"a replacement that failed": {
-			before: strings.Replace(replaced, "NAME", "old", 1), after: strings.Replace(replaced, "NAME", "new", 1), deed: "create new", fails: errNoRoom,
-			doubtful: []string{"fake_thing.a deposed", "fake_thing.a in doubt"}, end: []string{"fake_thing.a"}, failed: true, cloud: []string{"old"},
+			before: strings.Replace(replaced, "NAME", "old", 1), after: strings.Replace(replaced, "NAME", "new", 1),
+			deed: "create new", fails: errNoRoom,
+			doubtful: []string{"fake_thing.a deposed", "fake_thing.a in doubt"}, end: []string{"fake_thing.a"},
+			failed: true, cloud: []string{"old"},
 		},
 		"the deletion of what was replaced": {
-			before: strings.Replace(replaced, "NAME", "old", 1), after: strings.Replace(replaced, "NAME", "new", 1), deed: "delete old",
-			doubtful: []string{"fake_thing.a", "fake_thing.a deposed"}, end: []string{"fake_thing.a"}, cloud: []string{"new"},
+			before: strings.Replace(replaced, "NAME", "old", 1), after: strings.Replace(replaced, "NAME", "new", 1),
+			deed:     "delete old",
+			doubtful: []string{"fake_thing.a", "fake_thing.a deposed"}, end: []string{"fake_thing.a"},
+			cloud: []string{"new"},
 		},
 	} {
 		t.Run(claim, func(t *testing.T) {
@@ -101,7 +109,8 @@ resource "fake_thing" "a" {
 			runs, err := e.store.Runs(t.Context(), "default")
 			e.check(err)
 			resumed, diags := e.session.Resume(t.Context(), runs[0], p, "")
-			if diags.HasErrors() != c.failed || resumed == nil || len(resumed.Outcome.InDoubt) > 0 || resumed.Run != left.Run {
+			if diags.HasErrors() != c.failed || resumed == nil || len(resumed.Outcome.InDoubt) > 0 ||
+				resumed.Run != left.Run {
 				t.Fatalf("the resumed run: %v", diags)
 			}
 			e.equal("state", existing(e.state()), c.end)
@@ -113,8 +122,8 @@ resource "fake_thing" "a" {
 	}
 }
 
-// A creation whose provisioners were at work was taken for a creation of which nothing is known: the plan refused the object, though it
-// can be read, and to resolve it as not created forgot it.
+// A creation whose provisioners were at work was taken for a creation of which nothing is known: the plan refused the
+// object, though it can be read, and to resolve it as not created forgot it.
 func TestAnObjectWhoseProvisionersAreInDoubtIsKnown(t *testing.T) {
 	e := newEstate(t)
 	const text = `

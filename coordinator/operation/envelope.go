@@ -14,8 +14,9 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// envelope seals what a run persists on the way, with a key for each pool that the run uses. It shares the key of a pool
-// with the workers of that pool, before the pool's first task and as others appear. It implements coordinator.Envelope.
+// envelope seals what a run persists on the way, with a key for each pool that the run uses. It shares the key of a
+// pool with the workers of that pool, before the pool's first task and as others appear. It implements
+// coordinator.Envelope.
 type envelope struct {
 	ring  *wire.Keyring
 	run   string
@@ -46,9 +47,9 @@ type poolKey struct {
 }
 
 // envelope returns the envelope of a run. Keys are made when the first task for a pool is; a run that is resumed finds
-// those that it had in the register. Where it has none, because it died before it made one or because the transport lost
-// it, it makes another one: what was sealed with the old one cannot be read any more then, which the run finds out by
-// itself.
+// those that it had in the register. Where it has none, because it died before it made one or because the transport
+// lost it, it makes another one: what was sealed with the old one cannot be read any more then, which the run finds out
+// by itself.
 func (s *Session) envelope(run string) *envelope {
 	return &envelope{
 		ring: s.Keyring, run: run, blobs: s.Hub, incoming: s.Hub.PoolBlobs, live: s.Hub.Workers,
@@ -133,8 +134,8 @@ func (e *envelope) share(ctx context.Context, pool string, k *poolKey) error {
 	return nil
 }
 
-// eligible tells whether a worker may be given the key of its pool. That it speaks for the pool is proven by the subject
-// of its heartbeat; see docs/format/wire.md.
+// eligible tells whether a worker may be given the key of its pool. That it speaks for the pool is proven by the
+// subject of its heartbeat; see docs/format/wire.md.
 func (e *envelope) eligible(h wire.Heartbeat) bool {
 	return h.PublicKey != "" && len(h.Pools) == 1 && e.vouched(h)
 }
@@ -180,8 +181,8 @@ func (e *envelope) Unwrap(ctx context.Context, ref wire.TaskRef, data []byte) ([
 	return packer.Unpack(ctx, wire.ResultSubject(ref), data)
 }
 
-// keepSharing gives keys to workers as they appear, until ctx ends. What one pool asks for does not keep others waiting:
-// heartbeats are noted where they come, and the keys of the pools are shared in turn.
+// keepSharing gives keys to workers as they appear, until ctx ends. What one pool asks for does not keep others
+// waiting: heartbeats are noted where they come, and the keys of the pools are shared in turn.
 func (e *envelope) keepSharing(ctx context.Context, watch func(context.Context, func(wire.Heartbeat)) error) error {
 	wake := make(chan struct{}, 1)
 	var group errgroup.Group

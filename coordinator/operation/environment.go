@@ -13,9 +13,9 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// Environment is what plugins and provisioners of an operation are started with, on whichever worker. It travels sealed,
-// once to each pool that the operation uses; see docs/format/wire.md. The nil Environment leaves the workers to their own.
-// Make one with NewEnvironment for each Session, and close it when the session has ended.
+// Environment is what plugins and provisioners of an operation are started with, on whichever worker. It travels
+// sealed, once to each pool that the operation uses; see docs/format/wire.md. The nil Environment leaves the workers to
+// their own. Make one with NewEnvironment for each Session, and close it when the session has ended.
 type Environment struct {
 	variables wire.Variables
 
@@ -30,7 +30,8 @@ type Environment struct {
 	sharing   sync.WaitGroup
 }
 
-// NewEnvironment returns an environment. whole tells that plugins get nothing else: nothing of what their worker has itself.
+// NewEnvironment returns an environment. whole tells that plugins get nothing else: nothing of what their worker has
+// itself.
 func NewEnvironment(variables environ.Variables, whole bool) *Environment {
 	return &Environment{
 		variables: wire.Variables{Whole: whole, Entries: variables.Settled()},
@@ -91,7 +92,8 @@ func (e *Environment) Close(ctx context.Context) error {
 	}
 	e.end()
 	e.sharing.Wait()
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), purgePatience, errors.New("the message store did not answer"))
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), purgePatience, errors.New("the message store "+
+		"did not answer"))
 	defer cancel()
 	err := e.transport.PurgeRun(ctx, e.id)
 	e.ring.Forget(e.id)

@@ -13,8 +13,8 @@ import (
 	statemem "github.com/millipede-iac/millipede/state/mem"
 )
 
-// Plugins and provisioners had the environment of their worker's process, so that two operations on one worker could not have
-// credentials of their own.
+// Plugins and provisioners had the environment of their worker's process, so that two operations on one worker could
+// not have credentials of their own.
 func TestEachOperationOnAWorkerSeesItsOwnEnvironment(t *testing.T) {
 	e := newEstate(t)
 	const operations = 6

@@ -98,8 +98,10 @@ func startWorker(t *testing.T, conn *mem.Conn, c *cloud) {
 	w := worker.New(worker.Options{
 		ID: "w1", Pools: []string{operation.DefaultPool}, Slots: 32, Version: "test", Platform: "linux_amd64",
 		Queue: conn, Claims: conn, Caller: conn, Presence: conn, Blobs: conn, Keys: ring, Journal: j,
-		Providers:    &providers{cloud: c, builtin: builtin.New(builtin.Options{ReadState: noState, CheckConfig: anyConfig, NewID: rand.Text})},
-		Provisioners: provision.Runner{}, Log: slog.New(slog.DiscardHandler), Now: time.Now, Nonce: rand.Text, Rand: rand.Reader,
+		Providers: &providers{cloud: c, builtin: builtin.New(builtin.Options{ReadState: noState,
+			CheckConfig: anyConfig, NewID: rand.Text})},
+		Provisioners: provision.Runner{}, Log: slog.New(slog.DiscardHandler), Now: time.Now, Nonce: rand.Text,
+		Rand: rand.Reader,
 	})
 	taking, drain := context.WithCancel(context.Background())
 	worked := make(chan error, 1)
@@ -124,7 +126,8 @@ type providers struct {
 	builtin provider.Provider
 }
 
-func (p *providers) Acquire(ctx context.Context, wp wire.Provider, _ *wire.Variables, configure worker.Configure) (worker.Lease, diag.List) {
+func (p *providers) Acquire(ctx context.Context, wp wire.Provider, _ *wire.Variables, configure worker.Configure) (
+	worker.Lease, diag.List) {
 	if wp.Package.Source == addr.BuiltinTerraform.String() {
 		return lease{p.builtin}, nil
 	}

@@ -22,7 +22,8 @@ func TestALogKeepsTheLastEventsAndCountsTheMissedOnes(t *testing.T) {
 		{0, 15, 16, 10, 25}, {14, 1, 16, 10, 25}, {15, 0, 16, 10, 25}, {20, 0, 21, 5, 25}, {24, 0, 25, 1, 25},
 	} {
 		events, next, missed, err := l.since(t.Context(), c.since)
-		if err != nil || uint64(len(events)) != c.n || next != c.next || missed != c.missed || events[0].Sequence != c.first {
+		if err != nil || uint64(len(events)) != c.n || next != c.next || missed != c.missed ||
+			events[0].Sequence != c.first {
 			t.Errorf("since %d: %d events, next %d, %d missed, %v", c.since, len(events), next, missed, err)
 		}
 	}
@@ -47,7 +48,8 @@ func TestAReaderOfALogWaitsUntilSomethingIsTold(t *testing.T) {
 		events, _, _, _ := l.since(t.Context(), 0)
 		got <- len(events)
 	}()
-	(&recorder{log: l, now: time.Now}).Started(3, program.Description{Address: "a", Action: "create"}, "eu", time.Time{})
+	(&recorder{log: l, now: time.Now}).Started(3, program.Description{Address: "a", Action: "create"},
+		"eu", time.Time{})
 	if n := <-got; n != 1 {
 		t.Errorf("%d events came", n)
 	}

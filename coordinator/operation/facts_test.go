@@ -69,7 +69,8 @@ func TestAPlanSaysWhyItDestroysAndReplaces(t *testing.T) {
 			[]string{`delete fake_thing.a["y"] delete_because_each_key`}, plan.Normal},
 		"count became for_each": {
 			block("a", `count = 1`, `name = "a"`), block("a", `for_each = toset(["x"])`, `name = each.key`),
-			[]string{`create fake_thing.a["x"]`, "delete fake_thing.a[0] delete_because_wrong_repetition"}, plan.Normal},
+			[]string{`create fake_thing.a["x"]`, "delete fake_thing.a[0] delete_because_wrong_repetition"},
+			plan.Normal},
 		"it is not enabled any more": {
 			`resource "fake_thing" "a" { name = "a" }`, block("a", `name = "a"`, `lifecycle {`, `enabled = false`, `}`),
 			[]string{"delete fake_thing.a delete_because_enabled_false"}, plan.Normal},
@@ -94,7 +95,8 @@ func TestAPlanSaysWhyItDestroysAndReplaces(t *testing.T) {
 		"only what is sensitive changes": {
 			`resource "fake_thing" "a" { name = "a" }`, `resource "fake_thing" "a" { name = sensitive("a") }`,
 			[]string{"update fake_thing.a"}, plan.Normal},
-		"a destroy gives no reasons": {`resource "fake_thing" "a" { name = "a" }`, `resource "fake_thing" "a" { name = "a" }`,
+		"a destroy gives no reasons": {`resource "fake_thing" "a" { name = "a" }`,
+			`resource "fake_thing" "a" { name = "a" }`,
 			[]string{"delete fake_thing.a"}, plan.Destroy},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -226,7 +228,8 @@ func TestImportBlocks(t *testing.T) {
 		want []string
 		says string
 	}{
-		"an object is imported as it is": {"import {\n to = fake_thing.a\n id = \"id1\"\n}\n" + block("a", `name = "old"`),
+		"an object is imported as it is": {"import {\n to = fake_thing.a\n id = \"id1\"\n}\n" +
+			block("a", `name = "old"`),
 			[]string{"fake_thing.a"}, ""},
 		"and changed where the block differs": {
 			"import {\n to = fake_thing.a\n id = \"id1\"\n}\n" + block("a", `name = "old"`, `size = 3`),
@@ -300,7 +303,8 @@ check "late" {
 			"k", "", []string{"check check.late unknown", "check check.lookup pass"},
 			[]string{"check check.late pass", "check check.lookup pass"},
 		},
-		"that do not hold": {"other", "it is value of other", []string{"check check.late unknown", "check check.lookup fail"},
+		"that do not hold": {"other", "it is value of other", []string{"check check.late unknown",
+			"check check.lookup fail"},
 			[]string{"check check.late pass", "check check.lookup fail"}},
 		"whose data cannot be read": {
 			"nothing", "there is nothing of that key", []string{"check check.late unknown", "check check.lookup fail"},
@@ -419,7 +423,8 @@ output "o" {
 				_, diags = e.tryApply(next)
 				e.clean(diags)
 				again := slices.Clone(c.after)
-				again[0] = strings.Replace(again[0], "pass", "unknown", 1) // the data was read by the plan, and is not read again
+				// the data was read by the plan, and is not read again
+				again[0] = strings.Replace(again[0], "pass", "unknown", 1)
 				e.equal("checks of an apply that changes nothing", checks(e.state().Checks), again)
 			}
 		})
@@ -501,7 +506,8 @@ output "k" { value = 1 }
 		want []string
 	}{
 		"a target, and what depends on it": {
-			operation.PlanOptions{Targets: target("fake_thing.b")}, []string{"delete fake_thing.b", "delete fake_thing.c"},
+			operation.PlanOptions{Targets: target("fake_thing.b")}, []string{"delete fake_thing.b",
+				"delete fake_thing.c"},
 		},
 		"all but an exclusion, and what that depends on": {operation.PlanOptions{Excludes: target("fake_thing.b")},
 			[]string{"delete fake_thing.c", "delete fake_thing.other"}},

@@ -100,7 +100,8 @@ func TestAHalfCreatedObjectIsTaintedAndReplaced(t *testing.T) {
 	e.equal("state", existing(e.state()), []string{"fake_thing.a tainted"})
 	e.cloud.onCreate = nil
 	p := e.plan(operation.PlanOptions{})
-	if len(p.Changes) != 1 || p.Changes[0].Action != plan.DeleteThenCreate || p.Changes[0].Reason != plan.ReplaceBecauseTainted {
+	if len(p.Changes) != 1 || p.Changes[0].Action != plan.DeleteThenCreate ||
+		p.Changes[0].Reason != plan.ReplaceBecauseTainted {
 		t.Errorf("the plan is %v", changes(p))
 	}
 	_, diags = e.tryApply(p)
@@ -190,7 +191,8 @@ output "c" { value = fake_thing.c.name }
 		return false, nil
 	}
 	applied, diags := e.tryApply(p)
-	if !applied.Outcome.Interrupted || applied.Outcome.Status != "interrupted" || !says(diags, "runs resume "+applied.Run) {
+	if !applied.Outcome.Interrupted || applied.Outcome.Status != "interrupted" ||
+		!says(diags, "runs resume "+applied.Run) {
 		t.Fatalf("the run is %s: %v", applied.Outcome.Status, diags)
 	}
 	e.equal("state", existing(e.state()), []string{"fake_thing.a"})
@@ -207,7 +209,8 @@ output "c" { value = fake_thing.c.name }
 	if resumed.Outcome.Status != "done" || resumed.Run != applied.Run {
 		t.Errorf("the resumed run %s is %s", resumed.Run, resumed.Outcome.Status)
 	}
-	e.equal("state", existing(e.state()), []string{"fake_thing.a", "fake_thing.b[0]", "fake_thing.b[1]", "fake_thing.b[2]", "fake_thing.c"})
+	e.equal("state", existing(e.state()), []string{"fake_thing.a", "fake_thing.b[0]", "fake_thing.b[1]",
+		"fake_thing.b[2]", "fake_thing.c"})
 	if e.cloud.made != 5 || e.state().Outputs["c"] == nil {
 		t.Errorf("%d objects were made, want 5; the outputs are %v", e.cloud.made, e.state().Outputs)
 	}
@@ -283,9 +286,11 @@ resource "fake_thing" "e" { name = "on-${fake_thing.d[0].id}" }
 		"one instance can be a target": {
 			targets: []string{"fake_thing.d[1]"}, want: []string{"fake_thing.d[1]"}},
 		"an exclude goes with what needs it, not with what it needs": {
-			excludes: []string{"fake_thing.b"}, want: []string{"fake_thing.a", "fake_thing.d[0]", "fake_thing.d[1]", "fake_thing.e"}},
+			excludes: []string{"fake_thing.b"}, want: []string{"fake_thing.a", "fake_thing.d[0]", "fake_thing.d[1]",
+				"fake_thing.e"}},
 		"one instance can be excluded, and goes with all that needs an instance of the resource": {
-			excludes: []string{"fake_thing.d[1]"}, want: []string{"fake_thing.a", "fake_thing.b", "fake_thing.c", "fake_thing.d[0]"}},
+			excludes: []string{"fake_thing.d[1]"}, want: []string{"fake_thing.a", "fake_thing.b", "fake_thing.c",
+				"fake_thing.d[0]"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			e := newEstate(t)

@@ -13,9 +13,11 @@ import (
 // destroyed.
 func TestAMistakeInLifecycleDestroyDestroysNothing(t *testing.T) {
 	block := func(destroy string) string {
-		return "locals {\n  no = false\n}\nresource \"fake_thing\" \"a\" {\n  name = \"a\"\n  lifecycle {\n    destroy = " + destroy + "\n  }\n}\n"
+		return "locals {\n  no = false\n}\nresource \"fake_thing\" \"a\" {\n  name = \"a\"\n  lifecycle {\n    " +
+			"destroy = " + destroy + "\n  }\n}\n"
 	}
-	for _, mistake := range []string{"nosuch.thing", "var.undeclared", "local.no", "null", `"false"`, "0", "[]", `tobool("false")`, "each.key", `sensitive(false)`} {
+	for _, mistake := range []string{"nosuch.thing", "var.undeclared", "local.no", "null", `"false"`, "0", "[]",
+		`tobool("false")`, "each.key", `sensitive(false)`} {
 		t.Run(mistake, func(t *testing.T) {
 			e := newEstate(t)
 			e.apply(block("false"))
@@ -28,7 +30,8 @@ func TestAMistakeInLifecycleDestroyDestroysNothing(t *testing.T) {
 			}
 		})
 	}
-	for constant, want := range map[string]string{"false": "forget fake_thing.a", "1 == 2": "forget fake_thing.a", "!false": "delete fake_thing.a"} {
+	for constant, want := range map[string]string{"false": "forget fake_thing.a", "1 == 2": "forget fake_thing.a",
+		"!false": "delete fake_thing.a"} {
 		t.Run(constant, func(t *testing.T) {
 			e := newEstate(t)
 			e.apply(block(constant))

@@ -13,9 +13,10 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// providerFunction returns a function that a worker runs. While a plan is carried out a stop does not end a call that has
-// begun: its vertex would have failed then, though nothing is wrong with it.
-func (s *Session) providerFunction(phase values.Phase, p addr.Provider, name string, sig provider.Function) function.Function {
+// providerFunction returns a function that a worker runs. While a plan is carried out a stop does not end a call that
+// has begun: its vertex would have failed then, though nothing is wrong with it.
+func (s *Session) providerFunction(phase values.Phase, p addr.Provider, name string,
+	sig provider.Function) function.Function {
 	spec := &function.Spec{
 		Description: sig.Summary,
 		Type:        function.StaticReturnType(sig.Return),
@@ -49,7 +50,8 @@ func (s *Session) providerFunction(phase values.Phase, p addr.Provider, name str
 			ctx = s.Stop.running(ctx)
 		}
 		res, diags := s.callWith(ctx, again, &wire.Task{
-			Address: p.Display(), Provider: wire.Provider{Package: s.Package(p), Address: p.String(), Dir: s.Dir}, Function: task,
+			Address: p.Display(), Provider: wire.Provider{Package: s.Package(p), Address: p.String(), Dir: s.Dir},
+			Function: task,
 		}, s.callAny)
 		if err := diags.Err(); err != nil {
 			return cty.DynamicVal, err

@@ -23,8 +23,8 @@ type Generated struct {
 	Text string
 }
 
-// Generate writes blocks for the import blocks whose resources have none: it finds the objects at their providers. Nothing
-// is planned or stored.
+// Generate writes blocks for the import blocks whose resources have none: it finds the objects at their providers.
+// Nothing is planned or stored.
 func (s *Session) Generate(ctx context.Context) (out []Generated, diags diag.List) {
 	defer caught(&diags)
 	for _, b := range s.Tree.Root.Module.Imports {
@@ -44,10 +44,12 @@ func (s *Session) generate(ctx context.Context, b *config.Import) (Generated, di
 	switch {
 	case !b.StaticTo.Module.IsRoot():
 		return Generated{}, diag.Errors("Cannot generate configuration for resource inside sub-module",
-			fmt.Sprintf("There is no block for %s. One can be generated only for a resource of the root module; write this one.", b.StaticTo), b.Range.Ptr())
+			fmt.Sprintf("There is no block for %s. One can be generated only for a resource of the root module; "+
+				"write this one.", b.StaticTo), b.Range.Ptr())
 	case b.ResolvedTo == nil || b.ResolvedTo.Key != addr.NoKey || b.ForEach != nil:
 		return Generated{}, diag.Errors("Configuration generation for count and for_each resources not supported",
-			fmt.Sprintf("There is no block for %s. One can be generated only for a resource without count and for_each; write this one.", b.StaticTo), b.Range.Ptr())
+			fmt.Sprintf("There is no block for %s. One can be generated only for a resource without count and "+
+				"for_each; write this one.", b.StaticTo), b.Range.Ptr())
 	}
 	task, diags := s.importTask(ctx, b)
 	if diags.HasErrors() {
@@ -86,7 +88,8 @@ func (s *Session) importTask(ctx context.Context, b *config.Import) (*wire.Impor
 	}
 	var err error
 	if task.Identity, err = coding.EncodeValue(v, identity.Body.ImpliedType()); err != nil {
-		return nil, diags.Append(diag.New(diag.Error, "Invalid import identity argument", err.Error()+".", b.Identity.Range().Ptr()))
+		return nil, diags.Append(diag.New(diag.Error, "Invalid import identity argument", err.Error()+".",
+			b.Identity.Range().Ptr()))
 	}
 	return task, diags
 }

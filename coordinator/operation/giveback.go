@@ -14,8 +14,8 @@ import (
 // that frees the slot as well.
 const giveBackIn = 100 * time.Millisecond
 
-// giveBack frees the permits that a run has left behind which nobody will go on with. It was interrupted while they were
-// held for operations in doubt; those are resolved. No other coordinator can know that, and would wait for them.
+// giveBack frees the permits that a run has left behind which nobody will go on with. It was interrupted while they
+// were held for operations in doubt; those are resolved. No other coordinator can know that, and would wait for them.
 func (s *Session) giveBack(ctx context.Context, r journal.Run) error {
 	events, err := s.Store.Events(ctx, r.ID)
 	if err != nil {
@@ -27,7 +27,8 @@ func (s *Session) giveBack(ctx context.Context, r journal.Run) error {
 	}
 	left := map[string]bool{}
 	for _, e := range events {
-		if e.Kind != journal.Dispatch || statuses[e.Vertex] == journal.Dispatched && open[e.Vertex].Attempt == e.Attempt {
+		if e.Kind != journal.Dispatch || statuses[e.Vertex] == journal.Dispatched &&
+			open[e.Vertex].Attempt == e.Attempt {
 			continue
 		}
 		for _, name := range e.Permits {

@@ -9,8 +9,8 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
-// Outputs that refer to objects which refreshing does not find kept their old values: they were unknown in the plan, and
-// only known values were stored.
+// Outputs that refer to objects which refreshing does not find kept their old values: they were unknown in the plan,
+// and only known values were stored.
 func TestARefreshOnlyApplyLeavesNothingOfWhatIsGoneInOutputs(t *testing.T) {
 	e := newEstate(t)
 	e.apply(`

@@ -33,10 +33,12 @@ func DestroyPlan(static *graph.Static, prior *state.State) *plan.Plan {
 	for _, at := range prior.Addrs() {
 		r := prior.Resources[at.Abs()]
 		i := r.Instances[at.Key]
-		provider := addr.ProviderInstance{Module: i.ProviderModule, Provider: r.Provider.Provider, Alias: r.Provider.Alias, Key: i.ProviderKey}
+		provider := addr.ProviderInstance{Module: i.ProviderModule, Provider: r.Provider.Provider,
+			Alias: r.Provider.Alias, Key: i.ProviderKey}
 		add := func(key state.DeposedKey, o *state.Object) {
 			p.Changes = append(p.Changes, &plan.Change{
-				Addr: at, Deposed: key, Action: plan.Delete, Provider: provider, CreateBeforeDestroy: o.CreateBeforeDestroy,
+				Addr: at, Deposed: key, Action: plan.Delete, Provider: provider,
+				CreateBeforeDestroy: o.CreateBeforeDestroy,
 			})
 		}
 		if at.Resource.Mode != addr.Managed {
@@ -60,6 +62,7 @@ func EmptyPlan(static *graph.Static, prior *state.State) *plan.Plan {
 func withGraph(static *graph.Static, p *plan.Plan) *plan.Plan {
 	all := func(int) bool { return true }
 	whole := func(*plan.Change, *graph.Node) []graph.InstanceReference { return nil }
-	p.Graph, _ = graph.BuildApply(static, p, graph.ApplyOptions{Covered: all, References: whole}) // a circle is drawn as one
+	// a circle is drawn as one
+	p.Graph, _ = graph.BuildApply(static, p, graph.ApplyOptions{Covered: all, References: whole})
 	return p
 }

@@ -35,7 +35,11 @@ func TestAPanicEndsItsOperationWithItsTraceAndNoOther(t *testing.T) {
 	for where, plant := range map[string]func(*operation.Session){
 		"before it begins": func(s *operation.Session) { s.NewID = func() string { panic("planted") } },
 		"before its run":   func(s *operation.Session) { s.Now = func() time.Time { panic("planted") } },
-		"beside its run":   func(s *operation.Session) { s.Package = func(addr.Provider) wire.Package { panic("planted") } },
+		"beside its run": func(s *operation.Session) {
+			s.Package = func(addr.Provider) wire.Package {
+				panic("planted")
+			}
+		},
 	} {
 		t.Run(where, func(t *testing.T) {
 			e := newEstate(t)
@@ -44,7 +48,8 @@ func TestAPanicEndsItsOperationWithItsTraceAndNoOther(t *testing.T) {
 			plant(&sick)
 			other := e.start(&e.session)
 			_, diags := e.start(&sick).Wait()
-			if b := bugOf(diags); b == nil || b.Value != "planted" || !strings.Contains(string(b.Stack), "handle_test.go") {
+			if b := bugOf(diags); b == nil || b.Value != "planted" ||
+				!strings.Contains(string(b.Stack), "handle_test.go") {
 				t.Errorf("no trace leads to the mistake: %v", diags)
 			}
 			sound, diags := other.Wait()
@@ -56,9 +61,10 @@ func TestAPanicEndsItsOperationWithItsTraceAndNoOther(t *testing.T) {
 
 func TestAPanicOfTheCallersOwnPartEndsTheOperationOnly(t *testing.T) {
 	e := newEstate(t)
-	_, diags := operation.Do(t.Context(), &e.session, "odd", func(context.Context, *operation.Session) (int, diag.List) {
-		panic("planted")
-	})
+	_, diags := operation.Do(t.Context(), &e.session, "odd",
+		func(context.Context, *operation.Session) (int, diag.List) {
+			panic("planted")
+		})
 	if !says(diags, "planted") || !says(diags, "bug in Millipede") {
 		t.Error(diags)
 	}
@@ -142,8 +148,8 @@ func TestAStopOfTheSessionOrTheEndOfTheContextReachesTheOperation(t *testing.T) 
 	}
 }
 
-// The context of a command ends with its first interrupt. An operation's own Leaving ended with that context, so that what was
-// under way was left in doubt by one interrupt, instead of being awaited.
+// The context of a command ends with its first interrupt. An operation's own Leaving ended with that context, so that
+// what was under way was left in doubt by one interrupt, instead of being awaited.
 func TestTheEndOfTheContextStopsAndDoesNotLeave(t *testing.T) {
 	e := newEstate(t)
 	e.configure(`resource "fake_thing" "a" { name = "a" }`)
@@ -157,7 +163,8 @@ func TestTheEndOfTheContextStopsAndDoesNotLeave(t *testing.T) {
 	}
 	p := e.plan(operation.PlanOptions{})
 	e.session.Stop, _, _ = operation.NewStop(context.Background())
-	h := operation.Start(ctx, &e.session, "apply", func(ctx context.Context, s *operation.Session) (*operation.Applied, diag.List) {
+	h := operation.Start(ctx, &e.session, "apply", func(ctx context.Context, s *operation.Session) (*operation.Applied,
+		diag.List) {
 		return s.Apply(ctx, operation.ApplyOptions{Plan: p, Saved: []byte("plan"), Command: "apply"})
 	})
 	<-begun

@@ -16,7 +16,8 @@ import (
 )
 
 // Import finds the object with an ID at its provider and returns what the state keeps of it.
-func (s *Session) Import(ctx context.Context, at addr.Instance, pi addr.ProviderInstance, id string) (object *state.Object, diags diag.List) {
+func (s *Session) Import(ctx context.Context, at addr.Instance, pi addr.ProviderInstance,
+	id string) (object *state.Object, diags diag.List) {
 	defer caught(&diags)
 	found, diags := s.find(ctx, at, pi, &wire.ImportTask{Type: at.Resource.Type, ID: id})
 	if diags.HasErrors() {
@@ -38,7 +39,8 @@ type imported struct {
 }
 
 // find asks a provider for an object that exists.
-func (s *Session) find(ctx context.Context, at addr.Instance, pi addr.ProviderInstance, task *wire.ImportTask) (imported, diag.List) {
+func (s *Session) find(ctx context.Context, at addr.Instance, pi addr.ProviderInstance, task *wire.ImportTask) (
+	imported, diag.List) {
 	block, wp, diags := s.providerOf(ctx, at, pi)
 	if diags.HasErrors() {
 		return imported{}, diags
@@ -49,7 +51,8 @@ func (s *Session) find(ctx context.Context, at addr.Instance, pi addr.ProviderIn
 		return imported{}, diags
 	}
 	if res.Import == nil {
-		return imported{}, diags.Append(diag.New(diag.Error, "Import failed", "The worker's answer holds nothing.", nil))
+		return imported{}, diags.Append(diag.New(diag.Error, "Import failed", "The worker's answer holds nothing.",
+			nil))
 	}
 	for _, o := range res.Import.Objects {
 		if o.Type != at.Resource.Type {
@@ -61,11 +64,13 @@ func (s *Session) find(ctx context.Context, at addr.Instance, pi addr.ProviderIn
 		}
 		return imported{o, v, block}, diags
 	}
-	return imported{}, diags.Append(diag.New(diag.Error, "Import failed", fmt.Sprintf("The provider returned no object of type %q.", at.Resource.Type), nil))
+	return imported{}, diags.Append(diag.New(diag.Error, "Import failed", fmt.Sprintf("The provider returned no "+
+		"object of type %q.", at.Resource.Type), nil))
 }
 
 // providerOf returns what asks a provider about an object.
-func (s *Session) providerOf(ctx context.Context, at addr.Instance, pi addr.ProviderInstance) (*schema.Schema, wire.Provider, diag.List) {
+func (s *Session) providerOf(ctx context.Context, at addr.Instance, pi addr.ProviderInstance) (*schema.Schema,
+	wire.Provider, diag.List) {
 	schemas, diags := s.Schemas(ctx, nil)
 	if diags.HasErrors() {
 		return nil, wire.Provider{}, diags
@@ -73,7 +78,8 @@ func (s *Session) providerOf(ctx context.Context, at addr.Instance, pi addr.Prov
 	block := schemas.Resource(pi.Provider, at.Resource.Mode, at.Resource.Type)
 	if block == nil {
 		return nil, wire.Provider{}, diags.Append(diag.New(diag.Error, "Invalid resource type",
-			fmt.Sprintf("The provider %s does not support resource type %q.", pi.Provider.Display(), at.Resource.Type), nil))
+			fmt.Sprintf("The provider %s does not support resource type %q.", pi.Provider.Display(), at.Resource.Type),
+			nil))
 	}
 	code := values.NewCode(s.Tree, schemas)
 	wp, _, more := values.WireProvider(s.store(code, values.Planning, s.Now()), pi, s.Package(pi.Provider), at.Config())
@@ -81,7 +87,8 @@ func (s *Session) providerOf(ctx context.Context, at addr.Instance, pi addr.Prov
 }
 
 // exists reads a stored object and tells whether it is there.
-func (s *Session) exists(ctx context.Context, at addr.Instance, pi addr.ProviderInstance, o *state.Object) (bool, diag.List) {
+func (s *Session) exists(ctx context.Context, at addr.Instance, pi addr.ProviderInstance, o *state.Object) (
+	bool, diag.List) {
 	_, wp, diags := s.providerOf(ctx, at, pi)
 	if diags.HasErrors() {
 		return false, diags
@@ -90,7 +97,8 @@ func (s *Session) exists(ctx context.Context, at addr.Instance, pi addr.Provider
 	res, more := s.call(ctx, &wire.Task{Address: at.String(), Provider: wp, Plan: task})
 	diags = diags.Append(more.WithAddress(at.String()))
 	if !diags.HasErrors() && res.Plan == nil {
-		diags = diags.Append(diag.New(diag.Error, "Failed to read the object", "The worker's answer holds nothing.", nil))
+		diags = diags.Append(diag.New(diag.Error, "Failed to read the object", "The worker's answer holds nothing.",
+			nil))
 	}
 	return !diags.HasErrors() && res.Plan.Prior != nil, diags
 }

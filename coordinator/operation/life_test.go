@@ -82,7 +82,8 @@ func TestAChangeOfTheConfiguration(t *testing.T) {
 		"that needs a new object deletes the old one first": {
 			before: `resource "fake_thing" "a" { name = "old" }`,
 			after:  `resource "fake_thing" "a" { name = "new" }`,
-			plan:   []string{"delete-create fake_thing.a"}, did: []string{"delete old", "create new"}, state: []string{"fake_thing.a"},
+			plan:   []string{"delete-create fake_thing.a"}, did: []string{"delete old", "create new"},
+			state: []string{"fake_thing.a"},
 		},
 		"with create_before_destroy creates first and leaves nothing deposed": {
 			before: `resource "fake_thing" "a" {
@@ -93,7 +94,8 @@ func TestAChangeOfTheConfiguration(t *testing.T) {
   name = "new"
   lifecycle { create_before_destroy = true }
 }`,
-			plan: []string{"create-delete fake_thing.a"}, did: []string{"create new", "delete old"}, state: []string{"fake_thing.a"},
+			plan: []string{"create-delete fake_thing.a"}, did: []string{"create new", "delete old"},
+			state: []string{"fake_thing.a"},
 		},
 		"replaces dependents around what they depend on": {
 			before: `resource "fake_thing" "a" { name = "old" }
@@ -137,7 +139,8 @@ moved {
   count = 2
   name  = "a${count.index}"
 }`,
-			plan: []string{"create fake_thing.a[1]"}, did: []string{"create a1"}, state: []string{"fake_thing.a[0]", "fake_thing.a[1]"},
+			plan: []string{"create fake_thing.a[1]"}, did: []string{"create a1"}, state: []string{"fake_thing.a[0]",
+				"fake_thing.a[1]"},
 		},
 		"to a smaller count deletes the last": {
 			before: `resource "fake_thing" "a" {
@@ -160,7 +163,8 @@ resource "fake_thing" "c" {
   name = "c"
   depends_on = [fake_thing.b]
 }`,
-			plan: []string{"delete fake_thing.a", "delete fake_thing.b", "delete fake_thing.c"}, did: []string{"delete c", "delete b", "delete a"},
+			plan: []string{"delete fake_thing.a", "delete fake_thing.b", "delete fake_thing.c"},
+			did:  []string{"delete c", "delete b", "delete a"},
 		},
 		"with a removed block forgets the object": {
 			before: `resource "fake_thing" "a" { name = "a" }`,
@@ -194,7 +198,8 @@ resource "fake_thing" "a" {
   name = "a"
   lifecycle { replace_triggered_by = [terraform_data.t] }
 }`,
-			plan: []string{"delete-create fake_thing.a", "update terraform_data.t"}, did: []string{"delete a", "create a"},
+			plan:  []string{"delete-create fake_thing.a", "update terraform_data.t"},
+			did:   []string{"delete a", "create a"},
 			state: []string{"fake_thing.a", "terraform_data.t"},
 		},
 	} {

@@ -104,9 +104,12 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	renewals := s.renewals()
 	defer renewals.Stop()
 	planner := planning.New(planning.Options{
-		Code: code, Store: store, Static: static, Prior: moved.State, Previous: moved.Previous, MovedByBlock: moved.Explicit,
-		Mode: o.Mode, SkipRefresh: o.SkipRefresh, Refreshed: o.refreshed, Scope: scope, Replace: o.Replace, Imports: o.Imports,
-		WholeEdges: s.Rules.WholeEdges(), Removed: removedBlocks(s.Tree), Package: s.Package, Now: now, Renewals: renewals,
+		Code: code, Store: store, Static: static, Prior: moved.State, Previous: moved.Previous,
+		MovedByBlock: moved.Explicit,
+		Mode:         o.Mode, SkipRefresh: o.SkipRefresh, Refreshed: o.refreshed, Scope: scope, Replace: o.Replace,
+		Imports:    o.Imports,
+		WholeEdges: s.Rules.WholeEdges(), Removed: removedBlocks(s.Tree), Package: s.Package, Now: now,
+		Renewals: renewals,
 	})
 	outcome, err := s.run(ctx, "plan", planner)
 	diags = diags.Append(outcome.Diags)
@@ -138,8 +141,8 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 }
 
 // destroyByPlan plans to destroy what exists once an ordinary plan has found out what that is. As in OpenTofu, what an
-// ordinary plan cannot evaluate keeps a destroy from being planned, and data whose reading it would put off is not read. To
-// find what exists it is not needed, so it is made only where the two could differ.
+// ordinary plan cannot evaluate keeps a destroy from being planned, and data whose reading it would put off is not
+// read. To find what exists it is not needed, so it is made only where the two could differ.
 func (s *Session) destroyByPlan(ctx context.Context, prior *state.State, o PlanOptions) (*Planned, diag.List) {
 	ordinary := o
 	ordinary.Mode, ordinary.beforeDestroy = plan.Normal, true
@@ -172,7 +175,8 @@ func (s *Session) run(ctx context.Context, kind string, p program.Program) (coor
 func (s *Session) runnerOptions(kind string, p program.Program) coordinator.Options {
 	o := coordinator.Options{
 		Program: p, Hub: s.Hub, Workspace: s.Workspace, Parallelism: s.Parallelism, Rules: s.Rules,
-		Observer: s.Observer, Embedded: s.Embedded, Kind: kind, Now: s.Now, NewID: s.NewID, Compute: s.Compute, Own: s.Own,
+		Observer: s.Observer, Embedded: s.Embedded, Kind: kind, Now: s.Now, NewID: s.NewID,
+		Compute: s.Compute, Own: s.Own,
 	}
 	if s.Environment != nil {
 		o.Environment = func(ctx context.Context, pool string) (*wire.Environment, error) {
@@ -185,22 +189,24 @@ func (s *Session) runnerOptions(kind string, p program.Program) coordinator.Opti
 	return o
 }
 
-// runFailed is the diagnostic of a run that could not be carried on. Its Extra is the error, which may be a coordinator.Bug.
+// runFailed is the diagnostic of a run that could not be carried on. Its Extra is the error, which may be a
+// coordinator.Bug.
 func runFailed(err error) *diag.Diagnostic {
 	d := diag.New(diag.Error, "The run could not be carried on", err.Error(), nil)
 	d.Extra = err
 	return d
 }
 
-// deprecatedInputs warns of root variables that are deprecated and given all the same. Who gives the value can act on that,
-// so -deprecation, which is about the authors of modules, does not hide it.
+// deprecatedInputs warns of root variables that are deprecated and given all the same. Who gives the value can act on
+// that, so -deprecation, which is about the authors of modules, does not hide it.
 func (s *Session) deprecatedInputs() diag.List {
 	var diags diag.List
 	for _, name := range slices.Sorted(maps.Keys(s.Inputs)) {
 		v := s.Tree.Root.Module.Variables[name]
 		if v != nil && v.Deprecated != "" && s.Inputs[name].Value != cty.NilVal {
 			diags = append(diags, diag.New(diag.Warning, "Deprecated variable used from the root module",
-				fmt.Sprintf("A value is given for the variable %q, which is deprecated: %s", name, v.Deprecated), v.Range.Ptr()))
+				fmt.Sprintf("A value is given for the variable %q, which is deprecated: %s", name, v.Deprecated),
+				v.Range.Ptr()))
 		}
 	}
 	return diags
@@ -262,7 +268,8 @@ func cycleDiags(s *graph.Static) diag.List {
 			}
 		}
 		diags = diags.Append(diag.New(diag.Error, "Cycle: "+strings.Join(names, ", "),
-			"Each of these waits for the next one, and the last one for the first, so none of them can ever be evaluated. Remove one of the references between them.", nil))
+			"Each of these waits for the next one, and the last one for the first, so none of them can ever be "+
+				"evaluated. Remove one of the references between them.", nil))
 	}
 	return diags
 }
@@ -291,7 +298,8 @@ func leftBehind(previous map[addr.Instance]addr.Instance, o PlanOptions) diag.Li
 		advice += fmt.Sprintf("\n  -%s=%q", option, r)
 	}
 	return diag.Errors("Moved resource instances excluded by targeting",
-		"Objects have moved to other addresses, and the plan would cover only a part of them, so what is left would not be where the configuration says. "+advice, nil)
+		"Objects have moved to other addresses, and the plan would cover only a part of them, so what is left would "+
+			"not be where the configuration says. "+advice, nil)
 }
 
 func scopeWarning(scope planning.Scope, o PlanOptions) diag.List {
@@ -303,7 +311,8 @@ func scopeWarning(scope planning.Scope, o PlanOptions) diag.List {
 		option = "-exclude"
 	}
 	return diag.List{diag.New(diag.Warning, "Resource targeting is in effect",
-		fmt.Sprintf("The plan was made with the %s option, so it may not hold all the changes that the configuration asks for. The option is meant for exceptional situations, such as recovering from errors.", option), nil)}
+		fmt.Sprintf("The plan was made with the %s option, so it may not hold all the changes that the configuration "+
+			"asks for. The option is meant for exceptional situations, such as recovering from errors.", option), nil)}
 }
 
 // Validate checks the session's configuration.
@@ -323,16 +332,18 @@ func (s *Session) Validate(ctx context.Context) (diags diag.List) {
 	return diags.Append(s.check(ctx, static, code, false))
 }
 
-// check evaluates every block without state or real values. sparing leaves out what planning asks providers anyway; when
-// it finds something, everything is checked, so that all is reported at once.
+// check evaluates every block without state or real values. sparing leaves out what planning asks providers anyway;
+// when it finds something, everything is checked, so that all is reported at once.
 func (s *Session) check(ctx context.Context, static *graph.Static, code *values.Code, sparing bool) diag.List {
-	v := &validating.Validator{Static: static, Code: code, Store: s.store(code, values.Validating, time.Time{}), Package: s.Package, Sparing: sparing}
+	v := &validating.Validator{Static: static, Code: code, Store: s.store(code, values.Validating, time.Time{}),
+		Package: s.Package, Sparing: sparing}
 	outcome, err := s.run(ctx, "validate", v)
 	if err != nil {
 		return outcome.Diags.Append(runFailed(err))
 	}
 	if outcome.Interrupted && !outcome.Diags.HasErrors() {
-		return outcome.Diags.Append(diag.New(diag.Error, "Operation interrupted", "The validation was not finished.", nil))
+		return outcome.Diags.Append(diag.New(diag.Error, "Operation interrupted", "The validation was not finished.",
+			nil))
 	}
 	if sparing && outcome.Diags.HasErrors() && !outcome.Interrupted {
 		return s.check(ctx, static, code, false)

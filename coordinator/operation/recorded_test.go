@@ -28,16 +28,21 @@ resource "fake_thing" "b" {
 			options: operation.PlanOptions{Mode: plan.Destroy}, want: []string{"delete b", "delete a"},
 		},
 		"where both are replaced": {
-			text: "resource \"fake_thing\" \"a\" { name = \"a2\" }\nresource \"fake_thing\" \"b\" {\n  name = \"b2\"\n  depends_on = [fake_thing.c]\n}\nresource \"fake_thing\" \"c\" {\n  name = \"c\"\n  note = fake_thing.a.id\n}\n",
+			text: "resource \"fake_thing\" \"a\" { name = \"a2\" }\nresource \"fake_thing\" \"b\" {\n  name = " +
+				"\"b2\"\n  depends_on = [fake_thing.c]\n}\nresource \"fake_thing\" \"c\" {\n  name = \"c\"\n  note = " +
+				"fake_thing.a.id\n}\n",
 			want: []string{"delete b", "delete a", "create a2", "create c", "create b2"},
 		},
 		"unless the configuration says the opposite": {
-			text:    "resource \"fake_thing\" \"a\" {\n  name = \"a\"\n  note = fake_thing.b.id\n}\nresource \"fake_thing\" \"b\" { name = \"b\" }\n",
+			text: "resource \"fake_thing\" \"a\" {\n  name = \"a\"\n  note = fake_thing.b.id\n}\nresource " +
+				"\"fake_thing\" \"b\" { name = \"b\" }\n",
 			options: operation.PlanOptions{Mode: plan.Destroy}, says: "Cycle: ",
 		},
 		"though it does, without refreshing": {
-			text:    "resource \"fake_thing\" \"a\" {\n  name = \"a\"\n  note = fake_thing.b.id\n}\nresource \"fake_thing\" \"b\" { name = \"b\" }\n",
-			options: operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: true}, want: []string{"delete b", "delete a"},
+			text: "resource \"fake_thing\" \"a\" {\n  name = \"a\"\n  note = fake_thing.b.id\n}\nresource " +
+				"\"fake_thing\" \"b\" { name = \"b\" }\n",
+			options: operation.PlanOptions{Mode: plan.Destroy, SkipRefresh: true},
+			want:    []string{"delete b", "delete a"},
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -62,8 +67,10 @@ resource "fake_thing" "b" {
 // An orphan's order went by what was recorded before, too; a move must not lose that.
 func TestWhatWasRecordedFollowsAMovedObject(t *testing.T) {
 	e := newEstate(t)
-	e.apply("resource \"fake_thing\" \"a\" { name = \"a\" }\nresource \"fake_thing\" \"b\" {\n  name = \"b\"\n  note = fake_thing.a.id\n}\n")
-	e.configure("resource \"fake_thing\" \"a\" { name = \"a\" }\nresource \"fake_thing\" \"c\" { name = \"b\" }\nmoved {\n  from = fake_thing.b\n  to = fake_thing.c\n}\n")
+	e.apply("resource \"fake_thing\" \"a\" { name = \"a\" }\nresource \"fake_thing\" \"b\" {\n  name = \"b\"\n  note " +
+		"= fake_thing.a.id\n}\n")
+	e.configure("resource \"fake_thing\" \"a\" { name = \"a\" }\nresource \"fake_thing\" \"c\" { name = \"b\" " +
+		"}\nmoved {\n  from = fake_thing.b\n  to = fake_thing.c\n}\n")
 	p, diags := e.tryPlan(operation.PlanOptions{Mode: plan.Destroy})
 	e.clean(diags)
 	if _, diags = e.tryApply(p); diags.HasErrors() {

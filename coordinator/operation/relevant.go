@@ -203,9 +203,11 @@ func (t *tracer) add(m addr.ModuleInstance, in addr.Resource, refs []eval.Refere
 		t.pending = append(t.pending, u)
 		switch subject := ref.Subject.(type) {
 		case addr.Resource:
-			t.found = append(t.found, plan.Relevant{Resource: subject.Absolute(m).Instance(addr.NoKey), Attribute: path})
+			t.found = append(t.found, plan.Relevant{Resource: subject.Absolute(m).Instance(addr.NoKey),
+				Attribute: path})
 		case addr.ResourceRef:
-			t.found = append(t.found, plan.Relevant{Resource: subject.Resource.Absolute(m).Instance(subject.Key), Attribute: path})
+			t.found = append(t.found, plan.Relevant{Resource: subject.Resource.Absolute(m).Instance(subject.Key),
+				Attribute: path})
 		}
 	}
 }

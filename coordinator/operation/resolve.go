@@ -48,7 +48,8 @@ func CutOff(ctx context.Context, store journal.Runs, workspace string) (*journal
 //
 // Where a worker has begun the operation since the doubt was noted, the word is not taken: there are errors, and the
 // transaction, to be made durable nevertheless, notes who has begun.
-func (s *Session) Resolve(ctx context.Context, prior *state.State, at addr.Instance, id, who string) (tx journal.Tx, diags diag.List) {
+func (s *Session) Resolve(ctx context.Context, prior *state.State, at addr.Instance, id, who string) (tx journal.Tx,
+	diags diag.List) {
 	defer caught(&diags)
 	key, o := doubtful(prior, at)
 	if o == nil {
@@ -80,7 +81,8 @@ func (s *Session) Resolve(ctx context.Context, prior *state.State, at addr.Insta
 		if diags.HasErrors() {
 			return journal.Tx{}, diags
 		}
-		imported.Dependencies, imported.CreateBeforeDestroy, imported.SkipDestroy = o.Dependencies, o.CreateBeforeDestroy, o.SkipDestroy
+		imported.Dependencies, imported.CreateBeforeDestroy, imported.SkipDestroy = o.Dependencies,
+			o.CreateBeforeDestroy, o.SkipDestroy
 		set.Object = imported
 	default:
 		set.Object = o.BeforeDoubt()
@@ -118,10 +120,13 @@ func (s *Session) bury(ctx context.Context, d *state.Doubt, why string) (begun s
 	c, err := s.Hub.Claim(ctx, ref, wire.Claim{Nonce: s.NewID(), At: s.Now(), Tombstone: true, Reason: why})
 	switch {
 	case err != nil:
-		return "", diag.Errors("Failed to end the attempt", fmt.Sprintf("Writing a tombstone for the attempt %s: %s.", d.Attempt, err), nil)
+		return "", diag.Errors("Failed to end the attempt", fmt.Sprintf("Writing a tombstone for the attempt %s: %s.",
+			d.Attempt, err), nil)
 	case !c.Tombstone && c.Worker != d.Worker && !(s.Embedded && d.Worker == ""):
 		return c.Worker, diag.Errors("The operation has begun",
-			fmt.Sprintf("Worker %s has taken the attempt %s on, which was not known when its operation was put in doubt. Look again whether it has happened, then say so again; or go on with the run, which takes its result:\n  "+diag.Program()+" runs resume %s", c.Worker, d.Attempt, d.Run), nil)
+			fmt.Sprintf("Worker %s has taken the attempt %s on, which was not known when its operation was put in "+
+				"doubt. Look again whether it has happened, then say so again; or go on with the run, which takes "+
+				"its result:\n  "+diag.Program()+" runs resume %s", c.Worker, d.Attempt, d.Run), nil)
 	}
 	return "", nil
 }

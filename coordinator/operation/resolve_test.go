@@ -39,7 +39,8 @@ func (e *estate) resolve(at addr.Instance, id string) {
 // buried tells whether nobody can begin the attempt any more.
 func (e *estate) buried() bool {
 	e.t.Helper()
-	c, err := e.session.Hub.ReadClaim(e.t.Context(), wire.TaskRef{Pool: "default", Coordinator: "c", Run: "gone", Attempt: "a1"})
+	c, err := e.session.Hub.ReadClaim(e.t.Context(), wire.TaskRef{Pool: "default", Coordinator: "c", Run: "gone",
+		Attempt: "a1"})
 	return err == nil && c.Tombstone
 }
 
@@ -48,8 +49,8 @@ resource "fake_thing" "a" { name = "a" }
 resource "fake_thing" "b" { name = "b" }
 `
 
-// The task of an attempt in doubt may still wait in its stream: a worker that took it after the user's word that nothing
-// was created would create what the next run creates too.
+// The task of an attempt in doubt may still wait in its stream: a worker that took it after the user's word that
+// nothing was created would create what the next run creates too.
 func TestWhatIsResolvedCannotBeginAnyMore(t *testing.T) {
 	e := newEstate(t)
 	e.apply(two)
@@ -66,7 +67,8 @@ func TestAWordAboutAnOperationThatHasBegunMeanwhileIsNotTakenAtOnce(t *testing.T
 	e.session.Embedded = false
 	e.apply(two)
 	at := e.suspect("fake_thing.a", "update")
-	_, err := e.session.Hub.Claim(t.Context(), wire.TaskRef{Pool: "default", Run: "gone", Attempt: "a1"}, wire.Claim{Nonce: "n", Worker: "w9"})
+	_, err := e.session.Hub.Claim(t.Context(), wire.TaskRef{Pool: "default", Run: "gone", Attempt: "a1"},
+		wire.Claim{Nonce: "n", Worker: "w9"})
 	e.check(err)
 	tx, diags := e.session.Resolve(t.Context(), e.state(), at, "", "somebody")
 	if !says(diags, "has begun") {
@@ -115,7 +117,8 @@ func TestAnObjectWithoutABlockThatIsGoneAlreadyDoesNotStopTheApply(t *testing.T)
 	e.equal("state", existing(e.state()), []string{"fake_thing.a"})
 }
 
-// Only the last run may be resumed; it counted as an older one when the clock of who had begun the one before was ahead.
+// Only the last run may be resumed; it counted as an older one when the clock of who had begun the one before was
+// ahead.
 func TestTheLastRunIsTheNewestWhateverTheClocksSay(t *testing.T) {
 	e := newEstate(t)
 	e.apply(two)
@@ -138,7 +141,8 @@ func TestWhoHasLostTheLockNeitherBeginsARunNorEndsThatOfAnother(t *testing.T) {
 	e.configure(`resource "fake_thing" "c" { name = "c" }`)
 	p := e.plan(operation.PlanOptions{})
 	e.check(e.store.Lock(t.Context(), "default", journal.LockInfo{ID: "another", Who: "somebody else"}))
-	e.check(e.store.BeginRun(t.Context(), "another", journal.Run{ID: "theirs", Workspace: "default", Started: time.Now(), Status: "running"}, nil))
+	e.check(e.store.BeginRun(t.Context(), "another", journal.Run{ID: "theirs", Workspace: "default",
+		Started: time.Now(), Status: "running"}, nil))
 	applied, diags := e.session.Apply(t.Context(), operation.ApplyOptions{Plan: p, Command: "apply", LockID: "mine"})
 	if applied != nil || !says(diags, "the state lock was lost") {
 		t.Errorf("%v, %v", applied, diags)
@@ -150,7 +154,8 @@ func TestWhoHasLostTheLockNeitherBeginsARunNorEndsThatOfAnother(t *testing.T) {
 	}
 }
 
-// A run was left while a doubt held its permit. The doubt was resolved, and another run did the rest, under other permits.
+// A run was left while a doubt held its permit. The doubt was resolved, and another run did the rest, under other
+// permits.
 func TestTheNextApplyGivesBackThePermitsOfARunThatNobodyGoesOnWith(t *testing.T) {
 	e := newEstate(t)
 	e.apply(two)
@@ -159,9 +164,11 @@ func TestTheNextApplyGivesBackThePermitsOfARunThatNobodyGoesOnWith(t *testing.T)
 	_, err := before.Acquire(t.Context(), "default", request)
 	e.check(err)
 	e.check(before.Close())
-	e.check(e.store.BeginRun(t.Context(), "", journal.Run{ID: "left", Workspace: "default", Coordinator: "c", Status: "interrupted", Vertices: 1}, nil))
+	e.check(e.store.BeginRun(t.Context(), "", journal.Run{ID: "left", Workspace: "default", Coordinator: "c",
+		Status: "interrupted", Vertices: 1}, nil))
 	e.check(e.store.Commit(t.Context(), "default", "", journal.Tx{Run: "left", Events: []journal.Event{
-		{Kind: journal.Want}, {Kind: journal.Dispatch, Attempt: "a1", Permits: []string{"default/left-0"}}, {Kind: journal.Suspect}, {Kind: journal.Retract}}}))
+		{Kind: journal.Want}, {Kind: journal.Dispatch, Attempt: "a1", Permits: []string{"default/left-0"}},
+		{Kind: journal.Suspect}, {Kind: journal.Retract}}}))
 	e.apply(two)
 	limits, err := e.session.Hub.Limits(t.Context())
 	e.check(err)

@@ -62,7 +62,8 @@ func TestASavedPlanDoesWhatThePlanDoes(t *testing.T) {
 	if at := e.state().Outputs["at"].Value; !at.RawEquals(cty.StringVal(p.Timestamp.Format("2006-01-02T15:04:05Z"))) {
 		t.Errorf("plantimestamp() is %#v, and the plan is of %s", at, p.Timestamp)
 	}
-	if got := e.state().Outputs["found"].Value.AsString(); got != "value of "+e.attribute("fake_thing.a[0]", "id").(string) {
+	if got := e.state().Outputs["found"].Value.AsString(); got != "value of "+e.attribute("fake_thing.a[0]",
+		"id").(string) {
 		t.Errorf("the output is %q", got)
 	}
 }
@@ -80,7 +81,8 @@ func TestARunIsResumedFromThePlanThatTheJournalKeeps(t *testing.T) {
 		}
 		return false, nil
 	}
-	applied, _ := e.session.Apply(t.Context(), operation.ApplyOptions{Plan: e.decode(data), Saved: data, Command: "apply"})
+	applied, _ := e.session.Apply(t.Context(), operation.ApplyOptions{Plan: e.decode(data), Saved: data,
+		Command: "apply"})
 	if !applied.Outcome.Interrupted {
 		t.Fatalf("the run is %s", applied.Outcome.Status)
 	}

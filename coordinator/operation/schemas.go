@@ -30,7 +30,8 @@ type need struct {
 }
 
 func (n *need) add(r addr.Resource) {
-	m := map[addr.Mode]*map[string]bool{addr.Managed: &n.managed, addr.Data: &n.data, addr.Ephemeral: &n.ephemeral}[r.Mode]
+	m := map[addr.Mode]*map[string]bool{addr.Managed: &n.managed, addr.Data: &n.data,
+		addr.Ephemeral: &n.ephemeral}[r.Mode]
 	if *m == nil {
 		*m = map[string]bool{}
 	}
@@ -85,12 +86,16 @@ func (s *Session) Schemas(ctx context.Context, prior *state.State) (schemas *val
 	var mu sync.Mutex // guards out and diags
 	out := map[addr.Provider]*provider.Schemas{}
 	needed := needs(s.Tree, prior)
-	s.warm(ctx, slices.SortedFunc(maps.Keys(needed), func(a, b addr.Provider) int { return cmp.Compare(a.String(), b.String()) }))
+	s.warm(ctx, slices.SortedFunc(maps.Keys(needed), func(a, b addr.Provider) int {
+		return cmp.Compare(a.String(),
+			b.String())
+	}))
 	group, ctx := errgroup.WithContext(ctx)
 	for p, n := range needed {
 		group.Go(func() error {
 			return bug.Catch(func() error {
-				task := &wire.SchemaTask{Managed: sorted(n.managed), Data: sorted(n.data), Ephemeral: sorted(n.ephemeral)}
+				task := &wire.SchemaTask{Managed: sorted(n.managed), Data: sorted(n.data),
+					Ephemeral: sorted(n.ephemeral)}
 				schemas, more := s.ProviderSchemas(ctx, p, task)
 				mu.Lock()
 				defer mu.Unlock()
@@ -108,8 +113,8 @@ func (s *Session) Schemas(ctx context.Context, prior *state.State) (schemas *val
 	return values.NewSchemas(out), diags
 }
 
-// warm has all workers fetch and start the providers that the session is about to ask: else each worker does so in the run,
-// when it gets its first operation. It is a request, and nothing rests on it.
+// warm has all workers fetch and start the providers that the session is about to ask: else each worker does so in the
+// run, when it gets its first operation. It is a request, and nothing rests on it.
 func (s *Session) warm(ctx context.Context, needed []addr.Provider) {
 	if s.Environment != nil {
 		return // a process that was started without it would be of no use
@@ -129,18 +134,21 @@ func (s *Session) warm(ctx context.Context, needed []addr.Provider) {
 }
 
 // ProviderSchemas asks a worker for the schemas of one provider.
-func (s *Session) ProviderSchemas(ctx context.Context, p addr.Provider, task *wire.SchemaTask) (*provider.Schemas, diag.List) {
+func (s *Session) ProviderSchemas(ctx context.Context, p addr.Provider, task *wire.SchemaTask) (*provider.Schemas,
+	diag.List) {
 	pkg := s.Package(p)
 	key := ""
 	if pkg.Unlocked == "" && s.Store != nil && len(pkg.Hashes) > 0 {
-		key = fmt.Sprintf("%s %v %v %v %v %v", pkg.Key(), pkg.Hashes[0], task.Managed, task.Data, task.Ephemeral, task.All)
+		key = fmt.Sprintf("%s %v %v %v %v %v", pkg.Key(), pkg.Hashes[0], task.Managed, task.Data,
+			task.Ephemeral, task.All)
 		if coded, err := s.Store.GetValue(ctx, "schemas", key); err == nil && coded != nil {
 			if schemas, err := wire.DecodeSchemas(coded); err == nil {
 				return forConfiguration(schemas), nil
 			}
 		}
 	}
-	res, diags := s.call(ctx, &wire.Task{Address: p.Display(), Provider: wire.Provider{Package: pkg, Address: p.String(), Dir: s.Dir}, Schema: task})
+	res, diags := s.call(ctx, &wire.Task{Address: p.Display(), Provider: wire.Provider{Package: pkg,
+		Address: p.String(), Dir: s.Dir}, Schema: task})
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -182,18 +190,19 @@ func forConfiguration(s *provider.Schemas) *provider.Schemas {
 	return s
 }
 
-// call makes one call on the fast lane outside of a run: to the default pool, or, when nobody serves that, to any. A stop of
-// the session ends it, because nothing is lost with it.
+// call makes one call on the fast lane outside of a run: to the default pool, or, when nobody serves that, to any. A
+// stop of the session ends it, because nothing is lost with it.
 func (s *Session) call(ctx context.Context, task *wire.Task) (*wire.Result, diag.List) {
 	ctx, release := s.unlessStopped(ctx)
 	defer release()
 	return s.callWith(ctx, ctx, task, s.callAny)
 }
 
-// callWith makes a call with once until it reaches a worker, or waiting for one has no sense any more. It ends with ctx, and
-// is not repeated any more once again has ended. The worker of a call that is lost may have been ended by that very call, so
-// that is repeated only lostCalls times, after pauses.
-func (s *Session) callWith(ctx, again context.Context, task *wire.Task, once func(context.Context, *wire.Task) (*wire.Result, error)) (*wire.Result, diag.List) {
+// callWith makes a call with once until it reaches a worker, or waiting for one has no sense any more. It ends with
+// ctx, and is not repeated any more once again has ended. The worker of a call that is lost may have been ended by that
+// very call, so that is repeated only lostCalls times, after pauses.
+func (s *Session) callWith(ctx, again context.Context, task *wire.Task,
+	once func(context.Context, *wire.Task) (*wire.Result, error)) (*wire.Result, diag.List) {
 	deadline := time.Now().Add(s.WorkerWait)
 	absent, lost := firstPause, firstLostPause
 	for losses := 0; ; {
@@ -212,12 +221,14 @@ func (s *Session) callWith(ctx, again context.Context, task *wire.Task, once fun
 			pause, lost = lost, 2*lost
 		case errors.Is(err, wire.ErrLostCall):
 			return nil, diag.Errors("No worker has answered",
-				fmt.Sprintf("No worker answered about %s, in %d attempts: the worker, or the provider's plugin with it, may end whenever it is asked. Its own log tells more.", task.Address, losses+1), nil)
+				fmt.Sprintf("No worker answered about %s, in %d attempts: the worker, or the provider's plugin with "+
+					"it, may end whenever it is asked. Its own log tells more.", task.Address, losses+1), nil)
 		case errors.Is(err, wire.ErrNoWorker) && time.Now().Before(deadline):
 			pause, absent = absent, min(2*absent, lastPause)
 		case errors.Is(err, wire.ErrNoWorker):
 			return nil, diag.Errors("No worker is there",
-				"No live worker serves any pool, so nobody can say what the providers offer. Start one: worker -nats URL -pool default -slots 10.", nil)
+				"No live worker serves any pool, so nobody can say what the providers offer. Start one: worker -nats "+
+					"URL -pool default -slots 10.", nil)
 		default:
 			return nil, diag.Errors("Failed to reach a worker", err.Error()+".", nil)
 		}

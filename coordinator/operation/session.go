@@ -61,9 +61,9 @@ type Session struct {
 	// Stop ends what operations do; the zero value never does.
 	Stop Stop
 
-	// Dir is the absolute directory of the configuration: relative paths in it start there, and plugins and provisioners
-	// run there, where their worker has it. Empty is where each process runs. Cwd is path.cwd: the directory in which the
-	// command was given, which -chdir changes Dir from; empty is Dir.
+	// Dir is the absolute directory of the configuration: relative paths in it start there, and plugins and
+	// provisioners run there, where their worker has it. Empty is where each process runs. Cwd is path.cwd: the
+	// directory in which the command was given, which -chdir changes Dir from; empty is Dir.
 	Dir, Cwd string
 	// Environment is what plugins and provisioners are started with; nil leaves them to their worker's own environment.
 	Environment *Environment
@@ -93,7 +93,8 @@ func (s *Session) store(code *values.Code, phase values.Phase, at time.Time) *va
 		cwd = s.Dir
 	}
 	return values.NewStore(values.Options{
-		Code: code, Phase: phase, Inputs: s.Inputs, Functions: s.functions(phase, at), Cwd: cwd, WorkDir: s.Dir, Workspace: s.Workspace,
+		Code: code, Phase: phase, Inputs: s.Inputs, Functions: s.functions(phase, at), Cwd: cwd, WorkDir: s.Dir,
+		Workspace: s.Workspace,
 		ProviderFunction: func(p addr.Provider, name string, sig provider.Function) function.Function {
 			return s.providerFunction(phase, p, name, sig)
 		},
@@ -104,6 +105,9 @@ func (s *Session) store(code *values.Code, phase values.Phase, at time.Time) *va
 func (s *Session) renewals() *renewal.Keeper {
 	return renewal.NewKeeper(func(ctx context.Context, pool string, task *wire.Task) (*wire.Result, diag.List) {
 		// An object that is open must be kept alive, and closed, after a stop as well.
-		return s.callWith(ctx, ctx, task, func(ctx context.Context, task *wire.Task) (*wire.Result, error) { return s.callPool(ctx, pool, task) })
+		return s.callWith(ctx, ctx, task, func(ctx context.Context, task *wire.Task) (*wire.Result,
+			error) {
+			return s.callPool(ctx, pool, task)
+		})
 	})
 }

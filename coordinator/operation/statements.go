@@ -20,7 +20,8 @@ func checkStatements(tree *config.Tree) diag.List {
 		n := tree.Modules[b.StaticTo.Module]
 		if n == nil || n.Module.Resources[b.StaticTo.Resource] == nil {
 			diags = diags.Append(diag.New(diag.Error, "Configuration for import target does not exist",
-				fmt.Sprintf("The configuration for the import target %s does not exist. An object can only be imported into a resource block; add one for it.", b.StaticTo), b.To.Range().Ptr()))
+				fmt.Sprintf("The configuration for the import target %s does not exist. An object can only be "+
+					"imported into a resource block; add one for it.", b.StaticTo), b.To.Range().Ptr()))
 		}
 	}
 	for path, n := range tree.Modules {
@@ -89,11 +90,13 @@ func stillHere(tree *config.Tree, in addr.Module, b *config.Moved) diag.List {
 		return nil
 	}
 	return diag.Errors("Moved object still exists",
-		fmt.Sprintf("This statement says that %s has moved, but its block is still there, at %s. Take that block out, or the statement.", b.From.Resource.In(path), n.Module.Resources[b.From.Resource].Range), b.Range.Ptr())
+		fmt.Sprintf("This statement says that %s has moved, but its block is still there, at %s. Take that block "+
+			"out, or the statement.", b.From.Resource.In(path), n.Module.Resources[b.From.Resource].Range),
+		b.Range.Ptr())
 }
 
-// stillInstances reports moved blocks whose from is a single instance, of a resource or of a module, or a module call that
-// is still declared. It can be told when all is expanded.
+// stillInstances reports moved blocks whose from is a single instance, of a resource or of a module, or a module call
+// that is still declared. It can be told when all is expanded.
 func stillInstances(tree *config.Tree, store *values.Store) diag.List {
 	var diags diag.List
 	for path, n := range tree.Modules {
@@ -101,7 +104,8 @@ func stillInstances(tree *config.Tree, store *values.Store) diag.List {
 			for _, m := range store.Instances(path) {
 				if at := stillDeclared(store, m.Addr, b); at != "" {
 					diags = diags.Append(diag.New(diag.Error, "Moved object still exists",
-						fmt.Sprintf("This statement says that %s has moved, but it is still declared. Take it out of the configuration, or the statement.", at), b.Range.Ptr()))
+						fmt.Sprintf("This statement says that %s has moved, but it is still declared. Take it out of "+
+							"the configuration, or the statement.", at), b.Range.Ptr()))
 				}
 			}
 		}
@@ -152,14 +156,16 @@ func stillThere(tree *config.Tree, in addr.Module, b *config.Removed) diag.List 
 		if b.From.IsModule {
 			if n.Call != nil && b.From.Names(in, path) {
 				return diag.Errors("Removed module block still exists",
-					fmt.Sprintf("This statement says that %s was removed, but its module block is still there, at %s.", path, n.Call.Range), b.Range.Ptr())
+					fmt.Sprintf("This statement says that %s was removed, but its module block is still there, at %s.",
+						path, n.Call.Range), b.Range.Ptr())
 			}
 			continue
 		}
 		for r, c := range n.Module.Resources {
 			if b.From.Covers(in, r.In(path)) {
 				return diag.Errors("Removed resource block still exists",
-					fmt.Sprintf("This statement says that %s was removed, but its block is still there, at %s.", r.In(path), c.Range), b.Range.Ptr())
+					fmt.Sprintf("This statement says that %s was removed, but its block is still there, at %s.",
+						r.In(path), c.Range), b.Range.Ptr())
 			}
 		}
 	}

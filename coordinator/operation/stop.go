@@ -9,9 +9,9 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// Stop is what the caller of operations asks them to stop. It latches: whoever looks later finds it asked for as well, so
-// that no phase of an operation begins after it because an earlier phase has heard it. Both contexts are children of the
-// caller's. Neither of them ever ends in the zero value.
+// Stop is what the caller of operations asks them to stop. It latches: whoever looks later finds it asked for as well,
+// so that no phase of an operation begins after it because an earlier phase has heard it. Both contexts are children of
+// the caller's. Neither of them ever ends in the zero value.
 type Stop struct {
 	// Stopping ends when nothing new may be started: no run, no phase, no vertex, no call to a worker. What changes the
 	// world, and runs already, is awaited.
@@ -43,8 +43,8 @@ func (s Stop) child(ctx context.Context) (own Stop, stop, leave context.CancelCa
 	return own, stop, leave
 }
 
-// follow cancels with the cause of ctx, which may be nil, when that ends. Where it has ended, that is done before follow
-// returns, so that nothing is begun meanwhile.
+// follow cancels with the cause of ctx, which may be nil, when that ends. Where it has ended, that is done before
+// follow returns, so that nothing is begun meanwhile.
 func follow(ctx context.Context, cancel context.CancelCauseFunc) {
 	switch {
 	case ctx == nil:

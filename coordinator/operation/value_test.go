@@ -38,8 +38,8 @@ output "now" { value = data.fake_lookup.now.value }
 	}
 }
 
-// Loading a plan's values into the apply must not expand modules: what repeats them is final only when the call's own vertex
-// runs, and an expansion is never computed again.
+// Loading a plan's values into the apply must not expand modules: what repeats them is final only when the call's own
+// vertex runs, and an expansion is never computed again.
 func TestModulesThatRepeatByWhatTheApplyMakesSeeItsValues(t *testing.T) {
 	e := newEstate(t)
 	e.configure(`
@@ -172,7 +172,8 @@ output "p" {
 	}
 	_, diags := e.tryApply(p)
 	e.clean(diags)
-	for address, want := range map[string]cty.Path{"fake_thing.a": cty.GetAttrPath("note"), "terraform_data.b": cty.GetAttrPath("input")} {
+	for address, want := range map[string]cty.Path{"fake_thing.a": cty.GetAttrPath("note"),
+		"terraform_data.b": cty.GetAttrPath("input")} {
 		found := false
 		for _, path := range e.object(address).Sensitive {
 			found = found || path.Equals(want)
@@ -198,7 +199,8 @@ resource "fake_thing" "a" {
 }
 output "p" { value = fake_thing.a.secret }
 `)
-	if _, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{}); !says(diags, "Output refers to sensitive values") {
+	if _, diags := e.session.Plan(t.Context(), e.state(), operation.PlanOptions{}); !says(diags,
+		"Output refers to sensitive values") {
 		t.Errorf("the diagnostics are %v", diags)
 	}
 }
@@ -209,7 +211,8 @@ func TestAReplacementByRequestSaysSo(t *testing.T) {
 	at, diags := addr.ParseInstance("fake_thing.a")
 	e.clean(diags)
 	p := e.plan(operation.PlanOptions{Replace: []addr.Instance{at}})
-	if len(p.Changes) != 1 || p.Changes[0].Action != plan.DeleteThenCreate || p.Changes[0].Reason != plan.ReplaceByRequest {
+	if len(p.Changes) != 1 || p.Changes[0].Action != plan.DeleteThenCreate ||
+		p.Changes[0].Reason != plan.ReplaceByRequest {
 		t.Fatalf("the plan is %v", changes(p))
 	}
 	_, diags = e.tryApply(p)

@@ -2,9 +2,9 @@ package placement
 
 import "fmt"
 
-// Parallelism is how many operations may run at a time, over all runs: the slots of the limit that covers everything. The zero
-// value says nothing, and leaves it to who is asked next: the command line, then the rules, then DefaultParallelism. Make others
-// with NewParallelism.
+// Parallelism is how many operations may run at a time, over all runs: the slots of the limit that covers everything.
+// The zero value says nothing, and leaves it to who is asked next: the command line, then the rules, then
+// DefaultParallelism. Make others with NewParallelism.
 type Parallelism int
 
 // The bounds of what may be said, and what holds when nobody says anything.
@@ -21,7 +21,8 @@ func NewParallelism(n int64) (Parallelism, error) {
 	return Parallelism(n), nil
 }
 
-// Slots decides how many slots the widest limit has, where a command line asks for a number or, with the zero value, for none.
+// Slots decides how many slots the widest limit has, where a command line asks for a number or, with the zero value,
+// for none.
 func (r *Rules) Slots(asked Parallelism) int {
 	switch {
 	case asked != 0:

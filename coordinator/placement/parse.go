@@ -32,22 +32,26 @@ func Load(path string) (*Rules, diag.List) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, diag.Errors("Failed to read the placement rules", fmt.Sprintf("The file %s could not be read: %s.", path, err), nil)
+		return nil, diag.Errors("Failed to read the placement rules", fmt.Sprintf("The file %s could not be read: %s.",
+			path, err), nil)
 	}
 	return Parse(src, path)
 }
 
 var fileSchema = &hcl.BodySchema{
 	Attributes: []hcl.AttributeSchema{{Name: "edges"}, {Name: "parallelism"}, {Name: "environment"}},
-	Blocks:     []hcl.BlockHeaderSchema{{Type: "pool", LabelNames: []string{"name"}}, {Type: "limit", LabelNames: []string{"name"}}, {Type: "workers", LabelNames: []string{"pool"}}, {Type: "nats"}},
+	Blocks: []hcl.BlockHeaderSchema{{Type: "pool", LabelNames: []string{"name"}},
+		{Type: "limit", LabelNames: []string{"name"}}, {Type: "workers", LabelNames: []string{"pool"}}, {Type: "nats"}},
 }
 
-var matcherAttributes = []hcl.AttributeSchema{{Name: "providers"}, {Name: "provider_config"}, {Name: "resource_types"}, {Name: "modules"}}
+var matcherAttributes = []hcl.AttributeSchema{{Name: "providers"}, {Name: "provider_config"}, {Name: "resource_types"},
+	{Name: "modules"}}
 
 var (
 	poolSchema    = &hcl.BodySchema{Attributes: matcherAttributes}
 	workersSchema = &hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "nkeys", Required: true}}}
-	limitSchema   = &hcl.BodySchema{Attributes: append([]hcl.AttributeSchema{{Name: "max", Required: true}, {Name: "key"}, {Name: "pools"}}, matcherAttributes...)}
+	limitSchema   = &hcl.BodySchema{Attributes: append([]hcl.AttributeSchema{{Name: "max", Required: true},
+		{Name: "key"}, {Name: "pools"}}, matcherAttributes...)}
 )
 
 // Parse reads the rules from the text of a file. The rules are nil when there are errors.
@@ -80,7 +84,8 @@ func Parse(src []byte, filename string) (*Rules, diag.List) {
 		}
 		id := [2]string{b.Type, b.Labels[0]}
 		if first := declared[id]; first != nil {
-			p.fail("Duplicate "+b.Type, fmt.Sprintf("The %s %q is already declared at %s.", b.Type, b.Labels[0], first), &b.DefRange)
+			p.fail("Duplicate "+b.Type, fmt.Sprintf("The %s %q is already declared at %s.", b.Type, b.Labels[0], first),
+				&b.DefRange)
 			continue
 		}
 		declared[id] = &b.DefRange
@@ -101,7 +106,10 @@ func Parse(src []byte, filename string) (*Rules, diag.List) {
 		return nil, p.diags
 	}
 	// One order for all coordinators: permits are taken in it, so no two runs can wait for each other.
-	slices.SortFunc(r.Limits, func(a, b Limit) int { return cmp.Or(cmp.Compare(a.Max, b.Max), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(r.Limits, func(a, b Limit) int {
+		return cmp.Or(cmp.Compare(a.Max, b.Max),
+			cmp.Compare(a.Name, b.Name))
+	})
 	return r, p.diags
 }
 
@@ -118,14 +126,16 @@ func (p *parser) name(b *hcl.Block) {
 	case name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' }):
 		p.fail("Invalid "+b.Type+" name", "A name must not be empty, and must not contain spaces.", at)
 	case b.Type == "limit" && name == "default":
-		p.fail("Reserved limit name", "The limit \"default\" covers everything; the attribute parallelism, or the option -parallelism, sets its size.", at)
+		p.fail("Reserved limit name", "The limit \"default\" covers everything; the attribute parallelism, or the "+
+			"option -parallelism, sets its size.", at)
 	}
 }
 
 func (p *parser) nats(b *hcl.Block) *NATS {
 	n := new(NATS)
 	fields := map[string]*string{
-		"url": &n.URL, "creds": &n.Credentials, "nkey": &n.NKey, "user": &n.User, "ca": &n.CA, "cert": &n.Certificate, "key": &n.Key,
+		"url": &n.URL, "creds": &n.Credentials, "nkey": &n.NKey, "user": &n.User, "ca": &n.CA,
+		"cert": &n.Certificate, "key": &n.Key,
 	}
 	var schema hcl.BodySchema
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
@@ -139,7 +149,9 @@ func (p *parser) nats(b *hcl.Block) *NATS {
 		}
 	}
 	if _, rest, ok := strings.Cut(n.URL, "://"); ok && strings.Contains(rest, ":") && strings.Contains(rest, "@") {
-		p.fail("Password in a file that is shared", "The URL holds a password. Leave it out, and set MILLIPEDE_NATS_PASSWORD where the coordinator runs, or use credentials or an nkey.", content.Attributes["url"].Expr.Range().Ptr())
+		p.fail("Password in a file that is shared", "The URL holds a password. Leave it out, and set "+
+			"MILLIPEDE_NATS_PASSWORD where the coordinator runs, or use credentials or an nkey.",
+			content.Attributes["url"].Expr.Range().Ptr())
 	}
 	return n
 }
@@ -159,7 +171,9 @@ func (p *parser) workers(b *hcl.Block) []string {
 	list := []string{}
 	for _, e := range v.AsValueSlice() {
 		if e.IsNull() || !nkeys.IsValidPublicUserKey(e.AsString()) {
-			p.fail("Invalid nkey", "Each worker is named by the public nkey of its NATS user: 56 characters that begin with U. \"nk -gen user -pubout\" makes one, and nk -inkey FILE -pubout shows that of a seed.", a.Expr.Range().Ptr())
+			p.fail("Invalid nkey", "Each worker is named by the public nkey of its NATS user: 56 characters that "+
+				"begin with U. \"nk -gen user -pubout\" makes one, and nk -inkey FILE -pubout shows that of a seed.",
+				a.Expr.Range().Ptr())
 			continue
 		}
 		list = append(list, e.AsString())
@@ -172,7 +186,9 @@ func (p *parser) pool(b *hcl.Block) Pool {
 	p.diags = p.diags.Append(problems)
 	pool := Pool{Name: b.Labels[0], Matcher: p.matcher(content)}
 	if !problems.HasErrors() && len(content.Attributes) == 0 {
-		p.fail("Pool without a rule", fmt.Sprintf("The pool %q does not say what runs in it. It needs at least one of the arguments providers, provider_config, resource_types and modules; providers = [\"**\"] is everything.", pool.Name), &b.DefRange)
+		p.fail("Pool without a rule", fmt.Sprintf("The pool %q does not say what runs in it. It needs at least one "+
+			"of the arguments providers, provider_config, resource_types and modules; providers = [\"**\"] is "+
+			"everything.", pool.Name), &b.DefRange)
 	}
 	return pool
 }
@@ -182,7 +198,8 @@ func (p *parser) limit(b *hcl.Block) Limit {
 	p.diags = p.diags.Append(problems)
 	l := Limit{Name: b.Labels[0], Matcher: p.matcher(content)}
 	if _, place := wire.LimitedPool(l.Name); place {
-		p.fail("Invalid name of a limit", fmt.Sprintf("The name %q is that of the places in a pool, which follow the slots of its workers. Choose another one.", l.Name), &b.DefRange)
+		p.fail("Invalid name of a limit", fmt.Sprintf("The name %q is that of the places in a pool, which follow the "+
+			"slots of its workers. Choose another one.", l.Name), &b.DefRange)
 	}
 	if a := content.Attributes["max"]; a != nil {
 		l.Max = p.count(a)
@@ -255,7 +272,8 @@ func (p *parser) globs(a *hcl.Attribute, separator string) []string {
 		return nil
 	}
 	if v.LengthInt() == 0 {
-		p.fail("Invalid value", fmt.Sprintf("The list %q is empty, so nothing could match it. Leave it out to match everything.", a.Name), a.Expr.Range().Ptr())
+		p.fail("Invalid value", fmt.Sprintf("The list %q is empty, so nothing could match it. Leave it out to match "+
+			"everything.", a.Name), a.Expr.Range().Ptr())
 	}
 	var out []string
 	for _, e := range v.AsValueSlice() {
@@ -279,10 +297,13 @@ func (p *parser) variables(a *hcl.Attribute) []string {
 	for _, e := range v.AsValueSlice() {
 		switch {
 		case e.IsNull() || e.AsString() == "" || strings.ContainsAny(e.AsString(), "=?[]{}\\/ "):
-			p.fail("Invalid name of a variable", "Each entry is the name of an environment variable, in which * stands for any text: AWS_PROFILE, or AWS_*.", a.Expr.Range().Ptr())
+			p.fail("Invalid name of a variable", "Each entry is the name of an environment variable, in which * "+
+				"stands for any text: AWS_PROFILE, or AWS_*.", a.Expr.Range().Ptr())
 		case environ.Private(e.AsString()):
-			p.fail("Variable that cannot travel", fmt.Sprintf("%s concerns the coordinator alone, or is its access to other services, so it is not given to workers. "+
-				"A provider takes values from its provider block; a provisioner, from its argument environment.", e.AsString()), a.Expr.Range().Ptr())
+			p.fail("Variable that cannot travel", fmt.Sprintf("%s concerns the coordinator alone, or is its access "+
+				"to other services, so it is not given to workers. "+
+				"A provider takes values from its provider block; a provisioner, from its argument environment.",
+				e.AsString()), a.Expr.Range().Ptr())
 		default:
 			out = append(out, e.AsString())
 		}
@@ -314,7 +335,9 @@ func (p *parser) glob(a *hcl.Attribute, v cty.Value) (string, bool) {
 		return "", false
 	}
 	if !doublestar.ValidatePattern(v.AsString()) {
-		p.fail("Invalid pattern", fmt.Sprintf("%q is not a pattern. * stands for any text without a separator, ** for any text, ? for one character, [a-z] for one of some, {a,b} for one of some texts.", v.AsString()), a.Expr.Range().Ptr())
+		p.fail("Invalid pattern", fmt.Sprintf("%q is not a pattern. * stands for any text without a separator, ** "+
+			"for any text, ? for one character, [a-z] for one of some, {a,b} for one of some texts.", v.AsString()),
+			a.Expr.Range().Ptr())
 		return "", false
 	}
 	return v.AsString(), true

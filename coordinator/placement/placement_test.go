@@ -80,16 +80,25 @@ func TestTheFirstPoolRuleThatMatchesWins(t *testing.T) {
 		vertex program.Placement
 		want   string
 	}{
-		"all parts of a rule must match":               {vertex("hashicorp/aws", "aws_vpc", "", "eu-west-1"), "frankfurt"},
-		"a provider of another region does not match":  {vertex("hashicorp/aws", "aws_vpc", "", "ap-south-1"), "default"},
-		"another provider of the region does not":      {vertex("hashicorp/google", "google_x", "", "eu-west-1"), "default"},
-		"a module matches by its path":                 {vertex("hashicorp/null", "null_resource", "module.net", ""), "network"},
-		"keys of module instances do not matter":       {vertex("hashicorp/null", "null_resource", `module.net["a"]`, ""), "network"},
-		"two stars match what is below":                {vertex("hashicorp/null", "null_resource", "module.net.module.x", ""), "network"},
-		"a name that only begins so does not":          {vertex("hashicorp/null", "null_resource", "module.network", ""), "default"},
-		"the first of two rules counts":                {vertex("hashicorp/aws", "aws_db_instance", "module.net", ""), "network"},
-		"alternatives match":                           {vertex("hashicorp/aws", "aws_rds_cluster", "", ""), "slow"},
-		"without a rule a region with workers is used": {vertex("hashicorp/aws", "aws_vpc", "", "us-east-1"), "us-east-1"},
+		"all parts of a rule must match": {vertex("hashicorp/aws", "aws_vpc", "", "eu-west-1"),
+			"frankfurt"},
+		"a provider of another region does not match": {vertex("hashicorp/aws", "aws_vpc", "", "ap-south-1"),
+			"default"},
+		"another provider of the region does not": {vertex("hashicorp/google", "google_x", "", "eu-west-1"),
+			"default"},
+		"a module matches by its path": {vertex("hashicorp/null", "null_resource", "module.net", ""),
+			"network"},
+		"keys of module instances do not matter": {vertex("hashicorp/null", "null_resource", `module.net["a"]`,
+			""), "network"},
+		"two stars match what is below": {vertex("hashicorp/null", "null_resource",
+			"module.net.module.x", ""), "network"},
+		"a name that only begins so does not": {vertex("hashicorp/null", "null_resource", "module.network",
+			""), "default"},
+		"the first of two rules counts": {vertex("hashicorp/aws", "aws_db_instance", "module.net", ""),
+			"network"},
+		"alternatives match": {vertex("hashicorp/aws", "aws_rds_cluster", "", ""), "slow"},
+		"without a rule a region with workers is used": {vertex("hashicorp/aws", "aws_vpc", "", "us-east-1"),
+			"us-east-1"},
 	} {
 		if got, _ := r.Place(c.vertex, live); got != c.want {
 			t.Errorf("%s: placed in %s, want %s", claim, got, c.want)
@@ -114,7 +123,8 @@ func TestLimitsCoverWhatTheyMatchNarrowFirst(t *testing.T) {
 	r := parse(t, rules)
 	live := func(string) bool { return false }
 	_, limits := r.Place(vertex("hashicorp/aws", "aws_vpc", "", "eu-west-1"), live)
-	if len(limits) != 3 || limits[0].Slots != 5 || limits[1] != (wire.Limit{Name: "each-pool-frankfurt", Slots: 30}) || limits[2] != (wire.Limit{Name: "all-aws", Slots: 50}) {
+	if len(limits) != 3 || limits[0].Slots != 5 || limits[1] != (wire.Limit{Name: "each-pool-frankfurt", Slots: 30}) ||
+		limits[2] != (wire.Limit{Name: "all-aws", Slots: 50}) {
 		t.Errorf("%v", limits)
 	}
 	if !strings.HasPrefix(limits[0].Name, "account-aws-") {
@@ -142,7 +152,8 @@ func TestTheFileSaysEdgesAndParallelism(t *testing.T) {
 
 func TestTheFileNamesTheServer(t *testing.T) {
 	r := parse(t, "nats {\n  url   = \"tls://nats:4222\"\n  creds = \"me.creds\"\n  ca    = \"ca.pem\"\n}\n")
-	if want := (placement.NATS{URL: "tls://nats:4222", Credentials: "me.creds", CA: "ca.pem"}); r.NATS == nil || *r.NATS != want {
+	if want := (placement.NATS{URL: "tls://nats:4222", Credentials: "me.creds", CA: "ca.pem"}); r.NATS == nil ||
+		*r.NATS != want {
 		t.Errorf("got %+v", r.NATS)
 	}
 	if r := parse(t, "nats {}\n"); r.NATS == nil || r.NATS.URL != "" {
@@ -227,7 +238,8 @@ func TestTheFileNamesVariablesThatTravelAndNoneThatMustNot(t *testing.T) {
 	if got := env.Selected(r.Environment); !slices.Equal(got, environ.Variables{"AWS_PROFILE=a", "HTTPS_PROXY=p"}) {
 		t.Errorf("what travels is %q", got)
 	}
-	if got := env.Selected([]string{"*"}); !slices.Equal(got, environ.Variables{"AWS_PROFILE=a", "HOME=/", "HTTPS_PROXY=p"}) {
+	if got := env.Selected([]string{"*"}); !slices.Equal(got, environ.Variables{"AWS_PROFILE=a", "HOME=/",
+		"HTTPS_PROXY=p"}) {
 		t.Errorf("of everything travels %q", got)
 	}
 	for text, want := range map[string]string{

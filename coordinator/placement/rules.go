@@ -1,5 +1,5 @@
-// Package placement decides by the rules of millipede.hcl, and by regions, in which pool a vertex runs, and which limits
-// cover it.
+// Package placement decides by the rules of millipede.hcl, and by regions, in which pool a vertex runs, and which
+// limits cover it.
 //
 // It knows neither workers nor permits: the caller says which pools have live workers, and acquires.
 package placement
@@ -28,8 +28,8 @@ type Rules struct {
 	Edges string
 	// NATS is the server that the file names; nil when it names none.
 	NATS *NATS
-	// Workers are the public nkeys of the workers that the operator stands for, by pool. Of a pool that is not named here
-	// every worker is one whom the NATS server lets speak for it.
+	// Workers are the public nkeys of the workers that the operator stands for, by pool. Of a pool that is not named
+	// here every worker is one whom the NATS server lets speak for it.
 	Workers map[string][]string
 	// Environment names the variables of the coordinator's environment that travel with tasks; * stands for any text.
 	Environment []string
@@ -46,8 +46,8 @@ const (
 // WholeEdges tells whether a reference to one instance waits for all of its resource.
 func (r *Rules) WholeEdges() bool { return r != nil && r.Edges == ResourceEdges }
 
-// Vouches tells whether the operator stands for the worker that sent a heartbeat, so that it may be given the keys of runs
-// for its pool. The heartbeat has passed wire.ReadHeartbeat.
+// Vouches tells whether the operator stands for the worker that sent a heartbeat, so that it may be given the keys of
+// runs for its pool. The heartbeat has passed wire.ReadHeartbeat.
 func (r *Rules) Vouches(h wire.Heartbeat) bool {
 	if r == nil {
 		return true
@@ -112,9 +112,10 @@ func (r *Rules) Place(p program.Placement, live func(pool string) bool) (pool st
 	return pool, limits
 }
 
-// Placer returns what places a vertex: Place, but that the limit that covers every vertex, with so many slots, comes behind
-// those of the rules. r may be nil.
-func (r *Rules) Placer(slots int) func(p program.Placement, live func(pool string) bool) (pool string, limits []wire.Limit) {
+// Placer returns what places a vertex: Place, but that the limit that covers every vertex, with so many slots, comes
+// behind those of the rules. r may be nil.
+func (r *Rules) Placer(slots int) func(p program.Placement, live func(pool string) bool) (pool string,
+	limits []wire.Limit) {
 	widest := wire.Limit{Name: wire.DefaultLimit, Slots: slots}
 	return func(p program.Placement, live func(string) bool) (string, []wire.Limit) {
 		pool, limits := r.Place(p, live)
@@ -139,7 +140,8 @@ func (r *Rules) pool(p program.Placement, live func(pool string) bool) string {
 }
 
 func (m *Matcher) matches(p program.Placement, pool string) bool {
-	if len(m.Providers) > 0 && !oneOf(m.Providers, p.Provider.Provider.String()) && !oneOf(m.Providers, p.Provider.Provider.Display()) {
+	if len(m.Providers) > 0 && !oneOf(m.Providers, p.Provider.Provider.String()) &&
+		!oneOf(m.Providers, p.Provider.Provider.Display()) {
 		return false
 	}
 	if len(m.ResourceTypes) > 0 && !oneOf(m.ResourceTypes, p.ResourceType) {

@@ -99,7 +99,8 @@ func (p *Planner) unchecked() []state.CheckResult {
 			r.Kind = "check"
 			for _, m := range p.Store.Instances(n.Module) {
 				if p.Mode != plan.Destroy {
-					r.Objects = append(r.Objects, state.CheckObject{Address: m.CheckAddress(n.Check), Status: state.CheckUnknown})
+					r.Objects = append(r.Objects, state.CheckObject{Address: m.CheckAddress(n.Check),
+						Status: state.CheckUnknown})
 				}
 			}
 		default:

@@ -39,7 +39,8 @@ func (p *Planner) prepareData(node int, o *object) program.Step {
 	}
 	switch {
 	case reason != plan.NoReason && p.Mode == plan.Destroy:
-		// What it is to be read with does not exist, and nothing will make it: a reading that is put off could never be done.
+		// What it is to be read with does not exist, and nothing will make it: a reading that is put off could never be
+		// done.
 		if w.prior == nil {
 			return p.skipData(o, diags)
 		}
@@ -56,15 +57,16 @@ func (p *Planner) prepareData(node int, o *object) program.Step {
 	}
 	return program.Step{
 		Diags: diags, Lane: program.Fast, Place: w.Place,
-		Task: &wire.Task{Address: o.addr.String(), Provider: w.Wire, Read: &wire.ReadDataTask{Type: o.addr.Resource.Type, Config: config}},
+		Task: &wire.Task{Address: o.addr.String(), Provider: w.Wire,
+			Read: &wire.ReadDataTask{Type: o.addr.Resource.Type, Config: config}},
 	}
 }
 
 // dependencyPending tells whether something will change in the apply so that reading, or opening, now could be too
-// early: the managed resources that depends_on names, or that the block refers to, even where what it takes from them is known.
-// What such a resource depends on itself does not count, as in OpenTofu. For a module, an output or another value in depends_on,
-// and for the depends_on of the module calls around the block, everything behind it counts. A block with conditions waits for
-// all that it depends on, because any of that may make them hold.
+// early: the managed resources that depends_on names, or that the block refers to, even where what it takes from them
+// is known. What such a resource depends on itself does not count, as in OpenTofu. For a module, an output or another
+// value in depends_on, and for the depends_on of the module calls around the block, everything behind it counts. A
+// block with conditions waits for all that it depends on, because any of that may make them hold.
 func (p *Planner) dependencyPending(node int, o *object) bool {
 	if p.Mode == plan.Destroy {
 		return false
@@ -174,8 +176,8 @@ func (p *Planner) unreadable(o *object, diags diag.List) program.Step {
 	return program.Step{Diags: values.Observe(o.resource.Code.Config, o.addr.Module, diags), Value: f}
 }
 
-// prepareEphemeral opens an ephemeral object; unless its configuration is not known yet, or something that it depends on
-// will change: then its value is not known either.
+// prepareEphemeral opens an ephemeral object; unless its configuration is not known yet, or something that it depends
+// on will change: then its value is not known either.
 func (p *Planner) prepareEphemeral(node int, o *object) program.Step {
 	if p.Mode == plan.Destroy {
 		return program.Step{}
@@ -186,7 +188,8 @@ func (p *Planner) prepareEphemeral(node int, o *object) program.Step {
 	}
 	w := o.work
 	if !w.Config.IsWhollyKnown() || p.dependencyPending(node, o) {
-		o.resource.Set(o.addr.Key, values.EphemeralValue(values.UnknownComputed(w.Config, w.Schema.Block), w.Schema.Block, w.Sensitive))
+		o.resource.Set(o.addr.Key, values.EphemeralValue(values.UnknownComputed(w.Config, w.Schema.Block),
+			w.Schema.Block, w.Sensitive))
 		return program.Step{Diags: diags, Value: &found{checks: w.Checks}}
 	}
 	config, err := w.EncodeConfig()
@@ -195,7 +198,8 @@ func (p *Planner) prepareEphemeral(node int, o *object) program.Step {
 	}
 	return program.Step{
 		Diags: diags, Lane: program.Fast, Place: w.Place,
-		Task: &wire.Task{Address: o.addr.String(), Provider: w.Wire, Ephemeral: &wire.EphemeralTask{Op: "open", Type: o.addr.Resource.Type, Config: config}},
+		Task: &wire.Task{Address: o.addr.String(), Provider: w.Wire, Ephemeral: &wire.EphemeralTask{Op: "open",
+			Type: o.addr.Resource.Type, Config: config}},
 	}
 }
 

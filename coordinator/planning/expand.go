@@ -106,7 +106,8 @@ func (p *Planner) superfluous(n *graph.Node, wanted map[addr.Instance]bool) []ob
 	return out
 }
 
-// deposedObjects returns the deposed objects of an instance, unless the plan covers the instance only for what targets need.
+// deposedObjects returns the deposed objects of an instance, unless the plan covers the instance only for what targets
+// need.
 func (p *Planner) deposedObjects(a addr.Instance, i *state.Instance, r *values.Resource) []object {
 	if !p.Scope.Named(a) {
 		return nil
@@ -123,8 +124,8 @@ func (p *Planner) deposedObjects(a addr.Instance, i *state.Instance, r *values.R
 	return out
 }
 
-// orphanReason says why an instance of a block that is there is not wanted. That it was moved here does not come into it: what
-// keeps the instance from having a place is what there is to mend.
+// orphanReason says why an instance of a block that is there is not wanted. That it was moved here does not come into
+// it: what keeps the instance from having a place is what there is to mend.
 func (p *Planner) orphanReason(a addr.Instance, r *values.Resource) plan.Reason {
 	if p.Mode == plan.Destroy {
 		return destroyRequested

@@ -13,8 +13,8 @@ import (
 )
 
 // Plan returns what the run found, after the run has ended. failed tells that it did not end well: the plan can be
-// shown, not applied. So it is where the changes cannot be put into an order, which is reported. The caller fills in what
-// the planner does not know: variables, providers, backend.
+// shown, not applied. So it is where the changes cannot be put into an order, which is reported. The caller fills in
+// what the planner does not know: variables, providers, backend.
 func (p *Planner) Plan(failed bool) (*plan.Plan, diag.List) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,7 +44,8 @@ func (p *Planner) Plan(failed bool) (*plan.Plan, diag.List) {
 	return out, diag.Errors("Cycle: "+strings.Join(circle, ", "),
 		"Each of these waits for the next one, and the last one for the first, so the plan has no order. "+
 			"What the state recorded, when the objects were made, contradicts what their blocks refer to now. "+
-			"A plan with -refresh=false goes by what was recorded alone; or change the objects in two steps, with -target.", nil)
+			"A plan with -refresh=false goes by what was recorded alone; or change the objects in two steps, with "+
+			"-target.", nil)
 }
 
 func sortChanges(list []*plan.Change) {

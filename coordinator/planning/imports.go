@@ -59,7 +59,8 @@ func (p *Planner) imports(n *graph.Node) (map[addr.Instance]*ImportTarget, diag.
 }
 
 // importOne evaluates one import of a block.
-func (p *Planner) importOne(n *graph.Node, b *config.Import, rep eval.Repetition, out map[addr.Instance]*ImportTarget) diag.List {
+func (p *Planner) importOne(n *graph.Node, b *config.Import, rep eval.Repetition,
+	out map[addr.Instance]*ImportTarget) diag.List {
 	scope := p.Store.Root().Scope
 	to, diags := scope.EvalImportTarget(b.To, rep)
 	if diags.HasErrors() {
@@ -89,7 +90,8 @@ func (p *Planner) importOne(n *graph.Node, b *config.Import, rep eval.Repetition
 			where = fmt.Sprintf(" at %s", earlier.Range)
 		}
 		return diags.Append(diag.New(diag.Error, "Duplicate import configuration for "+fmt.Sprintf("%q", to),
-			fmt.Sprintf("The instance is imported already by the block%s. An instance can be imported once.", where), b.Range.Ptr()))
+			fmt.Sprintf("The instance is imported already by the block%s. An instance can be imported once.", where),
+			b.Range.Ptr()))
 	}
 	out[to] = t
 	return diags
@@ -103,7 +105,8 @@ func (p *Planner) checkImports(imports map[addr.Instance]*ImportTarget, wanted m
 			continue
 		}
 		diags = diags.Append(diag.New(diag.Error, "Configuration for import target does not exist",
-			fmt.Sprintf("The configuration for the import target %s does not exist: its resource has no such instance.", a), t.Range))
+			fmt.Sprintf("The configuration for the import target %s does not exist: its resource has no such "+
+				"instance.", a), t.Range))
 	}
 	return diags
 }

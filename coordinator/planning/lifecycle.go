@@ -18,8 +18,8 @@ import (
 // createsFirst tells the order of a replacement.
 func (p *Planner) createsFirst(o *object) bool { return p.first[o.addr.Config()] }
 
-// skipsDestroy tells whether lifecycle.destroy = false keeps the object from being destroyed. The plan is refused before
-// where that is not a constant.
+// skipsDestroy tells whether lifecycle.destroy = false keeps the object from being destroyed. The plan is refused
+// before where that is not a constant.
 func (p *Planner) skipsDestroy(o *object) bool {
 	block := p.block(o)
 	if block == nil {
@@ -29,10 +29,10 @@ func (p *Planner) skipsDestroy(o *object) bool {
 	return !destroys
 }
 
-// forgets tells whether the end of an orphan is to be forgotten instead of destroyed. A removed block decides, which is the
-// latest that the user said about it; else lifecycle.destroy = false, in the configuration or, by what the state remembers,
-// when the object was made. What is remembered of an instance that has its place in a block is what the block says, as soon
-// as it is refreshed: so a destroy that refreshes goes by the block alone.
+// forgets tells whether the end of an orphan is to be forgotten instead of destroyed. A removed block decides, which is
+// the latest that the user said about it; else lifecycle.destroy = false, in the configuration or, by what the state
+// remembers, when the object was made. What is remembered of an instance that has its place in a block is what the
+// block says, as soon as it is refreshed: so a destroy that refreshes goes by the block alone.
 func (p *Planner) forgets(o *object) bool {
 	if removed := p.removed(o); removed != nil {
 		return !removed.Destroy
@@ -92,8 +92,11 @@ func (p *Planner) triggered(o *object, e hcl.Expression) (bool, diag.List) {
 		keys = []addr.Key{*key}
 	}
 	if !p.anyPlanned(r, keys) {
-		return false, diags.Append(diag.New(diag.Error, fmt.Sprintf("no change found for %s in %s", ref.Subject, o.addr.Module.Display()),
-			fmt.Sprintf("The lifecycle argument replace_triggered_by of %s names an object that the plan has nothing to say about: it does not exist, is left out of the plan, or is this one itself.", o.addr), e.Range().Ptr()))
+		return false, diags.Append(diag.New(diag.Error, fmt.Sprintf("no change found for %s in %s", ref.Subject,
+			o.addr.Module.Display()),
+			fmt.Sprintf("The lifecycle argument replace_triggered_by of %s names an object that the plan has nothing "+
+				"to say about: it does not exist, is left out of the plan, or is this one itself.", o.addr),
+			e.Range().Ptr()))
 	}
 	if key == nil && len(ref.Remaining) == 0 {
 		return p.anyChanges(r, expansion), diags

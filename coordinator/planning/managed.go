@@ -46,11 +46,13 @@ func (p *Planner) prepareManaged(o *object) program.Step {
 		}
 	}
 	if previous, moved := p.Previous[o.addr]; moved && previous.Resource.Type != o.addr.Resource.Type {
-		task.MovedFrom = &wire.MovedFrom{Type: previous.Resource.Type, Provider: p.Prior.ProviderOf(o.addr).Provider.String()}
+		task.MovedFrom = &wire.MovedFrom{Type: previous.Resource.Type,
+			Provider: p.Prior.ProviderOf(o.addr).Provider.String()}
 	}
 	if im := o.imported; im != nil && im.Range == nil && w.prior != nil {
 		return program.Step{Diags: diags.Append(diag.New(diag.Error, "Resource already managed by OpenTofu",
-			fmt.Sprintf("There is an object at %s already, so none can be imported there. To import over it, take it out of the state first, with the state rm command.", o.addr), nil))}
+			fmt.Sprintf("There is an object at %s already, so none can be imported there. To import over it, take it "+
+				"out of the state first, with the state rm command.", o.addr), nil))}
 	}
 	if im := o.imported; im != nil && w.prior == nil {
 		w.importing = &plan.Importing{ID: im.ID, Identity: im.Identity}
@@ -95,7 +97,8 @@ func known(a addr.Instance, o *state.Object) (object *state.Object, mustRead boo
 		return nil, false, diag.List{inDoubt(a, o)}
 	}
 	warning := diag.New(diag.Warning, "Operation in doubt",
-		fmt.Sprintf("Whether an earlier %s of %s took effect was not known. The object was read again, and the plan goes by what is there now.", o.Doubt.Operation, a), nil)
+		fmt.Sprintf("Whether an earlier %s of %s took effect was not known. The object was read again, and the plan "+
+			"goes by what is there now.", o.Doubt.Operation, a), nil)
 	warning.Address = a.String()
 	return o.BeforeDoubt(), true, diag.List{warning}
 }
@@ -103,7 +106,8 @@ func known(a addr.Instance, o *state.Object) (object *state.Object, mustRead boo
 // inDoubt refuses to plan over an operation whose outcome is not known.
 func inDoubt(a addr.Instance, o *state.Object) *diag.Diagnostic {
 	d := o.Doubt
-	detail := fmt.Sprintf("The outcome of an earlier operation on %s is not known, so that planning it could create it twice.", a)
+	detail := fmt.Sprintf("The outcome of an earlier operation on %s is not known, so that planning it could create "+
+		"it twice.", a)
 	if d != nil {
 		detail += fmt.Sprintf("\n\n  operation: %s\n  attempt:   %s\n  worker:    %s\n  started:   %s\n  reason:    %s",
 			d.Operation, d.Attempt, d.Worker, d.Started.Format("2006-01-02T15:04:05Z07:00"), d.Reason)
@@ -114,7 +118,8 @@ func inDoubt(a addr.Instance, o *state.Object) *diag.Diagnostic {
 			detail += "\n  answered:  " + string(d.Answer.Known)
 		}
 	}
-	detail += fmt.Sprintf("\n\nLook whether the object exists, then say so with:\n  "+diag.Program()+" runs resolve '%s' -created ID\n  "+diag.Program()+" runs resolve '%s' -not-created", a, a)
+	detail += fmt.Sprintf("\n\nLook whether the object exists, then say so with:\n  "+diag.Program()+
+		" runs resolve '%s' -created ID\n  "+diag.Program()+" runs resolve '%s' -not-created", a, a)
 	return diag.New(diag.Error, "Resource instance is in doubt", detail, nil)
 }
 
@@ -275,8 +280,8 @@ func sameFound(a, b *state.Object) bool {
 	return x.Equal(&y)
 }
 
-// driftOf returns what refreshing found changed outside, or a move alone; nil when there is nothing, and for a destroy plan: as in
-// OpenTofu, it is made of what the refreshing found, and lists no drift.
+// driftOf returns what refreshing found changed outside, or a move alone; nil when there is nothing, and for a destroy
+// plan: as in OpenTofu, it is made of what the refreshing found, and lists no drift.
 func (p *Planner) driftOf(o *object, a answer) *plan.Change {
 	if o.work.prior == nil || p.Mode == plan.Destroy {
 		return nil // what is destroyed is shown as it was found
@@ -365,7 +370,8 @@ func (p *Planner) halfMatched(o *object) diag.List {
 	for _, a := range p.Replace {
 		if a == o.addr.Abs().Instance(addr.NoKey) {
 			return diag.List{diag.New(diag.Warning, "Incompletely-matched force-replace resource instance",
-				fmt.Sprintf("The -replace option names %s, which is a resource with several instances, so nothing is replaced because of it. Name one of them, such as %s.", a, o.addr), nil)}
+				fmt.Sprintf("The -replace option names %s, which is a resource with several instances, so nothing is "+
+					"replaced because of it. Name one of them, such as %s.", a, o.addr), nil)}
 		}
 	}
 	return nil

@@ -41,7 +41,8 @@ func (p *Planner) prepareOrphan(o *object) program.Step {
 	schema := p.Code.Schemas.Resource(served.Provider, addr.Managed, o.addr.Resource.Type)
 	if schema == nil {
 		return program.Step{Diags: diag.Errors("Missing resource schema from provider",
-			fmt.Sprintf("The provider %s has no resource type %q (any more), so %s cannot be destroyed with it. Use a version of the provider that has it, or remove the object from the state.",
+			fmt.Sprintf("The provider %s has no resource type %q (any more), so %s cannot be destroyed with it. Use "+
+				"a version of the provider that has it, or remove the object from the state.",
 				served.Provider.Display(), o.addr.Resource.Type, o.addr), nil)}
 	}
 	if diags := p.providerPresent(o.addr, served); diags.HasErrors() {
@@ -75,10 +76,14 @@ func (p *Planner) providerPresent(a addr.Instance, served addr.ProviderInstance)
 		return nil
 	case p.Store.HasProvider(pc):
 		return diag.Errors("Provider instance not present",
-			fmt.Sprintf("The object %s belongs to the provider configuration %s, whose for_each has changed so that this instance of it is gone. Bring it back until %s is destroyed; after that it can be removed. Where a resource and its provider configuration repeat by one collection, take the element out of the resource's for_each first.", a, served, a), nil)
+			fmt.Sprintf("The object %s belongs to the provider configuration %s, whose for_each has changed so that "+
+				"this instance of it is gone. Bring it back until %s is destroyed; after that it can be removed. "+
+				"Where a resource and its provider configuration repeat by one collection, take the element out of "+
+				"the resource's for_each first.", a, served, a), nil)
 	}
 	return diag.Errors("Provider configuration not present",
-		fmt.Sprintf("The object %s belongs to the provider configuration %s, which is not in the configuration any more. Put it back until %s is destroyed; after that it can be removed.", a, pc, a), nil)
+		fmt.Sprintf("The object %s belongs to the provider configuration %s, which is not in the configuration any "+
+			"more. Put it back until %s is destroyed; after that it can be removed.", a, pc, a), nil)
 }
 
 // completeOrphan turns the worker's answer into a deletion, or into nothing when the object is gone already.
@@ -115,8 +120,8 @@ func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 	return program.Step{Diags: diags.Append(told), Value: f, Notes: instance.Notes(string(c.Action), a.before)}
 }
 
-// forgetting gives the change of an orphan that is forgotten its reason, and warns that the object goes on to exist: not in a
-// destroy plan, which shows all that it forgets for what it is.
+// forgetting gives the change of an orphan that is forgotten its reason, and warns that the object goes on to exist:
+// not in a destroy plan, which shows all that it forgets for what it is.
 func (p *Planner) forgetting(o *object, c *plan.Change) diag.List {
 	if c.Action != plan.Forget {
 		return nil

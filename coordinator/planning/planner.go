@@ -108,8 +108,8 @@ type object struct {
 	// orphan says why an object without an instance in the configuration goes; empty for one that stays.
 	orphan plan.Reason
 
-	// work belongs to the vertex's own steps, which never run at once. It is there from the first step to the last; that
-	// of an ephemeral object that was opened, until it is closed.
+	// work belongs to the vertex's own steps, which never run at once. It is there from the first step to the last;
+	// that of an ephemeral object that was opened, until it is closed.
 	work *work
 }
 
@@ -119,7 +119,8 @@ func New(o Options) *Planner {
 		Options: o,
 		changes: map[changeKey]*plan.Change{}, outputs: map[string]*plan.OutputChange{},
 		checks: map[string]*checkState{}, pending: map[addr.ConfigResource]map[addr.ModuleInstance]bool{},
-		open: map[addr.ConfigResource][]*object{}, closing: map[addr.ConfigResource]*object{}, closure: graph.NewClosure(o.Static),
+		open: map[addr.ConfigResource][]*object{}, closing: map[addr.ConfigResource]*object{},
+		closure:   graph.NewClosure(o.Static),
 		first:     graph.CreatedFirst(o.Static, o.Prior, o.Scope.Node),
 		refreshed: o.Prior.Clone(), triggers: map[*values.Resource]bool{},
 	}
@@ -275,8 +276,9 @@ func (p *Planner) Accept(v int, step *program.Step) {
 	p.refreshed.Apply(f.state...)
 }
 
-// Unevaluable tells, after the run has ended, that a destroy met something that an ordinary plan may see otherwise: data that
-// cannot be read, whose reading that may put off, or a check that cannot be evaluated, which is an error there.
+// Unevaluable tells, after the run has ended, that a destroy met something that an ordinary plan may see otherwise:
+// data that cannot be read, whose reading that may put off, or a check that cannot be evaluated, which is an error
+// there.
 func (p *Planner) Unevaluable() bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

@@ -28,7 +28,9 @@ func (p *Planner) allowed(o *object, c *plan.Change) diag.List {
 		return diags
 	}
 	return diags.Append(diag.New(diag.Error, "Resource instance cannot be destroyed",
-		fmt.Sprintf("The plan wants to destroy %s, which has lifecycle.prevent_destroy set. To go on, turn lifecycle.prevent_destroy off, or leave the object out of the plan with the -target or -exclude option.", o.addr),
+		fmt.Sprintf("The plan wants to destroy %s, which has lifecycle.prevent_destroy set. To go on, turn "+
+			"lifecycle.prevent_destroy off, or leave the object out of the plan with the -target or -exclude option.",
+			o.addr),
 		block.Range.Ptr()))
 }
 
@@ -51,7 +53,8 @@ func (p *Planner) prevents(o *object, e hcl.Expression, ends bool) (bool, diag.L
 		switch subject := r.Subject.(type) {
 		case addr.CountAttr, addr.ForEachAttr:
 			diags = diags.Append(diag.New(diag.Error, "Invalid reference in prevent_destroy",
-				fmt.Sprintf("The argument cannot depend on %s: it also holds for instances that are not in the configuration any more, which have no such value.", subject), r.Range.Ptr()))
+				fmt.Sprintf("The argument cannot depend on %s: it also holds for instances that are not in the "+
+					"configuration any more, which have no such value.", subject), r.Range.Ptr()))
 		}
 	}
 	if diags.HasErrors() {
@@ -86,8 +89,8 @@ func has(found cty.ValueMarks, m any) bool {
 	return ok
 }
 
-// scopeOf returns what an expression of an object's block sees; nil if it refers to something and there is no instance of
-// its module.
+// scopeOf returns what an expression of an object's block sees; nil if it refers to something and there is no instance
+// of its module.
 func (p *Planner) scopeOf(o *object, expr *eval.Expr) *eval.Scope {
 	m := p.Store.Module(o.addr.Module)
 	if o.resource != nil {

@@ -75,12 +75,14 @@ func NewScope(s *graph.Static, targets, excludes []addr.Target, destroy bool) Sc
 	return sc
 }
 
-// without returns the resources that are left out because of the hit ones: those of which every instance is, and all that
-// depends on a hit one, though it were on a single instance that stays; OpenTofu is no more exact. whole are the former.
+// without returns the resources that are left out because of the hit ones: those of which every instance is, and all
+// that depends on a hit one, though it were on a single instance that stays; OpenTofu is no more exact. whole are the
+// former.
 func without(s *graph.Static, hit []int, excludes []addr.Target) (excluded, whole []int) {
 	var behind []int
 	for _, v := range hit {
-		if slices.ContainsFunc(excludes, func(t addr.Target) bool { return t.CoversResource(s.Nodes[v].ConfigResource()) }) {
+		if slices.ContainsFunc(excludes,
+			func(t addr.Target) bool { return t.CoversResource(s.Nodes[v].ConfigResource()) }) {
 			whole = append(whole, v)
 		}
 		for after := range s.Graph.After(v) {

@@ -71,7 +71,8 @@ type Placement struct {
 	Region, ProviderRegion string
 	// ProviderConfig are the top-level string values of the provider configuration, for limit and pool rules.
 	ProviderConfig map[string]string
-	// Anywhere says that the operation asks a plugin and reaches no cloud, so any pool will do when its own has no workers.
+	// Anywhere says that the operation asks a plugin and reaches no cloud, so any pool will do when its own has no
+	// workers.
 	Anywhere bool
 }
 

@@ -22,9 +22,9 @@ type (
 	// Restorer is a Program that a resumed run tells which vertices are done, before it does anything else. Vertices
 	// that are in the journal as done are not prepared again; hidden ones without a journal are.
 	Restorer interface{ Restore(done []bool) }
-	// Continuer is a Program that can go on with a vertex between two of its operations when the run is resumed:
-	// phase operations are done, the last one by the worker. It is called instead of Prepare, also when a result of the next operation is waiting.
-	// Without it such a vertex fails.
+	// Continuer is a Program that can go on with a vertex between two of its operations when the run is resumed: phase
+	// operations are done, the last one by the worker. It is called instead of Prepare, also when a result of the next
+	// operation is waiting. Without it such a vertex fails.
 	Continuer interface {
 		PrepareAfter(ctx context.Context, vertex, phase int, worker string) Step
 	}

@@ -89,7 +89,8 @@ func (k *Keeper) renew(until context.Context, e *kept) {
 		}
 		// A renewal that has begun is not cut off by the release: the closing needs what comes back.
 		res, diags := k.call(k.ctx, e.Pool, &wire.Task{
-			Address: e.Address, Provider: e.Provider, Ephemeral: &wire.EphemeralTask{Op: "renew", Type: e.Type, Private: e.Private},
+			Address: e.Address, Provider: e.Provider, Ephemeral: &wire.EphemeralTask{Op: "renew", Type: e.Type,
+				Private: e.Private},
 		})
 		if k.ctx.Err() != nil {
 			return
@@ -108,8 +109,8 @@ func bugOf(address string, err error) diag.List {
 	return diag.List{d}.WithAddress(address)
 }
 
-// Release ends the renewals of an object that is about to be closed; it waits for one that is under way. It returns what
-// to close the object with (the given private data, when it was never renewed) and what went wrong meanwhile.
+// Release ends the renewals of an object that is about to be closed; it waits for one that is under way. It returns
+// what to close the object with (the given private data, when it was never renewed) and what went wrong meanwhile.
 func (k *Keeper) Release(address string, private []byte) ([]byte, diag.List) {
 	if k == nil {
 		return private, nil

@@ -20,7 +20,8 @@ type provider struct {
 
 func (p *provider) call(ctx context.Context, pool string, task *wire.Task) (*wire.Result, diag.List) {
 	if want := fmt.Sprint(p.renewed); string(task.Ephemeral.Private) != want || task.Ephemeral.Op != "renew" {
-		return nil, diag.Errors("Wrong request", fmt.Sprintf("%s with %q, not %q.", task.Ephemeral.Op, task.Ephemeral.Private, want), nil)
+		return nil, diag.Errors("Wrong request", fmt.Sprintf("%s with %q, not %q.", task.Ephemeral.Op,
+			task.Ephemeral.Private, want), nil)
 	}
 	select {
 	case <-ctx.Done():
@@ -32,11 +33,13 @@ func (p *provider) call(ctx context.Context, pool string, task *wire.Task) (*wir
 	if p.renewed == p.fails {
 		return nil, diag.Errors("Failed to renew", "", nil)
 	}
-	return &wire.Result{Ephemeral: &wire.EphemeralResult{Private: fmt.Append(nil, p.renewed), RenewAt: time.Now().Add(5 * time.Second)}}, nil
+	return &wire.Result{Ephemeral: &wire.EphemeralResult{Private: fmt.Append(nil, p.renewed),
+		RenewAt: time.Now().Add(5 * time.Second)}}, nil
 }
 
 func open() Open {
-	return Open{Address: "ephemeral.t.a", Type: "t", Pool: "eu", Private: []byte("0"), RenewAt: time.Now().Add(5 * time.Second)}
+	return Open{Address: "ephemeral.t.a", Type: "t", Pool: "eu", Private: []byte("0"),
+		RenewAt: time.Now().Add(5 * time.Second)}
 }
 
 func TestAnObjectIsRenewedUntilItIsReleased(t *testing.T) {
@@ -93,7 +96,8 @@ func TestWhatNeedsNoRenewalIsClosedAsItWasOpened(t *testing.T) {
 		o.RenewAt = time.Time{}
 		k.Keep(o)
 		time.Sleep(time.Minute)
-		if private, diags := k.Release("ephemeral.t.a", []byte("0")); string(private) != "0" || len(diags) > 0 || p.renewed != 0 {
+		if private, diags := k.Release("ephemeral.t.a", []byte("0")); string(private) != "0" || len(diags) > 0 ||
+			p.renewed != 0 {
 			t.Errorf("renewed %d times; closed with %q, and %v", p.renewed, private, diags)
 		}
 	})

@@ -101,7 +101,8 @@ func (e *expectations) warn(diags diag.List) diag.List {
 		rule, ok := d.Extra.(*eval.Rule)
 		if _, expected := e.at[objectOf(rule)]; ok && rule.Kind == eval.VariableValidation && expected {
 			out = append(out, diag.New(diag.Warning, "Invalid Variable in test file", fmt.Sprintf(
-				"The value of %s is invalid. The run expects that, but nothing can be applied with it, so the run fails. Give it command = plan.", rule.Object), nil))
+				"The value of %s is invalid. The run expects that, but nothing can be applied with it, so the run "+
+					"fails. Give it command = plan.", rule.Object), nil))
 		}
 	}
 	return out

@@ -149,7 +149,8 @@ func (f *fileRunner) carryOut(ctx context.Context, r *Run) {
 }
 
 // apply carries the plan of a run out.
-func (f *fileRunner) apply(ctx context.Context, r *Run, t *track, s *operation.Session, scope *scope, p *plan.Plan, expected *expectations, fail func(diag.List) bool) {
+func (f *fileRunner) apply(ctx context.Context, r *Run, t *track, s *operation.Session, scope *scope, p *plan.Plan,
+	expected *expectations, fail func(diag.List) bool) {
 	applied, diags := applyTo(ctx, s, p)
 	t.run, t.session = r, s
 	if fail(expected.judge(f.settled(diags, r, p))) || applied == nil {
@@ -207,7 +208,8 @@ func (f *fileRunner) settled(diags diag.List, r *Run, p *plan.Plan) diag.List {
 	f.tellCancelled() // that comes first
 	f.View.Abandoned(a)
 	return diags.Append(diag.New(diag.Error, "Test interrupted",
-		"The run was interrupted before it was over. See what else is said for what is left behind, and has to be cleaned up by hand.", nil))
+		"The run was interrupted before it was over. See what else is said for what is left behind, and has to be "+
+			"cleaned up by hand.", nil))
 }
 
 // session returns what a run goes through, with the scope of its expressions.
@@ -248,12 +250,14 @@ func planOptions(r *config.TestRun) (operation.PlanOptions, diag.List) {
 		switch {
 		case more.HasErrors():
 		case target.Kind != addr.TargetInstance && target.Kind != addr.TargetResource:
-			diags = diags.Append(diag.New(diag.Error, "Invalid address", "The replace argument names instances of resources.", t.SourceRange().Ptr()))
+			diags = diags.Append(diag.New(diag.Error, "Invalid address", "The replace argument names instances of "+
+				"resources.", t.SourceRange().Ptr()))
 		case target.Resource.Mode != addr.Managed:
 			diags = diags.Append(diag.New(diag.Error, "Can only target managed resources for forced replacements.",
 				fmt.Sprintf("%s is no managed resource.", target.Resource), t.SourceRange().Ptr()))
 		default:
-			o.Replace = append(o.Replace, addr.Instance{Module: target.Instance, Resource: target.Resource, Key: target.Key})
+			o.Replace = append(o.Replace, addr.Instance{Module: target.Instance, Resource: target.Resource,
+				Key: target.Key})
 		}
 	}
 	return o, diags
@@ -296,14 +300,16 @@ func (f *fileRunner) destroy(ctx context.Context, t *track) diag.List {
 func planFor(
 	ctx context.Context, s *operation.Session, prior *state.State, o operation.PlanOptions,
 ) (*operation.Planned, diag.List) {
-	return operation.Do(ctx, s, "plan", func(ctx context.Context, s *operation.Session) (*operation.Planned, diag.List) {
+	return operation.Do(ctx, s, "plan", func(ctx context.Context, s *operation.Session) (*operation.Planned,
+		diag.List) {
 		return s.Plan(ctx, prior, o)
 	})
 }
 
 // applyTo carries a plan out, as an operation of its own.
 func applyTo(ctx context.Context, s *operation.Session, p *plan.Plan) (*operation.Applied, diag.List) {
-	return operation.Do(ctx, s, "test", func(ctx context.Context, s *operation.Session) (*operation.Applied, diag.List) {
+	return operation.Do(ctx, s, "test", func(ctx context.Context, s *operation.Session) (*operation.Applied,
+		diag.List) {
 		return s.Apply(ctx, operation.ApplyOptions{Plan: p, Command: "test"})
 	})
 }

@@ -42,7 +42,8 @@ func (f *fileRunner) scope(ctx context.Context, tree *config.Tree) (*scope, diag
 	}
 	s.ctx = &hcl.EvalContext{
 		Variables: map[string]cty.Value{"run": runs, "var": cty.ObjectVal(vars)},
-		Functions: funcs.Table(funcs.Options{BaseDir: f.Session.Dir, Env: f.Session.Env, Now: f.Session.Now, TemplateDepth: f.Session.TemplateDepth}),
+		Functions: funcs.Table(funcs.Options{BaseDir: f.Session.Dir, Env: f.Session.Env, Now: f.Session.Now,
+			TemplateDepth: f.Session.TemplateDepth}),
 	}
 	return s, diags
 }
@@ -72,7 +73,8 @@ func (s *scope) inputs(r *Run) (map[string]values.Input, diag.List) {
 		}
 		if _, ok := out[name]; !ok && s.declared[name].Required() {
 			diags = diags.Append(diag.New(diag.Error, "No value for required variable",
-				fmt.Sprintf("The module declares the variable %q without a default, and the run gives no value to it. Give one in a variables block, or with the -var or -var-file option.", name),
+				fmt.Sprintf("The module declares the variable %q without a default, and the run gives no value to "+
+					"it. Give one in a variables block, or with the -var or -var-file option.", name),
 				s.declared[name].Range.Ptr()))
 		}
 	}
@@ -110,7 +112,8 @@ func (s *scope) all(r *Run) (map[string]cty.Value, diag.List) {
 // forProviders evaluates the expressions of provider blocks that the module itself cannot: once there are earlier runs,
 // those that refer to them, or to variables that were given and that the module does not declare. Expressions see the
 // variables of the run here.
-func (s *scope) forProviders(inputs map[string]values.Input) func(hcl.Expression, bool) (cty.Value, bool, hcl.Diagnostics) {
+func (s *scope) forProviders(inputs map[string]values.Input) func(hcl.Expression, bool) (cty.Value, bool,
+	hcl.Diagnostics) {
 	vars := s.ctx.Variables["var"].AsValueMap()
 	if vars == nil {
 		vars = map[string]cty.Value{}

@@ -81,8 +81,8 @@ type View interface {
 	Ran(*File)
 	// Cleaned is called when what a run made was destroyed; left holds what is still there.
 	Cleaned(f *File, r *Run, left *state.State, problems diag.List)
-	// Interrupted is called when the suite is asked to stop, Cancelled when it is asked again. What existed then is told
-	// by Abandoned.
+	// Interrupted is called when the suite is asked to stop, Cancelled when it is asked again. What existed then is
+	// told by Abandoned.
 	Interrupted()
 	Cancelled()
 	Abandoned(Abandoned)
@@ -113,8 +113,8 @@ type Options struct {
 	Filter  []string
 	Verbose bool
 	View    View
-	// Stop asks to stop: Stopping after the current run, with everything cleaned up; Leaving at once. It takes the place
-	// of the session's. The zero value never asks.
+	// Stop asks to stop: Stopping after the current run, with everything cleaned up; Leaving at once. It takes the
+	// place of the session's. The zero value never asks.
 	Stop operation.Stop
 }
 
@@ -142,11 +142,13 @@ func New(o Options) (*Runner, diag.List) {
 	}
 	if len(o.Filter) > 0 && len(r.suite.Files) == 0 {
 		return r, diag.List{diag.New(diag.Warning, "No tests were found",
-			"The -filter option names none of the test files. Write their paths relative to the working directory.", nil)}
+			"The -filter option names none of the test files. Write their paths relative to the working directory.",
+			nil)}
 	}
 	for _, name := range o.Filter {
 		if !slices.ContainsFunc(r.suite.Files, func(f *File) bool { return f.Name == name }) {
-			diags = append(diags, diag.New(diag.Warning, "Unknown test file", "There is no test file "+name+", which the -filter option names.", nil))
+			diags = append(diags, diag.New(diag.Warning, "Unknown test file", "There is no test file "+name+
+				", which the -filter option names.", nil))
 		}
 	}
 	return r, diags

@@ -29,7 +29,8 @@ func ignored(config *config.Resource, block *schema.Block) diag.List {
 		}
 		if a := block.AttributeAt(paths[i]); a != nil && a.Computed && !a.Optional {
 			diags = diags.Append(diag.New(diag.Warning, "Redundant ignore_changes element", fmt.Sprintf(
-				"ignore_changes keeps the values that arguments had when the object was created. %s is no argument: the provider alone decides about it, so naming it has no effect. Take it out of the list.",
+				"ignore_changes keeps the values that arguments had when the object was created. %s is no argument: "+
+					"the provider alone decides about it, so naming it has no effect. Take it out of the list.",
 				values.FormatPath(paths[i])[1:]), &config.TypeRange))
 		}
 	}
@@ -47,13 +48,14 @@ func protection(r *config.Resource) diag.List {
 	}
 	if _, err := convert.Convert(v, cty.Bool); err != nil {
 		return diag.Errors("Invalid value for prevent_destroy",
-			fmt.Sprintf("The lifecycle argument prevent_destroy of %s cannot have this value: %s.", r.Addr, err), r.PreventDestroy.Range().Ptr())
+			fmt.Sprintf("The lifecycle argument prevent_destroy of %s cannot have this value: %s.", r.Addr, err),
+			r.PreventDestroy.Range().Ptr())
 	}
 	return nil
 }
 
-// winRM warns of a connection of a type that OpenTofu gives up, and that no worker speaks: that of a provisioner or of the
-// whole resource. body may be nil.
+// winRM warns of a connection of a type that OpenTofu gives up, and that no worker speaks: that of a provisioner or of
+// the whole resource. body may be nil.
 func winRM(m *values.Module, body hcl.Body, rep eval.Repetition, self cty.Value) diag.List {
 	if body == nil {
 		return nil
@@ -68,5 +70,6 @@ func winRM(m *values.Module, body hcl.Body, rep eval.Repetition, self cty.Value)
 		return nil
 	}
 	return diag.List{diag.New(diag.Warning, "WinRM connection type is deprecated",
-		"OpenTofu will remove connections of the type winrm, and Millipede does not have them: applying this fails. Windows comes with an SSH server; use that.", a.Expr.Range().Ptr())}
+		"OpenTofu will remove connections of the type winrm, and Millipede does not have them: applying this fails. "+
+			"Windows comes with an SSH server; use that.", a.Expr.Range().Ptr())}
 }

@@ -92,7 +92,8 @@ func (v *Validator) provider(step *program.Step, m *values.Module, n *graph.Node
 	bare, _ := config.UnmarkDeep()
 	encoded, err := coding.EncodeValue(bare, block.ImpliedType())
 	if err != nil {
-		step.Diags = step.Diags.Append(diag.New(diag.Error, "Invalid provider configuration", err.Error(), n.Provider.Range.Ptr()))
+		step.Diags = step.Diags.Append(diag.New(diag.Error, "Invalid provider configuration", err.Error(),
+			n.Provider.Range.Ptr()))
 		return
 	}
 	v.ask(step, n.ProviderAddr.Provider, "provider", "", encoded)
@@ -134,7 +135,8 @@ func (v *Validator) resource(step *program.Step, m *values.Module, n *graph.Node
 	if !bodyDiags.HasErrors() {
 		step.Diags = step.Diags.Append(ignored(config, r.Code.Schema.Block))
 	}
-	if bodyDiags.HasErrors() || v.Sparing && n.Module.IsRoot() && config.Count == nil && config.ForEach == nil && config.Enabled == nil {
+	if bodyDiags.HasErrors() || v.Sparing && n.Module.IsRoot() && config.Count == nil && config.ForEach == nil &&
+		config.Enabled == nil {
 		return
 	}
 	bare, _ := value.UnmarkDeep()
@@ -174,7 +176,8 @@ func (v *Validator) imports(n *graph.Node) diag.List {
 // ask makes the provider's check the vertex's task. A vertex asks once: a module has one instance in validation.
 func (v *Validator) ask(step *program.Step, p addr.Provider, kind, typeName string, config []byte) {
 	step.Lane = program.Fast
-	step.Place = program.Placement{Provider: addr.ProviderInstance{Provider: p}, Address: p.Display(), ResourceType: typeName, Anywhere: true}
+	step.Place = program.Placement{Provider: addr.ProviderInstance{Provider: p}, Address: p.Display(),
+		ResourceType: typeName, Anywhere: true}
 	step.Task = &wire.Task{
 		Address: p.Display(), Provider: wire.Provider{Package: v.Package(p), Address: p.String(), Dir: v.Store.WorkDir},
 		Validate: &wire.ValidateTask{Kind: kind, Type: typeName, Config: config},
@@ -216,7 +219,8 @@ func dependsOn(m *values.Module, list []hcl.Traversal) diag.List {
 			continue
 		}
 		switch ref.Subject.(type) {
-		case addr.Resource, addr.ResourceRef: // of other things the order alone counts, and OpenTofu lets them be missing
+		case addr.Resource, addr.ResourceRef:
+			// of other things the order alone counts, and OpenTofu lets them be missing
 			diags = diags.Append(m.CheckReference(ref))
 		}
 	}

@@ -158,7 +158,8 @@ check "c" {
 			thing(`depends_on = [fake_thing.nosuch]`), "Reference to undeclared resource",
 		},
 		"a depends_on of an attribute": {
-			thing("") + "output \"o\" {\n value = 1\n depends_on = [fake_thing.a.id]\n}\n", "Invalid depends_on reference",
+			thing("") + "output \"o\" {\n value = 1\n depends_on = [fake_thing.a.id]\n}\n",
+			"Invalid depends_on reference",
 		},
 		"an import by what is not declared": {"import {\n to = fake_thing.a\n id = var.nosuch\n}\n" + thing(""),
 			"Reference to undeclared input variable"},
@@ -176,11 +177,13 @@ check "c" {
 			thing("provisioner \"local-exec\" {\n command = self.nosuch\n}"), "Unsupported attribute",
 		},
 		"a connection over WinRM": {
-			thing("connection {\n type = \"winrm\"\n host = \"h\"\n}\nprovisioner \"remote-exec\" {\n inline = [\"x\"]\n}"),
+			thing("connection {\n type = \"winrm\"\n host = \"h\"\n}\nprovisioner \"remote-exec\" {\n inline = " +
+				"[\"x\"]\n}"),
 			"WinRM connection type is deprecated",
 		},
 		"a provisioner's own WinRM connection": {
-			thing("provisioner \"remote-exec\" {\n inline = [\"x\"]\n connection {\n type = \"winrm\"\n host = \"h\"\n }\n}"),
+			thing("provisioner \"remote-exec\" {\n inline = [\"x\"]\n connection {\n type = \"winrm\"\n host = " +
+				"\"h\"\n }\n}"),
 			"WinRM connection type is deprecated",
 		},
 		"a provider argument that is not there": {"provider \"fake\" {\n nosuch = 1\n}\n" + thing(""),

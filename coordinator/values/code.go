@@ -133,7 +133,8 @@ func (c *Code) Resource(r *config.Resource) *ResourceCode {
 		refs := c.expr(e).References()
 		rc.References = append(rc.References, refs...)
 		if i < 3 {
-			rc.expandsByItself = rc.expandsByItself || slices.ContainsFunc(refs, func(ref eval.Reference) bool { return refersTo(ref, r.Addr) })
+			rc.expandsByItself = rc.expandsByItself ||
+				slices.ContainsFunc(refs, func(ref eval.Reference) bool { return refersTo(ref, r.Addr) })
 		}
 	}
 	for _, e := range r.TriggersReplace {
@@ -230,7 +231,8 @@ func (c *Code) References(n *graph.Node) []eval.Reference {
 		return out
 	case graph.ProviderNode:
 		out := slices.Clone(c.Expr(n.Provider.ForEach).References())
-		if ps := c.Schemas.Provider(n.ProviderAddr.Provider); ps != nil && ps.Provider.Block != nil && n.Provider.Mock == nil {
+		if ps := c.Schemas.Provider(n.ProviderAddr.Provider); ps != nil && ps.Provider.Block != nil &&
+			n.Provider.Mock == nil {
 			out = append(out, c.Body(n.Provider.Config, ps.Provider.Block).References()...)
 		}
 		return out
@@ -241,7 +243,8 @@ func (c *Code) References(n *graph.Node) []eval.Reference {
 		defer c.mu.Unlock()
 		out := c.rules(n.Check.Asserts)
 		if n.Check.Data != nil {
-			out = append(out, eval.Reference{Reference: &addr.Reference{Subject: n.Check.Data.Addr, Range: n.Check.Range}})
+			out = append(out, eval.Reference{Reference: &addr.Reference{Subject: n.Check.Data.Addr,
+				Range: n.Check.Range}})
 		}
 		return out
 	}

@@ -21,7 +21,8 @@ import (
 // object of another version, or in the old flatmap form, is an error: only its provider can read it.
 func DecodeStored(o *state.Object, s *schema.Schema) (cty.Value, error) {
 	if o.SchemaVersion != s.Version || o.Flatmap != nil {
-		return cty.DynamicVal, fmt.Errorf("the object is stored with schema version %d, and the provider's is %d", o.SchemaVersion, s.Version)
+		return cty.DynamicVal, fmt.Errorf("the object is stored with schema version %d, and the provider's is %d",
+			o.SchemaVersion, s.Version)
 	}
 	v, err := ctyjson.Unmarshal(o.Attrs, s.Block.ImpliedType())
 	if err != nil {
@@ -82,7 +83,8 @@ func StoredForWire(o *state.Object) *wire.StoredObject {
 // WireProvider returns a provider instance as workers need it for the objects of a resource, evaluated. Problems of the
 // provider block were reported by its own vertex, so they come back as one failure without text when nothing else is
 // known.
-func WireProvider(s *Store, pi addr.ProviderInstance, pkg wire.Package, of addr.ConfigResource) (wire.Provider, *Provider, diag.List) {
+func WireProvider(s *Store, pi addr.ProviderInstance, pkg wire.Package, of addr.ConfigResource) (wire.Provider,
+	*Provider, diag.List) {
 	p, diags := s.Provider(pi)
 	if diags.HasErrors() && p.Block == nil {
 		return wire.Provider{}, p, diags
@@ -91,7 +93,8 @@ func WireProvider(s *Store, pi addr.ProviderInstance, pkg wire.Package, of addr.
 	if given, mocked := s.mocked(p, of); mocked {
 		out.Config, out.Digest, out.Mock = nil, "", &wire.Mock{}
 		if len(given) > 0 {
-			out.Mock.Values, _ = ctyjson.Marshal(cty.ObjectVal(given), cty.ObjectVal(given).Type()) // literals: they have JSON
+			// literals: they have JSON
+			out.Mock.Values, _ = ctyjson.Marshal(cty.ObjectVal(given), cty.ObjectVal(given).Type())
 		}
 	}
 	return out, p, diags
@@ -108,8 +111,8 @@ func (s *Store) mocked(p *Provider, of addr.ConfigResource) (given map[string]ct
 	return nil, false
 }
 
-// Observed is the Extra of a problem that a check block has met when it read its data source: a warning, because a check
-// observes.
+// Observed is the Extra of a problem that a check block has met when it read its data source: a warning, because a
+// check observes.
 type Observed struct {
 	// Check is the address of the check block.
 	Check string

@@ -26,12 +26,14 @@ type Conditions struct {
 }
 
 // check evaluates rules. severity is that of a failure.
-func (m *Module) check(scope *eval.Scope, kind eval.RuleKind, rules []*config.CheckRule, address string, severity diag.Severity, rep eval.Repetition, self cty.Value, given *hcl.Range) Conditions {
+func (m *Module) check(scope *eval.Scope, kind eval.RuleKind, rules []*config.CheckRule, address string,
+	severity diag.Severity, rep eval.Repetition, self cty.Value, given *hcl.Range) Conditions {
 	c := Conditions{Address: address, Status: state.CheckPass, Rules: len(rules)}
 	for _, r := range rules {
 		rule := eval.Rule{
-			Kind: kind, Object: address, Condition: m.store.Code.Expr(r.Condition), Message: m.store.Code.Expr(r.ErrorMessage),
-			Range: r.Range, Value: given,
+			Kind: kind, Object: address, Condition: m.store.Code.Expr(r.Condition),
+			Message: m.store.Code.Expr(r.ErrorMessage),
+			Range:   r.Range, Value: given,
 		}
 		verdict, diags := rule.Check(scope, rep, self, severity)
 		if m.store.Phase == Validating && !diags.HasErrors() {
@@ -67,7 +69,8 @@ func WorseCheck(a, b state.CheckStatus) bool {
 	return checkRank[a] > checkRank[b]
 }
 
-var checkRank = map[state.CheckStatus]int{state.CheckPass: 0, state.CheckUnknown: 1, state.CheckFail: 2, state.CheckError: 3}
+var checkRank = map[state.CheckStatus]int{state.CheckPass: 0, state.CheckUnknown: 1, state.CheckFail: 2,
+	state.CheckError: 3}
 
 // severity is that of a failed condition of a resource or an output.
 func (s *Store) severity() diag.Severity {
@@ -79,17 +82,20 @@ func (s *Store) severity() diag.Severity {
 
 // CheckPreconditions evaluates the preconditions of a resource instance.
 func (r *Resource) CheckPreconditions(address string, rep eval.Repetition) Conditions {
-	return r.module.check(r.module.Scope, eval.ResourcePrecondition, r.Code.Config.Preconditions, address, r.module.store.severity(), rep, cty.NilVal, nil)
+	return r.module.check(r.module.Scope, eval.ResourcePrecondition, r.Code.Config.Preconditions, address,
+		r.module.store.severity(), rep, cty.NilVal, nil)
 }
 
 // CheckPostconditions evaluates the postconditions of a resource instance whose value is self.
 func (r *Resource) CheckPostconditions(address string, rep eval.Repetition, self cty.Value) Conditions {
-	return r.module.check(r.module.Scope, eval.ResourcePostcondition, r.Code.Config.Postconditions, address, r.module.store.severity(), rep, self, nil)
+	return r.module.check(r.module.Scope, eval.ResourcePostcondition, r.Code.Config.Postconditions, address,
+		r.module.store.severity(), rep, self, nil)
 }
 
 // CheckOutput evaluates the preconditions of an output.
 func (m *Module) CheckOutput(o *config.Output) Conditions {
-	return m.check(m.Scope, eval.OutputPrecondition, o.Preconditions, m.qualified("output."+o.Name), m.store.severity(), eval.Once, cty.NilVal, nil)
+	return m.check(m.Scope, eval.OutputPrecondition, o.Preconditions, m.qualified("output."+o.Name), m.store.severity(),
+		eval.Once, cty.NilVal, nil)
 }
 
 // ProblemText is what a check result says of problems with the data of the check, in the form that OpenTofu has.
@@ -122,7 +128,8 @@ func (m *Module) CheckAddress(c *config.Check) string { return m.qualified("chec
 
 // CheckAsserts evaluates the assertions of a check block; a failed one is a warning.
 func (m *Module) CheckAsserts(c *config.Check) Conditions {
-	return m.check(m.CheckScope(c.Name), eval.CheckAssertion, c.Asserts, m.CheckAddress(c), diag.Warning, eval.Once, cty.NilVal, nil)
+	return m.check(m.CheckScope(c.Name), eval.CheckAssertion, c.Asserts, m.CheckAddress(c), diag.Warning, eval.Once,
+		cty.NilVal, nil)
 }
 
 // CheckVariable evaluates the validations of an input variable. A failure points to where the value was given.
@@ -135,5 +142,6 @@ func (m *Module) CheckVariable(v *config.Variable) Conditions {
 	} else if attr := m.store.Code.Arguments(m.Node.Call)[v.Name]; attr != nil {
 		given = attr.Expr.Range().Ptr()
 	}
-	return m.check(m.Scope, eval.VariableValidation, v.Validations, m.qualified("var."+v.Name), diag.Error, eval.Once, cty.NilVal, given)
+	return m.check(m.Scope, eval.VariableValidation, v.Validations, m.qualified("var."+v.Name), diag.Error, eval.Once,
+		cty.NilVal, given)
 }

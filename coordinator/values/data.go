@@ -54,7 +54,9 @@ func (m *Module) rootVariable(v *config.Variable) (cty.Value, diag.List) {
 		}
 		if v.Required() {
 			return cty.DynamicVal, diag.Errors("No value for required variable",
-				fmt.Sprintf("The root module declares the variable %q without a default, and no value is given for it. Give one with the -var or -var-file option, or in the environment as TF_VAR_%s.", v.Name, v.Name),
+				fmt.Sprintf("The root module declares the variable %q without a default, and no value is given for "+
+					"it. Give one with the -var or -var-file option, or in the environment as TF_VAR_%s.",
+					v.Name, v.Name),
 				v.Range.Ptr())
 		}
 		return markVariable(v, v.Default, m.Addr), nil
@@ -85,7 +87,8 @@ func (m *Module) calledVariable(v *config.Variable) (cty.Value, diag.List) {
 		diags = diags.Append(&diag.Diagnostic{
 			Severity: diag.Warning, Summary: "Variable marked as deprecated by the module author", Subject: rng,
 			Detail: fmt.Sprintf("The variable %q is deprecated. Its author says:\n%s", v.Name, v.Deprecated),
-			Extra:  marks.Deprecated{Message: v.Deprecated, Origin: m.qualified("var." + v.Name), Remote: m.Node.Remote()},
+			Extra: marks.Deprecated{Message: v.Deprecated, Origin: m.qualified("var." + v.Name),
+				Remote: m.Node.Remote()},
 		})
 	}
 	return value, diags
@@ -93,14 +96,16 @@ func (m *Module) calledVariable(v *config.Variable) (cty.Value, diag.List) {
 
 // convertVariable brings a given value to its declared type: null falls back to the default where the variable is
 // not nullable, optional attributes get their defaults.
-func (m *Module) convertVariable(v *config.Variable, given cty.Value, rng *hcl.Range, source string) (cty.Value, diag.List) {
+func (m *Module) convertVariable(v *config.Variable, given cty.Value, rng *hcl.Range,
+	source string) (cty.Value, diag.List) {
 	what := fmt.Sprintf("The given value is not suitable for %s declared at %s: ", m.qualified("var."+v.Name), v.Range)
 	if source != "" {
 		what = fmt.Sprintf("Unsuitable value for %s set using %s: ", m.qualified("var."+v.Name), source)
 	}
 	if !v.Ephemeral && marks.Contains(given, marks.Ephemeral) {
 		return cty.UnknownVal(v.Type), diag.Errors("Variable does not allow ephemeral value",
-			fmt.Sprintf("The value for the variable %q comes from an ephemeral context, and the variable is not declared with ephemeral = true.", v.Name), rng)
+			fmt.Sprintf("The value for the variable %q comes from an ephemeral context, and the variable is not "+
+				"declared with ephemeral = true.", v.Name), rng)
 	}
 	bare, valueMarks := given.Unmark()
 	if bare.IsNull() && !v.Nullable && !v.Required() {
@@ -114,10 +119,12 @@ func (m *Module) convertVariable(v *config.Variable, given cty.Value, rng *hcl.R
 		if source == "" && rng != nil {
 			what = fmt.Sprintf("The value given at %s is not suitable for %s: ", rng, m.qualified("var."+v.Name))
 		}
-		return cty.UnknownVal(v.Type), diag.Errors("Invalid value for input variable", what+conversionText(err)+".", v.Range.Ptr())
+		return cty.UnknownVal(v.Type), diag.Errors("Invalid value for input variable", what+conversionText(err)+
+			".", v.Range.Ptr())
 	}
 	if unmarked, _ := value.Unmark(); unmarked.IsNull() && !v.Nullable {
-		return cty.UnknownVal(v.Type), diag.Errors("Required variable not set", what+"it is required, and cannot be null.", rng)
+		return cty.UnknownVal(v.Type), diag.Errors("Required variable not set",
+			what+"it is required, and cannot be null.", rng)
 	}
 	return markVariable(v, value, m.Addr), nil
 }
@@ -165,7 +172,8 @@ func (m *Module) LocalValue(name string) (cty.Value, diag.List) {
 		for _, r := range expr.References() {
 			if r.Subject == (addr.Local{Name: name}) {
 				itself = itself.Append(diag.New(diag.Error, "Self-referencing local value",
-					fmt.Sprintf("The value of local.%s refers to itself, so it can never be known.", name), r.Range.Ptr()))
+					fmt.Sprintf("The value of local.%s refers to itself, so it can never be known.", name),
+					r.Range.Ptr()))
 			}
 		}
 		if itself.HasErrors() {
@@ -261,7 +269,8 @@ func (m *Module) Function(f eval.ProviderFunction, rng hcl.Range) (function.Func
 	source, ok := m.Node.Module.Required[f.Provider.Name]
 	if !ok || source.Implied {
 		return function.Function{}, diag.Errors("Unknown function provider",
-			fmt.Sprintf("Provider %q does not exist within the required_providers of this module", f.Provider.Name), &rng)
+			fmt.Sprintf("Provider %q does not exist within the required_providers of this module", f.Provider.Name),
+			&rng)
 	}
 	schemas := m.store.Code.Schemas.Provider(source.Source)
 	if schemas == nil {

@@ -27,7 +27,8 @@ func (r *Resource) SetStored(stored *state.Resource) diag.List {
 		v, err := DecodeStored(&o, r.Code.Schema)
 		if err != nil {
 			diags = diags.Append(diag.New(diag.Error, "Invalid resource instance data in state", fmt.Sprintf(
-				"The object %s is not of the form that its provider's schema has now: %s. The next plan upgrades it.", r.Addr().Instance(k), err), r.Code.Config.Range.Ptr()))
+				"The object %s is not of the form that its provider's schema has now: %s. The next plan upgrades it.",
+				r.Addr().Instance(k), err), r.Code.Config.Range.Ptr()))
 			v = cty.UnknownVal(r.Code.Schema.Block.ImpliedType())
 		}
 		r.Set(k, v)

@@ -106,7 +106,8 @@ func (m *Module) expand(count, forEach, enabled hcl.Expression, exclude string) 
 		var elements []eval.Element
 		elements, known, diags = m.Scope.EvalForEach(m.store.Code.Expr(forEach), o)
 		if validating {
-			return e.wildcard(eval.Repetition{EachKey: cty.UnknownVal(cty.String).RefineNotNull(), EachValue: cty.DynamicVal}), diags
+			return e.wildcard(eval.Repetition{EachKey: cty.UnknownVal(cty.String).RefineNotNull(),
+				EachValue: cty.DynamicVal}), diags
 		}
 		e.each = make(map[addr.Key]eval.Repetition, len(elements))
 		e.Keys = make([]addr.Key, len(elements))

@@ -143,7 +143,8 @@ func IDOfImport(i *plan.Importing) (key, id string) {
 	if i.ID != "" {
 		return "id", i.ID
 	}
-	if key, id = IDOf(i.Identity); key != "" || i.Identity == cty.NilVal || i.Identity.IsNull() || !i.Identity.IsKnown() {
+	if key, id = IDOf(i.Identity); key != "" || i.Identity == cty.NilVal || i.Identity.IsNull() ||
+		!i.Identity.IsKnown() {
 		return key, id
 	}
 	return firstText(i.Identity, slices.Sorted(maps.Keys(i.Identity.Type().AttributeTypes()))...)

@@ -130,19 +130,23 @@ func TestAnObjectIsCalledByItsIDElseByItsName(t *testing.T) {
 	imported := func(i plan.Importing) [2]string { k, id := IDOfImport(&i); return [2]string{k, id} }
 	identity := object("account", "7", "name", cty.NullVal(cty.String))
 	for sentence, c := range map[string]struct{ got, want [2]string }{
-		"a value with both":             {of(object("id", "i", "name", "n")), [2]string{"id", "i"}},
-		"a value with a name":           {of(object("name", "n")), [2]string{"name", "n"}},
-		"a value without an id yet":     {of(object("id", cty.UnknownVal(cty.String), "name", "n")), [2]string{"name", "n"}},
-		"a value with a sensitive id":   {of(object("id", cty.StringVal("i").Mark(marks.Sensitive))), [2]string{}},
-		"no value":                      {of(cty.NilVal), [2]string{}},
-		"a stored object":               {stored(`{"id":"i"}`), [2]string{"id", "i"}},
-		"a stored name":                 {stored(`{"id":5,"name":"n"}`), [2]string{"name", "n"}},
-		"a stored id that is sensitive": {stored(`{"id":"i","name":"n"}`, cty.GetAttrPath("id")), [2]string{"name", "n"}},
+		"a value with both":   {of(object("id", "i", "name", "n")), [2]string{"id", "i"}},
+		"a value with a name": {of(object("name", "n")), [2]string{"name", "n"}},
+		"a value without an id yet": {of(object("id", cty.UnknownVal(cty.String), "name", "n")),
+			[2]string{"name", "n"}},
+		"a value with a sensitive id": {of(object("id", cty.StringVal("i").Mark(marks.Sensitive))), [2]string{}},
+		"no value":                    {of(cty.NilVal), [2]string{}},
+		"a stored object":             {stored(`{"id":"i"}`), [2]string{"id", "i"}},
+		"a stored name":               {stored(`{"id":5,"name":"n"}`), [2]string{"name", "n"}},
+		"a stored id that is sensitive": {stored(`{"id":"i","name":"n"}`, cty.GetAttrPath("id")),
+			[2]string{"name", "n"}},
 		"a stored object all sensitive": {stored(`{"id":"i"}`, cty.Path{}), [2]string{}},
 		"what cannot be read":           {stored(`{`), [2]string{}},
-		"an import by id":               {imported(plan.Importing{ID: "x", Identity: cty.NilVal}), [2]string{"id", "x"}},
-		"an import by identity":         {imported(plan.Importing{Identity: identity}), [2]string{"account", "7"}},
-		"an import of unknown identity": {imported(plan.Importing{Identity: cty.UnknownVal(identity.Type())}), [2]string{}},
+		"an import by id": {imported(plan.Importing{ID: "x", Identity: cty.NilVal}),
+			[2]string{"id", "x"}},
+		"an import by identity": {imported(plan.Importing{Identity: identity}), [2]string{"account", "7"}},
+		"an import of unknown identity": {imported(plan.Importing{Identity: cty.UnknownVal(identity.Type())}),
+			[2]string{}},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %q, want %q", sentence, c.got, c.want)
@@ -173,8 +177,9 @@ func TestUnreadDataIsUnknownWhereTheProviderComputes(t *testing.T) {
 	config := object("given", "g", "found", null)
 	unread := object("given", "g", "found", cty.UnknownVal(cty.String))
 	got := UnknownComputed(cty.ObjectVal(map[string]cty.Value{
-		"id": null, "q": cty.StringVal("q").Mark(marks.Sensitive), "one": config, "list": cty.ListVal([]cty.Value{config}),
-		"set": cty.SetVal([]cty.Value{config}), "map": cty.MapVal(map[string]cty.Value{"k": config}),
+		"id": null, "q": cty.StringVal("q").Mark(marks.Sensitive), "one": config,
+		"list": cty.ListVal([]cty.Value{config}),
+		"set":  cty.SetVal([]cty.Value{config}), "map": cty.MapVal(map[string]cty.Value{"k": config}),
 	}), block)
 	want := cty.ObjectVal(map[string]cty.Value{
 		"id": cty.UnknownVal(cty.String), "q": cty.StringVal("q").Mark(marks.Sensitive),
@@ -255,7 +260,8 @@ func TestWhatACheckObservesIsAWarningThatNamesTheCheck(t *testing.T) {
 	at := addr.ModuleInstanceOf(addr.Step{Name: "child"})
 	out := Observe(data, at, diag.Errors("not found", "", nil))
 	observed, ok := out[0].Extra.(*Observed)
-	if out.HasErrors() || !ok || observed.Check != "module.child.check.health" || observed.Problem.Summary != "not found" {
+	if out.HasErrors() || !ok || observed.Check != "module.child.check.health" ||
+		observed.Problem.Summary != "not found" {
 		t.Errorf("got %+v", out[0])
 	}
 	s := NewStore(Options{Code: code, Phase: Planning})

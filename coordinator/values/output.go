@@ -44,19 +44,24 @@ func (m *Module) EvalOutput(name string) (cty.Value, diag.List) {
 	root := m.Addr.IsRoot()
 	if root && o.Ephemeral {
 		return cty.DynamicVal, diags.Append(diag.New(diag.Error, "Invalid output configuration",
-			fmt.Sprintf("The output %q is of the root module, whose outputs are stored, so it cannot be ephemeral.", name), o.Range.Ptr()))
+			fmt.Sprintf("The output %q is of the root module, whose outputs are stored, so it cannot be ephemeral.",
+				name), o.Range.Ptr()))
 	}
 	if marks.Contains(v, marks.Ephemeral) && !o.Ephemeral {
 		return cty.DynamicVal, diags.Append(diag.New(diag.Error, "Output does not allow ephemeral value",
-			fmt.Sprintf("The value of output %q comes from an ephemeral context. Values from ephemeral contexts can leave a module only through an output that is marked with ephemeral = true; a root module output cannot be.", name),
+			fmt.Sprintf("The value of output %q comes from an ephemeral context. Values from ephemeral contexts can "+
+				"leave a module only through an output that is marked with ephemeral = true; a root module output "+
+				"cannot be.", name),
 			o.Expr.Range().Ptr()))
 	}
 	if root && !o.Sensitive && marks.Contains(v, marks.Sensitive) {
 		return cty.DynamicVal, diags.Append(&diag.Diagnostic{
 			Severity: diag.Error,
 			Summary:  "Output refers to sensitive values",
-			Detail:   fmt.Sprintf("The value of output %q is sensitive, or has something sensitive inside. A root module output that holds sensitive data must say so, to confirm that exporting it is intended. To do that, add the argument:\n    sensitive = true", name),
-			Subject:  o.Range.Ptr(),
+			Detail: fmt.Sprintf("The value of output %q is sensitive, or has something sensitive inside. A root "+
+				"module output that holds sensitive data must say so, to confirm that exporting it is intended. To "+
+				"do that, add the argument:\n    sensitive = true", name),
+			Subject: o.Range.Ptr(),
 		})
 	}
 	if o.Sensitive {
@@ -66,10 +71,12 @@ func (m *Module) EvalOutput(name string) (cty.Value, diag.List) {
 		v = v.Mark(marks.Ephemeral)
 	}
 	if o.Deprecated != "" && !root {
-		v = v.Mark(marks.Deprecated{Message: o.Deprecated, Origin: m.qualified("output." + name), Remote: m.Node.Remote()})
+		v = v.Mark(marks.Deprecated{Message: o.Deprecated, Origin: m.qualified("output." + name),
+			Remote: m.Node.Remote()})
 	}
 	if !root && m.store.Phase == Validating {
-		// As in OpenTofu, validation knows nothing of what called modules return, not even that it is sensitive: a plan does.
+		// As in OpenTofu, validation knows nothing of what called modules return, not even that it is sensitive: a plan
+		// does.
 		m.outputs[name].set(cty.DynamicVal)
 		return v, diags
 	}
@@ -87,8 +94,8 @@ func (m *Module) SetOutput(name string, v cty.Value) {
 	}
 }
 
-// PlainZeros returns a value without marks with zeros in the place of negative zeros: a plan of OpenTofu knows no others, so
-// what is known of an output when it is planned has none.
+// PlainZeros returns a value without marks with zeros in the place of negative zeros: a plan of OpenTofu knows no
+// others, so what is known of an output when it is planned has none.
 func PlainZeros(v cty.Value) cty.Value {
 	negative := func(v cty.Value) bool {
 		if v.Type() != cty.Number || v.IsNull() || !v.IsKnown() {

@@ -160,17 +160,21 @@ func (m *Module) ProviderOf(r *config.Resource, rep eval.Repetition) (addr.Provi
 		if m.store.Phase == Validating {
 			return out, diags
 		}
-		return out, diags.Append(diag.New(diag.Error, "Invalid provider instance key", "The key that chooses an instance of the provider configuration is not known before the apply; it must be made of values that are known when planning.", expr.Range().Ptr()))
+		return out, diags.Append(diag.New(diag.Error, "Invalid provider instance key", "The key that chooses an "+
+			"instance of the provider configuration is not known before the apply; it must be made of values that "+
+			"are known when planning.", expr.Range().Ptr()))
 	}
 	if v.IsNull() {
-		return out, diags.Append(diag.New(diag.Error, "Invalid provider instance key", "The key that chooses an instance of the provider configuration must not be null.", expr.Range().Ptr()))
+		return out, diags.Append(diag.New(diag.Error, "Invalid provider instance key", "The key that chooses an "+
+			"instance of the provider configuration must not be null.", expr.Range().Ptr()))
 	}
 	out.Key = addr.StringKey(v.AsString())
 	if resolved.Block != nil && resolved.Block.ForEach != nil {
 		home := m.above(resolved.Config.Module)
 		if _, ok := home.Node.ProviderInstances[resolved.Block.Local()][v.AsString()]; !ok {
 			return out, diags.Append(diag.New(diag.Error, "Provider instance not present",
-				fmt.Sprintf("The provider configuration %s has no instance with the key %q.", resolved.Config, v.AsString()), expr.Range().Ptr()))
+				fmt.Sprintf("The provider configuration %s has no instance with the key %q.", resolved.Config,
+					v.AsString()), expr.Range().Ptr()))
 		}
 	}
 	return out, diags

@@ -107,7 +107,8 @@ func TestAProviderIsEvaluatedForEachOfItsInstances(t *testing.T) {
 	gone.Alias = "gone"
 	elsewhere := us.Config()
 	elsewhere.Module = addr.ModuleOf("nosuch")
-	if !s.HasProvider(us.Config()) || !s.HasProvider(plain.Config()) || s.HasProvider(gone) || s.HasProvider(elsewhere) {
+	if !s.HasProvider(us.Config()) || !s.HasProvider(plain.Config()) || s.HasProvider(gone) ||
+		s.HasProvider(elsewhere) {
 		t.Error("it is not told which providers there are")
 	}
 }

@@ -18,7 +18,8 @@ import (
 
 // EvalProvisioner evaluates a provisioner block, with its own connection over the one that is given; self is the
 // object that it provisions.
-func (m *Module) EvalProvisioner(p *config.Provisioner, connection hcl.Body, rep eval.Repetition, self cty.Value) (wire.Provisioner, diag.List) {
+func (m *Module) EvalProvisioner(p *config.Provisioner, connection hcl.Body, rep eval.Repetition, self cty.Value) (
+	wire.Provisioner, diag.List) {
 	out := wire.Provisioner{Type: p.Type, Continue: p.Continue}
 	block := provisioner.Block(p.Type)
 	if block == nil {

@@ -70,7 +70,8 @@ func (r *Resource) Set(k addr.Key, v cty.Value) {
 	r.whole = cty.NilVal
 }
 
-// SetGone tells that an instance has no object and gets none: it is left out of the resource. One without a key is unknown.
+// SetGone tells that an instance has no object and gets none: it is left out of the resource. One without a key is
+// unknown.
 func (r *Resource) SetGone(k addr.Key, ty cty.Type) {
 	if k == addr.NoKey {
 		r.Set(k, cty.UnknownVal(ty))
@@ -94,7 +95,8 @@ func (r *Resource) markDeprecated(k addr.Key, v cty.Value) cty.Value {
 	}
 	block, at := r.Code.Schema.Block, r.Addr().Instance(k).String()
 	for _, p := range block.DeprecatedPaths(v) {
-		v = marks.Apply(v, marks.Deprecated{Message: block.AttributeAt(p).DeprecationMessage, Origin: at + FormatPath(p)}, []cty.Path{p})
+		v = marks.Apply(v, marks.Deprecated{Message: block.AttributeAt(p).DeprecationMessage,
+			Origin: at + FormatPath(p)}, []cty.Path{p})
 	}
 	if block.Deprecated {
 		v = v.Mark(marks.Deprecated{Message: block.DeprecationMessage, Origin: at})

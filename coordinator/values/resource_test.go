@@ -128,7 +128,8 @@ func TestARepetitionThatCannotBeKnownIsAnError(t *testing.T) {
 		"a null element of set": {`for_each = toset([null])`, "Invalid for_each"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			s := store(t, Planning, nil, "resource \"fake_thing\" \"a\" {}\nresource \"fake_thing\" \"b\" {\n"+c[0]+"\n}\n")
+			s := store(t, Planning, nil, "resource \"fake_thing\" \"a\" {}\nresource \"fake_thing\" \"b\" {\n"+c[0]+
+				"\n}\n")
 			s.resource("a").Set(addr.NoKey, cty.UnknownVal(thing("").Type()))
 			e, diags := s.resource("b").Expansion()
 			says(t, diags, c[1])
@@ -162,7 +163,8 @@ func TestTheStateCompletesWhatATestSees(t *testing.T) {
 		at, diags := addr.ParseInstance(name)
 		says(t, diags, "")
 		stored.Apply(state.SetObject{Addr: at, Object: &state.Object{
-			SchemaVersion: 2, Attrs: []byte(`{"id":"stored","name":null,"secret":null,"old":null}`), Status: state.Ready,
+			SchemaVersion: 2, Attrs: []byte(`{"id":"stored","name":null,"secret":null,"old":null}`),
+			Status: state.Ready,
 		}})
 	}
 	s.Complete(stored)

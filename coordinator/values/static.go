@@ -114,7 +114,8 @@ func (m *Module) CheckTrigger(e hcl.Expression, rep eval.Repetition) (*addr.Refe
 	}
 	if m.Node.Module.Resources[resource] == nil {
 		return nil, diags.Append(diag.New(diag.Error, "Undeclared resource in replace_triggered_by",
-			fmt.Sprintf("The argument names %s, which is not declared in %s.", resource, m.Addr.Display()), e.Range().Ptr()))
+			fmt.Sprintf("The argument names %s, which is not declared in %s.", resource, m.Addr.Display()),
+			e.Range().Ptr()))
 	}
 	s := m.store.Code.Resource(m.Node.Module.Resources[resource]).Schema
 	if len(ref.Remaining) == 0 || s == nil {

@@ -88,7 +88,8 @@ type Store struct {
 
 // NewStore returns a store in which nothing is computed yet.
 func NewStore(o Options) *Store {
-	s := &Store{Options: o, modules: map[addr.ModuleInstance]*Module{}, presets: map[addr.AbsResource]map[addr.Key]cty.Value{}, providers: map[addr.ProviderInstance]*providerCell{}}
+	s := &Store{Options: o, modules: map[addr.ModuleInstance]*Module{},
+		presets: map[addr.AbsResource]map[addr.Key]cty.Value{}, providers: map[addr.ProviderInstance]*providerCell{}}
 	s.root = s.newModule(nil, o.Code.Tree.Root, addr.RootInstance, eval.Once)
 	return s
 }
@@ -250,7 +251,8 @@ type Call struct {
 func (m *Module) Call(name string) *Call {
 	c := m.calls[name]
 	c.once.Do(func() {
-		c.Expansion, c.Diags = m.expand(c.config.Count, c.config.ForEach, c.config.Enabled, m.Addr.Child(name, addr.NoKey).String())
+		c.Expansion, c.Diags = m.expand(c.config.Count, c.config.ForEach, c.config.Enabled,
+			m.Addr.Child(name, addr.NoKey).String())
 		c.children = make(map[addr.Key]*Module, len(c.Expansion.Keys))
 		node := m.Node.Children[name]
 		for _, k := range c.Expansion.Keys {

@@ -22,7 +22,8 @@ func (s *Store) CheckTest(asserts []*config.CheckRule, given map[string]cty.Valu
 	var diags diag.List
 	for _, a := range asserts {
 		rule := eval.Rule{
-			Kind: eval.TestAssertion, Condition: eval.PrepareTestExpr(a.Condition), Message: eval.PrepareTestExpr(a.ErrorMessage), Range: a.Range,
+			Kind: eval.TestAssertion, Condition: eval.PrepareTestExpr(a.Condition),
+			Message: eval.PrepareTestExpr(a.ErrorMessage), Range: a.Range,
 		}
 		verdict, more := rule.Check(scope, eval.Once, cty.NilVal, diag.Error)
 		statuses = append(statuses, verdict.Status)

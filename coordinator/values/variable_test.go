@@ -53,7 +53,8 @@ func TestARootVariableHasTheGivenValueInItsType(t *testing.T) {
 			cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal("n"), "size": cty.NumberIntVal(3)}), "",
 		},
 		"an attribute that does not fit is named": {
-			object, cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal("n"), "size": cty.StringVal("x")}), cty.NilVal,
+			object, cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal("n"), "size": cty.StringVal("x")}),
+			cty.NilVal,
 			"attribute size: a number is required",
 		},
 		"a sensitive variable is marked": {

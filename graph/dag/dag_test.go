@@ -18,8 +18,8 @@ func build(n int, edges ...[2]int) *dag.Graph {
 	return g
 }
 
-// random returns a graph of n vertices with about n*degree edges, parallel ones among them. If it is to be acyclic, the edges
-// follow a hidden random order of the vertices.
+// random returns a graph of n vertices with about n*degree edges, parallel ones among them. If it is to be acyclic, the
+// edges follow a hidden random order of the vertices.
 func random(seed uint64, n int, degree float64, acyclic bool) *dag.Graph {
 	chance := rand.New(rand.NewPCG(seed, 1))
 	hidden := chance.Perm(n)

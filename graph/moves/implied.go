@@ -73,7 +73,8 @@ func impliedCalls(tree *config.Tree, m addr.ModuleInstance, explicit []statement
 		from, to, ok := rekeyed(node.Call.Count, node.Call.ForEach, func(k addr.Key) bool { return k == step.Key })
 		if ok && !seen[child.String()] && !callNamed(explicit, child) {
 			seen[child.String()] = true
-			move, valid := addr.NewMove(node.Parent.Path, callEnd(step.Name, from, node.Call.Range), callEnd(step.Name, to, node.Call.Range))
+			move, valid := addr.NewMove(node.Parent.Path, callEnd(step.Name, from, node.Call.Range),
+				callEnd(step.Name, to, node.Call.Range))
 			if valid {
 				out = append(out, statement{move: move, implied: true})
 			}

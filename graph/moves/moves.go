@@ -79,7 +79,8 @@ func statements(tree *config.Tree) []statement {
 	return out
 }
 
-// contradictions reports statements that move something to where it is, to several places, or several things to one place.
+// contradictions reports statements that move something to where it is, to several places, or several things to one
+// place.
 func contradictions(all []statement) diag.List {
 	var diags diag.List
 	from, to := map[string]statement{}, map[string]statement{}
@@ -127,7 +128,8 @@ func order(all []statement) ([]int, diag.List) {
 		}
 		sort.Strings(lines)
 		diags = diags.Append(diag.New(diag.Error, "Cyclic dependency in move statements",
-			"These moved blocks form a cycle, so there is no final address for what they move:"+strings.Join(lines, "")+"\n\nEvery chain of moves must end at an address that is no other block's from.", nil))
+			"These moved blocks form a cycle, so there is no final address for what they move:"+strings.Join(lines, "")+
+				"\n\nEvery chain of moves must end at an address that is no other block's from.", nil))
 	}
 	return nil, diags
 }
@@ -186,6 +188,8 @@ func (w *work) complaints() diag.List {
 	}
 	sort.Strings(lines)
 	return diag.List{diag.New(diag.Warning, "Unresolved resource instance address changes",
-		"Moved blocks ask for address changes to places where an object exists already, so the objects stay where they are:"+
-			strings.Join(lines, "")+"\n\nMillipede plans to destroy these objects. To keep them, put each at its new address with the state commands first.", nil)}
+		"Moved blocks ask for address changes to places where an object exists already, so the objects stay where "+
+			"they are:"+
+			strings.Join(lines, "")+"\n\nMillipede plans to destroy these objects. To keep them, put each at its new "+
+			"address with the state commands first.", nil)}
 }

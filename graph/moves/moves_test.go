@@ -151,7 +151,8 @@ func TestWhereObjectsMove(t *testing.T) {
 			[]string{"module.m[0].t.a"}, []string{"module.m[0].t.a -> module.m.t.a"}, "",
 		},
 		"a module is renamed with all below it": {
-			map[string]string{".": call("m", "") + moved("module.old", "module.m"), "m": block("a", "") + call("n", ""), "m/n": block("b", "")},
+			map[string]string{".": call("m", "") + moved("module.old", "module.m"), "m": block("a", "") + call("n", ""),
+				"m/n": block("b", "")},
 			[]string{"module.old.t.a", "module.old.module.n.t.b"},
 			[]string{"module.old.module.n.t.b -> module.m.module.n.t.b", "module.old.t.a -> module.m.t.a"}, "",
 		},
@@ -161,7 +162,8 @@ func TestWhereObjectsMove(t *testing.T) {
 			[]string{"module.m[0].t.a -> module.m[0].t.b", "module.m[1].t.a -> module.m[1].t.b"}, "",
 		},
 		"a module moves before what is in it": {
-			map[string]string{".": call("m", "") + moved("module.old", "module.m"), "m": block("b", "") + moved("t.a", "t.b")},
+			map[string]string{".": call("m", "") + moved("module.old", "module.m"),
+				"m": block("b", "") + moved("t.a", "t.b")},
 			[]string{"module.old.t.a"}, []string{"module.old.t.a -> module.m.t.b"}, "",
 		},
 		"a resource goes into a module": {
@@ -173,7 +175,8 @@ func TestWhereObjectsMove(t *testing.T) {
 			[]string{"module.m.t.b"}, []string{"module.m.t.b -> t.a"}, "",
 		},
 		"a module instance gets a key": {
-			map[string]string{".": call("m", "for_each = toset([\"x\"])") + moved("module.m", "module.m[\"x\"]"), "m": block("a", "")},
+			map[string]string{".": call("m", "for_each = toset([\"x\"])") + moved("module.m", "module.m[\"x\"]"),
+				"m": block("a", "")},
 			[]string{"module.m.t.a"}, []string{`module.m.t.a -> module.m["x"].t.a`}, "",
 		},
 		"what would move to a place that is taken stays, with a warning": {
@@ -182,7 +185,8 @@ func TestWhereObjectsMove(t *testing.T) {
 		},
 		"of several instances only those stay whose place is taken": {
 			map[string]string{".": block("b", "count = 2") + moved("t.a", "t.b")},
-			[]string{"t.a[0]", "t.a[1]", "t.b[1]"}, []string{"t.a[0] -> t.b[0]"}, "\n  - t.a[1] could not move to t.b[1]",
+			[]string{"t.a[0]", "t.a[1]", "t.b[1]"}, []string{"t.a[0] -> t.b[0]"},
+			"\n  - t.a[1] could not move to t.b[1]",
 		},
 		"a block about nothing that exists does nothing": {
 			map[string]string{".": block("b", "") + moved("t.a", "t.b")},
@@ -239,12 +243,15 @@ func TestACycleOfMovesIsAnErrorThatNamesThem(t *testing.T) {
 		"of two resources": {moved("t.a", "t.b") + moved("t.b", "t.a"), "t.a[*] → t.b[*]"},
 		"of three":         {moved("t.a", "t.b") + moved("t.b", "t.c") + moved("t.c", "t.a"), "t.c[*] → t.a[*]"},
 		"of two instances": {moved("t.a[0]", "t.a[1]") + moved("t.a[1]", "t.a[0]"), "t.a[0] → t.a[1]"},
-		"of two modules":   {moved("module.a", "module.b") + moved("module.b", "module.a"), "module.a[*] → module.b[*]"},
+		"of two modules": {moved("module.a", "module.b") + moved("module.b", "module.a"),
+			"module.a[*] → module.b[*]"},
 	} {
-		for state, prior := range map[string]*state.State{"with objects": existing(t, "t.a"), "without objects": state.Empty(), "without a state": nil} {
+		for state, prior := range map[string]*state.State{"with objects": existing(t, "t.a"),
+			"without objects": state.Empty(), "without a state": nil} {
 			t.Run(sentence+" "+state, func(t *testing.T) {
 				_, diags := Apply(load(t, map[string]string{".": c.text}), prior)
-				if !diags.HasErrors() || diags[0].Summary != "Cyclic dependency in move statements" || !strings.Contains(diags[0].Detail, c.where) {
+				if !diags.HasErrors() || diags[0].Summary != "Cyclic dependency in move statements" ||
+					!strings.Contains(diags[0].Detail, c.where) {
 					t.Errorf("%v", diags)
 				}
 			})

@@ -261,8 +261,8 @@ type Vertex struct {
 	Address string
 }
 
-// Node names a vertex of the plan graph: a block of the configuration, or a resource that has none any more. It says all that
-// is needed to find the block again, so that a plan does not depend on how a later version orders its graph.
+// Node names a vertex of the plan graph: a block of the configuration, or a resource that has none any more. It says
+// all that is needed to find the block again, so that a plan does not depend on how a later version orders its graph.
 type Node struct {
 	// Kind says what the vertex is there for; package graph has the words.
 	Kind   string
@@ -271,8 +271,8 @@ type Node struct {
 	Name string
 }
 
-// Hidden tells that a vertex does nothing that a user would call an operation: named values, objects that stay as they are, and
-// those that are forgotten.
+// Hidden tells that a vertex does nothing that a user would call an operation: named values, objects that stay as they
+// are, and those that are forgotten.
 func (p *Plan) Hidden(v int) bool {
 	x := p.Graph.Vertices[v]
 	if x.Change < 0 {

@@ -70,7 +70,8 @@ func (s *Scheduler) checkVertex(v int, report func(string, ...any)) {
 			report("%d is %s, but has %d edges to wait for", v, x.status, waits)
 		}
 	case Skipped:
-		if b := s.vertices[x.because]; b.status != Failed && int(x.because) != v && !(b.status == Skipped && b.because == x.because) {
+		if b := s.vertices[x.because]; b.status != Failed && int(x.because) != v &&
+			!(b.status == Skipped && b.because == x.because) {
 			report("%d was skipped because of %d, which is %s", v, x.because, b.status)
 		}
 	}

@@ -129,7 +129,8 @@ func TestTheMakespanIsWithinATenthOfWhatNoScheduleCanBeat(t *testing.T) {
 					known := func(v int) float64 { return latency[v] }
 					s := sched.New(g, sched.Traits{Weight: known})
 					if took := run(s, parallelism, known, nil); took > 1.10*best {
-						t.Errorf("seed %d, parallelism %d: %.1f, which is %.2f times the bound", seed, parallelism, took, took/best)
+						t.Errorf("seed %d, parallelism %d: %.1f, which is %.2f times the bound", seed, parallelism,
+							took, took/best)
 					}
 				}
 			}
@@ -137,8 +138,9 @@ func TestTheMakespanIsWithinATenthOfWhatNoScheduleCanBeat(t *testing.T) {
 	}
 }
 
-// TestTheMakespanHoldsWhileTheGraphGrows expands resources into instances during the run: a vertex expands resource r, its instances come between
-// it and the resource's closing vertex, for which the expansions of the resources that refer to it wait.
+// TestTheMakespanHoldsWhileTheGraphGrows expands resources into instances during the run: a vertex expands resource r,
+// its instances come between it and the resource's closing vertex, for which the expansions of the resources that refer
+// to it wait.
 func TestTheMakespanHoldsWhileTheGraphGrows(t *testing.T) {
 	for seed := range uint64(5) {
 		chance := rand.New(rand.NewPCG(seed, 4))

@@ -92,7 +92,8 @@ func simulate(t *testing.T, seed uint64) {
 			if place[a] > place[b] {
 				a, b = b, a
 			}
-			started := b < first && (m.status[b] == sched.Running || m.status[b] == sched.Done || m.status[b] == sched.Failed)
+			started := b < first && (m.status[b] == sched.Running || m.status[b] == sched.Done ||
+				m.status[b] == sched.Failed)
 			if a != b && !started {
 				edges = append(edges, dag.Edge{Before: a, After: b})
 			}
@@ -104,7 +105,8 @@ func simulate(t *testing.T, seed uint64) {
 			for _, e := range edges {
 				g.Edge(e.Before, e.After)
 			}
-			s = sched.New(g, sched.Traits{Class: class, Anyway: anyway, Weight: func(v int) float64 { return float64(v*v%5) + 0.3 }})
+			s = sched.New(g, sched.Traits{Class: class, Anyway: anyway,
+				Weight: func(v int) float64 { return float64(v*v%5) + 0.3 }})
 			return
 		}
 		skips := s.Append(n, edges)

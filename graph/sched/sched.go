@@ -111,7 +111,8 @@ func (s *Scheduler) Append(n int, edges []dag.Edge) []Skip {
 	for _, e := range edges {
 		if e.After < len(s.vertices) {
 			if st := s.vertices[e.After].status; st != Waiting && st != Ready && st != Skipped {
-				panic(fmt.Sprintf("sched: vertex %d is %s, so it cannot be made to wait for vertex %d", e.After, st, e.Before))
+				panic(fmt.Sprintf("sched: vertex %d is %s, so it cannot be made to wait for vertex %d",
+					e.After, st, e.Before))
 			}
 		}
 	}

@@ -139,7 +139,8 @@ func TestAVertexCanBeSkippedWhileWaitingReadyOrRunning(t *testing.T) {
 
 func TestAVertexThatRunsAnywayWaitsForOutcomesOfEveryKind(t *testing.T) {
 	const open, use, other, close, after = 0, 1, 2, 3, 4
-	s := build(t, sched.Traits{Anyway: func(v int) bool { return v == close }}, 5, pairs{{open, use}, {open, close}, {use, close}, {use, close},
+	s := build(t, sched.Traits{Anyway: func(v int) bool { return v == close }}, 5, pairs{{open, use}, {open, close},
+		{use, close}, {use, close},
 		{other, close}, {close, after}})
 	pop(t, s, open)
 	if skips := s.Fail(open); !slices.Equal(skips, []sched.Skip{{use, open}}) {
@@ -288,7 +289,8 @@ func TestCallsThatTheStatusForbidsPanicAndNameBoth(t *testing.T) {
 	mustPanic(t, "sched: vertex 1 is waiting, so it cannot become running", func() { s.Take(1) })
 	mustPanic(t, "sched: vertex 2 is ready, so it cannot become failed", func() { s.Fail(2) })
 	mustPanic(t, "sched: vertex 1 is waiting, so it cannot be queued again", func() { s.Requeue(1) })
-	mustPanic(t, "sched: vertex 0 is running, so it cannot be made to wait for vertex 2", func() { s.Append(0, pairs{{2, 0}}.edges()) })
+	mustPanic(t, "sched: vertex 0 is running, so it cannot be made to wait for vertex 2",
+		func() { s.Append(0, pairs{{2, 0}}.edges()) })
 	s.Done(0)
 	mustPanic(t, "sched: vertex 0 is done, so it cannot become done", func() { s.Done(0) })
 	mustPanic(t, "sched: the weight of vertex 0 is -1", func() {
@@ -307,8 +309,8 @@ func TestAnAppendedCircleIsAStallThatCheckReports(t *testing.T) {
 	}
 }
 
-// TestAGraphThatComputesANumber runs graphs in which each vertex computes a number from those that it waits for, with completions
-// in random order. Whatever the order, the last number must be the one that a plain walk computes.
+// TestAGraphThatComputesANumber runs graphs in which each vertex computes a number from those that it waits for, with
+// completions in random order. Whatever the order, the last number must be the one that a plain walk computes.
 func TestAGraphThatComputesANumber(t *testing.T) {
 	for seed := range uint64(20) {
 		chance := rand.New(rand.NewPCG(seed, 0))

@@ -28,27 +28,36 @@ func splitPath(in string) []string {
 
 func TestMovesRenameInstances(t *testing.T) {
 	for name, c := range map[string]struct{ in, from, to, before, after string }{
-		"a resource keeps the keys of its instances":        {"", "a.b", "a.c", "a.b[2]", "a.c[2]"},
-		"a resource without a key moves too":                {"", "a.b", "a.c", "a.b", "a.c"},
-		"another resource stays":                            {"", "a.b", "a.c", "a.d", ""},
-		"a resource moves into a module":                    {"", "a.b", "module.m.a.b", `a.b["x"]`, `module.m.a.b["x"]`},
-		"a resource moves out of a module":                  {"", "module.m.a.b", "a.b", "module.m.a.b", "a.b"},
-		"a step without a key means just that":              {"", "module.m.a.b", "a.b", "module.m[0].a.b", ""},
-		"an instance gets a key":                            {"", "a.b", "a.b[0]", "a.b", "a.b[0]"},
-		"a move that gives a key leaves other keys":         {"", "a.b", "a.b[0]", "a.b[1]", ""},
-		"an instance loses its key":                         {"", "a.b[0]", "a.b", "a.b[0]", "a.b"},
-		"an instance changes its key":                       {"", "a.b[0]", `a.b["x"]`, "a.b[0]", `a.b["x"]`},
-		"an instance moves into a module instance":          {"", "a.b[1]", `module.m["k"].a.b`, "a.b[1]", `module.m["k"].a.b`},
-		"a call takes all its instances":                    {"", "module.m", "module.n", `module.m["x"].a.b[1]`, `module.n["x"].a.b[1]`},
-		"a call takes what is below":                        {"", "module.m", "module.n", "module.m.module.o.a.b", "module.n.module.o.a.b"},
-		"a module instance gets a key":                      {"", "module.m", "module.m[0]", "module.m.a.b", "module.m[0].a.b"},
-		"a module instance with a key is not the one":       {"", "module.m", "module.m[0]", "module.m[1].a.b", ""},
-		"a module moves into another":                       {"", "module.m", "module.n.module.o", "module.m[0].a.b", "module.n.module.o[0].a.b"},
-		"a nested call moves out":                           {"", "module.m.module.n", "module.n", "module.m.module.n[0].a.b", "module.n[0].a.b"},
-		"a move in a module applies to each instance":       {"m", "a.b", "a.c", `module.m["x"].a.b`, `module.m["x"].a.c`},
-		"a move in a module leaves the root":                {"m", "a.b", "a.c", "a.b", ""},
-		"a move in a module leaves the same names deeper":   {"m", "a.b", "a.c", "module.m.module.m.a.b", ""},
-		"a move of a call in a module applies to each":      {"m", "module.n", "module.o[1]", "module.m[3].module.n.a.b", "module.m[3].module.o[1].a.b"},
+		"a resource keeps the keys of its instances": {"", "a.b", "a.c", "a.b[2]", "a.c[2]"},
+		"a resource without a key moves too":         {"", "a.b", "a.c", "a.b", "a.c"},
+		"another resource stays":                     {"", "a.b", "a.c", "a.d", ""},
+		"a resource moves into a module": {"", "a.b", "module.m.a.b", `a.b["x"]`,
+			`module.m.a.b["x"]`},
+		"a resource moves out of a module":          {"", "module.m.a.b", "a.b", "module.m.a.b", "a.b"},
+		"a step without a key means just that":      {"", "module.m.a.b", "a.b", "module.m[0].a.b", ""},
+		"an instance gets a key":                    {"", "a.b", "a.b[0]", "a.b", "a.b[0]"},
+		"a move that gives a key leaves other keys": {"", "a.b", "a.b[0]", "a.b[1]", ""},
+		"an instance loses its key":                 {"", "a.b[0]", "a.b", "a.b[0]", "a.b"},
+		"an instance changes its key":               {"", "a.b[0]", `a.b["x"]`, "a.b[0]", `a.b["x"]`},
+		"an instance moves into a module instance": {"", "a.b[1]", `module.m["k"].a.b`, "a.b[1]",
+			`module.m["k"].a.b`},
+		"a call takes all its instances": {"", "module.m", "module.n", `module.m["x"].a.b[1]`,
+			`module.n["x"].a.b[1]`},
+		"a call takes what is below": {"", "module.m", "module.n", "module.m.module.o.a.b",
+			"module.n.module.o.a.b"},
+		"a module instance gets a key": {"", "module.m", "module.m[0]", "module.m.a.b",
+			"module.m[0].a.b"},
+		"a module instance with a key is not the one": {"", "module.m", "module.m[0]", "module.m[1].a.b", ""},
+		"a module moves into another": {"", "module.m", "module.n.module.o", "module.m[0].a.b",
+			"module.n.module.o[0].a.b"},
+		"a nested call moves out": {"", "module.m.module.n", "module.n",
+			"module.m.module.n[0].a.b", "module.n[0].a.b"},
+		"a move in a module applies to each instance": {"m", "a.b", "a.c", `module.m["x"].a.b`,
+			`module.m["x"].a.c`},
+		"a move in a module leaves the root":              {"m", "a.b", "a.c", "a.b", ""},
+		"a move in a module leaves the same names deeper": {"m", "a.b", "a.c", "module.m.module.m.a.b", ""},
+		"a move of a call in a module applies to each": {"m", "module.n", "module.o[1]",
+			"module.m[3].module.n.a.b", "module.m[3].module.o[1].a.b"},
 		"a data source is not the managed resource of that": {"", "a.b", "a.c", "data.a.b", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +113,8 @@ func TestMovesThatFollowEachOther(t *testing.T) {
 func TestMovesInsideOfOthersAreNested(t *testing.T) {
 	outer := move(t, "", "module.m", "module.n")
 	for from, want := range map[string]bool{
-		"module.m.a.b": true, "module.m[1].a.b[0]": true, "module.m.module.o": true, "module.x.a.b": false, "a.b": false,
+		"module.m.a.b": true, "module.m[1].a.b[0]": true, "module.m.module.o": true,
+		"module.x.a.b": false, "a.b": false,
 	} {
 		to := "a.z"
 		if from == "module.m.module.o" {
@@ -144,7 +154,8 @@ func TestRemovedBlocksNameWholeThings(t *testing.T) {
 		}
 	}
 	got, _ := ParseRemoveTarget(traversal(t, "module.m"))
-	if !got.Covers(RootModule, Resource{Managed, "a", "b"}.In(ModuleOf("m", "n"))) || got.Covers(ModuleOf("m"), Resource{Managed, "a", "b"}.In("m")) {
+	if !got.Covers(RootModule, Resource{Managed, "a", "b"}.In(ModuleOf("m", "n"))) ||
+		got.Covers(ModuleOf("m"), Resource{Managed, "a", "b"}.In("m")) {
 		t.Error("a removed module covers what is in it, seen from where the block stands")
 	}
 }

@@ -74,7 +74,8 @@ func ParseModuleInstance(text string) (ModuleInstance, diag.List) {
 		if len(steps) > 0 {
 			detail = "Nothing can follow the address of a module instance here."
 		}
-		return ModuleInstance{}, diags.Append(diag.New(diag.Error, "Invalid module instance address", detail, rest.SourceRange().Ptr()))
+		return ModuleInstance{}, diags.Append(diag.New(diag.Error, "Invalid module instance address", detail,
+			rest.SourceRange().Ptr()))
 	}
 	return ModuleInstanceOf(steps...), diags
 }
@@ -141,7 +142,8 @@ func modulePrefix(trav hcl.Traversal) ([]Step, hcl.Traversal, diag.List) {
 			if idx, ok := rest[0].(hcl.TraverseIndex); ok {
 				key, err := ParseKey(idx.Key)
 				if err != nil {
-					return nil, nil, diag.Errors("Invalid address operator", fmt.Sprintf("Not a module key: %s.", err), &idx.SrcRange)
+					return nil, nil, diag.Errors("Invalid address operator", fmt.Sprintf("Not a module key: %s.", err),
+						&idx.SrcRange)
 				}
 				s.Key = key
 				rest = rest[1:]
@@ -169,7 +171,8 @@ func moduleStep(rest hcl.Traversal) (name string, is bool, diags diag.List) {
 		}
 		subject = rest[1].SourceRange()
 	}
-	return "", false, diag.Errors("Invalid address operator", `The name of a module call has to follow "module.".`, &subject)
+	return "", false, diag.Errors("Invalid address operator", `The name of a module call has to follow "module.".`,
+		&subject)
 }
 
 // rooted returns rest with its first step as a root step, so that it is an absolute traversal again.
@@ -234,14 +237,16 @@ func resourceName(trav hcl.Traversal) (Resource, hcl.Traversal, diag.List) {
 		r.Mode, what, rest = Ephemeral, "ephemeral resource type", trav[1:]
 	}
 	if len(rest) < 2 {
-		return r, nil, invalidAddress("A resource is named by its type, a dot, then its name.", trav.SourceRange().Ptr())
+		return r, nil, invalidAddress("A resource is named by its type, a dot, then its name.",
+			trav.SourceRange().Ptr())
 	}
 	var ok bool
 	if r.Type, ok = stepName(rest[0]); !ok {
 		return r, nil, invalidAddress("The name of a "+what+" is missing.", rest[0].SourceRange().Ptr())
 	}
 	if r.Name, ok = stepName(rest[1]); !ok {
-		return r, nil, invalidAddress("The name of the resource is missing after its type.", rest[1].SourceRange().Ptr())
+		return r, nil, invalidAddress("The name of the resource is missing after its type.",
+			rest[1].SourceRange().Ptr())
 	}
 	return r, rest[2:], nil
 }

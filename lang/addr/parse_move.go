@@ -37,10 +37,12 @@ func ParseRemoveTarget(trav hcl.Traversal) (*RemoveTarget, diag.List) {
 	switch r.Mode {
 	case Data:
 		return nil, diags.Append(diag.Errors("Data source address is not allowed",
-			"Nothing is destroyed when a data source goes, so a removed block has nothing to say about one. Delete its data block, that is enough.", &t.Range))
+			"Nothing is destroyed when a data source goes, so a removed block has nothing to say about one. Delete "+
+				"its data block, that is enough.", &t.Range))
 	case Ephemeral:
 		return nil, diags.Append(diag.Errors("Ephemeral resource address is not allowed",
-			"Nothing of an ephemeral resource is stored, so a removed block has nothing to say about one. Delete its block, that is enough.", &t.Range))
+			"Nothing of an ephemeral resource is stored, so a removed block has nothing to say about one. Delete its "+
+				"block, that is enough.", &t.Range))
 	}
 	return t, diags
 }
@@ -49,7 +51,8 @@ func ParseRemoveTarget(trav hcl.Traversal) (*RemoveTarget, diag.List) {
 func ParseConfigResource(trav hcl.Traversal) (ConfigResource, diag.List) {
 	module, r, isModule, diags := parseStatic(trav)
 	if isModule && !diags.HasErrors() {
-		diags = diag.Errors("Module address is not allowed", "A resource or data block has to be named here, and this is a module.", trav.SourceRange().Ptr())
+		diags = diag.Errors("Module address is not allowed", "A resource or data block has to be named here, and "+
+			"this is a module.", trav.SourceRange().Ptr())
 	}
 	return r.In(module), diags
 }
@@ -58,7 +61,8 @@ func ParseConfigResource(trav hcl.Traversal) (ConfigResource, diag.List) {
 func ParseModule(trav hcl.Traversal) (Module, diag.List) {
 	module, _, isModule, diags := parseStatic(trav)
 	if !isModule && !diags.HasErrors() {
-		diags = diag.Errors("Module address expected", "A module has to be named here, and this is something else.", trav.SourceRange().Ptr())
+		diags = diag.Errors("Module address expected", "A module has to be named here, and this is something else.",
+			trav.SourceRange().Ptr())
 	}
 	return module, diags
 }

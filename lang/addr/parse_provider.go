@@ -101,12 +101,14 @@ func ParseProviderConfig(text string) (ProviderConfig, diag.List) {
 		return ProviderConfig{}, diags
 	}
 	if p.Key != NoKey {
-		return ProviderConfig{}, diags.Append(invalidProvider("A key cannot follow the provider configuration here.", nil))
+		return ProviderConfig{},
+			diags.Append(invalidProvider("A key cannot follow the provider configuration here.", nil))
 	}
 	for _, s := range p.Module.Steps() {
 		if s.Key != NoKey {
 			return ProviderConfig{}, diags.Append(invalidProvider(
-				"A provider configuration belongs to a module, not to one instance of it: leave out the keys of the modules.", nil))
+				"A provider configuration belongs to a module, not to one instance of it: leave out the keys of the "+
+					"modules.", nil))
 		}
 	}
 	return p.Config(), diags
@@ -115,7 +117,8 @@ func ParseProviderConfig(text string) (ProviderConfig, diag.List) {
 // parseRest parses what follows the module path.
 func (p *ProviderInstance) parseRest(rest hcl.Traversal, whole hcl.Range) diag.List {
 	if len(rest) < 2 || rest.RootName() != "provider" {
-		return invalidProvider(`The address of a provider configuration starts with "provider", then names a provider.`, &whole)
+		return invalidProvider(`The address of a provider configuration starts with "provider", then names a provider.`,
+			&whole)
 	}
 	at := func(i int) *hcl.Range { return rest[i].SourceRange().Ptr() }
 	legacy := false
@@ -170,11 +173,13 @@ func ParseLocalProvider(trav hcl.Traversal) (LocalProvider, diag.List) {
 	}
 	alias, ok := trav[1].(hcl.TraverseAttr)
 	if !ok {
-		return l, invalidProvider("After the name of a provider, only a dot with an alias can follow.", trav[1].SourceRange().Ptr())
+		return l, invalidProvider("After the name of a provider, only a dot with an alias can follow.",
+			trav[1].SourceRange().Ptr())
 	}
 	l.Alias = alias.Name
 	if len(trav) > 2 {
-		return l, invalidProvider("There is more behind the alias of the provider configuration.", trav[2:].SourceRange().Ptr())
+		return l, invalidProvider("There is more behind the alias of the provider configuration.",
+			trav[2:].SourceRange().Ptr())
 	}
 	return l, nil
 }

@@ -37,7 +37,8 @@ func ParseReference(trav hcl.Traversal) (*Reference, diag.List) {
 		return resourceReference(Managed, "a resource type", trav)
 	case "template", "lazy", "arg":
 		return nil, diag.Errors("Reserved symbol name", fmt.Sprintf(
-			"The name %q is kept free for later versions of the language. Where it is the resource type of a provider, write resource.%s instead.",
+			"The name %q is kept free for later versions of the language. Where it is the resource type of a "+
+				"provider, write resource.%s instead.",
 			root, root), &rootRange)
 	default:
 		return typeReference(Managed, "a resource type", rootRange, trav)
@@ -77,7 +78,8 @@ func attrReference(trav hcl.Traversal, subject func(name string) Named) (*Refere
 	attr, ok := trav[1].(hcl.TraverseAttr)
 	if !ok {
 		return nil, invalidReference(fmt.Sprintf(
-			"%q has attributes only; what follows it has to be a dot with a name.", trav.RootName()), trav[1].SourceRange())
+			"%q has attributes only; what follows it has to be a dot with a name.", trav.RootName()),
+			trav[1].SourceRange())
 	}
 	return &Reference{
 		Subject:   subject(attr.Name),
@@ -173,5 +175,6 @@ func invalidReference(detail string, subject hcl.Range) diag.List {
 }
 
 func invalidIndex(of string, err error, idx hcl.TraverseIndex) diag.List {
-	return diag.Errors("Invalid index key", fmt.Sprintf("This cannot be the key of an instance of %s: %s.", of, err), &idx.SrcRange)
+	return diag.Errors("Invalid index key", fmt.Sprintf("This cannot be the key of an instance of %s: %s.", of, err),
+		&idx.SrcRange)
 }

@@ -97,7 +97,8 @@ func TestWhatIsNoInstanceIsRefused(t *testing.T) {
 }
 
 func FuzzTheFastScanAgreesWithTheParser(f *testing.F) {
-	for _, seed := range []string{"a.b", `module.m["x"].data.a.b[0]`, "module.module.module", `a.b["$"]`, "data.data.data", "ephemeral.a.b[01]"} {
+	for _, seed := range []string{"a.b", `module.m["x"].data.a.b[0]`, "module.module.module", `a.b["$"]`,
+		"data.data.data", "ephemeral.a.b[01]"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -148,7 +149,8 @@ func TestReferencesStopWhereTheirSubjectEnds(t *testing.T) {
 			t.Errorf("%s: %s", text, diags.Err())
 			continue
 		}
-		if ref.Subject != want.subject || len(ref.Remaining) != want.rest || ref.Range.End.Column != want.end || ref.Range.Start.Column != 1 {
+		if ref.Subject != want.subject || len(ref.Remaining) != want.rest || ref.Range.End.Column != want.end ||
+			ref.Range.Start.Column != 1 {
 			t.Errorf("%s: %#v, %d steps left, ends at %d", text, ref.Subject, len(ref.Remaining), ref.Range.End.Column)
 		}
 	}
@@ -236,7 +238,8 @@ func TestProviderConfigurationsOfStatesAreRead(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"provider", "aws.x", "module.a", `provider[0]`, `provider["a/b"]["x"]`, `provider["a/b"].x.y`, `provider["a/b"].x[0].y`, `module.a`,
+		"provider", "aws.x", "module.a", `provider[0]`, `provider["a/b"]["x"]`, `provider["a/b"].x.y`,
+		`provider["a/b"].x[0].y`, `module.a`,
 		`provider["a/b/c/d"]`, "provider.aws.west[0]",
 	} {
 		if _, diags := ParseProviderInstance(text); !diags.HasErrors() {
@@ -257,7 +260,8 @@ func TestLocalProvidersAreANameAndAnAlias(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"aws[0]", "aws.west.x", "aws.west[0]"} {
-		if _, diags := ParseLocalProvider(traversal(t, text)); summaries(diags) != "Invalid provider configuration address" {
+		if _, diags := ParseLocalProvider(traversal(t, text)); summaries(
+			diags) != "Invalid provider configuration address" {
 			t.Errorf("%s: %q", text, summaries(diags))
 		}
 	}
@@ -317,7 +321,8 @@ func TestWholeResourcesAndModulesAreParsedAlone(t *testing.T) {
 			t.Errorf("%s: %q", text, summaries(diags))
 		}
 	}
-	if m, diags := ParseModuleInstance(`module.m["x"].module.n`); diags.HasErrors() || m.String() != `module.m["x"].module.n` {
+	if m, diags := ParseModuleInstance(`module.m["x"].module.n`); diags.HasErrors() ||
+		m.String() != `module.m["x"].module.n` {
 		t.Error(m, diags.Err())
 	}
 	for _, text := range []string{"a.b", "module.m.a.b", "module.m[0].x"} {

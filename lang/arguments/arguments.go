@@ -81,7 +81,8 @@ func (s Spec) Decode(config cty.Value) (Arguments, diag.List) {
 		at := cty.GetAttrPath(name)
 		ty, ok := want[name]
 		if !ok {
-			diags = diags.Append(Problem(at, "Unsupported argument", fmt.Sprintf("An argument named %q is not expected here.", name)))
+			diags = diags.Append(Problem(at, "Unsupported argument", fmt.Sprintf("An argument named %q is not "+
+				"expected here.", name)))
 			continue
 		}
 		v, err := convert.Convert(asBlocks(given[name], s.Schema.Blocks[name]), ty)
@@ -89,7 +90,8 @@ func (s Spec) Decode(config cty.Value) (Arguments, diag.List) {
 			if inner, ok := err.(cty.PathError); ok {
 				at = append(at, inner.Path...)
 			}
-			diags = diags.Append(Problem(at, "Incorrect attribute value type", fmt.Sprintf("Inappropriate value for attribute %q: %s.", name, err)))
+			diags = diags.Append(Problem(at, "Incorrect attribute value type", fmt.Sprintf("Inappropriate value for "+
+				"attribute %q: %s.", name, err)))
 			continue
 		}
 		values[name] = v
@@ -161,7 +163,8 @@ func fromEnvironment(argument string, ty cty.Type, names []string, env func(stri
 		v, err := convert.Convert(given, ty)
 		if err != nil {
 			return cty.NullVal(ty), diag.List{Problem(cty.GetAttrPath(argument), "Invalid environment variable",
-				fmt.Sprintf("The environment variable %s, which stands in for %q, has a value that does not fit: %s.", n, argument, err))}
+				fmt.Sprintf("The environment variable %s, which stands in for %q, has a value that does not fit: %s.",
+					n, argument, err))}
 		}
 		return v, nil
 	}
@@ -170,7 +173,8 @@ func fromEnvironment(argument string, ty cty.Type, names []string, env func(stri
 
 // completeNested fills in the environment for the attributes of one nested attribute. It makes the object where only
 // the environment has something to say.
-func completeNested(name string, v cty.Value, ty cty.Type, envs map[string][]string, env func(string) string) (cty.Value, diag.List) {
+func completeNested(name string, v cty.Value, ty cty.Type, envs map[string][]string, env func(string) string) (
+	cty.Value, diag.List) {
 	if !ty.IsObjectType() {
 		return v, nil
 	}
@@ -321,8 +325,8 @@ func Problem(at cty.Path, summary, detail string) *diag.Diagnostic {
 	return d
 }
 
-// Recorded returns all arguments that a block can have, null where they are not set: what init records. Neither the environment nor
-// defaults are in it.
+// Recorded returns all arguments that a block can have, null where they are not set: what init records. Neither the
+// environment nor defaults are in it.
 func (a Arguments) Recorded(k interface{ Type() cty.Type }) cty.Value {
 	if a.value != cty.NilVal && !a.value.IsNull() {
 		return a.value

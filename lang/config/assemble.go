@@ -75,7 +75,8 @@ func (a *assembler) add(f *file) {
 			if p.Alias != "" {
 				hint = "Give each its own alias"
 			}
-			a.err(p.Range, "Duplicate provider configuration", "Provider %s is configured already, at %s. %s.", p.Local(), first.Range, hint)
+			a.err(p.Range, "Duplicate provider configuration", "Provider %s is configured already, at %s. %s.",
+				p.Local(), first.Range, hint)
 			continue
 		}
 		m.Providers[p.Local()] = p
@@ -126,44 +127,51 @@ func (a *assembler) addSettings(f *file) {
 	m := a.m
 	for _, b := range f.backends {
 		if m.Backend != nil {
-			a.err(b.Range, "Duplicate backend configuration", "A module has one backend block. The first is at %s.", m.Backend.Range)
+			a.err(b.Range, "Duplicate backend configuration", "A module has one backend block. The first is at %s.",
+				m.Backend.Range)
 			continue
 		}
 		m.Backend = b
 	}
 	for _, c := range f.clouds {
 		if m.Cloud != nil {
-			a.err(c.Range, "Duplicate cloud configurations", "A module has one cloud block. The first is at %s.", m.Cloud.Range)
+			a.err(c.Range, "Duplicate cloud configurations", "A module has one cloud block. The first is at %s.",
+				m.Cloud.Range)
 			continue
 		}
 		m.Cloud = c
 	}
 	if m.Backend != nil && m.Cloud != nil && len(f.backends)+len(f.clouds) > 0 {
 		a.err(m.Backend.Range, "Both a backend and a cloud configuration are present",
-			"A backend block and a cloud block (at %s) say two different things about where the state is kept. Keep one of them.", m.Cloud.Range)
+			"A backend block and a cloud block (at %s) say two different things about where the state is kept. Keep "+
+				"one of them.", m.Cloud.Range)
 	}
 	for _, meta := range f.metas {
 		p := m.ProviderFor(meta.name)
 		if first, dup := m.Meta[p]; dup {
-			a.err(meta.rng, "Duplicate provider_meta block", "The module has one for provider %s already, at %s.", meta.name, first.Range)
+			a.err(meta.rng, "Duplicate provider_meta block", "The module has one for provider %s already, at %s.",
+				meta.name, first.Range)
 		}
 		m.Meta[p] = &ProviderMeta{Provider: p, Config: meta.body, Range: meta.rng}
 	}
 	for _, e := range f.encryption {
 		if m.Encryption != nil {
-			a.err(e.rng, "Duplicate encryption configuration", "A module has one encryption block. The first is at %s.", m.EncryptionRange)
+			a.err(e.rng, "Duplicate encryption configuration", "A module has one encryption block. The first is at %s.",
+				m.EncryptionRange)
 			continue
 		}
 		m.Encryption, m.EncryptionRange = e.body, e.rng
 	}
 }
 
-var resourceWords = map[addr.Mode]string{addr.Managed: "resource", addr.Data: "data", addr.Ephemeral: "ephemeral resource"}
+var resourceWords = map[addr.Mode]string{addr.Managed: "resource", addr.Data: "data",
+	addr.Ephemeral: "ephemeral resource"}
 
 func (a *assembler) addResource(r *Resource) bool {
 	if first, dup := a.m.Resources[r.Addr]; dup {
 		word := resourceWords[r.Addr.Mode]
-		a.err(r.Range, "Duplicate "+word+` "`+r.Addr.Type+`" configuration`, "The module has %s already, at %s.", r.Addr, first.Range)
+		a.err(r.Range, "Duplicate "+word+` "`+r.Addr.Type+`" configuration`, "The module has %s already, at %s.",
+			r.Addr, first.Range)
 		return false
 	}
 	a.m.Resources[r.Addr] = r
@@ -193,7 +201,8 @@ func (a *assembler) addCheck(c *Check) {
 func (a *assembler) addImport(i *Import) {
 	if i.ResolvedTo != nil {
 		if first, dup := a.imported[*i.ResolvedTo]; dup {
-			a.err(i.Range, `Duplicate import configuration for "`+i.ResolvedTo.String()+`"`, "There is an import block for this already, at %s.", first)
+			a.err(i.Range, `Duplicate import configuration for "`+i.ResolvedTo.String()+`"`,
+				"There is an import block for this already, at %s.", first)
 		} else {
 			a.imported[*i.ResolvedTo] = i.Range
 		}
@@ -220,7 +229,8 @@ func (a *assembler) imply() {
 			return
 		}
 		if _, err := addr.ParseProviderLabel(name); err == nil {
-			m.Required[name] = &RequiredProvider{Name: name, Source: addr.DefaultProvider(name), Range: at, Implied: true}
+			m.Required[name] = &RequiredProvider{Name: name, Source: addr.DefaultProvider(name),
+				Range: at, Implied: true}
 		}
 	}
 	for local, p := range m.Providers {

@@ -37,7 +37,8 @@ func (n *Node) checkArguments() diag.List {
 	}
 	schema := &hcl.BodySchema{}
 	for _, name := range slices.Sorted(maps.Keys(n.Module.Variables)) {
-		schema.Attributes = append(schema.Attributes, hcl.AttributeSchema{Name: name, Required: n.Module.Variables[name].Required()})
+		schema.Attributes = append(schema.Attributes, hcl.AttributeSchema{Name: name,
+			Required: n.Module.Variables[name].Required()})
 	}
 	_, more := n.Call.Config.Content(schema)
 	return diag.List(nil).Append(more)

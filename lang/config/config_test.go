@@ -58,8 +58,10 @@ ephemeral "acme_thing" "d" {
 `})
 	m := tree.Root.Module
 	r := m.Resources[addr.Resource{Mode: addr.Managed, Type: "acme_thing", Name: "a"}]
-	if r == nil || r.Count == nil || r.ForEach != nil || !r.CreateBeforeDestroy || !r.CreateBeforeDestroySet || r.PreventDestroy == nil ||
-		len(r.IgnoreChanges) != 2 || len(r.TriggersReplace) != 1 || len(r.Preconditions) != 1 || len(r.DependsOn) != 1 || r.Connection == nil {
+	if r == nil || r.Count == nil || r.ForEach != nil || !r.CreateBeforeDestroy || !r.CreateBeforeDestroySet ||
+		r.PreventDestroy == nil ||
+		len(r.IgnoreChanges) != 2 || len(r.TriggersReplace) != 1 || len(r.Preconditions) != 1 ||
+		len(r.DependsOn) != 1 || r.Connection == nil {
 		t.Fatalf("%+v", r)
 	}
 	if p := r.Provisioners; len(p) != 1 || !p[0].Destroy || !p[0].Continue || p[0].Type != "local-exec" {
@@ -75,7 +77,8 @@ ephemeral "acme_thing" "d" {
 	if d := m.Resources[addr.Resource{Mode: addr.Data, Type: "acme_thing", Name: "c"}]; d == nil || d.ForEach == nil {
 		t.Error("no data source")
 	}
-	if e := m.Resources[addr.Resource{Mode: addr.Ephemeral, Type: "acme_thing", Name: "d"}]; e == nil || e.Enabled == nil {
+	if e := m.Resources[addr.Resource{Mode: addr.Ephemeral, Type: "acme_thing", Name: "d"}]; e == nil ||
+		e.Enabled == nil {
 		t.Error("no ephemeral resource")
 	}
 	if r := m.Required["acme"]; r == nil || !r.Implied {
@@ -86,7 +89,8 @@ ephemeral "acme_thing" "d" {
 func TestOverridesReplaceArgumentsAndBlockTypes(t *testing.T) {
 	tree := mustLoad(t, map[string]string{
 		"main.tf": "resource \"a_b\" \"c\" {\n  keep = 1\n  change = 1\n  blk {}\n  blk {}\n  other {}\n  dyn {}\n}\n",
-		"z_override.tf": "resource \"a_b\" \"c\" {\n  change = 2\n  add = 3\n  blk {\n    x = 1\n  }\n  dynamic \"dyn\" {\n    for_each = []\n    content {}\n  }\n" +
+		"z_override.tf": "resource \"a_b\" \"c\" {\n  change = 2\n  add = 3\n  blk {\n    x = 1\n  }\n  dynamic " +
+			"\"dyn\" {\n    for_each = []\n    content {}\n  }\n" +
 			"  lifecycle {\n    ignore_changes = all\n  }\n}\n",
 		"override.tf": "resource \"a_b\" \"c\" {\n  change = 9\n}\n",
 	})
@@ -113,8 +117,10 @@ func TestOverridesReplaceArgumentsAndBlockTypes(t *testing.T) {
 
 func TestAnOverriddenEncryptionBlockIsMergedByLabels(t *testing.T) {
 	tree := mustLoad(t, map[string]string{
-		"main.tf":     "terraform {\n  encryption {\n    key_provider \"a\" \"x\" {\n      p = 1\n      q = 1\n    }\n    state {\n      method = method.m.x\n    }\n  }\n}\n",
-		"override.tf": "terraform {\n  encryption {\n    key_provider \"a\" \"x\" {\n      q = 2\n    }\n    key_provider \"a\" \"y\" {}\n  }\n}\n",
+		"main.tf": "terraform {\n  encryption {\n    key_provider \"a\" \"x\" {\n      p = 1\n      q = 1\n    " +
+			"}\n    state {\n      method = method.m.x\n    }\n  }\n}\n",
+		"override.tf": "terraform {\n  encryption {\n    key_provider \"a\" \"x\" {\n      q = 2\n    }\n    " +
+			"key_provider \"a\" \"y\" {}\n  }\n}\n",
 	})
 	content, more := tree.Root.Module.Encryption.Content(encryptionSchema)
 	if more.HasErrors() || len(content.Blocks) != 3 {
@@ -132,7 +138,8 @@ func TestAnOverriddenEncryptionBlockIsMergedByLabels(t *testing.T) {
 func TestModulesAreSharedUnlessTheirSourcesDiffer(t *testing.T) {
 	tree := mustLoad(t, map[string]string{
 		"main.tf": "module \"a\" {\n  source = \"./m\"\n}\nmodule \"b\" {\n  source = \"./m\"\n}\n" +
-			"module \"c\" {\n  source = \"./v\"\n  dir = \"m\"\n}\nmodule \"d\" {\n  source = \"./v\"\n  dir = \"n\"\n}\n",
+			"module \"c\" {\n  source = \"./v\"\n  dir = \"m\"\n}\nmodule \"d\" {\n  source = \"./v\"\n  dir = " +
+			"\"n\"\n}\n",
 		"m/main.tf":   "resource \"x_y\" \"z\" {}\n",
 		"v/main.tf":   "variable \"dir\" {}\nmodule \"w\" {\n  source = \"./${var.dir}\"\n}\n",
 		"v/m/main.tf": "",
@@ -179,7 +186,8 @@ func TestModuleSourcesAreToldApart(t *testing.T) {
 			t.Errorf("%s: %s %s %v", text, kind, s.Text, err)
 		}
 	}
-	for text, registry := range map[string]bool{"": false, "a": false, "a/b": false, "./a": true, "https://x.example/a.zip": true, "git::https://x//../y": false} {
+	for text, registry := range map[string]bool{"": false, "a": false, "a/b": false, "./a": true,
+		"https://x.example/a.zip": true, "git::https://x//../y": false} {
 		if s, err := ParseModuleSource(text, registry); err == nil {
 			t.Errorf("%q is %+v", text, s)
 		}
@@ -187,12 +195,14 @@ func TestModuleSourcesAreToldApart(t *testing.T) {
 }
 
 func TestAManifestIsReadAsItWasWritten(t *testing.T) {
-	m := Manifest{"": {Dir: "."}, "a": {"./a", "", "a"}, "a.b": {"registry.opentofu.org/x/y/z", "1.2.3", ".terraform/modules/a.b"}}
+	m := Manifest{"": {Dir: "."}, "a": {"./a", "", "a"}, "a.b": {"registry.opentofu.org/x/y/z", "1.2.3",
+		".terraform/modules/a.b"}}
 	got, err := ParseManifest(m.Encode())
 	if err != nil || !maps.Equal(got, m) {
 		t.Errorf("%v %v", got, err)
 	}
-	for _, text := range []string{"{", `{"Modules":[{"Key":"a"},{"Key":"a"}]}`, `{"Modules":[{"Key":"a","Version":"x"}]}`} {
+	for _, text := range []string{"{", `{"Modules":[{"Key":"a"},{"Key":"a"}]}`,
+		`{"Modules":[{"Key":"a","Version":"x"}]}`} {
 		if _, err := ParseManifest([]byte(text)); err == nil {
 			t.Errorf("%s is accepted", text)
 		}
@@ -204,17 +214,22 @@ func TestAManifestIsReadAsItWasWritten(t *testing.T) {
 }
 
 func TestWhatIsInstalledHasToBeWhatIsCalled(t *testing.T) {
-	files := map[string]string{"main.tf": "module \"a\" {\n  source = \"x/y/z\"\n  version = \"~> 1.0\"\n}\n", "m/a.tf": ""}
+	files := map[string]string{"main.tf": "module \"a\" {\n  source = \"x/y/z\"\n  version = \"~> 1.0\"\n}\n",
+		"m/a.tf": ""}
 	for name, c := range map[string]struct {
 		manifest Manifest
 		want     string
 	}{
-		"nothing is installed":     {Manifest{}, "error main.tf:1 Module not installed\n"},
-		"the right version":        {Manifest{"a": {"registry.opentofu.org/x/y/z", "1.4.0", "m"}}, ""},
-		"an old version":           {Manifest{"a": {"registry.opentofu.org/x/y/z", "0.4.0", "m"}}, "error main.tf:2 Module version requirements have changed\n"},
-		"no version":               {Manifest{"a": {"registry.opentofu.org/x/y/z", "", "m"}}, "error main.tf:2 Module version requirements have changed\n"},
-		"another source":           {Manifest{"a": {"./m", "1.0.0", "m"}}, "error main.tf:2 Module source has changed\n"},
-		"the directory is missing": {Manifest{"a": {"registry.opentofu.org/x/y/z", "1.4.0", "gone"}}, "error main.tf:1 Module not installed\n"},
+		"nothing is installed": {Manifest{}, "error main.tf:1 Module not installed\n"},
+		"the right version":    {Manifest{"a": {"registry.opentofu.org/x/y/z", "1.4.0", "m"}}, ""},
+		"an old version": {Manifest{"a": {"registry.opentofu.org/x/y/z", "0.4.0", "m"}},
+			"error main.tf:2 Module version requirements have changed\n"},
+		"no version": {Manifest{"a": {"registry.opentofu.org/x/y/z", "", "m"}},
+			"error main.tf:2 Module version requirements have changed\n"},
+		"another source": {Manifest{"a": {"./m", "1.0.0", "m"}}, "error main.tf:2 Module source has " +
+			"changed\n"},
+		"the directory is missing": {Manifest{"a": {"registry.opentofu.org/x/y/z", "1.4.0", "gone"}},
+			"error main.tf:1 Module not installed\n"},
 	} {
 		_, diags := NewLoader(newMemory(files)).LoadTree(TreeOptions{Locator: c.manifest})
 		if got := describe(diags); got != c.want {
@@ -224,7 +239,8 @@ func TestWhatIsInstalledHasToBeWhatIsCalled(t *testing.T) {
 }
 
 func TestBackendsAreEvaluatedEarly(t *testing.T) {
-	tree := mustLoad(t, map[string]string{"main.tf": "variable \"d\" {\n  default = \"x\"\n}\nlocals {\n  p = \"${var.d}/${terraform.workspace}/${path.root}\"\n}\n" +
+	tree := mustLoad(t, map[string]string{"main.tf": "variable \"d\" {\n  default = \"x\"\n}\nlocals {\n  p = " +
+		"\"${var.d}/${terraform.workspace}/${path.root}\"\n}\n" +
 		"terraform {\n  backend \"local\" {\n    path = upper(local.p)\n  }\n}\n"})
 	attrs, _ := tree.Root.Module.Backend.Body.JustAttributes()
 	v, diags := tree.Root.Static().Value(attrs["path"].Expr, StaticUse{"backend.local", tree.Root.Module.Backend.Range})
@@ -258,11 +274,16 @@ func TestAnUnreadableDirectoryGivesNoTree(t *testing.T) {
 func FuzzLoadModule(f *testing.F) {
 	for _, seed := range []string{
 		"variable \"a\" {\n  type = object({ a = optional(string, 1) })\n  default = {}\n}\n",
-		"module \"m\" {\n  source = \"./${local.x}\"\n  providers = { a = b.c[each.key] }\n}\nlocals {\n  x = local.x\n}\n",
-		"resource \"a_b\" \"c\" {\n  lifecycle {\n    replace_triggered_by = [a.b[count.index]]\n    ignore_changes = [\"*\"]\n  }\n  _ {}\n}\n",
-		"import {\n  to = module.a[1].b.c[each.key]\n  id = 1\n}\nmoved {\n  from = a.b\n  to = c.d[0]\n}\nremoved {\n  from = a.b\n  provisioner \"x\" {\n    when = destroy\n  }\n}\n",
-		"terraform {\n  required_providers {\n    a = { configuration_aliases = [a.b] }\n  }\n  encryption {\n    state {}\n  }\n}\nprovider \"a\" {\n  alias = \"b\"\n  for_each = toset([\"x\"])\n}\n",
-		"check \"a\" {\n  data \"a\" \"b\" {}\n  assert {\n    condition = data.a.b.x\n    error_message = \"\"\n  }\n}\nlanguage {\n  compatible_with {\n    opentofu = \">= 1\"\n  }\n}\n",
+		"module \"m\" {\n  source = \"./${local.x}\"\n  providers = { a = b.c[each.key] }\n}\nlocals {\n  x = " +
+			"local.x\n}\n",
+		"resource \"a_b\" \"c\" {\n  lifecycle {\n    replace_triggered_by = [a.b[count.index]]\n    ignore_changes " +
+			"= [\"*\"]\n  }\n  _ {}\n}\n",
+		"import {\n  to = module.a[1].b.c[each.key]\n  id = 1\n}\nmoved {\n  from = a.b\n  to = c.d[0]\n}\nremoved " +
+			"{\n  from = a.b\n  provisioner \"x\" {\n    when = destroy\n  }\n}\n",
+		"terraform {\n  required_providers {\n    a = { configuration_aliases = [a.b] }\n  }\n  encryption {\n    " +
+			"state {}\n  }\n}\nprovider \"a\" {\n  alias = \"b\"\n  for_each = toset([\"x\"])\n}\n",
+		"check \"a\" {\n  data \"a\" \"b\" {}\n  assert {\n    condition = data.a.b.x\n    error_message = \"\"\n  " +
+			"}\n}\nlanguage {\n  compatible_with {\n    opentofu = \">= 1\"\n  }\n}\n",
 		`{"resource": {"a": {"b": [{"provider": "a.b[0]", "count": 1}]}}, "import": {"to": "${a}", "id": 1}}`,
 	} {
 		f.Add([]byte(seed), false)
@@ -275,7 +296,9 @@ func FuzzLoadModule(f *testing.F) {
 		}
 		files := map[string]string{name: string(text)}
 		if override {
-			files = map[string]string{"a.tf": "resource \"a_b\" \"c\" {\n  x = 1\n}\nvariable \"a\" {\n  default = 1\n}\n", "override.tf" + strings.TrimPrefix(name, "main.tf"): string(text)}
+			files = map[string]string{
+				"a.tf": "resource \"a_b\" \"c\" {\n  x = 1\n}\nvariable \"a\" {\n  default = 1\n}\n", "override.tf" +
+					strings.TrimPrefix(name, "main.tf"): string(text)}
 		}
 		tree, diags := load(files)
 		for _, d := range diags {
@@ -295,7 +318,8 @@ func BenchmarkLoadModule(b *testing.B) {
 	files := map[string]string{}
 	var text strings.Builder
 	for i := range blocks {
-		fmt.Fprintf(&text, "resource \"test_thing\" \"r%d\" {\n  name  = \"thing-%d\"\n  count = var.n\n  other = test_thing.r%d.id\n}\n", i, i, max(i-1, 0))
+		fmt.Fprintf(&text, "resource \"test_thing\" \"r%d\" {\n  name  = \"thing-%d\"\n  count = var.n\n  other = "+
+			"test_thing.r%d.id\n}\n", i, i, max(i-1, 0))
 		if i%1000 == 999 {
 			files[fmt.Sprintf("f%d.tf", i)] = text.String()
 			text.Reset()

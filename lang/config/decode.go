@@ -263,7 +263,8 @@ func (d *decoder) providerReference(e hcl.Expression, argument string) (ref prov
 			d.err(e.Range(), summary, "A provider configuration is named without quotes.")
 		} else {
 			d.err(e.Range(), summary,
-				"%q takes the local name of a provider, perhaps with a dot and the alias of a configuration, and a key behind that.", argument)
+				"%q takes the local name of a provider, perhaps with a dot and the alias of a configuration, and a "+
+					"key behind that.", argument)
 		}
 		return ref, false
 	}
@@ -275,7 +276,8 @@ func (d *decoder) providerReference(e hcl.Expression, argument string) (ref prov
 	if len(trav) > 1 {
 		alias, is := trav[1].(hcl.TraverseAttr)
 		if !is {
-			d.err(trav[1].SourceRange(), summary, "Only a dot with the alias of a configuration can follow the name of a provider.")
+			d.err(trav[1].SourceRange(), summary, "Only a dot with the alias of a configuration can follow the name "+
+				"of a provider.")
 			return ref, false
 		}
 		ref.local.Alias = alias.Name

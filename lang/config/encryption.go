@@ -82,7 +82,8 @@ func (d *decoder) encryption(body hcl.Body) bool {
 func (d *decoder) encryptionLabels(b *hcl.Block, what string) {
 	for i, part := range []string{"type", "name"} {
 		if !encryptionName.MatchString(b.Labels[i]) {
-			d.err(b.LabelRanges[i], "The provided "+what+" "+part+" is invalid", "A "+part+" is made of letters, digits, _ and -.")
+			d.err(b.LabelRanges[i], "The provided "+what+" "+part+" is invalid", "A "+part+" is made of letters, "+
+				"digits, _ and -.")
 		}
 	}
 }

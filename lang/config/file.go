@@ -81,7 +81,8 @@ func decodeFile(body hcl.Body, override bool) (*file, diag.List) {
 		case "language":
 			d.language(b)
 		case "required_providers":
-			d.err(b.TypeRange, "Invalid required_providers block", "A required_providers block stands inside of a terraform block.")
+			d.err(b.TypeRange, "Invalid required_providers block", "A required_providers block stands inside of a "+
+				"terraform block.")
 		case "provider":
 			f.providers = appendIf(f.providers, d.provider(b))
 		case "variable":
@@ -124,9 +125,11 @@ func (d *decoder) terraform(b *hcl.Block, f *file) {
 	for _, b := range content.Blocks {
 		switch b.Type {
 		case "backend":
-			f.backends = append(f.backends, &Backend{Type: b.Labels[0], Body: b.Body, Range: b.DefRange, TypeRange: b.LabelRanges[0]})
+			f.backends = append(f.backends, &Backend{Type: b.Labels[0], Body: b.Body, Range: b.DefRange,
+				TypeRange: b.LabelRanges[0]})
 		case "cloud":
-			f.clouds = append(f.clouds, &Backend{Type: "cloud", Body: b.Body, Range: b.DefRange, TypeRange: b.TypeRange})
+			f.clouds = append(f.clouds, &Backend{Type: "cloud", Body: b.Body, Range: b.DefRange,
+				TypeRange: b.TypeRange})
 		case "required_providers":
 			f.required = append(f.required, d.requiredProviders(b))
 		case "provider_meta":
@@ -144,7 +147,8 @@ func (d *decoder) terraform(b *hcl.Block, f *file) {
 // single complains about the second block of a type.
 func (d *decoder) single(seen map[string]*hcl.Block, b *hcl.Block) bool {
 	if first := seen[b.Type]; first != nil {
-		d.err(b.DefRange, "Duplicate "+b.Type+" block", "Only one %s block is allowed here. The first is at %s.", b.Type, first.DefRange)
+		d.err(b.DefRange, "Duplicate "+b.Type+" block", "Only one %s block is allowed here. The first is at %s.",
+			b.Type, first.DefRange)
 		return false
 	}
 	seen[b.Type] = b

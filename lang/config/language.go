@@ -96,14 +96,16 @@ func (d *decoder) engineVersion(list []EngineVersion, attr *hcl.Attribute, enfor
 	for _, c := range constraint {
 		if c.Prerelease() {
 			d.err(attr.Range, "Invalid required_version constraint",
-				"A prerelease cannot be asked for: %s. Leave that part of the version out; prereleases count as the release that they precede.", c)
+				"A prerelease cannot be asked for: %s. Leave that part of the version out; prereleases count as the "+
+					"release that they precede.", c)
 			return list
 		}
 	}
 	if !constraint.Check(languageVersion) {
 		p := diag.New(diag.Error, "Incompatible module",
 			"This module says that it is not made for OpenTofu "+LanguageVersion+", whose language Millipede reads. "+
-				"Use a version of the module that is, or change the constraint if you know that it is too strict.", &attr.Range)
+				"Use a version of the module that is, or change the constraint if you know that it is too strict.",
+			&attr.Range)
 		p.Extra = incompatible{}
 		d.diags = append(d.diags, p)
 	}
@@ -137,7 +139,8 @@ func (d *decoder) language(b *hcl.Block) {
 		constraint, ok := quiet.versionAttribute(attr)
 		if ok && constraint.Check(compatibleSince) {
 			d.warn(attr.Range, "Ineffective version constraint",
-				"OpenTofu knows compatible_with since 1.12.0, so the constraint should leave out all earlier versions. "+
+				"OpenTofu knows compatible_with since 1.12.0, so the constraint should leave out all earlier "+
+					"versions. "+
 					"For those, write required_version in a terraform block of a file whose name ends in .tofu.")
 		}
 	}
@@ -147,11 +150,14 @@ func (d *decoder) edition(attr *hcl.Attribute) {
 	at := attr.Expr.Range()
 	switch word := hcl.ExprAsKeyword(attr.Expr); {
 	case word == "":
-		d.err(at, "Invalid language edition", "An edition is a bare word. The only one so far is %s, which is the default.", edition)
+		d.err(at, "Invalid language edition", "An edition is a bare word. The only one so far is %s, which is the "+
+			"default.", edition)
 	case strings.HasPrefix(word, "TF"):
-		d.err(at, "Unsupported language edition", "%s is no edition of OpenTofu's language. The module may be made for other software.", word)
+		d.err(at, "Unsupported language edition", "%s is no edition of OpenTofu's language. The module may be made "+
+			"for other software.", word)
 	case word != edition:
-		d.err(at, "Unsupported language edition", "The only edition so far is %s. The module may be made for a later version of OpenTofu.", edition)
+		d.err(at, "Unsupported language edition", "The only edition so far is %s. The module may be made for a later "+
+			"version of OpenTofu.", edition)
 	}
 }
 

@@ -123,7 +123,8 @@ func (l *Loader) LoadModule(dir string) (*Module, diag.List) {
 func storageOnly(files []*file) []*file {
 	out := make([]*file, len(files))
 	for i, f := range files {
-		out[i] = &file{engine: f.engine, backends: f.backends, clouds: f.clouds, encryption: f.encryption, variables: f.variables, locals: f.locals}
+		out[i] = &file{engine: f.engine, backends: f.backends, clouds: f.clouds, encryption: f.encryption,
+			variables: f.variables, locals: f.locals}
 	}
 	return out
 }

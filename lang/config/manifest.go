@@ -57,7 +57,8 @@ func ReadManifest(fsys FS, dataDir string) (Manifest, diag.List) {
 	}
 	if err != nil {
 		return nil, diag.Errors("Failed to read modules manifest file",
-			fmt.Sprintf("What modules are installed cannot be read from %s: %s. Delete the file and run init again.", name, err), nil)
+			fmt.Sprintf("What modules are installed cannot be read from %s: %s. Delete the file and run init again.",
+				name, err), nil)
 	}
 	return m, nil
 }
@@ -118,11 +119,13 @@ func (m Manifest) Locate(r ModuleRequest) (Installed, diag.List) {
 	var diags diag.List
 	if r.Source.Kind != 0 && Shown(r.Source.Text) != e.Source {
 		diags = append(diags, diag.New(diag.Error, "Module source has changed",
-			fmt.Sprintf("The module was installed from %q, and its source is %q now. "+again, e.Source, Shown(r.Source.Text)), &source))
+			fmt.Sprintf("The module was installed from %q, and its source is %q now. "+again, e.Source,
+				Shown(r.Source.Text)), &source))
 	}
 	if !r.Accepts(e.Version) {
 		diags = append(diags, diag.New(diag.Error, "Module version requirements have changed",
-			fmt.Sprintf("The installed version is %q, which %q does not allow. "+again, e.Version, r.Call.Version), &source))
+			fmt.Sprintf("The installed version is %q, which %q does not allow. "+again, e.Version, r.Call.Version),
+			&source))
 	}
 	return e, diags
 }

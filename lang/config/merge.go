@@ -24,7 +24,8 @@ func (a *assembler) merge(f *file) {
 		case p.Alias == "":
 			m.Providers[p.Local()] = p
 		default:
-			a.nothing(p.Range, "Missing base provider configuration for override", "provider configuration "+p.Local().String())
+			a.nothing(p.Range, "Missing base provider configuration for override", "provider configuration "+
+				p.Local().String())
 		}
 	}
 	for _, v := range f.variables {
@@ -95,14 +96,16 @@ func (a *assembler) mergeSettings(f *file) {
 	case 1: // takes the place of a cloud block, too
 		m.Backend, m.Cloud = f.backends[0], nil
 	default:
-		a.err(f.backends[1].Range, "Duplicate backend configuration", "An override file has one backend block at most. The first is at %s.", f.backends[0].Range)
+		a.err(f.backends[1].Range, "Duplicate backend configuration", "An override file has one backend block at "+
+			"most. The first is at %s.", f.backends[0].Range)
 	}
 	switch len(f.clouds) {
 	case 0:
 	case 1:
 		m.Cloud, m.Backend = f.clouds[0], nil
 	default:
-		a.err(f.clouds[1].Range, "Duplicate cloud configurations", "An override file has one cloud block at most. The first is at %s.", f.clouds[0].Range)
+		a.err(f.clouds[1].Range, "Duplicate cloud configurations", "An override file has one cloud block at most. "+
+			"The first is at %s.", f.clouds[0].Range)
 	}
 	switch len(f.encryption) {
 	case 0:
@@ -113,7 +116,8 @@ func (a *assembler) mergeSettings(f *file) {
 			m.Encryption = MergeEncryption(m.Encryption, f.encryption[0].body)
 		}
 	default:
-		a.err(f.encryption[1].rng, "Duplicate encryption configuration", "An override file has one encryption block at most. The first is at %s.", f.encryption[0].rng)
+		a.err(f.encryption[1].rng, "Duplicate encryption configuration", "An override file has one encryption block "+
+			"at most. The first is at %s.", f.encryption[0].rng)
 	}
 }
 
@@ -137,7 +141,8 @@ func (a *assembler) mergeVariable(v, o *Variable) {
 		v.Deprecated = o.Deprecated
 	}
 	if o.TypeSet {
-		v.Type, v.ConstraintType, v.TypeDefaults, v.ParseLiteral, v.TypeSet = o.Type, o.ConstraintType, o.TypeDefaults, o.ParseLiteral, true
+		v.Type, v.ConstraintType, v.TypeDefaults, v.ParseLiteral, v.TypeSet = o.Type, o.ConstraintType, o.TypeDefaults,
+			o.ParseLiteral, true
 	}
 	if o.Default != cty.NilVal {
 		v.Default = o.Default
@@ -150,9 +155,11 @@ func (a *assembler) mergeVariable(v, o *Variable) {
 	if err != nil {
 		switch {
 		case o.TypeSet && o.Default == cty.NilVal:
-			a.err(o.Range, summary, "The default of the variable is not of the type that is set here: %s.", conversionText(err))
+			a.err(o.Range, summary, "The default of the variable is not of the type that is set here: %s.",
+				conversionText(err))
 		case !o.TypeSet && o.Default != cty.NilVal:
-			a.err(o.Range, summary, "The default that is set here is not of the variable's type: %s.", conversionText(err))
+			a.err(o.Range, summary, "The default that is set here is not of the variable's type: %s.",
+				conversionText(err))
 		default:
 			a.err(o.Range, summary, "The default is not of the variable's type: %s.", conversionText(err))
 		}
@@ -211,7 +218,8 @@ func (a *assembler) mergeResource(base, r *Resource) {
 		base.ForEach = r.ForEach
 	}
 	if r.ProviderSet {
-		base.Provider, base.ProviderSet, base.ProviderKeyExpr, base.ProviderRange = r.Provider, true, r.ProviderKeyExpr, r.ProviderRange
+		base.Provider, base.ProviderSet, base.ProviderKeyExpr, base.ProviderRange = r.Provider, true, r.ProviderKeyExpr,
+			r.ProviderRange
 		a.resourceSource(base)
 	}
 	if r.Connection != nil {
@@ -272,7 +280,8 @@ func (b overridden) JustAttributes() (hcl.Attributes, hcl.Diagnostics) {
 func (b overridden) MissingItemRange() hcl.Range { return b.base.MissingItemRange() }
 
 func overlay(base, over *hcl.BodyContent) *hcl.BodyContent {
-	out := &hcl.BodyContent{Attributes: make(hcl.Attributes, len(base.Attributes)+len(over.Attributes)), MissingItemRange: base.MissingItemRange}
+	out := &hcl.BodyContent{Attributes: make(hcl.Attributes, len(base.Attributes)+len(over.Attributes)),
+		MissingItemRange: base.MissingItemRange}
 	for name, a := range base.Attributes {
 		out.Attributes[name] = a
 	}
@@ -307,6 +316,7 @@ func withDynamic(schema *hcl.BodySchema) *hcl.BodySchema {
 	}
 	return &hcl.BodySchema{
 		Attributes: schema.Attributes,
-		Blocks:     append(slices.Clone(schema.Blocks), hcl.BlockHeaderSchema{Type: "dynamic", LabelNames: []string{"type"}}),
+		Blocks: append(slices.Clone(schema.Blocks), hcl.BlockHeaderSchema{Type: "dynamic",
+			LabelNames: []string{"type"}}),
 	}
 }

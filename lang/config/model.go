@@ -26,8 +26,8 @@ type Tree struct {
 	overrides map[addr.ConfigResource]*ResourceOverride
 }
 
-// Override returns what a test says of the objects of a resource, also of those that its block is gone of: their provider
-// is not asked. It is nil for a resource that is not overridden.
+// Override returns what a test says of the objects of a resource, also of those that its block is gone of: their
+// provider is not asked. It is nil for a resource that is not overridden.
 func (t *Tree) Override(r addr.ConfigResource) *ResourceOverride { return t.overrides[r] }
 
 // Node is one module of the tree, at one place. The same source called twice makes two nodes that share one
@@ -52,8 +52,8 @@ type Node struct {
 	providers map[providerKey]providerHome
 }
 
-// Remote tells whether the module, or one that it is called through, comes from a registry or a package: it is not part of
-// the configuration that its user writes.
+// Remote tells whether the module, or one that it is called through, comes from a registry or a package: it is not part
+// of the configuration that its user writes.
 func (n *Node) Remote() bool {
 	for ; n.Parent != nil; n = n.Parent {
 		if n.Call.parsed.Kind != LocalSource {
@@ -267,7 +267,8 @@ type Resource struct {
 
 	CreateBeforeDestroy    bool
 	CreateBeforeDestroySet bool
-	// PreventDestroy is an expression (variables are allowed), Destroy a constant, which Destroys evaluates; nil when absent.
+	// PreventDestroy is an expression (variables are allowed), Destroy a constant, which Destroys evaluates; nil when
+	// absent.
 	PreventDestroy hcl.Expression
 	Destroy        hcl.Expression
 	IgnoreChanges  []hcl.Traversal

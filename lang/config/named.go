@@ -42,7 +42,8 @@ func (d *decoder) variable(b *hcl.Block) *Variable {
 	d.label(b, 0, "Invalid variable name")
 	if reservedVariable(v.Name) {
 		d.err(b.LabelRanges[0], "Invalid variable name",
-			"A variable cannot be named %q: that has a meaning of its own in the module blocks that would set it.", v.Name)
+			"A variable cannot be named %q: that has a meaning of its own in the module blocks that would set it.",
+			v.Name)
 	}
 	v.DescriptionSet = d.constant(c, "description", &v.Description)
 	if attr, ok := c.Attributes["type"]; ok {
@@ -176,7 +177,8 @@ func (d *decoder) rules(r *Resource, blocks hcl.Blocks) {
 		for _, e := range []hcl.Expression{rule.Condition, rule.ErrorMessage} {
 			if e != nil && refersTo(e, r.Addr) {
 				d.err(e.Range(), "Invalid reference in "+b.Type,
-					"%s cannot refer to itself by its name in its own conditions. In a postcondition, use self.", r.Addr)
+					"%s cannot refer to itself by its name in its own conditions. In a postcondition, use self.",
+					r.Addr)
 			}
 		}
 		if b.Type == "precondition" {
@@ -247,7 +249,8 @@ func (d *decoder) output(b *hcl.Block) *Output {
 	d.constant(c, "description", &o.Description)
 	o.Expr = expr(c, "value")
 	o.SensitiveSet = d.constant(c, "sensitive", &o.Sensitive)
-	if d.constant(c, "deprecated", &o.Deprecated) && !d.diags[before:].HasErrors() && strings.TrimSpace(o.Deprecated) == "" {
+	if d.constant(c, "deprecated", &o.Deprecated) && !d.diags[before:].HasErrors() &&
+		strings.TrimSpace(o.Deprecated) == "" {
 		d.err(c.Attributes["deprecated"].Expr.Range(), "Invalid `deprecated` attribute",
 			"The text is what users of the output are told, so it cannot be empty: say what to use instead.")
 	}

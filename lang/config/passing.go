@@ -66,7 +66,8 @@ type providerCheck struct {
 func newProviderCheck(d *decoder, n *Node) *providerCheck {
 	c := &providerCheck{
 		decoder: d, n: n,
-		configured: map[string]*ProviderConfig{}, empty: map[string]*ProviderConfig{}, forEach: map[string]hcl.Expression{},
+		configured: map[string]*ProviderConfig{}, empty: map[string]*ProviderConfig{},
+		forEach:  map[string]hcl.Expression{},
 		declared: map[string]addr.Provider{}, aliases: map[string]addr.Provider{}, passed: map[string]*PassedProvider{},
 	}
 	for local, p := range n.Module.Providers {
@@ -122,7 +123,8 @@ func (c *providerCheck) duplicates() {
 	for _, name := range slices.Sorted(maps.Keys(c.declared)) {
 		p, at := c.declared[name], c.n.Module.Required[name].Range
 		if other, dup := first[p]; dup {
-			c.warn(at, summary, "Provider %s has the local name %q here, and %q too. A module needs one name for a provider.", p.Display(), name, other)
+			c.warn(at, summary, "Provider %s has the local name %q here, and %q too. A module needs one name for a "+
+				"provider.", p.Display(), name, other)
 			continue
 		}
 		first[p] = name
@@ -131,7 +133,8 @@ func (c *providerCheck) duplicates() {
 		}
 		for local := range c.n.Module.Providers {
 			if local.Name == p.Type {
-				c.warn(at, summary, "Provider %s has the local name %q here, but there is a provider block that calls it %q.", p.Display(), name, p.Type)
+				c.warn(at, summary, "Provider %s has the local name %q here, but there is a provider block that "+
+					"calls it %q.", p.Display(), name, p.Type)
 				break
 			}
 		}
@@ -162,14 +165,16 @@ func (c *providerCheck) implied() {
 	}) {
 		name := r.Provider.Name
 		if err := wrong[name]; err != nil {
-			c.err(r.Range, "Invalid provider local name", "The type of the resource implies that its provider is called %q, which no provider can be: %s.", name, err)
+			c.err(r.Range, "Invalid provider local name", "The type of the resource implies that its provider is "+
+				"called %q, which no provider can be: %s.", name, err)
 			continue
 		}
 		implied := addr.DefaultProvider(name)
 		for _, other := range slices.Sorted(maps.Keys(c.declared)) {
 			if c.declared[other] == implied {
 				c.warn(r.Range, "Duplicate required provider",
-					"%s implies provider %s by its type, and required_providers calls that %q. Change the name there, or write provider = %s in the resource.",
+					"%s implies provider %s by its type, and required_providers calls that %q. Change the name "+
+						"there, or write provider = %s in the resource.",
 					r.Addr, implied.Display(), other, other)
 			}
 		}
@@ -201,11 +206,13 @@ func (c *providerCheck) keys() {
 	for _, call := range c.calls() {
 		for _, p := range call.Providers {
 			if p.inChildKey != nil {
-				c.err(p.inChildKey.Range(), "Invalid module provider configuration", "What the module calls a configuration has no key; the key of an instance stands on the right.")
+				c.err(p.inChildKey.Range(), "Invalid module provider configuration", "What the module calls a "+
+					"configuration has no key; the key of an instance stands on the right.")
 			}
 			c.key("module", p.InParent, p.KeyExpr, p.InParentRange)
 			if p.KeyExpr != nil {
-				c.sameForEach("module", c.n.Path.Child(call.Name).String(), call.ForEach, c.forEach[p.InParent.String()])
+				c.sameForEach("module", c.n.Path.Child(call.Name).String(), call.ForEach,
+					c.forEach[p.InParent.String()])
 			}
 		}
 	}
@@ -223,12 +230,14 @@ func (c *providerCheck) key(block string, p addr.LocalProvider, key hcl.Expressi
 	repeats := c.forEach[p.String()] != nil
 	switch {
 	case key == nil && repeats:
-		c.err(at, summary, "%s has for_each, so one of its instances has to be chosen by a key. All of them together cannot be used.", p)
+		c.err(at, summary, "%s has for_each, so one of its instances has to be chosen by a key. All of them together "+
+			"cannot be used.", p)
 	case key == nil || repeats:
 	case configured:
 		c.err(key.Range(), summary, "%s has no for_each, so there is nothing to choose by a key.", p)
 	default:
-		c.err(at, summary, "A key chooses among the instances of a provider block with for_each, and the module has no such block for %s.", p)
+		c.err(at, summary, "A key chooses among the instances of a provider block with for_each, and the module has "+
+			"no such block for %s.", p)
 	}
 }
 
@@ -239,8 +248,10 @@ func (c *providerCheck) sameForEach(block, target string, a, b hcl.Expression) {
 		return
 	}
 	c.warn(a.Range(), "Provider configuration for_each matches "+block,
-		"The provider configuration has the same for_each. When an element is taken away, the instance of the provider goes at once, and "+
-			"nothing is left that could destroy what it made. Let the for_each of the provider keep an element for one apply longer; "+
+		"The provider configuration has the same for_each. When an element is taken away, the instance of the "+
+			"provider goes at once, and "+
+			"nothing is left that could destroy what it made. Let the for_each of the provider keep an element for "+
+			"one apply longer; "+
 			"to get rid of these objects first, use apply -destroy -target=%s.", target)
 }
 
@@ -259,11 +270,13 @@ func (c *providerCheck) outgoing() {
 			switch {
 			case !configured && !declared:
 				c.warn(p.InParentRange, "Reference to undefined provider",
-					"Nothing in %s says what %q is, so it is taken for provider %s. Say so in required_providers: %s = { source = %q }.",
+					"Nothing in %s says what %q is, so it is taken for provider %s. Say so in required_providers: %s "+
+						"= { source = %q }.",
 					c.where(), name, source.Display(), name, source.Display())
 			case c.n.Parent != nil && !configured && !passed:
 				c.warn(c.n.Call.Range, "Missing required provider configuration",
-					"%s passes on a configuration of provider %s with the local name %q, which %s does not pass to it. Add %s to the providers of this module block.",
+					"%s passes on a configuration of provider %s with the local name %q, which %s does not pass to "+
+						"it. Add %s to the providers of this module block.",
 					c.where(), source.Display(), name, moduleText(c.n.Parent), name)
 			}
 		}
@@ -274,12 +287,14 @@ func (c *providerCheck) outgoing() {
 func (c *providerCheck) incoming(single *hcl.Range) {
 	if len(c.configured) > 0 && single != nil {
 		c.err(*single, "Module is incompatible with count, for_each, enabled and depends_on",
-			"%s has provider blocks of its own, so it cannot be called with count, for_each, enabled or depends_on. Let it take its provider configurations from its caller.", c.where())
+			"%s has provider blocks of its own, so it cannot be called with count, for_each, enabled or depends_on. "+
+				"Let it take its provider configurations from its caller.", c.where())
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.configured)) {
 		if p, ok := c.passed[name]; ok {
 			c.err(p.InChildRange, "Cannot override provider configuration",
-				"%s configures %s itself, so %s cannot pass it another configuration.", c.where(), name, moduleText(c.n.Parent))
+				"%s configures %s itself, so %s cannot pass it another configuration.", c.where(), name,
+				moduleText(c.n.Parent))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.aliases)) {
@@ -309,11 +324,13 @@ func (c *providerCheck) accepts(name string, p *PassedProvider) {
 	if _, empty := c.empty[name]; !declared && !isAlias && !empty {
 		if isDefault(wants) {
 			c.warn(p.InChildRange, "Reference to undefined provider",
-				"%s does not say what %q is, so it is taken for provider %s. The module should say so in required_providers: %s = { source = %q }.",
+				"%s does not say what %q is, so it is taken for provider %s. The module should say so in "+
+					"required_providers: %s = { source = %q }.",
 				c.where(), name, wants.Display(), name, wants.Display())
 		} else {
 			c.err(p.InChildRange, "Reference to undefined provider",
-				"The module takes no provider configuration %q. It would need an entry %q in required_providers, with the source %q.", name, name, wants.Display())
+				"The module takes no provider configuration %q. It would need an entry %q in required_providers, "+
+					"with the source %q.", name, name, wants.Display())
 		}
 	}
 	gets := typeOf(c.n.Parent, p.InParent.Name)
@@ -326,12 +343,14 @@ func (c *providerCheck) accepts(name string, p *PassedProvider) {
 	const summary = "Provider type mismatch"
 	for _, other := range slices.Sorted(maps.Keys(c.declared)) {
 		if c.declared[other] == gets {
-			c.err(p.InChildRange, summary, "The configuration is one of provider %s, and in %s the name %q means %s. Pass it as %q.",
+			c.err(p.InChildRange, summary, "The configuration is one of provider %s, and in %s the name %q means %s. "+
+				"Pass it as %q.",
 				gets.Display(), c.where(), p.InChild.Name, wants.Display(), other)
 			return
 		}
 	}
-	c.err(p.InParentRange, summary, "In %s %q is provider %s, but in %s %q is provider %s. A configuration of the one is of no use to the other.",
+	c.err(p.InParentRange, summary, "In %s %q is provider %s, but in %s %q is provider %s. A configuration of the "+
+		"one is of no use to the other.",
 		moduleText(c.n.Parent), p.InParent.String(), gets.Display(), c.where(), p.InChild.String(), wants.Display())
 }
 
@@ -362,8 +381,10 @@ func (c *providerCheck) emptyBlocks() {
 			entry += ", configuration_aliases = [" + strings.Join(aliases, ", ") + "]"
 		}
 		c.warn(at, "Redundant empty provider block",
-			"In earlier versions of the language an empty provider block said that a module takes a configuration from its caller. "+
-				"Delete the empty blocks of %s, and write in required_providers instead:\n    %s = { %s }", name, name, entry)
+			"In earlier versions of the language an empty provider block said that a module takes a configuration "+
+				"from its caller. "+
+				"Delete the empty blocks of %s, and write in required_providers instead:\n    %s = { %s }",
+			name, name, entry)
 	}
 }
 
@@ -376,7 +397,8 @@ func (c *providerCheck) imports() {
 		}
 		if !target.ProviderSet || target.Provider != i.Provider {
 			c.err(i.ProviderRange, "Invalid import provider argument",
-				"%s uses another provider configuration than this. Leave the argument out, or write the same in the resource.", target.Addr)
+				"%s uses another provider configuration than this. Leave the argument out, or write the same in the "+
+					"resource.", target.Addr)
 		}
 	}
 }

@@ -29,7 +29,8 @@ func (d *decoder) provider(b *hcl.Block) *ProviderConfig {
 	}
 	if attr, ok := c.Attributes["version"]; ok {
 		d.warn(attr.Expr.Range(), "Version constraints inside provider configuration blocks are deprecated",
-			"The version of a provider belongs into the required_providers block; later versions of the language will refuse it here.")
+			"The version of a provider belongs into the required_providers block; later versions of the language "+
+				"will refuse it here.")
 		p.VersionRange = attr.Range
 		if v, ok := d.versionAttribute(attr); ok {
 			p.Version = v.String()
@@ -37,7 +38,8 @@ func (d *decoder) provider(b *hcl.Block) *ProviderConfig {
 	}
 	p.ForEach = expr(c, "for_each")
 	if p.ForEach != nil && p.Alias == "" {
-		d.err(p.ForEach.Range(), `Alias required when using "for_each"`, "Several instances of a configuration need an alias to be chosen by.")
+		d.err(p.ForEach.Range(), `Alias required when using "for_each"`, "Several instances of a configuration need "+
+			"an alias to be chosen by.")
 	}
 	for _, name := range []string{"count", "depends_on", "source"} {
 		if attr, ok := c.Attributes[name]; ok {
@@ -150,7 +152,8 @@ func (d *decoder) requiredProvider(attr *hcl.Attribute) *RequiredProvider {
 			r.Aliases = append(r.Aliases, d.configurationAliases(r.Name, pair.Value)...)
 		default:
 			d.err(pair.Key.Range(), summary,
-				"An entry has version, source and configuration_aliases, nothing else. A provider is configured by a provider block.")
+				"An entry has version, source and configuration_aliases, nothing else. A provider is configured by a "+
+					"provider block.")
 			return nil
 		}
 	}
@@ -183,9 +186,11 @@ func (d *decoder) configurationAliases(name string, e hcl.Expression) []addr.Loc
 		local, problems := addr.ParseLocalProvider(trav)
 		switch {
 		case problems.HasErrors():
-			d.err(e.Range(), summary, "A configuration alias is written as the local name of the provider, a dot, and the alias.")
+			d.err(e.Range(), summary, "A configuration alias is written as the local name of the provider, a dot, "+
+				"and the alias.")
 		case local.Name != name:
-			d.err(e.Range(), summary, "The aliases here are those of %q, and this one begins with %q.", name, local.Name)
+			d.err(e.Range(), summary, "The aliases here are those of %q, and this one begins with %q.",
+				name, local.Name)
 		default:
 			out = append(out, local)
 		}

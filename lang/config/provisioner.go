@@ -37,7 +37,8 @@ func (d *decoder) provisioner(b *hcl.Block) *Provisioner {
 			p.Continue = true
 		case "fail":
 		default:
-			d.err(attr.Expr.Range(), `Invalid "on_failure" keyword`, "After a failure a provisioner can continue or fail.")
+			d.err(attr.Expr.Range(), `Invalid "on_failure" keyword`,
+				"After a failure a provisioner can continue or fail.")
 		}
 	}
 	var connection, escape *hcl.Block
@@ -66,7 +67,8 @@ func (d *decoder) onlySelf(body hcl.Body) {
 		for _, trav := range attr.Expr.Variables() {
 			if !usableAtDestroy(trav) {
 				d.err(attr.Expr.Range(), "Invalid reference from destroy provisioner",
-					"When a resource is destroyed, its provisioners and their connections can refer to self, count.index and each.key only. "+
+					"When a resource is destroyed, its provisioners and their connections can refer to self, "+
+						"count.index and each.key only. "+
 						"Other objects may be gone by then, and waiting for them could make a cycle.")
 			}
 		}

@@ -94,7 +94,8 @@ func (n *Node) ResolveProvider(l addr.LocalProvider) (ResolvedProvider, diag.Lis
 		return ResolvedProvider{Config: addr.ProviderConfig{Provider: provider}}, nil
 	}
 	return ResolvedProvider{}, diag.Errors("Provider configuration not present", fmt.Sprintf(
-		"There is no provider configuration %s. If it was removed while objects of it still exist, put it back, destroy them, and remove it then.",
+		"There is no provider configuration %s. If it was removed while objects of it still exist, put it back, "+
+			"destroy them, and remove it then.",
 		addr.ProviderConfig{Module: n.Path, Provider: provider, Alias: l.Alias}), nil)
 }
 

@@ -91,9 +91,10 @@ func TestReferencesToProvidersLeadToTheirBlocks(t *testing.T) {
 		block    bool
 		key      addr.Module // whose call chooses the instance
 	}{
-		"an alias in the same module":                    {"", "acme_r.a", acme + ".one", true, "-"},
-		"required without a block":                       {"", "acme_r.b", acme, false, "-"},
-		"only implied":                                   {"", "other_r.c", `provider["registry.opentofu.org/hashicorp/other"]`, false, "-"},
+		"an alias in the same module": {"", "acme_r.a", acme + ".one", true, "-"},
+		"required without a block":    {"", "acme_r.b", acme, false, "-"},
+		"only implied": {"", "other_r.c",
+			`provider["registry.opentofu.org/hashicorp/other"]`, false, "-"},
 		"inherited from the caller":                      {"inherits", "acme_r.a", acme, false, "-"},
 		"passed under another name, with a key":          {"takes", "corp_r.a", acme + ".by", true, "takes"},
 		"passed under an alias":                          {"takes", "corp_r.b", acme + ".one", true, "-"},
@@ -107,7 +108,8 @@ func TestReferencesToProvidersLeadToTheirBlocks(t *testing.T) {
 			if diags.HasErrors() {
 				t.Fatal(diags.Err())
 			}
-			if got.Config.String() != c.config || (got.Block != nil) != c.block || got.Config != n.ProviderFor(r.Provider) {
+			if got.Config.String() != c.config || (got.Block != nil) != c.block ||
+				got.Config != n.ProviderFor(r.Provider) {
 				t.Errorf("%s, block %v", got.Config, got.Block != nil)
 			}
 			if c.key == "-" != (got.Key == nil) || got.KeyCall != nil && got.KeyCall.Path != c.key {
@@ -122,8 +124,10 @@ func TestReferencesToProvidersLeadToTheirBlocks(t *testing.T) {
 
 func TestProvidersThatAreNowhereAreMissed(t *testing.T) {
 	tree, diags := load(map[string]string{
-		"main.tf": "resource \"a_b\" \"c\" {\n  provider = a.nope\n}\nmodule \"m\" {\n  source = \"./m\"\n  providers = {\n    a = a.gone\n  }\n}\n",
-		"m/m.tf":  "terraform {\n  required_providers {\n    a = { source = \"hashicorp/a\" }\n  }\n}\nresource \"a_b\" \"c\" {}\n",
+		"main.tf": "resource \"a_b\" \"c\" {\n  provider = a.nope\n}\nmodule \"m\" {\n  source = \"./m\"\n  " +
+			"providers = {\n    a = a.gone\n  }\n}\n",
+		"m/m.tf": "terraform {\n  required_providers {\n    a = { source = \"hashicorp/a\" }\n  }\n}\nresource " +
+			"\"a_b\" \"c\" {}\n",
 	})
 	if diags.HasErrors() {
 		t.Fatal(diags.Err())
@@ -137,9 +141,12 @@ func TestProvidersThatAreNowhereAreMissed(t *testing.T) {
 
 func TestRequirementsComeFromAllThatIsUsed(t *testing.T) {
 	tree := mustLoad(t, map[string]string{
-		"main.tf": "terraform {\n  required_providers {\n    a = {\n      source = \"x/a\"\n      version = \"~> 1.0\"\n    }\n  }\n}\n" +
-			"module \"m\" {\n  source = \"./m\"\n}\nresource \"b_r\" \"r\" {}\nresource \"terraform_data\" \"d\" {}\nimport {\n  to = c_r.r\n  id = \"1\"\n}\n",
-		"m/m.tf": "terraform {\n  required_providers {\n    a = {\n      source = \"x/a\"\n      version = \">= 1.2\"\n    }\n  }\n}\nprovider \"d\" {\n  version = \"2.0\"\n}\n",
+		"main.tf": "terraform {\n  required_providers {\n    a = {\n      source = \"x/a\"\n      version = \"~> " +
+			"1.0\"\n    }\n  }\n}\n" +
+			"module \"m\" {\n  source = \"./m\"\n}\nresource \"b_r\" \"r\" {}\nresource \"terraform_data\" \"d\" " +
+			"{}\nimport {\n  to = c_r.r\n  id = \"1\"\n}\n",
+		"m/m.tf": "terraform {\n  required_providers {\n    a = {\n      source = \"x/a\"\n      version = \">= " +
+			"1.2\"\n    }\n  }\n}\nprovider \"d\" {\n  version = \"2.0\"\n}\n",
 	})
 	var got []string
 	reqs := tree.Requirements()
@@ -147,7 +154,8 @@ func TestRequirementsComeFromAllThatIsUsed(t *testing.T) {
 		got = append(got, p.Display()+" "+strings.Join(constraints, "; "))
 	}
 	slices.Sort(got)
-	want := []string{"hashicorp/b ", "hashicorp/c ", "hashicorp/d 2.0", "terraform.io/builtin/terraform ", "x/a >= 1.2; ~> 1.0"}
+	want := []string{"hashicorp/b ", "hashicorp/c ", "hashicorp/d 2.0", "terraform.io/builtin/terraform ",
+		"x/a >= 1.2; ~> 1.0"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
@@ -155,10 +163,12 @@ func TestRequirementsComeFromAllThatIsUsed(t *testing.T) {
 
 func TestAModuleBlockSetsWhatItsModuleDeclares(t *testing.T) {
 	tree := mustLoad(t, map[string]string{
-		"main.tf": "module \"m\" {\n  source = \"./m\"\n  extra = 1\n  blk {}\n}\nmodule \"n\" {\n  source = \"./m\"\n  needed = null\n}\n",
-		"m/m.tf":  "variable \"needed\" {}\nvariable \"other\" {\n  default = 1\n}\n",
+		"main.tf": "module \"m\" {\n  source = \"./m\"\n  extra = 1\n  blk {}\n}\nmodule \"n\" {\n  source = " +
+			"\"./m\"\n  needed = null\n}\n",
+		"m/m.tf": "variable \"needed\" {}\nvariable \"other\" {\n  default = 1\n}\n",
 	})
-	const want = "error main.tf:1 Missing required argument\nerror main.tf:3 Unsupported argument\nerror main.tf:4 Unsupported block type\n"
+	const want = "error main.tf:1 Missing required argument\nerror main.tf:3 Unsupported argument\nerror main.tf:4 " +
+		"Unsupported block type\n"
 	if got := describe(tree.Check()); got != want {
 		t.Error(got)
 	}

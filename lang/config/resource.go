@@ -103,8 +103,8 @@ func (d *decoder) lifecycle(r *Resource, c *hcl.BodyContent) {
 	d.rules(r, c.Blocks)
 }
 
-// Destroys tells whether the end of an object of the resource is to be destroyed, which is so where the block does not say
-// otherwise: what lifecycle.destroy says. It must be a constant. Where it is not, the object is kept.
+// Destroys tells whether the end of an object of the resource is to be destroyed, which is so where the block does not
+// say otherwise: what lifecycle.destroy says. It must be a constant. Where it is not, the object is kept.
 func (r *Resource) Destroys() (bool, diag.List) {
 	if r.Destroy == nil {
 		return true, nil
@@ -112,7 +112,8 @@ func (r *Resource) Destroys() (bool, diag.List) {
 	v, diags := r.Destroy.Value(nil)
 	if diags.HasErrors() || v.Type() != cty.Bool || v.IsNull() || !v.IsKnown() || v.IsMarked() {
 		return false, diag.List{diag.New(diag.Error, "Invalid lifecycle destroy expression",
-			"The lifecycle argument destroy must be a constant, true or false: it decides what becomes of the object when the "+
+			"The lifecycle argument destroy must be a constant, true or false: it decides what becomes of the object "+
+				"when the "+
 				"configuration says nothing else about it any more.", r.Destroy.Range().Ptr())}
 	}
 	return v.True(), nil
@@ -130,7 +131,8 @@ func (d *decoder) ignoreChanges(r *Resource, e hcl.Expression) {
 		if isStar(item) {
 			r.IgnoreAll = true
 			star = item.Range()
-			d.err(e.Range(), "Invalid ignore_changes wildcard", `["*"] is no longer understood: write ignore_changes = all.`)
+			d.err(e.Range(), "Invalid ignore_changes wildcard",
+				`["*"] is no longer understood: write ignore_changes = all.`)
 			continue
 		}
 		trav, more := hcl.RelTraversalForExpr(d.unquote(item))
@@ -140,7 +142,8 @@ func (d *decoder) ignoreChanges(r *Resource, e hcl.Expression) {
 		}
 	}
 	if r.IgnoreAll && len(r.IgnoreChanges) > 0 {
-		d.err(star, "Invalid ignore_changes ruleset", `"*" stands for all attributes, so naming some beside it makes no sense.`)
+		d.err(star, "Invalid ignore_changes ruleset",
+			`"*" stands for all attributes, so naming some beside it makes no sense.`)
 		d.diags[len(d.diags)-1].Context = e.Range().Ptr()
 	}
 }
@@ -183,11 +186,13 @@ func (d *decoder) trigger(e hcl.Expression) {
 			resources++
 		case addr.ForEachAttr:
 			if s.Name != "key" {
-				d.err(at, "Invalid each reference in replace_triggered_by expression", "Of each, only each.key can be used in replace_triggered_by.")
+				d.err(at, "Invalid each reference in replace_triggered_by expression", "Of each, only each.key can "+
+					"be used in replace_triggered_by.")
 			}
 		case addr.CountAttr:
 			if s.Name != "index" {
-				d.err(at, "Invalid count reference in replace_triggered_by expression", "Of count, only count.index can be used in replace_triggered_by.")
+				d.err(at, "Invalid count reference in replace_triggered_by expression", "Of count, only count.index "+
+					"can be used in replace_triggered_by.")
 			}
 		default:
 			d.err(at, "Invalid reference in replace_triggered_by expression",
@@ -198,7 +203,8 @@ func (d *decoder) trigger(e hcl.Expression) {
 	case resources == 0:
 		d.err(at, "Invalid replace_triggered_by expression", "This refers to no resource.")
 	case resources > 1:
-		d.err(at, "Invalid replace_triggered_by expression", "This refers to several resources. Give each its own element.")
+		d.err(at, "Invalid replace_triggered_by expression", "This refers to several resources. Give each its own "+
+			"element.")
 	}
 }
 

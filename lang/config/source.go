@@ -149,7 +149,8 @@ func hostedRepository(host, rest string) (pkg, subdir string, err error) {
 	rest, query, hasQuery := strings.Cut(rest, "?")
 	parts := strings.SplitN(rest, "/", 3)
 	if len(parts) < 2 || parts[0] == "" || parts[1] == "" {
-		return "", "", fmt.Errorf("%s needs the owner and the name of a repository behind it", strings.TrimSuffix(host, "/"))
+		return "", "", fmt.Errorf("%s needs the owner and the name of a repository behind it",
+			strings.TrimSuffix(host, "/"))
 	}
 	pkg = "git::https://" + host + parts[0] + "/" + strings.TrimSuffix(parts[1], ".git") + ".git"
 	if len(parts) == 3 {
@@ -185,8 +186,8 @@ func googlePackage(text string) (pkg, subdir string, err error) {
 	return "gcs::https://www.googleapis.com/storage/" + strings.Join(parts[2:], "/"), "", nil
 }
 
-// Shown returns an address without its secrets: what is printed, and what the manifest holds. Passwords, keys and tokens in
-// it become "redacted".
+// Shown returns an address without its secrets: what is printed, and what the manifest holds. Passwords, keys and
+// tokens in it become "redacted".
 func Shown(address string) string {
 	shown, _ := redact(address)
 	return shown
@@ -247,7 +248,8 @@ func redact(address string) (shown string, secrets []string) {
 // secretArguments are the arguments of queries that hold secrets.
 var secretArguments = map[string]bool{
 	"aws_access_key_id": true, "aws_access_key_secret": true, "aws_access_token": true, "sshkey": true,
-	"x-amz-signature": true, "x-amz-security-token": true, "x-amz-credential": true, "x-goog-signature": true, "sig": true,
+	"x-amz-signature": true, "x-amz-security-token": true, "x-amz-credential": true,
+	"x-goog-signature": true, "sig": true,
 }
 
 // forcedPackage writes out the short form behind a scheme that says how to fetch: git::git@example.com:a/b.git.

@@ -21,7 +21,8 @@ func TestNoSecretOfAnAddressIsShown(t *testing.T) {
 			t.Errorf("what was shown once is shown as %s", got)
 		}
 		told := Conceal("Get \""+address+"\": refused to me:s3cr+et", address)
-		if strings.Contains(want, "redacted") && strings.Contains(told, "s3cret") || strings.Contains(address, "%2B") && strings.Contains(told, "s3cr+et") {
+		if strings.Contains(want, "redacted") && strings.Contains(told, "s3cret") || strings.Contains(address, "%2B") &&
+			strings.Contains(told, "s3cr+et") {
 			t.Errorf("an error tells %s", told)
 		}
 	}

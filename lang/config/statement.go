@@ -35,7 +35,8 @@ func (d *decoder) moved(b *hcl.Block) *Moved {
 		return m
 	}
 	if _, ok := addr.NewMove(addr.RootModule, m.From, m.To); !ok {
-		d.err(b.DefRange, `Invalid "moved" addresses`, "One of the addresses names a module and the other a resource; nothing can move so.")
+		d.err(b.DefRange, `Invalid "moved" addresses`, "One of the addresses names a module and the other a "+
+			"resource; nothing can move so.")
 	}
 	return m
 }
@@ -81,9 +82,11 @@ func (d *decoder) removed(b *hcl.Block) *Removed {
 			switch {
 			case p == nil:
 			case !p.Destroy:
-				d.err(nested.DefRange, `Invalid "removed.provisioner" block`, "Nothing is created by a removed block, so its provisioners need when = destroy.")
+				d.err(nested.DefRange, `Invalid "removed.provisioner" block`, "Nothing is created by a removed "+
+					"block, so its provisioners need when = destroy.")
 			case r.From != nil && r.From.IsModule:
-				d.err(b.DefRange, `Invalid "removed" block`, "A removed block with provisioners has to name a resource, and this one names a module.")
+				d.err(b.DefRange, `Invalid "removed" block`, "A removed block with provisioners has to name a "+
+					"resource, and this one names a module.")
 			default:
 				r.Provisioners = append(r.Provisioners, p)
 			}
@@ -95,7 +98,8 @@ func (d *decoder) removed(b *hcl.Block) *Removed {
 	switch {
 	case !r.DestroySet:
 		d.warn(b.DefRange, "Missing lifecycle from the removed block",
-			"The block does not say whether to destroy the object or only to forget it; without a word, it is forgotten. Write lifecycle { destroy = false } or true.")
+			"The block does not say whether to destroy the object or only to forget it; without a word, it is "+
+				"forgotten. Write lifecycle { destroy = false } or true.")
 	case !r.Destroy && len(r.Provisioners) > 0:
 		d.warn(b.DefRange, "Removed block provisioners will not be executed",
 			"The object is forgotten and not destroyed, so the provisioners of the block never run.")
@@ -115,7 +119,8 @@ func (d *decoder) importBlock(b *hcl.Block) *Import {
 		i.ProviderRange = attr.Range
 		if !i.StaticTo.Module.IsRoot() {
 			d.err(attr.Range, "Invalid import provider argument",
-				"The provider argument only serves to generate configuration in this module. What is imported into another module uses the provider configurations of that module.")
+				"The provider argument only serves to generate configuration in this module. What is imported into "+
+					"another module uses the provider configurations of that module.")
 		}
 		if ref, ok := d.providerReference(attr.Expr, "provider"); ok {
 			i.Provider, i.ProviderKeyExpr, i.ProviderSet = ref.local, ref.key, true
@@ -129,7 +134,8 @@ func (d *decoder) importBlock(b *hcl.Block) *Import {
 		if last.Start.Byte < first.Start.Byte {
 			first, last = last, first
 		}
-		d.err(hcl.RangeBetween(first, last), "Conflicting import arguments", "An object is named by its id or by its identity, not by both.")
+		d.err(hcl.RangeBetween(first, last), "Conflicting import arguments", "An object is named by its id or by its "+
+			"identity, not by both.")
 	}
 	return i
 }
@@ -144,7 +150,8 @@ func (d *decoder) importTarget(i *Import, e hcl.Expression) bool {
 	trav, ok := withoutKeys(e)
 	if !ok {
 		d.err(e.Range(), "Invalid import address expression",
-			"This is the address of a resource, in which only the keys in brackets can be expressions: module.a[var.x].aws_s3_bucket.b[each.key].")
+			"This is the address of a resource, in which only the keys in brackets can be expressions: "+
+				"module.a[var.x].aws_s3_bucket.b[each.key].")
 		return false
 	}
 	target, problems := addr.ParseTargetTraversal(trav)
@@ -194,7 +201,8 @@ func (d *decoder) check(b *hcl.Block) *Check {
 		switch b.Type {
 		case "data":
 			if c.Data != nil {
-				d.err(b.DefRange, "Multiple data resource blocks", "The check has a data block already, at %s.", c.Data.Range)
+				d.err(b.DefRange, "Multiple data resource blocks", "The check has a data block already, at %s.",
+					c.Data.Range)
 				continue
 			}
 			if data := d.data(b, c.Name); !d.diags[before:].HasErrors() {

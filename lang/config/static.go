@@ -133,7 +133,8 @@ func (s *Static) allowed(ref *addr.Reference, stack []StaticUse) diag.List {
 		summary = "Module output not supported in static context"
 	}
 	return diag.Errors(summary, fmt.Sprintf(
-		"%s is needed before anything is planned, and %s has no value by then. Variables and locals made of variables have.",
+		"%s is needed before anything is planned, and %s has no value by then. Variables and locals made of "+
+			"variables have.",
 		s.name(top(stack)), ref.Subject), &ref.Range)
 }
 
@@ -175,10 +176,12 @@ func (s *Static) named(ref *addr.Reference, stack []StaticUse) (cty.Value, diag.
 		v := s.module.Variables[n.Name]
 		switch {
 		case v == nil:
-			return cty.DynamicVal, diag.Errors("Undefined variable", "The module declares no variable "+n.Name+".", &ref.Range)
+			return cty.DynamicVal, diag.Errors("Undefined variable", "The module declares no variable "+n.Name+
+				".", &ref.Range)
 		case v.ConstSet && !v.Const:
 			return cty.DynamicVal, diag.Errors("Unable to use variable in static context",
-				fmt.Sprintf("%s is needed before anything is planned, and the variable %q says const = false.", s.name(top(stack)), n.Name), &ref.Range)
+				fmt.Sprintf("%s is needed before anything is planned, and the variable %q says const = false.",
+					s.name(top(stack)), n.Name), &ref.Range)
 		}
 		given, diags := s.once(n, v.Range, stack, func([]StaticUse) (cty.Value, diag.List) { return s.variable(v) })
 		if diags.HasErrors() {
@@ -189,16 +192,21 @@ func (s *Static) named(ref *addr.Reference, stack []StaticUse) (cty.Value, diag.
 	case addr.Local:
 		l := s.module.Locals[n.Name]
 		if l == nil {
-			return cty.DynamicVal, diag.Errors("Undefined local", "The module declares no local value "+n.Name+".", &ref.Range)
+			return cty.DynamicVal, diag.Errors("Undefined local", "The module declares no local value "+n.Name+
+				".", &ref.Range)
 		}
-		return s.once(n, l.Range, stack, func(stack []StaticUse) (cty.Value, diag.List) { return s.value(l.Expr, stack) })
+		return s.once(n, l.Range, stack, func(stack []StaticUse) (cty.Value,
+			diag.List) {
+			return s.value(l.Expr, stack)
+		})
 	default:
 		panic("config: a reference that is not allowed was evaluated")
 	}
 }
 
 // once evaluates a named value, unless that is done, and says what failed because of it.
-func (s *Static) once(n addr.Named, rng hcl.Range, stack []StaticUse, f func([]StaticUse) (cty.Value, diag.List)) (cty.Value, diag.List) {
+func (s *Static) once(n addr.Named, rng hcl.Range, stack []StaticUse, f func([]StaticUse) (cty.Value, diag.List)) (
+	cty.Value, diag.List) {
 	use := StaticUse{n.String(), rng}
 	for _, u := range stack {
 		if u.Subject == use.Subject {
@@ -288,11 +296,14 @@ func (s *Static) Text(e hcl.Expression, use StaticUse) (string, diag.List) {
 	text, err := convert.Convert(v, cty.String)
 	switch {
 	case err != nil:
-		return "", append(diags, diag.New(diag.Error, "Unsuitable value type", "This has to be a string: "+conversionText(err)+".", &at))
+		return "", append(diags, diag.New(diag.Error, "Unsuitable value type", "This has to be a string: "+
+			conversionText(err)+".", &at))
 	case text.IsNull():
-		return "", append(diags, diag.New(diag.Error, "Unsuitable value type", "This has to be a string, and it is null.", &at))
+		return "", append(diags, diag.New(diag.Error, "Unsuitable value type",
+			"This has to be a string, and it is null.", &at))
 	case !text.IsKnown():
-		return "", append(diags, diag.New(diag.Error, "Unsuitable value type", "This has to be a string that is known before planning.", &at))
+		return "", append(diags, diag.New(diag.Error, "Unsuitable value type", "This has to be a string that is "+
+			"known before planning.", &at))
 	}
 	return text.AsString(), diags
 }

@@ -91,7 +91,8 @@ func (l *Loader) listTests(dir, testDir string) ([]string, diag.List) {
 		switch {
 		case err == nil:
 		case !errors.Is(err, fs.ErrNotExist):
-			return nil, diag.Errors("Failed to read test directory", fmt.Sprintf("The directory %s cannot be read: %s.", in, err), nil)
+			return nil, diag.Errors("Failed to read test directory",
+				fmt.Sprintf("The directory %s cannot be read: %s.", in, err), nil)
 		case in == below && testDir != DefaultTestDir:
 			diags = append(diags, diag.New(diag.Warning, "Test directory does not exist",
 				fmt.Sprintf("There is no directory %s, which was asked for.", in), nil))
@@ -133,7 +134,8 @@ func decodeTestFile(body hcl.Body) (*TestFile, diag.List) {
 			f.Runs = appendIf(f.Runs, d.testRun(b))
 		case "variables":
 			if f.Variables != nil {
-				d.err(b.DefRange, `Multiple "variables" blocks`, "A test file has one variables block. The first is at %s.", f.variables)
+				d.err(b.DefRange, `Multiple "variables" blocks`,
+					"A test file has one variables block. The first is at %s.", f.variables)
 				continue
 			}
 			f.Variables, f.variables = d.testVariables(b), b.DefRange
@@ -207,7 +209,8 @@ func (b *treeBuilder) testModule(f *TestFile, r *TestRun) diag.List {
 	options := b.options
 	options.Dir, options.Locator, options.TestDir = at.Dir, locator, ""
 	options.Variable = func(v *Variable) (cty.Value, diag.List) { return r.staticValue(root, v) }
-	sub := &treeBuilder{loader: b.loader, options: options, modules: b.modules, tree: &Tree{Modules: map[addr.Module]*Node{}}}
+	sub := &treeBuilder{loader: b.loader, options: options, modules: b.modules,
+		tree: &Tree{Modules: map[addr.Module]*Node{}}}
 	more = sub.load(at)
 	diags = append(diags, more...)
 	if sub.tree.Root == nil || more.HasErrors() {
@@ -311,7 +314,8 @@ func checkTestProviders(t *Tree) diag.List {
 				m = r.Tree.Root.Module
 			}
 			for _, p := range r.Providers {
-				if is := t.testProviderType(f, p.InParent.Name); f.Provider(p.InParent) != nil && is != m.ProviderFor(p.InChild.Name) {
+				if is := t.testProviderType(f, p.InParent.Name); f.Provider(p.InParent) != nil &&
+					is != m.ProviderFor(p.InChild.Name) {
 					d.mismatch(f, p.InParentRange, p.InParent, is, p.InChild.Name, m)
 				}
 			}

@@ -32,7 +32,8 @@ func TestTestFilesAreFoundBesideTheConfigurationAndBelow(t *testing.T) {
 	for _, f := range tree.Tests {
 		names = append(names, f.Name)
 	}
-	if want := []string{"a.tftest.json", "b.tftest.hcl", "c.tofutest.hcl", "tests/f.tftest.hcl"}; !slices.Equal(names, want) {
+	if want := []string{"a.tftest.json", "b.tftest.hcl", "c.tofutest.hcl", "tests/f.tftest.hcl"}; !slices.Equal(names,
+		want) {
 		t.Errorf("found %v, want %v", names, want)
 	}
 	if tree.Tests[0].Runs[0].Apply || !tree.Tests[1].Runs[0].Apply {
@@ -42,27 +43,36 @@ func TestTestFilesAreFoundBesideTheConfigurationAndBelow(t *testing.T) {
 
 func TestMistakesInTestFiles(t *testing.T) {
 	for sentence, c := range map[string]struct{ text, says string }{
-		"no test block":              {`resource "a" "b" {}`, "Unsupported block type"},
-		"a name that is none":        {`run "a b" {}`, "Invalid run block name"},
-		"an unknown command":         {`run "a" { command = destroy }`, `Invalid "command" keyword`},
-		"an unknown mode":            {"run \"a\" {\n plan_options {\n mode = fast\n }\n}", `Invalid "mode" keyword`},
-		"no refresh in refresh-only": {"run \"a\" {\n plan_options {\n mode = refresh-only\n refresh = false\n }\n}", "Incompatible plan options"},
-		"two blocks of variables":    {"variables {}\nvariables {}", `Multiple "variables" blocks`},
-		"two in a run":               {"run \"a\" {\n variables {}\n variables {}\n}", `Multiple "variables" blocks`},
-		"two plan_options":           {"run \"a\" {\n plan_options {}\n plan_options {}\n}", `Multiple "plan_options" blocks`},
-		"a module without a source":  {"run \"a\" {\n module {}\n}", `Missing "source" attribute for module block`},
-		"a source without dots":      {"run \"a\" {\n module {\n source = \"setup\"\n }\n}", "Invalid module source address"},
-		"a source with a variable":   {"run \"a\" {\n module {\n source = var.x\n }\n}", "Variables not allowed"},
-		"an assertion of nothing":    {"run \"a\" {\n assert {\n condition = true\n error_message = \"e\"\n }\n}", "Invalid assert expression"},
-		"two mocks of one provider":  {"mock_provider \"a\" {}\nmock_provider \"a\" {}", "Duplicated `mock_provider` block"},
-		"two mocks of one type":      {"mock_provider \"a\" {\n mock_data \"a_b\" {}\n mock_data \"a_b\" {}\n}", "Duplicated `mock_data` block"},
-		"for_each without an alias":  {`mock_provider "a" { for_each = [] }`, `Alias required when using "for_each"`},
-		"defaults that are none":     {"mock_provider \"a\" {\n mock_data \"a_b\" {\n defaults = 1\n }\n}", "Object expected"},
-		"a target with a key":        {"override_resource {\n target = a_b.c[0]\n}", "Resource instance address with keys is not allowed"},
-		"a module as a resource":     {"override_resource {\n target = module.a\n}", "Module address is not allowed"},
-		"a resource as a module":     {"override_module {\n target = a_b.c\n}", "Module address expected"},
-		"values with references":     {"override_resource {\n target = a_b.c\n values = { a = var.b }\n}", "Variables not allowed"},
-		"no target":                  {"override_resource {}", "Missing required argument"},
+		"no test block":       {`resource "a" "b" {}`, "Unsupported block type"},
+		"a name that is none": {`run "a b" {}`, "Invalid run block name"},
+		"an unknown command":  {`run "a" { command = destroy }`, `Invalid "command" keyword`},
+		"an unknown mode":     {"run \"a\" {\n plan_options {\n mode = fast\n }\n}", `Invalid "mode" keyword`},
+		"no refresh in refresh-only": {"run \"a\" {\n plan_options {\n mode = refresh-only\n refresh = false\n }\n}",
+			"Incompatible plan options"},
+		"two blocks of variables": {"variables {}\nvariables {}", `Multiple "variables" blocks`},
+		"two in a run":            {"run \"a\" {\n variables {}\n variables {}\n}", `Multiple "variables" blocks`},
+		"two plan_options": {"run \"a\" {\n plan_options {}\n plan_options {}\n}",
+			`Multiple "plan_options" blocks`},
+		"a module without a source": {"run \"a\" {\n module {}\n}", `Missing "source" attribute for module block`},
+		"a source without dots": {"run \"a\" {\n module {\n source = \"setup\"\n }\n}",
+			"Invalid module source address"},
+		"a source with a variable": {"run \"a\" {\n module {\n source = var.x\n }\n}", "Variables not allowed"},
+		"an assertion of nothing": {"run \"a\" {\n assert {\n condition = true\n error_message = \"e\"\n }\n}",
+			"Invalid assert expression"},
+		"two mocks of one provider": {"mock_provider \"a\" {}\nmock_provider \"a\" {}",
+			"Duplicated `mock_provider` block"},
+		"two mocks of one type": {"mock_provider \"a\" {\n mock_data \"a_b\" {}\n mock_data \"a_b\" {}\n}",
+			"Duplicated `mock_data` block"},
+		"for_each without an alias": {`mock_provider "a" { for_each = [] }`, `Alias required when using "for_each"`},
+		"defaults that are none": {"mock_provider \"a\" {\n mock_data \"a_b\" {\n defaults = 1\n }\n}",
+			"Object expected"},
+		"a target with a key": {"override_resource {\n target = a_b.c[0]\n}", "Resource instance address with " +
+			"keys is not allowed"},
+		"a module as a resource": {"override_resource {\n target = module.a\n}", "Module address is not allowed"},
+		"a resource as a module": {"override_module {\n target = a_b.c\n}", "Module address expected"},
+		"values with references": {"override_resource {\n target = a_b.c\n values = { a = var.b }\n}",
+			"Variables not allowed"},
+		"no target": {"override_resource {}", "Missing required argument"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			_, diags := loadTested(map[string]string{"main.tf": "", "a.tftest.hcl": c.text})
@@ -75,9 +85,10 @@ func TestMistakesInTestFiles(t *testing.T) {
 
 func TestTheProvidersOfTestFilesAndTheirModulesAreRequired(t *testing.T) {
 	tree, diags := loadTested(map[string]string{
-		"main.tf":       `resource "aa_x" "x" {}`,
-		"setup/main.tf": "terraform {\n required_providers {\n  bb = {\n   source = \"acme/bb\"\n   version = \"> 1.0\"\n  }\n }\n}\nresource \"bb_y\" \"y\" {}",
-		"a.tftest.hcl":  "provider \"bb\" {}\nprovider \"cc\" {}\nrun \"a\" {\n module {\n source = \"./setup\"\n }\n}\n",
+		"main.tf": `resource "aa_x" "x" {}`,
+		"setup/main.tf": "terraform {\n required_providers {\n  bb = {\n   source = \"acme/bb\"\n   version = \"> " +
+			"1.0\"\n  }\n }\n}\nresource \"bb_y\" \"y\" {}",
+		"a.tftest.hcl": "provider \"bb\" {}\nprovider \"cc\" {}\nrun \"a\" {\n module {\n source = \"./setup\"\n }\n}\n",
 	})
 	if diags.HasErrors() {
 		t.Fatal(diags.Err())
@@ -97,7 +108,8 @@ func TestTheProvidersOfTestFilesAndTheirModulesAreRequired(t *testing.T) {
 
 func TestOneBlockOfATestFileIsOneProvider(t *testing.T) {
 	module := func(source string) string {
-		return "terraform {\n required_providers {\n  x = {\n   source = \"" + source + "\"\n  }\n }\n}\nresource \"x_y\" \"y\" {}"
+		return "terraform {\n required_providers {\n  x = {\n   source = \"" + source +
+			"\"\n  }\n }\n}\nresource \"x_y\" \"y\" {}"
 	}
 	_, diags := loadTested(map[string]string{
 		"main.tf": module("acme/one"), "setup/main.tf": module("acme/two"),
@@ -168,7 +180,8 @@ run "one" { providers = { aa = aa.b } }
 		t.Fatal(diags.Err())
 	}
 	providers := all.Root.Module.Providers
-	if attrs, _ := providers[addr.LocalProvider{Name: "aa"}].Config.JustAttributes(); attrs["region"].Expr.Range().Filename != "a.tftest.hcl" {
+	if attrs, _ := providers[addr.LocalProvider{
+		Name: "aa"}].Config.JustAttributes(); attrs["region"].Expr.Range().Filename != "a.tftest.hcl" {
 		t.Error("the provider is not that of the file")
 	}
 	if providers[addr.LocalProvider{Name: "aa", Alias: "b"}].Mock == nil || len(providers) != 2 {
@@ -196,7 +209,8 @@ run "one" { providers = { aa = aa.b } }
 		t.Fatal(diags.Err())
 	}
 	providers = one.Root.Module.Providers
-	if providers[addr.LocalProvider{Name: "aa"}].Mock == nil || providers[addr.LocalProvider{Name: "aa", Alias: "b"}].Mock != nil {
+	if providers[addr.LocalProvider{Name: "aa"}].Mock == nil ||
+		providers[addr.LocalProvider{Name: "aa", Alias: "b"}].Mock != nil {
 		t.Error("the run does not have the providers that it names, and only those")
 	}
 }

@@ -52,9 +52,11 @@ type ModuleOverride struct {
 }
 
 var (
-	overrideResourceSchema = &hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "target", Required: true}, {Name: "values"}}}
-	overrideModuleSchema   = &hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "target", Required: true}, {Name: "outputs"}}}
-	mockProviderSchema     = &hcl.BodySchema{
+	overrideResourceSchema = &hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "target", Required: true},
+		{Name: "values"}}}
+	overrideModuleSchema = &hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "target", Required: true},
+		{Name: "outputs"}}}
+	mockProviderSchema = &hcl.BodySchema{
 		Attributes: []hcl.AttributeSchema{{Name: "alias"}, {Name: "for_each"}},
 		Blocks: []hcl.BlockHeaderSchema{
 			{Type: "mock_resource", LabelNames: []string{"type"}}, {Type: "mock_data", LabelNames: []string{"type"}},
@@ -143,8 +145,10 @@ func (d *decoder) mockProvider(b *hcl.Block) *ProviderConfig {
 	if !d.providerName(b.Labels[0], b.DefRange) {
 		return nil
 	}
-	m := &Mock{Defaults: map[addr.Resource]map[string]cty.Value{}, Overrides: map[addr.ConfigResource]map[string]cty.Value{}}
-	p := &ProviderConfig{Name: b.Labels[0], NameRange: b.LabelRanges[0], Config: hcl.EmptyBody(), Range: b.DefRange, Mock: m}
+	m := &Mock{Defaults: map[addr.Resource]map[string]cty.Value{},
+		Overrides: map[addr.ConfigResource]map[string]cty.Value{}}
+	p := &ProviderConfig{Name: b.Labels[0], NameRange: b.LabelRanges[0], Config: hcl.EmptyBody(),
+		Range: b.DefRange, Mock: m}
 	if d.constant(c, "alias", &p.Alias) {
 		p.AliasExpr = expr(c, "alias")
 		if !addr.ValidIdentifier(p.Alias) {
@@ -153,7 +157,8 @@ func (d *decoder) mockProvider(b *hcl.Block) *ProviderConfig {
 	}
 	p.ForEach = expr(c, "for_each")
 	if p.ForEach != nil && p.Alias == "" {
-		d.err(p.ForEach.Range(), `Alias required when using "for_each"`, "Several instances of a configuration need an alias to be chosen by.")
+		d.err(p.ForEach.Range(), `Alias required when using "for_each"`, "Several instances of a configuration need "+
+			"an alias to be chosen by.")
 	}
 	for _, b := range c.Blocks {
 		switch b.Type {
@@ -165,7 +170,8 @@ func (d *decoder) mockProvider(b *hcl.Block) *ProviderConfig {
 				continue
 			}
 			if _, dup := m.Overrides[o.Target]; dup {
-				d.err(p.Range, "Duplicated `"+b.Type+"` block", "The mock_provider block overrides %s already.", o.Target)
+				d.err(p.Range, "Duplicated `"+b.Type+"` block", "The mock_provider block overrides %s already.",
+					o.Target)
 				continue
 			}
 			if o.Mode == o.Target.Resource.Mode {
@@ -183,7 +189,8 @@ func (d *decoder) mockResource(m *Mock, p *ProviderConfig, b *hcl.Block) {
 	}
 	values := d.constantObject(d.content(b.Body, mockResourceSchema), "defaults")
 	if _, dup := m.Defaults[of]; dup {
-		d.err(p.Range, "Duplicated `"+b.Type+"` block", "The mock_provider block has a %s block for %s already.", b.Type, of.Type)
+		d.err(p.Range, "Duplicated `"+b.Type+"` block", "The mock_provider block has a %s block for %s already.",
+			b.Type, of.Type)
 		return
 	}
 	m.Defaults[of] = values

@@ -63,20 +63,23 @@ func (d *decoder) testRun(b *hcl.Block) *TestRun {
 			r.Asserts = append(r.Asserts, d.rule(b))
 		case "plan_options":
 			if hasOptions {
-				d.err(b.DefRange, `Multiple "plan_options" blocks`, "A run has one plan_options block. The first is at %s.", r.options)
+				d.err(b.DefRange, `Multiple "plan_options" blocks`,
+					"A run has one plan_options block. The first is at %s.", r.options)
 				continue
 			}
 			hasOptions, r.options = true, b.DefRange
 			d.testOptions(r, b)
 		case "variables":
 			if r.Variables != nil {
-				d.err(b.DefRange, `Multiple "variables" blocks`, "A run has one variables block. The first is at %s.", r.variables)
+				d.err(b.DefRange, `Multiple "variables" blocks`, "A run has one variables block. The first is at %s.",
+					r.variables)
 				continue
 			}
 			r.Variables, r.variables = d.testVariables(b), b.DefRange
 		case "module":
 			if r.Module != nil {
-				d.err(b.DefRange, `Multiple "module" blocks`, "A run has one module block. The first is at %s.", r.Module.Range)
+				d.err(b.DefRange, `Multiple "module" blocks`, "A run has one module block. The first is at %s.",
+					r.Module.Range)
 			}
 			r.Module = d.testModule(r.Name, b)
 		default:
@@ -119,7 +122,8 @@ func (d *decoder) testOptions(r *TestRun, b *hcl.Block) {
 	d.constant(c, "refresh", &r.Refresh)
 	r.Replace, r.Target = d.references(c, "replace"), d.references(c, "target")
 	if !r.Refresh && r.RefreshOnly {
-		d.err(c.Attributes["refresh"].Range, "Incompatible plan options", "Refreshing is all that the mode refresh-only does, so it cannot be turned off there.")
+		d.err(c.Attributes["refresh"].Range, "Incompatible plan options", "Refreshing is all that the mode "+
+			"refresh-only does, so it cannot be turned off there.")
 	}
 }
 
@@ -140,7 +144,8 @@ func (d *decoder) testModule(run string, b *hcl.Block) *ModuleCall {
 	if attr, ok := c.Attributes["source"]; ok {
 		m.SourceRange = attr.Range
 	} else {
-		d.err(b.DefRange, `Missing "source" attribute for module block`, "The module block of a run says by its source which module the run is about.")
+		d.err(b.DefRange, `Missing "source" attribute for module block`, "The module block of a run says by its "+
+			"source which module the run is about.")
 	}
 	return m
 }
@@ -182,5 +187,6 @@ func CheckableOf(t hcl.Traversal) (*addr.Reference, diag.List) {
 		return ref, diags
 	}
 	return nil, append(diags, diag.New(diag.Error, "Invalid `expect_failures` reference", fmt.Sprintf(
-		"%s has no conditions that could fail. Variables, outputs, check blocks and resources have.", ref.Subject), &ref.Range))
+		"%s has no conditions that could fail. Variables, outputs, check blocks and resources have.", ref.Subject),
+		&ref.Range))
 }

@@ -17,7 +17,8 @@ import (
 //
 // evaluate gives expressions of provider blocks in the file their values, where these need more than the module knows:
 // it returns ok false for those that the module evaluates by itself, unless all is asked for.
-func (t *Tree) ForTest(f *TestFile, r *TestRun, evaluate func(e hcl.Expression, all bool) (v cty.Value, ok bool, diags hcl.Diagnostics)) (*Tree, diag.List) {
+func (t *Tree) ForTest(f *TestFile, r *TestRun, evaluate func(e hcl.Expression, all bool) (v cty.Value, ok bool,
+	diags hcl.Diagnostics)) (*Tree, diag.List) {
 	v := &testVariant{tree: t.copy(), file: f, run: r, evaluate: evaluate}
 	v.providers()
 	v.resources()
@@ -72,7 +73,8 @@ func (v *testVariant) providers() {
 		for _, p := range v.run.Providers {
 			block := v.file.Provider(p.InParent)
 			if block == nil {
-				v.err(p.InParentRange, "Missing provider definition for "+p.InParent.String(), "The test file has no provider or mock_provider block %s.", p.InParent)
+				v.err(p.InParentRange, "Missing provider definition for "+p.InParent.String(),
+					"The test file has no provider or mock_provider block %s.", p.InParent)
 				continue
 			}
 			v.provider(block, p.InChild)
@@ -126,7 +128,8 @@ func (v *testVariant) resources() {
 	for _, o := range v.file.Overrides.Resources {
 		if inRun[o.Target] {
 			v.diags = append(v.diags, diag.New(diag.Warning, "Multiple `"+o.Block+"` blocks for the same address",
-				fmt.Sprintf("The run overrides %s too, so what the file says of it has no effect there.", o.Target), &o.Range))
+				fmt.Sprintf("The run overrides %s too, so what the file says of it has no effect there.", o.Target),
+				&o.Range))
 			continue
 		}
 		v.resource(o)
@@ -136,7 +139,8 @@ func (v *testVariant) resources() {
 func (v *testVariant) resource(o *ResourceOverride) {
 	n := v.tree.Modules[o.Target.Module]
 	if n == nil {
-		v.err(o.Range, "Module not found: "+o.Target.Module.String(), "The target is in a module that the configuration does not call.")
+		v.err(o.Range, "Module not found: "+o.Target.Module.String(), "The target is in a module that the "+
+			"configuration does not call.")
 		return
 	}
 	r := n.Module.Resources[o.Target.Resource]
@@ -149,7 +153,8 @@ func (v *testVariant) resource(o *ResourceOverride) {
 		if o.Mode == addr.Data {
 			word = "resource"
 		}
-		v.err(o.Range, fmt.Sprintf("Unsupported `%s` target in `%s` block", word, o.Block), "%s is a %s block, which is overridden by the other kind of block.", o.Target, word)
+		v.err(o.Range, fmt.Sprintf("Unsupported `%s` target in `%s` block", word, o.Block),
+			"%s is a %s block, which is overridden by the other kind of block.", o.Target, word)
 		return
 	}
 	if v.tree.overrides == nil {
@@ -168,7 +173,8 @@ func (v *testVariant) modules() {
 	for _, o := range v.file.Overrides.Modules {
 		if inRun[o.Target] {
 			v.diags = append(v.diags, diag.New(diag.Warning, "Multiple `override_module` blocks for the same address",
-				fmt.Sprintf("The run overrides %s too, so what the file says of it has no effect there.", o.Target), &o.Range))
+				fmt.Sprintf("The run overrides %s too, so what the file says of it has no effect there.", o.Target),
+				&o.Range))
 			continue
 		}
 		v.module(o)

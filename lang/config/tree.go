@@ -33,8 +33,8 @@ type TreeOptions struct {
 	StorageOnly bool
 	// TestDir is where test files lie, beside those in Dir; empty loads none.
 	TestDir string
-	// Base is the absolute directory that relative paths in the configuration start from, and path.cwd before planning. Env
-	// is the environment of the operation.
+	// Base is the absolute directory that relative paths in the configuration start from, and path.cwd before planning.
+	// Env is the environment of the operation.
 	Base string
 	Env  environ.Variables
 }
@@ -81,7 +81,8 @@ func (l *Loader) LoadTree(o TreeOptions) (*Tree, diag.List) {
 	if o.Variable == nil {
 		o.Variable = defaultsOnly
 	}
-	b := &treeBuilder{loader: l, options: o, modules: map[string]*Module{}, tree: &Tree{Modules: map[addr.Module]*Node{}}}
+	b := &treeBuilder{loader: l, options: o, modules: map[string]*Module{},
+		tree: &Tree{Modules: map[addr.Module]*Node{}}}
 	b.functions = sync.OnceValue(func() map[string]function.Function {
 		return funcs.Table(funcs.Options{BaseDir: o.Base, Env: o.Env})
 	})
@@ -145,8 +146,9 @@ func (b *treeBuilder) node(r ModuleRequest, at Installed) (*Node, diag.List) {
 		Path: r.Path, Parent: r.Parent, Call: r.Call, Module: m,
 		Children: map[string]*Node{}, SourceDir: at.Dir, Version: at.Version,
 	}
-	n.static = &Static{module: m, path: r.Path, rootDir: b.options.Dir, workspace: b.options.Workspace, variable: b.options.Variable,
-		cwd: b.options.Base, functions: b.functions}
+	n.static = &Static{module: m, path: r.Path, rootDir: b.options.Dir, workspace: b.options.Workspace,
+		variable: b.options.Variable,
+		cwd:      b.options.Base, functions: b.functions}
 	if n.Parent != nil {
 		n.static.variable = n.Parent.argumentsOf(r.Call)
 	}
@@ -214,7 +216,8 @@ func (n *Node) evaluateCall(call *ModuleCall) diag.List {
 		if !more.HasErrors() {
 			unmarked, _ := v.Unmark()
 			hasVersion = !unmarked.IsNull()
-			if c, ok := d.versionValue(&hcl.Attribute{Name: "version", Expr: call.VersionExpr, Range: call.VersionRange}, v); ok {
+			if c, ok := d.versionValue(&hcl.Attribute{Name: "version", Expr: call.VersionExpr,
+				Range: call.VersionRange}, v); ok {
 				call.Version = c.String()
 			}
 		}
@@ -234,10 +237,12 @@ func (n *Node) evaluateCall(call *ModuleCall) diag.List {
 		call.parsed = source
 	case hasVersion:
 		d.err(call.SourceRange, "Invalid registry module source address",
-			"%s.\n\nThis has to be the address of a module in a registry, because a version is given, and only modules of registries have versions.", err)
+			"%s.\n\nThis has to be the address of a module in a registry, because a version is given, and only "+
+				"modules of registries have versions.", err)
 	case err == errMaybeLocal:
 		d.err(call.SourceRange, "Invalid module source address",
-			"It is not clear how to install %q.\n\nIf it is a directory, write \"./%s\": a path relative to the module starts with ./ or ../.", text, text)
+			"It is not clear how to install %q.\n\nIf it is a directory, write \"./%s\": a path relative to the "+
+				"module starts with ./ or ../.", text, text)
 	default:
 		d.err(call.SourceRange, "Invalid module source address", "This is no address of a module: %s.", err)
 	}
@@ -251,7 +256,8 @@ func (n *Node) evaluateProviders() diag.List {
 		if p.ForEach == nil {
 			continue
 		}
-		instances, more := n.static.ForEach(p.ForEach, StaticUse{"provider." + p.Local().String() + ".for_each", p.ForEach.Range()})
+		instances, more := n.static.ForEach(p.ForEach, StaticUse{"provider." + p.Local().String() + ".for_each",
+			p.ForEach.Range()})
 		diags = append(diags, more...)
 		if more.HasErrors() {
 			continue
@@ -297,7 +303,8 @@ func (b *treeBuilder) child(parent *Node, call *ModuleCall) diag.List {
 	}
 	if len(path.Path()) > maxDepth {
 		return diag.Errors("Modules are nested too deeply", fmt.Sprintf(
-			"There are more than %d calls within each other here, so it seems that a module calls itself.", maxDepth), &call.Range)
+			"There are more than %d calls within each other here, so it seems that a module calls itself.", maxDepth),
+			&call.Range)
 	}
 	r := ModuleRequest{Path: path, Parent: parent, Call: call, Source: call.parsed}
 	at, diags := b.options.Locator.Locate(r)
@@ -323,7 +330,8 @@ func (b *treeBuilder) child(parent *Node, call *ModuleCall) diag.List {
 
 func ignoredBackend(b *Backend) *diag.Diagnostic {
 	return diag.New(diag.Warning, "Backend configuration ignored",
-		"Where the state is kept is said by the root module alone. This block has no effect while the module is called by another.", &b.Range)
+		"Where the state is kept is said by the root module alone. This block has no effect while the module is "+
+			"called by another.", &b.Range)
 }
 
 func misplacedImport(i *Import, module string) *diag.Diagnostic {

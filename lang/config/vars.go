@@ -180,7 +180,8 @@ func (g *GivenValues) addArgument(text string) diag.List {
 	name, value, ok := strings.Cut(text, "=")
 	switch {
 	case !ok:
-		return diag.Errors(summary, fmt.Sprintf(`-var takes a name and a value, like -var="name=value", and this is %q.`, text), nil)
+		return diag.Errors(summary,
+			fmt.Sprintf(`-var takes a name and a value, like -var="name=value", and this is %q.`, text), nil)
 	case strings.HasSuffix(name, " "):
 		return diag.Errors(summary, fmt.Sprintf(`There is a space before the "=" in %q. Did you mean -var="%s=%s"?`,
 			text, strings.TrimRight(name, " "), strings.TrimPrefix(value, " ")), nil)
@@ -219,7 +220,8 @@ func (l *Loader) ParseVarsFile(name string) (map[string]GivenValue, diag.List) {
 		return nil, d.diags
 	}
 	l.keep(name, f)
-	content, _, _ := f.Body.PartialContent(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "variable", LabelNames: []string{"name"}}}})
+	content, _, _ := f.Body.PartialContent(
+		&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "variable", LabelNames: []string{"name"}}}})
 	for _, b := range content.Blocks {
 		d.err(b.TypeRange, "Variable declaration in .tfvars file",
 			"Variables are declared in .tf files. This file gives values to them: %s = VALUE.", b.Labels[0])
@@ -243,7 +245,8 @@ func (g *GivenValues) Static(v *Variable) (cty.Value, diag.List) {
 	if !ok && v.Required() {
 		if !g.prompt(v) {
 			return cty.DynamicVal, diag.Errors("Failed to request input from user for variable var."+v.Name,
-				"The variable has no value, one is needed to load the configuration, and nobody can be asked for it. Use -var or -var-file.", &v.Range)
+				"The variable has no value, one is needed to load the configuration, and nobody can be asked for it. "+
+					"Use -var or -var-file.", &v.Range)
 		}
 		given = g.values[v.Name]
 	} else if !ok {

@@ -55,14 +55,18 @@ h=cty.StringVal(" x=y ") from 5`
 }
 
 func TestValuesThatNothingDeclaresAreMentioned(t *testing.T) {
-	g, diags := NewLoader(newMemory(map[string]string{"terraform.tfvars": "a = 1\nb = 1\nc = 1\nd = 1\n"})).CollectVariables(VariableOptions{
-		Environ: []string{"TF_VAR_e=1"}, Flags: []VariableFlag{{false, "f=1"}, {false, "nonsense"}, {false, "g =1"}, {true, "gone.tfvars"}},
+	g, diags := NewLoader(newMemory(
+		map[string]string{"terraform.tfvars": "a = 1\nb = 1\nc = 1\nd = 1\n"})).CollectVariables(VariableOptions{
+		Environ: []string{"TF_VAR_e=1"}, Flags: []VariableFlag{{false, "f=1"}, {false, "nonsense"}, {false, "g =1"},
+			{true, "gone.tfvars"}},
 	})
-	if got := describe(diags); got != "error - Failed to read variables file\nerror - Invalid -var option\nerror - Invalid -var option\n" {
+	if got := describe(diags); got != "error - Failed to read variables file\nerror - Invalid -var option\nerror - "+
+		"Invalid -var option\n" {
 		t.Error(got)
 	}
 	_, diags = g.Final(nil)
-	if got := describe(diags); got != "error - Value for undeclared variable\nwarning - Value for undeclared variable\n"+
+	if got := describe(diags); got != "error - Value for undeclared variable\nwarning - Value for undeclared "+
+		"variable\n"+
 		"warning - Value for undeclared variable\nwarning - Values for undeclared variables\n" {
 		t.Error(got)
 	}
@@ -77,13 +81,18 @@ func TestMissingValuesAreAskedForOnce(t *testing.T) {
 	}})
 	early, diags := g.Static(v)
 	values, more := g.Final(map[string]*Variable{"a": v})
-	if diags != nil || more != nil || asked != 1 || early != cty.StringVal("what?") || values["a"].Value != early || values["a"].Source != FromPrompt {
+	if diags != nil || more != nil || asked != 1 || early != cty.StringVal("what?") || values["a"].Value != early ||
+		values["a"].Source != FromPrompt {
 		t.Errorf("%v %v, asked %d times, %v", diags.Err(), more.Err(), asked, values)
 	}
 
-	g, _ = NewLoader(newMemory(nil)).CollectVariables(VariableOptions{Ask: func(*Variable) (string, error) { return "", errors.New("no terminal") }})
+	g, _ = NewLoader(newMemory(nil)).CollectVariables(VariableOptions{Ask: func(*Variable) (string, error) {
+		return "",
+			errors.New("no terminal")
+	}})
 	values, diags = g.Final(map[string]*Variable{"a": v})
-	if got := describe(diags); !strings.HasSuffix(got, "No value for required variable\n") || values["a"].Value != cty.DynamicVal {
+	if got := describe(diags); !strings.HasSuffix(got, "No value for required variable\n") ||
+		values["a"].Value != cty.DynamicVal {
 		t.Error(got)
 	}
 }
@@ -115,16 +124,27 @@ variable "nn" {
 		want     cty.Value
 		problem  string
 	}{
-		"text becomes a number":              {"n", VariableValue{Value: cty.StringVal("5"), Source: FromEnv}, cty.NumberIntVal(5), ""},
-		"text that is no number":             {"n", VariableValue{Value: cty.StringVal("x"), Source: FromArgument}, cty.UnknownVal(cty.Number), "Invalid value for input variable"},
-		"nothing for a required one":         {"n", VariableValue{}, cty.UnknownVal(cty.Number), "Required variable not set"},
-		"nothing where there is a default":   {"d", VariableValue{}, cty.StringVal("d"), ""},
-		"null stays null":                    {"d", VariableValue{Value: cty.NullVal(cty.DynamicPseudoType)}, cty.NullVal(cty.String), ""},
-		"null gives the default":             {"nn", VariableValue{Value: cty.NullVal(cty.String)}, cty.StringVal("nn"), ""},
-		"null for one that cannot be":        {"req", VariableValue{Value: cty.NullVal(cty.String)}, cty.UnknownVal(cty.String), "Required variable not set"},
-		"optional attributes are filled in":  {"o", VariableValue{Value: o}, cty.ObjectVal(map[string]cty.Value{"a": cty.StringVal("true"), "b": cty.NumberIntVal(7), "c": cty.NullVal(cty.String)}), ""},
-		"marks stay where they are":          {"d", VariableValue{Value: cty.StringVal("x").Mark("m")}, cty.StringVal("x").Mark("m"), ""},
-		"what is missing in an object shows": {"o", VariableValue{Value: cty.EmptyObjectVal}, cty.UnknownVal(cty.Object(map[string]cty.Type{"a": cty.String, "b": cty.Number, "c": cty.String})), "Invalid value for input variable"},
+		"text becomes a number": {"n", VariableValue{Value: cty.StringVal("5"), Source: FromEnv},
+			cty.NumberIntVal(5), ""},
+		"text that is no number": {"n", VariableValue{Value: cty.StringVal("x"), Source: FromArgument},
+			cty.UnknownVal(cty.Number), "Invalid value for input variable"},
+		"nothing for a required one": {"n", VariableValue{}, cty.UnknownVal(cty.Number),
+			"Required variable not set"},
+		"nothing where there is a default": {"d", VariableValue{}, cty.StringVal("d"), ""},
+		"null stays null": {"d", VariableValue{Value: cty.NullVal(cty.DynamicPseudoType)},
+			cty.NullVal(cty.String), ""},
+		"null gives the default": {"nn", VariableValue{Value: cty.NullVal(cty.String)},
+			cty.StringVal("nn"), ""},
+		"null for one that cannot be": {"req", VariableValue{Value: cty.NullVal(cty.String)},
+			cty.UnknownVal(cty.String), "Required variable not set"},
+		"optional attributes are filled in": {"o", VariableValue{Value: o},
+			cty.ObjectVal(map[string]cty.Value{"a": cty.StringVal("true"), "b": cty.NumberIntVal(7),
+				"c": cty.NullVal(cty.String)}), ""},
+		"marks stay where they are": {"d", VariableValue{Value: cty.StringVal("x").Mark("m")},
+			cty.StringVal("x").Mark("m"), ""},
+		"what is missing in an object shows": {"o", VariableValue{Value: cty.EmptyObjectVal},
+			cty.UnknownVal(cty.Object(map[string]cty.Type{"a": cty.String, "b": cty.Number, "c": cty.String})),
+			"Invalid value for input variable"},
 	} {
 		got, diags := tree.Root.Module.Variables[c.variable].Convert("var."+c.variable, c.given)
 		problem := ""

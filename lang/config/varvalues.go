@@ -43,7 +43,8 @@ func (g *GivenValues) Final(declared map[string]*Variable) (map[string]VariableV
 		none := VariableValue{cty.NilVal, FromDefault, v.Range}
 		if v.Required() {
 			diags = append(diags, diag.New(diag.Error, "No value for required variable",
-				fmt.Sprintf("The variable %q has no default, and no value is given. Use -var or -var-file.", name), &v.Range))
+				fmt.Sprintf("The variable %q has no default, and no value is given. Use -var or -var-file.", name),
+				&v.Range))
 			none.Value = cty.DynamicVal
 		}
 		out[name] = none
@@ -73,7 +74,8 @@ func (g *GivenValues) undeclared(declared map[string]*Variable) diag.List {
 		inFiles++
 		if inFiles <= 2 {
 			diags = append(diags, diag.New(diag.Warning, summary, fmt.Sprintf(
-				"The file %s gives a value to %q, and the root module declares no such variable. Values that only some configurations use can be given by TF_VAR_ environment variables, about which nothing is said.",
+				"The file %s gives a value to %q, and the root module declares no such variable. Values that only "+
+					"some configurations use can be given by TF_VAR_ environment variables, about which nothing is said.",
 				given.Range().Filename, name), nil))
 		}
 	}
@@ -91,7 +93,8 @@ func (v *Variable) Convert(name string, given VariableValue) (cty.Value, diag.Li
 	value := given.Value
 	if value == cty.NilVal {
 		if v.Required() {
-			return cty.UnknownVal(v.Type), diag.Errors("Required variable not set", name+" needs a value, and none is given.", &v.Range)
+			return cty.UnknownVal(v.Type), diag.Errors("Required variable not set", name+" needs a value, and none "+
+				"is given.", &v.Range)
 		}
 		return v.Default, nil
 	}
@@ -102,7 +105,8 @@ func (v *Variable) Convert(name string, given VariableValue) (cty.Value, diag.Li
 	converted, err := convert.Convert(unmarked, v.ConstraintType)
 	if err != nil {
 		return cty.UnknownVal(v.Type), diag.Errors("Invalid value for input variable",
-			fmt.Sprintf("The value%s is not of the type of %s: %s.", given.origin(v), name, conversionText(err)), &v.Range)
+			fmt.Sprintf("The value%s is not of the type of %s: %s.", given.origin(v), name, conversionText(err)),
+			&v.Range)
 	}
 	if converted.IsNull() && !v.Nullable {
 		if v.Required() {

@@ -21,8 +21,8 @@ type binding struct {
 	ctx *hcl.EvalContext
 	// values are those of the sources; the local ones are missing (cty.NilVal).
 	values []cty.Value
-	// failed are the diagnostics of making the binding; with errors in it nothing is evaluated. It has no spare capacity,
-	// so that appending to it copies it.
+	// failed are the diagnostics of making the binding; with errors in it nothing is evaluated. It has no spare
+	// capacity, so that appending to it copies it.
 	failed diag.List
 }
 
@@ -191,7 +191,8 @@ func (rep Repetition) each(r Reference) (cty.Value, *diag.Diagnostic) {
 		return rep.EachValue, nil
 	case r.path[1] == "value":
 		return cty.DynamicVal, diag.New(diag.Error, "each.value cannot be used in this context",
-			"There is no each.value here: the block has no for_each argument, or the element that this instance was made for is no longer in it. Remove the reference.",
+			"There is no each.value here: the block has no for_each argument, or the element that this instance was "+
+				"made for is no longer in it. Remove the reference.",
 			&r.Range)
 	default:
 		return cty.DynamicVal, diag.New(diag.Error, `Reference to "each" in context without for_each`,
@@ -207,7 +208,8 @@ func invalidSelf(rng hcl.Range) *diag.Diagnostic {
 // collection returns the value of a resource or a module call: in full, or an object that holds just the instances
 // that are looked up. An index finds in that object what it would find in the whole, because HCL converts the index
 // to the key of the element.
-func (b *binding) collection(src source, ctx *hcl.EvalContext, rep Repetition, self cty.Value, diags *diag.List) cty.Value {
+func (b *binding) collection(src source, ctx *hcl.EvalContext, rep Repetition, self cty.Value,
+	diags *diag.List) cty.Value {
 	if src.instances == nil {
 		return b.fetch(src.subject, src.rng, diags)
 	}

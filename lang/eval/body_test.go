@@ -23,14 +23,16 @@ func sink() *schema.Block {
 		return schema.Block{Attributes: map[string]*schema.Attribute{"any": optional(cty.DynamicPseudoType)}}
 	}
 	nested := func(n schema.Nesting) *schema.Attribute {
-		return &schema.Attribute{Optional: true, Nested: &schema.Object{Nesting: n, Attributes: map[string]*schema.Attribute{
-			"x": {Type: cty.String, Required: true}, "y": optional(cty.Number),
-		}}}
+		return &schema.Attribute{Optional: true, Nested: &schema.Object{Nesting: n,
+			Attributes: map[string]*schema.Attribute{
+				"x": {Type: cty.String, Required: true}, "y": optional(cty.Number),
+			}}}
 	}
 	return &schema.Block{
 		Attributes: map[string]*schema.Attribute{
 			"name": optional(cty.String), "size": optional(cty.Number), "on": optional(cty.Bool),
-			"tags": optional(cty.Map(cty.String)), "list": optional(cty.List(cty.String)), "any": optional(cty.DynamicPseudoType),
+			"tags": optional(cty.Map(cty.String)), "list": optional(cty.List(cty.String)),
+			"any":     optional(cty.DynamicPseudoType),
 			"wo":      {Type: cty.String, Optional: true, WriteOnly: true},
 			"id":      {Type: cty.String, Computed: true},
 			"one_obj": nested(schema.NestingSingle), "list_obj": nested(schema.NestingList),
@@ -81,7 +83,9 @@ var bodies = []string{
 	"tuple {\n any = 1\n}\ntuple {\n any = [\"x\"]\n}",
 	"object \"a\" {\n any = 1\n}\nobject \"b\" {\n any = \"x\"\n}",
 	"dynamic \"rows\" {\n for_each = [\"a\", \"b\"]\n content {\n must = rows.value\n n = rows.key\n }\n}",
-	"dynamic \"rows\" {\n for_each = { k = each.key }\n iterator = it\n content {\n must = it.value\n a = it.key\n dynamic \"inner\" {\n for_each = [it.key, it.value]\n content {\n must = \"${it.key}-${inner.value}\"\n }\n }\n }\n}",
+	"dynamic \"rows\" {\n for_each = { k = each.key }\n iterator = it\n content {\n must = it.value\n a = it.key\n " +
+		"dynamic \"inner\" {\n for_each = [it.key, it.value]\n content {\n must = \"${it.key}-${inner.value}\"\n }\n " +
+		"}\n }\n}",
 	"dynamic \"set\" {\n for_each = toset_\n content {\n must = 1\n }\n}",
 	"dynamic \"rows\" {\n for_each = var.unknown_list\n content {\n must = rows.value\n }\n}",
 	"dynamic \"set\" {\n for_each = var.unknown_list\n content {\n must = set.value\n }\n}\nset {\n must = 1\n}",
@@ -99,7 +103,8 @@ var bodies = []string{
 	"dynamic \"map\" {\n for_each = [\"a\"]\n content {\n must = map.key\n }\n}",
 	"dynamic \"rows\" {\n for_each = [\"a\"]\n labels = [\"x\"]\n content {\n must = rows.key\n }\n}",
 	"dynamic \"rows\" {\n for_each = [1, 2, 3, 4]\n content {\n must = rows.key\n }\n}",
-	"dynamic \"rows\" {\n for_each = [[\"a\"], [\"b\", each.key]]\n content {\n must = 1\n dynamic \"inner\" {\n for_each = rows.value\n content {\n must = inner.value\n }\n }\n }\n}",
+	"dynamic \"rows\" {\n for_each = [[\"a\"], [\"b\", each.key]]\n content {\n must = 1\n dynamic \"inner\" {\n " +
+		"for_each = rows.value\n content {\n must = inner.value\n }\n }\n }\n}",
 	`name = aws_x.many[count.index].id`,
 	`name = aws_x.many[count.index + 9].id`,
 	`name = ephemeral.pw.x.v`,
@@ -411,7 +416,8 @@ route = []
 
 func TestModernSchemasHaveNoBlocksForAttributes(t *testing.T) {
 	block := legacy()
-	block.Attributes["modern"] = &schema.Attribute{Optional: true, Nested: &schema.Object{Nesting: schema.NestingSingle}}
+	block.Attributes["modern"] = &schema.Attribute{Optional: true,
+		Nested: &schema.Object{Nesting: schema.NestingSingle}}
 	_, _, diags := testScope(sinkData()).Body(parseBody(t, "ingress {\n port = 1\n}"), block, sinkRep, cty.NilVal)
 	if !strings.Contains(summaries(diags), "Unsupported block type") {
 		t.Error(summaries(diags))

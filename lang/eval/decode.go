@@ -278,7 +278,8 @@ func (bs *blockShape) assemble(elements []cty.Value, byKey map[string]cty.Value)
 }
 
 // expand decodes the blocks that a dynamic block makes. known is false when their number is not known yet.
-func (d *decoder) expand(block *blockLayout, ctx *hcl.EvalContext, add func(label string, v cty.Value) bool) (known, ok bool) {
+func (d *decoder) expand(block *blockLayout, ctx *hcl.EvalContext, add func(label string, v cty.Value) bool) (
+	known, ok bool) {
 	dyn := block.dynamic
 	each, diags := dyn.forEach.Value(ctx)
 	if len(diags) > 0 || each.IsMarked() || each.IsNull() {

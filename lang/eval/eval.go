@@ -103,7 +103,8 @@ func (s *Scope) Expr(expr hcl.Expression, want cty.Type, rep Repetition, self ct
 
 // Body evaluates a body that is not worth preparing, because it is evaluated once. The body that it returns has its
 // dynamic blocks expanded; ConfigRange finds source ranges in it. See Template.Eval.
-func (s *Scope) Body(body hcl.Body, block *schema.Block, rep Repetition, self cty.Value) (cty.Value, hcl.Body, diag.List) {
+func (s *Scope) Body(body hcl.Body, block *schema.Block, rep Repetition, self cty.Value) (cty.Value,
+	hcl.Body, diag.List) {
 	bound := PrepareBody(body, block).Bind(s)
 	v, diags := bound.Eval(rep, self)
 	return v, bound.Expanded(rep, self), diags

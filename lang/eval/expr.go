@@ -40,7 +40,8 @@ func prepareExpr(expr hcl.Expression, parse func(hcl.Traversal) (*addr.Reference
 	f := &finding{parse: parse}
 	f.expression(expr, nil)
 	e := &Expr{source: expr, program: newProgram(f)}
-	if t, ok := expr.(*hclsyntax.ScopeTraversalExpr); ok && len(f.refs) == 1 && len(f.refs[0].Remaining) == 0 && len(t.Traversal) == 2 {
+	if t, ok := expr.(*hclsyntax.ScopeTraversalExpr); ok && len(f.refs) == 1 && len(f.refs[0].Remaining) == 0 &&
+		len(t.Traversal) == 2 {
 		switch f.refs[0].Subject {
 		case addr.CountAttr{Name: "index"}:
 			e.shortcut = countIndex
@@ -108,7 +109,8 @@ func (b *BoundExpr) eval(want cty.Type, rep Repetition, self cty.Value) (cty.Val
 	}
 	diags = diags.Append(explainFunctions(evalDiags))
 	if err != nil {
-		d := diag.New(diag.Error, "Incorrect value type", fmt.Sprintf("The value does not fit here: %s.", describe(err)), expr.Range().Ptr())
+		d := diag.New(diag.Error, "Incorrect value type", fmt.Sprintf("The value does not fit here: %s.",
+			describe(err)), expr.Range().Ptr())
 		d.Expression, d.EvalContext = expr, ctx
 		diags = append(diags, d)
 	}

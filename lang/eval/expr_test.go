@@ -10,9 +10,11 @@ import (
 
 func sampleData() *fakeData {
 	return &fakeData{
-		variables: map[string]cty.Value{"name": val("n"), "secret": val("s").Mark(marks.Sensitive), "n": val(1), "unknown": cty.UnknownVal(cty.String)},
-		locals:    map[string]cty.Value{"m": obj("a", 1), "old": val("o").Mark(marks.Deprecated{Message: "use new", Origin: "module.x.y"})},
-		outputs:   map[string]cty.Value{"out": val("o")},
+		variables: map[string]cty.Value{"name": val("n"), "secret": val("s").Mark(marks.Sensitive), "n": val(1),
+			"unknown": cty.UnknownVal(cty.String)},
+		locals: map[string]cty.Value{"m": obj("a", 1), "old": val("o").Mark(marks.Deprecated{Message: "use new",
+			Origin: "module.x.y"})},
+		outputs: map[string]cty.Value{"out": val("o")},
 		resources: map[string]cty.Value{
 			"aws_vpc.main":     obj("id", "vpc-1", "tags", obj("a", "b")),
 			"aws_x.many":       cty.TupleVal([]cty.Value{obj("id", "m0"), obj("id", "m1"), obj("id", "m2")}),
@@ -22,8 +24,9 @@ func sampleData() *fakeData {
 			"aws_x.off":        cty.NullVal(cty.Object(map[string]cty.Type{"id": cty.String})),
 			"data.aws_ami.set": cty.TupleVal([]cty.Value{obj("id", "d0")}),
 		},
-		modules: map[string]cty.Value{"m": obj("out", "mo"), "c": cty.TupleVal([]cty.Value{obj("out", "c0"), obj("out", "c1")})},
-		wholes:  map[string]int{},
+		modules: map[string]cty.Value{"m": obj("out", "mo"),
+			"c": cty.TupleVal([]cty.Value{obj("out", "c0"), obj("out", "c1")})},
+		wholes: map[string]int{},
 	}
 }
 
@@ -145,14 +148,16 @@ func TestAConversionThatFailsShowsTheExpressionAndItsValues(t *testing.T) {
 	if summaries(diags) != "Incorrect value type" {
 		t.Fatal(summaries(diags))
 	}
-	if diags[0].Expression == nil || diags[0].EvalContext == nil || !diags[0].EvalContext.Variables["var"].GetAttr("name").RawEquals(val("n")) {
+	if diags[0].Expression == nil || diags[0].EvalContext == nil ||
+		!diags[0].EvalContext.Variables["var"].GetAttr("name").RawEquals(val("n")) {
 		t.Error("the diagnostic does not carry what a view needs to show values")
 	}
 }
 
 func TestAnIndexedReferenceAsksForOneInstanceOnly(t *testing.T) {
 	for _, src := range []string{
-		`aws_x.many[count.index].id`, `aws_x.many[0].id`, `aws_x.each["k"].id`, `aws_x.each[each.key].id`, `aws_x.many[var.n].id`,
+		`aws_x.many[count.index].id`, `aws_x.many[0].id`, `aws_x.each["k"].id`, `aws_x.each[each.key].id`,
+		`aws_x.many[var.n].id`,
 		`[aws_x.many[count.index].id, aws_x.many[count.index - 1].id]`,
 	} {
 		d := sampleData()
@@ -167,7 +172,8 @@ func TestAnIndexedReferenceAsksForOneInstanceOnly(t *testing.T) {
 
 func TestAFailingIndexShowsTheWholeResource(t *testing.T) {
 	d := sampleData()
-	_, diags := testScope(d).Expr(parseExpr(t, `aws_x.many[count.index].nosuch`), cty.DynamicPseudoType, countRep(1), cty.NilVal)
+	_, diags := testScope(d).Expr(parseExpr(t, `aws_x.many[count.index].nosuch`), cty.DynamicPseudoType,
+		countRep(1), cty.NilVal)
 	if summaries(diags) != "Unsupported attribute" {
 		t.Fatal(summaries(diags))
 	}
@@ -179,9 +185,12 @@ func TestAFailingIndexShowsTheWholeResource(t *testing.T) {
 
 func TestInstancesAndWholesGiveTheSameValues(t *testing.T) {
 	for _, src := range []string{
-		`aws_x.many[count.index].id`, `aws_x.many[count.index + 5].id`, `aws_x.many[0.5].id`, `aws_x.each[5].id`, `aws_x.each["5"].id`,
-		`aws_x.many["01"].id`, `aws_x.many[-1].id`, `aws_x.many[var.secret].id`, `aws_x.many[var.unknown].id`, `aws_x.many[null].id`,
-		`aws_x.many[count.index]`, `[aws_x.many[0], length(aws_x.many)]`, `aws_vpc.main[0]`, `aws_x.off[0]`, `module.c[count.index]`,
+		`aws_x.many[count.index].id`, `aws_x.many[count.index + 5].id`, `aws_x.many[0.5].id`, `aws_x.each[5].id`,
+		`aws_x.each["5"].id`,
+		`aws_x.many["01"].id`, `aws_x.many[-1].id`, `aws_x.many[var.secret].id`, `aws_x.many[var.unknown].id`,
+		`aws_x.many[null].id`,
+		`aws_x.many[count.index]`, `[aws_x.many[0], length(aws_x.many)]`, `aws_vpc.main[0]`, `aws_x.off[0]`,
+		`module.c[count.index]`,
 		`module.c[7]`, `module.m["out"]`, `aws_x.many[true].id`, `aws_x.many[{}].id`,
 	} {
 		fast, slow := sampleData(), sampleData()
@@ -215,7 +224,8 @@ func TestOutputsExistInTestsOnly(t *testing.T) {
 	if !v.RawEquals(val("o")) {
 		t.Errorf("got %#v", v)
 	}
-	if _, diags = PrepareTestExpr(parseExpr(t, `check.x`)).Eval(s, cty.String, Once, cty.NilVal); summaries(diags) != `Reference to "check" in invalid context` {
+	if _, diags = PrepareTestExpr(parseExpr(t, `check.x`)).Eval(s, cty.String, Once, cty.NilVal); summaries(
+		diags) != `Reference to "check" in invalid context` {
 		t.Error(summaries(diags))
 	}
 }

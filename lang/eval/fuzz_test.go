@@ -15,7 +15,8 @@ var bigNumber = regexp.MustCompile(`[eE]\+?[0-9_]{4,}`)
 
 // cheap tells whether evaluating a source ends soon: it is short, and does not loop inside of a loop.
 func cheap(src string) bool {
-	return len(src) <= 2048 && !bigNumber.MatchString(src) && strings.Count(src, "for") <= 2 && strings.Count(src, "range") <= 1 &&
+	return len(src) <= 2048 && !bigNumber.MatchString(src) && strings.Count(src, "for") <= 2 &&
+		strings.Count(src, "range") <= 1 &&
 		strings.Count(src, "dynamic") <= 3 && strings.Count(src, "*") <= 8
 }
 
@@ -23,11 +24,16 @@ func cheap(src string) bool {
 // same, and never a panic.
 func FuzzExpr(f *testing.F) {
 	for _, src := range []string{
-		`var.name`, `local.m.a + var.n`, `aws_x.many[count.index].id`, `aws_x.each[each.key].id`, `[for k, v in aws_x.each : v.id if k != ""]`,
-		`"a${upper(var.name)}%{ if var.n == 1 }b%{ else }c%{ endif }"`, `{ for x in aws_x.many : x.id => x... }`, `module.c[*].out`,
-		`data.aws_ami.x.*.id[0]`, `(aws_x.many)[1].id`, `aws_x.many[aws_x.many[0].id].id`, `provider::p::upper("x")`, `self.id ? each.value : path.cwd`,
-		"<<-EOT\n  ${var.secret}\nEOT", `-terraform.applying`, `!var.unknown`, `aws_x.off[0].id`, `resource.aws_vpc.main["id"]`, `core::length(ephemeral.pw.x)`,
-		`[local.old, var.secret][count.index]`, `aws_x.many[var.unknown][each.key]`, `range(3)[1]`, `var.n == 1 ? aws_x.many[5].id : null`,
+		`var.name`, `local.m.a + var.n`, `aws_x.many[count.index].id`, `aws_x.each[each.key].id`,
+		`[for k, v in aws_x.each : v.id if k != ""]`,
+		`"a${upper(var.name)}%{ if var.n == 1 }b%{ else }c%{ endif }"`, `{ for x in aws_x.many : x.id => x... }`,
+		`module.c[*].out`,
+		`data.aws_ami.x.*.id[0]`, `(aws_x.many)[1].id`, `aws_x.many[aws_x.many[0].id].id`, `provider::p::upper("x")`,
+		`self.id ? each.value : path.cwd`,
+		"<<-EOT\n  ${var.secret}\nEOT", `-terraform.applying`, `!var.unknown`, `aws_x.off[0].id`,
+		`resource.aws_vpc.main["id"]`, `core::length(ephemeral.pw.x)`,
+		`[local.old, var.secret][count.index]`, `aws_x.many[var.unknown][each.key]`, `range(3)[1]`,
+		`var.n == 1 ? aws_x.many[5].id : null`,
 	} {
 		f.Add(src, true)
 	}
@@ -69,7 +75,8 @@ func FuzzBody(f *testing.F) {
 	for _, src := range bodies {
 		f.Add(src, false)
 	}
-	f.Add("ingress {\n port = 80\n}\ndynamic \"route\" {\n for_each = [1]\n content {\n port = route.value\n }\n}", true)
+	f.Add("ingress {\n port = 80\n}\ndynamic \"route\" {\n for_each = [1]\n content {\n port = route.value\n }\n}",
+		true)
 	f.Fuzz(func(t *testing.T, src string, old bool) {
 		if !cheap(src) || strings.Contains(src, "uuid") {
 			t.Skip()

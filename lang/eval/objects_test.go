@@ -40,7 +40,8 @@ func TestObjectsGetTheMarksOfTheirSchema(t *testing.T) {
 	if !got.RawEquals(want) {
 		t.Errorf("got  %#v\nwant %#v", got, want)
 	}
-	for _, v := range []cty.Value{cty.NullVal(block.ImpliedType()), cty.UnknownVal(block.ImpliedType()), block.EmptyValue()} {
+	for _, v := range []cty.Value{cty.NullVal(block.ImpliedType()), cty.UnknownVal(block.ImpliedType()),
+		block.EmptyValue()} {
 		if got := MarkObject(v, block, ""); got.ContainsMarked() != v.IsKnown() && !v.IsNull() {
 			t.Errorf("%#v became %#v", v, got)
 		}

@@ -200,9 +200,11 @@ func (p *program) checkEngine(r Reference, a addr.EngineAttr) {
 	switch a.Name {
 	case "workspace", "applying":
 	case "env":
-		p.reject(r, summary, fmt.Sprintf("%s.env is gone since version 0.12; the name of the workspace is %[1]s.workspace.", a.Prefix))
+		p.reject(r, summary, fmt.Sprintf("%s.env is gone since version 0.12; the name of the workspace is "+
+			"%[1]s.workspace.", a.Prefix))
 	default:
-		p.reject(r, summary, fmt.Sprintf("%q has no attribute %q. The name of the current workspace is %[1]s.workspace.", a.Prefix, a.Name))
+		p.reject(r, summary, fmt.Sprintf("%q has no attribute %q. The name of the current workspace is "+
+			"%[1]s.workspace.", a.Prefix, a.Name))
 	}
 }
 

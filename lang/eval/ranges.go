@@ -53,7 +53,8 @@ func findBlock(body hcl.Body, name string, path cty.Path) (*hcl.Block, cty.Path)
 		}
 	}
 	for _, labels := range [][]string{nil, {"key"}} {
-		content, _, _ := body.PartialContent(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: name, LabelNames: labels}}})
+		content, _, _ := body.PartialContent(
+			&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: name, LabelNames: labels}}})
 		if content == nil || len(content.Blocks) == 0 {
 			continue
 		}
@@ -126,7 +127,8 @@ func element(expr hcl.Expression, step cty.PathStep) hcl.Expression {
 	}
 	for _, p := range pairs {
 		k, diags := p.Key.Value(nil)
-		if !diags.HasErrors() && k.Type() == cty.String && k.IsKnown() && !k.IsNull() && !k.IsMarked() && k.AsString() == name {
+		if !diags.HasErrors() && k.Type() == cty.String && k.IsKnown() && !k.IsNull() && !k.IsMarked() &&
+			k.AsString() == name {
 			return p.Value
 		}
 	}
@@ -165,7 +167,8 @@ func refuseEphemeral(v cty.Value, block *schema.Block) diag.List {
 			at = path
 		}
 		d := diag.New(diag.Error, "Ephemeral value used in non-ephemeral context", fmt.Sprintf(
-			"The value of %q is ephemeral, and it would be stored. Ephemeral values can go only to write-only attributes and to what is ephemeral itself.",
+			"The value of %q is ephemeral, and it would be stored. Ephemeral values can go only to write-only "+
+				"attributes and to what is ephemeral itself.",
 			pathText(at)), nil)
 		d.Path = at.Copy()
 		diags = append(diags, d)

@@ -49,15 +49,16 @@ list_obj = [
 		path cty.Path
 		line int
 	}{
-		"attribute":                       {cty.GetAttrPath("name"), 1},
-		"element of a map":                {cty.GetAttrPath("tags").IndexString("a"), 3},
-		"element with a quoted key":       {cty.GetAttrPath("tags").IndexString("b c"), 4},
-		"element that is not written":     {cty.GetAttrPath("tags").IndexString("z"), 2},
-		"element of a list":               {cty.GetAttrPath("list").IndexInt(1), 8},
-		"element behind the end":          {cty.GetAttrPath("list").IndexInt(7), 6},
-		"block":                           {cty.GetAttrPath("rows").IndexInt(1), 13},
-		"attribute of a block":            {cty.GetAttrPath("rows").IndexInt(1).GetAttr("must"), 14},
-		"attribute of a block in a block": {cty.GetAttrPath("rows").IndexInt(1).GetAttr("inner").Index(obj("must", "i0")).GetAttr("must"), 16},
+		"attribute":                   {cty.GetAttrPath("name"), 1},
+		"element of a map":            {cty.GetAttrPath("tags").IndexString("a"), 3},
+		"element with a quoted key":   {cty.GetAttrPath("tags").IndexString("b c"), 4},
+		"element that is not written": {cty.GetAttrPath("tags").IndexString("z"), 2},
+		"element of a list":           {cty.GetAttrPath("list").IndexInt(1), 8},
+		"element behind the end":      {cty.GetAttrPath("list").IndexInt(7), 6},
+		"block":                       {cty.GetAttrPath("rows").IndexInt(1), 13},
+		"attribute of a block":        {cty.GetAttrPath("rows").IndexInt(1).GetAttr("must"), 14},
+		"attribute of a block in a block": {cty.GetAttrPath("rows").IndexInt(1).GetAttr("inner").Index(
+			obj("must", "i0")).GetAttr("must"), 16},
 		"attribute of a keyed block":      {cty.GetAttrPath("map").IndexString("k").GetAttr("must"), 20},
 		"attribute of a dynamic block":    {cty.GetAttrPath("set").Index(obj("must", "x")).GetAttr("must"), 25},
 		"attribute of a nested attribute": {cty.GetAttrPath("list_obj").IndexInt(1).GetAttr("x"), 30},
@@ -84,7 +85,8 @@ func TestAtSourceKeepsTheRangesThatAreThere(t *testing.T) {
 		{Severity: diag.Error, Summary: "c"},
 	}
 	out := AtSource(in, body)
-	if out[0].Subject == nil || out[0].Subject.Filename != "test.tf" || out[1].Subject != elsewhere || out[2].Subject != nil {
+	if out[0].Subject == nil || out[0].Subject.Filename != "test.tf" || out[1].Subject != elsewhere ||
+		out[2].Subject != nil {
 		t.Errorf("got %v", out)
 	}
 	if in[0].Subject != nil {

@@ -94,7 +94,8 @@ func parseProviderFunction(name string) (f ProviderFunction, is bool, err error)
 	case 4:
 		return ProviderFunction{addr.LocalProvider{Name: parts[1], Alias: parts[2]}, parts[3]}, true, nil
 	default:
-		return f, true, fmt.Errorf("%q does not name a provider's function: write provider::NAME::FUNCTION or provider::NAME::ALIAS::FUNCTION", name)
+		return f, true, fmt.Errorf("%q does not name a provider's function: write provider::NAME::FUNCTION or "+
+			"provider::NAME::ALIAS::FUNCTION", name)
 	}
 }
 
@@ -222,7 +223,8 @@ func (w *finder) call(name string, rng hcl.Range) {
 	switch {
 	case !is:
 	case err != nil:
-		w.invalid = w.invalid.Append(diag.New(diag.Error, "Unable to parse provider function", capital(err.Error())+".", &rng))
+		w.invalid = w.invalid.Append(diag.New(diag.Error, "Unable to parse provider function",
+			capital(err.Error())+".", &rng))
 	default:
 		w.calls = append(w.calls, Call{f, rng})
 	}
@@ -266,8 +268,8 @@ func (w *finder) json(expr hcl.Expression) {
 	}
 }
 
-// jsonTemplate returns the template that a JSON string is; nil when expr is no string, or no template. HCL itself parses
-// it again at every evaluation.
+// jsonTemplate returns the template that a JSON string is; nil when expr is no string, or no template. HCL itself
+// parses it again at every evaluation.
 func jsonTemplate(expr hcl.Expression) hclsyntax.Expression {
 	// Without a context the text of a JSON string comes back as it is written.
 	v, diags := expr.Value(nil)

@@ -80,7 +80,8 @@ func TestReferencesCarryTheirKeys(t *testing.T) {
 			t.Errorf("%s: key %v, by repetition %v", src, r.Key != nil, r.KeyByRepetition)
 		}
 		if want.byRepetition {
-			key, ok := r.InstanceKey(testScope(sinkData()), Repetition{CountIndex: val(7), EachKey: val("k"), EachValue: obj("k", "v")})
+			key, ok := r.InstanceKey(testScope(sinkData()), Repetition{CountIndex: val(7), EachKey: val("k"),
+				EachValue: obj("k", "v")})
 			if !ok || (key.String() != "[7]" && key.String() != `["k"]` && key.String() != `["v"]`) {
 				t.Errorf("%s: instance key %v %v", src, key, ok)
 			}

@@ -67,7 +67,8 @@ func (s *Scope) EvalCount(expr *Expr, o Repeating) (n int, known bool, diags dia
 		return 0, false, problem(nil, `The value of "count" does not fit: it must be zero or more.`)
 	}
 	if n > math.MaxInt32 {
-		return 0, false, problem(nil, fmt.Sprintf(`The value of "count" does not fit: %d instances are more than any run can handle.`, n))
+		return 0, false, problem(nil,
+			fmt.Sprintf(`The value of "count" does not fit: %d instances are more than any run can handle.`, n))
 	}
 	return n, true, diags
 }
@@ -95,10 +96,12 @@ func (s *Scope) EvalForEach(expr *Expr, o Repeating) (elements []Element, known 
 	ty := v.Type()
 	v, found := v.Unmark()
 	if _, sensitive := found[marks.Sensitive]; sensitive {
-		problem(BecauseConfidential, "The value is sensitive or made from a sensitive value, and instance keys would reveal it.")
+		problem(BecauseConfidential, "The value is sensitive or made from a sensitive value, and instance keys would "+
+			"reveal it.")
 	}
 	if _, ephemeral := found[marks.Ephemeral]; ephemeral {
-		problem(BecauseConfidential, "The value is ephemeral or made from an ephemeral value, and instance keys would reveal it.")
+		problem(BecauseConfidential, "The value is ephemeral or made from an ephemeral value, and instance keys "+
+			"would reveal it.")
 	}
 	unknown := "value may have keys or elements"
 	switch {
@@ -110,7 +113,8 @@ func (s *Scope) EvalForEach(expr *Expr, o Repeating) (elements []Element, known 
 	case ty.IsSetType():
 		unknown = "set has elements"
 		if e := ty.ElementType(); e != cty.String && e != cty.DynamicPseudoType {
-			problem(nil, fmt.Sprintf("The value does not fit: a set has to be of strings here, and this one is of %s.", e.FriendlyName()))
+			problem(nil, fmt.Sprintf("The value does not fit: a set has to be of strings here, and this one is of %s.",
+				e.FriendlyName()))
 			return nil, false, diags
 		}
 	default:
@@ -118,7 +122,8 @@ func (s *Scope) EvalForEach(expr *Expr, o Repeating) (elements []Element, known 
 		if o.AllowTuple {
 			allowed = "a map, a set of strings or a tuple"
 		}
-		problem(nil, fmt.Sprintf("The value does not fit: %s is needed, and this is %s.", allowed, withArticle(ty.FriendlyName())))
+		problem(nil, fmt.Sprintf("The value does not fit: %s is needed, and this is %s.", allowed,
+			withArticle(ty.FriendlyName())))
 		return nil, false, diags
 	}
 	switch {
@@ -127,8 +132,10 @@ func (s *Scope) EvalForEach(expr *Expr, o Repeating) (elements []Element, known 
 	case !v.IsKnown() || (ty.IsSetType() && !v.IsWhollyKnown()):
 		if !o.AllowUnknown {
 			problem(BecauseUnknown, fmt.Sprintf(
-				"The %s that come from resource attributes known only after apply, so it cannot be planned which instances there are.\n\n"+
-					"A map helps whose keys are written in the configuration and whose values alone are known later.\n\n%s", unknown, o.advice("for_each")))
+				"The %s that come from resource attributes known only after apply, so it cannot be planned which "+
+					"instances there are.\n\n"+
+					"A map helps whose keys are written in the configuration and whose values alone are known "+
+					"later.\n\n%s", unknown, o.advice("for_each")))
 		}
 		return nil, false, diags
 	}
@@ -169,7 +176,8 @@ func (s *Scope) EvalEnabled(expr *Expr, o Repeating) (enabled, known bool, diags
 	}
 	v, found := v.Unmark()
 	if _, sensitive := found[marks.Sensitive]; sensitive {
-		problem(BecauseConfidential, "The value is sensitive or made from a sensitive value, and whether there is an instance would reveal it.")
+		problem(BecauseConfidential, "The value is sensitive or made from a sensitive value, and whether there is an "+
+			"instance would reveal it.")
 	}
 	if _, ephemeral := found[marks.Ephemeral]; ephemeral {
 		problem(BecauseConfidential, "The value is ephemeral, or made from an ephemeral value.")
@@ -178,7 +186,8 @@ func (s *Scope) EvalEnabled(expr *Expr, o Repeating) (enabled, known bool, diags
 		problem(nil, "The value does not fit: it is null.")
 	}
 	if !v.IsKnown() && !o.AllowUnknown {
-		problem(BecauseUnknown, "The value is known only after apply, so it cannot be planned whether there is an instance.")
+		problem(BecauseUnknown, "The value is known only after apply, so it cannot be planned whether there is an "+
+			"instance.")
 	}
 	if len(diags) > before || !v.IsKnown() {
 		return false, false, diags
@@ -194,9 +203,11 @@ func (s *Scope) EvalEnabled(expr *Expr, o Repeating) (enabled, known bool, diags
 // advice is how to get on although a value is unknown.
 func (o Repeating) advice(argument string) string {
 	if o.Exclude == "" {
-		return fmt.Sprintf("With the option -target, what %s depends on can be applied first, and the rest after it.", argument)
+		return fmt.Sprintf("With the option -target, what %s depends on can be applied first, and the rest after it.",
+			argument)
 	}
-	return fmt.Sprintf("With the planning option -exclude=%s, everything else can be applied first, and this after it.", shellWord(o.Exclude))
+	return fmt.Sprintf("With the planning option -exclude=%s, everything else can be applied first, and this after it.",
+		shellWord(o.Exclude))
 }
 
 // about is an error about the value of an expression.

@@ -113,7 +113,8 @@ func (r *Rule) Check(s *Scope, rep Repetition, self cty.Value, severity diag.Sev
 				"The condition depends on what is known only after apply, and is checked then.", ctx))
 		case TestAssertion:
 			diags = append(diags, r.finding(diag.Error, "Unknown condition run",
-				"The condition depends on what is not known yet, so the assertion says nothing. Make the run apply its plan, or assert something that a plan tells.", r.shown(s, rep, self, ctx)))
+				"The condition depends on what is not known yet, so the assertion says nothing. Make the run apply "+
+					"its plan, or assert something that a plan tells.", r.shown(s, rep, self, ctx)))
 		}
 	case StatusFail:
 		detail := message
@@ -159,12 +160,14 @@ func (r *Rule) status(v cty.Value, ctx *hcl.EvalContext) (Status, *diag.Diagnost
 		return StatusUnknown, nil
 	}
 	if v.IsNull() {
-		return StatusError, about(r.Condition.source, ctx, nil, summary, "The condition has to be true or false, and it is null.")
+		return StatusError, about(r.Condition.source, ctx, nil, summary, "The condition has to be true or false, and "+
+			"it is null.")
 	}
 	v, err := convert.Convert(v, cty.Bool)
 	switch {
 	case err != nil:
-		return StatusError, about(r.Condition.source, ctx, nil, summary, fmt.Sprintf("The condition has to be true or false: %s.", describe(err)))
+		return StatusError, about(r.Condition.source, ctx, nil, summary, fmt.Sprintf("The condition has to be true "+
+			"or false: %s.", describe(err)))
 	case v.True():
 		return StatusPass, nil
 	default:
@@ -182,7 +185,8 @@ func (r *Rule) message(s *Scope, rep Repetition, self cty.Value) (string, *hcl.E
 	}
 	v, err := convert.Convert(v, cty.String)
 	if err != nil {
-		return "", ctx, append(diags, about(expr, ctx, nil, invalid, fmt.Sprintf("This cannot be an error message: %s.", describe(err))))
+		return "", ctx, append(diags, about(expr, ctx, nil, invalid, fmt.Sprintf("This cannot be an error message: %s.",
+			describe(err))))
 	}
 	if !v.IsKnown() {
 		return "", ctx, diags
@@ -197,8 +201,8 @@ func (r *Rule) message(s *Scope, rep Repetition, self cty.Value) (string, *hcl.E
 	return strings.TrimSpace(v.AsString()), ctx, diags
 }
 
-// hiddenMessage stands for the message of a validation that must not be shown, where it is recorded with the outcome: in the
-// words that programs know from OpenTofu.
+// hiddenMessage stands for the message of a validation that must not be shown, where it is recorded with the outcome:
+// in the words that programs know from OpenTofu.
 func hiddenMessage(found cty.ValueMarks) string {
 	what := "an ephemeral"
 	if _, sensitive := found[marks.Sensitive]; sensitive {
@@ -208,7 +212,8 @@ func hiddenMessage(found cty.ValueMarks) string {
 }
 
 // confidentialMessage reports a message that must not be shown.
-func confidentialMessage(expr hcl.Expression, ctx *hcl.EvalContext, found cty.ValueMarks, severity diag.Severity) *diag.Diagnostic {
+func confidentialMessage(expr hcl.Expression, ctx *hcl.EvalContext, found cty.ValueMarks,
+	severity diag.Severity) *diag.Diagnostic {
 	what, help := "", ""
 	if _, sensitive := found[marks.Sensitive]; sensitive {
 		what, help = "sensitive", "nonsensitive() can help where the text reveals nothing"
@@ -218,7 +223,8 @@ func confidentialMessage(expr hcl.Expression, ctx *hcl.EvalContext, found cty.Va
 		return nil
 	}
 	d := about(expr, ctx, BecauseConfidential, "Error message refers to "+what+" values", fmt.Sprintf(
-		"The message of this condition is made from %s values, so it is not shown. Leave those values out of it; %s.", what, help))
+		"The message of this condition is made from %s values, so it is not shown. Leave those values out of it; %s.",
+		what, help))
 	d.Severity = severity
 	return d
 }
@@ -246,7 +252,8 @@ func (r *Rule) validate(s *Scope, severity diag.Severity) (Verdict, diag.List) {
 	if !more.HasErrors() && !text.IsNull() {
 		text, err := convert.Convert(text, cty.String)
 		if err != nil {
-			diags = append(diags, about(expr, textCtx, nil, "Invalid error message", fmt.Sprintf("This cannot be an error message: %s.", describe(err))))
+			diags = append(diags, about(expr, textCtx, nil, "Invalid error message", fmt.Sprintf("This cannot be an "+
+				"error message: %s.", describe(err))))
 		} else {
 			text, found := text.Unmark()
 			if d := confidentialMessage(expr, textCtx, found, diag.Error); d != nil {
@@ -262,7 +269,8 @@ func (r *Rule) validate(s *Scope, severity diag.Severity) (Verdict, diag.List) {
 		message = "Failed to evaluate condition error message." // recorded with the check, as OpenTofu records it
 		detail = message
 	}
-	failure := r.finding(severity, "Invalid value for variable", fmt.Sprintf("%s\n\nThis was checked by the validation rule at %s.", detail, r.Range), ctx)
+	failure := r.finding(severity, "Invalid value for variable", fmt.Sprintf("%s\n\nThis was checked by the "+
+		"validation rule at %s.", detail, r.Range), ctx)
 	if r.Value != nil {
 		failure.Subject = r.Value
 	}
@@ -281,7 +289,8 @@ func (r *Rule) validationMessage(s *Scope) (cty.Value, *hcl.EvalContext, diag.Li
 		return v, ctx, diags
 	}
 	d := about(r.Message.source, ctx, nil, "Validation error message expression is invalid",
-		"The error message is no valid expression, so it is taken as literal text. Later versions may refuse it.\n\n"+diags.Err().Error())
+		"The error message is no valid expression, so it is taken as literal text. Later versions may refuse it.\n\n"+
+			diags.Err().Error())
 	d.Severity = diag.Warning
 	return literal, ctx, diag.List{d}
 }

@@ -17,36 +17,61 @@ func TestRules(t *testing.T) {
 		verdict            Verdict
 		summary, detail    string
 	}{
-		"holds":                  {ResourcePrecondition, `var.n == 1`, `"no"`, Verdict{Status: StatusPass}, "", ""},
-		"fails":                  {ResourcePrecondition, `var.n == 2`, `" no ${var.name} "`, Verdict{StatusFail, "no n"}, "Resource precondition failed", "no n"},
-		"postcondition":          {ResourcePostcondition, `self.id == "x"`, `"no"`, Verdict{StatusFail, "no"}, "Resource postcondition failed", "no"},
-		"output":                 {OutputPrecondition, `false`, `"no"`, Verdict{StatusFail, "no"}, "Module output value precondition failed", "no"},
-		"assertion":              {CheckAssertion, `false`, `"no"`, Verdict{StatusFail, "no"}, "Check block assertion failed", "no"},
-		"unknown":                {ResourcePrecondition, `var.unknown == ""`, `"no"`, Verdict{Status: StatusUnknown}, "", ""},
-		"unknown assertion":      {CheckAssertion, `var.unknown == ""`, `"no"`, Verdict{Status: StatusUnknown}, "Check block assertion known after apply", ""},
-		"null":                   {ResourcePrecondition, `null`, `"no"`, Verdict{Status: StatusError}, "Invalid condition result", "null"},
-		"not boolean":            {ResourcePrecondition, `"maybe"`, `"no"`, Verdict{Status: StatusError}, "Invalid condition result", "bool"},
-		"text that is boolean":   {ResourcePrecondition, `"true"`, `"no"`, Verdict{Status: StatusPass}, "", ""},
-		"sensitive condition":    {ResourcePrecondition, `var.secret == "x"`, `"no"`, Verdict{StatusFail, "no"}, "Resource precondition failed", "no"},
-		"sensitive message":      {ResourcePrecondition, `false`, `var.secret`, Verdict{StatusFail, ""}, "Error message refers to sensitive values; Resource precondition failed", "nonsensitive()"},
-		"sensitive, and holds":   {ResourcePrecondition, `true`, `var.secret`, Verdict{Status: StatusPass}, "Error message refers to sensitive values", ""},
-		"ephemeral message":      {ResourcePrecondition, `false`, `ephemeral.pw.x.v`, Verdict{StatusFail, ""}, "Error message refers to ephemeral values; Resource precondition failed", "ephemeralasnull()"},
-		"null message":           {ResourcePrecondition, `false`, `null`, Verdict{Status: StatusError}, "Invalid error message", "null"},
-		"message of no text":     {ResourcePrecondition, `true`, `[]`, Verdict{Status: StatusError}, "Invalid error message", "string"},
-		"unknown message":        {ResourcePrecondition, `false`, `var.unknown`, Verdict{StatusFail, ""}, "Resource precondition failed", "cannot be shown"},
-		"broken condition":       {ResourcePrecondition, `var.name.x`, `"no"`, Verdict{Status: StatusError}, "Unsupported attribute", ""},
-		"broken message":         {ResourcePrecondition, `true`, `var.name.x`, Verdict{Status: StatusError}, "Unsupported attribute", ""},
-		"validation holds":       {VariableValidation, `var.n == 1`, `"no"`, Verdict{Status: StatusPass}, "", ""},
-		"validation fails":       {VariableValidation, `var.n == 2`, `"no"`, Verdict{StatusFail, "no"}, "Invalid value for variable", "no\n\nThis was checked by the validation rule at rules.tf:7,1-2."},
-		"validation null":        {VariableValidation, `null`, `"no"`, Verdict{Status: StatusError}, "Invalid variable validation result", "null"},
-		"validation unknown":     {VariableValidation, `var.unknown == "x"`, `"no"`, Verdict{Status: StatusUnknown}, "", ""},
-		"validation, no message": {VariableValidation, `false`, `var.unknown`, Verdict{StatusFail, ""}, "Invalid error message", "after apply"},
-		"validation, secret":     {VariableValidation, `false`, `var.secret`, Verdict{StatusFail, "The error message included a sensitive value, so it will not be displayed."}, "Error message refers to sensitive values; Invalid value for variable", ""},
+		"holds": {ResourcePrecondition, `var.n == 1`, `"no"`, Verdict{Status: StatusPass}, "", ""},
+		"fails": {ResourcePrecondition, `var.n == 2`, `" no ${var.name} "`,
+			Verdict{StatusFail, "no n"}, "Resource precondition failed", "no n"},
+		"postcondition": {ResourcePostcondition, `self.id == "x"`, `"no"`, Verdict{StatusFail, "no"},
+			"Resource postcondition failed", "no"},
+		"output": {OutputPrecondition, `false`, `"no"`, Verdict{StatusFail, "no"},
+			"Module output value precondition failed", "no"},
+		"assertion": {CheckAssertion, `false`, `"no"`, Verdict{StatusFail, "no"},
+			"Check block assertion failed", "no"},
+		"unknown": {ResourcePrecondition, `var.unknown == ""`, `"no"`, Verdict{Status: StatusUnknown},
+			"", ""},
+		"unknown assertion": {CheckAssertion, `var.unknown == ""`, `"no"`, Verdict{Status: StatusUnknown},
+			"Check block assertion known after apply", ""},
+		"null": {ResourcePrecondition, `null`, `"no"`, Verdict{Status: StatusError},
+			"Invalid condition result", "null"},
+		"not boolean": {ResourcePrecondition, `"maybe"`, `"no"`, Verdict{Status: StatusError},
+			"Invalid condition result", "bool"},
+		"text that is boolean": {ResourcePrecondition, `"true"`, `"no"`, Verdict{Status: StatusPass}, "", ""},
+		"sensitive condition": {ResourcePrecondition, `var.secret == "x"`, `"no"`, Verdict{StatusFail, "no"},
+			"Resource precondition failed", "no"},
+		"sensitive message": {ResourcePrecondition, `false`, `var.secret`, Verdict{StatusFail, ""},
+			"Error message refers to sensitive values; Resource precondition failed", "nonsensitive()"},
+		"sensitive, and holds": {ResourcePrecondition, `true`, `var.secret`, Verdict{Status: StatusPass},
+			"Error message refers to sensitive values", ""},
+		"ephemeral message": {ResourcePrecondition, `false`, `ephemeral.pw.x.v`, Verdict{StatusFail, ""},
+			"Error message refers to ephemeral values; Resource precondition failed", "ephemeralasnull()"},
+		"null message": {ResourcePrecondition, `false`, `null`, Verdict{Status: StatusError},
+			"Invalid error message", "null"},
+		"message of no text": {ResourcePrecondition, `true`, `[]`, Verdict{Status: StatusError},
+			"Invalid error message", "string"},
+		"unknown message": {ResourcePrecondition, `false`, `var.unknown`, Verdict{StatusFail, ""},
+			"Resource precondition failed", "cannot be shown"},
+		"broken condition": {ResourcePrecondition, `var.name.x`, `"no"`, Verdict{Status: StatusError},
+			"Unsupported attribute", ""},
+		"broken message": {ResourcePrecondition, `true`, `var.name.x`, Verdict{Status: StatusError},
+			"Unsupported attribute", ""},
+		"validation holds": {VariableValidation, `var.n == 1`, `"no"`, Verdict{Status: StatusPass}, "", ""},
+		"validation fails": {VariableValidation, `var.n == 2`, `"no"`, Verdict{StatusFail, "no"},
+			"Invalid value for variable", "no\n\nThis was checked by the validation rule at rules.tf:7,1-2."},
+		"validation null": {VariableValidation, `null`, `"no"`, Verdict{Status: StatusError},
+			"Invalid variable validation result", "null"},
+		"validation unknown": {VariableValidation, `var.unknown == "x"`, `"no"`, Verdict{Status: StatusUnknown}, "",
+			""},
+		"validation, no message": {VariableValidation, `false`, `var.unknown`, Verdict{StatusFail, ""},
+			"Invalid error message", "after apply"},
+		"validation, secret": {VariableValidation, `false`, `var.secret`, Verdict{StatusFail, "The error message " +
+			"included a sensitive value, so it will not be displayed."}, "Error message refers to sensitive values; " +
+			"Invalid value for variable", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &Rule{
-				Kind: tc.kind, Condition: PrepareExpr(parseExpr(t, tc.condition)), Message: PrepareExpr(parseExpr(t, tc.message)),
-				Range: hcl.Range{Filename: "rules.tf", Start: hcl.Pos{Line: 7, Column: 1}, End: hcl.Pos{Line: 7, Column: 2, Byte: 1}},
+				Kind: tc.kind, Condition: PrepareExpr(parseExpr(t, tc.condition)),
+				Message: PrepareExpr(parseExpr(t, tc.message)),
+				Range: hcl.Range{Filename: "rules.tf", Start: hcl.Pos{Line: 7, Column: 1},
+					End: hcl.Pos{Line: 7, Column: 2, Byte: 1}},
 			}
 			verdict, diags := r.Check(testScope(sampleData()), Once, obj("id", "me"), diag.Error)
 			if verdict != tc.verdict {
@@ -67,7 +92,8 @@ func TestRules(t *testing.T) {
 
 func TestTheCallerChoosesTheSeverityOfAFailureOnly(t *testing.T) {
 	check := func(condition string) diag.Severity {
-		r := &Rule{Kind: CheckAssertion, Condition: PrepareExpr(parseExpr(t, condition)), Message: PrepareExpr(parseExpr(t, `"no"`))}
+		r := &Rule{Kind: CheckAssertion, Condition: PrepareExpr(parseExpr(t, condition)),
+			Message: PrepareExpr(parseExpr(t, `"no"`))}
 		_, diags := r.Check(testScope(sampleData()), Once, cty.NilVal, diag.Warning)
 		return diags[0].Severity
 	}
@@ -80,7 +106,8 @@ func TestTheCallerChoosesTheSeverityOfAFailureOnly(t *testing.T) {
 }
 
 func TestAFailedConditionShowsEveryReferenceInFull(t *testing.T) {
-	r := &Rule{Kind: ResourcePrecondition, Condition: PrepareExpr(parseExpr(t, `aws_x.many[count.index].id == ""`)), Message: PrepareExpr(parseExpr(t, `"no"`))}
+	r := &Rule{Kind: ResourcePrecondition, Condition: PrepareExpr(parseExpr(t, `aws_x.many[count.index].id == ""`)),
+		Message: PrepareExpr(parseExpr(t, `"no"`))}
 	_, diags := r.Check(testScope(sampleData()), countRep(1), cty.NilVal, diag.Error)
 	if n := diags[0].EvalContext.Variables["aws_x"].GetAttr("many").LengthInt(); n != 3 {
 		t.Errorf("%d instances are shown", n)
@@ -92,9 +119,11 @@ func TestTextInJSONThatIsNoTemplateIsAMessage(t *testing.T) {
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}
-	r := &Rule{Kind: VariableValidation, Condition: PrepareExpr(parseExpr(t, `false`)), Message: PrepareExpr(attrs["error_message"].Expr)}
+	r := &Rule{Kind: VariableValidation, Condition: PrepareExpr(parseExpr(t, `false`)),
+		Message: PrepareExpr(attrs["error_message"].Expr)}
 	verdict, ds := r.Check(testScope(sampleData()), Once, cty.NilVal, diag.Error)
-	if verdict != (Verdict{StatusFail, "100${"}) || ds[0].Severity != diag.Warning || ds[0].Summary != "Validation error message expression is invalid" {
+	if verdict != (Verdict{StatusFail, "100${"}) || ds[0].Severity != diag.Warning ||
+		ds[0].Summary != "Validation error message expression is invalid" {
 		t.Errorf("%v %s", verdict, summaries(ds))
 	}
 }

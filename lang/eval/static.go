@@ -52,12 +52,14 @@ func CheckReferences(refs []Reference, s Static, inCheck string) diag.List {
 		case addr.Local:
 			if !s.Declares(subject) {
 				diags = append(diags, undeclared(r, "Reference to undeclared local value",
-					fmt.Sprintf("There is no local value %q in this module.%s", subject.Name, didYouMean(subject.Name, s.Names(subject)))))
+					fmt.Sprintf("There is no local value %q in this module.%s", subject.Name,
+						didYouMean(subject.Name, s.Names(subject)))))
 			}
 		case addr.Output:
 			if !s.Declares(subject) {
 				diags = append(diags, undeclared(r, "Reference to undeclared output value",
-					fmt.Sprintf("There is no output value %q in this module.%s", subject.Name, didYouMean(subject.Name, s.Names(subject)))))
+					fmt.Sprintf("There is no output value %q in this module.%s", subject.Name,
+						didYouMean(subject.Name, s.Names(subject)))))
 			}
 		case addr.ModuleCall:
 			diags = diags.Append(checkModule(r, subject, s))
@@ -83,7 +85,8 @@ func checkModule(r Reference, call addr.ModuleCall, s Static) *diag.Diagnostic {
 		return nil
 	}
 	return undeclared(r, "Reference to undeclared module",
-		fmt.Sprintf("There is no module call %q in %s.%s", call.Name, moduleText(s.Module()), didYouMean(call.Name, s.Names(call))))
+		fmt.Sprintf("There is no module call %q in %s.%s", call.Name, moduleText(s.Module()),
+			didYouMean(call.Name, s.Names(call))))
 }
 
 func moduleText(m addr.Module) string {
@@ -96,14 +99,16 @@ func moduleText(m addr.Module) string {
 func checkResource(r Reference, resource addr.Resource, key addr.Key, s Static, inCheck string) diag.List {
 	known, ok := s.Resource(resource)
 	if !ok {
-		return diag.List{undeclared(r, "Reference to undeclared resource", fmt.Sprintf("There is no %s resource %q %q in %s.%s",
+		return diag.List{undeclared(r, "Reference to undeclared resource", fmt.Sprintf("There is no %s resource %q "+
+			"%q in %s.%s",
 			resource.Mode, resource.Type, resource.Name, moduleText(s.Module()), otherMode(resource, s)))}
 	}
 	var diags diag.List
 	switch {
 	case key != addr.NoKey && !known.HasCount && !known.HasForEach:
 		diags = append(diags, diag.New(diag.Error, "Unexpected resource instance key", fmt.Sprintf(
-			"%s has neither count nor for_each, so there is just one of it. Leave out the key in brackets.", resource), &r.Range))
+			"%s has neither count nor for_each, so there is just one of it. Leave out the key in brackets.", resource),
+			&r.Range))
 	case key == addr.NoKey && len(r.Remaining) > 0 && known.HasCount:
 		diags = append(diags, missingKey(r, resource, "count", "count.index"))
 	case key == addr.NoKey && len(r.Remaining) > 0 && known.HasForEach:
@@ -118,14 +123,16 @@ func checkResource(r Reference, resource addr.Resource, key addr.Key, s Static, 
 	}
 	if step, ok := r.Remaining[0].(hcl.TraverseAttr); ok && step.Name == "count" {
 		return append(diags, diag.New(diag.Error, "Invalid resource count attribute", fmt.Sprintf(
-			"Resources have had no attribute \"count\" since version 0.12. The number of instances is length(%s).", resource), &r.Range))
+			"Resources have had no attribute \"count\" since version 0.12. The number of instances is length(%s).",
+			resource), &r.Range))
 	}
 	return append(diags, CheckTraversal(r.Remaining, known.Block)...)
 }
 
 func missingKey(r Reference, resource addr.Resource, argument, index string) *diag.Diagnostic {
 	return diag.New(diag.Error, "Missing resource instance key", fmt.Sprintf(
-		"%s has %s set, so an attribute can be taken only from one of its instances. In a block that repeats likewise, that is:\n    %s[%s]",
+		"%s has %s set, so an attribute can be taken only from one of its instances. In a block that repeats "+
+			"likewise, that is:\n    %s[%s]",
 		resource, argument, resource, index), &r.Range)
 }
 
@@ -165,14 +172,16 @@ func CheckTraversal(steps hcl.Traversal, block *schema.Block) diag.List {
 		names = append(names, name)
 	}
 	return diag.Errors("Unsupported attribute", fmt.Sprintf(
-		"There is no argument, attribute or nested block %q in this object.%s", attr.Name, didYouMean(attr.Name, names)), &attr.SrcRange)
+		"There is no argument, attribute or nested block %q in this object.%s", attr.Name,
+		didYouMean(attr.Name, names)), &attr.SrcRange)
 }
 
 // badStep is what to say of brackets where an attribute has to be.
 func badStep(step hcl.Traverser) *diag.Diagnostic {
 	index, ok := step.(hcl.TraverseIndex)
 	if !ok {
-		return diag.New(diag.Error, "Invalid operation", "Only an attribute can follow here, after a dot.", step.SourceRange().Ptr())
+		return diag.New(diag.Error, "Invalid operation", "Only an attribute can follow here, after a dot.",
+			step.SourceRange().Ptr())
 	}
 	detail := "Only an attribute can follow here, after a dot."
 	if k := index.Key; k.Type() == cty.String && k.IsKnown() && !k.IsNull() && hclsyntax.ValidIdentifier(k.AsString()) {
@@ -189,14 +198,16 @@ func checkBlockTraversal(name string, steps hcl.Traversal, nb *schema.NestedBloc
 		return nil
 	case nb.Nesting == schema.NestingSet:
 		return diag.Errors("Cannot index a set value", fmt.Sprintf(
-			"The blocks %q are a set, whose elements have no keys. A for expression with an if clause finds those with certain properties.", name),
+			"The blocks %q are a set, whose elements have no keys. A for expression with an if clause finds those "+
+				"with certain properties.", name),
 			steps[0].SourceRange().Ptr())
 	case nb.Nesting == schema.NestingMap:
 		return CheckTraversal(steps[1:], &nb.Block)
 	}
 	if _, ok := steps[0].(hcl.TraverseIndex); !ok {
 		return diag.Errors("Invalid operation", fmt.Sprintf(
-			"The blocks %q are a list, so a number in brackets has to follow: .%[1]s[0].", name), steps[0].SourceRange().Ptr())
+			"The blocks %q are a list, so a number in brackets has to follow: .%[1]s[0].", name),
+			steps[0].SourceRange().Ptr())
 	}
 	return CheckTraversal(steps[1:], &nb.Block)
 }

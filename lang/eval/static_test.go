@@ -16,17 +16,19 @@ func TestUndeclaredNamesAndWrongTraversalsAreFoundWithoutValues(t *testing.T) {
 		"data.aws_only.here": {},
 	}}
 	for src, want := range map[string][2]string{
-		`var.name`:                    {},
-		`var.nam`:                     {"Reference to undeclared input variable", `Did you mean "name"?`},
-		`var.zzzzzzz`:                 {"Reference to undeclared input variable", `variable "zzzzzzz" {}`},
-		`local.mm`:                    {"Reference to undeclared local value", `Did you mean "m"?`},
-		`output.ou`:                   {"Reference to undeclared output value", `Did you mean "out"?`},
-		`module.mod`:                  {"Reference to undeclared module", `Did you mean "m"?`},
-		`module.nosuch["k"].x`:        {"Reference to undeclared module", "the root module"},
-		`module.c[0]`:                 {},
-		`aws_vpc.nosuch.id`:           {"Reference to undeclared resource", "There is no managed resource"},
-		`aws_only.here.id`:            {"Reference to undeclared resource", "Did you mean the data resource data.aws_only.here?"},
-		`data.aws_vpc.main`:           {"Reference to undeclared resource", "Did you mean the managed resource aws_vpc.main?"},
+		`var.name`:             {},
+		`var.nam`:              {"Reference to undeclared input variable", `Did you mean "name"?`},
+		`var.zzzzzzz`:          {"Reference to undeclared input variable", `variable "zzzzzzz" {}`},
+		`local.mm`:             {"Reference to undeclared local value", `Did you mean "m"?`},
+		`output.ou`:            {"Reference to undeclared output value", `Did you mean "out"?`},
+		`module.mod`:           {"Reference to undeclared module", `Did you mean "m"?`},
+		`module.nosuch["k"].x`: {"Reference to undeclared module", "the root module"},
+		`module.c[0]`:          {},
+		`aws_vpc.nosuch.id`:    {"Reference to undeclared resource", "There is no managed resource"},
+		`aws_only.here.id`: {"Reference to undeclared resource", "Did you mean the data resource " +
+			"data.aws_only.here?"},
+		`data.aws_vpc.main`: {"Reference to undeclared resource", "Did you mean the managed resource " +
+			"aws_vpc.main?"},
 		`ephemeral.aws_vpc.main`:      {"Reference to undeclared resource", "no ephemeral resource"},
 		`aws_vpc.main.name`:           {},
 		`aws_vpc.main.nam`:            {"Unsupported attribute", `Did you mean "name"?`},
@@ -76,7 +78,8 @@ func TestAScopeWithStaticRefusesWhatIsNotDeclared(t *testing.T) {
 	d := sampleData()
 	s := New(Options{Data: d, Functions: testFunctions, Static: fakeStatic{d, nil}})
 	_, diags := s.Expr(parseExpr(t, `[var.nam, local.mm, var.nam]`), cty.DynamicPseudoType, Once, cty.NilVal)
-	if summaries(diags) != "Reference to undeclared input variable; Reference to undeclared local value; Reference to undeclared input variable" {
+	if summaries(diags) != "Reference to undeclared input variable; Reference to undeclared local value; Reference "+
+		"to undeclared input variable" {
 		t.Error(summaries(diags))
 	}
 }

@@ -14,7 +14,8 @@ import (
 
 // traversal turns an expression that is an address, but for expressions in its brackets, into a traversal. ok is false
 // when it is something else.
-func traversal(expr hcl.Expression, key func(hcl.Expression) (cty.Value, diag.List)) (trav hcl.Traversal, ok bool, diags diag.List) {
+func traversal(expr hcl.Expression, key func(hcl.Expression) (cty.Value, diag.List)) (trav hcl.Traversal, ok bool,
+	diags diag.List) {
 	switch e := expr.(type) {
 	case *hclsyntax.ScopeTraversalExpr:
 		return e.Traversal, true, nil
@@ -27,7 +28,8 @@ func traversal(expr hcl.Expression, key func(hcl.Expression) (cty.Value, diag.Li
 			return nil, ok, diags
 		}
 		v, more := key(e.Key)
-		return append(trav[:len(trav):len(trav)], hcl.TraverseIndex{Key: v, SrcRange: e.Key.Range()}), true, append(diags, more...)
+		return append(trav[:len(trav):len(trav)], hcl.TraverseIndex{Key: v, SrcRange: e.Key.Range()}), true,
+			append(diags, more...)
 	default: // in JSON it is text, without variables
 		trav, hclDiags := hcl.AbsTraversalForExpr(expr)
 		return trav, !hclDiags.HasErrors(), nil
@@ -69,7 +71,8 @@ func triggerKey(expr hcl.Expression, rep Repetition) (cty.Value, diag.List) {
 			return rep.EachKey, nil
 		}
 	}
-	return cty.NilVal, diag.Errors("Invalid index expression", "Only constants, count.index and each.key can be keys here.", &rng)
+	return cty.NilVal, diag.Errors("Invalid index expression",
+		"Only constants, count.index and each.key can be keys here.", &rng)
 }
 
 // EvalImportTarget returns the resource instance that the to argument of an import block names. Its keys may be
@@ -81,7 +84,8 @@ func (s *Scope) EvalImportTarget(to hcl.Expression, rep Repetition) (addr.Instan
 	}
 	if !ok {
 		return addr.Instance{}, diag.Errors("Invalid import address expression",
-			"The target of an import is the address of a resource, whose keys may be expressions: module.a[each.key].aws_vpc.main, for instance.",
+			"The target of an import is the address of a resource, whose keys may be expressions: "+
+				"module.a[each.key].aws_vpc.main, for instance.",
 			to.Range().Ptr())
 	}
 	target, more := addr.ParseTargetTraversal(trav)
@@ -93,7 +97,8 @@ func (s *Scope) EvalImportTarget(to hcl.Expression, rep Repetition) (addr.Instan
 	case addr.TargetResource, addr.TargetInstance:
 		return target.AsInstance(), diags
 	default:
-		return addr.Instance{}, append(diags, diag.New(diag.Error, "Invalid address", "The target of an import is a resource, not a module.", to.Range().Ptr()))
+		return addr.Instance{}, append(diags, diag.New(diag.Error, "Invalid address", "The target of an import is a "+
+			"resource, not a module.", to.Range().Ptr()))
 	}
 }
 
@@ -134,17 +139,20 @@ func (s *Scope) EvalImportID(id *Expr, rep Repetition, allowUnknown bool) (text 
 }
 
 // EvalImportIdentity evaluates the identity argument of an import block to a value of the identity's type.
-func (s *Scope) EvalImportIdentity(identity *Expr, want cty.Type, rep Repetition, allowUnknown bool) (v cty.Value, known bool, diags diag.List) {
+func (s *Scope) EvalImportIdentity(identity *Expr, want cty.Type, rep Repetition, allowUnknown bool) (v cty.Value,
+	known bool, diags diag.List) {
 	return s.evalImport(identity, want, "identity", rep, allowUnknown)
 }
 
-func (s *Scope) evalImport(e *Expr, want cty.Type, name string, rep Repetition, allowUnknown bool) (cty.Value, bool, diag.List) {
+func (s *Scope) evalImport(e *Expr, want cty.Type, name string, rep Repetition, allowUnknown bool) (cty.Value,
+	bool, diag.List) {
 	v, ctx, diags := e.Bind(s).eval(want, rep, cty.NilVal)
 	if diags.HasErrors() {
 		return cty.NilVal, false, diags
 	}
 	problem := func(cause any, detail string) (cty.Value, bool, diag.List) {
-		return cty.NilVal, false, append(diags, about(e.source, ctx, cause, fmt.Sprintf("Invalid import %s argument", name), detail))
+		return cty.NilVal, false,
+			append(diags, about(e.source, ctx, cause, fmt.Sprintf("Invalid import %s argument", name), detail))
 	}
 	switch {
 	case v.IsNull():
@@ -154,7 +162,8 @@ func (s *Scope) evalImport(e *Expr, want cty.Type, name string, rep Repetition, 
 			return cty.NilVal, false, diags
 		}
 		return problem(BecauseUnknown, fmt.Sprintf(
-			"The %s comes from resource attributes that are known only after apply, so the import cannot be planned.", name))
+			"The %s comes from resource attributes that are known only after apply, so the import cannot be planned.",
+			name))
 	case marks.Contains(v, marks.Sensitive):
 		return problem(BecauseConfidential, fmt.Sprintf("The %s of an import cannot be sensitive.", name))
 	case marks.Contains(v, marks.Ephemeral):

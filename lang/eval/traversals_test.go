@@ -60,7 +60,8 @@ func TestImportTargetsEvaluateTheirKeys(t *testing.T) {
 		`upper("a_b.c")`:                     "Invalid import address expression",
 		`module.m`:                           "Invalid address",
 	} {
-		got, diags := testScope(sampleData()).EvalImportTarget(parseExpr(t, src), Repetition{EachKey: val("k"), EachValue: obj("n", 5)})
+		got, diags := testScope(sampleData()).EvalImportTarget(parseExpr(t, src), Repetition{EachKey: val("k"),
+			EachValue: obj("n", 5)})
 		text := summaries(diags)
 		if text == "" {
 			text = got.String()
@@ -93,7 +94,8 @@ func TestImportIDsAreKnownAndNotSecret(t *testing.T) {
 		}
 	}
 	s, e := withValue(t, obj("id", cty.UnknownVal(cty.String)))
-	if _, _, diags := s.EvalImportIdentity(e, cty.DynamicPseudoType, Once, false); summaries(diags) != "Invalid import identity argument" {
+	if _, _, diags := s.EvalImportIdentity(e, cty.DynamicPseudoType, Once, false); summaries(
+		diags) != "Invalid import identity argument" {
 		t.Error(summaries(diags))
 	}
 }

@@ -13,41 +13,51 @@ import (
 
 func collections() family {
 	return family{
-		"alltrue":      {allTrue(), "Tells whether every element of a list is true; an empty list counts as true."},
-		"anytrue":      {anyTrue(), "Tells whether at least one element of a list is true."},
-		"chunklist":    {stdlib.ChunklistFunc, "Cuts a list into lists of a given length; the last one may be shorter."},
+		"alltrue": {allTrue(), "Tells whether every element of a list is true; an empty list counts as true."},
+		"anytrue": {anyTrue(), "Tells whether at least one element of a list is true."},
+		"chunklist": {stdlib.ChunklistFunc, "Cuts a list into lists of a given length; the last one may be " +
+			"shorter."},
 		"coalesce":     {coalesce(), "Gives the first of its arguments that is neither null nor an empty string."},
 		"coalescelist": {stdlib.CoalesceListFunc, "Gives the first of its arguments that is a list with elements."},
 		"compact":      {stdlib.CompactFunc, "Leaves the nulls and the empty strings out of a list of strings."},
 		"concat":       {stdlib.ConcatFunc, "Joins lists into one."},
 		"contains":     {contains(), "Tells whether a list or set has an element that is equal to a value."},
 		"distinct":     {stdlib.DistinctFunc, "Leaves out the elements of a list that occurred before."},
-		"element":      {stdlib.ElementFunc, "Gives the element of a list at an index, which starts over when it is past the end."},
-		"flatten":      {stdlib.FlattenFunc, "Replaces the lists inside a list by their elements, at every depth."},
-		"index":        {index(), "Gives the index of the first element of a list that is equal to a value."},
-		"keys":         {stdlib.KeysFunc, "Gives the keys of a map, or the attribute names of an object, sorted."},
-		"length":       {length(), "Counts the elements of a collection, or the characters of a string."},
-		"lookup":       {lookup(), "Gives the element of a map under a key, or a default when there is none."},
-		"matchkeys":    {matchKeys(), "Keeps the elements of a list whose counterpart in a list of keys is one of the wanted keys."},
-		"merge":        {stdlib.MergeFunc, "Joins maps or objects into one; where they share a key, the last one wins."},
-		"one":          {one(), "Gives the only element of a list or set, or null when it is empty."},
-		"range":        {stdlib.RangeFunc, "Builds the list of the numbers from a start to a limit, in steps."},
-		"reverse":      {stdlib.ReverseListFunc, "Puts the elements of a list in the opposite order."},
-		"slice":        {stdlib.SliceFunc, "Takes the elements of a list from one index up to another that is left out."},
-		"sort":         {stdlib.SortFunc, "Sorts a list of strings by their Unicode code points."},
-		"sum":          {sum(), "Adds up the numbers of a list or set."},
-		"transpose":    {transpose(), "Turns a map of lists of strings around: each string becomes a key that leads to the keys it was under."},
-		"values":       {stdlib.ValuesFunc, "Gives the elements of a map, or the attributes of an object, in the order of their keys."},
-		"zipmap":       {stdlib.ZipmapFunc, "Builds a map of a list of keys and a list of values."},
+		"element": {stdlib.ElementFunc, "Gives the element of a list at an index, which starts over when it is " +
+			"past the end."},
+		"flatten": {stdlib.FlattenFunc, "Replaces the lists inside a list by their elements, at every depth."},
+		"index":   {index(), "Gives the index of the first element of a list that is equal to a value."},
+		"keys":    {stdlib.KeysFunc, "Gives the keys of a map, or the attribute names of an object, sorted."},
+		"length":  {length(), "Counts the elements of a collection, or the characters of a string."},
+		"lookup":  {lookup(), "Gives the element of a map under a key, or a default when there is none."},
+		"matchkeys": {matchKeys(), "Keeps the elements of a list whose counterpart in a list of keys is one of " +
+			"the wanted keys."},
+		"merge": {stdlib.MergeFunc,
+			"Joins maps or objects into one; where they share a key, the last one wins."},
+		"one":     {one(), "Gives the only element of a list or set, or null when it is empty."},
+		"range":   {stdlib.RangeFunc, "Builds the list of the numbers from a start to a limit, in steps."},
+		"reverse": {stdlib.ReverseListFunc, "Puts the elements of a list in the opposite order."},
+		"slice": {stdlib.SliceFunc,
+			"Takes the elements of a list from one index up to another that is left out."},
+		"sort": {stdlib.SortFunc, "Sorts a list of strings by their Unicode code points."},
+		"sum":  {sum(), "Adds up the numbers of a list or set."},
+		"transpose": {transpose(), "Turns a map of lists of strings around: each string becomes a key that leads " +
+			"to the keys it was under."},
+		"values": {stdlib.ValuesFunc, "Gives the elements of a map, or the attributes of an object, in the " +
+			"order of their keys."},
+		"zipmap": {stdlib.ZipmapFunc, "Builds a map of a list of keys and a list of values."},
 	}
 }
 
 func sets() family {
 	return family{
-		"setintersection": {stdlib.SetIntersectionFunc, "Gives the set of the elements that all of the given sets have."},
-		"setproduct":      {stdlib.SetProductFunc, "Gives every combination that takes one element of each of the given collections."},
-		"setsubtract":     {stdlib.SetSubtractFunc, "Gives the set of the elements of one set that another one lacks."},
-		"setunion":        {stdlib.SetUnionFunc, "Gives the set of the elements that at least one of the given sets has."},
+		"setintersection": {stdlib.SetIntersectionFunc,
+			"Gives the set of the elements that all of the given sets have."},
+		"setproduct": {stdlib.SetProductFunc, "Gives every combination that takes one element of each of the " +
+			"given collections."},
+		"setsubtract": {stdlib.SetSubtractFunc, "Gives the set of the elements of one set that another one lacks."},
+		"setunion": {stdlib.SetUnionFunc,
+			"Gives the set of the elements that at least one of the given sets has."},
 	}
 }
 
@@ -152,10 +162,12 @@ func length() function.Function {
 		Params: []function.Parameter{value},
 		Type: func(args []cty.Value) (cty.Type, error) {
 			ty := args[0].Type()
-			if ty.IsCollectionType() || ty.IsTupleType() || ty.IsObjectType() || ty == cty.String || ty == cty.DynamicPseudoType {
+			if ty.IsCollectionType() || ty.IsTupleType() || ty.IsObjectType() || ty == cty.String ||
+				ty == cty.DynamicPseudoType {
 				return cty.Number, nil
 			}
-			return cty.Number, fmt.Errorf("only a string, a collection, a tuple or an object has a length, not %s", ty.FriendlyName())
+			return cty.Number, fmt.Errorf("only a string, a collection, a tuple or an object has a length, not %s",
+				ty.FriendlyName())
 		},
 		RefineResult: notNull,
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
@@ -179,14 +191,16 @@ func lookup() function.Function {
 		VarParam: &fallback,
 		Type: func(args []cty.Value) (cty.Type, error) {
 			if len(args) > 3 {
-				return cty.NilType, fmt.Errorf("lookup takes a map, a key and perhaps a default, but there are %d arguments", len(args))
+				return cty.NilType, fmt.Errorf("lookup takes a map, a key and perhaps a default, but there are %d "+
+					"arguments", len(args))
 			}
 			ty := args[0].Type()
 			switch {
 			case ty.IsMapType():
 				if len(args) == 3 {
 					if _, err := convert.Convert(args[2], ty.ElementType()); err != nil {
-						return cty.NilType, function.NewArgErrorf(2, "the default must fit the map's element type, %s", ty.ElementType().FriendlyName())
+						return cty.NilType, function.NewArgErrorf(2, "the default must fit the map's element type, %s",
+							ty.ElementType().FriendlyName())
 					}
 				}
 				return ty.ElementType(), nil
@@ -202,7 +216,8 @@ func lookup() function.Function {
 			case len(args) == 3:
 				return args[2].Type(), nil
 			default:
-				return cty.NilType, function.NewArgErrorf(0, "the object has no attribute %s", show(key.AsString(), keyMarks))
+				return cty.NilType, function.NewArgErrorf(0, "the object has no attribute %s",
+					show(key.AsString(), keyMarks))
 			}
 		},
 		Impl: func(args []cty.Value, ty cty.Type) (cty.Value, error) {
@@ -241,7 +256,8 @@ func matchKeys() function.Function {
 		Impl: func(args []cty.Value, ty cty.Type) (cty.Value, error) {
 			values, keys, wanted := args[0], args[1], args[2]
 			if values.LengthInt() != keys.LengthInt() {
-				return cty.NilVal, fmt.Errorf("there must be as many keys as values, but there are %d keys for %d values",
+				return cty.NilVal, fmt.Errorf(
+					"there must be as many keys as values, but there are %d keys for %d values",
 					keys.LengthInt(), values.LengthInt())
 			}
 			if wanted.LengthInt() == 0 {
@@ -314,7 +330,8 @@ func one() function.Function {
 func sum() function.Function {
 	return returning(cty.Number, func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 		if ty := args[0].Type(); !ty.IsListType() && !ty.IsSetType() && !ty.IsTupleType() {
-			return cty.NilVal, function.NewArgErrorf(0, "a list, set or tuple of numbers is required, not %s", ty.FriendlyName())
+			return cty.NilVal, function.NewArgErrorf(0, "a list, set or tuple of numbers is required, not %s",
+				ty.FriendlyName())
 		}
 		if !args[0].IsWhollyKnown() {
 			return cty.UnknownVal(cty.Number), nil
@@ -330,7 +347,8 @@ func sum() function.Function {
 			}
 			elems[i] = n
 		}
-		if slices.ContainsFunc(elems, equalTo(cty.PositiveInfinity)) && slices.ContainsFunc(elems, equalTo(cty.NegativeInfinity)) {
+		if slices.ContainsFunc(elems, equalTo(cty.PositiveInfinity)) &&
+			slices.ContainsFunc(elems, equalTo(cty.NegativeInfinity)) {
 			return cty.NilVal, errors.New("the sum of opposite infinities is not defined")
 		}
 		total := elems[0]
@@ -359,7 +377,8 @@ func transpose() function.Function {
 			}
 			for i, s := range list.AsValueSlice() {
 				if s.IsNull() {
-					return cty.NilVal, function.NewArgErrorf(0, "element %d of the list under %q is null", i, key.AsString())
+					return cty.NilVal, function.NewArgErrorf(0, "element %d of the list under %q is null", i,
+						key.AsString())
 				}
 				keysOf[s.AsString()] = append(keysOf[s.AsString()], key)
 			}

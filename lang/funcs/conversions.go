@@ -12,11 +12,14 @@ import (
 
 func conversions() family {
 	return family{
-		"tobool":   {to(cty.Bool), "Turns a value into true or false; of the strings only \"true\" and \"false\" can be turned."},
-		"tolist":   {to(cty.List(cty.DynamicPseudoType)), "Turns a set or tuple into a list, whose elements get one type."},
+		"tobool": {to(cty.Bool), "Turns a value into true or false; of the strings only \"true\" and \"false\" can " +
+			"be turned."},
+		"tolist": {to(cty.List(cty.DynamicPseudoType)),
+			"Turns a set or tuple into a list, whose elements get one type."},
 		"tomap":    {to(cty.Map(cty.DynamicPseudoType)), "Turns an object into a map, whose elements get one type."},
 		"tonumber": {to(cty.Number), "Turns a value into a number; a string must hold a decimal number."},
-		"toset":    {to(cty.Set(cty.DynamicPseudoType)), "Turns a list or tuple into a set, whose elements get one type; equal elements become one."},
+		"toset": {to(cty.Set(cty.DynamicPseudoType)), "Turns a list or tuple into a set, whose elements get one " +
+			"type; equal elements become one."},
 		"tostring": {to(cty.String), "Turns a number or a bool into a string."},
 	}
 }
@@ -52,7 +55,8 @@ func TypeOf(v cty.Value) (ty cty.Type, ok bool, err error) {
 	}
 	v, _ = v.UnmarkDeep()
 	if !v.Type().Equals(Type) || v.IsNull() || !v.IsKnown() {
-		return cty.NilType, false, errors.New("the function type() exists in the console only, and its result can be shown, but not be used in another expression")
+		return cty.NilType, false, errors.New("the function type() exists in the console only, and its result can be " +
+			"shown, but not be used in another expression")
 	}
 	return *v.EncapsulatedValue().(*cty.Type), true, nil
 }
@@ -67,7 +71,8 @@ func to(want cty.Type) function.Function {
 		Type: func(args []cty.Value) (cty.Type, error) {
 			got := args[0].Type()
 			if !got.Equals(want) && convert.GetConversionUnsafe(got, want) == nil {
-				return cty.NilType, function.NewArgErrorf(0, "cannot convert %s to %s", got.FriendlyName(), want.FriendlyNameForConstraint())
+				return cty.NilType, function.NewArgErrorf(0, "cannot convert %s to %s", got.FriendlyName(),
+					want.FriendlyNameForConstraint())
 			}
 			return want, nil
 		},

@@ -13,9 +13,11 @@ import (
 
 func dates() family {
 	return family{
-		"formatdate": {stdlib.FormatDateFunc, "Writes a timestamp in another form, given by a pattern such as \"DD MMM YYYY\"."},
-		"timeadd":    {stdlib.TimeAddFunc, "Adds a duration such as \"1h30m\" to a timestamp."},
-		"timecmp":    {timeCmp(), "Compares two timestamps: -1 when the first is earlier, 0 when they are the same moment, 1 when it is later."},
+		"formatdate": {stdlib.FormatDateFunc, "Writes a timestamp in another form, given by a pattern such as \"DD " +
+			"MMM YYYY\"."},
+		"timeadd": {stdlib.TimeAddFunc, "Adds a duration such as \"1h30m\" to a timestamp."},
+		"timecmp": {timeCmp(), "Compares two timestamps: -1 when the first is earlier, 0 when they are the same " +
+			"moment, 1 when it is later."},
 	}
 }
 
@@ -88,7 +90,8 @@ func rfc3339(s string) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("%q is not an RFC 3339 timestamp%s", s, wrong.Message)
 	}
 	part, ok := map[string]string{
-		"2006": "a year", "01": "a month", "02": "a day", "15": "an hour", "04": "a minute", "05": "a second", "Z07:00": "a UTC offset",
+		"2006": "a year", "01": "a month", "02": "a day", "15": "an hour", "04": "a minute", "05": "a second",
+		"Z07:00": "a UTC offset",
 	}[wrong.LayoutElem]
 	if !ok {
 		part = fmt.Sprintf("%q", wrong.LayoutElem)
@@ -96,5 +99,6 @@ func rfc3339(s string) (time.Time, error) {
 	if wrong.ValueElem == "" {
 		return time.Time{}, fmt.Errorf("%q is not an RFC 3339 timestamp: it ends where %s should be", s, part)
 	}
-	return time.Time{}, fmt.Errorf("%q is not an RFC 3339 timestamp: %q is where %s should be", s, wrong.ValueElem, part)
+	return time.Time{}, fmt.Errorf("%q is not an RFC 3339 timestamp: %q is where %s should be", s,
+		wrong.ValueElem, part)
 }

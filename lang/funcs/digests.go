@@ -25,11 +25,13 @@ func digests() family {
 		"base64sha256": {base64SHA256.ofString(), "Computes the SHA-256 digest of a string, in base64."},
 		"base64sha512": {base64SHA512.ofString(), "Computes the SHA-512 digest of a string, in base64."},
 		"md5":          {hexMD5.ofString(), "Computes the MD5 digest of a string, in hexadecimal digits."},
-		"rsadecrypt":   {rsaDecrypt(), "Decrypts a base64 ciphertext (RSA, PKCS #1 v1.5) with a private key in PEM form."},
-		"sha1":         {hexSHA1.ofString(), "Computes the SHA-1 digest of a string, in hexadecimal digits."},
-		"sha256":       {hexSHA256.ofString(), "Computes the SHA-256 digest of a string, in hexadecimal digits."},
-		"sha512":       {hexSHA512.ofString(), "Computes the SHA-512 digest of a string, in hexadecimal digits."},
-		"uuidv5":       {uuidV5(), "Computes the UUID (version 5) of a name in a namespace: dns, url, oid, x500, or any UUID."},
+		"rsadecrypt": {rsaDecrypt(),
+			"Decrypts a base64 ciphertext (RSA, PKCS #1 v1.5) with a private key in PEM form."},
+		"sha1":   {hexSHA1.ofString(), "Computes the SHA-1 digest of a string, in hexadecimal digits."},
+		"sha256": {hexSHA256.ofString(), "Computes the SHA-256 digest of a string, in hexadecimal digits."},
+		"sha512": {hexSHA512.ofString(), "Computes the SHA-512 digest of a string, in hexadecimal digits."},
+		"uuidv5": {uuidV5(), "Computes the UUID (version 5) of a name in a namespace: dns, url, oid, x500, or " +
+			"any UUID."},
 	}
 }
 

@@ -20,19 +20,22 @@ import (
 
 func encodings() family {
 	return family{
-		"base64decode":     {base64Decode(), "Decodes base64 text, which must hold a UTF-8 string."},
-		"base64encode":     {base64Encode(), "Writes the UTF-8 form of a string in base64."},
-		"base64gunzip":     {base64Gunzip(), "Decodes base64 text and decompresses it with gzip."},
-		"base64gzip":       {base64Gzip(), "Compresses a string with gzip and writes the result in base64."},
-		"csvdecode":        {stdlib.CSVDecodeFunc, "Reads comma-separated values into a list of objects, named by the header line."},
-		"jsondecode":       {stdlib.JSONDecodeFunc, "Reads JSON text into a value."},
-		"jsonencode":       {stdlib.JSONEncodeFunc, "Writes a value as JSON text."},
-		"textdecodebase64": {textDecode(), "Decodes base64 text and reads the bytes in a character encoding such as UTF-16LE."},
-		"textencodebase64": {textEncode(), "Writes a string in a character encoding such as UTF-16LE, and the bytes in base64."},
-		"urldecode":        {urlDecode(), "Undoes the percent-encoding of a URL's query part."},
-		"urlencode":        {urlEncode(), "Percent-encodes a string for the query part of a URL."},
-		"yamldecode":       {ctyyaml.YAMLDecodeFunc, "Reads YAML text into a value."},
-		"yamlencode":       {ctyyaml.YAMLEncodeFunc, "Writes a value as YAML text in block style."},
+		"base64decode": {base64Decode(), "Decodes base64 text, which must hold a UTF-8 string."},
+		"base64encode": {base64Encode(), "Writes the UTF-8 form of a string in base64."},
+		"base64gunzip": {base64Gunzip(), "Decodes base64 text and decompresses it with gzip."},
+		"base64gzip":   {base64Gzip(), "Compresses a string with gzip and writes the result in base64."},
+		"csvdecode": {stdlib.CSVDecodeFunc, "Reads comma-separated values into a list of objects, named by " +
+			"the header line."},
+		"jsondecode": {stdlib.JSONDecodeFunc, "Reads JSON text into a value."},
+		"jsonencode": {stdlib.JSONEncodeFunc, "Writes a value as JSON text."},
+		"textdecodebase64": {textDecode(), "Decodes base64 text and reads the bytes in a character encoding such as " +
+			"UTF-16LE."},
+		"textencodebase64": {textEncode(), "Writes a string in a character encoding such as UTF-16LE, and the bytes " +
+			"in base64."},
+		"urldecode":  {urlDecode(), "Undoes the percent-encoding of a URL's query part."},
+		"urlencode":  {urlEncode(), "Percent-encodes a string for the query part of a URL."},
+		"yamldecode": {ctyyaml.YAMLDecodeFunc, "Reads YAML text into a value."},
+		"yamlencode": {ctyyaml.YAMLEncodeFunc, "Writes a value as YAML text in block style."},
 	}
 }
 
@@ -114,7 +117,8 @@ func textDecode() function.Function {
 		}
 		out, err := enc.NewDecoder().Bytes(raw)
 		if err != nil || bytes.ContainsRune(out, utf8.RuneError) {
-			return cty.NilVal, function.NewArgErrorf(0, "what the base64 text encodes is not valid %s", args[1].AsString())
+			return cty.NilVal, function.NewArgErrorf(0, "what the base64 text encodes is not valid %s",
+				args[1].AsString())
 		}
 		return cty.StringVal(string(out)), nil
 	}, plain("source", cty.String), plain("encoding", cty.String))

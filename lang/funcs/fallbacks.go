@@ -12,7 +12,8 @@ import (
 func fallbacks() family {
 	return family{
 		"can": {tryfunc.CanFunc, "Tells whether an expression can be evaluated without an error."},
-		"try": {tryfunc.TryFunc, "Gives the result of the first of its arguments that can be evaluated without an error."},
+		"try": {tryfunc.TryFunc,
+			"Gives the result of the first of its arguments that can be evaluated without an error."},
 	}
 }
 

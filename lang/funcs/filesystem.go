@@ -33,15 +33,18 @@ func filesystem(dir directory) family {
 		"filesha1":         {dir.digestOf(hexSHA1), "Computes the SHA-1 digest of a file, in hexadecimal digits."},
 		"filesha256":       {dir.digestOf(hexSHA256), "Computes the SHA-256 digest of a file, in hexadecimal digits."},
 		"filesha512":       {dir.digestOf(hexSHA512), "Computes the SHA-512 digest of a file, in hexadecimal digits."},
-		"pathexpand":       {onPath(dir.expandHome), "Replaces a ~ at the start of a path by the user's home directory."},
+		"pathexpand": {onPath(dir.expandHome), "Replaces a ~ at the start of a path by the user's home " +
+			"directory."},
 	}
 }
 
 // paths holds the functions that only take a path apart.
 func paths() family {
 	return family{
-		"basename": {onPath(func(p string) (string, error) { return filepath.Base(p), nil }), "Gives the last part of a path."},
-		"dirname":  {onPath(func(p string) (string, error) { return filepath.Dir(p), nil }), "Gives a path without its last part."},
+		"basename": {onPath(func(p string) (string, error) { return filepath.Base(p), nil }),
+			"Gives the last part of a path."},
+		"dirname": {onPath(func(p string) (string, error) { return filepath.Dir(p), nil }),
+			"Gives a path without its last part."},
 	}
 }
 
@@ -86,7 +89,8 @@ func (d directory) read(path string, pathMarks cty.ValueMarks) ([]byte, error) {
 	}
 	src, err := bounds.ReadFile(full, bounds.Content)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no file %s. The function reads files that are there before anything is planned; "+
+		return nil, fmt.Errorf("there is no file %s. The function reads files that are there before anything is "+
+			"planned; "+
 			"for a file that a resource writes, refer to an attribute of that resource instead", show(path, pathMarks))
 	}
 	if err != nil {
@@ -232,7 +236,8 @@ func (d directory) fileSet() function.Function {
 			}
 			relative, err := filepath.Rel(root, match)
 			if err != nil {
-				return cty.NilVal, fmt.Errorf("finding the way to %s: %w", show(match, pathMarks, patternMarks), reason(err))
+				return cty.NilVal, fmt.Errorf("finding the way to %s: %w", show(match, pathMarks, patternMarks),
+					reason(err))
 			}
 			found = append(found, cty.StringVal(filepath.ToSlash(relative)))
 		}
@@ -248,7 +253,8 @@ func literally(path string) string {
 	if filepath.Separator == '\\' {
 		return path // which cannot be escaped there
 	}
-	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`, "{", `\{`, "}", `\}`).Replace(path)
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`, "{", `\{`, "}",
+		`\}`).Replace(path)
 }
 
 func (d directory) absPath() function.Function {

@@ -18,10 +18,12 @@ import (
 func networks() family {
 	return family{
 		"cidrcontains": {cidrContains(), "Tells whether an address or a smaller prefix lies inside an IP prefix."},
-		"cidrhost":     {cidrHost(), "Gives the address with a given number inside an IP prefix; negative numbers count from the end."},
-		"cidrnetmask":  {cidrNetmask(), "Gives the netmask of an IPv4 prefix."},
-		"cidrsubnet":   {cidrSubnet(), "Gives the subnet with a given number inside an IP prefix that is extended by a number of bits."},
-		"cidrsubnets":  {cidrSubnets(), "Lays out subnets of given sizes one after another inside an IP prefix."},
+		"cidrhost": {cidrHost(), "Gives the address with a given number inside an IP prefix; negative numbers " +
+			"count from the end."},
+		"cidrnetmask": {cidrNetmask(), "Gives the netmask of an IPv4 prefix."},
+		"cidrsubnet": {cidrSubnet(), "Gives the subnet with a given number inside an IP prefix that is extended by " +
+			"a number of bits."},
+		"cidrsubnets": {cidrSubnets(), "Lays out subnets of given sizes one after another inside an IP prefix."},
 	}
 }
 
@@ -109,7 +111,8 @@ func cidrSubnets() function.Function {
 					return cty.NilVal, function.NewArgError(i+1, err)
 				}
 				if most := min(size-taken, maxExtension); bits < 1 || bits > most {
-					return cty.NilVal, function.NewArgErrorf(i+1, "a prefix of %d bits can be extended by 1 to %d bits, not by %d", taken, most, bits)
+					return cty.NilVal, function.NewArgErrorf(i+1, "a prefix of %d bits can be extended by 1 to %d "+
+						"bits, not by %d", taken, most, bits)
 				}
 				length := taken + bits
 				if last == nil {
@@ -117,7 +120,8 @@ func cidrSubnets() function.Function {
 				}
 				next, wrapped := cidr.NextSubnet(last, length)
 				if wrapped || !network.Contains(next.IP) {
-					return cty.NilVal, function.NewArgErrorf(i+1, "after %s there is no room left in %s for a prefix of %d bits", last, network, length)
+					return cty.NilVal, function.NewArgErrorf(i+1, "after %s there is no room left in %s for a prefix "+
+						"of %d bits", last, network, length)
 				}
 				subnets = append(subnets, cty.StringVal(next.String()))
 				last = next

@@ -13,10 +13,12 @@ import (
 
 func numeric() family {
 	return family{
-		"abs":      {stdlib.AbsoluteFunc, "Gives the distance of a number from zero: the number itself, or its opposite when it is negative."},
-		"ceil":     {stdlib.CeilFunc, "Rounds a number up to the next whole number."},
-		"floor":    {stdlib.FloorFunc, "Rounds a number down to the next whole number."},
-		"log":      {onFloats("base", func(x, base float64) float64 { return math.Log(x) / math.Log(base) }), "Gives the logarithm of a number in a given base."},
+		"abs": {stdlib.AbsoluteFunc, "Gives the distance of a number from zero: the number itself, or its " +
+			"opposite when it is negative."},
+		"ceil":  {stdlib.CeilFunc, "Rounds a number up to the next whole number."},
+		"floor": {stdlib.FloorFunc, "Rounds a number down to the next whole number."},
+		"log": {onFloats("base", func(x, base float64) float64 { return math.Log(x) / math.Log(base) }),
+			"Gives the logarithm of a number in a given base."},
 		"max":      {stdlib.MaxFunc, "Gives the greatest of one or more numbers."},
 		"min":      {stdlib.MinFunc, "Gives the smallest of one or more numbers."},
 		"parseint": {parseInt(), "Reads a string as a whole number written in a base from 2 to 62."},

@@ -8,10 +8,12 @@ import (
 
 func sensitivity() family {
 	return family{
-		"ephemeralasnull": {ephemeralAsNull(), "Replaces what is ephemeral in a value by null, so that the rest can be stored."},
-		"issensitive":     {isSensitive(), "Tells whether a value itself, not something inside it, is sensitive."},
-		"nonsensitive":    {remarked(withoutSensitive), "Gives a sensitive value as one that may be shown."},
-		"sensitive":       {remarked(func(v cty.Value) cty.Value { return v.Mark(marks.Sensitive) }), "Gives a value as a sensitive one, which is not shown."},
+		"ephemeralasnull": {ephemeralAsNull(), "Replaces what is ephemeral in a value by null, so that the rest can " +
+			"be stored."},
+		"issensitive":  {isSensitive(), "Tells whether a value itself, not something inside it, is sensitive."},
+		"nonsensitive": {remarked(withoutSensitive), "Gives a sensitive value as one that may be shown."},
+		"sensitive": {remarked(func(v cty.Value) cty.Value { return v.Mark(marks.Sensitive) }),
+			"Gives a value as a sensitive one, which is not shown."},
 	}
 }
 

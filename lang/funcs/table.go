@@ -6,8 +6,8 @@
 //
 // Functions that providers define are not in the table. The evaluator asks the provider for its functions and merges
 // them under "provider::NAME::FUNCTION" (or "provider::NAME::ALIAS::FUNCTION") into the map that [Table] returns; that
-// map belongs to the caller. The templates of templatefile and templatestring render with this package's functions only,
-// so a template never needs a provider.
+// map belongs to the caller. The templates of templatefile and templatestring render with this package's functions
+// only, so a template never needs a provider.
 package funcs
 
 import (
@@ -32,7 +32,8 @@ type Options struct {
 	// PlanTimestamp is what plantimestamp() returns. While it is zero the function returns an unknown string, which is
 	// right for validation.
 	PlanTimestamp time.Time
-	// Pure defers what gives another result at each call (timestamp, uuid, bcrypt): the result is unknown. For planning.
+	// Pure defers what gives another result at each call (timestamp, uuid, bcrypt): the result is unknown. For
+	// planning.
 	Pure bool
 	// Now is the clock of timestamp(); nil is the system's.
 	Now func() time.Time
@@ -82,7 +83,8 @@ var names = sync.OnceValue(func() []string {
 var timeless = sync.OnceValue(func() table {
 	t := make(table)
 	for _, f := range []family{
-		numeric(), text(), collections(), sets(), conversions(), encodings(), digests(), dates(), networks(), sensitivity(),
+		numeric(), text(), collections(), sets(), conversions(), encodings(), digests(), dates(),
+		networks(), sensitivity(),
 		fallbacks(), paths(), failing(),
 	} {
 		t.add(f)

@@ -64,7 +64,8 @@ func TestFunctionsCanBeCalledByManyAtOnce(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 50 {
-				v, diags := eval(t, ctx, `templatestring("$${join(\",\", sort(l))} $${plantimestamp()}", {l = ["b", "a"]})`)
+				v, diags := eval(t, ctx,
+					`templatestring("$${join(\",\", sort(l))} $${plantimestamp()}", {l = ["b", "a"]})`)
 				if diags.HasErrors() || v.AsString() != "a,b 2026-03-04T12:00:00Z" {
 					t.Errorf("got %#v, %s", v, diags)
 				}
@@ -88,8 +89,9 @@ func TestWhatIsImpureIsUnknownWhilePlanning(t *testing.T) {
 
 func TestWhatIsImpureIsKnownWhileApplying(t *testing.T) {
 	same{
-		"timestamp is the clock's time in UTC":      {`timestamp()`, `"2026-03-04T11:00:00Z"`},
-		"uuid has the shape of a random UUID":       {`can(regex("^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$", uuid()))`, `true`},
+		"timestamp is the clock's time in UTC": {`timestamp()`, `"2026-03-04T11:00:00Z"`},
+		"uuid has the shape of a random UUID": {
+			`can(regex("^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$", uuid()))`, `true`},
 		"uuid differs from call to call":            {`uuid() == uuid()`, `false`},
 		"bcrypt has the wanted cost":                {`substr(bcrypt("x", 4), 0, 7)`, `"$2a$04$"`},
 		"bcrypt takes cost 10 for one that is less": {`substr(bcrypt("x", 3), 0, 7)`, `"$2a$10$"`},

@@ -86,12 +86,14 @@ func (r *renderer) render(name, src string, vars cty.Value, level int) (cty.Valu
 		return cty.NilVal, tooDeepError{limit: r.depth}
 	}
 	if ty := vars.Type(); !ty.IsObjectType() && !ty.IsMapType() {
-		return cty.NilVal, function.NewArgErrorf(1, "the variables must be an object or a map, not %s", ty.FriendlyName())
+		return cty.NilVal, function.NewArgErrorf(1, "the variables must be an object or a map, not %s",
+			ty.FriendlyName())
 	}
 	variables := vars.AsValueMap()
 	for _, v := range slices.Sorted(maps.Keys(variables)) {
 		if !hclsyntax.ValidIdentifier(v) {
-			return cty.NilVal, function.NewArgErrorf(1, "%q cannot name a variable: a name is a letter or an underscore, and then letters, digits, underscores and dashes", v)
+			return cty.NilVal, function.NewArgErrorf(1, "%q cannot name a variable: a name is a letter or an "+
+				"underscore, and then letters, digits, underscores and dashes", v)
 		}
 	}
 	expr, diags := hclsyntax.ParseTemplate([]byte(src), name, hcl.InitialPos)
@@ -100,7 +102,8 @@ func (r *renderer) render(name, src string, vars cty.Value, level int) (cty.Valu
 	}
 	for _, ref := range expr.Variables() {
 		if _, ok := variables[ref.RootName()]; !ok {
-			return cty.NilVal, function.NewArgErrorf(1, "the template refers to %q (at %s), and no variable has that name", ref.RootName(), ref.SourceRange())
+			return cty.NilVal, function.NewArgErrorf(1,
+				"the template refers to %q (at %s), and no variable has that name", ref.RootName(), ref.SourceRange())
 		}
 	}
 
@@ -133,7 +136,8 @@ type tooDeepError struct {
 }
 
 func (e tooDeepError) Error() string {
-	return fmt.Sprintf("templates are nested in each other more than %d levels deep, by the calls at %s", e.limit, strings.Join(e.calls, ", "))
+	return fmt.Sprintf("templates are nested in each other more than %d levels deep, by the calls at %s", e.limit,
+		strings.Join(e.calls, ", "))
 }
 
 // maxCalls is how many calls a tooDeepError names.

@@ -1,7 +1,7 @@
 // Package generate writes the resource block of an object that exists.
 //
-// What it writes is a beginning for people to go on with: arguments whose values are secret are left out with a remark, and
-// nothing refers to other objects. It finds no object and stores nothing.
+// What it writes is a beginning for people to go on with: arguments whose values are secret are left out with a remark,
+// and nothing refers to other objects. It finds no object and stores nothing.
 package generate
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
-// Resource returns the block of a resource whose object has a value of the schema's implied type, formatted and without a
-// line break at the end. Arguments that only the provider sets, and deprecated ones, are left out, and so is an optional
-// "id": the old plugin SDK declares one for every type, and accepts none. provider is set in the block unless it is the one
-// that the type's name implies.
+// Resource returns the block of a resource whose object has a value of the schema's implied type, formatted and without
+// a line break at the end. Arguments that only the provider sets, and deprecated ones, are left out, and so is an
+// optional "id": the old plugin SDK declares one for every type, and accepts none. provider is set in the block unless
+// it is the one that the type's name implies.
 func Resource(r addr.Resource, provider addr.LocalProvider, block *schema.Block, v cty.Value) string {
 	w := &writer{}
 	fmt.Fprintf(w, "resource %q %q {\n", r.Type, r.Name)
@@ -91,7 +91,8 @@ func emptyOf(a *schema.Attribute) string {
 	}
 }
 
-// value writes a value. Text that holds a JSON object or array is written as a call of jsonencode, which people can read.
+// value writes a value. Text that holds a JSON object or array is written as a call of jsonencode, which people can
+// read.
 func (w *writer) value(v cty.Value) {
 	if tokens := encoded(v); tokens != nil {
 		w.Write(tokens.Bytes())

@@ -17,17 +17,22 @@ var thing = &schema.Block{
 		"secret": {Type: cty.String, Optional: true, Sensitive: true},
 		"made":   {Type: cty.String, Computed: true},
 		"old":    {Type: cty.String, Optional: true, Deprecated: true},
-		"rules": {Optional: true, Nested: &schema.Object{Nesting: schema.NestingList, Attributes: map[string]*schema.Attribute{
-			"port": {Type: cty.Number, Optional: true}, "seen": {Type: cty.Number, Computed: true},
-		}}},
-		"by": {Optional: true, Nested: &schema.Object{Nesting: schema.NestingMap, Attributes: map[string]*schema.Attribute{
-			"x": {Type: cty.Bool, Optional: true},
-		}}},
+		"rules": {Optional: true, Nested: &schema.Object{Nesting: schema.NestingList,
+			Attributes: map[string]*schema.Attribute{
+				"port": {Type: cty.Number, Optional: true}, "seen": {Type: cty.Number, Computed: true},
+			}}},
+		"by": {Optional: true, Nested: &schema.Object{Nesting: schema.NestingMap,
+			Attributes: map[string]*schema.Attribute{
+				"x": {Type: cty.Bool, Optional: true},
+			}}},
 	},
 	Blocks: map[string]*schema.NestedBlock{
-		"disk": {Nesting: schema.NestingSet, Block: schema.Block{Attributes: map[string]*schema.Attribute{"size": {Type: cty.Number, Required: true}}}},
-		"tag":  {Nesting: schema.NestingMap, Block: schema.Block{Attributes: map[string]*schema.Attribute{"v": {Type: cty.String, Optional: true}}}},
-		"one":  {Nesting: schema.NestingSingle, Block: schema.Block{Attributes: map[string]*schema.Attribute{"v": {Type: cty.String, Optional: true}}}},
+		"disk": {Nesting: schema.NestingSet,
+			Block: schema.Block{Attributes: map[string]*schema.Attribute{"size": {Type: cty.Number, Required: true}}}},
+		"tag": {Nesting: schema.NestingMap,
+			Block: schema.Block{Attributes: map[string]*schema.Attribute{"v": {Type: cty.String, Optional: true}}}},
+		"one": {Nesting: schema.NestingSingle,
+			Block: schema.Block{Attributes: map[string]*schema.Attribute{"v": {Type: cty.String, Optional: true}}}},
 	},
 }
 
@@ -47,10 +52,12 @@ func TestTheBlockOfAnObject(t *testing.T) {
 	v := object(t, map[string]cty.Value{
 		"id": cty.StringVal("i"), "name": cty.StringVal("a ${b} \"c\""), "policy": cty.StringVal(`{"a": [1, true]}`),
 		"secret": cty.StringVal("hunter2"), "made": cty.StringVal("m"), "old": cty.StringVal("o"),
-		"rules": cty.ListVal([]cty.Value{cty.ObjectVal(map[string]cty.Value{"port": cty.NumberIntVal(80), "seen": cty.Zero})}),
-		"by":    cty.MapVal(map[string]cty.Value{"a b": cty.ObjectVal(map[string]cty.Value{"x": cty.True})}),
-		"disk":  cty.SetVal([]cty.Value{cty.ObjectVal(map[string]cty.Value{"size": cty.NumberIntVal(5)})}),
-		"tag":   cty.MapVal(map[string]cty.Value{"k": cty.ObjectVal(map[string]cty.Value{"v": cty.NullVal(cty.String)})}),
+		"rules": cty.ListVal([]cty.Value{cty.ObjectVal(map[string]cty.Value{"port": cty.NumberIntVal(80),
+			"seen": cty.Zero})}),
+		"by":   cty.MapVal(map[string]cty.Value{"a b": cty.ObjectVal(map[string]cty.Value{"x": cty.True})}),
+		"disk": cty.SetVal([]cty.Value{cty.ObjectVal(map[string]cty.Value{"size": cty.NumberIntVal(5)})}),
+		"tag": cty.MapVal(map[string]cty.Value{
+			"k": cty.ObjectVal(map[string]cty.Value{"v": cty.NullVal(cty.String)})}),
 	})
 	const want = `resource "my_thing" "a" {
   provider = my.eu
@@ -83,8 +90,9 @@ func TestTheBlockOfAnObject(t *testing.T) {
 }
 
 func TestTheImpliedProviderIsNotNamed(t *testing.T) {
-	v := object(t, map[string]cty.Value{"name": cty.StringVal("n"), "disk": cty.SetValEmpty(cty.Object(map[string]cty.Type{"size": cty.Number})),
-		"tag": cty.MapValEmpty(cty.Object(map[string]cty.Type{"v": cty.String}))})
+	v := object(t, map[string]cty.Value{"name": cty.StringVal("n"),
+		"disk": cty.SetValEmpty(cty.Object(map[string]cty.Type{"size": cty.Number})),
+		"tag":  cty.MapValEmpty(cty.Object(map[string]cty.Type{"v": cty.String}))})
 	const want = `resource "my_thing" "a" {
   by     = null
   name   = "n"

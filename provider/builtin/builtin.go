@@ -15,7 +15,8 @@ import (
 // StateReader returns the root outputs of the latest state in a workspace of a backend, without marks. A nil map
 // without problems means that there is no state. config is an object, wholly known; backend is the name that the
 // configuration gives.
-type StateReader func(ctx context.Context, backend string, config cty.Value, workspace string) (map[string]cty.Value, diag.List)
+type StateReader func(ctx context.Context, backend string, config cty.Value, workspace string) (map[string]cty.Value,
+	diag.List)
 
 // ConfigCheck returns what is wrong with the configuration of a backend: an unknown backend, an argument that it does
 // not have. The paths of the problems begin in the configuration. config is as for StateReader.

@@ -65,29 +65,37 @@ func TestPlanOfData(t *testing.T) {
 		"a new object with an unknown input has an output of unknown type": {
 			absent, data(unknown, null, null, noID), data(unknown, unknown, null, newID), false},
 		"an unchanged object stays": {
-			data(str("a"), str("a"), null, str("1")), data(str("a"), str("a"), null, str("1")), data(str("a"), str("a"), null, str("1")), false},
+			data(str("a"), str("a"), null, str("1")), data(str("a"), str("a"), null, str("1")),
+			data(str("a"), str("a"), null, str("1")), false},
 		"another input changes the output in place": {
-			data(str("a"), str("a"), null, str("1")), data(list, str("a"), null, str("1")), data(list, cty.UnknownVal(cty.List(cty.String)), null, str("1")), false},
+			data(str("a"), str("a"), null, str("1")), data(list, str("a"), null, str("1")),
+			data(list, cty.UnknownVal(cty.List(cty.String)), null, str("1")), false},
 		"input that goes away changes the output in place": {
-			data(str("a"), str("a"), null, str("1")), data(null, str("a"), null, str("1")), data(null, unknown, null, str("1")), false},
+			data(str("a"), str("a"), null, str("1")), data(null, str("a"), null, str("1")),
+			data(null, unknown, null, str("1")), false},
 		"another trigger replaces the object": {
-			data(str("a"), str("a"), str("x"), str("1")), data(str("a"), str("a"), str("y"), str("1")), data(str("a"), cty.UnknownVal(cty.String), str("y"), newID), true},
+			data(str("a"), str("a"), str("x"), str("1")), data(str("a"), str("a"), str("y"), str("1")),
+			data(str("a"), cty.UnknownVal(cty.String), str("y"), newID), true},
 		"a trigger of another type replaces the object": {
-			data(null, null, str("1"), str("1")), data(null, null, cty.NumberIntVal(1), str("1")), data(null, null, cty.NumberIntVal(1), newID), true},
+			data(null, null, str("1"), str("1")), data(null, null, cty.NumberIntVal(1), str("1")),
+			data(null, null, cty.NumberIntVal(1), newID), true},
 		"an unknown trigger replaces the object": {
-			data(null, null, str("x"), str("1")), data(null, null, cty.UnknownVal(cty.String), str("1")), data(null, null, cty.UnknownVal(cty.String), newID), true},
+			data(null, null, str("x"), str("1")), data(null, null, cty.UnknownVal(cty.String), str("1")),
+			data(null, null, cty.UnknownVal(cty.String), newID), true},
 		"a destroyed object is gone": {
 			data(str("a"), str("a"), null, str("1")), absent, absent, false},
 	} {
 		t.Run(claim, func(t *testing.T) {
-			resp, diags := under(readNothing).PlanResourceChange(t.Context(), provider.PlanRequest{TypeName: dataType, Prior: c.prior, Proposed: c.proposed, Config: c.proposed})
+			resp, diags := under(readNothing).PlanResourceChange(t.Context(), provider.PlanRequest{TypeName: dataType,
+				Prior: c.prior, Proposed: c.proposed, Config: c.proposed})
 			if diags != nil {
 				t.Fatal(diags.Err())
 			}
 			if !resp.Planned.RawEquals(c.planned) {
 				t.Errorf("planned %#v", resp.Planned)
 			}
-			if replace := len(resp.RequiresReplace) == 1 && resp.RequiresReplace[0].Equals(cty.GetAttrPath("triggers_replace")); replace != c.replace {
+			if replace := len(resp.RequiresReplace) == 1 &&
+				resp.RequiresReplace[0].Equals(cty.GetAttrPath("triggers_replace")); replace != c.replace {
 				t.Errorf("replaced because of %v", resp.RequiresReplace)
 			}
 		})
@@ -103,7 +111,8 @@ func TestApplyOfDataFillsInWhatIsUnknown(t *testing.T) {
 		}
 		return resp.Object
 	}
-	if got := apply(data(str("a"), cty.UnknownVal(cty.String), null, newID)); !got.RawEquals(data(str("a"), str("a"), null, str("id-1"))) {
+	if got := apply(data(str("a"), cty.UnknownVal(cty.String), null, newID)); !got.RawEquals(data(str("a"), str("a"),
+		null, str("id-1"))) {
 		t.Errorf("created %#v", got)
 	}
 	if got := apply(data(null, unknown, null, str("1"))); !got.RawEquals(data(null, null, null, str("1"))) {
@@ -117,7 +126,8 @@ func TestApplyOfDataFillsInWhatIsUnknown(t *testing.T) {
 func TestComputedAttributesOfDataCannotBeSet(t *testing.T) {
 	p := under(readNothing)
 	diags := p.ValidateResourceConfig(t.Context(), dataType, data(null, str("o"), null, str("i")))
-	if len(diags) != 2 || diags[0].Summary != `"id" attribute is read-only` || diags[1].Summary != `"output" attribute is read-only` {
+	if len(diags) != 2 || diags[0].Summary != `"id" attribute is read-only` ||
+		diags[1].Summary != `"output" attribute is read-only` {
 		t.Errorf("diagnostics: %v", diags)
 	}
 	if diags := p.ValidateResourceConfig(t.Context(), dataType, data(unknown, null, null, noID)); diags != nil {
@@ -132,7 +142,8 @@ func TestStoredDataIsReadWithItsTypes(t *testing.T) {
 	if diags != nil || !v.GetAttr("input").RawEquals(cty.ListVal([]cty.Value{str("a")})) {
 		t.Errorf("read %#v, %v", v, diags)
 	}
-	if _, diags = p.UpgradeResourceState(t.Context(), provider.UpgradeRequest{TypeName: dataType, JSON: []byte(`{"id":[]}`)}); !diags.HasErrors() {
+	if _, diags = p.UpgradeResourceState(t.Context(), provider.UpgradeRequest{TypeName: dataType,
+		JSON: []byte(`{"id":[]}`)}); !diags.HasErrors() {
 		t.Error("a broken object was read")
 	}
 }
@@ -143,11 +154,13 @@ func TestNullResourceBecomesData(t *testing.T) {
 		json string
 		want cty.Value
 	}{
-		"with triggers":    {`{"id":"1","triggers":{"a":"x"}}`, data(null, null, cty.ObjectVal(map[string]cty.Value{"a": str("x")}), str("1"))},
+		"with triggers": {`{"id":"1","triggers":{"a":"x"}}`,
+			data(null, null, cty.ObjectVal(map[string]cty.Value{"a": str("x")}), str("1"))},
 		"without triggers": {`{"id":"1","triggers":null}`, data(null, null, null, str("1"))},
 	} {
 		t.Run(claim, func(t *testing.T) {
-			resp, diags := p.MoveResourceState(t.Context(), provider.MoveRequest{SourceType: "null_resource", TargetType: dataType, SourceJSON: []byte(c.json), SourcePrivate: []byte("p")})
+			resp, diags := p.MoveResourceState(t.Context(), provider.MoveRequest{SourceType: "null_resource",
+				TargetType: dataType, SourceJSON: []byte(c.json), SourcePrivate: []byte("p")})
 			if diags != nil || !resp.Object.RawEquals(c.want) || string(resp.Private) != "p" {
 				t.Errorf("moved to %#v, %v", resp, diags)
 			}
@@ -160,31 +173,37 @@ func TestNullResourceBecomesData(t *testing.T) {
 }
 
 func TestImportedDataHasItsIDAlone(t *testing.T) {
-	imported, diags := under(readNothing).ImportResourceState(t.Context(), provider.ImportRequest{TypeName: dataType, ID: "7"})
+	imported, diags := under(readNothing).ImportResourceState(t.Context(),
+		provider.ImportRequest{TypeName: dataType, ID: "7"})
 	if diags != nil || len(imported) != 1 || !imported[0].Object.RawEquals(data(null, null, null, str("7"))) {
 		t.Errorf("imported %#v, %v", imported, diags)
 	}
 }
 
 func remote(backend, config, defaults, workspace cty.Value) cty.Value {
-	return cty.ObjectVal(map[string]cty.Value{"backend": backend, "config": config, "defaults": defaults, "workspace": workspace, "outputs": null})
+	return cty.ObjectVal(map[string]cty.Value{"backend": backend, "config": config, "defaults": defaults,
+		"workspace": workspace, "outputs": null})
 }
 
 func TestRemoteStateHasItsOutputsOverTheDefaults(t *testing.T) {
 	var asked string
-	p := under(func(_ context.Context, backend string, config cty.Value, workspace string) (map[string]cty.Value, diag.List) {
+	p := under(func(_ context.Context, backend string, config cty.Value, workspace string) (map[string]cty.Value,
+		diag.List) {
 		asked = backend + " " + config.GetAttr("path").AsString() + " " + workspace
 		return map[string]cty.Value{"name": str("neo")}, nil
 	})
 	defaults := cty.MapVal(map[string]cty.Value{"name": str("unused"), "extra": str("default")})
-	for workspace, want := range map[cty.Value]string{cty.NullVal(cty.String): "local s default", str("prod"): "local s prod"} {
+	for workspace, want := range map[cty.Value]string{cty.NullVal(cty.String): "local s default",
+		str("prod"): "local s prod"} {
 		config := remote(str("_local"), cty.MapVal(map[string]cty.Value{"path": str("s")}), defaults, workspace)
 		v, diags := p.ReadDataSource(t.Context(), remoteStateType, config, cty.NilVal)
 		if diags != nil {
 			t.Fatal(diags.Err())
 		}
-		if !v.GetAttr("outputs").RawEquals(cty.ObjectVal(map[string]cty.Value{"name": str("neo"), "extra": str("default")})) ||
-			!v.GetAttr("workspace").RawEquals(workspace) || !v.GetAttr("config").RawEquals(config.GetAttr("config")) || asked != want {
+		if !v.GetAttr("outputs").RawEquals(cty.ObjectVal(map[string]cty.Value{"name": str("neo"),
+			"extra": str("default")})) ||
+			!v.GetAttr("workspace").RawEquals(workspace) || !v.GetAttr("config").RawEquals(config.GetAttr("config")) ||
+			asked != want {
 			t.Errorf("read %#v, having asked for %s", v, asked)
 		}
 	}
@@ -211,7 +230,8 @@ func TestRemoteStateThatCannotBeReadIsAnErrorWithItsAddress(t *testing.T) {
 	if got := summaries(broken, config); got != "broken"+last {
 		t.Errorf("with a broken state: %s", got)
 	}
-	if got := summaries(readNothing, remote(str("nowhere"), null, null, noID)); got != "Invalid backend configuration"+last {
+	if got := summaries(readNothing, remote(str("nowhere"), null, null, noID)); got != "Invalid backend configuration"+
+		last {
 		t.Errorf("with an unknown backend: %s", got)
 	}
 }
@@ -223,13 +243,17 @@ func TestConfigurationOfRemoteStateIsCheckedAsFarAsItIsKnown(t *testing.T) {
 		summary string // empty: no problem
 		path    cty.Path
 	}{
-		"a good one":                       {remote(str("local"), null, null, noID), "", nil},
-		"an unknown backend":               {remote(str("nowhere"), null, null, noID), "Invalid backend configuration", cty.GetAttrPath("config")},
-		"an argument that does not exist":  {remote(str("local"), misspelt, null, noID), "Invalid backend configuration", cty.GetAttrPath("config").GetAttr("paht")},
+		"a good one": {remote(str("local"), null, null, noID), "", nil},
+		"an unknown backend": {remote(str("nowhere"), null, null, noID), "Invalid backend configuration",
+			cty.GetAttrPath("config")},
+		"an argument that does not exist": {remote(str("local"), misspelt, null, noID), "Invalid backend " +
+			"configuration", cty.GetAttrPath("config").GetAttr("paht")},
 		"a backend that is not known yet":  {remote(cty.UnknownVal(cty.String), misspelt, null, noID), "", nil},
 		"arguments that are not known yet": {remote(str("nowhere"), unknown, null, noID), "", nil},
-		"arguments that are no object":     {remote(str("local"), str("x"), null, noID), "Invalid backend configuration", cty.GetAttrPath("config")},
-		"defaults that are no object":      {remote(str("local"), null, cty.True, noID), "Invalid default values", cty.GetAttrPath("defaults")},
+		"arguments that are no object": {remote(str("local"), str("x"), null, noID), "Invalid backend " +
+			"configuration", cty.GetAttrPath("config")},
+		"defaults that are no object": {remote(str("local"), null, cty.True, noID), "Invalid default values",
+			cty.GetAttrPath("defaults")},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			diags := under(readNothing).ValidateDataConfig(t.Context(), remoteStateType, c.config)
@@ -246,19 +270,22 @@ func TestConfigurationOfRemoteStateIsCheckedAsFarAsItIsKnown(t *testing.T) {
 }
 
 func TestFunctionsConvertBetweenValuesAndSyntax(t *testing.T) {
-	object := cty.ObjectVal(map[string]cty.Value{"a": str("x\"${y}"), "b": cty.TupleVal([]cty.Value{cty.NumberIntVal(1), cty.NullVal(cty.DynamicPseudoType)})})
+	object := cty.ObjectVal(map[string]cty.Value{"a": str("x\"${y}"),
+		"b": cty.TupleVal([]cty.Value{cty.NumberIntVal(1), cty.NullVal(cty.DynamicPseudoType)})})
 	for claim, c := range map[string]struct {
 		name      string
 		arg, want cty.Value
 	}{
-		"variables to text":      {"encode_tfvars", object, str("a = \"x\\\"$${y}\"\nb = [1, null]\n")},
-		"no variables to text":   {"encode_tfvars", cty.EmptyObjectVal, str("")},
-		"text to variables":      {"decode_tfvars", str("a = \"x\\\"$${y}\"\nb = [1, null]\n"), object},
-		"a value to text":        {"encode_expr", object.GetAttr("b"), str("[1, null]")},
-		"an unknown argument":    {"encode_expr", cty.TupleVal([]cty.Value{unknown}), cty.UnknownVal(cty.String)},
-		"an unknown text":        {"decode_tfvars", cty.UnknownVal(cty.String), unknown},
-		"a number to text":       {"encode_expr", cty.MustParseNumberVal("7227701560655103598"), str("7227701560655103598")},
-		"an object to text":      {"encode_expr", cty.ObjectVal(map[string]cty.Value{"k": cty.True}), str("{\n  k = true\n}")},
+		"variables to text":    {"encode_tfvars", object, str("a = \"x\\\"$${y}\"\nb = [1, null]\n")},
+		"no variables to text": {"encode_tfvars", cty.EmptyObjectVal, str("")},
+		"text to variables":    {"decode_tfvars", str("a = \"x\\\"$${y}\"\nb = [1, null]\n"), object},
+		"a value to text":      {"encode_expr", object.GetAttr("b"), str("[1, null]")},
+		"an unknown argument":  {"encode_expr", cty.TupleVal([]cty.Value{unknown}), cty.UnknownVal(cty.String)},
+		"an unknown text":      {"decode_tfvars", cty.UnknownVal(cty.String), unknown},
+		"a number to text": {"encode_expr", cty.MustParseNumberVal("7227701560655103598"),
+			str("7227701560655103598")},
+		"an object to text": {"encode_expr", cty.ObjectVal(map[string]cty.Value{"k": cty.True}),
+			str("{\n  k = true\n}")},
 		"an empty text to value": {"decode_tfvars", str(""), cty.EmptyObjectVal},
 	} {
 		t.Run(claim, func(t *testing.T) {
@@ -277,14 +304,20 @@ func TestFunctionsRefuseWhatTheyCannotConvert(t *testing.T) {
 		words string
 		blame bool // of the argument
 	}{
-		"text that is no syntax":       {"decode_tfvars", []cty.Value{str("a = ")}, "failed to decode tfvars content\n", false},
-		"text with a block":            {"decode_tfvars", []cty.Value{str("b {}")}, "failed to decode tfvars content\n", false},
-		"text with a reference":        {"decode_tfvars", []cty.Value{str("a = b")}, "failed to decode tfvars content\n", false},
-		"variables that are a map":     {"encode_tfvars", []cty.Value{cty.MapValEmpty(cty.String)}, "must be an object", false},
-		"a name that is no identifier": {"encode_tfvars", []cty.Value{cty.ObjectVal(map[string]cty.Value{"1 a": cty.True})}, "1 a - must be a valid identifier", false},
-		"null":                         {"encode_expr", []cty.Value{null}, "must not be null", true},
-		"nothing":                      {"encode_expr", nil, "takes 1 arguments", false},
-		"a function that is none":      {"encode_all", nil, `no function "encode_all"`, false},
+		"text that is no syntax": {"decode_tfvars", []cty.Value{str("a = ")}, "failed to decode tfvars content\n",
+			false},
+		"text with a block": {"decode_tfvars", []cty.Value{str("b {}")}, "failed to decode tfvars content\n",
+			false},
+		"text with a reference": {"decode_tfvars", []cty.Value{str("a = b")}, "failed to decode tfvars " +
+			"content\n", false},
+		"variables that are a map": {"encode_tfvars", []cty.Value{cty.MapValEmpty(cty.String)},
+			"must be an object", false},
+		"a name that is no identifier": {"encode_tfvars",
+			[]cty.Value{cty.ObjectVal(map[string]cty.Value{"1 a": cty.True})}, "1 a - must be a valid identifier",
+			false},
+		"null":                    {"encode_expr", []cty.Value{null}, "must not be null", true},
+		"nothing":                 {"encode_expr", nil, "takes 1 arguments", false},
+		"a function that is none": {"encode_all", nil, `no function "encode_all"`, false},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			_, err := under(readNothing).CallFunction(t.Context(), c.name, c.args)
@@ -317,7 +350,8 @@ func TestNamesThatTheProviderDoesNotHaveAreRefused(t *testing.T) {
 
 func TestMetadataNamesWhatTheSchemasHold(t *testing.T) {
 	m, _ := under(readNothing).Metadata(t.Context())
-	if got := strings.Join(append(append(m.Managed, m.Data...), m.Functions...), " "); got != "terraform_data terraform_remote_state decode_tfvars encode_expr encode_tfvars" {
+	if got := strings.Join(append(append(m.Managed, m.Data...), m.Functions...), " "); got != "terraform_data "+
+		"terraform_remote_state decode_tfvars encode_expr encode_tfvars" {
 		t.Errorf("the names are %s", got)
 	}
 }

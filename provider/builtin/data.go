@@ -55,8 +55,10 @@ func (b *builtin) UpgradeResourceState(_ context.Context, r provider.UpgradeRequ
 }
 
 // UpgradeResourceIdentity implements provider.Managed. No type has an identity.
-func (b *builtin) UpgradeResourceIdentity(_ context.Context, typeName string, _ int64, _ []byte) (cty.Value, diag.List) {
-	return cty.NilVal, diag.Errors("No identity schema found", fmt.Sprintf("Resource type %q declares no identity.", typeName), nil)
+func (b *builtin) UpgradeResourceIdentity(_ context.Context, typeName string, _ int64,
+	_ []byte) (cty.Value, diag.List) {
+	return cty.NilVal, diag.Errors("No identity schema found", fmt.Sprintf("Resource type %q declares no identity.",
+		typeName), nil)
 }
 
 // ReadResource implements provider.Managed. What is stored in the state is nowhere else.
@@ -120,9 +122,11 @@ func (b *builtin) ImportResourceState(_ context.Context, r provider.ImportReques
 		return nil, unknownType("resource type", r.TypeName)
 	}
 	if r.Identity != cty.NilVal {
-		return nil, diag.Errors("No identity schema found", fmt.Sprintf("Resource type %q declares no identity.", r.TypeName), nil)
+		return nil, diag.Errors("No identity schema found", fmt.Sprintf("Resource type %q declares no identity.",
+			r.TypeName), nil)
 	}
-	return []provider.Imported{{TypeName: dataType, Object: newData(map[string]cty.Value{"id": cty.StringVal(r.ID)})}}, nil
+	return []provider.Imported{{TypeName: dataType, Object: newData(map[string]cty.Value{"id": cty.StringVal(r.ID)})}},
+		nil
 }
 
 // nullObject is the type of a null_resource's object.
@@ -133,7 +137,8 @@ var nullObject = cty.Object(map[string]cty.Type{"id": cty.String, "triggers": ct
 func (b *builtin) MoveResourceState(_ context.Context, r provider.MoveRequest) (provider.MoveResponse, diag.List) {
 	if r.SourceType != "null_resource" || r.TargetType != dataType {
 		return provider.MoveResponse{}, diag.Errors(
-			fmt.Sprintf("unsupported move: %s -> %s; only move from null_resource to terraform_data is supported", r.SourceType, r.TargetType), "", nil)
+			fmt.Sprintf("unsupported move: %s -> %s; only move from null_resource to terraform_data is supported",
+				r.SourceType, r.TargetType), "", nil)
 	}
 	old, err := ctyjson.Unmarshal(r.SourceJSON, nullObject)
 	if err != nil {

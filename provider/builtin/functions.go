@@ -20,7 +20,8 @@ var functions = map[string]struct {
 }{
 	"decode_tfvars": {
 		signature: provider.Function{
-			Parameters:  []provider.Parameter{{Name: "content", Type: cty.String, Description: "The content of a .tfvars file."}},
+			Parameters: []provider.Parameter{{Name: "content", Type: cty.String, Description: "The content of a " +
+				".tfvars file."}},
 			Return:      cty.DynamicPseudoType,
 			Summary:     "Decode the content of a .tfvars file",
 			Description: "Returns the values that a .tfvars file assigns, as an object.",
@@ -29,7 +30,8 @@ var functions = map[string]struct {
 	},
 	"encode_tfvars": {
 		signature: provider.Function{
-			Parameters:  []provider.Parameter{{Name: "input", Type: cty.DynamicPseudoType, Description: "An object whose attribute names are identifiers."}},
+			Parameters: []provider.Parameter{{Name: "input", Type: cty.DynamicPseudoType,
+				Description: "An object whose attribute names are identifiers."}},
 			Return:      cty.String,
 			Summary:     "Encode an object as the content of a .tfvars file",
 			Description: "Returns the content of a .tfvars file that assigns the attributes of the object.",
@@ -69,7 +71,8 @@ func (b *builtin) CallFunction(_ context.Context, name string, args []cty.Value)
 
 func decodeTFVars(content cty.Value) (cty.Value, error) {
 	failed := func(diags hcl.Diagnostics) (cty.Value, error) {
-		return cty.NilVal, errors.Join(append([]error{errors.New("failed to decode tfvars content")}, diags.Errs()...)...)
+		return cty.NilVal, errors.Join(append([]error{errors.New("failed to decode tfvars content")},
+			diags.Errs()...)...)
 	}
 	file, diags := hclsyntax.ParseConfig([]byte(content.AsString()), "", hcl.InitialPos)
 	if diags.HasErrors() {

@@ -16,16 +16,19 @@ const remoteStateType = "terraform_remote_state"
 var remoteStateBlock = &schema.Block{Attributes: map[string]*schema.Attribute{
 	"backend": {
 		Type: cty.String, Required: true,
-		Description: "The backend that keeps the state, for example `http` or `local`.", DescriptionKind: schema.Markdown,
+		Description:     "The backend that keeps the state, for example `http` or `local`.",
+		DescriptionKind: schema.Markdown,
 	},
 	"config": {
 		Type: cty.DynamicPseudoType, Optional: true,
-		Description:     "The arguments of the backend, as an object, with the names that a `backend` block of the same type has.",
+		Description: "The arguments of the backend, as an object, with the names that a `backend` block of the " +
+			"same type has.",
 		DescriptionKind: schema.Markdown,
 	},
 	"defaults": {
 		Type: cty.DynamicPseudoType, Optional: true,
-		Description: "Values, as an object, for outputs that the state does not have.", DescriptionKind: schema.Markdown,
+		Description:     "Values, as an object, for outputs that the state does not have.",
+		DescriptionKind: schema.Markdown,
 	},
 	"outputs": {
 		Type: cty.DynamicPseudoType, Computed: true,
@@ -33,7 +36,8 @@ var remoteStateBlock = &schema.Block{Attributes: map[string]*schema.Attribute{
 	},
 	"workspace": {
 		Type: cty.String, Optional: true,
-		Description: "The workspace to read, where the backend has workspaces; otherwise `default`.", DescriptionKind: schema.Markdown,
+		Description:     "The workspace to read, where the backend has workspaces; otherwise `default`.",
+		DescriptionKind: schema.Markdown,
 	},
 }}
 
@@ -46,12 +50,14 @@ func (b *builtin) ValidateDataConfig(_ context.Context, typeName string, config 
 	backend, settings := config.GetAttr("backend"), config.GetAttr("config")
 	switch {
 	case !objectLike(settings):
-		diags = diags.Append(at("config", "Invalid backend configuration", "The arguments of a backend are given as an object."))
+		diags = diags.Append(at("config", "Invalid backend configuration", "The arguments of a backend are given as "+
+			"an object."))
 	case settings.IsWhollyKnown() && backend.IsKnown() && !backend.IsNull():
 		diags = diags.Append(b.checkConfig(backendName(backend), settingsObject(settings)))
 	}
 	if !objectLike(config.GetAttr("defaults")) {
-		diags = diags.Append(at("defaults", "Invalid default values", "Default values of outputs are given as an object."))
+		diags = diags.Append(at("defaults", "Invalid default values",
+			"Default values of outputs are given as an object."))
 	}
 	return diags
 }

@@ -59,14 +59,16 @@ provider_installation {
 func TestDevelopmentOverridesAreAbsolute(t *testing.T) {
 	home, dir := t.TempDir(), t.TempDir()
 	rc := filepath.Join(t.TempDir(), "rc")
-	if err := os.WriteFile(rc, []byte("provider_installation {\n dev_overrides {\n  \"acme/foo\" = \"~/dev\"\n  \"example.com/acme/bar\" = \"dev\"\n }\n direct {}\n}\n"), 0o600); err != nil {
+	if err := os.WriteFile(rc, []byte("provider_installation {\n dev_overrides {\n  \"acme/foo\" = \"~/dev\"\n  "+
+		"\"example.com/acme/bar\" = \"dev\"\n }\n direct {}\n}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c, diags := Load(dir, environ.Variables{"HOME=" + home, "TF_CLI_CONFIG_FILE=" + rc})
 	if len(diags) > 0 {
 		t.Fatal(diags.Err())
 	}
-	want := map[addr.Provider]string{{Host: addr.DefaultHost, Namespace: "acme", Type: "foo"}: filepath.Join(home, "dev"), {Host: "example.com", Namespace: "acme", Type: "bar"}: filepath.Join(dir, "dev")}
+	want := map[addr.Provider]string{{Host: addr.DefaultHost, Namespace: "acme", Type: "foo"}: filepath.Join(home,
+		"dev"), {Host: "example.com", Namespace: "acme", Type: "bar"}: filepath.Join(dir, "dev")}
 	if !reflect.DeepEqual(c.DevOverrides, want) {
 		t.Errorf("got %v", c.DevOverrides)
 	}
@@ -95,7 +97,8 @@ func TestABlockWithoutMethodsTurnsTheImpliedOnesOff(t *testing.T) {
 
 func TestWhatIsWrongInTheFileIsSaid(t *testing.T) {
 	for text, want := range map[string]string{
-		"provider_installation {\n":                                                   "Error parsing the CLI configuration file",
+		"provider_installation {\n": "Error parsing the CLI " +
+			"configuration file",
 		"provider_installation = 1\n":                                                 "Invalid CLI configuration",
 		"provider_installation \"x\" {}\n":                                            "Invalid CLI configuration",
 		"plugin_cache_dir = 1\n":                                                      "Invalid CLI configuration",
@@ -116,7 +119,8 @@ func TestWhatIsWrongInTheFileIsSaid(t *testing.T) {
 func TestANamedFileThatDoesNotExistIsAWarning(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "none")
 	c, diags := Load("", environ.Variables{"TF_CLI_CONFIG_FILE=" + name})
-	if len(diags) != 1 || diags[0].Severity != diag.Warning || diags[0].Summary != "Unable to open CLI configuration file" || c.Methods != nil {
+	if len(diags) != 1 || diags[0].Severity != diag.Warning ||
+		diags[0].Summary != "Unable to open CLI configuration file" || c.Methods != nil {
 		t.Errorf("got %v, %v", c, diags)
 	}
 }
@@ -131,7 +135,8 @@ func TestTheFileInTheHomeDirectoryIsFound(t *testing.T) {
 		if err := os.WriteFile(name, []byte("plugin_cache_dir = \"/x\"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c, diags := Load("", environ.Variables{"HOME=" + home, "APPDATA=" + home, "XDG_CONFIG_HOME=" + filepath.Join(home, ".config")})
+		c, diags := Load("", environ.Variables{"HOME=" + home, "APPDATA=" + home, "XDG_CONFIG_HOME=" +
+			filepath.Join(home, ".config")})
 		if len(diags) > 0 || c.CacheDir != "/x" {
 			t.Errorf("%s: got %+v, %v", file, c, diags)
 		}
@@ -160,9 +165,11 @@ func TestTheFilesOfTheDirectoryAreRead(t *testing.T) {
 		t.Skip("the names are those of Unix")
 	}
 	c, diags, dir := home(t, map[string]string{
-		".tofurc":                              "credentials \"a.example.com\" {\n  token = \"main\"\n}\nplugin_cache_dir = \"/main\"\n",
-		".terraform.d/credentials.tfrc.json":   `{"credentials": {"b.example.com": {"token": "json"}, "a.example.com": {"token": "other"}}}`,
-		".terraform.d/hosts.tfrc":              "host \"c.example.com\" {\n  services = {\n    \"modules.v1\" = \"https://c.example.com/\"\n  }\n}\nplugin_cache_dir = \"/other\"\n",
+		".tofurc": "credentials \"a.example.com\" {\n  token = " +
+			"\"main\"\n}\nplugin_cache_dir = \"/main\"\n",
+		".terraform.d/credentials.tfrc.json": `{"credentials": {"b.example.com": {"token": "json"}, "a.example.com": {"token": "other"}}}`,
+		".terraform.d/hosts.tfrc": "host \"c.example.com\" {\n  services = {\n    \"modules.v1\" = " +
+			"\"https://c.example.com/\"\n  }\n}\nplugin_cache_dir = \"/other\"\n",
 		".terraform.d/helper.tfrc":             "credentials_helper \"store\" {\n  args = [\"x\"]\n}\n",
 		".terraform.d/ignored":                 "nonsense {{{",
 		".terraform.d/plugins/" + helperName(): "",
@@ -170,13 +177,15 @@ func TestTheFilesOfTheDirectoryAreRead(t *testing.T) {
 	if len(diags) > 0 {
 		t.Fatal(diags.Err())
 	}
-	if c.Credentials["a.example.com"].Token != "other" || c.Credentials["b.example.com"].Token != "json" || c.CacheDir != "/main" {
+	if c.Credentials["a.example.com"].Token != "other" || c.Credentials["b.example.com"].Token != "json" ||
+		c.CacheDir != "/main" {
 		t.Errorf("got %+v", c)
 	}
 	if c.Hosts["c.example.com"]["modules.v1"] != "https://c.example.com/" {
 		t.Errorf("hosts: %v", c.Hosts)
 	}
-	if c.Helper == nil || c.Helper.Program != filepath.Join(dir, ".terraform.d/plugins", helperName()) || !reflect.DeepEqual(c.Helper.Args, []string{"x"}) {
+	if c.Helper == nil || c.Helper.Program != filepath.Join(dir, ".terraform.d/plugins", helperName()) ||
+		!reflect.DeepEqual(c.Helper.Args, []string{"x"}) {
 		t.Errorf("helper: %+v", c.Helper)
 	}
 	if c.CredentialsFile != filepath.Join(dir, ".terraform.d/credentials.tfrc.json") {
@@ -191,56 +200,68 @@ func TestANamedFileLeavesTheDirectoryOut(t *testing.T) {
 	if err := os.WriteFile(name, []byte("plugin_cache_dir = \"/named\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, diags, _ := home(t, map[string]string{".terraform.d/x.tfrc": "plugin_cache_dir = \"/x\"\nplugin_cache_may_break_dependency_lock_file = true\n"}, "TF_CLI_CONFIG_FILE="+name)
+	c, diags, _ := home(t, map[string]string{".terraform.d/x.tfrc": "plugin_cache_dir = " +
+		"\"/x\"\nplugin_cache_may_break_dependency_lock_file = true\n"}, "TF_CLI_CONFIG_FILE="+name)
 	if len(diags) > 0 || c.CacheDir != "/named" || c.CacheMayBreakLockFile {
 		t.Errorf("got %+v, %v", c, diags.Err())
 	}
 }
 
 func TestTokensAreTakenFromTheEnvironment(t *testing.T) {
-	c, diags, _ := home(t, nil, "TF_TOKEN_app_example_com=a", "TF_TOKEN_my__host_example_com=b", "TF_TOKEN_xn____caf__dma_fr=c", "TF_TOKEN_café.example.com=d", "TF_TOKEN_=e")
-	want := map[svchost.Hostname]string{"app.example.com": "a", "my-host.example.com": "b", "xn--caf-dma.fr": "c", "xn--caf-dma.example.com": "d"}
+	c, diags, _ := home(t, nil, "TF_TOKEN_app_example_com=a", "TF_TOKEN_my__host_example_com=b",
+		"TF_TOKEN_xn____caf__dma_fr=c", "TF_TOKEN_café.example.com=d", "TF_TOKEN_=e")
+	want := map[svchost.Hostname]string{"app.example.com": "a", "my-host.example.com": "b", "xn--caf-dma.fr": "c",
+		"xn--caf-dma.example.com": "d"}
 	if len(diags) > 0 || !reflect.DeepEqual(c.EnvironmentTokens, want) {
 		t.Errorf("got %v, %v", c.EnvironmentTokens, diags.Err())
 	}
 }
 
 func TestVariablesSayHowRegistriesAreAsked(t *testing.T) {
-	text := map[string]string{".tofurc": "registry_protocols {\n  retry_count = 0\n  request_timeout_seconds = 5\n}\nplugin_cache_may_break_dependency_lock_file = true\n"}
+	text := map[string]string{".tofurc": "registry_protocols {\n  retry_count = 0\n  request_timeout_seconds = " +
+		"5\n}\nplugin_cache_may_break_dependency_lock_file = true\n"}
 	c, _, _ := home(t, text)
 	if c.Retries != 0 || c.Timeout != 5*time.Second || c.DownloadRetries != 2 || !c.CacheMayBreakLockFile {
 		t.Errorf("the file: %+v", c)
 	}
-	c, _, _ = home(t, text, "TF_REGISTRY_DISCOVERY_RETRY=3", "TF_REGISTRY_CLIENT_TIMEOUT=7", "TF_PROVIDER_DOWNLOAD_RETRY=9")
+	c, _, _ = home(t, text, "TF_REGISTRY_DISCOVERY_RETRY=3", "TF_REGISTRY_CLIENT_TIMEOUT=7",
+		"TF_PROVIDER_DOWNLOAD_RETRY=9")
 	if c.Retries != 3 || c.Timeout != 7*time.Second || c.DownloadRetries != 9 {
 		t.Errorf("the environment: %+v", c)
 	}
-	c, _, _ = home(t, nil, "TF_REGISTRY_DISCOVERY_RETRY=x", "TF_REGISTRY_CLIENT_TIMEOUT=-1", "TF_PLUGIN_CACHE_MAY_BREAK_DEPENDENCY_LOCK_FILE=0")
+	c, _, _ = home(t, nil, "TF_REGISTRY_DISCOVERY_RETRY=x", "TF_REGISTRY_CLIENT_TIMEOUT=-1",
+		"TF_PLUGIN_CACHE_MAY_BREAK_DEPENDENCY_LOCK_FILE=0")
 	if c.Retries != 1 || c.Timeout != 10*time.Second || c.CacheMayBreakLockFile {
 		t.Errorf("nonsense: %+v", c)
 	}
 }
 
 func TestMethodsHaveTheirOwnRetries(t *testing.T) {
-	c, diags := loadText(t, "provider_installation {\n network_mirror {\n  url = \"https://example.com/\"\n  download_retry_count = 5\n  trust_all_hashes = true\n }\n direct {\n  download_retry_count = 0\n }\n}\n", nil)
-	if len(diags) > 0 || len(c.Methods) != 2 || *c.Methods[0].Retries != 5 || !c.Methods[0].TrustAllHashes || *c.Methods[1].Retries != 0 {
+	c, diags := loadText(t, "provider_installation {\n network_mirror {\n  url = \"https://example.com/\"\n  "+
+		"download_retry_count = 5\n  trust_all_hashes = true\n }\n direct {\n  download_retry_count = 0\n }\n}\n", nil)
+	if len(diags) > 0 || len(c.Methods) != 2 || *c.Methods[0].Retries != 5 || !c.Methods[0].TrustAllHashes ||
+		*c.Methods[1].Retries != 0 {
 		t.Errorf("got %+v, %v", c.Methods, diags.Err())
 	}
 }
 
 func TestWhatIsWrongAboutHostsAndMirrorsIsSaid(t *testing.T) {
 	for text, want := range map[string]string{
-		"host \"no host!\" {}\n":                                                               "Invalid hostname in the CLI configuration",
-		"credentials \"no host!\" {}\n":                                                        "Invalid hostname in the CLI configuration",
-		"credentials_helper \"a\" {}\ncredentials_helper \"b\" {}\n":                           "No more than one credentials_helper block may be specified",
-		"registry_protocols {}\nregistry_protocols {}\n":                                       "Duplicate registry_protocols block",
-		"registry_protocols {\n retry_count = \"x\"\n}\n":                                      "Invalid registry_protocols block",
-		"provider_installation {\n network_mirror {\n  url = \"http://example.com/\"\n }\n}\n": "Invalid URL for provider installation source",
-		"provider_installation {\n direct {\n  include = [\"a\"]\n }\n}\n":                     "Invalid provider_installation method block",
-		"provider_installation {\n direct {\n  include = [\"*/a/*\"]\n }\n}\n":                 "Invalid provider_installation method block",
-		"provider_installation {\n direct {\n  include = [\"a/*/b\", \"*/x\"]\n }\n}\n":        "Invalid provider_installation method block",
-		"provider_installation {\n direct {}\n dev_overrides {\n  \"a/b\" = \"c\"\n }\n}\n":    "Invalid provider_installation method block",
-		"provider_installation {\n oci_mirror {}\n}\n":                                         "Invalid provider_installation method block",
+		"host \"no host!\" {}\n": "Invalid hostname in " +
+			"the CLI configuration",
+		"credentials \"no host!\" {}\n": "Invalid hostname in " +
+			"the CLI configuration",
+		"credentials_helper \"a\" {}\ncredentials_helper \"b\" {}\n": "No more than one " +
+			"credentials_helper block may be specified",
+		"registry_protocols {}\nregistry_protocols {}\n":  "Duplicate registry_protocols block",
+		"registry_protocols {\n retry_count = \"x\"\n}\n": "Invalid registry_protocols block",
+		"provider_installation {\n network_mirror {\n  url = \"http://example.com/\"\n }\n}\n": "Invalid URL for " +
+			"provider installation source",
+		"provider_installation {\n direct {\n  include = [\"a\"]\n }\n}\n":                  "Invalid provider_installation method block",
+		"provider_installation {\n direct {\n  include = [\"*/a/*\"]\n }\n}\n":              "Invalid provider_installation method block",
+		"provider_installation {\n direct {\n  include = [\"a/*/b\", \"*/x\"]\n }\n}\n":     "Invalid provider_installation method block",
+		"provider_installation {\n direct {}\n dev_overrides {\n  \"a/b\" = \"c\"\n }\n}\n": "Invalid provider_installation method block",
+		"provider_installation {\n oci_mirror {}\n}\n":                                      "Invalid provider_installation method block",
 	} {
 		_, diags := loadText(t, text, nil)
 		if len(diags) == 0 || diags[0].Severity != diag.Error || diags[0].Summary != want {

@@ -31,9 +31,9 @@ import (
 type Config struct {
 	// Methods are the places to look for providers in, in order; nil when no file names any, so the implied ones count.
 	Methods []Method
-	// Unclear are the errors that leave open where providers may come from: a file that cannot be read, or a mistake in a
-	// provider_installation block. While there are any, nothing is installed from the places that Methods or the implied
-	// ones name, because the user may have meant to forbid them.
+	// Unclear are the errors that leave open where providers may come from: a file that cannot be read, or a mistake in
+	// a provider_installation block. While there are any, nothing is installed from the places that Methods or the
+	// implied ones name, because the user may have meant to forbid them.
 	Unclear diag.List
 	// DevOverrides are directories that take the place of installed packages.
 	DevOverrides map[addr.Provider]string
@@ -44,7 +44,8 @@ type Config struct {
 
 	// Hosts are the services of hosts that are not asked for them.
 	Hosts map[svchost.Hostname]map[string]any
-	// EnvironmentTokens are the TF_TOKEN_... variables; Credentials what the files hold, for hosts that have no variable.
+	// EnvironmentTokens are the TF_TOKEN_... variables; Credentials what the files hold, for hosts that have no
+	// variable.
 	EnvironmentTokens map[svchost.Hostname]string
 	Credentials       map[svchost.Hostname]Credentials
 	// Helper is the program that is asked for the credentials of all other hosts; nil for none.
@@ -97,7 +98,8 @@ const (
 // environment, and those of development overrides, start from: the directory in which the command was given.
 func Load(dir string, env environ.Variables) (*Config, diag.List) {
 	p := newPlaces(env)
-	c := &Config{dir: dir, env: env, Retries: defaultRetries, Timeout: defaultTimeout, DownloadRetries: defaultDownloadRetries}
+	c := &Config{dir: dir, env: env, Retries: defaultRetries, Timeout: defaultTimeout,
+		DownloadRetries: defaultDownloadRetries}
 	var diags diag.List
 	name, named := p.mainFile()
 	if name != "" {

@@ -43,7 +43,8 @@ func (m Method) Covers(p addr.Provider) bool {
 	if slices.ContainsFunc(m.Exclude, func(pattern string) bool { return matches(pattern, p) }) {
 		return false
 	}
-	return len(m.Include) == 0 || slices.ContainsFunc(m.Include, func(pattern string) bool { return matches(pattern, p) })
+	return len(m.Include) == 0 ||
+		slices.ContainsFunc(m.Include, func(pattern string) bool { return matches(pattern, p) })
 }
 
 // matches tells whether a pattern such as registry.example.com/*/* covers a provider.
@@ -102,7 +103,8 @@ func (c *Config) installation(r *reader, block *ast.ObjectItem) {
 		kind := keyOf(item)
 		if kind == "dev_overrides" {
 			if len(c.Methods) > 0 {
-				r.fail(item, invalidMethod, "The dev_overrides block has to come before all methods, because it takes precedence over them.")
+				r.fail(item, invalidMethod, "The dev_overrides block has to come before all methods, because it "+
+					"takes precedence over them.")
 				continue
 			}
 			c.overrides(r, item)
@@ -146,7 +148,8 @@ func (c *Config) method(r *reader, item *ast.ObjectItem, name string) (Method, b
 		case key == "trust_all_hashes" && m.Kind == NetworkMirror:
 			r.decode(arg, &m.TrustAllHashes, "true or false")
 		default: // OpenTofu passes over it, and a later version may know it
-			r.warn(arg, "Unknown argument in the CLI configuration", fmt.Sprintf("A %s block has no argument %q.", name, key))
+			r.warn(arg, "Unknown argument in the CLI configuration",
+				fmt.Sprintf("A %s block has no argument %q.", name, key))
 		}
 	}
 	if k.needed != "" && m.Location == "" {
@@ -158,13 +161,15 @@ func (c *Config) method(r *reader, item *ast.ObjectItem, name string) (Method, b
 		m.Location = c.expand(m.Location)
 	case OCIMirror:
 		if problem := checkTemplate(m.Location, m.Include); problem != "" {
-			r.fail(item, "Invalid oci_mirror repository template", fmt.Sprintf("The template %q cannot be used: %s.", m.Location, problem))
+			r.fail(item, "Invalid oci_mirror repository template", fmt.Sprintf("The template %q cannot be used: %s.",
+				m.Location, problem))
 			return m, false
 		}
 	case NetworkMirror:
 		if u, err := url.Parse(m.Location); err != nil || u.Scheme != "https" || u.Host == "" {
 			r.fail(item, "Invalid URL for provider installation source",
-				fmt.Sprintf("A network mirror has to be at a URL that begins with https://, and %q does not.", m.Location))
+				fmt.Sprintf("A network mirror has to be at a URL that begins with https://, and %q does not.",
+					m.Location))
 			return m, false // so that nothing asks it
 		}
 	}

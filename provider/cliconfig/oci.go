@@ -64,10 +64,12 @@ func (c *Config) ociCredentials(r *reader, item *ast.ObjectItem) {
 		AccessToken: values["access_token"], RefreshToken: values["refresh_token"],
 	}}
 	kinds := 0
-	for _, names := range [][]string{{"username", "password"}, {"access_token", "refresh_token"}, {"docker_credentials_helper"}} {
+	for _, names := range [][]string{{"username", "password"}, {"access_token", "refresh_token"},
+		{"docker_credentials_helper"}} {
 		given := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return values[n] == "" })
 		if len(given) > 0 && len(given) < len(names) {
-			r.fail(item, invalidOCICredentials, fmt.Sprintf("%s needs %s beside it.", given[0], strings.Join(names, " and ")))
+			r.fail(item, invalidOCICredentials, fmt.Sprintf("%s needs %s beside it.", given[0],
+				strings.Join(names, " and ")))
 			return
 		}
 		if len(given) > 0 {
@@ -122,7 +124,8 @@ func (c *Config) ociDefaults(r *reader, item *ast.ObjectItem) {
 		case "docker_credentials_helper":
 			c.OCI.Helper, _ = r.text(arg)
 			if c.OCI.Helper != "" && !oci.HelperName.MatchString(c.OCI.Helper) {
-				r.fail(arg, invalidOCIDefaults, fmt.Sprintf("%q is not the name of a credentials helper.", c.OCI.Helper))
+				r.fail(arg, invalidOCIDefaults, fmt.Sprintf("%q is not the name of a credentials helper.",
+					c.OCI.Helper))
 				c.OCI.Helper = ""
 			}
 		default:
@@ -143,8 +146,8 @@ func (c *Config) ociDefaults(r *reader, item *ast.ObjectItem) {
 // The symbols of a repository_template, by the part of a pattern that they stand for.
 var templateSymbols = []string{"hostname", "namespace", "type"}
 
-// checkTemplate says what is wrong with the template of an OCI mirror: empty when nothing is. Two providers must not share a
-// repository, so each part that include leaves open has to be used.
+// checkTemplate says what is wrong with the template of an OCI mirror: empty when nothing is. Two providers must not
+// share a repository, so each part that include leaves open has to be used.
 func checkTemplate(template string, include []string) string {
 	e, problems := hclsyntax.ParseTemplate([]byte(template), "repository_template", hcl2.InitialPos)
 	if problems.HasErrors() {

@@ -67,22 +67,24 @@ func TestWhatIsWrongAboutOCIRegistriesIsSaid(t *testing.T) {
 	)
 	mirror := func(text string) string { return "provider_installation {\n oci_mirror {\n" + text + "\n }\n}\n" }
 	for text, want := range map[string]string{
-		"oci_credentials {\n username = \"a\"\n}\n":                                                                                            block,
-		"oci_credentials \"no host!\" {\n username = \"a\"\n password = \"b\"\n}\n":                                                            block,
-		"oci_credentials \"a.b\" {}\n":                                                                                                         block,
-		"oci_credentials \"a.b\" {\n username = \"a\"\n}\n":                                                                                    block,
-		"oci_credentials \"a.b\" {\n access_token = \"a\"\n}\n":                                                                                block,
-		"oci_credentials \"a.b\" {\n username = \"a\"\n password = \"wrong-s3cret\"\n docker_credentials_helper = \"c\"\n}\n":                  block,
-		"oci_credentials \"a.b/c\" {\n docker_credentials_helper = \"c\"\n}\n":                                                                 block,
-		"oci_credentials \"a.b\" {\n docker_credentials_helper = \"../c\"\n}\n":                                                                block,
-		"oci_credentials \"a.b\" {\n docker_credentials_helper = \"c\"\n}\noci_credentials \"a.b\" {\n docker_credentials_helper = \"d\"\n}\n": "Duplicate oci_credentials block",
-		"oci_default_credentials {}\noci_default_credentials {}\n":                                                                             "Duplicate oci_default_credentials block",
-		"oci_default_credentials {\n discover_ambient_credentials = false\n docker_style_config_files = [\"a\"]\n}\n":                          defaults,
-		"oci_default_credentials {\n docker_credentials_helper = \"a/b\"\n}\n":                                                                 defaults,
-		mirror("repository_template = \"a.b/${type}\""):                                                                                        template,
-		mirror("repository_template = \"a.b/${hostname}/${namespace}/${type}/${version}\""):                                                    template,
-		mirror("repository_template = \"a.b/${+}\""):                                                                                           template,
-		mirror("repository_template = \"a.b/${namespace}/${type}\"\n include = [\"a.b/*/*\", \"c.d/*/*\"]"):                                    template,
+		"oci_credentials {\n username = \"a\"\n}\n":                                 block,
+		"oci_credentials \"no host!\" {\n username = \"a\"\n password = \"b\"\n}\n": block,
+		"oci_credentials \"a.b\" {}\n":                                              block,
+		"oci_credentials \"a.b\" {\n username = \"a\"\n}\n":                         block,
+		"oci_credentials \"a.b\" {\n access_token = \"a\"\n}\n":                     block,
+		"oci_credentials \"a.b\" {\n username = \"a\"\n password = \"wrong-s3cret\"\n docker_credentials_helper = " +
+			"\"c\"\n}\n": block,
+		"oci_credentials \"a.b/c\" {\n docker_credentials_helper = \"c\"\n}\n":  block,
+		"oci_credentials \"a.b\" {\n docker_credentials_helper = \"../c\"\n}\n": block,
+		"oci_credentials \"a.b\" {\n docker_credentials_helper = \"c\"\n}\noci_credentials \"a.b\" {\n " +
+			"docker_credentials_helper = \"d\"\n}\n": "Duplicate oci_credentials block",
+		"oci_default_credentials {}\noci_default_credentials {}\n":                                                    "Duplicate oci_default_credentials block",
+		"oci_default_credentials {\n discover_ambient_credentials = false\n docker_style_config_files = [\"a\"]\n}\n": defaults,
+		"oci_default_credentials {\n docker_credentials_helper = \"a/b\"\n}\n":                                        defaults,
+		mirror("repository_template = \"a.b/${type}\""):                                                               template,
+		mirror("repository_template = \"a.b/${hostname}/${namespace}/${type}/${version}\""):                           template,
+		mirror("repository_template = \"a.b/${+}\""):                                                                  template,
+		mirror("repository_template = \"a.b/${namespace}/${type}\"\n include = [\"a.b/*/*\", \"c.d/*/*\"]"):           template,
 	} {
 		_, diags := loadText(t, text, nil)
 		if len(diags) == 0 || diags[0].Severity != diag.Error || diags[0].Summary != want {

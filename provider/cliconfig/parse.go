@@ -66,7 +66,8 @@ func (c *Config) parse(name string, text []byte) diag.List {
 			c.ociDefaults(r, item)
 		case "registry_protocols":
 			if protocols++; protocols > 1 {
-				r.fail(item, "Duplicate registry_protocols block", "There can be only one registry_protocols block in a file.")
+				r.fail(item, "Duplicate registry_protocols block", "There can be only one registry_protocols block "+
+					"in a file.")
 				continue
 			}
 			c.protocols(r, item)
@@ -74,7 +75,8 @@ func (c *Config) parse(name string, text []byte) diag.List {
 	}
 	var blocks hostBlocks
 	if err := hcl.DecodeObject(&blocks, file); err != nil {
-		return r.diags.Append(diag.New(diag.Error, "Error parsing the CLI configuration file", fmt.Sprintf("A setting in %s has the wrong type: %s.", name, err), nil))
+		return r.diags.Append(diag.New(diag.Error, "Error parsing the CLI configuration file",
+			fmt.Sprintf("A setting in %s has the wrong type: %s.", name, err), nil))
 	}
 	return r.diags.Append(c.hosts(name, blocks))
 }
@@ -88,7 +90,8 @@ func (c *Config) hosts(name string, blocks hostBlocks) diag.List {
 	for given, block := range blocks.Hosts {
 		host, err := svchost.ForComparison(given)
 		if err != nil {
-			diags = diags.Append(diag.New(diag.Error, invalid, fmt.Sprintf("The block host %q in %s names no host: %s.", given, name, err), nil))
+			diags = diags.Append(diag.New(diag.Error, invalid, fmt.Sprintf("The block host %q in %s names no host: %s.",
+				given, name, err), nil))
 			continue
 		}
 		services[host] = block.Services
@@ -98,7 +101,8 @@ func (c *Config) hosts(name string, blocks hostBlocks) diag.List {
 	for given, block := range blocks.Credentials {
 		host, err := svchost.ForComparison(given)
 		if err != nil {
-			diags = diags.Append(diag.New(diag.Error, invalid, fmt.Sprintf("The block credentials %q in %s names no host: %s.", given, name, err), nil))
+			diags = diags.Append(diag.New(diag.Error, invalid, fmt.Sprintf("The block credentials %q in %s names no "+
+				"host: %s.", given, name, err), nil))
 			continue
 		}
 		token, _ := block["token"].(string) // other kinds of credentials are of no use to any service yet
@@ -108,7 +112,8 @@ func (c *Config) hosts(name string, blocks hostBlocks) diag.List {
 	for helper, block := range blocks.Helpers {
 		if c.Helper != nil {
 			diags = diags.Append(diag.New(diag.Error, "No more than one credentials_helper block may be specified",
-				fmt.Sprintf("Credentials come from the helper %q already, so %s cannot name %q, too.", c.Helper.Name, name, helper), nil))
+				fmt.Sprintf("Credentials come from the helper %q already, so %s cannot name %q, too.", c.Helper.Name,
+					name, helper), nil))
 			continue
 		}
 		c.Helper = &Helper{Name: helper, Args: block.Args}
@@ -123,7 +128,8 @@ func (c *Config) protocols(r *reader, block *ast.ObjectItem) {
 		Timeout *int `hcl:"request_timeout_seconds"`
 	}
 	if err := hcl.DecodeObject(&raw, block.Val); err != nil {
-		r.fail(block, "Invalid registry_protocols block", fmt.Sprintf("The settings for registries cannot be read: %s.", err))
+		r.fail(block, "Invalid registry_protocols block", fmt.Sprintf("The settings for registries cannot be read: %s.",
+			err))
 		return
 	}
 	if raw.Retries != nil {

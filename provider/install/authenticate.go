@@ -116,7 +116,8 @@ func (c checks) mirrored(archive string) (*Authentication, error) {
 		}
 	}
 	if len(out.verified) == 0 {
-		return nil, fmt.Errorf("provider package doesn't match the expected checksum %s", strings.Join(c.accepted, " or "))
+		return nil, fmt.Errorf("provider package doesn't match the expected checksum %s",
+			strings.Join(c.accepted, " or "))
 	}
 	out.vouched = c.trusted
 	return out, nil
@@ -136,10 +137,12 @@ func (c checks) reported(archive string, out *Authentication) error {
 		return err
 	}
 	if info.Size() != pkg.size {
-		return fmt.Errorf("registry response indicates a package of size %d, but received a package of size %d", pkg.size, info.Size())
+		return fmt.Errorf("registry response indicates a package of size %d, but received a package of size %d",
+			pkg.size, info.Size())
 	}
 	if !slices.Contains(pkg.hashes, "zh:"+c.sum) {
-		return fmt.Errorf("registry response expected sha256sum is %q, which is not among the hashes that it gives for the platform", c.sum)
+		return fmt.Errorf("registry response expected sha256sum is %q, which is not among the hashes that it gives "+
+			"for the platform", c.sum)
 	}
 	if !c.enforce { // with signatures, only what is signed counts
 		for _, other := range c.packages {
@@ -169,7 +172,8 @@ func (c checks) signed(out *Authentication) error {
 	if len(c.keys) > 0 || c.enforce {
 		id, expired, err := c.signer()
 		if err != nil {
-			return fmt.Errorf("the provider is not signed with a valid signing key; please contact the provider author (%w)", err)
+			return fmt.Errorf("the provider is not signed with a valid signing key; please contact the provider "+
+				"author (%w)", err)
 		}
 		out.KeyID, out.KeyExpired = id, expired
 	} else {

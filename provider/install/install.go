@@ -1,6 +1,6 @@
-// Package install makes the provider packages that a configuration and a state require available: it selects
-// versions, finds packages in registries and mirrors, verifies them by checksums, signatures and the lock file, links or
-// unpacks them into the working directory.
+// Package install makes the provider packages that a configuration and a state require available: it selects versions,
+// finds packages in registries and mirrors, verifies them by checksums, signatures and the lock file, links or unpacks
+// them into the working directory.
 //
 // It starts no plugin. Workers do not use it: they get packages from the coordinator, by hash.
 package install
@@ -36,8 +36,8 @@ type Options struct {
 	CLI   *cliconfig.Config
 	// Services reach registries and mirrors.
 	Services *services.Services
-	// WorkDir is the directory of the configuration, absolute; relative names of files start from it. DataDir holds what is
-	// installed (.terraform).
+	// WorkDir is the directory of the configuration, absolute; relative names of files start from it. DataDir holds
+	// what is installed (.terraform).
 	WorkDir, DataDir string
 	// Methods, when set, take the place of all that are configured (init -plugin-dir, providers lock).
 	Methods  []cliconfig.Method
@@ -145,7 +145,8 @@ func Install(ctx context.Context, o Options) (*lock.Locks, diag.List) {
 		default:
 			group.Go(func() error {
 				if ctx.Err() != nil {
-					problems[i] = diag.Errors("Provider installation was canceled", "The installation was interrupted.", nil)
+					problems[i] = diag.Errors("Provider installation was canceled", "The installation was interrupted.",
+						nil)
 					return nil
 				}
 				selections[i], problems[i] = o.one(ctx, places, p)
@@ -168,7 +169,8 @@ func Install(ctx context.Context, o Options) (*lock.Locks, diag.List) {
 }
 
 func sortedProviders(required map[addr.Provider][]string) []addr.Provider {
-	return slices.SortedFunc(maps.Keys(required), func(a, b addr.Provider) int { return strings.Compare(a.String(), b.String()) })
+	return slices.SortedFunc(maps.Keys(required),
+		func(a, b addr.Provider) int { return strings.Compare(a.String(), b.String()) })
 }
 
 func (o Options) report(e Event) {
@@ -186,7 +188,8 @@ func (o Options) builtin(p addr.Provider) diag.List {
 		problem = "it has the version of the engine, so its version cannot be constrained"
 	}
 	if problem != "" {
-		return diag.Errors("Invalid dependency on built-in provider", fmt.Sprintf("Cannot use %s: %s.", p, problem), nil)
+		return diag.Errors("Invalid dependency on built-in provider", fmt.Sprintf("Cannot use %s: %s.", p, problem),
+			nil)
 	}
 	o.report(Event{Kind: Builtin, Provider: p})
 	return nil
@@ -196,7 +199,8 @@ func (o Options) builtin(p addr.Provider) diag.List {
 func (o Options) one(ctx context.Context, places sources, p addr.Provider) (*lock.Provider, diag.List) {
 	constraints, allowed, err := allowedVersions(o.Required[p])
 	if err != nil {
-		return nil, diag.Errors("Invalid version constraint", fmt.Sprintf("The version constraints on %s cannot be read: %s.", p, err), nil)
+		return nil, diag.Errors("Invalid version constraint", fmt.Sprintf("The version constraints on %s cannot be "+
+			"read: %s.", p, err), nil)
 	}
 	locked := o.Locks.Get(p)
 	switch {
@@ -204,7 +208,9 @@ func (o Options) one(ctx context.Context, places sources, p addr.Provider) (*loc
 		o.report(Event{Kind: Finding, Provider: p, Constraints: constraints})
 	case !allowed.Has(locked.Version):
 		o.report(Event{Kind: Reusing, Provider: p})
-		return nil, unresolved(p, fmt.Errorf("the lock file has %s %s, which does not meet the version constraint %s that the configuration has now; run init -upgrade to allow the selection of another version", p, locked.Version, constraints))
+		return nil, unresolved(p, fmt.Errorf("the lock file has %s %s, which does not meet the version constraint %s "+
+			"that the configuration has now; run init -upgrade to allow the selection of another version", p,
+			locked.Version, constraints))
 	default:
 		o.report(Event{Kind: Reusing, Provider: p})
 		if !o.mirrored(p) && (o.present(p, locked) || o.cached(p, locked)) {
@@ -216,7 +222,8 @@ func (o Options) one(ctx context.Context, places sources, p addr.Provider) (*loc
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	if locked != nil && locked.Version.Same(version) && (o.Upgrade || o.mirrored(p)) && (o.present(p, locked) || o.cached(p, locked)) {
+	if locked != nil && locked.Version.Same(version) && (o.Upgrade || o.mirrored(p)) &&
+		(o.present(p, locked) || o.cached(p, locked)) {
 		return &lock.Provider{Version: version, Constraints: constraints, Hashes: locked.Hashes}, diags
 	}
 	c, err := places.locate(ctx, p, version, o.Platform)
@@ -234,13 +241,18 @@ func (o Options) mirrored(p addr.Provider) bool {
 	if methods == nil {
 		methods = o.CLI.Methods
 	}
-	return slices.ContainsFunc(methods, func(m cliconfig.Method) bool { return m.Kind != cliconfig.Direct && m.Covers(p) })
+	return slices.ContainsFunc(methods, func(m cliconfig.Method) bool {
+		return m.Kind != cliconfig.Direct &&
+			m.Covers(p)
+	})
 }
 
 // selectVersion returns the newest version that is allowed and available.
-func (o Options) selectVersion(ctx context.Context, places sources, p addr.Provider, allowed versions.Set, constraints string) (versions.Version, diag.List) {
+func (o Options) selectVersion(ctx context.Context, places sources, p addr.Provider, allowed versions.Set,
+	constraints string) (versions.Version, diag.List) {
 	if allowed.Exactly(versions.Unspecified) {
-		return versions.Unspecified, unresolved(p, errors.New("0.0.0 is no version that can be installed; to use a provider that is not published, name its directory in a dev_overrides block of the CLI configuration"))
+		return versions.Unspecified, unresolved(p, errors.New("0.0.0 is no version that can be installed; to use a "+
+			"provider that is not published, name its directory in a dev_overrides block of the CLI configuration"))
 	}
 	found, warnings, err := places.available(ctx, p)
 	if err != nil {
@@ -255,9 +267,11 @@ func (o Options) selectVersion(ctx context.Context, places sources, p addr.Provi
 		return version, diags
 	}
 	if locked := o.Locks.Get(p); locked != nil && !o.Upgrade {
-		return versions.Unspecified, unresolved(p, fmt.Errorf("the previously selected version %s is not available any more", locked.Version))
+		return versions.Unspecified, unresolved(p, fmt.Errorf("the previously selected version %s is not available "+
+			"any more", locked.Version))
 	}
-	return versions.Unspecified, unresolved(p, errors.New("no available releases match the given constraints "+constraints))
+	return versions.Unspecified,
+		unresolved(p, errors.New("no available releases match the given constraints "+constraints))
 }
 
 // allowedVersions returns the normal form of constraints, and what meets them. Where nothing is said, releases are
@@ -286,7 +300,8 @@ func (o Options) present(p addr.Provider, l *lock.Provider) bool {
 	return true
 }
 
-// cached links to the selected package when the shared cache directory has it, whole. Nobody has to be asked for it then.
+// cached links to the selected package when the shared cache directory has it, whole. Nobody has to be asked for it
+// then.
 func (o Options) cached(p addr.Provider, l *lock.Provider) bool {
 	if o.CLI.CacheDir == "" || len(l.Hashes) == 0 {
 		return false

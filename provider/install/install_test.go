@@ -37,7 +37,8 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	dir := t.TempDir()
-	w := &world{t: t, mirror: filepath.Join(dir, "mirror"), work: filepath.Join(dir, "work"), home: filepath.Join(dir, "home")}
+	w := &world{t: t, mirror: filepath.Join(dir, "mirror"), work: filepath.Join(dir, "work"),
+		home: filepath.Join(dir, "home")}
 	for _, d := range []string{w.mirror, w.work, w.home} {
 		w.ok(os.MkdirAll(d, 0o755))
 	}
@@ -61,7 +62,8 @@ func (w *world) unpacked(mirror string, p addr.Provider, version, platform, cont
 
 // packed puts a package into a mirror as an archive.
 func (w *world) packed(mirror string, p addr.Provider, version, platform, content string) string {
-	return w.archive(mirror, p, version, platform, map[string]string{"terraform-provider-" + p.Type + "_v" + version: content})
+	return w.archive(mirror, p, version, platform, map[string]string{"terraform-provider-" + p.Type + "_v" +
+		version: content})
 }
 
 func (w *world) archive(mirror string, p addr.Provider, version, platform string, files map[string]string) string {
@@ -91,10 +93,12 @@ func (w *world) env() environ.Variables {
 func (w *world) options(required map[addr.Provider][]string) Options {
 	return Options{
 		Required: required, Locks: &lock.Locks{}, WorkDir: w.work, DataDir: filepath.Join(w.work, ".terraform"),
-		CLI:      &cliconfig.Config{Methods: []cliconfig.Method{{Kind: cliconfig.FilesystemMirror, Location: w.mirror}}},
+		CLI: &cliconfig.Config{Methods: []cliconfig.Method{{Kind: cliconfig.FilesystemMirror,
+			Location: w.mirror}}},
 		Platform: platform, Env: w.env(),
 		Report: func(e Event) {
-			name := map[EventKind]string{Finding: "finding", Reusing: "reusing", Present: "present", Installing: "installing", Installed: "installed", Linked: "linked", Builtin: "builtin"}[e.Kind]
+			name := map[EventKind]string{Finding: "finding", Reusing: "reusing", Present: "present",
+				Installing: "installing", Installed: "installed", Linked: "linked", Builtin: "builtin"}[e.Kind]
 			if e.Shared {
 				name += " shared"
 			}
@@ -137,7 +141,8 @@ func (w *world) fails(o Options) diag.List {
 func (w *world) has(l diag.List, summary string, parts ...string) {
 	w.t.Helper()
 	for _, d := range l {
-		if d.Summary == summary && !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(d.Detail, p) }) {
+		if d.Summary == summary &&
+			!slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(d.Detail, p) }) {
 			return
 		}
 	}
@@ -175,7 +180,8 @@ func TestAnUnpackedPackageIsLinked(t *testing.T) {
 	dir := InstallDir(o.DataDir, clock, "0.10.0", platform)
 	w.isLink(dir, true)
 	packages, diags := Selected(o)
-	if len(diags) > 0 || packages[clock].Version != "0.10.0" || packages[clock].Executable != filepath.Join(dir, "terraform-provider-time_v0.10.0") {
+	if len(diags) > 0 || packages[clock].Version != "0.10.0" || packages[clock].Executable != filepath.Join(dir,
+		"terraform-provider-time_v0.10.0") {
 		t.Errorf("selected: %+v, %v", packages, diags.Err())
 	}
 	w.install(o)
@@ -228,18 +234,21 @@ func TestAPackageThatIsNotTheLockedOneIsRefused(t *testing.T) {
 	w.packed(w.mirror, foo, "1.2.3", platform, "evil")
 	w.ok(os.RemoveAll(o.DataDir))
 	diags := w.fails(o)
-	w.has(diags, "Failed to install provider", "Error while installing acme/foo v1.2.3: the current package for", "doesn't match any of the checksums")
+	w.has(diags, "Failed to install provider", "Error while installing acme/foo v1.2.3: the current package for",
+		"doesn't match any of the checksums")
 	if _, err := os.Stat(InstallDir(o.DataDir, foo, "1.2.3", platform)); err == nil {
 		t.Error("what does not match was unpacked")
 	}
 	w.unpacked(w.mirror, clock, "0.9.0", platform, "evil")
-	w.has(w.fails(o), "Failed to install provider", "Error while installing hashicorp/time v0.9.0: the local package for")
+	w.has(w.fails(o), "Failed to install provider",
+		"Error while installing hashicorp/time v0.9.0: the local package for")
 	_, diags = Selected(o)
-	w.has(diags, "Required plugins are not installed", "hashicorp/time 0.9.0 (in", "does not match any of the checksums", "there is no package for registry.opentofu.org/acme/foo 1.2.3")
+	w.has(diags, "Required plugins are not installed", "hashicorp/time 0.9.0 (in", "does not match any of the "+
+		"checksums", "there is no package for registry.opentofu.org/acme/foo 1.2.3")
 }
 
-// A package that somebody had changed in the data directory was unpacked again without a word, so that nobody saw that it
-// had been changed. OpenTofu leaves it there to be looked at.
+// A package that somebody had changed in the data directory was unpacked again without a word, so that nobody saw that
+// it had been changed. OpenTofu leaves it there to be looked at.
 func TestAnInstalledPackageThatWasChangedIsLeftToBeLookedAt(t *testing.T) {
 	w := newWorld(t)
 	w.packed(w.mirror, foo, "1.2.3", platform, "foo")
@@ -249,7 +258,8 @@ func TestAnInstalledPackageThatWasChangedIsLeftToBeLookedAt(t *testing.T) {
 	w.ok(os.WriteFile(exe, []byte("damaged"), 0o755))
 	for _, locks := range []*lock.Locks{o.Locks, {}} { // also when no lock file says what it should be
 		o.Locks = locks
-		w.has(w.fails(o), "Failed to install provider", "existing cached package at "+filepath.Dir(exe), "local modifications")
+		w.has(w.fails(o), "Failed to install provider", "existing cached package at "+filepath.Dir(exe),
+			"local modifications")
 	}
 	if text, err := os.ReadFile(exe); err != nil || string(text) != "damaged" {
 		t.Errorf("the plugin is %q", text)
@@ -258,8 +268,8 @@ func TestAnInstalledPackageThatWasChangedIsLeftToBeLookedAt(t *testing.T) {
 	w.install(o)
 }
 
-// With an installed package that the lock file selects, no place was asked any more, not even a mirror that the user had
-// named. OpenTofu asks it, and fails when it does not have the version.
+// With an installed package that the lock file selects, no place was asked any more, not even a mirror that the user
+// had named. OpenTofu asks it, and fails when it does not have the version.
 func TestAMirrorThatHasNotGotTheSelectedVersionIsHeeded(t *testing.T) {
 	w := newWorld(t)
 	dir := w.unpacked(w.mirror, clock, "0.9.0", platform, "x")
@@ -295,7 +305,8 @@ func TestNothingIsInstalledWhileItIsNotClearWhereFrom(t *testing.T) {
 	w.unpacked(w.mirror, clock, "0.9.0", platform, "x")
 	o := w.options(requires(clock))
 	o.CLI.Unclear = diag.Errors("Invalid URL for provider installation source", "It is not https.", nil)
-	w.has(w.fails(o), "Providers cannot be installed with this CLI configuration", "Invalid URL for provider installation source")
+	w.has(w.fails(o), "Providers cannot be installed with this CLI configuration", "Invalid URL for provider "+
+		"installation source")
 	if _, err := os.Stat(o.DataDir); err == nil {
 		t.Error("something was installed")
 	}
@@ -311,11 +322,13 @@ func TestWhatCannotBeSelectedIsSaid(t *testing.T) {
 	w.unpacked(w.mirror, foo, "1.0.0", "darwin_arm64", "x")
 	nope := addr.Provider{Host: addr.DefaultHost, Namespace: "acme", Type: "nope"}
 	builtin := addr.Provider{Host: addr.BuiltinHost, Namespace: "builtin", Type: "nope"}
-	diags := w.fails(w.options(map[addr.Provider][]string{clock: {"> 2"}, foo: nil, nope: nil, builtin: nil, addr.BuiltinTerraform: {"1.0"}}))
+	diags := w.fails(w.options(map[addr.Provider][]string{clock: {"> 2"}, foo: nil, nope: nil, builtin: nil,
+		addr.BuiltinTerraform: {"1.0"}}))
 	if len(diags) != 5 {
 		t.Errorf("%d problems", len(diags))
 	}
-	w.has(diags, "Failed to resolve provider packages", "Could not resolve provider hashicorp/time: no available releases match the given constraints > 2.0.0")
+	w.has(diags, "Failed to resolve provider packages", "Could not resolve provider hashicorp/time: no available "+
+		"releases match the given constraints > 2.0.0")
 	w.has(diags, "Incompatible provider version", "registry.opentofu.org/acme/foo v1.0.0", platform)
 	w.has(diags, "Failed to query available provider packages", "acme/nope", "\n  - "+w.mirror)
 	w.has(diags, "Invalid dependency on built-in provider", "terraform.io/builtin/nope")
@@ -326,7 +339,8 @@ func TestWhatCannotBeSelectedIsSaid(t *testing.T) {
 	o.Required = requires(clock, ">= 0.10")
 	w.has(w.fails(o), "Failed to resolve provider packages", "0.9.0", ">= 0.10.0", "init -upgrade")
 	_, diags = Selected(o)
-	w.has(diags, "Inconsistent dependency lock file", `locked version selection 0.9.0 doesn't match the updated version constraints ">= 0.10.0"`)
+	w.has(diags, "Inconsistent dependency lock file",
+		`locked version selection 0.9.0 doesn't match the updated version constraints ">= 0.10.0"`)
 	o.AnyVersion = true
 	packages, diags := Selected(o)
 	w.ok(diags.Err())
@@ -336,7 +350,8 @@ func TestWhatCannotBeSelectedIsSaid(t *testing.T) {
 	o.AnyVersion = false
 	o.Required = requires(foo)
 	_, diags = Selected(o)
-	w.has(diags, "Inconsistent dependency lock file", "provider registry.opentofu.org/acme/foo: required by this configuration but no version is selected")
+	w.has(diags, "Inconsistent dependency lock file", "provider registry.opentofu.org/acme/foo: required by this "+
+		"configuration but no version is selected")
 
 	o.Required = requires(clock)
 	w.ok(os.RemoveAll(o.DataDir))
@@ -348,7 +363,8 @@ func TestWhatCannotBeSelectedIsSaid(t *testing.T) {
 func TestAPackageWithoutAPluginIsRefused(t *testing.T) {
 	w := newWorld(t)
 	w.archive(w.mirror, foo, "1.0.0", platform, map[string]string{"README": "x", "terraform-provider-foobar_v1": "x"})
-	w.has(w.fails(w.options(requires(foo))), "Failed to install provider", "could not find executable file starting with terraform-provider-foo")
+	w.has(w.fails(w.options(requires(foo))), "Failed to install provider", "could not find executable file starting "+
+		"with terraform-provider-foo")
 }
 
 func TestAnArchiveCannotWriteOutsideOfItsDirectory(t *testing.T) {
@@ -377,7 +393,8 @@ func TestPluginDirectoriesTakeThePlaceOfAllElse(t *testing.T) {
 }
 
 func TestImpliedMirrorsComeBeforeTheRegistry(t *testing.T) {
-	for _, dir := range []string{"work/terraform.d/plugins", "home/.terraform.d/plugins", "home/.local/share/terraform/plugins", "home/none/terraform/plugins"} {
+	for _, dir := range []string{"work/terraform.d/plugins", "home/.terraform.d/plugins",
+		"home/.local/share/terraform/plugins", "home/none/terraform/plugins"} {
 		w := newWorld(t)
 		w.unpacked(filepath.Join(filepath.Dir(w.work), dir), clock, "0.9.0", platform, "x")
 		o := w.options(requires(clock))
@@ -387,15 +404,17 @@ func TestImpliedMirrorsComeBeforeTheRegistry(t *testing.T) {
 		}
 		o.Required = requires(foo)
 		o.Services = nowhere(t)
-		w.has(w.fails(o), "Failed to resolve provider packages", "Could not resolve provider acme/foo", "could not connect to registry.opentofu.org")
+		w.has(w.fails(o), "Failed to resolve provider packages", "Could not resolve provider acme/foo",
+			"could not connect to registry.opentofu.org")
 	}
 }
 
-// Directories below the data directories of the desktop counted under OpenTofu's name too, where OpenTofu itself does not
-// look; and a directory without any package kept the registry from being asked.
+// Directories below the data directories of the desktop counted under OpenTofu's name too, where OpenTofu itself does
+// not look; and a directory without any package kept the registry from being asked.
 func TestOtherDirectoriesAreNoImpliedMirrors(t *testing.T) {
 	w := newWorld(t)
-	for _, dir := range []string{"home/.local/share/opentofu/plugins", "home/none/opentofu/plugins", "opentofu/plugins"} {
+	for _, dir := range []string{"home/.local/share/opentofu/plugins", "home/none/opentofu/plugins",
+		"opentofu/plugins"} {
 		w.unpacked(filepath.Join(filepath.Dir(w.work), dir), clock, "0.9.0", platform, "x")
 	}
 	w.ok(os.MkdirAll(packageDir(filepath.Join(w.work, "terraform.d", "plugins"), clock, "readme", ""), 0o755))
@@ -421,7 +440,8 @@ func TestMirrorsServeOnlyWhatTheyInclude(t *testing.T) {
 		{cliconfig.Method{Include: []string{"*/*/*"}, Exclude: []string{"hashicorp/time"}}, "0.9.0"},
 	} {
 		c.method.Kind, c.method.Location = cliconfig.FilesystemMirror, other
-		o.CLI = &cliconfig.Config{Methods: []cliconfig.Method{{Kind: cliconfig.FilesystemMirror, Location: w.mirror}, c.method}}
+		o.CLI = &cliconfig.Config{Methods: []cliconfig.Method{{Kind: cliconfig.FilesystemMirror, Location: w.mirror},
+			c.method}}
 		if got := w.install(o).Get(clock).Version.String(); got != c.want {
 			t.Errorf("%+v: selected %s", c.method, got)
 		}

@@ -44,7 +44,8 @@ func (f filesystemMirror) available(_ context.Context, p addr.Provider) ([]versi
 	return out, nil, nil
 }
 
-func (f filesystemMirror) locate(_ context.Context, p addr.Provider, v versions.Version, platform string) (candidate, error) {
+func (f filesystemMirror) locate(_ context.Context, p addr.Provider, v versions.Version, platform string) (
+	candidate, error) {
 	for _, c := range inMirror(f.dir, p) {
 		if c.platform == platform && c.version.Same(v) {
 			return c, nil

@@ -46,7 +46,8 @@ func (n *networkMirror) available(ctx context.Context, p addr.Provider) ([]versi
 	return out, nil, nil
 }
 
-func (n *networkMirror) locate(ctx context.Context, p addr.Provider, v versions.Version, platform string) (candidate, error) {
+func (n *networkMirror) locate(ctx context.Context, p addr.Provider, v versions.Version, platform string) (
+	candidate, error) {
 	var index struct {
 		Archives map[string]struct {
 			URL    string   `json:"url"`
@@ -112,7 +113,8 @@ func (n *networkMirror) get(ctx context.Context, p addr.Provider, file string, t
 		return nil, fmt.Errorf("server returned unsuccessful status %s", resp.Status)
 	}
 	if kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return nil, fmt.Errorf("response has invalid Content-Type %q: must be application/json", resp.Header.Get("Content-Type"))
+		return nil, fmt.Errorf("response has invalid Content-Type %q: must be application/json",
+			resp.Header.Get("Content-Type"))
 	}
 	if err := json.NewDecoder(resp.Body).Decode(to); err != nil {
 		return nil, fmt.Errorf("invalid response content from mirror server: %w", err)

@@ -31,7 +31,8 @@ func remote(t *testing.T) (*world, *registry.Registry, Options, addr.Provider) {
 	p := addr.Provider{Host: r.Host(), Namespace: "acme", Type: "foo"}
 	o := w.options(requires(p))
 	o.CLI = &cliconfig.Config{Retries: 1, Timeout: time.Minute, DownloadRetries: 2}
-	o.Services = services.New(services.Options{Config: o.CLI, Version: "1.12.6", Transport: r.Transport(), Wait: time.Millisecond})
+	o.Services = services.New(services.Options{Config: o.CLI, Version: "1.12.6", Transport: r.Transport(),
+		Wait: time.Millisecond})
 	return w, r, o, p
 }
 
@@ -51,7 +52,8 @@ func TestARegistrysPackageIsLockedByAllItsSignedChecksums(t *testing.T) {
 		t.Errorf("authenticated: %+v", auth)
 	}
 	got := locks.Get(p).Hashes
-	if len(got) != 3 || !strings.HasPrefix(got[0], "h1:") || !strings.HasPrefix(got[1], "zh:") || !strings.HasPrefix(got[2], "zh:") {
+	if len(got) != 3 || !strings.HasPrefix(got[0], "h1:") || !strings.HasPrefix(got[1], "zh:") ||
+		!strings.HasPrefix(got[2], "zh:") {
 		t.Errorf("hashes: %q", got)
 	}
 	o.Locks = locks
@@ -83,24 +85,43 @@ func TestWhatARegistryGivesWrongIsRefused(t *testing.T) {
 		summary string
 		detail  string
 	}{
-		"a package with another hash":            {".zip", func(w http.ResponseWriter, _ *http.Request) { w.Write(other) }, "Failed to install provider", "archive has incorrect checksum"},
-		"checksums that are not those signed":    {"SHA256SUMS", text(strings.Repeat("0", 64) + "  terraform-provider-foo_1.2.3_linux_amd64.zip\n"), "Failed to install provider", "checksum list has unexpected SHA-256 hash"},
-		"a signature that is none":               {"SHA256SUMS.sig", text("nonsense"), "Failed to install provider", "not signed with a valid signing key"},
-		"no signature":                           {"SHA256SUMS.sig", status(404), "Failed to install provider", "failed to retrieve cryptographic signature"},
-		"a download that is cut each time":       {".zip", cut, "Failed to install provider", "the connection was cut"},
-		"a package that is gone":                 {".zip", status(404), "Failed to install provider", "404 Not Found"},
-		"errors of the server each time":         {"/versions", status(503), "Failed to resolve provider packages", "503 Service Unavailable"},
-		"a refusal":                              {"/versions", status(403), "Failed to resolve provider packages", "requires authentication credentials"},
-		"an unknown provider":                    {"/versions", status(404), "Failed to query available provider packages", "does not have a provider named"},
-		"versions that are none":                 {"/versions", text(`{"versions":[{"version":"one"}]}`), "Failed to resolve provider packages", `invalid version string "one"`},
-		"an answer that is no JSON":              {"/versions", text(`<html>`), "Failed to resolve provider packages", "cannot be read"},
-		"no package for the platform":            {"/download/", status(404), "Incompatible provider version", "no package for this platform"},
-		"another platform's package":             {"/download/", text(`{"os":"plan9","arch":"arm"}`), "Failed to install provider", "incorrect target plan9_arm"},
-		"another protocol":                       {"/download/", text(`{"protocols":["4.0"],"os":"linux","arch":"amd64"}`), "Incompatible provider version", "The newest version that does is 1.2.3"},
-		"a hash that is none":                    {"/download/", text(`{"os":"linux","arch":"amd64","shasum":"1"}`), "Failed to install provider", `invalid SHA256 hash "1"`},
-		"a host without a registry of providers": {"/.well-known/", text(`{"modules.v1":"/x/"}`), "Invalid provider registry host", "does not offer a provider registry"},
-		"a host with a registry of the future":   {"/.well-known/", text(`{"providers.v9":"/x/"}`), "Invalid provider registry host", "of another version"},
-		"a host that fails":                      {"/.well-known/", status(500), "Failed to resolve provider packages", "could not connect to"},
+		"a package with another hash": {".zip",
+			func(w http.ResponseWriter, _ *http.Request) { w.Write(other) }, "Failed to install provider",
+			"archive has incorrect checksum"},
+		"checksums that are not those signed": {"SHA256SUMS",
+			text(strings.Repeat("0", 64) + "  terraform-provider-foo_1.2.3_linux_amd64.zip\n"),
+			"Failed to install provider", "checksum list has unexpected SHA-256 hash"},
+		"a signature that is none": {"SHA256SUMS.sig", text("nonsense"), "Failed to install provider",
+			"not signed with a valid signing key"},
+		"no signature": {"SHA256SUMS.sig", status(404), "Failed to install provider",
+			"failed to retrieve cryptographic signature"},
+		"a download that is cut each time": {".zip", cut, "Failed to install provider", "the connection was cut"},
+		"a package that is gone":           {".zip", status(404), "Failed to install provider", "404 Not Found"},
+		"errors of the server each time": {"/versions", status(503), "Failed to resolve provider packages",
+			"503 Service Unavailable"},
+		"a refusal": {"/versions", status(403), "Failed to resolve provider packages",
+			"requires authentication credentials"},
+		"an unknown provider": {"/versions", status(404), "Failed to query available provider " +
+			"packages", "does not have a provider named"},
+		"versions that are none": {"/versions", text(`{"versions":[{"version":"one"}]}`),
+			"Failed to resolve provider packages", `invalid version string "one"`},
+		"an answer that is no JSON": {"/versions", text(`<html>`), "Failed to resolve provider packages",
+			"cannot be read"},
+		"no package for the platform": {"/download/", status(404), "Incompatible provider version",
+			"no package for this platform"},
+		"another platform's package": {"/download/", text(`{"os":"plan9","arch":"arm"}`),
+			"Failed to install provider", "incorrect target plan9_arm"},
+		"another protocol": {"/download/",
+			text(`{"protocols":["4.0"],"os":"linux","arch":"amd64"}`), "Incompatible provider version",
+			"The newest version that does is 1.2.3"},
+		"a hash that is none": {"/download/", text(`{"os":"linux","arch":"amd64","shasum":"1"}`),
+			"Failed to install provider", `invalid SHA256 hash "1"`},
+		"a host without a registry of providers": {"/.well-known/", text(`{"modules.v1":"/x/"}`),
+			"Invalid provider registry host", "does not offer a provider registry"},
+		"a host with a registry of the future": {"/.well-known/", text(`{"providers.v9":"/x/"}`),
+			"Invalid provider registry host", "of another version"},
+		"a host that fails": {"/.well-known/", status(500), "Failed to resolve provider packages",
+			"could not connect to"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			w, r, o, p := remote(t)
@@ -126,7 +147,8 @@ func TestWhatPassesIsTriedAgain(t *testing.T) {
 			w.Header().Set("Content-Length", "100000")
 			w.Write([]byte("PK"))
 		}},
-		"a connection that is closed": {".zip", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+		"a connection that is closed": {".zip",
+			func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			w, r, o, _ := remote(t)
@@ -155,7 +177,10 @@ func TestRedirectsAreFollowed(t *testing.T) {
 		at.Store(req.URL.Path)
 		http.Redirect(w, req, req.URL.Path, http.StatusFound)
 	})
-	r.Misbehave(".zip", 1, func(w http.ResponseWriter, req *http.Request) { http.Redirect(w, req, req.URL.Path, http.StatusFound) })
+	r.Misbehave(".zip", 1, func(w http.ResponseWriter, req *http.Request) {
+		http.Redirect(w, req, req.URL.Path,
+			http.StatusFound)
+	})
 	if locks := w.install(o); locks.Get(p) == nil || at.Load() == "" {
 		t.Errorf("selected %v", locks.Sorted())
 	}
@@ -167,7 +192,8 @@ func TestTheTokenOfAHostGoesToItsRegistry(t *testing.T) {
 	w.has(w.fails(o), "Failed to resolve provider packages", "requires authentication credentials", "TF_TOKEN_")
 	rc := filepath.Join(w.home, "rc")
 	w.ok(os.WriteFile(rc, []byte(r.HostBlock("registry.example.com")), 0o600))
-	cli, diags := cliconfig.Load(w.work, environ.Variables{"TF_CLI_CONFIG_FILE=" + rc, "TF_TOKEN_registry_example_com=secret"})
+	cli, diags := cliconfig.Load(w.work, environ.Variables{"TF_CLI_CONFIG_FILE=" + rc,
+		"TF_TOKEN_registry_example_com=secret"})
 	if diags.HasErrors() {
 		t.Fatal(diags.Err())
 	}
@@ -199,7 +225,8 @@ func TestProvidersWithoutAKeyAreForTheDefaultRegistryAlone(t *testing.T) {
 	}
 	o.CLI, o.Required = cli, requires(foo)
 	o.Services = services.New(services.Options{Config: cli, Transport: r.Transport(), Wait: time.Millisecond})
-	if got := w.install(o).Get(foo).Hashes; len(got) != 3 || !auth.SigningSkipped || auth.String() != "signing skipped" {
+	if got := w.install(o).Get(foo).Hashes; len(got) != 3 || !auth.SigningSkipped ||
+		auth.String() != "signing skipped" {
 		t.Errorf("hashes %q, %+v", got, auth)
 	}
 	o.Locks, o.DataDir = nil, o.DataDir+"2"
@@ -306,7 +333,8 @@ func TestTheLockFileSaysWhichVersionIsCopied(t *testing.T) {
 	if diags := Mirror(t.Context(), o, dir, []string{platform}); diags.HasErrors() {
 		t.Fatal(diags.Err())
 	}
-	if found, err := filepath.Glob(filepath.Join(dir, p.Host, "acme", "foo", "*.zip")); err != nil || len(found) != 1 || !strings.Contains(found[0], "1.2.3") {
+	if found, err := filepath.Glob(filepath.Join(dir, p.Host, "acme", "foo", "*.zip")); err != nil || len(found) != 1 ||
+		!strings.Contains(found[0], "1.2.3") {
 		t.Errorf("copied %q, %v", found, err)
 	}
 	o.Required = requires(p, ">= 1.4")

@@ -24,8 +24,8 @@ const (
 	zipLayer         = "archive/zip"
 )
 
-// ociMirror is an OCI registry with a repository for each provider, as a source: a tag for each version, which is an index
-// with a manifest for each platform.
+// ociMirror is an OCI registry with a repository for each provider, as a source: a tag for each version, which is an
+// index with a manifest for each platform.
 type ociMirror struct {
 	services *services.Services
 	method   cliconfig.Method
@@ -147,7 +147,8 @@ func target(ctx context.Context, r *oci.Repository, v versions.Version, platform
 	layers := slices.DeleteFunc(image.Layers, func(d oci.Descriptor) bool { return d.MediaType != zipLayer })
 	if image.ArtifactType != targetArtifact || len(layers) != 1 {
 		return oci.Descriptor{}, fmt.Errorf(
-			"the package of version %s for %s has the type %q and %d layers of the type %s; it has to have the type %s and one layer",
+			"the package of version %s for %s has the type %q and %d layers of the type %s; it has to have the type "+
+				"%s and one layer",
 			v,
 			platform,
 			image.ArtifactType,

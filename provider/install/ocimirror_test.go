@@ -104,7 +104,8 @@ func TestWhatAnOCIMirrorGivesWrongIsRefused(t *testing.T) {
 			w, s, o, _ := mirrored(t)
 			c.fill(s)
 			diags := w.fails(o)
-			if !slices.ContainsFunc(diags, func(d *diag.Diagnostic) bool { return strings.Contains(d.Detail, c.detail) }) {
+			if !slices.ContainsFunc(diags,
+				func(d *diag.Diagnostic) bool { return strings.Contains(d.Detail, c.detail) }) {
 				t.Errorf("got %v", diags.Err())
 			}
 			if strings.Contains(diags.Err().Error(), oci.Password) {

@@ -24,7 +24,8 @@ import (
 
 // place verifies a package and puts it into the data directory: an unpacked one by a link, a packed one by unpacking
 // it there, or into the shared cache directory with a link from here. locked is the selection so far, or nil.
-func (o Options) place(ctx context.Context, p addr.Provider, c candidate, constraints string, locked *lock.Provider) (*lock.Provider, diag.List) {
+func (o Options) place(ctx context.Context, p addr.Provider, c candidate, constraints string, locked *lock.Provider) (
+	*lock.Provider, diag.List) {
 	version := c.version.String()
 	out := &lock.Provider{Version: c.version, Constraints: constraints}
 	if locked != nil && locked.Version.Same(c.version) {
@@ -36,7 +37,8 @@ func (o Options) place(ctx context.Context, p addr.Provider, c candidate, constr
 		return nil, interrupted()
 	}
 	if err != nil {
-		return nil, diag.Errors("Failed to install provider", fmt.Sprintf("Error while installing %s v%s: %s", p.Display(), version, err), nil)
+		return nil, diag.Errors("Failed to install provider", fmt.Sprintf("Error while installing %s v%s: %s",
+			p.Display(), version, err), nil)
 	}
 	out.Hashes = append(out.Hashes, hashes...)
 	return out, nil
@@ -63,8 +65,9 @@ func (t *placement) installed(h1 string, auth *Authentication, shared bool) []st
 	}
 	slices.Sort(local)
 	t.options.report(Event{
-		Kind: Installed, Provider: t.provider, Version: t.candidate.version.String(), Shared: shared, Authentication: auth,
-		Incomplete: len(vouched) == 0 && (len(t.known) == 0 || slices.Equal(slices.Compact(local), t.known)),
+		Kind: Installed, Provider: t.provider, Version: t.candidate.version.String(), Shared: shared,
+		Authentication: auth,
+		Incomplete:     len(vouched) == 0 && (len(t.known) == 0 || slices.Equal(slices.Compact(local), t.known)),
 	})
 	return append(local, vouched...)
 }
@@ -116,7 +119,9 @@ func (t *placement) link(target string) ([]string, error) {
 		return nil, err
 	}
 	if len(t.known) > 0 && !slices.Contains(t.known, h1) {
-		return nil, fmt.Errorf("the local package for %s %s doesn't match any of the checksums previously recorded in the dependency lock file (this might be because the recorded ones are those of packages for other platforms)", t.provider, t.candidate.version)
+		return nil, fmt.Errorf("the local package for %s %s doesn't match any of the checksums previously recorded "+
+			"in the dependency lock file (this might be because the recorded ones are those of packages for other "+
+			"platforms)", t.provider, t.candidate.version)
 	}
 	if executable(dir, t.provider) == "" {
 		return nil, noExecutable(dir, t.provider)
@@ -184,7 +189,8 @@ func unpackVerified(p addr.Provider, c candidate, archive, dir string, known []s
 			return "", err
 		}
 		if !slices.Contains(known, zh) {
-			return "", fmt.Errorf("the current package for %s %s doesn't match any of the checksums previously recorded in the dependency lock file", p, c.version)
+			return "", fmt.Errorf("the current package for %s %s doesn't match any of the checksums previously "+
+				"recorded in the dependency lock file", p, c.version)
 		}
 	}
 	if whole, err := holds(dir, h1); err != nil || whole {
@@ -199,9 +205,9 @@ func unpackVerified(p addr.Provider, c candidate, archive, dir string, known []s
 	return h1, nil
 }
 
-// holds tells whether a directory has the content that a hash says. A directory with other content is an error: somebody
-// has changed it, on purpose or to do harm, and should look at it before it is gone. A link is none, because what it
-// leads to stays where it is.
+// holds tells whether a directory has the content that a hash says. A directory with other content is an error:
+// somebody has changed it, on purpose or to do harm, and should look at it before it is gone. A link is none, because
+// what it leads to stays where it is.
 func holds(dir, h1 string) (bool, error) {
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
 		return false, nil
@@ -214,7 +220,9 @@ func holds(dir, h1 string) (bool, error) {
 		return false, fmt.Errorf("the package that is installed in %s cannot be read: %w", dir, err)
 	}
 	if have != h1 {
-		return false, fmt.Errorf("existing cached package at %s does not match the content of the downloaded package; does it contain local modifications? When they are not wanted, remove this directory and run the command again", dir)
+		return false, fmt.Errorf("existing cached package at %s does not match the content of the downloaded "+
+			"package; does it contain local modifications? When they are not wanted, remove this directory and run "+
+			"the command again", dir)
 	}
 	return true, nil
 }

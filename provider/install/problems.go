@@ -17,7 +17,8 @@ func interrupted() diag.List {
 }
 
 func unresolved(p addr.Provider, why error) diag.List {
-	return diag.Errors("Failed to resolve provider packages", fmt.Sprintf("Could not resolve provider %s: %s", p.Display(), why), nil)
+	return diag.Errors("Failed to resolve provider packages", fmt.Sprintf("Could not resolve provider %s: %s",
+		p.Display(), why), nil)
 }
 
 // notQueried says why the versions of a provider cannot be found out.
@@ -31,7 +32,8 @@ func (o Options) notQueried(p addr.Provider, err error) diag.List {
 			inferred = o.Inferred(p)
 		}
 		return append(inferred, diag.New(diag.Error, "Failed to query available provider packages", fmt.Sprintf(
-			"Could not retrieve the list of available versions for provider %s: %s%s", p.Display(), err, absent.advice()), nil))
+			"Could not retrieve the list of available versions for provider %s: %s%s", p.Display(), err,
+			absent.advice()), nil))
 	case errors.As(err, &missing):
 		return diag.Errors("Invalid provider registry host", noRegistry(p, missing), nil)
 	default:
@@ -47,18 +49,22 @@ func (e *absentError) advice() string {
 		}
 		return "\n\nIt was searched for in:\n  - " + strings.Join(e.looked, "\n  - ")
 	}
-	return fmt.Sprintf("\n\nEvery module says in required_providers which provider it means by a name; without that, %s is meant. "+
+	return fmt.Sprintf("\n\nEvery module says in required_providers which provider it means by a name; without that, "+
+		"%s is meant. "+
 		"To see which modules require it, run:\n    "+diag.Program()+" providers", e.provider.Display())
 }
 
 func noRegistry(p addr.Provider, e *services.NoServiceError) string {
 	switch {
 	case e.OtherVersion:
-		return fmt.Sprintf("The host %q of the provider source address %q offers a provider registry of another version than Millipede knows.", e.Host, p)
+		return fmt.Sprintf("The host %q of the provider source address %q offers a provider registry of another "+
+			"version than Millipede knows.", e.Host, p)
 	case e.Host == "github.com":
-		return fmt.Sprintf("The source address %q names a GitHub repository, and not a provider. The documentation of the provider says what its source address is.", p)
+		return fmt.Sprintf("The source address %q names a GitHub repository, and not a provider. The documentation "+
+			"of the provider says what its source address is.", p)
 	default:
-		return fmt.Sprintf("The host %q of the provider source address %q does not offer a provider registry.", e.Host, p)
+		return fmt.Sprintf("The host %q of the provider source address %q does not offer a provider registry.", e.Host,
+			p)
 	}
 }
 
@@ -70,19 +76,24 @@ func (o Options) notLocated(p addr.Provider, v versions.Version, err error) diag
 	switch {
 	case errors.As(err, &platform) && platform.mirror != "":
 		return diag.Errors(incompatible, fmt.Sprintf(
-			"The provider mirror at %s has no package of %s v%s for this platform, %s.\n\nThe provider may not be made for it, or the mirror has only some of the packages that the registry %s has.",
+			"The provider mirror at %s has no package of %s v%s for this platform, %s.\n\nThe provider may not be "+
+				"made for it, or the mirror has only some of the packages that the registry %s has.",
 			platform.mirror, p, v, o.Platform, p.Host), nil)
 	case errors.As(err, &platform):
 		return diag.Errors(incompatible, fmt.Sprintf(
-			"Of the provider %s v%s there is no package for this platform, %s.\n\nNot every provider is made for every platform, and other versions of it may be made for other platforms.",
+			"Of the provider %s v%s there is no package for this platform, %s.\n\nNot every provider is made for "+
+				"every platform, and other versions of it may be made for other platforms.",
 			p, v, o.Platform), nil)
 	case errors.As(err, &protocol) && protocol.closest == nil:
-		return diag.Errors(incompatible, fmt.Sprintf("No version of the provider %s speaks the plugin protocols 5 or 6.", p), nil)
+		return diag.Errors(incompatible,
+			fmt.Sprintf("No version of the provider %s speaks the plugin protocols 5 or 6.", p), nil)
 	case errors.As(err, &protocol):
 		return diag.Errors(incompatible, fmt.Sprintf(
-			"The provider %s v%s speaks neither plugin protocol 5 nor 6. The newest version that does is %s; to select it, constrain the version of the provider:\n  version = %q",
+			"The provider %s v%s speaks neither plugin protocol 5 nor 6. The newest version that does is %s; to "+
+				"select it, constrain the version of the provider:\n  version = %q",
 			p.Display(), v, protocol.closest, protocol.closest), nil)
 	default:
-		return diag.Errors("Failed to install provider", fmt.Sprintf("Error while installing %s v%s: %s", p.Display(), v, err), nil)
+		return diag.Errors("Failed to install provider", fmt.Sprintf("Error while installing %s v%s: %s",
+			p.Display(), v, err), nil)
 	}
 }

@@ -30,7 +30,8 @@ func Checksums(ctx context.Context, o Options, platforms []string) (*lock.Locks,
 		copied := *l
 		out.Set(p, &copied)
 	}
-	diags := o.eachPackage(ctx, platforms, checksumTrouble, func(p addr.Provider, constraints string, c candidate) (*Authentication, error) {
+	diags := o.eachPackage(ctx, platforms, checksumTrouble, func(p addr.Provider, constraints string,
+		c candidate) (*Authentication, error) {
 		archive, auth, remove, err := c.fetch(ctx)
 		if err != nil {
 			return nil, err
@@ -61,7 +62,8 @@ func Checksums(ctx context.Context, o Options, platforms []string) (*lock.Locks,
 // Mirror copies the packages of all required providers, for several platforms, into a directory that can serve as a
 // filesystem mirror and, over HTTP, as a network mirror.
 func Mirror(ctx context.Context, o Options, dir string, platforms []string) diag.List {
-	diags := o.eachPackage(ctx, platforms, mirrorTrouble, func(p addr.Provider, _ string, c candidate) (*Authentication, error) {
+	diags := o.eachPackage(ctx, platforms, mirrorTrouble, func(p addr.Provider, _ string, c candidate) (*Authentication,
+		error) {
 		base := filepath.Join(environ.Path(o.WorkDir, dir), p.Host, p.Namespace, p.Type)
 		if err := os.MkdirAll(base, 0o755); err != nil {
 			return nil, err
@@ -82,7 +84,8 @@ func Mirror(ctx context.Context, o Options, dir string, platforms []string) diag
 			continue
 		}
 		if err := index(environ.Path(o.WorkDir, dir), p); err != nil {
-			diags = diags.Append(diag.New(diag.Error, "Failed to update indexes", fmt.Sprintf("Writing the index of %s: %s.", p, err), nil))
+			diags = diags.Append(diag.New(diag.Error, "Failed to update indexes",
+				fmt.Sprintf("Writing the index of %s: %s.", p, err), nil))
 		}
 	}
 	return diags
@@ -103,7 +106,8 @@ var (
 const retrieve = "Could not retrieve providers for locking"
 
 // eachPackage calls fn with one package of each required provider for each platform, all of one version.
-func (o Options) eachPackage(ctx context.Context, platforms []string, t trouble, fn func(p addr.Provider, constraints string, c candidate) (*Authentication, error)) diag.List {
+func (o Options) eachPackage(ctx context.Context, platforms []string, t trouble,
+	fn func(p addr.Provider, constraints string, c candidate) (*Authentication, error)) diag.List {
 	places := o.sources()
 	var diags diag.List
 	for _, p := range sortedProviders(o.Required) {
@@ -112,17 +116,20 @@ func (o Options) eachPackage(ctx context.Context, platforms []string, t trouble,
 		}
 		constraints, allowed, err := allowedVersions(o.Required[p])
 		if err != nil {
-			diags = diags.Append(diag.New(diag.Error, "Invalid version constraint", fmt.Sprintf("The version constraints on %s cannot be read: %s.", p, err), nil))
+			diags = diags.Append(diag.New(diag.Error, "Invalid version constraint", fmt.Sprintf("The version "+
+				"constraints on %s cannot be read: %s.", p, err), nil))
 			continue
 		}
 		if locked := o.Locks.Get(p); locked != nil {
 			if problem := meets(locked, o.Required[p]); problem != "" {
-				diags = diags.Append(diag.New(diag.Error, t.locked, fmt.Sprintf("For the provider %s, %s. To select another version, run:\n  "+diag.Program()+" init -upgrade", p, problem), nil))
+				diags = diags.Append(diag.New(diag.Error, t.locked, fmt.Sprintf("For the provider %s, %s. To select "+
+					"another version, run:\n  "+diag.Program()+" init -upgrade", p, problem), nil))
 				continue
 			}
 			allowed = versions.Only(locked.Version)
 		} else if t.missing != "" && len(o.Locks.Sorted()) > 0 {
-			diags = diags.Append(diag.New(diag.Error, t.missing, fmt.Sprintf("The lock file selects no version of the provider %s, which is required. To select one, run:\n  "+diag.Program()+" init", p), nil))
+			diags = diags.Append(diag.New(diag.Error, t.missing, fmt.Sprintf("The lock file selects no version of "+
+				"the provider %s, which is required. To select one, run:\n  "+diag.Program()+" init", p), nil))
 			continue
 		}
 		found, _, err := places.available(ctx, p)
@@ -131,7 +138,8 @@ func (o Options) eachPackage(ctx context.Context, platforms []string, t trouble,
 			err = fmt.Errorf("no releases match the given constraints %s", constraints)
 		}
 		if err != nil {
-			diags = diags.Append(diag.New(diag.Error, t.versions, fmt.Sprintf("Finding the versions of %s: %s.", p, err), nil))
+			diags = diags.Append(diag.New(diag.Error, t.versions,
+				fmt.Sprintf("Finding the versions of %s: %s.", p, err), nil))
 			continue
 		}
 		for _, platform := range platforms {
@@ -139,7 +147,8 @@ func (o Options) eachPackage(ctx context.Context, platforms []string, t trouble,
 				return diags.Append(interrupted())
 			}
 			failed := func(summary string, err error) {
-				diags = diags.Append(diag.New(diag.Error, summary, fmt.Sprintf("The package of %s v%s for %s: %s.", p, version, platform, err), nil))
+				diags = diags.Append(diag.New(diag.Error, summary, fmt.Sprintf("The package of %s v%s for %s: %s.", p,
+					version, platform, err), nil))
 			}
 			c, err := places.locate(ctx, p, version, platform)
 			if err != nil {
@@ -152,7 +161,8 @@ func (o Options) eachPackage(ctx context.Context, platforms []string, t trouble,
 				failed(t.fetched, err)
 				continue
 			}
-			o.report(Event{Kind: Installed, Provider: p, Version: version.String(), Platform: platform, Authentication: auth})
+			o.report(Event{Kind: Installed, Provider: p, Version: version.String(), Platform: platform,
+				Authentication: auth})
 		}
 	}
 	return diags

@@ -67,7 +67,8 @@ func (r *origin) available(ctx context.Context, p addr.Provider) ([]versions.Ver
 	for _, v := range all.Versions {
 		parsed, err := versions.ParseVersion(v.Version)
 		if err != nil {
-			return nil, nil, r.failed(p, fmt.Errorf("registry response includes invalid version string %q: %w", v.Version, err))
+			return nil, nil, r.failed(p, fmt.Errorf("registry response includes invalid version string %q: %w",
+				v.Version, err))
 		}
 		out = append(out, parsed)
 	}
@@ -96,7 +97,8 @@ func (r *origin) locate(ctx context.Context, p addr.Provider, v versions.Version
 		return candidate{}, err
 	}
 	if got := rel.OS + "_" + rel.Arch; got != platform {
-		return candidate{}, r.failed(p, fmt.Errorf("registry response to request for %s archive has incorrect target %s", platform, got))
+		return candidate{}, r.failed(p,
+			fmt.Errorf("registry response to request for %s archive has incorrect target %s", platform, got))
 	}
 	c, err := r.checks(ctx, p, rel, from)
 	if err != nil {
@@ -113,7 +115,8 @@ func (r *origin) locate(ctx context.Context, p addr.Provider, v versions.Version
 
 // checks collects by what a package can be recognised.
 func (r *origin) checks(ctx context.Context, p addr.Provider, rel release, from *url.URL) (checks, error) {
-	c := checks{provider: p, platform: rel.OS + "_" + rel.Arch, sum: rel.Sum, file: rel.Filename, packages: map[string]reported{}}
+	c := checks{provider: p, platform: rel.OS + "_" + rel.Arch, sum: rel.Sum, file: rel.Filename,
+		packages: map[string]reported{}}
 	if !validHash("zh:" + rel.Sum) {
 		return c, r.failed(p, fmt.Errorf("registry response includes invalid SHA256 hash %q", rel.Sum))
 	}

@@ -69,7 +69,8 @@ func Selected(o Options) (map[addr.Provider]Package, diag.List) {
 	return out, diags
 }
 
-// ErrInconsistent is the Extra of the diagnostic that says that the dependency lock file lacks providers, or has others.
+// ErrInconsistent is the Extra of the diagnostic that says that the dependency lock file lacks providers, or has
+// others.
 var ErrInconsistent = errors.New("inconsistent dependency lock file")
 
 // listed returns what is not empty, each on a line.
@@ -102,11 +103,13 @@ func (o Options) selected(p addr.Provider) (pkg *Package, inconsistent, missing 
 	dir := o.installDir(p, locked.Version.String())
 	switch err := verify(dir, p, locked.Hashes); {
 	case err == nil:
-		return &Package{Version: locked.Version.String(), Dir: dir, Executable: executable(dir, p), Hashes: locked.Hashes}, "", ""
+		return &Package{Version: locked.Version.String(), Dir: dir, Executable: executable(dir, p),
+			Hashes: locked.Hashes}, "", ""
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, "", fmt.Sprintf("%s: there is no package for %s %s cached in %s", p, p, locked.Version, o.DataDir)
 	case errors.Is(err, errHash):
-		return nil, "", fmt.Sprintf("%s: the cached package for %s %s (in %s) does not match any of the checksums recorded in the dependency lock file", p, p, locked.Version, o.DataDir)
+		return nil, "", fmt.Sprintf("%s: the cached package for %s %s (in %s) does not match any of the checksums "+
+			"recorded in the dependency lock file", p, p, locked.Version, o.DataDir)
 	default:
 		return nil, "", fmt.Sprintf("%s: %s", p, err)
 	}
@@ -119,7 +122,8 @@ func meets(l *lock.Provider, texts []string) string {
 	case err != nil:
 		return err.Error()
 	case normal != "" && !allowed.Has(l.Version):
-		return fmt.Sprintf("locked version selection %s doesn't match the updated version constraints %q", l.Version, normal)
+		return fmt.Sprintf("locked version selection %s doesn't match the updated version constraints %q",
+			l.Version, normal)
 	}
 	return ""
 }
@@ -129,7 +133,8 @@ func meets(l *lock.Provider, texts []string) string {
 func overridden(dir string, p addr.Provider) (Package, error) {
 	exe := executable(dir, p)
 	if exe == "" {
-		return Package{}, fmt.Errorf("the development override directory %s has no executable that starts with terraform-provider-%s", dir, p.Type)
+		return Package{}, fmt.Errorf("the development override directory %s has no executable that starts with "+
+			"terraform-provider-%s", dir, p.Type)
 	}
 	info, err := os.Stat(exe)
 	if err != nil {

@@ -51,7 +51,8 @@ type platformError struct {
 
 func (e *platformError) Error() string {
 	if e.mirror != "" {
-		return fmt.Sprintf("provider mirror %s does not have a package of %s %s for %s", e.mirror, e.provider, e.version, e.platform)
+		return fmt.Sprintf("provider mirror %s does not have a package of %s %s for %s", e.mirror, e.provider,
+			e.version, e.platform)
 	}
 	return fmt.Sprintf("provider %s %s is not available for %s", e.provider, e.version, e.platform)
 }
@@ -81,7 +82,8 @@ type sources []methodSource
 func (o Options) sources() sources {
 	methods := o.Methods
 	if methods == nil {
-		methods = o.CLI.MethodsOrImplied(o.Env, func(dir string) []addr.Provider { return providersIn(environ.Path(o.WorkDir, dir)) })
+		methods = o.CLI.MethodsOrImplied(o.Env,
+			func(dir string) []addr.Provider { return providersIn(environ.Path(o.WorkDir, dir)) })
 	}
 	var out sources
 	for _, m := range methods {
@@ -105,8 +107,8 @@ func (o Options) sources() sources {
 	return out
 }
 
-// unclear reports that the CLI configuration leaves open where providers may come from. It has no errors where that does
-// not matter.
+// unclear reports that the CLI configuration leaves open where providers may come from. It has no errors where that
+// does not matter.
 func (o Options) unclear() diag.List {
 	if o.Methods != nil || len(o.CLI.Unclear) == 0 {
 		return nil
@@ -120,11 +122,13 @@ func (o Options) unclear() diag.List {
 		why.WriteString(": " + d.Detail)
 	}
 	return diag.Errors("Providers cannot be installed with this CLI configuration",
-		"Because of mistakes in it, it is not clear where providers may come from, so nothing was asked for:"+why.String()+
+		"Because of mistakes in it, it is not clear where providers may come from, so nothing was asked for:"+
+			why.String()+
 			"\n\nCorrect the CLI configuration, and run the command again.", nil)
 }
 
-// Directories returns the methods that look for packages in directories alone. A directory that does not exist has none.
+// Directories returns the methods that look for packages in directories alone. A directory that does not exist has
+// none.
 func Directories(dirs []string) []cliconfig.Method {
 	var out []cliconfig.Method
 	for _, d := range dirs {
@@ -199,5 +203,7 @@ func unauthorized(ctx context.Context, s *services.Services, host string) error 
 	if s.HasCredentials(ctx, host) {
 		return fmt.Errorf("host %s rejected the given authentication credentials", host)
 	}
-	return fmt.Errorf("host %s requires authentication credentials (in a credentials block of the CLI configuration, or in the environment variable TF_TOKEN_%s)", host, strings.ReplaceAll(strings.ReplaceAll(host, "-", "__"), ".", "_"))
+	return fmt.Errorf("host %s requires authentication credentials (in a credentials block of the CLI configuration, "+
+		"or in the environment variable TF_TOKEN_%s)", host,
+		strings.ReplaceAll(strings.ReplaceAll(host, "-", "__"), ".", "_"))
 }

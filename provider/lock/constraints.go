@@ -55,7 +55,8 @@ func compareSelections(a, b constraints.SelectionSpec) int {
 	case vb.LessThan(va):
 		return 1
 	}
-	return cmp.Or(cmp.Compare(rank(a.Operator), rank(b.Operator)), strings.Compare(a.Boundary.Metadata, b.Boundary.Metadata))
+	return cmp.Or(cmp.Compare(rank(a.Operator), rank(b.Operator)), strings.Compare(a.Boundary.Metadata,
+		b.Boundary.Metadata))
 }
 
 func rank(op constraints.SelectionOp) int {

@@ -65,7 +65,8 @@ func (l *Locks) Set(p addr.Provider, s *Provider) {
 
 // Sorted returns the providers that have a selection, in the order of the file.
 func (l *Locks) Sorted() []addr.Provider {
-	return slices.SortedFunc(maps.Keys(l.Providers), func(a, b addr.Provider) int { return strings.Compare(a.String(), b.String()) })
+	return slices.SortedFunc(maps.Keys(l.Providers),
+		func(a, b addr.Provider) int { return strings.Compare(a.String(), b.String()) })
 }
 
 // AdoptPredecessors adds the selections that a lock file of OpenTofu's predecessor has of providers that the OpenTofu
@@ -152,7 +153,8 @@ func parseProvider(b *hcl.Block) (addr.Provider, *Provider, diag.List) {
 	for _, h := range raw.Hashes {
 		if scheme, rest, ok := strings.Cut(h, ":"); !ok || scheme == "" || rest == "" {
 			diags = diags.Append(diag.New(diag.Error, "Invalid provider hash string",
-				fmt.Sprintf("The string %q is no provider hash: it must have a scheme, such as h1:, in front.", h), b.DefRange.Ptr()))
+				fmt.Sprintf("The string %q is no provider hash: it must have a scheme, such as h1:, in front.", h),
+				b.DefRange.Ptr()))
 		}
 	}
 	return p, &Provider{Version: v, Constraints: raw.Constraints, Hashes: raw.Hashes}, diags

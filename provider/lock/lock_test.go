@@ -77,7 +77,8 @@ func TestWhatWasReadIsWrittenAgainUnchanged(t *testing.T) {
 }
 
 func TestNoSelectionsLeaveTheHeader(t *testing.T) {
-	const header = "# This file is maintained automatically by \"tofu init\".\n# Manual edits may be lost in future updates.\n"
+	const header = "# This file is maintained automatically by \"tofu init\".\n# Manual edits may be lost in future " +
+		"updates.\n"
 	if got := string((&Locks{}).Encode()); got != header {
 		t.Errorf("got %q", got)
 	}
@@ -86,7 +87,8 @@ func TestNoSelectionsLeaveTheHeader(t *testing.T) {
 func TestAProviderWithoutHashesHasNoListOfThem(t *testing.T) {
 	l := &Locks{}
 	l.Set(foo, &Provider{Version: versions.MustParseVersion("1.0.0-beta.1")})
-	if got := string(l.Encode()); !strings.HasSuffix(got, "\nprovider \"registry.opentofu.org/acme/foo\" {\n  version = \"1.0.0-beta.1\"\n}\n") {
+	if got := string(l.Encode()); !strings.HasSuffix(got, "\nprovider \"registry.opentofu.org/acme/foo\" {\n  "+
+		"version = \"1.0.0-beta.1\"\n}\n") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -102,7 +104,8 @@ func TestABrokenFileIsReportedWhereItIs(t *testing.T) {
 		"foo {}\n": "Unsupported block type",
 	} {
 		_, diags := Parse(FileName, []byte(text))
-		if len(diags) == 0 || diags[0].Summary != want || diags[0].Subject == nil || diags[0].Subject.Filename != FileName {
+		if len(diags) == 0 || diags[0].Summary != want || diags[0].Subject == nil ||
+			diags[0].Subject.Filename != FileName {
 			t.Errorf("%q: got %v, want %q", text, diags.Err(), want)
 		}
 	}
@@ -162,8 +165,9 @@ func TestConstraintsHaveTheNormalFormOfOpenTofu(t *testing.T) {
 		">= 1.0.0-beta1, != 0.1":     "!= 0.1.0, >= 1.0.0-beta1",
 		"~> 2.0, >= 2.0.0-beta":      ">= 2.0.0-beta, ~> 2.0",
 		"< 2, > 0.5, <= 1.9, >= 1.0": "> 0.5.0, >= 1.0.0, <= 1.9.0, < 2.0.0",
-		"!= 1, >= 1, > 1, <= 1, < 1, 1.0.0, ~> 1.0, ~> 1.0.0": "> 1.0.0, >= 1.0.0, 1.0.0, ~> 1.0.0, ~> 1.0, <= 1.0.0, < 1.0.0, != 1.0.0",
-		">= 1.2.3+b, >= 1.2.3+a, >= 1.2.3":                    ">= 1.2.3, >= 1.2.3+a, >= 1.2.3+b",
+		"!= 1, >= 1, > 1, <= 1, < 1, 1.0.0, ~> 1.0, ~> 1.0.0": "> 1.0.0, >= 1.0.0, 1.0.0, ~> 1.0.0, ~> 1.0, <= " +
+			"1.0.0, < 1.0.0, != 1.0.0",
+		">= 1.2.3+b, >= 1.2.3+a, >= 1.2.3": ">= 1.2.3, >= 1.2.3+a, >= 1.2.3+b",
 	} {
 		got, err := Constraints([]string{in})
 		if err != nil || got != want {
@@ -216,7 +220,8 @@ provider "registry.terraform.io/acme/other" {
 		t.Errorf("adopted %v", got)
 	}
 	adopted := l.Get(addr.DefaultProvider("null"))
-	if adopted == nil || adopted.Version.String() != "3.2.1" || adopted.Constraints != "~> 3.0" || len(adopted.Hashes) > 0 {
+	if adopted == nil || adopted.Version.String() != "3.2.1" || adopted.Constraints != "~> 3.0" ||
+		len(adopted.Hashes) > 0 {
 		t.Errorf("adopted %+v", adopted)
 	}
 	if len(l.Sorted()) != 5 || l.Get(addr.DefaultProvider("random")).Version.String() != "3.1.0" {

@@ -20,8 +20,8 @@ type composer struct {
 	diags diag.List
 }
 
-// newComposer returns a composer of one object. The name of the type decides what is made up: OpenTofu makes up the same
-// strings, so that what tests say about them holds here too.
+// newComposer returns a composer of one object. The name of the type decides what is made up: OpenTofu makes up the
+// same strings, so that what tests say about them holds here too.
 func newComposer(typeName string) *composer {
 	h := fnv.New32()
 	h.Write([]byte(typeName))
@@ -56,7 +56,8 @@ func (c *composer) compose(b *schema.Block, config cty.Value, values map[string]
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if b.Attributes[name] == nil && b.Blocks[name] == nil {
-			c.err(fmt.Sprintf("Invalid override for block field `%s`", name), "The resource type has nothing of this name.")
+			c.err(fmt.Sprintf("Invalid override for block field `%s`", name),
+				"The resource type has nothing of this name.")
 		}
 	}
 	return cty.ObjectVal(out)
@@ -64,7 +65,8 @@ func (c *composer) compose(b *schema.Block, config cty.Value, values map[string]
 
 // attribute returns the value of one attribute: what is configured, else what is given, else, for what a provider
 // computes, something made up.
-func (c *composer) attribute(name string, a *schema.Attribute, config cty.Value, values map[string]cty.Value) cty.Value {
+func (c *composer) attribute(name string, a *schema.Attribute, config cty.Value,
+	values map[string]cty.Value) cty.Value {
 	ty := a.ImpliedType()
 	set := config != cty.NilVal && !config.IsNull()
 	given, isGiven := values[name]
@@ -74,7 +76,8 @@ func (c *composer) attribute(name string, a *schema.Attribute, config cty.Value,
 			c.err(invalid, "The configuration sets the attribute, and what is configured cannot be overridden.")
 		}
 		if !a.Computed {
-			c.err(fmt.Sprintf("Non-computed field `%s` is not allowed to be overridden", name), "Only what a provider computes can be overridden; this attribute is the configuration's.")
+			c.err(fmt.Sprintf("Non-computed field `%s` is not allowed to be overridden", name),
+				"Only what a provider computes can be overridden; this attribute is the configuration's.")
 		}
 		converted, err := convert.Convert(given, ty)
 		if err != nil {
@@ -85,8 +88,10 @@ func (c *composer) attribute(name string, a *schema.Attribute, config cty.Value,
 	switch {
 	case a.WriteOnly:
 		if isGiven {
-			c.diags = append(c.diags, diag.New(diag.Warning, fmt.Sprintf("Encountered override for write-only attribute `%s`", name),
-				"A write-only attribute is always null in what a provider answers, so the given value has no effect.", nil))
+			c.diags = append(c.diags, diag.New(diag.Warning, fmt.Sprintf("Encountered override for write-only "+
+				"attribute `%s`", name),
+				"A write-only attribute is always null in what a provider answers, so the given value has no effect.",
+				nil))
 		}
 		return cty.NullVal(ty)
 	case a.Required && !set:
@@ -108,7 +113,8 @@ func (c *composer) attribute(name string, a *schema.Attribute, config cty.Value,
 
 // nested returns the value of the blocks of one type: those of the configuration, so that what a provider answers is
 // lawful, with what it would compute in each.
-func (c *composer) nested(name string, nb *schema.NestedBlock, config cty.Value, values map[string]cty.Value) cty.Value {
+func (c *composer) nested(name string, nb *schema.NestedBlock, config cty.Value,
+	values map[string]cty.Value) cty.Value {
 	given, isGiven := values[name]
 	invalid := fmt.Sprintf("Invalid override for block field `%s`", name)
 	if isGiven && (!given.Type().IsObjectType() || given.IsNull()) {
@@ -118,7 +124,8 @@ func (c *composer) nested(name string, nb *schema.NestedBlock, config cty.Value,
 	if config != cty.NilVal && !config.IsKnown() {
 		return config
 	}
-	if config == cty.NilVal || config.IsNull() || config.CanIterateElements() && !config.Type().IsObjectType() && config.LengthInt() == 0 {
+	if config == cty.NilVal || config.IsNull() || config.CanIterateElements() && !config.Type().IsObjectType() &&
+		config.LengthInt() == 0 {
 		if isGiven {
 			c.err(invalid, "The configuration has no such block, and overriding makes none.")
 		}

@@ -81,13 +81,15 @@ func (s *standIn) ApplyResourceChange(_ context.Context, r provider.ApplyRequest
 // ImportResourceState implements provider.Managed.
 func (s *standIn) ImportResourceState(_ context.Context, r provider.ImportRequest) ([]provider.Imported, diag.List) {
 	return nil, diag.Errors("Import is not supported in tests",
-		fmt.Sprintf("The provider of %s is mocked, or the resource is overridden, so there is nothing that could be imported.", r.TypeName), nil)
+		fmt.Sprintf("The provider of %s is mocked, or the resource is overridden, so there is nothing that could be "+
+			"imported.", r.TypeName), nil)
 }
 
 // MoveResourceState implements provider.Managed.
 func (s *standIn) MoveResourceState(_ context.Context, r provider.MoveRequest) (provider.MoveResponse, diag.List) {
 	return provider.MoveResponse{}, diag.Errors("Moving between resource types is not supported in tests",
-		fmt.Sprintf("The provider of %s is mocked, or the resource is overridden, so an object of %s cannot become one of it.", r.TargetType, r.SourceType), nil)
+		fmt.Sprintf("The provider of %s is mocked, or the resource is overridden, so an object of %s cannot become "+
+			"one of it.", r.TargetType, r.SourceType), nil)
 }
 
 // ReadDataSource implements provider.DataSource.

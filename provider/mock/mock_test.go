@@ -60,7 +60,8 @@ func TestWhatAProviderComputesIsMadeUpByItsType(t *testing.T) {
 	}
 	for name, want := range map[string]cty.Value{
 		"required": cty.StringVal("r"), "optional": cty.NullVal(cty.String), "secret": cty.NullVal(cty.String),
-		"number": cty.Zero, "bool": cty.False, "list": cty.ListValEmpty(cty.String), "any": cty.NullVal(cty.DynamicPseudoType),
+		"number": cty.Zero, "bool": cty.False, "list": cty.ListValEmpty(cty.String),
+		"any":    cty.NullVal(cty.DynamicPseudoType),
 		"object": cty.ObjectVal(map[string]cty.Value{"n": cty.Zero, "s": cty.SetValEmpty(cty.Bool)}),
 		"inner":  cty.ListValEmpty(cty.Object(map[string]cty.Type{"name": cty.String, "id": cty.String})),
 	} {
@@ -69,7 +70,8 @@ func TestWhatAProviderComputesIsMadeUpByItsType(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"either", "text"} {
-		if s := v.GetAttr(name).AsString(); len(s) < 4 || len(s) > 15 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != "" {
+		if s := v.GetAttr(name).AsString(); len(s) < 4 || len(s) > 15 ||
+			strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != "" {
 			t.Errorf("%s is %q", name, s)
 		}
 	}
@@ -109,15 +111,19 @@ func TestGivenValuesThatDoNotFitAreErrors(t *testing.T) {
 		says       string
 	}{
 		"what is configured": {
-			map[string]cty.Value{"either": cty.StringVal("c")}, map[string]cty.Value{"either": cty.StringVal("g")}, "Invalid mock/override field `either`",
+			map[string]cty.Value{"either": cty.StringVal("c")}, map[string]cty.Value{"either": cty.StringVal("g")},
+			"Invalid mock/override field `either`",
 		},
-		"what is never computed": {nil, map[string]cty.Value{"optional": cty.StringVal("g")}, "Non-computed field `optional` is not allowed to be overridden"},
-		"of another type":        {nil, map[string]cty.Value{"list": cty.True}, "Invalid mock/override field `list`"},
-		"of no attribute":        {nil, map[string]cty.Value{"none": cty.True}, "Invalid override for block field `none`"},
+		"what is never computed": {nil, map[string]cty.Value{"optional": cty.StringVal("g")},
+			"Non-computed field `optional` is not allowed to be overridden"},
+		"of another type": {nil, map[string]cty.Value{"list": cty.True}, "Invalid mock/override field `list`"},
+		"of no attribute": {nil, map[string]cty.Value{"none": cty.True},
+			"Invalid override for block field `none`"},
 		"of a block that is not configured": {
 			nil, map[string]cty.Value{"inner": cty.EmptyObjectVal}, "Invalid override for block field `inner`",
 		},
-		"no object for a block": {nil, map[string]cty.Value{"inner": cty.True}, "Invalid override for block field `inner`"},
+		"no object for a block": {nil, map[string]cty.Value{"inner": cty.True},
+			"Invalid override for block field `inner`"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			_, diags := planned(t, c.set, c.given)
@@ -131,7 +137,8 @@ func TestGivenValuesThatDoNotFitAreErrors(t *testing.T) {
 func TestADeletionIsPlannedAsItIsProposed(t *testing.T) {
 	p := mock.New(nil, &provider.Schemas{Managed: map[string]schema.Schema{"x_y": {Block: block}}}, nil)
 	null := cty.NullVal(block.ImpliedType())
-	r, diags := p.PlanResourceChange(t.Context(), provider.PlanRequest{TypeName: "x_y", Prior: config(nil), Proposed: null, Config: null})
+	r, diags := p.PlanResourceChange(t.Context(), provider.PlanRequest{TypeName: "x_y", Prior: config(nil),
+		Proposed: null, Config: null})
 	if diags.HasErrors() || !r.Planned.IsNull() {
 		t.Errorf("planned %#v, %v", r.Planned, diags)
 	}

@@ -1,8 +1,8 @@
 // Package plugin hosts provider plugins as processes. It knows nothing of what they are asked to do.
 //
-// There is one process per package, directory, environment and configuration, started when first leased and ended when it has been idle for
-// a while. A process that failed is not leased again. Everything that a host started ends with Host.Close, and on
-// Linux also when the host's own process is killed.
+// There is one process per package, directory, environment and configuration, started when first leased and ended when
+// it has been idle for a while. A process that failed is not leased again. Everything that a host started ends with
+// Host.Close, and on Linux also when the host's own process is killed.
 package plugin
 
 import (
@@ -26,8 +26,8 @@ import (
 
 // Options are the host's settings. The zero value is ready.
 type Options struct {
-	// IdleAfter is how long a process stays without a lease; 0 is a minute. MostIdle is how many stay at a time, the oldest
-	// going first; 0 is 64.
+	// IdleAfter is how long a process stays without a lease; 0 is a minute. MostIdle is how many stay at a time, the
+	// oldest going first; 0 is 64.
 	IdleAfter time.Duration
 	MostIdle  int
 	// StartTimeout is how long a process may take until it can be called; 0 is a minute.
@@ -53,9 +53,11 @@ type Package struct {
 	Hash string
 	// Env is added to the environment.
 	Env []string
-	// Environ, when it is not nil, is the environment in the place of Options.Env. A process serves one environment alone.
+	// Environ, when it is not nil, is the environment in the place of Options.Env. A process serves one environment
+	// alone.
 	Environ environ.Variables
-	// WorkDir is the directory that the process runs in; empty for the host's own. A process serves one directory alone.
+	// WorkDir is the directory that the process runs in; empty for the host's own. A process serves one directory
+	// alone.
 	WorkDir string
 	// Reattach is a process that somebody else started; nothing else but Source counts then.
 	Reattach *Reattach
@@ -75,7 +77,8 @@ func NewHost(o Options) *Host {
 	if o.Log == nil {
 		o.Log = hclog.New(&hclog.LoggerOptions{Level: hclog.Off})
 	}
-	h := &Host{idleAfter: o.IdleAfter, mostIdle: o.MostIdle, pool: map[string]map[string]*member{}, members: map[*member]bool{}, schemas: map[string]*rpc.SchemaCache{}}
+	h := &Host{idleAfter: o.IdleAfter, mostIdle: o.MostIdle, pool: map[string]map[string]*member{},
+		members: map[*member]bool{}, schemas: map[string]*rpc.SchemaCache{}}
 	h.launch = func(ctx context.Context, p Package, executable string, schemas *rpc.SchemaCache) (process, error) {
 		if p.Reattach != nil {
 			return connect(p, o)
@@ -233,11 +236,12 @@ func (p Package) identity() (identity, executable string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	return fmt.Sprintf("file %s %s %d %d", p.Source, executable, info.Size(), info.ModTime().UnixNano()), executable, nil
+	return fmt.Sprintf("file %s %s %d %d", p.Source, executable, info.Size(), info.ModTime().UnixNano()),
+		executable, nil
 }
 
-// process names what a process of the package is started as, so that equal names mean equal processes. identity is that of
-// the package.
+// process names what a process of the package is started as, so that equal names mean equal processes. identity is that
+// of the package.
 func (p Package) process(identity string) string {
 	if p.Reattach != nil {
 		return identity

@@ -28,7 +28,8 @@ func LogFromEnvironment(getenv func(string) string, w io.Writer) hclog.Logger {
 		o.Level = hclog.LevelFromString(level)
 	default:
 		o.Level = hclog.Trace
-		fmt.Fprintf(w, "[WARN] Invalid log level: %q. Defaulting to level: TRACE. Valid levels are: %v\n", level, logLevels)
+		fmt.Fprintf(w, "[WARN] Invalid log level: %q. Defaulting to level: TRACE. Valid levels are: %v\n",
+			level, logLevels)
 	}
 	return hclog.New(o)
 }

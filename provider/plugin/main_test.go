@@ -92,16 +92,19 @@ func (served) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientConn
 	return nil, errors.New("a plugin is no host")
 }
 
-// server6 has no types; it tells its process id, environment and directory as a diagnostic of validation, and dies when it is configured.
+// server6 has no types; it tells its process id, environment and directory as a diagnostic of validation, and dies when
+// it is configured.
 type server6 struct {
 	tfplugin6.UnimplementedProviderServer
 }
 
-func (*server6) GetProviderSchema(context.Context, *tfplugin6.GetProviderSchema_Request) (*tfplugin6.GetProviderSchema_Response, error) {
+func (*server6) GetProviderSchema(context.Context, *tfplugin6.GetProviderSchema_Request) (
+	*tfplugin6.GetProviderSchema_Response, error) {
 	return &tfplugin6.GetProviderSchema_Response{Provider: &tfplugin6.Schema{Block: &tfplugin6.Schema_Block{}}}, nil
 }
 
-func (*server6) ValidateProviderConfig(context.Context, *tfplugin6.ValidateProviderConfig_Request) (*tfplugin6.ValidateProviderConfig_Response, error) {
+func (*server6) ValidateProviderConfig(context.Context, *tfplugin6.ValidateProviderConfig_Request) (
+	*tfplugin6.ValidateProviderConfig_Response, error) {
 	dir, err := os.Getwd()
 	return &tfplugin6.ValidateProviderConfig_Response{Diagnostics: []*tfplugin6.Diagnostic{{
 		Severity: tfplugin6.Diagnostic_WARNING,
@@ -110,7 +113,8 @@ func (*server6) ValidateProviderConfig(context.Context, *tfplugin6.ValidateProvi
 	}}}, err
 }
 
-func (*server6) ConfigureProvider(_ context.Context, r *tfplugin6.ConfigureProvider_Request) (*tfplugin6.ConfigureProvider_Response, error) {
+func (*server6) ConfigureProvider(_ context.Context, r *tfplugin6.ConfigureProvider_Request) (
+	*tfplugin6.ConfigureProvider_Response, error) {
 	if strings.HasPrefix(r.TerraformVersion, "crash") {
 		fmt.Fprintln(ownStderr, "it will hurt")
 		go panic("configured to death")
@@ -119,7 +123,8 @@ func (*server6) ConfigureProvider(_ context.Context, r *tfplugin6.ConfigureProvi
 	return &tfplugin6.ConfigureProvider_Response{}, nil
 }
 
-func (*server6) StopProvider(context.Context, *tfplugin6.StopProvider_Request) (*tfplugin6.StopProvider_Response, error) {
+func (*server6) StopProvider(context.Context, *tfplugin6.StopProvider_Request) (*tfplugin6.StopProvider_Response,
+	error) {
 	return &tfplugin6.StopProvider_Response{}, nil
 }
 
@@ -127,7 +132,8 @@ type server5 struct {
 	tfplugin5.UnimplementedProviderServer
 }
 
-func (*server5) GetSchema(context.Context, *tfplugin5.GetProviderSchema_Request) (*tfplugin5.GetProviderSchema_Response, error) {
+func (*server5) GetSchema(context.Context, *tfplugin5.GetProviderSchema_Request) (*tfplugin5.GetProviderSchema_Response,
+	error) {
 	return &tfplugin5.GetProviderSchema_Response{Provider: &tfplugin5.Schema{Block: &tfplugin5.Schema_Block{}}}, nil
 }
 
@@ -138,5 +144,6 @@ func playing(t *testing.T, role string) Package {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Package{Source: "example.com/test/thing", Version: "1.2.3", Executable: self, Env: []string{roleVariable + "=" + role}}
+	return Package{Source: "example.com/test/thing", Version: "1.2.3", Executable: self,
+		Env: []string{roleVariable + "=" + role}}
 }

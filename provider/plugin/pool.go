@@ -67,7 +67,8 @@ func (h *Host) find(pkg, digest string, attached bool) *member {
 }
 
 // begin makes a member and starts it. The host's mutex is held.
-func (h *Host) begin(ctx context.Context, p Package, pkg, identity, executable, digest string, configure Configure) *member {
+func (h *Host) begin(ctx context.Context, p Package, pkg, identity, executable, digest string,
+	configure Configure) *member {
 	if digest != "" && configure == nil {
 		panic("plugin: a configured process is wanted, and nothing to configure it with")
 	}
@@ -116,7 +117,8 @@ func (h *Host) makeRoom(m *member) {
 }
 
 // bringUp launches and configures.
-func (h *Host) bringUp(ctx context.Context, m *member, p Package, executable string, schemas *rpc.SchemaCache, configure Configure) diag.List {
+func (h *Host) bringUp(ctx context.Context, m *member, p Package, executable string, schemas *rpc.SchemaCache,
+	configure Configure) diag.List {
 	h.mu.Lock()
 	proc := m.process
 	h.mu.Unlock()

@@ -96,7 +96,8 @@ func TestOneProcessPerPackageAndConfiguration(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 30 {
 			all.Go(func() {
-				l, diags := h.Acquire(t.Context(), thingPackage, fmt.Sprint("configuration ", i%3), counting(&configured))
+				l, diags := h.Acquire(t.Context(), thingPackage, fmt.Sprint("configuration ", i%3),
+					counting(&configured))
 				if diags != nil {
 					t.Error(diags.Err())
 				}
@@ -308,8 +309,8 @@ func TestFailedLaunchIsTriedAgain(t *testing.T) {
 	})
 }
 
-// A process was shared by all tasks of one directory and configuration, so a second operation on a worker was carried out
-// with the credentials in the environment of the first.
+// A process was shared by all tasks of one directory and configuration, so a second operation on a worker was carried
+// out with the credentials in the environment of the first.
 func TestAProcessServesOneEnvironmentAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		th := &theatre{}
@@ -327,7 +328,8 @@ func TestAProcessServesOneEnvironmentAlone(t *testing.T) {
 	})
 }
 
-// Each environment has processes of its own, so that a worker of many operations would fill the memory until they time out.
+// Each environment has processes of its own, so that a worker of many operations would fill the memory until they time
+// out.
 func TestNoMoreProcessesIdleThanTheHostIsToldTheOldestGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		th := &theatre{}

@@ -53,7 +53,8 @@ func (s *started) alive() bool {
 // start starts a plugin and connects to it. It returns when the plugin can be called, has failed or has taken too
 // long, or when the context has ended; in all cases but the first nothing is left of it. Its socket is below the
 // directory sockets.
-func start(ctx context.Context, p Package, executable, sockets string, o Options, schemas *rpc.SchemaCache) (process, error) {
+func start(ctx context.Context, p Package, executable, sockets string, o Options, schemas *rpc.SchemaCache) (
+	process, error) {
 	s := &started{lastSaid: &tail{}}
 	s.runner = newRunner(executable, p.WorkDir, environment(o, p))
 	// Go plugins send on over the connection what they write to os.Stdout and os.Stderr once they serve.
@@ -118,7 +119,8 @@ func (s *started) failure(ctx context.Context, o Options, err error) error {
 		return err // there never was a process
 	case text == "timeout while waiting for plugin to start":
 		err = fmt.Errorf("it did not finish the handshake within %s", o.StartTimeout)
-	case text == "plugin exited before we could connect", strings.Contains(text, "Failed to read any lines from plugin's stdout"):
+	case text == "plugin exited before we could connect", strings.Contains(text, "Failed to read any lines from "+
+		"plugin's stdout"):
 		err = fmt.Errorf("it ended before the handshake (%s)", s.runner.ending())
 	case strings.Contains(text, "incompatible API version"):
 		err = fmt.Errorf("it speaks no version of the plugin protocol that is supported, which are 5 and 6: %w", err)

@@ -120,7 +120,8 @@ func TestFileThatIsNoProgramIsAReasonOfItsOwn(t *testing.T) {
 	h := newHost(t, Options{})
 	p := Package{Source: "example.com/test/thing", Dir: dir}
 	_, diags := h.Acquire(t.Context(), p, "", nil)
-	if err := diags.Err(); err == nil || !strings.Contains(err.Error(), "holds no file named terraform-provider-thing") {
+	if err := diags.Err(); err == nil ||
+		!strings.Contains(err.Error(), "holds no file named terraform-provider-thing") {
 		t.Errorf("in an empty package: %v", err)
 	}
 	for _, name := range []string{"terraform-provider-thingamajig", "terraform-provider-thing_v1.2.3"} {
@@ -129,7 +130,8 @@ func TestFileThatIsNoProgramIsAReasonOfItsOwn(t *testing.T) {
 		}
 	}
 	_, diags = h.Acquire(t.Context(), p, "", nil)
-	if err := diags.Err(); err == nil || !strings.Contains(err.Error(), "terraform-provider-thing_v1.2.3: permission denied") {
+	if err := diags.Err(); err == nil ||
+		!strings.Contains(err.Error(), "terraform-provider-thing_v1.2.3: permission denied") {
 		t.Errorf("with a file that may not be executed: %v", err)
 	}
 }
@@ -175,7 +177,8 @@ func TestCrashedProcessIsReplacedAndItsLastWordsAreShown(t *testing.T) {
 	if _, lost := diags[0].Extra.(*provider.Lost); !lost {
 		t.Error("the call does not count as lost")
 	}
-	for _, want := range []string{"example.com/test/thing", "exit status 2", "it will hurt", "panic: configured to death"} {
+	for _, want := range []string{"example.com/test/thing", "exit status 2", "it will hurt",
+		"panic: configured to death"} {
 		if !strings.Contains(diags[0].Detail, want) {
 			t.Errorf("the detail lacks %q:\n%s", want, diags[0].Detail)
 		}
@@ -197,7 +200,8 @@ func TestProcessGetsTheEnvironmentOfHostAndPackageAndTheDirectoryThatIsAskedFor(
 	if err != nil {
 		t.Fatal(err)
 	}
-	for dir, want := range map[string]string{"": own, other: other} { // one process each: the second is not served by the first
+	// one process each: the second is not served by the first
+	for dir, want := range map[string]string{"": own, other: other} {
 		p.WorkDir = dir
 		_, diags := acquire(t, h, p, "", nil).Provider().ValidateProviderConfig(t.Context(), cty.EmptyObjectVal)
 		if len(diags) != 1 || diags[0].Detail != "green in "+want {
@@ -213,13 +217,18 @@ func TestPluginIsToldWhichOfItsLogLinesSomebodyReads(t *testing.T) {
 		log  hclog.Level
 		want string
 	}{
-		"warnings, for the last words":       {[]string{"A=1"}, hclog.Off, "A=1 TF_LOG_SDK=warn TF_LOG_PROVIDER_BIG_THING=warn A=2"},
-		"what the log takes":                 {nil, hclog.Debug, "TF_LOG_SDK=debug TF_LOG_PROVIDER_BIG_THING=debug A=2"},
-		"what the environment says":          {[]string{"TF_LOG_SDK=TRACE"}, hclog.Off, "TF_LOG_SDK=TRACE TF_LOG_PROVIDER_BIG_THING=warn A=2"},
-		"a variable that is empty says none": {[]string{"TF_LOG_SDK="}, hclog.Off, "TF_LOG_SDK= TF_LOG_SDK=warn TF_LOG_PROVIDER_BIG_THING=warn A=2"},
+		"warnings, for the last words": {[]string{"A=1"}, hclog.Off, "A=1 TF_LOG_SDK=warn " +
+			"TF_LOG_PROVIDER_BIG_THING=warn A=2"},
+		"what the log takes": {nil, hclog.Debug,
+			"TF_LOG_SDK=debug TF_LOG_PROVIDER_BIG_THING=debug A=2"},
+		"what the environment says": {[]string{"TF_LOG_SDK=TRACE"}, hclog.Off, "TF_LOG_SDK=TRACE " +
+			"TF_LOG_PROVIDER_BIG_THING=warn A=2"},
+		"a variable that is empty says none": {[]string{"TF_LOG_SDK="}, hclog.Off, "TF_LOG_SDK= TF_LOG_SDK=warn " +
+			"TF_LOG_PROVIDER_BIG_THING=warn A=2"},
 	} {
 		t.Run(claim, func(t *testing.T) {
-			o := Options{Env: append([]string{}, c.env...), Log: hclog.New(&hclog.LoggerOptions{Level: c.log, Output: io.Discard})}
+			o := Options{Env: append([]string{}, c.env...),
+				Log: hclog.New(&hclog.LoggerOptions{Level: c.log, Output: io.Discard})}
 			if got := strings.Join(environment(o, p), " "); got != c.want {
 				t.Errorf("the environment is %s", got)
 			}
@@ -296,12 +305,14 @@ func TestReattachedProcessIsUsedAndLeftAlone(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	all, err := ParseReattach(fmt.Sprintf(`{"example.com/test/thing":{"Protocol":"grpc","ProtocolVersion":6,"Pid":%d,"Test":true,"Addr":{"Network":"unix","String":%q}}}`,
-		os.Getpid(), listener.Addr()))
+	all, err := ParseReattach(
+		fmt.Sprintf(`{"example.com/test/thing":{"Protocol":"grpc","ProtocolVersion":6,"Pid":%d,"Test":true,"Addr":{"Network":"unix","String":%q}}}`,
+			os.Getpid(), listener.Addr()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := Package{Source: "example.com/test/thing", Reattach: all[addr.Provider{Host: "example.com", Namespace: "test", Type: "thing"}]}
+	p := Package{Source: "example.com/test/thing", Reattach: all[addr.Provider{Host: "example.com", Namespace: "test",
+		Type: "thing"}]}
 	h := NewHost(Options{})
 	var configured []string
 	with := func(name string) *Lease {
@@ -330,9 +341,11 @@ func TestReattachedProcessIsUsedAndLeftAlone(t *testing.T) {
 
 func TestReattachedProcessThatIsNotThereIsLost(t *testing.T) {
 	h := newHost(t, Options{})
-	p := Package{Source: "example.com/test/thing", Reattach: &Reattach{ProtocolVersion: 5, Network: "unix", Address: filepath.Join(t.TempDir(), "none"), PID: 7}}
+	p := Package{Source: "example.com/test/thing", Reattach: &Reattach{ProtocolVersion: 5, Network: "unix",
+		Address: filepath.Join(t.TempDir(), "none"), PID: 7}}
 	_, diags := acquire(t, h, p, "", nil).Provider().Schemas(t.Context())
-	if len(diags) != 1 || diags[0].Summary != "Plugin did not respond" || !strings.Contains(diags[0].Detail, "process id 7") {
+	if len(diags) != 1 || diags[0].Summary != "Plugin did not respond" ||
+		!strings.Contains(diags[0].Detail, "process id 7") {
 		t.Errorf("diagnostics: %v", diags)
 	}
 }
@@ -375,10 +388,11 @@ func TestLinesOfPluginsGoToTheLogThatTheEnvironmentAsksFor(t *testing.T) {
 		env   map[string]string
 		level hclog.Level
 	}{
-		"nothing":                       {nil, hclog.Off},
-		"set but empty":                 {map[string]string{"TF_LOG": "", "TF_LOG_PROVIDER": ""}, hclog.Off},
-		"a level for all":               {map[string]string{"TF_LOG": "info"}, hclog.Info},
-		"a level for providers counts":  {map[string]string{"TF_LOG": "TRACE", "TF_LOG_PROVIDER": "ERROR"}, hclog.Error},
+		"nothing":         {nil, hclog.Off},
+		"set but empty":   {map[string]string{"TF_LOG": "", "TF_LOG_PROVIDER": ""}, hclog.Off},
+		"a level for all": {map[string]string{"TF_LOG": "info"}, hclog.Info},
+		"a level for providers counts": {map[string]string{"TF_LOG": "TRACE", "TF_LOG_PROVIDER": "ERROR"},
+			hclog.Error},
 		"JSON is trace in another form": {map[string]string{"TF_LOG_PROVIDER": "JSON"}, hclog.Trace},
 		"an unknown level is trace":     {map[string]string{"TF_LOG_PROVIDER": "loud"}, hclog.Trace},
 	} {

@@ -48,7 +48,8 @@ func ParseReattach(text string) (map[addr.Provider]*Reattach, error) {
 			return nil, fmt.Errorf("TF_REATTACH_PROVIDERS: %q is no provider address: %w", source, diags.Err())
 		}
 		if e.Addr.Network != "unix" && e.Addr.Network != "tcp" {
-			return nil, fmt.Errorf("TF_REATTACH_PROVIDERS: the address of %s is of the unknown type %q", source, e.Addr.Network)
+			return nil, fmt.Errorf("TF_REATTACH_PROVIDERS: the address of %s is of the unknown type %q", source,
+				e.Addr.Network)
 		}
 		if e.Protocol != "" && e.Protocol != "grpc" {
 			return nil, fmt.Errorf("TF_REATTACH_PROVIDERS: %s speaks %q instead of grpc", source, e.Protocol)
@@ -58,9 +59,11 @@ func ParseReattach(text string) (map[addr.Provider]*Reattach, error) {
 		case 0: // plugins of the first SDK do not say, and there is only one version that they can mean
 			e.ProtocolVersion = 5
 		default:
-			return nil, fmt.Errorf("TF_REATTACH_PROVIDERS: %s speaks version %d of the plugin protocol; 5 and 6 are supported", source, e.ProtocolVersion)
+			return nil, fmt.Errorf("TF_REATTACH_PROVIDERS: %s speaks version %d of the plugin protocol; 5 and 6 are "+
+				"supported", source, e.ProtocolVersion)
 		}
-		out[p] = &Reattach{ProtocolVersion: e.ProtocolVersion, Network: e.Addr.Network, Address: e.Addr.String, PID: e.Pid}
+		out[p] = &Reattach{ProtocolVersion: e.ProtocolVersion, Network: e.Addr.Network,
+			Address: e.Addr.String, PID: e.Pid}
 	}
 	return out, nil
 }
@@ -95,7 +98,8 @@ func connect(p Package, o Options) (process, error) {
 		Name: p.Source,
 		Obituary: func() string {
 			a.lost.Store(true)
-			return fmt.Sprintf("The process was not started here; it should answer at %s (process id %d).", r.Address, r.PID)
+			return fmt.Sprintf("The process was not started here; it should answer at %s (process id %d).",
+				r.Address, r.PID)
 		},
 		Log: o.Log.Warn,
 	})

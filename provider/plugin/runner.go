@@ -38,7 +38,8 @@ type runner struct {
 var _ pluginrunner.Runner = (*runner)(nil)
 
 func newRunner(path, dir string, env []string) *runner {
-	return &runner{path: path, dir: dir, env: env, read: make(chan struct{}), exited: make(chan struct{}), drained: make(chan struct{})}
+	return &runner{path: path, dir: dir, env: env, read: make(chan struct{}), exited: make(chan struct{}),
+		drained: make(chan struct{})}
 }
 
 // adopt takes over what go-plugin wants of the process.

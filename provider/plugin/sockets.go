@@ -16,15 +16,16 @@ const (
 	// holds locked. The names are short, because systems bound the path of a socket to about a hundred bytes.
 	socketsName = "mlp-"
 	socketsLock = "lock"
-	// longestBase is the longest name of a directory below which the path of a socket has room, with what go-plugin puts
-	// behind it.
+	// longestBase is the longest name of a directory below which the path of a socket has room, with what go-plugin
+	// puts behind it.
 	longestBase = 60
 	// beginsWithin is how long a host may take to lock a directory that it has made.
 	beginsWithin = time.Minute
 )
 
 // sockets is the directory that the sockets of a host's processes are in, below the one for temporary files. Neither
-// processes nor a host that are killed remove anything, so the next host removes the directories whose lock nobody holds.
+// processes nor a host that are killed remove anything, so the next host removes the directories whose lock nobody
+// holds.
 type sockets struct {
 	mu   sync.Mutex // guards what follows
 	dir  string     // empty while there is none
@@ -73,8 +74,8 @@ func lockSockets(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// removeRemains removes what hosts that were killed have left. What cannot be removed, or belongs to somebody else, stays:
-// it is in nobody's way.
+// removeRemains removes what hosts that were killed have left. What cannot be removed, or belongs to somebody else,
+// stays: it is in nobody's way.
 func removeRemains(base string, now time.Time) {
 	dirs, err := filepath.Glob(filepath.Join(base, socketsName+"*"))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// temporary makes a directory the one for temporary files, and returns what lists the entries in it. It is short, as paths
-// of sockets have to be.
+// temporary makes a directory the one for temporary files, and returns what lists the entries in it. It is short, as
+// paths of sockets have to be.
 func temporary(t *testing.T) func() []string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "s")
@@ -32,8 +32,8 @@ func temporary(t *testing.T) func() []string {
 	}
 }
 
-// Each process has a socket in the directory for temporary files, which nobody removed when process and host were killed:
-// after some hundred kills there were hundreds.
+// Each process has a socket in the directory for temporary files, which nobody removed when process and host were
+// killed: after some hundred kills there were hundreds.
 func TestSocketsThatAKilledHostHasLeftAreRemovedByTheNextOne(t *testing.T) {
 	list := temporary(t)
 	self, err := os.Executable()

@@ -23,18 +23,22 @@ func Problem(typeName string, config cty.Value) (summary, detail string) {
 	switch typeName {
 	case "local-exec":
 		if empty(config.GetAttr("command")) {
-			return "Invalid local-exec provisioner command", "The command of a local-exec provisioner must not be empty."
+			return "Invalid local-exec provisioner command",
+				"The command of a local-exec provisioner must not be empty."
 		}
 	case "remote-exec":
 		if given(config, "inline", "script", "scripts") != 1 {
-			return "Invalid remote-exec provisioner configuration", "A remote-exec provisioner needs one of the arguments inline, script and scripts, and only one."
+			return "Invalid remote-exec provisioner configuration",
+				"A remote-exec provisioner needs one of the arguments inline, script and scripts, and only one."
 		}
 	case "file":
 		switch given(config, "source", "content") {
 		case 0:
-			return "Must provide one of 'source' or 'content'", "A file provisioner copies either the file or directory that source names, or the text that content is."
+			return "Must provide one of 'source' or 'content'", "A file provisioner copies either the file or " +
+				"directory that source names, or the text that content is."
 		case 2:
-			return "Cannot set both 'source' and 'content'", "A file provisioner copies either the file or directory that source names, or the text that content is."
+			return "Cannot set both 'source' and 'content'", "A file provisioner copies either the file or directory " +
+				"that source names, or the text that content is."
 		}
 		if empty(config.GetAttr("destination")) {
 			return "Invalid file provisioner configuration", "The destination of a file provisioner must not be empty."
@@ -43,8 +47,8 @@ func Problem(typeName string, config cty.Value) (summary, detail string) {
 	return "", ""
 }
 
-// Files are the paths of files and directories that the value of a block names: scripts, or a source. A path that begins
-// with ~ is in the home directory that the environment names.
+// Files are the paths of files and directories that the value of a block names: scripts, or a source. A path that
+// begins with ~ is in the home directory that the environment names.
 func Files(typeName string, config cty.Value, env environ.Variables) []string {
 	var out []string
 	add := func(v cty.Value) {
@@ -109,10 +113,12 @@ var Connection = &schema.Block{Ephemeral: true, Attributes: map[string]*schema.A
 	"agent": optional(cty.Bool), "agent_identity": optional(cty.String),
 	"proxy_scheme": optional(cty.String), "proxy_host": optional(cty.String), "proxy_port": optional(cty.Number),
 	"proxy_user_name": optional(cty.String), "proxy_user_password": optional(cty.String),
-	"bastion_host": optional(cty.String), "bastion_host_key": optional(cty.String), "bastion_port": optional(cty.Number),
+	"bastion_host": optional(cty.String), "bastion_host_key": optional(cty.String),
+	"bastion_port": optional(cty.Number),
 	"bastion_user": optional(cty.String), "bastion_password": optional(cty.String),
 	"bastion_private_key": optional(cty.String), "bastion_certificate": optional(cty.String),
-	"https": optional(cty.Bool), "insecure": optional(cty.Bool), "cacert": optional(cty.String), "use_ntlm": optional(cty.Bool),
+	"https": optional(cty.Bool), "insecure": optional(cty.Bool), "cacert": optional(cty.String),
+	"use_ntlm": optional(cty.Bool),
 }}
 
 func required(t cty.Type) *schema.Attribute { return &schema.Attribute{Type: t, Required: true} }

@@ -22,12 +22,14 @@ import (
 func TestUnknownValuesKeepTheirRefinementsBothWays(t *testing.T) {
 	refined := cty.UnknownVal(cty.String).Refine().NotNull().StringPrefix("id-").NewValue()
 	var sent *tfplugin6.PlanResourceChange_Request
-	p := plugin6(t, &thing6{plan: func(r *tfplugin6.PlanResourceChange_Request) (*tfplugin6.PlanResourceChange_Response, error) {
+	p := plugin6(t, &thing6{plan: func(r *tfplugin6.PlanResourceChange_Request) (*tfplugin6.PlanResourceChange_Response,
+		error) {
 		sent = r
 		return &tfplugin6.PlanResourceChange_Response{PlannedState: r.ProposedNewState}, nil
 	}}, Options{})
 	proposed := thing(cty.StringVal("a"), refined)
-	resp, diags := p.PlanResourceChange(t.Context(), provider.PlanRequest{TypeName: "thing", Proposed: proposed, Config: proposed, PriorPrivate: []byte("p")})
+	resp, diags := p.PlanResourceChange(t.Context(), provider.PlanRequest{TypeName: "thing", Proposed: proposed,
+		Config: proposed, PriorPrivate: []byte("p")})
 	noProblems(t, diags)
 	if !resp.Planned.RawEquals(proposed) {
 		t.Errorf("planned %#v", resp.Planned)
@@ -42,7 +44,8 @@ func TestUnknownValuesKeepTheirRefinementsBothWays(t *testing.T) {
 
 func TestPlannedDestroyIsSentOnlyToPluginsThatAskForIt(t *testing.T) {
 	null := cty.NullVal(thingType)
-	request := provider.PlanRequest{TypeName: "thing", Prior: thing(cty.StringVal("a"), cty.StringVal("1")), Proposed: null, Config: null, PriorPrivate: []byte("p")}
+	request := provider.PlanRequest{TypeName: "thing", Prior: thing(cty.StringVal("a"), cty.StringVal("1")),
+		Proposed: null, Config: null, PriorPrivate: []byte("p")}
 	for claim, asks := range map[string]bool{"asks": true, "does not ask": false} {
 		t.Run(claim, func(t *testing.T) {
 			called := false
@@ -52,7 +55,8 @@ func TestPlannedDestroyIsSentOnlyToPluginsThatAskForIt(t *testing.T) {
 				},
 				plan: func(r *tfplugin6.PlanResourceChange_Request) (*tfplugin6.PlanResourceChange_Response, error) {
 					called = true
-					return &tfplugin6.PlanResourceChange_Response{PlannedState: r.ProposedNewState, PlannedPrivate: r.PriorPrivate}, nil
+					return &tfplugin6.PlanResourceChange_Response{PlannedState: r.ProposedNewState,
+						PlannedPrivate: r.PriorPrivate}, nil
 				},
 			}, Options{})
 			resp, diags := p.PlanResourceChange(t.Context(), request)
@@ -68,26 +72,31 @@ func TestProviderMetaAndIdentityAreSentWhereTheProviderTakesThem(t *testing.T) {
 	var sent *tfplugin6.ReadResource_Request
 	p := plugin6(t, &thing6{
 		schema: func(r *tfplugin6.GetProviderSchema_Response) {
-			r.ProviderMeta = &tfplugin6.Schema{Block: &tfplugin6.Schema_Block{Attributes: []*tfplugin6.Schema_Attribute{{Name: "m", Type: []byte(`"string"`), Optional: true}}}}
+			r.ProviderMeta = &tfplugin6.Schema{Block: &tfplugin6.Schema_Block{Attributes: []*tfplugin6.Schema_Attribute{
+				{Name: "m", Type: []byte(`"string"`), Optional: true}}}}
 		},
 		identity: func() (*tfplugin6.GetResourceIdentitySchemas_Response, error) {
 			return &tfplugin6.GetResourceIdentitySchemas_Response{IdentitySchemas: map[string]*tfplugin6.ResourceIdentitySchema{
-				"thing": {IdentityAttributes: []*tfplugin6.ResourceIdentitySchema_IdentityAttribute{{Name: "id", Type: []byte(`"string"`), RequiredForImport: true}}},
+				"thing": {IdentityAttributes: []*tfplugin6.ResourceIdentitySchema_IdentityAttribute{{Name: "id",
+					Type: []byte(`"string"`), RequiredForImport: true}}},
 			}}, nil
 		},
 		read: func(r *tfplugin6.ReadResource_Request) (*tfplugin6.ReadResource_Response, error) {
 			sent = r
-			return &tfplugin6.ReadResource_Response{NewState: r.CurrentState, NewIdentity: r.CurrentIdentity, Private: []byte("new")}, nil
+			return &tfplugin6.ReadResource_Response{NewState: r.CurrentState, NewIdentity: r.CurrentIdentity,
+				Private: []byte("new")}, nil
 		},
 	}, Options{})
 	identity := cty.ObjectVal(map[string]cty.Value{"id": cty.StringVal("1")})
 	prior := thing(cty.StringVal("a"), cty.StringVal("1"))
-	resp, diags := p.ReadResource(t.Context(), provider.ReadRequest{TypeName: "thing", Prior: prior, Identity: identity})
+	resp, diags := p.ReadResource(t.Context(), provider.ReadRequest{TypeName: "thing", Prior: prior,
+		Identity: identity})
 	noProblems(t, diags)
 	if !resp.Object.RawEquals(prior) || !resp.Identity.RawEquals(identity) || string(resp.Private) != "new" {
 		t.Errorf("response %#v", resp)
 	}
-	if meta, err := decodeValue(sent.ProviderMeta, cty.Object(map[string]cty.Type{"m": cty.String})); err != nil || !meta.IsNull() || sent.ProviderMeta == nil {
+	if meta, err := decodeValue(sent.ProviderMeta, cty.Object(map[string]cty.Type{"m": cty.String})); err != nil ||
+		!meta.IsNull() || sent.ProviderMeta == nil {
 		t.Errorf("absent metadata was sent as %#v (%v)", meta, err)
 	}
 }
@@ -101,7 +110,8 @@ func TestAnswerThatDoesNotFitItsSchemaIsTheProvidersError(t *testing.T) {
 		}}, Options{})
 		resp, diags := p.ReadResource(t.Context(), request)
 		d := onlyProblem(t, diags, "Invalid provider response")
-		if d.Extra != nil || !strings.Contains(d.Detail, "example.com/test/thing") || !strings.Contains(d.Detail, "ReadResource") {
+		if d.Extra != nil || !strings.Contains(d.Detail, "example.com/test/thing") ||
+			!strings.Contains(d.Detail, "ReadResource") {
 			t.Errorf("the problem is %#v", d)
 		}
 		if !resp.Object.RawEquals(cty.NullVal(thingType)) {
@@ -109,17 +119,20 @@ func TestAnswerThatDoesNotFitItsSchemaIsTheProvidersError(t *testing.T) {
 		}
 	})
 	t.Run("an apply, whose effect is then not known", func(t *testing.T) {
-		p := plugin6(t, &thing6{apply: func(context.Context, *tfplugin6.ApplyResourceChange_Request) (*tfplugin6.ApplyResourceChange_Response, error) {
+		p := plugin6(t, &thing6{apply: func(context.Context, *tfplugin6.ApplyResourceChange_Request) (
+			*tfplugin6.ApplyResourceChange_Response, error) {
 			return &tfplugin6.ApplyResourceChange_Response{NewState: wrong}, nil
 		}}, Options{})
-		_, diags := p.ApplyResourceChange(t.Context(), provider.ApplyRequest{TypeName: "thing", Planned: request.Prior, Config: request.Prior})
+		_, diags := p.ApplyResourceChange(t.Context(), provider.ApplyRequest{TypeName: "thing", Planned: request.Prior,
+			Config: request.Prior})
 		d := onlyProblem(t, diags, "Invalid provider response")
 		if _, lost := d.Extra.(*provider.Lost); !lost {
 			t.Error("the call does not count as lost")
 		}
 	})
 	t.Run("a write-only value", func(t *testing.T) {
-		told := cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal("a"), "id": cty.StringVal("1"), "secret": cty.StringVal("s")})
+		told := cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal("a"), "id": cty.StringVal("1"),
+			"secret": cty.StringVal("s")})
 		p := plugin6(t, &thing6{read: func(*tfplugin6.ReadResource_Request) (*tfplugin6.ReadResource_Response, error) {
 			return &tfplugin6.ReadResource_Response{NewState: packed(t, told, thingType)}, nil
 		}}, Options{})
@@ -129,7 +142,8 @@ func TestAnswerThatDoesNotFitItsSchemaIsTheProvidersError(t *testing.T) {
 		}
 	})
 	t.Run("a deferral that was not allowed", func(t *testing.T) {
-		p := plugin6(t, &thing6{read: func(r *tfplugin6.ReadResource_Request) (*tfplugin6.ReadResource_Response, error) {
+		p := plugin6(t, &thing6{read: func(r *tfplugin6.ReadResource_Request) (*tfplugin6.ReadResource_Response,
+			error) {
 			return &tfplugin6.ReadResource_Response{NewState: r.CurrentState, Deferred: &tfplugin6.Deferred{}}, nil
 		}}, Options{})
 		_, diags := p.ReadResource(t.Context(), request)
@@ -146,13 +160,15 @@ func TestValueThatDoesNotFitTheSchemaIsNotSent(t *testing.T) {
 
 func TestProblemsComeWithTheObjectThatIsKnownToExist(t *testing.T) {
 	partly := thing(cty.StringVal("a"), cty.StringVal("1"))
-	p := plugin6(t, &thing6{apply: func(context.Context, *tfplugin6.ApplyResourceChange_Request) (*tfplugin6.ApplyResourceChange_Response, error) {
+	p := plugin6(t, &thing6{apply: func(context.Context, *tfplugin6.ApplyResourceChange_Request) (
+		*tfplugin6.ApplyResourceChange_Response, error) {
 		return &tfplugin6.ApplyResourceChange_Response{
 			NewState: packed(t, partly, thingType), Private: []byte("p"),
 			Diagnostics: []*tfplugin6.Diagnostic{{Severity: tfplugin6.Diagnostic_INVALID, Summary: "half done"}},
 		}, nil
 	}}, Options{})
-	resp, diags := p.ApplyResourceChange(t.Context(), provider.ApplyRequest{TypeName: "thing", Planned: partly, Config: partly})
+	resp, diags := p.ApplyResourceChange(t.Context(), provider.ApplyRequest{TypeName: "thing", Planned: partly,
+		Config: partly})
 	if d := onlyProblem(t, diags, "half done"); d.Severity != diag.Error || d.Extra != nil {
 		t.Errorf("the problem is %#v", d)
 	}
@@ -168,11 +184,13 @@ func TestCallWithoutAnAnswerIsLost(t *testing.T) {
 		var server *grpc.Server
 		conn := connect(t, func(s *grpc.Server) {
 			server = s
-			tfplugin6.RegisterProviderServer(s, &thing6{apply: func(context.Context, *tfplugin6.ApplyResourceChange_Request) (*tfplugin6.ApplyResourceChange_Response, error) {
-				go server.Stop() // cuts the connection while this call runs; connect's clean-up waits for its end
-				<-t.Context().Done()
-				return nil, nil
-			}})
+			tfplugin6.RegisterProviderServer(s,
+				&thing6{apply: func(context.Context, *tfplugin6.ApplyResourceChange_Request) (
+					*tfplugin6.ApplyResourceChange_Response, error) {
+					go server.Stop() // cuts the connection while this call runs; connect's clean-up waits for its end
+					<-t.Context().Done()
+					return nil, nil
+				}})
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -182,13 +200,15 @@ func TestCallWithoutAnAnswerIsLost(t *testing.T) {
 		}
 		_, diags := p.ApplyResourceChange(ctx, request)
 		d := onlyProblem(t, diags, "Plugin did not respond")
-		if _, lost := d.Extra.(*provider.Lost); !lost || !strings.Contains(d.Detail, "Its last words.") || !strings.Contains(d.Detail, "ApplyResourceChange") {
+		if _, lost := d.Extra.(*provider.Lost); !lost || !strings.Contains(d.Detail, "Its last words.") ||
+			!strings.Contains(d.Detail, "ApplyResourceChange") {
 			t.Errorf("the problem is %#v", d)
 		}
 	})
 	t.Run("because the caller gave up", func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		p := plugin6(t, &thing6{apply: func(ctx context.Context, _ *tfplugin6.ApplyResourceChange_Request) (*tfplugin6.ApplyResourceChange_Response, error) {
+		p := plugin6(t, &thing6{apply: func(ctx context.Context, _ *tfplugin6.ApplyResourceChange_Request) (
+			*tfplugin6.ApplyResourceChange_Response, error) {
 			cancel(errors.New("enough"))
 			<-ctx.Done()
 			return nil, ctx.Err()
@@ -216,11 +236,13 @@ func TestCallWithoutAnAnswerIsLost(t *testing.T) {
 		}
 	})
 	t.Run("also when the plugin broke it off with an error", func(t *testing.T) {
-		p := plugin6(t, &thing6{apply: func(context.Context, *tfplugin6.ApplyResourceChange_Request) (*tfplugin6.ApplyResourceChange_Response, error) {
+		p := plugin6(t, &thing6{apply: func(context.Context, *tfplugin6.ApplyResourceChange_Request) (
+			*tfplugin6.ApplyResourceChange_Response, error) {
 			return nil, status.Error(codes.Unknown, "no idea.")
 		}}, Options{})
 		_, diags := p.ApplyResourceChange(t.Context(), request)
-		if d := onlyProblem(t, diags, "Plugin error"); !strings.Contains(d.Detail, "failed: no idea.") || d.Extra == nil {
+		if d := onlyProblem(t, diags, "Plugin error"); !strings.Contains(d.Detail, "failed: no idea.") ||
+			d.Extra == nil {
 			t.Errorf("the problem is %#v", d)
 		}
 	})
@@ -231,7 +253,8 @@ func TestMessagesMayBeLarge(t *testing.T) {
 	p := plugin6(t, &thing6{read: func(r *tfplugin6.ReadResource_Request) (*tfplugin6.ReadResource_Response, error) {
 		return &tfplugin6.ReadResource_Response{NewState: r.CurrentState}, nil
 	}}, Options{})
-	resp, diags := p.ReadResource(t.Context(), provider.ReadRequest{TypeName: "thing", Prior: thing(cty.StringVal(long), cty.NullVal(cty.String))})
+	resp, diags := p.ReadResource(t.Context(), provider.ReadRequest{TypeName: "thing", Prior: thing(cty.StringVal(long),
+		cty.NullVal(cty.String))})
 	noProblems(t, diags)
 	if len(resp.Object.GetAttr("name").AsString()) != len(long) {
 		t.Error("the value was cut")
@@ -239,11 +262,13 @@ func TestMessagesMayBeLarge(t *testing.T) {
 }
 
 func TestStoredObjectsAreUpgradedInTheFormInWhichTheyWereStored(t *testing.T) {
-	p := plugin6(t, &thing6{upgrade: func(r *tfplugin6.UpgradeResourceState_Request) (*tfplugin6.UpgradeResourceState_Response, error) {
+	p := plugin6(t, &thing6{upgrade: func(r *tfplugin6.UpgradeResourceState_Request) (
+		*tfplugin6.UpgradeResourceState_Response, error) {
 		if r.Version != 1 || r.RawState.Flatmap["name"] != "a" && string(r.RawState.Json) != `{"name":"a"}` {
 			return nil, errors.New("that is not what was stored")
 		}
-		return &tfplugin6.UpgradeResourceState_Response{UpgradedState: &tfplugin6.DynamicValue{Json: []byte(`{"name":"a","id":"1","secret":null}`)}}, nil
+		return &tfplugin6.UpgradeResourceState_Response{UpgradedState: &tfplugin6.DynamicValue{
+			Json: []byte(`{"name":"a","id":"1","secret":null}`)}}, nil
 	}}, Options{})
 	for claim, r := range map[string]provider.UpgradeRequest{
 		"JSON":    {TypeName: "thing", Version: 1, JSON: []byte(`{"name":"a"}`)},
@@ -262,11 +287,13 @@ func TestStoredObjectsAreUpgradedInTheFormInWhichTheyWereStored(t *testing.T) {
 func TestImportedObjectsAreReadByTheirOwnType(t *testing.T) {
 	p := plugin6(t, &thing6{
 		schema: func(r *tfplugin6.GetProviderSchema_Response) {
-			r.ResourceSchemas["other"] = &tfplugin6.Schema{Block: &tfplugin6.Schema_Block{Attributes: []*tfplugin6.Schema_Attribute{{Name: "n", Type: []byte(`"number"`), Required: true}}}}
+			r.ResourceSchemas["other"] = &tfplugin6.Schema{Block: &tfplugin6.Schema_Block{
+				Attributes: []*tfplugin6.Schema_Attribute{{Name: "n", Type: []byte(`"number"`), Required: true}}}}
 		},
 		imp: func(r *tfplugin6.ImportResourceState_Request) (*tfplugin6.ImportResourceState_Response, error) {
 			return &tfplugin6.ImportResourceState_Response{ImportedResources: []*tfplugin6.ImportResourceState_ImportedResource{
-				{TypeName: "thing", State: packed(t, thing(cty.StringVal(r.Id), cty.StringVal("1")), thingType), Private: []byte("p")},
+				{TypeName: "thing", State: packed(t, thing(cty.StringVal(r.Id), cty.StringVal("1")), thingType),
+					Private: []byte("p")},
 				{TypeName: "other", State: &tfplugin6.DynamicValue{Json: []byte(`{"n":3}`)}},
 				{TypeName: "stranger"},
 			}}, nil
@@ -274,17 +301,20 @@ func TestImportedObjectsAreReadByTheirOwnType(t *testing.T) {
 	}, Options{})
 	imported, diags := p.ImportResourceState(t.Context(), provider.ImportRequest{TypeName: "thing", ID: "a"})
 	onlyProblem(t, diags, `unknown resource type "stranger"`)
-	if len(imported) != 2 || imported[0].Object.GetAttr("name").AsString() != "a" || !imported[1].Object.GetAttr("n").RawEquals(cty.NumberIntVal(3)) {
+	if len(imported) != 2 || imported[0].Object.GetAttr("name").AsString() != "a" ||
+		!imported[1].Object.GetAttr("n").RawEquals(cty.NumberIntVal(3)) {
 		t.Errorf("imported %#v", imported)
 	}
-	_, diags = p.ImportResourceState(t.Context(), provider.ImportRequest{TypeName: "thing", Identity: cty.EmptyObjectVal})
+	_, diags = p.ImportResourceState(t.Context(), provider.ImportRequest{TypeName: "thing",
+		Identity: cty.EmptyObjectVal})
 	onlyProblem(t, diags, "No identity schema found")
 }
 
 func TestEphemeralObjectTellsWhenToRenew(t *testing.T) {
 	at := time.Date(2031, 4, 5, 6, 7, 8, 0, time.UTC)
 	var renew *timestamppb.Timestamp
-	p := plugin6(t, &thing6{open: func(r *tfplugin6.OpenEphemeralResource_Request) (*tfplugin6.OpenEphemeralResource_Response, error) {
+	p := plugin6(t, &thing6{open: func(r *tfplugin6.OpenEphemeralResource_Request) (
+		*tfplugin6.OpenEphemeralResource_Response, error) {
 		return &tfplugin6.OpenEphemeralResource_Response{Result: r.Config, Private: []byte("p"), RenewAt: renew}, nil
 	}}, Options{})
 	for _, want := range []time.Time{{}, at} {
@@ -310,13 +340,15 @@ func TestFunctionCall(t *testing.T) {
 			case err != nil:
 				return nil, err
 			case v.IsNull():
-				return &tfplugin6.CallFunction_Response{Error: &tfplugin6.FunctionError{Text: "null part", FunctionArgument: &blame}}, nil
+				return &tfplugin6.CallFunction_Response{Error: &tfplugin6.FunctionError{Text: "null part",
+					FunctionArgument: &blame}}, nil
 			case v.AsString() == "!":
 				return &tfplugin6.CallFunction_Response{Error: &tfplugin6.FunctionError{Text: "bad day"}}, nil
 			}
 			parts = append(parts, v.AsString())
 		}
-		return &tfplugin6.CallFunction_Response{Result: packed(t, str(strings.Join(parts[1:], parts[0])), cty.String)}, nil
+		return &tfplugin6.CallFunction_Response{Result: packed(t, str(strings.Join(parts[1:], parts[0])), cty.String)},
+			nil
 	}}, Options{})
 	call := func(args ...cty.Value) (cty.Value, error) { return p.CallFunction(t.Context(), "join", args) }
 
@@ -324,7 +356,8 @@ func TestFunctionCall(t *testing.T) {
 		t.Errorf("the result is %#v, %v", v, err)
 	}
 	called = 0
-	if v, err := call(str("-"), cty.UnknownVal(cty.String)); err != nil || v.IsKnown() || v.Type() != cty.String || called != 0 {
+	if v, err := call(str("-"), cty.UnknownVal(cty.String)); err != nil || v.IsKnown() ||
+		v.Type() != cty.String || called != 0 {
 		t.Errorf("with an unknown argument the result is %#v, %v, after %d calls", v, err, called)
 	}
 	for claim, c := range map[string]struct {

@@ -26,8 +26,8 @@ type converter struct {
 	depth  int    // how many blocks and nested types are around the place
 }
 
-// maxNesting is how deep blocks and nested types may be. Schemas that are deeper do not travel (wire.DecodeSchemas), and
-// working out their types takes time by the square of their depth.
+// maxNesting is how deep blocks and nested types may be. Schemas that are deeper do not travel (wire.DecodeSchemas),
+// and working out their types takes time by the square of their depth.
 const maxNesting = 50
 
 // enter tells whether what is nested here may be looked at; leave ends that.
@@ -44,7 +44,8 @@ func (c *converter) leave() { c.depth-- }
 
 func (c *converter) begin(owner string) { c.owner, c.before = owner, len(c.problems) }
 
-func (c *converter) schemas(from *tfplugin6.GetProviderSchema_Response, identities map[string]*tfplugin6.ResourceIdentitySchema) *provider.Schemas {
+func (c *converter) schemas(from *tfplugin6.GetProviderSchema_Response,
+	identities map[string]*tfplugin6.ResourceIdentitySchema) *provider.Schemas {
 	to := &provider.Schemas{
 		Managed:      make(map[string]schema.Schema, len(from.ResourceSchemas)),
 		Data:         make(map[string]schema.Schema, len(from.DataSourceSchemas)),
@@ -57,7 +58,8 @@ func (c *converter) schemas(from *tfplugin6.GetProviderSchema_Response, identiti
 	c.begin("its configuration")
 	if from.Provider == nil {
 		c.problems = c.problems.Append(diag.New(diag.Error, "missing provider schema",
-			fmt.Sprintf("Provider %s declares no schema for its configuration. This is a bug in the provider.", c.name), nil))
+			fmt.Sprintf("Provider %s declares no schema for its configuration. This is a bug in the provider.", c.name),
+			nil))
 		return to
 	}
 	to.Provider = c.schema(from.Provider)
@@ -281,7 +283,8 @@ func (c *converter) complain(at, what string) {
 		at = " at " + at
 	}
 	c.problems = c.problems.Append(diag.New(diag.Error, "Invalid provider schema", fmt.Sprintf(
-		"Provider %s declares an impossible schema for %s%s: %s.\n\nThis is a bug in the provider.", c.name, c.owner, at, what), nil))
+		"Provider %s declares an impossible schema for %s%s: %s.\n\nThis is a bug in the provider.", c.name, c.owner,
+		at, what), nil))
 }
 
 // sound tells whether the implied types of the owner's parts can be worked out so far.

@@ -31,7 +31,8 @@ func (p *Provider) ValidateDataConfig(ctx context.Context, typeName string, conf
 }
 
 // ReadDataSource implements provider.DataSource.
-func (p *Provider) ReadDataSource(ctx context.Context, typeName string, config, providerMeta cty.Value) (cty.Value, diag.List) {
+func (p *Provider) ReadDataSource(ctx context.Context, typeName string, config, providerMeta cty.Value) (
+	cty.Value, diag.List) {
 	all, s, diags := p.shape(ctx, data, typeName)
 	if diags.HasErrors() {
 		return cty.NilVal, diags
@@ -106,7 +107,8 @@ func (p *Provider) RenewEphemeral(ctx context.Context, typeName string, private 
 	if _, _, diags := p.shape(ctx, ephemeral, typeName); diags.HasErrors() {
 		return provider.Renewed{}, diags
 	}
-	resp, err := p.stub.RenewEphemeralResource(ctx, &tfplugin6.RenewEphemeralResource_Request{TypeName: typeName, Private: private})
+	resp, err := p.stub.RenewEphemeralResource(ctx, &tfplugin6.RenewEphemeralResource_Request{TypeName: typeName,
+		Private: private})
 	if err != nil {
 		return provider.Renewed{}, p.lost(ctx, "RenewEphemeralResource", err)
 	}
@@ -118,7 +120,8 @@ func (p *Provider) CloseEphemeral(ctx context.Context, typeName string, private 
 	if _, _, diags := p.shape(ctx, ephemeral, typeName); diags.HasErrors() {
 		return diags
 	}
-	resp, err := p.stub.CloseEphemeralResource(ctx, &tfplugin6.CloseEphemeralResource_Request{TypeName: typeName, Private: private})
+	resp, err := p.stub.CloseEphemeralResource(ctx, &tfplugin6.CloseEphemeralResource_Request{TypeName: typeName,
+		Private: private})
 	if err != nil {
 		return p.lost(ctx, "CloseEphemeralResource", err)
 	}

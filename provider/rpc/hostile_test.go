@@ -37,7 +37,8 @@ func TestHostileAnswersAreTheProvidersErrorsAndCostLittle(t *testing.T) {
 			plan: func(*tfplugin6.PlanResourceChange_Request) (*tfplugin6.PlanResourceChange_Response, error) {
 				return &tfplugin6.PlanResourceChange_Response{PlannedState: answer}, nil
 			},
-			apply: func(context.Context, *tfplugin6.ApplyResourceChange_Request) (*tfplugin6.ApplyResourceChange_Response, error) {
+			apply: func(context.Context, *tfplugin6.ApplyResourceChange_Request) (
+				*tfplugin6.ApplyResourceChange_Response, error) {
 				return &tfplugin6.ApplyResourceChange_Response{NewState: answer}, nil
 			},
 			upgrade: func(*tfplugin6.UpgradeResourceState_Request) (*tfplugin6.UpgradeResourceState_Response, error) {
@@ -57,15 +58,18 @@ func TestHostileAnswersAreTheProvidersErrorsAndCostLittle(t *testing.T) {
 				return diags
 			},
 			"PlanResourceChange": func() diag.List {
-				_, diags := p.PlanResourceChange(t.Context(), provider.PlanRequest{TypeName: "thing", Proposed: a, Config: a})
+				_, diags := p.PlanResourceChange(t.Context(), provider.PlanRequest{TypeName: "thing",
+					Proposed: a, Config: a})
 				return diags
 			},
 			"ApplyResourceChange": func() diag.List {
-				_, diags := p.ApplyResourceChange(t.Context(), provider.ApplyRequest{TypeName: "thing", Planned: a, Config: a})
+				_, diags := p.ApplyResourceChange(t.Context(), provider.ApplyRequest{TypeName: "thing",
+					Planned: a, Config: a})
 				return diags
 			},
 			"UpgradeResourceState": func() diag.List {
-				_, diags := p.UpgradeResourceState(t.Context(), provider.UpgradeRequest{TypeName: "thing", JSON: []byte("{}")})
+				_, diags := p.UpgradeResourceState(t.Context(), provider.UpgradeRequest{TypeName: "thing",
+					JSON: []byte("{}")})
 				return diags
 			},
 			"OpenEphemeralResource": func() diag.List {
@@ -105,7 +109,8 @@ func TestImpossibleSchemasAreTheProvidersErrorsAndCostLittle(t *testing.T) {
 	deepBlock := func(n int) *tfplugin6.Schema_Block {
 		b := &tfplugin6.Schema_Block{}
 		for range n {
-			b = &tfplugin6.Schema_Block{BlockTypes: []*tfplugin6.Schema_NestedBlock{{TypeName: "nested", Nesting: tfplugin6.Schema_NestedBlock_SET, Block: b}}}
+			b = &tfplugin6.Schema_Block{BlockTypes: []*tfplugin6.Schema_NestedBlock{{TypeName: "nested",
+				Nesting: tfplugin6.Schema_NestedBlock_SET, Block: b}}}
 		}
 		return b
 	}
@@ -118,13 +123,15 @@ func TestImpossibleSchemasAreTheProvidersErrorsAndCostLittle(t *testing.T) {
 		return &tfplugin6.Schema_Block{Attributes: []*tfplugin6.Schema_Attribute{a}}
 	}
 	typed := func(ty string) *tfplugin6.Schema_Block {
-		return &tfplugin6.Schema_Block{Attributes: []*tfplugin6.Schema_Attribute{{Name: "a", Optional: true, Type: []byte(ty)}}}
+		return &tfplugin6.Schema_Block{Attributes: []*tfplugin6.Schema_Attribute{{Name: "a", Optional: true,
+			Type: []byte(ty)}}}
 	}
 	for name, block := range map[string]*tfplugin6.Schema_Block{
 		"blocks, 2,000 deep":       deepBlock(2_000),
 		"nested types, 2,000 deep": deepType(2_000),
 		"a type, 5,000 deep":       typed(strings.Repeat(`["list",`, 5_000) + `"string"` + strings.Repeat(`]`, 5_000)),
-		"a type, 5,000,000 deep":   typed(strings.Repeat(`["list",`, 5_000_000) + `"string"` + strings.Repeat(`]`, 5_000_000)),
+		"a type, 5,000,000 deep": typed(strings.Repeat(`["list",`, 5_000_000) + `"string"` +
+			strings.Repeat(`]`, 5_000_000)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := plugin6(t, &thing6{schema: func(r *tfplugin6.GetProviderSchema_Response) {

@@ -28,7 +28,10 @@ func connect(t *testing.T, register func(*grpc.Server)) *grpc.ClientConn {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	conn, err := grpc.NewClient("passthrough:plugin",
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn,
+			error) {
+			return listener.DialContext(ctx)
+		}),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -68,11 +71,12 @@ func plugin5(t *testing.T, server tfplugin5.ProviderServer, o Options) *Provider
 // it is about; a call that is not set is unimplemented.
 type thing6 struct {
 	tfplugin6.UnimplementedProviderServer
-	schema   func(*tfplugin6.GetProviderSchema_Response)
-	asked    int
-	read     func(*tfplugin6.ReadResource_Request) (*tfplugin6.ReadResource_Response, error)
-	plan     func(*tfplugin6.PlanResourceChange_Request) (*tfplugin6.PlanResourceChange_Response, error)
-	apply    func(context.Context, *tfplugin6.ApplyResourceChange_Request) (*tfplugin6.ApplyResourceChange_Response, error)
+	schema func(*tfplugin6.GetProviderSchema_Response)
+	asked  int
+	read   func(*tfplugin6.ReadResource_Request) (*tfplugin6.ReadResource_Response, error)
+	plan   func(*tfplugin6.PlanResourceChange_Request) (*tfplugin6.PlanResourceChange_Response, error)
+	apply  func(context.Context, *tfplugin6.ApplyResourceChange_Request) (*tfplugin6.ApplyResourceChange_Response,
+		error)
 	imp      func(*tfplugin6.ImportResourceState_Request) (*tfplugin6.ImportResourceState_Response, error)
 	upgrade  func(*tfplugin6.UpgradeResourceState_Request) (*tfplugin6.UpgradeResourceState_Response, error)
 	validate func(*tfplugin6.ValidateResourceConfig_Request) (*tfplugin6.ValidateResourceConfig_Response, error)
@@ -81,7 +85,8 @@ type thing6 struct {
 	identity func() (*tfplugin6.GetResourceIdentitySchemas_Response, error)
 }
 
-func (s *thing6) GetProviderSchema(context.Context, *tfplugin6.GetProviderSchema_Request) (*tfplugin6.GetProviderSchema_Response, error) {
+func (s *thing6) GetProviderSchema(context.Context, *tfplugin6.GetProviderSchema_Request) (
+	*tfplugin6.GetProviderSchema_Response, error) {
 	s.asked++
 	resp := thingSchema()
 	if s.schema != nil {
@@ -90,42 +95,51 @@ func (s *thing6) GetProviderSchema(context.Context, *tfplugin6.GetProviderSchema
 	return resp, nil
 }
 
-func (s *thing6) GetResourceIdentitySchemas(ctx context.Context, r *tfplugin6.GetResourceIdentitySchemas_Request) (*tfplugin6.GetResourceIdentitySchemas_Response, error) {
+func (s *thing6) GetResourceIdentitySchemas(ctx context.Context, r *tfplugin6.GetResourceIdentitySchemas_Request) (
+	*tfplugin6.GetResourceIdentitySchemas_Response, error) {
 	if s.identity == nil {
 		return s.UnimplementedProviderServer.GetResourceIdentitySchemas(ctx, r)
 	}
 	return s.identity()
 }
 
-func (s *thing6) ReadResource(_ context.Context, r *tfplugin6.ReadResource_Request) (*tfplugin6.ReadResource_Response, error) {
+func (s *thing6) ReadResource(_ context.Context, r *tfplugin6.ReadResource_Request) (*tfplugin6.ReadResource_Response,
+	error) {
 	return s.read(r)
 }
 
-func (s *thing6) PlanResourceChange(_ context.Context, r *tfplugin6.PlanResourceChange_Request) (*tfplugin6.PlanResourceChange_Response, error) {
+func (s *thing6) PlanResourceChange(_ context.Context, r *tfplugin6.PlanResourceChange_Request) (
+	*tfplugin6.PlanResourceChange_Response, error) {
 	return s.plan(r)
 }
 
-func (s *thing6) ApplyResourceChange(ctx context.Context, r *tfplugin6.ApplyResourceChange_Request) (*tfplugin6.ApplyResourceChange_Response, error) {
+func (s *thing6) ApplyResourceChange(ctx context.Context, r *tfplugin6.ApplyResourceChange_Request) (
+	*tfplugin6.ApplyResourceChange_Response, error) {
 	return s.apply(ctx, r)
 }
 
-func (s *thing6) ImportResourceState(_ context.Context, r *tfplugin6.ImportResourceState_Request) (*tfplugin6.ImportResourceState_Response, error) {
+func (s *thing6) ImportResourceState(_ context.Context, r *tfplugin6.ImportResourceState_Request) (
+	*tfplugin6.ImportResourceState_Response, error) {
 	return s.imp(r)
 }
 
-func (s *thing6) UpgradeResourceState(_ context.Context, r *tfplugin6.UpgradeResourceState_Request) (*tfplugin6.UpgradeResourceState_Response, error) {
+func (s *thing6) UpgradeResourceState(_ context.Context, r *tfplugin6.UpgradeResourceState_Request) (
+	*tfplugin6.UpgradeResourceState_Response, error) {
 	return s.upgrade(r)
 }
 
-func (s *thing6) ValidateResourceConfig(_ context.Context, r *tfplugin6.ValidateResourceConfig_Request) (*tfplugin6.ValidateResourceConfig_Response, error) {
+func (s *thing6) ValidateResourceConfig(_ context.Context, r *tfplugin6.ValidateResourceConfig_Request) (
+	*tfplugin6.ValidateResourceConfig_Response, error) {
 	return s.validate(r)
 }
 
-func (s *thing6) OpenEphemeralResource(_ context.Context, r *tfplugin6.OpenEphemeralResource_Request) (*tfplugin6.OpenEphemeralResource_Response, error) {
+func (s *thing6) OpenEphemeralResource(_ context.Context, r *tfplugin6.OpenEphemeralResource_Request) (
+	*tfplugin6.OpenEphemeralResource_Response, error) {
 	return s.open(r)
 }
 
-func (s *thing6) CallFunction(_ context.Context, r *tfplugin6.CallFunction_Request) (*tfplugin6.CallFunction_Response, error) {
+func (s *thing6) CallFunction(_ context.Context, r *tfplugin6.CallFunction_Request) (*tfplugin6.CallFunction_Response,
+	error) {
 	return s.call(r)
 }
 
@@ -141,9 +155,10 @@ func thingSchema() *tfplugin6.GetProviderSchema_Response {
 		DataSourceSchemas:        map[string]*tfplugin6.Schema{"thing": thing},
 		EphemeralResourceSchemas: map[string]*tfplugin6.Schema{"thing": thing},
 		Functions: map[string]*tfplugin6.Function{"join": {
-			Parameters:        []*tfplugin6.Function_Parameter{{Name: "by", Type: []byte(`"string"`)}},
-			VariadicParameter: &tfplugin6.Function_Parameter{Name: "parts", Type: []byte(`"string"`), AllowNullValue: true},
-			Return:            &tfplugin6.Function_Return{Type: []byte(`"string"`)},
+			Parameters: []*tfplugin6.Function_Parameter{{Name: "by", Type: []byte(`"string"`)}},
+			VariadicParameter: &tfplugin6.Function_Parameter{Name: "parts", Type: []byte(`"string"`),
+				AllowNullValue: true},
+			Return: &tfplugin6.Function_Return{Type: []byte(`"string"`)},
 		}},
 	}
 }

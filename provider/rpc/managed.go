@@ -54,7 +54,8 @@ func (p *Provider) UpgradeResourceState(ctx context.Context, r provider.UpgradeR
 }
 
 // UpgradeResourceIdentity implements provider.Managed.
-func (p *Provider) UpgradeResourceIdentity(ctx context.Context, typeName string, version int64, json []byte) (cty.Value, diag.List) {
+func (p *Provider) UpgradeResourceIdentity(ctx context.Context, typeName string, version int64,
+	json []byte) (cty.Value, diag.List) {
 	_, s, diags := p.shape(ctx, managed, typeName)
 	if diags.HasErrors() {
 		return cty.NilVal, diags
@@ -74,7 +75,8 @@ func (p *Provider) UpgradeResourceIdentity(ctx context.Context, typeName string,
 	v := d.identity(resp.UpgradedIdentity, s.identity)
 	if v == cty.NilVal && !d.diags.HasErrors() {
 		d.diags = d.diags.Append(diag.New(diag.Error, "Provider returned no identity after upgrade", fmt.Sprintf(
-			"Provider %s was asked to upgrade an identity of %q. It answered with none, and reported no error.\n\nThis is a bug in the provider.",
+			"Provider %s was asked to upgrade an identity of %q. It answered with none, and reported no "+
+				"error.\n\nThis is a bug in the provider.",
 			p.options.Name, typeName), nil))
 	}
 	return v, d.diags
@@ -121,7 +123,8 @@ func (p *Provider) PlanResourceChange(ctx context.Context, r provider.PlanReques
 		return provider.PlanResponse{}, diags
 	}
 	if (r.Proposed == cty.NilVal || r.Proposed.IsNull()) && !all.schemas.Capabilities.PlanDestroy {
-		return provider.PlanResponse{Planned: cty.NullVal(s.ty), Private: r.PriorPrivate, Identity: r.PriorIdentity}, nil
+		return provider.PlanResponse{Planned: cty.NullVal(s.ty), Private: r.PriorPrivate, Identity: r.PriorIdentity},
+			nil
 	}
 	var e encoder
 	req := &tfplugin6.PlanResourceChange_Request{
@@ -158,7 +161,8 @@ func (p *Provider) PlanResourceChange(ctx context.Context, r provider.PlanReques
 
 // ApplyResourceChange implements provider.Managed. An answer whose object cannot be read counts as lost: something
 // may exist now, and nobody knows what.
-func (p *Provider) ApplyResourceChange(ctx context.Context, r provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
+func (p *Provider) ApplyResourceChange(ctx context.Context, r provider.ApplyRequest) (provider.ApplyResponse,
+	diag.List) {
 	all, s, diags := p.shape(ctx, managed, r.TypeName)
 	if diags.HasErrors() {
 		return provider.ApplyResponse{}, notBegun(diags)
@@ -241,7 +245,8 @@ func (p *Provider) ImportResourceState(ctx context.Context, r provider.ImportReq
 		s, ok := all.managed.get(from.TypeName)
 		if !ok {
 			d.diags = d.diags.Append(diag.Errors(fmt.Sprintf("unknown resource type %q", from.TypeName), fmt.Sprintf(
-				"Provider %s imported an object of a type that it does not declare. This is a bug in the provider.", p.options.Name), nil))
+				"Provider %s imported an object of a type that it does not declare. This is a bug in the provider.",
+				p.options.Name), nil))
 			continue
 		}
 		d.typeName, d.unread = from.TypeName, false

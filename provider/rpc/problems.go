@@ -66,7 +66,8 @@ func (p *Provider) lost(ctx context.Context, method string, err error) diag.List
 	switch code {
 	case codes.Unavailable:
 		summary = "Plugin did not respond"
-		detail = fmt.Sprintf("Provider %s ended, or its connection broke, before it answered the %s call.", name, method)
+		detail = fmt.Sprintf("Provider %s ended, or its connection broke, before it answered the %s call.", name,
+			method)
 	case codes.Canceled:
 		summary = "Request cancelled"
 		detail = fmt.Sprintf("The %s call to provider %s was cancelled before it was answered.", method, name)
@@ -75,7 +76,8 @@ func (p *Provider) lost(ctx context.Context, method string, err error) diag.List
 		}
 	default:
 		summary = "Plugin error"
-		detail = fmt.Sprintf("The %s call to provider %s failed: %s.", method, name, strings.TrimSuffix(status.Convert(err).Message(), "."))
+		detail = fmt.Sprintf("The %s call to provider %s failed: %s.", method, name,
+			strings.TrimSuffix(status.Convert(err).Message(), "."))
 	}
 	if code == codes.Unavailable && p.options.Obituary != nil {
 		if words := p.options.Obituary(); words != "" {
@@ -89,7 +91,8 @@ func (p *Provider) lost(ctx context.Context, method string, err error) diag.List
 
 // misfit is the complaint about a value in an answer that its schema does not allow.
 func (p *Provider) misfit(method, what string, err error) *diag.Diagnostic {
-	detail := fmt.Sprintf("Provider %s answered the %s call with a %s that does not fit its schema: %s.\n\nThis is a bug in the provider.",
+	detail := fmt.Sprintf("Provider %s answered the %s call with a %s that does not fit its schema: %s.\n\nThis is a "+
+		"bug in the provider.",
 		p.options.Name, method, what, pathError(err))
 	return diag.New(diag.Error, invalidResponse, detail, nil)
 }
@@ -98,9 +101,11 @@ func (p *Provider) misfit(method, what string, err error) *diag.Diagnostic {
 // plugins' operations are under way in it.
 func (p *Provider) survive(method string, diags *diag.List) {
 	if r := recover(); r != nil {
-		p.options.Log("panic over an answer", "provider", p.options.Name, "method", method, "panic", r, "stack", string(debug.Stack()))
+		p.options.Log("panic over an answer", "provider", p.options.Name, "method", method, "panic", r, "stack",
+			string(debug.Stack()))
 		*diags = diag.Errors(invalidResponse, fmt.Sprintf(
-			"Provider %s answered the %s call with something that cannot be worked with: %v.\n\nThis is a bug in the provider.",
+			"Provider %s answered the %s call with something that cannot be worked with: %v.\n\nThis is a bug in the "+
+				"provider.",
 			p.options.Name, method, r), nil)
 	}
 }

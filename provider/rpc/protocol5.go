@@ -45,7 +45,8 @@ func renamed(method string) string {
 }
 
 // GetProviderSchema fetches the schema in version 5 and restates it.
-func (p protocol5) GetProviderSchema(ctx context.Context, _ *tfplugin6.GetProviderSchema_Request, opts ...grpc.CallOption) (*tfplugin6.GetProviderSchema_Response, error) {
+func (p protocol5) GetProviderSchema(ctx context.Context, _ *tfplugin6.GetProviderSchema_Request,
+	opts ...grpc.CallOption) (*tfplugin6.GetProviderSchema_Response, error) {
 	from, err := p.own.GetSchema(ctx, &tfplugin5.GetProviderSchema_Request{}, opts...)
 	if err != nil {
 		return nil, err

@@ -61,7 +61,8 @@ func (c *comparison) messages(m6, m5 protoreflect.MessageDescriptor) {
 		switch {
 		case f5 == nil:
 			c.differ(f6, "is not in version 5")
-		case f5.Name() != f6.Name() || f5.Kind() != f6.Kind() || f5.Cardinality() != f6.Cardinality() || f5.IsMap() != f6.IsMap():
+		case f5.Name() != f6.Name() || f5.Kind() != f6.Kind() || f5.Cardinality() != f6.Cardinality() ||
+			f5.IsMap() != f6.IsMap():
 			c.differ(f6, "is %s %s %s in version 5", f5.Cardinality(), f5.Kind(), f5.Name())
 		case f6.Message() != nil:
 			c.messages(f6.Message(), f5.Message())
@@ -93,22 +94,26 @@ type thing5 struct {
 	configured, stopped string
 }
 
-func (s *thing5) GetSchema(context.Context, *tfplugin5.GetProviderSchema_Request) (*tfplugin5.GetProviderSchema_Response, error) {
+func (s *thing5) GetSchema(context.Context, *tfplugin5.GetProviderSchema_Request) (
+	*tfplugin5.GetProviderSchema_Response, error) {
 	return &tfplugin5.GetProviderSchema_Response{
 		Provider: &tfplugin5.Schema{Block: &tfplugin5.Schema_Block{Attributes: []*tfplugin5.Schema_Attribute{
 			{Name: "region", Type: []byte(`"string"`), Optional: true},
 		}}},
 		ResourceSchemas: map[string]*tfplugin5.Schema{"thing": {Version: 3, Block: &tfplugin5.Schema_Block{
 			Attributes: []*tfplugin5.Schema_Attribute{
-				{Name: "name", Type: []byte(`"string"`), Required: true, Description: "a *name*", DescriptionKind: tfplugin5.StringKind_MARKDOWN},
-				{Name: "id", Type: []byte(`"string"`), Computed: true, Deprecated: true, DeprecationMessage: "use name"},
+				{Name: "name", Type: []byte(`"string"`), Required: true, Description: "a *name*",
+					DescriptionKind: tfplugin5.StringKind_MARKDOWN},
+				{Name: "id", Type: []byte(`"string"`), Computed: true, Deprecated: true,
+					DeprecationMessage: "use name"},
 				{Name: "secret", Type: []byte(`"string"`), Optional: true, WriteOnly: true, Sensitive: true},
 			},
 		}}},
 		DataSourceSchemas: map[string]*tfplugin5.Schema{"nested": {Block: &tfplugin5.Schema_Block{
 			BlockTypes: []*tfplugin5.Schema_NestedBlock{{
 				TypeName: "part", Nesting: tfplugin5.Schema_NestedBlock_LIST, MinItems: 1, MaxItems: 4,
-				Block: &tfplugin5.Schema_Block{Attributes: []*tfplugin5.Schema_Attribute{{Name: "size", Type: []byte(`"number"`), Required: true}}},
+				Block: &tfplugin5.Schema_Block{Attributes: []*tfplugin5.Schema_Attribute{{Name: "size",
+					Type: []byte(`"number"`), Required: true}}},
 			}},
 		}}},
 		Functions: map[string]*tfplugin5.Function{"twice": {
@@ -117,13 +122,15 @@ func (s *thing5) GetSchema(context.Context, *tfplugin5.GetProviderSchema_Request
 		}},
 		Diagnostics: []*tfplugin5.Diagnostic{{
 			Severity: tfplugin5.Diagnostic_WARNING, Summary: "old",
-			Attribute: &tfplugin5.AttributePath{Steps: []*tfplugin5.AttributePath_Step{{Selector: &tfplugin5.AttributePath_Step_AttributeName{AttributeName: "region"}}}},
+			Attribute: &tfplugin5.AttributePath{Steps: []*tfplugin5.AttributePath_Step{
+				{Selector: &tfplugin5.AttributePath_Step_AttributeName{AttributeName: "region"}}}},
 		}},
 		ServerCapabilities: &tfplugin5.ServerCapabilities{PlanDestroy: true},
 	}, nil
 }
 
-func (s *thing5) PrepareProviderConfig(_ context.Context, r *tfplugin5.PrepareProviderConfig_Request) (*tfplugin5.PrepareProviderConfig_Response, error) {
+func (s *thing5) PrepareProviderConfig(_ context.Context, r *tfplugin5.PrepareProviderConfig_Request) (
+	*tfplugin5.PrepareProviderConfig_Response, error) {
 	return &tfplugin5.PrepareProviderConfig_Response{
 		PreparedConfig: r.Config,
 		Diagnostics:    []*tfplugin5.Diagnostic{{Severity: tfplugin5.Diagnostic_ERROR, Summary: "no such region"}},
@@ -139,7 +146,8 @@ func (s *thing5) Configure(_ context.Context, r *tfplugin5.Configure_Request) (*
 	return &tfplugin5.Configure_Response{}, nil
 }
 
-func (s *thing5) ValidateResourceTypeConfig(_ context.Context, r *tfplugin5.ValidateResourceTypeConfig_Request) (*tfplugin5.ValidateResourceTypeConfig_Response, error) {
+func (s *thing5) ValidateResourceTypeConfig(_ context.Context, r *tfplugin5.ValidateResourceTypeConfig_Request) (
+	*tfplugin5.ValidateResourceTypeConfig_Response, error) {
 	if !r.ClientCapabilities.GetWriteOnlyAttributesAllowed() {
 		return nil, fmt.Errorf("the engine cannot handle write-only attributes")
 	}
@@ -153,7 +161,8 @@ func (s *thing5) ValidateResourceTypeConfig(_ context.Context, r *tfplugin5.Vali
 	}}}, nil
 }
 
-func (s *thing5) PlanResourceChange(_ context.Context, r *tfplugin5.PlanResourceChange_Request) (*tfplugin5.PlanResourceChange_Response, error) {
+func (s *thing5) PlanResourceChange(_ context.Context, r *tfplugin5.PlanResourceChange_Request) (
+	*tfplugin5.PlanResourceChange_Response, error) {
 	return &tfplugin5.PlanResourceChange_Response{
 		PlannedState:     r.ProposedNewState,
 		PlannedPrivate:   []byte("planned"),
@@ -182,7 +191,8 @@ func TestProviderOfVersion5IsUsedLikeOneOfVersion6(t *testing.T) {
 		t.Errorf("the schemas lack something: %+v", s)
 	}
 	attrs := s.Managed["thing"].Block.Attributes
-	if a := attrs["name"]; !a.Required || a.Description != "a *name*" || a.DescriptionKind != schema.Markdown || a.Type != cty.String {
+	if a := attrs["name"]; !a.Required || a.Description != "a *name*" || a.DescriptionKind != schema.Markdown ||
+		a.Type != cty.String {
 		t.Errorf("attribute name: %+v", a)
 	}
 	if a := attrs["id"]; !a.Computed || !a.Deprecated || a.DeprecationMessage != "use name" {
@@ -191,7 +201,8 @@ func TestProviderOfVersion5IsUsedLikeOneOfVersion6(t *testing.T) {
 	if a := attrs["secret"]; !a.WriteOnly || !a.Sensitive || !a.Optional {
 		t.Errorf("attribute secret: %+v", a)
 	}
-	if b := s.Data["nested"].Block.Blocks["part"]; b.Nesting != schema.NestingList || b.MinItems != 1 || b.MaxItems != 4 || b.Attributes["size"].Type != cty.Number {
+	if b := s.Data["nested"].Block.Blocks["part"]; b.Nesting != schema.NestingList || b.MinItems != 1 ||
+		b.MaxItems != 4 || b.Attributes["size"].Type != cty.Number {
 		t.Errorf("block part: %+v", b)
 	}
 	if f := s.Functions["twice"]; f.Return != cty.String || len(f.Parameters) != 1 || f.Parameters[0].Name != "text" {
@@ -206,15 +217,18 @@ func TestProviderOfVersion5IsUsedLikeOneOfVersion6(t *testing.T) {
 		t.Errorf("the plugin was configured with %q", server.configured)
 	}
 
-	d := onlyProblem(t, p.ValidateResourceConfig(ctx, "thing", thing(cty.StringVal("a"), cty.NullVal(cty.String))), "bad thing")
+	d := onlyProblem(t, p.ValidateResourceConfig(ctx, "thing", thing(cty.StringVal("a"), cty.NullVal(cty.String))),
+		"bad thing")
 	if want := cty.GetAttrPath("parts").IndexInt(2).IndexString("k"); !d.Path.Equals(want) || d.Detail != "very" {
 		t.Errorf("the diagnostic became %#v", d)
 	}
 
 	proposed := thing(cty.StringVal("a"), cty.UnknownVal(cty.String))
-	planned, diags := p.PlanResourceChange(ctx, provider.PlanRequest{TypeName: "thing", Proposed: proposed, Config: proposed})
+	planned, diags := p.PlanResourceChange(ctx, provider.PlanRequest{TypeName: "thing", Proposed: proposed,
+		Config: proposed})
 	noProblems(t, diags)
-	if !planned.Planned.RawEquals(proposed) || string(planned.Private) != "planned" || !planned.LegacyTypeSystem || len(planned.RequiresReplace) != 1 {
+	if !planned.Planned.RawEquals(proposed) || string(planned.Private) != "planned" || !planned.LegacyTypeSystem ||
+		len(planned.RequiresReplace) != 1 {
 		t.Errorf("the plan came back as %#v", planned)
 	}
 

@@ -61,10 +61,12 @@ func TestFailedFetchIsNotKept(t *testing.T) {
 func TestNestedStructureIsConverted(t *testing.T) {
 	size := []*tfplugin6.Schema_Attribute{{Name: "size", Type: []byte(`"number"`), Optional: true}}
 	nested := func(name string, mode tfplugin6.Schema_Object_NestingMode) *tfplugin6.Schema_Attribute {
-		return &tfplugin6.Schema_Attribute{Name: name, Optional: true, NestedType: &tfplugin6.Schema_Object{Nesting: mode, Attributes: size}}
+		return &tfplugin6.Schema_Attribute{Name: name, Optional: true,
+			NestedType: &tfplugin6.Schema_Object{Nesting: mode, Attributes: size}}
 	}
 	block := func(name string, mode tfplugin6.Schema_NestedBlock_NestingMode) *tfplugin6.Schema_NestedBlock {
-		return &tfplugin6.Schema_NestedBlock{TypeName: name, Nesting: mode, Block: &tfplugin6.Schema_Block{Attributes: size}}
+		return &tfplugin6.Schema_NestedBlock{TypeName: name, Nesting: mode,
+			Block: &tfplugin6.Schema_Block{Attributes: size}}
 	}
 	p := plugin6(t, &thing6{schema: func(r *tfplugin6.GetProviderSchema_Response) {
 		r.ResourceSchemas["all"] = &tfplugin6.Schema{Block: &tfplugin6.Schema_Block{
@@ -73,7 +75,8 @@ func TestNestedStructureIsConverted(t *testing.T) {
 				nested("a_set", tfplugin6.Schema_Object_SET), nested("a_map", tfplugin6.Schema_Object_MAP),
 			},
 			BlockTypes: []*tfplugin6.Schema_NestedBlock{
-				block("b_single", tfplugin6.Schema_NestedBlock_SINGLE), block("b_group", tfplugin6.Schema_NestedBlock_GROUP),
+				block("b_single", tfplugin6.Schema_NestedBlock_SINGLE),
+				block("b_group", tfplugin6.Schema_NestedBlock_GROUP),
 				block("b_list", tfplugin6.Schema_NestedBlock_LIST), block("b_set", tfplugin6.Schema_NestedBlock_SET),
 				block("b_map", tfplugin6.Schema_NestedBlock_MAP),
 			},
@@ -84,7 +87,8 @@ func TestNestedStructureIsConverted(t *testing.T) {
 	element := cty.Object(map[string]cty.Type{"size": cty.Number})
 	want := cty.Object(map[string]cty.Type{
 		"a_single": element, "a_list": cty.List(element), "a_set": cty.Set(element), "a_map": cty.Map(element),
-		"b_single": element, "b_group": element, "b_list": cty.List(element), "b_set": cty.Set(element), "b_map": cty.Map(element),
+		"b_single": element, "b_group": element, "b_list": cty.List(element), "b_set": cty.Set(element),
+		"b_map": cty.Map(element),
 	})
 	if got := s.Managed["all"].Block.ImpliedType(); !got.Equals(want) {
 		t.Errorf("the implied type is %#v", got)
@@ -103,29 +107,42 @@ func TestImpossibleSchemaIsAComplaintThatNamesItsPlace(t *testing.T) {
 		breakIt func(*tfplugin6.Schema_Block)
 		place   string
 	}{
-		"an unreadable type":         {attr(&tfplugin6.Schema_Attribute{Name: "x", Type: []byte(`"strong"`), Optional: true}), "at x: its type cannot be read"},
-		"no type at all":             {attr(&tfplugin6.Schema_Attribute{Name: "x", Optional: true}), "at x: its type cannot be read"},
-		"required and computed":      {attr(&tfplugin6.Schema_Attribute{Name: "x", Type: []byte(`"string"`), Required: true, Computed: true}), "at x: it is required and"},
-		"neither of the three":       {attr(&tfplugin6.Schema_Attribute{Name: "x", Type: []byte(`"string"`)}), "at x: it is neither"},
-		"unknown nesting of objects": {attr(&tfplugin6.Schema_Attribute{Name: "x", Optional: true, NestedType: &tfplugin6.Schema_Object{Nesting: 9}}), "at x: the nesting mode"},
-		"a set of inexact objects":   {attr(&tfplugin6.Schema_Attribute{Name: "x", Optional: true, NestedType: &tfplugin6.Schema_Object{Nesting: tfplugin6.Schema_Object_SET, Attributes: dynamic}}), "at x: a set"},
+		"an unreadable type": {attr(&tfplugin6.Schema_Attribute{Name: "x", Type: []byte(`"strong"`),
+			Optional: true}), "at x: its type cannot be read"},
+		"no type at all": {attr(&tfplugin6.Schema_Attribute{Name: "x", Optional: true}),
+			"at x: its type cannot be read"},
+		"required and computed": {attr(&tfplugin6.Schema_Attribute{Name: "x", Type: []byte(`"string"`),
+			Required: true, Computed: true}), "at x: it is required and"},
+		"neither of the three": {attr(&tfplugin6.Schema_Attribute{Name: "x", Type: []byte(`"string"`)}),
+			"at x: it is neither"},
+		"unknown nesting of objects": {attr(&tfplugin6.Schema_Attribute{Name: "x", Optional: true,
+			NestedType: &tfplugin6.Schema_Object{Nesting: 9}}), "at x: the nesting mode"},
+		"a set of inexact objects": {attr(&tfplugin6.Schema_Attribute{Name: "x", Optional: true,
+			NestedType: &tfplugin6.Schema_Object{Nesting: tfplugin6.Schema_Object_SET, Attributes: dynamic}}),
+			"at x: a set"},
 		"unknown nesting of blocks": {func(b *tfplugin6.Schema_Block) {
-			b.BlockTypes = append(b.BlockTypes, &tfplugin6.Schema_NestedBlock{TypeName: "y", Block: &tfplugin6.Schema_Block{}})
+			b.BlockTypes = append(b.BlockTypes, &tfplugin6.Schema_NestedBlock{TypeName: "y",
+				Block: &tfplugin6.Schema_Block{}})
 		}, "at y: the nesting mode"},
 		"a set of inexact blocks": {func(b *tfplugin6.Schema_Block) {
-			b.BlockTypes = append(b.BlockTypes, &tfplugin6.Schema_NestedBlock{TypeName: "y", Nesting: tfplugin6.Schema_NestedBlock_SET, Block: &tfplugin6.Schema_Block{Attributes: dynamic}})
+			b.BlockTypes = append(b.BlockTypes, &tfplugin6.Schema_NestedBlock{TypeName: "y",
+				Nesting: tfplugin6.Schema_NestedBlock_SET, Block: &tfplugin6.Schema_Block{Attributes: dynamic}})
 		}, "at y: a set"},
 		"one name twice": {func(b *tfplugin6.Schema_Block) {
-			b.BlockTypes = append(b.BlockTypes, &tfplugin6.Schema_NestedBlock{TypeName: "name", Nesting: tfplugin6.Schema_NestedBlock_LIST, Block: &tfplugin6.Schema_Block{}})
+			b.BlockTypes = append(b.BlockTypes, &tfplugin6.Schema_NestedBlock{TypeName: "name",
+				Nesting: tfplugin6.Schema_NestedBlock_LIST, Block: &tfplugin6.Schema_Block{}})
 		}, "at name: the name is"},
 		"deep inside": {func(b *tfplugin6.Schema_Block) {
-			b.BlockTypes = append(b.BlockTypes, &tfplugin6.Schema_NestedBlock{TypeName: "y", Nesting: tfplugin6.Schema_NestedBlock_LIST, Block: &tfplugin6.Schema_Block{
-				Attributes: []*tfplugin6.Schema_Attribute{{Name: "z", Type: []byte("?"), Optional: true}},
-			}})
+			b.BlockTypes = append(b.BlockTypes, &tfplugin6.Schema_NestedBlock{TypeName: "y",
+				Nesting: tfplugin6.Schema_NestedBlock_LIST, Block: &tfplugin6.Schema_Block{
+					Attributes: []*tfplugin6.Schema_Attribute{{Name: "z", Type: []byte("?"), Optional: true}},
+				}})
 		}, "at y.z: its type"},
 	} {
 		t.Run(claim, func(t *testing.T) {
-			p := plugin6(t, &thing6{schema: func(r *tfplugin6.GetProviderSchema_Response) { c.breakIt(r.ResourceSchemas["thing"].Block) }}, Options{})
+			p := plugin6(t, &thing6{schema: func(r *tfplugin6.GetProviderSchema_Response) {
+				c.breakIt(r.ResourceSchemas["thing"].Block)
+			}}, Options{})
 			s, diags := p.Schemas(t.Context())
 			if s != nil {
 				t.Error("there are schemas")
@@ -134,7 +151,8 @@ func TestImpossibleSchemaIsAComplaintThatNamesItsPlace(t *testing.T) {
 			if len(diags) != 3 || diags[0].Summary != "Invalid provider schema" {
 				t.Fatalf("diagnostics: %v", diags)
 			}
-			if d := diags[0].Detail; !strings.Contains(d, c.place) || !strings.Contains(d, `resource type "thing"`) || !strings.Contains(d, "example.com/test/thing") {
+			if d := diags[0].Detail; !strings.Contains(d, c.place) || !strings.Contains(d, `resource type "thing"`) ||
+				!strings.Contains(d, "example.com/test/thing") {
 				t.Errorf("the detail does not name the place: %s", d)
 			}
 		})
@@ -152,7 +170,8 @@ func TestIdentitiesAreOptional(t *testing.T) {
 		p := plugin6(t, &thing6{identity: func() (*tfplugin6.GetResourceIdentitySchemas_Response, error) {
 			return &tfplugin6.GetResourceIdentitySchemas_Response{IdentitySchemas: map[string]*tfplugin6.ResourceIdentitySchema{
 				"thing": {Version: 7, IdentityAttributes: []*tfplugin6.ResourceIdentitySchema_IdentityAttribute{
-					{Name: "id", Type: []byte(`"string"`), RequiredForImport: true}, {Name: "zone", Type: []byte(`"string"`), OptionalForImport: true},
+					{Name: "id", Type: []byte(`"string"`), RequiredForImport: true},
+					{Name: "zone", Type: []byte(`"string"`), OptionalForImport: true},
 				}},
 				"stranger": {},
 			}}, nil
@@ -160,7 +179,8 @@ func TestIdentitiesAreOptional(t *testing.T) {
 		s, diags := p.Schemas(t.Context())
 		noProblems(t, diags)
 		id := s.Identities["thing"]
-		if len(s.Identities) != 1 || id.Version != 7 || id.Body.Nesting != schema.NestingSingle || !id.Body.Attributes["id"].Required || !id.Body.Attributes["zone"].Optional {
+		if len(s.Identities) != 1 || id.Version != 7 || id.Body.Nesting != schema.NestingSingle ||
+			!id.Body.Attributes["id"].Required || !id.Body.Attributes["zone"].Optional {
 			t.Errorf("identities: %+v", s.Identities)
 		}
 	})
@@ -181,7 +201,8 @@ func TestMetadataOfAPluginThatCannotTellItComesFromItsSchemas(t *testing.T) {
 	p := plugin6(t, &thing6{}, Options{})
 	m, diags := p.Metadata(t.Context())
 	noProblems(t, diags)
-	if strings.Join(m.Managed, " ") != "thing" || strings.Join(m.Ephemeral, " ") != "thing" || strings.Join(m.Functions, " ") != "join" {
+	if strings.Join(m.Managed, " ") != "thing" || strings.Join(m.Ephemeral, " ") != "thing" ||
+		strings.Join(m.Functions, " ") != "join" {
 		t.Errorf("metadata: %+v", m)
 	}
 }

@@ -100,7 +100,8 @@ func (d *decoder) identity(v *tfplugin6.ResourceIdentityData, ty cty.Type) cty.V
 func (d *decoder) noWriteOnly(block *schema.Block, v cty.Value) {
 	for _, p := range block.WriteOnlyPaths(v) {
 		d.diags = d.diags.Append(diag.New(diag.Error, invalidResponse, fmt.Sprintf(
-			"Provider %s answered the %s call with a value for the write-only attribute %s of resource type %q, which must be null in answers.\n\nThis is a bug in the provider.",
+			"Provider %s answered the %s call with a value for the write-only attribute %s of resource type %q, "+
+				"which must be null in answers.\n\nThis is a bug in the provider.",
 			d.p.options.Name, d.method, printPath(p), d.typeName), nil))
 	}
 }
@@ -111,7 +112,8 @@ func (d *decoder) notDeferred(deferred *tfplugin6.Deferred) {
 		return
 	}
 	d.diags = d.diags.Append(diag.New(diag.Error, invalidResponse, fmt.Sprintf(
-		"Provider %s put off the %s call for %q (%s), although it was told that this is not possible.\n\nThis is a bug in the provider.",
+		"Provider %s put off the %s call for %q (%s), although it was told that this is not possible.\n\nThis is a "+
+			"bug in the provider.",
 		d.p.options.Name, d.method, d.typeName, deferred.Reason), nil))
 }
 

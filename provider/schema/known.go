@@ -7,7 +7,8 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 )
 
-// Hides tells whether messages must not show the attribute's value: it is sensitive or write-only, or something in it is.
+// Hides tells whether messages must not show the attribute's value: it is sensitive or write-only, or something in it
+// is.
 func (a *Attribute) Hides() bool {
 	return a.any(func(a *Attribute) bool { return a.Sensitive || a.WriteOnly })
 }
@@ -31,7 +32,8 @@ func (b *Block) Known(attrs map[string]cty.Value, secrets []cty.Path) []byte {
 		if hidden[name] || b.hides(name) || v == cty.NilVal || v.IsNull() || !v.IsWhollyKnown() {
 			continue
 		}
-		if text, err := ctyjson.Marshal(v, v.Type()); err == nil && json.Valid(text) { // infinity is written, but is no JSON
+		// infinity is written, but is no JSON
+		if text, err := ctyjson.Marshal(v, v.Type()); err == nil && json.Valid(text) {
 			known[name] = text
 		}
 	}

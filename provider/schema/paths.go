@@ -96,7 +96,8 @@ func (b *Block) paths(v cty.Value, prefix cty.Path, nulls bool, test func(*Attri
 	return out
 }
 
-func attributePaths(attrs map[string]*Attribute, v cty.Value, prefix cty.Path, nulls bool, test func(*Attribute) bool) []cty.Path {
+func attributePaths(attrs map[string]*Attribute, v cty.Value, prefix cty.Path, nulls bool,
+	test func(*Attribute) bool) []cty.Path {
 	var out []cty.Path
 	for name, a := range attrs {
 		if !a.any(test) {

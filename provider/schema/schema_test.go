@@ -10,9 +10,10 @@ import (
 )
 
 func TestToImportByIdentityOnlyWhatIsRequiredMustBeGiven(t *testing.T) {
-	identity := schema.Identity{Body: &schema.Object{Nesting: schema.NestingSingle, Attributes: map[string]*schema.Attribute{
-		"id": {Type: cty.String, Required: true}, "zone": {Type: cty.String, Optional: true},
-	}}}
+	identity := schema.Identity{Body: &schema.Object{Nesting: schema.NestingSingle,
+		Attributes: map[string]*schema.Attribute{
+			"id": {Type: cty.String, Required: true}, "zone": {Type: cty.String, Optional: true},
+		}}}
 	given := cty.ObjectVal(map[string]cty.Value{"id": cty.StringVal("a")})
 	got, err := convert.Convert(given, identity.ImportType())
 	want := cty.ObjectVal(map[string]cty.Value{"id": cty.StringVal("a"), "zone": cty.NullVal(cty.String)})

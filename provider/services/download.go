@@ -56,7 +56,8 @@ func (s *Services) Download(ctx context.Context, d Download, into *os.File) (htt
 var errCut = errors.New("the connection was cut during the download")
 
 // attempt downloads once; requests that get no file are repeated by the client.
-func (s *Services) attempt(ctx context.Context, client *retryablehttp.Client, d Download, into *os.File) (http.Header, error) {
+func (s *Services) attempt(ctx context.Context, client *retryablehttp.Client, d Download,
+	into *os.File) (http.Header, error) {
 	r, err := retryablehttp.NewRequestWithContext(ctx, http.MethodGet, d.URL, nil)
 	if err != nil {
 		return nil, err

@@ -92,7 +92,8 @@ func (s *Services) listen(client *disco.OAuthClient, state string) (*Login, erro
 		}
 	}
 	if listener == nil {
-		return nil, fmt.Errorf("no port between %d and %d of this machine is free for the answer of the host", client.MinPort, client.MaxPort)
+		return nil, fmt.Errorf("no port between %d and %d of this machine is free for the answer of the host",
+			client.MinPort, client.MaxPort)
 	}
 	l := &Login{
 		services: s, verifier: oauth2.GenerateVerifier(), codes: make(chan string, 1),
@@ -126,7 +127,8 @@ func (l *Login) callback(state string) http.HandlerFunc {
 			return
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		fmt.Fprintf(w, "<!DOCTYPE html><title>Millipede</title><p>%s</p>\n", html.EscapeString("The login was successful. You can close this page and go on in the terminal."))
+		fmt.Fprintf(w, "<!DOCTYPE html><title>Millipede</title><p>%s</p>\n", html.EscapeString("The login was "+
+			"successful. You can close this page and go on in the terminal."))
 	}
 }
 

@@ -40,7 +40,8 @@ func issuer(t *testing.T) (*httptest.Server, *Services) {
 				return
 			}
 			w.Header().Set("Content-Type", "application/json")
-			if err := json.NewEncoder(w).Encode(map[string]string{"access_token": "secret", "token_type": "bearer"}); err != nil {
+			if err := json.NewEncoder(w).Encode(map[string]string{"access_token": "secret",
+				"token_type": "bearer"}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -91,7 +92,10 @@ func TestTheHostDecidesAboutAToken(t *testing.T) {
 	resp, err := http.Get(login.URL)
 	ok(t, err)
 	ok(t, resp.Body.Close())
-	host.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+	host.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+	})
 	if token, err := login.Token(t.Context()); err == nil {
 		t.Errorf("got %q", token)
 	}
@@ -107,7 +111,8 @@ func TestTokensAreKeptAndForgottenWithoutTouchingOthers(t *testing.T) {
 	_, s := issuer(t)
 	c := s.options.Config
 	ok(t, os.MkdirAll(filepath.Dir(c.CredentialsFile), 0o700))
-	ok(t, os.WriteFile(c.CredentialsFile, []byte(`{"credentials":{"other.example.com":{"token":"x","n":12345678901234567890}},"more":[1]}`), 0o600))
+	ok(t, os.WriteFile(c.CredentialsFile,
+		[]byte(`{"credentials":{"other.example.com":{"token":"x","n":12345678901234567890}},"more":[1]}`), 0o600))
 	ok(t, s.Keep(t.Context(), "Example.com", "secret"))
 	if place, err := s.Kept("example.com"); err != nil || place != InFile {
 		t.Errorf("kept in %v, %v", place, err)
@@ -145,7 +150,8 @@ func TestAHelperKeepsTokens(t *testing.T) {
 	ok(t, s.Keep(t.Context(), "example.com", "secret"))
 	ok(t, s.Forget(t.Context(), "example.com"))
 	calls, err := os.ReadFile(filepath.Join(dir, "calls"))
-	if want := "store example.com\n{\"token\":\"secret\"}\nforget example.com\n\n"; err != nil || string(calls) != want {
+	if want := "store example.com\n{\"token\":\"secret\"}\nforget example.com\n\n"; err != nil ||
+		string(calls) != want {
 		t.Errorf("called with %q, %v", calls, err)
 	}
 }

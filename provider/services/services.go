@@ -110,8 +110,9 @@ func (s *Services) client(retries int, timeout time.Duration) *retryablehttp.Cli
 	inner := *s.plain
 	inner.Timeout = timeout
 	return &retryablehttp.Client{
-		HTTPClient: &inner, RetryMax: retries, RetryWaitMin: s.options.Wait, RetryWaitMax: max(s.options.Wait, maxPause),
-		CheckRetry: retryablehttp.DefaultRetryPolicy, Backoff: retryablehttp.DefaultBackoff,
+		HTTPClient: &inner, RetryMax: retries, RetryWaitMin: s.options.Wait,
+		RetryWaitMax: max(s.options.Wait, maxPause),
+		CheckRetry:   retryablehttp.DefaultRetryPolicy, Backoff: retryablehttp.DefaultBackoff,
 		ErrorHandler: retryablehttp.PassthroughErrorHandler,
 	}
 }

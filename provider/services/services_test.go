@@ -62,7 +62,8 @@ func TestAHostSaysOnceWhereItsServicesAre(t *testing.T) {
 
 func TestTheCLIConfigurationTakesThePlaceOfDiscovery(t *testing.T) {
 	r := start(t)
-	s := reach(r, &cliconfig.Config{Hosts: map[svchost.Hostname]map[string]any{"example.com": {Modules: "https://example.org/m"}}})
+	s := reach(r, &cliconfig.Config{Hosts: map[svchost.Hostname]map[string]any{
+		"example.com": {Modules: "https://example.org/m"}}})
 	u, err := s.Find(t.Context(), "example.com", Modules)
 	ok(t, err)
 	if u.String() != "https://example.org/m/" || len(r.Requests()) != 0 {
@@ -91,22 +92,26 @@ func authorization(t *testing.T, c *cliconfig.Config, host string) string {
 func TestVariablesComeBeforeFilesAndFilesBeforeTheHelper(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "terraform-credentials-test")
-	script := "#!/bin/sh\necho \"$@\" >> " + dir + "/calls\n[ \"$3\" = none.example.com ] && { echo '{}'; exit; }\necho '{\"token\":\"from the helper\"}'\n"
+	script := "#!/bin/sh\necho \"$@\" >> " + dir + "/calls\n[ \"$3\" = none.example.com ] && { echo '{}'; exit; " +
+		"}\necho '{\"token\":\"from the helper\"}'\n"
 	ok(t, os.WriteFile(program, []byte(script), 0o755))
 	c := &cliconfig.Config{
 		EnvironmentTokens: map[svchost.Hostname]string{"a.example.com": "from the environment"},
-		Credentials:       map[svchost.Hostname]cliconfig.Credentials{"a.example.com": {Token: "from a file"}, "b.example.com": {Token: "from a file"}},
-		Helper:            &cliconfig.Helper{Name: "test", Args: []string{"--flag"}, Program: program},
+		Credentials: map[svchost.Hostname]cliconfig.Credentials{"a.example.com": {Token: "from a file"},
+			"b.example.com": {Token: "from a file"}},
+		Helper: &cliconfig.Helper{Name: "test", Args: []string{"--flag"}, Program: program},
 	}
 	for host, want := range map[string]string{
-		"a.example.com": "Bearer from the environment", "b.example.com": "Bearer from a file", "c.example.com": "Bearer from the helper", "none.example.com": "", "": "",
+		"a.example.com": "Bearer from the environment", "b.example.com": "Bearer from a file",
+		"c.example.com": "Bearer from the helper", "none.example.com": "", "": "",
 	} {
 		if got := authorization(t, c, host); got != want {
 			t.Errorf("%s: %q", host, got)
 		}
 	}
 	calls, err := os.ReadFile(filepath.Join(dir, "calls"))
-	if err != nil || !strings.Contains(string(calls), "--flag get c.example.com\n") || strings.Contains(string(calls), "b.example.com") {
+	if err != nil || !strings.Contains(string(calls), "--flag get c.example.com\n") ||
+		strings.Contains(string(calls), "b.example.com") {
 		t.Errorf("the helper was called: %q, %v", calls, err)
 	}
 }
@@ -127,12 +132,17 @@ func TestAHelperThatFailsSaysWhy(t *testing.T) {
 func TestARedirectToAnotherHostGetsNoToken(t *testing.T) {
 	r, other := start(t), start(t)
 	got := "nothing was asked for"
-	other.Misbehave("/there", -1, func(_ http.ResponseWriter, req *http.Request) { got = req.Header.Get("Authorization") })
+	other.Misbehave("/there", -1,
+		func(_ http.ResponseWriter, req *http.Request) { got = req.Header.Get("Authorization") })
 	elsewhere := strings.Replace(other.URL("/there"), "127.0.0.1", "localhost", 1)
-	r.Misbehave("/here", -1, func(w http.ResponseWriter, req *http.Request) { http.Redirect(w, req, elsewhere, http.StatusFound) })
+	r.Misbehave("/here", -1, func(w http.ResponseWriter, req *http.Request) {
+		http.Redirect(w, req, elsewhere,
+			http.StatusFound)
+	})
 	transport := r.Transport().(*http.Transport).Clone()
 	transport.TLSClientConfig.InsecureSkipVerify = true // the certificate is not for this name
-	s := New(Options{Config: &cliconfig.Config{EnvironmentTokens: map[svchost.Hostname]string{"example.com": "secret"}}, Transport: transport})
+	s := New(Options{Config: &cliconfig.Config{EnvironmentTokens: map[svchost.Hostname]string{"example.com": "secret"}},
+		Transport: transport})
 	u, err := url.Parse(r.URL("/here"))
 	ok(t, err)
 	resp, err := s.Get(t.Context(), u, "example.com")

@@ -69,7 +69,8 @@ func (s *Services) change(ctx context.Context, host, verb string, to map[string]
 	case err != nil:
 		return err
 	case place == ByHand:
-		return fmt.Errorf("the credentials for %s stand in %s, which is nobody's to change but yours", host, s.options.Config.Credentials[name].File)
+		return fmt.Errorf("the credentials for %s stand in %s, which is nobody's to change but yours", host,
+			s.options.Config.Credentials[name].File)
 	case place == ByHelper:
 		var input []byte
 		if to != nil {

@@ -1,5 +1,5 @@
-// Package authority makes certificates for a service that nobody has given any: its own authority, which clients are told to
-// trust, and a certificate of that for the names at which the service listens.
+// Package authority makes certificates for a service that nobody has given any: its own authority, which clients are
+// told to trust, and a certificate of that for the names at which the service listens.
 package authority
 
 import (
@@ -71,8 +71,10 @@ func (a *Authority) make(keyFile string, now time.Time) (err error) {
 		return err
 	}
 	template := &x509.Certificate{
-		SerialNumber: number, Subject: pkix.Name{CommonName: "Millipede's own authority"}, NotBefore: now.Add(-time.Hour),
-		NotAfter: now.Add(authorityTerm), KeyUsage: x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
+		SerialNumber: number, Subject: pkix.Name{CommonName: "Millipede's own authority"},
+		NotBefore: now.Add(-time.Hour),
+		NotAfter:  now.Add(authorityTerm), KeyUsage: x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true,
+		MaxPathLenZero: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key)
 	if err != nil {
@@ -85,7 +87,8 @@ func (a *Authority) make(keyFile string, now time.Time) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: key}), 0o600); err != nil {
+	if err := os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: key}),
+		0o600); err != nil {
 		return err
 	}
 	return os.WriteFile(a.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644) //nolint:gosec // it is public
@@ -107,7 +110,8 @@ func (a *Authority) Issue(hosts []string, now time.Time) (tls.Certificate, error
 		return tls.Certificate{}, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: number, Subject: pkix.Name{CommonName: hosts[0]}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certificateTerm),
+		SerialNumber: number, Subject: pkix.Name{CommonName: hosts[0]}, NotBefore: now.Add(-time.Hour),
+		NotAfter: now.Add(certificateTerm),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	for _, h := range hosts {

@@ -38,7 +38,8 @@ func TestAClientThatTrustsTheAuthorityTrustsTheServer(t *testing.T) {
 		server := httptest.NewUnstartedServer(http.NotFoundHandler())
 		server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
 		server.StartTLS()
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool,
+			MinVersion: tls.VersionTLS12}}}
 		reply, err := client.Get(server.URL) //nolint:noctx // it is local
 		if err != nil {
 			t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 	"github.com/millipede-iac/millipede/unpacking"
 )
 
-// unpack writes the files of a configuration's archive, gzip of tar, below an empty directory. Nothing is written outside of it,
-// and no link that is left leads out.
+// unpack writes the files of a configuration's archive, gzip of tar, below an empty directory. Nothing is written
+// outside of it, and no link that is left leads out.
 func unpack(archive io.Reader, dir string, bounds unpacking.Bounds) error {
 	z, err := gzip.NewReader(archive)
 	if err != nil {
@@ -100,7 +100,8 @@ func linksStay(dir string) error {
 			return err
 		}
 		if to != real && !strings.HasPrefix(to, real+string(filepath.Separator)) {
-			return fmt.Errorf("the link %q leads out of the configuration", strings.TrimPrefix(path, dir+string(filepath.Separator)))
+			return fmt.Errorf("the link %q leads out of the configuration",
+				strings.TrimPrefix(path, dir+string(filepath.Separator)))
 		}
 		return nil
 	})

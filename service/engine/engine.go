@@ -1,7 +1,7 @@
 // Package engine carries out the phases of the service's runs, with the library that the command line uses as well.
 //
-// It turns a job of the service into an estate, a plan or an apply there, and text for people or lines for programs. It knows
-// nothing of workspaces, of rights, or of who waits for whom.
+// It turns a job of the service into an estate, a plan or an apply there, and text for people or lines for programs. It
+// knows nothing of workspaces, of rights, or of who waits for whom.
 package engine
 
 import (
@@ -109,7 +109,8 @@ func (e *Engine) begin(ctx context.Context, j *service.Job) (*phase, error) {
 	}
 	p.screen = newScreen(j, e.o)
 	p.estate = e.o.Open(Place{
-		Dir: dir, Data: j.Data, Environ: e.environ(j), Backend: &backend{state: j.State, workspace: j.Workspace.Name, run: j.Run.ID},
+		Dir: dir, Data: j.Data, Environ: e.environ(j), Backend: &backend{state: j.State, workspace: j.Workspace.Name,
+			run: j.Run.ID},
 		Stop: operation.Stop{Stopping: j.Stopping, Leaving: ctx}, Tell: p.screen.note,
 	})
 	return p, nil
@@ -136,7 +137,8 @@ func (p *phase) unpack(dir string) error {
 // environ is what the programs of a run see.
 func (e *Engine) environ(j *service.Job) environ.Variables {
 	return e.o.Environ.With("HOME="+j.Scratch).With(j.Environment...).With(
-		"TF_WORKSPACE="+j.Workspace.Name, "TF_INPUT=0", "TF_IN_AUTOMATION=1", "TFC_RUN_ID="+j.Run.ID, "TFE_RUN_ID="+j.Run.ID,
+		"TF_WORKSPACE="+j.Workspace.Name, "TF_INPUT=0", "TF_IN_AUTOMATION=1", "TFC_RUN_ID="+j.Run.ID,
+		"TFE_RUN_ID="+j.Run.ID,
 		"TFC_WORKSPACE_NAME="+j.Workspace.Name, "TFC_ORGANIZATION_NAME="+j.Workspace.Organization,
 	)
 }
@@ -158,8 +160,9 @@ func (p *phase) end(diags diag.List) error {
 func (p *phase) operation(ctx context.Context, saved *planfile.Saved) (*estate.Operation, diag.List) {
 	r := &p.job.Run
 	o := estate.OperationOptions{
-		Name: "plan", Bare: r.Destroy, Variables: p.vars, State: estate.StateOptions{Lock: true}, Parallelism: p.o.Parallelism,
-		LockAs: "OperationTypePlan", Saved: saved, Watch: p.screen.watch(),
+		Name: "plan", Bare: r.Destroy, Variables: p.vars, State: estate.StateOptions{Lock: true},
+		Parallelism: p.o.Parallelism,
+		LockAs:      "OperationTypePlan", Saved: saved, Watch: p.screen.watch(),
 	}
 	if saved != nil {
 		o.Name, o.LockAs = "apply", "OperationTypeApply"
@@ -288,7 +291,8 @@ func counted(a *operation.Applied) *service.ApplyResult {
 	if a == nil {
 		return nil
 	}
-	return &service.ApplyResult{Add: a.Counts.Added, Change: a.Counts.Changed, Destroy: a.Counts.Destroyed, Import: a.Counts.Imported}
+	return &service.ApplyResult{Add: a.Counts.Added, Change: a.Counts.Changed, Destroy: a.Counts.Destroyed,
+		Import: a.Counts.Imported}
 }
 
 // install brings modules and providers here, as the command init does.

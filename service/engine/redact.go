@@ -8,8 +8,8 @@ import (
 	"github.com/millipede-iac/millipede/view/document"
 )
 
-// redact makes the document of a plan that clients show: the changes without sensitive values, with the schemas of every
-// resource in it, without which clients crash.
+// redact makes the document of a plan that clients show: the changes without sensitive values, with the schemas of
+// every resource in it, without which clients crash.
 func redact(full []byte, schemas *values.Schemas) ([]byte, error) {
 	var p struct {
 		Format   string                    `json:"format_version"`
@@ -45,8 +45,9 @@ func redact(full []byte, schemas *values.Schemas) ([]byte, error) {
 		return nil, err
 	}
 	return json.Marshal(map[string]any{
-		"plan_format_version": p.Format, "resource_changes": p.Changes, "resource_drift": p.Drift, "relevant_attributes": p.Relevant,
-		"output_changes": p.Outputs, "provider_format_version": all.Format, "provider_schemas": all.Schemas,
+		"plan_format_version": p.Format, "resource_changes": p.Changes, "resource_drift": p.Drift,
+		"relevant_attributes": p.Relevant,
+		"output_changes":      p.Outputs, "provider_format_version": all.Format, "provider_schemas": all.Schemas,
 	})
 }
 

@@ -33,7 +33,8 @@ type screen interface {
 
 func newScreen(j *service.Job, o Options) screen {
 	if j.Structured {
-		return &lines{stream: document.NewStream(document.StreamOptions{Out: j.Log, Now: o.Now, EngineVersion: o.EngineVersion})}
+		return &lines{stream: document.NewStream(document.StreamOptions{Out: j.Log, Now: o.Now,
+			EngineVersion: o.EngineVersion})}
 	}
 	out := view.Clean(j.Log, false)
 	t := &text{out: out, printer: &view.Printer{Out: out, Err: out}}
@@ -58,7 +59,8 @@ func (t *text) print(s string) {
 
 func (t *text) watch() estate.Watch {
 	return estate.Watch{
-		Sources: t.sources, Observer: t.progress, Events: t.progress.Event, Note: t.note, Settle: func() { t.keep(t.progress.Settle()) },
+		Sources: t.sources, Observer: t.progress, Events: t.progress.Event, Note: t.note,
+		Settle: func() { t.keep(t.progress.Settle()) },
 	}
 }
 
@@ -108,7 +110,8 @@ func (s *lines) keep(err error) { s.err = errors.Join(s.err, err) }
 
 func (s *lines) watch() estate.Watch {
 	return estate.Watch{
-		Sources: s.sources, Observer: s.stream, Events: s.stream.Event, Note: s.note, Settle: func() { s.keep(s.stream.Settle()) },
+		Sources: s.sources, Observer: s.stream, Events: s.stream.Event, Note: s.note,
+		Settle: func() { s.keep(s.stream.Settle()) },
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 
 func makeDir(dir string) error { return os.MkdirAll(dir, 0o700) }
 
-// writeVariables writes the values of a run's variables to files outside of its configuration: weak ones, which the files of
-// the configuration win over, and strong ones, which win over all.
+// writeVariables writes the values of a run's variables to files outside of its configuration: weak ones, which the
+// files of the configuration win over, and strong ones, which win over all.
 func writeVariables(j *service.Job) (weak, strong []string, err error) {
 	for run, files := range map[bool]*[]string{false: &weak, true: &strong} {
 		f := hclwrite.NewEmptyFile()

@@ -1,5 +1,5 @@
-// Package gate stands before all that a service answers: it bounds what those may try who are not known, and keeps a mistake in
-// one answer from ending the others.
+// Package gate stands before all that a service answers: it bounds what those may try who are not known, and keeps a
+// mistake in one answer from ending the others.
 //
 // It knows no endpoints: what an answer's status says is all that it looks at.
 package gate
@@ -78,7 +78,8 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case bug == http.ErrAbortHandler: //nolint:errorlint // it is compared so by net/http as well
 			panic(bug)
 		case bug != nil:
-			g.o.Logger.Error("a mistake in the service", "method", r.Method, "path", r.URL.Path, "panic", bug, "stack", string(debug.Stack()))
+			g.o.Logger.Error("a mistake in the service", "method", r.Method, "path", r.URL.Path, "panic", bug, "stack",
+				string(debug.Stack()))
 			if answer.status == 0 {
 				http.Error(w, `{"errors":[{"status":"500","title":"internal error"}]}`, http.StatusInternalServerError)
 			}

@@ -52,7 +52,8 @@ func TestWhoGuessesTokensIsSlowedDownAndNobodyElse(t *testing.T) {
 
 func TestAMistakeEndsOneAnswer(t *testing.T) {
 	h := gate.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("planted") }),
-		gate.Options{Now: time.Now, Logger: slog.New(slog.DiscardHandler), Ready: func(context.Context) error { return errors.New("no") }})
+		gate.Options{Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+			Ready: func(context.Context) error { return errors.New("no") }})
 	for path, want := range map[string]int{"/x": 500, "/healthz": 200, "/readyz": 503} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))

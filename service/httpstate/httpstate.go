@@ -1,8 +1,8 @@
-// Package httpstate serves the state of each workspace in the protocol of the backend "http": GET, POST, LOCK and UNLOCK of one
-// address.
+// Package httpstate serves the state of each workspace in the protocol of the backend "http": GET, POST, LOCK and
+// UNLOCK of one address.
 //
-// It turns requests into calls of the service and decides nothing. The contract was observed with OpenTofu's client; comments
-// name what that fails without.
+// It turns requests into calls of the service and decides nothing. The contract was observed with OpenTofu's client;
+// comments name what that fails without.
 package httpstate
 
 import (
@@ -26,21 +26,32 @@ const Prefix = "/state/"
 // maxLock bounds what a client says of a lock.
 const maxLock = 64 << 10
 
-// Handler serves the addresses below Prefix. Clients say who they are with a token, as the password of basic authentication or
-// as a bearer. maxState bounds a state, in bytes.
+// Handler serves the addresses below Prefix. Clients say who they are with a token, as the password of basic
+// authentication or as a bearer. maxState bounds a state, in bytes.
 func Handler(s *service.Service, maxState int64, log *slog.Logger) http.Handler {
 	h := &server{s, maxState, log}
 	mux := http.NewServeMux()
 	for method, serve := range map[string]func(*server, *call) error{
-		http.MethodGet: (*server).get, http.MethodPost: (*server).post, http.MethodPut: (*server).post, http.MethodDelete: (*server).remove,
-		"LOCK": (*server).lock, "UNLOCK": (*server).unlock,
+		http.MethodGet: (*server).get, http.MethodPost: (*server).post, http.MethodPut: (*server).post,
+		http.MethodDelete: (*server).remove,
+		"LOCK":            (*server).lock, "UNLOCK": (*server).unlock,
 	} {
-		mux.HandleFunc(method+" "+Prefix+"{org}/{name}", func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, serve) })
+		mux.HandleFunc(method+" "+Prefix+"{org}/{name}",
+			func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, serve) })
 	}
 	// Clients that cannot send methods of their own lock by a POST to an address beside the state's.
-	mux.HandleFunc("POST "+Prefix+"{org}/{name}/lock", func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, (*server).lock) })
-	mux.HandleFunc("PUT "+Prefix+"{org}/{name}/lock", func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, (*server).lock) })
-	mux.HandleFunc("DELETE "+Prefix+"{org}/{name}/lock", func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, (*server).unlock) })
+	mux.HandleFunc("POST "+Prefix+"{org}/{name}/lock", func(w http.ResponseWriter, r *http.Request) {
+		h.serve(w, r,
+			(*server).lock)
+	})
+	mux.HandleFunc("PUT "+Prefix+"{org}/{name}/lock", func(w http.ResponseWriter, r *http.Request) {
+		h.serve(w, r,
+			(*server).lock)
+	})
+	mux.HandleFunc("DELETE "+Prefix+"{org}/{name}/lock", func(w http.ResponseWriter, r *http.Request) {
+		h.serve(w, r,
+			(*server).unlock)
+	})
 	return mux
 }
 
@@ -162,7 +173,8 @@ func (s *server) post(c *call) error {
 		return &refused{http.StatusBadRequest, "this is no state: " + err.Error()}
 	}
 	_, err = s.CreateState(c.actor, c.workspace.ID, service.NewState{
-		Serial: head.Serial, Lineage: head.Lineage, MD5: service.Sum(data), State: data, Foreign: true, Lock: c.r.URL.Query().Get("ID"),
+		Serial: head.Serial, Lineage: head.Lineage, MD5: service.Sum(data), State: data, Foreign: true,
+		Lock: c.r.URL.Query().Get("ID"),
 	})
 	return err
 }

@@ -86,7 +86,8 @@ func TestAStateIsLockedWrittenReadAndUnlocked(t *testing.T) {
 		{"POST", "", state(2), 200, ""}, // a client that does not lock
 		{"DELETE", "", "", 405, ""},
 	} {
-		if status, text := c.say(step.method, step.query, step.body); status != step.status || !strings.Contains(text, step.says) {
+		if status, text := c.say(step.method, step.query, step.body); status != step.status ||
+			!strings.Contains(text, step.says) {
 			t.Errorf("step %d, %s%s: %d %s", i, step.method, step.query, status, text)
 		}
 	}
@@ -102,7 +103,8 @@ func TestAChecksumIsChecked(t *testing.T) {
 	if status, text := c.say("POST", "", state(1), "Content-MD5", right); status != 200 {
 		t.Errorf("%d %s", status, text)
 	}
-	if status, _ := c.say("POST", "", `{"version":4,"serial":3,"lineage":"l","more":"`+strings.Repeat("x", 1<<10)+`"}`); status != 413 {
+	if status, _ := c.say("POST", "", `{"version":4,"serial":3,"lineage":"l","more":"`+strings.Repeat("x", 1<<10)+
+		`"}`); status != 413 {
 		t.Errorf("a state that is too large: %d", status)
 	}
 }
@@ -137,7 +139,8 @@ func TestTheLockOfARunIsShown(t *testing.T) {
 	if _, err := h.Lock(h.Admin, w.ID, "holidays"); err != nil {
 		t.Fatal(err)
 	}
-	if status, text := c.say("LOCK", "", `{"ID":"1"}`); status != 423 || !strings.Contains(text, `"Who":"root"`) || !strings.Contains(text, "holidays") {
+	if status, text := c.say("LOCK", "", `{"ID":"1"}`); status != 423 || !strings.Contains(text, `"Who":"root"`) ||
+		!strings.Contains(text, "holidays") {
 		t.Errorf("%d %s", status, text)
 	}
 }

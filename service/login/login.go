@@ -1,5 +1,5 @@
-// Package login gives command lines tokens by a browser: OAuth 2.0's authorization code grant with a proof key (RFC 7636), for
-// the service's own users.
+// Package login gives command lines tokens by a browser: OAuth 2.0's authorization code grant with a proof key (RFC
+// 7636), for the service's own users.
 //
 // It keeps nothing but codes that wait to be exchanged, in memory, and decides nothing about users: the service does.
 package login
@@ -100,8 +100,10 @@ func read(q url.Values) (ask, error) {
 	switch {
 	case q.Get("response_type") != "code" || q.Get("client_id") != Client:
 		return a, errors.New("this is not the request of a command line")
-	case err != nil || to.Scheme != "http" || !local || to.Path != "/login" || to.RawQuery != "" || port < FirstPort || port > LastPort:
-		return a, fmt.Errorf("a command line listens at http://localhost:PORT/login, with a port from %d to %d", FirstPort, LastPort)
+	case err != nil || to.Scheme != "http" || !local || to.Path != "/login" || to.RawQuery != "" || port < FirstPort ||
+		port > LastPort:
+		return a, fmt.Errorf("a command line listens at http://localhost:PORT/login, with a port from %d to %d",
+			FirstPort, LastPort)
 	case q.Get("code_challenge_method") != "S256" || len(a.Challenge) != 43:
 		return a, errors.New("the request has no proof key")
 	}
@@ -207,7 +209,8 @@ func (s *server) token(w http.ResponseWriter, r *http.Request) {
 	case f.Get("grant_type") != "authorization_code":
 		refuse(http.StatusBadRequest, "unsupported_grant_type", "only codes are exchanged")
 		return
-	case c == nil || !s.now().Before(c.expires) || f.Get("client_id") != Client || f.Get("redirect_uri") != c.redirect ||
+	case c == nil || !s.now().Before(c.expires) || f.Get("client_id") != Client ||
+		f.Get("redirect_uri") != c.redirect ||
 		subtle.ConstantTimeCompare([]byte(proof), []byte(c.challenge)) != 1:
 		refuse(http.StatusBadRequest, "invalid_grant", "the code is unknown, was used, has expired, or is not yours")
 		return

@@ -30,7 +30,8 @@ func challenge() string {
 // request is what a command line asks a browser for.
 func request() url.Values {
 	return url.Values{
-		"response_type": {"code"}, "client_id": {login.Client}, "redirect_uri": {"http://localhost:10003/login"}, "state": {"s"},
+		"response_type": {"code"}, "client_id": {login.Client}, "redirect_uri": {"http://localhost:10003/login"},
+		"state":          {"s"},
 		"code_challenge": {challenge()}, "code_challenge_method": {"S256"},
 	}
 }
@@ -46,7 +47,8 @@ type desk struct {
 func newDesk(t *testing.T) *desk {
 	t.Helper()
 	d := &desk{t: t, house: servicetest.New(t), now: time.Now()}
-	d.server = httptest.NewServer(login.Handler(d.house.Service, func() time.Time { return d.now }, slog.New(slog.DiscardHandler)))
+	d.server = httptest.NewServer(login.Handler(d.house.Service, func() time.Time { return d.now },
+		slog.New(slog.DiscardHandler)))
 	d.server.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	t.Cleanup(d.server.Close)
 	return d
@@ -54,7 +56,8 @@ func newDesk(t *testing.T) *desk {
 
 func (d *desk) post(path string, form url.Values) *http.Response {
 	d.t.Helper()
-	r, err := http.NewRequestWithContext(d.t.Context(), http.MethodPost, d.server.URL+path, strings.NewReader(form.Encode()))
+	r, err := http.NewRequestWithContext(d.t.Context(), http.MethodPost, d.server.URL+path,
+		strings.NewReader(form.Encode()))
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -87,7 +90,8 @@ func (d *desk) code(username, password string) string {
 func (d *desk) exchange(code string, change func(url.Values)) (status int, token string) {
 	d.t.Helper()
 	form := url.Values{
-		"grant_type": {"authorization_code"}, "client_id": {login.Client}, "code": {code}, "redirect_uri": {"http://localhost:10003/login"},
+		"grant_type": {"authorization_code"}, "client_id": {login.Client}, "code": {code},
+		"redirect_uri":  {"http://localhost:10003/login"},
 		"code_verifier": {verifier},
 	}
 	if change != nil {
@@ -152,7 +156,8 @@ func TestNobodyElseGetsOne(t *testing.T) {
 func TestABrowserIsSentNowhereElse(t *testing.T) {
 	d := newDesk(t)
 	for _, to := range []string{
-		"https://evil.example/login", "http://evil.example:10003/login", "http://localhost:80/login", "http://localhost:10003/other",
+		"https://evil.example/login", "http://evil.example:10003/login", "http://localhost:80/login",
+		"http://localhost:10003/other",
 		"http://localhost:10003/login?x=y", "http://localhost@evil.example:10003/login", "javascript:alert(1)", "",
 	} {
 		form := request()

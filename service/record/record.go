@@ -1,5 +1,5 @@
-// Package record is what the service knows of organizations, workspaces, runs and people, and the rules that hold for such a
-// record alone: which status follows which, what a role may do, what a name may look like.
+// Package record is what the service knows of organizations, workspaces, runs and people, and the rules that hold for
+// such a record alone: which status follows which, what a role may do, what a name may look like.
 //
 // It keeps nothing and asks nobody. The words are those of the API that clients speak.
 package record
@@ -230,14 +230,14 @@ type Audit struct {
 	Outcome string    `json:"outcome"`
 }
 
-// ValidName tells whether an organization or a workspace may be called so: letters, digits, - and _, at most 90, the first of
-// them a letter or a digit.
+// ValidName tells whether an organization or a workspace may be called so: letters, digits, - and _, at most 90, the
+// first of them a letter or a digit.
 func ValidName(name string) bool {
 	return valid(name, 90, func(c byte) bool { return letter(c) || lower(c) || digit(c) }, "-_")
 }
 
-// ValidTag tells whether a workspace can have this tag: lower-case letters, digits, :, - and _, at most 255, the first of them a
-// letter or a digit.
+// ValidTag tells whether a workspace can have this tag: lower-case letters, digits, :, - and _, at most 255, the first
+// of them a letter or a digit.
 func ValidTag(name string) bool {
 	return valid(name, 255, func(c byte) bool { return lower(c) || digit(c) }, ":-_")
 }
@@ -248,8 +248,8 @@ func ValidKey(name string) bool {
 	return valid(name, 256, first, "-0123456789")
 }
 
-// valid tells whether a name has at most so many characters, which all are of the first kind or, but for the first one, among
-// the others.
+// valid tells whether a name has at most so many characters, which all are of the first kind or, but for the first one,
+// among the others.
 func valid(name string, most int, first func(byte) bool, others string) bool {
 	if name == "" || len(name) > most || !first(name[0]) {
 		return false

@@ -159,7 +159,8 @@ type Run struct {
 	ID           string `json:"id"`
 	Workspace    string `json:"workspace"`
 	Organization string `json:"organization"`
-	// Configuration is the version of the configuration that it runs; empty for none, which only a destroying run may have.
+	// Configuration is the version of the configuration that it runs; empty for none, which only a destroying run may
+	// have.
 	Configuration string    `json:"configuration,omitempty"`
 	Status        RunStatus `json:"status"`
 	Number        uint64    `json:"number"` // the order of creation, over all runs of the service
@@ -230,8 +231,8 @@ type Phase struct {
 	Import    int       `json:"import,omitempty"`
 }
 
-// Enter applies an event to the run: its status, the statuses of its phases, and the time, which are written together. The
-// error wraps ErrTransition; the run is unchanged then.
+// Enter applies an event to the run: its status, the statuses of its phases, and the time, which are written together.
+// The error wraps ErrTransition; the run is unchanged then.
 func (r *Run) Enter(k RunEventKind, o Outcome, at time.Time) error {
 	s, err := Next(r.Status, k, o)
 	if err != nil {

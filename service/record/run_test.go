@@ -11,12 +11,14 @@ import (
 
 var (
 	statuses = []record.RunStatus{
-		record.Pending, record.PlanQueued, record.Planning, record.Planned, record.PlannedAndSaved, record.PlannedAndFinished,
+		record.Pending, record.PlanQueued, record.Planning, record.Planned, record.PlannedAndSaved,
+		record.PlannedAndFinished,
 		record.Confirmed, record.ApplyQueued, record.Applying, record.Applied, record.Discarded, record.Canceled,
 		record.ForceCanceled, record.Errored,
 	}
 	kinds = []record.RunEventKind{
-		record.EventPlanQueued, record.EventPlanStarted, record.EventPlanEnded, record.EventConfirmed, record.EventApplyQueued,
+		record.EventPlanQueued, record.EventPlanStarted, record.EventPlanEnded, record.EventConfirmed,
+		record.EventApplyQueued,
 		record.EventApplyStarted, record.EventApplied, record.EventFailed, record.EventDiscarded, record.EventCanceled,
 		record.EventForceCanceled, record.EventPlanAgain,
 	}
@@ -66,7 +68,8 @@ func TestEveryStatusCanEndAndIsReached(t *testing.T) {
 func TestWhatIsOfferedIsPossible(t *testing.T) {
 	for _, s := range statuses {
 		for k, offered := range map[record.RunEventKind]bool{
-			record.EventConfirmed: s.Confirmable(), record.EventDiscarded: s.Discardable(), record.EventCanceled: s.Cancelable(),
+			record.EventConfirmed: s.Confirmable(), record.EventDiscarded: s.Discardable(),
+			record.EventCanceled: s.Cancelable(),
 		} {
 			if _, err := record.Next(s, k, 0); (err == nil) != offered {
 				t.Errorf("%s on %s: offered %v, %v", k, s, offered, err)
@@ -85,13 +88,15 @@ func TestPhasesFollowTheRun(t *testing.T) {
 	for name, steps := range map[string][]step{
 		"a run that is applied": {
 			{record.EventPlanQueued, 0, "queued", "pending"}, {record.EventPlanStarted, 0, "running", "pending"},
-			{record.EventPlanEnded, record.Waiting, "finished", "pending"}, {record.EventConfirmed, 0, "finished", "queued"},
+			{record.EventPlanEnded, record.Waiting, "finished", "pending"},
+			{record.EventConfirmed, 0, "finished", "queued"},
 			{record.EventApplyQueued, 0, "finished", "queued"}, {record.EventApplyStarted, 0, "finished", "running"},
 			{record.EventApplied, 0, "finished", "finished"},
 		},
 		"an apply that fails": {
 			{record.EventPlanQueued, 0, "queued", "pending"}, {record.EventPlanStarted, 0, "running", "pending"},
-			{record.EventPlanEnded, record.Saved, "finished", "pending"}, {record.EventConfirmed, 0, "finished", "queued"},
+			{record.EventPlanEnded, record.Saved, "finished", "pending"},
+			{record.EventConfirmed, 0, "finished", "queued"},
 			{record.EventApplyQueued, 0, "finished", "queued"}, {record.EventApplyStarted, 0, "finished", "running"},
 			{record.EventFailed, 0, "finished", "errored"},
 		},
@@ -106,7 +111,8 @@ func TestPhasesFollowTheRun(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := record.Run{Status: record.Pending, Plan: record.Phase{Status: "pending"}, Apply: record.Phase{Status: "pending"}}
+			r := record.Run{Status: record.Pending, Plan: record.Phase{Status: "pending"},
+				Apply: record.Phase{Status: "pending"}}
 			for _, s := range steps {
 				if err := r.Enter(s.kind, s.outcome, at); err != nil {
 					t.Fatal(err)
@@ -116,7 +122,8 @@ func TestPhasesFollowTheRun(t *testing.T) {
 				}
 			}
 			before := r.Status
-			if err := r.Enter(record.EventPlanStarted, 0, at); !errors.Is(err, record.ErrTransition) || r.Status != before {
+			if err := r.Enter(record.EventPlanStarted, 0, at); !errors.Is(err, record.ErrTransition) ||
+				r.Status != before {
 				t.Errorf("an illegal event: %v, %s", err, r.Status)
 			}
 		})
@@ -143,8 +150,9 @@ func TestRolesGrow(t *testing.T) {
 func TestNamesAreWhatTheAPIAllows(t *testing.T) {
 	long := strings.Repeat("a", 300)
 	for name, want := range map[string][3]bool{ // as a name, a tag, a key
-		"one": {true, true, true}, "One_2-x": {true, false, true}, "": {}, "-x": {}, "_x": {false, false, true}, "a:b": {false, true, false},
-		"1a": {true, true, false}, "a b": {}, "a/b": {}, "\u00e4": {}, long: {}, "a\x00": {},
+		"one": {true, true, true}, "One_2-x": {true, false, true}, "": {}, "-x": {}, "_x": {false, false, true},
+		"a:b": {false, true, false},
+		"1a":  {true, true, false}, "a b": {}, "a/b": {}, "\u00e4": {}, long: {}, "a\x00": {},
 	} {
 		if got := [3]bool{record.ValidName(name), record.ValidTag(name), record.ValidKey(name)}; got != want {
 			t.Errorf("%q: %v", name, got)

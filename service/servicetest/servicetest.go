@@ -37,7 +37,8 @@ func (e *Engine) Plan(ctx context.Context, j *service.Job) (*service.PlanResult,
 	if plan != nil {
 		return plan(ctx, j)
 	}
-	return &service.PlanResult{HasChanges: true, Add: 1, Plan: []byte("plan of " + j.Run.ID), JSON: []byte("{}"), Redacted: []byte("{}")}, nil
+	return &service.PlanResult{HasChanges: true, Add: 1, Plan: []byte("plan of " + j.Run.ID), JSON: []byte("{}"),
+		Redacted: []byte("{}")}, nil
 }
 
 // Apply applies as ApplyFunc says; without one, it writes a state with an output.
@@ -95,7 +96,8 @@ func (h *House) Start() {
 		h.t.Fatal(err)
 	}
 	s, err := service.New(service.Options{
-		Store: st, Engine: h.Engine, Version: "0.1.0", Plans: 2, Applies: 10, MaxConfiguration: 1 << 20, MaxState: 1 << 20,
+		Store: st, Engine: h.Engine, Version: "0.1.0", Plans: 2, Applies: 10, MaxConfiguration: 1 << 20,
+		MaxState:         1 << 20,
 		ForceCancelAfter: 1,
 	})
 	if err != nil {
@@ -210,6 +212,7 @@ func (h *House) Await(id string, s record.RunStatus) *service.RunView {
 func PlanThen(look func(*service.Job)) func(context.Context, *service.Job) (*service.PlanResult, error) {
 	return func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
 		look(j)
-		return &service.PlanResult{HasChanges: true, Plan: []byte("plan of " + j.Run.ID), JSON: []byte("{}"), Redacted: []byte("{}")}, nil
+		return &service.PlanResult{HasChanges: true, Plan: []byte("plan of " + j.Run.ID), JSON: []byte("{}"),
+			Redacted: []byte("{}")}, nil
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
-// Files are a sequence of frames: the length of the sealed bytes, and these. A frame is bound to its file and its place there.
+// Files are a sequence of frames: the length of the sealed bytes, and these. A frame is bound to its file and its place
+// there.
 const (
 	frameSize = 64 << 10 // of the plain bytes of a frame, at most
 	overhead  = 24 + 16  // of the nonce and the tag
@@ -33,8 +34,8 @@ type Written struct {
 // path returns where a file lies. Names are kind/identity, made by the service alone.
 func (s *Store) path(name string) string { return filepath.Join(s.dir, filepath.FromSlash(name)) }
 
-// Write keeps what r gives under a name, in the place of what was there. It is durable when Write returns; with an error,
-// which is ErrTooLarge when there is more than limit bytes, what was there stays.
+// Write keeps what r gives under a name, in the place of what was there. It is durable when Write returns; with an
+// error, which is ErrTooLarge when there is more than limit bytes, what was there stays.
 func (s *Store) Write(name string, r io.Reader, limit int64) (w Written, err error) {
 	path := s.path(name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -108,7 +109,8 @@ func writeFrame(out io.Writer, key *seal.Key, place, plain []byte) error {
 	return err
 }
 
-// readFrame reads the sealed bytes of a frame. At the end of the file the error is io.EOF, within a frame io.ErrUnexpectedEOF.
+// readFrame reads the sealed bytes of a frame. At the end of the file the error is io.EOF, within a frame
+// io.ErrUnexpectedEOF.
 func readFrame(in io.Reader) ([]byte, error) {
 	var length [4]byte
 	if _, err := io.ReadFull(in, length[:]); err != nil {
@@ -125,8 +127,8 @@ func readFrame(in io.Reader) ([]byte, error) {
 	return sealed, nil
 }
 
-// Read returns what is kept under a name. The error wraps ErrNotFound where nothing is. The caller closes the reader; one that
-// has ended with io.EOF has given everything.
+// Read returns what is kept under a name. The error wraps ErrNotFound where nothing is. The caller closes the reader;
+// one that has ended with io.EOF has given everything.
 func (s *Store) Read(name string) (io.ReadCloser, error) {
 	f, err := os.Open(s.path(name))
 	if errors.Is(err, fs.ErrNotExist) {

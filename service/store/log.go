@@ -13,8 +13,8 @@ import (
 
 // Log is a text that grows while others read it. Safe for concurrent use.
 //
-// What was written survives the end of the process at once, and a loss of power from Sync or Close on. A line that a crash cut
-// off is dropped when the log is opened again.
+// What was written survives the end of the process at once, and a loss of power from Sync or Close on. A line that a
+// crash cut off is dropped when the log is opened again.
 type Log struct {
 	name string
 	file *os.File
@@ -55,7 +55,8 @@ func (s *Store) OpenLog(name string) (*Log, error) {
 	return l, nil
 }
 
-// ReadLog opens a log to which nothing is written any more. The error wraps ErrNotFound where there is none. The caller closes it.
+// ReadLog opens a log to which nothing is written any more. The error wraps ErrNotFound where there is none. The caller
+// closes it.
 func (s *Store) ReadLog(name string) (*Log, error) {
 	f, err := os.Open(s.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -131,8 +132,8 @@ func (l *Log) Size() int64 {
 	return l.size
 }
 
-// ReadAt returns at most limit bytes of the text from offset on. Where nothing is yet it waits until something is, the log
-// ends, or ctx does, and then may return nothing.
+// ReadAt returns at most limit bytes of the text from offset on. Where nothing is yet it waits until something is, the
+// log ends, or ctx does, and then may return nothing.
 func (l *Log) ReadAt(ctx context.Context, offset int64, limit int) ([]byte, error) {
 	for {
 		l.mu.Lock()

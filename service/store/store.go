@@ -1,7 +1,7 @@
 // Package store keeps the records of the service in one bbolt file, and what is larger in files beside it.
 //
-// Everything but names, identities and hashes is sealed with a key that the package is given. It knows the records only as
-// values with keys, decides nothing, and sends nothing to anybody. docs/format/service.md describes the directory.
+// Everything but names, identities and hashes is sealed with a key that the package is given. It knows the records only
+// as values with keys, decides nothing, and sends nothing to anybody. docs/format/service.md describes the directory.
 package store
 
 import (
@@ -51,14 +51,15 @@ type Store struct {
 	dir string
 }
 
-// Open opens the records in a directory, or makes them. One process at a time has them; another gets ErrHeld. The caller closes
-// the store.
+// Open opens the records in a directory, or makes them. One process at a time has them; another gets ErrHeld. The
+// caller closes the store.
 func Open(dir string, key *seal.Key) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	path := filepath.Join(dir, "service.db")
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: 100 * time.Millisecond, FreelistType: bbolt.FreelistMapType})
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: 100 * time.Millisecond,
+		FreelistType: bbolt.FreelistMapType})
 	if errors.Is(err, berrors.ErrTimeout) {
 		return nil, fmt.Errorf("opening %s: %w", path, ErrHeld)
 	}
@@ -121,9 +122,9 @@ func (s *Store) View(fn func(*Tx) error) error {
 	return s.db.View(func(tx *bbolt.Tx) error { return fn(&Tx{tx: tx, key: s.key}) })
 }
 
-// Update calls fn to change records: all of what it does is done, or nothing when it returns an error. The change is durable
-// when Update returns. fn may be called more than once, each time with the records as they are then, so it must change
-// nothing else; what is to happen once goes to Tx.After.
+// Update calls fn to change records: all of what it does is done, or nothing when it returns an error. The change is
+// durable when Update returns. fn may be called more than once, each time with the records as they are then, so it must
+// change nothing else; what is to happen once goes to Tx.After.
 func (s *Store) Update(fn func(*Tx) error) error {
 	var last *Tx
 	err := s.db.Batch(func(tx *bbolt.Tx) error {

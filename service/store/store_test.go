@@ -72,7 +72,8 @@ func TestARecordIsFoundByItsKeyAndByEachIndex(t *testing.T) {
 		if _, err := cities.Find(tx, "name", "it", "Rome"); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("by its former name: %v", err)
 		}
-		if got := fmt.Sprint(cities.List(tx, "country", "it"), cities.Newest(tx, "country", 1, "it"), cities.Newest(tx, "country", 9, "ch")); got != "[b a] [a] [c]" {
+		if got := fmt.Sprint(cities.List(tx, "country", "it"), cities.Newest(tx, "country", 1, "it"),
+			cities.Newest(tx, "country", 9, "ch")); got != "[b a] [a] [c]" {
 			t.Error(got)
 		}
 		if got := cities.Newest(tx, "country", 9, "de"); got != nil {

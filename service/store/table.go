@@ -52,7 +52,8 @@ func (t *Table[T]) Find(tx *Tx, index string, key ...string) (*T, error) {
 	return nil, fmt.Errorf("%s %q: %w", t.Name, strings.Join(key, "/"), ErrNotFound)
 }
 
-// Put keeps a record in the place of the one with its key. The error wraps ErrTaken when another has a key of a unique index.
+// Put keeps a record in the place of the one with its key. The error wraps ErrTaken when another has a key of a unique
+// index.
 func (t *Table[T]) Put(tx *Tx, v *T) error {
 	id := t.ID(v)
 	b, err := tx.tx.CreateBucketIfNotExists([]byte("table/" + t.Name))
@@ -143,8 +144,8 @@ func (t *Table[T]) Delete(tx *Tx, id string) error {
 	return t.bucket(tx).Delete([]byte(id))
 }
 
-// All yields every record in the order of their keys. It ends with the first that cannot be read. The records must not be
-// changed meanwhile.
+// All yields every record in the order of their keys. It ends with the first that cannot be read. The records must not
+// be changed meanwhile.
 func (t *Table[T]) All(tx *Tx) iter.Seq2[*T, error] {
 	return t.walk(tx, (*bbolt.Cursor).First, (*bbolt.Cursor).Next)
 }
@@ -171,8 +172,8 @@ func (t *Table[T]) walk(tx *Tx, first, next func(*bbolt.Cursor) (k, v []byte)) i
 	}
 }
 
-// List returns the keys of the records that an index has under a key. They are in the order of what the index has behind that
-// key (see Join), then in that of the records' keys.
+// List returns the keys of the records that an index has under a key. They are in the order of what the index has
+// behind that key (see Join), then in that of the records' keys.
 func (t *Table[T]) List(tx *Tx, index string, key ...string) []string {
 	var out []string
 	t.each(tx, index, key, func(id string) bool { out = append(out, id); return true })

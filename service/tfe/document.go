@@ -82,7 +82,8 @@ func (c *call) body(v any) (*request, error) {
 	}
 	if len(q.Data.Attributes) > 0 {
 		if err := json.Unmarshal(q.Data.Attributes, v); err != nil {
-			return nil, &failure{http.StatusUnprocessableEntity, "invalid attribute", "the attributes cannot be read: " + err.Error()}
+			return nil, &failure{http.StatusUnprocessableEntity, "invalid attribute",
+				"the attributes cannot be read: " + err.Error()}
 		}
 	}
 	return q, nil
@@ -137,7 +138,8 @@ func (q *request) relatedAll(name string) ([]reference, error) {
 }
 
 func badRelationship(name string) error {
-	return &failure{http.StatusUnprocessableEntity, "invalid relationship", "the relationship " + name + " cannot be read"}
+	return &failure{http.StatusUnprocessableEntity, "invalid relationship", "the relationship " + name +
+		" cannot be read"}
 }
 
 // references reads a body that is a list of documents.

@@ -21,17 +21,22 @@ func (c *call) user() error {
 
 func userResource(u *record.User) resource {
 	return resource{ID: u.ID, Type: "users", Attributes: map[string]any{
-		"username": u.Name, "email": orNull(u.Email), "is-service-account": false, "avatar-url": "", "v2-only": true, "is-admin": u.Admin,
-		"permissions": map[string]bool{"can-create-organizations": u.Admin, "can-change-email": false, "can-change-username": false},
+		"username": u.Name, "email": orNull(u.Email), "is-service-account": false, "avatar-url": "", "v2-only": true,
+		"is-admin": u.Admin,
+		"permissions": map[string]bool{"can-create-organizations": u.Admin, "can-change-email": false,
+			"can-change-username": false},
 	}}
 }
 
 func organizationResource(o *record.Organization) resource {
 	return resource{ID: o.Name, Type: "organizations", Attributes: map[string]any{
-		"name": o.Name, "external-id": "org-" + o.Name, "email": o.Email, "created-at": moment(o.CreatedAt), "collaborator-auth-policy": "password",
-		"plan-is-enterprise": false, "default-execution-mode": record.ModeRemote, "saml-enabled": false, "owners-team-saml-role-id": nil,
+		"name": o.Name, "external-id": "org-" + o.Name, "email": o.Email, "created-at": moment(o.CreatedAt),
+		"collaborator-auth-policy": "password",
+		"plan-is-enterprise":       false, "default-execution-mode": record.ModeRemote, "saml-enabled": false,
+		"owners-team-saml-role-id": nil,
 		"permissions": map[string]bool{
-			"can-update": true, "can-destroy": true, "can-create-workspace": true, "can-access-via-teams": true, "can-create-team": true,
+			"can-update": true, "can-destroy": true, "can-create-workspace": true, "can-access-via-teams": true,
+			"can-create-team":    true,
 			"can-manage-varsets": true, "can-read-varsets": true, "can-update-api-token": true, "can-traverse": true,
 		},
 	}, Relationships: map[string]any{"default-project": to("projects", o.DefaultProject)}}
@@ -79,9 +84,12 @@ func (c *call) entitlements() error {
 		return err
 	}
 	return c.ok(resource{ID: "org-" + o.Name, Type: "entitlement-sets", Attributes: map[string]any{
-		"operations": true, "state-storage": true, "teams": true, "agents": false, "cost-estimation": false, "policy-enforcement": false,
-		"private-module-registry": false, "run-tasks": false, "sentinel": false, "sso": false, "vcs-integrations": false,
-		"audit-logging": true, "configuration-designer": false, "global-run-tasks": false, "private-run-tasks": false,
+		"operations": true, "state-storage": true, "teams": true, "agents": false, "cost-estimation": false,
+		"policy-enforcement":      false,
+		"private-module-registry": false, "run-tasks": false, "sentinel": false, "sso": false,
+		"vcs-integrations": false,
+		"audit-logging":    true, "configuration-designer": false, "global-run-tasks": false,
+		"private-run-tasks": false,
 	}})
 }
 
@@ -94,7 +102,8 @@ func (c *call) capacity() error {
 	for _, r := range all {
 		if r.Status.Computes() {
 			running++
-		} else if r.Status == record.Pending || r.Status == record.PlanQueued || r.Status == record.ApplyQueued || r.Status == record.Confirmed {
+		} else if r.Status == record.Pending || r.Status == record.PlanQueued || r.Status == record.ApplyQueued ||
+			r.Status == record.Confirmed {
 			pending++
 		}
 	}
@@ -105,8 +114,10 @@ func (c *call) capacity() error {
 
 func projectResource(p *record.Project) resource {
 	return resource{ID: p.ID, Type: "projects", Attributes: map[string]any{
-		"name": p.Name, "description": p.Description, "created-at": moment(p.CreatedAt), "auto-destroy-activity-duration": nil,
-		"permissions": map[string]bool{"can-update": true, "can-destroy": true, "can-create-workspace": true},
+		"name": p.Name, "description": p.Description, "created-at": moment(p.CreatedAt),
+		"auto-destroy-activity-duration": nil,
+		"permissions": map[string]bool{"can-update": true, "can-destroy": true,
+			"can-create-workspace": true},
 	}, Relationships: map[string]any{"organization": to("organizations", p.Organization)}}
 }
 
@@ -135,7 +146,8 @@ func (c *call) createProject() error {
 	if _, err := c.body(&a); err != nil {
 		return err
 	}
-	p, err := c.PutProject(c.actor, record.Project{Organization: c.arg("org"), Name: a.Name, Description: a.Description})
+	p, err := c.PutProject(c.actor, record.Project{Organization: c.arg("org"), Name: a.Name,
+		Description: a.Description})
 	if err != nil {
 		return err
 	}

@@ -139,8 +139,8 @@ func (s *server) routes() map[string]handler {
 	return all
 }
 
-// secretRoutes are the addresses that the API hands out. They carry their own secret, in the path: the reader of logs replaces
-// the query, and uploads come without a token.
+// secretRoutes are the addresses that the API hands out. They carry their own secret, in the path: the reader of logs
+// replaces the query, and uploads come without a token.
 func (s *server) secretRoutes() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"PUT /uploads/configurations/{secret}": s.uploadConfiguration,

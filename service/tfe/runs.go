@@ -13,15 +13,17 @@ import (
 
 func (c *call) configurationResource(v *record.Configuration) resource {
 	a := map[string]any{
-		"status": v.Status, "speculative": v.Speculative, "provisional": v.Provisional, "auto-queue-runs": v.AutoQueue, "source": v.Source,
-		"error": nil, "error-message": orNull(v.Problem), "changed-files": []string{}, "upload-url": nil,
+		"status": v.Status, "speculative": v.Speculative, "provisional": v.Provisional, "auto-queue-runs": v.AutoQueue,
+		"source": v.Source,
+		"error":  nil, "error-message": orNull(v.Problem), "changed-files": []string{}, "upload-url": nil,
 		"status-timestamps": map[string]any{"queued-at": moment(v.CreatedAt)},
 	}
 	if v.Status == record.UploadPending {
 		a["upload-url"] = c.address("/uploads/configurations/" + v.Secret)
 	}
 	return resource{ID: v.ID, Type: "configuration-versions", Attributes: a, Links: map[string]any{
-		"self": "/api/v2/configuration-versions/" + v.ID, "download": "/api/v2/configuration-versions/" + v.ID + "/download",
+		"self": "/api/v2/configuration-versions/" + v.ID, "download": "/api/v2/configuration-versions/" +
+			v.ID + "/download",
 	}}
 }
 
@@ -132,26 +134,33 @@ func (c *call) runResource(r *service.RunView) resource {
 		forceAt = moment(c.ForceCancelAt(&r.Run))
 	}
 	a := map[string]any{
-		"status": string(r.Status), "has-changes": r.HasChanges, "message": r.Message, "source": r.Source, "created-at": moment(r.CreatedAt),
-		"is-destroy": r.Destroy, "auto-apply": r.AutoApply, "plan-only": r.PlanOnly, "save-plan": r.SavePlan, "refresh": r.Refresh,
-		"refresh-only": r.RefreshOnly, "target-addrs": orEmpty(r.Targets), "replace-addrs": orEmpty(r.Replace), "variables": variables,
+		"status": string(r.Status), "has-changes": r.HasChanges, "message": r.Message, "source": r.Source,
+		"created-at": moment(r.CreatedAt),
+		"is-destroy": r.Destroy, "auto-apply": r.AutoApply, "plan-only": r.PlanOnly, "save-plan": r.SavePlan,
+		"refresh":      r.Refresh,
+		"refresh-only": r.RefreshOnly, "target-addrs": orEmpty(r.Targets), "replace-addrs": orEmpty(r.Replace),
+		"variables":               variables,
 		"allow-config-generation": r.GenerateConfig, "allow-empty-apply": false, "terraform-version": "latest",
-		"trigger-reason": "manual", "status-timestamps": times, "position-in-queue": c.position(&r.Run), "canceled-at": moment(r.Times[record.Canceled]),
+		"trigger-reason": "manual", "status-timestamps": times, "position-in-queue": c.position(&r.Run),
+		"canceled-at":               moment(r.Times[record.Canceled]),
 		"force-cancel-available-at": forceAt, "structured-run-output-enabled": r.Structured,
 		"actions": map[string]bool{
 			"is-cancelable": r.Status.Cancelable(), "is-confirmable": r.Status.Confirmable() && r.HasChanges,
 			"is-discardable": r.Status.Discardable(), "is-force-cancelable": c.ForceCancelable(&r.Run),
 		},
 		"permissions": map[string]bool{
-			"can-apply": apply, "can-cancel": r.Permissions.Runs >= record.Plan, "can-comment": true, "can-discard": apply,
+			"can-apply": apply, "can-cancel": r.Permissions.Runs >= record.Plan, "can-comment": true,
+			"can-discard":      apply,
 			"can-force-cancel": r.Permissions.Admin, "can-force-execute": apply, "can-override-policy-check": false,
 		},
 	}
 	return resource{ID: r.ID, Type: "runs", Attributes: a, Relationships: map[string]any{
-		"workspace": to("workspaces", r.Workspace), "plan": to("plans", r.Run.Plan.ID), "apply": to("applies", r.Apply.ID),
+		"workspace": to("workspaces", r.Workspace), "plan": to("plans", r.Run.Plan.ID),
+		"apply":                 to("applies", r.Apply.ID),
 		"configuration-version": to("configuration-versions", r.Configuration), "created-by": to("users", r.CreatedBy),
-		"run-events": toAll("run-events", nil), "task-stages": toAll("task-stages", nil), "policy-checks": toAll("policy-checks", nil),
-		"comments": toAll("comments", nil), "cost-estimate": to("cost-estimates", ""),
+		"run-events": toAll("run-events", nil), "task-stages": toAll("task-stages", nil),
+		"policy-checks": toAll("policy-checks", nil),
+		"comments":      toAll("comments", nil), "cost-estimate": to("cost-estimates", ""),
 	}}
 }
 
@@ -204,10 +213,13 @@ func (c *call) createRun() error {
 		return err
 	}
 	r := record.Run{
-		Configuration: cv.ID, Message: a.Message, Destroy: a.Destroy, Refresh: a.Refresh == nil || *a.Refresh, RefreshOnly: a.RefreshOnly,
-		PlanOnly: a.PlanOnly, SavePlan: a.SavePlan, AutoApply: a.AutoApply != nil && *a.AutoApply, GenerateConfig: a.GenerateConfig,
-		Targets: a.Targets, Replace: a.Replace, Variables: a.Variables, Source: c.source(),
-		Structured: c.r.Header.Get("X-Terraform-Integration") == "cloud", TerraformCaller: c.r.Header.Get("Terraform-Version"),
+		Configuration: cv.ID, Message: a.Message, Destroy: a.Destroy, Refresh: a.Refresh == nil || *a.Refresh,
+		RefreshOnly: a.RefreshOnly,
+		PlanOnly:    a.PlanOnly, SavePlan: a.SavePlan, AutoApply: a.AutoApply != nil && *a.AutoApply,
+		GenerateConfig: a.GenerateConfig,
+		Targets:        a.Targets, Replace: a.Replace, Variables: a.Variables, Source: c.source(),
+		Structured:      c.r.Header.Get("X-Terraform-Integration") == "cloud",
+		TerraformCaller: c.r.Header.Get("Terraform-Version"),
 	}
 	if r.Message == "" {
 		r.Message = "Queued manually"
@@ -230,7 +242,8 @@ func (c *call) run() error {
 	}
 	c.Seen(r.ID)
 	wants, err := c.includes("workspace", "plan", "apply", "task_stages", "created_by", "configuration_version",
-		"configuration_version.ingress_attributes", "cost_estimate", "policy_checks", "run_events", "comments", "confirmed_by")
+		"configuration_version.ingress_attributes", "cost_estimate", "policy_checks", "run_events", "comments",
+		"confirmed_by")
 	if err != nil {
 		return err
 	}
@@ -289,7 +302,8 @@ func (c *call) runEvents() error {
 }
 
 func commentResource(v *record.Comment) resource {
-	return resource{ID: v.ID, Type: "comments", Attributes: map[string]any{"body": v.Body, "created-at": moment(v.CreatedAt)},
+	return resource{ID: v.ID, Type: "comments", Attributes: map[string]any{"body": v.Body,
+		"created-at": moment(v.CreatedAt)},
 		Relationships: map[string]any{"run-event": to("run-events", ""), "created-by": to("users", v.Actor)}}
 }
 
@@ -341,14 +355,16 @@ func (c *call) phaseAttributes(p *record.Phase) map[string]any {
 func (c *call) planResource(r *service.RunView) resource {
 	a := c.phaseAttributes(&r.Run.Plan)
 	a["has-changes"], a["generated-configuration"] = r.HasChanges, r.Generated
-	return resource{ID: r.Run.Plan.ID, Type: "plans", Attributes: a, Relationships: map[string]any{"run": to("runs", r.ID)}, Links: map[string]any{
-		"self": "/api/v2/plans/" + r.Run.Plan.ID, "json-output": "/api/v2/plans/" + r.Run.Plan.ID + "/json-output",
-		"json-output-redacted": "/api/v2/plans/" + r.Run.Plan.ID + "/json-output-redacted",
-	}}
+	return resource{ID: r.Run.Plan.ID, Type: "plans", Attributes: a,
+		Relationships: map[string]any{"run": to("runs", r.ID)}, Links: map[string]any{
+			"self": "/api/v2/plans/" + r.Run.Plan.ID, "json-output": "/api/v2/plans/" + r.Run.Plan.ID + "/json-output",
+			"json-output-redacted": "/api/v2/plans/" + r.Run.Plan.ID + "/json-output-redacted",
+		}}
 }
 
 func (c *call) applyResource(r *service.RunView) resource {
-	return resource{ID: r.Apply.ID, Type: "applies", Attributes: c.phaseAttributes(&r.Apply), Relationships: map[string]any{"run": to("runs", r.ID)}}
+	return resource{ID: r.Apply.ID, Type: "applies", Attributes: c.phaseAttributes(&r.Apply),
+		Relationships: map[string]any{"run": to("runs", r.ID)}}
 }
 
 // phaseRun returns the run that the path names by itself or by one of its phases.
@@ -399,7 +415,8 @@ func (c *call) planDocument(redacted bool) error {
 // maxLog bounds what one request for a log gets.
 const maxLog = 1 << 20
 
-// log answers with a part of a log. Where there is nothing yet the request is held, so that clients need not ask again and again.
+// log answers with a part of a log. Where there is nothing yet the request is held, so that clients need not ask again
+// and again.
 func (s *server) log(w http.ResponseWriter, r *http.Request) {
 	number := func(name string, or int64) int64 {
 		if n, err := strconv.ParseInt(r.FormValue(name), 10, 64); err == nil && n >= 0 {

@@ -1,8 +1,8 @@
-// Package tfe is the API that clients with a cloud block, the remote backend or go-tfe speak: version 2 of the API of HCP
-// Terraform, as far as clients ask for it.
+// Package tfe is the API that clients with a cloud block, the remote backend or go-tfe speak: version 2 of the API of
+// HCP Terraform, as far as clients ask for it.
 //
-// It turns requests into calls of the service and answers into documents, and decides nothing. Its contract was observed with
-// real clients; comments name the client that fails without a rule.
+// It turns requests into calls of the service and answers into documents, and decides nothing. Its contract was
+// observed with real clients; comments name the client that fails without a rule.
 package tfe
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/millipede-iac/millipede/service"
 )
 
-// The level of the API that is spoken. Clients read them once, from ping: they refuse to work below 2.5, and show structured
-// plans from 202302 on.
+// The level of the API that is spoken. Clients read them once, from ping: they refuse to work below 2.5, and show
+// structured plans from 202302 on.
 const (
 	apiVersion     = "2.6"
 	releaseVersion = "v202502-1"
@@ -59,7 +59,8 @@ func Handler(o Options) http.Handler {
 	s := &server{o.Service, o}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/terraform.json", s.discover)
-	mux.HandleFunc("GET /api/v2/ping", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	mux.HandleFunc("GET /api/v2/ping",
+		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	for pattern, h := range s.routes() {
 		mux.Handle(pattern, s.authenticated(h))
 	}
@@ -236,7 +237,8 @@ func list[T any](c *call, all []T, form func(T) resource, included func(T) []res
 	}
 	pages := max(1, (len(all)+p.Size-1)/p.Size)
 	d := map[string]any{"data": data, "meta": map[string]any{"pagination": map[string]any{
-		"current-page": p.Number, "page-size": p.Size, "prev-page": neighbour(p.Number-1, pages), "next-page": neighbour(p.Number+1, pages),
+		"current-page": p.Number, "page-size": p.Size, "prev-page": neighbour(p.Number-1, pages),
+		"next-page":   neighbour(p.Number+1, pages),
 		"total-pages": pages, "total-count": len(all),
 	}}}
 	if len(more) > 0 {
@@ -254,7 +256,8 @@ func neighbour(n, pages int) any {
 	return n
 }
 
-// includes returns which related documents are asked for. An unknown name is an error that clients know how to go on from.
+// includes returns which related documents are asked for. An unknown name is an error that clients know how to go on
+// from.
 func (c *call) includes(known ...string) (func(string) bool, error) {
 	asked := map[string]bool{}
 	for name := range strings.SplitSeq(c.r.FormValue("include"), ",") {
@@ -266,7 +269,8 @@ func (c *call) includes(known ...string) (func(string) bool, error) {
 			found = found || k == name
 		}
 		if !found {
-			return nil, &failure{http.StatusBadRequest, "invalid include parameter", "the include parameter " + name + " is not known here"}
+			return nil, &failure{http.StatusBadRequest, "invalid include parameter", "the include parameter " + name +
+				" is not known here"}
 		}
 		asked[name] = true
 	}

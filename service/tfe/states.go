@@ -19,8 +19,10 @@ func (c *call) stateResource(v *record.StateVersion) resource {
 		ids = append(ids, v.Outputs[i].ID)
 	}
 	a := map[string]any{
-		"serial": v.Serial, "lineage": v.Lineage, "md5": v.MD5, "size": v.Size, "status": v.Status, "created-at": moment(v.CreatedAt),
-		"terraform-version": orNull(v.Engine), "resources-processed": true, "state-version": 4, "vcs-commit-sha": nil, "vcs-commit-url": nil,
+		"serial": v.Serial, "lineage": v.Lineage, "md5": v.MD5, "size": v.Size, "status": v.Status,
+		"created-at":        moment(v.CreatedAt),
+		"terraform-version": orNull(v.Engine), "resources-processed": true, "state-version": 4, "vcs-commit-sha": nil,
+		"vcs-commit-url":                 nil,
 		"hosted-state-download-url":      c.address("/api/v2/state-versions/" + v.ID + "/download"),
 		"hosted-json-state-download-url": c.address("/api/v2/state-versions/" + v.ID + "/json-download"),
 		"hosted-state-upload-url":        nil, "hosted-json-state-upload-url": nil, "intermediate": false,
@@ -30,8 +32,9 @@ func (c *call) stateResource(v *record.StateVersion) resource {
 		a["hosted-json-state-upload-url"] = c.address("/uploads/states/" + v.Secret + "/json")
 	}
 	return resource{ID: v.ID, Type: "state-versions", Attributes: a, Relationships: map[string]any{
-		"run": to("runs", v.Run), "outputs": toAll("state-version-outputs", ids), "created-by": to("users", v.CreatedBy),
-		"workspace": to("workspaces", v.Workspace),
+		"run": to("runs", v.Run), "outputs": toAll("state-version-outputs", ids),
+		"created-by": to("users", v.CreatedBy),
+		"workspace":  to("workspaces", v.Workspace),
 	}, Links: map[string]any{"self": "/api/v2/state-versions/" + v.ID}}
 }
 
@@ -71,7 +74,8 @@ func (c *call) currentStateVersion() error {
 func (c *call) stateVersions() error {
 	id := c.arg("ws")
 	if id == "" {
-		w, err := c.WorkspaceNamed(c.actor, c.r.FormValue("filter[organization][name]"), c.r.FormValue("filter[workspace][name]"))
+		w, err := c.WorkspaceNamed(c.actor, c.r.FormValue("filter[organization][name]"),
+			c.r.FormValue("filter[workspace][name]"))
 		if err != nil {
 			return err
 		}
@@ -99,7 +103,8 @@ func (c *call) createStateVersion() error {
 		return err
 	}
 	if a.Serial == nil || a.MD5 == "" {
-		return &failure{http.StatusUnprocessableEntity, "invalid attribute", "a state version needs a serial and an md5"}
+		return &failure{http.StatusUnprocessableEntity, "invalid attribute",
+			"a state version needs a serial and an md5"}
 	}
 	run, err := q.related("run")
 	if err != nil {
@@ -111,7 +116,8 @@ func (c *call) createStateVersion() error {
 			continue
 		}
 		if *to, err = base64.StdEncoding.DecodeString(*text); err != nil {
-			return &failure{http.StatusUnprocessableEntity, "invalid attribute", "what is to be base64 is not: " + err.Error()}
+			return &failure{http.StatusUnprocessableEntity, "invalid attribute",
+				"what is to be base64 is not: " + err.Error()}
 		}
 	}
 	v, err := c.CreateState(c.actor, c.arg("ws"), n)
@@ -164,7 +170,8 @@ func outputAttributes(o *record.Output, reveal bool) map[string]any {
 		kind = json.RawMessage(o.Type)
 	}
 	return map[string]any{
-		"name": o.Name, "sensitive": o.Sensitive, "type": typeWord(o.Type), "detailed-type": kind, "value": value, "output-type": typeWord(o.Type),
+		"name": o.Name, "sensitive": o.Sensitive, "type": typeWord(o.Type), "detailed-type": kind, "value": value,
+		"output-type": typeWord(o.Type),
 	}
 }
 

@@ -11,15 +11,22 @@ import (
 
 func teamResource(t *record.Team) resource {
 	return resource{ID: t.ID, Type: "teams", Attributes: map[string]any{
-		"name": t.Name, "visibility": orDefault(t.Visibility, "secret"), "users-count": len(t.Users), "sso-team-id": nil, "allow-member-token-management": true,
+		"name": t.Name, "visibility": orDefault(t.Visibility, "secret"), "users-count": len(t.Users),
+		"sso-team-id": nil, "allow-member-token-management": true,
 		"organization-access": map[string]bool{
-			"manage-workspaces": t.ManageWorkspaces, "manage-projects": t.ManageProjects, "read-workspaces": t.ReadWorkspaces,
-			"read-projects": t.ReadProjects, "manage-membership": t.ManageMembership, "manage-teams": t.ManageMembership,
-			"manage-policies": false, "manage-policy-overrides": false, "manage-vcs-settings": false, "manage-providers": false,
-			"manage-modules": false, "manage-run-tasks": false, "manage-organization-access": false, "access-secret-teams": false,
+			"manage-workspaces": t.ManageWorkspaces, "manage-projects": t.ManageProjects,
+			"read-workspaces": t.ReadWorkspaces,
+			"read-projects":   t.ReadProjects, "manage-membership": t.ManageMembership,
+			"manage-teams":    t.ManageMembership,
+			"manage-policies": false, "manage-policy-overrides": false, "manage-vcs-settings": false,
+			"manage-providers": false,
+			"manage-modules":   false, "manage-run-tasks": false, "manage-organization-access": false,
+			"access-secret-teams": false,
 		},
-		"permissions": map[string]bool{"can-update-membership": true, "can-destroy": true, "can-update-organization-access": true},
-	}, Relationships: map[string]any{"organization": to("organizations", t.Organization), "users": toAll("users", t.Users)}}
+		"permissions": map[string]bool{"can-update-membership": true, "can-destroy": true,
+			"can-update-organization-access": true},
+	}, Relationships: map[string]any{"organization": to("organizations", t.Organization),
+		"users": toAll("users", t.Users)}}
 }
 
 func orDefault(text, or string) string {
@@ -149,8 +156,10 @@ func (c *call) accessResource(x *record.Access) resource {
 		state = "read-outputs"
 	}
 	rights := map[string]any{
-		"runs": runLevels[p.Runs], "variables": variableLevels[p.Variables], "state-versions": state, "sentinel-mocks": "none",
-		"workspace-locking": p.Lock, "locking": p.Lock, "run-tasks": false, "create": p.Admin, "move": p.Admin, "delete": p.Admin,
+		"runs": runLevels[p.Runs], "variables": variableLevels[p.Variables], "state-versions": state,
+		"sentinel-mocks":    "none",
+		"workspace-locking": p.Lock, "locking": p.Lock, "run-tasks": false, "create": p.Admin, "move": p.Admin,
+		"delete": p.Admin,
 	}
 	if strings.HasPrefix(x.On, "prj-") {
 		return resource{ID: x.ID, Type: "team-projects", Attributes: map[string]any{
@@ -239,7 +248,8 @@ func (c *call) putAccess(id string, status int) error {
 	}
 	if a.Access == "custom" && len(text) > 0 {
 		if err := json.Unmarshal(text, &r); err != nil {
-			return &failure{http.StatusUnprocessableEntity, "invalid attribute", "the permissions cannot be read: " + err.Error()}
+			return &failure{http.StatusUnprocessableEntity, "invalid attribute",
+				"the permissions cannot be read: " + err.Error()}
 		}
 		x.Custom = r.permissions()
 	}
@@ -266,8 +276,9 @@ func (c *call) revoke() error {
 
 func tokenResource(t *record.Token, token string) resource {
 	return resource{ID: t.ID, Type: "authentication-tokens", Attributes: map[string]any{
-		"created-at": moment(t.CreatedAt), "last-used-at": moment(t.LastUsed), "description": t.Description, "expired-at": moment(t.Expires),
-		"token": orNull(token),
+		"created-at": moment(t.CreatedAt), "last-used-at": moment(t.LastUsed), "description": t.Description,
+		"expired-at": moment(t.Expires),
+		"token":      orNull(token),
 	}}
 }
 
@@ -324,8 +335,10 @@ func (c *call) deleteToken() error {
 
 func notificationResource(n *record.Notification) resource {
 	return resource{ID: n.ID, Type: "notification-configurations", Attributes: map[string]any{
-		"name": n.Name, "destination-type": n.Destination, "url": orNull(n.URL), "token": nil, "enabled": n.Enabled, "triggers": orEmpty(n.Triggers),
-		"created-at": moment(n.CreatedAt), "updated-at": moment(n.UpdatedAt), "delivery-responses": []any{}, "email-addresses": []string{},
+		"name": n.Name, "destination-type": n.Destination, "url": orNull(n.URL), "token": nil, "enabled": n.Enabled,
+		"triggers":   orEmpty(n.Triggers),
+		"created-at": moment(n.CreatedAt), "updated-at": moment(n.UpdatedAt), "delivery-responses": []any{},
+		"email-addresses": []string{},
 	}, Relationships: map[string]any{"subscribable": to("workspaces", n.Workspace), "users": toAll("users", nil)}}
 }
 

@@ -89,7 +89,8 @@ func TestTheServiceIsFound(t *testing.T) {
 	s := newSite(t)
 	status, header, body := s.get("/.well-known/terraform.json", "")
 	var services map[string]string
-	if err := json.Unmarshal([]byte(body), &services); err != nil || status != 200 || header.Get("Content-Type") != "application/json" {
+	if err := json.Unmarshal([]byte(body), &services); err != nil || status != 200 ||
+		header.Get("Content-Type") != "application/json" {
 		t.Fatalf("%d, %v, %s", status, header, body)
 	}
 	for _, name := range []string{"tfe.v2", "tfe.v2.1", "tfe.v2.2", "state.v2"} {
@@ -105,10 +106,12 @@ func TestTheServiceIsFound(t *testing.T) {
 
 func TestWithoutATokenNothingIsTold(t *testing.T) {
 	s := newSite(t)
-	for _, path := range []string{"account/details", "organizations", "organizations/acme/workspaces", "runs/run-1", "nosuch"} {
+	for _, path := range []string{"account/details", "organizations", "organizations/acme/workspaces",
+		"runs/run-1", "nosuch"} {
 		for _, token := range []string{"", "wrong"} {
 			status, header, body := s.get("/api/v2/"+path, token)
-			if status != 401 || header.Get("Content-Type") != "application/vnd.api+json" || !strings.Contains(body, `"status":"401"`) {
+			if status != 401 || header.Get("Content-Type") != "application/vnd.api+json" ||
+				!strings.Contains(body, `"status":"401"`) {
 				t.Errorf("%s with %q: %d %s", path, token, status, body)
 			}
 		}
@@ -125,28 +128,35 @@ func TestWorkspacesAreMadeFoundChangedAndDeleted(t *testing.T) {
 		t.Errorf("%+v", set)
 	}
 	w := must(t, of(s.client.Workspaces.Create(s.ctx, "acme", client.WorkspaceCreateOptions{
-		Name: client.String("one"), TerraformVersion: client.String("1.12.6"), Tags: []*client.Tag{{Name: "app"}, {Name: "prod"}},
+		Name: client.String("one"), TerraformVersion: client.String("1.12.6"), Tags: []*client.Tag{{Name: "app"},
+			{Name: "prod"}},
 	})))
-	if w.Name != "one" || w.TerraformVersion != "1.12.6" || w.ExecutionMode != "remote" || w.Permissions == nil || !w.Permissions.CanQueueRun ||
+	if w.Name != "one" || w.TerraformVersion != "1.12.6" || w.ExecutionMode != "remote" || w.Permissions == nil ||
+		!w.Permissions.CanQueueRun ||
 		w.Organization.Name != "acme" || fmt.Sprint(w.TagNames) != "[app prod]" {
 		t.Errorf("%+v", w)
 	}
-	if _, err := s.client.Workspaces.Create(s.ctx, "acme", client.WorkspaceCreateOptions{Name: client.String("one")}); err == nil ||
+	if _, err := s.client.Workspaces.Create(s.ctx, "acme",
+		client.WorkspaceCreateOptions{Name: client.String("one")}); err == nil ||
 		!strings.Contains(err.Error(), "already been taken") {
 		t.Errorf("a name twice: %v", err)
 	}
 	for i := range 25 {
-		must(t, of(s.client.Workspaces.Create(s.ctx, "acme", client.WorkspaceCreateOptions{Name: client.String(fmt.Sprintf("w%02d", i))})))
+		must(t, of(s.client.Workspaces.Create(s.ctx, "acme",
+			client.WorkspaceCreateOptions{Name: client.String(fmt.Sprintf("w%02d", i))})))
 	}
-	page := must(t, of(s.client.Workspaces.List(s.ctx, "acme", &client.WorkspaceListOptions{ListOptions: client.ListOptions{PageNumber: 2}})))
-	if len(page.Items) != 6 || page.TotalCount != 26 || page.CurrentPage != 2 || page.NextPage != 0 || page.PreviousPage != 1 {
+	page := must(t, of(s.client.Workspaces.List(s.ctx, "acme",
+		&client.WorkspaceListOptions{ListOptions: client.ListOptions{PageNumber: 2}})))
+	if len(page.Items) != 6 || page.TotalCount != 26 || page.CurrentPage != 2 || page.NextPage != 0 ||
+		page.PreviousPage != 1 {
 		t.Errorf("%d of %+v", len(page.Items), page.Pagination)
 	}
 	tagged := must(t, of(s.client.Workspaces.List(s.ctx, "acme", &client.WorkspaceListOptions{Tags: "app,prod"})))
 	if len(tagged.Items) != 1 || tagged.Items[0].ID != w.ID {
 		t.Errorf("by tags: %+v", tagged)
 	}
-	if err := s.client.Workspaces.AddTags(s.ctx, w.ID, client.WorkspaceAddTagsOptions{Tags: []*client.Tag{{Name: "more"}}}); err != nil {
+	if err := s.client.Workspaces.AddTags(s.ctx, w.ID,
+		client.WorkspaceAddTagsOptions{Tags: []*client.Tag{{Name: "more"}}}); err != nil {
 		t.Fatal(err)
 	}
 	w = must(t, of(s.client.Workspaces.Update(s.ctx, "acme", "one", client.WorkspaceUpdateOptions{
@@ -155,7 +165,8 @@ func TestWorkspacesAreMadeFoundChangedAndDeleted(t *testing.T) {
 	if w.ExecutionMode != "local" || w.WorkingDirectory != "envs/prod" || len(w.TagNames) != 3 {
 		t.Errorf("%+v", w)
 	}
-	if _, err := s.client.Workspaces.UpdateByID(s.ctx, w.ID, client.WorkspaceUpdateOptions{WorkingDirectory: client.String("../up")}); err == nil {
+	if _, err := s.client.Workspaces.UpdateByID(s.ctx, w.ID,
+		client.WorkspaceUpdateOptions{WorkingDirectory: client.String("../up")}); err == nil {
 		t.Error("a working directory that leads out")
 	}
 	if err := s.client.Workspaces.SafeDelete(s.ctx, "acme", "one"); err != nil {
@@ -168,12 +179,14 @@ func TestWorkspacesAreMadeFoundChangedAndDeleted(t *testing.T) {
 
 func TestARunGoesThroughTheAPI(t *testing.T) {
 	s := newSite(t)
-	w := must(t, of(s.client.Workspaces.Create(s.ctx, "acme", client.WorkspaceCreateOptions{Name: client.String("one")})))
+	w := must(t, of(s.client.Workspaces.Create(s.ctx, "acme",
+		client.WorkspaceCreateOptions{Name: client.String("one")})))
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("# nothing"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cv := must(t, of(s.client.ConfigurationVersions.Create(s.ctx, w.ID, client.ConfigurationVersionCreateOptions{AutoQueueRuns: client.Bool(false)})))
+	cv := must(t, of(s.client.ConfigurationVersions.Create(s.ctx, w.ID,
+		client.ConfigurationVersionCreateOptions{AutoQueueRuns: client.Bool(false)})))
 	if err := s.client.ConfigurationVersions.Upload(s.ctx, cv.UploadURL, dir); err != nil {
 		t.Fatal(err)
 	}
@@ -181,17 +194,21 @@ func TestARunGoesThroughTheAPI(t *testing.T) {
 		t.Errorf("%+v", cv)
 	}
 	r := must(t, of(s.client.Runs.Create(s.ctx, client.RunCreateOptions{
-		Workspace: w, ConfigurationVersion: cv, Message: client.String("first"), Variables: []*client.RunVariable{{Key: "x", Value: `"5"`}},
+		Workspace: w, ConfigurationVersion: cv, Message: client.String("first"),
+		Variables: []*client.RunVariable{{Key: "x", Value: `"5"`}},
 	})))
 	for r.Status != client.RunPlanned {
-		r = must(t, of(s.client.Runs.ReadWithOptions(s.ctx, r.ID, &client.RunReadOptions{Include: []client.RunIncludeOpt{client.RunWorkspace, client.RunPlan}})))
+		r = must(t, of(s.client.Runs.ReadWithOptions(s.ctx, r.ID,
+			&client.RunReadOptions{Include: []client.RunIncludeOpt{client.RunWorkspace, client.RunPlan}})))
 	}
-	if !r.HasChanges || !r.Actions.IsConfirmable || r.Actions.IsCancelable || !r.Permissions.CanApply || r.Workspace.Name != "one" ||
+	if !r.HasChanges || !r.Actions.IsConfirmable || r.Actions.IsCancelable || !r.Permissions.CanApply ||
+		r.Workspace.Name != "one" ||
 		r.Plan.Status != client.PlanFinished || len(r.Variables) != 1 {
 		t.Errorf("%+v", r)
 	}
 	logs := must(t, of(s.client.Plans.Logs(s.ctx, r.Plan.ID)))
-	if text := must(t, of(io.ReadAll(logs))); !strings.Contains(string(text), "planning") || bytes.ContainsAny(text, "\x02\x03") {
+	if text := must(t, of(io.ReadAll(logs))); !strings.Contains(string(text), "planning") ||
+		bytes.ContainsAny(text, "\x02\x03") {
 		t.Errorf("%q", text)
 	}
 	events := must(t, of(s.client.RunEvents.List(s.ctx, r.ID, nil)))
@@ -235,7 +252,8 @@ func TestAClientCarriesItsRunsOutItself(t *testing.T) {
 		t.Errorf("%+v", outputs.Items)
 	}
 	must(t, of(s.client.Workspaces.Lock(s.ctx, w.ID, client.WorkspaceLockOptions{Reason: client.String("apply")})))
-	if _, err := s.client.Workspaces.Lock(s.ctx, w.ID, client.WorkspaceLockOptions{}); !errors.Is(err, client.ErrWorkspaceLocked) {
+	if _, err := s.client.Workspaces.Lock(s.ctx, w.ID, client.WorkspaceLockOptions{}); !errors.Is(err,
+		client.ErrWorkspaceLocked) {
 		t.Errorf("a second lock: %v", err)
 	}
 	state := []byte(`{"version":4,"terraform_version":"1.12.6","serial":1,"lineage":"l","outputs":{` +
@@ -253,12 +271,14 @@ func TestAClientCarriesItsRunsOutItself(t *testing.T) {
 	if got := must(t, of(s.client.StateVersions.Download(s.ctx, v.DownloadURL))); !bytes.Equal(got, state) {
 		t.Errorf("%s", got)
 	}
-	if _, _, body := s.get("/api/v2/workspaces/"+w.ID+"/current-state-version-outputs", s.Token); strings.Contains(body, "canary") {
+	if _, _, body := s.get("/api/v2/workspaces/"+w.ID+"/current-state-version-outputs", s.Token); strings.Contains(
+		body, "canary") {
 		t.Errorf("a sensitive value is in the list: %s", body)
 	}
 	for _, o := range must(t, of(s.client.StateVersionOutputs.ReadCurrent(s.ctx, w.ID))).Items {
 		one := must(t, of(s.client.StateVersionOutputs.Read(s.ctx, o.ID)))
-		if want := map[string]string{"list": "[a] [list string]", "secret": "canary string"}[o.Name]; fmt.Sprint(one.Value, " ", one.DetailedType) != want {
+		if want := map[string]string{"list": "[a] [list string]", "secret": "canary string"}[o.Name]; fmt.Sprint(
+			one.Value, " ", one.DetailedType) != want {
 			t.Errorf("%s is %v, %v", o.Name, one.Value, one.DetailedType)
 		}
 	}
@@ -270,22 +290,28 @@ func TestAClientCarriesItsRunsOutItself(t *testing.T) {
 
 func TestVariablesTeamsAndTheRestAreManaged(t *testing.T) {
 	s := newSite(t)
-	w := must(t, of(s.client.Workspaces.Create(s.ctx, "acme", client.WorkspaceCreateOptions{Name: client.String("one")})))
+	w := must(t, of(s.client.Workspaces.Create(s.ctx, "acme",
+		client.WorkspaceCreateOptions{Name: client.String("one")})))
 	v := must(t, of(s.client.Variables.Create(s.ctx, w.ID, client.VariableCreateOptions{
-		Key: client.String("k"), Value: client.String("canary"), Category: client.Category(client.CategoryEnv), Sensitive: client.Bool(true),
+		Key: client.String("k"), Value: client.String("canary"), Category: client.Category(client.CategoryEnv),
+		Sensitive: client.Bool(true),
 	})))
 	if v.Value != "" || v.Category != client.CategoryEnv {
 		t.Errorf("%+v", v)
 	}
-	must(t, of(s.client.Variables.Update(s.ctx, w.ID, v.ID, client.VariableUpdateOptions{Description: client.String("d")})))
-	if all := must(t, of(s.client.Variables.List(s.ctx, w.ID, nil))); len(all.Items) != 1 || all.Items[0].Description != "d" {
+	must(t, of(s.client.Variables.Update(s.ctx, w.ID, v.ID,
+		client.VariableUpdateOptions{Description: client.String("d")})))
+	if all := must(t, of(s.client.Variables.List(s.ctx, w.ID, nil))); len(all.Items) != 1 ||
+		all.Items[0].Description != "d" {
 		t.Errorf("%+v", all.Items)
 	}
-	set := must(t, of(s.client.VariableSets.Create(s.ctx, "acme", &client.VariableSetCreateOptions{Name: client.String("set"), Global: client.Bool(false)})))
+	set := must(t, of(s.client.VariableSets.Create(s.ctx, "acme",
+		&client.VariableSetCreateOptions{Name: client.String("set"), Global: client.Bool(false)})))
 	must(t, of(s.client.VariableSetVariables.Create(s.ctx, set.ID, &client.VariableSetVariableCreateOptions{
 		Key: client.String("k"), Value: client.String("v"), Category: client.Category(client.CategoryTerraform),
 	})))
-	if err := s.client.VariableSets.ApplyToWorkspaces(s.ctx, set.ID, &client.VariableSetApplyToWorkspacesOptions{Workspaces: []*client.Workspace{w}}); err != nil {
+	if err := s.client.VariableSets.ApplyToWorkspaces(s.ctx, set.ID,
+		&client.VariableSetApplyToWorkspacesOptions{Workspaces: []*client.Workspace{w}}); err != nil {
 		t.Fatal(err)
 	}
 	include := []client.VariableSetIncludeOpt{client.VariableSetVars, client.VariableSetWorkspaces}
@@ -295,10 +321,13 @@ func TestVariablesTeamsAndTheRestAreManaged(t *testing.T) {
 	}
 	team := must(t, of(s.client.Teams.Create(s.ctx, "acme", client.TeamCreateOptions{Name: client.String("devs")})))
 	access := must(t, of(s.client.TeamAccess.Add(s.ctx, client.TeamAccessAddOptions{
-		Team: team, Workspace: w, Access: client.Access(client.AccessCustom), Runs: client.RunsPermission(client.RunsPermissionPlan),
-		Variables: client.VariablesPermission(client.VariablesPermissionNone), StateVersions: client.StateVersionsPermission(client.StateVersionsPermissionReadOutputs),
+		Team: team, Workspace: w, Access: client.Access(client.AccessCustom),
+		Runs:          client.RunsPermission(client.RunsPermissionPlan),
+		Variables:     client.VariablesPermission(client.VariablesPermissionNone),
+		StateVersions: client.StateVersionsPermission(client.StateVersionsPermissionReadOutputs),
 	})))
-	if access.Runs != client.RunsPermissionPlan || access.StateVersions != client.StateVersionsPermissionReadOutputs || access.WorkspaceLocking {
+	if access.Runs != client.RunsPermissionPlan || access.StateVersions != client.StateVersionsPermissionReadOutputs ||
+		access.WorkspaceLocking {
 		t.Errorf("%+v", access)
 	}
 	token := must(t, of(s.client.TeamTokens.Create(s.ctx, team.ID)))
@@ -307,10 +336,13 @@ func TestVariablesTeamsAndTheRestAreManaged(t *testing.T) {
 		t.Error("a team without a right to variables reads them")
 	}
 	must(t, of(theirs.Workspaces.Read(s.ctx, "acme", "one")))
-	n := must(t, of(s.client.NotificationConfigurations.Create(s.ctx, w.ID, client.NotificationConfigurationCreateOptions{
-		Name: client.String("n"), DestinationType: client.NotificationDestination(client.NotificationDestinationTypeGeneric), Enabled: client.Bool(false),
-		URL: client.String("https://example.com"), Token: client.String("canary"), Triggers: []client.NotificationTriggerType{client.NotificationTriggerCompleted},
-	})))
+	n := must(t, of(s.client.NotificationConfigurations.Create(s.ctx, w.ID,
+		client.NotificationConfigurationCreateOptions{
+			Name: client.String("n"), DestinationType: client.NotificationDestination(
+				client.NotificationDestinationTypeGeneric), Enabled: client.Bool(false),
+			URL: client.String("https://example.com"), Token: client.String("canary"),
+			Triggers: []client.NotificationTriggerType{client.NotificationTriggerCompleted},
+		})))
 	if n.Token != "" || len(n.Triggers) != 1 {
 		t.Errorf("%+v", n)
 	}
@@ -329,7 +361,8 @@ func TestVariablesTeamsAndTheRestAreManaged(t *testing.T) {
 // The same request again, because its answer was lost, must not make a second thing.
 func TestARepeatedRequestMakesNothingTwice(t *testing.T) {
 	s := newSite(t)
-	w := must(t, of(s.client.Workspaces.Create(s.ctx, "acme", client.WorkspaceCreateOptions{Name: client.String("one")})))
+	w := must(t, of(s.client.Workspaces.Create(s.ctx, "acme",
+		client.WorkspaceCreateOptions{Name: client.String("one")})))
 	options := client.ConfigurationVersionCreateOptions{AutoQueueRuns: client.Bool(false)}
 	cv := must(t, of(s.client.ConfigurationVersions.Create(s.ctx, w.ID, options)))
 	if again := must(t, of(s.client.ConfigurationVersions.Create(s.ctx, w.ID, options))); again.ID != cv.ID {
@@ -352,7 +385,8 @@ func TestUploadAndLogAddressesCannotBeGuessed(t *testing.T) {
 			t.Errorf("%s: %d", path, status)
 		}
 	}
-	w := must(t, of(s.client.Workspaces.Create(s.ctx, "acme", client.WorkspaceCreateOptions{Name: client.String("one")})))
+	w := must(t, of(s.client.Workspaces.Create(s.ctx, "acme",
+		client.WorkspaceCreateOptions{Name: client.String("one")})))
 	cv := must(t, of(s.client.ConfigurationVersions.Create(s.ctx, w.ID, client.ConfigurationVersionCreateOptions{})))
 	secret := cv.UploadURL[strings.LastIndex(cv.UploadURL, "/")+1:]
 	if len(secret) < 40 || strings.Contains(cv.UploadURL, cv.ID) {

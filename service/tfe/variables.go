@@ -18,8 +18,9 @@ func (c *call) variableResource(v *record.Variable) resource {
 		parent = to("varsets", v.Parent)
 	}
 	return resource{ID: v.ID, Type: "vars", Attributes: map[string]any{
-		"key": v.Key, "value": value, "category": v.Category, "hcl": v.HCL, "sensitive": v.Sensitive, "description": orNull(v.Description),
-		"version-id": v.Version,
+		"key": v.Key, "value": value, "category": v.Category, "hcl": v.HCL, "sensitive": v.Sensitive,
+		"description": orNull(v.Description),
+		"version-id":  v.Version,
 	}, Relationships: map[string]any{"configurable": parent}}
 }
 
@@ -62,7 +63,8 @@ func (c *call) putVariable(id string, status int) error {
 	if _, err := c.body(&a); err != nil {
 		return err
 	}
-	o.Key, o.Value, o.Category, o.Description, o.HCL, o.Sensitive = a.Key, a.Value, a.Category, a.Description, a.HCL, a.Sensitive
+	o.Key, o.Value, o.Category, o.Description, o.HCL, o.Sensitive = a.Key, a.Value, a.Category, a.Description,
+		a.HCL, a.Sensitive
 	v, err := c.PutVariable(c.actor, c.arg("parent"), id, o)
 	if err != nil {
 		return err
@@ -85,11 +87,13 @@ func (c *call) variableSetResource(s *record.VariableSet) resource {
 		}
 	}
 	return resource{ID: s.ID, Type: "varsets", Attributes: map[string]any{
-		"name": s.Name, "description": s.Description, "global": s.Global, "priority": s.Priority, "var-count": len(vars),
+		"name": s.Name, "description": s.Description, "global": s.Global, "priority": s.Priority,
+		"var-count":       len(vars),
 		"workspace-count": len(s.Workspaces), "project-count": len(s.Projects),
 	}, Relationships: map[string]any{
 		"organization": to("organizations", s.Organization), "workspaces": toAll("workspaces", s.Workspaces),
-		"projects": toAll("projects", s.Projects), "vars": toAll("vars", vars), "parent": to("organizations", s.Organization),
+		"projects": toAll("projects", s.Projects), "vars": toAll("vars", vars), "parent": to("organizations",
+			s.Organization),
 	}}
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/millipede-iac/millipede/service/record"
 )
 
-// workspaceResource is a workspace. Clients crash without its permissions, and without its terraform-version refuse to change
-// a state.
+// workspaceResource is a workspace. Clients crash without its permissions, and without its terraform-version refuse to
+// change a state.
 func (c *call) workspaceResource(w *service.WorkspaceView) resource {
 	p := w.Permissions
 	names := []string{}
@@ -24,32 +24,44 @@ func (c *call) workspaceResource(w *service.WorkspaceView) resource {
 	return resource{
 		ID: w.ID, Type: "workspaces",
 		Attributes: map[string]any{
-			"name": w.Name, "description": orNull(w.Description), "execution-mode": w.ExecutionMode, "operations": w.ExecutionMode != record.ModeLocal,
+			"name": w.Name, "description": orNull(w.Description), "execution-mode": w.ExecutionMode,
+			"operations": w.ExecutionMode != record.ModeLocal,
 			"auto-apply": w.AutoApply, "auto-apply-run-trigger": false, "terraform-version": w.TerraformVersion,
-			"working-directory": w.WorkingDirectory, "structured-run-output-enabled": w.Structured, "locked": w.Lock.Held(),
+			"working-directory": w.WorkingDirectory, "structured-run-output-enabled": w.Structured,
+			"locked":    w.Lock.Held(),
 			"tag-names": names, "vcs-repo": nil, "created-at": moment(w.CreatedAt), "updated-at": moment(w.UpdatedAt),
-			"allow-destroy-plan": w.AllowDestroy, "queue-all-runs": w.QueueAllRuns, "global-remote-state": w.GlobalState,
-			"speculative-enabled": true, "file-triggers-enabled": false, "trigger-prefixes": []string{}, "trigger-patterns": []string{},
-			"assessments-enabled": false, "source": "tfe-api", "source-name": orNull(w.SourceName), "source-url": orNull(w.SourceURL),
-			"environment": "default", "policy-check-failures": nil, "run-failures": nil, "resource-count": 0, "migration-environment": nil,
-			"setting-overwrites": map[string]bool{"execution-mode": true, "agent-pool": true}, "unarchived-workspace-change-requests-count": 0,
-			"locked-reason":           w.Lock.Reason,
-			"approval-expiry-seconds": int(w.ApprovalExpiry / time.Second), "stopped": orNull(w.Stopped),
-			"actions": map[string]bool{"is-destroyable": true},
+			"allow-destroy-plan": w.AllowDestroy, "queue-all-runs": w.QueueAllRuns,
+			"global-remote-state": w.GlobalState,
+			"speculative-enabled": true, "file-triggers-enabled": false, "trigger-prefixes": []string{},
+			"trigger-patterns":    []string{},
+			"assessments-enabled": false, "source": "tfe-api", "source-name": orNull(w.SourceName),
+			"source-url":  orNull(w.SourceURL),
+			"environment": "default", "policy-check-failures": nil, "run-failures": nil, "resource-count": 0,
+			"migration-environment":                      nil,
+			"setting-overwrites":                         map[string]bool{"execution-mode": true, "agent-pool": true},
+			"unarchived-workspace-change-requests-count": 0,
+			"locked-reason":                              w.Lock.Reason,
+			"approval-expiry-seconds":                    int(w.ApprovalExpiry / time.Second),
+			"stopped":                                    orNull(w.Stopped),
+			"actions":                                    map[string]bool{"is-destroyable": true},
 			"permissions": map[string]bool{
 				"can-update": p.Admin, "can-destroy": p.Admin, "can-force-delete": p.Admin, "can-read-settings": true,
-				"can-queue-run": plan, "can-queue-apply": apply, "can-queue-destroy": apply, "can-read-variable": p.Variables >= record.Read,
-				"can-update-variable": p.Variables >= record.Write, "can-lock": p.Lock, "can-unlock": p.Lock, "can-force-unlock": p.Admin,
+				"can-queue-run": plan, "can-queue-apply": apply, "can-queue-destroy": apply,
+				"can-read-variable":   p.Variables >= record.Read,
+				"can-update-variable": p.Variables >= record.Write, "can-lock": p.Lock, "can-unlock": p.Lock,
+				"can-force-unlock":        p.Admin,
 				"can-read-state-versions": p.State >= record.Read, "can-read-state-outputs": p.Outputs,
-				"can-create-state-versions": p.State >= record.Write, "can-manage-tags": p.Admin, "can-manage-run-tasks": false,
-				"can-read-run": p.Runs >= record.Read, "can-read-assessment-result": false,
+				"can-create-state-versions": p.State >= record.Write, "can-manage-tags": p.Admin,
+				"can-manage-run-tasks": false,
+				"can-read-run":         p.Runs >= record.Read, "can-read-assessment-result": false,
 			},
 		},
 		Relationships: map[string]any{
 			"organization": to("organizations", w.Organization), "project": to("projects", w.Project),
 			"current-run": to("runs", w.CurrentRun), "current-state-version": to("state-versions", w.CurrentState),
-			"current-configuration-version": to("configuration-versions", w.CurrentConfiguration), "locked-by": lockedBy(w),
-			"agent-pool": to("agent-pools", ""),
+			"current-configuration-version": to("configuration-versions", w.CurrentConfiguration),
+			"locked-by":                     lockedBy(w),
+			"agent-pool":                    to("agent-pools", ""),
 		},
 		Links: map[string]any{
 			"self":      "/api/v2/organizations/" + w.Organization + "/workspaces/" + w.Name,
@@ -92,7 +104,8 @@ func (c *call) includedWith(w *service.WorkspaceView, wants func(string) bool) (
 		}
 		for i := range v.Outputs {
 			if o := &v.Outputs[i]; wants("outputs") {
-				out = append(out, resource{ID: o.ID, Type: "workspace-outputs", Attributes: outputAttributes(o, !o.Sensitive)})
+				out = append(out, resource{ID: o.ID, Type: "workspace-outputs", Attributes: outputAttributes(o,
+					!o.Sensitive)})
 			}
 		}
 	}
@@ -101,7 +114,8 @@ func (c *call) includedWith(w *service.WorkspaceView, wants func(string) bool) (
 
 // workspaceIncludes are the names that can be asked for.
 var workspaceIncludes = []string{
-	"organization", "project", "current_run", "current_state_version", "outputs", "locked_by", "current_configuration_version", "readme",
+	"organization", "project", "current_run", "current_state_version", "outputs", "locked_by",
+	"current_configuration_version", "readme",
 	"effective_tag_bindings", "current_assessment_result", "current_run.plan", "remote_state_consumers",
 }
 
@@ -168,7 +182,8 @@ func (c *call) workspaces() error {
 	if err != nil {
 		return err
 	}
-	return list(c, all, c.workspaceResource, func(w *service.WorkspaceView) []resource { return c.includedWith(w, wants) })
+	return list(c, all, c.workspaceResource,
+		func(w *service.WorkspaceView) []resource { return c.includedWith(w, wants) })
 }
 
 func words(list string) (out []string) {
@@ -205,8 +220,10 @@ func (c *call) settings() (o service.WorkspaceSettings, err error) {
 	}
 	o = service.WorkspaceSettings{
 		Name: a.Name, Description: a.Description, ExecutionMode: a.ExecutionMode, TerraformVersion: a.TerraformVersion,
-		WorkingDirectory: a.WorkingDirectory, AutoApply: a.AutoApply, Structured: a.Structured, QueueAllRuns: a.QueueAllRuns,
-		AllowDestroy: a.AllowDestroy, GlobalState: a.GlobalState, SourceName: a.SourceName, SourceURL: a.SourceURL, Stopped: a.Stopped,
+		WorkingDirectory: a.WorkingDirectory, AutoApply: a.AutoApply, Structured: a.Structured,
+		QueueAllRuns: a.QueueAllRuns,
+		AllowDestroy: a.AllowDestroy, GlobalState: a.GlobalState, SourceName: a.SourceName, SourceURL: a.SourceURL,
+		Stopped: a.Stopped,
 	}
 	if a.ExecutionMode == nil && a.Operations != nil {
 		mode := record.ModeLocal
@@ -348,7 +365,8 @@ func bindings(w *service.WorkspaceView) []resource {
 	out := []resource{}
 	for _, t := range w.Tags {
 		out = append(out, resource{
-			ID: "tb-" + t.Key, Type: "effective-tag-bindings", Attributes: map[string]any{"key": t.Key, "value": t.Value},
+			ID: "tb-" + t.Key, Type: "effective-tag-bindings", Attributes: map[string]any{"key": t.Key,
+				"value": t.Value},
 		})
 	}
 	return out

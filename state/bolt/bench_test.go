@@ -15,7 +15,8 @@ import (
 var (
 	benchResource = addr.Resource{Mode: addr.Managed, Type: "test_thing", Name: "a"}.Absolute(addr.RootInstance)
 	benchProvider = addr.ProviderConfig{Provider: addr.DefaultProvider("test")}.Instance(addr.RootInstance, addr.NoKey)
-	benchDeps     = state.DependenciesOn(state.DependOn(addr.ConfigResource{Resource: addr.Resource{Mode: addr.Managed, Type: "test_other", Name: "b"}}))
+	benchDeps     = state.DependenciesOn(state.DependOn(addr.ConfigResource{Resource: addr.Resource{Mode: addr.Managed,
+		Type: "test_other", Name: "b"}}))
 )
 
 func setAttrs(i int, text string) state.Change {
@@ -29,7 +30,8 @@ func setAttrs(i int, text string) state.Change {
 
 func filled(b *testing.B, n int, sync bool) *bolt.Store {
 	b.Helper()
-	s, err := bolt.OpenOptions(filepath.Join(b.TempDir(), "state.db"), journal.LockInfo{}, 0, bolt.Options{NoSync: !sync})
+	s, err := bolt.OpenOptions(filepath.Join(b.TempDir(), "state.db"), journal.LockInfo{}, 0,
+		bolt.Options{NoSync: !sync})
 	if err != nil {
 		b.Fatal(err)
 	}

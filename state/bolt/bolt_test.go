@@ -89,7 +89,8 @@ func TestASecondProcessIsToldWhoHasTheStore(t *testing.T) {
 		}
 		var held *journal.Held
 		if errors.As(err, &held) {
-			fmt.Printf("held by %s since %s for %s, pid %d\n", held.Holder.Who, held.Holder.Created.Format(time.DateOnly), held.Holder.Operation, held.Holder.PID)
+			fmt.Printf("held by %s since %s for %s, pid %d\n", held.Holder.Who,
+				held.Holder.Created.Format(time.DateOnly), held.Holder.Operation, held.Holder.PID)
 		}
 		return
 	}
@@ -199,7 +200,8 @@ func TestADamagedFileIsAnError(t *testing.T) {
 				var st *state.State
 				st, err = s.Load(t.Context(), "default")
 				if err == nil && len(st.Addrs()) != 200 && page >= 2*os.Getpagesize() {
-					t.Errorf("page %d %s: %d instances are left and nothing is said", page/os.Getpagesize(), what, len(st.Addrs()))
+					t.Errorf("page %d %s: %d instances are left and nothing is said", page/os.Getpagesize(), what,
+						len(st.Addrs()))
 				}
 				err = errors.Join(err, s.Close())
 			}

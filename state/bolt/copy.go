@@ -70,7 +70,8 @@ func openShared(path string) (db *bbolt.DB, file *os.File, err error) {
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
 		return nil, nil, &journal.Held{Holder: readHolder(path)}
-	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrVersionMismatch), errors.Is(err, berrors.ErrChecksum):
+	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrVersionMismatch),
+		errors.Is(err, berrors.ErrChecksum):
 		return nil, nil, damaged(path, err.Error())
 	}
 	return db, file, err

@@ -92,7 +92,8 @@ func TestEachWorkspaceGetsAStoreOfItsOwn(t *testing.T) {
 		if err := s.Lock(ctx, w, journal.LockInfo{ID: w}); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.BeginRun(ctx, w, journal.Run{ID: "run-" + w, Workspace: w, Status: "running"}, []byte("plan of "+w)); err != nil {
+		if err := s.BeginRun(ctx, w, journal.Run{ID: "run-" + w, Workspace: w, Status: "running"},
+			[]byte("plan of "+w)); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Unlock(ctx, w, w); err != nil {

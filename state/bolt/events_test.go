@@ -13,8 +13,11 @@ import (
 func FuzzDecodeEvents(f *testing.F) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, events := range [][]journal.Event{
-		{{Kind: journal.Want, Vertex: 1, At: at, Address: "a.b"}, {Kind: journal.Dispatch, Vertex: 1, At: at, Attempt: "x", Permits: []string{"default/p"}}, {Kind: journal.Finish, Vertex: 1, At: at}},
-		{{Kind: journal.Want, Vertex: 3}, {Kind: journal.Dispatch, Vertex: 3, Attempt: "x"}, {Kind: journal.Suspect, Vertex: 3, Detail: "gone"}, {Kind: journal.Retract, Vertex: 3}, {Kind: journal.RunEnd, Detail: "done"}},
+		{{Kind: journal.Want, Vertex: 1, At: at, Address: "a.b"}, {Kind: journal.Dispatch, Vertex: 1, At: at,
+			Attempt: "x", Permits: []string{"default/p"}}, {Kind: journal.Finish, Vertex: 1, At: at}},
+		{{Kind: journal.Want, Vertex: 3}, {Kind: journal.Dispatch, Vertex: 3, Attempt: "x"},
+			{Kind: journal.Suspect, Vertex: 3, Detail: "gone"}, {Kind: journal.Retract, Vertex: 3},
+			{Kind: journal.RunEnd, Detail: "done"}},
 	} {
 		data, err := msgpack.Marshal(events)
 		if err != nil {

@@ -63,7 +63,8 @@ func openNamed(path string, timeout time.Duration, noSync bool) (db *bbolt.DB, f
 		return db, file, err
 	case errors.Is(err, ErrDamaged):
 		return nil, nil, err
-	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrVersionMismatch), errors.Is(err, berrors.ErrChecksum):
+	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrVersionMismatch),
+		errors.Is(err, berrors.ErrChecksum):
 		return nil, nil, damaged(path, err.Error())
 	}
 	return nil, nil, fmt.Errorf("opening the state store: %w", err)
@@ -113,7 +114,8 @@ func tooShort(f *os.File) string {
 		}
 		sum := fnv.New64a()
 		sum.Write(m[:metaChecksum])
-		if binary.NativeEndian.Uint32(m[:]) != metaMagic || binary.NativeEndian.Uint64(m[metaChecksum:]) != sum.Sum64() {
+		if binary.NativeEndian.Uint32(m[:]) != metaMagic ||
+			binary.NativeEndian.Uint64(m[metaChecksum:]) != sum.Sum64() {
 			continue
 		}
 		if tx := binary.NativeEndian.Uint64(m[metaTx:]); !found || tx > newest {

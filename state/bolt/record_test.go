@@ -3,7 +3,8 @@ package bolt
 import "testing"
 
 func FuzzDecodeRecord(f *testing.F) {
-	seed := record{module: "module.a", objects: []encodedObject{{"", []byte("RR\x00\x00")}, {"00000001", []byte{'T', 1, 0, 2, '{', '}'}}}}
+	seed := record{module: "module.a", objects: []encodedObject{{"", []byte("RR\x00\x00")},
+		{"00000001", []byte{'T', 1, 0, 2, '{', '}'}}}}
 	f.Add(seed.encode())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		rec, err := decodeRecord(data)

@@ -18,9 +18,9 @@ import (
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
-// What a store knows of the world in plain words (addresses, names, times, serials) is in the clear in it; what objects and
-// outputs hold, and what runs planned and did, is sealed with a key of the store's own when it is told to. That key lies
-// in the file, wrapped. See docs/adr/0008-the-store-is-sealed-with-a-key-of-its-own.md.
+// What a store knows of the world in plain words (addresses, names, times, serials) is in the clear in it; what objects
+// and outputs hold, and what runs planned and did, is sealed with a key of the store's own when it is told to. That key
+// lies in the file, wrapped. See docs/adr/0008-the-store-is-sealed-with-a-key-of-its-own.md.
 
 // Wrapper encrypts the key of a store, as the user's configuration says. *encryption.Target is one.
 type Wrapper interface {
@@ -28,8 +28,8 @@ type Wrapper interface {
 	Encrypts() bool
 	// Seal wraps a key.
 	Seal(ctx context.Context, key []byte) ([]byte, error)
-	// Open unwraps a key. stale tells that it would be wrapped in another way now. Of what is not wrapped, valid says whether it
-	// is what was expected; that is an error unless the configuration allows it.
+	// Open unwraps a key. stale tells that it would be wrapped in another way now. Of what is not wrapped, valid says
+	// whether it is what was expected; that is an error unless the configuration allows it.
 	Open(ctx context.Context, wrapped []byte, valid func() error) (key []byte, stale bool, err error)
 }
 
@@ -91,8 +91,8 @@ func sealed(path []string, key []byte) bool {
 	return false
 }
 
-// unlock sees to it that what is sealed can be read. It asks for keys once, when something is read or written first: commands
-// that only want to know what there is need none.
+// unlock sees to it that what is sealed can be read. It asks for keys once, when something is read or written first:
+// commands that only want to know what there is need none.
 func (s *Store) unlock(ctx context.Context) error {
 	s.mu.RLock()
 	done, err := s.unlocked, s.unlockErr
@@ -109,8 +109,8 @@ func (s *Store) unlock(ctx context.Context) error {
 	return s.unlockErr
 }
 
-// openKey returns the key, nil in a store that is in the clear, and whether the store is not sealed as it is to be. The caller
-// holds the lock.
+// openKey returns the key, nil in a store that is in the clear, and whether the store is not sealed as it is to be. The
+// caller holds the lock.
 func (s *Store) openKey(ctx context.Context) (key *seal.Key, stale bool, err error) {
 	var wrapped []byte
 	empty := false
@@ -129,13 +129,15 @@ func (s *Store) openKey(ctx context.Context) (key *seal.Key, stale bool, err err
 	case wrapped == nil && empty:
 		return nil, true, nil
 	case wrapped == nil:
-		// What is in the clear could have been put there by anybody, so it is not taken unless the configuration allows it.
+		// What is in the clear could have been put there by anybody, so it is not taken unless the configuration allows
+		// it.
 		_, _, err = w.Open(ctx, []byte("in the clear"), func() error { return nil })
 	case w == nil:
 		err = errors.New("it is encrypted, and there is no encryption configuration")
 	default:
 		var secret []byte
-		if secret, stale, err = w.Open(ctx, wrapped, func() error { return errors.New("the key of the store is damaged") }); err == nil {
+		if secret, stale, err = w.Open(ctx, wrapped,
+			func() error { return errors.New("the key of the store is damaged") }); err == nil {
 			key, err = seal.NewKey(secret)
 		}
 	}
@@ -145,8 +147,10 @@ func (s *Store) openKey(ctx context.Context) (key *seal.Key, stale bool, err err
 	case empty: // nothing is lost with the key
 		return nil, encrypts, s.updating(dropSeal)
 	}
-	return nil, false, fmt.Errorf("%w: %s: %w. Where the encryption was changed, the former method belongs into a fallback block. Or move the "+
-		"file away: the next command then starts from the snapshot (the state file that your backend names), without the earlier versions", journal.ErrSealed, s.path, err)
+	return nil, false, fmt.Errorf("%w: %s: %w. Where the encryption was changed, the former method belongs into a "+
+		"fallback block. Or move the "+
+		"file away: the next command then starts from the snapshot (the state file that your backend names), without "+
+		"the earlier versions", journal.ErrSealed, s.path, err)
 }
 
 // isEmpty tells whether no state and no run is in a store.
@@ -176,8 +180,9 @@ func dropSeal(tx *bbolt.Tx) error {
 	return errors.Join(err, tx.Bucket(metaBucket).Delete(sealKey), putFormat(tx, plainFormat))
 }
 
-// freshen is unlock for what is about to be written: a store that is not sealed as it is to be is sealed anew before. That is
-// then, and not when it is opened, so that who only looks with another configuration can go back to the former one.
+// freshen is unlock for what is about to be written: a store that is not sealed as it is to be is sealed anew before.
+// That is then, and not when it is opened, so that who only looks with another configuration can go back to the former
+// one.
 func (s *Store) freshen(ctx context.Context) error {
 	if err := s.unlock(ctx); err != nil {
 		return err
@@ -200,9 +205,9 @@ func (s *Store) freshen(ctx context.Context) error {
 	return nil
 }
 
-// reseal puts a copy of the store in its place that is sealed with a new key, or in the clear: bbolt leaves what it frees in the
-// file, so to write each value anew would keep the former ones there. A crash leaves the one file or the other. The caller
-// holds the lock.
+// reseal puts a copy of the store in its place that is sealed with a new key, or in the clear: bbolt leaves what it
+// frees in the file, so to write each value anew would keep the former ones there. A crash leaves the one file or the
+// other. The caller holds the lock.
 func (s *Store) reseal(ctx context.Context) (err error) {
 	var wrapped []byte
 	var key *seal.Key
@@ -243,8 +248,8 @@ func (s *Store) reseal(ctx context.Context) (err error) {
 // newSuffix is that of the copy while it is made.
 const newSuffix = ".new"
 
-// replaceBy puts another file in the place of the store. Whoever waits for the lock of the old one sees afterwards that it has
-// no name any more; see openFile.
+// replaceBy puts another file in the place of the store. Whoever waits for the lock of the old one sees afterwards that
+// it has no name any more; see openFile.
 func (s *Store) replaceBy(db *bbolt.DB, path string) error {
 	if runtime.GOOS == "windows" { // where an open file cannot be renamed
 		if err := errors.Join(db.Close(), s.db.Close(), os.Rename(path, s.path)); err != nil {

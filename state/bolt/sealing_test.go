@@ -59,11 +59,13 @@ func fill(t *testing.T, s *bolt.Store) {
 			t.Fatal(err)
 		}
 	}
-	must(s.BeginRun(ctx, "", journal.Run{ID: "r", Workspace: "default", Status: "running", Started: time.Unix(1, 0)}, []byte(hush)))
+	must(s.BeginRun(ctx, "", journal.Run{ID: "r", Workspace: "default", Status: "running", Started: time.Unix(1, 0)},
+		[]byte(hush)))
 	for _, v := range []string{hush + "1", hush + "2"} {
 		must(s.Commit(ctx, "default", "", journal.Tx{
-			Changes: []state.Change{state.SetOutput{Name: "o", Output: &state.Output{Value: cty.StringVal(v)}}}, EndVersion: true,
-			Run: "r", Events: []journal.Event{{Detail: hush}},
+			Changes:    []state.Change{state.SetOutput{Name: "o", Output: &state.Output{Value: cty.StringVal(v)}}},
+			EndVersion: true,
+			Run:        "r", Events: []journal.Event{{Detail: hush}},
 		}))
 	}
 	must(s.SetMark(ctx, "default", journal.SnapshotMark{Where: "w", SHA256: hush}))
@@ -129,9 +131,10 @@ func TestAStoreIsSealedAnewByTheFirstChangeAndNothingOfBeforeStays(t *testing.T)
 		from, to, only *passphrase
 		sealed         bool
 	}{
-		"into":     {nil, &passphrase{now: "a", fallbacks: []string{""}}, &passphrase{now: "a"}, true},
-		"rollover": {&passphrase{now: "a"}, &passphrase{now: "b", fallbacks: []string{"a"}}, &passphrase{now: "b"}, true},
-		"out of":   {&passphrase{now: "a"}, &passphrase{fallbacks: []string{"a"}}, nil, false},
+		"into": {nil, &passphrase{now: "a", fallbacks: []string{""}}, &passphrase{now: "a"}, true},
+		"rollover": {&passphrase{now: "a"}, &passphrase{now: "b", fallbacks: []string{"a"}},
+			&passphrase{now: "b"}, true},
+		"out of": {&passphrase{now: "a"}, &passphrase{fallbacks: []string{"a"}}, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -177,7 +180,8 @@ func TestAStoreThatCannotBeOpenedSaysWhatToDo(t *testing.T) {
 			if !errors.Is(err, journal.ErrSealed) || !strings.Contains(err.Error(), "fallback") {
 				t.Errorf("got %v", err)
 			}
-			if err := s.Commit(t.Context(), "default", "", journal.Tx{EndUnfinished: true}); !errors.Is(err, journal.ErrSealed) {
+			if err := s.Commit(t.Context(), "default", "", journal.Tx{EndUnfinished: true}); !errors.Is(err,
+				journal.ErrSealed) {
 				t.Errorf("got %v", err)
 			}
 			if err := s.Close(); err != nil {
@@ -233,7 +237,8 @@ func TestWhoWaitedForTheFormerFileGetsThePresentOne(t *testing.T) {
 	first = openWith(t, path, &passphrase{now: "a", fallbacks: []string{""}})
 	waiting := make(chan *bolt.Store)
 	go func() {
-		s, err := bolt.OpenOptions(path, journal.LockInfo{}, time.Minute, bolt.Options{NoSync: true, Wrapper: &passphrase{now: "a"}})
+		s, err := bolt.OpenOptions(path, journal.LockInfo{}, time.Minute,
+			bolt.Options{NoSync: true, Wrapper: &passphrase{now: "a"}})
 		if err != nil {
 			t.Error(err)
 		}

@@ -56,7 +56,8 @@ func (s *Store) workspace(tx *bbolt.Tx, name string) (*workspace, error) {
 	}
 	within := func(part []byte) box { return s.box(b.Bucket(part), string(workspacesBucket), name, string(part)) }
 	w := &workspace{
-		b: b, own: s.box(b, string(workspacesBucket), name), data: within(dataBucket), undo: within(undoBucket), versions: b.Bucket(versionsBucket),
+		b: b, own: s.box(b, string(workspacesBucket), name), data: within(dataBucket), undo: within(undoBucket),
+		versions: b.Bucket(versionsBucket),
 	}
 	if w.data.b == nil || w.undo.b == nil || w.versions == nil {
 		return nil, damaged(s.path, fmt.Sprintf("the workspace %q is not whole", name))

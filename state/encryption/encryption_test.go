@@ -87,7 +87,8 @@ func TestTheEnvelopeHoldsWhatOpenTofuNeedsAndNothingInTheClear(t *testing.T) {
 	if err := json.Unmarshal(sealed, &e); err != nil {
 		t.Fatal(err)
 	}
-	if e["serial"] != 3.0 || e["lineage"] != "l" || e["encryption_version"] != "v0" || e["meta"].(map[string]any)["key_provider.pbkdf2.k"] == nil {
+	if e["serial"] != 3.0 || e["lineage"] != "l" || e["encryption_version"] != "v0" ||
+		e["meta"].(map[string]any)["key_provider.pbkdf2.k"] == nil {
 		t.Errorf("the envelope is %s", sealed)
 	}
 	if len(e) != 5 || strings.Contains(string(sealed), "s3cret") {
@@ -113,11 +114,16 @@ method "aes_gcm" "n" {
 `
 	old := seal(t, state(t, derived+"state {\n method = method.aes_gcm.m\n}"))
 	for name, c := range map[string]struct{ config, content string }{
-		"rollover":            {derived + second + "state {\n method = method.aes_gcm.n\n fallback {\n method = method.aes_gcm.m\n }\n}", string(old)},
-		"from unencrypted":    {derived + "state {\n method = method.aes_gcm.m\n fallback {\n method = method.unencrypted.u\n }\n}", stateText},
-		"to unencrypted":      {derived + "state {\n method = method.unencrypted.u\n fallback {\n method = method.aes_gcm.m\n }\n}", string(old)},
-		"a fallback's own":    {derived + second + "state {\n method = method.aes_gcm.n\n fallback {\n method = method.unencrypted.u\n fallback {\n method = method.aes_gcm.m\n }\n }\n}", string(old)},
-		"encrypted with both": {derived + second + "state {\n method = method.aes_gcm.n\n fallback {\n method = method.aes_gcm.m\n }\n}", string(old)},
+		"rollover": {derived + second + "state {\n method = method.aes_gcm.n\n fallback {\n method = " +
+			"method.aes_gcm.m\n }\n}", string(old)},
+		"from unencrypted": {derived + "state {\n method = method.aes_gcm.m\n fallback {\n method = " +
+			"method.unencrypted.u\n }\n}", stateText},
+		"to unencrypted": {derived + "state {\n method = method.unencrypted.u\n fallback {\n method = " +
+			"method.aes_gcm.m\n }\n}", string(old)},
+		"a fallback's own": {derived + second + "state {\n method = method.aes_gcm.n\n fallback {\n method = " +
+			"method.unencrypted.u\n fallback {\n method = method.aes_gcm.m\n }\n }\n}", string(old)},
+		"encrypted with both": {derived + second + "state {\n method = method.aes_gcm.n\n fallback {\n method = " +
+			"method.aes_gcm.m\n }\n}", string(old)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := state(t, c.config)
@@ -136,15 +142,22 @@ func TestWhatCannotBeOpenedSaysWhy(t *testing.T) {
 	encrypted := derived + "state {\n method = method.aes_gcm.m\n}"
 	sealed := string(seal(t, state(t, encrypted)))
 	for name, c := range map[string]struct{ config, content, want string }{
-		"another passphrase":   {strings.ReplaceAll(encrypted, "correct", "incorrect"), sealed, "decryption failed for all provided methods"},
-		"another name":         {strings.NewReplacer(`"k"`, `"q"`, "pbkdf2.k", "pbkdf2.q").Replace(encrypted), sealed, "there is no key to decrypt with"},
-		"in the clear":         {encrypted, stateText, "encountered unencrypted payload without unencrypted method configured"},
-		"a serial changed":     {encrypted, strings.Replace(sealed, `"serial":3`, `"serial":4`, 1), "serial field mismatch 4 vs 3"},
-		"a lineage changed":    {encrypted, strings.Replace(sealed, `"lineage":"l"`, `"lineage":"x"`, 1), "linage field mismatch x vs l"},
-		"another version":      {encrypted, strings.Replace(sealed, `"v0"`, `"v9"`, 1), "invalid encrypted payload version: v9 != v0"},
-		"no state":             {encrypted, `{}`, "Given payload is not a state file"},
-		"no JSON":              {encrypted, `garbage`, "invalid data format for decryption"},
-		"only the unencrypted": {derived + "state {\n method = method.unencrypted.u\n}", sealed, "decryption failed for all provided methods"},
+		"another passphrase": {strings.ReplaceAll(encrypted, "correct", "incorrect"), sealed,
+			"decryption failed for all provided methods"},
+		"another name": {strings.NewReplacer(`"k"`, `"q"`, "pbkdf2.k", "pbkdf2.q").Replace(encrypted), sealed,
+			"there is no key to decrypt with"},
+		"in the clear": {encrypted, stateText, "encountered unencrypted payload without unencrypted method " +
+			"configured"},
+		"a serial changed": {encrypted, strings.Replace(sealed, `"serial":3`, `"serial":4`, 1),
+			"serial field mismatch 4 vs 3"},
+		"a lineage changed": {encrypted, strings.Replace(sealed, `"lineage":"l"`, `"lineage":"x"`, 1),
+			"linage field mismatch x vs l"},
+		"another version": {encrypted, strings.Replace(sealed, `"v0"`, `"v9"`, 1), "invalid encrypted payload " +
+			"version: v9 != v0"},
+		"no state": {encrypted, `{}`, "Given payload is not a state file"},
+		"no JSON":  {encrypted, `garbage`, "invalid data format for decryption"},
+		"only the unencrypted": {derived + "state {\n method = method.unencrypted.u\n}", sealed,
+			"decryption failed for all provided methods"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := state(t, c.config).OpenState(t.Context(), []byte(c.content))
@@ -159,34 +172,61 @@ func TestMistakesHaveTheSummariesOfOpenTofu(t *testing.T) {
 	const use = "\nstate {\n method = method.aes_gcm.m\n}\n"
 	changed := func(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(derived + use) }
 	for name, c := range map[string]struct{ config, want string }{
-		"a short passphrase":          {changed("correct-horse-battery", "short"), "Unable to build encryption key data"},
-		"few iterations":              {changed("200000", "1000"), "Unable to build encryption key data"},
-		"an unknown hash":             {changed("sha256", "md5"), "Unable to build encryption key data"},
-		"a key of a wrong length":     {changed("iterations", "key_length = 7\n iterations"), "Invalid method configuration"},
-		"an unknown argument":         {changed("iterations", "rounds"), "Unsupported argument"},
-		"no keys":                     {changed("keys = key_provider.pbkdf2.k", ""), "Missing required argument"},
-		"keys that are text":          {changed("key_provider.pbkdf2.k\n", "\"abc\"\n"), "Expected key_provider value"},
-		"keys without the one":        {changed("key_provider.pbkdf2.k\n", "{ a = 1 }\n"), "Missing encryption_key value"},
-		"an undeclared key provider":  {changed("key_provider.pbkdf2.k\n", "key_provider.pbkdf2.q\n"), "Reference to undeclared key provider"},
-		"an index":                    {changed("key_provider.pbkdf2.k\n", "key_provider.pbkdf2[\"k\"]\n"), "Invalid Key Provider expression format"},
-		"an undeclared method":        {derived + "state {\n method = method.aes_gcm.q\n}", "Reference to undeclared encryption method"},
-		"no method's name":            {derived + "state {\n method = foo.aes_gcm.m\n}", "Invalid encryption method identifier"},
-		"no method":                   {derived + "state {\n enforced = true\n}", "Invalid expression"},
-		"enforced and in the clear":   {derived + "state {\n enforced = true\n method = method.unencrypted.u\n}", "Unencrypted method is forbidden"},
-		"enforced, a fallback":        {derived + "state {\n enforced = true\n method = method.aes_gcm.m\n fallback {\n method = method.unencrypted.u\n }\n}", "Unencrypted method is forbidden"},
-		"an unknown key provider":     {derived + "key_provider \"foo\" \"x\" {}\nmethod \"aes_gcm\" \"x\" {\n keys = key_provider.foo.x\n}\nstate {\n method = method.aes_gcm.x\n}", `Error fetching key_provider "foo"`},
-		"a key service":               {derived + "key_provider \"aws_kms\" \"x\" {}\nmethod \"aes_gcm\" \"x\" {\n keys = key_provider.aws_kms.x\n}\nstate {\n method = method.aes_gcm.x\n}", `Error fetching key_provider "aws_kms"`},
-		"an unknown method":           {derived + "method \"foo\" \"x\" {}\nstate {\n method = method.foo.x\n}", `Error fetching encryption method "foo"`},
-		"passphrase and chain":        {changed("iterations", "chain = key_provider.pbkdf2.o\n iterations") + "key_provider \"pbkdf2\" \"o\" {\n passphrase = \"0123456789abcdef\"\n}", "Unable to build encryption key data"},
-		"a circle":                    {changed(`passphrase = "correct-horse-battery"`, "chain = key_provider.pbkdf2.k"), "Expected key_provider value"},
-		"one name for two metadata":   {changed(`passphrase = "correct-horse-battery"`, "chain = key_provider.pbkdf2.o\n encrypted_metadata_alias = \"a\"") + "key_provider \"pbkdf2\" \"o\" {\n passphrase = \"0123456789abcdef\"\n encrypted_metadata_alias = \"a\"\n}", "Duplicate metadata key"},
-		"a program that is not there": {derived + "key_provider \"external\" \"x\" {\n command = [\"/does/not/exist\"]\n}\nmethod \"aes_gcm\" \"x\" {\n keys = key_provider.external.x\n}\nstate {\n method = method.aes_gcm.x\n}", "Unable to fetch encryption key data"},
-		"no program":                  {derived + "key_provider \"external\" \"x\" {\n command = []\n}\nmethod \"aes_gcm\" \"x\" {\n keys = key_provider.external.x\n}\nstate {\n method = method.aes_gcm.x\n}", "Unable to build encryption key data"},
-		"no program of a method":      {derived + "method \"external\" \"x\" {\n encrypt_command = []\n decrypt_command = [\"true\"]\n}\nstate {\n method = method.external.x\n}", "Invalid method configuration"},
+		"a short passphrase": {changed("correct-horse-battery", "short"),
+			"Unable to build encryption key data"},
+		"few iterations":  {changed("200000", "1000"), "Unable to build encryption key data"},
+		"an unknown hash": {changed("sha256", "md5"), "Unable to build encryption key data"},
+		"a key of a wrong length": {changed("iterations", "key_length = 7\n iterations"),
+			"Invalid method configuration"},
+		"an unknown argument": {changed("iterations", "rounds"), "Unsupported argument"},
+		"no keys":             {changed("keys = key_provider.pbkdf2.k", ""), "Missing required argument"},
+		"keys that are text":  {changed("key_provider.pbkdf2.k\n", "\"abc\"\n"), "Expected key_provider value"},
+		"keys without the one": {changed("key_provider.pbkdf2.k\n", "{ a = 1 }\n"),
+			"Missing encryption_key value"},
+		"an undeclared key provider": {changed("key_provider.pbkdf2.k\n", "key_provider.pbkdf2.q\n"),
+			"Reference to undeclared key provider"},
+		"an index": {changed("key_provider.pbkdf2.k\n", "key_provider.pbkdf2[\"k\"]\n"),
+			"Invalid Key Provider expression format"},
+		"an undeclared method": {derived + "state {\n method = method.aes_gcm.q\n}",
+			"Reference to undeclared encryption method"},
+		"no method's name": {derived + "state {\n method = foo.aes_gcm.m\n}", "Invalid encryption method " +
+			"identifier"},
+		"no method": {derived + "state {\n enforced = true\n}", "Invalid expression"},
+		"enforced and in the clear": {derived + "state {\n enforced = true\n method = method.unencrypted.u\n}",
+			"Unencrypted method is forbidden"},
+		"enforced, a fallback": {derived + "state {\n enforced = true\n method = method.aes_gcm.m\n fallback " +
+			"{\n method = method.unencrypted.u\n }\n}", "Unencrypted method is forbidden"},
+		"an unknown key provider": {derived + "key_provider \"foo\" \"x\" {}\nmethod \"aes_gcm\" \"x\" {\n keys " +
+			"= key_provider.foo.x\n}\nstate {\n method = method.aes_gcm.x\n}", `Error fetching key_provider "foo"`},
+		"a key service": {derived + "key_provider \"aws_kms\" \"x\" {}\nmethod \"aes_gcm\" \"x\" {\n " +
+			"keys = key_provider.aws_kms.x\n}\nstate {\n method = method.aes_gcm.x\n}",
+			`Error fetching key_provider "aws_kms"`},
+		"an unknown method": {derived + "method \"foo\" \"x\" {}\nstate {\n method = method.foo.x\n}",
+			`Error fetching encryption method "foo"`},
+		"passphrase and chain": {changed("iterations", "chain = key_provider.pbkdf2.o\n iterations") +
+			"key_provider \"pbkdf2\" \"o\" {\n passphrase = \"0123456789abcdef\"\n}", "Unable to build encryption " +
+			"key data"},
+		"a circle": {changed(`passphrase = "correct-horse-battery"`,
+			"chain = key_provider.pbkdf2.k"), "Expected key_provider value"},
+		"one name for two metadata": {changed(`passphrase = "correct-horse-battery"`,
+			"chain = key_provider.pbkdf2.o\n encrypted_metadata_alias = \"a\"") + "key_provider \"pbkdf2\" \"o\" {\n " +
+			"passphrase = \"0123456789abcdef\"\n encrypted_metadata_alias = \"a\"\n}", "Duplicate metadata key"},
+		"a program that is not there": {derived + "key_provider \"external\" \"x\" {\n command = " +
+			"[\"/does/not/exist\"]\n}\nmethod \"aes_gcm\" \"x\" {\n keys = key_provider.external.x\n}\nstate {\n " +
+			"method = method.aes_gcm.x\n}", "Unable to fetch encryption key data"},
+		"no program": {derived + "key_provider \"external\" \"x\" {\n command = []\n}\nmethod " +
+			"\"aes_gcm\" \"x\" {\n keys = key_provider.external.x\n}\nstate {\n method = method.aes_gcm.x\n}",
+			"Unable to build encryption key data"},
+		"no program of a method": {derived + "method \"external\" \"x\" {\n encrypt_command = []\n " +
+			"decrypt_command = [\"true\"]\n}\nstate {\n method = method.external.x\n}", "Invalid method configuration"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, diags := setUp(t, c.config, "")
-			if !diags.HasErrors() || !slices.ContainsFunc(diags, func(d *diag.Diagnostic) bool { return d.Severity == diag.Error && d.Summary == c.want }) {
+			if !diags.HasErrors() ||
+				!slices.ContainsFunc(diags, func(d *diag.Diagnostic) bool {
+					return d.Severity == diag.Error &&
+						d.Summary == c.want
+				}) {
 				t.Fatalf("got %v, want %s", diags.Err(), c.want)
 			}
 		})
@@ -194,7 +234,8 @@ func TestMistakesHaveTheSummariesOfOpenTofu(t *testing.T) {
 }
 
 func TestWhatIsNotUsedMayBeWrong(t *testing.T) {
-	target := state(t, derived+"key_provider \"foo\" \"x\" {}\nmethod \"bar\" \"y\" {}\nstate {\n method = method.aes_gcm.m\n}")
+	target := state(t, derived+"key_provider \"foo\" \"x\" {}\nmethod \"bar\" \"y\" {}\nstate {\n method = "+
+		"method.aes_gcm.m\n}")
 	if !target.Encrypts() {
 		t.Fatal("nothing is encrypted")
 	}
@@ -206,9 +247,10 @@ func TestTheEnvironmentOverridesTheBlock(t *testing.T) {
 	asJSON := `{"key_provider":{"pbkdf2":{"k":{"passphrase":"correct-horse-battery","iterations":200000}}},
 		"method":{"aes_gcm":{"m":{"keys":"key_provider.pbkdf2.k"}}},"state":{"method":"method.aes_gcm.m"}}`
 	for name, c := range map[string]struct{ block, environment string }{
-		"alone":                       {"", derived + use},
-		"alone, in JSON":              {"", asJSON},
-		"the passphrase":              {strings.ReplaceAll(derived+use, "correct-horse-battery", "short"), "key_provider \"pbkdf2\" \"k\" {\n passphrase = \"correct-horse-battery\"\n}"},
+		"alone":          {"", derived + use},
+		"alone, in JSON": {"", asJSON},
+		"the passphrase": {strings.ReplaceAll(derived+use, "correct-horse-battery", "short"),
+			"key_provider \"pbkdf2\" \"k\" {\n passphrase = \"correct-horse-battery\"\n}"},
 		"everything but the enforced": {"state {\n enforced = true\n}", derived + use},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -222,7 +264,8 @@ func TestTheEnvironmentOverridesTheBlock(t *testing.T) {
 		})
 	}
 	t.Run("but does not lift enforced", func(t *testing.T) {
-		_, diags := setUp(t, derived+"state {\n enforced = true\n method = method.aes_gcm.m\n}", "state {\n enforced = false\n method = method.unencrypted.u\n}")
+		_, diags := setUp(t, derived+"state {\n enforced = true\n method = method.aes_gcm.m\n}",
+			"state {\n enforced = false\n method = method.unencrypted.u\n}")
 		if err := diags.Err(); err == nil || !strings.Contains(err.Error(), "Unencrypted method is forbidden") {
 			t.Fatal(err)
 		}
@@ -249,7 +292,8 @@ state {
 	if _, _, err := state(t, renamed).OpenState(t.Context(), sealed); err != nil {
 		t.Errorf("with an alias the name does not matter: %v", err)
 	}
-	if _, _, err := state(t, strings.Replace(chain, "[1, 2, 3]", "[1, 2]", 1)).OpenState(t.Context(), sealed); err == nil {
+	if _, _, err := state(t, strings.Replace(chain, "[1, 2, 3]", "[1, 2]", 1)).OpenState(t.Context(),
+		sealed); err == nil {
 		t.Error("the additional data was not authenticated")
 	}
 }
@@ -267,7 +311,8 @@ remote_state_data_sources {
 	if diags.HasErrors() {
 		t.Fatal(diags.Err())
 	}
-	if !e.RemoteState("child.r[0]").Encrypts() || e.RemoteState("r").Encrypts() || e.RemoteState("r") == nil || e.State() != nil || e.Plan() != nil {
+	if !e.RemoteState("child.r[0]").Encrypts() || e.RemoteState("r").Encrypts() || e.RemoteState("r") == nil ||
+		e.State() != nil || e.Plan() != nil {
 		t.Error("the wrong target was found")
 	}
 }

@@ -71,8 +71,8 @@ func (k *externalKeys) provide(ctx context.Context, kept json.RawMessage) (pair,
 // patience is how long a program may take.
 const patience = time.Minute
 
-// call runs a program that speaks the protocol of the header with this magic, version 1: it writes a line that says so, is
-// given the request as JSON on its standard input, and writes the answer as JSON.
+// call runs a program that speaks the protocol of the header with this magic, version 1: it writes a line that says so,
+// is given the request as JSON on its standard input, and writes the answer as JSON.
 func call(ctx context.Context, s cloud.Surroundings, command []string, magic string, request, answer any) error {
 	input, err := json.Marshal(request)
 	if err != nil {
@@ -97,12 +97,14 @@ func call(ctx context.Context, s cloud.Surroundings, command []string, magic str
 		Version int    `json:"version"`
 	}
 	if err := json.Unmarshal([]byte(line), &header); err != nil || header.Magic != magic || header.Version != 1 {
-		return fmt.Errorf("%s does not speak version 1 of the protocol %s: its first line is %q%s", command[0], magic, line, said(&stderr))
+		return fmt.Errorf("%s does not speak version 1 of the protocol %s: its first line is %q%s", command[0], magic,
+			line, said(&stderr))
 	}
 	d := json.NewDecoder(strings.NewReader(rest))
 	d.DisallowUnknownFields()
 	if err := d.Decode(answer); err != nil {
-		return fmt.Errorf("the answer of %s is not what the protocol %s has: %w%s", command[0], magic, err, said(&stderr))
+		return fmt.Errorf("the answer of %s is not what the protocol %s has: %w%s", command[0], magic,
+			err, said(&stderr))
 	}
 	return nil
 }

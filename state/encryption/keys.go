@@ -72,12 +72,14 @@ func (a given) keyPair(e hcl.Expression) (pair, diag.List) {
 		return pair{}, diags
 	}
 	if v.IsNull() || !v.IsKnown() || !v.CanIterateElements() || !(v.Type().IsObjectType() || v.Type().IsMapType()) {
-		return pair{}, diag.Errors(noKeys, fmt.Sprintf("This has to be a key provider, key_provider.TYPE.NAME, and it is %s.", v.Type().FriendlyName()), &at)
+		return pair{}, diag.Errors(noKeys, fmt.Sprintf("This has to be a key provider, key_provider.TYPE.NAME, and "+
+			"it is %s.", v.Type().FriendlyName()), &at)
 	}
 	parts := v.AsValueMap()
 	encryption, ok := parts["encryption_key"]
 	if !ok {
-		return pair{}, diag.Errors("Missing encryption_key value", "What takes the place of a key provider has to have the attribute encryption_key.", &at)
+		return pair{}, diag.Errors("Missing encryption_key value", "What takes the place of a key provider has to "+
+			"have the attribute encryption_key.", &at)
 	}
 	var p pair
 	var more diag.List
@@ -104,7 +106,8 @@ func (a given) take(content *hcl.BodyContent, name string, typ cty.Type, into an
 		err = gocty.FromCtyValue(v, into)
 	}
 	if err != nil {
-		return diags.Append(diag.New(diag.Error, "Unsuitable value type", fmt.Sprintf("Unsuitable value for %q: %s.", name, err), &at))
+		return diags.Append(diag.New(diag.Error, "Unsuitable value type", fmt.Sprintf("Unsuitable value for %q: %s.",
+			name, err), &at))
 	}
 	return diags
 }
@@ -127,8 +130,8 @@ func (a given) content(required, optional []string) (*hcl.BodyContent, diag.List
 type source interface {
 	// check says what is wrong with the arguments.
 	check() error
-	// provide returns a key for encrypting, and the metadata to keep with what it encrypts. kept is the metadata of what is to
-	// be decrypted, nil when nothing is; then there is a key for that, too.
+	// provide returns a key for encrypting, and the metadata to keep with what it encrypts. kept is the metadata of
+	// what is to be decrypted, nil when nothing is; then there is a key for that, too.
 	provide(ctx context.Context, kept json.RawMessage) (pair, []byte, error)
 }
 

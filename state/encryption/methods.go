@@ -27,7 +27,8 @@ var methodKinds = map[string]func(given) (method, diag.List){
 	unencryptedType: func(given) (method, diag.List) { return nil, nil }, // whoever has it asks for its type first
 }
 
-var errNoDecryptionKey = errors.New("there is no key to decrypt with: what is encrypted was encrypted with another key provider, or by another name of it")
+var errNoDecryptionKey = errors.New("there is no key to decrypt with: what is encrypted was encrypted with another " +
+	"key provider, or by another name of it")
 
 // aesGCM is the method aes_gcm: the nonce, then what AES-GCM makes of the content.
 type aesGCM struct {
@@ -56,7 +57,8 @@ func newAESGCM(a given) (method, diag.List) {
 	}
 	for what, key := range map[string][]byte{"encrypting": m.keys.Encryption, "decrypting": m.keys.Decryption} {
 		if n := len(key); n != 16 && n != 24 && n != 32 && (n > 0 || what == "encrypting") {
-			diags = diags.Append(invalidMethod(fmt.Errorf("AES-GCM takes keys of 16, 24 or 32 bytes, and the one for %s has %d", what, n)))
+			diags = diags.Append(invalidMethod(fmt.Errorf("AES-GCM takes keys of 16, 24 or 32 bytes, and the one for "+
+				"%s has %d", what, n)))
 		}
 	}
 	return m, diags

@@ -44,13 +44,17 @@ type derivation struct {
 }
 
 func newPBKDF2(a given) (source, diag.List) {
-	p := &passphrase{how: derivation{Iterations: 600_000, Hash: "sha512", Length: 32}, salt: 32, name: a.subject, keys: a.session.keys}
-	content, diags := a.content(nil, []string{"passphrase", "chain", "key_length", "iterations", "hash_function", "salt_length"})
+	p := &passphrase{how: derivation{Iterations: 600_000, Hash: "sha512", Length: 32}, salt: 32, name: a.subject,
+		keys: a.session.keys}
+	content, diags := a.content(nil, []string{"passphrase", "chain", "key_length", "iterations", "hash_function",
+		"salt_length"})
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	diags = diags.Append(a.take(content, "passphrase", cty.String, &p.text), a.take(content, "hash_function", cty.String, &p.how.Hash))
-	for name, into := range map[string]*int{"key_length": &p.how.Length, "iterations": &p.how.Iterations, "salt_length": &p.salt} {
+	diags = diags.Append(a.take(content, "passphrase", cty.String, &p.text), a.take(content, "hash_function",
+		cty.String, &p.how.Hash))
+	for name, into := range map[string]*int{"key_length": &p.how.Length, "iterations": &p.how.Iterations,
+		"salt_length": &p.salt} {
 		number := big.NewFloat(float64(*into))
 		diags = diags.Append(a.take(content, name, cty.Number, number))
 		if number.IsInt() { // what is no whole number leaves the default, as with OpenTofu

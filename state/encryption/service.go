@@ -28,8 +28,8 @@ type Kind struct {
 	Env       map[string][]string
 	Defaults  map[string]cty.Value
 	Conflicts [][2]string
-	// Open checks what a schema cannot say, and gets ready to ask the service. The diagnostics about an argument have its
-	// path (Arguments.Problem). It may ask the network, within ctx.
+	// Open checks what a schema cannot say, and gets ready to ask the service. The diagnostics about an argument have
+	// its path (Arguments.Problem). It may ask the network, within ctx.
 	Open func(ctx context.Context, s cloud.Surroundings, args arguments.Arguments) (KeyService, diag.List)
 }
 
@@ -37,8 +37,8 @@ type Kind struct {
 type KeyService interface {
 	// Make makes a new data key. meta is what Recover needs; it is kept as JSON, in the clear, with what is encrypted.
 	Make(ctx context.Context) (key []byte, meta any, err error)
-	// Recover returns the key that Make has made with this metadata, be it in another process; nil when the metadata names
-	// none.
+	// Recover returns the key that Make has made with this metadata, be it in another process; nil when the metadata
+	// names none.
 	Recover(ctx context.Context, meta json.RawMessage) (key []byte, err error)
 }
 
@@ -54,15 +54,16 @@ type opened struct {
 	service KeyService
 }
 
-// service returns the source that asks a key service. The service is opened once for all sessions in which its arguments
-// are the same.
+// service returns the source that asks a key service. The service is opened once for all sessions in which its
+// arguments are the same.
 func (x *session) service(kind *Kind, k keyProvider, a given) (source, diag.List) {
 	value, diags := a.object(kind.Schema)
 	if diags.HasErrors() {
 		return nil, diags
 	}
 	spec := arguments.Spec{
-		Subject: fmt.Sprintf("the key provider %q", kind.Name), Schema: kind.Schema, Env: kind.Env, Defaults: kind.Defaults,
+		Subject: fmt.Sprintf("the key provider %q", kind.Name), Schema: kind.Schema, Env: kind.Env,
+		Defaults:  kind.Defaults,
 		Conflicts: kind.Conflicts,
 	}
 	args, more := spec.Decode(value)
@@ -83,7 +84,8 @@ func (x *session) service(kind *Kind, k keyProvider, a given) (source, diag.List
 		defer cancel()
 		service, diags := kind.Open(ctx, x.surroundings, args)
 		if diags.HasErrors() && errors.Is(context.Cause(ctx), errSlow) {
-			diags = diag.Errors("Unable to fetch encryption key data", fmt.Sprintf("%s: %s.", k.metaKey(), errSlow), nil)
+			diags = diag.Errors("Unable to fetch encryption key data", fmt.Sprintf("%s: %s.", k.metaKey(), errSlow),
+				nil)
 		}
 		return service, diags
 	})
@@ -113,7 +115,8 @@ func (k *keys) open(address string, args cty.Value, make func() (KeyService, dia
 func (a given) object(b *schema.Block) (cty.Value, diag.List) {
 	shape := &hcl.BodySchema{}
 	for _, name := range slices.Sorted(maps.Keys(b.Attributes)) {
-		shape.Attributes = append(shape.Attributes, hcl.AttributeSchema{Name: name, Required: b.Attributes[name].Required})
+		shape.Attributes = append(shape.Attributes, hcl.AttributeSchema{Name: name,
+			Required: b.Attributes[name].Required})
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.Blocks)) {
 		shape.Blocks = append(shape.Blocks, hcl.BlockHeaderSchema{Type: name})
@@ -159,8 +162,8 @@ type serviceKeys struct {
 // check implements source. The service has checked its arguments when it was opened.
 func (s *serviceKeys) check() error { return nil }
 
-// provide implements source. Each encryption has a key of its own. Where something is decrypted nothing is encrypted, so
-// the service is not asked for another key: the key that was recovered stands in for it.
+// provide implements source. Each encryption has a key of its own. Where something is decrypted nothing is encrypted,
+// so the service is not asked for another key: the key that was recovered stands in for it.
 func (s *serviceKeys) provide(ctx context.Context, kept json.RawMessage) (pair, []byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, serviceTime, errSlow)
 	defer cancel()

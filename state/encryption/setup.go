@@ -36,13 +36,14 @@ type session struct {
 	done map[string]cty.Value // key provider -> its keys
 }
 
-// method makes a method of its block, with the keys for decrypting what in was kept with. What is needed to decrypt what the
-// method encrypts goes into out.
+// method makes a method of its block, with the keys for decrypting what in was kept with. What is needed to decrypt
+// what the method encrypts goes into out.
 func (s *setup) method(ctx context.Context, b methodBlock, in, out metadata) (method, diag.List) {
 	kind, ok := methodKinds[b.Type]
 	if !ok {
-		return nil, diag.Errors(fmt.Sprintf("Error fetching encryption method %q", b.Type), fmt.Sprintf("There is no encryption method %q; there are %s.",
-			b.Type, strings.Join(slices.Sorted(maps.Keys(methodKinds)), ", ")), s.settings.at.Ptr())
+		return nil, diag.Errors(fmt.Sprintf("Error fetching encryption method %q", b.Type),
+			fmt.Sprintf("There is no encryption method %q; there are %s.",
+				b.Type, strings.Join(slices.Sorted(maps.Keys(methodKinds)), ", ")), s.settings.at.Ptr())
 	}
 	x := &session{setup: s, ctx: ctx, in: in, out: out, done: map[string]cty.Value{}}
 	m, diags := kind(given{x, b.Body, "encryption.method." + b.Type + "." + b.Name, nil})
@@ -63,7 +64,8 @@ type given struct {
 // value evaluates an expression. Text that names a key provider stands for it, because JSON has no other way to say it.
 func (a given) value(e hcl.Expression) (cty.Value, diag.List) {
 	v, diags := a.evaluate(e)
-	if diags.HasErrors() || v.IsNull() || v.Type() != cty.String || !v.IsKnown() || !strings.HasPrefix(v.AsString(), "key_provider.") {
+	if diags.HasErrors() || v.IsNull() || v.Type() != cty.String || !v.IsKnown() ||
+		!strings.HasPrefix(v.AsString(), "key_provider.") {
 		return v, diags
 	}
 	traversal, problems := hclsyntax.ParseTraversalAbs([]byte(v.AsString()), "", hcl.InitialPos)
@@ -121,7 +123,8 @@ func (a given) keysOf(t hcl.Traversal) (typ, named string, v cty.Value, diags di
 	at := t.SourceRange()
 	typ, named, ok := address(t, "key_provider")
 	if !ok {
-		return "", "", cty.NilVal, diag.Errors("Invalid Key Provider expression format", "A key provider is named as key_provider.TYPE.NAME.", &at)
+		return "", "", cty.NilVal, diag.Errors("Invalid Key Provider expression format", "A key provider is named as "+
+			"key_provider.TYPE.NAME.", &at)
 	}
 	k, ok := a.session.settings.keyProvider(typ, named)
 	if !ok {
@@ -140,7 +143,8 @@ func (x *session) provide(k keyProvider, stack []string) (cty.Value, diag.List) 
 	}
 	if slices.Contains(stack, address) {
 		return cty.NilVal, diag.Errors(noKeys, fmt.Sprintf(
-			"The key provider %s needs its own key: %s.", address, strings.Join(append(slices.Clone(stack), address), " -> ")), nil)
+			"The key provider %s needs its own key: %s.", address,
+			strings.Join(append(slices.Clone(stack), address), " -> ")), nil)
 	}
 	provider, diags := x.source(k, append(slices.Clone(stack), address))
 	diags = diags.WithSubject(&k.At)
@@ -166,7 +170,8 @@ func (x *session) provide(k keyProvider, stack []string) (cty.Value, diag.List) 
 	}
 	if _, ok := x.out[k.metaKey()]; ok {
 		return cty.NilVal, diag.Errors("Duplicate metadata key", fmt.Sprintf(
-			"Two key providers of one method keep their metadata under the name %s. Give one of them another encrypted_metadata_alias.", k.metaKey()), nil)
+			"Two key providers of one method keep their metadata under the name %s. Give one of them another "+
+				"encrypted_metadata_alias.", k.metaKey()), nil)
 	}
 	x.out[k.metaKey()] = meta
 	x.done[address] = pair.value()

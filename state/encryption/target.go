@@ -36,7 +36,8 @@ func newTarget(ctx context.Context, s *setup, what string, enforced bool, t targ
 	for _, m := range target.methods {
 		if enforced && m.Type == unencryptedType {
 			diags = diags.Append(diag.New(diag.Error, "Unencrypted method is forbidden",
-				fmt.Sprintf("The %s is set to be encrypted always (enforced = true), so the method %q %q cannot be used for it.", what, m.Type, m.Name), s.settings.at.Ptr()))
+				fmt.Sprintf("The %s is set to be encrypted always (enforced = true), so the method %q %q cannot be "+
+					"used for it.", what, m.Type, m.Name), s.settings.at.Ptr()))
 		}
 	}
 	if diags.HasErrors() {
@@ -57,7 +58,8 @@ func (s *setup) findMethod(e hcl.Expression) (methodBlock, diag.List) {
 	}
 	typ, named, ok := address(traversal, "method")
 	if !ok {
-		return methodBlock{}, diag.Errors("Invalid encryption method identifier", "A method is named as method.TYPE.NAME.", &at)
+		return methodBlock{}, diag.Errors("Invalid encryption method identifier", "A method is named as "+
+			"method.TYPE.NAME.", &at)
 	}
 	m, ok := s.settings.method(typ, named)
 	if !ok {
@@ -83,8 +85,8 @@ const version = "v0"
 // metadata is what key providers need to find the key for decrypting again, by their names.
 type metadata map[string][]byte
 
-// envelope is what is written in the place of what is encrypted. The envelope of a state has its serial and lineage too, in
-// the clear: backends compare them.
+// envelope is what is written in the place of what is encrypted. The envelope of a state has its serial and lineage
+// too, in the clear: backends compare them.
 type envelope struct {
 	Serial  *uint64  `json:"serial,omitempty"`
 	Lineage *string  `json:"lineage,omitempty"`
@@ -141,8 +143,8 @@ func (t *Target) Seal(ctx context.Context, data []byte) ([]byte, error) {
 	return t.seal(ctx, data, envelope{})
 }
 
-// OpenState decrypts a state file. The first line of its errors has the words of OpenTofu, because it becomes a summary.
-// stale tells that it is not as SealState writes it now: it is in the clear, or encrypted with a fallback.
+// OpenState decrypts a state file. The first line of its errors has the words of OpenTofu, because it becomes a
+// summary. stale tells that it is not as SealState writes it now: it is in the clear, or encrypted with a fallback.
 func (t *Target) OpenState(ctx context.Context, data []byte) (plain []byte, stale bool, err error) {
 	if t == nil {
 		return data, false, nil
@@ -167,9 +169,11 @@ func (t *Target) OpenState(ctx context.Context, data []byte) (plain []byte, stal
 	}
 	switch {
 	case outside.Serial != nil && inside.Serial != nil && *outside.Serial != *inside.Serial:
-		return nil, false, fmt.Errorf("invalid state metadata, serial field mismatch %d vs %d", *outside.Serial, *inside.Serial)
+		return nil, false, fmt.Errorf("invalid state metadata, serial field mismatch %d vs %d", *outside.Serial,
+			*inside.Serial)
 	case outside.Lineage != "" && outside.Lineage != inside.Lineage:
-		return nil, false, fmt.Errorf("invalid state metadata, linage field mismatch %v vs %v", outside.Lineage, inside.Lineage)
+		return nil, false, fmt.Errorf("invalid state metadata, linage field mismatch %v vs %v", outside.Lineage,
+			inside.Lineage)
 	}
 	return plain, stale, nil
 }

@@ -118,8 +118,8 @@ type Event struct {
 	Worker  string    `msgpack:"w,omitempty"`
 	Permits []string  `msgpack:"pm,omitempty"` // request ids of the permits held, widest last
 	Action  string    `msgpack:"ac,omitempty"`
-	// Took is how long the operations of a vertex that has ended took; Waited is how long it was ready before and between
-	// them, for a slot, for permits, on the way.
+	// Took is how long the operations of a vertex that has ended took; Waited is how long it was ready before and
+	// between them, for a slot, for permits, on the way.
 	Took   time.Duration `msgpack:"d,omitempty"`
 	Waited time.Duration `msgpack:"wt,omitempty"`
 	// Sequence is the position of the accepted result in the result stream.
@@ -127,7 +127,8 @@ type Event struct {
 	// Phase counts the operations of a vertex that are done (Want, Step).
 	Phase  int    `msgpack:"ph,omitempty"`
 	Detail string `msgpack:"m,omitempty"`
-	// Over tells that nothing runs any more of what is suspected, though its outcome is not known: no permit is held for it.
+	// Over tells that nothing runs any more of what is suspected, though its outcome is not known: no permit is held
+	// for it.
 	Over bool `msgpack:"o,omitempty"`
 }
 
@@ -154,11 +155,12 @@ const Running = "running"
 // Over tells that nobody will go on with the run: it has neither been cut off nor interrupted.
 func (r Run) Over() bool { return r.Status != Running && r.Status != "interrupted" }
 
-// PermitName is how a dispatch names a permit among its Permits: by its limit, and by the name that it was asked for under.
+// PermitName is how a dispatch names a permit among its Permits: by its limit, and by the name that it was asked for
+// under.
 func PermitName(limit, id string) string { return limit + "/" + id }
 
-// ParsePermit is the inverse of PermitName. It returns false for what is no name of a permit. Limits may have slashes in
-// their names, requests have none.
+// ParsePermit is the inverse of PermitName. It returns false for what is no name of a permit. Limits may have slashes
+// in their names, requests have none.
 func ParsePermit(name string) (limit, id string, ok bool) {
 	i := strings.LastIndexByte(name, '/')
 	if i < 0 {
@@ -325,13 +327,14 @@ type Marks interface {
 
 // Runs are what was carried out on the states, and how far it came.
 type Runs interface {
-	// BeginRun records a run and its plan. Of the ended runs of a workspace the last 50 are kept.
-	// It and EndRun are refused like a commit under a lock that is not held: who has lost the lock ends no run of others.
+	// BeginRun records a run and its plan. Of the ended runs of a workspace the last 50 are kept. It and EndRun are
+	// refused like a commit under a lock that is not held: who has lost the lock ends no run of others.
 	BeginRun(ctx context.Context, lockID string, r Run, plan []byte) error
 	EndRun(ctx context.Context, lockID, id, status string, at time.Time) error // ErrNoRun
 	Runs(ctx context.Context, workspace string) ([]Run, error)                 // newest first
 	RunPlan(ctx context.Context, id string) (Run, []byte, error)               // ErrNoRun
-	Events(ctx context.Context, id string) ([]Event, error)                    // ErrNoRun; in the order of their commits
+	// ErrNoRun; in the order of their commits
+	Events(ctx context.Context, id string) ([]Event, error)
 }
 
 // Values keeps small things by key: schema caches, high-water marks, durations of types.

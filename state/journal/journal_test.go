@@ -31,7 +31,8 @@ func TestEachEventLeadsWhereThePictureShows(t *testing.T) {
 				t.Errorf("%s on %s leads to %s (%v), want %s", k, s, got, err, want)
 			case !legal && !errors.Is(err, ErrTransition):
 				t.Errorf("%s on %s leads to %s, want an error", k, s, got)
-			case !legal && (got != s || !strings.Contains(err.Error(), k.String()) || !strings.Contains(err.Error(), s.String())):
+			case !legal && (got != s || !strings.Contains(err.Error(), k.String()) ||
+				!strings.Contains(err.Error(), s.String())):
 				t.Errorf("%s on %s: %s, %v does not name both", k, s, got, err)
 			}
 		}
@@ -63,7 +64,8 @@ func TestFoldFindsWhereARunStands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []Status{Done, Dispatched, Doubt, Wanted, Waiting, Wanted, Failed, Skipped, Waiting}; !slices.Equal(statuses, want) {
+	if want := []Status{Done, Dispatched, Doubt, Wanted, Waiting, Wanted, Failed, Skipped, Waiting}; !slices.Equal(
+		statuses, want) {
 		t.Errorf("the statuses are %v, want %v", statuses, want)
 	}
 	attempts := map[int]string{}
@@ -78,7 +80,8 @@ func TestFoldFindsWhereARunStands(t *testing.T) {
 // A run can be folded at any moment, and goes on from there as if nothing had happened.
 func TestFoldingInTwoPartsIsFoldingWhole(t *testing.T) {
 	events := []Event{
-		{Kind: Want}, {Kind: Dispatch, Attempt: "1"}, {Kind: Suspect}, {Kind: Retract}, {Kind: Want}, {Kind: Dispatch, Attempt: "2"},
+		{Kind: Want}, {Kind: Dispatch, Attempt: "1"}, {Kind: Suspect}, {Kind: Retract}, {Kind: Want},
+		{Kind: Dispatch, Attempt: "2"},
 		{Kind: Step}, {Kind: Dispatch, Attempt: "3"}, {Kind: Finish},
 	}
 	at := Waiting

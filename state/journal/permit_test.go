@@ -8,7 +8,8 @@ import (
 
 func TestThePermitOfALimitWithSlashesIsFoundAgain(t *testing.T) {
 	for _, limit := range []string{"default", "pool/eu", "aws/us-east-1/writes"} {
-		if got, id, ok := journal.ParsePermit(journal.PermitName(limit, "run-3")); !ok || got != limit || id != "run-3" {
+		if got, id, ok := journal.ParsePermit(journal.PermitName(limit, "run-3")); !ok || got != limit ||
+			id != "run-3" {
 			t.Errorf("%q: %q, %q, %v", limit, got, id, ok)
 		}
 	}

@@ -38,7 +38,8 @@ func (s *Store) EndRun(ctx context.Context, lockID, id, status string, at time.T
 			return err
 		}
 		r.Status, r.Ended = status, at
-		ended := slices.DeleteFunc(s.runsOf(r.Workspace), func(r journal.Run) bool { return r.Status == journal.Running })
+		ended := slices.DeleteFunc(s.runsOf(r.Workspace),
+			func(r journal.Run) bool { return r.Status == journal.Running })
 		for i, r := range ended {
 			if i >= journal.KeptRuns {
 				delete(s.disk.runs, r.ID)

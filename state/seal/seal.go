@@ -1,4 +1,5 @@
-// Package seal encrypts values one by one, so that a store pays for what changes. Each is bound to the place that it is kept at.
+// Package seal encrypts values one by one, so that a store pays for what changes. Each is bound to the place that it is
+// kept at.
 //
 // It keeps no keys, and knows nothing of where they come from.
 package seal
@@ -37,7 +38,8 @@ func NewKey(secret []byte) (*Key, error) {
 	return &Key{aead}, nil
 }
 
-// Seal returns what is to be kept of a value: the nonce, the ciphertext and the tag. Only at the same place can it be opened.
+// Seal returns what is to be kept of a value: the nonce, the ciphertext and the tag. Only at the same place can it be
+// opened.
 func (k *Key) Seal(place, value []byte) []byte {
 	if k == nil {
 		return value

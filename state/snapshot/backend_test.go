@@ -176,7 +176,8 @@ func TestInmemIsLockedFromTheStartByItsArgument(t *testing.T) {
 		b, diags := snapshot.Place{Memory: memory}.Open(t.Context(), "inmem", config)
 		ok(t, diags.Err())
 		var held *journal.Held
-		if _, err := b.Lock(t.Context(), "default", journal.LockInfo{ID: "1"}); !errors.As(err, &held) || !strings.Contains(err.Error(), "locked") {
+		if _, err := b.Lock(t.Context(), "default", journal.LockInfo{ID: "1"}); !errors.As(err, &held) ||
+			!strings.Contains(err.Error(), "locked") {
 			t.Errorf("the error is %v", err)
 		}
 		lock(t, b, "other", journal.LockInfo{ID: "1"})
@@ -194,14 +195,20 @@ func TestWhatNoBackendTakesIsADiagnostic(t *testing.T) {
 		config          cty.Value
 		summary, detail string
 	}{
-		"one that was removed":    {"swift", cty.EmptyObjectVal, "Unsupported backend type", "was removed from OpenTofu"},
-		"one that is none":        {"x", cty.EmptyObjectVal, "Unsupported backend type", `There is no backend type named "x"; there are inmem and local.`},
-		"no such argument":        {"local", object("pfad", cty.StringVal("x")), "Unsupported argument", `"pfad"`},
-		"an argument of no use":   {"local", object("path", cty.EmptyObjectVal), "Incorrect attribute value type", `"path"`},
-		"an empty path":           {"local", object("path", cty.StringVal("")), "Invalid local state file path", "empty"},
-		"an empty directory":      {"local", object("workspace_dir", cty.StringVal("")), "Invalid local workspace directory path", "empty"},
-		"a value that is unknown": {"local", object("path", cty.UnknownVal(cty.String)), "Invalid backend configuration", "not known"},
-		"a list":                  {"inmem", cty.ListValEmpty(cty.String), "Invalid backend configuration", "object"},
+		"one that was removed": {"swift", cty.EmptyObjectVal, "Unsupported backend type",
+			"was removed from OpenTofu"},
+		"one that is none": {"x", cty.EmptyObjectVal, "Unsupported backend type",
+			`There is no backend type named "x"; there are inmem and local.`},
+		"no such argument": {"local", object("pfad", cty.StringVal("x")), "Unsupported argument", `"pfad"`},
+		"an argument of no use": {"local", object("path", cty.EmptyObjectVal), "Incorrect attribute value type",
+			`"path"`},
+		"an empty path": {"local", object("path", cty.StringVal("")), "Invalid local state file path",
+			"empty"},
+		"an empty directory": {"local", object("workspace_dir", cty.StringVal("")), "Invalid local workspace " +
+			"directory path", "empty"},
+		"a value that is unknown": {"local", object("path", cty.UnknownVal(cty.String)), "Invalid backend " +
+			"configuration", "not known"},
+		"a list": {"inmem", cty.ListValEmpty(cty.String), "Invalid backend configuration", "object"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			_, diags := snapshot.Place{}.Open(t.Context(), c.typ, c.config)
@@ -210,7 +217,8 @@ func TestWhatNoBackendTakesIsADiagnostic(t *testing.T) {
 			}
 		})
 	}
-	for _, nothing := range []cty.Value{cty.NilVal, cty.NullVal(cty.DynamicPseudoType), object("path", cty.NullVal(cty.String))} {
+	for _, nothing := range []cty.Value{cty.NilVal, cty.NullVal(cty.DynamicPseudoType),
+		object("path", cty.NullVal(cty.String))} {
 		if _, diags := (snapshot.Place{}).Open(t.Context(), "local", nothing); diags.HasErrors() {
 			t.Error(diags.Err())
 		}

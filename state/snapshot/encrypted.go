@@ -26,8 +26,8 @@ func (s *Sealed) Error() string {
 	return s.Summary + ": " + s.Detail
 }
 
-// Encrypted returns a backend over another one, which holds snapshots as the target encrypts them. Without a target they are in
-// the clear, and those that are not are told apart from what is no snapshot at all.
+// Encrypted returns a backend over another one, which holds snapshots as the target encrypts them. Without a target
+// they are in the clear, and those that are not are told apart from what is no snapshot at all.
 func Encrypted(b Backend, t *encryption.Target) Backend {
 	e := &encrypted{Backend: b, target: t, stale: map[string]bool{}}
 	if l, ok := b.(*Local); ok {
@@ -80,7 +80,8 @@ func (e *encrypted) note(workspace string, stale bool) {
 func Open(ctx context.Context, t *encryption.Target, data []byte) (plain []byte, stale bool, err error) {
 	if t == nil && encryption.IsEncrypted(data) {
 		return nil, false, &Sealed{
-			Summary: "Unsupported state file format", Detail: "This state file is encrypted and can not be read without an encryption configuration",
+			Summary: "Unsupported state file format", Detail: "This state file is encrypted and can not be read " +
+				"without an encryption configuration",
 		}
 	}
 	plain, stale, err = t.OpenState(ctx, data)

@@ -34,7 +34,8 @@ func openInmem(_ context.Context, p Place, args Arguments) (Backend, diag.List) 
 		defer p.Memory.mu.Unlock()
 		if _, held := p.Memory.locks[journal.DefaultWorkspace]; !held {
 			p.Memory.locks[journal.DefaultWorkspace] = journal.LockInfo{
-				ID: id, Operation: "test", Info: "test config", Who: "the lock_id argument of the backend", Created: p.Now().UTC(),
+				ID: id, Operation: "test", Info: "test config", Who: "the lock_id argument of the backend",
+				Created: p.Now().UTC(),
 			}
 		}
 	}

@@ -45,7 +45,8 @@ func TestOpenTofuAndMillipedeKeepEachOtherOut(t *testing.T) {
 	b := snapshot.NewLocal(snapshot.LocalOptions{Dir: dir})
 	lock(t, b, "default", journal.LockInfo{ID: "ours", Who: "millipede@here", Operation: "apply"})
 	out, err := run("apply", "-auto-approve", "-no-color")
-	if err == nil || !strings.Contains(out, "Error acquiring the state lock") || !strings.Contains(out, "millipede@here") {
+	if err == nil || !strings.Contains(out, "Error acquiring the state lock") ||
+		!strings.Contains(out, "millipede@here") {
 		t.Fatalf("OpenTofu got in: %v: %s", err, out)
 	}
 	ok(t, b.Unlock(t.Context(), "default", "ours"))
@@ -57,7 +58,8 @@ func TestOpenTofuAndMillipedeKeepEachOtherOut(t *testing.T) {
 	}()
 	content(t, filepath.Join(dir, "started"))
 	var held *journal.Held
-	if _, err := b.Lock(t.Context(), "default", journal.LockInfo{ID: "ours"}); !errors.As(err, &held) || held.Holder.Operation != "OperationTypeApply" {
+	if _, err := b.Lock(t.Context(), "default", journal.LockInfo{ID: "ours"}); !errors.As(err, &held) ||
+		held.Holder.Operation != "OperationTypeApply" {
 		t.Errorf("we got in: %v", err)
 	}
 	ok(t, os.WriteFile(filepath.Join(dir, "go"), []byte("\n"), 0o600))

@@ -44,7 +44,8 @@ type Arguments = arguments.Arguments
 
 func (k *Kind) spec() arguments.Spec {
 	return arguments.Spec{
-		Subject: fmt.Sprintf("the backend %q", k.Name), Schema: k.Schema, Env: k.Env, Defaults: k.Defaults, Conflicts: k.Conflicts,
+		Subject: fmt.Sprintf("the backend %q", k.Name), Schema: k.Schema, Env: k.Env, Defaults: k.Defaults,
+		Conflicts: k.Conflicts,
 	}
 }
 
@@ -135,7 +136,8 @@ func (ks Kinds) Find(name string) (*Kind, diag.List) {
 		return nil, unsupported(fmt.Sprintf(
 			"Millipede cannot keep snapshots in the backend %q yet; it can in %s. To bring the state over: run "+
 				"\"tofu state pull > pulled.tfstate\" here, take the %q block out (without one, the state is beside the "+
-				"configuration), and run \""+diag.Program()+" init\", then \""+diag.Program()+" state push pulled.tfstate\".",
+				"configuration), and run \""+diag.Program()+" init\", then \""+diag.Program()+
+				" state push pulled.tfstate\".",
 			name, ks.names(), name))
 	}
 	return nil, unsupported(fmt.Sprintf("There is no backend type named %q; there are %s.", name, ks.names()))
@@ -222,7 +224,8 @@ func (p Place) Open(ctx context.Context, typ string, config cty.Value) (Backend,
 }
 
 func missing(name string, env []string) *diag.Diagnostic {
-	detail := fmt.Sprintf("The argument %q is required by the backend. Set it in the block, or with -backend-config=%s=VALUE", name, name)
+	detail := fmt.Sprintf("The argument %q is required by the backend. Set it in the block, or with "+
+		"-backend-config=%s=VALUE", name, name)
 	if len(env) > 0 {
 		detail += ", or in the environment as " + strings.Join(env, " or ")
 	}

@@ -77,7 +77,8 @@ func openLocal(_ context.Context, p Place, args Arguments) (Backend, diag.List) 
 	var diags diag.List
 	for name, what := range map[string]string{"path": "state file", "workspace_dir": "workspace directory"} {
 		if args.Set(name) && args.String(name) == "" {
-			diags = diags.Append(args.Problem(name, "Invalid local "+what+" path", fmt.Sprintf("The %q attribute value must not be empty.", name)))
+			diags = diags.Append(args.Problem(name, "Invalid local "+what+" path", fmt.Sprintf("The %q attribute "+
+				"value must not be empty.", name)))
 		}
 	}
 	if diags.HasErrors() {
@@ -357,7 +358,8 @@ func (l *Local) Unlock(_ context.Context, workspace, lockID string) error {
 	defer l.mu.Unlock()
 	h := l.held[workspace]
 	if h == nil || h.id != lockID {
-		return fmt.Errorf("%w: %s; a lock of the local backend is held by a process and ends with it", ErrNotLocked, lockID)
+		return fmt.Errorf("%w: %s; a lock of the local backend is held by a process and ends with it",
+			ErrNotLocked, lockID)
 	}
 	delete(l.held, workspace)
 	_, out, _ := l.paths(workspace)

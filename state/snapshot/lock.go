@@ -35,7 +35,8 @@ type lockDocument struct {
 
 // EncodeLock returns lock information in the form that OpenTofu's backends store.
 func EncodeLock(info journal.LockInfo) []byte {
-	data, err := json.Marshal(lockDocument{info.ID, info.Operation, info.Info, info.Who, info.Version, info.Created.UTC(), info.Path})
+	data, err := json.Marshal(lockDocument{info.ID, info.Operation, info.Info, info.Who, info.Version,
+		info.Created.UTC(), info.Path})
 	if err != nil {
 		panic(err) // the fields cannot fail to be encoded, but for years beyond 9999
 	}
@@ -49,7 +50,8 @@ func DecodeLock(data []byte) (journal.LockInfo, error) {
 		return journal.LockInfo{}, fmt.Errorf("reading who holds the lock: %w", err)
 	}
 	return journal.LockInfo{
-		ID: d.ID, Operation: d.Operation, Info: d.Info, Who: d.Who, Version: d.Version, Created: d.Created, Path: d.Path,
+		ID: d.ID, Operation: d.Operation, Info: d.Info, Who: d.Who, Version: d.Version,
+		Created: d.Created, Path: d.Path,
 	}, nil
 }
 
@@ -60,9 +62,9 @@ const (
 )
 
 // Acquire takes the lock of a snapshot. While somebody else holds it, Acquire tries again after 1, 2, 4, 8, 16, 16 ...
-// seconds, as OpenTofu does, until timeout has passed. waiting, unless it is nil, is told of the holder before the first
-// pause, and whenever the holder is another one. The error is *journal.Held when the time is up, and the context's
-// cause when that ends first.
+// seconds, as OpenTofu does, until timeout has passed. waiting, unless it is nil, is told of the holder before the
+// first pause, and whenever the holder is another one. The error is *journal.Held when the time is up, and the
+// context's cause when that ends first.
 func Acquire(ctx context.Context, b Backend, workspace string, info journal.LockInfo, timeout time.Duration,
 	waiting func(holder journal.LockInfo),
 ) (Lock, error) {

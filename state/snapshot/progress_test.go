@@ -206,7 +206,8 @@ func TestAnotherProgramsChangeOfWhatADeadRunHasLeftIsAConflict(t *testing.T) {
 }
 
 func TestTheIntervalIsThatOfOpenTofu(t *testing.T) {
-	for text, want := range map[string]time.Duration{"": 20 * time.Second, "20": 20 * time.Second, "300": 5 * time.Minute} {
+	for text, want := range map[string]time.Duration{"": 20 * time.Second, "20": 20 * time.Second,
+		"300": 5 * time.Minute} {
 		if got, err := snapshot.PersistInterval(text); err != nil || got != want {
 			t.Errorf("%q is %s: %v", text, got, err)
 		}

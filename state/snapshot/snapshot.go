@@ -56,8 +56,8 @@ type Description struct {
 	Unlockable bool
 	// Volatile tells that snapshots and workspaces end with the process.
 	Volatile bool
-	// Stale tells that what was read there last is not encrypted as it is to be: it is written again with the next changes,
-	// and when there are none, too.
+	// Stale tells that what was read there last is not encrypted as it is to be: it is written again with the next
+	// changes, and when there are none, too.
 	Stale bool
 }
 
@@ -71,8 +71,8 @@ var (
 	ErrNoWorkspaces = errors.New("workspaces not supported")
 )
 
-// State reads the state that a snapshot holds; nil when there is none. What is wrong with it is a list of diagnostics in the
-// error, or *Sealed.
+// State reads the state that a snapshot holds; nil when there is none. What is wrong with it is a list of diagnostics
+// in the error, or *Sealed.
 func State(ctx context.Context, b Backend, workspace string) (*state.State, error) {
 	data, err := b.Read(ctx, workspace)
 	var sealed *Sealed
@@ -80,7 +80,8 @@ func State(ctx context.Context, b Backend, workspace string) (*state.State, erro
 	case errors.As(err, &sealed):
 		return nil, err
 	case err != nil:
-		return nil, diag.Errors("Failed to load state", fmt.Sprintf("Reading %s: %s.", b.Describe(workspace).Where, err), nil).Err()
+		return nil, diag.Errors("Failed to load state", fmt.Sprintf("Reading %s: %s.", b.Describe(workspace).Where,
+			err), nil).Err()
 	}
 	st, diags := tfstate.Parse(data)
 	return st, diags.Err()

@@ -37,9 +37,9 @@ type SyncedStore interface {
 //	emptied                 | unchanged            | fails
 //	emptied                 | changed              | does nothing; the next Push writes
 //
-// A snapshot is emptied when its file is there and has no content, but had some when the mark was made: a full disk does
-// that, while whoever wants the state to be empty removes the file. A file without content that never had any is no
-// snapshot at all.
+// A snapshot is emptied when its file is there and has no content, but had some when the mark was made: a full disk
+// does that, while whoever wants the state to be empty removes the file. A file without content that never had any is
+// no snapshot at all.
 type Sync struct {
 	Store   SyncedStore
 	Backend Backend
@@ -129,8 +129,8 @@ func (y *Sync) text(ctx context.Context, workspace string, v journal.VersionInfo
 // ErroredFile is where a state goes that could not be written to its backend: the name that OpenTofu has for it.
 const ErroredFile = "errored.tfstate"
 
-// Rescue returns what the backend should hold, for a file beside the configuration: encrypted as the backend's snapshots
-// are. It is for when Push has failed.
+// Rescue returns what the backend should hold, for a file beside the configuration: encrypted as the backend's
+// snapshots are. It is for when Push has failed.
 func (y *Sync) Rescue(ctx context.Context, workspace string) ([]byte, error) {
 	head, err := y.head(ctx, workspace)
 	if err != nil {
@@ -146,8 +146,8 @@ func (y *Sync) Rescue(ctx context.Context, workspace string) ([]byte, error) {
 // announced is where the store keeps, by workspace, the hash of a snapshot that is about to be written during a run.
 const announced = "announced-snapshots"
 
-// announce notes that a snapshot is about to be written that holds no version. If the process dies right after the write,
-// the next Pull knows by that that nobody else has written it.
+// announce notes that a snapshot is about to be written that holds no version. If the process dies right after the
+// write, the next Pull knows by that that nobody else has written it.
 func (y *Sync) announce(ctx context.Context, workspace string, data []byte) error {
 	return y.Store.PutValue(ctx, announced, workspace, []byte(hash(data)))
 }
@@ -181,7 +181,8 @@ func (y *Sync) look(ctx context.Context, workspace, lockID string) (*picture, er
 		return nil, err
 	}
 	if err != nil {
-		return nil, diag.Errors("Failed to load state", fmt.Sprintf("Reading the snapshot %s: %s.", d.Where, err), nil).Err()
+		return nil, diag.Errors("Failed to load state", fmt.Sprintf("Reading the snapshot %s: %s.", d.Where, err),
+			nil).Err()
 	}
 	blank := p.data != nil && len(p.data) == 0
 	if blank {
@@ -274,7 +275,8 @@ func (y *Sync) adoptRemoval(ctx context.Context, p *picture, lockID string) (str
 	if s.IsEmpty() {
 		return "", nil
 	}
-	return fmt.Sprintf("%s was removed, so nothing is taken to exist any more. The state of before had %s and is kept: \"%s\" brings it back.",
+	return fmt.Sprintf("%s was removed, so nothing is taken to exist any more. The state of before had %s and is "+
+		"kept: \"%s\" brings it back.",
 		p.where, instances(len(s.Addrs())), y.restore(p.head.Serial)), nil
 }
 
@@ -296,15 +298,19 @@ func (y *Sync) adopt(ctx context.Context, p *picture, lockID string, theirs *sta
 	switch {
 	case p.head.Lineage == "":
 	case theirs.Lineage != p.head.Lineage:
-		says = append(says, fmt.Sprintf("%s now holds another state (lineage %s instead of %s), which was adopted.", p.where, theirs.Lineage, p.head.Lineage))
+		says = append(says, fmt.Sprintf("%s now holds another state (lineage %s instead of %s), which was adopted.",
+			p.where, theirs.Lineage, p.head.Lineage))
 	case theirs.Serial <= p.head.Serial:
-		says = append(says, fmt.Sprintf("%s was replaced by another version of the state (serial %d, it was %d), which was adopted.", p.where, theirs.Serial, p.head.Serial))
+		says = append(says, fmt.Sprintf("%s was replaced by another version of the state (serial %d, it was %d), "+
+			"which was adopted.", p.where, theirs.Serial, p.head.Serial))
 	}
 	if len(says) > 0 && !ours.IsEmpty() {
-		says = append(says, fmt.Sprintf("The state of before had %s and is kept: \"%s\" brings it back.", instances(len(ours.Addrs())), y.restore(p.head.Serial)))
+		says = append(says, fmt.Sprintf("The state of before had %s and is kept: \"%s\" brings it back.",
+			instances(len(ours.Addrs())), y.restore(p.head.Serial)))
 	}
 	if kept > 0 {
-		says = append(says, fmt.Sprintf("Another engine changed the state while %s in doubt; the doubts are kept.", instances(kept)))
+		says = append(says, fmt.Sprintf("Another engine changed the state while %s in doubt; the doubts are kept.",
+			instances(kept)))
 	}
 	return strings.Join(says, " "), nil
 }
@@ -354,7 +360,8 @@ func unreadable(diags diag.List, p *picture, restore string) error {
 	out := make(diag.List, len(diags))
 	for i, d := range diags {
 		c := *d
-		c.Detail += fmt.Sprintf("\n\nThis is the snapshot %s, which is not what was last written there. Put it right, or move it away", p.where)
+		c.Detail += fmt.Sprintf("\n\nThis is the snapshot %s, which is not what was last written there. Put it "+
+			"right, or move it away", p.where)
 		if p.head.Lineage != "" {
 			c.Detail += fmt.Sprintf(": then \"%s\" brings the last known state back", restore)
 		}
@@ -369,17 +376,22 @@ func emptied(p *picture, restore string) diag.List {
 	return diag.Errors("The state file is empty", fmt.Sprintf(
 		"The snapshot %s has no content any more, and Millipede has not emptied it: perhaps a disk was full. "+
 			"Nothing is taken to be removed for that reason; the state in the store is intact (serial %d).\n\n"+
-			"If another program has changed the state since, put its file back, from a backup for instance. Otherwise remove the empty file; then \"%s\" "+
+			"If another program has changed the state since, put its file back, from a backup for instance. "+
+			"Otherwise remove the empty file; then \"%s\" "+
 			"writes it again from the store.\n\n"+
-			"If the state is really meant to be empty, removing the file is enough.", p.where, p.head.Serial, restore), nil)
+			"If the state is really meant to be empty, removing the file is enough.", p.where, p.head.Serial, restore),
+		nil)
 }
 
 // conflict says that the same state went on in two places.
 func conflict(p *picture, theirs *state.State) diag.List {
 	return diag.Errors("State changed in two places", fmt.Sprintf(
-		"The snapshot %s was changed by another program (serial %d, lineage %s) while the store had changes that were not yet written to it "+
-			"(serial %d, lineage %s), most likely because a command was interrupted. Neither may be dropped silently.\n\n"+
-			"To go on with the store, move the snapshot away: the next command writes it again. To go on with the snapshot, run "+
+		"The snapshot %s was changed by another program (serial %d, lineage %s) while the store had changes that "+
+			"were not yet written to it "+
+			"(serial %d, lineage %s), most likely because a command was interrupted. Neither may be dropped "+
+			"silently.\n\n"+
+			"To go on with the store, move the snapshot away: the next command writes it again. To go on with the "+
+			"snapshot, run "+
 			"\""+diag.Program()+" state push -force %s\"; what the store had stays readable as an earlier version.",
 		p.where, theirs.Serial, theirs.Lineage, p.head.Serial, p.head.Lineage, p.where), nil)
 }

@@ -289,12 +289,14 @@ func TestAnotherPlaceIsNoRemoval(t *testing.T) {
 func TestDoubtsSurviveAnotherEngineUnlessItChangedTheObject(t *testing.T) {
 	doubt := func(name string, attrs []byte) state.Change {
 		return state.SetObject{Addr: instance(name), Provider: provider, Object: &state.Object{
-			Status: state.InDoubt, Attrs: attrs, Doubt: &state.Doubt{Attempt: name, Operation: "create", Before: state.Ready},
+			Status: state.InDoubt, Attrs: attrs, Doubt: &state.Doubt{Attempt: name, Operation: "create",
+				Before: state.Ready},
 		}}
 	}
 	w := newWorld(t)
 	ok(t, w.store.Commit(t.Context(), ws, "", journal.Tx{EndVersion: true, Changes: []state.Change{
-		doubt("unseen", nil), doubt("untouched", []byte(`{"n":1}`)), doubt("changed", []byte(`{"n":1}`)), doubt("removed", []byte(`{"n":1}`)),
+		doubt("unseen", nil), doubt("untouched", []byte(`{"n":1}`)), doubt("changed", []byte(`{"n":1}`)),
+		doubt("removed", []byte(`{"n":1}`)),
 	}}))
 	w.push()
 	is(t, w.others().SameContent(w.load()), true)
@@ -344,7 +346,8 @@ func TestOutputsOfAnotherStateAreReadThroughTheContract(t *testing.T) {
 var provider = addr.ProviderConfig{Provider: addr.DefaultProvider("test")}.Instance(addr.RootInstance, addr.NoKey)
 
 func instance(name string) addr.Instance {
-	return addr.Resource{Mode: addr.Managed, Type: "test_thing", Name: name}.Absolute(addr.RootInstance).Instance(addr.NoKey)
+	return addr.Resource{Mode: addr.Managed, Type: "test_thing", Name: name}.Absolute(
+		addr.RootInstance).Instance(addr.NoKey)
 }
 
 func put(name string, n int) []state.Change {

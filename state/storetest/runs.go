@@ -19,8 +19,10 @@ func eventsInOrder(t *testing.T, f Fixture) {
 		var events []journal.Event
 		for j := range i % 4 {
 			events = append(events, journal.Event{
-				Kind: journal.Dispatch, Vertex: i, Phase: j, At: now(i), Address: "test_thing.a", Attempt: "a1", Pool: "eu",
-				Worker: "w", Permits: []string{"p1", "p2"}, Action: "create", Took: time.Duration(i), Waited: time.Duration(2 * i), Sequence: uint64(i), Detail: "d",
+				Kind: journal.Dispatch, Vertex: i, Phase: j, At: now(i), Address: "test_thing.a",
+				Attempt: "a1", Pool: "eu",
+				Worker: "w", Permits: []string{"p1", "p2"}, Action: "create", Took: time.Duration(i),
+				Waited: time.Duration(2 * i), Sequence: uint64(i), Detail: "d",
 			})
 		}
 		commit(t, s, journal.Tx{Run: "r", Events: events})
@@ -38,7 +40,8 @@ func eventsInOrder(t *testing.T, f Fixture) {
 
 func togetherOrNot(t *testing.T, f Fixture) {
 	s := open(t, f)
-	tx := journal.Tx{Changes: put("a", 1), Run: "nobody's", Events: []journal.Event{{Kind: journal.Want}}, EndVersion: true}
+	tx := journal.Tx{Changes: put("a", 1), Run: "nobody's", Events: []journal.Event{{Kind: journal.Want}},
+		EndVersion: true}
 	isError(t, s.Commit(t.Context(), ws, "", tx), journal.ErrNoRun)
 	is(t, must(s.Load(t.Context(), ws)).IsEmpty(), true)
 	is(t, len(must(s.Versions(t.Context(), ws))), 0)

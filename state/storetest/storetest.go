@@ -380,7 +380,8 @@ func concurrentCommits(t *testing.T, f Fixture) {
 					t.Error(err)
 				}
 				// One that fails harms nobody.
-				if err := s.Commit(context.Background(), ws, "nobody's", journal.Tx{Changes: put("bad", i)}); !errors.Is(err, journal.ErrFenced) {
+				if err := s.Commit(context.Background(), ws, "nobody's",
+					journal.Tx{Changes: put("bad", i)}); !errors.Is(err, journal.ErrFenced) {
 					t.Error(err)
 				}
 			}
@@ -468,7 +469,8 @@ func put(name string, n int) []state.Change {
 func remove(name string) []state.Change { return []state.Change{state.SetObject{Addr: instance(name)}} }
 
 func instance(name string) addr.Instance {
-	return addr.Resource{Mode: addr.Managed, Type: "test_thing", Name: name}.Absolute(addr.RootInstance).Instance(addr.NoKey)
+	return addr.Resource{Mode: addr.Managed, Type: "test_thing", Name: name}.Absolute(
+		addr.RootInstance).Instance(addr.NoKey)
 }
 
 func after(changes []state.Change) *state.State {

@@ -17,8 +17,9 @@ func newWorld(seed uint64) world { return world{rand.New(rand.NewPCG(seed, 0))} 
 
 // The parts that addresses are made of are chosen so that their order, and what is a prefix of what, is tricky.
 var (
-	names   = []string{"a", "a-b", "ab", "b"}
-	keys    = []addr.Key{addr.NoKey, addr.IntKey(0), addr.IntKey(10), addr.StringKey(""), addr.StringKey("x"), addr.StringKey("é\"${\n]")}
+	names = []string{"a", "a-b", "ab", "b"}
+	keys  = []addr.Key{addr.NoKey, addr.IntKey(0), addr.IntKey(10), addr.StringKey(""), addr.StringKey("x"),
+		addr.StringKey("é\"${\n]")}
 	modules = []addr.ModuleInstance{
 		addr.RootInstance,
 		addr.RootInstance.Child("m", addr.NoKey),
@@ -110,7 +111,8 @@ func (w world) object() *state.Object {
 	for _, name := range names {
 		for _, m := range modules {
 			if w.rnd.IntN(4) == 0 {
-				on = append(on, state.DependOn(addr.Resource{Mode: addr.Managed, Type: "test_thing", Name: name}.In(m.Module())))
+				on = append(on, state.DependOn(addr.Resource{Mode: addr.Managed, Type: "test_thing",
+					Name: name}.In(m.Module())))
 			}
 		}
 	}
@@ -138,7 +140,8 @@ func (w world) checks() []state.CheckResult {
 	for i := range w.rnd.IntN(3) {
 		out = append(out, state.CheckResult{
 			Kind: "check", Config: fmt.Sprint("check.c", i), Status: state.CheckFail,
-			Objects: []state.CheckObject{{Address: fmt.Sprint("check.c", i), Status: state.CheckFail, Failures: []string{"no"}}},
+			Objects: []state.CheckObject{{Address: fmt.Sprint("check.c", i), Status: state.CheckFail,
+				Failures: []string{"no"}}},
 		})
 	}
 	return out

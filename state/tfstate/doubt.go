@@ -75,8 +75,10 @@ func (e *encoder) extension(s *state.State) {
 
 func writtenDoubt(a addr.Instance, deposed state.DeposedKey, o *state.Object, provider addr.ProviderInstance) doubt {
 	d := doubt{
-		Address: a.String(), Deposed: string(deposed), Operation: o.Doubt.Operation, Run: o.Doubt.Run, Attempt: o.Doubt.Attempt,
-		Worker: o.Doubt.Worker, Pool: o.Doubt.Pool, Started: o.Doubt.Started, Reason: o.Doubt.Reason, Sent: o.Doubt.Sent,
+		Address: a.String(), Deposed: string(deposed), Operation: o.Doubt.Operation, Run: o.Doubt.Run,
+		Attempt: o.Doubt.Attempt,
+		Worker:  o.Doubt.Worker, Pool: o.Doubt.Pool, Started: o.Doubt.Started, Reason: o.Doubt.Reason,
+		Sent:   o.Doubt.Sent,
 		Before: statusNames[o.Doubt.Before],
 	}
 	if a := o.Doubt.Answer; a != nil {
@@ -113,7 +115,8 @@ func (r *reader) doubts(x *extension) {
 			o = *known
 		case d.New != nil:
 			o = state.Object{
-				SchemaVersion: d.New.SchemaVersion, CreateBeforeDestroy: d.New.CreateBeforeDestroy, SkipDestroy: d.New.SkipDestroy,
+				SchemaVersion: d.New.SchemaVersion, CreateBeforeDestroy: d.New.CreateBeforeDestroy,
+				SkipDestroy:  d.New.SkipDestroy,
 				Dependencies: r.addresses(d.New.Dependencies),
 			}
 			if provider, diags = addr.ParseProviderInstance(d.New.Provider); diags.HasErrors() {

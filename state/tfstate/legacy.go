@@ -98,7 +98,8 @@ func (u *upgrade) module(m *legacyModule) error {
 	at := addr.RootInstance
 	for _, name := range m.Path[1:] {
 		if !addr.ValidIdentifier(name) {
-			return fmt.Errorf("the path %q of a module has %q, which is not an identifier; rename it in Terraform 0.11 before upgrading to Terraform 0.12", m.Path, name)
+			return fmt.Errorf("the path %q of a module has %q, which is not an identifier; rename it in Terraform "+
+				"0.11 before upgrading to Terraform 0.12", m.Path, name)
 		}
 		at = at.Child(name, addr.NoKey)
 	}
@@ -256,7 +257,8 @@ func legacyAddress(text string) (addr.Resource, addr.Key, error) {
 // legacyProvider finds the provider configuration: named absolutely, named as in the module, or implied by the type.
 func legacyProvider(abs addr.AbsResource, text string) (addr.ProviderConfig, error) {
 	if strings.Contains(text, "${") {
-		return addr.ProviderConfig{}, fmt.Errorf("the provider %q of %s has a template in its alias, which had never worked. "+
+		return addr.ProviderConfig{}, fmt.Errorf("the provider %q of %s has a template in its alias, which had never "+
+			"worked. "+
 			"Rename the alias and apply the change with Terraform 0.11 before upgrading to Terraform 0.12", text, abs)
 	}
 	if strings.Contains(text, "provider.") {

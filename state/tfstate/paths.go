@@ -28,7 +28,8 @@ func readPaths(raw []byte) ([]cty.Path, diag.List) {
 	}
 	var in [][]pathStep
 	if err := json.Unmarshal(raw, &in); err != nil {
-		return nil, diag.Errors("Error unmarshaling path steps", "The sensitive attributes of an instance cannot be read: "+err.Error()+".", nil)
+		return nil, diag.Errors("Error unmarshaling path steps",
+			"The sensitive attributes of an instance cannot be read: "+err.Error()+".", nil)
 	}
 	var diags diag.List
 	var paths []cty.Path
@@ -53,17 +54,20 @@ func readPath(steps []pathStep) (cty.Path, *diag.Diagnostic) {
 				err = checkNumbers(key)
 			}
 			if err != nil {
-				return nil, failure("Error unmarshaling path step", fmt.Sprintf("The index in the path of a sensitive attribute cannot be read: %s.", err))
+				return nil, failure("Error unmarshaling path step", fmt.Sprintf("The index in the path of a "+
+					"sensitive attribute cannot be read: %s.", err))
 			}
 			path = append(path, cty.IndexStep{Key: key})
 		case getAttrStep:
 			var name string
 			if err := json.Unmarshal(s.Value, &name); err != nil {
-				return nil, failure("Error unmarshaling path step", fmt.Sprintf("The name in the path of a sensitive attribute cannot be read: %s.", err))
+				return nil, failure("Error unmarshaling path step", fmt.Sprintf("The name in the path of a sensitive "+
+					"attribute cannot be read: %s.", err))
 			}
 			path = append(path, cty.GetAttrStep{Name: name})
 		default:
-			return nil, failure("Unsupported path step", fmt.Sprintf("The path of a sensitive attribute has a step of type %q, which is not known.", s.Type))
+			return nil, failure("Unsupported path step", fmt.Sprintf("The path of a sensitive attribute has a step "+
+				"of type %q, which is not known.", s.Type))
 		}
 	}
 	return path, nil

@@ -24,7 +24,8 @@ import (
 func Read(r io.Reader) (*state.State, diag.List) {
 	src, err := bounds.ReadAll(r, "the state", bounds.State)
 	if err != nil {
-		return nil, diag.Errors("Failed to read state file", fmt.Sprintf("The state file could not be read: %s.", err), nil)
+		return nil, diag.Errors("Failed to read state file", fmt.Sprintf("The state file could not be read: %s.", err),
+			nil)
 	}
 	return Parse(src)
 }
@@ -78,18 +79,22 @@ func versionOf(src []byte) (uint64, diag.List) {
 	switch {
 	case errors.As(err, &syntax):
 		return 0, diag.Errors(unsupportedFormat,
-			fmt.Sprintf("The state file could not be parsed as JSON: syntax error at byte offset %d.", syntax.Offset), nil)
+			fmt.Sprintf("The state file could not be parsed as JSON: syntax error at byte offset %d.", syntax.Offset),
+			nil)
 	case errors.As(err, &typ) && typ.Field == "version":
 		return 0, diag.Errors(unsupportedFormat,
 			fmt.Sprintf("The version in the state file is %s. A positive whole number is required.", typ.Value), nil)
 	case err != nil:
-		return 0, diag.Errors(unsupportedFormat, "The state file could not be parsed as JSON: it is not an object.", nil)
+		return 0, diag.Errors(unsupportedFormat, "The state file could not be parsed as JSON: it is not an object.",
+			nil)
 	case sniff.Version == nil && sniff.Encryption != "":
 		return 0, diag.Errors(unsupportedFormat,
-			"This state file is encrypted and can not be read without an encryption configuration: add the \"encryption\" block that it was written with.", nil)
+			"This state file is encrypted and can not be read without an encryption configuration: add the "+
+				"\"encryption\" block that it was written with.", nil)
 	case sniff.Version == nil:
 		return 0, diag.Errors(unsupportedFormat,
-			`The state file does not have a "version" attribute, which is required to identify the format version.`, nil)
+			`The state file does not have a "version" attribute, which is required to identify the format version.`,
+			nil)
 	}
 	return *sniff.Version, nil
 }
@@ -112,9 +117,11 @@ func writerOf(src []byte) string {
 func structureErrors(err error) diag.List {
 	var typ *json.UnmarshalTypeError
 	if errors.As(err, &typ) && typ.Field != "" {
-		return diag.Errors(invalidFormat, fmt.Sprintf("The state file field %q has invalid value %s", typ.Field, typ.Value), nil)
+		return diag.Errors(invalidFormat, fmt.Sprintf("The state file field %q has invalid value %s", typ.Field,
+			typ.Value), nil)
 	}
-	return diag.Errors(invalidFormat, fmt.Sprintf("The state file does not conform to the expected JSON data structure: %s.", err), nil)
+	return diag.Errors(invalidFormat, fmt.Sprintf("The state file does not conform to the expected JSON data "+
+		"structure: %s.", err), nil)
 }
 
 // fromV4 makes a state of a file. Parts with problems are left out; the others are there.
@@ -159,7 +166,8 @@ func (r *reader) resource(in *resourceV4) {
 	mode, ok := modes[in.Mode]
 	res := addr.Resource{Mode: mode, Type: in.Type, Name: in.Name}
 	if !ok {
-		r.fail("Invalid resource mode in state", "The state has a resource with mode %q (%q %q), which cannot be in a state.", in.Mode, in.Type, in.Name)
+		r.fail("Invalid resource mode in state", "The state has a resource with mode %q (%q %q), which cannot be in "+
+			"a state.", in.Mode, in.Type, in.Name)
 		return
 	}
 	module := addr.RootInstance
@@ -187,12 +195,14 @@ func (r *reader) resource(in *resourceV4) {
 		p := provider.Instance(provider.Module.Unkeyed(), addr.NoKey)
 		switch {
 		case inst.Provider == "" && in.Provider == "":
-			r.fail("Provider field missing state", "%s has no provider, neither for the resource nor for its instances.", abs)
+			r.fail("Provider field missing state", "%s has no provider, neither for the resource nor for its "+
+				"instances.", abs)
 			return
 		case inst.Provider != "":
 			if in.Provider != "" {
 				r.diags = r.diags.Append(diag.New(diag.Warning, "Provider field conflict in state",
-					fmt.Sprintf("%s has the provider %s, and an instance with the provider %s.", abs, in.Provider, inst.Provider), nil))
+					fmt.Sprintf("%s has the provider %s, and an instance with the provider %s.", abs, in.Provider,
+						inst.Provider), nil))
 			}
 			var diags diag.List
 			p, diags = addr.ParseProviderInstance(inst.Provider)
@@ -215,7 +225,8 @@ func (r *reader) resource(in *resourceV4) {
 func (r *reader) instance(abs addr.AbsResource, in *instanceV4, provider addr.ProviderInstance) {
 	key, ok := readKey(in.IndexKey)
 	if !ok {
-		r.fail(invalidInstance, "%s has an instance with the key %s, which is neither a whole number nor a string.", abs, in.IndexKey)
+		r.fail(invalidInstance, "%s has an instance with the key %s, which is neither a whole number nor a string.",
+			abs, in.IndexKey)
 		return
 	}
 	a := abs.Instance(key)
@@ -256,7 +267,8 @@ func (r *reader) instance(abs addr.AbsResource, in *instanceV4, provider addr.Pr
 	deposed := state.DeposedKey(in.Deposed)
 	switch {
 	case deposed != state.CurrentObject && len(deposed) != 8:
-		r.fail(invalidInstance, "%s has an object with the deposed key %q, which does not have eight characters.", a, deposed)
+		r.fail(invalidInstance, "%s has an object with the deposed key %q, which does not have eight characters.", a,
+			deposed)
 	case r.s.Object(a, deposed) != nil && deposed != state.CurrentObject:
 		r.fail(duplicateInstance, "%s has the deposed object %q several times.", a, deposed)
 	case r.s.Object(a, deposed) != nil:
@@ -332,7 +344,8 @@ func (r *reader) check(in checkV4) {
 		}
 		c := state.CheckResult{Kind: k.model, Config: in.Config, Status: checkStatus(in.Status)}
 		for _, o := range in.Objects {
-			c.Objects = append(c.Objects, state.CheckObject{Address: o.Address, Status: checkStatus(o.Status), Failures: o.Failures})
+			c.Objects = append(c.Objects, state.CheckObject{Address: o.Address, Status: checkStatus(o.Status),
+				Failures: o.Failures})
 		}
 		r.s.Checks = append(r.s.Checks, c)
 	}

@@ -20,7 +20,8 @@ import (
 const version = "1.12.6"
 
 func TestAFileThatOpenTofuWroteIsWrittenAgainByteForByte(t *testing.T) {
-	for name, form := range map[string]Form{"opentofu.indented.tfstate": Indented, "opentofu.compact.tfstate": Compact} {
+	for name, form := range map[string]Form{"opentofu.indented.tfstate": Indented,
+		"opentofu.compact.tfstate": Compact} {
 		src, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			t.Fatal(err)
@@ -86,7 +87,8 @@ func TestIndentingIsThatOfTheStandardLibrary(t *testing.T) {
 
 func TestCompactingIsThatOfTheStandardLibrary(t *testing.T) {
 	for _, src := range []string{
-		`{}`, ` { "a" : [ 1 , 2.50 , -1e+10 ] , "b\"c" : "x \\" } `, "\t[\r\n\"<&>\",\"\u2028\u2029\u2027é\", null , true]\n", `"\\\"  "`, `[" "]`,
+		`{}`, ` { "a" : [ 1 , 2.50 , -1e+10 ] , "b\"c" : "x \\" } `,
+		"\t[\r\n\"<&>\",\"\u2028\u2029\u2027é\", null , true]\n", `"\\\"  "`, `[" "]`,
 	} {
 		var want bytes.Buffer
 		if err := json.Compact(&want, []byte(src)); err != nil {
@@ -140,7 +142,8 @@ func TestAnEmptyFileHoldsNoState(t *testing.T) {
 }
 
 func TestInstancesOfOneResourceShareTheirDependencies(t *testing.T) {
-	deps := []state.Dependency{state.DependOn(instance("a", addr.NoKey).Config()), state.DependOn(instance("b", addr.NoKey).Config())}
+	deps := []state.Dependency{state.DependOn(instance("a", addr.NoKey).Config()),
+		state.DependOn(instance("b", addr.NoKey).Config())}
 	s := state.Empty()
 	for i := range 2 {
 		s.Apply(state.SetObject{Addr: instance("c", addr.IntKey(i)), Provider: test, Object: &state.Object{
@@ -160,33 +163,46 @@ func TestWhatIsNoStateIsRefused(t *testing.T) {
 		return v4(`"resources":[{"mode":"managed","type":"a","name":"b","provider":"provider[\"registry.opentofu.org/hashicorp/a\"]","instances":[` + instances + `]}]`)
 	}
 	for claim, c := range map[string]struct{ text, summary, detail string }{
-		"binary":                   {"tfstate\x00", "Unsupported state file format", "0.6.16"},
-		"not JSON":                 {"{", "Unsupported state file format", "syntax error at byte offset 1"},
-		"no object":                {"[]", "Unsupported state file format", "JSON"},
-		"no version":               {"{}", "Unsupported state file format", `"version" attribute`},
-		"encrypted":                {`{"encryption_version":"v0"}`, "Unsupported state file format", "encrypted"},
-		"version zero":             {`{"version":0}`, "Unsupported state file format", "zero"},
-		"version word":             {`{"version":"4"}`, "Unsupported state file format", "A positive whole number is required"},
-		"version of the future":    {`{"version":5,"terraform_version":"2.0.0"}`, "Unsupported state file format", "OpenTofu 2.0.0"},
-		"a field of a wrong type":  {v4(`"serial":"x"`), "Invalid state file format", `"serial"`},
-		"a version that is none":   {`{"version":4,"terraform_version":"x"}`, "Invalid OpenTofu version string", `"x"`},
-		"a mode that is none":      {v4(`"resources":[{"mode":"ephemeral","type":"a","name":"b"}]`), "Invalid resource mode in state", `"ephemeral"`},
-		"a module that is none":    {v4(`"resources":[{"module":"x","mode":"data","type":"a","name":"b"}]`), "Invalid module instance address", ""},
-		"no provider":              {v4(`"resources":[{"mode":"data","type":"a","name":"b","instances":[{}]}]`), "Provider field missing state", "data.a.b"},
-		"a key that is none":       {resource(`{"index_key":true}`), "Invalid resource instance metadata in state", "a.b"},
-		"a status that is none":    {resource(`{"status":"x"}`), "Invalid resource instance metadata in state", `"x"`},
-		"a short deposed key":      {resource(`{"deposed":"x"}`), "Invalid resource instance metadata in state", `"x"`},
-		"an instance twice":        {resource(`{},{}`), "Duplicate resource instance in state", "a.b"},
-		"a deposed object twice":   {resource(`{"deposed":"00000001"},{"deposed":"00000001"}`), "Duplicate resource instance in state", "00000001"},
-		"a step that is none":      {resource(`{"sensitive_attributes":[[{"type":"x"}]]}`), "Unsupported path step", `"x"`},
+		"binary":       {"tfstate\x00", "Unsupported state file format", "0.6.16"},
+		"not JSON":     {"{", "Unsupported state file format", "syntax error at byte offset 1"},
+		"no object":    {"[]", "Unsupported state file format", "JSON"},
+		"no version":   {"{}", "Unsupported state file format", `"version" attribute`},
+		"encrypted":    {`{"encryption_version":"v0"}`, "Unsupported state file format", "encrypted"},
+		"version zero": {`{"version":0}`, "Unsupported state file format", "zero"},
+		"version word": {`{"version":"4"}`, "Unsupported state file format", "A positive whole number is " +
+			"required"},
+		"version of the future": {`{"version":5,"terraform_version":"2.0.0"}`, "Unsupported state file format",
+			"OpenTofu 2.0.0"},
+		"a field of a wrong type": {v4(`"serial":"x"`), "Invalid state file format", `"serial"`},
+		"a version that is none":  {`{"version":4,"terraform_version":"x"}`, "Invalid OpenTofu version string", `"x"`},
+		"a mode that is none": {v4(`"resources":[{"mode":"ephemeral","type":"a","name":"b"}]`),
+			"Invalid resource mode in state", `"ephemeral"`},
+		"a module that is none": {v4(`"resources":[{"module":"x","mode":"data","type":"a","name":"b"}]`),
+			"Invalid module instance address", ""},
+		"no provider": {v4(`"resources":[{"mode":"data","type":"a","name":"b","instances":[{}]}]`),
+			"Provider field missing state", "data.a.b"},
+		"a key that is none": {resource(`{"index_key":true}`), "Invalid resource instance metadata in state",
+			"a.b"},
+		"a status that is none": {resource(`{"status":"x"}`), "Invalid resource instance metadata in state", `"x"`},
+		"a short deposed key":   {resource(`{"deposed":"x"}`), "Invalid resource instance metadata in state", `"x"`},
+		"an instance twice":     {resource(`{},{}`), "Duplicate resource instance in state", "a.b"},
+		"a deposed object twice": {resource(`{"deposed":"00000001"},{"deposed":"00000001"}`),
+			"Duplicate resource instance in state", "00000001"},
+		"a step that is none": {resource(`{"sensitive_attributes":[[{"type":"x"}]]}`),
+			"Unsupported path step", `"x"`},
 		"paths that are none":      {resource(`{"sensitive_attributes":{}}`), "Error unmarshaling path steps", ""},
 		"a dependency on nothing":  {resource(`{"dependencies":["x"]}`), "Invalid dependency in state", `"x"`},
 		"an output without a type": {v4(`"outputs":{"o":{"value":1}}`), "Invalid output value type in state", `"o"`},
-		"an output of other type":  {v4(`"outputs":{"o":{"value":"x","type":"number"}}`), "Invalid output value saved in state", `"o"`},
-		"an endless number":        {v4(`"outputs":{"o":{"value":[1e99999999],"type":["list","number"]}}`), "Invalid output value saved in state", "digits"},
-		"an old negative serial":   {`{"version":3,"serial":-1}`, "State format upgrade failed", "less than zero"},
-		"an old odd address":       {`{"version":3,"modules":[{"path":["root"],"resources":{"a":{}}}]}`, "State format upgrade failed", `"a"`},
-		"an old template as alias": {`{"version":3,"modules":[{"path":["root"],"resources":{"a.b":{"provider":"a.${x}"}}}]}`, "State format upgrade failed", "alias"},
+		"an output of other type": {v4(`"outputs":{"o":{"value":"x","type":"number"}}`),
+			"Invalid output value saved in state", `"o"`},
+		"an endless number": {v4(`"outputs":{"o":{"value":[1e99999999],"type":["list","number"]}}`),
+			"Invalid output value saved in state", "digits"},
+		"an old negative serial": {`{"version":3,"serial":-1}`, "State format upgrade failed", "less than zero"},
+		"an old odd address": {`{"version":3,"modules":[{"path":["root"],"resources":{"a":{}}}]}`,
+			"State format upgrade failed", `"a"`},
+		"an old template as alias": {
+			`{"version":3,"modules":[{"path":["root"],"resources":{"a.b":{"provider":"a.${x}"}}}]}`,
+			"State format upgrade failed", "alias"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			_, diags := Parse([]byte(c.text))
@@ -230,7 +246,8 @@ func TestOldVersionsAreUpgraded(t *testing.T) {
 	if p := s.Resources[a].Provider.String(); p != `provider["registry.opentofu.org/-/aws"].west` {
 		t.Errorf("the provider is %s", p)
 	}
-	net := addr.Resource{Mode: addr.Managed, Type: "terraform_x", Name: "c"}.Absolute(addr.RootInstance.Child("net", addr.NoKey))
+	net := addr.Resource{Mode: addr.Managed, Type: "terraform_x", Name: "c"}.Absolute(
+		addr.RootInstance.Child("net", addr.NoKey))
 	if p := s.Resources[net].Provider.String(); p != `module.net.provider["terraform.io/builtin/terraform"]` {
 		t.Errorf("the provider is %s", p)
 	}
@@ -287,11 +304,13 @@ func everything() *state.State {
 	mod := addr.RootInstance.Child("m", addr.StringKey("k")).Child("n", addr.IntKey(1))
 	west := addr.ProviderInstance{Provider: addr.DefaultProvider("test"), Alias: "west", Key: addr.StringKey("é\"")}
 	full := &state.Object{
-		Status: state.Tainted, SchemaVersion: 3, Attrs: []byte(`{"big":7227701560655103598123.0625,"empty":{},"html":"\u003c\u0026\u003e","list":[]}`),
+		Status: state.Tainted, SchemaVersion: 3,
+		Attrs:     []byte(`{"big":7227701560655103598123.0625,"empty":{},"html":"\u003c\u0026\u003e","list":[]}`),
 		Sensitive: []cty.Path{cty.GetAttrPath("a").IndexString("k<").IndexInt(3), cty.GetAttrPath("b")},
 		Private:   []byte{0, 1, 255}, Identity: []byte(`{"id":"x"}`), IdentityVersion: 2,
 		Dependencies: state.DependenciesOn(state.DependOn(instance("z", addr.NoKey).Config()),
-			state.DependOn(addr.ConfigResource{Module: "m.n", Resource: addr.Resource{Mode: addr.Data, Type: "t", Name: "d"}})),
+			state.DependOn(addr.ConfigResource{Module: "m.n", Resource: addr.Resource{Mode: addr.Data,
+				Type: "t", Name: "d"}})),
 		CreateBeforeDestroy: true, SkipDestroy: true,
 	}
 	plain := &state.Object{Status: state.Ready, Attrs: []byte(`{}`)}
@@ -301,17 +320,26 @@ func everything() *state.State {
 		state.SetObject{Addr: instance("a", addr.IntKey(2)), Provider: test, Object: plain},
 		state.SetObject{Addr: instance("a", addr.IntKey(2)), Provider: test, Object: full, Deposed: "ffffffff"},
 		state.SetObject{Addr: instance("a", addr.IntKey(2)), Provider: test, Object: plain, Deposed: "00000001"},
-		state.SetObject{Addr: addr.Resource{Mode: addr.Data, Type: "t", Name: "d"}.Absolute(mod).Instance(addr.StringKey(`"${x}`)), Provider: west, Object: plain},
-		state.SetObject{Addr: addr.Resource{Mode: addr.Data, Type: "t", Name: "d"}.Absolute(mod).Instance(addr.StringKey("")), Provider: west, Object: plain},
-		state.SetObject{Addr: instance("old", addr.NoKey), Provider: test, Object: &state.Object{Status: state.Ready, Flatmap: map[string]string{"id": "x", "l.#": "0"}}},
+		state.SetObject{Addr: addr.Resource{Mode: addr.Data, Type: "t", Name: "d"}.Absolute(mod).Instance(
+			addr.StringKey(`"${x}`)), Provider: west, Object: plain},
+		state.SetObject{Addr: addr.Resource{Mode: addr.Data, Type: "t", Name: "d"}.Absolute(mod).Instance(
+			addr.StringKey("")), Provider: west, Object: plain},
+		state.SetObject{Addr: instance("old", addr.NoKey), Provider: test, Object: &state.Object{Status: state.Ready,
+			Flatmap: map[string]string{"id": "x", "l.#": "0"}}},
 		state.SetOutput{Name: "secret", Output: &state.Output{Value: cty.StringVal("<\u2028é"), Sensitive: true}},
-		state.SetOutput{Name: "deprecated", Output: &state.Output{Value: cty.MustParseNumberVal("7227701560655103598.125"), Deprecated: "do not"}},
-		state.SetOutput{Name: "object", Output: &state.Output{Value: cty.ObjectVal(map[string]cty.Value{"l": cty.ListValEmpty(cty.String), "n": cty.NullVal(cty.Bool)})}},
+		state.SetOutput{Name: "deprecated",
+			Output: &state.Output{Value: cty.MustParseNumberVal("7227701560655103598.125"), Deprecated: "do not"}},
+		state.SetOutput{Name: "object",
+			Output: &state.Output{Value: cty.ObjectVal(map[string]cty.Value{"l": cty.ListValEmpty(cty.String),
+				"n": cty.NullVal(cty.Bool)})}},
 		state.SetChecks{Checks: []state.CheckResult{
-			{Kind: "check", Config: "check.c", Status: state.CheckFail, Objects: []state.CheckObject{{Address: "check.c", Status: state.CheckFail, Failures: []string{"<no>"}}}},
+			{Kind: "check", Config: "check.c", Status: state.CheckFail,
+				Objects: []state.CheckObject{{Address: "check.c", Status: state.CheckFail,
+					Failures: []string{"<no>"}}}},
 			{Kind: "input_variable", Config: "var.x", Status: state.CheckPass},
 			{Kind: "output_value", Config: "module.m.output.o", Status: state.CheckUnknown},
-			{Kind: "resource", Config: "test_thing.a", Status: state.CheckError, Objects: []state.CheckObject{{Address: "test_thing.a[2]", Status: state.CheckError}}},
+			{Kind: "resource", Config: "test_thing.a", Status: state.CheckError,
+				Objects: []state.CheckObject{{Address: "test_thing.a[2]", Status: state.CheckError}}},
 		}},
 	)
 	return s
@@ -320,7 +348,8 @@ func everything() *state.State {
 // inDoubt adds objects in doubt to everything.
 func inDoubt(s *state.State) {
 	d := &state.Doubt{
-		Run: "r", Attempt: "at", Worker: "w", Pool: "eu", Operation: "update", Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
+		Run: "r", Attempt: "at", Worker: "w", Pool: "eu", Operation: "update", Started: time.Date(2026, 1, 2, 3, 4,
+			5, 6, time.UTC),
 		Reason: "the worker <died>", Sent: []byte(`{"a":7227701560655103598123}`), Before: state.Tainted,
 	}
 	old := *s.Object(instance("a", addr.IntKey(2)), "ffffffff")
@@ -364,7 +393,8 @@ func BenchmarkReadAndWriteOf100000(b *testing.B) {
 	s := state.Empty()
 	for i := range 100000 {
 		s.Apply(state.SetObject{Addr: instance("a", addr.IntKey(i)), Provider: test, Object: &state.Object{
-			Status: state.Ready, Attrs: fmt.Appendf(nil, `{"id":"i-%08d","tags":{"Name":"x","Env":"prod"},"list":[1,2,3],"text":"%0500d"}`, i, i),
+			Status: state.Ready, Attrs: fmt.Appendf(nil,
+				`{"id":"i-%08d","tags":{"Name":"x","Env":"prod"},"list":[1,2,3],"text":"%0500d"}`, i, i),
 		}})
 	}
 	for name, form := range map[string]Form{"compact": Compact, "indented": Indented} {

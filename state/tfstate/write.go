@@ -159,7 +159,8 @@ func (e *encoder) resource(abs addr.AbsResource, r *state.Resource, objects []ob
 			provider = instanceProvider(r, o.instance).String()
 		}
 		if err := e.object(o, provider); err != nil {
-			e.fail(diag.Errors("Failed to serialize resource instance in state", err.Error(), nil).WithAddress(abs.Instance(o.key).String()).Err())
+			e.fail(diag.Errors("Failed to serialize resource instance in state", err.Error(), nil).WithAddress(
+				abs.Instance(o.key).String()).Err())
 			return
 		}
 		e.flush()

@@ -164,11 +164,13 @@ var confined = map[string][]string{
 }
 
 // processWide are the identifiers, by package, that ask the process for something, or change it, that belongs to one
-// operation: its directory, environment, streams, signals, end. Only the commands may use them; everything below is told
-// (package environ), so that operations in several directories and environments run in one process. "*" is all of a package.
+// operation: its directory, environment, streams, signals, end. Only the commands may use them; everything below is
+// told (package environ), so that operations in several directories and environments run in one process. "*" is all of
+// a package.
 var processWide = map[string][]string{
 	"os": {
-		"Args", "Chdir", "Clearenv", "Environ", "Exit", "ExpandEnv", "Getenv", "Getwd", "LookupEnv", "Setenv", "Stderr", "Stdin",
+		"Args", "Chdir", "Clearenv", "Environ", "Exit", "ExpandEnv", "Getenv", "Getwd", "LookupEnv", "Setenv",
+		"Stderr", "Stdin",
 		"Stdout", "Unsetenv", "UserCacheDir", "UserConfigDir", "UserHomeDir",
 	},
 	"os/exec":       {"LookPath"},

@@ -69,7 +69,8 @@ func checkComment(folder string, files []file, report func(string, ...any)) {
 func checkImports(f file, report func(string, ...any)) {
 	layer, tree, planned := layerOf(f.folder)
 	for _, path := range f.imports {
-		if (path == "testing" || strings.HasPrefix(path, "testing/")) && tree != "test" && !slices.Contains(suites, f.folder) {
+		if (path == "testing" || strings.HasPrefix(path, "testing/")) && tree != "test" &&
+			!slices.Contains(suites, f.folder) {
 			report("%s: imports %s in production code", f.path, path)
 		}
 		imported, ours := strings.CutPrefix(path, module+"/")
@@ -79,7 +80,8 @@ func checkImports(f file, report func(string, ...any)) {
 		}
 		lower, importedTree, known := layerOf(imported)
 		if planned && known && lower >= layer && (tree == "" || tree != importedTree) {
-			report("%s: %s (layer %d) imports %s (layer %d): imports point down", f.path, f.folder, layer, imported, lower)
+			report("%s: %s (layer %d) imports %s (layer %d): imports point down", f.path, f.folder, layer,
+				imported, lower)
 		}
 		for _, actor := range actors {
 			if !within(f.folder, actor) {
@@ -91,7 +93,8 @@ func checkImports(f file, report func(string, ...any)) {
 				}
 			}
 			if slices.Contains(adapters, imported) {
-				report("%s: %s imports the adapter %s: cmd hands it in, as an interface that %s names", f.path, actor, imported, actor)
+				report("%s: %s imports the adapter %s: cmd hands it in, as an interface that %s names", f.path, actor,
+					imported, actor)
 			}
 		}
 		if slices.Contains(suites, imported) && tree != "test" {

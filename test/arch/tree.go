@@ -14,12 +14,13 @@ import (
 
 // file is what the rules look at in a Go file.
 type file struct {
-	path      string // from the root of the module, with slashes
-	folder    string // the package's path in the module; "." is its root
-	name      string // of the package
-	comment   string // on the package
-	imports   []string
-	uses      []string // what it takes from packages, as "path/of/package.Name"; "path/of/package.*" for all that it exports
+	path    string // from the root of the module, with slashes
+	folder  string // the package's path in the module; "." is its root
+	name    string // of the package
+	comment string // on the package
+	imports []string
+	// what it takes from packages, as "path/of/package.Name"; "path/of/package.*" for all that it exports
+	uses      []string
 	lines     int
 	test      bool
 	generated bool

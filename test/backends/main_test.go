@@ -119,7 +119,8 @@ func (d *directory) fails(says string, args ...string) string {
 	d.t.Helper()
 	code, text := d.ends(d.start(args...))
 	if code == 0 || !strings.Contains(text, says) {
-		d.t.Fatalf("coordinator %s: exit status %d, want a failure that says %q\n%s", strings.Join(args, " "), code, says,
+		d.t.Fatalf("coordinator %s: exit status %d, want a failure that says %q\n%s", strings.Join(args, " "), code,
+			says,
 			text)
 	}
 	return text

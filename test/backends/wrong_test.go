@@ -10,8 +10,8 @@ import (
 // wrongTime is how long a command may take to say what is wrong with a configuration.
 const wrongTime = 10 * time.Second
 
-// wrong are configurations by kind: in each the marked argument is what is wrong, and is added to those of the place, or
-// takes the place of one of them.
+// wrong are configurations by kind: in each the marked argument is what is wrong, and is added to those of the place,
+// or takes the place of one of them.
 var wrong = []struct{ kind, argument, value, says string }{
 	{"azurerm", "storage_account_name", `"Upper"`, "3 to 24"},
 	{"azurerm", "container_name", `"a--b"`, "stands alone"},
@@ -73,7 +73,8 @@ func TestAWrongConfigurationIsADiagnosticWithTheArgumentsLine(t *testing.T) {
 			}
 			var lines []string
 			for _, line := range strings.Split(w.body, "\n") {
-				if name, _, ok := strings.Cut(line, "="); ok && strings.TrimSpace(name) != c.argument && c.kind != "pg" {
+				if name, _, ok := strings.Cut(line, "="); ok && strings.TrimSpace(name) != c.argument &&
+					c.kind != "pg" {
 					lines = append(lines, line)
 				}
 			}

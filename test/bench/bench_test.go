@@ -18,7 +18,8 @@ func BenchmarkNoOpPlan(b *testing.B) {
 	for _, c := range []struct {
 		shape string
 		n     int
-	}{{"empty", 0}, {"wide", 1_000}, {"wide", 10_000}, {"blocks", 2_000}, {"layers", 2_000}, {"chain", 1_000}, {"modules", 1_000}, {"index", 2_000}} {
+	}{{"empty", 0}, {"wide", 1_000}, {"wide", 10_000}, {"blocks", 2_000}, {"layers", 2_000}, {"chain", 1_000},
+		{"modules", 1_000}, {"index", 2_000}} {
 		s, n, err := choose(c.shape, c.n)
 		check(b, err)
 		b.Run(fmt.Sprintf("%s-%d", c.shape, n), func(b *testing.B) {

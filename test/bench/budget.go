@@ -46,7 +46,8 @@ func (t *table) lines(large bool) []line {
 		{"coordinator's CPU for one instance, no-op plan; apply", "100 µs", t.perVertex},
 		{"2,000 blocks without edges: plan", "0.5 s", t.wall("blocks", 2_000, "plan", 500*time.Millisecond)},
 		{"dispatch and return of one no-op instance after the other", "1 ms", t.dispatch},
-		{"layers of 2,000 resources with two references each: no-op plan", "1.5 s", t.wall("layers", 2_000, "no-op plan", 1500*time.Millisecond)},
+		{"layers of 2,000 resources with two references each: no-op plan", "1.5 s",
+			t.wall("layers", 2_000, "no-op plan", 1500*time.Millisecond)},
 		{"the same: peak memory", "250 MiB", t.peak("layers", 2_000, "no-op plan", 250<<20)},
 		{"`count = 10000`: no-op plan", "4 s", t.wall("wide", 10_000, "no-op plan", 4*time.Second)},
 		{"`count = 10000`: apply, its plan included", "8 s", t.wall("wide", 10_000, "apply", 8*time.Second)},
@@ -60,7 +61,8 @@ func (t *table) lines(large bool) []line {
 		list = append(list, line{"makespan of an apply, by max(critical path, work / parallelism)", "1.10", t.makespan})
 	}
 	for _, name := range []string{"wide", "blocks", "index", "modules"} {
-		list = append(list, line{"from 1,000 to 10,000, " + name + ": no-op plan, times the CPU; the memory", "12", t.growth(name)})
+		list = append(list, line{"from 1,000 to 10,000, " + name + ": no-op plan, times the CPU; the memory", "12",
+			t.growth(name)})
 	}
 	return list
 }
@@ -148,8 +150,10 @@ func (t *table) large(ctx context.Context) (string, bool, error) {
 	if err != nil {
 		return "", false, err
 	}
-	plan, apply := ratio(large("no-op plan").wall, small("no-op plan").wall), ratio(large("apply").wall, small("apply").wall)
-	return fmt.Sprintf("%.1f; %.1f (%s; %s)", plan, apply, short(large("no-op plan").wall), short(large("apply").wall)), plan < 12 && apply < 12, nil
+	plan, apply := ratio(large("no-op plan").wall, small("no-op plan").wall),
+		ratio(large("apply").wall, small("apply").wall)
+	return fmt.Sprintf("%.1f; %.1f (%s; %s)", plan, apply, short(large("no-op plan").wall), short(large("apply").wall)),
+		plan < 12 && apply < 12, nil
 }
 
 // growth measures that ten times the size takes about ten times the CPU and memory.
@@ -165,7 +169,8 @@ func (t *table) growth(name string) func(context.Context) (string, bool, error) 
 		}
 		s, l := small("no-op plan"), large("no-op plan")
 		cpu, memory := ratio(l.cpu, s.cpu), ratio(l.peak, s.peak)
-		return fmt.Sprintf("%.1f; %.1f (%s to %s, %s to %s)", cpu, memory, short(s.cpu), short(l.cpu), mebibytes(s.peak), mebibytes(l.peak)), cpu < 12 && memory < 12, nil
+		return fmt.Sprintf("%.1f; %.1f (%s to %s, %s to %s)", cpu, memory, short(s.cpu), short(l.cpu),
+			mebibytes(s.peak), mebibytes(l.peak)), cpu < 12 && memory < 12, nil
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// The shapes regions and workers measure workers in processes of their own: NATS is in this process, each worker is another
-// one. Their operations take a second, which the provider waits out, so that one machine can stand for many.
+// The shapes regions and workers measure workers in processes of their own: NATS is in this process, each worker is
+// another one. Their operations take a second, which the provider waits out, so that one machine can stand for many.
 
 // operationTime is how long an operation of these shapes takes.
 const operationTime = time.Second
@@ -43,7 +43,8 @@ resource "fleet_machine" "us" {
 }
 
 func slow(n int) string {
-	return fleet + fmt.Sprintf("resource \"fleet_machine\" \"m\" {\n  count     = %d\n  name      = \"m-${count.index}\"\n  create_ms = 1000\n}\n", n)
+	return fleet + fmt.Sprintf("resource \"fleet_machine\" \"m\" {\n  count     = %d\n  name      = "+
+		"\"m-${count.index}\"\n  create_ms = 1000\n}\n", n)
 }
 
 func provisioned(n int) string {
@@ -58,14 +59,16 @@ func measureRegions(ctx context.Context, b *bench, n int) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(b.out, "regions, n = %d: operations of 1 s each in eu (1 slot) and in us (10 slots), parallelism %d; the apply took %s\n",
+	fmt.Fprintf(b.out, "regions, n = %d: operations of 1 s each in eu (1 slot) and in us (10 slots), parallelism %d; "+
+		"the apply took %s\n",
 		n, parallelism, short(took))
 	rounds := func(slots int) time.Duration { return time.Duration((n+slots-1)/slots) * operationTime }
 	for _, p := range []struct {
 		name  string
 		bound time.Duration
 	}{{"eu", rounds(eu)}, {"us", rounds(min(us, parallelism-eu))}} {
-		fmt.Fprintf(b.out, "  %s: %s, bound %s, ratio %.2f\n", p.name, short(pools[p.name]), short(p.bound), ratio(pools[p.name], p.bound))
+		fmt.Fprintf(b.out, "  %s: %s, bound %s, ratio %.2f\n", p.name, short(pools[p.name]), short(p.bound),
+			ratio(pools[p.name], p.bound))
 	}
 	return nil
 }
@@ -73,7 +76,8 @@ func measureRegions(ctx context.Context, b *bench, n int) error {
 // measureWorkers has the same work done by more and more workers.
 func measureWorkers(ctx context.Context, b *bench, n int) error {
 	const slots = 5
-	for _, w := range []struct{ what, text string }{{"creations of 1 s", slow(n)}, {"provisioners of 1 s", provisioned(n)}} {
+	for _, w := range []struct{ what, text string }{{"creations of 1 s", slow(n)},
+		{"provisioners of 1 s", provisioned(n)}} {
 		fmt.Fprintf(b.out, "workers, n = %d: %s, workers of %d slots\n", n, w.what, slots)
 		var alone time.Duration
 		for _, count := range []int{1, 2, 4, 8} {
@@ -85,15 +89,17 @@ func measureWorkers(ctx context.Context, b *bench, n int) error {
 				alone = took
 			}
 			bound := time.Duration((n+count*slots-1)/(count*slots)) * operationTime
-			fmt.Fprintf(b.out, "  %d: apply %s, bound %s; %.1f times as fast as one\n", count, short(took), short(bound), ratio(alone, took))
+			fmt.Fprintf(b.out, "  %d: apply %s, bound %s; %.1f times as fast as one\n", count, short(took),
+				short(bound), ratio(alone, took))
 		}
 	}
 	return nil
 }
 
-// fleet plans a configuration, and applies the saved plan, with workers of its own. It returns how long the apply took, and how
-// long it was from the first creation of all to the last one of each pool.
-func (b *bench) fleet(ctx context.Context, text string, parallelism int, crews ...crew) (took time.Duration, pools map[string]time.Duration, err error) {
+// fleet plans a configuration, and applies the saved plan, with workers of its own. It returns how long the apply took,
+// and how long it was from the first creation of all to the last one of each pool.
+func (b *bench) fleet(ctx context.Context, text string, parallelism int, crews ...crew) (took time.Duration,
+	pools map[string]time.Duration, err error) {
 	if b.providers == "" {
 		return 0, nil, errors.New("the shape needs -providers")
 	}
@@ -122,7 +128,8 @@ func (b *bench) fleet(ctx context.Context, text string, parallelism int, crews .
 	}()
 	for _, c := range crews {
 		for i := range c.count {
-			cmd := exec.CommandContext(ctx, worker, "-nats", ns.ClientURL(), "-pool", c.pool, "-slots", fmt.Sprint(c.slots),
+			cmd := exec.CommandContext(ctx, worker, "-nats", ns.ClientURL(), "-pool", c.pool, "-slots",
+				fmt.Sprint(c.slots),
 				"-cache", filepath.Join(dir, fmt.Sprintf("%s-%d", c.pool, i)), "-log", "error")
 			cmd.Stderr, cmd.Env = os.Stderr, append(os.Environ(), "FLEET_RECORD="+record, "MILLIPEDE_POOL="+c.pool)
 			if err := cmd.Start(); err != nil {
@@ -140,7 +147,8 @@ func (b *bench) fleet(ctx context.Context, text string, parallelism int, crews .
 		return 0, nil, err
 	}
 	limit := fmt.Sprintf("-parallelism=%d", parallelism)
-	if _, err := b.coordinator.run(ctx, at, env, "plan", limit, "-compact-warnings", "-out=plan"); err != nil { // the limit that the first command makes is that of all
+	// the limit that the first command makes is that of all
+	if _, err := b.coordinator.run(ctx, at, env, "plan", limit, "-compact-warnings", "-out=plan"); err != nil {
 		return 0, nil, err
 	}
 	u, err := b.coordinator.run(ctx, at, env, "apply", limit, "-compact-warnings", "plan")
@@ -151,7 +159,8 @@ func (b *bench) fleet(ctx context.Context, text string, parallelism int, crews .
 	return u.wall, pools, err
 }
 
-// spans reads how long it was from the first creation in a record to the end of the last one, by the first part of names.
+// spans reads how long it was from the first creation in a record to the end of the last one, by the first part of
+// names.
 func spans(path string) (map[string]time.Duration, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -2,9 +2,10 @@
 //
 //	go run ./test/bench -shape layers -n 2000
 //
-// takes a configuration through init, validate, plan, apply, a plan without changes and destroy; it prints wall time, CPU time and
-// peak memory of each. Where -tofu, or the variable TOFU, names an OpenTofu binary it does the same with that and
-// prints the ratios. -budget measures every line of the table of budgets instead; docs/performance.md has the figures.
+// takes a configuration through init, validate, plan, apply, a plan without changes and destroy; it prints wall time,
+// CPU time and peak memory of each. Where -tofu, or the variable TOFU, names an OpenTofu binary it does the same with
+// that and prints the ratios. -budget measures every line of the table of budgets instead; docs/performance.md has the
+// figures.
 package main
 
 import (
@@ -55,11 +56,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	shapeList := f.String("shape", "layers", "the shapes to measure, separated by commas: "+strings.Join(names, ", "))
 	n := f.Int("n", 0, "the size; 0 is the shape's usual one")
 	f.IntVar(&b.runs, "runs", 3, "how often a configuration is taken through its life; medians are printed")
-	stepList := f.String("steps", "", "measure only these of the steps validate, plan, apply, no-op plan, destroy, separated by commas (their predecessors must be there)")
+	stepList := f.String("steps", "", "measure only these of the steps validate, plan, apply, no-op plan, destroy, "+
+		"separated by commas (their predecessors must be there)")
 	coordinator := f.String("coordinator", "", "the coordinator's binary; it is built when none is named")
 	f.StringVar(&b.tofu.path, "tofu", os.Getenv("TOFU"), "an OpenTofu binary to compare with")
 	parallelism := f.Int("parallelism", 0, "-parallelism of both programs; 0 is their default")
-	f.StringVar(&b.providers, "providers", "", "the folder that `go run ./cmd/mirror -out FOLDER` in test/providers wrote, for shapes with plugins")
+	f.StringVar(&b.providers, "providers", "", "the folder that `go run ./cmd/mirror -out FOLDER` in test/providers "+
+		"wrote, for shapes with plugins")
 	keep := f.String("dir", "", "work in this folder, and keep it; else in a temporary one")
 	writeTo := f.String("write", "", "only write the configuration of the first shape into this folder")
 	budget := f.Bool("budget", false, "measure the lines of the table of budgets")
@@ -226,9 +229,11 @@ func (b *bench) compare(ctx context.Context, s shape, n int) error {
 		ours := median(all[0][st.name])
 		for i, e := range b.engines() {
 			u := median(all[i][st.name])
-			fmt.Fprintf(b.out, "  %-12s %-12s %10s %10s %10s", st.name, e.name, seconds(u.wall), seconds(u.cpu), mebibytes(u.peak))
+			fmt.Fprintf(b.out, "  %-12s %-12s %10s %10s %10s", st.name, e.name, seconds(u.wall), seconds(u.cpu),
+				mebibytes(u.peak))
 			if i > 0 {
-				fmt.Fprintf(b.out, "   %.1fx time, %.1fx CPU, %.1fx memory", ratio(u.wall, ours.wall), ratio(u.cpu, ours.cpu), ratio(u.peak, ours.peak))
+				fmt.Fprintf(b.out, "   %.1fx time, %.1fx CPU, %.1fx memory", ratio(u.wall, ours.wall),
+					ratio(u.cpu, ours.cpu), ratio(u.peak, ours.peak))
 			}
 			fmt.Fprintln(b.out)
 		}

@@ -15,8 +15,8 @@ import (
 // parallelism is how many operations run at a time in the sleep shape.
 const parallelism = 10
 
-// makespan measures how much longer the creations of the sleep shape take than they must, from the start of the first to
-// the end of the last, as the provider records them.
+// makespan measures how much longer the creations of the sleep shape take than they must, from the start of the first
+// to the end of the last, as the provider records them.
 func (t *table) makespan(ctx context.Context) (string, bool, error) {
 	s, n, err := choose("sleep", 0)
 	if err != nil {
@@ -39,7 +39,8 @@ func (t *table) makespan(ctx context.Context) (string, bool, error) {
 	slices.Sort(took)
 	span := took[len(took)/2]
 	r := ratio(span, ideal)
-	return fmt.Sprintf("%.2f (%s; critical path %s, work %s)", r, short(span), short(critical), short(total)), r <= 1.10, nil
+	return fmt.Sprintf("%.2f (%s; critical path %s, work %s)", r, short(span), short(critical), short(total)),
+		r <= 1.10, nil
 }
 
 // creations returns the time from the start of the first creation in a record of the test providers to the end of the

@@ -32,7 +32,8 @@ type engine struct {
 func (e engine) run(ctx context.Context, dir string, env []string, args ...string) (usage, error) {
 	cmd := exec.CommandContext(ctx, e.path, args...)
 	cmd.Dir = dir
-	cmd.Env = append(append(os.Environ(), "TF_INPUT=0", "TF_IN_AUTOMATION=1", "CHECKPOINT_DISABLE=1", "NO_COLOR=1"), env...)
+	cmd.Env = append(append(os.Environ(), "TF_INPUT=0", "TF_IN_AUTOMATION=1", "CHECKPOINT_DISABLE=1", "NO_COLOR=1"),
+		env...)
 	var out tail
 	cmd.Stdout, cmd.Stderr = &out, &out
 	began := time.Now()
@@ -41,12 +42,13 @@ func (e engine) run(ctx context.Context, dir string, env []string, args ...strin
 		return usage{}, fmt.Errorf("%s %v in %s: %w\n%s", e.name, args, dir, err, out)
 	}
 	return usage{
-		wall: time.Since(began), cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), peak: peak(cmd.ProcessState),
+		wall: time.Since(began), cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(),
+		peak: peak(cmd.ProcessState),
 	}, nil
 }
 
-// tail keeps the end of what is written to it. Not more: what this process has ever held in memory counts into the peak of
-// those that it starts.
+// tail keeps the end of what is written to it. Not more: what this process has ever held in memory counts into the peak
+// of those that it starts.
 type tail []byte
 
 func (t *tail) Write(p []byte) (int, error) {
@@ -78,7 +80,8 @@ var steps = []step{
 
 // life takes a configuration through its life in a directory, which is emptied first. wanted tells which steps are
 // taken.
-func (e engine) life(ctx context.Context, dir string, files map[string]string, env []string, wanted func(step string) bool) (map[string]usage, error) {
+func (e engine) life(ctx context.Context, dir string, files map[string]string, env []string,
+	wanted func(step string) bool) (map[string]usage, error) {
 	if err := errors.Join(os.RemoveAll(dir), write(dir, files)); err != nil {
 		return nil, err
 	}

@@ -61,7 +61,8 @@ func (t *table) slopes(ctx context.Context, env ...string) (plan, apply time.Dur
 // startServer starts a NATS server with JetStream on the loopback interface.
 func startServer(dir string) (*server.Server, error) {
 	ns, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true, MaxPayload: 8 << 20,
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true,
+		MaxPayload: 8 << 20,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("starting a NATS server: %w", err)

@@ -30,17 +30,26 @@ type shape struct {
 // shapes are all there are, by name.
 var shapes = []shape{
 	{name: "empty", about: "no block at all", files: one(func(int) string { return "" }), vertices: times(0)},
-	{name: "small", about: "n resource blocks: how long the smallest commands take", usual: 1, files: one(blocks), vertices: times(1)},
+	{name: "small", about: "n resource blocks: how long the smallest commands take", usual: 1, files: one(blocks),
+		vertices: times(1)},
 	{name: "wide", about: "one resource with count = n", usual: 10_000, files: one(wide), vertices: times(1)},
 	{name: "blocks", about: "n resource blocks without edges", usual: 2_000, files: one(blocks), vertices: times(1)},
-	{name: "layers", about: "n resource blocks in layers of 100, each with two references to the layer before", usual: 2_000, files: one(layers), vertices: times(1)},
-	{name: "chain", about: "n resource blocks, each refers to the one before", usual: 1_000, files: one(chain), vertices: times(1)},
-	{name: "modules", about: "n calls of a small module, in chains of ten", usual: 1_000, files: modules, vertices: times(2)},
-	{name: "index", about: "two resources with count = n, each instance of one refers to one of the other by index", usual: 2_000, files: one(index), vertices: times(2)},
-	{name: "sleep", about: "n objects of a plugin in layers of 20, whose creation takes 100 to 500 ms", usual: 300, plugins: true, files: one(sleep), vertices: times(1), work: sleepWork},
-	{name: "regions", about: "n operations in each of two pools, of one slot and of ten", usual: 50, plugins: true, files: one(regions), vertices: times(2), measure: measureRegions},
-	{name: "workers", about: "n operations on one, two, four and eight workers", usual: 200, plugins: true, files: one(slow), vertices: times(1), measure: measureWorkers},
-	{name: "plugin", about: "one resource of a plugin with count = n, whose operations take no time", usual: 1_000, plugins: true, files: one(pluginWide), vertices: times(1)},
+	{name: "layers", about: "n resource blocks in layers of 100, each with two references to the layer before",
+		usual: 2_000, files: one(layers), vertices: times(1)},
+	{name: "chain", about: "n resource blocks, each refers to the one before", usual: 1_000, files: one(chain),
+		vertices: times(1)},
+	{name: "modules", about: "n calls of a small module, in chains of ten", usual: 1_000, files: modules,
+		vertices: times(2)},
+	{name: "index", about: "two resources with count = n, each instance of one refers to one of the other by index",
+		usual: 2_000, files: one(index), vertices: times(2)},
+	{name: "sleep", about: "n objects of a plugin in layers of 20, whose creation takes 100 to 500 ms", usual: 300,
+		plugins: true, files: one(sleep), vertices: times(1), work: sleepWork},
+	{name: "regions", about: "n operations in each of two pools, of one slot and of ten", usual: 50, plugins: true,
+		files: one(regions), vertices: times(2), measure: measureRegions},
+	{name: "workers", about: "n operations on one, two, four and eight workers", usual: 200, plugins: true,
+		files: one(slow), vertices: times(1), measure: measureWorkers},
+	{name: "plugin", about: "one resource of a plugin with count = n, whose operations take no time", usual: 1_000,
+		plugins: true, files: one(pluginWide), vertices: times(1)},
 }
 
 // shapeOf returns the shape with a name.
@@ -84,7 +93,8 @@ func layers(n int) string {
 		if first := i/layerWidth*layerWidth - layerWidth; first < 0 {
 			fmt.Fprintf(&b, "  input = \"v%d\"\n", i)
 		} else {
-			fmt.Fprintf(&b, "  input = [terraform_data.r%d.id, terraform_data.r%d.id]\n", first+chance.IntN(layerWidth), first+chance.IntN(layerWidth))
+			fmt.Fprintf(&b, "  input = [terraform_data.r%d.id, terraform_data.r%d.id]\n", first+chance.IntN(layerWidth),
+				first+chance.IntN(layerWidth))
 		}
 		b.WriteString("}\n\n")
 	}
@@ -173,9 +183,11 @@ func sleep(n int) string {
 	var b strings.Builder
 	b.WriteString(fleet)
 	for i, s := range simulate(n) {
-		fmt.Fprintf(&b, "resource \"fleet_machine\" \"m%d\" {\n  name      = \"m%d\"\n  create_ms = %d\n", i, i, s.creates.Milliseconds())
+		fmt.Fprintf(&b, "resource \"fleet_machine\" \"m%d\" {\n  name      = \"m%d\"\n  create_ms = %d\n", i, i,
+			s.creates.Milliseconds())
 		if s.after != nil {
-			fmt.Fprintf(&b, "  labels = { a = fleet_machine.m%d.id, b = fleet_machine.m%d.id }\n", s.after[0], s.after[1])
+			fmt.Fprintf(&b, "  labels = { a = fleet_machine.m%d.id, b = fleet_machine.m%d.id }\n",
+				s.after[0], s.after[1])
 		}
 		b.WriteString("}\n\n")
 	}
@@ -197,5 +209,6 @@ func sleepWork(n int) (critical, total time.Duration) {
 }
 
 func pluginWide(n int) string {
-	return fleet + fmt.Sprintf("resource \"fleet_machine\" \"m\" {\n  count = %d\n  name  = \"m-${count.index}\"\n}\n", n)
+	return fleet + fmt.Sprintf("resource \"fleet_machine\" \"m\" {\n  count = %d\n  name  = \"m-${count.index}\"\n}\n",
+		n)
 }

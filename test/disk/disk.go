@@ -1,11 +1,12 @@
 // Package disk tells what a disk would hold after a power cut: the files of a process as it has synced them.
 //
-// The process runs under ptrace, so it needs no preparation and links nothing. Each time one of its threads is about to sync a file, the
-// file's content of that moment is remembered; when the call has succeeded, that is what the disk has of it. What was written and never
-// synced is lost. Names are taken as file systems with a journal of them keep them: making, renaming and removing a file come in order,
-// and the name of a file that was made is there with its first sync. So this finds writes that were acknowledged without a sync, and
-// files that were renamed before their content was synced. It does not find a directory that had to be synced, a sector that was torn,
-// and disks that lie. Memory that is mapped for writing is not seen; nothing here writes so.
+// The process runs under ptrace, so it needs no preparation and links nothing. Each time one of its threads is about to
+// sync a file, the file's content of that moment is remembered; when the call has succeeded, that is what the disk has
+// of it. What was written and never synced is lost. Names are taken as file systems with a journal of them keep them:
+// making, renaming and removing a file come in order, and the name of a file that was made is there with its first
+// sync. So this finds writes that were acknowledged without a sync, and files that were renamed before their content
+// was synced. It does not find a directory that had to be synced, a sector that was torn, and disks that lie. Memory
+// that is mapped for writing is not seen; nothing here writes so.
 //
 // A Volume is a small disk that can be full for a while.
 package disk
@@ -21,8 +22,8 @@ import (
 // ErrUnsupported says that this system or its settings do not let a process trace another one, or mount a disk.
 var ErrUnsupported = errors.New("this cannot be done here")
 
-// Cut says when the power is cut: when the Nth sync is about to begin, or, if After is set, when it is done and its caller does not know
-// yet. 0 means never.
+// Cut says when the power is cut: when the Nth sync is about to begin, or, if After is set, when it is done and its
+// caller does not know yet. 0 means never.
 type Cut struct {
 	Sync  int
 	After bool
@@ -30,7 +31,8 @@ type Cut struct {
 
 // Outcome is what became of a process.
 type Outcome struct {
-	// Syncs counts the syncs that began; WasCut tells that the power was cut. Otherwise the process has ended with Code.
+	// Syncs counts the syncs that began; WasCut tells that the power was cut. Otherwise the process has ended with
+	// Code.
 	Syncs  int
 	WasCut bool
 	Code   int

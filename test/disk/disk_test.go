@@ -50,11 +50,14 @@ func TestTheDiskHasWhatWasSyncedWhenThePowerIsCut(t *testing.T) {
 		cut  Cut
 		want map[string]string
 	}{
-		"before the first sync":  {Cut{Sync: 1}, map[string]string{"before": "b"}},
-		"after the first sync":   {Cut{Sync: 1, After: true}, map[string]string{"before": "b", "synced": "one"}},
-		"before the second sync": {Cut{Sync: 2}, map[string]string{"before": "b", "synced": "one", "renamed-before-its-sync": "", "each-write": "all"}},
-		"before the third sync":  {Cut{Sync: 3}, map[string]string{"synced": "one", "renamed-before-its-sync": "", "each-write": "all", "renamed-behind-its-sync": "whole"}},
-		"never":                  {Cut{}, map[string]string{"synced": "one two", "renamed-before-its-sync": "", "each-write": "all", "renamed-behind-its-sync": "whole"}},
+		"before the first sync": {Cut{Sync: 1}, map[string]string{"before": "b"}},
+		"after the first sync":  {Cut{Sync: 1, After: true}, map[string]string{"before": "b", "synced": "one"}},
+		"before the second sync": {Cut{Sync: 2}, map[string]string{"before": "b", "synced": "one",
+			"renamed-before-its-sync": "", "each-write": "all"}},
+		"before the third sync": {Cut{Sync: 3}, map[string]string{"synced": "one", "renamed-before-its-sync": "",
+			"each-write": "all", "renamed-behind-its-sync": "whole"}},
+		"never": {Cut{}, map[string]string{"synced": "one two", "renamed-before-its-sync": "",
+			"each-write": "all", "renamed-behind-its-sync": "whole"}},
 	} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "before"), []byte("b"), 0o600); err != nil {

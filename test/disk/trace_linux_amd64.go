@@ -13,8 +13,8 @@ import (
 	"syscall"
 )
 
-// Run runs a command to its end, or until the power is cut, and watches what it syncs in a directory. Processes that it starts are not
-// watched. The command's output must go to files, or nowhere.
+// Run runs a command to its end, or until the power is cut, and watches what it syncs in a directory. Processes that it
+// starts are not watched. The command's output must go to files, or nowhere.
 func Run(cmd *exec.Cmd, dir string, cut Cut) (Outcome, error) {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {

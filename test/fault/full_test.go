@@ -23,8 +23,8 @@ func TestAFullDiskIsAnErrorAndLosesNothing(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows has no limit of this kind")
 	}
-	// The store of an empty state has some 100 KiB, the streams and the journal of the worker begin small: each limit is met at another
-	// moment by another of them.
+	// The store of an empty state has some 100 KiB, the streams and the journal of the worker begin small: each limit
+	// is met at another moment by another of them.
 	limits := []int{130}
 	if *kills > fewKills {
 		limits = []int{40, 100, 130, 160, 200}
@@ -36,7 +36,8 @@ func TestAFullDiskIsAnErrorAndLosesNothing(t *testing.T) {
 			s.Must("init")
 			p := site.Started(t, "coordinator apply on a full disk", limited(s.Command(apply...), kilobytes))
 			code := site.Exit(t, p)
-			if code != 0 && (code != 1 || !strings.Contains(p.Output(), "Error: ") || strings.Contains(p.Output(), "goroutine ")) {
+			if code != 0 && (code != 1 || !strings.Contains(p.Output(), "Error: ") ||
+				strings.Contains(p.Output(), "goroutine ")) {
 				t.Errorf("exit status %d\n%s", code, site.Tail(p.Output()))
 			}
 			t.Logf("exit status %d, %d machines were created", code, s.Finished("create"))

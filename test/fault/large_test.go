@@ -19,8 +19,8 @@ const (
 	workerKills      = 10
 )
 
-// TestALargeApplyUnderKillsEndsAsAnUndisturbedOne kills the coordinator five times and workers ten times while 2,000 machines are
-// created.
+// TestALargeApplyUnderKillsEndsAsAnUndisturbedOne kills the coordinator five times and workers ten times while 2,000
+// machines are created.
 func TestALargeApplyUnderKillsEndsAsAnUndisturbedOne(t *testing.T) {
 	if !*large {
 		t.Skip("takes minutes; make fault-large runs it")
@@ -42,7 +42,8 @@ func TestALargeApplyUnderKillsEndsAsAnUndisturbedOne(t *testing.T) {
 	p := s.Start("apply", "-auto-approve", "-no-color", "-concise")
 	const all = coordinatorKills + workerKills
 	for n := range all {
-		site.Eventually(t, "more machines were created", func() bool { return s.Finished("create") >= (n+1)*many/(all+2) })
+		site.Eventually(t, "more machines were created",
+			func() bool { return s.Finished("create") >= (n+1)*many/(all+2) })
 		if n%3 == 2 {
 			must(t, p.Kill())
 			p = s.Start("runs", "resume", "-no-color")
@@ -68,8 +69,10 @@ func TestALargeApplyUnderKillsEndsAsAnUndisturbedOne(t *testing.T) {
 	if want, got := undisturbed.shape(), s.shape(); !slices.Equal(want, got) {
 		t.Errorf("the state has %d instances, the undisturbed one %d, and they differ", len(got), len(want))
 	}
-	t.Logf("%d kills of the coordinator and %d of workers: %s; %d creations ended, %d were begun, %d were in doubt, %d of them had not happened",
-		coordinatorKills, workerKills, disturbed.Round(time.Millisecond), created, s.Begun("create"), len(doubts), len(s.forgiven))
+	t.Logf("%d kills of the coordinator and %d of workers: %s; %d creations ended, %d were begun, %d were in doubt, "+
+		"%d of them had not happened",
+		coordinatorKills, workerKills, disturbed.Round(time.Millisecond), created, s.Begun("create"), len(doubts),
+		len(s.forgiven))
 }
 
 // shape is the state without what chance has made: each instance with the attributes that its configuration decides.

@@ -12,9 +12,10 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// kills is how many faults the series makes. The default belongs to the ordinary test command, and has the tests of points take
-// only some of them.
-var kills = flag.Int("kills", fewKills, "how many faults the series makes; more than the default also has every point tested")
+// kills is how many faults the series makes. The default belongs to the ordinary test command, and has the tests of
+// points take only some of them.
+var kills = flag.Int("kills", fewKills, "how many faults the series makes; more than the default also has every "+
+	"point tested")
 
 const fewKills = 6
 
@@ -36,7 +37,8 @@ func at(p failpoint.Point, how string) string {
 }
 
 // once are the points that a run comes by once.
-var once = []failpoint.Point{failpoint.PermitReleased, failpoint.PlanUnsaved, failpoint.PlanSaved, failpoint.EndUnsaved, failpoint.EndSaved, failpoint.RunEnded,
+var once = []failpoint.Point{failpoint.PermitReleased, failpoint.PlanUnsaved, failpoint.PlanSaved, failpoint.EndUnsaved,
+	failpoint.EndSaved, failpoint.RunEnded,
 	failpoint.RunPurged, failpoint.SnapshotCopied, failpoint.SnapshotCut, failpoint.SnapshotWritten}
 
 const few = 6 // machines
@@ -51,7 +53,8 @@ func killed(t *testing.T, p interface{ Output() string }, code int) {
 
 func TestACoordinatorMayDieAtAnyPoint(t *testing.T) {
 	t.Parallel()
-	for _, point := range some(failpoint.Coordinator, failpoint.IntentSaved, failpoint.TaskSent, failpoint.OutcomeSaved, failpoint.SnapshotCut) {
+	for _, point := range some(failpoint.Coordinator, failpoint.IntentSaved, failpoint.TaskSent, failpoint.OutcomeSaved,
+		failpoint.SnapshotCut) {
 		t.Run(string(point), func(t *testing.T) {
 			t.Parallel()
 			s := newTrial(t, few, 50)

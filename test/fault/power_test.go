@@ -15,8 +15,9 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// TestNothingAcknowledgedIsLostWithThePower cuts the power while one process with everything in it (the store, the worker's journal,
-// JetStream) creates machines, and goes on with what the disk holds of its files: what was written and not synced is gone.
+// TestNothingAcknowledgedIsLostWithThePower cuts the power while one process with everything in it (the store, the
+// worker's journal, JetStream) creates machines, and goes on with what the disk holds of its files: what was written
+// and not synced is gone.
 func TestNothingAcknowledgedIsLostWithThePower(t *testing.T) {
 	t.Parallel()
 	all, _, err := cutOff(newTrial(t, few, 50), disk.Cut{})
@@ -40,15 +41,16 @@ func TestNothingAcknowledgedIsLostWithThePower(t *testing.T) {
 		s.Must("init") // the packages of providers are not what this is about: they can be installed again
 		s.goOn(apply)
 		s.complete(few)
-		t.Logf("%+v of %d: the process ran %v; %d files were lost or shorter; %d creations in doubt", cut, all.Syncs, !out.WasCut, lost, s.doubts)
+		t.Logf("%+v of %d: the process ran %v; %d files were lost or shorter; %d creations in doubt", cut, all.Syncs,
+			!out.WasCut, lost, s.doubts)
 		if t.Failed() {
 			return
 		}
 	}
 }
 
-// TestNothingThatAServerOfItsOwnAcknowledgedIsLostWithItsPower cuts the power under a nats-server, and starts it again with what its disk
-// holds, while coordinator and worker stay alive, and remember what it has acknowledged to them.
+// TestNothingThatAServerOfItsOwnAcknowledgedIsLostWithItsPower cuts the power under a nats-server, and starts it again
+// with what its disk holds, while coordinator and worker stay alive, and remember what it has acknowledged to them.
 func TestNothingThatAServerOfItsOwnAcknowledgedIsLostWithItsPower(t *testing.T) {
 	t.Parallel()
 	cuts := 2
@@ -57,7 +59,8 @@ func TestNothingThatAServerOfItsOwnAcknowledgedIsLostWithItsPower(t *testing.T) 
 	}
 	chance := rand.New(rand.NewPCG(*seed, 2))
 	for i := range cuts {
-		// At a sync, of which there are more than these in an apply (most of them when the streams are made); or at any moment.
+		// At a sync, of which there are more than these in an apply (most of them when the streams are made); or at any
+		// moment.
 		cut, begun := disk.Cut{Sync: 1 + chance.IntN(160), After: chance.IntN(2) == 0}, few+1
 		if i%2 == 1 {
 			cut, begun = disk.Cut{}, 1+chance.IntN(few)
@@ -70,7 +73,8 @@ func TestNothingThatAServerOfItsOwnAcknowledgedIsLostWithItsPower(t *testing.T) 
 		var out disk.Outcome
 		go func() { // awaited below
 			var err error
-			out, err = disk.Run(exec.CommandContext(ctx, server.Command().Path, server.Command().Args[1:]...), s.Store, cut)
+			out, err = disk.Run(exec.CommandContext(ctx, server.Command().Path, server.Command().Args[1:]...), s.Store,
+				cut)
 			power <- err
 		}()
 		site.Eventually(t, "the server takes connections, or has ended", func() bool {
@@ -103,12 +107,14 @@ func TestNothingThatAServerOfItsOwnAcknowledgedIsLostWithItsPower(t *testing.T) 
 		site.Exit(t, running)
 		s.goOn(apply)
 		s.complete(few)
-		for _, alarm := range []string{"The message store lost data", "The protocol between coordinator and workers was violated"} {
+		for _, alarm := range []string{"The message store lost data", "The protocol between coordinator and workers " +
+			"was violated"} {
 			if strings.Contains(running.Output(), alarm) {
 				t.Errorf("the apply says: %s", alarm)
 			}
 		}
-		t.Logf("%+v, or %d creations begun, and %d syncs; %d files were lost or shorter; %d creations in doubt", cut, begun, out.Syncs, lost, s.doubts)
+		t.Logf("%+v, or %d creations begun, and %d syncs; %d files were lost or shorter; %d creations in doubt", cut,
+			begun, out.Syncs, lost, s.doubts)
 		if t.Failed() {
 			return
 		}
@@ -125,7 +131,8 @@ func lostFrom(dir string, out disk.Outcome) (lost int) {
 	return lost
 }
 
-// cutOff runs an apply until the power is cut, and leaves in the site what its disk has. lost counts the files that had more in them.
+// cutOff runs an apply until the power is cut, and leaves in the site what its disk has. lost counts the files that had
+// more in them.
 func cutOff(s *trial, cut disk.Cut) (out disk.Outcome, lost int, err error) {
 	s.T.Helper()
 	s.Must("init")

@@ -82,7 +82,8 @@ var crowded = map[string]func(t *testing.T) full{
 		return full{s, v, func() {
 			// A server keeps the error of a write that failed. Until it is started again, each command has to say so.
 			if r := s.Run(resume...); r.Code != 1 || !strings.Contains(r.Text, "Error: ") {
-				t.Errorf("a run on a server that stores nothing, though it has room: exit status %d\n%s", r.Code, site.Tail(r.Text))
+				t.Errorf("a run on a server that stores nothing, though it has room: exit status %d\n%s", r.Code,
+					site.Tail(r.Text))
 			}
 			must(t, server.Kill())
 			must(t, server.Restart(site.Waiting(t)))
@@ -90,8 +91,8 @@ var crowded = map[string]func(t *testing.T) full{
 	},
 }
 
-// A disk that was full for good hung runs: no store was asked to write any more, and the worker gave task after task back. A
-// disk that was full for a moment hung them because NATS goes on to refuse.
+// A disk that was full for good hung runs: no store was asked to write any more, and the worker gave task after task
+// back. A disk that was full for a moment hung them because NATS goes on to refuse.
 func TestAFullDiskEndsARunWithAnErrorAndTheRunGoesOnWhenThereIsRoom(t *testing.T) {
 	t.Parallel()
 	for name, set := range crowded {

@@ -47,8 +47,9 @@ type series struct {
 	running *process.Process
 }
 
-// TestASeriesOfFaultsLosesNothingAndDoesNothingTwice creates, changes and destroys machines, over and over, while processes are
-// killed, paused and cut off, and looks after each command that was brought to its end whether all promises were kept.
+// TestASeriesOfFaultsLosesNothingAndDoesNothingTwice creates, changes and destroys machines, over and over, while
+// processes are killed, paused and cut off, and looks after each command that was brought to its end whether all
+// promises were kept.
 func TestASeriesOfFaultsLosesNothingAndDoesNothingTwice(t *testing.T) {
 	t.Parallel()
 	t.Logf("seed %d", *seed)
@@ -105,8 +106,8 @@ func (s *series) addWorker() {
 	s.workers, s.proxies = append(s.workers, w), append(s.proxies, p)
 }
 
-// suffer runs a command, and whatever goes on with its run, under faults. It returns when the command has ended by itself or
-// has had its share, with everything in order again.
+// suffer runs a command, and whatever goes on with its run, under faults. It returns when the command has ended by
+// itself or has had its share, with everything in order again.
 func (s *series) suffer(command []string) {
 	s.T.Helper()
 	s.command = command
@@ -161,7 +162,8 @@ func (s *series) strike() repair {
 	s.T.Helper()
 	i := s.chance.IntN(len(s.workers))
 	w, p := s.workers[i], s.proxies[i]
-	kind := []string{"coordinator killed", "coordinator killed", "worker killed", "worker killed", "plugin killed", "server killed",
+	kind := []string{"coordinator killed", "coordinator killed", "worker killed", "worker killed", "plugin killed",
+		"server killed",
 		"worker paused", "coordinator paused", "worker cut off", "worker unheard",
 		"disk of a worker full", "disk of the coordinator full", "disk of the server full"}[s.chance.IntN(13)]
 	var mend func()

@@ -12,13 +12,14 @@ import (
 	"github.com/millipede-iac/millipede/test/site"
 )
 
-// trial is a site under attack, with what a user does who looks after it: goes on with what was cut off, tells what became of
-// what is in doubt.
+// trial is a site under attack, with what a user does who looks after it: goes on with what was cut off, tells what
+// became of what is in doubt.
 type trial struct {
 	*site.Site
 	// generation begins the names of the machines, so that no two generations share one.
 	generation string
-	// forgiven counts, by name, the creations of which the user said that they had not happened: each allows another one.
+	// forgiven counts, by name, the creations of which the user said that they had not happened: each allows another
+	// one.
 	forgiven map[string]int
 	// doubts counts what the user was asked about.
 	doubts int
@@ -68,8 +69,8 @@ func alive(pid int) bool {
 	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
 }
 
-// resolve tells what became of the creations in doubt, as a user would who looks at the cloud. Updates and deletions are
-// resolved by the next command, which reads the objects.
+// resolve tells what became of the creations in doubt, as a user would who looks at the cloud. Updates and deletions
+// are resolved by the next command, which reads the objects.
 func (s *trial) resolve() {
 	s.T.Helper()
 	s.settled()
@@ -109,13 +110,14 @@ func follows(r site.Result, did, command []string) []string {
 
 // none tells that there was no run to go on with.
 func none(r site.Result) bool {
-	return slices.ContainsFunc([]string{"Nothing to resume", "The run was overtaken", "The run has ended"}, func(words string) bool {
-		return strings.Contains(r.Text, words)
-	})
+	return slices.ContainsFunc([]string{"Nothing to resume", "The run was overtaken", "The run has ended"},
+		func(words string) bool {
+			return strings.Contains(r.Text, words)
+		})
 }
 
-// goOn brings what was attacked to its end: it goes on with what was cut off, resolves what is in doubt, and repeats the command
-// until that succeeds.
+// goOn brings what was attacked to its end: it goes on with what was cut off, resolves what is in doubt, and repeats
+// the command until that succeeds.
 func (s *trial) goOn(command []string) {
 	s.T.Helper()
 	next := resume
@@ -134,8 +136,8 @@ func (s *trial) goOn(command []string) {
 	s.T.Fatalf("%q does not come to an end", command)
 }
 
-// holds claims what must hold at any time when no command runs: nothing was begun twice; state and cloud tell the same, but for
-// what the state has in doubt.
+// holds claims what must hold at any time when no command runs: nothing was begun twice; state and cloud tell the same,
+// but for what the state has in doubt.
 func (s *trial) holds() {
 	s.T.Helper()
 	planned := map[string]bool{}

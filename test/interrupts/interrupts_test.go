@@ -1,6 +1,7 @@
 // Package interrupts sends signals to real commands, at many moments, once and twice.
 //
-// What must hold is in the claims of examine. How many moments are tried is said by -moments: few in an ordinary test run.
+// What must hold is in the claims of examine. How many moments are tried is said by -moments: few in an ordinary test
+// run.
 package interrupts
 
 import (
@@ -90,34 +91,39 @@ func cutShort(s *site.Site) {
 	site.Exit(s.T, p)
 }
 
-// A signal was a token that whichever run was live took, and the next phase began without it: an apply of 4,000 resources said
-// "Gracefully shutting down..." and then "Apply complete!", with exit status 0.
+// A signal was a token that whichever run was live took, and the next phase began without it: an apply of 4,000
+// resources said "Gracefully shutting down..." and then "Apply complete!", with exit status 0.
 func TestACommandThatIsInterruptedEndsSoonAndLosesNothing(t *testing.T) {
 	for name, st := range map[string]stage{
-		"plan of many":             {configuration: many, args: []string{"plan"}},
-		"validate of many":         {configuration: many, args: []string{"validate"}},
-		"apply of many":            {configuration: many, args: []string{"apply", "-auto-approve"}},
-		"destroy of many":          {configuration: many, before: applied, args: []string{"destroy", "-auto-approve"}},
-		"refresh of many":          {configuration: many, before: applied, args: []string{"refresh"}},
-		"apply of slow machines":   {configuration: site.Slow(8, 700), args: []string{"apply", "-auto-approve"}},
-		"resume of slow machines":  {configuration: site.Slow(8, 700), before: cutShort, args: []string{"runs", "resume"}},
-		"apply with other workers": {configuration: site.Slow(8, 700), remote: true, args: []string{"apply", "-auto-approve"}},
-		"destroy of slow machines": {configuration: site.Slow(8, 700), before: applied, args: []string{"destroy", "-auto-approve"}},
+		"plan of many":           {configuration: many, args: []string{"plan"}},
+		"validate of many":       {configuration: many, args: []string{"validate"}},
+		"apply of many":          {configuration: many, args: []string{"apply", "-auto-approve"}},
+		"destroy of many":        {configuration: many, before: applied, args: []string{"destroy", "-auto-approve"}},
+		"refresh of many":        {configuration: many, before: applied, args: []string{"refresh"}},
+		"apply of slow machines": {configuration: site.Slow(8, 700), args: []string{"apply", "-auto-approve"}},
+		"resume of slow machines": {configuration: site.Slow(8, 700), before: cutShort,
+			args: []string{"runs", "resume"}},
+		"apply with other workers": {configuration: site.Slow(8, 700), remote: true,
+			args: []string{"apply", "-auto-approve"}},
+		"destroy of slow machines": {configuration: site.Slow(8, 700), before: applied,
+			args: []string{"destroy", "-auto-approve"}},
 		"destroy with other workers": {
 			configuration: site.Slow(8, 700), remote: true, before: applied, args: []string{"destroy", "-auto-approve"},
 		},
-		"refresh with other workers": {configuration: site.Slow(8, 700), remote: true, before: applied, args: []string{"refresh"}},
+		"refresh with other workers": {configuration: site.Slow(8, 700), remote: true, before: applied,
+			args: []string{"refresh"}},
 		"import among many": {
 			configuration: many, before: importable, args: []string{"import", "terraform_data.one", "id"},
 		},
 		"test of many":          {configuration: many, before: tested, args: []string{"test"}, finishes: true},
 		"console at the prompt": {configuration: many, args: []string{"console"}, types: "1\n"},
 		"console at work":       {configuration: many, args: []string{"console"}, types: busy + "\n"},
-		"moving many":           {configuration: many, before: applied, args: []string{"state", "mv", "terraform_data.a", "terraform_data.b"}},
-		"showing many":          {configuration: many, before: applied, args: []string{"show", "-json"}},
-		"a saved plan of many":  {configuration: many, before: saved, args: []string{"apply", "saved"}},
-		"init":                  {configuration: site.Slow(1, 1), args: []string{"init"}},
-		"providers lock":        {configuration: site.Slow(1, 1), args: []string{"providers", "lock"}},
+		"moving many": {configuration: many, before: applied, args: []string{"state", "mv",
+			"terraform_data.a", "terraform_data.b"}},
+		"showing many":         {configuration: many, before: applied, args: []string{"show", "-json"}},
+		"a saved plan of many": {configuration: many, before: saved, args: []string{"apply", "saved"}},
+		"init":                 {configuration: site.Slow(1, 1), args: []string{"init"}},
+		"providers lock":       {configuration: site.Slow(1, 1), args: []string{"providers", "lock"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

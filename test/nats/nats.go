@@ -21,7 +21,8 @@ import (
 // program.
 func Build(ctx context.Context, root, dir string) (string, error) {
 	program := filepath.Join(dir, "nats-server")
-	build := exec.CommandContext(ctx, "go", "-C", filepath.Join(root, "test", "tools"), "build", "-o", program, "github.com/nats-io/nats-server/v2")
+	build := exec.CommandContext(ctx, "go", "-C", filepath.Join(root, "test", "tools"), "build", "-o", program,
+		"github.com/nats-io/nats-server/v2")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building nats-server: %w\n%s", err, out)
 	}
@@ -79,7 +80,8 @@ func guarded(root, dir, text string, c *Certificates) (string, error) {
 	if !found {
 		return "", fmt.Errorf("the server's configuration does not say %s", shippedInclude)
 	}
-	return before + shippedInclude[2:] + after + fmt.Sprintf("\ntls {\n  cert_file: %q\n  key_file: %q\n  ca_file: %q\n  verify: true\n}\n", c.ServerCert, c.ServerKey, c.CA), nil
+	return before + shippedInclude[2:] + after + fmt.Sprintf("\ntls {\n  cert_file: %q\n  key_file: %q\n  ca_file: "+
+		"%q\n  verify: true\n}\n", c.ServerCert, c.ServerKey, c.CA), nil
 }
 
 // Options say what server to start.
@@ -116,12 +118,13 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 // announcement precedes the address in the server's log.
 const announcement = "Listening for client connections on "
 
-// Command is the call that starts a server with the files and at the address of the one before, for a caller that runs it
-// itself: with the one before having ended, and before Restart.
+// Command is the call that starts a server with the files and at the address of the one before, for a caller that runs
+// it itself: with the one before having ended, and before Restart.
 func (s *Server) Command() *exec.Cmd {
 	host, port, _ := strings.Cut(s.address, ":")
 	server := exec.Command(s.program, "-c", s.config, "-a", host, "-p", port)
-	for variable, user := range map[string]string{"COORDINATOR": "coordinator", "WORKER_EU": "worker-eu", "WORKER_US": "worker-us", "OBSERVER": "observer"} {
+	for variable, user := range map[string]string{"COORDINATOR": "coordinator", "WORKER_EU": "worker-eu",
+		"WORKER_US": "worker-us", "OBSERVER": "observer"} {
 		server.Env = append(server.Environ(), "MILLIPEDE_"+variable+"_PASSWORD="+user)
 	}
 	return server

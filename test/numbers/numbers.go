@@ -33,8 +33,8 @@ type Program struct {
 	// Unkept says that the answer to a vertex cannot be kept.
 	Unkept func(v int) bool
 	Place  func(v int) program.Placement
-	// Ops is the number of operations of a visible vertex; 0 means 1. quick says that the first of several goes by the fast
-	// lane, as that of the built-in resource does before its provisioners.
+	// Ops is the number of operations of a visible vertex; 0 means 1. quick says that the first of several goes by the
+	// fast lane, as that of the built-in resource does before its provisioners.
 	Ops   int
 	Quick bool
 	// Stored says that numbers are kept in the state, as outputs.
@@ -48,9 +48,11 @@ type Program struct {
 	Doubts   []int
 }
 
-// New returns a program of n vertices. Edges lead from lower to higher numbers, or as the caller likes, without circles.
+// New returns a program of n vertices. Edges lead from lower to higher numbers, or as the caller likes, without
+// circles.
 func New(t testing.TB, n int, edges ...dag.Edge) *Program {
-	p := &Program{t: t, edges: edges, graph: dag.New(n), Before: make([][]int, n), Results: make([]uint64, n), asked: map[int]int{},
+	p := &Program{t: t, edges: edges, graph: dag.New(n), Before: make([][]int, n), Results: make([]uint64, n),
+		asked:    map[int]int{},
 		Prepared: make([]int, n), Accepted: make([]int, n)}
 	for _, e := range edges {
 		p.graph.Edge(e.Before, e.After)
@@ -59,8 +61,8 @@ func New(t testing.TB, n int, edges ...dag.Edge) *Program {
 	return p
 }
 
-// Again returns the same program as a new process would make it. It has the numbers that result returns, and has computed no
-// others; 0 is no number.
+// Again returns the same program as a new process would make it. It has the numbers that result returns, and has
+// computed no others; 0 is no number.
 func (p *Program) Again(result func(v int) uint64) *Program {
 	q := New(p.t, len(p.Before), p.edges...)
 	q.Lane, q.Hidden, q.Fails, q.Unkept, q.Ops, q.Quick, q.Stored, q.Place =
@@ -88,7 +90,8 @@ func (p *Program) Graph() *dag.Graph { return p.graph }
 func (p *Program) IsHidden(v int) bool { return p.Hidden != nil && p.Hidden(v) }
 
 func (p *Program) Describe(v int) program.Description {
-	return program.Description{Address: fmt.Sprintf("number.n%d", v), Class: "number", Action: "create", Hidden: p.IsHidden(v)}
+	return program.Description{Address: fmt.Sprintf("number.n%d", v), Class: "number", Action: "create",
+		Hidden: p.IsHidden(v)}
 }
 
 // combine is what a vertex computes from its inputs.
@@ -125,7 +128,8 @@ func (p *Program) Prepare(_ context.Context, v int) program.Step {
 
 func (p *Program) PrepareAfter(_ context.Context, v, phase int, worker string) program.Step {
 	if worker != "w" && !p.Quick {
-		p.t.Errorf("vertex %d is gone on with after %d operations, and the last one is said to be of worker %q", v, phase, worker)
+		p.t.Errorf("vertex %d is gone on with after %d operations, and the last one is said to be of worker %q",
+			v, phase, worker)
 	}
 	return p.ask(v, phase+1)
 }
@@ -140,7 +144,8 @@ func (p *Program) ask(v, op int) program.Step {
 		lane = program.Fast
 	}
 	step := program.Step{Lane: lane, Task: &wire.Task{Address: p.Describe(v).Address, Function: &wire.FunctionTask{
-		Name: fmt.Sprintf("%d/%d", v, op), Args: [][]byte{encodeNumbers(append([]uint64{uint64(v), uint64(op)}, p.inputs(v)...))},
+		Name: fmt.Sprintf("%d/%d", v, op),
+		Args: [][]byte{encodeNumbers(append([]uint64{uint64(v), uint64(op)}, p.inputs(v)...))},
 	}}}
 	if p.Place != nil {
 		step.Place = p.Place(v)
@@ -195,7 +200,8 @@ func (p *Program) Complete(_ context.Context, v int, r *wire.Result) program.Ste
 	}
 	step := program.Step{Value: ns[2]}
 	if p.Stored {
-		step.Changes = []state.Change{state.SetOutput{Name: OutputName(v), Output: &state.Output{Value: cty.NumberUIntVal(ns[2])}}}
+		step.Changes = []state.Change{state.SetOutput{Name: OutputName(v),
+			Output: &state.Output{Value: cty.NumberUIntVal(ns[2])}}}
 	}
 	return step
 }

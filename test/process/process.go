@@ -1,7 +1,7 @@
 // Package process runs the real processes that tests are made of.
 //
-// A process is started in a group of its own, heard line by line, and ended by its id. The package knows nothing of what
-// the processes do.
+// A process is started in a group of its own, heard line by line, and ended by its id. The package knows nothing of
+// what the processes do.
 package process
 
 import (

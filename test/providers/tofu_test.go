@@ -219,7 +219,8 @@ func TestEveryProviderLives(t *testing.T) {
 	if n := len(r.Calls(record.Outcomes(record.Unfinished, record.Error))); n > 0 {
 		t.Errorf("%d calls failed or did not end", n)
 	}
-	if opened, renewed, closed := r.Count(record.Open), r.Count(record.Renew), r.Count(record.Close); opened != closed || renewed == 0 {
+	if opened, renewed, closed := r.Count(record.Open), r.Count(record.Renew),
+		r.Count(record.Close); opened != closed || renewed == 0 {
 		t.Errorf("%d tokens opened, %d renewals, %d closed", opened, renewed, closed)
 	}
 	meta := slices.ContainsFunc(r, func(e record.Entry) bool { return e.Op == record.Create && e.Meta == "root" })
@@ -245,11 +246,13 @@ resource "legacy_item" "b" { name = "b" }
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(file, bytes.Replace(text, []byte(`"small"`), []byte(`"drifted"`), 1), 0o600); err != nil {
+		if err := os.WriteFile(file, bytes.Replace(text, []byte(`"small"`), []byte(`"drifted"`), 1),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if said, code := w.run("plan", "-detailed-exitcode"); code != 2 || strings.Count(said, `"drifted" -> "small"`) != 2 {
+	if said, code := w.run("plan", "-detailed-exitcode"); code != 2 ||
+		strings.Count(said, `"drifted" -> "small"`) != 2 {
 		t.Errorf("exit code %d:\n%s", code, said)
 	}
 	if err := os.RemoveAll(w.path("cloud")); err != nil {
@@ -420,7 +423,8 @@ moved {
 	if said := w.apply(); !strings.Contains(said, "0 added, 1 changed, 0 destroyed") {
 		t.Errorf("the move:\n%s", said)
 	}
-	if got := w.attributes("fleet_moved.a"); got["id"] != id || got["from"] != "fleet_machine" || got["grade"] != "big" {
+	if got := w.attributes("fleet_moved.a"); got["id"] != id || got["from"] != "fleet_machine" ||
+		got["grade"] != "big" {
 		t.Errorf("the state has %v", got)
 	}
 	w.unchanged()
@@ -446,13 +450,16 @@ resource "legacy_item" "b" { name = "b" }
 			"instances": [{"schema_version": 0, "attributes": ` + attributes + `}]}`
 	}
 	state := `{"version": 4, "terraform_version": "1.8.0", "serial": 1, "lineage": "l", "outputs": {}, "resources": [` +
-		instance("fleet_moved", "a", "fleet", `{"title": "a", "size": "small", "id": "a-1", "ip": "10.0.0.1", "region": "global", "serial": 5, "revision": 1}`) + "," +
-		instance("legacy_item", "b", "legacy", `{"title": "b", "size": "small", "id": "b-1", "region": "legacy-1", "enabled": true, "kind": "plain", "revision": 1}`) + `]}`
+		instance("fleet_moved", "a", "fleet",
+			`{"title": "a", "size": "small", "id": "a-1", "ip": "10.0.0.1", "region": "global", "serial": 5, "revision": 1}`) + "," +
+		instance("legacy_item", "b", "legacy",
+			`{"title": "b", "size": "small", "id": "b-1", "region": "legacy-1", "enabled": true, "kind": "plain", "revision": 1}`) + `]}`
 	if err := os.WriteFile(w.path("terraform.tfstate"), []byte(state), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w.apply()
-	if got := w.attributes("fleet_moved.a"); got["id"] != "a-1" || got["name"] != "a" || got["grade"] != "small" || got["from"] != "version 0" {
+	if got := w.attributes("fleet_moved.a"); got["id"] != "a-1" || got["name"] != "a" || got["grade"] != "small" ||
+		got["from"] != "version 0" {
 		t.Errorf("the state has %v", got)
 	}
 	if got := w.attributes("legacy_item.b"); got["id"] != "b-1" || got["name"] != "b" {

@@ -61,7 +61,8 @@ func New() (*Registry, error) {
 		return nil, err
 	}
 	r := &Registry{
-		key: key, files: map[string][]byte{}, releases: map[string]map[string]map[string][]byte{}, modules: map[string]map[string]string{},
+		key: key, files: map[string][]byte{}, releases: map[string]map[string]map[string][]byte{},
+		modules: map[string]map[string]string{},
 	}
 	r.server = httptest.NewTLSServer(r)
 	return r, nil
@@ -81,12 +82,14 @@ func (r *Registry) Transport() http.RoundTripper { return r.server.Client().Tran
 
 // WriteCertificate writes the certificate into a file, for SSL_CERT_FILE.
 func (r *Registry) WriteCertificate(name string) error {
-	return os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.server.Certificate().Raw}), 0o644)
+	return os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.server.Certificate().Raw}),
+		0o644)
 }
 
 // HostBlock returns what a CLI configuration needs so that the services of another host are found here.
 func (r *Registry) HostBlock(host string) string {
-	return fmt.Sprintf("host %q {\n  services = {\n    \"providers.v1\" = %q\n    \"modules.v1\" = %q\n  }\n}\n", host, r.URL("/v1/providers/"), r.URL("/v1/modules/"))
+	return fmt.Sprintf("host %q {\n  services = {\n    \"providers.v1\" = %q\n    \"modules.v1\" = %q\n  }\n}\n", host,
+		r.URL("/v1/providers/"), r.URL("/v1/modules/"))
 }
 
 // Require makes the registry refuse requests that do not carry this token; its files need none.
@@ -327,7 +330,8 @@ func (r *Registry) mirror(w http.ResponseWriter, parts []string) {
 		archives := map[string]any{}
 		for platform, pkg := range all[version] {
 			archives[platform] = map[string]any{
-				"url": "/packages/" + name + "/" + version + "/" + file(name, version, platform), "hashes": []string{"zh:" + sum(pkg)},
+				"url":    "/packages/" + name + "/" + version + "/" + file(name, version, platform),
+				"hashes": []string{"zh:" + sum(pkg)},
 			}
 		}
 		answer(w, map[string]any{"archives": archives})

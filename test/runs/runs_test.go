@@ -80,7 +80,8 @@ func apply(t *testing.T, h *hub.Hub, name string) {
 	store := statemem.New(statemem.Options{})
 	p := numbers.Random(t, 5, 3)
 	p.Lane, p.Stored = program.Safe, true
-	run := journal.Run{ID: name, Workspace: "default", Coordinator: h.Coordinator(), Status: journal.Running, Vertices: 5}
+	run := journal.Run{ID: name, Workspace: "default", Coordinator: h.Coordinator(),
+		Status: journal.Running, Vertices: 5}
 	if err := store.BeginRun(t.Context(), "", run, nil); err != nil {
 		t.Error(err)
 		return

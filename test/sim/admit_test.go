@@ -341,7 +341,8 @@ func (c *conn) Acquire(ctx context.Context, name string, r wire.PermitRequest) (
 		c.sem.requests[q.subject] = q
 		if at, ok := c.sem.left[q.subject]; ok {
 			delete(c.sem.left, q.subject)
-			if l := c.n.limits[name]; time.Since(at) < trusted && l.find(q.subject) != nil && l.find(q.subject).to == c {
+			if l := c.n.limits[name]; time.Since(at) < trusted && l.find(q.subject) != nil &&
+				l.find(q.subject).to == c {
 				c.granted(q)
 				return
 			}

@@ -99,7 +99,8 @@ func (c *cloud) begin(e *errand, r provider.ApplyRequest) {
 	w.moved()
 	running := 0
 	for o := range c.busy {
-		if !o.by.dead && !w.lied(w.poolOf(o.name)) { // what a cloud goes on with when its provider is gone is no operation of ours any more
+		// what a cloud goes on with when its provider is gone is no operation of ours any more
+		if !o.by.dead && !w.lied(w.poolOf(o.name)) {
 			running++
 		}
 	}
@@ -187,7 +188,8 @@ type plugin struct {
 	c                 *cloud
 }
 
-func (g *plugin) Acquire(ctx context.Context, _ wire.Provider, _ *wire.Variables, configure worker.Configure) (worker.Lease, diag.List) {
+func (g *plugin) Acquire(ctx context.Context, _ wire.Provider, _ *wire.Variables, configure worker.Configure) (
+	worker.Lease, diag.List) {
 	err := g.p.do(ctx, local, "Provider.Acquire", "", func(o *op) {
 		w := g.p.w
 		if w.odds(30) { // a package is downloaded
@@ -283,8 +285,8 @@ func (g *plugin) PlanResourceChange(_ context.Context, r provider.PlanRequest) (
 	return out, nil
 }
 
-// ApplyResourceChange sends a request to the cloud and waits for its answer. The request goes on whatever becomes of the
-// worker's process.
+// ApplyResourceChange sends a request to the cloud and waits for its answer. The request goes on whatever becomes of
+// the worker's process.
 func (g *plugin) ApplyResourceChange(ctx context.Context, r provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
 	e := &errand{by: g.p}
 	switch {
@@ -359,12 +361,14 @@ func (g *plugin) garble(e *errand, after cty.Value, how int) (resp provider.Appl
 	w.note("cloud: the provider's answer to %s %s cannot be kept (%d)", e.verb, e.name, how)
 	if w.options.without == guardKept {
 		// The guard is away: what cannot be kept counts as if there had been nothing.
-		return provider.ApplyResponse{Object: cty.NullVal(thingSchema.Block.ImpliedType())}, diag.Errors("the answer cannot be kept", e.verb, nil)
+		return provider.ApplyResponse{Object: cty.NullVal(thingSchema.Block.ImpliedType())},
+			diag.Errors("the answer cannot be kept", e.verb, nil)
 	}
 	switch how {
 	case 1: // nobody can read it
 		d := diag.New(diag.Error, "Invalid provider response", "malformed message", nil)
-		d.Extra = &provider.Lost{Reason: "the answer could not be read", Answer: &provider.Answer{Raw: []byte("\xdd\xff\xff\xff\xff")}}
+		d.Extra = &provider.Lost{Reason: "the answer could not be read",
+			Answer: &provider.Answer{Raw: []byte("\xdd\xff\xff\xff\xff")}}
 		return provider.ApplyResponse{}, diag.List{d}
 	case 2: // attributes are missing
 		return provider.ApplyResponse{Object: cty.EmptyObjectVal}, nil

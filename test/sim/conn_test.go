@@ -58,10 +58,12 @@ func (c *conn) FetchTasks(ctx context.Context, pool string, n int) ([]wire.Deliv
 
 // FetchResults implements wire.Queue.
 func (c *conn) FetchResults(ctx context.Context, coordinator string, n int) ([]wire.Delivery, error) {
-	return c.fetch(ctx, &c.n.results, "FetchResults", coordinator, n, func(ref wire.TaskRef) bool { return ref.Coordinator == coordinator })
+	return c.fetch(ctx, &c.n.results, "FetchResults", coordinator, n,
+		func(ref wire.TaskRef) bool { return ref.Coordinator == coordinator })
 }
 
-func (c *conn) fetch(ctx context.Context, q *stream, name, key string, n int, match func(wire.TaskRef) bool) ([]wire.Delivery, error) {
+func (c *conn) fetch(ctx context.Context, q *stream, name, key string, n int, match func(wire.TaskRef) bool) (
+	[]wire.Delivery, error) {
 	for {
 		f := &fetch{c: c, n: n, match: match}
 		err := c.p.do(ctx, network, name, key, func(o *op) {
@@ -100,9 +102,9 @@ func (d *delivery) Ref() wire.TaskRef { return d.m.ref }
 func (d *delivery) Data() []byte      { return d.m.data }
 func (d *delivery) Sequence() uint64  { return d.m.seq }
 
-// key tells the messages of one attempt apart, of which a liar sends many: the end of a run releases all that it holds in no
-// order, and who stands at a gate under one key is let through in the order of arrival. Without this such seeds were not
-// replayed exactly.
+// key tells the messages of one attempt apart, of which a liar sends many: the end of a run releases all that it holds
+// in no order, and who stands at a gate under one key is let through in the order of arrival. Without this such seeds
+// were not replayed exactly.
 func (d *delivery) key() string { return fmt.Sprintf("%s #%d", d.m.ref.Attempt, d.m.seq) }
 
 func (d *delivery) Ack(ctx context.Context) error {
@@ -483,7 +485,8 @@ func (s *serving) hand() {
 }
 
 // Serve implements wire.Caller.
-func (c *conn) Serve(ctx context.Context, pool string, slots int, handle func(ctx context.Context, data []byte) []byte) error {
+func (c *conn) Serve(ctx context.Context, pool string, slots int, handle func(ctx context.Context,
+	data []byte) []byte) error {
 	s := &serving{c: c, pool: pool, slots: slots}
 	w := c.p.w
 	w.mu.Lock()

@@ -55,7 +55,8 @@ func (t *taker) hand() {
 }
 
 // TakeHanded implements wire.Hands.
-func (c *conn) TakeHanded(ctx context.Context, pool, worker string, take func(wire.AttemptID, wire.Delivery) bool) error {
+func (c *conn) TakeHanded(ctx context.Context, pool, worker string,
+	take func(wire.AttemptID, wire.Delivery) bool) error {
 	t := &taker{c: c, pool: pool, worker: worker}
 	w := c.p.w
 	w.mu.Lock()

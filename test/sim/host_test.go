@@ -63,8 +63,9 @@ func (h *host) run(ctx context.Context, p *process) {
 	}
 	real := worker.New(worker.Options{
 		ID: h.id, Pools: []string{h.pool}, Slots: h.slots, Version: "sim", Platform: "linux_amd64",
-		Queue: c, Claims: c, Caller: c, Presence: c, Blobs: c, Keys: ring, Journal: h.disk, Providers: g, Provisioners: nil,
-		Log: slog.New(slog.DiscardHandler), Now: p.now, Nonce: nonce, Rand: seeded(p.name + " rand"),
+		Queue: c, Claims: c, Caller: c, Presence: c, Blobs: c, Keys: ring, Journal: h.disk, Providers: g,
+		Provisioners: nil,
+		Log:          slog.New(slog.DiscardHandler), Now: p.now, Nonce: nonce, Rand: seeded(p.name + " rand"),
 	})
 	// An error is that of its journal; the worker is started again.
 	_ = real.Run(ctx, ctx)

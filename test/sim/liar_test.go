@@ -21,8 +21,8 @@ const sold = "east"
 func (w *world) lied(pool string) bool { return w.options.liar && pool == sold }
 
 // liar is a worker of one pool that knows all attempts of all pools, and says about them whatever it likes: heartbeats,
-// claims, tombstones and results, of which some are sealed with the keys that it is given. NATS holds it to the subjects
-// of its pool. It has chance of its own.
+// claims, tombstones and results, of which some are sealed with the keys that it is given. NATS holds it to the
+// subjects of its pool. It has chance of its own.
 type liar struct {
 	w      *world
 	chance *rand.Rand
@@ -108,7 +108,8 @@ func (l *liar) name() string { return liarNames[l.chance.IntN(len(liarNames))] }
 func (l *liar) beat(pool string) {
 	w := l.w
 	h := wire.Heartbeat{
-		Worker: l.name(), Pools: []string{pool}, Slots: 1 + l.chance.IntN(3), Version: "sim", Protocol: wire.ProtocolVersion,
+		Worker: l.name(), Pools: []string{pool}, Slots: 1 + l.chance.IntN(3), Version: "sim",
+		Protocol: wire.ProtocolVersion,
 		Platform: "linux_amd64", PublicKey: l.ring.PublicKey(),
 	}
 	for _, ref := range w.nats.known[max(0, len(w.nats.known)-40):] {
@@ -155,7 +156,8 @@ func (l *liar) result(ref wire.TaskRef) {
 		claim = w.nats.claim(ref, wire.Claim{Nonce: fmt.Sprintf("lie%d", l.lies), Worker: l.name(), At: time.Now()})
 	}
 	r := &wire.Result{
-		Attempt: ref.Attempt, Nonce: claim.Nonce, Worker: claim.Worker, Pool: ref.Pool, Started: time.Now(), Ended: time.Now(),
+		Attempt: ref.Attempt, Nonce: claim.Nonce, Worker: claim.Worker, Pool: ref.Pool, Started: time.Now(),
+		Ended: time.Now(),
 	}
 	switch kind := l.chance.IntN(4); kind {
 	case 0:

@@ -47,7 +47,8 @@ type nats struct {
 }
 
 func newNats(w *world) *nats {
-	n := &nats{w: w, born: 1, claims: map[string]wire.Claim{}, blobs: map[string][]byte{}, names: map[string]string{}, keys: map[string][]byte{},
+	n := &nats{w: w, born: 1, claims: map[string]wire.Claim{}, blobs: map[string][]byte{}, names: map[string]string{},
+		keys:   map[string][]byte{},
 		limits: map[string]*limit{}, workers: map[string]seen{}}
 	n.tasks.n, n.results.n = n, n
 	return n
@@ -156,8 +157,8 @@ func (n *nats) restart() {
 	}
 }
 
-// loseTail is a loss of tasks and results that were acknowledged: the newest ones are gone, and their sequences are given
-// out again.
+// loseTail is a loss of tasks and results that were acknowledged: the newest ones are gone, and their sequences are
+// given out again.
 func (n *nats) loseTail(k int) {
 	n.w.note("nats loses its tail")
 	n.w.faults["tail lost"]++
@@ -195,7 +196,8 @@ func (n *nats) purge(run string) {
 }
 
 func (n *nats) highWater(pools []string) wire.HighWater {
-	mark := wire.HighWater{Tasks: n.tasks.last, Results: n.results.last, Incarnation: strconv.Itoa(n.born), Claims: map[string]wire.Position{}}
+	mark := wire.HighWater{Tasks: n.tasks.last, Results: n.results.last, Incarnation: strconv.Itoa(n.born),
+		Claims: map[string]wire.Position{}}
 	for _, pool := range pools {
 		at := wire.Position{Incarnation: strconv.Itoa(n.born)}
 		for _, subject := range n.claimed {
@@ -240,7 +242,8 @@ func (n *nats) connect(p *process, coordinator string) *conn {
 	c := &conn{p: p, n: n, coordinator: coordinator, since: time.Now(), fetched: map[wire.AttemptID]time.Time{}}
 	c.sem.init()
 	n.conns = append(n.conns, c)
-	slices.SortStableFunc(n.conns, func(a, b *conn) int { return cmp.Compare(a.p.name, b.p.name) }) // not in the order of arrival
+	// not in the order of arrival
+	slices.SortStableFunc(n.conns, func(a, b *conn) int { return cmp.Compare(a.p.name, b.p.name) })
 	p.conn = c
 	return c
 }

@@ -41,7 +41,8 @@ func (s *site) records() (list []record) {
 			if o == nil {
 				return
 			}
-			r := record{address: a.String() + string(key), pool: s.w.poolOfType(a.Config().Resource.Type), resource: a.Config(), status: o.Status, doubt: o.Doubt, recorded: o.Dependencies}
+			r := record{address: a.String() + string(key), pool: s.w.poolOfType(a.Config().Resource.Type),
+				resource: a.Config(), status: o.Status, doubt: o.Doubt, recorded: o.Dependencies}
 			if o.Attrs != nil {
 				if err := json.Unmarshal(o.Attrs, &r.attrs); err != nil {
 					panic(err)
@@ -93,8 +94,8 @@ func (w *world) mustBeRecorded(ref wire.TaskRef) {
 	w.violate("lost", "the result of %s was acknowledged before it was durable", ref.Attempt)
 }
 
-// mustAllBeKnown checks, when no run of the site is under way or cut off, that whatever exists in the cloud is in the state,
-// or in doubt there.
+// mustAllBeKnown checks, when no run of the site is under way or cut off, that whatever exists in the cloud is in the
+// state, or in doubt there.
 func (s *site) mustAllBeKnown() {
 	w := s.w
 	w.mu.Lock()
@@ -125,8 +126,8 @@ func (s *site) mustBeDurable(e *errand, id string) {
 	}
 }
 
-// mustNotBeNeeded checks that what refers to an object, or recorded that it depends on its resource, and is to go as well,
-// has gone before.
+// mustNotBeNeeded checks that what refers to an object, or recorded that it depends on its resource, and is to go as
+// well, has gone before.
 func (s *site) mustNotBeNeeded(e *errand) {
 	wanted := s.goals[s.at].names
 	list := s.records()
@@ -136,10 +137,12 @@ func (s *site) mustNotBeNeeded(e *errand) {
 			continue
 		}
 		if slices.Contains(r.attrs.Refs, e.id) {
-			s.w.violate("order", "%s began to be deleted while %s, which refers to it, was still there", e.name, r.attrs.Name)
+			s.w.violate("order", "%s began to be deleted while %s, which refers to it, was still there",
+				e.name, r.attrs.Name)
 		}
 		if at >= 0 && r.recorded.Has(state.DependOn(list[at].resource)) {
-			s.w.violate("recorded order", "%s began to be deleted while %s, which was recorded to depend on it, was still there", e.name, r.attrs.Name)
+			s.w.violate("recorded order", "%s began to be deleted while %s, which was recorded to depend on it, was "+
+				"still there", e.name, r.attrs.Name)
 		}
 	}
 }
@@ -188,13 +191,16 @@ func (s *site) compare(when string) {
 			w.violate("doubt", "%s %s: %s is in doubt, though a plan finds nothing to do", s.name, when, r.address)
 			continue
 		case t == nil:
-			w.violate("state", "%s %s: the state has %s (%s), which is not in the cloud", s.name, when, r.address, r.attrs.ID)
+			w.violate("state", "%s %s: the state has %s (%s), which is not in the cloud", s.name, when,
+				r.address, r.attrs.ID)
 			continue
 		case t.name() != r.attrs.Name:
-			w.violate("state", "%s %s: %s is called %s in the state and %s in the cloud", s.name, when, r.address, r.attrs.Name, t.name())
+			w.violate("state", "%s %s: %s is called %s in the state and %s in the cloud", s.name, when, r.address,
+				r.attrs.Name, t.name())
 		}
 		if size, _ := t.value.GetAttr("size").AsBigFloat().Int64(); int(size) != r.attrs.Size {
-			w.violate("state", "%s %s: the size of %s is %d in the state and %d in the cloud", s.name, when, r.address, r.attrs.Size, size)
+			w.violate("state", "%s %s: the size of %s is %d in the state and %d in the cloud", s.name, when, r.address,
+				r.attrs.Size, size)
 		}
 		inState[r.attrs.ID] = true
 		have = append(have, r.attrs.Name)
@@ -223,8 +229,8 @@ type block struct {
 }
 
 // makeGoals draws the configurations that a site's user wants one after the other: some objects, then changes to them
-// of all kinds, sometimes an end of all. Blocks forget what they refer to, so that only the state knows what their objects
-// were made from.
+// of all kinds, sometimes an end of all. Blocks forget what they refer to, so that only the state knows what their
+// objects were made from.
 func (w *world) makeGoals(name string) (goals []goal) {
 	n := 2 + w.chance.IntN(w.options.objects-1)
 	blocks := make([]*block, n)
@@ -280,7 +286,8 @@ func makeGoal(name string, blocks []*block) goal {
 		own := b.own(name, i)
 		goal.pools[own], goal.sizes[own] = b.pool, b.size
 		goal.names = append(goal.names, own)
-		fmt.Fprintf(&text, "resource %q \"r%d\" {\n  name = %q\n  size = %d\n  refs = [", typeIn(b.pool), i, own, b.size)
+		fmt.Fprintf(&text, "resource %q \"r%d\" {\n  name = %q\n  size = %d\n  refs = [", typeIn(b.pool),
+			i, own, b.size)
 		for k, j := range b.refs {
 			if k > 0 {
 				text.WriteString(", ")

@@ -122,7 +122,8 @@ func (c *command) carryOut(yes bool) {
 	c.site.applying = yes && c.goal == c.at
 }
 
-// mustNotIdle looks, again and again, for slots that are idle for longer than a tick while something waits that fits them.
+// mustNotIdle looks, again and again, for slots that are idle for longer than a tick while something waits that fits
+// them.
 func (w *world) mustNotIdle() {
 	for _, pool := range w.idling() {
 		if since, ok := w.idle[pool]; ok && time.Since(since) > tick {
@@ -188,8 +189,8 @@ func (w *world) poolOf(name string) string {
 	return honest
 }
 
-// ready lists what could be made in a pool now: what the first plan of a site, which is being carried out, wants, of which
-// nothing is there or under way, and all that it refers to is durable as it is to be.
+// ready lists what could be made in a pool now: what the first plan of a site, which is being carried out, wants, of
+// which nothing is there or under way, and all that it refers to is durable as it is to be.
 func (w *world) ready(pool string) (names []string) {
 	for _, s := range w.sites {
 		if !s.applying || s.at > 0 { // later plans delete, and what waits for that is not known here
@@ -198,7 +199,10 @@ func (w *world) ready(pool string) (names []string) {
 		g := s.goals[s.at]
 		list := s.records()
 		done := func(name string) bool {
-			return slices.ContainsFunc(list, func(r record) bool { return r.attrs.Name == name && r.attrs.Size == g.sizes[name] })
+			return slices.ContainsFunc(list, func(r record) bool {
+				return r.attrs.Name == name &&
+					r.attrs.Size == g.sizes[name]
+			})
 		}
 		for _, name := range g.names {
 			if g.pools[name] != pool || done(name) || w.cloud.isUnderWay(name) || w.cloud.isAs(name, g.sizes[name]) {

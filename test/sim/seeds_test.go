@@ -104,7 +104,8 @@ func many(t *testing.T, from uint64, n int) {
 			ctx, cancel := context.WithTimeout(t.Context(), shardTime)
 			defer cancel()
 			at := i * shard
-			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-shard", "-without="+*guardFlag,
+			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-shard",
+				"-without="+*guardFlag,
 				fmt.Sprintf("-from=%d", from+uint64(at)), fmt.Sprintf("-seeds=%d", min(shard, n-at)))
 			out, err := cmd.CombinedOutput() // that a seed has violations shows in the output
 			if err != nil && !bytes.Contains(out, []byte("--- FAIL")) {
@@ -124,7 +125,8 @@ func many(t *testing.T, from uint64, n int) {
 		for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
 			_, line, _ := strings.Cut(lines.Text(), ": ")
 			var k int
-			if name, count, ok := strings.Cut(strings.TrimPrefix(line, sumMark), ": "); ok && strings.HasPrefix(line, sumMark) {
+			if name, count, ok := strings.Cut(strings.TrimPrefix(line, sumMark), ": "); ok &&
+				strings.HasPrefix(line, sumMark) {
 				if _, err := fmt.Sscan(count, &k); err == nil {
 					total[name] += k
 				}
@@ -144,7 +146,8 @@ func TestASeedIsReplayedExactly(t *testing.T) {
 		var first, again bytes.Buffer
 		a, b := simulate(t, seed, "", &first), simulate(t, seed, "", &again)
 		if a.sum != b.sum {
-			t.Errorf("seed %d was not replayed exactly, from here on:\n%s", seed, difference(first.String(), again.String()))
+			t.Errorf("seed %d was not replayed exactly, from here on:\n%s", seed,
+				difference(first.String(), again.String()))
 		}
 	}
 }
@@ -175,7 +178,8 @@ func TestEachGuardIsNeeded(t *testing.T) {
 			out := simulate(t, exposing[g], g, nil)
 			for seed := uint64(1); len(out.wrong) == 0 && seed <= enough; seed++ {
 				if out = simulate(t, seed, g, nil); len(out.wrong) > 0 {
-					t.Logf("seed %d shows nothing any more, but seed %d does: say so here and in docs/guarantees.md", exposing[g], seed)
+					t.Logf("seed %d shows nothing any more, but seed %d does: say so here and in docs/guarantees.md",
+						exposing[g], seed)
 				}
 			}
 			if len(out.wrong) == 0 {

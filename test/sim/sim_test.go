@@ -40,7 +40,8 @@ const (
 	guardTold guard = "told"
 )
 
-var guards = []guard{guardClaim, guardNonce, guardIntent, guardStart, guardCommit, guardPermit, guardFence, guardRecorded, guardKept, guardPlace,
+var guards = []guard{guardClaim, guardNonce, guardIntent, guardStart, guardCommit, guardPermit, guardFence,
+	guardRecorded, guardKept, guardPlace,
 	guardSubject, guardTold}
 
 // options say what a simulation is like.
@@ -61,8 +62,9 @@ type options struct {
 // draw draws the options of a seed.
 func draw(chance *rand.Rand, without guard) options {
 	return options{
-		slots: 1 + chance.IntN(4), sites: 2, hosts: 2 + chance.IntN(2), objects: 3 + chance.IntN(6), goals: 2 + chance.IntN(2),
-		pace: time.Duration(1+chance.IntN(6)) * time.Second, chaos: time.Duration(20+chance.IntN(80)) * time.Second,
+		slots: 1 + chance.IntN(4), sites: 2, hosts: 2 + chance.IntN(2), objects: 3 + chance.IntN(6),
+		goals: 2 + chance.IntN(2),
+		pace:  time.Duration(1+chance.IntN(6)) * time.Second, chaos: time.Duration(20+chance.IntN(80)) * time.Second,
 		loss: chance.IntN(4) == 0, without: without, sparse: 3,
 	}
 }
@@ -123,12 +125,14 @@ func simulate(t *testing.T, seed uint64, without guard, trace io.Writer) (out ou
 		}
 	}()
 	synctest.Test(t, func(*testing.T) {
-		w := &world{seed: seed, chance: rand.New(rand.NewPCG(seed, 1)), began: time.Now(), wake: make(chan struct{}, 1), trace: trace, faults: map[string]int{}}
+		w := &world{seed: seed, chance: rand.New(rand.NewPCG(seed, 1)), began: time.Now(), wake: make(chan struct{}, 1),
+			trace: trace, faults: map[string]int{}}
 		w.layout = rand.New(rand.NewPCG(seed, 2))
 		w.options = draw(w.chance, without)
 		w.options.layOut(w.layout)
 		w.play(dir)
-		out = outcome{sum: w.sum, steps: w.steps, took: time.Since(w.began), wrong: w.wrong, faults: w.faults, made: w.cloud.made}
+		out = outcome{sum: w.sum, steps: w.steps, took: time.Since(w.began), wrong: w.wrong, faults: w.faults,
+			made: w.cloud.made}
 		w.close()
 	})
 	return out
@@ -153,7 +157,8 @@ func (w *world) play(dir string) {
 	w.mu.Lock()
 	w.nats, w.cloud = newNats(w), newCloud(w)
 	for i := range w.options.hosts {
-		w.addHost(&host{w: w, id: fmt.Sprintf("w%d", i+1), dir: filepath.Join(dir, fmt.Sprint(i)), pool: honest, slots: 3}, 0)
+		w.addHost(&host{w: w, id: fmt.Sprintf("w%d", i+1), dir: filepath.Join(dir, fmt.Sprint(i)),
+			pool: honest, slots: 3}, 0)
 	}
 	w.addPools(dir)
 	if w.options.liar {
@@ -182,7 +187,8 @@ func (w *world) play(dir string) {
 		for _, s := range w.sites {
 			calm := w.calm && w.nats.failing.IsZero()
 			if calm && !s.reached && s.life-s.idle > patience {
-				w.violate("end", "%s does not reach its goal: %s", s.name, strings.Join(s.said[max(0, len(s.said)-6):], "; "))
+				w.violate("end", "%s does not reach its goal: %s", s.name,
+					strings.Join(s.said[max(0, len(s.said)-6):], "; "))
 				return true
 			}
 			if !calm {

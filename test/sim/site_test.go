@@ -128,8 +128,8 @@ func (s *site) press() {
 	}
 }
 
-// usurp is a user who believes that the command that holds the lock is gone, breaks the lock and begins another command,
-// while the first one lives.
+// usurp is a user who believes that the command that holds the lock is gone, breaks the lock and begins another
+// command, while the first one lives.
 func (s *site) usurp() {
 	p := s.current
 	if p == nil || p.dead || !p.cut && p.frozen.IsZero() {
@@ -169,9 +169,11 @@ func (c *command) run(ctx context.Context, steal string) string {
 	h.Decide(orphans.Decide)
 	c.session = operation.Session{
 		Workspace: "default", EngineVersion: "1.12.6", Hub: h, Keyring: ring, Store: store, Package: packageOf,
-		WorkerWait: 10 * time.Second, Parallelism: placement.Parallelism(w.options.slots), Rules: w.options.rules(), Stop: c.stop, Cwd: "/", Now: c.p.now, NewID: c.p.id,
+		WorkerWait: 10 * time.Second, Parallelism: placement.Parallelism(w.options.slots), Rules: w.options.rules(),
+		Stop: c.stop, Cwd: "/", Now: c.p.now, NewID: c.p.id,
 		Compute: func(v int, fn func()) {
-			if c.p.do(context.Background(), local, "compute", fmt.Sprintf("%05d", v), func(o *op) { o.reply(nil) }) == nil {
+			if c.p.do(context.Background(), local, "compute", fmt.Sprintf("%05d", v),
+				func(o *op) { o.reply(nil) }) == nil {
 				fn()
 			}
 		},
@@ -241,8 +243,8 @@ func (c *command) toss(n int) bool {
 	return c.w.chance.IntN(n) == 0
 }
 
-// inDoubt lists the operations of which it is not known what became of them, and tells whether there are creations among
-// them, which no plan can read.
+// inDoubt lists the operations of which it is not known what became of them, and tells whether there are creations
+// among them, which no plan can read.
 func inDoubt(s *state.State) (list []doubted, created bool) {
 	for _, a := range s.Addrs() {
 		i := s.Instance(a)
@@ -307,8 +309,8 @@ func (c *command) resolve(ctx context.Context, store *handle, prior *state.State
 	return fmt.Sprintf("resolved %s of %s: %q", d.Operation, at, id)
 }
 
-// wanted is what an update was to make of an object's references: what was sent, or, where the plan did not know that yet,
-// what the configuration says, of objects that there are by now.
+// wanted is what an update was to make of an object's references: what was sent, or, where the plan did not know that
+// yet, what the configuration says, of objects that there are by now.
 func (c *command) wanted(name string, sent []string) (refs []string) {
 	if sent != nil && !slices.Contains(sent, "") {
 		return sent
@@ -362,12 +364,14 @@ func (c *command) apply(ctx context.Context, store *handle, prior *state.State) 
 	if diags.HasErrors() || planned == nil {
 		return "planning: " + short(diags.Err())
 	}
-	data, err := planfile.Encode(planfile.Saved{Plan: planned.Plan, Config: planfile.Config{Files: goalFiles(g.text), Dir: "."}})
+	data, err := planfile.Encode(planfile.Saved{Plan: planned.Plan,
+		Config: planfile.Config{Files: goalFiles(g.text), Dir: "."}})
 	if err != nil {
 		return err.Error()
 	}
 	c.carryOut(true)
-	applied, diags := c.session.Apply(ctx, operation.ApplyOptions{Plan: planned.Plan, Saved: data, Command: "apply", LockID: c.lockID, Who: c.p.name})
+	applied, diags := c.session.Apply(ctx, operation.ApplyOptions{Plan: planned.Plan, Saved: data, Command: "apply",
+		LockID: c.lockID, Who: c.p.name})
 	c.carryOut(false)
 	if applied == nil {
 		return "applying: " + short(diags.Err())
@@ -574,11 +578,17 @@ func (h *handle) SetMark(context.Context, string, journal.SnapshotMark) error {
 }
 
 func (h *handle) BeginRun(ctx context.Context, lockID string, r journal.Run, text []byte) error {
-	return h.write(ctx, "BeginRun", r.ID, func() error { return h.site.store.BeginRun(context.Background(), h.fence(lockID), r, text) })
+	return h.write(ctx, "BeginRun", r.ID, func() error {
+		return h.site.store.BeginRun(context.Background(),
+			h.fence(lockID), r, text)
+	})
 }
 
 func (h *handle) EndRun(ctx context.Context, lockID, id, status string, at time.Time) error {
-	return h.write(ctx, "EndRun", id+" "+status, func() error { return h.site.store.EndRun(context.Background(), h.fence(lockID), id, status, at) })
+	return h.write(ctx, "EndRun", id+" "+status, func() error {
+		return h.site.store.EndRun(context.Background(),
+			h.fence(lockID), id, status, at)
+	})
 }
 
 func (h *handle) Runs(ctx context.Context, ws string) ([]journal.Run, error) {
@@ -594,7 +604,10 @@ func (h *handle) Events(ctx context.Context, id string) ([]journal.Event, error)
 }
 
 func (h *handle) PutValue(ctx context.Context, bucket, key string, value []byte) error {
-	return h.write(ctx, "PutValue", bucket, func() error { return h.site.store.PutValue(context.Background(), bucket, key, value) })
+	return h.write(ctx, "PutValue", bucket, func() error {
+		return h.site.store.PutValue(context.Background(),
+			bucket, key, value)
+	})
 }
 
 func (h *handle) GetValue(ctx context.Context, bucket, key string) ([]byte, error) {

@@ -8,12 +8,12 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// The message store fails, as a NATS server does whose disk is full: it keeps the error, and stores nothing more, though it
-// answers, until it is started again. What it holds can be read all the while.
+// The message store fails, as a NATS server does whose disk is full: it keeps the error, and stores nothing more,
+// though it answers, until it is started again. What it holds can be read all the while.
 
 const (
-	// refusedFor is how long a command may go on that the message store refuses all along: each of its phases waits for half a
-	// minute (loop.StorePatience), and a network and a disk are slow now and then.
+	// refusedFor is how long a command may go on that the message store refuses all along: each of its phases waits for
+	// half a minute (loop.StorePatience), and a network and a disk are slow now and then.
 	refusedFor = 150 * time.Second
 	// storeLook is how often that is looked at.
 	storeLook = time.Second
@@ -22,7 +22,8 @@ const (
 var errStore = fmt.Errorf("%w: no space left on device", wire.ErrStore)
 
 // stores are the calls that write.
-var stores = map[string]bool{"PublishTask": true, "PublishResult": true, "Claim": true, "PutKey": true, "Acquire": true, "DeclareLimit": true, "ResizeLimit": true}
+var stores = map[string]bool{"PublishTask": true, "PublishResult": true, "Claim": true, "PutKey": true, "Acquire": true,
+	"DeclareLimit": true, "ResizeLimit": true}
 
 // refuses answers a call that writes while nothing can be stored, and tells whether it did.
 func (n *nats) refuses(o *op) bool {
@@ -40,7 +41,8 @@ func (n *nats) refuses(o *op) bool {
 	return true
 }
 
-// drawFailures has the message store fail in some of the seeds. It has chance of its own, so that the others do what they did.
+// drawFailures has the message store fail in some of the seeds. It has chance of its own, so that the others do what
+// they did.
 func (w *world) drawFailures() {
 	chance := rand.New(rand.NewPCG(w.seed, 3))
 	if w.options.fair || chance.IntN(3) > 0 {
@@ -84,7 +86,8 @@ func (n *nats) mustEnd() {
 			}
 		}
 		if d := time.Since(since); d > refusedFor {
-			n.w.violate("end", "%s goes on, and the message store has refused all it was to store for %s", p.name, d.Round(time.Second))
+			n.w.violate("end", "%s goes on, and the message store has refused all it was to store for %s", p.name,
+				d.Round(time.Second))
 			return
 		}
 	}

@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// world is everything around the product. Its loop, work, is the only goroutine that changes it: the product's goroutines
-// stop at gates, and the loop lets one through at a time, and only while all others stand still. Therefore what happens
-// depends on the seed alone.
+// world is everything around the product. Its loop, work, is the only goroutine that changes it: the product's
+// goroutines stop at gates, and the loop lets one through at a time, and only while all others stand still. Therefore
+// what happens depends on the seed alone.
 type world struct {
 	seed    uint64
 	chance  *rand.Rand

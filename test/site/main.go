@@ -27,8 +27,8 @@ var Built struct {
 	CLIConfig string
 }
 
-// Main is the TestMain of a package whose tests are about sites: it builds everything and runs the tests. tags are build
-// tags for the programs.
+// Main is the TestMain of a package whose tests are about sites: it builds everything and runs the tests. tags are
+// build tags for the programs.
 func Main(m *testing.M, tags ...string) {
 	flag.Parse()
 	// The tests wait for providers, and for what is given up after a time, more than they compute.

@@ -58,7 +58,8 @@ func (s *Site) Calls(ops ...string) []Call {
 		k := key{e.PID, e.Call}
 		if e.Phase == "start" {
 			open[k] = len(out)
-			out = append(out, Call{Op: e.Op, Type: e.Type, Name: e.Name, ID: e.ID, Worker: e.Worker, Pool: e.Pool, PID: e.PID})
+			out = append(out, Call{Op: e.Op, Type: e.Type, Name: e.Name, ID: e.ID, Worker: e.Worker,
+				Pool: e.Pool, PID: e.PID})
 			continue
 		}
 		c := &out[open[k]]

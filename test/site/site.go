@@ -51,7 +51,8 @@ type Site struct {
 func New(t *testing.T, configuration string) *Site {
 	t.Helper()
 	dir := t.TempDir()
-	s := &Site{T: t, Dir: filepath.Join(dir, "site"), Cloud: filepath.Join(dir, "cloud"), Record: filepath.Join(dir, "record")}
+	s := &Site{T: t, Dir: filepath.Join(dir, "site"), Cloud: filepath.Join(dir, "cloud"),
+		Record: filepath.Join(dir, "record")}
 	for _, d := range []string{s.Dir, s.Cloud} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			t.Fatal(err)
@@ -98,12 +99,14 @@ func (s *Site) Environment() []string {
 	var env []string
 	for _, v := range os.Environ() {
 		switch name, _, _ := strings.Cut(v, "="); {
-		case strings.HasPrefix(name, "TF_"), strings.HasPrefix(name, "TOFU_"), strings.HasPrefix(name, "MILLIPEDE_"), strings.HasPrefix(name, "NATS_"), strings.HasPrefix(name, "FLEET_"):
+		case strings.HasPrefix(name, "TF_"), strings.HasPrefix(name, "TOFU_"), strings.HasPrefix(name, "MILLIPEDE_"),
+			strings.HasPrefix(name, "NATS_"), strings.HasPrefix(name, "FLEET_"):
 		default:
 			env = append(env, v)
 		}
 	}
-	env = append(env, "TF_CLI_CONFIG_FILE="+Built.CLIConfig, "TF_IN_AUTOMATION=1", "FLEET_CLOUD="+s.Cloud, "FLEET_RECORD="+s.Record)
+	env = append(env, "TF_CLI_CONFIG_FILE="+Built.CLIConfig, "TF_IN_AUTOMATION=1", "FLEET_CLOUD="+s.Cloud,
+		"FLEET_RECORD="+s.Record)
 	return append(env, s.Env...)
 }
 
@@ -115,7 +118,8 @@ func (s *Site) Command(args ...string) *exec.Cmd {
 	c := exec.Command(Built.Coordinator, args...)
 	c.Dir, c.Env = s.Dir, s.Environment()
 	if g := s.Guard; g != nil {
-		c.Args = slices.Insert(c.Args, 1, "-nats-user=coordinator", "-nats-ca="+g.CA, "-nats-cert="+g.ClientCert, "-nats-key="+g.ClientKey)
+		c.Args = slices.Insert(c.Args, 1, "-nats-user=coordinator", "-nats-ca="+g.CA, "-nats-cert="+g.ClientCert,
+			"-nats-key="+g.ClientKey)
 		c.Env = append(c.Env, "MILLIPEDE_NATS_PASSWORD=coordinator")
 	}
 	return c
@@ -210,7 +214,8 @@ func (s *Site) Unchanged() {
 func (s *Site) Server() *nats.Server {
 	s.T.Helper()
 	dir := s.T.TempDir()
-	n, err := nats.Start(Waiting(s.T), nats.Options{Program: Built.NATSServer, Root: Built.Root, Dir: dir, Guard: s.Guard})
+	n, err := nats.Start(Waiting(s.T), nats.Options{Program: Built.NATSServer, Root: Built.Root, Dir: dir,
+		Guard: s.Guard})
 	if err != nil {
 		s.T.Fatal(err)
 	}
@@ -278,7 +283,8 @@ func (w *Worker) Command() *exec.Cmd {
 	c.Env = append(w.site.Environment(), w.Env...)
 	if g := w.site.Guard; g != nil { // by the variables of all NATS programs
 		user := "worker-" + w.pool
-		c.Env = append(c.Env, "NATS_USER="+user, "NATS_PASSWORD="+user, "NATS_CA="+g.CA, "NATS_CERT="+g.ClientCert, "NATS_KEY="+g.ClientKey)
+		c.Env = append(c.Env, "NATS_USER="+user, "NATS_PASSWORD="+user, "NATS_CA="+g.CA, "NATS_CERT="+g.ClientCert,
+			"NATS_KEY="+g.ClientKey)
 	}
 	return c
 }

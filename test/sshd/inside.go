@@ -31,7 +31,10 @@ func Start(t *testing.T) *Server {
 			return nil, nil
 		},
 		PublicKeyCallback: (&ssh.CertChecker{
-			IsUserAuthority: func(key ssh.PublicKey) bool { return bytes.Equal(key.Marshal(), s.CA.PublicKey().Marshal()) },
+			IsUserAuthority: func(key ssh.PublicKey) bool {
+				return bytes.Equal(key.Marshal(),
+					s.CA.PublicKey().Marshal())
+			},
 			UserKeyFallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 				if !bytes.Equal(key.Marshal(), client.PublicKey().Marshal()) {
 					return nil, errors.New("unknown key")

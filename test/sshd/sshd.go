@@ -75,7 +75,8 @@ func Public(s ssh.Signer) string { return string(ssh.MarshalAuthorizedKey(s.Publ
 func (s *Server) Certify(t *testing.T, key ssh.PublicKey) string {
 	t.Helper()
 	c := &ssh.Certificate{
-		Key: key, CertType: ssh.UserCert, KeyId: "test", ValidPrincipals: []string{s.User}, ValidBefore: ssh.CertTimeInfinity,
+		Key: key, CertType: ssh.UserCert, KeyId: "test", ValidPrincipals: []string{s.User},
+		ValidBefore: ssh.CertTimeInfinity,
 		Permissions: ssh.Permissions{Extensions: map[string]string{"permit-pty": "", "permit-port-forwarding": ""}},
 	}
 	if err := c.SignCert(rand.Reader, s.CA); err != nil {

@@ -75,8 +75,8 @@ func TestARunWhoseCoordinatorIsDeadIsCancelled(t *testing.T) {
 	ended(s, 60)
 }
 
-// ended claims that the only run was cancelled before it had made all of count machines, that the state is true, and that another
-// apply makes the rest.
+// ended claims that the only run was cancelled before it had made all of count machines, that the state is true, and
+// that another apply makes the rest.
 func ended(s *site.Site, count int) {
 	s.T.Helper()
 	if list := s.Must("runs", "list"); !strings.Contains(list, " cancelled ") {

@@ -31,7 +31,8 @@ func commandOf(t *testing.T) *site.Site {
 	return s
 }
 
-var travelling = []string{"TRAVELS_KEY=" + travellingSecret, "TRAVELS_TOO=2", "STAYS=here", "MINE=the coordinator's", "TF_VAR_x=v"}
+var travelling = []string{"TRAVELS_KEY=" + travellingSecret, "TRAVELS_TOO=2", "STAYS=here",
+	"MINE=the coordinator's", "TF_VAR_x=v"}
 
 func TestAWorkerElsewhereGetsTheVariablesThatAreNamedSealedAndNoOthers(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,10 @@ func TestWhatALostWorkerRanIsInDoubt(t *testing.T) {
 	lost, other := s.Worker("default"), s.Worker("default")
 	s.Must("init")
 	p := s.Start("apply", "-auto-approve", "-no-color", "-parallelism=8")
-	site.Eventually(t, "each worker has finished a creation and has begun more", func() bool { return s.Busy(lost) && s.Busy(other) })
+	site.Eventually(t, "each worker has finished a creation and has begun more", func() bool {
+		return s.Busy(lost) &&
+			s.Busy(other)
+	})
 	if err := lost.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -76,13 +79,17 @@ func TestARunWhosePermitsAreHeldByDoubtsEndsAndGoesOnWhenTheyAreResolved(t *test
 	lost := s.Worker("default")
 	s.Must("init")
 	p := s.Start("apply", "-auto-approve", "-no-color", "-parallelism=4")
-	site.Eventually(t, "four more creations are under way", func() bool { return s.Busy(lost) && len(s.Cut(lost.ID)) == 4 })
+	site.Eventually(t, "four more creations are under way", func() bool {
+		return s.Busy(lost) &&
+			len(s.Cut(lost.ID)) == 4
+	})
 	if err := lost.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	cut := s.Cut(lost.ID)
 	s.Worker("default")
-	if _, err := p.Await(site.Waiting(t), "4 of its 4 are held by operations whose outcome is not known"); err != nil { // at once
+	// at once
+	if _, err := p.Await(site.Waiting(t), "4 of its 4 are held by operations whose outcome is not known"); err != nil {
 		t.Error(err)
 	}
 	if code := site.Exit(t, p); code != 1 {
@@ -119,7 +126,10 @@ func TestAWorkerDrainsOnSIGTERM(t *testing.T) {
 	leaving, other := s.Worker("default"), s.Worker("default")
 	s.Must("init")
 	p := s.Start("apply", "-auto-approve", "-no-color", "-parallelism=8")
-	site.Eventually(t, "each worker has finished a creation and has begun more", func() bool { return s.Busy(leaving) && s.Busy(other) })
+	site.Eventually(t, "each worker has finished a creation and has begun more", func() bool {
+		return s.Busy(leaving) &&
+			s.Busy(other)
+	})
 	if err := leaving.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +221,8 @@ func TestACrashedPluginIsAnErrorWithItsLastWords(t *testing.T) {
 	if r.Code != 1 {
 		t.Errorf("exit status %d", r.Code)
 	}
-	site.Wants(t, r.Text, "Error: ", "millipede/fleet", `fleet_machine "a-crash" crashes at the moment create, as it was told to`)
+	site.Wants(t, r.Text, "Error: ", "millipede/fleet",
+		`fleet_machine "a-crash" crashes at the moment create, as it was told to`)
 	after := s.State()
 	if len(after.Objects) != 1 || after.Objects[0].Address != "fleet5_machine.b" {
 		t.Errorf("the state holds %v", after.Objects)
@@ -228,7 +239,8 @@ func TestACrashedPluginIsAnErrorWithItsLastWords(t *testing.T) {
 	s.Must("runs", "resolve", "fleet_machine.a", "-not-created", "-no-color")
 	s.Must("apply", "-auto-approve", "-no-color")
 	s.Unchanged()
-	if got := strings.Join(strings.Fields(s.Must("state", "list")), " "); got != "fleet5_machine.b fleet5_machine.c fleet_machine.a" {
+	if got := strings.Join(strings.Fields(s.Must("state", "list")), " "); got != "fleet5_machine.b fleet5_machine.c "+
+		"fleet_machine.a" {
 		t.Errorf("the state holds %s", got)
 	}
 }

@@ -154,11 +154,12 @@ func errOr(err, other error) error {
 	return other
 }
 
-// A worker handed its whole environment to plugins and provisioners, so a provisioner "env" in any module showed the NATS
-// password of its pool.
+// A worker handed its whole environment to plugins and provisioners, so a provisioner "env" in any module showed the
+// NATS password of its pool.
 func TestAProvisionerDoesNotLearnHowItsWorkerReachesNATS(t *testing.T) {
 	t.Parallel()
-	const configuration = "resource \"terraform_data\" \"a\" {\n  provisioner \"local-exec\" {\n    command = \"env\"\n  }\n}\n"
+	const configuration = "resource \"terraform_data\" \"a\" {\n  provisioner \"local-exec\" {\n    command = " +
+		"\"env\"\n  }\n}\n"
 	remote := guarded(t, configuration)
 	worker := remote.NewWorker("eu")
 	remote.Write("millipede.hcl", "pool \"eu\" {\n  modules = [\"**\"]\n}\n")
@@ -190,7 +191,8 @@ func TestAWorkerThatMayNotServeItsPoolSaysWhatItIsNotPermitted(t *testing.T) {
 	c := s.NewWorker("eu").Command()
 	c.Args[slices.Index(c.Args, "-pool=eu")] = "-pool=us"
 	p := site.Started(t, "worker", c)
-	if code := site.Exit(t, p); code != 1 || !strings.Contains(p.Output(), "does not permit") || !strings.Contains(p.Output(), "TASKS.pool-us") {
+	if code := site.Exit(t, p); code != 1 || !strings.Contains(p.Output(), "does not permit") ||
+		!strings.Contains(p.Output(), "TASKS.pool-us") {
 		t.Errorf("exit status %d:\n%s", code, p.Output())
 	}
 }
@@ -206,7 +208,8 @@ func TestFilesThatHoldSecretsAreTheirOwnersAlone(t *testing.T) {
 	worker := remote.Worker("eu")
 	remote.Must("init", "-no-color")
 	remote.Must("apply", "-no-color", "-auto-approve", "-var=secret=x")
-	for _, dir := range []string{filepath.Join(s.Dir, ".millipede"), filepath.Join(remote.Dir, ".millipede"), worker.Dir} {
+	for _, dir := range []string{filepath.Join(s.Dir, ".millipede"), filepath.Join(remote.Dir, ".millipede"),
+		worker.Dir} {
 		checkPrivate(t, dir)
 	}
 	for _, name := range []string{"tfplan"} {
@@ -216,8 +219,8 @@ func TestFilesThatHoldSecretsAreTheirOwnersAlone(t *testing.T) {
 	}
 }
 
-// checkPrivate fails unless nobody but the owner can read what is in a directory: each file is closed to others, or lies
-// in a directory that is.
+// checkPrivate fails unless nobody but the owner can read what is in a directory: each file is closed to others, or
+// lies in a directory that is.
 func checkPrivate(t *testing.T, dir string) {
 	t.Helper()
 	seen := 0

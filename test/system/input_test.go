@@ -49,7 +49,8 @@ func TestBadConfigurationIsShownAndChangesNothing(t *testing.T) {
 	}{
 		"a broken file": {
 			keeper + "resource \"fleet_machine\" \"b\" {\n  name = \n}\n",
-			[]string{"Error: Invalid expression", `on main.tf line 12, in resource "fleet_machine" "b":`, "12:   name = "},
+			[]string{"Error: Invalid expression", `on main.tf line 12, in resource "fleet_machine" "b":`,
+				"12:   name = "},
 		},
 		"an unclosed block": {
 			keeper + "resource \"fleet_machine\" \"b\" {\n  name = \"b\"\n",
@@ -57,30 +58,37 @@ func TestBadConfigurationIsShownAndChangesNothing(t *testing.T) {
 		},
 		"an unknown attribute": {
 			keeper + "resource \"fleet_machine\" \"b\" {\n  name   = \"b\"\n  colour = \"red\"\n}\n",
-			[]string{"Error: Unsupported argument", `on main.tf line 13, in resource "fleet_machine" "b":`, `13:   colour = "red"`, `An argument named "colour" is not expected here.`},
+			[]string{"Error: Unsupported argument", `on main.tf line 13, in resource "fleet_machine" "b":`,
+				`13:   colour = "red"`, `An argument named "colour" is not expected here.`},
 		},
 		"a missing attribute": {
 			keeper + "resource \"fleet_machine\" \"b\" {\n}\n",
-			[]string{"Error: Missing required argument", `on main.tf line 11, in resource "fleet_machine" "b":`, `The argument "name" is required, but no definition was found.`},
+			[]string{"Error: Missing required argument", `on main.tf line 11, in resource "fleet_machine" "b":`,
+				`The argument "name" is required, but no definition was found.`},
 		},
 		"a wrong type": {
 			keeper + "resource \"fleet_machine\" \"b\" {\n  name      = \"b\"\n  create_ms = \"soon\"\n}\n",
-			[]string{"Error: Incorrect attribute value type", `on main.tf line 13, in resource "fleet_machine" "b":`, `13:   create_ms = "soon"`, `Inappropriate value for attribute "create_ms": a number is required.`},
+			[]string{"Error: Incorrect attribute value type", `on main.tf line 13, in resource "fleet_machine" "b":`,
+				`13:   create_ms = "soon"`, `Inappropriate value for attribute "create_ms": a number is required.`},
 		},
 		"an unknown resource type": {
 			keeper + "resource \"fleet_submarine\" \"b\" {\n}\n",
-			[]string{"Error: Invalid resource type", `on main.tf line 11, in resource "fleet_submarine" "b":`, `"fleet_submarine"`},
+			[]string{"Error: Invalid resource type", `on main.tf line 11, in resource "fleet_submarine" "b":`,
+				`"fleet_submarine"`},
 		},
 		"a reference to nothing": {
 			keeper + "resource \"fleet_machine\" \"b\" {\n  name = fleet_machine.nobody.name\n}\n",
-			[]string{"Error: Reference to undeclared resource", `on main.tf line 12, in resource "fleet_machine" "b":`, `12:   name = fleet_machine.nobody.name`},
+			[]string{"Error: Reference to undeclared resource", `on main.tf line 12, in resource "fleet_machine" "b":`,
+				`12:   name = fleet_machine.nobody.name`},
 		},
 		"a cycle": {
-			keeper + "resource \"fleet_machine\" \"b\" {\n  name = fleet_machine.c.name\n}\nresource \"fleet_machine\" \"c\" {\n  name = fleet_machine.b.name\n}\n",
+			keeper + "resource \"fleet_machine\" \"b\" {\n  name = fleet_machine.c.name\n}\nresource " +
+				"\"fleet_machine\" \"c\" {\n  name = fleet_machine.b.name\n}\n",
 			[]string{"Error: Cycle: ", "fleet_machine.b", "fleet_machine.c"},
 		},
 		"a provider that was never installed": {
-			strings.Replace(keeper, "required_providers {", "required_providers {\n    legacy = { source = \"millipede/legacy\" }", 1) + "resource \"legacy_item\" \"b\" {\n  name = \"b\"\n}\n",
+			strings.Replace(keeper, "required_providers {", "required_providers {\n    legacy = { source = "+
+				"\"millipede/legacy\" }", 1) + "resource \"legacy_item\" \"b\" {\n  name = \"b\"\n}\n",
 			[]string{"Error: Inconsistent dependency lock file", "registry.opentofu.org/millipede/legacy", "init"},
 		},
 	} {
@@ -132,19 +140,21 @@ func TestADamagedStoreIsNotUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for claim, damaged := range map[string][]byte{
-		"cut off after its first page":  whole[:4096],
-		"cut off after its fifth page":  whole[:5*4096],
-		"cut off in the first page":     whole[:100],
-		"overwritten at its beginning":  append([]byte(strings.Repeat("damage! ", 1024)), whole[8192:]...),
-		"something else altogether":     []byte("this is no store\n"),
-		"overwritten from end to end":   []byte(strings.Repeat("damage! ", len(whole)/8)),
-		"overwritten behind its header": append(append([]byte{}, whole[:8192]...), strings.Repeat("damage! ", (len(whole)-8192)/8)...),
+		"cut off after its first page": whole[:4096],
+		"cut off after its fifth page": whole[:5*4096],
+		"cut off in the first page":    whole[:100],
+		"overwritten at its beginning": append([]byte(strings.Repeat("damage! ", 1024)), whole[8192:]...),
+		"something else altogether":    []byte("this is no store\n"),
+		"overwritten from end to end":  []byte(strings.Repeat("damage! ", len(whole)/8)),
+		"overwritten behind its header": append(append([]byte{}, whole[:8192]...),
+			strings.Repeat("damage! ", (len(whole)-8192)/8)...),
 	} {
 		if err := os.WriteFile(store, damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		r := s.Run("apply", "-auto-approve", "-no-color")
-		if r.Code != 1 || !strings.Contains(r.Text, "Error: ") || !strings.Contains(r.Text, "state.db") || strings.Contains(r.Text, "goroutine ") {
+		if r.Code != 1 || !strings.Contains(r.Text, "Error: ") || !strings.Contains(r.Text, "state.db") ||
+			strings.Contains(r.Text, "goroutine ") {
 			t.Errorf("a store %s: exit status %d\n%s", claim, r.Code, site.Tail(r.Text))
 		}
 		if after, err := os.ReadFile(store); err != nil || string(after) != string(damaged) {
@@ -196,7 +206,8 @@ func TestASecondProcessOnTheSameStateIsRefused(t *testing.T) {
 	s.Must("init")
 	first := s.Start("apply", "-auto-approve", "-no-color")
 	site.Eventually(t, "the first apply creates", func() bool { return s.Begun("create") > 0 })
-	for _, command := range [][]string{{"apply", "-auto-approve", "-no-color"}, {"plan", "-no-color"}, {"destroy", "-auto-approve", "-no-color"}} {
+	for _, command := range [][]string{{"apply", "-auto-approve", "-no-color"}, {"plan", "-no-color"},
+		{"destroy", "-auto-approve", "-no-color"}} {
 		r := s.Run(command...)
 		if r.Code != 1 {
 			t.Errorf("%s beside an apply has exit status %d", command[0], r.Code)

@@ -41,8 +41,8 @@ func TestAKilledCoordinatorsRunGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// settledFirst claims that a command that only rearranges the state leaves it alone while nobody has taken the results of
-// the run that was cut off.
+// settledFirst claims that a command that only rearranges the state leaves it alone while nobody has taken the results
+// of the run that was cut off.
 func settledFirst(s *site.Site) {
 	s.T.Helper()
 	r := s.Run("state", "rm", "-no-color", "fleet_machine.a[0]")
@@ -52,7 +52,8 @@ func settledFirst(s *site.Site) {
 	site.Wants(s.T, r.Text, "Error: A run was cut off", "coordinator runs resume ")
 }
 
-// After a kill -9 every plan and every apply was refused until somebody called "runs resume"; in a pipeline nobody does.
+// After a kill -9 every plan and every apply was refused until somebody called "runs resume"; in a pipeline nobody
+// does.
 func TestWhatAKilledApplyHasLeftIsSettledByTheNextCommand(t *testing.T) {
 	t.Parallel()
 	s := site.New(t, site.Slow(100, 300))

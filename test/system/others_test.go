@@ -67,7 +67,8 @@ output "x" {
 	looks := func() {
 		t.Helper()
 		for _, args := range [][]string{
-			{"validate"}, {"graph"}, {"providers", "schema", "-json"}, {"plan", "-lock=false"}, {"test"}, {"output"}, {"show"},
+			{"validate"}, {"graph"}, {"providers", "schema", "-json"}, {"plan", "-lock=false"}, {"test"},
+			{"output"}, {"show"},
 			{"state", "pull"}, {"workspace", "list"}, {"workspace", "show"}, {"runs", "list"}, {"version"},
 		} {
 			asNobody(nil, "", args...)
@@ -94,7 +95,8 @@ resource "terraform_data" "b" {
 `)
 	env := []string{"TF_DATA_DIR=" + filepath.Join(own, "data")}
 	for _, args := range [][]string{
-		{"init", "-reconfigure"}, {"validate"}, {"plan"}, {"apply", "-auto-approve"}, {"output"}, {"state", "list"}, {"show"}, {"test"}, {"destroy", "-auto-approve"},
+		{"init", "-reconfigure"}, {"validate"}, {"plan"}, {"apply", "-auto-approve"}, {"output"}, {"state", "list"},
+		{"show"}, {"test"}, {"destroy", "-auto-approve"},
 	} {
 		asNobody(env, "", args...)
 	}

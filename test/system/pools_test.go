@@ -110,8 +110,9 @@ pool "default" {
 // estatePools is where each resource of the estate belongs.
 var estatePools = map[string]string{
 	"fleet_machine.plain": "default", "fleet_machine.eu": "eu", "fleet_machine.us": "us", "fleet_machine.west": "us",
-	"fleet_identity.home": "default", "module.inside.fleet_machine.inside": "eu", "module.inside.time_offset.inside": "eu",
-	"time_static.plain": "default",
+	"fleet_identity.home": "default", "module.inside.fleet_machine.inside": "eu",
+	"module.inside.time_offset.inside": "eu",
+	"time_static.plain":                "default",
 }
 
 // fourWorkers starts a server and four workers for a site. It returns their names, with the pool of each.
@@ -143,7 +144,8 @@ func TestEveryVertexRunsInItsPool(t *testing.T) {
 	used := map[string]bool{}
 	for _, c := range s.Calls("create") {
 		kind, _, _ := strings.Cut(c.Name, "-")
-		want := map[string]string{"plain": "default", "eu": "eu", "us": "us", "west": "us", "inside": "eu", "home": "default"}[kind]
+		want := map[string]string{"plain": "default", "eu": "eu", "us": "us", "west": "us", "inside": "eu",
+			"home": "default"}[kind]
 		if c.Pool != want {
 			t.Errorf("%s was created in the pool %s", c.Name, c.Pool)
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/millipede-iac/millipede/test/sshd"
 )
 
-// remoteProvisioners is a resource with provisioners of each kind, on a machine with a host, a port, a user, a key and a
-// directory.
+// remoteProvisioners is a resource with provisioners of each kind, on a machine with a host, a port, a user, a key and
+// a directory.
 const remoteProvisioners = `
 variable "key" {
   type      = string
@@ -112,7 +112,8 @@ func TestProvisionersWorkOnMachinesOverSSHWhereverTheWorkerIs(t *testing.T) {
 					t.Errorf("the provisioner of the end did not run: %v", err)
 				}
 				failed := w.Run("apply", "-no-color", "-auto-approve", "-var=broken=true")
-				if failed.Code != 1 || !strings.Contains(failed.Text, "remote-exec provisioner error") || !strings.Contains(w.Must("show", "-no-color"), "(tainted)") {
+				if failed.Code != 1 || !strings.Contains(failed.Text, "remote-exec provisioner error") ||
+					!strings.Contains(w.Must("show", "-no-color"), "(tainted)") {
 					t.Errorf("exit status %d:\n%s", failed.Code, failed.Text)
 				}
 			})

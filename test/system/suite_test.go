@@ -117,13 +117,17 @@ resource "fleet_machine" "first" {
 	s.Write("a.tftest.hcl", strings.Replace(slowly, "3000", "120000", 1))
 	s.Must("init")
 	p := s.Start("test", "-json")
-	site.Eventually(t, "the second machine is being made", func() bool { return s.Begun("create") == 2 && s.Finished("create") == 1 })
+	site.Eventually(t, "the second machine is being made", func() bool {
+		return s.Begun("create") == 2 &&
+			s.Finished("create") == 1
+	})
 	for range 2 {
 		before := strings.Count(p.Output(), "nterrupt")
 		if err := p.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)
 		}
-		site.Eventually(t, "the interrupt is heard", func() bool { return strings.Count(p.Output(), "nterrupt") > before })
+		site.Eventually(t, "the interrupt is heard",
+			func() bool { return strings.Count(p.Output(), "nterrupt") > before })
 	}
 	if code := site.Exit(t, p); code != 1 {
 		t.Errorf("exit status %d", code)

@@ -11,8 +11,8 @@ import (
 // unkept are answers to a create that no state can hold.
 var unkept = []string{"infinite_size", "missing_attribute", "wrong_type", "null", "garbage", "absent"}
 
-// The object that a provider had made was neither in the state nor in doubt when its answer could not be kept: the answer
-// counted as a failure without a trace, and the next apply made the object again.
+// The object that a provider had made was neither in the state nor in doubt when its answer could not be kept: the
+// answer counted as a failure without a trace, and the next apply made the object again.
 func TestAnObjectWhoseAnswerCannotBeKeptIsInDoubtAndNotMadeAgain(t *testing.T) {
 	t.Parallel()
 	for sentence, remote := range map[string]bool{"in one process": false, "over a server with a worker": true} {
@@ -47,7 +47,8 @@ resource "unruly_thing" "a" {
 			}
 			show := s.Must("show", "-no-color")
 			for _, deed := range unkept {
-				if address := fmt.Sprintf("unruly_thing.a[%q]", deed); !strings.Contains(show, "# "+address+": (in doubt)") {
+				if address := fmt.Sprintf("unruly_thing.a[%q]", deed); !strings.Contains(show,
+					"# "+address+": (in doubt)") {
 					t.Errorf("%s is not in doubt:\n%s", address, show)
 				}
 			}
@@ -74,7 +75,8 @@ resource "unruly_thing" "a" {
 			}
 			s.Must("apply", "-auto-approve", "-no-color", "-var=tame=true")
 			if begun := s.Begun("create"); begun != len(unkept)+1 {
-				t.Errorf("%d objects were made where one more was wanted than before, which were %d", begun, len(unkept))
+				t.Errorf("%d objects were made where one more was wanted than before, which were %d",
+					begun, len(unkept))
 			}
 			if r := s.Run("plan", "-no-color", "-detailed-exitcode", "-var=tame=true"); r.Code != 0 {
 				t.Errorf("something is left to do (exit status %d):\n%s", r.Code, r.Text)

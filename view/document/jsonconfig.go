@@ -140,7 +140,8 @@ func (f *configForm) providerConfigs(n *config.Node) {
 	m := n.Module
 	constraints := m.Requirements()
 	add := func(key string, source addr.Provider, p jsonProviderConfig) {
-		p.FullName, p.ModuleAddress, p.VersionConstraint = source.String(), n.Path.String(), constraintText(constraints[source])
+		p.FullName, p.ModuleAddress, p.VersionConstraint = source.String(), n.Path.String(),
+			constraintText(constraints[source])
 		f.providers[key] = p
 	}
 	addMissing := func(local, name string, source addr.Provider, inherits bool) {
@@ -218,7 +219,8 @@ var modes = []string{"managed", "data", "ephemeral"}
 
 func (f *configForm) module(n *config.Node) jsonConfigModule {
 	m := n.Module
-	out := jsonConfigModule{Outputs: map[string]jsonConfigOutput{}, Calls: map[string]jsonModuleCall{}, Variables: map[string]jsonConfigInput{}}
+	out := jsonConfigModule{Outputs: map[string]jsonConfigOutput{}, Calls: map[string]jsonModuleCall{},
+		Variables: map[string]jsonConfigInput{}}
 	for _, r := range m.Resources {
 		out.Resources = append(out.Resources, f.resource(r, n))
 	}
@@ -240,7 +242,8 @@ func (f *configForm) module(n *config.Node) jsonConfigModule {
 	}
 	for name, v := range m.Variables {
 		in := jsonConfigInput{
-			Description: v.Description, Required: v.Required(), Sensitive: v.Sensitive, Ephemeral: v.Ephemeral, Deprecated: v.Deprecated,
+			Description: v.Description, Required: v.Required(), Sensitive: v.Sensitive, Ephemeral: v.Ephemeral,
+			Deprecated: v.Deprecated,
 		}
 		if v.ConstraintType != cty.NilType && v.ConstraintType != cty.DynamicPseudoType {
 			in.Type = typeForm(v.ConstraintType)
@@ -291,7 +294,8 @@ func (f *configForm) resource(r *config.Resource, n *config.Node) jsonConfigReso
 		out.Expressions = expressionForms(r.Config, s.Block)
 	}
 	for _, p := range r.Provisioners {
-		out.Provisioners = append(out.Provisioners, jsonProvisioner{p.Type, expressionForms(p.Config, provisioner.Block(p.Type))})
+		out.Provisioners = append(out.Provisioners,
+			jsonProvisioner{p.Type, expressionForms(p.Config, provisioner.Block(p.Type))})
 	}
 	return out
 }

@@ -102,7 +102,8 @@ func PlanJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas) ([]byte,
 		out.OutputChanges[o.Name] = outputChange(o)
 	}
 	for _, r := range p.Relevant {
-		out.RelevantAttributes = append(out.RelevantAttributes, jsonRelevant{r.Resource.String(), pathForm(r.Attribute)})
+		out.RelevantAttributes = append(out.RelevantAttributes, jsonRelevant{r.Resource.String(),
+			pathForm(r.Attribute)})
 	}
 	out.PlannedValues = plannedValues(p)
 	if before := priorState(p, tree); !before.IsEmpty() {
@@ -161,8 +162,10 @@ func resourceChange(c *plan.Change) jsonResourceChange {
 		Type: c.Addr.Resource.Type, Name: c.Addr.Resource.Name, Index: indexForm(c.Addr.Key),
 		ProviderName: c.Provider.Provider.String(), Deposed: string(c.Deposed), ActionReason: string(c.Reason),
 		Change: Change{
-			Actions: actionForms(c.Action), Before: Raw(c.Before), After: Raw(c.After), AfterUnknown: unknownForm(c.After),
-			BeforeSensitive: sensitiveForm(c.Before), AfterSensitive: sensitiveForm(c.After), GeneratedConfig: c.GeneratedConfig,
+			Actions: actionForms(c.Action), Before: Raw(c.Before), After: Raw(c.After),
+			AfterUnknown:    unknownForm(c.After),
+			BeforeSensitive: sensitiveForm(c.Before), AfterSensitive: sensitiveForm(c.After),
+			GeneratedConfig: c.GeneratedConfig,
 		},
 	}
 	if c.Moved() {
@@ -172,7 +175,8 @@ func resourceChange(c *plan.Change) jsonResourceChange {
 		out.Change.ReplacePaths = append(out.Change.ReplacePaths, pathForm(p))
 	}
 	if c.Importing != nil {
-		out.Change.Importing = &jsonImporting{ID: c.Importing.ID, Identity: Raw(c.Importing.Identity), Unknown: c.Importing.Unknown}
+		out.Change.Importing = &jsonImporting{ID: c.Importing.ID, Identity: Raw(c.Importing.Identity),
+			Unknown: c.Importing.Unknown}
 	}
 	if c.BeforeIdentity != cty.NilVal && !c.BeforeIdentity.IsNull() {
 		out.Change.BeforeIdentity = Raw(c.BeforeIdentity)

@@ -104,7 +104,8 @@ func ProviderSchemasJSON(all map[addr.Provider]*provider.Schemas) ([]byte, error
 
 func providerForm(s *provider.Schemas) jsonProvider {
 	out := jsonProvider{
-		Provider: schemaForm(s.Provider), Managed: schemaForms(s.Managed), Data: schemaForms(s.Data), Ephemeral: schemaForms(s.Ephemeral),
+		Provider: schemaForm(s.Provider), Managed: schemaForms(s.Managed), Data: schemaForms(s.Data),
+		Ephemeral: schemaForms(s.Ephemeral),
 		Functions: make(map[string]jsonFunction, len(s.Functions)), Identities: map[string]*jsonIdentitySchema{},
 	}
 	for name, f := range s.Functions {
@@ -114,7 +115,8 @@ func providerForm(s *provider.Schemas) jsonProvider {
 		form := &jsonIdentitySchema{Version: id.Version, Attributes: map[string]jsonIdentityAttribute{}}
 		for attr, a := range id.Body.Attributes {
 			form.Attributes[attr] = jsonIdentityAttribute{
-				Type: typeForm(a.ImpliedType()), Description: a.Description, RequiredForImport: a.Required, OptionalForImport: a.Optional,
+				Type: typeForm(a.ImpliedType()), Description: a.Description, RequiredForImport: a.Required,
+				OptionalForImport: a.Optional,
 			}
 		}
 		out.Identities[name] = form
@@ -144,7 +146,8 @@ func blockForm(b *schema.Block) *jsonBlock {
 		Deprecated: b.Deprecated, DeprecationMessage: b.DeprecationMessage,
 	}
 	for name, nb := range b.Blocks {
-		out.Blocks[name] = &jsonNested{Nesting: nestingWord(nb.Nesting), Block: blockForm(&nb.Block), MinItems: nb.MinItems, MaxItems: nb.MaxItems}
+		out.Blocks[name] = &jsonNested{Nesting: nestingWord(nb.Nesting), Block: blockForm(&nb.Block),
+			MinItems: nb.MinItems, MaxItems: nb.MaxItems}
 	}
 	return out
 }
@@ -155,10 +158,12 @@ func attributeForms(m map[string]*schema.Attribute) map[string]*jsonAttribute {
 		form := &jsonAttribute{
 			Description: a.Description, DescriptionKind: kindWord(a.DescriptionKind),
 			Deprecated: a.Deprecated, DeprecationMessage: a.DeprecationMessage,
-			Required: a.Required, Optional: a.Optional, Computed: a.Computed, Sensitive: a.Sensitive, WriteOnly: a.WriteOnly,
+			Required: a.Required, Optional: a.Optional, Computed: a.Computed, Sensitive: a.Sensitive,
+			WriteOnly: a.WriteOnly,
 		}
 		if a.Nested != nil {
-			form.Nested = &jsonObject{Attributes: attributeForms(a.Nested.Attributes), Nesting: nestingWord(a.Nested.Nesting)}
+			form.Nested = &jsonObject{Attributes: attributeForms(a.Nested.Attributes),
+				Nesting: nestingWord(a.Nested.Nesting)}
 		} else if a.Type != cty.NilType {
 			form.Type = typeForm(a.Type)
 		}

@@ -69,15 +69,17 @@ func StateJSON(s *state.State, schemas *values.Schemas, engineVersion string) ([
 	return line(form)
 }
 
-// SameSchemas tells whether the current objects of a state are stored by the schemas of the providers. As in OpenTofu, a
-// state with others is not shown: only its provider can bring an object to another version of its schema.
+// SameSchemas tells whether the current objects of a state are stored by the schemas of the providers. As in OpenTofu,
+// a state with others is not shown: only its provider can bring an object to another version of its schema.
 func SameSchemas(s *state.State, schemas *values.Schemas) diag.List {
 	var diags diag.List
 	for _, a := range s.Addrs() {
 		sc := schemas.Resource(s.Resources[a.Abs()].Provider.Provider, a.Resource.Mode, a.Resource.Type)
 		if o := s.Instance(a).Current; o != nil && sc != nil && o.SchemaVersion != sc.Version {
 			diags = append(diags, diag.New(diag.Error, "Failed to marshal state to json",
-				fmt.Sprintf("The object %s is stored with schema version %d, and the installed provider has %d. To bring the state up to date, apply with a version of the provider that is at least as new as the one that wrote it.", a, o.SchemaVersion, sc.Version), nil))
+				fmt.Sprintf("The object %s is stored with schema version %d, and the installed provider has %d. To "+
+					"bring the state up to date, apply with a version of the provider that is at least as new as the "+
+					"one that wrote it.", a, o.SchemaVersion, sc.Version), nil))
 		}
 	}
 	return diags
@@ -90,7 +92,8 @@ func stateForm(s *state.State, schemas *values.Schemas, engineVersion string) (j
 	out := jsonState{FormatVersion: stateFormat, TerraformVersion: engineVersion}
 	vals := &jsonValues{Outputs: map[string]jsonOutput{}}
 	for name, o := range s.Outputs {
-		vals.Outputs[name] = jsonOutput{Sensitive: o.Sensitive, Deprecated: o.Deprecated, Value: Raw(o.Value), Type: typeForm(o.Value.Type())}
+		vals.Outputs[name] = jsonOutput{Sensitive: o.Sensitive, Deprecated: o.Deprecated, Value: Raw(o.Value),
+			Type: typeForm(o.Value.Type())}
 	}
 	tree := newModuleTree()
 	for _, a := range s.Addrs() {
@@ -138,7 +141,8 @@ func indexForm(k addr.Key) json.RawMessage {
 	return nil
 }
 
-func stateResource(a addr.Instance, provider addr.Provider, o *state.Object, schemas *values.Schemas) (jsonResource, error) {
+func stateResource(a addr.Instance, provider addr.Provider, o *state.Object, schemas *values.Schemas) (
+	jsonResource, error) {
 	r := newResource(a, provider)
 	r.SchemaVersion = o.SchemaVersion
 	r.Tainted = o.Status == state.Tainted
@@ -198,14 +202,16 @@ func (t *moduleTree) sortByText() {
 	for _, m := range t.modules {
 		slices.SortStableFunc(m.Resources, func(a, b jsonResource) int { return strings.Compare(a.Address, b.Address) })
 	}
-	slices.SortStableFunc(t.root.ChildModules, func(a, b *jsonModule) int { return strings.Compare(a.Address, b.Address) })
+	slices.SortStableFunc(t.root.ChildModules,
+		func(a, b *jsonModule) int { return strings.Compare(a.Address, b.Address) })
 }
 
 // OutputsJSON returns the form of `output -json`: all outputs with their types.
 func OutputsJSON(s *state.State) ([]byte, error) {
 	out := map[string]jsonOutputValue{}
 	for name, o := range s.Outputs {
-		out[name] = jsonOutputValue{Sensitive: o.Sensitive, Deprecated: o.Deprecated, Type: typeForm(o.Value.Type()), Value: Raw(o.Value)}
+		out[name] = jsonOutputValue{Sensitive: o.Sensitive, Deprecated: o.Deprecated, Type: typeForm(o.Value.Type()),
+			Value: Raw(o.Value)}
 	}
 	b, err := json.MarshalIndent(out, "", "  ")
 	if err != nil {

@@ -38,7 +38,8 @@ func resourceMessageFor(a addr.Instance) resourceMessage {
 	}
 	return resourceMessage{
 		Addr: a.String(), Module: a.Module.String(), Resource: a.Resource.String() + a.Key.String(),
-		ImpliedProvider: a.Resource.ImpliedProvider(), ResourceType: a.Resource.Type, ResourceName: a.Resource.Name, ResourceKey: key,
+		ImpliedProvider: a.Resource.ImpliedProvider(), ResourceType: a.Resource.Type, ResourceName: a.Resource.Name,
+		ResourceKey: key,
 	}
 }
 
@@ -54,7 +55,8 @@ type changeMessage struct {
 
 func changeMessageOf(c *plan.Change) changeMessage {
 	out := changeMessage{
-		Resource: resourceMessageFor(c.Addr), Action: actionWord(c.Action), Reason: reasonWord(c.Reason), GeneratedConfig: c.GeneratedConfig,
+		Resource: resourceMessageFor(c.Addr), Action: actionWord(c.Action), Reason: reasonWord(c.Reason),
+		GeneratedConfig: c.GeneratedConfig,
 	}
 	if c.Moved() {
 		if out.Action == "noop" {

@@ -69,7 +69,8 @@ func (s *Stream) message(level, kind, text string, fields map[string]any) {
 
 func (s *Stream) write(level, kind, text string, fields map[string]any) {
 	m := map[string]any{
-		"@level": level, "@message": text, "@module": "tofu.ui", "@timestamp": s.Now().Format("2006-01-02T15:04:05.000000Z07:00"),
+		"@level": level, "@message": text, "@module": "tofu.ui",
+		"@timestamp": s.Now().Format("2006-01-02T15:04:05.000000Z07:00"),
 	}
 	if kind != "" {
 		m["type"] = kind
@@ -120,7 +121,8 @@ func (s *Stream) Plan(p *plan.Plan) {
 	for _, c := range p.Drift {
 		if c.Action != plan.NoOp || p.Mode == plan.RefreshOnly {
 			change := changeMessageOf(c)
-			s.message("info", "resource_drift", fmt.Sprintf("%s: Drift detected (%s)", change.Resource.Addr, change.Action), map[string]any{"change": change})
+			s.message("info", "resource_drift", fmt.Sprintf("%s: Drift detected (%s)", change.Resource.Addr,
+				change.Action), map[string]any{"change": change})
 		}
 	}
 	s.Changes(p, false)
@@ -134,13 +136,14 @@ func (s *Stream) Plan(p *plan.Plan) {
 	}
 }
 
-// Changes writes what a plan will do, one message for each object: for a plan that was saved, for each that something is
-// done to.
+// Changes writes what a plan will do, one message for each object: for a plan that was saved, for each that something
+// is done to.
 func (s *Stream) Changes(p *plan.Plan, saved bool) {
 	for _, c := range p.Changes {
 		if Shown(c) && (!saved || c.Action != plan.NoOp) {
 			change := changeMessageOf(c)
-			s.message("info", "planned_change", fmt.Sprintf("%s: Plan to %s", change.Resource.Addr, change.Action), map[string]any{"change": change})
+			s.message("info", "planned_change", fmt.Sprintf("%s: Plan to %s", change.Resource.Addr, change.Action),
+				map[string]any{"change": change})
 		}
 	}
 }
@@ -244,12 +247,13 @@ func (s *Stream) Finished(vertex int, d program.Description, n program.Notes, to
 			h.IDKey, h.IDValue = "", ""
 		}
 		h.Action, h.Elapsed = d.Action, wholeSeconds(took)
-		s.hook("apply_complete", fmt.Sprintf("%s complete after %s%s", hookWords[d.Action].Ended, Seconds(took), Called(h.IDKey, h.IDValue)), h)
+		s.hook("apply_complete", fmt.Sprintf("%s complete after %s%s", hookWords[d.Action].Ended, Seconds(took),
+			Called(h.IDKey, h.IDValue)), h)
 	}
 }
 
-// Failed implements coordinator.Observer. As in OpenTofu, nothing but their diagnostics tells that a deposed object or a data
-// source failed.
+// Failed implements coordinator.Observer. As in OpenTofu, nothing but their diagnostics tells that a deposed object or
+// a data source failed.
 func (s *Stream) Failed(vertex int, d program.Description, n program.Notes, took time.Duration) {
 	if WasRead(d, n) {
 		s.Finished(vertex, d, n, took)

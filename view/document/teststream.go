@@ -38,7 +38,8 @@ func (t TestStream) Begin(s *suite.Suite) {
 		abstract[f.Name] = names
 		runs += len(names)
 	}
-	t.message("info", "test_abstract", fmt.Sprintf("Found %s and %s", counted(len(s.Files), "file"), counted(runs, "run block")),
+	t.message("info", "test_abstract", fmt.Sprintf("Found %s and %s", counted(len(s.Files), "file"),
+		counted(runs, "run block")),
 		map[string]any{"test_abstract": abstract})
 }
 
@@ -55,7 +56,8 @@ func (t TestStream) Ran(f *suite.File) {
 		of(f, nil, map[string]any{"test_file": map[string]string{"path": f.Name, "status": f.Status.String()}}))
 	for _, r := range f.Runs {
 		t.message("info", "test_run", fmt.Sprintf("  %q... %s", r.Name, shortWord(r.Status)),
-			of(f, r, map[string]any{"test_run": map[string]string{"path": f.Name, "run": r.Name, "status": r.Status.String()}}))
+			of(f, r, map[string]any{"test_run": map[string]string{"path": f.Name, "run": r.Name,
+				"status": r.Status.String()}}))
 		if r.Verbose != nil {
 			t.verbose(f, r)
 		}
@@ -82,7 +84,8 @@ func (t TestStream) verbose(f *suite.File, r *suite.Run) {
 		form, err = PlanJSON(v.Plan, v.Tree, v.Schemas)
 	}
 	if err != nil {
-		t.problems(diag.List{diag.New(diag.Warning, "Failed to render test "+kind[len("test_"):], err.Error()+".", nil)}, of(f, r, nil))
+		t.problems(diag.List{diag.New(diag.Warning, "Failed to render test "+kind[len("test_"):], err.Error()+".",
+			nil)}, of(f, r, nil))
 		return
 	}
 	t.message("info", kind, text, of(f, r, map[string]any{kind: json.RawMessage(form)}))
@@ -91,7 +94,9 @@ func (t TestStream) verbose(f *suite.File, r *suite.Run) {
 // Cleaned implements suite.View.
 func (t TestStream) Cleaned(f *suite.File, r *suite.Run, left *state.State, problems diag.List) {
 	if objects := Leftovers(left); len(objects) > 0 {
-		t.message("error", "test_cleanup", fmt.Sprintf("Millipede left some resources in state after executing %s/%s. They have to be cleaned up manually; the state that knows them is written to errored_test.tfstate:", f.Name, r.Name),
+		t.message("error", "test_cleanup", fmt.Sprintf("Millipede left some resources in state after executing "+
+			"%s/%s. They have to be cleaned up manually; the state that knows them is written to errored_test.tfstate:",
+			f.Name, r.Name),
 			of(f, r, map[string]any{"test_cleanup": map[string]any{"failed_resources": objects}}))
 	}
 	t.problems(problems, of(f, r, nil))
@@ -118,7 +123,8 @@ func (t TestStream) Abandoned(a suite.Abandoned) {
 	if len(message.State)+len(message.States)+len(message.Planned) == 0 {
 		return
 	}
-	t.message("error", "test_interrupt", "Millipede was interrupted during test execution, and may not have performed the expected cleanup operations.",
+	t.message("error", "test_interrupt", "Millipede was interrupted during test execution, and may not have "+
+		"performed the expected cleanup operations.",
 		of(a.File, nil, map[string]any{"test_interrupt": message}))
 }
 

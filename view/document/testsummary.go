@@ -11,8 +11,9 @@ import (
 
 // What is said when tests are interrupted once, and again.
 const (
-	InterruptedText = "\nInterrupt received.\nPlease wait for Millipede to exit or data loss may occur.\nGracefully shutting down...\n"
-	CancelledText   = "\nTwo interrupts received. Exiting immediately. Note that data loss may have occurred.\n"
+	InterruptedText = "\nInterrupt received.\nPlease wait for Millipede to exit or data loss may occur.\nGracefully " +
+		"shutting down...\n"
+	CancelledText = "\nTwo interrupts received. Exiting immediately. Note that data loss may have occurred.\n"
 )
 
 // TestSummary counts the runs of a suite by what came of them.

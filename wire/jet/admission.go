@@ -112,7 +112,8 @@ func readAdmission(m jetstream.Msg, asked time.Time) (admission, error) {
 		return admission{}, err
 	}
 	if r.Coordinator != coordinator || r.ID != id {
-		return admission{}, fmt.Errorf("the message on %s is of request %s of coordinator %s", m.Subject(), r.ID, r.Coordinator)
+		return admission{}, fmt.Errorf("the message on %s is of request %s of coordinator %s", m.Subject(),
+			r.ID, r.Coordinator)
 	}
 	return admission{PermitOffer: wire.PermitOffer{Limit: limit, Request: r, Ack: m.Reply()}, since: asked}, nil
 }
@@ -213,7 +214,8 @@ func (l *limitUse) offer(a admission) error {
 	good := a.since.Add(l.s.wait / 2)
 	ctx, cancel := context.WithDeadline(c.ctx, good)
 	defer cancel()
-	m, err := c.nc.RequestWithContext(ctx, wire.PermitSubject(a.Request.Coordinator), wire.EncodePermitOffer(a.PermitOffer))
+	m, err := c.nc.RequestWithContext(ctx, wire.PermitSubject(a.Request.Coordinator),
+		wire.EncodePermitOffer(a.PermitOffer))
 	if err != nil {
 		return err
 	}
@@ -239,7 +241,8 @@ func (s *semaphore) offered(m *nats.Msg) {
 		if err != nil || string(answer.Data) != offerGiven {
 			return // too late: the other one has given up, and the message comes again
 		}
-		// The other one gave it within half the ack wait after it was handed to it, so half is left, counted from asked.
+		// The other one gave it within half the ack wait after it was handed to it, so half is left, counted from
+		// asked.
 		s.arrived(admission{PermitOffer: o, since: asked.Add(-s.wait / 2)})
 	})
 }

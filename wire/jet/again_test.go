@@ -10,8 +10,8 @@ import (
 	"github.com/millipede-iac/millipede/wire/jet"
 )
 
-// A result that a server had delivered when it died came again after ten seconds: where one of three servers was killed, the
-// last results of a run came nine seconds after the others.
+// A result that a server had delivered when it died came again after ten seconds: where one of three servers was
+// killed, the last results of a run came nine seconds after the others.
 func TestAResultWhoseDeliveryWasLostComesAgainSoon(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -20,7 +20,8 @@ func TestAResultWhoseDeliveryWasLostComesAgainSoon(t *testing.T) {
 	var c *jet.Conn
 	for c == nil { // until they have elected a leader
 		var err error
-		if c, err = jet.Connect(ctx, jet.Options{URL: urls, Provision: true, Log: logTo(t)}); err != nil && ctx.Err() != nil {
+		if c, err = jet.Connect(ctx, jet.Options{URL: urls, Provision: true, Log: logTo(t)}); err != nil &&
+			ctx.Err() != nil {
 			t.Fatal(err)
 		}
 	}

@@ -26,7 +26,8 @@ func admitted(t *testing.T, o server.Options, with jet.Options) {
 		t.Fatal(err)
 	}
 	closeAll(t, c)
-	with.User, with.Password, with.Token, with.NKeyFile, with.CredentialsFile, with.CertificateFile, with.KeyFile = "", "", "", "", "", "", ""
+	with.User, with.Password, with.Token, with.NKeyFile, with.CredentialsFile, with.CertificateFile, with.KeyFile = "",
+		"", "", "", "", "", ""
 	if c, err := jet.Connect(t.Context(), with); err == nil {
 		closeAll(t, c)
 		t.Error("it is admitted without saying who it is")
@@ -47,12 +48,14 @@ func TestAUserATokenAndAnNKeyAreAdmitted(t *testing.T) {
 	admitted(t, server.Options{Username: "u", Password: "p"}, jet.Options{User: "u", Password: "p"})
 	admitted(t, server.Options{Authorization: "t"}, jet.Options{Token: "t"})
 	pair := must(nkeys.CreateUser())(t)
-	admitted(t, server.Options{Nkeys: []*server.NkeyUser{{Nkey: must(pair.PublicKey())(t)}}}, jet.Options{NKeyFile: secret(t, must(pair.Seed())(t))})
+	admitted(t, server.Options{Nkeys: []*server.NkeyUser{{Nkey: must(pair.PublicKey())(t)}}},
+		jet.Options{NKeyFile: secret(t, must(pair.Seed())(t))})
 }
 
 // A server in operator mode knows no users: it takes whom an account has signed that the operator has signed.
 func TestACredentialsFileIsAdmittedByAServerInOperatorMode(t *testing.T) {
-	operator, account, system, user := must(nkeys.CreateOperator())(t), must(nkeys.CreateAccount())(t), must(nkeys.CreateAccount())(t), must(nkeys.CreateUser())(t)
+	operator, account, system, user := must(nkeys.CreateOperator())(t), must(nkeys.CreateAccount())(t),
+		must(nkeys.CreateAccount())(t), must(nkeys.CreateUser())(t)
 	claims := jwt.NewOperatorClaims(must(operator.PublicKey())(t))
 	claims.SystemAccount = must(system.PublicKey())(t)
 	resolver := &server.MemAccResolver{}
@@ -65,7 +68,8 @@ func TestACredentialsFileIsAdmittedByAServerInOperatorMode(t *testing.T) {
 	signed := must(jwt.NewUserClaims(must(user.PublicKey())(t)).Encode(account))(t)
 	file := must(jwt.FormatUserConfig(signed, must(user.Seed())(t)))(t)
 	must(claims.Encode(operator))(t)
-	admitted(t, server.Options{TrustedOperators: []*jwt.OperatorClaims{claims}, AccountResolver: resolver, SystemAccount: claims.SystemAccount},
+	admitted(t, server.Options{TrustedOperators: []*jwt.OperatorClaims{claims}, AccountResolver: resolver,
+		SystemAccount: claims.SystemAccount},
 		jet.Options{CredentialsFile: secret(t, file)})
 }
 
@@ -79,7 +83,8 @@ func TestOverTLSBothSidesShowACertificateOfTheAuthority(t *testing.T) {
 	authorities.AppendCertsFromPEM(must(os.ReadFile(files.CA))(t))
 	o := server.Options{
 		TLS: true, TLSVerify: true, TLSTimeout: 5,
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authorities},
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAndVerifyClientCert,
+			ClientCAs: authorities},
 	}
 	with := jet.Options{CAFile: files.CA, CertificateFile: files.ClientCert, KeyFile: files.ClientKey}
 	admitted(t, o, with)

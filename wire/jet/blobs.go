@@ -23,8 +23,8 @@ type bucket struct {
 	name string
 }
 
-// poolBucket is the name of the bucket of a pool. Names of buckets have no "=", so the coding is that of tokens with "_"
-// in its place, and "__" for "_".
+// poolBucket is the name of the bucket of a pool. Names of buckets have no "=", so the coding is that of tokens with
+// "_" in its place, and "__" for "_".
 func poolBucket(pool string) string {
 	return blobBucket + "_" + strings.ReplaceAll(strings.ReplaceAll(wire.Token(pool), "_", "__"), "=", "_")
 }
@@ -59,8 +59,8 @@ func (c *Conn) LookupBlob(ctx context.Context, name string) (string, error) {
 	return c.blobs().LookupBlob(ctx, name)
 }
 
-// preparePool creates what the workers of a pool use and may not create: registers, keys, a bucket. It does so once, for
-// a connection that may, and not on an embedded server, where worker and coordinator may both.
+// preparePool creates what the workers of a pool use and may not create: registers, keys, a bucket. It does so once,
+// for a connection that may, and not on an embedded server, where worker and coordinator may both.
 func (c *Conn) preparePool(ctx context.Context, pool string) error {
 	if !c.opts.Provision || c.opts.inProcess != nil {
 		return nil

@@ -92,7 +92,8 @@ func (s *calls) close(id uint64) {
 // Call implements wire.Caller.
 func (c *Conn) Call(ctx context.Context, pool string, data []byte) ([]byte, error) {
 	if int64(len(data)) > c.nc.MaxPayload() {
-		return nil, fmt.Errorf("calling pool %s: the message has %d bytes, and the server takes %d", pool, len(data), c.nc.MaxPayload())
+		return nil, fmt.Errorf("calling pool %s: the message has %d bytes, and the server takes %d", pool, len(data),
+			c.nc.MaxPayload())
 	}
 	if err := c.preparePool(ctx, pool); err != nil { // the answer may be large
 		return nil, fmt.Errorf("calling pool %s: %w", pool, err)
@@ -156,7 +157,8 @@ func (c *Conn) callOnce(ctx context.Context, subject string, data []byte) ([]byt
 
 // Serve implements wire.Caller. A call that finds all slots in use is refused at once, so that its caller goes to
 // another worker: nothing waits here while another worker is free.
-func (c *Conn) Serve(ctx context.Context, pool string, slots int, handle func(ctx context.Context, data []byte) []byte) error {
+func (c *Conn) Serve(ctx context.Context, pool string, slots int, handle func(ctx context.Context,
+	data []byte) []byte) error {
 	sub, err := c.nc.QueueSubscribeSync(wire.CallSubject(pool), callQueue)
 	if err != nil {
 		return fmt.Errorf("serving calls of pool %s: %w", pool, problem(err))

@@ -86,15 +86,18 @@ func (c *Conn) askSync(ctx context.Context) (Sync, time.Duration) {
 func (d Durability) Warnings() []string {
 	var list []string
 	if len(d.SingleReplica) > 0 {
-		list = append(list, fmt.Sprintf("NATS keeps %s with fewer than three replicas: what is lost with a server, or its disk, is lost for the runs under way. "+
+		list = append(list, fmt.Sprintf("NATS keeps %s with fewer than three replicas: what is lost with a server, "+
+			"or its disk, is lost for the runs under way. "+
 			"Operations that were claimed may have to be resolved by hand.", strings.Join(d.SingleReplica, ", ")))
 	}
 	switch d.Sync {
 	case SyncLater:
-		list = append(list, fmt.Sprintf("NATS syncs its writes every %s: a power cut takes acknowledged claims and results with it, and an operation may be begun twice. "+
+		list = append(list, fmt.Sprintf("NATS syncs its writes every %s: a power cut takes acknowledged claims and "+
+			"results with it, and an operation may be begun twice. "+
 			"Set sync_interval to always on every server.", d.Interval))
 	case SyncUnknown:
-		list = append(list, "NATS does not tell this user when it syncs its writes. Make sure that sync_interval is always on every server.")
+		list = append(list, "NATS does not tell this user when it syncs its writes. Make sure that sync_interval is "+
+			"always on every server.")
 	}
 	return list
 }

@@ -126,7 +126,8 @@ func (c *Conn) getMessage(ctx context.Context, stream string, query map[string]a
 		return nil, fmt.Errorf("reading the answer of stream %s: %w", stream, err)
 	}
 	switch {
-	case got.Error != nil && (got.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound || got.Error.ErrorCode == jetstream.JSErrCodeStreamNotFound):
+	case got.Error != nil && (got.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound ||
+		got.Error.ErrorCode == jetstream.JSErrCodeStreamNotFound):
 		return nil, wire.ErrNotFound
 	case got.Error != nil:
 		return nil, problem(got.Error)

@@ -33,7 +33,8 @@ func cluster(t *testing.T) [3]*server.Server {
 	var list [3]*server.Server
 	for i := range list {
 		list[i] = startServer(t, server.Options{
-			ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), SyncAlways: true,
+			ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true,
+			StoreDir: t.TempDir(), SyncAlways: true,
 			Cluster: server.ClusterOpts{Name: "three", Host: "127.0.0.1", Port: ports[i]}, Routes: routes,
 		})
 	}

@@ -79,7 +79,8 @@ func (c *Conn) Probe(ctx context.Context, pools []string) ([]string, error) {
 	for _, subject := range publish {
 		// The stream that is expected does not exist, so streams refuse the message; and it is no request that the API
 		// could carry out.
-		m := &nats.Msg{Subject: subject, Data: []byte("{"), Header: nats.Header{jetstream.ExpectedStreamHeader: {"PROBE"}}}
+		m := &nats.Msg{Subject: subject, Data: []byte("{"),
+			Header: nats.Header{jetstream.ExpectedStreamHeader: {"PROBE"}}}
 		if err := c.nc.PublishMsg(m); err != nil {
 			return nil, problem(err)
 		}
@@ -134,7 +135,8 @@ func probeSubjects(pools []string) (publish, subscribe []string) {
 	for _, pool := range pools {
 		p, b := wire.Token(pool), poolBucket(pool)
 		consumer := tasksStream + ".pool-" + p
-		publish = append(publish, api+"STREAM.MSG.GET."+claimsStream(pool), api+"STREAM.MSG.GET."+keysStream(pool), "ev."+p+".probe",
+		publish = append(publish, api+"STREAM.MSG.GET."+claimsStream(pool), api+"STREAM.MSG.GET."+keysStream(pool),
+			"ev."+p+".probe",
 			api+"CONSUMER.INFO."+consumer, api+"CONSUMER.MSG.NEXT."+consumer, "$JS.ACK."+consumer+".0.0.0.0.0",
 			"claim."+p+".probe.probe", "result."+p+".probe.probe.probe",
 			api+"STREAM.INFO.OBJ_"+b, api+"STREAM.MSG.GET.OBJ_"+b, api+"STREAM.PURGE.OBJ_"+b, "$O."+b+".C.probe")

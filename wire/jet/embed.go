@@ -174,13 +174,13 @@ func (e *Embedded) Connect(ctx context.Context, o Options) (*Conn, error) {
 	return c, nil
 }
 
-// Retire ends what there is to do with the server, for a process that is about to end: when all connections are closed it
-// empties the registers of finished runs, because no worker is left that could claim one. It leaves the server running, and the
-// directory locked, until the process has ended.
+// Retire ends what there is to do with the server, for a process that is about to end: when all connections are closed
+// it empties the registers of finished runs, because no worker is left that could claim one. It leaves the server
+// running, and the directory locked, until the process has ended.
 //
-// To stop a server takes it some 10 ms for each consumer, which is most of what a small command takes, and saves nothing: what
-// was acknowledged is on the disk. What a server that ends with its process forgets is which messages it had delivered, as one
-// that is killed does, and a summary of its files, which the next start makes again from them.
+// To stop a server takes it some 10 ms for each consumer, which is most of what a small command takes, and saves
+// nothing: what was acknowledged is on the disk. What a server that ends with its process forgets is which messages it
+// had delivered, as one that is killed does, and a summary of its files, which the next start makes again from them.
 func (e *Embedded) Retire() error {
 	e.cancel()
 	e.group.Wait()

@@ -196,7 +196,8 @@ func TestAStreamThatDoesNotHoldWhatItPromisesIsRefused(t *testing.T) {
 	for name, cfg := range map[string]jetstream.StreamConfig{
 		"write-once": {Name: "CLAIMS-eu", Subjects: []string{"claim.eu.>", "done.eu.*"}},
 		"in memory":  {Name: "CLAIMS-eu", Subjects: []string{"claim.eu.>"}, Storage: jetstream.MemoryStorage},
-		"drops":      {Name: "CLAIMS-eu", Subjects: []string{"claim.eu.>"}, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxAge: time.Hour},
+		"drops": {Name: "CLAIMS-eu", Subjects: []string{"claim.eu.>"}, MaxMsgsPerSubject: 1,
+			Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxAge: time.Hour},
 	} {
 		ctx := t.Context()
 		e := embed(t, t.TempDir())
@@ -211,7 +212,8 @@ func TestAStreamThatDoesNotHoldWhatItPromisesIsRefused(t *testing.T) {
 
 func TestAddressesAreShownWithoutPasswords(t *testing.T) {
 	for in, want := range map[string]string{
-		"nats://host:4222": "nats://host:4222", "nats://me:pw@host": "nats://host", "tls://a:b@x,nats://tok@y:1": "tls://x,nats://y:1", "me:p@host": "host",
+		"nats://host:4222": "nats://host:4222", "nats://me:pw@host": "nats://host",
+		"tls://a:b@x,nats://tok@y:1": "tls://x,nats://y:1", "me:p@host": "host",
 	} {
 		if got := jet.Redact(in); got != want {
 			t.Errorf("%s is shown as %s", in, got)

@@ -48,7 +48,8 @@ func TestAnEmbeddedServerIsOpenedAgainWhenItsDiskHasRoom(t *testing.T) {
 	defer cancel()
 	dir, volume := small(t)
 	e := embed(t, dir)
-	c := must(e.Connect(ctx, jet.Options{Provision: true, AckWait: ackWait, Timeout: 2 * time.Second, Log: logTo(t)}))(t)
+	c := must(e.Connect(ctx, jet.Options{Provision: true, AckWait: ackWait, Timeout: 2 * time.Second, Log: logTo(t)}))(
+		t)
 	t.Cleanup(func() { closeAll(t, c, e) })
 	claim := func(n int) (wire.Claim, error) {
 		return c.Claim(ctx, attemptNo(n), wire.Claim{Nonce: fmt.Sprint("n", n), Reason: strings.Repeat("x", 1000)})
@@ -92,7 +93,8 @@ func TestAnEmbeddedServerIsOpenedAgainWhenItsDiskHasRoom(t *testing.T) {
 		}
 	}
 	if again, err := c.ReadClaim(ctx, attemptNo(n)); refused.Nonce != "" && again.Nonce != refused.Nonce {
-		t.Errorf("the register that could not be written held %q, and holds %q now (%v)", refused.Nonce, again.Nonce, err)
+		t.Errorf("the register that could not be written held %q, and holds %q now (%v)", refused.Nonce,
+			again.Nonce, err)
 	}
 	if got := must(claim(n))(t); got.Nonce != fmt.Sprint("n", n) {
 		t.Errorf("claiming anew found %q", got.Nonce)
@@ -114,7 +116,8 @@ func TestAServerThatStoresNothingIsToldFromOneThatIsSlow(t *testing.T) {
 		Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir, SyncAlways: true,
 	}
 	s := startServer(t, options)
-	c := must(jet.Connect(ctx, jet.Options{URL: s.ClientURL(), Provision: true, AckWait: ackWait, Timeout: time.Second, Log: logTo(t)}))(t)
+	c := must(jet.Connect(ctx, jet.Options{URL: s.ClientURL(), Provision: true, AckWait: ackWait, Timeout: time.Second,
+		Log: logTo(t)}))(t)
 	t.Cleanup(func() { closeAll(t, c) })
 	if err := c.PublishResult(ctx, attemptNo(0), make([]byte, 1000)); err != nil {
 		t.Fatal(err)
@@ -139,7 +142,8 @@ func TestAServerThatStoresNothingIsToldFromOneThatIsSlow(t *testing.T) {
 	for err = nil; err == nil && ctx.Err() == nil; {
 		_, err = c.HighWater(ctx, nil)
 	}
-	if !errors.Is(err, wire.ErrStore) || !strings.Contains(err.Error(), "no space left") || !strings.Contains(err.Error(), "RESULTS") {
+	if !errors.Is(err, wire.ErrStore) || !strings.Contains(err.Error(), "no space left") ||
+		!strings.Contains(err.Error(), "RESULTS") {
 		t.Errorf("looking at the streams: %v", err)
 	}
 }

@@ -41,7 +41,8 @@ func (c *Conn) HandTask(ctx context.Context, worker string, after wire.AttemptID
 }
 
 // TakeHanded implements wire.Hands.
-func (c *Conn) TakeHanded(ctx context.Context, pool, worker string, take func(wire.AttemptID, wire.Delivery) bool) error {
+func (c *Conn) TakeHanded(ctx context.Context, pool, worker string,
+	take func(wire.AttemptID, wire.Delivery) bool) error {
 	return c.listen(ctx, func(m *nats.Msg) {
 		ref, err := wire.ParseRef(m.Header.Get(handSubject))
 		if err != nil || ref.Pool != pool {

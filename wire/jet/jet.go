@@ -41,9 +41,9 @@ type Options struct {
 	// InboxPrefix replaces _INBOX where permissions give a client a prefix of its own.
 	InboxPrefix string
 
-	// Provision has the connection create streams and consumers: all streams when it connects to an external server, for
-	// the workers, whose permissions may forbid it and who wait for them; each when it is first used on an embedded one.
-	// Coordinators set it.
+	// Provision has the connection create streams and consumers: all streams when it connects to an external server,
+	// for the workers, whose permissions may forbid it and who wait for them; each when it is first used on an embedded
+	// one. Coordinators set it.
 	Provision bool
 	// Replicas is for streams that the connection creates; 0 means three in a cluster, one otherwise.
 	Replicas int
@@ -188,7 +188,8 @@ func (c *Conn) natsOptions(ctx context.Context) ([]nats.Option, error) {
 	}
 	list := []nats.Option{
 		nats.Name(o.Name), nats.Timeout(timeout),
-		nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectJitter(100*time.Millisecond, 250*time.Millisecond),
+		nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectJitter(100*time.Millisecond,
+			250*time.Millisecond),
 		nats.ReconnectBufSize(-1), // a message goes out now or not at all: nobody may act later on what was decided now
 		nats.PermissionErrOnSubscribe(true),
 		nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2),
@@ -251,13 +252,14 @@ func (o Options) credentials() ([]nats.Option, error) {
 		list = append(list, nats.Token(o.Token))
 	}
 	if len(list) > 1 {
-		return nil, errors.New("more than one kind of NATS credentials is given: choose one of a credentials file, an nkey, a user, a token")
+		return nil, errors.New("more than one kind of NATS credentials is given: choose one of a credentials file, " +
+			"an nkey, a user, a token")
 	}
 	return list, nil
 }
 
-// UserKey returns the nkey of the user who connects, from the file of its seed or from the credentials; nil for a user who
-// connects by a password, a token or a certificate alone.
+// UserKey returns the nkey of the user who connects, from the file of its seed or from the credentials; nil for a user
+// who connects by a password, a token or a certificate alone.
 func (o Options) UserKey() (nkeys.KeyPair, error) {
 	file := o.NKeyFile
 	if o.CredentialsFile != "" {
@@ -347,10 +349,12 @@ func problem(err error) error {
 	case errors.Is(err, nats.ErrPermissionViolation):
 		return fmt.Errorf("%w: %w", wire.ErrDenied, err)
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionReconnecting),
-		errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrInvalidConnection),
+		errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed),
+		errors.Is(err, nats.ErrInvalidConnection),
 		errors.Is(err, nats.ErrBadSubscription):
 		return fmt.Errorf("%w: %w", wire.ErrDisconnected, err)
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), errors.Is(err, nats.ErrNoResponders),
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout),
+		errors.Is(err, nats.ErrNoResponders),
 		errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, jetstream.ErrServerShutdown):
 		return fmt.Errorf("%w: %w", wire.ErrUnanswered, err)
 	}
@@ -367,8 +371,10 @@ func problem(err error) error {
 
 // temporary tells whether asking again may help.
 func temporary(err error) bool {
-	return errors.Is(err, wire.ErrDisconnected) || errors.Is(err, wire.ErrUnanswered) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) ||
-		errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoHeartbeat) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
+	return errors.Is(err, wire.ErrDisconnected) || errors.Is(err, wire.ErrUnanswered) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) ||
+		errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoHeartbeat) ||
+		errors.Is(err, jetstream.ErrNoStreamResponse) ||
 		errors.Is(err, jetstream.ErrConsumerLeadershipChanged) || errors.Is(err, jetstream.ErrServerShutdown)
 }
 

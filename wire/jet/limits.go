@@ -52,8 +52,8 @@ func (c *Conn) DeclareLimit(ctx context.Context, l wire.Limit) (wire.Limit, erro
 	return wire.Limit{Name: l.Name, Slots: info.Config.MaxAckPending}, nil
 }
 
-// ResizeLimit implements wire.Semaphore. Permits above a smaller limit stay held; nobody is admitted until enough of them
-// are released.
+// ResizeLimit implements wire.Semaphore. Permits above a smaller limit stay held; nobody is admitted until enough of
+// them are released.
 func (c *Conn) ResizeLimit(ctx context.Context, l wire.Limit) error {
 	if err := checkLimit(l); err != nil {
 		return err
@@ -120,18 +120,20 @@ func (c *Conn) Limits(ctx context.Context) ([]wire.LimitStatus, error) {
 // readAdmissions sorts the requests of a limit. The stream keeps a message until its permit is released, and hands them
 // out in order: so what is at or before the last one handed out is held, and what is behind it waits.
 func (c *Conn) readAdmissions(ctx context.Context, status *wire.LimitStatus, delivered uint64) error {
-	return c.eachAdmission(ctx, "admit."+wire.Token(status.Name)+".>", func(m *storedMessage, r wire.PermitRequest) error {
-		if m.Sequence <= delivered {
-			status.Held = append(status.Held, r)
-		} else {
-			status.Waiting = append(status.Waiting, r)
-		}
-		return nil
-	})
+	return c.eachAdmission(ctx, "admit."+wire.Token(status.Name)+".>",
+		func(m *storedMessage, r wire.PermitRequest) error {
+			if m.Sequence <= delivered {
+				status.Held = append(status.Held, r)
+			} else {
+				status.Waiting = append(status.Waiting, r)
+			}
+			return nil
+		})
 }
 
 // eachAdmission calls fn for every admission message of a subject, in their order, until it fails.
-func (c *Conn) eachAdmission(ctx context.Context, subject string, fn func(*storedMessage, wire.PermitRequest) error) error {
+func (c *Conn) eachAdmission(ctx context.Context, subject string,
+	fn func(*storedMessage, wire.PermitRequest) error) error {
 	for seq := uint64(1); ; {
 		m, err := c.getMessage(ctx, admitStream, map[string]any{"seq": seq, "next_by_subj": subject})
 		if errors.Is(err, wire.ErrNotFound) {

@@ -15,8 +15,8 @@ import (
 )
 
 // A NATS server remembers the first write of a stream that failed, and refuses all later ones, without an answer, until
-// it is started anew: also when the disk has room again. So the embedded server is closed and opened again, over the same
-// streams, once its disk takes writes. Connections see that as they see the restart of any server.
+// it is started anew: also when the disk has room again. So the embedded server is closed and opened again, over the
+// same streams, once its disk takes writes. Connections see that as they see the restart of any server.
 
 const (
 	// mendEvery is how often the disk is tried while it takes no writes.
@@ -65,7 +65,8 @@ func (e *Embedded) mend(ctx context.Context) {
 		told := false
 		for err := e.tryDisk(); err != nil; err = e.tryDisk() {
 			if !told {
-				e.log(fmt.Sprintf("The message store in %s cannot be written: %s. It is opened again as soon as that is possible.", e.dir, err))
+				e.log(fmt.Sprintf("The message store in %s cannot be written: %s. It is opened again as soon as that "+
+					"is possible.", e.dir, err))
 				told = true
 			}
 			if pause(ctx, mendEvery) != nil {

@@ -83,7 +83,8 @@ func (b bucket) readOn(ctx context.Context, nuid string, data []byte, next uint6
 		return data, next, problem(err)
 	}
 	defer b.c.unsubscribe(sub) //nolint:errcheck // it ends with the connection at the latest
-	ask, err := json.Marshal(map[string]any{"seq": next, "next_by_subj": "$O." + b.name + ".C." + nuid, "batch": 1000, "max_bytes": chunkBatch})
+	ask, err := json.Marshal(map[string]any{"seq": next, "next_by_subj": "$O." + b.name + ".C." + nuid, "batch": 1000,
+		"max_bytes": chunkBatch})
 	if err != nil {
 		return data, next, err
 	}

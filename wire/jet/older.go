@@ -13,17 +13,19 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// The streams of protocol version 1, which held the registers and the keys of all pools. Their subjects are those of the
-// streams of pools, so both cannot be there.
+// The streams of protocol version 1, which held the registers and the keys of all pools. Their subjects are those of
+// the streams of pools, so both cannot be there.
 var olderStreams = []string{"CLAIMS", "KEYS"}
 
 // OlderRunsError tells that the server holds the registers of runs that programs of an earlier version have not ended.
 type OlderRunsError struct{ Runs []string }
 
 func (e *OlderRunsError) Error() string {
-	return fmt.Sprintf("the NATS server holds operations of runs that an earlier version of Millipede began, and has not ended: %s. "+
+	return fmt.Sprintf("the NATS server holds operations of runs that an earlier version of Millipede began, and has "+
+		"not ended: %s. "+
 		"This version keeps registers and keys in other streams, and cannot tell what those operations came to. "+
-		"Carry these runs to their end with the version that began them (coordinator runs resume)", strings.Join(e.Runs, ", "))
+		"Carry these runs to their end with the version that began them (coordinator runs resume)",
+		strings.Join(e.Runs, ", "))
 }
 
 // retireOlder removes the streams of protocol version 1 when nothing in them is needed any more. It returns an
@@ -62,10 +64,12 @@ func (c *Conn) retireOlder(ctx context.Context) error {
 		slices.Sort(e.Runs)
 		return e
 	}
-	// A worker of that version may still hold a task which it fetched before the end of its run; in an empty register it
-	// would win. No worker outlives an embedded server.
-	if age := info.TimeStamp.Sub(info.State.LastTime); c.opts.inProcess == nil && info.State.Msgs > 0 && age < claimWindow {
-		return fmt.Errorf("the last run of an earlier version of Millipede ended %s ago: this version takes its streams over %s after that", age.Round(time.Second), claimWindow)
+	// A worker of that version may still hold a task which it fetched before the end of its run; in an empty register
+	// it would win. No worker outlives an embedded server.
+	if age := info.TimeStamp.Sub(info.State.LastTime); c.opts.inProcess == nil && info.State.Msgs > 0 &&
+		age < claimWindow {
+		return fmt.Errorf("the last run of an earlier version of Millipede ended %s ago: this version takes its "+
+			"streams over %s after that", age.Round(time.Second), claimWindow)
 	}
 	for _, name := range olderStreams {
 		if err := c.js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -148,8 +148,8 @@ func (l *limitUse) extend() {
 	}
 }
 
-// extendOne starts the ack wait of one permit anew. An answer that comes when the permit is no longer trusted counts for
-// nothing: the server may have handed the message to somebody else before it took notice.
+// extendOne starts the ack wait of one permit anew. An answer that comes when the permit is no longer trusted counts
+// for nothing: the server may have handed the message to somebody else before it took notice.
 func (l *limitUse) extendOne(q *request) {
 	l.mu.Lock()
 	ack, since := q.ack, q.since

@@ -26,7 +26,8 @@ func must[T any](v T, err error) func(t *testing.T) T {
 	}
 }
 
-// two returns a connection over a link that can fail, and another one; the first one's coordinator holds the only permit.
+// two returns a connection over a link that can fail, and another one; the first one's coordinator holds the only
+// permit.
 func two(t *testing.T) (alice *jet.Conn, link *jet.Link, held wire.Permit, bob *jet.Conn) {
 	t.Helper()
 	ctx := t.Context()
@@ -166,23 +167,27 @@ func TestARequestThatIsGivenUpWhileCutOffTakesNoSlotLater(t *testing.T) {
 	must(bob.Acquire(t.Context(), "global", request("bob", "b1")))(t)
 }
 
-// A request that the server refused was withdrawn, and that freed the slot that an earlier process of the coordinator held under its name,
-// while its operations went on.
+// A request that the server refused was withdrawn, and that freed the slot that an earlier process of the coordinator
+// held under its name, while its operations went on.
 func TestARequestThatIsRefusedLeavesTheSlotTaken(t *testing.T) {
 	ctx := t.Context()
 	url := startServer(t, server.Options{
-		Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), SyncAlways: true,
+		Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+		SyncAlways: true,
 		Users: []*server.User{
 			{Username: "all", Password: "p"},
-			{Username: "mute", Password: "p", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"admit.>"}}}},
+			{Username: "mute", Password: "p",
+				Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"admit.>"}}}},
 		},
 	}).ClientURL()
 	as := func(user string) *jet.Conn {
-		c := must(jet.Connect(ctx, jet.Options{URL: url, User: user, Password: "p", Provision: true, AckWait: ackWait, Timeout: 300 * time.Millisecond, Log: logTo(t)}))(t)
+		c := must(jet.Connect(ctx, jet.Options{URL: url, User: user, Password: "p", Provision: true, AckWait: ackWait,
+			Timeout: 300 * time.Millisecond, Log: logTo(t)}))(t)
 		t.Cleanup(func() { closeAll(t, c) })
 		return c
 	}
-	before := must(jet.Connect(ctx, jet.Options{URL: url, User: "all", Password: "p", Provision: true, AckWait: ackWait, Log: logTo(t)}))(t)
+	before := must(jet.Connect(ctx, jet.Options{URL: url, User: "all", Password: "p", Provision: true, AckWait: ackWait,
+		Log: logTo(t)}))(t)
 	must(before.DeclareLimit(ctx, wire.Limit{Name: "global", Slots: 1}))(t)
 	must(before.Acquire(ctx, "global", request("alice", "a1")))(t)
 	closeAll(t, before)

@@ -91,15 +91,16 @@ func (w *watcher) end() {
 	w.ended = true
 }
 
-// take believes a heartbeat as far as its subject goes, and only so many of a pool: each pool is heard, whatever another
-// one sends.
+// take believes a heartbeat as far as its subject goes, and only so many of a pool: each pool is heard, whatever
+// another one sends.
 func (p *presence) take(subject string, data []byte, now time.Time) {
 	if !p.admit(poolToken(subject), len(data), now) {
 		return
 	}
 	h, err := wire.ReadHeartbeat(subject, data)
 	if err != nil {
-		p.c.complaints.say(p.c.opts.Log, "heartbeat "+poolToken(subject), "a heartbeat on "+subject+" is ignored: "+err.Error())
+		p.c.complaints.say(p.c.opts.Log, "heartbeat "+poolToken(subject), "a heartbeat on "+subject+
+			" is ignored: "+err.Error())
 		return
 	}
 	p.mu.Lock()
@@ -107,7 +108,8 @@ func (p *presence) take(subject string, data []byte, now time.Time) {
 	watchers := slices.Collect(maps.Keys(p.watch))
 	p.mu.Unlock()
 	if !known {
-		p.c.complaints.say(p.c.opts.Log, "members "+h.Pools[0], fmt.Sprintf("pool %s has more than %d workers; the others are ignored", h.Pools[0], maxMembers))
+		p.c.complaints.say(p.c.opts.Log, "members "+h.Pools[0], fmt.Sprintf("pool %s has more than %d workers; the "+
+			"others are ignored", h.Pools[0], maxMembers))
 		return
 	}
 	for _, w := range watchers {

@@ -14,9 +14,9 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// PurgeRun implements wire.Queue. The run's registers are only marked as done: they are emptied by a later PurgeRun, when
-// no worker can be left that fetched one of the run's tasks and has not claimed it. (Embedded servers empty them when
-// they close, because no worker outlives them.)
+// PurgeRun implements wire.Queue. The run's registers are only marked as done: they are emptied by a later PurgeRun,
+// when no worker can be left that fetched one of the run's tasks and has not claimed it. (Embedded servers empty them
+// when they close, because no worker outlives them.)
 func (c *Conn) PurgeRun(ctx context.Context, run string) error {
 	token := wire.Token(run)
 	group, gctx := errgroup.WithContext(ctx)
@@ -92,7 +92,8 @@ func (c *Conn) purge(ctx context.Context, stream, subject string) error {
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	if err := s.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+	if err := s.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil &&
+		!errors.Is(err, jetstream.ErrStreamNotFound) {
 		return problem(err)
 	}
 	return nil
@@ -111,7 +112,8 @@ func (c *Conn) existing(ctx context.Context, name string) (jetstream.Stream, err
 	return s, problem(err)
 }
 
-// markDone marks a run as done in a pool that it used, by a message whose time, by the server's clock, begins the grace.
+// markDone marks a run as done in a pool that it used, by a message whose time, by the server's clock, begins the
+// grace.
 func (c *Conn) markDone(ctx context.Context, stream, run string) error {
 	s, err := c.existing(ctx, stream)
 	if err != nil || s == nil {

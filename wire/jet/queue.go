@@ -18,19 +18,20 @@ import (
 const (
 	// releaseDelay is after what time a released message is offered again.
 	releaseDelay = 250 * time.Millisecond
-	// pullExpiry and pullHeartbeat bound one pull: a server that went away is noticed after two heartbeats, and a wake-up
-	// that was lost somewhere costs no more than one pull.
+	// pullExpiry and pullHeartbeat bound one pull: a server that went away is noticed after two heartbeats, and a
+	// wake-up that was lost somewhere costs no more than one pull.
 	pullExpiry    = 6 * time.Second
 	pullHeartbeat = time.Second
 	// topologyPoll is how often a worker looks for a consumer that a coordinator has yet to create.
 	topologyPoll = 250 * time.Millisecond
 )
 
-// PublishTask implements wire.Queue. The pool's consumer, registers, keys and bucket exist afterwards, so that workers need
-// no right to create them.
+// PublishTask implements wire.Queue. The pool's consumer, registers, keys and bucket exist afterwards, so that workers
+// need no right to create them.
 func (c *Conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) error {
 	if c.opts.Provision {
-		if _, err := c.topology.consumer(ctx, tasksStream, poolConsumer(ref.Pool, c.opts.ackWait(taskAckWait))); err != nil {
+		if _, err := c.topology.consumer(ctx, tasksStream,
+			poolConsumer(ref.Pool, c.opts.ackWait(taskAckWait))); err != nil {
 			return err
 		}
 		if err := c.preparePool(ctx, ref.Pool); err != nil {
@@ -99,7 +100,8 @@ func (c *Conn) fetch(ctx context.Context, stream string, cfg jetstream.ConsumerC
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		err = c.denied(err, jetstream.DefaultAPIPrefix+"CONSUMER.INFO."+stream+"."+cfg.Durable, jetstream.DefaultAPIPrefix+"CONSUMER.MSG.NEXT."+stream+"."+cfg.Durable)
+		err = c.denied(err, jetstream.DefaultAPIPrefix+"CONSUMER.INFO."+stream+"."+cfg.Durable,
+			jetstream.DefaultAPIPrefix+"CONSUMER.MSG.NEXT."+stream+"."+cfg.Durable)
 		switch {
 		case err == nil, errors.Is(err, jetstream.ErrNoHeartbeat):
 			continue
@@ -115,7 +117,8 @@ func (c *Conn) fetch(ctx context.Context, stream string, cfg jetstream.ConsumerC
 	}
 }
 
-func (c *Conn) fetchOnce(ctx context.Context, stream string, cfg jetstream.ConsumerConfig, n int) ([]wire.Delivery, error) {
+func (c *Conn) fetchOnce(ctx context.Context, stream string, cfg jetstream.ConsumerConfig,
+	n int) ([]wire.Delivery, error) {
 	consumer, err := c.topology.consumer(ctx, stream, cfg)
 	if err != nil {
 		return nil, err
@@ -243,7 +246,8 @@ func (c *Conn) HighWater(ctx context.Context, pools []string) (wire.HighWater, e
 	if err := group.Wait(); err != nil {
 		return wire.HighWater{}, err
 	}
-	mark := wire.HighWater{Tasks: at[0].Last, Results: at[1].Last, Incarnation: at[0].Incarnation + "-" + at[1].Incarnation}
+	mark := wire.HighWater{Tasks: at[0].Last, Results: at[1].Last, Incarnation: at[0].Incarnation + "-" +
+		at[1].Incarnation}
 	for i, pool := range pools {
 		if mark.Claims == nil {
 			mark.Claims = map[string]wire.Position{}
@@ -253,9 +257,10 @@ func (c *Conn) HighWater(ctx context.Context, pools []string) (wire.HighWater, e
 	return mark, nil
 }
 
-// streamInfo asks the stream's leader. A stream that vanished since its first use is created anew, and tells by its time
-// of creation.
-func (c *Conn) streamInfo(ctx context.Context, name string, opts ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
+// streamInfo asks the stream's leader. A stream that vanished since its first use is created anew, and tells by its
+// time of creation.
+func (c *Conn) streamInfo(ctx context.Context, name string, opts ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo,
+	error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	for tries := 0; ; tries++ {

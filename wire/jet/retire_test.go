@@ -11,8 +11,8 @@ import (
 	"github.com/millipede-iac/millipede/wire/jet"
 )
 
-// A command spent half of its time on stopping its server. It now leaves the server to the end of the process. The files as
-// they are at that moment are what the next process finds: all that was acknowledged must be in them.
+// A command spent half of its time on stopping its server. It now leaves the server to the end of the process. The
+// files as they are at that moment are what the next process finds: all that was acknowledged must be in them.
 func TestWhatARetiredServerHasAcknowledgedIsThereForTheNextProcess(t *testing.T) {
 	ctx := t.Context()
 	dir, next := t.TempDir(), t.TempDir()

@@ -16,8 +16,8 @@ import (
 // semaphore is what this connection asks of all limits. A connection acts for one coordinator: its requests, however
 // many, must name no other, because a permit that somebody else was handed is offered to the coordinator by name.
 //
-// Admission messages are handed to whichever coordinator pulls. What is not its own, it offers to the owner; what has no
-// owner, it asks the Orphan function about. docs/adr has why this never frees a slot too early:
+// Admission messages are handed to whichever coordinator pulls. What is not its own, it offers to the owner; what has
+// no owner, it asks the Orphan function about. docs/adr has why this never frees a slot too early:
 //   - A delivery is trusted for the ack wait, counted from the moment at which this process asked for it, so before the
 //     server may hand the message to anybody else. After that it counts for nothing.
 //   - An extension counts when it is confirmed while the delivery is trusted.
@@ -254,8 +254,8 @@ func (c *Conn) publishOnce(ctx context.Context, subject string, data []byte) err
 // withdrawIn is how long a caller that has given up is kept waiting for the withdrawal of its request.
 const withdrawIn = time.Second
 
-// withdraw takes a request back whose caller has given up; one that has failed is only forgotten here. If freeing its slot
-// does not succeed now, extendAll goes on trying.
+// withdraw takes a request back whose caller has given up; one that has failed is only forgotten here. If freeing its
+// slot does not succeed now, extendAll goes on trying.
 func (l *limitUse) withdraw(ctx context.Context, q *request) {
 	l.mu.Lock()
 	if q.status == waiting {
@@ -277,8 +277,8 @@ func (l *limitUse) withdraw(ctx context.Context, q *request) {
 	}
 }
 
-// free removes the admission, and with it the slot. It is confirmed by the stream's leader. A request that is freed twice
-// is freed once.
+// free removes the admission, and with it the slot. It is confirmed by the stream's leader. A request that is freed
+// twice is freed once.
 func (l *limitUse) free(ctx context.Context, q *request) error {
 	l.mu.Lock()
 	ack := q.ack
@@ -294,8 +294,8 @@ func (l *limitUse) free(ctx context.Context, q *request) error {
 	return nil
 }
 
-// freeAdmission acknowledges the delivery, if there was one, or deletes the message: the server ignores acknowledgements
-// of what it has forgotten to have delivered, after a crash.
+// freeAdmission acknowledges the delivery, if there was one, or deletes the message: the server ignores
+// acknowledgements of what it has forgotten to have delivered, after a crash.
 func (c *Conn) freeAdmission(ctx context.Context, subject, ack string) error {
 	if ack != "" {
 		ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout/2)
@@ -323,7 +323,8 @@ func (c *Conn) deleteAdmission(ctx context.Context, sequence uint64) error {
 	if err != nil {
 		return err
 	}
-	if err := s.DeleteMsg(ctx, sequence); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
+	if err := s.DeleteMsg(ctx, sequence); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) &&
+		!errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
 		return problem(err)
 	}
 	return nil

@@ -22,13 +22,16 @@ func workerPermissions() *server.Permissions {
 	return &server.Permissions{
 		Publish: &server.SubjectPermission{Allow: []string{
 			"$JS.API.CONSUMER.INFO.TASKS.pool-eu", "$JS.API.CONSUMER.MSG.NEXT.TASKS.pool-eu", "$JS.ACK.TASKS.pool-eu.>",
-			"$JS.API.STREAM.MSG.GET.CLAIMS-eu", "$JS.API.STREAM.MSG.GET.KEYS-eu", "claim.eu.>", "result.eu.>", "hb.eu.>", "ev.eu.>",
+			"$JS.API.STREAM.MSG.GET.CLAIMS-eu", "$JS.API.STREAM.MSG.GET.KEYS-eu", "claim.eu.>", "result.eu.>",
+			"hb.eu.>", "ev.eu.>",
 			"$JS.API.STREAM.MSG.GET.OBJ_BLOB", "$JS.API.DIRECT.GET.OBJ_BLOB",
-			"$JS.API.STREAM.INFO.OBJ_BLOB_eu", "$JS.API.STREAM.MSG.GET.OBJ_BLOB_eu", "$JS.API.DIRECT.GET.OBJ_BLOB_eu.>", "$JS.API.STREAM.PURGE.OBJ_BLOB_eu",
+			"$JS.API.STREAM.INFO.OBJ_BLOB_eu", "$JS.API.STREAM.MSG.GET.OBJ_BLOB_eu", "$JS.API.DIRECT.GET.OBJ_BLOB_eu.>",
+			"$JS.API.STREAM.PURGE.OBJ_BLOB_eu",
 			"$O.BLOB_eu.>",
 		}},
-		Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX_eu.>", "call.eu workers", "ctl.all.>", "ctl.pool.eu.>"}},
-		Response:  &server.ResponsePermission{MaxMsgs: 1000, Expires: time.Hour},
+		Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX_eu.>", "call.eu workers", "ctl.all.>",
+			"ctl.pool.eu.>"}},
+		Response: &server.ResponsePermission{MaxMsgs: 1000, Expires: time.Hour},
 	}
 }
 
@@ -36,7 +39,8 @@ func workerPermissions() *server.Permissions {
 func listen(t *testing.T) string {
 	t.Helper()
 	return startServer(t, server.Options{
-		Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), SyncAlways: true,
+		Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+		SyncAlways: true,
 		Users: []*server.User{
 			{Username: "coordinator", Password: "c"},
 			{Username: "worker", Password: "w", Permissions: workerPermissions()},
@@ -48,8 +52,10 @@ func listen(t *testing.T) string {
 func users(t *testing.T) (coordinator, worker *jet.Conn) {
 	t.Helper()
 	url := listen(t)
-	coordinator = must(jet.Connect(t.Context(), jet.Options{URL: url, User: "coordinator", Password: "c", Provision: true, AckWait: ackWait, Log: logTo(t)}))(t)
-	worker = must(jet.Connect(t.Context(), jet.Options{URL: url, User: "worker", Password: "w", InboxPrefix: "_INBOX_eu", AckWait: ackWait, Timeout: 300 * time.Millisecond, Log: logTo(t)}))(t)
+	coordinator = must(jet.Connect(t.Context(), jet.Options{URL: url, User: "coordinator", Password: "c",
+		Provision: true, AckWait: ackWait, Log: logTo(t)}))(t)
+	worker = must(jet.Connect(t.Context(), jet.Options{URL: url, User: "worker", Password: "w",
+		InboxPrefix: "_INBOX_eu", AckWait: ackWait, Timeout: 300 * time.Millisecond, Log: logTo(t)}))(t)
 	t.Cleanup(func() { closeAll(t, coordinator, worker) })
 	return coordinator, worker
 }
@@ -161,7 +167,8 @@ func TestAWorkerFindsOutWhatItIsNotPermitted(t *testing.T) {
 		t.Errorf("missing are %v", missing)
 	}
 	missing := must(worker.Probe(t.Context(), []string{"eu", "us"}))(t)
-	for _, want := range []string{"publish $JS.API.CONSUMER.MSG.NEXT.TASKS.pool-us", "publish claim.us.probe.probe", "subscribe call.us", "subscribe ctl.pool.us.>"} {
+	for _, want := range []string{"publish $JS.API.CONSUMER.MSG.NEXT.TASKS.pool-us", "publish claim.us.probe.probe",
+		"subscribe call.us", "subscribe ctl.pool.us.>"} {
 		if !slices.Contains(missing, want) {
 			t.Errorf("%q is not among %v", want, missing)
 		}
@@ -176,9 +183,11 @@ func TestAWorkerFindsOutWhatItIsNotPermitted(t *testing.T) {
 
 func TestEverythingGoesOnAfterTheServerWasRestarted(t *testing.T) {
 	ctx := t.Context()
-	o := server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), SyncAlways: true}
+	o := server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+		SyncAlways: true}
 	ns := startServer(t, o)
-	alice := must(jet.Connect(ctx, jet.Options{URL: ns.ClientURL(), Provision: true, AckWait: ackWait, Log: logTo(t)}))(t)
+	alice := must(jet.Connect(ctx, jet.Options{URL: ns.ClientURL(), Provision: true, AckWait: ackWait, Log: logTo(t)}))(
+		t)
 	bob := must(jet.Connect(ctx, jet.Options{URL: ns.ClientURL(), AckWait: ackWait, Log: logTo(t)}))(t)
 	t.Cleanup(func() { closeAll(t, alice, bob) })
 	must(alice.DeclareLimit(ctx, wire.Limit{Name: "global", Slots: 1}))(t)
@@ -244,13 +253,15 @@ func startServer(t *testing.T, o server.Options) *server.Server {
 func TestAWorkerThatStartsBeforeTheCoordinatorWaitsForIt(t *testing.T) {
 	ctx := t.Context()
 	url := listen(t)
-	worker := must(jet.Connect(ctx, jet.Options{URL: url, User: "worker", Password: "w", InboxPrefix: "_INBOX_eu", Log: logTo(t)}))(t)
+	worker := must(jet.Connect(ctx, jet.Options{URL: url, User: "worker", Password: "w", InboxPrefix: "_INBOX_eu",
+		Log: logTo(t)}))(t)
 	got := make(chan error, 1)
 	go func() {
 		_, err := worker.FetchTasks(ctx, "eu", 1)
 		got <- err
 	}()
-	coordinator := must(jet.Connect(ctx, jet.Options{URL: url, User: "coordinator", Password: "c", Provision: true, Log: logTo(t)}))(t)
+	coordinator := must(jet.Connect(ctx, jet.Options{URL: url, User: "coordinator", Password: "c", Provision: true,
+		Log: logTo(t)}))(t)
 	t.Cleanup(func() { closeAll(t, coordinator, worker) })
 	if err := coordinator.PublishTask(ctx, taskRef, nil); err != nil {
 		t.Fatal(err)
@@ -266,14 +277,17 @@ func TestWhatKeepsFromConnectingIsSaidClearly(t *testing.T) {
 		o    jet.Options
 		want string
 	}{
-		"wrong password":         {jet.Options{URL: url, User: "coordinator", Password: "secret"}, "Authorization Violation"},
-		"nobody listens":         {jet.Options{URL: "nats://me:secret@127.0.0.1:1"}, "connecting to NATS at nats://127.0.0.1:1"},
-		"two credentials":        {jet.Options{URL: url, User: "a", Token: "secret"}, "more than one kind"},
-		"missing seed file":      {jet.Options{URL: url, NKeyFile: t.TempDir() + "/none"}, "nkey seed"},
-		"missing certificate":    {jet.Options{URL: url, CAFile: t.TempDir() + "/none"}, "no such file"},
-		"missing creds file":     {jet.Options{URL: url, CredentialsFile: t.TempDir() + "/none"}, "no such file"},
-		"no URL, not embedded":   {jet.Options{}, "no NATS server is named"},
-		"TLS where there's none": {jet.Options{URL: strings.Replace(url, "nats:", "tls:", 1), User: "coordinator", Password: "c"}, "secure connection not available"},
+		"wrong password": {jet.Options{URL: url, User: "coordinator", Password: "secret"},
+			"Authorization Violation"},
+		"nobody listens": {jet.Options{URL: "nats://me:secret@127.0.0.1:1"}, "connecting to NATS at " +
+			"nats://127.0.0.1:1"},
+		"two credentials":      {jet.Options{URL: url, User: "a", Token: "secret"}, "more than one kind"},
+		"missing seed file":    {jet.Options{URL: url, NKeyFile: t.TempDir() + "/none"}, "nkey seed"},
+		"missing certificate":  {jet.Options{URL: url, CAFile: t.TempDir() + "/none"}, "no such file"},
+		"missing creds file":   {jet.Options{URL: url, CredentialsFile: t.TempDir() + "/none"}, "no such file"},
+		"no URL, not embedded": {jet.Options{}, "no NATS server is named"},
+		"TLS where there's none": {jet.Options{URL: strings.Replace(url, "nats:", "tls:", 1), User: "coordinator",
+			Password: "c"}, "secure connection not available"},
 	} {
 		c, err := jet.Connect(t.Context(), tt.o)
 		if err == nil {

@@ -48,7 +48,8 @@ func (c *Conn) store(ctx context.Context, m *nats.Msg, opts ...jetstream.Publish
 		}
 		if whole.Err() != nil {
 			if answered {
-				return fmt.Errorf("%w: the stream of %s answers, but stores nothing. Its disk may be full, or NATS has kept the error of an earlier write",
+				return fmt.Errorf("%w: the stream of %s answers, but stores nothing. Its disk may be full, or NATS "+
+					"has kept the error of an earlier write",
 					wire.ErrStore, m.Subject)
 			}
 			return err
@@ -62,7 +63,8 @@ func (c *Conn) store(ctx context.Context, m *nats.Msg, opts ...jetstream.Publish
 // awaitLeader waits until a stream answers for a subject, or ctx ends.
 func (c *Conn) awaitLeader(ctx context.Context, subject string) (answered bool, err error) {
 	for ctx.Err() == nil {
-		// The stream that is expected does not exist, so the stream's leader refuses the message before it would store it.
+		// The stream that is expected does not exist, so the stream's leader refuses the message before it would store
+		// it.
 		probe := &nats.Msg{Subject: subject, Header: nats.Header{jetstream.ExpectedStreamHeader: {"PROBE"}}}
 		try, end := context.WithTimeout(ctx, c.tryFor())
 		_, err := c.nc.RequestMsgWithContext(try, probe)
@@ -129,7 +131,8 @@ func refusedStore(e *jetstream.APIError) bool {
 	case codeStoreFailed:
 		return !strings.Contains(e.Description, tooManyOfOneSubject)
 	}
-	for _, s := range []string{tooManyBytes, tooManyMessages, storageErrorNoSpace, storageErrorQuota, storageErrorTooLarge, storageErrorReadOnly, storageErrorIO} {
+	for _, s := range []string{tooManyBytes, tooManyMessages, storageErrorNoSpace, storageErrorQuota,
+		storageErrorTooLarge, storageErrorReadOnly, storageErrorIO} {
 		if strings.Contains(e.Description, s) {
 			return true
 		}
@@ -144,9 +147,9 @@ type checks struct {
 	err error
 }
 
-// writable returns an error that is wire.ErrStore when a stream has stopped taking writes. A server keeps the error of a
-// write that failed, and answers publishers no more; it tells the error to whoever purges, and to purge a subject that
-// has no messages writes nothing.
+// writable returns an error that is wire.ErrStore when a stream has stopped taking writes. A server keeps the error of
+// a write that failed, and answers publishers no more; it tells the error to whoever purges, and to purge a subject
+// that has no messages writes nothing.
 func (c *Conn) writable(ctx context.Context) error {
 	if c.opts.inProcess != nil {
 		return c.opts.trouble()

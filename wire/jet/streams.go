@@ -33,9 +33,9 @@ func claimsStream(pool string) string { return claimsPrefix + wire.Token(pool) }
 func keysStream(pool string) string   { return keysPrefix + wire.Token(pool) }
 
 const (
-	// A message that was delivered by a server which died on the way, or to a process that died, comes again after this. What
-	// the process that has it does before it acknowledges takes some ten milliseconds; that a message comes twice costs a look
-	// at a register.
+	// A message that was delivered by a server which died on the way, or to a process that died, comes again after
+	// this. What the process that has it does before it acknowledges takes some ten milliseconds; that a message comes
+	// twice costs a look at a register.
 	taskAckWait   = 5 * time.Second
 	resultAckWait = 3 * time.Second
 	permitAckWait = 5 * time.Second
@@ -56,7 +56,8 @@ func (o Options) storage() jetstream.StorageType {
 func streamConfig(name string, replicas int, storage jetstream.StorageType) jetstream.StreamConfig {
 	cfg := jetstream.StreamConfig{
 		Name: name, Storage: storage, Replicas: replicas,
-		Discard: jetstream.DiscardNew, MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: -1, MaxConsumers: -1, MaxMsgSize: -1,
+		Discard: jetstream.DiscardNew, MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: -1, MaxConsumers: -1,
+		MaxMsgSize: -1,
 		Duplicates: dedupWindow,
 	}
 	switch pool, registers, sealed := poolOf(name); {
@@ -98,8 +99,10 @@ func checkStream(have jetstream.StreamConfig, storage jetstream.StorageType) err
 		return fmt.Errorf("stream %s has retention %s instead of %s", have.Name, have.Retention, want.Retention)
 	case have.Storage != storage:
 		return fmt.Errorf("stream %s is kept in memory: what it acknowledged would be lost with the server", have.Name)
-	case registers && (have.MaxMsgsPerSubject != 1 || !have.DiscardNewPerSubject || have.Discard != jetstream.DiscardNew):
-		return fmt.Errorf("stream %s is not write-once: it needs max_msgs_per_subject 1, discard new, discard_new_per_subject", have.Name)
+	case registers && (have.MaxMsgsPerSubject != 1 || !have.DiscardNewPerSubject ||
+		have.Discard != jetstream.DiscardNew):
+		return fmt.Errorf("stream %s is not write-once: it needs max_msgs_per_subject 1, discard new, "+
+			"discard_new_per_subject", have.Name)
 	case have.MaxAge != 0:
 		return fmt.Errorf("stream %s drops messages after %s", have.Name, have.MaxAge)
 	}
@@ -129,8 +132,8 @@ func (t *topology) names() []string {
 	return slices.Sorted(maps.Keys(t.streams))
 }
 
-// createAll creates what workers may need before a coordinator does. What each pool has of its own is created before the
-// pool's first task.
+// createAll creates what workers may need before a coordinator does. What each pool has of its own is created before
+// the pool's first task.
 func (t *topology) createAll(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, name := range []string{tasksStream, resultsStream, admitStream} {
@@ -195,8 +198,10 @@ func (t *topology) create(ctx context.Context, name string) (jetstream.Stream, e
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		return js.Stream(ctx, name) // with other replicas, limits or placement, as somebody chose them
 	}
-	if apiErr := (*jetstream.APIError)(nil); errors.As(err, &apiErr) && replicas > 1 && apiErr.ErrorCode == codeNoPeers {
-		t.c.opts.Log(fmt.Sprintf("the cluster has no %d servers for stream %s: creating it with one replica", replicas, name))
+	if apiErr := (*jetstream.APIError)(nil); errors.As(err, &apiErr) && replicas > 1 &&
+		apiErr.ErrorCode == codeNoPeers {
+		t.c.opts.Log(fmt.Sprintf("the cluster has no %d servers for stream %s: creating it with one replica",
+			replicas, name))
 		return js.CreateStream(ctx, streamConfig(name, 1, t.c.opts.storage()))
 	}
 	return s, err
@@ -225,7 +230,8 @@ func (t *topology) ensure(ctx context.Context, name string) error {
 }
 
 // consumer returns a durable consumer; create makes it when this connection may do that.
-func (t *topology) consumer(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+func (t *topology) consumer(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (jetstream.Consumer,
+	error) {
 	l := t.slot(stream, cfg.Durable)
 	return l.get(func() (jetstream.Consumer, error) {
 		if err := t.ensure(ctx, stream); err != nil {
@@ -240,8 +246,10 @@ func (t *topology) consumer(ctx context.Context, stream string, cfg jetstream.Co
 				consumer, err = t.c.js.Consumer(ctx, stream, cfg.Durable)
 			}
 		}
-		if err == nil && t.c.opts.Provision && consumer.CachedInfo().Config.AckWait != cfg.AckWait { // an earlier version's
-			if updated, err := t.c.js.UpdateConsumer(ctx, stream, cfg); err == nil { // else the messages come again a little later
+		// an earlier version's
+		if err == nil && t.c.opts.Provision && consumer.CachedInfo().Config.AckWait != cfg.AckWait {
+			// else the messages come again a little later
+			if updated, err := t.c.js.UpdateConsumer(ctx, stream, cfg); err == nil {
 				consumer = updated
 			}
 		}

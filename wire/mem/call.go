@@ -124,7 +124,8 @@ func (w *serving) begin(data []byte, answer chan<- []byte) {
 }
 
 // Serve implements wire.Caller.
-func (c *Conn) Serve(ctx context.Context, pool string, slots int, handle func(ctx context.Context, data []byte) []byte) error {
+func (c *Conn) Serve(ctx context.Context, pool string, slots int, handle func(ctx context.Context,
+	data []byte) []byte) error {
 	alive, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	w := &serving{c: c, pool: pool, slots: slots, handle: handle, ctx: alive}

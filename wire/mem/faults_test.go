@@ -28,7 +28,8 @@ func faulty(name string, f mem.Fault) *mem.System {
 var errLost = errors.New("lost on the way")
 
 // in runs a body in virtual time, with two connections.
-func in(t *testing.T, s func() *mem.System, body func(ctx context.Context, t *testing.T, s *mem.System, alice, worker *mem.Conn)) {
+func in(t *testing.T, s func() *mem.System, body func(ctx context.Context, t *testing.T, s *mem.System, alice,
+	worker *mem.Conn)) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := s()
 		alice, worker := sys.Connect("alice"), sys.Connect("worker")
@@ -56,90 +57,98 @@ func fetch(ctx context.Context, t *testing.T, c *mem.Conn) wire.Delivery {
 }
 
 func TestALostRequestDoesNothing(t *testing.T) {
-	in(t, func() *mem.System { return faulty("PublishTask", mem.Fault{Before: errLost}) }, func(ctx context.Context, t *testing.T, _ *mem.System, alice, _ *mem.Conn) {
-		if err := alice.PublishTask(ctx, ref, nil); !errors.Is(err, errLost) {
-			t.Fatal(err)
-		}
-		mark, err := alice.HighWater(ctx, nil)
-		no(t, err)
-		if mark.Tasks != 0 {
-			t.Error("the task was stored")
-		}
-	})
+	in(t, func() *mem.System { return faulty("PublishTask", mem.Fault{Before: errLost}) },
+		func(ctx context.Context, t *testing.T, _ *mem.System, alice, _ *mem.Conn) {
+			if err := alice.PublishTask(ctx, ref, nil); !errors.Is(err, errLost) {
+				t.Fatal(err)
+			}
+			mark, err := alice.HighWater(ctx, nil)
+			no(t, err)
+			if mark.Tasks != 0 {
+				t.Error("the task was stored")
+			}
+		})
 }
 
 func TestALostAnswerHidesWhatWasDone(t *testing.T) {
-	in(t, func() *mem.System { return faulty("Claim", mem.Fault{After: errLost}) }, func(ctx context.Context, t *testing.T, _ *mem.System, alice, worker *mem.Conn) {
-		if _, err := worker.Claim(ctx, ref, wire.Claim{Nonce: "n"}); !errors.Is(err, errLost) {
-			t.Fatal(err)
-		}
-		got, err := alice.ReadClaim(ctx, ref)
-		no(t, err)
-		if got.Nonce != "n" {
-			t.Errorf("the register holds %+v", got)
-		}
-	})
+	in(t, func() *mem.System { return faulty("Claim", mem.Fault{After: errLost}) },
+		func(ctx context.Context, t *testing.T, _ *mem.System, alice, worker *mem.Conn) {
+			if _, err := worker.Claim(ctx, ref, wire.Claim{Nonce: "n"}); !errors.Is(err, errLost) {
+				t.Fatal(err)
+			}
+			got, err := alice.ReadClaim(ctx, ref)
+			no(t, err)
+			if got.Nonce != "n" {
+				t.Errorf("the register holds %+v", got)
+			}
+		})
 }
 
 func TestARequestForAPermitThatFailsLeavesItsSlotTaken(t *testing.T) {
-	in(t, func() *mem.System { return faulty("Acquire", mem.Fault{After: errLost}) }, func(ctx context.Context, t *testing.T, _ *mem.System, alice, bob *mem.Conn) {
-		_, err := alice.DeclareLimit(ctx, wire.Limit{Name: "global", Slots: 1})
-		no(t, err)
-		request := wire.PermitRequest{ID: "a", Coordinator: "alice"}
-		if _, err := alice.Acquire(ctx, "global", request); !errors.Is(err, errLost) {
-			t.Fatal(err)
-		}
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		if _, err := bob.Acquire(short, "global", wire.PermitRequest{ID: "b", Coordinator: "bob"}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("somebody else got the slot: %v", err)
-		}
-		again, err := alice.Acquire(ctx, "global", request)
-		no(t, err)
-		no(t, again.Release(ctx))
-	})
+	in(t, func() *mem.System { return faulty("Acquire", mem.Fault{After: errLost}) },
+		func(ctx context.Context, t *testing.T, _ *mem.System, alice, bob *mem.Conn) {
+			_, err := alice.DeclareLimit(ctx, wire.Limit{Name: "global", Slots: 1})
+			no(t, err)
+			request := wire.PermitRequest{ID: "a", Coordinator: "alice"}
+			if _, err := alice.Acquire(ctx, "global", request); !errors.Is(err, errLost) {
+				t.Fatal(err)
+			}
+			short, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			if _, err := bob.Acquire(short, "global", wire.PermitRequest{ID: "b", Coordinator: "bob"}); !errors.Is(err,
+				context.DeadlineExceeded) {
+				t.Errorf("somebody else got the slot: %v", err)
+			}
+			again, err := alice.Acquire(ctx, "global", request)
+			no(t, err)
+			no(t, again.Release(ctx))
+		})
 }
 
 func TestADuplicatedDeliveryComesAgain(t *testing.T) {
-	in(t, func() *mem.System { return faulty("Deliver", mem.Fault{Twice: true}) }, func(ctx context.Context, t *testing.T, _ *mem.System, alice, worker *mem.Conn) {
-		no(t, alice.PublishTask(ctx, ref, nil))
-		begun := time.Now()
-		fetch(ctx, t, worker)
-		fetch(ctx, t, worker)
-		if time.Since(begun) != 0 {
-			t.Error("it came again only after the ack wait")
-		}
-	})
+	in(t, func() *mem.System { return faulty("Deliver", mem.Fault{Twice: true}) },
+		func(ctx context.Context, t *testing.T, _ *mem.System, alice, worker *mem.Conn) {
+			no(t, alice.PublishTask(ctx, ref, nil))
+			begun := time.Now()
+			fetch(ctx, t, worker)
+			fetch(ctx, t, worker)
+			if time.Since(begun) != 0 {
+				t.Error("it came again only after the ack wait")
+			}
+		})
 }
 
 func TestADelayedMessageIsOvertaken(t *testing.T) {
-	in(t, func() *mem.System { return faulty("PublishTask", mem.Fault{Delay: time.Second}) }, func(ctx context.Context, t *testing.T, _ *mem.System, alice, worker *mem.Conn) {
-		no(t, alice.PublishTask(ctx, ref, nil))
-		second := ref
-		second.Attempt = "a2"
-		no(t, alice.PublishTask(ctx, second, nil))
-		if a := fetch(ctx, t, worker).Ref().Attempt; a != "a2" {
-			t.Errorf("%s came first", a)
-		}
-		if a := fetch(ctx, t, worker).Ref().Attempt; a != "a1" {
-			t.Errorf("%s came last", a)
-		}
-	})
+	in(t, func() *mem.System { return faulty("PublishTask", mem.Fault{Delay: time.Second}) },
+		func(ctx context.Context, t *testing.T, _ *mem.System, alice, worker *mem.Conn) {
+			no(t, alice.PublishTask(ctx, ref, nil))
+			second := ref
+			second.Attempt = "a2"
+			no(t, alice.PublishTask(ctx, second, nil))
+			if a := fetch(ctx, t, worker).Ref().Attempt; a != "a2" {
+				t.Errorf("%s came first", a)
+			}
+			if a := fetch(ctx, t, worker).Ref().Attempt; a != "a1" {
+				t.Errorf("%s came last", a)
+			}
+		})
 }
 
 func TestADroppedDeliveryComesAfterTheAckWait(t *testing.T) {
-	in(t, func() *mem.System { return faulty("Deliver", mem.Fault{Before: errLost}) }, func(ctx context.Context, t *testing.T, _ *mem.System, alice, worker *mem.Conn) {
-		no(t, alice.PublishTask(ctx, ref, nil))
-		begun := time.Now()
-		fetch(ctx, t, worker)
-		if time.Since(begun) != 5*time.Second {
-			t.Errorf("it came after %v", time.Since(begun))
-		}
-	})
+	in(t, func() *mem.System { return faulty("Deliver", mem.Fault{Before: errLost}) },
+		func(ctx context.Context, t *testing.T, _ *mem.System, alice, worker *mem.Conn) {
+			no(t, alice.PublishTask(ctx, ref, nil))
+			begun := time.Now()
+			fetch(ctx, t, worker)
+			if time.Since(begun) != 5*time.Second {
+				t.Errorf("it came after %v", time.Since(begun))
+			}
+		})
 }
 
 func TestAConnectionThatIsCutOffDoesNothingUntilItHeals(t *testing.T) {
-	in(t, func() *mem.System { return mem.New(mem.Options{}) }, func(ctx context.Context, t *testing.T, _ *mem.System, alice, worker *mem.Conn) {
+	in(t, func() *mem.System { return mem.New(mem.Options{}) }, func(ctx context.Context, t *testing.T, _ *mem.System,
+		alice, worker *mem.Conn) {
 		worker.Cut()
 		if worker.Connected() != 0 {
 			t.Error("it takes itself for connected")
@@ -161,7 +170,8 @@ func TestAConnectionThatIsCutOffDoesNothingUntilItHeals(t *testing.T) {
 }
 
 func TestAServerThatRestartsDeliversAgainAtOnce(t *testing.T) {
-	in(t, func() *mem.System { return mem.New(mem.Options{}) }, func(ctx context.Context, t *testing.T, s *mem.System, alice, worker *mem.Conn) {
+	in(t, func() *mem.System { return mem.New(mem.Options{}) }, func(ctx context.Context, t *testing.T, s *mem.System,
+		alice, worker *mem.Conn) {
 		no(t, alice.PublishTask(ctx, ref, nil))
 		fetch(ctx, t, worker)
 		s.Restart()
@@ -174,7 +184,8 @@ func TestAServerThatRestartsDeliversAgainAtOnce(t *testing.T) {
 }
 
 func TestALostTailShowsInTheHighWater(t *testing.T) {
-	in(t, func() *mem.System { return mem.New(mem.Options{}) }, func(ctx context.Context, t *testing.T, s *mem.System, alice, worker *mem.Conn) {
+	in(t, func() *mem.System { return mem.New(mem.Options{}) }, func(ctx context.Context, t *testing.T, s *mem.System,
+		alice, worker *mem.Conn) {
 		no(t, alice.PublishTask(ctx, ref, nil))
 		no(t, worker.PublishResult(ctx, ref, nil))
 		before, err := alice.HighWater(ctx, nil)
@@ -195,7 +206,8 @@ func TestALostTailShowsInTheHighWater(t *testing.T) {
 }
 
 func TestADamagedBlobIsRefused(t *testing.T) {
-	in(t, func() *mem.System { return mem.New(mem.Options{}) }, func(ctx context.Context, t *testing.T, s *mem.System, alice, worker *mem.Conn) {
+	in(t, func() *mem.System { return mem.New(mem.Options{}) }, func(ctx context.Context, t *testing.T, s *mem.System,
+		alice, worker *mem.Conn) {
 		const sum = "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881" // of "x"
 		no(t, alice.PutBlob(ctx, sum, []byte("x")))
 		s.DamageBlob(sum)
@@ -206,32 +218,35 @@ func TestADamagedBlobIsRefused(t *testing.T) {
 }
 
 func TestALostAnswerToACallIsALostCall(t *testing.T) {
-	in(t, func() *mem.System { return faulty("Answer", mem.Fault{Before: errLost}) }, func(ctx context.Context, t *testing.T, _ *mem.System, alice, worker *mem.Conn) {
-		serving, stop := context.WithCancel(ctx)
-		defer stop()
-		go func() {
-			if err := worker.Serve(serving, "eu", 1, func(_ context.Context, d []byte) []byte { return d }); err != nil {
-				t.Error(err)
+	in(t, func() *mem.System { return faulty("Answer", mem.Fault{Before: errLost}) },
+		func(ctx context.Context, t *testing.T, _ *mem.System, alice, worker *mem.Conn) {
+			serving, stop := context.WithCancel(ctx)
+			defer stop()
+			go func() {
+				if err := worker.Serve(serving, "eu", 1,
+					func(_ context.Context, d []byte) []byte { return d }); err != nil {
+					t.Error(err)
+				}
+			}()
+			synctest.Wait()
+			begun := time.Now()
+			if _, err := alice.Call(ctx, "eu", nil); !errors.Is(err, wire.ErrLostCall) {
+				t.Fatal(err)
 			}
-		}()
-		synctest.Wait()
-		begun := time.Now()
-		if _, err := alice.Call(ctx, "eu", nil); !errors.Is(err, wire.ErrLostCall) {
-			t.Fatal(err)
-		}
-		if time.Since(begun) != 4*time.Second {
-			t.Errorf("it took %v to find out", time.Since(begun))
-		}
-		if got, err := alice.Call(ctx, "eu", []byte("again")); err != nil || string(got) != "again" {
-			t.Errorf("the repeated call: %q, %v", got, err)
-		}
-		stop()
-		synctest.Wait()
-	})
+			if time.Since(begun) != 4*time.Second {
+				t.Errorf("it took %v to find out", time.Since(begun))
+			}
+			if got, err := alice.Call(ctx, "eu", []byte("again")); err != nil || string(got) != "again" {
+				t.Errorf("the repeated call: %q, %v", got, err)
+			}
+			stop()
+			synctest.Wait()
+		})
 }
 
 func TestAPermitOfAConnectionThatIsCutOffIsFreedOnlyByDecisionAndConfirmTells(t *testing.T) {
-	in(t, func() *mem.System { return mem.New(mem.Options{}) }, func(ctx context.Context, t *testing.T, _ *mem.System, alice, bob *mem.Conn) {
+	in(t, func() *mem.System { return mem.New(mem.Options{}) }, func(ctx context.Context, t *testing.T, _ *mem.System,
+		alice, bob *mem.Conn) {
 		_, err := alice.DeclareLimit(ctx, wire.Limit{Name: "global", Slots: 1})
 		no(t, err)
 		held, err := alice.Acquire(ctx, "global", wire.PermitRequest{ID: "a", Coordinator: "alice"})

@@ -55,7 +55,8 @@ func (c *Conn) HandTask(ctx context.Context, worker string, after wire.AttemptID
 }
 
 // TakeHanded implements wire.Hands.
-func (c *Conn) TakeHanded(ctx context.Context, pool, worker string, take func(wire.AttemptID, wire.Delivery) bool) error {
+func (c *Conn) TakeHanded(ctx context.Context, pool, worker string,
+	take func(wire.AttemptID, wire.Delivery) bool) error {
 	s := c.s
 	t := &taker{c: c, pool: pool, worker: worker}
 	s.mu.Lock()

@@ -1,8 +1,8 @@
 // Package mem implements the transport of package wire in memory, with faults on demand.
 //
 // A System is what NATS is to wire/jet: it outlives its connections, keeps what is durable, and can be restarted, cut
-// off and robbed of its newest messages. It starts no goroutine but those of Caller.Serve and uses no clock but time.Now
-// and timers, so that it runs under testing/synctest in virtual time. Nothing reaches a disk.
+// off and robbed of its newest messages. It starts no goroutine but those of Caller.Serve and uses no clock but
+// time.Now and timers, so that it runs under testing/synctest in virtual time. Nothing reaches a disk.
 package mem
 
 import (
@@ -78,7 +78,8 @@ func New(o Options) *System {
 	}
 	return &System{
 		opts: o, changed: make(chan struct{}), born: 1, claimed: map[string]uint64{},
-		claims: map[string]wire.Claim{}, blobs: map[string][]byte{}, names: map[string]string{}, keys: map[string][]byte{},
+		claims: map[string]wire.Claim{}, blobs: map[string][]byte{}, names: map[string]string{},
+		keys:   map[string][]byte{},
 		limits: map[string]*limit{}, conns: map[*Conn]bool{}, workers: map[string]seen{},
 	}
 }
@@ -190,7 +191,8 @@ func (s *System) Recreate() {
 	defer s.mu.Unlock()
 	s.born++
 	s.tasks, s.results, s.claimed = stream{}, stream{}, map[string]uint64{}
-	s.claims, s.blobs, s.names, s.keys = map[string]wire.Claim{}, map[string][]byte{}, map[string]string{}, map[string][]byte{}
+	s.claims, s.blobs, s.names, s.keys = map[string]wire.Claim{}, map[string][]byte{}, map[string]string{},
+		map[string][]byte{}
 	s.limits = map[string]*limit{}
 	s.change()
 }

@@ -16,16 +16,17 @@ func TestConformance(t *testing.T) {
 	if _, err := (wire.Packer{}).Pack(t.Context(), "", make([]byte, wire.CompressOver+1)); err != nil {
 		t.Fatal(err)
 	}
-	wiretest.Run(t, func(t *testing.T, body func(t *testing.T)) { synctest.Test(t, body) }, func(*testing.T) *wiretest.System {
-		s := mem.New(mem.Options{AckWait: 5 * time.Second})
-		actors := 0
-		return &wiretest.System{
-			Connect: func(*testing.T) wire.Transport {
-				actors++
-				return s.Connect(fmt.Sprint("actor-", actors))
-			},
-			Restart: func(*testing.T) { s.Restart() },
-			AckWait: 5 * time.Second,
-		}
-	})
+	wiretest.Run(t, func(t *testing.T, body func(t *testing.T)) { synctest.Test(t, body) },
+		func(*testing.T) *wiretest.System {
+			s := mem.New(mem.Options{AckWait: 5 * time.Second})
+			actors := 0
+			return &wiretest.System{
+				Connect: func(*testing.T) wire.Transport {
+					actors++
+					return s.Connect(fmt.Sprint("actor-", actors))
+				},
+				Restart: func(*testing.T) { s.Restart() },
+				AckWait: 5 * time.Second,
+			}
+		})
 }

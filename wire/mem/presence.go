@@ -146,11 +146,12 @@ func (c *Conn) announce(ctx context.Context) error {
 
 // WatchWorkers implements wire.Presence.
 func (c *Conn) WatchWorkers(ctx context.Context, fn func(wire.Heartbeat)) error {
-	return c.watch(ctx, func(subject string) bool { return strings.HasPrefix(subject, "hb.") }, func(subject string, data []byte) {
-		if h, err := wire.ReadHeartbeat(subject, data); err == nil {
-			fn(h)
-		}
-	})
+	return c.watch(ctx, func(subject string) bool { return strings.HasPrefix(subject, "hb.") },
+		func(subject string, data []byte) {
+			if h, err := wire.ReadHeartbeat(subject, data); err == nil {
+				fn(h)
+			}
+		})
 }
 
 // Control implements wire.Presence.

@@ -67,7 +67,8 @@ func (c *Conn) PublishResult(ctx context.Context, ref wire.TaskRef, data []byte)
 	return c.publish(ctx, &c.s.results, "PublishResult", wire.ResultSubject(ref), ref, data, "")
 }
 
-func (c *Conn) publish(ctx context.Context, q *stream, name, subject string, ref wire.TaskRef, data []byte, id string) error {
+func (c *Conn) publish(ctx context.Context, q *stream, name, subject string, ref wire.TaskRef, data []byte,
+	id string) error {
 	return c.do(ctx, name, subject, func(f Fault) error {
 		var from time.Time
 		if f.Delay > 0 {

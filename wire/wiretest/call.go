@@ -16,7 +16,8 @@ type server struct {
 }
 
 // serve serves a pool, and returns when calls reach it.
-func (b *bench) serve(ctx context.Context, c wire.Transport, pool string, slots int, handle func(ctx context.Context, data []byte) []byte) *server {
+func (b *bench) serve(ctx context.Context, c wire.Transport, pool string, slots int, handle func(ctx context.Context,
+	data []byte) []byte) *server {
 	b.Helper()
 	ctx, stop := context.WithCancel(ctx)
 	b.Cleanup(stop)
@@ -91,43 +92,44 @@ var callTests = []test{
 			}
 		}
 	}},
-	{"a worker has no more calls in hand than slots, and a free worker takes the others", func(ctx context.Context, b *bench) {
-		gate := make(chan struct{})
-		var mu sync.Mutex
-		running, most := map[string]int{}, map[string]int{}
-		handler := func(name string) func(context.Context, []byte) []byte {
-			return func(context.Context, []byte) []byte {
-				mu.Lock()
-				running[name]++
-				most[name] = max(most[name], running[name])
-				mu.Unlock()
-				<-gate
-				mu.Lock()
-				running[name]--
-				mu.Unlock()
-				return nil
+	{"a worker has no more calls in hand than slots, and a free worker takes the others",
+		func(ctx context.Context, b *bench) {
+			gate := make(chan struct{})
+			var mu sync.Mutex
+			running, most := map[string]int{}, map[string]int{}
+			handler := func(name string) func(context.Context, []byte) []byte {
+				return func(context.Context, []byte) []byte {
+					mu.Lock()
+					running[name]++
+					most[name] = max(most[name], running[name])
+					mu.Unlock()
+					<-gate
+					mu.Lock()
+					running[name]--
+					mu.Unlock()
+					return nil
+				}
 			}
-		}
-		b.serve(ctx, b.actor(), "eu", 2, handler("one"))
-		b.serve(ctx, b.actor(), "eu", 3, handler("two"))
-		alice := b.actor()
-		var all []*started[[]byte]
-		for range 12 {
-			all = append(all, begin(b, func() ([]byte, error) { return alice.Call(ctx, "eu", nil) }))
-		}
-		b.until(ctx, "all slots are in use", func() bool {
-			mu.Lock()
-			defer mu.Unlock()
-			return running["one"] == 2 && running["two"] == 3
-		})
-		close(gate)
-		for _, s := range all {
-			s.get()
-		}
-		if most["one"] != 2 || most["two"] != 3 {
-			b.Fatalf("at one time there were %v", most)
-		}
-	}},
+			b.serve(ctx, b.actor(), "eu", 2, handler("one"))
+			b.serve(ctx, b.actor(), "eu", 3, handler("two"))
+			alice := b.actor()
+			var all []*started[[]byte]
+			for range 12 {
+				all = append(all, begin(b, func() ([]byte, error) { return alice.Call(ctx, "eu", nil) }))
+			}
+			b.until(ctx, "all slots are in use", func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return running["one"] == 2 && running["two"] == 3
+			})
+			close(gate)
+			for _, s := range all {
+				s.get()
+			}
+			if most["one"] != 2 || most["two"] != 3 {
+				b.Fatalf("at one time there were %v", most)
+			}
+		}},
 	{"a call waits for a busy worker no longer than its context", func(ctx context.Context, b *bench) {
 		gate := make(chan struct{})
 		b.serve(ctx, b.actor(), "eu", 1, func(context.Context, []byte) []byte { <-gate; return nil })
@@ -140,32 +142,33 @@ var callTests = []test{
 		close(gate)
 		first.get()
 	}},
-	{"a worker that stops serving finishes the calls that it has, and takes no more", func(ctx context.Context, b *bench) {
-		gate, begun := make(chan struct{}), make(chan struct{})
-		s := b.serve(ctx, b.actor(), "eu", 4, func(ctx context.Context, data []byte) []byte {
-			close(begun)
-			<-gate
-			if ctx.Err() != nil {
-				return []byte("cut short")
+	{"a worker that stops serving finishes the calls that it has, and takes no more",
+		func(ctx context.Context, b *bench) {
+			gate, begun := make(chan struct{}), make(chan struct{})
+			s := b.serve(ctx, b.actor(), "eu", 4, func(ctx context.Context, data []byte) []byte {
+				close(begun)
+				<-gate
+				if ctx.Err() != nil {
+					return []byte("cut short")
+				}
+				return data
+			})
+			alice := b.actor()
+			call := begin(b, func() ([]byte, error) { return alice.Call(ctx, "eu", []byte("x")) })
+			<-begun
+			s.stop()
+			b.until(ctx, "it takes no more", func() bool {
+				short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+				defer cancel()
+				_, err := b.actor().Call(short, "eu", []byte("are you up?"))
+				return err != nil
+			})
+			close(gate)
+			if got := string(call.get()); got != "x" {
+				b.Fatalf("the answer is %q", got)
 			}
-			return data
-		})
-		alice := b.actor()
-		call := begin(b, func() ([]byte, error) { return alice.Call(ctx, "eu", []byte("x")) })
-		<-begun
-		s.stop()
-		b.until(ctx, "it takes no more", func() bool {
-			short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-			defer cancel()
-			_, err := b.actor().Call(short, "eu", []byte("are you up?"))
-			return err != nil
-		})
-		close(gate)
-		if got := string(call.get()); got != "x" {
-			b.Fatalf("the answer is %q", got)
-		}
-		b.no(s.done.get())
-	}},
+			b.no(s.done.get())
+		}},
 	{"a call whose worker dies is lost", func(ctx context.Context, b *bench) {
 		gate, begun := make(chan struct{}), make(chan struct{})
 		worker, alice := b.actor(), b.actor()

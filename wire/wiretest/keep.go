@@ -65,7 +65,8 @@ var keepTests = []test{
 	}},
 	{"a name leads to its blob, and can be bound anew", func(ctx context.Context, b *bench) {
 		alice, worker := b.actor(), b.actor()
-		name := wire.PackageName(wire.Package{Source: "registry.opentofu.org/hashicorp/aws", Version: "5.1.0+x"}, "linux_amd64")
+		name := wire.PackageName(wire.Package{Source: "registry.opentofu.org/hashicorp/aws", Version: "5.1.0+x"},
+			"linux_amd64")
 		_, err := worker.LookupBlob(ctx, name)
 		b.is(err, wire.ErrNotFound)
 		for _, content := range []string{"one", "two"} {
@@ -118,25 +119,26 @@ var keepTests = []test{
 		_, err = in.Unpack(ctx, wire.TaskSubject(d.Ref()), d.Data())
 		b.is(err, wire.ErrNotFound)
 	}},
-	{"a large result travels through the blobs of its pool, and goes with its run", func(ctx context.Context, b *bench) {
-		alice, worker := b.actor(), b.actor()
-		r := ref("a1")
-		r.Pool = "eu_west 1"
-		b.publish(ctx, alice, r) // which makes the pool known
-		data := noise(3, wire.SpillOver+1)
-		out := wire.Packer{Run: r.Run, Blobs: worker.PoolBlobs(r.Pool), Incoming: worker, Rand: source(2)}
-		packed, err := out.Pack(ctx, "about", data)
-		b.no(err)
-		in := wire.Packer{Run: r.Run, Blobs: alice, Incoming: alice.PoolBlobs(r.Pool), Rand: source(3)}
-		got, err := in.Unpack(ctx, "about", packed)
-		b.no(err)
-		if !bytes.Equal(got, data) {
-			b.Fatal("it came out different")
-		}
-		b.no(alice.PurgeRun(ctx, r.Run))
-		_, err = in.Unpack(ctx, "about", packed)
-		b.is(err, wire.ErrNotFound)
-	}},
+	{"a large result travels through the blobs of its pool, and goes with its run",
+		func(ctx context.Context, b *bench) {
+			alice, worker := b.actor(), b.actor()
+			r := ref("a1")
+			r.Pool = "eu_west 1"
+			b.publish(ctx, alice, r) // which makes the pool known
+			data := noise(3, wire.SpillOver+1)
+			out := wire.Packer{Run: r.Run, Blobs: worker.PoolBlobs(r.Pool), Incoming: worker, Rand: source(2)}
+			packed, err := out.Pack(ctx, "about", data)
+			b.no(err)
+			in := wire.Packer{Run: r.Run, Blobs: alice, Incoming: alice.PoolBlobs(r.Pool), Rand: source(3)}
+			got, err := in.Unpack(ctx, "about", packed)
+			b.no(err)
+			if !bytes.Equal(got, data) {
+				b.Fatal("it came out different")
+			}
+			b.no(alice.PurgeRun(ctx, r.Run))
+			_, err = in.Unpack(ctx, "about", packed)
+			b.is(err, wire.ErrNotFound)
+		}},
 	{"a key that nobody stored is not found", func(ctx context.Context, b *bench) {
 		_, err := b.actor().GetKey(ctx, "eu", "run-1", "W")
 		b.is(err, wire.ErrNotFound)

@@ -10,7 +10,8 @@ import (
 )
 
 func beat(worker string, pools ...string) wire.Heartbeat {
-	return wire.Heartbeat{Worker: worker, Pools: pools, Slots: 4, Running: 1, Version: "1.0", Protocol: wire.ProtocolVersion,
+	return wire.Heartbeat{Worker: worker, Pools: pools, Slots: 4, Running: 1, Version: "1.0",
+		Protocol: wire.ProtocolVersion,
 		Platform: "linux_amd64", PublicKey: "X", Attempts: []wire.AttemptID{"a1"}}
 }
 
@@ -57,27 +58,28 @@ var presenceTests = []test{
 		}
 		stop()
 	}},
-	{"two pools may each have a worker of one name, and neither speaks for the other", func(ctx context.Context, b *bench) {
-		alice, eu, us := b.actor(), b.actor(), b.actor()
-		_, err := alice.Workers(ctx)
-		b.no(err)
-		pools := func() (pools []string) {
-			list, err := alice.Workers(ctx)
+	{"two pools may each have a worker of one name, and neither speaks for the other",
+		func(ctx context.Context, b *bench) {
+			alice, eu, us := b.actor(), b.actor(), b.actor()
+			_, err := alice.Workers(ctx)
 			b.no(err)
-			for _, w := range list {
-				pools = append(pools, w.Pools...)
+			pools := func() (pools []string) {
+				list, err := alice.Workers(ctx)
+				b.no(err)
+				for _, w := range list {
+					pools = append(pools, w.Pools...)
+				}
+				slices.Sort(pools)
+				return pools
 			}
-			slices.Sort(pools)
-			return pools
-		}
-		b.no(us.Beat(ctx, beat("w1", "us")))
-		b.no(eu.Beat(ctx, beat("w1", "eu")))
-		b.until(ctx, "both are listed", func() bool { return slices.Equal(pools(), []string{"eu", "us"}) })
-		leaving := beat("w1", "eu")
-		leaving.Leaving = true
-		b.no(eu.Beat(ctx, leaving))
-		b.until(ctx, "one is listed", func() bool { return slices.Equal(pools(), []string{"us"}) })
-	}},
+			b.no(us.Beat(ctx, beat("w1", "us")))
+			b.no(eu.Beat(ctx, beat("w1", "eu")))
+			b.until(ctx, "both are listed", func() bool { return slices.Equal(pools(), []string{"eu", "us"}) })
+			leaving := beat("w1", "eu")
+			leaving.Leaving = true
+			b.no(eu.Beat(ctx, leaving))
+			b.until(ctx, "one is listed", func() bool { return slices.Equal(pools(), []string{"us"}) })
+		}},
 	{"workers that beat are listed, and one that leaves is not", func(ctx context.Context, b *bench) {
 		alice, worker := b.actor(), b.actor()
 		_, err := alice.Workers(ctx)
@@ -124,39 +126,40 @@ var presenceTests = []test{
 			b.Fatalf("listed are %+v", list)
 		}
 	}},
-	{"a control message reaches the workers of its pool, and one for all reaches all", func(ctx context.Context, b *bench) {
-		alice, eu, us := b.actor(), b.actor(), b.actor()
-		atEU, atUS := make(chan wire.Control, 10000), make(chan wire.Control, 10000)
-		b.watch(ctx, func(ctx context.Context) error {
-			return eu.WatchControl(ctx, "eu.west", func(m wire.Control) { atEU <- m })
-		})
-		b.watch(ctx, func(ctx context.Context) error {
-			return us.WatchControl(ctx, "us", func(m wire.Control) { atUS <- m })
-		})
-		hello := func() error { return alice.Control(ctx, "", wire.Control{Kind: "hello"}) }
-		receive(ctx, b, atEU, hello)
-		receive(ctx, b, atUS, hello)
-		b.no(alice.Control(ctx, "eu.west", wire.Control{Kind: "stop", Run: "run-1"}))
-		b.no(alice.Control(ctx, "", wire.Control{Kind: "cancel", Run: "run-2"}))
-		next := func(ch chan wire.Control) wire.Control {
-			for {
-				select {
-				case m := <-ch:
-					if m.Kind != "hello" {
-						return m
+	{"a control message reaches the workers of its pool, and one for all reaches all",
+		func(ctx context.Context, b *bench) {
+			alice, eu, us := b.actor(), b.actor(), b.actor()
+			atEU, atUS := make(chan wire.Control, 10000), make(chan wire.Control, 10000)
+			b.watch(ctx, func(ctx context.Context) error {
+				return eu.WatchControl(ctx, "eu.west", func(m wire.Control) { atEU <- m })
+			})
+			b.watch(ctx, func(ctx context.Context) error {
+				return us.WatchControl(ctx, "us", func(m wire.Control) { atUS <- m })
+			})
+			hello := func() error { return alice.Control(ctx, "", wire.Control{Kind: "hello"}) }
+			receive(ctx, b, atEU, hello)
+			receive(ctx, b, atUS, hello)
+			b.no(alice.Control(ctx, "eu.west", wire.Control{Kind: "stop", Run: "run-1"}))
+			b.no(alice.Control(ctx, "", wire.Control{Kind: "cancel", Run: "run-2"}))
+			next := func(ch chan wire.Control) wire.Control {
+				for {
+					select {
+					case m := <-ch:
+						if m.Kind != "hello" {
+							return m
+						}
+					case <-ctx.Done():
+						b.Fatal("nothing came")
 					}
-				case <-ctx.Done():
-					b.Fatal("nothing came")
 				}
 			}
-		}
-		if m := next(atEU); !reflect.DeepEqual(m, wire.Control{Kind: "stop", Run: "run-1"}) && m.Kind != "cancel" {
-			b.Fatalf("pool eu got %+v", m)
-		}
-		if m := next(atUS); !reflect.DeepEqual(m, wire.Control{Kind: "cancel", Run: "run-2"}) {
-			b.Fatalf("pool us got %+v", m)
-		}
-	}},
+			if m := next(atEU); !reflect.DeepEqual(m, wire.Control{Kind: "stop", Run: "run-1"}) && m.Kind != "cancel" {
+				b.Fatalf("pool eu got %+v", m)
+			}
+			if m := next(atUS); !reflect.DeepEqual(m, wire.Control{Kind: "cancel", Run: "run-2"}) {
+				b.Fatalf("pool us got %+v", m)
+			}
+		}},
 	{"the events of a run reach who watches it, and nobody else", func(ctx context.Context, b *bench) {
 		worker, alice := b.actor(), b.actor()
 		ch := make(chan string, 10000)

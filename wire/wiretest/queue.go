@@ -145,10 +145,12 @@ var queueTests = []test{
 		b.no(list[1].Ack(ctx))
 		after, err := alice.HighWater(ctx, []string{"eu"})
 		b.no(err)
-		if after.Tasks < before.Tasks+2 || after.Results < before.Results+1 || after.Claims["eu"].Last < before.Claims["eu"].Last+1 || before.Lost(after) {
+		if after.Tasks < before.Tasks+2 || after.Results < before.Results+1 ||
+			after.Claims["eu"].Last < before.Claims["eu"].Last+1 || before.Lost(after) {
 			b.Fatalf("from %+v to %+v", before, after)
 		}
-		if before.Incarnation == "" || after.Incarnation != before.Incarnation || before.Claims["eu"].Incarnation == "" {
+		if before.Incarnation == "" || after.Incarnation != before.Incarnation ||
+			before.Claims["eu"].Incarnation == "" {
 			b.Fatalf("the incarnation went from %q to %q", before.Incarnation, after.Incarnation)
 		}
 	}},
@@ -252,7 +254,8 @@ var claimTests = []test{
 		var racers []*started[wire.Claim]
 		for i := range 24 {
 			racers = append(racers, begin(b, func() (wire.Claim, error) {
-				return conns[i%len(conns)].Claim(ctx, ref("a1"), wire.Claim{Nonce: fmt.Sprint("n", i), Tombstone: i%5 == 0})
+				return conns[i%len(conns)].Claim(ctx, ref("a1"), wire.Claim{Nonce: fmt.Sprint("n", i),
+					Tombstone: i%5 == 0})
 			}))
 		}
 		winner := racers[0].get().Nonce

@@ -101,29 +101,30 @@ var semaphoreTests = []test{
 		b.no(two.Release(ctx))
 		third.get()
 	}},
-	{"purging a run frees what processes that are gone asked for, or held, in its name", func(ctx context.Context, b *bench) {
-		gone, bob := b.actor(), b.actor()
-		b.declare(ctx, gone, "global", 1)
-		b.acquire(ctx, gone, "global", b.request("alice", 1))
-		abandoned, cancel := context.WithCancelCause(ctx)
-		left := begin(b, func() (error, error) {
-			_, err := gone.Acquire(abandoned, "global", b.request("alice", 2))
-			return err, nil
-		})
-		b.waits(ctx, bob, "global", 1)
-		cancel(wire.ErrLeft)
-		left.get()
-		b.no(gone.Close())
-		waiting := begin(b, func() (wire.Permit, error) { return bob.Acquire(ctx, "global", b.request("bob", 1)) })
-		b.waits(ctx, bob, "global", 2)
-		b.no(bob.PurgeRun(ctx, "another run"))
-		b.stillWaits(waiting)
-		b.no(b.actor().PurgeRun(ctx, b.request("alice", 1).Run))
-		waiting.get()
-		if got := b.status(ctx, bob, "global"); len(got.Held) != 1 || len(got.Waiting) != 0 {
-			b.Fatalf("the status is %+v", got)
-		}
-	}},
+	{"purging a run frees what processes that are gone asked for, or held, in its name",
+		func(ctx context.Context, b *bench) {
+			gone, bob := b.actor(), b.actor()
+			b.declare(ctx, gone, "global", 1)
+			b.acquire(ctx, gone, "global", b.request("alice", 1))
+			abandoned, cancel := context.WithCancelCause(ctx)
+			left := begin(b, func() (error, error) {
+				_, err := gone.Acquire(abandoned, "global", b.request("alice", 2))
+				return err, nil
+			})
+			b.waits(ctx, bob, "global", 1)
+			cancel(wire.ErrLeft)
+			left.get()
+			b.no(gone.Close())
+			waiting := begin(b, func() (wire.Permit, error) { return bob.Acquire(ctx, "global", b.request("bob", 1)) })
+			b.waits(ctx, bob, "global", 2)
+			b.no(bob.PurgeRun(ctx, "another run"))
+			b.stillWaits(waiting)
+			b.no(b.actor().PurgeRun(ctx, b.request("alice", 1).Run))
+			waiting.get()
+			if got := b.status(ctx, bob, "global"); len(got.Held) != 1 || len(got.Waiting) != 0 {
+				b.Fatalf("the status is %+v", got)
+			}
+		}},
 	{"a request that is given up takes no slot", func(ctx context.Context, b *bench) {
 		alice, bob := b.actor(), b.actor()
 		b.declare(ctx, alice, "global", 1)
@@ -311,22 +312,26 @@ var orphanTests = []test{
 			b.Fatalf("the status is %+v", got)
 		}
 	}},
-	{"a request that waited when its coordinator died takes its turn as an orphan", func(ctx context.Context, b *bench) {
-		alice, bob := b.actor(), b.actor()
-		b.declare(ctx, alice, "global", 1)
-		bob.OnOrphan(func(_ context.Context, _ string, r wire.PermitRequest) bool { return r.Coordinator == "alice" })
-		b.acquire(ctx, alice, "global", b.request("alice", 1))
-		begin(b, func() (wire.Permit, error) {
-			p, err := alice.Acquire(ctx, "global", b.request("alice", 2))
-			if err != nil {
-				return p, nil // it died
-			}
-			return p, errors.New("it was granted")
-		})
-		b.waits(ctx, bob, "global", 1)
-		b.no(alice.Close())
-		b.acquire(ctx, bob, "global", b.request("bob", 1))
-	}},
+	{"a request that waited when its coordinator died takes its turn as an orphan",
+		func(ctx context.Context, b *bench) {
+			alice, bob := b.actor(), b.actor()
+			b.declare(ctx, alice, "global", 1)
+			bob.OnOrphan(func(_ context.Context, _ string,
+				r wire.PermitRequest) bool {
+				return r.Coordinator == "alice"
+			})
+			b.acquire(ctx, alice, "global", b.request("alice", 1))
+			begin(b, func() (wire.Permit, error) {
+				p, err := alice.Acquire(ctx, "global", b.request("alice", 2))
+				if err != nil {
+					return p, nil // it died
+				}
+				return p, errors.New("it was granted")
+			})
+			b.waits(ctx, bob, "global", 1)
+			b.no(alice.Close())
+			b.acquire(ctx, bob, "global", b.request("bob", 1))
+		}},
 	{"a run's forgotten permits are asked about by its own coordinator too", func(ctx context.Context, b *bench) {
 		alice := b.actor()
 		b.declare(ctx, alice, "global", 1)
@@ -358,47 +363,48 @@ var orphanTests = []test{
 		b.no(one.Release(ctx))
 		waiting.get()
 	}},
-	{"a limit is not exceeded while coordinators die and their orphans are resolved", func(ctx context.Context, b *bench) {
-		const slots = 3
-		use := &usage{slots: slots, in: map[string]bool{}}
-		b.declare(ctx, b.actor(), "global", slots)
-		var all []*started[struct{}]
-		for i := range 3 {
-			who := fmt.Sprint("mortal", i)
-			c := b.actor()
-			c.OnOrphan(use.resolve)
-			all = append(all, begin(b, func() (struct{}, error) {
-				for n := range 4 {
-					r := b.request(who, n)
-					p, err := c.Acquire(ctx, "global", r)
-					if err != nil {
-						return struct{}{}, err
+	{"a limit is not exceeded while coordinators die and their orphans are resolved",
+		func(ctx context.Context, b *bench) {
+			const slots = 3
+			use := &usage{slots: slots, in: map[string]bool{}}
+			b.declare(ctx, b.actor(), "global", slots)
+			var all []*started[struct{}]
+			for i := range 3 {
+				who := fmt.Sprint("mortal", i)
+				c := b.actor()
+				c.OnOrphan(use.resolve)
+				all = append(all, begin(b, func() (struct{}, error) {
+					for n := range 4 {
+						r := b.request(who, n)
+						p, err := c.Acquire(ctx, "global", r)
+						if err != nil {
+							return struct{}{}, err
+						}
+						if err := use.enter(r); err != nil {
+							return struct{}{}, err
+						}
+						if n == 3 {
+							break // it dies with this permit
+						}
+						use.leave(r)
+						if err := p.Release(ctx); err != nil {
+							return struct{}{}, err
+						}
 					}
-					if err := use.enter(r); err != nil {
-						return struct{}{}, err
-					}
-					if n == 3 {
-						break // it dies with this permit
-					}
-					use.leave(r)
-					if err := p.Release(ctx); err != nil {
-						return struct{}{}, err
-					}
-				}
-				return struct{}{}, c.Close()
-			}))
-		}
-		for _, s := range all {
-			s.get()
-		}
-		heir := b.actor()
-		heir.OnOrphan(use.resolve)
-		for n := range slots {
-			r := b.request("heir", n)
-			b.acquire(ctx, heir, "global", r)
-			b.no(use.enter(r))
-		}
-	}},
+					return struct{}{}, c.Close()
+				}))
+			}
+			for _, s := range all {
+				s.get()
+			}
+			heir := b.actor()
+			heir.OnOrphan(use.resolve)
+			for n := range slots {
+				r := b.request("heir", n)
+				b.acquire(ctx, heir, "global", r)
+				b.no(use.enter(r))
+			}
+		}},
 }
 
 // stillWaits fails when something has happened that should not have. It gives it a little time.

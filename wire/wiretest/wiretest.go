@@ -1,7 +1,7 @@
 // Package wiretest is the suite that every implementation of the contracts of package wire passes.
 //
-// Each test's name is a claim about a contract. The suite knows the contracts only: what is particular to NATS, or to the
-// implementation in memory, is tested beside that.
+// Each test's name is a claim about a contract. The suite knows the contracts only: what is particular to NATS, or to
+// the implementation in memory, is tested beside that.
 package wiretest
 
 import (
@@ -32,7 +32,8 @@ func Plainly(t *testing.T, body func(t *testing.T)) { body(t) }
 
 // Run runs the suite. start makes a new, empty system for each test.
 func Run(t *testing.T, in In, start func(t *testing.T) *System) {
-	for _, group := range [][]test{queueTests, handTests, claimTests, semaphoreTests, orphanTests, keepTests, callTests, presenceTests} {
+	for _, group := range [][]test{queueTests, handTests, claimTests, semaphoreTests, orphanTests, keepTests, callTests,
+		presenceTests} {
 		for _, tt := range group {
 			t.Run(tt.claim, func(t *testing.T) {
 				in(t, func(t *testing.T) {
@@ -129,7 +130,8 @@ func (b *bench) noTask(ctx context.Context, c wire.Transport, pool string, withi
 }
 
 func (b *bench) request(coordinator string, n int) wire.PermitRequest {
-	return wire.PermitRequest{ID: fmt.Sprintf("%s-%d", coordinator, n), Coordinator: coordinator, Run: "run-of-" + coordinator}
+	return wire.PermitRequest{ID: fmt.Sprintf("%s-%d", coordinator, n), Coordinator: coordinator,
+		Run: "run-of-" + coordinator}
 }
 
 func (b *bench) declare(ctx context.Context, c wire.Transport, name string, slots int) {

@@ -160,7 +160,8 @@ func (l *breaches) elements(planned, actual cty.Value, path cty.Path) {
 // pairUp compares sets, whose elements have no names: each planned element must be completed by some actual one,
 // and each actual one must complete some planned one. Elements may coalesce once they are known, but a set never
 // grows. secret keeps the elements out of the messages.
-func pairUp(l *breaches, planned, actual cty.Value, path cty.Path, secret bool, completes func(planned, actual cty.Value) bool) {
+func pairUp(l *breaches, planned, actual cty.Value, path cty.Path, secret bool,
+	completes func(planned, actual cty.Value) bool) {
 	if planned.RawEquals(actual) {
 		return
 	}

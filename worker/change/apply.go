@@ -71,7 +71,8 @@ func (i instance) delete(ctx context.Context, t *wire.ApplyTask, prior object, d
 	return out, append(diags, more...)
 }
 
-func (i instance) createOrUpdate(ctx context.Context, t *wire.ApplyTask, prior object, diags diag.List) (Applied, diag.List) {
+func (i instance) createOrUpdate(ctx context.Context, t *wire.ApplyTask, prior object, diags diag.List) (
+	Applied, diag.List) {
 	config, more := i.decode(t.Config, i.ty, "configuration")
 	diags = append(diags, more...)
 	promised, more := i.decodeObject(t.Planned, t.PlannedPrivate, t.PlannedIdentity, "planned object")
@@ -82,7 +83,8 @@ func (i instance) createOrUpdate(ctx context.Context, t *wire.ApplyTask, prior o
 	}
 	for _, b := range unknowns(config).sorted() {
 		diags = append(diags, i.problem("Configuration contains unknown value",
-			"The configuration of %s is applied, but its value at %s is still unknown. This is a bug in Millipede.", i.Address, pathText(b.path)))
+			"The configuration of %s is applied, but its value at %s is still unknown. This is a bug in Millipede.",
+			i.Address, pathText(b.path)))
 	}
 	if diags.HasErrors() {
 		return Applied{}, diags
@@ -113,7 +115,8 @@ func (i instance) checkFinalPlan(action plan.Action, promised cty.Value, final p
 			"Planned with the values that are known now, %s has another action: provider %q changed it from %s to %s.",
 			i.Address, i.Source, action, final.action))
 	}
-	opening := "Asked again with the values that are known now, provider " + quoted(i.Source) + " contradicts the approved plan for"
+	opening := "Asked again with the values that are known now, provider " + quoted(i.Source) +
+		" contradicts the approved plan for"
 	return append(diags, i.blameEach(inconsistentPlan, opening, checkCompletes(i.block, promised, final.value))...)
 }
 
@@ -125,8 +128,8 @@ type step struct {
 	config  cty.Value
 }
 
-// carryOut asks the provider to carry out the step. From here on something may have happened: a partial object is
-// kept with the errors, and silence is doubt. So is an answer that can be kept nowhere: what has been made must be in the
+// carryOut asks the provider to carry out the step. From here on something may have happened: a partial object is kept
+// with the errors, and silence is doubt. So is an answer that can be kept nowhere: what has been made must be in the
 // state, or known to be in doubt.
 func (i instance) carryOut(ctx context.Context, s step) (Applied, diag.List) {
 	resp, diags := i.Provider.ApplyResourceChange(ctx, provider.ApplyRequest{
@@ -164,8 +167,8 @@ func (i instance) carryOut(ctx context.Context, s step) (Applied, diag.List) {
 	return Applied{Result: i.result(now)}, diags
 }
 
-// checkKept tells why the object that the provider answered with cannot be kept, if it cannot. A creation that failed may
-// have left nothing, and says so with null; one that has not failed has made something.
+// checkKept tells why the object that the provider answered with cannot be kept, if it cannot. A creation that failed
+// may have left nothing, and says so with null; one that has not failed has made something.
 func (i instance) checkKept(s step, resp provider.ApplyResponse, failed bool) (doubt string, diags diag.List) {
 	value := resp.Object
 	switch {
@@ -184,7 +187,8 @@ func (i instance) checkKept(s step, resp provider.ApplyResponse, failed bool) (d
 		return "", nil
 	}
 	opening := i.answer("applying") + ", so that it cannot be saved:"
-	return "the provider's answer holds an infinite number, which no state can hold", i.blameEach(invalidObject, opening, found)
+	return "the provider's answer holds an infinite number, which no state can hold",
+		i.blameEach(invalidObject, opening, found)
 }
 
 // infinities lists the places of v that are infinite numbers.
@@ -216,7 +220,8 @@ func (i instance) unkept(a *provider.Answer) *wire.Answer {
 	if a == nil {
 		return nil
 	}
-	out := &wire.Answer{Known: i.block.Known(a.Attributes, i.secrets), Private: a.Private, Raw: a.Raw[:min(len(a.Raw), wire.MaxRaw)]}
+	out := &wire.Answer{Known: i.block.Known(a.Attributes, i.secrets), Private: a.Private,
+		Raw: a.Raw[:min(len(a.Raw), wire.MaxRaw)]}
 	if out.Known == nil && len(out.Private) == 0 && len(out.Raw) == 0 {
 		return nil
 	}
@@ -236,7 +241,8 @@ func (i instance) checkApplied(s step, resp provider.ApplyResponse, failed bool)
 		if failed {
 			return value, nil
 		}
-		return value, diag.List{i.blame(invalidObject, "Provider %q answered the apply of %s with no value at all.", i.Name, i.Address)}
+		return value, diag.List{i.blame(invalidObject, "Provider %q answered the apply of %s with no value at all.",
+			i.Name, i.Address)}
 	}
 	var diags diag.List
 	if !failed { // a plugin's answer has been looked through already, and what was found is a failure
@@ -244,7 +250,8 @@ func (i instance) checkApplied(s step, resp provider.ApplyResponse, failed bool)
 	}
 	value = withoutWriteOnly(i.block, value)
 	diags = append(diags, i.blameEach(invalidResult,
-		"All values must be known after an apply (what is known is saved), but provider "+quoted(i.Name)+" left one unknown in",
+		"All values must be known after an apply (what is known is saved), but provider "+quoted(i.Name)+
+			" left one unknown in",
 		unknowns(value))...)
 	value = cty.UnknownAsNull(value)
 	if failed || diags.HasErrors() {
@@ -260,10 +267,12 @@ func (i instance) checkApplied(s step, resp provider.ApplyResponse, failed bool)
 	switch {
 	case deleting && !value.IsNull():
 		diags = append(diags, i.blame(invalidResult,
-			"After the deletion of %s, provider %q still returned an object. It is kept in the state, so that it can be looked into.", i.Address, i.Name))
+			"After the deletion of %s, provider %q still returned an object. It is kept in the state, so that it can "+
+				"be looked into.", i.Address, i.Name))
 	case !deleting && value.IsNull():
 		diags = append(diags, i.blame(invalidResult,
-			"After the %s of %s, provider %q returned null. Only a deletion leaves no object.", s.action, i.Address, i.Name))
+			"After the %s of %s, provider %q returned null. Only a deletion leaves no object.", s.action,
+			i.Address, i.Name))
 	}
 	return value, diags
 }
@@ -274,7 +283,8 @@ func (i instance) checkAppliedIdentity(v cty.Value) (cty.Value, diag.List) {
 	if identity == cty.NilVal {
 		return identity, diags
 	}
-	opening := "An identity must be known after an apply, but provider " + quoted(i.Name) + " left a part unknown in that of"
+	opening := "An identity must be known after an apply, but provider " + quoted(i.Name) +
+		" left a part unknown in that of"
 	return cty.UnknownAsNull(identity), append(diags, i.blameEach(invalidResult, opening, unknowns(identity))...)
 }
 

@@ -46,7 +46,8 @@ func TestTheAppliedObjectIsWhatTheProviderMade(t *testing.T) {
 		wantValue(t, "config", r.Config, obj("name", "a"))
 		wantValue(t, "prior", r.Prior, noObj)
 		identity := cty.ObjectVal(map[string]cty.Value{"arn": cty.StringVal("arn:1")})
-		return provider.ApplyResponse{Object: lawfulApply(r.Planned), Private: []byte("new private"), Identity: identity}, nil
+		return provider.ApplyResponse{Object: lawfulApply(r.Planned), Private: []byte("new private"),
+			Identity: identity}, nil
 	}
 	got, diags := Apply(context.Background(), f.host(), create())
 	noErrors(t, diags)
@@ -54,7 +55,8 @@ func TestTheAppliedObjectIsWhatTheProviderMade(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	wantValue(t, "object", dec(t, got.Result.Object), obj("id", "done", "name", "a", "size", "done"))
-	if r := got.Result; string(r.Private) != "new private" || r.Identity == nil || r.Tainted || r.SchemaVersion != 3 || r.IdentityVersion != 2 {
+	if r := got.Result; string(r.Private) != "new private" || r.Identity == nil || r.Tainted || r.SchemaVersion != 3 ||
+		r.IdentityVersion != 2 {
 		t.Errorf("the result is %+v", r)
 	}
 	wantCalls(t, f, "validate", "plan", "apply")
@@ -88,8 +90,9 @@ func TestAnswersToAnApply(t *testing.T) {
 		doubt, known string
 	}{
 		"a creation that failed halfway leaves a tainted object": {
-			task: create(), answer: provider.ApplyResponse{Object: obj("id", "i-1", "name", "a")}, diags: failed("quota"),
-			want: []string{"quota"}, object: obj("id", "i-1", "name", "a"), tainted: true,
+			task: create(), answer: provider.ApplyResponse{Object: obj("id", "i-1", "name", "a")},
+			diags: failed("quota"),
+			want:  []string{"quota"}, object: obj("id", "i-1", "name", "a"), tainted: true,
 		},
 		"a creation that failed without a trace leaves nothing": {
 			task: create(), answer: provider.ApplyResponse{Object: noObj}, diags: failed("quota"),
@@ -106,8 +109,9 @@ func TestAnswersToAnApply(t *testing.T) {
 			task: update(), diags: failed("busy"), want: []string{"busy"}, object: was,
 		},
 		"an update that failed halfway leaves what the provider says": {
-			task: update(), answer: provider.ApplyResponse{Object: obj("id", "i-1", "name", "half", "size", "big")}, diags: failed("busy"),
-			want: []string{"busy"}, object: obj("id", "i-1", "name", "half", "size", "big"),
+			task: update(), answer: provider.ApplyResponse{Object: obj("id", "i-1", "name", "half", "size", "big")},
+			diags: failed("busy"),
+			want:  []string{"busy"}, object: obj("id", "i-1", "name", "half", "size", "big"),
 		},
 		"a deletion that failed keeps the object": {
 			task: deletion(), answer: provider.ApplyResponse{Object: was}, diags: failed("locked"),
@@ -119,8 +123,9 @@ func TestAnswersToAnApply(t *testing.T) {
 		},
 		"a deletion leaves nothing": {task: deletion(), answer: provider.ApplyResponse{Object: noObj}, object: noObj},
 		"a warning is told": {
-			task: deletion(), answer: provider.ApplyResponse{Object: noObj}, diags: diag.List{{Severity: diag.Warning, Summary: "slow"}},
-			want: []string{"slow"}, object: noObj,
+			task: deletion(), answer: provider.ApplyResponse{Object: noObj},
+			diags: diag.List{{Severity: diag.Warning, Summary: "slow"}},
+			want:  []string{"slow"}, object: noObj,
 		},
 		"an object after a deletion is unlawful, and kept": {
 			task: deletion(), answer: provider.ApplyResponse{Object: was},
@@ -138,26 +143,34 @@ func TestAnswersToAnApply(t *testing.T) {
 			want: []string{"Provider returned invalid result object after apply | null"}, doubt: "returned none",
 		},
 		"no value after a creation leaves open what was made": {
-			task: create(), want: []string{"Provider produced invalid object | no value at all"}, doubt: "returned none",
+			task: create(), want: []string{"Provider produced invalid object | no value at all"},
+			doubt: "returned none",
 		},
 		"a creation's answer without some attributes": {
-			task: create(), answer: provider.ApplyResponse{Object: cty.ObjectVal(map[string]cty.Value{"id": cty.StringVal("i-1")})},
+			task: create(), answer: provider.ApplyResponse{
+				Object: cty.ObjectVal(map[string]cty.Value{"id": cty.StringVal("i-1")})},
 			want: []string{
-				`Provider produced invalid object | attribute "name"`, `Provider produced invalid object | attribute "once"`,
-				`Provider produced invalid object | attribute "secret"`, `Provider produced invalid object | attribute "size"`,
+				`Provider produced invalid object | attribute "name"`,
+				`Provider produced invalid object | attribute "once"`,
+				`Provider produced invalid object | attribute "secret"`,
+				`Provider produced invalid object | attribute "size"`,
 				`Provider produced invalid object | attribute "tags"`,
 			},
 			doubt: "does not fit its schema", known: `{"id":"i-1"}`,
 		},
 		"a failed creation's answer of another type": {
 			task: create(), answer: provider.ApplyResponse{Object: cty.StringVal("x")}, diags: failed("quota"),
-			want: []string{"quota", "Provider produced invalid object | object required"}, doubt: "does not fit its schema",
+			want:  []string{"quota", "Provider produced invalid object | object required"},
+			doubt: "does not fit its schema",
 		},
 		"a creation's answer that no plugin could be understood by": {
-			task: create(), diags: diag.List{{Severity: diag.Error, Summary: "Invalid provider response", Extra: &provider.Lost{
-				Reason: "the answer could not be read", Answer: &provider.Answer{Raw: []byte("\xdd"), Attributes: map[string]cty.Value{
-					"id": cty.StringVal("i-1"), "secret": cty.StringVal("hunter2"), "name": cty.UnknownVal(cty.String)}},
-			}}},
+			task: create(), diags: diag.List{{Severity: diag.Error, Summary: "Invalid provider response",
+				Extra: &provider.Lost{
+					Reason: "the answer could not be read", Answer: &provider.Answer{Raw: []byte("\xdd"),
+						Attributes: map[string]cty.Value{
+							"id": cty.StringVal("i-1"), "secret": cty.StringVal("hunter2"),
+							"name": cty.UnknownVal(cty.String)}},
+				}}},
 			want: []string{"Invalid provider response"}, doubt: "could not be read", known: `{"id":"i-1"}`,
 		},
 		"null after an update is unlawful, and what was is kept": {
@@ -176,15 +189,18 @@ func TestAnswersToAnApply(t *testing.T) {
 			object: obj("id", "i-1", "name", "x", "size", "big"), tainted: true,
 		},
 		"another value than the planned one, from a legacy provider": {
-			task: create(), answer: provider.ApplyResponse{Object: obj("id", "i-1", "name", "x"), LegacyTypeSystem: true},
+			task: create(), answer: provider.ApplyResponse{Object: obj("id", "i-1", "name", "x"),
+				LegacyTypeSystem: true},
 			object: obj("id", "i-1", "name", "x"),
 		},
 		"another value, beside a failure that explains it": {
-			task: create(), answer: provider.ApplyResponse{Object: obj("id", "i-1", "name", "x")}, diags: failed("quota"),
-			want: []string{"quota"}, object: obj("id", "i-1", "name", "x"), tainted: true,
+			task: create(), answer: provider.ApplyResponse{Object: obj("id", "i-1", "name", "x")},
+			diags: failed("quota"),
+			want:  []string{"quota"}, object: obj("id", "i-1", "name", "x"), tainted: true,
 		},
 		"what is still unknown is kept as null": {
-			task: create(), answer: provider.ApplyResponse{Object: obj("id", "i-1", "name", "a", "size", unknown, "tags", cty.UnknownVal(cty.Map(cty.String)))},
+			task: create(), answer: provider.ApplyResponse{Object: obj("id", "i-1", "name", "a", "size", unknown,
+				"tags", cty.UnknownVal(cty.Map(cty.String)))},
 			want: []string{
 				"Provider returned invalid result object after apply | test_thing.a.size",
 				"Provider returned invalid result object after apply | test_thing.a.tags",
@@ -192,12 +208,14 @@ func TestAnswersToAnApply(t *testing.T) {
 			object: obj("id", "i-1", "name", "a"), tainted: true,
 		},
 		"what is still unknown, beside a failure": {
-			task: update(), answer: provider.ApplyResponse{Object: obj("id", "i-1", "name", unknown)}, diags: failed("busy"),
+			task: update(), answer: provider.ApplyResponse{Object: obj("id", "i-1", "name", unknown)},
+			diags:  failed("busy"),
 			want:   []string{"busy", "Provider returned invalid result object after apply | test_thing.a.name"},
 			object: obj("id", "i-1"),
 		},
 		"a write-only value comes back": {
-			task: create(), answer: provider.ApplyResponse{Object: obj("id", "i-1", "name", "a", "size", "big", "once", "hunter2")},
+			task: create(), answer: provider.ApplyResponse{Object: obj("id", "i-1", "name", "a", "size", "big",
+				"once", "hunter2")},
 			want: []string{"Invalid provider response | test_thing.a.once"}, object: made, tainted: true,
 		},
 		"an object of another type": {
@@ -213,8 +231,10 @@ func TestAnswersToAnApply(t *testing.T) {
 			want: []string{"Provider produced invalid object | identity"}, object: made, tainted: true,
 		},
 		"an identity that is still unknown": {
-			task: create(), answer: provider.ApplyResponse{Object: made, Identity: cty.ObjectVal(map[string]cty.Value{"arn": unknown})},
-			want: []string{"Provider returned invalid result object after apply | test_thing.a.arn"}, object: made, tainted: true,
+			task: create(), answer: provider.ApplyResponse{Object: made,
+				Identity: cty.ObjectVal(map[string]cty.Value{"arn": unknown})},
+			want:   []string{"Provider returned invalid result object after apply | test_thing.a.arn"},
+			object: made, tainted: true,
 		},
 	} {
 		t.Run(claim, func(t *testing.T) {
@@ -245,7 +265,8 @@ func TestAnswersToAnApply(t *testing.T) {
 func TestWhatTheConfigurationMarksAsSensitiveIsNotTold(t *testing.T) {
 	f := newFake()
 	f.apply = func(provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
-		return provider.ApplyResponse{Object: obj("id", "i-1", "name", "hunter2", "size", "big", "tags", map[string]string{"a": "hunter2"})}, nil
+		return provider.ApplyResponse{Object: obj("id", "i-1", "name", "hunter2", "size", "big", "tags",
+			map[string]string{"a": "hunter2"})}, nil
 	}
 	task := create()
 	task.Sensitive = paths(t, cty.GetAttrPath("name"), cty.GetAttrPath("tags").IndexString("a"))
@@ -259,7 +280,8 @@ func TestSilenceDuringAnApplyIsDoubt(t *testing.T) {
 		t.Run(claim, func(t *testing.T) {
 			f := newFake()
 			f.apply = func(provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
-				return provider.ApplyResponse{}, diag.List{{Severity: diag.Error, Summary: "Plugin did not respond", Extra: &provider.Lost{Reason: "the process exited"}}}
+				return provider.ApplyResponse{}, diag.List{{Severity: diag.Error, Summary: "Plugin did not respond",
+					Extra: &provider.Lost{Reason: "the process exited"}}}
 			}
 			got, diags := Apply(context.Background(), f.host(), task)
 			wantDiags(t, diags, "Plugin did not respond")
@@ -273,7 +295,8 @@ func TestSilenceDuringAnApplyIsDoubt(t *testing.T) {
 func TestSilenceBeforeAnApplyIsAnErrorThatChangedNothing(t *testing.T) {
 	f := newFake()
 	f.plan = func(provider.PlanRequest) (provider.PlanResponse, diag.List) {
-		return provider.PlanResponse{}, diag.List{{Severity: diag.Error, Summary: "Plugin did not respond", Extra: &provider.Lost{}}}
+		return provider.PlanResponse{}, diag.List{{Severity: diag.Error, Summary: "Plugin did not respond",
+			Extra: &provider.Lost{}}}
 	}
 	got, diags := Apply(context.Background(), f.host(), create())
 	wantDiags(t, diags, "Plugin did not respond")
@@ -305,7 +328,8 @@ func TestTheFinalPlanMustKeepWhatWasApproved(t *testing.T) {
 		},
 		"an update has become a replacement": {
 			task: update(),
-			fake: answering(provider.PlanResponse{Planned: obj("id", "i-1", "name", "b", "size", "big"), RequiresReplace: []cty.Path{cty.GetAttrPath("name")}}),
+			fake: answering(provider.PlanResponse{Planned: obj("id", "i-1", "name", "b", "size", "big"),
+				RequiresReplace: []cty.Path{cty.GetAttrPath("name")}}),
 			want: []string{`Provider produced inconsistent final plan | provider "example.com/acme/test" changed it from update to delete-create`},
 		},
 		"a sensitive value differs": {
@@ -314,7 +338,8 @@ func TestTheFinalPlanMustKeepWhatWasApproved(t *testing.T) {
 				task.Planned, task.Config = enc(obj("id", unknown, "secret", "hunter2")), enc(obj("secret", "hunter22"))
 				return task
 			}(),
-			want: []string{`Provider produced inconsistent final plan | test_thing.a.secret: `, `Provider produced inconsistent final plan | test_thing.a.size: was null`},
+			want: []string{`Provider produced inconsistent final plan | test_thing.a.secret: `,
+				`Provider produced inconsistent final plan | test_thing.a.size: was null`},
 		},
 	} {
 		t.Run(claim, func(t *testing.T) {
@@ -396,7 +421,8 @@ func TestADeposedObjectIsUpgradedAndPlannedBeforeItIsDeleted(t *testing.T) {
 		}
 		return provider.ApplyResponse{Object: noObj}, nil
 	}
-	got, diags := Apply(context.Background(), f.host(), &wire.ApplyTask{Type: "test_thing", Action: plan.Delete, Stored: stored(t, obj("id", "i-0"))})
+	got, diags := Apply(context.Background(), f.host(), &wire.ApplyTask{Type: "test_thing", Action: plan.Delete,
+		Stored: stored(t, obj("id", "i-0"))})
 	noErrors(t, diags)
 	if got.Result == nil || got.Result.Object != nil {
 		t.Errorf("got %+v", got)
@@ -409,6 +435,7 @@ func TestATaskOfAnotherSchemaIsADiagnostic(t *testing.T) {
 	task := create()
 	task.Config, task.Planned, task.IgnorePaths = []byte{0xc1}, []byte{0xc1}, [][]byte{{0xc1}}
 	_, diags := Apply(context.Background(), f.host(), task)
-	wantDiags(t, diags, "Value does not fit the provider's schema | configuration", "Value does not fit the provider's schema | planned object",
+	wantDiags(t, diags, "Value does not fit the provider's schema | configuration", "Value does not fit the "+
+		"provider's schema | planned object",
 		"Value does not fit the provider's schema | ignore_changes")
 }

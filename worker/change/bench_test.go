@@ -12,7 +12,8 @@ func BenchmarkPlanOfAnUnchangedObject(b *testing.B) {
 	f := newFake()
 	task := &wire.PlanTask{
 		Type: "test_thing", Refresh: true, Config: enc(obj("name", "a")),
-		Prior: &wire.StoredObject{SchemaVersion: 3, Attrs: []byte(`{"id":"i-1","name":"a","size":"big","secret":null,"once":null,"tags":null}`)},
+		Prior: &wire.StoredObject{SchemaVersion: 3,
+			Attrs: []byte(`{"id":"i-1","name":"a","size":"big","secret":null,"once":null,"tags":null}`)},
 	}
 	for b.Loop() {
 		f.calls = f.calls[:0]

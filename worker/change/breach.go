@@ -40,7 +40,10 @@ func (l breaches) without(secrets []cty.Path) breaches {
 	}
 	out := slices.Clone(l)
 	for i, b := range out {
-		if b.shows && slices.ContainsFunc(secrets, func(s cty.Path) bool { return s.HasPrefix(b.path) || b.path.HasPrefix(s) }) {
+		if b.shows && slices.ContainsFunc(secrets, func(s cty.Path) bool {
+			return s.HasPrefix(b.path) ||
+				b.path.HasPrefix(s)
+		}) {
 			out[i].text = hidden
 		}
 	}

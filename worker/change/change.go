@@ -100,7 +100,8 @@ func (h Host) problem(summary, format string, args ...any) *diag.Diagnostic {
 
 // blame is an error that only a fault in the provider can cause.
 func (h Host) blame(summary, format string, args ...any) *diag.Diagnostic {
-	return h.problem(summary, format+"\n\nThis is a bug in the provider: please report it to the people who maintain it.", args...)
+	return h.problem(summary,
+		format+"\n\nThis is a bug in the provider: please report it to the people who maintain it.", args...)
 }
 
 // blameEach is blame for every breach; the detail is made of the opening, the place (the address, and the path

@@ -20,7 +20,8 @@ func (h Host) decode(data []byte, ty cty.Type, what string) (cty.Value, diag.Lis
 
 func (h Host) misfit(what string, err error) *diag.Diagnostic {
 	return h.problem("Value does not fit the provider's schema",
-		"The %s of %s cannot be read by the schema of provider %q: %s. The plan may have been made with another build of the provider.",
+		"The %s of %s cannot be read by the schema of provider %q: %s. The plan may have been made with another "+
+			"build of the provider.",
 		what, h.Address, h.Name, err)
 }
 

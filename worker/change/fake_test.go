@@ -194,11 +194,15 @@ func thing() *schema.Block {
 
 func newFake() *fake {
 	return &fake{schemas: &provider.Schemas{
-		Provider:   schema.Schema{Block: &schema.Block{Attributes: map[string]*schema.Attribute{"region": {Type: cty.String, Optional: true}}}},
-		Managed:    map[string]schema.Schema{"test_thing": {Version: 3, Block: thing()}, "test_other": {Block: thing()}},
-		Data:       map[string]schema.Schema{"test_data": {Block: thing()}},
-		Ephemeral:  map[string]schema.Schema{"test_secret": {Block: thing()}},
-		Identities: map[string]schema.Identity{"test_thing": {Version: 2, Body: &schema.Object{Nesting: schema.NestingSingle, Attributes: map[string]*schema.Attribute{"arn": {Type: cty.String, Required: true}}}}},
+		Provider: schema.Schema{Block: &schema.Block{Attributes: map[string]*schema.Attribute{
+			"region": {Type: cty.String, Optional: true}}}},
+		Managed: map[string]schema.Schema{"test_thing": {Version: 3, Block: thing()},
+			"test_other": {Block: thing()}},
+		Data:      map[string]schema.Schema{"test_data": {Block: thing()}},
+		Ephemeral: map[string]schema.Schema{"test_secret": {Block: thing()}},
+		Identities: map[string]schema.Identity{"test_thing": {Version: 2,
+			Body: &schema.Object{Nesting: schema.NestingSingle,
+				Attributes: map[string]*schema.Attribute{"arn": {Type: cty.String, Required: true}}}}},
 		Functions: map[string]provider.Function{"join": {
 			Parameters:        []provider.Parameter{{Name: "sep", Type: cty.String}},
 			VariadicParameter: &provider.Parameter{Name: "parts", Type: cty.String},
@@ -209,7 +213,8 @@ func newFake() *fake {
 }
 
 func (f *fake) host() Host {
-	return Host{Provider: f, Schemas: f.schemas, Name: `provider["example.com/acme/test"]`, Source: "example.com/acme/test", Address: "test_thing.a"}
+	return Host{Provider: f, Schemas: f.schemas, Name: `provider["example.com/acme/test"]`,
+		Source: "example.com/acme/test", Address: "test_thing.a"}
 }
 
 // obj is a value of thing's type; attributes that are not given are null.

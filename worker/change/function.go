@@ -28,7 +28,8 @@ func Function(ctx context.Context, h Host, t *wire.FunctionTask) (*wire.Function
 		return functionFailure(err)
 	}
 	if found := conforms(v, fn.Return); len(found) > 0 {
-		return nil, h.blameEach("Provider function returned invalid result", "Function "+quoted(t.Name)+" of provider "+quoted(h.Name)+" gave an invalid answer to", found)
+		return nil, h.blameEach("Provider function returned invalid result", "Function "+quoted(t.Name)+" of provider "+
+			quoted(h.Name)+" gave an invalid answer to", found)
 	}
 	return &wire.FunctionResult{Value: encodeValue(v, fn.Return), ErrorArg: -1}, nil
 }
@@ -37,7 +38,8 @@ func (h Host) decodeArgs(fn provider.Function, t *wire.FunctionTask) ([]cty.Valu
 	fixed := len(fn.Parameters)
 	if len(t.Args) < fixed || len(t.Args) > fixed && fn.VariadicParameter == nil {
 		return nil, diag.List{h.problem("Wrong number of arguments",
-			"Function %q of provider %q takes %d arguments, but was called with %d.", t.Name, h.Name, fixed, len(t.Args))}
+			"Function %q of provider %q takes %d arguments, but was called with %d.", t.Name, h.Name,
+			fixed, len(t.Args))}
 	}
 	args := make([]cty.Value, len(t.Args))
 	var diags diag.List

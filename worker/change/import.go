@@ -33,7 +33,8 @@ func Import(ctx context.Context, h Host, t *wire.ImportTask) (*wire.ImportResult
 		if more.HasErrors() {
 			continue
 		}
-		imported := wire.ImportedObject{Type: f.TypeName, SchemaVersion: of.version, IdentityVersion: of.identityVersion}
+		imported := wire.ImportedObject{Type: f.TypeName, SchemaVersion: of.version,
+			IdentityVersion: of.identityVersion}
 		imported.Object, imported.Private, imported.Identity = of.encodeObject(o)
 		out.Objects = append(out.Objects, imported)
 	}
@@ -65,7 +66,8 @@ func (i instance) find(ctx context.Context, t *wire.ImportTask) ([]provider.Impo
 	if len(t.Identity) > 0 {
 		if i.identity == nil {
 			return nil, diag.List{i.problem("No identity schema found",
-				"The objects of resource type %q have no identity, so %s can only be imported by an ID.", i.name, i.Address)}
+				"The objects of resource type %q have no identity, so %s can only be imported by an ID.",
+				i.name, i.Address)}
 		}
 		var diags diag.List
 		if r.Identity, diags = i.decode(t.Identity, i.identityTy, "identity"); diags.HasErrors() {
@@ -78,11 +80,13 @@ func (i instance) find(ctx context.Context, t *wire.ImportTask) ([]provider.Impo
 		return nil, diags
 	}
 	if len(found) == 0 {
-		diags = append(diags, i.problem("Import returned no resources", "The import of %s found nothing for %s.", i.Address, soughtText(t)))
+		diags = append(diags, i.problem("Import returned no resources", "The import of %s found nothing for %s.",
+			i.Address, soughtText(t)))
 	}
 	for _, f := range found {
 		if f.TypeName == "" {
-			diags = append(diags, i.blame("Import returned no resource type", "The import of %s found an object, but provider %q did not say of which type.", i.Address, i.Name))
+			diags = append(diags, i.blame("Import returned no resource type", "The import of %s found an object, but "+
+				"provider %q did not say of which type.", i.Address, i.Name))
 		}
 	}
 	return found, diags
@@ -94,7 +98,8 @@ func (i instance) readImported(ctx context.Context, f provider.Imported) (object
 		return i.absent(), i.blameEach(invalidObject, i.answer("importing"), found)
 	}
 	if f.Object.IsNull() {
-		return i.absent(), diag.List{i.blame("Import returned null resource", "The import of %s found an object without any content.", i.Address)}
+		return i.absent(), diag.List{i.blame("Import returned null resource", "The import of %s found an object "+
+			"without any content.", i.Address)}
 	}
 	diags := i.writeOnlyReturned(f.Object)
 	identity, more := i.checkIdentity(f.Identity, "importing")
@@ -107,7 +112,9 @@ func (i instance) readImported(ctx context.Context, f provider.Imported) (object
 	}
 	if o.value.IsNull() {
 		return i.absent(), append(diags, i.problem("Cannot import non-existent remote object",
-			"The provider knows no object with the ID or identity that was given for %q. Only what exists can be imported: check the ID or identity, and that it belongs to the region or endpoint that the provider is configured for; or let \""+diag.Program()+" apply\" create a new object.",
+			"The provider knows no object with the ID or identity that was given for %q. Only what exists can be "+
+				"imported: check the ID or identity, and that it belongs to the region or endpoint that the provider "+
+				"is configured for; or let \""+diag.Program()+" apply\" create a new object.",
 			i.Address))
 	}
 	return o, diags

@@ -90,7 +90,8 @@ func (i instance) refresh(ctx context.Context, o object) (object, diag.List) {
 		return o, diags
 	}
 	// What differs from the prior value is drift, whoever caused it; there is nothing to hold against a provider.
-	return object{value: normalize(i.block, resp.Object), private: resp.Private, identity: identity, tainted: o.tainted}, diags
+	return object{value: normalize(i.block, resp.Object), private: resp.Private, identity: identity,
+		tainted: o.tainted}, diags
 }
 
 // validate asks the provider whether it accepts the configuration.

@@ -110,7 +110,8 @@ func (i instance) planDestroy(ctx context.Context, prior object) (planned, diag.
 	}
 	if resp.Planned == cty.NilVal || !resp.Planned.IsNull() {
 		return planned{}, append(diags, i.blame(invalidPlan,
-			"Asked to plan the deletion of %s, provider %q planned an object. A planned deletion is null.", i.Address, i.Name))
+			"Asked to plan the deletion of %s, provider %q planned an object. A planned deletion is null.",
+			i.Address, i.Name))
 	}
 	identity, more := i.checkIdentity(resp.Identity, "planning the deletion")
 	out.private, out.legacy = resp.Private, resp.LegacyTypeSystem
@@ -124,7 +125,8 @@ func (i instance) planDestroy(ctx context.Context, prior object) (planned, diag.
 //
 // A tainted object is planned as if there were none, and then replaced. A replacement is planned twice: the first
 // plan tells that there must be one, the second, which knows no prior object, tells what comes of it.
-func (i instance) planChange(ctx context.Context, prior object, config cty.Value, ignore ignored, forced string) (planned, diag.List) {
+func (i instance) planChange(ctx context.Context, prior object, config cty.Value, ignore ignored,
+	forced string) (planned, diag.List) {
 	base := prior
 	if prior.tainted {
 		base = i.absent()

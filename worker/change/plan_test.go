@@ -125,7 +125,8 @@ func TestTheActionFollowsFromPriorConfigurationAndPlan(t *testing.T) {
 			got, diags := Plan(context.Background(), f.host(), task)
 			noErrors(t, diags)
 			if got.Action != c.action || got.Reason != c.reason || len(got.ReplacePaths) != c.paths {
-				t.Errorf("action %q, reason %q, %d paths; want %q, %q, %d", got.Action, got.Reason, len(got.ReplacePaths), c.action, c.reason, c.paths)
+				t.Errorf("action %q, reason %q, %d paths; want %q, %q, %d", got.Action, got.Reason,
+					len(got.ReplacePaths), c.action, c.reason, c.paths)
 			}
 			wantValue(t, "planned", dec(t, got.Planned), c.planned)
 		})
@@ -141,7 +142,8 @@ func TestAPlanTellsThePriorObjectBeforeAndAfterTheRefresh(t *testing.T) {
 		return provider.ReadResponse{Object: obj("id", "i-1", "name", "drifted"), Private: []byte("read private")}, nil
 	}
 	got, diags := Plan(context.Background(), f.host(), &wire.PlanTask{
-		Type: "test_thing", Refresh: true, Prior: stored(t, obj("id", "i-1", "name", "a")), Config: enc(obj("name", "a")),
+		Type: "test_thing", Refresh: true, Prior: stored(t, obj("id", "i-1", "name", "a")),
+		Config: enc(obj("name", "a")),
 	})
 	noErrors(t, diags)
 	wantValue(t, "upgraded", dec(t, got.Upgraded), obj("id", "i-1", "name", "a"))
@@ -197,8 +199,9 @@ func TestAPlannedDeletionIsShownToProvidersThatWantToSeeIt(t *testing.T) {
 		calls   []string
 		want    []string
 	}{
-		"one that wants to gives private data": {capable: true, answer: noObj, private: "from the plan", calls: []string{"upgrade 3", "plan"}},
-		"one that does not is not asked":       {capable: false, private: "old private", calls: []string{"upgrade 3"}},
+		"one that wants to gives private data": {capable: true, answer: noObj, private: "from the plan",
+			calls: []string{"upgrade 3", "plan"}},
+		"one that does not is not asked": {capable: false, private: "old private", calls: []string{"upgrade 3"}},
 		"a planned object is unlawful": {
 			capable: true, answer: obj("id", "i-1"), calls: []string{"upgrade 3", "plan"},
 			want: []string{`Provider produced invalid plan | test_thing.a, provider "provider[\"example.com/acme/test\"]" planned an object`},
@@ -213,10 +216,12 @@ func TestAPlannedDeletionIsShownToProvidersThatWantToSeeIt(t *testing.T) {
 				}
 				return provider.PlanResponse{Planned: c.answer, Private: []byte("from the plan")}, nil
 			}
-			got, diags := Plan(context.Background(), f.host(), &wire.PlanTask{Type: "test_thing", Destroy: true, Prior: stored(t, obj("id", "i-1"))})
+			got, diags := Plan(context.Background(), f.host(), &wire.PlanTask{Type: "test_thing", Destroy: true,
+				Prior: stored(t, obj("id", "i-1"))})
 			wantDiags(t, diags, c.want...)
 			wantCalls(t, f, c.calls...)
-			if c.want == nil && (got.Action != plan.Delete || got.Planned != nil || string(got.PlannedPrivate) != c.private) {
+			if c.want == nil && (got.Action != plan.Delete || got.Planned != nil ||
+				string(got.PlannedPrivate) != c.private) {
 				t.Errorf("action %q, planned %v, private %q", got.Action, got.Planned, got.PlannedPrivate)
 			}
 		})
@@ -228,7 +233,8 @@ func TestDeletingWhatIsGoneIsNoChange(t *testing.T) {
 	f.read = func(provider.ReadRequest) (provider.ReadResponse, diag.List) {
 		return provider.ReadResponse{Object: noObj}, nil
 	}
-	got, diags := Plan(context.Background(), f.host(), &wire.PlanTask{Type: "test_thing", Destroy: true, Refresh: true, Prior: stored(t, obj("id", "i-1"))})
+	got, diags := Plan(context.Background(), f.host(), &wire.PlanTask{Type: "test_thing", Destroy: true, Refresh: true,
+		Prior: stored(t, obj("id", "i-1"))})
 	noErrors(t, diags)
 	if got.Action != plan.NoOp || got.Prior != nil || got.Upgraded == nil {
 		t.Errorf("action %q, prior %v, upgraded %v", got.Action, got.Prior, got.Upgraded)
@@ -253,11 +259,13 @@ func TestUnlawfulPlansAreRejected(t *testing.T) {
 			want: []string{`Provider produced invalid plan | test_thing.a.name: cty.StringVal("x") is planned`},
 		},
 		"a sensitive value is not shown": {
-			config: obj("secret", "hunter2"), answer: provider.PlanResponse{Planned: obj("id", unknown, "secret", "hunter22")},
+			config: obj("secret", "hunter2"), answer: provider.PlanResponse{Planned: obj("id", unknown,
+				"secret", "hunter22")},
 			want: []string{`Provider produced invalid plan | .secret: `},
 		},
 		"a write-only value in the plan": {
-			config: obj("once", "hunter2"), answer: provider.PlanResponse{Planned: obj("id", unknown, "once", "hunter2")},
+			config: obj("once", "hunter2"), answer: provider.PlanResponse{Planned: obj("id", unknown,
+				"once", "hunter2")},
 			want: []string{`Invalid provider response | .once: `},
 		},
 		"null": {
@@ -277,23 +285,29 @@ func TestUnlawfulPlansAreRejected(t *testing.T) {
 			want:   []string{`Provider produced invalid plan | no value at all`},
 		},
 		"another type": {
-			config: obj("name", "a"), answer: provider.PlanResponse{Planned: cty.ObjectVal(map[string]cty.Value{"id": cty.True})},
+			config: obj("name", "a"),
+			answer: provider.PlanResponse{Planned: cty.ObjectVal(map[string]cty.Value{"id": cty.True})},
 			want: []string{
-				`Provider produced invalid plan | name`, `Provider produced invalid plan | once`, `Provider produced invalid plan | secret`,
-				`Provider produced invalid plan | size`, `Provider produced invalid plan | tags`, `Provider produced invalid plan | .id: string required`,
+				`Provider produced invalid plan | name`, `Provider produced invalid plan | once`,
+				`Provider produced invalid plan | secret`,
+				`Provider produced invalid plan | size`, `Provider produced invalid plan | tags`,
+				`Provider produced invalid plan | .id: string required`,
 			},
 		},
 		"another type, from a legacy provider": {
-			config: obj("name", "a"), answer: provider.PlanResponse{Planned: cty.StringVal("x"), LegacyTypeSystem: true},
+			config: obj("name", "a"), answer: provider.PlanResponse{Planned: cty.StringVal("x"),
+				LegacyTypeSystem: true},
 			want: []string{`Provider produced invalid plan | object required`},
 		},
 		"a replacement because of an attribute that does not exist": {
 			prior: was, config: obj("name", "b"),
-			answer: provider.PlanResponse{Planned: obj("id", "i-1", "name", "b"), RequiresReplace: []cty.Path{cty.GetAttrPath("nope")}},
-			want:   []string{`Provider produced invalid plan | test_thing.a.nope`},
+			answer: provider.PlanResponse{Planned: obj("id", "i-1", "name", "b"),
+				RequiresReplace: []cty.Path{cty.GetAttrPath("nope")}},
+			want: []string{`Provider produced invalid plan | test_thing.a.nope`},
 		},
 		"an identity of another type": {
-			config: obj("name", "a"), answer: provider.PlanResponse{Planned: obj("id", unknown, "name", "a"), Identity: cty.StringVal("x")},
+			config: obj("name", "a"), answer: provider.PlanResponse{Planned: obj("id", unknown, "name", "a"),
+				Identity: cty.StringVal("x")},
 			want: []string{`Provider produced invalid object | identity`},
 		},
 	} {
@@ -316,7 +330,8 @@ func TestUnlawfulPlansAreRejected(t *testing.T) {
 func TestALegacyProviderMayPlanOtherValuesButIgnoredOnesStay(t *testing.T) {
 	f := newFake()
 	f.plan = func(provider.PlanRequest) (provider.PlanResponse, diag.List) {
-		return provider.PlanResponse{Planned: obj("id", "i-1", "name", "hashed", "tags", map[string]string{"a": "2"}), LegacyTypeSystem: true}, nil
+		return provider.PlanResponse{Planned: obj("id", "i-1", "name", "hashed", "tags", map[string]string{"a": "2"}),
+			LegacyTypeSystem: true}, nil
 	}
 	task := &wire.PlanTask{
 		Type: "test_thing", Prior: stored(t, obj("id", "i-1", "name", "old", "tags", map[string]string{"a": "1"})),
@@ -324,7 +339,8 @@ func TestALegacyProviderMayPlanOtherValuesButIgnoredOnesStay(t *testing.T) {
 	}
 	got, diags := Plan(context.Background(), f.host(), task)
 	noErrors(t, diags)
-	wantValue(t, "planned", dec(t, got.Planned), obj("id", "i-1", "name", "hashed", "tags", map[string]string{"a": "1"}))
+	wantValue(t, "planned", dec(t, got.Planned), obj("id", "i-1", "name", "hashed", "tags",
+		map[string]string{"a": "1"}))
 	if !got.Legacy {
 		t.Error("the result does not say that the provider uses the legacy type system")
 	}
@@ -341,7 +357,8 @@ func TestAnInvalidConfigurationEndsThePlanWithTheProvidersOwnWords(t *testing.T)
 	f.validate = func(cty.Value) diag.List {
 		return diag.List{{Severity: diag.Error, Summary: "bad name", Path: cty.GetAttrPath("name")}}
 	}
-	got, diags := Plan(context.Background(), f.host(), &wire.PlanTask{Type: "test_thing", Prior: stored(t, obj("id", "i-1")), Config: enc(obj("name", "!"))})
+	got, diags := Plan(context.Background(), f.host(), &wire.PlanTask{Type: "test_thing",
+		Prior: stored(t, obj("id", "i-1")), Config: enc(obj("name", "!"))})
 	wantDiags(t, diags, "bad name")
 	if diags[0].Path == nil {
 		t.Error("the path into the configuration is lost")

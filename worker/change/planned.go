@@ -94,7 +94,8 @@ func (l *breaches) plannedBlocks(nb *schema.NestedBlock, prior, config, planned 
 	}
 }
 
-func (l *breaches) plannedAttributes(attrs map[string]*schema.Attribute, prior, config, planned cty.Value, path cty.Path) {
+func (l *breaches) plannedAttributes(attrs map[string]*schema.Attribute, prior, config, planned cty.Value,
+	path cty.Path) {
 	for name, a := range attrs {
 		before := cty.NullVal(planned.Type().AttributeType(name))
 		if !prior.IsNull() {
@@ -117,7 +118,8 @@ func (l *breaches) plannedAttribute(a *schema.Attribute, prior, config, planned 
 	case a.WriteOnly && planned.IsNull():
 		return
 	case config.IsNull() && a.Hides():
-		l.add(path, "a value is planned, but the attribute is neither configured nor computed (sensitive values are not shown)")
+		l.add(path, "a value is planned, but the attribute is neither configured nor computed (sensitive values are "+
+			"not shown)")
 	case config.IsNull():
 		l.show(path, "%#v is planned, but the attribute is neither configured nor computed", planned)
 	case a.Nested != nil:

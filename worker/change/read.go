@@ -128,11 +128,13 @@ func (h Host) validateProvider(ctx context.Context, t *wire.ValidateTask) ([]byt
 		return nil, diags
 	}
 	if found := conforms(prepared, ty); len(found) > 0 {
-		return nil, append(diags, h.blameEach(invalidObject, "Provider "+quoted(h.Name)+" prepared an invalid configuration for", found)...)
+		return nil, append(diags, h.blameEach(invalidObject, "Provider "+quoted(h.Name)+" prepared an invalid "+
+			"configuration for", found)...)
 	}
 	return encodeValue(prepared, ty), diags
 }
 
 func (h Host) unknownOperation(of, name string) *diag.Diagnostic {
-	return h.problem("Unknown operation", "The task for %s asks for %s of the kind %q, which this worker does not know.", h.Address, of, name)
+	return h.problem("Unknown operation",
+		"The task for %s asks for %s of the kind %q, which this worker does not know.", h.Address, of, name)
 }

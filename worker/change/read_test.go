@@ -28,11 +28,16 @@ func TestADataSourceIsValidatedThenRead(t *testing.T) {
 	}{
 		"whole":            {answer: obj("id", "i-1", "name", "a"), calls: []string{"validate data", "read data"}},
 		"an invalid block": {invalid: failed("bad"), want: []string{"bad"}, calls: []string{"validate data"}},
-		"a failure":        {diags: failed("no access"), want: []string{"no access"}, calls: []string{"validate data", "read data"}},
-		"null":             {answer: noObj, want: []string{"Provider produced null object | test_thing.a"}, calls: []string{"validate data", "read data"}},
-		"no value at all":  {want: []string{"Provider produced invalid object | no value"}, calls: []string{"validate data", "read data"}},
-		"another type":     {answer: cty.True, want: []string{"Provider produced invalid object | object required"}, calls: []string{"validate data", "read data"}},
-		"not wholly known": {answer: obj("id", unknown), want: []string{"Provider produced invalid object | test_thing.a.id"}, calls: []string{"validate data", "read data"}},
+		"a failure": {diags: failed("no access"), want: []string{"no access"},
+			calls: []string{"validate data", "read data"}},
+		"null": {answer: noObj, want: []string{"Provider produced null object | test_thing.a"},
+			calls: []string{"validate data", "read data"}},
+		"no value at all": {want: []string{"Provider produced invalid object | no value"},
+			calls: []string{"validate data", "read data"}},
+		"another type": {answer: cty.True, want: []string{"Provider produced invalid object | object required"},
+			calls: []string{"validate data", "read data"}},
+		"not wholly known": {answer: obj("id", unknown), want: []string{"Provider produced invalid object | " +
+			"test_thing.a.id"}, calls: []string{"validate data", "read data"}},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			f := newFake()
@@ -41,7 +46,8 @@ func TestADataSourceIsValidatedThenRead(t *testing.T) {
 				wantValue(t, "config", config, obj("name", "a"))
 				return c.answer, c.diags
 			}
-			got, diags := ReadData(context.Background(), f.host(), &wire.ReadDataTask{Type: "test_data", Config: enc(obj("name", "a"))})
+			got, diags := ReadData(context.Background(), f.host(), &wire.ReadDataTask{Type: "test_data",
+				Config: enc(obj("name", "a"))})
 			wantDiags(t, diags, c.want...)
 			wantCalls(t, f, c.calls...)
 			if c.want == nil {
@@ -59,14 +65,16 @@ func TestAnEphemeralObjectIsOpenedRenewedAndClosed(t *testing.T) {
 	f.open = func(config cty.Value) (provider.Opened, diag.List) {
 		return provider.Opened{Object: obj("id", "i-1", "name", "a"), Private: []byte("p"), RenewAt: at}, nil
 	}
-	ctx, task := context.Background(), &wire.EphemeralTask{Op: "open", Type: "test_secret", Config: enc(obj("name", "a"))}
+	ctx, task := context.Background(), &wire.EphemeralTask{Op: "open", Type: "test_secret",
+		Config: enc(obj("name", "a"))}
 	opened, diags := Ephemeral(ctx, f.host(), task)
 	noErrors(t, diags)
 	wantValue(t, "object", dec(t, opened.Object), obj("id", "i-1", "name", "a"))
 	if string(opened.Private) != "p" || !opened.RenewAt.Equal(at) {
 		t.Errorf("opened %+v", opened)
 	}
-	renewed, diags := Ephemeral(ctx, f.host(), &wire.EphemeralTask{Op: "renew", Type: "test_secret", Private: opened.Private})
+	renewed, diags := Ephemeral(ctx, f.host(), &wire.EphemeralTask{Op: "renew", Type: "test_secret",
+		Private: opened.Private})
 	noErrors(t, diags)
 	_, diags = Ephemeral(ctx, f.host(), &wire.EphemeralTask{Op: "close", Type: "test_secret", Private: renewed.Private})
 	noErrors(t, diags)
@@ -89,7 +97,8 @@ func TestAnUnlawfulEphemeralObjectIsClosedAgain(t *testing.T) {
 			f.open = func(cty.Value) (provider.Opened, diag.List) {
 				return provider.Opened{Object: c.object, Private: []byte("p")}, nil
 			}
-			got, diags := Ephemeral(context.Background(), f.host(), &wire.EphemeralTask{Op: "open", Type: "test_secret", Config: enc(obj())})
+			got, diags := Ephemeral(context.Background(), f.host(), &wire.EphemeralTask{Op: "open", Type: "test_secret",
+				Config: enc(obj())})
 			wantDiags(t, diags, c.want)
 			wantCalls(t, f, "validate ephemeral", "open", "close p")
 			if got != nil {
@@ -111,7 +120,8 @@ func TestEachKindOfBlockIsValidatedByItsOwnCall(t *testing.T) {
 				wantValue(t, "config", v, obj("name", unknown))
 				return failed("bad")
 			}
-			_, diags := Validate(context.Background(), f.host(), &wire.ValidateTask{Kind: kind, Type: c.typeName, Config: enc(obj("name", unknown))})
+			_, diags := Validate(context.Background(), f.host(), &wire.ValidateTask{Kind: kind, Type: c.typeName,
+				Config: enc(obj("name", unknown))})
 			wantDiags(t, diags, "bad")
 			wantCalls(t, f, c.call)
 			_, diags = Validate(context.Background(), f.host(), &wire.ValidateTask{Kind: kind, Type: "test_nope"})
@@ -149,13 +159,18 @@ func TestFunctionsReportTheirOwnErrorsAsResults(t *testing.T) {
 		errText  string
 		errorArg int
 	}{
-		"a value":              {args: [][]byte{text(","), text("a"), text("b")}, value: cty.StringVal("a,b"), errorArg: -1},
-		"an error":             {args: [][]byte{text(",")}, err: errors.New("too dark"), errText: "too dark", errorArg: -1},
-		"an error in argument": {args: [][]byte{text(",")}, err: function.NewArgErrorf(0, "must not be a comma"), errText: "must not be a comma", errorArg: 0},
-		"a lost plugin":        {args: [][]byte{text(",")}, err: failed("Plugin did not respond").Err(), want: "Plugin did not respond"},
-		"another type":         {args: [][]byte{text(",")}, value: cty.True, want: "Provider function returned invalid result | string required"},
-		"too few arguments":    {want: "Wrong number of arguments | 1"},
-		"a misfit argument":    {args: [][]byte{{0xc1}}, want: "Value does not fit the provider's schema | sep"},
+		"a value": {args: [][]byte{text(","), text("a"), text("b")},
+			value: cty.StringVal("a,b"), errorArg: -1},
+		"an error": {args: [][]byte{text(",")}, err: errors.New("too dark"),
+			errText: "too dark", errorArg: -1},
+		"an error in argument": {args: [][]byte{text(",")}, err: function.NewArgErrorf(0, "must not be a comma"),
+			errText: "must not be a comma", errorArg: 0},
+		"a lost plugin": {args: [][]byte{text(",")}, err: failed("Plugin did not respond").Err(),
+			want: "Plugin did not respond"},
+		"another type": {args: [][]byte{text(",")}, value: cty.True, want: "Provider function returned " +
+			"invalid result | string required"},
+		"too few arguments": {want: "Wrong number of arguments | 1"},
+		"a misfit argument": {args: [][]byte{{0xc1}}, want: "Value does not fit the provider's schema | sep"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			f := newFake()
@@ -196,13 +211,20 @@ func TestImports(t *testing.T) {
 		"an object is read after it was found": {found: one(thing)},
 		"a failure":                            {diags: failed("no access"), want: []string{"no access"}},
 		"nothing found":                        {want: []string{`Import returned no resources | "i-1"`}},
-		"two objects for one block":            {found: []provider.Imported{thing, thing}, want: []string{"Multiple import states not supported | 2"}},
-		"an object without a type":             {found: one(provider.Imported{Object: obj("id", "i-1")}), want: []string{"Import returned no resource type"}},
-		"an object of another type":            {found: one(provider.Imported{TypeName: "test_other", Object: obj("id", "i-1")}), want: []string{`Import returned a different resource type | "test_other"`}},
-		"null":                                 {found: one(provider.Imported{TypeName: "test_thing", Object: noObj}), want: []string{"Import returned null resource"}},
-		"another shape":                        {found: one(provider.Imported{TypeName: "test_thing", Object: cty.True}), want: []string{"Provider produced invalid object | object required"}},
-		"a write-only value":                   {found: one(provider.Imported{TypeName: "test_thing", Object: obj("once", "hunter2")}), want: []string{"Invalid provider response | .once"}},
-		"an object that does not exist":        {found: one(thing), read: &provider.ReadResponse{Object: noObj}, want: []string{"Cannot import non-existent remote object | test_thing.a"}},
+		"two objects for one block": {found: []provider.Imported{thing, thing},
+			want: []string{"Multiple import states not supported | 2"}},
+		"an object without a type": {found: one(provider.Imported{Object: obj("id", "i-1")}),
+			want: []string{"Import returned no resource type"}},
+		"an object of another type": {found: one(provider.Imported{TypeName: "test_other",
+			Object: obj("id", "i-1")}), want: []string{`Import returned a different resource type | "test_other"`}},
+		"null": {found: one(provider.Imported{TypeName: "test_thing", Object: noObj}),
+			want: []string{"Import returned null resource"}},
+		"another shape": {found: one(provider.Imported{TypeName: "test_thing",
+			Object: cty.True}), want: []string{"Provider produced invalid object | object required"}},
+		"a write-only value": {found: one(provider.Imported{TypeName: "test_thing",
+			Object: obj("once", "hunter2")}), want: []string{"Invalid provider response | .once"}},
+		"an object that does not exist": {found: one(thing), read: &provider.ReadResponse{Object: noObj},
+			want: []string{"Cannot import non-existent remote object | test_thing.a"}},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			f := newFake()
@@ -214,7 +236,8 @@ func TestImports(t *testing.T) {
 				return provider.ReadResponse{Object: obj("id", "i-1", "name", "found"), Private: r.Private}, nil
 			}
 			got, diags := Plan(context.Background(), f.host(), &wire.PlanTask{
-				Type: "test_thing", Import: &wire.ImportTask{Type: "test_thing", ID: "i-1"}, Config: enc(obj("name", "b")),
+				Type: "test_thing", Import: &wire.ImportTask{Type: "test_thing", ID: "i-1"},
+				Config: enc(obj("name", "b")),
 			})
 			wantDiags(t, diags, c.want...)
 			if c.want != nil {
@@ -239,7 +262,8 @@ func TestAnImportByIdentityNeedsATypeWithOne(t *testing.T) {
 	task := &wire.ImportTask{Type: "test_thing", Identity: encodeValue(arn, arn.Type())}
 	got, diags := Import(context.Background(), f.host(), task)
 	noErrors(t, diags)
-	if len(got.Objects) != 1 || got.Objects[0].Identity == nil || got.Objects[0].Type != "test_thing" || got.Objects[0].SchemaVersion != 3 {
+	if len(got.Objects) != 1 || got.Objects[0].Identity == nil || got.Objects[0].Type != "test_thing" ||
+		got.Objects[0].SchemaVersion != 3 {
 		t.Errorf("got %+v", got)
 	}
 	task.Type = "test_other"
@@ -250,7 +274,8 @@ func TestAnImportByIdentityNeedsATypeWithOne(t *testing.T) {
 func TestOneImportMayFindObjectsOfSeveralTypes(t *testing.T) {
 	f := newFake()
 	f.imports = func(provider.ImportRequest) ([]provider.Imported, diag.List) {
-		return []provider.Imported{{TypeName: "test_thing", Object: obj("id", "1")}, {TypeName: "test_other", Object: obj("id", "2")}, {TypeName: "test_nope", Object: obj()}}, nil
+		return []provider.Imported{{TypeName: "test_thing", Object: obj("id", "1")},
+			{TypeName: "test_other", Object: obj("id", "2")}, {TypeName: "test_nope", Object: obj()}}, nil
 	}
 	got, diags := Import(context.Background(), f.host(), &wire.ImportTask{Type: "test_thing", ID: "1"})
 	wantDiags(t, diags, `Unsupported resource type | "test_nope"`)
@@ -267,8 +292,9 @@ func TestSchemasAreSentAsFarAsTheyAreAskedFor(t *testing.T) {
 	}{
 		"nothing of the types": {},
 		"one type":             {task: wire.SchemaTask{Managed: []string{"test_thing", "test_nope"}}, managed: 1},
-		"of each kind":         {task: wire.SchemaTask{Managed: []string{"test_other"}, Data: []string{"test_data"}, Ephemeral: []string{"test_secret"}}, managed: 1, data: 1, ephemeral: 1},
-		"all":                  {task: wire.SchemaTask{All: true}, managed: 2, data: 1, ephemeral: 1},
+		"of each kind": {task: wire.SchemaTask{Managed: []string{"test_other"}, Data: []string{"test_data"},
+			Ephemeral: []string{"test_secret"}}, managed: 1, data: 1, ephemeral: 1},
+		"all": {task: wire.SchemaTask{All: true}, managed: 2, data: 1, ephemeral: 1},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			r := Do(context.Background(), f.host(), &wire.Task{Schema: &c.task})
@@ -276,7 +302,8 @@ func TestSchemasAreSentAsFarAsTheyAreAskedFor(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(got.Managed) != c.managed || len(got.Data) != c.data || len(got.Ephemeral) != c.ephemeral || len(got.Functions) != 1 || got.Provider.Block == nil {
+			if len(got.Managed) != c.managed || len(got.Data) != c.data || len(got.Ephemeral) != c.ephemeral ||
+				len(got.Functions) != 1 || got.Provider.Block == nil {
 				t.Errorf("got %d, %d, %d types", len(got.Managed), len(got.Data), len(got.Ephemeral))
 			}
 			if _, ok := got.Identities["test_thing"]; ok != (got.Managed["test_thing"] != schema.Schema{}) {
@@ -296,7 +323,8 @@ func TestDoRunsTheOperationOfTheTask(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 	f.apply = func(provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
-		return provider.ApplyResponse{}, diag.List{{Severity: diag.Error, Summary: "gone", Extra: &provider.Lost{Reason: "it died"}}}
+		return provider.ApplyResponse{},
+			diag.List{{Severity: diag.Error, Summary: "gone", Extra: &provider.Lost{Reason: "it died"}}}
 	}
 	r = Do(context.Background(), f.host(), &wire.Task{Apply: create()})
 	if r.Apply != nil || r.Doubt != "it died" || len(r.Diagnostics) != 1 || r.Diagnostics[0].Lost != "it died" {

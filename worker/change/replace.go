@@ -27,7 +27,8 @@ func (i instance) mustReplace(prior, planned cty.Value, paths []cty.Path) ([]cty
 		after, noAfter := hcl.ApplyPath(planned, path, nil)
 		if noBefore.HasErrors() && noAfter.HasErrors() {
 			diags = append(diags, i.blame(invalidPlan,
-				"Provider %q says that a change at %s%s needs a new object, but there is no such attribute, neither in the prior nor in the planned object.",
+				"Provider %q says that a change at %s%s needs a new object, but there is no such attribute, neither "+
+					"in the prior nor in the planned object.",
 				i.Name, i.Address, pathText(path)))
 			continue
 		}

@@ -49,7 +49,8 @@ func (i instance) current(ctx context.Context, s *wire.StoredObject, from *wire.
 func (i instance) upgraded(ctx context.Context, s *wire.StoredObject) (cty.Value, diag.List) {
 	if s.SchemaVersion > i.version {
 		return cty.NilVal, diag.List{i.problem(newerObject,
-			"The state holds %s in version %d of its schema, but provider %q, as selected, knows only version %d. Select a newer version of the provider to work with this state.",
+			"The state holds %s in version %d of its schema, but provider %q, as selected, knows only version %d. "+
+				"Select a newer version of the provider to work with this state.",
 			i.Address, s.SchemaVersion, i.Source, i.version)}
 	}
 	r := provider.UpgradeRequest{TypeName: i.name, Version: s.SchemaVersion}
@@ -81,7 +82,8 @@ func (i instance) moved(ctx context.Context, s *wire.StoredObject, from *wire.Mo
 		return object{}, diags
 	}
 	identity, more := i.checkIdentity(resp.Identity, "moving")
-	return object{value: resp.Object, private: resp.Private, identity: identity, tainted: s.Tainted}, append(diags, more...)
+	return object{value: resp.Object, private: resp.Private, identity: identity, tainted: s.Tainted},
+		append(diags, more...)
 }
 
 // upgradedIdentity brings a stored identity into the current identity schema.
@@ -91,7 +93,8 @@ func (i instance) upgradedIdentity(ctx context.Context, s *wire.StoredObject) (c
 		return cty.NilVal, nil
 	case s.IdentityVersion > i.identityVersion:
 		return cty.NilVal, diag.List{i.problem(newerIdentity,
-			"The state holds the identity of %s in version %d of its schema, but provider %q, as selected, knows only version %d. Select a newer version of the provider to work with this identity.",
+			"The state holds the identity of %s in version %d of its schema, but provider %q, as selected, knows "+
+				"only version %d. Select a newer version of the provider to work with this identity.",
 			i.Address, s.IdentityVersion, i.Source, i.identityVersion)}
 	case s.IdentityVersion == i.identityVersion:
 		v, err := ctyjson.Unmarshal(s.Identity, i.identityTy)

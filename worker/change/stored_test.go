@@ -31,7 +31,8 @@ func TestAStoredObjectIsUpgradedByTheProvider(t *testing.T) {
 			},
 		},
 		"of the current version, without attributes that the schema has lost": {
-			stored: &wire.StoredObject{SchemaVersion: 3, Attrs: []byte(`{"id":"i-1","gone":12345678901234567890,"tags":{"a":"b"}}`)},
+			stored: &wire.StoredObject{SchemaVersion: 3,
+				Attrs: []byte(`{"id":"i-1","gone":12345678901234567890,"tags":{"a":"b"}}`)},
 			check: func(t *testing.T, r provider.UpgradeRequest) {
 				var got map[string]any
 				if err := json.Unmarshal(r.JSON, &got); err != nil || len(got) != 2 || got["gone"] != nil {
@@ -63,8 +64,10 @@ func TestAStoredObjectIsUpgradedByTheProvider(t *testing.T) {
 
 // 7227701560655103598 has more digits than a float64 keeps.
 func TestDroppingAttributesKeepsEveryDigitOfTheOthers(t *testing.T) {
-	ty := cty.Object(map[string]cty.Type{"n": cty.Number, "l": cty.List(cty.Object(map[string]cty.Type{"a": cty.String})), "any": cty.DynamicPseudoType})
-	got := withoutRemoved([]byte(`{"n":7227701560655103598,"x":1,"l":[{"a":"1","b":"2"}],"any":{"value":{"b":1},"type":["object",{"b":"number"}]}}`), ty)
+	ty := cty.Object(map[string]cty.Type{"n": cty.Number,
+		"l": cty.List(cty.Object(map[string]cty.Type{"a": cty.String})), "any": cty.DynamicPseudoType})
+	got := withoutRemoved([]byte(
+		`{"n":7227701560655103598,"x":1,"l":[{"a":"1","b":"2"}],"any":{"value":{"b":1},"type":["object",{"b":"number"}]}}`), ty)
 	want := `{"any":{"type":["object",{"b":"number"}],"value":{"b":1}},"l":[{"a":"1"}],"n":7227701560655103598}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -89,10 +92,14 @@ func TestUnlawfulStoredObjects(t *testing.T) {
 			want:   "Resource instance managed by newer provider version | version 4",
 		},
 		"that the provider cannot upgrade": {stored: current, diags: failed("bad state"), want: "bad state"},
-		"upgraded to another type":         {stored: current, answer: cty.StringVal("x"), want: "Invalid resource state transformation | object required"},
-		"upgraded to nothing":              {stored: current, want: "Invalid resource state transformation | no value at all"},
-		"upgraded to something unknown":    {stored: current, answer: obj("id", unknown), want: "Invalid resource state transformation | test_thing.a.id"},
-		"upgraded with a write-only value": {stored: current, answer: obj("once", "hunter2"), want: "Invalid provider response | test_thing.a.once"},
+		"upgraded to another type": {stored: current, answer: cty.StringVal("x"),
+			want: "Invalid resource state transformation | object required"},
+		"upgraded to nothing": {stored: current, want: "Invalid resource state transformation | no " +
+			"value at all"},
+		"upgraded to something unknown": {stored: current, answer: obj("id", unknown),
+			want: "Invalid resource state transformation | test_thing.a.id"},
+		"upgraded with a write-only value": {stored: current, answer: obj("once", "hunter2"),
+			want: "Invalid provider response | test_thing.a.once"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			f := newFake()
@@ -111,14 +118,18 @@ func TestAnObjectOfAnotherTypeOrProviderIsMoved(t *testing.T) {
 		from  wire.MovedFrom
 		calls []string
 	}{
-		"another type":              {from: wire.MovedFrom{Provider: "example.com/acme/test", Type: "test_other"}, calls: []string{"move test_other", "read"}},
-		"another provider":          {from: wire.MovedFrom{Provider: "example.com/acme/old", Type: "test_thing"}, calls: []string{"move test_thing", "read"}},
-		"the same: only an upgrade": {from: wire.MovedFrom{Provider: "example.com/acme/test", Type: "test_thing"}, calls: []string{"upgrade 3", "read"}},
+		"another type": {from: wire.MovedFrom{Provider: "example.com/acme/test", Type: "test_other"},
+			calls: []string{"move test_other", "read"}},
+		"another provider": {from: wire.MovedFrom{Provider: "example.com/acme/old", Type: "test_thing"},
+			calls: []string{"move test_thing", "read"}},
+		"the same: only an upgrade": {from: wire.MovedFrom{Provider: "example.com/acme/test", Type: "test_thing"},
+			calls: []string{"upgrade 3", "read"}},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			f := newFake()
 			f.move = func(r provider.MoveRequest) (provider.MoveResponse, diag.List) {
-				if r.SourceProvider != c.from.Provider || r.TargetType != "test_thing" || r.SourceVersion != 3 || string(r.SourcePrivate) != "old private" {
+				if r.SourceProvider != c.from.Provider || r.TargetType != "test_thing" || r.SourceVersion != 3 ||
+					string(r.SourcePrivate) != "old private" {
 					t.Errorf("asked with %+v", r)
 				}
 				return provider.MoveResponse{Object: obj("id", "i-1"), Private: []byte("moved private")}, nil
@@ -153,18 +164,23 @@ func TestAStoredIdentityIsUpgradedWhenItsVersionIsOlder(t *testing.T) {
 		want    cty.Value
 		problem string
 	}{
-		"the current version":              {version: 2, json: `{"arn":"a"}`, calls: []string{"upgrade 3"}, want: arn("a")},
-		"an older version":                 {version: 1, json: `{"name":"a"}`, calls: []string{"upgrade 3", "upgrade identity 1"}, want: arn("upgraded")},
-		"a newer version":                  {version: 3, json: `{}`, calls: []string{"upgrade 3"}, problem: "Resource identity managed by newer provider version | version 3"},
-		"the current version, other shape": {version: 2, json: `{"arn":[]}`, calls: []string{"upgrade 3"}, problem: "Invalid resource identity | test_thing.a"},
-		"none":                             {calls: []string{"upgrade 3"}},
+		"the current version": {version: 2, json: `{"arn":"a"}`, calls: []string{"upgrade 3"},
+			want: arn("a")},
+		"an older version": {version: 1, json: `{"name":"a"}`, calls: []string{"upgrade 3",
+			"upgrade identity 1"}, want: arn("upgraded")},
+		"a newer version": {version: 3, json: `{}`, calls: []string{"upgrade 3"},
+			problem: "Resource identity managed by newer provider version | version 3"},
+		"the current version, other shape": {version: 2, json: `{"arn":[]}`, calls: []string{"upgrade 3"},
+			problem: "Invalid resource identity | test_thing.a"},
+		"none": {calls: []string{"upgrade 3"}},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			f := newFake()
 			f.identity = func(int64, []byte) (cty.Value, diag.List) { return arn("upgraded"), nil }
 			s := stored(t, obj("id", "i-1"))
 			s.Identity, s.IdentityVersion = []byte(c.json), c.version
-			got, diags := Plan(context.Background(), f.host(), &wire.PlanTask{Type: "test_thing", Prior: s, SkipPlan: true})
+			got, diags := Plan(context.Background(), f.host(), &wire.PlanTask{Type: "test_thing", Prior: s,
+				SkipPlan: true})
 			wantCalls(t, f, c.calls...)
 			if c.problem != "" {
 				wantDiags(t, diags, c.problem)
@@ -188,13 +204,18 @@ func TestUnlawfulRefreshes(t *testing.T) {
 		diags  diag.List
 		want   string
 	}{
-		"a failure":            {diags: failed("no access"), want: "no access"},
-		"no value at all":      {want: "Provider produced invalid object | no value at all"},
-		"another type":         {answer: provider.ReadResponse{Object: cty.True}, want: "Provider produced invalid object | object required"},
-		"an unknown value":     {answer: provider.ReadResponse{Object: obj("id", unknown)}, want: "Provider produced invalid object | test_thing.a.id"},
-		"a write-only value":   {answer: provider.ReadResponse{Object: obj("once", "hunter2")}, want: "Invalid provider response | test_thing.a.once"},
-		"an identity misfits":  {answer: provider.ReadResponse{Object: obj(), Identity: cty.True}, want: "Provider produced invalid object | identity"},
-		"the plugin is silent": {diags: diag.List{{Severity: diag.Error, Summary: "Plugin did not respond", Extra: &provider.Lost{}}}, want: "Plugin did not respond"},
+		"a failure":       {diags: failed("no access"), want: "no access"},
+		"no value at all": {want: "Provider produced invalid object | no value at all"},
+		"another type": {answer: provider.ReadResponse{Object: cty.True}, want: "Provider produced invalid " +
+			"object | object required"},
+		"an unknown value": {answer: provider.ReadResponse{Object: obj("id", unknown)},
+			want: "Provider produced invalid object | test_thing.a.id"},
+		"a write-only value": {answer: provider.ReadResponse{Object: obj("once", "hunter2")},
+			want: "Invalid provider response | test_thing.a.once"},
+		"an identity misfits": {answer: provider.ReadResponse{Object: obj(), Identity: cty.True},
+			want: "Provider produced invalid object | identity"},
+		"the plugin is silent": {diags: diag.List{{Severity: diag.Error, Summary: "Plugin did not respond",
+			Extra: &provider.Lost{}}}, want: "Plugin did not respond"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			f := newFake()

@@ -20,9 +20,11 @@ func part() map[string]*schema.Attribute {
 
 // nested is a block with part as a nested block "b" and as a nested attribute "n", in the given nesting.
 func nested(n schema.Nesting) *schema.Block {
-	b := &schema.Block{Blocks: map[string]*schema.NestedBlock{"b": {Nesting: n, Block: schema.Block{Attributes: part()}}}}
+	b := &schema.Block{Blocks: map[string]*schema.NestedBlock{"b": {Nesting: n,
+		Block: schema.Block{Attributes: part()}}}}
 	if n != schema.NestingGroup {
-		b.Attributes = map[string]*schema.Attribute{"n": {Optional: true, Nested: &schema.Object{Nesting: n, Attributes: part()}}}
+		b.Attributes = map[string]*schema.Attribute{"n": {Optional: true, Nested: &schema.Object{Nesting: n,
+			Attributes: part()}}}
 	}
 	return b
 }
@@ -88,17 +90,24 @@ func TestWhatIsProposedInheritsTheComputedParts(t *testing.T) {
 	}{
 		"single: from the prior object":   {schema.NestingSingle, p("a", "1"), p("b", ""), p("b", "1")},
 		"single: nothing to inherit from": {schema.NestingSingle, cty.NullVal(partType), p("b", ""), p("b", "")},
-		"single: not configured any more": {schema.NestingSingle, p("a", "1"), cty.NullVal(partType), cty.NullVal(partType)},
+		"single: not configured any more": {schema.NestingSingle, p("a", "1"), cty.NullVal(partType),
+			cty.NullVal(partType)},
 		"single: an unknown name is kept": {schema.NestingSingle, p("a", "1"), p("?", ""), p("?", "1")},
 		"group: from the prior object":    {schema.NestingGroup, p("a", "1"), p("", ""), p("", "1")},
-		"list: by position":               {schema.NestingList, list(p("a", "1"), p("b", "2")), list(p("b", ""), p("a", "")), list(p("b", "1"), p("a", "2"))},
-		"list: one more":                  {schema.NestingList, list(p("a", "1")), list(p("a", ""), p("b", "")), list(p("a", "1"), p("b", ""))},
-		"list: one fewer":                 {schema.NestingList, list(p("a", "1"), p("b", "2")), list(p("a", "")), list(p("a", "1"))},
-		"list: none":                      {schema.NestingList, list(p("a", "1")), list(), list()},
-		"list: how many is unknown":       {schema.NestingList, list(p("a", "1")), cty.UnknownVal(cty.List(partType)), cty.UnknownVal(cty.List(partType))},
-		"map: by key":                     {schema.NestingMap, mapped("x", p("a", "1"), "y", p("b", "2")), mapped("y", p("a", ""), "z", p("c", "")), mapped("y", p("a", "2"), "z", p("c", ""))},
-		"set: by what is configured":      {schema.NestingSet, set(p("a", "1"), p("b", "2")), set(p("b", ""), p("c", "")), set(p("b", "2"), p("c", ""))},
-		"set: none":                       {schema.NestingSet, set(p("a", "1")), set(), set()},
+		"list: by position": {schema.NestingList, list(p("a", "1"), p("b", "2")),
+			list(p("b", ""), p("a", "")), list(p("b", "1"), p("a", "2"))},
+		"list: one more": {schema.NestingList, list(p("a", "1")), list(p("a", ""), p("b", "")),
+			list(p("a", "1"), p("b", ""))},
+		"list: one fewer": {schema.NestingList, list(p("a", "1"), p("b", "2")), list(p("a", "")),
+			list(p("a", "1"))},
+		"list: none": {schema.NestingList, list(p("a", "1")), list(), list()},
+		"list: how many is unknown": {schema.NestingList, list(p("a", "1")), cty.UnknownVal(cty.List(partType)),
+			cty.UnknownVal(cty.List(partType))},
+		"map: by key": {schema.NestingMap, mapped("x", p("a", "1"), "y", p("b", "2")),
+			mapped("y", p("a", ""), "z", p("c", "")), mapped("y", p("a", "2"), "z", p("c", ""))},
+		"set: by what is configured": {schema.NestingSet, set(p("a", "1"), p("b", "2")),
+			set(p("b", ""), p("c", "")), set(p("b", "2"), p("c", ""))},
+		"set: none": {schema.NestingSet, set(p("a", "1")), set(), set()},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			b := nested(c.nesting)
@@ -109,7 +118,8 @@ func TestWhatIsProposedInheritsTheComputedParts(t *testing.T) {
 
 func TestAnOptionalComputedObjectThatWasConfiguredCanBeTakenOut(t *testing.T) {
 	b := &schema.Block{Attributes: map[string]*schema.Attribute{
-		"n": {Optional: true, Computed: true, Nested: &schema.Object{Nesting: schema.NestingSingle, Attributes: part()}},
+		"n": {Optional: true, Computed: true, Nested: &schema.Object{Nesting: schema.NestingSingle,
+			Attributes: part()}},
 	}}
 	value := func(v cty.Value) cty.Value { return cty.ObjectVal(map[string]cty.Value{"n": v}) }
 	none := value(cty.NullVal(partType))
@@ -127,7 +137,10 @@ func wantBreaches(t *testing.T, got breaches, want ...string) {
 	left := slices.Clone(got)
 	for _, w := range want {
 		path, text, _ := strings.Cut(w, " | ")
-		i := slices.IndexFunc(left, func(b breach) bool { return pathText(b.path) == path && strings.Contains(b.text, text) })
+		i := slices.IndexFunc(left, func(b breach) bool {
+			return pathText(b.path) == path &&
+				strings.Contains(b.text, text)
+		})
 		if i < 0 {
 			t.Errorf("nothing is wrong at %q with %q", path, text)
 			continue
@@ -145,36 +158,52 @@ func TestWhatAPlanMayNotSayAboutNestedParts(t *testing.T) {
 		prior, config, planned cty.Value
 		blocks, attribute      []string // what is wrong, in the place of %
 	}{
-		"single, lawful":       {nesting: schema.NestingSingle, config: p("a", ""), planned: p("a", "?")},
-		"single, another name": {schema.NestingSingle, cty.NilVal, p("a", ""), p("b", "?"), []string{"%.name | is planned"}, []string{"%.name | is planned"}},
+		"single, lawful": {nesting: schema.NestingSingle, config: p("a", ""), planned: p("a", "?")},
+		"single, another name": {schema.NestingSingle, cty.NilVal, p("a", ""), p("b", "?"),
+			[]string{"%.name | is planned"}, []string{"%.name | is planned"}},
 		"single, the prior name means the same": {
 			nesting: schema.NestingSingle, prior: p("A", "1"), config: p("a", ""), planned: p("A", "1"),
 		},
-		"single, gone":     {schema.NestingSingle, cty.NilVal, p("a", ""), cty.NullVal(partType), []string{"% | absent"}, []string{"% | absent"}},
-		"single, appeared": {schema.NestingSingle, cty.NilVal, cty.NullVal(partType), p("a", ""), []string{"% | present"}, []string{"% | neither configured nor computed"}},
-		"single, unknown":  {schema.NestingSingle, cty.NilVal, p("a", ""), cty.UnknownVal(partType), []string{"% | as a whole"}, []string{"% | unknown"}},
-		"list, lawful":     {nesting: schema.NestingList, config: list(p("a", ""), p("b", "")), planned: list(p("a", "?"), p("b", "2"))},
-		"list, one more":   {schema.NestingList, cty.NilVal, list(p("a", "")), list(p("a", ""), p("b", "")), []string{"% | 2 blocks are planned, but 1"}, []string{"% | 2 elements are planned, but 1"}},
-		"list, other name": {schema.NestingList, cty.NilVal, list(p("a", "")), list(p("b", "")), []string{"%[0].name | is planned"}, []string{"%[0].name | is planned"}},
+		"single, gone": {schema.NestingSingle, cty.NilVal, p("a", ""), cty.NullVal(partType),
+			[]string{"% | absent"}, []string{"% | absent"}},
+		"single, appeared": {schema.NestingSingle, cty.NilVal, cty.NullVal(partType), p("a", ""),
+			[]string{"% | present"}, []string{"% | neither configured nor computed"}},
+		"single, unknown": {schema.NestingSingle, cty.NilVal, p("a", ""), cty.UnknownVal(partType),
+			[]string{"% | as a whole"}, []string{"% | unknown"}},
+		"list, lawful": {nesting: schema.NestingList, config: list(p("a", ""), p("b", "")),
+			planned: list(p("a", "?"), p("b", "2"))},
+		"list, one more": {schema.NestingList, cty.NilVal, list(p("a", "")), list(p("a", ""), p("b", "")),
+			[]string{"% | 2 blocks are planned, but 1"}, []string{"% | 2 elements are planned, but 1"}},
+		"list, other name": {schema.NestingList, cty.NilVal, list(p("a", "")), list(p("b", "")),
+			[]string{"%[0].name | is planned"}, []string{"%[0].name | is planned"}},
 		"list, unknown block": {
-			schema.NestingList, cty.NilVal, list(p("a", "")), list(cty.UnknownVal(partType)), []string{"%[0] | as a whole"}, []string{"%[0].name | is planned"},
+			schema.NestingList, cty.NilVal, list(p("a", "")), list(cty.UnknownVal(partType)),
+			[]string{"%[0] | as a whole"}, []string{"%[0].name | is planned"},
 		},
-		"list, null": {schema.NestingList, cty.NilVal, list(p("a", "")), cty.NullVal(cty.List(partType)), []string{"% | empty collection"}, []string{"% | absent"}},
+		"list, null": {schema.NestingList, cty.NilVal, list(p("a", "")), cty.NullVal(cty.List(partType)),
+			[]string{"% | empty collection"}, []string{"% | absent"}},
 		"list, unknown in the configuration": {
-			schema.NestingList, cty.NilVal, cty.UnknownVal(cty.List(partType)), list(p("a", "")), []string{"% | not known before the apply"}, []string{"% | a number not yet known"},
+			schema.NestingList, cty.NilVal, cty.UnknownVal(cty.List(partType)), list(p("a", "")),
+			[]string{"% | not known before the apply"}, []string{"% | a number not yet known"},
 		},
-		"list, unknown in both": {nesting: schema.NestingList, config: cty.UnknownVal(cty.List(partType)), planned: cty.UnknownVal(cty.List(partType))},
+		"list, unknown in both": {nesting: schema.NestingList, config: cty.UnknownVal(cty.List(partType)),
+			planned: cty.UnknownVal(cty.List(partType))},
 		"map, other key": {
-			schema.NestingMap, cty.NilVal, mapped("x", p("a", "")), mapped("y", p("a", "")), []string{`%["y"] | not configured`}, []string{`%["y"] | not configured`},
+			schema.NestingMap, cty.NilVal, mapped("x", p("a", "")), mapped("y", p("a", "")),
+			[]string{`%["y"] | not configured`}, []string{`%["y"] | not configured`},
 		},
 		"map, one more": {
-			schema.NestingMap, cty.NilVal, mapped("x", p("a", "")), mapped("x", p("a", ""), "y", p("b", "")), []string{"% | 2 blocks"}, []string{"% | 2 elements"},
+			schema.NestingMap, cty.NilVal, mapped("x", p("a", "")), mapped("x", p("a", ""), "y", p("b", "")),
+			[]string{"% | 2 blocks"}, []string{"% | 2 elements"},
 		},
-		"set, another element: nothing tells": {nesting: schema.NestingSet, config: set(p("a", "")), planned: set(p("b", "2"))},
+		"set, another element: nothing tells": {nesting: schema.NestingSet, config: set(p("a", "")),
+			planned: set(p("b", "2"))},
 		"set, one more": {
-			schema.NestingSet, cty.NilVal, set(p("a", "")), set(p("a", "1"), p("b", "2")), nil, []string{"% | 2 elements"},
+			schema.NestingSet, cty.NilVal, set(p("a", "")), set(p("a", "1"), p("b", "2")), nil,
+			[]string{"% | 2 elements"},
 		},
-		"group, another name": {schema.NestingGroup, cty.NilVal, p("a", ""), p("b", "?"), []string{"%.name | is planned"}, nil},
+		"group, another name": {schema.NestingGroup, cty.NilVal, p("a", ""), p("b", "?"),
+			[]string{"%.name | is planned"}, nil},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			b := nested(c.nesting)
@@ -203,32 +232,45 @@ func TestWhatAnAppliedObjectMayNotSayAboutItsParts(t *testing.T) {
 		planned, actual   cty.Value
 		blocks, attribute []string
 	}{
-		"single, completed":          {nesting: schema.NestingSingle, planned: p("a", "?"), actual: p("a", "1")},
-		"single, completed by null":  {nesting: schema.NestingSingle, planned: p("a", "?"), actual: p("a", "")},
-		"single, another name":       {schema.NestingSingle, p("a", "?"), p("b", "1"), []string{"%.name | was cty"}, []string{"%.name | was cty"}},
-		"single, null became a name": {schema.NestingSingle, p("", "?"), p("b", "1"), []string{"%.name | was null"}, []string{"%.name | was null"}},
-		"single, gone":               {schema.NestingSingle, p("a", "?"), cty.NullVal(partType), []string{"% | was present"}, []string{"% | now null"}},
+		"single, completed":         {nesting: schema.NestingSingle, planned: p("a", "?"), actual: p("a", "1")},
+		"single, completed by null": {nesting: schema.NestingSingle, planned: p("a", "?"), actual: p("a", "")},
+		"single, another name": {schema.NestingSingle, p("a", "?"), p("b", "1"), []string{"%.name | was cty"},
+			[]string{"%.name | was cty"}},
+		"single, null became a name": {schema.NestingSingle, p("", "?"), p("b", "1"), []string{"%.name | was null"},
+			[]string{"%.name | was null"}},
+		"single, gone": {schema.NestingSingle, p("a", "?"), cty.NullVal(partType),
+			[]string{"% | was present"}, []string{"% | now null"}},
 		"single, unknown number, none": {
 			nesting: schema.NestingSingle, planned: cty.UnknownVal(partType), actual: cty.NullVal(partType),
 		},
-		"list, completed":  {nesting: schema.NestingList, planned: list(p("a", "?"), p("?", "?")), actual: list(p("a", "1"), p("b", "2"))},
-		"list, one more":   {schema.NestingList, list(p("a", "")), list(p("a", ""), p("b", "")), []string{"% | were 1 blocks, but now 2"}, []string{"% | new element 1"}},
-		"list, one fewer":  {schema.NestingList, list(p("a", ""), p("b", "")), list(p("a", "")), []string{"% | were 2 blocks, but now 1"}, []string{"% | element 1 has vanished"}},
-		"list, other name": {schema.NestingList, list(p("a", "")), list(p("b", "")), []string{"%[0].name | was cty"}, []string{"%[0].name | was cty"}},
+		"list, completed": {nesting: schema.NestingList, planned: list(p("a", "?"), p("?", "?")),
+			actual: list(p("a", "1"), p("b", "2"))},
+		"list, one more": {schema.NestingList, list(p("a", "")), list(p("a", ""), p("b", "")),
+			[]string{"% | were 1 blocks, but now 2"}, []string{"% | new element 1"}},
+		"list, one fewer": {schema.NestingList, list(p("a", ""), p("b", "")), list(p("a", "")),
+			[]string{"% | were 2 blocks, but now 1"}, []string{"% | element 1 has vanished"}},
+		"list, other name": {schema.NestingList, list(p("a", "")), list(p("b", "")), []string{"%[0].name | was cty"},
+			[]string{"%[0].name | was cty"}},
 		"list, unknown number": {
 			nesting: schema.NestingList, planned: cty.UnknownVal(cty.List(partType)), actual: list(p("a", "1")),
 		},
 		"map, other key": {
-			schema.NestingMap, mapped("x", p("a", "")), mapped("y", p("a", "")), []string{`%["x"] | now absent`}, []string{`% | element "x" has vanished`, `% | new element "y"`},
+			schema.NestingMap, mapped("x", p("a", "")), mapped("y", p("a", "")), []string{`%["x"] | now absent`},
+			[]string{`% | element "x" has vanished`, `% | new element "y"`},
 		},
-		"set, completed":         {nesting: schema.NestingSet, planned: set(p("a", "?"), p("b", "?")), actual: set(p("a", "1"), p("b", "2"))},
-		"set, unknowns coalesce": {nesting: schema.NestingSet, planned: set(p("?", "1"), p("a", "1")), actual: set(p("a", "1"))},
-		"set, other element":     {schema.NestingSet, set(p("a", "?")), set(p("b", "1")), []string{"% | completed by none"}, []string{"% | completed by none"}},
+		"set, completed": {nesting: schema.NestingSet, planned: set(p("a", "?"), p("b", "?")),
+			actual: set(p("a", "1"), p("b", "2"))},
+		"set, unknowns coalesce": {nesting: schema.NestingSet, planned: set(p("?", "1"), p("a", "1")),
+			actual: set(p("a", "1"))},
+		"set, other element": {schema.NestingSet, set(p("a", "?")), set(p("b", "1")),
+			[]string{"% | completed by none"}, []string{"% | completed by none"}},
 		"set, one more": {
-			schema.NestingSet, set(p("a", "?")), set(p("a", "1"), p("b", "1")), []string{"% | not planned", "% | had 1 elements"}, []string{"% | not planned", "% | had 1 elements"},
+			schema.NestingSet, set(p("a", "?")), set(p("a", "1"), p("b", "1")),
+			[]string{"% | not planned", "% | had 1 elements"}, []string{"% | not planned", "% | had 1 elements"},
 		},
 		"set, grown out of an unknown one": {
-			schema.NestingSet, set(p("?", "?")), set(p("a", "1"), p("b", "2")), []string{"% | had 1 elements"}, []string{"% | had 1 elements"},
+			schema.NestingSet, set(p("?", "?")), set(p("a", "1"), p("b", "2")), []string{"% | had 1 elements"},
+			[]string{"% | had 1 elements"},
 		},
 	} {
 		t.Run(claim, func(t *testing.T) {
@@ -258,8 +300,10 @@ func TestAttributesMustKeepTypeAndRange(t *testing.T) {
 	}
 	promised := cty.UnknownVal(cty.String).Refine().StringPrefix("arn:").NewValue()
 	planned := value(cty.StringVal("x"), promised, map[string]string{"a": "1", "b": "2"})
-	wantBreaches(t, checkCompletes(b, planned, value(cty.StringVal("x"), cty.StringVal("arn:1"), map[string]string{"a": "1", "b": "2"})))
-	wantBreaches(t, checkCompletes(b, planned, value(cty.True, cty.StringVal("urn:1"), map[string]string{"a": "2", "c": "3"})),
+	wantBreaches(t, checkCompletes(b, planned, value(cty.StringVal("x"), cty.StringVal("arn:1"),
+		map[string]string{"a": "1", "b": "2"})))
+	wantBreaches(t, checkCompletes(b, planned, value(cty.True, cty.StringVal("urn:1"),
+		map[string]string{"a": "2", "c": "3"})),
 		".any | the type was string, but is now bool", ".text | outside what the plan allowed", `.tags["a"] | was cty`,
 		`.tags | element "b" has vanished`, `.tags | new element "c"`)
 	wantBreaches(t, checkCompletes(b, value(cty.DynamicVal, unknown, nil), value(cty.True, unknown, nil)))
@@ -279,15 +323,19 @@ func TestNestedBlocksOfDynamicTypesMustStillBeBlocks(t *testing.T) {
 		v       cty.Value
 		want    []string
 	}{
-		"a tuple of blocks":    {nesting: schema.NestingList, v: cty.TupleVal([]cty.Value{fine})},
-		"no blocks":            {nesting: schema.NestingList, v: cty.EmptyTupleVal},
-		"unknown":              {nesting: schema.NestingList, v: cty.DynamicVal},
-		"null":                 {nesting: schema.NestingMap, v: cty.NullVal(cty.DynamicPseudoType)},
-		"an object of blocks":  {nesting: schema.NestingMap, v: cty.ObjectVal(map[string]cty.Value{"x": fine})},
-		"text for a list":      {schema.NestingList, cty.StringVal("x"), []string{".b | a list of blocks required, but found string"}},
-		"a list for a map":     {schema.NestingMap, cty.TupleVal([]cty.Value{fine}), []string{".b | a map of blocks required"}},
-		"a tuple of something": {schema.NestingList, cty.TupleVal([]cty.Value{fine, cty.True}), []string{".b[1] | object required"}},
-		"a block of something": {schema.NestingSingle, cty.ObjectVal(map[string]cty.Value{}), []string{`.b | missing required attribute "any"`}},
+		"a tuple of blocks":   {nesting: schema.NestingList, v: cty.TupleVal([]cty.Value{fine})},
+		"no blocks":           {nesting: schema.NestingList, v: cty.EmptyTupleVal},
+		"unknown":             {nesting: schema.NestingList, v: cty.DynamicVal},
+		"null":                {nesting: schema.NestingMap, v: cty.NullVal(cty.DynamicPseudoType)},
+		"an object of blocks": {nesting: schema.NestingMap, v: cty.ObjectVal(map[string]cty.Value{"x": fine})},
+		"text for a list": {schema.NestingList, cty.StringVal("x"), []string{".b | a list of blocks required, " +
+			"but found string"}},
+		"a list for a map": {schema.NestingMap, cty.TupleVal([]cty.Value{fine}), []string{".b | a map of blocks " +
+			"required"}},
+		"a tuple of something": {schema.NestingList, cty.TupleVal([]cty.Value{fine, cty.True}),
+			[]string{".b[1] | object required"}},
+		"a block of something": {schema.NestingSingle, cty.ObjectVal(map[string]cty.Value{}),
+			[]string{`.b | missing required attribute "any"`}},
 	} {
 		t.Run(claim, func(t *testing.T) { wantBreaches(t, of(c.nesting).conforms(b(c.v)), c.want...) })
 	}
@@ -295,14 +343,16 @@ func TestNestedBlocksOfDynamicTypesMustStillBeBlocks(t *testing.T) {
 
 func TestSecretsStayOutOfWhatIsToldAboutAResult(t *testing.T) {
 	b := &schema.Block{
-		Attributes: map[string]*schema.Attribute{"name": {Type: cty.String, Optional: true}, "secret": {Type: cty.String, Optional: true, Sensitive: true}},
+		Attributes: map[string]*schema.Attribute{"name": {Type: cty.String, Optional: true},
+			"secret": {Type: cty.String, Optional: true, Sensitive: true}},
 		Blocks: map[string]*schema.NestedBlock{"b": {Nesting: schema.NestingSet, Block: schema.Block{
 			Attributes: map[string]*schema.Attribute{"secret": {Type: cty.String, Optional: true, Sensitive: true}},
 		}}},
 	}
 	value := func(s string) cty.Value {
 		inner := cty.ObjectVal(map[string]cty.Value{"secret": cty.StringVal(s)})
-		return cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal(s), "secret": cty.StringVal(s), "b": cty.SetVal([]cty.Value{inner})})
+		return cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal(s), "secret": cty.StringVal(s),
+			"b": cty.SetVal([]cty.Value{inner})})
 	}
 	got := checkCompletes(b, value("hunter2"), value("hunter3")).without([]cty.Path{cty.GetAttrPath("name")})
 	wantBreaches(t, got, ".name | sensitive", ".secret | sensitive", ".b | sensitive")
@@ -334,17 +384,26 @@ func TestIgnoredPathsKeepThePriorValue(t *testing.T) {
 		path                cty.Path
 		prior, config, want cty.Value
 	}{
-		"an attribute":                         {at("name"), obj("name", "a", "size", "1"), obj("name", "b", "size", "2"), obj("name", "a", "size", "2")},
-		"an unknown attribute":                 {at("name"), obj("name", "a"), obj("name", unknown), obj("name", "a")},
-		"a whole map":                          {at("tags"), tags(m{"a": "1"}), tags(m{"b": "2"}), tags(m{"a": "1"})},
-		"a changed key":                        {at("tags", []string{"a"}), tags(m{"a": "1", "b": "1"}), tags(m{"a": "2", "b": "2"}), tags(m{"a": "1", "b": "2"})},
-		"a key that was taken out":             {at("tags", []string{"a"}), tags(m{"a": "1"}), tags(m{}), tags(m{"a": "1"})},
-		"a key that was taken out with all":    {at("tags", []string{"a"}), tags(m{"a": "1"}), obj("name", "x"), tags(m{"a": "1"})},
-		"a key that was added":                 {at("tags", []string{"a"}), tags(m{"b": "1"}), tags(m{"a": "2", "b": "1"}), tags(m{"b": "1"})},
-		"the only key, added":                  {at("tags", []string{"a"}), obj("name", "x"), tags(m{"a": "2"}), tags(m{})},
-		"a key of a map that is unknown":       {at("tags", []string{"a"}), tags(m{"a": "1"}), obj("tags", cty.UnknownVal(cty.Map(cty.String))), obj("tags", cty.UnknownVal(cty.Map(cty.String)))},
-		"a map that is unknown":                {at("tags"), tags(m{"a": "1"}), obj("tags", cty.UnknownVal(cty.Map(cty.String))), obj("tags", cty.UnknownVal(cty.Map(cty.String)))},
-		"a key of what is no map: the whole":   {at("name", []string{"a"}), obj("name", "a", "size", "1"), obj("name", "b", "size", "2"), obj("name", "a", "size", "2")},
+		"an attribute": {at("name"), obj("name", "a", "size", "1"),
+			obj("name", "b", "size", "2"), obj("name", "a", "size", "2")},
+		"an unknown attribute": {at("name"), obj("name", "a"), obj("name", unknown), obj("name", "a")},
+		"a whole map":          {at("tags"), tags(m{"a": "1"}), tags(m{"b": "2"}), tags(m{"a": "1"})},
+		"a changed key": {at("tags", []string{"a"}), tags(m{"a": "1", "b": "1"}),
+			tags(m{"a": "2", "b": "2"}), tags(m{"a": "1", "b": "2"})},
+		"a key that was taken out": {at("tags", []string{"a"}), tags(m{"a": "1"}), tags(m{}),
+			tags(m{"a": "1"})},
+		"a key that was taken out with all": {at("tags", []string{"a"}), tags(m{"a": "1"}), obj("name", "x"),
+			tags(m{"a": "1"})},
+		"a key that was added": {at("tags", []string{"a"}), tags(m{"b": "1"}),
+			tags(m{"a": "2", "b": "1"}), tags(m{"b": "1"})},
+		"the only key, added": {at("tags", []string{"a"}), obj("name", "x"),
+			tags(m{"a": "2"}), tags(m{})},
+		"a key of a map that is unknown": {at("tags", []string{"a"}), tags(m{"a": "1"}),
+			obj("tags", cty.UnknownVal(cty.Map(cty.String))), obj("tags", cty.UnknownVal(cty.Map(cty.String)))},
+		"a map that is unknown": {at("tags"), tags(m{"a": "1"}),
+			obj("tags", cty.UnknownVal(cty.Map(cty.String))), obj("tags", cty.UnknownVal(cty.Map(cty.String)))},
+		"a key of what is no map: the whole": {at("name", []string{"a"}), obj("name", "a", "size", "1"),
+			obj("name", "b", "size", "2"), obj("name", "a", "size", "2")},
 		"something that is not there":          {at("nope", 3), obj("name", "a"), obj("name", "b"), obj("name", "b")},
 		"before there is an object: nothing":   {at("name"), noObj, obj("name", "b"), obj("name", "b")},
 		"an element of something else: no way": {at("name", 0), obj("name", "a"), obj("name", "b"), obj("name", "b")},
@@ -356,7 +415,8 @@ func TestIgnoredPathsKeepThePriorValue(t *testing.T) {
 	b := nested(schema.NestingList)
 	got := ignored{paths: []cty.Path{at("b", 1, "name"), at("n", 0, "name"), at("n", 5, "name")}}.inConfig(b,
 		both(b, list(p("a", "1"), p("b", "2"))), both(b, list(p("x", ""), p("y", ""))))
-	wantValue(t, "nested", got, cty.ObjectVal(map[string]cty.Value{"b": list(p("x", ""), p("b", "")), "n": list(p("a", ""), p("y", ""))}))
+	wantValue(t, "nested", got, cty.ObjectVal(map[string]cty.Value{"b": list(p("x", ""), p("b", "")),
+		"n": list(p("a", ""), p("y", ""))}))
 }
 
 func TestIgnoringAllTakesThePriorObjectWithoutWhatOnlyTheProviderSets(t *testing.T) {
@@ -388,6 +448,7 @@ func TestNormalizedObjectsHaveNoNullOrUnknownBlocks(t *testing.T) {
 	} {
 		b := nested(c.nesting)
 		delete(b.Attributes, "n")
-		wantValue(t, "normalized", normalize(b, cty.ObjectVal(map[string]cty.Value{"b": c.in})), cty.ObjectVal(map[string]cty.Value{"b": c.want}))
+		wantValue(t, "normalized", normalize(b, cty.ObjectVal(map[string]cty.Value{"b": c.in})),
+			cty.ObjectVal(map[string]cty.Value{"b": c.want}))
 	}
 }

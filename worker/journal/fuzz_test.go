@@ -8,7 +8,8 @@ import (
 
 // FuzzDecodeFrame reads what a frame holds behind a checksum that was made to fit.
 func FuzzDecodeFrame(f *testing.F) {
-	frame, err := encodeFrame(Entry{Ref: wire.TaskRef{Pool: "p", Run: "r", Attempt: "a"}, Nonce: "n", Phase: Ended, Message: []byte("result")})
+	frame, err := encodeFrame(Entry{Ref: wire.TaskRef{Pool: "p", Run: "r", Attempt: "a"}, Nonce: "n", Phase: Ended,
+		Message: []byte("result")})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -22,7 +23,8 @@ func FuzzDecodeFrame(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if same, _ := decodeFrame(again); same.Ref != e.Ref || same.Phase != e.Phase || string(same.Message) != string(e.Message) {
+		if same, _ := decodeFrame(again); same.Ref != e.Ref || same.Phase != e.Phase ||
+			string(same.Message) != string(e.Message) {
 			t.Errorf("%+v is read as %+v", e, same)
 		}
 	})

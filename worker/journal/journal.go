@@ -25,8 +25,8 @@ var (
 	ErrLocked = errors.New("the journal is in use by another worker")
 	// ErrFormat means that the file is no journal, or one of another version.
 	ErrFormat = errors.New("not a journal that this version can read")
-	// ErrFull means that the disk has no room for an entry. Nothing was noted, and the journal is as it was: the same may
-	// be tried again.
+	// ErrFull means that the disk has no room for an entry. Nothing was noted, and the journal is as it was: the same
+	// may be tried again.
 	ErrFull = errors.New("the disk has no room for the journal")
 	// ErrBroken means that an earlier write failed, so that nobody can say what reached the disk. The worker must
 	// stop; what is in the file is read again at the next start.
@@ -218,8 +218,8 @@ func (j *Journal) write(e Entry) (int64, uint64, error) {
 		return 0, 0, err
 	}
 	if _, err := j.file.WriteAt(frame, j.size); err != nil {
-		// A part of the frame may be in the file. It is behind the end, where the next frame goes; it is cut off so that
-		// nothing of it stays behind a shorter one.
+		// A part of the frame may be in the file. It is behind the end, where the next frame goes; it is cut off so
+		// that nothing of it stays behind a shorter one.
 		if cutErr := j.file.Truncate(j.size); cutErr == nil && full(err) {
 			j.lacked = max(j.lacked, len(frame))
 			return 0, 0, fmt.Errorf("%w: %w", ErrFull, err)
@@ -235,8 +235,9 @@ func (j *Journal) write(e Entry) (int64, uint64, error) {
 // enoughRoom is how many bytes Room tries to write at least: the entries of some operations.
 const enoughRoom = 64 << 10
 
-// Room returns ErrFull as long as the disk has no room for the largest entry that could not be written, and for some more
-// small ones. It leaves the journal as it is: a crash meanwhile leaves zeros behind its end, which the next start cuts off.
+// Room returns ErrFull as long as the disk has no room for the largest entry that could not be written, and for some
+// more small ones. It leaves the journal as it is: a crash meanwhile leaves zeros behind its end, which the next start
+// cuts off.
 func (j *Journal) Room() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

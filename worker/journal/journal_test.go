@@ -58,7 +58,8 @@ func TestTheNextStartFindsHowFarEachAttemptHadCome(t *testing.T) {
 	must(t,
 		j.Intend(ref(1), "n1", []byte("not started")),
 		j.Intend(ref(2), "n2", []byte("not started")), j.Start(ref(2), []byte("doubt")),
-		j.Intend(ref(3), "n3", []byte("not started")), j.Start(ref(3), []byte("doubt")), j.End(ref(3), []byte("result")),
+		j.Intend(ref(3), "n3", []byte("not started")), j.Start(ref(3), []byte("doubt")),
+		j.End(ref(3), []byte("result")),
 		j.Intend(ref(4), "n4", nil), j.Start(ref(4), nil), j.End(ref(4), []byte("result")), j.Done(ref(4)),
 		j.Intend(ref(5), "n5", nil), j.Done(ref(5)),
 		j.Intend(ref(6), "n6", nil), j.End(ref(6), []byte("too old to start")),
@@ -232,8 +233,8 @@ func TestAFailedWriteStopsTheJournalForGood(t *testing.T) {
 	}
 }
 
-// The first write that found no room broke the journal for good, and with it the worker, although there was room again a
-// moment later: a run with that worker alone waited for ever.
+// The first write that found no room broke the journal for good, and with it the worker, although there was room again
+// a moment later: a run with that worker alone waited for ever.
 func TestAFullDiskLeavesTheJournalAsItIs(t *testing.T) {
 	dir := t.TempDir()
 	volume, err := disk.Mount(dir, 1<<20)
@@ -324,7 +325,8 @@ func BenchmarkDurableWritesShareTheDisk(b *testing.B) {
 						if i >= b.N {
 							return
 						}
-						if err := errors.Join(j.Intend(ref(i), "n", nil), j.Start(ref(i), nil), j.End(ref(i), nil), j.Done(ref(i))); err != nil {
+						if err := errors.Join(j.Intend(ref(i), "n", nil), j.Start(ref(i), nil), j.End(ref(i), nil),
+							j.Done(ref(i))); err != nil {
 							b.Error(err)
 						}
 					}

@@ -220,12 +220,16 @@ func (c *Cache) explain(p wire.Package, err error) diag.List {
 	switch {
 	case errors.Is(err, errAbsent):
 		return diag.Errors("Provider package not available",
-			fmt.Sprintf("This worker runs on %s, and the coordinator has shared no package of provider %s for that platform. Run \""+diag.Program()+" init\" with the platform of the worker, or \""+diag.Program()+" providers lock -platform=%s\".", c.platform, name, c.platform), nil)
+			fmt.Sprintf("This worker runs on %s, and the coordinator has shared no package of provider %s for that "+
+				"platform. Run \""+diag.Program()+" init\" with the platform of the worker, or \""+diag.Program()+
+				" providers lock -platform=%s\".", c.platform, name, c.platform), nil)
 	case errors.Is(err, errMismatch):
 		return diag.Errors("Provider package does not match the lock file",
-			fmt.Sprintf("The package of provider %s for %s has none of the hashes that .terraform.lock.hcl accepts, so it is not used.", name, c.platform), nil)
+			fmt.Sprintf("The package of provider %s for %s has none of the hashes that .terraform.lock.hcl accepts, "+
+				"so it is not used.", name, c.platform), nil)
 	default:
 		return diag.Errors("Failed to obtain provider package",
-			fmt.Sprintf("The package of provider %s for %s cannot be made ready on this worker: %s.", name, c.platform, err), nil)
+			fmt.Sprintf("The package of provider %s for %s cannot be made ready on this worker: %s.", name,
+				c.platform, err), nil)
 	}
 }

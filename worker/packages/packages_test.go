@@ -97,7 +97,8 @@ func shared(data []byte) (*store, string) {
 }
 
 func plugin(t *testing.T) []byte {
-	return archive(t, file{"terraform-provider-test_v1.0.0", "#!/bin/sh\n", 0o644}, file{"docs/README.md", "read me", 0o644})
+	return archive(t, file{"terraform-provider-test_v1.0.0", "#!/bin/sh\n", 0o644},
+		file{"docs/README.md", "read me", 0o644})
 }
 
 func h1(t *testing.T, dir string) string {
@@ -183,11 +184,17 @@ func TestAPackageWithoutAnAcceptedHashIsNotUsed(t *testing.T) {
 
 func TestCachedContentThatWasChangedIsFetchedAgain(t *testing.T) {
 	for claim, damage := range map[string]func(dir string) error{
-		"a changed file":   func(dir string) error { return os.WriteFile(filepath.Join(dir, "docs/README.md"), []byte("x"), 0o644) },
-		"a file more":      func(dir string) error { return os.WriteFile(filepath.Join(dir, "evil"), nil, 0o644) },
-		"content gone":     os.RemoveAll,
-		"noted hash gone":  func(dir string) error { return os.Remove(filepath.Join(dir, "..", hashFile)) },
-		"noted hash wrong": func(dir string) error { return os.WriteFile(filepath.Join(dir, "..", hashFile), []byte("h1:x"), 0o644) },
+		"a changed file": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "docs/README.md"),
+				[]byte("x"), 0o644)
+		},
+		"a file more":     func(dir string) error { return os.WriteFile(filepath.Join(dir, "evil"), nil, 0o644) },
+		"content gone":    os.RemoveAll,
+		"noted hash gone": func(dir string) error { return os.Remove(filepath.Join(dir, "..", hashFile)) },
+		"noted hash wrong": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "..", hashFile),
+				[]byte("h1:x"), 0o644)
+		},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			s, zh := shared(plugin(t))
@@ -239,7 +246,8 @@ func TestAMissingPackageNamesThePlatform(t *testing.T) {
 	s := &store{}
 	_, diags := New(t.TempDir(), platform, nil, s).Find(context.Background(), pkg)
 	wantSummary(t, diags, "Provider package not available")
-	if !strings.Contains(diags[0].Detail, platform) || !strings.Contains(diags[0].Detail, "example.com/acme/test 1.0.0") {
+	if !strings.Contains(diags[0].Detail, platform) ||
+		!strings.Contains(diags[0].Detail, "example.com/acme/test 1.0.0") {
 		t.Errorf("the detail is %q", diags[0].Detail)
 	}
 	s.names = map[string]string{wire.PackageName(pkg, platform): "gone"}

@@ -19,7 +19,8 @@ func (c call) directory(named string) (dir string, done func(), err error) {
 	case err == nil && info.IsDir():
 		return dir, done, nil
 	case named != "":
-		return "", done, fmt.Errorf("the worker's machine has no directory %s; a relative working_dir is one of the machine that the coordinator runs on", dir)
+		return "", done, fmt.Errorf("the worker's machine has no directory %s; a relative working_dir is one of the "+
+			"machine that the coordinator runs on", dir)
 	}
 	if dir, err = os.MkdirTemp("", "millipede-provision-"); err != nil {
 		return "", done, fmt.Errorf("making a directory to run in: %w", err)

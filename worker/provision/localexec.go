@@ -21,7 +21,8 @@ func (r Runner) localExec(ctx context.Context, c call) diag.List {
 	}
 	dir, done, err := c.directory(text(c.config, "working_dir"))
 	if err != nil {
-		return diag.Errors("local-exec provisioner error", fmt.Sprintf("The command of %s was not run: %s.", c.address, err), nil)
+		return diag.Errors("local-exec provisioner error", fmt.Sprintf("The command of %s was not run: %s.",
+			c.address, err), nil)
 	}
 	defer done()
 	args := append(interpreter(c.config), command)
@@ -34,7 +35,8 @@ func (r Runner) localExec(ctx context.Context, c call) diag.List {
 	out := &lines{say: c.say}
 	program, err := r.Environment.Program(dir, args[0])
 	if err != nil {
-		return diag.Errors("local-exec provisioner error", fmt.Sprintf("The command of %s was not run: %s.", c.address, err), nil)
+		return diag.Errors("local-exec provisioner error", fmt.Sprintf("The command of %s was not run: %s.",
+			c.address, err), nil)
 	}
 	cmd := exec.CommandContext(ctx, program, args[1:]...)
 	cmd.Args[0], cmd.Dir = args[0], dir
@@ -51,7 +53,8 @@ func (r Runner) localExec(ctx context.Context, c call) diag.List {
 	}
 	if c.secret {
 		return diag.Errors("local-exec provisioner error",
-			fmt.Sprintf("The command of %s failed: %s. The command and its output are not shown, because its configuration holds sensitive values.", c.address, err), nil)
+			fmt.Sprintf("The command of %s failed: %s. The command and its output are not shown, because its "+
+				"configuration holds sensitive values.", c.address, err), nil)
 	}
 	return diag.Errors("local-exec provisioner error",
 		fmt.Sprintf("Error running command '%s': %s. Output: %s", command, err, out.tail), nil)

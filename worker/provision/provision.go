@@ -1,8 +1,8 @@
 // Package provision runs the provisioners of a resource instance, on the machine of the worker that made it.
 //
 // It runs what the coordinator has evaluated and reports the output line by line; it evaluates nothing, and decides
-// neither when provisioners run nor what a failure means for the object. local-exec runs here, remote-exec and file work
-// on another machine over SSH.
+// neither when provisioners run nor what a failure means for the object. local-exec runs here, remote-exec and file
+// work on another machine over SSH.
 package provision
 
 import (
@@ -45,7 +45,8 @@ var types = map[string]func(Runner, context.Context, call) diag.List{
 
 // Run runs the provisioners of the object at the address, one after the other. The first failure ends the list,
 // unless that provisioner is to continue: then its failure is not even told. emit receives the progress.
-func (r Runner) Run(ctx context.Context, address string, t *wire.ProvisionTask, env *wire.Variables, emit func(wire.Event)) diag.List {
+func (r Runner) Run(ctx context.Context, address string, t *wire.ProvisionTask, env *wire.Variables,
+	emit func(wire.Event)) diag.List {
 	if env != nil && env.Whole {
 		r.Environment = env.Entries
 	} else if env != nil {
@@ -91,5 +92,6 @@ func (r Runner) run(ctx context.Context, address, dir string, p wire.Provisioner
 		}
 		emit(wire.Event{Address: address, Kind: "output", Name: p.Type, Text: line})
 	}
-	return run(r, ctx, call{Provisioner: p, config: config, address: address, dir: dir, secret: p.Sensitive || p.Ephemeral, say: say})
+	return run(r, ctx, call{Provisioner: p, config: config, address: address, dir: dir, secret: p.Sensitive ||
+		p.Ephemeral, say: say})
 }

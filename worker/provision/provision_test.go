@@ -108,17 +108,20 @@ func TestArgumentsOfLocalExec(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	events, diags := run(t, context.Background(), Runner{Environment: []string{"A=outer", "B=outer"}}, step(t, "local-exec", map[string]cty.Value{
-		"command":     cty.StringVal(`pwd; echo "$A $B"`),
-		"interpreter": cty.ListVal([]cty.Value{cty.StringVal("/bin/sh"), cty.NullVal(cty.String), cty.StringVal("-c")}),
-		"working_dir": cty.StringVal(dir),
-		"environment": cty.MapVal(map[string]cty.Value{"A": cty.StringVal("inner"), "B": cty.NullVal(cty.String)}),
-		"quiet":       cty.True,
-	}))
+	events, diags := run(t, context.Background(), Runner{Environment: []string{"A=outer", "B=outer"}},
+		step(t, "local-exec", map[string]cty.Value{
+			"command": cty.StringVal(`pwd; echo "$A $B"`),
+			"interpreter": cty.ListVal([]cty.Value{cty.StringVal("/bin/sh"), cty.NullVal(cty.String),
+				cty.StringVal("-c")}),
+			"working_dir": cty.StringVal(dir),
+			"environment": cty.MapVal(map[string]cty.Value{"A": cty.StringVal("inner"), "B": cty.NullVal(cty.String)}),
+			"quiet":       cty.True,
+		}))
 	if diags != nil {
 		t.Fatal(diags.Err())
 	}
-	want(t, events, "start local-exec", "local-exec: Executing: Suppressed by quiet=true", dir, "inner outer", "end local-exec false")
+	want(t, events, "start local-exec", "local-exec: Executing: Suppressed by quiet=true", dir, "inner outer",
+		"end local-exec false")
 }
 
 func TestACommandRunsInTheCoordinatorsDirectory(t *testing.T) {
@@ -130,7 +133,8 @@ func TestACommandRunsInTheCoordinatorsDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := func(named cty.Value) wire.Provisioner {
-		return step(t, "local-exec", map[string]cty.Value{"command": cty.StringVal("pwd; ls"), "quiet": cty.True, "working_dir": named})
+		return step(t, "local-exec", map[string]cty.Value{"command": cty.StringVal("pwd; ls"), "quiet": cty.True,
+			"working_dir": named})
 	}
 	none := cty.NullVal(cty.String)
 	events, diags := runIn(t, dir, in(none), in(cty.StringVal("sub")))
@@ -184,11 +188,12 @@ func TestNothingOfASensitiveProvisionerIsShown(t *testing.T) {
 func TestTheEndOfTheContextEndsTheCommandAndItsChildren(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	p := command(t, "sleep 1000 & echo ready; wait")
-	diags := Runner{}.Run(ctx, "test_thing.a", &wire.ProvisionTask{Provisioners: []wire.Provisioner{p}}, nil, func(e wire.Event) {
-		if e.Text == "ready" {
-			cancel(errors.New("the run was cancelled"))
-		}
-	})
+	diags := Runner{}.Run(ctx, "test_thing.a", &wire.ProvisionTask{Provisioners: []wire.Provisioner{p}}, nil,
+		func(e wire.Event) {
+			if e.Text == "ready" {
+				cancel(errors.New("the run was cancelled"))
+			}
+		})
 	wantFailure(t, diags, "local-exec provisioner error", "the run was cancelled")
 }
 

@@ -44,7 +44,10 @@ func (r Runner) file(ctx context.Context, c call) diag.List {
 	destination := text(c.config, "destination")
 	if content := c.config.GetAttr("content"); !content.IsNull() {
 		data := []byte(content.AsString())
-		return r.connected(ctx, c, nil, func(client *remote.Client) error { return client.Copy(destination, remote.Bytes("", data)) })
+		return r.connected(ctx, c, nil, func(client *remote.Client) error {
+			return client.Copy(destination,
+				remote.Bytes("", data))
+		})
 	}
 	source := provisioner.Files(c.Type, c.config, r.Environment)
 	if len(source) != 1 {
@@ -187,7 +190,8 @@ func onDisk(name, as string, depth int) (*remote.Tree, error) {
 		return nil, err
 	}
 	if !info.IsDir() {
-		return &remote.Tree{Name: as, Size: info.Size(), Open: func() (io.ReadCloser, error) { return os.Open(name) }}, nil
+		return &remote.Tree{Name: as, Size: info.Size(), Open: func() (io.ReadCloser, error) { return os.Open(name) }},
+			nil
 	}
 	if depth > deepest {
 		return nil, fmt.Errorf("%s lies %d directories deep: does a link lead back to where it is?", name, depth)

@@ -23,8 +23,10 @@ import (
 func over(t *testing.T, s *sshd.Server, p wire.Provisioner) wire.Provisioner {
 	t.Helper()
 	vals := map[string]cty.Value{
-		"host": cty.StringVal(s.Host), "port": cty.NumberIntVal(int64(s.Port)), "user": cty.StringVal(s.User), "private_key": cty.StringVal(s.PrivateKey),
-		"timeout": cty.StringVal("1m"), "script_path": cty.StringVal(filepath.Join(t.TempDir(), "script_%RAND%.sh")),
+		"host": cty.StringVal(s.Host), "port": cty.NumberIntVal(int64(s.Port)), "user": cty.StringVal(s.User),
+		"private_key": cty.StringVal(s.PrivateKey),
+		"timeout":     cty.StringVal("1m"),
+		"script_path": cty.StringVal(filepath.Join(t.TempDir(), "script_%RAND%.sh")),
 	}
 	for name, a := range provisioner.Connection.Attributes {
 		if _, ok := vals[name]; !ok {
@@ -50,7 +52,8 @@ func words(list ...string) cty.Value {
 func after(t *testing.T, events []string) []string {
 	t.Helper()
 	at := slices.Index(events, "Connected!")
-	if at != 2 || events[0] != "start remote-exec" || !strings.HasPrefix(events[1], "Connecting to remote host via SSH...\n  Host: 127.0.0.1\n") {
+	if at != 2 || events[0] != "start remote-exec" ||
+		!strings.HasPrefix(events[1], "Connecting to remote host via SSH...\n  Host: 127.0.0.1\n") {
 		t.Fatalf("it begins with %q", events)
 	}
 	return events[at+1:]
@@ -58,7 +61,8 @@ func after(t *testing.T, events []string) []string {
 
 func TestLinesRunAsOneScriptOnTheOtherMachine(t *testing.T) {
 	sshd.Each(t, func(t *testing.T, s *sshd.Server) {
-		p := over(t, s, step(t, "remote-exec", map[string]cty.Value{"inline": words("A=1", "echo $A; printf two", "echo; exit 3")}))
+		p := over(t, s, step(t, "remote-exec", map[string]cty.Value{"inline": words("A=1", "echo $A; printf two",
+			"echo; exit 3")}))
 		events, diags := run(t, context.Background(), Runner{}, p)
 		wantFailure(t, diags, "remote-exec provisioner error", "error executing", "Process exited with status 3")
 		want(t, after(t, events), "1", "two", "end remote-exec true")
@@ -79,12 +83,14 @@ func TestScriptsComeAlongOrAreOnTheWorkersMachine(t *testing.T) {
 		if err := os.WriteFile(name, []byte("echo mine"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		events, diags = run(t, context.Background(), Runner{}, over(t, s, step(t, "remote-exec", map[string]cty.Value{"script": cty.StringVal(name)})))
+		events, diags = run(t, context.Background(), Runner{},
+			over(t, s, step(t, "remote-exec", map[string]cty.Value{"script": cty.StringVal(name)})))
 		if diags != nil {
 			t.Fatal(diags.Err())
 		}
 		want(t, after(t, events), "mine", "end remote-exec false")
-		_, diags = run(t, context.Background(), Runner{}, over(t, s, step(t, "remote-exec", map[string]cty.Value{"script": cty.StringVal("/not/here")})))
+		_, diags = run(t, context.Background(), Runner{},
+			over(t, s, step(t, "remote-exec", map[string]cty.Value{"script": cty.StringVal("/not/here")})))
 		wantFailure(t, diags, "remote-exec provisioner error", "Failed to open script '/not/here'")
 	})
 }
@@ -103,14 +109,18 @@ func TestAFileADirectoryOrItsContentsAreCopied(t *testing.T) {
 		if err := os.Symlink("a", filepath.Join(here, "link")); err != nil {
 			t.Fatal(err)
 		}
-		along := step(t, "file", map[string]cty.Value{"source": cty.StringVal("/not/here/tree"), "destination": cty.StringVal(there)})
-		along.Files = []wire.File{{Dir: true}, {Path: "a", Data: []byte("three")}, {Path: "deep", Dir: true}, {Path: "deep/b", Data: []byte("four")}}
+		along := step(t, "file", map[string]cty.Value{"source": cty.StringVal("/not/here/tree"),
+			"destination": cty.StringVal(there)})
+		along.Files = []wire.File{{Dir: true}, {Path: "a", Data: []byte("three")}, {Path: "deep", Dir: true},
+			{Path: "deep/b", Data: []byte("four")}}
 		copied := func(source, destination string) wire.Provisioner {
-			return step(t, "file", map[string]cty.Value{"source": cty.StringVal(source), "destination": cty.StringVal(filepath.Join(there, destination))})
+			return step(t, "file", map[string]cty.Value{"source": cty.StringVal(source),
+				"destination": cty.StringVal(filepath.Join(there, destination))})
 		}
 		steps := []wire.Provisioner{
 			copied(here, ""), copied(here+"/", ""), copied(filepath.Join(here, "a"), "copy"), along,
-			step(t, "file", map[string]cty.Value{"content": cty.StringVal("text"), "destination": cty.StringVal(filepath.Join(there, "text"))}),
+			step(t, "file", map[string]cty.Value{"content": cty.StringVal("text"),
+				"destination": cty.StringVal(filepath.Join(there, "text"))}),
 		}
 		for i := range steps {
 			steps[i] = over(t, s, steps[i])
@@ -132,7 +142,8 @@ func TestAFileADirectoryOrItsContentsAreCopied(t *testing.T) {
 		}
 		_, diags = run(t, context.Background(), Runner{}, over(t, s, copied("/not/here", "x")))
 		wantFailure(t, diags, "file provisioner error", "no such file")
-		_, diags = run(t, context.Background(), Runner{}, over(t, s, copied(filepath.Join(here, "a"), "no/such/directory")))
+		_, diags = run(t, context.Background(), Runner{},
+			over(t, s, copied(filepath.Join(here, "a"), "no/such/directory")))
 		wantFailure(t, diags, "file provisioner error", "Upload failed")
 	})
 }
@@ -157,18 +168,21 @@ func TestTheEndOfTheContextEndsTheScript(t *testing.T) {
 	sshd.Each(t, func(t *testing.T, s *sshd.Server) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		p := over(t, s, step(t, "remote-exec", map[string]cty.Value{"inline": words("echo ready", "exec sleep 1000")}))
-		diags := Runner{}.Run(ctx, "test_thing.a", &wire.ProvisionTask{Provisioners: []wire.Provisioner{p}}, nil, func(e wire.Event) {
-			if e.Text == "ready" {
-				cancel(errors.New("the run was cancelled"))
-			}
-		})
+		diags := Runner{}.Run(ctx, "test_thing.a", &wire.ProvisionTask{Provisioners: []wire.Provisioner{p}}, nil,
+			func(e wire.Event) {
+				if e.Text == "ready" {
+					cancel(errors.New("the run was cancelled"))
+				}
+			})
 		wantFailure(t, diags, "remote-exec provisioner error", "the run was cancelled")
 	})
 }
 
 func TestWithoutAConnectionNothingIsTried(t *testing.T) {
-	_, diags := run(t, context.Background(), Runner{}, step(t, "remote-exec", map[string]cty.Value{"inline": words("true")}))
+	_, diags := run(t, context.Background(), Runner{},
+		step(t, "remote-exec", map[string]cty.Value{"inline": words("true")}))
 	wantFailure(t, diags, "remote-exec provisioner error", "Missing connection configuration for provisioner.")
-	_, diags = run(t, context.Background(), Runner{}, step(t, "file", map[string]cty.Value{"content": cty.StringVal(""), "destination": cty.StringVal("/x")}))
+	_, diags = run(t, context.Background(), Runner{}, step(t, "file", map[string]cty.Value{"content": cty.StringVal(""),
+		"destination": cty.StringVal("/x")}))
 	wantFailure(t, diags, "file provisioner error", "Missing connection configuration for provisioner.")
 }

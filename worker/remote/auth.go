@@ -94,7 +94,8 @@ func identityKey(path string) []byte {
 	return nil
 }
 
-// clientConfig says how to log in. The keys of the block and of the agent are one method, because a method is tried once.
+// clientConfig says how to log in. The keys of the block and of the agent are one method, because a method is tried
+// once.
 func clientConfig(l Login, a *keyAgent) (*ssh.ClientConfig, error) {
 	var own []ssh.Signer
 	if l.PrivateKey != "" {
@@ -115,7 +116,8 @@ func clientConfig(l Login, a *keyAgent) (*ssh.ClientConfig, error) {
 		}))
 	}
 	if l.Password != "" {
-		c.Auth = append(c.Auth, ssh.Password(l.Password), ssh.KeyboardInteractive(func(_, _ string, questions []string, _ []bool) ([]string, error) {
+		c.Auth = append(c.Auth, ssh.Password(l.Password), ssh.KeyboardInteractive(func(_, _ string, questions []string,
+			_ []bool) ([]string, error) {
 			return slices.Repeat([]string{l.Password}, len(questions)), nil
 		}))
 	}
@@ -135,7 +137,8 @@ func privateSigner(l Login) (ssh.Signer, error) {
 	s, err := ssh.ParsePrivateKey([]byte(l.PrivateKey))
 	if missing := (*ssh.PassphraseMissingError)(nil); errors.As(err, &missing) {
 		//lint:ignore ST1005 OpenTofu's words
-		return nil, errors.New("Failed to read ssh private key: password protected keys are not supported. Decrypt the key, or put it into an SSH agent")
+		return nil, errors.New("Failed to read ssh private key: password protected keys are not supported. Decrypt " +
+			"the key, or put it into an SSH agent")
 	}
 	if err != nil {
 		//lint:ignore ST1005 OpenTofu's words
@@ -170,7 +173,8 @@ func checkHost(c *ssh.ClientConfig, text string) error {
 		IsHostAuthority: func(key ssh.PublicKey, _ string) bool { return same(key) },
 		HostKeyFallback: func(_ string, _ net.Addr, key ssh.PublicKey) error {
 			if !same(key) {
-				return fmt.Errorf("the host shows the %s key %s, which is not the one of the connection block", key.Type(), ssh.FingerprintSHA256(key))
+				return fmt.Errorf("the host shows the %s key %s, which is not the one of the connection block",
+					key.Type(), ssh.FingerprintSHA256(key))
 			}
 			return nil
 		},
@@ -178,7 +182,8 @@ func checkHost(c *ssh.ClientConfig, text string) error {
 	c.HostKeyCallback = checker.CheckHostKey
 	// A host has several keys: it shall show the one that is known, or any that is certified.
 	c.HostKeyAlgorithms = []string{
-		ssh.CertAlgoED25519v01, ssh.CertAlgoECDSA256v01, ssh.CertAlgoECDSA384v01, ssh.CertAlgoECDSA521v01, ssh.CertAlgoRSASHA512v01, ssh.CertAlgoRSASHA256v01,
+		ssh.CertAlgoED25519v01, ssh.CertAlgoECDSA256v01, ssh.CertAlgoECDSA384v01, ssh.CertAlgoECDSA521v01,
+		ssh.CertAlgoRSASHA512v01, ssh.CertAlgoRSASHA256v01,
 	}
 	if want.Type() == ssh.KeyAlgoRSA {
 		c.HostKeyAlgorithms = append(c.HostKeyAlgorithms, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256)

@@ -90,7 +90,8 @@ func (c *Client) keepTrying(ctx context.Context, tell func(string)) error {
 func (s *Settings) announce() string {
 	var b strings.Builder
 	means := func(l Login) {
-		fmt.Fprintf(&b, "\n  Host: %s\n  User: %s\n  Password: %t\n  Private key: %t\n  Certificate: %t\n  SSH Agent: %t\n  Checking Host Key: %t",
+		fmt.Fprintf(&b, "\n  Host: %s\n  User: %s\n  Password: %t\n  Private key: %t\n  Certificate: %t\n  SSH "+
+			"Agent: %t\n  Checking Host Key: %t",
 			l.Host, l.User, l.Password != "", l.PrivateKey != "", l.Certificate != "", s.Agent != "", l.HostKey != "")
 	}
 	b.WriteString("Connecting to remote host via SSH...")
@@ -101,7 +102,8 @@ func (s *Settings) announce() string {
 		means(s.Bastion)
 	}
 	if p := s.Proxy; p.Host != "" {
-		fmt.Fprintf(&b, "\nUsing configured proxy host...\n  ProxyHost: %s\n  ProxyPort: %d\n  ProxyUserName: %s\n  ProxyUserPassword: %t",
+		fmt.Fprintf(&b, "\nUsing configured proxy host...\n  ProxyHost: %s\n  ProxyPort: %d\n  ProxyUserName: %s\n  "+
+			"ProxyUserPassword: %t",
 			p.Host, p.Port, p.User, p.Password != "")
 	}
 	return b.String()

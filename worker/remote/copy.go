@@ -26,7 +26,10 @@ type Tree struct {
 
 // Bytes is a file in memory.
 func Bytes(name string, data []byte) *Tree {
-	return &Tree{Name: name, Size: int64(len(data)), Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }}
+	return &Tree{Name: name, Size: int64(len(data)), Open: func() (io.ReadCloser,
+		error) {
+		return io.NopCloser(bytes.NewReader(data)), nil
+	}}
 }
 
 // Copy writes a file to a path.

@@ -40,7 +40,8 @@ func (c *Client) dial(ctx context.Context) (*ssh.Client, error) {
 	}
 	inner, err := bastion.DialContext(ctx, "tcp", s.Target.address())
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("connecting from the bastion to %s: %w", s.Target.address(), err), bastion.Close())
+		return nil, errors.Join(fmt.Errorf("connecting from the bastion to %s: %w", s.Target.address(), err),
+			bastion.Close())
 	}
 	client, err := login(ctx, through{inner, bastion}, s.Target, c.target)
 	if err != nil {
@@ -93,9 +94,11 @@ func connect(ctx context.Context, p Proxy, address string) (net.Conn, error) {
 
 // open asks the proxy at the other end of a connection to connect to an address.
 func (p Proxy) open(conn net.Conn, address string) (net.Conn, error) {
-	request := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{}}
+	request := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address,
+		Header: http.Header{}}
 	if p.User != "" || p.Password != "" {
-		request.Header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(p.User+":"+p.Password)))
+		request.Header.Set("Proxy-Authorization",
+			"Basic "+base64.StdEncoding.EncodeToString([]byte(p.User+":"+p.Password)))
 	}
 	if err := request.Write(conn); err != nil {
 		return nil, err

@@ -50,7 +50,8 @@ func block(arguments map[string]any) cty.Value {
 // to are the arguments that every connection to a server has.
 func to(t *testing.T, s *sshd.Server, more map[string]any) map[string]any {
 	arguments := map[string]any{
-		"host": s.Host, "port": s.Port, "user": s.User, "timeout": "300ms", "script_path": filepath.Join(t.TempDir(), "script_%RAND%.sh"),
+		"host": s.Host, "port": s.Port, "user": s.User, "timeout": "300ms", "script_path": filepath.Join(t.TempDir(),
+			"script_%RAND%.sh"),
 	}
 	for name, v := range more {
 		arguments[name] = v
@@ -185,8 +186,10 @@ func TestTheHostMustShowTheKeyThatIsKnown(t *testing.T) {
 	sshd.Each(t, func(t *testing.T, s *sshd.Server) {
 		works(t, to(t, s, map[string]any{"private_key": s.PrivateKey, "host_key": s.HostKey}), "")
 		_, other := sshd.NewKey(t)
-		fails(t, to(t, s, map[string]any{"private_key": s.PrivateKey, "host_key": sshd.Public(other)}), "", "not the one of the connection block")
-		fails(t, to(t, s, map[string]any{"private_key": s.PrivateKey, "host_key": "nonsense"}), "", "reading the host key")
+		fails(t, to(t, s, map[string]any{"private_key": s.PrivateKey, "host_key": sshd.Public(other)}), "",
+			"not the one of the connection block")
+		fails(t, to(t, s, map[string]any{"private_key": s.PrivateKey, "host_key": "nonsense"}), "",
+			"reading the host key")
 	})
 }
 
@@ -215,7 +218,8 @@ func TestAProxyLiesInBetween(t *testing.T) {
 	s := sshd.Start(t)
 	var asked []string
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		user, password, _ := (&http.Request{Header: http.Header{"Authorization": r.Header["Proxy-Authorization"]}}).BasicAuth()
+		user, password, _ := (&http.Request{
+			Header: http.Header{"Authorization": r.Header["Proxy-Authorization"]}}).BasicAuth()
 		asked = append(asked, r.Method+" "+r.Host+" "+user)
 		if password != "pw" {
 			w.WriteHeader(http.StatusProxyAuthRequired)
@@ -226,7 +230,8 @@ func TestAProxyLiesInBetween(t *testing.T) {
 	t.Cleanup(proxy.Close)
 	host, portText, _ := net.SplitHostPort(proxy.Listener.Addr().String())
 	port, _ := strconv.Atoi(portText)
-	arguments := to(t, s, map[string]any{"password": s.Password, "proxy_host": host, "proxy_port": port, "proxy_user_name": "me", "proxy_user_password": "pw"})
+	arguments := to(t, s, map[string]any{"password": s.Password, "proxy_host": host, "proxy_port": port,
+		"proxy_user_name": "me", "proxy_user_password": "pw"})
 	works(t, arguments, "")
 	if want := fmt.Sprintf("CONNECT %s:%d me", s.Host, s.Port); len(asked) != 1 || asked[0] != want {
 		t.Errorf("the proxy was asked %q, want %q", asked, want)
@@ -272,7 +277,8 @@ func TestConnectingIsTriedUntilTheTimeIsOver(t *testing.T) {
 	}
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
-	settings, err := remote.NewSettings(block(map[string]any{"host": "127.0.0.1", "port": port, "timeout": "1200ms"}), "", "")
+	settings, err := remote.NewSettings(block(map[string]any{"host": "127.0.0.1", "port": port, "timeout": "1200ms"}),
+		"", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +297,8 @@ func TestConnectingIsTriedUntilTheTimeIsOver(t *testing.T) {
 
 func TestATryIsAnnouncedAsOpenTofuDoes(t *testing.T) {
 	s := sshd.Start(t)
-	settings, err := remote.NewSettings(block(to(t, s, map[string]any{"password": s.Password, "host_key": s.HostKey})), "", "")
+	settings, err := remote.NewSettings(block(to(t, s, map[string]any{"password": s.Password, "host_key": s.HostKey})),
+		"", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +309,8 @@ func TestATryIsAnnouncedAsOpenTofuDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	want := "Connecting to remote host via SSH...\n  Host: 127.0.0.1\n  User: " + s.User + "\n  Password: true\n  Private key: false\n" +
+	want := "Connecting to remote host via SSH...\n  Host: 127.0.0.1\n  User: " + s.User +
+		"\n  Password: true\n  Private key: false\n" +
 		"  Certificate: false\n  SSH Agent: false\n  Checking Host Key: true\n  Target Platform: unix"
 	if len(said) != 2 || said[0] != want || said[1] != "Connected!" {
 		t.Errorf("said %q", said)
@@ -324,7 +332,8 @@ func TestACommandThatFailsTellsItsStatusAndOneThatIsStoppedEnds(t *testing.T) {
 		var out bytes.Buffer
 		err = c.RunScript([]byte("echo so far\nexit 7\n"), &out)
 		failed := (*remote.CommandError)(nil)
-		if !errors.As(err, &failed) || !strings.HasSuffix(err.Error(), "Process exited with status 7") || strings.TrimSpace(out.String()) != "so far" {
+		if !errors.As(err, &failed) || !strings.HasSuffix(err.Error(), "Process exited with status 7") ||
+			strings.TrimSpace(out.String()) != "so far" {
 			t.Errorf("got %v and %q", err, out.String())
 		}
 		left, err := os.ReadFile(failed.Command)
@@ -376,14 +385,16 @@ func TestFilesAndDirectoriesAreCopiedAsScpDoes(t *testing.T) {
 		no(c.CopyDir(filepath.Join(dir, "new"), tree(), false))     // as what is not
 		no(c.CopyDir(filepath.Join(dir, "contents"), tree(), true)) // only what is in it
 		for path, want := range map[string]string{
-			"file": "text", "conf/a.txt": "one", "conf/deep/b c.txt": "", "new/a.txt": "one", "contents/a.txt": "one", "contents/deep/b c.txt": "",
+			"file": "text", "conf/a.txt": "one", "conf/deep/b c.txt": "", "new/a.txt": "one", "contents/a.txt": "one",
+			"contents/deep/b c.txt": "",
 		} {
 			got, err := os.ReadFile(filepath.Join(dir, path))
 			if err != nil || string(got) != want {
 				t.Errorf("%s: %q %v", path, got, err)
 			}
 		}
-		if err := c.Copy(filepath.Join(dir, "missing", "missing too", "file"), remote.Bytes("", []byte("text"))); err == nil {
+		if err := c.Copy(filepath.Join(dir, "missing", "missing too", "file"),
+			remote.Bytes("", []byte("text"))); err == nil {
 			t.Error("a file was copied into a directory that does not exist")
 		}
 	})
@@ -403,14 +414,17 @@ func TestWhatABlockCannotMeanIsSaid(t *testing.T) {
 }
 
 func TestWhatABlockDoesNotSayHasADefault(t *testing.T) {
-	s, err := remote.NewSettings(block(map[string]any{"host": "[::1]", "bastion_host": "b", "password": "p", "timeout": "soon", "proxy_host": "x"}), "", "")
+	s, err := remote.NewSettings(block(map[string]any{"host": "[::1]", "bastion_host": "b", "password": "p",
+		"timeout": "soon", "proxy_host": "x"}), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Target.Host != "::1" || s.Target.User != "root" || s.Target.Port != 22 || s.Timeout != 5*time.Minute || s.ScriptPath != "/tmp/terraform_%RAND%.sh" {
+	if s.Target.Host != "::1" || s.Target.User != "root" || s.Target.Port != 22 || s.Timeout != 5*time.Minute ||
+		s.ScriptPath != "/tmp/terraform_%RAND%.sh" {
 		t.Errorf("got %+v", s)
 	}
-	if s.Bastion.User != "root" || s.Bastion.Port != 22 || s.Bastion.Password != "p" || s.Proxy.Scheme != "http" || s.Proxy.Port != 80 {
+	if s.Bastion.User != "root" || s.Bastion.Port != 22 || s.Bastion.Password != "p" || s.Proxy.Scheme != "http" ||
+		s.Proxy.Port != 80 {
 		t.Errorf("got %+v", s)
 	}
 	s, err = remote.NewSettings(block(map[string]any{"host": "w", "target_platform": "windows"}), "", "")

@@ -32,8 +32,8 @@ type Settings struct {
 	Target Login
 	// Bastion is the machine in between; its address is empty when there is none.
 	Bastion Login
-	// Agent is the socket of the SSH agent; empty when none is asked. AgentIdentity is the key in it to try first: a file
-	// of the key, or the end of its comment.
+	// Agent is the socket of the SSH agent; empty when none is asked. AgentIdentity is the key in it to try first: a
+	// file of the key, or the end of its comment.
 	Agent, AgentIdentity string
 	// Dir is where AgentIdentity starts from when it is relative.
 	Dir   string
@@ -68,11 +68,12 @@ type Proxy struct {
 
 // ErrWinRM says that the connection is of a kind that is not spoken here.
 var ErrWinRM = errors.New("connections of the type winrm are not supported. " +
-	"Install the OpenSSH server that comes with Windows on the machine, and use a connection of the type ssh with target_platform = \"windows\"")
+	"Install the OpenSSH server that comes with Windows on the machine, and use a connection of the type ssh with " +
+	"target_platform = \"windows\"")
 
 // NewSettings reads the value of a connection block, by the schema of package provider/provisioner. agent is the socket
-// of the SSH agent, empty when there is none; dir is where the relative name of a key's file starts from. It returns ErrWinRM
-// for such a connection.
+// of the SSH agent, empty when there is none; dir is where the relative name of a key's file starts from. It returns
+// ErrWinRM for such a connection.
 func NewSettings(v cty.Value, agent, dir string) (*Settings, error) {
 	r := reader{v: v}
 	s := &Settings{
@@ -81,8 +82,10 @@ func NewSettings(v cty.Value, agent, dir string) (*Settings, error) {
 			PrivateKey: r.text("private_key"), Certificate: r.text("certificate"), HostKey: r.text("host_key"),
 		},
 		Bastion: Login{
-			Host: bareHost(r.text("bastion_host")), Port: r.port("bastion_port"), User: r.text("bastion_user"), Password: r.text("bastion_password"),
-			PrivateKey: r.text("bastion_private_key"), Certificate: r.text("bastion_certificate"), HostKey: r.text("bastion_host_key"),
+			Host: bareHost(r.text("bastion_host")), Port: r.port("bastion_port"), User: r.text("bastion_user"),
+			Password:   r.text("bastion_password"),
+			PrivateKey: r.text("bastion_private_key"), Certificate: r.text("bastion_certificate"),
+			HostKey: r.text("bastion_host_key"),
 		},
 		AgentIdentity: r.text("agent_identity"), Dir: dir,
 		Proxy: Proxy{

@@ -75,8 +75,9 @@ func Env() map[string][]string {
 
 func roleType() cty.Type {
 	return cty.ObjectWithOptionalAttrs(map[string]cty.Type{
-		"role_arn": cty.String, "duration": cty.String, "external_id": cty.String, "policy": cty.String, "session_name": cty.String,
-		"policy_arns": cty.Set(cty.String), "tags": cty.Map(cty.String), "transitive_tag_keys": cty.Set(cty.String),
+		"role_arn": cty.String, "duration": cty.String, "external_id": cty.String, "policy": cty.String,
+		"session_name": cty.String,
+		"policy_arns":  cty.Set(cty.String), "tags": cty.Map(cty.String), "transitive_tag_keys": cty.Set(cty.String),
 	}, []string{"duration", "external_id", "policy", "session_name", "policy_arns", "tags", "transitive_tag_keys"})
 }
 
@@ -86,7 +87,8 @@ func webIdentityType() cty.Type {
 		"session_name": cty.String, "policy": cty.String, "policy_arns": cty.Set(cty.String), "duration": cty.String,
 	}
 	return cty.ObjectWithOptionalAttrs(atys, []string{
-		"role_arn", "web_identity_token", "web_identity_token_file", "session_name", "policy", "policy_arns", "duration",
+		"role_arn", "web_identity_token", "web_identity_token_file", "session_name", "policy",
+		"policy_arns", "duration",
 	})
 }
 
@@ -111,8 +113,8 @@ func Problem(err error, args arguments.Arguments, failed string) *diag.Diagnosti
 	return diag.New(diag.Error, failed, err.Error()+".", nil)
 }
 
-// Settings collects what the arguments say about who asks. All problems of the arguments are told; the settings are of use
-// without errors alone.
+// Settings collects what the arguments say about who asks. All problems of the arguments are told; the settings are of
+// use without errors alone.
 func Settings(p cloud.Surroundings, args arguments.Arguments) (aws.Settings, diag.List) {
 	endpoints, _ := args.Nested("endpoints")
 	s := aws.Settings{

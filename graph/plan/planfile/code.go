@@ -127,8 +127,8 @@ type codedVertex struct {
 	NodeName   string `msgpack:"nn,omitempty"`
 }
 
-// oldGraph is the graph of a plan in format 1. The vertices of the plan graph had no names there: a number said which one of
-// a graph that only the version which made the plan orders in the same way. So the numbers are not read.
+// oldGraph is the graph of a plan in format 1. The vertices of the plan graph had no names there: a number said which
+// one of a graph that only the version which made the plan orders in the same way. So the numbers are not read.
 type oldGraph struct {
 	Vertices []oldVertex
 	Edges    [][2]int32
@@ -152,7 +152,8 @@ func encodePlan(p *plan.Plan) ([]byte, error) {
 	c := codedPlan{
 		Mode: byte(p.Mode), EngineVersion: p.EngineVersion, Timestamp: p.Timestamp, Workspace: p.Workspace,
 		Variables: map[string]codedVariable{}, Checks: p.Checks, BaseLineage: p.BaseLineage, BaseSerial: p.BaseSerial,
-		BackendType: p.BackendType, BackendConfig: p.BackendConfig, Graph: encodeGraph(p.Graph), Errored: p.Errored, Providers: p.Providers,
+		BackendType: p.BackendType, BackendConfig: p.BackendConfig, Graph: encodeGraph(p.Graph), Errored: p.Errored,
+		Providers: p.Providers,
 	}
 	for name, v := range p.Variables {
 		c.Variables[name] = codedVariable{Value: e.value(v.Value), Ephemeral: v.Ephemeral, Sensitive: v.Sensitive}
@@ -173,7 +174,8 @@ func encodePlan(p *plan.Plan) ([]byte, error) {
 		c.Drift = append(c.Drift, e.change(ch))
 	}
 	for _, o := range p.Outputs {
-		c.Outputs = append(c.Outputs, codedOutput{o.Name, string(o.Action), e.value(o.Before), e.value(o.After), o.Sensitive, o.BeforeSensitive})
+		c.Outputs = append(c.Outputs, codedOutput{o.Name, string(o.Action), e.value(o.Before), e.value(o.After),
+			o.Sensitive, o.BeforeSensitive})
 	}
 	for _, r := range p.Relevant {
 		path, err := coding.EncodePath(r.Attribute)
@@ -234,7 +236,8 @@ func (e *encoder) value(v cty.Value) *codedValue {
 
 func (e *encoder) change(c *plan.Change) codedChange {
 	out := codedChange{
-		Addr: c.Addr.String(), Deposed: string(c.Deposed), Provider: encodeProvider(c.Provider), Action: string(c.Action), Reason: string(c.Reason),
+		Addr: c.Addr.String(), Deposed: string(c.Deposed), Provider: encodeProvider(c.Provider),
+		Action: string(c.Action), Reason: string(c.Reason),
 		Before: e.value(c.Before), PriorPrivate: c.PriorPrivate, PlannedPrivate: c.PlannedPrivate,
 		BeforeIdentity: e.value(c.BeforeIdentity), AfterIdentity: e.value(c.AfterIdentity),
 		SchemaVersion: c.SchemaVersion, IdentityVersion: c.IdentityVersion, CreateFirst: c.CreateBeforeDestroy,
@@ -293,7 +296,8 @@ func decodePlan(data []byte) (*plan.Plan, error) {
 	p := &plan.Plan{
 		Mode: plan.Mode(c.Mode), EngineVersion: c.EngineVersion, Timestamp: c.Timestamp, Workspace: c.Workspace,
 		Variables: map[string]plan.Variable{}, Checks: c.Checks, BaseLineage: c.BaseLineage, BaseSerial: c.BaseSerial,
-		BackendType: c.BackendType, BackendConfig: c.BackendConfig, Graph: decodeGraph(&c), Errored: c.Errored, Providers: c.Providers,
+		BackendType: c.BackendType, BackendConfig: c.BackendConfig, Graph: decodeGraph(&c), Errored: c.Errored,
+		Providers: c.Providers,
 	}
 	for name, v := range c.Variables {
 		p.Variables[name] = plan.Variable{Value: d.value(v.Value), Ephemeral: v.Ephemeral, Sensitive: v.Sensitive}
@@ -336,7 +340,8 @@ func decodePlan(data []byte) (*plan.Plan, error) {
 func encodeGraph(g plan.Graph) codedGraph {
 	out := codedGraph{Vertices: make([]codedVertex, len(g.Vertices)), Edges: g.Edges}
 	for i, v := range g.Vertices {
-		out.Vertices[i] = codedVertex{byte(v.Kind), v.Change, v.Address, v.Node.Kind, string(v.Node.Module), v.Node.Name}
+		out.Vertices[i] = codedVertex{byte(v.Kind), v.Change, v.Address, v.Node.Kind,
+			string(v.Node.Module), v.Node.Name}
 	}
 	return out
 }
@@ -355,8 +360,8 @@ func decodeGraph(c *codedPlan) plan.Graph {
 	return out
 }
 
-// decodeOldGraph reads a graph of format 1. What is no object has no name there, so nothing can be done about it: it only
-// keeps its place in the order.
+// decodeOldGraph reads a graph of format 1. What is no object has no name there, so nothing can be done about it: it
+// only keeps its place in the order.
 func decodeOldGraph(g *oldGraph) plan.Graph {
 	out := plan.Graph{Vertices: make([]plan.Vertex, len(g.Vertices)), Edges: g.Edges}
 	for i, v := range g.Vertices {
@@ -461,7 +466,8 @@ func (d *decoder) provider(c codedProvider) addr.ProviderInstance {
 func (d *decoder) change(c *codedChange) *plan.Change {
 	out := &plan.Change{
 		Addr: d.instance(c.Addr), Deposed: state.DeposedKey(c.Deposed), Provider: d.provider(c.Provider),
-		Action: plan.Action(c.Action), Reason: plan.Reason(c.Reason), Before: d.value(c.Before), After: d.value(c.After),
+		Action: plan.Action(c.Action), Reason: plan.Reason(c.Reason), Before: d.value(c.Before),
+		After:        d.value(c.After),
 		ReplacePaths: d.paths(c.ReplacePaths), PriorPrivate: c.PriorPrivate, PlannedPrivate: c.PlannedPrivate,
 		BeforeIdentity: d.value(c.BeforeIdentity), AfterIdentity: d.value(c.AfterIdentity),
 		SchemaVersion: c.SchemaVersion, IdentityVersion: c.IdentityVersion, CreateBeforeDestroy: c.CreateFirst,
@@ -475,7 +481,8 @@ func (d *decoder) change(c *codedChange) *plan.Change {
 		out.After = out.Before
 	}
 	if c.Importing != nil {
-		out.Importing = &plan.Importing{ID: c.Importing.ID, Identity: d.value(c.Importing.Identity), Unknown: c.Importing.Unknown}
+		out.Importing = &plan.Importing{ID: c.Importing.ID, Identity: d.value(c.Importing.Identity),
+			Unknown: c.Importing.Unknown}
 	}
 	return out
 }

@@ -2,7 +2,8 @@ package planfile
 
 import "testing"
 
-// FuzzDecode reads whole files: what is between the entries, and the entries themselves as long as their checksums hold.
+// FuzzDecode reads whole files: what is between the entries, and the entries themselves as long as their checksums
+// hold.
 func FuzzDecode(f *testing.F) {
 	f.Add(mustEncode(f, everything(f)))
 	f.Add([]byte("PK"))

@@ -21,7 +21,8 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 )
 
-// formatVersion is the version of the format. Format 1 had no names for the vertices of the plan graph; see DecodeRecorded.
+// formatVersion is the version of the format. Format 1 had no names for the vertices of the plan graph; see
+// DecodeRecorded.
 const (
 	formatVersion = 2
 	oldestVersion = 1
@@ -111,7 +112,8 @@ func Encode(s Saved) ([]byte, error) {
 	for _, e := range []struct {
 		name string
 		data []byte
-	}{{versionEntry, []byte(fmt.Sprint(formatVersion))}, {engineEntry, []byte(s.Engine)}, {planEntry, coded}, {configEntry, config}} {
+	}{{versionEntry, []byte(fmt.Sprint(formatVersion))}, {engineEntry, []byte(s.Engine)}, {planEntry, coded},
+		{configEntry, config}} {
 		w, err := z.Create(e.name)
 		if err != nil {
 			return nil, err
@@ -126,8 +128,8 @@ func Encode(s Saved) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Decode reads the bytes of a plan file. A file that is cut or altered is an error: each entry has a checksum. The error of
-// a plan in another format is a *VersionError.
+// Decode reads the bytes of a plan file. A file that is cut or altered is an error: each entry has a checksum. The
+// error of a plan in another format is a *VersionError.
 func Decode(data []byte) (Saved, error) {
 	s, err := DecodeRecorded(data)
 	if err == nil && s.Older {

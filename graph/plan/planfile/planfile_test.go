@@ -52,11 +52,13 @@ func everyField(t testing.TB) *plan.Change {
 	})
 	who := func(id string) cty.Value { return cty.ObjectVal(map[string]cty.Value{"arn": cty.StringVal(id)}) }
 	return &plan.Change{
-		Addr: instance(t, `module.a["x"].test_thing.new[3]`), Previous: instance(t, `module.a["x"].test_thing.old["k\"q"]`),
-		Deposed: "0123abcd",
+		Addr:     instance(t, `module.a["x"].test_thing.new[3]`),
+		Previous: instance(t, `module.a["x"].test_thing.old["k\"q"]`),
+		Deposed:  "0123abcd",
 		Provider: addr.ProviderInstance{
 			Module:   addr.ModuleInstanceOf(addr.Step{Name: "a", Key: addr.StringKey("x")}),
-			Provider: addr.Provider{Host: "registry.example", Namespace: "n", Type: "test"}, Alias: "second", Key: addr.StringKey("eu"),
+			Provider: addr.Provider{Host: "registry.example", Namespace: "n", Type: "test"}, Alias: "second",
+			Key: addr.StringKey("eu"),
 		},
 		Action: plan.CreateThenDelete, Reason: plan.ReplaceBecauseCannotUpdate,
 		Before: before, After: after,
@@ -79,23 +81,28 @@ func everything(t testing.TB) Saved {
 		Addr: instance(t, "test_thing.b[0]"), Provider: addr.ProviderInstance{Provider: c.Provider.Provider},
 		Object: &state.Object{
 			Status: state.Tainted, SchemaVersion: 1, Attrs: []byte(`{"id":"b"}`), Private: []byte("p"),
-			Dependencies: state.DependenciesOn(state.DependOn(instance(t, "test_thing.a").Config())), CreateBeforeDestroy: true,
+			Dependencies:        state.DependenciesOn(state.DependOn(instance(t, "test_thing.a").Config())),
+			CreateBeforeDestroy: true,
 		},
 	}, state.SetOutput{Name: "o", Output: &state.Output{Value: cty.StringVal("v"), Sensitive: true}})
 	same := *everyField(t)
 	same.Action, same.Previous, same.After = plan.NoOp, same.Addr, same.Before
-	bare := &plan.Change{Addr: instance(t, "test_thing.bare"), Previous: instance(t, "test_thing.bare"), Action: plan.Create,
-		Before: cty.NullVal(cty.EmptyObject), After: cty.EmptyObjectVal, BeforeIdentity: cty.NilVal, AfterIdentity: cty.NilVal}
+	bare := &plan.Change{Addr: instance(t, "test_thing.bare"), Previous: instance(t, "test_thing.bare"),
+		Action: plan.Create,
+		Before: cty.NullVal(cty.EmptyObject), After: cty.EmptyObjectVal, BeforeIdentity: cty.NilVal,
+		AfterIdentity: cty.NilVal}
 	return Saved{
 		Engine: "0.9.1",
 		Plan: &plan.Plan{
-			Mode: plan.RefreshOnly, EngineVersion: "1.2.3", Timestamp: time.Date(2024, 5, 6, 7, 8, 9, 10, time.UTC), Workspace: "w",
+			Mode: plan.RefreshOnly, EngineVersion: "1.2.3", Timestamp: time.Date(2024, 5, 6, 7, 8, 9, 10, time.UTC),
+			Workspace: "w",
 			Variables: map[string]plan.Variable{
 				"given":     {Value: cty.StringVal("x"), Sensitive: true},
 				"ephemeral": {Value: cty.NilVal, Ephemeral: true},
 				"null":      {Value: cty.NullVal(cty.DynamicPseudoType)},
 			},
-			Targets:  []addr.Target{target(t, "test_thing.a"), target(t, `module.a["x"]`), target(t, "test_thing.a[1]")},
+			Targets: []addr.Target{target(t, "test_thing.a"), target(t, `module.a["x"]`),
+				target(t, "test_thing.a[1]")},
 			Excludes: []addr.Target{target(t, "module.b"), target(t, "module.b.data.test_thing.c")},
 			Replace:  []addr.Instance{instance(t, `test_thing.a["k"]`)},
 			Changes:  []*plan.Change{c, &same, bare}, Drift: []*plan.Change{everyField(t)},
@@ -103,11 +110,13 @@ func everything(t testing.TB) Saved {
 				Name: "o", Action: plan.Update, Before: cty.StringVal("v").Mark(marks.Sensitive),
 				After: cty.UnknownVal(cty.DynamicPseudoType), Sensitive: true, BeforeSensitive: true,
 			}},
-			Checks: []state.CheckResult{{Kind: "check", Config: "check.c", Status: state.CheckFail, Objects: []state.CheckObject{
-				{Address: "check.c", Status: state.CheckFail, Failures: []string{"no"}},
-			}}},
+			Checks: []state.CheckResult{{Kind: "check", Config: "check.c", Status: state.CheckFail,
+				Objects: []state.CheckObject{
+					{Address: "check.c", Status: state.CheckFail, Failures: []string{"no"}},
+				}}},
 			Relevant: []plan.Relevant{{Resource: instance(t, "test_thing.b[0]"), Attribute: cty.GetAttrPath("id")}},
-			Prior:    prior, BaseLineage: "line", BaseSerial: 3, BackendType: "local", BackendConfig: []byte(`{"path":"p"}`),
+			Prior:    prior, BaseLineage: "line", BaseSerial: 3, BackendType: "local",
+			BackendConfig: []byte(`{"path":"p"}`),
 			Graph: plan.Graph{
 				Vertices: []plan.Vertex{{Kind: plan.ApplyObject, Change: 2, Address: "test_thing.bare"}, {
 					Kind: plan.EvalOutput, Change: -1, Address: "module.a.output.o",
@@ -115,11 +124,13 @@ func everything(t testing.TB) Saved {
 				}, {Kind: plan.Sync, Change: -1}},
 				Edges: [][2]int32{{1, 0}, {2, 1}},
 			},
-			Errored:   true,
-			Providers: []plan.ProviderSelection{{Source: c.Provider.Provider, Version: "1.0.0", Hashes: []string{"h1:x"}}},
+			Errored: true,
+			Providers: []plan.ProviderSelection{{Source: c.Provider.Provider, Version: "1.0.0",
+				Hashes: []string{"h1:x"}}},
 		},
 		Config: Config{
-			Files: map[string][]byte{"main.tf": []byte("locals {}\n")}, Manifest: []byte("{}"), Dir: "dir", Lock: []byte("lock"),
+			Files: map[string][]byte{"main.tf": []byte("locals {}\n")}, Manifest: []byte("{}"), Dir: "dir",
+			Lock: []byte("lock"),
 		},
 	}
 }
@@ -147,7 +158,8 @@ func mustEncode(t testing.TB, s Saved) []byte {
 
 func TestTheExamplePlanLeavesNoFieldOut(t *testing.T) {
 	s := everything(t)
-	for _, v := range []any{*s.Plan, *s.Plan.Changes[0], *s.Plan.Changes[0].Importing, *s.Plan.Outputs[0], s.Plan.Relevant[0], s.Plan.Providers[0], s.Config, s.Plan.Graph.Vertices[1].Node} {
+	for _, v := range []any{*s.Plan, *s.Plan.Changes[0], *s.Plan.Changes[0].Importing, *s.Plan.Outputs[0],
+		s.Plan.Relevant[0], s.Plan.Providers[0], s.Config, s.Plan.Graph.Vertices[1].Node} {
 		r := reflect.ValueOf(v)
 		for i := range r.NumField() {
 			if r.Field(i).IsZero() {
@@ -171,7 +183,8 @@ func TestEveryFieldOfAPlanIsReadAsItWasSaved(t *testing.T) {
 func TestAPlanOfEachModeAndActionIsReadAsItWasSaved(t *testing.T) {
 	s := everything(t)
 	for _, mode := range []plan.Mode{plan.Normal, plan.Destroy, plan.RefreshOnly} {
-		for _, action := range []plan.Action{plan.Create, plan.Read, plan.Update, plan.Delete, plan.DeleteThenCreate, plan.CreateThenDelete, plan.Forget, plan.ForgetThenCreate} {
+		for _, action := range []plan.Action{plan.Create, plan.Read, plan.Update, plan.Delete, plan.DeleteThenCreate,
+			plan.CreateThenDelete, plan.Forget, plan.ForgetThenCreate} {
 			s.Plan.Mode, s.Plan.Changes[0].Action = mode, action
 			got, err := Decode(mustEncode(t, s))
 			if err != nil {

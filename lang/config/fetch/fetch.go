@@ -76,7 +76,8 @@ func Install(ctx context.Context, dir string, o Options) (Result, diag.List) {
 	}
 	i := &installer{ctx: ctx, options: o, old: old, now: maps.Clone(old)}
 	i.now[addr.RootModule] = config.Installed{Dir: dir}
-	tree, more := o.Loader.LoadTree(config.TreeOptions{Dir: dir, Variable: o.Variable, Workspace: o.Workspace, Locator: i, TestDir: o.TestDir, Base: o.Base, Env: o.Env})
+	tree, more := o.Loader.LoadTree(config.TreeOptions{Dir: dir, Variable: o.Variable, Workspace: o.Workspace,
+		Locator: i, TestDir: o.TestDir, Base: o.Base, Env: o.Env})
 	diags = append(diags, more...)
 	if tree.Root == nil || i.failed {
 		return Result{tree, old}, diags
@@ -145,11 +146,13 @@ func (i *installer) local(r config.ModuleRequest) (config.Installed, diag.List) 
 	real, err := i.resolve(dir)
 	if err != nil && escapes(r) {
 		return config.Installed{}, diag.Errors("Local module path escapes module package", fmt.Sprintf(
-			"The source %s of the module %q leads out of the package that its caller came in, and nothing else of where that came from is here.", r.Source.Text, r.Path), &r.Call.Range)
+			"The source %s of the module %q leads out of the package that its caller came in, and nothing else of "+
+				"where that came from is here.", r.Source.Text, r.Path), &r.Call.Range)
 	}
 	if err != nil {
 		return config.Installed{}, diag.Errors("Unreadable module directory",
-			fmt.Sprintf("The directory %s of the module %q cannot be read: %s.", dir, r.Call.Name, reason(err)), &r.Call.Range)
+			fmt.Sprintf("The directory %s of the module %q cannot be read: %s.", dir, r.Call.Name, reason(err)),
+			&r.Call.Range)
 	}
 	return config.Installed{Source: r.Source.Text, Dir: real}, nil
 }
@@ -203,7 +206,8 @@ func (i *installer) fetch(source Source, r config.ModuleRequest) (config.Install
 	into := filepath.Join(i.options.DataDir, "modules", string(r.Path))
 	if err := os.RemoveAll(i.path(into)); err != nil {
 		return config.Installed{}, diag.Errors("Failed to remove local module cache",
-			fmt.Sprintf("The module %q cannot be installed again while %s is there: %s.", r.Path, into, reason(err)), &r.Call.Range)
+			fmt.Sprintf("The module %q cannot be installed again while %s is there: %s.", r.Path, into, reason(err)),
+			&r.Call.Range)
 	}
 	at, diags := source.Fetch(i.ctx, r, into)
 	at.Source = config.Shown(r.Source.Text)
@@ -212,7 +216,8 @@ func (i *installer) fetch(source Source, r config.ModuleRequest) (config.Install
 
 func notAvailable(r config.ModuleRequest) diag.List {
 	return diag.Errors("Remote module sources not supported", fmt.Sprintf(
-		"The module %q comes from %s, and only modules in local directories can be used here.", r.Call.Name, config.Shown(r.Source.Text)), r.Call.SourceRange.Ptr())
+		"The module %q comes from %s, and only modules in local directories can be used here.", r.Call.Name,
+		config.Shown(r.Source.Text)), r.Call.SourceRange.Ptr())
 }
 
 // write replaces the manifest in one step.

@@ -50,7 +50,8 @@ func TestLocalModulesAreRecordedAsOpenTofuDoes(t *testing.T) {
 		"unused/other.tf": `output "x" { value = 1 }`,
 	})
 	var done []string
-	r, diags := install(base, ".", Options{Done: func(m addr.Module, _ config.Installed) { done = append(done, m.String()) }})
+	r, diags := install(base, ".",
+		Options{Done: func(m addr.Module, _ config.Installed) { done = append(done, m.String()) }})
 	if diags.HasErrors() {
 		t.Fatal(diags.Err())
 	}
@@ -71,7 +72,11 @@ func TestLocalModulesAreRecordedAsOpenTofuDoes(t *testing.T) {
 	}
 
 	done = nil
-	if _, diags := install(base, ".", Options{Done: func(m addr.Module, _ config.Installed) { done = append(done, m.String()) }}); diags.HasErrors() || done != nil {
+	if _, diags := install(base, ".",
+		Options{Done: func(m addr.Module, _ config.Installed) {
+			done = append(done,
+				m.String())
+		}}); diags.HasErrors() || done != nil {
 		t.Errorf("a second installation did %v, %v", done, diags.Err())
 	}
 
@@ -137,7 +142,8 @@ func (c *copier) Fetch(_ context.Context, r config.ModuleRequest, into string) (
 	if err := os.MkdirAll(filepath.Join(c.base, into), 0o755); err != nil {
 		return config.Installed{}, diag.List(nil).Append(err)
 	}
-	if err := os.WriteFile(filepath.Join(c.base, into, "main.tf"), []byte(`output "x" { value = 1 }`), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(c.base, into, "main.tf"), []byte(`output "x" { value = 1 }`),
+		0o644); err != nil {
 		return config.Installed{}, diag.List(nil).Append(err)
 	}
 	return config.Installed{Version: "1.5.0", Dir: into}, nil
@@ -147,7 +153,8 @@ func TestASourceFetchesOnceUntilAskedToUpgrade(t *testing.T) {
 	base := write(t, map[string]string{"main.tf": "module \"a\" {\n  source = \"acme/x/y\"\n  version = \"~> 1.0\"\n}"})
 	c := &copier{base: base}
 	for i, upgrade := range []bool{false, false, true} {
-		_, diags := install(base, ".", Options{Sources: map[config.SourceKind]Source{config.RegistrySource: c}, Upgrade: upgrade})
+		_, diags := install(base, ".", Options{Sources: map[config.SourceKind]Source{config.RegistrySource: c},
+			Upgrade: upgrade})
 		if diags.HasErrors() {
 			t.Fatal(i, diags.Err())
 		}

@@ -14,9 +14,11 @@ import (
 )
 
 // Network returns the sources of modules that are somewhere else: packages, and modules of registries. base is the
-// directory that relative names start from, absolute, and env the environment of the operation; downloading, when set, is told what is
-// fetched for which module, with its version when it has one. The sources live as long as one installation.
-func Network(s *services.Services, base string, env environ.Variables, downloading func(r config.ModuleRequest, from, version string)) map[config.SourceKind]Source {
+// directory that relative names start from, absolute, and env the environment of the operation; downloading, when set,
+// is told what is fetched for which module, with its version when it has one. The sources live as long as one
+// installation.
+func Network(s *services.Services, base string, env environ.Variables, downloading func(r config.ModuleRequest, from,
+	version string)) map[config.SourceKind]Source {
 	if downloading == nil {
 		downloading = func(config.ModuleRequest, string, string) {}
 	}
@@ -68,7 +70,8 @@ func (n network) installed(r config.ModuleRequest, into, subdir, version string)
 			summary = "Module subdirectory not found"
 		}
 		return config.Installed{}, diag.Errors(summary,
-			fmt.Sprintf("The package of the module %q, in %s, has no directory %q.", r.Call.Name, into, subdir), &r.Call.Range)
+			fmt.Sprintf("The package of the module %q, in %s, has no directory %q.", r.Call.Name, into, subdir),
+			&r.Call.Range)
 	}
 	rel, err := filepath.Rel(n.path(into), dir)
 	if err != nil {
@@ -80,8 +83,10 @@ func (n network) installed(r config.ModuleRequest, into, subdir, version string)
 // notDownloaded says why a package is not here.
 func notDownloaded(ctx context.Context, r config.ModuleRequest, from string, err error) diag.List {
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
-		return diag.Errors("Module download was interrupted", fmt.Sprintf("Stopped while the module %q was downloaded.", r.Path), &r.Call.Range)
+		return diag.Errors("Module download was interrupted", fmt.Sprintf("Stopped while the module %q was downloaded.",
+			r.Path), &r.Call.Range)
 	}
-	return diag.Errors("Failed to download module", fmt.Sprintf("The source code of the module %q cannot be downloaded from %q: %s", r.Call.Name,
+	return diag.Errors("Failed to download module", fmt.Sprintf("The source code of the module %q cannot be "+
+		"downloaded from %q: %s", r.Call.Name,
 		config.Shown(from), config.Conceal(err.Error(), from)), &r.Call.Range)
 }

@@ -33,23 +33,27 @@ func online(t *testing.T) (*registry.Registry, *services.Services) {
 	for _, v := range []string{"1.0.0", "1.2.0", "2.0.0", "2.1.0-beta1"} {
 		r.Module("acme/net/aws", v, r.URL("/m.zip"))
 	}
-	c := &cliconfig.Config{Timeout: time.Minute, Hosts: map[svchost.Hostname]map[string]any{"example.com": {services.Modules: r.URL("/v1/modules/")}}}
+	c := &cliconfig.Config{Timeout: time.Minute,
+		Hosts: map[svchost.Hostname]map[string]any{"example.com": {services.Modules: r.URL("/v1/modules/")}}}
 	return r, services.New(services.Options{Config: c, Transport: r.Transport(), Wait: time.Millisecond})
 }
 
 // get installs what one module block calls; the log is what was downloaded.
 func get(t *testing.T, s *services.Services, block string) (base string, result Result, log []string, diags diag.List) {
 	t.Helper()
-	base = write(t, map[string]string{"main.tf": "variable \"v\" {\n  default = \"~> 1.0\"\n}\nmodule \"a\" {\n" + block + "\n}\n"})
-	result, diags = install(base, ".", Options{Sources: Network(s, base, nil, func(r config.ModuleRequest, from, version string) {
-		log = append(log, strings.TrimSpace(fmt.Sprintf("%s: %s %s", r.Path, from, version)))
-	})})
+	base = write(t, map[string]string{"main.tf": "variable \"v\" {\n  default = \"~> 1.0\"\n}\nmodule \"a\" {\n" +
+		block + "\n}\n"})
+	result, diags = install(base, ".",
+		Options{Sources: Network(s, base, nil, func(r config.ModuleRequest, from, version string) {
+			log = append(log, strings.TrimSpace(fmt.Sprintf("%s: %s %s", r.Path, from, version)))
+		})})
 	return base, result, log, diags
 }
 
 func TestARegistrysNewestAcceptableVersionIsRecordedAsOpenTofuDoes(t *testing.T) {
 	for constraint, want := range map[string]string{
-		"": "2.0.0", `version = "~> 1.0"`: "1.2.0", `version = var.v`: "1.2.0", `version = "2.1.0-beta1"`: "2.1.0-beta1", `version = ">= 2.0.0"`: "2.0.0", `version = "v1.0.0"`: "1.0.0",
+		"": "2.0.0", `version = "~> 1.0"`: "1.2.0", `version = var.v`: "1.2.0",
+		`version = "2.1.0-beta1"`: "2.1.0-beta1", `version = ">= 2.0.0"`: "2.0.0", `version = "v1.0.0"`: "1.0.0",
 	} {
 		_, s := online(t)
 		base, _, log, diags := get(t, s, "source = \"example.com/acme/net/aws\"\n"+constraint)
@@ -82,9 +86,11 @@ func TestADirectoryOfAPackageIsTheModule(t *testing.T) {
 
 func TestARegistryMayServeThePackageItself(t *testing.T) {
 	r, s := online(t)
-	for _, answer := range []string{`{"location":"/m.zip"}`, `{"location":"/m.zip","use_registry_credentials":true}`, `{"location":"/m.zip","use_registry_credentials":false}`} {
+	for _, answer := range []string{`{"location":"/m.zip"}`, `{"location":"/m.zip","use_registry_credentials":true}`,
+		`{"location":"/m.zip","use_registry_credentials":false}`} {
 		r.Misbehave("/download", 1, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) })
-		if _, result, _, diags := get(t, s, `source = "example.com/acme/net/aws"`); diags.HasErrors() || result.Tree.Modules["a"].Version != "2.0.0" {
+		if _, result, _, diags := get(t, s, `source = "example.com/acme/net/aws"`); diags.HasErrors() ||
+			result.Tree.Modules["a"].Version != "2.0.0" {
 			t.Errorf("%s: %v", answer, diags.Err())
 		}
 	}
@@ -103,21 +109,27 @@ func TestWhatKeepsAModuleAwayIsSaid(t *testing.T) {
 		serve       http.HandlerFunc
 		want        string
 	}{
-		"an unknown module":          {`source = "example.com/acme/nope/aws"`, "", nil, "Module not found"},
-		"no version that will do":    {source + "\nversion = \"> 3\"", "", nil, "Unresolvable module version constraint"},
-		"no versions":                {source, "/versions", text(`{"modules":[{"versions":[]}]}`), "Module has no versions"},
+		"an unknown module": {`source = "example.com/acme/nope/aws"`, "", nil, "Module not found"},
+		"no version that will do": {source + "\nversion = \"> 3\"", "", nil, "Unresolvable module version " +
+			"constraint"},
+		"no versions": {source, "/versions", text(`{"modules":[{"versions":[]}]}`),
+			"Module has no versions"},
 		"an answer without a module": {source, "/versions", text(`{}`), "Invalid response from remote module registry"},
 		"an answer that is no JSON":  {source, "/versions", text(`<`), "Error accessing remote module registry"},
 		"a registry that fails":      {source, "/versions", status(500), "Error accessing remote module registry"},
 		"a refusal":                  {source, "/versions", status(401), "Error accessing remote module registry"},
-		"a location that is none":    {source, "/download", text(`{"location":"nowhere"}`), "Error accessing remote module registry"},
-		"no location":                {source, "/download", status(204), "Error accessing remote module registry"},
-		"a version that is gone":     {source, "/download", status(404), "Error accessing remote module registry"},
-		"a package that is gone":     {source, "/m.zip", status(404), "Failed to download module"},
-		"a missing directory":        {`source = "example.com/acme/net/aws//nope"`, "", nil, "Module subdirectory not found"},
-		"a pattern without a match":  {`source = "https://HOST/m.zip//n*"`, "", nil, "Failed to expand subdir globs"},
-		"a store that is unknown":    {`source = "s3::https://s3.amazonaws.com/b/m.zip"`, "", nil, "Failed to download module"},
-		"a way out of the package":   {`source = "example.com/acme/net/aws//out"`, "", nil, "Local module path escapes module package"},
+		"a location that is none": {source, "/download", text(`{"location":"nowhere"}`),
+			"Error accessing remote module registry"},
+		"no location":            {source, "/download", status(204), "Error accessing remote module registry"},
+		"a version that is gone": {source, "/download", status(404), "Error accessing remote module registry"},
+		"a package that is gone": {source, "/m.zip", status(404), "Failed to download module"},
+		"a missing directory": {`source = "example.com/acme/net/aws//nope"`, "", nil,
+			"Module subdirectory not found"},
+		"a pattern without a match": {`source = "https://HOST/m.zip//n*"`, "", nil, "Failed to expand subdir globs"},
+		"a store that is unknown": {`source = "s3::https://s3.amazonaws.com/b/m.zip"`, "", nil,
+			"Failed to download module"},
+		"a way out of the package": {`source = "example.com/acme/net/aws//out"`, "", nil,
+			"Local module path escapes module package"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			r, s := online(t)
@@ -141,7 +153,8 @@ func TestAWrongVersionOfARegistryIsLeftOut(t *testing.T) {
 		fmt.Fprint(w, `{"modules":[{"versions":[{"version":"one"},{"version":"1.0.0"}]}]}`)
 	})
 	_, result, _, diags := get(t, s, `source = "example.com/acme/net/aws"`)
-	if summaries(diags) != "Invalid response from remote module registry" || diags.HasErrors() || result.Tree.Modules["a"].Version != "1.0.0" {
+	if summaries(diags) != "Invalid response from remote module registry" || diags.HasErrors() ||
+		result.Tree.Modules["a"].Version != "1.0.0" {
 		t.Error(diags)
 	}
 }

@@ -20,12 +20,13 @@ import (
 // own are the entries of a directory that are no configuration, so it counts as empty with them.
 var own = []string{".terraform", ".millipede"}
 
-// Populate copies a module from anywhere into the directory Options.Base, which has to be empty. What the module calls is
-// for Install. Hidden files stay behind.
+// Populate copies a module from anywhere into the directory Options.Base, which has to be empty. What the module calls
+// is for Install. Hidden files stay behind.
 func Populate(ctx context.Context, from string, o Options) diag.List {
 	if o.Loader.HasConfig(".") {
 		return diag.Errors("The working directory already contains files",
-			"There is configuration here already, which would be mixed with that of the module. To initialize what is here, leave the option out.", nil)
+			"There is configuration here already, which would be mixed with that of the module. To initialize what "+
+				"is here, leave the option out.", nil)
 	}
 	if diags := mustBeEmpty(o.Base); diags.HasErrors() {
 		return diags
@@ -40,13 +41,15 @@ func Populate(ctx context.Context, from string, o Options) diag.List {
 	}
 	defer os.RemoveAll(environ.Path(o.Base, tmp))
 	name := "<main configuration>"
-	r := config.ModuleRequest{Source: source, Path: "root", Call: &config.ModuleCall{Name: "root", Range: hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos}}}
+	r := config.ModuleRequest{Source: source, Path: "root", Call: &config.ModuleCall{Name: "root",
+		Range: hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos}}}
 	at, diags := o.Sources[source.Kind].Fetch(ctx, r, filepath.Join(tmp, "root"))
 	if diags.HasErrors() {
 		return diags
 	}
 	if err := copyVisible(environ.Path(o.Base, at.Dir), environ.Path(o.Base, ".")); err != nil {
-		return diags.Append(diag.New(diag.Error, "Failed to copy root module", fmt.Sprintf("Copying %q into this directory: %s.", from, err), nil))
+		return diags.Append(diag.New(diag.Error, "Failed to copy root module", fmt.Sprintf("Copying %q into this "+
+			"directory: %s.", from, err), nil))
 	}
 	return diags.Append(parentCalls(from, o.Loader))
 }
@@ -73,7 +76,8 @@ func packageOf(from, base string) (config.ModuleSource, diag.List) {
 		source, err = config.ParseModuleSource(filepath.ToSlash(environ.Path(base, filepath.FromSlash(from))), false)
 	}
 	if err != nil {
-		return source, diag.Errors("Invalid module source address", fmt.Sprintf("%q is no address of a module: %s.", from, err), nil)
+		return source, diag.Errors("Invalid module source address", fmt.Sprintf("%q is no address of a module: %s.",
+			from, err), nil)
 	}
 	return source, nil
 }
@@ -136,7 +140,8 @@ func parentCalls(from string, l *config.Loader) diag.List {
 		}
 		if strings.HasPrefix(filepath.ToSlash(v.AsString()), "../") {
 			diags = diags.Append(diag.New(diag.Error, "Root module references parent directory", fmt.Sprintf(
-				"The module %q calls %q, beside it, and only the module itself was copied. To work with a copy, give the module %q a source that can be fetched from anywhere.",
+				"The module %q calls %q, beside it, and only the module itself was copied. To work with a copy, give "+
+					"the module %q a source that can be fetched from anywhere.",
 				from, v.AsString(), call.Name), call.SourceRange.Ptr()))
 		}
 	}

@@ -42,11 +42,13 @@ func (g *published) Fetch(ctx context.Context, r config.ModuleRequest, into stri
 	loc, err := g.locate(ctx, r, version)
 	if err != nil {
 		return config.Installed{}, diags.Append(diag.New(diag.Error, "Error accessing remote module registry",
-			fmt.Sprintf("Where version %s of %s is cannot be found out from %s: %s.", version, r.Source.Text, pkg.Host, err), &r.Call.Range))
+			fmt.Sprintf("Where version %s of %s is cannot be found out from %s: %s.", version, r.Source.Text, pkg.Host,
+				err), &r.Call.Range))
 	}
 	subdir := r.Source.Registry.Subdir
 	if loc.archive != "" {
-		d := services.Download{URL: loc.archive, Retries: g.services.Retries(), Header: http.Header{"Accept": {"application/zip, application/x-tar; *;q=0.1"}}}
+		d := services.Download{URL: loc.archive, Retries: g.services.Retries(),
+			Header: http.Header{"Accept": {"application/zip, application/x-tar; *;q=0.1"}}}
 		if loc.credentials {
 			d.Host = string(pkg.Host)
 		}
@@ -72,13 +74,17 @@ func (g *published) notListed(ctx context.Context, r config.ModuleRequest, err e
 	host := r.Source.Registry.Package.Host
 	switch {
 	case errors.Is(err, errUnknownModule):
-		return diag.Errors("Module not found", fmt.Sprintf("The module registry at %s has no module %s.", host, r.Source.Registry.Package.ForRegistryProtocol()), &r.Call.Range)
+		return diag.Errors("Module not found", fmt.Sprintf("The module registry at %s has no module %s.", host,
+			r.Source.Registry.Package.ForRegistryProtocol()), &r.Call.Range)
 	case errors.Is(err, errNoModule):
-		return diag.Errors("Invalid response from remote module registry", fmt.Sprintf("The registry at %s was asked for the versions of the module %q, and its answer holds no module.", host, r.Call.Name), &r.Call.Range)
+		return diag.Errors("Invalid response from remote module registry", fmt.Sprintf("The registry at %s was asked "+
+			"for the versions of the module %q, and its answer holds no module.", host, r.Call.Name), &r.Call.Range)
 	case ctx.Err() != nil:
-		return diag.Errors("Module installation was interrupted", fmt.Sprintf("Stopped while the versions of the module %q were asked for.", r.Call.Name), &r.Call.Range)
+		return diag.Errors("Module installation was interrupted", fmt.Sprintf("Stopped while the versions of the "+
+			"module %q were asked for.", r.Call.Name), &r.Call.Range)
 	default:
-		return diag.Errors("Error accessing remote module registry", fmt.Sprintf("The versions of the module %q cannot be found out from %s: %s.", r.Call.Name, host, err), &r.Call.Range)
+		return diag.Errors("Error accessing remote module registry", fmt.Sprintf("The versions of the module %q "+
+			"cannot be found out from %s: %s.", r.Call.Name, host, err), &r.Call.Range)
 	}
 }
 
@@ -130,7 +136,8 @@ func choose(r config.ModuleRequest, all []string) (string, diag.List) {
 		v, err := goversion.NewVersion(text)
 		if err != nil {
 			diags = diags.Append(diag.New(diag.Warning, "Invalid response from remote module registry",
-				fmt.Sprintf("Among the versions of the module %q, the registry at %s names %q, which is none. It was left out.", r.Call.Name, host, text), &r.Call.Range))
+				fmt.Sprintf("Among the versions of the module %q, the registry at %s names %q, which is none. It was "+
+					"left out.", r.Call.Name, host, text), &r.Call.Range))
 			continue
 		}
 		if v.Prerelease() != "" && !exactly(r.Call.Version, v) {
@@ -145,10 +152,12 @@ func choose(r config.ModuleRequest, all []string) (string, diag.List) {
 	}
 	switch {
 	case latest == nil:
-		return "", diags.Append(diag.New(diag.Error, "Module has no versions", fmt.Sprintf("The module registry at %s has no version of %s.", host, r.Source.Text), &r.Call.Range))
+		return "", diags.Append(diag.New(diag.Error, "Module has no versions", fmt.Sprintf("The module registry at "+
+			"%s has no version of %s.", host, r.Source.Text), &r.Call.Range))
 	case match == nil:
 		return "", diags.Append(diag.New(diag.Error, "Unresolvable module version constraint",
-			fmt.Sprintf("No version of %s meets the constraint %q. The newest is %s.", r.Source.Text, r.Call.Version, latest), &r.Call.Range))
+			fmt.Sprintf("No version of %s meets the constraint %q. The newest is %s.", r.Source.Text, r.Call.Version,
+				latest), &r.Call.Range))
 	}
 	return match.String(), diags
 }

@@ -30,7 +30,8 @@ func (g *Getter) amazon(ctx context.Context, u *url.URL, into string) error {
 
 // amazonDomains are the domains of the partitions' services.
 var amazonDomains = []string{
-	"amazonaws.com", "amazonaws.com.cn", "amazonaws.eu", "c2s.ic.gov", "sc2s.sgov.gov", "csp.hci.ic.gov", "cloud.adc-e.uk",
+	"amazonaws.com", "amazonaws.com.cn", "amazonaws.eu", "c2s.ic.gov", "sc2s.sgov.gov", "csp.hci.ic.gov",
+	"cloud.adc-e.uk",
 }
 
 // amazonObject is where an object lies.
@@ -43,8 +44,8 @@ type amazonObject struct {
 // errNoObject means that an address does not name a bucket and something in it.
 var errNoObject = errors.New("the address does not name a bucket and an object in it")
 
-// amazonAddress reads an address: BUCKET.s3.REGION.DOMAIN/KEY, BUCKET.s3-REGION.DOMAIN/KEY, s3[-REGION].DOMAIN/BUCKET/KEY,
-// s3.REGION.DOMAIN/BUCKET/KEY, or with any other host HOST/BUCKET/KEY?region=REGION.
+// amazonAddress reads an address: BUCKET.s3.REGION.DOMAIN/KEY, BUCKET.s3-REGION.DOMAIN/KEY,
+// s3[-REGION].DOMAIN/BUCKET/KEY, s3.REGION.DOMAIN/BUCKET/KEY, or with any other host HOST/BUCKET/KEY?region=REGION.
 func amazonAddress(u *url.URL) (amazonObject, error) {
 	var o amazonObject
 	path := strings.TrimPrefix(u.Path, "/")
@@ -89,7 +90,8 @@ func (o amazonObject) open(ctx context.Context, s cloud.Surroundings, u *url.URL
 	q := query(u)
 	session, err := aws.Open(ctx, aws.Settings{
 		Region: o.region, SkipRegionValidation: true, SkipCredentialsValidation: true, SkipAccountID: true,
-		AccessKey: q.Get("aws_access_key_id"), SecretKey: q.Get("aws_access_key_secret"), Token: q.Get("aws_access_token"),
+		AccessKey: q.Get("aws_access_key_id"), SecretKey: q.Get("aws_access_key_secret"),
+		Token:   q.Get("aws_access_token"),
 		Profile: q.Get("aws_profile"), MetadataEndpoint: s.Either("AWS_METADATA_URL"), Attempts: 3,
 		Transport: s.Transport(), Env: s.Env, UserAgent: s.UserAgent,
 	})
@@ -121,7 +123,8 @@ func (b *amazonBucket) ask(ctx context.Context, key string, q url.Values, limit 
 		u.RawPath = aws.EscapePath(u.Path)
 	}
 	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
-	answer, err := b.session.Do(ctx, aws.Request{Method: http.MethodGet, URL: u.String(), Service: "s3", MaxAnswer: limit})
+	answer, err := b.session.Do(ctx, aws.Request{Method: http.MethodGet, URL: u.String(), Service: "s3",
+		MaxAnswer: limit})
 	if err != nil {
 		return nil, err
 	}

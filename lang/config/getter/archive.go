@@ -66,7 +66,8 @@ func Sniff(name string) (string, error) {
 	if _, err := io.ReadFull(f, start); err != nil {
 		return "", errors.New("it is too short for an archive")
 	}
-	for magic, kind := range map[string]string{"PK": "zip", "\x1f\x8b": "tar.gz", "BZ": "tar.bz2", "\xfd7zXZ\x00": "tar.xz"} {
+	for magic, kind := range map[string]string{"PK": "zip", "\x1f\x8b": "tar.gz", "BZ": "tar.bz2",
+		"\xfd7zXZ\x00": "tar.xz"} {
 		if strings.HasPrefix(string(start), magic) {
 			return kind, nil
 		}
@@ -126,8 +127,8 @@ type writer struct {
 	links []string // as they were written
 }
 
-// checkLinks fails when a link leads out of the archive. Where a link leads shows only when all are there: through other
-// links its target may be another place than its text says.
+// checkLinks fails when a link leads out of the archive. Where a link leads shows only when all are there: through
+// other links its target may be another place than its text says.
 func (w *writer) checkLinks() error {
 	for _, link := range w.links {
 		if _, err := w.root.Stat(link); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -21,7 +21,8 @@ type bucket interface {
 // maxObject is how large an object may be, in bytes: it is held in memory.
 const maxObject = 256 << 20
 
-// getObjects gets what lies in a bucket: an archive, by its name's end, or else all objects below a name as a directory.
+// getObjects gets what lies in a bucket: an archive, by its name's end, or else all objects below a name as a
+// directory.
 func getObjects(ctx context.Context, b bucket, u *url.URL, name, version, into string) error {
 	q, kind := archiveKind(u)
 	if kind != "" {

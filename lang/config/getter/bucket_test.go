@@ -23,7 +23,8 @@ func clouds(t *testing.T) (a *amazon.Server, g *google.Server, get *Getter, addr
 	a, g = amazon.New(t, "modules"), google.New(t, "modules")
 	env := map[string]string{
 		"AWS_ACCESS_KEY_ID": amazon.AccessKey, "AWS_SECRET_ACCESS_KEY": amazon.SecretKey,
-		"GOOGLE_OAUTH_ACCESS_TOKEN": google.Token, "STORAGE_EMULATOR_HOST": strings.TrimPrefix(g.URL, "http://"), "HOME": t.TempDir(),
+		"GOOGLE_OAUTH_ACCESS_TOKEN": google.Token, "STORAGE_EMULATOR_HOST": strings.TrimPrefix(g.URL, "http://"),
+		"HOME": t.TempDir(),
 	}
 	get = New(services.New(services.Options{
 		Config: &cliconfig.Config{}, Wait: time.Millisecond,
@@ -59,7 +60,8 @@ func TestObjectsOfABucketBecomeAPackage(t *testing.T) {
 			ok(t, get.Get(t.Context(), at+"m.zip", into))
 			has(t, into, "zipped")
 			for object, want := range map[string]string{
-				"nothing": "no objects lie below", "file.tf": "is no archive by its name", "gone.zip": "reading the object",
+				"nothing": "no objects lie below", "file.tf": "is no archive by its name",
+				"gone.zip": "reading the object",
 			} {
 				if err := get.Get(t.Context(), at+object, filepath.Join(t.TempDir(), "x")); err == nil ||
 					!strings.Contains(err.Error(), want) {
@@ -113,18 +115,22 @@ func TestTheCredentialsOfAnAddressWinAndAreSigned(t *testing.T) {
 
 func TestAddressesInS3AreReadInAllTheirForms(t *testing.T) {
 	for address, want := range map[string]amazonObject{
-		"https://s3.amazonaws.com/b/k/l":                     {region: "us-east-1", bucket: "b", key: "k/l"},
-		"https://s3-eu-west-1.amazonaws.com/b/k":             {region: "eu-west-1", bucket: "b", key: "k"},
-		"https://s3.eu-west-1.amazonaws.com/b/k":             {region: "eu-west-1", bucket: "b", key: "k"},
-		"https://b.s3-eu-west-1.amazonaws.com/k/l":           {region: "eu-west-1", bucket: "b", key: "k/l"},
-		"https://b.s3.eu-west-1.amazonaws.com/k":             {region: "eu-west-1", bucket: "b", key: "k"},
-		"https://s3.cn-north-1.amazonaws.com.cn/b/k":         {region: "cn-north-1", bucket: "b", key: "k"},
-		"http://localhost:9000/b/k?region=eu":                {region: "eu", bucket: "b", key: "k", endpoint: "http://localhost:9000"},
-		"https://minio.example.com/b/k":                      {region: "us-east-1", bucket: "b", key: "k", endpoint: "https://minio.example.com"},
-		"https://evilamazonaws.com/b/k":                      {region: "us-east-1", bucket: "b", key: "k", endpoint: "https://evilamazonaws.com"},
-		"https://s3.amazonaws.com/b":                         {},
-		"https://a.b.s3.eu-west-1.amazonaws.com/k":           {},
-		"https://minio.example.com/b/k/?region=eu&version=1": {region: "eu", bucket: "b", key: "k/", endpoint: "https://minio.example.com"},
+		"https://s3.amazonaws.com/b/k/l":             {region: "us-east-1", bucket: "b", key: "k/l"},
+		"https://s3-eu-west-1.amazonaws.com/b/k":     {region: "eu-west-1", bucket: "b", key: "k"},
+		"https://s3.eu-west-1.amazonaws.com/b/k":     {region: "eu-west-1", bucket: "b", key: "k"},
+		"https://b.s3-eu-west-1.amazonaws.com/k/l":   {region: "eu-west-1", bucket: "b", key: "k/l"},
+		"https://b.s3.eu-west-1.amazonaws.com/k":     {region: "eu-west-1", bucket: "b", key: "k"},
+		"https://s3.cn-north-1.amazonaws.com.cn/b/k": {region: "cn-north-1", bucket: "b", key: "k"},
+		"http://localhost:9000/b/k?region=eu": {region: "eu", bucket: "b", key: "k",
+			endpoint: "http://localhost:9000"},
+		"https://minio.example.com/b/k": {region: "us-east-1", bucket: "b", key: "k",
+			endpoint: "https://minio.example.com"},
+		"https://evilamazonaws.com/b/k": {region: "us-east-1", bucket: "b", key: "k",
+			endpoint: "https://evilamazonaws.com"},
+		"https://s3.amazonaws.com/b":               {},
+		"https://a.b.s3.eu-west-1.amazonaws.com/k": {},
+		"https://minio.example.com/b/k/?region=eu&version=1": {region: "eu", bucket: "b", key: "k/",
+			endpoint: "https://minio.example.com"},
 	} {
 		u, err := url.Parse(address)
 		ok(t, err)

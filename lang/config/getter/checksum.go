@@ -28,7 +28,8 @@ func checkSum(name, want string) error {
 		kind = map[int]string{32: "md5", 40: "sha1", 64: "sha256", 128: "sha512"}[len(text)]
 	}
 	if kind == "file" {
-		return errors.New("invalid checksum: a file of checksums is not supported; write the checksum itself, such as sha256:HEX")
+		return errors.New("invalid checksum: a file of checksums is not supported; write the checksum itself, such " +
+			"as sha256:HEX")
 	}
 	newHash := sums[strings.ToLower(kind)]
 	if newHash == nil {

@@ -38,7 +38,8 @@ func server(t *testing.T, more ...string) (*registry.Registry, *Getter) {
 	r, err := registry.New()
 	ok(t, err)
 	t.Cleanup(r.Close)
-	return r, New(services.New(services.Options{Config: &cliconfig.Config{}, Transport: r.Transport(), Wait: time.Millisecond}), env)
+	return r, New(services.New(services.Options{Config: &cliconfig.Config{}, Transport: r.Transport(),
+		Wait: time.Millisecond}), env)
 }
 
 // has checks that the package has main.tf with this text.
@@ -110,7 +111,8 @@ func TestArchivesAreUnpacked(t *testing.T) {
 			onDisk := filepath.Join(dir, name)
 			ok(t, os.WriteFile(onDisk, archive, 0o644))
 			for i, address := range []string{
-				r.URL("/" + name), r.URL("/plain?archive=" + kind), r.URL(fmt.Sprintf("/%s?checksum=sha256:%x", name, sha256.Sum256(archive))), "file://" + onDisk,
+				r.URL("/" + name), r.URL("/plain?archive=" + kind),
+				r.URL(fmt.Sprintf("/%s?checksum=sha256:%x", name, sha256.Sum256(archive))), "file://" + onDisk,
 			} {
 				into := filepath.Join(dir, fmt.Sprint(i))
 				ok(t, g.Get(t.Context(), address, into))
@@ -131,7 +133,8 @@ func TestNothingLeadsOutOfAnArchive(t *testing.T) {
 		r, g := server(t)
 		r.File("/m.tgz", tarball(t, "gz", headers...))
 		dir := t.TempDir()
-		if err := g.Get(t.Context(), r.URL("/m.tgz"), filepath.Join(dir, "a", "into")); err == nil || !strings.Contains(err.Error(), "leads out of it") {
+		if err := g.Get(t.Context(), r.URL("/m.tgz"), filepath.Join(dir, "a", "into")); err == nil ||
+			!strings.Contains(err.Error(), "leads out of it") {
 			t.Errorf("%s: %v", claim, err)
 		}
 		if _, err := os.Lstat(filepath.Join(dir, "a", "evil")); err == nil {
@@ -139,7 +142,8 @@ func TestNothingLeadsOutOfAnArchive(t *testing.T) {
 		}
 	}
 	r, g := server(t)
-	r.File("/m.tgz", tarball(t, "gz", &tar.Header{Name: "main.tf"}, &tar.Header{Name: "link.tf", Typeflag: tar.TypeSymlink, Linkname: "main.tf"}))
+	r.File("/m.tgz", tarball(t, "gz", &tar.Header{Name: "main.tf"}, &tar.Header{Name: "link.tf",
+		Typeflag: tar.TypeSymlink, Linkname: "main.tf"}))
 	into := filepath.Join(t.TempDir(), "into")
 	ok(t, g.Get(t.Context(), r.URL("/m.tgz"), into))
 	if text, err := os.ReadFile(filepath.Join(into, "link.tf")); err != nil || string(text) != "one" {
@@ -150,7 +154,8 @@ func TestNothingLeadsOutOfAnArchive(t *testing.T) {
 func TestAServerMayNameAnotherSource(t *testing.T) {
 	r, g := server(t)
 	r.File("/m.zip", registry.Zip(map[string]string{"main.tf": "one", "top/sub/main.tf": "sub"}))
-	r.File("/page", []byte(`<html><head><meta name="other" content="x"><META name="terraform-get" content="`+r.URL("/m.zip//top/sub")+`"></head></html>`))
+	r.File("/page", []byte(`<html><head><meta name="other" content="x"><META name="terraform-get" content="`+
+		r.URL("/m.zip//top/sub")+`"></head></html>`))
 	r.Misbehave("/header", -1, func(w http.ResponseWriter, req *http.Request) {
 		if req.URL.Query().Get("terraform-get") != "1" {
 			w.WriteHeader(http.StatusBadRequest)
@@ -158,8 +163,14 @@ func TestAServerMayNameAnotherSource(t *testing.T) {
 		w.Header().Set("X-Terraform-Get", "./m.zip")
 		w.WriteHeader(http.StatusNoContent)
 	})
-	r.Misbehave("/loop", -1, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Terraform-Get", r.URL("/loop")) })
-	r.Misbehave("/redirect", -1, func(w http.ResponseWriter, req *http.Request) { http.Redirect(w, req, "/m.zip", http.StatusFound) })
+	r.Misbehave("/loop", -1, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Terraform-Get",
+			r.URL("/loop"))
+	})
+	r.Misbehave("/redirect", -1, func(w http.ResponseWriter, req *http.Request) {
+		http.Redirect(w, req, "/m.zip",
+			http.StatusFound)
+	})
 	r.File("/nothing", []byte("<html><body>hello</body></html>"))
 	dir := t.TempDir()
 	for path, want := range map[string]string{"/page": "sub", "/header": "one", "/redirect.zip": "one"} {
@@ -167,8 +178,10 @@ func TestAServerMayNameAnotherSource(t *testing.T) {
 		ok(t, g.Get(t.Context(), r.URL(path), into))
 		has(t, into, want)
 	}
-	for path, want := range map[string]string{"/loop": "too many servers", "/nothing": "no source URL was returned", "/gone": "bad response code: 404"} {
-		if err := g.Get(t.Context(), r.URL(path), filepath.Join(dir, path)); err == nil || !strings.Contains(err.Error(), want) {
+	for path, want := range map[string]string{"/loop": "too many servers", "/nothing": "no source URL was returned",
+		"/gone": "bad response code: 404"} {
+		if err := g.Get(t.Context(), r.URL(path), filepath.Join(dir, path)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -193,7 +206,8 @@ func TestWhatCannotBeFetchedIsSaid(t *testing.T) {
 		r.URL("/m.zip?checksum=crc32:00"):           "unsupported checksum type",
 		r.URL("/m.zip?checksum=file:https://x/sum"): "a file of checksums is not supported",
 	} {
-		if err := g.Get(t.Context(), address, filepath.Join(dir, "into", fmt.Sprint(len(address)))); err == nil || !strings.Contains(err.Error(), want) {
+		if err := g.Get(t.Context(), address, filepath.Join(dir, "into", fmt.Sprint(len(address)))); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
@@ -212,7 +226,8 @@ func TestALinkThroughLinksDoesNotLeadOutOfTheArchive(t *testing.T) {
 		"through itself": {[]*tar.Header{link("s", "."), link("evil", "s/s/../../..")}, true},
 		"before it":      {[]*tar.Header{link("evil", "s/s/../../.."), link("s", ".")}, true},
 		"through a deeper one": {
-			[]*tar.Header{{Name: "a/b/main.tf"}, link("d", "a/b"), link("a/b/up", "../.."), link("evil", "d/up/../x")}, true},
+			[]*tar.Header{{Name: "a/b/main.tf"}, link("d", "a/b"), link("a/b/up", "../.."), link("evil", "d/up/../x")},
+			true},
 		"to nothing": {[]*tar.Header{link("s", "nothing")}, false},
 		"within":     {[]*tar.Header{{Name: "a/main.tf"}, link("d", "a"), link("e", "d/main.tf")}, false},
 	} {
@@ -233,10 +248,13 @@ func TestAModuleUnpacksToNoMoreThanItsBounds(t *testing.T) {
 	t.Cleanup(func() { bounds = whole })
 	bounds = unpacking.Bounds{Bytes: 1000, Entries: 3}
 	r, g := server(t)
-	r.File("/large.zip", registry.Zip(map[string]string{"main.tf": strings.Repeat("x", 600), "b.tf": strings.Repeat("x", 600)}))
+	r.File("/large.zip", registry.Zip(map[string]string{"main.tf": strings.Repeat("x", 600),
+		"b.tf": strings.Repeat("x", 600)}))
 	r.File("/many.zip", registry.Zip(map[string]string{"a": "", "b": "", "c": "", "d": ""}))
-	for name, want := range map[string]string{"/large.zip": "more than 1000 bytes", "/many.zip": "more than 3 entries"} {
-		if err := g.Get(t.Context(), r.URL(name), filepath.Join(t.TempDir(), "into")); err == nil || !strings.Contains(err.Error(), want) {
+	for name, want := range map[string]string{"/large.zip": "more than 1000 bytes",
+		"/many.zip": "more than 3 entries"} {
+		if err := g.Get(t.Context(), r.URL(name), filepath.Join(t.TempDir(), "into")); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -274,7 +292,8 @@ func TestTheUsersNetrcIsUsedForItsPort(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "netrc")
 	r, g := server(t, "NETRC="+name)
 	host, _, _ := strings.Cut(r.Host(), ":")
-	ok(t, os.WriteFile(name, []byte("machine "+host+"\nlogin other\npassword wrong\nmachine "+r.Host()+"\nlogin me\npassword secret\n"), 0o600))
+	ok(t, os.WriteFile(name, []byte("machine "+host+"\nlogin other\npassword wrong\nmachine "+r.Host()+
+		"\nlogin me\npassword secret\n"), 0o600))
 	var user, password string
 	r.Misbehave("/m.zip", -1, func(w http.ResponseWriter, req *http.Request) {
 		user, password, _ = req.BasicAuth()

@@ -34,12 +34,13 @@ func (g *Getter) http(ctx context.Context, u *url.URL, into string, hops int) er
 	q.Del("checksum")
 	at := *u
 	at.RawQuery = q.Encode()
-	return g.Archive(ctx, services.Download{URL: at.String(), Header: header, Retries: archiveRetries}, func(file string) error {
-		if err := checkSum(file, sum); err != nil {
-			return err
-		}
-		return unpack(file, kind, into)
-	})
+	return g.Archive(ctx, services.Download{URL: at.String(), Header: header, Retries: archiveRetries},
+		func(file string) error {
+			if err := checkSum(file, sum); err != nil {
+				return err
+			}
+			return unpack(file, kind, into)
+		})
 }
 
 // archiveRetries is how often the download of an archive is tried again.
@@ -74,7 +75,8 @@ func (g *Getter) named(ctx context.Context, u *url.URL, header http.Header, into
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	answer, err := g.services.Download(ctx, services.Download{URL: at.String(), Header: header, Retries: archiveRetries, NoContent: true}, f)
+	answer, err := g.services.Download(ctx, services.Download{URL: at.String(), Header: header, Retries: archiveRetries,
+		NoContent: true}, f)
 	var status *services.StatusError
 	if errors.As(err, &status) {
 		return fmt.Errorf("bad response code: %d", status.Code)
@@ -140,8 +142,8 @@ func attribute(e xml.StartElement, name string) string {
 }
 
 // netrcHeader returns the header for a server that the user's .netrc file knows; nil for others, and where the URL
-// names a user itself. A URL with a port needs an entry for MACHINE:PORT, as with OpenTofu: behind another port there may
-// be somebody else, who shall not be sent the password.
+// names a user itself. A URL with a port needs an entry for MACHINE:PORT, as with OpenTofu: behind another port there
+// may be somebody else, who shall not be sent the password.
 func netrcHeader(u *url.URL, env environ.Variables) (http.Header, error) {
 	name := env.Get("NETRC")
 	if name == "" {

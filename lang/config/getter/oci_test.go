@@ -20,7 +20,8 @@ import (
 func ociGetter(t *testing.T, s *oci.Server, rules ...cloudoci.Rule) *Getter {
 	home := t.TempDir()
 	return New(services.New(services.Options{
-		Config: &cliconfig.Config{OCI: cloudoci.Policy{Rules: rules}}, Transport: s.Client().Transport, Wait: time.Millisecond,
+		Config: &cliconfig.Config{OCI: cloudoci.Policy{Rules: rules}}, Transport: s.Client().Transport,
+		Wait:         time.Millisecond,
 		Surroundings: cloud.Surroundings{Environ: environ.Of(map[string]string{"HOME": home})},
 	}), nil)
 }
@@ -38,7 +39,8 @@ func TestAModuleComesFromAnOCIRegistry(t *testing.T) {
 				Prefix: s.Host(), Credentials: cloudoci.Credentials{Username: oci.User, Password: oci.Password},
 			})
 			at := "oci://" + s.Host() + "/acme/net"
-			for address, want := range map[string]string{at + "?tag=v1": "one", at: "two", at + "?digest=" + digest: "one"} {
+			for address, want := range map[string]string{at + "?tag=v1": "one", at: "two", at + "?digest=" +
+				digest: "one"} {
 				into := filepath.Join(t.TempDir(), "m")
 				ok(t, g.Get(t.Context(), address, into))
 				has(t, into, want)
@@ -72,7 +74,8 @@ func TestWhatIsNoPackageInAnOCIRegistryIsRefused(t *testing.T) {
 		module,
 		oci.Descriptor{"mediaType": "archive/zip", "digest": zip["digest"], "size": 1 << 40},
 	)
-	s.Manifest("m", "digest", oci.Image, module, oci.Descriptor{"mediaType": "archive/zip", "digest": "md5:0", "size": 3})
+	s.Manifest("m", "digest", oci.Image, module, oci.Descriptor{"mediaType": "archive/zip",
+		"digest": "md5:0", "size": 3})
 	s.Module("m", "out", registry.Zip(map[string]string{"../evil.tf": "x"}))
 	bad := s.Blob("archive/zip", registry.Zip(map[string]string{"main.tf": "other"}))
 	s.Manifest("m", "corrupt", oci.Image, module, bad)
@@ -85,7 +88,8 @@ func TestWhatIsNoPackageInAnOCIRegistryIsRefused(t *testing.T) {
 		"/m?tag=index": "media type", "/m?tag=size": "blob", "/m?tag=large": "more than", "/m?tag=digest": "not valid",
 		"/m?tag=out": "leads out of it", "/m?tag=corrupt": "not what its digest says", "/m?tag=broken": "manifest",
 		"/m?tag=gone": "not found", "/gone": "not found", "/m?tag=a&digest=sha256:0": "a tag and a digest",
-		"/m?tag=a&tag=b": "more than once", "/m?tag=": "is empty", "/m?archive=zip": "takes no argument", "/M!": "not the name of a repository",
+		"/m?tag=a&tag=b": "more than once", "/m?tag=": "is empty", "/m?archive=zip": "takes no argument",
+		"/M!":           "not the name of a repository",
 		"/m?digest=abc": "no digest",
 	} {
 		dir := t.TempDir()
@@ -110,7 +114,8 @@ func TestARegistryThatIsBusyIsAskedAgainAndOneThatRefusesIsNamed(t *testing.T) {
 	g := ociGetter(
 		t,
 		s,
-		cloudoci.Rule{Prefix: s.Host() + "/m", Credentials: cloudoci.Credentials{Username: oci.User, Password: oci.Password}},
+		cloudoci.Rule{Prefix: s.Host() + "/m", Credentials: cloudoci.Credentials{Username: oci.User,
+			Password: oci.Password}},
 	)
 	s.Fail(503, 429)
 	ok(t, g.Get(t.Context(), "oci://"+s.Host()+"/m", filepath.Join(t.TempDir(), "m")))

@@ -16,15 +16,16 @@ import (
 	"github.com/millipede-iac/millipede/environ"
 )
 
-// query reads the query of a git URL. A semicolon is part of a value, or of a name, as it is for git's servers; net/url has
-// dropped each argument with one since it stopped to take it for a separator.
+// query reads the query of a git URL. A semicolon is part of a value, or of a name, as it is for git's servers; net/url
+// has dropped each argument with one since it stopped to take it for a separator.
 func query(u *url.URL) url.Values {
-	q, _ := url.ParseQuery(strings.ReplaceAll(u.RawQuery, ";", "%3B")) // what cannot be read is left out, as in url.URL.Query
+	// what cannot be read is left out, as in url.URL.Query
+	q, _ := url.ParseQuery(strings.ReplaceAll(u.RawQuery, ";", "%3B"))
 	return q
 }
 
-// clone clones a git repository. Of the query, ref names what to check out (the default branch else), depth how much of the
-// history to get, sshkey a private key in base64.
+// clone clones a git repository. Of the query, ref names what to check out (the default branch else), depth how much of
+// the history to get, sshkey a private key in base64.
 func (g *Getter) clone(ctx context.Context, u *url.URL, into string) error {
 	git, err := g.env.Program("", "git")
 	if err != nil {
@@ -72,7 +73,8 @@ var commitID = regexp.MustCompile("^[0-9a-fA-F]{7,40}$")
 // checkout checks out a commit, a branch or a tag.
 func (g *Getter) checkout(ctx context.Context, git, dir, ref string) error {
 	for _, candidate := range []string{ref, "refs/remotes/origin/" + ref, "refs/tags/" + ref} {
-		cmd := exec.CommandContext(ctx, git, "rev-parse", "--verify", "--quiet", "--end-of-options", candidate+"^{commit}")
+		cmd := exec.CommandContext(ctx, git, "rev-parse", "--verify", "--quiet", "--end-of-options",
+			candidate+"^{commit}")
 		cmd.Dir, cmd.Env = dir, g.env.List()
 		if out, err := cmd.Output(); err == nil {
 			return run(ctx, dir, g.env, git, "checkout", "--quiet", strings.TrimSpace(string(out)))

@@ -125,7 +125,8 @@ func TestWhatGitCannotDoIsSaid(t *testing.T) {
 func TestAnSSHKeyIsHandedOver(t *testing.T) {
 	repository(t)
 	dir := t.TempDir()
-	script := "#!/bin/sh\nwhile [ $# -gt 0 ]; do [ \"$1\" = -i ] && cat \"$2\" > " + dir + "/seen; shift; done\nexit 1\n"
+	script := "#!/bin/sh\nwhile [ $# -gt 0 ]; do [ \"$1\" = -i ] && cat \"$2\" > " + dir +
+		"/seen; shift; done\nexit 1\n"
 	ok(t, os.WriteFile(filepath.Join(dir, "ssh"), []byte(script), 0o755))
 	_, g := server(t, "GIT_SSH_COMMAND="+filepath.Join(dir, "ssh"))
 	key := base64.StdEncoding.EncodeToString([]byte("the key"))
@@ -144,19 +145,21 @@ func TestMercurialIsCalledForItsRepositories(t *testing.T) {
 		t.Error("it cloned something from nowhere")
 	}
 	dir := t.TempDir()
-	script := "#!/bin/sh\necho \"$@\" >> " + dir + "/calls\nfor last; do :; done\n[ \"$1\" = clone ] && mkdir \"$last\"\nexit 0\n"
+	script := "#!/bin/sh\necho \"$@\" >> " + dir + "/calls\nfor last; do :; done\n[ \"$1\" = clone ] && mkdir " +
+		"\"$last\"\nexit 0\n"
 	ok(t, os.WriteFile(filepath.Join(dir, "hg"), []byte(script), 0o755))
 	_, g = server(t, "PATH="+dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	into := filepath.Join(dir, "into")
 	ok(t, g.Get(t.Context(), "hg::https://example.com/m?rev=v1", into))
 	calls, err := os.ReadFile(filepath.Join(dir, "calls"))
-	if want := "clone -U -- https://example.com/m " + into + "\nupdate --rev=v1\n"; err != nil || string(calls) != want {
+	if want := "clone -U -- https://example.com/m " + into + "\nupdate --rev=v1\n"; err != nil ||
+		string(calls) != want {
 		t.Errorf("called with %q, %v", calls, err)
 	}
 }
 
-// net/url drops an argument of a query that has a semicolon in it, without an error. So a ref with one was not looked at, and the
-// default branch was checked out; a checksum with one was not compared.
+// net/url drops an argument of a query that has a semicolon in it, without an error. So a ref with one was not looked
+// at, and the default branch was checked out; a checksum with one was not compared.
 func TestASemicolonInAQueryDropsNothing(t *testing.T) {
 	dir := repository(t)
 	git(t, dir, "tag", "v1;x", "v1")

@@ -1,6 +1,8 @@
-// Package azurevault is the key provider "azure_vault": a key of Azure Key Vault, or of a Managed HSM, encrypts data keys.
+// Package azurevault is the key provider "azure_vault": a key of Azure Key Vault, or of a Managed HSM, encrypts data
+// keys.
 //
-// The keys are made here. Who asks is found by cloud/azure; the names of the arguments are those of the backend "azurerm".
+// The keys are made here. Who asks is found by cloud/azure; the names of the arguments are those of the backend
+// "azurerm".
 package azurevault
 
 import (
@@ -37,7 +39,8 @@ func Kind() *encryption.Kind {
 	env := map[string][]string{}
 	for _, name := range []string{
 		"client_id", "client_id_file_path", "client_secret", "client_secret_file_path", "client_certificate",
-		"client_certificate_password", "client_certificate_path", "oidc_token", "oidc_token_file_path", "oidc_request_url",
+		"client_certificate_password", "client_certificate_path", "oidc_token", "oidc_token_file_path",
+		"oidc_request_url",
 		"oidc_request_token", "metadata_host", "environment", "subscription_id", "tenant_id",
 	} {
 		a[name] = &schema.Attribute{Type: cty.String, Optional: true}
@@ -88,7 +91,8 @@ func open(ctx context.Context, s cloud.Surroundings, args arguments.Arguments) (
 	case err != nil || vault.Scheme != "https" || domain == "" || vault.User != nil:
 		bad("vault_uri", "The value must be an address like https://NAME.vault.azure.net")
 	case !vaultName.MatchString(label) || len(label) > 24:
-		bad("vault_uri", "The name of a vault has 3 to 24 letters, digits and single hyphens, begins with a letter and ends with none")
+		bad("vault_uri", "The name of a vault has 3 to 24 letters, digits and single hyphens, begins with a letter "+
+			"and ends with none")
 	}
 	if !keyName.MatchString(args.String("vault_key_name")) {
 		bad("vault_key_name", "The name of a key has 1 to 127 letters, digits and hyphens")
@@ -118,7 +122,8 @@ func open(ctx context.Context, s cloud.Surroundings, args arguments.Arguments) (
 		return nil, diags.Append(args.Problem("metadata_host", "Invalid Value", err.Error()))
 	}
 	if k.caller, err = in.Service(ctx, "https://"+domain); err != nil {
-		return nil, diags.Append(diag.New(diag.Error, "Failed to configure the key provider azure_vault", err.Error()+".", nil))
+		return nil, diags.Append(diag.New(diag.Error, "Failed to configure the key provider azure_vault",
+			err.Error()+".", nil))
 	}
 	k.key = "https://" + vault.Host + "/keys/" + args.String("vault_key_name")
 	return k, diags
@@ -134,7 +139,8 @@ func identity(args arguments.Arguments) azure.Identity {
 		OIDCToken:           args.String("oidc_token"), OIDCTokenFile: args.String("oidc_token_file_path"),
 		OIDCRequestURL: args.String("oidc_request_url"), OIDCRequestToken: args.String("oidc_request_token"),
 		MSIEndpoint: args.String("msi_endpoint"),
-		UseOIDC:     args.Bool("use_oidc"), UseMSI: args.Bool("use_msi"), UseAKS: args.Bool("use_aks_workload_identity"),
+		UseOIDC:     args.Bool("use_oidc"), UseMSI: args.Bool("use_msi"),
+		UseAKS: args.Bool("use_aks_workload_identity"),
 		UseCLI: args.Bool("use_cli"),
 	}
 }
@@ -168,7 +174,8 @@ func (k *service) ask(ctx context.Context, address string, in operation) (operat
 		return operation{}, err
 	}
 	answer, err := k.caller.Do(ctx, call.Request{
-		Method: http.MethodPost, URL: address + apiVersion, Body: body, Header: http.Header{"Content-Type": {"application/json"}},
+		Method: http.MethodPost, URL: address + apiVersion, Body: body,
+		Header: http.Header{"Content-Type": {"application/json"}},
 	})
 	if err != nil {
 		return operation{}, err
@@ -184,7 +191,8 @@ func (k *service) ask(ctx context.Context, address string, in operation) (operat
 func (k *service) Make(ctx context.Context) ([]byte, any, error) {
 	key := make([]byte, k.length)
 	_, _ = rand.Read(key) // never fails
-	out, err := k.ask(ctx, k.key+"/encrypt", operation{Algorithm: k.algorithm, Value: base64.RawURLEncoding.EncodeToString(key)})
+	out, err := k.ask(ctx, k.key+"/encrypt", operation{Algorithm: k.algorithm,
+		Value: base64.RawURLEncoding.EncodeToString(key)})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -221,7 +229,8 @@ func (k *service) Recover(ctx context.Context, meta json.RawMessage) ([]byte, er
 	}
 	text := base64.RawURLEncoding.EncodeToString
 	out, err := k.ask(ctx, address+"/decrypt", operation{
-		Algorithm: was.Algorithm, Value: text(was.Ciphertext), IV: text(was.IV), Tag: text(was.Tag), AdditionalData: text(was.AdditionalData),
+		Algorithm: was.Algorithm, Value: text(was.Ciphertext), IV: text(was.IV), Tag: text(was.Tag),
+		AdditionalData: text(was.AdditionalData),
 	})
 	if err != nil {
 		return nil, err

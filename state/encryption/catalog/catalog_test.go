@@ -44,7 +44,8 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{amazon: amazon.New(t), google: google.New(t), vault: vault.New(t, "my key", "other"), azure: azure.New(t)}
+	w := &world{amazon: amazon.New(t), google: google.New(t), vault: vault.New(t, "my key", "other"),
+		azure: azure.New(t)}
 	w.env = map[string]string{
 		"AWS_ACCESS_KEY_ID": amazon.AccessKey, "AWS_SECRET_ACCESS_KEY": amazon.SecretKey, "AWS_REGION": "us-east-1",
 		"AWS_ENDPOINT_URL_KMS": w.amazon.URL, "AWS_ENDPOINT_URL_STS": w.amazon.URL,
@@ -55,7 +56,8 @@ func newWorld(t *testing.T) *world {
 		w.env[name] = value
 	}
 	maps.Copy(w.env, map[string]string{
-		"NO_PROXY": "127.0.0.1", "ARM_TENANT_ID": azure.Tenant, "ARM_CLIENT_ID": azure.Client, "ARM_CLIENT_SECRET": azure.Secret,
+		"NO_PROXY": "127.0.0.1", "ARM_TENANT_ID": azure.Tenant, "ARM_CLIENT_ID": azure.Client,
+		"ARM_CLIENT_SECRET": azure.Secret,
 	})
 	return w
 }
@@ -82,7 +84,8 @@ var providers = map[string]struct{ block, fields string }{
 
 // use encrypts the state with the keys of a provider.
 func use(typ string) string {
-	return "\nmethod \"aes_gcm\" \"m\" {\n  keys = key_provider." + typ + ".k\n}\nstate {\n  method = method.aes_gcm.m\n}\n"
+	return "\nmethod \"aes_gcm\" \"m\" {\n  keys = key_provider." + typ + ".k\n}\nstate {\n  method = " +
+		"method.aes_gcm.m\n}\n"
 }
 
 func (w *world) open(t *testing.T, text string, kinds ...*encryption.Kind) (*encryption.Encryption, diag.List) {
@@ -217,7 +220,8 @@ func TestTheKeyOfTheStoreIsWrappedByEachKeyProvider(t *testing.T) {
 			}
 			s := open(w.state(t, p.block+use(typ)))
 			if err := s.Commit(t.Context(), "default", "", journal.Tx{
-				Changes: []state.Change{state.SetOutput{Name: "o", Output: &state.Output{Value: cty.StringVal("s3cret")}}}, EndVersion: true,
+				Changes: []state.Change{state.SetOutput{Name: "o",
+					Output: &state.Output{Value: cty.StringVal("s3cret")}}}, EndVersion: true,
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -242,7 +246,8 @@ func TestTheKeyOfTheStoreIsWrappedByEachKeyProvider(t *testing.T) {
 	}
 }
 
-// mistakes are wrong configurations: what is replaced in a block, by what, the summary, the line, and a part of the detail.
+// mistakes are wrong configurations: what is replaced in a block, by what, the summary, the line, and a part of the
+// detail.
 var mistakes = map[string]struct {
 	typ, from, to, summary string
 	line                   int
@@ -464,18 +469,22 @@ func init() {
 		detail            string
 		env               map[string]string
 	}{
-		"no vault":         {"  vault_uri          = \"https://myvault.vault.azure.net\"\n", "", "Missing required argument", 1, "vault_uri", nil},
-		"a plain vault":    {"https:", "http:", "Invalid Value", 2, "address like", nil},
-		"a vault's name":   {"myvault", "my--vault", "Invalid Value", 2, "single hyphens", nil},
-		"a key's name":     {"\"kek\"", "\"k_k\"", "Invalid Value", 3, "hyphens", nil},
-		"no length":        {"= 32", "= 0", "Invalid Value", 4, "at least 1", nil},
-		"no size of a key": {"key_length ", "symmetric = true\n key_length ", "Invalid Value", 1, "128, 192 or 256", nil},
-		"an environment":   {"key_length ", "environment = \"mars\"\n key_length ", "Invalid Value", 4, "public", nil},
-		"no such key":      {"\"kek\"", "\"q\"", "Unable to fetch encryption key data", 1, "KeyNotFound", nil},
-		"a wrong secret":   {"", "", "Unable to fetch encryption key data", 1, "AADSTS7000215", map[string]string{"ARM_CLIENT_SECRET": "wrong-secret-of-mine"}},
+		"no vault": {"  vault_uri          = \"https://myvault.vault.azure.net\"\n", "",
+			"Missing required argument", 1, "vault_uri", nil},
+		"a plain vault":  {"https:", "http:", "Invalid Value", 2, "address like", nil},
+		"a vault's name": {"myvault", "my--vault", "Invalid Value", 2, "single hyphens", nil},
+		"a key's name":   {"\"kek\"", "\"k_k\"", "Invalid Value", 3, "hyphens", nil},
+		"no length":      {"= 32", "= 0", "Invalid Value", 4, "at least 1", nil},
+		"no size of a key": {"key_length ", "symmetric = true\n key_length ", "Invalid Value", 1,
+			"128, 192 or 256", nil},
+		"an environment": {"key_length ", "environment = \"mars\"\n key_length ", "Invalid Value", 4, "public", nil},
+		"no such key":    {"\"kek\"", "\"q\"", "Unable to fetch encryption key data", 1, "KeyNotFound", nil},
+		"a wrong secret": {"", "", "Unable to fetch encryption key data", 1, "AADSTS7000215",
+			map[string]string{"ARM_CLIENT_SECRET": "wrong-secret-of-mine"}},
 	} {
 		m := mistakes["aws_kms, no key"]
-		m.typ, m.from, m.to, m.summary, m.line, m.detail, m.env = "azure_vault", c.from, c.to, c.summary, c.line, c.detail, c.env
+		m.typ, m.from, m.to, m.summary, m.line, m.detail, m.env = "azure_vault", c.from, c.to, c.summary, c.line,
+			c.detail, c.env
 		mistakes["azure_vault, "+name] = m
 	}
 }
@@ -522,7 +531,8 @@ func TestMistakesAreToldWithTheirLineAndWithoutSecrets(t *testing.T) {
 func TestAServiceThatIsBusyForAMomentIsAskedAgain(t *testing.T) {
 	w := newWorld(t)
 	for typ, fail := range map[string]func(){
-		"aws_kms": func() { w.amazon.Fail(0, 503, 429) }, "gcp_kms": func() { w.google.Fail(503, 429) }, "openbao": func() { w.vault.Fail(503, 429) },
+		"aws_kms": func() { w.amazon.Fail(0, 503, 429) }, "gcp_kms": func() { w.google.Fail(503, 429) },
+		"openbao": func() { w.vault.Fail(503, 429) },
 	} {
 		t.Run(typ, func(t *testing.T) {
 			fail()
@@ -563,7 +573,8 @@ func TestTheEndOfTheCommandEndsTheAsking(t *testing.T) {
 	done := make(chan diag.List, 1)
 	go func() {
 		_, diags := encryption.New(ctx, encryption.Options{
-			Block: f.Body, Kinds: catalog.All(), Surroundings: cloud.Surroundings{Env: func(name string) string { return w.env[name] }},
+			Block: f.Body, Kinds: catalog.All(),
+			Surroundings: cloud.Surroundings{Env: func(name string) string { return w.env[name] }},
 		})
 		done <- diags
 	}()
@@ -586,7 +597,8 @@ func toy() *encryption.Kind {
 	return &encryption.Kind{
 		Name:   "toy",
 		Schema: &schema.Block{Attributes: map[string]*schema.Attribute{"shift": {Type: cty.Number, Required: true}}},
-		Open: func(_ context.Context, _ cloud.Surroundings, args arguments.Arguments) (encryption.KeyService, diag.List) {
+		Open: func(_ context.Context, _ cloud.Surroundings, args arguments.Arguments) (encryption.KeyService,
+			diag.List) {
 			if args.Int("shift") == 0 {
 				return nil, diag.List{args.Problem("shift", "Invalid Value", "The value cannot be 0")}
 			}

@@ -37,9 +37,10 @@ func Kind() *encryption.Kind {
 			"impersonate_service_account_delegates": {Type: cty.List(cty.String), Optional: true},
 		}},
 		Env: map[string][]string{
-			"credentials":                 {"GOOGLE_CREDENTIALS"},
-			"access_token":                {"GOOGLE_OAUTH_ACCESS_TOKEN"},
-			"impersonate_service_account": {"GOOGLE_BACKEND_IMPERSONATE_SERVICE_ACCOUNT", "GOOGLE_IMPERSONATE_SERVICE_ACCOUNT"},
+			"credentials":  {"GOOGLE_CREDENTIALS"},
+			"access_token": {"GOOGLE_OAUTH_ACCESS_TOKEN"},
+			"impersonate_service_account": {"GOOGLE_BACKEND_IMPERSONATE_SERVICE_ACCOUNT",
+				"GOOGLE_IMPERSONATE_SERVICE_ACCOUNT"},
 		},
 		Open: open,
 	}
@@ -73,7 +74,8 @@ func open(ctx context.Context, s cloud.Surroundings, args arguments.Arguments) (
 	}
 	name := args.String("kms_encryption_key")
 	if !keyName.MatchString(name) {
-		bad("kms_encryption_key", "The value must be the full name of a key: projects/P/locations/L/keyRings/R/cryptoKeys/K")
+		bad("kms_encryption_key", "The value must be the full name of a key: "+
+			"projects/P/locations/L/keyRings/R/cryptoKeys/K")
 	}
 	length := args.Int("key_length")
 	if length < 1 || length > longest {
@@ -106,7 +108,8 @@ func open(ctx context.Context, s cloud.Surroundings, args arguments.Arguments) (
 	settings.Transport = s.Transport()
 	session, err := google.Open(ctx, settings)
 	if err != nil {
-		return nil, diags.Append(diag.New(diag.Error, "Failed to configure the key provider gcp_kms", err.Error()+".", nil))
+		return nil, diags.Append(diag.New(diag.Error, "Failed to configure the key provider gcp_kms",
+			err.Error()+".", nil))
 	}
 	if custom == "" {
 		custom = session.Endpoint("cloudkms") + "/v1/"

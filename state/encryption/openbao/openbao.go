@@ -1,6 +1,7 @@
 // Package openbao is the key provider "openbao": the transit engine of OpenBao, or of HashiCorp Vault, makes data keys.
 //
-// The two calls are its own code; what the environment says about servers means the same as for their command line tools.
+// The two calls are its own code; what the environment says about servers means the same as for their command line
+// tools.
 package openbao
 
 import (
@@ -88,7 +89,8 @@ func open(_ context.Context, s cloud.Surroundings, args arguments.Arguments) (en
 	}
 	server, err := connect(s, u, args.String("token"))
 	if err != nil {
-		return nil, diags.Append(diag.New(diag.Error, "Failed to configure the key provider openbao", err.Error()+".", nil))
+		return nil, diags.Append(diag.New(diag.Error, "Failed to configure the key provider openbao",
+			err.Error()+".", nil))
 	}
 	// The name is a segment of a path within a path, so it is escaped here and once more in the address.
 	within := func(call string) string { return path.Join("/v1", engine, call, url.PathEscape(name)) }

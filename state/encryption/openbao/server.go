@@ -75,7 +75,8 @@ func connect(s cloud.Surroundings, at *url.URL, token string) (*server, error) {
 	}
 	stay := variable(s, "DISABLE_REDIRECTS")
 	out.client = &http.Client{Transport: transport, CheckRedirect: func(r *http.Request, via []*http.Request) error {
-		// A standby names the active server, once. The token goes there, so never from an encrypted connection to a plain one.
+		// A standby names the active server, once. The token goes there, so never from an encrypted connection to a
+		// plain one.
 		if is, err := strconv.ParseBool(stay); err == nil && is || len(via) > 1 ||
 			via[0].URL.Scheme == "https" && r.URL.Scheme != "https" {
 			return http.ErrUseLastResponse
@@ -127,7 +128,8 @@ func certificates(s cloud.Surroundings, base *tls.Config) (*tls.Config, error) {
 			found = t.RootCAs.AppendCertsFromPEM(text) || found
 		}
 		if !found {
-			return nil, errors.New("what BAO_CACERT, BAO_CACERT_BYTES or BAO_CAPATH names holds no certificate in PEM form")
+			return nil, errors.New("what BAO_CACERT, BAO_CACERT_BYTES or BAO_CAPATH names holds no certificate in " +
+				"PEM form")
 		}
 	}
 	cert, key := variable(s, "CLIENT_CERT"), variable(s, "CLIENT_KEY")

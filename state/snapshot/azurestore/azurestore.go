@@ -178,7 +178,8 @@ func (b *backend) put(ctx context.Context, workspace string, data []byte, header
 		list.WriteString("<Latest>" + id + "</Latest>")
 	}
 	list.WriteString("</BlockList>")
-	_, err := b.send(ctx, http.MethodPut, workspace, url.Values{"comp": {"blocklist"}}, []byte(list.String()), headers...)
+	_, err := b.send(ctx, http.MethodPut, workspace, url.Values{"comp": {"blocklist"}},
+		[]byte(list.String()), headers...)
 	return err
 }
 

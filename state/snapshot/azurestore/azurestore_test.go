@@ -70,7 +70,8 @@ func TestTheBackendKeepsTheContract(t *testing.T) {
 			"snapshot", "true"},
 		"SAS": {"sas_token", azure.SAS},
 		"tokens": {
-			"use_azuread_auth", "true", "tenant_id", azure.Tenant, "client_id", azure.Client, "client_secret", azure.Secret,
+			"use_azuread_auth", "true", "tenant_id", azure.Tenant, "client_id", azure.Client,
+			"client_secret", azure.Secret,
 		},
 	} {
 		t.Run(claim, func(t *testing.T) {
@@ -139,14 +140,17 @@ func TestEveryIdentityIsTaken(t *testing.T) {
 		env   map[string]string
 		grant string // a part of the request for a token
 	}{
-		"a client's secret": {args: append(slices.Clone(directory), "client_secret", azure.Secret), grant: "client_secret"},
+		"a client's secret": {args: append(slices.Clone(directory), "client_secret", azure.Secret),
+			grant: "client_secret"},
 		"a certificate": {args: append(slices.Clone(directory), "client_certificate_path", pem),
 			grant: "client_assertion=eyJ"},
 		"a token of OpenID Connect": {
-			args: append(slices.Clone(directory), "use_oidc", "true", "oidc_token", azure.Assertion), grant: "client_assertion=",
+			args:  append(slices.Clone(directory), "use_oidc", "true", "oidc_token", azure.Assertion),
+			grant: "client_assertion=",
 		},
 		"a file with such a token": {
-			args: append(slices.Clone(directory), "use_oidc", "true", "oidc_token_file_path", token), grant: "client_assertion=",
+			args:  append(slices.Clone(directory), "use_oidc", "true", "oidc_token_file_path", token),
+			grant: "client_assertion=",
 		},
 		"a service of such tokens": {
 			args: append(slices.Clone(directory), "use_oidc", "true"), grant: "client_assertion=",
@@ -156,7 +160,8 @@ func TestEveryIdentityIsTaken(t *testing.T) {
 		"Azure DevOps": {
 			args:  append(slices.Clone(directory), "use_oidc", "true", "ado_service_connection_id", "c"),
 			grant: "client_assertion=",
-			env:   map[string]string{"SYSTEM_OIDCREQUESTURI": "https://oidc.example/b", "SYSTEM_ACCESSTOKEN": "request-token"},
+			env: map[string]string{"SYSTEM_OIDCREQUESTURI": "https://oidc.example/b",
+				"SYSTEM_ACCESSTOKEN": "request-token"},
 		},
 		"the machine's identity": {args: []string{"use_azuread_auth", "true", "use_msi", "true"},
 			grant: "GET 169.254.169.254 https://storage"},
@@ -276,11 +281,13 @@ func TestABusyServiceIsAskedAgainAndABrokenOneIsAnError(t *testing.T) {
 		t.Error("the service's wish to wait was not heard")
 	}
 	bad := opened(t, place(s, nil), "access_key", base64.StdEncoding.EncodeToString([]byte("another key")))
-	if _, err := bad.Read(t.Context(), "default"); err == nil || !strings.Contains(err.Error(), "AuthenticationFailed") {
+	if _, err := bad.Read(t.Context(), "default"); err == nil ||
+		!strings.Contains(err.Error(), "AuthenticationFailed") {
 		t.Errorf("a wrong key: %v", err)
 	}
 	none := opened(t, place(s, nil), "access_key", azure.AccessKey, "container_name", "nowhere")
-	if _, err := none.Read(t.Context(), "default"); err == nil || !strings.Contains(err.Error(), `container "nowhere"`) {
+	if _, err := none.Read(t.Context(), "default"); err == nil ||
+		!strings.Contains(err.Error(), `container "nowhere"`) {
 		t.Errorf("a container that is missing: %v", err)
 	}
 	sas := opened(t, place(s, nil), "sas_token", "?sv=1&sig=wrong-and-secret")
@@ -312,7 +319,8 @@ func TestWrongConfigurationsAreDiagnostics(t *testing.T) {
 		"no credentials":            {nil, "use_msi is not set"},
 		"a secret without a tenant": {[]string{"client_id", "c", "client_secret", "s"}, "tenant_id is not given"},
 		"a wrong secret": {
-			[]string{"tenant_id", azure.Tenant, "client_id", azure.Client, "client_secret", "wrong", "resource_group_name",
+			[]string{"tenant_id", azure.Tenant, "client_id", azure.Client, "client_secret", "wrong",
+				"resource_group_name",
 				"g", "subscription_id", "s"},
 			"AADSTS7000215",
 		},
@@ -322,7 +330,8 @@ func TestWrongConfigurationsAreDiagnostics(t *testing.T) {
 		},
 		"a group that there is not": {
 			[]string{
-				"tenant_id", azure.Tenant, "client_id", azure.Client, "client_secret", azure.Secret, "resource_group_name", "g",
+				"tenant_id", azure.Tenant, "client_id", azure.Client, "client_secret", azure.Secret,
+				"resource_group_name", "g",
 				"subscription_id", "s",
 			}, "ResourceNotFound",
 		},

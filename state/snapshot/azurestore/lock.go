@@ -75,7 +75,8 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 	}
 	if at == nil {
 		err := b.put(ctx, workspace, nil, http.Header{"If-None-Match": {"*"}})
-		if err != nil && !call.IsStatus(err, http.StatusConflict, http.StatusPreconditionFailed) { // somebody else was faster
+		// somebody else was faster
+		if err != nil && !call.IsStatus(err, http.StatusConflict, http.StatusPreconditionFailed) {
 			return snapshot.Lock{}, fmt.Errorf("making the blob that is to be locked: %w", err)
 		}
 	}
@@ -158,7 +159,8 @@ func (b *backend) writeHolder(ctx context.Context, workspace, text string) error
 	if text != "" {
 		at.meta[lockKey] = text
 	}
-	_, err = b.ask(ctx, http.MethodPut, workspace, "metadata", at.metadata(), b.customerKey, b.scope, b.lease(workspace))
+	_, err = b.ask(ctx, http.MethodPut, workspace, "metadata", at.metadata(), b.customerKey, b.scope,
+		b.lease(workspace))
 	return err
 }
 

@@ -34,7 +34,8 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 		return nil, diags
 	}
 	cloud, err := azure.Open(ctx, azure.Settings{
-		Environment: args.String("environment"), MetadataHost: args.String("metadata_host"), Identity: identity(p, args),
+		Environment: args.String("environment"), MetadataHost: args.String("metadata_host"),
+		Identity:  identity(p, args),
 		Transport: b.transport, Env: p.Env, Environ: p.Environ, Path: p.Path, UserAgent: p.UserAgent,
 		Timeout: time.Duration(args.Int("timeout_seconds")) * time.Second,
 	})

@@ -25,7 +25,8 @@ func Kind() *snapshot.Kind {
 	add(cty.String, "environment", "metadata_host", "access_key", "sas_token", "resource_group_name", "client_id",
 		"client_id_file_path", "subscription_id", "tenant_id", "client_certificate", "client_certificate_path",
 		"client_certificate_password", "client_secret", "client_secret_file_path", "oidc_token", "oidc_token_file_path",
-		"oidc_request_url", "oidc_request_token", "ado_service_connection_id", "customer_provided_key", "encryption_scope")
+		"oidc_request_url", "oidc_request_token", "ado_service_connection_id", "customer_provided_key",
+		"encryption_scope")
 	add(cty.Bool, "snapshot", "use_msi", "use_oidc", "use_aks_workload_identity", "use_azuread_auth", "use_cli")
 	for _, name := range []string{
 		"access_key", "sas_token", "client_certificate", "client_certificate_password", "client_secret", "oidc_token",
@@ -57,8 +58,10 @@ func Kind() *snapshot.Kind {
 			"use_oidc":                    {"ARM_USE_OIDC"},
 			"oidc_token":                  {"ARM_OIDC_TOKEN"},
 			"oidc_token_file_path":        {"ARM_OIDC_TOKEN_FILE_PATH", "AZURE_FEDERATED_TOKEN_FILE"},
-			"oidc_request_url":            {"ARM_OIDC_REQUEST_URL", "ACTIONS_ID_TOKEN_REQUEST_URL", "SYSTEM_OIDCREQUESTURI"},
-			"oidc_request_token":          {"ARM_OIDC_REQUEST_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "SYSTEM_ACCESSTOKEN"},
+			"oidc_request_url": {"ARM_OIDC_REQUEST_URL", "ACTIONS_ID_TOKEN_REQUEST_URL",
+				"SYSTEM_OIDCREQUESTURI"},
+			"oidc_request_token": {"ARM_OIDC_REQUEST_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
+				"SYSTEM_ACCESSTOKEN"},
 			"ado_service_connection_id": {
 				"ARM_ADO_PIPELINE_SERVICE_CONNECTION_ID", "ARM_OIDC_AZURE_SERVICE_CONNECTION_ID",
 				"AZURESUBSCRIPTION_SERVICE_CONNECTION_ID",

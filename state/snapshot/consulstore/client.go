@@ -78,7 +78,8 @@ func tooLarge(err error) bool {
 }
 
 // call makes one call, and returns the body of the answer. An answer other than 200 is a *refusal.
-func (c *client) call(ctx context.Context, by *retryablehttp.Client, method, path string, query url.Values, body []byte) ([]byte, error) {
+func (c *client) call(ctx context.Context, by *retryablehttp.Client, method, path string, query url.Values,
+	body []byte) ([]byte, error) {
 	to := *c.base
 	to.Path += path
 	all := url.Values{}

@@ -159,7 +159,8 @@ func (b *backend) content(ctx context.Context, at *pair) ([]byte, error) {
 			case err != nil:
 				return nil, err
 			case chunk == nil:
-				return nil, &brokenError{fmt.Sprintf("the key %q, which holds a part of the state, does not exist", name)}
+				return nil, &brokenError{fmt.Sprintf("the key %q, which holds a part of the state, does not exist",
+					name)}
 			case len(payload)+len(chunk.Value) > maxState:
 				return nil, fmt.Errorf("the state has more than %d bytes", maxState)
 			}
@@ -269,7 +270,8 @@ func (b *backend) store(ctx context.Context, workspace string, value []byte) err
 		return fmt.Errorf("the lock %s was lost, so the state is not written: %w", h.id, err)
 	case errors.As(err, &refused):
 		// An attempt whose answer was lost may have done it.
-		if now, again := b.client.get(ctx, write.Key, nil); again == nil && now != nil && bytes.Equal(now.Value, value) {
+		if now, again := b.client.get(ctx, write.Key, nil); again == nil && now != nil &&
+			bytes.Equal(now.Value, value) {
 			b.remember(workspace, now.ModifyIndex)
 			return nil
 		}
@@ -372,7 +374,8 @@ func (b *backend) Create(ctx context.Context, workspace string) error {
 			return err
 		}
 	}
-	_, err = b.client.transact(ctx, operation{Verb: "cas", Key: b.key(workspace), Value: empty}) // index 0: only if it is new
+	// index 0: only if it is new
+	_, err = b.client.transact(ctx, operation{Verb: "cas", Key: b.key(workspace), Value: empty})
 	b.mu.Lock()
 	delete(b.known, workspace)
 	b.mu.Unlock()

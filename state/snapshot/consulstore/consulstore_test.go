@@ -145,7 +145,8 @@ func TestALockIsTheOneThatOpenTofuTakes(t *testing.T) {
 	is(t, at.Session, lock.ID)
 	is(t, at.Flags, uint64(3304740253564472344))
 	is(t, len(at.Value), 0)
-	is(t, string(agent.Get("tf/state-env:w1/.lockinfo").Value), `{"ID":"`+lock.ID+`","Operation":"OperationTypeApply","Info":"consul session: `+
+	is(t, string(agent.Get("tf/state-env:w1/.lockinfo").Value), `{"ID":"`+lock.ID+
+		`","Operation":"OperationTypeApply","Info":"consul session: `+
 		lock.ID+`","Who":"me@here","Version":"1.12.6","Created":"2026-11-22T04:54:54.319205105Z","Path":"tf/state-env:w1"}`)
 	ok(t, b.Unlock(t.Context(), "w1", lock.ID))
 	is(t, agent.Keys(), []string{})
@@ -193,7 +194,8 @@ func TestAStateThatAnotherProgramHasChangedIsNotOverwritten(t *testing.T) {
 }
 
 func TestAWriteWhoseAnswerIsLostIsNoConflict(t *testing.T) {
-	// The transaction is sent again, and its condition is not true any more: its own first attempt has changed the index.
+	// The transaction is sent again, and its condition is not true any more: its own first attempt has changed the
+	// index.
 	agent, s := consul.Serve(t)
 	b := opened(t, s.URL, nil)
 	_, err := b.Read(t.Context(), "default")
@@ -231,7 +233,8 @@ func TestALockIsHeldForAsLongAsItsProcessLives(t *testing.T) {
 		case <-time.After(time.Hour):
 		}
 		var held *journal.Held
-		if _, err := other.Lock(t.Context(), "default", snapshottest.Info("2", "OperationTypePlan")); !errors.As(err, &held) {
+		if _, err := other.Lock(t.Context(), "default", snapshottest.Info("2", "OperationTypePlan")); !errors.As(err,
+			&held) {
 			t.Errorf("after an hour the lock can be taken: %v", err)
 		}
 		ok(t, b.Unlock(t.Context(), "default", lock.ID))
@@ -247,7 +250,8 @@ func TestTheLockOfAProcessThatDiesIsFreeAfterItsTTL(t *testing.T) {
 		ok(t, err)
 		b.through(unreachable{}) // nothing is renewed, or released
 		begun := time.Now()
-		again, err := snapshot.Acquire(t.Context(), other, "default", snapshottest.Info("2", "OperationTypeApply"), time.Minute, nil)
+		again, err := snapshot.Acquire(t.Context(), other, "default", snapshottest.Info("2", "OperationTypeApply"),
+			time.Minute, nil)
 		ok(t, err)
 		if took := time.Since(begun); took < 30*time.Second || took > 50*time.Second {
 			t.Errorf("the lock was free after %s", took)
@@ -287,7 +291,8 @@ func TestALostLockIsToldAndWritesNothing(t *testing.T) {
 				begun := time.Now()
 				ok(t, lose(agent, b, other, lock))
 				for _, state := range [][]byte{[]byte("{}"), noise(600_000)} {
-					if err := b.Write(t.Context(), "default", state); err == nil || !strings.Contains(err.Error(), "was lost") {
+					if err := b.Write(t.Context(), "default", state); err == nil ||
+						!strings.Contains(err.Error(), "was lost") {
 						t.Errorf("it writes before it is told: %v", err)
 					}
 				}
@@ -331,7 +336,8 @@ func TestForceUnlockComparesBeforeItDeletes(t *testing.T) {
 	elsewhere, err := b.Lock(t.Context(), "w1", snapshottest.Info("1", "OperationTypeApply"))
 	ok(t, err)
 	for _, id := range []string{elsewhere.ID, "b3e9e0c4-1d0a-4f64-8f0f-2d3a9d8d7c11", "../x"} {
-		if err := other.Unlock(t.Context(), "default", id); !errors.Is(err, snapshot.ErrNotLocked) || !strings.Contains(err.Error(), "me@here") {
+		if err := other.Unlock(t.Context(), "default", id); !errors.Is(err, snapshot.ErrNotLocked) ||
+			!strings.Contains(err.Error(), "me@here") {
 			t.Errorf("%s: the error is %v", id, err)
 		}
 	}
@@ -356,7 +362,8 @@ func TestWhatADeadHolderLeavesCanBeRemovedAndIsNotTakenForTheHolder(t *testing.T
 	ok(t, err)
 	agent.Put("tf/state/.lockinfo", snapshot.EncodeLock(dead))
 	var held *journal.Held
-	if _, err := b.Lock(t.Context(), "default", snapshottest.Info("2", "x")); !errors.As(err, &held) || held.Holder.ID != lock.ID {
+	if _, err := b.Lock(t.Context(), "default", snapshottest.Info("2", "x")); !errors.As(err, &held) ||
+		held.Holder.ID != lock.ID {
 		t.Errorf("the holder is said to be %v, want %s", err, lock.ID)
 	}
 	if err := b.Unlock(t.Context(), "default", dead.ID); !errors.Is(err, snapshot.ErrNotLocked) {
@@ -416,7 +423,8 @@ func TestABusyAgentIsAskedAgainAndARefusalShowsNoToken(t *testing.T) {
 		b.client.token = "s3cr3t"
 		agent.Fail(500, 429, 503)
 		_, err := b.Read(t.Context(), "default")
-		if err == nil || !strings.Contains(err.Error(), "Permission denied") || strings.Contains(err.Error(), "s3cr3t") {
+		if err == nil || !strings.Contains(err.Error(), "Permission denied") ||
+			strings.Contains(err.Error(), "s3cr3t") {
 			t.Errorf("the error is %v", err)
 		}
 		b.client.token = "other"
@@ -443,12 +451,17 @@ func TestTheOperationsEnvironmentStandsInForArguments(t *testing.T) {
 		args map[string]cty.Value
 		want string
 	}{
-		"nothing":             {want: "http://127.0.0.1:8500/v1/kv/tf/state"},
-		"address":             {env: map[string]string{"CONSUL_HTTP_ADDR": "https://c.example/front/"}, want: "https://c.example/front/v1/kv/tf/state"},
-		"TLS":                 {env: map[string]string{"CONSUL_HTTP_SSL": "1"}, want: "https://127.0.0.1:8500/v1/kv/tf/state"},
-		"an argument is more": {env: map[string]string{"CONSUL_HTTP_SSL": "1"}, args: strs("scheme", "http"), want: "http://127.0.0.1:8500/v1/kv/tf/state"},
-		"an empty argument":   {env: map[string]string{"CONSUL_HTTP_ADDR": "c:1"}, args: strs("address", ""), want: "http://c:1/v1/kv/tf/state"},
-		"places": {env: map[string]string{"CONSUL_NAMESPACE": "n", "CONSUL_PARTITION": "p"}, args: strs("datacenter", "d"),
+		"nothing": {want: "http://127.0.0.1:8500/v1/kv/tf/state"},
+		"address": {env: map[string]string{"CONSUL_HTTP_ADDR": "https://c.example/front/"},
+			want: "https://c.example/front/v1/kv/tf/state"},
+		"TLS": {env: map[string]string{"CONSUL_HTTP_SSL": "1"},
+			want: "https://127.0.0.1:8500/v1/kv/tf/state"},
+		"an argument is more": {env: map[string]string{"CONSUL_HTTP_SSL": "1"}, args: strs("scheme", "http"),
+			want: "http://127.0.0.1:8500/v1/kv/tf/state"},
+		"an empty argument": {env: map[string]string{"CONSUL_HTTP_ADDR": "c:1"}, args: strs("address", ""),
+			want: "http://c:1/v1/kv/tf/state"},
+		"places": {env: map[string]string{"CONSUL_NAMESPACE": "n", "CONSUL_PARTITION": "p"},
+			args: strs("datacenter", "d"),
 			want: "http://127.0.0.1:8500/v1/kv/tf/state?dc=d&ns=n&partition=p"},
 	} {
 		t.Run(claim, func(t *testing.T) {
@@ -459,7 +472,8 @@ func TestTheOperationsEnvironmentStandsInForArguments(t *testing.T) {
 			is(t, b.Describe("default").Where, c.want)
 		})
 	}
-	b, diags := opening(t, map[string]string{"CONSUL_HTTP_TOKEN_FILE": tokens, "CONSUL_HTTP_TOKEN": "t", "CONSUL_HTTP_AUTH": "u:p:q"}, nil)
+	b, diags := opening(t, map[string]string{"CONSUL_HTTP_TOKEN_FILE": tokens, "CONSUL_HTTP_TOKEN": "t",
+		"CONSUL_HTTP_AUTH": "u:p:q"}, nil)
 	if diags.HasErrors() {
 		t.Fatal(diags.Err())
 	}
@@ -483,7 +497,8 @@ func TestWrongArgumentsAreDiagnostics(t *testing.T) {
 	} {
 		t.Run(claim, func(t *testing.T) {
 			_, diags := opening(t, nil, strs(c.name, c.value))
-			if !diags.HasErrors() || !strings.Contains(diags[0].Detail, c.want) || !slices.Equal(diags[0].Path, cty.GetAttrPath(c.name)) ||
+			if !diags.HasErrors() || !strings.Contains(diags[0].Detail, c.want) ||
+				!slices.Equal(diags[0].Path, cty.GetAttrPath(c.name)) ||
 				strings.Contains(diags[0].Detail, "secret") {
 				t.Errorf("the problems are %v at %v, want one with %q", diags.Err(), diags[0].Path, c.want)
 			}

@@ -26,8 +26,8 @@ const (
 const (
 	// heldWait is how long one try of Lock waits for a lock that somebody holds.
 	heldWait = time.Second
-	// delayWait is how long it waits for one that nobody holds: Consul does not give it away for a while after its session
-	// ended without releasing it. Without waiting there would be a refusal which names nobody.
+	// delayWait is how long it waits for one that nobody holds: Consul does not give it away for a while after its
+	// session ended without releasing it. Without waiting there would be a refusal which names nobody.
 	delayWait = lockDelay + 2*time.Second
 	pause     = time.Second
 )
@@ -40,8 +40,8 @@ type heldLock struct {
 	done chan struct{} // closed when watch has returned
 }
 
-// Lock implements snapshot.Backend. The lock's ID is that of its session, which is renewed until it is released. When the
-// process dies, Consul frees the lock after the session's TTL (up to twice that) and the delay.
+// Lock implements snapshot.Backend. The lock's ID is that of its session, which is renewed until it is released. When
+// the process dies, Consul frees the lock after the session's TTL (up to twice that) and the delay.
 func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
 	if !b.lock {
 		return snapshot.Lock{ID: info.ID}, nil
@@ -60,7 +60,8 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 		err = errors.New("the server refuses it")
 	}
 	if err != nil {
-		return snapshot.Lock{}, errors.Join(fmt.Errorf("writing who holds the lock: %w", err), b.release(ctx, workspace, id))
+		return snapshot.Lock{}, errors.Join(fmt.Errorf("writing who holds the lock: %w", err),
+			b.release(ctx, workspace, id))
 	}
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	h := &heldLock{id: id, lost: make(chan struct{}), stop: stop, done: make(chan struct{})}
@@ -101,7 +102,8 @@ func (b *backend) acquire(ctx context.Context, workspace, id string) error {
 			continue
 		}
 		query = nil
-		ok, err := b.client.put(ctx, key, url.Values{"acquire": {id}, "flags": {strconv.FormatUint(lockFlags, 10)}}, nil)
+		ok, err := b.client.put(ctx, key, url.Values{"acquire": {id}, "flags": {strconv.FormatUint(lockFlags, 10)}},
+			nil)
 		if err != nil {
 			return fmt.Errorf("taking the lock: %w", err)
 		}
@@ -128,7 +130,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// heldBy is the error of a lock that another session has. Where that one has not said yet who it is, its ID is all there is.
+// heldBy is the error of a lock that another session has. Where that one has not said yet who it is, its ID is all
+// there is.
 func (b *backend) heldBy(ctx context.Context, workspace, session string) error {
 	holder, err := b.holder(ctx, workspace)
 	if err != nil {
@@ -153,8 +156,9 @@ func (b *backend) holder(ctx context.Context, workspace string) (*journal.LockIn
 	return &info, err
 }
 
-// watch renews the session, and notices when the lock is lost: when the session has ended, when the key is not the session's
-// any more, or when the session could not be renewed for its TTL, after which Consul may end it at any moment.
+// watch renews the session, and notices when the lock is lost: when the session has ended, when the key is not the
+// session's any more, or when the session could not be renewed for its TTL, after which Consul may end it at any
+// moment.
 func (b *backend) watch(ctx context.Context, h *heldLock, key string, renewed time.Time) {
 	defer close(h.done)
 	defer h.stop()
@@ -215,7 +219,8 @@ func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
 	}
 	switch owned := lock != nil && lock.Session != ""; {
 	case owned && lock.Session != lockID:
-		return fmt.Errorf("%w: %s; the lock is %s%s", snapshot.ErrNotLocked, lockID, lock.Session, by(holder, lock.Session))
+		return fmt.Errorf("%w: %s; the lock is %s%s", snapshot.ErrNotLocked, lockID, lock.Session,
+			by(holder, lock.Session))
 	case !owned && (holder == nil || holder.ID != lockID):
 		return fmt.Errorf("%w: %s; there is no such lock", snapshot.ErrNotLocked, lockID)
 	}

@@ -22,8 +22,9 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
-// Kind returns the kind "consul". The environment is read when it is opened: unlike with other kinds, an argument that is
-// set to "" does not stop a variable from standing in for it, because it is Consul's own client that reads them there.
+// Kind returns the kind "consul". The environment is read when it is opened: unlike with other kinds, an argument that
+// is set to "" does not stop a variable from standing in for it, because it is Consul's own client that reads them
+// there.
 func Kind() *snapshot.Kind {
 	attributes := map[string]*schema.Attribute{
 		"path": {Type: cty.String, Required: true},
@@ -60,7 +61,8 @@ func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapsho
 	case path == "":
 		diags = diags.Append(args.Problem("path", "Invalid path", `"path" cannot be empty.`))
 	case strings.HasPrefix(path, "/"):
-		diags = diags.Append(args.Problem("path", "Invalid path", `"path" is a key of Consul, which cannot begin with "/".`))
+		diags = diags.Append(args.Problem("path", "Invalid path",
+			`"path" is a key of Consul, which cannot begin with "/".`))
 	}
 	transport := p.Transport()
 	transport.DialContext = (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext
@@ -114,7 +116,8 @@ func locate(p snapshot.Place, args snapshot.Arguments, transport *http.Transport
 		}
 	}
 	if scheme != "http" && scheme != "https" {
-		return nil, diag.List{args.Problem("scheme", "Invalid scheme", fmt.Sprintf(`"scheme" has to be http or https, not %q.`, scheme))}
+		return nil, diag.List{args.Problem("scheme", "Invalid scheme",
+			fmt.Sprintf(`"scheme" has to be http or https, not %q.`, scheme))}
 	}
 	address := either(either(args.String("address"), p.Env("CONSUL_HTTP_ADDR")), defaultAddress)
 	if prefix, rest, ok := strings.Cut(address, "://"); ok {
@@ -206,7 +209,8 @@ func tlsConfig(p snapshot.Place, args snapshot.Arguments) (*tls.Config, diag.Lis
 			bad("ca_file", "The file of certificate authorities %s cannot be used: %s.", name, err)
 		}
 	}
-	cert, key := either(args.String("cert_file"), p.Env("CONSUL_CLIENT_CERT")), either(args.String("key_file"), p.Env("CONSUL_CLIENT_KEY"))
+	cert, key := either(args.String("cert_file"), p.Env("CONSUL_CLIENT_CERT")), either(args.String("key_file"),
+		p.Env("CONSUL_CLIENT_KEY"))
 	switch {
 	case cert != "" && key == "":
 		bad("cert_file", `"cert_file" needs "key_file" beside it.`)

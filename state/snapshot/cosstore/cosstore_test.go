@@ -58,9 +58,10 @@ func role(arn string) cty.Value {
 
 func TestTheBackendKeepsTheContract(t *testing.T) {
 	for claim, args := range map[string]values{
-		"plain":                  nil,
-		"another prefix and key": {"prefix": cty.StringVal("a/b"), "key": cty.StringVal("c/d.tfstate"), "encrypt": cty.False},
-		"a role, accelerated":    {"assume_role": role(tencent.Role), "accelerate": cty.True},
+		"plain": nil,
+		"another prefix and key": {"prefix": cty.StringVal("a/b"), "key": cty.StringVal("c/d.tfstate"),
+			"encrypt": cty.False},
+		"a role, accelerated": {"assume_role": role(tencent.Role), "accelerate": cty.True},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			servers := map[string]*tencent.Server{}

@@ -87,7 +87,8 @@ func roleOf(p snapshot.Place, args snapshot.Arguments) (tencent.Role, diag.List)
 	}
 	for name, value := range map[string]string{"role_arn": r.ARN, "session_name": r.SessionName} {
 		if value == "" {
-			return r, diag.List{block.Problem(name, "Missing required argument", fmt.Sprintf("The argument %q is required",
+			return r, diag.List{block.Problem(name, "Missing required argument", fmt.Sprintf("The argument %q is "+
+				"required",
 				name))}
 		}
 	}

@@ -25,14 +25,15 @@ func Kind() *snapshot.Kind {
 		Name: "cos",
 		Schema: &schema.Block{
 			Attributes: a,
-			Blocks: map[string]*schema.NestedBlock{"assume_role": {Nesting: schema.NestingSet, MaxItems: 1, Block: schema.Block{
-				Attributes: map[string]*schema.Attribute{
-					"role_arn":         {Type: cty.String, Optional: true},
-					"session_name":     {Type: cty.String, Optional: true},
-					"session_duration": {Type: cty.Number, Optional: true},
-					"policy":           {Type: cty.String, Optional: true},
-				},
-			}}},
+			Blocks: map[string]*schema.NestedBlock{"assume_role": {Nesting: schema.NestingSet, MaxItems: 1,
+				Block: schema.Block{
+					Attributes: map[string]*schema.Attribute{
+						"role_arn":         {Type: cty.String, Optional: true},
+						"session_name":     {Type: cty.String, Optional: true},
+						"session_duration": {Type: cty.Number, Optional: true},
+						"policy":           {Type: cty.String, Optional: true},
+					},
+				}}},
 		},
 		Env: map[string][]string{
 			"secret_id":      {"TENCENTCLOUD_SECRET_ID"},

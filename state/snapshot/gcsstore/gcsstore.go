@@ -87,7 +87,8 @@ func (b *backend) Describe(workspace string) snapshot.Description {
 }
 
 // ask sends a request about an object. A missing bucket is an error that says so.
-func (b *backend) ask(ctx context.Context, method, object string, query url.Values, header http.Header) (*google.Response, error) {
+func (b *backend) ask(ctx context.Context, method, object string, query url.Values, header http.Header) (
+	*google.Response, error) {
 	address := b.api
 	if object != "" {
 		address += "/" + url.PathEscape(object)
@@ -129,7 +130,8 @@ func (b *backend) get(ctx context.Context, object, generation string, header htt
 	}
 	want := storedSum(answer.Header)
 	if want != "" && want != checksum(answer.Body) {
-		return nil, fmt.Errorf("the object %s does not have the check sum %s that the service has for it", b.where(object), want)
+		return nil, fmt.Errorf("the object %s does not have the check sum %s that the service has for it",
+			b.where(object), want)
 	}
 	if answer.Body == nil {
 		return []byte{}, nil
@@ -162,7 +164,8 @@ func checksum(data []byte) string {
 const contentType = "text/plain; charset=utf-8"
 
 // put stores an object, and returns its generation.
-func (b *backend) put(ctx context.Context, object string, query url.Values, header http.Header, data []byte) (string, error) {
+func (b *backend) put(ctx context.Context, object string, query url.Values, header http.Header,
+	data []byte) (string, error) {
 	about, err := json.Marshal(map[string]string{
 		"bucket": b.bucket, "name": object, "contentType": contentType, "crc32c": checksum(data),
 	})

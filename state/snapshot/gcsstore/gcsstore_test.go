@@ -232,18 +232,27 @@ func TestWrongConfigurationsAreDiagnostics(t *testing.T) {
 		env        map[string]string
 		path, want string
 	}{
-		"an empty bucket":            {args: []string{"bucket", ""}, path: "bucket", want: "cannot be empty"},
-		"a bucket with a folder":     {args: []string{"bucket", "a/b"}, path: "bucket", want: `"prefix"`},
-		"a short customer key":       {args: []string{"encryption_key", "c2VjcmV0"}, path: "encryption_key", want: "32 bytes"},
-		"both keys":                  {args: []string{"encryption_key", key, "kms_encryption_key", "k"}, path: "encryption_key", want: "conflicts"},
-		"both keys, by environment":  {args: []string{"encryption_key", key}, env: map[string]string{"GOOGLE_KMS_ENCRYPTION_KEY": "k"}, path: "encryption_key", want: "Only one"},
-		"credentials that are none":  {args: []string{"credentials", "hunter2"}, env: none, path: "credentials", want: "neither valid JSON"},
-		"credentials of no type":     {args: []string{"credentials", `{"a":"hunter2"}`}, env: none, want: "no valid credentials"},
-		"a directory":                {args: []string{"credentials", "/"}, env: none, path: "credentials", want: "directory"},
-		"an endpoint without scheme": {args: []string{"storage_custom_endpoint", "h/storage"}, path: "storage_custom_endpoint", want: "https://"},
-		"another universe":           {args: []string{"credentials", account, "universe_domain", "example.com"}, env: none, want: "universe domain"},
-		"a key of somebody else":     {args: []string{"credentials", google.New(t).ServiceAccount()}, env: none, want: "asking for a token"},
-		"an unknown argument":        {args: []string{"buckets", "x"}, path: "buckets", want: "not expected"},
+		"an empty bucket":        {args: []string{"bucket", ""}, path: "bucket", want: "cannot be empty"},
+		"a bucket with a folder": {args: []string{"bucket", "a/b"}, path: "bucket", want: `"prefix"`},
+		"a short customer key": {args: []string{"encryption_key", "c2VjcmV0"}, path: "encryption_key",
+			want: "32 bytes"},
+		"both keys": {args: []string{"encryption_key", key, "kms_encryption_key", "k"},
+			path: "encryption_key", want: "conflicts"},
+		"both keys, by environment": {args: []string{"encryption_key", key},
+			env: map[string]string{"GOOGLE_KMS_ENCRYPTION_KEY": "k"}, path: "encryption_key", want: "Only one"},
+		"credentials that are none": {args: []string{"credentials", "hunter2"}, env: none, path: "credentials",
+			want: "neither valid JSON"},
+		"credentials of no type": {args: []string{"credentials", `{"a":"hunter2"}`}, env: none,
+			want: "no valid credentials"},
+		"a directory": {args: []string{"credentials", "/"}, env: none, path: "credentials",
+			want: "directory"},
+		"an endpoint without scheme": {args: []string{"storage_custom_endpoint", "h/storage"},
+			path: "storage_custom_endpoint", want: "https://"},
+		"another universe": {args: []string{"credentials", account, "universe_domain", "example.com"},
+			env: none, want: "universe domain"},
+		"a key of somebody else": {args: []string{"credentials", google.New(t).ServiceAccount()}, env: none,
+			want: "asking for a token"},
+		"an unknown argument": {args: []string{"buckets", "x"}, path: "buckets", want: "not expected"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			if claim == "a key of somebody else" {
@@ -258,7 +267,8 @@ func TestWrongConfigurationsAreDiagnostics(t *testing.T) {
 					at = d.Path[0].(cty.GetAttrStep).Name
 				}
 				found = found || at == c.path && strings.Contains(d.Detail, c.want)
-				if strings.Contains(d.Detail, "hunter2") || strings.Contains(d.Detail, key) || strings.Contains(d.Detail, google.Token) {
+				if strings.Contains(d.Detail, "hunter2") || strings.Contains(d.Detail, key) ||
+					strings.Contains(d.Detail, google.Token) {
 					t.Errorf("a secret is shown: %s", d.Detail)
 				}
 			}
@@ -268,7 +278,8 @@ func TestWrongConfigurationsAreDiagnostics(t *testing.T) {
 		})
 	}
 	b := opened(t, s, "bucket", "nowhere")
-	if _, err := b.Read(t.Context(), "default"); err == nil || !strings.Contains(err.Error(), `the bucket "nowhere": it does not exist`) {
+	if _, err := b.Read(t.Context(), "default"); err == nil ||
+		!strings.Contains(err.Error(), `the bucket "nowhere": it does not exist`) {
 		t.Errorf("a bucket that is missing: %v", err)
 	}
 	b = opened(t, s, "access_token", "hunter2")

@@ -43,7 +43,8 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 		}
 		return snapshot.Lock{}, &journal.Held{Holder: holder(id, info.Path, there)}
 	}
-	return snapshot.Lock{}, fmt.Errorf("the lock %s was refused %d times, and was free each time when its holder was asked for",
+	return snapshot.Lock{}, fmt.Errorf("the lock %s was refused %d times, and was free each time when its holder was "+
+		"asked for",
 		info.Path, maxRaces)
 }
 
@@ -110,7 +111,8 @@ func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
 	case refused.Status == http.StatusNotFound:
 		return fmt.Errorf("%w: %s; there is no lock", snapshot.ErrNotLocked, lockID)
 	case refused.Status == http.StatusPreconditionFailed:
-		return fmt.Errorf("%w: %s; the lock object %s has another generation", snapshot.ErrNotLocked, lockID, b.where(object))
+		return fmt.Errorf("%w: %s; the lock object %s has another generation", snapshot.ErrNotLocked, lockID,
+			b.where(object))
 	}
 	return err
 }

@@ -66,10 +66,12 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 		bad("bucket", "The value is the name of a bucket alone; a folder in it is the argument \"prefix\"")
 	}
 	if args.Given("encryption_key") && args.Given("kms_encryption_key") {
-		bad("encryption_key", "Only one of \"encryption_key\" and \"kms_encryption_key\" can be set, be it here or in the environment")
+		bad("encryption_key", "Only one of \"encryption_key\" and \"kms_encryption_key\" can be set, be it here or "+
+			"in the environment")
 	}
 	b := &backend{
-		bucket: args.String("bucket"), prefix: strings.TrimLeft(args.String("prefix"), "/"), kmsKey: args.String("kms_encryption_key"),
+		bucket: args.String("bucket"), prefix: strings.TrimLeft(args.String("prefix"), "/"),
+		kmsKey: args.String("kms_encryption_key"),
 	}
 	if b.prefix != "" && !strings.HasSuffix(b.prefix, "/") {
 		b.prefix += "/"
@@ -100,7 +102,8 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 		settings.Credentials = contents
 	}
 	custom := args.String("storage_custom_endpoint")
-	if u, err := url.Parse(custom); custom != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+	if u, err := url.Parse(custom); custom != "" && (err != nil || u.Host == "" || u.Scheme != "http" &&
+		u.Scheme != "https") {
 		bad("storage_custom_endpoint", "The value must be an address like https://storage.example.com/storage/v1/")
 	}
 	if diags.HasErrors() {

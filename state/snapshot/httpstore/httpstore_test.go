@@ -53,7 +53,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if len(body) > 0 {
 		sum := md5.Sum(body)
-		if r.Header.Get("Content-MD5") != base64.StdEncoding.EncodeToString(sum[:]) || r.Header.Get("Content-Type") != "application/json" {
+		if r.Header.Get("Content-MD5") != base64.StdEncoding.EncodeToString(sum[:]) ||
+			r.Header.Get("Content-Type") != "application/json" {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
@@ -142,7 +143,8 @@ func TestTheRequestsAreThoseOfTheProtocol(t *testing.T) {
 	if err := b.Write(t.Context(), "default", []byte(`{}`)); err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"LOCK /lock", "POST /state?ID=1&team=a", "UNLOCK /lock", "POST /state?team=a"}; !slices.Equal(s.requests, want) {
+	if want := []string{"LOCK /lock", "POST /state?ID=1&team=a", "UNLOCK /lock", "POST /state?team=a"}; !slices.Equal(
+		s.requests, want) {
 		t.Errorf("the requests are %q, want %q", s.requests, want)
 	}
 }
@@ -164,8 +166,8 @@ func TestALockThatWasNotAskedForIsNotReleased(t *testing.T) {
 	}
 }
 
-// The answer to a lock was lost, and the request repeated: the server then names the asker as the holder, and the command
-// gave up before a lock that was its own.
+// The answer to a lock was lost, and the request repeated: the server then names the asker as the holder, and the
+// command gave up before a lock that was its own.
 func TestALockWhoseAnswerWasLostIsOurs(t *testing.T) {
 	s := newServer(t)
 	b := s.open(t, nil)
@@ -214,7 +216,8 @@ func TestAPasswordInTheAddressIsNotShown(t *testing.T) {
 		t.Fatal(diags.Err())
 	}
 	_, err := b.Read(t.Context(), "default")
-	if err == nil || strings.Contains(err.Error(), "secret") || strings.Contains(b.Describe("default").Where, "secret") {
+	if err == nil || strings.Contains(err.Error(), "secret") ||
+		strings.Contains(b.Describe("default").Where, "secret") {
 		t.Errorf("the error is %v at %s", err, b.Describe("default").Where)
 	}
 }
@@ -251,7 +254,8 @@ func TestWrongArgumentsAreDiagnostics(t *testing.T) {
 			}
 		})
 	}
-	for name, value := range map[string]string{"x y": "1", "X-A": " ", "X-B": "ü", "Content-MD5": "1", "Authorization": "1"} {
+	for name, value := range map[string]string{"x y": "1", "X-A": " ", "X-B": "ü", "Content-MD5": "1",
+		"Authorization": "1"} {
 		args := cty.ObjectVal(map[string]cty.Value{
 			"address": cty.StringVal("http://127.0.0.1:1"), "username": cty.StringVal("u"),
 			"headers": cty.MapVal(map[string]cty.Value{name: cty.StringVal(value)}),

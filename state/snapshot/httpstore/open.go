@@ -33,7 +33,8 @@ func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapsho
 		held:         map[string][]byte{},
 	}
 	var diags diag.List
-	for name, to := range map[string]**url.URL{"address": &b.address, "lock_address": &b.lockAddress, "unlock_address": &b.unlockAddress} {
+	for name, to := range map[string]**url.URL{"address": &b.address, "lock_address": &b.lockAddress,
+		"unlock_address": &b.unlockAddress} {
 		if !args.Given(name) {
 			continue
 		}
@@ -47,7 +48,8 @@ func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapsho
 	}
 	for _, name := range []string{"retry_max", "retry_wait_min", "retry_wait_max"} {
 		if n := args.Int(name); n < 0 || n > most {
-			diags = diags.Append(args.Problem(name, "Invalid "+name, fmt.Sprintf("%q cannot be negative, nor above %d.", name, most)))
+			diags = diags.Append(args.Problem(name, "Invalid "+name,
+				fmt.Sprintf("%q cannot be negative, nor above %d.", name, most)))
 		}
 	}
 	var more diag.List
@@ -65,7 +67,8 @@ func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapsho
 	b.client.RetryMax = args.Int("retry_max")
 	b.client.RetryWaitMin = time.Duration(args.Int("retry_wait_min")) * time.Second
 	b.client.RetryWaitMax = max(b.client.RetryWaitMin, time.Duration(args.Int("retry_wait_max"))*time.Second)
-	b.client.ErrorHandler = retryablehttp.PassthroughErrorHandler // the last answer says more than how often it was asked
+	// the last answer says more than how often it was asked
+	b.client.ErrorHandler = retryablehttp.PassthroughErrorHandler
 	return b, diags
 }
 
@@ -114,9 +117,11 @@ func tlsConfig(args snapshot.Arguments) (*tls.Config, diag.List) {
 		if key {
 			has, needs = needs, has
 		}
-		diags = diags.Append(args.Problem(has, "Incomplete client certificate", fmt.Sprintf("%q needs %q beside it.", has, needs)))
+		diags = diags.Append(args.Problem(has, "Incomplete client certificate",
+			fmt.Sprintf("%q needs %q beside it.", has, needs)))
 	case cert:
-		pair, err := tls.X509KeyPair([]byte(args.String("client_certificate_pem")), []byte(args.String("client_private_key_pem")))
+		pair, err := tls.X509KeyPair([]byte(args.String("client_certificate_pem")),
+			[]byte(args.String("client_private_key_pem")))
 		if err != nil {
 			diags = diags.Append(args.Problem("client_certificate_pem", "Invalid client certificate",
 				fmt.Sprintf("The certificate and its key cannot be used: %s.", err)))

@@ -160,7 +160,8 @@ func (i *identity) run(ctx context.Context) (credential, error) {
 		return credential{}, errors.New("it does not answer with an ExecCredential that has a status")
 	}
 	if answer.APIVersion != p.APIVersion {
-		return credential{}, fmt.Errorf("it answers in version %q, and %q is configured", answer.APIVersion, p.APIVersion)
+		return credential{}, fmt.Errorf("it answers in version %q, and %q is configured",
+			answer.APIVersion, p.APIVersion)
 	}
 	c := *answer.Status
 	if c.Token == "" && c.CertificateData == "" {

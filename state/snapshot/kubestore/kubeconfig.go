@@ -129,7 +129,8 @@ func kubeconfigs(p snapshot.Place, args snapshot.Arguments) (merged *kubeconfig,
 	}
 	merged = &kubeconfig{}
 	for _, n := range names {
-		if rest, ok := strings.CutPrefix(n, "~"); ok && (rest == "" || rest[0] == '/' || rest[0] == filepath.Separator) {
+		if rest, ok := strings.CutPrefix(n, "~"); ok && (rest == "" || rest[0] == '/' ||
+			rest[0] == filepath.Separator) {
 			n = p.Env("HOME") + rest
 		}
 		n = p.Path(n)
@@ -158,7 +159,8 @@ func (c *kubeconfig) choose(args snapshot.Arguments) (cluster clusterEntry, user
 		if !args.Given(argument) {
 			argument = "config_path"
 		}
-		diags = diags.Append(args.Problem(argument, "No such "+kind, fmt.Sprintf("The kubeconfig has no %s %q.", kind, name)))
+		diags = diags.Append(args.Problem(argument, "No such "+kind,
+			fmt.Sprintf("The kubeconfig has no %s %q.", kind, name)))
 	}
 	context := c.CurrentContext
 	if args.Given("config_context") {

@@ -32,7 +32,8 @@ func authority(s *kubernetes.Server) string {
 }
 
 func place(env map[string]string) snapshot.Place {
-	return snapshot.Place{Kinds: snapshot.Kinds{kubestore.Kind()}, Environ: environ.Variables{"PATH=" + os.Getenv("PATH")}.With(environ.Of(env)...)}
+	return snapshot.Place{Kinds: snapshot.Kinds{kubestore.Kind()},
+		Environ: environ.Variables{"PATH=" + os.Getenv("PATH")}.With(environ.Of(env)...)}
 }
 
 func arguments(s *kubernetes.Server, more map[string]cty.Value) cty.Value {
@@ -186,7 +187,8 @@ func TestWhoLosesTheRaceForALockLearnsWhoHoldsIt(t *testing.T) {
 			s.Before(func(method, _ string) {
 				if method != "GET" && !raced {
 					raced = true
-					if _, err := other.Lock(t.Context(), "default", journal.LockInfo{ID: "2", Who: "faster"}); err != nil {
+					if _, err := other.Lock(t.Context(), "default",
+						journal.LockInfo{ID: "2", Who: "faster"}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -353,7 +355,8 @@ func TestWrongArgumentsAreDiagnostics(t *testing.T) {
 	}
 }
 
-// A lease that an operator had given free was noticed by nobody: the one who held it wrote over what the next one had done.
+// A lease that an operator had given free was noticed by nobody: the one who held it wrote over what the next one had
+// done.
 func TestALeaseThatWasStolenIsNoticed(t *testing.T) {
 	s := kubernetes.New(t)
 	p := place(nil)
@@ -381,7 +384,8 @@ func TestALeaseThatWasStolenIsNoticed(t *testing.T) {
 	}
 }
 
-// A host without a scheme was taken for http where nothing spoke of certificates, and the token went there in the clear.
+// A host without a scheme was taken for http where nothing spoke of certificates, and the token went there in the
+// clear.
 func TestASecretDoesNotGoToAHostInTheClear(t *testing.T) {
 	s := kubernetes.New(t)
 	host := strings.TrimPrefix(s.URL, "https://")
@@ -391,7 +395,8 @@ func TestASecretDoesNotGoToAHostInTheClear(t *testing.T) {
 	}{
 		"a token":    {map[string]cty.Value{}, "x509"},
 		"a password": {map[string]cty.Value{"token": cty.NullVal(cty.String), "password": cty.StringVal("p")}, "x509"},
-		"nothing":    {map[string]cty.Value{"token": cty.NullVal(cty.String)}, "answered 400"}, // to a request in the clear
+		// to a request in the clear
+		"nothing": {map[string]cty.Value{"token": cty.NullVal(cty.String)}, "answered 400"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			args := map[string]cty.Value{"host": cty.StringVal(host), "cluster_ca_certificate": cty.NullVal(cty.String)}

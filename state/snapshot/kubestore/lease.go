@@ -85,7 +85,8 @@ func (b *backend) Unlock(ctx context.Context, workspace, lockID string) error {
 		case holder == "":
 			return fmt.Errorf("%w: the lease %s has no holder", snapshot.ErrNotLocked, b.leaseName(workspace))
 		case holder != lockID:
-			return fmt.Errorf("%w: the lease %s is held under the ID %q", snapshot.ErrNotLocked, b.leaseName(workspace), holder)
+			return fmt.Errorf("%w: the lease %s is held under the ID %q", snapshot.ErrNotLocked,
+				b.leaseName(workspace), holder)
 		}
 		lease.setChild("spec", "holderIdentity", nil)
 		lease.setChild("metadata", "annotations", lease.annotationsWith(lockInfo, ""))

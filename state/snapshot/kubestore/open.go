@@ -40,7 +40,8 @@ func openIn(p snapshot.Place, args snapshot.Arguments, account string) (snapshot
 	var diags diag.List
 	if err := b.checkName(journal.DefaultWorkspace); err != nil || !label.MatchString(b.suffix) {
 		diags = diags.Append(args.Problem("secret_suffix", "Invalid secret_suffix", fmt.Sprintf(
-			"%q cannot be part of the name and of a label of a secret: Kubernetes takes at most 63 lower-case letters, "+
+			"%q cannot be part of the name and of a label of a secret: Kubernetes takes at most 63 lower-case "+
+				"letters, "+
 				"digits, \"-\" and \".\", a letter or digit at the end.", b.suffix)))
 	}
 	if !subdomain.MatchString(b.namespace) || strings.Contains(b.namespace, ".") {
@@ -49,7 +50,8 @@ func openIn(p snapshot.Place, args snapshot.Arguments, account string) (snapshot
 	}
 	for _, v := range b.labels {
 		if !label.MatchString(v) {
-			diags = diags.Append(args.Problem("labels", "Invalid label", fmt.Sprintf("%q cannot be the value of a label.", v)))
+			diags = diags.Append(args.Problem("labels", "Invalid label",
+				fmt.Sprintf("%q cannot be the value of a label.", v)))
 		}
 	}
 	cluster, user, more := source(p, args, account)
@@ -79,7 +81,8 @@ func openIn(p snapshot.Place, args snapshot.Arguments, account string) (snapshot
 	if cluster.ProxyURL != "" {
 		proxy, err := url.Parse(cluster.ProxyURL)
 		if err != nil || proxy.Host == "" {
-			return nil, diags.Append(args.Problem("config_path", "Invalid proxy", "The cluster's proxy-url is not a URL."))
+			return nil, diags.Append(args.Problem("config_path", "Invalid proxy",
+				"The cluster's proxy-url is not a URL."))
 		}
 		transport.Proxy = http.ProxyURL(proxy)
 	}
@@ -154,7 +157,8 @@ func override(p snapshot.Place, args snapshot.Arguments, cluster *clusterEntry, 
 	}
 	if ok {
 		if program.String("command") == "" {
-			return diag.List{program.Problem("command", "Missing required argument", "The argument \"command\" is required.")}
+			return diag.List{program.Problem("command", "Missing required argument", "The argument \"command\" is "+
+				"required.")}
 		}
 		if !slices.Contains(execVersions, program.String("api_version")) {
 			return diag.List{program.Problem("api_version", "Invalid api_version",

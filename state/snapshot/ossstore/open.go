@@ -43,7 +43,8 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 		switch {
 		case errors.Is(err, alibaba.ErrRegion):
 			return nil, diags.Append(args.Problem("region", "Missing region",
-				"The region, or the endpoint of the object store, must be given: \"region\" or \"endpoint\", or in the environment "+
+				"The region, or the endpoint of the object store, must be given: \"region\" or \"endpoint\", or in "+
+					"the environment "+
 					"as ALICLOUD_REGION or ALICLOUD_OSS_ENDPOINT"))
 		case err != nil:
 			return nil, diags.Append(diag.New(diag.Error, "Failed to configure the OSS backend", err.Error()+".", nil))
@@ -113,7 +114,8 @@ func roleOf(args snapshot.Arguments) (alibaba.Role, diag.List) {
 	at, name := args, "assume_role_session_expiration"
 	if old, ok := args.Nested("assume_role"); ok && r.ARN == "" {
 		if r.ARN = old.String("role_arn"); r.ARN == "" {
-			return r, diag.List{old.Problem("role_arn", "Missing required argument", "The argument \"role_arn\" is required")}
+			return r, diag.List{old.Problem("role_arn", "Missing required argument", "The argument \"role_arn\" is "+
+				"required")}
 		}
 		if old.Given("session_name") {
 			r.SessionName = old.String("session_name")

@@ -63,7 +63,8 @@ func (b *backend) Close() error {
 func (b *backend) ask(ctx context.Context, method, object string, query url.Values, header http.Header,
 	body []byte) (*call.Response, error) {
 	u := url.URL{Path: "/" + object, RawQuery: query.Encode()}
-	answer, err := b.objects.Do(ctx, call.Request{Method: method, URL: b.address + u.String(), Header: header, Body: body})
+	answer, err := b.objects.Do(ctx, call.Request{Method: method, URL: b.address + u.String(),
+		Header: header, Body: body})
 	if call.IsCode(err, "NoSuchBucket") {
 		return nil, fmt.Errorf("the bucket %q does not exist; Millipede does not create it: %w", b.bucket, err)
 	}

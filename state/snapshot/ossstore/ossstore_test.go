@@ -53,8 +53,9 @@ var locked = []string{"tablestore_table", alibaba.Table, "tablestore_endpoint", 
 
 func TestTheBackendKeepsTheContract(t *testing.T) {
 	for claim, args := range map[string][]string{
-		"plain":                  locked,
-		"another prefix and key": append([]string{"prefix", "a/b/", "key", "c/d.tfstate", "encrypt", "true"}, locked...),
+		"plain": locked,
+		"another prefix and key": append([]string{"prefix", "a/b/", "key", "c/d.tfstate", "encrypt", "true"},
+			locked...),
 	} {
 		t.Run(claim, func(t *testing.T) {
 			servers := map[string]*alibaba.Server{}
@@ -111,7 +112,8 @@ func TestEveryIdentityIsTaken(t *testing.T) {
 		"a role": {args: []string{"assume_role_role_arn", alibaba.Role},
 			asks: "sts.eu-central-1.aliyuncs.com"},
 		"the machine's role": {
-			args: []string{"ecs_role_name", alibaba.Machine, "region", alibaba.Region}, env: none, asks: "100.100.100.200",
+			args: []string{"ecs_role_name", alibaba.Machine, "region", alibaba.Region}, env: none,
+			asks: "100.100.100.200",
 		},
 		"a profile with keys":    {args: profile("ak"), env: none, asks: "location-readonly.aliyuncs.com"},
 		"a profile with a token": {args: profile("sts"), env: none},
@@ -194,7 +196,8 @@ func TestABusyServiceIsAskedAgainAndABrokenOneIsAnError(t *testing.T) {
 		t.Error("a refusal is no error")
 	}
 	none := opened(t, place(s, nil), "bucket", "nowhere")
-	if _, err := none.Read(t.Context(), "default"); err == nil || !strings.Contains(err.Error(), `the bucket "nowhere"`) {
+	if _, err := none.Read(t.Context(), "default"); err == nil ||
+		!strings.Contains(err.Error(), `the bucket "nowhere"`) {
 		t.Errorf("a bucket that is missing: %v", err)
 	}
 	wrong := opened(t, place(s, nil), "secret_key", "wrong-and-secret")

@@ -29,14 +29,15 @@ func Kind() *snapshot.Kind {
 		Name: "oss",
 		Schema: &schema.Block{
 			Attributes: a,
-			Blocks: map[string]*schema.NestedBlock{"assume_role": {Nesting: schema.NestingSet, MaxItems: 1, Block: schema.Block{
-				Attributes: map[string]*schema.Attribute{
-					"role_arn":           {Type: cty.String, Required: true},
-					"session_name":       {Type: cty.String, Optional: true},
-					"policy":             {Type: cty.String, Optional: true},
-					"session_expiration": {Type: cty.Number, Optional: true},
-				},
-			}}},
+			Blocks: map[string]*schema.NestedBlock{"assume_role": {Nesting: schema.NestingSet, MaxItems: 1,
+				Block: schema.Block{
+					Attributes: map[string]*schema.Attribute{
+						"role_arn":           {Type: cty.String, Required: true},
+						"session_name":       {Type: cty.String, Optional: true},
+						"policy":             {Type: cty.String, Optional: true},
+						"session_expiration": {Type: cty.Number, Optional: true},
+					},
+				}}},
 		},
 		Env: map[string][]string{
 			"access_key":                     {"ALICLOUD_ACCESS_KEY", "ALICLOUD_ACCESS_KEY_ID"},

@@ -38,11 +38,12 @@ var parameters = []struct {
 	{"PGSSLROOTCERT", "sslrootcert", func(c *pq.Config, _ snapshot.Place) { c.SSLRootCert = "" }},
 	{"PGOPTIONS", "options", func(c *pq.Config, _ snapshot.Place) { c.Options = "" }},
 	{"PGAPPNAME", "application_name", func(c *pq.Config, _ snapshot.Place) { c.ApplicationName = "" }},
-	{"PGTARGETSESSIONATTRS", "target_session_attrs", func(c *pq.Config, _ snapshot.Place) { c.TargetSessionAttrs = "" }},
+	{"PGTARGETSESSIONATTRS", "target_session_attrs",
+		func(c *pq.Config, _ snapshot.Place) { c.TargetSessionAttrs = "" }},
 	{"PGLOADBALANCEHOSTS", "load_balance_hosts", func(c *pq.Config, _ snapshot.Place) { c.LoadBalanceHosts = "" }},
 	{"PGTZ", "tz", func(c *pq.Config, _ snapshot.Place) { c.TZ = "" }},
 	{"PGCONNECT_TIMEOUT", "connect_timeout", nil}, // connection says it always
-	{"PGSERVICE", "service", nil}, // and this
+	{"PGSERVICE", "service", nil},                 // and this
 }
 
 // userOf is who asks where nothing says so: the operation's user, else the process's.
@@ -99,8 +100,8 @@ func connection(p snapshot.Place, given string) (string, error) {
 	return strings.Join(append(pairs, given), " "), nil
 }
 
-// checkedAtOnce are parameters that the driver looks at when it reads a connection string, before those of the process's
-// environment can be taken back.
+// checkedAtOnce are parameters that the driver looks at when it reads a connection string, before those of the
+// process's environment can be taken back.
 const checkedAtOnce = "service='' sslrootcert='' sslnegotiation=postgres"
 
 // names returns the names of the pairs of a connection string, which the driver has found to be right.

@@ -70,14 +70,16 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 	db.SetConnMaxIdleTime(time.Minute)
 	schemaName, table := args.String("schema_name"), args.String("table_name")
 	b := &backend{
-		db:       db,
-		where:    fmt.Sprintf("postgres://%s:%d/%s %s.%s", config.Host, config.Port, config.Database, schemaName, table),
+		db: db,
+		where: fmt.Sprintf("postgres://%s:%d/%s %s.%s", config.Host, config.Port, config.Database,
+			schemaName, table),
 		table:    quote(schemaName) + "." + quote(table),
 		creation: creationKey(schemaName, table),
 		held:     map[string]*heldLock{},
 	}
 	if err := b.prepare(ctx, args); err != nil {
-		return nil, diag.List{args.Problem("conn_str", "Failed to open the database", fmt.Sprintf("%s: %s.", b.where, err))}.
+		return nil, diag.List{args.Problem("conn_str", "Failed to open the database",
+			fmt.Sprintf("%s: %s.", b.where, err))}.
 			Append(closing(db))
 	}
 	return b, nil

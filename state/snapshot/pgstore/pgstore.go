@@ -249,14 +249,16 @@ func (b *backend) foreign(ctx context.Context, workspace, lockID string) error {
 	err = b.db.QueryRowContext(ctx, "SELECT l.pid, a.usename, a.client_addr::text FROM pg_locks l "+
 		"LEFT JOIN pg_stat_activity a ON a.pid = l.pid WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted "+
 		"AND (l.classid::bigint << 32) | l.objid::bigint = $1 "+
-		"AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())", key).Scan(&pid, &who, &from)
+		"AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+		key).Scan(&pid, &who, &from)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("%w: %s; nobody holds a lock on the workspace", snapshot.ErrNotLocked, lockID)
 	case err != nil:
 		return err
 	}
-	return fmt.Errorf("%w: %s; a lock of this backend ends with the database session that took it, which is that of the server process %d "+
+	return fmt.Errorf("%w: %s; a lock of this backend ends with the database session that took it, which is that of "+
+		"the server process %d "+
 		"(user %q, from %q). End that command, or have an administrator end the session with pg_terminate_backend(%d)",
 		snapshot.ErrNotLocked, lockID, pid, who.String, from.String, pid)
 }

@@ -152,7 +152,8 @@ func TestWrongConnectionsAreDiagnosticsWithoutThePassword(t *testing.T) {
 		t.Run(claim, func(t *testing.T) {
 			_, diags := place(nil).Open(t.Context(), "pg",
 				cty.ObjectVal(map[string]cty.Value{"conn_str": cty.StringVal(c.text)}))
-			if !diags.HasErrors() || !strings.Contains(diags[0].Detail, c.want) || strings.Contains(diags[0].Detail, "secret") {
+			if !diags.HasErrors() || !strings.Contains(diags[0].Detail, c.want) ||
+				strings.Contains(diags[0].Detail, "secret") {
 				t.Errorf("the problems are %v", diags.Err())
 			}
 		})
@@ -188,14 +189,17 @@ func TestTheOperationsEnvironmentCompletesTheConnectionAndTheProcesssDoesNot(t *
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := fmt.Sprintf("%s:%d %s@%s %s %s", config.Host, config.Port, config.User, config.Database, config.Password,
+			got := fmt.Sprintf("%s:%d %s@%s %s %s", config.Host, config.Port, config.User, config.Database,
+				config.Password,
 				config.SSLMode)
 			if strings.TrimRight(got, " ") != c.want {
 				t.Errorf("the connection is %q, want %q", got, c.want)
 			}
-			rest := fmt.Sprint(config.Hostaddr, config.SSLRootCert, config.Options, config.ApplicationName, config.Passfile,
+			rest := fmt.Sprint(config.Hostaddr, config.SSLRootCert, config.Options, config.ApplicationName,
+				config.Passfile,
 				config.Service)
-			if strings.Contains(rest, "theirs") || config.Hostaddr.IsValid() || config.SSLRootCert+config.Options != "" {
+			if strings.Contains(rest, "theirs") || config.Hostaddr.IsValid() ||
+				config.SSLRootCert+config.Options != "" {
 				t.Errorf("of the process it has %s", rest)
 			}
 		})

@@ -56,7 +56,8 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 	document := snapshot.EncodeLock(info)
 	if b.lockFile {
 		err := b.put(ctx, key+".tflock", b.lockTags, map[string]string{"If-None-Match": "*"}, document)
-		if aws.IsCode(err, "PreconditionFailed", "ConditionalRequestConflict") || isStatus(err, http.StatusPreconditionFailed, http.StatusConflict) {
+		if aws.IsCode(err, "PreconditionFailed", "ConditionalRequestConflict") ||
+			isStatus(err, http.StatusPreconditionFailed, http.StatusConflict) {
 			if err = b.heldByFile(ctx, key); isOwn(err, info.ID) {
 				err = nil
 			} else {
@@ -69,7 +70,8 @@ func (b *backend) Lock(ctx context.Context, workspace string, info journal.LockI
 	}
 	if b.table != "" {
 		err := b.dynamo(ctx, "PutItem", map[string]any{
-			"Item": row(map[string]string{"LockID": info.Path, "Info": string(document)}), "ConditionExpression": "attribute_not_exists(LockID)",
+			"Item":                row(map[string]string{"LockID": info.Path, "Info": string(document)}),
+			"ConditionExpression": "attribute_not_exists(LockID)",
 		}, nil)
 		switch {
 		case aws.IsCode(err, "ConditionalCheckFailedException"):
@@ -252,8 +254,8 @@ func digest(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// consistent reads a state that is the one of the table's digest. A digest that is missing, or cannot be read, is passed over,
-// as OpenTofu does; one that differs for longer than consistentFor is an error.
+// consistent reads a state that is the one of the table's digest. A digest that is missing, or cannot be read, is
+// passed over, as OpenTofu does; one that differs for longer than consistentFor is an error.
 func (b *backend) consistent(ctx context.Context, key string) ([]byte, error) {
 	for waited := time.Duration(0); ; waited += consistentTry {
 		data, err := b.get(ctx, key)
@@ -266,8 +268,10 @@ func (b *backend) consistent(ctx context.Context, key string) ([]byte, error) {
 			return data, nil //nolint:nilerr // who may read the state need not be able to read the table
 		}
 		if waited >= consistentFor {
-			return nil, fmt.Errorf("the state is not the one that the table %s has the digest of: the state's is %q, the table's %q. "+
-				"Another program may be writing at this moment; if not, set the attribute Digest of the item %q to the state's digest",
+			return nil, fmt.Errorf("the state is not the one that the table %s has the digest of: the state's is %q, "+
+				"the table's %q. "+
+				"Another program may be writing at this moment; if not, set the attribute Digest of the item %q to "+
+				"the state's digest",
 				b.table, digest(data), want, b.lockID(key)+"-md5")
 		}
 		timer := time.NewTimer(consistentTry)
@@ -280,8 +284,8 @@ func (b *backend) consistent(ctx context.Context, key string) ([]byte, error) {
 	}
 }
 
-// putDigest stores the digest of a state that was written. Without it the next reader would refuse the state, so it is an
-// error that it cannot be stored.
+// putDigest stores the digest of a state that was written. Without it the next reader would refuse the state, so it is
+// an error that it cannot be stored.
 func (b *backend) putDigest(ctx context.Context, key string, data []byte) error {
 	if b.table == "" {
 		return nil
@@ -299,5 +303,6 @@ func (b *backend) deleteDigest(ctx context.Context, key string) error {
 	if b.table == "" {
 		return nil
 	}
-	return b.dynamo(ctx, "DeleteItem", map[string]any{"Key": row(map[string]string{"LockID": b.lockID(key) + "-md5"})}, nil)
+	return b.dynamo(ctx, "DeleteItem", map[string]any{"Key": row(map[string]string{"LockID": b.lockID(key) + "-md5"})},
+		nil)
 }

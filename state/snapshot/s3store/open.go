@@ -28,9 +28,12 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 		return nil, diags.Append(awsidentity.Problem(err, args, "Failed to configure the S3 backend"))
 	}
 	b := &backend{
-		session: session, bucket: args.String("bucket"), key: args.String("key"), prefix: args.String("workspace_key_prefix"),
-		acl: args.String("acl"), stateTags: tagging(args.Map("state_tags")), lockTags: tagging(args.Map("lock_tags")),
-		lockFile: args.Bool("use_lockfile"), table: args.String("dynamodb_table"), checksum: !args.Bool("skip_s3_checksum"), watchEvery: p.LockCheck,
+		session: session, bucket: args.String("bucket"), key: args.String("key"),
+		prefix: args.String("workspace_key_prefix"),
+		acl:    args.String("acl"), stateTags: tagging(args.Map("state_tags")),
+		lockTags: tagging(args.Map("lock_tags")),
+		lockFile: args.Bool("use_lockfile"), table: args.String("dynamodb_table"),
+		checksum: !args.Bool("skip_s3_checksum"), watchEvery: p.LockCheck,
 	}
 	b.encrypt(args)
 	endpoints, _ := args.Nested("endpoints")
@@ -80,7 +83,8 @@ func (b *backend) encrypt(args snapshot.Arguments) {
 	case !args.Bool("encrypt"):
 	case args.Given("kms_key_id"):
 		b.putHeaders = map[string]string{
-			"X-Amz-Server-Side-Encryption": "aws:kms", "X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id": args.String("kms_key_id"),
+			"X-Amz-Server-Side-Encryption":                "aws:kms",
+			"X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id": args.String("kms_key_id"),
 		}
 	case customer != "":
 		raw, _ := base64.StdEncoding.DecodeString(customer) // check has decoded it
@@ -98,7 +102,8 @@ func (b *backend) encrypt(args snapshot.Arguments) {
 // The forms of a key of KMS: an ARN of a key or an alias, or the ID of one.
 var (
 	kmsID  = `([0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}|mrk-[0-9a-f]{32})`
-	kmsKey = regexp.MustCompile(`^(arn:[\w-]+:kms:[\w-]+:\d{12}:(key/` + kmsID + `|alias/[\w/-]+)|` + kmsID + `|alias/[\w/-]+)$`)
+	kmsKey = regexp.MustCompile(`^(arn:[\w-]+:kms:[\w-]+:\d{12}:(key/` + kmsID + `|alias/[\w/-]+)|` + kmsID +
+		`|alias/[\w/-]+)$`)
 )
 
 // check says what is wrong with arguments that a schema allows.
@@ -133,14 +138,17 @@ func check(p snapshot.Place, args snapshot.Arguments) diag.List {
 		}
 	}
 	endpoints, _ := args.Nested("endpoints")
-	for old, name := range map[string]string{"endpoint": "s3", "iam_endpoint": "iam", "sts_endpoint": "sts", "dynamodb_endpoint": "dynamodb"} {
+	for old, name := range map[string]string{"endpoint": "s3", "iam_endpoint": "iam", "sts_endpoint": "sts",
+		"dynamodb_endpoint": "dynamodb"} {
 		if args.Given(old) && endpoints.Given(name) && p.Env("AWS_ENDPOINT_URL_"+strings.ToUpper(name)) == "" {
-			diags = diags.Append(args.Problem(old, "Invalid combination of arguments", fmt.Sprintf("%q: conflicts with endpoints.%s", old, name)))
+			diags = diags.Append(args.Problem(old, "Invalid combination of arguments", fmt.Sprintf("%q: conflicts "+
+				"with endpoints.%s", old, name)))
 		}
 	}
 	for name, instead := range map[string]string{
 		"endpoint": "endpoints.s3", "iam_endpoint": "endpoints.iam", "sts_endpoint": "endpoints.sts",
-		"dynamodb_endpoint": "endpoints.dynamodb", "shared_credentials_file": "shared_credentials_files", "force_path_style": "use_path_style",
+		"dynamodb_endpoint": "endpoints.dynamodb", "shared_credentials_file": "shared_credentials_files",
+		"force_path_style": "use_path_style",
 	} {
 		if args.Given(name) {
 			diags = diags.Append(deprecated(args, name, instead))
@@ -150,7 +158,8 @@ func check(p snapshot.Place, args snapshot.Arguments) diag.List {
 }
 
 func deprecated(args snapshot.Arguments, name, instead string) *diag.Diagnostic {
-	d := args.Problem(name, "Deprecated Parameter", fmt.Sprintf("The parameter %q is deprecated. Use %q instead", name, instead))
+	d := args.Problem(name, "Deprecated Parameter", fmt.Sprintf("The parameter %q is deprecated. Use %q instead",
+		name, instead))
 	d.Severity = diag.Warning
 	return d
 }
@@ -169,7 +178,8 @@ func identity(p snapshot.Place, args snapshot.Arguments) (aws.Settings, diag.Lis
 
 // olds are the arguments at the top level that say what assume_role says now.
 var olds = map[string]string{
-	"role_arn": "assume_role.role_arn", "session_name": "assume_role.session_name", "external_id": "assume_role.external_id",
+	"role_arn": "assume_role.role_arn", "session_name": "assume_role.session_name",
+	"external_id":                  "assume_role.external_id",
 	"assume_role_duration_seconds": "assume_role.duration", "assume_role_policy": "assume_role.policy",
 	"assume_role_policy_arns": "assume_role.policy_arns", "assume_role_tags": "assume_role.tags",
 	"assume_role_transitive_tag_keys": "assume_role.transitive_tag_keys",
@@ -190,7 +200,8 @@ func oldRole(args snapshot.Arguments, s *aws.Settings) diag.List {
 	}
 	if s.AssumeRole == nil && args.Given("role_arn") {
 		s.AssumeRole = &aws.AssumeRole{
-			RoleARN: args.String("role_arn"), ExternalID: args.String("external_id"), Policy: args.String("assume_role_policy"),
+			RoleARN: args.String("role_arn"), ExternalID: args.String("external_id"),
+			Policy:      args.String("assume_role_policy"),
 			SessionName: args.String("session_name"), PolicyARNs: args.Strings("assume_role_policy_arns"),
 			Duration: time.Duration(args.Int("assume_role_duration_seconds")) * time.Second,
 			Tags:     args.Map("assume_role_tags"), TransitiveTagKeys: args.Strings("assume_role_transitive_tag_keys"),

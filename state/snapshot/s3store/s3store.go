@@ -59,12 +59,14 @@ func (b *backend) object(workspace string) string {
 // Describe implements snapshot.Backend.
 func (b *backend) Describe(workspace string) snapshot.Description {
 	return snapshot.Description{
-		Where: "s3://" + b.bucket + "/" + b.object(workspace), Form: tfstate.Compact, Unlockable: !b.lockFile && b.table == "",
+		Where: "s3://" + b.bucket + "/" + b.object(workspace), Form: tfstate.Compact, Unlockable: !b.lockFile &&
+			b.table == "",
 	}
 }
 
 // ask sends a request about an object; query may be nil.
-func (b *backend) ask(ctx context.Context, method, key string, query url.Values, header map[string]string, body []byte) (*aws.Response, error) {
+func (b *backend) ask(ctx context.Context, method, key string, query url.Values, header map[string]string,
+	body []byte) (*aws.Response, error) {
 	h := http.Header{}
 	for name, v := range header {
 		h.Set(name, v)
@@ -99,7 +101,8 @@ func (b *backend) get(ctx context.Context, key string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	}
-	if want := answer.Header.Get("X-Amz-Checksum-Sha256"); b.checksum && want != "" && !strings.Contains(want, "-") && want != checksum(answer.Body) {
+	if want := answer.Header.Get("X-Amz-Checksum-Sha256"); b.checksum && want != "" && !strings.Contains(want, "-") &&
+		want != checksum(answer.Body) {
 		return nil, fmt.Errorf("the object %s does not have the check sum %s that S3 has for it", key, want)
 	}
 	return answer.Body, nil

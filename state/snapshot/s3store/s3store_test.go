@@ -72,8 +72,10 @@ func TestTheBackendKeepsTheContractWithEachKindOfLock(t *testing.T) {
 func TestWhatIsStoredIsWhatOpenTofuStores(t *testing.T) {
 	s := amazon.New(t, "states")
 	b := opened(t, s, map[string]cty.Value{
-		"use_lockfile": cty.True, "dynamodb_table": cty.StringVal("locks"), "acl": cty.StringVal("private"), "encrypt": cty.True,
-		"state_tags": cty.MapVal(map[string]cty.Value{"a b": cty.StringVal("c&d")}), "lock_tags": cty.MapVal(map[string]cty.Value{"l": cty.StringVal("1")}),
+		"use_lockfile": cty.True, "dynamodb_table": cty.StringVal("locks"), "acl": cty.StringVal("private"),
+		"encrypt":    cty.True,
+		"state_tags": cty.MapVal(map[string]cty.Value{"a b": cty.StringVal("c&d")}),
+		"lock_tags":  cty.MapVal(map[string]cty.Value{"l": cty.StringVal("1")}),
 	})
 	ctx := t.Context()
 	lock, err := b.Lock(ctx, "w1", snapshottest.Info("i", "OperationTypeApply"))
@@ -110,7 +112,8 @@ func TestALockThatOneOfTheTwoRefusesIsNotHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	var held *journal.Held
-	if _, err := both.Lock(t.Context(), "default", snapshottest.Info("2", "plan")); !errors.As(err, &held) || held.Holder.ID != "1" {
+	if _, err := both.Lock(t.Context(), "default", snapshottest.Info("2", "plan")); !errors.As(err, &held) ||
+		held.Holder.ID != "1" {
 		t.Errorf("the error is %v", err)
 	}
 	if _, there := s.Object("states", "p/q/terraform.tfstate.tflock"); there {
@@ -118,8 +121,8 @@ func TestALockThatOneOfTheTwoRefusesIsNotHeld(t *testing.T) {
 	}
 }
 
-// The answer to a lock was lost, and the request repeated: the condition then fails because of the process's own lock, and
-// the command gave up before it, and left it behind.
+// The answer to a lock was lost, and the request repeated: the condition then fails because of the process's own lock,
+// and the command gave up before it, and left it behind.
 func TestALockWhoseAnswerWasLostIsOurs(t *testing.T) {
 	s := amazon.New(t, "states")
 	b := opened(t, s, map[string]cty.Value{"use_lockfile": cty.True, "dynamodb_table": cty.StringVal("locks")})
@@ -166,23 +169,39 @@ func TestWrongConfigurationsAreDiagnostics(t *testing.T) {
 		env  map[string]string
 		want string
 	}{
-		"an empty bucket":                   {args: map[string]cty.Value{"bucket": text("")}, want: "cannot be empty"},
-		"a key with a slash at the end":     {args: map[string]cty.Value{"key": text("a/")}, want: `start or end with "/"`},
-		"a prefix with a slash":             {args: map[string]cty.Value{"workspace_key_prefix": text("/a")}, want: `start or end with "/"`},
-		"a region that there is not":        {args: map[string]cty.Value{"region": text("nowhere")}, want: `no region "nowhere"`},
-		"no region":                         {env: map[string]string{"AWS_REGION": ""}, want: "AWS_DEFAULT_REGION"},
-		"a short customer key":              {args: map[string]cty.Value{"sse_customer_key": text("abc")}, want: "44 characters"},
-		"a KMS key that is none":            {args: map[string]cty.Value{"kms_key_id": text("?")}, want: "ARN of a KMS key"},
-		"both kinds of keys":                {args: map[string]cty.Value{"kms_key_id": text("alias/a"), "sse_customer_key": text("b")}, want: "conflicts with"},
-		"a duration that is too short":      {args: map[string]cty.Value{"assume_role": object("role_arn", "r", "duration", "1m")}, want: "15m to 12h"},
-		"old and new arguments of a role":   {args: map[string]cty.Value{"assume_role": object("role_arn", "r"), "role_arn": text("r")}, want: "cannot be configured together"},
-		"a role without its ARN":            {args: map[string]cty.Value{"assume_role": object("policy", "p")}, want: "role_arn"},
-		"an account that is forbidden":      {args: map[string]cty.Value{"forbidden_account_ids": cty.SetVal([]cty.Value{text(amazon.Account)})}, want: amazon.Account},
-		"allowed and forbidden accounts":    {args: map[string]cty.Value{"forbidden_account_ids": cty.SetVal([]cty.Value{text("1")}), "allowed_account_ids": cty.SetVal([]cty.Value{text("1")})}, want: "conflicts with"},
-		"credentials that are wrong":        {args: map[string]cty.Value{"secret_key": text("wrong"), "access_key": text(amazon.AccessKey), "max_retries": cty.NumberIntVal(1)}, want: "asking STS whose credentials these are"},
-		"a certificate file that is absent": {args: map[string]cty.Value{"custom_ca_bundle": text("/nowhere")}, want: "custom_ca_bundle"},
-		"an unknown retry mode":             {args: map[string]cty.Value{"retry_mode": text("often")}, want: "adaptive"},
-		"an argument that does not exist":   {args: map[string]cty.Value{"buckets": text("x")}, want: "not expected"},
+		"an empty bucket": {args: map[string]cty.Value{"bucket": text("")}, want: "cannot be empty"},
+		"a key with a slash at the end": {args: map[string]cty.Value{"key": text("a/")},
+			want: `start or end with "/"`},
+		"a prefix with a slash": {args: map[string]cty.Value{"workspace_key_prefix": text("/a")},
+			want: `start or end with "/"`},
+		"a region that there is not": {args: map[string]cty.Value{"region": text("nowhere")},
+			want: `no region "nowhere"`},
+		"no region": {env: map[string]string{"AWS_REGION": ""}, want: "AWS_DEFAULT_REGION"},
+		"a short customer key": {args: map[string]cty.Value{"sse_customer_key": text("abc")},
+			want: "44 characters"},
+		"a KMS key that is none": {args: map[string]cty.Value{"kms_key_id": text("?")},
+			want: "ARN of a KMS key"},
+		"both kinds of keys": {args: map[string]cty.Value{"kms_key_id": text("alias/a"),
+			"sse_customer_key": text("b")}, want: "conflicts with"},
+		"a duration that is too short": {args: map[string]cty.Value{"assume_role": object("role_arn", "r",
+			"duration", "1m")}, want: "15m to 12h"},
+		"old and new arguments of a role": {args: map[string]cty.Value{"assume_role": object("role_arn", "r"),
+			"role_arn": text("r")}, want: "cannot be configured together"},
+		"a role without its ARN": {args: map[string]cty.Value{"assume_role": object("policy", "p")},
+			want: "role_arn"},
+		"an account that is forbidden": {args: map[string]cty.Value{"forbidden_account_ids": cty.SetVal(
+			[]cty.Value{text(amazon.Account)})}, want: amazon.Account},
+		"allowed and forbidden accounts": {args: map[string]cty.Value{"forbidden_account_ids": cty.SetVal(
+			[]cty.Value{text("1")}), "allowed_account_ids": cty.SetVal([]cty.Value{text("1")})},
+			want: "conflicts with"},
+		"credentials that are wrong": {args: map[string]cty.Value{"secret_key": text("wrong"),
+			"access_key": text(amazon.AccessKey), "max_retries": cty.NumberIntVal(1)}, want: "asking STS whose " +
+			"credentials these are"},
+		"a certificate file that is absent": {args: map[string]cty.Value{"custom_ca_bundle": text("/nowhere")},
+			want: "custom_ca_bundle"},
+		"an unknown retry mode": {args: map[string]cty.Value{"retry_mode": text("often")},
+			want: "adaptive"},
+		"an argument that does not exist": {args: map[string]cty.Value{"buckets": text("x")}, want: "not expected"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			_, diags := place(s, c.env).Open(t.Context(), "s3", arguments(c.args))
@@ -196,7 +215,8 @@ func TestWrongConfigurationsAreDiagnostics(t *testing.T) {
 		})
 	}
 	b := opened(t, s, map[string]cty.Value{"bucket": text("nowhere")})
-	if _, err := b.Read(t.Context(), "default"); err == nil || !strings.Contains(err.Error(), `the bucket "nowhere" does not exist`) {
+	if _, err := b.Read(t.Context(), "default"); err == nil ||
+		!strings.Contains(err.Error(), `the bucket "nowhere" does not exist`) {
 		t.Errorf("a bucket that is missing: %v", err)
 	}
 }

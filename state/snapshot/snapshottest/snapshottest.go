@@ -83,7 +83,8 @@ func (s Suite) locks(t *testing.T) {
 	case s.HolderUnknown:
 	case held.Holder.ID != lock.ID:
 		t.Errorf("the holder's lock is said to be %q, want %q", held.Holder.ID, lock.ID)
-	case held.Holder.Who != "me@here" || held.Holder.Operation != "OperationTypeApply" || held.Holder.Version != "1.12.6":
+	case held.Holder.Who != "me@here" || held.Holder.Operation != "OperationTypeApply" ||
+		held.Holder.Version != "1.12.6":
 		t.Errorf("the holder is said to be %+v", held.Holder)
 	}
 	ok(t, b.Write(t.Context(), "default", []byte(`{"locked":1}`+"\n")))

@@ -55,7 +55,8 @@ type Server struct {
 	buckets  map[string]map[string]Object
 	rows     map[string]map[string]string
 	requests []string
-	failures []int // statuses of the next answers of the store and the table; 0 lets one through, negative ones are lost
+	// statuses of the next answers of the store and the table; 0 lets one through, negative ones are lost
+	failures []int
 }
 
 // New starts a server with buckets, and the table Table.
@@ -212,7 +213,8 @@ func (s *Server) rpc(w http.ResponseWriter, r *http.Request, service string) {
 func refuse(w http.ResponseWriter, status int, code string) {
 	w.Header().Set("Content-Type", "application/xml")
 	w.WriteHeader(status)
-	fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?><Error><Code>%s</Code><Message>refused</Message></Error>`, code)
+	fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?><Error><Code>%s</Code><Message>refused</Message></Error>`,
+		code)
 }
 
 // store answers about the objects of a bucket.

@@ -172,7 +172,8 @@ func (s *Server) signed(r *http.Request, body []byte) bool {
 	if err != nil {
 		return false
 	}
-	again, err := http.NewRequestWithContext(r.Context(), r.Method, "http://"+r.Host+r.URL.RequestURI(), bytes.NewReader(body))
+	again, err := http.NewRequestWithContext(r.Context(), r.Method, "http://"+r.Host+r.URL.RequestURI(),
+		bytes.NewReader(body))
 	if err != nil {
 		return false
 	}
@@ -182,8 +183,10 @@ func (s *Server) signed(r *http.Request, body []byte) bool {
 		}
 	}
 	sum := sha256.Sum256(body)
-	err = v4.NewSigner().SignHTTP(r.Context(), sdk.Credentials{AccessKeyID: AccessKey, SecretAccessKey: SecretKey}, again,
-		hex.EncodeToString(sum[:]), parts[3], parts[2], at, func(o *v4.SignerOptions) { o.DisableURIPathEscaping = parts[3] == "s3" })
+	err = v4.NewSigner().SignHTTP(r.Context(), sdk.Credentials{AccessKeyID: AccessKey, SecretAccessKey: SecretKey},
+		again,
+		hex.EncodeToString(sum[:]), parts[3], parts[2], at,
+		func(o *v4.SignerOptions) { o.DisableURIPathEscaping = parts[3] == "s3" })
 	return err == nil && again.Header.Get("Authorization") == authorization
 }
 
@@ -296,7 +299,8 @@ func (s *Server) dynamo(w http.ResponseWriter, operation string, body []byte) {
 		}
 		_ = json.NewEncoder(w).Encode(answer)
 	case "DeleteItem":
-		if in.ConditionExpression == "Info = :info" && (there == nil || there["Info"] != in.ExpressionAttributeValues[":info"].S) {
+		if in.ConditionExpression == "Info = :info" &&
+			(there == nil || there["Info"] != in.ExpressionAttributeValues[":info"].S) {
 			fail()
 			return
 		}

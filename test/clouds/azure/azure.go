@@ -78,7 +78,8 @@ type Failure struct {
 
 // New starts a server with containers.
 func New(t testing.TB, containers ...string) *Server {
-	s := &Server{t: t, containers: map[string]map[string]*Blob{}, blocks: map[string][]byte{}, tokens: map[string]string{}}
+	s := &Server{t: t, containers: map[string]map[string]*Blob{}, blocks: map[string][]byte{},
+		tokens: map[string]string{}}
 	for _, c := range containers {
 		s.containers[c] = map[string]*Blob{}
 	}
@@ -244,7 +245,8 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request, body []byte) {
 		w.WriteHeader(http.StatusUnauthorized)
 		write(
 			w,
-			map[string]string{"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret provided."},
+			map[string]string{"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret " +
+				"provided."},
 		)
 		return
 	}
@@ -288,13 +290,15 @@ func (s *Server) manage(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		write(
 			w,
-			map[string]any{"error": map[string]string{"code": "AuthenticationFailed", "message": "Authentication failed."}},
+			map[string]any{"error": map[string]string{"code": "AuthenticationFailed",
+				"message": "Authentication failed."}},
 		)
 	case r.URL.Path != want:
 		w.WriteHeader(http.StatusNotFound)
 		write(
 			w,
-			map[string]any{"error": map[string]string{"code": "ResourceNotFound", "message": "The resource was not found."}},
+			map[string]any{"error": map[string]string{"code": "ResourceNotFound",
+				"message": "The resource was not found."}},
 		)
 	default:
 		write(w, map[string]any{"keys": []map[string]string{{"keyName": "key1", "value": AccessKey}}})
@@ -323,7 +327,8 @@ func refuse(w http.ResponseWriter, status int, code, message string) {
 	w.WriteHeader(status)
 	fmt.Fprintf(
 		w,
-		"\ufeff<?xml version=\"1.0\" encoding=\"utf-8\"?><Error><Code>%s</Code><Message>%s\nRequestId:1\nTime:2</Message></Error>",
+		"\ufeff<?xml version=\"1.0\" "+
+			"encoding=\"utf-8\"?><Error><Code>%s</Code><Message>%s\nRequestId:1\nTime:2</Message></Error>",
 		code,
 		message,
 	)
@@ -366,7 +371,8 @@ func (s *Server) storage(w http.ResponseWriter, r *http.Request, body []byte) {
 			)
 			return
 		case lease != "" && lease != blob.Lease:
-			refuse(w, http.StatusPreconditionFailed, "LeaseIdMismatchWithBlobOperation", "The lease ID specified did not match.")
+			refuse(w, http.StatusPreconditionFailed, "LeaseIdMismatchWithBlobOperation", "The lease ID specified did "+
+				"not match.")
 			return
 		case lease == "" && blob.Lease != "" && writes && r.Header.Get("If-None-Match") == "":
 			refuse(w, http.StatusPreconditionFailed, "LeaseIdMissing", "There is currently a lease on the blob.")
@@ -399,7 +405,8 @@ func (s *Server) storage(w http.ResponseWriter, r *http.Request, body []byte) {
 		}
 	case r.Method == http.MethodDelete:
 		if blob.Snapshots > 0 && r.Header.Get("X-Ms-Delete-Snapshots") != "include" {
-			refuse(w, http.StatusConflict, "SnapshotsPresent", "This operation is not permitted because the blob has snapshots.")
+			refuse(w, http.StatusConflict, "SnapshotsPresent", "This operation is not permitted because the blob has "+
+				"snapshots.")
 			return
 		}
 		delete(blobs, name)

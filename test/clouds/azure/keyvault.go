@@ -48,7 +48,8 @@ func (s *Server) vault(w http.ResponseWriter, r *http.Request, body []byte) {
 		if strings.HasSuffix(in.Alg, "GCM") {
 			out["iv"], out["tag"] = "aXY", "dGFn"
 		}
-	case path == "version1/decrypt" && fits && (!strings.HasSuffix(in.Alg, "GCM") || in.IV == "aXY" && in.Tag == "dGFn"):
+	case path == "version1/decrypt" && fits && (!strings.HasSuffix(in.Alg, "GCM") || in.IV == "aXY" &&
+		in.Tag == "dGFn"):
 		out["value"] = base64.RawURLEncoding.EncodeToString(turn(text))
 	default:
 		no(http.StatusBadRequest, "BadParameter")

@@ -1,8 +1,9 @@
-// Package consul is a fake of the calls that are made to a Consul agent to keep states: keys, transactions and sessions.
+// Package consul is a fake of the calls that are made to a Consul agent to keep states: keys, transactions and
+// sessions.
 //
-// It keeps Consul's conditions: compare and set, locks of sessions, the TTL of a session (which ends after twice that), the
-// delay after it, blocking queries, and the limits of sizes. It is written from Consul's public documentation and from the
-// calls of its Go client.
+// It keeps Consul's conditions: compare and set, locks of sessions, the TTL of a session (which ends after twice that),
+// the delay after it, blocking queries, and the limits of sizes. It is written from Consul's public documentation and
+// from the calls of its Go client.
 package consul
 
 import (
@@ -126,8 +127,8 @@ func (a *Agent) Requests() []string {
 	return slices.Clone(a.requests)
 }
 
-// Fail has the next requests answered with these statuses; 0 lets one through. A negative status does what was asked, and
-// then answers with its absolute value: the answer is lost.
+// Fail has the next requests answered with these statuses; 0 lets one through. A negative status does what was asked,
+// and then answers with its absolute value: the answer is lost.
 func (a *Agent) Fail(statuses ...int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -449,7 +450,8 @@ func (a *Agent) txn(w http.ResponseWriter, body []byte) {
 			case p == nil:
 				what = fmt.Sprintf("failed to check session, key %q doesn't exist", k.Key)
 			case p.Session != k.Session:
-				what = fmt.Sprintf("failed session check for key %q, current session %q != %q", k.Key, p.Session, k.Session)
+				what = fmt.Sprintf("failed session check for key %q, current session %q != %q", k.Key,
+					p.Session, k.Session)
 			}
 		default:
 			what = fmt.Sprintf("unknown KV verb %q", k.Verb)

@@ -155,7 +155,8 @@ func (s *Server) ServiceAccount() string {
 	}
 	text, err := json.Marshal(map[string]string{
 		"type": "service_account", "client_email": "me@project.iam.gserviceaccount.com", "private_key_id": "1",
-		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), "token_uri": s.URL + "/token",
+		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+		"token_uri":   s.URL + "/token",
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -251,7 +252,8 @@ func (s *Server) impersonate(w http.ResponseWriter, scope, account string, body 
 	}
 	token := fmt.Sprintf("ya29.impersonated-%d", len(s.bodies))
 	s.tokens[token] = strings.Join(in.Scope, " ")
-	_ = json.NewEncoder(w).Encode(map[string]any{"accessToken": token, "expireTime": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)})
+	_ = json.NewEncoder(w).Encode(map[string]any{"accessToken": token,
+		"expireTime": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)})
 }
 
 func refuse(w http.ResponseWriter, status int, reason, message string) {

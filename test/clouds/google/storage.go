@@ -49,10 +49,12 @@ func (s *Server) storage(w http.ResponseWriter, r *http.Request, body []byte) {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 	case s.buckets[bucket] == nil:
 		w.WriteHeader(http.StatusNotFound)
-		fmt.Fprint(w, "<?xml version='1.0' encoding='UTF-8'?><Error><Code>NoSuchBucket</Code><Message>The specified bucket does not exist.</Message></Error>")
+		fmt.Fprint(w, "<?xml version='1.0' encoding='UTF-8'?><Error><Code>NoSuchBucket</Code><Message>The specified "+
+			"bucket does not exist.</Message></Error>")
 	case !ok:
 		w.WriteHeader(http.StatusNotFound)
-		fmt.Fprint(w, "<?xml version='1.0' encoding='UTF-8'?><Error><Code>NoSuchKey</Code><Message>The specified key does not exist.</Message></Error>")
+		fmt.Fprint(w, "<?xml version='1.0' encoding='UTF-8'?><Error><Code>NoSuchKey</Code><Message>The specified key "+
+			"does not exist.</Message></Error>")
 	default:
 		media(w, r, o)
 	}
@@ -67,7 +69,8 @@ func keyOf(r *http.Request) (key string, ok bool) {
 	}
 	raw, err := base64.StdEncoding.DecodeString(key)
 	want := sha256.Sum256(raw)
-	return key, err == nil && len(raw) == 32 && algorithm == "AES256" && sum == base64.StdEncoding.EncodeToString(want[:])
+	return key, err == nil && len(raw) == 32 && algorithm == "AES256" &&
+		sum == base64.StdEncoding.EncodeToString(want[:])
 }
 
 func crc(data []byte) string {
@@ -78,7 +81,8 @@ func crc(data []byte) string {
 // media answers with the content. The customer's key has to be the one that it was stored with.
 func media(w http.ResponseWriter, r *http.Request, o Object) {
 	if key, ok := keyOf(r); !ok || key != o.Customer {
-		refuse(w, http.StatusBadRequest, "customerEncryptionKeyIsIncorrect", "The target object is encrypted by a customer-supplied encryption key.")
+		refuse(w, http.StatusBadRequest, "customerEncryptionKeyIsIncorrect", "The target object is encrypted by a "+
+			"customer-supplied encryption key.")
 		return
 	}
 	sum := md5.Sum(o.Data)
@@ -125,15 +129,18 @@ func (s *Server) object(w http.ResponseWriter, r *http.Request, bucket, name str
 	case name == "" && r.Method == http.MethodGet:
 		list(w, s.buckets[bucket], query)
 	case !valid:
-		refuse(w, http.StatusBadRequest, "customerEncryptionKeySha256IsInvalid", "Provided encryption key hash is incorrect.")
+		refuse(w, http.StatusBadRequest, "customerEncryptionKeySha256IsInvalid", "Provided encryption key hash is "+
+			"incorrect.")
 	case !ok:
 		refuse(w, http.StatusNotFound, "notFound", "No such object: "+bucket+"/"+name)
 	case !holds(r, o):
-		refuse(w, http.StatusPreconditionFailed, "conditionNotMet", "At least one of the pre-conditions you specified did not hold.")
+		refuse(w, http.StatusPreconditionFailed, "conditionNotMet", "At least one of the pre-conditions you "+
+			"specified did not hold.")
 	case r.Method == http.MethodGet && query.Get("alt") == "media":
 		media(w, r, o)
 	case r.Method == http.MethodGet && key != "" && key != o.Customer:
-		refuse(w, http.StatusBadRequest, "customerEncryptionKeyIsIncorrect", "The provided encryption key is incorrect.")
+		refuse(w, http.StatusBadRequest, "customerEncryptionKeyIsIncorrect", "The provided encryption key is "+
+			"incorrect.")
 	case r.Method == http.MethodGet:
 		describe(w, bucket, name, o, key)
 	case r.Method == http.MethodDelete:
@@ -181,7 +188,8 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, bucket, _ string
 	case about.CRC32C != "" && about.CRC32C != crc(o.Data):
 		bad("Provided CRC32C does not match calculated CRC32C.")
 	case !holds(r, s.buckets[bucket][about.Name]):
-		refuse(w, http.StatusPreconditionFailed, "conditionNotMet", "At least one of the pre-conditions you specified did not hold.")
+		refuse(w, http.StatusPreconditionFailed, "conditionNotMet", "At least one of the pre-conditions you "+
+			"specified did not hold.")
 	default:
 		s.generation++
 		o.Generation = s.generation

@@ -46,7 +46,8 @@ func New(t testing.TB, h http.Handler) *Proxy {
 		SerialNumber: big.NewInt(
 			1,
 		), Subject: pkix.Name{CommonName: "authority of a test"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), KeyUsage: x509.KeyUsageCertSign,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, p.ca, p.ca, &p.key.PublicKey, p.key)
 	if err != nil {
@@ -94,7 +95,10 @@ func (p *Proxy) tunnel(w http.ResponseWriter) {
 		return
 	}
 	secure := tls.Server(buffered{conn, rw.Reader}, &tls.Config{
-		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) { return p.certificate(hello.ServerName) },
+		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate,
+			error) {
+			return p.certificate(hello.ServerName)
+		},
 	})
 	select {
 	case p.incoming.conns <- secure:
@@ -111,7 +115,8 @@ func (p *Proxy) certificate(host string) (*tls.Certificate, error) {
 		return c, nil
 	}
 	of := &x509.Certificate{
-		SerialNumber: big.NewInt(int64(len(p.certs) + 2)), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host},
+		SerialNumber: big.NewInt(int64(len(p.certs) + 2)), Subject: pkix.Name{CommonName: host},
+		DNSNames:  []string{host},
 		NotBefore: p.ca.NotBefore, NotAfter: p.ca.NotAfter, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	if host == "" { // a client that names an address says no host

@@ -134,7 +134,8 @@ func (s *Server) Corrupt(d Descriptor) {
 	s.content[d["digest"].(string)] = data
 }
 
-// Manifest stores a manifest with the layers (or, of an index, the manifests) in entries, and tags it unless tag is empty.
+// Manifest stores a manifest with the layers (or, of an index, the manifests) in entries, and tags it unless tag is
+// empty.
 func (s *Server) Manifest(repository, tag, mediaType, artifactType string, entries ...Descriptor) Descriptor {
 	m := map[string]any{"schemaVersion": 2, "mediaType": mediaType, "artifactType": artifactType}
 	if strings.Contains(mediaType, "index") {

@@ -185,7 +185,8 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request, body []byte) {
 		s.tags[in.TagValue] = true
 		answer(w, map[string]any{})
 	case operation == "DescribeTags" && s.tags[in.TagValue]:
-		answer(w, map[string]any{"Tags": []map[string]any{{"TagKey": in.TagKey, "TagValue": in.TagValue, "CanDelete": 1}}})
+		answer(w, map[string]any{"Tags": []map[string]any{{"TagKey": in.TagKey, "TagValue": in.TagValue,
+			"CanDelete": 1}}})
 	case operation == "DescribeTags":
 		answer(w, map[string]any{"Tags": []any{}})
 	case operation == "DeleteTag" && !s.tags[in.TagValue]:
@@ -216,7 +217,8 @@ func fail(w http.ResponseWriter, code string) {
 func refuse(w http.ResponseWriter, status int, code string) {
 	w.Header().Set("Content-Type", "application/xml")
 	w.WriteHeader(status)
-	fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?><Error><Code>%s</Code><Message>refused</Message></Error>`, code)
+	fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?><Error><Code>%s</Code><Message>refused</Message></Error>`,
+		code)
 }
 
 // signed signs the request once more, and compares.

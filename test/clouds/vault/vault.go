@@ -1,5 +1,5 @@
-// Package vault is a fake of the calls that Millipede and OpenTofu make to OpenBao and to HashiCorp Vault: the data keys
-// of the transit engine.
+// Package vault is a fake of the calls that Millipede and OpenTofu make to OpenBao and to HashiCorp Vault: the data
+// keys of the transit engine.
 //
 // It is written from the public documentation of the engine, for these calls alone. Its encryption is none.
 package vault
@@ -139,7 +139,8 @@ func (s *Server) transit(w http.ResponseWriter, r *http.Request, body []byte) {
 		}
 		key := make([]byte, in.Bits/8)
 		_, _ = rand.Read(key)
-		answer(w, map[string]string{"plaintext": base64.StdEncoding.EncodeToString(key), "ciphertext": prefix + turned(key)})
+		answer(w, map[string]string{"plaintext": base64.StdEncoding.EncodeToString(key),
+			"ciphertext": prefix + turned(key)})
 	case "decrypt":
 		text, ok := strings.CutPrefix(in.Ciphertext, prefix)
 		key, err := base64.StdEncoding.DecodeString(text)

@@ -49,7 +49,8 @@ func TestACallIsOnTheRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := calls(); len(got) != 1 || got[0].Outcome != record.End || got[0].ID != "a-1" || got[0].Worker != "w" || got[0].Pool != "p" || got[0].Provider != "fleet" {
+	if got := calls(); len(got) != 1 || got[0].Outcome != record.End || got[0].ID != "a-1" || got[0].Worker != "w" ||
+		got[0].Pool != "p" || got[0].Provider != "fleet" {
 		t.Errorf("the record has %+v", got)
 	}
 }
@@ -90,7 +91,8 @@ func TestTroubleStopsAfterItsTimes(t *testing.T) {
 	s, _ := stage(t)
 	failures := 0
 	for range 5 {
-		if s.Do(t.Context(), creation, Script{Fail: []string{"create"}, Times: 2}, func(*record.Entry) error { return nil }) != nil {
+		if s.Do(t.Context(), creation, Script{Fail: []string{"create"}, Times: 2},
+			func(*record.Entry) error { return nil }) != nil {
 			failures++
 		}
 	}
@@ -146,7 +148,8 @@ func TestOnlyMomentsAreMoments(t *testing.T) {
 }
 
 func TestKnobsMayHaveAnotherName(t *testing.T) {
-	s := Script{Fail: []string{"read", "read_after"}, Last: map[record.Op]time.Duration{record.Read: 5}}.As(record.Read, record.Lookup)
+	s := Script{Fail: []string{"read", "read_after"}, Last: map[record.Op]time.Duration{record.Read: 5}}.As(
+		record.Read, record.Lookup)
 	if got := strings.Join(s.Fail, " "); got != "lookup lookup_after" || s.Last[record.Lookup] != 5 {
 		t.Errorf("the script is %+v", s)
 	}

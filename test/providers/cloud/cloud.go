@@ -1,8 +1,8 @@
 // Package cloud keeps the objects that test providers create, one JSON file each.
 //
-// The file of an object is DIR/TYPE/ID.json, its form is Object. Tests may look into the directory, edit files (drift) and
-// remove them (deletion out of band) at any time: providers read an object anew each time. All operations but ByName
-// and All take the same time however many objects there are, and any number of processes may share a cloud. Two
+// The file of an object is DIR/TYPE/ID.json, its form is Object. Tests may look into the directory, edit files (drift)
+// and remove them (deletion out of band) at any time: providers read an object anew each time. All operations but
+// ByName and All take the same time however many objects there are, and any number of processes may share a cloud. Two
 // updates of one object at one time are the caller's mistake: one of them is lost.
 package cloud
 
@@ -205,7 +205,8 @@ func (c *Cloud) TakeTurn(what string, turns int) (bool, error) {
 		return false, fmt.Errorf("taking a turn: %w", err)
 	}
 	for i := range turns {
-		file, err := os.OpenFile(filepath.Join(dir, url.PathEscape(what)+"."+strconv.Itoa(i+1)), os.O_CREATE|os.O_EXCL, 0o644)
+		file, err := os.OpenFile(filepath.Join(dir, url.PathEscape(what)+"."+strconv.Itoa(i+1)),
+			os.O_CREATE|os.O_EXCL, 0o644)
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		}

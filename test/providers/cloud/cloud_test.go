@@ -29,7 +29,8 @@ func TestAnObjectLivesInItsFile(t *testing.T) {
 	c, other := open(dir), open(dir)
 	o := create(t, c, "../a b")
 	got, err := other.Get("thing", o.ID)
-	if err != nil || got.Name != "../a b" || got.Region != "eu" || got.Attributes["size"] != "small" || got.Serial != o.Serial || got.Revision != 1 {
+	if err != nil || got.Name != "../a b" || got.Region != "eu" || got.Attributes["size"] != "small" ||
+		got.Serial != o.Serial || got.Revision != 1 {
 		t.Fatalf("another process sees %+v, %v", got, err)
 	}
 	if o, err = other.Update(o, map[string]any{"size": "big"}); err != nil || o.Revision != 2 || o.Created != 7 {

@@ -67,17 +67,20 @@ func life(kind string) []resource.TestStep {
 	}
 	text := func(rest string) string { return "resource \"" + kind + "\" \"a\" {\n  name = \"a\"\n" + rest + "}\n" }
 	return []resource.TestStep{
-		{Config: text(""), ConfigPlanChecks: action(plancheck.ResourceActionCreate), ConfigStateChecks: []statecheck.StateCheck{
-			statecheck.ExpectKnownValue(at, tfjsonpath.New("size"), knownvalue.StringExact("small")),
-			statecheck.ExpectKnownValue(at, tfjsonpath.New("id"), knownvalue.NotNull()),
-			statecheck.ExpectSensitiveValue(at, tfjsonpath.New("password")),
-		}},
+		{Config: text(""), ConfigPlanChecks: action(plancheck.ResourceActionCreate),
+			ConfigStateChecks: []statecheck.StateCheck{
+				statecheck.ExpectKnownValue(at, tfjsonpath.New("size"), knownvalue.StringExact("small")),
+				statecheck.ExpectKnownValue(at, tfjsonpath.New("id"), knownvalue.NotNull()),
+				statecheck.ExpectSensitiveValue(at, tfjsonpath.New("password")),
+			}},
 		{Config: text("  size = \"large\"\n"), ConfigPlanChecks: action(plancheck.ResourceActionUpdate)},
-		{Config: text("  size = \"large\"\n  image = \"new\"\n"), ConfigPlanChecks: action(plancheck.ResourceActionReplace)},
+		{Config: text("  size = \"large\"\n  image = \"new\"\n"),
+			ConfigPlanChecks: action(plancheck.ResourceActionReplace)},
 		{RefreshState: true},
 		{ResourceName: at, ImportState: true, ImportStateVerify: true, ImportStateVerifyIgnore: []string{"password"}},
 		{ResourceName: at, ImportState: true, ImportStateKind: resource.ImportBlockWithID},
-		{Config: text("  size = \"huge\"\n  image = \"new\"\n  fail_on = [\"update\"]\n"), ExpectError: regexp.MustCompile(`(?i)fail`)},
+		{Config: text("  size = \"huge\"\n  image = \"new\"\n  fail_on = [\"update\"]\n"),
+			ExpectError: regexp.MustCompile(`(?i)fail`)},
 	}
 }
 
@@ -113,8 +116,8 @@ func TestALegacyItemIsKeptAsItsProviderMangledIt(t *testing.T) {
 	})
 }
 
-// A token that must be renewed every fifth of a second, in a provider's configuration, is renewed while a machine takes its
-// time.
+// A token that must be renewed every fifth of a second, in a provider's configuration, is renewed while a machine takes
+// its time.
 func TestATokenIsRenewedWhileItIsOpen(t *testing.T) {
 	env := environment(t)
 	resource.UnitTest(t, resource.TestCase{
@@ -138,13 +141,15 @@ provider "echo" {
 resource "echo" "e" {}
 `,
 			ConfigStateChecks: []statecheck.StateCheck{
-				statecheck.ExpectKnownValue("echo.e", tfjsonpath.New("data").AtMapKey("token"), knownvalue.StringRegexp(regexp.MustCompile("^token-"))),
+				statecheck.ExpectKnownValue("echo.e", tfjsonpath.New("data").AtMapKey("token"),
+					knownvalue.StringRegexp(regexp.MustCompile("^token-"))),
 			},
 		}},
 	})
 	r, err := record.ReadFile(env.Record)
 	must(t, err)
-	if opened, renewed, closed := r.Count(record.Open), r.Count(record.Renew), r.Count(record.Close); opened == 0 || renewed < 3 || closed != opened {
+	if opened, renewed, closed := r.Count(record.Open), r.Count(record.Renew), r.Count(record.Close); opened == 0 ||
+		renewed < 3 || closed != opened {
 		t.Errorf("opened %d times, renewed %d times, closed %d times", opened, renewed, closed)
 	}
 }

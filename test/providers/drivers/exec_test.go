@@ -84,7 +84,8 @@ func TestExecPlansShowsAndAppliesASavedPlan(t *testing.T) {
 	}
 	plan, err := tf.ShowPlanFile(ctx, "plan")
 	must(t, err)
-	if len(plan.ResourceChanges) != 1 || !plan.ResourceChanges[0].Change.Actions.Create() || plan.Variables["size"].Value != "large" {
+	if len(plan.ResourceChanges) != 1 || !plan.ResourceChanges[0].Change.Actions.Create() ||
+		plan.Variables["size"].Value != "large" {
 		t.Errorf("the plan is %+v", plan)
 	}
 	text, err := tf.ShowPlanFileRaw(ctx, "plan")

@@ -41,18 +41,22 @@ func run(m *testing.M) (code int, err error) {
 	if err := build(filepath.Join("..", "..", ".."), binary, "./cmd/coordinator"); err != nil {
 		return 0, err
 	}
-	platform := filepath.Join(dir, "mirror", "registry.opentofu.org", "millipede", "fleet", "1.0.0", runtime.GOOS+"_"+runtime.GOARCH)
-	if err := build(filepath.Join(".."), filepath.Join(platform, "terraform-provider-fleet_v1.0.0"+suffix), "./cmd/terraform-provider-fleet"); err != nil {
+	platform := filepath.Join(dir, "mirror", "registry.opentofu.org", "millipede", "fleet", "1.0.0",
+		runtime.GOOS+"_"+runtime.GOARCH)
+	if err := build(filepath.Join(".."), filepath.Join(platform, "terraform-provider-fleet_v1.0.0"+suffix),
+		"./cmd/terraform-provider-fleet"); err != nil {
 		return 0, err
 	}
 	mirror = filepath.Join(dir, "cli.tfrc")
-	config := fmt.Sprintf("provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", filepath.Join(dir, "mirror"))
+	config := fmt.Sprintf("provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n",
+		filepath.Join(dir, "mirror"))
 	if err := os.WriteFile(mirror, []byte(config), 0o600); err != nil {
 		return 0, err
 	}
 	// Nothing of the machine's own gets in: neither a configuration nor a server.
 	for name, value := range map[string]string{
-		"TF_CLI_CONFIG_FILE": mirror, "MILLIPEDE_NATS": "", "TF_REATTACH_PROVIDERS": "", "FLEET_RECORD": "", "FLEET_CLOUD": "",
+		"TF_CLI_CONFIG_FILE": mirror, "MILLIPEDE_NATS": "", "TF_REATTACH_PROVIDERS": "", "FLEET_RECORD": "",
+		"FLEET_CLOUD":           "",
 		"TF_ACC_TERRAFORM_PATH": binary, "TF_ACC_PROVIDER_HOST": "registry.opentofu.org", "CHECKPOINT_DISABLE": "1",
 	} {
 		if err := os.Setenv(name, value); err != nil {

@@ -37,8 +37,9 @@ func blocks() map[string]schema.Block {
 			Validators:  []validator.List{listvalidator.SizeAtMost(3)},
 			NestedObject: schema.NestedBlockObject{
 				Attributes: map[string]schema.Attribute{
-					"name":    schema.StringAttribute{Required: true},
-					"size_gb": schema.Int64Attribute{Optional: true, Computed: true, Default: int64default.StaticInt64(10)},
+					"name": schema.StringAttribute{Required: true},
+					"size_gb": schema.Int64Attribute{Optional: true, Computed: true,
+						Default: int64default.StaticInt64(10)},
 					"uuid": schema.StringAttribute{
 						Computed: true, PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 					},

@@ -59,19 +59,22 @@ func withCommon(more map[string]schema.Attribute) map[string]schema.Attribute {
 			PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 		},
 		"region": schema.StringAttribute{
-			Optional: true, Computed: true, Description: "The region, by default the provider's; another one needs another object.",
+			Optional: true, Computed: true, Description: "The region, by default the provider's; another one needs " +
+				"another object.",
 			PlanModifiers: []planmodifier.String{
 				stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplaceIfConfigured(),
 			},
 		},
-		"id": schema.StringAttribute{Computed: true, Description: "The name and a random suffix.", PlanModifiers: knownOnce},
+		"id": schema.StringAttribute{Computed: true, Description: "The name and a random suffix.",
+			PlanModifiers: knownOnce},
 		"ip": schema.StringAttribute{Computed: true, Description: "An address by chance.", PlanModifiers: knownOnce},
 		"serial": schema.Int64Attribute{
 			Computed: true, Description: "A number by chance.",
 			PlanModifiers: []planmodifier.Int64{int64planmodifier.UseStateForUnknown()},
 		},
-		"revision": schema.Int64Attribute{Computed: true, Description: "1 when created; unknown in plans of updates, which add 1."},
-		"deaf":     schema.BoolAttribute{Optional: true, Description: "Sleep and hang on when asked to stop."},
+		"revision": schema.Int64Attribute{Computed: true, Description: "1 when created; unknown in plans of updates, " +
+			"which add 1."},
+		"deaf": schema.BoolAttribute{Optional: true, Description: "Sleep and hang on when asked to stop."},
 		"times": schema.Int64Attribute{
 			Optional: true, Description: "How often each kind of trouble happens at each moment; always, if not set.",
 			Validators: []validator.Int64{int64validator.AtLeast(1)},
@@ -87,7 +90,8 @@ func withCommon(more map[string]schema.Attribute) map[string]schema.Attribute {
 		"fail_on": "fail", "warn_on": "warn", "crash_on": "end the process", "hang_on": "last until cancelled",
 	} {
 		all[kind] = schema.SetAttribute{
-			Optional: true, ElementType: types.StringType, Description: "Operations that " + what + ": plan, create, read, update, delete, or these with the suffix _after.",
+			Optional: true, ElementType: types.StringType, Description: "Operations that " + what +
+				": plan, create, read, update, delete, or these with the suffix _after.",
 			Validators: []validator.Set{setvalidator.ValueStringsAre(moment{})},
 		}
 	}
@@ -114,7 +118,8 @@ func (moment) ValidateString(_ context.Context, req validator.StringRequest, res
 func (c *common) script() act.Script {
 	return act.Script{
 		Last: map[record.Op]time.Duration{
-			record.Plan: milliseconds(c.PlanMS), record.Create: milliseconds(c.CreateMS), record.Read: milliseconds(c.ReadMS),
+			record.Plan: milliseconds(c.PlanMS), record.Create: milliseconds(c.CreateMS),
+			record.Read:   milliseconds(c.ReadMS),
 			record.Update: milliseconds(c.UpdateMS), record.Delete: milliseconds(c.DeleteMS),
 		},
 		Fail: texts(c.FailOn), Warn: texts(c.WarnOn), Crash: texts(c.CrashOn), Hang: texts(c.HangOn),

@@ -46,8 +46,10 @@ func TestBothProtocolsDescribeTheProvider(t *testing.T) {
 			t.Errorf("protocol 5 lacks a twin of %s", name)
 		}
 	}
-	if len(all5.ResourceSchemas) != 4 || len(all6.Functions) != len(functions) || len(all5.EphemeralResourceSchemas) != 1 {
-		t.Errorf("%d resource types, %d functions, %d ephemeral ones", len(all5.ResourceSchemas), len(all6.Functions), len(all5.EphemeralResourceSchemas))
+	if len(all5.ResourceSchemas) != 4 || len(all6.Functions) != len(functions) ||
+		len(all5.EphemeralResourceSchemas) != 1 {
+		t.Errorf("%d resource types, %d functions, %d ephemeral ones", len(all5.ResourceSchemas), len(all6.Functions),
+			len(all5.EphemeralResourceSchemas))
 	}
 }
 
@@ -69,7 +71,8 @@ func newClient(t *testing.T, f *Fleet, config map[string]tftypes.Value) *client 
 	for name, schema := range all.ResourceSchemas {
 		c.types[name] = schema.ValueType()
 	}
-	resp, err := c.server.ConfigureProvider(t.Context(), &tfprotov6.ConfigureProviderRequest{Config: c.encode("", c.object("", config))})
+	resp, err := c.server.ConfigureProvider(t.Context(), &tfprotov6.ConfigureProviderRequest{Config: c.encode("",
+		c.object("", config))})
 	if err != nil || len(resp.Diagnostics) > 0 {
 		t.Fatalf("configuring: %v, %+v", err, resp)
 	}
@@ -121,7 +124,8 @@ func (c *client) text(typeName string, dv *tfprotov6.DynamicValue, name string) 
 }
 
 // create plans and applies a new object; it returns the planned and the new one.
-func (c *client) create(ctx context.Context, typeName string, config map[string]tftypes.Value) (planned, created *tfprotov6.DynamicValue, failures []*tfprotov6.Diagnostic) {
+func (c *client) create(ctx context.Context, typeName string, config map[string]tftypes.Value) (planned,
+	created *tfprotov6.DynamicValue, failures []*tfprotov6.Diagnostic) {
 	c.t.Helper()
 	null := c.encode(typeName, tftypes.NewValue(c.types[typeName], nil))
 	wanted := c.encode(typeName, c.object(typeName, config))
@@ -135,7 +139,8 @@ func (c *client) create(ctx context.Context, typeName string, config map[string]
 		return plan.PlannedState, nil, plan.Diagnostics
 	}
 	applied, err := c.server.ApplyResourceChange(ctx, &tfprotov6.ApplyResourceChangeRequest{
-		TypeName: typeName, PriorState: null, PlannedState: plan.PlannedState, Config: wanted, PlannedPrivate: plan.PlannedPrivate,
+		TypeName: typeName, PriorState: null, PlannedState: plan.PlannedState, Config: wanted,
+		PlannedPrivate: plan.PlannedPrivate,
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -212,10 +217,12 @@ func TestWhatFailsAfterTheEffectIsInTheAnswer(t *testing.T) {
 
 func TestNothingIsLeftUnknownInNestedParts(t *testing.T) {
 	unknown := tftypes.NewValue(tftypes.String, tftypes.UnknownValue)
-	inner := tftypes.Object{AttributeTypes: map[string]tftypes.Type{"id": tftypes.String, "n": tftypes.Number, "on": tftypes.Bool}}
+	inner := tftypes.Object{AttributeTypes: map[string]tftypes.Type{"id": tftypes.String, "n": tftypes.Number,
+		"on": tftypes.Bool}}
 	v := tftypes.NewValue(tftypes.List{ElementType: inner}, []tftypes.Value{
 		tftypes.NewValue(inner, map[string]tftypes.Value{
-			"id": unknown, "n": tftypes.NewValue(tftypes.Number, tftypes.UnknownValue), "on": tftypes.NewValue(tftypes.Bool, tftypes.UnknownValue),
+			"id": unknown, "n": tftypes.NewValue(tftypes.Number, tftypes.UnknownValue),
+			"on": tftypes.NewValue(tftypes.Bool, tftypes.UnknownValue),
 		}),
 	})
 	first, err := settle(v, "a")

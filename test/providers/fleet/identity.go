@@ -53,10 +53,12 @@ func (m *identityModel) take(o cloud.Object) {
 }
 
 // IdentitySchema describes identities. Version 0 had the name alone, as "label".
-func (k *identityKind) IdentitySchema(_ context.Context, _ resource.IdentitySchemaRequest, resp *resource.IdentitySchemaResponse) {
+func (k *identityKind) IdentitySchema(_ context.Context, _ resource.IdentitySchemaRequest,
+	resp *resource.IdentitySchemaResponse) {
 	resp.IdentitySchema = identityschema.Schema{Version: 1, Attributes: map[string]identityschema.Attribute{
-		"name":   identityschema.StringAttribute{RequiredForImport: true, Description: "The name."},
-		"region": identityschema.StringAttribute{OptionalForImport: true, Description: "The region; needed where several regions have the name."},
+		"name": identityschema.StringAttribute{RequiredForImport: true, Description: "The name."},
+		"region": identityschema.StringAttribute{OptionalForImport: true, Description: "The region; needed where " +
+			"several regions have the name."},
 	}}
 }
 
@@ -66,18 +68,21 @@ func (k *identityKind) UpgradeIdentity(context.Context) map[int64]resource.Ident
 		PriorSchema: &identityschema.Schema{Attributes: map[string]identityschema.Attribute{
 			"label": identityschema.StringAttribute{RequiredForImport: true},
 		}},
-		IdentityUpgrader: func(ctx context.Context, req resource.UpgradeIdentityRequest, resp *resource.UpgradeIdentityResponse) {
+		IdentityUpgrader: func(ctx context.Context, req resource.UpgradeIdentityRequest,
+			resp *resource.UpgradeIdentityResponse) {
 			var old struct {
 				Label types.String `tfsdk:"label"`
 			}
 			resp.Diagnostics.Append(req.Identity.Get(ctx, &old)...)
-			resp.Diagnostics.Append(resp.Identity.Set(ctx, identityOf{Name: old.Label, Region: types.StringValue(NoRegion)})...)
+			resp.Diagnostics.Append(resp.Identity.Set(ctx,
+				identityOf{Name: old.Label, Region: types.StringValue(NoRegion)})...)
 		},
 	}}
 }
 
 // ImportState finds an object by its id or by its identity.
-func (k *identityKind) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+func (k *identityKind) ImportState(ctx context.Context, req resource.ImportStateRequest,
+	resp *resource.ImportStateResponse) {
 	if req.ID != "" {
 		k.kind.ImportState(ctx, req, resp)
 		return

@@ -64,8 +64,9 @@ func (*lookup) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datas
 			"labels":     schema.MapAttribute{Computed: true, ElementType: types.StringType},
 			"password":   schema.StringAttribute{Computed: true, Sensitive: true},
 			"read_ms":    schema.Int64Attribute{Optional: true, Description: "How long it lasts, in milliseconds."},
-			"times":      schema.Int64Attribute{Optional: true, Description: "How often each kind of trouble happens; always, if not set."},
-			"fail_on":    trouble("fail"), "warn_on": trouble("warn"),
+			"times": schema.Int64Attribute{Optional: true, Description: "How often each kind of trouble " +
+				"happens; always, if not set."},
+			"fail_on": trouble("fail"), "warn_on": trouble("warn"),
 			"crash_on": trouble("end the process"), "hang_on": trouble("last until cancelled"),
 		},
 	}
@@ -89,7 +90,8 @@ func (l *lookup) Read(ctx context.Context, req datasource.ReadRequest, resp *dat
 		ReadMS: m.ReadMS, FailOn: m.FailOn, WarnOn: m.WarnOn, CrashOn: m.CrashOn, HangOn: m.HangOn, Times: m.Times,
 	}).script()
 	e := record.Entry{
-		Op: record.Lookup, Type: l.provider + "_lookup", Name: m.Name.ValueString(), Meta: readMeta(ctx, req.ProviderMeta),
+		Op: record.Lookup, Type: l.provider + "_lookup", Name: m.Name.ValueString(),
+		Meta: readMeta(ctx, req.ProviderMeta),
 	}
 	err := l.stage.Do(ctx, e, script.As(record.Read, record.Lookup), func(e *record.Entry) error {
 		machines, err := l.stage.Cloud.ByName(l.provider+"_machine", e.Name)
@@ -106,7 +108,8 @@ func (l *lookup) Read(ctx context.Context, req datasource.ReadRequest, resp *dat
 		}
 		o := machines[0]
 		e.ID, e.Region = o.ID, o.Region
-		m.ID, m.Region, m.IP, m.Serial = types.StringValue(o.ID), types.StringValue(o.Region), types.StringValue(o.IP), types.Int64Value(o.Serial)
+		m.ID, m.Region, m.IP, m.Serial = types.StringValue(o.ID), types.StringValue(o.Region), types.StringValue(o.IP),
+			types.Int64Value(o.Serial)
 		var machine machineModel
 		machine.take(o)
 		m.Size, m.Labels, m.Secret = machine.Size, machine.Labels, machine.Password

@@ -41,8 +41,10 @@ func newMachine() resource.Resource {
 				Optional: true, Description: "The image; another one needs another machine.",
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
-			"labels":     schema.MapAttribute{Optional: true, ElementType: types.StringType, Description: "Labels; changed in place."},
-			"labels_all": schema.MapAttribute{Computed: true, ElementType: types.StringType, Description: "The provider's default labels and these."},
+			"labels": schema.MapAttribute{Optional: true, ElementType: types.StringType,
+				Description: "Labels; changed in place."},
+			"labels_all": schema.MapAttribute{Computed: true, ElementType: types.StringType,
+				Description: "The provider's default labels and these."},
 			"password": schema.StringAttribute{
 				Optional: true, Computed: true, Sensitive: true, Description: "The password, by default one by chance.",
 				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
@@ -50,7 +52,8 @@ func newMachine() resource.Resource {
 			"secret_wo": schema.StringAttribute{
 				Optional: true, WriteOnly: true, Description: "A secret that no state has.",
 			},
-			"secret_wo_version": schema.Int64Attribute{Optional: true, Description: "Another number sends the secret again."},
+			"secret_wo_version": schema.Int64Attribute{Optional: true,
+				Description: "Another number sends the secret again."},
 			"secret_hash": schema.StringAttribute{
 				Computed: true, PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 				Description: "SHA-256 of the last secret sent, in hexadecimal; empty if there is none.",
@@ -80,8 +83,9 @@ func (m *machineModel) attributes(config *machineModel) map[string]any {
 		hash = hashed(config.SecretWO)
 	}
 	return map[string]any{
-		"size": m.Size.ValueStringPointer(), "image": m.Image.ValueStringPointer(), "password": m.Password.ValueString(),
-		"labels": labelTexts(m.Labels), "labels_all": labelTexts(m.LabelsAll), "secret_hash": hash,
+		"size": m.Size.ValueStringPointer(), "image": m.Image.ValueStringPointer(),
+		"password": m.Password.ValueString(),
+		"labels":   labelTexts(m.Labels), "labels_all": labelTexts(m.LabelsAll), "secret_hash": hash,
 	}
 }
 

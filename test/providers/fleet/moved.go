@@ -89,7 +89,8 @@ type predecessor struct {
 }
 
 // succeed writes the successor of an older object into a response.
-func (k *movedKind) succeed(ctx context.Context, op record.Op, from string, text []byte, state *tfsdk.State) (diags diag.Diagnostics) {
+func (k *movedKind) succeed(ctx context.Context, op record.Op, from string, text []byte, state *tfsdk.State) (
+	diags diag.Diagnostics) {
 	var old predecessor
 	if err := json.Unmarshal(text, &old); err != nil {
 		diags.AddError("Unreadable object", err.Error())
@@ -97,7 +98,8 @@ func (k *movedKind) succeed(ctx context.Context, op record.Op, from string, text
 	}
 	m := movedModel{common: bare(), From: types.StringValue(from)}
 	o := cloud.Object{
-		Name: cmp.Or(old.Name, old.Title), ID: old.ID, Region: old.Region, IP: old.IP, Serial: old.Serial, Revision: old.Revision,
+		Name: cmp.Or(old.Name, old.Title), ID: old.ID, Region: old.Region, IP: old.IP, Serial: old.Serial,
+		Revision:   old.Revision,
 		Attributes: map[string]any{"grade": old.Size},
 	}
 	m.take(o)
@@ -118,12 +120,15 @@ func bare() common {
 
 // MoveState takes over machines of any provider that is called fleet or fleet5.
 func (k *movedKind) MoveState(context.Context) []resource.StateMover {
-	return []resource.StateMover{{StateMover: func(ctx context.Context, req resource.MoveStateRequest, resp *resource.MoveStateResponse) {
+	return []resource.StateMover{{StateMover: func(ctx context.Context, req resource.MoveStateRequest,
+		resp *resource.MoveStateResponse) {
 		provider, isMachine := strings.CutSuffix(req.SourceTypeName, "_machine")
-		if !isMachine || !strings.HasSuffix(req.SourceProviderAddress, "/"+provider) || !strings.HasPrefix(provider, "fleet") {
+		if !isMachine || !strings.HasSuffix(req.SourceProviderAddress, "/"+provider) ||
+			!strings.HasPrefix(provider, "fleet") {
 			return
 		}
-		resp.Diagnostics.Append(k.succeed(ctx, record.Move, req.SourceTypeName, req.SourceRawState.JSON, &resp.TargetState)...)
+		resp.Diagnostics.Append(k.succeed(ctx, record.Move, req.SourceTypeName, req.SourceRawState.JSON,
+			&resp.TargetState)...)
 		note := "moved from " + req.SourceTypeName
 		if req.SourcePrivate != nil {
 			note += ", " + readPrivate(ctx, req.SourcePrivate)
@@ -135,7 +140,8 @@ func (k *movedKind) MoveState(context.Context) []resource.StateMover {
 // UpgradeState takes over objects of version 0.
 func (k *movedKind) UpgradeState(context.Context) map[int64]resource.StateUpgrader {
 	return map[int64]resource.StateUpgrader{0: {
-		StateUpgrader: func(ctx context.Context, req resource.UpgradeStateRequest, resp *resource.UpgradeStateResponse) {
+		StateUpgrader: func(ctx context.Context, req resource.UpgradeStateRequest,
+			resp *resource.UpgradeStateResponse) {
 			resp.Diagnostics.Append(k.succeed(ctx, record.Upgrade, "version 0", req.RawState.JSON, &resp.State)...)
 		},
 	}}

@@ -43,9 +43,10 @@ func newNested() resource.Resource {
 			"volumes": schema.ListNestedAttribute{
 				Optional: true, Validators: []validator.List{listvalidator.SizeBetween(1, 5)},
 				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-					"name":    schema.StringAttribute{Required: true},
-					"size_gb": schema.Int64Attribute{Optional: true, Computed: true, Default: int64default.StaticInt64(10)},
-					"device":  schema.StringAttribute{Computed: true, PlanModifiers: once},
+					"name": schema.StringAttribute{Required: true},
+					"size_gb": schema.Int64Attribute{Optional: true, Computed: true,
+						Default: int64default.StaticInt64(10)},
+					"device": schema.StringAttribute{Computed: true, PlanModifiers: once},
 				}},
 			},
 			"listeners": schema.SetNestedAttribute{

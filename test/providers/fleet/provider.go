@@ -1,8 +1,8 @@
 // Package fleet is a test provider on terraform-plugin-framework: machines in a cloud of files, slow and faulty on
 // command.
 //
-// The same code serves as fleet over plugin protocol 6 and as fleet5 over protocol 5. What it offers is in the README of
-// the module.
+// The same code serves as fleet over plugin protocol 6 and as fleet5 over protocol 5. What it offers is in the README
+// of the module.
 package fleet
 
 import (
@@ -34,7 +34,8 @@ type Fleet struct {
 	nested bool   // whether the protocol knows nested attributes
 	env    act.Env
 	chance io.Reader
-	// before is the stage of what does not wait for a configuration: functions, Stop. Resources get theirs by Configure.
+	// before is the stage of what does not wait for a configuration: functions, Stop. Resources get theirs by
+	// Configure.
 	before *act.Stage
 }
 
@@ -75,16 +76,22 @@ func (f *Fleet) Schema(_ context.Context, _ provider.SchemaRequest, resp *provid
 	resp.Schema = schema.Schema{
 		Description: "Machines in a cloud of files.",
 		Attributes: map[string]schema.Attribute{
-			"region":       schema.StringAttribute{Optional: true, Description: "Region of objects that name none. The region `nowhere` is refused."},
-			"endpoint":     schema.StringAttribute{Optional: true, Description: "Any text. The endpoint `down` makes configuring fail."},
-			"record":       schema.StringAttribute{Optional: true, Description: "Path of the record, by default `FLEET_RECORD` of the environment."},
-			"cloud":        schema.StringAttribute{Optional: true, Description: "Directory of the cloud, by default `FLEET_CLOUD` of the environment."},
-			"configure_ms": schema.Int64Attribute{Optional: true, Description: "How long configuring lasts, in milliseconds."},
-			"token":        schema.StringAttribute{Optional: true, Sensitive: true, Description: "Any text."},
+			"region": schema.StringAttribute{Optional: true, Description: "Region of objects that name none. " +
+				"The region `nowhere` is refused."},
+			"endpoint": schema.StringAttribute{Optional: true, Description: "Any text. The endpoint `down` makes " +
+				"configuring fail."},
+			"record": schema.StringAttribute{Optional: true, Description: "Path of the record, by default " +
+				"`FLEET_RECORD` of the environment."},
+			"cloud": schema.StringAttribute{Optional: true, Description: "Directory of the cloud, by default " +
+				"`FLEET_CLOUD` of the environment."},
+			"configure_ms": schema.Int64Attribute{Optional: true, Description: "How long configuring lasts, in " +
+				"milliseconds."},
+			"token": schema.StringAttribute{Optional: true, Sensitive: true, Description: "Any text."},
 		},
 		Blocks: map[string]schema.Block{
 			"defaults": schema.SingleNestedBlock{Attributes: map[string]schema.Attribute{
-				"labels": schema.MapAttribute{Optional: true, ElementType: types.StringType, Description: "Labels of machines that do not override them."},
+				"labels": schema.MapAttribute{Optional: true, ElementType: types.StringType,
+					Description: "Labels of machines that do not override them."},
 			}},
 		},
 	}
@@ -98,14 +105,16 @@ func (f *Fleet) MetaSchema(_ context.Context, _ provider.MetaSchemaRequest, resp
 }
 
 // ValidateConfig refuses the region nowhere, and warns of the region atlantis.
-func (f *Fleet) ValidateConfig(ctx context.Context, req provider.ValidateConfigRequest, resp *provider.ValidateConfigResponse) {
+func (f *Fleet) ValidateConfig(ctx context.Context, req provider.ValidateConfigRequest,
+	resp *provider.ValidateConfigResponse) {
 	var region types.String
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("region"), &region)...)
 	switch region.ValueString() {
 	case "nowhere":
 		resp.Diagnostics.AddAttributeError(path.Root("region"), "No such region", `There is no region "nowhere".`)
 	case "atlantis":
-		resp.Diagnostics.AddAttributeWarning(path.Root("region"), "Region in decline", `The region "atlantis" is sinking.`)
+		resp.Diagnostics.AddAttributeWarning(path.Root("region"), "Region in decline",
+			`The region "atlantis" is sinking.`)
 	}
 }
 
@@ -141,7 +150,8 @@ func (f *Fleet) Configure(ctx context.Context, req provider.ConfigureRequest, re
 	script := act.Script{Last: map[record.Op]time.Duration{record.Configure: milliseconds(m.ConfigureMS)}}
 	err := stage.Do(ctx, call, script, func(*record.Entry) error {
 		if m.Endpoint.ValueString() == "down" {
-			resp.Diagnostics.AddAttributeError(path.Root("endpoint"), "Endpoint is down", "The endpoint does not answer.")
+			resp.Diagnostics.AddAttributeError(path.Root("endpoint"), "Endpoint is down",
+				"The endpoint does not answer.")
 		}
 		return nil
 	})

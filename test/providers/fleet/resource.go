@@ -66,7 +66,8 @@ func (k *kind[M, P]) entry(op record.Op, c *common, private, meta string) record
 }
 
 // ModifyPlan records each plan, of a destroy too, and fills in what is known early.
-func (k *kind[M, P]) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+func (k *kind[M, P]) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest,
+	resp *resource.ModifyPlanResponse) {
 	var m M
 	destroy := req.Plan.Raw.IsNull()
 	if destroy {
@@ -112,21 +113,22 @@ func (k *kind[M, P]) Create(ctx context.Context, req resource.CreateRequest, res
 	}
 	c := P(&m).base()
 	script := c.script()
-	err := k.stage.Do(ctx, k.entry(record.Create, c, "", readMeta(ctx, req.ProviderMeta)), script, func(e *record.Entry) error {
-		region := c.Region.ValueString() // never unknown: the framework plans again before it applies
-		if c.Region.IsUnknown() {
-			region = NoRegion
-		}
-		o, err := k.stage.Cloud.Create(k.name, c.Name.ValueString(), region, P(&m).attributes(&config))
-		if err != nil {
-			return err
-		}
-		e.ID, e.Region = o.ID, o.Region
-		P(&m).take(o)
-		resp.Diagnostics.Append(k.store(ctx, &m, &resp.State, resp.Identity)...)
-		resp.Diagnostics.Append(resp.Private.SetKey(ctx, privateKey, quoted("created "+o.ID))...)
-		return nil
-	})
+	err := k.stage.Do(ctx, k.entry(record.Create, c, "", readMeta(ctx, req.ProviderMeta)), script,
+		func(e *record.Entry) error {
+			region := c.Region.ValueString() // never unknown: the framework plans again before it applies
+			if c.Region.IsUnknown() {
+				region = NoRegion
+			}
+			o, err := k.stage.Cloud.Create(k.name, c.Name.ValueString(), region, P(&m).attributes(&config))
+			if err != nil {
+				return err
+			}
+			e.ID, e.Region = o.ID, o.Region
+			P(&m).take(o)
+			resp.Diagnostics.Append(k.store(ctx, &m, &resp.State, resp.Identity)...)
+			resp.Diagnostics.Append(resp.Private.SetKey(ctx, privateKey, quoted("created "+o.ID))...)
+			return nil
+		})
 	report(&resp.Diagnostics, record.Create, script, err)
 }
 
@@ -178,7 +180,8 @@ func (k *kind[M, P]) Update(ctx context.Context, req resource.UpdateRequest, res
 		e.ID = o.ID
 		P(&m).take(o)
 		resp.Diagnostics.Append(k.store(ctx, &m, &resp.State, resp.Identity)...)
-		resp.Diagnostics.Append(resp.Private.SetKey(ctx, privateKey, quoted(fmt.Sprintf("revision %d of %s", o.Revision, o.ID)))...)
+		resp.Diagnostics.Append(resp.Private.SetKey(ctx, privateKey,
+			quoted(fmt.Sprintf("revision %d of %s", o.Revision, o.ID)))...)
 		return nil
 	})
 	report(&resp.Diagnostics, record.Update, script, err)
@@ -205,14 +208,16 @@ func (k *kind[M, P]) Delete(ctx context.Context, req resource.DeleteRequest, res
 }
 
 // ImportState finds an object by its id.
-func (k *kind[M, P]) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+func (k *kind[M, P]) ImportState(ctx context.Context, req resource.ImportStateRequest,
+	resp *resource.ImportStateResponse) {
 	k.importObject(ctx, resp, record.Entry{Op: record.Import, Type: k.name, ID: req.ID}, func() (cloud.Object, error) {
 		return k.stage.Cloud.Get(k.name, req.ID)
 	})
 }
 
 // importObject records the import of the object that find finds, and puts what names it into the response.
-func (k *kind[M, P]) importObject(ctx context.Context, resp *resource.ImportStateResponse, e record.Entry, find func() (cloud.Object, error)) {
+func (k *kind[M, P]) importObject(ctx context.Context, resp *resource.ImportStateResponse, e record.Entry,
+	find func() (cloud.Object, error)) {
 	err := k.stage.Do(ctx, e, act.Script{}, func(e *record.Entry) error {
 		o, err := find()
 		if errors.Is(err, cloud.ErrGone) {
@@ -233,7 +238,8 @@ func (k *kind[M, P]) importObject(ctx context.Context, resp *resource.ImportStat
 }
 
 // store writes a model into a response, with all that is computed in nested parts.
-func (k *kind[M, P]) store(ctx context.Context, m *M, state *tfsdk.State, identity *tfsdk.ResourceIdentity) diag.Diagnostics {
+func (k *kind[M, P]) store(ctx context.Context, m *M, state *tfsdk.State,
+	identity *tfsdk.ResourceIdentity) diag.Diagnostics {
 	diags := state.Set(ctx, m)
 	if diags.HasError() {
 		return diags

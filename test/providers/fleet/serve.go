@@ -51,7 +51,8 @@ type server6 struct {
 	stage *act.Stage
 }
 
-func (s *server6) StopProvider(ctx context.Context, req *tfprotov6.StopProviderRequest) (resp *tfprotov6.StopProviderResponse, err error) {
+func (s *server6) StopProvider(ctx context.Context, req *tfprotov6.StopProviderRequest) (
+	resp *tfprotov6.StopProviderResponse, err error) {
 	recorded := s.stage.Do(ctx, record.Entry{Op: record.Stop}, act.Script{}, func(*record.Entry) error {
 		resp, err = s.ProviderServer.StopProvider(ctx, req)
 		return err
@@ -65,7 +66,8 @@ type server5 struct {
 	stage *act.Stage
 }
 
-func (s *server5) StopProvider(ctx context.Context, req *tfprotov5.StopProviderRequest) (resp *tfprotov5.StopProviderResponse, err error) {
+func (s *server5) StopProvider(ctx context.Context, req *tfprotov5.StopProviderRequest) (
+	resp *tfprotov5.StopProviderResponse, err error) {
 	recorded := s.stage.Do(ctx, record.Entry{Op: record.Stop}, act.Script{}, func(*record.Entry) error {
 		resp, err = s.ProviderServer.StopProvider(ctx, req)
 		return err

@@ -64,13 +64,15 @@ func (*token) Schema(_ context.Context, _ ephemeral.SchemaRequest, resp *ephemer
 	resp.Schema = schema.Schema{
 		Description: "A token.",
 		Attributes: map[string]schema.Attribute{
-			"name":     schema.StringAttribute{Required: true, Description: "The name."},
-			"renew_ms": schema.Int64Attribute{Optional: true, Description: "After how many milliseconds it must be renewed; never, if not set."},
+			"name": schema.StringAttribute{Required: true, Description: "The name."},
+			"renew_ms": schema.Int64Attribute{Optional: true, Description: "After how many milliseconds it must be " +
+				"renewed; never, if not set."},
 			"open_ms":  schema.Int64Attribute{Optional: true, Description: "How long opening lasts, in milliseconds."},
 			"close_ms": schema.Int64Attribute{Optional: true, Description: "How long closing lasts, in milliseconds."},
 			"fail_on":  trouble("fail"), "warn_on": trouble("warn"),
 			"crash_on": trouble("end the process"), "hang_on": trouble("last until cancelled"),
-			"token":  schema.StringAttribute{Computed: true, Sensitive: true, Description: "`token-` and an id by chance."},
+			"token": schema.StringAttribute{Computed: true, Sensitive: true,
+				Description: "`token-` and an id by chance."},
 			"serial": schema.Int64Attribute{Computed: true, Description: "A number by chance."},
 		},
 	}
@@ -136,7 +138,8 @@ func (t *token) Close(ctx context.Context, req ephemeral.CloseRequest, resp *eph
 }
 
 func (t *token) entry(op record.Op, l lease) record.Entry {
-	return record.Entry{Op: op, Type: t.provider + "_token", Name: l.Name, ID: l.ID, Private: fmt.Sprintf("%d renewals", l.Renewals)}
+	return record.Entry{Op: op, Type: t.provider + "_token", Name: l.Name, ID: l.ID,
+		Private: fmt.Sprintf("%d renewals", l.Renewals)}
 }
 
 // renewAt returns when to renew next; never is the zero time.

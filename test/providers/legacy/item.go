@@ -42,15 +42,26 @@ func item() *schema.Resource {
 			{Version: 1, Type: older("label"), Upgrade: renamed("label", "name")},
 		},
 		Schema: map[string]*schema.Schema{
-			"name":   {Type: schema.TypeString, Required: true, ForceNew: true, Description: "The name; another one needs another item."},
-			"region": {Type: schema.TypeString, Optional: true, Computed: true, ForceNew: true, Description: "The region, by default the provider's."},
-			"size":   {Type: schema.TypeString, Optional: true, Default: "small", Description: "The size, changed in place."},
-			"kind":   {Type: schema.TypeString, Optional: true, Computed: true, Description: "By default what the cloud chooses."},
+			"name": {Type: schema.TypeString, Required: true, ForceNew: true, Description: "The name; another one " +
+				"needs another item."},
+			"region": {Type: schema.TypeString, Optional: true, Computed: true, ForceNew: true,
+				Description: "The region, by default the provider's."},
+			"size": {Type: schema.TypeString, Optional: true, Default: "small",
+				Description: "The size, changed in place."},
+			"kind": {Type: schema.TypeString, Optional: true, Computed: true, Description: "By default what the " +
+				"cloud chooses."},
 			"note": {Type: schema.TypeString, Optional: true, Description: "Upper and lower case are the same.",
-				DiffSuppressFunc: func(_, before, after string, _ *schema.ResourceData) bool { return strings.EqualFold(before, after) },
+				DiffSuppressFunc: func(_, before, after string, _ *schema.ResourceData) bool {
+					return strings.EqualFold(
+						before, after)
+				},
 			},
-			"mangled": {Type: schema.TypeString, Optional: true, Description: "Stored in capitals, whatever was planned.",
-				DiffSuppressFunc: func(_, before, after string, _ *schema.ResourceData) bool { return strings.ToUpper(after) == before },
+			"mangled": {Type: schema.TypeString, Optional: true, Description: "Stored in capitals, whatever was " +
+				"planned.",
+				DiffSuppressFunc: func(_, before, after string, _ *schema.ResourceData) bool {
+					return strings.ToUpper(
+						after) == before
+				},
 			},
 			"digest": {Type: schema.TypeString, Optional: true, Description: "The state has it in capitals.",
 				StateFunc: func(v any) string { return strings.ToUpper(v.(string)) },
@@ -60,37 +71,45 @@ func item() *schema.Resource {
 			"weight":  optional(schema.TypeInt),
 			"ratio":   optional(schema.TypeFloat),
 			"enabled": {Type: schema.TypeBool, Optional: true, Default: true},
-			"old":     {Type: schema.TypeString, Optional: true, Deprecated: "Use note instead.", ConflictsWith: []string{"note"}},
-			"tags":    listOf(schema.TypeMap, schema.TypeString),
-			"zones":   listOf(schema.TypeList, schema.TypeString),
-			"ports":   listOf(schema.TypeSet, schema.TypeInt),
-			"disk": {Type: schema.TypeList, Optional: true, MaxItems: 3, Elem: &schema.Resource{Schema: map[string]*schema.Schema{
-				"size":  required(schema.TypeInt),
-				"label": optional(schema.TypeString),
-				"uuid":  computed(schema.TypeString),
-			}}},
+			"old": {Type: schema.TypeString, Optional: true, Deprecated: "Use note instead.",
+				ConflictsWith: []string{"note"}},
+			"tags":  listOf(schema.TypeMap, schema.TypeString),
+			"zones": listOf(schema.TypeList, schema.TypeString),
+			"ports": listOf(schema.TypeSet, schema.TypeInt),
+			"disk": {Type: schema.TypeList, Optional: true, MaxItems: 3,
+				Elem: &schema.Resource{Schema: map[string]*schema.Schema{
+					"size":  required(schema.TypeInt),
+					"label": optional(schema.TypeString),
+					"uuid":  computed(schema.TypeString),
+				}}},
 			"rule": {Type: schema.TypeSet, Optional: true, Elem: &schema.Resource{Schema: map[string]*schema.Schema{
 				"port":     required(schema.TypeInt),
 				"protocol": {Type: schema.TypeString, Optional: true, Default: "tcp"},
 				"sources":  listOf(schema.TypeSet, schema.TypeString),
 			}}},
-			"network": {Type: schema.TypeList, Optional: true, ForceNew: true, MinItems: 1, MaxItems: 1, Elem: &schema.Resource{Schema: map[string]*schema.Schema{
-				"cidr":    {Type: schema.TypeString, Required: true, ForceNew: true},
-				"gateway": {Type: schema.TypeString, Optional: true, Computed: true, ForceNew: true},
-			}}},
-			"route": {Type: schema.TypeList, Optional: true, Computed: true, ConfigMode: schema.SchemaConfigModeAttr, Description: "Blocks written as an attribute; without any, one is computed.",
+			"network": {Type: schema.TypeList, Optional: true, ForceNew: true, MinItems: 1, MaxItems: 1,
+				Elem: &schema.Resource{Schema: map[string]*schema.Schema{
+					"cidr":    {Type: schema.TypeString, Required: true, ForceNew: true},
+					"gateway": {Type: schema.TypeString, Optional: true, Computed: true, ForceNew: true},
+				}}},
+			"route": {Type: schema.TypeList, Optional: true, Computed: true, ConfigMode: schema.SchemaConfigModeAttr,
+				Description: "Blocks written as an attribute; without any, one is computed.",
 				Elem: &schema.Resource{Schema: map[string]*schema.Schema{
 					"to":  optional(schema.TypeString),
 					"via": optional(schema.TypeString),
 				}},
 			},
-			"revision":    {Type: schema.TypeInt, Computed: true, Description: "1 when created, one more with each update."},
-			"fingerprint": {Type: schema.TypeString, Computed: true, Description: "Unknown in plans that change the size."},
-			"times":       {Type: schema.TypeInt, Optional: true, Description: "How often each kind of trouble happens at each moment; always, if not set."},
+			"revision": {Type: schema.TypeInt, Computed: true,
+				Description: "1 when created, one more with each update."},
+			"fingerprint": {Type: schema.TypeString, Computed: true,
+				Description: "Unknown in plans that change the size."},
+			"times": {Type: schema.TypeInt, Optional: true, Description: "How often each kind of trouble " +
+				"happens at each moment; always, if not set."},
 		},
 	}
 	for _, op := range operations {
-		r.Schema[string(op)+"_ms"] = &schema.Schema{Type: schema.TypeInt, Optional: true, Description: "How long a " + string(op) + " lasts, in milliseconds."}
+		r.Schema[string(op)+"_ms"] = &schema.Schema{Type: schema.TypeInt, Optional: true, Description: "How long a " +
+			string(op) + " lasts, in milliseconds."}
 	}
 	for _, kind := range []string{"fail_on", "warn_on", "crash_on", "hang_on"} {
 		r.Schema[kind] = &schema.Schema{Type: schema.TypeSet, Optional: true, Elem: &schema.Schema{
@@ -128,7 +147,8 @@ func script(d getter) act.Script {
 	for _, op := range operations {
 		s.Last[op] = time.Duration(d.Get(string(op)+"_ms").(int)) * time.Millisecond
 	}
-	for knob, moments := range map[string]*[]string{"fail_on": &s.Fail, "warn_on": &s.Warn, "crash_on": &s.Crash, "hang_on": &s.Hang} {
+	for knob, moments := range map[string]*[]string{"fail_on": &s.Fail, "warn_on": &s.Warn, "crash_on": &s.Crash,
+		"hang_on": &s.Hang} {
 		for _, m := range d.Get(knob).(*schema.Set).List() {
 			*moments = append(*moments, m.(string))
 		}
@@ -142,7 +162,8 @@ func customizeDiff(ctx context.Context, d *schema.ResourceDiff, meta any) error 
 	if !ok {
 		return nil // not configured: the configuration is only validated
 	}
-	e := record.Entry{Op: record.Plan, Type: "legacy_item", Name: d.Get("name").(string), ID: d.Id(), Region: d.Get("region").(string)}
+	e := record.Entry{Op: record.Plan, Type: "legacy_item", Name: d.Get("name").(string), ID: d.Id(),
+		Region: d.Get("region").(string)}
 	if err := s.stage.Do(ctx, e, script(d), nothing); err != nil {
 		return fmt.Errorf("the plan failed: %w", err)
 	}

@@ -47,7 +47,8 @@ func TestAnItemIsMangled(t *testing.T) {
 	if diags := create(t.Context(), d, meta); diags.HasError() {
 		t.Fatal(diags)
 	}
-	for key, want := range map[string]any{"mangled": "ABC", "kind": "plain", "blank": "", "region": "r", "revision": 1, "size": "small"} {
+	for key, want := range map[string]any{"mangled": "ABC", "kind": "plain", "blank": "", "region": "r", "revision": 1,
+		"size": "small"} {
 		if got := d.Get(key); got != want {
 			t.Errorf("%s is %v, want %v", key, got, want)
 		}

@@ -19,15 +19,19 @@ import (
 const typeName = "legacy_item"
 
 // do records a call and reports what comes of it.
-func do(ctx context.Context, d *schema.ResourceData, meta any, op record.Op, effect func(*site, *record.Entry) error) (diags diag.Diagnostics) {
+func do(ctx context.Context, d *schema.ResourceData, meta any, op record.Op, effect func(*site, *record.Entry) error) (
+	diags diag.Diagnostics) {
 	s, knobs := meta.(*site), script(d)
-	e := record.Entry{Op: op, Type: typeName, Name: d.Get("name").(string), ID: d.Id(), Region: d.Get("region").(string)}
+	e := record.Entry{Op: op, Type: typeName, Name: d.Get("name").(string), ID: d.Id(),
+		Region: d.Get("region").(string)}
 	err := s.stage.Do(ctx, e, knobs, func(e *record.Entry) error { return effect(s, e) })
 	if knobs.Warns(op) {
-		diags = append(diags, diag.Diagnostic{Severity: diag.Warning, Summary: "Warned as told", Detail: fmt.Sprintf("The %s was told to warn.", op)})
+		diags = append(diags, diag.Diagnostic{Severity: diag.Warning, Summary: "Warned as told",
+			Detail: fmt.Sprintf("The %s was told to warn.", op)})
 	}
 	if err != nil {
-		diags = append(diags, diag.Diagnostic{Severity: diag.Error, Summary: fmt.Sprintf("The %s failed", op), Detail: err.Error()})
+		diags = append(diags, diag.Diagnostic{Severity: diag.Error, Summary: fmt.Sprintf("The %s failed", op),
+			Detail: err.Error()})
 	}
 	return diags
 }
@@ -124,8 +128,9 @@ func settle(d *schema.ResourceData, o cloud.Object) error {
 	}
 	mangled, _ := o.Attributes["mangled"].(string)
 	values := map[string]any{
-		"name": o.Name, "region": o.Region, "revision": int(o.Revision), "kind": kind, "mangled": strings.ToUpper(mangled),
-		"size": o.Attributes["size"], "note": o.Attributes["note"], "weight": o.Attributes["weight"],
+		"name": o.Name, "region": o.Region, "revision": int(o.Revision), "kind": kind,
+		"mangled": strings.ToUpper(mangled),
+		"size":    o.Attributes["size"], "note": o.Attributes["note"], "weight": o.Attributes["weight"],
 		"enabled": o.Attributes["enabled"], "tags": o.Attributes["tags"],
 		"blank": d.Get("blank"), "fingerprint": digest(o.ID, o.Attributes["size"]),
 	}

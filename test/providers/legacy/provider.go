@@ -27,7 +27,8 @@ type site struct {
 func New(env act.Env, before *act.Stage) *schema.Provider {
 	return &schema.Provider{
 		Schema: map[string]*schema.Schema{
-			"region": {Type: schema.TypeString, Optional: true, Default: "legacy-1", Description: "Region of items that name none. The region `nowhere` is refused.",
+			"region": {Type: schema.TypeString, Optional: true, Default: "legacy-1", Description: "Region of items " +
+				"that name none. The region `nowhere` is refused.",
 				ValidateFunc: func(v any, key string) (warnings []string, errs []error) {
 					if v == "nowhere" {
 						errs = append(errs, errors.New(`there is no region "nowhere"`))
@@ -35,14 +36,17 @@ func New(env act.Env, before *act.Stage) *schema.Provider {
 					return nil, errs
 				},
 			},
-			"record": {Type: schema.TypeString, Optional: true, Description: "Path of the record, by default `FLEET_RECORD` of the environment.",
+			"record": {Type: schema.TypeString, Optional: true, Description: "Path of the record, by default " +
+				"`FLEET_RECORD` of the environment.",
 				DefaultFunc: func() (any, error) { return env.Record, nil }},
-			"cloud": {Type: schema.TypeString, Optional: true, Description: "Directory of the cloud, by default `FLEET_CLOUD` of the environment.",
+			"cloud": {Type: schema.TypeString, Optional: true, Description: "Directory of the cloud, by default " +
+				"`FLEET_CLOUD` of the environment.",
 				DefaultFunc: func() (any, error) { return env.Cloud, nil }},
 			"old_region": {Type: schema.TypeString, Optional: true, Deprecated: "Use region instead."},
-			"endpoints": {Type: schema.TypeList, Optional: true, MaxItems: 1, Elem: &schema.Resource{Schema: map[string]*schema.Schema{
-				"api": {Type: schema.TypeString, Optional: true},
-			}}},
+			"endpoints": {Type: schema.TypeList, Optional: true, MaxItems: 1,
+				Elem: &schema.Resource{Schema: map[string]*schema.Schema{
+					"api": {Type: schema.TypeString, Optional: true},
+				}}},
 		},
 		ResourcesMap:   map[string]*schema.Resource{"legacy_item": item()},
 		DataSourcesMap: map[string]*schema.Resource{"legacy_lookup": lookup()},
@@ -72,7 +76,8 @@ func Serve(env act.Env) error {
 	if err != nil {
 		return err
 	}
-	err = tf5server.Serve("registry.opentofu.org/millipede/legacy", func() tfprotov5.ProviderServer { return Server(env, before) })
+	err = tf5server.Serve("registry.opentofu.org/millipede/legacy",
+		func() tfprotov5.ProviderServer { return Server(env, before) })
 	return errors.Join(err, before.Log.Close())
 }
 
@@ -87,7 +92,8 @@ type server struct {
 	stage *act.Stage
 }
 
-func (s *server) StopProvider(ctx context.Context, req *tfprotov5.StopProviderRequest) (resp *tfprotov5.StopProviderResponse, err error) {
+func (s *server) StopProvider(ctx context.Context, req *tfprotov5.StopProviderRequest) (
+	resp *tfprotov5.StopProviderResponse, err error) {
 	recorded := s.stage.Do(ctx, record.Entry{Op: record.Stop}, act.Script{}, func(*record.Entry) error {
 		resp, err = s.ProviderServer.StopProvider(ctx, req)
 		return err

@@ -85,7 +85,8 @@ func TestARecordAnswersWhatHappened(t *testing.T) {
 		t.Errorf("%d lines, want 9", got)
 	}
 	calls := r.Calls()
-	if first := calls[0]; first.ID != "a-1" || first.Outcome != End || first.Time != 1 || first.Ended != 3 || first.Worker != "w1" {
+	if first := calls[0]; first.ID != "a-1" || first.Outcome != End || first.Time != 1 || first.Ended != 3 ||
+		first.Worker != "w1" {
 		t.Errorf("the first call is %+v", first)
 	}
 	if third := calls[2]; third.Outcome != Error || third.Failure != "no" {
@@ -112,7 +113,8 @@ func TestARecordAnswersWhatHappened(t *testing.T) {
 		}
 	}
 	s := r.Summarize()
-	if s.Calls != 5 || s.Ops[Create]["unfinished"] != 1 || s.MaxConcurrent["pool us"] != 2 || s.Span.From != 1 || s.Span.To != 9 {
+	if s.Calls != 5 || s.Ops[Create]["unfinished"] != 1 || s.MaxConcurrent["pool us"] != 2 || s.Span.From != 1 ||
+		s.Span.To != 9 {
 		t.Errorf("the summary is %+v", s)
 	}
 }

@@ -86,14 +86,16 @@ var nowhere = tftypes.NewAttributePath().WithAttributeName("nowhere").WithElemen
 
 // Deeds are all deeds by name.
 var Deeds = map[string]deed{
-	"change_value":  {"`value` is \"unruly\", whatever was asked for", func(a *answer) { a.set("value", tftypes.String, "unruly") }},
+	"change_value": {"`value` is \"unruly\", whatever was asked for",
+		func(a *answer) { a.set("value", tftypes.String, "unruly") }},
 	"drop_value":    {"`value` is null", func(a *answer) { a.set("value", tftypes.String, nil) }},
 	"unknown_value": {"`value` is unknown", func(a *answer) { a.set("value", tftypes.String, tftypes.UnknownValue) }},
 	"change_name":   {"`name` is \"unruly\"", func(a *answer) { a.set("name", tftypes.String, "unruly") }},
 	"change_id":     {"`id` is \"unruly\"", func(a *answer) { a.set("id", tftypes.String, "unruly") }},
 	"unknown_id":    {"`id` is unknown", func(a *answer) { a.set("id", tftypes.String, tftypes.UnknownValue) }},
 	"change_size":   {"`size` is 666", func(a *answer) { a.set("size", tftypes.Number, big.NewFloat(666)) }},
-	"infinite_size": {"`size` is infinite", func(a *answer) { a.set("size", tftypes.Number, big.NewFloat(math.Inf(1))) }},
+	"infinite_size": {"`size` is infinite",
+		func(a *answer) { a.set("size", tftypes.Number, big.NewFloat(math.Inf(1))) }},
 	"change_items": {"`items` has one more element", func(a *answer) {
 		var items []tftypes.Value
 		t := tftypes.List{ElementType: tftypes.String}
@@ -102,11 +104,13 @@ var Deeds = map[string]deed{
 		}
 		a.set("items", t, append(slices.Clone(items), tftypes.NewValue(tftypes.String, "unruly")))
 	}},
-	"reveal_secret": {"the write-only `secret_wo` has a value", func(a *answer) { a.set("secret_wo", tftypes.String, "revealed") }},
+	"reveal_secret": {"the write-only `secret_wo` has a value",
+		func(a *answer) { a.set("secret_wo", tftypes.String, "revealed") }},
 	"extra_part": {"there is one more `part` block", func(a *answer) {
 		a.parts(func(p []tftypes.Value) []tftypes.Value { return append(p, newPart("extra")) })
 	}},
-	"drop_part": {"there is no `part` block", func(a *answer) { a.parts(func([]tftypes.Value) []tftypes.Value { return nil }) }},
+	"drop_part": {"there is no `part` block",
+		func(a *answer) { a.parts(func([]tftypes.Value) []tftypes.Value { return nil }) }},
 	"change_part": {"the first `part` block is another one", func(a *answer) {
 		a.parts(func(p []tftypes.Value) []tftypes.Value {
 			if len(p) > 0 {
@@ -131,16 +135,21 @@ var Deeds = map[string]deed{
 		a.retype(func(types map[string]tftypes.Type) { types["value"] = t })
 		a.set("value", t, []tftypes.Value{tftypes.NewValue(tftypes.String, "unruly")})
 	}},
-	"garbage":         {"the object is no MessagePack", func(a *answer) { a.bytes = []byte{0xc1, 0xff, 0x00} }},
-	"absent":          {"there is no object in the message", func(a *answer) { a.absent = true }},
-	"huge":            {"`id` is a text of 8 MiB; gRPC's default limit is 4", func(a *answer) { a.set("id", tftypes.String, strings.Repeat("x", 8<<20)) }},
-	"replace":         {"a new object is needed because of `value`", func(a *answer) { a.replace = append(a.replace, tftypes.NewAttributePath().WithAttributeName("value")) }},
-	"replace_nowhere": {"a new object is needed because of an attribute that is not there", func(a *answer) { a.replace = append(a.replace, nowhere) }},
-	"error":           {"an error, with the object as it should be", func(a *answer) { a.complain(tfprotov6.DiagnosticSeverityError, nil) }},
+	"garbage": {"the object is no MessagePack", func(a *answer) { a.bytes = []byte{0xc1, 0xff, 0x00} }},
+	"absent":  {"there is no object in the message", func(a *answer) { a.absent = true }},
+	"huge": {"`id` is a text of 8 MiB; gRPC's default limit is 4",
+		func(a *answer) { a.set("id", tftypes.String, strings.Repeat("x", 8<<20)) }},
+	"replace": {"a new object is needed because of `value`",
+		func(a *answer) { a.replace = append(a.replace, tftypes.NewAttributePath().WithAttributeName("value")) }},
+	"replace_nowhere": {"a new object is needed because of an attribute that is not there",
+		func(a *answer) { a.replace = append(a.replace, nowhere) }},
+	"error": {"an error, with the object as it should be",
+		func(a *answer) { a.complain(tfprotov6.DiagnosticSeverityError, nil) }},
 	"error_at_value": {"an error at `value`", func(a *answer) {
 		a.complain(tfprotov6.DiagnosticSeverityError, tftypes.NewAttributePath().WithAttributeName("value"))
 	}},
-	"error_nowhere": {"an error at a place that is not there", func(a *answer) { a.complain(tfprotov6.DiagnosticSeverityError, nowhere) }},
+	"error_nowhere": {"an error at a place that is not there",
+		func(a *answer) { a.complain(tfprotov6.DiagnosticSeverityError, nowhere) }},
 	"error_null": {"an error and a null object", func(a *answer) {
 		a.object = nil
 		a.complain(tfprotov6.DiagnosticSeverityError, nil)
@@ -149,18 +158,25 @@ var Deeds = map[string]deed{
 		a.set("id", tftypes.String, tftypes.UnknownValue)
 		a.complain(tfprotov6.DiagnosticSeverityError, nil)
 	}},
-	"warn":      {"a warning", func(a *answer) { a.complain(tfprotov6.DiagnosticSeverityWarning, nil) }},
-	"severity":  {"a diagnostic of no severity", func(a *answer) { a.complain(tfprotov6.DiagnosticSeverityInvalid, nil) }},
-	"grpc":      {"a gRPC error of code Internal", func(a *answer) { a.err = status.Error(codes.Internal, "unruly inside") }},
-	"undone":    {"a gRPC error of code Unimplemented", func(a *answer) { a.err = status.Error(codes.Unimplemented, "unruly and lazy") }},
-	"exhausted": {"a gRPC error of code ResourceExhausted", func(a *answer) { a.err = status.Error(codes.ResourceExhausted, "unruly and tired") }},
-	"panic":     {"the plugin panics", func(*answer) { panic("unruly: told to panic") }},
+	"warn": {"a warning", func(a *answer) { a.complain(tfprotov6.DiagnosticSeverityWarning, nil) }},
+	"severity": {"a diagnostic of no severity",
+		func(a *answer) { a.complain(tfprotov6.DiagnosticSeverityInvalid, nil) }},
+	"grpc": {"a gRPC error of code Internal",
+		func(a *answer) { a.err = status.Error(codes.Internal, "unruly inside") }},
+	"undone": {"a gRPC error of code Unimplemented", func(a *answer) {
+		a.err = status.Error(codes.Unimplemented,
+			"unruly and lazy")
+	}},
+	"exhausted": {"a gRPC error of code ResourceExhausted",
+		func(a *answer) { a.err = status.Error(codes.ResourceExhausted, "unruly and tired") }},
+	"panic": {"the plugin panics", func(*answer) { panic("unruly: told to panic") }},
 	"crash": {"the plugin writes 1 MiB to standard error and exits with status 1", func(a *answer) {
 		a.server.flood()
 		a.server.stage.Exit(1)
 	}},
-	"flood":     {"the plugin writes 1 MiB to standard error", func(a *answer) { a.server.flood() }},
-	"hang":      {"the plugin answers when the call is cancelled, or it is asked to stop", func(a *answer) { <-a.call.Done(); a.err = context.Cause(a.call) }},
+	"flood": {"the plugin writes 1 MiB to standard error", func(a *answer) { a.server.flood() }},
+	"hang": {"the plugin answers when the call is cancelled, or it is asked to stop",
+		func(a *answer) { <-a.call.Done(); a.err = context.Cause(a.call) }},
 	"hang_deaf": {"the plugin never answers", func(*answer) { select {} }},
 }
 

@@ -15,7 +15,8 @@ import (
 )
 
 // GetMetadata names all that there is.
-func (s *server) GetMetadata(ctx context.Context, _ *tfprotov6.GetMetadataRequest) (*tfprotov6.GetMetadataResponse, error) {
+func (s *server) GetMetadata(ctx context.Context, _ *tfprotov6.GetMetadataRequest) (*tfprotov6.GetMetadataResponse,
+	error) {
 	all, err := s.GetProviderSchema(ctx, &tfprotov6.GetProviderSchemaRequest{})
 	if err != nil {
 		return nil, err
@@ -38,7 +39,8 @@ func (s *server) GetMetadata(ctx context.Context, _ *tfprotov6.GetMetadataReques
 
 // GetProviderSchema returns the schemas, or what UNRULY_SCHEMA says: "invalid" for schemas that break the rules,
 // "many:N" for N more resource types, or a deed (error, warn, grpc, panic, crash, hang, hang_deaf).
-func (s *server) GetProviderSchema(ctx context.Context, _ *tfprotov6.GetProviderSchemaRequest) (*tfprotov6.GetProviderSchemaResponse, error) {
+func (s *server) GetProviderSchema(ctx context.Context, _ *tfprotov6.GetProviderSchemaRequest) (
+	*tfprotov6.GetProviderSchemaResponse, error) {
 	if s.schemaDeed == "invalid" {
 		return invalid(), nil
 	}
@@ -63,18 +65,21 @@ func (s *server) GetProviderSchema(ctx context.Context, _ *tfprotov6.GetProvider
 }
 
 // GetResourceIdentitySchemas returns none.
-func (s *server) GetResourceIdentitySchemas(context.Context, *tfprotov6.GetResourceIdentitySchemasRequest) (*tfprotov6.GetResourceIdentitySchemasResponse, error) {
+func (s *server) GetResourceIdentitySchemas(context.Context, *tfprotov6.GetResourceIdentitySchemasRequest) (
+	*tfprotov6.GetResourceIdentitySchemasResponse, error) {
 	return &tfprotov6.GetResourceIdentitySchemasResponse{}, nil
 }
 
 // ValidateProviderConfig checks the command.
-func (s *server) ValidateProviderConfig(ctx context.Context, req *tfprotov6.ValidateProviderConfigRequest) (*tfprotov6.ValidateProviderConfigResponse, error) {
+func (s *server) ValidateProviderConfig(ctx context.Context, req *tfprotov6.ValidateProviderConfigRequest) (
+	*tfprotov6.ValidateProviderConfigResponse, error) {
 	diags, err := s.validate(ctx, configuration, req.Config, "validate")
 	return &tfprotov6.ValidateProviderConfigResponse{PreparedConfig: req.Config, Diagnostics: diags}, err
 }
 
 // ConfigureProvider does nothing, or what the command says.
-func (s *server) ConfigureProvider(ctx context.Context, req *tfprotov6.ConfigureProviderRequest) (*tfprotov6.ConfigureProviderResponse, error) {
+func (s *server) ConfigureProvider(ctx context.Context, req *tfprotov6.ConfigureProviderRequest) (
+	*tfprotov6.ConfigureProviderResponse, error) {
 	o, err := decode(configuration.ValueType(), req.Config)
 	if err != nil {
 		return nil, err
@@ -84,20 +89,23 @@ func (s *server) ConfigureProvider(ctx context.Context, req *tfprotov6.Configure
 }
 
 // StopProvider is recorded; the calls' contexts end by the server's doing.
-func (s *server) StopProvider(ctx context.Context, _ *tfprotov6.StopProviderRequest) (*tfprotov6.StopProviderResponse, error) {
+func (s *server) StopProvider(ctx context.Context, _ *tfprotov6.StopProviderRequest) (*tfprotov6.StopProviderResponse,
+	error) {
 	err := s.stage.Do(ctx, record.Entry{Op: record.Stop}, act.Script{}, func(*record.Entry) error { return nil })
 	return &tfprotov6.StopProviderResponse{}, err
 }
 
 // GetFunctions returns the function.
-func (s *server) GetFunctions(context.Context, *tfprotov6.GetFunctionsRequest) (*tfprotov6.GetFunctionsResponse, error) {
+func (s *server) GetFunctions(context.Context, *tfprotov6.GetFunctionsRequest) (*tfprotov6.GetFunctionsResponse,
+	error) {
 	return &tfprotov6.GetFunctionsResponse{Functions: map[string]*tfprotov6.Function{"misdo": misdo}}, nil
 }
 
 // CallFunction returns the second argument, or does what the first says: "function:DEED", and for functions alone
 // "function:error_argument" for an error at an argument that is not there, "function:unknown" and "function:number" for
 // unlawful results.
-func (s *server) CallFunction(ctx context.Context, req *tfprotov6.CallFunctionRequest) (*tfprotov6.CallFunctionResponse, error) {
+func (s *server) CallFunction(ctx context.Context, req *tfprotov6.CallFunctionRequest) (*tfprotov6.CallFunctionResponse,
+	error) {
 	if req.Name != "misdo" || len(req.Arguments) != 2 {
 		return nil, fmt.Errorf("there is no function %s of %d arguments", req.Name, len(req.Arguments))
 	}
@@ -128,7 +136,8 @@ func (s *server) CallFunction(ctx context.Context, req *tfprotov6.CallFunctionRe
 	switch command {
 	case "function:error_argument":
 		seventh := int64(7)
-		return &tfprotov6.CallFunctionResponse{Error: &tfprotov6.FunctionError{Text: "the eighth argument", FunctionArgument: &seventh}}, nil
+		return &tfprotov6.CallFunctionResponse{Error: &tfprotov6.FunctionError{Text: "the eighth argument",
+			FunctionArgument: &seventh}}, nil
 	case "function:unknown":
 		result = tftypes.NewValue(tftypes.String, tftypes.UnknownValue)
 	case "function:number":
@@ -142,16 +151,19 @@ func (s *server) CallFunction(ctx context.Context, req *tfprotov6.CallFunctionRe
 }
 
 // MoveResourceState is refused.
-func (s *server) MoveResourceState(context.Context, *tfprotov6.MoveResourceStateRequest) (*tfprotov6.MoveResourceStateResponse, error) {
+func (s *server) MoveResourceState(context.Context, *tfprotov6.MoveResourceStateRequest) (
+	*tfprotov6.MoveResourceStateResponse, error) {
 	return nil, errors.New("no resource type takes over objects of another")
 }
 
 // UpgradeResourceIdentity is refused.
-func (s *server) UpgradeResourceIdentity(context.Context, *tfprotov6.UpgradeResourceIdentityRequest) (*tfprotov6.UpgradeResourceIdentityResponse, error) {
+func (s *server) UpgradeResourceIdentity(context.Context, *tfprotov6.UpgradeResourceIdentityRequest) (
+	*tfprotov6.UpgradeResourceIdentityResponse, error) {
 	return nil, errors.New("no resource type has an identity")
 }
 
 // GenerateResourceConfig is refused.
-func (s *server) GenerateResourceConfig(context.Context, *tfprotov6.GenerateResourceConfigRequest) (*tfprotov6.GenerateResourceConfigResponse, error) {
+func (s *server) GenerateResourceConfig(context.Context, *tfprotov6.GenerateResourceConfigRequest) (
+	*tfprotov6.GenerateResourceConfigResponse, error) {
 	return nil, errors.New("no configuration is generated")
 }

@@ -92,7 +92,8 @@ func (o object) truth(name string) bool {
 }
 
 // answer prepares an answer, records the call, and misbehaves if that was commanded.
-func (s *server) answer(ctx context.Context, op record.Op, typeName, stage, command string, t tftypes.Type, o object) *answer {
+func (s *server) answer(ctx context.Context, op record.Op, typeName, stage, command string, t tftypes.Type,
+	o object) *answer {
 	a := &answer{call: ctx, server: s, object: o, typ: t}
 	e := record.Entry{Op: op, Type: typeName, Name: o.text("name"), ID: o.text("id")}
 	err := s.stage.Do(ctx, e, act.Script{}, func(*record.Entry) error {
@@ -141,13 +142,15 @@ func schemaOf(typeName string) *tfprotov6.Schema {
 }
 
 // ValidateResourceConfig checks the command.
-func (s *server) ValidateResourceConfig(ctx context.Context, req *tfprotov6.ValidateResourceConfigRequest) (*tfprotov6.ValidateResourceConfigResponse, error) {
+func (s *server) ValidateResourceConfig(ctx context.Context, req *tfprotov6.ValidateResourceConfigRequest) (
+	*tfprotov6.ValidateResourceConfigResponse, error) {
 	diags, err := s.validate(ctx, schemaOf(req.TypeName), req.Config, "validate")
 	return &tfprotov6.ValidateResourceConfigResponse{Diagnostics: diags}, err
 }
 
 // validate checks the command of a configuration. It is not on the record.
-func (s *server) validate(ctx context.Context, schema *tfprotov6.Schema, config *tfprotov6.DynamicValue, stage string) ([]*tfprotov6.Diagnostic, error) {
+func (s *server) validate(ctx context.Context, schema *tfprotov6.Schema, config *tfprotov6.DynamicValue,
+	stage string) ([]*tfprotov6.Diagnostic, error) {
 	o, err := decode(schema.ValueType(), config)
 	if err != nil {
 		return nil, err
@@ -166,7 +169,8 @@ func (s *server) validate(ctx context.Context, schema *tfprotov6.Schema, config 
 }
 
 // UpgradeResourceState reads a stored object; all versions of a schema are alike.
-func (s *server) UpgradeResourceState(ctx context.Context, req *tfprotov6.UpgradeResourceStateRequest) (*tfprotov6.UpgradeResourceStateResponse, error) {
+func (s *server) UpgradeResourceState(ctx context.Context, req *tfprotov6.UpgradeResourceStateRequest) (
+	*tfprotov6.UpgradeResourceStateResponse, error) {
 	t := schemaOf(req.TypeName).ValueType()
 	if req.RawState == nil || !json.Valid(req.RawState.JSON) {
 		return nil, errors.New("the stored object is no JSON")
@@ -187,7 +191,8 @@ func (s *server) UpgradeResourceState(ctx context.Context, req *tfprotov6.Upgrad
 }
 
 // ReadResource returns the object as it is.
-func (s *server) ReadResource(ctx context.Context, req *tfprotov6.ReadResourceRequest) (*tfprotov6.ReadResourceResponse, error) {
+func (s *server) ReadResource(ctx context.Context, req *tfprotov6.ReadResourceRequest) (*tfprotov6.ReadResourceResponse,
+	error) {
 	t := schemaOf(req.TypeName).ValueType()
 	o, err := decode(t, req.CurrentState)
 	if err != nil {
@@ -198,7 +203,8 @@ func (s *server) ReadResource(ctx context.Context, req *tfprotov6.ReadResourceRe
 }
 
 // PlanResourceChange plans what is proposed.
-func (s *server) PlanResourceChange(ctx context.Context, req *tfprotov6.PlanResourceChangeRequest) (*tfprotov6.PlanResourceChangeResponse, error) {
+func (s *server) PlanResourceChange(ctx context.Context, req *tfprotov6.PlanResourceChangeRequest) (
+	*tfprotov6.PlanResourceChangeResponse, error) {
 	schema := schemaOf(req.TypeName)
 	t := schema.ValueType()
 	prior, err1 := decode(t, req.PriorState)
@@ -228,7 +234,8 @@ func (s *server) PlanResourceChange(ctx context.Context, req *tfprotov6.PlanReso
 }
 
 // ApplyResourceChange does what was planned.
-func (s *server) ApplyResourceChange(ctx context.Context, req *tfprotov6.ApplyResourceChangeRequest) (*tfprotov6.ApplyResourceChangeResponse, error) {
+func (s *server) ApplyResourceChange(ctx context.Context, req *tfprotov6.ApplyResourceChangeRequest) (
+	*tfprotov6.ApplyResourceChangeResponse, error) {
 	t := schemaOf(req.TypeName).ValueType()
 	prior, err1 := decode(t, req.PriorState)
 	planned, err2 := decode(t, req.PlannedState)
@@ -255,7 +262,8 @@ func (s *server) ApplyResourceChange(ctx context.Context, req *tfprotov6.ApplyRe
 
 // ImportResourceState makes an object of any ID up. An ID that is a command is obeyed; besides the deeds, there are
 // "import:nothing" for no object, "import:two" for two, "import:other" for one of another type.
-func (s *server) ImportResourceState(ctx context.Context, req *tfprotov6.ImportResourceStateRequest) (*tfprotov6.ImportResourceStateResponse, error) {
+func (s *server) ImportResourceState(ctx context.Context, req *tfprotov6.ImportResourceStateRequest) (
+	*tfprotov6.ImportResourceStateResponse, error) {
 	t := schemaOf(req.TypeName).ValueType()
 	o := object{}
 	if t, ok := t.(tftypes.Object); ok {
@@ -276,7 +284,8 @@ func (s *server) ImportResourceState(ctx context.Context, req *tfprotov6.ImportR
 	}
 	a := s.answer(ctx, record.Import, req.TypeName, "import", req.ID, t, o)
 	one := &tfprotov6.ImportedResource{TypeName: req.TypeName, State: a.encode()}
-	resp := &tfprotov6.ImportResourceStateResponse{ImportedResources: []*tfprotov6.ImportedResource{one}, Diagnostics: a.diags}
+	resp := &tfprotov6.ImportResourceStateResponse{ImportedResources: []*tfprotov6.ImportedResource{one},
+		Diagnostics: a.diags}
 	switch req.ID {
 	case "import:nothing":
 		resp.ImportedResources = nil
@@ -289,13 +298,15 @@ func (s *server) ImportResourceState(ctx context.Context, req *tfprotov6.ImportR
 }
 
 // ValidateDataResourceConfig checks the command.
-func (s *server) ValidateDataResourceConfig(ctx context.Context, req *tfprotov6.ValidateDataResourceConfigRequest) (*tfprotov6.ValidateDataResourceConfigResponse, error) {
+func (s *server) ValidateDataResourceConfig(ctx context.Context, req *tfprotov6.ValidateDataResourceConfigRequest) (
+	*tfprotov6.ValidateDataResourceConfigResponse, error) {
 	diags, err := s.validate(ctx, source, req.Config, "validate")
 	return &tfprotov6.ValidateDataResourceConfigResponse{Diagnostics: diags}, err
 }
 
 // ReadDataSource returns the configuration with an id.
-func (s *server) ReadDataSource(ctx context.Context, req *tfprotov6.ReadDataSourceRequest) (*tfprotov6.ReadDataSourceResponse, error) {
+func (s *server) ReadDataSource(ctx context.Context, req *tfprotov6.ReadDataSourceRequest) (
+	*tfprotov6.ReadDataSourceResponse, error) {
 	o, err := decode(source.ValueType(), req.Config)
 	if err != nil {
 		return nil, err
@@ -307,13 +318,15 @@ func (s *server) ReadDataSource(ctx context.Context, req *tfprotov6.ReadDataSour
 }
 
 // ValidateEphemeralResourceConfig checks the command.
-func (s *server) ValidateEphemeralResourceConfig(ctx context.Context, req *tfprotov6.ValidateEphemeralResourceConfigRequest) (*tfprotov6.ValidateEphemeralResourceConfigResponse, error) {
+func (s *server) ValidateEphemeralResourceConfig(ctx context.Context,
+	req *tfprotov6.ValidateEphemeralResourceConfigRequest) (*tfprotov6.ValidateEphemeralResourceConfigResponse, error) {
 	diags, err := s.validate(ctx, source, req.Config, "validate")
 	return &tfprotov6.ValidateEphemeralResourceConfigResponse{Diagnostics: diags}, err
 }
 
 // OpenEphemeralResource returns the configuration with an id. Tokens that misbehave when renewed want that at once.
-func (s *server) OpenEphemeralResource(ctx context.Context, req *tfprotov6.OpenEphemeralResourceRequest) (*tfprotov6.OpenEphemeralResourceResponse, error) {
+func (s *server) OpenEphemeralResource(ctx context.Context, req *tfprotov6.OpenEphemeralResourceRequest) (
+	*tfprotov6.OpenEphemeralResourceResponse, error) {
 	o, err := decode(source.ValueType(), req.Config)
 	if err != nil {
 		return nil, err
@@ -330,13 +343,15 @@ func (s *server) OpenEphemeralResource(ctx context.Context, req *tfprotov6.OpenE
 }
 
 // RenewEphemeralResource does nothing, or what the command says.
-func (s *server) RenewEphemeralResource(ctx context.Context, req *tfprotov6.RenewEphemeralResourceRequest) (*tfprotov6.RenewEphemeralResourceResponse, error) {
+func (s *server) RenewEphemeralResource(ctx context.Context, req *tfprotov6.RenewEphemeralResourceRequest) (
+	*tfprotov6.RenewEphemeralResourceResponse, error) {
 	a := s.answer(ctx, record.Renew, req.TypeName, "renew", string(req.Private), source.ValueType(), nil)
 	return &tfprotov6.RenewEphemeralResourceResponse{Private: req.Private, Diagnostics: a.diags}, a.err
 }
 
 // CloseEphemeralResource does nothing, or what the command says.
-func (s *server) CloseEphemeralResource(ctx context.Context, req *tfprotov6.CloseEphemeralResourceRequest) (*tfprotov6.CloseEphemeralResourceResponse, error) {
+func (s *server) CloseEphemeralResource(ctx context.Context, req *tfprotov6.CloseEphemeralResourceRequest) (
+	*tfprotov6.CloseEphemeralResourceResponse, error) {
 	a := s.answer(ctx, record.Close, req.TypeName, "close", string(req.Private), source.ValueType(), nil)
 	return &tfprotov6.CloseEphemeralResourceResponse{Diagnostics: a.diags}, a.err
 }

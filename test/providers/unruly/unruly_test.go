@@ -46,14 +46,17 @@ func proposed(t *testing.T, command string) (null, wanted *tfprotov6.DynamicValu
 }
 
 // do plans a thing's creation and, if that succeeds, applies it.
-func do(ctx context.Context, t *testing.T, s tfprotov6.ProviderServer, command string) (planned, created *tfprotov6.DynamicValue, diags []*tfprotov6.Diagnostic, err error) {
+func do(ctx context.Context, t *testing.T, s tfprotov6.ProviderServer, command string) (planned,
+	created *tfprotov6.DynamicValue, diags []*tfprotov6.Diagnostic, err error) {
 	t.Helper()
 	null, wanted := proposed(t, command)
-	plan, err := s.PlanResourceChange(ctx, &tfprotov6.PlanResourceChangeRequest{TypeName: "unruly_thing", PriorState: null, ProposedNewState: wanted, Config: wanted})
+	plan, err := s.PlanResourceChange(ctx, &tfprotov6.PlanResourceChangeRequest{TypeName: "unruly_thing",
+		PriorState: null, ProposedNewState: wanted, Config: wanted})
 	if err != nil || strings.HasPrefix(command, "plan:") {
 		return plan.PlannedState, nil, plan.Diagnostics, err
 	}
-	applied, err := s.ApplyResourceChange(ctx, &tfprotov6.ApplyResourceChangeRequest{TypeName: "unruly_thing", PriorState: null, PlannedState: plan.PlannedState, Config: wanted})
+	applied, err := s.ApplyResourceChange(ctx, &tfprotov6.ApplyResourceChangeRequest{TypeName: "unruly_thing",
+		PriorState: null, PlannedState: plan.PlannedState, Config: wanted})
 	return plan.PlannedState, applied.NewState, applied.Diagnostics, err
 }
 
@@ -135,7 +138,8 @@ func alike(a, b *tfprotov6.DynamicValue) bool {
 func TestADestroyedThingMayBeLeft(t *testing.T) {
 	s, _ := newServer(t, "")
 	null, prior := proposed(t, "destroy:leave")
-	resp, err := s.ApplyResourceChange(t.Context(), &tfprotov6.ApplyResourceChangeRequest{TypeName: "unruly_thing", PriorState: prior, PlannedState: null, Config: null})
+	resp, err := s.ApplyResourceChange(t.Context(), &tfprotov6.ApplyResourceChangeRequest{TypeName: "unruly_thing",
+		PriorState: prior, PlannedState: null, Config: null})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +152,8 @@ func TestUnknownCommandsAreRefused(t *testing.T) {
 	for _, command := range []string{"never:null", "apply:never", "apply"} {
 		s, _ := newServer(t, "")
 		_, wanted := proposed(t, command)
-		resp, err := s.ValidateResourceConfig(t.Context(), &tfprotov6.ValidateResourceConfigRequest{TypeName: "unruly_thing", Config: wanted})
+		resp, err := s.ValidateResourceConfig(t.Context(),
+			&tfprotov6.ValidateResourceConfigRequest{TypeName: "unruly_thing", Config: wanted})
 		if err != nil || len(resp.Diagnostics) != 1 {
 			t.Errorf("%s: %v, %+v", command, err, resp)
 		}

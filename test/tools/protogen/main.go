@@ -67,7 +67,8 @@ func generate(path string) error {
 }
 
 // withImports appends the file to all, after the files that it imports, as a code generator expects them.
-func withImports(f protoreflect.FileDescriptor, all []*descriptorpb.FileDescriptorProto, seen map[string]bool) []*descriptorpb.FileDescriptorProto {
+func withImports(f protoreflect.FileDescriptor, all []*descriptorpb.FileDescriptorProto,
+	seen map[string]bool) []*descriptorpb.FileDescriptorProto {
 	if seen[f.Path()] {
 		return all
 	}

@@ -52,7 +52,8 @@ func build(ctx context.Context, out string) error {
 	}
 	mirror := filepath.Join(out, "mirror")
 	for _, p := range providers {
-		dir := filepath.Join(mirror, "registry.opentofu.org", filepath.FromSlash(p.source), p.version, runtime.GOOS+"_"+runtime.GOARCH)
+		dir := filepath.Join(mirror, "registry.opentofu.org", filepath.FromSlash(p.source), p.version,
+			runtime.GOOS+"_"+runtime.GOARCH)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
