@@ -37,9 +37,9 @@ type ApplyOptions struct {
 //   - an object that is replaced ends before its new one is made, and before what depends on it changes, unless it
 //     is created first: then it ends after its new one is made and after what depends on it has changed;
 //   - an object is changed or made only after what depended on it and ends has ended, unless that is created first;
-//   - a provider is configured before its objects end. Where its configuration depends on objects that change in the same
-//     plan, it gets their new values, and those do not wait until its objects have ended. In a destroy, which makes no
-//     new values, they do: the provider needs them.
+//   - a provider is configured before its objects end. Where its configuration depends on objects that change in the
+//     same plan, it gets their new values, and those do not wait until its objects have ended. In a destroy, which
+//     makes no new values, they do: the provider needs them.
 //
 // What an object depends on is what its block refers to, and what the state recorded for it, whatever the configuration
 // says now. The two may contradict each other, so that objects wait for each other in a circle: then circle names them,

@@ -14,8 +14,9 @@ import (
 //
 //   - x ends before d ends;
 //   - d is made or changed after x has ended, unless one of them is created first;
-//   - x is made or changed after d has ended, or before that, if d was created first. Where a new object of x is created
-//     first, it does not wait for d: it would wait for the end of the old x, too. (OpenTofu finds a circle there.)
+//   - x is made or changed after d has ended, or before that, if d was created first. Where a new object of x is
+//     created first, it does not wait for d: it would wait for the end of the old x, too. (OpenTofu finds a circle
+//     there.)
 //
 // What follows from other edges is not drawn, because recorded dependencies are transitive and there may be thousands
 // for each object: x ends before d without an edge of its own where an e between them ends, which depends on all that d

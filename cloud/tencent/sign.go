@@ -88,7 +88,8 @@ func ObjectAuthorization(method string, u *url.URL, h http.Header, signed []stri
 	sum := sha1.Sum([]byte(strings.ToLower(method) + "\n" + u.Path + "\n" + queryText + "\n" + headerText + "\n"))
 	key := hex.EncodeToString(mac(sha1.New, []byte(secret), during))
 	signature := mac(sha1.New, []byte(key), fmt.Sprintf("sha1\n%s\n%x\n", during, sum))
-	return fmt.Sprintf("q-sign-algorithm=sha1&q-ak=%s&q-sign-time=%s&q-key-time=%s&q-header-list=%s&q-url-param-list=%s&q-signature=%x",
+	return fmt.Sprintf("q-sign-algorithm=sha1&q-ak=%s&q-sign-time=%s&q-key-time=%s"+
+		"&q-header-list=%s&q-url-param-list=%s&q-signature=%x",
 		id, during, during, headerNames, queryNames, signature)
 }
 

@@ -275,7 +275,8 @@ func (a *app) announce(o serveOptions, at net.Addr, trust, token string) {
 	if o.address != "" {
 		host = strings.TrimSuffix(strings.TrimPrefix(o.address, "https://"), "/")
 	}
-	fmt.Fprintf(a.stdout, "Millipede serves https://%s, with its data in %s.\n\nTo have a client trust it, and log in:\n", host, o.data)
+	fmt.Fprintf(a.stdout, "Millipede serves https://%s, with its data in %s.\n\nTo have a client trust it, and "+
+		"log in:\n", host, o.data)
 	if trust != "" {
 		fmt.Fprintf(a.stdout, "  export SSL_CERT_FILE=%s\n", trust)
 	}

@@ -101,7 +101,8 @@ func refusal(ours, theirs *state.State) string {
 		return fmt.Sprintf("cannot import state with serial %d over newer state with serial %d",
 			theirs.Serial, ours.Serial)
 	case theirs.Serial == ours.Serial:
-		return fmt.Sprintf("cannot overwrite existing state with serial %d with a different state that has the same serial", ours.Serial)
+		return fmt.Sprintf("cannot overwrite existing state with serial %d with a different state that has the "+
+			"same serial", ours.Serial)
 	}
 	return ""
 }

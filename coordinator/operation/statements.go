@@ -69,7 +69,8 @@ func selfReferences(s *graph.Static, code *values.Code) diag.List {
 			}
 			if ok && subject == n.Resource.Addr {
 				diags = diags.Append(diag.New(diag.Error, "Self-referential block",
-					fmt.Sprintf("The configuration of %s refers to the resource itself, so its value could never be known.", n.ConfigResource()), r.Range.Ptr()))
+					fmt.Sprintf("The configuration of %s refers to the resource itself, so its value could never "+
+						"be known.", n.ConfigResource()), r.Range.Ptr()))
 			}
 		}
 	}

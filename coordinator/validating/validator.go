@@ -215,7 +215,8 @@ func dependsOn(m *values.Module, list []hcl.Traversal) diag.List {
 		if len(ref.Remaining) > 0 {
 			rng := ref.Remaining.SourceRange()
 			diags = diags.Append(diag.New(diag.Error, "Invalid depends_on reference",
-				"An element of depends_on names a whole object, such as a resource or a module, and not an attribute of one.", &rng))
+				"An element of depends_on names a whole object, such as a resource or a module, and not an "+
+					"attribute of one.", &rng))
 			continue
 		}
 		switch ref.Subject.(type) {

@@ -103,7 +103,8 @@ func IgnorePaths(c *config.Resource) []cty.Path {
 // NoIdentity is the problem of an import by identity where the resource type has none.
 func NoIdentity(resourceType string, subject *hcl.Range) *diag.Diagnostic {
 	return diag.New(diag.Error, "Unable to determine identity schema for import identity",
-		fmt.Sprintf("Objects of type %q cannot be imported by identity, because the provider declares none; import by id.", resourceType), subject)
+		fmt.Sprintf("Objects of type %q cannot be imported by identity, because the provider declares none; "+
+			"import by id.", resourceType), subject)
 }
 
 // EncodeIdentity returns the JSON of an identity object.

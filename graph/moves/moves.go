@@ -93,11 +93,13 @@ func contradictions(all []statement) diag.List {
 		}
 		if other, ok := from[a]; ok && other.move.ToKey() != b {
 			diags = diags.Append(diag.New(diag.Error, "Ambiguous move statements",
-				fmt.Sprintf("By the statement at %s, %s has moved to %s, and by this one to %s. It can be at one of them.", other.block.Range, a, other.move.ToKey(), b), s.block.Range.Ptr()))
+				fmt.Sprintf("By the statement at %s, %s has moved to %s, and by this one to %s. It can be at one "+
+					"of them.", other.block.Range, a, other.move.ToKey(), b), s.block.Range.Ptr()))
 		}
 		if other, ok := to[b]; ok && other.move.FromKey() != a {
 			diags = diags.Append(diag.New(diag.Error, "Ambiguous move statements",
-				fmt.Sprintf("By the statement at %s, %s has moved to %s, and by this one %s has. There is room for one.", other.block.Range, other.move.FromKey(), b, a), s.block.Range.Ptr()))
+				fmt.Sprintf("By the statement at %s, %s has moved to %s, and by this one %s has. There is room "+
+					"for one.", other.block.Range, other.move.FromKey(), b, a), s.block.Range.Ptr()))
 		}
 		from[a], to[b] = s, s
 	}

@@ -302,7 +302,8 @@ func (c *providerCheck) incoming(single *hcl.Range) {
 		_, passed := c.passed[name]
 		if !configured && !passed {
 			c.err(c.n.Call.Range, "Missing required provider configuration",
-				"The module needs a configuration of provider %s under the name %s. Pass one: providers = { %s = ... }.", c.aliases[name].Display(), name, name)
+				"The module needs a configuration of provider %s under the name %s. Pass one: providers = { %s "+
+					"= ... }.", c.aliases[name].Display(), name, name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.passed)) {

@@ -114,7 +114,8 @@ func (n *Node) follow(provider addr.Provider, alias string) (ResolvedProvider, d
 		home, ok := n.homes()[providerKey{provider, alias}]
 		if !ok {
 			return ResolvedProvider{}, diag.Errors("missing provider "+out.Config.String(), fmt.Sprintf(
-				"A module block passes the provider configuration %s on, but that does not exist where the block stands.", out.Config), nil)
+				"A module block passes the provider configuration %s on, but that does not exist where the "+
+					"block stands.", out.Config), nil)
 		}
 		if home.passed == nil {
 			out.Block = home.block

@@ -88,7 +88,8 @@ func TestTheProvidersOfTestFilesAndTheirModulesAreRequired(t *testing.T) {
 		"main.tf": `resource "aa_x" "x" {}`,
 		"setup/main.tf": "terraform {\n required_providers {\n  bb = {\n   source = \"acme/bb\"\n   version = \"> " +
 			"1.0\"\n  }\n }\n}\nresource \"bb_y\" \"y\" {}",
-		"a.tftest.hcl": "provider \"bb\" {}\nprovider \"cc\" {}\nrun \"a\" {\n module {\n source = \"./setup\"\n }\n}\n",
+		"a.tftest.hcl": "provider \"bb\" {}\nprovider \"cc\" {}\nrun \"a\" {\n module {\n source = " +
+			"\"./setup\"\n }\n}\n",
 	})
 	if diags.HasErrors() {
 		t.Fatal(diags.Err())

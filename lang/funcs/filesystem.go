@@ -128,7 +128,8 @@ func (d directory) text(path string, pathMarks cty.ValueMarks) (string, error) {
 		return "", function.NewArgError(0, err)
 	}
 	if !utf8.Valid(src) {
-		return "", fmt.Errorf("%s is not UTF-8 text; filebase64 reads any file, and filesha256 and the like give its digest", show(path, pathMarks))
+		return "", fmt.Errorf("%s is not UTF-8 text; filebase64 reads any file, and filesha256 and the like give "+
+			"its digest", show(path, pathMarks))
 	}
 	return string(src), nil
 }

@@ -7,7 +7,8 @@ func FuzzParse(f *testing.F) {
 		"plugin_cache_dir = \"$HOME/x\"\nhost \"example.com\" {\n  services = { \"modules.v1\" = " +
 			"\"https://example.com/\" }\n}\n",
 		"provider_installation {\n  dev_overrides { \"a/b\" = \"/x\" }\n  filesystem_mirror {\n    path = \"/y\"\n   " +
-			" include = [\"*/*\"]\n  }\n  network_mirror { url = \"https://m/\" }\n  direct { exclude = [\"a/*\"] }\n}\n",
+			" include = [\"*/*\"]\n  }\n  network_mirror { url = \"https://m/\" }\n  direct { exclude = " +
+			"[\"a/*\"] }\n}\n",
 		"credentials \"app.example.com\" { token = \"t\" }\ncredentials_helper \"store\" { args = [\"-x\"] " +
 			"}\nregistry_protocols { retry_count = 2 }\n",
 		`{"provider_installation": [{"direct": [{}]}], "credentials": {"a.b": {"token": 1}}}`,

@@ -228,7 +228,8 @@ func holds(dir, h1 string) (bool, error) {
 }
 
 func noExecutable(where string, p addr.Provider) error {
-	return fmt.Errorf("provider binary not found: could not find executable file starting with terraform-provider-%s in %s", p.Type, where)
+	return fmt.Errorf("provider binary not found: could not find executable file starting with "+
+		"terraform-provider-%s in %s", p.Type, where)
 }
 
 // link makes target a link to an unpacked package, in the place of what is there. source is absolute.

@@ -135,7 +135,8 @@ func (ks Kinds) Find(name string) (*Kind, diag.List) {
 	if slices.Contains(later, name) {
 		return nil, unsupported(fmt.Sprintf(
 			"Millipede cannot keep snapshots in the backend %q yet; it can in %s. To bring the state over: run "+
-				"\"tofu state pull > pulled.tfstate\" here, take the %q block out (without one, the state is beside the "+
+				"\"tofu state pull > pulled.tfstate\" here, take the %q block out (without one, the state is "+
+				"beside the "+
 				"configuration), and run \""+diag.Program()+" init\", then \""+diag.Program()+
 				" state push pulled.tfstate\".",
 			name, ks.names(), name))

@@ -122,7 +122,8 @@ func checkProcessWide(f file, report func(string, ...any)) {
 		names := processWide[use[:i]]
 		if (slices.Contains(names, use[i+1:]) || slices.Contains(names, "*") || use[i+1:] == "*" && names != nil) &&
 			!slices.Contains(told[f.folder], use) {
-			report("%s: uses %s, which is the whole process's: an operation is told its directory, environment and streams", f.path, use)
+			report("%s: uses %s, which is the whole process's: an operation is told its directory, environment "+
+				"and streams", f.path, use)
 		}
 	}
 }

@@ -281,7 +281,8 @@ func (w *world) forget(blocks []*block) {
 func makeGoal(name string, blocks []*block) goal {
 	goal := goal{refs: map[string][]string{}, pools: map[string]string{}, sizes: map[string]int{}}
 	var text strings.Builder
-	text.WriteString("terraform {\n  required_providers {\n    cloud = { source = \"example.com/sim/cloud\" }\n  }\n}\n")
+	text.WriteString("terraform {\n  required_providers {\n    cloud = { source = \"example.com/sim/cloud\" " +
+		"}\n  }\n}\n")
 	for i, b := range blocks {
 		own := b.own(name, i)
 		goal.pools[own], goal.sizes[own] = b.pool, b.size

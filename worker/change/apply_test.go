@@ -135,7 +135,8 @@ func TestAnswersToAnApply(t *testing.T) {
 		// counted as an answer that says that nothing was made.
 		"null after a creation that has not failed is unlawful, and leaves open what was made": {
 			task: create(), answer: provider.ApplyResponse{Object: noObj, Private: []byte("p")},
-			want:  []string{"Provider produced inconsistent result after apply | root object was present, but now absent"},
+			want: []string{"Provider produced inconsistent result after apply | root object was present, but " +
+				"now absent"},
 			doubt: "returned none",
 		},
 		"null after a legacy creation is unlawful, and leaves open what was made": {

@@ -107,7 +107,8 @@ func (c *Client) scp(flags, target string, send func(*sink) error) error {
 // scpEnd says what the end of the program means. That it ended early matters only if it does not tell why.
 func scpEnd(ended, sent error) error {
 	if status := (*ssh.ExitError)(nil); errors.As(ended, &status) && status.ExitStatus() == 127 {
-		return errors.New("SCP failed to start. This usually means that SCP is not properly installed on the remote system")
+		return errors.New("SCP failed to start. This usually means that SCP is not properly installed on the " +
+			"remote system")
 	}
 	if ended != nil {
 		return ended

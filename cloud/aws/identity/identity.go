@@ -102,7 +102,8 @@ func Problem(err error, args arguments.Arguments, failed string) *diag.Diagnosti
 		return args.Problem("custom_ca_bundle", "Invalid custom_ca_bundle", err.Error())
 	case errors.Is(err, aws.ErrRegion) && !args.Given("region"):
 		return args.Problem("region", "Missing region value",
-			"The \"region\" attribute or the \"AWS_REGION\" or \"AWS_DEFAULT_REGION\" environment variables must be set.")
+			"The \"region\" attribute or the \"AWS_REGION\" or \"AWS_DEFAULT_REGION\" environment variables "+
+				"must be set.")
 	case errors.Is(err, aws.ErrRegion):
 		detail := fmt.Sprintf("There is no region %q", args.String("region"))
 		if args.Has("skip_region_validation") {
@@ -170,7 +171,8 @@ func check(args arguments.Arguments) diag.List {
 		diags = diags.Append(diag.New(
 			diag.Warning,
 			"Missing HTTPS Proxy",
-			"The proxy of \"http_proxy\" is used for https as well, because \"https_proxy\" is not set. Set both to say so.",
+			"The proxy of \"http_proxy\" is used for https as well, because \"https_proxy\" is not set. Set both "+
+				"to say so.",
 			nil,
 		))
 	}

@@ -49,7 +49,8 @@ func connect(s cloud.Surroundings, at *url.URL, token string) (*server, error) {
 		}
 		u, err := url.Parse(proxy)
 		if err != nil || u.Host == "" {
-			return nil, errors.New("the environment variable BAO_PROXY_ADDR or BAO_HTTP_PROXY holds no address of a proxy")
+			return nil, errors.New("the environment variable BAO_PROXY_ADDR or BAO_HTTP_PROXY holds no address " +
+				"of a proxy")
 		}
 		transport.Proxy = http.ProxyURL(u)
 	}

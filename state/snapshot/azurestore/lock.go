@@ -140,7 +140,8 @@ func (b *backend) heldBy(at *properties, workspace string) error {
 		holder = &journal.LockInfo{
 			Path: b.url(
 				workspace,
-			), Info: "the blob is leased, and its metadata do not say to whom: the lease can be broken with Azure's tools",
+			), Info: "the blob is leased, and its metadata do not say to whom: the lease can be broken with " +
+				"Azure's tools",
 		}
 	}
 	return &journal.Held{Holder: *holder}

@@ -90,7 +90,8 @@ func (b *backend) get(ctx context.Context, object string) ([]byte, error) {
 	want := answer.Header.Get(checksumHeader)
 	if got := checksum(answer.Body); want != got {
 		return nil,
-			fmt.Errorf("the object %s has the check sum %s, and its metadata say %q: it was not written by OpenTofu or "+
+			fmt.Errorf("the object %s has the check sum %s, and its metadata say %q: it was not written by "+
+				"OpenTofu or "+
 				"Millipede, or not completely", object, got, want)
 	}
 	if answer.Body == nil {

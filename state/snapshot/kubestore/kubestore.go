@@ -205,7 +205,8 @@ func (b *backend) store(ctx context.Context, workspace string, data []byte, repl
 		return err
 	}
 	if packed.Len() > maxSecret {
-		return fmt.Errorf("the state has %d bytes when it is compressed, and Kubernetes takes %d in a secret: divide the "+
+		return fmt.Errorf("the state has %d bytes when it is compressed, and Kubernetes takes %d in a secret: "+
+			"divide the "+
 			"configuration, or use another backend", packed.Len(), maxSecret)
 	}
 	text := base64.StdEncoding.EncodeToString(packed.Bytes())

@@ -268,7 +268,8 @@ func TestCredentialsAreFoundInEachPlace(t *testing.T) {
 		`"status":{"token":"` + kubernetes.Token + `"}}`
 	config := func(user string) string {
 		return "apiVersion: v1\nkind: Config\ncurrent-context: a\n" +
-			"contexts:\n- name: a\n  context: {cluster: c, user: u}\n- name: other\n  context: {cluster: none, user: u}\n" +
+			"contexts:\n- name: a\n  context: {cluster: c, user: u}\n- name: other\n  context: {cluster: none, " +
+			"user: u}\n" +
 			"clusters:\n- name: c\n  cluster: {server: '" + s.URL + "', certificate-authority: ca.crt}\n" +
 			"users:\n- name: u\n  user: " + user + "\n- name: v\n  user: {token: wrong}\n"
 	}

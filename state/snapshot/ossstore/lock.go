@@ -111,8 +111,10 @@ func (b *backend) consistent(ctx context.Context, object string) ([]byte, error)
 			return data, nil // who may read the state need not be able to read the table
 		}
 		if waited >= consistentFor {
-			return nil, fmt.Errorf("the state is not the one that the table %s has the check sum of: the state's is %q, "+
-				"the table's %q. Another program may be writing at this moment; if not, set the column %s of the row %q to "+
+			return nil, fmt.Errorf("the state is not the one that the table %s has the check sum of: the "+
+				"state's is %q, "+
+				"the table's %q. Another program may be writing at this moment; if not, set the column %s of the "+
+				"row %q to "+
 				"the state's check sum", b.table, digest(data), want, digestColumn, row)
 		}
 		timer := time.NewTimer(consistentTry)

@@ -7,7 +7,8 @@
 //	time      when, in nanoseconds since 1970 by the machine's clock
 //	pid       the provider's process
 //	call      a number that is unique in that process; it ties a start to its end
-//	op        create, read, update, delete, plan, import, move, upgrade, open, renew, close, configure, function, lookup, stop
+//	op        create, read, update, delete, plan, import, move, upgrade, open, renew, close, configure,
+//	          function, lookup, stop
 //	phase     start, end or error
 //	provider  fleet, fleet5, legacy or unruly
 //	type      the resource type, data source type or function; none for configure and stop
