@@ -57,8 +57,6 @@ const testDirFlag = "test-directory"
 
 func registerTestDir(f *flag.FlagSet) { f.String(testDirFlag, config.DefaultTestDir, "") }
 
-func compareProviders(a, b addr.Provider) int { return strings.Compare(a.String(), b.String()) }
-
 // requirements is what a part of the configuration requires, and what its own parts do.
 type requirements struct {
 	name      string
