@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -144,6 +145,9 @@ output "s" {
 }
 `
 
+// seed is what the seeds of curve key pairs look like.
+var seed = regexp.MustCompile(`\bSX[A-Z2-7]{56}\b`)
+
 // A service plans and applies for a program that knows nothing of it; what it has answered is there when it starts
 // again; and nothing in its directory tells a secret.
 func TestAServiceCarriesRunsOut(t *testing.T) {
@@ -184,6 +188,9 @@ func TestAServiceCarriesRunsOut(t *testing.T) {
 		data, err := os.ReadFile(path)
 		if strings.Contains(string(data), "canary-variable") {
 			t.Errorf("%s tells the secret", path)
+		}
+		if seed.Match(data) {
+			t.Errorf("%s tells the seed of a key pair", path)
 		}
 		return err
 	})

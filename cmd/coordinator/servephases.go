@@ -55,7 +55,8 @@ func (a *app) phaseEstate(p engine.Place, key *seal.Key) *estate.Estate {
 	}
 	home := layout.At("", p.Data)
 	return estate.New(estate.Options{
-		Dir: p.Dir, Home: &home, Backend: p.Backend, Temp: os.TempDir(), Environ: p.Environ, Version: version,
+		Dir: p.Dir, Home: &home, Backend: p.Backend, Seeds: keyWrapper{key},
+		Temp: os.TempDir(), Environ: p.Environ, Version: version,
 		EngineVersion: engineVersion,
 		Platform:      hosting.Platform, Who: who, PID: os.Getpid(), Now: time.Now, NewID: rand.Text,
 		Stores:    sealedStores{key: key},

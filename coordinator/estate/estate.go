@@ -43,6 +43,8 @@ type Options struct {
 	Home *layout.Directory
 	// Backend keeps the snapshot in place of what the configuration says; nil for that.
 	Backend snapshot.Backend
+	// Seeds seals the seed of the coordinator's key pair; nil leaves that to the encryption of the state.
+	Seeds Sealer
 	// Cwd is what path.cwd shows; empty is Dir.
 	Cwd string
 	// Temp is where temporary directories are made.
@@ -80,6 +82,14 @@ type Options struct {
 	Tell func(text string)
 	// Use says what the estate is opened for.
 	Use Use
+}
+
+// Sealer seals and opens a key. *encryption.Target is one.
+type Sealer interface {
+	Seal(ctx context.Context, key []byte) ([]byte, error)
+	// Open opens what Seal has returned; stale tells that it would be sealed in another way now. valid is for what was
+	// never sealed; it may be nil.
+	Open(ctx context.Context, sealed []byte, valid func() error) (key []byte, stale bool, err error)
 }
 
 // Use says what an estate is opened for, as far as that matters to how it is opened.

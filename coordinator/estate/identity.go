@@ -3,6 +3,7 @@ package estate
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -53,6 +54,10 @@ func (e *Estate) identity(ctx context.Context, home *layout.Home) (string, nkeys
 	}
 	t := e.sealing.State()
 	switch {
+	case stale && e.Seeds != nil:
+		if seed, err = e.Seeds.Seal(ctx, seed); err == nil {
+			err = writeIdentity(file, name, base64.StdEncoding.AppendEncode(nil, seed))
+		}
 	case stale && !(t.Encrypts() && e.Use.LooksOnly):
 		if seed, err = t.Seal(ctx, seed); err == nil {
 			err = writeIdentity(file, name, seed)
@@ -74,6 +79,15 @@ func (e *Estate) openSeed(ctx context.Context, kept []byte) (seed []byte, stale 
 	switch {
 	case len(kept) == 0:
 		return nil, true
+	case e.Seeds != nil:
+		sealed, err := base64.StdEncoding.DecodeString(string(kept))
+		if err == nil {
+			seed, stale, err = e.Seeds.Open(ctx, sealed, nil)
+		}
+		if err != nil {
+			return nil, true
+		}
+		return seed, stale
 	case !encryption.IsEncrypted(kept):
 		return kept, t.Encrypts()
 	case t == nil:
