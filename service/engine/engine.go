@@ -156,13 +156,14 @@ func (p *phase) end(diags diag.List) error {
 	return errors.Join(service.ErrReported, err)
 }
 
-// operation opens the estate for this phase. saved is the plan to apply; nil for none.
-func (p *phase) operation(ctx context.Context, saved *planfile.Saved) (*estate.Operation, diag.List) {
+// operation opens the estate for this phase. saved is the plan to apply; nil for none. A phase that resumes a run
+// settles it by that.
+func (p *phase) operation(ctx context.Context, saved *planfile.Saved, resumes bool) (*estate.Operation, diag.List) {
 	r := &p.job.Run
 	o := estate.OperationOptions{
 		Name: "plan", Bare: r.Destroy, Variables: p.vars, State: estate.StateOptions{Lock: true},
 		Parallelism: p.o.Parallelism,
-		LockAs:      "OperationTypePlan", Saved: saved, Watch: p.screen.watch(),
+		LockAs:      "OperationTypePlan", Saved: saved, Settles: resumes, Watch: p.screen.watch(),
 	}
 	if saved != nil {
 		o.Name, o.LockAs = "apply", "OperationTypeApply"
@@ -179,7 +180,7 @@ func (p *phase) plan(ctx context.Context) (*service.PlanResult, diag.List) {
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	op, diags := p.operation(ctx, nil)
+	op, diags := p.operation(ctx, nil, false)
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -256,7 +257,7 @@ func (p *phase) apply(ctx context.Context) (*service.ApplyResult, diag.List) {
 			return result, diags
 		}
 	}
-	op, diags := p.operation(ctx, &saved)
+	op, diags := p.operation(ctx, &saved, false)
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -277,7 +278,7 @@ func (p *phase) resume(ctx context.Context) (result *service.ApplyResult, diags 
 	if diags.HasErrors() {
 		return nil, nil, false // nothing is open: it was not begun, or it has ended, which a stale plan then says
 	}
-	op, diags := p.operation(ctx, saved)
+	op, diags := p.operation(ctx, saved, true)
 	if diags.HasErrors() {
 		return nil, diags, true
 	}
