@@ -2,6 +2,7 @@ package view
 
 import (
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,12 +70,24 @@ func TestWhatOthersSayDoesNotControlTheTerminal(t *testing.T) {
 	}
 }
 
+// written tells when something was written.
+type written struct {
+	strings.Builder
+	once  sync.Once
+	first chan struct{}
+}
+
+func (w *written) Write(p []byte) (int, error) {
+	defer w.once.Do(func() { close(w.first) })
+	return w.Builder.Write(p)
+}
+
 // The live line names pools, as workers call them, and was written as they are.
 func TestTheLiveLineHasNoControlCharactersOfOthers(t *testing.T) {
-	var b strings.Builder
+	b := written{first: make(chan struct{})}
 	p := NewProgress(ProgressOptions{Out: &b, Width: func() int { return 200 }})
 	p.Counts(coordinator.Counts{Total: 2, Pools: map[string]coordinator.PoolCounts{"a\x1b[2J\r": {Running: 1}}})
-	p.outlet.Settle()
+	<-b.first // what is settled before that has no live line
 	if err := p.Settle(); err != nil {
 		t.Fatal(err)
 	}
