@@ -3,6 +3,7 @@ package operation
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/zclconf/go-cty/cty"
 
@@ -76,6 +77,14 @@ func (s *Session) providerOf(ctx context.Context, at addr.Instance, pi addr.Prov
 		return nil, wire.Provider{}, diags
 	}
 	block := schemas.Resource(pi.Provider, at.Resource.Mode, at.Resource.Type)
+	if block == nil { // the block of the object may be gone, and with it the only one of its type
+		var more diag.List
+		schemas, more = s.withType(ctx, schemas, pi.Provider, at.Resource.Type)
+		if diags = diags.Append(more); diags.HasErrors() {
+			return nil, wire.Provider{}, diags
+		}
+		block = schemas.Resource(pi.Provider, at.Resource.Mode, at.Resource.Type)
+	}
 	if block == nil {
 		return nil, wire.Provider{}, diags.Append(diag.New(diag.Error, "Invalid resource type",
 			fmt.Sprintf("The provider %s does not support resource type %q.", pi.Provider.Display(), at.Resource.Type),
@@ -84,6 +93,27 @@ func (s *Session) providerOf(ctx context.Context, at addr.Instance, pi addr.Prov
 	code := values.NewCode(s.Tree, schemas)
 	wp, _, more := values.WireProvider(s.store(code, values.Planning, s.Now()), pi, s.Package(pi.Provider), at.Config())
 	return block, wp, diags.Append(more)
+}
+
+// withType returns schemas that have a type of managed resources as well, if the provider has it.
+func (s *Session) withType(ctx context.Context, schemas *values.Schemas, p addr.Provider, typeName string) (
+	*values.Schemas, diag.List) {
+	found, diags := s.ProviderSchemas(ctx, p, &wire.SchemaTask{Managed: []string{typeName}})
+	if diags.HasErrors() || found == nil {
+		return schemas, diags
+	}
+	merged := *found
+	if known := schemas.Provider(p); known != nil {
+		merged = *known
+		merged.Managed = maps.Clone(known.Managed)
+		if merged.Managed == nil {
+			merged.Managed = map[string]schema.Schema{}
+		}
+		maps.Copy(merged.Managed, found.Managed)
+	}
+	all := maps.Clone(schemas.All())
+	all[p] = &merged
+	return values.NewSchemas(all), diags
 }
 
 // exists reads a stored object and tells whether it is there.
