@@ -15,7 +15,6 @@ import (
 const (
 	SourceCLI = "tfe-configuration-version" // a command line that follows its run
 	SourceAPI = "tfe-api"
-	SourceUI  = "tfe-ui"
 )
 
 // queue gets runs on: it looks at the board after every change, and has the engine carry out the phases.

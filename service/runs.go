@@ -54,6 +54,8 @@ func (s *Service) checkRun(tx *store.Tx, a *Actor, w *record.Workspace, r *recor
 		return invalid("A run that only refreshes cannot leave refreshing out")
 	case r.Destroy && !r.PlanOnly && !w.AllowDestroy:
 		return invalid("The workspace does not allow destroy plans")
+	case r.GenerateConfig:
+		return invalid("The service cannot generate configuration yet: leave -generate-config-out out")
 	case w.Stopped != "":
 		return conflict("the workspace takes no runs: %s", w.Stopped)
 	}

@@ -189,3 +189,13 @@ func TestAMistakeOfOursEndsOneRun(t *testing.T) {
 	h.Engine.Mu.Unlock()
 	h.Await(h.NewRun(w, nil).ID, record.Planned)
 }
+
+// A client that asks for generated configuration would wait for a file that never comes.
+func TestWhatCannotBeDoneIsRefused(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	_, err := h.CreateRun(h.Admin, w.ID, record.Run{Configuration: h.NewConfiguration(w, false), GenerateConfig: true})
+	if !errors.Is(err, service.ErrInvalid) {
+		t.Errorf("%v", err)
+	}
+}

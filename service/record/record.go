@@ -59,7 +59,7 @@ type Workspace struct {
 	UpdatedAt        time.Time `json:"updatedAt"`
 	// ApprovalExpiry is how long a plan whose asker is gone waits for its approval; zero for ever.
 	ApprovalExpiry time.Duration `json:"approvalExpiry,omitempty"`
-	// Stopped tells that no run starts here: Drain lets what is under way end, EmergencyStop cancels it.
+	// Stopped is why no run starts here; empty where runs start. What is under way goes on.
 	Stopped string `json:"stopped,omitempty"`
 
 	Lock Lock `json:"lock,omitzero"`
@@ -132,12 +132,11 @@ func (s *VariableSet) Concerns(w *Workspace) bool {
 
 // The statuses of what is uploaded.
 const (
-	UploadPending   = "pending"
-	Uploaded        = "uploaded"
-	UploadErrored   = "errored"
-	StateFinalized  = "finalized"
-	StateDiscarded  = "discarded"
-	UploadsArchived = "archived"
+	UploadPending  = "pending"
+	Uploaded       = "uploaded"
+	UploadErrored  = "errored"
+	StateFinalized = "finalized"
+	StateDiscarded = "discarded"
 )
 
 // Configuration is one version of the configuration of a workspace: an archive that was uploaded.

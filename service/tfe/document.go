@@ -2,7 +2,6 @@ package tfe
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -151,7 +150,7 @@ func (c *call) references() ([]reference, error) {
 		return nil, err
 	}
 	if holder.Data == nil {
-		return nil, errors.Join(&failure{http.StatusBadRequest, "bad request", "a list of documents is missing"})
+		return nil, &failure{http.StatusBadRequest, "bad request", "a list of documents is missing"}
 	}
 	return holder.Data, nil
 }
