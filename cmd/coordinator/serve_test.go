@@ -17,6 +17,7 @@ import (
 	client "github.com/hashicorp/go-tfe"
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/environ"
 )
 
@@ -219,4 +220,16 @@ func TestAServiceCarriesRunsOut(t *testing.T) {
 		t.Errorf("destroyed: %s: %s", gone.Status, s.log(s.client.Plans.Logs(ctx, gone.Plan.ID)))
 	}
 	s.stop()
+}
+
+// A run's own variables, or its millipede.hcl, would otherwise send the service's messages to a server of somebody else.
+func TestARunDoesNotSayWhereTheServicesMessagesGo(t *testing.T) {
+	run := &app{lasting: true, environ: environ.Variables{"MILLIPEDE_NATS=nats://evil.example:4222"}}
+	if s := run.server(&placement.Rules{NATS: &placement.NATS{URL: "nats://evil.example:4222"}}); s.URL != "" {
+		t.Errorf("it would connect to %s", s.URL)
+	}
+	command := &app{environ: run.environ}
+	if s := command.server(nil); s.URL == "" {
+		t.Error("a command does not hear its environment any more")
+	}
 }

@@ -49,7 +49,7 @@ func (a *app) phaseEstate(p engine.Place, key *seal.Key) *estate.Estate {
 	own := &app{
 		stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, environ: p.Environ, cli: a.cli,
 		services: a.services,
-		nats:     a.nats, logs: a.logs, cwd: p.Dir, dir: p.Dir, lasting: true,
+		nats:     a.server(nil), logs: a.logs, cwd: p.Dir, dir: p.Dir, lasting: true,
 		interrupts: &interrupts{Stop: p.Stop, tell: p.Tell, duties: map[int]func(context.Context){},
 			exit: func(int) {}},
 	}

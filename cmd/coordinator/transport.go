@@ -147,6 +147,9 @@ func (t *transport) Warnings(ctx context.Context) []string {
 // millipede.hcl, then by the variables of all NATS programs. NATS_URL alone does not name one, because many a shell has
 // it for something else; a nats block, even an empty one, asks for it. Without a URL everything runs in this process.
 func (a *app) server(rules *placement.Rules) natsconn.Settings {
+	if a.lasting { // a run of the service does not say where the service's messages go
+		return a.nats
+	}
 	s := a.nats.Over(natsconn.Own(a.getenv))
 	shared := natsconn.Shared(a.getenv)
 	if rules == nil || rules.NATS == nil {
