@@ -134,6 +134,7 @@ var layers = map[string]int{
 	"view":          11,
 	"view/document": 10,
 	"view/outlet":   0,
+	"view/timeline": 0, // plain data
 }
 
 // trees are folders whose packages need no entry of their own. Those of one tree may import each other.

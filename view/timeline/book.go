@@ -1,0 +1,179 @@
+package timeline
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// Book is a run under way: it is written by one, and read by any number of others at any time, each with a cursor of
+// its own.
+//
+// It keeps each vertex once, as it is now, in the order of the last changes. So a reader that was away for long gets
+// each vertex once, no reader ever misses anything, and the book costs the same for one reader and for a thousand.
+type Book struct {
+	mu       sync.Mutex // guards all below
+	head     Head
+	counts   Counts
+	pages    []page
+	at       map[int]int // the index in pages of a number
+	newest   int         // the index of what changed last; -1: nothing has
+	cursor   uint64
+	shorts   []Shortage
+	waiters  chan struct{} // closed, and replaced, when something changes
+	listened bool          // somebody waits for it
+}
+
+// page is a vertex in the list of what changed, newest first.
+type page struct {
+	Vertex
+	added, changed uint64 // the cursors at which that was
+	older, newer   int    // -1: none
+}
+
+// NewBook returns a book of a run without vertices.
+func NewBook(head Head) *Book {
+	return &Book{head: head, at: map[int]int{}, newest: -1, waiters: make(chan struct{})}
+}
+
+// Add adds a vertex. The book owns its slices from now on, and replaces them as a whole when they change.
+func (b *Book) Add(v Vertex) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.at[v.Number] = len(b.pages)
+	b.cursor++
+	b.pages = append(b.pages, page{Vertex: v, added: b.cursor, changed: b.cursor, older: -1, newer: -1})
+	b.counts.add(v.Status, 1)
+	b.front(len(b.pages) - 1)
+	b.wake()
+}
+
+// Update changes a vertex. A number that the book does not have is passed over. change must not call the book, keep
+// its argument, or change what slices of the vertex hold; it may replace them.
+func (b *Book) Update(number int, change func(*Vertex)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i, ok := b.at[number]
+	if !ok {
+		return
+	}
+	p := &b.pages[i]
+	was := p.Status
+	change(&p.Vertex)
+	b.counts.add(was, -1)
+	b.counts.add(p.Status, 1)
+	b.cursor++
+	p.changed = b.cursor
+	b.unlink(i)
+	b.front(i)
+	b.wake()
+}
+
+// Lookup returns a vertex, whose slices must not be changed. It returns false when there is none of the number.
+func (b *Book) Lookup(number int) (Vertex, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i, ok := b.at[number]
+	if !ok {
+		return Vertex{}, false
+	}
+	return b.pages[i].Vertex, true
+}
+
+// Note changes what is said of the run as a whole. The pointers are valid until change returns.
+func (b *Book) Note(change func(head *Head, left *int64, shortages *[]Shortage)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(&b.head, &b.counts.Left, &b.shorts)
+	b.cursor++
+	b.wake()
+}
+
+// unlink takes a page out of the list; the caller puts it to the front.
+func (b *Book) unlink(i int) {
+	p := &b.pages[i]
+	if p.newer >= 0 {
+		b.pages[p.newer].older = p.older
+	} else if b.newest == i {
+		b.newest = p.older
+	}
+	if p.older >= 0 {
+		b.pages[p.older].newer = p.newer
+	}
+}
+
+func (b *Book) front(i int) {
+	p := &b.pages[i]
+	p.older, p.newer = b.newest, -1
+	if b.newest >= 0 {
+		b.pages[b.newest].newer = i
+	}
+	b.newest = i
+}
+
+// wake needs the lock.
+func (b *Book) wake() {
+	if b.listened {
+		close(b.waiters)
+		b.waiters, b.listened = make(chan struct{}), false
+	}
+}
+
+// Model returns the run as it is. now is the time since its beginning, in milliseconds.
+func (b *Book) Model(now int64) *Model {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m := &Model{Cursor: b.cursor, Head: b.headAt(now), Counts: b.counts, Vertices: make([]Vertex, len(b.pages)),
+		Shortages: b.shorts}
+	for i := range b.pages {
+		m.Vertices[i] = b.pages[i].Vertex
+	}
+	slices.SortFunc(m.Vertices, func(x, y Vertex) int { return x.Number - y.Number })
+	return m
+}
+
+func (b *Book) headAt(now int64) Head {
+	h := b.head
+	if h.Now = now; h.Ended != None {
+		h.Now = h.Ended
+	}
+	return h
+}
+
+// Since returns what is different since a cursor, oldest change first. now is as with Model. A cursor that the book has
+// not given yet, because it belongs to another process of the run, brings everything.
+func (b *Book) Since(cursor uint64, now int64) *Changes {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if cursor > b.cursor {
+		cursor = 0
+	}
+	c := &Changes{Cursor: b.cursor, Head: b.headAt(now), Counts: b.counts, Shortages: b.shorts}
+	for i := b.newest; i >= 0 && b.pages[i].changed > cursor; i = b.pages[i].older {
+		v := b.pages[i].Vertex
+		if b.pages[i].added <= cursor {
+			v.Module, v.Address, v.Deposed, v.Type, v.After = "", "", "", "", nil
+		}
+		c.Vertices = append(c.Vertices, v)
+	}
+	slices.Reverse(c.Vertices)
+	return c
+}
+
+// Wait returns when there is something after the cursor, or with the error of ctx.
+func (b *Book) Wait(ctx context.Context, cursor uint64) error {
+	b.mu.Lock()
+	if b.cursor > cursor {
+		b.mu.Unlock()
+		return nil
+	}
+	b.listened = true
+	changed := b.waiters
+	b.mu.Unlock()
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
