@@ -68,7 +68,8 @@ type attempt struct {
 // behind this the task is published by the run that is resumed.
 func (l *Loop) intend(v int) {
 	w := l.vertices[v].work
-	w.attempt, w.published, w.asking, w.worker, w.answer = l.Attempt(), false, false, "", nil
+	w.attempt, w.worker, w.answer = l.Attempt(), "", nil
+	w.posted, w.published, w.asking = false, false, false
 	l.attempts[w.attempt] = &attempt{vertex: v, pool: w.pool}
 	l.move(v, intending)
 	e := l.event(v, journal.Dispatch)
@@ -91,7 +92,8 @@ func (l *Loop) send(v int) {
 	l.post(v)
 }
 
-// post hands the task to the stream. Doing so again is harmless: only one claim wins.
+// post hands the task to the stream. Doing so again is harmless: only one claim wins. Once it may have been handed
+// over, the attempt is taken back only by a tombstone in its register.
 func (l *Loop) post(v int) {
 	w := l.vertices[v].work
 	task := *w.step.Task
@@ -113,11 +115,18 @@ func (l *Loop) onPublished(e Published) {
 	if x.phase != publishing || x.work.attempt != e.Attempt {
 		return // its result was faster
 	}
-	if errors.Is(e.Err, wire.ErrPermitLost) { // nothing was sent
+	switch lost := errors.Is(e.Err, wire.ErrPermitLost); {
+	case lost && x.work.posted: // nothing was sent this time, but perhaps before
+		x.work.asking, x.work.reason = true, "its permit was lost"
+		l.move(e.Vertex, running)
+		l.do(Revoke{e.Vertex, l.ref(x.work), x.work.reason})
+		return
+	case lost: // nothing was ever sent
 		l.drop(x.work)
 		l.retract(e.Vertex, "its permit was lost")
 		return
 	}
+	x.work.posted = true
 	doing := fmt.Sprintf("publishing the task for %s", x.work.desc.Address)
 	switch first := x.work.refused.None(); {
 	case l.repeatedly(&x.work.refused, doing, e.Err):

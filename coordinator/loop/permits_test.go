@@ -12,6 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/graph/dag"
+	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/test/numbers"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -202,6 +203,40 @@ func TestALostPermitStartsNothing(t *testing.T) {
 		w.once()
 		if lost < 7 {
 			t.Errorf("%d confirmations", lost)
+		}
+	}
+}
+
+// The answer about a task was lost that the stream had taken, and a worker had begun it. The coordinator slept, lost its
+// place in the pool meanwhile, and found that out when it went to publish the task again. It took the attempt back as
+// one of which nothing had been sent, and made another one: the object was created twice.
+func TestAnAttemptThatMayHaveBeenPublishedIsNotTakenBackBecauseItsPermitIsLost(t *testing.T) {
+	for _, claimed := range []bool{true, false} {
+		w := safely(t, 1)
+		w.deaf = !claimed
+		w.latency = func(string) time.Duration { return 5 * time.Second }
+		answers, lost := 0, false
+		w.answerOf = func(Publish) error {
+			if answers++; answers == 1 {
+				w.later(100*time.Millisecond, func() { w.silent = true }) // nobody is heard who holds the attempt
+				return context.DeadlineExceeded
+			}
+			return nil
+		}
+		w.confirm = func(PermitKey) error {
+			if answers == 1 && !lost {
+				lost, w.silent, w.deaf = true, false, false
+				return wire.ErrPermitLost
+			}
+			return nil
+		}
+		w.boot()
+		w.finish()
+		w.stateAgrees()
+		w.once()
+		retracted := slices.ContainsFunc(w.events, func(e journal.Event) bool { return e.Kind == journal.Retract })
+		if !lost || retracted == claimed {
+			t.Errorf("claimed: %v, permit lost: %v, retracted: %v", claimed, lost, retracted)
 		}
 	}
 }

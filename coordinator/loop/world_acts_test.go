@@ -54,6 +54,9 @@ func (w *world) do(a Action) {
 					w.handed[a.To]++
 				}
 				w.stored(a)
+				if w.answerOf != nil {
+					err = w.answerOf(a)
+				}
 			}
 			w.send(Published{a.Vertex, a.Ref.Attempt, err})
 		})
@@ -231,7 +234,7 @@ func (w *world) stored(a Publish) {
 
 // take is a worker that gets a task delivered.
 func (w *world) take(id wire.AttemptID) {
-	if _, taken := w.claims[id]; taken || w.silent {
+	if _, taken := w.claims[id]; taken || w.silent || w.deaf {
 		return
 	}
 	if w.trouble != nil && w.trouble() != "" {

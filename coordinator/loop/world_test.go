@@ -50,6 +50,7 @@ type world struct {
 	// Behaviour.
 	latency   func(name string) time.Duration
 	silent    bool                                  // there are no workers
+	deaf      bool                                  // workers take no tasks
 	trouble   func() string                         // why the workers take no tasks; nil: they do
 	loseCall  func(name string, n int) error        // the fast lane's error
 	answer    func(t *wire.Task) *wire.Result       // what a worker answers
@@ -58,6 +59,7 @@ type world struct {
 	refuse    func(PermitKey) error                 // why a request for a permit fails; nil: it does not
 	blockers  []string                              // what of earlier runs is in doubt, and holds permits
 	confirm   func(PermitKey) error                 // what a permit says when something is to be started under it
+	answerOf  func(Publish) error                   // the answer about a task that the stream took; nil: that it did
 	survey    time.Duration                         // how long it takes until all workers were asked
 	unchecked bool                                  // the graph is too large to check the loop after each step
 	connected func() time.Duration                  // for how long the transport is

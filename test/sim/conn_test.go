@@ -143,8 +143,15 @@ func (c *conn) Claim(ctx context.Context, ref wire.TaskRef, claim wire.Claim) (h
 			return wire.ErrStale
 		}
 		held = c.n.claim(ref, claim)
-		if c.p.w.options.without == guardClaim && !claim.Tombstone {
-			held = claim
+		switch c.p.w.options.without {
+		case guardClaim:
+			if !claim.Tombstone {
+				held = claim
+			}
+		case guardTomb:
+			if claim.Tombstone { // as if the attempt were taken back without a look at its register
+				held = claim
+			}
 		}
 		return nil
 	})

@@ -167,6 +167,7 @@ func difference(a, b string) string {
 var exposing = map[guard]uint64{
 	guardClaim: 52, guardNonce: 52, guardIntent: 28, guardStart: 13, guardCommit: 2, guardPermit: 28, guardFence: 7,
 	guardRecorded: 2, guardKept: 3, guardPlace: 2, guardSubject: 14, guardTold: 9,
+	guardTomb: 88,
 }
 
 // enough is how many seeds find that a guard is away, whatever its own seed has come to since the product changed.

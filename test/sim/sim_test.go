@@ -38,11 +38,13 @@ const (
 	guardSubject guard = "subject"
 	// guardTold: a message store that stores nothing is told from one that does not answer.
 	guardTold guard = "told"
+	// guardTomb: an attempt that may have been published is taken back by its register alone, which a worker may hold.
+	guardTomb guard = "tomb"
 )
 
 var guards = []guard{guardClaim, guardNonce, guardIntent, guardStart, guardCommit, guardPermit, guardFence,
 	guardRecorded, guardKept, guardPlace,
-	guardSubject, guardTold}
+	guardSubject, guardTold, guardTomb}
 
 // options say what a simulation is like.
 type options struct {
