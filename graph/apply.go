@@ -1,6 +1,8 @@
 package graph
 
 import (
+	"slices"
+
 	"github.com/millipede-iac/millipede/graph/dag"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -60,9 +62,7 @@ func BuildApply(s *Static, p *plan.Plan, o ApplyOptions) (g plan.Graph, circle [
 		if found == nil {
 			return tried, nil
 		}
-		if circle == nil {
-			g, circle = tried, found
-		}
+		g, circle = tried, found // the last one is that which nothing opens
 	}
 	return g, circle
 }
@@ -95,7 +95,7 @@ func circleIn(g plan.Graph) []string {
 			names = append(names, v.Address)
 		}
 	}
-	return names
+	return slices.Compact(names)
 }
 
 // build makes the graph.

@@ -244,8 +244,10 @@ func (w *world) makeGoals(name string) (goals []goal) {
 		blocks[i] = b
 	}
 	for g := range w.options.goals {
+		var before []int // which generations the blocks had
 		if g > 0 {
 			for _, b := range blocks {
+				before = append(before, b.gen)
 				switch {
 				case w.chance.IntN(3) == 0:
 					b.size++
@@ -259,7 +261,12 @@ func (w *world) makeGoals(name string) (goals []goal) {
 				blocks = blocks[:last] // nothing refers to the last one
 			}
 		}
-		goals = append(goals, makeGoal(name, blocks))
+		goal := makeGoal(name, blocks)
+		if g > 0 {
+			gently := makeGoal(name, unreplaced(blocks, before))
+			goal.gently = &gently
+		}
+		goals = append(goals, goal)
 	}
 	if w.chance.IntN(3) == 0 {
 		w.forget(blocks)
@@ -270,7 +277,20 @@ func (w *world) makeGoals(name string) (goals []goal) {
 	return goals
 }
 
-// forget takes references out of blocks.
+// unreplaced returns the blocks as they are, but for what would replace their objects.
+func unreplaced(blocks []*block, generations []int) []*block {
+	out := make([]*block, len(blocks))
+	for i, b := range blocks {
+		same := *b
+		same.gen = generations[i]
+		out[i] = &same
+	}
+	return out
+}
+
+// forget takes references out of blocks. Where what a block does not refer to any more is replaced together with it,
+// the plan may have no order: what was made from an object ends before it, and ends only when what depends on it now has
+// changed, which may wait for that very object to be made anew. See takeTwoSteps.
 func (w *world) forget(blocks []*block) {
 	for _, b := range blocks {
 		b.refs = slices.DeleteFunc(slices.Clone(b.refs), func(int) bool { return w.chance.IntN(4) == 0 })

@@ -58,6 +58,8 @@ type goal struct {
 	pools   map[string]string   // by the name of an object
 	sizes   map[string]int
 	destroy bool
+	// gently is the same goal, but that nothing is replaced; nil where there is none. See takeTwoSteps.
+	gently *goal
 }
 
 // work is the user: one command after the other, until all goals are reached.
@@ -361,6 +363,9 @@ func (c *command) apply(ctx context.Context, store *handle, prior *state.State) 
 		options.Mode = plan.Destroy
 	}
 	planned, diags := c.session.Plan(ctx, prior, options)
+	if diags.HasErrors() && strings.HasPrefix(diags.Err().Error(), "Cycle: ") {
+		c.takeTwoSteps(ctx)
+	}
 	if diags.HasErrors() || planned == nil {
 		return "planning: " + short(diags.Err())
 	}
@@ -384,6 +389,22 @@ func (c *command) apply(ctx context.Context, store *handle, prior *state.State) 
 		}
 	}
 	return fmt.Sprintf("applied %s: %s %v", applied.Run, applied.Outcome.Status, short(diags.Err()))
+}
+
+// takeTwoSteps has the user change the references first, and replace objects after that: what a plan asks for that has
+// no order, because what the state recorded contradicts what the blocks refer to now.
+func (c *command) takeTwoSteps(ctx context.Context) {
+	_ = c.p.do(ctx, local, "reads that there is no order", "", func(o *op) {
+		o.reply(nil)
+		first := c.goals[c.goal].gently
+		if c.site.current != c.p || c.goal != c.at || first == nil {
+			return
+		}
+		c.w.note("%s goes to goal %d in two steps", c.site.name, c.at)
+		c.w.faults["plans without an order"]++
+		c.site.goals[c.at].gently = nil
+		c.site.goals = slices.Insert(c.site.goals, c.at, *first)
+	})
 }
 
 // inFlight tells whether an update or a deletion in doubt may still take effect: a careful user waits for that.
