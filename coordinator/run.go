@@ -106,7 +106,6 @@ type Runner struct {
 	memory loop.Memory // of the processes before this one
 	inbox  *inbox
 	acts   *executor
-	tracer Tracer // the observer, if it is one; else nil
 
 	records []loop.Record // of one step
 }
@@ -152,7 +151,6 @@ func newRunner(ctx context.Context, o Options, events []journal.Event) (*Runner,
 	}
 	r := &Runner{Options: o, loop: loop.New(s), memory: s.Past, inbox: newInbox()}
 	r.acts = newExecutor(r.Options, r.inbox)
-	r.tracer, _ = o.Observer.(Tracer)
 	return r, nil
 }
 

@@ -99,6 +99,7 @@ func (s *Service) changeLock(a *Actor, action, id string, n need,
 		}
 		v = &WorkspaceView{*w, p}
 		tx.After(s.queue.wake)
+		s.tellAfter(tx, w)
 		return workspaces.Put(tx, w)
 	})
 	return v, err

@@ -116,7 +116,8 @@ func (s *Service) Log(ctx context.Context, secret string, offset int64, limit in
 
 // runFiles are the files that belong to a run.
 func runFiles(r *record.Run) []string {
-	return []string{logFile(r.Plan.ID), logFile(r.Apply.ID), planFile(r), planJSONFile(r), planRedactedFile(r)}
+	return []string{logFile(r.Plan.ID), logFile(r.Apply.ID), planFile(r), planJSONFile(r), planRedactedFile(r),
+		timelineFile(r.Plan.ID), timelineFile(r.Apply.ID)}
 }
 
 func planFile(r *record.Run) string         { return "plans/" + r.Plan.ID }

@@ -9,8 +9,11 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// loginTerm is how long a token is good that was made by logging in.
-const loginTerm = 30 * 24 * time.Hour
+// How long a token is good that was made by logging in: one of a command line, and one of a browser.
+const (
+	loginTerm   = 30 * 24 * time.Hour
+	sessionTerm = 12 * time.Hour
+)
 
 // SetPassword gives a user a password: one's own, or for administrators anybody's.
 func (s *Service) SetPassword(a *Actor, user, password string) error {
@@ -57,18 +60,22 @@ func (s *Service) LogIn(name, password, from string) (id string, err error) {
 
 // IssueLogin makes a token for a user that has logged in.
 func (s *Service) IssueLogin(user string) (string, error) {
+	return s.issue(user, "", "login", loginTerm)
+}
+
+// issue makes a token for a user that has logged in, to be used for what the description says.
+func (s *Service) issue(user, from, description string, term time.Duration) (string, error) {
 	token, now := newToken(), s.now().UTC()
 	kept := &record.Token{
-		ID: newID("at"), Hash: Hash(token), Kind: record.TokenUser, Owner: user, Description: "login", CreatedAt: now,
-		CreatedBy: user,
-		Expires:   now.Add(loginTerm),
+		ID: newID("at"), Hash: Hash(token), Kind: record.TokenUser, Owner: user, Description: description,
+		CreatedAt: now, CreatedBy: user, Expires: now.Add(term),
 	}
 	return token, told(s.store.Update(func(tx *store.Tx) error {
 		u, err := users.Get(tx, user)
 		if err != nil {
 			return err
 		}
-		if err := s.note(tx, &Actor{Token: kept, User: u}, "login", u.Name, "done"); err != nil {
+		if err := s.note(tx, &Actor{Token: kept, User: u, From: from}, "login", u.Name, "done"); err != nil {
 			return err
 		}
 		return tokens.Put(tx, kept)

@@ -97,6 +97,7 @@ func (s *Service) engage(leaving, stopping context.Context, r *record.Run, log i
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(job.Scratch)) }()
+	defer s.closeBook(r)
 	if r.Status == record.Applying {
 		if job.Plan, err = s.store.ReadAll(planFile(r)); err != nil {
 			return nil, err
@@ -129,7 +130,7 @@ func engaged(r *ApplyResult, err error) (any, error) {
 func (s *Service) job(stopping context.Context, r *record.Run, log io.Writer, resumed bool) (*Job, error) {
 	j := &Job{
 		Run: *r, Stopping: stopping, Log: log, Resumed: resumed, State: &runState{s: s, run: *r},
-		Data: filepath.Join(s.store.Dir(), "workspaces", r.Workspace),
+		Data: filepath.Join(s.store.Dir(), "workspaces", r.Workspace), Watched: s.openBook(r),
 	}
 	err := s.store.View(func(tx *store.Tx) error {
 		w, err := workspaces.Get(tx, r.Workspace)

@@ -71,6 +71,7 @@ func (q *queue) changed(r *record.Run) {
 	close(q.news)
 	q.news = make(chan struct{})
 	q.mu.Unlock()
+	q.s.tell(r)
 	q.wake()
 }
 

@@ -232,6 +232,9 @@ func (s *Service) Comment(a *Actor, id, body string) (c *record.Comment, err err
 
 func (s *Service) say(tx *store.Tx, a *Actor, run, body string) (*record.Comment, error) {
 	c := &record.Comment{ID: newID("wsc"), Run: run, Body: body, Actor: a.ID(), CreatedAt: s.now().UTC()}
+	if r, err := runs.Get(tx, run); err == nil {
+		tx.After(func() { s.tell(r) })
+	}
 	return c, comments.Put(tx, c)
 }
 

@@ -14,8 +14,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/service/events"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // Options are what a service works with.
@@ -43,8 +45,10 @@ type Service struct {
 	now    func() time.Time
 	log    *slog.Logger
 
-	queue *queue
-	logs  *logs
+	queue  *queue
+	logs   *logs
+	stream *events.Stream
+	books  books
 
 	lastUsed sync.Map // token id -> when it was last written that it was used
 }
@@ -63,7 +67,8 @@ func New(o Options) (*Service, error) {
 	if o.ForceCancelAfter == 0 {
 		o.ForceCancelAfter = 10 * time.Second
 	}
-	s := &Service{opts: o, store: o.Store, engine: o.Engine, now: o.Now, log: o.Logger, logs: newLogs(o.Store)}
+	s := &Service{opts: o, store: o.Store, engine: o.Engine, now: o.Now, log: o.Logger, logs: newLogs(o.Store),
+		stream: events.New(o.Now)}
 	s.queue = newQueue(s)
 	return s, s.recover()
 }
@@ -72,6 +77,7 @@ func New(o Options) (*Service, error) {
 // returns.
 func (s *Service) Run(ctx context.Context) error {
 	err := s.queue.run(ctx)
+	s.stream.Close()
 	return errors.Join(err, s.logs.close())
 }
 
@@ -140,6 +146,9 @@ type Job struct {
 	// Log is what people read; Structured that it has a line of JSON for each message.
 	Log        io.Writer
 	Structured bool
+	// Watched is told, once, what the vertices of the phase do, as soon as there is something to look at. The engine
+	// goes on writing the book until the phase ends; people look at it meanwhile. Safe for calls from any goroutine.
+	Watched func(*timeline.Book)
 }
 
 // Value is the value of an input variable.

@@ -26,6 +26,7 @@ import (
 	"github.com/millipede-iac/millipede/service/login"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tfe"
+	"github.com/millipede-iac/millipede/service/web"
 	"github.com/millipede-iac/millipede/state/seal"
 	"github.com/millipede-iac/millipede/unpacking"
 )
@@ -196,6 +197,10 @@ func serviceHandler(svc *service.Service, st *store.Store, o serveOptions, log *
 	}))
 	mux.Handle("/oauth/", login.Handler(svc, time.Now, log))
 	mux.Handle(httpstate.Prefix, httpstate.Handler(svc, maxState, log))
+	pages := web.Handler(web.Options{Service: svc, Logger: log})
+	for _, path := range web.Paths {
+		mux.Handle(path, pages)
+	}
 	return gate.Handler(mux, gate.Options{Now: time.Now, Logger: log, Ready: func(context.Context) error {
 		return st.View(func(*store.Tx) error { return nil })
 	}})
@@ -235,7 +240,8 @@ func (a *app) host(svc *service.Service, listener net.Listener, handler http.Han
 // certificates returns how the service proves who it is, and the file that clients have to trust; empty where they do
 // already.
 func (a *app) certificates(o serveOptions, at net.Addr) (*tls.Config, string, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	// A page has several streams open; over the older protocol a browser allows six for all of its pages.
+	c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if o.certFile != "" {
 		pair := &certificatePair{cert: o.certFile, key: o.certKey}
 		c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair.get() }
@@ -275,8 +281,8 @@ func (a *app) announce(o serveOptions, at net.Addr, trust, token string) {
 	if o.address != "" {
 		host = strings.TrimSuffix(strings.TrimPrefix(o.address, "https://"), "/")
 	}
-	fmt.Fprintf(a.stdout, "Millipede serves https://%s, with its data in %s.\n\nTo have a client trust it, and "+
-		"log in:\n", host, o.data)
+	fmt.Fprintf(a.stdout, "Millipede serves https://%s, with its data in %s. A browser shows what goes on there."+
+		"\n\nTo have a client trust it, and log in:\n", host, o.data)
 	if trust != "" {
 		fmt.Fprintf(a.stdout, "  export SSL_CERT_FILE=%s\n", trust)
 	}

@@ -123,12 +123,14 @@ var layers = map[string]int{
 	"service/authority":   0,
 	"service/gate":        0,
 	"service/record":      0,
+	"service/events":      1,
 	"service/store":       1,
 	"service":             2,
 	"service/httpstate":   3,
 	"service/login":       3,
 	"service/servicetest": 3,
 	"service/tfe":         3,
+	"service/web":         3,
 	"service/engine":      12, // carries runs of the service out with the library of the command line
 
 	"view":          11,

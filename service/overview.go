@@ -1,0 +1,144 @@
+package service
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// Attention says why a workspace needs a person. The order is that of urgency.
+type Attention byte
+
+// The reasons. NoAttention is the least.
+const (
+	NoAttention Attention = iota
+	// UnderWay: a run goes on; there is something to watch.
+	UnderWay
+	// LastFailed: the last run that may apply failed, or was canceled while it applied.
+	LastFailed
+	// LockedByPerson: nobody else changes anything until the lock is released.
+	LockedByPerson
+	// NeedsApproval: a plan waits for somebody to approve or discard it.
+	NeedsApproval
+	// HasDoubts: a run was left in the midst of operations, so that nobody knows what became of them.
+	HasDoubts
+)
+
+// Overview is a workspace with what people ask of it first.
+type Overview struct {
+	*WorkspaceView
+	// Run is the current run, or the last one; nil for none, or one that the actor may not see.
+	Run       *record.Run
+	Attention Attention
+	// Holder says who has the lock; empty for nobody.
+	Holder string
+}
+
+// Overviews returns the workspaces of an organization that the actor may see and the filter chooses: those that need a
+// person first, then by name.
+func (s *Service) Overviews(a *Actor, organization string, f WorkspaceFilter) (out []*Overview, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		o, err := a.organization(tx, organization)
+		if err != nil {
+			return err
+		}
+		all, err := workspaces.Select(tx, "organization", strings.ToLower(o.Name))
+		if err != nil {
+			return err
+		}
+		for _, w := range all {
+			if !f.matches(w) {
+				continue
+			}
+			p, err := a.permissions(tx, w)
+			if err != nil {
+				return err
+			}
+			if !p.Any() {
+				continue
+			}
+			v, err := overview(tx, &WorkspaceView{*w, p})
+			if err != nil {
+				return err
+			}
+			out = append(out, v)
+		}
+		return nil
+	})
+	slices.SortStableFunc(out, func(x, y *Overview) int { return cmp.Compare(y.Attention, x.Attention) })
+	return out, told(err)
+}
+
+// OverviewOf returns what Overviews says of one workspace.
+func (s *Service) OverviewOf(a *Actor, id string) (v *Overview, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		w, p, err := a.workspace(tx, id)
+		if err == nil {
+			v, err = overview(tx, &WorkspaceView{*w, p})
+		}
+		return err
+	})
+	return v, told(err)
+}
+
+func overview(tx *store.Tx, w *WorkspaceView) (*Overview, error) {
+	v := &Overview{WorkspaceView: w}
+	if w.Lock.Held() {
+		v.Holder = strings.TrimPrefix(lockedBy(tx, &w.Workspace), "the workspace is locked by ")
+		if w.Lock.Kind != "run" {
+			v.Attention = LockedByPerson
+		}
+	}
+	if !needReadRuns.has(w.Permissions) {
+		return v, nil
+	}
+	id := w.CurrentRun
+	if id == "" {
+		for _, id = range runs.Newest(tx, "workspace", 1, w.ID) {
+			break
+		}
+	}
+	if id == "" {
+		return v, nil
+	}
+	r, err := runs.Get(tx, id)
+	if err != nil {
+		return nil, err
+	}
+	v.Run = r
+	v.Attention = max(v.Attention, attentionOf(r))
+	return v, nil
+}
+
+func attentionOf(r *record.Run) Attention {
+	switch {
+	case r.Status == record.ForceCanceled && !r.Apply.Started.IsZero():
+		return HasDoubts
+	case r.Status == record.Planned && !r.AutoApply, r.Status == record.PlannedAndSaved:
+		return NeedsApproval
+	case r.Status == record.Errored && !r.PlanOnly, r.Status == record.Canceled && !r.Apply.Started.IsZero():
+		return LastFailed
+	case !r.Status.Final():
+		return UnderWay
+	}
+	return NoAttention
+}
+
+// Person returns what a user is called to the actor: the name of one that it shares an organization with, else the ID.
+func (s *Service) Person(a *Actor, id string) string {
+	if id == "" {
+		return "the service"
+	}
+	if u, err := s.User(a, id); err == nil {
+		return u.Name
+	}
+	return id
+}
+
+// IssueSession makes a token for a user that has logged in to the pages. It is good for some hours.
+func (s *Service) IssueSession(user, from string) (string, error) {
+	return s.issue(user, from, "pages", sessionTerm)
+}

@@ -1,0 +1,125 @@
+// A page that names a stream is read again when the stream says that something has changed, and those parts of it that
+// are marked as live are replaced where they differ. Focus, and what is typed, stay.
+
+const policy = window.trustedTypes?.createPolicy("millipede", { createHTML: (text) => text });
+
+// parse makes a document of a page of this service. Scripts in it do not run, and the page has escaped what it shows.
+function parse(text) {
+  return new DOMParser().parseFromString(policy ? policy.createHTML(text) : text, "text/html");
+}
+
+let reading = false;
+let again = false;
+
+// refresh reads the page again. While it does, further wishes are one more.
+export async function refresh() {
+  if (reading) {
+    again = true;
+    return;
+  }
+  reading = true;
+  try {
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    if (answer.status === 401) location.reload();
+    if (answer.ok) merge(parse(await answer.text()));
+  } catch {
+    // The stream notices, too, that the service is not there, and says so.
+  }
+  reading = false;
+  if (again) {
+    again = false;
+    setTimeout(refresh, 500);
+  }
+}
+
+function merge(fresh) {
+  for (const now of document.querySelectorAll("[data-live]")) {
+    const then = fresh.getElementById(now.id);
+    if (then) replace(now, then);
+  }
+  const logs = fresh.querySelectorAll("[data-log], [data-picture]").length;
+  if (logs > document.querySelectorAll("[data-log], [data-picture]").length) location.reload();
+}
+
+// replace makes one element like another, child by child, and leaves alone what is alike.
+function replace(now, then) {
+  if (now.isEqualNode(then)) return;
+  const kept = now.matches("input, textarea, select, details");
+  if (now.nodeName !== then.nodeName) {
+    now.replaceWith(document.importNode(then, true));
+    return;
+  }
+  for (const { name } of [...now.attributes]) {
+    if (!then.hasAttribute(name) && !(kept && name === "open")) now.removeAttribute(name);
+  }
+  for (const { name, value } of then.attributes) {
+    if (now.getAttribute(name) !== value) now.setAttribute(name, value);
+  }
+  const before = [...now.childNodes];
+  const after = [...then.childNodes];
+  after.forEach((child, i) => {
+    const old = before[i];
+    if (!old) now.append(document.importNode(child, true));
+    else if (old.nodeType === Node.ELEMENT_NODE && child.nodeType === Node.ELEMENT_NODE) replace(old, child);
+    else if (!old.isEqualNode(child)) old.replaceWith(document.importNode(child, true));
+  });
+  for (const rest of before.slice(after.length)) rest.remove();
+}
+
+// follow listens to the stream of the page.
+export function follow() {
+  const address = document.body.dataset.events;
+  if (!address) return;
+  const trouble = document.getElementById("trouble");
+  let timer = 0;
+  const soon = () => {
+    clearTimeout(timer);
+    timer = setTimeout(refresh, 100);
+  };
+  listen(address, {
+    changed: soon,
+    reset: soon,
+    open: () => { trouble.hidden = true; },
+    lost: () => { trouble.hidden = false; },
+  });
+}
+
+// listen opens a stream of events, and opens it again behind the last event when it breaks. The kinds of events are
+// called with their data; "open" and "lost" tell of the connection. It returns what ends it.
+export function listen(address, kinds) {
+  let source;
+  let last = "";
+  let pause = 500;
+  let timer = 0;
+  let ended = false;
+  const close = () => {
+    ended = true;
+    clearTimeout(timer);
+    source?.close();
+  };
+  const open = () => {
+    const url = new URL(address, location.href);
+    if (last) url.searchParams.set("cursor", last);
+    source = new EventSource(url);
+    source.onopen = () => {
+      pause = 500;
+      kinds.open?.();
+    };
+    source.onerror = () => {
+      source.close();
+      if (ended) return;
+      timer = setTimeout(open, pause + Math.random() * pause);
+      if (pause > 1000) kinds.lost?.();
+      pause = Math.min(2 * pause, 15000);
+    };
+    for (const kind of ["changed", "reset", "changes", "end"]) {
+      source.addEventListener(kind, (event) => {
+        last = event.lastEventId;
+        kinds[kind]?.(event.data);
+      });
+    }
+  };
+  open();
+  addEventListener("pagehide", close, { once: true });
+  return close;
+}

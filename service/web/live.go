@@ -1,0 +1,236 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/events"
+)
+
+// Rhythms of streams.
+const (
+	// beat is how often an idle stream says that it is there.
+	beat = 15 * time.Second
+	// pause is the least time between two parts of a stream: what comes meanwhile goes out together.
+	pause = 150 * time.Millisecond
+)
+
+// stream is a stream of server-sent events.
+type stream struct {
+	w http.ResponseWriter
+	c *http.ResponseController
+}
+
+func (c *call) stream() *stream {
+	h := c.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no") // a proxy must not hold it back
+	c.w.WriteHeader(http.StatusOK)
+	return &stream{c.w, http.NewResponseController(c.w)}
+}
+
+// send sends an event; data has no line breaks, which JSON never has. An empty kind only says that the stream lives.
+func (s *stream) send(kind, id string, data []byte) error {
+	var err error
+	if kind == "" {
+		_, err = fmt.Fprint(s.w, ": \n\n")
+	} else {
+		_, err = fmt.Fprintf(s.w, "event: %s\nid: %s\ndata: %s\n\n", kind, id, data)
+	}
+	return errors.Join(err, s.c.Flush())
+}
+
+// follow sends "changed" for events that are wanted, and that the person may hear of, and "reset" where the page has to
+// be read afresh. A browser that comes again goes on behind the last event that it has got.
+func (c *call) follow(wanted func(*events.Event) bool) error {
+	cursor := events.ParseCursor(c.r.URL.Query().Get("cursor"))
+	if id := c.r.Header.Get("Last-Event-ID"); id != "" {
+		cursor = events.ParseCursor(id)
+	}
+	out := c.stream()
+	for {
+		ctx, cancel := context.WithTimeout(c.r.Context(), beat)
+		b, err := c.Stream().Read(ctx, cursor, wanted)
+		cancel()
+		if c.r.Context().Err() != nil {
+			return nil
+		}
+		cursor = b.Next
+		switch {
+		case err != nil:
+			if c.expired() {
+				return nil
+			}
+			err = out.send("", "", nil)
+		case b.Reset:
+			err = out.send("reset", cursor.String(), []byte("{}"))
+		default:
+			if c.expired() {
+				return nil
+			}
+			err = c.sendChanged(out, b)
+		}
+		if err != nil || b.Closed {
+			return nil //nolint:nilerr // who asked has gone away
+		}
+		c.rest(pause)
+	}
+}
+
+// sendChanged tells of the events that the person may hear of.
+func (c *call) sendChanged(out *stream, b events.Batch) error {
+	runs, spaces := map[string]bool{}, map[string]bool{}
+	may := map[string]bool{}
+	for _, e := range b.Events {
+		ok, asked := may[e.Workspace]
+		if !asked {
+			ok = c.MaySee(c.actor, e.Workspace)
+			may[e.Workspace] = ok
+		}
+		if !ok {
+			continue
+		}
+		spaces[e.Workspace] = true
+		if e.Run != "" {
+			runs[e.Run] = true
+		}
+	}
+	if len(spaces) == 0 {
+		return out.send("", "", nil)
+	}
+	data, err := json.Marshal(map[string]any{"workspaces": sortedKeys(spaces), "runs": sortedKeys(runs)})
+	if err != nil {
+		panic(err) // strings alone
+	}
+	return out.send("changed", b.Next.String(), data)
+}
+
+// expired tells whether the person has logged out, or lost the session otherwise. The rights are those of this moment.
+func (c *call) expired() bool {
+	actor, err := c.Authenticate(c.token, c.from)
+	if err != nil || actor.User == nil {
+		return true
+	}
+	c.actor = actor
+	return false
+}
+
+// rest waits.
+func (c *call) rest(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.r.Context().Done():
+	}
+}
+
+func (c *call) overviewEvents() error {
+	if _, err := c.Organization(c.actor, c.arg("org")); err != nil {
+		return err
+	}
+	return c.follow(nil) // of other organizations' workspaces nobody hears who has no right to them
+}
+
+func (c *call) workspaceEvents() error {
+	w, err := c.WorkspaceNamed(c.actor, c.arg("org"), c.arg("ws"))
+	if err != nil {
+		return err
+	}
+	return c.follow(func(e *events.Event) bool { return e.Workspace == w.ID })
+}
+
+func (c *call) runEvents() error {
+	v, err := c.runAsked()
+	if err != nil {
+		return err
+	}
+	return c.follow(func(e *events.Event) bool {
+		return e.Run == v.ID || e.Workspace == v.Workspace && e.Kind == events.WorkspaceChanged
+	})
+}
+
+// timeline sends what the operations of a phase did: as a model, or, to who asks for a stream, the changes since a
+// cursor while the phase goes on.
+func (c *call) timeline() error {
+	v, err := c.runAsked()
+	if err != nil {
+		return err
+	}
+	phase := v.Plan.ID
+	if c.arg("phase") == "apply" {
+		phase = v.Apply.ID
+	}
+	if c.r.Header.Get("Accept") == "text/event-stream" {
+		return c.timelineChanges(phase)
+	}
+	model, live, err := c.Timeline(c.actor, phase)
+	if err != nil {
+		return err
+	}
+	c.w.Header().Set("Content-Type", "application/json")
+	c.w.Header().Set("X-Live", strconv.FormatBool(live))
+	_, _ = c.w.Write(model) // who asked has gone away otherwise
+	return nil
+}
+
+func (c *call) timelineChanges(phase string) error {
+	text := c.r.URL.Query().Get("cursor")
+	if id := c.r.Header.Get("Last-Event-ID"); id != "" {
+		text = id
+	}
+	cursor, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		cursor = 0
+	}
+	out := c.stream()
+	for {
+		ctx, cancel := context.WithTimeout(c.r.Context(), beat)
+		changes, err := c.TimelineChanges(ctx, c.actor, phase, cursor)
+		cancel()
+		switch {
+		case c.r.Context().Err() != nil, err != nil && !errors.Is(err, context.DeadlineExceeded):
+			return nil
+		case c.expired():
+			return nil
+		case err != nil:
+			err = out.send("", "", nil)
+		case changes == nil:
+			return out.gone(strconv.FormatUint(cursor, 10))
+		default:
+			cursor = changes.Cursor
+			var data []byte
+			if data, err = json.Marshal(changes); err == nil {
+				err = out.send("changes", strconv.FormatUint(cursor, 10), data)
+			}
+		}
+		if err != nil {
+			return nil //nolint:nilerr // who asked has gone away
+		}
+		c.rest(pause)
+	}
+}
+
+// gone says that the phase is over: the whole model has the rest.
+func (s *stream) gone(id string) error {
+	_ = s.send("end", id, []byte("{}")) // who asked has gone away otherwise
+	return nil
+}
+
+// runAsked returns the run of the address. Its organization and workspace must be those of the address, too.
+func (c *call) runAsked() (*service.RunView, error) {
+	v, err := c.FindRun(c.actor, c.arg("run"))
+	if err != nil {
+		return nil, err
+	}
+	if v.On.Name != c.arg("ws") || v.Organization != c.arg("org") {
+		return nil, errNotThere
+	}
+	return v, nil
+}

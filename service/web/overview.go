@@ -1,0 +1,120 @@
+package web
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+)
+
+// perPage is how many rows lists have.
+const perPage = 100
+
+// pager leads through the pages of a list.
+type pager struct {
+	Number, Last, Total int
+	Previous, Next      string // addresses; empty at the ends
+}
+
+// paged cuts the page that is asked for out of a list.
+func paged[T any](c *call, all []T, size int) ([]T, pager) {
+	number, err := strconv.Atoi(c.r.URL.Query().Get("page"))
+	last := max(1, (len(all)+size-1)/size)
+	if err != nil || number < 1 {
+		number = 1
+	}
+	number = min(number, last)
+	return service.Cut(all, service.Page{Number: number, Size: size}), c.pager(number, last, len(all))
+}
+
+func (c *call) pager(number, last, total int) pager {
+	p := pager{Number: number, Last: last, Total: total}
+	to := func(n int) string {
+		if n < 1 || n > last {
+			return ""
+		}
+		q := c.r.URL.Query()
+		q.Set("page", strconv.Itoa(n))
+		return (&url.URL{Path: c.r.URL.Path, RawQuery: q.Encode()}).String()
+	}
+	p.Previous, p.Next = to(number-1), to(number+1)
+	return p
+}
+
+// overviewPage is what the overview shows.
+type overviewPage struct {
+	Organization              string
+	Needy                     []*service.Overview // those that need a person
+	More                      int                 // of those, that are not listed
+	Rows                      []*service.Overview
+	Pager                     pager
+	Search, Show, Sort        string
+	Total, UnderWay, Attended int
+}
+
+// shows are the filters of the overview.
+var shows = map[string]func(*service.Overview) bool{
+	"needs":   func(v *service.Overview) bool { return needs(v.Attention) != "" },
+	"running": func(v *service.Overview) bool { return v.Run != nil && !v.Run.Status.Final() },
+	"failed":  func(v *service.Overview) bool { return v.Run != nil && v.Run.Status == record.Errored },
+	"locked":  func(v *service.Overview) bool { return v.Lock.Held() },
+}
+
+// sorts are the orders of the overview; without one, what needs a person comes first.
+var sorts = map[string]func(x, y *service.Overview) int{
+	"name": func(x, y *service.Overview) int { return strings.Compare(x.Name, y.Name) },
+	"run": func(x, y *service.Overview) int {
+		at := func(v *service.Overview) int64 {
+			if v.Run == nil {
+				return 0
+			}
+			return v.Run.CreatedAt.UnixNano()
+		}
+		return cmp.Compare(at(y), at(x))
+	},
+	"changed": func(x, y *service.Overview) int { return y.UpdatedAt.Compare(x.UpdatedAt) },
+}
+
+// most is how many of those that need a person are listed above the table.
+const most = 20
+
+func (c *call) overview() error {
+	cursor := c.Stream().Now()
+	q := c.r.URL.Query()
+	o := overviewPage{Organization: c.arg("org"), Search: q.Get("q"), Show: q.Get("show"), Sort: q.Get("sort")}
+	all, err := c.Overviews(c.actor, o.Organization, service.WorkspaceFilter{Part: o.Search})
+	if err != nil {
+		return err
+	}
+	o.Total = len(all)
+	for _, v := range all {
+		if v.Run != nil && !v.Run.Status.Final() {
+			o.UnderWay++
+		}
+		if needs(v.Attention) == "" {
+			continue
+		}
+		o.Attended++
+		if len(o.Needy) < most {
+			o.Needy = append(o.Needy, v)
+		} else {
+			o.More++
+		}
+	}
+	if wanted := shows[o.Show]; wanted != nil {
+		all = slices.DeleteFunc(all, func(v *service.Overview) bool { return !wanted(v) })
+	}
+	if order := sorts[o.Sort]; order != nil {
+		slices.SortStableFunc(all, order)
+	}
+	o.Rows, o.Pager = paged(c, all, perPage)
+	return c.render(http.StatusOK, "overview", page{
+		Title: o.Organization, Section: "overview", Crumbs: []crumb{{o.Organization, at("app", o.Organization)}},
+		Events: at("app", o.Organization, "events") + "?cursor=" + cursor.String(),
+	}, o)
+}

@@ -1,0 +1,92 @@
+package web
+
+import (
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// route is what is answered at an address. Those that are not open are for people who have logged in.
+type route struct {
+	path      string
+	get, post func(*call) error
+	open      bool
+}
+
+var route404 = route{get: func(*call) error { return errNotThere }}
+
+// routes are looked through in their order. The addresses of runs are those that command lines print.
+var routes = []route{
+	{path: "/", get: (*call).home},
+	{path: "/app", get: (*call).home},
+	{path: "/app/login", get: (*call).loginForm, post: (*call).login, open: true},
+	{path: "/app/logout", post: (*call).logout},
+
+	{path: "/app/{org}", get: (*call).overview},
+	{path: "/app/{org}/events", get: (*call).overviewEvents},
+	{path: "/app/{org}/workspaces/{ws}", get: (*call).elsewhere},
+	{path: "/app/{org}/{ws}", get: (*call).workspace},
+	{path: "/app/{org}/{ws}/runs", get: (*call).workspace},
+	{path: "/app/{org}/{ws}/events", get: (*call).workspaceEvents},
+	{path: "/app/{org}/{ws}/runs/{run}", get: (*call).run, post: (*call).actOnRun},
+	{path: "/app/{org}/{ws}/runs/{run}/events", get: (*call).runEvents},
+	{path: "/app/{org}/{ws}/runs/{run}/log/{phase}", get: (*call).logPart},
+	{path: "/app/{org}/{ws}/runs/{run}/timeline/{phase}", get: (*call).timeline},
+}
+
+// match finds the route of a path.
+func match(path string) (*route, map[string]string) {
+	parts := strings.Split(strings.TrimSuffix(path, "/"), "/")
+next:
+	for i := range routes {
+		r := &routes[i]
+		pattern := strings.Split(strings.TrimSuffix(r.path, "/"), "/")
+		if len(pattern) != len(parts) {
+			continue
+		}
+		args := map[string]string{}
+		for j, p := range pattern {
+			name, variable := strings.CutPrefix(p, "{")
+			switch {
+			case variable && parts[j] != "":
+				args[strings.TrimSuffix(name, "}")] = parts[j]
+			case p != parts[j]:
+				continue next
+			}
+		}
+		return r, args
+	}
+	return nil, nil
+}
+
+// at makes an address from its parts.
+func at(parts ...string) string {
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString("/" + url.PathEscape(p))
+	}
+	return b.String()
+}
+
+// home leads to the organization of who asks; where there are several, to a list.
+func (c *call) home() error {
+	all, err := c.Organizations(c.actor)
+	if err != nil {
+		return err
+	}
+	if len(all) == 1 {
+		http.Redirect(c.w, c.r, at("app", all[0].Name), http.StatusSeeOther)
+		return nil
+	}
+	return c.render(http.StatusOK, "organizations", page{Title: "Organizations"}, all)
+}
+
+// elsewhere is for an address of a workspace as the API has it.
+func (c *call) elsewhere() error {
+	http.Redirect(c.w, c.r, at("app", c.arg("org"), c.arg("ws")), http.StatusSeeOther)
+	return nil
+}
+
+func sortedKeys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,183 @@
+package web
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/millipede-iac/millipede/service"
+)
+
+// The cookies. Their prefix has browsers take them from this host alone, over TLS.
+const (
+	sessionCookie = "__Host-millipede"
+	// formCookie is what the form to log in is compared with: there is no session yet.
+	formCookie  = "__Host-millipede-form"
+	flashCookie = "__Host-millipede-done"
+)
+
+// setCookie sets a cookie that scripts cannot read, until the browser ends; an empty value removes it.
+func (c *call) setCookie(name, value string) {
+	cookie := &http.Cookie{Name: name, Value: value, Path: "/", Secure: true, HttpOnly: true,
+		SameSite: http.SameSiteLaxMode}
+	if value == "" {
+		cookie.MaxAge = -1
+	}
+	http.SetCookie(c.w, cookie)
+}
+
+// formToken returns what each form of a session carries, so that no other site can send one. It is made from the
+// session's secret, which only the browser and this site know.
+func (c *call) formToken() string {
+	sum := hmac.New(sha256.New, []byte(c.token))
+	sum.Write([]byte("forms"))
+	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil))
+}
+
+// genuine tells whether a form comes from a page of this session.
+func (c *call) genuine() bool {
+	want := ""
+	if c.actor != nil {
+		want = c.formToken()
+	} else if cookie, err := c.r.Cookie(formCookie); err == nil {
+		want = cookie.Value
+	}
+	return want != "" && subtle.ConstantTimeCompare([]byte(want), []byte(c.r.PostForm.Get("form"))) == 1
+}
+
+// setFlash keeps a word about what was done for the next page.
+func (c *call) setFlash(text string) {
+	if text != "" {
+		c.setCookie(flashCookie, base64.RawURLEncoding.EncodeToString([]byte(text)))
+	}
+}
+
+// flash returns that word, once.
+func (c *call) flash() string {
+	cookie, err := c.r.Cookie(flashCookie)
+	if err != nil || c.r.Header.Get("Sec-Fetch-Mode") == "cors" { // a page that looks at itself again leaves it
+		return ""
+	}
+	c.setCookie(flashCookie, "")
+	text, err := base64.RawURLEncoding.DecodeString(cookie.Value)
+	if err != nil || len(text) > 500 {
+		return ""
+	}
+	return string(text)
+}
+
+// toLogin has somebody log in, and come back.
+func (c *call) toLogin() error {
+	if c.r.Method != http.MethodGet || strings.Contains(c.r.Header.Get("Accept"), "text/event-stream") ||
+		c.r.Header.Get("Sec-Fetch-Mode") == "cors" {
+		return &failure{http.StatusUnauthorized, "You are not logged in any more. Load the page again to log in."}
+	}
+	to := "/app/login"
+	if at := c.r.URL.RequestURI(); at != "/" && at != "/app" {
+		to += "?" + url.Values{"to": {at}}.Encode()
+	}
+	http.Redirect(c.w, c.r, to, http.StatusSeeOther)
+	return nil
+}
+
+// loginPage is what the form to log in shows.
+type loginPage struct{ Name, To, Form, Problem string }
+
+// destination returns where somebody wants to go who logs in: an address of these pages, nowhere else.
+func destination(to string) string {
+	u, err := url.Parse(to)
+	if err != nil || u.IsAbs() || u.Host != "" || u.Opaque != "" || strings.Contains(to, `\`) ||
+		u.Path != path.Clean(u.Path) || u.Path != "/app" && !strings.HasPrefix(u.Path, "/app/") ||
+		strings.HasPrefix(u.Path, "/app/log") {
+		return "/app"
+	}
+	return u.RequestURI()
+}
+
+func (c *call) loginForm() error {
+	if c.actor != nil {
+		http.Redirect(c.w, c.r, destination(c.r.URL.Query().Get("to")), http.StatusSeeOther)
+		return nil
+	}
+	return c.showLogin(http.StatusOK, loginPage{To: destination(c.r.URL.Query().Get("to"))})
+}
+
+func (c *call) showLogin(status int, p loginPage) error {
+	if cookie, err := c.r.Cookie(formCookie); err == nil && cookie.Value != "" {
+		p.Form = cookie.Value
+	} else {
+		p.Form = rand.Text()
+		c.setCookie(formCookie, p.Form)
+	}
+	return c.render(status, "login", page{Title: "Log in"}, p)
+}
+
+// login checks a name and a password, and begins a session.
+func (c *call) login() error {
+	f := c.r.PostForm
+	p := loginPage{Name: f.Get("username"), To: destination(f.Get("to"))}
+	if !c.tries.allow(c.from, c.o.Now()) {
+		p.Problem = "There were too many attempts from your address. Wait a minute."
+		return c.showLogin(http.StatusTooManyRequests, p)
+	}
+	user, err := c.LogIn(p.Name, f.Get("password"), c.from)
+	if errors.Is(err, service.ErrUnauthorized) {
+		p.Problem = "The user name and the password do not fit each other."
+		return c.showLogin(http.StatusUnauthorized, p)
+	}
+	if err != nil {
+		return err
+	}
+	token, err := c.IssueSession(user, c.from)
+	if err != nil {
+		return err
+	}
+	c.setCookie(sessionCookie, token)
+	c.setCookie(formCookie, "")
+	http.Redirect(c.w, c.r, p.To, http.StatusSeeOther)
+	return nil
+}
+
+// logout ends the session: its token is good for nothing any more.
+func (c *call) logout() error {
+	if err := c.DeleteToken(c.actor, c.actor.Token.ID); err != nil && !errors.Is(err, service.ErrNotFound) {
+		return err
+	}
+	c.setCookie(sessionCookie, "")
+	http.Redirect(c.w, c.r, "/app/login", http.StatusSeeOther)
+	return nil
+}
+
+// tries bounds how often somebody at an address may try to log in.
+type tries struct {
+	mu sync.Mutex // guards by
+	by map[string]*rate.Limiter
+}
+
+// maxAddresses bounds how many addresses are remembered.
+const maxAddresses = 1000
+
+func (t *tries) allow(from string, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.by[from]
+	if l == nil {
+		if t.by == nil || len(t.by) >= maxAddresses {
+			t.by = map[string]*rate.Limiter{}
+		}
+		l = rate.NewLimiter(rate.Every(6*time.Second), 10)
+		t.by[from] = l
+	}
+	return l.AllowN(now, 1)
+}

@@ -1,0 +1,156 @@
+package web
+
+import (
+	"fmt"
+	"html/template"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+)
+
+// functions are what templates call.
+func (s *site) functions() template.FuncMap {
+	return template.FuncMap{
+		"at":     at,
+		"since":  func(t time.Time) string { return since(s.o.Now().Sub(t)) },
+		"stamp":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"clock":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+		"took":   took,
+		"status": statusOf,
+		"needs":  needs,
+		"count":  count,
+		"size":   size,
+		"short":  short,
+		"lower":  strings.ToLower,
+		"dict":   dict,
+		"add":    func(x, y int) int { return x + y },
+	}
+}
+
+// dict makes a map of its arguments, for templates that call others with several values.
+func dict(pairs ...any) (map[string]any, error) {
+	if len(pairs)%2 != 0 {
+		return nil, fmt.Errorf("%d arguments are no pairs", len(pairs))
+	}
+	m := map[string]any{}
+	for i := 0; i < len(pairs); i += 2 {
+		m[fmt.Sprint(pairs[i])] = pairs[i+1]
+	}
+	return m, nil
+}
+
+// since says how long ago something was.
+func since(d time.Duration) string {
+	switch {
+	case d < 10*time.Second:
+		return "just now"
+	case d < time.Minute:
+		return fmt.Sprintf("%d s ago", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min ago", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h ago", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d days ago", int(d.Hours()/24))
+}
+
+// took says how long something lasted.
+func took(from, to time.Time) string {
+	if from.IsZero() || to.IsZero() {
+		return ""
+	}
+	d := to.Sub(from)
+	switch {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+}
+
+// count is a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	digits := fmt.Sprint(n)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits + " " + strings.TrimSuffix(noun, "y") + map[bool]string{true: "ies", false: "s"}[strings.HasSuffix(noun,
+		"y")]
+}
+
+// size is a number of bytes.
+func size(n int64) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d bytes", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}
+
+// short cuts a text for a place with little room.
+func short(n int, text string) string {
+	text, _, _ = strings.Cut(text, "\n")
+	if runes := []rune(text); len(runes) > n {
+		return string(runes[:n-1]) + "\u2026"
+	}
+	return text
+}
+
+// badge is a status as people read it: a word, and a tone that the colour and the mark are chosen by.
+type badge struct{ Text, Tone string }
+
+// statusOf says where a run stands.
+func statusOf(s record.RunStatus) badge {
+	switch s {
+	case record.Pending:
+		return badge{"Waits for its turn", "wait"}
+	case record.PlanQueued:
+		return badge{"Waits to plan", "wait"}
+	case record.Planning:
+		return badge{"Planning", "run"}
+	case record.Planned, record.PlannedAndSaved:
+		return badge{"Needs approval", "ask"}
+	case record.PlannedAndFinished:
+		return badge{"Planned", "good"}
+	case record.Confirmed, record.ApplyQueued:
+		return badge{"Waits to apply", "wait"}
+	case record.Applying:
+		return badge{"Applying", "run"}
+	case record.Applied:
+		return badge{"Applied", "good"}
+	case record.Discarded:
+		return badge{"Discarded", "quiet"}
+	case record.Canceled:
+		return badge{"Canceled", "quiet"}
+	case record.ForceCanceled:
+		return badge{"Left in its midst", "bad"}
+	case record.Errored:
+		return badge{"Failed", "bad"}
+	}
+	return badge{string(s), "quiet"}
+}
+
+// needs says why a workspace needs a person; empty when it does not.
+func needs(a service.Attention) string {
+	switch a {
+	case service.HasDoubts:
+		return "A run was left in its midst. Nobody knows what became of its operations."
+	case service.NeedsApproval:
+		return "A plan waits for approval."
+	case service.LockedByPerson:
+		return "Somebody has locked it."
+	case service.LastFailed:
+		return "The last run failed."
+	}
+	return ""
+}

@@ -1,0 +1,100 @@
+package web
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+)
+
+// workspacePage is what all pages of a workspace show above what is their own.
+type workspacePage struct {
+	*service.Overview
+	Address string
+	Tab     string
+	Tabs    []tab
+	Rest    any
+}
+
+// tab is one of the pages of a workspace.
+type tab struct{ ID, Name, Address string }
+
+// showWorkspace sends one of the pages of a workspace.
+func (c *call) showWorkspace(name, heading string, rest func(*service.Overview) (any, error)) error {
+	cursor := c.Stream().Now()
+	w, err := c.WorkspaceNamed(c.actor, c.arg("org"), c.arg("ws"))
+	if err != nil {
+		return err
+	}
+	v, err := c.OverviewOf(c.actor, w.ID)
+	if err != nil {
+		return err
+	}
+	p := workspacePage{Overview: v, Address: at("app", w.Organization, w.Name), Tab: name}
+	for _, t := range tabs {
+		if t.may == nil || t.may(v.Permissions) {
+			address := p.Address
+			if t.id != "runs" {
+				address += "/" + t.id
+			}
+			p.Tabs = append(p.Tabs, tab{t.id, t.name, address})
+		}
+	}
+	if p.Rest, err = rest(v); err != nil {
+		return err
+	}
+	return c.render(http.StatusOK, name, page{
+		Title: heading + " of " + w.Name, Section: "overview",
+		Crumbs: []crumb{{w.Organization, at("app", w.Organization)}, {w.Name, p.Address}},
+		Events: p.Address + "/events?cursor=" + cursor.String(),
+	}, p)
+}
+
+// tabs are the pages of a workspace, and who sees what is on them. The service decides; a page that would only say that
+// somebody may not see it is not offered.
+var tabs = []struct {
+	id, name string
+	may      func(record.Permissions) bool
+}{
+	{"runs", "Runs", nil},
+}
+
+// runRow is a run in a list.
+type runRow struct {
+	*service.RunView
+	Who string
+}
+
+// runsPage is the list of the runs of a workspace.
+type runsPage struct {
+	Rows  []runRow
+	Pager pager
+	Now   time.Time
+}
+
+// maxRuns is how many runs of a workspace the list goes back.
+const maxRuns = 1000
+
+func (c *call) workspace() error {
+	return c.showWorkspace("runs", "Runs", func(v *service.Overview) (any, error) {
+		if v.Permissions.Runs < record.Read {
+			return runsPage{}, nil
+		}
+		all, err := c.Runs(c.actor, v.ID, maxRuns)
+		if err != nil {
+			return nil, err
+		}
+		p := runsPage{Now: c.o.Now()}
+		some, pager := paged(c, all, 50)
+		p.Pager = pager
+		names := map[string]string{}
+		for _, r := range some {
+			if names[r.CreatedBy] == "" {
+				names[r.CreatedBy] = c.Person(c.actor, r.CreatedBy)
+			}
+			p.Rows = append(p.Rows, runRow{r, names[r.CreatedBy]})
+		}
+		return p, nil
+	})
+}
