@@ -276,7 +276,8 @@ func (x *executor) all() []loop.PermitKey {
 	return slices.Concat(slices.Collect(maps.Keys(x.permits)), slices.Collect(maps.Keys(x.requests)))
 }
 
-// finish gives back what the run holds, except for the permits of operations that may still run.
+// finish gives back what the run holds, except for the permits of operations that may still run: those are left as the
+// end of the process would leave them, because the connection goes on, and the run may be resumed over it.
 func (x *executor) finish(held []loop.PermitKey) {
 	keep := map[loop.PermitKey]bool{}
 	for _, k := range held {
@@ -292,12 +293,14 @@ func (x *executor) finish(held []loop.PermitKey) {
 		}
 	}
 	for k, p := range x.permits {
-		if !keep[k] {
-			group.Go(func() {
-				_ = p.Release(ctx) // else another coordinator resolves it
-				failpoint.Hit(failpoint.PermitReleased)
-			})
+		if keep[k] {
+			p.Leave()
+			continue
 		}
+		group.Go(func() {
+			_ = p.Release(ctx) // else another coordinator resolves it
+			failpoint.Hit(failpoint.PermitReleased)
+		})
 	}
 	for _, d := range x.deliveries {
 		group.Go(func() { _ = d.Release(ctx) }) // else it is delivered again by itself

@@ -177,6 +177,10 @@ type Permit interface {
 	// Release frees the slot; it returns when the server has taken notice. After an error the slot may still be taken;
 	// it is freed in the background, or found again by Acquire or OnOrphan.
 	Release(ctx context.Context) error
+	// Leave has this process let go of the permit as if it had died: the slot stays taken until it is released by the
+	// same request, asked for again by this process or another one, or OnOrphan frees it. The permit is of no use from
+	// then on.
+	Leave()
 }
 
 // Orphan decides about a permit whose request nobody answers for: its coordinator is gone, or has forgotten it. It

@@ -460,6 +460,25 @@ func (p *permit) regain(o *op) {
 	}
 }
 
+// Leave implements wire.Permit.
+func (p *permit) Leave() {
+	c, q := p.c, p.q
+	c.p.w.mu.Lock()
+	defer c.p.w.mu.Unlock()
+	if c.sem.requests[q.subject] == q && q.status == held {
+		now, l := time.Now(), c.n.limits[q.limit]
+		c.sem.left[q.subject] = now
+		if a := l.find(q.subject); a != nil && a.to == c {
+			a.expires = now.Add(permitWait)
+			l.handAt(a.expires)
+		}
+	}
+	if q.status != ending {
+		q.status = lost
+		delete(c.sem.requests, q.subject)
+	}
+}
+
 // Release implements wire.Permit.
 func (p *permit) Release(ctx context.Context) error {
 	w := p.c.p.w

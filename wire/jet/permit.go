@@ -37,6 +37,24 @@ func (p *permit) Release(ctx context.Context) error {
 	return nil
 }
 
+// Leave implements wire.Permit. Who asks again in the time for which the delivery is trusted has the permit at once;
+// from then on the server hands the admission out again.
+func (p *permit) Leave() {
+	l, q := p.l, p.q
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.requests[q.subject] != q || q.status != held && q.status != waiting {
+		return // it is given back already
+	}
+	if q.status == held {
+		l.left[q.subject] = leftover{ack: q.ack, since: q.since}
+	} else { // it lapsed, and somebody confirms it at the moment
+		l.waiting--
+	}
+	q.status = lost
+	delete(l.requests, q.subject)
+}
+
 // Confirm implements wire.Permit. A permit that lapsed, because it could not be extended for an ack wait, is waited for
 // like a new one: whoever else was handed it meanwhile has let go of it when it comes back.
 func (p *permit) Confirm(ctx context.Context) error {

@@ -329,3 +329,14 @@ func (p *permit) Release(ctx context.Context) error {
 		return nil
 	})
 }
+
+// Leave implements wire.Permit.
+func (p *permit) Leave() {
+	s := p.c.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.q.holder == p.c {
+		p.q.holder, p.q.decided = nil, time.Now() // an ack wait passes before others may decide about it
+		s.change()
+	}
+}

@@ -255,6 +255,33 @@ var semaphoreTests = []test{
 }
 
 var orphanTests = []test{
+	{"a permit that its process has left is held, and comes back to the same request over the same connection",
+		func(ctx context.Context, b *bench) {
+			alice, bob := b.actor(), b.actor()
+			bob.OnOrphan(func(context.Context, string, wire.PermitRequest) bool { return false })
+			b.declare(ctx, alice, "global", 1)
+			p := b.acquire(ctx, alice, "global", b.request("alice", 1))
+			waiting := begin(b, func() (wire.Permit, error) {
+				return bob.Acquire(ctx, "global", b.request("bob", 1))
+			})
+			b.waits(ctx, alice, "global", 1)
+			p.Leave()
+			p.Leave() // again
+			b.is(p.Confirm(ctx), wire.ErrPermitLost)
+			b.stillWaits(waiting)
+			p = b.acquire(ctx, alice, "global", b.request("alice", 1))
+			b.stillWaits(waiting)
+			b.no(p.Release(ctx))
+			b.no(waiting.get().Release(ctx))
+		}},
+	{"a permit that its process has left is an orphan", func(ctx context.Context, b *bench) {
+		alice, bob := b.actor(), b.actor()
+		alice.OnOrphan(func(_ context.Context, _ string, r wire.PermitRequest) bool { return r.ID == "alice-1" })
+		bob.OnOrphan(func(context.Context, string, wire.PermitRequest) bool { return false })
+		b.declare(ctx, alice, "global", 1)
+		b.acquire(ctx, alice, "global", b.request("alice", 1)).Leave()
+		b.no(b.acquire(ctx, alice, "global", b.request("alice", 2)).Release(ctx))
+	}},
 	{"a permit whose coordinator died stays held", func(ctx context.Context, b *bench) {
 		alice, bob := b.actor(), b.actor()
 		b.declare(ctx, alice, "global", 1)
