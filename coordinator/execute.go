@@ -389,8 +389,8 @@ func (x *executor) revoke(a loop.Revoke) {
 func (x *executor) declare(a loop.Declare) {
 	x.persist(fmt.Sprintf("declaring the limit %q", a.Limit.Name), func() error {
 		l, err := x.Hub.DeclareLimit(x.ctx, a.Limit)
-		if err == nil && x.Embedded && a.Exact && l.Slots != a.Limit.Slots {
-			// Nobody else uses an embedded transport: the limit is left from a run that was told another size.
+		if err == nil && (x.Sole || x.Embedded) && a.Exact && l.Slots != a.Limit.Slots {
+			// Nobody else uses the transport: the limit is left from a run that was told another size.
 			l, err = a.Limit, x.Hub.ResizeLimit(x.ctx, a.Limit)
 		}
 		if err == nil {

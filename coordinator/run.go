@@ -49,6 +49,11 @@ type Options struct {
 	// Parallelism is the number of slots of the default limit; 0 means what the rules say, else 10. A limit that
 	// exists keeps its size, unless Embedded.
 	Parallelism placement.Parallelism
+	// OwnSlots says that the slots of the default limit are the run's alone. Otherwise all runs over the connection's
+	// server share them.
+	OwnSlots bool
+	// Sole says that no other coordinator uses the transport. It goes without saying where Embedded is set.
+	Sole bool
 	// Rules place vertices; nil for the region rule alone.
 	Rules *placement.Rules
 	// Envelope seals what the safe lane persists on the way; nil for none.
@@ -139,7 +144,8 @@ func newRunner(ctx context.Context, o Options, events []journal.Event) (*Runner,
 	known := loadDurations(ctx, o.Durations, o.Kind)
 	s := loop.Settings{
 		Run: o.RunID, Coordinator: o.Hub.Coordinator(), Durable: o.Store != nil, Embedded: o.Embedded,
-		Cores: runtime.GOMAXPROCS(0), Slots: slots, DoubtWait: o.DoubtWait, SettleFor: o.Settle,
+		Cores: runtime.GOMAXPROCS(0), Slots: slots, OwnSlots: o.OwnSlots, Sole: o.Sole || o.Embedded,
+		DoubtWait: o.DoubtWait, SettleFor: o.Settle,
 		Program: o.Program, Place: o.Rules.Placer(slots), Weight: known.weight,
 		Attempt: func() wire.AttemptID { return wire.AttemptID(o.NewID()) },
 	}

@@ -40,7 +40,6 @@ type app struct {
 	environ        environ.Variables
 	interrupts     *interrupts
 	retired        []*jet.Embedded // servers that are used no more, and end with the process
-	lasting        bool            // the process goes on, so that what was started for an estate ends with it
 	bug            bool            // a run was ended by a mistake of ours
 	reader         *bufio.Reader   // of stdin; see lines
 	cli            *cliconfig.Config

@@ -17,7 +17,9 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/authority"
 	"github.com/millipede-iac/millipede/service/engine"
@@ -62,6 +64,11 @@ type serveOptions struct {
 	listen, address, data, keyFile, certFile, certKey, organization string
 	plans, applies                                                  int
 	parallelism                                                     parallelismFlag
+}
+
+// slots is how many operations the embedded worker carries out at a time: enough that the limits of the runs decide.
+func (o *serveOptions) slots() int {
+	return max(embeddedSlots, (o.plans+o.applies)*(&placement.Rules{}).Slots(o.parallelism.value))
 }
 
 func runServe(ctx context.Context, a *app, args []string) int {
@@ -165,8 +172,17 @@ func (a *app) serve(ctx context.Context, o serveOptions) (err error) {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(a.stderr, nil))
+	cli, err := a.serviceCLI(o.data)
+	if err != nil {
+		return err
+	}
+	w, err := a.openWorks(ctx, o.data, key, o.slots())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
 	svc, err := service.New(service.Options{
-		Store: st, Engine: a.serviceEngine(o, key), Now: time.Now, Version: version, Logger: log, Plans: o.plans,
+		Store: st, Engine: a.serviceEngine(o, key, w, cli), Now: time.Now, Version: version, Logger: log, Plans: o.plans,
 		Applies:          o.applies,
 		MaxConfiguration: maxConfiguration, MaxState: maxState,
 	})
@@ -295,10 +311,10 @@ func (a *app) announce(o serveOptions, at net.Addr, trust, token string) {
 }
 
 // serviceEngine carries out the phases of runs.
-func (a *app) serviceEngine(o serveOptions, key *seal.Key) *engine.Engine {
+func (a *app) serviceEngine(o serveOptions, key *seal.Key, w *works, cli *cliconfig.Config) *engine.Engine {
 	return engine.New(engine.Options{
 		Environ: a.serviceEnviron(), Parallelism: o.parallelism.value, EngineVersion: engineVersion, Now: time.Now,
 		Unpack: unpacking.Module,
-		Open:   func(p engine.Place) *estate.Estate { return a.phaseEstate(p, key) },
+		Open:   func(p engine.Place) *estate.Estate { return a.phaseEstate(p, key, w, cli) },
 	})
 }

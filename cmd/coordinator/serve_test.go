@@ -12,12 +12,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	client "github.com/hashicorp/go-tfe"
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
-	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/environ"
 )
 
@@ -76,41 +76,53 @@ func serveIn(t *testing.T, home, token string) (*served, string) {
 // run uploads a configuration, has it applied, and returns the run once it is over.
 func (s *served) run(w *client.Workspace, text string, o client.RunCreateOptions) *client.Run {
 	s.t.Helper()
-	ctx, dir := s.t.Context(), s.t.TempDir()
+	dir := s.t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
-	no := false
-	cv, err := s.client.ConfigurationVersions.Create(ctx, w.ID,
-		client.ConfigurationVersionCreateOptions{AutoQueueRuns: &no})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := s.client.ConfigurationVersions.Upload(ctx, cv.UploadURL, dir); err != nil {
-		s.t.Fatal(err)
-	}
-	yes := true
-	o.Workspace, o.ConfigurationVersion, o.AutoApply = w, cv, &yes
-	r, err := s.client.Runs.Create(ctx, o)
-	for err == nil && r.Status != client.RunApplied && r.Status != client.RunErrored &&
-		r.Status != client.RunPlannedAndFinished {
-		r, err = s.client.Runs.Read(ctx, r.ID)
-	}
+	return s.runDir(w, dir, o)
+}
+
+// runDir is run with the configuration in a directory.
+func (s *served) runDir(w *client.Workspace, dir string, o client.RunCreateOptions) *client.Run {
+	s.t.Helper()
+	r, err := s.tryRun(w, dir, o)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return r
 }
 
+// tryRun is runDir for any goroutine.
+func (s *served) tryRun(w *client.Workspace, dir string, o client.RunCreateOptions) (*client.Run, error) {
+	ctx, no, yes := s.t.Context(), false, true
+	cv, err := s.client.ConfigurationVersions.Create(ctx, w.ID,
+		client.ConfigurationVersionCreateOptions{AutoQueueRuns: &no})
+	if err == nil {
+		err = s.client.ConfigurationVersions.Upload(ctx, cv.UploadURL, dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	o.Workspace, o.ConfigurationVersion, o.AutoApply = w, cv, &yes
+	r, err := s.client.Runs.Create(ctx, o)
+	for err == nil && r.Status != client.RunApplied && r.Status != client.RunErrored &&
+		r.Status != client.RunPlannedAndFinished {
+		r, err = s.client.Runs.Read(ctx, r.ID)
+	}
+	return r, err
+}
+
 // log is what people read of a phase.
 func (s *served) log(r io.Reader, err error) string {
 	s.t.Helper()
 	if err != nil {
-		s.t.Fatal(err)
+		s.t.Error(err)
+		return ""
 	}
 	text, err := io.ReadAll(r)
 	if err != nil {
-		s.t.Fatal(err)
+		s.t.Error(err)
 	}
 	return string(text)
 }
@@ -119,7 +131,8 @@ func (s *served) output(w *client.Workspace, name string) string {
 	s.t.Helper()
 	all, err := s.client.StateVersionOutputs.ReadCurrent(s.t.Context(), w.ID)
 	if err != nil {
-		s.t.Fatal(err)
+		s.t.Error(err)
+		return ""
 	}
 	for _, o := range all.Items {
 		if o.Name == name {
@@ -222,14 +235,91 @@ func TestAServiceCarriesRunsOut(t *testing.T) {
 	s.stop()
 }
 
-// A run's own variables, or its millipede.hcl, would otherwise send the service's messages to a server of somebody else.
-func TestARunDoesNotSayWhereTheServicesMessagesGo(t *testing.T) {
-	run := &app{lasting: true, environ: environ.Variables{"MILLIPEDE_NATS=nats://evil.example:4222"}}
-	if s := run.server(&placement.Rules{NATS: &placement.NATS{URL: "nats://evil.example:4222"}}); s.URL != "" {
-		t.Errorf("it would connect to %s", s.URL)
+// Each phase of a run had a NATS server and a worker of its own. Now all share one connection, and must not share what
+// is theirs: environments, limits, places, results.
+func TestTwentyWorkspacesHaveRunsAtOnce(t *testing.T) {
+	s, _ := serveIn(t, t.TempDir(), "")
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(`
+resource "terraform_data" "a" {
+  count = 5
+  input = "${terraform.workspace}-${count.index}"
+  provisioner "local-exec" {
+    command = "test \"$OWN\" = 'of ${terraform.workspace}' -a \"$TFC_WORKSPACE_NAME\" = ${terraform.workspace}"
+  }
+}
+output "o" { value = join(" ", terraform_data.a[*].output) }
+`), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	command := &app{environ: run.environ}
-	if s := command.server(nil); s.URL == "" {
-		t.Error("a command does not hear its environment any more")
+	one := func(name string) error {
+		w, err := s.client.Workspaces.Create(t.Context(), "main",
+			client.WorkspaceCreateOptions{Name: client.String(name)})
+		if err != nil {
+			return err
+		}
+		if _, err := s.client.Variables.Create(t.Context(), w.ID, client.VariableCreateOptions{
+			Key: client.String("OWN"), Value: client.String("of " + name),
+			Category: client.Category(client.CategoryEnv),
+		}); err != nil {
+			return err
+		}
+		r, err := s.tryRun(w, dir, client.RunCreateOptions{})
+		if err != nil {
+			return err
+		}
+		want := strings.ReplaceAll("W-0 W-1 W-2 W-3 W-4", "W", name)
+		if got := s.output(w, "o"); r.Status != client.RunApplied || got != want {
+			return fmt.Errorf("%s, %q: %s%s", r.Status, got, s.log(s.client.Plans.Logs(t.Context(), r.Plan.ID)),
+				s.log(s.client.Applies.Logs(t.Context(), r.Apply.ID)))
+		}
+		return nil
 	}
+	var group sync.WaitGroup
+	for i := range 20 {
+		group.Go(func() {
+			if err := one(fmt.Sprintf("w%d", i)); err != nil {
+				t.Errorf("workspace %d: %v", i, err)
+			}
+		})
+	}
+	group.Wait()
+	s.stop()
+}
+
+// What a run brings along is about the run. These would have the service talk to programs of somebody else, or write to
+// directories of its own.
+func TestARunDoesNotReachIntoTheService(t *testing.T) {
+	home := t.TempDir()
+	s, _ := serveIn(t, home, "")
+	w, err := s.client.Workspaces.Create(t.Context(), "main", client.WorkspaceCreateOptions{Name: client.String("one")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Join(home, "elsewhere")
+	for key, value := range map[string]string{
+		"MILLIPEDE_NATS": "nats://127.0.0.1:1", "TF_REATTACH_PROVIDERS": "this cannot be read", "TF_DATA_DIR": data,
+	} {
+		if _, err := s.client.Variables.Create(t.Context(), w.ID, client.VariableCreateOptions{
+			Key: &key, Value: &value, Category: client.Category(client.CategoryEnv),
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"main.tf": `resource "terraform_data" "a" {}`, "millipede.hcl": "nats {\n  url = \"nats://127.0.0.1:1\"\n}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := s.runDir(w, dir, client.RunCreateOptions{})
+	if r.Status != client.RunApplied {
+		t.Errorf("%s: %s", r.Status, s.log(s.client.Plans.Logs(t.Context(), r.Plan.ID)))
+	}
+	if _, err := os.Stat(data); !os.IsNotExist(err) {
+		t.Errorf("the run has written to a directory that it has chosen: %v", err)
+	}
+	s.stop()
 }

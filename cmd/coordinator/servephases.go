@@ -5,9 +5,8 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"errors"
-	"io"
 	"os"
-	"strings"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/service/engine"
 	"github.com/millipede-iac/millipede/state/bolt"
 	"github.com/millipede-iac/millipede/state/journal"
@@ -43,27 +43,30 @@ func (a *app) serviceEnviron() environ.Variables {
 	return out
 }
 
-// phaseEstate returns the estate of one phase of a run. What connects it to workers is its own, so that phases do not
-// affect each other.
-func (a *app) phaseEstate(p engine.Place, key *seal.Key) *estate.Estate {
-	own := &app{
-		stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, environ: p.Environ, cli: a.cli,
-		services: a.services,
-		nats:     a.server(nil), logs: a.logs, cwd: p.Dir, dir: p.Dir, lasting: true,
-		interrupts: &interrupts{Stop: p.Stop, tell: p.Tell, duties: map[int]func(context.Context){},
-			exit: func(int) {}},
-	}
+// phaseEstate returns the estate of one phase of a run. Its runs are carried out with what all phases share.
+func (a *app) phaseEstate(p engine.Place, key *seal.Key, w *works, cli *cliconfig.Config) *estate.Estate {
 	home := layout.At("", p.Data)
 	return estate.New(estate.Options{
 		Dir: p.Dir, Home: &home, Backend: p.Backend, Seeds: keyWrapper{key},
-		Temp: os.TempDir(), Environ: p.Environ, Version: version,
+		Temp: os.TempDir(), Environ: p.Environ, Isolated: true, Version: version,
 		EngineVersion: engineVersion,
 		Platform:      hosting.Platform, Who: who, PID: os.Getpid(), Now: time.Now, NewID: rand.Text,
 		Stores:    sealedStores{key: key},
-		Connector: own, Own: hosting.Own, Reattached: own.reattached, CLI: a.cli, Services: a.services,
+		Connector: w, Own: hosting.Own, Reattached: a.reattached, CLI: cli, Services: a.services,
 		Memory: snapshot.NewMemory(),
 		Stop:   p.Stop, Tell: p.Tell,
 	})
+}
+
+// serviceCLI is the CLI configuration of runs: that of the service's user, with a directory in which the packages of
+// providers stay from one run to the next. No lock file is needed to use what is in there, because nobody else writes
+// to it.
+func (a *app) serviceCLI(data string) (*cliconfig.Config, error) {
+	cli := *a.cli
+	if cli.CacheDir == "" {
+		cli.CacheDir, cli.CacheMayBreakLockFile = filepath.Join(data, "packages", "cache"), true
+	}
+	return &cli, os.MkdirAll(cli.CacheDir, 0o700)
 }
 
 // sealedStores keeps the stores of workspaces in bbolt, their keys sealed with that of the service. Whether the

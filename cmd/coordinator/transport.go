@@ -88,7 +88,7 @@ func (a *app) Connect(ctx context.Context, o estate.ConnectOptions) (estate.Conn
 	}
 	t.embedded = embedded
 	t.retire = func() error {
-		if t.temporary != "" || a.lasting { // it is removed, or the next phase opens it
+		if t.temporary != "" { // it is removed
 			return embedded.Close()
 		}
 		a.retired = append(a.retired, embedded)
@@ -130,6 +130,9 @@ func (t *transport) Transport() wire.Transport { return t.conn }
 // Embedded implements estate.Connection.
 func (t *transport) Embedded() bool { return t.embedded != nil }
 
+// Joint implements estate.Connection: a command has its connection to itself.
+func (t *transport) Joint() *estate.Joint { return nil }
+
 // Warnings implements estate.Connection: they say that the NATS server may lose what it has acknowledged. They are no
 // diagnostics, because a configuration has the same ones wherever its runs are carried out.
 func (t *transport) Warnings(ctx context.Context) []string {
@@ -147,9 +150,6 @@ func (t *transport) Warnings(ctx context.Context) []string {
 // millipede.hcl, then by the variables of all NATS programs. NATS_URL alone does not name one, because many a shell has
 // it for something else; a nats block, even an empty one, asks for it. Without a URL everything runs in this process.
 func (a *app) server(rules *placement.Rules) natsconn.Settings {
-	if a.lasting { // a run of the service does not say where the service's messages go
-		return a.nats
-	}
 	s := a.nats.Over(natsconn.Own(a.getenv))
 	shared := natsconn.Shared(a.getenv)
 	if rules == nil || rules.NATS == nil {

@@ -27,8 +27,8 @@ type Engine struct {
 	providers  *Providers
 	// environment is what travels to workers elsewhere; nil for nothing.
 	environment *operation.Environment
-	// stop gives the telling of interrupts back.
-	stop func()
+	// stop gives the telling of interrupts back; undecide ends the say about permits that nobody answers for.
+	stop, undecide func()
 }
 
 // EngineOptions say what session to open.
@@ -89,20 +89,15 @@ func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag
 			return nil, diags.Append(more, c.Close())
 		}
 	}
-	name, pair, err := e.identity(ctx, home)
+	runs, ring, err := e.coordinator(ctx, c, home)
 	if err != nil {
 		return nil, diags.Append(diag.New(diag.Error, "Failed to read the coordinator's identity", err.Error()+".",
 			nil), c.Close())
 	}
-	ring, err := wire.NewKeyring(t, pair, rand.Reader)
-	if err != nil {
-		return nil, diags.Append(diag.New(diag.Error, "Failed to read the coordinator's identity", err.Error()+".",
-			nil), c.Close())
-	}
-	runs := hub.New(t, name)
+	engine.undecide = func() {}
 	if store != nil && home != nil { // whoever reads decides nothing
 		orphans := &coordinator.Orphans{Store: store, Claims: t, Now: e.Now, NewID: e.NewID}
-		runs.Decide(orphans.Decide)
+		engine.undecide = runs.Decide(orphans.Decide)
 	}
 	note := o.Note
 	if note == nil {
@@ -112,7 +107,10 @@ func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag
 		note(w + "\n\n")
 	}
 	engine.stop = e.Process.Say(note)
-	if !c.Embedded() && rules != nil {
+	switch {
+	case e.Isolated:
+		engine.environment = operation.NewEnvironment(e.Environ.Travelling(), true)
+	case !c.Embedded() && rules != nil:
 		if named := e.Environ.Selected(rules.Environment); len(named) > 0 {
 			engine.environment = operation.NewEnvironment(named, false)
 		}
@@ -121,13 +119,28 @@ func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag
 		Tree: o.Tree, Inputs: o.Inputs, Workspace: e.Workspace(), EngineVersion: e.EngineVersion,
 		Hub: runs, Keyring: ring, Store: store,
 		Package: providers.wirePackage, Selections: providers.selections(),
-		WorkerWait: 10 * time.Second, Parallelism: o.Parallelism, Rules: rules, Embedded: c.Embedded(),
+		WorkerWait: 10 * time.Second, Parallelism: o.Parallelism, Rules: rules,
+		OwnSlots: c.Joint() != nil, Sole: c.Embedded(), Embedded: c.Embedded() && c.Joint() == nil,
 		Dir: e.Dir, Cwd: e.Cwd, Env: e.Environ, Environment: engine.environment,
 		Observer: o.Observer, Events: o.Events, Own: e.Own(e.readRemoteState, e.checkBackend), Stop: e.Stop, Now: e.Now,
 		NewID:         e.NewID,
 		TemplateDepth: depth,
 	}
 	return engine, diags
+}
+
+// coordinator returns the hub of the coordinator in whose name runs are carried out, and what it seals messages with.
+func (e *Estate) coordinator(ctx context.Context, c Connection, home *layout.Home) (*hub.Hub, *wire.Keyring, error) {
+	if j := c.Joint(); j != nil {
+		ring, err := wire.NewKeyring(c.Transport(), j.Pair, rand.Reader)
+		return j.Hub, ring, err
+	}
+	name, pair, err := e.identity(ctx, home)
+	if err != nil {
+		return nil, nil, err
+	}
+	ring, err := wire.NewKeyring(c.Transport(), pair, rand.Reader)
+	return hub.New(c.Transport(), name), ring, err
 }
 
 // templateDepth is how many templates may be nested in each other, as TF_TEMPLATE_RECURSION_DEPTH says; 0 when it does
@@ -149,6 +162,7 @@ func (e *Estate) templateDepth() (int, diag.List) {
 // Close ends the connection and the embedded worker.
 func (e *Engine) Close() diag.List {
 	e.stop()
+	e.undecide()
 	diags := closing(e.environment.Close(context.Background()))
 	return diags.Append(e.connection.Close())
 }

@@ -15,7 +15,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nkeys"
+
 	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/coordinator/hub"
 	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/placement"
@@ -51,6 +54,9 @@ type Options struct {
 	Temp string
 	// Environ is the environment of what is done.
 	Environ environ.Variables
+	// Isolated: plugins and provisioners see Environ and nothing else, on whichever worker. Otherwise they have their
+	// worker's environment, and what millipede.hcl sends along.
+	Isolated bool
 	// Version is that of Millipede, EngineVersion that of OpenTofu whose behaviour it has.
 	Version, EngineVersion string
 	// Platform is the operating system and the processor, such as linux_amd64.
@@ -171,10 +177,20 @@ type Connection interface {
 	Transport() wire.Transport
 	// Embedded tells that the workers are in this process.
 	Embedded() bool
+	// Joint is what the estates share that use the connection at the same time; nil where it is this estate's alone.
+	Joint() *Joint
 	// Warnings say what is not safe about the server's streams.
 	Warnings(ctx context.Context) []string
 	// Close finishes what embedded workers hold, and ends what was started.
 	Close() diag.List
+}
+
+// Joint is what all estates share that use one connection.
+type Joint struct {
+	// Hub is what their runs are carried out over, in one coordinator's name.
+	Hub *hub.Hub
+	// Pair is the key pair of that coordinator. It has to be the same after a crash, for runs that are resumed.
+	Pair nkeys.KeyPair
 }
 
 // Estate is one configuration with everything that belongs to it. Its methods are not safe for concurrent use; estates

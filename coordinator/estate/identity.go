@@ -117,3 +117,10 @@ func writeIdentity(file, name string, kept []byte) error {
 	}
 	return snapshot.WriteWhole(file, fmt.Appendf(nil, "%s\n%s\n", name, kept))
 }
+
+// CoordinatorAt returns the name and the key pair of the coordinator that owns a home, sealed with seeds. They are made
+// at the first use. It is for a coordinator in whose name the runs of many estates are carried out.
+func CoordinatorAt(ctx context.Context, home layout.Home, seeds Sealer, newID func() string) (string, nkeys.KeyPair,
+	error) {
+	return New(Options{Seeds: seeds, NewID: newID}).identity(ctx, &home)
+}

@@ -75,6 +75,9 @@ func (d Directory) Workspace(name string) Home {
 	return Home{filepath.Join(d.path, workspacesName, encode(name))}
 }
 
+// HomeAt returns the home in a directory, for a coordinator in whose name runs of many workspaces are carried out.
+func HomeAt(dir string) Home { return Home{dir} }
+
 // File returns the home of the state files that -state and -state-out name: they have nothing to do with the state of
 // a workspace.
 func (d Directory) File(state, stateOut string) Home {

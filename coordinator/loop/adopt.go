@@ -98,6 +98,9 @@ func (l *Loop) adopt() {
 // reclaim asks for a permit under the name under which it is held.
 func (l *Loop) reclaim(name, id string, a wire.AttemptID) {
 	lim := l.limitOf(wire.Limit{Name: name, Slots: l.Slots}, name == wire.DefaultLimit)
+	if lim.local { // the run shared the limit when it began
+		return
+	}
 	if n, err := strconv.Atoi(id[min(len(id), len(l.Run)+1):]); err == nil && n >= 0 && n < 1<<16 {
 		for n >= len(lim.taken) {
 			lim.taken = append(lim.taken, false)

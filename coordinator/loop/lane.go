@@ -73,8 +73,8 @@ func (l *Loop) intend(v int) {
 	l.attempts[w.attempt] = &attempt{vertex: v, pool: w.pool}
 	l.move(v, intending)
 	e := l.event(v, journal.Dispatch)
-	for _, p := range w.permits {
-		e.Permits = append(e.Permits, journal.PermitName(p.limit.name, p.id))
+	for _, k := range keysOf(w.permits) {
+		e.Permits = append(e.Permits, journal.PermitName(k.Limit, k.ID))
 	}
 	l.save(Record{Vertex: v, Kind: Intended, Events: []journal.Event{e}})
 }

@@ -38,6 +38,10 @@ type Settings struct {
 	Cores int
 	// Slots is how many the widest limit has, to begin with.
 	Slots int
+	// OwnSlots says that those slots are the run's alone, so that nobody has to be asked for one.
+	OwnSlots bool
+	// Sole says that no other coordinator uses the transport: what its workers have to offer needs no permits.
+	Sole bool
 	// DoubtWait is how long the result of an operation in doubt is waited for.
 	DoubtWait time.Duration
 	// SettleFor is how long the silence of a pool says nothing yet, because its workers may not have been heard.

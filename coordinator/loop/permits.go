@@ -23,7 +23,7 @@ const (
 type limit struct {
 	name     string
 	pool     *pool // whose places these are; nil for a limit of the rules
-	local    bool  // the places are given out here alone
+	local    bool  // the slots are given out here alone
 	slots    int
 	declared bool
 	exact    bool      // its size is that of the rules
@@ -63,6 +63,10 @@ func (l *Loop) limitOf(wl wire.Limit, exact bool) *limit {
 		lim = &limit{name: wl.Name, slots: wl.Slots, measured: l.now}
 		l.limits[wl.Name] = lim
 		l.limitOrder = append(l.limitOrder, lim)
+		if lim.local = l.OwnSlots && wl.Name == wire.DefaultLimit; lim.local {
+			lim.declared, lim.exact = true, true
+			return lim
+		}
 		l.do(Declare{wl, exact})
 	} else if exact && !lim.exact {
 		l.do(Declare{wl, exact})
@@ -275,9 +279,11 @@ func keysOf(ps []permit) []PermitKey {
 	if len(ps) == 0 {
 		return nil
 	}
-	keys := make([]PermitKey, len(ps))
-	for i, p := range ps {
-		keys[i] = PermitKey{p.limit.name, p.id}
+	keys := make([]PermitKey, 0, len(ps))
+	for _, p := range ps {
+		if !p.limit.local {
+			keys = append(keys, PermitKey{p.limit.name, p.id})
+		}
 	}
 	return keys
 }
@@ -307,9 +313,7 @@ func (l *Loop) giveBack(p permit) {
 func (l *Loop) Held() (keys []PermitKey) {
 	for v := range l.vertices {
 		if w := l.vertices[v].work; w != nil && w.step.Lane == program.Safe {
-			for _, p := range w.permits {
-				keys = append(keys, PermitKey{p.limit.name, p.id})
-			}
+			keys = append(keys, keysOf(w.permits)...)
 		}
 	}
 	for _, ps := range l.kept {

@@ -17,11 +17,11 @@ import (
 // maxSlots is what a worker is believed to have at most.
 const maxSlots = 1 << 16
 
-// placesOf returns the limit that counts the places of a pool. Within this process nobody else has a part in them, so
-// no message is needed.
+// placesOf returns the limit that counts the places of a pool. Where no other coordinator has a part in them, no
+// message is needed.
 func (l *Loop) placesOf(p *pool) *limit {
 	if p.places == nil {
-		p.places = &limit{name: wire.PoolLimit(p.name), pool: p, local: l.Embedded, declared: l.Embedded,
+		p.places = &limit{name: wire.PoolLimit(p.name), pool: p, local: l.Sole, declared: l.Sole,
 			measured: l.now}
 		l.limits[p.places.name] = p.places
 		l.limitOrder = append(l.limitOrder, p.places)

@@ -174,8 +174,8 @@ func (s *Session) run(ctx context.Context, kind string, p program.Program) (coor
 // runnerOptions are what all runs of the session have in common.
 func (s *Session) runnerOptions(kind string, p program.Program) coordinator.Options {
 	o := coordinator.Options{
-		Program: p, Hub: s.Hub, Workspace: s.Workspace, Parallelism: s.Parallelism, Rules: s.Rules,
-		Observer: s.Observer, Embedded: s.Embedded, Kind: kind, Now: s.Now, NewID: s.NewID,
+		Program: p, Hub: s.Hub, Workspace: s.Workspace, Parallelism: s.Parallelism, OwnSlots: s.OwnSlots, Sole: s.Sole,
+		Rules: s.Rules, Observer: s.Observer, Embedded: s.Embedded, Kind: kind, Now: s.Now, NewID: s.NewID,
 		Compute: s.Compute, Own: s.Own,
 	}
 	if s.Environment != nil {

@@ -53,7 +53,11 @@ type Session struct {
 	// Parallelism is the number of slots of the widest limit; Rules place vertices and limit them.
 	Parallelism placement.Parallelism
 	Rules       *placement.Rules
-	// Embedded tells that the workers end with this process.
+	// OwnSlots tells that the slots of the widest limit are each run's own. Otherwise all runs share them.
+	OwnSlots bool
+	// Sole tells that no other coordinator uses the transport.
+	Sole bool
+	// Embedded tells that the workers end with the session's operations.
 	Embedded bool
 	Observer coordinator.Observer
 	// Events receives what workers tell of operations while they run, from another goroutine; may be nil.

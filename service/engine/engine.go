@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/estate"
@@ -134,9 +136,17 @@ func (p *phase) unpack(dir string) error {
 	return nil
 }
 
+// unheard are variables by which a run would reach into the process and the files of the service: they name programs
+// that it talks to, and directories that it writes to.
+var unheard = []string{"TF_REATTACH_PROVIDERS", "TF_DATA_DIR", "TF_CLI_CONFIG_FILE", "TERRAFORM_CONFIG"}
+
 // environ is what the programs of a run see.
 func (e *Engine) environ(j *service.Job) environ.Variables {
-	return e.o.Environ.With("HOME="+j.Scratch).With(j.Environment...).With(
+	own := slices.DeleteFunc(slices.Clone(j.Environment), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return slices.Contains(unheard, name)
+	})
+	return e.o.Environ.With("HOME="+j.Scratch).With(own...).With(
 		"TF_WORKSPACE="+j.Workspace.Name, "TF_INPUT=0", "TF_IN_AUTOMATION=1", "TFC_RUN_ID="+j.Run.ID,
 		"TFE_RUN_ID="+j.Run.ID,
 		"TFC_WORKSPACE_NAME="+j.Workspace.Name, "TFC_ORGANIZATION_NAME="+j.Workspace.Organization,
