@@ -43,6 +43,13 @@ type Observer interface {
 	Diagnostics(diag.List)
 }
 
+// Tracer is an Observer that wants to be told everything that a run shows, as the loop shows it, before its other
+// methods are called. What it is given must not be changed.
+type Tracer interface {
+	Observer
+	Shown(loop.Shown)
+}
+
 // Silent is the observer that looks away.
 type Silent struct{}
 
@@ -58,6 +65,9 @@ func (Silent) Diagnostics(diag.List)                                           {
 
 // tell passes on to the observer what the loop shows.
 func (r *Runner) tell(s loop.Shown) {
+	if r.tracer != nil {
+		r.tracer.Shown(s)
+	}
 	d := program.Description{Address: s.Address, Deposed: s.Deposed, Class: s.Class, Action: s.Action,
 		Called: func() (key, id string) {
 			if called := r.Program.Describe(s.Vertex).Called; called != nil {

@@ -111,6 +111,7 @@ type Runner struct {
 	memory loop.Memory // of the processes before this one
 	inbox  *inbox
 	acts   *executor
+	tracer Tracer // the observer, if it is one; else nil
 
 	records []loop.Record // of one step
 }
@@ -157,6 +158,7 @@ func newRunner(ctx context.Context, o Options, events []journal.Event) (*Runner,
 	}
 	r := &Runner{Options: o, loop: loop.New(s), memory: s.Past, inbox: newInbox()}
 	r.acts = newExecutor(r.Options, r.inbox)
+	r.tracer, _ = o.Observer.(Tracer)
 	return r, nil
 }
 

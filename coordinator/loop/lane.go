@@ -73,6 +73,7 @@ func (l *Loop) intend(v int) {
 	l.attempts[w.attempt] = &attempt{vertex: v, pool: w.pool}
 	l.move(v, intending)
 	e := l.event(v, journal.Dispatch)
+	e.Waits, e.Waited = w.waits, l.now.Sub(w.ready)
 	for _, k := range keysOf(w.permits) {
 		e.Permits = append(e.Permits, journal.PermitName(k.Limit, k.ID))
 	}

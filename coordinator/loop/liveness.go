@@ -61,7 +61,8 @@ func (l *Loop) hear(pool string, h wire.Heartbeat) {
 			continue
 		}
 		if x := l.vertices[a.vertex].work; x != nil && x.attempt == id {
-			x.worker, x.listed = h.Worker, l.now
+			l.held(a.vertex, h.Worker)
+			x.listed = l.now
 		}
 	}
 }
@@ -236,7 +237,8 @@ func (l *Loop) onRegistered(e Registered) {
 		}
 		l.retract(e.Vertex, "it was buried: "+w.reason)
 	case e.Found:
-		w.worker, w.listed, w.published = e.Claim.Worker, l.now, true
+		l.held(e.Vertex, e.Claim.Worker)
+		w.listed, w.published = l.now, true
 	case x.phase == running && !l.halted():
 		l.move(e.Vertex, publishing)
 		l.post(e.Vertex)
@@ -411,4 +413,17 @@ func (l *Loop) settleInDoubt(v int) {
 	l.move(v, settled)
 	x.work = nil
 	l.skip(l.sched.Fail(v))
+}
+
+// held notes who has the operation of a vertex, and tells views when that is new.
+func (l *Loop) held(v int, worker string) {
+	x := &l.vertices[v]
+	if w := x.work; w.worker != worker {
+		w.worker = worker
+		if !x.hidden && worker != "" && x.phase != settled {
+			shown := about(ShownHeld, v, &w.desc)
+			shown.Worker, shown.Attempt = worker, w.attempt
+			l.do(shown)
+		}
+	}
 }

@@ -82,6 +82,7 @@ type Loop struct {
 
 	out      []int // vertices with an operation under way
 	waits    []int // parked vertices
+	fresh    []int // vertices that have joined a queue in this step
 	unheard  int   // vertices of past with an operation under way, or in doubt, that this process has not looked at yet
 	attempts map[wire.AttemptID]*attempt
 	acking   map[int][]permit            // permits that are free once the message of a result is confirmed
@@ -225,6 +226,7 @@ func (l *Loop) Step(now time.Time, in Input) []Action {
 		panic(fmt.Sprintf("loop: unknown input %T", in))
 	}
 	l.advance()
+	l.accountLacks()
 	return l.acts
 }
 
@@ -346,6 +348,10 @@ func (l *Loop) depart(v int) {
 		l.changed = true
 		shown := about(ShownStarted, v, &w.desc)
 		shown.Pool, shown.At = w.pool, l.now
+		shown.Ready, shown.Waited, shown.Attempt = w.ready, w.waits, w.attempt
+		if x.class >= firstClass {
+			shown.Limits = l.classes[x.class-firstClass].limitNames
+		}
 		l.do(shown)
 	}
 }

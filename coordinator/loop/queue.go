@@ -21,8 +21,11 @@ type class struct {
 	pool   *pool
 	places *limit   // of the pool; nil for what takes none
 	limits []*limit // narrow first
+	// limitNames are theirs, in the same order.
+	limitNames []string
 	// example is the address of one of its vertices.
 	example string
+	lack    lack
 }
 
 // pool is a pool of workers as this run sees it.
@@ -54,7 +57,9 @@ func (l *Loop) launchReady() {
 
 // dequeue counts a vertex out that waits no more.
 func (l *Loop) dequeue(x *vertex) {
-	p := l.classes[x.class-firstClass].pool
+	c := l.classes[x.class-firstClass]
+	l.unmark(x.work, c)
+	p := c.pool
 	p.Queued--
 	p.load -= float64(x.weight)
 	if p.Queued == 0 {
@@ -122,6 +127,10 @@ func (l *Loop) enqueue(v int) {
 	c.pool.Queued++
 	c.pool.load += float64(x.weight)
 	c.example = w.desc.Address
+	l.mark(w, c)
+	if !x.hidden {
+		l.fresh = append(l.fresh, v)
+	}
 	l.sched.Requeue(v)
 }
 
@@ -155,7 +164,9 @@ func (l *Loop) classify(x *vertex, w *work) int32 {
 	}
 	for _, wl := range limits {
 		c.limits = append(c.limits, l.limitOf(wl, true))
+		c.limitNames = append(c.limitNames, wl.Name)
 	}
+	c.lack = l.newLack(c)
 	l.classes = append(l.classes, c)
 	id := int32(len(l.classes) - 1 + firstClass)
 	l.byClass[string(key)] = id

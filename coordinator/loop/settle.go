@@ -119,6 +119,12 @@ func (l *Loop) conclude(v int) {
 			kind = journal.Fail
 		}
 		e := l.event(v, kind)
+		if w.attempt == "" { // else its dispatch has them
+			e.Waits = w.waits
+		}
+		if w.bad {
+			e.Detail = failureText(w.step.Diags)
+		}
 		e.Took, e.Waited, e.Sequence = w.took(l.now), w.waited(l.now), w.sequence
 		if w.step.Notes.Action != "" {
 			e.Action = w.step.Notes.Action
@@ -163,8 +169,9 @@ func (l *Loop) settle(v int) {
 		}
 		shown := about(ShownFinished, v, &w.desc)
 		shown.Notes, shown.Took = w.step.Notes, w.took(l.now)
+		shown.At, shown.Worker, shown.Attempt = l.now, w.worker, w.attempt
 		if w.bad {
-			shown.Kind = ShownFailed
+			shown.Kind, shown.Reason = ShownFailed, failureText(w.step.Diags)
 		}
 		l.do(shown)
 	}

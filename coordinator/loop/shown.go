@@ -6,6 +6,8 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/wire"
 )
 
 // Shown is an action: it tells views something about the run. It is plain data, so what a run shows can be kept,
@@ -26,8 +28,19 @@ type Shown struct {
 	// Notes tell of a finished vertex what the program found.
 	Notes program.Notes
 	// Reason says why the outcome of an operation is not known, or is the address of the vertex that failed and kept a
-	// skipped one from running.
-	Reason      string
+	// skipped one from running. Of one that failed it has the errors.
+	Reason string
+	// Attempt is the last one, Worker who carried it out, where that is known.
+	Attempt wire.AttemptID
+	Worker  string
+	// Ready tells of a vertex that has started since when it was ready, Waited what it has waited for since, and Limits
+	// of which limits it has a permit. They must not be changed.
+	Ready  time.Time
+	Waited []journal.Wait
+	Limits []string
+	// Queue is a number for the vertices that wait for the same, in ShownQueued and ShownLacking; Waited names that
+	// there, without a length.
+	Queue       int
 	Waits       []Wait
 	Counts      Counts
 	Diagnostics diag.List
@@ -53,6 +66,12 @@ const (
 	// ShownCounts: how far the run is, about four times a second while that changes.
 	ShownCounts
 	ShownDiagnostics
+	// ShownQueued: the vertex is ready, and has to wait. Only a Tracer is told, as of the two below.
+	ShownQueued
+	// ShownLacking: the vertices of a queue wait for something else than before.
+	ShownLacking
+	// ShownHeld: a worker has taken the operation of the vertex.
+	ShownHeld
 )
 
 // ProgressEvery is how often views hear of an operation that still runs.

@@ -135,6 +135,7 @@ func (l *Loop) tellViews() {
 			l.do(shown)
 		}
 	}
+	l.tellLacks()
 	if waits := l.missing(); !slices.EqualFunc(waits, l.told, Wait.equal) {
 		l.told = waits
 		l.do(Shown{Kind: ShownWaiting, Vertex: -1, Waits: waits})

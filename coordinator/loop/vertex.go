@@ -105,13 +105,15 @@ type work struct {
 	seat    permit // the place in the pool; without a limit: none
 	out     int    // the place in loop.out, or -1
 
-	started  time.Time     // when the first operation went out; zero before
-	called   time.Time     // when the last operation went out
-	spent    time.Duration // that its operations took, by their workers' clocks
-	progress int           // how often ProgressEvery was told
-	lost     int           // how often its call was lost
-	ready    time.Time     // when it was queued first; zero before
-	until    time.Time     // while parked; zero for one that waits for the survey of workers
+	started  time.Time       // when the first operation went out; zero before
+	called   time.Time       // when the last operation went out
+	spent    time.Duration   // that its operations took, by their workers' clocks
+	progress int             // how often ProgressEvery was told
+	lost     int             // how often its call was lost
+	ready    time.Time       // when it was queued first; zero before
+	until    time.Time       // while parked; zero for one that waits for the survey of workers
+	mark     []time.Duration // while queued: the sums of its class when it came; see lack
+	waits    []journal.Wait  // what it has waited for in queues
 
 	maker     string         // who did the operation before this one, and keeps a slot since
 	after     wire.AttemptID // which that was

@@ -119,9 +119,12 @@ type Event struct {
 	Permits []string  `msgpack:"pm,omitempty"` // request ids of the permits held, widest last
 	Action  string    `msgpack:"ac,omitempty"`
 	// Took is how long the operations of a vertex that has ended took; Waited is how long it was ready before and
-	// between them, for a slot, for permits, on the way.
+	// between them, for a slot, for permits, on the way. A dispatch has the time since the vertex was ready.
 	Took   time.Duration `msgpack:"d,omitempty"`
 	Waited time.Duration `msgpack:"wt,omitempty"`
+	// Waits says what the vertex has waited for since it was ready: what is missing to Waited was spent on the way.
+	// Waits of a few milliseconds are left out.
+	Waits []Wait `msgpack:"ws,omitempty"`
 	// Sequence is the position of the accepted result in the result stream.
 	Sequence uint64 `msgpack:"s,omitempty"`
 	// Phase counts the operations of a vertex that are done (Want, Step).
@@ -131,6 +134,24 @@ type Event struct {
 	// for it.
 	Over bool `msgpack:"o,omitempty"`
 }
+
+// Wait is for how long a vertex has waited for one thing.
+type Wait struct {
+	Kind WaitKind      `msgpack:"k"`
+	Name string        `msgpack:"n,omitempty"` // of the limit, or of the pool
+	For  time.Duration `msgpack:"f"`
+}
+
+// WaitKind is what is waited for.
+type WaitKind byte
+
+// The kinds of waits.
+const (
+	WaitPermit WaitKind = iota + 1 // a permit of a limit
+	WaitPlace                      // a slot among the workers of a pool
+	WaitWorker                     // a worker of a pool
+	WaitOther                      // anything else
+)
 
 // Run is one execution of a plan on one workspace's state.
 type Run struct {

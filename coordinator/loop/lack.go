@@ -1,0 +1,157 @@
+package loop
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+// What ready vertices wait for is known by class: all vertices of a class wait for the same, because what could start
+// has been started by the end of each step. So nothing is counted vertex by vertex: a class adds up for how long it
+// lacked what, and a vertex compares the sums when it leaves the queue with those when it came.
+
+// What a class may lack: first these, then its needs in their order, the places of its pool before its limits.
+const (
+	lacksOther  = iota // nothing: the run is about to stop, or the message store takes nothing
+	lacksWorker        // a worker of its pool that takes work
+	lacksPlace
+	lacksLimit // and behind it one for each of its limits
+)
+
+// waitWorthTelling is how long a wait must be, to be recorded.
+const waitWorthTelling = 10 * time.Millisecond
+
+// lack is what a class has been waiting for.
+type lack struct {
+	at    int             // what it lacks now
+	since time.Time       // since when
+	told  int             // what views were told last
+	spent []time.Duration // by what was lacking, until since
+}
+
+// lacking returns what keeps the ready vertices of a class from starting.
+func (l *Loop) lacking(c *class) int {
+	switch {
+	case l.halted() || l.refusing:
+		return lacksOther
+	case !l.served(c):
+		return lacksWorker
+	case c.places != nil && c.pool.live > 0 && c.places.available() == 0:
+		return lacksPlace
+	}
+	for i, lim := range c.limits {
+		if lim.available() == 0 {
+			return lacksLimit + i
+		}
+	}
+	return lacksOther
+}
+
+// accountLacks notes what classes lack at the end of a step, and tells of the vertices that it has made wait.
+func (l *Loop) accountLacks() {
+	for i, c := range l.classes {
+		if l.sched.ReadyIn(i+firstClass) == 0 {
+			continue
+		}
+		if at := l.lacking(c); at != c.lack.at {
+			c.lack.spent[c.lack.at] += l.now.Sub(c.lack.since)
+			c.lack.at, c.lack.since = at, l.now
+		}
+	}
+	for _, v := range l.fresh {
+		x := &l.vertices[v]
+		if x.phase != queued {
+			continue // it has started in the same step
+		}
+		c := l.classes[x.class-firstClass]
+		shown := about(ShownQueued, v, &x.work.desc)
+		shown.At, shown.Pool, shown.Queue, shown.Waited = x.work.ready, c.pool.name, int(x.class), c.wait(c.lack.at)
+		l.do(shown)
+	}
+	l.fresh = l.fresh[:0]
+}
+
+// tellLacks tells views which classes lack something else than before.
+func (l *Loop) tellLacks() {
+	for i, c := range l.classes {
+		if c.lack.at != c.lack.told && l.sched.ReadyIn(i+firstClass) > 0 {
+			c.lack.told = c.lack.at
+			l.do(Shown{Kind: ShownLacking, Vertex: -1, At: c.lack.since, Queue: i + firstClass,
+				Waited: c.wait(c.lack.at)})
+		}
+	}
+}
+
+// newLack returns the account of a class that has just been made.
+func (l *Loop) newLack(c *class) lack {
+	return lack{since: l.now, spent: make([]time.Duration, lacksLimit+len(c.limits))}
+}
+
+// wait names something that the class lacks. It is a list of one, without a length.
+func (c *class) wait(at int) []journal.Wait {
+	switch {
+	case at == lacksOther:
+		return []journal.Wait{{Kind: journal.WaitOther}}
+	case at == lacksWorker:
+		return []journal.Wait{{Kind: journal.WaitWorker, Name: c.pool.name}}
+	case at == lacksPlace:
+		return []journal.Wait{{Kind: journal.WaitPlace, Name: c.pool.name}}
+	}
+	return []journal.Wait{{Kind: journal.WaitPermit, Name: c.limits[at-lacksLimit].name}}
+}
+
+// mark remembers the sums of the class of a vertex that joins its queue.
+func (l *Loop) mark(w *work, c *class) {
+	w.mark = append(w.mark[:0], c.lack.spent...)
+	w.mark[c.lack.at] += l.now.Sub(c.lack.since)
+}
+
+// unmark adds what a vertex that leaves the queue has waited for there. What events have of its waits stays as it is.
+func (l *Loop) unmark(w *work, c *class) {
+	waits := slices.Clip(slices.Clone(w.waits))
+	for i, before := range w.mark {
+		d := c.lack.spent[i] - before
+		if i == c.lack.at {
+			d += l.now.Sub(c.lack.since)
+		}
+		if d < waitWorthTelling {
+			continue
+		}
+		one := c.wait(i)[0]
+		at := slices.IndexFunc(waits, func(o journal.Wait) bool { return o.Kind == one.Kind && o.Name == one.Name })
+		if at < 0 {
+			at = len(waits)
+			waits = append(waits, one)
+		}
+		waits[at].For += d
+	}
+	w.waits = waits
+	w.mark = w.mark[:0]
+}
+
+// maxFailure is how much the journal keeps of the text of a failure, in bytes.
+const maxFailure = 2 << 10
+
+// failureText is what the journal keeps of why a vertex has failed. It has no source lines and no values of them.
+func failureText(list diag.List) string {
+	var b strings.Builder
+	for _, d := range list {
+		if d.Severity != diag.Error {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteString("\n")
+		}
+		b.WriteString(d.Summary)
+		if d.Detail != "" {
+			b.WriteString(": " + d.Detail)
+		}
+		if b.Len() > maxFailure {
+			return strings.ToValidUTF8(b.String()[:maxFailure], "") + "..."
+		}
+	}
+	return b.String()
+}
