@@ -150,15 +150,16 @@ func newRunner(ctx context.Context, o Options, events []journal.Event) (*Runner,
 		Program: o.Program, Place: o.Rules.Placer(slots), Weight: known.weight,
 		Attempt: func() wire.AttemptID { return wire.AttemptID(o.NewID()) },
 	}
+	tracer, _ := o.Observer.(Tracer)
+	s.Traced = tracer != nil
 	if len(events) > 0 {
 		var err error
 		if s.Past, err = loop.Recollect(o.Program.Graph().Len(), events); err != nil {
 			return nil, err
 		}
 	}
-	r := &Runner{Options: o, loop: loop.New(s), memory: s.Past, inbox: newInbox()}
+	r := &Runner{Options: o, loop: loop.New(s), memory: s.Past, inbox: newInbox(), tracer: tracer}
 	r.acts = newExecutor(r.Options, r.inbox)
-	r.tracer, _ = o.Observer.(Tracer)
 	return r, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/view/timeline"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -42,8 +43,10 @@ type EngineOptions struct {
 	// directory and go with the engine.
 	State *Opened
 	// Store takes the place of the store of State; nil for none.
-	Store       journal.Store
-	Observer    coordinator.Observer
+	Store    journal.Store
+	Observer coordinator.Observer
+	// Timeline is that of operation.Session; may be nil.
+	Timeline    func(timeline.Head) *timeline.Book
 	Events      func(wire.Event)  // live events of workers; may be nil
 	Note        func(text string) // tells people something meanwhile; nil for Options.Tell
 	Parallelism placement.Parallelism
@@ -122,7 +125,7 @@ func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag
 		WorkerWait: 10 * time.Second, Parallelism: o.Parallelism, Rules: rules,
 		OwnSlots: c.Joint() != nil, Sole: c.Embedded(), Embedded: c.Embedded() && c.Joint() == nil,
 		Dir: e.Dir, Cwd: e.Cwd, Env: e.Environ, Environment: engine.environment,
-		Observer: o.Observer, Events: o.Events, Own: e.Own(e.readRemoteState, e.checkBackend), Stop: e.Stop, Now: e.Now,
+		Observer: o.Observer, Timeline: o.Timeline, Events: o.Events, Own: e.Own(e.readRemoteState, e.checkBackend), Stop: e.Stop, Now: e.Now,
 		NewID:         e.NewID,
 		TemplateDepth: depth,
 	}

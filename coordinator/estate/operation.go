@@ -17,6 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/view/timeline"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -48,6 +49,9 @@ type Watch struct {
 	// Sources is told where the text of files is, before the first problem.
 	Sources  func(func() map[string]*hcl.File)
 	Observer coordinator.Observer
+	// Timeline returns the book that a run is written into, nil for one that nobody looks at; it may be nil. An apply
+	// is written in any case, for other processes of the directory.
+	Timeline func(timeline.Head) *timeline.Book
 	// Events receives live events of workers.
 	Events func(wire.Event)
 	// Note tells people something meanwhile.
@@ -147,9 +151,26 @@ func (r *Operation) open(ctx context.Context, o OperationOptions) diag.List {
 	}
 	r.Engine, more = r.estate.OpenEngine(ctx, EngineOptions{
 		Tree: r.Config.Tree, Loader: r.Config.Loader, Inputs: r.inputs, Prior: prior, State: r.State, Store: r.progress,
-		Observer: o.Watch.Observer, Events: o.Watch.Events, Note: o.Watch.Note, Parallelism: o.Parallelism,
+		Observer: o.Watch.Observer, Timeline: r.timeline, Events: o.Watch.Events, Note: o.Watch.Note, Parallelism: o.Parallelism,
 	})
 	return diags.Append(more)
+}
+
+// timeline returns the book of a run, which other processes can watch where the store is open in this one.
+func (r *Operation) timeline(head timeline.Head) *timeline.Book {
+	var book *timeline.Book
+	if r.watch.Timeline != nil {
+		book = r.watch.Timeline(head)
+	}
+	server := r.State.store.server
+	if server == nil || head.Command == "plan" {
+		return book
+	}
+	if book == nil {
+		book = timeline.NewBook(head)
+	}
+	server.Watched(book)
+	return book
 }
 
 // Close ends the engine, releases the lock and closes the state.

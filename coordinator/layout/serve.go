@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // The process that has a store open answers other processes of the same user on a socket in the home, one request on
@@ -72,12 +74,17 @@ type Server struct {
 	ctx      context.Context
 	leave    context.CancelFunc
 	working  sync.WaitGroup
+
+	watching sync.Mutex     // guards book and begun
+	book     *timeline.Book // of the run that is carried out; nil before one has begun
+	begun    chan struct{}  // closed, and replaced, when one begins
 }
 
 // Serve answers other processes from now on. The caller has the store open for writing, so what another server has left
 // in the home is of a process that is gone.
 func (h Home) Serve(source Source) (*Server, error) {
-	s := &Server{home: h, source: source, copies: make(chan struct{}, maxCopies), conns: make(chan struct{}, maxConns)}
+	s := &Server{home: h, source: source, copies: make(chan struct{}, maxCopies), conns: make(chan struct{}, maxConns),
+		begun: make(chan struct{})}
 	if err := s.listen(); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the socket for readers in %s: %w", h.path, err), s.removeSocket())
 	}
@@ -183,6 +190,11 @@ func (s *Server) answer(conn net.Conn) {
 	if err != nil || json.Unmarshal(line, &r) != nil {
 		return
 	}
+	if r.Op == OpWatch && r.Version <= ServeVersion {
+		stop() // the end of the run is told although the server is being closed
+		s.watch(conn)
+		return
+	}
 	reply := s.reply(r)
 	reply.Version = ServeVersion
 	text, err := json.Marshal(reply)
@@ -229,16 +241,11 @@ var ErrNobody = errors.New("no process answers for the state store")
 // name of a store in it and which the caller removes, and whether the store had taken over the snapshot. The error is
 // ErrNobody when the process cannot be reached: it has just begun, is about to end, or has died.
 func (h Home) Ask(ctx context.Context) (dir string, pulled bool, err error) {
-	path := filepath.Join(h.path, socketName)
-	if text, err := os.ReadFile(filepath.Join(h.path, addressName)); err == nil {
-		path = strings.TrimSpace(string(text))
-	}
 	ctx, cancel := context.WithTimeout(ctx, copyTime)
 	defer cancel()
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", path)
+	conn, err := h.dial(ctx)
 	if err != nil {
-		return "", false, fmt.Errorf("%w: %w", ErrNobody, err)
+		return "", false, err
 	}
 	defer closeQuietly(conn)
 	stop := context.AfterFunc(ctx, func() { closeQuietly(conn) })
@@ -264,4 +271,18 @@ func (h Home) Ask(ctx context.Context) (dir string, pulled bool, err error) {
 		return "", false, fmt.Errorf("%w: it names a strange place, %q", ErrNobody, r.Dir)
 	}
 	return filepath.Join(h.path, r.Dir), r.Pulled, nil
+}
+
+// dial connects to the process that has the store open; the error is ErrNobody when there is none.
+func (h Home) dial(ctx context.Context) (net.Conn, error) {
+	path := filepath.Join(h.path, socketName)
+	if text, err := os.ReadFile(filepath.Join(h.path, addressName)); err == nil {
+		path = strings.TrimSpace(string(text))
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNobody, err)
+	}
+	return conn, nil
 }

@@ -420,7 +420,7 @@ func (l *Loop) held(v int, worker string) {
 	x := &l.vertices[v]
 	if w := x.work; w.worker != worker {
 		w.worker = worker
-		if !x.hidden && worker != "" && x.phase != settled {
+		if l.Traced && !x.hidden && worker != "" && x.phase != settled {
 			shown := about(ShownHeld, v, &w.desc)
 			shown.Worker, shown.Attempt = worker, w.attempt
 			l.do(shown)

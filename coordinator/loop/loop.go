@@ -47,6 +47,9 @@ type Settings struct {
 	// SettleFor is how long the silence of a pool says nothing yet, because its workers may not have been heard.
 	SettleFor time.Duration
 
+	// Traced says that somebody wants to be told of ShownQueued and what is behind it.
+	Traced bool
+
 	// Program is what the run carries out. The loop calls its Graph, Accept and Describe, and of its optional sides
 	// Closer and Doubter. It never calls what computes.
 	Program program.Program

@@ -128,7 +128,7 @@ func (l *Loop) enqueue(v int) {
 	c.pool.load += float64(x.weight)
 	c.example = w.desc.Address
 	l.mark(w, c)
-	if !x.hidden {
+	if l.Traced && !x.hidden {
 		l.fresh = append(l.fresh, v)
 	}
 	l.sched.Requeue(v)

@@ -135,7 +135,9 @@ func (l *Loop) tellViews() {
 			l.do(shown)
 		}
 	}
-	l.tellLacks()
+	if l.Traced {
+		l.tellLacks()
+	}
 	if waits := l.missing(); !slices.EqualFunc(waits, l.told, Wait.equal) {
 		l.told = waits
 		l.do(Shown{Kind: ShownWaiting, Vertex: -1, Waits: waits})

@@ -89,7 +89,8 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (applied *Applied, 
 	}
 	ro := s.runnerOptions("apply", applier)
 	ro.Store, ro.LockID, ro.RunID, ro.Envelope = s.Store, o.LockID, run, envelope
-	return s.carryOut(ctx, coordinator.New(ro), applier, envelope, run, diags)
+	ended := s.traced(&ro, record, o.Plan, nil)
+	return s.carryOut(ctx, coordinator.New(ro), applier, envelope, run, diags, ended)
 }
 
 // overtake ends the earlier runs that were cut off or interrupted: the state moves on now, so their plans will not fit
@@ -224,6 +225,14 @@ func (s *Session) resumed(ctx context.Context, r journal.Run, p *plan.Plan, lock
 	}
 	ro := s.runnerOptions("apply", applier)
 	ro.Store, ro.LockID, ro.RunID, ro.Hub, ro.Envelope = s.Store, lockID, r.ID, s.Hub.For(r.Coordinator), envelope
+	ended := func(string) {}
+	if s.Timeline != nil {
+		events, err := s.Store.Events(ctx, r.ID)
+		if err != nil {
+			return nil, nil, diags.Append(failed(err))
+		}
+		ended = s.traced(&ro, r, p, events)
+	}
 	runner, err := coordinator.Resume(ctx, ro)
 	if err != nil {
 		return nil, nil, diags.Append(diag.New(diag.Error, "The run cannot be resumed", err.Error()+".", nil))
@@ -232,7 +241,7 @@ func (s *Session) resumed(ctx context.Context, r journal.Run, p *plan.Plan, lock
 		return nil, nil, diags.Append(failed(err))
 	}
 	return runner, func(diags diag.List) (*Applied, diag.List) {
-		return s.carryOut(ctx, runner, applier, envelope, r.ID, diags)
+		return s.carryOut(ctx, runner, applier, envelope, r.ID, diags, ended)
 	}, diags
 }
 
@@ -252,7 +261,7 @@ func failed(err error) diag.List {
 }
 
 func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applying.Applier, e *envelope, run string,
-	diags diag.List) (*Applied, diag.List) {
+	diags diag.List, ended func(outcome string)) (*Applied, diag.List) {
 	ctx = s.Stop.running(ctx)
 	release := s.watch(r)
 	defer release()
@@ -283,6 +292,7 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 		})
 	}
 	outcome, err := r.Run(ctx)
+	ended(outcome.Status)
 	a.Renewals.Stop()
 	stop()
 	if sharingErr := group.Wait(); err == nil && !errors.Is(sharingErr, context.Canceled) {

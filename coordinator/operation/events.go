@@ -104,6 +104,15 @@ func (l *log) read(cursor uint64) (events []Event, next, missed uint64) {
 	return events, cursor + n, missed
 }
 
+// traced is a recorder before an observer that is a tracer.
+type traced struct {
+	*recorder
+	tracer coordinator.Tracer
+}
+
+// Shown implements coordinator.Tracer. The log keeps what observers are told, and no more.
+func (t traced) Shown(s loop.Shown) { t.tracer.Shown(s) }
+
 // recorder is an observer that keeps what it is told, and passes it on.
 type recorder struct {
 	log  *log

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/millipede-iac/millipede/bug"
+	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
@@ -38,7 +39,11 @@ func Start[T any](
 		fn = func(context.Context, *Session) (none T, diags diag.List) { return none, diag.List{runFailed(err)} }
 	}
 	own.Stop, h.stop, h.leave = s.Stop.child(ctx)
-	own.Observer = &recorder{log: h.log, now: s.Now, next: s.Observer}
+	r := &recorder{log: h.log, now: s.Now, next: s.Observer}
+	own.Observer = r
+	if t, is := s.Observer.(coordinator.Tracer); is {
+		own.Observer = traced{r, t}
+	}
 	go func() { // Wait waits for it
 		defer close(h.done)
 		defer h.log.close()

@@ -22,6 +22,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -165,10 +166,17 @@ func (s *Session) destroyByPlan(ctx context.Context, prior *state.State, o PlanO
 func (s *Session) run(ctx context.Context, kind string, p program.Program) (coordinator.Outcome, error) {
 	o := s.runnerOptions(kind, p)
 	o.RunID = s.NewID()
+	ended := func(string) {}
+	if kind == "plan" { // a validation asks nobody for anything that takes time
+		ended = s.traced(&o, journal.Run{ID: o.RunID, Workspace: s.Workspace, Command: kind, Started: s.Now()}, nil,
+			nil)
+	}
 	r := coordinator.New(o)
 	release := s.watch(r)
 	defer release()
-	return r.Run(s.Stop.running(ctx))
+	outcome, err := r.Run(s.Stop.running(ctx))
+	ended(outcome.Status)
+	return outcome, err
 }
 
 // runnerOptions are what all runs of the session have in common.

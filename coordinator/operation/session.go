@@ -23,6 +23,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/funcs"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/view/timeline"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -60,6 +61,9 @@ type Session struct {
 	// Embedded tells that the workers end with the session's operations.
 	Embedded bool
 	Observer coordinator.Observer
+	// Timeline returns the book that a run is written into while it goes on, for pages and for other processes to read;
+	// nil for a run that nobody looks at. It may be nil.
+	Timeline func(timeline.Head) *timeline.Book
 	// Events receives what workers tell of operations while they run, from another goroutine; may be nil.
 	Events func(wire.Event)
 	// Stop ends what operations do; the zero value never does.

@@ -112,8 +112,9 @@ var layers = map[string]int{
 
 	"state/snapshot/catalog": 8, // the table of the backends, which are packages of layer 7
 
-	"coordinator": 7,
-	"worker":      7,
+	"coordinator":         7,
+	"coordinator/history": 7, // what loop and journal tell, as a timeline
+	"worker":              7,
 
 	"coordinator/operation": 8,
 

@@ -1,0 +1,311 @@
+// Package history makes the timeline of a run: live from what its loop shows, and afterwards from its journal.
+//
+// Both lead to the same picture, through the same steps. It decides nothing about the run, and reads no clock.
+package history
+
+import (
+	"slices"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/loop"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/view/timeline"
+)
+
+// CutOff is the outcome of a run that did not end, and that no process carries on.
+const CutOff = "cut off"
+
+// worthTelling is how long a wait must be to be shown, in milliseconds.
+const worthTelling = 10
+
+// maxErrors is how many problems of the run as a whole are kept.
+const maxErrors = 50
+
+// HeadOf says which run it is, and how it has ended, if it has.
+func HeadOf(r journal.Run) timeline.Head {
+	h := timeline.Head{Run: r.ID, Workspace: r.Workspace, Command: r.Command, Who: r.Who,
+		Begun: r.Started.UnixMilli(), Ended: timeline.None}
+	if r.Status != journal.Running {
+		h.Outcome = r.Status
+		if !r.Ended.IsZero() {
+			h.Ended = max(0, r.Ended.Sub(r.Started).Milliseconds())
+		}
+	}
+	return h
+}
+
+// Of returns the timeline of a recorded run. alive tells whether a process carries it out; now is the time.
+func Of(r journal.Run, p *plan.Plan, events []journal.Event, alive bool, now time.Time) *timeline.Model {
+	head := HeadOf(r)
+	book := timeline.NewBook(head)
+	w := NewWriter(book, r.Started, p)
+	w.Replay(events)
+	at := now.Sub(r.Started).Milliseconds()
+	if head.Ended == timeline.None && !alive {
+		at = 0
+		if len(events) > 0 {
+			at = w.ms(events[len(events)-1].At)
+		}
+		if head.Outcome == "" {
+			book.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) { h.Outcome = CutOff })
+		}
+	}
+	return book.Model(max(at, 0))
+}
+
+// Writer writes a run into a book. Its methods are called by one goroutine at a time.
+type Writer struct {
+	book  *timeline.Book
+	begun time.Time
+	// queues are the queued vertices by queue; in is the queue of each, for as long as it is in one.
+	queues map[int]map[int]bool
+	in     map[int]int
+	passed map[int]int64 // when all before a junction was over
+}
+
+// NewWriter returns a writer of a run that begins at a time. The book gets the vertices of the plan; without one, a
+// vertex enters it when it is shown first, and nothing is known of what it depends on.
+func NewWriter(book *timeline.Book, begun time.Time, p *plan.Plan) *Writer {
+	w := &Writer{book: book, begun: begun, queues: map[int]map[int]bool{}, in: map[int]int{}, passed: map[int]int64{}}
+	if p != nil {
+		for _, v := range Vertices(p) {
+			book.Add(v)
+		}
+	}
+	return w
+}
+
+func (w *Writer) ms(t time.Time) int64 { return max(0, t.Sub(w.begun).Milliseconds()) }
+
+// Shown takes what the loop shows at a time.
+func (w *Writer) Shown(now time.Time, s loop.Shown) {
+	switch s.Kind {
+	case loop.ShownQueued:
+		w.ensure(&s)
+		w.queued(s.Vertex, s.Queue, w.ms(s.At), w.ms(now), s.Pool, s.Waited)
+	case loop.ShownLacking:
+		w.lacking(s.Queue, w.ms(s.At), s.Waited)
+	case loop.ShownStarted:
+		w.ensure(&s)
+		w.started(s.Vertex, w.ms(s.At), s.Ready, s.Waited, func(v *vertex) {
+			v.Pool, v.Holds = s.Pool, s.Limits
+			v.attempt(string(s.Attempt))
+		})
+	case loop.ShownHeld:
+		w.book.Update(s.Vertex, func(v *timeline.Vertex) {
+			v.Worker = s.Worker
+			(*vertex)(v).attempt(string(s.Attempt))
+		})
+	case loop.ShownFinished, loop.ShownFailed:
+		w.ensure(&s)
+		w.ended(s.Vertex, w.ms(now), s.Took, s.Worker, s.Notes.Action, s.Reason, s.Kind == loop.ShownFailed)
+	case loop.ShownSkipped:
+		w.ensure(&s)
+		w.skipped(s.Vertex, w.ms(now), s.Reason)
+	case loop.ShownDoubtful:
+		w.ensure(&s)
+		w.doubtful(s.Vertex, s.Reason)
+	case loop.ShownWaiting:
+		w.book.Note(func(_ *timeline.Head, _ *int64, shortages *[]timeline.Shortage) { *shortages = shortagesOf(s.Waits) })
+	case loop.ShownCounts:
+		w.book.Note(func(_ *timeline.Head, left *int64, _ *[]timeline.Shortage) { *left = s.Counts.Left.Milliseconds() })
+	case loop.ShownDiagnostics:
+		w.errors(s.Vertex, s.Diagnostics)
+	}
+}
+
+// End says how the run has ended.
+func (w *Writer) End(at time.Time, outcome string) {
+	w.book.Note(func(h *timeline.Head, left *int64, shortages *[]timeline.Shortage) {
+		h.Outcome, *left, *shortages = outcome, 0, nil
+		h.Ended = w.ms(at)
+	})
+}
+
+// ensure adds a vertex that comes without a plan.
+func (w *Writer) ensure(s *loop.Shown) {
+	if _, ok := w.book.Lookup(s.Vertex); !ok {
+		w.book.Add(timeline.Vertex{Number: s.Vertex, Module: moduleOf(s.Address), Address: s.Address, Deposed: s.Deposed,
+			Type: s.Class, Action: s.Action, Status: timeline.Waiting, Ready: timeline.None, Started: timeline.None,
+			Ended: timeline.None})
+	}
+}
+
+var kinds = map[journal.WaitKind]timeline.WaitKind{
+	journal.WaitPermit: timeline.ForPermit, journal.WaitPlace: timeline.ForPlace,
+	journal.WaitWorker: timeline.ForWorker, journal.WaitOther: timeline.ForOther,
+}
+
+func (w *Writer) queued(number, queue int, ready, now int64, pool string, waited []journal.Wait) {
+	free := w.free(number)
+	w.book.Update(number, func(v *timeline.Vertex) {
+		v.Status, v.Pool = timeline.Queued, pool
+		if v.Started != timeline.None { // for another of its operations
+			return
+		}
+		v.Ready, v.Waits = tile(free, ready, now, nil)
+		v.Waits = open(v.Waits, now, waited)
+	})
+	if w.queues[queue] == nil {
+		w.queues[queue] = map[int]bool{}
+	}
+	w.queues[queue][number] = true
+	w.in[number] = queue
+}
+
+// open adds a wait that has begun.
+func open(waits []timeline.Wait, from int64, waited []journal.Wait) []timeline.Wait {
+	if len(waited) == 0 {
+		return waits
+	}
+	return append(slices.Clip(waits), timeline.Wait{Kind: kinds[waited[0].Kind], Name: waited[0].Name, From: from,
+		To: timeline.None})
+}
+
+// lacking has the vertices of a queue wait for something else.
+func (w *Writer) lacking(queue int, since int64, waited []journal.Wait) {
+	for number := range w.queues[queue] {
+		w.book.Update(number, func(v *timeline.Vertex) {
+			if v.Started != timeline.None || len(v.Waits) == 0 || len(waited) == 0 {
+				return
+			}
+			last := v.Waits[len(v.Waits)-1]
+			if last.Kind == kinds[waited[0].Kind] && last.Name == waited[0].Name {
+				return
+			}
+			waits := slices.Clone(v.Waits)
+			waits[len(waits)-1].To = max(last.From, since)
+			v.Waits = open(waits, max(last.From, since), waited)
+		})
+	}
+}
+
+// leave takes a vertex out of its queue.
+func (w *Writer) leave(number int) {
+	if queue, ok := w.in[number]; ok {
+		delete(w.queues[queue], number)
+		delete(w.in, number)
+	}
+}
+
+func (w *Writer) started(number int, at int64, ready time.Time, waited []journal.Wait, more func(*vertex)) {
+	w.leave(number)
+	free, queued := w.free(number), at
+	if !ready.IsZero() {
+		queued = w.ms(ready)
+	}
+	w.book.Update(number, func(v *timeline.Vertex) {
+		v.Status = timeline.Running
+		if v.Started == timeline.None {
+			v.Ready, v.Waits = tile(free, queued, at, waited)
+			v.Started = at
+		}
+		more((*vertex)(v))
+	})
+}
+
+func (w *Writer) ended(number int, at int64, took time.Duration, worker, action, failure string, bad bool) {
+	w.leave(number)
+	free := w.free(number)
+	w.book.Update(number, func(v *timeline.Vertex) {
+		v.Status, v.Ended, v.Holds, v.Doubtful = timeline.Done, at, nil, ""
+		if v.Started == timeline.None {
+			v.Started = max(free, at-took.Milliseconds())
+			v.Ready, v.Waits = tile(free, v.Started, v.Started, nil)
+		}
+		v.Took = took.Milliseconds()
+		if worker != "" {
+			v.Worker = worker
+		}
+		if action != "" {
+			v.Action = action
+		}
+		if bad {
+			v.Status, v.Failure = timeline.Failed, failure
+		}
+	})
+}
+
+func (w *Writer) skipped(number int, at int64, because string) {
+	w.leave(number)
+	w.book.Update(number, func(v *timeline.Vertex) {
+		v.Status, v.Because, v.Ended, v.Waits = timeline.Skipped, because, at, nil
+	})
+}
+
+func (w *Writer) doubtful(number int, reason string) {
+	w.leave(number)
+	w.book.Update(number, func(v *timeline.Vertex) { v.Status, v.Doubtful = timeline.Doubt, reason })
+}
+
+func (w *Writer) errors(number int, list diag.List) {
+	if number >= 0 || !list.HasErrors() {
+		return // that of a vertex comes with its end
+	}
+	w.book.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) {
+		kept := slices.Clone(h.Errors)
+		for _, d := range list {
+			if d.Severity == diag.Error && len(kept) < maxErrors {
+				kept = append(kept, d.Error())
+			}
+		}
+		h.Errors = kept
+	})
+}
+
+// free is when all that a vertex depends on was over; zero for one that depends on nothing.
+func (w *Writer) free(number int) (at int64) {
+	v, ok := w.book.Lookup(number)
+	if !ok {
+		return 0
+	}
+	for _, before := range v.After {
+		if passed, ok := w.passed[before]; ok {
+			at = max(at, passed)
+			continue
+		}
+		b, _ := w.book.Lookup(before)
+		if b.Status == timeline.Junction {
+			passed := w.free(before)
+			w.passed[before] = passed // what is behind it has started, so all before it is over
+			at = max(at, passed)
+			continue
+		}
+		at = max(at, b.Ended)
+	}
+	return at
+}
+
+// tile lays out what a vertex has waited for between free, when nothing was missing that it depends on, and start. It
+// was looked at when it was queued; until then others came first.
+func tile(free, queued, start int64, waited []journal.Wait) (ready int64, waits []timeline.Wait) {
+	queued = min(max(queued, 0), start)
+	ready = min(free, queued)
+	at := ready
+	add := func(kind timeline.WaitKind, name string, until int64) {
+		if until = min(until, start); until-at >= worthTelling {
+			waits = append(waits, timeline.Wait{Kind: kind, Name: name, From: at, To: until})
+			at = until
+		}
+	}
+	add(timeline.ForTurn, "", queued)
+	for _, one := range waited {
+		add(kinds[one.Kind], one.Name, at+one.For.Milliseconds())
+	}
+	add(timeline.ForOther, "", start)
+	return ready, waits
+}
+
+func shortagesOf(waits []loop.Wait) []timeline.Shortage {
+	var out []timeline.Shortage
+	for _, x := range waits {
+		s := timeline.Shortage{Kind: "worker", Name: x.Pool, Vertices: x.Vertices, Example: x.Address}
+		if x.Limit != "" {
+			s.Kind, s.Name, s.Slots, s.InDoubt = "permit", x.Limit, x.Slots, x.InDoubt
+		}
+		out = append(out, s)
+	}
+	return out
+}

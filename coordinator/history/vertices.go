@@ -1,0 +1,128 @@
+package history
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/view/timeline"
+)
+
+// Vertices returns the vertices of a plan's graph as people look at them: those that they would call operations. What
+// passes through hidden ones leads from operation to operation, or, where that would be many edges, through a Junction.
+func Vertices(p *plan.Plan) []timeline.Vertex {
+	g := &p.Graph
+	n := len(g.Vertices)
+	before, after, missing := make([][]int, n), make([]int, n), make([]int, n)
+	next := make([][]int, n)
+	for _, e := range g.Edges {
+		b, a := int(e[0]), int(e[1])
+		before[a] = append(before[a], b)
+		next[b] = append(next[b], a)
+		after[b]++
+		missing[a]++
+	}
+	ready := make([]int, 0, n)
+	for v := range n {
+		if missing[v] == 0 {
+			ready = append(ready, v)
+		}
+	}
+	// through[v] is what waits for v waits for: v itself, or what is before it.
+	through := make([][]int, n)
+	seen := make([]int, n) // by which vertex, plus 1
+	var out []timeline.Vertex
+	for i := 0; i < len(ready); i++ {
+		v := ready[i]
+		var deps []int
+		for _, b := range before[v] {
+			for _, d := range through[b] {
+				if seen[d] != v+1 {
+					seen[d] = v + 1
+					deps = append(deps, d)
+				}
+			}
+		}
+		slices.Sort(deps)
+		hidden := p.Hidden(v)
+		switch in, to := len(deps), after[v]; {
+		case hidden && in*to <= 2*(in+to):
+			through[v] = deps
+		default:
+			through[v] = []int{v}
+			out = append(out, vertexOf(p, v, deps, hidden))
+		}
+		for _, a := range next[v] {
+			if missing[a]--; missing[a] == 0 {
+				ready = append(ready, a)
+			}
+		}
+	}
+	return withoutEnds(out, n)
+}
+
+func vertexOf(p *plan.Plan, v int, deps []int, hidden bool) timeline.Vertex {
+	out := timeline.Vertex{Number: v, After: deps, Status: timeline.Junction, Ready: timeline.None,
+		Started: timeline.None, Ended: timeline.None}
+	if hidden {
+		return out
+	}
+	x := p.Graph.Vertices[v]
+	c := p.Changes[x.Change]
+	out.Status, out.Address, out.Type = timeline.Waiting, x.Address, c.Addr.Resource.Type
+	out.Module = c.Addr.Module.String()
+	if !strings.HasPrefix(out.Address, out.Module+".") {
+		out.Module = ""
+	}
+	switch x.Kind {
+	case plan.DestroyObject:
+		out.Action, out.Deposed = "delete", string(c.Deposed)
+	case plan.ReadObject:
+		out.Action = "read"
+	default:
+		out.Action = "create"
+		if c.Action == plan.Update {
+			out.Action = "update"
+		}
+	}
+	return out
+}
+
+// withoutEnds leaves junctions out that nothing which people see waits for, and sorts by number.
+func withoutEnds(vertices []timeline.Vertex, n int) []timeline.Vertex {
+	used := make([]bool, n)
+	for i := len(vertices) - 1; i >= 0; i-- { // what waits comes behind what it waits for
+		v := &vertices[i]
+		if v.Status == timeline.Junction && !used[v.Number] {
+			continue
+		}
+		used[v.Number] = true
+		for _, d := range v.After {
+			used[d] = true
+		}
+	}
+	vertices = slices.DeleteFunc(vertices, func(v timeline.Vertex) bool { return !used[v.Number] })
+	slices.SortFunc(vertices, func(a, b timeline.Vertex) int { return a.Number - b.Number })
+	return vertices
+}
+
+// moduleOf returns the module instance at the beginning of an address; empty for the root module.
+func moduleOf(address string) string {
+	end := 0
+	for strings.HasPrefix(address[end:], "module.") {
+		i, quoted := end+len("module."), false
+		for ; i < len(address) && (quoted || address[i] != '.'); i++ {
+			switch {
+			case quoted && address[i] == '\\':
+				i++
+			case address[i] == '"':
+				quoted = !quoted
+			}
+		}
+		if i >= len(address) {
+			break
+		}
+		end = i + 1
+	}
+	return strings.TrimSuffix(address[:end], ".")
+}

@@ -1,0 +1,65 @@
+package layout
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/millipede-iac/millipede/view/timeline"
+)
+
+type nothing struct{}
+
+func (nothing) CopyTo(context.Context, string) error { return nil }
+
+func TestARunIsWatchedFromBeforeItsBeginToItsEnd(t *testing.T) {
+	home := Home{path: t.TempDir()}
+	if err := home.Watch(t.Context(), nil); !errors.Is(err, ErrNobody) {
+		t.Errorf("nobody serves, and the error is %v", err)
+	}
+	s, err := home.Serve(nothing{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	book := timeline.NewBook(timeline.Head{Run: "r1", Ended: timeline.None})
+	book.Add(timeline.Vertex{Number: 3, Address: "a.b", Status: timeline.Waiting, Ready: timeline.None})
+	var model timeline.Model
+	var changes []string
+	watched := make(chan error, 1)
+	seen := make(chan struct{}, 100)
+	go func() { // awaited below
+		watched <- home.Watch(t.Context(), func(line []byte) error {
+			defer func() { seen <- struct{}{} }()
+			if model.Head.Run == "" {
+				return json.Unmarshal(line, &model)
+			}
+			changes = append(changes, string(line))
+			return nil
+		})
+	}()
+	s.Watched(book)
+	<-seen
+	book.Update(3, func(v *timeline.Vertex) { v.Status = timeline.Done })
+	<-seen
+	book.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) { h.Outcome = "done" })
+	if err := s.Close(); err != nil { // it is about to end: the outcome is told all the same
+		t.Error(err)
+	}
+	if err := <-watched; err != nil {
+		t.Error(err)
+	}
+	if len(model.Vertices) != 1 || model.Vertices[0].Address != "a.b" {
+		t.Errorf("the model is %+v", model)
+	}
+	var last struct {
+		Head     timeline.Head
+		Vertices []struct{ Status string }
+	}
+	if len(changes) == 0 {
+		t.Fatal("no change was told")
+	}
+	if err := json.Unmarshal([]byte(changes[len(changes)-1]), &last); err != nil || last.Head.Outcome != "done" {
+		t.Errorf("the last line is %s (%v)", changes[len(changes)-1], err)
+	}
+}
