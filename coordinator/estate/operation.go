@@ -151,7 +151,8 @@ func (r *Operation) open(ctx context.Context, o OperationOptions) diag.List {
 	}
 	r.Engine, more = r.estate.OpenEngine(ctx, EngineOptions{
 		Tree: r.Config.Tree, Loader: r.Config.Loader, Inputs: r.inputs, Prior: prior, State: r.State, Store: r.progress,
-		Observer: o.Watch.Observer, Timeline: r.timeline, Events: o.Watch.Events, Note: o.Watch.Note, Parallelism: o.Parallelism,
+		Observer: o.Watch.Observer, Timeline: r.timeline, Events: o.Watch.Events, Note: o.Watch.Note,
+		Parallelism: o.Parallelism,
 	})
 	return diags.Append(more)
 }
