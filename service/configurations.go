@@ -14,6 +14,9 @@ func configurationFile(id string) string { return "configurations/" + id }
 // repeated is how long the same request again means the same thing: its answer may have been lost.
 const repeated = 10 * time.Second
 
+// uploadTerm is how long an address to upload something at is good.
+const uploadTerm = 24 * time.Hour
+
 // CreateConfiguration makes a version of the configuration of a workspace, to be uploaded. The same request of the same
 // actor within seconds returns the same version while nothing was uploaded.
 func (s *Service) CreateConfiguration(a *Actor, workspace string, c record.Configuration) (*record.Configuration,
@@ -79,10 +82,12 @@ func (s *Service) Configurations(a *Actor, workspace string) (out []*record.Conf
 }
 
 // UploadConfiguration takes the archive of a version, by the secret of its address. It checks that it can be unpacked.
-func (s *Service) UploadConfiguration(secret string, archive io.Reader) error {
+// size is what the client says that it sends; -1 when it does not say.
+func (s *Service) UploadConfiguration(secret string, archive io.Reader, size int64) error {
 	var c *record.Configuration
 	err := s.store.View(func(tx *store.Tx) (err error) {
-		if c, err = configurations.Find(tx, "secret", secret); err != nil {
+		if c, err = configurations.Find(tx, "secret", Hash(secret)); err != nil ||
+			s.now().Sub(c.CreatedAt) >= uploadTerm {
 			return notFound("there is nothing to upload at this address")
 		}
 		return nil
@@ -93,13 +98,16 @@ func (s *Service) UploadConfiguration(secret string, archive io.Reader) error {
 	if c.Status != record.UploadPending {
 		return conflict("the configuration version %s is %s", c.ID, c.Status)
 	}
+	if err := fits(size, s.opts.MaxConfiguration); err != nil {
+		return err
+	}
 	w, err := s.store.Write(configurationFile(c.ID), archive, s.opts.MaxConfiguration)
 	problem := ""
 	switch {
 	case errors.Is(err, store.ErrTooLarge):
 		return &problem413{s.opts.MaxConfiguration}
 	case err != nil:
-		return err
+		return told(err)
 	default:
 		if problem, err = s.inspect(c.ID); err != nil {
 			return err
@@ -160,6 +168,15 @@ func (p *problem413) Error() string {
 	return "an upload may have at most " + megabytes(p.limit)
 }
 func (p *problem413) Unwrap() error { return ErrTooLarge }
+
+// fits checks the announced size of an upload, so that one that is too large is answered before it is read. A size
+// below zero is not known: it is noticed when the limit is passed.
+func fits(size, limit int64) error {
+	if size > limit {
+		return &problem413{limit}
+	}
+	return nil
+}
 
 // inspect reads an archive as the engine will, without keeping anything. What is wrong with it is a text.
 func (s *Service) inspect(id string) (problem string, err error) {

@@ -58,6 +58,8 @@ func told(err error) error {
 		return &problem{ErrNotFound, err.Error()}
 	case errors.Is(err, store.ErrTaken):
 		return &problem{ErrInvalid, "the name has already been taken"}
+	case errors.Is(err, store.ErrCut):
+		return &problem{ErrInvalid, err.Error()}
 	case errors.Is(err, store.ErrTooLarge):
 		return &problem{ErrTooLarge, err.Error()}
 	case errors.Is(err, record.ErrTransition):

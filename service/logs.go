@@ -2,8 +2,14 @@ package service
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
+	"strconv"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
@@ -66,24 +72,65 @@ func (l *logs) close() error {
 
 func logFile(phase string) string { return "logs/" + phase }
 
-// Log returns at most limit bytes of the log of a phase from offset on, by the secret of its address. Where nothing is
-// yet it waits until something is, the log has ended, or ctx ends, and may return nothing then.
-func (s *Service) Log(ctx context.Context, secret string, offset int64, limit int) ([]byte, error) {
-	var phase string
-	err := s.store.View(func(tx *store.Tx) error {
-		if r, err := runs.Find(tx, "plan log", secret); err == nil {
-			phase = r.Plan.ID
-			return nil
+// logTerm is how long an address of a log is good, at least. It is good, too, until the phase has ended.
+const logTerm = 24 * time.Hour
+
+// LogAddress returns the last element of the path at which the log of a phase is read without a token: the phase, the
+// end of the address as seconds since 1970, and their signature. It is the same for an hour.
+func (s *Service) LogAddress(p *record.Phase) string {
+	end := s.now().Truncate(time.Hour).Add(time.Hour + logTerm)
+	signed := p.ID + "." + strconv.FormatInt(end.Unix(), 10)
+	return signed + "." + signature(p, signed)
+}
+
+func signature(p *record.Phase, signed string) string {
+	mac := hmac.New(sha256.New, []byte(p.LogSecret))
+	mac.Write([]byte(signed))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// logPhase returns the phase whose log is at an address.
+func (s *Service) logPhase(address string) (phase string, err error) {
+	unknown := notFound("there is no log at this address, or the address has ended")
+	cut := strings.LastIndexByte(address, '.')
+	if cut < 0 {
+		return "", unknown
+	}
+	signed, sum := address[:cut], address[cut+1:]
+	id, end, _ := strings.Cut(signed, ".")
+	err = s.store.View(func(tx *store.Tx) error {
+		r, err := runs.Find(tx, "plan", id)
+		p := (*record.Phase)(nil)
+		if err == nil {
+			p = &r.Plan
+		} else if r, err = runs.Find(tx, "apply", id); err == nil {
+			p = &r.Apply
 		}
-		r, err := runs.Find(tx, "apply log", secret)
+		if errors.Is(err, store.ErrNotFound) {
+			return unknown
+		}
 		if err != nil {
-			return notFound("there is no log at this address")
+			return err
 		}
-		phase = r.Apply.ID
+		if !hmac.Equal([]byte(signature(p, signed)), []byte(sum)) {
+			return unknown
+		}
+		seconds, err := strconv.ParseInt(end, 10, 64)
+		if err != nil || !p.Ended.IsZero() && s.now().Unix() >= seconds {
+			return unknown
+		}
+		phase = p.ID
 		return nil
 	})
+	return phase, told(err)
+}
+
+// Log returns at most limit bytes of the log of a phase from offset on, by its address. Where nothing is yet it waits
+// until something is, the log has ended, or ctx ends, and may return nothing then.
+func (s *Service) Log(ctx context.Context, address string, offset int64, limit int) ([]byte, error) {
+	phase, err := s.logPhase(address)
 	if err != nil {
-		return nil, told(err)
+		return nil, err
 	}
 	for {
 		s.logs.mu.Lock()

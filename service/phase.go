@@ -98,6 +98,7 @@ func (s *Service) engage(leaving, stopping context.Context, r *record.Run, log i
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(job.Scratch)) }()
 	defer s.closeBook(r)
+	defer func() { err = job.unmask(err) }()
 	if r.Status == record.Applying {
 		if job.Plan, err = s.store.ReadAll(planFile(r)); err != nil {
 			return nil, err
@@ -116,6 +117,26 @@ func (s *Service) engage(leaving, stopping context.Context, r *record.Run, log i
 		}
 	}
 	return planned, nil
+}
+
+// unmask ends the masking of the log, and masks an error that is to be written there.
+func (j *Job) unmask(err error) error {
+	m, ok := j.Log.(*mask)
+	if !ok {
+		return err
+	}
+	failed := m.Flush()
+	if err == nil || errors.Is(err, ErrReported) || errors.Is(err, ErrStopped) {
+		return errors.Join(err, failed)
+	}
+	var text strings.Builder
+	m.out = &text
+	_, _ = m.Write([]byte(err.Error())) // a builder takes everything
+	_ = m.Flush()
+	if text.String() != err.Error() {
+		err = errors.New(text.String())
+	}
+	return errors.Join(err, failed)
 }
 
 // engaged is a result as carryOut has it.
@@ -139,8 +160,13 @@ func (s *Service) job(stopping context.Context, r *record.Run, log io.Writer, re
 		}
 		j.Workspace = *w
 		j.Structured = r.Structured && w.Structured
-		j.Variables, j.Environment, err = effective(tx, w, r)
-		return err
+		g, err := effective(tx, w, r)
+		if err != nil {
+			return err
+		}
+		j.Variables, j.Environment = g.values, g.environ
+		j.Log = newMask(j.Log, g.secrets)
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -200,7 +226,7 @@ func (q *queue) finish(r *record.Run, j *job, results any, failure error) bool {
 func came(r *record.Run, results any) (record.RunEventKind, record.Outcome) {
 	switch v := results.(type) {
 	case *PlanResult:
-		r.HasChanges, r.Generated = v.HasChanges, v.Generated
+		r.HasChanges, r.Generated, r.Sensitive = v.HasChanges, v.Generated, v.Sensitive
 		r.Plan.Add, r.Plan.Change, r.Plan.Destroy, r.Plan.Import = v.Add, v.Change, v.Destroy, v.Import
 		switch {
 		case r.PlanOnly || !v.HasChanges:

@@ -297,10 +297,10 @@ func TestAStateFollowsTheCurrentOne(t *testing.T) {
 	if now, err := h.CurrentState(h.Admin, w.ID); err != nil || now.Serial != 3 {
 		t.Errorf("before its bytes have come: %+v, %v", now, err)
 	}
-	if err := h.UploadState(v.Secret, strings.NewReader("something else")); !errors.Is(err, service.ErrInvalid) {
+	if err := h.UploadState(v.Secret, strings.NewReader("something else"), -1); !errors.Is(err, service.ErrInvalid) {
 		t.Errorf("other bytes: %v", err)
 	}
-	if err := h.UploadState(v.Secret, bytes.NewReader(data)); !errors.Is(err, service.ErrConflict) {
+	if err := h.UploadState(v.Secret, bytes.NewReader(data), -1); !errors.Is(err, service.ErrConflict) {
 		t.Errorf("a discarded one: %v", err)
 	}
 	now, err := h.CurrentState(h.Admin, w.ID)
@@ -325,7 +325,7 @@ func TestArchivesAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = h.UploadConfiguration(c.Secret, bytes.NewReader(data))
+		err = h.UploadConfiguration(c.Secret, bytes.NewReader(data), -1)
 		if !errors.Is(err, service.ErrInvalid) && !errors.Is(err, service.ErrTooLarge) {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -173,6 +173,8 @@ type State interface {
 type PlanResult struct {
 	HasChanges, Generated        bool
 	Add, Change, Destroy, Import int
+	// Sensitive are the names of the variables whose values the configuration declares sensitive.
+	Sensitive []string
 	// Plan is what Apply needs; JSON and Redacted are its documents.
 	Plan, JSON, Redacted []byte
 }

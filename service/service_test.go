@@ -37,7 +37,7 @@ func TestARunIsPlannedConfirmedAndApplied(t *testing.T) {
 	if err != nil || sv.Run != r.ID || len(sv.Outputs) != 1 || sv.Outputs[0].Name != "o" {
 		t.Errorf("its state: %+v, %v", sv, err)
 	}
-	for secret, word := range map[string]string{v.Plan.LogSecret: "planning", v.Apply.LogSecret: "applying"} {
+	for secret, word := range map[string]string{h.LogAddress(&v.Plan): "planning", h.LogAddress(&v.Apply): "applying"} {
 		log, err := h.Log(t.Context(), secret, 0, 10_000)
 		if err != nil || !strings.HasPrefix(string(log), "\x02Millipede") ||
 			!strings.HasSuffix(string(log), word+"\n\x03") {
@@ -167,7 +167,7 @@ func TestAServiceThatStartsAgainGoesOn(t *testing.T) {
 	if v := h.Await(planning.ID, record.Planned); v.Resumed != 1 {
 		t.Errorf("%+v", v.Run)
 	}
-	log, err := h.Log(t.Context(), applying.Apply.LogSecret, 0, 10_000)
+	log, err := h.Log(t.Context(), h.LogAddress(&applying.Apply), 0, 10_000)
 	if err != nil || !strings.Contains(string(log), "goes on with the run") ||
 		strings.Count(string(log), "\x02") != 1 || !strings.HasSuffix(string(log), "\x03") {
 		t.Errorf("%q, %v", log, err)
@@ -180,7 +180,7 @@ func TestAMistakeOfOursEndsOneRun(t *testing.T) {
 	h.Engine.PlanFunc = func(context.Context, *service.Job) (*service.PlanResult, error) { panic("planted") }
 	r := h.NewRun(w, nil)
 	v := h.Await(r.ID, record.Errored)
-	log, _ := h.Log(t.Context(), v.Plan.LogSecret, 0, 10_000)
+	log, _ := h.Log(t.Context(), h.LogAddress(&v.Plan), 0, 10_000)
 	if !strings.Contains(string(log), "bug in Millipede: planted") || v.On.Lock.Held() {
 		t.Errorf("%q, %+v", log, v.On.Lock)
 	}

@@ -77,14 +77,22 @@ func (s *Service) CreateState(a *Actor, workspace string, n NewState) (*record.S
 		return out, err
 	}
 	if n.JSON != nil {
-		if err := s.UploadStateJSON(out.Secret, bytes.NewReader(n.JSON)); err != nil {
+		if err := s.UploadStateJSON(out.Secret, bytes.NewReader(n.JSON), int64(len(n.JSON))); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.UploadState(out.Secret, bytes.NewReader(n.State)); err != nil {
+	if err := s.UploadState(out.Secret, bytes.NewReader(n.State), int64(len(n.State))); err != nil {
 		return nil, err
 	}
 	return s.StateVersion(a, out.ID)
+}
+
+// MayCreateState checks that the actor may make versions of a workspace's state at all.
+func (s *Service) MayCreateState(a *Actor, workspace string) error {
+	return told(s.store.View(func(tx *store.Tx) error {
+		_, err := a.allowed(tx, workspace, needWriteState)
+		return err
+	}))
 }
 
 // mayWrite checks that the workspace is locked by who writes.
@@ -131,10 +139,14 @@ func (s *Service) follows(tx *store.Tx, w *record.Workspace, serial uint64, line
 	return nil, nil //nolint:nilnil // as above
 }
 
-// UploadState takes the bytes of a version, by the secret of its address. It is the current one when this returns.
-func (s *Service) UploadState(secret string, data io.Reader) error {
+// UploadState takes the bytes of a version, by the secret of its address. It is the current one when this returns. size
+// is what the client says that it sends; -1 when it does not say.
+func (s *Service) UploadState(secret string, data io.Reader, size int64) error {
 	v, err := s.uploaded(secret)
 	if err != nil || v.Status == record.StateFinalized {
+		return err
+	}
+	if err := fits(size, s.opts.MaxState); err != nil {
 		return err
 	}
 	w, err := s.store.Write(stateFile(v.ID), data, s.opts.MaxState)
@@ -142,7 +154,7 @@ func (s *Service) UploadState(secret string, data io.Reader) error {
 		return &problem413{s.opts.MaxState}
 	}
 	if err != nil {
-		return err
+		return told(err)
 	}
 	text, err := s.store.ReadAll(stateFile(v.ID))
 	if err != nil {
@@ -181,17 +193,20 @@ func (s *Service) UploadState(secret string, data io.Reader) error {
 	}))
 }
 
-// UploadStateJSON takes the JSON form of a version.
-func (s *Service) UploadStateJSON(secret string, data io.Reader) error {
+// UploadStateJSON takes the JSON form of a version; size is as for UploadState.
+func (s *Service) UploadStateJSON(secret string, data io.Reader, size int64) error {
 	v, err := s.uploaded(secret)
 	if err != nil {
+		return err
+	}
+	if err := fits(size, s.opts.MaxState); err != nil {
 		return err
 	}
 	if _, err := s.store.Write(jsonStateFile(v.ID), data, s.opts.MaxState); err != nil {
 		if errors.Is(err, store.ErrTooLarge) {
 			return &problem413{s.opts.MaxState}
 		}
-		return err
+		return told(err)
 	}
 	return told(s.store.Update(func(tx *store.Tx) error {
 		v, err := stateVersions.Get(tx, v.ID)
@@ -205,7 +220,8 @@ func (s *Service) UploadStateJSON(secret string, data io.Reader) error {
 
 func (s *Service) uploaded(secret string) (v *record.StateVersion, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
-		if v, err = stateVersions.Find(tx, "secret", secret); err != nil {
+		if v, err = stateVersions.Find(tx, "secret", Hash(secret)); err != nil ||
+			s.now().Sub(v.CreatedAt) >= uploadTerm {
 			return notFound("there is nothing to upload at this address")
 		}
 		if v.Status == record.StateDiscarded {

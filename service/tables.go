@@ -70,7 +70,7 @@ var (
 	configurations = store.Table[record.Configuration]{
 		Name: "configuration version", ID: func(c *record.Configuration) string { return c.ID },
 		Unique: map[string]func(*record.Configuration) string{
-			"secret": func(c *record.Configuration) string { return c.Secret },
+			"secret": func(c *record.Configuration) string { return Hash(c.Secret) }, // keys of indexes are not sealed
 		},
 		Lists: map[string]func(*record.Configuration) []string{
 			"workspace": one(func(c *record.Configuration) string {
@@ -81,7 +81,7 @@ var (
 	stateVersions = store.Table[record.StateVersion]{
 		Name: "state version", ID: func(v *record.StateVersion) string { return v.ID },
 		Unique: map[string]func(*record.StateVersion) string{
-			"secret": func(v *record.StateVersion) string { return v.Secret },
+			"secret": func(v *record.StateVersion) string { return Hash(v.Secret) }, // as above
 		},
 		Lists: map[string]func(*record.StateVersion) []string{
 			"workspace": one(func(v *record.StateVersion) string {
@@ -99,10 +99,8 @@ var (
 	runs = store.Table[record.Run]{
 		Name: "run", ID: func(r *record.Run) string { return r.ID },
 		Unique: map[string]func(*record.Run) string{
-			"plan":      func(r *record.Run) string { return r.Plan.ID },
-			"apply":     func(r *record.Run) string { return r.Apply.ID },
-			"plan log":  func(r *record.Run) string { return r.Plan.LogSecret },
-			"apply log": func(r *record.Run) string { return r.Apply.LogSecret },
+			"plan":  func(r *record.Run) string { return r.Plan.ID },
+			"apply": func(r *record.Run) string { return r.Apply.ID },
 		},
 		Lists: map[string]func(*record.Run) []string{
 			"workspace": one(func(r *record.Run) string {

@@ -259,12 +259,19 @@ func (s *Service) dropSet(tx *store.Tx, id string) error {
 	return variableSets.Delete(tx, id)
 }
 
+// given are the variables that a run gets.
+type given struct {
+	values  []Value
+	environ []string // as NAME=value
+	secrets []string // the values of sensitive ones of both categories
+}
+
 // effective returns the variables of a run of a workspace: those of global sets, of the project's, of the workspace's
 // own sets, of the workspace, of the run, and of sets with priority, each winning over those before it.
-func effective(tx *store.Tx, w *record.Workspace, r *record.Run) (values []Value, environ []string, err error) {
+func effective(tx *store.Tx, w *record.Workspace, r *record.Run) (*given, error) {
 	sets, err := variableSets.Select(tx, "organization", strings.ToLower(w.Organization))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	rank := func(v *record.VariableSet) int {
 		switch {
@@ -302,7 +309,8 @@ func effective(tx *store.Tx, w *record.Workspace, r *record.Run) (values []Value
 }
 
 // collect reads the variables of the parents in their order.
-func collect(tx *store.Tx, w *record.Workspace, r *record.Run, parents []string) ([]Value, []string, error) {
+func collect(tx *store.Tx, w *record.Workspace, r *record.Run, parents []string) (*given, error) {
+	out := &given{}
 	inputs, env := map[string]Value{}, map[string]string{}
 	ran := false
 	run := func() {
@@ -315,9 +323,12 @@ func collect(tx *store.Tx, w *record.Workspace, r *record.Run, parents []string)
 	for _, parent := range parents {
 		all, err := variables.Select(tx, "parent", parent)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		for _, v := range all {
+			if v.Sensitive {
+				out.secrets = append(out.secrets, v.Value)
+			}
 			if v.Category == record.CategoryEnv {
 				env[v.Key] = v.Value
 				continue
@@ -329,15 +340,13 @@ func collect(tx *store.Tx, w *record.Workspace, r *record.Run, parents []string)
 			run()
 		}
 	}
-	var values []Value
 	for _, v := range inputs {
-		values = append(values, v)
+		out.values = append(out.values, v)
 	}
-	slices.SortFunc(values, func(x, y Value) int { return strings.Compare(x.Name, y.Name) })
-	var environ []string
+	slices.SortFunc(out.values, func(x, y Value) int { return strings.Compare(x.Name, y.Name) })
 	for k, v := range env {
-		environ = append(environ, k+"="+v)
+		out.environ = append(out.environ, k+"="+v)
 	}
-	slices.Sort(environ)
-	return values, environ, nil
+	slices.Sort(out.environ)
+	return out, nil
 }

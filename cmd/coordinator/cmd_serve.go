@@ -197,7 +197,7 @@ func (a *app) serve(ctx context.Context, o serveOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	secure, trust, err := a.certificates(o, listener.Addr())
+	secure, trust, err := a.certificates(o, key, listener.Addr())
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -255,7 +255,7 @@ func (a *app) host(svc *service.Service, listener net.Listener, handler http.Han
 
 // certificates returns how the service proves who it is, and the file that clients have to trust; empty where they do
 // already.
-func (a *app) certificates(o serveOptions, at net.Addr) (*tls.Config, string, error) {
+func (a *app) certificates(o serveOptions, key *seal.Key, at net.Addr) (*tls.Config, string, error) {
 	// A page has several streams open; over the older protocol a browser allows six for all of its pages.
 	c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if o.certFile != "" {
@@ -268,7 +268,7 @@ func (a *app) certificates(o serveOptions, at net.Addr) (*tls.Config, string, er
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, "", err
 	}
-	own, err := authority.Open(dir, time.Now())
+	own, err := authority.Open(dir, key, time.Now())
 	if err != nil {
 		return nil, "", err
 	}

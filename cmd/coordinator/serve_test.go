@@ -25,6 +25,9 @@ import (
 type served struct {
 	t      *testing.T
 	client *client.Client
+	// http, address and token are those of the client.
+	http           *http.Client
+	address, token string
 	// stop interrupts it, and returns its exit code.
 	stop func() int
 }
@@ -32,8 +35,14 @@ type served struct {
 // serveIn starts a service over a home directory.
 func serveIn(t *testing.T, home, token string) (*served, string) {
 	t.Helper()
+	return serveTo(t, home, token, t.Output())
+}
+
+// serveTo is serveIn with what the service says of itself.
+func serveTo(t *testing.T, home, token string, stderr io.Writer) (*served, string) {
+	t.Helper()
 	out, said := io.Pipe()
-	a := newApp(strings.NewReader(""), said, t.Output(), environ.Variables{"HOME=" + home, "PATH=" + os.Getenv("PATH")})
+	a := newApp(strings.NewReader(""), said, stderr, environ.Variables{"HOME=" + home, "PATH=" + os.Getenv("PATH")})
 	code := make(chan int, 1)
 	go func() { code <- a.run(context.Background(), []string{"serve", "-listen=127.0.0.1:0"}) }()
 	address := ""
@@ -64,7 +73,7 @@ func serveIn(t *testing.T, home, token string) (*served, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &served{t: t, client: c}
+	s := &served{t: t, client: c, http: &http.Client{Transport: transport}, address: address, token: token}
 	s.stop = func() int {
 		a.interrupts.stop(operation.ErrInterrupted)
 		transport.CloseIdleConnections()

@@ -19,6 +19,8 @@ type Variables struct {
 	List []config.VariableFlag
 	// Weak are files of values that everything else wins over.
 	Weak []string
+	// Sensitive are the names of those whose values are sensitive although the configuration may not say so.
+	Sensitive []string
 	// Input: whoever can be asked is asked for what is missing.
 	Input bool
 	// TestDir is where test files lie, which have values too; empty for operations that have nothing to do with them.
@@ -37,11 +39,13 @@ type Configuration struct {
 	Dir string
 
 	estate *Estate
+	// sensitive are the variables that are sensitive whatever the configuration says.
+	sensitive []string
 }
 
 // Configuration collects the root variables; nothing is loaded yet.
 func (e *Estate) Configuration(vars Variables) (*Configuration, diag.List) {
-	c := &Configuration{estate: e, Loader: config.NewLoader(e.files()), TestDir: vars.TestDir}
+	c := &Configuration{estate: e, Loader: config.NewLoader(e.files()), TestDir: vars.TestDir, sensitive: vars.Sensitive}
 	o := config.VariableOptions{Weak: vars.Weak, Environ: e.Environ, Flags: vars.List, TestDir: vars.TestDir}
 	if vars.Input && e.InputAllowed() {
 		o.Ask = e.Ask
@@ -83,8 +87,21 @@ func (c *Configuration) Load() diag.List {
 		Dir: c.Dir, Variable: c.Given.Static, Workspace: c.estate.Workspace(), Locator: manifest, TestDir: c.TestDir,
 		Base: c.estate.Dir, Env: c.estate.Environ,
 	})
-	c.Tree = tree
+	c.setTree(tree)
 	return diags.Append(more)
+}
+
+// setTree takes a tree, in which the variables that were given as sensitive are as if it had declared them so.
+func (c *Configuration) setTree(tree *config.Tree) {
+	c.Tree = tree
+	if tree == nil || tree.Root == nil || tree.Root.Module == nil {
+		return
+	}
+	for _, name := range c.sensitive {
+		if v := tree.Root.Module.Variables[name]; v != nil {
+			v.Sensitive = true
+		}
+	}
 }
 
 // LoadRoot loads the root module alone: it says where the state is. With storageOnly nothing else of it is checked.
@@ -131,7 +148,7 @@ func (c *Configuration) loadFor(saved *planfile.Saved) diag.List {
 		Variable: savedVariable(saved.Plan), Workspace: saved.Plan.Workspace, Locator: manifest, Base: c.estate.Dir,
 		Env: c.estate.Environ,
 	})
-	c.Tree = tree
+	c.setTree(tree)
 	return diags
 }
 
@@ -183,7 +200,7 @@ func (c *Configuration) Install(ctx context.Context, upgrade bool, f Fetching) d
 	o := c.fetchOptions(f)
 	o.Upgrade = upgrade
 	result, diags := fetch.Install(ctx, ".", o)
-	c.Tree = result.Tree
+	c.setTree(result.Tree)
 	return diags
 }
 

@@ -18,6 +18,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/millipede-iac/millipede/state/seal"
 )
 
 // The terms of an authority and of its certificates, which are made anew with each start of the service.
@@ -26,6 +28,9 @@ const (
 	certificateTerm = 365 * 24 * time.Hour
 )
 
+// keyPlace is what the sealed key of the authority is bound to.
+var keyPlace = []byte("tls/ca.key")
+
 // Authority signs certificates.
 type Authority struct {
 	file        string
@@ -33,13 +38,14 @@ type Authority struct {
 	key         *ecdsa.PrivateKey
 }
 
-// Open returns the authority of a directory, which is made at the first time. Its key lies in the directory, mode 0600.
-func Open(dir string, now time.Time) (*Authority, error) {
+// Open returns the authority of a directory, which is made at the first time. Its key lies in the directory, sealed:
+// who copies the directory cannot make certificates that clients trust.
+func Open(dir string, sealing *seal.Key, now time.Time) (*Authority, error) {
 	a := &Authority{file: filepath.Join(dir, "ca.pem")}
 	keyFile := filepath.Join(dir, "ca.key")
 	text, err := os.ReadFile(a.file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return a, a.make(keyFile, now)
+		return a, a.make(keyFile, sealing, now)
 	}
 	if err != nil {
 		return nil, err
@@ -54,15 +60,17 @@ func Open(dir string, now time.Time) (*Authority, error) {
 	if text, err = os.ReadFile(keyFile); err != nil {
 		return nil, err
 	}
-	if block, _ = pem.Decode(text); block == nil {
-		return nil, fmt.Errorf("%s holds no key: remove it, and ca.pem, for new ones", keyFile)
+	if text, err = sealing.Open(keyPlace, text); err == nil {
+		a.key, err = x509.ParseECPrivateKey(text)
 	}
-	a.key, err = x509.ParseECPrivateKey(block.Bytes)
-	return a, err
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be read: %w; remove it, and ca.pem, for new ones", keyFile, err)
+	}
+	return a, nil
 }
 
 // make makes a new authority. The certificate is written last: without it the key is not used.
-func (a *Authority) make(keyFile string, now time.Time) (err error) {
+func (a *Authority) make(keyFile string, sealing *seal.Key, now time.Time) (err error) {
 	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		return err
 	}
@@ -87,8 +95,7 @@ func (a *Authority) make(keyFile string, now time.Time) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: key}),
-		0o600); err != nil {
+	if err := os.WriteFile(keyFile, sealing.Seal(keyPlace, key), 0o600); err != nil {
 		return err
 	}
 	return os.WriteFile(a.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644) //nolint:gosec // it is public

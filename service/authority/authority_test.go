@@ -1,24 +1,32 @@
 package authority_test
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/millipede-iac/millipede/service/authority"
+	"github.com/millipede-iac/millipede/state/seal"
 )
 
 func TestAClientThatTrustsTheAuthorityTrustsTheServer(t *testing.T) {
 	dir := t.TempDir()
-	first, err := authority.Open(dir, time.Now())
+	key, err := seal.NewKey(seal.NewSecret())
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := authority.Open(dir, time.Now()) // as at the next start
+	first, err := authority.Open(dir, key, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := authority.Open(dir, key, time.Now()) // as at the next start
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,5 +59,32 @@ func TestAClientThatTrustsTheAuthorityTrustsTheServer(t *testing.T) {
 	info, err := os.Stat(dir + "/ca.key")
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the key: %v, %v", info, err)
+	}
+}
+
+// The key of the authority lay beside the sealed data in the clear: a copy of the directory was enough to pose as the
+// service to every client that trusts it.
+func TestACopyOfTheDirectoryMakesNoCertificates(t *testing.T) {
+	dir := t.TempDir()
+	key, err := seal.NewKey(seal.NewSecret())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := authority.Open(dir, key, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "ca.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x509.ParseECPrivateKey(text); err == nil || bytes.Contains(text, []byte("PRIVATE KEY")) {
+		t.Error("the key lies there in the clear")
+	}
+	other, err := seal.NewKey(seal.NewSecret())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := authority.Open(dir, other, time.Now()); !errors.Is(err, seal.ErrBroken) {
+		t.Errorf("another key opens it: %v", err)
 	}
 }

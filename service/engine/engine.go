@@ -106,6 +106,11 @@ func (e *Engine) begin(ctx context.Context, j *service.Job) (*phase, error) {
 		return nil, err
 	}
 	p.vars = estate.Variables{Weak: weak}
+	for _, v := range j.Variables {
+		if v.Sensitive {
+			p.vars.Sensitive = append(p.vars.Sensitive, v.Name)
+		}
+	}
 	for _, file := range strong {
 		p.vars.List = append(p.vars.List, config.VariableFlag{File: true, Text: file})
 	}
@@ -241,6 +246,9 @@ func (p *phase) documents(op *estate.Operation, planned *operation.Planned) (*se
 	if err != nil {
 		return nil, err
 	}
+	if full, err = withoutValues(full, p.vars.Sensitive); err != nil {
+		return nil, err
+	}
 	redacted, err := redact(full, planned.Schemas)
 	if err != nil {
 		return nil, err
@@ -248,8 +256,19 @@ func (p *phase) documents(op *estate.Operation, planned *operation.Planned) (*se
 	s := document.PlanSummary(planned.Plan)
 	return &service.PlanResult{
 		HasChanges: planned.Plan.Applyable(), Add: s.Add, Change: s.Change, Destroy: s.Remove, Import: s.Import,
-		Plan: text, JSON: full, Redacted: redacted,
+		Sensitive: sensitiveVariables(op.Config.Tree.Root.Module.Variables), Plan: text, JSON: full, Redacted: redacted,
 	}, nil
+}
+
+// sensitiveVariables are the names of those that are declared so.
+func sensitiveVariables(all map[string]*config.Variable) (names []string) {
+	for name, v := range all {
+		if v.Sensitive || v.Ephemeral {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // apply carries the plan out, or goes on with what was begun of it.

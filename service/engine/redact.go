@@ -51,6 +51,33 @@ func redact(full []byte, schemas *values.Schemas) ([]byte, error) {
 	})
 }
 
+// withoutValues takes the values of variables out of a plan's document: those that the service keeps write-only.
+func withoutValues(full []byte, names []string) ([]byte, error) {
+	if len(names) == 0 {
+		return full, nil
+	}
+	var document, variables map[string]json.RawMessage
+	if err := json.Unmarshal(full, &document); err != nil {
+		return nil, err
+	}
+	if len(document["variables"]) == 0 {
+		return full, nil
+	}
+	if err := json.Unmarshal(document["variables"], &variables); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if _, ok := variables[name]; ok {
+			variables[name] = json.RawMessage("{}")
+		}
+	}
+	var err error
+	if document["variables"], err = json.Marshal(variables); err != nil {
+		return nil, err
+	}
+	return json.Marshal(document)
+}
+
 // redactChange takes the sensitive values out of a change.
 func redactChange(change map[string]any) {
 	for _, side := range []string{"before", "after"} {

@@ -187,6 +187,8 @@ type Run struct {
 	HasChanges bool `json:"hasChanges,omitempty"`
 	// Generated tells that the plan has made configuration for objects that are imported.
 	Generated bool `json:"generated,omitempty"`
+	// Sensitive are the variables whose values are told to nobody; known once the plan has ended.
+	Sensitive []string `json:"sensitive,omitempty"`
 	// CancelAsked is when somebody asked for it to be canceled; zero for not.
 	CancelAsked time.Time `json:"cancelAsked,omitzero"`
 	// Resumed counts how often the service went on with it after it had ended in its midst.
@@ -221,7 +223,7 @@ const (
 type Phase struct {
 	ID     string      `json:"id"`
 	Status PhaseStatus `json:"status"`
-	// LogSecret is the last element of the path at which its log is read without a token.
+	// LogSecret signs the addresses at which its log is read without a token. It is told to nobody.
 	LogSecret string    `json:"logSecret"`
 	Started   time.Time `json:"started,omitzero"`
 	Ended     time.Time `json:"ended,omitzero"`

@@ -165,7 +165,7 @@ func (h *House) NewConfiguration(w *service.WorkspaceView, speculative bool) str
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if err := h.UploadConfiguration(c.Secret, Archive(h.t, map[string]string{"main.tf": ""})); err != nil {
+	if err := h.UploadConfiguration(c.Secret, Archive(h.t, map[string]string{"main.tf": ""}), -1); err != nil {
 		h.t.Fatal(err)
 	}
 	return c.ID
@@ -201,7 +201,7 @@ func (h *House) Await(id string, s record.RunStatus) *service.RunView {
 			return v
 		}
 		if v.Status.Final() || h.t.Context().Err() != nil {
-			log, _ := h.Log(context.Background(), v.Plan.LogSecret, 0, 10_000)
+			log, _ := h.Log(context.Background(), h.LogAddress(&v.Plan), 0, 10_000)
 			h.t.Fatalf("the run is %s, not %s; its log: %q", v.Status, s, log)
 		}
 		changes = h.Changed(h.t.Context(), changes)

@@ -25,6 +25,21 @@ const (
 // ErrTooLarge means that more was uploaded than is allowed.
 var ErrTooLarge = errors.New("it is larger than allowed")
 
+// ErrCut means that a connection ended before all of what was to be uploaded had come.
+var ErrCut = errors.New("the connection ended before all of it had come")
+
+// whole is a reader whose end is never taken for that of what it should have given: io.ReadFull has the same error for
+// a connection that broke, and for a last part that is not full.
+type whole struct{ r io.Reader }
+
+func (w whole) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = ErrCut
+	}
+	return n, err
+}
+
 // Written says what a file has got.
 type Written struct {
 	Size int64
@@ -50,7 +65,7 @@ func (s *Store) Write(name string, r io.Reader, limit int64) (w Written, err err
 			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
 		}
 	}()
-	if w, err = writeFrames(f, s.key, name, r, limit); err != nil {
+	if w, err = writeFrames(f, s.key, name, whole{r}, limit); err != nil {
 		return w, err
 	}
 	if err = f.Sync(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/state/seal"
@@ -316,5 +317,18 @@ func TestUpdatesOfManyShareSyncs(t *testing.T) {
 	})
 	if len(seen) != 50 {
 		t.Errorf("%d numbers for 50 records", len(seen))
+	}
+}
+
+// io.ReadFull has one error for a last part that is not full and for a connection that broke: an upload that was cut
+// was taken for a whole one.
+func TestAnUploadThatWasCutIsRefused(t *testing.T) {
+	s := open(t)
+	cut := io.MultiReader(strings.NewReader("half of it"), iotest.ErrReader(io.ErrUnexpectedEOF))
+	if _, err := s.Write("f/x", cut, 1<<20); !errors.Is(err, store.ErrCut) {
+		t.Errorf("%v", err)
+	}
+	if _, err := s.ReadAll("f/x"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("something was kept: %v", err)
 	}
 }

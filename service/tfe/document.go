@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -70,13 +71,18 @@ type request struct {
 	} `json:"data"`
 }
 
-// maxRequest bounds a document that a client sends. A state in base64 may come in one.
-const maxRequest = 512 << 20
+// maxRequest bounds a document that a client sends, and maxInline one with a state in it: newer clients upload that.
+const (
+	maxRequest = 2 << 20
+	maxInline  = 64 << 20
+)
 
 // body reads the document of a request, and its attributes into v.
-func (c *call) body(v any) (*request, error) {
+func (c *call) body(v any) (*request, error) { return c.bodyWithin(v, maxRequest) }
+
+func (c *call) bodyWithin(v any, limit int64) (*request, error) {
 	q := &request{}
-	if err := c.decode(q); err != nil {
+	if err := c.decodeWithin(q, limit); err != nil {
 		return nil, err
 	}
 	if len(q.Data.Attributes) > 0 {
@@ -89,8 +95,14 @@ func (c *call) body(v any) (*request, error) {
 }
 
 // decode reads the body of a request. An empty one is nothing.
-func (c *call) decode(v any) error {
-	data, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxRequest))
+func (c *call) decode(v any) error { return c.decodeWithin(v, maxRequest) }
+
+func (c *call) decodeWithin(v any, limit int64) error {
+	if c.r.ContentLength > limit {
+		return &failure{http.StatusRequestEntityTooLarge, "too large", "a document may have at most " +
+			strconv.FormatInt(limit, 10) + " bytes"}
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, limit))
 	if err != nil {
 		return err
 	}

@@ -146,6 +146,6 @@ func (s *server) secretRoutes() map[string]http.HandlerFunc {
 		"PUT /uploads/configurations/{secret}": s.uploadConfiguration,
 		"PUT /uploads/states/{secret}":         s.uploadState,
 		"PUT /uploads/states/{secret}/json":    s.uploadStateJSON,
-		"GET /logs/{secret}":                   s.log,
+		"GET /logs/{address}":                  s.log,
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/millipede-iac/millipede/service"
@@ -96,7 +97,7 @@ func (c *call) download(configuration string) error {
 }
 
 func (s *server) uploadConfiguration(w http.ResponseWriter, r *http.Request) {
-	if err := s.UploadConfiguration(r.PathValue("secret"), r.Body); err != nil {
+	if err := s.UploadConfiguration(r.PathValue("secret"), r.Body, r.ContentLength); err != nil {
 		s.fail(w, r, err)
 		return
 	}
@@ -126,6 +127,10 @@ func (c *call) runResource(r *service.RunView) resource {
 	}
 	variables := []map[string]string{}
 	for _, v := range r.Variables {
+		// Until the plan has ended nobody knows which of them the configuration declares sensitive.
+		if r.Run.Plan.Status != record.PhaseFinished || slices.Contains(r.Sensitive, v.Key) {
+			v.Value = ""
+		}
 		variables = append(variables, map[string]string{"key": v.Key, "value": v.Value})
 	}
 	apply := r.Permissions.Runs >= record.Write
@@ -232,7 +237,9 @@ func (c *call) createRun() error {
 	if err != nil {
 		return err
 	}
-	return c.created(c.runResource(v))
+	res := c.runResource(v)
+	res.Attributes["variables"] = v.Variables // who asked has just said them
+	return c.created(res)
 }
 
 func (c *call) run() error {
@@ -346,7 +353,7 @@ func (c *call) act(do func(*service.Actor, string, string) error) error {
 
 func (c *call) phaseAttributes(p *record.Phase) map[string]any {
 	return map[string]any{
-		"status": string(p.Status), "log-read-url": c.address("/logs/" + p.LogSecret), "resource-additions": p.Add,
+		"status": string(p.Status), "log-read-url": c.address("/logs/" + c.LogAddress(p)), "resource-additions": p.Add,
 		"resource-changes": p.Change, "resource-destructions": p.Destroy, "resource-imports": p.Import,
 		"status-timestamps": map[string]any{"started-at": moment(p.Started), "finished-at": moment(p.Ended)},
 	}
@@ -427,7 +434,7 @@ func (s *server) log(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Poll)
 	defer cancel()
 	limit := int(min(number("limit", maxLog), maxLog))
-	data, err := s.Log(ctx, r.PathValue("secret"), number("offset", 0), limit)
+	data, err := s.Log(ctx, r.PathValue("address"), number("offset", 0), limit)
 	if err != nil {
 		if errors.Is(err, service.ErrNotFound) || r.Context().Err() == nil {
 			s.fail(w, r, err)

@@ -98,7 +98,10 @@ func (c *call) createStateVersion() error {
 		JSON    string  `json:"json-state"`
 		Outputs string  `json:"json-state-outputs"`
 	}
-	q, err := c.body(&a)
+	if err := c.MayCreateState(c.actor, c.arg("ws")); err != nil {
+		return err // before much is read
+	}
+	q, err := c.bodyWithin(&a, maxInline)
 	if err != nil {
 		return err
 	}
@@ -125,7 +128,7 @@ func (c *call) createStateVersion() error {
 }
 
 func (s *server) uploadState(w http.ResponseWriter, r *http.Request) {
-	if err := s.UploadState(r.PathValue("secret"), r.Body); err != nil {
+	if err := s.UploadState(r.PathValue("secret"), r.Body, r.ContentLength); err != nil {
 		s.fail(w, r, err)
 		return
 	}
@@ -133,7 +136,7 @@ func (s *server) uploadState(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) uploadStateJSON(w http.ResponseWriter, r *http.Request) {
-	if err := s.UploadStateJSON(r.PathValue("secret"), r.Body); err != nil {
+	if err := s.UploadStateJSON(r.PathValue("secret"), r.Body, r.ContentLength); err != nil {
 		s.fail(w, r, err)
 		return
 	}

@@ -121,7 +121,7 @@ var layers = map[string]int{
 	"coordinator/estate": 9,
 	"coordinator/suite":  9,
 
-	"service/authority":   0,
+	"service/authority":   1,
 	"service/gate":        0,
 	"service/record":      0,
 	"service/events":      1,

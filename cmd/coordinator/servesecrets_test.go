@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	client "github.com/hashicorp/go-tfe"
+)
+
+// leaky is a configuration that takes no care of its secrets: it does not say that they are, and prints them.
+const leaky = `
+terraform {
+  cloud {
+    organization = "main"
+    workspaces { name = "one" }
+  }
+}
+variable "undeclared" {}
+variable "declared" { sensitive = true }
+resource "terraform_data" "a" {
+  input = [var.undeclared, var.declared]
+  provisioner "local-exec" { command = "echo the key is $CLOUD_KEY" }
+}
+output "ok" { value = "fine" }
+`
+
+// safe is a text that several write and that is read meanwhile.
+type safe struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (s *safe) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *safe) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// Sensitive variables of a workspace were plain to the engine when the configuration did not declare them sensitive:
+// plans, logs and documents showed them. Programs that a run starts print their environment. Values of -var came back
+// with every reading of the run.
+func TestASecretIsInNoAnswerLogOrFile(t *testing.T) {
+	home := t.TempDir()
+	said := &safe{}
+	s, _ := serveTo(t, home, "", said)
+	ctx := t.Context()
+	w, err := s.client.Workspaces.Create(ctx, "main", client.WorkspaceCreateOptions{Name: client.String("one")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, category := range map[string]client.CategoryType{
+		"undeclared": client.CategoryTerraform, "CLOUD_KEY": client.CategoryEnv,
+	} {
+		if _, err := s.client.Variables.Create(ctx, w.ID, client.VariableCreateOptions{
+			Key: &key, Value: client.String("canary-" + key), Category: &category, Sensitive: client.Bool(true),
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := s.run(w, leaky, client.RunCreateOptions{
+		Variables: []*client.RunVariable{{Key: "declared", Value: `"canary-declared"`}},
+	})
+	texts := map[string]string{
+		"the plan's log":        s.log(s.client.Plans.Logs(ctx, r.Plan.ID)),
+		"the apply's log":       s.log(s.client.Applies.Logs(ctx, r.Apply.ID)),
+		"what the service said": said.String(),
+	}
+	if r.Status != client.RunApplied || !strings.Contains(texts["the apply's log"], "the key is (sensitive value)") {
+		t.Fatalf("%s: %s", r.Status, texts["the apply's log"])
+	}
+	for _, path := range []string{
+		"workspaces/" + w.ID + "?include=outputs,current_run,current_state_version", "workspaces/" + w.ID + "/vars",
+		"workspaces/" + w.ID + "/runs", "organizations/main/runs/queue", "organizations/main/workspaces",
+		"runs/" + r.ID + "?include=workspace,plan,apply,configuration_version,created_by",
+		"runs/" + r.ID + "/run-events", "plans/" + r.Plan.ID, "applies/" + r.Apply.ID,
+		"plans/" + r.Plan.ID + "/json-output-redacted", "workspaces/" + w.ID + "/current-state-version?include=outputs",
+		"workspaces/" + w.ID + "/current-state-version-outputs", "workspaces/" + w.ID + "/configuration-versions",
+	} {
+		texts[path] = s.get(path)
+	}
+	for where, text := range texts {
+		if strings.Contains(text, "canary") {
+			t.Errorf("%s tells a secret: %s", where, text)
+		}
+	}
+	if full := s.get("plans/" + r.Plan.ID + "/json-output"); !strings.Contains(full, `"undeclared":{}`) {
+		t.Errorf("the plan's document tells the value of a variable that nobody may read back: %s", full)
+	}
+	s.stop()
+	err = filepath.WalkDir(home, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if bytes.Contains(data, []byte("canary")) || bytes.Contains(data, []byte("PRIVATE KEY")) {
+			t.Errorf("%s tells a secret", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// get asks the API for a path as the administrator.
+func (s *served) get(path string) string {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.address+"/api/v2/"+path, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+s.token)
+	reply, err := s.http.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	text, err := io.ReadAll(reply.Body)
+	if err != nil || reply.StatusCode != http.StatusOK {
+		s.t.Errorf("%s: %d, %v", path, reply.StatusCode, err)
+	}
+	return string(text)
+}
