@@ -225,7 +225,7 @@ func (c *call) logPart() error {
 		defer cancel()
 		c.rest(pause) // what is written meanwhile goes out together
 		p.From = from
-		if p.Text, err = c.Log(ctx, phase.LogSecret, from, logSize); err != nil {
+		if p.Text, err = c.Log(ctx, c.LogAddress(phase), from, logSize); err != nil {
 			return err
 		}
 	}
