@@ -38,7 +38,7 @@ func runImport(ctx context.Context, a *app, args []string) int {
 	dir := f.String("config", "", "")
 	var parallelism parallelismFlag
 	parallelism.register(f)
-	registerRemoteVersion(f)
+	a.registerRemoteVersion(f)
 	if code, done := a.parse(f, importUsage, args); done {
 		return code
 	}

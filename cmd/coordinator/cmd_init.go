@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/millipede-iac/millipede/coordinator/estate"
@@ -13,6 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/lock"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
 const initUsage = `
@@ -77,7 +79,7 @@ func runInit(ctx context.Context, a *app, args []string) int {
 	}
 	list("backend-config", &o.backendConfig)
 	list("plugin-dir", &o.pluginDirs)
-	registerRemoteVersion(f)
+	a.registerRemoteVersion(f)
 	if code, done := a.parse(f, initUsage, args); done {
 		return code
 	}
@@ -156,7 +158,11 @@ immediately by creating some.`)
 		if diags = i.app.estate.SetUpEncryption(ctx, root); diags.HasErrors() {
 			return diags
 		}
-		i.heading("Initializing the backend...")
+		if root.Module.Cloud != nil {
+			i.heading("Initializing cloud backend...")
+		} else {
+			i.heading("Initializing the backend...")
+		}
 		if diags = diags.Append(i.prepareBackend(ctx, root)); diags.HasErrors() {
 			return diags
 		}
@@ -256,15 +262,25 @@ func (s *screen) fetching() estate.Fetching {
 // prepareBackend records the backend of the configuration, and tells what has become of the states.
 func (i *initialisation) prepareBackend(ctx context.Context, root *config.Node) diag.List {
 	o := i.options
-	change, diags := i.wd.PrepareBackend(ctx, root, estate.BackendOptions{
+	options := estate.BackendOptions{
 		Arguments: o.backendConfig, Reconfigure: o.reconfigure, Migrate: o.migrate, Force: o.force,
-		Lock: o.state.Lock, LockTimeout: o.state.LockTimeout, CanAsk: i.app.inputAllowed(o.input),
+		Lock: o.state.Lock, LockTimeout: o.state.LockTimeout, CanAsk: i.app.inputAllowed(o.input) && i.forPeople(),
 		Confirm: func(question, what string) (bool, diag.List) { return i.confirm(question, what, o.input) },
 		Moving:  func() { i.say("Backend configuration changed! The state is brought over.") },
-	})
+		Name:    i.workspaceName, Choose: i.chooseWorkspace,
+	}
+	change, diags := i.wd.PrepareBackend(ctx, root, options)
+	if !diags.HasErrors() {
+		diags = diags.Append(i.wd.SelectFromService(ctx, root, options))
+	}
 	ink := i.app.ink(i.flags.viewFlags)
 	switch {
 	case !change.Changed:
+	case diags.HasErrors():
+	case change.Now == snapshot.Cloud:
+		i.print("\n")
+		i.say(ink.Success("The service of the cloud block is configured. Millipede will automatically\nuse it unless " +
+			"the block changes."))
 	case change.Now != "":
 		i.print("\n")
 		i.say(ink.Success(fmt.Sprintf("Successfully configured the backend %q! Millipede will automatically\nuse "+
@@ -274,6 +290,38 @@ func (i *initialisation) prepareBackend(ctx context.Context, root *config.Node) 
 		i.say(fmt.Sprintf("Successfully unset the backend %q. The state is beside the configuration now.", change.Was))
 	}
 	return diags
+}
+
+// workspaceName asks how a workspace of a service is to be called.
+func (i *initialisation) workspaceName(question, what string) (string, diag.List) {
+	name, diags := i.enter(question, what)
+	if diags.HasErrors() {
+		return "", diags
+	}
+	if !estate.ValidWorkspace(name) {
+		return "", diag.Errors("Invalid workspace name", fmt.Sprintf("The workspace name %q is not allowed. The name "+
+			"must contain only URL safe characters, and no path separators.", name), nil)
+	}
+	return name, nil
+}
+
+// chooseWorkspace asks which of several workspaces is to be selected.
+func (i *initialisation) chooseWorkspace(missing string, names []string) (string, diag.List) {
+	var list strings.Builder
+	for n, name := range names {
+		fmt.Fprintf(&list, "\n    %d. %s", n+1, name)
+	}
+	answer, diags := i.enter(fmt.Sprintf("The currently selected workspace (%s) does not exist.", missing),
+		"These workspaces exist; enter the number of the one to select:"+list.String())
+	if diags.HasErrors() {
+		return "", diags
+	}
+	number, err := strconv.Atoi(answer)
+	if err != nil || number < 1 || number > len(names) {
+		return "", diag.Errors("Failed to select a workspace", fmt.Sprintf("%q is none of the numbers from 1 to %d.",
+			answer, len(names)), nil)
+	}
+	return names[number-1], nil
 }
 
 // providers installs what the configuration and the state require, and tells of the lock file.

@@ -33,7 +33,7 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 	lf.registerFile(f)
 	dryRun := f.Bool("dry-run", false, "")
 	backupOut := f.String("backup-out", "", "")
-	registerRemoteVersion(f)
+	a.registerRemoteVersion(f)
 	if code, done := a.parse(f, stateMvUsage, args); done {
 		return code
 	}

@@ -32,7 +32,7 @@ func runReplaceProvider(ctx context.Context, a *app, args []string) int {
 	lf.registerFile(f)
 	approved := f.Bool("auto-approve", false, "")
 	input := f.Bool("input", true, "")
-	registerRemoteVersion(f)
+	a.registerRemoteVersion(f)
 	if code, done := a.parse(f, replaceProviderUsage, args); done {
 		return code
 	}

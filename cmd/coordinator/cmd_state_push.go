@@ -30,7 +30,7 @@ func runStatePush(ctx context.Context, a *app, args []string) int {
 	vars.registerValues(f)
 	lf.registerLock(f)
 	force := f.Bool("force", false, "")
-	registerRemoteVersion(f)
+	a.registerRemoteVersion(f)
 	if code, done := a.parse(f, statePushUsage, args); done {
 		return code
 	}

@@ -29,7 +29,7 @@ func runStateRm(ctx context.Context, a *app, args []string) int {
 	vars.registerValues(f)
 	lf.registerFile(f)
 	dryRun := f.Bool("dry-run", false, "")
-	registerRemoteVersion(f)
+	a.registerRemoteVersion(f)
 	if code, done := a.parse(f, stateRmUsage, args); done {
 		return code
 	}

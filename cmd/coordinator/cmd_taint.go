@@ -68,7 +68,7 @@ func (a *app) mark(ctx context.Context, args []string, name, usage string,
 	lf.registerFile(f)
 	lf.KeepsEach = false
 	allowMissing := f.Bool("allow-missing", false, "")
-	registerRemoteVersion(f)
+	a.registerRemoteVersion(f)
 	if code, done := a.parse(f, usage, args); done {
 		return code
 	}

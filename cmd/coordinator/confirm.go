@@ -37,6 +37,20 @@ func (s *screen) confirm(question, what string, input bool) (bool, diag.List) {
 	return answered(line), nil
 }
 
+// enter asks for a line of text, without the blanks around it.
+func (s *screen) enter(question, what string) (string, diag.List) {
+	s.print(fmt.Sprintf("\n%s\n  %s\n\n  Enter a value: ", s.app.ink(s.flags.viewFlags).Bold(question), what))
+	line, err := s.app.readLine()
+	s.print("\n")
+	if errors.Is(err, operation.ErrInterrupted) {
+		return "", diag.Errors("Operation interrupted", "The question was not answered.", nil)
+	}
+	if line = strings.TrimSpace(line); line == "" {
+		return "", diag.Errors("Nothing was entered", question, nil)
+	}
+	return line, nil
+}
+
 // ask prompts for the value of a required variable.
 func (a *app) ask(v *config.Variable) (string, error) {
 	fmt.Fprint(view.Clean(a.stdout, false), v.Prompt()) // a module's words

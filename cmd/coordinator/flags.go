@@ -108,10 +108,10 @@ func absence(command string, err error) string {
 	return absent[command+" "+name]
 }
 
-// registerRemoteVersion registers -ignore-remote-version: how much the remote and cloud backends mind another version
-// of the engine at the other end. Command lines for all backends carry it, so it is there without those backends, too.
-func registerRemoteVersion(f *flag.FlagSet) {
-	f.Bool("ignore-remote-version", false, "")
+// registerRemoteVersion registers -ignore-remote-version: workspaces of a service take the state although they are for
+// another version of the engine. Command lines for all backends carry it.
+func (a *app) registerRemoteVersion(f *flag.FlagSet) {
+	f.BoolVar(&a.estate.AnyVersion, "ignore-remote-version", false, "")
 }
 
 // parallelismFlag is -parallelism. It implements flag.Value, and checkedFlag: parse refuses a number that is none.

@@ -58,7 +58,7 @@ const (
   -lock-timeout=0s      How long to wait for a lock that another command holds.
 `
 	remoteVersionHelp = `  -ignore-remote-version
-                        For the remote and cloud backends: do not mind which version they have. Changes nothing with others.
+                        Change the state of a workspace of a service although it is for another version.
 `
 	stateFileHelp = `  -state=FILE           Work on this state file, not on the state of the workspace.
   -state-out=FILE       Write the changed state to this file.

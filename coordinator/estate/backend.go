@@ -17,6 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/snapshot/catalog"
+	"github.com/millipede-iac/millipede/state/snapshot/tfcstore"
 	"github.com/millipede-iac/millipede/state/tfstate"
 )
 
@@ -65,16 +66,30 @@ func (e *Estate) Snapshot(ctx context.Context, root *config.Node) (*state.State,
 
 // place is what backends take from this process.
 func (e *Estate) place() snapshot.Place {
-	return snapshot.Place{
+	p := snapshot.Place{
 		Kinds: catalog.All(), Dir: e.Dir, Environ: e.Environ, Memory: e.Memory, UserAgent: "Millipede/" + e.Version,
+		EngineVersion: e.EngineVersion, AnyVersion: e.AnyVersion, Tell: e.Tell,
 	}
+	if e.Services != nil {
+		p.Hosts = e.Services
+	}
+	return p
 }
 
 // openKind opens a backend. The old options of the local one name its files.
 func (e *Estate) openKind(ctx context.Context, kind string, args cty.Value, f StateOptions) (snapshot.Backend,
 	diag.List) {
+	if b := e.services[backendKey(kind, args)]; b != nil {
+		return b, nil
+	}
 	b, diags := e.place().Open(ctx, kind, args)
 	if diags.HasErrors() || kind != "local" {
+		if _, is := b.(*tfcstore.Store); is {
+			if e.services == nil {
+				e.services = map[string]snapshot.Backend{}
+			}
+			e.services[backendKey(kind, args)] = b
+		}
 		return b, diags
 	}
 	if f.Backup == "" && f.KeepsEach {
@@ -90,6 +105,11 @@ func (e *Estate) openKind(ctx context.Context, kind string, args cty.Value, f St
 		}
 	}
 	return snapshot.NewLocal(o), diags
+}
+
+// backendKey identifies a backend among those of an estate.
+func backendKey(kind string, args cty.Value) string {
+	return fmt.Sprintf("%s %d", kind, args.Hash())
 }
 
 // backendConfig evaluates the arguments and nested blocks of a backend block, early: variables and locals are all that
@@ -138,6 +158,13 @@ func staticBody(body hcl.Body, blocks map[string]*schema.NestedBlock,
 		body = remain
 	}
 	attrs, problems := body.JustAttributes()
+	if len(blocks) > 0 { // it complains about the blocks that were taken, too; only others are wrong
+		var rest hcl.BodySchema
+		for name := range attrs {
+			rest.Attributes = append(rest.Attributes, hcl.AttributeSchema{Name: name})
+		}
+		_, problems = body.Content(&rest)
+	}
 	diags = diags.Append(problems)
 	for name, attr := range attrs {
 		v, more := value(attr.Expr)

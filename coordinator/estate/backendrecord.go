@@ -17,6 +17,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
 	"github.com/millipede-iac/millipede/lang/marks"
+	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/snapshot/catalog"
 )
 
@@ -125,6 +126,16 @@ func backendBlock(root *config.Node) *config.Backend {
 	return root.Module.Backend
 }
 
+// findKind returns the kind of backend that a block is for.
+func findKind(block *config.Backend) (*snapshot.Kind, diag.List) {
+	kind, diags := catalog.All().Find(block.Type)
+	if block.Type == snapshot.Cloud && !block.OwnBlock {
+		diags = diag.Errors("Unsupported backend type", "There is no backend type named \"cloud\": a service is named by "+
+			"a cloud block in place of the backend block.", nil)
+	}
+	return kind, diags.WithSubject(block.TypeRange.Ptr())
+}
+
 // describeBackend returns the record that a block makes, with arguments from elsewhere in the place of its own.
 func describeBackend(block *config.Backend, own cty.Value, others map[string]cty.Value) (backendRecord, diag.List) {
 	if !own.IsWhollyKnown() || marks.Has(own, marks.Sensitive) || marks.Has(own, marks.Ephemeral) {
@@ -132,9 +143,9 @@ func describeBackend(block *config.Backend, own cty.Value, others map[string]cty
 			"The arguments of the backend are recorded, in the clear, so they cannot be sensitive, ephemeral or "+
 				"unknown.", &block.Range)
 	}
-	kind, diags := catalog.All().Find(block.Type)
+	kind, diags := findKind(block)
 	if diags.HasErrors() {
-		return backendRecord{}, diags.WithSubject(block.TypeRange.Ptr())
+		return backendRecord{}, diags
 	}
 	located := func(diags diag.List) diag.List {
 		return eval.AtSource(diags, block.Body).WithSubject(block.TypeRange.Ptr())
@@ -181,7 +192,7 @@ func (e *Estate) preparedBackend(block *config.Backend, own cty.Value) (cty.Valu
 	var now backendRecord
 	reason := ""
 	if block != nil {
-		if _, unknown := catalog.All().Find(block.Type); unknown.HasErrors() {
+		if _, unknown := findKind(block); unknown.HasErrors() {
 			return own, diag.Errors("Invalid backend type", unknown[0].Detail, block.TypeRange.Ptr())
 		}
 		now.Type = block.Type

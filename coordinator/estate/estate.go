@@ -88,6 +88,8 @@ type Options struct {
 	Tell func(text string)
 	// Use says what the estate is opened for.
 	Use Use
+	// AnyVersion has services take states whatever version of OpenTofu a workspace is for.
+	AnyVersion bool
 }
 
 // Sealer seals and opens a key. *encryption.Target is one.
@@ -198,6 +200,8 @@ type Joint struct {
 type Estate struct {
 	Options
 	sealing *encryption.Encryption // what encrypts states and plans, once it is set up
+	// services are the backends that are services: they are found and asked for their organization once.
+	services map[string]snapshot.Backend
 }
 
 // New returns the estate of a directory. Nothing is opened yet.

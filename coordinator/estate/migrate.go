@@ -16,6 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/state/snapshot/tfcstore"
 	"github.com/zclconf/go-cty/cty"
 )
 
@@ -33,6 +34,10 @@ type BackendOptions struct {
 	Confirm func(question, what string) (bool, diag.List)
 	// Moving is called when states are about to be brought from one backend to another.
 	Moving func()
+	// Name asks how a workspace of a service is to be called, for the reason that what says; Choose asks which of
+	// several is to be selected, in place of one that is not there.
+	Name   func(question, what string) (string, diag.List)
+	Choose func(missing string, names []string) (string, diag.List)
 }
 
 // BackendChange is what backend was recorded before and is recorded now; empty is the local one without a block.
@@ -169,9 +174,14 @@ func (i *migration) backend(ctx context.Context, r backendRecord) (snapshot.Back
 // workspaces returns all workspaces that have a home or that one of the backends knows.
 func (i *migration) workspaces(ctx context.Context, m *moving) ([]string, error) {
 	var out []string
-	for _, list := range []func(context.Context) ([]string, error){
-		i.ownWorkspaces, held(m.from), held(m.to),
-	} {
+	lists := []func(context.Context) ([]string, error){i.ownWorkspaces, held(m.from), held(m.to)}
+	// A service need not have the workspace that every directory has.
+	for _, b := range []snapshot.Backend{m.from, m.to} {
+		if _, is := snapshot.Plain(b).(*tfcstore.Store); is {
+			lists = []func(context.Context) ([]string, error){held(b)}
+		}
+	}
+	for _, list := range lists {
 		names, err := list(ctx)
 		if err != nil {
 			return nil, err
@@ -198,6 +208,13 @@ func (i *migration) migrate(ctx context.Context, was, now backendRecord) diag.Li
 	if was.Type != "" && now.Type != "" {
 		i.options.Moving()
 	}
+	m, diags := i.open(ctx, was, now)
+	if diags.HasErrors() {
+		return diags
+	}
+	if to, is := snapshot.Plain(m.to).(*tfcstore.Store); is {
+		return diags.Append(i.toService(ctx, m, to))
+	}
 	several := func(names []string) diag.List {
 		if len(names) < 2 || i.options.Force || i.options.CanAsk {
 			return nil
@@ -207,7 +224,7 @@ func (i *migration) migrate(ctx context.Context, was, now backendRecord) diag.Li
 				"Give -force-copy to do it without being asked, or -reconfigure to leave them behind.", len(names)),
 			nil)
 	}
-	return i.each(ctx, was, now, several, func(m *moving, at *Opened) diag.List {
+	return diags.Append(i.each(ctx, m, several, func(at *Opened) diag.List {
 		source := &snapshot.Sync{Store: at.store, Backend: m.from, Version: i.EngineVersion}
 		if _, err := source.Pull(ctx, at.Workspace, at.LockID); err != nil && !errors.Is(err, journal.ErrNoWorkspace) {
 			return i.unreadable(err, false)
@@ -249,7 +266,7 @@ func (i *migration) migrate(ctx context.Context, was, now backendRecord) diag.Li
 			}
 			return at.Push(ctx)
 		}))
-	})
+	}))
 }
 
 // adopt takes what is at the new backend, whatever was at the old one. The store keeps that as earlier versions.
@@ -257,8 +274,11 @@ func (i *migration) adopt(ctx context.Context, was, now backendRecord) diag.List
 	if was.same(now) {
 		return nil
 	}
-	take := func(m *moving, at *Opened) diag.List { return i.take(ctx, m, at) }
-	return i.each(ctx, was, now, nil, take)
+	m, diags := i.open(ctx, was, now)
+	if diags.HasErrors() {
+		return diags
+	}
+	return diags.Append(i.each(ctx, m, nil, func(at *Opened) diag.List { return i.take(ctx, m, at) }))
 }
 
 // take makes the state at the new backend, empty where there is none, that of the workspace.
@@ -285,12 +305,8 @@ func (i *migration) take(ctx context.Context, m *moving, at *Opened) diag.List {
 }
 
 // each calls fn for every workspace, unless allowed, which may be nil, has an objection to going through all of them.
-func (i *migration) each(ctx context.Context, was, now backendRecord, allowed func(names []string) diag.List,
-	fn func(*moving, *Opened) diag.List) diag.List {
-	m, diags := i.open(ctx, was, now)
-	if diags.HasErrors() {
-		return diags
-	}
+func (i *migration) each(ctx context.Context, m *moving, allowed func(names []string) diag.List,
+	fn func(*Opened) diag.List) (diags diag.List) {
 	names, err := i.workspaces(ctx, m)
 	if err != nil {
 		return diags.Append(err)
@@ -305,7 +321,7 @@ func (i *migration) each(ctx context.Context, was, now backendRecord, allowed fu
 		if diags = diags.Append(more); diags.HasErrors() {
 			break
 		}
-		if diags = diags.Append(fn(m, at), at.store.close()); diags.HasErrors() {
+		if diags = diags.Append(fn(at), at.store.close()); diags.HasErrors() {
 			break
 		}
 	}

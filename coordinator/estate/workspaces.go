@@ -16,6 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/state/snapshot/tfcstore"
 )
 
 // Workspaces are the workspaces of an estate: their homes, and the backend that other engines see.
@@ -188,7 +189,11 @@ func (w *Workspaces) deleteOpened(ctx context.Context, at *Opened, name string, 
 		return diags.Append(diag.New(diag.Error, "The default workspace cannot be deleted", "It always exists.", nil))
 	}
 	// The backend first: a workspace that only has a home is seen, and can be deleted again.
-	if err := errors.Join(w.backend.Delete(ctx, name), at.store.home.Remove()); err != nil {
+	remove := w.backend.Delete
+	if service, is := snapshot.Plain(w.backend).(*tfcstore.Store); is && len(managed) > 0 {
+		remove = service.DeleteNonEmpty
+	}
+	if err := errors.Join(remove(ctx, name), at.store.home.Remove()); err != nil {
 		return diags.Append(diag.New(diag.Error, "Failed to delete the workspace", err.Error()+".", nil))
 	}
 	if len(managed) > 0 {

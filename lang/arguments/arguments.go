@@ -52,7 +52,10 @@ func blockType(b *schema.Block) cty.Type {
 		names = append(names, name)
 	}
 	for name, nb := range b.Blocks {
-		atys[name] = cty.List(blockType(&nb.Block))
+		atys[name] = blockType(&nb.Block)
+		if nb.Nesting != schema.NestingSingle {
+			atys[name] = cty.List(atys[name])
+		}
 		names = append(names, name)
 	}
 	return cty.ObjectWithOptionalAttrs(atys, names)
@@ -111,12 +114,20 @@ func (s Spec) Decode(config cty.Value) (Arguments, diag.List) {
 	return args, diags
 }
 
-// asBlocks lets one object stand for a list of one block, as it does where a configuration is written as a map.
+// asBlocks lets one object stand for a list of one block, as it does where a configuration is written as a map, and
+// a list of one for a block that there is only once.
 func asBlocks(v cty.Value, block *schema.NestedBlock) cty.Value {
-	if block == nil || v.IsNull() || !v.IsKnown() || !(v.Type().IsObjectType() || v.Type().IsMapType()) {
+	if block == nil || v.IsNull() || !v.IsKnown() {
 		return v
 	}
-	return cty.TupleVal([]cty.Value{v})
+	isOne := v.Type().IsObjectType() || v.Type().IsMapType()
+	switch single := block.Nesting == schema.NestingSingle; {
+	case isOne && !single:
+		return cty.TupleVal([]cty.Value{v})
+	case !isOne && single && v.CanIterateElements() && v.LengthInt() == 1:
+		return v.AsValueSlice()[0]
+	}
+	return v
 }
 
 // Complete fills in the environment and the defaults. An argument that is set to "" stops the environment from standing

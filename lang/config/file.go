@@ -129,7 +129,7 @@ func (d *decoder) terraform(b *hcl.Block, f *file) {
 				TypeRange: b.LabelRanges[0]})
 		case "cloud":
 			f.clouds = append(f.clouds, &Backend{Type: "cloud", Body: b.Body, Range: b.DefRange,
-				TypeRange: b.TypeRange})
+				TypeRange: b.TypeRange, OwnBlock: true})
 		case "required_providers":
 			f.required = append(f.required, d.requiredProviders(b))
 		case "provider_meta":

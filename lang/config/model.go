@@ -69,7 +69,7 @@ type Module struct {
 
 	Engine     []EngineVersion // required_version constraints and where
 	Backend    *Backend
-	Cloud      *Backend // a cloud block; kept for the diagnostic
+	Cloud      *Backend // a cloud block
 	Encryption hcl.Body // nil without an encryption block
 	// EncryptionRange is the header of the encryption block.
 	EncryptionRange hcl.Range
@@ -118,6 +118,8 @@ type Backend struct {
 	Range hcl.Range
 	// TypeRange is where the type's label stands.
 	TypeRange hcl.Range
+	// OwnBlock tells that it is a cloud block, which has no label.
+	OwnBlock bool
 }
 
 // RequiredProvider is one entry of required_providers, or one that is implied.

@@ -226,3 +226,23 @@ func (s *Services) HasCredentials(ctx context.Context, host string) bool {
 	creds, err := s.disco.CredentialsForHost(ctx, name)
 	return err == nil && creds != nil
 }
+
+// Token returns the user's token for a host; empty when there is none, or other credentials.
+func (s *Services) Token(ctx context.Context, host string) (string, error) {
+	name, err := hostname(host)
+	if err != nil {
+		return "", err
+	}
+	creds, err := s.disco.CredentialsForHost(ctx, name)
+	if err != nil {
+		return "", fmt.Errorf("failed to retrieve credentials for %s: %w", host, err)
+	}
+	if token, ok := creds.(interface{ Token() string }); ok {
+		return token.Token(), nil
+	}
+	return "", nil
+}
+
+// HTTP carries requests to hosts as they are: with the proxies and the certificates of the operation, without
+// credentials, once.
+func (s *Services) HTTP() *http.Client { return s.plain }

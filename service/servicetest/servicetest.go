@@ -97,7 +97,7 @@ func (h *House) Start() {
 	}
 	s, err := service.New(service.Options{
 		Store: st, Engine: h.Engine, Version: "0.1.0", Plans: 2, Applies: 10, MaxConfiguration: 1 << 20,
-		MaxState:         1 << 20,
+		MaxState:         2 << 20,
 		ForceCancelAfter: 1,
 	})
 	if err != nil {

@@ -44,6 +44,14 @@ type encrypted struct {
 	stale map[string]bool
 }
 
+// Plain returns the backend below one that encrypts; else the backend itself.
+func Plain(b Backend) Backend {
+	if e, ok := b.(*encrypted); ok {
+		return e.Backend
+	}
+	return b
+}
+
 // Close closes the backend below.
 func (e *encrypted) Close() error { return Close(e.Backend) }
 

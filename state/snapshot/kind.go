@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -77,6 +78,26 @@ type Place struct {
 	Now func() time.Time
 	// LockCheck is how often a lock that is held is looked at, where its loss is not told; default every 20 s.
 	LockCheck time.Duration
+	// Pause is the first pause before a service is asked again that could not answer; default what its kind says.
+	Pause time.Duration
+	// Hosts finds the services of hosts, for the backends that are such services; nil for none.
+	Hosts Hosts
+	// EngineVersion is the version of OpenTofu that snapshots say has written them. AnyVersion has services take them
+	// whatever version a workspace is for.
+	EngineVersion string
+	AnyVersion    bool
+	// Tell tells people something meanwhile; may be nil.
+	Tell func(text string)
+}
+
+// Hosts finds services of hosts on the network.
+type Hosts interface {
+	// Find returns where a host offers a service, such as "tfe.v2". The URL ends with a slash.
+	Find(ctx context.Context, host, service string) (*url.URL, error)
+	// Token returns the user's token for a host; empty when there is none.
+	Token(ctx context.Context, host string) (string, error)
+	// HTTP carries requests, with the proxies and the certificates of the operation.
+	HTTP() *http.Client
 }
 
 // The kinds of this package.
@@ -99,6 +120,9 @@ var (
 // Own returns the kinds of this package, which need no library: local and inmem.
 func Own() Kinds { return Kinds{localKind, inmemKind} }
 
+// Cloud is the kind of the cloud block.
+const Cloud = "cloud"
+
 // removed are backends that OpenTofu has had, with what to do about them.
 var removed = map[string]string{
 	"artifactory": "Its users have moved to the backend \"http\", or to the backends of a cloud.",
@@ -108,9 +132,6 @@ var removed = map[string]string{
 	"manta":       "Its users have moved to the backends of other clouds.",
 	"swift":       "Its users have moved to the backend \"s3\", whose interface many installations of Swift have.",
 }
-
-// later are the backends of OpenTofu that are not supported yet.
-var later = []string{"cloud", "remote"}
 
 // ErrUnsupported is the Extra of the diagnostics that say that there is no such backend here.
 var ErrUnsupported = errors.New("unsupported backend type")
@@ -132,22 +153,15 @@ func (ks Kinds) Find(name string) (*Kind, diag.List) {
 	if hint, ok := removed[name]; ok {
 		return nil, unsupported(fmt.Sprintf("The backend %q was removed from OpenTofu. %s", name, hint))
 	}
-	if slices.Contains(later, name) {
-		return nil, unsupported(fmt.Sprintf(
-			"Millipede cannot keep snapshots in the backend %q yet; it can in %s. To bring the state over: run "+
-				"\"tofu state pull > pulled.tfstate\" here, take the %q block out (without one, the state is "+
-				"beside the "+
-				"configuration), and run \""+diag.Program()+" init\", then \""+diag.Program()+
-				" state push pulled.tfstate\".",
-			name, ks.names(), name))
-	}
 	return nil, unsupported(fmt.Sprintf("There is no backend type named %q; there are %s.", name, ks.names()))
 }
 
 func (ks Kinds) names() string {
 	var names []string
 	for _, k := range ks {
-		names = append(names, k.Name)
+		if k.Name != Cloud { // it has a block of its own
+			names = append(names, k.Name)
+		}
 	}
 	slices.Sort(names)
 	if len(names) < 2 {

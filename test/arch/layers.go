@@ -30,6 +30,7 @@ var layers = map[string]int{
 	"cloud/alibaba":  1,
 	"cloud/azure":    1,
 	"cloud/tencent":  1,
+	"cloud/tfc":      0, // it finds neither hosts nor tokens
 	"graph/dag":      1,
 	"lang/arguments": 1,
 	"lang/addr":      1,
@@ -108,6 +109,7 @@ var layers = map[string]int{
 	"state/snapshot/ossstore":     7,
 	"state/snapshot/pgstore":      7,
 	"state/snapshot/s3store":      7,
+	"state/snapshot/tfcstore":     7,
 	"state/snapshot/snapshottest": 7,
 
 	"state/snapshot/catalog": 8, // the table of the backends, which are packages of layer 7

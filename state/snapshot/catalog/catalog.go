@@ -16,6 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot/ossstore"
 	"github.com/millipede-iac/millipede/state/snapshot/pgstore"
 	"github.com/millipede-iac/millipede/state/snapshot/s3store"
+	"github.com/millipede-iac/millipede/state/snapshot/tfcstore"
 )
 
 // All returns every kind. The slice is the caller's.
@@ -30,5 +31,7 @@ func All() snapshot.Kinds {
 		ossstore.Kind(),
 		pgstore.Kind(),
 		s3store.Kind(),
+		tfcstore.Cloud(),
+		tfcstore.Remote(),
 	})
 }

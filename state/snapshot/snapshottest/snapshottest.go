@@ -5,9 +5,10 @@
 package snapshottest
 
 import (
-	"bytes"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,6 +28,9 @@ type Suite struct {
 	DiesWithHolder bool
 	// Stores tells that opening a workspace may store an empty state, as OpenTofu does there.
 	Stores bool
+	// Workspace is the workspace that is used where one is needed; default "default". With another one, the place has
+	// no default workspace.
+	Workspace string
 }
 
 // Info returns lock information as a command makes it.
@@ -45,6 +49,9 @@ const (
 
 // Run runs the suite.
 func Run(t *testing.T, s Suite) {
+	if s.Workspace == "" {
+		s.Workspace = journal.DefaultWorkspace
+	}
 	t.Run("what was written is read, by others too", s.readsWhatWasWritten)
 	t.Run("one holds a lock, and others learn who", s.locks)
 	t.Run("a lock is released under its ID alone", s.unlocks)
@@ -54,15 +61,15 @@ func Run(t *testing.T, s Suite) {
 
 func (s Suite) readsWhatWasWritten(t *testing.T) {
 	b, other := s.Open(t), s.Open(t)
-	if got := read(t, b, "default"); got != "" && !s.Stores {
+	if got := read(t, b, s.Workspace); got != "" && !s.Stores {
 		t.Errorf("an empty place holds %q", got)
 	}
-	for _, text := range []string{`{"long":"aaaaaaaaaaaaaaaaaaaaaaaaa"}` + "\n", `{"b":1}` + "\n"} {
-		ok(t, b.Write(t.Context(), "default", []byte(text)))
-		if got := read(t, b, "default"); got != text {
+	for _, text := range []string{state(1, "aaaaaaaaaaaaaaaaaaaaaaaaa"), state(2, "b")} {
+		ok(t, b.Write(t.Context(), s.Workspace, []byte(text)))
+		if got := read(t, b, s.Workspace); got != text {
 			t.Errorf("read %q, want %q", got, text)
 		}
-		if got := read(t, other, "default"); got != text {
+		if got := read(t, other, s.Workspace); got != text {
 			t.Errorf("another process reads %q, want %q", got, text)
 		}
 	}
@@ -70,12 +77,12 @@ func (s Suite) readsWhatWasWritten(t *testing.T) {
 
 func (s Suite) locks(t *testing.T) {
 	b, other := s.Open(t), s.Open(t)
-	lock, err := b.Lock(t.Context(), "default", Info(first, "OperationTypeApply"))
+	lock, err := b.Lock(t.Context(), s.Workspace, Info(first, "OperationTypeApply"))
 	ok(t, err)
 	if lock.ID == "" {
 		t.Error("the lock has no ID")
 	}
-	_, err = other.Lock(t.Context(), "default", Info(second, "OperationTypePlan"))
+	_, err = other.Lock(t.Context(), s.Workspace, Info(second, "OperationTypePlan"))
 	var held *journal.Held
 	switch {
 	case !errors.As(err, &held):
@@ -87,48 +94,48 @@ func (s Suite) locks(t *testing.T) {
 		held.Holder.Version != "1.12.6":
 		t.Errorf("the holder is said to be %+v", held.Holder)
 	}
-	ok(t, b.Write(t.Context(), "default", []byte(`{"locked":1}`+"\n")))
-	if got := read(t, other, "default"); got != `{"locked":1}`+"\n" {
+	ok(t, b.Write(t.Context(), s.Workspace, []byte(state(1, "locked"))))
+	if got := read(t, other, s.Workspace); got != state(1, "locked") {
 		t.Errorf("while it is locked others read %q", got)
 	}
-	ok(t, b.Unlock(t.Context(), "default", lock.ID))
-	again, err := other.Lock(t.Context(), "default", Info(second, "OperationTypePlan"))
+	ok(t, b.Unlock(t.Context(), s.Workspace, lock.ID))
+	again, err := other.Lock(t.Context(), s.Workspace, Info(second, "OperationTypePlan"))
 	ok(t, err)
-	ok(t, other.Unlock(t.Context(), "default", again.ID))
+	ok(t, other.Unlock(t.Context(), s.Workspace, again.ID))
 }
 
 func (s Suite) unlocks(t *testing.T) {
 	b, other := s.Open(t), s.Open(t)
-	lock, err := b.Lock(t.Context(), "default", Info(first, "OperationTypeApply"))
+	lock, err := b.Lock(t.Context(), s.Workspace, Info(first, "OperationTypeApply"))
 	ok(t, err)
-	if err := other.Unlock(t.Context(), "default", "1234567890"); err == nil {
+	if err := other.Unlock(t.Context(), s.Workspace, "1234567890"); err == nil {
 		t.Error("another ID released the lock")
 	}
-	if _, err := other.Lock(t.Context(), "default", Info(second, "OperationTypePlan")); err == nil {
+	if _, err := other.Lock(t.Context(), s.Workspace, Info(second, "OperationTypePlan")); err == nil {
 		t.Fatal("an attempt to release it under another ID has released the lock")
 	}
 	breaker := other
 	if s.DiesWithHolder {
 		breaker = b
 	}
-	ok(t, breaker.Unlock(t.Context(), "default", lock.ID))
-	if err := breaker.Unlock(t.Context(), "default", lock.ID); !errors.Is(err, snapshot.ErrNotLocked) {
+	ok(t, breaker.Unlock(t.Context(), s.Workspace, lock.ID))
+	if err := breaker.Unlock(t.Context(), s.Workspace, lock.ID); !errors.Is(err, snapshot.ErrNotLocked) {
 		t.Errorf("releasing it a second time: %v, want ErrNotLocked", err)
 	}
-	again, err := other.Lock(t.Context(), "default", Info(second, "OperationTypePlan"))
+	again, err := other.Lock(t.Context(), s.Workspace, Info(second, "OperationTypePlan"))
 	ok(t, err)
-	ok(t, other.Unlock(t.Context(), "default", again.ID))
+	ok(t, other.Unlock(t.Context(), s.Workspace, again.ID))
 }
 
 func (s Suite) large(t *testing.T) {
 	b := s.Open(t)
-	data := append(bytes.Repeat([]byte("0123456789abcdef"), 1<<16), '\n') // 1 MiB
-	ok(t, b.Write(t.Context(), "default", data))
-	if got := read(t, s.Open(t), "default"); got != string(data) {
+	data := []byte(state(1, strings.Repeat("0123456789abcdef", 1<<16))) // 1 MiB
+	ok(t, b.Write(t.Context(), s.Workspace, data))
+	if got := read(t, s.Open(t), s.Workspace); got != string(data) {
 		t.Errorf("read %d bytes, want %d", len(got), len(data))
 	}
-	ok(t, b.Write(t.Context(), "default", []byte(`{"small":1}`)))
-	if got := read(t, s.Open(t), "default"); got != `{"small":1}` {
+	ok(t, b.Write(t.Context(), s.Workspace, []byte(state(2, "small"))))
+	if got := read(t, s.Open(t), s.Workspace); got != state(2, "small") {
 		t.Errorf("read %q after a small state took the place of a large one", got)
 	}
 }
@@ -144,28 +151,28 @@ func (s Suite) workspaces(t *testing.T) {
 	ok(t, b.Create(ctx, "stage"))
 	ok(t, b.Create(ctx, "stage"))
 	ok(t, b.Create(ctx, "dev"))
-	s.lists(t, "default", "dev", "stage")
-	ok(t, b.Write(ctx, "stage", []byte(`{"stage":1}`)))
-	ok(t, b.Write(ctx, "default", []byte(`{"default":1}`)))
-	if got := read(t, s.Open(t), "stage"); got != `{"stage":1}` {
+	s.lists(t, s.sorted("dev", "stage")...)
+	ok(t, b.Write(ctx, "stage", []byte(state(1, "stage"))))
+	ok(t, b.Write(ctx, s.Workspace, []byte(`{s.Workspace:1}`)))
+	if got := read(t, s.Open(t), "stage"); got != state(1, "stage") {
 		t.Errorf("the workspace holds %q", got)
 	}
 	lock, err := b.Lock(ctx, "stage", Info(first, "OperationTypeApply"))
 	ok(t, err)
-	free, err := s.Open(t).Lock(ctx, "default", Info(second, "OperationTypeApply"))
+	free, err := s.Open(t).Lock(ctx, s.Workspace, Info(second, "OperationTypeApply"))
 	if err != nil {
 		t.Errorf("the lock of one workspace keeps others out of another one: %v", err)
 	} else if !s.DiesWithHolder {
-		ok(t, b.Unlock(ctx, "default", free.ID))
+		ok(t, b.Unlock(ctx, s.Workspace, free.ID))
 	}
 	ok(t, b.Unlock(ctx, "stage", lock.ID))
 	ok(t, b.Delete(ctx, "stage"))
-	if err := b.Delete(ctx, "default"); !errors.Is(err, snapshot.ErrDefault) {
+	if err := b.Delete(ctx, journal.DefaultWorkspace); !errors.Is(err, snapshot.ErrDefault) {
 		t.Errorf("deleting the default workspace: %v, want ErrDefault", err)
 	}
-	s.lists(t, "default", "dev")
+	s.lists(t, s.sorted("dev")...)
 	ok(t, b.Create(ctx, "stage"))
-	if got := read(t, s.Open(t), "stage"); bytes.Contains([]byte(got), []byte(`"stage":1`)) {
+	if got := read(t, s.Open(t), "stage"); strings.Contains(got, "stage") {
 		t.Errorf("a workspace that was deleted comes back with %q", got)
 	}
 }
@@ -191,4 +198,24 @@ func ok(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// state is a snapshot as the suite has them: a place may look into its serial and its lineage.
+func state(serial int, text string) string {
+	return fmt.Sprintf(`{"version":4,"serial":%d,"lineage":"one","outputs":{},"resources":[],"text":%q}`+"\n", serial, text)
+}
+
+// sorted returns the names with that of the workspace that is always there: the default one comes first.
+func (s Suite) sorted(names ...string) []string {
+	names = append(names, s.Workspace)
+	slices.SortFunc(names, func(a, b string) int {
+		switch journal.DefaultWorkspace {
+		case a:
+			return -1
+		case b:
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	return names
 }

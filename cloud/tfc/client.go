@@ -1,0 +1,341 @@
+// Package tfc asks services that speak the API of HCP Terraform: that one, Millipede's own, and others.
+//
+// It knows the requests and the answers, and repeats what may succeed later. What a service does not have is found out
+// by its answers. It finds no hosts and no tokens, and decides nothing about runs and states.
+package tfc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Options say how to ask a service.
+type Options struct {
+	// Base is where the API is, such as https://HOST/api/v2/. It ends with a slash.
+	Base  *url.URL
+	Token string
+	// HTTP carries the requests. It may follow redirects, and must not repeat requests itself.
+	HTTP *http.Client
+	// Agent is what the program is called, Version the version of OpenTofu that it stands for.
+	Agent, Version string
+	// Integrated says that the requests are those of a cloud block, which gets structured logs.
+	Integrated bool
+	// Pause is the first pause before a request is repeated; default 0.8 s. The next ones are longer.
+	Pause time.Duration
+	// Repeating is told when a request was repeated in vain, and will be again; may be nil.
+	Repeating func(attempt int, why error)
+}
+
+// Client asks one service. Safe for concurrent use.
+type Client struct{ o Options }
+
+// New returns a client. Nothing is asked yet.
+func New(o Options) *Client {
+	if o.Pause == 0 {
+		o.Pause = 800 * time.Millisecond
+	}
+	return &Client{o}
+}
+
+const (
+	// maxAnswer is how long an answer with documents may be, in bytes.
+	maxAnswer = 64 << 20
+	// maxState is how long a state or a plan may be.
+	maxState = 1 << 30
+	// attempts is how often a request is made at most, longestPause the longest time between two of them.
+	attempts     = 30
+	longestPause = 16 * time.Second
+	mediaType    = "application/vnd.api+json"
+)
+
+// Refusal is the answer of a service that does not do what it was asked for.
+type Refusal struct {
+	// Code is the status of the answer, such as 404.
+	Code int
+	// Said is what the service says about it, a line for each error; empty when it says nothing.
+	Said string
+	// what was asked: the method and the path.
+	asked string
+}
+
+func (r *Refusal) Error() string {
+	switch {
+	case r.Code == http.StatusUnauthorized:
+		return "the service does not accept the token"
+	case r.Code == http.StatusNotFound && r.Said == "":
+		return "there is no such thing, or the token gives no access to it"
+	case r.Said == "":
+		return fmt.Sprintf("the service answered %d %s", r.Code, http.StatusText(r.Code))
+	}
+	return r.Said
+}
+
+// Refused tells whether an error is an answer with this status.
+func Refused(err error, code int) bool {
+	var r *Refusal
+	return errors.As(err, &r) && r.Code == code
+}
+
+// NotFound tells whether the service says that there is no such thing, or none that the token may see.
+func NotFound(err error) bool { return Refused(err, http.StatusNotFound) }
+
+// Conflict tells whether the service says that this cannot be done as things are.
+func Conflict(err error) bool { return Refused(err, http.StatusConflict) }
+
+// request is one request, which can be made more than once.
+type request struct {
+	method string
+	url    *url.URL
+	// body makes the content; nil for none. length is how long it is.
+	body   func() (io.ReadCloser, error)
+	length int64
+	media  string
+	// secret: the address itself gives the right, so that no token goes along, and it is never shown.
+	secret bool
+	// accept is what is asked for; empty for documents.
+	accept string
+	// most is how often it is made; 0 for the usual number.
+	most int
+}
+
+func content(data []byte) func() (io.ReadCloser, error) {
+	return func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
+}
+
+// send makes a request until there is an answer that another try would not make better. The caller closes its body.
+func (c *Client) send(ctx context.Context, q request) (*http.Response, error) {
+	most := q.most
+	if most == 0 {
+		most = attempts
+	}
+	for attempt := 1; ; attempt++ {
+		answer, err := c.once(ctx, q)
+		var why error
+		pause := min(c.o.Pause*time.Duration(attempt), max(longestPause, c.o.Pause))
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				answer.Body.Close()
+			}
+			return nil, context.Cause(ctx)
+		case err != nil:
+			why = err
+		case answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode >= 500 &&
+			answer.StatusCode != http.StatusNotImplemented:
+			if asked, ok := resetOf(answer); ok {
+				pause = asked
+			}
+			if why = refusal(q, answer); attempt < most {
+				answer.Body.Close()
+			}
+		default:
+			return answer, nil
+		}
+		if attempt >= most {
+			if answer != nil {
+				answer.Body.Close()
+			}
+			return nil, why
+		}
+		if c.o.Repeating != nil {
+			c.o.Repeating(attempt, why)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, context.Cause(ctx)
+		case <-timer.C:
+		}
+	}
+}
+
+// resetOf is how long a service that has too much to do asks to be left alone.
+func resetOf(answer *http.Response) (time.Duration, bool) {
+	for _, name := range []string{"X-Ratelimit-Reset", "Retry-After"} {
+		seconds, err := strconv.ParseFloat(answer.Header.Get(name), 64)
+		if err == nil && seconds >= 0 && seconds <= 3600 {
+			return time.Duration(seconds * float64(time.Second)), true
+		}
+	}
+	return 0, false
+}
+
+// once makes a request one time.
+func (c *Client) once(ctx context.Context, q request) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, q.method, q.url.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	if q.body != nil {
+		if r.Body, err = q.body(); err != nil {
+			return nil, err
+		}
+		r.ContentLength, r.GetBody = q.length, q.body
+		r.Header.Set("Content-Type", q.media)
+	}
+	accept := q.accept
+	if accept == "" {
+		accept = mediaType
+	}
+	r.Header.Set("Accept", accept)
+	r.Header.Set("User-Agent", c.o.Agent)
+	if !q.secret {
+		r.Header.Set("Authorization", "Bearer "+c.o.Token)
+		r.Header.Set("Terraform-Version", c.o.Version)
+		if c.o.Integrated {
+			r.Header.Set("X-Terraform-Integration", "cloud")
+		}
+	}
+	answer, err := c.o.HTTP.Do(r)
+	if err != nil {
+		var failed *url.Error
+		if errors.As(err, &failed) {
+			err = failed.Err // the address in it may be a secret
+		}
+		return nil, fmt.Errorf("asking %s: %w", q.url.Host, err)
+	}
+	return answer, nil
+}
+
+// refusal reads what a service says about its refusal.
+func refusal(q request, answer *http.Response) *Refusal {
+	r := &Refusal{Code: answer.StatusCode, asked: q.method + " " + q.url.Path}
+	if q.secret {
+		r.asked = q.method + " " + q.url.Host
+	}
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	var all struct {
+		Errors []json.RawMessage `json:"errors"`
+	}
+	if err != nil || json.Unmarshal(text, &all) != nil {
+		return r
+	}
+	var lines []string
+	for _, one := range all.Errors {
+		var e struct{ Title, Detail string }
+		var plain string
+		switch {
+		case json.Unmarshal(one, &plain) == nil:
+			lines = append(lines, plain)
+		case json.Unmarshal(one, &e) != nil:
+		case e.Detail == "" || e.Detail == e.Title:
+			lines = append(lines, e.Title)
+		case e.Title == "" || strings.EqualFold(e.Title, http.StatusText(r.Code)):
+			lines = append(lines, e.Detail)
+		default:
+			lines = append(lines, e.Title+": "+e.Detail)
+		}
+	}
+	r.Said = strings.TrimSpace(strings.Join(lines, "\n"))
+	return r
+}
+
+// ask makes a request with documents, and reads the answer into out, which may be nil.
+func (c *Client) ask(ctx context.Context, method, path string, query url.Values, body, out any) error {
+	return c.askFor(ctx, method, path, query, body, out, 0)
+}
+
+func (c *Client) askFor(ctx context.Context, method, path string, query url.Values, body, out any, most int) error {
+	u, err := c.o.Base.Parse(path)
+	if err != nil {
+		return err
+	}
+	u.RawQuery = query.Encode()
+	q := request{method: method, url: u, media: mediaType, most: most}
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		q.body, q.length = content(text), int64(len(text))
+	}
+	answer, err := c.send(ctx, q)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode >= 300 {
+		return refusal(q, answer)
+	}
+	if out == nil {
+		_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer)) // so that the connection is used again
+		return nil
+	}
+	text, err := readAll(answer.Body, maxAnswer)
+	if err == nil {
+		err = json.Unmarshal(text, out)
+	}
+	if err != nil {
+		return fmt.Errorf("reading the answer to %s %s: %w", method, u.Path, err)
+	}
+	return nil
+}
+
+// address resolves an address that the service has handed out: it may be relative to the API.
+func (c *Client) address(text string) (*url.URL, error) {
+	u, err := c.o.Base.Parse(text)
+	if err != nil || text == "" || u.Scheme != "https" && u.Scheme != "http" {
+		return nil, fmt.Errorf("the service has handed out an address that is none")
+	}
+	return u, nil
+}
+
+// put uploads to an address that the service has handed out.
+func (c *Client) put(ctx context.Context, to string, body func() (io.ReadCloser, error), length int64) error {
+	u, err := c.address(to)
+	if err != nil {
+		return err
+	}
+	q := request{method: http.MethodPut, url: u, body: body, length: length, media: "application/octet-stream",
+		secret: true, accept: "*/*"}
+	answer, err := c.send(ctx, q)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode >= 300 {
+		return refusal(q, answer)
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer))
+	return nil
+}
+
+// get downloads from an address of the service; nil when it has nothing there yet.
+func (c *Client) get(ctx context.Context, from string) ([]byte, error) {
+	u, err := c.address(from)
+	if err != nil {
+		return nil, err
+	}
+	q := request{method: http.MethodGet, url: u, accept: "*/*"}
+	answer, err := c.send(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	switch {
+	case answer.StatusCode == http.StatusNoContent:
+		return nil, nil
+	case answer.StatusCode >= 300:
+		return nil, refusal(q, answer)
+	}
+	return readAll(answer.Body, maxState)
+}
+
+// readAll reads a body of a bounded size.
+func readAll(r io.Reader, most int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("it has more than %d bytes", most)
+	}
+	return data, err
+}

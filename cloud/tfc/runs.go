@@ -1,0 +1,313 @@
+package tfc
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+)
+
+// Configuration is an uploaded configuration, or one to upload.
+type Configuration struct {
+	ID string
+
+	Status string `json:"status"`
+	Upload string `json:"upload-url"`
+	// Problem says what is wrong with one whose status is errored.
+	Problem string `json:"error-message"`
+}
+
+// The statuses of a configuration that clients wait for.
+const (
+	ConfigurationUploaded = "uploaded"
+	ConfigurationErrored  = "errored"
+)
+
+// NewConfiguration says what a configuration is for: a plan that is never applied (Speculative), or one that is saved
+// (Provisional).
+type NewConfiguration struct {
+	AutoQueue   bool `json:"auto-queue-runs"`
+	Speculative bool `json:"speculative"`
+	Provisional bool `json:"provisional"`
+}
+
+// CreateConfiguration makes a configuration to upload.
+func (c *Client) CreateConfiguration(ctx context.Context, workspace string, n NewConfiguration) (*Configuration,
+	error) {
+	return c.configuration(ctx, http.MethodPost, "workspaces/"+url.PathEscape(workspace)+"/configuration-versions",
+		sent{resource{Type: "configuration-versions", Attributes: n}})
+}
+
+// Configuration returns a configuration.
+func (c *Client) Configuration(ctx context.Context, id string) (*Configuration, error) {
+	return c.configuration(ctx, http.MethodGet, "configuration-versions/"+url.PathEscape(id), nil)
+}
+
+func (c *Client) configuration(ctx context.Context, method, path string, body any) (*Configuration, error) {
+	var doc one
+	if err := c.ask(ctx, method, path, nil, body, &doc); err != nil {
+		return nil, err
+	}
+	v := &Configuration{ID: doc.Data.ID}
+	return v, doc.Data.into("configuration-versions", v)
+}
+
+// UploadConfiguration uploads a configuration: a packed archive of this length, which body opens once for each attempt.
+func (c *Client) UploadConfiguration(ctx context.Context, v *Configuration, length int64,
+	body func() (io.ReadCloser, error)) error {
+	return c.put(ctx, v.Upload, body, length)
+}
+
+// Status is the status of a run.
+type Status string
+
+// The statuses that are told apart.
+const (
+	Pending            Status = "pending"
+	Fetching           Status = "fetching"
+	Queuing            Status = "queuing"
+	PlanQueued         Status = "plan_queued"
+	Planning           Status = "planning"
+	Planned            Status = "planned"
+	PlannedAndFinished Status = "planned_and_finished"
+	PlannedAndSaved    Status = "planned_and_saved"
+	PolicyOverride     Status = "policy_override"
+	Confirmed          Status = "confirmed"
+	QueuingApply       Status = "queuing_apply"
+	ApplyQueued        Status = "apply_queued"
+	Applying           Status = "applying"
+	Applied            Status = "applied"
+	Discarded          Status = "discarded"
+	Errored            Status = "errored"
+	Canceled           Status = "canceled"
+	ForceCanceled      Status = "force_canceled"
+)
+
+// Final tells whether a run is over.
+func (s Status) Final() bool {
+	switch s {
+	case Applied, PlannedAndFinished, Discarded, Errored, Canceled, ForceCanceled:
+		return true
+	}
+	return false
+}
+
+// Waiting tells whether a run has not begun to plan, or, once it was confirmed, to apply.
+func (s Status) Waiting() bool {
+	switch s {
+	case Pending, Fetching, Queuing, PlanQueued, Confirmed, QueuingApply, ApplyQueued:
+		return true
+	}
+	return false
+}
+
+// Run is a run.
+type Run struct {
+	ID, Workspace, Plan, Apply string
+	// On is the workspace as it was for the run; nil unless it was asked for, and the service has included it.
+	On *Workspace
+	// Planned is its plan; as On.
+	Planned *Phase
+
+	Status      Status `json:"status"`
+	HasChanges  bool   `json:"has-changes"`
+	Destroy     bool   `json:"is-destroy"`
+	RefreshOnly bool   `json:"refresh-only"`
+	PlanOnly    bool   `json:"plan-only"`
+	AutoApply   bool   `json:"auto-apply"`
+	Message     string `json:"message"`
+	Position    int    `json:"position-in-queue"`
+	// Waits says why the run waits, where the service tells.
+	Waits   string `json:"waits-for"`
+	Actions struct {
+		Cancelable   bool `json:"is-cancelable"`
+		Confirmable  bool `json:"is-confirmable"`
+		Discardable  bool `json:"is-discardable"`
+		ForceCancels bool `json:"is-force-cancelable"`
+	} `json:"actions"`
+}
+
+// NewRun says what run to make.
+type NewRun struct {
+	Workspace, Configuration string
+
+	AutoApply      bool          `json:"auto-apply"`
+	Refresh        bool          `json:"refresh"`
+	RefreshOnly    bool          `json:"refresh-only,omitempty"`
+	Destroy        bool          `json:"is-destroy,omitempty"`
+	SavePlan       bool          `json:"save-plan,omitempty"`
+	GenerateConfig bool          `json:"allow-config-generation,omitempty"`
+	Targets        []string      `json:"target-addrs,omitempty"`
+	Replace        []string      `json:"replace-addrs,omitempty"`
+	Variables      []RunVariable `json:"variables,omitempty"`
+	Message        string        `json:"message,omitempty"`
+}
+
+// RunVariable is a variable of a run. Its value is an expression of the language.
+type RunVariable struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+func runOf(doc one) (*Run, error) {
+	r := &Run{ID: doc.Data.ID}
+	if err := doc.Data.into("runs", r); err != nil {
+		return nil, err
+	}
+	r.Workspace, r.Plan, r.Apply = doc.Data.to("workspace"), doc.Data.to("plan"), doc.Data.to("apply")
+	var err error
+	for _, more := range doc.Included {
+		switch more.Type {
+		case "workspaces":
+			r.On, err = workspaceOf(more)
+		case "plans":
+			r.Planned, err = phaseOf(more, "plans")
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// CreateRun makes a run.
+func (c *Client) CreateRun(ctx context.Context, n NewRun) (*Run, error) {
+	doc := resource{Type: "runs", Attributes: n, Relationships: map[string]related{
+		"workspace": {reference{ID: n.Workspace, Type: "workspaces"}},
+	}}
+	if n.Configuration != "" {
+		doc.Relationships["configuration-version"] = related{reference{ID: n.Configuration,
+			Type: "configuration-versions"}}
+	}
+	var made one
+	if err := c.ask(ctx, http.MethodPost, "runs", nil, sent{doc}, &made); err != nil {
+		return nil, err
+	}
+	return runOf(made)
+}
+
+// Run returns a run.
+func (c *Client) Run(ctx context.Context, id string) (*Run, error) { return c.run(ctx, id, nil) }
+
+// RunWith returns a run with its workspace and its plan.
+func (c *Client) RunWith(ctx context.Context, id string) (*Run, error) {
+	r, err := c.run(ctx, id, url.Values{"include": {"workspace,plan"}})
+	if Refused(err, http.StatusBadRequest) { // it does not know one of them
+		return c.run(ctx, id, nil)
+	}
+	return r, err
+}
+
+func (c *Client) run(ctx context.Context, id string, query url.Values) (*Run, error) {
+	var doc one
+	if err := c.ask(ctx, http.MethodGet, "runs/"+url.PathEscape(id), query, nil, &doc); err != nil {
+		return nil, err
+	}
+	return runOf(doc)
+}
+
+// Runs lists the runs of a workspace, the newest first, until fn returns false.
+func (c *Client) Runs(ctx context.Context, workspace string, fn func(*Run) bool) error {
+	return c.all(ctx, "workspaces/"+url.PathEscape(workspace)+"/runs", nil, func(r received) (bool, error) {
+		run, err := runOf(one{Data: r})
+		return err == nil && fn(run), err
+	})
+}
+
+func (c *Client) act(ctx context.Context, run, action, comment string) error {
+	body := map[string]string{}
+	if comment != "" {
+		body["comment"] = comment
+	}
+	return c.ask(ctx, http.MethodPost, "runs/"+url.PathEscape(run)+"/actions/"+action, nil, body, nil)
+}
+
+// Confirm has the plan of a run applied. Here and below, a Conflict means that this is not possible in its status.
+func (c *Client) Confirm(ctx context.Context, run, comment string) error {
+	return c.act(ctx, run, "apply", comment)
+}
+
+// Discard gives the plan of a run up.
+func (c *Client) Discard(ctx context.Context, run, comment string) error {
+	return c.act(ctx, run, "discard", comment)
+}
+
+// Cancel asks a run to stop.
+func (c *Client) Cancel(ctx context.Context, run, comment string) error {
+	return c.act(ctx, run, "cancel", comment)
+}
+
+// Note is something that the service tells about a run.
+type Note struct {
+	Action      string `json:"action"`
+	Description string `json:"description"`
+}
+
+// Notes lists what a service tells about a run; nothing where it has no such lists.
+func (c *Client) Notes(ctx context.Context, run string) ([]Note, error) {
+	var out []Note
+	err := c.all(ctx, "runs/"+url.PathEscape(run)+"/run-events", nil, func(r received) (bool, error) {
+		var n Note
+		err := r.into("run-events", &n)
+		out = append(out, n)
+		return true, err
+	})
+	if NotFound(err) {
+		return nil, nil
+	}
+	return out, err
+}
+
+// Phase is the plan or the apply of a run.
+type Phase struct {
+	ID string
+
+	Status     string `json:"status"`
+	Log        string `json:"log-read-url"`
+	HasChanges bool   `json:"has-changes"`
+	// Generated says that the plan has made configuration.
+	Generated bool `json:"generated-configuration"`
+}
+
+// Over tells whether a phase has ended, so that its log has, too.
+func (p *Phase) Over() bool {
+	switch p.Status {
+	case "finished", "errored", "canceled", "unreachable":
+		return true
+	}
+	return false
+}
+
+// The kinds of phases.
+const (
+	Plans   = "plans"
+	Applies = "applies"
+)
+
+func phaseOf(r received, kind string) (*Phase, error) {
+	p := &Phase{ID: r.ID}
+	return p, r.into(kind, p)
+}
+
+// Phase returns a plan or an apply.
+func (c *Client) Phase(ctx context.Context, kind, id string) (*Phase, error) {
+	var doc one
+	if err := c.ask(ctx, http.MethodGet, kind+"/"+url.PathEscape(id), nil, nil, &doc); err != nil {
+		return nil, err
+	}
+	return phaseOf(doc.Data, kind)
+}
+
+// PlanJSON returns the JSON form of a plan: whole, or without what is sensitive and with the schemas of the providers.
+// It is nil where the service has none.
+func (c *Client) PlanJSON(ctx context.Context, plan string, redacted bool) ([]byte, error) {
+	name := "json-output"
+	if redacted {
+		name += "-redacted"
+	}
+	data, err := c.get(ctx, "plans/"+url.PathEscape(plan)+"/"+name)
+	if NotFound(err) {
+		return nil, nil
+	}
+	return data, err
+}

@@ -1,0 +1,292 @@
+package estate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/state/snapshot/tfcstore"
+)
+
+// Service opens the service that the root module names with a cloud block or with backend "remote"; nil when it names
+// none.
+func (e *Estate) Service(ctx context.Context, root *config.Node) (*tfcstore.Store, diag.List) {
+	block := backendBlock(root)
+	if e.Backend != nil || block == nil || !namesService(block) {
+		return nil, nil
+	}
+	b, diags := e.OpenBackend(ctx, root, StateOptions{})
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	s, _ := snapshot.Plain(b).(*tfcstore.Store)
+	return s, diags
+}
+
+// namesService tells whether a block names a service.
+func namesService(block *config.Backend) bool {
+	return block.OwnBlock || block.Type == tfcstore.Remote().Name
+}
+
+// SelectFromService makes sure that the selected workspace is one that the service has: the one that the block names,
+// which is made if need be, or one of those with the tags or the prefix. It does nothing for other backends.
+func (c *Configuration) SelectFromService(ctx context.Context, root *config.Node, o BackendOptions) diag.List {
+	s, diags := c.estate.Service(ctx, root)
+	if s == nil || diags.HasErrors() {
+		return diags
+	}
+	fail := func(err error) diag.List {
+		return diags.Append(diag.New(diag.Error, "Failed to select a workspace", err.Error()+".", nil))
+	}
+	selected := c.estate.Workspace()
+	if s.Single() != "" {
+		if s.Integrated() {
+			selected = s.Single()
+		}
+		if err := s.Create(ctx, selected); err != nil {
+			return fail(err)
+		}
+		return diags.Append(c.estate.choose(selected))
+	}
+	names, err := s.Workspaces(ctx)
+	switch {
+	case err != nil:
+		return fail(err)
+	case slices.Contains(names, selected):
+		return diags
+	case c.estate.Environ.Get("TF_WORKSPACE") != "":
+		return diags.Append(diag.New(diag.Error, "Invalid workspace selection", fmt.Sprintf("The environment variable "+
+			"TF_WORKSPACE selects the workspace %q, and there is none of this name in the organization %s that the "+
+			"block selects.", selected, s.Organization()), nil))
+	case len(names) == 1:
+		return diags.Append(c.estate.choose(names[0]))
+	case len(names) > 1 && o.CanAsk:
+		name, more := o.Choose(selected, names)
+		if diags = diags.Append(more); diags.HasErrors() {
+			return diags
+		}
+		return diags.Append(c.estate.choose(name))
+	case len(names) > 1:
+		return diags.Append(diag.New(diag.Error, fmt.Sprintf("Currently selected workspace %q does not exist", selected),
+			fmt.Sprintf("The service has these workspaces: %s. Select one with \"%s workspace select\", or with the "+
+				"environment variable TF_WORKSPACE.", strings.Join(names, ", "), diag.Program()), nil))
+	case !o.CanAsk || !s.Integrated():
+		return diags.Append(diag.New(diag.Error, "No existing workspaces", fmt.Sprintf("The service has no workspace "+
+			"that the block selects. Make one with \"%s workspace new NAME\".", diag.Program()), nil))
+	}
+	name, more := o.Name("No workspaces found.", fmt.Sprintf("The service has no workspace with the tags that the block "+
+		"asks for (%s).\n  Enter a name, and one is made with these tags.", strings.Join(s.Tags(), ", ")))
+	if diags = diags.Append(more); diags.HasErrors() {
+		return diags
+	}
+	if err := s.Create(ctx, name); err != nil {
+		return fail(err)
+	}
+	return diags.Append(c.estate.choose(name))
+}
+
+// choose selects a workspace, unless it is selected.
+func (e *Estate) choose(name string) diag.List {
+	if e.Workspace() == name {
+		return nil
+	}
+	if err := e.SelectWorkspace(name); err != nil {
+		return diag.Errors("Failed to select the workspace", err.Error()+".", nil)
+	}
+	return nil
+}
+
+// toService brings states to a service, which need not have a workspace of the same name.
+func (i *migration) toService(ctx context.Context, m *moving, to *tfcstore.Store) diag.List {
+	if from, is := snapshot.Plain(m.from).(*tfcstore.Store); is && from.Describe("").Where == to.Describe("").Where {
+		return nil // the workspaces are the same, differently named
+	}
+	names, err := i.sources(ctx, m.from)
+	if err != nil {
+		return diag.List{}.Append(err)
+	}
+	var diags diag.List
+	var carried []string
+	for _, name := range names {
+		has, more := i.holdsState(ctx, m, name)
+		if diags = diags.Append(more); diags.HasErrors() {
+			return diags
+		}
+		if has {
+			carried = append(carried, name)
+		}
+	}
+	if to.Single() != "" && len(carried) > 1 {
+		selected := i.Workspace()
+		if !slices.Contains(carried, selected) {
+			return diags.Append(diag.New(diag.Error, "Several workspaces have states", fmt.Sprintf("The workspaces %s have "+
+				"states, and the block names one workspace of the service. Select the one to bring there, or let the "+
+				"block select workspaces by tags.", strings.Join(carried, ", ")), nil))
+		}
+		diags = diags.Append(diag.New(diag.Warning, "Some states stay behind", fmt.Sprintf("The block names one "+
+			"workspace of the service, so the state of %s alone goes there. The states of the others stay where they "+
+			"are: %s.", selected, strings.Join(slices.DeleteFunc(carried, func(n string) bool { return n == selected }),
+			", ")), nil))
+		carried = []string{selected}
+	}
+	for _, name := range carried {
+		target, more := i.target(to, name)
+		if diags = diags.Append(more); diags.HasErrors() {
+			return diags
+		}
+		if diags = diags.Append(i.bring(ctx, m, name, target)); diags.HasErrors() {
+			return diags
+		}
+		if name == i.Workspace() {
+			diags = diags.Append(i.choose(target))
+		}
+	}
+	return diags
+}
+
+// sources are the workspaces that may have a state: those of the backend, and those with a home.
+func (i *migration) sources(ctx context.Context, from snapshot.Backend) ([]string, error) {
+	names, err := held(from)(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, is := snapshot.Plain(from).(*tfcstore.Store); !is {
+		own, err := i.ownWorkspaces(ctx)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, own...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// holdsState tells whether something was ever stored in a workspace of the former backend. A state whose operations
+// are in doubt stays: nothing but the store knows of them.
+func (i *migration) holdsState(ctx context.Context, m *moving, name string) (bool, diag.List) {
+	at, diags := i.openWorkspace(ctx, name, m.from, "init", i.options.LockTimeout)
+	if diags.HasErrors() {
+		return false, diags
+	}
+	st, more := i.current(ctx, at)
+	if diags = diags.Append(more, at.store.close()); diags.HasErrors() {
+		return false, diags
+	}
+	for range st.Doubts() {
+		return false, diags.Append(diag.New(diag.Error, "Some operations are in doubt", fmt.Sprintf("It is not known "+
+			"whether an operation on an object of the workspace %q has taken effect, and the service would not know of "+
+			"that. Say how it ended first: %s runs resolve", name, diag.Program()), nil))
+	}
+	return !NeverStored(st), diags
+}
+
+// current returns the state of an opened workspace, with what others did to it; an empty one where there is none.
+func (i *migration) current(ctx context.Context, at *Opened) (*state.State, diag.List) {
+	if _, err := at.sync.Pull(ctx, at.Workspace, at.LockID); errors.Is(err, journal.ErrNoWorkspace) {
+		return state.Empty(), nil
+	} else if err != nil {
+		return nil, i.unreadable(err, false)
+	}
+	return at.Load(ctx)
+}
+
+// target is the workspace of the service that the state of a workspace goes to.
+func (i *migration) target(to *tfcstore.Store, name string) (string, diag.List) {
+	switch {
+	case to.Single() != "" && to.Integrated():
+		return to.Single(), nil
+	case to.Single() != "":
+		return journal.DefaultWorkspace, nil
+	case name != journal.DefaultWorkspace:
+		return name, nil
+	case !i.options.CanAsk:
+		return "", diag.Errors("The default workspace needs a name", "The service has no default workspace, and nobody "+
+			"can be asked for another name. Name one workspace in the block, or run the command where somebody can "+
+			"answer.", nil)
+	}
+	return i.options.Name("The service has no default workspace.", "Enter a name for the workspace that the state of "+
+		"the default workspace goes to.")
+}
+
+// renamed is one workspace of a backend, under whatever name it is asked for.
+type renamed struct {
+	snapshot.Backend
+	name string
+}
+
+func (r renamed) Describe(string) snapshot.Description { return r.Backend.Describe(r.name) }
+
+func (r renamed) Read(ctx context.Context, _ string) ([]byte, error) {
+	return r.Backend.Read(ctx, r.name)
+}
+
+func (r renamed) Write(ctx context.Context, _ string, data []byte) error {
+	return r.Backend.Write(ctx, r.name, data)
+}
+
+func (r renamed) Lock(ctx context.Context, _ string, info journal.LockInfo) (snapshot.Lock, error) {
+	return r.Backend.Lock(ctx, r.name, info)
+}
+
+func (r renamed) Unlock(ctx context.Context, _, lockID string) error {
+	return r.Backend.Unlock(ctx, r.name, lockID)
+}
+
+func (r renamed) Create(ctx context.Context, _ string) error { return r.Backend.Create(ctx, r.name) }
+
+// bring writes the state of a workspace to one of the service.
+func (i *migration) bring(ctx context.Context, m *moving, name, target string) diag.List {
+	to := renamed{m.to, target}
+	at, diags := i.openWorkspace(ctx, name, m.from, "init", i.options.LockTimeout)
+	if diags.HasErrors() {
+		return diags
+	}
+	diags = diags.Append(i.bringOpened(ctx, at, to))
+	return diags.Append(at.store.close())
+}
+
+func (i *migration) bringOpened(ctx context.Context, at *Opened, to renamed) diag.List {
+	st, diags := i.current(ctx, at)
+	if diags.HasErrors() {
+		return diags
+	}
+	there, more := i.readSnapshot(ctx, to, at.Workspace, false)
+	if diags = diags.Append(more); diags.HasErrors() {
+		return diags
+	}
+	if there != nil && there.SameContent(st) && there.Lineage == st.Lineage {
+		return diags
+	}
+	where := to.Describe("").Where
+	if !i.options.Force {
+		what := "Enter \"yes\" to write it there and \"no\" to leave it where it is."
+		if there != nil && !there.IsEmpty() {
+			what = fmt.Sprintf("There is a state with %d resource(s) already. Enter \"yes\" to write the present one, "+
+				"with %d, in its place, and \"no\" to use what is there.", len(there.Resources), len(st.Resources))
+		}
+		yes, more := i.options.Confirm(fmt.Sprintf("Do you want to bring the state of the workspace %q to %s?",
+			at.Workspace, where), what)
+		if more.HasErrors() {
+			return diags.Append(diag.New(diag.Error, "Can't ask approval for state migration when interactive input is "+
+				"disabled.", "The state has to be brought to the service, and nobody can be asked. Give -force-copy to "+
+				"do it without being asked, or -reconfigure to leave the state behind.", nil))
+		}
+		if !yes {
+			return diags
+		}
+	}
+	at.backend, at.sync.Backend = to, to
+	return diags.Append(i.locked(ctx, at, func() diag.List {
+		if err := to.Create(ctx, ""); err != nil {
+			return diag.List{}.Append(err)
+		}
+		return at.Push(ctx)
+	}))
+}

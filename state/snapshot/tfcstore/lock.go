@@ -1,0 +1,112 @@
+package tfcstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/millipede-iac/millipede/cloud/tfc"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+// lockID is the ID of the lock of a workspace: services have no other.
+func (s *Store) lockID(name string) string { return s.organization + "/" + name }
+
+// reason is what the service keeps of a lock: people read it, and it tells a lock from the next one.
+func reason(info journal.LockInfo) string {
+	return fmt.Sprintf("%s by %s, version %s, lock %s", info.Operation, info.Who, info.Version, info.ID)
+}
+
+// holder reads the reason of a lock. One that somebody else has written becomes the information.
+func holder(text string) journal.LockInfo {
+	operation, rest, is := strings.Cut(text, " by ")
+	who, rest, also := strings.Cut(rest, ", version ")
+	version, _, too := strings.Cut(rest, ", lock ")
+	if !is || !also || !too {
+		return journal.LockInfo{Info: text}
+	}
+	return journal.LockInfo{Operation: operation, Who: who, Version: version}
+}
+
+// Lock implements snapshot.Backend.
+func (s *Store) Lock(ctx context.Context, workspace string, info journal.LockInfo) (snapshot.Lock, error) {
+	w, err := s.find(ctx, workspace, true)
+	if err != nil {
+		return snapshot.Lock{}, err
+	}
+	if err := s.fits(w); err != nil {
+		return snapshot.Lock{}, err
+	}
+	lock := snapshot.Lock{ID: s.lockID(w.Name)}
+	err = s.client.Lock(ctx, w.ID, reason(info))
+	if tfc.Conflict(err) {
+		now, readErr := s.client.WorkspaceByID(ctx, w.ID)
+		if readErr != nil {
+			return snapshot.Lock{}, readErr
+		}
+		if !now.Locked || !strings.Contains(now.LockedReason, info.ID) {
+			h := holder(now.LockedReason)
+			if h.Info == "" && h.Who == "" {
+				h.Info = err.Error()
+			}
+			h.ID, h.Path = lock.ID, s.Describe(workspace).Where
+			return snapshot.Lock{}, &journal.Held{Holder: h}
+		}
+		err = nil // the answer to an earlier try was lost: the lock is ours
+	}
+	if err != nil {
+		return snapshot.Lock{}, err
+	}
+	s.mu.Lock()
+	s.held[workspace] = info.ID
+	s.mu.Unlock()
+	lock.Lost = s.watches.Start(ctx, s.lockCheck, workspace, lock.ID, func(ctx context.Context) (bool, error) {
+		now, err := s.client.WorkspaceByID(ctx, w.ID)
+		if err != nil {
+			return true, err
+		}
+		// A service that keeps no reasons tells only that somebody has a lock.
+		return now.Locked && (now.LockedReason == "" || strings.Contains(now.LockedReason, info.ID)), nil
+	})
+	return lock, nil
+}
+
+// Unlock implements snapshot.Backend. The lock of another process is broken; that of a run is not.
+func (s *Store) Unlock(ctx context.Context, workspace, lockID string) error {
+	name, err := s.Remote(workspace)
+	if err != nil {
+		return err
+	}
+	if lockID != s.lockID(name) {
+		return fmt.Errorf("%w: locks of this service have the name of the workspace as their ID, which is %s",
+			snapshot.ErrNotLocked, s.lockID(name))
+	}
+	w, err := s.find(ctx, workspace, false)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	_, own := s.held[workspace]
+	delete(s.held, workspace)
+	s.mu.Unlock()
+	s.watches.Stop(workspace, lockID)
+	if own {
+		err = s.client.Unlock(ctx, w.ID)
+	} else {
+		err = s.client.ForceUnlock(ctx, w.ID)
+	}
+	if !tfc.Conflict(err) {
+		return err
+	}
+	now, readErr := s.client.WorkspaceByID(ctx, w.ID)
+	switch {
+	case readErr != nil:
+		return readErr
+	case !now.Locked && own: // the answer to an earlier try was lost, or somebody has broken the lock
+		return nil
+	case !now.Locked:
+		return fmt.Errorf("%w: %w", snapshot.ErrNotLocked, err)
+	}
+	return err
+}
