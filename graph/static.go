@@ -123,6 +123,17 @@ func (s *Static) Find(kind NodeKind, m addr.Module, named addr.Named) (int, bool
 	return i, ok
 }
 
+// Used tells whether something other than an end waits for a vertex. A provider block that nothing uses is not looked
+// at, as with OpenTofu: modules come with such blocks.
+func (s *Static) Used(i int) bool {
+	for after := range s.Graph.After(i) {
+		if s.Nodes[after].Kind != CloseNode {
+			return true
+		}
+	}
+	return false
+}
+
 // ByName returns all vertices by the names that plans have for them.
 func (s *Static) ByName() map[plan.Node]int {
 	out := make(map[plan.Node]int, len(s.Nodes))

@@ -70,6 +70,9 @@ func runFmt(ctx context.Context, a *app, args []string) int {
 		diags = diags.Append(w.path(ctx, path))
 	}
 	if diags.HasErrors() {
+		if !w.check {
+			s.write(a.stdout, w.out.Bytes()) // what became of the other files
+		}
 		s.end(diags)
 		return fmtFailed
 	}

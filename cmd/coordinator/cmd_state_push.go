@@ -92,8 +92,8 @@ func (a *app) readStateFile(name string) (*state.State, diag.List) {
 // refusal says why a state may not take the place of another one; empty when it may.
 func refusal(ours, theirs *state.State) string {
 	switch {
-	case estate.NeverStored(ours):
-		return ""
+	case ours.IsEmpty(), theirs.Lineage == "":
+		return "" // nothing can be lost; or it is from a time without lineages, of which nothing is known
 	case ours.Lineage != "" && theirs.Lineage != "" && ours.Lineage != theirs.Lineage:
 		return fmt.Sprintf("cannot import state with lineage %q over unrelated state with lineage %q",
 			theirs.Lineage, ours.Lineage)

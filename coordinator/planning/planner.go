@@ -193,6 +193,9 @@ func (p *Planner) Prepare(ctx context.Context, v int) program.Step {
 	case graph.OutputNode:
 		return p.output(n)
 	case graph.ProviderNode:
+		if !p.Static.Used(vx.node) {
+			return program.Step{}
+		}
 		return p.provider(n)
 	case graph.ResourceNode:
 		return p.expandResource(vx.node, n)

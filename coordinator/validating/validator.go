@@ -59,7 +59,9 @@ func (v *Validator) Prepare(_ context.Context, i int) program.Step {
 		case graph.VariableNode, graph.LocalNode, graph.CheckNode:
 			step.Diags = step.Diags.Append(instance.Value(m, n), rules(m, n))
 		case graph.ProviderNode:
-			v.provider(&step, m, n)
+			if v.Static.Used(i) {
+				v.provider(&step, m, n)
+			}
 		case graph.ResourceNode:
 			v.resource(&step, m, n)
 		}
@@ -219,11 +221,7 @@ func dependsOn(m *values.Module, list []hcl.Traversal) diag.List {
 					"attribute of one.", &rng))
 			continue
 		}
-		switch ref.Subject.(type) {
-		case addr.Resource, addr.ResourceRef:
-			// of other things the order alone counts, and OpenTofu lets them be missing
-			diags = diags.Append(m.CheckReference(ref))
-		}
+		diags = diags.Append(m.CheckReference(ref))
 	}
 	return diags
 }

@@ -73,7 +73,7 @@ func (s static) Resource(r addr.Resource) (eval.StaticResource, bool) {
 
 // CheckReference finds what is wrong with a reference outside of expressions, as in depends_on.
 func (m *Module) CheckReference(r *addr.Reference) diag.List {
-	return eval.CheckReferences([]eval.Reference{{Reference: r}}, static{m.Node, m.store.Code}, "")
+	return eval.CheckOrder(eval.Reference{Reference: r}, static{m.Node, m.store.Code})
 }
 
 // testStatic is static with variables that only a test has.

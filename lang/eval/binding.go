@@ -155,8 +155,7 @@ func (b *binding) repetition(rep Repetition, self cty.Value) (*hcl.EvalContext, 
 		if v == cty.NilVal {
 			v = cty.UnknownVal(cty.Number)
 			for _, r := range p.count {
-				diags = append(diags, diag.New(diag.Error, `Reference to "count" in non-counted context`,
-					`"count" exists only in module, resource and data blocks that have the count argument.`, &r.Range))
+				diags = append(diags, noCount(r.Range))
 			}
 		}
 		ctx.Variables["count"] = cty.ObjectVal(map[string]cty.Value{"index": v})
@@ -195,9 +194,18 @@ func (rep Repetition) each(r Reference) (cty.Value, *diag.Diagnostic) {
 				"made for is no longer in it. Remove the reference.",
 			&r.Range)
 	default:
-		return cty.DynamicVal, diag.New(diag.Error, `Reference to "each" in context without for_each`,
-			`"each" exists only in module and resource blocks that have the for_each argument.`, &r.Range)
+		return cty.DynamicVal, noEach(r.Range)
 	}
+}
+
+func noCount(rng hcl.Range) *diag.Diagnostic {
+	return diag.New(diag.Error, `Reference to "count" in non-counted context`,
+		`"count" exists only in module, resource and data blocks that have the count argument.`, &rng)
+}
+
+func noEach(rng hcl.Range) *diag.Diagnostic {
+	return diag.New(diag.Error, `Reference to "each" in context without for_each`,
+		`"each" exists only in module and resource blocks that have the for_each argument.`, &rng)
 }
 
 func invalidSelf(rng hcl.Range) *diag.Diagnostic {

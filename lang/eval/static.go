@@ -76,6 +76,18 @@ func CheckReferences(refs []Reference, s Static, inCheck string) diag.List {
 	return diags
 }
 
+// CheckOrder is CheckReferences for what depends_on names: it is the same for all instances of a block, so there is
+// neither count nor each.
+func CheckOrder(r Reference, s Static) diag.List {
+	switch r.Subject.(type) {
+	case addr.CountAttr:
+		return diag.List{noCount(r.Range)}
+	case addr.ForEachAttr:
+		return diag.List{noEach(r.Range)}
+	}
+	return CheckReferences([]Reference{r}, s, "")
+}
+
 func undeclared(r Reference, summary, detail string) *diag.Diagnostic {
 	return diag.New(diag.Error, summary, detail, &r.Range)
 }
