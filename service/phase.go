@@ -116,6 +116,7 @@ func (s *Service) engage(leaving, stopping context.Context, r *record.Run, log i
 			return nil, err
 		}
 	}
+	s.outlines.wish(func() error { _, err := s.planOutline(r); return err })
 	return planned, nil
 }
 
@@ -297,6 +298,8 @@ func (t *runState) Write(_ context.Context, data []byte) error {
 		if err := workspaces.Put(tx, ws); err != nil {
 			return err
 		}
+		tx.After(func() { t.s.wishState(v.ID) })
+		t.s.tellAfter(tx, ws)
 		return stateVersions.Put(tx, v)
 	}))
 }

@@ -50,6 +50,8 @@ type Service struct {
 	stream *events.Stream
 	books  books
 
+	outlines outlines
+
 	lastUsed sync.Map // token id -> when it was last written that it was used
 }
 
@@ -69,6 +71,7 @@ func New(o Options) (*Service, error) {
 	}
 	s := &Service{opts: o, store: o.Store, engine: o.Engine, now: o.Now, log: o.Logger, logs: newLogs(o.Store),
 		stream: events.New(o.Now)}
+	s.outlines.wanted = make(chan func() error, 64)
 	s.queue = newQueue(s)
 	return s, s.recover()
 }
@@ -76,8 +79,11 @@ func New(o Options) (*Service, error) {
 // Run has runs carried out until ctx ends. It then stops what is under way as after an interrupt, waits for it, and
 // returns.
 func (s *Service) Run(ctx context.Context) error {
+	var outlining sync.WaitGroup
+	outlining.Go(func() { s.outlineWanted(ctx) })
 	err := s.queue.run(ctx)
 	s.stream.Close()
+	outlining.Wait()
 	return errors.Join(err, s.logs.close())
 }
 

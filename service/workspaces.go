@@ -343,7 +343,7 @@ func (s *Service) drop(tx *store.Tx, w *record.Workspace) error {
 		}
 	}
 	for _, id := range stateVersions.List(tx, "workspace", w.ID) {
-		files = append(files, stateFile(id), jsonStateFile(id))
+		files = append(files, stateFiles(id)...)
 		if err := stateVersions.Delete(tx, id); err != nil {
 			return err
 		}

@@ -1,18 +1,12 @@
 package wire
 
-import (
-	"context"
-
-	"github.com/millipede-iac/millipede/trace"
-)
+import "context"
 
 // HandedTask is a Delivery that no stream has: there is nothing to be confirmed, and who does not want it lets it go.
 // Its coordinator publishes it when nobody claims it.
 type HandedTask struct {
 	Task    TaskRef
 	Content []byte
-	// Under is the span that it was handed over under.
-	Under trace.Context
 }
 
 // Ref implements Delivery.
@@ -23,9 +17,6 @@ func (t *HandedTask) Data() []byte { return t.Content }
 
 // Sequence implements Delivery.
 func (t *HandedTask) Sequence() uint64 { return 0 }
-
-// Trace implements Traced.
-func (t *HandedTask) Trace() trace.Context { return t.Under }
 
 // Ack implements Delivery.
 func (t *HandedTask) Ack(context.Context) error { return nil }

@@ -12,7 +12,6 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/provider/mock"
-	"github.com/millipede-iac/millipede/trace"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/worker/change"
 )
@@ -42,10 +41,7 @@ func (w *Worker) operate(ctx context.Context, ref wire.TaskRef, t *wire.Task) (r
 			w.emitter(ctx, ref)))}
 	}
 
-	leasing, span := trace.Start(ctx, "lease provider", trace.Internal)
-	lease, diags := w.Providers.Acquire(leasing, t.Provider, env, w.configure(t.Provider))
-	span.Set("millipede.provider", t.Provider.Package.Source)
-	span.End()
+	lease, diags := w.Providers.Acquire(ctx, t.Provider, env, w.configure(t.Provider))
 	if diags.HasErrors() {
 		return &wire.Result{Diagnostics: wire.DiagsToWire(diags)}
 	}

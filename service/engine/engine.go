@@ -28,6 +28,7 @@ import (
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/unpacking"
 	"github.com/millipede-iac/millipede/view/document"
+	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // Place is where a phase is carried out.
@@ -178,12 +179,26 @@ func (p *phase) operation(ctx context.Context, saved *planfile.Saved, resumes bo
 	o := estate.OperationOptions{
 		Name: "plan", Bare: r.Destroy, Variables: p.vars, State: estate.StateOptions{Lock: true},
 		Parallelism: p.o.Parallelism,
-		LockAs:      "OperationTypePlan", Saved: saved, Settles: resumes, Watch: p.screen.watch(),
+		LockAs:      "OperationTypePlan", Saved: saved, Settles: resumes, Watch: p.watch(),
 	}
 	if saved != nil {
 		o.Name, o.LockAs = "apply", "OperationTypeApply"
 	}
 	return p.estate.Begin(ctx, o)
+}
+
+// watch is who watches an operation: the log, and the book in which people look at its vertices.
+func (p *phase) watch() estate.Watch {
+	w := p.screen.watch()
+	if p.job.Watched != nil {
+		w.Timeline = func(head timeline.Head) *timeline.Book {
+			head.Run, head.Workspace = p.job.Run.ID, p.job.Workspace.Name
+			book := timeline.NewBook(head)
+			p.job.Watched(book)
+			return book
+		}
+	}
+	return w
 }
 
 // plan installs what the configuration needs, and makes the plan.

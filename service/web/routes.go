@@ -32,6 +32,12 @@ var routes = []route{
 	{path: "/app/{org}/{ws}/events", get: (*call).workspaceEvents},
 	{path: "/app/{org}/{ws}/runs/{run}", get: (*call).run, post: (*call).actOnRun},
 	{path: "/app/{org}/{ws}/runs/{run}/events", get: (*call).runEvents},
+	{path: "/app/{org}/{ws}/runs/{run}/changes/{index}", get: (*call).change},
+	{path: "/app/{org}/{ws}/state", get: (*call).state},
+	{path: "/app/{org}/{ws}/state/{version}/{index}", get: (*call).object},
+	{path: "/app/{org}/{ws}/versions", get: (*call).versions, post: (*call).restore},
+	{path: "/app/{org}/{ws}/difference", get: (*call).difference},
+	{path: "/app/{org}/{ws}/difference/{index}", get: (*call).differenceOf},
 	{path: "/app/{org}/{ws}/runs/{run}/log/{phase}", get: (*call).logPart},
 	{path: "/app/{org}/{ws}/runs/{run}/timeline/{phase}", get: (*call).timeline},
 }

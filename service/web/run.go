@@ -25,6 +25,7 @@ type runPage struct {
 	Actions []action
 	History []note
 	Logs    []logPage
+	Changes *planPart // nil before there is a plan
 	// Live tells that the run has not ended.
 	Live bool
 }
@@ -66,6 +67,11 @@ func (c *call) run() error {
 	}
 	if p.History, err = c.history(v); err != nil {
 		return err
+	}
+	if v.Run.Plan.Status == record.PhaseFinished {
+		if p.Changes, err = c.planOf(v, p.Address); err != nil {
+			return err
+		}
 	}
 	for _, phase := range []struct {
 		name, title string

@@ -20,6 +20,8 @@ func (s *site) functions() template.FuncMap {
 		"took":   took,
 		"status": statusOf,
 		"needs":  needs,
+		"mark":   func(action string) string { return actionWords[action][0] },
+		"verb":   func(action string) string { return actionWords[action][1] },
 		"count":  count,
 		"size":   size,
 		"short":  short,

@@ -58,6 +58,8 @@ var tabs = []struct {
 	may      func(record.Permissions) bool
 }{
 	{"runs", "Runs", nil},
+	{"state", "State", func(p record.Permissions) bool { return p.Outputs }},
+	{"versions", "State versions", func(p record.Permissions) bool { return p.Outputs }},
 }
 
 // runRow is a run in a list.

@@ -26,8 +26,6 @@ var layers = map[string]int{
 	"provider/tfplugin6": 0,
 	"state/seal":         0,
 	"failpoint":          0, // names moments; empty unless built for tests
-	"trace":              0, // where spans begin and end
-	"trace/otlp":         2, // how they are sent
 
 	"cloud/alibaba":  1,
 	"cloud/azure":    1,
@@ -127,6 +125,7 @@ var layers = map[string]int{
 
 	"service/authority":   1,
 	"service/gate":        0,
+	"service/outline":     0,
 	"service/record":      0,
 	"service/events":      1,
 	"service/store":       1,

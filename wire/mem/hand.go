@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millipede-iac/millipede/trace"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -32,7 +31,7 @@ func (c *Conn) HandTask(ctx context.Context, worker string, after wire.AttemptID
 			if t.pool != ref.Pool || t.worker != worker || !t.c.cutAt.IsZero() {
 				continue
 			}
-			o := offer{after, &wire.HandedTask{Task: ref, Content: bytes.Clone(data), Under: trace.Current(ctx)}, answer}
+			o := offer{after, &wire.HandedTask{Task: ref, Content: bytes.Clone(data)}, answer}
 			t.inbox = append(t.inbox, o)
 			if f.Twice {
 				t.inbox = append(t.inbox, o)

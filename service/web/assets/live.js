@@ -4,7 +4,7 @@
 const policy = window.trustedTypes?.createPolicy("millipede", { createHTML: (text) => text });
 
 // parse makes a document of a page of this service. Scripts in it do not run, and the page has escaped what it shows.
-function parse(text) {
+export function parse(text) {
   return new DOMParser().parseFromString(policy ? policy.createHTML(text) : text, "text/html");
 }
 
@@ -37,8 +37,20 @@ function merge(fresh) {
     const then = fresh.getElementById(now.id);
     if (then) replace(now, then);
   }
-  const logs = fresh.querySelectorAll("[data-log], [data-picture]").length;
-  if (logs > document.querySelectorAll("[data-log], [data-picture]").length) location.reload();
+  // A part that has come into being is put in its place; one that follows something is started.
+  for (const part of fresh.querySelectorAll("main > section[id]")) {
+    if (document.getElementById(part.id)) continue;
+    let before = part.nextElementSibling;
+    while (before && !(before.id && document.getElementById(before.id))) before = before.nextElementSibling;
+    const added = document.importNode(part, true);
+    const place = before && document.getElementById(before.id);
+    if (place) place.before(added);
+    else document.getElementById("main").append(added);
+    document.dispatchEvent(new CustomEvent("part", { detail: added }));
+  }
+  for (const gone of document.querySelectorAll("[data-until]")) {
+    if (!fresh.getElementById(gone.id)) gone.remove();
+  }
 }
 
 // replace makes one element like another, child by child, and leaves alone what is alike.

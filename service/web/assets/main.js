@@ -1,12 +1,34 @@
 // What pages do beyond showing themselves: they follow what happens, follow logs, and keep times current.
-import { follow } from "./live.js";
+import { follow, parse } from "./live.js";
 import { followLog } from "./log.js";
 
 follow();
-for (const log of document.querySelectorAll("[data-log]")) followLog(log);
+start(document);
+document.addEventListener("part", (event) => start(event.detail));
 
-const picture = document.querySelector("[data-picture]");
-if (picture) import("./run.js").then((run) => run.show(picture));
+// What is closed is fetched when somebody opens it.
+document.addEventListener("toggle", async (event) => {
+  const box = event.target;
+  const address = box.dataset?.fetch;
+  if (!address || !box.open) return;
+  delete box.dataset.fetch;
+  try {
+    const answer = await fetch(address);
+    const body = parse(await answer.text()).getElementById("object");
+    if (!answer.ok || !body) throw new Error(`${answer.status}`);
+    body.removeAttribute("id");
+    box.querySelector("p").replaceWith(document.importNode(body, true));
+  } catch {
+    box.dataset.fetch = address; // the link to the page of its own is still there
+  }
+}, true);
+
+// start sets going what a part of the page has: logs, the picture of a run.
+function start(part) {
+  for (const log of part.querySelectorAll("[data-log]")) followLog(log);
+  const picture = part.querySelector("[data-picture]");
+  if (picture) import("./run.js").then((run) => run.show(picture));
+}
 
 function ago(then) {
   const s = (Date.now() - then) / 1000;

@@ -1,0 +1,390 @@
+package service
+
+import (
+	"bytes"
+	"container/list"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/millipede-iac/millipede/service/outline"
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// outlines are those of plans and states that were looked at last. They are kept as files, too; what is here saves
+// reading them for each page.
+type outlines struct {
+	mu   sync.Mutex // guards what follows
+	kept map[string]*list.Element
+	last list.List // of *keptOutline, what was used last at first
+	size int       // objects in all
+
+	// making lets one at a time be made: each reads a whole document.
+	making sync.Mutex
+	// wanted are those that are to be made before somebody asks for them.
+	wanted chan func() error
+}
+
+type keptOutline struct {
+	name    string
+	value   any
+	objects int
+}
+
+// maxKept is how many objects the outlines in memory have together: some twenty megabytes.
+const maxKept = 200_000
+
+func (o *outlines) get(name string) any {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	e := o.kept[name]
+	if e == nil {
+		return nil
+	}
+	o.last.MoveToFront(e)
+	return e.Value.(*keptOutline).value
+}
+
+func (o *outlines) put(name string, value any, objects int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.kept == nil {
+		o.kept = map[string]*list.Element{}
+	}
+	if o.kept[name] != nil {
+		return
+	}
+	o.kept[name] = o.last.PushFront(&keptOutline{name, value, objects})
+	for o.size += objects; o.size > maxKept && o.last.Len() > 1; {
+		oldest := o.last.Remove(o.last.Back()).(*keptOutline)
+		delete(o.kept, oldest.name)
+		o.size -= oldest.objects
+	}
+}
+
+// outlined returns an outline: from memory, from its file, or made by reading the document. T is outline.Plan or
+// outline.State.
+func outlined[T any](s *Service, name string, decode func([]byte) (*T, error), make func() (*T, error),
+	count func(*T) int) (*T, error) {
+	if v, ok := s.outlines.get(name).(*T); ok {
+		return v, nil
+	}
+	s.outlines.making.Lock()
+	defer s.outlines.making.Unlock()
+	if v, ok := s.outlines.get(name).(*T); ok {
+		return v, nil
+	}
+	text, err := s.store.ReadAll(name)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	var v *T
+	if err == nil {
+		v, err = decode(text)
+	}
+	if err != nil {
+		if v, err = make(); err != nil {
+			return nil, err
+		}
+		if text, err = outline.Encode(v); err == nil {
+			_, err = s.store.Write(name, bytes.NewReader(text), int64(len(text)))
+		}
+		if err != nil {
+			s.log.Warn("an outline could not be kept; it is made again when it is asked for", "file", name, "error", err)
+		}
+	}
+	s.outlines.put(name, v, count(v))
+	return v, nil
+}
+
+// PlanOutline returns what the plan of a run does, without the values. The error is ErrNotFound while there is no plan.
+func (s *Service) PlanOutline(a *Actor, run string) (*outline.Plan, error) {
+	v, err := s.FindRun(a, run)
+	if err != nil {
+		return nil, err
+	}
+	if v.Plan.Status != record.PhaseFinished {
+		return nil, notFound("the run %s has no plan", run)
+	}
+	p, err := s.planOutline(&v.Run)
+	return p, told(err)
+}
+
+func (s *Service) planOutline(r *record.Run) (*outline.Plan, error) {
+	return outlined(s, planOutlineFile(r), outline.DecodePlan, func() (*outline.Plan, error) {
+		return readOutline(s, planRedactedFile(r), outline.ReadPlan)
+	}, func(p *outline.Plan) int { return len(p.Changes) + len(p.Drift) })
+}
+
+func readOutline[T any](s *Service, file string, read func(io.Reader) (*T, error)) (v *T, err error) {
+	r, err := s.store.Read(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	return read(r)
+}
+
+// PlanChange returns the JSON of one change of a plan, as the redacted document has it. o is an object of the plan's
+// outline.
+func (s *Service) PlanChange(a *Actor, run string, o *outline.Object) ([]byte, error) {
+	v, err := s.FindRun(a, run)
+	if err != nil {
+		return nil, err
+	}
+	data, err := s.store.ReadPart(planRedactedFile(&v.Run), o.Start, o.Size)
+	return data, told(err)
+}
+
+// StateOutline returns which objects are in a version of a state, and since when each is as it is.
+func (s *Service) StateOutline(a *Actor, id string) (*outline.State, *record.StateVersion, error) {
+	var v *record.StateVersion
+	err := s.store.View(func(tx *store.Tx) (err error) { v, err = a.stateVersion(tx, id, needReadState); return err })
+	if err != nil {
+		return nil, nil, told(err)
+	}
+	o, err := s.stateOutline(v)
+	return o, v, told(err)
+}
+
+// maxBack is how many versions back outlines are made at once, to know since when objects are as they are.
+const maxBack = 50
+
+// stateOutline returns the outline of a version, which follows that of the version before. Those that are missing are
+// made, up to a bound: what is older is not known.
+func (s *Service) stateOutline(v *record.StateVersion) (*outline.State, error) {
+	chain := []*record.StateVersion{v}
+	err := s.store.View(func(tx *store.Tx) error {
+		behind := false
+		for _, id := range stateVersions.Newest(tx, "workspace", 10_000, v.Workspace) {
+			if behind = behind || id == v.ID; !behind || id == v.ID {
+				continue
+			}
+			before, err := stateVersions.Get(tx, id)
+			if err != nil {
+				return err
+			}
+			if before.Status != record.StateFinalized || before.Encrypted {
+				continue
+			}
+			chain = append(chain, before)
+			if s.outlineThere(before.ID) || len(chain) > maxBack {
+				break
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.outlineThere(v.ID) {
+		chain = chain[:1]
+	}
+	var before *outline.State
+	for i := len(chain) - 1; i >= 0; i-- {
+		this, beforeID := chain[i], ""
+		if i+1 < len(chain) {
+			beforeID = chain[i+1].ID
+		}
+		before, err = outlined(s, stateOutlineFile(this.ID), outline.DecodeState, func() (*outline.State, error) {
+			o, err := readOutline(s, stateFile(this.ID), outline.ReadState)
+			if err == nil {
+				o.Follow(this.ID, before, beforeID)
+			}
+			return o, err
+		}, func(o *outline.State) int { return len(o.Objects) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	return before, nil
+}
+
+func (s *Service) outlineThere(version string) bool {
+	if s.outlines.get(stateOutlineFile(version)) != nil {
+		return true
+	}
+	r, err := s.store.Read(stateOutlineFile(version))
+	if err != nil {
+		return false
+	}
+	return r.Close() == nil
+}
+
+// StateObject returns the attributes of an object of a version, without the sensitive ones; known tells that the
+// service knows which are, because a plan has brought the schema of its type. Otherwise all are hidden.
+func (s *Service) StateObject(a *Actor, version string, o *outline.Object) (attributes map[string]any, known bool,
+	err error) {
+	var v *record.StateVersion
+	err = s.store.View(func(tx *store.Tx) (err error) {
+		v, err = a.stateVersion(tx, version, needReadState)
+		return err
+	})
+	if err != nil {
+		return nil, false, told(err)
+	}
+	data, err := s.store.ReadPart(stateFile(v.ID), o.Start, o.Size)
+	if err != nil {
+		return nil, false, told(err)
+	}
+	masks, known := s.masks(v, o)
+	attributes, err = outline.Attributes(data, masks, known)
+	return attributes, known, err
+}
+
+// maxPlans is how many runs back a plan is looked for that has the schema of a type.
+const maxPlans = 20
+
+// masks returns which attributes of an object are sensitive by their schema: that of the run that wrote the version, or
+// of one of the last runs of the workspace.
+func (s *Service) masks(v *record.StateVersion, o *outline.Object) ([]string, bool) {
+	var candidates []*record.Run
+	err := s.store.View(func(tx *store.Tx) error {
+		ids := runs.Newest(tx, "workspace", maxPlans, v.Workspace)
+		if v.Run != "" {
+			ids = append([]string{v.Run}, ids...)
+		}
+		for _, id := range ids {
+			if r, err := runs.Get(tx, id); err == nil && r.Plan.Status == record.PhaseFinished {
+				candidates = append(candidates, r)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, false
+	}
+	for _, r := range candidates {
+		p, err := s.planOutline(r)
+		if err != nil {
+			continue
+		}
+		if paths, known := p.Masks[o.Mode+" "+o.Type]; known {
+			return paths, true
+		}
+	}
+	return nil, false
+}
+
+// StateChange is an object in which two versions of a state differ. Before or After is nil where it is not there.
+type StateChange struct {
+	Address       string
+	Before, After *outline.Object
+}
+
+// StateDifference returns the objects in which two versions of a state of one workspace differ, in the order of the
+// later one, those that are gone behind them.
+func (s *Service) StateDifference(a *Actor, from, to string) (out []StateChange, err error) {
+	x, fromVersion, err := s.StateOutline(a, from)
+	if err != nil {
+		return nil, err
+	}
+	y, toVersion, err := s.StateOutline(a, to)
+	if err != nil {
+		return nil, err
+	}
+	if fromVersion.Workspace != toVersion.Workspace {
+		return nil, invalid("The versions %s and %s belong to different workspaces", from, to)
+	}
+	was := make(map[string]*outline.Object, len(x.Objects))
+	for i := range x.Objects {
+		was[x.Objects[i].Address] = &x.Objects[i]
+	}
+	for i := range y.Objects {
+		o := &y.Objects[i]
+		before := was[o.Address]
+		delete(was, o.Address)
+		if before == nil || before.Sum != o.Sum {
+			out = append(out, StateChange{o.Address, before, o})
+		}
+	}
+	for i := range x.Objects {
+		if o := &x.Objects[i]; was[o.Address] != nil {
+			out = append(out, StateChange{o.Address, o, nil})
+		}
+	}
+	return out, nil
+}
+
+// Outline files.
+func planOutlineFile(r *record.Run) string   { return "plans/" + r.Plan.ID + ".outline" }
+func stateOutlineFile(version string) string { return "states/" + version + ".outline" }
+
+// stateFiles are the files that belong to a version of a state.
+func stateFiles(version string) []string {
+	return []string{stateFile(version), jsonStateFile(version), stateOutlineFile(version)}
+}
+
+// wish has an outline be made soon. Where too many are wished for it is made when somebody asks for it.
+func (o *outlines) wish(make func() error) {
+	select {
+	case o.wanted <- make:
+	default:
+	}
+}
+
+// wishState has the outline of a new version of a state be made, so that it follows the one before while that is at
+// hand.
+func (s *Service) wishState(version string) {
+	s.outlines.wish(func() error {
+		var v *record.StateVersion
+		err := s.store.View(func(tx *store.Tx) (err error) { v, err = stateVersions.Get(tx, version); return err })
+		if err == nil && !v.Encrypted && v.Status == record.StateFinalized {
+			_, err = s.stateOutline(v)
+		}
+		return err
+	})
+}
+
+// outlineWanted makes the outlines that are wished for until ctx ends.
+func (s *Service) outlineWanted(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case make := <-s.outlines.wanted:
+			if err := make(); err != nil && !errors.Is(err, store.ErrNotFound) {
+				s.log.Warn("a plan or a state could not be outlined", "error", err)
+			}
+		}
+	}
+}
+
+// LastChange says who made an object of a state as it is.
+type LastChange struct {
+	Version *record.StateVersion
+	Run     *record.Run // nil when no run did
+	Who     string
+}
+
+// LastChangeOf returns which version of a state, and which run, made an object as it is; nil where that is not known,
+// because the version is older than those that the service knows.
+func (s *Service) LastChangeOf(a *Actor, o *outline.Object) (c *LastChange, err error) {
+	if o.Since == "" {
+		return nil, nil //nolint:nilnil // as said above
+	}
+	err = s.store.View(func(tx *store.Tx) error {
+		v, err := a.stateVersion(tx, o.Since, needReadState)
+		if err != nil {
+			return err
+		}
+		c = &LastChange{Version: v}
+		if v.Run != "" {
+			if r, err := a.runView(tx, v.Run); err == nil {
+				c.Run = &r.Run
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil //nolint:nilnil // that version was removed meanwhile
+	}
+	if err != nil {
+		return nil, told(err)
+	}
+	c.Who = s.Person(a, strings.TrimSpace(c.Version.CreatedBy))
+	return c, nil
+}

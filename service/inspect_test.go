@@ -1,0 +1,170 @@
+package service_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/servicetest"
+)
+
+// stateOf is a state of objects with a value each.
+func stateOf(serial int, values ...string) []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, `{"version":4,"terraform_version":"1.12.6","serial":%d,"lineage":"l","outputs":{},"resources":[`, serial)
+	for i, v := range values {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"mode":"managed","type":"fleet_vm","name":"o%d","instances":[{"attributes":{"v":%q,"key":"canary"}}]}`,
+			i, v)
+	}
+	return []byte(b.String() + "]}")
+}
+
+// put makes a version of a state.
+func put(t *testing.T, h *servicetest.House, w *service.WorkspaceView, serial int, values ...string) *record.StateVersion {
+	t.Helper()
+	if _, err := h.Lock(h.Admin, w.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	text := stateOf(serial, values...)
+	v, err := h.CreateState(h.Admin, w.ID, service.NewState{Serial: uint64(serial), Lineage: "l", //nolint:gosec // small
+		MD5: service.Sum(text), State: text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Unlock(h.Admin, w.ID); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestVersionsOfAStateAreCompared(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	first := put(t, h, w, 1, "a", "b", "c")
+	second := put(t, h, w, 2, "a", "x")
+	got, err := h.StateDifference(h.Admin, first.ID, second.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := ""
+	for _, c := range got {
+		text += fmt.Sprintf("%s %t %t, ", c.Address, c.Before != nil, c.After != nil)
+	}
+	if text != "fleet_vm.o1 true true, fleet_vm.o2 true false, " {
+		t.Errorf("%s", text)
+	}
+	other := put(t, h, h.NewWorkspace("two"), 1, "a")
+	if _, err := h.StateDifference(h.Admin, first.ID, other.ID); !errors.Is(err, service.ErrInvalid) {
+		t.Errorf("versions of two workspaces: %v", err)
+	}
+}
+
+func TestWhoChangedAnObjectLastIsKnown(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	put(t, h, w, 1, "a", "b")
+	second := put(t, h, w, 2, "a", "x")
+	third := put(t, h, w, 3, "a", "x", "new")
+	o, _, err := h.StateOutline(h.Admin, third.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"", second.ID, third.ID}
+	for i := range o.Objects {
+		c, err := h.LastChangeOf(h.Admin, &o.Objects[i])
+		switch {
+		case err != nil:
+			t.Error(err)
+		case want[i] == "" && c != nil, want[i] != "" && (c == nil || c.Version.ID != want[i] || c.Who != "root"):
+			t.Errorf("%s: %+v", o.Objects[i].Address, c)
+		}
+	}
+}
+
+func TestValuesOfUnknownTypesAreHidden(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	v := put(t, h, w, 1, "a")
+	o, _, err := h.StateOutline(h.Admin, v.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, known, err := h.StateObject(h.Admin, v.ID, &o.Objects[0]); err != nil || known ||
+		strings.Contains(fmt.Sprintf("%v", got), "canary") {
+		t.Errorf("%v %v %v", got, known, err)
+	}
+	h.Engine.PlanFunc = func(_ context.Context, j *service.Job) (*service.PlanResult, error) {
+		return &service.PlanResult{HasChanges: true, Plan: []byte("plan of " + j.Run.ID), JSON: []byte("{}"),
+			Redacted: []byte(`{"provider_schemas":{"p":{"resource_schemas":{"fleet_vm":{"block":{"attributes":{
+				"v":{},"key":{"sensitive":true}}}}}}}}`)}, nil
+	}
+	h.Await(h.NewRun(w, nil).ID, record.Planned)
+	got, known, err := h.StateObject(h.Admin, v.ID, &o.Objects[0])
+	if text := fmt.Sprintf("%v", got); err != nil || !known || strings.Contains(text, "canary") ||
+		!strings.Contains(text, "v:a") {
+		t.Errorf("%v %v %v", got, known, err)
+	}
+}
+
+func TestAnEarlierStateIsRestored(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	first := put(t, h, w, 1, "a")
+	put(t, h, w, 2, "b")
+	v, err := h.RestoreState(h.Admin, first.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, current, err := h.DownloadState(h.Admin, v.ID)
+	if err != nil || string(text) != string(stateOf(3, "a")) || current.Serial != 3 || current.MD5 != service.Sum(text) {
+		t.Errorf("%s, %+v, %v", text, current, err)
+	}
+	if now, err := h.CurrentState(h.Admin, w.ID); err != nil || now.ID != v.ID {
+		t.Errorf("the current one is %+v, %v", now, err)
+	}
+	if _, err := h.RestoreState(h.Admin, v.ID); !errors.Is(err, service.ErrConflict) {
+		t.Errorf("the current one was restored: %v", err)
+	}
+	r := h.NewRun(w, nil)
+	h.Await(r.ID, record.Planned)
+	if _, err := h.RestoreState(h.Admin, first.ID); !errors.Is(err, service.ErrConflict) {
+		t.Errorf("while a run has the workspace: %v", err)
+	}
+	lines, err := h.Audit(h.Admin, 1)
+	if err != nil || lines[0].Action != "state.restore" || !strings.HasPrefix(lines[0].Outcome, "refused") {
+		t.Errorf("%+v, %v", lines, err)
+	}
+}
+
+func TestAStateIsRestoredOnlyByWhoMayWriteIt(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	first := put(t, h, w, 1, "a")
+	put(t, h, w, 2, "b")
+	team, err := h.PutTeam(h.Admin, record.Team{Organization: "acme", Name: "readers"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.PutAccess(h.Admin, record.Access{Team: team.ID, On: w.ID, Role: "read"}); err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := h.CreateToken(h.Admin, record.TokenTeam, team.ID, "", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := h.Actor(token)
+	if _, _, err := h.StateOutline(reader, first.ID); err != nil {
+		t.Errorf("a reader reads: %v", err)
+	}
+	if _, err := h.RestoreState(reader, first.ID); !errors.Is(err, service.ErrForbidden) {
+		t.Errorf("a reader restores: %v", err)
+	}
+}

@@ -1,0 +1,161 @@
+package outline
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// read reads the schemas of one provider.
+func (m Masks) read(d document) error {
+	return d.object(func(key string) error {
+		mode := map[string]string{"resource_schemas": "managed", "data_source_schemas": "data"}[key]
+		if mode == "" {
+			return d.skip()
+		}
+		return d.object(func(typ string) error {
+			var s struct {
+				Block block `json:"block"`
+			}
+			if err := d.Decode(&s); err != nil {
+				return err
+			}
+			paths := []string{}
+			s.Block.collect("", &paths)
+			m[mode+" "+typ] = paths
+			return nil
+		})
+	})
+}
+
+// block is what is read of a block of a schema.
+type block struct {
+	Attributes map[string]attribute `json:"attributes"`
+	Blocks     map[string]struct {
+		Block block `json:"block"`
+	} `json:"block_types"`
+}
+
+type attribute struct {
+	Sensitive bool `json:"sensitive"`
+	Nested    *struct {
+		Attributes map[string]attribute `json:"attributes"`
+	} `json:"nested_type"`
+}
+
+func (b *block) collect(at string, paths *[]string) {
+	collect(b.Attributes, at, paths)
+	for name, inner := range b.Blocks {
+		inner.Block.collect(at+name+".", paths)
+	}
+}
+
+func collect(all map[string]attribute, at string, paths *[]string) {
+	for name, a := range all {
+		switch {
+		case a.Sensitive:
+			*paths = append(*paths, at+name)
+		case a.Nested != nil:
+			collect(a.Nested.Attributes, at+name+".", paths)
+		}
+	}
+}
+
+// Hidden stands for a value that is not shown.
+type Hidden struct{}
+
+// MarshalJSON lets a value that was hidden be written, too.
+func (Hidden) MarshalJSON() ([]byte, error) { return json.Marshal("(sensitive)") }
+
+// Attributes returns the attributes of an instance of a state without its sensitive values: Hidden stands in their
+// places. masks are the sensitive paths of its type, and known tells that they are: without them every value is hidden.
+func Attributes(instance []byte, masks []string, known bool) (map[string]any, error) {
+	var i struct {
+		Attributes map[string]any    `json:"attributes"`
+		Flat       map[string]string `json:"attributes_flat"`
+		Sensitive  json.RawMessage   `json:"sensitive_attributes"`
+	}
+	d := json.NewDecoder(strings.NewReader(string(instance)))
+	d.UseNumber() // numbers keep every digit
+	if err := d.Decode(&i); err != nil {
+		return nil, err
+	}
+	out := i.Attributes
+	if out == nil {
+		out = map[string]any{}
+	}
+	for name := range i.Flat { // of a state of Terraform before 0.12: nothing says what is sensitive in it
+		out[name] = Hidden{}
+	}
+	if !known {
+		for name := range out {
+			out[name] = Hidden{}
+		}
+		return out, nil
+	}
+	for _, path := range masks {
+		hide(out, strings.Split(path, "."))
+	}
+	for _, path := range marked(i.Sensitive) {
+		hide(out, path)
+	}
+	return out, nil
+}
+
+// marked reads which paths the configuration made sensitive: names alone, so that all elements of a list or a map are
+// hidden where one is. A path that cannot be read hides what its beginning leads to.
+func marked(raw json.RawMessage) [][]string {
+	type step struct {
+		Type  string          `json:"type"`
+		Value json.RawMessage `json:"value"`
+	}
+	var paths [][]step
+	if err := json.Unmarshal(raw, &paths); err != nil {
+		var legacy []json.RawMessage // "sensitive_attributes": [] of another form
+		if json.Unmarshal(raw, &legacy) != nil || len(legacy) == 0 {
+			return nil
+		}
+	}
+	var out [][]string
+	for _, path := range paths {
+		var names []string
+		for _, s := range path {
+			var name string
+			if s.Type == "get_attr" && json.Unmarshal(s.Value, &name) == nil {
+				names = append(names, name)
+			}
+		}
+		out = append(out, names)
+	}
+	return out
+}
+
+// hide puts Hidden in the places that a path of names leads to. Lists and maps on the way are passed through, so that
+// it holds for all of their elements.
+func hide(v any, path []string) {
+	switch v := v.(type) {
+	case []any:
+		for i := range v {
+			hide(v[i], path)
+		}
+	case map[string]any:
+		if len(path) == 0 {
+			for k := range v {
+				v[k] = Hidden{}
+			}
+			return
+		}
+		inner, ok := v[path[0]]
+		switch {
+		case ok && len(path) == 1:
+			if inner != nil {
+				v[path[0]] = Hidden{}
+			}
+		case ok:
+			hide(inner, path[1:])
+		default:
+			for _, element := range v {
+				hide(element, path)
+			}
+		}
+	}
+}

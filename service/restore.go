@@ -1,0 +1,111 @@
+package service
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// RestoreState makes the content of an earlier version of a state the current one again: as a new version, with the
+// next serial. Nothing of the world is changed; the next plan says in what it differs. The error is ErrConflict when
+// somebody else has the workspace, or a run does.
+func (s *Service) RestoreState(a *Actor, id string) (out *record.StateVersion, err error) {
+	var old, current *record.StateVersion
+	check := func(tx *store.Tx) (*record.Workspace, error) {
+		if old, err = a.stateVersion(tx, id, needReadState); err != nil {
+			return nil, err
+		}
+		w, err := a.allowed(tx, old.Workspace, needWriteState)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case old.Status != record.StateFinalized:
+			return nil, conflict("the state version %s was never completed", id)
+		case old.Encrypted:
+			return nil, invalid("The state version %s was encrypted by the configuration, so that the service cannot give "+
+				"it a new serial. Download it, and push it with the command line", id)
+		case w.CurrentState == id:
+			return nil, conflict("the state version %s is the current one", id)
+		case w.Lock.Held() && (w.Lock.Kind != a.kind() || w.Lock.ID != a.ID()):
+			return nil, conflict("%s", lockedBy(tx, w))
+		}
+		current, err = stateVersions.Get(tx, w.CurrentState)
+		return w, err
+	}
+	if err := s.store.View(func(tx *store.Tx) error { _, err := check(tx); return err }); err != nil {
+		return nil, s.refuse(a, "state.restore", id, told(err))
+	}
+	text, err := s.store.ReadAll(stateFile(id))
+	if err != nil {
+		return nil, told(err)
+	}
+	serial := current.Serial + 1
+	if text, err = withSerial(text, serial); err != nil {
+		return nil, err
+	}
+	out = &record.StateVersion{ID: newID("sv"), Workspace: old.Workspace, Serial: serial, Lineage: old.Lineage,
+		Status: record.StateFinalized, Secret: newSecret(), CreatedAt: s.now().UTC(), CreatedBy: a.ID()}
+	w, err := s.store.Write(stateFile(out.ID), bytes.NewReader(text), int64(len(text)))
+	if err != nil {
+		return nil, err
+	}
+	out.MD5, out.Size = w.MD5, w.Size
+	describe(out, text)
+	seen := current.ID
+	err = s.audited(a, "state.restore", id, func(tx *store.Tx) error {
+		ws, err := check(tx)
+		if err != nil {
+			return err
+		}
+		if ws.CurrentState != seen {
+			return conflict("the state of the workspace has changed meanwhile")
+		}
+		ws.CurrentState, ws.UpdatedAt = out.ID, out.CreatedAt
+		tx.After(func() { s.wishState(out.ID) })
+		s.tellAfter(tx, ws)
+		if err := workspaces.Put(tx, ws); err != nil {
+			return err
+		}
+		return stateVersions.Put(tx, out)
+	})
+	if err != nil {
+		return nil, errors.Join(err, s.store.Remove(stateFile(out.ID)))
+	}
+	return out, nil
+}
+
+// refuse writes that something was refused before it was begun, and returns the reason.
+func (s *Service) refuse(a *Actor, action, object string, reason error) error {
+	return s.audited(a, action, object, func(*store.Tx) error { return reason })
+}
+
+// withSerial gives the text of a state another serial, and leaves the rest as it is, to the byte.
+func withSerial(text []byte, serial uint64) ([]byte, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if _, err := d.Token(); err != nil {
+		return nil, fmt.Errorf("reading the state: %w", err)
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, fmt.Errorf("reading the state: %w", err)
+		}
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			return nil, fmt.Errorf("reading the state: %w", err)
+		}
+		if key == "serial" {
+			end := int(d.InputOffset())
+			out := append([]byte(nil), text[:end-len(raw)]...)
+			out = strconv.AppendUint(out, serial, 10)
+			return append(out, text[end:]...), nil
+		}
+	}
+	return nil, invalid("The state has no serial")
+}

@@ -1,0 +1,39 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// ReadPart returns the bytes of a file from start on, size of them, without reading what is before. The error wraps
+// ErrNotFound where nothing is under the name, and io.ErrUnexpectedEOF where the file ends before.
+func (s *Store) ReadPart(name string, start, size int64) (data []byte, err error) {
+	f, err := os.Open(s.path(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the file %s: %w", name, ErrNotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	frame := start / frameSize // every frame but the last one is full
+	inFile := int64(4 + frameSize)
+	if s.key != nil {
+		inFile += overhead
+	}
+	if _, err := f.Seek(frame*inFile, io.SeekStart); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	r := &reader{file: f, key: s.key, name: name, frame: int(frame)}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	if _, err := io.CopyN(io.Discard, r, start-frame*frameSize); err != nil {
+		return nil, notEOF(err)
+	}
+	data = make([]byte, size)
+	if _, err := io.ReadFull(r, data); err != nil {
+		return nil, notEOF(err)
+	}
+	return data, nil
+}

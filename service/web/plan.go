@@ -1,0 +1,276 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/outline"
+)
+
+// Sizes of lists of objects: over the first one modules are shown before objects.
+const (
+	groupsFrom = 200
+	perList    = 100
+	maxGroups  = 200
+	// openFrom is up to how many changes each is shown with its attributes at once.
+	openUpTo = 8
+)
+
+// actionOrder is the order in which actions are listed: what cannot be undone first.
+var actionOrder = []string{"delete", "replace", "create", "update", "forget", "move", "import", "read"}
+
+// actionWords are the actions as people read them: the mark, the verb of one that is planned.
+var actionWords = map[string][2]string{
+	"create": {"+", "create"}, "update": {"~", "change"}, "delete": {"\u2212", "destroy"},
+	"replace": {"\u00b1", "replace"}, "read": {"\u2190", "read"}, "forget": {"\u00b7", "forget"},
+	"move": {"\u2192", "move"}, "import": {"\u21d3", "import"},
+}
+
+// reasons are why an action is planned, in the words of people.
+var reasons = map[string]string{
+	"replace_because_tainted":           "it is tainted",
+	"replace_because_cannot_update":     "it cannot be changed in place",
+	"replace_by_request":                "somebody asked for it",
+	"replace_by_triggers":               "replace_triggered_by says so",
+	"delete_because_no_resource_config": "the configuration has no such resource",
+	"delete_because_wrong_repetition":   "the configuration uses count or for_each in another way",
+	"delete_because_count_index":        "its index is not in the range of count",
+	"delete_because_each_key":           "its key is not in for_each",
+	"delete_because_no_module":          "the configuration has no such module",
+	"delete_because_no_move_target":     "it was moved to a resource that the configuration has not",
+	"read_because_config_unknown":       "parts of its configuration are not known yet",
+	"read_because_dependency_pending":   "what it depends on changes",
+	"read_because_check_nested":         "a check reads it again",
+}
+
+// group is the objects of one module.
+type group struct {
+	Module, Address string
+	Counts          []actionCount
+	Total           int
+}
+
+// actionCount is how many objects have an action.
+type actionCount struct {
+	Action, Address string
+	N               int
+	Chosen          bool
+}
+
+// item is an object in a list.
+type item struct {
+	Index   int
+	Address string // of the page of the object
+	*outline.Object
+	Reason string
+	// Body is what is shown of it at once; nil: it is fetched when somebody opens it.
+	Body any
+}
+
+// listing is a list of objects, which may be too many to be shown.
+type listing struct {
+	Groups             []group
+	MoreGroups         int
+	Items              []item
+	Pager              pager
+	Counts             []actionCount
+	Total, Chosen      int
+	Search, Module     string
+	Action, Everything string
+	InModule           bool
+	Anchor             string
+}
+
+// list chooses what is shown of objects: by the action, a part of the address, and the module that the query names.
+// Where many are left it shows modules first.
+func (c *call) list(all []outline.Object, base, anchor string) listing {
+	q := c.r.URL.Query()
+	l := listing{Total: len(all), Search: q.Get("q"), Module: q.Get("module"), InModule: q.Has("module"),
+		Action: q.Get("action"), Anchor: anchor}
+	with := func(key, value string) string {
+		q := c.r.URL.Query()
+		q.Del("page")
+		if q.Del(key); value != "" || key == "module" {
+			q.Set(key, value)
+		}
+		return "?" + q.Encode() + "#" + anchor
+	}
+	without := c.r.URL.Query()
+	for _, key := range []string{"q", "module", "action", "page", "list"} {
+		without.Del(key)
+	}
+	l.Everything = "?" + without.Encode() + "#" + anchor
+	counts := map[string]int{}
+	groups := map[string]map[string]int{}
+	var chosen []int
+	for i := range all {
+		o := &all[i]
+		if l.Search != "" && !strings.Contains(o.Address, l.Search) || l.InModule && o.Module != l.Module {
+			continue
+		}
+		counts[o.Action]++
+		if l.Action != "" && o.Action != l.Action {
+			continue
+		}
+		chosen = append(chosen, i)
+		if groups[o.Module] == nil {
+			groups[o.Module] = map[string]int{}
+		}
+		groups[o.Module][o.Action]++
+	}
+	l.Chosen = len(chosen)
+	l.Counts = countsOf(counts, func(action string) string {
+		if action == l.Action {
+			return with("action", "")
+		}
+		return with("action", action)
+	})
+	for i := range l.Counts {
+		l.Counts[i].Chosen = l.Counts[i].Action == l.Action
+	}
+	if len(chosen) > groupsFrom && len(groups) > 1 && !q.Has("list") {
+		l.group(groups, with)
+		return l
+	}
+	some, pager := paged(c, chosen, perList)
+	l.Pager = pager
+	for _, i := range some {
+		o := &all[i]
+		l.Items = append(l.Items, item{Index: i, Object: o, Reason: reasons[o.Reason],
+			Address: base + "/" + strconv.Itoa(i)})
+	}
+	return l
+}
+
+func countsOf(counts map[string]int, address func(action string) string) []actionCount {
+	var out []actionCount
+	for _, action := range actionOrder {
+		if counts[action] > 0 {
+			out = append(out, actionCount{Action: action, Address: address(action), N: counts[action]})
+		}
+	}
+	return out
+}
+
+// group lists modules: those where most is destroyed first.
+func (l *listing) group(groups map[string]map[string]int, with func(key, value string) string) {
+	for _, module := range sortedKeys(groups) {
+		g := group{Module: module, Address: with("module", module), Counts: countsOf(groups[module],
+			func(string) string { return "" })}
+		for _, n := range groups[module] {
+			g.Total += n
+		}
+		l.Groups = append(l.Groups, g)
+	}
+	slices.SortStableFunc(l.Groups, func(x, y group) int {
+		gone := func(g group) int { return groups[g.Module]["delete"] + groups[g.Module]["replace"] }
+		if d := gone(y) - gone(x); d != 0 {
+			return d
+		}
+		return y.Total - x.Total
+	})
+	if len(l.Groups) > maxGroups {
+		l.Groups, l.MoreGroups = l.Groups[:maxGroups], len(l.Groups)-maxGroups
+	}
+}
+
+// planPart is what the page of a run shows of its plan.
+type planPart struct {
+	listing
+	Same    int
+	Drift   int
+	Outputs *difference
+}
+
+// planOf makes that part.
+func (c *call) planOf(v *service.RunView, address string) (*planPart, error) {
+	o, err := c.PlanOutline(c.actor, v.ID)
+	if err != nil {
+		return nil, err
+	}
+	p := &planPart{listing: c.list(o.Changes, address+"/changes", "plan"), Same: o.Same, Drift: len(o.Drift)}
+	if len(p.Items) <= openUpTo {
+		for i := range p.Items {
+			text, err := c.PlanChange(c.actor, v.ID, p.Items[i].Object)
+			if err != nil {
+				return nil, err
+			}
+			d, err := planned(text)
+			if err != nil {
+				return nil, err
+			}
+			p.Items[i].Body = d
+		}
+	}
+	p.Outputs, err = outputsOf(o.Outputs)
+	return p, err
+}
+
+// outputsOf compares the two sides of the changes of output values.
+func outputsOf(text []byte) (*difference, error) {
+	if len(text) == 0 {
+		return nil, nil //nolint:nilnil // there are none
+	}
+	before, after := part{there: true}, part{there: true}
+	sides, err := decodeOutputs(text)
+	if err != nil {
+		return nil, err
+	}
+	xs, ys, xSecret, ySecret, unknown := map[string]any{}, map[string]any{}, map[string]any{}, map[string]any{},
+		map[string]any{}
+	for name, o := range sides {
+		xs[name], ys[name], xSecret[name], ySecret[name] = o.Before, o.After, o.BeforeSecret, o.AfterSecret
+		unknown[name] = o.Unknown
+	}
+	before.value, before.secret, after.value, after.secret, after.unknown = xs, xSecret, ys, ySecret, unknown
+	d := differ(before, after, func(string) bool { return false })
+	if len(d.Changed) == 0 {
+		return nil, nil //nolint:nilnil // none changes
+	}
+	return &d, nil
+}
+
+// change shows one change of a plan: as a part of a page to who fetches it, else as a page.
+func (c *call) change() error {
+	v, err := c.runAsked()
+	if err != nil {
+		return err
+	}
+	o, err := c.PlanOutline(c.actor, v.ID)
+	if err != nil {
+		return err
+	}
+	i, err := strconv.Atoi(c.arg("index"))
+	if err != nil || i < 0 || i >= len(o.Changes) {
+		return errNotThere
+	}
+	text, err := c.PlanChange(c.actor, v.ID, &o.Changes[i])
+	if err != nil {
+		return err
+	}
+	d, err := planned(text)
+	if err != nil {
+		return err
+	}
+	run := at("app", v.Organization, v.On.Name, "runs", v.ID)
+	return c.render(http.StatusOK, "object", page{
+		Title: o.Changes[i].Address, Section: "overview",
+		Crumbs: []crumb{{v.Organization, at("app", v.Organization)}, {v.On.Name, at("app", v.Organization, v.On.Name)},
+			{"Run " + v.ID, run}},
+	}, objectPage{Address: o.Changes[i].Address, Action: o.Changes[i].Action, Reason: reasons[o.Changes[i].Reason],
+		Body: d, Known: true, Graph: run + "?" + url.Values{"vertex": {o.Changes[i].Address}}.Encode() + "#picture"})
+}
+
+// objectPage shows one object.
+type objectPage struct {
+	Address, Action, Reason string
+	Body                    difference
+	// Known tells that the service knows which values are sensitive.
+	Known bool
+	Last  *lastChange
+	Graph string
+}

@@ -1,0 +1,272 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/outline"
+	"github.com/millipede-iac/millipede/service/record"
+)
+
+// statePage is a version of a state.
+type statePage struct {
+	listing
+	Version *record.StateVersion
+	Current bool
+	Who     string
+	Outputs []outputRow
+}
+
+// outputRow is an output value.
+type outputRow struct{ Name, Value string }
+
+// lastChange says who made an object as it is.
+type lastChange struct {
+	Who, Run, RunAddress, VersionAddress string
+	Serial                               uint64
+	At                                   time.Time
+}
+
+// versionAsked returns the version that the query or the path names; else the current one, which may be nil.
+func (c *call) versionAsked(v *service.Overview, id string) (*record.StateVersion, error) {
+	if id == "" {
+		id = v.CurrentState
+	}
+	if id == "" {
+		return nil, nil //nolint:nilnil // there is no state yet
+	}
+	version, err := c.StateVersion(c.actor, id)
+	if err == nil && version.Workspace != v.ID {
+		err = errNotThere
+	}
+	return version, err
+}
+
+func (c *call) state() error {
+	return c.showWorkspace("state", "State", func(v *service.Overview) (any, error) {
+		version, err := c.versionAsked(v, c.r.URL.Query().Get("version"))
+		if err != nil || version == nil {
+			return statePage{}, err
+		}
+		p := statePage{Version: version, Current: version.ID == v.CurrentState, Who: c.Person(c.actor, version.CreatedBy)}
+		for _, o := range version.Outputs {
+			r := outputRow{o.Name, short(2000, string(o.Value))}
+			if o.Sensitive {
+				r.Value = "(sensitive value)"
+			}
+			p.Outputs = append(p.Outputs, r)
+		}
+		if v.Permissions.State < record.Read {
+			return p, nil
+		}
+		o, _, err := c.StateOutline(c.actor, version.ID)
+		if err != nil {
+			return nil, err
+		}
+		p.listing = c.list(o.Objects, at("app", v.Organization, v.Name, "state", version.ID), "objects")
+		return p, nil
+	})
+}
+
+// object shows one object of a version of a state.
+func (c *call) object() error {
+	w, err := c.WorkspaceNamed(c.actor, c.arg("org"), c.arg("ws"))
+	if err != nil {
+		return err
+	}
+	o, version, err := c.StateOutline(c.actor, c.arg("version"))
+	if err != nil {
+		return err
+	}
+	i, err := strconv.Atoi(c.arg("index"))
+	if err != nil || i < 0 || i >= len(o.Objects) || version.Workspace != w.ID {
+		return errNotThere
+	}
+	object := &o.Objects[i]
+	attributes, known, err := c.StateObject(c.actor, version.ID, object)
+	if err != nil {
+		return err
+	}
+	p := objectPage{Address: object.Address, Body: stated(attributes, attributes), Known: known}
+	if p.Last, err = c.lastChangeOf(w, object); err != nil {
+		return err
+	}
+	space := at("app", w.Organization, w.Name)
+	return c.render(http.StatusOK, "object", page{
+		Title: object.Address, Section: "overview",
+		Crumbs: []crumb{{w.Organization, at("app", w.Organization)}, {w.Name, space},
+			{"State " + strconv.FormatUint(version.Serial, 10), space + "/state?version=" + version.ID}},
+	}, p)
+}
+
+func (c *call) lastChangeOf(w *service.WorkspaceView, o *outline.Object) (*lastChange, error) {
+	last, err := c.LastChangeOf(c.actor, o)
+	if err != nil || last == nil {
+		return nil, err
+	}
+	space := at("app", w.Organization, w.Name)
+	out := &lastChange{Who: last.Who, Serial: last.Version.Serial, At: last.Version.CreatedAt,
+		VersionAddress: space + "/state?version=" + last.Version.ID}
+	if last.Run != nil {
+		out.Run, out.RunAddress = title(last.Run), space+"/runs/"+last.Run.ID
+	}
+	return out, nil
+}
+
+// versionRow is a version in the list.
+type versionRow struct {
+	*record.StateVersion
+	Who, RunAddress string
+	Current         bool
+	Before          string // the ID of the version before
+}
+
+// versionsPage is the history of a state.
+type versionsPage struct {
+	Rows    []versionRow
+	Pager   pager
+	MayRead bool
+	// MayWrite tells that the person may restore a version.
+	MayWrite bool
+}
+
+func (c *call) versions() error {
+	return c.showWorkspace("versions", "State versions", func(v *service.Overview) (any, error) {
+		all, err := c.StateVersions(c.actor, v.ID)
+		if err != nil {
+			return nil, err
+		}
+		p := versionsPage{MayWrite: v.Permissions.State >= record.Write, MayRead: v.Permissions.State >= record.Read}
+		number := map[string]int{}
+		for i, version := range all {
+			number[version.ID] = i
+		}
+		some, pager := paged(c, all, 50)
+		p.Pager = pager
+		for _, version := range some {
+			r := versionRow{StateVersion: version, Who: c.Person(c.actor, version.CreatedBy),
+				Current: version.ID == v.CurrentState}
+			if version.Run != "" {
+				r.RunAddress = at("app", v.Organization, v.Name, "runs", version.Run)
+			}
+			if i := number[version.ID]; i+1 < len(all) {
+				r.Before = all[i+1].ID
+			}
+			p.Rows = append(p.Rows, r)
+		}
+		return p, nil
+	})
+}
+
+// restore makes an earlier version the current one.
+func (c *call) restore() error {
+	w, err := c.WorkspaceNamed(c.actor, c.arg("org"), c.arg("ws"))
+	if err != nil {
+		return err
+	}
+	v, err := c.StateVersion(c.actor, c.r.PostForm.Get("version"))
+	if err != nil {
+		return err
+	}
+	if v.Workspace != w.ID {
+		return errNotThere
+	}
+	restored, err := c.RestoreState(c.actor, v.ID)
+	if err != nil {
+		return err
+	}
+	return c.back(at("app", w.Organization, w.Name, "versions"), "The state is as it was with serial "+
+		strconv.FormatUint(v.Serial, 10)+". Its serial is "+strconv.FormatUint(restored.Serial, 10)+" now.")
+}
+
+// comparisonPage is the difference of two versions.
+type comparisonPage struct {
+	listing
+	From, To *record.StateVersion
+}
+
+// comparison finds the versions of the query, and the objects in which they differ.
+func (c *call) comparison(v *service.WorkspaceView) (p comparisonPage, changes []service.StateChange, err error) {
+	q := c.r.URL.Query()
+	for id, to := range map[string]**record.StateVersion{q.Get("from"): &p.From, q.Get("to"): &p.To} {
+		if *to, err = c.StateVersion(c.actor, id); err != nil {
+			return p, nil, err
+		}
+		if (*to).Workspace != v.ID {
+			return p, nil, errNotThere
+		}
+	}
+	if p.From == nil || p.To == nil { // both are the same
+		return p, nil, &failure{http.StatusUnprocessableEntity, "Choose two different versions to compare."}
+	}
+	changes, err = c.StateDifference(c.actor, p.From.ID, p.To.ID)
+	return p, changes, err
+}
+
+func (c *call) difference() error {
+	return c.showWorkspace("difference", "Difference of two states", func(v *service.Overview) (any, error) {
+		p, changes, err := c.comparison(v.WorkspaceView)
+		if err != nil {
+			return nil, err
+		}
+		all := make([]outline.Object, len(changes))
+		for i, change := range changes {
+			o := change.After
+			action := "update"
+			switch {
+			case change.Before == nil:
+				action = "create"
+			case change.After == nil:
+				o, action = change.Before, "delete"
+			}
+			all[i] = outline.Object{Address: change.Address, Module: o.Module, Type: o.Type, Action: action}
+		}
+		base := at("app", v.Organization, v.Name, "difference")
+		p.listing = c.list(all, base, "objects")
+		for i := range p.Items {
+			p.Items[i].Address += "?" + url.Values{"from": {p.From.ID}, "to": {p.To.ID}}.Encode()
+		}
+		return p, nil
+	})
+}
+
+// differenceOf shows how one object differs between two versions.
+func (c *call) differenceOf() error {
+	w, err := c.WorkspaceNamed(c.actor, c.arg("org"), c.arg("ws"))
+	if err != nil {
+		return err
+	}
+	p, changes, err := c.comparison(w)
+	if err != nil {
+		return err
+	}
+	i, err := strconv.Atoi(c.arg("index"))
+	if err != nil || i < 0 || i >= len(changes) {
+		return errNotThere
+	}
+	change := changes[i]
+	sides := [2]map[string]any{}
+	known := true
+	for side, at := range []struct {
+		version *record.StateVersion
+		object  *outline.Object
+	}{{p.From, change.Before}, {p.To, change.After}} {
+		if at.object == nil {
+			continue
+		}
+		var ok bool
+		if sides[side], ok, err = c.StateObject(c.actor, at.version.ID, at.object); err != nil {
+			return err
+		}
+		known = known && ok
+	}
+	space := at("app", w.Organization, w.Name)
+	return c.render(http.StatusOK, "object", page{
+		Title: change.Address, Section: "overview",
+		Crumbs: []crumb{{w.Organization, at("app", w.Organization)}, {w.Name, space},
+			{"Versions", space + "/versions"}},
+	}, objectPage{Address: change.Address, Body: stated(sides[0], sides[1]), Known: known})
+}

@@ -1,0 +1,223 @@
+//go:build unix
+
+// Package browser shows the pages of the service in a real browser, and uses them as a person does.
+//
+// The browser is Debian's Chromium, without a screen. The service is the real one with its store, and an engine that
+// does as the test says; what the engine itself does is for other tests.
+package browser
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/web"
+)
+
+// patience is how long a page has time to become as it should be, on a machine under load.
+const patience = 25 * time.Second
+
+// chromium returns the program; without it the test is skipped, or fails where the variable MILLIPEDE_REQUIRE_CHROMIUM
+// is set.
+func chromium(t testing.TB) string {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	if os.Getenv("MILLIPEDE_REQUIRE_CHROMIUM") != "" {
+		t.Fatal("Chromium is not installed, and MILLIPEDE_REQUIRE_CHROMIUM is set")
+	}
+	t.Skip("Chromium is not installed (Debian: chromium)")
+	return ""
+}
+
+// Site is a service with pages, and a browser that looks at them.
+type Site struct {
+	t *testing.T
+	*servicetest.House
+	Address string
+	ctx     context.Context //nolint:containedctx // the browser's tab is one
+
+	mu       sync.Mutex // guards problems
+	problems []string   // what the browser's console has shown as errors
+}
+
+// Open starts a service and a browser. When the test ends, the console must have shown no error.
+func Open(t *testing.T) *Site {
+	t.Helper()
+	program := chromium(t)
+	s := &Site{t: t, House: servicetest.New(t)}
+	mux := http.NewServeMux()
+	handler := web.Handler(web.Options{Service: s.House.Service})
+	for _, path := range web.Paths {
+		mux.Handle(path, handler)
+	}
+	server := httptest.NewUnstartedServer(mux)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	s.Address = server.URL
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox,
+		chromedp.UserDataDir(t.TempDir()), chromedp.Flag("ignore-certificate-errors", true),
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("force-color-profile", "srgb"),
+		chromedp.WindowSize(1280, 900))
+	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, closeTab := chromedp.NewContext(allocator)
+	s.ctx = ctx
+	chromedp.ListenTarget(ctx, s.listen)
+	t.Cleanup(func() {
+		closeTab()
+		end()
+		server.CloseClientConnections()
+		server.Close()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, p := range s.problems {
+			t.Errorf("the console shows: %s", p)
+		}
+	})
+	if err := chromedp.Run(ctx); err != nil { // the browser ends with the context of the first call
+		t.Fatal(err)
+	}
+	return s
+}
+
+// listen notes what the console shows as an error: exceptions, violations of the policy, files that are not there.
+func (s *Site) listen(event any) {
+	problem := ""
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		problem = e.ExceptionDetails.Error()
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.APITypeError || e.Type == runtime.APITypeAssert {
+			for _, a := range e.Args {
+				problem += string(a.Value) + a.Description + " "
+			}
+		}
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.LevelError {
+			problem = e.Entry.Text + " " + e.Entry.URL
+		}
+	}
+	if problem != "" {
+		s.mu.Lock()
+		s.problems = append(s.problems, problem)
+		s.mu.Unlock()
+	}
+}
+
+// forgive takes back an error of the console that the test has brought about.
+func (s *Site) forgive(part string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var left []string
+	for _, p := range s.problems {
+		if !strings.Contains(p, part) {
+			left = append(left, p)
+		}
+	}
+	s.problems = left
+}
+
+// do has the browser do something.
+func (s *Site) do(actions ...chromedp.Action) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	if err := chromedp.Run(ctx, actions...); err != nil {
+		s.t.Fatalf("%v; the page shows: %s", err, s.text())
+	}
+}
+
+// text is what the page shows.
+func (s *Site) text() string {
+	var text string
+	ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
+	defer cancel()
+	if err := chromedp.Run(ctx, chromedp.Evaluate(`location.pathname + ": " + document.body.innerText`, &text)); err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+// open goes to a page.
+func (s *Site) open(path string) {
+	s.t.Helper()
+	s.do(chromedp.Navigate(s.Address+path), chromedp.WaitVisible("main", chromedp.ByQuery))
+}
+
+// until waits until an expression of the page is true. The browser may go to another page meanwhile.
+func (s *Site) until(what, expression string) {
+	s.t.Helper()
+	end := time.Now().Add(patience)
+	for {
+		err := s.poll(expression, time.Until(end))
+		if err == nil {
+			return
+		}
+		if left := strings.Contains(err.Error(), "navigated") || strings.Contains(err.Error(), "context with"); !left ||
+			time.Now().After(end) {
+			s.t.Fatalf("%s: %v; the page shows: %s", what, err, s.text())
+		}
+	}
+}
+
+func (s *Site) poll(expression string, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	return chromedp.Run(ctx, chromedp.Poll("("+expression+") || null", nil,
+		chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(patience)))
+}
+
+// shows waits until the page shows a text.
+func (s *Site) shows(text string) {
+	s.t.Helper()
+	s.until("the page does not show "+text, fmt.Sprintf("document.body.innerText.includes(%q)", text))
+}
+
+// value is what an expression of the page comes to.
+func value[T any](s *Site, expression string) T {
+	s.t.Helper()
+	var v T
+	s.do(chromedp.Evaluate(expression, &v))
+	return v
+}
+
+// login logs in as the administrator, by keyboard.
+func (s *Site) login() {
+	s.t.Helper()
+	s.do(chromedp.Navigate(s.Address+"/app/login"), chromedp.WaitVisible("#username", chromedp.ByQuery))
+	s.until("the name has no focus", `document.activeElement.id === "username"`)
+	s.do(chromedp.KeyEvent("root\t"+s.Token+"\r"), chromedp.WaitVisible("#needs", chromedp.ByQuery))
+}
+
+// screenshot keeps a picture of the page for the documents, when the variable MILLIPEDE_SCREENSHOTS names a directory;
+// always it checks that one can be made.
+func (s *Site) screenshot(name string, width, height int64) {
+	s.t.Helper()
+	var picture []byte
+	s.do(chromedp.EmulateViewport(width, height), chromedp.CaptureScreenshot(&picture),
+		chromedp.EmulateViewport(1280, 900))
+	if len(picture) == 0 || len(picture) > 200_000 {
+		s.t.Errorf("the picture %s has %d bytes", name, len(picture))
+	}
+	if dir := os.Getenv("MILLIPEDE_SCREENSHOTS"); dir != "" {
+		if err := os.WriteFile(filepath.Join(dir, name+".png"), picture, 0o644); err != nil {
+			s.t.Error(err)
+		}
+	}
+}
