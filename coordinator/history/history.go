@@ -106,7 +106,7 @@ func (w *Writer) Shown(now time.Time, s loop.Shown) {
 		w.skipped(s.Vertex, w.ms(now), s.Reason)
 	case loop.ShownDoubtful:
 		w.ensure(&s)
-		w.doubtful(s.Vertex, s.Reason)
+		w.doubtful(s.Vertex, w.ms(now), s.Reason)
 	case loop.ShownWaiting:
 		w.book.Note(func(_ *timeline.Head, _ *int64, shortages *[]timeline.Shortage) { *shortages = shortagesOf(s.Waits) })
 	case loop.ShownCounts:
@@ -141,7 +141,7 @@ var kinds = map[journal.WaitKind]timeline.WaitKind{
 func (w *Writer) queued(number, queue int, ready, now int64, pool string, waited []journal.Wait) {
 	free := w.free(number)
 	w.book.Update(number, func(v *timeline.Vertex) {
-		v.Status, v.Pool = timeline.Queued, pool
+		v.Status, v.Pool, v.Ended = timeline.Queued, pool, timeline.None
 		if v.Started != timeline.None { // for another of its operations
 			return
 		}
@@ -197,7 +197,7 @@ func (w *Writer) started(number int, at int64, ready time.Time, waited []journal
 		queued = w.ms(ready)
 	}
 	w.book.Update(number, func(v *timeline.Vertex) {
-		v.Status = timeline.Running
+		v.Status, v.Ended = timeline.Running, timeline.None
 		if v.Started == timeline.None {
 			v.Ready, v.Waits = tile(free, queued, at, waited)
 			v.Started = at
@@ -235,9 +235,11 @@ func (w *Writer) skipped(number int, at int64, because string) {
 	})
 }
 
-func (w *Writer) doubtful(number int, reason string) {
+func (w *Writer) doubtful(number int, at int64, reason string) {
 	w.leave(number)
-	w.book.Update(number, func(v *timeline.Vertex) { v.Status, v.Doubtful = timeline.Doubt, reason })
+	w.book.Update(number, func(v *timeline.Vertex) {
+		v.Status, v.Doubtful, v.Ended = timeline.Doubt, reason, at
+	})
 }
 
 func (w *Writer) errors(number int, list diag.List) {

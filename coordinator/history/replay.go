@@ -53,9 +53,11 @@ func (w *Writer) replay(e *journal.Event) {
 	case journal.Step:
 		w.book.Update(e.Vertex, func(v *timeline.Vertex) { v.Worker = e.Worker })
 	case journal.Retract:
-		w.book.Update(e.Vertex, func(v *timeline.Vertex) { v.Status, v.Holds, v.Doubtful = timeline.Queued, nil, "" })
+		w.book.Update(e.Vertex, func(v *timeline.Vertex) {
+			v.Status, v.Holds, v.Doubtful, v.Ended = timeline.Queued, nil, "", timeline.None
+		})
 	case journal.Suspect:
-		w.doubtful(e.Vertex, e.Detail)
+		w.doubtful(e.Vertex, at, e.Detail)
 	case journal.Finish, journal.Fail:
 		if v, ok := w.book.Lookup(e.Vertex); ok && v.Started == timeline.None && e.Took > 0 {
 			start := e.At.Add(-e.Took)

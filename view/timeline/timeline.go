@@ -76,7 +76,7 @@ type Vertex struct {
 	Attempt      string // the last one
 	Attempts     int    // that were dispatched
 	// Ready is when nothing that it depends on was missing any more, Started when its first operation went out, Ended
-	// when its outcome was known.
+	// when its outcome was known, or when it came into doubt.
 	Ready, Started, Ended int64
 	// Took is how long its operations took, by their workers' clocks; zero when nobody has told.
 	Took int64

@@ -1,0 +1,113 @@
+// What the canvases have in common: their size, their colours, one drawing for each frame, and how text is cut.
+
+// COLOURS are the custom properties of picture.css that canvases draw with.
+const COLOURS = ["text", "quiet", "line", "back", "raised", "f", "u", "r", "q", "w", "s", "d", "path", "select",
+  "wait"];
+
+// Surface is a canvas that is drawn at most once in a frame, and only when something has changed.
+export class Surface {
+  constructor(canvas, draw) {
+    this.canvas = canvas;
+    this.draw = draw;
+    this.context = canvas.getContext("2d");
+    this.width = this.height = 0;
+    this.wanted = 0;
+    this.cuts = new Map();
+    this.worst = 0; // the longest time that a drawing took, in milliseconds
+    this.observer = new ResizeObserver(() => this.resize());
+    this.observer.observe(canvas);
+    this.dark = matchMedia("(prefers-color-scheme: dark)");
+    this.restyle = () => { this.readColours(); this.invalidate(); };
+    this.dark.addEventListener("change", this.restyle);
+    this.readColours();
+    this.resize();
+  }
+
+  readColours() {
+    // A canvas takes no var() and no light-dark(): an element beside it says what they come to.
+    const probe = document.createElement("span");
+    probe.hidden = true;
+    this.canvas.after(probe);
+    this.colours = {};
+    for (const name of COLOURS) {
+      probe.style.color = `var(--picture-${name})`;
+      this.colours[name] = getComputedStyle(probe).color;
+    }
+    probe.remove();
+    this.font = getComputedStyle(this.canvas).fontFamily || "sans-serif";
+  }
+
+  resize() {
+    const ratio = Math.min(window.devicePixelRatio || 1, 2);
+    this.width = this.canvas.clientWidth;
+    this.height = this.canvas.clientHeight;
+    const w = Math.round(this.width * ratio), h = Math.round(this.height * ratio);
+    if (this.canvas.width !== w || this.canvas.height !== h) {
+      this.canvas.width = w;
+      this.canvas.height = h;
+    }
+    this.ratio = ratio;
+    this.invalidate();
+  }
+
+  invalidate() {
+    if (this.wanted || this.width === 0) return;
+    this.wanted = requestAnimationFrame(() => {
+      this.wanted = 0;
+      const began = performance.now();
+      this.context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+      this.context.clearRect(0, 0, this.width, this.height);
+      this.draw(this.context, this.colours);
+      this.worst = Math.max(this.worst, performance.now() - began);
+    });
+  }
+
+  // cut shortens text to a width in pixels, in its middle, because addresses differ at both ends.
+  cut(c, text, width) {
+    if (width < 14) return "";
+    const room = Math.floor(width / 4) * 4;
+    const key = `${c.font} ${room} ${text}`;
+    let out = this.cuts.get(key);
+    if (out !== undefined) return out;
+    out = text;
+    if (c.measureText(text).width > width) {
+      let low = 0, high = text.length;
+      while (low < high) {
+        const n = (low + high + 1) >> 1;
+        if (c.measureText(shortened(text, n)).width <= room) low = n;
+        else high = n - 1;
+      }
+      out = low < 2 ? "" : shortened(text, low);
+    }
+    if (this.cuts.size > 20_000) this.cuts.clear();
+    this.cuts.set(key, out);
+    return out;
+  }
+
+  destroy() {
+    if (this.wanted) cancelAnimationFrame(this.wanted);
+    this.observer.disconnect();
+    this.dark.removeEventListener("change", this.restyle);
+  }
+}
+
+function shortened(text, n) {
+  const head = Math.ceil(n * 0.4);
+  return `${text.slice(0, head)}…${text.slice(text.length - (n - head))}`;
+}
+
+// MARKS are drawn besides the colours, because not everybody sees those.
+export const MARKS = { f: "✕", u: "?", r: "▶", q: "◷", w: "·", s: "⤼", d: "✓" };
+
+// element makes an element with attributes, properties that begin with "on" as listeners, and children. Text is text.
+export function element(tag, attributes = {}, ...children) {
+  const e = document.createElement(tag);
+  for (const [k, v] of Object.entries(attributes)) {
+    if (v === undefined || v === null || v === false) continue;
+    if (k.startsWith("on")) e.addEventListener(k.slice(2), v);
+    else if (k === "class") e.className = v;
+    else e.setAttribute(k, v === true ? "" : String(v));
+  }
+  e.append(...children.filter((c) => c !== null && c !== undefined && c !== ""));
+  return e;
+}

@@ -1,0 +1,347 @@
+// The graph of a run on a canvas: places (vertices, and groups that are folded) with arrows from what came first.
+
+import { ORDER, criticalPath } from "./model.js";
+import { NODE, byDepth, byTime, edges, layers } from "./layout.js";
+import { MARKS, Surface } from "./canvas.js";
+
+const FEW = 2500; // places up to which the layout by time follows the run closely
+
+export class Graph {
+  // host has run, groups, open (the unfolded groups), selected (a vertex, a group's id, or null), found (a Set, or
+  // null), clock(), select(what), toggle(id).
+  constructor(canvas, host) {
+    this.host = host;
+    this.canvas = canvas;
+    this.view = { x: 0, y: 0, scale: 1 };
+    this.mode = "depth";
+    this.showPath = false;
+    this.path = new Set();
+    this.fitted = false;
+    this.laidOut = 0;
+    this.surface = new Surface(canvas, (c, colours) => this.draw(c, colours));
+    this.listen();
+    this.layout();
+  }
+
+  get worst() { return this.surface.worst; }
+
+  // layout places everything anew: after folding, when vertices are new, and now and then in the layout by time.
+  layout() {
+    const { run, groups, open } = this.host;
+    const { list, at } = groups.drawn(open);
+    this.places = list;
+    this.at = at;
+    const { pairs, extra } = edges(run, at, list.length);
+    const n = list.length + extra;
+    this.pairs = pairs;
+    if (this.mode === "time") {
+      const begin = new Float64Array(n).fill(Infinity);
+      for (let i = 0; i < run.size; i++) {
+        if (at[i] >= 0 && run.started[i] >= 0) begin[at[i]] = Math.min(begin[at[i]], run.started[i]);
+      }
+      for (const [b, a] of pairs) { // a junction stands where the last of those before it does
+        if (a >= list.length && begin[b] !== Infinity) {
+          begin[a] = begin[a] === Infinity ? begin[b] : Math.max(begin[a], begin[b]);
+        }
+      }
+      this.plan = byTime(n, begin, layers(n, pairs), run.extent(run.now(this.host.clock())));
+    } else {
+      this.plan = byDepth(n, pairs);
+    }
+    this.laidOut = this.host.clock();
+    if (!this.fitted && this.surface.width > 0) this.fit();
+    this.refreshPath();
+    this.surface.invalidate();
+  }
+
+  // changed is told that vertices have changed.
+  changed(grown) {
+    const age = this.host.clock() - this.laidOut;
+    if (grown && age > 500) return this.layout();
+    this.stale = this.stale || grown;
+    if ((this.mode === "time" || this.stale) && age > (this.places.length > FEW ? 10_000 : 1000)) {
+      this.stale = false;
+      return this.layout();
+    }
+    if (this.showPath && age > 250) this.refreshPath();
+    this.surface.invalidate();
+  }
+
+  setMode(mode) {
+    this.mode = mode;
+    this.fitted = false;
+    this.layout();
+  }
+
+  setPath(on) {
+    this.showPath = on;
+    this.refreshPath();
+    this.surface.invalidate();
+  }
+
+  refreshPath() {
+    this.path = new Set();
+    this.pathPairs = new Set();
+    if (!this.showPath) return;
+    const { run } = this.host;
+    let last = -1;
+    for (const i of criticalPath(run, run.now(this.host.clock()))) {
+      const p = this.at[i];
+      this.path.add(p);
+      if (last >= 0 && last !== p) this.pathPairs.add(last * 4194304 + p);
+      last = p;
+    }
+  }
+
+  fit() {
+    const { width, height } = this.plan;
+    const s = this.surface;
+    if (s.width === 0) return;
+    this.fitted = true;
+    const scale = Math.min(1.2, (s.width - 40) / Math.max(1, width), (s.height - 40) / Math.max(1, height));
+    this.view.scale = Math.max(0.02, scale);
+    this.view.x = Math.max(20, (s.width - width * this.view.scale) / 2);
+    this.view.y = Math.max(20, (s.height - height * this.view.scale) / 2);
+    s.invalidate();
+  }
+
+  // reveal moves a place into sight.
+  reveal(what) {
+    const p = this.placeOf(what);
+    if (p < 0) return;
+    const v = this.view, s = this.surface;
+    if (v.scale < 0.45) v.scale = 0.8;
+    const x = this.plan.x[p] * v.scale + v.x, y = this.plan.y[p] * v.scale + v.y;
+    if (x < 20 || x + NODE.width * v.scale > s.width - 20) v.x += s.width / 2 - x - NODE.width * v.scale / 2;
+    if (y < 20 || y + NODE.height * v.scale > s.height - 20) v.y += s.height / 2 - y;
+    s.invalidate();
+  }
+
+  placeOf(what) {
+    if (what === null || what === undefined) return -1;
+    return typeof what === "number" ? this.at[what] ?? -1 : this.places.indexOf(what);
+  }
+
+  draw(c, colours) {
+    if (!this.fitted) this.fit();
+    const { view, plan, surface } = this;
+    const left = -view.x / view.scale - NODE.width, right = (surface.width - view.x) / view.scale;
+    const top = -view.y / view.scale - NODE.height, bottom = (surface.height - view.y) / view.scale;
+    c.translate(view.x, view.y);
+    c.scale(view.scale, view.scale);
+    this.drawEdges(c, colours, left, right, top, bottom);
+    const n = this.places.length;
+    const small = view.scale < 0.35;
+    c.font = `12px ${surface.font}`;
+    c.textBaseline = "middle";
+    const selected = this.placeOf(this.host.selected);
+    for (let p = 0; p < n; p++) {
+      const x = plan.x[p], y = plan.y[p];
+      if (x < left || x > right || y < top || y > bottom) continue;
+      this.drawPlace(c, colours, p, x, y, small, p === selected);
+    }
+    c.fillStyle = colours.quiet;
+    for (let p = n; p < plan.x.length; p++) {
+      if (plan.x[p] < left || plan.x[p] > right || plan.y[p] < top || plan.y[p] > bottom) continue;
+      c.beginPath();
+      c.arc(plan.x[p] + NODE.width / 2, plan.y[p] + NODE.height / 2, 4, 0, 7);
+      c.fill();
+    }
+  }
+
+  drawEdges(c, colours, left, right, top, bottom) {
+    const { plan, pairs, places } = this;
+    const selected = this.placeOf(this.host.selected);
+    const dense = pairs.length > 4000 && this.view.scale < 0.3;
+    const h = NODE.height / 2;
+    const strong = [];
+    c.strokeStyle = colours.line;
+    c.lineWidth = 1 / Math.max(0.4, this.view.scale);
+    c.beginPath();
+    let drawn = 0;
+    for (let k = 0; k < pairs.length; k++) {
+      const b = pairs[k][0], a = pairs[k][1];
+      const x1 = b < places.length ? plan.x[b] + NODE.width : plan.x[b] + NODE.width / 2;
+      const x2 = a < places.length ? plan.x[a] : plan.x[a] + NODE.width / 2;
+      const y1 = plan.y[b] + h, y2 = plan.y[a] + h;
+      if (Math.max(x1, x2) < left || Math.min(x1, x2) > right + NODE.width || Math.max(y1, y2) < top ||
+        Math.min(y1, y2) > bottom + NODE.height) continue;
+      const ofPath = this.showPath && this.pathPairs.has(b * 4194304 + a);
+      if (ofPath || a === selected || b === selected) {
+        strong.push([x1, y1, x2, y2, ofPath]);
+        continue;
+      }
+      if (dense || drawn > 8000) continue;
+      drawn++;
+      curve(c, x1, y1, x2, y2);
+    }
+    c.stroke();
+    for (const [x1, y1, x2, y2, ofPath] of strong) {
+      c.strokeStyle = ofPath ? colours.path : colours.select;
+      c.lineWidth = 2.5 / Math.max(0.4, this.view.scale);
+      c.beginPath();
+      curve(c, x1, y1, x2, y2);
+      c.stroke();
+    }
+  }
+
+  drawPlace(c, colours, p, x, y, small, selected) {
+    const { run, groups, found } = this.host;
+    const what = this.places[p];
+    const isGroup = typeof what !== "number";
+    const g = isGroup ? groups.all.get(what) : null;
+    const status = isGroup ? ORDER.split("").find((s) => g.counts[s] > 0) || "w" : run.status[what];
+    const w = NODE.width, h = NODE.height;
+    const faded = found && !(isGroup ? this.host.foundGroups.has(what) : found.has(what));
+    c.globalAlpha = faded ? 0.25 : 1;
+    if (isGroup && !small) { // a second sheet behind says that there are more
+      c.fillStyle = colours.raised;
+      c.strokeStyle = colours.line;
+      c.lineWidth = 1;
+      c.fillRect(x + 4, y + 4, w, h);
+      c.strokeRect(x + 4, y + 4, w, h);
+    }
+    c.fillStyle = small ? colours[status] : colours.back;
+    c.fillRect(x, y, w, h);
+    if (!small) {
+      if (isGroup) {
+        let at = x;
+        for (const s of ORDER) {
+          const part = (g.counts[s] || 0) / g.total * w;
+          if (part <= 0) continue;
+          c.fillStyle = colours[s];
+          c.fillRect(at, y + h - 5, part, 5);
+          at += part;
+        }
+      } else {
+        c.fillStyle = colours[status];
+        c.fillRect(x, y, 20, h);
+      }
+    }
+    c.strokeStyle = selected ? colours.select : this.path.has(p) ? colours.path : colours[status];
+    c.lineWidth = selected || this.path.has(p) ? 3 : 1.2;
+    if (status === "s" || status === "w") c.setLineDash([4, 3]);
+    c.strokeRect(x, y, w, h);
+    c.setLineDash([]);
+    if (!small) {
+      c.textAlign = "center";
+      if (!isGroup) {
+        c.fillStyle = colours.back;
+        c.fillText(MARKS[status] || "", x + 10, y + h / 2 + 1);
+      }
+      c.textAlign = "left";
+      c.fillStyle = colours.text;
+      const text = isGroup ? `▸ ${g.label} (${g.total})` : run.name(what);
+      const room = isGroup ? w - 12 : w - 30;
+      c.fillText(this.surface.cut(c, text, room), x + (isGroup ? 6 : 25), y + h / 2 - (isGroup ? 2 : 0));
+    }
+    c.globalAlpha = 1;
+  }
+
+  // hit finds the place at a point of the canvas; -1: none.
+  hit(px, py) {
+    const x = (px - this.view.x) / this.view.scale, y = (py - this.view.y) / this.view.scale;
+    const { plan } = this;
+    for (let p = this.places.length - 1; p >= 0; p--) {
+      if (x >= plan.x[p] && x <= plan.x[p] + NODE.width && y >= plan.y[p] && y <= plan.y[p] + NODE.height) return p;
+    }
+    return -1;
+  }
+
+  zoom(factor, px = this.surface.width / 2, py = this.surface.height / 2) {
+    const v = this.view;
+    const scale = Math.min(4, Math.max(0.02, v.scale * factor));
+    v.x = px - (px - v.x) * scale / v.scale;
+    v.y = py - (py - v.y) * scale / v.scale;
+    v.scale = scale;
+    this.surface.invalidate();
+  }
+
+  // step finds the next place in a direction from the selected one, and selects it.
+  step(dx, dy) {
+    const { plan } = this;
+    const from = this.placeOf(this.host.selected);
+    if (from < 0) {
+      if (this.places.length > 0) this.choose(0);
+      return;
+    }
+    let best = -1, least = Infinity;
+    for (let p = 0; p < this.places.length; p++) {
+      const x = plan.x[p] - plan.x[from], y = plan.y[p] - plan.y[from];
+      const along = dx ? x * dx : y * dy, aside = Math.abs(dx ? y : x);
+      if (p === from || along < 1) continue;
+      const far = along + 2.5 * aside;
+      if (far < least) {
+        least = far;
+        best = p;
+      }
+    }
+    if (best >= 0) this.choose(best);
+  }
+
+  choose(p) {
+    this.host.select(this.places[p]);
+    this.reveal(this.places[p]);
+  }
+
+  listen() {
+    let drag = null;
+    this.canvas.addEventListener("pointerdown", (e) => {
+      drag = { x: e.offsetX, y: e.offsetY, vx: this.view.x, vy: this.view.y, moved: false };
+      this.canvas.setPointerCapture(e.pointerId);
+    });
+    this.canvas.addEventListener("pointermove", (e) => {
+      if (!drag) {
+        const p = this.hit(e.offsetX, e.offsetY);
+        this.canvas.classList.toggle("over", p >= 0);
+        this.canvas.title = p < 0 ? "" : this.host.describe(this.places[p]);
+        return;
+      }
+      const dx = e.offsetX - drag.x, dy = e.offsetY - drag.y;
+      drag.moved = drag.moved || Math.abs(dx) + Math.abs(dy) > 4;
+      this.view.x = drag.vx + dx;
+      this.view.y = drag.vy + dy;
+      this.surface.invalidate();
+    });
+    this.canvas.addEventListener("pointerup", (e) => {
+      if (drag && !drag.moved) {
+        const p = this.hit(e.offsetX, e.offsetY);
+        if (p < 0) this.host.select(null);
+        else this.host.select(this.places[p]);
+      }
+      drag = null;
+    });
+    this.canvas.addEventListener("dblclick", (e) => {
+      const p = this.hit(e.offsetX, e.offsetY);
+      if (p >= 0) this.host.toggle(this.places[p]);
+    });
+    this.canvas.addEventListener("wheel", (e) => {
+      e.preventDefault();
+      if (e.shiftKey) {
+        this.view.x -= e.deltaY + e.deltaX;
+        this.surface.invalidate();
+      } else this.zoom(Math.exp(-e.deltaY / 400), e.offsetX, e.offsetY);
+    }, { passive: false });
+    this.canvas.addEventListener("keydown", (e) => {
+      const keys = {
+        ArrowLeft: () => this.step(-1, 0), ArrowRight: () => this.step(1, 0), ArrowUp: () => this.step(0, -1),
+        ArrowDown: () => this.step(0, 1), "+": () => this.zoom(1.25), "=": () => this.zoom(1.25),
+        "-": () => this.zoom(0.8), 0: () => this.fit(), Enter: () => this.host.toggle(this.host.selected),
+        Escape: () => this.host.select(null), Home: () => this.places.length > 0 && this.choose(0),
+      };
+      const act = !e.ctrlKey && !e.metaKey && !e.altKey && keys[e.key];
+      if (act) {
+        e.preventDefault();
+        act();
+      }
+    });
+  }
+
+  destroy() { this.surface.destroy(); }
+}
+
+function curve(c, x1, y1, x2, y2) {
+  const bend = Math.max(20, Math.abs(x2 - x1) / 2);
+  c.moveTo(x1, y1);
+  c.bezierCurveTo(x1 + bend, y1, x2 - bend, y2, x2, y2);
+}

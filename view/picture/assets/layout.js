@@ -1,0 +1,338 @@
+// Where things are drawn: groups that fold, layers by dependency, rows by time, lanes by worker. Pure.
+
+// ROOT is the group that has everything.
+export const ROOT = "";
+
+// modules splits the path of a module instance: "module.a[0].module.b" has two parts.
+export function modules(path) {
+  const parts = [];
+  let begin = 0, quoted = false;
+  for (let i = 0; i <= path.length; i++) {
+    const c = path[i];
+    if (quoted) {
+      if (c === "\\") i++;
+      else if (c === '"') quoted = false;
+      continue;
+    }
+    if (c === '"') quoted = true;
+    const ends = i === path.length || (c === "." && path.startsWith("module.", i + 1));
+    if (ends && i > begin) {
+      parts.push(path.slice(begin, i));
+      begin = i + 1;
+    }
+  }
+  return parts;
+}
+
+// blockOf is the address of the block of an instance: without the key behind it.
+export function blockOf(name) {
+  if (!name.endsWith("]")) return name;
+  let quoted = false;
+  for (let i = 0; i < name.length; i++) {
+    const c = name[i];
+    if (quoted && c === "\\") i++;
+    else if (c === '"') quoted = !quoted;
+    else if (c === "[" && !quoted) return name.slice(0, i);
+  }
+  return name;
+}
+
+// Groups is the tree of modules and blocks of a run. A group has an id, its parent's id, a label, and its children:
+// groups (strings) and vertices (numbers). counts has how many vertices below it have each status.
+export class Groups {
+  constructor(run) {
+    this.run = run;
+    this.all = new Map();
+    this.all.set(ROOT, group(ROOT, null, run.head.run, "root"));
+    this.home = new Array(run.size); // the innermost group of each vertex
+    this.was = new Array(run.size); // the status under which it is counted
+    for (let i = 0; i < run.size; i++) this.add(i);
+  }
+
+  add(i) {
+    const run = this.run;
+    if (run.status[i] === "j") return;
+    let id = ROOT;
+    let path = "";
+    for (const part of modules(run.module[i])) {
+      path = path ? `${path}.${part}` : part;
+      id = this.child(id, `m:${path}`, part, "module");
+    }
+    const name = run.name(i);
+    const block = blockOf(name);
+    if (block !== name) id = this.child(id, `b:${path}:${block}`, block, "block");
+    this.home[i] = id;
+    this.all.get(id).children.push(i);
+    this.count(i);
+  }
+
+  child(parent, id, label, kind) {
+    if (!this.all.has(id)) {
+      this.all.set(id, group(id, parent, label, kind));
+      this.all.get(parent).children.push(id);
+    }
+    return id;
+  }
+
+  // count brings the counts of the groups around a vertex up to date.
+  count(i) {
+    const status = this.run.status[i], was = this.was[i];
+    if (status === was) return;
+    this.was[i] = status;
+    for (let id = this.home[i]; id !== null && id !== undefined; id = this.all.get(id).parent) {
+      const g = this.all.get(id);
+      if (was) g.counts[was]--;
+      else g.total++;
+      g.counts[status] = (g.counts[status] || 0) + 1;
+    }
+  }
+
+  // open chooses the groups that are unfolded at the beginning: as many as there is room for, outer ones first.
+  open(room) {
+    const open = new Set([ROOT]);
+    let drawn = this.all.get(ROOT).children.length;
+    let level = [...this.all.get(ROOT).children];
+    while (level.length > 0) {
+      const next = [];
+      for (const id of level) {
+        if (typeof id === "number") continue;
+        const more = this.all.get(id).children.length;
+        if (drawn + more - 1 > room) continue;
+        drawn += more - 1;
+        open.add(id);
+        next.push(...this.all.get(id).children);
+      }
+      level = next;
+    }
+    return open;
+  }
+
+  // drawn lists what is drawn when these groups are unfolded, in the order of the tree: ids of folded groups, and
+  // vertices. at finds for each vertex its place in the list.
+  drawn(open) {
+    const list = [], at = new Int32Array(this.run.size).fill(-1);
+    const place = (id, to) => {
+      for (const c of this.all.get(id).children) {
+        if (typeof c === "number") at[c] = to;
+        else place(c, to);
+      }
+    };
+    const walk = (id) => {
+      for (const c of this.all.get(id).children) {
+        if (typeof c === "number") {
+          at[c] = list.length;
+          list.push(c);
+        } else if (open.has(c)) walk(c);
+        else {
+          place(c, list.length);
+          list.push(c);
+        }
+      }
+    };
+    walk(ROOT);
+    return { list, at };
+  }
+
+  // rows lists the lines of a tree: [id or vertex, level], with what unfolded groups have below them.
+  rows(open, keep = null) {
+    const rows = [];
+    const walk = (id, level) => {
+      for (const c of this.all.get(id).children) {
+        if (typeof c === "number") {
+          if (!keep || keep.has(c)) rows.push([c, level]);
+          continue;
+        }
+        if (keep && !keep.has(c)) continue;
+        rows.push([c, level]);
+        if (open.has(c) || keep) walk(c, level + 1);
+      }
+    };
+    walk(ROOT, 1);
+    return rows;
+  }
+
+  // around adds the groups around vertices to a set of vertices.
+  around(vertices) {
+    const keep = new Set(vertices);
+    for (const i of vertices) {
+      for (let id = this.home[i]; id && !keep.has(id); id = this.all.get(id).parent) keep.add(id);
+    }
+    return keep;
+  }
+}
+
+function group(id, parent, label, kind) {
+  return { id, parent, label, kind, children: [], counts: {}, total: 0 };
+}
+
+// edges lists the pairs [before, after] of places between which something depends, each once. A junction that many
+// meet in is a place of its own, behind the others; extra says how many of these there are.
+export function edges(run, at, places) {
+  const spot = new Map(); // the place of a junction that has one
+  const sources = new Map(); // by junction: the places before it
+  const out = [];
+  const seen = new Set();
+  const add = (b, a) => {
+    if (b === a || b < 0 || a < 0) return;
+    const key = b * 4194304 + a;
+    if (seen.has(key)) return;
+    seen.add(key);
+    out.push([b, a]);
+  };
+  const before = (j) => {
+    let set = sources.get(j);
+    if (set) return set;
+    set = new Set();
+    sources.set(j, set);
+    for (const d of run.after[j]) {
+      if (run.status[d] !== "j") {
+        if (at[d] >= 0) set.add(at[d]);
+      } else for (const p of before(d)) set.add(p);
+    }
+    if (set.size > 8) {
+      const p = places + spot.size;
+      spot.set(j, p);
+      for (const s of set) add(s, p);
+      set = new Set([p]);
+      sources.set(j, set);
+    }
+    return set;
+  };
+  for (let i = 0; i < run.size; i++) {
+    if (run.status[i] === "j") continue;
+    for (const d of run.after[i]) {
+      if (run.status[d] === "j") for (const p of before(d)) add(p, at[i]);
+      else add(at[d], at[i]);
+    }
+  }
+  return { pairs: out, extra: spot.size };
+}
+
+// layers gives each of n places its layer: one behind the last of those that it depends on. Folded groups may depend on
+// each other in a circle; the edges that close one count for nothing.
+export function layers(n, pairs) {
+  const next = Array.from({ length: n }, () => []);
+  const entering = new Int32Array(n);
+  for (const [b, a] of pairs) {
+    next[b].push(a);
+    entering[a]++;
+  }
+  const layer = new Int32Array(n);
+  const done = new Uint8Array(n);
+  const ready = [];
+  for (let i = 0; i < n; i++) if (entering[i] === 0) ready.push(i);
+  let head = 0, left = n, probe = 0;
+  while (left > 0) {
+    if (head === ready.length) { // a circle: it is opened before the first place that is left
+      while (done[probe]) probe++;
+      ready.push(probe);
+    }
+    const v = ready[head++];
+    if (done[v]) continue;
+    done[v] = 1;
+    left--;
+    for (const a of next[v]) {
+      if (done[a]) continue;
+      layer[a] = Math.max(layer[a], layer[v] + 1);
+      if (--entering[a] === 0) ready.push(a);
+    }
+  }
+  return layer;
+}
+
+export const NODE = { width: 190, height: 26, gapX: 90, gapY: 10, rows: 60 };
+
+// byDepth lays n places out in layers, from left to right. Within a layer, what depends on neighbours is neighbours.
+// widths of junctions (from place real on) are small. It returns x and y of the upper left corners, and the size.
+export function byDepth(n, pairs, real = n) {
+  const layer = layers(n, pairs);
+  let count = 0;
+  for (let i = 0; i < n; i++) count = Math.max(count, layer[i] + 1);
+  const columns = Array.from({ length: count }, () => []);
+  for (let i = 0; i < n; i++) columns[layer[i]].push(i);
+  if (n <= 5000) untangle(columns, layer, n, pairs);
+  const x = new Float64Array(n), y = new Float64Array(n);
+  let right = 0, bottom = 0;
+  for (const column of columns) {
+    const wrap = Math.max(1, Math.ceil(column.length / Math.max(NODE.rows, Math.ceil(Math.sqrt(column.length) * 3))));
+    const rows = Math.ceil(column.length / wrap);
+    column.forEach((v, k) => {
+      x[v] = right + Math.floor(k / rows) * (NODE.width + 20);
+      y[v] = (k % rows) * (NODE.height + NODE.gapY);
+      bottom = Math.max(bottom, y[v] + NODE.height);
+    });
+    right += wrap * (NODE.width + 20) - 20 + NODE.gapX;
+  }
+  for (const column of columns) { // short columns stand in the middle
+    const rows = Math.min(column.length, Math.ceil(column.length / Math.max(1, Math.ceil(column.length /
+      Math.max(NODE.rows, Math.ceil(Math.sqrt(column.length) * 3))))));
+    const shift = (bottom - (rows * (NODE.height + NODE.gapY) - NODE.gapY)) / 2;
+    for (const v of column) y[v] += Math.max(0, shift);
+  }
+  return { x, y, width: Math.max(0, right - NODE.gapX), height: bottom, layer };
+}
+
+// untangle orders the columns: each place by the middle of those that it is joined with in the columns before, then
+// behind, a few times over.
+function untangle(columns, layer, n, pairs) {
+  const back = Array.from({ length: n }, () => []), forth = Array.from({ length: n }, () => []);
+  for (const [b, a] of pairs) {
+    if (layer[b] < layer[a]) {
+      back[a].push(b);
+      forth[b].push(a);
+    }
+  }
+  const rank = new Float64Array(n);
+  const number = (column) => column.forEach((v, k) => { rank[v] = (k + 0.5) / column.length; });
+  columns.forEach(number);
+  const middle = new Float64Array(n);
+  const sweep = (column, joined) => {
+    for (const v of column) {
+      const list = joined[v];
+      let sum = 0;
+      for (const o of list) sum += rank[o];
+      middle[v] = list.length ? sum / list.length : rank[v];
+    }
+    column.sort((a, b) => middle[a] - middle[b] || a - b);
+    number(column);
+  };
+  for (let round = 0; round < 4; round++) {
+    for (let k = 1; k < columns.length; k++) sweep(columns[k], back);
+    for (let k = columns.length - 2; k >= 0; k--) sweep(columns[k], forth);
+  }
+}
+
+// byTime lays places out by when they began: begin has the time of each, Infinity where it has not. What has not begun
+// stands behind the time now, by layer. Rows are filled from above.
+export function byTime(n, begin, layer, now) {
+  const x = new Float64Array(n), y = new Float64Array(n);
+  const step = NODE.width + 14;
+  let begun = 0;
+  for (let i = 0; i < n; i++) if (begin[i] !== Infinity) begun++;
+  const width = Math.max(step * 4, Math.ceil(Math.sqrt(begun) * 3) * step / 2);
+  const scale = now > 0 ? width / now : 0;
+  const order = Array.from({ length: n }, (_, i) => i).sort((a, b) => begin[a] - begin[b] ||
+    layer[a] - layer[b] || a - b);
+  const free = []; // by row: where it is free from
+  let bottom = 0, right = 0;
+  const perLayer = new Map();
+  let first = -1;
+  for (const v of order) {
+    if (begin[v] === Infinity) {
+      if (first < 0) first = layer[v];
+      const k = perLayer.get(layer[v]) || 0;
+      perLayer.set(layer[v], k + 1);
+      x[v] = width + step * (1 + (layer[v] - first) * 1.2);
+      y[v] = k * (NODE.height + NODE.gapY);
+    } else {
+      x[v] = begin[v] * scale;
+      let row = 0;
+      while (row < free.length && free[row] > x[v]) row++;
+      free[row] = x[v] + step;
+      y[v] = row * (NODE.height + NODE.gapY);
+    }
+    right = Math.max(right, x[v] + NODE.width);
+    bottom = Math.max(bottom, y[v] + NODE.height);
+  }
+  return { x, y, width: right, height: bottom, layer, scale };
+}

@@ -1,0 +1,164 @@
+import test from "node:test";
+import assert from "node:assert/strict";
+import { Run, criticalPath, duration, pathTimes, search } from "./model.js";
+import { Groups, ROOT, blockOf, byDepth, byTime, edges, layers, modules } from "./layout.js";
+import { Lanes, firstFrom, pressure, queued, tickLabel, ticks } from "./lanes.js";
+
+// run makes a model of vertices [address, status, started, ended, after...], numbered from 10.
+function run(list, more = {}) {
+  const n = list.length;
+  const module = list.map(([a]) => (a.match(/^(module\.[a-z]+\.)+/) || ["."])[0].slice(0, -1));
+  const names = ["", "t", "create", "eu", "w1", ...module];
+  const fill = (k) => new Array(n).fill(k);
+  return new Run({
+    version: 1, cursor: 1, head: { run: "r", begun: 0, ended: -1, now: 100, ...more.head },
+    counts: {}, names,
+    vertices: {
+      number: list.map((_, i) => i + 10), module: list.map((_, i) => i + 5),
+      address: list.map(([a], i) => module[i] ? a.slice(module[i].length + 1) : a),
+      type: fill(1), action: fill(2), status: list.map((v) => v[1]).join(""), pool: fill(3), worker: fill(4),
+      ready: fill(0), started: list.map((v) => v[2]), ended: list.map((v) => v[3]), took: fill(0),
+      after: list.map((v) => v.slice(4).map((k) => k + 10)), more: more.more || {},
+    },
+  });
+}
+
+test("the critical path goes back by what ended last, through junctions", () => {
+  const r = run([["a.a", "d", 0, 30], ["a.b", "d", 0, 50], ["", "j", -1, -1, 0, 1], ["a.c", "d", 50, 60, 2],
+    ["a.d", "d", 0, 55], ["a.e", "d", 60, 90, 3, 4]]);
+  assert.deepEqual(criticalPath(r, 100).map((i) => r.address[i]), ["a.b", "a.c", "a.e"]);
+});
+
+test("what is under way is on the path, up to now", () => {
+  const r = run([["a.a", "d", 0, 30], ["a.b", "r", 30, -1, 0], ["a.c", "w", -1, -1, 1]]);
+  assert.deepEqual(criticalPath(r, 100), [0, 1]);
+});
+
+test("the time of a path is work and waits", () => {
+  const r = run([["a.a", "d", 20, 50]], { more: { 0: { waits: [["l", "quota", 0, 20]] } } });
+  assert.deepEqual(pathTimes(r, [0], 100), [["operations", 30], ["waiting for a permit of the limit quota", 20]]);
+});
+
+test("changes lead to the model that a reader of everything has", () => {
+  const r = run([["a.a", "r", 0, -1]]);
+  const common = { head: { run: "r", ended: -1, now: 1 }, counts: {}, shortages: [], cursor: 5 };
+  const { dirty, grown } = r.apply({ ...common, vertices: [
+    { number: 10, status: "d", ready: 0, started: 0, ended: 9 },
+    { number: 99, address: "module.m.a.z", module: "module.m", type: "t", after: [10], status: "q", ready: 9,
+      started: -1, ended: -1, waits: [["p", "eu", 9, -1]] },
+    { number: 1234, status: "d", ready: 0, started: 0, ended: 1 }, // it was new before this reader began
+  ] });
+  assert.deepEqual([dirty, grown, r.size], [[0, 1], true, 2]);
+  assert.deepEqual([r.status, r.after[1], r.name(1), r.dependents(0)], [["d", "q"], [0], "a.z", [1]]);
+});
+
+test("paths of modules are split outside of quotes", () => {
+  assert.deepEqual(modules('module.a["x.module.y"].module.b[0]'), ['module.a["x.module.y"]', "module.b[0]"]);
+  assert.deepEqual(modules(""), []);
+  assert.equal(blockOf('a.b["x[1]"]'), "a.b");
+  assert.equal(blockOf("a.b"), "a.b");
+});
+
+test("groups fold, count, and unfold as far as there is room", () => {
+  const list = [["a.x", "d", 0, 1]];
+  for (let i = 0; i < 50; i++) list.push([`module.m.a.y[${i}]`, "d", 0, 1]);
+  const r = run(list);
+  const g = new Groups(r);
+  assert.deepEqual(g.drawn(new Set([ROOT])).list, [0, "m:module.m"]);
+  assert.equal(g.all.get("m:module.m").counts.d, 50);
+  r.status[1] = "f";
+  g.count(1);
+  assert.deepEqual(g.all.get(ROOT).counts, { d: 50, f: 1 });
+  assert.equal(g.drawn(g.open(10)).list.length, 2); // the module, opened, shows its one block, folded
+  assert.equal(g.drawn(g.open(300)).list.length, 51);
+  assert.deepEqual([...g.around([3])].filter((x) => typeof x === "string"), ["b:module.m:a.y", "m:module.m"]);
+});
+
+test("edges pass junctions, and many meet in one place", () => {
+  const list = [];
+  for (let i = 0; i < 20; i++) list.push([`a.b${i}`, "d", 0, 1]);
+  list.push(["", "j", -1, -1, ...list.map((_, i) => i)]);
+  for (let i = 0; i < 20; i++) list.push([`a.c${i}`, "w", -1, -1, 20]);
+  const r = run(list);
+  const { list: places, at } = new Groups(r).drawn(new Set([ROOT]));
+  const e = edges(r, at, places.length);
+  assert.equal(e.extra, 1);
+  assert.equal(e.pairs.length, 40);
+});
+
+test("each layer is behind what it depends on, circles of groups included", () => {
+  assert.deepEqual([...layers(4, [[0, 1], [1, 2], [0, 2], [2, 3]])], [0, 1, 2, 3]);
+  const circle = layers(3, [[0, 1], [1, 0], [1, 2]]);
+  assert.ok(circle[2] > circle[1]);
+});
+
+test("no two places lie on each other", () => {
+  const pairs = [];
+  for (let i = 0; i < 400; i++) pairs.push([i % 7, 7 + i]);
+  for (const plan of [byDepth(407, pairs), byTime(407, Float64Array.from({ length: 407 }, (_, i) =>
+    i < 300 ? i * 3 : Infinity), layers(407, pairs), 1000)]) {
+    const seen = new Set();
+    for (let i = 0; i < 407; i++) {
+      const key = `${Math.round(plan.x[i])} ${Math.round(plan.y[i])}`;
+      assert.ok(!seen.has(key), key);
+      seen.add(key);
+      assert.ok(plan.x[i] >= 0 && plan.y[i] >= 0 && plan.x[i] <= plan.width && plan.y[i] <= plan.height);
+    }
+  }
+});
+
+test("a slot has one operation at a time, live as from the beginning", () => {
+  const r = run([["a.a", "d", 0, 30], ["a.b", "r", 10, -1], ["a.c", "d", 30, 40], ["a.d", "s", -1, 50]]);
+  const lanes = new Lanes(r);
+  assert.deepEqual(lanes.list().map((l) => [l.label, l.items]), [["eu / w1 1", [0, 2]], ["eu / w1 2", [1]]]);
+  r.worker[1] = "w2"; // it became known who has it
+  lanes.update(1);
+  assert.deepEqual(lanes.list().map((l) => l.label), ["eu / w1 1", "eu / w2 1"]);
+  assert.equal(firstFrom(r, [0, 2], 35, 100), 1);
+  assert.equal(lanes.laneOf(1), 1);
+});
+
+test("pressure counts who waited for what, and when", () => {
+  const waits = { 0: { waits: [["l", "q", 0, 50]] }, 1: { waits: [["l", "q", 25, -1], ["t", "", 0, 25]] } };
+  const r = run([["a.a", "d", 50, 60], ["a.b", "q", -1, -1]], { more: waits });
+  const [p, ...rest] = pressure(r, 4, 100, 100);
+  assert.deepEqual([p.name, [...p.counts], p.most, p.total, rest.length], ["q", [1, 2, 1, 1], 2, 125, 0]);
+  assert.deepEqual(queued(r, 5), [1]);
+});
+
+test("a search takes all words, of addresses, workers and statuses", () => {
+  const r = run([["a.web", "f", 0, 1], ["a.db", "d", 0, 1], ["module.x.a.web", "d", 0, 1]]);
+  assert.deepEqual(search(r, "WEB done"), [2]);
+  assert.deepEqual(search(r, "failed"), [0]);
+  assert.deepEqual(search(r, " "), []);
+});
+
+test("times are written as people read them", () => {
+  assert.equal(duration(12), "12 ms");
+  assert.equal(duration(2500), "2.5 s");
+  assert.equal(duration(65_000), "1 min 5 s");
+  const t = ticks(0, 60_000, 600);
+  assert.equal(t.step, 10_000);
+  assert.equal(tickLabel(70_000, t.step), "01:10");
+  assert.equal(tickLabel(1500, 500), "00:01.5");
+});
+
+test("a hundred thousand vertices are laid out in the time of some frames", () => {
+  const list = [];
+  for (let i = 0; i < 100_000; i++) {
+    const dep = i < 100 ? [] : [i - 100];
+    list.push([`module.m.t.x${i % 500}[${i}]`, "d", i, i + 100, ...dep]);
+  }
+  const r = run(list);
+  const began = performance.now();
+  const g = new Groups(r);
+  const { list: places, at } = g.drawn(g.open(300));
+  assert.ok(places.length <= 300);
+  const e = edges(r, at, places.length);
+  byDepth(places.length + e.extra, e.pairs);
+  criticalPath(r, 200_000);
+  new Lanes(r);
+  const took = performance.now() - began;
+  console.log(`100,000 vertices: ${Math.round(took)} ms`);
+  assert.ok(took < 5000, `it took ${took} ms`); // on a machine that does other things, too
+});
