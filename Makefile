@@ -12,11 +12,14 @@ SEED        ?= 1
 MOMENTS     ?= 40
 GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
+# What a simulation plays: many seeds, or the one that is named.
+PLAY = $(if $(filter file,$(origin SEED)),-seeds=$(SEEDS) -from=$(FROM),-seed=$(SEED)) -without=$(WITHOUT)
+
 # Modules of their own: what users do not have to download.
 MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint lint-more vet generate bench sim fault fault-large interrupts conformance tools clean
+.PHONY: help build test race lint lint-more vet generate bench sim sim-service fault fault-large interrupts conformance tools clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,7 +64,10 @@ interrupts: ## send signals to real commands at MOMENTS moments of each
 	$(GO) test ./test/interrupts -count=1 -timeout=4h -v -moments=$(MOMENTS)
 
 sim: ## play seeds of the simulation: SEEDS=N, or SEED=X with its trace; WITHOUT=GUARD leaves a guard out
-	$(GO) test ./test/sim -count=1 -timeout=24h -v -run 'TestNothingIsLost' $(if $(filter file,$(origin SEED)),-seeds=$(SEEDS) -from=$(FROM),-seed=$(SEED)) -without=$(WITHOUT)
+	$(GO) test ./test/sim -count=1 -timeout=24h -v -run 'TestNothingIsLost' $(PLAY)
+
+sim-service: ## play seeds of the simulation of the service's runs: SEEDS=N, or SEED=X with its trace; WITHOUT=GUARD
+	$(GO) test ./test/simservice -count=1 -timeout=24h -v -run 'TestEveryRunEnds' $(PLAY)
 
 conformance: build ## run the conformance cases in CONFORMANCE, if they are there
 	python3 $(CONFORMANCE)/functions/run_cases.py --bin $(BIN)/coordinator \

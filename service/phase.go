@@ -24,19 +24,33 @@ func (q *queue) begin(ctx context.Context, r *record.Run, resumed bool) {
 	j := &job{stop: stop, leave: leave}
 	q.mu.Lock()
 	q.running[r.ID] = j
-	if q.stopped || !r.CancelAsked.IsZero() {
+	stopped := q.stopped
+	q.mu.Unlock()
+	// Who cancels it from here on finds the job; who did so before has written it.
+	if stopped || q.canceled(r.ID) {
 		stop()
 	}
-	q.mu.Unlock()
 	q.jobs.Go(func() {
 		defer leave()
 		defer stop()
 		q.carryOut(leaving, stopping, r, j, resumed)
 		q.mu.Lock()
-		delete(q.running, r.ID)
+		if q.running[r.ID] == j { // else its next phase has begun already
+			delete(q.running, r.ID)
+		}
 		q.mu.Unlock()
 		q.wake()
 	})
+}
+
+// canceled tells whether somebody has asked for a run to be canceled. A run that cannot be read was not.
+func (q *queue) canceled(id string) (yes bool) {
+	err := q.s.store.View(func(tx *store.Tx) error {
+		r, err := runs.Get(tx, id)
+		yes = err == nil && !r.CancelAsked.IsZero()
+		return err
+	})
+	return err == nil && yes
 }
 
 // carryOut carries out a phase, and writes how it has ended. What cannot be written is tried again when the service
@@ -199,10 +213,17 @@ func (q *queue) finish(r *record.Run, j *job, results any, failure error) bool {
 			if err != nil {
 				return err
 			}
+			if now.Status != r.Status {
+				ended = true // an earlier try has written it, though the store did not say so
+				tx.After(func() { q.changed(r.ID) })
+				return nil
+			}
 			kind, outcome := record.EventFailed, record.Outcome(0)
 			switch {
 			case left:
 				kind = record.EventForceCanceled
+			case failure == nil && now.Status == record.Planning && !now.CancelAsked.IsZero():
+				kind = record.EventCanceled // the plan was there before it heard that it is not wanted
 			case errors.Is(failure, ErrStopped) && !now.CancelAsked.IsZero():
 				kind = record.EventCanceled
 			case errors.Is(failure, ErrStopped) && halted:

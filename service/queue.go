@@ -30,6 +30,8 @@ type queue struct {
 	served  map[string]time.Time
 	seen    map[string]sighting
 	stopped bool
+	unsure  bool          // what is known of the runs may not be what the store holds
+	reread  time.Time     // not before that they are read again
 	news    chan struct{} // closed when a run has changed
 	changes uint64
 }
@@ -56,16 +58,23 @@ func (q *queue) wake() {
 	}
 }
 
-// add takes a new run in, changed one that has changed. Both come once the change is durable.
-func (q *queue) add(r *record.Run) { q.changed(r) }
-
-func (q *queue) changed(r *record.Run) {
+// changed takes in what has become of a run, a new one too, once that is durable. It reads the run, because whoever has
+// changed it first may come here last.
+func (q *queue) changed(id string) {
 	q.mu.Lock()
-	if r.Status.Final() {
-		delete(q.active, r.ID)
-		delete(q.seen, r.ID)
-	} else {
-		q.active[r.ID] = r
+	var r *record.Run
+	err := q.s.store.View(func(tx *store.Tx) (err error) { // under the lock: what is read later is noted later
+		r, err = runs.Get(tx, id)
+		return err
+	})
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && r.Status.Final():
+		delete(q.active, id)
+		delete(q.seen, id)
+	case err == nil:
+		q.active[id] = r
+	default:
+		q.unsure = true
 	}
 	q.changes++
 	close(q.news)
@@ -73,6 +82,57 @@ func (q *queue) changed(r *record.Run) {
 	q.mu.Unlock()
 	q.s.tell(r)
 	q.wake()
+}
+
+// doubt has the runs read again before the next step.
+func (q *queue) doubt() {
+	q.mu.Lock()
+	q.unsure = true
+	q.mu.Unlock()
+	q.wake()
+}
+
+// makeSure takes the runs from the store, when a change of them has failed: it may have been made all the same. A phase
+// that the store says is under way, and nobody carries out, is begun as after a start of the service. It returns when
+// to try again, if it is too soon: a disk that refuses one change refuses the next one too.
+func (q *queue) makeSure(ctx context.Context) (time.Time, error) {
+	for {
+		q.mu.Lock()
+		unsure, changes, soonest := q.unsure, q.changes, q.reread
+		q.mu.Unlock()
+		now := q.s.now()
+		switch {
+		case !unsure:
+			return time.Time{}, nil
+		case now.Before(soonest):
+			return soonest, nil
+		}
+		all, err := q.s.activeRuns()
+		if err != nil {
+			return time.Time{}, err
+		}
+		q.mu.Lock()
+		if q.changes != changes { // what was read may be old by now
+			q.mu.Unlock()
+			continue
+		}
+		q.unsure, q.reread = false, now.Add(time.Second)
+		q.active = map[string]*record.Run{}
+		var left []*record.Run
+		for _, r := range all {
+			q.active[r.ID] = r
+			if r.Status.Computes() && q.running[r.ID] == nil {
+				left = append(left, r)
+			}
+		}
+		q.changes++
+		close(q.news)
+		q.news = make(chan struct{})
+		q.mu.Unlock()
+		for _, r := range left {
+			q.begin(ctx, r, r.Status == record.Applying)
+		}
+	}
 }
 
 // forget drops what is known of a workspace that was deleted.
@@ -240,22 +300,12 @@ func (s *Service) Queue(a *Actor, organization string) (out []*RunView, err erro
 // recover takes in the runs that had not ended when the service did. A plan that was under way is made again, an apply
 // is gone on with.
 func (s *Service) recover() error {
-	var all []*record.Run
-	err := s.store.View(func(tx *store.Tx) error {
-		for _, id := range runs.List(tx, "active", everywhere) {
-			r, err := runs.Get(tx, id)
-			if err != nil {
-				return err
-			}
-			all = append(all, r)
-		}
-		return nil
-	})
+	all, err := s.activeRuns()
 	if err != nil {
 		return err
 	}
 	for _, r := range all {
-		s.queue.changed(r)
+		s.queue.changed(r.ID)
 		if r.Status != record.Planning {
 			continue
 		}
@@ -272,6 +322,21 @@ func (s *Service) recover() error {
 		}
 	}
 	return nil
+}
+
+// activeRuns reads the runs that have not ended.
+func (s *Service) activeRuns() (all []*record.Run, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		for _, id := range runs.List(tx, "active", everywhere) {
+			r, err := runs.Get(tx, id)
+			if err != nil {
+				return err
+			}
+			all = append(all, r)
+		}
+		return nil
+	})
+	return all, err
 }
 
 // run gets runs on until ctx ends.
@@ -326,6 +391,9 @@ func (q *queue) halt() {
 // advance makes all steps that are due, and returns when the next is due by itself.
 func (q *queue) advance(ctx context.Context) (time.Time, error) {
 	for {
+		if wait, err := q.makeSure(ctx); err != nil || !wait.IsZero() {
+			return wait, err
+		}
 		b, err := q.board()
 		if err != nil {
 			return time.Time{}, err
@@ -354,6 +422,27 @@ func (q *queue) advance(ctx context.Context) (time.Time, error) {
 	}
 }
 
+// waitsInLine tells whether a run waits, from its beginning on, for those of its workspace that came before.
+func waitsInLine(r *record.Run) bool { return !r.PlanOnly && !r.SavePlan }
+
+// firstInLine returns ErrConflict when another run that waits in the workspace was made before: two may become durable
+// at once, and then the queue hears of them in any order.
+func firstInLine(tx *store.Tx, r *record.Run) error {
+	for _, id := range runs.List(tx, "active", r.Workspace) {
+		o, err := runs.Get(tx, id)
+		if err != nil {
+			return err
+		}
+		if o.Number >= r.Number {
+			return nil // they come in this order
+		}
+		if o.Status == record.Pending && waitsInLine(o) {
+			return conflict("run %s waits since before", o.ID)
+		}
+	}
+	return nil
+}
+
 // make makes one step.
 func (q *queue) make(s step) (r *record.Run, err error) {
 	err = q.s.store.Update(func(tx *store.Tx) error {
@@ -368,6 +457,11 @@ func (q *queue) make(s step) (r *record.Run, err error) {
 			if waitsFor := !r.PlanOnly && (!r.SavePlan || s.kind == record.EventApplyQueued); waitsFor &&
 				w.Lock.Held() && w.Lock.ID != r.ID {
 				return conflict("%s", lockedBy(tx, w))
+			}
+			if s.kind == record.EventPlanQueued && waitsInLine(r) {
+				if err := firstInLine(tx, r); err != nil {
+					return err
+				}
 			}
 		}
 		if s.why != "" {

@@ -72,12 +72,19 @@ func (s *Service) checkRun(tx *store.Tx, a *Actor, w *record.Workspace, r *recor
 	return nil
 }
 
-// sameRun returns a run that was made moments ago by the same request, if there is one.
+// maxRepeated is among how many of the newest runs of a workspace the one of an earlier request is looked for.
+const maxRepeated = 100
+
+// sameRun returns a run that was made moments ago by the same request, if there is one. Others may have made runs
+// since.
 func (s *Service) sameRun(tx *store.Tx, a *Actor, w *record.Workspace, r *record.Run) *record.Run {
-	for _, id := range runs.Newest(tx, "workspace", 1, w.ID) {
+	for _, id := range runs.Newest(tx, "workspace", maxRepeated, w.ID) {
 		last, err := runs.Get(tx, id)
-		if err != nil || last.Status.Final() || last.CreatedBy != a.ID() || s.now().Sub(last.CreatedAt) >= repeated {
+		if err != nil || s.now().Sub(last.CreatedAt) >= repeated {
 			return nil
+		}
+		if last.Status.Final() || last.CreatedBy != a.ID() {
+			continue
 		}
 		if last.Configuration == r.Configuration && last.Message == r.Message && last.Destroy == r.Destroy &&
 			last.Refresh == r.Refresh && last.RefreshOnly == r.RefreshOnly && last.PlanOnly == r.PlanOnly &&
@@ -115,7 +122,7 @@ func (s *Service) makeRun(tx *store.Tx, w *record.Workspace, r *record.Run) (*re
 			return nil, err
 		}
 	}
-	tx.After(func() { s.queue.add(&run) })
+	tx.After(func() { s.queue.changed(run.ID) })
 	return &run, nil
 }
 
@@ -332,8 +339,7 @@ func (s *Service) enter(tx *store.Tx, r *record.Run, k record.RunEventKind, o re
 	if err := s.follow(tx, w, r, k); err != nil {
 		return err
 	}
-	changed := *r
-	tx.After(func() { s.queue.changed(&changed) })
+	tx.After(func() { s.queue.changed(r.ID) })
 	return workspaces.Put(tx, w)
 }
 
@@ -383,7 +389,7 @@ func (s *Service) supersede(tx *store.Tx, w *record.Workspace, by *record.Run) e
 		if err := runs.Put(tx, r); err != nil {
 			return err
 		}
-		tx.After(func() { s.queue.changed(r) })
+		tx.After(func() { s.queue.changed(r.ID) })
 	}
 	return nil
 }

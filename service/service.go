@@ -73,6 +73,7 @@ func New(o Options) (*Service, error) {
 		stream: events.New(o.Now)}
 	s.outlines.wanted = make(chan func() error, 64)
 	s.queue = newQueue(s)
+	o.Store.OnUnsure(s.queue.doubt)
 	return s, s.recover()
 }
 

@@ -132,6 +132,42 @@ func TestACanceledRunIsStoppedAndALeftOneNotWaitedFor(t *testing.T) {
 	}
 }
 
+// Only the newest run was compared with a request that came again, so that it made a second run when somebody else had
+// ordered one in between.
+func TestARequestThatComesTwiceMakesOneRunWhateverComesBetween(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	c := h.NewConfiguration(w, false)
+	order := func(message string) *record.Run {
+		return h.NewRun(w, func(r *record.Run) { r.Message, r.Configuration = message, c })
+	}
+	first, between := order("mine"), order("another")
+	if again := order("mine"); again.ID != first.ID || between.ID == first.ID {
+		t.Errorf("the runs are %s, %s and %s", first.ID, between.ID, again.ID)
+	}
+}
+
+// A plan that was ready before it heard of its cancellation was kept, and applied when it was to be applied by itself.
+func TestARunThatIsCanceledWhileItIsPlannedIsNotApplied(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	began, proceed := make(chan struct{}), make(chan struct{})
+	h.Engine.PlanFunc = func(ctx context.Context, j *service.Job) (*service.PlanResult, error) {
+		began <- struct{}{}
+		<-proceed
+		return servicetest.PlanThen(func(*service.Job) {})(ctx, j)
+	}
+	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
+	<-began
+	if err := h.Cancel(h.Admin, r.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	close(proceed)
+	if v := h.Await(r.ID, record.Canceled); v.On.Lock.Held() || len(h.Engine.Applied) > 0 {
+		t.Errorf("the lock is %+v, and %v was applied", v.On.Lock, h.Engine.Applied)
+	}
+}
+
 // The service ends in the midst of a plan and of an apply: the plan is made again, the apply gone on with, nothing is
 // lost.
 func TestAServiceThatStartsAgainGoesOn(t *testing.T) {

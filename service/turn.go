@@ -112,6 +112,13 @@ func (b *board) order(queued []*record.Run) {
 	})
 }
 
+// turnOf returns the place of a plan among those that wait, in the order in which they are started.
+func (b *board) turnOf(r *record.Run) int {
+	queued := slices.DeleteFunc(slices.Clone(b.runs), func(o *record.Run) bool { return o.Status != record.PlanQueued })
+	b.order(queued)
+	return 1 + slices.IndexFunc(queued, func(o *record.Run) bool { return o.ID == r.ID })
+}
+
 // planned returns what comes of a plan that waits for its approval; nothing while it waits on.
 func (b *board) planned(r *record.Run) step {
 	at, seen := r.Times[record.Planned], b.seen[r.ID]
@@ -234,7 +241,7 @@ func (b *board) waits(r *record.Run) Wait {
 	case record.Confirmed:
 		return b.blocked(r, nil)
 	case record.PlanQueued:
-		return Wait{Kind: "plans", Place: place(r.Status), Since: since, Text: "other plans compute"}
+		return Wait{Kind: "plans", Place: b.turnOf(r), Since: since, Text: "other plans compute"}
 	case record.ApplyQueued:
 		return Wait{Kind: "applies", Place: place(r.Status), Since: since, Text: "other applies are under way"}
 	case record.Planned, record.PlannedAndSaved:

@@ -219,6 +219,22 @@ func TestNobodyIsOvertaken(t *testing.T) {
 	}
 }
 
+// The place of a plan counted those that were ordered before it, though workspaces take turns.
+func TestThePlaceOfAPlanIsTheOrderInWhichPlansBegin(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	b := board{plans: 1, spaces: map[string]*record.Workspace{}, served: map[string]time.Time{"busy": now}}
+	for i, w := range []string{"busy", "busy", "quiet"} {
+		b.spaces[w] = &record.Workspace{ID: w}
+		b.runs = append(b.runs, &record.Run{ID: fmt.Sprint(i), Number: uint64(i), Workspace: w,
+			Status: record.PlanQueued, PlanOnly: true}) //nolint:gosec // small
+	}
+	for i, want := range []int{2, 3, 1} {
+		if w := b.waits(b.runs[i]); w.Place != want {
+			t.Errorf("%d has the place %d, not %d", i, w.Place, want)
+		}
+	}
+}
+
 func TestWorkspacesTakeTurns(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	b := board{plans: 2, spaces: map[string]*record.Workspace{}, served: map[string]time.Time{"busy": now}}

@@ -52,6 +52,11 @@ func (s *Store) path(name string) string { return filepath.Join(s.dir, filepath.
 // Write keeps what r gives under a name, in the place of what was there. It is durable when Write returns; with an
 // error, which is ErrTooLarge when there is more than limit bytes, what was there stays.
 func (s *Store) Write(name string, r io.Reader, limit int64) (w Written, err error) {
+	err = s.around("file", func() error { w, err = s.write(name, r, limit); return err })
+	return w, err
+}
+
+func (s *Store) write(name string, r io.Reader, limit int64) (w Written, err error) {
 	path := s.path(name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return w, err

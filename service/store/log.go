@@ -98,7 +98,12 @@ func (l *Log) add(plain, inFile int) {
 }
 
 // Write appends to the log.
-func (l *Log) Write(p []byte) (int, error) {
+func (l *Log) Write(p []byte) (n int, err error) {
+	err = l.s.around("log", func() error { n, err = l.write(p); return err })
+	return n, err
+}
+
+func (l *Log) write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {

@@ -49,7 +49,21 @@ type Store struct {
 	db  *bbolt.DB
 	key *seal.Key
 	dir string
+	// around carries changes out; see Around.
+	around func(kind string, change func() error) error
+	unsure func() // see OnUnsure
 }
+
+// OnUnsure has fn called whenever a change of records could not be made durable: it may be there all the same, in parts
+// of the disk that were not synced, and then what is read has it. Whoever keeps records in memory reads them again. Set
+// it before the store is used; fn must not block.
+func (s *Store) OnUnsure(fn func()) { s.unsure = fn }
+
+// Around has every change go through fn, which makes it by calling change, or does not, and returns what is told to
+// whoever wanted it. Kind is "records", "file" or "log". It lets a simulation lose and refuse changes, as disks and
+// crashes do. Set it before the store is used; fn is called by several goroutines, and must not call the store but to
+// read.
+func (s *Store) Around(fn func(kind string, change func() error) error) { s.around = fn }
 
 // Open opens the records in a directory, or makes them. One process at a time has them; another gets ErrHeld. The
 // caller closes the store.
@@ -67,7 +81,8 @@ func Open(dir string, key *seal.Key) (*Store, error) {
 		return nil, fmt.Errorf("opening %s: %w", path, err)
 	}
 	db.MaxBatchDelay = time.Millisecond // who waits for a sync shares it with those who came meanwhile
-	s := &Store{db: db, key: key, dir: dir}
+	s := &Store{db: db, key: key, dir: dir,
+		around: func(_ string, change func() error) error { return change() }, unsure: func() {}}
 	if err := s.prepare(); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %s: %w", path, err), db.Close())
 	}
@@ -127,11 +142,18 @@ func (s *Store) View(fn func(*Tx) error) error {
 // change nothing else; what is to happen once goes to Tx.After.
 func (s *Store) Update(fn func(*Tx) error) error {
 	var last *Tx
-	err := s.db.Batch(func(tx *bbolt.Tx) error {
-		last = &Tx{tx: tx, key: s.key}
-		return fn(last)
+	var refused error // by fn
+	err := s.around("records", func() error {
+		return s.db.Batch(func(tx *bbolt.Tx) error {
+			last = &Tx{tx: tx, key: s.key}
+			refused = fn(last)
+			return refused
+		})
 	})
 	if err != nil {
+		if refused == nil {
+			s.unsure()
+		}
 		return err
 	}
 	for _, f := range last.after {

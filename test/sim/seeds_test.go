@@ -1,22 +1,14 @@
 package sim
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"flag"
-	"fmt"
-	"maps"
 	"os"
-	"os/exec"
 	"runtime"
 	"runtime/debug"
-	"slices"
-	"strings"
 	"testing"
-	"time"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/millipede-iac/millipede/test/seeds"
 )
 
 var (
@@ -27,26 +19,16 @@ var (
 	shardFlag = flag.Bool("shard", false, "play the seeds in this process")
 )
 
-// cores is how many processes play seeds at a time.
-var cores = runtime.NumCPU()
-
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// One processor, so that goroutines that are let through together run in the same order each time. Many seeds share
-	// the cores by being shared among processes.
+	// One processor, so that goroutines that are let through together run in the same order each time.
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(400)
 	os.Exit(m.Run())
 }
 
-const (
-	// ordinary is how many seeds the ordinary tests play.
-	ordinary = 30
-	// shard is how many seeds one process plays of many.
-	shard = 25
-	// shardTime is far more than a shard takes.
-	shardTime = 10 * time.Minute
-)
+// ordinary is how many seeds the ordinary tests play.
+const ordinary = 30
 
 func TestNothingIsLostAndNothingDoneTwice(t *testing.T) {
 	switch {
@@ -57,7 +39,7 @@ func TestNothingIsLostAndNothingDoneTwice(t *testing.T) {
 	case *shardFlag:
 		play(t, *fromFlag, *seedsFlag)
 	default:
-		many(t, *fromFlag, *seedsFlag)
+		seeds.Many(t, *fromFlag, *seedsFlag, "-without="+*guardFlag)
 	}
 }
 
@@ -78,13 +60,8 @@ func play(t *testing.T, from uint64, n int) {
 			total["seeds with violations"]++
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(total)) {
-		t.Logf("%s%s: %d", sumMark, name, total[name])
-	}
+	seeds.Sums(t, total)
 }
-
-// sumMark begins a line that many adds up.
-const sumMark = "sum of "
 
 func report(t *testing.T, seed uint64, out outcome) {
 	t.Helper()
@@ -93,74 +70,15 @@ func report(t *testing.T, seed uint64, out outcome) {
 	}
 }
 
-// many plays seeds in several processes, and adds up what they found.
-func many(t *testing.T, from uint64, n int) {
-	began := time.Now()
-	var shards errgroup.Group
-	shards.SetLimit(cores)
-	outputs := make([][]byte, (n+shard-1)/shard)
-	for i := range outputs {
-		shards.Go(func() error {
-			ctx, cancel := context.WithTimeout(t.Context(), shardTime)
-			defer cancel()
-			at := i * shard
-			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-shard",
-				"-without="+*guardFlag,
-				fmt.Sprintf("-from=%d", from+uint64(at)), fmt.Sprintf("-seeds=%d", min(shard, n-at)))
-			out, err := cmd.CombinedOutput() // that a seed has violations shows in the output
-			if err != nil && !bytes.Contains(out, []byte("--- FAIL")) {
-				err = fmt.Errorf("the seeds from %d: %w\n%s", from+uint64(at), err, out[max(0, len(out)-4000):])
-			} else {
-				err = nil
-			}
-			outputs[i] = out
-			return err
-		})
-	}
-	if err := shards.Wait(); err != nil {
-		t.Error(err)
-	}
-	total := map[string]int{}
-	for _, out := range outputs {
-		for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
-			_, line, _ := strings.Cut(lines.Text(), ": ")
-			var k int
-			if name, count, ok := strings.Cut(strings.TrimPrefix(line, sumMark), ": "); ok &&
-				strings.HasPrefix(line, sumMark) {
-				if _, err := fmt.Sscan(count, &k); err == nil {
-					total[name] += k
-				}
-			} else if strings.HasPrefix(line, "seed ") {
-				t.Error(line)
-			}
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(total)) {
-		t.Logf("%12d %s", total[name], name)
-	}
-	t.Logf("took %s in %d processes", time.Since(began).Round(time.Second), cores)
-}
-
 func TestASeedIsReplayedExactly(t *testing.T) {
 	for seed := uint64(1); seed <= 8; seed++ {
 		var first, again bytes.Buffer
 		a, b := simulate(t, seed, "", &first), simulate(t, seed, "", &again)
 		if a.sum != b.sum {
 			t.Errorf("seed %d was not replayed exactly, from here on:\n%s", seed,
-				difference(first.String(), again.String()))
+				seeds.Difference(first.String(), again.String()))
 		}
 	}
-}
-
-// difference shows where two traces part.
-func difference(a, b string) string {
-	as, bs := strings.Split(a, "\n"), strings.Split(b, "\n")
-	i := 0
-	for i < min(len(as), len(bs)) && as[i] == bs[i] {
-		i++
-	}
-	from := max(0, i-6)
-	return strings.Join(as[from:min(len(as), i+3)], "\n") + "\n\n" + strings.Join(bs[from:min(len(bs), i+3)], "\n")
 }
 
 // exposing are seeds that violate a promise when the guard is away, as docs/guarantees.md lists them.

@@ -1,0 +1,232 @@
+package simservice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+)
+
+// script is what the engine comes to with a run, whenever it is asked. It is the same in each life of the service.
+type script struct {
+	plan, apply time.Duration
+	planFails   bool
+	changes     bool
+	applyFails  bool
+	deaf        bool // it does not hear that it is to stop
+	steps       int  // of the apply
+}
+
+// script draws what becomes of a run, by the message that it was ordered with.
+func (w *world) script(message string) script {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(message))
+	c := rand.New(rand.NewPCG(w.seed, h.Sum64())) //nolint:gosec // a seed is the point
+	return script{
+		plan: between(c, time.Millisecond, 4*time.Second), apply: between(c, time.Millisecond, 6*time.Second),
+		planFails: c.IntN(10) == 0, changes: c.IntN(6) > 0, applyFails: c.IntN(8) == 0, deaf: c.IntN(6) == 0,
+		steps: 1 + c.IntN(4),
+	}
+}
+
+// order is a run as who ordered it knows it, and what has become of it. Guarded by the world's lock.
+type order struct {
+	message  string
+	space    *space
+	run      record.Run // as it was ordered
+	posted   time.Time
+	repeated bool // there is another run of this name
+	ids      map[string]bool
+
+	// Who asked for what, without being refused.
+	confirmed, discarded, canceled, forced bool
+	confirming                             int // confirmations whose answer is not there yet
+	// sure tells that the cancellation was acknowledged while it planned, and nothing was lost.
+	sure    bool
+	faulty  bool // the disk refused something while the engine worked on it
+	stale   bool // its saved plan was overtaken by another apply
+	began   int  // how often its apply began
+	plan    string
+	lines   map[string][]string // of its logs, by phase
+	running bool                // the engine works on it
+}
+
+// engine is the engine of one process.
+type engine struct{ p *process }
+
+var errPlanned = errors.New("the configuration is wrong")
+
+// enter notes that the engine works on a run.
+func (e *engine) enter(j *service.Job) (*order, error) {
+	w := e.p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.p.dead {
+		return nil, errDead
+	}
+	o := w.orders[j.Run.Message]
+	if o.running && !o.repeated {
+		w.violateLocked("once", "the engine works on %s twice at a time", o.message)
+	}
+	o.running = true
+	return o, nil
+}
+
+func (e *engine) leave(o *order) {
+	e.p.w.mu.Lock()
+	defer e.p.w.mu.Unlock()
+	o.running = false
+}
+
+// work lets time pass. It returns what ends the work before: the death of the process, being left, being stopped.
+func (e *engine) work(ctx context.Context, j *service.Job, d time.Duration, deaf bool) error {
+	stopping := j.Stopping.Done()
+	if deaf {
+		stopping = nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-e.p.died:
+	case <-ctx.Done():
+	case <-stopping:
+	}
+	w := e.p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case e.p.dead:
+		return errDead
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case j.Stopping.Err() != nil && !deaf:
+		return service.ErrStopped
+	}
+	return nil
+}
+
+// say writes a line to the log, and remembers it when the log has it.
+func (e *engine) say(j *service.Job, o *order, phase, line string) error {
+	if _, err := fmt.Fprintln(j.Log, line); err != nil {
+		return err
+	}
+	e.p.w.mu.Lock()
+	defer e.p.w.mu.Unlock()
+	o.lines[phase] = append(o.lines[phase], line)
+	return nil
+}
+
+// Plan implements service.Engine.
+func (e *engine) Plan(ctx context.Context, j *service.Job) (*service.PlanResult, error) {
+	o, err := e.enter(j)
+	if err != nil {
+		return nil, err
+	}
+	defer e.leave(o)
+	w := e.p.w
+	s := w.script(o.message)
+	w.note("the engine plans %s", o.message)
+	if err := e.say(j, o, j.Run.Plan.ID, fmt.Sprintf("planning, life %d", e.p.life)); err != nil {
+		return nil, err
+	}
+	state, err := j.State.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// A plan that hears late that it is to stop comes to its end.
+	if err := e.work(ctx, j, s.plan, s.deaf); err != nil {
+		return nil, err
+	}
+	if s.planFails {
+		return nil, errPlanned
+	}
+	w.mu.Lock()
+	o.plan = fmt.Sprintf("plan of %s, life %d, on %s", o.message, e.p.life, state)
+	plan := o.plan
+	w.mu.Unlock()
+	return &service.PlanResult{HasChanges: s.changes, Add: 1, Plan: []byte(plan), JSON: []byte("{}"),
+		Redacted: []byte("{}")}, nil
+}
+
+// Apply implements service.Engine.
+func (e *engine) Apply(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+	o, err := e.enter(j)
+	if err != nil {
+		return nil, err
+	}
+	defer e.leave(o)
+	w := e.p.w
+	s := w.script(o.message)
+	resumed := j.Resumed && w.without != guardResumed
+	state, err := j.State.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	w.noteLocked("the engine applies %s, resumed: %t", o.message, resumed)
+	auto := j.Run.AutoApply
+	switch by := o.space.applying; {
+	case e.p.dead:
+		w.mu.Unlock()
+		return nil, errDead
+	case o.repeated:
+	case o.began > 0 && !resumed:
+		w.violateLocked("once", "the apply of %s is begun again, as if it had not been begun", o.message)
+	case by != nil && by.life == e.p.life:
+		w.violateLocked("alone", "%s is applied while %s is", o.message, by.o.message)
+	case string(j.Plan) != o.plan:
+		w.violateLocked("plan", "%s is applied with %q, and its plan is %q", o.message, j.Plan, o.plan)
+	case !o.confirmed && o.confirming == 0 && !auto:
+		w.violateLocked("approved", "%s is applied, and nobody has approved it", o.message)
+	case o.sure && o.began == 0:
+		w.violateLocked("canceled", "%s is applied, which was canceled while it was planned", o.message)
+	}
+	if o.began == 0 && !strings.HasSuffix(o.plan, ", on "+string(state)) {
+		if !j.Run.SavePlan {
+			w.violateLocked("stale", "%s is applied to another state than it was planned on", o.message)
+		}
+		o.stale = true
+		w.mu.Unlock()
+		return nil, errors.New("the plan is stale")
+	}
+	o.began++
+	me := &applying{o, e.p.life}
+	o.space.applying = me
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if o.space.applying == me {
+			o.space.applying = nil
+		}
+	}()
+	for i := range s.steps {
+		if err := e.say(j, o, j.Run.Apply.ID, fmt.Sprintf("step %d, life %d", i, e.p.life)); err != nil {
+			return nil, err
+		}
+		if err := e.work(ctx, j, s.apply/time.Duration(s.steps), s.deaf); err != nil {
+			return nil, err
+		}
+	}
+	data := fmt.Sprintf(`{"version":4,"serial":%d,"lineage":"l","outputs":{},"resources":[]}`, j.Run.Number)
+	if err := j.State.Write(ctx, []byte(data)); err != nil {
+		return nil, err
+	}
+	if s.applyFails {
+		return nil, errors.New("the cloud says no")
+	}
+	return &service.ApplyResult{Add: 1}, nil
+}
+
+// applying is an apply that the engine of one life of the service carries out.
+type applying struct {
+	o    *order
+	life int
+}

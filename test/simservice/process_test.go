@@ -1,0 +1,199 @@
+package simservice
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+var (
+	errDead = errors.New("the process is dead")
+	errDisk = errors.New("the disk says no")
+)
+
+// The tables of the service, as far as the simulation reads them. What it writes keeps all keys of their indexes.
+var (
+	runs       = store.Table[record.Run]{Name: "run", ID: func(r *record.Run) string { return r.ID }}
+	workspaces = store.Table[record.Workspace]{Name: "workspace", ID: func(w *record.Workspace) string { return w.ID }}
+)
+
+// process is one life of the service, from its start to a crash or to its end. Its fields are guarded by the world's
+// lock.
+type process struct {
+	w       *world
+	life    int
+	store   *store.Store
+	service *service.Service
+	admin   *service.Actor
+	chance  *rand.Rand
+	died    chan struct{} // closed when it is dead: nothing that it still does has an effect
+	dead    bool
+	changes int  // that it has made
+	under   int  // changes that are being made, or whose maker was not told yet
+	crashAt int  // with which change it dies; 0: with none
+	exempt  bool // what the simulation itself changes is no change of the process
+	stop    context.CancelFunc
+	ended   chan error
+}
+
+// start starts the service over what the store holds. It may die, or be refused by its disk, while it does.
+func (w *world) start() {
+	w.life++
+	p := &process{w: w, life: w.life, died: make(chan struct{}), ended: make(chan error, 1),
+		chance: rand.New(rand.NewPCG(w.seed, uint64(w.life)<<32))} //nolint:gosec // a seed is the point
+	if w.life > 1 && !w.calm && p.chance.IntN(4) > 0 {
+		p.crashAt = 1 + p.chance.IntN(120)
+	}
+	w.mu.Lock()
+	w.noteLocked("the service starts")
+	w.places, w.passed = nil, map[string]map[string]int{} // whose turn it was, was in the memory of the last one alone
+	for _, sp := range w.spaces {
+		w.passed[sp.id] = map[string]int{}
+	}
+	w.mu.Unlock()
+	var err error
+	if p.store, err = store.Open(w.dir, w.key); err != nil {
+		w.t.Fatal(err)
+	}
+	p.store.Around(p.around)
+	p.tamper(w.hide)
+	p.service, err = service.New(service.Options{
+		Store: p.store, Engine: &engine{p}, Version: "0.1.0", Plans: plansAtATime, Applies: w.applies,
+		MaxConfiguration: 1 << 20, MaxState: 1 << 20, ForceCancelAfter: forceAfter,
+	})
+	p.tamper(w.show)
+	if err != nil {
+		w.note("it does not come up: %v", err)
+		w.die(p)
+		if err := p.store.Close(); err != nil {
+			w.t.Fatal(err)
+		}
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	go func() { p.ended <- p.service.Run(ctx) }()
+	w.mu.Lock()
+	w.p = p
+	w.mu.Unlock()
+}
+
+// die is the crash of a process.
+func (w *world) die(p *process) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dieLocked(p)
+}
+
+func (w *world) dieLocked(p *process) {
+	if p.dead {
+		return
+	}
+	p.dead = true
+	close(p.died)
+	w.counted["crashes"]++
+	w.noteLocked("the service is dead after %d changes", p.changes)
+}
+
+// clean ends what is left of a process, which is dead, or else ends as it is told.
+func (w *world) clean(p *process) {
+	p.stop()
+	err := <-p.ended
+	w.mu.Lock()
+	w.p = nil
+	dead := p.dead
+	w.mu.Unlock()
+	if err != nil && !dead {
+		w.violate("end", "the service has ended with %v", err)
+	}
+	w.people.Wait() // who still waits for an answer gets none
+	if err := p.store.Close(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// tamper has the simulation change what the store holds, where a guard is away.
+func (p *process) tamper(change func(*store.Store)) {
+	p.setExempt(true)
+	change(p.store)
+	p.setExempt(false)
+}
+
+func (p *process) setExempt(yes bool) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	p.exempt = yes
+}
+
+// around is what becomes of a change that the process makes.
+func (p *process) around(kind string, change func() error) error {
+	w := p.w
+	w.mu.Lock()
+	switch {
+	case p.exempt:
+		w.mu.Unlock()
+		return change()
+	case p.dead:
+		w.mu.Unlock()
+		return errDead
+	}
+	p.changes++
+	p.under++
+	// Who waits for one transaction hears of it one after the other, and now and then late.
+	late := time.Duration(p.changes) * time.Nanosecond
+	if p.chance.IntN(8) == 0 {
+		late += between(p.chance, 0, 3*time.Millisecond)
+	}
+	crash := p.changes == p.crashAt && !w.calm
+	before := crash && p.chance.IntN(2) == 0
+	refused, unsure := false, false
+	if kind != "log" && w.failing && !w.calm {
+		switch p.chance.IntN(60) {
+		case 0:
+			refused = true
+		case 1:
+			unsure = true
+		}
+	}
+	if refused || unsure {
+		w.counted["changes refused"]++
+		w.blame()
+	}
+	if before {
+		w.dieLocked(p)
+	}
+	if before || refused {
+		p.under--
+	}
+	w.mu.Unlock()
+	switch {
+	case before:
+		return errDead
+	case refused:
+		return errDisk
+	}
+	err := change()
+	if err == nil && kind == "records" {
+		p.tamper(w.keepLocks)
+		w.observe(p)
+	}
+	time.Sleep(late)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.under--
+	switch {
+	case p.dead:
+		return errDead
+	case crash:
+		w.dieLocked(p)
+		return errDead
+	case unsure:
+		return errors.Join(err, errDisk)
+	}
+	return err
+}
