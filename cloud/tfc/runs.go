@@ -72,6 +72,7 @@ const (
 	PlannedAndFinished Status = "planned_and_finished"
 	PlannedAndSaved    Status = "planned_and_saved"
 	PolicyOverride     Status = "policy_override"
+	AwaitingDecision   Status = "post_plan_awaiting_decision"
 	Confirmed          Status = "confirmed"
 	QueuingApply       Status = "queuing_apply"
 	ApplyQueued        Status = "apply_queued"

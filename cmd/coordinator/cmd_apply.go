@@ -21,7 +21,7 @@ Usage: coordinator [global options] apply [options] [PLAN]
   A saved plan is applied as it is: the options for planning are for a new one.
 ` + modesHelp + planningHelp + approvingHelp + `
 Other options:
-` + runningHelp
+` + detachHelp + runningHelp
 
 const destroyUsage = `
 Usage: coordinator [global options] destroy [options]
@@ -29,7 +29,7 @@ Usage: coordinator [global options] destroy [options]
   Destroys everything that exists in the selected workspace: the same as apply -destroy.
 ` + modesHelp + planningHelp + approvingHelp + `
 Other options:
-` + runningHelp
+` + detachHelp + runningHelp
 
 const refreshUsage = `
 Usage: coordinator [global options] refresh [options]
@@ -76,7 +76,12 @@ func runRefresh(ctx context.Context, a *app, args []string) int {
 	vars.Input = vars.Input && !vf.json // nobody can be asked in JSON
 	o := estate.OperationOptions{Name: "refresh", Bare: true, Variables: vars.Variables, State: sf.StateOptions,
 		Parallelism: pf.parallelism.value, LockAs: "OperationTypeRefresh"}
-	return u.close(a.operate(ctx, u, o, func(r *operationRun) int {
+	spec.mode = plan.RefreshOnly
+	service := serviceSpec{planSpec: spec, applies: true, approved: true, refuses: pf.serviceOnly(),
+		lockTimeout: sf.LockTimeout}
+	spec.mode = plan.Normal
+	elsewhere := func(d *estate.Delegated) int { return a.runAtService(u, d, service) }
+	return u.close(a.operateOr(ctx, u, o, elsewhere, func(r *operationRun) int {
 		// A whole plan, so that outputs are what they will be; all but what it found out is dropped.
 		planned, diags := r.prepare(ctx, spec)
 		if planned == nil || diags.HasErrors() {
@@ -115,6 +120,7 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 	pf.register(f)
 	f.BoolVar(&approved, "auto-approve", approved, "")
 	f.BoolVar(&pf.keepQuiet, "suppress-forget-errors", false, "")
+	detach := f.Bool("detach", false, "")
 	if code, done := a.parse(f, usage, args); done {
 		return code
 	}
@@ -133,7 +139,7 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 		return fail(diag.Errors("Too many command line arguments", fmt.Sprintf("The %s command got %q. To work in "+
 			"another directory, give the global option -chdir=DIR.", command, f.Args()), nil))
 	case f.NArg() == 1:
-		return u.close(a.applySaved(ctx, u, f.Arg(0), pf, o))
+		return u.close(a.applySaved(ctx, u, f.Arg(0), pf, o, *detach))
 	case destroys && given(f, "destroy") && pf.destroy:
 		return fail(diag.Errors("Invalid mode option", "The -destroy option is for apply and plan: the destroy "+
 			"command needs no mode.", nil))
@@ -145,7 +151,16 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 	if diags.HasErrors() {
 		return fail(diags)
 	}
-	return u.close(a.operate(ctx, u, o, func(r *operationRun) int {
+	service := serviceSpec{
+		planSpec: spec, applies: true, approved: approved, detach: *detach, refuses: pf.serviceOnly(), input: vars.Input,
+		lockTimeout: sf.LockTimeout,
+	}
+	elsewhere := func(d *estate.Delegated) int { return a.runAtService(u, d, service) }
+	return u.close(a.operateOr(ctx, u, o, elsewhere, func(r *operationRun) int {
+		if *detach {
+			r.ui.diagnostics(notDetached())
+			return 1
+		}
 		planned, ok := r.plan(ctx, spec)
 		if !ok {
 			return 1
@@ -194,14 +209,28 @@ func (r *operationRun) refresh(ctx context.Context, p *plan.Plan, approved bool)
 }
 
 // applySaved carries a saved plan out.
-func (a *app) applySaved(ctx context.Context, u *runScreen, name string, pf planFlags, o estate.OperationOptions) int {
+func (a *app) applySaved(ctx context.Context, u *runScreen, name string, pf planFlags, o estate.OperationOptions,
+	detach bool) int {
+	d, run, diags := a.estate.DelegatedRun(ctx, name, estate.Finding{Variables: o.Variables, Sources: u.from})
+	if diags.HasErrors() {
+		u.diagnostics(diags)
+		return 1
+	}
+	if d != nil {
+		return a.applySavedAtService(u, d, run, serviceSpec{applies: true, detach: detach, refuses: pf.serviceOnly()})
+	}
+	if detach {
+		u.diagnostics(notDetached())
+		return 1
+	}
 	saved, diags := a.estate.OpenPlan(ctx, name, o.Variables)
 	if diags.HasErrors() {
 		u.diagnostics(diags)
 		return 1
 	}
 	o.Saved = saved
-	return a.operate(ctx, u, o, func(r *operationRun) int { return r.applyPlanFile(ctx, saved, pf) })
+	refused := func(*estate.Delegated) int { return 1 } // Begin has said why
+	return a.operateOr(ctx, u, o, refused, func(r *operationRun) int { return r.applyPlanFile(ctx, saved, pf) })
 }
 
 // applyPlanFile checks that a saved plan still fits, and carries it out.

@@ -21,7 +21,7 @@ Other options:
   -out=FILE             Save the plan to a file, to apply exactly that.
   -generate-config-out=FILE
                         Write resource blocks for import blocks without one to this new file.
-  -detailed-exitcode    Exit with 0 when nothing would change, with 2 when something would, with 1 after an error.
+` + detachHelp + `  -detailed-exitcode    Exit with 0 when nothing would change, with 2 when something would, with 1 after an error.
 ` + operatingHelp + shownHelp + jsonHelp
 
 func runPlan(ctx context.Context, a *app, args []string) int {
@@ -39,6 +39,7 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 	out := f.String("out", "", "")
 	generated := f.String("generate-config-out", "", "")
 	detailed := f.Bool("detailed-exitcode", false, "")
+	detach := f.Bool("detach", false, "")
 	if code, done := a.parse(f, planUsage, args); done {
 		return code
 	}
@@ -54,10 +55,19 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 		return u.close(1)
 	}
 	vars.Input = vars.Input && !vf.json // nobody can be asked in JSON
-	return u.close(a.operate(ctx, u, estate.OperationOptions{
+	service := serviceSpec{
+		planSpec: spec, detach: *detach, refuses: pf.serviceOnly(), out: *out, generated: *generated, detailed: *detailed,
+		lockTimeout: sf.LockTimeout,
+	}
+	elsewhere := func(d *estate.Delegated) int { return a.runAtService(u, d, service) }
+	return u.close(a.operateOr(ctx, u, estate.OperationOptions{
 		Name: "plan", Bare: pf.destroy, Variables: vars.Variables, State: sf.StateOptions,
 		Parallelism: pf.parallelism.value, LockAs: "OperationTypePlan",
-	}, func(r *operationRun) int {
+	}, elsewhere, func(r *operationRun) int {
+		if *detach {
+			r.ui.diagnostics(notDetached())
+			return 1
+		}
 		texts, diags := r.Generate(ctx, *generated)
 		if diags.HasErrors() {
 			r.ui.diagnostics(diags)

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 
 	"github.com/millipede-iac/millipede/coordinator/estate"
@@ -73,6 +76,9 @@ func runShow(ctx context.Context, a *app, args []string) int {
 		return s.wrongUsage("Too many command line arguments", "The show command shows one thing: the state, a plan, "+
 			"or what is in one file.")
 	case *planFile != "":
+		if done, diags := shown.atService(ctx, *planFile); done || diags.HasErrors() {
+			return s.end(diags)
+		}
 		saved, diags := a.estate.OpenPlan(ctx, *planFile, vars.Variables)
 		if diags.HasErrors() {
 			return s.end(diags)
@@ -104,6 +110,9 @@ type shown struct {
 
 // file shows a plan or a state.
 func (s *shown) file(ctx context.Context, name string) diag.List {
+	if done, diags := s.atService(ctx, name); done || diags.HasErrors() {
+		return diags
+	}
 	saved, st, diags := s.app.estate.ReadFile(ctx, name, s.vars.Variables)
 	switch {
 	case diags.HasErrors():
@@ -112,6 +121,36 @@ func (s *shown) file(ctx context.Context, name string) diag.List {
 		return s.plan(ctx, saved)
 	}
 	return diags.Append(s.state(ctx, st))
+}
+
+// atService shows a plan that a service keeps, if that is what the file names.
+func (s *shown) atService(ctx context.Context, name string) (done bool, diags diag.List) {
+	d, r, diags := s.app.estate.DelegatedRun(ctx, name, s.finding(s.vars))
+	if d == nil || diags.HasErrors() {
+		return false, diags
+	}
+	if s.wantsDocument() {
+		text, err := d.Client.PlanJSON(ctx, r.Plan, false)
+		if err == nil && text == nil {
+			err = errors.New("the service has none, or the token gives no right to see it")
+		}
+		if diags = diags.Append(s.writeDocument(append(bytes.TrimRight(text, "\n"), '\n'), err)); diags.HasErrors() {
+			return true, diags
+		}
+	}
+	if !s.forPeople() {
+		return true, diags
+	}
+	p, schemas, more := servicePlan(ctx, d.Client, r)
+	switch diags = diags.Append(more); {
+	case diags.HasErrors():
+	case p == nil:
+		diags = diags.Append(diag.New(diag.Error, "The plan cannot be shown", fmt.Sprintf("The service has no form of it "+
+			"that can be shown here. See the run:\n  %s", d.URL(r.ID)), nil))
+	default:
+		s.printed(func(w io.Writer) error { return view.PlanText(w, p, schemas, s.options) })
+	}
+	return true, diags
 }
 
 // state shows a state; nil when there is none.

@@ -66,7 +66,13 @@ const maxLine = 16 << 20
 
 // readLine reads a line of standard input; all prompts share what was read ahead. A stop ends the waiting for a line,
 // with operation.ErrInterrupted. Nothing may be read after that, because what comes in then is lost.
-func (a *app) readLine() (string, error) {
+func (a *app) readLine() (string, error) { return a.readLineUntil(nil) }
+
+// errAnswered means that a question was answered elsewhere.
+var errAnswered = errors.New("the question was answered elsewhere")
+
+// readLineUntil is readLine, but gives the waiting up with errAnswered when done is closed. It may be nil.
+func (a *app) readLineUntil(done <-chan struct{}) (string, error) {
 	if a.interrupts.Asked() {
 		return "", operation.ErrInterrupted
 	}
@@ -96,6 +102,8 @@ func (a *app) readLine() (string, error) {
 	select {
 	case read := <-got:
 		return read.line, read.err
+	case <-done:
+		return "", errAnswered
 	case <-a.interrupts.Stopping.Done():
 		return "", operation.ErrInterrupted
 	}

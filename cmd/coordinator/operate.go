@@ -25,12 +25,23 @@ type operationRun struct {
 // operate opens what an operation needs, calls fn, and closes everything. It returns the exit code that fn returned,
 // or 1 when something failed on the way.
 func (a *app) operate(ctx context.Context, u *runScreen, o estate.OperationOptions, fn func(*operationRun) int) int {
+	return a.operateOr(ctx, u, o, nil, fn)
+}
+
+// operateOr is operate, but calls elsewhere in place of fn where the service of the configuration carries the operation
+// out. Without it nothing is left to a service.
+func (a *app) operateOr(ctx context.Context, u *runScreen, o estate.OperationOptions,
+	elsewhere func(*estate.Delegated) int, fn func(*operationRun) int) int {
+	o.Delegates = elsewhere != nil
 	watch := a.logs.observe(u.observer())
 	o.Watch = estate.Watch{Sources: u.from, Observer: watch, Events: watch.Event, Note: u.note, Settle: u.settle}
 	op, diags := a.estate.Begin(ctx, o)
 	u.diagnostics(diags)
 	if diags.HasErrors() {
 		return 1
+	}
+	if op.Delegated != nil {
+		return elsewhere(op.Delegated)
 	}
 	code := fn(&operationRun{Operation: op, app: a, ui: u})
 	diags = op.Close(ctx)
@@ -100,13 +111,11 @@ func (r *operationRun) finish(p *plan.Plan, applied *operation.Applied, after *s
 // noApproval is the summary that OpenTofu has where nobody can approve.
 const noApproval = "error asking for approval: EOF"
 
-// approve asks the user; without somebody to ask it is an error. As in OpenTofu it does so even where input is turned
-// off, which is about the values of variables.
-func (r *operationRun) approve(p *plan.Plan) bool {
-	a := r.app
-	question, what := "Do you want to perform these actions?",
+// approval is what people are asked before a plan is carried out.
+func approval(mode plan.Mode, workspace string) (question, what string) {
+	question, what = "Do you want to perform these actions?",
 		"Millipede will perform the actions described above.\n  Only 'yes' will be accepted to approve."
-	switch p.Mode {
+	switch mode {
 	case plan.Destroy:
 		question, what = "Do you really want to destroy all resources?", "Millipede will destroy all your managed "+
 			"infrastructure, as shown above.\n  There is no undo. Only 'yes' will be accepted to confirm."
@@ -115,9 +124,17 @@ func (r *operationRun) approve(p *plan.Plan) bool {
 			"write these changes to the state without modifying any real infrastructure.\n  There is no undo. Only "+
 			"'yes' will be accepted to confirm."
 	}
-	if w := a.estate.Workspace(); w != "default" {
-		question = strings.TrimSuffix(question, "?") + fmt.Sprintf(" in workspace %q?", w)
+	if workspace != "default" {
+		question = strings.TrimSuffix(question, "?") + fmt.Sprintf(" in workspace %q?", workspace)
 	}
+	return question, what
+}
+
+// approve asks the user; without somebody to ask it is an error. As in OpenTofu it does so even where input is turned
+// off, which is about the values of variables.
+func (r *operationRun) approve(p *plan.Plan) bool {
+	a := r.app
+	question, what := approval(p.Mode, a.estate.Workspace())
 	fmt.Fprintf(a.stdout, "\n%s\n  %s\n\n  Enter a value: ", question, what)
 	line, err := a.readLine()
 	fmt.Fprintln(a.stdout)

@@ -28,6 +28,8 @@ type served struct {
 	// http, address and token are those of the client.
 	http           *http.Client
 	address, token string
+	// certificate is the file with the authority that its certificate is from.
+	certificate string
 	// stop interrupts it, and returns its exit code.
 	stop func() int
 }
@@ -61,7 +63,8 @@ func serveTo(t *testing.T, home, token string, stderr io.Writer) (*served, strin
 		}
 	}
 	go func() { _, _ = io.Copy(io.Discard, out) }()
-	text, err := os.ReadFile(filepath.Join(home, ".local", "share", "millipede", "tls", "ca.pem"))
+	certificate := filepath.Join(home, ".local", "share", "millipede", "tls", "ca.pem")
+	text, err := os.ReadFile(certificate)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +76,8 @@ func serveTo(t *testing.T, home, token string, stderr io.Writer) (*served, strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &served{t: t, client: c, http: &http.Client{Transport: transport}, address: address, token: token}
+	s := &served{t: t, client: c, http: &http.Client{Transport: transport}, address: address, token: token,
+		certificate: certificate}
 	s.stop = func() int {
 		a.interrupts.stop(operation.ErrInterrupted)
 		transport.CloseIdleConnections()

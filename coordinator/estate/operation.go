@@ -39,6 +39,8 @@ type OperationOptions struct {
 	Suits func(*config.Tree) diag.List
 	// Dir is where the root module is; empty is the directory of the estate.
 	Dir string
+	// Delegates: where the service of the configuration carries runs out, the operation is left to it.
+	Delegates bool
 	// Settles: the operation is there to settle what a run that was cut off has left.
 	Settles bool
 	Watch   Watch
@@ -67,6 +69,8 @@ type Operation struct {
 	// Prior is the state as it was when the operation began.
 	Prior  *state.State
 	Engine *Engine
+	// Delegated is the operation where a service carries it out: nothing else is open then. Nil where it is not.
+	Delegated *Delegated
 	// Mismatch are the problems of variables that were given beside a saved plan. A plan that does not fit the state
 	// any more is reported before them.
 	Mismatch diag.List
@@ -106,6 +110,21 @@ func (e *Estate) Begin(ctx context.Context, o OperationOptions) (*Operation, dia
 	if o.Suits != nil {
 		if diags = diags.Append(o.Suits(c.Tree)); diags.HasErrors() {
 			return nil, diags
+		}
+	}
+	if o.Delegates {
+		d, more := e.delegate(ctx, c)
+		if diags = diags.Append(more); diags.HasErrors() {
+			return nil, diags
+		}
+		if d != nil && o.Saved != nil {
+			return nil, diags.Append(diag.New(diag.Error, "Applying a saved local plan is not supported", fmt.Sprintf(
+				"Runs of the workspace %s are carried out by the service %s, which applies plans that it has made itself: "+
+					"make one with plan -out=FILE.", d.Workspace.Name, d.Host), nil))
+		}
+		if d != nil {
+			r.Delegated = d
+			return r, diags
 		}
 	}
 	var more diag.List

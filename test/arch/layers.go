@@ -121,6 +121,7 @@ var layers = map[string]int{
 	"coordinator/operation": 8,
 
 	"coordinator/estate": 9,
+	"coordinator/remote": 1, // asks the service of cloud/tfc, and knows nothing of runs here
 	"coordinator/suite":  9,
 
 	"service/authority":   1,

@@ -96,6 +96,12 @@ func (s *Stream) Message(kind, text string, fields map[string]any) {
 	s.message("info", kind, text, fields)
 }
 
+// Pass writes a message that a service has written, a line of JSON.
+func (s *Stream) Pass(line []byte) {
+	s.first.Do(s.version)
+	s.outlet.Add(string(line) + "\n")
+}
+
 // Problems writes diagnostics, one message each.
 func (s *Stream) Problems(l diag.List) { s.problems(l, nil) }
 

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	client "github.com/hashicorp/go-tfe"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// The scripts of testdata/client are those of a command line whose states and runs are at a service, which is in this
+// process. In them, `workspace NAME MODE` makes a workspace, and `elsewhere VERB NAME [REASON]` does what somebody else
+// does there: lock, unlock, approve, discard, await STATUS.
+func TestTheCommandLineAtAService(t *testing.T) {
+	s, token := serveIn(t, t.TempDir(), "")
+	t.Cleanup(func() { s.stop() })
+	url := s.client.BaseURL()
+	host := url.Host
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/client",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("HOME", e.WorkDir)
+			for _, name := range []string{"TF_DATA_DIR", "TF_WORKSPACE", "TF_IN_AUTOMATION", "TF_INPUT", "MILLIPEDE_NATS",
+				"XDG_CONFIG_HOME", "XDG_DATA_HOME"} {
+				e.Setenv(name, "")
+			}
+			e.Setenv("SSL_CERT_FILE", s.certificate)
+			e.Setenv("HOST", host)
+			e.Setenv("TOKEN", token)
+			rc := filepath.Join(e.WorkDir, "rc")
+			e.Setenv("TF_CLI_CONFIG_FILE", rc)
+			return os.WriteFile(rc, []byte("credentials \""+host+"\" { token = \""+token+"\" }\n"), 0o600)
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"workspace": func(ts *testscript.TestScript, _ bool, args []string) {
+				_, err := s.client.Workspaces.Create(context.Background(), "main", client.WorkspaceCreateOptions{
+					Name: &args[0], ExecutionMode: &args[1],
+				})
+				ts.Check(err)
+			},
+			"elsewhere": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(s.elsewhere(args)) },
+			// fill replaces HOST in files.
+			"fill": func(ts *testscript.TestScript, _ bool, args []string) {
+				for _, name := range args {
+					text := strings.ReplaceAll(ts.ReadFile(name), "$HOST", host)
+					ts.Check(os.WriteFile(ts.MkAbs(name), []byte(text), 0o600))
+				}
+			},
+		},
+	})
+}
+
+// elsewhere does what somebody else does with the newest run of a workspace, or with the workspace.
+func (s *served) elsewhere(args []string) error {
+	ctx := context.Background()
+	w, err := s.client.Workspaces.Read(ctx, "main", args[1])
+	if err != nil {
+		return err
+	}
+	switch args[0] {
+	case "lock":
+		_, err = s.client.Workspaces.Lock(ctx, w.ID, client.WorkspaceLockOptions{Reason: &args[2]})
+		return err
+	case "unlock":
+		_, err = s.client.Workspaces.Unlock(ctx, w.ID)
+		return err
+	}
+	for {
+		runs, err := s.client.Runs.List(ctx, w.ID, nil)
+		if err != nil {
+			return err
+		}
+		if len(runs.Items) == 0 {
+			continue
+		}
+		r := runs.Items[0]
+		switch {
+		case args[0] == "await" && string(r.Status) == args[2]:
+			return nil
+		case args[0] == "approve" && r.Actions.IsConfirmable:
+			return s.client.Runs.Apply(ctx, r.ID, client.RunApplyOptions{})
+		case args[0] == "discard" && r.Actions.IsDiscardable:
+			return s.client.Runs.Discard(ctx, r.ID, client.RunDiscardOptions{})
+		}
+	}
+}

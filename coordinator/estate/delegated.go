@@ -1,0 +1,131 @@
+package estate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/hashicorp/hcl/v2/hclwrite"
+
+	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/cloud/tfc"
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/coordinator/remote"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state/snapshot/tfcstore"
+)
+
+// Delegated is an operation that the service of the configuration carries out.
+type Delegated struct {
+	remote.Session
+	// Dir is the directory to upload; empty where there is no configuration.
+	Dir string
+	// Variables are those that were given, but for those in files that are uploaded.
+	Variables []tfc.RunVariable
+}
+
+// delegate returns the operation that the service carries out; nil where it is carried out here.
+func (e *Estate) delegate(ctx context.Context, c *Configuration) (*Delegated, diag.List) {
+	d, diags := e.atService(ctx, c.Tree.Root)
+	if d == nil || diags.HasErrors() {
+		return nil, diags
+	}
+	if c.HasFiles() {
+		d.Dir = e.Dir
+	}
+	given, more := c.Given.Given(c.Tree.Root.Module.Variables)
+	for name, v := range given {
+		if v.Source != config.FromAutoFile {
+			text := string(hclwrite.TokensForValue(v.Value).Bytes())
+			d.Variables = append(d.Variables, tfc.RunVariable{Key: name, Value: text})
+		}
+	}
+	return d, diags.Append(more)
+}
+
+// atService returns the workspace of the service that carries runs out; nil where they are carried out here.
+func (e *Estate) atService(ctx context.Context, root *config.Node) (*Delegated, diag.List) {
+	s, diags := e.Service(ctx, root)
+	if s == nil || diags.HasErrors() {
+		return nil, diags
+	}
+	w, err := s.Workspace(ctx, e.Workspace())
+	switch {
+	case errors.Is(err, tfcstore.ErrNoSuchWorkspace):
+		return nil, diags.Append(diag.New(diag.Error, "The workspace is not there", fmt.Sprintf("%s. To make it, or to "+
+			"select another one, run \"%s init\".", err, diag.Program()), nil))
+	case err != nil:
+		return nil, diags.Append(diag.New(diag.Error, "Failed to read the workspace", err.Error()+".", nil))
+	case s.RunsHere(w):
+		return nil, diags
+	}
+	return &Delegated{Session: remote.Session{
+		Client: s.Client(), Host: s.Host(), Organization: s.Organization(), Workspace: w, Tell: e.Tell,
+	}}, diags
+}
+
+// DelegatedRun finds the run that a file of a saved plan names; nil when the file is something else. The problems say
+// that the plan is none of this directory.
+func (e *Estate) DelegatedRun(ctx context.Context, name string, f Finding) (*Delegated, *tfc.Run, diag.List) {
+	text, err := bounds.ReadFile(e.path(name), bounds.Text)
+	if err != nil {
+		return nil, nil, nil // whoever reads it as something else says so
+	}
+	saved, diags := remote.ReadSaved(text)
+	if saved == nil || diags.HasErrors() {
+		return nil, nil, diags
+	}
+	root, diags := e.FindRoot(f)
+	if diags.HasErrors() {
+		return nil, nil, diags
+	}
+	d, more := e.atService(ctx, root)
+	switch diags = diags.Append(more); {
+	case diags.HasErrors():
+		return nil, nil, diags
+	case d == nil:
+		return nil, nil, diags.Append(diag.New(diag.Error, "Saved plan is kept by a service", fmt.Sprintf("The file %s "+
+			"names a plan that the service %s keeps, and the configuration in this directory does not have its runs "+
+			"carried out by a service.", name, saved.Host), nil))
+	case d.Host != saved.Host:
+		return nil, nil, diags.Append(diag.New(diag.Error, "Saved plan is for a different hostname", fmt.Sprintf("The "+
+			"plan is kept by %s, and the configuration in this directory names %s.", saved.Host, d.Host), nil))
+	}
+	r, err := d.Client.RunWith(ctx, saved.Run)
+	switch {
+	case err != nil:
+		return nil, nil, diags.Append(diag.New(diag.Error, "Failed to read the run", fmt.Sprintf("Reading the run %s: "+
+			"%s.", saved.Run, err), nil))
+	case r.Workspace != d.Workspace.ID:
+		return nil, nil, diags.Append(diag.New(diag.Error, "Saved plan is for a different workspace", fmt.Sprintf("The "+
+			"run %s is none of the workspace %s/%s.", saved.Run, d.Organization, d.Workspace.Name), nil))
+	}
+	return d, r, diags
+}
+
+// SaveRun writes the file of a plan that a service keeps.
+func (e *Estate) SaveRun(name, host, run string) diag.List {
+	if err := os.WriteFile(e.path(name), remote.Saved{Host: host, Run: run}.Encode(), 0o600); err != nil {
+		return diag.Errors("Failed to write plan file", err.Error()+".", nil)
+	}
+	return nil
+}
+
+// GeneratedBy returns the blocks that a plan of a service has made for import blocks.
+func GeneratedBy(p *plan.Plan) []operation.Generated {
+	var out []operation.Generated
+	for _, c := range p.Changes {
+		if c.GeneratedConfig == "" {
+			continue
+		}
+		g := operation.Generated{Addr: c.Addr.Resource, Text: c.GeneratedConfig}
+		if c.Importing != nil {
+			g.ID = c.Importing.ID
+		}
+		out = append(out, g)
+	}
+	return out
+}

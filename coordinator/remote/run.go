@@ -1,0 +1,364 @@
+// Package remote has a service carry out plans and applies: it uploads the configuration, asks for the run, and follows
+// it.
+//
+// It shows nothing and asks nobody; what lines of logs mean is for its callers. States in the service are the business
+// of state/snapshot/tfcstore.
+package remote
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/cloud/tfc"
+	"github.com/millipede-iac/millipede/lang/diag"
+)
+
+// Session is where runs of one workspace are asked for.
+type Session struct {
+	Client             *tfc.Client
+	Host, Organization string
+	Workspace          *tfc.Workspace
+	// Tell tells people something meanwhile.
+	Tell func(text string)
+	// Pause is the first pause between two looks at something; the longest is ten times that. Default 0.3 s.
+	Pause time.Duration
+}
+
+// Request says what run to make.
+type Request struct {
+	// Dir is the absolute directory of the configuration; empty to do without one. Temp is where the archive lies.
+	Dir, Temp string
+	// PlanOnly: nothing can be applied. Saved: the plan waits to be applied by a later command.
+	PlanOnly, Saved bool
+	tfc.NewRun
+}
+
+// URL is where people find a run.
+func (s *Session) URL(run string) string {
+	return fmt.Sprintf("https://%s/app/%s/%s/runs/%s", s.Host, s.Organization, s.Workspace.Name, run)
+}
+
+// MayPlan and MayApply say that the token has no right to do so.
+func (s *Session) MayPlan() diag.List {
+	if may := s.Workspace.Permissions.Run; may != nil && !*may {
+		return diag.Errors("Insufficient rights to generate a plan", fmt.Sprintf("The token for %s gives no right to "+
+			"plan in the workspace %s.", s.Host, s.Workspace.Name), nil)
+	}
+	return nil
+}
+
+// MayApply is as MayPlan. Nothing is applied from here where the service takes the configuration from a repository.
+func (s *Session) MayApply() diag.List {
+	p := s.Workspace.Permissions
+	apply, update := p.Apply, p.Update
+	switch {
+	case apply != nil && !*apply && (update == nil || !*update):
+		return diag.Errors("Insufficient rights to apply changes", fmt.Sprintf("The token for %s gives no right to "+
+			"apply in the workspace %s.", s.Host, s.Workspace.Name), nil)
+	case s.Workspace.VCS != nil:
+		return diag.Errors("Apply not allowed for workspaces with a VCS connection", fmt.Sprintf("The workspace %s "+
+			"takes its configuration from a repository, so what is in this directory can be planned there, and not "+
+			"applied.", s.Workspace.Name), nil)
+	}
+	return nil
+}
+
+// Begin uploads the configuration and asks for a run. The end of stopping ends what comes before the run is asked for:
+// an answer that is not awaited would leave a run behind that nobody knows of.
+func (s *Session) Begin(ctx, stopping context.Context, r Request) (*tfc.Run, diag.List) {
+	dir, cleanUp, err := s.upload(r)
+	if err != nil {
+		return nil, diag.Errors("Failed to prepare the configuration files", err.Error()+".", nil)
+	}
+	defer cleanUp()
+	v, err := s.Client.CreateConfiguration(stopping, s.Workspace.ID, tfc.NewConfiguration{Speculative: r.PlanOnly,
+		Provisional: r.Saved})
+	if err != nil {
+		return nil, diag.Errors("Failed to create configuration version", err.Error()+".", nil)
+	}
+	if err := s.send(stopping, v, dir, r.Temp); err != nil {
+		return nil, diag.Errors("Failed to upload configuration files", err.Error()+".", nil)
+	}
+	r.NewRun.Workspace, r.NewRun.Configuration, r.NewRun.SavePlan = s.Workspace.ID, v.ID, r.Saved
+	run, err := s.Client.CreateRun(ctx, r.NewRun)
+	if err != nil {
+		return nil, diag.Errors("Failed to create run", err.Error()+".", nil)
+	}
+	return run, nil
+}
+
+// upload returns the directory to upload. Where the runs of a workspace start in a directory below, it is the one above
+// this one from where that leads here.
+func (s *Session) upload(r Request) (dir string, cleanUp func(), err error) {
+	below := filepath.Clean(filepath.FromSlash(s.Workspace.WorkingDirectory))
+	if r.Dir == "" {
+		empty, err := os.MkdirTemp(r.Temp, "millipede-run-")
+		if err == nil && filepath.IsLocal(below) {
+			err = os.MkdirAll(filepath.Join(empty, below), 0o700)
+		}
+		return empty, func() { _ = os.RemoveAll(empty) }, err
+	}
+	cleanUp = func() {}
+	if below == "." {
+		return r.Dir, cleanUp, nil
+	}
+	above, is := strings.CutSuffix(r.Dir, string(filepath.Separator)+below)
+	if !is || above == "" {
+		return r.Dir, cleanUp, nil
+	}
+	s.Tell(fmt.Sprintf("Runs of the workspace start in its directory %s, so all of %s is uploaded. What has no business "+
+		"there can be named in the file %s in that directory.\n\n", s.Workspace.WorkingDirectory, above, ignoreName))
+	return above, cleanUp, nil
+}
+
+// send packs a directory, uploads it, and waits until the service has it.
+func (s *Session) send(ctx context.Context, v *tfc.Configuration, dir, temp string) (err error) {
+	archive, err := os.CreateTemp(temp, "millipede-upload-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, archive.Close(), os.Remove(archive.Name())) }()
+	if err := Pack(ctx, dir, archive); err != nil {
+		return err
+	}
+	length, err := archive.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return err
+	}
+	err = s.Client.UploadConfiguration(ctx, v, length, func() (io.ReadCloser, error) {
+		return io.NopCloser(io.NewSectionReader(archive, 0, length)), nil
+	})
+	if err != nil {
+		return err
+	}
+	const patience = 5 * time.Minute // large archives are unpacked before they count
+	waiting, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the service has not taken it in for %s",
+		patience))
+	defer cancel()
+	for pause := s.pause() / 6; ; pause = min(2*pause, 10*s.pause()) {
+		now, err := s.Client.Configuration(waiting, v.ID)
+		switch {
+		case err != nil:
+			return err
+		case now.Status == tfc.ConfigurationUploaded:
+			return nil
+		case now.Status == tfc.ConfigurationErrored && now.Problem != "":
+			return errors.New(now.Problem)
+		case now.Status == tfc.ConfigurationErrored:
+			return errors.New("the service cannot use what was uploaded")
+		}
+		if err := sleep(waiting, pause); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Session) pause() time.Duration {
+	if s.Pause == 0 {
+		return 300 * time.Millisecond
+	}
+	return s.Pause
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}
+
+// tellEvery is how often people are told why a run waits.
+const tellEvery = 30 * time.Second
+
+// AwaitPlan waits until a run has begun to plan, or is over. One that waits for longer than lockTimeout is cancelled; 0
+// is for ever.
+func (s *Session) AwaitPlan(ctx context.Context, id string, lockTimeout time.Duration) (*tfc.Run, error) {
+	return s.await(ctx, id, lockTimeout, tfc.Pending)
+}
+
+// AwaitApply waits until a run that is to be applied has begun to, or is over.
+func (s *Session) AwaitApply(ctx context.Context, id string) (*tfc.Run, error) {
+	return s.await(ctx, id, 0, tfc.Planned)
+}
+
+// await waits while a run waits for its turn, or has this status.
+func (s *Session) await(ctx context.Context, id string, lockTimeout time.Duration, status tfc.Status) (*tfc.Run,
+	error) {
+	begun := time.Now()
+	var told time.Time
+	said, asked := "", false
+	for pause := s.pause() / 6; ; pause = min(2*pause, 10*s.pause()) {
+		r, err := s.Client.Run(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("reading the run %s: %w", id, err)
+		}
+		if !r.Status.Waiting() && r.Status != status {
+			return r, nil
+		}
+		if lockTimeout > 0 && !asked && time.Since(begun) > lockTimeout && r.Status == tfc.Pending &&
+			r.Actions.Cancelable {
+			asked = true
+			s.Tell(fmt.Sprintf("The run still waits after %s (-lock-timeout), so it is cancelled.\n", lockTimeout))
+			if err := s.Client.Cancel(ctx, id, "it has waited for -lock-timeout"); err != nil && !tfc.Conflict(err) {
+				return nil, fmt.Errorf("cancelling the run %s: %w", id, err)
+			}
+		}
+		if why := s.why(ctx, r); time.Since(begun) > s.pause() && (why != said || time.Since(told) > tellEvery) {
+			said, told = why, time.Now()
+			s.Tell(fmt.Sprintf("%s (%s so far)\n", why, time.Since(begun).Round(time.Second)))
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// why says what a run waits for, as far as the service tells.
+func (s *Session) why(ctx context.Context, r *tfc.Run) string {
+	if r.Waits != "" {
+		return "The run waits: " + r.Waits
+	}
+	general := "The run waits for the service to begin"
+	if r.Status != tfc.Pending {
+		return general
+	}
+	w, err := s.Client.WorkspaceByID(ctx, s.Workspace.ID)
+	switch {
+	case err != nil:
+		return general
+	case w.Locked && (w.CurrentRun == "" || w.CurrentRun == r.ID):
+		if w.LockedReason != "" {
+			return fmt.Sprintf("The run waits: the workspace is locked (%s)", w.LockedReason)
+		}
+		return "The run waits: the workspace is locked"
+	case w.CurrentRun == "" || w.CurrentRun == r.ID || r.Position > 0:
+		if r.Position > 0 {
+			return fmt.Sprintf("The run waits, in place %d of the queue", r.Position)
+		}
+		return general
+	}
+	before, seen := 0, false
+	const most = 500
+	looked := 0
+	err = s.Client.Runs(ctx, s.Workspace.ID, func(other *tfc.Run) bool {
+		looked++
+		if seen && !other.Status.Final() && !other.PlanOnly {
+			before++
+		}
+		seen = seen || other.ID == r.ID
+		return other.ID != w.CurrentRun && looked < most
+	})
+	if err != nil || before == 0 {
+		return "The run waits for the run " + w.CurrentRun
+	}
+	return fmt.Sprintf("The run waits for %d run(s), the first of which is %s", before, w.CurrentRun)
+}
+
+// Settled waits, once the log of a plan has ended, until it is clear what comes of the run: checks may come between.
+func (s *Session) Settled(ctx context.Context, id string) (*tfc.Run, error) {
+	for pause := s.pause() / 6; ; pause = min(2*pause, 10*s.pause()) {
+		r, err := s.Client.RunWith(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("reading the run %s: %w", id, err)
+		}
+		switch {
+		case r.Status.Final(), r.Status.Waiting(), r.Actions.Confirmable, r.Status == tfc.Applying,
+			r.Status == tfc.PolicyOverride, r.Status == tfc.AwaitingDecision,
+			r.Status == tfc.Planned && r.AutoApply, r.Status == tfc.PlannedAndSaved:
+			return r, nil
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Ended waits until a run is over.
+func (s *Session) Ended(ctx context.Context, id string) (*tfc.Run, error) {
+	for pause := s.pause() / 6; ; pause = min(2*pause, 10*s.pause()) {
+		r, err := s.Client.Run(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("reading the run %s: %w", id, err)
+		}
+		if r.Status.Final() {
+			return r, nil
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// maxLine is how long a line of a log may be before it is cut into several.
+const maxLine = 16 << 20
+
+// Follow reads the log of a phase to its end, line by line.
+func (s *Session) Follow(ctx context.Context, kind, id string, line func([]byte)) error {
+	p, err := s.Client.Phase(ctx, kind, id)
+	if err != nil {
+		return err
+	}
+	var rest []byte
+	err = s.Client.Log(ctx, kind, p, func(part []byte) error {
+		rest = append(rest, part...)
+		for {
+			end := bytes.IndexByte(rest, '\n')
+			switch {
+			case end >= 0:
+				line(bytes.TrimSuffix(rest[:end], []byte("\r")))
+				rest = rest[end+1:]
+			case len(rest) > maxLine:
+				line(rest)
+				rest = nil
+			default:
+				rest = bytes.Clone(rest)
+				return nil
+			}
+		}
+	})
+	if len(rest) > 0 {
+		line(rest)
+	}
+	return err
+}
+
+// Stop asks the service to end a run: to cancel what goes on, or to discard a plan that waits to be applied. It returns
+// what was asked for; empty when nothing was to be done.
+func (s *Session) Stop(ctx context.Context, id, comment string) (string, error) {
+	r, err := s.Client.Run(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case r.Actions.Cancelable:
+		return "cancelled", s.Client.Cancel(ctx, id, comment)
+	case r.Actions.Discardable:
+		return "discarded", s.Client.Discard(ctx, id, comment)
+	}
+	return "", nil
+}
+
+// Approved waits, while somebody is asked for approval here, for it to be given or refused elsewhere. It returns the
+// run as it is then.
+func (s *Session) Approved(ctx context.Context, id string) (*tfc.Run, error) {
+	for {
+		if err := sleep(ctx, 10*s.pause()); err != nil {
+			return nil, err
+		}
+		r, err := s.Client.Run(ctx, id)
+		if err != nil || !r.Actions.Confirmable {
+			return r, err
+		}
+	}
+}
