@@ -16,6 +16,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/failpoint"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/trace"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -31,6 +32,7 @@ type executor struct {
 	jobs  chan func()   // what an idle goroutine takes; see spawn
 	cores chan struct{} // a token for each core that computes
 	save  *committer
+	spans spans
 
 	mu         sync.Mutex // guards all below
 	permits    map[loop.PermitKey]wire.Permit
@@ -59,6 +61,9 @@ func newExecutor(o Options, i *inbox) *executor {
 // start begins to watch the transport.
 func (x *executor) start(ctx context.Context) {
 	x.ctx = ctx
+	if x.spans.on = trace.On(ctx); x.spans.on {
+		x.spans.of = map[int]vertexSpan{}
+	}
 	x.spawn(x.survey)
 	x.spawn(x.watchWorkers)
 	if x.Store != nil {
@@ -141,7 +146,8 @@ func (x *executor) do(a loop.Action) {
 	case loop.Complete:
 		x.spawn(func() {
 			x.compute(a.Vertex, func() {
-				x.inbox.put(loop.Completed{Vertex: a.Vertex, Step: x.Program.Complete(x.ctx, a.Vertex, a.Result)})
+				x.inbox.put(loop.Completed{Vertex: a.Vertex, Step: x.Program.Complete(x.at(a.Vertex), a.Vertex,
+					a.Result)})
 			})
 		})
 	case loop.Publish:
@@ -179,17 +185,19 @@ func (x *executor) do(a loop.Action) {
 }
 
 func (x *executor) prepare(a loop.Prepare) {
+	ctx := x.at(a.Vertex)
 	x.compute(a.Vertex, func() {
 		var step program.Step
 		c, can := x.Program.(program.Continuer)
 		switch {
 		case a.Phase == 0:
-			step = x.Program.Prepare(x.ctx, a.Vertex)
+			step = x.Program.Prepare(ctx, a.Vertex)
 		case can:
-			step = c.PrepareAfter(x.ctx, a.Vertex, a.Phase, a.Worker)
+			step = c.PrepareAfter(ctx, a.Vertex, a.Phase, a.Worker)
 		default:
 			step = program.Step{Diags: unfinished(x.Program.Describe(a.Vertex).Address)}
 		}
+		x.note(a.Vertex, "prepared", "", "")
 		x.inbox.put(loop.Prepared{Vertex: a.Vertex, Step: step})
 	})
 }
@@ -221,11 +229,13 @@ func (x *executor) call(a loop.Call) {
 		x.inbox.put(loop.CallFailed{Vertex: a.Vertex, Err: err})
 		return
 	}
+	x.note(a.Vertex, "dispatched", "millipede.pool", a.Pool)
+	ctx := x.at(a.Vertex)
 	began := x.Now()
 	if x.Own != nil {
-		if result := x.Own(x.ctx, a.Task); result != nil {
+		if result := x.Own(ctx, a.Task); result != nil {
 			x.compute(a.Vertex, func() {
-				x.inbox.put(loop.Completed{Vertex: a.Vertex, Step: x.Program.Complete(x.ctx, a.Vertex, result),
+				x.inbox.put(loop.Completed{Vertex: a.Vertex, Step: x.Program.Complete(ctx, a.Vertex, result),
 					Took: x.Now().Sub(began), Worker: result.Worker})
 			})
 			return
@@ -240,7 +250,7 @@ func (x *executor) call(a loop.Call) {
 		data, err = packer.Pack(x.ctx, about, wire.EncodeTask(task))
 	}
 	if err == nil {
-		answer, err = x.Hub.Call(x.ctx, a.Pool, data)
+		answer, err = x.Hub.Call(ctx, a.Pool, data)
 	}
 	if err == nil {
 		answer, err = packer.Unpack(x.ctx, about, answer)
@@ -262,7 +272,7 @@ func (x *executor) call(a loop.Call) {
 		if !result.Started.IsZero() && result.Ended.After(result.Started) {
 			took = result.Ended.Sub(result.Started) // without the way, and the time that it waited for a slot
 		}
-		x.inbox.put(loop.Completed{Vertex: a.Vertex, Step: x.Program.Complete(x.ctx, a.Vertex, result), Took: took,
+		x.inbox.put(loop.Completed{Vertex: a.Vertex, Step: x.Program.Complete(ctx, a.Vertex, result), Took: took,
 			Worker: result.Worker})
 	})
 }
@@ -303,6 +313,7 @@ func (x *executor) used() []string {
 
 func (x *executor) publish(a loop.Publish) {
 	x.remember(a.Ref.Attempt, known{a.Ref.Pool, a.Task.Address})
+	x.note(a.Vertex, "dispatched", "millipede.attempt", string(a.Ref.Attempt))
 	err := x.confirm(a.Permits)
 	if err != nil && !errors.Is(err, wire.ErrPermitLost) {
 		err = fmt.Errorf("%w: %w", wire.ErrDisconnected, err) // nothing was sent
@@ -319,7 +330,7 @@ func (x *executor) publish(a loop.Publish) {
 		data, err = x.Envelope.Wrap(x.ctx, a.Ref, data)
 	}
 	if err == nil && !x.hand(a, data) {
-		err = x.Hub.PublishTask(x.ctx, a.Ref, data)
+		err = x.Hub.PublishTask(x.at(a.Vertex), a.Ref, data)
 	}
 	failpoint.Hit(failpoint.TaskSent)
 	x.inbox.put(loop.Published{Vertex: a.Vertex, Attempt: a.Ref.Attempt, Err: err})
@@ -333,7 +344,7 @@ func (x *executor) hand(a loop.Publish, data []byte) bool {
 	if a.To == "" {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(x.ctx, handTime)
+	ctx, cancel := context.WithTimeout(x.at(a.Vertex), handTime)
 	defer cancel()
 	return x.Hub.HandTask(ctx, a.To, a.After, a.Ref, data) == nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/trace"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -192,6 +193,12 @@ func (r *Runner) Leave() { r.inbox.put(loop.Abandoned{}) }
 // Run carries the program out and returns when all its vertices are settled, or the run was stopped. The end of ctx is
 // Leave. The error is not nil only when the run could not be carried on: the outcome tells then how far it came.
 func (r *Runner) Run(ctx context.Context) (out loop.Outcome, err error) {
+	ctx, span := trace.Start(ctx, "walk", trace.Internal)
+	defer span.End()
+	span.Set("millipede.kind", r.Kind)
+	span.Set("millipede.run", r.RunID)
+	span.Set("millipede.workspace", r.Workspace)
+	span.SetInt("millipede.vertices", int64(r.Program.Graph().Len()))
 	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer func() {
 		if p := recover(); p != nil {
@@ -215,6 +222,7 @@ func (r *Runner) Run(ctx context.Context) (out loop.Outcome, err error) {
 	r.work(ctx)
 	r.acts.finish(r.kept(base, r.loop.Held()))
 	cancel(errEnded)
+	defer r.acts.settleRest()
 	if r.broke() {
 		r.acts.waitAtMost(bugPatience)
 	} else {
@@ -284,6 +292,7 @@ func (r *Runner) take(e loop.Input) {
 	for _, a := range r.loop.Step(r.Now(), e) {
 		switch a := a.(type) {
 		case loop.Shown:
+			r.acts.settle(a)
 			r.tell(a)
 		case loop.Commit:
 			r.records = append(r.records, a.Record) // those of one step go into one transaction

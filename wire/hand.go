@@ -1,12 +1,18 @@
 package wire
 
-import "context"
+import (
+	"context"
+
+	"github.com/millipede-iac/millipede/trace"
+)
 
 // HandedTask is a Delivery that no stream has: there is nothing to be confirmed, and who does not want it lets it go.
 // Its coordinator publishes it when nobody claims it.
 type HandedTask struct {
 	Task    TaskRef
 	Content []byte
+	// Under is the span that it was handed over under.
+	Under trace.Context
 }
 
 // Ref implements Delivery.
@@ -17,6 +23,9 @@ func (t *HandedTask) Data() []byte { return t.Content }
 
 // Sequence implements Delivery.
 func (t *HandedTask) Sequence() uint64 { return 0 }
+
+// Trace implements Traced.
+func (t *HandedTask) Trace() trace.Context { return t.Under }
 
 // Ack implements Delivery.
 func (t *HandedTask) Ack(context.Context) error { return nil }

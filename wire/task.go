@@ -40,6 +40,31 @@ type Task struct {
 	Environment *Environment `msgpack:"e,omitempty"`
 }
 
+// Operation names what a task asks for; empty for one that asks for nothing.
+func (t *Task) Operation() string {
+	switch {
+	case t.Schema != nil:
+		return "schema"
+	case t.Validate != nil:
+		return "validate"
+	case t.Plan != nil:
+		return "plan"
+	case t.Read != nil:
+		return "read"
+	case t.Apply != nil:
+		return "apply"
+	case t.Import != nil:
+		return "import"
+	case t.Ephemeral != nil:
+		return "ephemeral"
+	case t.Function != nil:
+		return "function"
+	case t.Provision != nil:
+		return "provision"
+	}
+	return ""
+}
+
 // Provider says which plugin carries a task out, configured how.
 type Provider struct {
 	Package Package `msgpack:"k"`

@@ -11,6 +11,8 @@ import (
 	"errors"
 	"strings"
 	"time"
+
+	"github.com/millipede-iac/millipede/trace"
 )
 
 // Conditions that callers handle.
@@ -83,6 +85,10 @@ type Delivery interface {
 	// worker that cannot take it does not spin.
 	Release(ctx context.Context) error
 }
+
+// Traced is a Delivery that tells under which span it was sent; the zero value where the sender records none. Nothing
+// rests on it.
+type Traced interface{ Trace() trace.Context }
 
 // Queue is the safe lane: durable tasks to pools, durable results to coordinators.
 type Queue interface {
@@ -241,7 +247,7 @@ type Caller interface {
 	Call(ctx context.Context, pool string, data []byte) ([]byte, error)
 	// Serve answers calls to the pool with handle, at most slots at a time, until ctx ends; then it finishes those that
 	// run. Calls run on goroutines of their own, which Serve waits for; the context that handle gets ends only with the
-	// connection. Calls beyond slots go to other workers.
+	// connection, and its current span is that of the call's. Calls beyond slots go to other workers.
 	Serve(ctx context.Context, pool string, slots int, handle func(ctx context.Context, data []byte) []byte) error
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millipede-iac/millipede/failpoint"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/trace"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/worker/journal"
 )
@@ -24,6 +25,7 @@ const trust = 5 * time.Second
 // What survives a crash right after each step is what the comment on the step says; recover picks it up.
 func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) {
 	ref := d.Ref()
+	ctx, span := trace.Start(trace.Under(ctx, sentUnder(d)), "task", trace.Server) // not ended: there was none
 	failpoint.Hit(failpoint.TaskFetched)
 	switch fresh, claimed := w.ops.hold(ref.Attempt); {
 	case !fresh && claimed:
@@ -94,6 +96,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 	}
 
 	failpoint.Hit(failpoint.Claimed)
+	defer span.End()
 	w.ops.claim(ref.Attempt)
 	// A crash from here on is told as not started, until the start is noted.
 	doubt, err := mail.seal(ctx, a.doubt("The worker stopped while it carried the operation out."))
@@ -122,6 +125,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 		w.report(ctx, a, mail, a.notStarted("It had fetched the task too long ago.", nil))
 	default:
 		result := w.startIfSafe(ctx, a, at, task)
+		w.describe(span, ref, task, result)
 		if task.More && goesOn(result) {
 			kept = w.kept.keep(ref.Attempt, w.Now().Add(2*keepFor))
 		}

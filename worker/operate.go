@@ -12,6 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/provider/mock"
+	"github.com/millipede-iac/millipede/trace"
 	"github.com/millipede-iac/millipede/wire"
 	"github.com/millipede-iac/millipede/worker/change"
 )
@@ -41,7 +42,10 @@ func (w *Worker) operate(ctx context.Context, ref wire.TaskRef, t *wire.Task) (r
 			w.emitter(ctx, ref)))}
 	}
 
-	lease, diags := w.Providers.Acquire(ctx, t.Provider, env, w.configure(t.Provider))
+	leasing, span := trace.Start(ctx, "lease provider", trace.Internal)
+	lease, diags := w.Providers.Acquire(leasing, t.Provider, env, w.configure(t.Provider))
+	span.Set("millipede.provider", t.Provider.Package.Source)
+	span.End()
 	if diags.HasErrors() {
 		return &wire.Result{Diagnostics: wire.DiagsToWire(diags)}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/trace"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -21,8 +22,9 @@ const slotPatience = time.Second
 func (w *Worker) serve(taking, working context.Context, pool string) {
 	var retry backoff
 	for {
-		err := w.Caller.Serve(taking, pool, w.Slots+spare, func(_ context.Context, data []byte) []byte {
-			return w.answer(working, pool, data) // a call that runs is finished, even while the worker drains
+		err := w.Caller.Serve(taking, pool, w.Slots+spare, func(ctx context.Context, data []byte) []byte {
+			// A call that runs is finished, even while the worker drains.
+			return w.answer(trace.Under(working, trace.Current(ctx)), pool, data)
 		})
 		if taking.Err() != nil {
 			return
@@ -97,7 +99,11 @@ func (w *Worker) call(ctx context.Context, pool string, t *wire.Task) *wire.Resu
 		return &wire.Result{NotStarted: true}
 	}
 	started := w.Now() // with the slot in hand
-	result := w.operate(ctx, wire.TaskRef{Pool: pool, Run: t.Run, Attempt: t.Attempt}, t)
+	ref := wire.TaskRef{Pool: pool, Run: t.Run, Attempt: t.Attempt}
+	ctx, span := trace.Start(ctx, "task", trace.Server)
+	defer span.End()
+	result := w.operate(ctx, ref, t)
+	w.describe(span, ref, t, result)
 	result.Started = started
 	return result
 }

@@ -132,8 +132,10 @@ func (a *app) run(ctx context.Context, args []string) int {
 		fmt.Fprintf(a.stderr, "Error: TOFU_CPU_PROFILE: %s\n", err)
 		return 1
 	}
+	ctx, ended := a.traced(ctx, c.name)
 	code = c.run(ctx, a, args)
 	code = a.exitCode(code)
+	ended(code)
 	if err := profiled(); err != nil {
 		fmt.Fprintf(a.stderr, "Error: writing the profile: %s\n", err)
 	}

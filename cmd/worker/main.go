@@ -14,8 +14,10 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/millipede-iac/millipede/cloud"
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/cmd/natsconn"
+	"github.com/millipede-iac/millipede/cmd/tracing"
 	"github.com/millipede-iac/millipede/provider/plugin"
 	"github.com/millipede-iac/millipede/wire/jet"
 )
@@ -39,6 +41,8 @@ Options:
 ` + natsconn.Usage + `
   The first SIGTERM or Ctrl-C drains: nothing new is taken, what runs is finished and reported. The second one leaves
   at once; what runs then is in doubt.
+
+  OTEL_TRACES_EXPORTER=otlp sends traces, as the other OTEL_ variables say (docs/observability.md).
 `
 
 func main() {
@@ -104,7 +108,16 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	o := server.Options()
 	o.Name, o.Log = "millipede-worker", func(line string) { log.Warn(line) }
-	err = work(o, split(*pools), *slots, dir, *foreign == "own", log)
+	ctx, sent, err := tracing.Begin(context.Background(), cloud.Surroundings{Environ: os.Environ()}, "millipede-worker",
+		version, func(line string) { log.Warn(line) })
+	if err != nil {
+		fmt.Fprintf(stderr, "Error: %s\n", err)
+		return 1
+	}
+	err = work(ctx, o, split(*pools), *slots, dir, *foreign == "own", log)
+	if unsent := sent(); unsent != nil {
+		log.Warn("the trace is not complete", "error", unsent)
+	}
 	if err != nil {
 		fmt.Fprintf(stderr, "Error: %s\n", err)
 		return 1
@@ -123,10 +136,10 @@ func split(list string) []string {
 }
 
 // work runs a worker until it is told to leave.
-func work(o jet.Options, pools []string, slots int, dir string, own bool, log *slog.Logger) error {
-	taking, drain := context.WithCancelCause(context.Background())
+func work(ctx context.Context, o jet.Options, pools []string, slots int, dir string, own bool, log *slog.Logger) error {
+	taking, drain := context.WithCancelCause(ctx)
 	defer drain(nil)
-	working, leave := context.WithCancelCause(context.Background())
+	working, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -6,6 +6,7 @@ import (
 	"github.com/millipede-iac/millipede/bug"
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/trace"
 )
 
 // Handle is an operation that was started: it can be stopped, left, awaited and looked at from any goroutine.
@@ -38,6 +39,7 @@ func Start[T any](
 	if err := bug.Catch(func() error { h.ID = s.NewID(); return nil }); err != nil {
 		fn = func(context.Context, *Session) (none T, diags diag.List) { return none, diag.List{runFailed(err)} }
 	}
+	ctx, span := trace.Start(ctx, kind, trace.Internal)
 	own.Stop, h.stop, h.leave = s.Stop.child(ctx)
 	r := &recorder{log: h.log, now: s.Now, next: s.Observer}
 	own.Observer = r
@@ -48,6 +50,12 @@ func Start[T any](
 		defer close(h.done)
 		defer h.log.close()
 		defer caught(&h.diags)
+		defer func() {
+			if h.diags.HasErrors() {
+				span.Fail("failed")
+			}
+			span.End()
+		}()
 		h.result, h.diags = fn(ctx, &own)
 	}()
 	return h

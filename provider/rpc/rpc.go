@@ -15,13 +15,16 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/provider/tfplugin5"
 	"github.com/millipede-iac/millipede/provider/tfplugin6"
+	"github.com/millipede-iac/millipede/trace"
 )
 
 // Options says what the connection alone does not tell. The zero value is ready.
@@ -111,7 +114,28 @@ type channel struct {
 
 func (c channel) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	opts = append(opts, grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(math.MaxInt32))
-	return c.ClientConnInterface.Invoke(ctx, c.rename(method), args, reply, opts...)
+	method = c.rename(method)
+	ctx, span := trace.Start(ctx, method, trace.Client)
+	err := c.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
+	if span != nil {
+		ended(span, method, err)
+	}
+	return err
+}
+
+// ended ends the span of a call. What a plugin says of an error may hold what must not be shown, so only the code of
+// the error is noted.
+func ended(span *trace.Span, method string, err error) {
+	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
+	span.Set("rpc.system", "grpc")
+	span.Set("rpc.service", service)
+	span.Set("rpc.method", name)
+	code := status.Code(err)
+	span.SetInt("rpc.grpc.status_code", int64(code))
+	if err != nil {
+		span.Fail(code.String())
+	}
+	span.End()
 }
 
 func sameName(method string) string { return method }

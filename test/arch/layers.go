@@ -26,6 +26,8 @@ var layers = map[string]int{
 	"provider/tfplugin6": 0,
 	"state/seal":         0,
 	"failpoint":          0, // names moments; empty unless built for tests
+	"trace":              0, // where spans begin and end
+	"trace/otlp":         2, // how they are sent
 
 	"cloud/alibaba":  1,
 	"cloud/azure":    1,

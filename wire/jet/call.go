@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/millipede-iac/millipede/trace"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -121,7 +122,9 @@ var errBusy = errors.New("every slot of the worker is in use")
 func (c *Conn) callOnce(ctx context.Context, subject string, data []byte) ([]byte, error) {
 	id, answers := c.calls.open()
 	defer c.calls.close(id)
-	if err := c.nc.PublishRequest(subject, c.calls.inbox+"."+strconv.FormatUint(id, 36), data); err != nil {
+	m := &nats.Msg{Subject: subject, Reply: c.calls.inbox + "." + strconv.FormatUint(id, 36), Data: data}
+	traced(ctx, m)
+	if err := c.nc.PublishMsg(m); err != nil {
 		return nil, problem(err)
 	}
 	lost := time.NewTimer(aliveLost)
@@ -231,7 +234,7 @@ func (s *serving) take(m *nats.Msg) {
 // to what they need (growing it anew for each of them took a twentieth of an embedded plan's CPU time).
 func (s *serving) answer(m *nats.Msg) {
 	for more := true; more; m, more = <-s.next {
-		answer := s.handle(s.c.ctx, m.Data)
+		answer := s.handle(trace.Under(s.c.ctx, traceOf(m.Header)), m.Data)
 		s.mu.Lock()
 		delete(s.running, m)
 		s.mu.Unlock()

@@ -26,6 +26,7 @@ func (c *Conn) HandTask(ctx context.Context, worker string, after wire.AttemptID
 	m.Header.Set(handSubject, wire.TaskSubject(ref))
 	m.Header.Set(handAfter, string(after))
 	m.Data = data
+	traced(ctx, m)
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	answer, err := c.nc.RequestMsgWithContext(ctx, m)
@@ -51,7 +52,9 @@ func (c *Conn) TakeHanded(ctx context.Context, pool, worker string,
 		}
 		c.fetched.note(ref.Attempt, time.Now())
 		answer := handTaken
-		if !take(wire.AttemptID(m.Header.Get(handAfter)), &handed{wire.HandedTask{Task: ref, Content: m.Data}, c}) {
+		if !take(wire.AttemptID(m.Header.Get(handAfter)), &handed{
+			wire.HandedTask{Task: ref, Content: m.Data, Under: traceOf(m.Header)}, c,
+		}) {
 			c.fetched.forget(ref.Attempt)
 			answer = handRefused
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -12,7 +14,8 @@ func (c *Conn) PutKey(ctx context.Context, pool, run, recipient string, sealed [
 	if err := c.topology.ensure(ctx, keysStream(pool)); err != nil {
 		return err
 	}
-	if err := c.publish(ctx, wire.KeySubject(pool, run, recipient), sealed, ""); err != nil {
+	if err := c.publish(ctx, &nats.Msg{Subject: wire.KeySubject(pool, run, recipient), Data: sealed},
+		""); err != nil {
 		return fmt.Errorf("storing the key of run %s for pool %s: %w", run, pool, err)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/millipede-iac/millipede/trace"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -38,7 +39,9 @@ func (c *Conn) PublishTask(ctx context.Context, ref wire.TaskRef, data []byte) e
 			return err
 		}
 	}
-	if err := c.publish(ctx, wire.TaskSubject(ref), data, string(ref.Attempt)); err != nil {
+	m := &nats.Msg{Subject: wire.TaskSubject(ref), Data: data}
+	traced(ctx, m)
+	if err := c.publish(ctx, m, string(ref.Attempt)); err != nil {
 		return fmt.Errorf("publishing task %s for pool %s: %w", ref.Attempt, ref.Pool, err)
 	}
 	return nil
@@ -50,18 +53,18 @@ func (c *Conn) PublishResult(ctx context.Context, ref wire.TaskRef, data []byte)
 		return err
 	}
 	// No message id: a late result and a report of doubt about the same attempt must both arrive.
-	if err := c.publish(ctx, wire.ResultSubject(ref), data, ""); err != nil {
+	if err := c.publish(ctx, &nats.Msg{Subject: wire.ResultSubject(ref), Data: data}, ""); err != nil {
 		return fmt.Errorf("publishing the result of %s: %w", ref.Attempt, err)
 	}
 	return nil
 }
 
-func (c *Conn) publish(ctx context.Context, subject string, data []byte, id string) error {
+func (c *Conn) publish(ctx context.Context, m *nats.Msg, id string) error {
 	var opts []jetstream.PublishOpt
 	if id != "" {
 		opts = append(opts, jetstream.WithMsgID(id))
 	}
-	return c.store(ctx, &nats.Msg{Subject: subject, Data: data}, opts...)
+	return c.store(ctx, m, opts...)
 }
 
 // FetchTasks implements wire.Queue.
@@ -194,6 +197,9 @@ func (c *Conn) delivery(m jetstream.Msg) (*delivery, error) {
 func (d *delivery) Ref() wire.TaskRef { return d.ref }
 func (d *delivery) Data() []byte      { return d.msg.Data() }
 func (d *delivery) Sequence() uint64  { return d.sequence }
+
+// Trace implements wire.Traced.
+func (d *delivery) Trace() trace.Context { return traceOf(d.msg.Headers()) }
 
 func (d *delivery) Ack(ctx context.Context) error {
 	d.c.fetched.forget(d.ref.Attempt)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/trace"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -46,9 +47,9 @@ func (c *Conn) Call(ctx context.Context, pool string, data []byte) ([]byte, erro
 			if alive = true; w.busy < w.slots {
 				c.s.turn += i + 1
 				to = w
-				to.begin(data, answer)
+				to.begin(data, trace.Current(ctx), answer)
 				if f.Twice {
-					to.begin(data, answer)
+					to.begin(data, trace.Current(ctx), answer)
 				}
 				return true, time.Time{}, nil
 			}
@@ -105,11 +106,11 @@ func (c *Conn) awaitAnswer(ctx context.Context, to *serving, answer <-chan []byt
 }
 
 // begin starts the handling of a call. s.mu is held.
-func (w *serving) begin(data []byte, answer chan<- []byte) {
+func (w *serving) begin(data []byte, under trace.Context, answer chan<- []byte) {
 	w.busy++
 	request := bytes.Clone(data)
 	w.calls.Go(func() {
-		got := append([]byte{}, w.handle(w.ctx, request)...)
+		got := append([]byte{}, w.handle(trace.Under(w.ctx, under), request)...)
 		f := w.c.fault("Answer", wire.CallSubject(w.pool))
 		s := w.c.s
 		s.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millipede-iac/millipede/trace"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -31,7 +32,7 @@ func (c *Conn) HandTask(ctx context.Context, worker string, after wire.AttemptID
 			if t.pool != ref.Pool || t.worker != worker || !t.c.cutAt.IsZero() {
 				continue
 			}
-			o := offer{after, &wire.HandedTask{Task: ref, Content: bytes.Clone(data)}, answer}
+			o := offer{after, &wire.HandedTask{Task: ref, Content: bytes.Clone(data), Under: trace.Current(ctx)}, answer}
 			t.inbox = append(t.inbox, o)
 			if f.Twice {
 				t.inbox = append(t.inbox, o)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millipede-iac/millipede/trace"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -26,11 +27,12 @@ type stream struct {
 type message struct {
 	ref    wire.TaskRef
 	data   []byte
+	under  trace.Context
 	seq    uint64
 	hidden time.Time // until then; zero when it may be fetched
 }
 
-func (q *stream) publish(ref wire.TaskRef, data []byte, id string, from time.Time) {
+func (q *stream) publish(ref wire.TaskRef, data []byte, under trace.Context, id string, from time.Time) {
 	if id != "" {
 		if q.ids[id] {
 			return
@@ -41,7 +43,8 @@ func (q *stream) publish(ref wire.TaskRef, data []byte, id string, from time.Tim
 		q.ids[id] = true
 	}
 	q.last++
-	q.messages = append(q.messages, &message{ref: ref, data: bytes.Clone(data), seq: q.last, hidden: from})
+	q.messages = append(q.messages, &message{ref: ref, data: bytes.Clone(data), under: under, seq: q.last,
+		hidden: from})
 }
 
 func (q *stream) remove(match func(*message) bool) {
@@ -74,9 +77,9 @@ func (c *Conn) publish(ctx context.Context, q *stream, name, subject string, ref
 		if f.Delay > 0 {
 			from = time.Now().Add(f.Delay)
 		}
-		q.publish(ref, data, id, from)
+		q.publish(ref, data, trace.Current(ctx), id, from)
 		if f.Twice {
-			q.publish(ref, data, "", from)
+			q.publish(ref, data, trace.Current(ctx), "", from)
 		}
 		c.s.change()
 		return nil
@@ -141,6 +144,9 @@ type delivery struct {
 func (d *delivery) Ref() wire.TaskRef { return d.m.ref }
 func (d *delivery) Data() []byte      { return bytes.Clone(d.m.data) }
 func (d *delivery) Sequence() uint64  { return d.m.seq }
+
+// Trace implements wire.Traced.
+func (d *delivery) Trace() trace.Context { return d.m.under }
 
 func (d *delivery) Ack(ctx context.Context) error {
 	return d.c.do(ctx, "Delivery.Ack", wire.TaskSubject(d.m.ref), func(Fault) error {
