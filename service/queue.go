@@ -266,6 +266,17 @@ func (q *queue) board() (*board, error) {
 	return b, err
 }
 
+// Tally returns how many runs have not ended, by status.
+func (s *Service) Tally() map[record.RunStatus]int {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	out := map[record.RunStatus]int{}
+	for _, r := range s.queue.active {
+		out[r.Status]++
+	}
+	return out
+}
+
 // Waits returns what a run waits for.
 func (s *Service) Waits(a *Actor, id string) (Wait, error) {
 	v, err := s.FindRun(a, id)

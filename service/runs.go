@@ -122,7 +122,10 @@ func (s *Service) makeRun(tx *store.Tx, w *record.Workspace, r *record.Run) (*re
 			return nil, err
 		}
 	}
-	tx.After(func() { s.queue.changed(run.ID) })
+	tx.After(func() {
+		s.opts.Became(run.Status)
+		s.queue.changed(run.ID)
+	})
 	return &run, nil
 }
 
@@ -339,7 +342,11 @@ func (s *Service) enter(tx *store.Tx, r *record.Run, k record.RunEventKind, o re
 	if err := s.follow(tx, w, r, k); err != nil {
 		return err
 	}
-	tx.After(func() { s.queue.changed(r.ID) })
+	id, status := r.ID, r.Status
+	tx.After(func() {
+		s.opts.Became(status)
+		s.queue.changed(id)
+	})
 	return workspaces.Put(tx, w)
 }
 

@@ -33,6 +33,8 @@ type Options struct {
 	Plans, Applies int
 	// MaxConfiguration and MaxState bound what is uploaded, in bytes.
 	MaxConfiguration, MaxState int64
+	// Became is told of each status that a run comes to, once that is durable; it must return at once, and may be nil.
+	Became func(record.RunStatus)
 	// ForceCancelAfter is how long a cancellation has time before the run may be left; default 10 s.
 	ForceCancelAfter time.Duration
 }
@@ -65,6 +67,9 @@ func New(o Options) (*Service, error) {
 	}
 	if o.Plans <= 0 || o.Applies <= 0 || o.MaxConfiguration <= 0 || o.MaxState <= 0 {
 		return nil, errors.New("a service needs its limits")
+	}
+	if o.Became == nil {
+		o.Became = func(record.RunStatus) {}
 	}
 	if o.ForceCancelAfter == 0 {
 		o.ForceCancelAfter = 10 * time.Second

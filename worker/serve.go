@@ -103,8 +103,8 @@ func (w *Worker) call(ctx context.Context, pool string, t *wire.Task) *wire.Resu
 	ctx, span := trace.Start(ctx, "task", trace.Server)
 	defer span.End()
 	result := w.operate(ctx, ref, t)
+	result.Started, result.Ended = started, w.Now()
 	w.describe(span, ref, t, result)
-	result.Started = started
 	return result
 }
 

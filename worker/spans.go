@@ -13,9 +13,11 @@ func sentUnder(d wire.Delivery) trace.Context {
 	return trace.Context{}
 }
 
-// describe notes in the span of a task what it was about, and how it has ended. What a result says in words may hold
-// what must not be shown, so it is not noted.
+// describe tells what a task was about, and how it has ended, to who counts operations, and notes it in the span of the
+// task. What a result says in words may hold what must not be shown, so it is not noted.
 func (w *Worker) describe(span *trace.Span, ref wire.TaskRef, t *wire.Task, r *wire.Result) {
+	outcome := outcomeOf(r)
+	w.Done(Done{Operation: t.Operation(), Outcome: outcome, Pool: ref.Pool, Took: r.Ended.Sub(r.Started)})
 	if span == nil {
 		return
 	}
@@ -32,12 +34,22 @@ func (w *Worker) describe(span *trace.Span, ref wire.TaskRef, t *wire.Task, r *w
 	span.Set("millipede.provider", t.Provider.Package.Source)
 	span.Set("millipede.pool", ref.Pool)
 	span.Set("millipede.worker", w.ID)
+	if outcome != succeeded {
+		span.Fail(outcome)
+	}
+}
+
+const succeeded = "succeeded"
+
+// outcomeOf is how an operation has ended, in a word.
+func outcomeOf(r *wire.Result) string {
 	switch {
 	case r.NotStarted:
-		span.Fail("not started")
+		return "not_started"
 	case r.Doubt != "":
-		span.Fail("in doubt")
+		return "in_doubt"
 	case wire.DiagsFromWire(r.Diagnostics).HasErrors():
-		span.Fail("failed")
+		return "failed"
 	}
+	return succeeded
 }

@@ -54,12 +54,22 @@ type Options struct {
 	// attempt. 0 means a minute.
 	KeyPatience time.Duration
 
+	// Done is told of each operation that has been carried out; it must return at once, and may be nil.
+	Done func(Done)
+
 	Log *slog.Logger
 	// Now is the clock, with a monotonic reading. Nonce returns an ID that is unique for ever. Rand is a source of
 	// random bytes for keys; it must be safe for concurrent use.
 	Now   func() time.Time
 	Nonce func() string
 	Rand  io.Reader
+}
+
+// Done is an operation that a worker has carried out.
+type Done struct {
+	// Operation is that of wire.Task; Outcome is succeeded, failed, in_doubt or not_started.
+	Operation, Outcome, Pool string
+	Took                     time.Duration
 }
 
 // Queue is the worker's side of wire.Queue.
@@ -159,12 +169,18 @@ func New(o Options) *Worker {
 	if o.Slots < 1 || len(o.Pools) == 0 {
 		panic("worker: no slots, or no pools")
 	}
+	if o.Done == nil {
+		o.Done = func(Done) {}
+	}
 	return &Worker{
 		Options: o, slots: newSlots(o.Slots), keys: newRunKeys(o.Keys, o.Now), ops: newOperations(o.Now),
 		announce: make(chan struct{}, 1),
 		left:     sightings{patience: courtesy}, keyless: sightings{patience: cmp.Or(o.KeyPatience, keyPatience)},
 	}
 }
+
+// Load returns how many operations the worker is carrying out, over both lanes, as far as they need a slot.
+func (w *Worker) Load() int { return w.slots.running() }
 
 // brokenError is the cause of the end of the taking when the worker itself has failed.
 type brokenError struct{ err error }

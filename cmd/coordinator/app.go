@@ -46,7 +46,8 @@ type app struct {
 	services       *services.Services // both are there once loadCLIConfig was called
 	estate         *estate.Estate     // the working directory's; there while a command runs
 
-	logs *logs // what TF_LOG asks for; there while a command runs
+	logs    *logs    // what TF_LOG asks for; there while a command runs
+	numbers *numbers // of a service that is asked for metrics; else nil
 
 	chdir   string
 	cwd     string            // where the command was given; empty when the system does not tell

@@ -51,6 +51,8 @@ Options:
   -organization=NAME    The organization that is made at the first start; default main.
   -plans=N, -applies=N  How many plans compute, and how many applies go on, at a time; default the number of processors, and 50.
   -parallelism=N        How many operations of a run go on at a time; default 10.
+  -metrics=ADDRESS      Answer scrapes of Prometheus there, at /metrics, without a token and without TLS. Give an address
+                        that only the scraper reaches, such as 127.0.0.1:9464. Default: none.
 `
 
 // The bounds of what is uploaded.
@@ -63,6 +65,7 @@ const (
 type serveOptions struct {
 	listen, address, data, keyFile, certFile, certKey, organization string
 	plans, applies                                                  int
+	metrics                                                         string
 	parallelism                                                     parallelismFlag
 }
 
@@ -83,6 +86,7 @@ func runServe(ctx context.Context, a *app, args []string) int {
 	f.StringVar(&o.organization, "organization", "main", "")
 	f.IntVar(&o.plans, "plans", runtime.NumCPU(), "")
 	f.IntVar(&o.applies, "applies", 50, "")
+	f.StringVar(&o.metrics, "metrics", "", "")
 	o.parallelism.register(f)
 	if code, done := a.parse(f, serveUsage, args); done {
 		return code
@@ -176,6 +180,7 @@ func (a *app) serve(ctx context.Context, o serveOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	a.numbers = newNumbers(o.metrics)
 	w, err := a.openWorks(ctx, o.data, key, o.slots())
 	if err != nil {
 		return err
@@ -184,11 +189,16 @@ func (a *app) serve(ctx context.Context, o serveOptions) (err error) {
 	svc, err := service.New(service.Options{
 		Store: st, Engine: a.serviceEngine(o, key, w, cli), Now: time.Now, Version: version, Logger: log, Plans: o.plans,
 		Applies:          o.applies,
-		MaxConfiguration: maxConfiguration, MaxState: maxState,
+		MaxConfiguration: maxConfiguration, MaxState: maxState, Became: a.numbers.became,
 	})
 	if err != nil {
 		return err
 	}
+	unmeasured, err := a.numbers.listen(ctx, svc, st, w, o.slots(), log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unmeasured()) }()
 	token, err := svc.Bootstrap("admin", o.organization)
 	if err != nil {
 		return err
@@ -314,7 +324,7 @@ func (a *app) announce(o serveOptions, at net.Addr, trust, token string) {
 func (a *app) serviceEngine(o serveOptions, key *seal.Key, w *works, cli *cliconfig.Config) *engine.Engine {
 	return engine.New(engine.Options{
 		Environ: a.serviceEnviron(), Parallelism: o.parallelism.value, EngineVersion: engineVersion, Now: time.Now,
-		Unpack: unpacking.Module,
-		Open:   func(p engine.Place) *estate.Estate { return a.phaseEstate(p, key, w, cli) },
+		Unpack: unpacking.Module, Observe: a.numbers.observe(),
+		Open: func(p engine.Place) *estate.Estate { return a.phaseEstate(p, key, w, cli) },
 	})
 }

@@ -40,13 +40,13 @@ func serveIn(t *testing.T, home, token string) (*served, string) {
 	return serveTo(t, home, token, t.Output())
 }
 
-// serveTo is serveIn with what the service says of itself.
-func serveTo(t *testing.T, home, token string, stderr io.Writer) (*served, string) {
+// serveTo is serveIn with what the service says of itself, and more options.
+func serveTo(t *testing.T, home, token string, stderr io.Writer, more ...string) (*served, string) {
 	t.Helper()
 	out, said := io.Pipe()
 	a := newApp(strings.NewReader(""), said, stderr, environ.Variables{"HOME=" + home, "PATH=" + os.Getenv("PATH")})
 	code := make(chan int, 1)
-	go func() { code <- a.run(context.Background(), []string{"serve", "-listen=127.0.0.1:0"}) }()
+	go func() { code <- a.run(context.Background(), append([]string{"serve", "-listen=127.0.0.1:0"}, more...)) }()
 	address := ""
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {

@@ -51,7 +51,7 @@ func (a *app) phaseEstate(p engine.Place, key *seal.Key, w *works, cli *cliconfi
 		Temp: os.TempDir(), Environ: p.Environ, Isolated: true, Version: version,
 		EngineVersion: engineVersion,
 		Platform:      hosting.Platform, Who: who, PID: os.Getpid(), Now: time.Now, NewID: rand.Text,
-		Stores:    sealedStores{key: key},
+		Stores:    a.numbers.stores(sealedStores{key: key}),
 		Connector: w, Own: hosting.Own, Reattached: a.reattached, CLI: cli, Services: a.services,
 		Memory: snapshot.NewMemory(),
 		Stop:   p.Stop, Tell: p.Tell,

@@ -86,6 +86,7 @@ func (a *app) embed(ctx context.Context, w *works, home layout.Home, slots int, 
 		Dir: home.Worker(), Local: w.packages, Reattach: reattach,
 		DisableTLS: a.getenv("TF_DISABLE_PLUGIN_TLS") != "",
 		Log:        a.logs.core, PluginLog: a.logs.plugins, Environ: a.serviceEnviron(),
+		Done: a.numbers.done(),
 	})
 	if err != nil {
 		return fmt.Errorf("starting the embedded worker: %w", err)

@@ -26,6 +26,7 @@ import (
 	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/metrics"
 	"github.com/millipede-iac/millipede/provider"
 	"github.com/millipede-iac/millipede/provider/builtin"
 	"github.com/millipede-iac/millipede/provider/plugin"
@@ -76,6 +77,8 @@ type Options struct {
 	Connects bool
 	// OwnEnvironment refuses operations that bring variables for plugins and provisioners.
 	OwnEnvironment bool
+	// Done is that of worker.Options.
+	Done func(worker.Done)
 }
 
 // Hosted is a worker with all that it owns.
@@ -140,9 +143,35 @@ func New(o Options) (*Hosted, error) {
 			builtin: builtin.New(builtin.Options{ReadState: refuse, CheckConfig: anyBackend, NewID: uuid.NewString}),
 		},
 		Provisioners: provision.Runner{Environment: own}, OwnEnvironment: o.OwnEnvironment,
-		KeyPatience: o.KeyPatience, Log: o.Log, Now: time.Now, Nonce: uuid.NewString, Rand: rand.Reader,
+		KeyPatience: o.KeyPatience, Done: o.Done, Log: o.Log, Now: time.Now, Nonce: uuid.NewString, Rand: rand.Reader,
 	})
 	return &Hosted{Worker: w, ID: id, journal: j, host: host}, nil
+}
+
+// Plugins lists the processes of providers, with what they have in memory where the system tells.
+func (h *Hosted) Plugins() (out []metrics.Plugin) {
+	for _, p := range h.host.Processes() {
+		out = append(out, metrics.Plugin{Source: p.Source, Memory: residentMemory(p.PID)})
+	}
+	return out
+}
+
+// residentMemory returns what a process has in memory, in bytes; 0 where the system does not tell, as only Linux does.
+func residentMemory(pid int) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0
+	}
+	var size, resident int64
+	if _, err := fmt.Sscan(string(text), &size, &resident); err != nil {
+		return 0
+	}
+	return resident * int64(os.Getpagesize())
+}
+
+// Measure adds the worker to the metrics of its process.
+func (h *Hosted) Measure(m *metrics.Set, slots int) {
+	m.Worker(func() metrics.Load { return metrics.Load{Slots: slots, Running: h.Worker.Load()} }, h.Plugins)
 }
 
 // Close ends the plugins and closes the journal.

@@ -18,6 +18,7 @@ import (
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/cmd/natsconn"
 	"github.com/millipede-iac/millipede/cmd/tracing"
+	"github.com/millipede-iac/millipede/metrics"
 	"github.com/millipede-iac/millipede/provider/plugin"
 	"github.com/millipede-iac/millipede/wire/jet"
 )
@@ -37,6 +38,8 @@ Options:
   -environment=own   Start plugins and provisioners in this worker's environment alone: operations that bring variables of
                      their own (the attribute environment of millipede.hcl) are refused. Default: any.
   -log=LEVEL         debug, info, warn or error. Default: info.
+  -metrics=ADDRESS   Answer scrapes of Prometheus there, at /metrics, without a token and without TLS. Give an address
+                     that only the scraper reaches, such as 127.0.0.1:9464. Default: none.
   -version           Show the version.
 ` + natsconn.Usage + `
   The first SIGTERM or Ctrl-C drains: nothing new is taken, what runs is finished and reported. The second one leaves
@@ -57,6 +60,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		slots   = f.Int("slots", 10, "")
 		cache   = f.String("cache", "", "")
 		level   = f.String("log", "info", "")
+		scraped = f.String("metrics", "", "")
 		foreign = f.String("environment", "any", "")
 		showVer = f.Bool("version", false, "")
 	)
@@ -114,7 +118,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "Error: %s\n", err)
 		return 1
 	}
-	err = work(ctx, o, split(*pools), *slots, dir, *foreign == "own", log)
+	err = work(ctx, settings{
+		nats: o, pools: split(*pools), slots: *slots, dir: dir, own: *foreign == "own", metrics: *scraped, log: log,
+	})
 	if unsent := sent(); unsent != nil {
 		log.Warn("the trace is not complete", "error", unsent)
 	}
@@ -135,8 +141,19 @@ func split(list string) []string {
 	return out
 }
 
+// settings are what the options say.
+type settings struct {
+	nats         jet.Options
+	pools        []string
+	slots        int
+	dir, metrics string
+	own          bool
+	log          *slog.Logger
+}
+
 // work runs a worker until it is told to leave.
-func work(ctx context.Context, o jet.Options, pools []string, slots int, dir string, own bool, log *slog.Logger) error {
+func work(ctx context.Context, o settings) error {
+	log := o.log
 	taking, drain := context.WithCancelCause(ctx)
 	defer drain(nil)
 	working, leave := context.WithCancelCause(ctx)
@@ -162,32 +179,40 @@ func work(ctx context.Context, o jet.Options, pools []string, slots int, dir str
 			}
 		}
 	}()
-	conn, err := jet.Connect(taking, o)
+	conn, err := jet.Connect(taking, o.nats)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	missing, err := conn.Probe(taking, pools)
+	missing, err := conn.Probe(taking, o.pools)
 	if err != nil {
 		return fmt.Errorf("looking at what the NATS server permits: %w", err)
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("the NATS server does not permit what a worker of the pools %s needs: %s",
-			strings.Join(pools, ", "), strings.Join(missing, "; "))
+			strings.Join(o.pools, ", "), strings.Join(missing, "; "))
 	}
-	user, err := o.UserKey()
+	user, err := o.nats.UserKey()
 	if err != nil {
 		return err
 	}
+	numbers := metrics.New("worker", version)
 	hosted, err := hosting.New(hosting.Options{
-		Transport: conn, User: user, Pools: pools, Slots: slots, Version: version, Dir: dir, Log: log,
+		Transport: conn, User: user, Pools: o.pools, Slots: o.slots, Version: version, Dir: o.dir, Log: log,
 		PluginLog:  plugin.LogFromEnvironment(os.Getenv, os.Stderr),
 		DisableTLS: os.Getenv("TF_DISABLE_PLUGIN_TLS") != "",
-		Environ:    os.Environ(), Connects: true, OwnEnvironment: own,
+		Environ:    os.Environ(), Connects: true, OwnEnvironment: o.own,
+		Done: numbers.Tasks(),
 	})
 	if err != nil {
 		return err
 	}
-	log.Info("working", "worker", hosted.ID, "pools", pools, "slots", slots)
-	return errors.Join(hosted.Worker.Run(taking, working), hosted.Close())
+	hosted.Measure(numbers, o.slots)
+	numbers.RoundTrips(conn.RoundTrip)
+	unserved, err := numbers.Listen(ctx, o.metrics, log)
+	if err != nil {
+		return errors.Join(err, hosted.Close())
+	}
+	log.Info("working", "worker", hosted.ID, "pools", o.pools, "slots", o.slots)
+	return errors.Join(hosted.Worker.Run(taking, working), unserved(), hosted.Close())
 }

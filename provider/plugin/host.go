@@ -113,6 +113,24 @@ type Host struct {
 	work sync.WaitGroup
 }
 
+// Running is a process that the host has started, and that has not ended.
+type Running struct {
+	Source string // the provider's address
+	PID    int
+}
+
+// Processes lists the processes that the host has started.
+func (h *Host) Processes() (out []Running) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for m := range h.members {
+		if s, ours := m.process.(*started); ours && s.alive() {
+			out = append(out, Running{m.source, s.runner.pid()})
+		}
+	}
+	return out
+}
+
 // Configure configures a provider that was just started. Warnings reach the caller whose Acquire started the process;
 // errors reach everybody who waits for it, and end it.
 type Configure func(context.Context, provider.Provider) diag.List

@@ -28,6 +28,7 @@ type process interface {
 // Beside that it is leasable (in Host.pool) or retired; a retired one ends with its last lease.
 type member struct {
 	pkg, digest string
+	source      string // the provider's address
 	// attached says that somebody else started the process.
 	attached bool
 
@@ -73,7 +74,8 @@ func (h *Host) begin(ctx context.Context, p Package, pkg, identity, executable, 
 		panic("plugin: a configured process is wanted, and nothing to configure it with")
 	}
 	ctx, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
-	m := &member{pkg: pkg, digest: digest, attached: p.Reattach != nil, ready: make(chan struct{}), abandon: abandon}
+	m := &member{pkg: pkg, digest: digest, source: p.Source, attached: p.Reattach != nil,
+		ready: make(chan struct{}), abandon: abandon}
 	if digest != "" {
 		h.makeRoom(m)
 	}

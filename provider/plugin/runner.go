@@ -79,6 +79,16 @@ func (r *runner) Start(context.Context) error {
 	return nil
 }
 
+// pid returns the number of the process, 0 before there is one.
+func (r *runner) pid() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cmd == nil {
+		return 0
+	}
+	return r.cmd.Process.Pid
+}
+
 // grace is how long the output of a process that has ended may still hold something to read.
 const grace = time.Second
 

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/placement"
@@ -53,6 +54,9 @@ type Options struct {
 	// EngineVersion is that of OpenTofu whose behaviour runs have.
 	EngineVersion string
 	Now           func() time.Time
+	// Observe returns an observer that passes on what it is told, and what is called when there is nothing more to tell;
+	// may be nil.
+	Observe func(coordinator.Observer) (o coordinator.Observer, end func())
 	// Unpack bounds what a configuration may become.
 	Unpack unpacking.Bounds
 }
@@ -72,6 +76,8 @@ type phase struct {
 	estate *estate.Estate
 	screen screen
 	vars   estate.Variables
+	// unwatched is called when there is nothing more to tell.
+	unwatched func()
 }
 
 // Plan implements service.Engine.
@@ -116,6 +122,7 @@ func (e *Engine) begin(ctx context.Context, j *service.Job) (*phase, error) {
 		p.vars.List = append(p.vars.List, config.VariableFlag{File: true, Text: file})
 	}
 	p.screen = newScreen(j, e.o)
+	p.unwatched = func() {}
 	p.estate = e.o.Open(Place{
 		Dir: dir, Data: j.Data, Environ: e.environ(j), Backend: &backend{state: j.State, workspace: j.Workspace.Name,
 			run: j.Run.ID},
@@ -161,6 +168,7 @@ func (e *Engine) environ(j *service.Job) environ.Variables {
 
 // end shows problems, and returns what the service is told of them.
 func (p *phase) end(diags diag.List) error {
+	p.unwatched()
 	p.screen.diagnostics(diags)
 	err := p.screen.end()
 	switch {
@@ -197,6 +205,10 @@ func (p *phase) watch() estate.Watch {
 			p.job.Watched(book)
 			return book
 		}
+	}
+	if p.o.Observe != nil {
+		p.unwatched() // those of an earlier operation of the phase, if there was one
+		w.Observer, p.unwatched = p.o.Observe(w.Observer)
 	}
 	return w
 }

@@ -34,6 +34,12 @@ const (
 	Errored            RunStatus = "errored"
 )
 
+// Statuses are all statuses, in the order in which a run comes to them.
+var Statuses = []RunStatus{
+	Pending, PlanQueued, Planning, Planned, PlannedAndSaved, PlannedAndFinished, Confirmed, ApplyQueued, Applying,
+	Applied, Discarded, Canceled, ForceCanceled, Errored,
+}
+
 // RunEventKind is what happens to a run.
 type RunEventKind string
 

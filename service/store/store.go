@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -50,8 +51,9 @@ type Store struct {
 	key *seal.Key
 	dir string
 	// around carries changes out; see Around.
-	around func(kind string, change func() error) error
-	unsure func() // see OnUnsure
+	around  func(kind string, change func() error) error
+	unsure  func() // see OnUnsure
+	changes atomic.Int64
 }
 
 // OnUnsure has fn called whenever a change of records could not be made durable: it may be there all the same, in parts
@@ -120,6 +122,16 @@ func (s *Store) prepare() error {
 // Close waits for what is under way.
 func (s *Store) Close() error { return s.db.Close() }
 
+// Stats returns how many changes there were since the store was opened, how long they took to write, and how large the
+// file is.
+func (s *Store) Stats() (changes int64, writing time.Duration, size int64) {
+	stats := s.db.Stats().TxStats
+	if info, err := os.Stat(s.db.Path()); err == nil {
+		size = info.Size()
+	}
+	return s.changes.Load(), stats.GetWriteTime(), size
+}
+
 // Dir returns the directory that the store is in.
 func (s *Store) Dir() string { return s.dir }
 
@@ -156,6 +168,7 @@ func (s *Store) Update(fn func(*Tx) error) error {
 		}
 		return err
 	}
+	s.changes.Add(1)
 	for _, f := range last.after {
 		f()
 	}

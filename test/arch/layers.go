@@ -140,6 +140,8 @@ var layers = map[string]int{
 	"service/web":         3,
 	"service/engine":      12, // carries runs of the service out with the library of the command line
 
+	"metrics": 8,
+
 	"view":          11,
 	"view/document": 10,
 	"view/outlet":   0,
@@ -172,6 +174,7 @@ var confined = map[string][]string{
 	"github.com/aws/":            {"cloud/aws"},
 	"golang.org/x/net/":          {"cloud", "cloud/aws"},
 	"golang.org/x/oauth2/google": {"cloud/google"},
+	"github.com/prometheus/":     {"metrics"},
 }
 
 // processWide are the identifiers, by package, that ask the process for something, or change it, that belongs to one

@@ -341,6 +341,15 @@ func (c *Conn) bounded(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, c.opts.Timeout)
 }
 
+// RoundTrip measures how long the server takes to answer.
+func (c *Conn) RoundTrip(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	began := time.Now()
+	err := problem(c.nc.FlushWithContext(ctx))
+	return time.Since(began), err
+}
+
 // problem makes the conditions of package wire out of those of the client.
 func problem(err error) error {
 	switch {

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/metrics"
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/worker"
+)
+
+// numbers are the metrics of a service. Nothing is counted where they are nil.
+type numbers struct {
+	address string
+	set     *metrics.Set
+	runs    *metrics.Runs
+	tasks   func(worker.Done)
+	sizes   sizes
+
+	// These are made by listen, before any run goes on.
+	status func(record.RunStatus)
+	commit func(took time.Duration)
+}
+
+// newNumbers returns the metrics that are asked for at an address; nil where that is empty.
+func newNumbers(address string) *numbers {
+	if address == "" {
+		return nil
+	}
+	set := metrics.New("service", version)
+	return &numbers{address: address, set: set, runs: set.Runs(), tasks: set.Tasks()}
+}
+
+// listen begins to answer scrapes; end ends it.
+func (n *numbers) listen(ctx context.Context, svc *service.Service, st *store.Store, w *works, slots int,
+	log *slog.Logger) (end func() error, err error) {
+	if n == nil {
+		return func() error { return nil }, nil
+	}
+	n.sizes.dir = filepath.Join(st.Dir(), "workspaces")
+	n.status = n.set.Statuses(svc.Tally)
+	n.commit = n.set.Stores(func() metrics.StoreStats {
+		changes, writing, size := st.Stats()
+		return metrics.StoreStats{Changes: changes, Writing: writing, Size: size}
+	}, n.sizes.sum)
+	n.set.Transport(w.joint.Hub)
+	n.set.RoundTrips(w.conn.RoundTrip)
+	if w.hosted != nil {
+		w.hosted.Measure(n.set, slots)
+	}
+	return n.set.Listen(ctx, n.address, log)
+}
+
+// became counts the statuses that runs come to. Those of runs that a start finds were counted by the process before.
+func (n *numbers) became(s record.RunStatus) {
+	if n != nil && n.status != nil {
+		n.status(s)
+	}
+}
+
+// observe returns what counts what the vertices of runs do.
+func (n *numbers) observe() func(coordinator.Observer) (coordinator.Observer, func()) {
+	if n == nil {
+		return nil
+	}
+	return n.runs.Watch
+}
+
+// done returns what counts the tasks of the embedded worker.
+func (n *numbers) done() func(worker.Done) {
+	if n == nil {
+		return nil
+	}
+	return n.tasks
+}
+
+// stores has the commits to the stores of workspaces measured.
+func (n *numbers) stores(s estate.Stores) estate.Stores {
+	if n == nil {
+		return s
+	}
+	return measuredStores{s, n}
+}
+
+type measuredStores struct {
+	estate.Stores
+	numbers *numbers
+}
+
+// Open implements estate.Stores.
+func (m measuredStores) Open(path string, info journal.LockInfo, timeout time.Duration, o estate.StoreOptions) (
+	estate.Store, error) {
+	s, err := m.Stores.Open(path, info, timeout, o)
+	if err != nil {
+		return nil, err
+	}
+	return measuredStore{s, m.numbers}, nil
+}
+
+type measuredStore struct {
+	estate.Store
+	numbers *numbers
+}
+
+// Commit implements journal.Store.
+func (m measuredStore) Commit(ctx context.Context, workspace, lockID string, tx journal.Tx) error {
+	began := time.Now()
+	err := m.Store.Commit(ctx, workspace, lockID, tx)
+	m.numbers.commit(time.Since(began))
+	return err
+}
+
+// sizes adds up how large the stores of all workspaces are, not more often than every half a minute.
+type sizes struct {
+	dir string
+
+	mu    sync.Mutex // guards the rest
+	known int64
+	at    time.Time
+}
+
+func (s *sizes) sum() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.at) < 30*time.Second {
+		return s.known
+	}
+	s.known, s.at = 0, time.Now()
+	_ = filepath.WalkDir(s.dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(d.Name()) != ".db" {
+			return nil // what has gone meanwhile has no size
+		}
+		if info, err := d.Info(); err == nil {
+			s.known += info.Size()
+		}
+		return nil
+	})
+	return s.known
+}

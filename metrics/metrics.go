@@ -1,0 +1,152 @@
+// Package metrics keeps the numbers of a process for Prometheus: what a service and its runs do, what a worker does.
+//
+// It is told of what happens, or asks when it is scraped; it changes nothing. Labels are bounded: what a configuration
+// can name at will (resource types, pools, limits) has so many values, and all further ones are "other".
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// namespace begins all names of ours.
+const namespace = "millipede"
+
+// Set is the metrics of one process.
+type Set struct {
+	registry *prometheus.Registry
+	types    *bounded
+	pools    *bounded
+	limits   *bounded
+	sources  *bounded
+}
+
+// How many values of a label are told apart.
+const (
+	maxTypes   = 200
+	maxPools   = 64
+	maxLimits  = 128
+	maxSources = 64
+)
+
+// New returns the metrics of a program: at first those of its process, and of Go.
+func New(program, version string) *Set {
+	s := &Set{registry: prometheus.NewRegistry(), types: upTo(maxTypes), pools: upTo(maxPools),
+		limits: upTo(maxLimits), sources: upTo(maxSources)}
+	info := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "build_info",
+		Help: "Is 1; the labels say which program this is.", ConstLabels: prometheus.Labels{
+			"program": program, "version": version}})
+	info.Set(1)
+	s.registry.MustRegister(info, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return s
+}
+
+// Handler answers scrapes.
+func (s *Set) Handler() http.Handler {
+	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 20 * time.Second})
+}
+
+// Listen answers scrapes of /metrics at an address, until end is called; at none if it is empty. There is neither a
+// token nor TLS: the address is one that only the scraper reaches.
+func (s *Set) Listen(ctx context.Context, address string, log *slog.Logger) (end func() error, err error) {
+	if address == "" {
+		return func() error { return nil }, nil
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("-metrics=%s: %w", address, err)
+	}
+	log.Info("metrics", "address", l.Addr().String())
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", s.Handler())
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }() // end waits for it
+	return func() error {
+		err := server.Close()
+		if e := <-served; !errors.Is(e, http.ErrServerClosed) {
+			err = errors.Join(e, err)
+		}
+		return err
+	}, nil
+}
+
+// other is the value of a label for all that come after so many.
+const other = "other"
+
+// bounded tells apart so many values of a label.
+type bounded struct {
+	most int
+
+	mu   sync.Mutex // guards seen
+	seen map[string]bool
+}
+
+func upTo(most int) *bounded { return &bounded{most: most, seen: map[string]bool{}} }
+
+// value returns the value itself, or other.
+func (b *bounded) value(v string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.seen[v]:
+	case len(b.seen) >= b.most:
+		return other
+	default:
+		b.seen[v] = true
+	}
+	return v
+}
+
+func counter(s *Set, name, help string, labels ...string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	s.registry.MustRegister(v)
+	return v
+}
+
+func histogram(s *Set, name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help,
+		Buckets: buckets}, labels)
+	s.registry.MustRegister(v)
+	return v
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
+}
+
+// asked is a collector that asks when it is scraped.
+type asked struct {
+	all []*prometheus.Desc
+	ask func(gauge func(d *prometheus.Desc, value float64, labels ...string))
+	// counters are those of all whose values only grow.
+	counters map[*prometheus.Desc]bool
+}
+
+func (a *asked) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range a.all {
+		ch <- d
+	}
+}
+
+func (a *asked) Collect(ch chan<- prometheus.Metric) {
+	a.ask(func(d *prometheus.Desc, value float64, labels ...string) {
+		kind := prometheus.GaugeValue
+		if a.counters[d] {
+			kind = prometheus.CounterValue
+		}
+		ch <- prometheus.MustNewConstMetric(d, kind, value, labels...)
+	})
+}

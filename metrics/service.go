@@ -1,0 +1,144 @@
+package metrics
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// Transport is what is asked about NATS. A hub and a connection together are one.
+type Transport interface {
+	Limits(ctx context.Context) ([]wire.LimitStatus, error)
+	Workers(ctx context.Context) ([]wire.Worker, error)
+}
+
+// patience is how long a scrape waits for what is asked elsewhere.
+const patience = 3 * time.Second
+
+// Statuses has the number of runs that have not ended by status asked with each scrape.
+func (s *Set) Statuses(tally func() map[record.RunStatus]int) (changed func(record.RunStatus)) {
+	open := desc("runs", "Runs of the service that have not ended, by status.", "status")
+	s.registry.MustRegister(&asked{all: []*prometheus.Desc{open}, ask: func(
+		gauge func(*prometheus.Desc, float64, ...string)) {
+		counts := tally()
+		for _, status := range record.Statuses {
+			if !status.Final() {
+				gauge(open, float64(counts[status]), string(status))
+			}
+		}
+	}})
+	became := counter(s, "run_changes_total", "How often a run of the service has come to a status.", "status")
+	for _, status := range record.Statuses {
+		became.WithLabelValues(string(status))
+	}
+	return func(status record.RunStatus) { became.WithLabelValues(string(status)).Inc() }
+}
+
+// Transport has limits and workers asked with each scrape.
+func (s *Set) Transport(t Transport) {
+	held := desc("permits_held", "Permits of a limit that are held.", "limit")
+	waiting := desc("permits_waiting", "Requests that wait for a permit of a limit.", "limit")
+	size := desc("permits_limit", "How many permits of a limit there are.", "limit")
+	workers := desc("workers", "Live workers of a pool.", "pool")
+	slots := desc("pool_slots", "Slots of the live workers of a pool.", "pool")
+	used := desc("pool_slots_used", "Slots of the live workers of a pool that are in use.", "pool")
+	up := desc("nats_up", "Is 1 when NATS has answered this scrape.")
+	s.registry.MustRegister(&asked{all: []*prometheus.Desc{held, waiting, size, workers, slots, used, up}, ask: func(
+		gauge func(*prometheus.Desc, float64, ...string)) {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		limits, err := t.Limits(ctx)
+		live, err2 := t.Workers(ctx)
+		if err != nil || err2 != nil {
+			gauge(up, 0)
+			return
+		}
+		gauge(up, 1)
+		type sums struct{ held, waiting, size float64 }
+		byLimit := map[string]sums{}
+		for _, l := range limits {
+			name := s.limits.value(l.Name)
+			n := byLimit[name]
+			byLimit[name] = sums{n.held + float64(len(l.Held)), n.waiting + float64(len(l.Waiting)),
+				n.size + float64(l.Slots)}
+		}
+		for name, n := range byLimit {
+			gauge(held, n.held, name)
+			gauge(waiting, n.waiting, name)
+			gauge(size, n.size, name)
+		}
+		byPool := map[string]sums{} // its workers, slots, and those in use
+		for _, w := range live {
+			for _, p := range w.Pools {
+				name := s.pools.value(p)
+				n := byPool[name]
+				byPool[name] = sums{n.held + 1, n.waiting + float64(w.Slots), n.size + float64(w.Running)}
+			}
+		}
+		for name, n := range byPool {
+			gauge(workers, n.held, name)
+			gauge(slots, n.waiting, name)
+			gauge(used, n.size, name)
+		}
+	}})
+}
+
+// roundTripBuckets are for a network, and for one that is in trouble.
+var roundTripBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .05, .1, .5, 1, 3}
+
+// RoundTrips has the way to the NATS server and back measured with each scrape.
+func (s *Set) RoundTrips(measure func(context.Context) (time.Duration, error)) {
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: "nats_round_trip_seconds",
+		Help: "How long the NATS server takes to answer; measured once for each scrape.", Buckets: roundTripBuckets})
+	s.registry.MustRegister(&measured{h, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if took, err := measure(ctx); err == nil {
+			h.Observe(took.Seconds())
+		}
+	}})
+}
+
+// measured is a collector that measures before it is read.
+type measured struct {
+	prometheus.Collector
+	measure func()
+}
+
+func (m *measured) Collect(ch chan<- prometheus.Metric) {
+	m.measure()
+	m.Collector.Collect(ch)
+}
+
+// StoreStats is what a store has written so far, and how large it is.
+type StoreStats struct {
+	Changes int64
+	Writing time.Duration
+	Size    int64
+}
+
+// Stores has the service's own store, and how large those of the workspaces are together, asked with each scrape.
+// commit is to be told of each commit to one of the latter.
+func (s *Set) Stores(own func() StoreStats, workspaces func() int64) (commit func(took time.Duration)) {
+	size := desc("store_size_bytes", "How large the stores are: the service's own, and all of workspaces.", "store")
+	writes := desc("service_store_changes_total", "Changes of the service's own store. Several may share a commit.")
+	seconds := desc("service_store_write_seconds_total", "How long writing the service's own store took.")
+	s.registry.MustRegister(&asked{all: []*prometheus.Desc{size, writes, seconds},
+		counters: map[*prometheus.Desc]bool{writes: true, seconds: true},
+		ask: func(gauge func(*prometheus.Desc, float64, ...string)) {
+			stats := own()
+			gauge(size, float64(stats.Size), "service")
+			gauge(size, float64(workspaces()), "workspaces")
+			gauge(writes, float64(stats.Changes))
+			gauge(seconds, stats.Writing.Seconds())
+		}})
+	took := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: "store_commit_seconds",
+		Help:    "How long commits to the stores of workspaces took.",
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5}})
+	s.registry.MustRegister(took)
+	return func(d time.Duration) { took.Observe(d.Seconds()) }
+}

@@ -1,0 +1,52 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/millipede-iac/millipede/worker"
+)
+
+// Load is how much a worker has to do.
+type Load struct{ Slots, Running int }
+
+// Plugin is a process of a provider.
+type Plugin struct {
+	Source string
+	// Memory is what it has in memory, in bytes; 0 where that is not known.
+	Memory int64
+}
+
+// Worker has the load of a worker, and its plugins, asked with each scrape.
+func (s *Set) Worker(load func() Load, plugins func() []Plugin) {
+	slots := desc("worker_slots", "How many operations the worker carries out at a time.")
+	used := desc("worker_slots_used", "How many operations the worker is carrying out.")
+	processes := desc("plugin_processes", "Processes of a provider.", "provider")
+	memory := desc("plugin_resident_memory_bytes", "What the processes of a provider have in memory.", "provider")
+	s.registry.MustRegister(&asked{all: []*prometheus.Desc{slots, used, processes, memory}, ask: func(
+		gauge func(*prometheus.Desc, float64, ...string)) {
+		l := load()
+		gauge(slots, float64(l.Slots))
+		gauge(used, float64(l.Running))
+		number, sum := map[string]int{}, map[string]int64{}
+		for _, p := range plugins() {
+			name := s.sources.value(p.Source)
+			number[name]++
+			sum[name] += p.Memory
+		}
+		for name, n := range number {
+			gauge(processes, float64(n), name)
+			gauge(memory, float64(sum[name]), name)
+		}
+	}})
+}
+
+// Tasks returns what counts the tasks of a worker; call it once.
+func (s *Set) Tasks() func(worker.Done) {
+	total := counter(s, "worker_tasks_total", "Tasks that the worker has carried out.", "operation", "outcome")
+	took := histogram(s, "worker_task_duration_seconds", "How long tasks took on the worker.", operationBuckets,
+		"operation", "pool")
+	return func(d worker.Done) {
+		total.WithLabelValues(d.Operation, d.Outcome).Inc()
+		took.WithLabelValues(d.Operation, s.pools.value(d.Pool)).Observe(d.Took.Seconds())
+	}
+}
