@@ -196,7 +196,9 @@ func (w *world) orderOf(r *record.Run) *order {
 
 // ask has somebody ask the service for something, and notes what it says.
 func (w *world) ask(p *process, what, about string, request func() error) {
+	wait := between(w.chance, 0, 3*time.Microsecond) // no two at one instant
 	w.people.Go(func() {
+		time.Sleep(wait)
 		err := request()
 		switch {
 		case err == nil:

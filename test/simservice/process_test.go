@@ -33,10 +33,11 @@ type process struct {
 	chance  *rand.Rand
 	died    chan struct{} // closed when it is dead: nothing that it still does has an effect
 	dead    bool
-	changes int  // that it has made
-	under   int  // changes that are being made, or whose maker was not told yet
-	crashAt int  // with which change it dies; 0: with none
-	exempt  bool // what the simulation itself changes is no change of the process
+	changes int           // that it has made
+	under   int           // changes that are being made, or whose maker was not told yet
+	crashAt int           // with which change it dies; 0: with none
+	exempt  bool          // what the simulation itself changes is no change of the process
+	turn    chan struct{} // holds a token while a change is made, where they are made one after the other
 	stop    context.CancelFunc
 	ended   chan error
 }
@@ -45,6 +46,7 @@ type process struct {
 func (w *world) start() {
 	w.life++
 	p := &process{w: w, life: w.life, died: make(chan struct{}), ended: make(chan error, 1),
+		turn:   make(chan struct{}, 1),
 		chance: rand.New(rand.NewPCG(w.seed, uint64(w.life)<<32))} //nolint:gosec // a seed is the point
 	if w.life > 1 && !w.calm && p.chance.IntN(4) > 0 {
 		p.crashAt = 1 + p.chance.IntN(120)
@@ -130,70 +132,103 @@ func (p *process) setExempt(yes bool) {
 	p.exempt = yes
 }
 
-// around is what becomes of a change that the process makes.
+// fate is what becomes of a change that the process makes.
+type fate struct {
+	direct          bool // it is no change of the process, or one of a log
+	dead            bool // nobody makes it
+	crash           bool // the process dies after it
+	refused, unsure bool // the disk says no, and has not made it, or has
+	late            time.Duration
+}
+
+// around is what the store calls for each change that the process makes.
 func (p *process) around(kind string, change func() error) error {
 	w := p.w
-	w.mu.Lock()
-	switch {
-	case p.exempt:
-		w.mu.Unlock()
+	done := func() {}
+	if w.exact && kind != "log" && !p.isExempt() {
+		p.turn <- struct{}{}
+		done = func() { <-p.turn }
+	}
+	f := p.draw(kind)
+	if f.direct {
+		defer done()
 		return change()
-	case p.dead:
-		w.mu.Unlock()
-		return errDead
 	}
-	p.changes++
-	p.under++
-	// Who waits for one transaction hears of it one after the other, and now and then late.
-	late := time.Duration(p.changes) * time.Nanosecond
-	if p.chance.IntN(8) == 0 {
-		late += between(p.chance, 0, 3*time.Millisecond)
-	}
-	crash := p.changes == p.crashAt && !w.calm
-	before := crash && p.chance.IntN(2) == 0
-	refused, unsure := false, false
-	if kind != "log" && w.failing && !w.calm {
-		switch p.chance.IntN(60) {
-		case 0:
-			refused = true
-		case 1:
-			unsure = true
+	err := error(nil)
+	if !f.dead && !f.refused {
+		if err = change(); err == nil && kind == "records" {
+			p.tamper(w.keepLocks)
+			w.observe(p)
 		}
 	}
-	if refused || unsure {
-		w.counted["changes refused"]++
-		w.blame()
-	}
-	if before {
-		w.dieLocked(p)
-	}
-	if before || refused {
-		p.under--
-	}
-	w.mu.Unlock()
+	done()
 	switch {
-	case before:
+	case f.dead:
 		return errDead
-	case refused:
+	case f.refused:
 		return errDisk
 	}
-	err := change()
-	if err == nil && kind == "records" {
-		p.tamper(w.keepLocks)
-		w.observe(p)
-	}
-	time.Sleep(late)
+	time.Sleep(f.late)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.under--
 	switch {
 	case p.dead:
 		return errDead
-	case crash:
+	case f.crash:
 		w.dieLocked(p)
 		return errDead
-	case unsure:
+	case f.unsure:
 		return errors.Join(err, errDisk)
 	}
 	return err
+}
+
+// draw draws what becomes of a change.
+func (p *process) draw(kind string) (f fate) {
+	w := p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case p.exempt:
+		return fate{direct: true}
+	case p.dead:
+		return fate{dead: true}
+	case kind == "log": // several write to theirs at one moment, in no order
+		return fate{direct: true}
+	}
+	p.changes++
+	// Who waits for one transaction hears of it one after the other, and now and then late.
+	f.late = time.Duration(p.changes) * time.Nanosecond
+	if p.chance.IntN(8) == 0 {
+		f.late += between(p.chance, 0, 3*time.Millisecond)
+	}
+	f.crash = p.changes == p.crashAt && !w.calm
+	if f.crash && p.chance.IntN(2) == 0 { // before it
+		f.crash, f.dead = false, true
+		w.dieLocked(p)
+		return f
+	}
+	if w.failing && !w.calm {
+		switch p.chance.IntN(60) {
+		case 0:
+			f.refused = true
+		case 1:
+			f.unsure = true
+		}
+	}
+	if f.refused || f.unsure {
+		w.counted["changes refused"]++
+		w.blame()
+	}
+	if !f.refused {
+		p.under++
+	}
+	return f
+}
+
+func (p *process) isExempt() bool {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	return p.exempt
 }

@@ -41,6 +41,7 @@ type world struct {
 	// Of the world's own goroutine.
 	chance   *rand.Rand
 	applies  int
+	exact    bool // changes are made one after the other, and not several of them at once: it is replayed exactly
 	life     int
 	ordered  int
 	later    []pendingPost
@@ -90,7 +91,7 @@ func simulate(t *testing.T, seed uint64, without guard, trace io.Writer) (out ou
 		if w.key, err = seal.NewKey([]byte(seal.NewSecret())); err != nil {
 			t.Fatal(err)
 		}
-		w.applies = 1 + w.chance.IntN(3)
+		w.applies, w.exact = 1+w.chance.IntN(3), seed%2 == 1
 		w.play()
 		out = outcome{w.sum.Sum64(), w.wrong, w.counted}
 	})
@@ -217,6 +218,8 @@ func (w *world) living() *process {
 		switch {
 		case p == nil:
 			if w.start(); w.p != nil {
+				synctest.Wait() // what it begins with comes before what is asked of it
+				time.Sleep(between(w.chance, time.Microsecond, time.Millisecond))
 				w.identify(w.p)
 			} else {
 				time.Sleep(between(w.chance, time.Millisecond, 3*time.Second))
