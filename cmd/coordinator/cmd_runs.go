@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"time"
 
@@ -21,6 +22,8 @@ Usage: coordinator [global options] runs <subcommand> [options]
 Subcommands:
   list       List the runs of the workspace.
   show       Show what a run did, and where.
+  watch      Show the run that another process carries out, while it goes on.
+  report     Write a report about a run, as an HTML file.
   resume     Go on with a run that was cut off.
   cancel     End a run for good, here or in another process.
   resolve    Say what became of an operation whose outcome is not known.
@@ -103,8 +106,15 @@ func runRunsShow(ctx context.Context, a *app, args []string) int {
 // readRuns opens the store for a command that shows runs; most is how many arguments it takes.
 func (a *app) readRuns(ctx context.Context, usage string, args []string, most int, show func(store *estate.Runs,
 	name string) error) int {
+	return a.readRunsWith(ctx, usage, args, most, func(*flag.FlagSet) {}, show)
+}
+
+// readRunsWith is readRuns for a command with flags of its own, which more registers.
+func (a *app) readRunsWith(ctx context.Context, usage string, args []string, most int, more func(*flag.FlagSet),
+	show func(store *estate.Runs, name string) error) int {
 	var vf viewFlags
 	f := a.newFlags()
+	more(f)
 	f.BoolVar(&vf.noColor, "no-color", false, "")
 	var vars variableFlags // the passphrase of an encrypted state may be one
 	vars.registerValues(f)

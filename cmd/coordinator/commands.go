@@ -52,6 +52,8 @@ func init() {
 		{name: "runs", synopsis: "What ran on the state", run: group(runsUsage), hidden: true},
 		{name: "runs list", synopsis: "List the runs of the workspace", run: runRunsList},
 		{name: "runs show", synopsis: "Show what a run did, and where", run: runRunsShow},
+		{name: "runs watch", synopsis: "Show the run of another process while it goes on", run: runRunsWatch},
+		{name: "runs report", synopsis: "Write a report about a run as an HTML file", run: runRunsReport},
 		{name: "runs resume", synopsis: "Go on with a run that was cut off", run: runResume},
 		{name: "runs cancel", synopsis: "End a run for good", run: runCancel},
 		{name: "runs resolve", synopsis: "Say what became of an operation in doubt", run: runResolve},

@@ -137,3 +137,10 @@ func (e *Estate) Coordinator() (string, error) {
 	name, _, err := readIdentity(e.home(StateOptions{}).Identity())
 	return name, err
 }
+
+// WatchRun has the process that works on the state of the selected workspace tell of the run that it carries out, or is
+// about to: see is called with each line of it (see layout.Home.Watch). The error is layout.ErrNobody when there is no
+// such process.
+func (e *Estate) WatchRun(ctx context.Context, see func(line []byte) error) error {
+	return e.home(StateOptions{}).Watch(ctx, see)
+}

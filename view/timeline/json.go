@@ -233,3 +233,37 @@ func (c *Changes) MarshalJSON() ([]byte, error) {
 	}
 	return json.Marshal(form)
 }
+
+// UnmarshalJSON reads what MarshalJSON has written.
+func (c *Changes) UnmarshalJSON(data []byte) error {
+	var form struct {
+		Version   int          `json:"version"`
+		Cursor    uint64       `json:"cursor"`
+		Head      Head         `json:"head"`
+		Counts    Counts       `json:"counts"`
+		Vertices  []changeForm `json:"vertices"`
+		Shortages []Shortage   `json:"shortages"`
+	}
+	if err := json.Unmarshal(data, &form); err != nil {
+		return err
+	}
+	if form.Version > Version {
+		return fmt.Errorf("the timeline has version %d, and %d is the highest that is known", form.Version, Version)
+	}
+	*c = Changes{Cursor: form.Cursor, Head: form.Head, Counts: form.Counts, Shortages: form.Shortages}
+	for i := range form.Vertices {
+		f := &form.Vertices[i]
+		if len(f.Status) != 1 {
+			return fmt.Errorf("vertex %d has the status %q", f.Number, f.Status)
+		}
+		v := Vertex{Number: f.Number, Module: f.Module, Type: f.Type, After: f.After, Action: f.Action,
+			Status: Status(f.Status[0]), Pool: f.Pool, Worker: f.Worker, Ready: f.Ready, Started: f.Started,
+			Ended: f.Ended, Took: f.Took}
+		if f.Address != nil {
+			v.Address = *f.Address
+		}
+		f.more.to(&v)
+		c.Vertices = append(c.Vertices, v)
+	}
+	return nil
+}

@@ -117,3 +117,20 @@ func TestALargeModelIsSmall(t *testing.T) {
 		t.Errorf("2,000 vertices are %d bytes", len(text))
 	}
 }
+
+func TestChangesAreReadAsTheyWereWritten(t *testing.T) {
+	c := &timeline.Changes{Cursor: 9, Head: timeline.Head{Run: "r", Ended: timeline.None},
+		Counts: timeline.Counts{Total: 3, Running: 1, Left: 1500}, Vertices: example().Vertices,
+		Shortages: []timeline.Shortage{}}
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got timeline.Changes
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(&got, c) {
+		t.Errorf("%s\nis read as\n%+v\nand not as\n%+v", text, got, *c)
+	}
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/coordinator/layout"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/view"
+)
+
+const runsWatchUsage = `
+Usage: coordinator [global options] runs watch [options] [RUN]
+
+  Shows the run that another process carries out in this directory while it goes on: operations as they start and end,
+  and on a terminal a line below with what runs for how long. Before the run has begun, it waits for it. It ends with
+  the run, and its exit code is 0 if everything was done. An interrupt ends the watching alone; the run goes on.
+  A run that has ended is told of as its outcome.
+
+Options:
+  -no-color             Use no colours.
+` + variablesHelp
+
+// errOtherRun ends the watching of a run that is not the one that was asked for.
+var errOtherRun = errors.New("the process in this directory carries out another run")
+
+func runRunsWatch(ctx context.Context, a *app, args []string) int {
+	var vf viewFlags
+	f := a.newFlags()
+	f.BoolVar(&vf.noColor, "no-color", false, "")
+	var vars variableFlags
+	vars.registerValues(f)
+	if code, done := a.parse(f, runsWatchUsage, args); done {
+		return code
+	}
+	u := a.textScreen(vf)
+	if f.NArg() > 1 {
+		return u.end(diag.Errors("Too many command line arguments",
+			fmt.Sprintf("The command takes one at most, and got %q.", f.Args()), nil))
+	}
+	o := view.WatchOptions{Out: a.stdout, Ink: a.ink(vf), Now: time.Now}
+	if terminal(a.stdout) {
+		o.Width = func() int { return width(a.stdout) }
+	}
+	w := view.NewWatch(o)
+	err := a.follow(ctx, w, f.Arg(0))
+	head, begun := w.Head()
+	if begun && head.Outcome != "" {
+		w.End()
+	}
+	settled := w.Settle()
+	var diags diag.List
+	switch {
+	case settled != nil:
+		diags = diag.Errors("Failed to write", settled.Error()+".", nil)
+	case ctx.Err() != nil:
+		diags = diag.Errors("Stopped watching", "The run goes on.", nil)
+	case errors.Is(err, layout.ErrNobody) && !begun:
+		return a.ended(ctx, u, f.Arg(0), vars.Variables)
+	case errors.Is(err, errOtherRun):
+		diags = diag.Errors("The run is not carried out", fmt.Sprintf("The process in this directory carries out the "+
+			"run %s, and not %s.", head.Run, f.Arg(0)), nil)
+	case err != nil:
+		diags = diag.Errors("Failed to watch the run", err.Error()+".", nil)
+	case !begun:
+		diags = diag.Errors("No run has begun", "The process that worked on the state has ended without a run.", nil)
+	case head.Outcome == "":
+		diags = diag.Errors("The run was cut off", fmt.Sprintf("The process that carried out the run %s has ended "+
+			"before it. To go on with it: %s runs resume %s", head.Run, diag.Program(), head.Run), nil)
+	case head.Outcome != "done":
+		u.diagnostics(nil)
+		return 1
+	}
+	return u.end(diags)
+}
+
+// follow shows the run of another process until it ends.
+func (a *app) follow(ctx context.Context, w *view.Watch, name string) error {
+	ctx, stop := context.WithCancel(ctx)
+	ticking := make(chan struct{})
+	go func() { // awaited below
+		defer close(ticking)
+		for {
+			select {
+			case <-time.After(time.Second):
+				w.Refresh()
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	err := a.estate.WatchRun(ctx, func(line []byte) error {
+		if err := w.See(line); err != nil {
+			return err
+		}
+		if head, _ := w.Head(); name != "" && head.Run != name {
+			return errOtherRun
+		}
+		return nil
+	})
+	stop()
+	<-ticking
+	return err
+}
+
+// ended tells of a run that no process carries out.
+func (a *app) ended(ctx context.Context, u *screen, name string, vars estate.Variables) int {
+	store, diags := a.estate.OpenRuns(ctx, vars, false)
+	if diags.HasErrors() {
+		return u.end(diags)
+	}
+	runs, err := store.Journal().Runs(ctx, a.estate.Workspace())
+	diags = diags.Append(store.Close())
+	if err != nil {
+		return u.end(diags.Append(diag.New(diag.Error, "Failed to read the runs", err.Error()+".", nil)))
+	}
+	for _, r := range runs {
+		if name != "" && r.ID != name {
+			continue
+		}
+		r = standing(store, r)
+		switch r.Status {
+		case "done":
+			if _, err := fmt.Fprintf(a.stdout, "The run %s is done.\n", r.ID); err != nil {
+				return 1
+			}
+			return u.end(diags)
+		case journal.Running, view.CutOff, "interrupted":
+			return u.end(diags.Append(diag.New(diag.Error, "Nobody carries the run out", fmt.Sprintf("The run %s is %s. "+
+				"To go on with it: %s runs resume %s", r.ID, r.Status, diag.Program(), r.ID), nil)))
+		}
+		return u.end(diags.Append(diag.New(diag.Error, "The run has ended", fmt.Sprintf("The run %s is %s. See: "+
+			"%s runs show %s", r.ID, r.Status, diag.Program(), r.ID), nil)))
+	}
+	if name != "" {
+		return u.end(diags.Append(diag.New(diag.Error, "No such run", fmt.Sprintf("There is no run %q in the store of "+
+			"this directory. See: %s runs list", name, diag.Program()), nil)))
+	}
+	return u.end(diags.Append(diag.New(diag.Error, "Nothing to watch", "No process works on the state of this "+
+		"directory, and no run is recorded.", nil)))
+}
