@@ -22,6 +22,12 @@ func (d durations) weight(of program.Description) float64 {
 	return 1
 }
 
+// has tells whether the weight of a vertex was recorded.
+func (d durations) has(of program.Description) bool {
+	_, ok := d[loop.DurationKey(of)]
+	return ok
+}
+
 // loadDurations returns what is known. It only orders the work, so what cannot be read counts as unknown.
 func loadDurations(ctx context.Context, v Values, kind string) durations {
 	known := durations{}

@@ -149,7 +149,8 @@ func newRunner(ctx context.Context, o Options, events []journal.Event) (*Runner,
 		Cores: runtime.GOMAXPROCS(0), Slots: slots, OwnSlots: o.OwnSlots, Sole: o.Sole || o.Embedded,
 		DoubtWait: o.DoubtWait, SettleFor: o.Settle,
 		Program: o.Program, Place: o.Rules.Placer(slots), Weight: known.weight,
-		Attempt: func() wire.AttemptID { return wire.AttemptID(o.NewID()) },
+		Recorded: known.has,
+		Attempt:  func() wire.AttemptID { return wire.AttemptID(o.NewID()) },
 	}
 	tracer, _ := o.Observer.(Tracer)
 	s.Traced = tracer != nil

@@ -58,6 +58,8 @@ type Settings struct {
 	Place func(p program.Placement, live func(pool string) bool) (string, []wire.Limit)
 	// Weight returns the expected duration of a vertex in seconds.
 	Weight func(program.Description) float64
+	// Recorded tells whether that is what earlier runs took; nil: it never is.
+	Recorded func(program.Description) bool
 	// Attempt returns the name of a new attempt, which no other attempt ever has.
 	Attempt func() wire.AttemptID
 	// Past is what the journal tells of the run; nil for a run that begins.
@@ -149,6 +151,11 @@ func (l *Loop) join(n int) {
 		if !d.Hidden {
 			x.weight = float32(l.Weight(d))
 			l.tally.add(x.weight)
+			recorded := 0.0
+			if l.Recorded != nil && l.Recorded(d) {
+				recorded = float64(x.weight)
+			}
+			x.kind = l.tally.kindOf(DurationKey(d), recorded)
 		}
 		l.vertices = append(l.vertices, x)
 	}

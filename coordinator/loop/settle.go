@@ -177,6 +177,9 @@ func (l *Loop) settle(v int) {
 	}
 	x.work = nil
 	l.tally.settle(x, w.bad)
+	if !w.bad && !x.hidden {
+		l.learn(x, w.took(l.now))
+	}
 	if w.bad {
 		l.failed = append(l.failed, Failure{Vertex: v, Address: w.desc.Address})
 		l.skip(l.sched.Fail(v))

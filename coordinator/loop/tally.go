@@ -52,7 +52,8 @@ type tally struct {
 
 	total, ended, wrong, omitted int
 	weights                      float64 // of all visible vertices that are not settled
-	took, expected               float64 // seconds that settled operations took, and were expected to take
+	kinds                        []kind
+	kindAt                       map[string]int32
 	durations                    map[string]time.Duration
 }
 
@@ -66,7 +67,7 @@ func (t *tally) settle(x *vertex, bad bool) {
 	if x.hidden {
 		return
 	}
-	t.weights -= float64(x.weight)
+	t.leave(x)
 	if bad {
 		t.wrong++
 	} else {
@@ -76,12 +77,12 @@ func (t *tally) settle(x *vertex, bad bool) {
 
 func (t *tally) discount(x *vertex) {
 	if !x.hidden {
-		t.weights -= float64(x.weight)
+		t.leave(x)
 	}
 }
 
 func (t *tally) skip(x *vertex) {
-	t.weights -= float64(x.weight)
+	t.leave(x)
 	t.omitted++
 }
 
@@ -91,8 +92,6 @@ func (l *Loop) sample(x *vertex, w *work, took time.Duration) {
 	if x.hidden {
 		return
 	}
-	l.tally.took += took.Seconds()
-	l.tally.expected += float64(x.weight)
 	if w.step.Bad() {
 		return
 	}
@@ -115,10 +114,7 @@ func (l *Loop) progress() Counts {
 		c.Pools[p.name] = p.PoolCounts
 		c.Running += p.Running
 	}
-	if l.expected > 0 && l.weights > 0 {
-		left := l.weights * l.tally.took / l.expected / float64(max(1, c.Running))
-		c.Left = time.Duration(left * float64(time.Second))
-	}
+	c.Left = l.estimate(c.Running)
 	return c
 }
 

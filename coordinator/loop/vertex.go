@@ -93,6 +93,7 @@ type vertex struct {
 	hidden bool
 	class  int32 // while queued
 	weight float32
+	kind   int32 // what kind of operation it is, where it is not hidden; see estimate.go
 	ops    int16 // operations that are done
 	work   *work // while under way
 }

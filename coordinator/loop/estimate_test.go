@@ -1,0 +1,103 @@
+package loop
+
+import (
+	"fmt"
+	"hash/fnv"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/placement"
+	"github.com/millipede-iac/millipede/coordinator/program"
+	"github.com/millipede-iac/millipede/graph/dag"
+	"github.com/millipede-iac/millipede/test/numbers"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// What was left was the sum of the expected durations, which are a second each in a first run, scaled by what those
+// took that had ended already: the short ones. A first apply of 35 objects that take 2 to 6 s each was "about 1s left"
+// for as long as it took.
+func TestTheEstimateComesTrue(t *testing.T) {
+	spread := func(name string) time.Duration { // 2 to 6 s, by name
+		h := fnv.New32a()
+		_, _ = fmt.Fprint(h, name) //nolint:errcheck // a hash takes everything
+		return 2*time.Second + time.Duration(h.Sum32()%4000)*time.Millisecond
+	}
+	chain := func(n int) (edges []dag.Edge) {
+		for v := 1; v < n; v++ {
+			edges = append(edges, dag.Edge{Before: v - 1, After: v})
+		}
+		return edges
+	}
+	for name, c := range map[string]struct {
+		n        int
+		edges    []dag.Edge
+		latency  func(string) time.Duration
+		recorded float64
+		slots    int
+	}{
+		"35 objects of 2 to 6 s, ten at a time":            {n: 35, latency: spread, slots: 10},
+		"200 objects of 2 to 6 s, twenty at a time":        {n: 200, latency: spread, slots: 20},
+		"a chain of 20, of which one at a time can go on":  {n: 20, edges: chain(20), latency: spread, slots: 10},
+		"objects that take ten times as long as before":    {n: 60, latency: spread, recorded: 0.4, slots: 10},
+		"objects that take a tenth of what they took":      {n: 60, latency: spread, recorded: 40, slots: 10},
+		"a chain beside many, which bounds the end of all": {n: 60, edges: chain(12), latency: spread, slots: 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 3, numbers.New(t, c.n, c.edges...))
+			w.program.Lane, w.program.Stored = program.Safe, true
+			w.latency, w.unchecked = c.latency, true
+			answer := w.answer
+			w.answer = func(task *wire.Task) *wire.Result {
+				r := answer(task)
+				r.Started, r.Ended = w.now.Add(-c.latency(task.Function.Name)), w.now
+				return r
+			}
+			w.change = func(s *Settings) {
+				s.Slots, s.Place = c.slots, (*placement.Rules)(nil).Placer(c.slots)
+				if c.recorded > 0 {
+					s.Weight = func(program.Description) float64 { return c.recorded }
+					s.Recorded = func(program.Description) bool { return true }
+				}
+			}
+			type guess struct{ at, left time.Duration }
+			var guesses []guess
+			var began time.Time
+			w.log = func(at time.Time, _ Input, actions []Action) {
+				for _, a := range actions {
+					if s, ok := a.(Shown); ok && s.Kind == ShownCounts {
+						guesses = append(guesses, guess{at.Sub(began), s.Counts.Left})
+					}
+				}
+			}
+			w.boot()
+			began = w.now
+			w.finish()
+			whole := guesses[len(guesses)-1].at
+			// The error, as a part of the whole, in the first and in the last third.
+			worst := [3]float64{}
+			sums, ns := [3]float64{}, [3]int{}
+			for _, g := range guesses {
+				if g.left == 0 {
+					continue // nothing is known yet, or nothing is left
+				}
+				third := min(2, int(3*g.at/whole))
+				off := (g.left - (whole - g.at)).Abs().Seconds() / whole.Seconds()
+				worst[third] = max(worst[third], off)
+				sums[third] += off
+				ns[third]++
+			}
+			t.Logf("%s: whole %s, worst %.2f, mean %.2f %.2f %.2f", name, whole, worst, sums[0]/float64(max(1, ns[0])),
+				sums[1]/float64(max(1, ns[1])), sums[2]/float64(max(1, ns[2])))
+			if ns[1] == 0 || ns[2] == 0 {
+				t.Fatal("there is no estimate")
+			}
+			if worst[1] > 0.35 || worst[2] > 0.2 {
+				t.Errorf("the estimate is off by %.0f %% of the whole in the midst, and by %.0f %% towards the end",
+					100*worst[1], 100*worst[2])
+			}
+			if sums[2]/float64(ns[2]) > sums[1]/float64(ns[1])+0.02 {
+				t.Error("the error grows")
+			}
+		})
+	}
+}
