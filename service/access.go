@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,8 @@ type Actor struct {
 	teams []*record.Team
 	// run is the run that a token of a run belongs to.
 	run *record.Run
+	// member are the organizations, in lower case, that the user belongs to, in a team or not.
+	member []string
 	// From is the address that the request came from.
 	From string
 }
@@ -77,7 +80,14 @@ func (s *Service) identify(tx *store.Tx, a *Actor) (err error) {
 		if a.User, err = users.Get(tx, a.Token.Owner); err != nil {
 			return err
 		}
-		a.teams, err = teams.Select(tx, "user", a.User.ID)
+		if a.teams, err = teams.Select(tx, "user", a.User.ID); err != nil {
+			return err
+		}
+		theirs, err := memberships.Select(tx, "user", a.User.ID)
+		for _, m := range theirs {
+			a.member = append(a.member, strings.ToLower(m.Organization))
+		}
+		return err
 	case record.TokenTeam:
 		var t *record.Team
 		if t, err = teams.Get(tx, a.Token.Owner); err == nil {
@@ -140,6 +150,9 @@ func (a *Actor) inside(o *record.Organization) bool {
 			return true
 		}
 	}
+	if slices.Contains(a.member, strings.ToLower(o.Name)) {
+		return true
+	}
 	return a.run != nil && strings.EqualFold(a.run.Organization, o.Name)
 }
 
@@ -161,7 +174,12 @@ func (a *Actor) manages(o *record.Organization, what func(*record.Team) bool) bo
 
 func manageWorkspaces(t *record.Team) bool { return t.ManageWorkspaces }
 func manageProjects(t *record.Team) bool   { return t.ManageProjects || t.ManageWorkspaces }
-func manageTeams(t *record.Team) bool      { return t.ManageMembership }
+func manageTeams(t *record.Team) bool      { return t.ManageMembership || t.ManageTeams }
+func manageAccess(t *record.Team) bool     { return t.ManageAccess }
+func secretTeams(t *record.Team) bool      { return t.AccessSecretTeams }
+func readProjects(t *record.Team) bool {
+	return manageProjects(t) || t.ReadProjects || t.ReadWorkspaces
+}
 
 // organization returns an organization that the actor knows of.
 func (a *Actor) organization(tx *store.Tx, name string) (*record.Organization, error) {
@@ -185,8 +203,9 @@ func (a *Actor) permissions(tx *store.Tx, w *record.Workspace) (record.Permissio
 	if a.run != nil {
 		switch {
 		case a.run.Workspace == w.ID:
-			p = record.Permissions{Runs: record.Read, State: record.Write, Outputs: true}
-		case w.GlobalState && strings.EqualFold(a.run.Organization, w.Organization):
+			p = record.Permissions{State: record.Read, Outputs: true}
+		case strings.EqualFold(a.run.Organization, w.Organization) &&
+			(w.GlobalState || slices.Contains(w.Consumers, a.run.Workspace)):
 			p = record.Permissions{State: record.Read, Outputs: true}
 		}
 	}
@@ -248,8 +267,9 @@ var (
 		func(p record.Permissions) bool { return p.State >= record.Read }}
 	needWriteState = need{"change the state of this workspace",
 		func(p record.Permissions) bool { return p.State >= record.Write }}
-	needLock  = need{"lock this workspace", func(p record.Permissions) bool { return p.Lock }}
-	needAdmin = need{"administer this workspace", func(p record.Permissions) bool { return p.Admin }}
+	needLock   = need{"lock this workspace", func(p record.Permissions) bool { return p.Lock }}
+	needDelete = need{"delete this workspace", func(p record.Permissions) bool { return p.Admin || p.Delete }}
+	needAdmin  = need{"administer this workspace", func(p record.Permissions) bool { return p.Admin }}
 )
 
 // allowed is workspace for one who needs a right: without it the error is ErrForbidden.

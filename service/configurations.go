@@ -11,8 +11,18 @@ import (
 
 func configurationFile(id string) string { return "configurations/" + id }
 
-// repeated is how long the same request again means the same thing: its answer may have been lost.
-const repeated = 10 * time.Second
+// The same request again means the same thing when it comes within repeated, because its answer may have been lost.
+// Nobody who lost an answer asks again sooner than atOnce: those are two configuration versions.
+const (
+	repeated = 10 * time.Second
+	atOnce   = 100 * time.Millisecond
+)
+
+// again tells whether a request may be the repetition of one whose effect was made at a moment.
+func (s *Service) again(made time.Time) bool {
+	age := s.now().Sub(made)
+	return age >= atOnce && age < repeated
+}
 
 // uploadTerm is how long an address to upload something at is good.
 const uploadTerm = 24 * time.Hour
@@ -33,7 +43,7 @@ func (s *Service) CreateConfiguration(a *Actor, workspace string, c record.Confi
 			if err != nil {
 				return err
 			}
-			if last.Status == record.UploadPending && last.CreatedBy == a.ID() && now.Sub(last.CreatedAt) < repeated &&
+			if last.Status == record.UploadPending && last.CreatedBy == a.ID() && s.again(last.CreatedAt) &&
 				last.Speculative == c.Speculative && last.Provisional == c.Provisional &&
 				last.AutoQueue == c.AutoQueue {
 				out = last

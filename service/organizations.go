@@ -53,9 +53,60 @@ func (s *Service) CreateOrganization(a *Actor, name, email string) (o *record.Or
 		if err := teams.Put(tx, t); err != nil {
 			return err
 		}
+		if err := s.belong(tx, name, a.User); err != nil {
+			return err
+		}
 		return projects.Put(tx, p)
 	})
 	return o, err
+}
+
+// OrganizationSettings are what somebody sets of an organization. Nil fields are left as they are.
+type OrganizationSettings struct {
+	Email, DefaultMode *string
+}
+
+// ChangeOrganization changes settings of an organization. Workspaces that set no execution mode follow.
+func (s *Service) ChangeOrganization(a *Actor, name string, c OrganizationSettings) (o *record.Organization,
+	err error) {
+	err = s.audited(a, "organization.change", name, func(tx *store.Tx) error {
+		if o, err = a.organization(tx, name); err != nil {
+			return err
+		}
+		if !a.owns(o) {
+			return forbidden("only owners change an organization")
+		}
+		set(&o.Email, c.Email)
+		if c.DefaultMode != nil && *c.DefaultMode != o.Mode() {
+			if !validMode(*c.DefaultMode) {
+				return invalid("Default execution mode must be remote, local or agent")
+			}
+			o.DefaultMode = *c.DefaultMode
+			if err := inherit(tx, o); err != nil {
+				return err
+			}
+		}
+		return organizations.Put(tx, o)
+	})
+	return o, err
+}
+
+// inherit gives the workspaces that set no execution mode that of the organization.
+func inherit(tx *store.Tx, o *record.Organization) error {
+	for _, id := range workspaces.List(tx, "organization", strings.ToLower(o.Name)) {
+		w, err := workspaces.Get(tx, id)
+		if err != nil {
+			return err
+		}
+		if !w.InheritsMode {
+			continue
+		}
+		w.ExecutionMode = o.Mode()
+		if err := workspaces.Put(tx, w); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // DeleteOrganization removes an organization without workspaces.
@@ -87,6 +138,11 @@ func (s *Service) DeleteOrganization(a *Actor, name string) error {
 				return err
 			}
 		}
+		for _, id := range memberships.List(tx, "organization", key) {
+			if err := memberships.Delete(tx, id); err != nil {
+				return err
+			}
+		}
 		for _, id := range tokens.List(tx, "owner", record.TokenOrganization, key) {
 			if err := tokens.Delete(tx, id); err != nil {
 				return err
@@ -105,7 +161,11 @@ func (s *Service) Projects(a *Actor, organization string, names ...string) (out 
 		}
 		all, err := projects.Select(tx, "organization", strings.ToLower(o.Name))
 		for _, p := range all {
-			if len(names) == 0 || containsFold(names, p.Name) {
+			sees, err := a.sees(tx, o, p)
+			if err != nil {
+				return err
+			}
+			if sees && (len(names) == 0 || containsFold(names, p.Name)) {
 				out = append(out, p)
 			}
 		}
@@ -129,12 +189,36 @@ func (s *Service) Project(a *Actor, id string) (p *record.Project, err error) {
 	return p, told(err)
 }
 
-// project returns a project of an organization that the actor knows of.
+// sees tells whether the actor may see a project: who has a right on it, or on a workspace in it.
+func (a *Actor) sees(tx *store.Tx, o *record.Organization, p *record.Project) (bool, error) {
+	if a.manages(o, readProjects) {
+		return true, nil
+	}
+	for _, t := range a.teams {
+		if _, err := accesses.Find(tx, "pair", t.ID, p.ID); err == nil {
+			return true, nil
+		}
+	}
+	for _, id := range workspaces.List(tx, "project", p.ID) {
+		w, err := workspaces.Get(tx, id)
+		if err != nil {
+			return false, err
+		}
+		if rights, err := a.permissions(tx, w); err != nil || rights.Any() {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// project returns a project that the actor may see.
 func (a *Actor) project(tx *store.Tx, id string) (*record.Project, *record.Organization, error) {
 	p, err := projects.Get(tx, id)
 	if err == nil {
 		if o, err := a.organization(tx, p.Organization); err == nil {
-			return p, o, nil
+			if sees, err := a.sees(tx, o, p); sees || err != nil {
+				return p, o, err
+			}
 		}
 	}
 	return nil, nil, notFound("there is no project %q, or you have no access to it", id)
@@ -146,21 +230,33 @@ func (s *Service) PutProject(a *Actor, p record.Project) (*record.Project, error
 	if p.Name == "" || len(p.Name) > 90 {
 		return nil, invalid("Name must have between 1 and 90 characters")
 	}
+	if strings.ContainsAny(p.Name, "<>/\\!@#$%^&*;:\x00\n") || len(p.Name) < 3 {
+		return nil, invalid("Name must have at least 3 characters, and only letters, numbers, spaces, -, _ and .")
+	}
 	err := s.audited(a, "project.put", p.Name, func(tx *store.Tx) error {
+		may := false
 		if p.ID != "" {
 			kept, _, err := a.project(tx, p.ID)
 			if err != nil {
 				return err
 			}
-			kept.Name, kept.Description = p.Name, p.Description
+			rights, err := a.projectRights(tx, kept)
+			if err != nil {
+				return err
+			}
+			may = rights.Settings == "update" || rights.Settings == "delete"
+			kept.Name, kept.Description, kept.Tags = p.Name, p.Description, p.Tags
 			p = *kept
 		}
 		o, err := a.organization(tx, p.Organization)
 		if err != nil {
 			return err
 		}
-		if !a.manages(o, manageProjects) {
+		if !may && !a.manages(o, manageProjects) {
 			return forbidden("you are not allowed to change projects of %s", o.Name)
+		}
+		if p.Tags, err = tidy(p.Tags); err != nil {
+			return err
 		}
 		if p.ID == "" {
 			p.ID, p.Organization, p.CreatedAt = newID("prj"), o.Name, s.now().UTC()
@@ -174,10 +270,14 @@ func (s *Service) PutProject(a *Actor, p record.Project) (*record.Project, error
 func (s *Service) DeleteProject(a *Actor, id string) error {
 	return s.audited(a, "project.delete", id, func(tx *store.Tx) error {
 		p, o, err := a.project(tx, id)
+		if err != nil {
+			return err
+		}
+		rights, err := a.projectRights(tx, p)
 		switch {
 		case err != nil:
 			return err
-		case !a.manages(o, manageProjects):
+		case rights.Settings != "delete" && !a.manages(o, manageProjects):
 			return forbidden("you are not allowed to change projects of %s", o.Name)
 		case o.DefaultProject == p.ID:
 			return conflict("the default project cannot be deleted")

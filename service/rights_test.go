@@ -334,3 +334,94 @@ func TestArchivesAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// Every member of an organization read all of its variable sets, projects and teams: a token for one workspace read the
+// variables of others, and who is in a secret team.
+func TestWhoHasOneWorkspaceReadsNothingThatBelongsToOthers(t *testing.T) {
+	h := servicetest.New(t)
+	other := must(h.PutProject(h.Admin, record.Project{Organization: "acme", Name: "other"}))
+	theirs := must(h.CreateWorkspace(h.Admin, "acme", service.WorkspaceSettings{
+		Name: servicetest.Ptr("theirs"), Project: &other.ID,
+	}))
+	mine := h.NewWorkspace("mine")
+	a := member(t, h, "ann", "write", mine.ID)
+	set := func(name string, workspaces, projects []string, global bool) *record.VariableSet {
+		return must(h.PutVariableSet(h.Admin, record.VariableSet{
+			Organization: "acme", Name: name, Workspaces: workspaces, Projects: projects, Global: global,
+		}))
+	}
+	for set, reads := range map[*record.VariableSet]bool{
+		set("of theirs", []string{theirs.ID}, nil, false):       false,
+		set("of their project", nil, []string{other.ID}, false): false,
+		set("of nobody", nil, nil, false):                       false,
+		set("of mine", []string{mine.ID}, nil, false):           true,
+		set("of everybody", nil, nil, true):                     true,
+	} {
+		_, err := h.Variables(a, set.ID)
+		_, err2 := h.VariableSet(a, set.ID)
+		if errors.Is(err, service.ErrNotFound) == reads || errors.Is(err2, service.ErrNotFound) == reads {
+			t.Errorf("the set %s: %v, %v", set.Name, err, err2)
+		}
+	}
+	if all := must(h.VariableSets(a, "acme", "")); len(all) != 2 {
+		t.Errorf("%d sets are listed", len(all))
+	}
+	if all := must(h.Projects(a, "acme")); len(all) != 1 || all[0].ID == other.ID {
+		t.Errorf("%d projects are listed", len(all))
+	}
+	if _, err := h.Project(a, other.ID); !errors.Is(err, service.ErrNotFound) {
+		t.Errorf("their project: %v", err)
+	}
+	secret := must(h.PutTeam(h.Admin, record.Team{Organization: "acme", Name: "secret"}))
+	if _, err := h.Team(a, secret.ID); !errors.Is(err, service.ErrNotFound) {
+		t.Errorf("a secret team: %v", err)
+	}
+	if all := must(h.Teams(a, "acme")); len(all) != 2 { // her own, and the owners
+		t.Errorf("%d teams are listed", len(all))
+	}
+}
+
+// must returns a value of a call that cannot fail in a test.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func TestAnInvitationBecomesAMembershipWhenThereIsTheUser(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	team := must(h.PutTeam(h.Admin, record.Team{Organization: "acme", Name: "devs"}))
+	must(h.PutAccess(h.Admin, record.Access{Team: team.ID, On: w.ID, Role: "read"}))
+	m := must(h.Invite(h.Admin, "acme", "bob@example.com", []string{team.ID}))
+	if m.Person != nil {
+		t.Errorf("%+v", m)
+	}
+	if _, err := h.Invite(h.Admin, "acme", "Bob@example.com", nil); !errors.Is(err, service.ErrInvalid) {
+		t.Errorf("a second invitation: %v", err)
+	}
+	bob := must(h.CreateUser(h.Admin, "bob", "bob@example.com", false))
+	token, _, err := h.CreateToken(h.Admin, record.TokenUser, bob.ID, "", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Workspace(h.Actor(token), w.ID); err != nil {
+		t.Errorf("he is not in the team: %v", err)
+	}
+	// Teams and invitations name people by their addresses: nobody gives himself one.
+	if _, err := h.ChangeMe(h.Actor(token), nil, servicetest.Ptr("boss@example.com")); !errors.Is(err,
+		service.ErrForbidden) {
+		t.Errorf("another address: %v", err)
+	}
+	if err := h.Expel(h.Admin, m.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Organization(h.Actor(token), "acme"); !errors.Is(err, service.ErrNotFound) {
+		t.Errorf("he still sees the organization: %v", err)
+	}
+	owner := must(h.Memberships(h.Admin, "acme"))
+	if err := h.Expel(h.Admin, owner[0].ID); !errors.Is(err, service.ErrInvalid) {
+		t.Errorf("the last owner left: %v", err)
+	}
+}

@@ -1,6 +1,8 @@
 package service
 
 import (
+	"cmp"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -201,6 +203,39 @@ func (s *Service) Runs(a *Actor, workspace string, limit int) (out []*RunView, e
 	return out, told(err)
 }
 
+// OrganizationRuns returns the newest runs of an organization that the actor may see, newest first, at most limit.
+func (s *Service) OrganizationRuns(a *Actor, organization string, limit int) (out []*RunView, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		o, err := a.organization(tx, organization)
+		if err != nil {
+			return err
+		}
+		for _, id := range workspaces.List(tx, "organization", strings.ToLower(o.Name)) {
+			w, p, err := a.workspace(tx, id)
+			if errors.Is(err, ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if !needReadRuns.has(p) {
+				continue
+			}
+			for _, id := range runs.Newest(tx, "workspace", limit, w.ID) {
+				r, err := runs.Get(tx, id)
+				if err != nil {
+					return err
+				}
+				out = append(out, &RunView{*r, &WorkspaceView{*w, p}, p})
+			}
+			slices.SortFunc(out, func(x, y *RunView) int { return cmp.Compare(y.Number, x.Number) })
+			out = out[:min(limit, len(out))]
+		}
+		return nil
+	})
+	return out, told(err)
+}
+
 // RunHistory returns what happened to a run, oldest first.
 func (s *Service) RunHistory(a *Actor, id string) (out []*record.RunNote, err error) {
 	err = s.store.View(func(tx *store.Tx) error {
@@ -223,6 +258,34 @@ func (s *Service) Comments(a *Actor, id string) (out []*record.Comment, err erro
 		return err
 	})
 	return out, told(err)
+}
+
+// FindComment returns a comment.
+func (s *Service) FindComment(a *Actor, id string) (c *record.Comment, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		if c, err = comments.Get(tx, id); err == nil {
+			_, err = a.runView(tx, c.Run)
+		}
+		if err != nil {
+			return notFound("there is no comment %q, or you have no access to it", id)
+		}
+		return nil
+	})
+	return c, told(err)
+}
+
+// FindRunNote returns an entry of a run's history.
+func (s *Service) FindRunNote(a *Actor, id string) (n *record.RunNote, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		if n, err = runNotes.Get(tx, id); err == nil {
+			_, err = a.runView(tx, n.Run)
+		}
+		if err != nil {
+			return notFound("there is no event %q, or you have no access to it", id)
+		}
+		return nil
+	})
+	return n, told(err)
 }
 
 // Comment says something of a run.
@@ -251,6 +314,7 @@ func (s *Service) say(tx *store.Tx, a *Actor, run, body string) (*record.Comment
 // Confirm approves the plan of a run, which is then applied when its turn comes.
 func (s *Service) Confirm(a *Actor, id, comment string) error {
 	return s.act(a, "run.apply", id, comment, needApply, func(tx *store.Tx, r *record.Run) error {
+		r.ConfirmedBy = a.ID()
 		return s.enter(tx, r, record.EventConfirmed, 0, a.ID())
 	})
 }

@@ -165,6 +165,19 @@ var (
 			"on":   one(func(a *record.Access) string { return a.On }),
 		},
 	}
+	memberships = store.Table[record.Membership]{
+		Name: "membership", ID: func(m *record.Membership) string { return m.ID },
+		Unique: map[string]func(*record.Membership) string{
+			"person": func(m *record.Membership) string {
+				return store.Join(strings.ToLower(m.Organization), person(m))
+			},
+		},
+		Lists: map[string]func(*record.Membership) []string{
+			"organization": one(func(m *record.Membership) string { return strings.ToLower(m.Organization) }),
+			"user":         one(func(m *record.Membership) string { return m.User }),
+			"email":        one(func(m *record.Membership) string { return Hash(strings.ToLower(m.Email)) }),
+		},
+	}
 	tokens = store.Table[record.Token]{
 		Name: "token", ID: func(t *record.Token) string { return t.ID },
 		Unique: map[string]func(*record.Token) string{"hash": func(t *record.Token) string { return t.Hash }},
@@ -173,3 +186,11 @@ var (
 		},
 	}
 )
+
+// person is how a membership names the person: the user, or a hash of the address that is invited.
+func person(m *record.Membership) string {
+	if m.User != "" {
+		return m.User
+	}
+	return Hash(strings.ToLower(m.Email))
+}

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,26 @@ func (s *Service) Me(a *Actor) record.User {
 		return *a.User
 	}
 	return record.User{ID: "user-" + a.Token.Owner, Name: a.Name(), CreatedAt: a.Token.CreatedAt}
+}
+
+// ChangeMe changes the name and the address of the actor's own user; nil leaves them. Only administrators of the
+// service do so: teams and invitations name people by both, and nobody has proved that an address is theirs.
+func (s *Service) ChangeMe(a *Actor, name, email *string) (u *record.User, err error) {
+	if !a.admin() {
+		return nil, forbidden("only administrators of the service change users")
+	}
+	err = s.audited(a, "user.change", a.User.ID, func(tx *store.Tx) error {
+		if u, err = users.Get(tx, a.User.ID); err != nil {
+			return err
+		}
+		set(&u.Name, name)
+		set(&u.Email, email)
+		if !record.ValidName(u.Name) {
+			return invalid("Username must be letters, digits, - and _, and begin with a letter or a digit")
+		}
+		return users.Put(tx, u)
+	})
+	return u, err
 }
 
 // User returns a user, if the actor shares an organization with it.
@@ -50,7 +71,10 @@ func (s *Service) CreateUser(a *Actor, name, email string, admin bool) (u *recor
 	}
 	err = s.audited(a, "user.create", name, func(tx *store.Tx) error {
 		u = &record.User{ID: newID("user"), Name: name, Email: email, Admin: admin, CreatedAt: s.now().UTC()}
-		return users.Put(tx, u)
+		if err := users.Put(tx, u); err != nil {
+			return err
+		}
+		return s.accept(tx, u)
 	})
 	return u, err
 }
@@ -97,10 +121,24 @@ func (s *Service) Teams(a *Actor, organization string) (out []*record.Team, err 
 		if err != nil {
 			return err
 		}
-		out, err = teams.Select(tx, "organization", strings.ToLower(o.Name))
+		all, err := teams.Select(tx, "organization", strings.ToLower(o.Name))
+		for _, t := range all {
+			if a.knows(t, o) {
+				out = append(out, t)
+			}
+		}
 		return err
 	})
 	return out, told(err)
+}
+
+// knows tells whether the actor may see a team: its members, those who manage teams, and for teams that are not secret
+// everybody in the organization.
+func (a *Actor) knows(t *record.Team, o *record.Organization) bool {
+	if t.Visibility == "organization" || a.manages(o, manageTeams) || a.manages(o, secretTeams) {
+		return true
+	}
+	return slices.ContainsFunc(a.teams, func(mine *record.Team) bool { return mine.ID == t.ID })
 }
 
 // Team returns a team.
@@ -112,7 +150,7 @@ func (s *Service) Team(a *Actor, id string) (t *record.Team, err error) {
 func (a *Actor) team(tx *store.Tx, id string) (*record.Team, *record.Organization, error) {
 	t, err := teams.Get(tx, id)
 	if err == nil {
-		if o, err := a.organization(tx, t.Organization); err == nil {
+		if o, err := a.organization(tx, t.Organization); err == nil && a.knows(t, o) {
 			return t, o, nil
 		}
 	}
@@ -121,8 +159,8 @@ func (a *Actor) team(tx *store.Tx, id string) (*record.Team, *record.Organizatio
 
 // PutTeam makes a team (with an empty ID), or changes what it is called and may do in its organization.
 func (s *Service) PutTeam(a *Actor, t record.Team) (*record.Team, error) {
-	if !record.ValidName(t.Name) {
-		return nil, invalid("Name must be letters, digits, - and _, and begin with a letter or a digit")
+	if t.Name = strings.TrimSpace(t.Name); !record.ValidName(strings.ReplaceAll(t.Name, " ", "-")) {
+		return nil, invalid("Name must be letters, digits, spaces, - and _, and begin with a letter or a digit")
 	}
 	err := s.audited(a, "team.put", t.Name, func(tx *store.Tx) error {
 		if t.ID != "" {
@@ -139,7 +177,8 @@ func (s *Service) PutTeam(a *Actor, t record.Team) (*record.Team, error) {
 		if !a.manages(o, manageTeams) {
 			return forbidden("you are not allowed to change teams of %s", o.Name)
 		}
-		if !a.owns(o) && (t.ManageWorkspaces || t.ManageProjects || t.ManageMembership) {
+		if !a.manages(o, manageAccess) && (t.ManageWorkspaces || t.ManageProjects || t.ManageMembership ||
+			t.ManageTeams || t.ManageAccess || t.AccessSecretTeams || t.ReadWorkspaces || t.ReadProjects) {
 			return forbidden("only owners let teams manage the organization %s", o.Name)
 		}
 		if t.ID == o.Owners && t.Name != "owners" {
@@ -153,7 +192,7 @@ func (s *Service) PutTeam(a *Actor, t record.Team) (*record.Team, error) {
 	return &t, err
 }
 
-// ChangeMembers adds users, by name, to a team, or removes them.
+// ChangeMembers adds users, by their names, identities or memberships, to a team, or removes them.
 func (s *Service) ChangeMembers(a *Actor, id string, names []string, remove bool) error {
 	return s.audited(a, "team.members", id, func(tx *store.Tx) error {
 		t, o, err := a.team(tx, id)
@@ -164,6 +203,9 @@ func (s *Service) ChangeMembers(a *Actor, id string, names []string, remove bool
 			return forbidden("you are not allowed to change the members of this team")
 		}
 		for _, name := range names {
+			if m, err := memberships.Get(tx, name); err == nil && strings.EqualFold(m.Organization, o.Name) {
+				name = m.User
+			}
 			u, err := users.Find(tx, "name", name)
 			if err != nil {
 				if u, err = users.Get(tx, name); err != nil {
@@ -171,8 +213,12 @@ func (s *Service) ChangeMembers(a *Actor, id string, names []string, remove bool
 				}
 			}
 			t.Users = slices.DeleteFunc(t.Users, func(id string) bool { return id == u.ID })
-			if !remove {
-				t.Users = append(t.Users, u.ID)
+			if remove {
+				continue
+			}
+			t.Users = append(t.Users, u.ID)
+			if err := s.belong(tx, o.Name, u); err != nil {
+				return err
 			}
 		}
 		if t.ID == o.Owners && len(t.Users) == 0 {
@@ -249,10 +295,37 @@ func (a *Actor) mayGrant(tx *store.Tx, on string, change bool) error {
 	if err != nil {
 		return err
 	}
-	if change && !a.manages(o, manageProjects) {
+	rights, err := a.projectRights(tx, p)
+	if err != nil {
+		return err
+	}
+	if change && !a.manages(o, manageProjects) && rights.Teams != "manage" {
 		return forbidden("you are not allowed to change the access to the project %s", p.Name)
 	}
 	return nil
+}
+
+// projectRights returns the most that the teams of the actor may do with a project itself.
+func (a *Actor) projectRights(tx *store.Tx, p *record.Project) (most record.ProjectRights, err error) {
+	higher := func(have *string, more string, order ...string) {
+		if slices.Index(order, more) > slices.Index(order, *have) {
+			*have = more
+		}
+	}
+	for _, t := range a.teams {
+		x, err := accesses.Find(tx, "pair", t.ID, p.ID)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return most, err
+		}
+		own := x.ProjectRights()
+		higher(&most.Settings, own.Settings, "read", "update", "delete")
+		higher(&most.Teams, own.Teams, "none", "read", "manage")
+		higher(&most.Sets, own.Sets, "none", "read", "write")
+	}
+	return most, nil
 }
 
 // PutAccess gives a team a role on a workspace or a project (with an empty ID), or changes it.
@@ -264,6 +337,9 @@ func (s *Service) PutAccess(a *Actor, x record.Access) (*record.Access, error) {
 				return notFound("there is no access %q", x.ID)
 			}
 			x.Team, x.On = kept.Team, kept.On
+			if x.Role == "" {
+				x.Role = kept.Role
+			}
 		}
 		if !record.ValidRole(x.Role, strings.HasPrefix(x.On, "prj-")) {
 			return invalid("Access must be read, plan, write, admin or custom")
@@ -325,6 +401,20 @@ func (s *Service) Tokens(a *Actor, kind, owner string) (out []*record.Token, err
 		return err
 	})
 	return out, told(err)
+}
+
+// Token returns a token by its identity, without itself.
+func (s *Service) Token(a *Actor, id string) (t *record.Token, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		if t, err = tokens.Get(tx, id); err == nil {
+			_, err = a.mayTokens(tx, t.Kind, t.Owner)
+		}
+		if err != nil {
+			return notFound("there is no token %q that you manage", id)
+		}
+		return nil
+	})
+	return t, told(err)
 }
 
 // mayTokens checks that the actor manages the tokens of an owner, and returns how tokens name it.

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -85,8 +86,8 @@ func (o *VariableSettings) apply(v *record.Variable) error {
 	switch {
 	case v.Category != record.CategoryTerraform && v.Category != record.CategoryEnv:
 		return invalid("Category must be terraform or env")
-	case !record.ValidKey(v.Key):
-		return invalid("Key must be letters, digits, - and _, and not begin with a digit")
+	case !record.ValidKey(v.Key, v.Category):
+		return invalid("Key must be letters, digits, - and _")
 	case len(v.Value) > 256<<10 || strings.ContainsRune(v.Value, 0):
 		return invalid("Value must have at most 256 KiB and no zero byte")
 	}
@@ -136,10 +137,40 @@ func (a *Actor) set(tx *store.Tx, id string) (*record.VariableSet, *record.Organ
 	set, err := variableSets.Get(tx, id)
 	if err == nil {
 		if o, err := a.organization(tx, set.Organization); err == nil {
-			return set, o, nil
+			if reads, err := a.readsSet(tx, o, set); reads || err != nil {
+				return set, o, err
+			}
 		}
 	}
 	return nil, nil, notFound("there is no variable set %q, or you have no access to it", id)
+}
+
+// readsSet tells whether the actor may read a set: who manages workspaces or may read all of them, and who may read the
+// variables of one that the set is for.
+func (a *Actor) readsSet(tx *store.Tx, o *record.Organization, set *record.VariableSet) (bool, error) {
+	if a.manages(o, func(t *record.Team) bool { return t.ManageWorkspaces || t.ReadWorkspaces }) {
+		return true, nil
+	}
+	on := slices.Clone(set.Workspaces)
+	for _, p := range set.Projects {
+		on = append(on, workspaces.List(tx, "project", p)...)
+	}
+	if set.Global {
+		on = workspaces.List(tx, "organization", strings.ToLower(o.Name))
+	}
+	for _, id := range on {
+		w, err := workspaces.Get(tx, id)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		if p, err := a.permissions(tx, w); err != nil || needReadVars.has(p) {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // VariableSets returns the sets of an organization; with a workspace, those that concern it.
@@ -158,7 +189,11 @@ func (s *Service) VariableSets(a *Actor, organization, workspace string) (out []
 		}
 		all, err := variableSets.Select(tx, "organization", strings.ToLower(o.Name))
 		for _, set := range all {
-			if w == nil || set.Concerns(w) {
+			reads, err := a.readsSet(tx, o, set)
+			if err != nil {
+				return err
+			}
+			if reads && (w == nil || set.Concerns(w)) {
 				out = append(out, set)
 			}
 		}
@@ -173,7 +208,7 @@ func (s *Service) VariableSet(a *Actor, id string) (set *record.VariableSet, err
 	return set, told(err)
 }
 
-// PutVariableSet makes a set (with an empty ID) or changes its name, description and flags.
+// PutVariableSet makes a set (with an empty ID) or changes it.
 func (s *Service) PutVariableSet(a *Actor, v record.VariableSet) (*record.VariableSet, error) {
 	if v.Name = strings.TrimSpace(v.Name); v.Name == "" {
 		return nil, invalid("Name can't be blank")
@@ -185,6 +220,7 @@ func (s *Service) PutVariableSet(a *Actor, v record.VariableSet) (*record.Variab
 				return err
 			}
 			kept.Name, kept.Description, kept.Global, kept.Priority = v.Name, v.Description, v.Global, v.Priority
+			kept.Workspaces, kept.Projects = v.Workspaces, v.Projects
 			v = *kept
 		}
 		o, err := a.organization(tx, v.Organization)
@@ -196,6 +232,9 @@ func (s *Service) PutVariableSet(a *Actor, v record.VariableSet) (*record.Variab
 		}
 		if v.ID == "" {
 			v.ID, v.Organization = newID("varset"), o.Name
+		}
+		if err := within(tx, o, v.Workspaces, v.Projects); err != nil {
+			return err
 		}
 		return variableSets.Put(tx, &v)
 	})
@@ -212,20 +251,34 @@ func (s *Service) AssignVariableSet(a *Actor, id string, workspaceIDs, projectID
 		if !a.manages(o, manageWorkspaces) {
 			return forbidden("you are not allowed to change variable sets of %s", o.Name)
 		}
-		for _, w := range workspaceIDs {
-			if known, err := workspaces.Get(tx, w); !remove && (err != nil || known.Organization != o.Name) {
-				return notFound("there is no workspace %q in %s", w, o.Name)
+		if !remove {
+			if err := within(tx, o, workspaceIDs, projectIDs); err != nil {
+				return err
 			}
+		}
+		for _, w := range workspaceIDs {
 			set.Workspaces = assign(set.Workspaces, w, remove)
 		}
 		for _, p := range projectIDs {
-			if known, err := projects.Get(tx, p); !remove && (err != nil || known.Organization != o.Name) {
-				return notFound("there is no project %q in %s", p, o.Name)
-			}
 			set.Projects = assign(set.Projects, p, remove)
 		}
 		return variableSets.Put(tx, set)
 	})
+}
+
+// within checks that workspaces and projects are in an organization.
+func within(tx *store.Tx, o *record.Organization, workspaceIDs, projectIDs []string) error {
+	for _, id := range workspaceIDs {
+		if w, err := workspaces.Get(tx, id); err != nil || w.Organization != o.Name {
+			return notFound("there is no workspace %q in %s", id, o.Name)
+		}
+	}
+	for _, id := range projectIDs {
+		if p, err := projects.Get(tx, id); err != nil || p.Organization != o.Name {
+			return notFound("there is no project %q in %s", id, o.Name)
+		}
+	}
+	return nil
 }
 
 func assign(all []string, id string, remove bool) []string {

@@ -128,6 +128,14 @@ type WorkspaceSettings struct {
 	Tags                                                                          []record.Tag // added
 	ApprovalExpiry                                                                *time.Duration
 	Stopped                                                                       *string
+	// InheritsMode set gives up the workspace's own execution mode for that of the organization.
+	InheritsMode *bool
+	// Triggers are changed by a function, nil for not: each of its fields may be given or not.
+	Triggers func(*record.Triggers)
+}
+
+func validMode(mode string) bool {
+	return mode == record.ModeRemote || mode == record.ModeLocal || mode == record.ModeAgent
 }
 
 func set[T any](to *T, from *T) {
@@ -152,10 +160,17 @@ func (o *WorkspaceSettings) apply(w *record.Workspace) error {
 	set(&w.SourceURL, o.SourceURL)
 	set(&w.ApprovalExpiry, o.ApprovalExpiry)
 	set(&w.Stopped, o.Stopped)
+	if o.ExecutionMode != nil {
+		w.InheritsMode = false
+	}
+	set(&w.InheritsMode, o.InheritsMode)
+	if o.Triggers != nil {
+		o.Triggers(&w.Triggers)
+	}
 	switch {
 	case !record.ValidName(w.Name):
 		return invalid("Name can only include letters, numbers, -, and _, and must begin with a letter or a number")
-	case !slices.Contains([]string{record.ModeRemote, record.ModeLocal, record.ModeAgent}, w.ExecutionMode):
+	case !validMode(w.ExecutionMode):
 		return invalid("Execution mode must be remote, local or agent")
 	case !validDirectory(w.WorkingDirectory):
 		return invalid("Working directory must be a relative path within the configuration")
@@ -172,18 +187,24 @@ func validDirectory(dir string) bool {
 		(dir == "" || !strings.HasPrefix(path.Clean(dir), "..") && clean != "..")
 }
 
-// addTags adds tags, each once.
-func addTags(w *record.Workspace, tags []record.Tag) error {
+// addTags adds tags to a workspace, each key once.
+func addTags(w *record.Workspace, tags []record.Tag) (err error) {
+	w.Tags, err = tidy(append(slices.Clone(w.Tags), tags...))
+	return err
+}
+
+// tidy returns tags sorted by their keys; of those with one key the last one.
+func tidy(tags []record.Tag) (out []record.Tag, err error) {
 	for _, t := range tags {
-		if !record.ValidTag(strings.ToLower(t.Key)) {
-			return invalid("The tag %q must be lower case letters, digits, :, - and _", t.Key)
-		}
 		t.Key = strings.ToLower(t.Key)
-		w.Tags = slices.DeleteFunc(w.Tags, func(o record.Tag) bool { return o.Key == t.Key })
-		w.Tags = append(w.Tags, t)
+		if !record.ValidTag(t.Key) {
+			return nil, invalid("The tag %q must be lower case letters, digits, :, - and _", t.Key)
+		}
+		out = slices.DeleteFunc(out, func(o record.Tag) bool { return o.Key == t.Key })
+		out = append(out, t)
 	}
-	slices.SortFunc(w.Tags, func(x, y record.Tag) int { return strings.Compare(x.Key, y.Key) })
-	return nil
+	slices.SortFunc(out, func(x, y record.Tag) int { return strings.Compare(x.Key, y.Key) })
+	return out, nil
 }
 
 // CreateWorkspace makes a workspace.
@@ -197,7 +218,8 @@ func (s *Service) CreateWorkspace(a *Actor, organization string, o WorkspaceSett
 		}
 		now := s.now().UTC()
 		w := &record.Workspace{
-			ID: newID("ws"), Organization: org.Name, Project: org.DefaultProject, ExecutionMode: record.ModeRemote,
+			ID: newID("ws"), Organization: org.Name, Project: org.DefaultProject, ExecutionMode: org.Mode(),
+			InheritsMode:     true,
 			TerraformVersion: "latest", Structured: true, AllowDestroy: true, CreatedAt: now, UpdatedAt: now,
 		}
 		if err := s.settle(tx, a, org, w, o); err != nil {
@@ -234,7 +256,7 @@ func (s *Service) settle(tx *store.Tx, a *Actor, org *record.Organization, w *re
 	}
 	for _, t := range a.teams {
 		access, err := accesses.Find(tx, "pair", t.ID, w.Project)
-		if err == nil && access.Permissions().Admin {
+		if err == nil && (access.Permissions().Admin || access.Permissions().Create) {
 			return nil
 		}
 	}
@@ -258,6 +280,13 @@ func (s *Service) ChangeWorkspace(a *Actor, id string, o WorkspaceSettings) (v *
 			}
 		} else if err := o.apply(w); err != nil {
 			return err
+		}
+		if w.InheritsMode {
+			org, err := a.organization(tx, w.Organization)
+			if err != nil {
+				return err
+			}
+			w.ExecutionMode = org.Mode()
 		}
 		w.UpdatedAt = s.now().UTC()
 		tx.After(s.queue.wake)
@@ -293,7 +322,7 @@ func (s *Service) SetTags(a *Actor, id string, add []record.Tag, remove []string
 // not locked.
 func (s *Service) DeleteWorkspace(a *Actor, id string, safe bool) error {
 	return s.audited(a, "workspace.delete", id, func(tx *store.Tx) error {
-		w, err := a.allowed(tx, id, needAdmin)
+		w, err := a.allowed(tx, id, needDelete)
 		if err != nil {
 			return err
 		}
@@ -363,6 +392,18 @@ func (s *Service) drop(tx *store.Tx, w *record.Workspace) error {
 			return err
 		}
 	}
+	sets, err := variableSets.Select(tx, "organization", strings.ToLower(w.Organization))
+	if err != nil {
+		return err
+	}
+	for _, set := range sets {
+		if slices.Contains(set.Workspaces, w.ID) {
+			set.Workspaces = assign(set.Workspaces, w.ID, true)
+			if err := variableSets.Put(tx, set); err != nil {
+				return err
+			}
+		}
+	}
 	tx.After(func() {
 		for _, f := range files {
 			if err := s.store.Remove(f); err != nil {
@@ -372,4 +413,61 @@ func (s *Service) drop(tx *store.Tx, w *record.Workspace) error {
 		s.queue.forget(w.ID)
 	})
 	return workspaces.Delete(tx, w.ID)
+}
+
+// EffectiveTags are the tags of a workspace and those of its project, which its own win over.
+func (s *Service) EffectiveTags(a *Actor, id string) (out []record.Tag, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		w, _, err := a.workspace(tx, id)
+		if err != nil {
+			return err
+		}
+		p, err := projects.Get(tx, w.Project)
+		if err != nil {
+			return err
+		}
+		out, err = tidy(append(slices.Clone(p.Tags), w.Tags...))
+		return err
+	})
+	return out, told(err)
+}
+
+// Consumers returns the workspaces whose runs may read the state of a workspace.
+func (s *Service) Consumers(a *Actor, id string) (out []*WorkspaceView, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		w, _, err := a.workspace(tx, id)
+		if err != nil {
+			return err
+		}
+		for _, id := range w.Consumers {
+			other, p, err := a.workspace(tx, id)
+			if errors.Is(err, ErrNotFound) {
+				continue // it is gone, or not to be known
+			}
+			if err != nil {
+				return err
+			}
+			out = append(out, &WorkspaceView{*other, p})
+		}
+		return nil
+	})
+	return out, told(err)
+}
+
+// ChangeConsumers changes which workspaces may read the state of one.
+func (s *Service) ChangeConsumers(a *Actor, id string, change func([]string) []string) error {
+	return s.audited(a, "workspace.consumers", id, func(tx *store.Tx) error {
+		w, err := a.allowed(tx, id, needAdmin)
+		if err != nil {
+			return err
+		}
+		w.Consumers = change(slices.Clone(w.Consumers))
+		for _, id := range w.Consumers {
+			other, _, err := a.workspace(tx, id)
+			if err != nil || other.Organization != w.Organization {
+				return notFound("there is no workspace %q, or you have no access to it", id)
+			}
+		}
+		return workspaces.Put(tx, w)
+	})
 }

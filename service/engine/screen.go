@@ -33,11 +33,11 @@ type screen interface {
 
 func newScreen(j *service.Job, o Options) screen {
 	if j.Structured {
-		return &lines{stream: document.NewStream(document.StreamOptions{Out: j.Log, Now: o.Now,
+		return &lines{destroys: j.Run.Destroy, stream: document.NewStream(document.StreamOptions{Out: j.Log, Now: o.Now,
 			EngineVersion: o.EngineVersion})}
 	}
 	out := view.Clean(j.Log, false)
-	t := &text{out: out, printer: &view.Printer{Out: out, Err: out}}
+	t := &text{out: out, destroys: j.Run.Destroy, printer: &view.Printer{Out: out, Err: out}}
 	t.progress = view.NewProgress(view.ProgressOptions{Out: out})
 	return t
 }
@@ -47,6 +47,7 @@ type text struct {
 	out      io.Writer
 	printer  *view.Printer
 	progress *view.Progress
+	destroys bool
 	err      error
 }
 
@@ -81,7 +82,7 @@ func (t *text) applied(a *operation.Applied, after *state.State, ok bool) {
 		t.print(view.OutcomeText(a.Run, a.Outcome, after, view.TextOptions{Automated: true}))
 		return
 	}
-	t.print(view.SummaryText(summaryOf(a), false))
+	t.print(view.SummaryText(summaryOf(a, t.destroys), false))
 	t.print(view.AppliedOutputsText(after, view.TextOptions{Automated: true}))
 }
 
@@ -93,17 +94,22 @@ func (t *text) end() error {
 	return nil
 }
 
-func summaryOf(a *operation.Applied) document.Summary {
+func summaryOf(a *operation.Applied, destroys bool) document.Summary {
+	kind := document.ApplyOperation
+	if destroys {
+		kind = document.DestroyOperation
+	}
 	return document.Summary{
-		Operation: document.ApplyOperation, Add: a.Counts.Added, Change: a.Counts.Changed, Remove: a.Counts.Destroyed,
+		Operation: kind, Add: a.Counts.Added, Change: a.Counts.Changed, Remove: a.Counts.Destroyed,
 		Import: a.Counts.Imported, Forget: a.Counts.Forgotten,
 	}
 }
 
 // lines is for programs.
 type lines struct {
-	stream *document.Stream
-	err    error
+	stream   *document.Stream
+	destroys bool
+	err      error
 }
 
 func (s *lines) keep(err error) { s.err = errors.Join(s.err, err) }
@@ -125,7 +131,7 @@ func (s *lines) applied(a *operation.Applied, after *state.State, ok bool) {
 	if a == nil || after == nil || !ok {
 		return
 	}
-	s.stream.Summary(summaryOf(a))
+	s.stream.Summary(summaryOf(a, s.destroys))
 	s.stream.Outputs(after)
 }
 

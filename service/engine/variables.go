@@ -1,9 +1,12 @@
 package engine
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/zclconf/go-cty/cty"
 
@@ -22,8 +25,17 @@ func writeVariables(j *service.Job) (weak, strong []string, err error) {
 			if v.Run != run {
 				continue
 			}
+			if !hclsyntax.ValidIdentifier(v.Name) {
+				continue // no configuration can declare it
+			}
 			if v.HCL {
-				// An expression of the user's: it is read where it stands, so that what is wrong with it is shown.
+				// It must be an expression and nothing behind it, which would be the values of other variables.
+				expression := hcl.Pos{Line: 1, Column: 1}
+				_, problems := hclsyntax.ParseExpression([]byte(v.Text), "the value of "+v.Name, expression)
+				if problems.HasErrors() {
+					return nil, nil, fmt.Errorf("the value of the variable %s is not an expression: %s", v.Name,
+						problems[0].Detail)
+				}
 				text = append(text, (v.Name + " = " + v.Text + "\n")...)
 			} else {
 				f.Body().SetAttributeValue(v.Name, cty.StringVal(v.Text))

@@ -22,12 +22,24 @@ type Team struct {
 	Name         string   `json:"name"`
 	Users        []string `json:"users,omitempty"`
 	// What its members may do in the whole organization.
-	ManageWorkspaces bool   `json:"manageWorkspaces,omitempty"`
-	ManageProjects   bool   `json:"manageProjects,omitempty"`
-	ReadWorkspaces   bool   `json:"readWorkspaces,omitempty"`
-	ReadProjects     bool   `json:"readProjects,omitempty"`
-	ManageMembership bool   `json:"manageMembership,omitempty"`
-	Visibility       string `json:"visibility,omitempty"`
+	ManageWorkspaces bool `json:"manageWorkspaces,omitempty"`
+	ManageProjects   bool `json:"manageProjects,omitempty"`
+	ReadWorkspaces   bool `json:"readWorkspaces,omitempty"`
+	ReadProjects     bool `json:"readProjects,omitempty"`
+	ManageMembership bool `json:"manageMembership,omitempty"`
+	ManageTeams      bool `json:"manageTeams,omitempty"`
+	// ManageAccess: they let other teams manage the organization.
+	ManageAccess bool `json:"manageAccess,omitempty"`
+	// AccessSecretTeams: they see teams that are secret.
+	AccessSecretTeams bool   `json:"accessSecretTeams,omitempty"`
+	Visibility        string `json:"visibility,omitempty"`
+	// SSO is the team's identity at a provider of identities.
+	SSO string `json:"sso,omitempty"`
+	// Others are rights to what the service has not got, by their names in the API: they are kept for the programs that
+	// manage teams, and allow nothing.
+	Others []string `json:"others,omitempty"`
+	// NoMemberTokens: members do not manage the token of the team.
+	NoMemberTokens bool `json:"noMemberTokens,omitempty"`
 }
 
 // Access is what a team may do in a workspace or in all workspaces of a project.
@@ -38,6 +50,39 @@ type Access struct {
 	// Role is read, plan, write or admin, on projects maintain as well; or custom, with Custom.
 	Role   string      `json:"role"`
 	Custom Permissions `json:"custom,omitzero"`
+	// Project are the custom rights to a project itself.
+	Project ProjectRights `json:"project,omitzero"`
+	// Mocks and Tasks are rights to what the service has not got: they are kept, and allow nothing.
+	Mocks string `json:"mocks,omitempty"`
+	Tasks bool   `json:"tasks,omitempty"`
+}
+
+// ProjectRights is what somebody may do with a project itself, in the words of the API; empty is the least of them.
+type ProjectRights struct {
+	Settings string `json:"settings,omitempty"` // read, update or delete
+	Teams    string `json:"teams,omitempty"`    // none, read or manage
+	Sets     string `json:"sets,omitempty"`     // none, read or write: of variable sets
+}
+
+// ProjectRights returns what the access allows with the project itself.
+func (a *Access) ProjectRights() ProjectRights {
+	p := ProjectRights{Settings: "read", Teams: "none", Sets: "none"}
+	switch a.Role {
+	case "admin":
+		return ProjectRights{Settings: "delete", Teams: "manage", Sets: "write"}
+	case "read", "write", "maintain":
+		p.Sets = "read"
+	case "custom":
+		own := a.Project
+		for from, to := range map[*string]*string{
+			&own.Settings: &p.Settings, &own.Teams: &p.Teams, &own.Sets: &p.Sets,
+		} {
+			if *from != "" {
+				*to = *from
+			}
+		}
+	}
+	return p
 }
 
 // The kinds of tokens.
@@ -77,16 +122,21 @@ type Permissions struct {
 	State     int  `json:"state,omitempty"`     // No, Read, Write
 	Outputs   bool `json:"outputs,omitempty"`   // may read outputs, though perhaps not the state
 	Lock      bool `json:"lock,omitempty"`
-	Admin     bool `json:"admin,omitempty"` // settings, access, deletion, force-unlock
+	Admin     bool `json:"admin,omitempty"`  // settings, access, deletion, force-unlock
+	Create    bool `json:"create,omitempty"` // workspaces, in a project
+	Delete    bool `json:"delete,omitempty"` // the workspace
+	Move      bool `json:"move,omitempty"`   // the workspace, to another project
 }
 
 // roles are the permission sets that have names. The API documents them.
 var roles = map[string]Permissions{
-	"read":     {Runs: Read, Variables: Read, State: Read, Outputs: true},
-	"plan":     {Runs: Plan, Variables: Read, State: Read, Outputs: true},
-	"write":    {Runs: Write, Variables: Write, State: Write, Outputs: true, Lock: true},
-	"maintain": {Runs: Write, Variables: Write, State: Write, Outputs: true, Lock: true, Admin: true},
-	"admin":    {Runs: Write, Variables: Write, State: Write, Outputs: true, Lock: true, Admin: true},
+	"read":  {Runs: Read, Variables: Read, State: Read, Outputs: true},
+	"plan":  {Runs: Plan, Variables: Read, State: Read, Outputs: true},
+	"write": {Runs: Write, Variables: Write, State: Write, Outputs: true, Lock: true},
+	"maintain": {Runs: Write, Variables: Write, State: Write, Outputs: true, Lock: true, Admin: true, Create: true,
+		Delete: true, Move: true},
+	"admin": {Runs: Write, Variables: Write, State: Write, Outputs: true, Lock: true, Admin: true, Create: true,
+		Delete: true, Move: true},
 }
 
 // ValidRole tells whether access can be given by this word.
@@ -117,6 +167,7 @@ func (p Permissions) Plus(o Permissions) Permissions {
 	return Permissions{
 		Runs: max(p.Runs, o.Runs), Variables: max(p.Variables, o.Variables), State: max(p.State, o.State),
 		Outputs: p.Outputs || o.Outputs, Lock: p.Lock || o.Lock, Admin: p.Admin || o.Admin,
+		Create: p.Create || o.Create, Delete: p.Delete || o.Delete, Move: p.Move || o.Move,
 	}
 }
 

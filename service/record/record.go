@@ -19,6 +19,27 @@ type Organization struct {
 	DefaultProject string `json:"defaultProject"`
 	// Owners is the team that may do everything.
 	Owners string `json:"owners"`
+	// DefaultMode is the execution mode of workspaces that set none; empty is remote.
+	DefaultMode string `json:"defaultMode,omitempty"`
+}
+
+// Mode is the execution mode of workspaces that set none.
+func (o *Organization) Mode() string {
+	if o.DefaultMode == "" {
+		return ModeRemote
+	}
+	return o.DefaultMode
+}
+
+// Membership is a person in an organization: a user, or one who is invited and becomes a member as soon as there is a
+// user with the address.
+type Membership struct {
+	ID           string    `json:"id"`
+	Organization string    `json:"organization"`
+	User         string    `json:"user,omitempty"` // empty while it is an invitation
+	Email        string    `json:"email,omitempty"`
+	Teams        []string  `json:"teams,omitempty"` // of an invitation
+	CreatedAt    time.Time `json:"createdAt"`
 }
 
 // Project is a group of workspaces.
@@ -27,6 +48,7 @@ type Project struct {
 	Organization string    `json:"organization"`
 	Name         string    `json:"name"`
 	Description  string    `json:"description,omitempty"`
+	Tags         []Tag     `json:"tags,omitempty"` // sorted by key; workspaces have them, too
 	CreatedAt    time.Time `json:"createdAt"`
 }
 
@@ -39,24 +61,31 @@ const (
 
 // Workspace is one state with its settings.
 type Workspace struct {
-	ID               string    `json:"id"`
-	Organization     string    `json:"organization"`
-	Project          string    `json:"project"`
-	Name             string    `json:"name"`
-	Description      string    `json:"description,omitempty"`
-	ExecutionMode    string    `json:"executionMode"`
-	AutoApply        bool      `json:"autoApply,omitempty"`
-	TerraformVersion string    `json:"terraformVersion"`
-	WorkingDirectory string    `json:"workingDirectory,omitempty"`
-	Structured       bool      `json:"structured"`
-	QueueAllRuns     bool      `json:"queueAllRuns,omitempty"`
-	AllowDestroy     bool      `json:"allowDestroy"`
-	GlobalState      bool      `json:"globalState,omitempty"` // every workspace of the organization may read its state
-	SourceName       string    `json:"sourceName,omitempty"`
-	SourceURL        string    `json:"sourceUrl,omitempty"`
-	Tags             []Tag     `json:"tags,omitempty"` // sorted by key
-	CreatedAt        time.Time `json:"createdAt"`
-	UpdatedAt        time.Time `json:"updatedAt"`
+	ID               string `json:"id"`
+	Organization     string `json:"organization"`
+	Project          string `json:"project"`
+	Name             string `json:"name"`
+	Description      string `json:"description,omitempty"`
+	ExecutionMode    string `json:"executionMode"`
+	AutoApply        bool   `json:"autoApply,omitempty"`
+	TerraformVersion string `json:"terraformVersion"`
+	WorkingDirectory string `json:"workingDirectory,omitempty"`
+	Structured       bool   `json:"structured"`
+	QueueAllRuns     bool   `json:"queueAllRuns,omitempty"`
+	AllowDestroy     bool   `json:"allowDestroy"`
+	GlobalState      bool   `json:"globalState,omitempty"` // every workspace of the organization may read its state
+	// InheritsMode: the execution mode is that of the organization.
+	InheritsMode bool `json:"inheritsMode,omitempty"`
+	// Triggers are settings for version control and for runs of other workspaces, which the service keeps for the
+	// programs that manage workspaces: nothing of it starts runs here.
+	Triggers Triggers `json:"triggers,omitzero"`
+	// Consumers are the workspaces whose runs may read the state.
+	Consumers  []string  `json:"consumers,omitempty"`
+	SourceName string    `json:"sourceName,omitempty"`
+	SourceURL  string    `json:"sourceUrl,omitempty"`
+	Tags       []Tag     `json:"tags,omitempty"` // sorted by key
+	CreatedAt  time.Time `json:"createdAt"`
+	UpdatedAt  time.Time `json:"updatedAt"`
 	// ApprovalExpiry is how long a plan whose asker is gone waits for its approval; zero for ever.
 	ApprovalExpiry time.Duration `json:"approvalExpiry,omitempty"`
 	// Stopped is why no run starts here; empty where runs start. What is under way goes on.
@@ -69,6 +98,15 @@ type Workspace struct {
 	CurrentConfiguration string `json:"currentConfiguration,omitempty"`
 	// CurrentState is the newest version of the state; empty for none.
 	CurrentState string `json:"currentState,omitempty"`
+}
+
+// Triggers say what else than people and programs starts runs.
+type Triggers struct {
+	Files         bool     `json:"files,omitempty"`
+	NoSpeculative bool     `json:"noSpeculative,omitempty"`
+	AutoApply     bool     `json:"autoApply,omitempty"`
+	Prefixes      []string `json:"prefixes,omitempty"`
+	Patterns      []string `json:"patterns,omitempty"`
 }
 
 // Tag is a tag of a workspace: a word, or a key with a value.
@@ -241,10 +279,15 @@ func ValidTag(name string) bool {
 	return valid(name, 255, func(c byte) bool { return lower(c) || digit(c) }, ":-_")
 }
 
-// ValidKey tells whether a variable may be called so: a letter or _, then letters, digits, - and _, at most 256.
-func ValidKey(name string) bool {
-	first := func(c byte) bool { return letter(c) || lower(c) || c == '_' }
-	return valid(name, 256, first, "-0123456789")
+// ValidKey tells whether a variable may be called so: letters, digits, - and _, at most 256. Those of the environment
+// may have dots, too.
+func ValidKey(name, category string) bool {
+	others := "-_"
+	if category == CategoryEnv {
+		others = "-_."
+	}
+	any := func(c byte) bool { return letter(c) || lower(c) || digit(c) || strings.IndexByte(others, c) >= 0 }
+	return valid(name, 256, any, "")
 }
 
 // valid tells whether a name has at most so many characters, which all are of the first kind or, but for the first one,

@@ -189,6 +189,9 @@ type Run struct {
 	EngineVersion   string     `json:"engineVersion"`
 	TerraformCaller string     `json:"caller,omitempty"` // the version that the client says it has
 
+	// ConfirmedBy is who approved the plan; empty when it was applied automatically.
+	ConfirmedBy string `json:"confirmedBy,omitempty"`
+
 	// HasChanges is known once the plan has ended, and written with the status that says so.
 	HasChanges bool `json:"hasChanges,omitempty"`
 	// Generated tells that the plan has made configuration for objects that are imported.

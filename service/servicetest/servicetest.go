@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
@@ -69,7 +71,13 @@ type House struct {
 	End   func() // ends the service, as its process would; Start starts it again
 	Admin *service.Actor
 	Token string
+	ahead atomic.Int64 // of the clock, in nanoseconds
 }
+
+func (h *House) clock() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }
+
+// Later has the service's clock go ahead.
+func (h *House) Later(d time.Duration) { h.ahead.Add(int64(d)) }
 
 // New returns a service with an organization, acme, and its administrator. It ends with the test.
 func New(t *testing.T) *House {
@@ -96,7 +104,7 @@ func (h *House) Start() {
 		h.t.Fatal(err)
 	}
 	s, err := service.New(service.Options{
-		Store: st, Engine: h.Engine, Version: "0.1.0", Plans: 2, Applies: 10, MaxConfiguration: 1 << 20,
+		Store: st, Engine: h.Engine, Now: h.clock, Version: "0.1.0", Plans: 2, Applies: 10, MaxConfiguration: 1 << 20,
 		MaxState:         2 << 20,
 		ForceCancelAfter: 1,
 	})

@@ -2,7 +2,10 @@ package tfe
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 
+	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 )
 
@@ -32,7 +35,7 @@ func organizationResource(o *record.Organization) resource {
 	return resource{ID: o.Name, Type: "organizations", Attributes: map[string]any{
 		"name": o.Name, "external-id": "org-" + o.Name, "email": o.Email, "created-at": moment(o.CreatedAt),
 		"collaborator-auth-policy": "password",
-		"plan-is-enterprise":       false, "default-execution-mode": record.ModeRemote, "saml-enabled": false,
+		"plan-is-enterprise":       false, "default-execution-mode": o.Mode(), "saml-enabled": false,
 		"owners-team-saml-role-id": nil,
 		"permissions": map[string]bool{
 			"can-update": true, "can-destroy": true, "can-create-workspace": true, "can-access-via-teams": true,
@@ -47,6 +50,11 @@ func (c *call) organizations() error {
 	if err != nil {
 		return err
 	}
+	if part := strings.ToLower(c.r.FormValue("q") + c.r.FormValue("q[name]")); part != "" {
+		all = slices.DeleteFunc(all, func(o *record.Organization) bool {
+			return !strings.Contains(strings.ToLower(o.Name), part)
+		})
+	}
 	return list(c, all, organizationResource, nil)
 }
 
@@ -59,15 +67,53 @@ func (c *call) organization() error {
 }
 
 func (c *call) createOrganization() error {
-	var a struct{ Name, Email string }
+	var a struct {
+		Name, Email string
+		Mode        *string `json:"default-execution-mode"`
+	}
 	if _, err := c.body(&a); err != nil {
 		return err
 	}
 	o, err := c.CreateOrganization(c.actor, a.Name, a.Email)
+	if err == nil && a.Mode != nil {
+		o, err = c.ChangeOrganization(c.actor, a.Name, service.OrganizationSettings{DefaultMode: a.Mode})
+	}
 	if err != nil {
 		return err
 	}
 	return c.created(organizationResource(o))
+}
+
+func (c *call) changeOrganization() error {
+	var a struct {
+		Name  *string
+		Email *string
+		Mode  *string `json:"default-execution-mode"`
+	}
+	if _, err := c.body(&a); err != nil {
+		return err
+	}
+	if a.Name != nil && !strings.EqualFold(*a.Name, c.arg("org")) {
+		return &failure{http.StatusUnprocessableEntity, "invalid attribute", "an organization keeps its name"}
+	}
+	o, err := c.ChangeOrganization(c.actor, c.arg("org"), service.OrganizationSettings{Email: a.Email,
+		DefaultMode: a.Mode})
+	if err != nil {
+		return err
+	}
+	return c.ok(organizationResource(o))
+}
+
+func (c *call) changeAccount() error {
+	var a struct{ Username, Email *string }
+	if _, err := c.body(&a); err != nil {
+		return err
+	}
+	u, err := c.ChangeMe(c.actor, a.Username, a.Email)
+	if err != nil {
+		return err
+	}
+	return c.ok(userResource(u))
 }
 
 func (c *call) deleteOrganization() error {
@@ -124,34 +170,47 @@ func projectResource(p *record.Project) resource {
 func (c *call) projects() error {
 	var names []string
 	if name := c.r.FormValue("filter[names]"); name != "" {
-		names = []string{name}
+		names = words(name)
 	}
 	all, err := c.Projects(c.actor, c.arg("org"), names...)
 	if err != nil {
 		return err
 	}
+	if part := strings.ToLower(c.r.FormValue("q")); part != "" {
+		all = slices.DeleteFunc(all, func(p *record.Project) bool {
+			return !strings.Contains(strings.ToLower(p.Name), part)
+		})
+	}
 	return list(c, all, projectResource, nil)
+}
+
+func (c *call) answerProject(status int, p *record.Project, err error) error {
+	if err != nil {
+		return err
+	}
+	wants, err := c.includes("effective_tag_bindings", "organization")
+	if err != nil {
+		return err
+	}
+	res := projectResource(p)
+	var more []resource
+	if wants("effective_tag_bindings") {
+		ids := []string{}
+		for _, b := range bindings(p.Tags) {
+			ids, more = append(ids, b.ID), append(more, b)
+		}
+		res.Relationships["effective-tag-bindings"] = toAll("effective-tag-bindings", ids)
+	}
+	return c.answer(status, res, more)
 }
 
 func (c *call) project() error {
 	p, err := c.Project(c.actor, c.arg("project"))
-	if err != nil {
-		return err
-	}
-	return c.ok(projectResource(p))
+	return c.answerProject(http.StatusOK, p, err)
 }
 
 func (c *call) createProject() error {
-	var a struct{ Name, Description string }
-	if _, err := c.body(&a); err != nil {
-		return err
-	}
-	p, err := c.PutProject(c.actor, record.Project{Organization: c.arg("org"), Name: a.Name,
-		Description: a.Description})
-	if err != nil {
-		return err
-	}
-	return c.created(projectResource(p))
+	return c.putProject(record.Project{Organization: c.arg("org")}, http.StatusCreated)
 }
 
 func (c *call) changeProject() error {
@@ -159,15 +218,49 @@ func (c *call) changeProject() error {
 	if err != nil {
 		return err
 	}
+	return c.putProject(*p, http.StatusOK)
+}
+
+func (c *call) putProject(p record.Project, status int) error {
 	a := struct{ Name, Description string }{p.Name, p.Description}
-	if _, err := c.body(&a); err != nil {
+	q, err := c.body(&a)
+	if err != nil {
 		return err
 	}
 	p.Name, p.Description = a.Name, a.Description
+	tags, err := q.relatedAll("tag-bindings")
+	if err != nil {
+		return err
+	}
+	if tags != nil {
+		p.Tags = tagsOf(tags)
+	}
+	kept, err := c.PutProject(c.actor, p)
+	return c.answerProject(status, kept, err)
+}
+
+func (c *call) projectTags() error {
+	p, err := c.Project(c.actor, c.arg("project"))
+	if err != nil {
+		return err
+	}
+	return c.listBindings(p.Tags)
+}
+
+func (c *call) addProjectTags() error {
+	p, err := c.Project(c.actor, c.arg("project"))
+	if err != nil {
+		return err
+	}
+	refs, err := c.references()
+	if err != nil {
+		return err
+	}
+	p.Tags = append(p.Tags, tagsOf(refs)...)
 	if p, err = c.PutProject(c.actor, *p); err != nil {
 		return err
 	}
-	return c.ok(projectResource(p))
+	return c.listBindings(p.Tags)
 }
 
 func (c *call) deleteProject() error {

@@ -3,106 +3,14 @@ package tfe
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 )
-
-func (c *call) configurationResource(v *record.Configuration) resource {
-	a := map[string]any{
-		"status": v.Status, "speculative": v.Speculative, "provisional": v.Provisional, "auto-queue-runs": v.AutoQueue,
-		"source": v.Source,
-		"error":  nil, "error-message": orNull(v.Problem), "changed-files": []string{}, "upload-url": nil,
-		"status-timestamps": map[string]any{"queued-at": moment(v.CreatedAt)},
-	}
-	if v.Status == record.UploadPending {
-		a["upload-url"] = c.address("/uploads/configurations/" + v.Secret)
-	}
-	return resource{ID: v.ID, Type: "configuration-versions", Attributes: a, Links: map[string]any{
-		"self": "/api/v2/configuration-versions/" + v.ID, "download": "/api/v2/configuration-versions/" +
-			v.ID + "/download",
-	}}
-}
-
-func (c *call) configurations() error {
-	all, err := c.Configurations(c.actor, c.arg("ws"))
-	if err != nil {
-		return err
-	}
-	return list(c, all, c.configurationResource, nil)
-}
-
-func (c *call) createConfiguration() error {
-	a := struct {
-		AutoQueue   bool `json:"auto-queue-runs"`
-		Speculative bool `json:"speculative"`
-		Provisional bool `json:"provisional"`
-	}{AutoQueue: true}
-	if _, err := c.body(&a); err != nil {
-		return err
-	}
-	v, err := c.CreateConfiguration(c.actor, c.arg("ws"), record.Configuration{
-		AutoQueue: a.AutoQueue, Speculative: a.Speculative, Provisional: a.Provisional, Source: c.source(),
-	})
-	if err != nil {
-		return err
-	}
-	return c.created(c.configurationResource(v))
-}
-
-// source tells a command line that follows its runs from other programs.
-func (c *call) source() string {
-	if c.r.Header.Get("Terraform-Version") != "" {
-		return service.SourceCLI
-	}
-	return service.SourceAPI
-}
-
-func (c *call) configuration() error {
-	v, err := c.Configuration(c.actor, c.arg("cv"))
-	if err != nil {
-		return err
-	}
-	return c.ok(c.configurationResource(v))
-}
-
-func (c *call) downloadConfiguration() error { return c.download(c.arg("cv")) }
-
-func (c *call) downloadRunConfiguration() error {
-	r, err := c.FindRun(c.actor, c.arg("run"))
-	if err != nil {
-		return err
-	}
-	return c.download(r.Configuration)
-}
-
-func (c *call) download(configuration string) error {
-	archive, err := c.DownloadConfiguration(c.actor, configuration)
-	if err != nil {
-		return err
-	}
-	c.w.Header().Set("Content-Type", "application/gzip")
-	_, err = io.Copy(c.w, archive)
-	if closeErr := archive.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		panic(http.ErrAbortHandler) // half of it is sent: the connection tells that it is not all
-	}
-	return nil
-}
-
-func (s *server) uploadConfiguration(w http.ResponseWriter, r *http.Request) {
-	if err := s.UploadConfiguration(r.PathValue("secret"), r.Body, r.ContentLength); err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	w.WriteHeader(http.StatusOK)
-}
 
 // runResource is a run. Clients crash without its actions and without its relationships to plan and apply.
 func (c *call) runResource(r *service.RunView) resource {
@@ -163,9 +71,8 @@ func (c *call) runResource(r *service.RunView) resource {
 		"workspace": to("workspaces", r.Workspace), "plan": to("plans", r.Run.Plan.ID),
 		"apply":                 to("applies", r.Apply.ID),
 		"configuration-version": to("configuration-versions", r.Configuration), "created-by": to("users", r.CreatedBy),
-		"run-events": toAll("run-events", nil), "task-stages": toAll("task-stages", nil),
-		"policy-checks": toAll("policy-checks", nil),
-		"comments":      toAll("comments", nil), "cost-estimate": to("cost-estimates", ""),
+		"task-stages": toAll("task-stages", nil), "policy-checks": toAll("policy-checks", nil),
+		"cost-estimate": to("cost-estimates", ""), "confirmed-by": to("users", r.ConfirmedBy),
 	}}
 }
 
@@ -254,7 +161,34 @@ func (c *call) run() error {
 	if err != nil {
 		return err
 	}
-	var more []resource
+	res, more := c.runResource(r), c.besideRun(r, wants)
+	events, err := c.RunHistory(c.actor, r.ID)
+	if err != nil {
+		return err
+	}
+	said, err := c.Comments(c.actor, r.ID)
+	if err != nil {
+		return err
+	}
+	ids := map[string][]string{}
+	for _, n := range events {
+		if ids["run-events"] = append(ids["run-events"], n.ID); wants("run_events") {
+			more = append(more, noteResource(n))
+		}
+	}
+	for _, v := range said {
+		if ids["comments"] = append(ids["comments"], v.ID); wants("comments") {
+			more = append(more, commentResource(v))
+		}
+	}
+	for _, kind := range []string{"run-events", "comments"} {
+		res.Relationships[kind] = toAll(kind, ids[kind])
+	}
+	return c.ok(res, more...)
+}
+
+// besideRun are the documents that a run can bring along.
+func (c *call) besideRun(r *service.RunView, wants func(string) bool) (more []resource) {
 	if wants("workspace") {
 		ws := c.workspaceResource(r.On)
 		// A client renders JSON lines when the workspace has them: those of this run count.
@@ -277,15 +211,63 @@ func (c *call) run() error {
 			more = append(more, userResource(u))
 		}
 	}
-	return c.ok(c.runResource(r), more...)
+	return more
 }
 
+// maxRuns bounds a list of runs.
+const maxRuns = 1000
+
 func (c *call) runs() error {
-	all, err := c.Runs(c.actor, c.arg("ws"), 1000)
+	all, err := c.Runs(c.actor, c.arg("ws"), maxRuns)
+	return c.listRuns(all, err)
+}
+
+func (c *call) organizationRuns() error {
+	all, err := c.OrganizationRuns(c.actor, c.arg("org"), maxRuns)
+	return c.listRuns(all, err)
+}
+
+// listRuns answers with those runs that the request asks for.
+func (c *call) listRuns(all []*service.RunView, err error) error {
 	if err != nil {
 		return err
 	}
-	return list(c, all, c.runResource, nil)
+	wants, err := c.includes("workspace", "plan", "apply", "created_by", "configuration_version", "cost_estimate",
+		"configuration_version.ingress_attributes")
+	if err != nil {
+		return err
+	}
+	q := c.r.URL.Query()
+	statuses, sources := words(q.Get("filter[status]")), words(q.Get("filter[source]"))
+	operations, spaces := words(q.Get("filter[operation]")), words(q.Get("filter[workspace_names]"))
+	text := strings.ToLower(q.Get("search[basic]"))
+	among := func(list []string, word string) bool { return len(list) == 0 || slices.Contains(list, word) }
+	all = slices.DeleteFunc(all, func(r *service.RunView) bool {
+		group := "non_final"
+		if r.Status.Final() {
+			group = "final"
+		}
+		wanted := q.Get("filter[status_group]")
+		return !among(statuses, string(r.Status)) || !among(sources, r.Source) || !among(operations, operation(&r.Run)) ||
+			!among(spaces, r.On.Name) || wanted != "" && wanted != group ||
+			!strings.Contains(strings.ToLower(r.ID+" "+r.Message), text)
+	})
+	return list(c, all, c.runResource, func(r *service.RunView) []resource { return c.besideRun(r, wants) })
+}
+
+// operation is the word for what a run does.
+func operation(r *record.Run) string {
+	switch {
+	case r.Destroy:
+		return "destroy"
+	case r.RefreshOnly:
+		return "refresh_only"
+	case r.SavePlan:
+		return "save_plan"
+	case r.PlanOnly:
+		return "plan_only"
+	}
+	return "plan_and_apply"
 }
 
 func (c *call) runQueue() error {
@@ -301,11 +283,24 @@ func (c *call) runEvents() error {
 	if err != nil {
 		return err
 	}
-	return list(c, all, func(n *record.RunNote) resource {
-		return resource{ID: n.ID, Type: "run-events", Attributes: map[string]any{
-			"action": n.Action, "description": n.Description, "created-at": moment(n.CreatedAt),
-		}, Relationships: map[string]any{"run": to("runs", n.Run), "actor": to("users", n.Actor)}}
-	}, nil)
+	wants, err := c.includes("actor", "comment")
+	if err != nil {
+		return err
+	}
+	return list(c, all, noteResource, func(n *record.RunNote) (more []resource) {
+		if wants("actor") && n.Actor != "" {
+			if u, err := c.User(c.actor, n.Actor); err == nil {
+				more = append(more, userResource(u))
+			}
+		}
+		return more
+	})
+}
+
+func noteResource(n *record.RunNote) resource {
+	return resource{ID: n.ID, Type: "run-events", Attributes: map[string]any{
+		"action": n.Action, "description": n.Description, "created-at": moment(n.CreatedAt),
+	}, Relationships: map[string]any{"run": to("runs", n.Run), "actor": to("users", n.Actor)}}
 }
 
 func commentResource(v *record.Comment) resource {
@@ -320,6 +315,22 @@ func (c *call) comments() error {
 		return err
 	}
 	return list(c, all, commentResource, nil)
+}
+
+func (c *call) readComment() error {
+	v, err := c.FindComment(c.actor, c.arg("comment"))
+	if err != nil {
+		return err
+	}
+	return c.ok(commentResource(v))
+}
+
+func (c *call) runEvent() error {
+	n, err := c.FindRunNote(c.actor, c.arg("event"))
+	if err != nil {
+		return err
+	}
+	return c.ok(noteResource(n))
 }
 
 func (c *call) comment() error {

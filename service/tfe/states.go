@@ -27,10 +27,6 @@ func (c *call) stateResource(v *record.StateVersion) resource {
 		"hosted-json-state-download-url": c.address("/api/v2/state-versions/" + v.ID + "/json-download"),
 		"hosted-state-upload-url":        nil, "hosted-json-state-upload-url": nil, "intermediate": false,
 	}
-	if v.Status == record.UploadPending {
-		a["hosted-state-upload-url"] = c.address("/uploads/states/" + v.Secret)
-		a["hosted-json-state-upload-url"] = c.address("/uploads/states/" + v.Secret + "/json")
-	}
 	return resource{ID: v.ID, Type: "state-versions", Attributes: a, Relationships: map[string]any{
 		"run": to("runs", v.Run), "outputs": toAll("state-version-outputs", ids),
 		"created-by": to("users", v.CreatedBy),
@@ -58,7 +54,12 @@ func (c *call) answerState(status int, v *record.StateVersion, err error) error 
 		}
 	}
 	c.w.Header().Set("X-Terraform-Snapshot-Interval", snapshotInterval)
-	return c.answer(status, c.stateResource(v), more)
+	res := c.stateResource(v)
+	if status == http.StatusCreated { // only who makes a version is told where to upload it
+		res.Attributes["hosted-state-upload-url"] = c.address("/uploads/states/" + v.Secret)
+		res.Attributes["hosted-json-state-upload-url"] = c.address("/uploads/states/" + v.Secret + "/json")
+	}
+	return c.answer(status, res, more)
 }
 
 func (c *call) stateVersion() error {
@@ -232,7 +233,10 @@ func (c *call) currentOutputs() error {
 }
 
 func (c *call) outputs(v *record.StateVersion) error {
-	data := []resource{} // all on one page: clients read one
+	if q := c.r.URL.Query(); q.Has("page[number]") || q.Has("page[size]") {
+		return list(c, v.Outputs, func(o record.Output) resource { return outputResource(&o, false) }, nil)
+	}
+	data := []resource{} // all on one page: command lines ask for none, and read one
 	for i := range v.Outputs {
 		data = append(data, outputResource(&v.Outputs[i], false))
 	}

@@ -3,28 +3,35 @@ package tfe
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
-	"time"
 
 	"github.com/millipede-iac/millipede/service/record"
 )
 
+// others are rights to what the service has not got.
+var others = []string{
+	"manage-policies", "manage-policy-overrides", "manage-vcs-settings", "manage-providers", "manage-modules",
+	"manage-run-tasks", "manage-agent-pools",
+}
+
 func teamResource(t *record.Team) resource {
+	access := map[string]bool{
+		"manage-workspaces": t.ManageWorkspaces, "manage-projects": t.ManageProjects,
+		"read-workspaces": t.ReadWorkspaces, "read-projects": t.ReadProjects,
+		"manage-membership": t.ManageMembership, "manage-teams": t.ManageTeams,
+		"manage-organization-access": t.ManageAccess, "access-secret-teams": t.AccessSecretTeams,
+	}
+	for _, name := range others {
+		access[name] = slices.Contains(t.Others, name)
+	}
 	return resource{ID: t.ID, Type: "teams", Attributes: map[string]any{
 		"name": t.Name, "visibility": orDefault(t.Visibility, "secret"), "users-count": len(t.Users),
-		"sso-team-id": nil, "allow-member-token-management": true,
-		"organization-access": map[string]bool{
-			"manage-workspaces": t.ManageWorkspaces, "manage-projects": t.ManageProjects,
-			"read-workspaces": t.ReadWorkspaces,
-			"read-projects":   t.ReadProjects, "manage-membership": t.ManageMembership,
-			"manage-teams":    t.ManageMembership,
-			"manage-policies": false, "manage-policy-overrides": false, "manage-vcs-settings": false,
-			"manage-providers": false,
-			"manage-modules":   false, "manage-run-tasks": false, "manage-organization-access": false,
-			"access-secret-teams": false,
-		},
-		"permissions": map[string]bool{"can-update-membership": true, "can-destroy": true,
-			"can-update-organization-access": true},
+		"sso-team-id": orNull(t.SSO), "allow-member-token-management": !t.NoMemberTokens,
+		"organization-access": access,
+		"permissions": map[string]bool{"can-update-membership": true, "can-destroy": t.Name != "owners",
+			"can-update-organization-access": t.Name != "owners"},
 	}, Relationships: map[string]any{"organization": to("organizations", t.Organization),
 		"users": toAll("users", t.Users)}}
 }
@@ -52,7 +59,16 @@ func (c *call) teams() error {
 		}
 		all = some
 	}
-	return list(c, all, teamResource, nil)
+	if part := strings.ToLower(c.r.FormValue("q")); part != "" {
+		all = slices.DeleteFunc(all, func(t *record.Team) bool {
+			return !strings.Contains(strings.ToLower(t.Name), part)
+		})
+	}
+	wants, err := c.includes("users", "organization-memberships", "organization_memberships")
+	if err != nil {
+		return err
+	}
+	return list(c, all, teamResource, func(t *record.Team) []resource { return c.besideTeam(t, wants) })
 }
 
 func (c *call) team() error {
@@ -60,7 +76,38 @@ func (c *call) team() error {
 	if err != nil {
 		return err
 	}
-	return c.ok(teamResource(t))
+	wants, err := c.includes("users", "organization_memberships")
+	if err != nil {
+		return err
+	}
+	res, more := teamResource(t), c.besideTeam(t, wants)
+	ids := []string{}
+	all, err := c.Memberships(c.actor, t.Organization)
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if m.User != "" && t.Has(m.User) {
+			if ids = append(ids, m.ID); wants("organization_memberships") {
+				more = append(more, membershipResource(m))
+			}
+		}
+	}
+	res.Relationships["organization-memberships"] = toAll("organization-memberships", ids)
+	return c.ok(res, more...)
+}
+
+// besideTeam are the documents that a team can bring along.
+func (c *call) besideTeam(t *record.Team, wants func(string) bool) (more []resource) {
+	if !wants("users") {
+		return nil
+	}
+	for _, id := range t.Users {
+		if u, err := c.User(c.actor, id); err == nil {
+			more = append(more, userResource(u))
+		}
+	}
+	return more
 }
 
 func (c *call) createTeam() error {
@@ -77,26 +124,39 @@ func (c *call) changeTeam() error {
 
 func (c *call) putTeam(t record.Team, status int) error {
 	var a struct {
-		Name       *string `json:"name"`
-		Visibility *string `json:"visibility"`
-		Access     struct {
-			ManageWorkspaces *bool `json:"manage-workspaces"`
-			ManageProjects   *bool `json:"manage-projects"`
-			ReadWorkspaces   *bool `json:"read-workspaces"`
-			ReadProjects     *bool `json:"read-projects"`
-			ManageMembership *bool `json:"manage-membership"`
-		} `json:"organization-access"`
+		Name         *string         `json:"name"`
+		Visibility   *string         `json:"visibility"`
+		SSO          *string         `json:"sso-team-id"`
+		MemberTokens *bool           `json:"allow-member-token-management"`
+		Access       map[string]bool `json:"organization-access"`
 	}
 	if _, err := c.body(&a); err != nil {
 		return err
 	}
 	set(&t.Name, a.Name)
 	set(&t.Visibility, a.Visibility)
-	set(&t.ManageWorkspaces, a.Access.ManageWorkspaces)
-	set(&t.ManageProjects, a.Access.ManageProjects)
-	set(&t.ReadWorkspaces, a.Access.ReadWorkspaces)
-	set(&t.ReadProjects, a.Access.ReadProjects)
-	set(&t.ManageMembership, a.Access.ManageMembership)
+	set(&t.SSO, a.SSO)
+	if a.MemberTokens != nil {
+		t.NoMemberTokens = !*a.MemberTokens
+	}
+	for name, to := range map[string]*bool{
+		"manage-workspaces": &t.ManageWorkspaces, "manage-projects": &t.ManageProjects,
+		"read-workspaces": &t.ReadWorkspaces, "read-projects": &t.ReadProjects,
+		"manage-membership": &t.ManageMembership, "manage-teams": &t.ManageTeams,
+		"manage-organization-access": &t.ManageAccess, "access-secret-teams": &t.AccessSecretTeams,
+	} {
+		if v, ok := a.Access[name]; ok {
+			*to = v
+		}
+	}
+	for _, name := range others {
+		if v, ok := a.Access[name]; ok {
+			t.Others = slices.DeleteFunc(slices.Clone(t.Others), func(o string) bool { return o == name })
+			if v {
+				t.Others = append(t.Others, name)
+			}
+		}
+	}
 	kept, err := c.PutTeam(c.actor, t)
 	if err != nil {
 		return err
@@ -155,16 +215,21 @@ func (c *call) accessResource(x *record.Access) resource {
 	case p.Outputs:
 		state = "read-outputs"
 	}
+	mocks := orDefault(x.Mocks, "none")
+	if x.Role != "custom" && p.Runs >= record.Write {
+		mocks = "read"
+	}
 	rights := map[string]any{
 		"runs": runLevels[p.Runs], "variables": variableLevels[p.Variables], "state-versions": state,
-		"sentinel-mocks":    "none",
-		"workspace-locking": p.Lock, "locking": p.Lock, "run-tasks": false, "create": p.Admin, "move": p.Admin,
-		"delete": p.Admin,
+		"sentinel-mocks":    mocks,
+		"workspace-locking": p.Lock, "locking": p.Lock, "run-tasks": x.Tasks || p.Admin, "create": p.Create,
+		"move": p.Move, "delete": p.Delete,
 	}
 	if strings.HasPrefix(x.On, "prj-") {
+		own := x.ProjectRights()
 		return resource{ID: x.ID, Type: "team-projects", Attributes: map[string]any{
 			"access": x.Role, "workspace-access": rights,
-			"project-access": map[string]any{"settings": "read", "teams": "none", "variable-sets": "none"},
+			"project-access": map[string]any{"settings": own.Settings, "teams": own.Teams, "variable-sets": own.Sets},
 		}, Relationships: map[string]any{"team": to("teams", x.Team), "project": to("projects", x.On)}}
 	}
 	rights["access"] = x.Role
@@ -193,72 +258,113 @@ func (c *call) access() error {
 	return c.ok(c.accessResource(x))
 }
 
-// rights are custom permissions in a request.
+// rights are custom permissions in a request. Nil fields are left as they are.
 type rights struct {
-	Runs    string `json:"runs"`
-	Vars    string `json:"variables"`
-	State   string `json:"state-versions"`
-	Locking *bool  `json:"workspace-locking"`
-	Lock    *bool  `json:"locking"`
+	Runs    *string `json:"runs"`
+	Vars    *string `json:"variables"`
+	State   *string `json:"state-versions"`
+	Mocks   *string `json:"sentinel-mocks"`
+	Locking *bool   `json:"workspace-locking"`
+	Lock    *bool   `json:"locking"`
+	Tasks   *bool   `json:"run-tasks"`
+	Create  *bool   `json:"create"`
+	Move    *bool   `json:"move"`
+	Delete  *bool   `json:"delete"`
 }
 
-func (r *rights) permissions() record.Permissions {
-	p := record.Permissions{}
-	for i, word := range runLevels {
-		if word == r.Runs {
-			p.Runs = i
+// apply changes an access; the error says which word is none.
+func (r *rights) apply(x *record.Access) error {
+	p := &x.Custom
+	if r.Runs != nil {
+		if p.Runs = slices.Index(runLevels, *r.Runs); p.Runs < 0 {
+			return badRight("runs", *r.Runs)
 		}
 	}
-	switch r.Vars {
-	case "read":
-		p.Variables = record.Read
-	case "write":
-		p.Variables = record.Write
+	if r.Vars != nil {
+		level, ok := map[string]int{"none": record.No, "read": record.Read, "write": record.Write}[*r.Vars]
+		if p.Variables = level; !ok {
+			return badRight("variables", *r.Vars)
+		}
 	}
-	switch r.State {
-	case "read-outputs":
-		p.Outputs = true
-	case "read":
-		p.State, p.Outputs = record.Read, true
-	case "write":
-		p.State, p.Outputs = record.Write, true
+	if r.State != nil {
+		level, ok := map[string]int{"none": record.No, "read-outputs": record.No, "read": record.Read,
+			"write": record.Write}[*r.State]
+		if p.State, p.Outputs = level, *r.State != "none"; !ok {
+			return badRight("state-versions", *r.State)
+		}
 	}
-	p.Lock = r.Locking != nil && *r.Locking || r.Lock != nil && *r.Lock
-	return p
+	set(&p.Lock, r.Locking)
+	set(&p.Lock, r.Lock)
+	set(&p.Create, r.Create)
+	set(&p.Move, r.Move)
+	set(&p.Delete, r.Delete)
+	set(&x.Mocks, r.Mocks)
+	set(&x.Tasks, r.Tasks)
+	return nil
 }
 
-func (c *call) grant() error   { return c.putAccess("", http.StatusCreated) }
-func (c *call) regrant() error { return c.putAccess(c.arg("access"), http.StatusOK) }
+func badRight(name, word string) error {
+	return &failure{http.StatusUnprocessableEntity, "invalid attribute", name + " cannot be " + strconv.Quote(word)}
+}
 
-func (c *call) putAccess(id string, status int) error {
+func (c *call) grant() error { return c.putAccess(&record.Access{}, http.StatusCreated) }
+
+func (c *call) regrant() error {
+	x, err := c.Access(c.actor, c.arg("access"))
+	if err != nil {
+		return err
+	}
+	return c.putAccess(x, http.StatusOK)
+}
+
+func (c *call) putAccess(before *record.Access, status int) error {
 	var a struct {
 		Access    string          `json:"access"`
 		Workspace json.RawMessage `json:"workspace-access"`
+		Project   struct {
+			Settings *string `json:"settings"`
+			Teams    *string `json:"teams"`
+			Sets     *string `json:"variable-sets"`
+		} `json:"project-access"`
 	}
 	q, err := c.body(&a)
 	if err != nil {
 		return err
 	}
-	x := record.Access{ID: id, Role: a.Access}
+	x := *before
+	if a.Access != "" {
+		x.Role = a.Access
+	}
 	var r rights
 	text := []byte(q.Data.Attributes)
 	on := "workspace"
 	if c.onProjects() {
 		on, text = "project", a.Workspace
 	}
-	if a.Access == "custom" && len(text) > 0 {
+	if len(text) > 0 {
 		if err := json.Unmarshal(text, &r); err != nil {
 			return &failure{http.StatusUnprocessableEntity, "invalid attribute",
 				"the permissions cannot be read: " + err.Error()}
 		}
-		x.Custom = r.permissions()
 	}
+	if r != (rights{}) && x.Role != "custom" {
+		return &failure{http.StatusUnprocessableEntity, "invalid attribute",
+			"single permissions are for the access custom"}
+	}
+	if err := r.apply(&x); err != nil {
+		return err
+	}
+	set(&x.Project.Settings, a.Project.Settings)
+	set(&x.Project.Teams, a.Project.Teams)
+	set(&x.Project.Sets, a.Project.Sets)
 	for name, to := range map[string]*string{"team": &x.Team, on: &x.On} {
 		ref, err := q.related(name)
 		if err != nil {
 			return err
 		}
-		*to = ref.ID
+		if ref.ID != "" {
+			*to = ref.ID
+		}
 	}
 	kept, err := c.PutAccess(c.actor, x)
 	if err != nil {
@@ -269,136 +375,6 @@ func (c *call) putAccess(id string, status int) error {
 
 func (c *call) revoke() error {
 	if err := c.DeleteAccess(c.actor, c.arg("access")); err != nil {
-		return err
-	}
-	return c.empty(http.StatusNoContent)
-}
-
-func tokenResource(t *record.Token, token string) resource {
-	return resource{ID: t.ID, Type: "authentication-tokens", Attributes: map[string]any{
-		"created-at": moment(t.CreatedAt), "last-used-at": moment(t.LastUsed), "description": t.Description,
-		"expired-at": moment(t.Expires),
-		"token":      orNull(token),
-	}}
-}
-
-func (c *call) userTokens() error {
-	all, err := c.Tokens(c.actor, record.TokenUser, c.arg("owner"))
-	if err != nil {
-		return err
-	}
-	return list(c, all, func(t *record.Token) resource { return tokenResource(t, "") }, nil)
-}
-
-// newToken makes a token of a kind for the owner in the path.
-func newToken(kind, arg string) handler {
-	return func(c *call) error {
-		var a struct {
-			Description string     `json:"description"`
-			Expires     *time.Time `json:"expired-at"`
-		}
-		if _, err := c.body(&a); err != nil {
-			return err
-		}
-		var expires time.Time
-		set(&expires, a.Expires)
-		token, kept, err := c.CreateToken(c.actor, kind, c.arg(arg), a.Description, expires)
-		if err != nil {
-			return err
-		}
-		return c.created(tokenResource(kept, token))
-	}
-}
-
-// dropToken revokes the one token of a team or an organization.
-func dropToken(kind string) handler {
-	return func(c *call) error {
-		all, err := c.Tokens(c.actor, kind, c.arg("owner"))
-		if err != nil {
-			return err
-		}
-		for _, t := range all {
-			if err := c.DeleteToken(c.actor, t.ID); err != nil {
-				return err
-			}
-		}
-		return c.empty(http.StatusNoContent)
-	}
-}
-
-func (c *call) deleteToken() error {
-	if err := c.DeleteToken(c.actor, c.arg("token")); err != nil {
-		return err
-	}
-	return c.empty(http.StatusNoContent)
-}
-
-func notificationResource(n *record.Notification) resource {
-	return resource{ID: n.ID, Type: "notification-configurations", Attributes: map[string]any{
-		"name": n.Name, "destination-type": n.Destination, "url": orNull(n.URL), "token": nil, "enabled": n.Enabled,
-		"triggers":   orEmpty(n.Triggers),
-		"created-at": moment(n.CreatedAt), "updated-at": moment(n.UpdatedAt), "delivery-responses": []any{},
-		"email-addresses": []string{},
-	}, Relationships: map[string]any{"subscribable": to("workspaces", n.Workspace), "users": toAll("users", nil)}}
-}
-
-func (c *call) notifications() error {
-	all, err := c.Notifications(c.actor, c.arg("ws"))
-	if err != nil {
-		return err
-	}
-	return list(c, all, notificationResource, nil)
-}
-
-func (c *call) notification() error {
-	n, err := c.Notification(c.actor, c.arg("nc"))
-	if err != nil {
-		return err
-	}
-	return c.ok(notificationResource(n))
-}
-
-func (c *call) createNotification() error {
-	return c.putNotification(record.Notification{Workspace: c.arg("ws")}, http.StatusCreated)
-}
-
-func (c *call) changeNotification() error {
-	n, err := c.Notification(c.actor, c.arg("nc"))
-	if err != nil {
-		return err
-	}
-	return c.putNotification(*n, http.StatusOK)
-}
-
-func (c *call) putNotification(n record.Notification, status int) error {
-	var a struct {
-		Name        *string  `json:"name"`
-		Destination *string  `json:"destination-type"`
-		URL         *string  `json:"url"`
-		Token       *string  `json:"token"`
-		Enabled     *bool    `json:"enabled"`
-		Triggers    []string `json:"triggers"`
-	}
-	if _, err := c.body(&a); err != nil {
-		return err
-	}
-	set(&n.Name, a.Name)
-	set(&n.Destination, a.Destination)
-	set(&n.URL, a.URL)
-	set(&n.Token, a.Token)
-	set(&n.Enabled, a.Enabled)
-	if a.Triggers != nil {
-		n.Triggers = a.Triggers
-	}
-	kept, err := c.PutNotification(c.actor, n)
-	if err != nil {
-		return err
-	}
-	return c.answer(status, notificationResource(kept), nil)
-}
-
-func (c *call) deleteNotification() error {
-	if err := c.DeleteNotification(c.actor, c.arg("nc")); err != nil {
 		return err
 	}
 	return c.empty(http.StatusNoContent)

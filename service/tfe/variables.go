@@ -2,6 +2,7 @@ package tfe
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/millipede-iac/millipede/service"
@@ -13,15 +14,15 @@ func (c *call) variableResource(v *record.Variable) resource {
 	if v.Sensitive {
 		value = nil
 	}
-	parent := to("workspaces", v.Parent)
+	relations := map[string]any{"configurable": to("workspaces", v.Parent)}
 	if strings.HasPrefix(v.Parent, "varset-") {
-		parent = to("varsets", v.Parent)
+		relations = map[string]any{"configurable": to("varsets", v.Parent), "varset": to("varsets", v.Parent)}
 	}
 	return resource{ID: v.ID, Type: "vars", Attributes: map[string]any{
 		"key": v.Key, "value": value, "category": v.Category, "hcl": v.HCL, "sensitive": v.Sensitive,
 		"description": orNull(v.Description),
 		"version-id":  v.Version,
-	}, Relationships: map[string]any{"configurable": parent}}
+	}, Relationships: relations}
 }
 
 func (c *call) variables() error {
@@ -35,6 +36,26 @@ func (c *call) variables() error {
 			data = append(data, c.variableResource(v))
 		}
 		return c.ok(data)
+	}
+	return list(c, all, c.variableResource, nil)
+}
+
+// allVariables are those of a workspace, and those of sets that it gets.
+func (c *call) allVariables() error {
+	all, err := c.Variables(c.actor, c.arg("parent"))
+	if err != nil {
+		return err
+	}
+	sets, err := c.VariableSets(c.actor, "", c.arg("parent"))
+	if err != nil {
+		return err
+	}
+	for _, s := range sets {
+		more, err := c.Variables(c.actor, s.ID)
+		if err != nil {
+			return err
+		}
+		all = append(all, more...)
 	}
 	return list(c, all, c.variableResource, nil)
 }
@@ -98,10 +119,23 @@ func (c *call) variableSetResource(s *record.VariableSet) resource {
 }
 
 func (c *call) variableSets() error {
-	all, err := c.VariableSets(c.actor, c.arg("org"), c.arg("ws"))
+	org := c.arg("org")
+	if id := c.arg("project"); id != "" {
+		p, err := c.Project(c.actor, id)
+		if err != nil {
+			return err
+		}
+		org = p.Organization
+	}
+	all, err := c.VariableSets(c.actor, org, c.arg("ws"))
 	if err != nil {
 		return err
 	}
+	part := strings.ToLower(c.r.FormValue("q"))
+	all = slices.DeleteFunc(all, func(s *record.VariableSet) bool {
+		on := c.arg("project") == "" || s.Global || slices.Contains(s.Projects, c.arg("project"))
+		return !on || !strings.Contains(strings.ToLower(s.Name), part)
+	})
 	return list(c, all, c.variableSetResource, nil)
 }
 
@@ -147,7 +181,7 @@ func (c *call) variableSet() error {
 
 func (c *call) createVariableSet() error {
 	set := record.VariableSet{Organization: c.arg("org")}
-	if _, err := c.readSet(&set); err != nil {
+	if err := c.readSet(&set); err != nil {
 		return err
 	}
 	s, err := c.PutVariableSet(c.actor, set)
@@ -159,14 +193,14 @@ func (c *call) changeVariableSet() error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.readSet(s); err != nil {
+	if err := c.readSet(s); err != nil {
 		return err
 	}
 	s, err = c.PutVariableSet(c.actor, *s)
 	return c.answerSet(http.StatusOK, s, err)
 }
 
-func (c *call) readSet(s *record.VariableSet) (*request, error) {
+func (c *call) readSet(s *record.VariableSet) error {
 	a := struct {
 		Name        string `json:"name"`
 		Description string `json:"description"`
@@ -175,7 +209,21 @@ func (c *call) readSet(s *record.VariableSet) (*request, error) {
 	}{s.Name, s.Description, s.Global, s.Priority}
 	q, err := c.body(&a)
 	s.Name, s.Description, s.Global, s.Priority = a.Name, a.Description, a.Global, a.Priority
-	return q, err
+	for kind, to := range map[string]*[]string{"workspaces": &s.Workspaces, "projects": &s.Projects} {
+		if err != nil {
+			return err
+		}
+		if _, given := q.Data.Relationships[kind]; !given {
+			continue
+		}
+		var refs []reference
+		refs, err = q.relatedAll(kind)
+		*to = nil
+		for _, r := range refs {
+			*to = append(*to, r.ID)
+		}
+	}
+	return err
 }
 
 func (c *call) deleteVariableSet() error {

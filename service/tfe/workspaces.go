@@ -3,6 +3,7 @@ package tfe
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,28 +26,30 @@ func (c *call) workspaceResource(w *service.WorkspaceView) resource {
 		ID: w.ID, Type: "workspaces",
 		Attributes: map[string]any{
 			"name": w.Name, "description": orNull(w.Description), "execution-mode": w.ExecutionMode,
-			"operations": w.ExecutionMode != record.ModeLocal,
-			"auto-apply": w.AutoApply, "auto-apply-run-trigger": false, "terraform-version": w.TerraformVersion,
+			"operations":             w.ExecutionMode != record.ModeLocal,
+			"auto-apply":             w.AutoApply,
+			"auto-apply-run-trigger": w.Triggers.AutoApply, "terraform-version": w.TerraformVersion,
 			"working-directory": w.WorkingDirectory, "structured-run-output-enabled": w.Structured,
 			"locked":    w.Lock.Held(),
 			"tag-names": names, "vcs-repo": nil, "created-at": moment(w.CreatedAt), "updated-at": moment(w.UpdatedAt),
 			"allow-destroy-plan": w.AllowDestroy, "queue-all-runs": w.QueueAllRuns,
 			"global-remote-state": w.GlobalState,
-			"speculative-enabled": true, "file-triggers-enabled": false, "trigger-prefixes": []string{},
-			"trigger-patterns":    []string{},
+			"speculative-enabled": !w.Triggers.NoSpeculative, "file-triggers-enabled": w.Triggers.Files,
+			"trigger-prefixes": orEmpty(w.Triggers.Prefixes), "trigger-patterns": orEmpty(w.Triggers.Patterns),
 			"assessments-enabled": false, "source": "tfe-api", "source-name": orNull(w.SourceName),
 			"source-url":  orNull(w.SourceURL),
 			"environment": "default", "policy-check-failures": nil, "run-failures": nil, "resource-count": 0,
 			"migration-environment":                      nil,
-			"setting-overwrites":                         map[string]bool{"execution-mode": true, "agent-pool": true},
+			"setting-overwrites":                         overwrites(w),
 			"unarchived-workspace-change-requests-count": 0,
 			"locked-reason":                              w.Lock.Reason,
 			"approval-expiry-seconds":                    int(w.ApprovalExpiry / time.Second),
 			"stopped":                                    orNull(w.Stopped),
 			"actions":                                    map[string]bool{"is-destroyable": true},
 			"permissions": map[string]bool{
-				"can-update": p.Admin, "can-destroy": p.Admin, "can-force-delete": p.Admin, "can-read-settings": true,
-				"can-queue-run": plan, "can-queue-apply": apply, "can-queue-destroy": apply,
+				"can-update": p.Admin, "can-destroy": p.Admin || p.Delete, "can-force-delete": p.Admin || p.Delete,
+				"can-read-settings": true,
+				"can-queue-run":     plan, "can-queue-apply": apply, "can-queue-destroy": apply,
 				"can-read-variable":   p.Variables >= record.Read,
 				"can-update-variable": p.Variables >= record.Write, "can-lock": p.Lock, "can-unlock": p.Lock,
 				"can-force-unlock":        p.Admin,
@@ -68,6 +71,11 @@ func (c *call) workspaceResource(w *service.WorkspaceView) resource {
 			"self-html": "/app/" + w.Organization + "/workspaces/" + w.Name,
 		},
 	}
+}
+
+// overwrites says which settings a workspace has of its own. Clients crash when one of them is missing.
+func overwrites(w *service.WorkspaceView) map[string]bool {
+	return map[string]bool{"execution-mode": !w.InheritsMode, "agent-pool": !w.InheritsMode}
 }
 
 func lockedBy(w *service.WorkspaceView) any {
@@ -140,7 +148,11 @@ func (c *call) answerWorkspace(status int, w *service.WorkspaceView, err error) 
 	}
 	if wants("effective_tag_bindings") {
 		ids := []string{}
-		for _, b := range bindings(w) {
+		tags, err := c.EffectiveTags(c.actor, w.ID)
+		if err != nil {
+			return err
+		}
+		for _, b := range bindings(tags) {
 			ids, more = append(ids, b.ID), append(more, b)
 		}
 		res.Relationships["effective-tag-bindings"] = toAll("effective-tag-bindings", ids)
@@ -182,6 +194,9 @@ func (c *call) workspaces() error {
 	if err != nil {
 		return err
 	}
+	if q.Get("sort") == "-name" {
+		slices.Reverse(all)
+	}
 	return list(c, all, c.workspaceResource,
 		func(w *service.WorkspaceView) []resource { return c.includedWith(w, wants) })
 }
@@ -213,6 +228,15 @@ func (c *call) settings() (o service.WorkspaceSettings, err error) {
 		SourceURL        *string `json:"source-url"`
 		ApprovalExpiry   *int    `json:"approval-expiry-seconds"`
 		Stopped          *string `json:"stopped"`
+		Overwrites       *struct {
+			Mode *bool `json:"execution-mode"`
+		} `json:"setting-overwrites"`
+		Files       *bool     `json:"file-triggers-enabled"`
+		Speculative *bool     `json:"speculative-enabled"`
+		TriggerAuto *bool     `json:"auto-apply-run-trigger"`
+		Prefixes    *[]string `json:"trigger-prefixes"`
+		Patterns    *[]string `json:"trigger-patterns"`
+		Assessments *bool     `json:"assessments-enabled"`
 	}
 	q, err := c.body(&a)
 	if err != nil {
@@ -231,6 +255,22 @@ func (c *call) settings() (o service.WorkspaceSettings, err error) {
 			mode = record.ModeRemote
 		}
 		o.ExecutionMode = &mode
+	}
+	if a.Assessments != nil && *a.Assessments {
+		return o, &failure{http.StatusUnprocessableEntity, "invalid attribute", "this service has no health assessments"}
+	}
+	if a.Overwrites != nil && a.Overwrites.Mode != nil {
+		inherits := !*a.Overwrites.Mode
+		o.InheritsMode = &inherits
+	}
+	o.Triggers = func(t *record.Triggers) {
+		set(&t.Files, a.Files)
+		set(&t.AutoApply, a.TriggerAuto)
+		set(&t.Prefixes, a.Prefixes)
+		set(&t.Patterns, a.Patterns)
+		if a.Speculative != nil {
+			t.NoSpeculative = !*a.Speculative
+		}
 	}
 	if a.ApprovalExpiry != nil {
 		expiry := time.Duration(*a.ApprovalExpiry) * time.Second
@@ -360,10 +400,10 @@ func (c *call) removeTags() error {
 	return c.empty(http.StatusNoContent)
 }
 
-// bindings are the tags of a workspace with their values.
-func bindings(w *service.WorkspaceView) []resource {
+// bindings are tags with their values.
+func bindings(tags []record.Tag) []resource {
 	out := []resource{}
-	for _, t := range w.Tags {
+	for _, t := range tags {
 		out = append(out, resource{
 			ID: "tb-" + t.Key, Type: "effective-tag-bindings", Attributes: map[string]any{"key": t.Key,
 				"value": t.Value},
@@ -372,17 +412,27 @@ func bindings(w *service.WorkspaceView) []resource {
 	return out
 }
 
-func (c *call) tagBindings() error {
-	w, err := c.find()
-	if err != nil {
-		return err
-	}
-	return list(c, bindings(w), func(r resource) resource {
+func (c *call) listBindings(tags []record.Tag) error {
+	return list(c, bindings(tags), func(r resource) resource {
 		if !strings.HasSuffix(c.r.URL.Path, "/effective-tag-bindings") {
 			r.Type = "tag-bindings"
 		}
 		return r
 	}, nil)
+}
+
+func (c *call) tagBindings() error {
+	w, err := c.find()
+	if err != nil {
+		return err
+	}
+	tags := w.Tags
+	if strings.HasSuffix(c.r.URL.Path, "/effective-tag-bindings") {
+		if tags, err = c.EffectiveTags(c.actor, w.ID); err != nil {
+			return err
+		}
+	}
+	return c.listBindings(tags)
 }
 
 func (c *call) addTagBindings() error {
@@ -394,4 +444,37 @@ func (c *call) addTagBindings() error {
 		return err
 	}
 	return c.tagBindings()
+}
+
+func (c *call) consumers() error {
+	all, err := c.Consumers(c.actor, c.arg("ws"))
+	if err != nil {
+		return err
+	}
+	return list(c, all, c.workspaceResource, nil)
+}
+
+// How a list is changed.
+func add(have, ids []string) []string { return append(remove(have, ids), ids...) }
+func remove(have, ids []string) []string {
+	return slices.DeleteFunc(have, func(id string) bool { return slices.Contains(ids, id) })
+}
+func replace(_, ids []string) []string { return ids }
+
+func changeConsumers(how func(have, ids []string) []string) handler {
+	return func(c *call) error {
+		refs, err := c.references()
+		if err != nil {
+			return err
+		}
+		var ids []string
+		for _, r := range refs {
+			ids = append(ids, r.ID)
+		}
+		err = c.ChangeConsumers(c.actor, c.arg("ws"), func(have []string) []string { return how(have, ids) })
+		if err != nil {
+			return err
+		}
+		return c.empty(http.StatusNoContent)
+	}
 }

@@ -1,0 +1,226 @@
+package service
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// MembershipView is a membership with its user, nil for an invitation, and the user's teams in the organization.
+type MembershipView struct {
+	record.Membership
+	Person *record.User
+	Teams  []string
+}
+
+// Memberships returns who belongs to an organization, and who is invited.
+func (s *Service) Memberships(a *Actor, organization string) (out []*MembershipView, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		o, err := a.organization(tx, organization)
+		if err != nil {
+			return err
+		}
+		all, err := memberships.Select(tx, "organization", strings.ToLower(o.Name))
+		for _, m := range all {
+			v, err := viewMembership(tx, m)
+			if err != nil {
+				return err
+			}
+			out = append(out, v)
+		}
+		return err
+	})
+	return out, told(err)
+}
+
+func viewMembership(tx *store.Tx, m *record.Membership) (*MembershipView, error) {
+	v := &MembershipView{Membership: *m, Teams: m.Teams}
+	if m.User == "" {
+		return v, nil
+	}
+	var err error
+	if v.Person, err = users.Get(tx, m.User); err != nil {
+		return nil, err
+	}
+	theirs, err := teams.Select(tx, "user", m.User)
+	for _, t := range theirs {
+		if strings.EqualFold(t.Organization, m.Organization) {
+			v.Teams = append(v.Teams, t.ID)
+		}
+	}
+	return v, err
+}
+
+// Membership returns a membership.
+func (s *Service) Membership(a *Actor, id string) (v *MembershipView, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		m, _, err := a.membership(tx, id)
+		if err == nil {
+			v, err = viewMembership(tx, m)
+		}
+		return err
+	})
+	return v, told(err)
+}
+
+func (a *Actor) membership(tx *store.Tx, id string) (*record.Membership, *record.Organization, error) {
+	m, err := memberships.Get(tx, id)
+	if err == nil {
+		if o, err := a.organization(tx, m.Organization); err == nil {
+			return m, o, nil
+		}
+	}
+	return nil, nil, notFound("there is no membership %q, or you have no access to it", id)
+}
+
+func manageMembers(t *record.Team) bool { return t.ManageMembership }
+
+// Invite makes whoever has an address a member of an organization, in these teams. Where no user has the address it is
+// an invitation until one does: only administrators of the service make users.
+func (s *Service) Invite(a *Actor, organization, email string, teamIDs []string) (v *MembershipView, err error) {
+	err = s.audited(a, "membership.create", organization, func(tx *store.Tx) error {
+		o, err := a.organization(tx, organization)
+		if err != nil {
+			return err
+		}
+		if !a.manages(o, manageMembers) {
+			return forbidden("you are not allowed to change the members of %s", o.Name)
+		}
+		if email = strings.TrimSpace(email); !strings.Contains(email, "@") || len(email) > 320 {
+			return invalid("Email must be an address")
+		}
+		m := &record.Membership{Organization: o.Name, Email: email, Teams: teamIDs}
+		if err := s.mayJoin(tx, a, o, teamIDs); err != nil {
+			return err
+		}
+		for u, err := range users.All(tx) {
+			if err != nil {
+				return err
+			}
+			if strings.EqualFold(u.Email, email) {
+				m.User = u.ID
+				break
+			}
+		}
+		if _, err := memberships.Find(tx, "person", strings.ToLower(o.Name), person(m)); err == nil {
+			return invalid("User is already a member of the organization %s, or invited", o.Name)
+		}
+		if err := s.join(tx, m); err != nil {
+			return err
+		}
+		v, err = viewMembership(tx, m)
+		return err
+	})
+	return v, err
+}
+
+// mayJoin checks that the actor may put somebody into teams of an organization.
+func (s *Service) mayJoin(tx *store.Tx, a *Actor, o *record.Organization, teamIDs []string) error {
+	for _, id := range teamIDs {
+		t, err := teams.Get(tx, id)
+		if err != nil || !strings.EqualFold(t.Organization, o.Name) {
+			return invalid("there is no team %q in %s", id, o.Name)
+		}
+		if t.ID == o.Owners && !a.owns(o) {
+			return forbidden("only owners make others owners of %s", o.Name)
+		}
+	}
+	return nil
+}
+
+// join writes a membership, and puts its user into the teams of the invitation.
+func (s *Service) join(tx *store.Tx, m *record.Membership) error {
+	if m.ID == "" {
+		m.ID, m.CreatedAt = newID("ou"), s.now().UTC()
+	}
+	if m.User == "" {
+		return memberships.Put(tx, m)
+	}
+	for _, id := range m.Teams {
+		t, err := teams.Get(tx, id)
+		if errors.Is(err, store.ErrNotFound) {
+			continue // deleted since the invitation
+		}
+		if err != nil {
+			return err
+		}
+		if !t.Has(m.User) {
+			t.Users = append(t.Users, m.User)
+		}
+		if err := teams.Put(tx, t); err != nil {
+			return err
+		}
+	}
+	m.Teams = nil
+	return memberships.Put(tx, m)
+}
+
+// accept turns the invitations of a new user's address into memberships.
+func (s *Service) accept(tx *store.Tx, u *record.User) error {
+	if u.Email == "" {
+		return nil
+	}
+	invited, err := memberships.Select(tx, "email", Hash(strings.ToLower(u.Email)))
+	if err != nil {
+		return err
+	}
+	for _, m := range invited {
+		if m.User != "" {
+			continue
+		}
+		m.User = u.ID
+		if err := s.join(tx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// belong makes a user a member of an organization, if it is not one yet.
+func (s *Service) belong(tx *store.Tx, organization string, u *record.User) error {
+	_, err := memberships.Find(tx, "person", strings.ToLower(organization), u.ID)
+	if !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	return s.join(tx, &record.Membership{Organization: organization, User: u.ID, Email: u.Email})
+}
+
+// Expel ends a membership: the user leaves the teams of the organization, too.
+func (s *Service) Expel(a *Actor, id string) error {
+	return s.audited(a, "membership.delete", id, func(tx *store.Tx) error {
+		m, o, err := a.membership(tx, id)
+		if err != nil {
+			return err
+		}
+		mine := a.User != nil && a.User.ID == m.User
+		if !mine && !a.manages(o, manageMembers) {
+			return forbidden("you are not allowed to change the members of %s", o.Name)
+		}
+		if m.User == "" {
+			return memberships.Delete(tx, id)
+		}
+		theirs, err := teams.Select(tx, "user", m.User)
+		if err != nil {
+			return err
+		}
+		for _, t := range theirs {
+			if !strings.EqualFold(t.Organization, o.Name) {
+				continue
+			}
+			if t.ID == o.Owners && !mine && !a.owns(o) {
+				return forbidden("only owners remove an owner of %s", o.Name)
+			}
+			t.Users = slices.DeleteFunc(t.Users, func(u string) bool { return u == m.User })
+			if t.ID == o.Owners && len(t.Users) == 0 {
+				return invalid("An organization needs an owner")
+			}
+			if err := teams.Put(tx, t); err != nil {
+				return err
+			}
+		}
+		return memberships.Delete(tx, id)
+	})
+}

@@ -1,0 +1,113 @@
+package tfe
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/millipede-iac/millipede/service"
+)
+
+func membershipResource(m *service.MembershipView) resource {
+	// Clients crash without a user: an invitation has the identity of one that there is not yet.
+	status, email, user := "invited", m.Email, "user-"+strings.TrimPrefix(m.ID, "ou-")
+	if m.Person != nil {
+		status, user = "active", m.Person.ID
+		if m.Person.Email != "" {
+			email = m.Person.Email
+		}
+	}
+	return resource{ID: m.ID, Type: "organization-memberships", Attributes: map[string]any{
+		"status": status, "email": email, "created-at": moment(m.CreatedAt),
+	}, Relationships: map[string]any{
+		"organization": to("organizations", m.Organization), "user": to("users", user), "teams": toAll("teams", m.Teams),
+	}}
+}
+
+// besideMembership are the documents that a membership can bring along.
+func (c *call) besideMembership(m *service.MembershipView, wants func(string) bool) (out []resource) {
+	if wants("user") && m.Person != nil {
+		out = append(out, userResource(m.Person))
+	}
+	if wants("teams") {
+		for _, id := range m.Teams {
+			if t, err := c.Team(c.actor, id); err == nil {
+				out = append(out, teamResource(t))
+			}
+		}
+	}
+	if wants("organization") {
+		if o, err := c.Organization(c.actor, m.Organization); err == nil {
+			out = append(out, organizationResource(o))
+		}
+	}
+	return out
+}
+
+func (c *call) memberships() error {
+	wants, err := c.includes("user", "teams", "organization")
+	if err != nil {
+		return err
+	}
+	all, err := c.Memberships(c.actor, c.arg("org"))
+	if err != nil {
+		return err
+	}
+	q := c.r.URL.Query()
+	part, status := strings.ToLower(q.Get("q")), q.Get("filter[status]")
+	emails := words(strings.ToLower(q.Get("filter[email]")))
+	names := words(strings.ToLower(q.Get("filter[user][username]")))
+	all = slices.DeleteFunc(all, func(m *service.MembershipView) bool {
+		name, state := "", "invited"
+		if m.Person != nil {
+			name, state = strings.ToLower(m.Person.Name), "active"
+		}
+		email := strings.ToLower(m.Email)
+		return part != "" && !strings.Contains(name, part) && !strings.Contains(email, part) ||
+			status != "" && status != state || len(emails) > 0 && !slices.Contains(emails, email) ||
+			len(names) > 0 && !slices.Contains(names, name)
+	})
+	return list(c, all, membershipResource,
+		func(m *service.MembershipView) []resource { return c.besideMembership(m, wants) })
+}
+
+func (c *call) answerMembership(status int, m *service.MembershipView, err error) error {
+	if err != nil {
+		return err
+	}
+	wants, err := c.includes("user", "teams", "organization")
+	if err != nil {
+		return err
+	}
+	return c.answer(status, membershipResource(m), c.besideMembership(m, wants))
+}
+
+func (c *call) membership() error {
+	m, err := c.Membership(c.actor, c.arg("membership"))
+	return c.answerMembership(http.StatusOK, m, err)
+}
+
+func (c *call) invite() error {
+	var a struct{ Email string }
+	q, err := c.body(&a)
+	if err != nil {
+		return err
+	}
+	refs, err := q.relatedAll("teams")
+	if err != nil {
+		return err
+	}
+	var teams []string
+	for _, r := range refs {
+		teams = append(teams, r.ID)
+	}
+	m, err := c.Invite(c.actor, c.arg("org"), a.Email, teams)
+	return c.answerMembership(http.StatusCreated, m, err)
+}
+
+func (c *call) expel() error {
+	if err := c.Expel(c.actor, c.arg("membership")); err != nil {
+		return err
+	}
+	return c.empty(http.StatusNoContent)
+}
