@@ -172,14 +172,18 @@ func (d *workerDisk) Room() error {
 	})
 }
 
-// holds tells whether a worker's process that lives has the attempt, so that its operation may still begin.
+// holds tells whether a worker's process that lives has the attempt, so that its operation may still begin. An intent
+// to claim what another claim has won stays in the journal of a worker whose disk was full just then: nothing comes of
+// it.
 func (w *world) holds(attempt string) bool {
 	for _, h := range w.hosts {
 		if h.p == nil || h.p.dead {
 			continue
 		}
 		for _, e := range h.disk.j.Pending() {
-			if string(e.Ref.Attempt) == attempt && e.Phase != journal.Ended {
+			won, claimed := w.nats.claims[wire.ClaimSubject(e.Ref)]
+			lost := e.Phase == journal.Intended && claimed && won.Nonce != e.Nonce
+			if string(e.Ref.Attempt) == attempt && e.Phase != journal.Ended && !lost {
 				return true
 			}
 		}
