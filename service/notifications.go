@@ -50,7 +50,7 @@ func (s *Service) PutNotification(a *Actor, n record.Notification) (*record.Noti
 			if err != nil {
 				return notFound("there is no notification configuration %q, or you have no access to it", n.ID)
 			}
-			n.Workspace, n.CreatedAt = kept.Workspace, kept.CreatedAt
+			n.Workspace, n.CreatedAt, n.Last = kept.Workspace, kept.CreatedAt, kept.Last
 			if n.Token == "" {
 				n.Token = kept.Token
 			}
@@ -67,6 +67,12 @@ func (s *Service) PutNotification(a *Actor, n record.Notification) (*record.Noti
 			return invalid("Url must be an address that begins with http or https")
 		}
 		now := s.now().UTC()
+		for _, trigger := range n.Triggers {
+			if !slices.Contains(triggers, trigger) {
+				return invalid("Triggers must be of run:created, run:planning, run:needs_attention, run:applying, " +
+					"run:completed and run:errored")
+			}
+		}
 		if n.UpdatedAt = now; n.ID == "" {
 			n.ID, n.CreatedAt = newID("nc"), now
 		}

@@ -124,6 +124,9 @@ func (s *Service) makeRun(tx *store.Tx, w *record.Workspace, r *record.Run) (*re
 			return nil, err
 		}
 	}
+	if err := s.notify(tx, &run, "run:created", "Run Created", run.CreatedBy); err != nil {
+		return nil, err
+	}
 	tx.After(func() {
 		s.opts.Became(run.Status)
 		s.queue.changed(run.ID)
@@ -405,6 +408,11 @@ func (s *Service) enter(tx *store.Tx, r *record.Run, k record.RunEventKind, o re
 	}
 	if err := s.follow(tx, w, r, k); err != nil {
 		return err
+	}
+	if trigger, message := triggerOf(r); trigger != "" {
+		if err := s.notify(tx, r, trigger, message, actor); err != nil {
+			return err
+		}
 	}
 	id, status := r.ID, r.Status
 	tx.After(func() {

@@ -54,6 +54,8 @@ type Service struct {
 
 	outlines outlines
 
+	outgoing chan struct{} // holds a token when there are notifications to send
+
 	lastUsed sync.Map // token id -> when it was last written that it was used
 }
 
@@ -75,7 +77,7 @@ func New(o Options) (*Service, error) {
 		o.ForceCancelAfter = 10 * time.Second
 	}
 	s := &Service{opts: o, store: o.Store, engine: o.Engine, now: o.Now, log: o.Logger, logs: newLogs(o.Store),
-		stream: events.New(o.Now)}
+		outgoing: make(chan struct{}, 1), stream: events.New(o.Now)}
 	s.outlines.wanted = make(chan func() error, 64)
 	s.queue = newQueue(s)
 	o.Store.OnUnsure(s.queue.doubt)

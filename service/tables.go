@@ -138,6 +138,14 @@ var (
 			"workspace": one(func(n *record.Notification) string { return store.Join(n.Workspace, n.Name) }),
 		},
 	}
+	deliveries = store.Table[record.Delivery]{
+		Name: "delivery", ID: func(d *record.Delivery) string { return d.ID },
+		Lists: map[string]func(*record.Delivery) []string{
+			"configuration": one(func(d *record.Delivery) string {
+				return store.Join(d.Configuration, fmt.Sprintf("%020d", d.At.UnixNano()))
+			}),
+		},
+	}
 	users = store.Table[record.User]{
 		Name: "user", ID: func(u *record.User) string { return u.ID },
 		Unique: map[string]func(*record.User) string{"name": func(u *record.User) string { return u.Name }},

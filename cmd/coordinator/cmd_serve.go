@@ -26,6 +26,7 @@ import (
 	"github.com/millipede-iac/millipede/service/gate"
 	"github.com/millipede-iac/millipede/service/httpstate"
 	"github.com/millipede-iac/millipede/service/login"
+	"github.com/millipede-iac/millipede/service/notify"
 	"github.com/millipede-iac/millipede/service/store"
 	"github.com/millipede-iac/millipede/service/tfe"
 	"github.com/millipede-iac/millipede/service/web"
@@ -53,6 +54,8 @@ Options:
   -parallelism=N        How many operations of a run go on at a time; default 10.
   -metrics=ADDRESS      Answer scrapes of Prometheus there, at /metrics, without a token and without TLS. Give an address
                         that only the scraper reaches, such as 127.0.0.1:9464. Default: none.
+  -notify-private       Let notifications go to addresses that are not public: this machine, private networks. Who may
+                        administer a workspace can then have the service send requests there.
 `
 
 // The bounds of what is uploaded.
@@ -66,6 +69,7 @@ type serveOptions struct {
 	listen, address, data, keyFile, certFile, certKey, organization string
 	plans, applies                                                  int
 	metrics                                                         string
+	notifyPrivate                                                   bool
 	parallelism                                                     parallelismFlag
 }
 
@@ -87,6 +91,7 @@ func runServe(ctx context.Context, a *app, args []string) int {
 	f.IntVar(&o.plans, "plans", runtime.NumCPU(), "")
 	f.IntVar(&o.applies, "applies", 50, "")
 	f.StringVar(&o.metrics, "metrics", "", "")
+	f.BoolVar(&o.notifyPrivate, "notify-private", false, "")
 	o.parallelism.register(f)
 	if code, done := a.parse(f, serveUsage, args); done {
 		return code
@@ -212,14 +217,28 @@ func (a *app) serve(ctx context.Context, o serveOptions) (err error) {
 		return errors.Join(err, listener.Close())
 	}
 	a.announce(o, listener.Addr(), trust, token)
-	return a.host(svc, tls.NewListener(listener, secure), serviceHandler(svc, st, o, log))
+	sender := notify.New(notify.Options{Service: svc, Address: "https://" + hostOf(o, listener.Addr()),
+		Private: o.notifyPrivate, Now: time.Now, Logger: log})
+	sending, unsend := context.WithCancel(context.WithoutCancel(ctx))
+	sent := make(chan struct{})
+	go func() { // awaited below
+		defer close(sent)
+		sender.Run(sending)
+	}()
+	defer func() {
+		unsend()
+		<-sent
+	}()
+	return a.host(svc, tls.NewListener(listener, secure), serviceHandler(svc, st, sender, o, log))
 }
 
 // serviceHandler answers everything that is asked of the service.
-func serviceHandler(svc *service.Service, st *store.Store, o serveOptions, log *slog.Logger) http.Handler {
+func serviceHandler(svc *service.Service, st *store.Store, sender *notify.Sender, o serveOptions,
+	log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", tfe.Handler(tfe.Options{
 		Service: svc, Address: o.address, Logger: log, Services: map[string]any{"login.v1": login.Discovery()},
+		Verify: sender.Verify,
 	}))
 	mux.Handle("/oauth/", login.Handler(svc, time.Now, log))
 	mux.Handle(httpstate.Prefix, httpstate.Handler(svc, maxState, log))
@@ -297,16 +316,21 @@ func (a *app) certificates(o serveOptions, key *seal.Key, at net.Addr) (*tls.Con
 	return c, own.File(), err
 }
 
-// announce tells where the service is, and what makes a client trust it and log in.
-func (a *app) announce(o serveOptions, at net.Addr, trust, token string) {
+// hostOf returns the host under which clients reach the service.
+func hostOf(o serveOptions, at net.Addr) string {
+	if o.address != "" {
+		return strings.TrimSuffix(strings.TrimPrefix(o.address, "https://"), "/")
+	}
 	_, port, err := net.SplitHostPort(at.String())
 	if err != nil {
 		port = ""
 	}
-	host := "localhost:" + port
-	if o.address != "" {
-		host = strings.TrimSuffix(strings.TrimPrefix(o.address, "https://"), "/")
-	}
+	return "localhost:" + port
+}
+
+// announce tells where the service is, and what makes a client trust it and log in.
+func (a *app) announce(o serveOptions, at net.Addr, trust, token string) {
+	host := hostOf(o, at)
 	fmt.Fprintf(a.stdout, "Millipede serves https://%s, with its data in %s. A browser shows what goes on there."+
 		"\n\nTo have a client trust it, and log in:\n", host, o.data)
 	if trust != "" {

@@ -252,9 +252,36 @@ type Notification struct {
 	Token       string    `json:"token,omitempty"`
 	Enabled     bool      `json:"enabled,omitempty"`
 	Triggers    []string  `json:"triggers,omitempty"`
+	Last        *Response `json:"last,omitempty"`
 	CreatedAt   time.Time `json:"createdAt"`
 	UpdatedAt   time.Time `json:"updatedAt"`
 }
+
+// Delivery is a notification that is still to be sent. It is removed once it is, or is given up.
+type Delivery struct {
+	ID            string    `json:"id"`
+	Configuration string    `json:"configuration"`
+	Run           string    `json:"run"`
+	Trigger       string    `json:"trigger"`
+	Message       string    `json:"message"`
+	Status        RunStatus `json:"status"`
+	By            string    `json:"by,omitempty"`
+	At            time.Time `json:"at"`
+	// Attempts is how often it was tried; Due is when it is tried next.
+	Attempts int       `json:"attempts,omitempty"`
+	Due      time.Time `json:"due"`
+}
+
+// Response is what a receiver of notifications has answered last.
+type Response struct {
+	SentAt  time.Time           `json:"sentAt"`
+	Code    int                 `json:"code,omitempty"` // 0: there was no answer, and Body says why
+	Headers map[string][]string `json:"headers,omitempty"`
+	Body    string              `json:"body,omitempty"`
+}
+
+// Successful tells whether the receiver has taken it.
+func (r *Response) Successful() bool { return r.Code/100 == 2 }
 
 // Audit is one line of the audit log: who asked for which change, from where, and how it ended.
 type Audit struct {

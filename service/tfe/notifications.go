@@ -1,7 +1,10 @@
 package tfe
 
 import (
+	"fmt"
 	"net/http"
+	"strconv"
+	"time"
 
 	"github.com/millipede-iac/millipede/service/record"
 )
@@ -10,9 +13,20 @@ func notificationResource(n *record.Notification) resource {
 	return resource{ID: n.ID, Type: "notification-configurations", Attributes: map[string]any{
 		"name": n.Name, "destination-type": n.Destination, "url": orNull(n.URL), "token": nil, "enabled": n.Enabled,
 		"triggers":   orEmpty(n.Triggers),
-		"created-at": moment(n.CreatedAt), "updated-at": moment(n.UpdatedAt), "delivery-responses": []any{},
+		"created-at": moment(n.CreatedAt), "updated-at": moment(n.UpdatedAt), "delivery-responses": deliveryResponses(n),
 		"email-addresses": []string{},
 	}, Relationships: map[string]any{"subscribable": to("workspaces", n.Workspace), "users": toAll("users", nil)}}
+}
+
+// deliveryResponses is what the receiver has answered last, in the form that clients read: a success is a text.
+func deliveryResponses(n *record.Notification) []any {
+	if n.Last == nil {
+		return []any{}
+	}
+	return []any{map[string]any{
+		"url": n.URL, "body": n.Last.Body, "code": strconv.Itoa(n.Last.Code), "headers": n.Last.Headers,
+		"sent-at": n.Last.SentAt.UTC().Format(time.RFC3339), "successful": strconv.FormatBool(n.Last.Successful()),
+	}}
 }
 
 func (c *call) notifications() error {
@@ -55,6 +69,7 @@ func (c *call) putNotification(n record.Notification, status int) error {
 	if _, err := c.body(&a); err != nil {
 		return err
 	}
+	was := n
 	set(&n.Name, a.Name)
 	set(&n.Destination, a.Destination)
 	set(&n.URL, a.URL)
@@ -63,11 +78,50 @@ func (c *call) putNotification(n record.Notification, status int) error {
 	if a.Triggers != nil {
 		n.Triggers = a.Triggers
 	}
+	if verified := was.Enabled && was.URL == n.URL; c.o.Verify == nil || !n.Enabled || verified {
+		kept, err := c.PutNotification(c.actor, n)
+		if err != nil {
+			return err
+		}
+		return c.answer(status, notificationResource(kept), nil)
+	}
+	// It is kept, and switched on once its receiver has answered.
+	n.Enabled = false
 	kept, err := c.PutNotification(c.actor, n)
+	if err == nil {
+		err = c.verify(kept.ID)
+	}
 	if err != nil {
 		return err
 	}
+	kept.Enabled = true
+	if kept, err = c.PutNotification(c.actor, *kept); err != nil {
+		return err
+	}
 	return c.answer(status, notificationResource(kept), nil)
+}
+
+// verify sends a notification that says nothing, as the API does.
+func (c *call) verify(id string) error {
+	r, err := c.o.Verify(c.r.Context(), c.actor, id)
+	if err != nil {
+		return err
+	}
+	if !r.Successful() {
+		return &failure{http.StatusUnprocessableEntity, "unprocessable entity", fmt.Sprintf("the receiver has not "+
+			"taken the verification (%d %s), so the notification configuration is not enabled", r.Code, r.Body)}
+	}
+	return nil
+}
+
+func (c *call) verifyNotification() error {
+	if c.o.Verify == nil {
+		return notThere
+	}
+	if _, err := c.o.Verify(c.r.Context(), c.actor, c.arg("nc")); err != nil {
+		return err
+	}
+	return c.notification()
 }
 
 func (c *call) deleteNotification() error {

@@ -156,6 +156,8 @@ func (s *server) routes() map[string]handler {
 		"GET notification-configurations/{nc}":             (*call).notification,
 		"PATCH notification-configurations/{nc}":           (*call).changeNotification,
 		"DELETE notification-configurations/{nc}":          (*call).deleteNotification,
+
+		"POST notification-configurations/{nc}/actions/verify": (*call).verifyNotification,
 	} {
 		method, path, _ := strings.Cut(pattern, " ")
 		all[method+" "+v2+path] = h

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
 )
 
 // The level of the API that is spoken. Clients read them once, from ping: they refuse to work below 2.5, and show
@@ -40,6 +41,9 @@ type Options struct {
 	// Services are further services of this host, for the document by which clients find them.
 	Services map[string]any
 	Logger   *slog.Logger // default: nothing is logged
+	// Verify sends a notification that verifies a configuration, and returns what its receiver has answered; nil: none
+	// is verified.
+	Verify func(ctx context.Context, a *service.Actor, configuration string) (*record.Response, error)
 }
 
 // server answers requests.

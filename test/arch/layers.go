@@ -135,6 +135,7 @@ var layers = map[string]int{
 	"service":             2,
 	"service/httpstate":   3,
 	"service/login":       3,
+	"service/notify":      3,
 	"service/servicetest": 3,
 	"service/tfe":         3,
 	"service/web":         3,

@@ -1,0 +1,177 @@
+package service
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// triggers are the events of runs that notifications can be about, as the API names them.
+var triggers = []string{
+	"run:created", "run:planning", "run:needs_attention", "run:applying", "run:completed", "run:errored",
+}
+
+// triggerOf returns the trigger of the status that a run has come to, and what is said of it; empty where nobody is
+// notified of that.
+func triggerOf(r *record.Run) (trigger, message string) {
+	switch r.Status {
+	case record.Planning:
+		return "run:planning", "Run Planning"
+	case record.Planned:
+		if !r.AutoApply {
+			return "run:needs_attention", "Run Needs Attention"
+		}
+	case record.PlannedAndSaved:
+		return "run:needs_attention", "Run Planned And Saved"
+	case record.Applying:
+		return "run:applying", "Run Applying"
+	case record.Applied, record.PlannedAndFinished:
+		return "run:completed", "Run Completed"
+	case record.Errored:
+		return "run:errored", "Run Errored"
+	case record.Canceled, record.ForceCanceled:
+		return "run:errored", "Run Canceled"
+	}
+	return "", ""
+}
+
+// maxWaiting is how many notifications wait for one receiver; further ones are left out.
+const maxWaiting = 200
+
+// notify writes down who is to be notified. It is part of the change that they are notified of, so that a crash loses
+// none.
+func (s *Service) notify(tx *store.Tx, r *record.Run, trigger, message, by string) error {
+	all, err := notifications.Select(tx, "workspace", r.Workspace)
+	if err != nil {
+		return err
+	}
+	for _, n := range all {
+		if !n.Enabled || n.Destination == "email" || !slices.Contains(n.Triggers, trigger) {
+			continue
+		}
+		if len(deliveries.List(tx, "configuration", n.ID)) >= maxWaiting {
+			s.log.Warn("a notification is left out: too many wait for its receiver", "configuration", n.ID, "run", r.ID)
+			continue
+		}
+		now := s.now().UTC()
+		if err := deliveries.Put(tx, &record.Delivery{ID: newID("nd"), Configuration: n.ID, Run: r.ID,
+			Trigger: trigger, Message: message, Status: r.Status, By: by, At: now, Due: now}); err != nil {
+			return err
+		}
+		tx.After(func() {
+			select {
+			case s.outgoing <- struct{}{}:
+			default:
+			}
+		})
+	}
+	return nil
+}
+
+// Outgoing is a notification to be sent, with all that it tells. Delivery is empty for one that only verifies.
+type Outgoing struct {
+	Delivery      record.Delivery
+	Configuration record.Notification // with its token
+	Workspace     record.Workspace
+	Run           record.Run
+}
+
+// Outgoing receives whenever there may be notifications to send.
+func (s *Service) Outgoing() <-chan struct{} { return s.outgoing }
+
+// DueNotifications returns, of the notifications that are due, the first of each receiver that busy does not name, and
+// when the next is due; the zero time for none.
+func (s *Service) DueNotifications(busy func(configuration string) bool) (due []Outgoing, next time.Time, err error) {
+	now := s.now()
+	err = s.store.View(func(tx *store.Tx) error {
+		seen := map[string]bool{}
+		for d, err := range deliveries.All(tx) {
+			if err != nil {
+				return err
+			}
+			first := deliveries.List(tx, "configuration", d.Configuration)
+			if seen[d.Configuration] || len(first) == 0 || first[0] != d.ID || busy(d.Configuration) {
+				continue
+			}
+			seen[d.Configuration] = true
+			if d.Due.After(now) {
+				if next.IsZero() || d.Due.Before(next) {
+					next = d.Due
+				}
+				continue
+			}
+			o, err := outgoing(tx, *d)
+			if errors.Is(err, store.ErrNotFound) {
+				o.Configuration.ID = d.Configuration // it was removed meanwhile: Delivered drops it
+			} else if err != nil {
+				return err
+			}
+			due = append(due, o)
+		}
+		return nil
+	})
+	return due, next, err
+}
+
+func outgoing(tx *store.Tx, d record.Delivery) (o Outgoing, err error) {
+	o.Delivery = d
+	n, err := notifications.Get(tx, d.Configuration)
+	if err != nil {
+		return o, err
+	}
+	w, err := workspaces.Get(tx, n.Workspace)
+	if err != nil {
+		return o, err
+	}
+	r, err := runs.Get(tx, d.Run)
+	if err != nil {
+		return o, err
+	}
+	o.Configuration, o.Workspace, o.Run = *n, *w, *r
+	return o, nil
+}
+
+// Verification returns what verifies a notification configuration.
+func (s *Service) Verification(a *Actor, configuration string) (o Outgoing, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		n, err := notifications.Get(tx, configuration)
+		if err == nil {
+			_, err = a.allowed(tx, n.Workspace, needAdmin)
+		}
+		if err != nil {
+			return notFound("there is no notification configuration %q, or you have no access to it", configuration)
+		}
+		w, err := workspaces.Get(tx, n.Workspace)
+		if err == nil {
+			o.Configuration, o.Workspace = *n, *w
+		}
+		return err
+	})
+	return o, told(err)
+}
+
+// Delivered writes what a receiver has answered. again is when the delivery is tried again; zero: it is not.
+func (s *Service) Delivered(o Outgoing, r record.Response, again time.Time) error {
+	return s.store.Update(func(tx *store.Tx) error {
+		if n, err := notifications.Get(tx, o.Configuration.ID); err == nil {
+			n.Last = &r
+			if err := notifications.Put(tx, n); err != nil {
+				return err
+			}
+		}
+		d, err := deliveries.Get(tx, o.Delivery.ID)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return nil
+		case err != nil:
+			return err
+		case again.IsZero():
+			return deliveries.Delete(tx, d.ID)
+		}
+		d.Attempts, d.Due = d.Attempts+1, again.UTC()
+		return deliveries.Put(tx, d)
+	})
+}

@@ -1,0 +1,316 @@
+// Package notify sends what happens to runs to the receivers that notification configurations name.
+//
+// What is to be sent is kept by the service, so that a restart loses nothing; who reads it gets it at least once, and
+// the notifications of one configuration in their order. A receiver that is slow or gone delays its own notifications
+// and nothing else. The package decides nothing about runs.
+package notify
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha512"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+)
+
+// Options say how notifications are sent.
+type Options struct {
+	Service *service.Service
+	// Address is what people reach the service at, as https://HOST.
+	Address string
+	// Private lets receivers be at addresses that are not public: loopback, private networks, link-local.
+	Private bool
+	Now     func() time.Time
+	Logger  *slog.Logger
+	// Pauses are those before each further try; default: from 10 seconds to an hour, six in all.
+	Pauses []time.Duration
+}
+
+const (
+	// most is how many are sent at a time; patience is how long a receiver has for its answer, of which maxBody is kept.
+	most     = 8
+	patience = 10 * time.Second
+	maxBody  = 1 << 10
+)
+
+// Sender sends notifications. Make it with New, and call Run once.
+type Sender struct {
+	o      Options
+	client *http.Client
+
+	mu   sync.Mutex // guards busy
+	busy map[string]bool
+}
+
+// New returns a sender.
+func New(o Options) *Sender {
+	if o.Pauses == nil {
+		o.Pauses = []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute,
+			time.Hour}
+	}
+	dialer := &net.Dialer{Timeout: patience}
+	if !o.Private {
+		dialer.Control = publicOnly
+	}
+	return &Sender{o: o, busy: map[string]bool{}, client: &http.Client{
+		Timeout: patience,
+		// There is no proxy: behind one the address that is reached could not be held against what is allowed.
+		Transport: &http.Transport{DialContext: dialer.DialContext, TLSHandshakeTimeout: patience,
+			MaxIdleConns: most, IdleConnTimeout: 30 * time.Second},
+		// Who redirects is not who was named.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// errPrivate refuses an address.
+var errPrivate = errors.New("the receiver's address is not a public one; serve -notify-private allows those")
+
+// shared is the address space between providers and their customers (RFC 6598).
+var shared = netip.MustParsePrefix("100.64.0.0/10")
+
+// publicOnly looks at the address that a connection is about to be made to, after names were resolved, so that no name
+// leads to what is meant for this machine or its network alone.
+func publicOnly(_, address string, _ syscall.RawConn) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return errPrivate
+	}
+	ip := at.Addr().Unmap()
+	if !ip.IsGlobalUnicast() || ip.IsPrivate() || shared.Contains(ip) {
+		return errPrivate
+	}
+	return nil
+}
+
+// Run sends notifications until ctx ends. What is being sent then is sent again after the next start, unless its
+// answer was written.
+func (s *Sender) Run(ctx context.Context) {
+	defer s.client.CloseIdleConnections()
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	slots := make(chan struct{}, most)
+	done := make(chan struct{}, 1)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.o.Service.Outgoing():
+		case <-done:
+		case <-timer.C:
+		}
+		due, next, err := s.o.Service.DueNotifications(s.isBusy)
+		if err != nil {
+			s.o.Logger.Error("notifications cannot be read; it is tried again", "error", err)
+			next = s.o.Now().Add(10 * time.Second)
+		}
+		for _, o := range due {
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+			s.setBusy(o.Configuration.ID, true)
+			sending.Go(func() {
+				s.deliver(ctx, o)
+				s.setBusy(o.Configuration.ID, false)
+				<-slots
+				select {
+				case done <- struct{}{}: // another one may wait for the same receiver
+				default:
+				}
+			})
+		}
+		if !next.IsZero() {
+			timer.Reset(max(0, next.Sub(s.o.Now())))
+		}
+	}
+}
+
+func (s *Sender) isBusy(configuration string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.busy[configuration]
+}
+
+func (s *Sender) setBusy(configuration string, busy bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if busy {
+		s.busy[configuration] = true
+	} else {
+		delete(s.busy, configuration)
+	}
+}
+
+// deliver sends one notification, and writes what came of it.
+func (s *Sender) deliver(ctx context.Context, o service.Outgoing) {
+	r, again := record.Response{}, false
+	if o.Configuration.URL != "" {
+		r, again = s.send(ctx, o)
+		if ctx.Err() != nil {
+			return // it is tried after the next start
+		}
+	}
+	var next time.Time
+	if again && o.Delivery.Attempts < len(s.o.Pauses) {
+		next = s.o.Now().Add(s.o.Pauses[o.Delivery.Attempts])
+	}
+	if !r.Successful() {
+		s.o.Logger.Warn("a notification was not taken", "configuration", o.Configuration.ID, "run", o.Delivery.Run,
+			"trigger", o.Delivery.Trigger, "code", r.Code, "attempt", o.Delivery.Attempts+1, "again", !next.IsZero())
+	}
+	if err := s.o.Service.Delivered(o, r, next); err != nil {
+		s.o.Logger.Error("what came of a notification cannot be written", "run", o.Delivery.Run, "error", err)
+		timer := time.NewTimer(10 * time.Second) // it is sent again, and not at once
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Verify sends a notification that says nothing, and returns what the receiver has answered.
+func (s *Sender) Verify(ctx context.Context, a *service.Actor, configuration string) (*record.Response, error) {
+	o, err := s.o.Service.Verification(a, configuration)
+	if err != nil {
+		return nil, err
+	}
+	o.Delivery.Trigger, o.Delivery.Message = "verification", "Verification of "+o.Configuration.Name
+	r, _ := s.send(ctx, o)
+	return &r, s.o.Service.Delivered(o, r, time.Time{})
+}
+
+// send sends one notification. again tells whether it is worth another try.
+func (s *Sender) send(ctx context.Context, o service.Outgoing) (r record.Response, again bool) {
+	r.SentAt = s.o.Now().UTC()
+	body, err := json.Marshal(s.payload(o))
+	if err != nil {
+		panic("notify: a payload cannot be written: " + err.Error())
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, o.Configuration.URL, bytes.NewReader(body))
+	if err != nil {
+		r.Body = "the address cannot be read"
+		return r, false
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", "Millipede")
+	if o.Configuration.Token != "" {
+		mac := hmac.New(sha512.New, []byte(o.Configuration.Token))
+		mac.Write(body)
+		request.Header.Set("X-TFE-Notification-Signature", hex.EncodeToString(mac.Sum(nil)))
+	}
+	answer, err := s.client.Do(request)
+	if err != nil {
+		var u *url.Error // its text has the address, which may hold a secret
+		if errors.As(err, &u) {
+			err = u.Err
+		}
+		r.Body = clip(err.Error())
+		return r, !errors.Is(err, errPrivate)
+	}
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxBody)) // as much as came
+	r.Code, r.Body = answer.StatusCode, clip(string(text))
+	r.Headers = map[string][]string{}
+	for _, name := range []string{"Content-Type", "Date", "Server", "Retry-After"} {
+		if v := answer.Header.Values(name); len(v) > 0 {
+			r.Headers[strings.ToLower(name)] = []string{clip(v[0])}
+		}
+	}
+	return r, r.Code >= 500 || r.Code == http.StatusTooManyRequests || r.Code == http.StatusRequestTimeout
+}
+
+func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxBody)], "\ufffd") }
+
+// payload is what is sent: as the API has it (version 1), or a message for people.
+func (s *Sender) payload(o service.Outgoing) any {
+	address := ""
+	if o.Run.ID != "" {
+		address = fmt.Sprintf("%s/app/%s/%s/runs/%s", strings.TrimSuffix(s.o.Address, "/"),
+			url.PathEscape(o.Workspace.Organization), url.PathEscape(o.Workspace.Name), o.Run.ID)
+	}
+	switch o.Configuration.Destination {
+	case "slack":
+		return map[string]any{"text": line(o, address, "<%s|%s>")}
+	case "microsoft-teams":
+		return map[string]any{"@type": "MessageCard", "@context": "https://schema.org/extensions",
+			"summary": o.Delivery.Message, "text": line(o, address, "[%[2]s](%[1]s)")}
+	}
+	return payload{
+		PayloadVersion: 1, Configuration: o.Configuration.ID, RunURL: orNull(address), Run: orNull(o.Run.ID),
+		Message: orNull(o.Run.Message), CreatedAt: moment(o.Run.CreatedAt), CreatedBy: orNull(o.Run.CreatedBy),
+		Workspace: orNull(o.Workspace.ID), WorkspaceName: orNull(o.Workspace.Name),
+		Organization: orNull(o.Workspace.Organization),
+		Notifications: []notification{{Message: o.Delivery.Message, Trigger: o.Delivery.Trigger,
+			Status: orNull(string(o.Delivery.Status)), UpdatedAt: moment(o.Delivery.At), UpdatedBy: orNull(o.Delivery.By)}},
+	}
+}
+
+// line says it in a sentence, with the run linked in the form that the receiver has for links.
+func line(o service.Outgoing, address, link string) string {
+	plain := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+	where := plain.Replace(o.Workspace.Organization + "/" + o.Workspace.Name)
+	if address == "" {
+		return plain.Replace(o.Delivery.Message) + ": " + where
+	}
+	text := fmt.Sprintf("%s: %s in %s", o.Delivery.Message, fmt.Sprintf(link, address, o.Run.ID), where)
+	if o.Run.Message != "" {
+		text += " (" + plain.Replace(o.Run.Message) + ")"
+	}
+	return text
+}
+
+type payload struct {
+	PayloadVersion int            `json:"payload_version"`
+	Configuration  string         `json:"notification_configuration_id"`
+	RunURL         *string        `json:"run_url"`
+	Run            *string        `json:"run_id"`
+	Message        *string        `json:"run_message"`
+	CreatedAt      *string        `json:"run_created_at"`
+	CreatedBy      *string        `json:"run_created_by"`
+	Workspace      *string        `json:"workspace_id"`
+	WorkspaceName  *string        `json:"workspace_name"`
+	Organization   *string        `json:"organization_name"`
+	Notifications  []notification `json:"notifications"`
+}
+
+type notification struct {
+	Message   string  `json:"message"`
+	Trigger   string  `json:"trigger"`
+	Status    *string `json:"run_status"`
+	UpdatedAt *string `json:"run_updated_at"`
+	UpdatedBy *string `json:"run_updated_by"`
+}
+
+func orNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+func moment(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	return orNull(t.UTC().Format("2006-01-02T15:04:05.000Z"))
+}

@@ -1,0 +1,186 @@
+package notify_test
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha512"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/notify"
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/servicetest"
+)
+
+const token = "canary-token"
+
+// receiver keeps what it is sent, and refuses the first requests.
+type receiver struct {
+	t      *testing.T
+	server *httptest.Server
+	signed bool
+
+	mu     sync.Mutex // guards the rest
+	refuse int
+	asked  int
+	got    []map[string]any
+	came   chan struct{}
+}
+
+func newReceiver(t *testing.T, refuse int, signed bool) *receiver {
+	r := &receiver{t: t, refuse: refuse, signed: signed, came: make(chan struct{}, 1000)}
+	r.server = httptest.NewServer(r)
+	t.Cleanup(r.server.Close)
+	return r
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	body, _ := io.ReadAll(q.Body)
+	mac := hmac.New(sha512.New, []byte(token))
+	mac.Write(body)
+	if r.signed && q.Header.Get("X-TFE-Notification-Signature") != hex.EncodeToString(mac.Sum(nil)) {
+		r.t.Errorf("the signature of %s is wrong", body)
+	}
+	var v map[string]any
+	if err := json.Unmarshal(body, &v); err != nil {
+		r.t.Errorf("%s: %v", body, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.asked++; r.asked <= r.refuse {
+		http.Error(w, "not now", http.StatusServiceUnavailable)
+		return
+	}
+	r.got = append(r.got, v)
+	r.came <- struct{}{}
+}
+
+// triggers waits for so many notifications, and returns what they were about.
+func (r *receiver) triggers(ctx context.Context, n int) (out []string) {
+	r.t.Helper()
+	for range n {
+		select {
+		case <-r.came:
+		case <-ctx.Done():
+			r.t.Fatalf("only %d notifications came", len(r.got))
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, v := range r.got {
+		out = append(out, v["notifications"].([]any)[0].(map[string]any)["trigger"].(string))
+	}
+	return out
+}
+
+// sending runs a sender over a house until the test, or end, ends it.
+func sending(t *testing.T, h *servicetest.House, private bool) (end func()) {
+	s := notify.New(notify.Options{Service: h.Service, Address: "https://tofu.example", Private: private, Now: time.Now,
+		Logger: slog.New(slog.DiscardHandler), Pauses: []time.Duration{time.Millisecond, time.Millisecond}})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); s.Run(ctx) }()
+	end = sync.OnceFunc(func() { cancel(); <-done })
+	t.Cleanup(end)
+	return end
+}
+
+var all = []string{"run:created", "run:planning", "run:needs_attention", "run:applying", "run:completed", "run:errored"}
+
+func configure(t *testing.T, h *servicetest.House, w *service.WorkspaceView, kind, url string) *record.Notification {
+	t.Helper()
+	n, err := h.PutNotification(h.Admin, record.Notification{Workspace: w.ID, Name: kind, Destination: kind, URL: url,
+		Token: token, Enabled: true, Triggers: all})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func patience(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestAReceiverHearsOfARunInOrderSignedAndAgainAfterItWasBusy(t *testing.T) {
+	h := servicetest.New(t)
+	r := newReceiver(t, 2, true)
+	end := sending(t, h, true)
+	w := h.NewWorkspace("one")
+	n := configure(t, h, w, "generic", r.server.URL)
+	run := h.NewRun(w, func(r *record.Run) { r.AutoApply, r.Message = true, "why" })
+	want := []string{"run:created", "run:planning", "run:applying", "run:completed"}
+	if got := r.triggers(patience(t), len(want)); !slices.Equal(got, want) {
+		t.Errorf("it heard %q", got)
+	}
+	first := r.got[0]
+	if first["payload_version"] != 1.0 || first["run_id"] != run.ID || first["workspace_name"] != "one" ||
+		first["organization_name"] != "acme" || first["run_message"] != "why" ||
+		first["notification_configuration_id"] != n.ID ||
+		first["run_url"] != "https://tofu.example/app/acme/one/runs/"+run.ID {
+		t.Errorf("got %v", first)
+	}
+	end()
+	if now, err := h.Notification(h.Admin, n.ID); err != nil || now.Last == nil || !now.Last.Successful() {
+		t.Errorf("%+v, %v", now, err)
+	}
+}
+
+func TestWhatIsToBeSentSurvivesARestart(t *testing.T) {
+	h := servicetest.New(t)
+	r := newReceiver(t, 0, true)
+	w := h.NewWorkspace("one")
+	configure(t, h, w, "generic", r.server.URL)
+	run := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
+	h.Await(run.ID, record.Applied) // nobody sends yet
+	h.End()
+	h.Start()
+	end := sending(t, h, true)
+	if got := r.triggers(patience(t), 4); got[0] != "run:created" || got[3] != "run:completed" {
+		t.Errorf("it heard %q", got)
+	}
+	end()
+}
+
+// A service stands where its network trusts it: whoever administers a workspace must not make it ask its neighbours.
+func TestNothingIsSentToAPrivateAddress(t *testing.T) {
+	h := servicetest.New(t)
+	r := newReceiver(t, 0, false)
+	s := notify.New(notify.Options{Service: h.Service, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	w := h.NewWorkspace("one")
+	for _, url := range []string{r.server.URL, strings.Replace(r.server.URL, "127.0.0.1", "localhost", 1),
+		"http://10.0.0.1/", "http://169.254.169.254/latest", "http://[::1]:1/", "http://[::ffff:127.0.0.1]:1/",
+		"http://100.64.1.1/", "http://0.0.0.0:1/", "http://[fd00::1]/"} {
+		n := configure(t, h, w, "generic", url)
+		got, err := s.Verify(t.Context(), h.Admin, n.ID)
+		if err != nil || got.Code != 0 || !strings.Contains(got.Body, "not a public one") {
+			t.Errorf("%s: %+v, %v", url, got, err)
+		}
+	}
+	if r.asked != 0 {
+		t.Errorf("it was asked %d times", r.asked)
+	}
+}
+
+func TestSlackGetsASentence(t *testing.T) {
+	h := servicetest.New(t)
+	r := newReceiver(t, 0, false)
+	s := notify.New(notify.Options{Service: h.Service, Private: true, Now: time.Now,
+		Logger: slog.New(slog.DiscardHandler)})
+	n := configure(t, h, h.NewWorkspace("one"), "slack", r.server.URL)
+	_, err := s.Verify(t.Context(), h.Admin, n.ID)
+	if err != nil || r.got[0]["text"] != "Verification of slack: acme/one" {
+		t.Errorf("%v, %v", r.got, err)
+	}
+}
