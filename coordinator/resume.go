@@ -70,12 +70,11 @@ func (r *Runner) close(ctx context.Context, out *loop.Outcome) error {
 	if r.Store == nil {
 		return nil
 	}
-	tx := journal.Tx{EndVersion: true}
+	tx := journal.Tx{EndVersion: true, Run: r.RunID}
 	if f, ok := r.Program.(program.Framed); ok {
 		tx.Changes = f.End()
 	}
 	if out.Status != "interrupted" {
-		tx.Run = r.RunID
 		tx.Events = []journal.Event{{Kind: journal.RunEnd, At: r.Now(), Detail: out.Status}}
 	}
 	failpoint.Hit(failpoint.EndUnsaved)

@@ -100,6 +100,13 @@ func circleIn(g plan.Graph) []string {
 
 // build makes the graph.
 func build(s *Static, p *plan.Plan, o ApplyOptions, t variant) plan.Graph {
+	b := flow(s, p, o, t)
+	b.endings()
+	return b.g
+}
+
+// flow makes the graph without the endings: each edge is there because a value flows along it.
+func flow(s *Static, p *plan.Plan, o ApplyOptions, t variant) *applyBuilder {
 	b := &applyBuilder{s: s, p: p, ApplyOptions: o, variant: t,
 		begin: make([]int32, len(s.Nodes)), end: make([]int32, len(s.Nodes)),
 		makes: map[addr.Instance]int32{}, ends: map[changeKey]int32{},
@@ -109,8 +116,8 @@ func build(s *Static, p *plan.Plan, o ApplyOptions, t variant) plan.Graph {
 	b.changes()
 	b.openInDestroy()
 	b.makings()
-	b.endings()
-	return b.g
+	b.g.Values = len(b.g.Edges)
+	return b
 }
 
 type changeKey struct {

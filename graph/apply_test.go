@@ -253,7 +253,6 @@ resource "t" "b" {
 `
 
 func TestTheOrderOfAnApply(t *testing.T) {
-	root := func(text string) map[string]string { return map[string]string{".": text} }
 	for sentence, c := range map[string]struct {
 		modules map[string]string
 		prior   []string

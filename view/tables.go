@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
@@ -67,10 +68,9 @@ func runTook(r journal.Run, now time.Time) string {
 }
 
 // RunText shows one run: how far it is, what was done where, what failed, what is under way, and what is known of
-// everything whose outcome is not known. hidden tells which vertices of its graph are no operations; s is the state of
-// its workspace. An error of the journal's events is returned.
-func RunText(w io.Writer, r journal.Run, hidden func(vertex int) bool, events []journal.Event, s *state.State,
-	now time.Time) error {
+// everything whose outcome is not known. p is its plan, s the state of its workspace. An error of the journal's events
+// is returned.
+func RunText(w io.Writer, r journal.Run, p *plan.Plan, events []journal.Event, s *state.State, now time.Time) error {
 	statuses, open, err := journal.Fold(r.Vertices, events)
 	if err != nil {
 		return fmt.Errorf("reading the journal of the run %s: %w", r.ID, err)
@@ -84,7 +84,7 @@ func RunText(w io.Writer, r journal.Run, hidden func(vertex int) bool, events []
 	counts := map[journal.Status]int{}
 	steps := 0
 	for v, st := range statuses {
-		if !hidden(v) {
+		if !p.Hidden(v) {
 			counts[st]++
 			steps++
 		}
@@ -96,6 +96,7 @@ func RunText(w io.Writer, r journal.Run, hidden func(vertex int) bool, events []
 		}
 	}
 	fmt.Fprintf(&b, "Steps: %d (%s)\n", steps, strings.Join(parts, ", "))
+	b.WriteString(restsText(p))
 	if err := doneTable(&b, events); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 
 	"github.com/millipede-iac/millipede/coordinator"
+	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/lang/eval"
@@ -345,14 +346,25 @@ func TestARunShowsWhatIsKnownOfWhatIsInDoubt(t *testing.T) {
 	var b bytes.Buffer
 	run := journal.Run{ID: "01", Workspace: "default", Command: "apply", Status: "running", Started: noon,
 		Who: "me", Vertices: 7}
-	if err := view.RunText(&b, run, func(v int) bool { return v > 4 }, events, s, noon.Add(time.Minute)); err != nil {
+	at := func(text string) addr.Instance { i, _ := addr.ParseInstance(text); return i }
+	// The last two vertices are no operations: they belong to no change.
+	p := &plan.Plan{
+		Changes: []*plan.Change{{Action: plan.Create}},
+		Graph:   plan.Graph{Vertices: []plan.Vertex{5: {Change: -1}, 6: {Change: -1}}},
+		RestsOn: &plan.RestsOn{
+			Writes: []addr.Instance{at("a.a"), at("a.c")}, Outputs: []string{"o"}, Reads: []addr.Instance{at("a.v")},
+			Keeps: []addr.ConfigResource{at("a.d").Config()},
+		},
+	}
+	if err := view.RunText(&b, run, p, events, s, noon.Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		`Run 01: apply in the workspace "default", by me`, "Steps: 5 (1 waiting, 1 dispatched, 1 failed, 1 skipped, " +
 			"1 in doubt)",
 		"a.a: create, sent to the pool eu 1m0s ago (attempt at)", "a.c: Quota exceeded",
-		"reason:    the worker is gone",
+		"reason:    the worker is gone", "Its plan writes: a.a, a.c, output.o\nIt reads:        a.v\n" +
+			"It destroys of:  a.d\n",
 		`sent:      {"name":"x"}`, `coordinator runs resolve 'a.b["x"]' -created=ID`,
 	} {
 		if !strings.Contains(b.String(), want) {

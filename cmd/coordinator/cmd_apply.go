@@ -235,7 +235,7 @@ func (a *app) applySaved(ctx context.Context, u *runScreen, name string, pf plan
 
 // applyPlanFile checks that a saved plan still fits, and carries it out.
 func (r *operationRun) applyPlanFile(ctx context.Context, saved *planfile.Saved, pf planFlags) int {
-	diags := estate.Stale(saved.Plan, r.Prior, r.State.Workspace)
+	fit, diags := r.Fit(ctx, saved.Plan)
 	if !diags.HasErrors() {
 		diags = r.Mismatch
 	}
@@ -253,6 +253,6 @@ func (r *operationRun) applyPlanFile(ctx context.Context, saved *planfile.Saved,
 			"What a saved plan does was decided when it was made, so -destroy has no effect on it. To destroy, leave "+
 				"the plan out, or make one with plan -destroy.", nil)})
 	}
-	r.left = leftBehind(saved.Plan, pf)
-	return r.apply(ctx, saved.Plan, "apply")
+	r.left = leftBehind(fit, pf)
+	return r.apply(ctx, fit, "apply")
 }

@@ -62,8 +62,8 @@ func standing(runs *estate.Runs, r journal.Run) journal.Run {
 const runsShowUsage = `
 Usage: coordinator [global options] runs show [options] [RUN]
 
-  Shows a run: what it did, in which pool and on which worker, how long each operation waited for a slot and for permits,
-  how long it took itself, what failed, and what is in doubt.
+  Shows a run: what its plan rested on, what it did, in which pool and on which worker, how long each operation waited
+  for a slot and for permits, how long it took itself, what failed, and what is in doubt.
   Without a name, the newest run.
 
 Options:
@@ -98,8 +98,7 @@ func runRunsShow(ctx context.Context, a *app, args []string) int {
 		if err != nil {
 			return err
 		}
-		return view.RunText(view.Clean(a.stdout, false), standing(store, run), saved.Plan.Hidden, events,
-			st, time.Now())
+		return view.RunText(view.Clean(a.stdout, false), standing(store, run), saved.Plan, events, st, time.Now())
 	})
 }
 

@@ -36,7 +36,7 @@ func TestADirectoryOfAnEarlierVersionKeepsItsWorkspaces(t *testing.T) {
 			s := state.Empty()
 			s.Lineage, s.Serial = "lineage-"+w, uint64(serial+1)
 			s.Outputs["x"] = &state.Output{Value: cty.StringVal(value)}
-			if err := store.Replace(ctx, w, "", s, "test"); err != nil {
+			if err := store.Replace(ctx, w, "", s, journal.Because("test")); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 
 	"github.com/zclconf/go-cty/cty"
@@ -109,7 +110,10 @@ func New(o Options) *Applier {
 	}
 	for i := range o.Plan.Checks {
 		c := o.Plan.Checks[i]
-		if o.Plan.Mode != plan.RefreshOnly {
+		if stored := a.untouched(c.Config); stored != nil {
+			c = *stored
+			c.Objects = slices.Clone(c.Objects)
+		} else if o.Plan.Mode != plan.RefreshOnly {
 			// What the apply does not look at again is not known.
 			objects := make([]state.CheckObject, len(c.Objects))
 			for i, o := range c.Objects {
@@ -124,6 +128,20 @@ func New(o Options) *Applier {
 	}
 	a.load()
 	return a
+}
+
+// untouched returns the stored result of a check that stays as it is, except for what the run looks at again; nil for
+// others.
+func (a *Applier) untouched(config string) *state.CheckResult {
+	if !slices.Contains(a.Plan.Untouched, config) {
+		return nil
+	}
+	for i := range a.Options.State.Checks {
+		if a.Options.State.Checks[i].Config == config {
+			return &a.Options.State.Checks[i]
+		}
+	}
+	return nil
 }
 
 // load makes the planned values visible, and those of what does not change. In a destroy these are the values of

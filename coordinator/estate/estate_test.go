@@ -268,18 +268,17 @@ func TestNamesStartInTheDirectoryOfTheEstate(t *testing.T) {
 	}
 }
 
-func TestASavedPlanThatDoesNotFitTheStateIsStale(t *testing.T) {
+func TestASavedPlanThatDoesNotFitTheStateIsRefused(t *testing.T) {
 	s := state.Empty()
 	s.Lineage, s.Serial = "a", 3
 	for want, p := range map[string]*plan.Plan{
 		"":                             {BaseLineage: "a", BaseSerial: 3, Workspace: "default"},
-		"Saved plan is stale":          {BaseLineage: "a", BaseSerial: 2, Workspace: "default"},
 		"Cannot apply incomplete plan": {BaseLineage: "a", BaseSerial: 3, Workspace: "default", Errored: true},
 		"Saved plan does not match the given state": {BaseLineage: "b", BaseSerial: 3, Workspace: "default"},
 		"Saved plan is for another workspace":       {BaseLineage: "a", BaseSerial: 3, Workspace: "other"},
 	} {
 		got := ""
-		if diags := Stale(p, s, "default"); len(diags) > 0 {
+		if diags := unfit(p, s, "default"); len(diags) > 0 {
 			got = diags[0].Summary
 		}
 		if got != want {

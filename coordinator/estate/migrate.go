@@ -298,7 +298,7 @@ func (i *migration) take(ctx context.Context, m *moving, at *Opened) diag.List {
 	case NeverStored(ours):
 		return nil // the first command adopts what is there
 	}
-	if err := at.store.Replace(ctx, at.Workspace, at.LockID, st, "init -reconfigure"); err != nil {
+	if err := at.store.Replace(ctx, at.Workspace, at.LockID, st, journal.Because("init -reconfigure")); err != nil {
 		return diags.Append(err)
 	}
 	return diags

@@ -236,7 +236,7 @@ func (s *Opened) Load(ctx context.Context) (*state.State, diag.List) {
 
 // Commit makes changes durable as a new version, and writes the snapshot.
 func (s *Opened) Commit(ctx context.Context, changes []state.Change) diag.List {
-	return s.Record(ctx, journal.Tx{Changes: changes, EndVersion: true})
+	return s.Record(ctx, journal.Tx{Changes: changes, EndVersion: true, Cause: s.info.Operation})
 }
 
 // Record makes a transaction durable, and writes the snapshot.

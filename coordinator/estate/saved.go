@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/coordinator/rebase"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
@@ -18,6 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/encryption"
+	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/tfstate"
 	"github.com/zclconf/go-cty/cty"
@@ -131,8 +133,57 @@ func (e *Estate) ReadFile(ctx context.Context, name string, vars Variables) (*pl
 	return nil, nil, diag.Errors(failed, fmt.Sprintf("As a state: %s.\n\nAs a plan: %s.", err, noPlan), nil)
 }
 
-// Stale tells why a saved plan cannot be applied to the state any more.
-func Stale(p *plan.Plan, s *state.State, workspace string) diag.List {
+// Fit returns a saved plan as it is to be carried out on the state that is there now: as it was saved, where nothing
+// has changed since, else with its changes alone, where nothing has changed that it rests on. The problems say why a
+// plan cannot be applied any more.
+func (r *Operation) Fit(ctx context.Context, p *plan.Plan) (*plan.Plan, diag.List) {
+	if diags := unfit(p, r.Prior, r.State.Workspace); diags.HasErrors() {
+		return nil, diags
+	}
+	if p.RestsOn == nil { // an earlier version saved it
+		if p.BaseSerial != r.Prior.Serial {
+			return nil, stale(p, r.Prior, nil)
+		}
+		return p, nil
+	}
+	changed, err := r.State.store.Since(ctx, r.State.Workspace, p.BaseLineage, p.BaseSerial)
+	switch {
+	case errors.Is(err, journal.ErrVersion): // the plan was made beside another store
+		changed = rebase.Compare(p, r.Prior)
+	case err != nil:
+		return nil, diag.Errors("Failed to compare the plan with the state", err.Error()+".", nil)
+	}
+	if conflicts := rebase.Conflicts(p, changed); len(conflicts) > 0 {
+		return nil, stale(p, r.Prior, conflicts)
+	}
+	if len(changed) == 0 && p.BaseSerial == r.Prior.Serial && p.BaseLineage == r.Prior.Lineage {
+		return p, nil
+	}
+	return rebase.Onto(p, r.Prior, changed), nil
+}
+
+// stale says what has changed that a plan rests on.
+func stale(p *plan.Plan, now *state.State, conflicts []rebase.Conflict) diag.List {
+	detail := "The state was changed by another operation after the plan was made, so the plan cannot be applied any " +
+		"more. Make a new one."
+	if len(conflicts) > 0 {
+		detail = fmt.Sprintf("The plan was made for serial %d of the state, which has serial %d now. Not everything "+
+			"that the plan rests on is as it was:\n", p.BaseSerial, now.Serial)
+		const most = 10
+		for i, c := range conflicts {
+			if i == most {
+				detail += fmt.Sprintf("  - and %d more\n", len(conflicts)-most)
+				break
+			}
+			detail += fmt.Sprintf("  - %s\n", c)
+		}
+		detail += "\nSo the plan cannot be applied any more. Make a new one."
+	}
+	return diag.Errors("Saved plan is stale", detail, nil)
+}
+
+// unfit tells why a plan cannot be applied to a state, whatever has changed of it.
+func unfit(p *plan.Plan, s *state.State, workspace string) diag.List {
 	switch {
 	case p.Errored:
 		return diag.Errors("Cannot apply incomplete plan", "The plan was saved although planning had failed, to be "+
@@ -140,9 +191,6 @@ func Stale(p *plan.Plan, s *state.State, workspace string) diag.List {
 	case p.BaseLineage != s.Lineage && p.BaseLineage != "":
 		return diag.Errors("Saved plan does not match the given state", "The plan was made for a state of another "+
 			"lineage, so it has nothing to do with the state that is here now.", nil)
-	case p.BaseSerial != s.Serial:
-		return diag.Errors("Saved plan is stale", "The state was changed by another operation after the plan was "+
-			"made, so the plan cannot be applied any more. Make a new one.", nil)
 	case p.Workspace != workspace:
 		return diag.Errors("Saved plan is for another workspace", fmt.Sprintf("The plan was made in the workspace "+
 			"%q, and %q is selected now.", p.Workspace, workspace), nil)

@@ -216,7 +216,7 @@ func managedInstances(st *state.State) []string {
 
 // Replace puts a whole state in the place of the one of the workspace, and writes the snapshot.
 func (s *Opened) Replace(ctx context.Context, st *state.State, cause string) diag.List {
-	if err := s.store.Replace(ctx, s.Workspace, s.LockID, st, cause); err != nil {
+	if err := s.store.Replace(ctx, s.Workspace, s.LockID, st, journal.Because(cause)); err != nil {
 		return diag.Errors("Failed to save state", err.Error()+".", nil)
 	}
 	return s.Push(ctx)

@@ -35,8 +35,9 @@ type PlanOptions struct {
 	Imports           map[addr.Instance]*planning.ImportTarget
 	// beforeDestroy makes the plan that a destroy plan goes by: conditions that do not hold are warnings.
 	beforeDestroy bool
-	// refreshed tells that nothing is refreshed because such a plan has done so.
+	// refreshed tells that nothing is refreshed because such a plan has done so; stored is what it has refreshed.
 	refreshed bool
+	stored    *state.State
 }
 
 // What is said of a plan that was interrupted.
@@ -104,8 +105,12 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	}
 	renewals := s.renewals()
 	defer renewals.Stop()
+	stored := o.stored
+	if stored == nil {
+		stored = prior
+	}
 	planner := planning.New(planning.Options{
-		Code: code, Store: store, Static: static, Prior: moved.State, Previous: moved.Previous,
+		Code: code, Store: store, Static: static, Prior: moved.State, Stored: stored, Previous: moved.Previous,
 		MovedByBlock: moved.Explicit,
 		Mode:         o.Mode, SkipRefresh: o.SkipRefresh, Refreshed: o.refreshed, Scope: scope, Replace: o.Replace,
 		Imports:    o.Imports,
@@ -157,7 +162,7 @@ func (s *Session) destroyByPlan(ctx context.Context, prior *state.State, o PlanO
 			exists.Outputs[c.Name] = &state.Output{Value: c.After, Sensitive: c.Sensitive}
 		}
 	}
-	o.SkipRefresh, o.refreshed = true, !o.SkipRefresh
+	o.SkipRefresh, o.refreshed, o.stored = true, !o.SkipRefresh, prior
 	// It gives all warnings again that are not of the ordinary plan alone. Those are left out, as in OpenTofu.
 	return s.Plan(ctx, exists, o)
 }

@@ -30,14 +30,18 @@ func (p *Planner) Plan(failed bool) (*plan.Plan, diag.List) {
 	sortChanges(out.Changes)
 	sortChanges(out.Drift)
 	p.outputChanges(out)
-	if failed || p.Mode == plan.RefreshOnly {
+	if failed {
 		return out, nil
 	}
-	var circle []string
-	out.Graph, circle = graph.BuildApply(p.Static, out, graph.ApplyOptions{
+	o := graph.ApplyOptions{
 		Covered: p.Scope.Node, References: p.references(), Unrefreshed: p.SkipRefresh && !p.Refreshed,
-	})
+	}
+	var circle []string
+	if p.Mode != plan.RefreshOnly {
+		out.Graph, circle = graph.BuildApply(p.Static, out, o)
+	}
 	if circle == nil {
+		out.RestsOn = graph.RestsOn(p.Static, out, p.Stored, o)
 		return out, nil
 	}
 	out.Graph, out.Errored = plan.Graph{}, true

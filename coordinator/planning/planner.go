@@ -28,8 +28,8 @@ type Options struct {
 	Code   *values.Code
 	Store  *values.Store
 	Static *graph.Static
-	// Prior is the stored state after moves; the planner refreshes its own copy of it.
-	Prior *state.State
+	// Prior is the stored state after moves; the planner refreshes its own copy of it. Stored is the one before.
+	Prior, Stored *state.State
 	// Previous maps the addresses of moved instances to where they were.
 	Previous map[addr.Instance]addr.Instance
 	// MovedByBlock are those of them that a moved block moved: it says why, when their new place is not declared.

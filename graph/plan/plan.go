@@ -164,6 +164,11 @@ type Plan struct {
 
 	// Graph is the apply graph.
 	Graph Graph
+	// RestsOn is what has to be as it was when the plan was made, so that it can be carried out; nil when that is all.
+	RestsOn *RestsOn
+	// Untouched are the configuration objects whose check results stay as they are stored, because what they look at has
+	// changed since the plan was made.
+	Untouched []string
 
 	// Errored is set when planning failed: the plan can be shown, never applied.
 	Errored bool
@@ -293,4 +298,7 @@ type Graph struct {
 	Vertices []Vertex
 	// Edges are pairs (before, after): after waits for before.
 	Edges [][2]int32
+	// Values is how many of the edges, from the first on, are there because a value flows along them; the others order
+	// what ends. It is 0 in a plan of before, where that is not known.
+	Values int
 }

@@ -317,10 +317,11 @@ func (p *phase) apply(ctx context.Context) (*service.ApplyResult, diag.List) {
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	diags = diags.Append(estate.Stale(saved.Plan, op.Prior, p.job.Workspace.Name), op.Mismatch)
+	fit, more := op.Fit(ctx, saved.Plan)
+	diags = diags.Append(more, op.Mismatch)
 	var result *service.ApplyResult
 	if !diags.HasErrors() {
-		applied, after, more := op.Apply(ctx, saved.Plan, "apply", func() { p.screen.applying(saved.Plan) })
+		applied, after, more := op.Apply(ctx, fit, "apply", func() { p.screen.applying(fit) })
 		diags = diags.Append(more)
 		p.screen.applied(applied, after, !diags.HasErrors())
 		result = counted(applied)

@@ -51,7 +51,7 @@ func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) e
 }
 
 // Replace puts a whole state as a new version. What stays the same is not written again.
-func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.State, cause string) error {
+func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.State, cause journal.Cause) error {
 	if err := s.freshen(ctx); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.Stat
 		if err != nil {
 			return err
 		}
-		if err := s.endVersion(e, journal.Tx{EndUnfinished: true, Cause: "before " + cause}); err != nil {
+		if err := s.endVersion(e, journal.Tx{EndUnfinished: true, Cause: "before " + cause.Text}); err != nil {
 			return err
 		}
 		if e, err = s.edit(tx, w); err != nil {
@@ -76,9 +76,15 @@ func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.Stat
 		if err := e.replace(st); err != nil {
 			return fmt.Errorf("storing the state of workspace %q: %w", name, err)
 		}
-		return e.end(version{
-			Serial: st.Serial, Lineage: st.Lineage, Engine: st.EngineVersion, At: s.opts.Now().UTC(), Cause: cause,
-		})
+		v := version{
+			Serial: st.Serial, Lineage: st.Lineage, Engine: st.EngineVersion, At: s.opts.Now().UTC(), Cause: cause.Text,
+		}
+		if !cause.Elsewhere {
+			if v.Who, err = s.holder(w); err != nil {
+				return err
+			}
+		}
+		return e.end(v)
 	})
 }
 
@@ -162,7 +168,12 @@ func (s *Store) endVersion(e *edit, t journal.Tx) error {
 	}
 	v := version{
 		Serial: e.before.Serial + 1, Lineage: e.before.Lineage, Engine: s.opts.EngineVersion,
-		At: s.opts.Now().UTC(), Cause: t.Cause,
+		At: s.opts.Now().UTC(), Cause: t.Cause, Run: t.Run,
+	}
+	if t.EndVersion { // who ends what another command has left did not make it
+		if v.Who, err = s.holder(e.w); err != nil {
+			return err
+		}
 	}
 	if v.Lineage == "" {
 		v.Lineage = s.opts.NewID()

@@ -78,7 +78,7 @@ func (s *Store) Versions(ctx context.Context, name string) (list []journal.Versi
 			if err != nil {
 				return damaged(s.path, err.Error())
 			}
-			list = append(list, journal.VersionInfo{Serial: v.Serial, Lineage: v.Lineage, At: v.At, Cause: v.Cause})
+			list = append(list, v.info())
 		}
 		return nil
 	})

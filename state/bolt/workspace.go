@@ -29,6 +29,12 @@ type version struct {
 	Engine  string    `json:"engine"`
 	At      time.Time `json:"at"`
 	Cause   string    `json:"cause,omitempty"`
+	Run     string    `json:"run,omitempty"`
+	Who     string    `json:"who,omitempty"`
+}
+
+func (v version) info() journal.VersionInfo {
+	return journal.VersionInfo{Serial: v.Serial, Lineage: v.Lineage, At: v.At, Cause: v.Cause, Run: v.Run, Who: v.Who}
 }
 
 // heldLock is the lock of a workspace. It counts only in the session that took it: while the file is open, no other
@@ -110,6 +116,15 @@ func (s *Store) lock(w *workspace) (*journal.LockInfo, error) {
 		return nil, nil
 	}
 	return &held.Info, nil
+}
+
+// holder returns who holds the lock; empty for nobody.
+func (s *Store) holder(w *workspace) (string, error) {
+	held, err := s.lock(w)
+	if err != nil || held == nil {
+		return "", err
+	}
+	return held.Who, nil
 }
 
 // fence refuses who does not hold the lock.

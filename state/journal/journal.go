@@ -273,12 +273,31 @@ type Tx struct {
 	Cause string
 }
 
+// Cause says where a whole state that is put comes from.
+type Cause struct {
+	Text string
+	// Elsewhere tells that somebody else has made the state: who holds the lock has only found it.
+	Elsewhere bool
+}
+
+// Because is the cause of a state that who holds the lock has made.
+func Because(text string) Cause { return Cause{Text: text} }
+
 // VersionInfo is one kept version of a state.
 type VersionInfo struct {
 	Serial  uint64
 	Lineage string
 	At      time.Time
-	Cause   string // the command or run that made it
+	Cause   string // the command that made it
+	// Run is the run that made it, Who held the lock meanwhile; empty where that is not known.
+	Run, Who string
+}
+
+// Difference is one thing that has changed since an earlier version of a state.
+type Difference struct {
+	state.Difference
+	// By is the last version that changed it. That of a change which belongs to no ended version has serial 0.
+	By VersionInfo
 }
 
 // SnapshotMark remembers what the workspace's snapshot held when the store last agreed with it.
@@ -320,7 +339,7 @@ type States interface {
 	// Replace puts a whole state (state push, adoption of a snapshot) as a new version, with its own lineage and
 	// serial. What was there stays readable: as the version before, or, where a version was being made, as one
 	// more, which ends first.
-	Replace(ctx context.Context, workspace, lockID string, s *state.State, cause string) error
+	Replace(ctx context.Context, workspace, lockID string, s *state.State, cause Cause) error
 }
 
 // Versions are the states as they were.
@@ -329,6 +348,11 @@ type Versions interface {
 	Versions(ctx context.Context, workspace string) ([]VersionInfo, error)
 	// LoadVersion returns the newest version with this serial as it ended, or ErrVersion.
 	LoadVersion(ctx context.Context, workspace string, serial uint64) (*state.State, error)
+	// Since returns in what the state differs now from the version with this lineage and serial, as
+	// state.Differences does, at a cost of what has changed since; serial 0 without a lineage is the state before the
+	// first version. The error is ErrVersion where there is no such version, or where several have ended with this
+	// serial, because one was pushed.
+	Since(ctx context.Context, workspace, lineage string, serial uint64) ([]Difference, error)
 }
 
 // Locks keep two who change a workspace apart.

@@ -209,7 +209,11 @@ func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) e
 			if cause == "" && r != nil {
 				cause = r.Command
 			}
-			s.endVersion(w, t.EndVersion, cause)
+			who := ""
+			if t.EndVersion {
+				who = s.locks[name].Who
+			}
+			s.endVersion(w, t.EndVersion, cause, t.Run, who)
 		}
 		if r != nil {
 			r.events = append(r.events, t.Events...)
@@ -219,7 +223,7 @@ func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) e
 }
 
 // Replace puts a whole state as a new version.
-func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.State, cause string) error {
+func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.State, cause journal.Cause) error {
 	return s.change(ctx, "Replace", name, func() error {
 		w, err := s.workspace(name)
 		if err != nil {
@@ -228,9 +232,13 @@ func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.Stat
 		if err := s.fence(name, lockID); err != nil {
 			return err
 		}
-		s.endVersion(w, false, "before "+cause)
+		s.endVersion(w, false, "before "+cause.Text, "", "")
 		w.now = st.Clone()
-		s.end(w, cause)
+		who := ""
+		if !cause.Elsewhere {
+			who = s.locks[name].Who
+		}
+		s.end(w, cause.Text, "", who)
 		return nil
 	})
 }
@@ -245,7 +253,7 @@ func (w *workspace) last() *state.State {
 
 // endVersion ends the version that is being made, unless its changes come to nothing. The first one ends even then,
 // if it was asked for.
-func (s *Store) endVersion(w *workspace, asked bool, cause string) {
+func (s *Store) endVersion(w *workspace, asked bool, cause, run, who string) {
 	if w.now.SameContent(w.last()) && !(asked && len(w.versions) == 0) {
 		return
 	}
@@ -254,11 +262,12 @@ func (s *Store) endVersion(w *workspace, asked bool, cause string) {
 		w.now.Lineage = s.newID()
 	}
 	w.now.EngineVersion = s.opts.EngineVersion
-	s.end(w, cause)
+	s.end(w, cause, run, who)
 }
 
-func (s *Store) end(w *workspace, cause string) {
-	info := journal.VersionInfo{Serial: w.now.Serial, Lineage: w.now.Lineage, At: s.opts.Now().UTC(), Cause: cause}
+func (s *Store) end(w *workspace, cause, run, who string) {
+	info := journal.VersionInfo{Serial: w.now.Serial, Lineage: w.now.Lineage, At: s.opts.Now().UTC(), Cause: cause,
+		Run: run, Who: who}
 	w.versions = append(w.versions, version{info, w.now.Clone()})
 }
 

@@ -266,7 +266,8 @@ func (y *Sync) adoptRemoval(ctx context.Context, p *picture, lockID string) (str
 	if err != nil {
 		return "", err
 	}
-	if err := y.Store.Replace(ctx, p.workspace, lockID, state.Empty(), p.where+" was removed"); err != nil {
+	if err := y.Store.Replace(ctx, p.workspace, lockID, state.Empty(),
+		journal.Cause{Text: p.where + " was removed", Elsewhere: true}); err != nil {
 		return "", err
 	}
 	if err := y.mark(ctx, p, journal.VersionInfo{}, nil); err != nil {
@@ -287,7 +288,8 @@ func (y *Sync) adopt(ctx context.Context, p *picture, lockID string, theirs *sta
 		return "", err
 	}
 	kept := carryDoubts(theirs, ours)
-	if err := y.Store.Replace(ctx, p.workspace, lockID, theirs, "adopted from "+p.where); err != nil {
+	if err := y.Store.Replace(ctx, p.workspace, lockID, theirs,
+		journal.Cause{Text: "adopted from " + p.where, Elsewhere: true}); err != nil {
 		return "", err
 	}
 	read := journal.VersionInfo{Lineage: theirs.Lineage, Serial: theirs.Serial}

@@ -43,6 +43,10 @@ func Run(t *testing.T, make func(t *testing.T) Fixture) {
 		{"every version stays readable as it ended", versionsStay},
 		{"a state that is put whole brings its lineage and serial, and hides nothing", replaceKeeps},
 		{"of versions with one serial the newest is found", newestOfSerial},
+		{"what has changed since a version is told, with who changed it last", sinceTells},
+		{"what changed and changed back has not changed", sinceForgets},
+		{"another provider is a change of all instances of a resource", sinceProvider},
+		{"what cannot be told since a version is an error", sinceUnknown},
 		{"a caller may change what it loaded", loadedIsTheCallers},
 		{"a lock keeps others out and tells who holds it", lockKeepsOut},
 		{"a commit under a lock that is not held any more is refused whole", lostLockIsFenced},
@@ -207,7 +211,7 @@ func replaceKeeps(t *testing.T, f Fixture) {
 	other := state.Empty()
 	other.Apply(w.changes(other, 30)...)
 	other.Lineage, other.Serial, other.EngineVersion = "other", 40, "1.2.3"
-	ok(t, s.Replace(t.Context(), ws, "", other, "state push"))
+	ok(t, s.Replace(t.Context(), ws, "", other, journal.Because("state push")))
 	ok(t, s.Close())
 	s = open(t, f)
 	got := must(s.Load(t.Context(), ws))
@@ -226,7 +230,8 @@ func replaceKeeps(t *testing.T, f Fixture) {
 
 	commit(t, s, journal.Tx{Changes: put("unfinished", 1)})
 	unfinished := must(s.Load(t.Context(), ws))
-	ok(t, s.Replace(t.Context(), ws, "", state.Empty(), "the snapshot was removed"))
+	ok(t, s.Replace(t.Context(), ws, "", state.Empty(),
+		journal.Cause{Text: "the snapshot was removed", Elsewhere: true}))
 	sameContent(t, must(s.LoadVersion(t.Context(), ws, 42)), unfinished)
 	is(t, must(s.Load(t.Context(), ws)).IsEmpty(), true)
 	commit(t, s, journal.Tx{Changes: put("new", 1), EndVersion: true})
@@ -242,7 +247,7 @@ func newestOfSerial(t *testing.T, f Fixture) {
 	for _, n := range []int{1, 2} {
 		st := after(put("a", n))
 		st.Lineage, st.Serial = fmt.Sprint("l", n), 7
-		ok(t, s.Replace(t.Context(), ws, "", st, "push"))
+		ok(t, s.Replace(t.Context(), ws, "", st, journal.Because("push")))
 	}
 	got := must(s.LoadVersion(t.Context(), ws, 7))
 	is(t, got.Lineage, "l2")
@@ -271,7 +276,7 @@ func lockKeepsOut(t *testing.T, f Fixture) {
 	isError(t, s.Unlock(t.Context(), ws, "2"), journal.ErrLockID)
 	isError(t, s.Commit(t.Context(), ws, "", journal.Tx{Changes: put("a", 1)}), journal.ErrFenced)
 	isError(t, s.Commit(t.Context(), ws, "2", journal.Tx{Changes: put("a", 1)}), journal.ErrFenced)
-	isError(t, s.Replace(t.Context(), ws, "2", state.Empty(), ""), journal.ErrFenced)
+	isError(t, s.Replace(t.Context(), ws, "2", state.Empty(), journal.Cause{}), journal.ErrFenced)
 	ok(t, s.Commit(t.Context(), ws, "1", journal.Tx{Changes: put("a", 2)}))
 	sameContent(t, must(s.Load(t.Context(), ws)), after(put("a", 2)))
 
@@ -348,7 +353,7 @@ func noWorkspace(t *testing.T, f Fixture) {
 		"LoadVersion":     func() error { _, err := s.LoadVersion(ctx, "x", 1); return err },
 		"Versions":        func() error { _, err := s.Versions(ctx, "x"); return err },
 		"Commit":          func() error { return s.Commit(ctx, "x", "", journal.Tx{}) },
-		"Replace":         func() error { return s.Replace(ctx, "x", "", state.Empty(), "") },
+		"Replace":         func() error { return s.Replace(ctx, "x", "", state.Empty(), journal.Cause{}) },
 		"Lock":            func() error { return s.Lock(ctx, "x", journal.LockInfo{}) },
 		"Unlock":          func() error { return s.Unlock(ctx, "x", "1") },
 		"Locked":          func() error { _, err := s.Locked(ctx, "x"); return err },

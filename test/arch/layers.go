@@ -71,6 +71,7 @@ var layers = map[string]int{
 
 	"coordinator/layout":  5, // paths and a socket: nothing of ours is below it
 	"coordinator/program": 5,
+	"coordinator/rebase":  5, // compares and rewrites plans
 	"coordinator/renewal": 5,
 	"coordinator/values":  5,
 	"lang/config/fetch":   6,

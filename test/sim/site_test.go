@@ -566,7 +566,7 @@ func forgetDependencies(st *state.State) {
 	}
 }
 
-func (h *handle) Replace(context.Context, string, string, *state.State, string) error {
+func (h *handle) Replace(context.Context, string, string, *state.State, journal.Cause) error {
 	panic("sim: nobody asks")
 }
 
@@ -576,6 +576,10 @@ func (h *handle) Versions(ctx context.Context, ws string) ([]journal.VersionInfo
 
 func (h *handle) LoadVersion(ctx context.Context, ws string, serial uint64) (*state.State, error) {
 	return h.site.store.LoadVersion(ctx, ws, serial)
+}
+
+func (h *handle) Since(ctx context.Context, ws, lineage string, serial uint64) ([]journal.Difference, error) {
+	return h.site.store.Since(ctx, ws, lineage, serial)
 }
 
 func (h *handle) Lock(ctx context.Context, ws string, info journal.LockInfo) error {

@@ -28,6 +28,7 @@ type jsonPlan struct {
 	Checks             []jsonCheck             `json:"checks,omitempty"`
 	Timestamp          string                  `json:"timestamp"`
 	Errored            bool                    `json:"errored"`
+	RestsOn            *restsForm              `json:"millipede_rests_on,omitempty"`
 }
 
 type jsonVariable struct {
@@ -115,6 +116,7 @@ func PlanJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas) ([]byte,
 		out.PriorState = &prior
 	}
 	out.Checks = checkForms(p.Checks)
+	out.RestsOn = restsOf(p)
 	configuration, err := json.Marshal(configurationForm(tree, schemas))
 	if err != nil {
 		return nil, err

@@ -43,6 +43,8 @@ type codedPlan struct {
 	BackendConfig []byte                   `msgpack:"bc"`
 	Graph         codedGraph               `msgpack:"ag"`
 	OldGraph      *oldGraph                `msgpack:"gr,omitempty"` // of format 1, instead
+	RestsOn       *codedRests              `msgpack:"ro,omitempty"`
+	Untouched     []string                 `msgpack:"un,omitempty"`
 	Errored       bool                     `msgpack:"er"`
 	Providers     []plan.ProviderSelection `msgpack:"ps"`
 }
@@ -115,6 +117,7 @@ type codedRelevant struct {
 type codedGraph struct {
 	Vertices []codedVertex `msgpack:"v"`
 	Edges    [][2]int32    `msgpack:"e"`
+	Values   int           `msgpack:"f,omitempty"`
 }
 
 type codedVertex struct {
@@ -153,7 +156,7 @@ func encodePlan(p *plan.Plan) ([]byte, error) {
 		Mode: byte(p.Mode), EngineVersion: p.EngineVersion, Timestamp: p.Timestamp, Workspace: p.Workspace,
 		Variables: map[string]codedVariable{}, Checks: p.Checks, BaseLineage: p.BaseLineage, BaseSerial: p.BaseSerial,
 		BackendType: p.BackendType, BackendConfig: p.BackendConfig, Graph: encodeGraph(p.Graph), Errored: p.Errored,
-		Providers: p.Providers,
+		Providers: p.Providers, RestsOn: encodeRests(p), Untouched: p.Untouched,
 	}
 	for name, v := range p.Variables {
 		c.Variables[name] = codedVariable{Value: e.value(v.Value), Ephemeral: v.Ephemeral, Sensitive: v.Sensitive}
@@ -297,7 +300,7 @@ func decodePlan(data []byte) (*plan.Plan, error) {
 		Mode: plan.Mode(c.Mode), EngineVersion: c.EngineVersion, Timestamp: c.Timestamp, Workspace: c.Workspace,
 		Variables: map[string]plan.Variable{}, Checks: c.Checks, BaseLineage: c.BaseLineage, BaseSerial: c.BaseSerial,
 		BackendType: c.BackendType, BackendConfig: c.BackendConfig, Graph: decodeGraph(&c), Errored: c.Errored,
-		Providers: c.Providers,
+		Providers: c.Providers, Untouched: c.Untouched,
 	}
 	for name, v := range c.Variables {
 		p.Variables[name] = plan.Variable{Value: d.value(v.Value), Ephemeral: v.Ephemeral, Sensitive: v.Sensitive}
@@ -323,6 +326,7 @@ func decodePlan(data []byte) (*plan.Plan, error) {
 		d.fail(err)
 		p.Relevant = append(p.Relevant, plan.Relevant{Resource: d.instance(r.Resource), Attribute: path})
 	}
+	p.RestsOn = d.rests(p, c.RestsOn)
 	prior, diags := tfstate.Read(bytes.NewReader(c.Prior))
 	if err := diags.Err(); err != nil {
 		return nil, err
@@ -338,7 +342,7 @@ func decodePlan(data []byte) (*plan.Plan, error) {
 }
 
 func encodeGraph(g plan.Graph) codedGraph {
-	out := codedGraph{Vertices: make([]codedVertex, len(g.Vertices)), Edges: g.Edges}
+	out := codedGraph{Vertices: make([]codedVertex, len(g.Vertices)), Edges: g.Edges, Values: g.Values}
 	for i, v := range g.Vertices {
 		out.Vertices[i] = codedVertex{byte(v.Kind), v.Change, v.Address, v.Node.Kind,
 			string(v.Node.Module), v.Node.Name}
@@ -350,7 +354,8 @@ func decodeGraph(c *codedPlan) plan.Graph {
 	if c.OldGraph != nil {
 		return decodeOldGraph(c.OldGraph)
 	}
-	out := plan.Graph{Vertices: make([]plan.Vertex, len(c.Graph.Vertices)), Edges: c.Graph.Edges}
+	out := plan.Graph{Vertices: make([]plan.Vertex, len(c.Graph.Vertices)), Edges: c.Graph.Edges,
+		Values: c.Graph.Values}
 	for i, v := range c.Graph.Vertices {
 		out.Vertices[i] = plan.Vertex{
 			Kind: plan.VertexKind(v.Kind), Change: v.Change, Address: v.Address,
@@ -390,6 +395,9 @@ func checkGraph(p *plan.Plan) error {
 				return errReference
 			}
 		}
+	}
+	if p.Graph.Values < 0 || p.Graph.Values > len(p.Graph.Edges) {
+		return errReference
 	}
 	for _, e := range p.Graph.Edges {
 		if e[0] < 0 || e[0] >= n || e[1] < 0 || e[1] >= n {

@@ -122,9 +122,17 @@ func everything(t testing.TB) Saved {
 					Kind: plan.EvalOutput, Change: -1, Address: "module.a.output.o",
 					Node: plan.Node{Kind: "output", Module: addr.ModuleOf("a"), Name: "output.o"},
 				}, {Kind: plan.Sync, Change: -1}},
-				Edges: [][2]int32{{1, 0}, {2, 1}},
+				Edges: [][2]int32{{1, 0}, {2, 1}}, Values: 1,
 			},
-			Errored: true,
+			RestsOn: &plan.RestsOn{
+				Writes:  []addr.Instance{instance(t, "test_thing.bare")},
+				Outputs: []string{"o"},
+				Reads:   []addr.Instance{instance(t, "data.test_thing.d"), same.Addr},
+				Keeps:   []addr.ConfigResource{c.Addr.Config()},
+				Found:   []plan.Found{{Addr: instance(t, "test_thing.b[0]"), Stored: state.Digest{1, 2}}},
+			},
+			Untouched: []string{"check.c"},
+			Errored:   true,
 			Providers: []plan.ProviderSelection{{Source: c.Provider.Provider, Version: "1.0.0",
 				Hashes: []string{"h1:x"}}},
 		},
@@ -159,7 +167,8 @@ func mustEncode(t testing.TB, s Saved) []byte {
 func TestTheExamplePlanLeavesNoFieldOut(t *testing.T) {
 	s := everything(t)
 	for _, v := range []any{*s.Plan, *s.Plan.Changes[0], *s.Plan.Changes[0].Importing, *s.Plan.Outputs[0],
-		s.Plan.Relevant[0], s.Plan.Providers[0], s.Config, s.Plan.Graph.Vertices[1].Node} {
+		s.Plan.Relevant[0], s.Plan.Providers[0], s.Config, s.Plan.Graph.Vertices[1].Node, s.Plan.Graph,
+		*s.Plan.RestsOn, s.Plan.RestsOn.Found[0]} {
 		r := reflect.ValueOf(v)
 		for i := range r.NumField() {
 			if r.Field(i).IsZero() {
@@ -329,6 +338,7 @@ func TestAReferenceThatLeadsOutOfThePlanIsAnError(t *testing.T) {
 		"an edge from no vertex":     func(g *plan.Graph) { g.Edges[0][0] = -1 },
 		"an object of no change":     func(g *plan.Graph) { g.Vertices[0].Change = -1 },
 		"an output without a name":   func(g *plan.Graph) { g.Vertices[1].Node = plan.Node{} },
+		"more values than edges":     func(g *plan.Graph) { g.Values = 3 },
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := everything(t)

@@ -1,0 +1,156 @@
+package rebase
+
+import (
+	"slices"
+
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+// Onto returns a plan as it is to be carried out on the state that is there now, which differs as changed says from the
+// one that it was made for. There must be no Conflicts. The plan makes the same changes; what has changed besides stays
+// as it is now:
+//
+//   - of what refreshing found, only that is stored which nobody has changed since;
+//   - what depends on something that has changed, and is not changed itself, is not looked at again: no root output is
+//     stored, and no check is made, with the values that the plan knew.
+func Onto(p *plan.Plan, now *state.State, changed []journal.Difference) *plan.Plan {
+	out := *p
+	out.BaseLineage, out.BaseSerial = now.Lineage, now.Serial
+	out.Prior = prior(p, now, changed)
+	passed := passedBy(p, changed)
+	out.Graph.Vertices = slices.Clone(p.Graph.Vertices)
+	unlooked := map[string]bool{}
+	for v, pass := range passed {
+		if !pass {
+			continue
+		}
+		x := &out.Graph.Vertices[v]
+		name := x.Address
+		if x.Change >= 0 {
+			name = p.Changes[x.Change].Addr.Config().String()
+		}
+		unlooked[name] = true
+		*x = plan.Vertex{Kind: plan.Sync, Change: -1, Address: x.Address}
+	}
+	for _, c := range p.Checks {
+		if unlooked[c.Config] {
+			out.Untouched = append(out.Untouched, c.Config)
+		}
+	}
+	return &out
+}
+
+// prior is the state that is there now, with what the plan found about objects that nobody has changed since.
+func prior(p *plan.Plan, now *state.State, changed []journal.Difference) *state.State {
+	since := map[addr.Instance]bool{}
+	for _, d := range changed {
+		if d.Output == "" && !d.Checks && d.Matters() {
+			since[d.Instance] = true
+		}
+	}
+	out := now.Clone()
+	for _, f := range p.RestsOn.Found {
+		if since[f.Addr] {
+			continue
+		}
+		found := p.Prior.Instance(f.Addr)
+		if i := now.Instance(f.Addr); i != nil {
+			if found == nil || found.Current == nil {
+				out.Apply(state.SetObject{Addr: f.Addr})
+			}
+			for _, k := range i.DeposedKeys() {
+				if found == nil || found.Deposed[k] == nil {
+					out.Apply(state.SetObject{Addr: f.Addr, Deposed: k})
+				}
+			}
+		}
+		if found == nil {
+			continue
+		}
+		provider := p.Prior.ProviderOf(f.Addr)
+		if found.Current != nil {
+			out.Apply(state.SetObject{Addr: f.Addr, Provider: provider, Object: found.Current})
+		}
+		for _, k := range found.DeposedKeys() {
+			out.Apply(state.SetObject{Addr: f.Addr, Deposed: k, Provider: provider, Object: found.Deposed[k]})
+		}
+	}
+	return out
+}
+
+// passedBy tells which vertices of the apply graph are not carried out: those that stand for what has changed since,
+// and those that its value flows to. None of these changes an object or an output, or it would be in conflict.
+func passedBy(p *plan.Plan, changed []journal.Difference) []bool {
+	at := newPlaces(p)
+	passed := make([]bool, len(p.Graph.Vertices))
+	var open []int32
+	visit := func(v int32) {
+		if !passed[v] {
+			passed[v] = true
+			open = append(open, v)
+		}
+	}
+	for _, d := range changed {
+		if v, ok := at.of(p.RestsOn, d.Difference); ok {
+			visit(v)
+		}
+	}
+	if len(open) == 0 {
+		return passed
+	}
+	after := make([][]int32, len(p.Graph.Vertices))
+	for _, e := range p.Graph.Edges[:p.Graph.Values] {
+		after[e[0]] = append(after[e[0]], e[1])
+	}
+	for len(open) > 0 {
+		v := open[len(open)-1]
+		open = open[:len(open)-1]
+		for _, w := range after[v] {
+			visit(w)
+		}
+	}
+	return passed
+}
+
+// places are where things are in an apply graph.
+type places struct {
+	instances map[addr.Instance]int32
+	nodes     map[plan.Node]int32
+}
+
+func newPlaces(p *plan.Plan) places {
+	at := places{map[addr.Instance]int32{}, map[plan.Node]int32{}}
+	for v, x := range p.Graph.Vertices {
+		switch {
+		case x.Change < 0 && x.Node != (plan.Node{}):
+			at.nodes[x.Node] = int32(v)
+		case x.Change >= 0 && x.Kind != plan.DestroyObject:
+			at.instances[p.Changes[x.Change].Addr] = int32(v)
+		}
+	}
+	return at
+}
+
+// of returns the vertex that has the value in which states differ. There is none for what the plan changes itself, nor
+// for what had no value when it was made.
+func (at places) of(r *plan.RestsOn, d state.Difference) (int32, bool) {
+	if d.Checks {
+		return 0, false
+	}
+	if d.Output != "" {
+		v, ok := at.nodes[plan.Node{Kind: "output", Name: addr.Output{Name: d.Output}.String()}]
+		return v, ok
+	}
+	if !d.Matters() || d.Then == nil || addr.ContainsInstance(r.Writes, d.Instance) {
+		return 0, false
+	}
+	if v, ok := at.instances[d.Instance]; ok {
+		return v, true
+	}
+	config := d.Instance.Config()
+	v, ok := at.nodes[plan.Node{Kind: "instances", Module: config.Module, Name: config.Resource.String()}]
+	return v, ok
+}

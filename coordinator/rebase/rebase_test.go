@@ -1,0 +1,222 @@
+package rebase_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/coordinator/rebase"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+func at(t *testing.T, text string) addr.Instance {
+	t.Helper()
+	a, diags := addr.ParseInstance(text)
+	if diags.HasErrors() {
+		t.Fatal(diags.Err())
+	}
+	return a
+}
+
+func list(t *testing.T, texts ...string) []addr.Instance {
+	t.Helper()
+	var out []addr.Instance
+	for _, text := range texts {
+		out = append(out, at(t, text))
+	}
+	return addr.SortedInstances(out)
+}
+
+var provider = addr.ProviderInstance{Provider: addr.DefaultProvider("t")}
+
+// stored reads lines such as "t.a 1: t.b": an address, what is there, and what that depends on.
+func stored(t *testing.T, lines ...string) *state.State {
+	t.Helper()
+	s := state.Empty()
+	s.Lineage, s.Serial = "l", 1
+	for _, line := range lines {
+		what, on, _ := strings.Cut(line, ":")
+		where, text, _ := strings.Cut(what, " ")
+		var deps []state.Dependency
+		for _, d := range strings.Fields(on) {
+			deps = append(deps, state.DependOn(at(t, d).Config()))
+		}
+		s.Apply(state.SetObject{Addr: at(t, where), Provider: provider, Object: &state.Object{
+			Status: state.Ready, Attrs: []byte(`{"x":"` + text + `"}`), Dependencies: state.DependenciesOn(deps...),
+		}})
+	}
+	return s
+}
+
+func since(then, now *state.State) []journal.Difference {
+	var out []journal.Difference
+	for _, d := range state.Differences(then, now) {
+		out = append(out, journal.Difference{Difference: d})
+	}
+	return out
+}
+
+// Each of the three sets, left out, would let through what its own cases say.
+func TestAPlanIsInConflictWithChangesOfWhatItRestsOn(t *testing.T) {
+	then := []string{"t.w 1: t.r", "t.r 1", "t.u 1", "data.t.d 1", "data.t.e 1"}
+	// It updates w, which is made from r and d; replaces k; and reads e when it is carried out.
+	rests := &plan.RestsOn{
+		Writes: list(t, "t.w", "t.new", "t.k", "data.t.e"), Reads: list(t, "t.r", "data.t.d"), Outputs: []string{"o"},
+		Keeps: []addr.ConfigResource{at(t, "t.k").Config()},
+	}
+	for sentence, c := range map[string]struct {
+		then, now []string
+		outputs   []string
+		want      string
+	}{
+		"nothing has changed":                       {now: then},
+		"something else was changed":                {now: replace(then, "t.u 1", "t.u 2")},
+		"something else was removed":                {now: replace(then, "t.u 1", "")},
+		"something else was added":                  {now: append(then, "t.v 1: t.w")},
+		"what a write depends on was noted anew":    {now: replace(then, "t.w 1: t.r", "t.w 1: t.r t.u")},
+		"data that is read anew was read meanwhile": {now: replace(then, "data.t.e 1", "data.t.e 2")},
+		"another output was changed":                {now: then, outputs: []string{"p"}},
+		"writes: it was changed": {
+			now: replace(then, "t.w 1: t.r", "t.w 2: t.r"), want: "t.w, which the plan changes, was changed",
+		},
+		"writes: it was removed": {
+			now: replace(then, "t.w 1: t.r", ""), want: "t.w, which the plan changes, was removed",
+		},
+		"writes: it is there already": {
+			now: append(then, "t.new 1"), want: "t.new, which the plan changes, was added",
+		},
+		"writes: an output was changed": {
+			now: then, outputs: []string{"o"}, want: "output.o, which the plan changes, was changed",
+		},
+		"reads: an object was changed": {
+			now: replace(then, "t.r 1", "t.r 2"), want: "t.r, which the plan goes by, was changed",
+		},
+		"reads: data was read anew": {
+			now: replace(then, "data.t.d 1", "data.t.d 2"), want: "data.t.d, which the plan goes by, was changed",
+		},
+		"keeps: something new depends on what goes": {
+			now:  append(then, "t.v 1: t.k"),
+			want: "t.v, which depends on t.k, of which the plan destroys objects, was added",
+		},
+		"keeps: something began to depend on what goes": {
+			now:  replace(then, "t.u 1", "t.u 1: t.k"),
+			want: "t.u, which depends on t.k, of which the plan destroys objects, was changed",
+		},
+		"keeps: what depended on it already was changed": {
+			then: replace(then, "t.u 1", "t.u 1: t.k"), now: replace(then, "t.u 1", "t.u 2: t.k"),
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			if c.then == nil {
+				c.then = then
+			}
+			before, now := stored(t, c.then...), stored(t, c.now...)
+			for _, name := range c.outputs {
+				now.Outputs[name] = &state.Output{Value: cty.True}
+			}
+			p := &plan.Plan{RestsOn: rests, Prior: before}
+			for how, changed := range map[string][]journal.Difference{
+				"by the store's versions": since(before, now), "by comparing": rebase.Compare(p, now),
+			} {
+				var got []string
+				for _, conflict := range rebase.Conflicts(p, changed) {
+					got = append(got, conflict.String())
+				}
+				if text := strings.Join(got, "; "); text != c.want {
+					t.Errorf("%s: the conflicts are %q, want %q", how, text, c.want)
+				}
+			}
+		})
+	}
+}
+
+func replace(list []string, old, by string) []string {
+	out := slices.Clone(list)
+	i := slices.Index(out, old)
+	if by == "" {
+		return slices.Delete(out, i, i+1)
+	}
+	out[i] = by
+	return out
+}
+
+func TestAConflictSaysWhoIsBehindIt(t *testing.T) {
+	c := rebase.Conflict{What: "t.a", Role: "the plan changes", Event: "removed",
+		By: journal.VersionInfo{Serial: 7, Cause: "apply", Run: "r1", Who: "eve@there"}}
+	if got, want := c.String(),
+		"t.a, which the plan changes, was removed: apply, run r1, by eve@there, serial 7"; got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+}
+
+// What refreshing found differs from what is stored, so comparing with what the plan knows would take it for a change.
+func TestWhatThePlanFoundOtherwiseIsComparedWithWhatWasStored(t *testing.T) {
+	before, found := stored(t, "t.a 1", "t.gone 1", "t.old 1"), stored(t, "t.a 2", "t.new 1")
+	p := &plan.Plan{Prior: found, RestsOn: &plan.RestsOn{}}
+	for _, name := range []string{"t.a", "t.gone", "t.new", "t.old"} {
+		p.RestsOn.Found = append(p.RestsOn.Found, plan.Found{Addr: at(t, name),
+			Stored: before.Instance(at(t, name)).Digest()})
+	}
+	if changed := rebase.Compare(p, before); len(changed) > 0 {
+		t.Errorf("nothing has changed, and it says %+v", changed)
+	}
+	for name, now := range map[string]*state.State{
+		"t.a": stored(t, "t.a 2", "t.gone 1", "t.old 1"), "t.gone": stored(t, "t.a 1", "t.old 1"),
+		"t.new": stored(t, "t.a 1", "t.gone 1", "t.old 1", "t.new 1"), "t.old": stored(t, "t.a 1", "t.gone 1", "t.old 2"),
+	} {
+		changed := rebase.Compare(p, now)
+		if len(changed) != 1 || changed[0].Instance.String() != name || !changed[0].Matters() {
+			t.Errorf("%s has changed, and it says %+v", name, changed)
+		}
+	}
+}
+
+func TestAPlanThatIsCarriedOverLeavesAloneWhatHasChanged(t *testing.T) {
+	before := stored(t, "t.w 1", "t.u 1", "t.drift 1", "t.lost 1")
+	found := stored(t, "t.w 1", "t.u 1", "t.drift 2", "t.lost 2")
+	now := stored(t, "t.w 1", "t.u 2", "t.drift 1", "t.lost 3", "t.more 1")
+	now.Serial = 4
+	node := func(kind, name string) plan.Node { return plan.Node{Kind: kind, Name: name} }
+	p := &plan.Plan{
+		Prior: found, BaseLineage: "l", BaseSerial: 1,
+		RestsOn: &plan.RestsOn{Writes: list(t, "t.w"), Found: []plan.Found{{Addr: at(t, "t.drift")},
+			{Addr: at(t, "t.lost")}}},
+		Changes: []*plan.Change{{Addr: at(t, "t.w"), Action: plan.Update}, {Addr: at(t, "t.u"), Action: plan.NoOp}},
+		Checks:  []state.CheckResult{{Config: "check.u"}, {Config: "check.w"}},
+		Graph: plan.Graph{
+			Vertices: []plan.Vertex{
+				{Kind: plan.EvalOutput, Change: -1, Address: "output.u", Node: node("output", "output.u")},
+				{Kind: plan.EvalCheck, Change: -1, Address: "check.u", Node: node("check", "check.u")},
+				{Kind: plan.EvalCheck, Change: -1, Address: "check.w", Node: node("check", "check.w")},
+				{Kind: plan.ApplyObject, Change: 0, Address: "t.w"},
+				{Kind: plan.ApplyObject, Change: 1, Address: "t.u"},
+				{Kind: plan.Sync, Change: -1, Address: "local.u", Node: node("local", "local.u")},
+			},
+			// The last edge only orders: no value flows along it.
+			Edges: [][2]int32{{4, 5}, {5, 0}, {5, 1}, {3, 2}, {4, 3}}, Values: 4,
+		},
+	}
+	out := rebase.Onto(p, now, since(before, now))
+	if out.BaseSerial != 4 || p.BaseSerial != 1 {
+		t.Errorf("it is for serial %d, and was for %d", out.BaseSerial, p.BaseSerial)
+	}
+	if want := stored(t, "t.w 1", "t.u 2", "t.drift 2", "t.lost 3", "t.more 1"); !out.Prior.SameContent(want) {
+		t.Errorf("it goes by %+v", state.Differences(want, out.Prior))
+	}
+	for v, x := range out.Graph.Vertices {
+		if passed := x.Kind == plan.Sync && x.Node == (plan.Node{}); passed != (v != 2 && v != 3) {
+			t.Errorf("%s is passed: %v", x.Address, passed)
+		}
+	}
+	if !slices.Equal(out.Untouched, []string{"check.u"}) {
+		t.Errorf("%q stay as they are", out.Untouched)
+	}
+	if p.Graph.Vertices[1].Kind != plan.EvalCheck {
+		t.Error("the plan itself was changed")
+	}
+}

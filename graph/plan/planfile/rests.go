@@ -1,0 +1,88 @@
+package planfile
+
+import (
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// codedRests is what a plan rests on. Most instances are those of changes, so that these are named by their indexes;
+// others have their addresses.
+type codedRests struct {
+	Writes  codedInstances `msgpack:"w"`
+	Reads   codedInstances `msgpack:"r"`
+	Outputs []string       `msgpack:"o,omitempty"`
+	Keeps   []string       `msgpack:"k,omitempty"`
+	Found   []codedFound   `msgpack:"f,omitempty"`
+}
+
+type codedInstances struct {
+	Changes []int32  `msgpack:"c,omitempty"`
+	Others  []string `msgpack:"a,omitempty"`
+}
+
+type codedFound struct {
+	Addr   string `msgpack:"a"`
+	Stored []byte `msgpack:"d"`
+}
+
+func encodeRests(p *plan.Plan) *codedRests {
+	r := p.RestsOn
+	if r == nil {
+		return nil
+	}
+	index := make(map[addr.Instance]int32, len(p.Changes))
+	for i, c := range p.Changes {
+		index[c.Addr] = int32(i)
+	}
+	instances := func(list []addr.Instance) (out codedInstances) {
+		for _, a := range list {
+			if i, ok := index[a]; ok {
+				out.Changes = append(out.Changes, i)
+			} else {
+				out.Others = append(out.Others, a.String())
+			}
+		}
+		return out
+	}
+	out := &codedRests{Writes: instances(r.Writes), Reads: instances(r.Reads), Outputs: r.Outputs}
+	for _, k := range r.Keeps {
+		out.Keeps = append(out.Keeps, k.Resource.Absolute(k.Module.Unkeyed()).String())
+	}
+	for _, f := range r.Found {
+		out.Found = append(out.Found, codedFound{f.Addr.String(), f.Stored[:]})
+	}
+	return out
+}
+
+// rests reads what a plan rests on, whose changes are there already.
+func (d *decoder) rests(p *plan.Plan, c *codedRests) *plan.RestsOn {
+	if c == nil {
+		return nil
+	}
+	instances := func(c codedInstances) (out []addr.Instance) {
+		for _, i := range c.Changes {
+			if i < 0 || int(i) >= len(p.Changes) {
+				d.fail(errReference)
+				return nil
+			}
+			out = append(out, p.Changes[i].Addr)
+		}
+		for _, text := range c.Others {
+			out = append(out, d.instance(text))
+		}
+		return addr.SortedInstances(out)
+	}
+	out := &plan.RestsOn{Writes: instances(c.Writes), Reads: instances(c.Reads), Outputs: c.Outputs}
+	for _, k := range c.Keeps {
+		out.Keeps = append(out.Keeps, d.instance(k).Config())
+	}
+	for _, f := range c.Found {
+		if len(f.Stored) != len(state.Digest{}) {
+			d.fail(errReference)
+			return nil
+		}
+		out.Found = append(out.Found, plan.Found{Addr: d.instance(f.Addr), Stored: state.Digest(f.Stored)})
+	}
+	return out
+}

@@ -1,0 +1,67 @@
+package mem
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+// thing names what a difference is about.
+type thing struct {
+	instance, output string
+	checks           bool
+}
+
+func thingOf(d state.Difference) thing {
+	if d.Output != "" || d.Checks {
+		return thing{output: d.Output, checks: d.Checks}
+	}
+	return thing{instance: d.Instance.String()}
+}
+
+// Since returns what has changed since a version. Other than in the store on disk, it takes time for all that exists.
+func (s *Store) Since(ctx context.Context, name, lineage string, serial uint64) (list []journal.Difference, err error) {
+	err = s.look(ctx, func() error {
+		w, err := s.workspace(name)
+		if err != nil {
+			return err
+		}
+		at := -1
+		for i, v := range w.versions {
+			if v.info.Serial != serial || v.info.Lineage != lineage {
+				continue
+			}
+			if at >= 0 {
+				return fmt.Errorf("several versions of workspace %q have serial %d: %w", name, serial,
+					journal.ErrVersion)
+			}
+			at = i
+		}
+		then := state.Empty()
+		switch {
+		case at >= 0:
+			then = w.versions[at].s
+		case lineage != "" || serial != 0:
+			return fmt.Errorf("serial %d of workspace %q: %w", serial, name, journal.ErrVersion)
+		}
+		// Each version names itself for what it changed; what was changed last stands.
+		by := map[thing]journal.VersionInfo{}
+		before := then
+		for _, v := range w.versions[at+1:] {
+			for _, d := range state.Differences(before, v.s) {
+				by[thingOf(d)] = v.info
+			}
+			before = v.s
+		}
+		for _, d := range state.Differences(before, w.now) {
+			by[thingOf(d)] = journal.VersionInfo{}
+		}
+		for _, d := range state.Differences(then, w.now.Clone()) {
+			list = append(list, journal.Difference{Difference: d, By: by[thingOf(d)]})
+		}
+		return nil
+	})
+	return list, err
+}

@@ -1,0 +1,44 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/millipede-iac/millipede/graph/plan"
+)
+
+// restsText says what a plan rests on; nothing for a plan that does not say so.
+func restsText(p *plan.Plan) string {
+	r := p.RestsOn
+	if r == nil {
+		return ""
+	}
+	writes := make([]string, 0, len(r.Writes)+len(r.Outputs))
+	for _, a := range r.Writes {
+		writes = append(writes, a.String())
+	}
+	for _, name := range r.Outputs {
+		writes = append(writes, "output."+name)
+	}
+	var reads, keeps []string
+	for _, a := range r.Reads {
+		reads = append(reads, a.String())
+	}
+	for _, k := range r.Keeps {
+		keeps = append(keeps, k.String())
+	}
+	return restsLine("Its plan writes:", writes) + restsLine("It reads:", reads) + restsLine("It destroys of:", keeps)
+}
+
+// restsLine lists addresses; of many the first ones.
+func restsLine(title string, list []string) string {
+	const most = 10
+	if len(list) == 0 {
+		return ""
+	}
+	more := ""
+	if len(list) > most {
+		more, list = fmt.Sprintf(" and %d more", len(list)-most), list[:most]
+	}
+	return fmt.Sprintf("%-16s %s%s\n", title, strings.Join(list, ", "), more)
+}
