@@ -51,6 +51,9 @@ func (o TextOptions) rule() string {
 func PlanText(w io.Writer, p *plan.Plan, schemas *values.Schemas, o TextOptions) error {
 	t := planText{TextOptions: o, plan: p, schemas: schemas}
 	t.write()
+	if text := document.UnreadSentence(p.Unread); text != "" {
+		t.line("\n" + o.wrap(text))
+	}
 	_, err := w.Write(t.b.Bytes())
 	return err
 }
@@ -244,6 +247,9 @@ func (t *planText) nothing(drifted bool) {
 		case drifted:
 			t.line(t.wrap("The changes above are what the configuration asks for. To record them in the state, apply " +
 				"a refresh-only plan:\n  " + diag.Program() + " apply -refresh-only"))
+		case t.plan.Unread != nil:
+			t.line(t.wrap("What is stored was compared with the configuration, and there is no difference: nothing " +
+				"needs to be done."))
 		default:
 			t.line(t.wrap("The real infrastructure was compared with the configuration, and there is no difference: " +
 				"nothing needs to be done."))

@@ -5,9 +5,10 @@ import (
 	"strings"
 
 	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/view/document"
 )
 
-// restsText says what a plan rests on; nothing for a plan that does not say so.
+// restsText says what a plan has not read and what it rests on; nothing for a plan that does not say so.
 func restsText(p *plan.Plan) string {
 	r := p.RestsOn
 	if r == nil {
@@ -27,7 +28,12 @@ func restsText(p *plan.Plan) string {
 	for _, k := range r.Keeps {
 		keeps = append(keeps, k.String())
 	}
-	return restsLine("Its plan writes:", writes) + restsLine("It reads:", reads) + restsLine("It destroys of:", keeps)
+	unread := ""
+	if text := document.UnreadSentence(p.Unread); text != "" {
+		unread = text + "\n"
+	}
+	return unread + restsLine("Its plan writes:", writes) + restsLine("It reads:", reads) +
+		restsLine("It destroys of:", keeps)
 }
 
 // restsLine lists addresses; of many the first ones.

@@ -168,6 +168,9 @@ type PlanTask struct {
 	Sensitive [][]byte `msgpack:"se,omitempty"`
 	// Replace forces a replacement ("requested" by -replace, "triggered" by replace_triggered_by; empty else).
 	Replace string `msgpack:"re,omitempty"`
+	// IfChanged has an object refreshed only if planning against what is stored comes to a change. A worker that does
+	// not know it refreshes always.
+	IfChanged bool `msgpack:"rc,omitempty"`
 }
 
 // PlanResult answers a PlanTask.
@@ -191,6 +194,8 @@ type PlanResult struct {
 	SchemaVersion   int64 `msgpack:"sv,omitempty"`
 	IdentityVersion int64 `msgpack:"iv,omitempty"`
 	Legacy          bool  `msgpack:"l,omitempty"`
+	// Unread tells that the object was not refreshed although the task allowed it: by what is stored nothing changes.
+	Unread bool `msgpack:"ur,omitempty"`
 }
 
 // ReadDataTask reads a data source; it validates the configuration first.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -67,7 +68,6 @@ func runRefresh(ctx context.Context, a *app, args []string) int {
 		diags = diags.Append(diag.New(diag.Error, "Too many command line arguments", fmt.Sprintf("The refresh "+
 			"command takes no arguments, and got %q.", f.Args()), nil))
 	}
-	pf.refresh = true
 	spec, more := pf.spec()
 	if diags = diags.Append(more); diags.HasErrors() {
 		u.diagnostics(diags)
@@ -76,7 +76,7 @@ func runRefresh(ctx context.Context, a *app, args []string) int {
 	vars.Input = vars.Input && !vf.json // nobody can be asked in JSON
 	o := estate.OperationOptions{Name: "refresh", Bare: true, Variables: vars.Variables, State: sf.StateOptions,
 		Parallelism: pf.parallelism.value, LockAs: "OperationTypeRefresh"}
-	spec.mode = plan.RefreshOnly
+	spec.mode, spec.refresh = plan.RefreshOnly, refreshFlag{amount: placement.RefreshAll} // whatever the rules say
 	service := serviceSpec{planSpec: spec, applies: true, approved: true, refuses: pf.serviceOnly(),
 		lockTimeout: sf.LockTimeout}
 	spec.mode = plan.Normal

@@ -169,16 +169,18 @@ type planFlags struct {
 	// keepQuiet is -suppress-forget-errors, of the commands that destroy.
 	keepQuiet bool
 
-	destroy, refreshOnly, refresh bool
-	targets, excludes, replace    []string
-	targetFiles, excludeFiles     []string
-	parallelism                   parallelismFlag
+	destroy, refreshOnly, noVerdicts bool
+	refresh                          refreshFlag
+	targets, excludes, replace       []string
+	targetFiles, excludeFiles        []string
+	parallelism                      parallelismFlag
 }
 
 func (p *planFlags) register(f *flag.FlagSet) {
 	f.BoolVar(&p.destroy, "destroy", p.destroy, "")
 	f.BoolVar(&p.refreshOnly, "refresh-only", p.refreshOnly, "")
-	f.BoolVar(&p.refresh, "refresh", true, "")
+	f.Var(&p.refresh, "refresh", "")
+	f.BoolVar(&p.noVerdicts, "no-verdicts", false, "")
 	listFlag(f, "replace", &p.replace)
 	p.registerScope(f)
 }
@@ -190,6 +192,43 @@ func (p *planFlags) registerScope(f *flag.FlagSet) {
 	listFlag(f, "exclude", &p.excludes)
 	listFlag(f, "target-file", &p.targetFiles)
 	listFlag(f, "exclude-file", &p.excludeFiles)
+}
+
+// refreshFlag is -refresh: how much of what exists a plan reads. Without it the rules say so. It implements flag.Value.
+type refreshFlag struct {
+	off    bool
+	amount string // placement.RefreshAll or RefreshChanged; empty where the command line does not say
+}
+
+// IsBoolFlag tells package flag that -refresh alone is -refresh=true.
+func (*refreshFlag) IsBoolFlag() bool { return true }
+
+// String implements flag.Value.
+func (r *refreshFlag) String() string {
+	switch {
+	case r.off:
+		return "false"
+	case r.amount == placement.RefreshChanged:
+		return r.amount
+	}
+	return "true"
+}
+
+// Set implements flag.Value.
+func (r *refreshFlag) Set(text string) error {
+	if text == placement.RefreshChanged {
+		*r = refreshFlag{amount: text}
+		return nil
+	}
+	on, err := strconv.ParseBool(text)
+	if err != nil {
+		return errors.New(`it must be true, false or "changed"`)
+	}
+	*r = refreshFlag{off: !on}
+	if on {
+		r.amount = placement.RefreshAll
+	}
+	return nil
 }
 
 // listFlag registers a flag that may be given often.
@@ -218,7 +257,8 @@ func (p *planFlags) differs(saved *plan.Plan) bool {
 // planSpec is what the flags mean.
 type planSpec struct {
 	mode              plan.Mode
-	refresh           bool
+	refresh           refreshFlag
+	noVerdicts        bool
 	targets, excludes []addr.Target
 	replace           []addr.Instance
 	imports           map[addr.Instance]*planning.ImportTarget
@@ -228,7 +268,7 @@ type planSpec struct {
 
 // spec checks the flags against each other and parses the addresses.
 func (p *planFlags) spec() (planSpec, diag.List) {
-	out := planSpec{refresh: p.refresh}
+	out := planSpec{refresh: p.refresh, noVerdicts: p.noVerdicts}
 	var diags diag.List
 	switch {
 	case p.destroy && p.refreshOnly:
@@ -238,9 +278,9 @@ func (p *planFlags) spec() (planSpec, diag.List) {
 		out.mode = plan.Destroy
 	case p.refreshOnly:
 		out.mode = plan.RefreshOnly
-		if !p.refresh {
+		if p.refresh.off || p.refresh.amount == placement.RefreshChanged {
 			diags = diags.Append(diag.New(diag.Error, "Incompatible refresh options", "Refreshing is all that "+
-				"-refresh-only does, so it does not go with -refresh=false.", nil))
+				"-refresh-only does, so it does not go with -refresh="+p.refresh.String()+".", nil))
 		}
 	}
 	if len(p.replace) > 0 && (p.destroy || p.refreshOnly) {

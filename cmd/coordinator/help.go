@@ -10,6 +10,10 @@ Planning modes:
 	planningHelp = `
 Options for planning:
   -refresh=false        Take what the state says for what exists.
+  -refresh=changed      Read only what a change can touch: an object that by what the state says does not change, and
+                        depends on nothing that does, is taken as it is stored. The summary says how old that is.
+  -no-verdicts          With -refresh=changed, have every object planned, though nothing about it has changed since it
+                        was planned to stay as it is.
   -replace=ADDRESS      Plan to replace this instance. May be given often.
 ` + scopeOptions
 	scopeHelp = `

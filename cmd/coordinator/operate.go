@@ -81,7 +81,8 @@ func (r *operationRun) showPlan(planned *operation.Planned, spec planSpec) {
 // prepare makes a plan and shows nothing of it.
 func (r *operationRun) prepare(ctx context.Context, spec planSpec) (*operation.Planned, diag.List) {
 	return r.Plan(ctx, operation.PlanOptions{
-		Mode: spec.mode, SkipRefresh: !spec.refresh, Targets: spec.targets, Excludes: spec.excludes,
+		Mode: spec.mode, SkipRefresh: spec.refresh.off, Refresh: spec.refresh.amount, NoVerdicts: spec.noVerdicts,
+		Targets: spec.targets, Excludes: spec.excludes,
 		Replace: spec.replace,
 		Imports: spec.imports,
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/cloud/tfc"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/remote"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
@@ -45,6 +46,11 @@ func (p *planFlags) serviceOnly() (diags diag.List) {
 	if p.parallelism.value != 0 {
 		diags = diags.Append(diag.New(diag.Error, "Custom parallelism values are currently not supported", "How many "+
 			"operations go on at a time is for the service to say that carries the run out.", nil))
+	}
+	if p.refresh.amount == placement.RefreshChanged || p.noVerdicts {
+		diags = diags.Append(diag.New(diag.Error, "-refresh=changed is not supported", "The service that carries the run "+
+			"out cannot be told how much to read with an option. Where it is a Millipede, refresh = \"changed\" in "+
+			"the configuration's millipede.hcl tells it.", nil))
 	}
 	return diags
 }
@@ -88,7 +94,7 @@ func (a *app) runAtService(u *runScreen, d *estate.Delegated, spec serviceSpec) 
 	r := remote.Request{
 		Dir: d.Dir, Temp: a.estate.Temp, PlanOnly: !spec.applies && spec.out == "", Saved: spec.out != "",
 		NewRun: tfc.NewRun{
-			AutoApply: spec.applies && spec.approved, Refresh: spec.refresh, Destroy: spec.mode == plan.Destroy,
+			AutoApply: spec.applies && spec.approved, Refresh: !spec.refresh.off, Destroy: spec.mode == plan.Destroy,
 			RefreshOnly: spec.mode == plan.RefreshOnly, GenerateConfig: spec.generated != "", Variables: d.Variables,
 		},
 	}

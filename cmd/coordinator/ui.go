@@ -150,6 +150,7 @@ func (u *runScreen) plan(p *operation.Planned) {
 	u.printed(func(w io.Writer) error { return view.PlanText(w, p.Plan, p.Schemas, u.options()) })
 	if u.stream != nil && !u.kind.refreshes {
 		u.stream.Plan(p.Plan)
+		u.stream.Unread(p.Plan)
 	}
 }
 

@@ -34,6 +34,7 @@ type cloud struct {
 	made    int
 	objects map[string]cty.Value // by id
 	log     []string             // what was done, in order
+	asked   []string             // what was read and planned
 	stopped chan struct{}        // closed by Stop
 }
 
@@ -152,6 +153,7 @@ func (c *cloud) UpgradeResourceState(_ context.Context, r provider.UpgradeReques
 func (c *cloud) ReadResource(_ context.Context, r provider.ReadRequest) (provider.ReadResponse, diag.List) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.asked = append(c.asked, "read "+r.Prior.GetAttr("name").AsString())
 	found, ok := c.objects[r.Prior.GetAttr("id").AsString()]
 	if !ok {
 		found = cty.NullVal(r.Prior.Type())
@@ -164,6 +166,11 @@ func (c *cloud) PlanResourceChange(_ context.Context, r provider.PlanRequest) (p
 	if r.Proposed.IsNull() {
 		return out, nil
 	}
+	c.mu.Lock()
+	if name := r.Proposed.GetAttr("name"); name.IsKnown() {
+		c.asked = append(c.asked, "plan "+name.AsString())
+	}
+	c.mu.Unlock()
 	vals := r.Proposed.AsValueMap()
 	if r.Prior.IsNull() {
 		vals["id"] = cty.UnknownVal(cty.String)

@@ -28,8 +28,13 @@ import (
 
 // PlanOptions say what to plan.
 type PlanOptions struct {
-	Mode              plan.Mode
-	SkipRefresh       bool
+	Mode        plan.Mode
+	SkipRefresh bool
+	// Refresh says how much is read where SkipRefresh does not say that nothing is: placement.RefreshAll or
+	// RefreshChanged; empty for what the rules say. It matters to ordinary plans alone.
+	Refresh string
+	// NoVerdicts asks workers about every object, whatever earlier plans have found.
+	NoVerdicts        bool
 	Targets, Excludes []addr.Target
 	Replace           []addr.Instance
 	Imports           map[addr.Instance]*planning.ImportTarget
@@ -109,11 +114,13 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	if stored == nil {
 		stored = prior
 	}
+	changed := s.onlyChanged(o)
 	planner := planning.New(planning.Options{
 		Code: code, Store: store, Static: static, Prior: moved.State, Stored: stored, Previous: moved.Previous,
 		MovedByBlock: moved.Explicit,
 		Mode:         o.Mode, SkipRefresh: o.SkipRefresh, Refreshed: o.refreshed, Scope: scope, Replace: o.Replace,
-		Imports:    o.Imports,
+		Imports:     o.Imports,
+		OnlyChanged: changed, Verdicts: s.verdicts(ctx, changed && !o.NoVerdicts),
 		WholeEdges: s.Rules.WholeEdges(), Removed: removedBlocks(s.Tree), Package: s.Package, Now: now,
 		Renewals: renewals,
 	})
@@ -139,6 +146,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	p.EngineVersion, p.Workspace = s.EngineVersion, s.Workspace
 	p.Variables = s.variables()
 	p.Providers = s.Selections
+	s.sighted(ctx, planner, p, o, now)
 	p.Relevant = relevant(p, store, static, scope)
 	if outcome.Interrupted && !diags.HasErrors() {
 		diags = diags.Append(diag.New(diag.Error, "Operation interrupted", notFinished, nil))

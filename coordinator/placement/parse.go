@@ -39,7 +39,7 @@ func Load(path string) (*Rules, diag.List) {
 }
 
 var fileSchema = &hcl.BodySchema{
-	Attributes: []hcl.AttributeSchema{{Name: "edges"}, {Name: "parallelism"}, {Name: "environment"}},
+	Attributes: []hcl.AttributeSchema{{Name: "edges"}, {Name: "refresh"}, {Name: "parallelism"}, {Name: "environment"}},
 	Blocks: []hcl.BlockHeaderSchema{{Type: "pool", LabelNames: []string{"name"}},
 		{Type: "limit", LabelNames: []string{"name"}}, {Type: "workers", LabelNames: []string{"pool"}}, {Type: "nats"}},
 }
@@ -63,9 +63,12 @@ func Parse(src []byte, filename string) (*Rules, diag.List) {
 	}
 	content, problems := f.Body.Content(fileSchema)
 	p.diags = p.diags.Append(problems)
-	r := &Rules{Edges: InstanceEdges}
+	r := &Rules{Edges: InstanceEdges, Refresh: RefreshAll}
 	if a := content.Attributes["edges"]; a != nil {
 		r.Edges = p.choice(a, InstanceEdges, ResourceEdges)
+	}
+	if a := content.Attributes["refresh"]; a != nil {
+		r.Refresh = p.choice(a, RefreshAll, RefreshChanged)
 	}
 	if a := content.Attributes["parallelism"]; a != nil {
 		r.Parallelism = Parallelism(p.count(a))

@@ -17,6 +17,7 @@ import (
 
 const rules = `
 edges       = "resource"
+refresh     = "changed"
 parallelism = 20
 
 pool "frankfurt" {
@@ -140,12 +141,13 @@ func TestLimitsCoverWhatTheyMatchNarrowFirst(t *testing.T) {
 	}
 }
 
-func TestTheFileSaysEdgesAndParallelism(t *testing.T) {
+func TestTheFileSaysEdgesAndRefreshAndParallelism(t *testing.T) {
 	r := parse(t, rules)
-	if r.Edges != placement.ResourceEdges || r.Parallelism != 20 {
-		t.Errorf("edges %s, parallelism %d", r.Edges, r.Parallelism)
+	if r.Edges != placement.ResourceEdges || r.Parallelism != 20 || !r.RefreshesChanged() {
+		t.Errorf("edges %s, parallelism %d, refresh %s", r.Edges, r.Parallelism, r.Refresh)
 	}
-	if r := parse(t, ""); !reflect.DeepEqual(r, &placement.Rules{Edges: placement.InstanceEdges}) {
+	if r := parse(t, ""); !reflect.DeepEqual(r, &placement.Rules{Edges: placement.InstanceEdges,
+		Refresh: placement.RefreshAll}) {
 		t.Errorf("an empty file gives %+v", r)
 	}
 }
@@ -182,6 +184,7 @@ func TestMistakesAreReportedWhereTheyAre(t *testing.T) {
 		"nats {\n  url = \"nats://me:pw@host\"\n}\n":               "2: Password in a file that is shared",
 		"nats {}\nnats {}\n":                                       "2: Duplicate nats",
 		"edges = \"both\"\n":                                       "1: Invalid value",
+		"refresh = \"none\"\n":                                     "1: Invalid value",
 		"parallelism = var.x\n":                                    "1: Variables not allowed",
 		"parallelism = \"lots\"\n":                                 "1: Invalid value",
 		"worker \"x\" {}\n":                                        "1: Unsupported block type",

@@ -26,6 +26,8 @@ type Rules struct {
 	Limits []Limit // narrow first
 	// Edges is InstanceEdges unless the file asks for ResourceEdges.
 	Edges string
+	// Refresh is RefreshAll unless the file asks for RefreshChanged.
+	Refresh string
 	// NATS is the server that the file names; nil when it names none.
 	NATS *NATS
 	// Workers are the public nkeys of the workers that the operator stands for, by pool. Of a pool that is not named
@@ -42,6 +44,15 @@ const (
 	InstanceEdges = "instance"
 	ResourceEdges = "resource"
 )
+
+// The values of refresh: whether a plan reads everything that exists, or only what a change can touch.
+const (
+	RefreshAll     = "all"
+	RefreshChanged = "changed"
+)
+
+// RefreshesChanged tells whether plans read only what a change can touch, unless the command says otherwise.
+func (r *Rules) RefreshesChanged() bool { return r != nil && r.Refresh == RefreshChanged }
 
 // WholeEdges tells whether a reference to one instance waits for all of its resource.
 func (r *Rules) WholeEdges() bool { return r != nil && r.Edges == ResourceEdges }

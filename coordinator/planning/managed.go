@@ -19,7 +19,7 @@ import (
 )
 
 // prepareManaged asks for the refresh and the plan of a managed object that the configuration wants.
-func (p *Planner) prepareManaged(o *object) program.Step {
+func (p *Planner) prepareManaged(node int, o *object) program.Step {
 	diags := p.setUp(o)
 	if diags.HasErrors() {
 		return program.Step{Diags: diags, Value: &found{checks: o.work.Checks}}
@@ -80,6 +80,13 @@ func (p *Planner) prepareManaged(o *object) program.Step {
 	diags = diags.Append(more)
 	if diags.HasErrors() {
 		return program.Step{Diags: diags}
+	}
+	if task.Refresh && !mustRead && w.prior != nil && p.goesByStored(node, o) {
+		task.IfChanged = true
+		w.verdict = p.verdict(w, task)
+		if a, ok := p.decided(o, *w.verdict); ok {
+			return p.settled(o, a, diags)
+		}
 	}
 	return program.Step{
 		Diags: diags, Lane: program.Fast, Place: w.Place,
@@ -142,11 +149,17 @@ func (p *Planner) forcedReplace(o *object) (string, diag.List) {
 
 // completeManaged turns the worker's answer into a change.
 func (p *Planner) completeManaged(o *object, r *wire.Result) program.Step {
-	w := o.work
 	a, diags := p.planned(o, r)
 	if diags.HasErrors() {
 		return program.Step{Diags: diags}
 	}
+	return p.settled(o, a, diags)
+}
+
+// settled is the last step of a managed object: its change, as it was answered.
+func (p *Planner) settled(o *object, a answer, diags diag.List) program.Step {
+	w := o.work
+	quiet := len(diags) == 0
 	f := &found{checks: w.Checks}
 	f.drift = p.driftOf(o, a)
 	if w.prior != nil || w.importing != nil {
@@ -166,6 +179,7 @@ func (p *Planner) completeManaged(o *object, r *wire.Result) program.Step {
 	c := p.changeOf(o, a)
 	c.Provider = w.Provider
 	f.change = c
+	f.seen = p.seen(o, a, c, quiet)
 	diags = diags.Append(p.allowed(o, c))
 	if diags.HasErrors() {
 		return program.Step{Diags: diags, Value: f}
@@ -183,6 +197,8 @@ type answer struct {
 	// those two are equal, marks aside.
 	upgraded, before, after cty.Value
 	same                    bool
+	// decided tells that a verdict gave the answer, not a worker.
+	decided bool
 	// plain tells that before and after have no marks but those that the schema gives.
 	plain          bool
 	beforeIdentity cty.Value
@@ -245,7 +261,7 @@ func (p *Planner) answer(o *object, r *wire.PlanResult) (a answer, err error) {
 func (p *Planner) refreshedObject(o *object, a answer) state.Change {
 	w := o.work
 	set := state.SetObject{Addr: o.addr, Deposed: o.deposed, Provider: w.Provider}
-	if a.Prior == nil {
+	if a.Prior == nil && !a.decided {
 		return set
 	}
 	obj := state.Object{Status: state.Ready}
@@ -254,6 +270,13 @@ func (p *Planner) refreshedObject(o *object, a answer) state.Change {
 		if o.resource != nil && o.orphan == plan.NoReason {
 			obj.CreateBeforeDestroy, obj.SkipDestroy = p.createsFirst(o), p.skipsDestroy(o)
 		}
+	}
+	if a.decided {
+		set.Object = &obj // the value is what is stored
+		if obj.CreateBeforeDestroy == w.prior.CreateBeforeDestroy && obj.SkipDestroy == w.prior.SkipDestroy {
+			set.Object = w.prior
+		}
+		return set
 	}
 	obj.Flatmap = nil
 	obj.SchemaVersion = a.SchemaVersion

@@ -7,6 +7,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -15,6 +16,8 @@ type work struct {
 	// What the block says, or, of an object that is to go, the state.
 	*instance.Instance
 	prior *state.Object
+	// verdict identifies what goes into the plan of the object; nil where none may be gone by.
+	verdict *journal.Verdict
 	// triggered tells that replace_triggered_by asks for a new object.
 	triggered bool
 	// importing is set when the object is imported.
@@ -38,7 +41,7 @@ func (p *Planner) prepareObject(vx vertex) program.Step {
 	case o.addr.Resource.Mode == addr.Ephemeral:
 		return p.prepareEphemeral(vx.node, o)
 	default:
-		return p.prepareManaged(o)
+		return p.prepareManaged(vx.node, o)
 	}
 }
 

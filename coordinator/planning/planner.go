@@ -20,6 +20,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -37,8 +38,13 @@ type Options struct {
 	Mode         plan.Mode
 	// SkipRefresh plans with what the state says; Refreshed tells that a plan before this one has refreshed it.
 	SkipRefresh, Refreshed bool
-	Scope                  Scope
-	Replace                []addr.Instance
+	// OnlyChanged reads an object only if planning against what is stored comes to a change of it, or something that it
+	// depends on changes.
+	OnlyChanged bool
+	// Verdicts are those about instances that OnlyChanged may go by, under their addresses; nil to ask about all.
+	Verdicts map[string]journal.Verdict
+	Scope    Scope
+	Replace  []addr.Instance
 	// WholeEdges makes a reference to one instance wait for all instances of its resource (edges = "resource").
 	WholeEdges bool
 	// Imports are what the import command asks for, by target; blocks are evaluated by the planner.
@@ -84,6 +90,8 @@ type Planner struct {
 	refreshed *state.State
 	// unevaluable is what Unevaluable tells.
 	unevaluable bool
+	// sights are what the plan has seen of instances.
+	sights Sights
 }
 
 type changeKey struct {
@@ -155,7 +163,7 @@ func (p *Planner) Describe(v int) program.Description {
 		d.Action = "read"
 	case o.addr.Resource.Mode == addr.Ephemeral:
 		d.Action = "open"
-	case prior != nil && !p.SkipRefresh:
+	case prior != nil && !p.SkipRefresh && !p.mayGoByStored(o):
 		d.Action = "refresh"
 		d.Called = func() (string, string) { return values.IDOfStored(prior) }
 	case prior == nil && o.imported != nil:
@@ -233,6 +241,7 @@ type found struct {
 	state       []state.Change
 	opened      *object
 	unevaluable bool
+	seen        sight
 }
 
 // Accept implements program.Program.
@@ -272,6 +281,9 @@ func (p *Planner) Accept(v int, step *program.Step) {
 		p.record(c)
 	}
 	p.unevaluable = p.unevaluable || f.unevaluable
+	if f.seen.how != unseen {
+		p.sights.add(p.vertices[v].object.addr, f.seen)
+	}
 	if f.opened != nil {
 		r := f.opened.addr.Config()
 		p.open[r] = append(p.open[r], f.opened)

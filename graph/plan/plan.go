@@ -170,6 +170,9 @@ type Plan struct {
 	// changed since the plan was made.
 	Untouched []string
 
+	// Unread says which objects the plan took as they are stored because nothing about them changes; nil for none.
+	Unread *Unread
+
 	// Errored is set when planning failed: the plan can be shown, never applied.
 	Errored bool
 	// Providers are the packages that the plan was made with: source, version and hashes.

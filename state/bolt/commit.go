@@ -125,6 +125,11 @@ func (e *edit) put(key, value []byte) error {
 	}
 	switch {
 	case value == nil:
+		if key[0] == instanceKind {
+			if err := e.w.forget(key[1:]); err != nil {
+				return err
+			}
+		}
 		if err := e.w.data.b.Delete(key); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,13 +77,16 @@ func (s *Store) box(b *bbolt.Bucket, path ...string) box {
 	return box{b, s.key, strings.Join(path, "\x00")}
 }
 
+// sealedParts are the buckets of a workspace whose values are sealed.
+var sealedParts = []string{string(dataBucket), string(undoBucket), string(verdictsBucket)}
+
 // sealed tells whether the value under a key of the bucket at a path is one that is sealed.
 func sealed(path []string, key []byte) bool {
 	switch {
 	case path[0] == string(workspacesBucket) && len(path) == 2:
 		return string(key) == string(markKey)
 	case path[0] == string(workspacesBucket) && len(path) == 3:
-		return path[2] == string(dataBucket) || path[2] == string(undoBucket)
+		return slices.Contains(sealedParts, path[2])
 	case path[0] == string(runsBucket) && len(path) == 2:
 		return string(key) == string(planKey)
 	case path[0] == string(runsBucket) && len(path) == 3:
@@ -176,7 +180,15 @@ func isEmpty(tx *bbolt.Tx) bool {
 // dropSeal makes an empty store one that is in the clear.
 func dropSeal(tx *bbolt.Tx) error {
 	workspaces := tx.Bucket(workspacesBucket)
-	err := workspaces.ForEachBucket(func(name []byte) error { return workspaces.Bucket(name).Delete(markKey) })
+	err := workspaces.ForEachBucket(func(name []byte) error {
+		w := workspaces.Bucket(name)
+		if w.Bucket(verdictsBucket) != nil {
+			if err := w.DeleteBucket(verdictsBucket); err != nil {
+				return err
+			}
+		}
+		return w.Delete(markKey)
+	})
 	return errors.Join(err, tx.Bucket(metaBucket).Delete(sealKey), putFormat(tx, plainFormat))
 }
 

@@ -319,6 +319,7 @@ type Store interface {
 	Marks
 	Runs
 	Values
+	Sights
 	Close() error
 }
 

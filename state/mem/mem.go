@@ -57,6 +57,8 @@ type workspace struct {
 	now      *state.State // with the serial and lineage of the version that ended last
 	versions []version
 	mark     journal.SnapshotMark
+	reads    journal.Reads
+	verdicts map[string]journal.Verdict
 }
 
 type version struct {
@@ -203,7 +205,9 @@ func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) e
 		if r == nil && t.Run != "" && (len(t.Events) > 0 || (t.EndVersion || t.EndUnfinished) && t.Cause == "") {
 			return fmt.Errorf("run %s: %w", t.Run, journal.ErrNoRun)
 		}
+		before := w.instances()
 		w.now.Apply(t.Changes...)
+		w.forget(before)
 		if t.EndVersion || t.EndUnfinished {
 			cause := t.Cause
 			if cause == "" && r != nil {
@@ -233,7 +237,9 @@ func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.Stat
 			return err
 		}
 		s.endVersion(w, false, "before "+cause.Text, "", "")
+		before := w.instances()
 		w.now = st.Clone()
+		w.forget(before)
 		who := ""
 		if !cause.Elsewhere {
 			who = s.locks[name].Who

@@ -47,6 +47,8 @@ func Run(t *testing.T, make func(t *testing.T) Fixture) {
 		{"what changed and changed back has not changed", sinceForgets},
 		{"another provider is a change of all instances of a resource", sinceProvider},
 		{"what cannot be told since a version is an error", sinceUnknown},
+		{"when instances were last read is kept, and goes with them", readsAreKept},
+		{"verdicts are kept, and go with what they are about", verdictsAreKept},
 		{"a caller may change what it loaded", loadedIsTheCallers},
 		{"a lock keeps others out and tells who holds it", lockKeepsOut},
 		{"a commit under a lock that is not held any more is refused whole", lostLockIsFenced},

@@ -582,6 +582,26 @@ func (h *handle) Since(ctx context.Context, ws, lineage string, serial uint64) (
 	return h.site.store.Since(ctx, ws, lineage, serial)
 }
 
+func (h *handle) Reads(ctx context.Context, ws string) (journal.Reads, error) {
+	return h.site.store.Reads(ctx, ws)
+}
+
+func (h *handle) NoteReads(ctx context.Context, ws string, at time.Time, all bool, list []string) error {
+	return h.write(ctx, "NoteReads", "", func() error {
+		return h.site.store.NoteReads(context.Background(), ws, at, all, list)
+	})
+}
+
+func (h *handle) Verdicts(ctx context.Context, ws string) (map[string]journal.Verdict, error) {
+	return h.site.store.Verdicts(ctx, ws)
+}
+
+func (h *handle) NoteVerdicts(ctx context.Context, ws string, list map[string]journal.Verdict) error {
+	return h.write(ctx, "NoteVerdicts", "", func() error {
+		return h.site.store.NoteVerdicts(context.Background(), ws, list)
+	})
+}
+
 func (h *handle) Lock(ctx context.Context, ws string, info journal.LockInfo) error {
 	return h.write(ctx, "Lock", "", func() error { return h.site.store.Lock(context.Background(), ws, info) })
 }

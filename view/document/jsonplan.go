@@ -29,6 +29,7 @@ type jsonPlan struct {
 	Timestamp          string                  `json:"timestamp"`
 	Errored            bool                    `json:"errored"`
 	RestsOn            *restsForm              `json:"millipede_rests_on,omitempty"`
+	Unread             *unreadForm             `json:"millipede_unread,omitempty"`
 }
 
 type jsonVariable struct {
@@ -116,7 +117,7 @@ func PlanJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas) ([]byte,
 		out.PriorState = &prior
 	}
 	out.Checks = checkForms(p.Checks)
-	out.RestsOn = restsOf(p)
+	out.RestsOn, out.Unread = restsOf(p), unreadOf(p)
 	configuration, err := json.Marshal(configurationForm(tree, schemas))
 	if err != nil {
 		return nil, err

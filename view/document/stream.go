@@ -159,6 +159,13 @@ func (s *Stream) Summary(sum Summary) {
 	s.message("info", "change_summary", sum.String(), map[string]any{"changes": sum})
 }
 
+// Unread writes which objects a plan has not read; nothing for a plan that has read everything.
+func (s *Stream) Unread(p *plan.Plan) {
+	if p.Unread != nil {
+		s.message("info", "millipede_unread", UnreadSentence(p.Unread), map[string]any{"unread": unreadOf(p)})
+	}
+}
+
 // Outputs writes the root outputs after an apply. Sensitive values are left out.
 func (s *Stream) Outputs(st *state.State) {
 	outputs := map[string]outputMessage{}

@@ -18,6 +18,11 @@ func Plan(ctx context.Context, h Host, t *wire.PlanTask) (*wire.PlanResult, diag
 	if diags.HasErrors() {
 		return &wire.PlanResult{}, diags
 	}
+	if t.IfChanged && t.Refresh && t.Prior != nil && t.Import == nil && !t.Destroy && !t.SkipPlan {
+		if out, diags := i.planUnread(ctx, h, t); out != nil {
+			return out, diags
+		}
+	}
 	out := &wire.PlanResult{SchemaVersion: i.version, IdentityVersion: i.identityVersion}
 
 	prior, more := i.priorObject(ctx, t, out)
@@ -34,16 +39,39 @@ func Plan(ctx context.Context, h Host, t *wire.PlanTask) (*wire.PlanResult, diag
 		diags = append(diags, more...)
 		i.answerPlan(out, p, diags)
 	default:
-		config, more := h.decode(t.Config, i.ty, "configuration")
-		ignore, evenMore := h.decodeIgnored(t.IgnorePaths, t.IgnoreAll)
-		diags = append(append(diags, more...), evenMore...)
-		if diags.HasErrors() {
-			return out, diags
-		}
-		p, more := i.planChange(ctx, prior, config, ignore, t.Replace)
+		p, more := i.planConfigured(ctx, h, t, prior)
 		diags = append(diags, more...)
 		i.answerPlan(out, p, diags)
 	}
+	return out, diags
+}
+
+// planConfigured plans the step from the prior object to the configuration of a task.
+func (i instance) planConfigured(ctx context.Context, h Host, t *wire.PlanTask, prior object) (planned, diag.List) {
+	config, diags := h.decode(t.Config, i.ty, "configuration")
+	ignore, more := h.decodeIgnored(t.IgnorePaths, t.IgnoreAll)
+	if diags = append(diags, more...); diags.HasErrors() {
+		return planned{}, diags
+	}
+	p, more := i.planChange(ctx, prior, config, ignore, t.Replace)
+	return p, append(diags, more...)
+}
+
+// planUnread plans against what is stored. It returns nil unless nothing is to be done: then what was found does not
+// count, because the object has to be read first.
+func (i instance) planUnread(ctx context.Context, h Host, t *wire.PlanTask) (*wire.PlanResult, diag.List) {
+	prior, diags := i.current(ctx, t.Prior, t.MovedFrom)
+	if diags.HasErrors() {
+		return nil, nil
+	}
+	p, more := i.planConfigured(ctx, h, t, prior)
+	if diags = append(diags, more...); diags.HasErrors() || p.action != plan.NoOp {
+		return nil, nil
+	}
+	out := &wire.PlanResult{SchemaVersion: i.version, IdentityVersion: i.identityVersion, Unread: true}
+	out.Upgraded = encodeValue(withoutWriteOnly(i.block, prior.value), i.ty)
+	out.Prior, out.PriorPrivate, out.PriorIdentity = i.encodeObject(prior)
+	i.answerPlan(out, p, diags)
 	return out, diags
 }
 

@@ -379,3 +379,57 @@ func paths(t *testing.T, ps ...cty.Path) [][]byte {
 	t.Helper()
 	return encodePaths(ps)
 }
+
+// With the task that allows it an object is read only if planning against what is stored comes to something.
+func TestAnObjectThatNeedNotBeReadIsReadOnlyIfSomethingChanges(t *testing.T) {
+	was := obj("id", "i-1", "name", "a", "size", "big")
+	for sentence, c := range map[string]struct {
+		name   string // in the configuration
+		fails  bool   // whether planning fails until the object was read
+		read   string // what reading finds
+		action plan.Action
+		unread bool
+		calls  []string
+	}{
+		"nothing changes": {
+			name: "a", action: plan.NoOp, unread: true, calls: []string{"upgrade 3", "validate", "plan"},
+		},
+		"something changes": {
+			name: "b", read: "a", action: plan.Update,
+			calls: []string{"upgrade 3", "validate", "plan", "upgrade 3", "read", "validate", "plan"},
+		},
+		"it had been changed outside as the configuration says": {
+			name: "b", read: "b", action: plan.NoOp,
+			calls: []string{"upgrade 3", "validate", "plan", "upgrade 3", "read", "validate", "plan"},
+		},
+		"what is stored cannot be planned against": {
+			name: "a", fails: true, read: "a", action: plan.NoOp,
+			calls: []string{"upgrade 3", "validate", "plan", "upgrade 3", "read", "validate", "plan"},
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			f := newFake()
+			read := false
+			f.read = func(r provider.ReadRequest) (provider.ReadResponse, diag.List) {
+				read = true
+				return provider.ReadResponse{Object: obj("id", "i-1", "name", c.read, "size", "big")}, nil
+			}
+			f.plan = func(r provider.PlanRequest) (provider.PlanResponse, diag.List) {
+				if c.fails && !read {
+					return provider.PlanResponse{}, diag.Errors("No such object", "", nil)
+				}
+				return f.lawfulPlan(r), nil
+			}
+			got, diags := Plan(context.Background(), f.host(), &wire.PlanTask{
+				Type: "test_thing", Refresh: true, IfChanged: true, Prior: stored(t, was),
+				Config: enc(obj("name", c.name)),
+			})
+			noErrors(t, diags)
+			if got.Action != c.action || got.Unread != c.unread {
+				t.Errorf("action %q, unread %v", got.Action, got.Unread)
+			}
+			wantValue(t, "upgraded", dec(t, got.Upgraded), was)
+			wantCalls(t, f, c.calls...)
+		})
+	}
+}

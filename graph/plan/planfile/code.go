@@ -45,8 +45,15 @@ type codedPlan struct {
 	OldGraph      *oldGraph                `msgpack:"gr,omitempty"` // of format 1, instead
 	RestsOn       *codedRests              `msgpack:"ro,omitempty"`
 	Untouched     []string                 `msgpack:"un,omitempty"`
+	Unread        *codedUnread             `msgpack:"ur,omitempty"`
 	Errored       bool                     `msgpack:"er"`
 	Providers     []plan.ProviderSelection `msgpack:"ps"`
+}
+
+type codedUnread struct {
+	Objects  int       `msgpack:"n"`
+	Since    time.Time `msgpack:"s"`
+	Verdicts int       `msgpack:"v,omitempty"`
 }
 
 type codedVariable struct {
@@ -156,7 +163,7 @@ func encodePlan(p *plan.Plan) ([]byte, error) {
 		Mode: byte(p.Mode), EngineVersion: p.EngineVersion, Timestamp: p.Timestamp, Workspace: p.Workspace,
 		Variables: map[string]codedVariable{}, Checks: p.Checks, BaseLineage: p.BaseLineage, BaseSerial: p.BaseSerial,
 		BackendType: p.BackendType, BackendConfig: p.BackendConfig, Graph: encodeGraph(p.Graph), Errored: p.Errored,
-		Providers: p.Providers, RestsOn: encodeRests(p), Untouched: p.Untouched,
+		Providers: p.Providers, RestsOn: encodeRests(p), Untouched: p.Untouched, Unread: (*codedUnread)(p.Unread),
 	}
 	for name, v := range p.Variables {
 		c.Variables[name] = codedVariable{Value: e.value(v.Value), Ephemeral: v.Ephemeral, Sensitive: v.Sensitive}
@@ -300,7 +307,7 @@ func decodePlan(data []byte) (*plan.Plan, error) {
 		Mode: plan.Mode(c.Mode), EngineVersion: c.EngineVersion, Timestamp: c.Timestamp, Workspace: c.Workspace,
 		Variables: map[string]plan.Variable{}, Checks: c.Checks, BaseLineage: c.BaseLineage, BaseSerial: c.BaseSerial,
 		BackendType: c.BackendType, BackendConfig: c.BackendConfig, Graph: decodeGraph(&c), Errored: c.Errored,
-		Providers: c.Providers, Untouched: c.Untouched,
+		Providers: c.Providers, Untouched: c.Untouched, Unread: (*plan.Unread)(c.Unread),
 	}
 	for name, v := range c.Variables {
 		p.Variables[name] = plan.Variable{Value: d.value(v.Value), Ephemeral: v.Ephemeral, Sensitive: v.Sensitive}

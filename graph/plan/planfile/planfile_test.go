@@ -132,6 +132,7 @@ func everything(t testing.TB) Saved {
 				Found:   []plan.Found{{Addr: instance(t, "test_thing.b[0]"), Stored: state.Digest{1, 2}}},
 			},
 			Untouched: []string{"check.c"},
+			Unread:    &plan.Unread{Objects: 3, Since: time.Date(2024, 5, 6, 0, 0, 0, 0, time.UTC), Verdicts: 2},
 			Errored:   true,
 			Providers: []plan.ProviderSelection{{Source: c.Provider.Provider, Version: "1.0.0",
 				Hashes: []string{"h1:x"}}},
@@ -168,7 +169,7 @@ func TestTheExamplePlanLeavesNoFieldOut(t *testing.T) {
 	s := everything(t)
 	for _, v := range []any{*s.Plan, *s.Plan.Changes[0], *s.Plan.Changes[0].Importing, *s.Plan.Outputs[0],
 		s.Plan.Relevant[0], s.Plan.Providers[0], s.Config, s.Plan.Graph.Vertices[1].Node, s.Plan.Graph,
-		*s.Plan.RestsOn, s.Plan.RestsOn.Found[0]} {
+		*s.Plan.RestsOn, s.Plan.RestsOn.Found[0], *s.Plan.Unread} {
 		r := reflect.ValueOf(v)
 		for i := range r.NumField() {
 			if r.Field(i).IsZero() {

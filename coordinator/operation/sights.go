@@ -1,0 +1,65 @@
+package operation
+
+import (
+	"context"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/placement"
+	"github.com/millipede-iac/millipede/coordinator/planning"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+// onlyChanged tells whether a plan reads only what a change can touch.
+func (s *Session) onlyChanged(o PlanOptions) bool {
+	if o.Mode != plan.Normal || o.SkipRefresh || o.beforeDestroy || len(o.Imports) > 0 {
+		return false
+	}
+	return o.Refresh == placement.RefreshChanged || o.Refresh == "" && s.Rules.RefreshesChanged()
+}
+
+// verdicts returns the verdicts that a plan may go by. Without those that cannot be read it takes longer.
+func (s *Session) verdicts(ctx context.Context, asked bool) map[string]journal.Verdict {
+	if !asked || s.Store == nil {
+		return nil
+	}
+	list, err := s.Store.Verdicts(ctx, s.Workspace)
+	if err != nil {
+		return nil
+	}
+	return list
+}
+
+// sighted says in a plan what it has not read, and remembers what it has seen, which may fail: then later plans know
+// less, and nothing else is lost. began is when the plan began: nothing was read before.
+func (s *Session) sighted(ctx context.Context, planner *planning.Planner, p *plan.Plan, o PlanOptions,
+	began time.Time) {
+	if s.Store == nil || o.SkipRefresh || p.Mode == plan.Destroy {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	seen := planner.Sights()
+	if len(seen.Unread) > 0 {
+		reads, err := s.Store.Reads(ctx, s.Workspace)
+		if err != nil {
+			reads = journal.Reads{} // then it is not known
+		}
+		p.Unread = seen.UnreadIn(reads)
+	}
+	switch {
+	case p.Errored:
+	case s.onlyChanged(o):
+		if len(seen.Same) > 0 {
+			_ = s.Store.NoteReads(ctx, s.Workspace, began, false, seen.Same)
+		}
+		if len(seen.New) > 0 {
+			_ = s.Store.NoteVerdicts(ctx, s.Workspace, seen.New)
+		}
+	case len(p.Targets)+len(p.Excludes) == 0 && p.RestsOn != nil:
+		var other []string // of these it is known that they are not as they are stored
+		for _, f := range p.RestsOn.Found {
+			other = append(other, f.Addr.String())
+		}
+		_ = s.Store.NoteReads(ctx, s.Workspace, began, true, other)
+	}
+}
