@@ -28,6 +28,8 @@ type Options struct {
 	// Version is the engine's, which runs record.
 	Version string
 	Logger  *slog.Logger // default: nothing is logged
+	// Floor is where operations are carried out; nil where people do not look at that.
+	Floor Floor
 
 	// Plans and Applies bound how many compute at a time.
 	Plans, Applies int
@@ -160,9 +162,10 @@ type Job struct {
 	// Log is what people read; Structured that it has a line of JSON for each message.
 	Log        io.Writer
 	Structured bool
-	// Watched is told, once, what the vertices of the phase do, as soon as there is something to look at. The engine
-	// goes on writing the book until the phase ends; people look at it meanwhile. Safe for calls from any goroutine.
-	Watched func(*timeline.Book)
+	// Watched is told, once, what the vertices of the phase do, as soon as there is something to look at, and which name
+	// the engine's own run has, under which permits are held. The engine goes on writing the book until the phase ends;
+	// people look at it meanwhile. Safe for calls from any goroutine.
+	Watched func(book *timeline.Book, engine string)
 }
 
 // Value is the value of an input variable.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"sync"
 
 	"github.com/millipede-iac/millipede/service/events"
@@ -43,8 +44,9 @@ func (s *Service) tellAfter(tx *store.Tx, w *record.Workspace) {
 
 // books are the timelines of the phases that are carried out just now, by the IDs of the phases.
 type books struct {
-	mu   sync.Mutex // guards open
-	open map[string]*timeline.Book
+	mu     sync.Mutex // guards what follows
+	open   map[string]*timeline.Book
+	engine map[string]string // the runs of the service by those of the engine
 }
 
 func (b *books) get(phase string) *timeline.Book {
@@ -66,6 +68,13 @@ func (b *books) set(phase string, book *timeline.Book) {
 	b.open[phase] = book
 }
 
+// runOf returns the run of the service that a run of the engine belongs to, while that goes on; empty for none.
+func (b *books) runOf(engine string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.engine[engine]
+}
+
 func timelineFile(phase string) string { return "timelines/" + phase }
 
 // current returns the phase that a run is in.
@@ -77,10 +86,11 @@ func current(r *record.Run) *record.Phase {
 }
 
 // openBook returns what the engine calls with the book of a phase.
-func (s *Service) openBook(r *record.Run) func(*timeline.Book) {
+func (s *Service) openBook(r *record.Run) func(*timeline.Book, string) {
 	phase, workspace, run := current(r).ID, r.Workspace, r.ID
-	return func(b *timeline.Book) {
+	return func(b *timeline.Book, engine string) {
 		s.books.set(phase, b)
+		s.books.name(engine, run)
 		s.stream.Publish(events.Event{Kind: events.TimelineBegun, Workspace: workspace, Run: run, Phase: phase})
 	}
 }
@@ -101,6 +111,99 @@ func (s *Service) closeBook(r *record.Run) {
 		s.log.Warn("the timeline of a run could not be kept", "run", r.ID, "error", err)
 	}
 	s.books.set(phase, nil)
+	s.books.unname(r.ID)
+}
+
+// name notes that a run of the engine belongs to the run of a phase: permits are held in the name of the former.
+func (b *books) name(engine, run string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.engine == nil {
+		b.engine = map[string]string{}
+	}
+	b.engine[engine] = run
+}
+
+// unname forgets the runs of the engine that belong to a run.
+func (b *books) unname(run string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	maps.DeleteFunc(b.engine, func(_, of string) bool { return of == run })
+}
+
+// model reads the timeline of a phase that has ended.
+func (s *Service) model(phase string) (*timeline.Model, error) {
+	text, err := s.store.ReadAll(timelineFile(phase))
+	if err != nil {
+		return nil, err
+	}
+	m := new(timeline.Model)
+	return m, json.Unmarshal(text, m)
+}
+
+// inDoubt tells whether nobody knows what became of a vertex. One that was running when its phase was left is, too.
+func inDoubt(v *timeline.Vertex) bool {
+	return v.Status == timeline.Doubt || v.Status == timeline.Running
+}
+
+// Failure is an operation that failed, with what was not begun because of it.
+type Failure struct {
+	Address, Action, Text string
+	Skipped               []string
+	// More counts skipped operations that are not listed.
+	More int
+}
+
+// maxFailures is how many failures of a run are listed, and how many skipped operations of each.
+const maxFailures = 50
+
+// Failures returns which operations of a run failed, or are in doubt, by its timeline, with those that were skipped
+// because of each. more counts failures that are not listed.
+func (s *Service) Failures(a *Actor, run string) (out []Failure, more int, err error) {
+	v, err := s.FindRun(a, run)
+	if err != nil {
+		return nil, 0, err
+	}
+	phase := v.Plan.ID
+	if !v.Apply.Started.IsZero() {
+		phase = v.Apply.ID
+	}
+	var m *timeline.Model
+	if b := s.books.get(phase); b != nil {
+		m = s.modelOf(b)
+	} else if m, err = s.model(phase); errors.Is(err, store.ErrNotFound) {
+		return nil, 0, nil
+	} else if err != nil {
+		return nil, 0, err
+	}
+	if m.Counts.Failed+m.Counts.Doubt == 0 {
+		return nil, 0, nil
+	}
+	at := map[string]int{}
+	for i := range m.Vertices {
+		v := &m.Vertices[i]
+		if v.Status != timeline.Failed && v.Status != timeline.Doubt {
+			continue
+		}
+		if len(out) == maxFailures {
+			more++
+			continue
+		}
+		at[v.Address] = len(out)
+		out = append(out, Failure{Address: v.Address, Action: v.Action, Text: v.Failure + v.Doubtful})
+	}
+	for i := range m.Vertices {
+		v := &m.Vertices[i]
+		j, ok := at[v.Because]
+		switch {
+		case v.Status != timeline.Skipped || !ok:
+		case len(out[j].Skipped) < maxFailures:
+			out[j].Skipped = append(out[j].Skipped, v.Address)
+		default:
+			out[j].More++
+		}
+	}
+	return out, more, nil
 }
 
 func (s *Service) modelOf(b *timeline.Book) *timeline.Model {
@@ -128,10 +231,16 @@ func (s *Service) Timeline(a *Actor, phase string) (model []byte, live bool, err
 	return model, false, err
 }
 
-// TimelineChanges returns what is new in the timeline of a phase that goes on since a cursor. It waits until something
-// is, or ctx ends. It returns nil when the phase does not go on (any more): what there is is in Timeline.
-func (s *Service) TimelineChanges(ctx context.Context, a *Actor, phase string, cursor uint64) (*timeline.Changes,
-	error) {
+// TimelineReader reads what is new in the timeline of a phase that goes on.
+type TimelineReader struct {
+	s     *Service
+	phase string
+	book  *timeline.Book
+}
+
+// FollowTimeline returns a reader of the timeline of a phase; nil when the phase does not go on: what there is is in
+// Timeline. Whether the one who reads may still do so is for the caller to ask again, now and then.
+func (s *Service) FollowTimeline(a *Actor, phase string) (*TimelineReader, error) {
 	if _, err := s.RunOfPhase(a, phase); err != nil {
 		return nil, err
 	}
@@ -139,12 +248,19 @@ func (s *Service) TimelineChanges(ctx context.Context, a *Actor, phase string, c
 	if b == nil {
 		return nil, nil //nolint:nilnil // as said above
 	}
-	if err := b.Wait(ctx, cursor); err != nil {
-		return nil, err
+	return &TimelineReader{s, phase, b}, nil
+}
+
+// Next returns what is new since a cursor. It waits until something is, or ctx ends, which is its error then. over
+// tells that nothing more will come.
+func (r *TimelineReader) Next(ctx context.Context, cursor uint64) (c *timeline.Changes, over bool, err error) {
+	ended := r.s.books.get(r.phase) != r.book
+	if err := r.book.Wait(ctx, cursor); err != nil && !ended {
+		return nil, false, err
 	}
-	c := b.Since(cursor, 0)
+	c = r.book.Since(cursor, 0)
 	if c.Head.Ended == timeline.None {
-		c.Head.Now = s.now().UnixMilli() - c.Head.Begun
+		c.Head.Now = r.s.now().UnixMilli() - c.Head.Begun
 	}
-	return c, nil
+	return c, ended || c.Head.Ended != timeline.None, nil
 }

@@ -192,7 +192,8 @@ func (a *app) serve(ctx context.Context, o serveOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
 	svc, err := service.New(service.Options{
-		Store: st, Engine: a.serviceEngine(o, key, w, cli), Now: time.Now, Version: version, Logger: log, Plans: o.plans,
+		Store: st, Floor: floor{w}, Engine: a.serviceEngine(o, key, w, cli), Now: time.Now, Version: version,
+		Logger: log, Plans: o.plans,
 		Applies:          o.applies,
 		MaxConfiguration: maxConfiguration, MaxState: maxState, Became: a.numbers.became,
 	})

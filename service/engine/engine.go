@@ -200,9 +200,10 @@ func (p *phase) watch() estate.Watch {
 	w := p.screen.watch()
 	if p.job.Watched != nil {
 		w.Timeline = func(head timeline.Head) *timeline.Book {
+			engine := head.Run
 			head.Run, head.Workspace = p.job.Run.ID, p.job.Workspace.Name
 			book := timeline.NewBook(head)
-			p.job.Watched(book)
+			p.job.Watched(book, engine)
 			return book
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -60,12 +61,50 @@ func (e *Engine) Apply(ctx context.Context, j *service.Job) (*service.ApplyResul
 	return &service.ApplyResult{Add: 1}, j.State.Write(ctx, []byte(state))
 }
 
+// Floor is where nothing is carried out: it shows what the test says.
+type Floor struct {
+	Mu  sync.Mutex
+	All []service.Worker
+	Has []service.Limit
+}
+
+// Workers implements service.Floor.
+func (f *Floor) Workers(context.Context) ([]service.Worker, error) {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	return slices.Clone(f.All), nil
+}
+
+// Limits implements service.Floor.
+func (f *Floor) Limits(context.Context) ([]service.Limit, error) {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	out := slices.Clone(f.Has)
+	for i := range out { // who reads them adds what the permits belong to
+		out[i].Held, out[i].Waiting = slices.Clone(out[i].Held), slices.Clone(out[i].Waiting)
+	}
+	return out, nil
+}
+
+// Resize implements service.Floor.
+func (f *Floor) Resize(_ context.Context, limit string, slots int) error {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	for i := range f.Has {
+		if f.Has[i].Name == limit {
+			f.Has[i].Slots = slots
+		}
+	}
+	return nil
+}
+
 // House is a service that a test can start again.
 type House struct {
 	t      *testing.T
 	dir    string
 	key    *seal.Key
 	Engine *Engine
+	Floor  Floor
 	*service.Service
 	store *store.Store
 	End   func() // ends the service, as its process would; Start starts it again
@@ -105,7 +144,7 @@ func (h *House) Start() {
 	}
 	s, err := service.New(service.Options{
 		Store: st, Engine: h.Engine, Now: h.clock, Version: "0.1.0", Plans: 2, Applies: 10, MaxConfiguration: 1 << 20,
-		MaxState:         2 << 20,
+		MaxState: 256 << 20, Floor: &h.Floor,
 		ForceCancelAfter: 1,
 	})
 	if err != nil {

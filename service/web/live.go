@@ -11,6 +11,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/events"
+	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // Rhythms of streams.
@@ -167,10 +168,15 @@ func (c *call) timeline() error {
 	if c.arg("phase") == "apply" {
 		phase = v.Apply.ID
 	}
-	if c.r.Header.Get("Accept") == "text/event-stream" {
+	if c.r.URL.Query().Has("cursor") {
 		return c.timelineChanges(phase)
 	}
 	model, live, err := c.Timeline(c.actor, phase)
+	if errors.Is(err, service.ErrNotFound) { // not yet, or the phase has ended before there was anything
+		c.w.Header().Set("X-Live", strconv.FormatBool(v.Status.Computes()))
+		c.w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -189,20 +195,21 @@ func (c *call) timelineChanges(phase string) error {
 	if err != nil {
 		cursor = 0
 	}
+	reader, err := c.FollowTimeline(c.actor, phase)
+	if err != nil {
+		return err
+	}
 	out := c.stream()
-	for {
+	for over := reader == nil; !over; {
+		var changes *timeline.Changes
 		ctx, cancel := context.WithTimeout(c.r.Context(), beat)
-		changes, err := c.TimelineChanges(ctx, c.actor, phase, cursor)
+		changes, over, err = reader.Next(ctx, cursor)
 		cancel()
 		switch {
-		case c.r.Context().Err() != nil, err != nil && !errors.Is(err, context.DeadlineExceeded):
-			return nil
-		case c.expired():
+		case c.r.Context().Err() != nil, c.expired():
 			return nil
 		case err != nil:
 			err = out.send("", "", nil)
-		case changes == nil:
-			return out.gone(strconv.FormatUint(cursor, 10))
 		default:
 			cursor = changes.Cursor
 			var data []byte
@@ -215,11 +222,7 @@ func (c *call) timelineChanges(phase string) error {
 		}
 		c.rest(pause)
 	}
-}
-
-// gone says that the phase is over: the whole model has the rest.
-func (s *stream) gone(id string) error {
-	_ = s.send("end", id, []byte("{}")) // who asked has gone away otherwise
+	_ = out.send("end", strconv.FormatUint(cursor, 10), []byte("{}")) // who asked has gone away otherwise
 	return nil
 }
 

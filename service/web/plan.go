@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -234,18 +235,41 @@ func outputsOf(text []byte) (*difference, error) {
 	return &d, nil
 }
 
-// change shows one change of a plan: as a part of a page to who fetches it, else as a page.
+// change shows one change of a plan, by its place in the plan; changeOf, by the address of its object.
 func (c *call) change() error {
+	i, err := strconv.Atoi(c.arg("index"))
+	if err != nil {
+		return errNotThere
+	}
+	return c.showChange(func(*outline.Plan) int { return i })
+}
+
+func (c *call) changeOf() error {
+	address := c.r.URL.Query().Get("address")
+	return c.showChange(func(p *outline.Plan) int {
+		return slices.IndexFunc(p.Changes, func(o outline.Object) bool { return o.Address == address })
+	})
+}
+
+func (c *call) showChange(find func(*outline.Plan) int) error {
 	v, err := c.runAsked()
 	if err != nil {
 		return err
 	}
 	o, err := c.PlanOutline(c.actor, v.ID)
+	if errors.Is(err, service.ErrNotFound) && c.arg("index") == "" {
+		c.w.WriteHeader(http.StatusNoContent) // there is no plan yet
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	i, err := strconv.Atoi(c.arg("index"))
-	if err != nil || i < 0 || i >= len(o.Changes) {
+	i := find(o)
+	if i < 0 && c.arg("index") == "" {
+		c.w.WriteHeader(http.StatusNoContent) // the object stays as it is
+		return nil
+	}
+	if i < 0 || i >= len(o.Changes) {
 		return errNotThere
 	}
 	text, err := c.PlanChange(c.actor, v.ID, &o.Changes[i])

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -26,6 +27,11 @@ type runPage struct {
 	History []note
 	Logs    []logPage
 	Changes *planPart // nil before there is a plan
+	// Failures are first: what failed, and what was not begun because of it.
+	Failures     []service.Failure
+	MoreFailures int
+	// Picture is the phase whose operations are drawn; empty before there is one.
+	Picture string
 	// Live tells that the run has not ended.
 	Live bool
 }
@@ -73,6 +79,9 @@ func (c *call) run() error {
 			return err
 		}
 	}
+	if p.Failures, p.MoreFailures, err = c.Failures(c.actor, v.ID); err != nil {
+		return err
+	}
 	for _, phase := range []struct {
 		name, title string
 		*record.Phase
@@ -85,6 +94,12 @@ func (c *call) run() error {
 			return err
 		}
 		p.Logs = append(p.Logs, logOf(phase.name, phase.title, l, true))
+	}
+	if p.Picture = "plan"; !v.Apply.Started.IsZero() {
+		p.Picture = "apply"
+	}
+	if v.Run.Plan.Started.IsZero() {
+		p.Picture = ""
 	}
 	return c.render(http.StatusOK, "run", page{
 		Title: title(&v.Run) + " of " + v.On.Name, Section: "overview",
@@ -213,6 +228,9 @@ func (c *call) logPart() error {
 		phase = &v.Apply
 	}
 	q := c.r.URL.Query()
+	if about := q.Get("about"); about != "" {
+		return c.linesAbout(phase.ID, about)
+	}
 	var p service.LogPart
 	if before := q.Get("before"); before != "" {
 		end, err := strconv.ParseInt(before, 10, 64)
@@ -242,6 +260,26 @@ func (c *call) logPart() error {
 	h.Set("X-Next", strconv.FormatInt(l.Next, 10))
 	h.Set("X-Ended", strconv.FormatBool(l.Ended))
 	_, _ = c.w.Write([]byte(l.Text)) // who asked has gone away otherwise
+	return nil
+}
+
+// maxLines is how many lines of a log are shown of one object.
+const maxLines = 20
+
+// linesAbout sends the last lines of a log that begin with an address.
+func (c *call) linesAbout(phase, address string) error {
+	p, err := c.LogBefore(c.r.Context(), c.actor, phase, -1, 8*logSize)
+	if err != nil {
+		return err
+	}
+	var found []string
+	for line := range strings.Lines(logOf("", "", p, true).Text) {
+		if strings.HasPrefix(line, address+":") {
+			found = append(found, line)
+		}
+	}
+	c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(c.w, strings.Join(found[max(0, len(found)-maxLines):], "")) // who asked has gone away otherwise
 	return nil
 }
 

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/view/picture"
 )
 
 // Options are what the pages work with.
@@ -70,13 +71,14 @@ func Handler(o Options) http.Handler {
 		o.Poll = 20 * time.Second
 	}
 	s := &site{Service: o.Service, o: o, assets: map[string]asset{}}
-	s.loadAssets(assetFiles, "assets")
+	s.loadAssets(assetFiles, "assets", "")
+	s.loadAssets(picture.Assets(), ".", "picture/")
 	s.loadPages()
 	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(s.serve))
 }
 
-// loadAssets takes in the files of a directory.
-func (s *site) loadAssets(files fs.FS, dir string) {
+// loadAssets takes in the files of a directory, with something before their names.
+func (s *site) loadAssets(files fs.FS, dir, before string) {
 	err := fs.WalkDir(files, dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -85,7 +87,7 @@ func (s *site) loadAssets(files fs.FS, dir string) {
 		kind := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
 			".svg": "image/svg+xml"}[path.Ext(name)]
 		if kind != "" {
-			s.assets[strings.TrimPrefix(name, dir+"/")] = asset{data, kind}
+			s.assets[before+strings.TrimPrefix(name, dir+"/")] = asset{data, kind}
 		}
 		return err
 	})
@@ -287,6 +289,8 @@ type page struct {
 	Section string
 	// Events is the address of the stream that tells when the page has changed; empty for pages that do not.
 	Events string
+	// Every is after how many seconds the live parts of the page are read again; 0 for not.
+	Every int
 
 	// What follows is filled in by render.
 	User  string

@@ -60,6 +60,8 @@ var tabs = []struct {
 	{"runs", "Runs", nil},
 	{"state", "State", func(p record.Permissions) bool { return p.Outputs }},
 	{"versions", "State versions", func(p record.Permissions) bool { return p.Outputs }},
+	{"variables", "Variables", func(p record.Permissions) bool { return p.Variables >= record.Read }},
+	{"settings", "Settings", nil},
 }
 
 // runRow is a run in a list.

@@ -9,6 +9,8 @@ package browser
 import (
 	"context"
 	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,9 +18,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -53,6 +57,9 @@ type Site struct {
 	Address string
 	ctx     context.Context //nolint:containedctx // the browser's tab is one
 
+	server *httptest.Server
+	cut    atomic.Bool // the service answers nothing
+
 	mu       sync.Mutex // guards problems
 	problems []string   // what the browser's console has shown as errors
 }
@@ -67,12 +74,14 @@ func Open(t *testing.T) *Site {
 	for _, path := range web.Paths {
 		mux.Handle(path, handler)
 	}
-	server := httptest.NewUnstartedServer(mux)
+	server := httptest.NewUnstartedServer(s.cutOff(mux))
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // browsers hang up
+	s.server = server
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	s.Address = server.URL
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox,
-		chromedp.UserDataDir(t.TempDir()), chromedp.Flag("ignore-certificate-errors", true),
+		chromedp.Flag("ignore-certificate-errors", true),
 		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("force-color-profile", "srgb"),
 		chromedp.WindowSize(1280, 900))
 	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
@@ -193,7 +202,9 @@ func (s *Site) shows(text string) {
 func value[T any](s *Site, expression string) T {
 	s.t.Helper()
 	var v T
-	s.do(chromedp.Evaluate(expression, &v))
+	s.do(chromedp.Evaluate(expression, &v, func(p *runtime.EvaluateParams) *runtime.EvaluateParams {
+		return p.WithAwaitPromise(true)
+	}))
 	return v
 }
 
@@ -203,6 +214,13 @@ func (s *Site) login() {
 	s.do(chromedp.Navigate(s.Address+"/app/login"), chromedp.WaitVisible("#username", chromedp.ByQuery))
 	s.until("the name has no focus", `document.activeElement.id === "username"`)
 	s.do(chromedp.KeyEvent("root\t"+s.Token+"\r"), chromedp.WaitVisible("#needs", chromedp.ByQuery))
+}
+
+// scheme has the browser prefer light or dark.
+func (s *Site) scheme(name string) {
+	s.t.Helper()
+	s.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: name}}))
 }
 
 // screenshot keeps a picture of the page for the documents, when the variable MILLIPEDE_SCREENSHOTS names a directory;
@@ -220,4 +238,16 @@ func (s *Site) screenshot(name string, width, height int64) {
 			s.t.Error(err)
 		}
 	}
+}
+
+// cutOff answers nothing while the connection is to be lost.
+func (s *Site) cutOff(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.cut.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+			_, _ = io.WriteString(w, "cut off")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }

@@ -134,7 +134,7 @@ func (e *estate) apply(ctx context.Context, j *service.Job) (*service.ApplyResul
 			Action: objects[i].action, After: objects[i].after, Status: timeline.Waiting, Ready: timeline.None,
 			Started: timeline.None, Ended: timeline.None})
 	}
-	j.Watched(book)
+	j.Watched(book, "engine-"+j.Run.ID)
 	fmt.Fprintln(j.Log, e.log)
 	failed := false
 	for i := range objects {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/millipede-iac/millipede/service/record"
 )
@@ -37,13 +38,28 @@ func TestARunIsConfirmedAndWatchedToItsEndWithoutLoadingThePage(t *testing.T) {
 		e.steps <- struct{}{}
 	}
 	s.shows("module.zone[0].fleet_vm.node3: create...")
+	s.until("the picture does not run", `document.querySelector(".picture-summary")?.innerText.includes("running")`)
+	// A vertex of the graph, by the keyboard: the search finds it, and Enter opens its details.
+	s.do(chromedp.Focus(`.picture input[type=search]`, chromedp.ByQuery), chromedp.KeyEvent("zone[0].fleet_vm.node0\r"))
+	s.until("the details are not shown", `document.querySelector(".picture-details")?.innerText.includes("worker-1")`)
+	s.until("its part of the plan is not shown",
+		`document.querySelector(".picture-details")?.innerText.includes("debian-12")`)
+	s.until("its lines are not shown",
+		`document.querySelector(".picture-details")?.innerText.includes("fleet_vm.node0: done")`)
+	s.screenshot("run-graph", 1280, 900)
+	s.do(chromedp.Focus(`#picture-tab-graph`, chromedp.ByQuery), chromedp.KeyEvent(kb.ArrowRight))
+	s.until("the Gantt is not shown", `!document.getElementById("picture-gantt").hidden`)
 	close(e.steps)
 	s.shows("finished the apply")
 	s.shows("fleet_vm.old: done")
 	if !value[bool](s, `window.stays === true`) {
 		t.Error("the page was loaded again")
 	}
-	s.screenshot("run-log", 1100, 900)
+	s.until("the picture has not ended",
+		`document.querySelector(".picture-summary").innerText.includes("22 done")`)
+	s.screenshot("run-gantt", 1280, 900)
+	s.do(chromedp.ScrollIntoView(`#log-apply`, chromedp.ByQuery))
+	s.screenshot("run-log", 1100, 700)
 	s.Await(run.ID, record.Applied)
 }
 

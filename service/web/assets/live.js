@@ -49,7 +49,9 @@ function merge(fresh) {
     document.dispatchEvent(new CustomEvent("part", { detail: added }));
   }
   for (const gone of document.querySelectorAll("[data-until]")) {
-    if (!fresh.getElementById(gone.id)) gone.remove();
+    if (fresh.getElementById(gone.id)) continue;
+    for (const part of gone.querySelectorAll("[data-picture]")) part.dispatchEvent(new Event("gone"));
+    gone.remove();
   }
 }
 
@@ -80,6 +82,8 @@ function replace(now, then) {
 
 // follow listens to the stream of the page.
 export function follow() {
+  const every = Number(document.body.dataset.every);
+  if (every) setInterval(() => { if (!document.hidden) refresh(); }, every * 1000);
   const address = document.body.dataset.events;
   if (!address) return;
   const trouble = document.getElementById("trouble");

@@ -27,7 +27,11 @@ document.addEventListener("toggle", async (event) => {
 function start(part) {
   for (const log of part.querySelectorAll("[data-log]")) followLog(log);
   const picture = part.querySelector("[data-picture]");
-  if (picture) import("./run.js").then((run) => run.show(picture));
+  if (picture) {
+    import("./run.js").then((run) => run.show(picture)).catch(() => {
+      picture.textContent = "The drawing could not be loaded. Load the page again.";
+    });
+  }
 }
 
 function ago(then) {

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// floor shows the service's pages where operations are carried out: the workers and limits of its NATS server.
+type floor struct{ *works }
+
+var _ service.Floor = floor{}
+
+// Workers implements service.Floor.
+func (f floor) Workers(ctx context.Context) ([]service.Worker, error) {
+	all, err := f.conn.Workers(ctx)
+	var out []service.Worker
+	for _, w := range all {
+		for _, pool := range w.Pools {
+			out = append(out, service.Worker{Name: w.Worker, Pool: pool, Host: w.Host, Version: w.Version,
+				Platform: w.Platform, Slots: w.Slots, Running: w.Running, Draining: w.Draining || w.Leaving,
+				Trouble: w.Trouble, Quiet: w.Since})
+		}
+	}
+	return out, err
+}
+
+// Limits implements service.Floor.
+func (f floor) Limits(ctx context.Context) ([]service.Limit, error) {
+	all, err := f.conn.Limits(ctx)
+	var out []service.Limit
+	for _, l := range all {
+		_, sized := wire.LimitedPool(l.Name)
+		out = append(out, service.Limit{Name: l.Name, Slots: l.Slots, Sized: sized, Held: permits(l.Held),
+			Waiting: permits(l.Waiting)})
+	}
+	return out, err
+}
+
+func permits(all []wire.PermitRequest) []service.Permit {
+	var out []service.Permit
+	for _, r := range all {
+		out = append(out, service.Permit{Run: r.Run, Since: r.At})
+	}
+	return out
+}
+
+// Resize implements service.Floor.
+func (f floor) Resize(ctx context.Context, limit string, slots int) error {
+	return f.conn.ResizeLimit(ctx, wire.Limit{Name: limit, Slots: slots})
+}

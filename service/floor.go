@@ -1,0 +1,200 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// Floor is where operations are carried out: workers in pools, and the limits that their permits belong to.
+type Floor interface {
+	Workers(ctx context.Context) ([]Worker, error)
+	Limits(ctx context.Context) ([]Limit, error)
+	// Resize changes how many permits a limit has.
+	Resize(ctx context.Context, limit string, slots int) error
+}
+
+// Worker is a worker in one pool, as it said last.
+type Worker struct {
+	Name, Pool, Host, Version, Platform string
+	Slots, Running                      int
+	Draining                            bool
+	Trouble                             string        // why it takes nothing; empty while it does
+	Quiet                               time.Duration // since it said so
+}
+
+// Limit is a limit with those who hold its permits, and who wait for one.
+type Limit struct {
+	Name    string
+	Slots   int
+	Sized   bool // its size follows something else, and cannot be changed
+	Held    []Permit
+	Waiting []Permit // in their order
+}
+
+// Permit is a permit, or the wish for one.
+type Permit struct {
+	// Run is the run of the engine that has it. What belongs to it is known while it goes on.
+	Run   string
+	Since time.Time
+	// Of is the run of the service that it belongs to, if the one who asks may see it.
+	Of *RunView
+}
+
+// errNoFloor is for a service that was given none.
+var errNoFloor = errors.New("the service was not told where its operations are carried out")
+
+// Workers returns the workers that live, by pool and name. Every user may see them: they belong to all organizations.
+func (s *Service) Workers(ctx context.Context, a *Actor) ([]Worker, error) {
+	if a.User == nil {
+		return nil, forbidden("only users look at workers")
+	}
+	if s.opts.Floor == nil {
+		return nil, errNoFloor
+	}
+	all, err := s.opts.Floor.Workers(ctx)
+	slices.SortFunc(all, func(x, y Worker) int {
+		if d := strings.Compare(x.Pool, y.Pool); d != 0 {
+			return d
+		}
+		return strings.Compare(x.Name, y.Name)
+	})
+	return all, err
+}
+
+// Limits returns the limits by name. Who holds a permit is told to those who may see the run.
+func (s *Service) Limits(ctx context.Context, a *Actor) ([]Limit, error) {
+	if a.User == nil {
+		return nil, forbidden("only users look at limits")
+	}
+	if s.opts.Floor == nil {
+		return nil, errNoFloor
+	}
+	all, err := s.opts.Floor.Limits(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all, func(x, y Limit) int { return strings.Compare(x.Name, y.Name) })
+	known := map[string]*RunView{}
+	err = s.store.View(func(tx *store.Tx) error {
+		for i := range all {
+			for _, list := range [][]Permit{all[i].Held, all[i].Waiting} {
+				for j := range list {
+					list[j].Of = s.runOfEngine(tx, a, list[j].Run, known)
+				}
+			}
+		}
+		return nil
+	})
+	return all, told(err)
+}
+
+// runOfEngine returns the run of the service that a run of the engine belongs to, if the actor may see it.
+func (s *Service) runOfEngine(tx *store.Tx, a *Actor, engine string, known map[string]*RunView) *RunView {
+	if v, ok := known[engine]; ok {
+		return v
+	}
+	var v *RunView
+	if id := s.books.runOf(engine); id != "" {
+		if found, err := a.runView(tx, id); err == nil {
+			v = found
+		}
+	}
+	known[engine] = v
+	return v
+}
+
+// ResizeLimit changes how many permits a limit has. Limits concern all organizations, so that only administrators of
+// the service do so.
+func (s *Service) ResizeLimit(ctx context.Context, a *Actor, name string, slots int) error {
+	check := func(*store.Tx) error {
+		switch {
+		case !a.admin():
+			return forbidden("only administrators of the service change limits")
+		case slots < 1 || slots > 1_000_000:
+			return invalid("A limit has between 1 and 1,000,000 permits")
+		}
+		return nil
+	}
+	if err := check(nil); err != nil {
+		return s.refuse(a, "limit.resize", name, err)
+	}
+	all, err := s.Limits(ctx, a)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(l Limit) bool { return l.Name == name })
+	switch {
+	case i < 0:
+		return s.refuse(a, "limit.resize", name, notFound("there is no limit %q", name))
+	case all[i].Sized:
+		return s.refuse(a, "limit.resize", name, conflict("the size of the limit %q follows the slots of its workers", name))
+	}
+	if err := s.opts.Floor.Resize(ctx, name, slots); err != nil {
+		return err
+	}
+	return s.audited(a, "limit.resize", name, func(*store.Tx) error { return nil })
+}
+
+// Doubtful is an operation of which nobody knows what became.
+type Doubtful struct {
+	Address, Action, Reason, Worker string
+}
+
+// Doubts are the operations in doubt of a workspace.
+type Doubts struct {
+	*Overview
+	Operations []Doubtful
+	// More counts those that are not listed.
+	More int
+}
+
+// maxDoubts is how many operations in doubt of a workspace are listed.
+const maxDoubts = 200
+
+// DoubtsOf returns the workspaces of an organization whose last run has left operations in doubt.
+func (s *Service) DoubtsOf(a *Actor, organization string) (out []Doubts, err error) {
+	all, err := s.Overviews(a, organization, WorkspaceFilter{})
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range all {
+		if v.Attention != HasDoubts {
+			continue
+		}
+		d := Doubts{Overview: v}
+		if d.Operations, d.More, err = s.doubtful(v.Run); err != nil {
+			return nil, err
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+// doubtful reads from the timeline of an apply which of its operations are in doubt.
+func (s *Service) doubtful(r *record.Run) (out []Doubtful, more int, err error) {
+	m, err := s.model(r.Apply.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, 0, nil // the run was left before there was one
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	for i := range m.Vertices {
+		v := &m.Vertices[i]
+		if !inDoubt(v) {
+			continue
+		}
+		if len(out) == maxDoubts {
+			more++
+			continue
+		}
+		out = append(out, Doubtful{Address: v.Address, Action: v.Action, Reason: v.Doubtful, Worker: v.Worker})
+	}
+	return out, more, nil
+}

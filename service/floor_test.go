@@ -1,0 +1,152 @@
+package service_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/view/timeline"
+)
+
+// watched is an engine whose apply shows a book, and goes on when the test says so.
+func watched(h *servicetest.House, book *timeline.Book, goOn chan struct{}) {
+	h.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+		j.Watched(book, "engine-run")
+		select {
+		case <-goOn:
+		case <-ctx.Done():
+			return nil, service.ErrStopped
+		}
+		return &service.ApplyResult{}, nil
+	}
+}
+
+func TestWhoHoldsAPermitIsToldToThoseWhoMaySeeTheRun(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	goOn := make(chan struct{})
+	watched(h, timeline.NewBook(timeline.Head{Ended: timeline.None}), goOn)
+	h.Floor.Has = []service.Limit{{Name: "quota", Slots: 2, Held: []service.Permit{{Run: "engine-run", Since: time.Now()},
+		{Run: "elsewhere"}}}}
+	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
+	at := h.Stream().Now()
+	for h.Await(r.ID, record.Applying); ; {
+		limits, err := h.Limits(t.Context(), h.Admin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := limits[0].Held
+		if held[0].Of != nil && held[0].Of.ID == r.ID && held[1].Of == nil {
+			break
+		}
+		b, err := h.Stream().Read(t.Context(), at, nil) // the engine has not shown its book yet
+		if err != nil {
+			t.Fatal(err)
+		}
+		at = b.Next
+	}
+	u, err := h.CreateUser(h.Admin, "eve", "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := h.IssueSession(u.ID, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits, err := h.Limits(t.Context(), h.Actor(token))
+	if err != nil || limits[0].Held[0].Of != nil {
+		t.Errorf("somebody without rights is told %+v, %v", limits, err)
+	}
+	if err := h.ResizeLimit(t.Context(), h.Actor(token), "quota", 5); !errors.Is(err, service.ErrForbidden) {
+		t.Errorf("somebody without rights changes a limit: %v", err)
+	}
+	if err := h.ResizeLimit(t.Context(), h.Admin, "quota", 0); !errors.Is(err, service.ErrInvalid) {
+		t.Errorf("a limit without permits: %v", err)
+	}
+	if err := h.ResizeLimit(t.Context(), h.Admin, "quota", 5); err != nil || h.Floor.Has[0].Slots != 5 {
+		t.Errorf("%v, %+v", err, h.Floor.Has)
+	}
+	if lines, err := h.Audit(h.Admin, 1); err != nil || lines[0].Action != "limit.resize" || lines[0].Outcome != "done" {
+		t.Errorf("%+v, %v", lines, err)
+	}
+	close(goOn)
+	h.Await(r.ID, record.Applied)
+}
+
+func TestTheTimelineOfAPhaseIsFollowedAndKept(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	goOn := make(chan struct{})
+	book := timeline.NewBook(timeline.Head{Ended: timeline.None})
+	watched(h, book, goOn)
+	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
+	at := h.Stream().Now()
+	v := h.Await(r.ID, record.Applying)
+	reader, err := h.FollowTimeline(h.Admin, v.Apply.ID)
+	for err == nil && reader == nil {
+		b, readErr := h.Stream().Read(t.Context(), at, nil)
+		if readErr != nil {
+			t.Fatal(readErr)
+		}
+		at = b.Next
+		reader, err = h.FollowTimeline(h.Admin, v.Apply.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	book.Add(timeline.Vertex{Number: 1, Address: "fleet_vm.a", Status: timeline.Failed, Failure: "no room"})
+	book.Add(timeline.Vertex{Number: 2, Address: "fleet_vm.b", Status: timeline.Skipped, Because: "fleet_vm.a"})
+	c, over, err := reader.Next(t.Context(), 0)
+	if err != nil || over || len(c.Vertices) != 2 {
+		t.Fatalf("%+v, %t, %v", c, over, err)
+	}
+	book.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) { h.Ended, h.Outcome = 5, "failed" })
+	if _, over, err := reader.Next(t.Context(), c.Cursor); err != nil || !over {
+		t.Errorf("the end: %t, %v", over, err)
+	}
+	close(goOn)
+	h.Await(r.ID, record.Applied)
+	failures, more, err := h.Failures(h.Admin, r.ID)
+	if err != nil || more != 0 || len(failures) != 1 || failures[0].Text != "no room" ||
+		len(failures[0].Skipped) != 1 || failures[0].Skipped[0] != "fleet_vm.b" {
+		t.Errorf("%+v, %d, %v", failures, more, err)
+	}
+	if model, live, err := h.Timeline(h.Admin, v.Apply.ID); err != nil || live || len(model) == 0 {
+		t.Errorf("%d bytes, %t, %v", len(model), live, err)
+	}
+}
+
+func TestOperationsOfARunThatWasLeftAreInDoubt(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	book := timeline.NewBook(timeline.Head{Ended: timeline.None})
+	book.Add(timeline.Vertex{Number: 1, Address: "fleet_vm.a", Status: timeline.Running, Worker: "w1"})
+	book.Add(timeline.Vertex{Number: 2, Address: "fleet_vm.b", Status: timeline.Done})
+	watched(h, book, nil)
+	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
+	h.Await(r.ID, record.Applying)
+	if err := h.Cancel(h.Admin, r.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		err := h.ForceCancel(h.Admin, r.ID, "")
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, service.ErrConflict) {
+			t.Fatal(err)
+		}
+	}
+	h.Await(r.ID, record.ForceCanceled)
+	all, err := h.DoubtsOf(h.Admin, "acme")
+	if err != nil || len(all) != 1 || len(all[0].Operations) != 1 || all[0].Operations[0].Address != "fleet_vm.a" {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if v, err := h.OverviewOf(h.Admin, w.ID); err != nil || v.Attention != service.HasDoubts {
+		t.Errorf("%+v, %v", v, err)
+	}
+}

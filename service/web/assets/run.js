@@ -1,0 +1,77 @@
+// The picture of a run on its page: the model is fetched, changes are followed while the phase goes on.
+import { mount } from "./picture/run.js";
+import { listen, parse } from "./live.js";
+
+const address = (base, key, value) => `${base}?${new URLSearchParams({ [key]: value })}`;
+
+// show draws the timeline that the element names, and goes on until the element leaves the page.
+export async function show(box) {
+  const root = document.createElement("div");
+  let picture = null;
+  let close = null;
+  let gone = false;
+  box.addEventListener("gone", () => {
+    gone = true;
+    close?.();
+    picture?.destroy();
+  });
+
+  const options = {
+    async plan(vertex) {
+      const answer = await fetch(address(box.dataset.plan, "address", vertex.address));
+      if (answer.status === 204) return null;
+      const body = parse(await answer.text()).getElementById("object");
+      body?.removeAttribute("id");
+      return body && document.importNode(body, true);
+    },
+    async lines(vertex) {
+      const answer = await fetch(address(box.dataset.lines, "about", vertex.address));
+      const text = await answer.text();
+      return text ? text.trimEnd().split("\n") : [];
+    },
+  };
+
+  // load fetches the model, and shows it. It returns whether the phase goes on.
+  async function load() {
+    const answer = await fetch(box.dataset.picture, { headers: { Accept: "application/json" } });
+    if (answer.status === 204) return answer.headers.get("X-Live") === "true" ? null : false;
+    const model = await answer.json();
+    if (gone) return false;
+    if (picture) picture.replace(model);
+    else {
+      box.replaceChildren(root);
+      picture = mount(root, model, options);
+      const wanted = new URLSearchParams(location.search).get("vertex");
+      if (wanted) picture.input.value = wanted, picture.search(wanted), picture.nextFound();
+    }
+    box.dataset.cursor = model.cursor;
+    return answer.headers.get("X-Live") === "true";
+  }
+
+  async function start() {
+    let live = null;
+    try {
+      live = await load();
+    } catch {
+      // It is tried again.
+    }
+    if (gone || live === false) return;
+    if (live === null) {
+      setTimeout(start, 500);
+      return;
+    }
+    let over = false;
+    close = listen(address(box.dataset.picture, "cursor", box.dataset.cursor), {
+      changes: (data) => {
+        const changes = JSON.parse(data);
+        over = changes.head.ended >= 0;
+        picture.apply(changes);
+      },
+      end: () => {
+        close();
+        if (!over) load();
+      },
+    });
+  }
+  await start();
+}

@@ -1,0 +1,171 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+)
+
+// poolRow is a pool with its workers.
+type poolRow struct {
+	Name           string
+	Slots, Running int
+	Workers        []service.Worker
+}
+
+// floorPage is where operations are carried out.
+type floorPage struct {
+	Pools  []poolRow
+	Limits []service.Limit
+	Admin  bool
+}
+
+// maxPermits is how many holders and waiters of a limit are listed.
+const maxPermits = 50
+
+func (c *call) floor() error {
+	workers, err := c.Workers(c.r.Context(), c.actor)
+	if err != nil {
+		return err
+	}
+	p := floorPage{Admin: c.actor.User.Admin}
+	for _, w := range workers {
+		if n := len(p.Pools); n == 0 || p.Pools[n-1].Name != w.Pool {
+			p.Pools = append(p.Pools, poolRow{Name: w.Pool})
+		}
+		pool := &p.Pools[len(p.Pools)-1]
+		pool.Slots, pool.Running, pool.Workers = pool.Slots+w.Slots, pool.Running+w.Running, append(pool.Workers, w)
+	}
+	if p.Limits, err = c.Limits(c.r.Context(), c.actor); err != nil {
+		return err
+	}
+	return c.render(http.StatusOK, "floor", page{Title: "Workers and limits", Section: "floor", Every: 3}, p)
+}
+
+func (c *call) resizeLimit() error {
+	slots, err := strconv.Atoi(strings.TrimSpace(c.r.PostForm.Get("slots")))
+	if err != nil {
+		return &failure{http.StatusUnprocessableEntity, "The number of permits is no number."}
+	}
+	name := c.r.PostForm.Get("limit")
+	if err := c.ResizeLimit(c.r.Context(), c.actor, name, slots); err != nil {
+		return err
+	}
+	return c.back("/app/settings/workers", fmt.Sprintf("The limit %s has %d permits now.", name, slots))
+}
+
+// doubts lists operations of which nobody knows what became.
+func (c *call) doubts() error {
+	all, err := c.Organizations(c.actor)
+	if err != nil {
+		return err
+	}
+	var out []service.Doubts
+	for _, o := range all {
+		some, err := c.DoubtsOf(c.actor, o.Name)
+		if err != nil {
+			return err
+		}
+		out = append(out, some...)
+	}
+	return c.render(http.StatusOK, "doubts", page{Title: "Doubts", Section: "doubts"}, out)
+}
+
+// tokensPage is the tokens of the person.
+type tokensPage struct {
+	Rows []tokenRow
+	// New is a token that was just made: it is shown this once.
+	New string
+	// Login tells that a command line has sent the person here for a token.
+	Login bool
+}
+
+type tokenRow struct {
+	*record.Token
+	// Session tells that it is a browser's; This, that it is this one's.
+	Session, This bool
+}
+
+func (c *call) tokens() error { return c.showTokens("") }
+
+func (c *call) showTokens(made string) error {
+	all, err := c.Tokens(c.actor, record.TokenUser, c.actor.User.ID)
+	if err != nil {
+		return err
+	}
+	p := tokensPage{New: made, Login: c.r.URL.Query().Get("source") != ""}
+	for _, t := range all {
+		p.Rows = append(p.Rows, tokenRow{t, t.Description == "pages", t.ID == c.actor.Token.ID})
+	}
+	return c.render(http.StatusOK, "tokens", page{Title: "Your tokens", Section: "tokens"}, p)
+}
+
+// terms are how long a new token may be good.
+var terms = map[string]time.Duration{"30": 30 * 24 * time.Hour, "90": 90 * 24 * time.Hour, "365": 365 * 24 * time.Hour}
+
+// changeTokens makes a token, which the answer shows this once, or revokes one.
+func (c *call) changeTokens() error {
+	f := c.r.PostForm
+	if id := f.Get("revoke"); id != "" {
+		if err := c.DeleteToken(c.actor, id); err != nil {
+			return err
+		}
+		return c.back("/app/settings/tokens", "The token is revoked.")
+	}
+	description := strings.TrimSpace(f.Get("description"))
+	var expires time.Time
+	if term, ok := terms[f.Get("term")]; ok {
+		expires = c.o.Now().Add(term)
+	}
+	if description == "" || description == "pages" || len(description) > 200 {
+		return &failure{http.StatusUnprocessableEntity, "Say what the token is for, in at most 200 characters."}
+	}
+	token, _, err := c.CreateToken(c.actor, record.TokenUser, c.actor.User.ID, description, expires)
+	if err != nil {
+		return err
+	}
+	return c.showTokens(token)
+}
+
+// auditPage is the audit log.
+type auditPage struct {
+	Rows   []record.Audit
+	Search string
+	Full   bool // there is more
+}
+
+// maxAudit is how many lines the page looks through, and auditRows how many it shows.
+const (
+	maxAudit  = 20_000
+	auditRows = 300
+)
+
+func (c *call) audit() error {
+	search := strings.TrimSpace(c.r.URL.Query().Get("q"))
+	limit := auditRows + 1
+	if search != "" {
+		limit = maxAudit
+	}
+	all, err := c.Audit(c.actor, limit)
+	if err != nil {
+		return err
+	}
+	p := auditPage{Search: search}
+	for _, line := range all {
+		text := line.Actor + " " + line.Action + " " + line.Object + " " + line.Outcome + " " + line.From
+		if search != "" && !strings.Contains(strings.ToLower(text), strings.ToLower(search)) {
+			continue
+		}
+		if len(p.Rows) == auditRows {
+			p.Full = true
+			break
+		}
+		p.Rows = append(p.Rows, line)
+	}
+	return c.render(http.StatusOK, "audit", page{Title: "Audit log", Section: "audit"}, p)
+}

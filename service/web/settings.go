@@ -1,0 +1,120 @@
+package web
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+)
+
+// variablesPage is the variables of a workspace.
+type variablesPage struct {
+	Rows     []*record.Variable
+	Sets     []setRows
+	MayWrite bool
+}
+
+// setRows are the variables that come from a set.
+type setRows struct {
+	Name string
+	Rows []*record.Variable
+}
+
+func (c *call) variables() error {
+	return c.showWorkspace("variables", "Variables", func(v *service.Overview) (any, error) {
+		p := variablesPage{MayWrite: v.Permissions.Variables >= record.Write}
+		var err error
+		if p.Rows, err = c.Variables(c.actor, v.ID); err != nil {
+			return nil, err
+		}
+		sets, err := c.VariableSets(c.actor, "", v.ID)
+		if err != nil {
+			return nil, err
+		}
+		for _, set := range sets {
+			rows, err := c.Variables(c.actor, set.ID)
+			if err != nil {
+				return nil, err
+			}
+			p.Sets = append(p.Sets, setRows{set.Name, rows})
+		}
+		return p, nil
+	})
+}
+
+// changeVariables makes, changes or removes a variable.
+func (c *call) changeVariables() error {
+	w, err := c.WorkspaceNamed(c.actor, c.arg("org"), c.arg("ws"))
+	if err != nil {
+		return err
+	}
+	f := c.r.PostForm
+	id, key, done := f.Get("id"), strings.TrimSpace(f.Get("key")), ""
+	switch f.Get("action") {
+	case "delete":
+		err, done = c.DeleteVariable(c.actor, w.ID, id), "The variable is removed."
+	case "put":
+		value, category, description := f.Get("value"), f.Get("category"), f.Get("description")
+		hcl, sensitive := f.Get("hcl") != "", f.Get("sensitive") != ""
+		o := service.VariableSettings{Value: &value, HCL: &hcl}
+		if id == "" {
+			o.Key, o.Category, o.Description, o.Sensitive = &key, &category, &description, &sensitive
+		}
+		_, err = c.PutVariable(c.actor, w.ID, id, o)
+		done = "The variable is saved. Runs from now on have it."
+	default:
+		return &failure{http.StatusBadRequest, "The form asks for nothing that can be done with variables."}
+	}
+	if err != nil {
+		return err
+	}
+	return c.back(at("app", w.Organization, w.Name, "variables"), done)
+}
+
+// settingsPage is the settings of a workspace, and its lock.
+type settingsPage struct {
+	MayChange, MayLock, Mine bool
+	Hours                    int
+}
+
+func (c *call) settings() error {
+	return c.showWorkspace("settings", "Settings", func(v *service.Overview) (any, error) {
+		return settingsPage{MayChange: v.Permissions.Admin, MayLock: v.Permissions.Lock,
+			Mine: v.Lock.Kind == "user" && v.Lock.ID == c.actor.ID(), Hours: int(v.ApprovalExpiry / time.Hour)}, nil
+	})
+}
+
+func (c *call) changeSettings() error {
+	w, err := c.WorkspaceNamed(c.actor, c.arg("org"), c.arg("ws"))
+	if err != nil {
+		return err
+	}
+	f := c.r.PostForm
+	done := ""
+	switch f.Get("action") {
+	case "lock":
+		_, err = c.Lock(c.actor, w.ID, strings.TrimSpace(f.Get("reason")))
+		done = "You have locked the workspace. No run starts until you unlock it."
+	case "unlock":
+		_, err = c.Unlock(c.actor, w.ID)
+		done = "You have unlocked the workspace."
+	case "force-unlock":
+		_, err = c.ForceUnlock(c.actor, w.ID)
+		done = "You have taken the lock away."
+	case "save":
+		description, mode, dir, stopped := f.Get("description"), f.Get("mode"), f.Get("directory"), f.Get("stopped")
+		auto, destroy, global := f.Get("auto") != "", f.Get("destroy") != "", f.Get("global") != ""
+		_, err = c.ChangeWorkspace(c.actor, w.ID, service.WorkspaceSettings{Description: &description,
+			ExecutionMode: &mode, WorkingDirectory: &dir, Stopped: &stopped, AutoApply: &auto, AllowDestroy: &destroy,
+			GlobalState: &global})
+		done = "The settings are saved."
+	default:
+		return &failure{http.StatusBadRequest, "The form asks for nothing that can be done with a workspace."}
+	}
+	if err != nil {
+		return err
+	}
+	return c.back(at("app", w.Organization, w.Name, "settings"), done)
+}
