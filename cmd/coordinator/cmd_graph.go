@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/operation"
@@ -21,13 +22,22 @@ Usage: coordinator [global options] graph [options]
 Options:
   -type=TYPE            Which graph: plan, plan-refresh-only, plan-destroy or apply. Default: plan, or apply with -plan.
   -plan=FILE            Draw the graph of this saved plan, not that of the configuration in this directory.
-  -format=FORMAT        The language of the drawing: dot, for Graphviz, or mermaid. Default: dot.
+  -format=FORMAT        The form of the drawing: dot, for Graphviz, mermaid, svg, which browsers show, or json, for
+                        programs. Default: dot.
   -draw-cycles          Draw cycles, too, with coloured arrows.
   -module-depth=N       Draw modules below this depth as one each; 0 shows nothing but the root module. Default: all.
   -verbose              Draw what is there for the sake of the order alone, too.
   -var 'NAME=VALUE', -var-file=FILE
                         Variables that sources of modules depend on. May be given often.
 ` + textHelp
+
+// drawingFormats are the forms that a drawing can have.
+var drawingFormats = map[string]func(*view.Drawing) func(io.Writer) error{
+	"dot":     func(d *view.Drawing) func(io.Writer) error { return d.DOT },
+	"mermaid": func(d *view.Drawing) func(io.Writer) error { return d.Mermaid },
+	"svg":     func(d *view.Drawing) func(io.Writer) error { return d.SVG },
+	"json":    func(d *view.Drawing) func(io.Writer) error { return d.JSON },
+}
 
 // graphRequest says what to draw.
 type graphRequest struct {
@@ -63,11 +73,7 @@ func runGraph(ctx context.Context, a *app, args []string) int {
 		if static == nil || diags.HasErrors() && !r.drawing.Cycles {
 			return diags
 		}
-		write := r.draw(static, i).DOT
-		if r.format == "mermaid" {
-			write = r.draw(static, i).Mermaid
-		}
-		s.printed(write)
+		s.printed(drawingFormats[r.format](r.draw(static, i)))
 		return estate.Errors(diags)
 	}))
 }
@@ -83,9 +89,9 @@ func (r *graphRequest) check(ctx context.Context, a *app, vars variableFlags) di
 		return diag.Errors("Unsupported graph type", fmt.Sprintf("There is no graph of the type %q; there are plan, "+
 			"plan-refresh-only, plan-destroy and apply.", r.kind), nil)
 	}
-	if r.format != "dot" && r.format != "mermaid" {
-		return diag.Errors("Unsupported graph format", fmt.Sprintf("There is no format %q; there are dot and mermaid.",
-			r.format), nil)
+	if drawingFormats[r.format] == nil {
+		return diag.Errors("Unsupported graph format", fmt.Sprintf("There is no format %q; there are dot, mermaid, "+
+			"svg and json.", r.format), nil)
 	}
 	if r.file == "" {
 		return nil
