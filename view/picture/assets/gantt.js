@@ -190,7 +190,7 @@ export class Gantt {
       const x = Math.max(this.gutter, this.X(begin));
       const to = Math.max(x + 1, this.X(end));
       const fill = colours[run.status[i]];
-      if (to <= edge && fill === colour && i !== selected) continue; // in a pixel that is drawn
+      if (to < edge + 1 && fill === colour && i !== selected) continue; // in a pixel that is drawn
       edge = to;
       colour = fill;
       this.drawWaits(c, colours, i, y, k > 0 ? run.until(items[k - 1], now) : 0);
@@ -226,6 +226,7 @@ export class Gantt {
   // drawWaits draws the thin bars before an operation: faint where the operation before it in the lane went on still.
   drawWaits(c, colours, i, y, busy) {
     const { run, selected } = this.host;
+    if (i !== selected && (run.started[i] - busy) * this.scale < 1.5) return; // there is no room to be seen
     for (const w of run.waits(i)) {
       if (w[3] < 0) continue;
       const begin = i === selected ? w[2] : Math.max(w[2], busy);
