@@ -80,9 +80,14 @@ func (s *site) get(path, token string) (int, http.Header, string) {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	reply := must(s.t, of(s.server.Client().Do(r)))
+	return reply.StatusCode, reply.Header, readAll(s.t, reply)
+}
+
+// readAll returns the body of an answer.
+func readAll(t *testing.T, reply *http.Response) string {
+	t.Helper()
 	defer reply.Body.Close()
-	body := must(s.t, of(io.ReadAll(reply.Body)))
-	return reply.StatusCode, reply.Header, string(body)
+	return string(must(t, of(io.ReadAll(reply.Body))))
 }
 
 func TestTheServiceIsFound(t *testing.T) {

@@ -1,0 +1,134 @@
+package tfe_test
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/tfe"
+)
+
+// do sends a request without a body to a path, and returns the status and the answer.
+func (s *site) do(method, path, token string) (int, string) {
+	s.t.Helper()
+	r := must(s.t, of(http.NewRequestWithContext(s.ctx, method, s.server.URL+path, nil)))
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	reply := must(s.t, of(s.server.Client().Do(r)))
+	return reply.StatusCode, readAll(s.t, reply)
+}
+
+var parameter = regexp.MustCompile(`\{(\w+)\}`)
+
+// The table of routes is walked, so that one that is added is covered by itself.
+func TestNoRouteAnswersWithoutAToken(t *testing.T) {
+	s := newSite(t)
+	if len(tfe.Routes()) < 100 {
+		t.Fatalf("only %d routes are walked", len(tfe.Routes()))
+	}
+	for _, pattern := range tfe.Routes() {
+		method, path, _ := strings.Cut(parameter.ReplaceAllString(pattern, "x"), " ")
+		for _, token := range []string{"", "guessed", s.Token + "x"} {
+			if status, body := s.do(method, path, token); status != http.StatusUnauthorized ||
+				!strings.Contains(body, `"status":"401"`) {
+				t.Errorf("%s with the token %q: %d %s", pattern, token, status, body)
+			}
+		}
+	}
+}
+
+// Somebody with all rights on one workspace asks every route for what belongs to another.
+func TestATokenForOneWorkspaceReadsNothingOfAnother(t *testing.T) {
+	s := newSite(t)
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	project := must(t, of(s.PutProject(s.Admin, record.Project{Organization: "acme", Name: "canary project"})))
+	w := must(t, of(s.CreateWorkspace(s.Admin, "acme", service.WorkspaceSettings{
+		Name: servicetest.Ptr("canary"), Description: servicetest.Ptr("canary"), Project: &project.ID,
+	})))
+	set := must(t, of(s.PutVariableSet(s.Admin, record.VariableSet{
+		Organization: "acme", Name: "canary set", Workspaces: []string{w.ID},
+	})))
+	v := must(t, of(s.PutVariable(s.Admin, w.ID, "",
+		service.VariableSettings{Key: servicetest.Ptr("canary"), Value: servicetest.Ptr("canary")})))
+	inSet := must(t, of(s.PutVariable(s.Admin, set.ID, "",
+		service.VariableSettings{Key: servicetest.Ptr("canary"), Value: servicetest.Ptr("canary")})))
+	r := s.NewRun(w, func(r *record.Run) { r.Message = "canary" })
+	s.Await(r.ID, record.Planned)
+	ok(s.Confirm(s.Admin, r.ID, "canary"))
+	s.Await(r.ID, record.Applied)
+	sv := must(t, of(s.CurrentState(s.Admin, w.ID)))
+	n := must(t, of(s.PutNotification(s.Admin, record.Notification{
+		Workspace: w.ID, Name: "canary", Destination: "generic", URL: "https://canary.example", Token: "canary",
+	})))
+	secret := must(t, of(s.PutTeam(s.Admin, record.Team{Organization: "acme", Name: "canary"})))
+	access := must(t, of(s.PutAccess(s.Admin, record.Access{Team: secret.ID, On: w.ID, Role: "admin"})))
+	_, kept, err := s.CreateToken(s.Admin, record.TokenTeam, secret.ID, "canary", time.Time{})
+	ok(err)
+	notes := must(t, of(s.RunHistory(s.Admin, r.ID)))
+	said := must(t, of(s.Comments(s.Admin, r.ID)))
+
+	mine := s.NewWorkspace("mine")
+	team := must(t, of(s.PutTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
+	must(t, of(s.PutAccess(s.Admin, record.Access{Team: team.ID, On: mine.ID, Role: "admin"})))
+	token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
+	ok(err)
+
+	theirs := map[string][]string{
+		"org": {"acme"}, "ws": {w.ID}, "name": {w.Name}, "parent": {w.ID, set.ID}, "var": {v.ID, inSet.ID},
+		"run": {r.ID}, "phase": {r.Plan.ID, r.Apply.ID}, "cv": {r.Configuration}, "sv": {sv.ID},
+		"output": {sv.Outputs[0].ID}, "project": {project.ID}, "team": {secret.ID}, "owner": {secret.ID, "acme"},
+		"access": {access.ID}, "nc": {n.ID}, "token": {kept.ID}, "event": {notes[0].ID}, "comment": {said[0].ID},
+		"user": {s.Admin.ID()}, "membership": {"ou-1"},
+	}
+	for _, pattern := range tfe.Routes() {
+		method, path, _ := strings.Cut(pattern, " ")
+		for _, path := range fill(t, path, theirs) {
+			query := ""
+			if method == http.MethodGet {
+				query = "?filter[workspace][id]=" + w.ID + "&filter[project][id]=" + project.ID +
+					"&filter[organization][name]=acme&filter[workspace][name]=canary"
+			}
+			status, body := s.do(method, path+query, token)
+			if strings.Contains(body, "canary") && !strings.Contains(path, "canary") && status < 300 {
+				t.Errorf("%s %s: %d %s", method, path, status, body)
+			}
+			onItself := strings.Contains(path, "/organizations/acme") && !strings.Contains(path, "/canary") ||
+				strings.Contains(path, "/users/")
+			if status < 300 && !onItself && !strings.HasSuffix(pattern, " /api/v2/organizations") &&
+				!strings.Contains(pattern, "account/") {
+				t.Errorf("%s %s: %d %s", method, path, status, body)
+			}
+		}
+	}
+	if _, err := s.Workspace(s.Admin, w.ID); err != nil {
+		t.Errorf("it was deleted: %v", err)
+	}
+}
+
+// fill returns a path with each of the values for its parameters.
+func fill(t *testing.T, path string, values map[string][]string) []string {
+	t.Helper()
+	name := parameter.FindStringSubmatch(path)
+	if name == nil {
+		return []string{path}
+	}
+	if len(values[name[1]]) == 0 {
+		t.Fatalf("the walk knows nothing for {%s} in %s", name[1], path)
+	}
+	var out []string
+	for _, v := range values[name[1]] {
+		out = append(out, fill(t, strings.Replace(path, name[0], v, 1), values)...)
+	}
+	return out
+}
