@@ -111,6 +111,11 @@ func (s *Service) engage(leaving, stopping context.Context, r *record.Run, log i
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(job.Scratch)) }()
+	defer func() {
+		if err := s.takeTokenBack(r); err != nil { // it ends with the run, and by itself
+			s.log.Warn("the token of a run could not be removed", "run", r.ID, "error", err)
+		}
+	}()
 	defer s.closeBook(r)
 	defer func() { err = job.unmask(err) }()
 	if r.Status == record.Applying {
@@ -168,7 +173,11 @@ func (s *Service) job(stopping context.Context, r *record.Run, log io.Writer, re
 		Run: *r, Stopping: stopping, Log: log, Resumed: resumed, State: &runState{s: s, run: *r},
 		Data: filepath.Join(s.store.Dir(), "workspaces", r.Workspace), Watched: s.openBook(r),
 	}
-	err := s.store.View(func(tx *store.Tx) error {
+	token, err := s.lendToken(r)
+	if err != nil {
+		return nil, err
+	}
+	err = s.store.View(func(tx *store.Tx) error {
 		w, err := workspaces.Get(tx, r.Workspace)
 		if err != nil {
 			return err
@@ -179,8 +188,12 @@ func (s *Service) job(stopping context.Context, r *record.Run, log io.Writer, re
 		if err != nil {
 			return err
 		}
-		j.Variables, j.Environment = g.values, g.environ
-		j.Log = newMask(j.Log, g.secrets)
+		// A token that the workspace has among its variables wins.
+		j.Variables, j.Environment = g.values, append([]string{"ATLAS_TOKEN=" + token}, g.environ...)
+		if s.opts.Host != "" {
+			j.Environment = append([]string{TokenVariable(s.opts.Host) + "=" + token}, j.Environment...)
+		}
+		j.Log = newMask(j.Log, append(g.secrets, token))
 		return nil
 	})
 	if err != nil {

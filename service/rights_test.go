@@ -3,6 +3,7 @@ package service_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -423,5 +424,72 @@ func TestAnInvitationBecomesAMembershipWhenThereIsTheUser(t *testing.T) {
 	owner := must(h.Memberships(h.Admin, "acme"))
 	if err := h.Expel(h.Admin, owner[0].ID); !errors.Is(err, service.ErrInvalid) {
 		t.Errorf("the last owner left: %v", err)
+	}
+}
+
+// The kind of token was known, and none was ever made: a run read no other state of the service without a token of a
+// person among its variables.
+func TestTheTokenOfARunReadsWhatItsWorkspaceMayReadAndEndsWithIt(t *testing.T) {
+	h := servicetest.New(t)
+	mine, shared, other := h.NewWorkspace("mine"), h.NewWorkspace("shared"), h.NewWorkspace("other")
+	for _, w := range []*service.WorkspaceView{mine, shared, other} { // each has a state
+		r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
+		h.Await(r.ID, record.Applied)
+	}
+	if err := h.ChangeConsumers(h.Admin, shared.ID, func([]string) []string { return []string{mine.ID} }); err != nil {
+		t.Fatal(err)
+	}
+	environ := make(chan []string, 1)
+	resume := make(chan struct{})
+	h.Engine.PlanFunc = servicetest.PlanThen(func(j *service.Job) {
+		environ <- j.Environment
+		<-resume
+		_, _ = io.WriteString(j.Log, strings.Join(j.Environment, " "))
+	})
+	r := h.NewRun(mine, nil)
+	token := ""
+	for _, entry := range <-environ {
+		if value, ok := strings.CutPrefix(entry, "ATLAS_TOKEN="); ok {
+			token = value
+		}
+	}
+	a := h.Actor(token)
+	for w, reads := range map[string]bool{mine.ID: true, shared.ID: true, other.ID: false} {
+		if _, err := h.CurrentState(a, w); errors.Is(err, service.ErrNotFound) == reads {
+			t.Errorf("the state of %s: %v", w, err)
+		}
+	}
+	for what, err := range map[string]error{
+		"a lock":      second(h.Lock(a, mine.ID, "")),
+		"a variable":  second(h.Variables(a, mine.ID)),
+		"a run":       second(h.CreateRun(a, mine.ID, record.Run{Refresh: true})),
+		"its own run": second(h.FindRun(a, r.ID)),
+		"a state":     h.MayCreateState(a, mine.ID),
+		"its own end": h.Confirm(a, r.ID, ""),
+	} {
+		if err == nil {
+			t.Errorf("it may do more: %s", what)
+		}
+	}
+	close(resume)
+	v := h.Await(r.ID, record.Planned)
+	log, err := h.Log(t.Context(), h.LogAddress(&v.Plan), 0, 10_000)
+	if err != nil || strings.Contains(string(log), token) {
+		t.Errorf("the log tells it: %q, %v", log, err)
+	}
+	if _, err := h.Authenticate(token, ""); !errors.Is(err, service.ErrUnauthorized) {
+		t.Errorf("it is good after the phase: %v", err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestTheVariableOfATokenIsNamedAfterItsHost(t *testing.T) {
+	for host, want := range map[string]string{
+		"app.example-1.com": "TF_TOKEN_app_example__1_com", "localhost:8443": "TF_TOKEN_localhost:8443",
+	} {
+		if got := service.TokenVariable(host); got != want {
+			t.Errorf("%s: %s", host, got)
+		}
 	}
 }

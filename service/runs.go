@@ -495,6 +495,9 @@ func (s *Service) dropRun(tx *store.Tx, r *record.Run) error {
 			return err
 		}
 	}
+	if err := dropRunTokens(tx, r.ID); err != nil {
+		return err
+	}
 	return runs.Delete(tx, r.ID)
 }
 

@@ -31,6 +31,10 @@ type Options struct {
 	// Floor is where operations are carried out; nil where people do not look at that.
 	Floor Floor
 
+	// Host is where clients reach the service, HOST or HOST:PORT: the variable of the environment with the token of a
+	// run is called after it. Empty for none.
+	Host string
+
 	// Plans and Applies bound how many compute at a time.
 	Plans, Applies int
 	// MaxConfiguration and MaxState bound what is uploaded, in bytes.

@@ -195,7 +195,7 @@ func (a *app) serve(ctx context.Context, o serveOptions) (err error) {
 		Store: st, Floor: floor{w}, Engine: a.serviceEngine(o, key, w, cli), Now: time.Now, Version: version,
 		Logger: log, Plans: o.plans,
 		Applies:          o.applies,
-		MaxConfiguration: maxConfiguration, MaxState: maxState, Became: a.numbers.became,
+		MaxConfiguration: maxConfiguration, MaxState: maxState, Host: publicHost(o), Became: a.numbers.became,
 	})
 	if err != nil {
 		return err
@@ -231,6 +231,17 @@ func (a *app) serve(ctx context.Context, o serveOptions) (err error) {
 		<-sent
 	}()
 	return a.host(svc, tls.NewListener(listener, secure), serviceHandler(svc, st, sender, o, log))
+}
+
+// publicHost is where clients reach the service; empty when that is not known before it listens.
+func publicHost(o serveOptions) string {
+	if o.address != "" {
+		return strings.TrimSuffix(strings.TrimPrefix(o.address, "https://"), "/")
+	}
+	if _, port, err := net.SplitHostPort(o.listen); err == nil && port != "0" {
+		return "localhost:" + port
+	}
+	return ""
 }
 
 // serviceHandler answers everything that is asked of the service.
