@@ -37,6 +37,7 @@ func init() {
 		{name: "metadata", synopsis: "Facts about the engine", run: group(metadataUsage), hidden: true},
 		{name: "metadata functions", synopsis: "Show the functions of the language", run: runMetadataFunctions,
 			apart: true, document: true},
+		{name: "migrate", synopsis: "Take the states of this directory to a service", run: runMigrate},
 		{name: "output", synopsis: "Show output values", run: runOutput, document: true,
 			use: estate.Use{Unreadable: estate.Unreadable{Own: true}}},
 		{name: "providers", synopsis: "Show which modules require which providers", run: runProviders,

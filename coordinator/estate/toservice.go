@@ -151,13 +151,14 @@ func (i *migration) toService(ctx context.Context, m *moving, to *tfcstore.Store
 	return diags
 }
 
-// sources are the workspaces that may have a state: those of the backend, and those with a home.
+// sources are the workspaces that may have a state: those of the backend. Others that have a home here are left over
+// from another backend, unless this one forgets them with the process.
 func (i *migration) sources(ctx context.Context, from snapshot.Backend) ([]string, error) {
 	names, err := held(from)(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if _, is := snapshot.Plain(from).(*tfcstore.Store); !is {
+	if from.Describe(journal.DefaultWorkspace).Volatile {
 		own, err := i.ownWorkspaces(ctx)
 		if err != nil {
 			return nil, err
