@@ -59,8 +59,8 @@ type TakenToService struct {
 }
 
 // TakeToService copies the states of all workspaces of the directory, with the versions that there are, to workspaces
-// of a service. Nothing is changed where they are now. It can be called again after it was cut off, and goes on with what
-// is missing.
+// of a service. Nothing is changed where they are now. It can be called again after it was cut off, and goes on with
+// what is missing.
 func (c *Configuration) TakeToService(ctx context.Context, root *config.Node, o ServiceMigration) (*TakenToService,
 	diag.List) {
 	e := c.estate
@@ -345,7 +345,8 @@ func (i *migration) unchanged(ctx context.Context, b snapshot.Backend, name stri
 			break
 		}
 	}
-	return diags.Append(diag.New(diag.Error, "The plan has changes", fmt.Sprintf("A plan for %s has changes, so it could not be seen that nothing else has changed on the way.%s "+
+	detail := fmt.Sprintf("A plan for %s has changes, so it could not be seen that nothing else has changed on the way.%s "+
 		"Apply them first, or give -skip-plan: then only the states are compared.",
-		renamed{b, name}.Describe("").Where, first), nil))
+		renamed{b, name}.Describe("").Where, first)
+	return diags.Append(diag.New(diag.Error, "The plan has changes", detail, nil))
 }
