@@ -345,8 +345,8 @@ func (i *migration) unchanged(ctx context.Context, b snapshot.Backend, name stri
 			break
 		}
 	}
-	detail := fmt.Sprintf("A plan for %s has changes, so it could not be seen that nothing else has changed on the way.%s "+
-		"Apply them first, or give -skip-plan: then only the states are compared.",
+	detail := fmt.Sprintf("A plan for %s has changes, so it could not be seen that nothing else has changed on the "+
+		"way.%s Apply them first, or give -skip-plan: then only the states are compared.",
 		renamed{b, name}.Describe("").Where, first)
 	return diags.Append(diag.New(diag.Error, "The plan has changes", detail, nil))
 }
