@@ -3,11 +3,14 @@ package snapshot
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -174,8 +177,54 @@ func (l *Local) unfinished(path string, data []byte) ([]byte, error) {
 	return redo, nil
 }
 
-// Write replaces the snapshot. The first time it also makes the backup.
+// Digest implements Streaming.
+func (l *Local) Digest(_ context.Context, workspace string) (string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	in, out, _ := l.paths(workspace)
+	if _, err := os.Stat(beside(l.in(in), redoSuffix)); err == nil {
+		return "", nil // a process died while it wrote
+	}
+	var f *os.File
+	if h := l.held[workspace]; h != nil && in == out {
+		f = h.f
+	} else {
+		opened, err := os.Open(l.in(in))
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		defer opened.Close() // it was read only
+		f = opened
+	}
+	return digestOf(f)
+}
+
+// digestOf returns the SHA-256 of a file's content; empty where there is none.
+func digestOf(f *os.File) (string, error) {
+	sum := sha256.New()
+	n, err := io.Copy(sum, contentOf(f))
+	if n == 0 || err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// contentOf reads a file from its beginning, wherever others read it.
+func contentOf(f *os.File) io.Reader { return io.NewSectionReader(f, 0, math.MaxInt64) }
+
+// Write implements Backend.
 func (l *Local) Write(ctx context.Context, workspace string, data []byte) error {
+	return l.WriteFrom(ctx, workspace, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// WriteFrom replaces the snapshot. The first time it also makes the backup.
+func (l *Local) WriteFrom(ctx context.Context, workspace string, write func(io.Writer) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, out, backup := l.paths(workspace)
@@ -191,42 +240,85 @@ func (l *Local) Write(ctx context.Context, workspace string, data []byte) error 
 		defer opened.Close() // nothing is left to be written: it is synced
 		f = opened
 	}
-	before, err := readAll(f)
-	if err != nil || bytes.Equal(before, data) {
+	redo := beside(path, redoSuffix)
+	if err := writeWhole(redo, write); err != nil {
 		return err
 	}
+	same, err := sameContent(f, redo)
+	if err != nil {
+		return err
+	}
+	if same {
+		return os.Remove(redo)
+	}
 	if !l.backedUp[workspace] {
-		if backup != "" && len(before) > 0 {
-			if l.conceal != nil {
-				if before, err = l.conceal(ctx, before); err != nil {
-					return fmt.Errorf("encrypting the backup: %w", err)
-				}
-			}
-			if err := os.WriteFile(l.in(backup), before, 0o666); err != nil {
-				return fmt.Errorf("writing the backup: %w", err)
+		if backup != "" {
+			if err := l.backUp(ctx, f, l.in(backup)); err != nil {
+				return errors.Join(fmt.Errorf("writing the backup: %w", err), os.Remove(redo))
 			}
 		}
 		l.backedUp[workspace] = true
 	}
-	return overwrite(f, path, data)
+	return overwrite(f, redo)
 }
 
-// overwrite replaces the content of a file, in place. A crash at any moment leaves the old content, or the new one,
-// or what is not JSON and the new one beside it.
-func overwrite(f *os.File, path string, data []byte) error {
-	redo := beside(path, redoSuffix)
-	if err := WriteWhole(redo, data); err != nil {
+// backUp keeps what a snapshot holds, if anything, in another file.
+func (l *Local) backUp(ctx context.Context, f *os.File, path string) error {
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return err
+	}
+	content := contentOf(f)
+	if l.conceal != nil {
+		before, err := io.ReadAll(content)
+		if err == nil {
+			before, err = l.conceal(ctx, before)
+		}
+		if err != nil {
+			return fmt.Errorf("encrypting it: %w", err)
+		}
+		content = bytes.NewReader(before)
+	}
+	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, content)
+	return errors.Join(err, to.Close())
+}
+
+// sameContent tells whether an open file has the content of another one.
+func sameContent(f *os.File, path string) (bool, error) {
+	other, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer other.Close() // it was read only
+	a, err := digestOf(f)
+	if err != nil {
+		return false, err
+	}
+	b, err := digestOf(other)
+	return a == b, err
+}
+
+// overwrite replaces the content of a file by that of the one beside it, in place, and removes that one. A crash at any
+// moment leaves the old content, or the new one, or what is not JSON and the new one beside it.
+func overwrite(f *os.File, redo string) error {
+	from, err := os.Open(redo)
+	if err != nil {
 		return err
 	}
 	failpoint.Hit(failpoint.SnapshotCopied)
-	if err := f.Truncate(0); err != nil { // so that a part of the new content is never completed by the old one
-		return err
+	err = f.Truncate(0) // so that a part of the new content is never completed by the old one
+	if err == nil {
+		failpoint.Hit(failpoint.SnapshotCut)
+		_, err = io.Copy(io.NewOffsetWriter(f, 0), from)
 	}
-	failpoint.Hit(failpoint.SnapshotCut)
-	if _, err := f.WriteAt(data, 0); err != nil {
-		return err
+	if err = errors.Join(err, from.Close()); err == nil {
+		err = f.Sync()
 	}
-	if err := f.Sync(); err != nil {
+	if err != nil {
 		return err
 	}
 	failpoint.Hit(failpoint.SnapshotWritten)
@@ -235,12 +327,18 @@ func overwrite(f *os.File, path string, data []byte) error {
 
 // WriteWhole makes a file, with mode 0600, that is there whole or not at all, and on the disk when it returns.
 func WriteWhole(path string, data []byte) error {
+	return writeWhole(path, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+func writeWhole(path string, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	if err == nil {
+	if err = write(f); err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
@@ -331,7 +429,7 @@ func (l *Local) begin(path string, f *os.File, info journal.LockInfo) error {
 		return err
 	}
 	if redo != nil {
-		return overwrite(f, path, redo)
+		return overwrite(f, beside(path, redoSuffix))
 	}
 	if err := os.Remove(beside(path, redoSuffix)); !errors.Is(err, fs.ErrNotExist) {
 		return err

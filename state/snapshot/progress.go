@@ -1,9 +1,11 @@
 package snapshot
 
 import (
-	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"io"
 	"strconv"
 	"sync"
 	"time"
@@ -152,17 +154,19 @@ func (p *Progress) writeWith(ctx context.Context, news []state.Change) error {
 	}
 	p.now.Apply(news...)
 	d := p.Sync.Backend.Describe(p.Workspace)
-	var text bytes.Buffer
-	if err := tfstate.Write(&text, p.now, p.Sync.Version, d.Form); err != nil {
+	write := func(w io.Writer) error { return tfstate.Write(w, p.now, p.Sync.Version, d.Form) }
+	sum := sha256.New()
+	if err := write(sum); err != nil { // what is written has to be known before
 		return err
 	}
-	if err := p.Sync.announce(ctx, p.Workspace, text.Bytes()); err != nil {
+	digest := hex.EncodeToString(sum.Sum(nil))
+	if err := p.Sync.announce(ctx, p.Workspace, digest); err != nil {
 		return err
 	}
-	if err := p.Sync.Backend.Write(ctx, p.Workspace, text.Bytes()); err != nil {
+	if _, err := writeState(ctx, p.Sync.Backend, p.Workspace, write); err != nil {
 		return err
 	}
 	return p.Store.SetMark(ctx, p.Workspace, journal.SnapshotMark{
-		Where: d.Where, Lineage: p.now.Lineage, SHA256: hash(text.Bytes()), // no serial: it holds no version
+		Where: d.Where, Lineage: p.now.Lineage, SHA256: digest, // no serial: it holds no version
 	})
 }

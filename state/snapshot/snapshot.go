@@ -9,8 +9,11 @@ package snapshot
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/google/uuid"
 
@@ -45,6 +48,41 @@ type Backend interface {
 	Create(ctx context.Context, workspace string) error
 	// Delete removes a workspace with its snapshot; ErrDefault.
 	Delete(ctx context.Context, workspace string) error
+}
+
+// Streaming is a Backend that takes a snapshot while it is made, so that a large one is never in memory as a whole.
+// Other places hold some hundred megabytes at most; a file beside a deep configuration can be larger, since
+// each object names all that it depends on.
+type Streaming interface {
+	Backend
+	// WriteFrom is Write with what write puts into w. write is called at most once; its error leaves the snapshot as it
+	// was.
+	WriteFrom(ctx context.Context, workspace string, write func(w io.Writer) error) error
+	// Digest returns the SHA-256 of what Read would return, in hexadecimal; empty where only Read can tell.
+	Digest(ctx context.Context, workspace string) (string, error)
+}
+
+// streaming returns the backend that takes a snapshot as it is made: one that is encrypted is made in memory.
+func streaming(b Backend, workspace string) (Streaming, bool) {
+	if e, ok := b.(*encrypted); ok && !e.target.Encrypts() && !e.Describe(workspace).Stale {
+		b = e.Backend
+	}
+	s, ok := b.(Streaming)
+	return s, ok
+}
+
+// writeState writes a state as a snapshot, and returns the digest of that.
+func writeState(ctx context.Context, b Backend, workspace string, write func(io.Writer) error) (string, error) {
+	sum := sha256.New()
+	if s, ok := streaming(b, workspace); ok {
+		err := s.WriteFrom(ctx, workspace, func(w io.Writer) error { return write(io.MultiWriter(w, sum)) })
+		return hex.EncodeToString(sum.Sum(nil)), err
+	}
+	var text bytes.Buffer
+	if err := write(&text); err != nil {
+		return "", err
+	}
+	return hash(text.Bytes()), b.Write(ctx, workspace, text.Bytes())
 }
 
 // Description is what is known of a snapshot's place.

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -80,7 +81,7 @@ func (y *Sync) Pull(ctx context.Context, workspace, lockID string) (message stri
 			return "", err
 		}
 		if same, err := y.same(ours, theirs, p.form); same || err != nil {
-			return "", errors.Join(err, y.mark(ctx, p, p.head, p.data)) // only the mark was lost
+			return "", errors.Join(err, y.mark(ctx, p, p.head, hash(p.data))) // only the mark was lost
 		}
 	}
 	if p.ahead {
@@ -104,26 +105,18 @@ func (y *Sync) Push(ctx context.Context, workspace string) error {
 	if head.Lineage == "" || agrees(m, d.Where, head) && !d.Stale {
 		return nil
 	}
-	text, err := y.text(ctx, workspace, head, d.Form)
+	s, err := y.Store.LoadVersion(ctx, workspace, head.Serial)
 	if err != nil {
 		return err
 	}
-	if err := y.Backend.Write(ctx, workspace, text); err != nil {
+	digest, err := writeState(ctx, y.Backend, workspace, func(w io.Writer) error {
+		return tfstate.Write(w, s, y.Version, d.Form)
+	})
+	if err != nil {
 		return fmt.Errorf("writing %s: %w", d.Where, err)
 	}
 	// A crash here costs nothing: the next Pull finds the snapshot to be the same as the store.
-	return y.mark(ctx, &picture{workspace: workspace, where: d.Where}, head, text)
-}
-
-// text returns the snapshot of a version.
-func (y *Sync) text(ctx context.Context, workspace string, v journal.VersionInfo, form tfstate.Form) ([]byte, error) {
-	s, err := y.Store.LoadVersion(ctx, workspace, v.Serial)
-	if err != nil {
-		return nil, err
-	}
-	var buf bytes.Buffer
-	err = tfstate.Write(&buf, s, y.Version, form)
-	return buf.Bytes(), err
+	return y.mark(ctx, &picture{workspace: workspace, where: d.Where}, head, digest)
 }
 
 // ErroredFile is where a state goes that could not be written to its backend: the name that OpenTofu has for it.
@@ -136,11 +129,18 @@ func (y *Sync) Rescue(ctx context.Context, workspace string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := y.text(ctx, workspace, head, tfstate.Indented)
-	if e, ok := y.Backend.(*encrypted); ok && err == nil {
-		return e.seal(ctx, text, tfstate.Indented)
+	s, err := y.Store.LoadVersion(ctx, workspace, head.Serial)
+	if err != nil {
+		return nil, err
 	}
-	return text, err
+	var text bytes.Buffer
+	if err := tfstate.Write(&text, s, y.Version, tfstate.Indented); err != nil {
+		return nil, err
+	}
+	if e, ok := y.Backend.(*encrypted); ok {
+		return e.seal(ctx, text.Bytes(), tfstate.Indented)
+	}
+	return text.Bytes(), nil
 }
 
 // announced is where the store keeps, by workspace, the hash of a snapshot that is about to be written during a run.
@@ -148,8 +148,8 @@ const announced = "announced-snapshots"
 
 // announce notes that a snapshot is about to be written that holds no version. If the process dies right after the
 // write, the next Pull knows by that that nobody else has written it.
-func (y *Sync) announce(ctx context.Context, workspace string, data []byte) error {
-	return y.Store.PutValue(ctx, announced, workspace, []byte(hash(data)))
+func (y *Sync) announce(ctx context.Context, workspace, digest string) error {
+	return y.Store.PutValue(ctx, announced, workspace, []byte(digest))
 }
 
 // own tells whether a snapshot is one that a run was about to write when its process died, or its answer was lost.
@@ -163,7 +163,7 @@ type picture struct {
 	workspace string
 	where     string
 	form      tfstate.Form
-	data      []byte // of the snapshot; nil when there is none
+	data      []byte // of the snapshot; nil when there is none, or when it is what the mark says
 	head      journal.VersionInfo
 	marked    journal.SnapshotMark
 	changed   bool // the snapshot is not what the mark says
@@ -174,8 +174,10 @@ type picture struct {
 func (y *Sync) look(ctx context.Context, workspace, lockID string) (*picture, error) {
 	d := y.Backend.Describe(workspace)
 	p := &picture{workspace: workspace, where: d.Where, form: d.Form}
-	var err error
-	p.data, err = y.Backend.Read(ctx, workspace)
+	known, err := y.known(ctx, workspace, d)
+	if !known && err == nil {
+		p.data, err = y.Backend.Read(ctx, workspace)
+	}
 	var sealed *Sealed
 	if errors.As(err, &sealed) {
 		return nil, err
@@ -203,9 +205,11 @@ func (y *Sync) look(ctx context.Context, workspace, lockID string) (*picture, er
 		return nil, err
 	}
 	elsewhere := p.marked.Where != p.where // the mark is of another snapshot, or there is none
+	if p.ahead = !agrees(p.marked, p.where, p.head) && len(p.head.Lineage) > 0; known {
+		return p, nil
+	}
 	p.emptied = blank && !elsewhere && p.marked.SHA256 != hash(nil)
 	p.changed = elsewhere && p.data != nil || !elsewhere && p.marked.SHA256 != hash(p.data)
-	p.ahead = !agrees(p.marked, p.where, p.head) && len(p.head.Lineage) > 0
 	if p.changed && p.ahead {
 		own, err := y.own(ctx, p)
 		if err != nil {
@@ -214,6 +218,23 @@ func (y *Sync) look(ctx context.Context, workspace, lockID string) (*picture, er
 		p.changed = !own
 	}
 	return p, nil
+}
+
+// known tells that the snapshot is what the mark says, as far as that can be found out without having it in memory.
+func (y *Sync) known(ctx context.Context, workspace string, d Description) (bool, error) {
+	s, ok := streaming(y.Backend, workspace)
+	if !ok {
+		return false, nil
+	}
+	m, err := y.Store.Mark(ctx, workspace)
+	if errors.Is(err, journal.ErrNoWorkspace) || err == nil && (m.Where != d.Where || m.SHA256 == "") {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	digest, err := s.Digest(ctx, workspace)
+	return digest == m.SHA256, err
 }
 
 // meet makes a workspace that only the backend knows.
@@ -254,9 +275,9 @@ func (y *Sync) same(a, b *state.State, form tfstate.Form) (bool, error) {
 }
 
 // mark notes that the snapshot holds a version.
-func (y *Sync) mark(ctx context.Context, p *picture, v journal.VersionInfo, data []byte) error {
+func (y *Sync) mark(ctx context.Context, p *picture, v journal.VersionInfo, digest string) error {
 	return y.Store.SetMark(ctx, p.workspace, journal.SnapshotMark{
-		Where: p.where, Lineage: v.Lineage, Serial: v.Serial, SHA256: hash(data),
+		Where: p.where, Lineage: v.Lineage, Serial: v.Serial, SHA256: digest,
 	})
 }
 
@@ -270,7 +291,7 @@ func (y *Sync) adoptRemoval(ctx context.Context, p *picture, lockID string) (str
 		journal.Cause{Text: p.where + " was removed", Elsewhere: true}); err != nil {
 		return "", err
 	}
-	if err := y.mark(ctx, p, journal.VersionInfo{}, nil); err != nil {
+	if err := y.mark(ctx, p, journal.VersionInfo{}, hash(nil)); err != nil {
 		return "", err
 	}
 	if s.IsEmpty() {
@@ -293,7 +314,7 @@ func (y *Sync) adopt(ctx context.Context, p *picture, lockID string, theirs *sta
 		return "", err
 	}
 	read := journal.VersionInfo{Lineage: theirs.Lineage, Serial: theirs.Serial}
-	if err := y.mark(ctx, p, read, p.data); err != nil {
+	if err := y.mark(ctx, p, read, hash(p.data)); err != nil {
 		return "", err
 	}
 	var says []string
