@@ -18,6 +18,7 @@ export class Gantt {
     this.showPath = true;
     this.path = [];
     this.ageOfSums = -Infinity;
+    this.part = 0;
     this.surface = new Surface(canvas, (c, colours) => this.draw(c, colours));
     this.listen();
   }
@@ -49,14 +50,20 @@ export class Gantt {
   sums() {
     const clock = this.host.clock();
     const size = this.host.run.size;
-    if (clock - this.ageOfSums < (size > 20_000 ? 2000 : 250) && this.bands) return;
+    const first = !this.bands;
+    if (clock - this.ageOfSums < (size > 20_000 ? 1500 : 250) && !first) return;
     this.ageOfSums = clock;
     const { run } = this.host;
-    this.bandExtent = run.extent(this.now);
-    this.bands = pressure(run, MOMENTS, this.bandExtent, this.now).slice(0, 8);
-    this.waiters = queued(run, WAITERS);
-    this.path = this.showPath ? criticalPath(run, this.now) : [];
-    this.onPath = new Set(this.path);
+    const part = size > 20_000 && !first ? this.part = (this.part + 1) % 3 : -1; // of a large run, one at a time
+    if (part < 0 || part === 0) {
+      this.bandExtent = run.extent(this.now);
+      this.bands = pressure(run, MOMENTS, this.bandExtent, this.now).slice(0, 8);
+    }
+    if (part < 0 || part === 1) this.waiters = queued(run, WAITERS);
+    if (part < 0 || part === 2) {
+      this.path = this.showPath ? criticalPath(run, this.now) : [];
+      this.onPath = new Set(this.path);
+    }
   }
 
   draw(c, colours) {

@@ -110,15 +110,15 @@ export function queued(run, most) {
 // pressure counts, for each limit, pool and so on that was waited for, how many waited at each of n moments: a list of
 // { kind, name, counts, most, total }, by how long was waited for it altogether.
 export function pressure(run, n, extent, now) {
-  const by = new Map();
+  const by = { l: new Map(), p: new Map(), m: new Map() };
   for (let i = 0; i < run.size; i++) {
     for (const w of run.waits(i)) {
-      if (w[0] === "t" || w[0] === "o") continue;
-      const key = `${w[0]}${w[1]}`;
-      let p = by.get(key);
+      const names = by[w[0]];
+      if (!names) continue; // its turn, or on the way
+      let p = names.get(w[1]);
       if (!p) {
         p = { kind: w[0], name: w[1], steps: new Int32Array(n + 1), total: 0, counts: null, most: 0 };
-        by.set(key, p);
+        names.set(w[1], p);
       }
       const to = w[3] >= 0 ? w[3] : now;
       p.total += to - w[2];
@@ -128,7 +128,8 @@ export function pressure(run, n, extent, now) {
       p.steps[b]--;
     }
   }
-  for (const p of by.values()) {
+  const all = [...by.l.values(), ...by.p.values(), ...by.m.values()];
+  for (const p of all) {
     p.counts = new Int32Array(n);
     let sum = 0;
     for (let k = 0; k < n; k++) {
@@ -137,7 +138,7 @@ export function pressure(run, n, extent, now) {
       p.most = Math.max(p.most, sum);
     }
   }
-  return [...by.values()].sort((a, b) => b.total - a.total || compare(a.name, b.name));
+  return all.sort((a, b) => b.total - a.total || compare(a.name, b.name));
 }
 
 // ticks chooses the marks of a time axis: about every so many pixels, at round times.

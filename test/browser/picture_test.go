@@ -1,0 +1,103 @@
+//go:build unix
+
+package browser
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/millipede-iac/millipede/view/picture"
+	"github.com/millipede-iac/millipede/view/timeline"
+)
+
+const evilName = `aws_vpc.evil["</script><img src=x onerror='window.evil=1'><script>window.evil=1</script>"]`
+
+// drawnRun is a run of n operations in ten modules on four workers of eight slots; of those one has failed, and the
+// last one has a name that would like to be a script.
+func drawnRun(n int) *timeline.Model {
+	head := timeline.Head{Run: "EXAMPLE", Workspace: "default", Command: "apply", Begun: 1.7e12, Ended: timeline.None,
+		Now: int64(n) * 125}
+	book := timeline.NewBook(head)
+	for i := range n {
+		begin := int64(i/32) * 4000
+		v := timeline.Vertex{Number: i, Module: fmt.Sprintf("module.area%d", i*10/n), Type: "aws_vpc", Action: "create",
+			Status: timeline.Done, Pool: "eu", Worker: fmt.Sprintf("worker-%d", i%32/8), Attempts: 1, Attempt: "A",
+			Started: begin + 10, Ended: begin + 3500 + int64(i%400), Took: 3400,
+			Waits: []timeline.Wait{{Kind: timeline.ForPermit, Name: "aws/api", From: 0, To: begin + 10}}}
+		v.Address = fmt.Sprintf("%s.aws_vpc.main[%d]", v.Module, i)
+		if i >= 32 {
+			v.After = []int{i - 32}
+		}
+		switch {
+		case i == 40:
+			v.Status, v.Failure = timeline.Failed, "no room <img src=x onerror='window.evil=1'>"
+		case i == n-1:
+			v.Module, v.Address, v.Worker = "", evilName, "<script>window.evil=1</script>"
+		}
+		book.Add(v)
+	}
+	book.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) { h.Outcome, h.Ended = "failed", h.Now })
+	return book.Model(head.Now)
+}
+
+// report opens a report from the disk, and returns how large it is, and how long it took until it was drawn.
+func (s *Site) report(m *timeline.Model) (size int64, took time.Duration) {
+	s.t.Helper()
+	var b bytes.Buffer
+	if err := (&picture.Report{Model: m, Parts: map[int]string{40: "action: create\n"}}).Write(&b); err != nil {
+		s.t.Fatal(err)
+	}
+	path := filepath.Join(s.t.TempDir(), "report.html")
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	began := time.Now()
+	s.do(chromedp.Navigate("file://" + path))
+	s.until("the report is not drawn", `document.documentElement.dataset.ready === "yes"`)
+	return int64(b.Len()), time.Since(began)
+}
+
+func TestAReportOpensFromTheDiskAndIsUsedByKeyboard(t *testing.T) {
+	s := Open(t)
+	size, took := s.report(drawnRun(2000))
+	t.Logf("2,000 operations: %d bytes, drawn after %s", size, took.Round(time.Millisecond))
+	if size > 3_000_000 {
+		t.Errorf("it has %d bytes", size)
+	}
+	if took > 10*time.Second { // it is less than one on a machine that does nothing else
+		t.Errorf("it was drawn after %s", took)
+	}
+	s.shows("What went wrong")
+	s.shows("The critical path has")
+	s.screenshot("run-gantt", 1280, 900)
+	// Search, and go to what was found.
+	s.do(chromedp.Focus(`input[type=search]`, chromedp.ByQuery), chromedp.KeyEvent("failed\r"))
+	s.shows("1 found")
+	details := func(text string) {
+		s.until("the details do not show "+text,
+			`document.querySelector(".picture-details").innerText.includes("`+text+`")`)
+	}
+	details("no room")
+	details("action: create")
+	// The graph, by its tab and with the arrow keys.
+	s.do(chromedp.Focus(`#picture-tab-gantt`, chromedp.ByQuery), chromedp.KeyEvent(kb.ArrowLeft))
+	s.until("the graph is not shown", `!document.querySelector("#picture-graph").hidden`)
+	s.do(chromedp.Focus(`#picture-graph canvas`, chromedp.ByQuery),
+		chromedp.KeyEvent(kb.Escape+kb.Home+kb.ArrowRight+"+-0"))
+	s.until("nothing is selected", `picture.selected !== null`)
+	s.screenshot("run-graph", 1280, 900)
+	// The list, without the search.
+	s.do(chromedp.Evaluate(`picture.input.value = ""; picture.search("")`, nil))
+	s.do(chromedp.Focus(`.picture-list`, chromedp.ByQuery), chromedp.KeyEvent(kb.End+"\r"))
+	details("aws_vpc.evil")
+	if value[bool](s, `window.evil !== undefined`) {
+		t.Error("a name was taken for a script")
+	}
+}
