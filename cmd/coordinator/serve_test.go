@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -297,6 +298,53 @@ output "o" { value = join(" ", terraform_data.a[*].output) }
 		})
 	}
 	group.Wait()
+	s.stop()
+}
+
+// Every phase had the store of its workspace for itself: a plan that is only looked at ended with "Error acquiring the
+// state lock" while another run applied, or made that run end so.
+func TestPlansThatApplyNothingWaitForNobody(t *testing.T) {
+	s, _ := serveIn(t, t.TempDir(), "")
+	w, err := s.client.Workspaces.Create(t.Context(), "main", client.WorkspaceCreateOptions{Name: client.String("one")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, begun, goOn := t.TempDir(), filepath.Join(t.TempDir(), "begun"), filepath.Join(t.TempDir(), "go-on")
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), fmt.Appendf(nil, `
+resource "terraform_data" "a" {
+  provisioner "local-exec" {
+    command = "touch %s; while [ ! -e %s ]; do sleep 0.05; done"
+  }
+}
+`, begun, goOn), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	applied := make(chan *client.Run, 1)
+	go func() {
+		r, err := s.tryRun(w, dir, client.RunCreateOptions{})
+		if err != nil {
+			t.Error(err)
+		}
+		applied <- r
+	}()
+	for _, err := os.Stat(begun); err != nil && !t.Failed(); _, err = os.Stat(begun) {
+		runtime.Gosched()
+	}
+	yes := true
+	for what, o := range map[string]client.RunCreateOptions{
+		"only looked at": {PlanOnly: &yes, Message: client.String("a")},
+		"again":          {PlanOnly: &yes, Message: client.String("b")},
+	} {
+		if r := s.runDir(w, dir, o); r.Status != client.RunPlannedAndFinished {
+			t.Errorf("%s: %s: %s", what, r.Status, s.log(s.client.Plans.Logs(t.Context(), r.Plan.ID)))
+		}
+	}
+	if err := os.WriteFile(goOn, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-applied; r != nil && r.Status != client.RunApplied {
+		t.Errorf("%s: %s", r.Status, s.log(s.client.Applies.Logs(t.Context(), r.Apply.ID)))
+	}
 	s.stop()
 }
 

@@ -180,12 +180,25 @@ func (p *phase) end(diags diag.List) error {
 	return errors.Join(service.ErrReported, err)
 }
 
+// storeWait is how long a phase waits for the store of its workspace. Only the end of the phase before it, of a run
+// that was left, can still have it.
+const storeWait = 20 * time.Second
+
+// state says how the state is opened. A plan that does not have the workspace reads what was last committed: others
+// may plan and apply there at the same time.
+func (p *phase) state(applies bool) estate.StateOptions {
+	if r := &p.job.Run; !applies && (r.PlanOnly || r.SavePlan) {
+		return estate.StateOptions{KeepsNothing: true}
+	}
+	return estate.StateOptions{Lock: true, LockTimeout: storeWait}
+}
+
 // operation opens the estate for this phase. saved is the plan to apply; nil for none. A phase that resumes a run
 // settles it by that.
 func (p *phase) operation(ctx context.Context, saved *planfile.Saved, resumes bool) (*estate.Operation, diag.List) {
 	r := &p.job.Run
 	o := estate.OperationOptions{
-		Name: "plan", Bare: r.Destroy, Variables: p.vars, State: estate.StateOptions{Lock: true},
+		Name: "plan", Bare: r.Destroy, Variables: p.vars, State: p.state(saved != nil),
 		Parallelism: p.o.Parallelism,
 		LockAs:      "OperationTypePlan", Saved: saved, Settles: resumes, Watch: p.watch(),
 	}
