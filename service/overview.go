@@ -35,6 +35,8 @@ type Overview struct {
 	Attention Attention
 	// Holder says who has the lock; empty for nobody.
 	Holder string
+	// Halt is what keeps runs from starting; nil for nothing.
+	Halt *record.Halt
 }
 
 // Overviews returns the workspaces of an organization that the actor may see and the filter chooses: those that need a
@@ -85,7 +87,11 @@ func (s *Service) OverviewOf(a *Actor, id string) (v *Overview, err error) {
 }
 
 func overview(tx *store.Tx, w *WorkspaceView) (*Overview, error) {
-	v := &Overview{WorkspaceView: w}
+	halt, err := haltOf(tx, w.ID)
+	if err != nil {
+		return nil, err
+	}
+	v := &Overview{WorkspaceView: w, Halt: halt}
 	if w.Lock.Held() {
 		v.Holder = strings.TrimPrefix(lockedBy(tx, &w.Workspace), "the workspace is locked by ")
 		if w.Lock.Kind != "run" {

@@ -213,7 +213,7 @@ func (s *Service) job(stopping context.Context, r *record.Run, log io.Writer, re
 // finish writes how a phase has ended. It returns false when the phase has not ended, because the service does.
 func (q *queue) finish(r *record.Run, j *job, results any, failure error) bool {
 	q.mu.Lock()
-	halted, left := q.stopped, j.left
+	halted, left, suspended := q.stopped, j.left, j.suspended
 	q.mu.Unlock()
 	ended := false
 	for {
@@ -239,12 +239,15 @@ func (q *queue) finish(r *record.Run, j *job, results any, failure error) bool {
 				kind = record.EventCanceled // the plan was there before it heard that it is not wanted
 			case errors.Is(failure, ErrStopped) && !now.CancelAsked.IsZero():
 				kind = record.EventCanceled
-			case errors.Is(failure, ErrStopped) && halted:
+			case errors.Is(failure, ErrStopped) && suspended && now.Status == record.Planning:
+				now.Resumed++
+				kind = record.EventPlanAgain
+			case errors.Is(failure, ErrStopped) && (halted || suspended):
 				return nil
 			case failure == nil:
 				kind, outcome = came(now, results)
 			}
-			ended = true
+			ended = kind != record.EventPlanAgain
 			return q.s.enter(tx, now, kind, outcome, "")
 		})
 		if err == nil {

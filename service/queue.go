@@ -40,6 +40,7 @@ type queue struct {
 type job struct {
 	stop, leave context.CancelFunc
 	left        bool // it was left by somebody's wish
+	suspended   bool // it was stopped by somebody's wish, and is to go on
 }
 
 func newQueue(s *Service) *queue {
@@ -121,7 +122,7 @@ func (q *queue) makeSure(ctx context.Context) (time.Time, error) {
 		var left []*record.Run
 		for _, r := range all {
 			q.active[r.ID] = r
-			if r.Status.Computes() && q.running[r.ID] == nil {
+			if r.Status == record.Planning && q.running[r.ID] == nil { // applies are left to goOn
 				left = append(left, r)
 			}
 		}
@@ -130,7 +131,7 @@ func (q *queue) makeSure(ctx context.Context) (time.Time, error) {
 		q.news = make(chan struct{})
 		q.mu.Unlock()
 		for _, r := range left {
-			q.begin(ctx, r, r.Status == record.Applying)
+			q.begin(ctx, r, false)
 		}
 	}
 }
@@ -237,7 +238,7 @@ func (q *queue) board() (*board, error) {
 	b := &board{
 		now: q.s.now(), plans: q.s.opts.Plans, applies: q.s.opts.Applies, stopped: q.stopped,
 		spaces: map[string]*record.Workspace{},
-		served: map[string]time.Time{}, seen: map[string]sighting{},
+		served: map[string]time.Time{}, seen: map[string]sighting{}, halts: map[string]*record.Halt{},
 	}
 	for _, r := range q.active {
 		b.runs = append(b.runs, r)
@@ -259,6 +260,13 @@ func (q *queue) board() (*board, error) {
 			}
 			if err == nil {
 				b.spaces[id] = w
+			}
+			h, err := haltOf(tx, id)
+			if err != nil {
+				return err
+			}
+			if h != nil {
+				b.halts[id] = h
 			}
 		}
 		return nil
@@ -354,17 +362,6 @@ func (s *Service) activeRuns() (all []*record.Run, err error) {
 func (q *queue) run(ctx context.Context) error {
 	phases, leave := context.WithCancel(context.WithoutCancel(ctx))
 	defer leave()
-	q.mu.Lock()
-	var resumed []*record.Run
-	for _, r := range q.active {
-		if r.Status == record.Applying {
-			resumed = append(resumed, r)
-		}
-	}
-	q.mu.Unlock()
-	for _, r := range resumed {
-		q.begin(phases, r, true)
-	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -408,6 +405,9 @@ func (q *queue) advance(ctx context.Context) (time.Time, error) {
 		b, err := q.board()
 		if err != nil {
 			return time.Time{}, err
+		}
+		for _, r := range q.goOn(b) {
+			q.begin(ctx, r, true)
 		}
 		steps := b.due()
 		if len(steps) == 0 {
@@ -459,6 +459,14 @@ func (q *queue) make(s step) (r *record.Run, err error) {
 	err = q.s.store.Update(func(tx *store.Tx) error {
 		if r, err = runs.Get(tx, s.run); err != nil {
 			return err
+		}
+		h, err := haltOf(tx, r.Workspace)
+		if err != nil {
+			return err
+		}
+		starts := s.kind == record.EventPlanStarted || s.kind == record.EventApplyStarted
+		if starts && h != nil {
+			return conflict("nothing starts: %s", h.Reason)
 		}
 		if s.kind == record.EventPlanQueued || s.kind == record.EventApplyQueued {
 			w, err := workspaces.Get(tx, r.Workspace)

@@ -58,8 +58,6 @@ func (s *Service) checkRun(tx *store.Tx, a *Actor, w *record.Workspace, r *recor
 		return invalid("The workspace does not allow destroy plans")
 	case r.GenerateConfig:
 		return invalid("The service cannot generate configuration yet: leave -generate-config-out out")
-	case w.Stopped != "":
-		return conflict("the workspace takes no runs: %s", w.Stopped)
 	}
 	if r.AutoApply || w.AutoApply && !r.PlanOnly {
 		p, err := a.permissions(tx, w)
@@ -344,7 +342,10 @@ func (s *Service) Cancel(a *Actor, id, comment string) error {
 				return err
 			}
 		}
-		tx.After(func() { s.queue.stop(r.ID) })
+		tx.After(func() {
+			s.queue.stop(r.ID)
+			s.queue.changed(r.ID) // an apply that was suspended ends with this
+		})
 		return runs.Put(tx, r)
 	})
 }

@@ -132,6 +132,9 @@ var (
 			}),
 		},
 	}
+	halts = store.Table[record.Halt]{
+		Name: "halt", ID: func(h *record.Halt) string { return h.On },
+	}
 	notifications = store.Table[record.Notification]{
 		Name: "notification configuration", ID: func(n *record.Notification) string { return n.ID },
 		Lists: map[string]func(*record.Notification) []string{

@@ -2,6 +2,7 @@ package service
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -20,8 +21,10 @@ type board struct {
 	served map[string]time.Time
 	// seen says of runs whether, and how often since their plan ended, a client has looked at them.
 	seen map[string]sighting
-	// stopped tells that the service takes on nothing new.
+	// stopped tells that the service ends, so that it takes on nothing new.
 	stopped bool
+	// halts are those of workspaces, by their IDs; that of the service is the one of all.
+	halts map[string]*record.Halt
 }
 
 // sighting is how a client looks at a run.
@@ -71,7 +74,9 @@ func (b *board) due() []step {
 				}
 			}
 		case record.PlanQueued:
-			queued = append(queued, r)
+			if b.halts[r.Workspace] == nil {
+				queued = append(queued, r)
+			}
 		case record.Planned:
 			if s := b.planned(r); s.kind != "" {
 				out = append(out, s)
@@ -82,7 +87,7 @@ func (b *board) due() []step {
 				taken[r.Workspace] = true
 			}
 		case record.ApplyQueued:
-			if applies < b.applies && !b.stopped {
+			if applies < b.applies && !b.stopped && b.halts[r.Workspace] == nil {
 				applies++
 				out = append(out, step{run: r.ID, kind: record.EventApplyStarted})
 			}
@@ -110,13 +115,6 @@ func (b *board) order(queued []*record.Run) {
 		return cmp.Or(cmp.Compare(rank[x.ID], rank[y.ID]), b.served[x.Workspace].Compare(b.served[y.Workspace]),
 			cmp.Compare(x.Number, y.Number))
 	})
-}
-
-// turnOf returns the place of a plan among those that wait, in the order in which they are started.
-func (b *board) turnOf(r *record.Run) int {
-	queued := slices.DeleteFunc(slices.Clone(b.runs), func(o *record.Run) bool { return o.Status != record.PlanQueued })
-	b.order(queued)
-	return 1 + slices.IndexFunc(queued, func(o *record.Run) bool { return o.ID == r.ID })
 }
 
 // planned returns what comes of a plan that waits for its approval; nothing while it waits on.
@@ -162,16 +160,18 @@ func (b *board) alarm() time.Time {
 
 // Wait says what a run waits for. The zero value is nothing.
 type Wait struct {
-	// Kind is "lock", "run", "plans", "applies", "approval", "stopped", or "workers".
+	// Kind is "lock", "run", "plans", "applies", "approval" or "stopped".
 	Kind string
-	// On is the run, the user or the team that is waited for, if it is one.
+	// On is the run, the user or the team that is waited for, if it is one; of a halt, the name of who said so.
 	On string
 	// Place counts those before it, itself included.
 	Place int
 	Since time.Time
 	// Gone tells, of an approval, that the client that asked for the run does not look any more.
 	Gone bool
-	Text string
+	// Expires is when an approval is given up unless somebody looks at the run meanwhile; zero for never.
+	Expires time.Time
+	Text    string
 }
 
 // blocked returns what keeps a run that is pending or confirmed from having its workspace.
@@ -183,8 +183,8 @@ func (b *board) blocked(r *record.Run, taken map[string]bool) Wait {
 		return Wait{Kind: "stopped", Since: since, Text: "the service takes on nothing new"}
 	case w == nil:
 		return Wait{Kind: "stopped", Since: since, Text: "the workspace is gone"}
-	case w.Stopped != "":
-		return Wait{Kind: "stopped", Since: since, Text: "the workspace takes on nothing new: " + w.Stopped}
+	case b.halts[r.Workspace] != nil:
+		return b.halted(r)
 	case r.Status == record.Pending && (r.PlanOnly || r.SavePlan):
 		return Wait{} // plans wait for nobody
 	case w.Lock.Held() && w.Lock.Kind != "run":
@@ -216,6 +216,26 @@ func (b *board) blocked(r *record.Run, taken map[string]bool) Wait {
 		string(holder.Status)}
 }
 
+// emergency tells whether what a run has under way was stopped by a halt.
+func (b *board) emergency(r *record.Run) bool {
+	h := b.halts[r.Workspace]
+	return h != nil && h.Emergency
+}
+
+// halted is the answer of a run that a halt keeps from going on.
+func (b *board) halted(r *record.Run) Wait {
+	h := b.halts[r.Workspace]
+	where, how := "the workspace", "is drained"
+	if h.On == place("") {
+		where = "the service"
+	}
+	if h.Emergency {
+		how = "was stopped"
+	}
+	return Wait{Kind: "stopped", On: h.By, Since: h.At,
+		Text: fmt.Sprintf("%s %s by %s: %s", where, how, h.By, h.Reason)}
+}
+
 // holds tells whether a run that has not ended keeps others that may apply from its workspace.
 func holds(r *record.Run) bool {
 	if r.SavePlan {
@@ -227,13 +247,15 @@ func holds(r *record.Run) bool {
 // waits returns what a run waits for.
 func (b *board) waits(r *record.Run) Wait {
 	since := r.Times[r.Status]
-	place := func(s record.RunStatus) (n int) {
-		for _, o := range b.runs {
-			if o.Status == s && o.Number <= r.Number {
-				n++
+	if b.halts[r.Workspace] != nil {
+		switch r.Status {
+		case record.Pending, record.PlanQueued, record.Confirmed, record.ApplyQueued:
+			return b.halted(r)
+		case record.Applying:
+			if b.emergency(r) {
+				return b.halted(r)
 			}
 		}
-		return n
 	}
 	switch r.Status {
 	case record.Pending:
@@ -241,15 +263,34 @@ func (b *board) waits(r *record.Run) Wait {
 	case record.Confirmed:
 		return b.blocked(r, nil)
 	case record.PlanQueued:
-		return Wait{Kind: "plans", Place: b.turnOf(r), Since: since, Text: "other plans compute"}
+		return Wait{Kind: "plans", Place: b.place(r), Since: since,
+			Text: fmt.Sprintf("%d plans compute, which is the limit of the service", b.plans)}
 	case record.ApplyQueued:
-		return Wait{Kind: "applies", Place: place(r.Status), Since: since, Text: "other applies are under way"}
+		return Wait{Kind: "applies", Place: b.place(r), Since: since,
+			Text: fmt.Sprintf("%d applies are under way, which is the limit of the service", b.applies)}
 	case record.Planned, record.PlannedAndSaved:
-		last := b.seen[r.ID].last
-		return Wait{
-			Kind: "approval", Since: since, Text: "somebody has to approve the plan",
-			Gone: r.Source == SourceCLI && b.now.Sub(later(last, since)) > goneAfter,
+		w := Wait{Kind: "approval", Since: since, Text: "somebody who may apply has to approve the plan"}
+		last := later(b.seen[r.ID].last, since)
+		w.Gone = r.Source == SourceCLI && b.now.Sub(last) > goneAfter
+		if ws := b.spaces[r.Workspace]; ws != nil && ws.ApprovalExpiry > 0 && r.Status == record.Planned &&
+			!r.AutoApply {
+			w.Expires = last.Add(ws.ApprovalExpiry)
 		}
+		return w
 	}
 	return Wait{}
+}
+
+// place is the number of the run among those that wait for the same bound, in the order in which they will start.
+func (b *board) place(r *record.Run) int {
+	var waiting []*record.Run
+	for _, o := range b.runs {
+		if o.Status == r.Status && b.halts[o.Workspace] == nil {
+			waiting = append(waiting, o)
+		}
+	}
+	if r.Status == record.PlanQueued {
+		b.order(waiting)
+	}
+	return 1 + slices.IndexFunc(waiting, func(o *record.Run) bool { return o.ID == r.ID })
 }

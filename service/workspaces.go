@@ -127,7 +127,6 @@ type WorkspaceSettings struct {
 	SourceName, SourceURL                                                         *string
 	Tags                                                                          []record.Tag // added
 	ApprovalExpiry                                                                *time.Duration
-	Stopped                                                                       *string
 	// InheritsMode set gives up the workspace's own execution mode for that of the organization.
 	InheritsMode *bool
 	// Triggers are changed by a function, nil for not: each of its fields may be given or not.
@@ -159,7 +158,6 @@ func (o *WorkspaceSettings) apply(w *record.Workspace) error {
 	set(&w.SourceName, o.SourceName)
 	set(&w.SourceURL, o.SourceURL)
 	set(&w.ApprovalExpiry, o.ApprovalExpiry)
-	set(&w.Stopped, o.Stopped)
 	if o.ExecutionMode != nil {
 		w.InheritsMode = false
 	}

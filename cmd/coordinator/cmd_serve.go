@@ -22,6 +22,7 @@ import (
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/authority"
+	"github.com/millipede-iac/millipede/service/control"
 	"github.com/millipede-iac/millipede/service/engine"
 	"github.com/millipede-iac/millipede/service/gate"
 	"github.com/millipede-iac/millipede/service/httpstate"
@@ -253,6 +254,7 @@ func serviceHandler(svc *service.Service, st *store.Store, sender *notify.Sender
 		Verify: sender.Verify,
 	}))
 	mux.Handle("/oauth/", login.Handler(svc, time.Now, log))
+	mux.Handle(control.Prefix, control.Handler(svc, log))
 	mux.Handle(httpstate.Prefix, httpstate.Handler(svc, maxState, log))
 	pages := web.Handler(web.Options{Service: svc, Logger: log})
 	for _, path := range web.Paths {

@@ -88,8 +88,6 @@ type Workspace struct {
 	UpdatedAt  time.Time `json:"updatedAt"`
 	// ApprovalExpiry is how long a plan whose asker is gone waits for its approval; zero for ever.
 	ApprovalExpiry time.Duration `json:"approvalExpiry,omitempty"`
-	// Stopped is why no run starts here; empty where runs start. What is under way goes on.
-	Stopped string `json:"stopped,omitempty"`
 
 	Lock Lock `json:"lock,omitzero"`
 	// CurrentRun is the run that has the workspace, or has it next; never one that is plan-only or saved.
@@ -107,6 +105,16 @@ type Triggers struct {
 	AutoApply     bool     `json:"autoApply,omitempty"`
 	Prefixes      []string `json:"prefixes,omitempty"`
 	Patterns      []string `json:"patterns,omitempty"`
+}
+
+// Halt is why nothing new starts in a workspace, or in the whole service.
+type Halt struct {
+	On     string    `json:"on"` // the ID of a workspace, or "service"
+	Reason string    `json:"reason"`
+	By     string    `json:"by"` // the name of who said so
+	At     time.Time `json:"at"`
+	// Emergency: what was under way was stopped, too.
+	Emergency bool `json:"emergency,omitempty"`
 }
 
 // Tag is a tag of a workspace: a word, or a key with a value.

@@ -44,7 +44,6 @@ func (c *call) workspaceResource(w *service.WorkspaceView) resource {
 			"unarchived-workspace-change-requests-count": 0,
 			"locked-reason":                              w.Lock.Reason,
 			"approval-expiry-seconds":                    int(w.ApprovalExpiry / time.Second),
-			"stopped":                                    orNull(w.Stopped),
 			"actions":                                    map[string]bool{"is-destroyable": true},
 			"permissions": map[string]bool{
 				"can-update": p.Admin, "can-destroy": p.Admin || p.Delete, "can-force-delete": p.Admin || p.Delete,
@@ -227,7 +226,6 @@ func (c *call) settings() (o service.WorkspaceSettings, err error) {
 		SourceName       *string `json:"source-name"`
 		SourceURL        *string `json:"source-url"`
 		ApprovalExpiry   *int    `json:"approval-expiry-seconds"`
-		Stopped          *string `json:"stopped"`
 		Overwrites       *struct {
 			Mode *bool `json:"execution-mode"`
 		} `json:"setting-overwrites"`
@@ -247,7 +245,6 @@ func (c *call) settings() (o service.WorkspaceSettings, err error) {
 		WorkingDirectory: a.WorkingDirectory, AutoApply: a.AutoApply, Structured: a.Structured,
 		QueueAllRuns: a.QueueAllRuns,
 		AllowDestroy: a.AllowDestroy, GlobalState: a.GlobalState, SourceName: a.SourceName, SourceURL: a.SourceURL,
-		Stopped: a.Stopped,
 	}
 	if a.ExecutionMode == nil && a.Operations != nil {
 		mode := record.ModeLocal

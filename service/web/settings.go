@@ -103,11 +103,17 @@ func (c *call) changeSettings() error {
 	case "force-unlock":
 		_, err = c.ForceUnlock(c.actor, w.ID)
 		done = "You have taken the lock away."
+	case "drain", "stop":
+		err = c.Halt(c.actor, w.ID, record.Halt{Reason: f.Get("why"), Emergency: f.Get("action") == "stop"})
+		done = "No run starts until you let them."
+	case "lift":
+		err = c.Lift(c.actor, w.ID)
+		done = "Runs start again."
 	case "save":
-		description, mode, dir, stopped := f.Get("description"), f.Get("mode"), f.Get("directory"), f.Get("stopped")
+		description, mode, dir := f.Get("description"), f.Get("mode"), f.Get("directory")
 		auto, destroy, global := f.Get("auto") != "", f.Get("destroy") != "", f.Get("global") != ""
 		_, err = c.ChangeWorkspace(c.actor, w.ID, service.WorkspaceSettings{Description: &description,
-			ExecutionMode: &mode, WorkingDirectory: &dir, Stopped: &stopped, AutoApply: &auto, AllowDestroy: &destroy,
+			ExecutionMode: &mode, WorkingDirectory: &dir, AutoApply: &auto, AllowDestroy: &destroy,
 			GlobalState: &global})
 		done = "The settings are saved."
 	default:

@@ -134,6 +134,7 @@ var layers = map[string]int{
 	"service/events":      1,
 	"service/store":       1,
 	"service":             2,
+	"service/control":     3,
 	"service/httpstate":   3,
 	"service/login":       3,
 	"service/notify":      3,

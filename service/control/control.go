@@ -1,0 +1,144 @@
+// Package control answers what operators ask of the service and the API of other products has no words for: halts, and
+// why a run waits.
+//
+// It decides nothing. Its routes begin with Prefix; docs/service.md describes them.
+package control
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+)
+
+// Prefix is what the paths begin with.
+const Prefix = "/api/millipede/v1/"
+
+// maxBody bounds what is sent with a request, in bytes.
+const maxBody = 16 << 10
+
+// Handler answers requests below Prefix.
+func Handler(svc *service.Service, log *slog.Logger) http.Handler {
+	s := &server{svc, log}
+	mux := http.NewServeMux()
+	for _, at := range []string{"halt", "workspaces/{workspace}/halt"} {
+		mux.Handle("GET "+Prefix+at, s.authenticated(s.halt))
+		mux.Handle("PUT "+Prefix+at, s.authenticated(s.setHalt))
+		mux.Handle("DELETE "+Prefix+at, s.authenticated(s.lift))
+	}
+	mux.Handle("GET "+Prefix+"runs/{run}/wait", s.authenticated(s.wait))
+	return mux
+}
+
+type server struct {
+	*service.Service
+	log *slog.Logger
+}
+
+// handler answers a request with a document; nil for none.
+type handler func(*http.Request, *service.Actor) (any, error)
+
+func (s *server) authenticated(h handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		from, _, err := net.SplitHostPort(r.RemoteAddr)
+		if err != nil {
+			from = r.RemoteAddr
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		var document any
+		actor, err := s.Authenticate(strings.TrimSpace(token), from)
+		if err == nil {
+			document, err = h(r, actor)
+		}
+		if err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		if document == nil {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(document) // who asked has gone away otherwise
+	})
+}
+
+// statuses are the answers to conditions.
+var statuses = []struct {
+	is     error
+	status int
+}{
+	{service.ErrUnauthorized, http.StatusUnauthorized}, {service.ErrNotFound, http.StatusNotFound},
+	{service.ErrForbidden, http.StatusForbidden}, {service.ErrConflict, http.StatusConflict},
+	{service.ErrInvalid, http.StatusUnprocessableEntity},
+}
+
+func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	status, text := http.StatusInternalServerError, "the service could not do this; its log says why"
+	for _, c := range statuses {
+		if errors.Is(err, c.is) {
+			status, text = c.status, err.Error()
+		}
+	}
+	if status == http.StatusInternalServerError {
+		s.log.Error("a request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": text}) // as above
+}
+
+// halt tells whether something is halted, by whom, and since when.
+func (s *server) halt(r *http.Request, a *service.Actor) (any, error) {
+	h, err := s.Halted(a, r.PathValue("workspace"))
+	return map[string]any{"halt": h}, err
+}
+
+// setHalt drains, or stops.
+func (s *server) setHalt(r *http.Request, a *service.Actor) (any, error) {
+	var asked struct {
+		Reason    string `json:"reason"`
+		Emergency bool   `json:"emergency"`
+	}
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&asked); err != nil {
+		return nil, errors.Join(service.ErrInvalid, err)
+	}
+	h := record.Halt{Reason: asked.Reason, Emergency: asked.Emergency}
+	if err := s.Halt(a, r.PathValue("workspace"), h); err != nil {
+		return nil, err
+	}
+	return s.halt(r, a)
+}
+
+func (s *server) lift(r *http.Request, a *service.Actor) (any, error) {
+	return nil, s.Lift(a, r.PathValue("workspace"))
+}
+
+// waiting is why a run waits, as JSON.
+type waiting struct {
+	Kind    string    `json:"kind"`
+	On      string    `json:"on,omitempty"`
+	Place   int       `json:"place,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+	Gone    bool      `json:"gone,omitempty"`
+	Expires time.Time `json:"expires,omitzero"`
+	Text    string    `json:"text"`
+}
+
+// wait tells why a run waits; null for one that waits for nothing.
+func (s *server) wait(r *http.Request, a *service.Actor) (any, error) {
+	w, err := s.Waits(a, r.PathValue("run"))
+	if err != nil || w.Kind == "" {
+		return map[string]any{"wait": nil}, err
+	}
+	return map[string]any{"wait": waiting(w)}, nil
+}
