@@ -25,9 +25,6 @@ type floorPage struct {
 	Admin  bool
 }
 
-// maxPermits is how many holders and waiters of a limit are listed.
-const maxPermits = 50
-
 func (c *call) floor() error {
 	workers, err := c.Workers(c.r.Context(), c.actor)
 	if err != nil {
