@@ -227,11 +227,8 @@ func (y *Sync) known(ctx context.Context, workspace string, d Description) (bool
 		return false, nil
 	}
 	m, err := y.Store.Mark(ctx, workspace)
-	if errors.Is(err, journal.ErrNoWorkspace) || err == nil && (m.Where != d.Where || m.SHA256 == "") {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
+	if err != nil || m.Where != d.Where || m.SHA256 == "" {
+		return false, nil //nolint:nilerr // what is wrong with the store is told when it is asked for more
 	}
 	digest, err := s.Digest(ctx, workspace)
 	return digest == m.SHA256, err
