@@ -231,7 +231,7 @@ func (a *app) serve(ctx context.Context, o serveOptions) (err error) {
 		unsend()
 		<-sent
 	}()
-	return a.host(svc, tls.NewListener(listener, secure), serviceHandler(svc, st, sender, o, log))
+	return a.host(ctx, svc, tls.NewListener(listener, secure), serviceHandler(svc, st, sender, o, log))
 }
 
 // publicHost is where clients reach the service; empty when that is not known before it listens.
@@ -267,12 +267,12 @@ func serviceHandler(svc *service.Service, st *store.Store, sender *notify.Sender
 
 // host serves until the process is interrupted: then no request is taken any more, runs are stopped as after an
 // interrupt, and everything is closed. A second interrupt ends the process.
-func (a *app) host(svc *service.Service, listener net.Listener, handler http.Handler) error {
+func (a *app) host(ctx context.Context, svc *service.Service, listener net.Listener, handler http.Handler) error {
 	stopping, release := a.interrupts.Stopping, a.interrupts.Hold()
 	defer release()
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	serving, running := make(chan error, 1), make(chan error, 1)
-	runCtx, stop := context.WithCancel(context.WithoutCancel(stopping))
+	runCtx, stop := context.WithCancel(context.WithoutCancel(ctx)) // with the tracer of the process
 	defer stop()
 	go func() { serving <- server.Serve(listener) }()
 	go func() { running <- svc.Run(runCtx) }()

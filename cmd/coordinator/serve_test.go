@@ -44,8 +44,16 @@ func serveIn(t *testing.T, home, token string) (*served, string) {
 // serveTo is serveIn with what the service says of itself, and more options.
 func serveTo(t *testing.T, home, token string, stderr io.Writer, more ...string) (*served, string) {
 	t.Helper()
+	return serveUnder(t, environ.Variables{"HOME=" + home, "PATH=" + os.Getenv("PATH")}, token, stderr, more...)
+}
+
+// serveUnder is serveTo with an environment.
+func serveUnder(t *testing.T, environment environ.Variables, token string, stderr io.Writer, more ...string) (
+	*served, string) {
+	t.Helper()
 	out, said := io.Pipe()
-	a := newApp(strings.NewReader(""), said, stderr, environ.Variables{"HOME=" + home, "PATH=" + os.Getenv("PATH")})
+	home, _ := environment.Lookup("HOME")
+	a := newApp(strings.NewReader(""), said, stderr, environment)
 	code := make(chan int, 1)
 	go func() { code <- a.run(context.Background(), append([]string{"serve", "-listen=127.0.0.1:0"}, more...)) }()
 	address := ""
@@ -241,6 +249,10 @@ func TestAServiceCarriesRunsOut(t *testing.T) {
 	if text := s.log(s.client.Plans.Logs(ctx, broken.Plan.ID)); broken.Status != client.RunErrored ||
 		!strings.Contains(text, "main.tf line 1") {
 		t.Errorf("%s: %s", broken.Status, text)
+	}
+	// Who read the log of an apply that does not come waited for it for ever.
+	if text := s.log(s.client.Applies.Logs(ctx, broken.Apply.ID)); text != "" {
+		t.Errorf("the log of an apply that did not come: %s", text)
 	}
 	gone := s.run(w, servedConfiguration, client.RunCreateOptions{IsDestroy: client.Bool(true)})
 	if gone.Status != client.RunApplied {

@@ -27,6 +27,7 @@ import (
 	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/trace"
 	"github.com/millipede-iac/millipede/unpacking"
 	"github.com/millipede-iac/millipede/view/document"
 	"github.com/millipede-iac/millipede/view/timeline"
@@ -81,7 +82,9 @@ type phase struct {
 }
 
 // Plan implements service.Engine.
-func (e *Engine) Plan(ctx context.Context, j *service.Job) (*service.PlanResult, error) {
+func (e *Engine) Plan(ctx context.Context, j *service.Job) (_ *service.PlanResult, err error) {
+	ctx, span := phaseSpan(ctx, "plan", j)
+	defer func() { endSpan(span, err) }()
 	p, err := e.begin(ctx, j)
 	if err != nil {
 		return nil, err
@@ -91,13 +94,30 @@ func (e *Engine) Plan(ctx context.Context, j *service.Job) (*service.PlanResult,
 }
 
 // Apply implements service.Engine.
-func (e *Engine) Apply(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+func (e *Engine) Apply(ctx context.Context, j *service.Job) (_ *service.ApplyResult, err error) {
+	ctx, span := phaseSpan(ctx, "apply", j)
+	defer func() { endSpan(span, err) }()
 	p, err := e.begin(ctx, j)
 	if err != nil {
 		return nil, err
 	}
 	result, diags := p.apply(ctx)
 	return result, p.end(diags)
+}
+
+// phaseSpan begins the trace of a phase: the two of a run may be days apart, and each has its own.
+func phaseSpan(ctx context.Context, name string, j *service.Job) (context.Context, *trace.Span) {
+	ctx, span := trace.Start(ctx, name, trace.Internal)
+	span.Set("millipede.run", j.Run.ID)
+	span.Set("millipede.workspace", j.Workspace.Name)
+	return ctx, span
+}
+
+func endSpan(span *trace.Span, err error) {
+	if err != nil {
+		span.Fail("failed")
+	}
+	span.End()
 }
 
 // begin unpacks the configuration and makes the estate.

@@ -226,6 +226,8 @@ const (
 	PhaseFinished PhaseStatus = "finished"
 	PhaseErrored  PhaseStatus = "errored"
 	PhaseCanceled PhaseStatus = "canceled"
+	// PhaseUnreachable is an apply that will not come, because the run has ended without.
+	PhaseUnreachable PhaseStatus = "unreachable"
 )
 
 // Phase is the plan or the apply of a run.
@@ -280,6 +282,9 @@ func (r *Run) Enter(k RunEventKind, o Outcome, at time.Time) error {
 		phase.end(PhaseCanceled, at)
 	case EventDiscarded:
 		r.Plan.end(PhaseCanceled, at)
+	}
+	if s.Final() && r.Apply.Status == PhasePending {
+		r.Apply.Status = PhaseUnreachable
 	}
 	return nil
 }

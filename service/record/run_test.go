@@ -102,12 +102,17 @@ func TestPhasesFollowTheRun(t *testing.T) {
 		},
 		"a plan that is canceled": {
 			{record.EventPlanQueued, 0, "queued", "pending"}, {record.EventPlanStarted, 0, "running", "pending"},
-			{record.EventCanceled, 0, "canceled", "pending"},
+			{record.EventCanceled, 0, "canceled", "unreachable"},
+		},
+		// The apply stayed pending, and programs that read its log waited for it for ever.
+		"a plan that fails": {
+			{record.EventPlanQueued, 0, "queued", "pending"}, {record.EventPlanStarted, 0, "running", "pending"},
+			{record.EventFailed, 0, "errored", "unreachable"},
 		},
 		"a plan that starts again": {
 			{record.EventPlanQueued, 0, "queued", "pending"}, {record.EventPlanStarted, 0, "running", "pending"},
 			{record.EventPlanAgain, 0, "queued", "pending"}, {record.EventPlanStarted, 0, "running", "pending"},
-			{record.EventPlanEnded, record.Finished, "finished", "pending"},
+			{record.EventPlanEnded, record.Finished, "finished", "unreachable"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
