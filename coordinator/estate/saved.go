@@ -159,6 +159,9 @@ func (r *Operation) Fit(ctx context.Context, p *plan.Plan) (*plan.Plan, diag.Lis
 	if len(changed) == 0 && p.BaseSerial == r.Prior.Serial && p.BaseLineage == r.Prior.Lineage {
 		return p, nil
 	}
+	if p.Mode == plan.Destroy && len(p.Targets) == 0 && len(p.Excludes) == 0 {
+		return nil, stale(p, r.Prior, nil) // it is to leave nothing behind, and does not know what has come since
+	}
 	return rebase.Onto(p, r.Prior, changed), nil
 }
 
