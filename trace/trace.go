@@ -224,12 +224,3 @@ func (s *Span) End() {
 	s.mu.Unlock()
 	s.tracer.Sink.Take(record)
 }
-
-// Whole gives the sink a span that is over already: for work that no one process has seen from its beginning to its
-// end. The record has its identifiers.
-func (t *Tracer) Whole(r Record) {
-	if t != nil && t.Sample(r.Trace, Context{}) {
-		r.Sampled = true
-		t.Sink.Take(r)
-	}
-}
