@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +27,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	ststypes "github.com/aws/aws-sdk-go-v2/service/sts/types"
 	"golang.org/x/net/http/httpproxy"
+
+	"github.com/millipede-iac/millipede/pattern"
 )
 
 // Settings say who asks, and how. Zero fields mean the library's default.
@@ -118,12 +119,12 @@ func (e *AccountError) Error() string {
 var ErrRegion = errors.New("invalid region")
 
 // regions are the patterns of the partitions' regions, as their endpoint rules have them.
-var regions = regexp.MustCompile(
+var regions = pattern.Lazy(
 	`^(us|eu|ap|sa|ca|me|af|il|mx|cn|us-gov|us-iso|us-isob|eu-isoe|us-isof|eusc)-[a-z]+(-[a-z]+)?-\d+$`)
 
 // Open finds the credentials, and asks STS whose they are unless that is to be skipped.
 func Open(ctx context.Context, s Settings) (*Session, error) {
-	if s.Region == "" || !s.SkipRegionValidation && !regions.MatchString(s.Region) {
+	if s.Region == "" || !s.SkipRegionValidation && !regions().MatchString(s.Region) {
 		return nil, fmt.Errorf("%w %q", ErrRegion, s.Region)
 	}
 	if err := s.setTransport(); err != nil {

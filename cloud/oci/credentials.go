@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/cloud"
+	"github.com/millipede-iac/millipede/pattern"
 )
 
 // Credentials are what a registry is shown: a name and a password, or tokens. The zero value is none.
@@ -202,14 +202,14 @@ func usual(s cloud.Surroundings) []string {
 }
 
 // HelperName is what the name of a helper may be: it becomes a part of a program's name.
-var HelperName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+var HelperName = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // patience is how long a helper may take, which may ask its user something.
 const patience = time.Minute
 
 // ask asks the helper docker-credential-NAME for the credentials of a host; ok is false when it has none.
 func ask(ctx context.Context, s cloud.Surroundings, name, host string) (c Credentials, ok bool, err error) {
-	if !HelperName.MatchString(name) {
+	if !HelperName().MatchString(name) {
 		return Credentials{}, false, fmt.Errorf("%q is not the name of a credentials helper", name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -5,13 +5,13 @@ import (
 	"flag"
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/pattern"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/provider/lock"
@@ -132,7 +132,7 @@ func runProvidersMirror(ctx context.Context, a *app, args []string) int {
 }
 
 // platformName is how a platform is written.
-var platformName = regexp.MustCompile(`^[a-z0-9]+_[a-z0-9]+$`)
+var platformName = pattern.Lazy(`^[a-z0-9]+_[a-z0-9]+$`)
 
 func registerPlatforms(f *flag.FlagSet, to *[]string) {
 	f.Func("platform", "", func(s string) error {
@@ -147,7 +147,7 @@ func registerPlatforms(f *flag.FlagSet, to *[]string) {
 func checkPlatforms(platforms []string) diag.List {
 	var diags diag.List
 	for _, p := range platforms {
-		if !platformName.MatchString(p) {
+		if !platformName().MatchString(p) {
 			diags = diags.Append(diag.New(diag.Error, "Invalid target platform",
 				fmt.Sprintf("%q is no platform: write the operating system and the processor, such as linux_amd64.", p),
 				nil))

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -9,6 +8,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/pattern"
 )
 
 // The shape of an encryption block. What is in it is decoded by whoever encrypts.
@@ -42,7 +42,7 @@ func CheckEncryption(body hcl.Body) diag.List {
 }
 
 // encryptionName is what types and names of key providers and methods may be made of, as OpenTofu has it.
-var encryptionName = regexp.MustCompile(`^[a-zA-Z_0-9-]+$`)
+var encryptionName = pattern.Lazy(`^[a-zA-Z_0-9-]+$`)
 
 // encryption checks the shape of an encryption block.
 func (d *decoder) encryption(body hcl.Body) bool {
@@ -81,7 +81,7 @@ func (d *decoder) encryption(body hcl.Body) bool {
 
 func (d *decoder) encryptionLabels(b *hcl.Block, what string) {
 	for i, part := range []string{"type", "name"} {
-		if !encryptionName.MatchString(b.Labels[i]) {
+		if !encryptionName().MatchString(b.Labels[i]) {
 			d.err(b.LabelRanges[i], "The provided "+what+" "+part+" is invalid", "A "+part+" is made of letters, "+
 				"digits, _ and -.")
 		}

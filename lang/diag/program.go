@@ -2,7 +2,8 @@ package diag
 
 import (
 	"path/filepath"
-	"regexp"
+
+	"github.com/millipede-iac/millipede/pattern"
 )
 
 // program is the name that texts give to the program when they say what to run.
@@ -16,9 +17,9 @@ func Program() string { return program }
 // CalledAs takes the name from the path under which the program was called. Only main calls it, before anything else
 // runs. A name that is no plain word stays out of the texts.
 func CalledAs(path string) {
-	if name := filepath.Base(path); plainName.MatchString(name) {
+	if name := filepath.Base(path); plainName().MatchString(name) {
 		program = name
 	}
 }
 
-var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+var plainName = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)

@@ -3,7 +3,6 @@ package cliconfig
 import (
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/millipede-iac/millipede/cloud/oci"
 	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/pattern"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 )
 
 // ociPrefix is HOST[:PORT][/PATH].
-var ociPrefix = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
+var ociPrefix = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
 
 // ociCredentials reads an oci_credentials block: its label is a host, or the beginning of repositories' names.
 func (c *Config) ociCredentials(r *reader, item *ast.ObjectItem) {
@@ -36,7 +36,7 @@ func (c *Config) ociCredentials(r *reader, item *ast.ObjectItem) {
 		return
 	}
 	prefix, _ := item.Keys[1].Token.Value().(string)
-	if !ociPrefix.MatchString(prefix) {
+	if !ociPrefix().MatchString(prefix) {
 		r.fail(
 			item,
 			invalidOCICredentials,
@@ -90,7 +90,7 @@ func (c *Config) ociCredentials(r *reader, item *ast.ObjectItem) {
 			invalidOCICredentials,
 			"A docker_credentials_helper has credentials for whole hosts, so the label cannot have a path.",
 		)
-	case rule.Helper != "" && !oci.HelperName.MatchString(rule.Helper):
+	case rule.Helper != "" && !oci.HelperName().MatchString(rule.Helper):
 		r.fail(item, invalidOCICredentials, fmt.Sprintf("%q is not the name of a credentials helper.", rule.Helper))
 	case slices.ContainsFunc(c.OCI.Rules, func(have oci.Rule) bool { return have.Prefix == prefix }):
 		r.fail(item, "Duplicate oci_credentials block", fmt.Sprintf("There are credentials for %q already.", prefix))
@@ -123,7 +123,7 @@ func (c *Config) ociDefaults(r *reader, item *ast.ObjectItem) {
 			}
 		case "docker_credentials_helper":
 			c.OCI.Helper, _ = r.text(arg)
-			if c.OCI.Helper != "" && !oci.HelperName.MatchString(c.OCI.Helper) {
+			if c.OCI.Helper != "" && !oci.HelperName().MatchString(c.OCI.Helper) {
 				r.fail(arg, invalidOCIDefaults, fmt.Sprintf("%q is not the name of a credentials helper.",
 					c.OCI.Helper))
 				c.OCI.Helper = ""

@@ -9,8 +9,9 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"strings"
+
+	"github.com/millipede-iac/millipede/pattern"
 )
 
 //go:embed assets
@@ -36,8 +37,8 @@ func Assets() fs.FS {
 }
 
 var (
-	imports = regexp.MustCompile(`(?m)^import [^;]*;\n`)
-	exports = regexp.MustCompile(`(?m)^export `)
+	imports = pattern.Lazy(`(?m)^import [^;]*;\n`)
+	exports = pattern.Lazy(`(?m)^export `)
 )
 
 // bundle is all modules as one: names at the top of a module are different in all of them, which a test checks.
@@ -48,7 +49,7 @@ func bundle() string {
 		if err != nil {
 			panic(fmt.Sprintf("picture: %v", err))
 		}
-		b.WriteString(exports.ReplaceAllString(imports.ReplaceAllString(string(text), ""), ""))
+		b.WriteString(exports().ReplaceAllString(imports().ReplaceAllString(string(text), ""), ""))
 	}
 	return b.String()
 }

@@ -6,7 +6,6 @@ package identity
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/cloud/aws"
 	"github.com/millipede-iac/millipede/lang/arguments"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/pattern"
 	"github.com/millipede-iac/millipede/provider/schema"
 )
 
@@ -228,12 +228,12 @@ func role(args arguments.Arguments) (*aws.AssumeRole, diag.List) {
 }
 
 // policy is the form of a policy's ARN.
-var policy = regexp.MustCompile(`^arn:[\w-]+:[\w-]*:[\w-]*:[\w-]*:policy/.+$`)
+var policy = pattern.Lazy(`^arn:[\w-]+:[\w-]*:[\w-]*:[\w-]*:policy/.+$`)
 
 func policyARNs(nested arguments.Arguments) diag.List {
 	var diags diag.List
 	for _, arn := range nested.Strings("policy_arns") {
-		if !policy.MatchString(arn) {
+		if !policy().MatchString(arn) {
 			diags = diags.Append(nested.Problem("policy_arns", "Invalid ARN",
 				fmt.Sprintf("The value %q must be the ARN of a policy, whose last part begins with \"policy/\"", arn)))
 		}

@@ -9,11 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/pattern"
 )
 
 // query reads the query of a git URL. A semicolon is part of a value, or of a name, as it is for git's servers; net/url
@@ -50,7 +50,7 @@ func (g *Getter) clone(ctx context.Context, u *url.URL, into string) error {
 		}
 	}
 	if err := run(ctx, "", env, git, append(args, "--", from, into)...); err != nil {
-		if depth > 0 && commitID.MatchString(ref) {
+		if depth > 0 && commitID().MatchString(ref) {
 			return fmt.Errorf("%w (note that setting 'depth' requires 'ref' to be a branch or tag name)", err)
 		}
 		return err
@@ -68,7 +68,7 @@ func (g *Getter) clone(ctx context.Context, u *url.URL, into string) error {
 }
 
 // commitID is what looks like the ID of a commit.
-var commitID = regexp.MustCompile("^[0-9a-fA-F]{7,40}$")
+var commitID = pattern.Lazy("^[0-9a-fA-F]{7,40}$")
 
 // checkout checks out a commit, a branch or a tag.
 func (g *Getter) checkout(ctx context.Context, git, dir, ref string) error {

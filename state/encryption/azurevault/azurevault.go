@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 
 	"github.com/zclconf/go-cty/cty"
@@ -24,6 +23,7 @@ import (
 	"github.com/millipede-iac/millipede/cloud/call"
 	"github.com/millipede-iac/millipede/lang/arguments"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/pattern"
 	"github.com/millipede-iac/millipede/provider/schema"
 	"github.com/millipede-iac/millipede/state/encryption"
 )
@@ -65,8 +65,8 @@ func Kind() *encryption.Kind {
 
 // The names that Azure allows.
 var (
-	vaultName = regexp.MustCompile(`^[a-zA-Z](-?[0-9a-zA-Z]){2,23}$`)
-	keyName   = regexp.MustCompile(`^[0-9a-zA-Z-]{1,127}$`)
+	vaultName = pattern.Lazy(`^[a-zA-Z](-?[0-9a-zA-Z]){2,23}$`)
+	keyName   = pattern.Lazy(`^[0-9a-zA-Z-]{1,127}$`)
 )
 
 type service struct {
@@ -90,11 +90,11 @@ func open(ctx context.Context, s cloud.Surroundings, args arguments.Arguments) (
 	switch {
 	case err != nil || vault.Scheme != "https" || domain == "" || vault.User != nil:
 		bad("vault_uri", "The value must be an address like https://NAME.vault.azure.net")
-	case !vaultName.MatchString(label) || len(label) > 24:
+	case !vaultName().MatchString(label) || len(label) > 24:
 		bad("vault_uri", "The name of a vault has 3 to 24 letters, digits and single hyphens, begins with a letter "+
 			"and ends with none")
 	}
-	if !keyName.MatchString(args.String("vault_key_name")) {
+	if !keyName().MatchString(args.String("vault_key_name")) {
 		bad("vault_key_name", "The name of a key has 1 to 127 letters, digits and hyphens")
 	}
 	if k.length < 1 || k.length > 1<<20 {

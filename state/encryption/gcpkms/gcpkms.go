@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 
 	"github.com/zclconf/go-cty/cty"
@@ -20,6 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/cloud/google"
 	"github.com/millipede-iac/millipede/lang/arguments"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/pattern"
 	"github.com/millipede-iac/millipede/provider/schema"
 	"github.com/millipede-iac/millipede/state/encryption"
 )
@@ -56,7 +56,7 @@ const (
 const endpointVariable = "GOOGLE_KMS_CUSTOM_ENDPOINT"
 
 // keyName is the full name of a key.
-var keyName = regexp.MustCompile(
+var keyName = pattern.Lazy(
 	`^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+(/cryptoKeyVersions/[^/]+)?$`,
 )
 
@@ -73,7 +73,7 @@ func open(ctx context.Context, s cloud.Surroundings, args arguments.Arguments) (
 		diags = diags.Append(args.Problem(name, "Invalid Value", fmt.Sprintf(format, a...)))
 	}
 	name := args.String("kms_encryption_key")
-	if !keyName.MatchString(name) {
+	if !keyName().MatchString(name) {
 		bad("kms_encryption_key", "The value must be the full name of a key: "+
 			"projects/P/locations/L/keyRings/R/cryptoKeys/K")
 	}

@@ -8,19 +8,19 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/millipede-iac/millipede/cloud/azure"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/pattern"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
 // The names that Azure allows.
 var (
-	accountName   = regexp.MustCompile(`^[0-9a-z]{3,24}$`)
-	containerName = regexp.MustCompile(`^[0-9a-z](-?[0-9a-z]){2,62}$`)
+	accountName   = pattern.Lazy(`^[0-9a-z]{3,24}$`)
+	containerName = pattern.Lazy(`^[0-9a-z](-?[0-9a-z]){2,62}$`)
 )
 
 // open checks the arguments, finds the cloud, and chooses by what right its blobs are asked for.
@@ -67,10 +67,10 @@ func (b *backend) check(args snapshot.Arguments) diag.List {
 	bad := func(name, format string, a ...any) {
 		diags = diags.Append(args.Problem(name, "Invalid "+name, fmt.Sprintf(format, a...)))
 	}
-	if !accountName.MatchString(args.String("storage_account_name")) {
+	if !accountName().MatchString(args.String("storage_account_name")) {
 		bad("storage_account_name", "The name of a storage account has 3 to 24 lower-case letters and digits")
 	}
-	if !containerName.MatchString(b.container) {
+	if !containerName().MatchString(b.container) {
 		bad(
 			"container_name",
 			`The name of a container has 3 to 63 lower-case letters, digits and "-", which stands alone and `+

@@ -14,12 +14,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/millipede-iac/millipede/pattern"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/tfstate"
@@ -324,13 +324,13 @@ func (b *backend) abandon(ctx context.Context, workspace string, i index, err er
 	return err
 }
 
-var sum = regexp.MustCompile(`^[0-9a-f]{32}$`)
+var sum = pattern.Lazy(`^[0-9a-f]{32}$`)
 
 // dropChunks deletes the chunks of a state, but for those that another one has as well: two equal states have the same
 // names. That some cannot be deleted is no error: nothing refers to them any more.
 func (b *backend) dropChunks(ctx context.Context, workspace string, old, kept index) {
 	switch {
-	case !sum.MatchString(old.Hash): // it names no chunks of ours
+	case !sum().MatchString(old.Hash): // it names no chunks of ours
 	case old.Hash != kept.Hash:
 		_ = b.client.remove(ctx, b.below(workspace, "tfstate."+old.Hash+"/"), true)
 	default:

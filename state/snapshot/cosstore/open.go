@@ -3,18 +3,18 @@ package cosstore
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/millipede-iac/millipede/cloud/tencent"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/pattern"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
 // label is what may be part of a host's name.
-var label = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+var label = pattern.Lazy(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 
 // open checks the arguments, and exchanges the keys for those of a role if one is named.
 func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snapshot.Backend, diag.List) {
@@ -26,11 +26,11 @@ func open(ctx context.Context, p snapshot.Place, args snapshot.Arguments) (snaps
 	bad := func(name, format string, a ...any) {
 		diags = diags.Append(args.Problem(name, "Invalid "+name, fmt.Sprintf(format, a...)))
 	}
-	if !label.MatchString(b.bucket) || !strings.Contains(b.bucket, "-") {
+	if !label().MatchString(b.bucket) || !strings.Contains(b.bucket, "-") {
 		bad("bucket", "The value must be the name of a bucket with the number of its account, as \"states-1250000000\"")
 	}
 	region := args.String("region")
-	if !label.MatchString(region) {
+	if !label().MatchString(region) {
 		bad("region", "The value must be the name of a region, as \"ap-guangzhou\"")
 	}
 	if strings.HasPrefix(b.prefix, "/") || strings.HasPrefix(b.prefix, "./") {

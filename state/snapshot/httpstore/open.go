@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/pattern"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
@@ -72,7 +72,7 @@ func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapsho
 	return b, diags
 }
 
-var headerName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+var headerName = pattern.Lazy(`^[A-Za-z0-9_-]+$`)
 
 // headers checks the argument of that name.
 func headers(args snapshot.Arguments) (map[string]string, diag.List) {
@@ -84,7 +84,7 @@ func headers(args snapshot.Arguments) (map[string]string, diag.List) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		value := all[name]
 		switch low := strings.ToLower(name); {
-		case !headerName.MatchString(name):
+		case !headerName().MatchString(name):
 			bad("The name of the header %q may hold letters, digits, \"-\" and \"_\" alone.", name)
 		case strings.TrimSpace(value) == "":
 			bad("The value of the header %q is empty.", name)

@@ -14,12 +14,12 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/millipede-iac/millipede/pattern"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/state/tfstate"
@@ -82,13 +82,13 @@ func (b *backend) Describe(workspace string) snapshot.Description {
 	}
 }
 
-var subdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+var subdomain = pattern.Lazy(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
 // checkName says what is wrong with the name of a workspace, or with the suffix.
 func (b *backend) checkName(workspace string) error {
 	name := b.leaseName(workspace) // the longer one of the two
 	switch {
-	case !subdomain.MatchString(name) || len(name) > 253:
+	case !subdomain().MatchString(name) || len(name) > 253:
 		return fmt.Errorf("%q cannot be the name of a secret: Kubernetes takes lower-case letters, digits, \"-\" and "+
 			"\".\", a letter or digit at both ends, 253 characters at most", b.secretName(workspace))
 	case len(workspace) > 63:

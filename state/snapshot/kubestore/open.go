@@ -11,11 +11,11 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/pattern"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
@@ -28,7 +28,7 @@ var execVersions = []string{
 	"client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1", "client.authentication.k8s.io/v1alpha1",
 }
 
-var label = regexp.MustCompile(`^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$`)
+var label = pattern.Lazy(`^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$`)
 
 // open makes a backend of arguments. It asks nothing of the server.
 func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapshot.Backend, diag.List) {
@@ -38,18 +38,18 @@ func open(_ context.Context, p snapshot.Place, args snapshot.Arguments) (snapsho
 func openIn(p snapshot.Place, args snapshot.Arguments, account string) (snapshot.Backend, diag.List) {
 	b := &backend{namespace: args.String("namespace"), suffix: args.String("secret_suffix"), labels: args.Map("labels")}
 	var diags diag.List
-	if err := b.checkName(journal.DefaultWorkspace); err != nil || !label.MatchString(b.suffix) {
+	if err := b.checkName(journal.DefaultWorkspace); err != nil || !label().MatchString(b.suffix) {
 		diags = diags.Append(args.Problem("secret_suffix", "Invalid secret_suffix", fmt.Sprintf(
 			"%q cannot be part of the name and of a label of a secret: Kubernetes takes at most 63 lower-case "+
 				"letters, "+
 				"digits, \"-\" and \".\", a letter or digit at the end.", b.suffix)))
 	}
-	if !subdomain.MatchString(b.namespace) || strings.Contains(b.namespace, ".") {
+	if !subdomain().MatchString(b.namespace) || strings.Contains(b.namespace, ".") {
 		diags = diags.Append(args.Problem("namespace", "Invalid namespace",
 			fmt.Sprintf("%q is not the name of a namespace: lower-case letters, digits and \"-\".", b.namespace)))
 	}
 	for _, v := range b.labels {
-		if !label.MatchString(v) {
+		if !label().MatchString(v) {
 			diags = diags.Append(args.Problem("labels", "Invalid label",
 				fmt.Sprintf("%q cannot be the value of a label.", v)))
 		}

@@ -6,13 +6,13 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/millipede-iac/millipede/cloud/aws"
 	awsidentity "github.com/millipede-iac/millipede/cloud/aws/identity"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/pattern"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
 
@@ -102,7 +102,7 @@ func (b *backend) encrypt(args snapshot.Arguments) {
 // The forms of a key of KMS: an ARN of a key or an alias, or the ID of one.
 var (
 	kmsID  = `([0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}|mrk-[0-9a-f]{32})`
-	kmsKey = regexp.MustCompile(`^(arn:[\w-]+:kms:[\w-]+:\d{12}:(key/` + kmsID + `|alias/[\w/-]+)|` + kmsID +
+	kmsKey = pattern.Lazy(`^(arn:[\w-]+:kms:[\w-]+:\d{12}:(key/` + kmsID + `|alias/[\w/-]+)|` + kmsID +
 		`|alias/[\w/-]+)$`)
 )
 
@@ -125,7 +125,7 @@ func check(p snapshot.Place, args snapshot.Arguments) diag.List {
 		bad("workspace_key_prefix", `The value must not start or end with "/"`)
 	}
 	if key := args.String("kms_key_id"); key != "" {
-		if !kmsKey.MatchString(key) {
+		if !kmsKey().MatchString(key) {
 			bad("kms_key_id", "The value must be the ARN of a KMS key or alias, or the ID of a key")
 		}
 		if args.Given("sse_customer_key") {
