@@ -81,7 +81,9 @@ func (q *queue) changed(id string) {
 	close(q.news)
 	q.news = make(chan struct{})
 	q.mu.Unlock()
-	q.s.tell(r)
+	if err == nil {
+		q.s.tell(r)
+	}
 	q.wake()
 }
 
