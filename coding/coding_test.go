@@ -83,3 +83,27 @@ func samePath(a, b cty.Path) bool {
 		return ok && x.Key.RawEquals(y.Key)
 	})
 }
+
+func TestTheTextOfAnAttributeIsFoundWithoutDecodingTheObject(t *testing.T) {
+	for doc, want := range map[string]string{
+		`{"id":"i-1"}`: "i-1",
+		` { "a" : [ {"id":"no"}, "id" ], "id" : "é\n" }`: "é\n",
+		`{"name":"id","x":{"id":"no"},"id":"yes"}`:       "yes",
+		`{"ID":"no"}`:           "",
+		`{"id":7}`:              "",
+		`{"id":null,"b":"c"}`:   "",
+		`{"a\"id":"no"}`:        "",
+		`["id","no"]`:           "",
+		`{"id":"cut`:            "",
+		`{"id":`:                "",
+		`{"id"`:                 "",
+		``:                      "",
+		`"id"`:                  "",
+		`{"a":"id","b":"id"}`:   "",
+		`{"id":"\ud83d\ude00"}`: "😀",
+	} {
+		if got, ok := coding.TextAttribute([]byte(doc), "id"); got != want || ok != (want != "") {
+			t.Errorf("%s has the id %q, %v; want %q", doc, got, ok, want)
+		}
+	}
+}

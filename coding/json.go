@@ -1,6 +1,10 @@
 package coding
 
-import "fmt"
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
 
 // jsonShare is how often, on average, cty may copy each byte of a JSON document while it reads it, and jsonFree the
 // bytes that it may copy in any case: a value inside another is copied once for each one around it.
@@ -48,6 +52,50 @@ func checkJSON(data []byte, depth int, numbers bool) error {
 		}
 	}
 	return nil
+}
+
+// TextAttribute returns the text that an attribute of a JSON object has, and false where the object has no such
+// attribute, or something else there. Nothing else of the object is decoded, and a document that is none has no
+// attributes.
+func TextAttribute(object []byte, name string) (string, bool) {
+	depth, isName := 0, false // whether the text at depth 1 that comes next is the name of an attribute
+	for i := 0; i < len(object); i++ {
+		switch object[i] {
+		case '{', '[':
+			if depth == 0 && object[i] == '[' {
+				return "", false
+			}
+			depth++
+			isName = depth == 1
+		case '}', ']':
+			depth--
+		case ',':
+			isName = depth == 1
+		case ':':
+			isName = false
+		case '"':
+			end := skipText(object, i+1)
+			if isName && string(object[i+1:end]) == name {
+				return textAfter(object[min(end+1, len(object)):])
+			}
+			i = end
+		}
+	}
+	return "", false
+}
+
+// textAfter returns the text that follows the colon at the beginning of data.
+func textAfter(data []byte) (text string, ok bool) {
+	data = bytes.TrimLeft(data, " \t\r\n:")
+	if len(data) == 0 || data[0] != '"' {
+		return "", false
+	}
+	end := skipText(data, 1)
+	if end == len(data) {
+		return "", false
+	}
+	err := json.Unmarshal(data[:end+1], &text)
+	return text, err == nil
 }
 
 // skipText returns where a text ends that begins at i.

@@ -14,7 +14,19 @@ func EncodeValue(v cty.Value, ty cty.Type) ([]byte, error) {
 	if v == cty.NilVal || v.IsNull() {
 		return nil, nil
 	}
+	if data, ok := encode(inMsgpack{}, v, ty); ok {
+		return data, nil
+	}
 	return ctymsgpack.Marshal(v, ty)
+}
+
+// EncodeJSON returns cty's JSON form of a value of the given type. The value must be wholly known, must not be marked,
+// and must conform to ty.
+func EncodeJSON(v cty.Value, ty cty.Type) ([]byte, error) {
+	if data, ok := encode(inJSON{}, v, ty); ok {
+		return data, nil
+	}
+	return ctyjson.Marshal(v, ty)
 }
 
 // DecodeValue is the inverse of EncodeValue; no bytes are null. It fails unless what it reads conforms to ty, and is
@@ -27,10 +39,7 @@ func DecodeValue(data []byte, ty cty.Type) (v cty.Value, err error) {
 	if err := checkValue(data, ty); err != nil { // cty makes room for as many elements as a list says it has
 		return cty.NilVal, err
 	}
-	if v, err = unmarshalValue(data, ty); err != nil {
-		return cty.NilVal, err
-	}
-	return conforming(v, ty)
+	return unmarshalValue(data, ty)
 }
 
 // DecodeJSON reads a value of the given type from cty's JSON form, as DecodeValue does from msgpack.

@@ -51,7 +51,7 @@ func EncodeStoredData(v cty.Value, b *schema.Block, marked []cty.Path) ([]byte, 
 // that the schema declares so.
 func EncodeStored(v cty.Value, b *schema.Block) (attrs []byte, sensitive []cty.Path, err error) {
 	bare, sensitive := marks.Separate(v, marks.Sensitive)
-	attrs, err = ctyjson.Marshal(bare, b.ImpliedType())
+	attrs, err = coding.EncodeJSON(bare, b.ImpliedType())
 	return attrs, sensitive, err
 }
 

@@ -1,7 +1,6 @@
 package values
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -156,16 +156,9 @@ func IDOfStored(o *state.Object) (key, id string) {
 	if o == nil || o.Attrs == nil {
 		return "", ""
 	}
-	var attrs struct{ ID, Name any }
-	if json.Unmarshal(o.Attrs, &attrs) != nil {
-		return "", "" // whoever uses the object reports that it cannot be read
-	}
-	for _, n := range []struct {
-		key   string
-		value any
-	}{{"id", attrs.ID}, {"name", attrs.Name}} {
-		if text, ok := n.value.(string); ok && !hides(o.Sensitive, n.key) {
-			return n.key, text
+	for _, name := range []string{"id", "name"} {
+		if text, ok := coding.TextAttribute(o.Attrs, name); ok && !hides(o.Sensitive, name) {
+			return name, text
 		}
 	}
 	return "", ""

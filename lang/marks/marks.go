@@ -31,7 +31,7 @@ func Has(v cty.Value, m any) bool { return v.IsMarked() && v.HasMark(m) }
 
 // Contains tells whether v, or anything inside it, carries m.
 func Contains(v cty.Value, m any) bool {
-	if !v.ContainsMarked() {
+	if !anywhere(v) {
 		return false
 	}
 	_, found := v.UnmarkDeep()
@@ -47,6 +47,9 @@ func PathsWith(v cty.Value, m any) []cty.Path {
 
 // Separate returns v without any mark, and what PathsWith returns: in one walk.
 func Separate(v cty.Value, m any) (bare cty.Value, paths []cty.Path) {
+	if !anywhere(v) {
+		return v, nil
+	}
 	bare, pvms := v.UnmarkDeepWithPaths()
 	for _, pvm := range pvms {
 		if _, ok := pvm.Marks[m]; ok {
@@ -54,6 +57,32 @@ func Separate(v cty.Value, m any) (bare cty.Value, paths []cty.Path) {
 		}
 	}
 	return bare, paths
+}
+
+// anywhere tells whether v, or anything inside it, is marked. Most values are not, and cty's own walks build the path
+// to each of the parts that they look at.
+func anywhere(v cty.Value) bool {
+	switch ty := v.Type(); {
+	case v.IsMarked():
+		return true
+	case ty.IsPrimitiveType() || !v.IsKnown() || v.IsNull():
+		return false
+	case ty.IsObjectType():
+		for name := range ty.AttributeTypes() {
+			if anywhere(v.GetAttr(name)) {
+				return true
+			}
+		}
+		return false
+	case !v.CanIterateElements():
+		return false
+	}
+	for it := v.ElementIterator(); it.Next(); {
+		if _, element := it.Element(); anywhere(element) {
+			return true
+		}
+	}
+	return false
 }
 
 // Apply returns v with m put on the value at each of the paths. A path that leads nowhere marks nothing.

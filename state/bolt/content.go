@@ -138,7 +138,7 @@ func encodeOutput(o *state.Output) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	value, err := ctyjson.Marshal(o.Value, o.Value.Type())
+	value, err := coding.EncodeJSON(o.Value, o.Value.Type())
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
@@ -96,7 +97,7 @@ func (e *encoder) outputs(outputs map[string]*state.Output) {
 		typ, err := ctyjson.MarshalType(o.Value.Type())
 		var value []byte
 		if err == nil {
-			value, err = ctyjson.Marshal(o.Value, o.Value.Type())
+			value, err = coding.EncodeJSON(o.Value, o.Value.Type())
 		}
 		if err != nil {
 			e.fail(diag.Errors("Failed to serialize output value in state",

@@ -153,8 +153,11 @@ type oldVertex struct {
 // encoder collects the type table.
 type encoder struct {
 	types [][]byte
-	index map[string]int
+	index map[string]int // by the type's JSON
 	err   error
+
+	last       cty.Type // the type that was asked for last, and its place
+	lastNumber int
 }
 
 func encodePlan(p *plan.Plan) ([]byte, error) {
@@ -212,16 +215,15 @@ func (e *encoder) fail(err error) {
 	}
 }
 
-func (e *encoder) value(v cty.Value) *codedValue {
-	if v == cty.NilVal {
-		return nil
+// typeNumber returns the place of a type in the list of types. Objects of one resource follow each other, so a type is
+// mostly the one before.
+func (e *encoder) typeNumber(ty cty.Type) (int, error) {
+	if e.last != cty.NilType && e.last.Equals(ty) {
+		return e.lastNumber, nil
 	}
-	bare, _ := v.UnmarkDeep()
-	ty := bare.Type()
 	tj, err := ctyjson.MarshalType(ty)
 	if err != nil {
-		e.fail(err)
-		return nil
+		return 0, err
 	}
 	i, ok := e.index[string(tj)]
 	if !ok {
@@ -229,12 +231,27 @@ func (e *encoder) value(v cty.Value) *codedValue {
 		e.index[string(tj)] = i
 		e.types = append(e.types, tj)
 	}
+	e.last, e.lastNumber = ty, i
+	return i, nil
+}
+
+func (e *encoder) value(v cty.Value) *codedValue {
+	if v == cty.NilVal {
+		return nil
+	}
+	bare, sensitive := marks.Separate(v, marks.Sensitive)
+	ty := bare.Type()
+	i, err := e.typeNumber(ty)
+	if err != nil {
+		e.fail(err)
+		return nil
+	}
 	data, err := coding.EncodeValue(bare, ty)
 	if err != nil {
 		e.fail(err)
 	}
 	out := &codedValue{Type: i, Data: data}
-	for _, p := range marks.PathsWith(v, marks.Sensitive) {
+	for _, p := range sensitive {
 		coded, err := coding.EncodePath(p)
 		if err != nil {
 			e.fail(err)

@@ -1,0 +1,285 @@
+package coding
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"math/big"
+	"slices"
+	"sync"
+
+	"github.com/zclconf/go-cty/cty"
+)
+
+// A writer writes the parts of a value: msgpack or JSON, byte for byte as cty writes them.
+type writer interface {
+	null(b []byte) []byte
+	bool(b []byte, v bool) []byte
+	text(b []byte, s string) []byte
+	// number returns false for what it leaves to cty.
+	number(b []byte, f *big.Float) ([]byte, bool)
+	// before and after write what stands around a value of a primitive type where any type may stand.
+	before(b []byte, typeName string) []byte
+	after(b []byte, typeName string) []byte
+	// list and object write the beginning of n elements; next what stands before the i-th of them, and between an
+	// attribute's name and its value; end what stands after the last.
+	list(b []byte, n int) []byte
+	object(b []byte, n int) []byte
+	next(b []byte, i int) []byte
+	colon(b []byte) []byte
+	endList(b []byte) []byte
+	endObject(b []byte) []byte
+}
+
+// rooms are where values are encoded, before anybody knows how long they are. What is returned has no more bytes than
+// it needs, because it is kept, for each object.
+var rooms = sync.Pool{New: func() any { return new([]byte) }}
+
+// largeRoom is the size of a room that is not kept.
+const largeRoom = 64 << 10
+
+// encode writes a value of the given type; it returns false for what it leaves to cty.
+func encode[F writer](f F, v cty.Value, ty cty.Type) ([]byte, bool) {
+	room := rooms.Get().(*[]byte)
+	defer rooms.Put(room)
+	data, ok := appendValue(f, (*room)[:0], v, ty)
+	if !ok {
+		return nil, false
+	}
+	if cap(data) <= largeRoom {
+		*room = data
+	}
+	return bytes.Clone(data), true
+}
+
+// appendValue appends a value of the given type, and returns false where that is for cty: errors, conversions, unknown
+// values with their refinements, sets and maps. Objects of primitive attributes and lists of them are most of what is
+// encoded; cty's way, which builds a path to each attribute and asks for the conformance of all types first, took a
+// tenth of an apply's CPU time.
+func appendValue[F writer](f F, b []byte, v cty.Value, ty cty.Type) ([]byte, bool) {
+	if v.IsMarked() || !v.IsKnown() {
+		return nil, false
+	}
+	of := v.Type()
+	switch {
+	case ty == cty.DynamicPseudoType:
+		if of == cty.DynamicPseudoType { // it is known, so it is null
+			return f.null(b), true
+		}
+		name := primitiveName(of)
+		if name == "" {
+			return nil, false
+		}
+		b, ok := appendValue(f, f.before(b, name), v, of)
+		if !ok {
+			return nil, false
+		}
+		return f.after(b, name), true
+	case ty.IsPrimitiveType():
+		if of != ty {
+			return nil, false
+		}
+		return appendPrimitive(f, b, v)
+	case ty.IsObjectType():
+		return appendObject(f, b, v, ty)
+	case ty.IsListType():
+		if !of.Equals(ty) {
+			return nil, false
+		}
+		if v.IsNull() {
+			return f.null(b), true
+		}
+		return appendList(f, b, v, ty.ElementType())
+	}
+	return nil, false
+}
+
+// primitiveName is the name that JSON gives to a primitive type; it is empty for other types.
+func primitiveName(ty cty.Type) string {
+	switch ty {
+	case cty.String:
+		return "string"
+	case cty.Number:
+		return "number"
+	case cty.Bool:
+		return "bool"
+	}
+	return ""
+}
+
+func appendPrimitive[F writer](f F, b []byte, v cty.Value) ([]byte, bool) {
+	if v.IsNull() {
+		return f.null(b), true
+	}
+	switch v.Type() {
+	case cty.String:
+		return f.text(b, v.AsString()), true
+	case cty.Bool:
+		return f.bool(b, v.True()), true
+	}
+	return f.number(b, v.AsBigFloat())
+}
+
+func appendObject[F writer](f F, b []byte, v cty.Value, ty cty.Type) ([]byte, bool) {
+	types := ty.AttributeTypes()
+	if of := v.Type(); !of.IsObjectType() || len(of.AttributeTypes()) != len(types) {
+		return nil, false
+	}
+	if v.IsNull() {
+		if !v.Type().Equals(ty) {
+			return nil, false
+		}
+		return f.null(b), true
+	}
+	names := make([]string, 0, 32)
+	for name := range types {
+		if !v.Type().HasAttribute(name) {
+			return nil, false
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	b = f.object(b, len(names))
+	for i, name := range names {
+		b = f.colon(f.text(f.next(b, i), name))
+		var ok bool
+		if b, ok = appendValue(f, b, v.GetAttr(name), types[name]); !ok {
+			return nil, false
+		}
+	}
+	return f.endObject(b), true
+}
+
+func appendList[F writer](f F, b []byte, v cty.Value, of cty.Type) ([]byte, bool) {
+	b = f.list(b, v.LengthInt())
+	i := 0
+	for it := v.ElementIterator(); it.Next(); i++ {
+		_, element := it.Element()
+		var ok bool
+		if b, ok = appendValue(f, f.next(b, i), element, of); !ok {
+			return nil, false
+		}
+	}
+	return f.endList(b), true
+}
+
+// inMsgpack writes msgpack with the shortest form of integers.
+type inMsgpack struct{}
+
+func (inMsgpack) null(b []byte) []byte { return append(b, 0xc0) }
+
+func (inMsgpack) bool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 0xc3)
+	}
+	return append(b, 0xc2)
+}
+
+func (inMsgpack) text(b []byte, s string) []byte {
+	switch n := len(s); {
+	case n < 32:
+		b = append(b, 0xa0|byte(n))
+	case n <= math.MaxUint8:
+		b = append(b, 0xd9, byte(n))
+	case n <= math.MaxUint16:
+		b = binary.BigEndian.AppendUint16(append(b, 0xda), uint16(n))
+	default:
+		b = binary.BigEndian.AppendUint32(append(b, 0xdb), uint32(n))
+	}
+	return append(b, s...)
+}
+
+// number writes small integers, which most numbers are.
+func (inMsgpack) number(b []byte, f *big.Float) ([]byte, bool) {
+	n, accuracy := f.Int64()
+	if accuracy != big.Exact || n < 0 || n > math.MaxUint16 {
+		return nil, false
+	}
+	switch {
+	case n <= math.MaxInt8:
+		return append(b, byte(n)), true
+	case n <= math.MaxUint8:
+		return append(b, 0xcc, byte(n)), true
+	default:
+		return binary.BigEndian.AppendUint16(append(b, 0xcd), uint16(n)), true
+	}
+}
+
+func (inMsgpack) before(b []byte, typeName string) []byte {
+	b = append(b, 0x92, 0xc4, byte(len(typeName)+2), '"')
+	return append(append(b, typeName...), '"')
+}
+
+func (inMsgpack) after(b []byte, _ string) []byte { return b }
+
+func (inMsgpack) list(b []byte, n int) []byte { return counted(b, n, 0x90, 0xdc) }
+
+func (inMsgpack) object(b []byte, n int) []byte { return counted(b, n, 0x80, 0xde) }
+
+// counted writes how many elements follow: few of them in the byte small, more after the byte large, or the one after.
+func counted(b []byte, n int, small, large byte) []byte {
+	switch {
+	case n < 16:
+		return append(b, small|byte(n))
+	case n <= math.MaxUint16:
+		return binary.BigEndian.AppendUint16(append(b, large), uint16(n))
+	default:
+		return binary.BigEndian.AppendUint32(append(b, large+1), uint32(n))
+	}
+}
+
+func (inMsgpack) next(b []byte, _ int) []byte { return b }
+func (inMsgpack) colon(b []byte) []byte       { return b }
+func (inMsgpack) endList(b []byte) []byte     { return b }
+func (inMsgpack) endObject(b []byte) []byte   { return b }
+
+// inJSON writes the JSON that cty has for values.
+type inJSON struct{}
+
+func (inJSON) null(b []byte) []byte { return append(b, "null"...) }
+
+func (inJSON) bool(b []byte, v bool) []byte {
+	if v {
+		return append(b, "true"...)
+	}
+	return append(b, "false"...)
+}
+
+func (inJSON) text(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			quoted, _ := json.Marshal(s) // a string always has JSON
+			return append(b, quoted...)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
+}
+
+func (inJSON) number(b []byte, f *big.Float) ([]byte, bool) {
+	if f.IsInf() {
+		return nil, false
+	}
+	return f.Append(b, 'f', -1), true
+}
+
+func (inJSON) before(b []byte, _ string) []byte { return append(b, `{"value":`...) }
+
+func (inJSON) after(b []byte, typeName string) []byte {
+	return append(append(append(b, `,"type":"`...), typeName...), `"}`...)
+}
+
+func (inJSON) list(b []byte, _ int) []byte { return append(b, '[') }
+
+func (inJSON) object(b []byte, _ int) []byte { return append(b, '{') }
+
+func (inJSON) next(b []byte, i int) []byte {
+	if i == 0 {
+		return b
+	}
+	return append(b, ',')
+}
+
+func (inJSON) colon(b []byte) []byte     { return append(b, ':') }
+func (inJSON) endList(b []byte) []byte   { return append(b, ']') }
+func (inJSON) endObject(b []byte) []byte { return append(b, '}') }
