@@ -37,6 +37,10 @@ func (s *Service) CreateConfiguration(a *Actor, workspace string, c record.Confi
 		if err != nil {
 			return err
 		}
+		p, err := a.permissions(tx, w)
+		if err != nil {
+			return err
+		}
 		now := s.now().UTC()
 		for _, id := range configurations.Newest(tx, "workspace", 1, w.ID) {
 			last, err := configurations.Get(tx, id)
@@ -54,6 +58,7 @@ func (s *Service) CreateConfiguration(a *Actor, workspace string, c record.Confi
 			ID: newID("cv"), Workspace: w.ID, Status: record.UploadPending, Speculative: c.Speculative,
 			Provisional: c.Provisional,
 			AutoQueue:   c.AutoQueue, Source: c.Source, Secret: newSecret(), CreatedAt: now, CreatedBy: a.ID(),
+			MayApply: needApply.has(p),
 		}
 		return configurations.Put(tx, out)
 	})
@@ -94,6 +99,7 @@ func (s *Service) Configurations(a *Actor, workspace string) (out []*record.Conf
 // UploadConfiguration takes the archive of a version, by the secret of its address. It checks that it can be unpacked.
 // size is what the client says that it sends; -1 when it does not say.
 func (s *Service) UploadConfiguration(secret string, archive io.Reader, size int64) error {
+	defer s.uploads.take(Hash(secret))()
 	var c *record.Configuration
 	err := s.store.View(func(tx *store.Tx) (err error) {
 		if c, err = configurations.Find(tx, "secret", Hash(secret)); err != nil ||
@@ -105,8 +111,11 @@ func (s *Service) UploadConfiguration(secret string, archive io.Reader, size int
 	if err != nil {
 		return err
 	}
-	if c.Status != record.UploadPending {
-		return conflict("the configuration version %s is %s", c.ID, c.Status)
+	if used := conflict("the configuration version %s is %s", c.ID, c.Status); c.Status != record.UploadPending {
+		if c.Status != record.Uploaded {
+			return used
+		}
+		return repeats(archive, size, s.opts.MaxConfiguration, c.MD5, used)
 	}
 	if err := fits(size, s.opts.MaxConfiguration); err != nil {
 		return err
@@ -132,7 +141,7 @@ func (s *Service) UploadConfiguration(secret string, archive io.Reader, size int
 		if c.Status != record.UploadPending {
 			return nil // the same upload twice
 		}
-		c.Status, c.Size, c.Problem = record.Uploaded, w.Size, problem
+		c.Status, c.Size, c.MD5, c.Problem = record.Uploaded, w.Size, w.MD5, problem
 		if problem != "" {
 			c.Status = record.UploadErrored
 			return configurations.Put(tx, c)
@@ -140,20 +149,19 @@ func (s *Service) UploadConfiguration(secret string, archive io.Reader, size int
 		if err := configurations.Put(tx, c); err != nil {
 			return err
 		}
-		if c.Speculative || c.Provisional {
-			return nil
-		}
 		ws, err := workspaces.Get(tx, c.Workspace)
 		if err != nil {
 			return err
 		}
-		ws.CurrentConfiguration = c.ID
-		if err := workspaces.Put(tx, ws); err != nil {
-			return err
+		if !c.Speculative && !c.Provisional {
+			ws.CurrentConfiguration = c.ID
+			if err := workspaces.Put(tx, ws); err != nil {
+				return err
+			}
 		}
-		if c.AutoQueue {
+		if c.AutoQueue && !c.Provisional && ws.ExecutionMode != record.ModeLocal {
 			queue, err = s.makeRun(tx, ws, &record.Run{Configuration: c.ID, Refresh: true, CreatedBy: c.CreatedBy,
-				Source:  c.Source,
+				Source: c.Source, PlanOnly: c.Speculative, AutoApply: ws.AutoApply && c.MayApply && !c.Speculative,
 				Message: "Queued by the upload of its configuration"})
 			return err
 		}

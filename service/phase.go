@@ -91,6 +91,27 @@ func (q *queue) carryOut(leaving, stopping context.Context, r *record.Run, j *jo
 	}
 }
 
+// withoutMarks is a log into which programs that a run starts write what they like, but not the marks of its ends: a
+// reader would take the log for ended.
+type withoutMarks struct{ log io.Writer }
+
+// Write implements io.Writer.
+func (l withoutMarks) Write(p []byte) (int, error) {
+	clean := p
+	if bytes.ContainsAny(p, logBegin+logEnd) {
+		clean = bytes.Map(func(r rune) rune {
+			if r == rune(logBegin[0]) || r == rune(logEnd[0]) {
+				return -1
+			}
+			return r
+		}, p)
+	}
+	if _, err := l.log.Write(clean); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
 // unmarked is an error's text without the characters that mark the ends of a log.
 func unmarked(err error) string {
 	return strings.NewReplacer(logBegin, "", logEnd, "").Replace(err.Error())
@@ -193,7 +214,7 @@ func (s *Service) job(stopping context.Context, r *record.Run, log io.Writer, re
 		if s.opts.Host != "" {
 			j.Environment = append([]string{TokenVariable(s.opts.Host) + "=" + token}, j.Environment...)
 		}
-		j.Log = newMask(j.Log, append(g.secrets, token))
+		j.Log = newMask(withoutMarks{j.Log}, append(g.secrets, token))
 		return nil
 	})
 	if err != nil {
@@ -267,7 +288,7 @@ func came(r *record.Run, results any) (record.RunEventKind, record.Outcome) {
 		r.HasChanges, r.Generated, r.Sensitive = v.HasChanges, v.Generated, v.Sensitive
 		r.Plan.Add, r.Plan.Change, r.Plan.Destroy, r.Plan.Import = v.Add, v.Change, v.Destroy, v.Import
 		switch {
-		case r.PlanOnly || !v.HasChanges:
+		case r.PlanOnly || !v.HasChanges && !r.AllowEmpty:
 			return record.EventPlanEnded, record.Finished
 		case r.SavePlan:
 			return record.EventPlanEnded, record.Saved
@@ -322,7 +343,7 @@ func (t *runState) Write(_ context.Context, data []byte) error {
 		return err
 	}
 	v.MD5, v.Size = w.MD5, w.Size
-	describe(v, data)
+	v.Serial = describe(v, bytes.NewReader(data)).serial
 	return told(t.s.store.Update(func(tx *store.Tx) error {
 		ws, err := workspaces.Get(tx, t.run.Workspace)
 		if err != nil {

@@ -56,7 +56,7 @@ func (s *Service) RestoreState(a *Actor, id string) (out *record.StateVersion, e
 		return nil, err
 	}
 	out.MD5, out.Size = w.MD5, w.Size
-	describe(out, text)
+	describe(out, bytes.NewReader(text))
 	seen := current.ID
 	err = s.audited(a, "state.restore", id, func(tx *store.Tx) error {
 		ws, err := check(tx)

@@ -88,7 +88,8 @@ func (s *Service) sameRun(tx *store.Tx, a *Actor, w *record.Workspace, r *record
 		}
 		if last.Configuration == r.Configuration && last.Message == r.Message && last.Destroy == r.Destroy &&
 			last.Refresh == r.Refresh && last.RefreshOnly == r.RefreshOnly && last.PlanOnly == r.PlanOnly &&
-			last.SavePlan == r.SavePlan && slices.Equal(last.Targets, r.Targets) &&
+			last.SavePlan == r.SavePlan && last.AutoApply == r.AutoApply && last.AllowEmpty == r.AllowEmpty &&
+			last.GenerateConfig == r.GenerateConfig && slices.Equal(last.Targets, r.Targets) &&
 			slices.Equal(last.Replace, r.Replace) &&
 			slices.Equal(last.Variables, r.Variables) {
 			return last
@@ -306,6 +307,12 @@ func (s *Service) Comment(a *Actor, id, body string) (c *record.Comment, err err
 
 func (s *Service) say(tx *store.Tx, a *Actor, run, body string) (*record.Comment, error) {
 	c := &record.Comment{ID: newID("wsc"), Run: run, Body: body, Actor: a.ID(), CreatedAt: s.now().UTC()}
+	n := &record.RunNote{ID: newID("re"), Run: run, Action: "commented", Actor: a.ID(), Comment: c.ID,
+		CreatedAt: c.CreatedAt}
+	if err := runNotes.Put(tx, n); err != nil {
+		return nil, err
+	}
+	c.Note = n.ID
 	if r, err := runs.Get(tx, run); err == nil {
 		tx.After(func() { s.tell(r) })
 	}
@@ -333,11 +340,14 @@ func (s *Service) Cancel(a *Actor, id, comment string) error {
 		if !r.Status.Cancelable() {
 			return conflict("the run is %s and cannot be canceled", r.Status)
 		}
+		first := r.CancelAsked.IsZero()
+		if first {
+			r.CancelAsked = s.now().UTC()
+		}
 		if !r.Status.Computes() {
 			return s.enter(tx, r, record.EventCanceled, 0, a.ID())
 		}
-		if r.CancelAsked.IsZero() {
-			r.CancelAsked = s.now().UTC()
+		if first {
 			if err := s.remark(tx, r, "cancel_requested", "", a.ID()); err != nil {
 				return err
 			}

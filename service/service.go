@@ -59,6 +59,7 @@ type Service struct {
 	books  books
 
 	outlines outlines
+	uploads  queues
 
 	outgoing chan struct{} // holds a token when there are notifications to send
 

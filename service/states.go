@@ -3,13 +3,9 @@ package service
 import (
 	"bytes"
 	"crypto/md5" //nolint:gosec // the API's checksum of states
-	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
@@ -60,14 +56,14 @@ func (s *Service) CreateState(a *Actor, workspace string, n NewState) (*record.S
 				return err
 			}
 			if last.Status == record.UploadPending && last.Serial == n.Serial && last.MD5 == n.MD5 &&
-				last.CreatedBy == a.ID() {
+				last.CreatedBy == a.ID() && sameHolder(last.Under, w.Lock) {
 				out = last // the same request again
 				return nil
 			}
 		}
 		out = &record.StateVersion{
 			ID: newID("sv"), Workspace: w.ID, Run: n.Run, Serial: n.Serial, Lineage: n.Lineage, MD5: n.MD5,
-			Force:  n.Force,
+			Force: n.Force, Under: record.Lock{Kind: w.Lock.Kind, ID: w.Lock.ID, ForeignID: w.Lock.ForeignID},
 			Status: record.UploadPending, Secret: newSecret(), CreatedAt: s.now().UTC(), CreatedBy: a.ID(),
 		}
 		out.Outputs = readOutputs(n.Outputs)
@@ -115,6 +111,11 @@ func (s *Service) mayWrite(tx *store.Tx, a *Actor, w *record.Workspace, n *NewSt
 	return conflict("%s", lockedBy(tx, w))
 }
 
+// sameHolder tells whether a lock is still, or again, that of who had it.
+func sameHolder(then, now record.Lock) bool {
+	return then.Kind == now.Kind && then.ID == now.ID && then.ForeignID == now.ForeignID
+}
+
 // follows checks that a version can come behind the current one. It returns the current one if it is the same.
 func (s *Service) follows(tx *store.Tx, w *record.Workspace, serial uint64, lineage, sum string,
 	force bool) (*record.StateVersion, error) {
@@ -142,9 +143,14 @@ func (s *Service) follows(tx *store.Tx, w *record.Workspace, serial uint64, line
 // UploadState takes the bytes of a version, by the secret of its address. It is the current one when this returns. size
 // is what the client says that it sends; -1 when it does not say.
 func (s *Service) UploadState(secret string, data io.Reader, size int64) error {
+	defer s.uploads.take(Hash(secret))()
 	v, err := s.uploaded(secret)
-	if err != nil || v.Status == record.StateFinalized {
+	if err != nil {
 		return err
+	}
+	if v.Status == record.StateFinalized {
+		return repeats(data, size, s.opts.MaxState, v.MD5,
+			conflict("the state version %s is complete, and has other content", v.ID))
 	}
 	if err := fits(size, s.opts.MaxState); err != nil {
 		return err
@@ -156,8 +162,8 @@ func (s *Service) UploadState(secret string, data io.Reader, size int64) error {
 	if err != nil {
 		return told(err)
 	}
-	text, err := s.store.ReadAll(stateFile(v.ID))
-	if err != nil {
+	described := *v
+	if err := s.describeFile(&described); err != nil {
 		return err
 	}
 	return told(s.store.Update(func(tx *store.Tx) error {
@@ -180,11 +186,18 @@ func (s *Service) UploadState(secret string, data io.Reader, size int64) error {
 		if v.MD5 != "" && v.MD5 != w.MD5 {
 			return refuse(invalid("the checksum of what was uploaded is %s, not %s", w.MD5, v.MD5))
 		}
+		switch {
+		case sameHolder(v.Under, ws.Lock):
+		case ws.Lock.Held():
+			return refuse(conflict("%s", lockedBy(tx, ws)))
+		default:
+			return refuse(conflict("the workspace is not locked any more"))
+		}
 		if _, err := s.follows(tx, ws, v.Serial, v.Lineage, v.MD5, v.Force); err != nil {
 			return refuse(err)
 		}
-		v.MD5, v.Size, v.Status = w.MD5, w.Size, record.StateFinalized
-		describe(v, text)
+		described.MD5, described.Size, described.Status, described.JSON = w.MD5, w.Size, record.StateFinalized, v.JSON
+		v = &described
 		ws.CurrentState, ws.UpdatedAt = v.ID, s.now().UTC()
 		if err := workspaces.Put(tx, ws); err != nil {
 			return err
@@ -195,8 +208,19 @@ func (s *Service) UploadState(secret string, data io.Reader, size int64) error {
 	}))
 }
 
+// describeFile reads the bytes of a version as they lie in the store.
+func (s *Service) describeFile(v *record.StateVersion) error {
+	text, err := s.store.Read(stateFile(v.ID))
+	if err != nil {
+		return err
+	}
+	describe(v, text)
+	return text.Close()
+}
+
 // UploadStateJSON takes the JSON form of a version; size is as for UploadState.
 func (s *Service) UploadStateJSON(secret string, data io.Reader, size int64) error {
+	defer s.uploads.take(Hash(secret) + " json")()
 	v, err := s.uploaded(secret)
 	if err != nil {
 		return err
@@ -232,72 +256,6 @@ func (s *Service) uploaded(secret string) (v *record.StateVersion, err error) {
 		return nil
 	})
 	return v, told(err)
-}
-
-// stateText is what the service reads of a state in the exchange format.
-type stateText struct {
-	Version   int    `json:"version"`
-	Engine    string `json:"terraform_version"`
-	Serial    uint64 `json:"serial"`
-	Lineage   string `json:"lineage"`
-	Encrypted string `json:"encrypted_data"`
-	Outputs   map[string]struct {
-		Value     json.RawMessage `json:"value"`
-		Type      json.RawMessage `json:"type"`
-		Sensitive bool            `json:"sensitive"`
-	} `json:"outputs"`
-	Resources []struct {
-		Mode      string            `json:"mode"`
-		Instances []json.RawMessage `json:"instances"`
-	} `json:"resources"`
-}
-
-// describe reads from the bytes of a state what people ask for. One that is encrypted tells only that.
-func describe(v *record.StateVersion, text []byte) {
-	var t stateText
-	if err := json.Unmarshal(text, &t); err != nil {
-		return // the bytes are kept as they came; who reads them is told
-	}
-	if v.Lineage == "" { // whoever brought it has not said what is in it
-		v.Lineage, v.Serial = t.Lineage, t.Serial
-	}
-	if v.Encrypted = t.Encrypted != ""; v.Encrypted {
-		return
-	}
-	v.Engine, v.Resources, v.Outputs = t.Engine, 0, nil
-	for _, r := range t.Resources {
-		if r.Mode == "managed" {
-			v.Resources += len(r.Instances)
-		}
-	}
-	for name, o := range t.Outputs {
-		v.Outputs = append(v.Outputs, record.Output{
-			ID: newID("wsout"), Name: name, Sensitive: o.Sensitive, Type: o.Type, Value: o.Value,
-		})
-	}
-	sortOutputs(v.Outputs)
-}
-
-// readOutputs reads the outputs that came with a request beside a state that may be encrypted.
-func readOutputs(text []byte) []record.Output {
-	if decoded, err := base64.StdEncoding.DecodeString(string(text)); err == nil {
-		text = decoded
-	}
-	var all map[string]struct {
-		Value     json.RawMessage `json:"value"`
-		Type      json.RawMessage `json:"type"`
-		Sensitive bool            `json:"sensitive"`
-	}
-	if json.Unmarshal(text, &all) != nil {
-		return nil
-	}
-	var out []record.Output
-	for name, o := range all {
-		out = append(out, record.Output{ID: newID("wsout"), Name: name, Sensitive: o.Sensitive, Type: o.Type,
-			Value: o.Value})
-	}
-	sortOutputs(out)
-	return out
 }
 
 // StateVersion returns a version of a state.
@@ -396,8 +354,4 @@ func (s *Service) DownloadStateJSON(a *Actor, id string) (data []byte, err error
 func Sum(data []byte) string {
 	sum := md5.Sum(data) //nolint:gosec // see above
 	return hex.EncodeToString(sum[:])
-}
-
-func sortOutputs(all []record.Output) {
-	slices.SortFunc(all, func(x, y record.Output) int { return strings.Compare(x.Name, y.Name) })
 }

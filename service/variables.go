@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
@@ -88,6 +89,8 @@ func (o *VariableSettings) apply(v *record.Variable) error {
 		return invalid("Category must be terraform or env")
 	case !record.ValidKey(v.Key, v.Category):
 		return invalid("Key must be letters, digits, - and _")
+	case utf8.RuneCountInString(v.Description) > 512:
+		return invalid("Description is too long (maximum is 512 characters)")
 	case len(v.Value) > 256<<10 || strings.ContainsRune(v.Value, 0):
 		return invalid("Value must have at most 256 KiB and no zero byte")
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/go-version"
+
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
 )
@@ -75,7 +77,7 @@ func (f *WorkspaceFilter) matches(w *record.Workspace) bool {
 		}
 	}
 	has := func(tag string) bool {
-		return slices.ContainsFunc(w.Tags, func(t record.Tag) bool { return t.Key == tag })
+		return slices.ContainsFunc(w.Tags, func(t record.Tag) bool { return strings.EqualFold(t.Key, tag) })
 	}
 	for _, tag := range f.Tags {
 		if !has(tag) {
@@ -84,7 +86,7 @@ func (f *WorkspaceFilter) matches(w *record.Workspace) bool {
 	}
 	for _, pair := range f.Pairs {
 		if !slices.ContainsFunc(w.Tags, func(t record.Tag) bool {
-			return t.Key == pair.Key && (pair.Value == "" || t.Value == pair.Value)
+			return strings.EqualFold(t.Key, pair.Key) && (pair.Value == "" || t.Value == pair.Value)
 		}) {
 			return false
 		}
@@ -126,11 +128,23 @@ type WorkspaceSettings struct {
 	AutoApply, Structured, QueueAllRuns, AllowDestroy, GlobalState                *bool
 	SourceName, SourceURL                                                         *string
 	Tags                                                                          []record.Tag // added
-	ApprovalExpiry                                                                *time.Duration
+	// Pairs, where it is not nil, takes the place of all tags that have a value.
+	Pairs          *[]record.Tag
+	ApprovalExpiry *time.Duration
 	// InheritsMode set gives up the workspace's own execution mode for that of the organization.
 	InheritsMode *bool
 	// Triggers are changed by a function, nil for not: each of its fields may be given or not.
 	Triggers func(*record.Triggers)
+}
+
+// validVersion tells whether command lines can tell if they fit a workspace's version: they refuse to work with any
+// other word.
+func validVersion(text string) bool {
+	if text == "latest" {
+		return true
+	}
+	_, err := version.NewConstraint(text)
+	return err == nil
 }
 
 func validMode(mode string) bool {
@@ -165,7 +179,12 @@ func (o *WorkspaceSettings) apply(w *record.Workspace) error {
 	if o.Triggers != nil {
 		o.Triggers(&w.Triggers)
 	}
+	if w.TerraformVersion = strings.TrimSpace(w.TerraformVersion); w.TerraformVersion == "" {
+		w.TerraformVersion = "latest" // command lines refuse to work with none
+	}
 	switch {
+	case !validVersion(w.TerraformVersion):
+		return invalid("Terraform version must be latest, a version, or a constraint of versions")
 	case !record.ValidName(w.Name):
 		return invalid("Name can only include letters, numbers, -, and _, and must begin with a letter or a number")
 	case !validMode(w.ExecutionMode):
@@ -174,6 +193,12 @@ func (o *WorkspaceSettings) apply(w *record.Workspace) error {
 		return invalid("Working directory must be a relative path within the configuration")
 	case w.ApprovalExpiry < 0:
 		return invalid("The time for approvals must not be negative")
+	}
+	if o.Pairs != nil {
+		w.Tags = slices.DeleteFunc(slices.Clone(w.Tags), func(t record.Tag) bool { return t.Value != "" })
+		if err := addTags(w, *o.Pairs); err != nil {
+			return err
+		}
 	}
 	return addTags(w, o.Tags)
 }
@@ -249,16 +274,30 @@ func (s *Service) settle(tx *store.Tx, a *Actor, org *record.Organization, w *re
 		}
 		w.Project = p.ID
 	}
-	if a.manages(org, manageWorkspaces) {
-		return nil
-	}
-	for _, t := range a.teams {
-		access, err := accesses.Find(tx, "pair", t.ID, w.Project)
-		if err == nil && (access.Permissions().Admin || access.Permissions().Create) {
-			return nil
-		}
+	if may, err := a.createsIn(tx, org, w.Project); may || err != nil {
+		return err
 	}
 	return forbidden("you are not allowed to make workspaces in this project")
+}
+
+// createsIn tells whether the actor may make workspaces in a project.
+func (a *Actor) createsIn(tx *store.Tx, org *record.Organization, project string) (bool, error) {
+	if a.manages(org, manageWorkspaces) {
+		return true, nil
+	}
+	for _, t := range a.teams {
+		access, err := accesses.Find(tx, "pair", t.ID, project)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		if p := access.Permissions(); p.Admin || p.Create {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // ChangeWorkspace changes settings of a workspace.

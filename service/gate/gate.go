@@ -6,6 +6,7 @@ package gate
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -68,7 +69,8 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if wait := g.wait(from); wait > 0 {
 		w.Header().Set("X-RateLimit-Reset", strconv.FormatFloat(wait.Seconds(), 'f', 3, 64))
 		w.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
-		http.Error(w, "too many requests without a good token from this address", http.StatusTooManyRequests)
+		refuse(w, http.StatusTooManyRequests, "too many requests",
+			"there were too many requests without a good token from this address")
 		return
 	}
 	answer := &recorder{ResponseWriter: w}
@@ -81,7 +83,8 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			g.o.Logger.Error("a mistake in the service", "method", r.Method, "path", r.URL.Path, "panic", bug, "stack",
 				string(debug.Stack()))
 			if answer.status == 0 {
-				http.Error(w, `{"errors":[{"status":"500","title":"internal error"}]}`, http.StatusInternalServerError)
+				refuse(w, http.StatusInternalServerError, "internal error",
+					"the service could not do this; its log says why")
 			}
 		}
 		if answer.status == http.StatusUnauthorized {
@@ -89,6 +92,13 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	g.next.ServeHTTP(answer, r)
+}
+
+// refuse answers with an error as clients of the API show it.
+func refuse(w http.ResponseWriter, status int, title, detail string) {
+	w.Header().Set("Content-Type", "application/vnd.api+json")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintf(w, `{"errors":[{"status":"%d","title":%q,"detail":%q}]}`+"\n", status, title, detail)
 }
 
 // wait returns how long an address has to wait that was refused too often; 0 for not.

@@ -199,6 +199,9 @@ type Configuration struct {
 	CreatedAt   time.Time `json:"createdAt"`
 	CreatedBy   string    `json:"createdBy"`
 	Size        int64     `json:"size,omitempty"`
+	MD5         string    `json:"md5,omitempty"` // of the archive, in hex: the same upload again is told by it
+	// MayApply: who made it may apply runs, so that the run that its upload queues follows the workspace's auto-apply.
+	MayApply bool `json:"mayApply,omitempty"`
 }
 
 // StateVersion is one version of the state of a workspace. Its bytes are kept beside it.
@@ -214,6 +217,7 @@ type StateVersion struct {
 	Force     bool      `json:"force,omitempty"`
 	Encrypted bool      `json:"encrypted,omitempty"` // by the configuration; the service cannot look into it
 	Secret    string    `json:"secret"`              // the last element of the path at which it is uploaded
+	Under     Lock      `json:"under,omitzero"`      // the lock of the workspace when it was made
 	JSON      bool      `json:"json,omitempty"`      // its JSON form was uploaded
 	Engine    string    `json:"engine,omitempty"`    // the version of the program that wrote it
 	CreatedAt time.Time `json:"createdAt"`
@@ -238,12 +242,14 @@ type RunNote struct {
 	Action      string    `json:"action"`
 	Description string    `json:"description,omitempty"`
 	Actor       string    `json:"actor,omitempty"`
+	Comment     string    `json:"comment,omitempty"` // the one that it is about
 	CreatedAt   time.Time `json:"createdAt"`
 }
 
 // Comment is what somebody said of a run.
 type Comment struct {
 	ID        string    `json:"id"`
+	Note      string    `json:"note,omitempty"` // the entry of the run's history about it
 	Run       string    `json:"run"`
 	Body      string    `json:"body"`
 	Actor     string    `json:"actor"`

@@ -183,6 +183,7 @@ type Run struct {
 	Targets         []string   `json:"targets,omitempty"`
 	Replace         []string   `json:"replace,omitempty"`
 	GenerateConfig  bool       `json:"generateConfig,omitempty"`
+	AllowEmpty      bool       `json:"allowEmpty,omitempty"` // a plan without changes can be applied, too
 	Variables       []Argument `json:"variables,omitempty"`
 	CreatedBy       string     `json:"createdBy"`
 	CreatedAt       time.Time  `json:"createdAt"`

@@ -263,3 +263,17 @@ func PlanThen(look func(*service.Job)) func(context.Context, *service.Job) (*ser
 			Redacted: []byte("{}")}, nil
 	}
 }
+
+// PlanNothing finds that there is nothing to change.
+func PlanNothing(_ context.Context, j *service.Job) (*service.PlanResult, error) {
+	return &service.PlanResult{Plan: []byte("plan of " + j.Run.ID), JSON: []byte("{}"), Redacted: []byte("{}")}, nil
+}
+
+// PlanUntilLeft plans until it is left; begun is closed when it has begun.
+func PlanUntilLeft(begun chan<- struct{}) func(context.Context, *service.Job) (*service.PlanResult, error) {
+	return func(ctx context.Context, _ *service.Job) (*service.PlanResult, error) {
+		close(begun)
+		<-ctx.Done()
+		return nil, service.ErrStopped
+	}
+}

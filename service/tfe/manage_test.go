@@ -3,8 +3,11 @@ package tfe_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	client "github.com/hashicorp/go-tfe"
+
+	"github.com/millipede-iac/millipede/service/record"
 )
 
 func TestWhatProgramsManageComesBackAsTheySetIt(t *testing.T) {
@@ -114,10 +117,19 @@ func TestOnlyWhoMakesAVersionIsToldWhereToUploadIt(t *testing.T) {
 	if cv.UploadURL == "" || sv.UploadURL == "" || sv.JSONUploadURL == "" {
 		t.Errorf("%+v, %+v", cv, sv)
 	}
-	cv = must(t, of(s.client.ConfigurationVersions.Read(s.ctx, cv.ID)))
-	sv = must(t, of(s.client.StateVersions.Read(s.ctx, sv.ID)))
-	if cv.UploadURL != "" || sv.UploadURL != "" || sv.JSONUploadURL != "" {
-		t.Errorf("%+v, %+v", cv, sv)
+	team := must(t, of(s.PutTeam(s.Admin, record.Team{Organization: "acme", Name: "devs"})))
+	must(t, of(s.PutAccess(s.Admin, record.Access{Team: team.ID, On: w.ID, Role: "admin"})))
+	token, _, err := s.CreateToken(s.Admin, record.TokenTeam, team.ID, "", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for who, c := range map[string]*client.Client{"its maker": s.client, "others": s.as(token)} {
+		cv := must(t, of(c.ConfigurationVersions.Read(s.ctx, cv.ID)))
+		sv := must(t, of(c.StateVersions.Read(s.ctx, sv.ID)))
+		told := who == "its maker"
+		if told != (cv.UploadURL != "") || told != (sv.UploadURL != "") || told != (sv.JSONUploadURL != "") {
+			t.Errorf("%s: %+v, %+v", who, cv, sv)
+		}
 	}
 }
 

@@ -25,30 +25,26 @@ func membershipResource(m *service.MembershipView) resource {
 }
 
 // besideMembership are the documents that a membership can bring along.
-func (c *call) besideMembership(m *service.MembershipView, wants func(string) bool) (out []resource) {
-	if wants("user") && m.Person != nil {
+func (c *call) besideMembership(m *service.MembershipView) (out []resource) {
+	if c.wants("user") && m.Person != nil {
 		out = append(out, userResource(m.Person))
 	}
-	if wants("teams") {
+	if c.wants("teams") {
 		for _, id := range m.Teams {
 			if t, err := c.Team(c.actor, id); err == nil {
 				out = append(out, teamResource(t))
 			}
 		}
 	}
-	if wants("organization") {
+	if c.wants("organization") {
 		if o, err := c.Organization(c.actor, m.Organization); err == nil {
-			out = append(out, organizationResource(o))
+			out = append(out, c.organizationResource(o))
 		}
 	}
 	return out
 }
 
 func (c *call) memberships() error {
-	wants, err := c.includes("user", "teams", "organization")
-	if err != nil {
-		return err
-	}
 	all, err := c.Memberships(c.actor, c.arg("org"))
 	if err != nil {
 		return err
@@ -67,19 +63,14 @@ func (c *call) memberships() error {
 			status != "" && status != state || len(emails) > 0 && !slices.Contains(emails, email) ||
 			len(names) > 0 && !slices.Contains(names, name)
 	})
-	return list(c, all, membershipResource,
-		func(m *service.MembershipView) []resource { return c.besideMembership(m, wants) })
+	return list(c, all, membershipResource, c.besideMembership)
 }
 
 func (c *call) answerMembership(status int, m *service.MembershipView, err error) error {
 	if err != nil {
 		return err
 	}
-	wants, err := c.includes("user", "teams", "organization")
-	if err != nil {
-		return err
-	}
-	return c.answer(status, membershipResource(m), c.besideMembership(m, wants))
+	return c.answer(status, membershipResource(m), c.besideMembership(m))
 }
 
 func (c *call) membership() error {

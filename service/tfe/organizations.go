@@ -25,22 +25,25 @@ func (c *call) user() error {
 func userResource(u *record.User) resource {
 	return resource{ID: u.ID, Type: "users", Attributes: map[string]any{
 		"username": u.Name, "email": orNull(u.Email), "is-service-account": false, "avatar-url": "", "v2-only": true,
-		"is-admin": u.Admin,
+		"is-admin":   u.Admin,
+		"two-factor": map[string]bool{"enabled": false, "verified": false},
 		"permissions": map[string]bool{"can-create-organizations": u.Admin, "can-change-email": false,
 			"can-change-username": false},
 	}}
 }
 
-func organizationResource(o *record.Organization) resource {
+func (c *call) organizationResource(o *record.Organization) resource {
+	may := c.actor.OrganizationPermissions(o)
 	return resource{ID: o.Name, Type: "organizations", Attributes: map[string]any{
 		"name": o.Name, "external-id": "org-" + o.Name, "email": o.Email, "created-at": moment(o.CreatedAt),
 		"collaborator-auth-policy": "password",
 		"plan-is-enterprise":       false, "default-execution-mode": o.Mode(), "saml-enabled": false,
 		"owners-team-saml-role-id": nil,
 		"permissions": map[string]bool{
-			"can-update": true, "can-destroy": true, "can-create-workspace": true, "can-access-via-teams": true,
-			"can-create-team":    true,
-			"can-manage-varsets": true, "can-read-varsets": true, "can-update-api-token": true, "can-traverse": true,
+			"can-update": may.Own, "can-destroy": may.Own, "can-create-workspace": may.Workspaces,
+			"can-create-project": may.Projects, "can-access-via-teams": true, "can-create-team": may.Teams,
+			"can-manage-users": may.Members, "can-manage-varsets": may.Workspaces, "can-read-varsets": may.Workspaces,
+			"can-update-api-token": may.Own, "can-traverse": true,
 		},
 	}, Relationships: map[string]any{"default-project": to("projects", o.DefaultProject)}}
 }
@@ -50,12 +53,14 @@ func (c *call) organizations() error {
 	if err != nil {
 		return err
 	}
-	if part := strings.ToLower(c.r.FormValue("q") + c.r.FormValue("q[name]")); part != "" {
-		all = slices.DeleteFunc(all, func(o *record.Organization) bool {
-			return !strings.Contains(strings.ToLower(o.Name), part)
-		})
-	}
-	return list(c, all, organizationResource, nil)
+	q := c.r.URL.Query()
+	part, name, email := strings.ToLower(q.Get("q")), strings.ToLower(q.Get("q[name]")), strings.ToLower(q.Get("q[email]"))
+	all = slices.DeleteFunc(all, func(o *record.Organization) bool {
+		called, at := strings.ToLower(o.Name), strings.ToLower(o.Email)
+		return !strings.Contains(called, part) && !strings.Contains(at, part) || !strings.Contains(called, name) ||
+			!strings.Contains(at, email)
+	})
+	return list(c, all, c.organizationResource, nil)
 }
 
 func (c *call) organization() error {
@@ -63,7 +68,7 @@ func (c *call) organization() error {
 	if err != nil {
 		return err
 	}
-	return c.ok(organizationResource(o))
+	return c.ok(c.organizationResource(o))
 }
 
 func (c *call) createOrganization() error {
@@ -81,7 +86,7 @@ func (c *call) createOrganization() error {
 	if err != nil {
 		return err
 	}
-	return c.created(organizationResource(o))
+	return c.created(c.organizationResource(o))
 }
 
 func (c *call) changeOrganization() error {
@@ -101,7 +106,7 @@ func (c *call) changeOrganization() error {
 	if err != nil {
 		return err
 	}
-	return c.ok(organizationResource(o))
+	return c.ok(c.organizationResource(o))
 }
 
 func (c *call) changeAccount() error {
@@ -158,13 +163,25 @@ func (c *call) capacity() error {
 	}})
 }
 
-func projectResource(p *record.Project) resource {
+func (c *call) projectResource(p *record.Project) resource {
+	may, err := c.ProjectPermissions(c.actor, p)
+	if err != nil { // the rest is known
+		c.o.Logger.Warn("what somebody may do with a project cannot be read", "project", p.ID, "error", err)
+	}
+	relations := map[string]any{"organization": to("organizations", p.Organization)}
+	if c.wants("effective_tag_bindings") {
+		ids := []string{}
+		for _, b := range bindings(p.Tags) {
+			ids = append(ids, b.ID)
+		}
+		relations["effective-tag-bindings"] = toAll("effective-tag-bindings", ids)
+	}
 	return resource{ID: p.ID, Type: "projects", Attributes: map[string]any{
 		"name": p.Name, "description": p.Description, "created-at": moment(p.CreatedAt),
 		"auto-destroy-activity-duration": nil,
-		"permissions": map[string]bool{"can-update": true, "can-destroy": true,
-			"can-create-workspace": true},
-	}, Relationships: map[string]any{"organization": to("organizations", p.Organization)}}
+		"permissions": map[string]bool{"can-update": may.Update, "can-destroy": may.Delete,
+			"can-create-workspace": may.CreateWorkspaces, "can-manage-teams": may.ManageTeams},
+	}, Relationships: relations}
 }
 
 func (c *call) projects() error {
@@ -181,27 +198,27 @@ func (c *call) projects() error {
 			return !strings.Contains(strings.ToLower(p.Name), part)
 		})
 	}
-	return list(c, all, projectResource, nil)
+	return list(c, all, c.projectResource, c.besideProject)
 }
 
 func (c *call) answerProject(status int, p *record.Project, err error) error {
 	if err != nil {
 		return err
 	}
-	wants, err := c.includes("effective_tag_bindings", "organization")
-	if err != nil {
-		return err
+	return c.answer(status, c.projectResource(p), c.besideProject(p))
+}
+
+// besideProject are the documents that a project can bring along.
+func (c *call) besideProject(p *record.Project) (more []resource) {
+	if c.wants("effective_tag_bindings") {
+		more = bindings(p.Tags)
 	}
-	res := projectResource(p)
-	var more []resource
-	if wants("effective_tag_bindings") {
-		ids := []string{}
-		for _, b := range bindings(p.Tags) {
-			ids, more = append(ids, b.ID), append(more, b)
+	if c.wants("organization") {
+		if o, err := c.Organization(c.actor, p.Organization); err == nil {
+			more = append(more, c.organizationResource(o))
 		}
-		res.Relationships["effective-tag-bindings"] = toAll("effective-tag-bindings", ids)
 	}
-	return c.answer(status, res, more)
+	return more
 }
 
 func (c *call) project() error {

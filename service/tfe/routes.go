@@ -7,7 +7,6 @@ import (
 
 // routes are the endpoints for those who have a token.
 func (s *server) routes() map[string]handler {
-	const v2 = "/api/v2/"
 	all := map[string]handler{}
 	for pattern, h := range map[string]handler{
 		"GET account/details": (*call).account,
@@ -160,7 +159,7 @@ func (s *server) routes() map[string]handler {
 		"POST notification-configurations/{nc}/actions/verify": (*call).verifyNotification,
 	} {
 		method, path, _ := strings.Cut(pattern, " ")
-		all[method+" "+v2+path] = h
+		all[method+" "+root+path] = h
 	}
 	return all
 }

@@ -1,12 +1,10 @@
 package tfe
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
+	"time"
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
@@ -47,18 +45,18 @@ func (c *call) runResource(r *service.RunView) resource {
 		forceAt = moment(c.ForceCancelAt(&r.Run))
 	}
 	a := map[string]any{
-		"status": string(r.Status), "has-changes": r.HasChanges, "message": r.Message, "source": r.Source,
+		"status": statusWord(r.Status), "has-changes": r.HasChanges, "message": r.Message, "source": r.Source,
 		"created-at": moment(r.CreatedAt),
 		"is-destroy": r.Destroy, "auto-apply": r.AutoApply, "plan-only": r.PlanOnly, "save-plan": r.SavePlan,
 		"refresh":      r.Refresh,
 		"refresh-only": r.RefreshOnly, "target-addrs": orEmpty(r.Targets), "replace-addrs": orEmpty(r.Replace),
 		"variables":               variables,
-		"allow-config-generation": r.GenerateConfig, "allow-empty-apply": false, "terraform-version": "latest",
+		"allow-config-generation": r.GenerateConfig, "allow-empty-apply": r.AllowEmpty, "terraform-version": "latest",
 		"trigger-reason": "manual", "status-timestamps": times, "position-in-queue": c.position(&r.Run),
-		"canceled-at":               moment(r.Times[record.Canceled]),
+		"canceled-at":               moment(later(r.Times[record.Canceled], r.Times[record.ForceCanceled])),
 		"force-cancel-available-at": forceAt, "structured-run-output-enabled": r.Structured,
 		"actions": map[string]bool{
-			"is-cancelable": r.Status.Cancelable(), "is-confirmable": r.Status.Confirmable() && r.HasChanges,
+			"is-cancelable": r.Status.Cancelable(), "is-confirmable": r.Status.Confirmable() && (r.HasChanges || r.AllowEmpty),
 			"is-discardable": r.Status.Discardable(), "is-force-cancelable": c.ForceCancelable(&r.Run),
 		},
 		"permissions": map[string]bool{
@@ -74,6 +72,22 @@ func (c *call) runResource(r *service.RunView) resource {
 		"task-stages": toAll("task-stages", nil), "policy-checks": toAll("policy-checks", nil),
 		"cost-estimate": to("cost-estimates", ""), "confirmed-by": to("users", r.ConfirmedBy),
 	}}
+}
+
+// statusWord is the word of the API for where a run stands. A command line takes a word that it does not know for a run
+// that goes on, and would end well.
+func statusWord(s record.RunStatus) string {
+	if s == record.ForceCanceled {
+		s = record.Canceled
+	}
+	return string(s)
+}
+
+func later(x, y time.Time) time.Time {
+	if x.After(y) {
+		return x
+	}
+	return y
 }
 
 func orEmpty(all []string) []string {
@@ -105,6 +119,8 @@ func (c *call) createRun() error {
 		SavePlan       bool              `json:"save-plan"`
 		AutoApply      *bool             `json:"auto-apply"`
 		GenerateConfig bool              `json:"allow-config-generation"`
+		AllowEmpty     bool              `json:"allow-empty-apply"`
+		Version        string            `json:"terraform-version"`
 		Targets        []string          `json:"target-addrs"`
 		Replace        []string          `json:"replace-addrs"`
 		Variables      []record.Argument `json:"variables"`
@@ -120,6 +136,10 @@ func (c *call) createRun() error {
 	if w.ID == "" {
 		return &failure{http.StatusUnprocessableEntity, "invalid relationship", "a run needs a workspace"}
 	}
+	if a.Version != "" && a.Version != "latest" {
+		return &failure{http.StatusUnprocessableEntity, "invalid attribute",
+			"this service plans with its own engine: leave terraform-version out"}
+	}
 	cv, err := q.related("configuration-version")
 	if err != nil {
 		return err
@@ -128,8 +148,8 @@ func (c *call) createRun() error {
 		Configuration: cv.ID, Message: a.Message, Destroy: a.Destroy, Refresh: a.Refresh == nil || *a.Refresh,
 		RefreshOnly: a.RefreshOnly,
 		PlanOnly:    a.PlanOnly, SavePlan: a.SavePlan, AutoApply: a.AutoApply != nil && *a.AutoApply,
-		GenerateConfig: a.GenerateConfig,
-		Targets:        a.Targets, Replace: a.Replace, Variables: a.Variables, Source: c.source(),
+		GenerateConfig: a.GenerateConfig, AllowEmpty: a.AllowEmpty,
+		Targets: a.Targets, Replace: a.Replace, Variables: a.Variables, Source: c.source(),
 		Structured:      c.r.Header.Get("X-Terraform-Integration") == "cloud",
 		TerraformCaller: c.r.Header.Get("Terraform-Version"),
 	}
@@ -144,9 +164,12 @@ func (c *call) createRun() error {
 	if err != nil {
 		return err
 	}
-	res := c.runResource(v)
+	res, more, err := c.wholeRun(v)
+	if err != nil {
+		return err
+	}
 	res.Attributes["variables"] = v.Variables // who asked has just said them
-	return c.created(res)
+	return c.answer(http.StatusCreated, res, more)
 }
 
 func (c *call) run() error {
@@ -155,60 +178,63 @@ func (c *call) run() error {
 		return err
 	}
 	c.Seen(r.ID)
-	wants, err := c.includes("workspace", "plan", "apply", "task_stages", "created_by", "configuration_version",
-		"configuration_version.ingress_attributes", "cost_estimate", "policy_checks", "run_events", "comments",
-		"confirmed_by")
+	res, more, err := c.wholeRun(r)
 	if err != nil {
 		return err
 	}
-	res, more := c.runResource(r), c.besideRun(r, wants)
+	return c.ok(res, more...)
+}
+
+// wholeRun is a run with its history and what was said of it, and the documents that it brings along.
+func (c *call) wholeRun(r *service.RunView) (res resource, more []resource, err error) {
+	res, more = c.runResource(r), c.besideRun(r)
 	events, err := c.RunHistory(c.actor, r.ID)
 	if err != nil {
-		return err
+		return res, nil, err
 	}
 	said, err := c.Comments(c.actor, r.ID)
 	if err != nil {
-		return err
+		return res, nil, err
 	}
 	ids := map[string][]string{}
 	for _, n := range events {
-		if ids["run-events"] = append(ids["run-events"], n.ID); wants("run_events") {
+		if ids["run-events"] = append(ids["run-events"], n.ID); c.wants("run_events") {
 			more = append(more, noteResource(n))
 		}
 	}
 	for _, v := range said {
-		if ids["comments"] = append(ids["comments"], v.ID); wants("comments") {
+		if ids["comments"] = append(ids["comments"], v.ID); c.wants("comments") {
 			more = append(more, commentResource(v))
 		}
 	}
 	for _, kind := range []string{"run-events", "comments"} {
 		res.Relationships[kind] = toAll(kind, ids[kind])
 	}
-	return c.ok(res, more...)
+	return res, more, nil
 }
 
 // besideRun are the documents that a run can bring along.
-func (c *call) besideRun(r *service.RunView, wants func(string) bool) (more []resource) {
-	if wants("workspace") {
+func (c *call) besideRun(r *service.RunView) (more []resource) {
+	if c.wants("workspace") {
 		ws := c.workspaceResource(r.On)
 		// A client renders JSON lines when the workspace has them: those of this run count.
 		ws.Attributes["structured-run-output-enabled"] = r.Structured
 		more = append(more, ws)
 	}
-	if wants("plan") {
+	if c.wants("plan") {
 		more = append(more, c.planResource(r))
 	}
-	if wants("apply") {
+	if c.wants("apply") {
 		more = append(more, c.applyResource(r))
 	}
-	if wants("configuration_version") {
-		if v, err := c.Configuration(c.actor, r.Configuration); err == nil {
-			more = append(more, c.configurationResource(v))
-		}
+	if c.wants("configuration_version", "configuration_version.ingress_attributes") {
+		more = append(more, c.configurationOf(r.Configuration)...)
 	}
-	if wants("created_by") {
-		if u, err := c.User(c.actor, r.CreatedBy); err == nil {
-			more = append(more, userResource(u))
+	for name, id := range map[string]string{"created_by": r.CreatedBy, "confirmed_by": r.ConfirmedBy} {
+		if c.wants(name) && id != "" {
+			if u, err := c.User(c.actor, id); err == nil {
+				more = append(more, userResource(u))
+			}
 		}
 	}
 	return more
@@ -232,11 +258,6 @@ func (c *call) listRuns(all []*service.RunView, err error) error {
 	if err != nil {
 		return err
 	}
-	wants, err := c.includes("workspace", "plan", "apply", "created_by", "configuration_version", "cost_estimate",
-		"configuration_version.ingress_attributes")
-	if err != nil {
-		return err
-	}
 	q := c.r.URL.Query()
 	statuses, sources := words(q.Get("filter[status]")), words(q.Get("filter[source]"))
 	operations, spaces := words(q.Get("filter[operation]")), words(q.Get("filter[workspace_names]"))
@@ -248,11 +269,11 @@ func (c *call) listRuns(all []*service.RunView, err error) error {
 			group = "final"
 		}
 		wanted := q.Get("filter[status_group]")
-		return !among(statuses, string(r.Status)) || !among(sources, r.Source) || !among(operations, operation(&r.Run)) ||
+		return !among(statuses, statusWord(r.Status)) || !among(sources, r.Source) || !among(operations, operation(&r.Run)) ||
 			!among(spaces, r.On.Name) || wanted != "" && wanted != group ||
 			!strings.Contains(strings.ToLower(r.ID+" "+r.Message), text)
 	})
-	return list(c, all, c.runResource, func(r *service.RunView) []resource { return c.besideRun(r, wants) })
+	return list(c, all, c.runResource, c.besideRun)
 }
 
 // operation is the word for what a run does.
@@ -278,73 +299,6 @@ func (c *call) runQueue() error {
 	return list(c, all, c.runResource, nil)
 }
 
-func (c *call) runEvents() error {
-	all, err := c.RunHistory(c.actor, c.arg("run"))
-	if err != nil {
-		return err
-	}
-	wants, err := c.includes("actor", "comment")
-	if err != nil {
-		return err
-	}
-	return list(c, all, noteResource, func(n *record.RunNote) (more []resource) {
-		if wants("actor") && n.Actor != "" {
-			if u, err := c.User(c.actor, n.Actor); err == nil {
-				more = append(more, userResource(u))
-			}
-		}
-		return more
-	})
-}
-
-func noteResource(n *record.RunNote) resource {
-	return resource{ID: n.ID, Type: "run-events", Attributes: map[string]any{
-		"action": n.Action, "description": n.Description, "created-at": moment(n.CreatedAt),
-	}, Relationships: map[string]any{"run": to("runs", n.Run), "actor": to("users", n.Actor)}}
-}
-
-func commentResource(v *record.Comment) resource {
-	return resource{ID: v.ID, Type: "comments", Attributes: map[string]any{"body": v.Body,
-		"created-at": moment(v.CreatedAt)},
-		Relationships: map[string]any{"run-event": to("run-events", ""), "created-by": to("users", v.Actor)}}
-}
-
-func (c *call) comments() error {
-	all, err := c.Comments(c.actor, c.arg("run"))
-	if err != nil {
-		return err
-	}
-	return list(c, all, commentResource, nil)
-}
-
-func (c *call) readComment() error {
-	v, err := c.FindComment(c.actor, c.arg("comment"))
-	if err != nil {
-		return err
-	}
-	return c.ok(commentResource(v))
-}
-
-func (c *call) runEvent() error {
-	n, err := c.FindRunNote(c.actor, c.arg("event"))
-	if err != nil {
-		return err
-	}
-	return c.ok(noteResource(n))
-}
-
-func (c *call) comment() error {
-	var a struct{ Body string }
-	if _, err := c.body(&a); err != nil {
-		return err
-	}
-	v, err := c.Comment(c.actor, c.arg("run"), a.Body)
-	if err != nil {
-		return err
-	}
-	return c.created(commentResource(v))
-}
-
 func (c *call) applyRun() error       { return c.act(c.Confirm) }
 func (c *call) discardRun() error     { return c.act(c.Discard) }
 func (c *call) cancelRun() error      { return c.act(c.Cancel) }
@@ -360,99 +314,4 @@ func (c *call) act(do func(*service.Actor, string, string) error) error {
 		return err
 	}
 	return c.empty(http.StatusAccepted)
-}
-
-func (c *call) phaseAttributes(p *record.Phase) map[string]any {
-	return map[string]any{
-		"status": string(p.Status), "log-read-url": c.address("/logs/" + c.LogAddress(p)), "resource-additions": p.Add,
-		"resource-changes": p.Change, "resource-destructions": p.Destroy, "resource-imports": p.Import,
-		"status-timestamps": map[string]any{"started-at": moment(p.Started), "finished-at": moment(p.Ended)},
-	}
-}
-
-func (c *call) planResource(r *service.RunView) resource {
-	a := c.phaseAttributes(&r.Run.Plan)
-	a["has-changes"], a["generated-configuration"] = r.HasChanges, r.Generated
-	return resource{ID: r.Run.Plan.ID, Type: "plans", Attributes: a,
-		Relationships: map[string]any{"run": to("runs", r.ID)}, Links: map[string]any{
-			"self": "/api/v2/plans/" + r.Run.Plan.ID, "json-output": "/api/v2/plans/" + r.Run.Plan.ID + "/json-output",
-			"json-output-redacted": "/api/v2/plans/" + r.Run.Plan.ID + "/json-output-redacted",
-		}}
-}
-
-func (c *call) applyResource(r *service.RunView) resource {
-	return resource{ID: r.Apply.ID, Type: "applies", Attributes: c.phaseAttributes(&r.Apply),
-		Relationships: map[string]any{"run": to("runs", r.ID)}}
-}
-
-// phaseRun returns the run that the path names by itself or by one of its phases.
-func (c *call) phaseRun() (*service.RunView, error) {
-	if id := c.arg("run"); id != "" {
-		return c.FindRun(c.actor, id)
-	}
-	return c.RunOfPhase(c.actor, c.arg("phase"))
-}
-
-func (c *call) plan() error {
-	r, err := c.phaseRun()
-	if err != nil {
-		return err
-	}
-	return c.ok(c.planResource(r))
-}
-
-func (c *call) apply() error {
-	r, err := c.phaseRun()
-	if err != nil {
-		return err
-	}
-	return c.ok(c.applyResource(r))
-}
-
-func (c *call) planJSON() error     { return c.planDocument(false) }
-func (c *call) planRedacted() error { return c.planDocument(true) }
-
-func (c *call) planDocument(redacted bool) error {
-	r, err := c.phaseRun()
-	if err != nil {
-		return err
-	}
-	data, ready, err := c.PlanJSON(c.actor, r.Run.Plan.ID, redacted)
-	if err != nil {
-		return err
-	}
-	if !ready {
-		return c.empty(http.StatusNoContent)
-	}
-	c.w.Header().Set("Content-Type", "application/json")
-	c.w.Header().Set("Content-Length", strconv.Itoa(len(data)))
-	_, _ = c.w.Write(data)
-	return nil
-}
-
-// maxLog bounds what one request for a log gets.
-const maxLog = 1 << 20
-
-// log answers with a part of a log. Where there is nothing yet the request is held, so that clients need not ask again
-// and again.
-func (s *server) log(w http.ResponseWriter, r *http.Request) {
-	number := func(name string, or int64) int64 {
-		if n, err := strconv.ParseInt(r.FormValue(name), 10, 64); err == nil && n >= 0 {
-			return n
-		}
-		return or
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), s.o.Poll)
-	defer cancel()
-	limit := int(min(number("limit", maxLog), maxLog))
-	data, err := s.Log(ctx, r.PathValue("address"), number("offset", 0), limit)
-	if err != nil {
-		if errors.Is(err, service.ErrNotFound) || r.Context().Err() == nil {
-			s.fail(w, r, err)
-		}
-		return
-	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
-	_, _ = w.Write(data) // the reader has gone away otherwise
 }

@@ -28,6 +28,9 @@ const (
 	releaseVersion = "v202502-1"
 )
 
+// root is where the paths of the API begin.
+const root = "/api/v2/"
+
 // media is the type of documents.
 const media = "application/vnd.api+json"
 
@@ -66,12 +69,12 @@ func Handler(o Options) http.Handler {
 	mux.HandleFunc("GET /api/v2/ping",
 		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	for pattern, h := range s.routes() {
-		mux.Handle(pattern, s.authenticated(h))
+		mux.Handle(pattern, s.authenticated(pattern, h))
 	}
 	for pattern, h := range s.secretRoutes() {
 		mux.HandleFunc(pattern, h)
 	}
-	mux.Handle("/api/v2/", s.authenticated(func(*call) error { return notThere }))
+	mux.Handle("/api/v2/", s.authenticated("", func(*call) error { return notThere }))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("TFP-API-Version", apiVersion)
@@ -99,6 +102,7 @@ type call struct {
 	w     http.ResponseWriter
 	r     *http.Request
 	actor *service.Actor
+	asked map[string]bool // the related documents that are to come along
 }
 
 // handler answers a call; an error is answered as what it is.
@@ -115,11 +119,12 @@ type failure struct {
 
 func (f *failure) Error() string { return f.detail }
 
-// authenticated finds out who asks.
-func (s *server) authenticated(h handler) http.Handler {
+// authenticated finds out who asks, and for what.
+func (s *server) authenticated(pattern string, h handler) http.Handler {
+	_, path, _ := strings.Cut(pattern, " "+root)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if !ok {
+		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		if !strings.EqualFold(scheme, "Bearer") {
 			token = ""
 		}
 		from, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -128,6 +133,9 @@ func (s *server) authenticated(h handler) http.Handler {
 		}
 		c := &call{server: s, w: w, r: r}
 		if c.actor, err = s.Authenticate(strings.TrimSpace(token), from); err == nil {
+			err = c.readIncludes(path)
+		}
+		if err == nil {
 			err = h(c)
 		}
 		if err != nil {
@@ -204,8 +212,9 @@ func (c *call) empty(status int) error {
 
 func (c *call) answer(status int, data any, included []resource) error {
 	d := map[string]any{"data": data}
-	if len(included) > 0 {
-		d["included"] = included
+	var more along
+	if more.add(included...); len(more.all) > 0 {
+		d["included"] = more.all
 	}
 	write(c.w, status, d)
 	return nil
@@ -225,18 +234,11 @@ func list[T any](c *call, all []T, form func(T) resource, included func(T) []res
 	}
 	p.Size = min(p.Size, 100)
 	data := []resource{}
-	var more []resource
-	seen := map[string]bool{}
+	var more along
 	for _, v := range service.Cut(all, p) {
 		data = append(data, form(v))
-		if included == nil {
-			continue
-		}
-		for _, r := range included(v) {
-			if !seen[r.Type+r.ID] {
-				seen[r.Type+r.ID] = true
-				more = append(more, r)
-			}
+		if included != nil {
+			more.add(included(v)...)
 		}
 	}
 	pages := max(1, (len(all)+p.Size-1)/p.Size)
@@ -245,8 +247,8 @@ func list[T any](c *call, all []T, form func(T) resource, included func(T) []res
 		"next-page":   neighbour(p.Number+1, pages),
 		"total-pages": pages, "total-count": len(all),
 	}}}
-	if len(more) > 0 {
-		d["included"] = more
+	if len(more.all) > 0 {
+		d["included"] = more.all
 	}
 	write(c.w, http.StatusOK, d)
 	return nil
@@ -258,25 +260,4 @@ func neighbour(n, pages int) any {
 		return nil
 	}
 	return n
-}
-
-// includes returns which related documents are asked for. An unknown name is an error that clients know how to go on
-// from.
-func (c *call) includes(known ...string) (func(string) bool, error) {
-	asked := map[string]bool{}
-	for name := range strings.SplitSeq(c.r.FormValue("include"), ",") {
-		if name = strings.ReplaceAll(strings.TrimSpace(name), "-", "_"); name == "" {
-			continue
-		}
-		found := false
-		for _, k := range known {
-			found = found || k == name
-		}
-		if !found {
-			return nil, &failure{http.StatusBadRequest, "invalid include parameter", "the include parameter " + name +
-				" is not known here"}
-		}
-		asked[name] = true
-	}
-	return func(name string) bool { return asked[name] }, nil
 }

@@ -38,28 +38,44 @@ func (c *call) answerState(status int, v *record.StateVersion, err error) error 
 	if err != nil {
 		return err
 	}
-	wants, err := c.includes("outputs", "run", "created_by", "run.created_by", "run.configuration_version")
-	if err != nil {
-		return err
+	c.w.Header().Set("X-Terraform-Snapshot-Interval", snapshotInterval)
+	res := c.stateResource(v)
+	if status == http.StatusCreated || v.Status == record.UploadPending && v.CreatedBy == c.actor.ID() {
+		// Only who has made a version is told where to upload it.
+		res.Attributes["hosted-state-upload-url"] = c.address("/uploads/states/" + v.Secret)
+		res.Attributes["hosted-json-state-upload-url"] = c.address("/uploads/states/" + v.Secret + "/json")
 	}
-	var more []resource
-	if wants("outputs") {
+	return c.answer(status, res, c.besideState(v))
+}
+
+// besideState are the documents that a state version can bring along.
+func (c *call) besideState(v *record.StateVersion) (more []resource) {
+	if c.wants("outputs") {
 		for i := range v.Outputs {
 			more = append(more, outputResource(&v.Outputs[i], false))
 		}
 	}
-	if wants("run") && v.Run != "" {
+	people := []string{}
+	if c.wants("created_by") {
+		people = append(people, v.CreatedBy)
+	}
+	if v.Run != "" && c.wants("run", "run.created_by", "run.configuration_version") {
 		if r, err := c.FindRun(c.actor, v.Run); err == nil {
 			more = append(more, c.runResource(r))
+			if c.wants("run.created_by") {
+				people = append(people, r.CreatedBy)
+			}
+			if c.wants("run.configuration_version") {
+				more = append(more, c.configurationOf(r.Configuration)...)
+			}
 		}
 	}
-	c.w.Header().Set("X-Terraform-Snapshot-Interval", snapshotInterval)
-	res := c.stateResource(v)
-	if status == http.StatusCreated { // only who makes a version is told where to upload it
-		res.Attributes["hosted-state-upload-url"] = c.address("/uploads/states/" + v.Secret)
-		res.Attributes["hosted-json-state-upload-url"] = c.address("/uploads/states/" + v.Secret + "/json")
+	for _, id := range people {
+		if u, err := c.User(c.actor, id); err == nil {
+			more = append(more, userResource(u))
+		}
 	}
-	return c.answer(status, res, more)
+	return more
 }
 
 func (c *call) stateVersion() error {
@@ -86,7 +102,7 @@ func (c *call) stateVersions() error {
 	if err != nil {
 		return err
 	}
-	return list(c, all, c.stateResource, nil)
+	return list(c, all, c.stateResource, c.besideState)
 }
 
 func (c *call) createStateVersion() error {

@@ -2,6 +2,7 @@ package tfe
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -64,11 +65,7 @@ func (c *call) teams() error {
 			return !strings.Contains(strings.ToLower(t.Name), part)
 		})
 	}
-	wants, err := c.includes("users", "organization-memberships", "organization_memberships")
-	if err != nil {
-		return err
-	}
-	return list(c, all, teamResource, func(t *record.Team) []resource { return c.besideTeam(t, wants) })
+	return list(c, all, teamResource, c.besideTeam)
 }
 
 func (c *call) team() error {
@@ -76,11 +73,7 @@ func (c *call) team() error {
 	if err != nil {
 		return err
 	}
-	wants, err := c.includes("users", "organization_memberships")
-	if err != nil {
-		return err
-	}
-	res, more := teamResource(t), c.besideTeam(t, wants)
+	res, more := teamResource(t), c.besideTeam(t)
 	ids := []string{}
 	all, err := c.Memberships(c.actor, t.Organization)
 	if err != nil {
@@ -88,7 +81,7 @@ func (c *call) team() error {
 	}
 	for _, m := range all {
 		if m.User != "" && t.Has(m.User) {
-			if ids = append(ids, m.ID); wants("organization_memberships") {
+			if ids = append(ids, m.ID); c.wants("organization_memberships") {
 				more = append(more, membershipResource(m))
 			}
 		}
@@ -98,8 +91,8 @@ func (c *call) team() error {
 }
 
 // besideTeam are the documents that a team can bring along.
-func (c *call) besideTeam(t *record.Team, wants func(string) bool) (more []resource) {
-	if !wants("users") {
+func (c *call) besideTeam(t *record.Team) (more []resource) {
+	if !c.wants("users") {
 		return nil
 	}
 	for _, id := range t.Users {
@@ -272,6 +265,23 @@ type rights struct {
 	Delete  *bool   `json:"delete"`
 }
 
+// given returns the name of a permission that is set; empty for none.
+func (r *rights) given() string {
+	for _, p := range []struct {
+		name string
+		set  bool
+	}{
+		{"Runs", r.Runs != nil}, {"Variables", r.Vars != nil}, {"State versions", r.State != nil},
+		{"Sentinel mocks", r.Mocks != nil}, {"Workspace locking", r.Locking != nil || r.Lock != nil},
+		{"Run tasks", r.Tasks != nil}, {"Create", r.Create != nil}, {"Move", r.Move != nil}, {"Delete", r.Delete != nil},
+	} {
+		if p.set {
+			return p.name
+		}
+	}
+	return ""
+}
+
 // apply changes an access; the error says which word is none.
 func (r *rights) apply(x *record.Access) error {
 	p := &x.Custom
@@ -347,9 +357,9 @@ func (c *call) putAccess(before *record.Access, status int) error {
 				"the permissions cannot be read: " + err.Error()}
 		}
 	}
-	if r != (rights{}) && x.Role != "custom" {
-		return &failure{http.StatusUnprocessableEntity, "invalid attribute",
-			"single permissions are for the access custom"}
+	if name := r.given(); name != "" && x.Role != "custom" {
+		return &failure{http.StatusUnprocessableEntity, "invalid attribute", fmt.Sprintf(
+			"%s is read-only when access level is '%s'; use the 'custom' access level to set this attribute.", name, x.Role)}
 	}
 	if err := r.apply(&x); err != nil {
 		return err

@@ -407,7 +407,11 @@ func TestUploadAndLogAddressesCannotBeGuessed(t *testing.T) {
 	if err := s.client.ConfigurationVersions.Upload(s.ctx, cv.UploadURL, t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.client.ConfigurationVersions.Upload(s.ctx, cv.UploadURL, t.TempDir()); err == nil {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("# another one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.client.ConfigurationVersions.Upload(s.ctx, cv.UploadURL, dir); err == nil {
 		t.Error("an address was used twice")
 	}
 }

@@ -2,6 +2,7 @@ package tfe
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,7 +29,7 @@ func (c *call) token() error {
 	if err != nil {
 		return err
 	}
-	return c.ok(tokenResource(t, ""))
+	return c.ok(tokenResource(t, ""), c.besideToken(t)...)
 }
 
 // oneToken answers with the one token of a team or an organization.
@@ -61,7 +62,51 @@ func (c *call) teamTokens() error {
 			all = append(all, theirs...)
 		}
 	}
-	return list(c, all, func(t *record.Token) resource { return tokenResource(t, "") }, nil)
+	if err := c.sortTokens(all); err != nil {
+		return err
+	}
+	return list(c, all, func(t *record.Token) resource { return tokenResource(t, "") }, c.besideToken)
+}
+
+// besideToken are the documents that a token can bring along.
+func (c *call) besideToken(t *record.Token) (more []resource) {
+	if c.wants("created_by") {
+		if u, err := c.User(c.actor, t.CreatedBy); err == nil {
+			more = append(more, userResource(u))
+		}
+	}
+	return more
+}
+
+// sortTokens brings tokens into the order that is asked for. Those that are good for ever expire last.
+func (c *call) sortTokens(all []*record.Token) error {
+	by, down := strings.CutPrefix(c.r.FormValue("sort"), "-")
+	var when func(*record.Token) time.Time
+	switch by {
+	case "":
+		return nil
+	case "created-at":
+		when = func(t *record.Token) time.Time { return t.CreatedAt }
+	case "last-used-at":
+		when = func(t *record.Token) time.Time { return t.LastUsed }
+	case "expired-at":
+		when = func(t *record.Token) time.Time {
+			if t.Expires.IsZero() {
+				return time.Unix(1<<40, 0)
+			}
+			return t.Expires
+		}
+	default:
+		return &failure{http.StatusBadRequest, "invalid parameter",
+			"tokens are sorted by created-at, last-used-at or expired-at"}
+	}
+	slices.SortStableFunc(all, func(x, y *record.Token) int {
+		if down {
+			x, y = y, x
+		}
+		return when(x).Compare(when(y))
+	})
+	return nil
 }
 
 func (c *call) userTokens() error {

@@ -30,7 +30,9 @@ func (c *call) variables() error {
 	if err != nil {
 		return err
 	}
-	if strings.HasPrefix(c.arg("parent"), "ws-") { // clients read one page of these, and take it for all
+	q := c.r.URL.Query()
+	if paged := q.Has("page[number]") || q.Has("page[size]"); !paged && strings.HasPrefix(c.arg("parent"), "ws-") {
+		// Command lines ask for no page, and take the first one for all.
 		data := []resource{}
 		for _, v := range all {
 			data = append(data, c.variableResource(v))
@@ -57,7 +59,11 @@ func (c *call) allVariables() error {
 		}
 		all = append(all, more...)
 	}
-	return list(c, all, c.variableResource, nil)
+	return list(c, all, func(v *record.Variable) resource {
+		res := c.variableResource(v)
+		res.Relationships["configurable"] = to("workspaces", c.arg("parent")) // what clients take for its kind
+		return res
+	}, nil)
 }
 
 func (c *call) variable() error {
@@ -143,12 +149,8 @@ func (c *call) answerSet(status int, s *record.VariableSet, err error) error {
 	if err != nil {
 		return err
 	}
-	wants, err := c.includes("vars", "workspaces", "projects", "stacks")
-	if err != nil {
-		return err
-	}
 	var more []resource
-	if wants("vars") {
+	if c.wants("vars") {
 		all, err := c.Variables(c.actor, s.ID)
 		if err != nil {
 			return err
@@ -157,17 +159,17 @@ func (c *call) answerSet(status int, s *record.VariableSet, err error) error {
 			more = append(more, c.variableResource(v))
 		}
 	}
-	if wants("workspaces") {
+	if c.wants("workspaces") {
 		for _, id := range s.Workspaces {
 			if w, err := c.Workspace(c.actor, id); err == nil {
 				more = append(more, c.workspaceResource(w))
 			}
 		}
 	}
-	if wants("projects") {
+	if c.wants("projects") {
 		for _, id := range s.Projects {
 			if p, err := c.Project(c.actor, id); err == nil {
-				more = append(more, projectResource(p))
+				more = append(more, c.projectResource(p))
 			}
 		}
 	}

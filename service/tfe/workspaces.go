@@ -22,6 +22,10 @@ func (c *call) workspaceResource(w *service.WorkspaceView) resource {
 		}
 	}
 	plan, apply := p.Runs >= record.Plan, p.Runs >= record.Write
+	facts, err := c.Facts(w)
+	if err != nil { // the rest is known
+		c.o.Logger.Warn("what belongs to a workspace cannot be read", "workspace", w.ID, "error", err)
+	}
 	return resource{
 		ID: w.ID, Type: "workspaces",
 		Attributes: map[string]any{
@@ -38,7 +42,7 @@ func (c *call) workspaceResource(w *service.WorkspaceView) resource {
 			"trigger-prefixes": orEmpty(w.Triggers.Prefixes), "trigger-patterns": orEmpty(w.Triggers.Patterns),
 			"assessments-enabled": false, "source": "tfe-api", "source-name": orNull(w.SourceName),
 			"source-url":  orNull(w.SourceURL),
-			"environment": "default", "policy-check-failures": nil, "run-failures": nil, "resource-count": 0,
+			"environment": "default", "policy-check-failures": nil, "run-failures": nil, "resource-count": facts.Resources,
 			"migration-environment":                      nil,
 			"setting-overwrites":                         overwrites(w),
 			"unarchived-workspace-change-requests-count": 0,
@@ -60,7 +64,8 @@ func (c *call) workspaceResource(w *service.WorkspaceView) resource {
 		},
 		Relationships: map[string]any{
 			"organization": to("organizations", w.Organization), "project": to("projects", w.Project),
-			"current-run": to("runs", w.CurrentRun), "current-state-version": to("state-versions", w.CurrentState),
+			"current-run": to("runs", facts.Current), "latest-run": to("runs", facts.Latest),
+			"current-state-version":         to("state-versions", w.CurrentState),
 			"current-configuration-version": to("configuration-versions", w.CurrentConfiguration),
 			"locked-by":                     lockedBy(w),
 			"agent-pool":                    to("agent-pools", ""),
@@ -85,32 +90,35 @@ func lockedBy(w *service.WorkspaceView) any {
 }
 
 // included are the documents that a workspace can bring along.
-func (c *call) includedWith(w *service.WorkspaceView, wants func(string) bool) (out []resource) {
-	if wants("organization") {
+func (c *call) includedWith(w *service.WorkspaceView) (out []resource) {
+	if c.wants("organization") {
 		if o, err := c.Organization(c.actor, w.Organization); err == nil {
-			out = append(out, organizationResource(o))
+			out = append(out, c.organizationResource(o))
 		}
 	}
-	if wants("project") {
+	if c.wants("project") {
 		if p, err := c.Project(c.actor, w.Project); err == nil {
-			out = append(out, projectResource(p))
+			out = append(out, c.projectResource(p))
 		}
 	}
-	if wants("current_run") && w.CurrentRun != "" {
-		if r, err := c.FindRun(c.actor, w.CurrentRun); err == nil {
-			out = append(out, c.runResource(r))
-		}
+	if c.wants("locked_by") && w.Lock.Held() {
+		out = append(out, c.holder(w.Lock)...)
 	}
-	if wants("outputs") || wants("current_state_version") {
+	out = append(out, c.currentOf(w)...)
+	if c.wants("outputs", "current_state_version", "current_state_version.outputs") {
 		v, err := c.CurrentState(c.actor, w.ID)
 		if err != nil {
 			return out
 		}
-		if wants("current_state_version") {
+		if c.wants("current_state_version", "current_state_version.outputs") {
 			out = append(out, c.stateResource(v))
 		}
 		for i := range v.Outputs {
-			if o := &v.Outputs[i]; wants("outputs") {
+			o := &v.Outputs[i]
+			if c.wants("current_state_version.outputs") {
+				out = append(out, outputResource(o, false))
+			}
+			if c.wants("outputs") {
 				out = append(out, resource{ID: o.ID, Type: "workspace-outputs", Attributes: outputAttributes(o,
 					!o.Sensitive)})
 			}
@@ -119,24 +127,72 @@ func (c *call) includedWith(w *service.WorkspaceView, wants func(string) bool) (
 	return out
 }
 
-// workspaceIncludes are the names that can be asked for.
-var workspaceIncludes = []string{
-	"organization", "project", "current_run", "current_state_version", "outputs", "locked_by",
-	"current_configuration_version", "readme",
-	"effective_tag_bindings", "current_assessment_result", "current_run.plan", "remote_state_consumers",
+// holder is who has a lock.
+func (c *call) holder(l record.Lock) []resource {
+	switch l.Kind {
+	case "run":
+		if r, err := c.FindRun(c.actor, l.ID); err == nil {
+			return []resource{c.runResource(r)}
+		}
+	case "team":
+		if t, err := c.Team(c.actor, l.ID); err == nil {
+			return []resource{teamResource(t)}
+		}
+	default:
+		if u, err := c.User(c.actor, l.ID); err == nil {
+			return []resource{userResource(u)}
+		}
+	}
+	return nil
+}
+
+// currentOf are the current run and the current configuration of a workspace, as far as they are asked for.
+func (c *call) currentOf(w *service.WorkspaceView) (out []resource) {
+	const run, version = "current_run", "current_configuration_version"
+	if c.wants(run, run+".plan", run+".configuration_version", run+".configuration_version.ingress_attributes") {
+		facts, err := c.Facts(w)
+		var r *service.RunView
+		if err == nil && facts.Current != "" {
+			r, err = c.FindRun(c.actor, facts.Current)
+		}
+		if err == nil && r != nil {
+			out = append(out, c.runResource(r))
+			if c.wants(run + ".plan") {
+				out = append(out, c.planResource(r))
+			}
+			if c.wants(run+".configuration_version", run+".configuration_version.ingress_attributes") {
+				out = append(out, c.configurationOf(r.Configuration)...)
+			}
+		}
+	}
+	if c.wants(version, version+".ingress_attributes") {
+		out = append(out, c.configurationOf(w.CurrentConfiguration)...)
+	}
+	return out
+}
+
+// configurationOf is a configuration version, if there is one.
+func (c *call) configurationOf(id string) []resource {
+	if v, err := c.Configuration(c.actor, id); id != "" && err == nil {
+		return []resource{c.configurationResource(v)}
+	}
+	return nil
 }
 
 func (c *call) answerWorkspace(status int, w *service.WorkspaceView, err error) error {
 	if err != nil {
 		return err
 	}
-	wants, err := c.includes(workspaceIncludes...)
-	if err != nil {
-		return err
-	}
 	res := c.workspaceResource(w)
-	more := c.includedWith(w, wants)
-	if wants("outputs") {
+	more := c.includedWith(w)
+	if vars, err := c.Variables(c.actor, w.ID); err == nil { // for those who may know
+		ids := []string{}
+		for _, v := range vars {
+			ids = append(ids, v.ID)
+		}
+		res.Relationships["vars"] = toAll("vars", ids)
+	}
+	if c.wants("outputs") {
 		ids := []string{}
 		for _, r := range more {
 			if r.Type == "workspace-outputs" {
@@ -145,7 +201,7 @@ func (c *call) answerWorkspace(status int, w *service.WorkspaceView, err error) 
 		}
 		res.Relationships["outputs"] = toAll("workspace-outputs", ids)
 	}
-	if wants("effective_tag_bindings") {
+	if c.wants("effective_tag_bindings") {
 		ids := []string{}
 		tags, err := c.EffectiveTags(c.actor, w.ID)
 		if err != nil {
@@ -185,19 +241,76 @@ func (c *call) workspaces() error {
 		}
 		f.Pairs = append(f.Pairs, record.Tag{Key: key, Value: q.Get(fmt.Sprintf("filter[tagged][%d][value]", i))})
 	}
-	wants, err := c.includes(workspaceIncludes...)
-	if err != nil {
-		return err
-	}
 	all, err := c.Workspaces(c.actor, c.arg("org"), f)
 	if err != nil {
 		return err
 	}
-	if q.Get("sort") == "-name" {
-		slices.Reverse(all)
+	if all, err = c.sorted(c.withRun(all)); err != nil {
+		return err
 	}
-	return list(c, all, c.workspaceResource,
-		func(w *service.WorkspaceView) []resource { return c.includedWith(w, wants) })
+	return list(c, all, c.workspaceResource, c.includedWith)
+}
+
+// withRun keeps the workspaces whose current run has one of the statuses that are asked for.
+func (c *call) withRun(all []*service.WorkspaceView) []*service.WorkspaceView {
+	statuses := words(c.r.URL.Query().Get("filter[current-run][status]"))
+	if len(statuses) == 0 {
+		return all
+	}
+	return slices.DeleteFunc(all, func(w *service.WorkspaceView) bool {
+		r := c.currentRun(w)
+		return r == nil || !slices.Contains(statuses, statusWord(r.Status))
+	})
+}
+
+// currentRun is the current run of a workspace, or nil.
+func (c *call) currentRun(w *service.WorkspaceView) *service.RunView {
+	facts, err := c.Facts(w)
+	if err != nil || facts.Current == "" {
+		return nil
+	}
+	r, err := c.FindRun(c.actor, facts.Current)
+	if err != nil {
+		return nil
+	}
+	return r
+}
+
+// sorted brings workspaces, which come by name, into the order that is asked for. Those without a run come last.
+func (c *call) sorted(all []*service.WorkspaceView) ([]*service.WorkspaceView, error) {
+	by, down := strings.CutPrefix(c.r.URL.Query().Get("sort"), "-")
+	var when func(*service.WorkspaceView) time.Time
+	switch by {
+	case "", "name":
+		if down {
+			slices.Reverse(all)
+		}
+		return all, nil
+	case "latest-change-at":
+		when = func(w *service.WorkspaceView) time.Time { return w.UpdatedAt }
+	case "current-run.created-at":
+		runs := map[string]time.Time{}
+		for _, w := range all {
+			if r := c.currentRun(w); r != nil {
+				runs[w.ID] = r.CreatedAt
+			}
+		}
+		when = func(w *service.WorkspaceView) time.Time { return runs[w.ID] }
+	default:
+		return nil, &failure{http.StatusBadRequest, "invalid parameter",
+			"workspaces are sorted by name, latest-change-at or current-run.created-at"}
+	}
+	slices.SortStableFunc(all, func(x, y *service.WorkspaceView) int {
+		switch a, b := when(x), when(y); {
+		case a.IsZero() || b.IsZero():
+			return b.Compare(a)
+		case down:
+			return b.Compare(a)
+		default:
+			return a.Compare(b)
+		}
+	})
+	return all, nil
 }
 
 func words(list string) (out []string) {
@@ -205,102 +318,6 @@ func words(list string) (out []string) {
 		if w = strings.TrimSpace(w); w != "" {
 			out = append(out, w)
 		}
-	}
-	return out
-}
-
-// settings reads what a client sets of a workspace.
-func (c *call) settings() (o service.WorkspaceSettings, err error) {
-	var a struct {
-		Name             *string `json:"name"`
-		Description      *string `json:"description"`
-		ExecutionMode    *string `json:"execution-mode"`
-		Operations       *bool   `json:"operations"`
-		TerraformVersion *string `json:"terraform-version"`
-		WorkingDirectory *string `json:"working-directory"`
-		AutoApply        *bool   `json:"auto-apply"`
-		Structured       *bool   `json:"structured-run-output-enabled"`
-		QueueAllRuns     *bool   `json:"queue-all-runs"`
-		AllowDestroy     *bool   `json:"allow-destroy-plan"`
-		GlobalState      *bool   `json:"global-remote-state"`
-		SourceName       *string `json:"source-name"`
-		SourceURL        *string `json:"source-url"`
-		ApprovalExpiry   *int    `json:"approval-expiry-seconds"`
-		Overwrites       *struct {
-			Mode *bool `json:"execution-mode"`
-		} `json:"setting-overwrites"`
-		Files       *bool     `json:"file-triggers-enabled"`
-		Speculative *bool     `json:"speculative-enabled"`
-		TriggerAuto *bool     `json:"auto-apply-run-trigger"`
-		Prefixes    *[]string `json:"trigger-prefixes"`
-		Patterns    *[]string `json:"trigger-patterns"`
-		Assessments *bool     `json:"assessments-enabled"`
-	}
-	q, err := c.body(&a)
-	if err != nil {
-		return o, err
-	}
-	o = service.WorkspaceSettings{
-		Name: a.Name, Description: a.Description, ExecutionMode: a.ExecutionMode, TerraformVersion: a.TerraformVersion,
-		WorkingDirectory: a.WorkingDirectory, AutoApply: a.AutoApply, Structured: a.Structured,
-		QueueAllRuns: a.QueueAllRuns,
-		AllowDestroy: a.AllowDestroy, GlobalState: a.GlobalState, SourceName: a.SourceName, SourceURL: a.SourceURL,
-	}
-	if a.ExecutionMode == nil && a.Operations != nil {
-		mode := record.ModeLocal
-		if *a.Operations {
-			mode = record.ModeRemote
-		}
-		o.ExecutionMode = &mode
-	}
-	if a.Assessments != nil && *a.Assessments {
-		return o, &failure{http.StatusUnprocessableEntity, "invalid attribute", "this service has no health assessments"}
-	}
-	if a.Overwrites != nil && a.Overwrites.Mode != nil {
-		inherits := !*a.Overwrites.Mode
-		o.InheritsMode = &inherits
-	}
-	o.Triggers = func(t *record.Triggers) {
-		set(&t.Files, a.Files)
-		set(&t.AutoApply, a.TriggerAuto)
-		set(&t.Prefixes, a.Prefixes)
-		set(&t.Patterns, a.Patterns)
-		if a.Speculative != nil {
-			t.NoSpeculative = !*a.Speculative
-		}
-	}
-	if a.ApprovalExpiry != nil {
-		expiry := time.Duration(*a.ApprovalExpiry) * time.Second
-		o.ApprovalExpiry = &expiry
-	}
-	p, err := q.related("project")
-	if err != nil {
-		return o, err
-	}
-	if p.ID != "" {
-		o.Project = &p.ID
-	}
-	for _, kind := range []string{"tags", "tag-bindings"} {
-		tags, err := q.relatedAll(kind)
-		if err != nil {
-			return o, err
-		}
-		o.Tags = append(o.Tags, tagsOf(tags)...)
-	}
-	return o, nil
-}
-
-// tagsOf reads tags, which have a name, or bindings, which have a key and a value.
-func tagsOf(refs []reference) (out []record.Tag) {
-	for _, r := range refs {
-		t := record.Tag{Key: r.Attributes.Key, Value: r.Attributes.Value}
-		if t.Key == "" {
-			t.Key = r.Attributes.Name
-		}
-		if t.Key == "" {
-			t.Key = r.ID
-		}
-		out = append(out, t)
 	}
 	return out
 }
@@ -359,88 +376,6 @@ func (c *call) unlock() error {
 func (c *call) forceUnlock() error {
 	w, err := c.ForceUnlock(c.actor, c.arg("ws"))
 	return c.answerWorkspace(http.StatusOK, w, err)
-}
-
-func (c *call) tags() error {
-	w, err := c.find()
-	if err != nil {
-		return err
-	}
-	return list(c, w.Tags, func(t record.Tag) resource {
-		return resource{ID: "tag-" + t.Key, Type: "tags", Attributes: map[string]any{"name": t.Key}}
-	}, nil)
-}
-
-func (c *call) addTags() error {
-	refs, err := c.references()
-	if err != nil {
-		return err
-	}
-	if err := c.SetTags(c.actor, c.arg("ws"), tagsOf(refs), nil); err != nil {
-		return err
-	}
-	return c.empty(http.StatusNoContent)
-}
-
-func (c *call) removeTags() error {
-	refs, err := c.references()
-	if err != nil {
-		return err
-	}
-	var names []string
-	for _, t := range tagsOf(refs) {
-		names = append(names, strings.TrimPrefix(t.Key, "tag-"))
-	}
-	if err := c.SetTags(c.actor, c.arg("ws"), nil, names); err != nil {
-		return err
-	}
-	return c.empty(http.StatusNoContent)
-}
-
-// bindings are tags with their values.
-func bindings(tags []record.Tag) []resource {
-	out := []resource{}
-	for _, t := range tags {
-		out = append(out, resource{
-			ID: "tb-" + t.Key, Type: "effective-tag-bindings", Attributes: map[string]any{"key": t.Key,
-				"value": t.Value},
-		})
-	}
-	return out
-}
-
-func (c *call) listBindings(tags []record.Tag) error {
-	return list(c, bindings(tags), func(r resource) resource {
-		if !strings.HasSuffix(c.r.URL.Path, "/effective-tag-bindings") {
-			r.Type = "tag-bindings"
-		}
-		return r
-	}, nil)
-}
-
-func (c *call) tagBindings() error {
-	w, err := c.find()
-	if err != nil {
-		return err
-	}
-	tags := w.Tags
-	if strings.HasSuffix(c.r.URL.Path, "/effective-tag-bindings") {
-		if tags, err = c.EffectiveTags(c.actor, w.ID); err != nil {
-			return err
-		}
-	}
-	return c.listBindings(tags)
-}
-
-func (c *call) addTagBindings() error {
-	refs, err := c.references()
-	if err != nil {
-		return err
-	}
-	if err := c.SetTags(c.actor, c.arg("ws"), tagsOf(refs), nil); err != nil {
-		return err
-	}
-	return c.tagBindings()
 }
 
 func (c *call) consumers() error {

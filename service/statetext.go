@@ -1,0 +1,164 @@
+package service
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/millipede-iac/millipede/service/record"
+)
+
+// stateText is what the service reads of a state in the exchange format.
+type stateText struct {
+	engine, lineage string
+	serial          uint64
+	encrypted       bool
+	outputs         []record.Output
+	resources       int // managed ones, instances counted
+}
+
+// readState reads a state as it comes, one instance of a resource at a time, so that its size does not matter. Of one
+// that the configuration encrypts it reads only up to where that begins.
+func readState(text io.Reader) (t stateText, err error) {
+	d := json.NewDecoder(text)
+	err = members(d, func(key string) error {
+		switch key {
+		case "terraform_version":
+			return d.Decode(&t.engine)
+		case "lineage":
+			return d.Decode(&t.lineage)
+		case "serial":
+			return d.Decode(&t.serial)
+		case "encrypted_data":
+			t.encrypted = true
+			return errEnough
+		case "outputs":
+			var all map[string]stateOutput
+			if err := d.Decode(&all); err != nil {
+				return err
+			}
+			t.outputs = outputsOf(all)
+			return nil
+		case "resources":
+			return elements(d, func() error {
+				n, err := readResource(d)
+				t.resources += n
+				return err
+			})
+		}
+		return pass(d)
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return t, err
+}
+
+// errEnough ends the reading of a state.
+var errEnough = errors.New("enough was read")
+
+// readResource returns how many instances a resource has; none for one that is only read.
+func readResource(d *json.Decoder) (instances int, err error) {
+	mode := ""
+	err = members(d, func(key string) error {
+		switch key {
+		case "mode":
+			return d.Decode(&mode)
+		case "instances":
+			return elements(d, func() error {
+				instances++
+				return pass(d)
+			})
+		}
+		return pass(d)
+	})
+	if mode != "managed" {
+		instances = 0
+	}
+	return instances, err
+}
+
+// members calls each for the members of the object that comes next. each has to read the member's value.
+func members(d *json.Decoder, each func(key string) error) error {
+	return enclosed(d, '{', func() error {
+		key, err := d.Token()
+		if err != nil {
+			return err
+		}
+		return each(key.(string))
+	})
+}
+
+// elements calls each for the elements of the list that comes next. each has to read the element.
+func elements(d *json.Decoder, each func() error) error { return enclosed(d, '[', each) }
+
+func enclosed(d *json.Decoder, begin json.Delim, each func() error) error {
+	token, err := d.Token()
+	if err != nil {
+		return err
+	}
+	if token != begin {
+		return fmt.Errorf("a state has %v where %v begins", token, begin)
+	}
+	for d.More() {
+		if err := each(); err != nil {
+			return err
+		}
+	}
+	_, err = d.Token()
+	return err
+}
+
+// pass reads a value that is not looked at.
+func pass(d *json.Decoder) error {
+	var raw json.RawMessage
+	return d.Decode(&raw)
+}
+
+// describe notes in a version what people ask for. One that is encrypted tells only that; what is no state tells
+// nothing: the bytes are kept as they came, and who reads them is told.
+func describe(v *record.StateVersion, text io.Reader) stateText {
+	t, err := readState(text)
+	if err != nil {
+		return stateText{}
+	}
+	if v.Lineage == "" { // whoever brought it has not said it
+		v.Lineage = t.lineage
+	}
+	if v.Encrypted = t.encrypted; !v.Encrypted {
+		v.Engine, v.Resources, v.Outputs = t.engine, t.resources, t.outputs
+	}
+	return t
+}
+
+// stateOutput is an output in a state, and in a request that brings outputs.
+type stateOutput struct {
+	Value     json.RawMessage `json:"value"`
+	Type      json.RawMessage `json:"type"`
+	Sensitive bool            `json:"sensitive"`
+}
+
+func outputsOf(all map[string]stateOutput) (out []record.Output) {
+	for name, o := range all {
+		out = append(out, record.Output{ID: newID("wsout"), Name: name, Sensitive: o.Sensitive, Type: o.Type,
+			Value: o.Value})
+	}
+	slices.SortFunc(out, func(x, y record.Output) int { return strings.Compare(x.Name, y.Name) })
+	return out
+}
+
+// readOutputs reads the outputs that came with a request beside a state that may be encrypted.
+func readOutputs(text []byte) []record.Output {
+	if decoded, err := base64.StdEncoding.DecodeString(string(text)); err == nil {
+		text = decoded
+	}
+	var all map[string]stateOutput
+	if json.Unmarshal(text, &all) != nil {
+		return nil
+	}
+	return outputsOf(all)
+}

@@ -1,0 +1,104 @@
+package tfe
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+)
+
+// settings reads what a client sets of a workspace.
+func (c *call) settings() (o service.WorkspaceSettings, err error) {
+	var a struct {
+		Name             *string `json:"name"`
+		Description      *string `json:"description"`
+		ExecutionMode    *string `json:"execution-mode"`
+		Operations       *bool   `json:"operations"`
+		TerraformVersion *string `json:"terraform-version"`
+		WorkingDirectory *string `json:"working-directory"`
+		AutoApply        *bool   `json:"auto-apply"`
+		Structured       *bool   `json:"structured-run-output-enabled"`
+		QueueAllRuns     *bool   `json:"queue-all-runs"`
+		AllowDestroy     *bool   `json:"allow-destroy-plan"`
+		GlobalState      *bool   `json:"global-remote-state"`
+		SourceName       *string `json:"source-name"`
+		SourceURL        *string `json:"source-url"`
+		ApprovalExpiry   *int    `json:"approval-expiry-seconds"`
+		Overwrites       *struct {
+			Mode *bool `json:"execution-mode"`
+		} `json:"setting-overwrites"`
+		Files       *bool     `json:"file-triggers-enabled"`
+		Speculative *bool     `json:"speculative-enabled"`
+		TriggerAuto *bool     `json:"auto-apply-run-trigger"`
+		Prefixes    *[]string `json:"trigger-prefixes"`
+		Patterns    *[]string `json:"trigger-patterns"`
+		Assessments *bool     `json:"assessments-enabled"`
+		AgentPool   string    `json:"agent-pool-id"` // empty from those that give one up
+		DestroyAt   *string   `json:"auto-destroy-at"`
+		DestroyIdle *string   `json:"auto-destroy-activity-duration"`
+	}
+	q, err := c.body(&a)
+	if err != nil {
+		return o, err
+	}
+	o = service.WorkspaceSettings{
+		Name: a.Name, Description: a.Description, ExecutionMode: a.ExecutionMode, TerraformVersion: a.TerraformVersion,
+		WorkingDirectory: a.WorkingDirectory, AutoApply: a.AutoApply, Structured: a.Structured,
+		QueueAllRuns: a.QueueAllRuns,
+		AllowDestroy: a.AllowDestroy, GlobalState: a.GlobalState, SourceName: a.SourceName, SourceURL: a.SourceURL,
+	}
+	if a.ExecutionMode == nil && a.Operations != nil {
+		mode := record.ModeLocal
+		if *a.Operations {
+			mode = record.ModeRemote
+		}
+		o.ExecutionMode = &mode
+	}
+	for lacking, asked := range map[string]bool{
+		"health assessments": a.Assessments != nil && *a.Assessments, "agent pools": a.AgentPool != "",
+		"workspaces that destroy themselves": a.DestroyAt != nil || a.DestroyIdle != nil,
+	} {
+		if asked {
+			return o, &failure{http.StatusUnprocessableEntity, "invalid attribute", "this service has no " + lacking}
+		}
+	}
+	if a.Overwrites != nil && a.Overwrites.Mode != nil {
+		inherits := !*a.Overwrites.Mode
+		o.InheritsMode = &inherits
+	}
+	o.Triggers = func(t *record.Triggers) {
+		set(&t.Files, a.Files)
+		set(&t.AutoApply, a.TriggerAuto)
+		set(&t.Prefixes, a.Prefixes)
+		set(&t.Patterns, a.Patterns)
+		if a.Speculative != nil {
+			t.NoSpeculative = !*a.Speculative
+		}
+	}
+	if a.ApprovalExpiry != nil {
+		expiry := time.Duration(*a.ApprovalExpiry) * time.Second
+		o.ApprovalExpiry = &expiry
+	}
+	p, err := q.related("project")
+	if err != nil {
+		return o, err
+	}
+	if p.ID != "" {
+		o.Project = &p.ID
+	}
+	tags, err := q.relatedAll("tags")
+	if err != nil {
+		return o, err
+	}
+	o.Tags = tagsOf(tags)
+	if _, given := q.Data.Relationships["tag-bindings"]; given {
+		bound, err := q.relatedAll("tag-bindings")
+		if err != nil {
+			return o, err
+		}
+		pairs := tagsOf(bound)
+		o.Pairs = &pairs
+	}
+	return o, nil
+}
