@@ -62,6 +62,7 @@ var layers = map[string]int{
 	"lang/config/getter": 5,
 	"state/encryption":   4,
 	"state/journal":      4,
+	"state/locks":        2, // who may change what at the same time; pure
 	"wire":               4,
 
 	"state/encryption/awskms":     5,
