@@ -1,6 +1,11 @@
 package state
 
-import "github.com/millipede-iac/millipede/lang/addr"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/millipede-iac/millipede/lang/addr"
+)
 
 // Change is one step from a state to the next. The implementations are the types of this file; each costs O(1).
 type Change interface {
@@ -24,6 +29,14 @@ type SetOutput struct {
 
 // SetChecks replaces the check results.
 type SetChecks struct{ Checks []CheckResult }
+
+// MergeChecks puts the check results of a run beside those of others that change the state at the same time.
+type MergeChecks struct {
+	// Checks are all results that the run knows, by its configuration. What it does not know goes.
+	Checks []CheckResult
+	// Owned are the configurations of those that it has locked. Of the others it only adds what is not there.
+	Owned []string
+}
 
 // MoveInstance moves everything of one instance to another address, which must be free.
 type MoveInstance struct{ From, To addr.Instance }
@@ -86,6 +99,25 @@ func (c SetOutput) apply(s *State) {
 }
 
 func (c SetChecks) apply(s *State) { s.Checks = c.Checks }
+
+func (c MergeChecks) apply(s *State) { s.Checks = c.Onto(s.Checks) }
+
+// Onto returns what becomes of check results that are stored.
+func (c MergeChecks) Onto(stored []CheckResult) []CheckResult {
+	there := map[string]CheckResult{}
+	for _, r := range stored {
+		there[r.Config] = r
+	}
+	var out []CheckResult
+	for _, r := range c.Checks {
+		if other, ok := there[r.Config]; ok && !slices.Contains(c.Owned, r.Config) {
+			r = other
+		}
+		out = append(out, r)
+	}
+	slices.SortFunc(out, func(a, b CheckResult) int { return cmp.Compare(a.Config, b.Config) })
+	return out
+}
 
 func (c MoveInstance) apply(s *State) {
 	from := s.Resources[c.From.Abs()]

@@ -20,11 +20,12 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/locks"
 	"github.com/millipede-iac/millipede/state/seal"
 )
 
 // Format is the newest version of the file's own layout that this code knows. Older ones are read, newer ones refused.
-const Format = 2
+const Format = 3
 
 // The buckets at the top of the file.
 var (
@@ -68,6 +69,9 @@ type Store struct {
 
 	queue queue
 	names names // used only by the one who writes
+
+	requests locks.Book // for locks of objects, by workspace: what is in the file
+	asking   sync.Mutex // held by who changes requests, until they are in the file and in the book
 
 	// mu guards what follows. Who uses the file holds it for reading, who puts another file in its place for writing.
 	mu        sync.RWMutex
@@ -138,6 +142,9 @@ func (s *Store) prepare(info journal.LockInfo) error {
 		if err := s.update(layOut); err != nil {
 			return err
 		}
+	}
+	if err := s.view(s.readRequests); err != nil {
+		return err
 	}
 	return writeHolder(s.path, info)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/locks"
 )
 
 // Commit makes state changes and events durable together. When it returns nil, they survive any crash; when it
@@ -29,13 +30,18 @@ func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) e
 		if err != nil {
 			return err
 		}
-		if err := s.fence(w, lockID); err != nil {
-			return err
+		if idle := len(t.Changes)+len(t.Events) == 0 && !t.EndVersion; idle && s.shared(w, lockID) {
+			return nil // nothing can be unfinished but what is theirs who have locks
 		}
-		e, err := s.edit(tx, w)
+		request, err := s.fence(w, lockID)
 		if err != nil {
 			return err
 		}
+		e, err := s.edit(tx, w, request)
+		if err != nil {
+			return err
+		}
+		e.ending = t.EndVersion
 		for _, c := range t.Changes {
 			if err := e.apply(c); err != nil {
 				return fmt.Errorf("storing the state of workspace %q: %w", name, err)
@@ -60,17 +66,21 @@ func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.Stat
 		if err != nil {
 			return err
 		}
-		if err := s.fence(w, lockID); err != nil {
+		request, err := s.fence(w, lockID)
+		if err == nil && request != nil {
+			err = fmt.Errorf("%w: %s is for objects, and does not put a whole state", journal.ErrFenced, lockID)
+		}
+		if err != nil {
 			return err
 		}
-		e, err := s.edit(tx, w)
+		e, err := s.edit(tx, w, nil)
 		if err != nil {
 			return err
 		}
 		if err := s.endVersion(e, journal.Tx{EndUnfinished: true, Cause: "before " + cause.Text}); err != nil {
 			return err
 		}
-		if e, err = s.edit(tx, w); err != nil {
+		if e, err = s.edit(tx, w, nil); err != nil {
 			return err
 		}
 		if err := e.replace(st); err != nil {
@@ -96,15 +106,21 @@ type edit struct {
 	making  uint64  // number of the version that is being made
 	before  version // the one that ended last
 	undoKey []byte  // begins with the number
+
+	// request is the one that locks what is changed; nil where the workspace is locked as a whole, or not at all.
+	request *locks.Request
+	ending  bool // the version of the request ends with this transaction
 }
 
-func (s *Store) edit(tx *bbolt.Tx, w *workspace) (*edit, error) {
+// edit begins to make a version: that of a request for locks, or with nil the one that all others make.
+func (s *Store) edit(tx *bbolt.Tx, w *workspace, request *locks.Request) (*edit, error) {
 	number, before, err := w.latest()
 	if err != nil {
 		return nil, damaged(s.path, err.Error())
 	}
 	making := number + 1
-	return &edit{tx, w, &s.names, making, before, binary.BigEndian.AppendUint64(nil, making)}, nil
+	return &edit{tx: tx, w: w, names: &s.names, making: making, before: before,
+		undoKey: binary.BigEndian.AppendUint64(nil, making), request: request}, nil
 }
 
 // put sets what is kept under a key of the data, nil for nothing. The content that the last version had is noted
@@ -117,9 +133,18 @@ func (e *edit) put(key, value []byte) error {
 	if (old == nil) == (value == nil) && bytes.Equal(old, value) {
 		return nil
 	}
-	e.undoKey = append(e.undoKey[:8], key...)
-	if !e.w.undo.has(e.undoKey) {
-		if err := e.w.undo.put(bytes.Clone(e.undoKey), undoRecord(old)); err != nil {
+	if err := e.mayPut(key); err != nil {
+		return err
+	}
+	note, at := e.w.undo, append(e.undoKey[:8], key...)
+	if e.request != nil {
+		if note, err = e.w.opened(e.request.ID); err != nil {
+			return err
+		}
+		at = key
+	}
+	if !note.has(at) {
+		if err := note.put(bytes.Clone(at), undoRecord(old)); err != nil {
 			return err
 		}
 	}
@@ -167,6 +192,9 @@ func undone(undo box, key, sealed []byte) ([]byte, error) {
 // endVersion ends the version that is being made, unless its changes come to nothing. The first one ends even then,
 // if it was asked for.
 func (s *Store) endVersion(e *edit, t journal.Tx) error {
+	if err := e.gather(); err != nil {
+		return err
+	}
 	changed, err := e.settle()
 	if err != nil || !changed && !(t.EndVersion && e.making == 1) {
 		return err
@@ -175,7 +203,10 @@ func (s *Store) endVersion(e *edit, t journal.Tx) error {
 		Serial: e.before.Serial + 1, Lineage: e.before.Lineage, Engine: s.opts.EngineVersion,
 		At: s.opts.Now().UTC(), Cause: t.Cause, Run: t.Run,
 	}
-	if t.EndVersion { // who ends what another command has left did not make it
+	switch { // who ends what another command has left did not make it
+	case e.request != nil:
+		v.Who = e.request.Who
+	case t.EndVersion:
 		if v.Who, err = s.holder(e.w); err != nil {
 			return err
 		}

@@ -43,7 +43,9 @@ func (e *edit) apply(c state.Change) error {
 		}
 		return e.putOutput(c.Name, c.Output)
 	case state.SetChecks:
-		return e.putChecks(c.Checks)
+		return e.setChecks(c)
+	case state.MergeChecks:
+		return e.mergeChecks(c)
 	case state.MoveInstance:
 		return e.move(c)
 	}

@@ -110,7 +110,12 @@ func (w *workspace) since(number uint64) (map[string][]byte, error) {
 		}
 		then[string(k[8:])] = old
 	}
-	return then, nil
+	return then, w.eachOpen(func(_ string, key, before []byte) error {
+		if _, ok := then[string(key)]; !ok {
+			then[string(key)] = before
+		}
+		return nil
+	})
 }
 
 // build fills a state with the data, except where it was different then.

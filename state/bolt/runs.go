@@ -40,7 +40,11 @@ func (s *Store) BeginRun(ctx context.Context, lockID string, r journal.Run, plan
 		if err != nil {
 			return err
 		}
-		if err := s.fence(w, lockID); err != nil {
+		request, err := s.fence(w, lockID)
+		if err == nil && request != nil {
+			err = s.begun(w, request, r.ID)
+		}
+		if err != nil {
 			return err
 		}
 		b, err := tx.Bucket(runsBucket).CreateBucket([]byte(r.ID))
@@ -69,7 +73,7 @@ func (s *Store) EndRun(ctx context.Context, lockID, id, status string, at time.T
 		if err != nil {
 			return err
 		}
-		if err := s.fence(w, lockID); err != nil {
+		if _, err := s.fence(w, lockID); err != nil {
 			return err
 		}
 		r.Status, r.Ended = status, at

@@ -35,9 +35,12 @@ type Wrapper interface {
 }
 
 // sealedFormat is the format of stores that are sealed; the others have plainFormat, so that older versions read them.
+// While somebody asks for locks of objects it is sharedFormat: who does not know those would take what is being changed
+// for what an ended version has.
 const (
 	plainFormat  = 1
-	sealedFormat = Format
+	sealedFormat = 2
+	sharedFormat = 3
 )
 
 var sealKey = []byte("seal") // in meta: the wrapped key
@@ -87,6 +90,8 @@ func sealed(path []string, key []byte) bool {
 		return string(key) == string(markKey)
 	case path[0] == string(workspacesBucket) && len(path) == 3:
 		return slices.Contains(sealedParts, path[2])
+	case path[0] == string(workspacesBucket) && len(path) == 4:
+		return path[2] == string(openBucket)
 	case path[0] == string(runsBucket) && len(path) == 2:
 		return string(key) == string(planKey)
 	case path[0] == string(runsBucket) && len(path) == 3:
@@ -298,9 +303,9 @@ func copySealed(from, to *bbolt.Tx, before, after *seal.Key, wrapped []byte) err
 		return err
 	}
 	if wrapped == nil {
-		return errors.Join(to.Bucket(metaBucket).Delete(sealKey), putFormat(to, plainFormat))
+		return errors.Join(to.Bucket(metaBucket).Delete(sealKey), fixFormat(to))
 	}
-	return errors.Join(to.Bucket(metaBucket).Put(sealKey, wrapped), putFormat(to, sealedFormat))
+	return errors.Join(to.Bucket(metaBucket).Put(sealKey, wrapped), fixFormat(to))
 }
 
 func copyBucket(from, to *bbolt.Bucket, path []string, before, after *seal.Key) error {
@@ -324,6 +329,24 @@ func copyBucket(from, to *bbolt.Bucket, path []string, before, after *seal.Key) 
 		return now.put(k, plain)
 	})
 	return errors.Join(err, to.SetSequence(from.Sequence()))
+}
+
+// fixFormat notes the format of what is in the file: the lowest that tells who does not know it to stay away.
+func fixFormat(tx *bbolt.Tx) error {
+	format := plainFormat
+	if tx.Bucket(metaBucket).Get(sealKey) != nil {
+		format = sealedFormat
+	}
+	all := tx.Bucket(workspacesBucket)
+	err := all.ForEachBucket(func(name []byte) error {
+		if b := all.Bucket(name).Bucket(requestsBucket); b != nil {
+			if k, _ := b.Cursor().First(); k != nil {
+				format = sharedFormat
+			}
+		}
+		return nil
+	})
+	return errors.Join(err, putFormat(tx, format))
 }
 
 func putFormat(tx *bbolt.Tx, format int) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 
 	"go.etcd.io/bbolt"
@@ -123,7 +124,8 @@ func lastChange(list []step, now []byte) uint64 {
 }
 
 // steps returns for each key that later versions than one touched, what those say, the oldest first; and the versions
-// by number. The one that is being made is not among them.
+// by number. The one that is being made is not among them; of those that are made under locks of objects it is known
+// who makes them.
 func (w *workspace) steps(number uint64) (map[string][]step, map[uint64]journal.VersionInfo, error) {
 	steps, versions := map[string][]step{}, map[uint64]journal.VersionInfo{}
 	c := w.undo.b.Cursor()
@@ -144,7 +146,20 @@ func (w *workspace) steps(number uint64) (map[string][]step, map[uint64]journal.
 		}
 		steps[key] = append(steps[key], step{n, before})
 	}
-	return steps, versions, nil
+	numbers := map[string]uint64{} // after all others, one for each who has something open
+	err := w.eachOpen(func(request string, key, before []byte) error {
+		n, known := numbers[request]
+		if !known {
+			n = math.MaxUint64 - uint64(len(numbers))
+			numbers[request] = n
+			if r, _, ok := w.requests.Get(w.name, request); ok {
+				versions[n] = journal.VersionInfo{Run: r.Run, Who: r.Who}
+			}
+		}
+		steps[string(key)] = append(steps[string(key)], step{n, before})
+		return nil
+	})
+	return steps, versions, err
 }
 
 // part builds of two versions of the state what differs between them.

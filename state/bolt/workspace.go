@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/locks"
 )
 
 // What a workspace's bucket holds.
@@ -46,9 +47,12 @@ type heldLock struct {
 
 // workspace is a workspace within a transaction.
 type workspace struct {
+	name        string
 	b, versions *bbolt.Bucket
 	own         box // what it has beside its buckets
 	data, undo  box
+	open        func(request string) box // what is open under a request; see requests.go
+	requests    *locks.Book
 }
 
 // workspace finds a workspace.
@@ -62,8 +66,15 @@ func (s *Store) workspace(tx *bbolt.Tx, name string) (*workspace, error) {
 	}
 	within := func(part []byte) box { return s.box(b.Bucket(part), string(workspacesBucket), name, string(part)) }
 	w := &workspace{
-		b: b, own: s.box(b, string(workspacesBucket), name), data: within(dataBucket), undo: within(undoBucket),
-		versions: b.Bucket(versionsBucket),
+		name: name, b: b, own: s.box(b, string(workspacesBucket), name), data: within(dataBucket), undo: within(undoBucket),
+		versions: b.Bucket(versionsBucket), requests: &s.requests,
+	}
+	w.open = func(request string) box {
+		var own *bbolt.Bucket
+		if all := b.Bucket(openBucket); all != nil {
+			own = all.Bucket([]byte(request))
+		}
+		return s.box(own, string(workspacesBucket), name, string(openBucket), request)
 	}
 	if w.data.b == nil || w.undo.b == nil || w.versions == nil {
 		return nil, damaged(s.path, fmt.Sprintf("the workspace %q is not whole", name))
@@ -127,20 +138,31 @@ func (s *Store) holder(w *workspace) (string, error) {
 	return held.Who, nil
 }
 
-// fence refuses who does not hold the lock.
-func (s *Store) fence(w *workspace, lockID string) error {
+// fence refuses who does not hold the lock. It returns the request for locks of objects that has the ID; nil where it
+// is the workspace's.
+func (s *Store) fence(w *workspace, lockID string) (*locks.Request, error) {
+	request, granted, is := s.requests.Get(w.name, lockID)
+	switch {
+	case is && granted:
+		return &request, nil
+	case is:
+		return nil, fmt.Errorf("%w: %s waits for its locks", journal.ErrFenced, lockID)
+	case len(s.requests.Requests(w.name)) > 0:
+		return nil, fmt.Errorf("%w: %q has no locks, and others have", journal.ErrFenced, lockID)
+	}
 	held, err := s.lock(w)
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case held == nil && lockID == "":
-		return nil
+		return nil, nil
 	case held == nil:
-		return fmt.Errorf("%w: lock %s is not held any more", journal.ErrFenced, lockID)
+		return nil, fmt.Errorf("%w: lock %s is not held any more", journal.ErrFenced, lockID)
 	case held.ID != lockID:
-		return fmt.Errorf("%w: it is held by %s (%s, lock %s)", journal.ErrFenced, held.Who, held.Operation, held.ID)
+		return nil, fmt.Errorf("%w: it is held by %s (%s, lock %s)", journal.ErrFenced, held.Who, held.Operation,
+			held.ID)
 	}
-	return nil
+	return nil, nil
 }
 
 // Workspaces lists the workspaces, sorted.
@@ -178,6 +200,9 @@ func (s *Store) DeleteWorkspace(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
+		if held == nil {
+			held = s.asked(name)
+		}
 		if held != nil {
 			return &journal.Held{Holder: *held}
 		}
@@ -194,6 +219,8 @@ func (s *Store) Lock(ctx context.Context, name string, info journal.LockInfo) er
 	if err != nil {
 		return err
 	}
+	s.asking.Lock()
+	defer s.asking.Unlock()
 	return s.write(ctx, func(tx *bbolt.Tx) error {
 		w, err := s.workspace(tx, name)
 		if err != nil {
@@ -202,6 +229,9 @@ func (s *Store) Lock(ctx context.Context, name string, info journal.LockInfo) er
 		held, err := s.lock(w)
 		if err != nil {
 			return err
+		}
+		if held == nil {
+			held = s.asked(name)
 		}
 		if held != nil {
 			return &journal.Held{Holder: *held}

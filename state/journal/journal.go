@@ -316,6 +316,7 @@ type Store interface {
 	States
 	Versions
 	Locks
+	ObjectLocks
 	Marks
 	Runs
 	Values

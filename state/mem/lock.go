@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/locks"
 )
 
 // Lock locks a workspace.
@@ -13,8 +14,8 @@ func (s *Store) Lock(ctx context.Context, name string, info journal.LockInfo) er
 		if _, err := s.workspace(name); err != nil {
 			return err
 		}
-		if held, ok := s.locks[name]; ok {
-			return &journal.Held{Holder: held}
+		if held := s.held(name); held != nil {
+			return &journal.Held{Holder: *held}
 		}
 		s.locks[name] = info
 		return nil
@@ -49,14 +50,34 @@ func (s *Store) Locked(ctx context.Context, name string) (info *journal.LockInfo
 	return info, err
 }
 
-// fence refuses a change by who does not hold the lock, and one without a lock where one is held.
-func (s *Store) fence(name, lockID string) error {
-	held, ok := s.locks[name]
-	switch {
-	case ok && held.ID != lockID:
-		return fmt.Errorf("%w: it is held by %s (%s, lock %s)", journal.ErrFenced, held.Who, held.Operation, held.ID)
-	case !ok && lockID != "":
-		return fmt.Errorf("%w: lock %s is not held any more", journal.ErrFenced, lockID)
+// held says who keeps others from having the workspace as a whole; nil for nobody.
+func (s *Store) held(name string) *journal.LockInfo {
+	if held, ok := s.locks[name]; ok {
+		return &held
+	}
+	if all := s.disk.requests.Requests(name); len(all) > 0 {
+		r := all[0]
+		return &journal.LockInfo{ID: r.ID, Operation: r.Operation, Who: r.Who, Created: r.At, Path: name}
 	}
 	return nil
+}
+
+// fence refuses a change by who does not hold the lock, and one without a lock where one is held. It returns the
+// request for locks of objects that has the ID; nil where it is the workspace's.
+func (s *Store) fence(name, lockID string) (*locks.Request, error) {
+	request, granted, is := s.disk.requests.Get(name, lockID)
+	held, ok := s.locks[name]
+	switch {
+	case is && granted:
+		return &request, nil
+	case is:
+		return nil, fmt.Errorf("%w: %s waits for its locks", journal.ErrFenced, lockID)
+	case len(s.disk.requests.Requests(name)) > 0:
+		return nil, fmt.Errorf("%w: %q has no locks, and others have", journal.ErrFenced, lockID)
+	case ok && held.ID != lockID:
+		return nil, fmt.Errorf("%w: it is held by %s (%s, lock %s)", journal.ErrFenced, held.Who, held.Operation, held.ID)
+	case !ok && lockID != "":
+		return nil, fmt.Errorf("%w: lock %s is not held any more", journal.ErrFenced, lockID)
+	}
+	return nil, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/locks"
 )
 
 // Hooks make methods fail. They are called with the method's name and the workspace, or the run where a method has
@@ -50,6 +51,7 @@ type disk struct {
 	workspaces map[string]*workspace
 	runs       map[string]*run
 	values     map[[2]string][]byte
+	requests   *locks.Book
 	lineages   int
 }
 
@@ -59,6 +61,7 @@ type workspace struct {
 	mark     journal.SnapshotMark
 	reads    journal.Reads
 	verdicts map[string]journal.Verdict
+	noted    map[string][]state.Change // by request: what was changed since its last version ended
 }
 
 type version struct {
@@ -74,7 +77,8 @@ type run struct {
 
 // New returns an empty store.
 func New(o Options) *Store {
-	d := &disk{workspaces: map[string]*workspace{}, runs: map[string]*run{}, values: map[[2]string][]byte{}}
+	d := &disk{workspaces: map[string]*workspace{}, runs: map[string]*run{}, values: map[[2]string][]byte{},
+		requests: &locks.Book{}}
 	d.workspaces[journal.DefaultWorkspace] = newWorkspace()
 	return open(d, o)
 }
@@ -170,8 +174,8 @@ func (s *Store) DeleteWorkspace(ctx context.Context, name string) error {
 		if _, err := s.workspace(name); err != nil {
 			return err
 		}
-		if held, ok := s.locks[name]; ok {
-			return &journal.Held{Holder: held}
+		if held := s.held(name); held != nil {
+			return &journal.Held{Holder: *held}
 		}
 		delete(s.disk.workspaces, name)
 		maps.DeleteFunc(s.disk.runs, func(_ string, r *run) bool { return r.Workspace == name })
@@ -198,21 +202,33 @@ func (s *Store) Commit(ctx context.Context, name, lockID string, t journal.Tx) e
 		if err != nil {
 			return err
 		}
-		if err := s.fence(name, lockID); err != nil {
+		idle := len(t.Changes)+len(t.Events) == 0 && !t.EndVersion
+		_, _, own := s.disk.requests.Get(name, lockID)
+		if idle && !own && len(s.disk.requests.Requests(name)) > 0 {
+			return nil
+		}
+		request, err := s.fence(name, lockID)
+		if err != nil {
 			return err
 		}
 		r := s.disk.runs[t.Run]
 		if r == nil && t.Run != "" && (len(t.Events) > 0 || (t.EndVersion || t.EndUnfinished) && t.Cause == "") {
 			return fmt.Errorf("run %s: %w", t.Run, journal.ErrNoRun)
 		}
+		cause := t.Cause
+		if cause == "" && r != nil {
+			cause = r.Command
+		}
 		before := w.instances()
-		w.now.Apply(t.Changes...)
-		w.forget(before)
-		if t.EndVersion || t.EndUnfinished {
-			cause := t.Cause
-			if cause == "" && r != nil {
-				cause = r.Command
+		if request != nil {
+			if err := s.commitShared(w, *request, t, cause); err != nil {
+				return err
 			}
+		} else {
+			w.now.Apply(t.Changes...)
+		}
+		w.forget(before)
+		if (t.EndVersion || t.EndUnfinished) && request == nil {
 			who := ""
 			if t.EndVersion {
 				who = s.locks[name].Who
@@ -233,7 +249,11 @@ func (s *Store) Replace(ctx context.Context, name, lockID string, st *state.Stat
 		if err != nil {
 			return err
 		}
-		if err := s.fence(name, lockID); err != nil {
+		request, err := s.fence(name, lockID)
+		if err == nil && request != nil {
+			err = fmt.Errorf("%w: %s is for objects, and does not put a whole state", journal.ErrFenced, lockID)
+		}
+		if err != nil {
 			return err
 		}
 		s.endVersion(w, false, "before "+cause.Text, "", "")

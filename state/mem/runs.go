@@ -16,11 +16,15 @@ func (s *Store) BeginRun(ctx context.Context, lockID string, r journal.Run, plan
 		if _, err := s.workspace(r.Workspace); err != nil {
 			return err
 		}
-		if err := s.fence(r.Workspace, lockID); err != nil {
+		request, err := s.fence(r.Workspace, lockID)
+		if err != nil {
 			return err
 		}
 		if s.disk.runs[r.ID] != nil {
 			return fmt.Errorf("recording run %s: it exists already", r.ID)
+		}
+		if request != nil {
+			s.disk.requests.Begun(r.Workspace, request.ID, r.ID)
 		}
 		s.disk.runs[r.ID] = &run{Run: r, plan: slices.Clone(plan)}
 		return nil
@@ -34,7 +38,7 @@ func (s *Store) EndRun(ctx context.Context, lockID, id, status string, at time.T
 		if r == nil {
 			return fmt.Errorf("run %s: %w", id, journal.ErrNoRun)
 		}
-		if err := s.fence(r.Workspace, lockID); err != nil {
+		if _, err := s.fence(r.Workspace, lockID); err != nil {
 			return err
 		}
 		r.Status, r.Ended = status, at

@@ -58,6 +58,14 @@ func (s *Store) Since(ctx context.Context, name, lineage string, serial uint64) 
 		for _, d := range state.Differences(before, w.now) {
 			by[thingOf(d)] = journal.VersionInfo{}
 		}
+		for id, changes := range w.noted {
+			r, _, _ := s.disk.requests.Get(name, id)
+			making := w.last().Clone()
+			making.Apply(changes...)
+			for _, d := range state.Differences(w.last(), making) {
+				by[thingOf(d)] = journal.VersionInfo{Run: r.Run, Who: r.Who}
+			}
+		}
 		for _, d := range state.Differences(then, w.now.Clone()) {
 			list = append(list, journal.Difference{Difference: d, By: by[thingOf(d)]})
 		}

@@ -1,0 +1,379 @@
+package bolt
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/locks"
+)
+
+// Several change a workspace at the same time where they have asked for locks of objects. What they have changed is in
+// the data at once; what was there before is kept apart for each, until their version ends. Then it becomes the undo of
+// that version, as if all of it had happened at that moment. Nobody else can have changed the same in between, because
+// it was locked.
+var (
+	requestsBucket = []byte("requests") // number -> locks.Request, compressed JSON
+	openBucket     = []byte("open")     // ID of a request -> bucket: key of data -> content before, as in undo
+)
+
+// readRequests takes in the requests that are in the file. They come in their order, so that those who have and those
+// who wait are the same as before.
+func (s *Store) readRequests(tx *bbolt.Tx) error {
+	all := tx.Bucket(workspacesBucket)
+	if all == nil {
+		return nil
+	}
+	return all.ForEachBucket(func(name []byte) error {
+		b := all.Bucket(name).Bucket(requestsBucket)
+		if b == nil {
+			return nil
+		}
+		return b.ForEach(func(_, v []byte) error {
+			r, err := decodeRequest(v)
+			if err != nil {
+				return damaged(s.path, "a request for locks: "+err.Error())
+			}
+			s.requests.Ask(string(name), r)
+			return nil
+		})
+	})
+}
+
+func encodeRequest(r locks.Request) ([]byte, error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	return compress(data), nil
+}
+
+func decodeRequest(data []byte) (r locks.Request, err error) {
+	plain, err := decompress(data)
+	if err == nil {
+		err = json.Unmarshal(plain, &r)
+	}
+	return r, err
+}
+
+// asked says who keeps the workspace from being had as a whole, because they have asked for locks; nil for nobody.
+func (s *Store) asked(name string) *journal.LockInfo {
+	all := s.requests.Requests(name)
+	if len(all) == 0 {
+		return nil
+	}
+	r := all[0]
+	return &journal.LockInfo{ID: r.ID, Operation: r.Operation, Who: r.Who, Created: r.At, Path: name}
+}
+
+// shared tells whether others than who has this lock change parts of the workspace.
+func (s *Store) shared(w *workspace, lockID string) bool {
+	_, _, own := s.requests.Get(w.name, lockID)
+	return !own && len(s.requests.Requests(w.name)) > 0
+}
+
+// find returns the key of a request, nil for none.
+func (w *workspace) findRequest(id string) ([]byte, error) {
+	b := w.b.Bucket(requestsBucket)
+	if b == nil {
+		return nil, nil
+	}
+	c := b.Cursor()
+	for k, v := c.First(); k != nil; k, v = c.Next() {
+		r, err := decodeRequest(v)
+		if err != nil {
+			return nil, err
+		}
+		if r.ID == id {
+			return k, nil
+		}
+	}
+	return nil, nil
+}
+
+// AskLocks notes a request for locks of objects.
+func (s *Store) AskLocks(ctx context.Context, name string, r locks.Request) error {
+	if err := s.freshen(ctx); err != nil {
+		return err
+	}
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	if had, _, is := s.requests.Get(name, r.ID); is {
+		if maps.Equal(had.Set, r.Set) {
+			return nil
+		}
+		if err := s.leave(ctx, name, r.ID); err != nil {
+			return err
+		}
+	}
+	data, err := encodeRequest(r)
+	if err != nil {
+		return err
+	}
+	err = s.write(ctx, func(tx *bbolt.Tx) error {
+		w, err := s.workspace(tx, name)
+		if err != nil {
+			return err
+		}
+		held, err := s.lock(w)
+		if err != nil {
+			return err
+		}
+		if held != nil {
+			return &journal.Held{Holder: *held}
+		}
+		// What somebody has left under the lock of the whole must not get into the version of somebody else.
+		if e, err := s.edit(tx, w, nil); err != nil {
+			return err
+		} else if err := s.endVersion(e, journal.Tx{EndUnfinished: true, Cause: "interrupted"}); err != nil {
+			return err
+		}
+		b, err := w.b.CreateBucketIfNotExists(requestsBucket)
+		if err != nil {
+			return err
+		}
+		number, err := b.NextSequence()
+		if err != nil {
+			return err
+		}
+		if err := b.Put(binary.BigEndian.AppendUint64(nil, number), data); err != nil {
+			return err
+		}
+		return fixFormat(tx)
+	})
+	if err == nil {
+		s.requests.Ask(name, r)
+	}
+	return err
+}
+
+// AwaitLocks returns when a request is granted.
+func (s *Store) AwaitLocks(ctx context.Context, name, id string) error {
+	return s.requests.Await(ctx, name, id)
+}
+
+// LeaveLocks takes a request back.
+func (s *Store) LeaveLocks(ctx context.Context, name, id string) error {
+	if err := s.unlock(ctx); err != nil {
+		return err
+	}
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	if _, _, is := s.requests.Get(name, id); !is {
+		return nil
+	}
+	return s.leave(ctx, name, id)
+}
+
+// leave is LeaveLocks for who changes requests.
+func (s *Store) leave(ctx context.Context, name, id string) error {
+	err := s.write(ctx, func(tx *bbolt.Tx) error {
+		w, err := s.workspace(tx, name)
+		if err != nil {
+			return err
+		}
+		if box := w.open(id); box.b != nil {
+			r, _, _ := s.requests.Get(name, id)
+			e, err := s.edit(tx, w, &r)
+			if err != nil {
+				return err
+			}
+			t := journal.Tx{EndUnfinished: true, Cause: "interrupted", Run: r.Run}
+			if err := s.endVersion(e, t); err != nil {
+				return err
+			}
+		}
+		key, err := w.findRequest(id)
+		if err != nil || key == nil {
+			return err
+		}
+		if err := w.b.Bucket(requestsBucket).Delete(key); err != nil {
+			return err
+		}
+		return fixFormat(tx)
+	})
+	if err == nil {
+		s.requests.Leave(name, id)
+	}
+	return err
+}
+
+// begun notes which run has a request.
+func (s *Store) begun(w *workspace, r *locks.Request, run string) error {
+	key, err := w.findRequest(r.ID)
+	if err != nil || key == nil {
+		return err
+	}
+	now := *r
+	now.Run = run
+	data, err := encodeRequest(now)
+	if err != nil {
+		return err
+	}
+	if err := w.b.Bucket(requestsBucket).Put(slices.Clone(key), data); err != nil {
+		return err
+	}
+	// Should the transaction fail, the name stands for a run that has not begun, and nothing goes by that.
+	s.requests.Begun(w.name, r.ID, run)
+	return nil
+}
+
+// LockRequests returns the requests.
+func (s *Store) LockRequests(ctx context.Context, name string) ([]locks.Request, error) {
+	return s.requests.Requests(name), ctx.Err()
+}
+
+// LockBlockers says why a request waits.
+func (s *Store) LockBlockers(ctx context.Context, name, id string, most int) ([]locks.Blocker, error) {
+	return s.requests.Blockers(name, id, most), ctx.Err()
+}
+
+// LoadEnded returns the state of the version that ended last.
+func (s *Store) LoadEnded(ctx context.Context, name string) (st *state.State, err error) {
+	if err := s.unlock(ctx); err != nil {
+		return nil, err
+	}
+	st = state.Empty()
+	err = s.read(ctx, func(tx *bbolt.Tx) error {
+		w, err := s.workspace(tx, name)
+		if err != nil {
+			return err
+		}
+		number, v, err := w.latest()
+		if err != nil {
+			return damaged(s.path, err.Error())
+		}
+		then, err := w.since(number)
+		if err != nil {
+			return damaged(s.path, err.Error())
+		}
+		return s.build(tx, w, v, then, st)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return st, nil
+}
+
+// opened returns what a request has open, made if it is not there.
+func (w *workspace) opened(request string) (box, error) {
+	if b := w.open(request); b.b != nil {
+		return b, nil
+	}
+	all, err := w.b.CreateBucketIfNotExists(openBucket)
+	if err == nil {
+		_, err = all.CreateBucketIfNotExists([]byte(request))
+	}
+	return w.open(request), err
+}
+
+// eachOpen calls f with what was there before all that has changed under requests since their versions began.
+func (w *workspace) eachOpen(f func(request string, key, before []byte) error) error {
+	all := w.b.Bucket(openBucket)
+	if all == nil {
+		return nil
+	}
+	return all.ForEachBucket(func(id []byte) error {
+		own := w.open(string(id))
+		return own.b.ForEach(func(k, v []byte) error {
+			before, err := undone(own, k, v)
+			if err != nil {
+				return err
+			}
+			return f(string(id), k, before)
+		})
+	})
+}
+
+// gather makes what is open under the request the undo of the version that is being made. The request has nothing open
+// afterwards.
+func (e *edit) gather() error {
+	if e.request == nil {
+		return nil
+	}
+	own := e.w.open(e.request.ID)
+	if own.b == nil {
+		return nil
+	}
+	err := own.b.ForEach(func(k, v []byte) error {
+		record, err := own.open(k, v)
+		if err != nil {
+			return err
+		}
+		return e.w.undo.put(append(binary.BigEndian.AppendUint64(nil, e.making), k...), record)
+	})
+	if err != nil {
+		return err
+	}
+	return e.w.b.Bucket(openBucket).DeleteBucket([]byte(e.request.ID))
+}
+
+// mayPut refuses to change what the request does not lock.
+func (e *edit) mayPut(key []byte) error {
+	if e.request == nil {
+		return nil
+	}
+	var o locks.Object
+	switch name := string(key[1:]); key[0] {
+	case instanceKind:
+		o = locks.Instance(name)
+	case resourceKind:
+		o = locks.Resource(name)
+	case outputKind:
+		o = locks.Output(name)
+	default: // of check results each is one: see mergeChecks
+		return nil
+	}
+	return e.mayWrite(o)
+}
+
+func (e *edit) mayWrite(o locks.Object) error {
+	if e.request == nil || e.request.Set.Writes(o) {
+		return nil
+	}
+	what := o.String()
+	if o == locks.Resource(what) {
+		what = "the resource " + what
+	}
+	return fmt.Errorf("%w: the run %s has not locked %s, which it changes", journal.ErrFenced, e.request.Run, what)
+}
+
+// mergeChecks puts the check results of a run beside those of others. Who has only some of them locked puts them when
+// its version ends.
+func (e *edit) mergeChecks(c state.MergeChecks) error {
+	if e.request != nil && !e.ending {
+		return fmt.Errorf("%w: check results of the run %s come with its end", journal.ErrFenced, e.request.Run)
+	}
+	for _, config := range c.Owned {
+		if err := e.mayWrite(locks.Check(config)); err != nil {
+			return err
+		}
+	}
+	data, err := e.w.data.get([]byte{checksKind})
+	if err != nil {
+		return err
+	}
+	var stored []state.CheckResult
+	if data != nil {
+		if err := json.Unmarshal(data, &stored); err != nil {
+			return err
+		}
+	}
+	return e.putChecks(c.Onto(stored))
+}
+
+// setChecks replaces all check results.
+func (e *edit) setChecks(c state.SetChecks) error {
+	if e.request != nil && !e.request.Set.Whole() {
+		return fmt.Errorf("%w: the run %s has not locked all check results, which it changes", journal.ErrFenced,
+			e.request.Run)
+	}
+	return e.putChecks(c.Checks)
+}
