@@ -15,6 +15,8 @@ import (
 // A writer writes the parts of a value: msgpack or JSON, byte for byte as cty writes them.
 type writer interface {
 	null(b []byte) []byte
+	// unknown writes an unknown value without refinements, or returns false.
+	unknown(b []byte) ([]byte, bool)
 	bool(b []byte, v bool) []byte
 	text(b []byte, s string) []byte
 	// number returns false for what it leaves to cty.
@@ -53,16 +55,21 @@ func encode[F writer](f F, v cty.Value, ty cty.Type) ([]byte, bool) {
 	return bytes.Clone(data), true
 }
 
-// appendValue appends a value of the given type, and returns false where that is for cty: errors, conversions, unknown
-// values with their refinements, sets and maps. Objects of primitive attributes and lists of them are most of what is
+// appendValue appends a value of the given type, and returns false where that is for cty: errors, conversions,
+// refinements of unknown values, sets and maps. Objects of primitive attributes and lists of them are most of what is
 // encoded; cty's way, which builds a path to each attribute and asks for the conformance of all types first, took a
 // tenth of an apply's CPU time.
 func appendValue[F writer](f F, b []byte, v cty.Value, ty cty.Type) ([]byte, bool) {
-	if v.IsMarked() || !v.IsKnown() {
+	if v.IsMarked() {
 		return nil, false
 	}
 	of := v.Type()
 	switch {
+	case !v.IsKnown() && (ty != cty.DynamicPseudoType || of == ty):
+		if !of.Equals(ty) || !v.RawEquals(cty.UnknownVal(of)) {
+			return nil, false
+		}
+		return f.unknown(b)
 	case ty == cty.DynamicPseudoType:
 		if of == cty.DynamicPseudoType { // it is known, so it is null
 			return f.null(b), true
@@ -169,6 +176,8 @@ type inMsgpack struct{}
 
 func (inMsgpack) null(b []byte) []byte { return append(b, 0xc0) }
 
+func (inMsgpack) unknown(b []byte) ([]byte, bool) { return append(b, 0xd4, 0, 0), true }
+
 func (inMsgpack) bool(b []byte, v bool) []byte {
 	if v {
 		return append(b, 0xc3)
@@ -238,6 +247,8 @@ func (inMsgpack) endObject(b []byte) []byte   { return b }
 type inJSON struct{}
 
 func (inJSON) null(b []byte) []byte { return append(b, "null"...) }
+
+func (inJSON) unknown([]byte) ([]byte, bool) { return nil, false }
 
 func (inJSON) bool(b []byte, v bool) []byte {
 	if v {

@@ -26,6 +26,10 @@ func (m valueMaker) ofType(ty cty.Type) cty.Value {
 		return cty.NullVal(ty)
 	case 1:
 		return cty.UnknownVal(ty)
+	case 2:
+		if ty != cty.DynamicPseudoType {
+			return cty.UnknownVal(ty).RefineNotNull()
+		}
 	}
 	switch {
 	case ty == cty.DynamicPseudoType:

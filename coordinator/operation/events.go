@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// maxEvents is how many events of an operation are kept: those of some thousand objects, in a few megabytes.
-	maxEvents = 16384
+	// maxEvents is how many events of an operation are kept: those of a thousand objects, in two megabytes. Who reads
+	// them is a little behind; who comes later learns how many were missed.
+	maxEvents = 4096
 	// mostAtOnce is how many events one answer holds.
 	mostAtOnce = 512
 )
@@ -37,10 +38,10 @@ type log struct {
 	first   int
 	count   uint64        // how many there were
 	closed  bool          // nothing more will come
-	changed chan struct{} // closed, and replaced, when something changes
+	changed chan struct{} // nil while nobody waits; closed, and forgotten, when something changes
 }
 
-func newLog(most int) *log { return &log{most: most, changed: make(chan struct{})} }
+func newLog(most int) *log { return &log{most: most} }
 
 func (l *log) add(e Event) {
 	l.mu.Lock()
@@ -65,8 +66,10 @@ func (l *log) close() {
 
 // wake needs the lock.
 func (l *log) wake() {
-	close(l.changed)
-	l.changed = make(chan struct{})
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
+	}
 }
 
 // since is Handle.Events.
@@ -74,6 +77,9 @@ func (l *log) since(ctx context.Context, cursor uint64) (events []Event, next, m
 	for {
 		l.mu.Lock()
 		events, next, missed = l.read(cursor)
+		if l.changed == nil {
+			l.changed = make(chan struct{})
+		}
 		closed, changed := l.closed, l.changed
 		l.mu.Unlock()
 		if len(events) > 0 || closed {

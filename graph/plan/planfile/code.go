@@ -156,8 +156,8 @@ type encoder struct {
 	index map[string]int // by the type's JSON
 	err   error
 
-	last       cty.Type // the type that was asked for last, and its place
-	lastNumber int
+	recent [4]numbered // types that were asked for last
+	next   int         // which of them is forgotten next
 }
 
 func encodePlan(p *plan.Plan) ([]byte, error) {
@@ -215,11 +215,18 @@ func (e *encoder) fail(err error) {
 	}
 }
 
+type numbered struct {
+	ty     cty.Type
+	number int
+}
+
 // typeNumber returns the place of a type in the list of types. Objects of one resource follow each other, so a type is
-// mostly the one before.
+// mostly one of those before.
 func (e *encoder) typeNumber(ty cty.Type) (int, error) {
-	if e.last != cty.NilType && e.last.Equals(ty) {
-		return e.lastNumber, nil
+	for _, r := range e.recent {
+		if r.ty != cty.NilType && r.ty.Equals(ty) {
+			return r.number, nil
+		}
 	}
 	tj, err := ctyjson.MarshalType(ty)
 	if err != nil {
@@ -231,7 +238,8 @@ func (e *encoder) typeNumber(ty cty.Type) (int, error) {
 		e.index[string(tj)] = i
 		e.types = append(e.types, tj)
 	}
-	e.last, e.lastNumber = ty, i
+	e.recent[e.next] = numbered{ty, i}
+	e.next = (e.next + 1) % len(e.recent)
 	return i, nil
 }
 
