@@ -1,8 +1,10 @@
 package service_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,8 +117,18 @@ func TestTheTimelineOfAPhaseIsFollowedAndKept(t *testing.T) {
 		len(failures[0].Skipped) != 1 || failures[0].Skipped[0] != "fleet_vm.b" {
 		t.Errorf("%+v, %d, %v", failures, more, err)
 	}
-	if model, live, err := h.Timeline(h.Admin, v.Apply.ID); err != nil || live || len(model) == 0 {
-		t.Errorf("%d bytes, %t, %v", len(model), live, err)
+	for _, piece := range []timeline.Piece{timeline.Shape, timeline.Story} {
+		write, live, err := h.Timeline(h.Admin, v.Apply.ID, piece)
+		if err != nil || live {
+			t.Fatalf("%t, %v", live, err)
+		}
+		var kept, now bytes.Buffer
+		if err := errors.Join(write(&kept), book.Write(&now, piece, 0)); err != nil {
+			t.Fatal(err)
+		}
+		if strings.TrimSpace(kept.String()) != strings.TrimSpace(now.String()) {
+			t.Errorf("the piece %d was kept as\n%s\nand was\n%s", piece, kept.String(), now.String())
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"maps"
 	"sync"
 
@@ -103,9 +104,11 @@ func (s *Service) closeBook(r *record.Run) {
 	if b == nil {
 		return
 	}
-	text, err := json.Marshal(s.modelOf(b))
+	// The pieces are a line each.
+	var text bytes.Buffer
+	err := errors.Join(b.Write(&text, timeline.Shape, s.timeOf(b)), b.Write(&text, timeline.Story, s.timeOf(b)))
 	if err == nil {
-		_, err = s.store.Write(timelineFile(phase), bytes.NewReader(text), int64(len(text)))
+		_, err = s.store.Write(timelineFile(phase), &text, int64(text.Len()))
 	}
 	if err != nil {
 		s.log.Warn("the timeline of a run could not be kept", "run", r.ID, "error", err)
@@ -131,14 +134,58 @@ func (b *books) unname(run string) {
 	maps.DeleteFunc(b.engine, func(_, of string) bool { return of == run })
 }
 
-// model reads the timeline of a phase that has ended.
-func (s *Service) model(phase string) (*timeline.Model, error) {
+// piece reads a piece of the timeline of a phase that has ended.
+func (s *Service) piece(phase string, piece timeline.Piece) ([]byte, error) {
 	text, err := s.store.ReadAll(timelineFile(phase))
+	if err != nil {
+		return nil, err
+	}
+	shape, story, found := bytes.Cut(text, []byte("\n"))
+	if !found {
+		return nil, store.ErrNotFound
+	}
+	if piece == timeline.Story {
+		return story, nil
+	}
+	return shape, nil
+}
+
+// model reads the timeline of a phase that has ended, without its story.
+func (s *Service) model(phase string) (*timeline.Model, error) {
+	text, err := s.piece(phase, timeline.Shape)
 	if err != nil {
 		return nil, err
 	}
 	m := new(timeline.Model)
 	return m, json.Unmarshal(text, m)
+}
+
+// eachOf calls see with each vertex of a phase, if any of them has failed or is in doubt.
+func (s *Service) eachOf(phase string, see func(*timeline.Vertex)) error {
+	if b := s.books.get(phase); b != nil {
+		if c := b.Counts(); c.Failed+c.Doubt > 0 {
+			b.Each(see)
+		}
+		return nil
+	}
+	text, err := s.piece(phase, timeline.Shape)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if c, err := timeline.CountsOf(text); err != nil || c.Failed+c.Doubt == 0 {
+		return err
+	}
+	m := new(timeline.Model)
+	if err := json.Unmarshal(text, m); err != nil {
+		return err
+	}
+	for i := range m.Vertices {
+		see(&m.Vertices[i])
+	}
+	return nil
 }
 
 // inDoubt tells whether nobody knows what became of a vertex. One that was running when its phase was left is, too.
@@ -168,32 +215,22 @@ func (s *Service) Failures(a *Actor, run string) (out []Failure, more int, err e
 	if !v.Apply.Started.IsZero() {
 		phase = v.Apply.ID
 	}
-	var m *timeline.Model
-	if b := s.books.get(phase); b != nil {
-		m = s.modelOf(b)
-	} else if m, err = s.model(phase); errors.Is(err, store.ErrNotFound) {
-		return nil, 0, nil
-	} else if err != nil {
-		return nil, 0, err
-	}
-	if m.Counts.Failed+m.Counts.Doubt == 0 {
-		return nil, 0, nil
-	}
 	at := map[string]int{}
-	for i := range m.Vertices {
-		v := &m.Vertices[i]
+	err = s.eachOf(phase, func(v *timeline.Vertex) {
 		if v.Status != timeline.Failed && v.Status != timeline.Doubt {
-			continue
+			return
 		}
 		if len(out) == maxFailures {
 			more++
-			continue
+			return
 		}
 		at[v.Address] = len(out)
 		out = append(out, Failure{Address: v.Address, Action: v.Action, Text: v.Failure + v.Doubtful})
+	})
+	if err != nil || len(out) == 0 {
+		return nil, 0, err
 	}
-	for i := range m.Vertices {
-		v := &m.Vertices[i]
+	err = s.eachOf(phase, func(v *timeline.Vertex) {
 		j, ok := at[v.Because]
 		switch {
 		case v.Status != timeline.Skipped || !ok:
@@ -202,33 +239,31 @@ func (s *Service) Failures(a *Actor, run string) (out []Failure, more int, err e
 		default:
 			out[j].More++
 		}
-	}
-	return out, more, nil
+	})
+	return out, more, err
 }
 
-func (s *Service) modelOf(b *timeline.Book) *timeline.Model {
-	m := b.Model(0)
-	if m.Head.Ended == timeline.None {
-		m.Head.Now = s.now().UnixMilli() - m.Head.Begun
-	}
-	return m
-}
+// timeOf is the time of a run, in milliseconds since it has begun.
+func (s *Service) timeOf(b *timeline.Book) int64 { return s.now().UnixMilli() - b.Begun() }
 
-// Timeline returns what the vertices of a phase of a run did, as JSON of a timeline.Model. live tells that the phase
-// goes on: TimelineChanges has the rest. The error is ErrNotFound where nothing is known.
-func (s *Service) Timeline(a *Actor, phase string) (model []byte, live bool, err error) {
+// Timeline returns what writes a piece of what the vertices of a phase of a run did, as timeline.Model.Write does. live
+// tells that the phase goes on: FollowTimeline has the rest. The error is ErrNotFound where nothing is known.
+func (s *Service) Timeline(a *Actor, phase string, piece timeline.Piece) (write func(io.Writer) error, live bool,
+	err error) {
 	if _, err := s.RunOfPhase(a, phase); err != nil {
 		return nil, false, err
 	}
 	if b := s.books.get(phase); b != nil {
-		model, err = json.Marshal(s.modelOf(b))
-		return model, true, err
+		return func(w io.Writer) error { return b.Write(w, piece, s.timeOf(b)) }, true, nil
 	}
-	model, err = s.store.ReadAll(timelineFile(phase))
+	text, err := s.piece(phase, piece)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, false, notFound("nothing is known of the operations of %s", phase)
 	}
-	return model, false, err
+	if err != nil {
+		return nil, false, err
+	}
+	return func(w io.Writer) error { _, err := w.Write(text); return err }, false, nil
 }
 
 // TimelineReader reads what is new in the timeline of a phase that goes on.
@@ -258,9 +293,6 @@ func (r *TimelineReader) Next(ctx context.Context, cursor uint64) (c *timeline.C
 	if err := r.book.Wait(ctx, cursor); err != nil && !ended {
 		return nil, false, err
 	}
-	c = r.book.Since(cursor, 0)
-	if c.Head.Ended == timeline.None {
-		c.Head.Now = r.s.now().UnixMilli() - c.Head.Begun
-	}
+	c = r.book.Since(cursor, r.s.timeOf(r.book))
 	return c, ended || c.Head.Ended != timeline.None, nil
 }

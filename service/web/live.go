@@ -1,12 +1,15 @@
 package web
 
 import (
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/millipede-iac/millipede/service"
@@ -171,7 +174,11 @@ func (c *call) timeline() error {
 	if c.r.URL.Query().Has("cursor") {
 		return c.timelineChanges(phase)
 	}
-	model, live, err := c.Timeline(c.actor, phase)
+	piece := timeline.Shape
+	if c.r.URL.Query().Has("story") {
+		piece = timeline.Story
+	}
+	write, live, err := c.Timeline(c.actor, phase, piece)
 	if errors.Is(err, service.ErrNotFound) { // not yet, or the phase has ended before there was anything
 		c.w.Header().Set("X-Live", strconv.FormatBool(v.Status.Computes()))
 		c.w.WriteHeader(http.StatusNoContent)
@@ -182,8 +189,25 @@ func (c *call) timeline() error {
 	}
 	c.w.Header().Set("Content-Type", "application/json")
 	c.w.Header().Set("X-Live", strconv.FormatBool(live))
-	_, _ = c.w.Write(model) // who asked has gone away otherwise
+	c.pack(write)
 	return nil
+}
+
+// pack sends what write writes, compressed where the browser understands that. Errors are those of who has gone away.
+func (c *call) pack(write func(io.Writer) error) {
+	c.w.Header().Set("Vary", "Accept-Encoding")
+	if !strings.Contains(c.r.Header.Get("Accept-Encoding"), "gzip") {
+		_ = write(c.w)
+		return
+	}
+	c.w.Header().Set("Content-Encoding", "gzip")
+	z, err := gzip.NewWriterLevel(c.w, gzip.BestSpeed)
+	if err != nil {
+		panic(err) // the level is one
+	}
+	if write(z) == nil {
+		_ = z.Close()
+	}
 }
 
 func (c *call) timelineChanges(phase string) error {

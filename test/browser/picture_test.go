@@ -71,7 +71,7 @@ func TestAReportOpensFromTheDiskAndIsUsedByKeyboard(t *testing.T) {
 	if size > 3_000_000 {
 		t.Errorf("it has %d bytes", size)
 	}
-	if took > 10*time.Second { // it is less than one on a machine that does nothing else
+	if took > 2*time.Second && !busy() {
 		t.Errorf("it was drawn after %s", took)
 	}
 	s.shows("What went wrong")
@@ -100,4 +100,21 @@ func TestAReportOpensFromTheDiskAndIsUsedByKeyboard(t *testing.T) {
 	if value[bool](s, `window.evil !== undefined`) {
 		t.Error("a name was taken for a script")
 	}
+}
+
+func TestAReportOfAHundredThousandOpensFromTheDisk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it makes a large file")
+	}
+	s := Open(t)
+	size, took := s.report(drawnRun(100_000))
+	t.Logf("100,000 operations: %d bytes, drawn after %s", size, took.Round(time.Millisecond))
+	if size > 12_000_000 {
+		t.Errorf("it has %d bytes", size)
+	}
+	if took > 2*time.Second && !busy() {
+		t.Errorf("it was drawn after %s", took)
+	}
+	s.until("the rest is not unpacked", `document.documentElement.dataset.ready === "all"`)
+	s.shows("waiting for a permit of the limit aws/api")
 }

@@ -76,7 +76,7 @@ func TestAReportHoldsNoHTMLOfOthers(t *testing.T) {
 	if strings.Contains(b.String(), "<script>") || strings.Contains(b.String(), "<img") {
 		t.Error("a report says something else than text")
 	}
-	if n := strings.Count(b.String(), "<script"); n != 2 {
+	if n := strings.Count(b.String(), "<script"); n != 4 {
 		t.Errorf("there are %d scripts", n)
 	}
 }

@@ -21,16 +21,29 @@ type Report struct {
 	Parts map[int]string
 }
 
-// start unpacks what the report holds, and draws it. The data are compressed: browsers unpack them by themselves.
+// start unpacks what the report holds, and draws it: the shape of the run first. The data are compressed: browsers
+// unpack them by themselves.
 const start = `
-const packed = document.getElementById("data").textContent.trim().replaceAll("-", "+").replaceAll("_", "/");
-const bytes = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
-const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-const report = JSON.parse(await new Response(stream).text());
-const plan = (vertex) => report.parts[vertex.number] || "";
-const picture = mount(document.getElementById("picture"), report.model, { plan, view: "gantt" });
+async function unpacked(id) {
+  const packed = atob(document.getElementById(id).textContent.trim().replaceAll("-", "+").replaceAll("_", "/"));
+  const bytes = new Uint8Array(packed.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = packed.charCodeAt(i);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return JSON.parse(await new Response(stream).text());
+}
+let parts = null;
+const plan = async (vertex) => {
+  parts ??= unpacked("parts");
+  const { texts, of } = await parts;
+  return texts[of[vertex.number] ?? 0];
+};
+const picture = mount(document.getElementById("picture"), await unpacked("shape"), { plan, view: "gantt" });
 window.picture = picture;
 document.documentElement.dataset.ready = "yes";
+requestAnimationFrame(() => setTimeout(async () => {
+  picture.story(await unpacked("story"));
+  document.documentElement.dataset.ready = "all";
+}));
 `
 
 const page = `body { margin: 1rem; font: 15px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans",
@@ -58,8 +71,8 @@ var html = template.Must(template.New("report").Parse(`<!DOCTYPE html>
 <ul>{{range .Failures}}<li>{{.}}</li>{{end}}</ul>
 <p>Graph and Gantt need JavaScript.</p></noscript></div>
 </main>
-<script type="application/octet-stream" id="data">{{.Data}}</script>
-<script type="module">{{.Script}}</script>
+{{range .Data}}<script type="application/octet-stream" id="{{.ID}}">{{.Text}}</script>
+{{end}}<script type="module">{{.Script}}</script>
 </body>
 </html>
 `))
@@ -71,7 +84,7 @@ func (r *Report) Write(w io.Writer) error {
 		return err
 	}
 	css, script := page+string(style), bundle()+start
-	data, err := r.packed()
+	parts, err := r.data()
 	if err != nil {
 		return err
 	}
@@ -86,7 +99,7 @@ func (r *Report) Write(w io.Writer) error {
 		"Policy": fmt.Sprintf("default-src 'none'; script-src 'sha256-%s'; style-src 'sha256-%s'; base-uri 'none'; "+
 			"form-action 'none'", hash(script), hash(css)),
 		"Style": template.CSS(css), "Script": template.JS(script), //nolint:gosec // they are our own
-		"Data": data, "Counts": fmt.Sprintf("%s: %d of %d operations done, %d failed, %d skipped, %d in doubt.",
+		"Data": parts, "Counts": fmt.Sprintf("%s: %d of %d operations done, %d failed, %d skipped, %d in doubt.",
 			h.Outcome, c.Done, c.Total, c.Failed, c.Skipped, c.Doubt),
 		"Failures": r.failures(),
 	})
@@ -104,16 +117,46 @@ func (r *Report) failures() (out []string) {
 	return out
 }
 
-// packed is the data of the report: JSON, compressed, in the base64 of which no letter means anything in HTML.
-func (r *Report) packed() (string, error) {
-	parts := r.Parts
-	if parts == nil {
-		parts = map[int]string{}
+// data is a part of what the report holds.
+type data struct{ ID, Text string }
+
+// data returns the parts of what the report holds, in the order in which they are unpacked.
+func (r *Report) data() ([]data, error) {
+	texts, at, of := []string{""}, map[string]int{"": 0}, map[int]int{} // most parts of a large plan are alike
+	for number, text := range r.Parts {
+		i, ok := at[text]
+		if !ok {
+			i = len(texts)
+			at[text] = i
+			texts = append(texts, text)
+		}
+		of[number] = i
 	}
+	var all []data
+	for _, one := range []struct {
+		id    string
+		write func(io.Writer) error
+	}{
+		{"shape", func(w io.Writer) error { return r.Model.Write(w, timeline.Shape) }},
+		{"story", func(w io.Writer) error { return r.Model.Write(w, timeline.Story) }},
+		{"parts", func(w io.Writer) error {
+			return json.NewEncoder(w).Encode(map[string]any{"texts": texts, "of": of})
+		}},
+	} {
+		text, err := packed(one.write)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, data{one.id, text})
+	}
+	return all, nil
+}
+
+// packed is what write writes, compressed, in the base64 of which no letter means anything in HTML.
+func packed(write func(io.Writer) error) (string, error) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	err := json.NewEncoder(z).Encode(map[string]any{"model": r.Model, "parts": parts})
-	if err != nil {
+	if err := write(z); err != nil {
 		return "", err
 	}
 	if err := z.Close(); err != nil {

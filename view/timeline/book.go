@@ -119,6 +119,37 @@ func (b *Book) wake() {
 	}
 }
 
+// Begun is Head.Begun.
+func (b *Book) Begun() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.head.Begun
+}
+
+// Counts says how far the run is.
+func (b *Book) Counts() Counts {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.counts
+}
+
+// Each calls see with each vertex, in the order in which they were added. see must neither change it, nor keep it, nor
+// call the book.
+func (b *Book) Each(see func(*Vertex)) {
+	for from := 0; ; from += chunk {
+		b.mu.Lock()
+		to := min(len(b.pages), from+chunk)
+		for i := from; i < to; i++ {
+			see(&b.pages[i].Vertex)
+		}
+		ended := to == len(b.pages)
+		b.mu.Unlock()
+		if ended {
+			return
+		}
+	}
+}
+
 // Model returns the run as it is. now is the time since its beginning, in milliseconds.
 func (b *Book) Model(now int64) *Model {
 	b.mu.Lock()

@@ -1,29 +1,45 @@
 package timeline
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"strings"
 )
 
-// columns is the JSON form of the vertices of a model: a list for each field, with an entry for each vertex, and a
-// table of the names that many have in common. The entry 0 of the table is the empty name.
+// columns is the JSON form of the vertices of a Shape: a list for each field, with an entry for each vertex. Entries of
+// lists of numbers are those of the table of names where the field is a text.
 type columns struct {
 	Number  []int    `json:"number"`
-	Module  []int    `json:"module"`  // in names
-	Address []string `json:"address"` // without the module and the dot behind it
-	Type    []int    `json:"type"`    // in names
-	Action  []int    `json:"action"`  // in names
-	Status  string   `json:"status"`  // a letter for each
-	Pool    []int    `json:"pool"`    // in names
-	Worker  []int    `json:"worker"`  // in names
+	Module  []int    `json:"module"`
+	Block   []int    `json:"block"` // the address without the module and the key
+	Key     []string `json:"key"`   // with its brackets
+	Type    []int    `json:"type"`
+	Action  []int    `json:"action"`
+	Letters string   `json:"letters"` // the statuses
+	Pool    []int    `json:"pool"`
+	Worker  []int    `json:"worker"`
 	Ready   []int64  `json:"ready"`
 	Started []int64  `json:"started"`
 	Ended   []int64  `json:"ended"`
 	Took    []int64  `json:"took"`
-	After   [][]int  `json:"after"`
+	Degree  []int    `json:"degree"` // how many entries of after belong to the vertex
+	After   []int    `json:"after"`
 	// More has the fields that few have, by the index in the lists above.
 	More map[int]more `json:"more,omitempty"`
+}
+
+// storyColumns is the JSON form of a Story: the vertices that have one by their numbers, their waits one behind the
+// other.
+type storyColumns struct {
+	Number   []int    `json:"number"`
+	Waits    []int    `json:"waits"`   // how many of the waits belong to the vertex
+	Letters  string   `json:"letters"` // the kinds of the waits
+	Name     []int    `json:"name"`
+	From     []int64  `json:"from"`
+	To       []int64  `json:"to"`
+	Attempts []int    `json:"attempts"`
+	Last     []string `json:"last"`
 }
 
 type more struct {
@@ -63,13 +79,16 @@ func (w *waitForm) UnmarshalJSON(data []byte) error {
 }
 
 type modelForm struct {
-	Version   int        `json:"version"`
-	Cursor    uint64     `json:"cursor"`
-	Head      Head       `json:"head"`
-	Counts    Counts     `json:"counts"`
-	Names     []string   `json:"names"`
-	Vertices  columns    `json:"vertices"`
-	Shortages []Shortage `json:"shortages,omitempty"`
+	form
+	Names    []string   `json:"names"`
+	Vertices columns    `json:"vertices"`
+	Story    *storyForm `json:"story"`
+}
+
+type storyForm struct {
+	form
+	Names []string     `json:"names"`
+	Story storyColumns `json:"story"`
 }
 
 func moreOf(v *Vertex) more {
@@ -104,79 +123,89 @@ func waitsOf(forms []waitForm) []Wait {
 	return ws
 }
 
-// MarshalJSON writes the model in columns.
+// MarshalJSON writes the model: its Shape, with its Story as a field.
 func (m *Model) MarshalJSON() ([]byte, error) {
-	names, table := map[string]int{"": 0}, []string{""}
-	name := func(s string) int {
-		i, ok := names[s]
-		if !ok {
-			i = len(table)
-			names[s] = i
-			table = append(table, s)
-		}
-		return i
+	var b bytes.Buffer
+	if err := m.Write(&b, Shape); err != nil {
+		return nil, err
 	}
-	n := len(m.Vertices)
-	numbers := make([]int, 5*n)
-	times := make([]int64, 4*n)
-	c := columns{
-		Number: make([]int, n), Address: make([]string, n), After: make([][]int, n), More: map[int]more{},
-		Module: numbers[:n], Type: numbers[n : 2*n], Action: numbers[2*n : 3*n], Pool: numbers[3*n : 4*n],
-		Worker: numbers[4*n:],
-		Ready:  times[:n], Started: times[n : 2*n], Ended: times[2*n : 3*n], Took: times[3*n:],
+	b.Truncate(b.Len() - len("}\n"))
+	b.WriteString(`,"story":`)
+	if err := m.Write(&b, Story); err != nil {
+		return nil, err
 	}
-	status := make([]byte, n)
-	for i := range m.Vertices {
-		v := &m.Vertices[i]
-		c.Number[i], c.Module[i], c.Type[i], c.Action[i] = v.Number, name(v.Module), name(v.Type), name(v.Action)
-		c.Address[i] = v.Address
-		if v.Module != "" {
-			c.Address[i] = strings.TrimPrefix(v.Address, v.Module+".")
-		}
-		status[i], c.Pool[i], c.Worker[i] = byte(v.Status), name(v.Pool), name(v.Worker)
-		c.Ready[i], c.Started[i], c.Ended[i], c.Took[i] = v.Ready, v.Started, v.Ended, v.Took
-		if c.After[i] = v.After; v.After == nil {
-			c.After[i] = []int{}
-		}
-		if rest := moreOf(v); !rest.empty() {
-			c.More[i] = rest
-		}
-	}
-	c.Status = string(status)
-	return json.Marshal(modelForm{Version: Version, Cursor: m.Cursor, Head: m.Head, Counts: m.Counts, Names: table,
-		Vertices: c, Shortages: m.Shortages})
+	b.Truncate(b.Len() - len("\n"))
+	b.WriteByte('}')
+	return b.Bytes(), nil
 }
 
-// UnmarshalJSON reads what MarshalJSON has written.
+// UnmarshalJSON reads what MarshalJSON has written, or a Shape alone.
 func (m *Model) UnmarshalJSON(data []byte) error {
 	var f modelForm
 	if err := json.Unmarshal(data, &f); err != nil {
 		return err
 	}
-	if f.Version > Version {
-		return fmt.Errorf("the timeline has version %d, and %d is the highest that is known", f.Version, Version)
+	if f.Version != Version {
+		return fmt.Errorf("the timeline has version %d, and this program reads version %d", f.Version, Version)
 	}
-	c, n := &f.Vertices, len(f.Vertices.Number)
-	for _, have := range []int{len(c.Module), len(c.Address), len(c.Type), len(c.Action), len(c.Status), len(c.Pool),
-		len(c.Worker), len(c.Ready), len(c.Started), len(c.Ended), len(c.Took), len(c.After)} {
-		if have != n {
-			return fmt.Errorf("the timeline has a column of %d entries for %d vertices", have, n)
+	*m = Model{Cursor: f.Cursor, Head: f.Head, Counts: f.Counts, Shortages: f.Shortages,
+		Vertices: make([]Vertex, len(f.Vertices.Number))}
+	if err := m.shape(&f.Vertices, f.Names); err != nil {
+		return err
+	}
+	if f.Story != nil {
+		return m.story(&f.Story.Story, f.Story.Names)
+	}
+	return nil
+}
+
+// same checks that columns have as many entries as there are.
+func same(n int, have ...int) error {
+	for _, k := range have {
+		if k != n {
+			return fmt.Errorf("the timeline has a column of %d entries where there are %d", k, n)
 		}
 	}
-	*m = Model{Cursor: f.Cursor, Head: f.Head, Counts: f.Counts, Shortages: f.Shortages, Vertices: make([]Vertex, n)}
+	return nil
+}
+
+// nameAt is an entry of the table of names.
+func nameAt(names []string, i int) (string, error) {
+	if i < 0 || i >= len(names) {
+		return "", fmt.Errorf("the timeline has no name %d", i)
+	}
+	return names[i], nil
+}
+
+// take cuts as many entries from the front of a column as an entry of another one says.
+func take[T any](from *[]T, n int) ([]T, error) {
+	if n < 0 || n > len(*from) {
+		return nil, fmt.Errorf("the timeline ends before %d further entries", n)
+	}
+	head := (*from)[:n:n]
+	*from = (*from)[n:]
+	return head, nil
+}
+
+func (m *Model) shape(c *columns, names []string) error {
+	if err := same(len(m.Vertices), len(c.Module), len(c.Block), len(c.Key), len(c.Type), len(c.Action), len(c.Letters),
+		len(c.Pool), len(c.Worker), len(c.Ready), len(c.Started), len(c.Ended), len(c.Took), len(c.Degree)); err != nil {
+		return err
+	}
+	after := c.After
 	for i := range m.Vertices {
 		v := &m.Vertices[i]
 		for _, ref := range []struct {
 			to *string
 			at int
-		}{{&v.Module, c.Module[i]}, {&v.Type, c.Type[i]}, {&v.Action, c.Action[i]}, {&v.Pool, c.Pool[i]},
-			{&v.Worker, c.Worker[i]}} {
-			if ref.at < 0 || ref.at >= len(f.Names) {
-				return fmt.Errorf("the timeline has no name %d", ref.at)
+		}{{&v.Module, c.Module[i]}, {&v.Address, c.Block[i]}, {&v.Type, c.Type[i]}, {&v.Action, c.Action[i]},
+			{&v.Pool, c.Pool[i]}, {&v.Worker, c.Worker[i]}} {
+			var err error
+			if *ref.to, err = nameAt(names, ref.at); err != nil {
+				return err
 			}
-			*ref.to = f.Names[ref.at]
 		}
-		v.Number, v.Address, v.Status, v.After = c.Number[i], c.Address[i], Status(c.Status[i]), c.After[i]
+		v.Number, v.Status, v.Address = c.Number[i], Status(c.Letters[i]), v.Address+c.Key[i]
 		if v.Module != "" {
 			v.Address = v.Module + "." + v.Address
 		}
@@ -184,11 +213,44 @@ func (m *Model) UnmarshalJSON(data []byte) error {
 		if rest, ok := c.More[i]; ok {
 			rest.to(v)
 		}
+		var err error
+		if v.After, err = take(&after, c.Degree[i]); err != nil {
+			return err
+		}
 		if len(v.After) == 0 {
 			v.After = nil
 		}
 	}
-	return nil
+	return same(0, len(after))
+}
+
+func (m *Model) story(c *storyColumns, names []string) error {
+	n := len(c.Number)
+	if err := errors.Join(same(n, len(c.Waits), len(c.Attempts), len(c.Last)),
+		same(len(c.Letters), len(c.Name), len(c.From), len(c.To))); err != nil {
+		return err
+	}
+	at := make(map[int]*Vertex, len(m.Vertices))
+	for i := range m.Vertices {
+		at[m.Vertices[i].Number] = &m.Vertices[i]
+	}
+	k := 0
+	for i, number := range c.Number {
+		v, ok := at[number]
+		if !ok || c.Waits[i] < 0 || k+c.Waits[i] > len(c.Letters) {
+			return fmt.Errorf("the timeline tells of a vertex %d that it does not have", number)
+		}
+		v.Attempts, v.Attempt = c.Attempts[i], c.Last[i]
+		for range c.Waits[i] {
+			name, err := nameAt(names, c.Name[k])
+			if err != nil {
+				return err
+			}
+			v.Waits = append(v.Waits, Wait{Kind: WaitKind(c.Letters[k]), Name: name, From: c.From[k], To: c.To[k]})
+			k++
+		}
+	}
+	return same(k, len(c.Letters))
 }
 
 // changeForm is the JSON form of a vertex among changes.

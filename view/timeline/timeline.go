@@ -5,8 +5,8 @@
 // package view/history fills it in. Values of attributes never enter.
 package timeline
 
-// Version is the version of the JSON forms. Readers refuse a higher one. Fields may be added without a new version.
-const Version = 1
+// Version is the version of the JSON forms. Readers refuse another one. Fields may be added without a new version.
+const Version = 2
 
 // None is the time of something that has not happened.
 const None = -1

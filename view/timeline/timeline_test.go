@@ -52,10 +52,13 @@ func TestAModelOfAnotherShapeIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for fault, change := range map[string][2]string{
-		"a higher version": {`"version":1`, `"version":2`},
-		"a short column":   {`"status":"djf"`, `"status":"dj"`},
-		"no such name":     {`"type":[1,0,1]`, `"type":[1,0,99]`},
-		"half a wait":      {`["l","quota",0,20]`, `["l"]`},
+		"a higher version":    {`"version":2`, `"version":3`},
+		"a short column":      {`"letters":"djf"`, `"letters":"dj"`},
+		"no such name":        {`"action":[3,0,8]`, `"action":[3,0,99]`},
+		"half a wait":         {`"from":[0]`, `"from":[]`},
+		"a lost dependency":   {`"degree":[0,1,1]`, `"degree":[0,1,2]`},
+		"a story of nobody":   {`"story":{"letters":"l","number":[1]`, `"story":{"letters":"l","number":[2]`},
+		"more waits than are": {`"waits":[1]`, `"waits":[2]`},
 	} {
 		broken := strings.Replace(string(text), change[0], change[1], 1)
 		if broken == string(text) {
@@ -133,4 +136,36 @@ func TestChangesAreReadAsTheyWereWritten(t *testing.T) {
 	if !reflect.DeepEqual(&got, c) {
 		t.Errorf("%s\nis read as\n%+v\nand not as\n%+v", text, got, *c)
 	}
+}
+
+func BenchmarkAPieceOfAHundredThousandIsWritten(b *testing.B) {
+	book := timeline.NewBook(timeline.Head{Run: "r", Ended: timeline.None})
+	for i := range 100_000 {
+		v := timeline.Vertex{Number: i, Module: fmt.Sprintf("module.zone[%d]", i/500), Type: "fleet_vm", Action: "create",
+			Status: timeline.Done, Pool: "default", Worker: fmt.Sprint("worker-", i%10), Attempt: "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+			Attempts: 1, Ready: int64(i), Started: int64(i + 20), Ended: int64(i + 900), Took: 850,
+			After: []int{max(0, i-100)}, Waits: []timeline.Wait{{Kind: timeline.ForPermit, Name: "quota", From: int64(i),
+				To: int64(i + 20)}}}
+		v.Address = fmt.Sprintf("%s.fleet_vm.node[%d]", v.Module, i%500)
+		book.Add(v)
+	}
+	for name, piece := range map[string]timeline.Piece{"shape": timeline.Shape, "story": timeline.Story} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				var size counter
+				if err := book.Write(&size, piece, 0); err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(size), "bytes")
+			}
+		})
+	}
+}
+
+type counter int
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
 }

@@ -41,10 +41,15 @@ export async function show(box) {
     else {
       box.replaceChildren(root);
       picture = mount(root, model, options);
+      box.picture = picture;
+      requestAnimationFrame(() => setTimeout(() => { picture.shownAt = performance.now(); }));
       const wanted = new URLSearchParams(location.search).get("vertex");
       if (wanted) picture.input.value = wanted, picture.search(wanted), picture.nextFound();
     }
     box.dataset.cursor = model.cursor;
+    fetch(address(box.dataset.picture, "story", "yes")).then(async (told) => {
+      if (told.status === 200 && !gone) picture.story(await told.json());
+    }).catch(() => {}); // without it, waits that are over are not drawn
     return answer.headers.get("X-Live") === "true";
   }
 

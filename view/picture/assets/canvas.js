@@ -11,7 +11,9 @@ export class Surface {
     this.draw = draw;
     this.context = canvas.getContext("2d");
     this.width = this.height = 0;
-    this.wanted = 0;
+    this.wanted = 0; // the frame in which it is drawn next
+    this.later = 0; // the timer that asks for one
+    this.drawn = this.cost = 0; // when it was drawn last, and how long that took
     this.cuts = new Map();
     this.worst = 0; // the longest time that a drawing took, in milliseconds
     this.observer = new ResizeObserver(() => this.resize());
@@ -50,15 +52,29 @@ export class Surface {
     this.invalidate();
   }
 
+  // soon draws again for what has changed by itself: ten times a second at most, and for no more than a fifth of the
+  // time.
+  soon() {
+    if (this.wanted || this.later || this.width === 0) return;
+    const due = this.drawn + Math.max(100, 4 * this.cost) - performance.now();
+    if (due <= 0) return this.invalidate();
+    this.later = setTimeout(() => {
+      this.later = 0;
+      this.invalidate();
+    }, due);
+  }
+
+  // invalidate draws again in the next frame, for what the user does.
   invalidate() {
     if (this.wanted || this.width === 0) return;
     this.wanted = requestAnimationFrame(() => {
       this.wanted = 0;
-      const began = performance.now();
+      const began = this.drawn = performance.now();
       this.context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
       this.context.clearRect(0, 0, this.width, this.height);
       this.draw(this.context, this.colours);
-      this.worst = Math.max(this.worst, performance.now() - began);
+      this.cost = performance.now() - began;
+      this.worst = Math.max(this.worst, this.cost);
     });
   }
 
@@ -86,6 +102,7 @@ export class Surface {
 
   destroy() {
     if (this.wanted) cancelAnimationFrame(this.wanted);
+    clearTimeout(this.later);
     this.observer.disconnect();
     this.dark.removeEventListener("change", this.restyle);
   }
@@ -94,6 +111,32 @@ export class Surface {
 function shortened(text, n) {
   const head = Math.ceil(n * 0.4);
   return `${text.slice(0, head)}…${text.slice(text.length - (n - head))}`;
+}
+
+// inSlices does what a generator makes in slices of a few milliseconds, so that the page goes on meanwhile, and calls
+// then with what it returns. It returns what ends it before.
+export function inSlices(steps, then) {
+  let ended = false;
+  const { port1, port2 } = new MessageChannel();
+  port1.onmessage = () => {
+    if (ended) return;
+    const until = performance.now() + 8;
+    for (;;) {
+      const { done, value } = steps.next();
+      if (done) {
+        ended = true;
+        port1.close();
+        return then(value);
+      }
+      if (performance.now() > until) break;
+    }
+    port2.postMessage(0);
+  };
+  port2.postMessage(0);
+  return () => {
+    ended = true;
+    port1.close();
+  };
 }
 
 // MARKS are drawn besides the colours, because not everybody sees those.

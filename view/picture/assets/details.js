@@ -32,7 +32,7 @@ export class Details {
   // load asks for the log and the plan.
   load(i) {
     const { run } = this.host;
-    const vertex = { number: run.number[i], address: run.address[i], attempt: run.attempt(i),
+    const vertex = { number: run.number[i], address: run.address(i), attempt: run.attempt(i),
       deposed: run.more[i]?.deposed || "" };
     const extra = this.extra;
     const part = (title, ask, put) => {
@@ -101,7 +101,7 @@ export class Details {
     text("Why it failed", run.failure(i));
     text("Why its outcome is not known", run.doubtful(i));
     if (run.because(i)) {
-      const j = run.address.indexOf(run.because(i));
+      const j = run.find(run.because(i));
       out.push(element("p", {}, "Skipped because this failed: ", j < 0 ? run.because(i) : this.link(j)));
     }
     this.waiting(out, i, now);

@@ -1,32 +1,47 @@
 // The Gantt of a run on a canvas: how many wait for each limit, who waits now, and a lane for each worker's slot.
 
 import { STATUS, criticalPath, duration, waitLabel } from "./model.js";
-import { Lanes, firstFrom, pressure, queued, tickLabel, ticks } from "./lanes.js";
+import { Lanes, Pressure, firstFrom, tickLabel, ticks } from "./lanes.js";
 import { MARKS, Surface } from "./canvas.js";
 
-const ROW = 24, BAR = 15, THIN = 4, AXIS = 26, BAND = 34, WAITER = 18, WAITERS = 25, MOMENTS = 600;
+const ROW = 24, BAR = 15, THIN = 4, AXIS = 26, BAND = 34, WAITER = 18, WAITERS = 12, BANDS = 8;
 
 export class Gantt {
   // host is that of Graph.
   constructor(canvas, host) {
     this.host = host;
     this.canvas = canvas;
-    this.lanes = new Lanes(host.run);
+    this.lanes = null; // until it is looked at
+    this.pressure = null; // until the story is there
     this.from = 0; // the time at the left edge
     this.span = 0; // how much time is to be seen; 0: all, and what comes
     this.scroll = 0;
     this.showPath = true;
     this.path = [];
+    this.bands = [];
+    this.waiters = [];
     this.ageOfSums = -Infinity;
-    this.part = 0;
     this.surface = new Surface(canvas, (c, colours) => this.draw(c, colours));
     this.listen();
   }
 
   get worst() { return this.surface.worst; }
 
+  // before is told of a vertex that is about to change, changed of those that have.
+  before(i) { this.pressure?.add(this.host.run.waits(i), -1); }
+
   changed(dirty) {
-    for (const i of dirty) this.lanes.update(i);
+    if (this.lanes) for (const i of dirty) this.lanes.update(i);
+    if (this.pressure) for (const i of dirty) this.pressure.add(this.host.run.waits(i));
+    this.surface.soon();
+  }
+
+  // told is told that the story has come.
+  told() {
+    const { run } = this.host;
+    this.pressure = new Pressure();
+    for (let i = 0; i < run.size; i++) if (run.more[i]?.whole || run.told.first.has(i)) this.pressure.add(run.waits(i));
+    this.ageOfSums = -Infinity;
     this.surface.invalidate();
   }
 
@@ -46,27 +61,20 @@ export class Gantt {
   get extent() { return this.host.run.extent(this.now) * 1.02; }
   get gutter() { return Math.min(170, this.surface.width * 0.25); }
 
-  // sums are what costs a look at all vertices: they are made anew four times a second at most.
+  // sums are made anew four times a second at most.
   sums() {
     const clock = this.host.clock();
-    const size = this.host.run.size;
-    const first = !this.bands;
-    if (clock - this.ageOfSums < (size > 20_000 ? 1500 : 250) && !first) return;
+    if (clock - this.ageOfSums < 250) return;
     this.ageOfSums = clock;
     const { run } = this.host;
-    const part = size > 20_000 && !first ? this.part = (this.part + 1) % 3 : -1; // of a large run, one at a time
-    if (part < 0 || part === 0) {
-      this.bandExtent = run.extent(this.now);
-      this.bands = pressure(run, MOMENTS, this.bandExtent, this.now).slice(0, 8);
-    }
-    if (part < 0 || part === 1) this.waiters = queued(run, WAITERS);
-    if (part < 0 || part === 2) {
-      this.path = this.showPath ? criticalPath(run, this.now) : [];
-      this.onPath = new Set(this.path);
-    }
+    this.bands = this.pressure?.bands(this.now, BANDS) || [];
+    this.waiters = run.queued(WAITERS);
+    this.path = this.showPath ? criticalPath(run, this.now) : [];
+    this.onPath = new Set(this.path);
   }
 
   draw(c, colours) {
+    if (!this.lanes) this.lanes = new Lanes(this.host.run);
     this.sums();
     const s = this.surface;
     const now = this.now, left = this.gutter;
@@ -131,11 +139,11 @@ export class Gantt {
     const s = this.surface, bottom = y + BAND - 6, high = BAND - 14;
     if (bottom > AXIS && y < s.height) {
       c.fillStyle = colours.wait;
-      const step = this.bandExtent / MOMENTS;
+      const step = this.pressure.length;
       const from = Math.max(0, Math.floor(this.from / step));
-      const to = Math.min(MOMENTS, Math.ceil((this.from + (this.span || this.extent)) / step));
+      const to = Math.min(band.counts.length, Math.ceil((this.from + (this.span || this.extent)) / step));
       for (let k = from; k < to; k++) {
-        if (band.counts[k] === 0) continue;
+        if (band.counts[k] < 0.001) continue;
         const h = Math.max(1, band.counts[k] / band.most * high);
         const x = Math.max(this.gutter, this.X(k * step));
         c.fillRect(x, bottom - h, Math.max(0, this.X((k + 1) * step) - x + 0.5), h);
@@ -143,7 +151,7 @@ export class Gantt {
       c.strokeStyle = colours.line;
       c.strokeRect(this.gutter, bottom, s.width, 0.5);
       const kind = { l: "limit", p: "slots of", m: "no worker in" }[band.kind];
-      this.label(c, colours, `${kind} ${band.name}: up to ${band.most} wait`, y + BAND / 2 - 2);
+      this.label(c, colours, `${kind} ${band.name}: up to ${Math.ceil(band.most - 0.05)} wait`, y + BAND / 2 - 2);
     }
     return y + BAND;
   }
@@ -176,7 +184,7 @@ export class Gantt {
   }
 
   drawLane(c, colours, lane, y, now, span) {
-    const { run, selected, found } = this.host;
+    const { run, selected } = this.host;
     const s = this.surface;
     if (lane.first) {
       c.strokeStyle = colours.line;
@@ -186,48 +194,78 @@ export class Gantt {
       c.lineTo(s.width, y + 0.5);
       c.stroke();
     }
-    const { items } = lane;
     const until = this.from + span;
-    let edge = -1, colour = "";
-    for (let k = firstFrom(run, items, this.from, now); k < items.length; k++) {
-      const i = items[k];
-      const begin = run.started[i];
-      if (begin > until) break;
-      const end = run.until(i, now);
-      const x = Math.max(this.gutter, this.X(begin));
-      const to = Math.max(x + 1, this.X(end));
-      const fill = colours[run.status[i]];
-      if (to < edge + 1 && fill === colour && i !== selected) continue; // in a pixel that is drawn
-      edge = to;
-      colour = fill;
-      this.drawWaits(c, colours, i, y, k > 0 ? run.until(items[k - 1], now) : 0);
-      c.globalAlpha = found && !found.has(i) ? 0.25 : 1;
-      c.fillStyle = fill;
-      c.fillRect(x, y + 3, to - x, BAR);
-      if (run.status[i] === "f" || run.status[i] === "u") hatch(c, colours.back, x, y + 3, to - x, BAR);
-      if (this.showPath && this.onPath.has(i)) {
-        c.strokeStyle = colours.path;
-        c.lineWidth = 2;
-        c.strokeRect(x, y + 3, to - x, BAR);
-      }
-      if (i === selected) {
-        c.strokeStyle = colours.select;
-        c.lineWidth = 3;
-        c.strokeRect(x - 1, y + 2, to - x + 2, BAR + 2);
-      }
-      if (to - x > 30) {
-        c.fillStyle = colours.back;
-        c.textAlign = "left";
-        const mark = run.status[i] === "f" || run.status[i] === "u" ? `${MARKS[run.status[i]]} ` : "";
-        c.fillText(s.cut(c, mark + run.name(i), to - x - 8), x + 4, y + 3 + BAR / 2 + 0.5);
-      } else if (run.status[i] === "f") {
-        c.fillStyle = colours.f;
-        c.textAlign = "center";
-        c.fillText(MARKS.f, (x + to) / 2, y + 1);
-      }
-      c.globalAlpha = 1;
+    const pixel = 1 / this.scale;
+    this.drawBars(lane.items, this.from, until, now, (k, begin, end, many) => {
+      this.drawBar(c, colours, lane.items[k], y, begin, end, many, k > 0 ? run.until(lane.items[k - 1], now) : 0);
+    }, pixel);
+    this.drawBars(lane.bad, this.from, until, now, (k, begin, end) => {
+      this.drawBar(c, colours, lane.bad[k], y, begin, end, false, end);
+    }, pixel);
+    if (selected !== null && this.lanes.where[selected]?.items === lane.items) {
+      this.drawBar(c, colours, selected, y, run.started[selected], run.until(selected, now), false, 0);
     }
     this.label(c, colours, lane.label, y + ROW / 2);
+  }
+
+  // drawBars goes through the items of a lane that are in sight. Of those that are smaller than a pixel it looks at one
+  // for each pixel, and draws what is next to each other as one: bar is told the first, from when to when, and whether
+  // there are many.
+  drawBars(items, from, until, now, bar, pixel) {
+    const { run } = this.host;
+    for (let k = firstFrom(run, items, from, now); k < items.length;) {
+      const i = items[k];
+      const begin = run.started[i];
+      if (begin > until) return;
+      let end = run.until(i, now), next = k + 1;
+      const { started } = run;
+      const small = end - begin < 2 * pixel;
+      while (small && next < items.length && started[items[next]] - end < pixel) {
+        const later = firstFrom(run, items, end + pixel, now); // those before it end less than a pixel further on
+        if (later > next) {
+          end = Math.max(end, run.until(items[later - 1], now));
+          next = later;
+        } else if (run.until(items[next], now) - started[items[next]] < 2 * pixel && end - begin < 60 * pixel) {
+          end = run.until(items[next], now);
+          next++;
+        } else break;
+      }
+      bar(k, begin, end, next - k > 1);
+      k = next;
+    }
+  }
+
+  drawBar(c, colours, i, y, begin, end, many, busy) {
+    const { run, selected, found } = this.host;
+    const x = Math.max(this.gutter, this.X(begin));
+    const to = Math.max(x + 1, this.X(end));
+    const wide = !many && to - x > 3;
+    if (!many) this.drawWaits(c, colours, i, y, busy);
+    c.globalAlpha = found && !found.has(i) ? 0.25 : 1;
+    c.fillStyle = colours[run.status[i]];
+    c.fillRect(x, y + 3, to - x, BAR);
+    if (wide && (run.status[i] === "f" || run.status[i] === "u")) hatch(c, colours.back, x, y + 3, to - x, BAR);
+    if (wide && this.showPath && this.onPath.has(i)) {
+      c.strokeStyle = colours.path;
+      c.lineWidth = 2;
+      c.strokeRect(x, y + 3, to - x, BAR);
+    }
+    if (i === selected && !many) {
+      c.strokeStyle = colours.select;
+      c.lineWidth = 3;
+      c.strokeRect(x - 1, y + 2, to - x + 2, BAR + 2);
+    }
+    if (!many && to - x > 30) {
+      c.fillStyle = colours.back;
+      c.textAlign = "left";
+      const mark = run.status[i] === "f" || run.status[i] === "u" ? `${MARKS[run.status[i]]} ` : "";
+      c.fillText(this.surface.cut(c, mark + run.name(i), to - x - 8), x + 4, y + 3 + BAR / 2 + 0.5);
+    } else if (run.status[i] === "f") {
+      c.fillStyle = colours.f;
+      c.textAlign = "center";
+      c.fillText(MARKS.f, (x + to) / 2, y + 1);
+    }
+    c.globalAlpha = 1;
   }
 
   // drawWaits draws the thin bars before an operation: faint where the operation before it in the lane went on still.
@@ -258,19 +296,16 @@ export class Gantt {
     c.lineWidth = 1.5;
     c.beginPath();
     let last = null;
-    const index = new Map();
-    this.lanes.list().forEach((l, k) => index.set(`${l.crew.pool}\n${l.crew.worker}\n${l.slot}`, k));
     for (const i of this.path) {
-      const at = this.lanes.where.get(i);
-      if (!at) continue;
-      const k = index.get(`${at[0].pool}\n${at[0].worker}\n${at[1]}`);
+      const k = this.lanes.laneOf(i);
+      if (k < 0) continue;
       const y = top + k * ROW + 3 + BAR / 2;
       const x = this.X(run.started[i]);
-      if (last) {
+      if (last && (x - last.drawn >= 1 || Math.abs(y - last.y) >= 1 && x - last.drawn >= 0.3)) {
         c.moveTo(Math.max(this.gutter, last.x), last.y);
         c.lineTo(Math.max(this.gutter, x), y);
-      }
-      last = { x: this.X(run.until(i, now)), y };
+        last = { x: this.X(run.until(i, now)), y, drawn: x };
+      } else last = { x: this.X(run.until(i, now)), y, drawn: last ? last.drawn : -Infinity };
     }
     c.stroke();
   }
@@ -278,7 +313,7 @@ export class Gantt {
   // hit finds the vertex at a point; -1: none.
   hit(px, py) {
     const { run } = this.host;
-    if (!this.scale || py < AXIS) return -1;
+    if (!this.scale || !this.lanes || py < AXIS) return -1;
     const list = this.lanes.list();
     if (py < this.top) {
       const k = Math.floor((py - (this.top - this.waiters.length * WAITER)) / WAITER);
@@ -298,9 +333,10 @@ export class Gantt {
   // reveal moves a vertex into sight.
   reveal(i) {
     const { run } = this.host;
+    if (!this.lanes || this.surface.height === 0) return;
     const k = this.lanes.laneOf(i);
-    if (k < 0 || this.surface.height === 0) return;
-    const head = AXIS + (this.bands?.length || 0) * BAND + (this.waiters?.length || 0) * WAITER;
+    if (k < 0) return;
+    const head = AXIS + this.bands.length * BAND + this.waiters.length * WAITER;
     const y = head + k * ROW;
     if (y - this.scroll < AXIS || y - this.scroll > this.surface.height - ROW) {
       this.scroll = Math.max(0, y - this.surface.height / 2);
@@ -333,6 +369,7 @@ export class Gantt {
 
   // step selects the next operation: in the same lane, or in the one above or below.
   step(along, lanes) {
+    if (!this.lanes) return;
     const list = this.lanes.list();
     const { run, selected } = this.host;
     if (list.length === 0) return;

@@ -1,10 +1,12 @@
 // The graph of a run on a canvas: places (vertices, and groups that are folded) with arrows from what came first.
 
 import { ORDER, criticalPath } from "./model.js";
-import { NODE, byDepth, byTime, edges, layers } from "./layout.js";
-import { MARKS, Surface } from "./canvas.js";
+import { NODE, byDepth, byTime, edgeSteps, layers, whole } from "./layout.js";
+import { MARKS, Surface, inSlices } from "./canvas.js";
 
 const FEW = 2500; // places up to which the layout by time follows the run closely
+const AT_ONCE = 5000; // vertices up to which the layout is made at once
+const CURVES = 1500; // arrows that are drawn at most: more of them would be a grey area
 
 export class Graph {
   // host has run, groups, open (the unfolded groups), selected (a vertex, a group's id, or null), found (a Set, or
@@ -25,46 +27,61 @@ export class Graph {
 
   get worst() { return this.surface.worst; }
 
-  // layout places everything anew: after folding, when vertices are new, and now and then in the layout by time.
+  // layout places everything anew: after folding, when vertices are new, and now and then in the layout by time. Of a
+  // large run it is made in slices; until it is ready, the one before is shown.
   layout() {
-    const { run, groups, open } = this.host;
-    const { list, at } = groups.drawn(open);
-    this.places = list;
-    this.at = at;
-    const { pairs, extra } = edges(run, at, list.length);
-    const n = list.length + extra;
-    this.pairs = pairs;
-    if (this.mode === "time") {
-      const begin = new Float64Array(n).fill(Infinity);
-      for (let i = 0; i < run.size; i++) {
-        if (at[i] >= 0 && run.started[i] >= 0) begin[at[i]] = Math.min(begin[at[i]], run.started[i]);
-      }
-      for (const [b, a] of pairs) { // a junction stands where the last of those before it does
-        if (a >= list.length && begin[b] !== Infinity) {
-          begin[a] = begin[a] === Infinity ? begin[b] : Math.max(begin[a], begin[b]);
-        }
-      }
-      this.plan = byTime(n, begin, layers(n, pairs), run.extent(run.now(this.host.clock())));
-    } else {
-      this.plan = byDepth(n, pairs);
-    }
+    this.stop?.();
+    this.stop = null;
+    this.stale = false;
     this.laidOut = this.host.clock();
+    if (this.host.run.size <= AT_ONCE || !this.plan) return this.adopt(whole(this.layoutSteps()));
+    this.stop = inSlices(this.layoutSteps(), (made) => {
+      this.stop = null;
+      this.adopt(made);
+    });
+  }
+
+  * layoutSteps() {
+    const { run, groups, open } = this.host;
+    const { list, at } = yield* groups.drawnSteps(open);
+    const { pairs, extra } = yield* edgeSteps(run, at, list.length);
+    yield;
+    const n = list.length + extra;
+    if (this.mode !== "time") return { list, at, pairs, plan: byDepth(n, pairs) };
+    const begin = new Float64Array(n).fill(Infinity);
+    for (let i = 0; i < at.length; i++) {
+      if (at[i] >= 0 && run.started[i] >= 0) begin[at[i]] = Math.min(begin[at[i]], run.started[i]);
+    }
+    for (const [b, a] of pairs) { // a junction stands where the last of those before it does
+      if (a >= list.length && begin[b] !== Infinity) {
+        begin[a] = begin[a] === Infinity ? begin[b] : Math.max(begin[a], begin[b]);
+      }
+    }
+    yield;
+    const plan = byTime(n, begin, layers(n, pairs), run.extent(run.now(this.host.clock())));
+    return { list, at, pairs, plan };
+  }
+
+  adopt({ list, at, pairs, plan }) {
+    this.places = list;
+    this.spot = new Map(list.map((what, p) => [what, p]));
+    this.at = at;
+    this.pairs = pairs;
+    this.plan = plan;
     if (!this.fitted && this.surface.width > 0) this.fit();
     this.refreshPath();
+    if (this.wanted !== undefined) this.reveal(this.wanted);
     this.surface.invalidate();
   }
 
   // changed is told that vertices have changed.
   changed(grown) {
     const age = this.host.clock() - this.laidOut;
-    if (grown && age > 500) return this.layout();
     this.stale = this.stale || grown;
-    if ((this.mode === "time" || this.stale) && age > (this.places.length > FEW ? 10_000 : 1000)) {
-      this.stale = false;
-      return this.layout();
-    }
-    if (this.showPath && age > 250) this.refreshPath();
-    this.surface.invalidate();
+    if (!this.stop && (this.stale && age > 500 || this.mode === "time" && age > 1000) &&
+      (this.places.length <= FEW || age > 10_000)) return this.layout();
+    if (this.showPath && this.host.clock() - this.pathAt > 500) this.refreshPath();
+    this.surface.soon();
   }
 
   setMode(mode) {
@@ -80,6 +97,7 @@ export class Graph {
   }
 
   refreshPath() {
+    this.pathAt = this.host.clock();
     this.path = new Set();
     this.pathPairs = new Set();
     if (!this.showPath) return;
@@ -107,6 +125,7 @@ export class Graph {
 
   // reveal moves a place into sight.
   reveal(what) {
+    this.wanted = this.stop ? what : undefined; // when the layout is ready
     const p = this.placeOf(what);
     if (p < 0) return;
     const v = this.view, s = this.surface;
@@ -119,7 +138,7 @@ export class Graph {
 
   placeOf(what) {
     if (what === null || what === undefined) return -1;
-    return typeof what === "number" ? this.at[what] ?? -1 : this.places.indexOf(what);
+    return typeof what === "number" ? this.at[what] ?? -1 : this.spot.get(what) ?? -1;
   }
 
   draw(c, colours) {
@@ -132,14 +151,17 @@ export class Graph {
     this.drawEdges(c, colours, left, right, top, bottom);
     const n = this.places.length;
     const small = view.scale < 0.35;
+    const tiny = view.scale * NODE.height < 6; // there is a colour to be seen, and no more
     c.font = `12px ${surface.font}`;
     c.textBaseline = "middle";
     const selected = this.placeOf(this.host.selected);
     for (let p = 0; p < n; p++) {
       const x = plan.x[p], y = plan.y[p];
       if (x < left || x > right || y < top || y > bottom) continue;
-      this.drawPlace(c, colours, p, x, y, small, p === selected);
+      if (tiny && p !== selected && !this.path.has(p)) this.drawDot(c, colours, p, x, y);
+      else this.drawPlace(c, colours, p, x, y, small, p === selected);
     }
+    c.globalAlpha = 1;
     c.fillStyle = colours.quiet;
     for (let p = n; p < plan.x.length; p++) {
       if (plan.x[p] < left || plan.x[p] > right || plan.y[p] < top || plan.y[p] > bottom) continue;
@@ -152,7 +174,6 @@ export class Graph {
   drawEdges(c, colours, left, right, top, bottom) {
     const { plan, pairs, places } = this;
     const selected = this.placeOf(this.host.selected);
-    const dense = pairs.length > 4000 && this.view.scale < 0.3;
     const h = NODE.height / 2;
     const strong = [];
     c.strokeStyle = colours.line;
@@ -171,9 +192,7 @@ export class Graph {
         strong.push([x1, y1, x2, y2, ofPath]);
         continue;
       }
-      if (dense || drawn > 8000) continue;
-      drawn++;
-      curve(c, x1, y1, x2, y2);
+      if (drawn++ < CURVES) curve(c, x1, y1, x2, y2);
     }
     c.stroke();
     for (const [x1, y1, x2, y2, ofPath] of strong) {
@@ -185,15 +204,30 @@ export class Graph {
     }
   }
 
+  statusOf(what) {
+    return typeof what === "number" ? this.host.run.status[what] : worst(this.host.groups.all.get(what).counts);
+  }
+
+  faded(what) {
+    const { found, foundGroups } = this.host;
+    return found !== null && !(typeof what === "number" ? found.has(what) : foundGroups.has(what));
+  }
+
+  drawDot(c, colours, p, x, y) {
+    const what = this.places[p];
+    c.fillStyle = colours[this.statusOf(what)];
+    c.globalAlpha = this.faded(what) ? 0.25 : 1;
+    c.fillRect(x, y, NODE.width, NODE.height);
+  }
+
   drawPlace(c, colours, p, x, y, small, selected) {
-    const { run, groups, found } = this.host;
+    const { run, groups } = this.host;
     const what = this.places[p];
     const isGroup = typeof what !== "number";
     const g = isGroup ? groups.all.get(what) : null;
-    const status = isGroup ? ORDER.split("").find((s) => g.counts[s] > 0) || "w" : run.status[what];
+    const status = this.statusOf(what);
     const w = NODE.width, h = NODE.height;
-    const faded = found && !(isGroup ? this.host.foundGroups.has(what) : found.has(what));
-    c.globalAlpha = faded ? 0.25 : 1;
+    c.globalAlpha = this.faded(what) ? 0.25 : 1;
     if (isGroup && !small) { // a second sheet behind says that there are more
       c.fillStyle = colours.raised;
       c.strokeStyle = colours.line;
@@ -337,7 +371,16 @@ export class Graph {
     });
   }
 
-  destroy() { this.surface.destroy(); }
+  destroy() {
+    this.stop?.();
+    this.surface.destroy();
+  }
+}
+
+// worst is the status that people want to see first of those that are counted.
+function worst(counts) {
+  for (const s of ORDER) if (counts[s] > 0) return s;
+  return "w";
 }
 
 function curve(c, x1, y1, x2, y2) {

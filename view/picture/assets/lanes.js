@@ -1,60 +1,81 @@
 // The lanes of a Gantt: one for each slot of each worker, as far as it was used. Pure.
 
+import { BITS, Heap, NONE } from "./model.js";
+
 // Lanes keeps who ran in which slot. A slot has items, vertices in the order of their beginnings, one behind the other.
 export class Lanes {
   constructor(run) {
     this.run = run;
-    this.crews = new Map(); // "pool\nworker" -> { pool, worker, slots: [[vertex...]...] }
-    this.where = new Map(); // vertex -> [crew, slot]
+    this.crews = new Map(); // "pool\nworker" -> { pool, worker, slots }
+    this.where = new Array(run.size); // by vertex: its slot
     this.sorted = null;
+    // Numbers are sorted much faster than by a function: the beginning and the index are one.
     const order = [];
-    for (let i = 0; i < run.size; i++) if (shown(run, i)) order.push(i);
-    order.sort((a, b) => run.started[a] - run.started[b] || a - b);
-    for (const i of order) this.put(i);
+    for (let i = 0; i < run.size; i++) if (shown(run, i)) order.push(run.started[i] * BITS + i);
+    for (const x of Float64Array.from(order).sort()) this.put(x % BITS, true);
+    for (const crew of this.crews.values()) crew.busy = crew.free = null;
   }
 
   // update brings a vertex that has changed to its place.
   update(i) {
-    const run = this.run;
-    const at = this.where.get(i);
-    if (at && at[0].worker === run.worker[i] && at[0].pool === run.pool[i] && shown(run, i)) return;
-    if (at) {
-      const items = at[0].slots[at[1]];
-      const k = items.lastIndexOf(i);
-      if (k >= 0) items.splice(k, 1);
-      this.where.delete(i);
-      this.tidy(at[0]);
+    const { run } = this;
+    const slot = this.where[i];
+    if (slot) {
+      if (slot.crew.worker === run.worker[i] && slot.crew.pool === run.pool[i] && shown(run, i)) {
+        if (bad(run, i)) note(slot, i);
+        else if (slot.bad.includes(i)) slot.bad.splice(slot.bad.indexOf(i), 1);
+        return;
+      }
+      const k = slot.items.lastIndexOf(i);
+      if (k >= 0) slot.items.splice(k, 1);
+      if (slot.bad.includes(i)) slot.bad.splice(slot.bad.indexOf(i), 1);
+      this.where[i] = undefined;
+      this.tidy(slot.crew);
     }
     if (shown(run, i)) this.put(i);
   }
 
-  put(i) {
-    const run = this.run;
+  // put puts a vertex into the first slot of its worker that is free. ordered tells that those that come have begun in
+  // this order.
+  put(i, ordered = false) {
+    const { run } = this;
     const key = `${run.pool[i]}\n${run.worker[i]}`;
     let crew = this.crews.get(key);
     if (!crew) {
-      crew = { pool: run.pool[i], worker: run.worker[i], slots: [] };
+      // busy and free are the slots by when they are free, and by their order, while vertices come in order.
+      crew = { pool: run.pool[i], worker: run.worker[i], slots: [], busy: new Heap(), free: new Heap() };
       this.crews.set(key, crew);
       this.sorted = null;
     }
-    const begin = run.started[i];
-    let slot = crew.slots.findIndex((items) => {
-      if (items.length === 0) return true;
-      const last = items[items.length - 1];
-      return run.ended[last] >= 0 && run.ended[last] <= begin;
-    });
-    if (slot < 0) {
-      slot = crew.slots.length;
-      crew.slots.push([]);
+    let slot = ordered ? this.freed(crew, run.started[i]) : this.firstFree(crew, run.started[i]);
+    if (!slot) {
+      // bad are the items that have failed, or are in doubt: they are drawn even where they are smaller than a pixel.
+      slot = { crew, at: crew.slots.length, items: [], bad: [], row: NONE };
+      crew.slots.push(slot);
       this.sorted = null;
     }
-    crew.slots[slot].push(i);
-    this.where.set(i, [crew, slot]);
+    slot.items.push(i);
+    if (ordered && run.ended[i] >= 0) crew.busy.push(Math.max(0, run.ended[i]) * BITS + slot.at);
+    if (bad(run, i)) note(slot, i);
+    this.where[i] = slot;
+  }
+
+  freed(crew, begin) {
+    while (crew.busy.size > 0 && crew.busy.list[0] < (begin + 1) * BITS) crew.free.push(crew.busy.pop() % BITS);
+    return crew.free.size > 0 ? crew.slots[crew.free.pop()] : null;
+  }
+
+  firstFree(crew, begin) {
+    for (const slot of crew.slots) {
+      const last = slot.items[slot.items.length - 1];
+      if (last === undefined || this.run.ended[last] >= 0 && this.run.ended[last] <= begin) return slot;
+    }
+    return null;
   }
 
   // tidy takes slots away that nobody is in any more, from the last one on.
   tidy(crew) {
-    while (crew.slots.length > 0 && crew.slots[crew.slots.length - 1].length === 0) crew.slots.pop();
+    while (crew.slots.length > 0 && crew.slots[crew.slots.length - 1].items.length === 0) crew.slots.pop();
     if (crew.slots.length === 0) this.crews.delete(`${crew.pool}\n${crew.worker}`);
     this.sorted = null;
   }
@@ -65,18 +86,25 @@ export class Lanes {
     const crews = [...this.crews.values()].sort((a, b) => compare(a.pool, b.pool) || compare(a.worker, b.worker));
     this.sorted = [];
     for (const crew of crews) {
-      crew.slots.forEach((items, slot) => {
-        this.sorted.push({ crew, slot, items, label: laneLabel(crew, slot), first: slot === 0 });
+      crew.slots.forEach((slot, k) => {
+        slot.row = this.sorted.length;
+        const { items, bad } = slot;
+        this.sorted.push({ crew, slot: k, items, bad, label: laneLabel(crew, k), first: k === 0 });
       });
     }
     return this.sorted;
   }
 
   laneOf(i) {
-    const at = this.where.get(i);
-    if (!at) return -1;
-    return this.list().findIndex((l) => l.crew === at[0] && l.slot === at[1]);
+    this.list();
+    return this.where[i]?.row ?? NONE;
   }
+}
+
+const bad = (run, i) => run.status[i] === "f" || run.status[i] === "u";
+
+function note(slot, i) {
+  if (!slot.bad.includes(i)) slot.bad.push(i);
 }
 
 const shown = (run, i) => run.status[i] !== "j" && run.started[i] >= 0 && run.status[i] !== "s" && run.pool[i] !== "";
@@ -99,47 +127,86 @@ export function firstFrom(run, items, time, now) {
   return low;
 }
 
-// queued lists the vertices that wait for a permit, a slot or a worker now, those that have waited longest first.
-export function queued(run, most) {
-  const out = [];
-  for (let i = 0; i < run.size; i++) if (run.status[i] === "q") out.push(i);
-  out.sort((a, b) => run.ready[a] - run.ready[b] || a - b);
-  return out.slice(0, most);
+// Pressure counts, for each limit, pool and so on that was waited for, how many waited over time: the mean in each of
+// at most twice MOMENTS moments of the same length, which doubles when the run outgrows them. A change costs as much as
+// the waits of the vertex that has changed.
+export class Pressure {
+  constructor() {
+    this.length = 1; // of a moment, in milliseconds
+    this.by = new Map(); // by kind and name
+  }
+
+  // add takes the waits of a vertex in, or, with the weight -1, takes them back.
+  add(waits, weight = 1) {
+    for (const [kind, name, from, to] of waits) {
+      if (kind === "t" || kind === "o") continue; // its turn, or on the way
+      while (Math.max(from, to) >= 2 * MOMENTS * this.length) this.double();
+      let p = this.by.get(kind + name);
+      if (!p) {
+        // In a moment, wait are the milliseconds that were waited in it by those who began or ended to wait there,
+        // less those who began before it: they are the sum of all steps up to it, times the length.
+        p = { kind, name, wait: new Float64Array(2 * MOMENTS + 1), step: new Float64Array(2 * MOMENTS + 1), total: 0,
+          open: 0 };
+        this.by.set(kind + name, p);
+      }
+      this.edge(p, from, weight);
+      if (to >= 0) this.edge(p, to, -weight);
+      p.open += to >= 0 ? 0 : weight;
+      p.total += to >= 0 ? weight * (to - from) : -weight * from; // of an open one, the time now is to be added
+    }
+  }
+
+  edge(p, time, weight) {
+    const k = Math.floor(time / this.length);
+    p.wait[k] += weight * ((k + 1) * this.length - time);
+    p.step[k + 1] += weight;
+  }
+
+  double() {
+    for (const p of this.by.values()) {
+      const wait = new Float64Array(2 * MOMENTS + 1), step = new Float64Array(2 * MOMENTS + 1);
+      let sum = 0;
+      for (let k = 0; k < 2 * MOMENTS; k++) {
+        sum += p.step[k];
+        wait[k >> 1] += p.wait[k] + sum * this.length;
+      }
+      sum += p.step[2 * MOMENTS];
+      step[MOMENTS] = sum; // who waits still
+      p.wait = wait;
+      p.step = step;
+    }
+    this.length *= 2;
+  }
+
+  // bands are what was waited for, by how long altogether: { kind, name, counts, most, total }, at most so many.
+  bands(now, many) {
+    while (now >= 2 * MOMENTS * this.length) this.double();
+    const last = Math.floor(now / this.length);
+    const all = [];
+    for (const p of this.by.values()) {
+      const total = p.total + p.open * now;
+      if (total > 0.5) all.push({ p, kind: p.kind, name: p.name, total, counts: new Float64Array(last + 1), most: 0 });
+    }
+    all.sort((a, b) => b.total - a.total || compare(a.name, b.name));
+    const shown = all.slice(0, many);
+    for (const band of shown) {
+      let sum = 0;
+      for (let k = 0; k <= last; k++) {
+        sum += band.p.step[k];
+        let waited = band.p.wait[k] + sum * this.length, length = this.length;
+        if (k === last) { // it is not over
+          waited -= band.p.open * ((k + 1) * this.length - now);
+          length = Math.max(1, now - k * this.length);
+        }
+        band.counts[k] = Math.max(0, waited / length);
+        band.most = Math.max(band.most, band.counts[k]);
+      }
+    }
+    return shown;
+  }
 }
 
-// pressure counts, for each limit, pool and so on that was waited for, how many waited at each of n moments: a list of
-// { kind, name, counts, most, total }, by how long was waited for it altogether.
-export function pressure(run, n, extent, now) {
-  const by = { l: new Map(), p: new Map(), m: new Map() };
-  for (let i = 0; i < run.size; i++) {
-    for (const w of run.waits(i)) {
-      const names = by[w[0]];
-      if (!names) continue; // its turn, or on the way
-      let p = names.get(w[1]);
-      if (!p) {
-        p = { kind: w[0], name: w[1], steps: new Int32Array(n + 1), total: 0, counts: null, most: 0 };
-        names.set(w[1], p);
-      }
-      const to = w[3] >= 0 ? w[3] : now;
-      p.total += to - w[2];
-      const a = Math.min(n - 1, Math.max(0, Math.floor(w[2] / extent * n)));
-      const b = Math.min(n, Math.max(a + 1, Math.ceil(to / extent * n)));
-      p.steps[a]++;
-      p.steps[b]--;
-    }
-  }
-  const all = [...by.l.values(), ...by.p.values(), ...by.m.values()];
-  for (const p of all) {
-    p.counts = new Int32Array(n);
-    let sum = 0;
-    for (let k = 0; k < n; k++) {
-      sum += p.steps[k];
-      p.counts[k] = sum;
-      p.most = Math.max(p.most, sum);
-    }
-  }
-  return all.sort((a, b) => b.total - a.total || compare(a.name, b.name));
-}
+export const MOMENTS = 300;
 
 // ticks chooses the marks of a time axis: about every so many pixels, at round times.
 export function ticks(from, to, width) {

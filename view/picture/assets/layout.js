@@ -24,21 +24,11 @@ export function modules(path) {
   return parts;
 }
 
-// blockOf is the address of the block of an instance: without the key behind it.
-export function blockOf(name) {
-  if (!name.endsWith("]")) return name;
-  let quoted = false;
-  for (let i = 0; i < name.length; i++) {
-    const c = name[i];
-    if (quoted && c === "\\") i++;
-    else if (c === '"') quoted = !quoted;
-    else if (c === "[" && !quoted) return name.slice(0, i);
-  }
-  return name;
-}
+// WIDE is how many instances of a block are one group; those of a block with more are grouped by ranges.
+const WIDE = 250;
 
-// Groups is the tree of modules and blocks of a run. A group has an id, its parent's id, a label, and its children:
-// groups (strings) and vertices (numbers). counts has how many vertices below it have each status.
+// Groups is the tree of modules, blocks and ranges of a run. A group has an id, its parent's id, a label, and its
+// children: groups (strings) and vertices (numbers). counts has how many vertices below it have each status.
 export class Groups {
   constructor(run) {
     this.run = run;
@@ -46,24 +36,66 @@ export class Groups {
     this.all.set(ROOT, group(ROOT, null, run.head.run, "root"));
     this.home = new Array(run.size); // the innermost group of each vertex
     this.was = new Array(run.size); // the status under which it is counted
-    for (let i = 0; i < run.size; i++) this.add(i);
+    this.blocks = new Map(); // by module, then by block: the group of its instances
+    this.many = new Map(); // by module, then by block: how many instances there are, before they are grouped
+    for (let i = 0; i < run.size; i++) {
+      if (run.key[i] === "" || run.status[i] === "j") continue;
+      const m = within(this.many, run.module[i], () => new Map());
+      m.set(run.block[i], (m.get(run.block[i]) || 0) + 1);
+    }
+    for (let i = 0; i < run.size; i++) this.put(i);
+    this.sum(ROOT);
   }
 
+  // add takes a vertex that is new.
   add(i) {
-    const run = this.run;
-    if (run.status[i] === "j") return;
-    let id = ROOT;
-    let path = "";
-    for (const part of modules(run.module[i])) {
-      path = path ? `${path}.${part}` : part;
-      id = this.child(id, `m:${path}`, part, "module");
-    }
-    const name = run.name(i);
-    const block = blockOf(name);
-    if (block !== name) id = this.child(id, `b:${path}:${block}`, block, "block");
-    this.home[i] = id;
-    this.all.get(id).children.push(i);
+    this.put(i);
+    const was = this.was[i];
+    this.was[i] = undefined;
+    if (was === undefined) return;
+    this.all.get(this.home[i]).counts[was]--; // put has counted it in its home alone
+    this.all.get(this.home[i]).total--;
     this.count(i);
+  }
+
+  // put puts a vertex into its group, and counts it there, but not in those around it.
+  put(i) {
+    const { run } = this;
+    if (run.status[i] === "j") return;
+    const home = this.homeOf(i);
+    const g = this.all.get(home);
+    this.home[i] = home;
+    g.children.push(i);
+    g.counts[run.status[i]] = (g.counts[run.status[i]] || 0) + 1;
+    g.total++;
+    this.was[i] = run.status[i];
+  }
+
+  homeOf(i) {
+    const { run } = this;
+    const blocks = within(this.blocks, run.module[i], () => new Map());
+    const block = run.key[i] === "" ? "" : run.block[i];
+    let id = blocks.get(block);
+    if (id === undefined) {
+      let path = "";
+      id = ROOT;
+      for (const part of modules(run.module[i])) {
+        path = path ? `${path}.${part}` : part;
+        id = this.child(id, `m:${path}`, part, "module");
+      }
+      if (block !== "") id = this.child(id, `b:${path}:${block}`, block, "block");
+      blocks.set(block, id);
+    }
+    if (block === "" || (this.many.get(run.module[i])?.get(block) || 0) <= 2 * WIDE) return id;
+    const g = this.all.get(id);
+    const last = g.children[g.children.length - 1];
+    if (last !== undefined && this.all.get(last).total < WIDE) {
+      this.all.get(last).label = `${this.all.get(last).begin} … ${run.key[i]}`;
+      return last;
+    }
+    const range = this.child(id, `r:${id}:${g.children.length}`, run.key[i], "range");
+    this.all.get(range).begin = run.key[i];
+    return range;
   }
 
   child(parent, id, label, kind) {
@@ -72,6 +104,18 @@ export class Groups {
       this.all.get(parent).children.push(id);
     }
     return id;
+  }
+
+  // sum adds the counts of the groups within a group to its own.
+  sum(id) {
+    const g = this.all.get(id);
+    for (const c of g.children) {
+      if (typeof c === "number") continue;
+      const inner = this.sum(c);
+      g.total += inner.total;
+      for (const s in inner.counts) g.counts[s] = (g.counts[s] || 0) + inner.counts[s];
+    }
+    return g;
   }
 
   // count brings the counts of the groups around a vertex up to date.
@@ -109,27 +153,37 @@ export class Groups {
 
   // drawn lists what is drawn when these groups are unfolded, in the order of the tree: ids of folded groups, and
   // vertices. at finds for each vertex its place in the list.
-  drawn(open) {
+  drawn(open) { return whole(this.drawnSteps(open)); }
+
+  *drawnSteps(open) {
     const list = [], at = new Int32Array(this.run.size).fill(-1);
+    let work = 0;
     const place = (id, to) => {
       for (const c of this.all.get(id).children) {
         if (typeof c === "number") at[c] = to;
         else place(c, to);
       }
     };
-    const walk = (id) => {
-      for (const c of this.all.get(id).children) {
-        if (typeof c === "number") {
-          at[c] = list.length;
-          list.push(c);
-        } else if (open.has(c)) walk(c);
-        else {
-          place(c, list.length);
-          list.push(c);
-        }
+    const todo = [...this.all.get(ROOT).children].reverse();
+    while (todo.length > 0) {
+      const c = todo.pop();
+      if (typeof c === "number") {
+        at[c] = list.length;
+        list.push(c);
+        work++;
+      } else if (open.has(c)) {
+        const { children } = this.all.get(c);
+        for (let k = children.length - 1; k >= 0; k--) todo.push(children[k]);
+      } else {
+        place(c, list.length);
+        list.push(c);
+        work += this.all.get(c).total;
       }
-    };
-    walk(ROOT);
+      if (work > STEP) {
+        work = 0;
+        yield;
+      }
+    }
     return { list, at };
   }
 
@@ -161,19 +215,40 @@ export class Groups {
   }
 }
 
+// within returns the entry of a map, made when it is not there.
+function within(map, key, make) {
+  let x = map.get(key);
+  if (x === undefined) map.set(key, x = make());
+  return x;
+}
+
 function group(id, parent, label, kind) {
   return { id, parent, label, kind, children: [], counts: {}, total: 0 };
 }
 
+// STEP is about how many vertices are looked at in a step of what is done in slices.
+const STEP = 8192;
+
+// whole does at once what is made for slices.
+export function whole(steps) {
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+  }
+}
+
 // edges lists the pairs [before, after] of places between which something depends, each once. A junction that many
 // meet in is a place of its own, behind the others; extra says how many of these there are.
-export function edges(run, at, places) {
+export const edges = (run, at, places) => whole(edgeSteps(run, at, places));
+
+export function* edgeSteps(run, at, places) {
+  const { off, deps, status } = run;
   const spot = new Map(); // the place of a junction that has one
   const sources = new Map(); // by junction: the places before it
   const out = [];
   const seen = new Set();
   const add = (b, a) => {
-    if (b === a || b < 0 || a < 0) return;
+    if (b === a || b < 0 || a < 0 || b === undefined || a === undefined) return;
     const key = b * 4194304 + a;
     if (seen.has(key)) return;
     seen.add(key);
@@ -184,8 +259,9 @@ export function edges(run, at, places) {
     if (set) return set;
     set = new Set();
     sources.set(j, set);
-    for (const d of run.after[j]) {
-      if (run.status[d] !== "j") {
+    for (let e = off[j]; e < off[j + 1]; e++) {
+      const d = deps[e];
+      if (status[d] !== "j") {
         if (at[d] >= 0) set.add(at[d]);
       } else for (const p of before(d)) set.add(p);
     }
@@ -198,10 +274,13 @@ export function edges(run, at, places) {
     }
     return set;
   };
-  for (let i = 0; i < run.size; i++) {
-    if (run.status[i] === "j") continue;
-    for (const d of run.after[i]) {
-      if (run.status[d] === "j") for (const p of before(d)) add(p, at[i]);
+  const size = run.size; // those that come meanwhile are for the next time
+  for (let i = 0; i < size; i++) {
+    if (i % STEP === STEP - 1) yield;
+    if (status[i] === "j") continue;
+    for (let e = off[i]; e < off[i + 1]; e++) {
+      const d = deps[e];
+      if (status[d] === "j") for (const p of before(d)) add(p, at[i]);
       else add(at[d], at[i]);
     }
   }

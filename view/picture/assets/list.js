@@ -37,6 +37,20 @@ export class List {
     this.invalidate();
   }
 
+  // soon and refreshSoon are for what changes by itself: the lines in sight five times a second at most, all of them
+  // once.
+  soon() { this.inTime("due", 200, () => this.invalidate()); }
+
+  refreshSoon() { this.inTime("dueAll", 1000, () => this.refresh()); }
+
+  inTime(which, pause, act) {
+    if (this[which]) return;
+    this[which] = setTimeout(() => {
+      this[which] = 0;
+      act();
+    }, pause);
+  }
+
   invalidate() {
     if (this.wanted) return;
     this.wanted = true;
@@ -85,7 +99,7 @@ export class List {
   short(i) {
     const home = this.host.groups.all.get(this.host.groups.home[i]);
     const name = this.host.run.name(i);
-    return home.kind === "block" ? name.slice(home.label.length) : name;
+    return home.kind === "block" || home.kind === "range" ? this.host.run.key[i] : name;
   }
 
   click(e) {
@@ -147,5 +161,9 @@ export class List {
     this.invalidate();
   }
 
-  destroy() { this.observer.disconnect(); }
+  destroy() {
+    clearTimeout(this.due);
+    clearTimeout(this.dueAll);
+    this.observer.disconnect();
+  }
 }

@@ -2,11 +2,12 @@
 //
 //   import { mount } from "./run.js";
 //   const picture = mount(element, model, { lines, plan });
+//   picture.story(story);     // the second piece of the model, when it has come
 //   picture.apply(changes);   // as often as they come: they are shown together, once in a frame
 //   picture.destroy();
 //
-// model and changes are the JSON of docs/format/timeline.md, parsed. options.lines and options.plan are described in
-// details.js; options.view is "gantt" to begin with that.
+// model, story and changes are the JSON of docs/format/timeline.md, parsed. options.lines and options.plan are described
+// in details.js; options.view is "gantt" to begin with that.
 
 import { ORDER, Run, STATUS, criticalPath, duration, pathTimes, search } from "./model.js";
 import { Groups, ROOT } from "./layout.js";
@@ -150,18 +151,26 @@ class Picture {
     this.latest = null;
     this.run.received = this.clock();
     const size = this.run.size;
-    const { dirty, grown } = this.run.apply(changes);
+    const { dirty, grown } = this.run.apply(changes, (i) => this.gantt.before(i));
     for (let i = size; i < this.run.size; i++) this.groups.add(i);
     for (const i of dirty) this.groups.count(i);
     this.graph.changed(grown);
     this.gantt.changed(dirty);
-    if (grown) this.list.refresh();
-    else this.list.invalidate();
+    if (grown) this.list.refreshSoon();
+    else this.list.soon();
     const soon = this.clock() - (this.summed || 0) > 250;
     if (soon || this.run.head.outcome) this.summarize();
     if (this.selected !== null && soon) this.details.refresh();
     this.frames.count++;
     this.frames.worst = Math.max(this.frames.worst, performance.now() - began);
+  }
+
+  // story takes the second piece of the model. Until it comes, nothing is known of waits that are over.
+  story(json) {
+    this.run.story(json);
+    this.gantt.told();
+    this.tick();
+    if (this.selected !== null) this.details.show(this.selected);
   }
 
   // replace shows another model of the run: after a page has lost its place in the stream.
@@ -190,7 +199,9 @@ class Picture {
   repaint() { this[this.shown].surface.invalidate(); }
 
   describe(what) {
-    return typeof what === "number" ? this.run.title(what) : this.groups.all.get(what).id.slice(2);
+    if (typeof what === "number") return this.run.title(what);
+    const g = this.groups.all.get(what);
+    return g.kind === "range" ? `${this.describe(g.parent)} ${g.label}` : g.id.slice(2);
   }
 
   // select shows the details of a vertex (a number) or a group (its id); null: none.
@@ -276,8 +287,7 @@ class Picture {
       rows.push(element("p", { class: "picture-lack" }, `${s.vertices} wait for ${what}` +
         (s.inDoubt ? `; operations in doubt hold ${s.inDoubt.length} of its ${s.slots} permits` : "")));
     }
-    const size = this.run.size;
-    if (!this.slow || this.clock() - this.slowAt > (size > 20_000 ? 5000 : 1000) || head.outcome) {
+    if (!this.slow || this.clock() - this.slowAt > 1000 || head.outcome) {
       this.slowAt = this.clock();
       this.slow = [...this.failures(), ...this.whereTimeGoes(now)];
     }
@@ -292,25 +302,22 @@ class Picture {
   failures() {
     const { run } = this;
     const bad = [];
-    for (let i = 0; i < run.size; i++) if (run.status[i] === "f" || run.status[i] === "u") bad.push(i);
+    for (const i of run.bad) if (bad.push(i) === 20) break; // those that failed first come first
     if (bad.length === 0 && !run.head.errors) return [];
-    const skipped = new Map();
-    for (let i = 0; i < run.size; i++) {
-      const because = run.because(i);
-      if (because) skipped.set(because, (skipped.get(because) || 0) + 1);
-    }
-    const items = bad.slice(0, 20).map((i) => {
-      const n = skipped.get(run.address[i]);
+    const more = run.bad.size - bad.length;
+    const items = bad.map((i) => {
+      const n = run.blamed.get(run.address(i));
       return element("li", {}, element("button", { type: "button", class: "picture-link",
         onclick: () => this.select(i, true) }, run.title(i)),
       element("span", { class: `status-${run.status[i]}` }, ` ${STATUS[run.status[i]]}`),
       n ? ` (${n} skipped because of it)` : "",
       element("pre", { class: "picture-text", tabindex: "0" }, run.failure(i) || run.doubtful(i)));
     });
-    if (bad.length > 20) items.push(element("li", {}, `and ${bad.length - 20} more: search for "failed"`));
+    if (more > 0) items.push(element("li", {}, `and ${more} more: search for "failed"`));
     for (const text of run.head.errors || []) items.push(element("li", {}, element("pre", { class: "picture-text",
       tabindex: "0" }, text)));
-    return [element("h3", {}, "What went wrong"), element("ul", { class: "picture-failures", tabindex: "0" }, ...items)];
+    return [element("h3", {}, "What went wrong"),
+      element("ul", { class: "picture-failures", tabindex: "0" }, ...items)];
   }
 
   whereTimeGoes(now) {

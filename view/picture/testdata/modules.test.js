@@ -1,32 +1,46 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { Run, criticalPath, duration, pathTimes, search } from "./model.js";
-import { Groups, ROOT, blockOf, byDepth, byTime, edges, layers, modules } from "./layout.js";
-import { Lanes, firstFrom, pressure, queued, tickLabel, ticks } from "./lanes.js";
+import { Run, blockOf, criticalPath, duration, pathTimes, search } from "./model.js";
+import { Groups, ROOT, byDepth, byTime, edges, layers, modules } from "./layout.js";
+import { Lanes, Pressure, firstFrom, tickLabel, ticks } from "./lanes.js";
 
 // run makes a model of vertices [address, status, started, ended, after...], numbered from 10.
 function run(list, more = {}) {
   const n = list.length;
   const module = list.map(([a]) => (a.match(/^(module\.[a-z]+\.)+/) || ["."])[0].slice(0, -1));
-  const names = ["", "t", "create", "eu", "w1", ...module];
+  const local = list.map(([a], i) => module[i] ? a.slice(module[i].length + 1) : a);
+  const names = ["", "t", "create", "eu", "w1", ...module, ...local.map(blockOf)];
   const fill = (k) => new Array(n).fill(k);
-  return new Run({
-    version: 1, cursor: 1, head: { run: "r", begun: 0, ended: -1, now: 100, ...more.head },
+  const after = list.map((v) => v.slice(4).map((k) => k + 10));
+  const r = new Run({
+    version: 2, cursor: 1, head: { run: "r", begun: 0, ended: -1, now: 100, ...more.head },
     counts: {}, names,
     vertices: {
-      number: list.map((_, i) => i + 10), module: list.map((_, i) => i + 5),
-      address: list.map(([a], i) => module[i] ? a.slice(module[i].length + 1) : a),
-      type: fill(1), action: fill(2), status: list.map((v) => v[1]).join(""), pool: fill(3), worker: fill(4),
+      number: list.map((_, i) => i + 10), module: list.map((_, i) => i + 5), block: list.map((_, i) => i + 5 + n),
+      key: local.map((l) => l.slice(blockOf(l).length)),
+      type: fill(1), action: fill(2), letters: list.map((v) => v[1]).join(""), pool: fill(3), worker: fill(4),
       ready: fill(0), started: list.map((v) => v[2]), ended: list.map((v) => v[3]), took: fill(0),
-      after: list.map((v) => v.slice(4).map((k) => k + 10)), more: more.more || {},
+      degree: after.map((l) => l.length), after: after.flat(), more: more.more || {},
     },
   });
+  if (more.waits) r.story(story(more.waits));
+  return r;
+}
+
+// story is the second piece: the waits of vertices, [kind, name, from, to], by their indexes.
+function story(waits) {
+  const all = Object.values(waits).flat();
+  return { names: all.map((w) => w[1]), story: {
+    number: Object.keys(waits).map((i) => Number(i) + 10), waits: Object.values(waits).map((l) => l.length),
+    letters: all.map((w) => w[0]).join(""), name: all.map((_, k) => k), from: all.map((w) => w[2]),
+    to: all.map((w) => w[3]), attempts: Object.keys(waits).map(() => 2), last: Object.keys(waits).map(() => "A"),
+  } };
 }
 
 test("the critical path goes back by what ended last, through junctions", () => {
   const r = run([["a.a", "d", 0, 30], ["a.b", "d", 0, 50], ["", "j", -1, -1, 0, 1], ["a.c", "d", 50, 60, 2],
     ["a.d", "d", 0, 55], ["a.e", "d", 60, 90, 3, 4]]);
-  assert.deepEqual(criticalPath(r, 100).map((i) => r.address[i]), ["a.b", "a.c", "a.e"]);
+  assert.deepEqual(criticalPath(r, 100).map((i) => r.address(i)), ["a.b", "a.c", "a.e"]);
 });
 
 test("what is under way is on the path, up to now", () => {
@@ -35,7 +49,7 @@ test("what is under way is on the path, up to now", () => {
 });
 
 test("the time of a path is work and waits", () => {
-  const r = run([["a.a", "d", 20, 50]], { more: { 0: { waits: [["l", "quota", 0, 20]] } } });
+  const r = run([["a.a", "d", 20, 50]], { waits: { 0: [["l", "quota", 0, 20]] } });
   assert.deepEqual(pathTimes(r, [0], 100), [["operations", 30], ["waiting for a permit of the limit quota", 20]]);
 });
 
@@ -49,7 +63,7 @@ test("changes lead to the model that a reader of everything has", () => {
     { number: 1234, status: "d", ready: 0, started: 0, ended: 1 }, // it was new before this reader began
   ] });
   assert.deepEqual([dirty, grown, r.size], [[0, 1], true, 2]);
-  assert.deepEqual([r.status, r.after[1], r.name(1), r.dependents(0)], [["d", "q"], [0], "a.z", [1]]);
+  assert.deepEqual([r.status, r.after(1), r.name(1), r.dependents(0)], [["d", "q"], [0], "a.z", [1]]);
 });
 
 test("paths of modules are split outside of quotes", () => {
@@ -118,12 +132,77 @@ test("a slot has one operation at a time, live as from the beginning", () => {
   assert.equal(lanes.laneOf(1), 1);
 });
 
-test("pressure counts who waited for what, and when", () => {
-  const waits = { 0: { waits: [["l", "q", 0, 50]] }, 1: { waits: [["l", "q", 25, -1], ["t", "", 0, 25]] } };
-  const r = run([["a.a", "d", 50, 60], ["a.b", "q", -1, -1]], { more: waits });
-  const [p, ...rest] = pressure(r, 4, 100, 100);
-  assert.deepEqual([p.name, [...p.counts], p.most, p.total, rest.length], ["q", [1, 2, 1, 1], 2, 125, 0]);
-  assert.deepEqual(queued(r, 5), [1]);
+test("what a run is asked for in each frame is the same after changes as from the beginning", () => {
+  const list = [["a.a", "d", 0, 30], ["a.b", "r", 10, -1], ["a.c", "q", -1, -1, 0], ["a.d", "w", -1, -1, 1, 2]];
+  const r = run(list, { waits: { 2: [["l", "q", 30, -1]] } });
+  const pressure = new Pressure();
+  pressure.add(r.waits(2));
+  assert.deepEqual([r.queued(5), criticalPath(r, 50), [...r.open]], [[2], [1], [1]]);
+  const common = { head: { run: "r", ended: -1, now: 90 }, counts: {}, cursor: 5 };
+  const { dirty } = r.apply({ ...common, vertices: [
+    { number: 11, status: "f", ready: 0, started: 10, ended: 50, failure: "no room" },
+    { number: 12, status: "d", ready: 30, started: 60, ended: 80, waits: [["l", "q", 30, 60]] },
+    { number: 13, status: "s", ready: -1, started: -1, ended: 80, because: "a.b" },
+  ] }, (i) => pressure.add(r.waits(i), -1));
+  for (const i of dirty) pressure.add(r.waits(i));
+  const other = new Pressure();
+  other.add([["l", "q", 30, 60]]);
+  assert.deepEqual(pressure.bands(90, 5).map((b) => [...b.counts]), other.bands(90, 5).map((b) => [...b.counts]));
+  assert.deepEqual([r.queued(5), criticalPath(r, 90), [...r.open], [...r.bad], r.blamed.get("a.b")],
+    [[], [0, 2], [], [1], 1]);
+});
+
+test("an operation that is carried out again is on the path with its new times", () => {
+  const r = run([["a.a", "u", 0, 30], ["a.b", "d", 0, 40], ["a.c", "d", 40, 50, 0, 1]]);
+  assert.deepEqual(criticalPath(r, 100), [1, 2]);
+  r.apply({ head: { ended: -1, now: 90 }, counts: {}, cursor: 5, vertices: [
+    { number: 10, status: "d", ready: 0, started: 0, ended: 45 }] });
+  assert.deepEqual(criticalPath(r, 100), [0, 2]);
+});
+
+test("pressure counts who waited for what, and when, however long the run becomes", () => {
+  const p = new Pressure();
+  p.add([["l", "q", 0, 50]]);
+  p.add([["l", "q", 25, -1], ["t", "", 0, 25]]);
+  const mean = (now, from, to) => {
+    const [b] = p.bands(now, 8);
+    let sum = 0;
+    for (let t = from; t < to; t++) sum += b.counts[Math.floor(t / p.length)];
+    return sum / (to - from);
+  };
+  assert.equal(p.bands(100, 8).length, 1);
+  assert.ok(Math.abs(p.bands(100, 8)[0].total - 125) < 1e-9);
+  assert.deepEqual([mean(100, 0, 25), mean(100, 25, 50), mean(100, 50, 100)].map((x) => Math.round(x * 100) / 100),
+    [1, 2, 1]);
+  const before = p.bands(100_000, 8)[0];
+  assert.ok(Math.abs(before.total - (50 + 99_975)) < 1e-6 && p.length > 100);
+  const area = before.counts.reduce((sum, n, k) => sum + n * (k === before.counts.length - 1 ?
+    100_000 - k * p.length : p.length), 0);
+  assert.ok(Math.abs(area - before.total) < 1, `${area} is not ${before.total}`);
+  p.add([["l", "q", 25, -1]], -1); // it was queued no longer than that
+  p.add([["l", "q", 25, 50_000]]);
+  assert.ok(Math.abs(p.bands(100_000, 8)[0].total - (50 + 49_975)) < 1e-6);
+  assert.ok(p.bands(100_000, 8)[0].counts.at(-1) < 1e-9);
+});
+
+test("those who have waited longest are queued first, each once", () => {
+  const r = run([["a.a", "q", -1, -1], ["a.b", "q", -1, -1], ["a.c", "d", 0, 1]]);
+  const back = (number, status) => r.apply({ head: { ended: -1, now: 1 }, counts: {}, cursor: 5,
+    vertices: [{ number, status, ready: 0, started: -1, ended: -1 }] });
+  back(11, "w");
+  back(11, "q");
+  assert.deepEqual(r.queued(9), [0, 1]);
+  assert.deepEqual(r.queued(1), [0]);
+  assert.deepEqual(r.queued(9), [0, 1]);
+});
+
+test("instances of a block without end are grouped by ranges", () => {
+  const list = [];
+  for (let i = 0; i < 1200; i++) list.push([`a.x[${i}]`, i < 300 ? "d" : "w", -1, -1]);
+  const g = new Groups(run(list));
+  const ranges = g.all.get("b::a.x").children;
+  assert.deepEqual([ranges.length, g.all.get(ranges[0]).label, g.all.get("b::a.x").counts],
+    [5, "[0] … [249]", { d: 300, w: 900 }]);
 });
 
 test("a search takes all words, of addresses, workers and statuses", () => {
