@@ -14,8 +14,9 @@ type Facts struct {
 	// Current is the run that has the workspace, or has it next; where there is none, the last one that was to apply.
 	// Empty for none.
 	Current string
-	// Latest is the newest run, of any kind.
+	// Latest is the newest run, of any kind, and Runs is how many there are.
 	Latest string
+	Runs   int
 }
 
 // maxLatest is among how many of the newest runs the last one is looked for that was to apply.
@@ -37,6 +38,7 @@ func (s *Service) Facts(w *WorkspaceView) (f Facts, err error) {
 		if !needReadRuns.has(w.Permissions) {
 			return nil
 		}
+		f.Runs = len(runs.List(tx, "workspace", w.ID))
 		for _, id := range runs.Newest(tx, "workspace", maxLatest, w.ID) {
 			if f.Latest == "" {
 				f.Latest = id

@@ -30,6 +30,9 @@ func (s *Service) ChangeMe(a *Actor, name, email *string) (u *record.User, err e
 		}
 		set(&u.Name, name)
 		set(&u.Email, email)
+		if email != nil && !strings.Contains(*email, "@") {
+			return invalid("Email must be an address")
+		}
 		if !record.ValidName(u.Name) {
 			return invalid("Username must be letters, digits, - and _, and begin with a letter or a digit")
 		}
@@ -204,7 +207,16 @@ func (s *Service) ChangeMembers(a *Actor, id string, names []string, remove bool
 		}
 		for _, name := range names {
 			if m, err := memberships.Get(tx, name); err == nil && strings.EqualFold(m.Organization, o.Name) {
-				name = m.User
+				if name = m.User; name == "" { // an invitation takes its teams along
+					m.Teams = slices.DeleteFunc(m.Teams, func(id string) bool { return id == t.ID })
+					if !remove {
+						m.Teams = append(m.Teams, t.ID)
+					}
+					if err := memberships.Put(tx, m); err != nil {
+						return err
+					}
+					continue
+				}
 			}
 			u, err := users.Find(tx, "name", name)
 			if err != nil {
@@ -340,6 +352,10 @@ func (s *Service) PutAccess(a *Actor, x record.Access) (*record.Access, error) {
 			if x.Role == "" {
 				x.Role = kept.Role
 			}
+		}
+		if !x.Project.Valid() {
+			return invalid("Project access has a word that is none of read, update and delete for settings, none, read " +
+				"and manage for teams, or none, read and write for variable sets")
 		}
 		if !record.ValidRole(x.Role, strings.HasPrefix(x.On, "prj-")) {
 			return invalid("Access must be read, plan, write, admin or custom")

@@ -43,7 +43,7 @@ func (p *planFlags) serviceOnly() (diags diag.List) {
 		diags = diags.Append(diag.New(diag.Error, "-exclude option is not supported", "The service that carries the run "+
 			"out has no way to leave parts out. It can be given what is to be planned, with -target.", nil))
 	}
-	if p.parallelism.value != 0 {
+	if n := p.parallelism.value; n != 0 && n != placement.DefaultParallelism { // drivers say the default, too
 		diags = diags.Append(diag.New(diag.Error, "Custom parallelism values are currently not supported", "How many "+
 			"operations go on at a time is for the service to say that carries the run out.", nil))
 	}

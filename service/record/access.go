@@ -64,6 +64,13 @@ type ProjectRights struct {
 	Sets     string `json:"sets,omitempty"`     // none, read or write: of variable sets
 }
 
+// Valid tells whether the words are those of the API.
+func (p ProjectRights) Valid() bool {
+	return slices.Contains([]string{"", "read", "update", "delete"}, p.Settings) &&
+		slices.Contains([]string{"", "none", "read", "manage"}, p.Teams) &&
+		slices.Contains([]string{"", "none", "read", "write"}, p.Sets)
+}
+
 // ProjectRights returns what the access allows with the project itself.
 func (a *Access) ProjectRights() ProjectRights {
 	p := ProjectRights{Settings: "read", Teams: "none", Sets: "none"}

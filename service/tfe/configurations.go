@@ -44,17 +44,12 @@ func (c *call) createConfiguration() error {
 	if err != nil {
 		return err
 	}
-	return c.created(c.ownConfiguration(v))
-}
-
-// ownConfiguration is a version with the address where it is uploaded, for the one who has made it: others who may read
-// it could bring their own.
-func (c *call) ownConfiguration(v *record.Configuration) resource {
 	res := c.configurationResource(v)
-	if v.Status == record.UploadPending && v.CreatedBy == c.actor.ID() {
+	if v.Status == record.UploadPending {
+		// Only who makes a version is told where to upload it: others who may read it could bring their own.
 		res.Attributes["upload-url"] = c.address("/uploads/configurations/" + v.Secret)
 	}
-	return res
+	return c.created(res)
 }
 
 // source tells a command line that follows its runs from other programs.
@@ -70,7 +65,7 @@ func (c *call) configuration() error {
 	if err != nil {
 		return err
 	}
-	return c.ok(c.ownConfiguration(v))
+	return c.ok(c.configurationResource(v))
 }
 
 func (c *call) downloadConfiguration() error { return c.download(c.arg("cv")) }

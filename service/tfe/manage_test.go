@@ -127,7 +127,7 @@ func TestOnlyWhoMakesAVersionIsToldWhereToUploadIt(t *testing.T) {
 		cv := must(t, of(c.ConfigurationVersions.Read(s.ctx, cv.ID)))
 		sv := must(t, of(c.StateVersions.Read(s.ctx, sv.ID)))
 		told := who == "its maker"
-		if told != (cv.UploadURL != "") || told != (sv.UploadURL != "") || told != (sv.JSONUploadURL != "") {
+		if cv.UploadURL != "" || told != (sv.UploadURL != "") || told != (sv.JSONUploadURL != "") {
 			t.Errorf("%s: %+v, %+v", who, cv, sv)
 		}
 	}
@@ -161,5 +161,34 @@ func TestRunsAreFoundByWhatTheyAre(t *testing.T) {
 	}
 	if said := must(t, of(s.client.Comments.Read(s.ctx, r.Comments[0].ID))); said.Body != "go" {
 		t.Errorf("%+v", said)
+	}
+}
+
+// A team could take in members alone: an invitation was a user that there is not.
+func TestATeamTakesInSomebodyWhoIsInvited(t *testing.T) {
+	s := newSite(t)
+	team := must(t, of(s.client.Teams.Create(s.ctx, "acme", client.TeamCreateOptions{Name: client.String("devs")})))
+	m := must(t, of(s.client.OrganizationMemberships.Create(s.ctx, "acme", client.OrganizationMembershipCreateOptions{
+		Email: client.String("bob@example.com"),
+	})))
+	read := func() int {
+		return len(must(t, of(s.client.OrganizationMemberships.Read(s.ctx, m.ID))).Teams)
+	}
+	if err := s.client.TeamMembers.Add(s.ctx, team.ID, client.TeamMemberAddOptions{
+		OrganizationMembershipIDs: []string{m.ID}}); err != nil || read() != 1 {
+		t.Errorf("%v, %d teams", err, read())
+	}
+	if err := s.client.TeamMembers.Remove(s.ctx, team.ID, client.TeamMemberRemoveOptions{
+		OrganizationMembershipIDs: []string{m.ID}}); err != nil || read() != 0 {
+		t.Errorf("%v, %d teams", err, read())
+	}
+	p := must(t, of(s.client.Projects.Create(s.ctx, "acme", client.ProjectCreateOptions{Name: "platform"})))
+	if _, err := s.client.TeamProjectAccess.Add(s.ctx, client.TeamProjectAccessAddOptions{
+		Team: team, Project: p, Access: client.TeamProjectAccessCustom,
+		ProjectAccess: &client.TeamProjectAccessProjectPermissionsOptions{
+			Settings: client.ProjectSettingsPermission("everything"),
+		},
+	}); err == nil {
+		t.Error("a word that is none was taken for a right")
 	}
 }

@@ -43,6 +43,7 @@ func (c *call) workspaceResource(w *service.WorkspaceView) resource {
 			"assessments-enabled": false, "source": "tfe-api", "source-name": orNull(w.SourceName),
 			"source-url":  orNull(w.SourceURL),
 			"environment": "default", "policy-check-failures": nil, "run-failures": nil, "resource-count": facts.Resources,
+			"workspace-kpis-runs-count":                  facts.Runs,
 			"migration-environment":                      nil,
 			"setting-overwrites":                         overwrites(w),
 			"unarchived-workspace-change-requests-count": 0,
