@@ -11,7 +11,6 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/suite"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/view"
 	"github.com/millipede-iac/millipede/view/document"
 )
@@ -92,7 +91,7 @@ func (a *app) validate(ctx context.Context, wd *estate.Configuration) diag.List 
 	e, diags := a.estate.OpenEngine(ctx, estate.EngineOptions{Tree: wd.Tree, Loader: wd.Loader,
 		Observer: coordinator.Silent{}, AnyVersion: true})
 	if diags.HasErrors() {
-		return missingProviders(diags)
+		return diags
 	}
 	_, more := operation.Do(ctx, e.Session, "validate",
 		func(ctx context.Context, s *operation.Session) (struct{}, diag.List) {
@@ -100,18 +99,4 @@ func (a *app) validate(ctx context.Context, wd *estate.Configuration) diag.List 
 		})
 	diags = diags.Append(more)
 	return diags.Append(e.Close())
-}
-
-// missingProviders names providers that are not installed as OpenTofu's validation does: other commands say that the
-// dependency lock file has none, and validation does not look at that.
-func missingProviders(l diag.List) diag.List {
-	out := make(diag.List, len(l))
-	for i, d := range l {
-		c := *d
-		if c.Extra == install.ErrInconsistent {
-			c.Summary = "Missing required provider"
-		}
-		out[i] = &c
-	}
-	return out
 }

@@ -6,14 +6,17 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/suite"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	statemem "github.com/millipede-iac/millipede/state/mem"
@@ -105,25 +108,43 @@ func (t *testRun) run(ctx context.Context, diags diag.List) int {
 	t.view = t.views()
 	e, more := t.app.estate.OpenEngine(ctx, estate.EngineOptions{
 		Tree: t.wd.Tree, Loader: t.wd.Loader, Observer: coordinator.Silent{}, Parallelism: t.flags.parallelism.value,
-		Note: func(string) {}, // the view tells of interrupts, when the suite has taken notice
+		Note:       func(string) {}, // the view tells of interrupts, when the suite has taken notice
+		AnyVersion: true,            // as in OpenTofu, tests take what is installed
 	})
-	diags = diags.Append(more)
-	if diags.HasErrors() {
-		return t.end(diags)
+	o := suite.Options{
+		Tree: t.wd.Tree, Given: t.wd.Given, Filter: t.flags.filter, Verbose: t.flags.verbose,
+		View: t.view, NewStore: newTestStore,
 	}
-	runner, more := suite.New(suite.Options{
-		Session: e.Session, Tree: t.wd.Tree, Given: t.wd.Given, Filter: t.flags.filter, Verbose: t.flags.verbose,
-		View: t.view, Stop: e.Stop, NewStore: newTestStore,
-	})
+	switch {
+	case allUnavailable(more):
+		o.Session, o.Refusal = &operation.Session{Now: time.Now}, more
+	case more.HasErrors():
+		return t.end(diags.Append(more))
+	default:
+		o.Session, o.Stop = e.Session, e.Stop
+		diags = diags.Append(more)
+	}
+	runner, more := suite.New(o)
 	t.diagnostics(diags.Append(more))  // warnings
 	release := t.app.interrupts.Hold() // what the tests made is destroyed
 	passed := runner.Run(t.app.interrupts.Leaving)
 	release()
-	code := t.end(t.problem.Append(e.Close()))
+	if e != nil {
+		t.problem = t.problem.Append(e.Close())
+	}
+	code := t.end(t.problem)
 	if !passed {
 		return 1
 	}
 	return code
+}
+
+// allUnavailable tells whether there are errors, and all of them say that a provider is not installed: without tests
+// that matters to nobody, and else their runs fail.
+func allUnavailable(l diag.List) bool {
+	return l.HasErrors() && !slices.ContainsFunc(l, func(d *diag.Diagnostic) bool {
+		return d.Severity == diag.Error && d.Extra != install.ErrUnavailable
+	})
 }
 
 // newTestStore returns the store of one module's state for the duration of a file.

@@ -65,7 +65,8 @@ type Planned struct {
 // marked as errored; nil when planning could not even begin.
 func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (planned *Planned, diags diag.List) {
 	defer caught(&diags)
-	diags = s.Tree.Check().Append(checkStatements(s.Tree), checkLifecycles(s.Tree), s.interrupted(notBegun))
+	diags = s.Tree.Check().Append(checkStatements(s.Tree, o.Mode != plan.Destroy || !prior.IsEmpty()),
+		checkLifecycles(s.Tree), s.interrupted(notBegun))
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -125,7 +126,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 		Renewals: renewals,
 	})
 	outcome, err := s.run(ctx, "plan", planner)
-	diags = diags.Append(outcome.Diags)
+	diags = diags.Append(outcome.Diags, planner.Refusals())
 	if err != nil {
 		return nil, diags.Append(runFailed(err))
 	}

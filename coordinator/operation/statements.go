@@ -13,10 +13,14 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 )
 
-// checkStatements reports import and removed blocks that contradict the configuration.
-func checkStatements(tree *config.Tree) diag.List {
+// checkStatements reports import and removed blocks that contradict the configuration. Where nothing exists that could
+// be destroyed, a plan to destroy everything does not get as far as imports.
+func checkStatements(tree *config.Tree, imports bool) diag.List {
 	var diags diag.List
 	for _, b := range tree.Root.Module.Imports {
+		if !imports {
+			break
+		}
 		n := tree.Modules[b.StaticTo.Module]
 		if n == nil || n.Module.Resources[b.StaticTo.Resource] == nil {
 			diags = diags.Append(diag.New(diag.Error, "Configuration for import target does not exist",

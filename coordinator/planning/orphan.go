@@ -113,8 +113,9 @@ func (p *Planner) completeOrphan(o *object, r *wire.Result) program.Step {
 	told := p.forgetting(o, c)
 	c.CreateBeforeDestroy = w.prior.CreateBeforeDestroy || p.createsFirst(o)
 	f.change = c
-	diags = diags.Append(p.allowed(o, c))
-	if diags.HasErrors() {
+	if refused := p.allowed(o, c); p.Mode == plan.Destroy {
+		f.refusal = refused
+	} else if diags = diags.Append(refused); diags.HasErrors() {
 		return program.Step{Diags: diags, Value: f}
 	}
 	return program.Step{Diags: diags.Append(told), Value: f, Notes: instance.Notes(string(c.Action), a.before)}

@@ -19,6 +19,7 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
+	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
@@ -90,6 +91,8 @@ type Planner struct {
 	refreshed *state.State
 	// unevaluable is what Unevaluable tells.
 	unevaluable bool
+	// refusals are what Refusals tells.
+	refusals diag.List
 	// sights are what the plan has seen of instances.
 	sights Sights
 }
@@ -242,6 +245,7 @@ type found struct {
 	opened      *object
 	unevaluable bool
 	seen        sight
+	refusal     diag.List
 }
 
 // Accept implements program.Program.
@@ -281,6 +285,7 @@ func (p *Planner) Accept(v int, step *program.Step) {
 		p.record(c)
 	}
 	p.unevaluable = p.unevaluable || f.unevaluable
+	p.refusals = p.refusals.Append(f.refusal)
 	if f.seen.how != unseen {
 		p.sights.add(p.vertices[v].object.addr, f.seen)
 	}
@@ -289,6 +294,14 @@ func (p *Planner) Accept(v int, step *program.Step) {
 		p.open[r] = append(p.open[r], f.opened)
 	}
 	p.refreshed.Apply(f.state...)
+}
+
+// Refusals tells, after the run has ended, what a plan to destroy everything may not destroy. None of that keeps the
+// rest from being planned: everything goes, whatever it depends on.
+func (p *Planner) Refusals() diag.List {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.refusals
 }
 
 // Unevaluable tells, after the run has ended, that a destroy met something that an ordinary plan may see otherwise:

@@ -100,7 +100,7 @@ func (f *fileRunner) carryOut(ctx context.Context, r *Run) {
 		}
 		return diags.HasErrors()
 	}
-	if fail(f.file.Config.Check()) || fail(r.Config.Check()) {
+	if fail(f.file.Config.Check()) || fail(r.Config.Check()) || fail(f.Refusal) {
 		return
 	}
 	s, scope, diags := f.session(ctx, r)

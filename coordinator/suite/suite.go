@@ -113,6 +113,9 @@ type Options struct {
 	Filter  []string
 	Verbose bool
 	View    View
+	// Refusal is why nothing can be carried out: the first run of each file fails with it. The session then needs
+	// nothing but a clock.
+	Refusal diag.List
 	// Stop asks to stop: Stopping after the current run, with everything cleaned up; Leaving at once. It takes the
 	// place of the session's. The zero value never asks.
 	Stop operation.Stop

@@ -103,9 +103,12 @@ func (d *decoder) once(seen **hcl.Block, b *hcl.Block, what string) bool {
 // escape adds the content of a "_" block, whose arguments are never meta-arguments, to a body.
 func (d *decoder) escape(seen **hcl.Block, b *hcl.Block, body *hcl.Body) {
 	if d.once(seen, b, "escaping") {
-		*body = hcl.MergeBodies([]hcl.Body{*body, b.Body})
+		*body = &joined{hcl.MergeBodies([]hcl.Body{*body, b.Body})}
 	}
 }
+
+// joined is a body made of several. Bodies are keys of maps, so it is a pointer: the one that hcl makes is a slice.
+type joined struct{ hcl.Body }
 
 // reserved complains about a block type that is kept free.
 func (d *decoder) reserved(b *hcl.Block, in string) {

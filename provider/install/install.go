@@ -43,7 +43,8 @@ type Options struct {
 	Methods  []cliconfig.Method
 	Platform string // os_arch
 	Upgrade  bool
-	// AnyVersion has Selected take what is locked and installed, whatever versions the configuration asks for.
+	// AnyVersion has Selected take what is locked and installed, whatever versions the configuration asks for. Each
+	// provider that is missing then has a diagnostic of its own, with ErrUnavailable.
 	AnyVersion bool
 	// Env is the environment of the operation.
 	Env environ.Variables

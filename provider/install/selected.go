@@ -54,12 +54,12 @@ func Selected(o Options) (map[addr.Provider]Package, diag.List) {
 		}
 	}
 	var diags diag.List
-	if list := listed(inconsistent); list != "" {
-		d := diag.New(diag.Error, "Inconsistent dependency lock file",
+	if o.AnyVersion {
+		diags = diags.Append(unavailable(providers, inconsistent))
+	} else if list := listed(inconsistent); list != "" {
+		diags = diags.Append(diag.New(diag.Error, "Inconsistent dependency lock file",
 			"What the dependency lock file selects does not fit the configuration:"+list+
-				"\n\nTo bring the selections in line with the configuration, run:\n  "+diag.Program()+" init", nil)
-		d.Extra = ErrInconsistent
-		diags = diags.Append(d)
+				"\n\nTo bring the selections in line with the configuration, run:\n  "+diag.Program()+" init", nil))
 	}
 	if list := listed(missing); list != "" {
 		diags = diags.Append(diag.New(diag.Error, "Required plugins are not installed",
@@ -69,9 +69,25 @@ func Selected(o Options) (map[addr.Provider]Package, diag.List) {
 	return out, diags
 }
 
-// ErrInconsistent is the Extra of the diagnostic that says that the dependency lock file lacks providers, or has
-// others.
-var ErrInconsistent = errors.New("inconsistent dependency lock file")
+// ErrUnavailable is the Extra of a diagnostic about a provider that has no package, from Selected with AnyVersion.
+var ErrUnavailable = errors.New("provider not available")
+
+// unavailable returns a diagnostic for each provider with a problem. Commands that take any version do not look at
+// what the dependency lock file selects, so to them it is the provider that is missing.
+func unavailable(providers []addr.Provider, problems []string) diag.List {
+	var out diag.List
+	for i, p := range providers {
+		if problems[i] == "" {
+			continue
+		}
+		d := diag.New(diag.Error, "Missing required provider", fmt.Sprintf("The configuration needs the provider "+
+			"%s, and it is not installed. Where a registry has it, this installs it:\n  %s init", p,
+			diag.Program()), nil)
+		d.Extra = ErrUnavailable
+		out = append(out, d)
+	}
+	return out
+}
 
 // listed returns what is not empty, each on a line.
 func listed(texts []string) string {
