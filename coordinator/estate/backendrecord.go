@@ -1,7 +1,6 @@
 package estate
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -80,20 +79,15 @@ func (e *Estate) writeBackendRecord(r backendRecord) error {
 	return os.WriteFile(e.recordFile(), append(text, '\n'), 0o600)
 }
 
-// same tells whether two records name the same place.
+// same tells whether two records name the same place. An argument that one of them does not have is as good as null:
+// who wrote the record may have known fewer.
 func (r backendRecord) same(o backendRecord) bool {
 	if r.Type != o.Type || r.Type == "" {
 		return r.Type == o.Type
 	}
-	a, aErr := compactJSON(r.Config)
-	b, bErr := compactJSON(o.Config)
-	return aErr == nil && bErr == nil && bytes.Equal(a, b)
-}
-
-func compactJSON(text []byte) ([]byte, error) {
-	var b bytes.Buffer
-	err := json.Compact(&b, text)
-	return b.Bytes(), err
+	a, aErr := r.arguments()
+	b, bErr := o.arguments()
+	return aErr == nil && bErr == nil && a.RawEquals(b)
 }
 
 // arguments returns the arguments of the recorded backend; null ones are left out.
@@ -190,7 +184,7 @@ func (e *Estate) preparedBackend(block *config.Backend, own cty.Value) (cty.Valu
 		return own, diags
 	}
 	var now backendRecord
-	reason := ""
+	reason, mark := "", "," // the summary is as OpenTofu's, which is not always the same
 	if block != nil {
 		if _, unknown := findKind(block); unknown.HasErrors() {
 			return own, diag.Errors("Invalid backend type", unknown[0].Detail, block.TypeRange.Ptr())
@@ -203,18 +197,22 @@ func (e *Estate) preparedBackend(block *config.Backend, own cty.Value) (cty.Valu
 		}
 	}
 	switch {
-	case recorded.Type == now.Type && recorded.Hash == now.Hash:
+	case recorded.Type == now.Type && recorded.Hash == now.Hash, recorded.same(now):
 	case recorded.Type == "":
 		reason = fmt.Sprintf("initial configuration of the requested backend %q", now.Type)
 	case now.Type == "":
 		reason = fmt.Sprintf("unsetting the previously set backend %q", recorded.Type)
 	case now.Type != recorded.Type:
-		reason = fmt.Sprintf("the backend type changed from %q to %q", recorded.Type, now.Type)
+		reason, mark = fmt.Sprintf("the backend type changed from %q to %q", recorded.Type, now.Type), ":"
 	default:
-		reason = "the backend block has changed"
+		reason, mark = "the backend block has changed", ":"
 	}
 	if reason != "" {
-		return own, diag.Errors("Backend initialization required, please run \""+diag.Program()+" init\"",
+		what := "Backend"
+		if now.Type == snapshot.Cloud {
+			what, mark = "Cloud backend", ":"
+		}
+		return own, diag.Errors(what+" initialization required"+mark+" please run \""+diag.Program()+" init\"",
 			"Reason: "+reason+
 				".\n\nThe backend block says where the state is kept. When it changes, the state has to be brought "+
 				"there, or what is there has to be taken: run init, with -migrate-state or with -reconfigure. "+

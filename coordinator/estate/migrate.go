@@ -68,6 +68,11 @@ func (c *Configuration) PrepareBackend(ctx context.Context, root *config.Node, o
 	switch {
 	case was.same(now) && was.Hash == now.Hash && !o.Reconfigure:
 		return BackendChange{}, diags
+	case was.Type != "" && was.same(now) && !o.Reconfigure: // the block says it in another way
+		if err := i.writeBackendRecord(now); err != nil {
+			return BackendChange{}, diags.Append(unrecorded(err))
+		}
+		return BackendChange{}, diags
 	case was.Type == now.Type && was.Hash == now.Hash && len(o.Arguments) == 0 && !o.Reconfigure:
 		return BackendChange{}, diags // the arguments were given to an earlier init
 	case o.Reconfigure:
@@ -84,9 +89,13 @@ func (c *Configuration) PrepareBackend(ctx context.Context, root *config.Node, o
 		return BackendChange{}, diags
 	}
 	if err := i.writeBackendRecord(now); err != nil {
-		return BackendChange{}, diags.Append(diag.New(diag.Error, "Failed to record the backend", err.Error()+".", nil))
+		return BackendChange{}, diags.Append(unrecorded(err))
 	}
 	return BackendChange{true, was.Type, now.Type}, diags
+}
+
+func unrecorded(err error) diag.List {
+	return diag.Errors("Failed to record the backend", err.Error()+".", nil)
 }
 
 // wanted returns the record of the backend that the configuration and the options ask for.
