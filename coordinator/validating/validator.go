@@ -116,13 +116,10 @@ func (v *Validator) resource(step *program.Step, m *values.Module, n *graph.Node
 		return
 	}
 	step.Diags = step.Diags.Append(dependsOn(m, config.DependsOn), protection(config))
-	address := n.Resource.Addr.In(n.Module).String()
-	step.Diags = step.Diags.Append(r.CheckPreconditions(address, rep).Diags)
 	value, bodyDiags := r.Bound().Eval(rep, cty.NilVal)
 	step.Diags = step.Diags.Append(bodyDiags)
 	self := cty.UnknownVal(r.Code.Schema.Block.ImpliedType())
-	step.Diags = step.Diags.Append(r.CheckPostconditions(address, rep, self).Diags)
-	step.Diags = step.Diags.Append(v.imports(n))
+	step.Diags = step.Diags.Append(r.EvaluateConditions(rep, self), v.imports(n))
 	if len(config.Provisioners) > 0 {
 		step.Diags = step.Diags.Append(winRM(m, config.Connection, rep, self))
 	}

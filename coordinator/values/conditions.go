@@ -92,6 +92,23 @@ func (r *Resource) CheckPostconditions(address string, rep eval.Repetition, self
 		r.module.store.severity(), rep, self, nil)
 }
 
+// EvaluateConditions reports what keeps the conditions of a resource from being evaluated. As in OpenTofu, whether they
+// hold is for planning to find out.
+func (r *Resource) EvaluateConditions(rep eval.Repetition, self cty.Value) diag.List {
+	var diags diag.List
+	evaluate := func(rules []*config.CheckRule, self cty.Value) {
+		for _, rule := range rules {
+			for _, e := range []hcl.Expression{rule.Condition, rule.ErrorMessage} {
+				_, more := r.module.store.Code.Expr(e).Eval(r.module.Scope, cty.DynamicPseudoType, rep, self)
+				diags = diags.Append(more)
+			}
+		}
+	}
+	evaluate(r.Code.Config.Preconditions, cty.NilVal)
+	evaluate(r.Code.Config.Postconditions, self)
+	return diags
+}
+
 // CheckOutput evaluates the preconditions of an output.
 func (m *Module) CheckOutput(o *config.Output) Conditions {
 	return m.check(m.Scope, eval.OutputPrecondition, o.Preconditions, m.qualified("output."+o.Name), m.store.severity(),
