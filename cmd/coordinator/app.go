@@ -15,6 +15,8 @@ import (
 	"github.com/mattn/go-isatty"
 	"github.com/mattn/go-shellwords"
 
+	"github.com/millipede-iac/millipede/cmd/adapters"
+	"github.com/millipede-iac/millipede/cmd/logging"
 	"github.com/millipede-iac/millipede/cmd/natsconn"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/environ"
@@ -23,7 +25,6 @@ import (
 	"github.com/millipede-iac/millipede/provider/services"
 	"github.com/millipede-iac/millipede/view"
 	"github.com/millipede-iac/millipede/view/document"
-	"github.com/millipede-iac/millipede/wire/jet"
 )
 
 // version is what the command reports as its own; engineVersion the version of OpenTofu whose behaviour and formats
@@ -39,15 +40,14 @@ type app struct {
 	stdout, stderr io.Writer
 	environ        environ.Variables
 	interrupts     *interrupts
-	retired        []*jet.Embedded // servers that are used no more, and end with the process
-	bug            bool            // a run was ended by a mistake of ours
-	reader         *bufio.Reader   // of stdin; see lines
+	bug            bool          // a run was ended by a mistake of ours
+	reader         *bufio.Reader // of stdin; see lines
 	cli            *cliconfig.Config
 	services       *services.Services // both are there once loadCLIConfig was called
 	estate         *estate.Estate     // the working directory's; there while a command runs
 
-	logs    *logs    // what TF_LOG asks for; there while a command runs
-	numbers *numbers // of a service that is asked for metrics; else nil
+	logs      *logging.Logs       // what TF_LOG asks for; there while a command runs
+	connector *adapters.Connector // there while a command runs
 
 	chdir   string
 	cwd     string            // where the command was given; empty when the system does not tell
@@ -125,10 +125,14 @@ func (a *app) run(ctx context.Context, args []string) int {
 		return 1
 	}
 	args = append(extra, rest...)
+	a.logs = logging.Open(a.getenv, view.Clean(a.stderr, false))
+	a.connector = &adapters.Connector{
+		NATS: a.nats, Environ: a.environ, Version: version, Tell: a.tell, Log: a.logs.Core, PluginLog: a.logs.Plugins,
+		Leaving: a.interrupts.Leaving, AtEnd: a.interrupts.AtEnd,
+	}
 	a.estate = a.newEstate(c.use)
-	a.logs = openLogs(a.getenv, view.Clean(a.stderr, false))
-	a.logs.begin(c.name, args)
-	profiled, err := a.profile()
+	a.logs.Begin(version, engineVersion, c.name, args)
+	profiled, err := logging.Profile(a.getenv("TOFU_CPU_PROFILE"))
 	if err != nil {
 		fmt.Fprintf(a.stderr, "Error: TOFU_CPU_PROFILE: %s\n", err)
 		return 1
@@ -140,7 +144,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if err := profiled(); err != nil {
 		fmt.Fprintf(a.stderr, "Error: writing the profile: %s\n", err)
 	}
-	if err := a.logs.end(code); err != nil {
+	if err := a.logs.End(code); err != nil {
 		fmt.Fprintf(a.stderr, "Error: writing the log: %s\n", err)
 	}
 	return code

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/millipede-iac/millipede/cmd/adapters"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -36,7 +37,7 @@ func (a *app) cancelElsewhere(ctx context.Context, u *runScreen, held diag.List)
 	if diags.HasErrors() {
 		return fail(diags)
 	}
-	server := a.server(rules)
+	server := a.connector.Server(rules)
 	if server.URL == "" {
 		return fail(diag.Errors("The run is inside another process",
 			"Without a NATS server everything of a run is inside the process that carries it out, and only that can "+
@@ -46,14 +47,14 @@ func (a *app) cancelElsewhere(ctx context.Context, u *runScreen, held diag.List)
 	if err != nil {
 		return fail(diag.Errors("Failed to read the coordinator's identity", err.Error()+".", nil))
 	}
-	conn, diags := a.dial(ctx, server, false)
+	conn, diags := a.connector.Dial(ctx, server, false)
 	if diags.HasErrors() {
 		return fail(diags)
 	}
 	if err := conn.Control(ctx, "", wire.Control{Kind: "cancel", Run: name}); err != nil {
 		diags = diags.Append(diag.New(diag.Error, "Failed to reach the run", err.Error()+".", nil))
 	}
-	diags = diags.Append(closing(conn.Close()))
+	diags = diags.Append(adapters.Closing(conn.Close()))
 	if diags.HasErrors() {
 		return fail(diags)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millipede-iac/millipede/cmd/adapters"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/view"
 	"github.com/millipede-iac/millipede/wire"
@@ -101,7 +102,7 @@ func (a *app) overNATS(ctx context.Context, usage string, args []string, most in
 	if diags.HasErrors() {
 		return fail(diags)
 	}
-	server := a.server(rules)
+	server := a.connector.Server(rules)
 	switch {
 	case most >= 0 && f.NArg() > most:
 		return fail(diag.Errors("Too many command line arguments",
@@ -111,14 +112,14 @@ func (a *app) overNATS(ctx context.Context, usage string, args []string, most in
 			"global option -nats=URL, or in MILLIPEDE_NATS. The embedded default has one worker, and limits of its "+
 			"own, for as long as a command runs.", nil))
 	}
-	conn, diags := a.dial(ctx, server, false)
+	conn, diags := a.connector.Dial(ctx, server, false)
 	if diags.HasErrors() {
 		return fail(diags)
 	}
 	if err := do(conn, f.Args()); err != nil {
 		diags = diags.Append(diag.New(diag.Error, "The request failed", err.Error()+".", nil))
 	}
-	diags = diags.Append(closing(conn.Close()))
+	diags = diags.Append(adapters.Closing(conn.Close()))
 	u.diagnostics(diags)
 	if diags.HasErrors() {
 		return 1

@@ -33,7 +33,7 @@ func (a *app) operate(ctx context.Context, u *runScreen, o estate.OperationOptio
 func (a *app) operateOr(ctx context.Context, u *runScreen, o estate.OperationOptions,
 	elsewhere func(*estate.Delegated) int, fn func(*operationRun) int) int {
 	o.Delegates = elsewhere != nil
-	watch := a.logs.observe(u.observer())
+	watch := a.logs.Observe(u.observer())
 	o.Watch = estate.Watch{Sources: u.from, Observer: watch, Events: watch.Event, Note: u.note, Settle: u.settle}
 	op, diags := a.estate.Begin(ctx, o)
 	u.diagnostics(diags)

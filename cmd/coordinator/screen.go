@@ -292,3 +292,13 @@ func noStateFile() diag.List {
 	return diag.Errors("No state file was found", "There is no state here that the command could work on. Run it in "+
 		"a directory where something was applied, or name a state file with -state.", nil)
 }
+
+// openInto opens the file of -json-into. What it held is lost.
+func openInto(name string) (*os.File, diag.List) {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, diag.Errors("Invalid argument", fmt.Sprintf("The file of -json-into cannot be written: %s.", err),
+			nil)
+	}
+	return file, nil
+}

@@ -18,7 +18,7 @@ func (a *app) traced(ctx context.Context, name string) (traced context.Context, 
 		}
 	}
 	ctx, sent, err := tracing.Begin(ctx, cloud.Surroundings{Dir: a.dir, Environ: a.environ}, "millipede", version,
-		func(line string) { a.logs.core.Warn(line) })
+		func(line string) { a.logs.Core.Warn(line) })
 	if warn(err); !trace.On(ctx) {
 		return ctx, func(int) {}
 	}

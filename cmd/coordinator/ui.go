@@ -14,14 +14,7 @@ import (
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/view"
 	"github.com/millipede-iac/millipede/view/document"
-	"github.com/millipede-iac/millipede/wire"
 )
-
-// observer watches a run, and the live events of its workers.
-type observer interface {
-	coordinator.Observer
-	Event(wire.Event)
-}
 
 // ink tells whether standard output takes colours.
 func (a *app) ink(f viewFlags) view.Ink {
@@ -101,14 +94,14 @@ func (a *app) runScreenOn(s *screen, kind runKind) *runScreen {
 }
 
 // observer watches the runs of the command; settle ends what it shows while a run goes on.
-func (u *runScreen) observer() observer {
+func (u *runScreen) observer() coordinator.Watcher {
 	switch {
 	case u.stream == nil:
 		return u.progress
 	case u.progress == nil:
 		return u.stream
 	}
-	return bothObserver{u.progress, u.stream}
+	return coordinator.Both{u.progress, u.stream}
 }
 
 func (u *runScreen) settle() {

@@ -1,16 +1,24 @@
-package main
+// Package adapters gives estates what they are built on: stores in bbolt, and connections to NATS servers and workers,
+// elsewhere or inside this process.
+//
+// It knows no commands and prints nothing: what it has to tell goes to Connector.Tell.
+package adapters
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/cmd/natsconn"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/coordinator/placement"
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/install"
@@ -19,8 +27,27 @@ import (
 	"github.com/millipede-iac/millipede/wire/jet"
 )
 
-// embeddedSlots is how many operations the embedded worker carries out at a time: enough that the limits decide.
-const embeddedSlots = 256
+// Slots is how many operations the embedded worker carries out at a time: enough that the limits decide.
+const Slots = 256
+
+// Connector connects the estates of one process: to the NATS server that the options, the environment or the rules
+// name, or else to a server and a worker that it starts in this process. It implements estate.Connector.
+type Connector struct {
+	// NATS is what the options of the command line say; see Server.
+	NATS    natsconn.Settings
+	Environ environ.Variables
+	Version string
+	// Tell shows people a text.
+	Tell func(text string)
+	// Log and PluginLog are those of the embedded worker.
+	Log       *slog.Logger
+	PluginLog hclog.Logger
+	// Leaving ends when the process leaves; AtEnd has fn called when it is ended at once.
+	Leaving context.Context //nolint:containedctx // it lives as long as the process
+	AtEnd   func(fn func(context.Context)) (forget func())
+
+	retired []*jet.Embedded // servers that are used no more, and end with the process
+}
 
 // transport is a connection with what was started for it: with the embedded default, a NATS server and a worker in
 // this process.
@@ -40,23 +67,23 @@ type transport struct {
 
 // Connect implements estate.Connector: it connects to the NATS server that is named, or starts the embedded default: in
 // the home of a store, or in a temporary directory where there is none.
-func (a *app) Connect(ctx context.Context, o estate.ConnectOptions) (estate.Connection, diag.List) {
-	server, home := a.server(o.Rules), o.Home
-	logLine := func(line string) { a.tell(line + "\n") }
+func (c *Connector) Connect(ctx context.Context, o estate.ConnectOptions) (estate.Connection, diag.List) {
+	server, home := c.Server(o.Rules), o.Home
+	logLine := func(line string) { c.Tell(line + "\n") }
 	if server.URL != "" {
-		conn, diags := a.dial(ctx, server, true)
+		conn, diags := c.Dial(ctx, server, true)
 		if diags.HasErrors() {
 			return nil, diags
 		}
 		return &transport{conn: conn}, nil
 	}
-	for _, e := range a.retired { // this process goes on with a store that it was about to leave
+	for _, e := range c.retired { // this process goes on with a store that it was about to leave
 		if err := e.Close(); err != nil {
 			return nil, diag.Errors("Failed to stop the embedded NATS server", err.Error()+".", nil)
 		}
 	}
-	a.retired = nil
-	reattach, err := a.reattach()
+	c.retired = nil
+	reattach, err := c.Reattach()
 	if err != nil {
 		return nil, diag.Errors("Invalid TF_REATTACH_PROVIDERS", err.Error()+".", nil)
 	}
@@ -67,12 +94,12 @@ func (a *app) Connect(ctx context.Context, o estate.ConnectOptions) (estate.Conn
 			return nil, diag.Errors("Failed to start the embedded NATS server", err.Error()+".", nil)
 		}
 		t.temporary = dir
-		a.interrupts.AtEnd(func(context.Context) { removing(dir) })
+		c.AtEnd(func(context.Context) { removing(dir) })
 		h := layout.At("", dir).Workspace("default")
 		home = &h
 	}
 	failed := func(what string, err error, more ...error) (estate.Connection, diag.List) {
-		return nil, diag.Errors(what, err.Error()+".", nil).Append(closing(errors.Join(more...)), removing(t.temporary))
+		return nil, diag.Errors(what, err.Error()+".", nil).Append(Closing(errors.Join(more...)), removing(t.temporary))
 	}
 	embed := jet.Embed
 	if t.temporary != "" {
@@ -91,7 +118,7 @@ func (a *app) Connect(ctx context.Context, o estate.ConnectOptions) (estate.Conn
 		if t.temporary != "" { // it is removed
 			return embedded.Close()
 		}
-		a.retired = append(a.retired, embedded)
+		c.retired = append(c.retired, embedded)
 		return embedded.Retire()
 	}
 	if t.conn, err = embedded.Connect(ctx, jet.Options{Name: "millipede-coordinator", Provision: true, Workers: 1,
@@ -99,29 +126,39 @@ func (a *app) Connect(ctx context.Context, o estate.ConnectOptions) (estate.Conn
 		return failed("Failed to start the embedded NATS server", err, embedded.Close())
 	}
 	t.hosted, err = hosting.New(hosting.Options{
-		Transport: t.conn, Pools: []string{"default"}, Slots: embeddedSlots, Version: version,
-		Dir: home.Worker(), Local: localPackages(o.Packages), Reattach: reattach,
-		DisableTLS: a.getenv("TF_DISABLE_PLUGIN_TLS") != "",
-		Log:        a.logs.core, PluginLog: a.logs.plugins,
-		Environ: a.environ,
+		Transport: t.conn, Pools: []string{"default"}, Slots: Slots, Version: c.Version,
+		Dir: home.Worker(), Local: Packages(o.Packages), Reattach: reattach,
+		DisableTLS: c.Environ.Get("TF_DISABLE_PLUGIN_TLS") != "",
+		Log:        c.Log, PluginLog: c.PluginLog,
+		Environ: c.Environ,
 	})
 	if err != nil {
 		return failed("Failed to start the embedded worker", err, t.conn.Close(), embedded.Close())
 	}
 	taking, drain := context.WithCancelCause(context.WithoutCancel(ctx))
 	working, leave := context.WithCancelCause(context.WithoutCancel(ctx))
-	t.kept = context.AfterFunc(a.interrupts.Leaving, func() { leave(context.Cause(a.interrupts.Leaving)) })
+	t.kept = context.AfterFunc(c.Leaving, func() { leave(context.Cause(c.Leaving)) })
 	t.drain, t.leave, t.worked = drain, leave, make(chan error, 1)
 	go func() { t.worked <- t.hosted.Worker.Run(taking, working) }() // close waits for it
 	return t, nil
 }
 
 // Elsewhere implements estate.Connector.
-func (a *app) Elsewhere(rules *placement.Rules) bool { return a.server(rules).URL != "" }
+func (c *Connector) Elsewhere(rules *placement.Rules) bool { return c.Server(rules).URL != "" }
 
-// reattach returns the providers that run already.
-func (a *app) reattach() (map[addr.Provider]*plugin.Reattach, error) {
-	return plugin.ParseReattach(a.getenv("TF_REATTACH_PROVIDERS"))
+// Reattach returns the providers that run already.
+func (c *Connector) Reattach() (map[addr.Provider]*plugin.Reattach, error) {
+	return plugin.ParseReattach(c.Environ.Get("TF_REATTACH_PROVIDERS"))
+}
+
+// Reattached names the providers that run already by where they listen.
+func (c *Connector) Reattached() (map[addr.Provider]string, error) {
+	all, err := c.Reattach()
+	out := map[addr.Provider]string{}
+	for p, r := range all {
+		out[p] = "reattached-" + r.Network + "-" + r.Address
+	}
+	return out, err
 }
 
 // Transport implements estate.Connection.
@@ -139,19 +176,24 @@ func (t *transport) Warnings(ctx context.Context) []string {
 	if t.embedded != nil {
 		return nil
 	}
-	d, err := t.conn.Durability(ctx)
+	return Warnings(ctx, t.conn)
+}
+
+// Warnings say that a NATS server may lose what it has acknowledged.
+func Warnings(ctx context.Context, conn *jet.Conn) []string {
+	d, err := conn.Durability(ctx)
 	if err != nil {
 		return []string{fmt.Sprintf("It cannot be told how safe the NATS server's streams are: %s.", err)}
 	}
 	return d.Warnings()
 }
 
-// server says which NATS server is meant: by options, by the variables MILLIPEDE_NATS..., by the nats block of
+// Server says which NATS server is meant: by options, by the variables MILLIPEDE_NATS..., by the nats block of
 // millipede.hcl, then by the variables of all NATS programs. NATS_URL alone does not name one, because many a shell has
 // it for something else; a nats block, even an empty one, asks for it. Without a URL everything runs in this process.
-func (a *app) server(rules *placement.Rules) natsconn.Settings {
-	s := a.nats.Over(natsconn.Own(a.getenv))
-	shared := natsconn.Shared(a.getenv)
+func (c *Connector) Server(rules *placement.Rules) natsconn.Settings {
+	s := c.NATS.Over(natsconn.Own(c.Environ.Get))
+	shared := natsconn.Shared(c.Environ.Get)
 	if rules == nil || rules.NATS == nil {
 		shared.URL = ""
 		return s.Over(shared)
@@ -163,10 +205,10 @@ func (a *app) server(rules *placement.Rules) natsconn.Settings {
 	}).Over(shared)
 }
 
-// dial connects to a NATS server. Without provision nothing is created there.
-func (a *app) dial(ctx context.Context, server natsconn.Settings, provision bool) (*jet.Conn, diag.List) {
+// Dial connects to a NATS server. Without provision nothing is created there.
+func (c *Connector) Dial(ctx context.Context, server natsconn.Settings, provision bool) (*jet.Conn, diag.List) {
 	o := server.Options()
-	o.Name, o.Provision, o.Log = "millipede-coordinator", provision, func(line string) { a.tell(line + "\n") }
+	o.Name, o.Provision, o.Log = "millipede-coordinator", provision, func(line string) { c.Tell(line + "\n") }
 	conn, err := jet.Connect(ctx, o)
 	if err != nil {
 		return nil, diag.Errors("Cannot reach NATS",
@@ -183,13 +225,13 @@ func (t *transport) Close() diag.List {
 	var diags diag.List
 	if t.hosted != nil {
 		t.drain(errors.New("the command has ended"))
-		diags = diags.Append(closing(<-t.worked), closing(t.hosted.Close()))
+		diags = diags.Append(Closing(<-t.worked), Closing(t.hosted.Close()))
 		t.kept()
 		t.leave(nil)
 	}
-	diags = diags.Append(closing(t.conn.Close()))
+	diags = diags.Append(Closing(t.conn.Close()))
 	if t.embedded != nil {
-		diags = diags.Append(closing(t.retire()))
+		diags = diags.Append(Closing(t.retire()))
 	}
 	return diags.Append(removing(t.temporary))
 }
@@ -199,21 +241,22 @@ func removing(dir string) diag.List {
 	if dir == "" {
 		return nil
 	}
-	return closing(os.RemoveAll(dir))
+	return Closing(os.RemoveAll(dir))
 }
 
-func closing(err error) diag.List {
+// Closing is the warning that something could not be closed; none where err is nil.
+func Closing(err error) diag.List {
 	if err == nil {
 		return nil
 	}
 	return diag.List{diag.New(diag.Warning, "Failed to close down cleanly", err.Error()+".", nil)}
 }
 
-// localPackages shows the embedded worker where the installed packages are.
-type localPackages map[addr.Provider]install.Package
+// Packages implements packages.Local: it shows the embedded worker where the installed packages are.
+type Packages map[addr.Provider]install.Package
 
 // PackageDir implements packages.Local.
-func (l localPackages) PackageDir(p wire.Package) (string, bool) {
+func (l Packages) PackageDir(p wire.Package) (string, bool) {
 	source, diags := addr.ParseProviderSource(p.Source)
 	if diags.HasErrors() {
 		return "", false

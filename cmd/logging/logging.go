@@ -1,4 +1,7 @@
-package main
+// Package logging writes what the variables TF_LOG, TF_LOG_CORE, TF_LOG_PROVIDER and TF_LOG_PATH ask for.
+//
+// It decides nothing about what is worth logging: callers log, and plugins do.
+package logging
 
 import (
 	"context"
@@ -27,17 +30,17 @@ const levelTrace = slog.LevelDebug - 4
 // levelOff is above every level that is logged at.
 const levelOff = slog.LevelError + 100
 
-// logs are what TF_LOG and its kin ask for: the engine's own (TF_LOG_CORE), and those of plugins (TF_LOG_PROVIDER).
+// Logs are what TF_LOG and its kin ask for: the engine's own (TF_LOG_CORE), and those of plugins (TF_LOG_PROVIDER).
 // They go to standard error, or to the end of the file that TF_LOG_PATH names.
-type logs struct {
-	core    *slog.Logger
-	plugins hclog.Logger
+type Logs struct {
+	Core    *slog.Logger
+	Plugins hclog.Logger
 	file    *os.File
 }
 
-// openLogs opens what the environment asks for. A file that cannot be opened is told, and standard error used instead.
-func openLogs(getenv func(string) string, stderr io.Writer) *logs {
-	l := &logs{}
+// Open opens what the environment asks for. A file that cannot be opened is told, and standard error used instead.
+func Open(getenv func(string) string, stderr io.Writer) *Logs {
+	l := &Logs{}
 	level, json := coreLevel(getenv)
 	out := stderr
 	wanted := level < levelOff || loud(getenv("TF_LOG_PROVIDER")) || loud(getenv("TF_LOG"))
@@ -51,11 +54,11 @@ func openLogs(getenv func(string) string, stderr io.Writer) *logs {
 	}
 	o := &slog.HandlerOptions{Level: level, ReplaceAttr: renamed(json)}
 	if json {
-		l.core = slog.New(slog.NewJSONHandler(out, o))
+		l.Core = slog.New(slog.NewJSONHandler(out, o))
 	} else {
-		l.core = slog.New(slog.NewTextHandler(out, o))
+		l.Core = slog.New(slog.NewTextHandler(out, o))
 	}
-	l.plugins = plugin.LogFromEnvironment(getenv, out)
+	l.Plugins = plugin.LogFromEnvironment(getenv, out)
 	return l
 }
 
@@ -107,25 +110,24 @@ func renamed(json bool) func([]string, slog.Attr) slog.Attr {
 	}
 }
 
-// begin logs what was called.
-func (l *logs) begin(command string, args []string) {
-	l.core.Info("Millipede", "version", version, "engine", engineVersion, "go", runtime.Version())
-	l.core.Info("command", "name", command, "arguments", args)
+// Begin logs what was called. version and engine are those of the program.
+func (l *Logs) Begin(version, engine, command string, args []string) {
+	l.Core.Info("Millipede", "version", version, "engine", engine, "go", runtime.Version())
+	l.Core.Info("command", "name", command, "arguments", args)
 }
 
-// end logs how the command ended, and closes the file.
-func (l *logs) end(code int) error {
-	l.core.Info("command ended", "code", code)
+// End logs how the command ended, and closes the file.
+func (l *Logs) End(code int) error {
+	l.Core.Info("command ended", "code", code)
 	if l.file == nil {
 		return nil
 	}
 	return l.file.Close()
 }
 
-// profile begins to record where the time goes, into the file that TOFU_CPU_PROFILE names. The function that it returns
-// ends that.
-func (a *app) profile() (func() error, error) {
-	name := a.getenv("TOFU_CPU_PROFILE")
+// Profile begins to record where the time goes into the file, if one is named. The function that it returns ends the
+// recording.
+func Profile(name string) (end func() error, err error) {
 	if name == "" {
 		return func() error { return nil }, nil
 	}
@@ -142,12 +144,12 @@ func (a *app) profile() (func() error, error) {
 	}, nil
 }
 
-// observe adds the log to who watches a run; without a log it is o alone.
-func (l *logs) observe(o observer) observer {
-	if !l.core.Enabled(context.Background(), slog.LevelDebug) {
+// Observe returns a watcher that logs what a run tells and passes it on to o; o itself where nothing would be logged.
+func (l *Logs) Observe(o coordinator.Watcher) coordinator.Watcher {
+	if !l.Core.Enabled(context.Background(), slog.LevelDebug) {
 		return o
 	}
-	return bothObserver{o, loggedRun{l.core}}
+	return coordinator.Both{o, loggedRun{l.Core}}
 }
 
 // loggedRun logs what happens in a run.
@@ -203,7 +205,7 @@ func (l loggedRun) Diagnostics(list diag.List) {
 	}
 }
 
-// Event implements observer. What provisioners say may be secret, and is not logged.
+// Event implements coordinator.Watcher. What provisioners say may be secret, and is not logged.
 func (l loggedRun) Event(e wire.Event) {
 	l.log.Debug("event", "address", e.Address, "kind", e.Kind, "name", e.Name)
 }

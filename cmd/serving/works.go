@@ -1,4 +1,4 @@
-package main
+package serving
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/mod/sumdb/dirhash"
 
+	"github.com/millipede-iac/millipede/cmd/adapters"
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/hub"
@@ -40,7 +41,7 @@ type works struct {
 
 // openWorks connects, or starts the embedded default in the directory. slots is how many operations the embedded worker
 // carries out at a time at most. The caller calls close when no run is left.
-func (a *app) openWorks(ctx context.Context, dir string, key *seal.Key, slots int) (_ *works, err error) {
+func (s *serving) openWorks(ctx context.Context, dir string, key *seal.Key, slots int) (_ *works, err error) {
 	w := &works{packages: &sharedPackages{
 		own: filepath.Join(dir, "packages", "own"), scratch: filepath.Join(dir, "scratch"), all: map[string]string{},
 	}}
@@ -54,14 +55,14 @@ func (a *app) openWorks(ctx context.Context, dir string, key *seal.Key, slots in
 	if err != nil {
 		return w, fmt.Errorf("reading who the coordinator is: %w", err)
 	}
-	logLine := func(line string) { a.tell(line + "\n") }
-	if server := a.server(nil); server.URL != "" {
+	logLine := func(line string) { s.Tell(line + "\n") }
+	if server := s.Connector.Server(nil); server.URL != "" {
 		o := server.Options()
 		o.Name, o.Provision, o.Log = "millipede-service", true, logLine
 		if w.conn, err = jet.Connect(ctx, o); err != nil {
 			return w, fmt.Errorf("connecting to NATS: %w", err)
 		}
-	} else if err := a.embed(ctx, w, home, slots, logLine); err != nil {
+	} else if err := s.embed(ctx, w, home, slots, logLine); err != nil {
 		return w, err
 	}
 	w.joint = &estate.Joint{Hub: hub.New(w.conn, name), Pair: pair}
@@ -69,7 +70,7 @@ func (a *app) openWorks(ctx context.Context, dir string, key *seal.Key, slots in
 }
 
 // embed starts a NATS server and a worker in this process.
-func (a *app) embed(ctx context.Context, w *works, home layout.Home, slots int, log func(string)) (err error) {
+func (s *serving) embed(ctx context.Context, w *works, home layout.Home, slots int, log func(string)) (err error) {
 	if w.embedded, err = jet.Embed(home.Messages(), log); err != nil {
 		return fmt.Errorf("starting the embedded NATS server: %w", err)
 	}
@@ -77,16 +78,16 @@ func (a *app) embed(ctx context.Context, w *works, home layout.Home, slots int, 
 	if err != nil {
 		return fmt.Errorf("starting the embedded NATS server: %w", err)
 	}
-	reattach, err := a.reattach()
+	reattach, err := s.Connector.Reattach()
 	if err != nil {
 		return fmt.Errorf("TF_REATTACH_PROVIDERS: %w", err)
 	}
 	w.hosted, err = hosting.New(hosting.Options{
-		Transport: w.conn, Pools: []string{"default"}, Slots: slots, Version: version,
+		Transport: w.conn, Pools: []string{"default"}, Slots: slots, Version: s.Version,
 		Dir: home.Worker(), Local: w.packages, Reattach: reattach,
-		DisableTLS: a.getenv("TF_DISABLE_PLUGIN_TLS") != "",
-		Log:        a.logs.core, PluginLog: a.logs.plugins, Environ: a.serviceEnviron(),
-		Done: a.numbers.done(),
+		DisableTLS: s.Environ.Get("TF_DISABLE_PLUGIN_TLS") != "",
+		Log:        s.Connector.Log, PluginLog: s.Connector.PluginLog, Environ: s.serviceEnviron(),
+		Done: s.numbers.done(),
 	})
 	if err != nil {
 		return fmt.Errorf("starting the embedded worker: %w", err)
@@ -121,7 +122,7 @@ func (w *works) close() error {
 // Connect implements estate.Connector: it gives the estate its share of what is there.
 func (w *works) Connect(_ context.Context, o estate.ConnectOptions) (estate.Connection, diag.List) {
 	if w.embedded != nil {
-		if err := w.packages.add(localPackages(o.Packages)); err != nil {
+		if err := w.packages.add(adapters.Packages(o.Packages)); err != nil {
 			return nil, diag.Errors("Failed to read the installed providers", err.Error()+".", nil)
 		}
 	}
@@ -145,7 +146,10 @@ func (s share) Joint() *estate.Joint { return s.joint }
 
 // Warnings implements estate.Connection.
 func (s share) Warnings(ctx context.Context) []string {
-	return (&transport{conn: s.conn, embedded: s.embedded}).Warnings(ctx)
+	if s.embedded != nil {
+		return nil
+	}
+	return adapters.Warnings(ctx, s.conn)
 }
 
 // Close implements estate.Connection: what all share goes on.
@@ -164,7 +168,7 @@ type sharedPackages struct {
 
 // add makes the packages of a run known. They are found by what the run accepts as well as by their names: what came
 // with the configuration of one run is not what another one means by the same name.
-func (s *sharedPackages) add(installed localPackages) error {
+func (s *sharedPackages) add(installed adapters.Packages) error {
 	for source, pkg := range installed {
 		key := packageKey(source.String(), pkg)
 		s.mu.Lock()

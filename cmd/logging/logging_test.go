@@ -1,4 +1,4 @@
-package main
+package logging
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/millipede-iac/millipede/coordinator"
 )
 
 func TestTheLogIsWhatTheEnvironmentAsksFor(t *testing.T) {
@@ -34,7 +36,7 @@ func TestTheLogIsWhatTheEnvironmentAsksFor(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			var out bytes.Buffer
-			l := openLogs(func(k string) string { return c.env[k] }, &out)
+			l := Open(func(k string) string { return c.env[k] }, &out)
 			if got := strings.Contains(out.String(), "Invalid log level"); got != c.elseWarn {
 				t.Errorf("a word about the level: %v", got)
 			}
@@ -43,16 +45,16 @@ func TestTheLogIsWhatTheEnvironmentAsksFor(t *testing.T) {
 				say()
 				return out.Len() > 0
 			}
-			if got := said(func() { l.core.Error("x") }); got != c.core {
+			if got := said(func() { l.Core.Error("x") }); got != c.core {
 				t.Errorf("the engine's log: %v", got)
 			}
-			if got := said(func() { l.plugins.Error("x") }); got != c.plugins {
+			if got := said(func() { l.Plugins.Error("x") }); got != c.plugins {
 				t.Errorf("the plugins' log: %v", got)
 			}
-			if got := said(func() { l.core.Debug("x") }); got != c.debug {
+			if got := said(func() { l.Core.Debug("x") }); got != c.debug {
 				t.Errorf("the engine's details: %v", got)
 			}
-			if got := l.observe(bothObserver{}) != (bothObserver{}); got != c.debug {
+			if got := l.Observe(coordinator.Both{}) != coordinator.Watcher(coordinator.Both{}); got != c.debug {
 				t.Errorf("a run is logged: %v", got)
 			}
 		})
@@ -65,10 +67,10 @@ func TestTheLogGoesToTheEndOfTheFileThatIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	l := openLogs(func(k string) string { return map[string]string{"TF_LOG": "json", "TF_LOG_PATH": file}[k] }, &out)
-	l.begin("plan", []string{"-no-color"})
-	l.plugins.Warn("from a plugin")
-	if err := l.end(2); err != nil {
+	l := Open(func(k string) string { return map[string]string{"TF_LOG": "json", "TF_LOG_PATH": file}[k] }, &out)
+	l.Begin("1", "2", "plan", []string{"-no-color"})
+	l.Plugins.Warn("from a plugin")
+	if err := l.End(2); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(file)
@@ -90,10 +92,10 @@ func TestTheLogGoesToTheEndOfTheFileThatIsNamed(t *testing.T) {
 
 func TestALogThatCannotBeOpenedGoesToStandardError(t *testing.T) {
 	var out bytes.Buffer
-	l := openLogs(func(k string) string {
+	l := Open(func(k string) string {
 		return map[string]string{"TF_LOG": "INFO", "TF_LOG_PATH": filepath.Join(t.TempDir(), "no", "log")}[k]
 	}, &out)
-	l.begin("plan", nil)
+	l.Begin("1", "2", "plan", nil)
 	if text := out.String(); !strings.Contains(text, "Error opening log file") || !strings.Contains(text, "name=plan") {
 		t.Errorf("standard error has %q", text)
 	}
@@ -101,7 +103,7 @@ func TestALogThatCannotBeOpenedGoesToStandardError(t *testing.T) {
 
 func TestWithoutALogThePathIsNotTouched(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
-	openLogs(func(k string) string { return map[string]string{"TF_LOG_PATH": file}[k] }, &bytes.Buffer{})
+	Open(func(k string) string { return map[string]string{"TF_LOG_PATH": file}[k] }, &bytes.Buffer{})
 	if _, err := os.Stat(file); err == nil {
 		t.Error("there is a log")
 	}

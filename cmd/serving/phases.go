@@ -1,4 +1,4 @@
-package main
+package serving
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/millipede-iac/millipede/cmd/adapters"
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/layout"
@@ -33,10 +34,10 @@ var handedOn = []string{
 }
 
 // serviceEnviron is what every run sees, before its own variables.
-func (a *app) serviceEnviron() environ.Variables {
+func (s *serving) serviceEnviron() environ.Variables {
 	var out environ.Variables
 	for _, name := range handedOn {
-		if v, ok := a.environ.Lookup(name); ok {
+		if v, ok := s.Environ.Lookup(name); ok {
 			out = out.With(name + "=" + v)
 		}
 	}
@@ -44,15 +45,15 @@ func (a *app) serviceEnviron() environ.Variables {
 }
 
 // phaseEstate returns the estate of one phase of a run. Its runs are carried out with what all phases share.
-func (a *app) phaseEstate(p engine.Place, key *seal.Key, w *works, cli *cliconfig.Config) *estate.Estate {
+func (s *serving) phaseEstate(p engine.Place, key *seal.Key, w *works, cli *cliconfig.Config) *estate.Estate {
 	home := layout.At("", p.Data)
 	return estate.New(estate.Options{
 		Dir: p.Dir, Home: &home, Backend: p.Backend, Seeds: keyWrapper{key},
-		Temp: os.TempDir(), Environ: p.Environ, Isolated: true, Version: version,
-		EngineVersion: engineVersion,
-		Platform:      hosting.Platform, Who: who, PID: os.Getpid(), Now: time.Now, NewID: rand.Text,
-		Stores:    a.numbers.stores(sealedStores{key: key}),
-		Connector: w, Own: hosting.Own, Reattached: a.reattached, CLI: cli, Services: a.services,
+		Temp: os.TempDir(), Environ: p.Environ, Isolated: true, Version: s.Version,
+		EngineVersion: s.EngineVersion,
+		Platform:      hosting.Platform, Who: s.Who, PID: os.Getpid(), Now: time.Now, NewID: rand.Text,
+		Stores:    s.numbers.stores(sealedStores{key: key}),
+		Connector: w, Own: hosting.Own, Reattached: s.Connector.Reattached, CLI: cli, Services: s.Services,
 		Memory: snapshot.NewMemory(),
 		Stop:   p.Stop, Tell: p.Tell,
 	})
@@ -61,8 +62,8 @@ func (a *app) phaseEstate(p engine.Place, key *seal.Key, w *works, cli *cliconfi
 // serviceCLI is the CLI configuration of runs: that of the service's user, with a directory in which the packages of
 // providers stay from one run to the next. No lock file is needed to use what is in there, because nobody else writes
 // to it.
-func (a *app) serviceCLI(data string) (*cliconfig.Config, error) {
-	cli := *a.cli
+func (s *serving) serviceCLI(data string) (*cliconfig.Config, error) {
+	cli := *s.CLI
 	if cli.CacheDir == "" {
 		cli.CacheDir, cli.CacheMayBreakLockFile = filepath.Join(data, "packages", "cache"), true
 	}
@@ -72,15 +73,15 @@ func (a *app) serviceCLI(data string) (*cliconfig.Config, error) {
 // sealedStores keeps the stores of workspaces in bbolt, their keys sealed with that of the service. Whether the
 // configuration of a workspace encrypts its state does not matter to them: it says how the state is written for others.
 type sealedStores struct {
-	boltStores
+	adapters.Stores
 	key *seal.Key
 }
 
 // Open implements estate.Stores.
-func (s sealedStores) Open(path string, info journal.LockInfo, timeout time.Duration, o estate.StoreOptions) (
+func (st sealedStores) Open(path string, info journal.LockInfo, timeout time.Duration, o estate.StoreOptions) (
 	estate.Store, error) {
 	opened, err := bolt.OpenOptions(path, info, timeout, bolt.Options{NewID: uuid.NewString, NoSync: o.Volatile,
-		Wrapper: keyWrapper{s.key}})
+		Wrapper: keyWrapper{st.key}})
 	if err != nil {
 		return nil, err // not a nil *bolt.Store in an interface
 	}

@@ -1,4 +1,4 @@
-package main
+package serving
 
 import (
 	"context"
@@ -31,8 +31,8 @@ type numbers struct {
 	commit func(took time.Duration)
 }
 
-// newNumbers returns the metrics that are asked for at an address; nil where that is empty.
-func newNumbers(address string) *numbers {
+// newNumbers returns the metrics that are asked for at an address; nil where that is empty. version is the program's.
+func newNumbers(address, version string) *numbers {
 	if address == "" {
 		return nil
 	}

@@ -1,0 +1,354 @@
+// Package serving runs the service in this process: it opens the data, listens, and carries runs out with a worker of
+// its own or with those of a NATS server.
+//
+// It puts the packages below service together, and decides nothing that they decide.
+package serving
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/millipede-iac/millipede/cmd/adapters"
+	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/coordinator/placement"
+	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/provider/cliconfig"
+	"github.com/millipede-iac/millipede/provider/services"
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/authority"
+	"github.com/millipede-iac/millipede/service/control"
+	"github.com/millipede-iac/millipede/service/engine"
+	"github.com/millipede-iac/millipede/service/gate"
+	"github.com/millipede-iac/millipede/service/httpstate"
+	"github.com/millipede-iac/millipede/service/login"
+	"github.com/millipede-iac/millipede/service/notify"
+	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/service/tfe"
+	"github.com/millipede-iac/millipede/service/web"
+	"github.com/millipede-iac/millipede/state/seal"
+	"github.com/millipede-iac/millipede/unpacking"
+)
+
+// The bounds of what is uploaded.
+const (
+	maxConfiguration = 512 << 20
+	maxState         = 512 << 20
+)
+
+// Options are those of the command, and what the service gets of the process.
+type Options struct {
+	// Listen is the address to listen at, Address the URL for clients if that is another one.
+	Listen, Address string
+	// Data is a directory. KeyFile, CertFile and CertKey are files.
+	Data, KeyFile, CertFile, CertKey string
+	// Organization is the name of the one that the first start makes.
+	Organization string
+	// Plans and Applies are how many of each go on at a time, Parallelism how many operations of each.
+	Plans, Applies int
+	Parallelism    placement.Parallelism
+	// Metrics is where scrapes of Prometheus are answered; empty for nowhere.
+	Metrics string
+	// NotifyPrivate lets notifications go to addresses that are not public.
+	NotifyPrivate bool
+
+	// Environ and Dir are the process's environment and working directory.
+	Environ environ.Variables
+	Dir     string
+	// Out gets what people have to know of the service, Log what happens to it. Tell shows a text at once.
+	Out, Log io.Writer
+	Tell     func(text string)
+	// Version is that of the program, EngineVersion that of OpenTofu.
+	Version, EngineVersion string
+	// Stop is what signals ask for; Hold keeps the first one from ending the process.
+	Stop operation.Stop
+	Hold func() (release func())
+	// CLI and Services are the CLI configuration of the user, and the hosts that it names.
+	CLI      *cliconfig.Config
+	Services *services.Services
+	// Connector says how workers are reached. Its logs are those of the embedded worker.
+	Connector *adapters.Connector
+	// Who names the user.
+	Who func() string
+}
+
+// slots is how many operations the embedded worker carries out at a time: enough that the limits of the runs decide.
+func (o *Options) slots() int {
+	return max(adapters.Slots, (o.Plans+o.Applies)*(&placement.Rules{}).Slots(o.Parallelism))
+}
+
+// Complete sets what was not said and checks the rest. args are the arguments of the command, which takes none.
+func (o *Options) Complete(args []string) error {
+	home, homeErr := o.Environ.Home()
+	under := func(variable string, otherwise ...string) string {
+		if dir := o.Environ.Get(variable); dir != "" {
+			return filepath.Join(dir, "millipede")
+		}
+		return filepath.Join(append([]string{home}, otherwise...)...)
+	}
+	if o.Data == "" {
+		o.Data = under("XDG_DATA_HOME", ".local", "share", "millipede")
+	} else {
+		homeErr = nil
+	}
+	if o.KeyFile == "" {
+		o.KeyFile = filepath.Join(under("XDG_CONFIG_HOME", ".config", "millipede"), "service.key")
+	}
+	for _, path := range []*string{&o.Data, &o.KeyFile, &o.CertFile, &o.CertKey} {
+		if *path != "" && !filepath.IsAbs(*path) {
+			*path = filepath.Join(o.Dir, *path)
+		}
+	}
+	switch {
+	case len(args) > 0:
+		return fmt.Errorf("the command takes no arguments, and got %q", args)
+	case homeErr != nil:
+		return fmt.Errorf("name a directory with -data: %w", homeErr)
+	case o.Plans < 1 || o.Applies < 1:
+		return errors.New("-plans and -applies must be at least 1")
+	case (o.CertFile == "") != (o.CertKey == ""):
+		return errors.New("-tls-cert and -tls-key belong together")
+	case o.Address != "" && !strings.HasPrefix(o.Address, "https://"):
+		return errors.New("-address must begin with https://: clients look for the service there alone")
+	}
+	return nil
+}
+
+// serviceKey reads the key that seals the data, or makes it.
+func serviceKey(file string) (*seal.Key, error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		text = []byte(hex.EncodeToString(seal.NewSecret()) + "\n")
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			return nil, err
+		}
+		err = os.WriteFile(file, text, 0o600)
+	}
+	if err != nil {
+		return nil, err
+	}
+	secret, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(secret) != seal.Size {
+		return nil, fmt.Errorf("the file %s does not hold a key: %d bytes in hexadecimal", file, seal.Size)
+	}
+	return seal.NewKey(secret)
+}
+
+// serving is a service of this process.
+type serving struct {
+	Options
+	numbers *numbers
+}
+
+// Serve runs the service until it is interrupted. The options are complete.
+func Serve(ctx context.Context, o Options) (err error) {
+	s := &serving{Options: o}
+	key, err := serviceKey(o.KeyFile)
+	if err != nil {
+		return err
+	}
+	st, err := store.Open(o.Data, key)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	if err := os.RemoveAll(filepath.Join(o.Data, "scratch")); err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(s.Log, nil))
+	cli, err := s.serviceCLI(o.Data)
+	if err != nil {
+		return err
+	}
+	s.numbers = newNumbers(o.Metrics, o.Version)
+	w, err := s.openWorks(ctx, o.Data, key, o.slots())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	svc, err := service.New(service.Options{
+		Store: st, Floor: floor{w}, Engine: s.serviceEngine(o, key, w, cli), Now: time.Now, Version: s.Version,
+		Logger: log, Plans: o.Plans,
+		Applies:          o.Applies,
+		MaxConfiguration: maxConfiguration, MaxState: maxState, Host: publicHost(o), Became: s.numbers.became,
+	})
+	if err != nil {
+		return err
+	}
+	unmeasured, err := s.numbers.listen(ctx, svc, st, w, o.slots(), log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unmeasured()) }()
+	token, err := svc.Bootstrap("admin", o.Organization)
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
+	if err != nil {
+		return err
+	}
+	secure, trust, err := s.certificates(o, key, listener.Addr())
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	s.announce(o, listener.Addr(), trust, token)
+	sender := notify.New(notify.Options{Service: svc, Address: "https://" + hostOf(o, listener.Addr()),
+		Private: o.NotifyPrivate, Now: time.Now, Logger: log})
+	sending, unsend := context.WithCancel(context.WithoutCancel(ctx))
+	sent := make(chan struct{})
+	go func() { // awaited below
+		defer close(sent)
+		sender.Run(sending)
+	}()
+	defer func() {
+		unsend()
+		<-sent
+	}()
+	return s.host(ctx, svc, tls.NewListener(listener, secure), serviceHandler(svc, st, sender, o, log))
+}
+
+// publicHost is where clients reach the service; empty when that is not known before it listens.
+func publicHost(o Options) string {
+	if o.Address != "" {
+		return strings.TrimSuffix(strings.TrimPrefix(o.Address, "https://"), "/")
+	}
+	if _, port, err := net.SplitHostPort(o.Listen); err == nil && port != "0" {
+		return "localhost:" + port
+	}
+	return ""
+}
+
+// serviceHandler answers everything that is asked of the service.
+func serviceHandler(svc *service.Service, st *store.Store, sender *notify.Sender, o Options,
+	log *slog.Logger) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", tfe.Handler(tfe.Options{
+		Service: svc, Address: o.Address, Logger: log, Services: map[string]any{"login.v1": login.Discovery()},
+		Verify: sender.Verify,
+	}))
+	mux.Handle("/oauth/", login.Handler(svc, time.Now, log))
+	mux.Handle(control.Prefix, control.Handler(svc, log))
+	mux.Handle(httpstate.Prefix, httpstate.Handler(svc, maxState, log))
+	pages := web.Handler(web.Options{Service: svc, Logger: log})
+	for _, path := range web.Paths {
+		mux.Handle(path, pages)
+	}
+	return gate.Handler(mux, gate.Options{Now: time.Now, Logger: log, Ready: func(context.Context) error {
+		return st.View(func(*store.Tx) error { return nil })
+	}})
+}
+
+// host serves until the process is interrupted: then no request is taken any more, runs are stopped as after an
+// interrupt, and everything is closed. A second interrupt ends the process.
+func (s *serving) host(ctx context.Context, svc *service.Service, listener net.Listener, handler http.Handler) error {
+	stopping, release := s.Stop.Stopping, s.Hold()
+	defer release()
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	serving, running := make(chan error, 1), make(chan error, 1)
+	runCtx, stop := context.WithCancel(context.WithoutCancel(ctx)) // with the tracer of the process
+	defer stop()
+	go func() { serving <- server.Serve(listener) }()
+	go func() { running <- svc.Run(runCtx) }()
+	var failed error
+	select {
+	case <-stopping.Done():
+	case failed = <-serving:
+		serving <- nil
+	}
+	stop() // readers of logs hear of it, too
+	ended := <-running
+	shut, cancel := context.WithTimeout(context.WithoutCancel(stopping), 2*time.Second)
+	defer cancel()
+	err := server.Shutdown(shut)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = server.Close()
+	}
+	if e := <-serving; failed == nil && !errors.Is(e, http.ErrServerClosed) {
+		failed = e
+	}
+	return errors.Join(failed, ended, err)
+}
+
+// certificates returns how the service proves who it is, and the file that clients have to trust; empty where they do
+// already.
+func (s *serving) certificates(o Options, key *seal.Key, at net.Addr) (*tls.Config, string, error) {
+	// A page has several streams open; over the older protocol a browser allows six for all of its pages.
+	c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	if o.CertFile != "" {
+		pair := &certificatePair{cert: o.CertFile, key: o.CertKey}
+		c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair.get() }
+		_, err := pair.get()
+		return c, "", err
+	}
+	dir := filepath.Join(o.Data, "tls")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, "", err
+	}
+	own, err := authority.Open(dir, key, time.Now())
+	if err != nil {
+		return nil, "", err
+	}
+	hosts := []string{"localhost", "127.0.0.1", "::1"}
+	if host, _, err := net.SplitHostPort(at.String()); err == nil && !net.ParseIP(host).IsUnspecified() {
+		hosts = append(hosts, host)
+	}
+	if name, err := os.Hostname(); err == nil {
+		hosts = append(hosts, name)
+	}
+	if host, _, _ := strings.Cut(strings.TrimPrefix(o.Address, "https://"), ":"); host != "" {
+		hosts = append(hosts, strings.TrimSuffix(host, "/"))
+	}
+	certificate, err := own.Issue(hosts, time.Now())
+	c.Certificates = []tls.Certificate{certificate}
+	return c, own.File(), err
+}
+
+// hostOf returns the host under which clients reach the service.
+func hostOf(o Options, at net.Addr) string {
+	if o.Address != "" {
+		return strings.TrimSuffix(strings.TrimPrefix(o.Address, "https://"), "/")
+	}
+	_, port, err := net.SplitHostPort(at.String())
+	if err != nil {
+		port = ""
+	}
+	return "localhost:" + port
+}
+
+// announce tells where the service is, and what makes a client trust it and log in.
+func (s *serving) announce(o Options, at net.Addr, trust, token string) {
+	host := hostOf(o, at)
+	fmt.Fprintf(s.Out, "Millipede serves https://%s, with its data in %s. A browser shows what goes on there."+
+		"\n\nTo have a client trust it, and log in:\n", host, o.Data)
+	if trust != "" {
+		fmt.Fprintf(s.Out, "  export SSL_CERT_FILE=%s\n", trust)
+	}
+	fmt.Fprintf(s.Out, "  tofu login %s\n", host)
+	if token != "" {
+		fmt.Fprintf(s.Out, "\nThe administrator is \"admin\". The token, which is shown this once, is also a "+
+			"password to log in with:\n  %s\n", token)
+	}
+	fmt.Fprintln(s.Out)
+}
+
+// serviceEngine carries out the phases of runs.
+func (s *serving) serviceEngine(o Options, key *seal.Key, w *works, cli *cliconfig.Config) *engine.Engine {
+	return engine.New(engine.Options{
+		Environ: s.serviceEnviron(), Parallelism: o.Parallelism, EngineVersion: s.EngineVersion, Now: time.Now,
+		Unpack: unpacking.Module, Observe: s.numbers.observe(),
+		Open: func(p engine.Place) *estate.Estate { return s.phaseEstate(p, key, w, cli) },
+	})
+}
