@@ -343,7 +343,11 @@ func (t *runState) Write(_ context.Context, data []byte) error {
 		return err
 	}
 	v.MD5, v.Size = w.MD5, w.Size
-	v.Serial = describe(v, bytes.NewReader(data)).serial
+	text, err := describe(v, bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	v.Serial = text.serial
 	return told(t.s.store.Update(func(tx *store.Tx) error {
 		ws, err := workspaces.Get(tx, t.run.Workspace)
 		if err != nil {

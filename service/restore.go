@@ -56,7 +56,9 @@ func (s *Service) RestoreState(a *Actor, id string) (out *record.StateVersion, e
 		return nil, err
 	}
 	out.MD5, out.Size = w.MD5, w.Size
-	describe(out, bytes.NewReader(text))
+	if _, err := describe(out, bytes.NewReader(text)); err != nil {
+		return nil, err
+	}
 	seen := current.ID
 	err = s.audited(a, "state.restore", id, func(tx *store.Tx) error {
 		ws, err := check(tx)

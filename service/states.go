@@ -25,9 +25,6 @@ type NewState struct {
 	Outputs []byte
 	// State and JSON are the bytes, where they came with the request; nil where they are uploaded.
 	State, JSON []byte
-	// Lock is the lock's ID of a client of the http backend; it is checked when Foreign is set.
-	Foreign bool
-	Lock    string
 }
 
 // CreateState makes a version of a state, which becomes the current one when its bytes have arrived. The error is
@@ -39,7 +36,7 @@ func (s *Service) CreateState(a *Actor, workspace string, n NewState) (*record.S
 		if err != nil {
 			return err
 		}
-		if err := s.mayWrite(tx, a, w, &n); err != nil {
+		if err := s.mayWrite(tx, a, w, n.Run); err != nil {
 			return err
 		}
 		same, err := s.follows(tx, w, n.Serial, n.Lineage, n.MD5, n.Force)
@@ -91,19 +88,13 @@ func (s *Service) MayCreateState(a *Actor, workspace string) error {
 	}))
 }
 
-// mayWrite checks that the workspace is locked by who writes.
-func (s *Service) mayWrite(tx *store.Tx, a *Actor, w *record.Workspace, n *NewState) error {
+// mayWrite checks that the workspace is locked by who writes, or by the run that is named.
+func (s *Service) mayWrite(tx *store.Tx, a *Actor, w *record.Workspace, run string) error {
 	l := w.Lock
 	switch {
-	case n.Foreign && !l.Held() && n.Lock == "": // a client of the http backend that does not lock
-		return nil
-	case n.Foreign && l.Held() && l.ForeignID != "" && l.ForeignID == n.Lock:
-		return nil
-	case n.Foreign && l.Held():
-		return &Locked{holderInfo(tx, w)}
 	case !l.Held():
 		return conflict("the workspace has to be locked before its state is changed")
-	case l.Kind == "run" && (a.run != nil && a.run.ID == l.ID || n.Run == l.ID):
+	case l.Kind == "run" && (a.run != nil && a.run.ID == l.ID || run == l.ID):
 		return nil
 	case l.Kind == a.kind() && l.ID == a.ID():
 		return nil
@@ -163,7 +154,7 @@ func (s *Service) UploadState(secret string, data io.Reader, size int64) error {
 		return told(err)
 	}
 	described := *v
-	if err := s.describeFile(&described); err != nil {
+	if _, err := s.describeFile(&described); errors.Is(err, errStored) {
 		return err
 	}
 	return told(s.store.Update(func(tx *store.Tx) error {
@@ -208,14 +199,20 @@ func (s *Service) UploadState(secret string, data io.Reader, size int64) error {
 	}))
 }
 
-// describeFile reads the bytes of a version as they lie in the store.
-func (s *Service) describeFile(v *record.StateVersion) error {
+// errStored is wrapped by the error of a file that cannot be read, in contrast to one that is no state.
+var errStored = errors.New("the file cannot be read")
+
+// describeFile is describe with the bytes of a version as they lie in the store.
+func (s *Service) describeFile(v *record.StateVersion) (stateText, error) {
 	text, err := s.store.Read(stateFile(v.ID))
 	if err != nil {
-		return err
+		return stateText{}, errors.Join(errStored, err)
 	}
-	describe(v, text)
-	return text.Close()
+	t, wrong := describe(v, text)
+	if err := text.Close(); err != nil {
+		return t, errors.Join(errStored, err)
+	}
+	return t, wrong
 }
 
 // UploadStateJSON takes the JSON form of a version; size is as for UploadState.

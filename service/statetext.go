@@ -119,12 +119,12 @@ func pass(d *json.Decoder) error {
 	return d.Decode(&raw)
 }
 
-// describe notes in a version what people ask for. One that is encrypted tells only that; what is no state tells
-// nothing: the bytes are kept as they came, and who reads them is told.
-func describe(v *record.StateVersion, text io.Reader) stateText {
+// describe notes in a version what people ask for. One that is encrypted tells only that; what is no state, which the
+// error says, tells nothing.
+func describe(v *record.StateVersion, text io.Reader) (stateText, error) {
 	t, err := readState(text)
 	if err != nil {
-		return stateText{}
+		return stateText{}, err
 	}
 	if v.Lineage == "" { // whoever brought it has not said it
 		v.Lineage = t.lineage
@@ -132,7 +132,7 @@ func describe(v *record.StateVersion, text io.Reader) stateText {
 	if v.Encrypted = t.encrypted; !v.Encrypted {
 		v.Engine, v.Resources, v.Outputs = t.engine, t.resources, t.outputs
 	}
-	return t
+	return t, nil
 }
 
 // stateOutput is an output in a state, and in a request that brings outputs.

@@ -241,7 +241,7 @@ func serviceHandler(svc *service.Service, st *store.Store, sender *notify.Sender
 	}))
 	mux.Handle("/oauth/", login.Handler(svc, time.Now, log))
 	mux.Handle(control.Prefix, control.Handler(svc, log))
-	mux.Handle(httpstate.Prefix, httpstate.Handler(svc, maxState, log))
+	mux.Handle(httpstate.Prefix, httpstate.Handler(svc, log))
 	pages := web.Handler(web.Options{Service: svc, Logger: log})
 	for _, path := range web.Paths {
 		mux.Handle(path, pages)

@@ -27,9 +27,9 @@ const Prefix = "/state/"
 const maxLock = 64 << 10
 
 // Handler serves the addresses below Prefix. Clients say who they are with a token, as the password of basic
-// authentication or as a bearer. maxState bounds a state, in bytes.
-func Handler(s *service.Service, maxState int64, log *slog.Logger) http.Handler {
-	h := &server{s, maxState, log}
+// authentication or as a bearer.
+func Handler(s *service.Service, log *slog.Logger) http.Handler {
+	h := &server{s, log}
 	mux := http.NewServeMux()
 	for method, serve := range map[string]func(*server, *call) error{
 		http.MethodGet: (*server).get, http.MethodPost: (*server).post, http.MethodPut: (*server).post,
@@ -57,8 +57,7 @@ func Handler(s *service.Service, maxState int64, log *slog.Logger) http.Handler 
 
 type server struct {
 	*service.Service
-	maxState int64
-	log      *slog.Logger
+	log *slog.Logger
 }
 
 // call is a request of somebody who is known, for a workspace that there is.
@@ -156,27 +155,9 @@ func (s *server) get(c *call) error {
 }
 
 func (s *server) post(c *call) error {
-	data, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, s.maxState))
-	if err != nil {
-		return err
-	}
-	if sent := c.r.Header.Get("Content-MD5"); sent != "" {
-		if sum := md5.Sum(data); sent != base64.StdEncoding.EncodeToString(sum[:]) { //nolint:gosec // see above
-			return &refused{http.StatusBadRequest, "the checksum of what was sent is another one than Content-MD5 says"}
-		}
-	}
-	var head struct {
-		Serial  uint64 `json:"serial"`
-		Lineage string `json:"lineage"`
-	}
-	if err := json.Unmarshal(data, &head); err != nil {
-		return &refused{http.StatusBadRequest, "this is no state: " + err.Error()}
-	}
-	_, err = s.CreateState(c.actor, c.workspace.ID, service.NewState{
-		Serial: head.Serial, Lineage: head.Lineage, MD5: service.Sum(data), State: data, Foreign: true,
-		Lock: c.r.URL.Query().Get("ID"),
-	})
-	return err
+	return s.PutForeignState(c.actor, c.workspace.ID, service.ForeignState{
+		Lock: c.r.URL.Query().Get("ID"), MD5: c.r.Header.Get("Content-MD5"),
+	}, c.r.Body, c.r.ContentLength)
 }
 
 // remove is never sent by commands: a workspace is deleted in the API.

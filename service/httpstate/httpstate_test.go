@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/httpstate"
 	"github.com/millipede-iac/millipede/service/servicetest"
 )
@@ -29,9 +30,9 @@ type conversation struct {
 
 func begin(t *testing.T) (*conversation, *servicetest.House) {
 	t.Helper()
-	h := servicetest.New(t)
+	h := servicetest.New(t, func(o *service.Options) { o.MaxState = 1 << 10 })
 	h.NewWorkspace("one")
-	server := httptest.NewServer(httpstate.Handler(h.Service, 1<<10, slog.New(slog.DiscardHandler)))
+	server := httptest.NewServer(httpstate.Handler(h.Service, slog.New(slog.DiscardHandler)))
 	t.Cleanup(server.Close)
 	return &conversation{t, server.URL + "/state/acme/one", h.Token, server.Client()}, h
 }

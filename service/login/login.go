@@ -77,7 +77,7 @@ func Handler(s *service.Service, now func() time.Time, log *slog.Logger) http.Ha
 	h := &server{service: s, now: now, log: log, codes: map[string]*code{}, tries: map[string]*rate.Limiter{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /oauth/authorize", h.form)
-	mux.HandleFunc("POST /oauth/authorize", h.authorize)
+	mux.Handle("POST /oauth/authorize", http.NewCrossOriginProtection().Handler(http.HandlerFunc(h.authorize)))
 	mux.HandleFunc("POST /oauth/token", h.token)
 	return mux
 }

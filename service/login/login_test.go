@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -182,5 +183,101 @@ func TestGuessingIsSlow(t *testing.T) {
 		if i > 15 {
 			t.Fatalf("attempt %d: %d", i, reply.StatusCode)
 		}
+	}
+}
+
+// A code that anybody can exchange who has seen it go by is what the proof key is against: a request must not be able
+// to do without, nor with a weaker one.
+func TestAProofKeyCannotBeLeftOut(t *testing.T) {
+	d := newDesk(t)
+	for what, change := range map[string]func(url.Values){
+		"no method": func(f url.Values) { f.Del("code_challenge_method") },
+		"the plain method": func(f url.Values) {
+			f.Set("code_challenge_method", "plain")
+			f.Set("code_challenge", verifier)
+		},
+		"no challenge":      func(f url.Values) { f.Del("code_challenge") },
+		"a short challenge": func(f url.Values) { f.Set("code_challenge", "x") },
+		"another response":  func(f url.Values) { f.Set("response_type", "token") },
+	} {
+		form := request()
+		form.Set("username", "root")
+		form.Set("password", d.house.Token)
+		change(form)
+		if reply := d.post("/oauth/authorize", form); reply.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %d", what, reply.StatusCode)
+		}
+	}
+	for what, change := range map[string]func(url.Values){
+		"no proof":           func(f url.Values) { f.Del("code_verifier") },
+		"the challenge":      func(f url.Values) { f.Set("code_verifier", challenge()) },
+		"a proof in advance": func(f url.Values) { f["code_verifier"] = []string{"other", verifier} },
+		"another grant":      func(f url.Values) { f.Set("grant_type", "password") },
+	} {
+		if status, token := d.exchange(d.code("root", d.house.Token), change); status != 400 || token != "" {
+			t.Errorf("%s: %d", what, status)
+		}
+	}
+}
+
+func TestACodeIsGoodOnceHoweverManyAskAtOnce(t *testing.T) {
+	d := newDesk(t)
+	code := d.code("root", d.house.Token)
+	tokens := make(chan string, 20)
+	var all sync.WaitGroup
+	for range cap(tokens) {
+		all.Go(func() {
+			form := url.Values{"grant_type": {"authorization_code"}, "client_id": {login.Client}, "code": {code},
+				"redirect_uri": {"http://localhost:10003/login"}, "code_verifier": {verifier}}
+			reply, err := d.server.Client().PostForm(d.server.URL+"/oauth/token", form)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer reply.Body.Close()
+			var v struct {
+				Token string `json:"access_token"`
+			}
+			if err := json.NewDecoder(reply.Body).Decode(&v); err != nil {
+				t.Error(err)
+			}
+			if v.Token != "" {
+				tokens <- v.Token
+			}
+		})
+	}
+	all.Wait()
+	if len(tokens) != 1 {
+		t.Errorf("%d tokens for one code", len(tokens))
+	}
+}
+
+// A page of somebody else could have the browser send the form, and write into the headers of its answer.
+func TestTheFormIsSentFromItsOwnPageAlone(t *testing.T) {
+	d := newDesk(t)
+	form := request()
+	form.Set("username", "root")
+	form.Set("password", d.house.Token)
+	for header, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.server.URL+"/oauth/authorize",
+			strings.NewReader(form.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set(header, value)
+		reply, err := d.server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reply.Body.Close() != nil || reply.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: %d", header, reply.StatusCode)
+		}
+	}
+	form.Set("state", "s\r\nSet-Cookie: a=b")
+	reply := d.post("/oauth/authorize", form)
+	if to, err := reply.Location(); err != nil || to.Query().Get("state") != "s\r\nSet-Cookie: a=b" ||
+		reply.Header.Get("Set-Cookie") != "" {
+		t.Errorf("%v, %v, %v", reply.Header, to, err)
 	}
 }

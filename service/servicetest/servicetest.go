@@ -106,11 +106,12 @@ type House struct {
 	Engine *Engine
 	Floor  Floor
 	*service.Service
-	store *store.Store
-	End   func() // ends the service, as its process would; Start starts it again
-	Admin *service.Actor
-	Token string
-	ahead atomic.Int64 // of the clock, in nanoseconds
+	store  *store.Store
+	End    func() // ends the service, as its process would; Start starts it again
+	change []func(*service.Options)
+	Admin  *service.Actor
+	Token  string
+	ahead  atomic.Int64 // of the clock, in nanoseconds
 }
 
 func (h *House) clock() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }
@@ -118,14 +119,15 @@ func (h *House) clock() time.Time { return time.Now().Add(time.Duration(h.ahead.
 // Later has the service's clock go ahead.
 func (h *House) Later(d time.Duration) { h.ahead.Add(int64(d)) }
 
-// New returns a service with an organization, acme, and its administrator. It ends with the test.
-func New(t *testing.T) *House {
+// New returns a service with an organization, acme, and its administrator. It ends with the test. change says what is
+// special about it.
+func New(t *testing.T, change ...func(*service.Options)) *House {
 	t.Helper()
 	key, err := seal.NewKey(seal.NewSecret())
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &House{t: t, dir: t.TempDir(), key: key, Engine: &Engine{}}
+	h := &House{t: t, dir: t.TempDir(), key: key, Engine: &Engine{}, change: change}
 	h.Start()
 	t.Cleanup(func() { h.End() })
 	if h.Token, err = h.Bootstrap("root", "acme"); err != nil || h.Token == "" {
@@ -142,11 +144,15 @@ func (h *House) Start() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	s, err := service.New(service.Options{
+	options := service.Options{
 		Store: st, Engine: h.Engine, Now: h.clock, Version: "0.1.0", Plans: 2, Applies: 10, MaxConfiguration: 1 << 20,
 		MaxState: 256 << 20, Floor: &h.Floor,
 		ForceCancelAfter: 1,
-	})
+	}
+	for _, change := range h.change {
+		change(&options)
+	}
+	s, err := service.New(options)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	client "github.com/hashicorp/go-tfe"
 	"go.uber.org/goleak"
 
+	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/servicetest"
 	"github.com/millipede-iac/millipede/service/tfe"
 )
@@ -35,9 +36,9 @@ type site struct {
 	ctx    context.Context
 }
 
-func newSite(t *testing.T) *site {
+func newSite(t *testing.T, change ...func(*service.Options)) *site {
 	t.Helper()
-	h := servicetest.New(t)
+	h := servicetest.New(t, change...)
 	s := &site{House: h, t: t, ctx: t.Context()}
 	s.server = httptest.NewServer(tfe.Handler(tfe.Options{Service: h.Service, Poll: 50 * time.Millisecond}))
 	t.Cleanup(s.server.Close)

@@ -1,0 +1,105 @@
+package service
+
+import (
+	"crypto/md5" //nolint:gosec // the protocol's checksum
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"io"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// ForeignState is a version of a state that a client of the http backend brings.
+type ForeignState struct {
+	Lock string // the ID of the lock under which it was made; empty for a client that does not lock
+	MD5  string // what the client says of its bytes, in base64; empty for nothing
+}
+
+// PutForeignState takes a version from a client of the http backend. It is the current one when this returns. It is
+// read as it comes: size is what the client says that it sends; -1 when it does not say.
+func (s *Service) PutForeignState(a *Actor, workspace string, n ForeignState, data io.Reader, size int64) error {
+	may := func(tx *store.Tx) (*record.Workspace, error) {
+		w, err := a.allowed(tx, workspace, needWriteState)
+		if err != nil {
+			return nil, err
+		}
+		return w, mayWriteForeign(tx, w, n.Lock)
+	}
+	err := s.store.View(func(tx *store.Tx) error { _, err := may(tx); return err }) // before much is read
+	if err == nil {
+		err = fits(size, s.opts.MaxState)
+	}
+	if err != nil {
+		return s.refuse(a, "state.create", workspace, told(err))
+	}
+	v := &record.StateVersion{ID: newID("sv"), Workspace: workspace, Status: record.StateFinalized, Secret: newSecret(),
+		CreatedAt: s.now().UTC(), CreatedBy: a.ID()}
+	written, err := s.store.Write(stateFile(v.ID), data, s.opts.MaxState)
+	if err != nil {
+		if errors.Is(err, store.ErrTooLarge) {
+			err = &problem413{s.opts.MaxState}
+		}
+		return told(err)
+	}
+	kept := false
+	defer func() {
+		if kept {
+			return
+		}
+		if err := s.store.Remove(stateFile(v.ID)); err != nil {
+			s.log.Warn("a state that was refused stays on the disk", "file", stateFile(v.ID), "error", err)
+		}
+	}()
+	v.MD5, v.Size = written.MD5, written.Size
+	if n.MD5 != "" && n.MD5 != base64MD5(written.MD5) {
+		return invalid("the checksum of what was sent is another one than Content-MD5 says")
+	}
+	text, err := s.describeFile(v)
+	if err != nil {
+		return invalid("this is no state: %v", err)
+	}
+	v.Serial = text.serial
+	return s.audited(a, "state.create", workspace, func(tx *store.Tx) error {
+		kept = false
+		w, err := may(tx)
+		if err != nil {
+			return err
+		}
+		same, err := s.follows(tx, w, v.Serial, v.Lineage, v.MD5, false)
+		if err != nil || same != nil {
+			return err
+		}
+		kept = true
+		w.CurrentState, w.UpdatedAt = v.ID, s.now().UTC()
+		if err := workspaces.Put(tx, w); err != nil {
+			return err
+		}
+		tx.After(func() { s.wishState(v.ID) })
+		s.tellAfter(tx, w)
+		return stateVersions.Put(tx, v)
+	})
+}
+
+// mayWriteForeign checks that the workspace has the lock that a client of the http backend names.
+func mayWriteForeign(tx *store.Tx, w *record.Workspace, lock string) error {
+	switch l := w.Lock; {
+	case !l.Held() && lock == "": // a client that does not lock
+		return nil
+	case l.Held() && l.ForeignID != "" && l.ForeignID == lock:
+		return nil
+	case l.Held():
+		return &Locked{holderInfo(tx, w)}
+	}
+	return conflict("the workspace has to be locked before its state is changed")
+}
+
+// base64MD5 writes a checksum in hex as the http backend does.
+func base64MD5(sum string) string {
+	raw, err := hex.DecodeString(sum)
+	if err != nil || len(raw) != md5.Size {
+		return ""
+	}
+	return base64.StdEncoding.EncodeToString(raw)
+}
