@@ -141,15 +141,12 @@ func (s *Service) ResizeLimit(ctx context.Context, a *Actor, name string, slots 
 	return s.audited(a, "limit.resize", name, func(*store.Tx) error { return nil })
 }
 
-// Doubtful is an operation of which nobody knows what became.
-type Doubtful struct {
-	Address, Action, Reason, Worker string
-}
-
 // Doubts are the operations in doubt of a workspace.
 type Doubts struct {
 	*Overview
-	Operations []Doubtful
+	// By is the run that has left them.
+	By         *record.Run
+	Operations []record.Doubt
 	// More counts those that are not listed.
 	More int
 }
@@ -157,7 +154,7 @@ type Doubts struct {
 // maxDoubts is how many operations in doubt of a workspace are listed.
 const maxDoubts = 200
 
-// DoubtsOf returns the workspaces of an organization whose last run has left operations in doubt.
+// DoubtsOf returns the workspaces of an organization with operations in doubt.
 func (s *Service) DoubtsOf(a *Actor, organization string) (out []Doubts, err error) {
 	all, err := s.Overviews(a, organization, WorkspaceFilter{})
 	if err != nil {
@@ -167,17 +164,41 @@ func (s *Service) DoubtsOf(a *Actor, organization string) (out []Doubts, err err
 		if v.Attention != HasDoubts {
 			continue
 		}
-		d := Doubts{Overview: v}
-		if d.Operations, d.More, err = s.doubtful(v.Run); err != nil {
-			return nil, err
+		d, err := s.doubts(v)
+		if err != nil {
+			return nil, told(err)
 		}
 		out = append(out, d)
 	}
 	return out, nil
 }
 
+// DoubtsIn returns the operations in doubt of a workspace.
+func (s *Service) DoubtsIn(a *Actor, workspace string) (d Doubts, err error) {
+	v, err := s.OverviewOf(a, workspace)
+	switch {
+	case err != nil:
+		return d, err
+	case !needReadRuns.has(v.Permissions):
+		return d, forbidden("you are not allowed to %s", needReadRuns.what)
+	case v.Attention != HasDoubts:
+		return Doubts{Overview: v}, nil
+	}
+	d, err = s.doubts(v)
+	return d, told(err)
+}
+
+func (s *Service) doubts(v *Overview) (d Doubts, err error) {
+	d = Doubts{Overview: v, By: v.Run, Operations: v.Doubts, More: v.MoreDoubts}
+	if len(v.Doubts) == 0 { // the run was left, and nobody has looked since
+		d.Operations, d.More, err = s.doubtful(v.Run)
+		return d, err
+	}
+	return d, s.store.View(func(tx *store.Tx) error { d.By, err = runs.Get(tx, v.WorkspaceView.DoubtsOf); return err })
+}
+
 // doubtful reads from the timeline of an apply which of its operations are in doubt.
-func (s *Service) doubtful(r *record.Run) (out []Doubtful, more int, err error) {
+func (s *Service) doubtful(r *record.Run) (out []record.Doubt, more int, err error) {
 	m, err := s.model(r.Apply.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, 0, nil // the run was left before there was one
@@ -194,7 +215,7 @@ func (s *Service) doubtful(r *record.Run) (out []Doubtful, more int, err error) 
 			more++
 			continue
 		}
-		out = append(out, Doubtful{Address: v.Address, Action: v.Action, Reason: v.Doubtful, Worker: v.Worker})
+		out = append(out, record.Doubt{Address: v.Address, Operation: v.Action, Reason: v.Doubtful, Worker: v.Worker})
 	}
 	return out, more, nil
 }

@@ -115,13 +115,13 @@ func overview(tx *store.Tx, w *WorkspaceView) (*Overview, error) {
 		return nil, err
 	}
 	v.Run = r
-	v.Attention = max(v.Attention, attentionOf(r))
+	v.Attention = max(v.Attention, attentionOf(r, &w.Workspace))
 	return v, nil
 }
 
-func attentionOf(r *record.Run) Attention {
+func attentionOf(r *record.Run, w *record.Workspace) Attention {
 	switch {
-	case r.Status == record.ForceCanceled && !r.Apply.Started.IsZero():
+	case len(w.Doubts) > 0, left(r, w):
 		return HasDoubts
 	case r.Status == record.Planned && !r.AutoApply, r.Status == record.PlannedAndSaved:
 		return NeedsApproval

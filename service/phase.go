@@ -34,11 +34,7 @@ func (q *queue) begin(ctx context.Context, r *record.Run, resumed bool) {
 		defer leave()
 		defer stop()
 		q.carryOut(leaving, stopping, r, j, resumed)
-		q.mu.Lock()
-		if q.running[r.ID] == j { // else its next phase has begun already
-			delete(q.running, r.ID)
-		}
-		q.mu.Unlock()
+		q.release(r.ID, j)
 		q.wake()
 	})
 }
@@ -75,7 +71,7 @@ func (q *queue) carryOut(leaving, stopping context.Context, r *record.Run, j *jo
 	}
 	var results any
 	if err == nil {
-		results, err = s.engage(leaving, stopping, r, log, resumed)
+		results, err = s.engage(leaving, stopping, r, j, log, resumed)
 	}
 	if err != nil && !errors.Is(err, ErrReported) && !errors.Is(err, ErrStopped) {
 		_, _ = fmt.Fprintf(log, "\nError: %s\n", unmarked(err)) // a log that cannot be written has been told of above
@@ -117,9 +113,38 @@ func unmarked(err error) string {
 	return strings.NewReplacer(logBegin, "", logEnd, "").Replace(err.Error())
 }
 
-// engage gives the engine what it needs, and keeps what it returns. A mistake of ours ends the run, and no other.
-func (s *Service) engage(leaving, stopping context.Context, r *record.Run, log io.Writer,
+// engage has the engine carry out a phase, and keeps what it returns.
+func (s *Service) engage(leaving, stopping context.Context, r *record.Run, j *job, log io.Writer,
 	resumed bool) (results any, err error) {
+	return s.work(stopping, r, j, log, resumed, func(job *Job) (any, error) {
+		job.Watched = s.openBook(r)
+		defer s.closeBook(r)
+		if r.Status == record.Applying {
+			if job.Plan, err = s.store.ReadAll(planFile(r)); err != nil {
+				return nil, err
+			}
+			return engaged(s.engine.Apply(leaving, job))
+		}
+		planned, err := s.engine.Plan(leaving, job)
+		if err != nil {
+			return nil, err
+		}
+		for file, data := range map[string][]byte{
+			planFile(r): planned.Plan, planJSONFile(r): planned.JSON, planRedactedFile(r): planned.Redacted,
+		} {
+			if _, err := s.store.Write(file, bytes.NewReader(data), int64(len(data))); err != nil {
+				return nil, err
+			}
+		}
+		s.outlines.wish(func() error { _, err := s.planOutline(r); return err })
+		return planned, nil
+	})
+}
+
+// work gives fn, which has the engine do something, what the engine needs. A mistake of ours ends that, and nothing
+// else.
+func (s *Service) work(stopping context.Context, r *record.Run, j *job, log io.Writer, resumed bool,
+	fn func(*Job) (any, error)) (results any, err error) {
 	defer func() {
 		if bug := recover(); bug != nil {
 			s.log.Error("a run was ended by a mistake in the service", "run", r.ID, "panic", bug, "stack",
@@ -131,33 +156,15 @@ func (s *Service) engage(leaving, stopping context.Context, r *record.Run, log i
 	if err != nil {
 		return nil, err
 	}
+	job.Doubtful = j.doubts.tell
 	defer func() { err = errors.Join(err, os.RemoveAll(job.Scratch)) }()
 	defer func() {
 		if err := s.takeTokenBack(r); err != nil { // it ends with the run, and by itself
 			s.log.Warn("the token of a run could not be removed", "run", r.ID, "error", err)
 		}
 	}()
-	defer s.closeBook(r)
 	defer func() { err = job.unmask(err) }()
-	if r.Status == record.Applying {
-		if job.Plan, err = s.store.ReadAll(planFile(r)); err != nil {
-			return nil, err
-		}
-		return engaged(s.engine.Apply(leaving, job))
-	}
-	planned, err := s.engine.Plan(leaving, job)
-	if err != nil {
-		return nil, err
-	}
-	for file, data := range map[string][]byte{
-		planFile(r): planned.Plan, planJSONFile(r): planned.JSON, planRedactedFile(r): planned.Redacted,
-	} {
-		if _, err := s.store.Write(file, bytes.NewReader(data), int64(len(data))); err != nil {
-			return nil, err
-		}
-	}
-	s.outlines.wish(func() error { _, err := s.planOutline(r); return err })
-	return planned, nil
+	return fn(job)
 }
 
 // unmask ends the masking of the log, and masks an error that is to be written there.
@@ -192,7 +199,7 @@ func engaged(r *ApplyResult, err error) (any, error) {
 func (s *Service) job(stopping context.Context, r *record.Run, log io.Writer, resumed bool) (*Job, error) {
 	j := &Job{
 		Run: *r, Stopping: stopping, Log: log, Resumed: resumed, State: &runState{s: s, run: *r},
-		Data: filepath.Join(s.store.Dir(), "workspaces", r.Workspace), Watched: s.openBook(r),
+		Data: filepath.Join(s.store.Dir(), "workspaces", r.Workspace),
 	}
 	token, err := s.lendToken(r)
 	if err != nil {
@@ -269,7 +276,16 @@ func (q *queue) finish(r *record.Run, j *job, results any, failure error) bool {
 				kind, outcome = came(now, results)
 			}
 			ended = kind != record.EventPlanAgain
-			return q.s.enter(tx, now, kind, outcome, "")
+			if err := q.s.enter(tx, now, kind, outcome, ""); err != nil || left || r.PlanOnly ||
+				r.SavePlan && r.Status == record.Planning {
+				return err
+			}
+			w, err := workspaces.Get(tx, r.Workspace)
+			if err != nil {
+				return err
+			}
+			j.doubts.noteIn(w, now)
+			return workspaces.Put(tx, w)
 		})
 		if err == nil {
 			return ended

@@ -41,6 +41,7 @@ type job struct {
 	stop, leave context.CancelFunc
 	left        bool // it was left by somebody's wish
 	suspended   bool // it was stopped by somebody's wish, and is to go on
+	doubts      seenDoubts
 }
 
 func newQueue(s *Service) *queue {
@@ -321,6 +322,9 @@ func (s *Service) Queue(a *Actor, organization string) (out []*RunView, err erro
 // recover takes in the runs that had not ended when the service did. A plan that was under way is made again, an apply
 // is gone on with.
 func (s *Service) recover() error {
+	if err := s.releaseEnded(); err != nil {
+		return err
+	}
 	all, err := s.activeRuns()
 	if err != nil {
 		return err

@@ -142,6 +142,8 @@ type Engine interface {
 	// Apply carries out the plan of a run, or goes on with what was begun of it. With a nil error everything was
 	// applied.
 	Apply(ctx context.Context, j *Job) (*ApplyResult, error)
+	// Resolve ends the doubt about an operation of the workspace, as who says what became of it.
+	Resolve(ctx context.Context, j *Job, r Resolution, who string) error
 }
 
 // Job is one phase of a run for the engine. When ctx, which comes with it, ends, the engine returns without waiting for
@@ -171,6 +173,8 @@ type Job struct {
 	// the engine's own run has, under which permits are held. The engine goes on writing the book until the phase ends;
 	// people look at it meanwhile. Safe for calls from any goroutine.
 	Watched func(book *timeline.Book, engine string)
+	// Doubtful is told which operations the state has in doubt, whenever the engine has looked; the last word counts.
+	Doubtful func([]record.Doubt)
 }
 
 // Value is the value of an input variable.

@@ -189,6 +189,8 @@ func (b *board) blocked(r *record.Run, taken map[string]bool) Wait {
 		return Wait{} // plans wait for nobody
 	case w.Lock.Held() && w.Lock.Kind != "run":
 		return Wait{Kind: "lock", On: w.Lock.ID, Since: w.Lock.At, Text: "the workspace is locked: " + w.Lock.Reason}
+	case w.Lock.Held() && w.Lock.ID != r.ID && w.Lock.Reason != "":
+		return Wait{Kind: "lock", On: w.Lock.ID, Since: w.Lock.At, Text: w.Lock.Reason}
 	}
 	place := 1
 	var holder *record.Run

@@ -216,11 +216,12 @@ func refusal(q request, answer *http.Response) *Refusal {
 	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
 	var all struct {
 		Errors []json.RawMessage `json:"errors"`
+		Error  string            `json:"error"` // where it is none of the API's own addresses
 	}
 	if err != nil || json.Unmarshal(text, &all) != nil {
 		return r
 	}
-	var lines []string
+	lines := []string{all.Error}
 	for _, one := range all.Errors {
 		var e struct{ Title, Detail string }
 		var plain string

@@ -238,6 +238,17 @@ func (c *Client) Cancel(ctx context.Context, run, comment string) error {
 	return c.act(ctx, run, "cancel", comment)
 }
 
+// Resolve tells a service of Millipede what became of an operation in doubt: the object with the ID exists, or, where
+// that is empty, there is none. Other services answer with NotFound.
+func (c *Client) Resolve(ctx context.Context, workspace, address, id string) error {
+	body := map[string]any{"address": address, "not-created": true}
+	if id != "" {
+		body = map[string]any{"address": address, "created": id}
+	}
+	path := "/api/millipede/v1/workspaces/" + url.PathEscape(workspace) + "/doubts"
+	return c.askFor(ctx, http.MethodPost, path, nil, body, nil, 1) // a second time there is no doubt any more
+}
+
 // Note is something that the service tells about a run.
 type Note struct {
 	Action      string `json:"action"`

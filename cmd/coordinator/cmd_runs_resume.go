@@ -75,7 +75,7 @@ Usage: coordinator [global options] runs resolve ADDRESS -created=ID
        coordinator [global options] runs resolve ADDRESS -not-created
 
   Says what became of an operation whose outcome is not known. If the run that it belongs to is resumed, it goes on
-  behind the operation, or begins it anew.
+  behind the operation, or begins it anew. Where a service carries out the runs of this directory, the service does it.
 
 Options:
   -created=ID           The object with this ID exists: it is read and taken into the state.
@@ -112,8 +112,17 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 		u.diagnostics(diags)
 		return 1
 	}
-	return a.operate(ctx, u, estate.OperationOptions{Name: "apply", State: sf.StateOptions, LockAs: "resolve",
-		Settles: true}, func(r *operationRun) int {
+	elsewhere := func(d *estate.Delegated) int {
+		if err := d.Client.Resolve(ctx, d.Workspace.ID, at.String(), *created); err != nil {
+			u.diagnostics(diag.Errors("Failed to resolve the doubt", fmt.Sprintf("The service %s says: %s.", d.Host, err),
+				nil))
+			return 1
+		}
+		fmt.Fprintf(a.stdout, "%s is resolved.\n", at)
+		return 0
+	}
+	return a.operateOr(ctx, u, estate.OperationOptions{Name: "apply", State: sf.StateOptions, LockAs: "resolve",
+		Settles: true}, elsewhere, func(r *operationRun) int {
 		tx, diags := r.Engine.Resolve(ctx, r.Prior, at, *created, r.State.Who())
 		if len(tx.Changes) > 0 {
 			diags = diags.Append(r.State.Record(ctx, tx))

@@ -1,5 +1,5 @@
-// Package control answers what operators ask of the service and the API of other products has no words for: halts, and
-// why a run waits.
+// Package control answers what operators ask of the service and the API of other products has no words for: halts, why
+// a run waits, doubts.
 //
 // It decides nothing. Its routes begin with Prefix; docs/service.md describes them.
 package control
@@ -33,6 +33,8 @@ func Handler(svc *service.Service, log *slog.Logger) http.Handler {
 		mux.Handle("DELETE "+Prefix+at, s.authenticated(s.lift))
 	}
 	mux.Handle("GET "+Prefix+"runs/{run}/wait", s.authenticated(s.wait))
+	mux.Handle("GET "+Prefix+"workspaces/{workspace}/doubts", s.authenticated(s.doubts))
+	mux.Handle("POST "+Prefix+"workspaces/{workspace}/doubts", s.authenticated(s.resolve))
 	return mux
 }
 
@@ -107,16 +109,24 @@ func (s *server) setHalt(r *http.Request, a *service.Actor) (any, error) {
 		Reason    string `json:"reason"`
 		Emergency bool   `json:"emergency"`
 	}
-	d := json.NewDecoder(r.Body)
-	d.DisallowUnknownFields()
-	if err := d.Decode(&asked); err != nil {
-		return nil, errors.Join(service.ErrInvalid, err)
+	if err := decode(r, &asked); err != nil {
+		return nil, err
 	}
 	h := record.Halt{Reason: asked.Reason, Emergency: asked.Emergency}
 	if err := s.Halt(a, r.PathValue("workspace"), h); err != nil {
 		return nil, err
 	}
 	return s.halt(r, a)
+}
+
+// decode reads what was sent with a request.
+func decode(r *http.Request, to any) error {
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
+		return errors.Join(service.ErrInvalid, err)
+	}
+	return nil
 }
 
 func (s *server) lift(r *http.Request, a *service.Actor) (any, error) {
@@ -141,4 +151,47 @@ func (s *server) wait(r *http.Request, a *service.Actor) (any, error) {
 		return map[string]any{"wait": nil}, err
 	}
 	return map[string]any{"wait": waiting(w)}, nil
+}
+
+// doubt is an operation in doubt, as JSON.
+type doubt struct {
+	Address   string    `json:"address"`
+	Operation string    `json:"operation"`
+	Worker    string    `json:"worker,omitempty"`
+	Reason    string    `json:"reason,omitempty"`
+	Started   time.Time `json:"started,omitzero"`
+}
+
+// doubts lists the operations in doubt of a workspace; more counts those that are not listed.
+func (s *server) doubts(r *http.Request, a *service.Actor) (any, error) {
+	d, err := s.DoubtsIn(a, r.PathValue("workspace"))
+	if err != nil {
+		return nil, err
+	}
+	all := make([]doubt, 0, len(d.Operations))
+	for _, o := range d.Operations {
+		all = append(all, doubt(o))
+	}
+	return map[string]any{"doubts": all, "more": d.More}, nil
+}
+
+// resolve ends a doubt: the object exists as what "created" names, or "not-created" says that there is none.
+func (s *server) resolve(r *http.Request, a *service.Actor) (any, error) {
+	var asked struct {
+		Address    string `json:"address"`
+		Created    string `json:"created"`
+		NotCreated bool   `json:"not-created"`
+	}
+	if err := decode(r, &asked); err != nil {
+		return nil, err
+	}
+	if (asked.Created == "") == !asked.NotCreated {
+		return nil, errors.Join(service.ErrInvalid, errors.New(`say what became of it: "created", with the ID of the `+
+			`object, or "not-created": true`))
+	}
+	id := r.PathValue("workspace")
+	if err := s.Resolve(r.Context(), a, id, service.Resolution{Address: asked.Address, ID: asked.Created}); err != nil {
+		return nil, err
+	}
+	return s.doubts(r, a)
 }

@@ -260,6 +260,7 @@ func (p *phase) plan(ctx context.Context) (*service.PlanResult, diag.List) {
 	if diags.HasErrors() {
 		return nil, diags
 	}
+	p.doubtful(op.Prior)
 	planned, more := op.Plan(ctx, options)
 	diags = diags.Append(more)
 	var result *service.PlanResult
@@ -357,6 +358,7 @@ func (p *phase) apply(ctx context.Context) (*service.ApplyResult, diag.List) {
 	if !diags.HasErrors() {
 		applied, after, more := op.Apply(ctx, fit, "apply", func() { p.screen.applying(fit) })
 		diags = diags.Append(more)
+		p.doubtful(after)
 		p.screen.applied(applied, after, !diags.HasErrors())
 		result = counted(applied)
 	}
@@ -375,6 +377,7 @@ func (p *phase) resume(ctx context.Context) (result *service.ApplyResult, diags 
 	}
 	applied, after, more := op.GoOn(ctx, run, saved.Plan, false)
 	diags = diags.Append(more)
+	p.doubtful(after)
 	p.screen.applied(applied, after, !diags.HasErrors())
 	return counted(applied), diags.Append(op.Close(ctx)), true
 }

@@ -96,6 +96,22 @@ type Workspace struct {
 	CurrentConfiguration string `json:"currentConfiguration,omitempty"`
 	// CurrentState is the newest version of the state; empty for none.
 	CurrentState string `json:"currentState,omitempty"`
+
+	// Doubts are the operations of which nobody knows what became, as the engine saw them last, with those that are too
+	// many counted alone. DoubtsOf is the run that has left them; DoubtsSeen the run after which the engine has looked.
+	Doubts     []Doubt `json:"doubts,omitempty"`
+	MoreDoubts int     `json:"moreDoubts,omitempty"`
+	DoubtsOf   string  `json:"doubtsOf,omitempty"`
+	DoubtsSeen string  `json:"doubtsSeen,omitempty"`
+}
+
+// Doubt is an operation of which nobody knows what became.
+type Doubt struct {
+	Address   string    `json:"address"`
+	Operation string    `json:"operation"` // create, update or delete
+	Worker    string    `json:"worker,omitempty"`
+	Reason    string    `json:"reason,omitempty"`
+	Started   time.Time `json:"started,omitzero"`
 }
 
 // Triggers say what else than people and programs starts runs.

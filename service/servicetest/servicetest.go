@@ -23,11 +23,12 @@ import (
 
 // Engine is an engine that does as the test says. Its plans have changes.
 type Engine struct {
-	Mu        sync.Mutex
-	PlanFunc  func(ctx context.Context, j *service.Job) (*service.PlanResult, error)
-	ApplyFunc func(ctx context.Context, j *service.Job) (*service.ApplyResult, error)
-	Planned   []string // runs, in the order in which they began
-	Applied   []string
+	Mu          sync.Mutex
+	PlanFunc    func(ctx context.Context, j *service.Job) (*service.PlanResult, error)
+	ApplyFunc   func(ctx context.Context, j *service.Job) (*service.ApplyResult, error)
+	ResolveFunc func(ctx context.Context, j *service.Job, r service.Resolution, who string) error
+	Planned     []string // runs, in the order in which they began
+	Applied     []string
 }
 
 // Plan plans as PlanFunc says; without one, a change.
@@ -59,6 +60,18 @@ func (e *Engine) Apply(ctx context.Context, j *service.Job) (*service.ApplyResul
 	}
 	state := fmt.Sprintf(`{"version":4,"serial":%d,"lineage":"l","outputs":{"o":{"value":"v","type":"string"}},"resources":[]}`, j.Run.Number)
 	return &service.ApplyResult{Add: 1}, j.State.Write(ctx, []byte(state))
+}
+
+// Resolve says as ResolveFunc does what became of an operation; without one, nothing is in doubt any more.
+func (e *Engine) Resolve(ctx context.Context, j *service.Job, r service.Resolution, who string) error {
+	e.Mu.Lock()
+	resolve := e.ResolveFunc
+	e.Mu.Unlock()
+	if resolve != nil {
+		return resolve(ctx, j, r, who)
+	}
+	j.Doubtful(nil)
+	return nil
 }
 
 // Floor is where nothing is carried out: it shows what the test says.

@@ -73,6 +73,20 @@ func (c *call) doubts() error {
 	return c.render(http.StatusOK, "doubts", page{Title: "Doubts", Section: "doubts"}, out)
 }
 
+// resolve takes the word of the person on what became of an operation.
+func (c *call) resolve() error {
+	f := c.r.PostForm
+	r := service.Resolution{Address: f.Get("address"), ID: strings.TrimSpace(f.Get("id"))}
+	if created := f.Get("outcome") == "created"; created == (r.ID == "") || !created && f.Get("outcome") != "not-created" {
+		return &failure{http.StatusUnprocessableEntity, "Say either that the object exists, with its ID, or that there " +
+			"is none."}
+	}
+	if err := c.Resolve(c.r.Context(), c.actor, f.Get("workspace"), r); err != nil {
+		return err
+	}
+	return c.back("/app/settings/doubts", r.Address+" is resolved.")
+}
+
 // tokensPage is the tokens of the person.
 type tokensPage struct {
 	Rows []tokenRow

@@ -25,7 +25,7 @@ var routes = []route{
 	{path: "/app/logout", post: (*call).logout},
 
 	{path: "/app/settings/workers", get: (*call).floor, post: (*call).resizeLimit},
-	{path: "/app/settings/doubts", get: (*call).doubts},
+	{path: "/app/settings/doubts", get: (*call).doubts, post: (*call).resolve},
 	{path: "/app/settings/tokens", get: (*call).tokens, post: (*call).changeTokens},
 	{path: "/app/settings/audit", get: (*call).audit},
 

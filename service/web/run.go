@@ -185,6 +185,9 @@ var historyWords = map[string]string{
 	"cancel_requested":       "asked for the run to be canceled",
 	"force_canceled":         "left the run in its midst",
 	"force_cancel_requested": "asked for the run to be left",
+	"doubt_resolving":        "began to resolve a doubt",
+	"doubt_resolved":         "resolved a doubt",
+	"doubt_kept":             "could not resolve a doubt",
 }
 
 // actOnRun does what a form asks for.

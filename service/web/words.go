@@ -146,7 +146,7 @@ func statusOf(s record.RunStatus) badge {
 func needs(a service.Attention) string {
 	switch a {
 	case service.HasDoubts:
-		return "A run was left in its midst. Nobody knows what became of its operations."
+		return "Operations are in doubt: nobody knows what became of them."
 	case service.NeedsApproval:
 		return "A plan waits for approval."
 	case service.LockedByPerson:

@@ -156,6 +156,11 @@ func (e *engine) Plan(ctx context.Context, j *service.Job) (*service.PlanResult,
 		Redacted: []byte("{}")}, nil
 }
 
+// Resolve implements service.Engine: nothing is ever in doubt here.
+func (e *engine) Resolve(context.Context, *service.Job, service.Resolution, string) error {
+	return errors.New("nothing is in doubt")
+}
+
 // Apply implements service.Engine.
 func (e *engine) Apply(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
 	o, err := e.enter(j)

@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// Resolve implements service.Engine.
+func (e *Engine) Resolve(ctx context.Context, j *service.Job, r service.Resolution, who string) (err error) {
+	ctx, span := phaseSpan(ctx, "resolve", j)
+	defer func() { endSpan(span, err) }()
+	p, err := e.begin(ctx, j)
+	if err != nil {
+		return err
+	}
+	return p.end(p.resolve(ctx, r, who))
+}
+
+// resolve takes the results of a run that was left, if there is one, and then the word of who resolves a doubt.
+func (p *phase) resolve(ctx context.Context, r service.Resolution, who string) diag.List {
+	at, diags := addr.ParseInstance(r.Address)
+	if diags.HasErrors() {
+		return diags
+	}
+	if diags = diags.Append(p.install(ctx)); diags.HasErrors() {
+		return diags
+	}
+	op, more := p.estate.Begin(ctx, estate.OperationOptions{
+		Name: "apply", Bare: p.job.Run.Destroy, Variables: p.vars, Parallelism: p.o.Parallelism, LockAs: "resolve",
+		State: estate.StateOptions{Lock: true, LockTimeout: storeWait}, Watch: p.watch(),
+	})
+	if diags = diags.Append(more); diags.HasErrors() {
+		return diags
+	}
+	tx, more := op.Engine.Resolve(ctx, op.Prior, at, r.ID, who)
+	diags = diags.Append(more)
+	if len(tx.Changes) > 0 {
+		diags = diags.Append(op.State.Record(ctx, tx))
+	}
+	after, more := op.State.Load(context.WithoutCancel(ctx))
+	if diags = diags.Append(more); after != nil {
+		p.doubtful(after)
+	}
+	return diags.Append(op.Close(ctx))
+}
+
+// doubtful tells the service which operations a state has in doubt.
+func (p *phase) doubtful(st *state.State) {
+	if p.job.Doubtful == nil || st == nil {
+		return
+	}
+	var all []record.Doubt
+	for _, at := range st.Addrs() {
+		i := st.Instance(at)
+		objects := []*state.Object{i.Current}
+		for _, key := range i.DeposedKeys() {
+			objects = append(objects, i.Deposed[key])
+		}
+		for _, o := range objects {
+			if o == nil || o.Status != state.InDoubt || o.Doubt == nil {
+				continue
+			}
+			all = append(all, record.Doubt{Address: at.String(), Operation: o.Doubt.Operation, Worker: o.Doubt.Worker,
+				Reason: o.Doubt.Reason, Started: o.Doubt.Started})
+		}
+	}
+	p.job.Doubtful(all)
+}

@@ -1,0 +1,230 @@
+package site
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	client "github.com/hashicorp/go-tfe"
+
+	"github.com/millipede-iac/millipede/test/process"
+)
+
+// Service is a service process with a directory of its own, in which it can be started again, at the same address.
+type Service struct {
+	*process.Process
+	// Home is its home directory; Data is where it keeps everything.
+	Home, Data string
+	// Address is where it is, Token the administrator's.
+	Address, Token string
+	// Client speaks its API, and does not try again; HTTP is for all else.
+	Client *client.Client
+	HTTP   *http.Client
+
+	site *Site
+	args []string
+}
+
+// Service starts a service with the organization main, and returns when it answers.
+func (s *Site) Service(args ...string) *Service {
+	s.T.Helper()
+	home := s.T.TempDir()
+	v := &Service{site: s, Home: home, Data: filepath.Join(home, ".local", "share", "millipede"), args: args}
+	v.Start()
+	return v
+}
+
+// Begin starts the service, again perhaps, and returns at once.
+func (v *Service) Begin() {
+	v.site.T.Helper()
+	listen := "127.0.0.1:0"
+	if v.Address != "" {
+		listen = strings.TrimPrefix(v.Address, "https://")
+	}
+	c := v.site.Command(append([]string{"serve", "-listen=" + strings.Replace(listen, "localhost", "127.0.0.1", 1)},
+		v.args...)...)
+	c.Env = append(c.Env, "HOME="+v.Home, "XDG_DATA_HOME=", "XDG_CONFIG_HOME=")
+	v.Process = Started(v.site.T, "service", c)
+}
+
+// Start starts the service, again perhaps, and returns when it answers.
+func (v *Service) Start() {
+	t := v.site.T
+	t.Helper()
+	v.Begin()
+	line, err := v.Await(Waiting(t), "tofu login ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.Address != "" {
+		return
+	}
+	v.Address = "https://" + strings.TrimPrefix(strings.TrimSpace(line), "tofu login ")
+	if line, err = v.Await(Waiting(t), ".atlasv1."); err != nil {
+		t.Fatal(err)
+	}
+	v.Token = strings.TrimSpace(line)
+	v.Connect()
+}
+
+// Connect makes the clients, with the authority and the token that there are now.
+func (v *Service) Connect() {
+	t := v.site.T
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(v.Data, "tls", "ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(text)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	t.Cleanup(transport.CloseIdleConnections)
+	v.HTTP = &http.Client{Transport: transport}
+	v.Client, err = client.NewClient(&client.Config{Address: v.Address, Token: v.Token,
+		HTTPClient: &http.Client{Transport: transport}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Environ is what a command of the site needs to use the service.
+func (v *Service) Environ() []string {
+	host := strings.TrimPrefix(v.Address, "https://")
+	return []string{"SSL_CERT_FILE=" + filepath.Join(v.Data, "tls", "ca.pem"),
+		"TF_TOKEN_" + strings.NewReplacer(".", "_", "-", "__").Replace(host) + "=" + v.Token}
+}
+
+// Workspace makes a workspace whose runs use the site's cloud and record: they see nothing of the service's own
+// environment.
+func (v *Service) Workspace(name string) *client.Workspace {
+	v.site.T.Helper()
+	t, env := v.site.T, client.CategoryEnv
+	w, err := v.Client.Workspaces.Create(t.Context(), "main", client.WorkspaceCreateOptions{Name: &name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range map[string]string{"FLEET_CLOUD": v.site.Cloud, "FLEET_RECORD": v.site.Record} {
+		if _, err := v.Client.Variables.Create(t.Context(), w.ID, client.VariableCreateOptions{Key: &key, Value: &value,
+			Category: &env}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+// Upload makes a configuration version of a directory's files.
+func (v *Service) Upload(ctx context.Context, w *client.Workspace, dir string) (*client.ConfigurationVersion, error) {
+	no := false
+	c, err := v.Client.ConfigurationVersions.Create(ctx, w.ID, client.ConfigurationVersionCreateOptions{
+		AutoQueueRuns: &no})
+	if err != nil {
+		return nil, err
+	}
+	return c, v.Client.ConfigurationVersions.Upload(ctx, c.UploadURL, dir)
+}
+
+// Apply queues a run that is applied by itself, with a configuration.
+func (v *Service) Apply(w *client.Workspace, configuration string) *client.Run {
+	t := v.site.T
+	t.Helper()
+	dir, yes := t.TempDir(), true
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(configuration), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := v.Upload(t.Context(), w, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := v.Client.Runs.Create(t.Context(), client.RunCreateOptions{Workspace: w, ConfigurationVersion: c,
+		AutoApply: &yes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Over tells whether a run has ended.
+func Over(s client.RunStatus) bool {
+	switch s {
+	case client.RunApplied, client.RunErrored, client.RunCanceled, client.RunDiscarded, client.RunPlannedAndFinished,
+		client.RunStatus("force_canceled"):
+		return true
+	}
+	return false
+}
+
+// Ends waits for the end of a run, and claims that it is the one.
+func (v *Service) Ends(id string, want client.RunStatus) *client.Run {
+	t := v.site.T
+	t.Helper()
+	var r *client.Run
+	Eventually(t, "the run has ended", func() bool {
+		var err error
+		if r, err = v.Client.Runs.Read(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		return Over(r.Status)
+	})
+	if r.Status != want {
+		t.Errorf("the run %s is %s, not %s:\n%s", id, r.Status, want, v.Logs(r))
+	}
+	return r
+}
+
+// Logs is what people read of a run.
+func (v *Service) Logs(r *client.Run) string {
+	var all strings.Builder
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for _, read := range []func() (io.Reader, error){
+		func() (io.Reader, error) { return v.Client.Plans.Logs(ctx, r.Plan.ID) },
+		func() (io.Reader, error) { return v.Client.Applies.Logs(ctx, r.Apply.ID) },
+	} {
+		log, err := read()
+		if err == nil {
+			_, err = io.Copy(&all, log)
+		}
+		if err != nil {
+			fmt.Fprintf(&all, "(no log: %v)\n", err)
+		}
+	}
+	return all.String()
+}
+
+// Ask asks below /api/millipede/v1/; in is sent as JSON unless it is nil. It returns the status and the answer.
+func (v *Service) Ask(method, path string, in any) (int, string) {
+	t := v.site.T
+	t.Helper()
+	var body io.Reader
+	if in != nil {
+		text, err := json.Marshal(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), method, v.Address+"/api/millipede/v1/"+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+v.Token)
+	answer, err := v.HTTP.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}

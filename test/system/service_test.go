@@ -1,0 +1,67 @@
+package system
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	client "github.com/hashicorp/go-tfe"
+
+	"github.com/millipede-iac/millipede/test/site"
+)
+
+// A run of the service that ended with an operation in doubt left its workspace stuck: each plan said to call "runs
+// resolve", which needs a directory that only the service has.
+func TestADoubtIsResolvedThroughTheService(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, "")
+	s.Server()
+	w := s.Worker("default")
+	v := s.Service()
+	space := v.Workspace("one")
+	r := v.Apply(space, site.Slow(1, 600_000))
+	site.Eventually(t, "the creation has begun", func() bool { return s.Begun("create") == 1 })
+	if err := w.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	v.Ends(r.ID, client.RunErrored)
+	s.Worker("default")
+	stuck := v.Apply(space, site.Slow(1, 10))
+	site.Wants(t, v.Logs(v.Ends(stuck.ID, client.RunErrored)), "fleet_machine.a[0]", "in doubt")
+
+	doubts := "workspaces/" + space.ID + "/doubts"
+	if code, text := v.Ask(http.MethodGet, doubts, nil); code != http.StatusOK ||
+		!strings.Contains(text, `"address":"fleet_machine.a[0]","operation":"create"`) {
+		t.Errorf("%d: %s", code, text)
+	}
+	if code, text := v.Ask(http.MethodPost, doubts, map[string]any{"address": "fleet_machine.a[1]",
+		"not-created": true}); code != http.StatusConflict || !strings.Contains(text, "Nothing is in doubt") {
+		t.Errorf("another object: %d: %s", code, text)
+	}
+	if code, text := v.Ask(http.MethodPost, doubts, map[string]any{"address": "fleet_machine.a[0]",
+		"created": "nosuch"}); code != http.StatusConflict ||
+		!strings.HasPrefix(text, `{"error":"Error: The import failed`) {
+		t.Errorf("an object that is not there: %d: %s", code, text)
+	}
+	// The command line says so to the service.
+	s.Write("main.tf", `
+terraform {
+  cloud {
+    hostname     = "`+strings.TrimPrefix(v.Address, "https://")+`"
+    organization = "main"
+    workspaces { name = "one" }
+  }
+}
+`)
+	s.Env = v.Environ()
+	s.NATS = ""
+	s.Must("init")
+	site.Wants(t, s.Must("runs", "resolve", "fleet_machine.a[0]", "-not-created"), "fleet_machine.a[0] is resolved")
+	if code, text := v.Ask(http.MethodGet, doubts, nil); code != http.StatusOK || !strings.Contains(text, `"doubts":[]`) {
+		t.Errorf("%d: %s", code, text)
+	}
+	v.Ends(v.Apply(space, site.Slow(1, 10)).ID, client.RunApplied)
+	if n := len(s.Objects()); n != 1 {
+		t.Errorf("the cloud has %d machines", n)
+	}
+}
