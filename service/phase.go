@@ -205,6 +205,7 @@ func (s *Service) job(stopping context.Context, r *record.Run, log io.Writer, re
 	if err != nil {
 		return nil, err
 	}
+	var secrets []string // that the log does not tell
 	err = s.store.View(func(tx *store.Tx) error {
 		w, err := workspaces.Get(tx, r.Workspace)
 		if err != nil {
@@ -221,7 +222,7 @@ func (s *Service) job(stopping context.Context, r *record.Run, log io.Writer, re
 		if s.opts.Host != "" {
 			j.Environment = append([]string{TokenVariable(s.opts.Host) + "=" + token}, j.Environment...)
 		}
-		j.Log = newMask(withoutMarks{j.Log}, append(g.secrets, token))
+		secrets = append(g.secrets, token)
 		return nil
 	})
 	if err != nil {
@@ -234,8 +235,16 @@ func (s *Service) job(stopping context.Context, r *record.Run, log io.Writer, re
 	if err := errors.Join(os.MkdirAll(runsDir, 0o700), os.MkdirAll(j.Data, 0o700)); err != nil {
 		return nil, err
 	}
-	j.Scratch, err = os.MkdirTemp(runsDir, r.ID+"-")
-	return j, err
+	if j.Scratch, err = os.MkdirTemp(runsDir, r.ID+"-"); err != nil {
+		return nil, err
+	}
+	proofs, told, err := s.proofs(r, &j.Workspace, j.Environment, j.Scratch)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(j.Scratch))
+	}
+	j.Environment = append(j.Environment, proofs...)
+	j.Log = newMask(withoutMarks{log}, append(secrets, told...))
+	return j, nil
 }
 
 // finish writes how a phase has ended. It returns false when the phase has not ended, because the service does.

@@ -60,6 +60,7 @@ type Service struct {
 
 	outlines outlines
 	uploads  queues
+	signing  sync.Mutex // one at a time makes keys
 
 	outgoing chan struct{} // holds a token when there are notifications to send
 

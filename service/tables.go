@@ -152,6 +152,14 @@ var (
 	users = store.Table[record.User]{
 		Name: "user", ID: func(u *record.User) string { return u.ID },
 		Unique: map[string]func(*record.User) string{"name": func(u *record.User) string { return u.Name }},
+		Lists: map[string]func(*record.User) []string{
+			"identity": func(u *record.User) []string {
+				if u.Subject == "" {
+					return nil
+				}
+				return []string{Hash(store.Join(u.Issuer, u.Subject))}
+			},
+		},
 	}
 	teams = store.Table[record.Team]{
 		Name: "team", ID: func(t *record.Team) string { return t.ID },
@@ -188,6 +196,9 @@ var (
 			"user":         one(func(m *record.Membership) string { return m.User }),
 			"email":        one(func(m *record.Membership) string { return Hash(strings.ToLower(m.Email)) }),
 		},
+	}
+	signingKeys = store.Table[record.SigningKey]{
+		Name: "signing key", ID: func(k *record.SigningKey) string { return k.ID },
 	}
 	tokens = store.Table[record.Token]{
 		Name: "token", ID: func(t *record.Token) string { return t.ID },

@@ -33,6 +33,7 @@ import (
 	"github.com/millipede-iac/millipede/service/engine"
 	"github.com/millipede-iac/millipede/service/gate"
 	"github.com/millipede-iac/millipede/service/httpstate"
+	"github.com/millipede-iac/millipede/service/issuer"
 	"github.com/millipede-iac/millipede/service/login"
 	"github.com/millipede-iac/millipede/service/notify"
 	"github.com/millipede-iac/millipede/service/store"
@@ -239,6 +240,9 @@ func serviceHandler(svc *service.Service, st *store.Store, sender *notify.Sender
 		Service: svc, Address: o.Address, Logger: log, Services: map[string]any{"login.v1": login.Discovery()},
 		Verify: sender.Verify,
 	}))
+	provable := issuer.Handler(svc, log)
+	mux.Handle(issuer.Discovery, provable)
+	mux.Handle(issuer.Keys, provable)
 	mux.Handle("/oauth/", login.Handler(svc, time.Now, log))
 	mux.Handle(control.Prefix, control.Handler(svc, log))
 	mux.Handle(httpstate.Prefix, httpstate.Handler(svc, log))

@@ -13,6 +13,16 @@ type User struct {
 	Admin     bool      `json:"admin,omitempty"`    // may do everything in every organization
 	Password  []byte    `json:"password,omitempty"` // its hash, with the salt and the cost in it; nil for none
 	CreatedAt time.Time `json:"createdAt"`
+	// Issuer and Subject are who the user is at a provider of identities; empty for a user of the service alone.
+	Issuer  string `json:"issuer,omitempty"`
+	Subject string `json:"subject,omitempty"`
+}
+
+// SigningKey is a key that signs the tokens by which runs prove who they are.
+type SigningKey struct {
+	ID   string    `json:"id"`
+	From time.Time `json:"from"` // when its turn begins
+	Key  []byte    `json:"key"`  // in PKCS #8
 }
 
 // Team is a group of users of an organization.

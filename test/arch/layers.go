@@ -131,6 +131,7 @@ var layers = map[string]int{
 
 	"service/authority":   1,
 	"service/gate":        0,
+	"service/identity":    0,
 	"service/outline":     0,
 	"service/record":      0,
 	"service/events":      1,
@@ -138,6 +139,7 @@ var layers = map[string]int{
 	"service":             2,
 	"service/control":     3,
 	"service/httpstate":   3,
+	"service/issuer":      3,
 	"service/login":       3,
 	"service/notify":      3,
 	"service/servicetest": 3,
