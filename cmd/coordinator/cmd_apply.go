@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/millipede-iac/millipede/cmd/running"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/graph/plan"
@@ -54,45 +55,45 @@ func runRefresh(ctx context.Context, a *app, args []string) int {
 	var vf viewFlags
 	var sf stateFlags
 	var pf planFlags
-	f := a.newFlags()
+	f := a.NewFlags()
 	vars.register(f)
-	vf.register(f)
-	vf.registerReveal(f)
+	vf.RegisterRun(f)
+	vf.RegisterReveal(f)
 	sf.register(f)
 	pf.registerScope(f)
-	if code, done := a.parse(f, refreshUsage, args); done {
+	if code, done := a.Parse(f, refreshUsage, args); done {
 		return code
 	}
-	u, diags := a.newRunScreen(vf, runKind{refreshes: true})
+	u, diags := running.NewScreen(a.App, vf, running.Kind{Refreshes: true})
 	if f.NArg() > 0 {
 		diags = diags.Append(diag.New(diag.Error, "Too many command line arguments", fmt.Sprintf("The refresh "+
 			"command takes no arguments, and got %q.", f.Args()), nil))
 	}
 	spec, more := pf.spec()
 	if diags = diags.Append(more); diags.HasErrors() {
-		u.diagnostics(diags)
-		return u.close(1)
+		u.Diagnostics(diags)
+		return u.Close(1)
 	}
-	vars.Input = vars.Input && !vf.json // nobody can be asked in JSON
+	vars.Input = vars.Input && !vf.JSON // nobody can be asked in JSON
 	o := estate.OperationOptions{Name: "refresh", Bare: true, Variables: vars.Variables, State: sf.StateOptions,
 		Parallelism: pf.parallelism.value, LockAs: "OperationTypeRefresh"}
-	spec.mode, spec.refresh = plan.RefreshOnly, refreshFlag{amount: placement.RefreshAll} // whatever the rules say
-	service := serviceSpec{planSpec: spec, applies: true, approved: true, refuses: pf.serviceOnly(),
-		lockTimeout: sf.LockTimeout}
-	spec.mode = plan.Normal
-	elsewhere := func(d *estate.Delegated) int { return a.runAtService(u, d, service) }
-	return u.close(a.operateOr(ctx, u, o, elsewhere, func(r *operationRun) int {
+	spec.Mode, spec.SkipRefresh, spec.Refresh = plan.RefreshOnly, false, placement.RefreshAll // whatever the rules say
+	service := running.Request{Spec: spec, Applies: true, Approved: true, Refuses: pf.serviceOnly(),
+		LockTimeout: sf.LockTimeout}
+	spec.Mode = plan.Normal
+	elsewhere := func(d *estate.Delegated) int { return running.AtService(a.App, u, d, service) }
+	return u.Close(running.Operate(ctx, a.App, u, o, elsewhere, func(r *running.Run) int {
 		// A whole plan, so that outputs are what they will be; all but what it found out is dropped.
-		planned, diags := r.prepare(ctx, spec)
+		planned, diags := r.Prepare(ctx, spec)
 		if planned == nil || diags.HasErrors() {
-			r.ui.diagnostics(diags)
+			r.UI.Diagnostics(diags)
 			return 1
 		}
 		if !anyManaged(planned.Plan.Prior) {
 			diags = diags.Append(diag.New(diag.Warning, "Empty or non-existent state", "The state has no objects, so "+
 				"there is nothing to refresh.", nil))
 		}
-		return r.adopt(ctx, planned.Plan, "refresh", diags)
+		return adopt(ctx, r, planned.Plan, "refresh", diags)
 	}))
 }
 
@@ -112,24 +113,24 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 	var vars variableFlags
 	var vf viewFlags
 	var sf stateFlags
-	f := a.newFlags()
+	f := a.NewFlags()
 	vars.register(f)
-	vf.register(f)
-	vf.registerReveal(f)
+	vf.RegisterRun(f)
+	vf.RegisterReveal(f)
 	sf.register(f)
 	pf.register(f)
 	f.BoolVar(&approved, "auto-approve", approved, "")
 	f.BoolVar(&pf.keepQuiet, "suppress-forget-errors", false, "")
 	detach := f.Bool("detach", false, "")
-	if code, done := a.parse(f, usage, args); done {
+	if code, done := a.Parse(f, usage, args); done {
 		return code
 	}
-	u, diags := a.newRunScreen(vf, runKind{destroys: destroys})
+	u, diags := running.NewScreen(a.App, vf, running.Kind{Destroys: destroys})
 	fail := func(l diag.List) int {
-		u.diagnostics(l)
-		return u.close(1)
+		u.Diagnostics(l)
+		return u.Close(1)
 	}
-	vars.Input = vars.Input && !vf.json // nobody can be asked in JSON
+	vars.Input = vars.Input && !vf.JSON // nobody can be asked in JSON
 	o := estate.OperationOptions{Name: command, Bare: pf.destroy, Variables: vars.Variables, State: sf.StateOptions,
 		Parallelism: pf.parallelism.value, LockAs: "OperationTypeApply"}
 	switch {
@@ -139,11 +140,11 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 		return fail(diag.Errors("Too many command line arguments", fmt.Sprintf("The %s command got %q. To work in "+
 			"another directory, give the global option -chdir=DIR.", command, f.Args()), nil))
 	case f.NArg() == 1:
-		return u.close(a.applySaved(ctx, u, f.Arg(0), pf, o, *detach))
+		return u.Close(a.applySaved(ctx, u, f.Arg(0), pf, o, *detach))
 	case destroys && given(f, "destroy") && pf.destroy:
 		return fail(diag.Errors("Invalid mode option", "The -destroy option is for apply and plan: the destroy "+
 			"command needs no mode.", nil))
-	case vf.json && !approved:
+	case vf.JSON && !approved:
 		return fail(diag.Errors("Plan file or auto-approve required", "With -json nobody can be asked, so give a "+
 			"saved plan or -auto-approve.", nil))
 	}
@@ -151,30 +152,30 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 	if diags.HasErrors() {
 		return fail(diags)
 	}
-	service := serviceSpec{
-		planSpec: spec, applies: true, approved: approved, detach: *detach, refuses: pf.serviceOnly(), input: vars.Input,
-		lockTimeout: sf.LockTimeout,
+	service := running.Request{
+		Spec: spec, Applies: true, Approved: approved, Detach: *detach, Refuses: pf.serviceOnly(), Input: vars.Input,
+		LockTimeout: sf.LockTimeout,
 	}
-	elsewhere := func(d *estate.Delegated) int { return a.runAtService(u, d, service) }
-	return u.close(a.operateOr(ctx, u, o, elsewhere, func(r *operationRun) int {
+	elsewhere := func(d *estate.Delegated) int { return running.AtService(a.App, u, d, service) }
+	return u.Close(running.Operate(ctx, a.App, u, o, elsewhere, func(r *running.Run) int {
 		if *detach {
-			r.ui.diagnostics(notDetached())
+			r.UI.Diagnostics(running.NotDetached())
 			return 1
 		}
-		planned, ok := r.plan(ctx, spec)
+		planned, ok := r.ShowPlan(ctx, spec)
 		if !ok {
 			return 1
 		}
 		p := planned.Plan
 		trivial := !p.Applyable()
 		if p.Mode == plan.RefreshOnly {
-			return r.refresh(ctx, p, approved)
+			return refresh(ctx, r, p, approved)
 		}
-		if !trivial && !approved && !r.approve(p) {
+		if !trivial && !approved && !r.Approve(p) {
 			return 1
 		}
-		r.left = leftBehind(p, pf)
-		return r.apply(ctx, p, command)
+		r.Left = leftBehind(p, pf)
+		return r.CarryOut(ctx, p, command)
 	}))
 }
 
@@ -201,40 +202,40 @@ func countForgotten(p *plan.Plan) int {
 }
 
 // refresh writes what a refresh-only plan found.
-func (r *operationRun) refresh(ctx context.Context, p *plan.Plan, approved bool) int {
-	if p.Applyable() && !approved && !r.approve(p) {
+func refresh(ctx context.Context, r *running.Run, p *plan.Plan, approved bool) int {
+	if p.Applyable() && !approved && !r.Approve(p) {
 		return 1
 	}
-	return r.apply(ctx, p, "refresh")
+	return r.CarryOut(ctx, p, "refresh")
 }
 
 // applySaved carries a saved plan out.
-func (a *app) applySaved(ctx context.Context, u *runScreen, name string, pf planFlags, o estate.OperationOptions,
+func (a *app) applySaved(ctx context.Context, u *running.Screen, name string, pf planFlags, o estate.OperationOptions,
 	detach bool) int {
-	d, run, diags := a.estate.DelegatedRun(ctx, name, estate.Finding{Variables: o.Variables, Sources: u.from})
+	d, run, diags := a.Estate.DelegatedRun(ctx, name, estate.Finding{Variables: o.Variables, Sources: u.From})
 	if diags.HasErrors() {
-		u.diagnostics(diags)
+		u.Diagnostics(diags)
 		return 1
 	}
 	if d != nil {
-		return a.applySavedAtService(u, d, run, serviceSpec{applies: true, detach: detach, refuses: pf.serviceOnly()})
+		return running.ApplySaved(a.App, u, d, run, running.Request{Applies: true, Detach: detach, Refuses: pf.serviceOnly()})
 	}
 	if detach {
-		u.diagnostics(notDetached())
+		u.Diagnostics(running.NotDetached())
 		return 1
 	}
-	saved, diags := a.estate.OpenPlan(ctx, name, o.Variables)
+	saved, diags := a.Estate.OpenPlan(ctx, name, o.Variables)
 	if diags.HasErrors() {
-		u.diagnostics(diags)
+		u.Diagnostics(diags)
 		return 1
 	}
 	o.Saved = saved
 	refused := func(*estate.Delegated) int { return 1 } // Begin has said why
-	return a.operateOr(ctx, u, o, refused, func(r *operationRun) int { return r.applyPlanFile(ctx, saved, pf) })
+	return running.Operate(ctx, a.App, u, o, refused, func(r *running.Run) int { return applyPlanFile(ctx, r, saved, pf) })
 }
 
 // applyPlanFile checks that a saved plan still fits, and carries it out.
-func (r *operationRun) applyPlanFile(ctx context.Context, saved *planfile.Saved, pf planFlags) int {
+func applyPlanFile(ctx context.Context, r *running.Run, saved *planfile.Saved, pf planFlags) int {
 	fit, diags := r.Fit(ctx, saved.Plan)
 	if !diags.HasErrors() {
 		diags = r.Mismatch
@@ -244,15 +245,15 @@ func (r *operationRun) applyPlanFile(ctx context.Context, saved *planfile.Saved,
 			"-target, -exclude, -replace and -refresh-only do not go with one.", nil)
 	}
 	if diags.HasErrors() {
-		r.ui.diagnostics(diags)
+		r.UI.Diagnostics(diags)
 		return 1
 	}
-	r.ui.saved(saved.Plan)
+	r.UI.Saved(saved.Plan)
 	if pf.destroy && saved.Plan.Mode != plan.Destroy {
-		r.ui.diagnostics(diag.List{diag.New(diag.Warning, "A saved plan does not become a destroy plan",
+		r.UI.Diagnostics(diag.List{diag.New(diag.Warning, "A saved plan does not become a destroy plan",
 			"What a saved plan does was decided when it was made, so -destroy has no effect on it. To destroy, leave "+
 				"the plan out, or make one with plan -destroy.", nil)})
 	}
-	r.left = leftBehind(fit, pf)
-	return r.apply(ctx, fit, "apply")
+	r.Left = leftBehind(fit, pf)
+	return r.CarryOut(ctx, fit, "apply")
 }

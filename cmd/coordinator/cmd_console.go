@@ -10,6 +10,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"golang.org/x/term"
 
+	"github.com/millipede-iac/millipede/cmd/command"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -42,30 +43,30 @@ type() shows the type of a value.
 To leave the console, type "exit", or press Control-C or Control-D.`
 
 func runConsole(ctx context.Context, a *app, args []string) int {
-	var show showFlags
+	var show viewFlags
 	var vars variableFlags
 	var sf stateFlags
-	f := a.newFlags()
-	show.register(f)
+	f := a.NewFlags()
+	show.RegisterJSON(f)
 	vars.register(f)
 	sf.registerLock(f)
 	f.StringVar(&sf.File, "state", "", "")
-	if code, done := a.parse(f, consoleUsage, args); done {
+	if code, done := a.Parse(f, consoleUsage, args); done {
 		return code
 	}
-	json := show.json
-	show.json = false // problems are shown as text in any case
+	json := show.JSON
+	show.JSON = false // problems are shown as text in any case
 	s, diags := a.newStreamScreen(show, nil)
-	s.printer.Out = a.stderr // standard output is for values
+	s.Printer.Out = a.Stderr // standard output is for values
 	if json {
 		diags = diags.Append(diag.New(diag.Error, "Output only in json is not allowed", "A console is for people. To "+
 			"have its output as JSON beside that, give -json-into=FILE.", nil))
 	}
 	if diags = diags.Append(noArguments(f)); diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
-	return s.end(a.estate.Inspect(ctx, estate.InspectOptions{Variables: vars.Variables, State: sf.StateOptions,
-		Sources: s.from}, func(i *estate.Inspection) diag.List {
+	return s.End(a.Estate.Inspect(ctx, estate.InspectOptions{Variables: vars.Variables, State: sf.StateOptions,
+		Sources: s.From}, func(i *estate.Inspection) diag.List {
 		c, diags := operation.Do(ctx, i.Engine.Session, "console",
 			func(ctx context.Context, s *operation.Session) (*operation.Console, diag.List) {
 				return s.Console(ctx, i.Prior)
@@ -91,8 +92,8 @@ func (c *consoleSession) run(diags diag.List) diag.List {
 		diags = diags.Append(diag.New(diag.Warning, "Due to the problems above, some expressions may produce "+
 			"unexpected results.", "", nil))
 	}
-	c.diagnostics(diags)
-	if in, ok := c.app.stdin.(*os.File); ok && terminal(in) {
+	c.Diagnostics(diags)
+	if in, ok := c.App.Stdin.(*os.File); ok && command.Terminal(in) {
 		return c.interactive(in)
 	}
 	return c.piped()
@@ -100,11 +101,11 @@ func (c *consoleSession) run(diags diag.List) diag.List {
 
 // piped answers the lines of standard input, up to the first that fails.
 func (c *consoleSession) piped() diag.List {
-	var lines consoleLines
+	var lines operation.ConsoleLines
 	for {
-		line, err := c.app.readLine()
+		line, err := c.App.ReadLine()
 		if err == nil || line != "" {
-			if expression, open := lines.add(line); open == 0 {
+			if expression, open := lines.Add(line); open == 0 {
 				exit, diags := c.answer(expression)
 				if exit || diags.HasErrors() {
 					return diags
@@ -128,10 +129,10 @@ func (c *consoleSession) interactive(in *os.File) diag.List {
 	editor := term.NewTerminal(struct {
 		io.Reader
 		io.Writer
-	}{in, c.app.stdout}, prompt)
-	var lines consoleLines
+	}{in, c.App.Stdout}, prompt)
+	var lines operation.ConsoleLines
 	for {
-		line, err := c.editLine(editor, in, width(c.app.stdout))
+		line, err := c.editLine(editor, in, command.Width(c.App.Stdout))
 		switch {
 		case errors.Is(err, operation.ErrInterrupted):
 			return stopped()
@@ -140,7 +141,7 @@ func (c *consoleSession) interactive(in *os.File) diag.List {
 		case err != nil:
 			return diag.Errors("Failed to use the terminal", err.Error()+".", nil)
 		}
-		expression, open := lines.add(line)
+		expression, open := lines.Add(line)
 		if open > 0 {
 			editor.SetPrompt(strings.Repeat(".", open) + " ")
 			continue
@@ -151,7 +152,7 @@ func (c *consoleSession) interactive(in *os.File) diag.List {
 			return nil
 		}
 		if diags.HasErrors() {
-			c.diagnostics(diags)
+			c.Diagnostics(diags)
 		}
 	}
 }
@@ -187,7 +188,7 @@ func (c *consoleSession) editLine(editor *term.Terminal, in *os.File, columns in
 	select {
 	case read := <-got:
 		return read.line, read.err
-	case <-c.app.interrupts.Stopping.Done():
+	case <-c.App.Interrupts.Stopping.Done():
 		return "", operation.ErrInterrupted
 	}
 }
@@ -213,7 +214,7 @@ func (c *consoleSession) answer(expression string) (exit bool, diags diag.List) 
 			text = view.FormatValue(got.Value)
 		}
 	}
-	c.print(text + "\n")
-	c.message("", text, nil)
+	c.Print(text + "\n")
+	c.Message("", text, nil)
 	return false, nil
 }

@@ -20,53 +20,53 @@ Options:
 ` + variablesHelp + jsonHelp
 
 func runForceUnlock(ctx context.Context, a *app, args []string) int {
-	var sf showFlags
+	var sf viewFlags
 	var vars variableFlags
-	f := a.newFlags()
-	sf.register(f)
+	f := a.NewFlags()
+	sf.RegisterJSON(f)
 	vars.registerValues(f)
 	force := f.Bool("force", false, "")
-	if code, done := a.parse(f, forceUnlockUsage, args); done {
+	if code, done := a.Parse(f, forceUnlockUsage, args); done {
 		return code
 	}
 	s, diags := a.newStreamScreen(sf, nil)
 	switch {
 	case diags.HasErrors():
-		return s.end(diags)
+		return s.End(diags)
 	case f.NArg() != 1:
-		return s.wrongUsage("Wrong number of arguments", "The command takes the ID of a lock, which the message "+
+		return s.WrongUsage("Wrong number of arguments", "The command takes the ID of a lock, which the message "+
 			"about the lock names.")
-	case sf.json && !*force:
-		return s.wrongUsage("Invalid usage", "With -json nobody can be asked, so -force is required.")
+	case sf.JSON && !*force:
+		return s.WrongUsage("Invalid usage", "With -json nobody can be asked, so -force is required.")
 	}
 	if diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
-	root, more := a.estate.FindRoot(s.finding(vars))
+	root, more := a.Estate.FindRoot(s.Finding(vars.Variables))
 	if diags = diags.Append(more); diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
-	backend, more := a.estate.OpenBackend(ctx, root, estate.StateOptions{})
+	backend, more := a.Estate.OpenBackend(ctx, root, estate.StateOptions{})
 	if diags = diags.Append(more); diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
-	if d := backend.Describe(a.estate.Workspace()); d.Unlockable {
-		return s.end(diags.Append(diag.New(diag.Error, "Failed to unlock state",
+	if d := backend.Describe(a.Estate.Workspace()); d.Unlockable {
+		return s.End(diags.Append(diag.New(diag.Error, "Failed to unlock state",
 			fmt.Sprintf("Locking is switched off for the backend of %s, so there is no lock to release.", d.Where),
 			nil)))
 	}
 	if !*force {
-		yes, more := s.confirm("Do you really want to force-unlock?",
+		yes, more := s.Confirm("Do you really want to force-unlock?",
 			"Whoever holds the lock may still be at work, and two commands at one time can damage what they "+
 				"manage.\n  Only 'yes' will be accepted to confirm.", true)
 		if diags = diags.Append(more); more.HasErrors() || !yes {
-			s.say("force-unlock cancelled.")
-			return max(1, s.end(diags))
+			s.Say("force-unlock cancelled.")
+			return max(1, s.End(diags))
 		}
 	}
-	if diags = diags.Append(a.estate.Unlock(ctx, backend, f.Arg(0))); !diags.HasErrors() {
-		s.say(a.ink(sf.viewFlags).Success("State has been successfully unlocked!") + "\n\nThe state is free, and " +
+	if diags = diags.Append(a.Estate.Unlock(ctx, backend, f.Arg(0))); !diags.HasErrors() {
+		s.Say(a.Ink(sf).Success("State has been successfully unlocked!") + "\n\nThe state is free, and " +
 			"commands can lock it again.")
 	}
-	return s.end(diags)
+	return s.End(diags)
 }

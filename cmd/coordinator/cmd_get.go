@@ -20,25 +20,25 @@ Options:
 ` + jsonHelp
 
 func runGet(ctx context.Context, a *app, args []string) int {
-	var sf showFlags
+	var sf viewFlags
 	var vars variableFlags
-	f := a.newFlags()
-	sf.register(f)
+	f := a.NewFlags()
+	sf.RegisterJSON(f)
 	vars.register(f)
 	update := f.Bool("update", false, "")
 	testDir := f.String(testDirFlag, config.DefaultTestDir, "")
-	if code, done := a.parse(f, getUsage, args); done {
+	if code, done := a.Parse(f, getUsage, args); done {
 		return code
 	}
 	s, diags := a.newStreamScreen(sf, nil)
 	if diags = diags.Append(noArguments(f)); diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
-	wd, diags := a.estate.Configuration(vars.Variables)
+	wd, diags := a.Estate.Configuration(vars.Variables)
 	wd.TestDir = *testDir
-	s.from(wd.Sources)
+	s.From(wd.Sources)
 	if diags.HasErrors() || !wd.HasFiles() {
-		return s.end(diags)
+		return s.End(diags)
 	}
-	return s.end(diags.Append(wd.Install(ctx, *update, s.fetching())))
+	return s.End(diags.Append(wd.Install(ctx, *update, s.fetching())))
 }

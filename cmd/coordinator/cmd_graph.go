@@ -47,11 +47,11 @@ type graphRequest struct {
 }
 
 func runGraph(ctx context.Context, a *app, args []string) int {
-	var show showFlags
+	var show viewFlags
 	var vars variableFlags
 	var r graphRequest
-	f := a.newFlags()
-	show.registerText(f)
+	f := a.NewFlags()
+	show.RegisterText(f)
 	vars.registerValues(f)
 	f.StringVar(&r.kind, "type", "", "")
 	f.StringVar(&r.file, "plan", "", "")
@@ -59,21 +59,21 @@ func runGraph(ctx context.Context, a *app, args []string) int {
 	f.BoolVar(&r.drawing.Cycles, "draw-cycles", false, "")
 	f.IntVar(&r.drawing.Depth, "module-depth", -1, "")
 	f.BoolVar(&r.drawing.Verbose, "verbose", false, "")
-	if code, done := a.parse(f, graphUsage, args); done {
+	if code, done := a.Parse(f, graphUsage, args); done {
 		return code
 	}
 	s, diags := a.newScreen(show, nil)
-	s.printer.Out = a.stderr // standard output is for the drawing
+	s.Printer.Out = a.Stderr // standard output is for the drawing
 	if diags = diags.Append(noArguments(f), r.check(ctx, a, vars)); diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
-	return s.end(a.estate.Inspect(ctx, estate.InspectOptions{Variables: vars.Variables, Saved: r.saved,
-		Sources: s.from}, func(i *estate.Inspection) diag.List {
+	return s.End(a.Estate.Inspect(ctx, estate.InspectOptions{Variables: vars.Variables, Saved: r.saved,
+		Sources: s.From}, func(i *estate.Inspection) diag.List {
 		static, diags := i.Engine.PlanGraph(ctx, i.Prior)
 		if static == nil || diags.HasErrors() && !r.drawing.Cycles {
 			return diags
 		}
-		s.printed(drawingFormats[r.format](r.draw(static, i)))
+		s.Printed(drawingFormats[r.format](r.draw(static, i)))
 		return estate.Errors(diags)
 	}))
 }
@@ -99,7 +99,7 @@ func (r *graphRequest) check(ctx context.Context, a *app, vars variableFlags) di
 	if r.kind == "" {
 		r.kind = "apply"
 	}
-	saved, diags := a.estate.OpenPlan(ctx, r.file, vars.Variables)
+	saved, diags := a.Estate.OpenPlan(ctx, r.file, vars.Variables)
 	if diags.HasErrors() {
 		return diag.Errors("Failed loading the plan file", diags[0].Detail, nil)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/millipede-iac/millipede/cmd/running"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/planning"
 	"github.com/millipede-iac/millipede/graph/plan"
@@ -31,28 +32,28 @@ func runImport(ctx context.Context, a *app, args []string) int {
 	var vars variableFlags
 	var vf viewFlags
 	var sf stateFlags
-	f := a.newFlags()
+	f := a.NewFlags()
 	vars.register(f)
-	vf.register(f)
+	vf.RegisterRun(f)
 	sf.register(f)
 	dir := f.String("config", "", "")
 	var parallelism parallelismFlag
 	parallelism.register(f)
 	a.registerRemoteVersion(f)
-	if code, done := a.parse(f, importUsage, args); done {
+	if code, done := a.Parse(f, importUsage, args); done {
 		return code
 	}
-	u, diags := a.newRunScreen(vf, runKind{imports: true})
+	u, diags := running.NewScreen(a.App, vf, running.Kind{Imports: true})
 	at, more := importAddress(f.Args())
 	if diags = diags.Append(more); diags.HasErrors() {
-		u.diagnostics(diags)
-		return u.close(1)
+		u.Diagnostics(diags)
+		return u.Close(1)
 	}
-	vars.Input = vars.Input && !vf.json // nobody can be asked in JSON
+	vars.Input = vars.Input && !vf.JSON // nobody can be asked in JSON
 	o := estate.OperationOptions{Name: "import", Variables: vars.Variables, State: sf.StateOptions,
 		Parallelism: parallelism.value, LockAs: "OperationTypeInvalid", Dir: *dir}
 	o.Suits = func(tree *config.Tree) diag.List { return importable(tree, at) }
-	return u.close(a.operate(ctx, u, o, func(r *operationRun) int { return r.importOne(ctx, at, f.Arg(1)) }))
+	return u.Close(running.Here(ctx, a.App, u, o, func(r *running.Run) int { return importOne(ctx, r, at, f.Arg(1)) }))
 }
 
 // importAddress returns what the arguments of the command name: the place of an object to be.
@@ -86,12 +87,12 @@ func importable(tree *config.Tree, at addr.Instance) diag.List {
 }
 
 // importOne finds an object and takes it into the state.
-func (r *operationRun) importOne(ctx context.Context, at addr.Instance, id string) int {
-	planned, diags := r.prepare(ctx, planSpec{
-		mode: plan.RefreshOnly, imports: map[addr.Instance]*planning.ImportTarget{at: {ID: id}},
+func importOne(ctx context.Context, r *running.Run, at addr.Instance, id string) int {
+	planned, diags := r.Prepare(ctx, running.Spec{
+		Mode: plan.RefreshOnly, Imports: map[addr.Instance]*planning.ImportTarget{at: {ID: id}},
 	})
 	if planned == nil || diags.HasErrors() {
-		r.ui.diagnostics(diags)
+		r.UI.Diagnostics(diags)
 		return 1
 	}
 	for _, o := range planned.Plan.Outputs {
@@ -102,15 +103,15 @@ func (r *operationRun) importOne(ctx context.Context, at addr.Instance, id strin
 		}
 	}
 	if planned.Plan.Prior.Object(at, state.CurrentObject) == nil {
-		r.ui.diagnostics(diags.Append(diag.New(diag.Error, "Configuration for import target does not exist",
+		r.UI.Diagnostics(diags.Append(diag.New(diag.Error, "Configuration for import target does not exist",
 			fmt.Sprintf("The resource has no instance %s.", at), nil)))
 		return 1
 	}
-	return r.adopt(ctx, planned.Plan, "import", diags)
+	return adopt(ctx, r, planned.Plan, "import", diags)
 }
 
 // adopt makes what a plan has found out the state, with the outputs that are known.
-func (r *operationRun) adopt(ctx context.Context, found *plan.Plan, command string, diags diag.List) int {
-	r.ui.diagnostics(diags)
-	return r.apply(ctx, estate.Adopt(found), command)
+func adopt(ctx context.Context, r *running.Run, found *plan.Plan, command string, diags diag.List) int {
+	r.UI.Diagnostics(diags)
+	return r.CarryOut(ctx, estate.Adopt(found), command)
 }

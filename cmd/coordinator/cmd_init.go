@@ -12,9 +12,11 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/provider/lock"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/view"
 )
 
 const initUsage = `
@@ -54,11 +56,11 @@ type initOptions struct {
 }
 
 func runInit(ctx context.Context, a *app, args []string) int {
-	var sf showFlags
+	var sf viewFlags
 	var vars variableFlags
 	var o initOptions
-	f := a.newFlags()
-	sf.register(f)
+	f := a.NewFlags()
+	sf.RegisterJSON(f)
 	vars.register(f)
 	o.state.registerLock(f)
 	f.BoolVar(&o.upgrade, "upgrade", false, "")
@@ -80,23 +82,23 @@ func runInit(ctx context.Context, a *app, args []string) int {
 	list("backend-config", &o.backendConfig)
 	list("plugin-dir", &o.pluginDirs)
 	a.registerRemoteVersion(f)
-	if code, done := a.parse(f, initUsage, args); done {
+	if code, done := a.Parse(f, initUsage, args); done {
 		return code
 	}
 	o.input = vars.Input
 	s, diags := a.newStreamScreen(sf, nil)
 	diags = diags.Append(noArguments(f), o.check(given(f, "backend") && given(f, "cloud")))
 	if diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
-	wd, diags := a.estate.Configuration(vars.Variables)
+	wd, diags := a.Estate.Configuration(vars.Variables)
 	wd.TestDir = *testDir
-	s.from(wd.Sources)
+	s.From(wd.Sources)
 	i := &initialisation{screen: s, options: o, wd: wd}
 	if !diags.HasErrors() {
 		diags = diags.Append(i.run(ctx))
 	}
-	return s.end(diags)
+	return s.End(diags)
 }
 
 // given tells whether a flag was on the command line.
@@ -141,7 +143,7 @@ func (i *initialisation) run(ctx context.Context) diag.List {
 		}
 	}
 	if !i.wd.HasFiles() {
-		i.say(i.app.ink(i.flags.viewFlags).Success("Millipede initialized in an empty directory!") + `
+		i.Say(i.App.Ink(i.Flags).Success("Millipede initialized in an empty directory!") + `
 
 The directory has no configuration files. You may begin working with Millipede
 immediately by creating some.`)
@@ -155,7 +157,7 @@ immediately by creating some.`)
 	var diags diag.List
 	var prior *state.State
 	if i.options.backend {
-		if diags = i.app.estate.SetUpEncryption(ctx, root); diags.HasErrors() {
+		if diags = i.App.Estate.SetUpEncryption(ctx, root); diags.HasErrors() {
 			return diags
 		}
 		if root.Module.Cloud != nil {
@@ -177,30 +179,25 @@ immediately by creating some.`)
 	if diags = diags.Append(i.providers(ctx, prior)); diags.HasErrors() {
 		return diags
 	}
-	i.diagnostics(diags)
+	i.Diagnostics(diags)
 	i.done()
 	return nil
 }
 
 // heading begins a part.
 func (i *initialisation) heading(text string) {
-	i.print("\n" + i.app.ink(i.flags.viewFlags).Bold(text) + "\n")
-	if i.stream != nil {
-		i.stream.Info(text)
+	i.Print("\n" + i.App.Ink(i.Flags).Bold(text) + "\n")
+	if i.Stream != nil {
+		i.Stream.Info(text)
 	}
 }
 
-// item tells of one thing that was done.
-func (i *initialisation) item(format string, args ...any) {
-	i.step(fmt.Sprintf(format, args...))
-}
-
 func (i *initialisation) done() {
-	i.print("\n")
-	i.say(i.app.ink(i.flags.viewFlags).Success("Millipede has been successfully initialized!"))
-	if !i.app.automated() {
-		i.print("\n")
-		i.say(fmt.Sprintf(`Run "%[1]s plan" to see what would change, then "%[1]s apply".
+	i.Print("\n")
+	i.Say(i.App.Ink(i.Flags).Success("Millipede has been successfully initialized!"))
+	if !i.App.Automated() {
+		i.Print("\n")
+		i.Say(fmt.Sprintf(`Run "%[1]s plan" to see what would change, then "%[1]s apply".
 
 When modules, required providers or the backend change, run "%[1]s init"
 again. The other commands say so when they notice.`, diag.Program()))
@@ -209,13 +206,13 @@ again. The other commands say so when they notice.`, diag.Program()))
 
 // copyModule copies a module into this directory, which must be empty.
 func (i *initialisation) copyModule(ctx context.Context) diag.List {
-	i.say(fmt.Sprintf("Copying configuration from %q...", i.options.fromModule))
+	i.Say(fmt.Sprintf("Copying configuration from %q...", i.options.fromModule))
 	return i.wd.Populate(ctx, i.options.fromModule)
 }
 
 // prior returns the state that the snapshot holds: its providers are needed too.
 func (i *initialisation) prior(ctx context.Context, root *config.Node) (*state.State, diag.List) {
-	return i.app.estate.Snapshot(ctx, root)
+	return i.App.Estate.Snapshot(ctx, root)
 }
 
 // modules installs the modules that the configuration calls, and loads all of it.
@@ -228,9 +225,9 @@ func (i *initialisation) modules(ctx context.Context, root *config.Node) diag.Li
 		if i.options.upgrade {
 			text = "Upgrading modules..."
 		}
-		i.print(i.app.ink(i.flags.viewFlags).Bold(text) + "\n")
-		if i.stream != nil {
-			i.stream.Info(text)
+		i.Print(i.App.Ink(i.Flags).Bold(text) + "\n")
+		if i.Stream != nil {
+			i.Stream.Info(text)
 		}
 	}
 	return i.wd.Install(ctx, i.options.upgrade, i.fetching())
@@ -249,12 +246,12 @@ func (s *screen) fetching() estate.Fetching {
 	return estate.Fetching{
 		Downloading: func(r config.ModuleRequest, from, version string) {
 			name := strings.Join(r.Path.Path(), ".")
-			s.say("Downloading " + strings.TrimSpace(from+" "+version) + " for " + name + "...")
+			s.Say("Downloading " + strings.TrimSpace(from+" "+version) + " for " + name + "...")
 		},
 		Done: func(m addr.Module, at config.Installed) {
 			text := strings.Join(m.Path(), ".") + " in " + at.Dir
-			s.print("- " + text + "\n")
-			s.message("", "installing "+text, nil)
+			s.Print("- " + text + "\n")
+			s.Message("", "installing "+text, nil)
 		},
 	}
 }
@@ -264,37 +261,37 @@ func (i *initialisation) prepareBackend(ctx context.Context, root *config.Node) 
 	o := i.options
 	options := estate.BackendOptions{
 		Arguments: o.backendConfig, Reconfigure: o.reconfigure, Migrate: o.migrate, Force: o.force,
-		Lock: o.state.Lock, LockTimeout: o.state.LockTimeout, CanAsk: i.app.inputAllowed(o.input) && i.forPeople(),
-		Confirm: func(question, what string) (bool, diag.List) { return i.confirm(question, what, o.input) },
-		Moving:  func() { i.say("Backend configuration changed! The state is brought over.") },
+		Lock: o.state.Lock, LockTimeout: o.state.LockTimeout, CanAsk: i.App.InputAllowed(o.input) && i.ForPeople(),
+		Confirm: func(question, what string) (bool, diag.List) { return i.Confirm(question, what, o.input) },
+		Moving:  func() { i.Say("Backend configuration changed! The state is brought over.") },
 		Name:    i.workspaceName, Choose: i.chooseWorkspace,
 	}
 	change, diags := i.wd.PrepareBackend(ctx, root, options)
 	if !diags.HasErrors() {
 		diags = diags.Append(i.wd.SelectFromService(ctx, root, options))
 	}
-	ink := i.app.ink(i.flags.viewFlags)
+	ink := i.App.Ink(i.Flags)
 	switch {
 	case !change.Changed:
 	case diags.HasErrors():
 	case change.Now == snapshot.Cloud:
-		i.print("\n")
-		i.say(ink.Success("The service of the cloud block is configured. Millipede will automatically\nuse it unless " +
+		i.Print("\n")
+		i.Say(ink.Success("The service of the cloud block is configured. Millipede will automatically\nuse it unless " +
 			"the block changes."))
 	case change.Now != "":
-		i.print("\n")
-		i.say(ink.Success(fmt.Sprintf("Successfully configured the backend %q! Millipede will automatically\nuse "+
+		i.Print("\n")
+		i.Say(ink.Success(fmt.Sprintf("Successfully configured the backend %q! Millipede will automatically\nuse "+
 			"this backend unless the backend configuration changes.", change.Now)))
 	case change.Was != "":
-		i.print("\n")
-		i.say(fmt.Sprintf("Successfully unset the backend %q. The state is beside the configuration now.", change.Was))
+		i.Print("\n")
+		i.Say(fmt.Sprintf("Successfully unset the backend %q. The state is beside the configuration now.", change.Was))
 	}
 	return diags
 }
 
 // workspaceName asks how a workspace of a service is to be called.
 func (i *initialisation) workspaceName(question, what string) (string, diag.List) {
-	name, diags := i.enter(question, what)
+	name, diags := i.Enter(question, what)
 	if diags.HasErrors() {
 		return "", diags
 	}
@@ -311,7 +308,7 @@ func (i *initialisation) chooseWorkspace(missing string, names []string) (string
 	for n, name := range names {
 		fmt.Fprintf(&list, "\n    %d. %s", n+1, name)
 	}
-	answer, diags := i.enter(fmt.Sprintf("The currently selected workspace (%s) does not exist.", missing),
+	answer, diags := i.Enter(fmt.Sprintf("The currently selected workspace (%s) does not exist.", missing),
 		"These workspaces exist; enter the number of the one to select:"+list.String())
 	if diags.HasErrors() {
 		return "", diags
@@ -326,9 +323,14 @@ func (i *initialisation) chooseWorkspace(missing string, names []string) (string
 
 // providers installs what the configuration and the state require, and tells of the lock file.
 func (i *initialisation) providers(ctx context.Context, prior *state.State) diag.List {
-	locks, diags := i.app.estate.InstallProviders(ctx, i.wd.Tree, prior, estate.InstallOptions{
+	locks, diags := i.App.Estate.InstallProviders(ctx, i.wd.Tree, prior, estate.InstallOptions{
 		Upgrade: i.options.upgrade, Dirs: i.options.pluginDirs, ReadOnly: i.options.lockfile != "",
-		Report: i.installing,
+		Report: func(e install.Event) {
+			i.steps(view.InstallText)(e)
+			if a := e.Authentication; e.Kind == install.Installed && a != nil && !a.SigningSkipped && a.KeyID != "" {
+				i.signed = true
+			}
+		},
 		Begin: func(required bool) {
 			if required {
 				i.heading("Initializing provider plugins...")
@@ -336,20 +338,20 @@ func (i *initialisation) providers(ctx context.Context, prior *state.State) diag
 		},
 	})
 	if i.signed {
-		i.print("\n")
-		i.say("Signed providers are signed by their developers. What that means is said " +
+		i.Print("\n")
+		i.Say("Signed providers are signed by their developers. What that means is said " +
 			"at\nhttps://opentofu.org/docs/cli/plugins/signing/")
 	}
 	if !locks.Written {
 		return diags
 	}
-	i.print("\n")
+	i.Print("\n")
 	if locks.Fresh {
-		i.say(fmt.Sprintf("Millipede has created a lock file %s with the provider selections\nmade above. Keep it in "+
+		i.Say(fmt.Sprintf("Millipede has created a lock file %s with the provider selections\nmade above. Keep it in "+
 			"version control, so that the same selections are made\nwherever the configuration is initialized.",
-			i.app.ink(i.flags.viewFlags).Bold(lock.FileName)))
+			i.App.Ink(i.Flags).Bold(lock.FileName)))
 	} else {
-		i.say(fmt.Sprintf("Millipede has changed provider selections in the lock file %s.\nReview the changes, and "+
+		i.Say(fmt.Sprintf("Millipede has changed provider selections in the lock file %s.\nReview the changes, and "+
 			"commit them if they are what you wanted.", lock.FileName))
 	}
 	return diags

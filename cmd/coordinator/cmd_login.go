@@ -29,12 +29,12 @@ Options:
 func runLogin(ctx context.Context, a *app, args []string) int {
 	input := true
 	return a.withHost(args, loginUsage, &input, func(s *screen, host string) diag.List {
-		if !a.inputAllowed(input) || !s.forPeople() {
+		if !a.InputAllowed(input) || !s.ForPeople() {
 			return diag.Errors("Login is an interactive command", "Nobody can be asked because input is turned off. "+
 				"Write the token into a credentials block of the CLI configuration, or into an environment variable "+
 				"whose name begins with TF_TOKEN_.", nil)
 		}
-		login, err := a.services.Login(ctx, host, rand.Text())
+		login, err := a.Services.Login(ctx, host, rand.Text())
 		if err != nil {
 			return notLoggedIn(host, err)
 		}
@@ -45,11 +45,11 @@ func runLogin(ctx context.Context, a *app, args []string) int {
 		if diags.HasErrors() {
 			return diags
 		}
-		if err := a.services.Keep(ctx, host, token); err != nil {
+		if err := a.Services.Keep(ctx, host, token); err != nil {
 			return diags.Append(diag.New(diag.Error, "Failed to save API token", fmt.Sprintf("The host has given a "+
 				"token, and it cannot be kept: %s.", err), nil))
 		}
-		s.say(a.ink(s.flags.viewFlags).Success("Success!") + fmt.Sprintf(" Millipede has obtained and saved an API "+
+		s.Say(a.Ink(s.Flags).Success("Success!") + fmt.Sprintf(" Millipede has obtained and saved an API "+
 			"token.\n\nIt goes with every request to %s from now on.", host))
 		return diags
 	})
@@ -73,11 +73,11 @@ func notLoggedIn(host string, err error) diag.List {
 
 // token asks the user to let a host give a token, and gets it.
 func (s *screen) token(ctx context.Context, host string, login *services.Login) (string, diag.List) {
-	where := "in plain text in the following file:\n    " + s.app.cli.CredentialsFile
-	if h := s.app.cli.Helper; h != nil {
+	where := "in plain text in the following file:\n    " + s.App.CLI.CredentialsFile
+	if h := s.App.CLI.Helper; h != nil {
 		where = fmt.Sprintf("with the credentials helper %q", h.Name)
 	}
-	yes, diags := s.confirm(fmt.Sprintf("Millipede will request an API token for %s.", host),
+	yes, diags := s.Confirm(fmt.Sprintf("Millipede will request an API token for %s.", host),
 		fmt.Sprintf("The token is kept %s\n\n  Do you want to proceed? Only 'yes' will be accepted to confirm.", where),
 		true)
 	if diags.HasErrors() {
@@ -86,11 +86,11 @@ func (s *screen) token(ctx context.Context, host string, login *services.Login) 
 	if !yes {
 		return "", diag.Errors("Login cancelled", "The login was not confirmed.", nil)
 	}
-	if err := s.app.openBrowser(ctx, login.URL); err == nil {
-		s.say(fmt.Sprintf("A browser was opened. If it does not show this address, open it there:\n    %s\n",
+	if err := s.App.OpenBrowser(ctx, login.URL); err == nil {
+		s.Say(fmt.Sprintf("A browser was opened. If it does not show this address, open it there:\n    %s\n",
 			login.URL))
 	} else {
-		s.say(fmt.Sprintf("Open this address in a browser:\n    %s\n", login.URL))
+		s.Say(fmt.Sprintf("Open this address in a browser:\n    %s\n", login.URL))
 	}
 	if login.ByHand {
 		token, diags := s.enterToken(host)
@@ -103,7 +103,7 @@ func (s *screen) token(ctx context.Context, host string, login *services.Login) 
 		}
 		return token, nil
 	}
-	s.say("Waiting for the host to answer...")
+	s.Say("Waiting for the host to answer...")
 	waiting, cancel := context.WithTimeout(ctx, loginPatience)
 	defer cancel()
 	token, err := login.Token(waiting)
@@ -126,17 +126,17 @@ const loginPatience = 15 * time.Minute
 
 // enterToken lets the user enter a token, which is not shown.
 func (s *screen) enterToken(host string) (string, diag.List) {
-	s.print(fmt.Sprintf("Token for %s: ", host))
+	s.Print(fmt.Sprintf("Token for %s: ", host))
 	var text string
 	var err error
-	if file, ok := s.app.stdin.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+	if file, ok := s.App.Stdin.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		var secret []byte
 		secret, err = term.ReadPassword(int(file.Fd()))
 		text = string(secret)
 	} else {
-		text, err = s.app.readLine()
+		text, err = s.App.ReadLine()
 	}
-	s.print("\n")
+	s.Print("\n")
 	if text = strings.TrimSpace(text); text == "" {
 		return "", diag.Errors("Failed to retrieve token", fmt.Sprintf("No token was entered (%v).", err), nil)
 	}
@@ -153,24 +153,24 @@ Options:
 
 func runLogout(ctx context.Context, a *app, args []string) int {
 	return a.withHost(args, logoutUsage, nil, func(s *screen, host string) diag.List {
-		place, err := a.services.Kept(host)
+		place, err := a.Services.Kept(host)
 		switch {
 		case err != nil:
 			return diag.Errors("Failed to remove API token", err.Error()+".", nil)
 		case place == services.Nowhere:
-			s.say(fmt.Sprintf("No credentials for %s are stored.", host))
+			s.Say(fmt.Sprintf("No credentials for %s are stored.", host))
 			return nil
 		case place == services.ByHelper:
-			s.say(fmt.Sprintf("Removing the stored credentials for %s from the credentials helper %q.", host,
-				a.cli.Helper.Name))
+			s.Say(fmt.Sprintf("Removing the stored credentials for %s from the credentials helper %q.", host,
+				a.CLI.Helper.Name))
 		default:
-			s.say(fmt.Sprintf("Removing the stored credentials for %s from this file:\n    %s", host,
-				a.cli.CredentialsFile))
+			s.Say(fmt.Sprintf("Removing the stored credentials for %s from this file:\n    %s", host,
+				a.CLI.CredentialsFile))
 		}
-		if err := a.services.Forget(ctx, host); err != nil {
+		if err := a.Services.Forget(ctx, host); err != nil {
 			return diag.Errors("Failed to remove API token", err.Error()+".", nil)
 		}
-		s.say("\n" + a.ink(s.flags.viewFlags).Success("Success!") + fmt.Sprintf(" Millipede has removed the stored "+
+		s.Say("\n" + a.Ink(s.Flags).Success("Success!") + fmt.Sprintf(" Millipede has removed the stored "+
 			"API token for %s.", host))
 		return nil
 	})
@@ -179,32 +179,32 @@ func runLogout(ctx context.Context, a *app, args []string) int {
 // withHost parses the arguments of a command about the credentials for one host, and calls fn with it. input is the
 // flag of that name; nil for none.
 func (a *app) withHost(args []string, usage string, input *bool, fn func(s *screen, host string) diag.List) int {
-	var sf showFlags
-	f := a.newFlags()
-	sf.register(f)
+	var sf viewFlags
+	f := a.NewFlags()
+	sf.RegisterJSON(f)
 	if input != nil {
 		f.BoolVar(input, "input", true, "")
 	}
-	if code, done := a.parse(f, usage, args); done {
+	if code, done := a.Parse(f, usage, args); done {
 		return code
 	}
 	s, diags := a.newStreamScreen(sf, nil)
 	if diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
 	if f.NArg() != 1 {
-		return s.wrongUsage("Unexpected argument", "The command takes one argument: the name of a host.")
+		return s.WrongUsage("Unexpected argument", "The command takes one argument: the name of a host.")
 	}
-	a.loadCLIConfig()
+	a.LoadCLIConfig()
 	host := f.Arg(0)
-	place, err := a.services.Kept(host)
+	place, err := a.Services.Kept(host)
 	if err != nil {
-		return s.end(diag.Errors("Invalid hostname", fmt.Sprintf("%q cannot be used: %s.", host, err), nil))
+		return s.End(diag.Errors("Invalid hostname", fmt.Sprintf("%q cannot be used: %s.", host, err), nil))
 	}
 	if place == services.ByHand {
-		return s.end(diag.Errors(fmt.Sprintf("Credentials for %s are manually configured", host),
+		return s.End(diag.Errors(fmt.Sprintf("Credentials for %s are manually configured", host),
 			"They stand in a file of the CLI configuration that is yours alone to change. Revoke them, and take that "+
 				"block out.", nil))
 	}
-	return s.end(fn(s, host))
+	return s.End(fn(s, host))
 }

@@ -27,21 +27,21 @@ Options:
 ` + textHelp
 
 func runMetadataFunctions(_ context.Context, a *app, args []string) int {
-	var sf showFlags
-	f := a.newFlags()
-	sf.registerText(f)
-	f.BoolVar(&sf.json, "json", false, "")
-	if code, done := a.parse(f, metadataFunctionsUsage, args); done {
+	var sf viewFlags
+	f := a.NewFlags()
+	sf.RegisterText(f)
+	f.BoolVar(&sf.JSON, "json", false, "")
+	if code, done := a.Parse(f, metadataFunctionsUsage, args); done {
 		return code
 	}
 	s, diags := a.newScreen(sf, nil)
 	diags = diags.Append(noArguments(f))
-	if !sf.json && !diags.HasErrors() {
+	if !sf.JSON && !diags.HasErrors() {
 		diags = diags.Append(diag.New(diag.Error, "The -json flag is required", "The signatures of functions have no "+
 			"form for people. Give the option -json.", nil))
 	}
 	if diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
 	signatures := funcs.Describe()
 	for _, name := range funcs.Names() {
@@ -51,5 +51,5 @@ func runMetadataFunctions(_ context.Context, a *app, args []string) int {
 		Format     string                     `json:"format_version"`
 		Signatures map[string]funcs.Signature `json:"function_signatures"`
 	}{"1.0", signatures})
-	return s.end(s.writeDocument(append(text, '\n'), err))
+	return s.End(s.WriteDocument(append(text, '\n'), err))
 }

@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/view"
 )
 
 const migrateUsage = `
@@ -36,11 +36,11 @@ Options:
 ` + jsonHelp
 
 func runMigrate(ctx context.Context, a *app, args []string) int {
-	var sf showFlags
+	var sf viewFlags
 	var vars variableFlags
 	var o estate.ServiceMigration
-	f := a.newFlags()
-	sf.register(f)
+	f := a.NewFlags()
+	sf.RegisterJSON(f)
 	vars.registerValues(f)
 	f.StringVar(&o.Host, "hostname", "", "")
 	f.StringVar(&o.Organization, "organization", "", "")
@@ -48,22 +48,22 @@ func runMigrate(ctx context.Context, a *app, args []string) int {
 	f.StringVar(&o.ExecutionMode, "execution-mode", "", "")
 	f.BoolVar(&o.SkipPlan, "skip-plan", false, "")
 	f.DurationVar(&o.LockTimeout, "lock-timeout", time.Duration(0), "")
-	if code, done := a.parse(f, migrateUsage, args); done {
+	if code, done := a.Parse(f, migrateUsage, args); done {
 		return code
 	}
 	s, diags := a.newStreamScreen(sf, nil)
 	switch o.Name = f.Arg(0); {
 	case diags.HasErrors():
-		return s.end(diags)
+		return s.End(diags)
 	case f.NArg() != 1 || !estate.ValidWorkspace(o.Name):
-		return s.wrongUsage("Invalid arguments list", "The command takes the name that the workspace of the service is to "+
+		return s.WrongUsage("Invalid arguments list", "The command takes the name that the workspace of the service is to "+
 			"have.")
 	case o.ExecutionMode != "" && o.ExecutionMode != "remote" && o.ExecutionMode != "local":
-		return s.wrongUsage("Invalid execution mode", fmt.Sprintf("The mode is remote or local, not %q.", o.ExecutionMode))
+		return s.WrongUsage("Invalid execution mode", fmt.Sprintf("The mode is remote or local, not %q.", o.ExecutionMode))
 	}
 	for name, to := range map[string]*string{"TF_CLOUD_HOSTNAME": &o.Host, "TF_CLOUD_ORGANIZATION": &o.Organization} {
 		if *to == "" {
-			*to = a.getenv(name)
+			*to = a.Getenv(name)
 		}
 	}
 	o.Variables = vars.Variables
@@ -72,74 +72,30 @@ func runMigrate(ctx context.Context, a *app, args []string) int {
 		if t.Written == 0 {
 			what = "everything was there"
 		}
-		s.print(fmt.Sprintf("%s -> %s/%s: serial %d, lineage %s, %s\n", t.Workspace, o.Organization, t.Target, t.Serial,
+		s.Print(fmt.Sprintf("%s -> %s/%s: serial %d, lineage %s, %s\n", t.Workspace, o.Organization, t.Target, t.Serial,
 			t.Lineage, what))
-		s.message("migrated", t.Workspace+" -> "+t.Target, map[string]any{"workspace": t.Workspace, "target": t.Target,
+		s.Message("migrated", t.Workspace+" -> "+t.Target, map[string]any{"workspace": t.Workspace, "target": t.Target,
 			"serial": t.Serial, "lineage": t.Lineage, "written": t.Written})
 	}
-	wd, diags := a.estate.Configuration(vars.Variables)
-	s.from(wd.Sources)
+	wd, diags := a.Estate.Configuration(vars.Variables)
+	s.From(wd.Sources)
 	if diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
 	root, more := wd.LoadRoot(false)
 	if diags = diags.Append(estate.Errors(more)); diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
-	defer a.interrupts.Hold()()
-	taken, more := wd.TakeToService(a.interrupts.Leaving, root, o)
+	defer a.Interrupts.Hold()()
+	taken, more := wd.TakeToService(a.Interrupts.Leaving, root, o)
 	if diags = diags.Append(more); diags.HasErrors() {
 		if taken != nil && len(taken.Workspaces) > 0 {
 			diags = diags.Append(diag.New(diag.Warning, "Some workspaces are at the service already", "Their states are "+
 				"where they were, too. Run the command again for the rest; until then, work with the states that are here.",
 				nil))
 		}
-		return s.end(diags)
+		return s.End(diags)
 	}
-	s.print(nextOfMigration(taken, o))
-	return s.end(diags)
-}
-
-// nextOfMigration is what to do once the states are at a service, and how to take them back.
-func nextOfMigration(taken *estate.TakenToService, o estate.ServiceMigration) string {
-	var b strings.Builder
-	selects := fmt.Sprintf("name = %q", o.Name)
-	if taken.Tag != "" {
-		selects = fmt.Sprintf("tags = [%q]", taken.Tag)
-	}
-	project := ""
-	if o.Project != "" {
-		project = fmt.Sprintf("\n        project = %q", o.Project)
-	}
-	fmt.Fprintf(&b, `
-The states are at the service, and unchanged where they were. To work with those
-at the service, put this into the configuration in place of the backend block:
-
-  terraform {
-    cloud {
-      hostname     = %q
-      organization = %q
-      workspaces {
-        %s%s
-      }
-    }
-  }
-
-and run:
-
-  %[5]s init -reconfigure
-
-The way back, before anything is applied at the service: take the cloud block out,
-put the backend block back, and run the same command. Afterwards, also bring back
-what was applied there. With the cloud block still in place:
-
-`, o.Host, o.Organization, selects, project, diag.Program())
-	for _, t := range taken.Workspaces {
-		fmt.Fprintf(&b, "  TF_WORKSPACE=%s %s state pull > %s.tfstate\n", t.Target, diag.Program(), t.Target)
-	}
-	fmt.Fprintf(&b, "\nthen, with the backend block:\n\n  %s init -reconfigure\n", diag.Program())
-	for _, t := range taken.Workspaces {
-		fmt.Fprintf(&b, "  TF_WORKSPACE=%s %s state push %s.tfstate\n", t.Workspace, diag.Program(), t.Target)
-	}
-	return b.String()
+	s.Print(view.MigratedText(taken, o))
+	return s.End(diags)
 }

@@ -26,51 +26,51 @@ Options:
 ` + variablesHelp + documentHelp
 
 func runOutput(ctx context.Context, a *app, args []string) int {
-	var sf showFlags
+	var sf viewFlags
 	var vars variableFlags
-	f := a.newFlags()
-	sf.register(f)
+	f := a.NewFlags()
+	sf.RegisterJSON(f)
 	vars.registerValues(f)
 	raw := f.Bool("raw", false, "")
 	reveal := f.Bool("show-sensitive", false, "")
 	file := f.String("state", "", "")
-	if code, done := a.parse(f, outputUsage, args); done {
+	if code, done := a.Parse(f, outputUsage, args); done {
 		return code
 	}
 	s, diags := a.newScreen(sf, nil)
-	s.printer.Out = a.stderr // standard output is for values
-	s.storageOnly = true
+	s.Printer.Out = a.Stderr // standard output is for values
+	s.StorageOnly = true
 	if diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
 	name := f.Arg(0)
 	switch {
 	case f.NArg() > 1:
-		return s.wrongUsage("Unexpected argument", "The output command takes the name of one output value, or no "+
+		return s.WrongUsage("Unexpected argument", "The output command takes the name of one output value, or no "+
 			"argument to show all of them.")
-	case *raw && sf.json:
-		return s.wrongUsage("Invalid output format", "The -raw and -json options exclude each other.")
+	case *raw && sf.JSON:
+		return s.WrongUsage("Invalid output format", "The -raw and -json options exclude each other.")
 	case *raw && name == "":
-		return s.wrongUsage("Output name required", "With -raw, the name of one output value has to be given.")
+		return s.WrongUsage("Output name required", "With -raw, the name of one output value has to be given.")
 	}
-	return s.readState(ctx, vars, *file, func(st *state.State) diag.List {
+	return s.ReadState(ctx, vars.Variables, *file, func(st *state.State) diag.List {
 		switch {
 		case name != "" && (len(st.Outputs) > 0 || *raw):
 			return s.output(st, name, *raw)
-		case len(st.Outputs) == 0 && s.forPeople():
+		case len(st.Outputs) == 0 && s.ForPeople():
 			return diag.List{diag.New(diag.Warning, "No outputs found",
 				"The state has no output values: the configuration declares none, or all of them are null, or it has "+
 					"not been applied since they were declared.", nil)}
 		}
-		if s.wantsDocument() {
+		if s.WantsDocument() {
 			text, err := document.OutputsJSON(st)
-			if diags := s.writeDocument(text, err); diags.HasErrors() {
+			if diags := s.WriteDocument(text, err); diags.HasErrors() {
 				return diags
 			}
 		}
-		o := s.options()
+		o := s.Options()
 		o.Reveal = *reveal
-		s.print(view.OutputsText(st, o))
+		s.Print(view.OutputsText(st, o))
 		return nil
 	})
 }
@@ -84,10 +84,10 @@ func (s *screen) output(st *state.State, name string, raw bool) diag.List {
 				"that is applied.", nil)
 	}
 	if !raw {
-		if s.wantsDocument() {
-			s.writeDocument(document.ValueJSON(o.Value), nil)
+		if s.WantsDocument() {
+			s.WriteDocument(document.ValueJSON(o.Value), nil)
 		}
-		s.print(view.FormatValue(o.Value) + "\n")
+		s.Print(view.FormatValue(o.Value) + "\n")
 		return nil
 	}
 	text, err := convert.Convert(o.Value, cty.String)
@@ -103,6 +103,6 @@ func (s *screen) output(st *state.State, name string, raw bool) diag.List {
 		return diag.Errors("Unsupported value for raw output", fmt.Sprintf("The output value %q is not known.", name),
 			nil)
 	}
-	s.write(s.app.stdout, []byte(text.AsString())) // exactly, whatever it does to a terminal
+	s.Write(s.App.Stdout, []byte(text.AsString())) // exactly, whatever it does to a terminal
 	return nil
 }

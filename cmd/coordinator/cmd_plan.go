@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/millipede-iac/millipede/cmd/running"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -29,10 +30,10 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 	var vf viewFlags
 	var sf stateFlags
 	var pf planFlags
-	f := a.newFlags()
+	f := a.NewFlags()
 	vars.register(f)
-	vf.register(f)
-	vf.registerReveal(f)
+	vf.RegisterRun(f)
+	vf.RegisterReveal(f)
 	sf.registerPrior(f)
 	sf.KeepsNothing = true
 	pf.register(f)
@@ -40,55 +41,55 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 	generated := f.String("generate-config-out", "", "")
 	detailed := f.Bool("detailed-exitcode", false, "")
 	detach := f.Bool("detach", false, "")
-	if code, done := a.parse(f, planUsage, args); done {
+	if code, done := a.Parse(f, planUsage, args); done {
 		return code
 	}
-	u, diags := a.newRunScreen(vf, runKind{})
+	u, diags := running.NewScreen(a.App, vf, running.Kind{})
 	if f.NArg() > 0 {
 		diags = diags.Append(diag.Errors("Too many command line arguments", fmt.Sprintf("The plan command takes no "+
 			"arguments, and got %q. To plan in another directory, give the global option -chdir=DIR.", f.Arg(0)), nil))
 	}
 	spec, more := pf.spec()
-	diags = diags.Append(more, newFile(*generated, spec.mode))
+	diags = diags.Append(more, newFile(*generated, spec.Mode))
 	if diags.HasErrors() {
-		u.diagnostics(diags)
-		return u.close(1)
+		u.Diagnostics(diags)
+		return u.Close(1)
 	}
-	vars.Input = vars.Input && !vf.json // nobody can be asked in JSON
-	service := serviceSpec{
-		planSpec: spec, detach: *detach, refuses: pf.serviceOnly(), out: *out, generated: *generated, detailed: *detailed,
-		lockTimeout: sf.LockTimeout,
+	vars.Input = vars.Input && !vf.JSON // nobody can be asked in JSON
+	service := running.Request{
+		Spec: spec, Detach: *detach, Refuses: pf.serviceOnly(), Out: *out, GeneratedInto: *generated, Detailed: *detailed,
+		LockTimeout: sf.LockTimeout,
 	}
-	elsewhere := func(d *estate.Delegated) int { return a.runAtService(u, d, service) }
-	return u.close(a.operateOr(ctx, u, estate.OperationOptions{
+	elsewhere := func(d *estate.Delegated) int { return running.AtService(a.App, u, d, service) }
+	return u.Close(running.Operate(ctx, a.App, u, estate.OperationOptions{
 		Name: "plan", Bare: pf.destroy, Variables: vars.Variables, State: sf.StateOptions,
 		Parallelism: pf.parallelism.value, LockAs: "OperationTypePlan",
-	}, elsewhere, func(r *operationRun) int {
+	}, elsewhere, func(r *running.Run) int {
 		if *detach {
-			r.ui.diagnostics(notDetached())
+			r.UI.Diagnostics(running.NotDetached())
 			return 1
 		}
 		texts, diags := r.Generate(ctx, *generated)
 		if diags.HasErrors() {
-			r.ui.diagnostics(diags)
+			r.UI.Diagnostics(diags)
 			return 1
 		}
-		spec.generated = texts
-		planned, diags := r.show(ctx, spec)
+		spec.Generated = texts
+		planned, diags := r.ShowPlanOnly(ctx, spec)
 		written := ""
 		if len(texts) > 0 {
 			written = *generated
 		}
-		diags = diags.Append(a.estate.WriteGenerated(written, texts))
+		diags = diags.Append(a.Estate.WriteGenerated(written, texts))
 		if planned != nil && *out != "" {
-			if err := a.estate.WritePlan(ctx, *out, r.Saved(planned.Plan)); err != nil {
+			if err := a.Estate.WritePlan(ctx, *out, r.Saved(planned.Plan)); err != nil {
 				diags = diags.Append(diag.New(diag.Error, "Failed to write plan file", err.Error()+".", nil))
 			}
 		}
 		if planned != nil && !diags.HasErrors() {
-			r.ui.planned(planned.Plan, *out, written)
+			r.UI.Planned(planned.Plan, *out, written)
 		}
-		r.ui.diagnostics(diags)
+		r.UI.Diagnostics(diags)
 		if planned == nil || diags.HasErrors() {
 			return 1
 		}

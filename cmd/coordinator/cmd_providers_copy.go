@@ -15,6 +15,7 @@ import (
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/provider/lock"
+	"github.com/millipede-iac/millipede/view"
 )
 
 const providersLockUsage = `
@@ -42,13 +43,13 @@ func runProvidersLock(ctx context.Context, a *app, args []string) int {
 		f.StringVar(&mirror, "net-mirror", "", "")
 		registerPlatforms(f, &platforms)
 	}
-	return a.withTree(args, providersLockUsage, (*showFlags).register, register,
+	return a.withTree(args, providersLockUsage, (*viewFlags).RegisterJSON, register,
 		func(s *screen, wd *estate.Configuration, names []string) diag.List {
 			method, diags := lockMethod(directory, mirror)
 			if diags = diags.Append(checkPlatforms(platforms)); diags.HasErrors() {
 				return diags
 			}
-			o, diags := a.estate.ChangingOptions(wd.Tree, nil)
+			o, diags := a.Estate.ChangingOptions(wd.Tree, nil)
 			if diags.HasErrors() {
 				return diags
 			}
@@ -56,19 +57,19 @@ func runProvidersLock(ctx context.Context, a *app, args []string) int {
 			if diags = diags.Append(onlyNamed(&o, names)); diags.HasErrors() {
 				return diags
 			}
-			o.Report = s.locking
+			o.Report = s.steps(view.LockingText)
 			locks, more := install.Checksums(ctx, o, orThis(platforms))
 			if diags = diags.Append(more); diags.HasErrors() {
 				return diags
 			}
 			if string(locks.Encode()) == string(o.Locks.Encode()) {
-				s.say("\nSuccess! The lock file holds all these checksums already.")
+				s.Say("\nSuccess! The lock file holds all these checksums already.")
 				return diags
 			}
 			if err := locks.Write(lock.FileName); err != nil {
 				return diags.Append(diag.New(diag.Error, "Failed to save dependency lock file", err.Error()+".", nil))
 			}
-			s.say("\nSuccess! The checksums are in the lock file now. Review the changes and commit them.")
+			s.Say("\nSuccess! The checksums are in the lock file now. Review the changes and commit them.")
 			return diags
 		})
 }
@@ -113,20 +114,20 @@ func runProvidersMirror(ctx context.Context, a *app, args []string) int {
 		registerPlatforms(f, &platforms)
 		f.BoolVar(&useLocks, "lock-file", true, "")
 	}
-	return a.withTree(args, providersMirrorUsage, (*showFlags).register, register,
+	return a.withTree(args, providersMirrorUsage, (*viewFlags).RegisterJSON, register,
 		func(s *screen, wd *estate.Configuration, names []string) diag.List {
 			if len(names) != 1 {
 				return diag.Errors("No output directory specified", "The command takes one argument: the directory to "+
 					"copy to.", nil)
 			}
-			o, diags := a.estate.ChangingOptions(wd.Tree, nil)
+			o, diags := a.Estate.ChangingOptions(wd.Tree, nil)
 			if diags = diags.Append(checkPlatforms(platforms)); diags.HasErrors() {
 				return diags
 			}
 			if !useLocks {
 				o.Locks = &lock.Locks{}
 			}
-			o.Methods, o.Report = []cliconfig.Method{{Kind: cliconfig.Direct}}, s.mirroring
+			o.Methods, o.Report = []cliconfig.Method{{Kind: cliconfig.Direct}}, s.steps(view.MirroringText)
 			return diags.Append(install.Mirror(ctx, o, names[0], orThis(platforms)))
 		})
 }
@@ -188,32 +189,19 @@ func onlyNamed(o *install.Options, names []string) diag.List {
 	return diags
 }
 
-// locking tells of each package whose checksums are locked.
-func (s *screen) locking(e install.Event) {
-	name := fmt.Sprintf("%s %s for %s", e.Provider.Display(), e.Version, e.Platform)
-	switch e.Kind {
-	case install.Installing:
-		s.step("Fetching " + name + "...")
-	case install.Installed:
-		s.step("Retrieved " + name + " (" + authenticated(e.Authentication) + ")")
-	}
-}
-
-// mirroring tells of each package that is copied.
-func (s *screen) mirroring(e install.Event) {
-	name := fmt.Sprintf("%s v%s package for %s", e.Provider.Display(), e.Version, e.Platform)
-	switch e.Kind {
-	case install.Installing:
-		s.step("Downloading " + name + "...")
-	case install.Installed:
-		s.step("Mirrored " + name + " (" + e.Authentication.String() + ")")
-	}
-}
-
 // step tells of one step: an item of a list for people.
 func (s *screen) step(text string) {
-	s.print("- " + text + "\n")
-	if s.stream != nil {
-		s.stream.Info(text)
+	s.Print("- " + text + "\n")
+	if s.Stream != nil {
+		s.Stream.Info(text)
+	}
+}
+
+// steps tells of each step of an installation.
+func (s *screen) steps(text func(install.Event) []string) func(install.Event) {
+	return func(e install.Event) {
+		for _, step := range text(e) {
+			s.step(step)
+		}
 	}
 }

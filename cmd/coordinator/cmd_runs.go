@@ -40,14 +40,14 @@ Options:
 
 func runRunsList(ctx context.Context, a *app, args []string) int {
 	return a.readRuns(ctx, runsListUsage, args, 0, func(store *estate.Runs, _ string) error {
-		runs, err := store.Journal().Runs(ctx, a.estate.Workspace())
+		runs, err := store.Journal().Runs(ctx, a.Estate.Workspace())
 		if err != nil {
 			return err
 		}
 		for i := range runs {
 			runs[i] = standing(store, runs[i])
 		}
-		return view.RunsText(view.Clean(a.stdout, false), runs, time.Now())
+		return view.RunsText(view.Clean(a.Stdout, false), runs, time.Now())
 	})
 }
 
@@ -72,13 +72,13 @@ Options:
 
 func runRunsShow(ctx context.Context, a *app, args []string) int {
 	return a.readRuns(ctx, runsShowUsage, args, 1, func(store *estate.Runs, name string) error {
-		runs, err := store.Journal().Runs(ctx, a.estate.Workspace())
+		runs, err := store.Journal().Runs(ctx, a.Estate.Workspace())
 		if err != nil {
 			return err
 		}
 		if name == "" {
 			if len(runs) == 0 {
-				return view.RunsText(view.Clean(a.stdout, false), nil, time.Now())
+				return view.RunsText(view.Clean(a.Stdout, false), nil, time.Now())
 			}
 			name = runs[0].ID
 		}
@@ -98,7 +98,7 @@ func runRunsShow(ctx context.Context, a *app, args []string) int {
 		if err != nil {
 			return err
 		}
-		return view.RunText(view.Clean(a.stdout, false), standing(store, run), saved.Plan, events, st, time.Now())
+		return view.RunText(view.Clean(a.Stdout, false), standing(store, run), saved.Plan, events, st, time.Now())
 	})
 }
 
@@ -112,23 +112,23 @@ func (a *app) readRuns(ctx context.Context, usage string, args []string, most in
 func (a *app) readRunsWith(ctx context.Context, usage string, args []string, most int, more func(*flag.FlagSet),
 	show func(store *estate.Runs, name string) error) int {
 	var vf viewFlags
-	f := a.newFlags()
+	f := a.NewFlags()
 	more(f)
-	f.BoolVar(&vf.noColor, "no-color", false, "")
+	f.BoolVar(&vf.NoColor, "no-color", false, "")
 	var vars variableFlags // the passphrase of an encrypted state may be one
 	vars.registerValues(f)
-	if code, done := a.parse(f, usage, args); done {
+	if code, done := a.Parse(f, usage, args); done {
 		return code
 	}
 	u := a.textScreen(vf)
 	if f.NArg() > most {
-		u.diagnostics(diag.Errors("Too many command line arguments",
+		u.Diagnostics(diag.Errors("Too many command line arguments",
 			fmt.Sprintf("The command takes %d at most, and got %q.", most, f.Args()), nil))
 		return 1
 	}
-	store, diags := a.estate.OpenRuns(ctx, vars.Variables, false)
+	store, diags := a.Estate.OpenRuns(ctx, vars.Variables, false)
 	if diags.HasErrors() {
-		u.diagnostics(diags)
+		u.Diagnostics(diags)
 		return 1
 	}
 	switch err := show(store, f.Arg(0)); {
@@ -139,7 +139,7 @@ func (a *app) readRunsWith(ctx context.Context, usage string, args []string, mos
 		diags = diag.Errors("Failed to show the run", err.Error()+".", nil)
 	}
 	diags = diags.Append(store.Close())
-	u.diagnostics(diags)
+	u.Diagnostics(diags)
 	if diags.HasErrors() {
 		return 1
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/millipede-iac/millipede/cmd/adapters"
+	"github.com/millipede-iac/millipede/cmd/running"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -28,26 +29,26 @@ func runCancel(ctx context.Context, a *app, args []string) int {
 
 // cancelElsewhere has the process that holds the store end its run. Its name is that of the coordinator of this
 // directory.
-func (a *app) cancelElsewhere(ctx context.Context, u *runScreen, held diag.List) int {
+func (a *app) cancelElsewhere(ctx context.Context, u *running.Screen, held diag.List) int {
 	fail := func(diags diag.List) int {
-		u.diagnostics(diags)
+		u.Diagnostics(diags)
 		return 1
 	}
-	rules, diags := a.estate.Rules(nil)
+	rules, diags := a.Estate.Rules(nil)
 	if diags.HasErrors() {
 		return fail(diags)
 	}
-	server := a.connector.Server(rules)
+	server := a.Connector.Server(rules)
 	if server.URL == "" {
 		return fail(diag.Errors("The run is inside another process",
 			"Without a NATS server everything of a run is inside the process that carries it out, and only that can "+
 				"end it: press Ctrl-C there, or send it SIGINT.\n\n"+held[0].Detail, nil))
 	}
-	name, err := a.estate.Coordinator()
+	name, err := a.Estate.Coordinator()
 	if err != nil {
 		return fail(diag.Errors("Failed to read the coordinator's identity", err.Error()+".", nil))
 	}
-	conn, diags := a.connector.Dial(ctx, server, false)
+	conn, diags := a.Connector.Dial(ctx, server, false)
 	if diags.HasErrors() {
 		return fail(diags)
 	}
@@ -58,8 +59,8 @@ func (a *app) cancelElsewhere(ctx context.Context, u *runScreen, held diag.List)
 	if diags.HasErrors() {
 		return fail(diags)
 	}
-	u.diagnostics(diags)
-	fmt.Fprintln(a.stdout, "The run that goes on here was told to end: nothing more is begun, what is under way is "+
+	u.Diagnostics(diags)
+	fmt.Fprintln(a.Stdout, "The run that goes on here was told to end: nothing more is begun, what is under way is "+
 		"finished.")
 	return 0
 }

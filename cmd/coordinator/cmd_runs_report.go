@@ -38,7 +38,7 @@ func runRunsReport(ctx context.Context, a *app, args []string) int {
 			return errors.New("the option -out=FILE says where to write the report, and it is missing")
 		}
 		if name == "" {
-			runs, err := store.Journal().Runs(ctx, a.estate.Workspace())
+			runs, err := store.Journal().Runs(ctx, a.Estate.Workspace())
 			if err != nil {
 				return err
 			}
@@ -52,12 +52,12 @@ func runRunsReport(ctx context.Context, a *app, args []string) int {
 			return err
 		}
 		if !filepath.IsAbs(out) {
-			out = filepath.Join(a.estate.Cwd, out)
+			out = filepath.Join(a.Estate.Cwd, out)
 		}
 		if err := os.WriteFile(out, text, 0o600); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(view.Clean(a.stdout, false), "The report about the run %s is in %s.\n", name, out)
+		_, err = fmt.Fprintf(view.Clean(a.Stdout, false), "The report about the run %s is in %s.\n", name, out)
 		return err
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/millipede-iac/millipede/cmd/running"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/addr"
@@ -33,40 +34,40 @@ func (a *app) goOn(ctx context.Context, usage string, args []string, cancel bool
 	var vars variableFlags
 	var vf viewFlags
 	var sf stateFlags
-	f := a.newFlags()
+	f := a.NewFlags()
 	vars.registerValues(f)
-	vf.register(f)
-	vf.registerReveal(f)
+	vf.RegisterRun(f)
+	vf.RegisterReveal(f)
 	sf.registerLock(f)
 	var parallelism parallelismFlag
 	if !cancel {
 		parallelism.register(f)
 	}
-	if code, done := a.parse(f, usage, args); done {
+	if code, done := a.Parse(f, usage, args); done {
 		return code
 	}
-	u, diags := a.newRunScreen(vf, runKind{})
+	u, diags := running.NewScreen(a.App, vf, running.Kind{})
 	var record journal.Run
 	var saved *planfile.Saved
 	if !diags.HasErrors() {
-		record, saved, diags = a.estate.FindRun(ctx, f.Arg(0), vars.Variables)
+		record, saved, diags = a.Estate.FindRun(ctx, f.Arg(0), vars.Variables)
 	}
 	if !cancel && !diags.HasErrors() {
 		diags = diags.Append(estate.NotResumable(record, saved))
 	}
 	if cancel && estate.HeldBy(diags) != nil {
-		return u.close(a.cancelElsewhere(ctx, u, diags))
+		return u.Close(a.cancelElsewhere(ctx, u, diags))
 	}
 	if diags.HasErrors() {
-		u.diagnostics(diags)
-		return u.close(1)
+		u.Diagnostics(diags)
+		return u.Close(1)
 	}
-	return u.close(a.operate(ctx, u, estate.OperationOptions{
+	return u.Close(running.Here(ctx, a.App, u, estate.OperationOptions{
 		Name: "apply", Variables: vars.Variables, State: sf.StateOptions, Parallelism: parallelism.value,
 		LockAs: "OperationTypeApply", Saved: saved, Settles: true,
-	}, func(r *operationRun) int {
+	}, func(r *running.Run) int {
 		applied, after, diags := r.GoOn(ctx, record, saved.Plan, cancel)
-		return r.finish(saved.Plan, applied, after, diags)
+		return r.Finish(saved.Plan, applied, after, diags)
 	}))
 }
 
@@ -85,10 +86,10 @@ Options:
 
 func runResolve(ctx context.Context, a *app, args []string) int {
 	var sf stateFlags
-	var shown showFlags
-	f := a.newFlags()
+	var shown viewFlags
+	f := a.NewFlags()
 	sf.registerLock(f)
-	shown.registerText(f)
+	shown.RegisterText(f)
 	created := f.String("created", "", "")
 	notCreated := f.Bool("not-created", false, "")
 	// The address may come first.
@@ -96,42 +97,42 @@ func runResolve(ctx context.Context, a *app, args []string) int {
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
 		address, args = args[0], args[1:]
 	}
-	if code, done := a.parse(f, resolveUsage, args); done {
+	if code, done := a.Parse(f, resolveUsage, args); done {
 		return code
 	}
 	if address == "" {
 		address = f.Arg(0)
 	}
-	u := a.runScreenOn(a.textScreen(shown.viewFlags), runKind{})
+	u := running.On(a.TextScreen(shown), running.Kind{})
 	at, diags := addr.ParseInstance(address)
 	if (*created == "") == !*notCreated {
 		diags = diags.Append(diag.New(diag.Error, "Say what became of it", "Give either -created=ID or -not-created.",
 			nil))
 	}
 	if diags.HasErrors() {
-		u.diagnostics(diags)
+		u.Diagnostics(diags)
 		return 1
 	}
 	elsewhere := func(d *estate.Delegated) int {
 		if err := d.Client.Resolve(ctx, d.Workspace.ID, at.String(), *created); err != nil {
-			u.diagnostics(diag.Errors("Failed to resolve the doubt", fmt.Sprintf("The service %s says: %s.", d.Host, err),
+			u.Diagnostics(diag.Errors("Failed to resolve the doubt", fmt.Sprintf("The service %s says: %s.", d.Host, err),
 				nil))
 			return 1
 		}
-		fmt.Fprintf(a.stdout, "%s is resolved.\n", at)
+		fmt.Fprintf(a.Stdout, "%s is resolved.\n", at)
 		return 0
 	}
-	return a.operateOr(ctx, u, estate.OperationOptions{Name: "apply", State: sf.StateOptions, LockAs: "resolve",
-		Settles: true}, elsewhere, func(r *operationRun) int {
+	return running.Operate(ctx, a.App, u, estate.OperationOptions{Name: "apply", State: sf.StateOptions, LockAs: "resolve",
+		Settles: true}, elsewhere, func(r *running.Run) int {
 		tx, diags := r.Engine.Resolve(ctx, r.Prior, at, *created, r.State.Who())
 		if len(tx.Changes) > 0 {
 			diags = diags.Append(r.State.Record(ctx, tx))
 		}
-		r.ui.diagnostics(diags)
+		r.UI.Diagnostics(diags)
 		if diags.HasErrors() {
 			return 1
 		}
-		fmt.Fprintf(a.stdout, "%s is resolved.\n", at)
+		fmt.Fprintf(a.Stdout, "%s is resolved.\n", at)
 		return 0
 	})
 }

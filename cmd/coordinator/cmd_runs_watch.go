@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millipede-iac/millipede/cmd/command"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -30,21 +31,21 @@ var errOtherRun = errors.New("the process in this directory carries out another 
 
 func runRunsWatch(ctx context.Context, a *app, args []string) int {
 	var vf viewFlags
-	f := a.newFlags()
-	f.BoolVar(&vf.noColor, "no-color", false, "")
+	f := a.NewFlags()
+	f.BoolVar(&vf.NoColor, "no-color", false, "")
 	var vars variableFlags
 	vars.registerValues(f)
-	if code, done := a.parse(f, runsWatchUsage, args); done {
+	if code, done := a.Parse(f, runsWatchUsage, args); done {
 		return code
 	}
 	u := a.textScreen(vf)
 	if f.NArg() > 1 {
-		return u.end(diag.Errors("Too many command line arguments",
+		return u.End(diag.Errors("Too many command line arguments",
 			fmt.Sprintf("The command takes one at most, and got %q.", f.Args()), nil))
 	}
-	o := view.WatchOptions{Out: a.stdout, Ink: a.ink(vf), Now: time.Now}
-	if terminal(a.stdout) {
-		o.Width = func() int { return width(a.stdout) }
+	o := view.WatchOptions{Out: a.Stdout, Ink: a.Ink(vf), Now: time.Now}
+	if command.Terminal(a.Stdout) {
+		o.Width = func() int { return command.Width(a.Stdout) }
 	}
 	w := view.NewWatch(o)
 	err := a.follow(ctx, w, f.Arg(0))
@@ -72,10 +73,10 @@ func runRunsWatch(ctx context.Context, a *app, args []string) int {
 		diags = diag.Errors("The run was cut off", fmt.Sprintf("The process that carried out the run %s has ended "+
 			"before it. To go on with it: %s runs resume %s", head.Run, diag.Program(), head.Run), nil)
 	case head.Outcome != "done":
-		u.diagnostics(nil)
+		u.Diagnostics(nil)
 		return 1
 	}
-	return u.end(diags)
+	return u.End(diags)
 }
 
 // follow shows the run of another process until it ends.
@@ -93,7 +94,7 @@ func (a *app) follow(ctx context.Context, w *view.Watch, name string) error {
 			}
 		}
 	}()
-	err := a.estate.WatchRun(ctx, func(line []byte) error {
+	err := a.Estate.WatchRun(ctx, func(line []byte) error {
 		if err := w.See(line); err != nil {
 			return err
 		}
@@ -109,14 +110,14 @@ func (a *app) follow(ctx context.Context, w *view.Watch, name string) error {
 
 // ended tells of a run that no process carries out.
 func (a *app) ended(ctx context.Context, u *screen, name string, vars estate.Variables) int {
-	store, diags := a.estate.OpenRuns(ctx, vars, false)
+	store, diags := a.Estate.OpenRuns(ctx, vars, false)
 	if diags.HasErrors() {
-		return u.end(diags)
+		return u.End(diags)
 	}
-	runs, err := store.Journal().Runs(ctx, a.estate.Workspace())
+	runs, err := store.Journal().Runs(ctx, a.Estate.Workspace())
 	diags = diags.Append(store.Close())
 	if err != nil {
-		return u.end(diags.Append(diag.New(diag.Error, "Failed to read the runs", err.Error()+".", nil)))
+		return u.End(diags.Append(diag.New(diag.Error, "Failed to read the runs", err.Error()+".", nil)))
 	}
 	for _, r := range runs {
 		if name != "" && r.ID != name {
@@ -125,21 +126,21 @@ func (a *app) ended(ctx context.Context, u *screen, name string, vars estate.Var
 		r = standing(store, r)
 		switch r.Status {
 		case "done":
-			if _, err := fmt.Fprintf(a.stdout, "The run %s is done.\n", r.ID); err != nil {
+			if _, err := fmt.Fprintf(a.Stdout, "The run %s is done.\n", r.ID); err != nil {
 				return 1
 			}
-			return u.end(diags)
+			return u.End(diags)
 		case journal.Running, view.CutOff, "interrupted":
-			return u.end(diags.Append(diag.New(diag.Error, "Nobody carries the run out", fmt.Sprintf("The run %s is %s. "+
+			return u.End(diags.Append(diag.New(diag.Error, "Nobody carries the run out", fmt.Sprintf("The run %s is %s. "+
 				"To go on with it: %s runs resume %s", r.ID, r.Status, diag.Program(), r.ID), nil)))
 		}
-		return u.end(diags.Append(diag.New(diag.Error, "The run has ended", fmt.Sprintf("The run %s is %s. See: "+
+		return u.End(diags.Append(diag.New(diag.Error, "The run has ended", fmt.Sprintf("The run %s is %s. See: "+
 			"%s runs show %s", r.ID, r.Status, diag.Program(), r.ID), nil)))
 	}
 	if name != "" {
-		return u.end(diags.Append(diag.New(diag.Error, "No such run", fmt.Sprintf("There is no run %q in the store of "+
+		return u.End(diags.Append(diag.New(diag.Error, "No such run", fmt.Sprintf("There is no run %q in the store of "+
 			"this directory. See: %s runs list", name, diag.Program()), nil)))
 	}
-	return u.end(diags.Append(diag.New(diag.Error, "Nothing to watch", "No process works on the state of this "+
+	return u.End(diags.Append(diag.New(diag.Error, "Nothing to watch", "No process works on the state of this "+
 		"directory, and no run is recorded.", nil)))
 }

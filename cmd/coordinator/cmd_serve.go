@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 
+	"github.com/millipede-iac/millipede/cmd/command"
 	"github.com/millipede-iac/millipede/cmd/serving"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
@@ -34,12 +35,12 @@ Options:
 
 func runServe(ctx context.Context, a *app, args []string) int {
 	o := serving.Options{
-		Environ: a.environ, Dir: a.dir, Out: a.stdout, Log: a.stderr, Tell: a.tell, Version: version,
-		EngineVersion: engineVersion, Stop: a.interrupts.Stop, Hold: a.interrupts.Hold, CLI: a.cli, Services: a.services,
-		Connector: a.connector, Who: who,
+		Environ: a.Environ, Dir: a.Dir, Out: a.Stdout, Log: a.Stderr, Tell: a.Tell, Version: version,
+		EngineVersion: engineVersion, Stop: a.Interrupts.Stop, Hold: a.Interrupts.Hold, CLI: a.CLI, Services: a.Services,
+		Connector: a.Connector, Who: command.Who,
 	}
 	var parallelism parallelismFlag
-	f := a.newFlags()
+	f := a.NewFlags()
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:8443", "")
 	f.StringVar(&o.Address, "address", "", "")
 	f.StringVar(&o.Data, "data", "", "")
@@ -52,12 +53,12 @@ func runServe(ctx context.Context, a *app, args []string) int {
 	f.StringVar(&o.Metrics, "metrics", "", "")
 	f.BoolVar(&o.NotifyPrivate, "notify-private", false, "")
 	parallelism.register(f)
-	if code, done := a.parse(f, serveUsage, args); done {
+	if code, done := a.Parse(f, serveUsage, args); done {
 		return code
 	}
 	o.Parallelism = parallelism.value
 	fail := func(what string, err error) int {
-		a.printer(viewFlags{}).Diagnostics(diag.Errors(what, err.Error()+".", nil)) //nolint:errcheck // there is nobody else to tell
+		a.Printer(viewFlags{}).Diagnostics(diag.Errors(what, err.Error()+".", nil)) //nolint:errcheck // there is nobody else to tell
 		return 1
 	}
 	if err := o.Complete(f.Args()); err != nil {

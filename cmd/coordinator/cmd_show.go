@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/millipede-iac/millipede/cmd/running"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
@@ -34,22 +35,22 @@ Options:
 ` + variablesHelp + documentHelp
 
 func runShow(ctx context.Context, a *app, args []string) int {
-	var sf showFlags
+	var sf viewFlags
 	var vars variableFlags
-	f := a.newFlags()
-	sf.register(f)
+	f := a.NewFlags()
+	sf.RegisterJSON(f)
 	vars.registerValues(f)
 	reveal := f.Bool("show-sensitive", false, "")
 	current := f.Bool("state", false, "")
 	planFile := f.String("plan", "", "")
 	configuration := f.Bool("config", false, "")
 	module := f.String("module", "", "")
-	if code, done := a.parse(f, showUsage, args); done {
+	if code, done := a.Parse(f, showUsage, args); done {
 		return code
 	}
 	s, diags := a.newScreen(sf, nil)
 	if diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
 	selected := 0
 	for _, is := range []bool{*current, *planFile != "", *configuration, *module != ""} {
@@ -57,42 +58,42 @@ func runShow(ctx context.Context, a *app, args []string) int {
 			selected++
 		}
 	}
-	shown := &shown{screen: s, options: s.options(), vars: vars}
+	shown := &shown{screen: s, options: s.Options(), vars: vars}
 	shown.options.Reveal = *reveal
 	switch {
-	case *configuration && !sf.json:
-		return s.wrongUsage("JSON output required for configuration", "The -config option has a form for programs "+
+	case *configuration && !sf.JSON:
+		return s.WrongUsage("JSON output required for configuration", "The -config option has a form for programs "+
 			"alone: give -json too.")
-	case *module != "" && !sf.json:
-		return s.wrongUsage("JSON output required for module", "The -module option has a form for programs alone: "+
+	case *module != "" && !sf.JSON:
+		return s.WrongUsage("JSON output required for module", "The -module option has a form for programs alone: "+
 			"give -json too.")
 	case selected > 1:
-		return s.wrongUsage("Conflicting object types to show", "The options -state, -plan, -config and -module "+
+		return s.WrongUsage("Conflicting object types to show", "The options -state, -plan, -config and -module "+
 			"exclude each other: the command shows one thing.")
 	case selected == 1 && f.NArg() > 0:
-		return s.wrongUsage("Unexpected command line arguments", "With an option that says what to show there is no "+
+		return s.WrongUsage("Unexpected command line arguments", "With an option that says what to show there is no "+
 			"argument beside it.")
 	case f.NArg() > 1:
-		return s.wrongUsage("Too many command line arguments", "The show command shows one thing: the state, a plan, "+
+		return s.WrongUsage("Too many command line arguments", "The show command shows one thing: the state, a plan, "+
 			"or what is in one file.")
 	case *planFile != "":
 		if done, diags := shown.atService(ctx, *planFile); done || diags.HasErrors() {
-			return s.end(diags)
+			return s.End(diags)
 		}
-		saved, diags := a.estate.OpenPlan(ctx, *planFile, vars.Variables)
+		saved, diags := a.Estate.OpenPlan(ctx, *planFile, vars.Variables)
 		if diags.HasErrors() {
-			return s.end(diags)
+			return s.End(diags)
 		}
-		return s.end(shown.plan(ctx, saved))
+		return s.End(shown.plan(ctx, saved))
 	case *configuration:
-		return s.end(shown.configuration(ctx))
+		return s.End(shown.configuration(ctx))
 	case *module != "":
-		return s.end(shown.module(*module))
+		return s.End(shown.module(*module))
 	case f.NArg() == 1:
-		return s.end(shown.file(ctx, f.Arg(0)))
+		return s.End(shown.file(ctx, f.Arg(0)))
 	}
-	s.storageOnly = true
-	return s.withState(ctx, vars, stateFlags{}, "", func(at estate.Changeable) diag.List {
+	s.StorageOnly = true
+	return s.WithState(ctx, vars.Variables, estate.StateOptions{}, "", func(at estate.Changeable) diag.List {
 		st, diags := at.Load(ctx)
 		if diags.HasErrors() {
 			return diags
@@ -113,7 +114,7 @@ func (s *shown) file(ctx context.Context, name string) diag.List {
 	if done, diags := s.atService(ctx, name); done || diags.HasErrors() {
 		return diags
 	}
-	saved, st, diags := s.app.estate.ReadFile(ctx, name, s.vars.Variables)
+	saved, st, diags := s.App.Estate.ReadFile(ctx, name, s.vars.Variables)
 	switch {
 	case diags.HasErrors():
 		return diags
@@ -125,30 +126,30 @@ func (s *shown) file(ctx context.Context, name string) diag.List {
 
 // atService shows a plan that a service keeps, if that is what the file names.
 func (s *shown) atService(ctx context.Context, name string) (done bool, diags diag.List) {
-	d, r, diags := s.app.estate.DelegatedRun(ctx, name, s.finding(s.vars))
+	d, r, diags := s.App.Estate.DelegatedRun(ctx, name, s.Finding(s.vars.Variables))
 	if d == nil || diags.HasErrors() {
 		return false, diags
 	}
-	if s.wantsDocument() {
+	if s.WantsDocument() {
 		text, err := d.Client.PlanJSON(ctx, r.Plan, false)
 		if err == nil && text == nil {
 			err = errors.New("the service has none, or the token gives no right to see it")
 		}
-		if diags = diags.Append(s.writeDocument(append(bytes.TrimRight(text, "\n"), '\n'), err)); diags.HasErrors() {
+		if diags = diags.Append(s.WriteDocument(append(bytes.TrimRight(text, "\n"), '\n'), err)); diags.HasErrors() {
 			return true, diags
 		}
 	}
-	if !s.forPeople() {
+	if !s.ForPeople() {
 		return true, diags
 	}
-	p, schemas, more := servicePlan(ctx, d.Client, r)
+	p, schemas, more := running.ServicePlan(ctx, d.Client, r)
 	switch diags = diags.Append(more); {
 	case diags.HasErrors():
 	case p == nil:
 		diags = diags.Append(diag.New(diag.Error, "The plan cannot be shown", fmt.Sprintf("The service has no form of it "+
 			"that can be shown here. See the run:\n  %s", d.URL(r.ID)), nil))
 	default:
-		s.printed(func(w io.Writer) error { return view.PlanText(w, p, schemas, s.options) })
+		s.Printed(func(w io.Writer) error { return view.PlanText(w, p, schemas, s.options) })
 	}
 	return true, diags
 }
@@ -157,36 +158,36 @@ func (s *shown) atService(ctx context.Context, name string) (done bool, diags di
 func (s *shown) state(ctx context.Context, st *state.State) diag.List {
 	if st == nil || estate.NeverStored(st) {
 		text, err := document.NoStateJSON()
-		s.print("No state.\n")
-		return s.writeDocument(text, err)
+		s.Print("No state.\n")
+		return s.WriteDocument(text, err)
 	}
-	s.wholeConfig = true
-	if _, diags := s.app.estate.FindRoot(s.finding(s.vars)); diags.HasErrors() {
+	s.WholeConfig = true
+	if _, diags := s.App.Estate.FindRoot(s.Finding(s.vars.Variables)); diags.HasErrors() {
 		return diags
 	}
-	schemas, diags := s.app.estate.Schemas(ctx, nil, nil, st)
+	schemas, diags := s.App.Estate.Schemas(ctx, nil, nil, st)
 	if !diags.HasErrors() {
 		diags = diags.Append(document.SameSchemas(st, schemas))
 	}
 	if diags.HasErrors() {
 		return diags
 	}
-	if s.wantsDocument() {
+	if s.WantsDocument() {
 		text, err := document.StateJSON(st, schemas, engineVersion)
-		diags = diags.Append(s.writeDocument(text, err))
+		diags = diags.Append(s.WriteDocument(text, err))
 	}
-	s.printed(func(w io.Writer) error { return view.StateText(w, st, schemas, s.options) })
+	s.Printed(func(w io.Writer) error { return view.StateText(w, st, schemas, s.options) })
 	return diags
 }
 
 // plan shows a saved plan, with the configuration that it was made from.
 func (s *shown) plan(ctx context.Context, saved *planfile.Saved) diag.List {
-	wd, diags := s.app.estate.SavedConfiguration(saved)
-	s.printer.Sources = wd.Sources
+	wd, diags := s.App.Estate.SavedConfiguration(saved)
+	s.Printer.Sources = wd.Sources
 	if diags.HasErrors() {
 		return diags
 	}
-	schemas, more := s.app.estate.Schemas(ctx, wd.Tree, wd.Loader, saved.Plan.Prior)
+	schemas, more := s.App.Estate.Schemas(ctx, wd.Tree, wd.Loader, saved.Plan.Prior)
 	if diags = diags.Append(more); diags.HasErrors() {
 		return diags
 	}
@@ -195,21 +196,21 @@ func (s *shown) plan(ctx context.Context, saved *planfile.Saved) diag.List {
 
 func (s *shown) planned(saved *planfile.Saved, tree *config.Tree, schemas *values.Schemas) diag.List {
 	var diags diag.List
-	if s.wantsDocument() {
+	if s.WantsDocument() {
 		text, err := document.PlanJSON(saved.Plan, tree, schemas)
-		diags = s.writeDocument(text, err)
+		diags = s.WriteDocument(text, err)
 	}
-	s.printed(func(w io.Writer) error { return view.PlanText(w, saved.Plan, schemas, s.options) })
+	s.Printed(func(w io.Writer) error { return view.PlanText(w, saved.Plan, schemas, s.options) })
 	return diags
 }
 
 // configuration shows the configuration in this directory.
 func (s *shown) configuration(ctx context.Context) diag.List {
-	wd, diags := s.app.estate.Configuration(s.vars.Variables)
+	wd, diags := s.App.Estate.Configuration(s.vars.Variables)
 	if diags.HasErrors() {
 		return diags
 	}
-	s.from(wd.Sources)
+	s.From(wd.Sources)
 	if !wd.HasFiles() {
 		return diag.Errors("No configuration files", "There is no file in this directory that ends in .tf, .tofu, "+
 			".tf.json or .tofu.json.", nil)
@@ -217,18 +218,18 @@ func (s *shown) configuration(ctx context.Context) diag.List {
 	if diags = diags.Append(wd.Load()); diags.HasErrors() {
 		return diags
 	}
-	schemas, more := s.app.estate.Schemas(ctx, wd.Tree, wd.Loader, nil)
+	schemas, more := s.App.Estate.Schemas(ctx, wd.Tree, wd.Loader, nil)
 	if diags = diags.Append(more); diags.HasErrors() {
 		return diags
 	}
 	text, err := document.ConfigJSON(wd.Tree, schemas)
-	return diags.Append(s.writeDocument(text, err))
+	return diags.Append(s.WriteDocument(text, err))
 }
 
 // module shows the module in a directory.
 func (s *shown) module(dir string) diag.List {
-	c, diags := s.app.estate.Configuration(estate.Variables{})
-	s.from(c.Sources)
+	c, diags := s.App.Estate.Configuration(estate.Variables{})
+	s.From(c.Sources)
 	if !diags.HasErrors() {
 		diags = diags.Append(c.LoadModule(dir))
 	}
@@ -236,5 +237,5 @@ func (s *shown) module(dir string) diag.List {
 		return diags
 	}
 	text, err := document.ModuleJSON(c.Tree)
-	return diags.Append(s.writeDocument(text, err))
+	return diags.Append(s.WriteDocument(text, err))
 }

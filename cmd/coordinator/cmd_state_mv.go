@@ -24,35 +24,35 @@ Options:
 ` + remoteVersionHelp + lockHelp + stateFileHelp + variablesHelp + jsonHelp
 
 func runStateMv(ctx context.Context, a *app, args []string) int {
-	var sf showFlags
+	var sf viewFlags
 	var vars variableFlags
 	var lf stateFlags
-	f := a.newFlags()
-	sf.register(f)
+	f := a.NewFlags()
+	sf.RegisterJSON(f)
 	vars.registerValues(f)
 	lf.registerFile(f)
 	dryRun := f.Bool("dry-run", false, "")
 	backupOut := f.String("backup-out", "", "")
 	a.registerRemoteVersion(f)
-	if code, done := a.parse(f, stateMvUsage, args); done {
+	if code, done := a.Parse(f, stateMvUsage, args); done {
 		return code
 	}
 	s, diags := a.newStreamScreen(sf, nil)
 	switch {
 	case diags.HasErrors():
-		return s.end(diags)
+		return s.End(diags)
 	case f.NArg() != 2:
-		return s.wrongUsage("Invalid number of arguments",
+		return s.WrongUsage("Invalid number of arguments",
 			"The command takes two addresses: what to move, and where to.")
 	case *backupOut != "" && lf.StateOut == "":
-		return s.wrongUsage("Invalid combination of arguments", "The -backup-out option is about the file of "+
+		return s.WrongUsage("Invalid combination of arguments", "The -backup-out option is about the file of "+
 			"-state-out, and there is none.")
 	}
 	from, more := addr.ParseTarget(f.Arg(0))
 	diags = diags.Append(more)
 	to, more := addr.ParseTarget(f.Arg(1))
 	if diags = diags.Append(more); diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
 	operation := "state-mv"
 	if *dryRun {
@@ -64,8 +64,8 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 	}
 	elsewhere.StateOut, elsewhere.Backup = "", *backupOut
 	lf.StateOut = ""
-	s.wholeConfig = true
-	return s.withState(ctx, vars, lf, operation, func(at estate.Changeable) diag.List {
+	s.WholeConfig = true
+	return s.WithState(ctx, vars.Variables, lf.StateOptions, operation, func(at estate.Changeable) diag.List {
 		source, diags := at.Load(ctx)
 		switch {
 		case diags.HasErrors():
@@ -75,7 +75,7 @@ func runStateMv(ctx context.Context, a *app, args []string) int {
 		case elsewhere.File == "":
 			return diags.Append(s.move(ctx, at, source, at, source, from, to, *dryRun))
 		}
-		file, more := a.estate.OpenFile(ctx, vars.Variables, elsewhere.StateOptions, operation)
+		file, more := a.Estate.OpenFile(ctx, vars.Variables, elsewhere.StateOptions, operation)
 		if diags = diags.Append(more); diags.HasErrors() {
 			return diags
 		}
@@ -99,7 +99,7 @@ func (s *screen) move(ctx context.Context, at estate.Changeable, source *state.S
 		verb = "Would move"
 	}
 	for _, m := range moves {
-		s.say(fmt.Sprintf("%s %q to %q", verb, m.From, m.To))
+		s.Say(fmt.Sprintf("%s %q to %q", verb, m.From, m.To))
 	}
 	if dryRun {
 		return diags
@@ -113,7 +113,7 @@ func (s *screen) move(ctx context.Context, at estate.Changeable, source *state.S
 		diags = diags.Append(at.Commit(ctx, changes.Away))
 	}
 	if !diags.HasErrors() {
-		s.say(fmt.Sprintf("Successfully moved %d object(s).", len(moves)))
+		s.Say(fmt.Sprintf("Successfully moved %d object(s).", len(moves)))
 	}
 	return diags
 }

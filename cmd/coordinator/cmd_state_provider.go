@@ -23,36 +23,37 @@ Options:
 ` + remoteVersionHelp + lockHelp + stateFileHelp + variablesHelp + jsonHelp
 
 func runReplaceProvider(ctx context.Context, a *app, args []string) int {
-	var sf showFlags
+	var sf viewFlags
 	var vars variableFlags
 	var lf stateFlags
-	f := a.newFlags()
-	sf.register(f)
+	f := a.NewFlags()
+	sf.RegisterJSON(f)
 	vars.registerValues(f)
 	lf.registerFile(f)
 	approved := f.Bool("auto-approve", false, "")
 	input := f.Bool("input", true, "")
 	a.registerRemoteVersion(f)
-	if code, done := a.parse(f, replaceProviderUsage, args); done {
+	if code, done := a.Parse(f, replaceProviderUsage, args); done {
 		return code
 	}
 	s, diags := a.newStreamScreen(sf, nil)
 	switch {
 	case diags.HasErrors():
-		return s.end(diags)
+		return s.End(diags)
 	case f.NArg() != 2:
-		return s.wrongUsage("Invalid number of arguments", "The command takes two source addresses of providers.")
-	case sf.json && !*approved:
-		return s.wrongUsage("Invalid usage", "With -json nobody can be asked, so -auto-approve is required.")
+		return s.WrongUsage("Invalid number of arguments", "The command takes two source addresses of providers.")
+	case sf.JSON && !*approved:
+		return s.WrongUsage("Invalid usage", "With -json nobody can be asked, so -auto-approve is required.")
 	}
 	from, more := parseProviderArgument("from", f.Arg(0))
 	diags = diags.Append(more)
 	to, more := parseProviderArgument("to", f.Arg(1))
 	if diags = diags.Append(more); diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
-	s.wholeConfig = true
-	return s.withState(ctx, vars, lf, "state-replace-provider", func(at estate.Changeable) diag.List {
+	s.WholeConfig = true
+	const operation = "state-replace-provider"
+	return s.WithState(ctx, vars.Variables, lf.StateOptions, operation, func(at estate.Changeable) diag.List {
 		st, diags := at.Load(ctx)
 		if diags.HasErrors() {
 			return diags
@@ -69,29 +70,29 @@ func runReplaceProvider(ctx context.Context, a *app, args []string) int {
 			}
 		}
 		if len(resources) == 0 {
-			s.say("No matching resources found.")
+			s.Say("No matching resources found.")
 			return diags
 		}
-		ink := a.ink(sf.viewFlags)
-		s.print(fmt.Sprintf("Millipede will perform the following actions:\n\n  ~ Updating provider:\n    - %s\n    "+
+		ink := a.Ink(sf)
+		s.Print(fmt.Sprintf("Millipede will perform the following actions:\n\n  ~ Updating provider:\n    - %s\n    "+
 			"+ %s\n\n%s %d resources:\n\n  %s\n",
 			from, to, ink.Bold("Changing"), len(resources), strings.Join(resources, "\n  ")))
-		s.message("replace_provider", fmt.Sprintf("Millipede will replace provider from %s to %s for %d resources",
+		s.Message("replace_provider", fmt.Sprintf("Millipede will replace provider from %s to %s for %d resources",
 			from, to, len(resources)),
 			map[string]any{"from": from.String(), "to": to.String(), "resources": resources})
 		if !*approved {
-			yes, more := s.confirm("Do you want to make these changes?", "Only 'yes' will be accepted to continue.",
+			yes, more := s.Confirm("Do you want to make these changes?", "Only 'yes' will be accepted to continue.",
 				*input)
 			if diags = diags.Append(more); more.HasErrors() {
 				return diags
 			}
 			if !yes {
-				s.say("Cancelled replacing providers.")
+				s.Say("Cancelled replacing providers.")
 				return diags
 			}
 		}
 		if diags = diags.Append(at.Commit(ctx, changes)); !diags.HasErrors() {
-			s.say(fmt.Sprintf("Successfully replaced provider for %d resources.", len(resources)))
+			s.Say(fmt.Sprintf("Successfully replaced provider for %d resources.", len(resources)))
 		}
 		return diags
 	})

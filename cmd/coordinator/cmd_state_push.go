@@ -22,31 +22,31 @@ Options:
 ` + remoteVersionHelp + lockHelp + variablesHelp + jsonHelp
 
 func runStatePush(ctx context.Context, a *app, args []string) int {
-	var sf showFlags
+	var sf viewFlags
 	var vars variableFlags
 	var lf stateFlags
-	f := a.newFlags()
-	sf.register(f)
+	f := a.NewFlags()
+	sf.RegisterJSON(f)
 	vars.registerValues(f)
 	lf.registerLock(f)
 	force := f.Bool("force", false, "")
 	a.registerRemoteVersion(f)
-	if code, done := a.parse(f, statePushUsage, args); done {
+	if code, done := a.Parse(f, statePushUsage, args); done {
 		return code
 	}
 	s, diags := a.newStreamScreen(sf, nil)
 	switch {
 	case diags.HasErrors():
-		return s.end(diags)
+		return s.End(diags)
 	case f.NArg() != 1:
-		return s.wrongUsage("Invalid number of arguments", "The command takes the name of one file, or \"-\".")
+		return s.WrongUsage("Invalid number of arguments", "The command takes the name of one file, or \"-\".")
 	}
 	theirs, diags := a.readStateFile(f.Arg(0))
 	if diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
-	s.wholeConfig = true
-	return s.withState(ctx, vars, lf, "state-push", func(at estate.Changeable) diag.List {
+	s.WholeConfig = true
+	return s.WithState(ctx, vars.Variables, lf.StateOptions, "state-push", func(at estate.Changeable) diag.List {
 		ours, diags := at.Load(ctx)
 		if diags.HasErrors() {
 			return diags
@@ -71,7 +71,7 @@ func (a *app) readStateFile(name string) (*state.State, diag.List) {
 	var text []byte
 	var err error
 	if name == "-" {
-		text, err = bounds.ReadAll(a.stdin, "standard input", bounds.Stream)
+		text, err = bounds.ReadAll(a.Stdin, "standard input", bounds.Stream)
 	} else {
 		text, err = bounds.ReadFile(name, bounds.State)
 	}

@@ -42,14 +42,14 @@ Options:
 ` + variablesHelp + jsonHelp
 
 func runStateList(ctx context.Context, a *app, args []string) int {
-	var sf showFlags
+	var sf viewFlags
 	var vars variableFlags
-	f := a.newFlags()
-	sf.register(f)
+	f := a.NewFlags()
+	sf.RegisterJSON(f)
 	vars.registerValues(f)
 	id := f.String("id", "", "")
 	file := f.String("state", "", "")
-	if code, done := a.parse(f, stateListUsage, args); done {
+	if code, done := a.Parse(f, stateListUsage, args); done {
 		return code
 	}
 	s, diags := a.newStreamScreen(sf, nil)
@@ -60,17 +60,17 @@ func runStateList(ctx context.Context, a *app, args []string) int {
 		targets = append(targets, t)
 	}
 	if diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
-	return s.readState(ctx, vars, *file, func(st *state.State) diag.List {
+	return s.ReadState(ctx, vars.Variables, *file, func(st *state.State) diag.List {
 		if estate.NeverStored(st) {
 			return noStateFile()
 		}
 		found, diags := estate.Matching(st, targets)
 		for _, at := range found {
 			if *id == "" || objectID(st.Object(at, state.CurrentObject)) == *id {
-				s.print(at.String() + "\n")
-				s.message("resource_address", at.String(), nil)
+				s.Print(at.String() + "\n")
+				s.Message("resource_address", at.String(), nil)
 			}
 		}
 		return diags
@@ -108,31 +108,31 @@ Options:
 ` + variablesHelp + documentHelp
 
 func runStateShow(ctx context.Context, a *app, args []string) int {
-	var sf showFlags
+	var sf viewFlags
 	var vars variableFlags
-	f := a.newFlags()
-	sf.register(f)
+	f := a.NewFlags()
+	sf.RegisterJSON(f)
 	vars.registerValues(f)
 	reveal := f.Bool("show-sensitive", false, "")
 	file := f.String("state", "", "")
-	if code, done := a.parse(f, stateShowUsage, args); done {
+	if code, done := a.Parse(f, stateShowUsage, args); done {
 		return code
 	}
 	s, diags := a.newStreamScreen(sf, nil)
 	switch {
 	case diags.HasErrors():
-		return s.end(diags)
+		return s.End(diags)
 	case f.NArg() != 1:
-		return s.wrongUsage("Invalid number of arguments", "The command takes the address of one resource instance.")
+		return s.WrongUsage("Invalid number of arguments", "The command takes the address of one resource instance.")
 	}
 	at, parsed := addr.ParseInstance(f.Arg(0))
 	if parsed.HasErrors() {
-		return s.end(diag.Errors(fmt.Sprintf("Error parsing instance address %q", f.Arg(0)),
+		return s.End(diag.Errors(fmt.Sprintf("Error parsing instance address %q", f.Arg(0)),
 			parsed[0].Detail+"\n\nThe command takes the address of one resource instance. To see the addresses, run: "+
 				diag.Program()+" state list", nil))
 	}
-	s.wholeConfig = true
-	return s.readState(ctx, vars, *file, func(st *state.State) diag.List {
+	s.WholeConfig = true
+	return s.ReadState(ctx, vars.Variables, *file, func(st *state.State) diag.List {
 		if estate.NeverStored(st) {
 			return noStateFile()
 		}
@@ -144,23 +144,23 @@ func runStateShow(ctx context.Context, a *app, args []string) int {
 		only := state.Empty()
 		only.Lineage, only.EngineVersion = st.Lineage, st.EngineVersion
 		only.Apply(state.SetObject{Addr: at, Provider: st.ProviderOf(at), Object: st.Object(at, state.CurrentObject)})
-		schemas, diags := a.estate.Schemas(ctx, nil, nil, only)
+		schemas, diags := a.Estate.Schemas(ctx, nil, nil, only)
 		if !diags.HasErrors() {
 			diags = diags.Append(document.SameSchemas(only, schemas))
 		}
 		if diags.HasErrors() {
 			return diags
 		}
-		if s.wantsDocument() {
+		if s.WantsDocument() {
 			text, err := document.StateJSON(only, schemas, engineVersion)
-			if s.stream != nil {
-				diags = diags.Append(s.stream.Settle())
+			if s.Stream != nil {
+				diags = diags.Append(s.Stream.Settle())
 			}
-			diags = diags.Append(s.writeDocument(text, err))
+			diags = diags.Append(s.WriteDocument(text, err))
 		}
-		o := s.options()
+		o := s.Options()
 		o.Reveal = *reveal
-		s.printed(func(w io.Writer) error { return view.InstanceText(w, only, at, schemas, o) })
+		s.Printed(func(w io.Writer) error { return view.InstanceText(w, only, at, schemas, o) })
 		return diags
 	})
 }
@@ -174,21 +174,21 @@ Options:
 ` + variablesHelp + textHelp
 
 func runStatePull(ctx context.Context, a *app, args []string) int {
-	var sf showFlags
+	var sf viewFlags
 	var vars variableFlags
-	f := a.newFlags()
-	sf.registerText(f)
+	f := a.NewFlags()
+	sf.RegisterText(f)
 	vars.registerValues(f)
-	if code, done := a.parse(f, statePullUsage, args); done {
+	if code, done := a.Parse(f, statePullUsage, args); done {
 		return code
 	}
 	s, diags := a.newScreen(sf, nil)
-	s.printer.Out = a.stderr // standard output is the state's alone
+	s.Printer.Out = a.Stderr // standard output is the state's alone
 	if diags = diags.Append(noArguments(f)); diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
-	s.wholeConfig = true
-	return s.readState(ctx, vars, "", func(st *state.State) diag.List {
+	s.WholeConfig = true
+	return s.ReadState(ctx, vars.Variables, "", func(st *state.State) diag.List {
 		if estate.NeverStored(st) {
 			return nil
 		}
@@ -196,7 +196,7 @@ func runStatePull(ctx context.Context, a *app, args []string) int {
 		if err := tfstate.Write(&text, st, engineVersion, tfstate.Compact); err != nil {
 			return diag.List{}.Append(err)
 		}
-		s.write(a.stdout, append(text.Bytes(), '\n'))
+		s.Write(a.Stdout, append(text.Bytes(), '\n'))
 		return nil
 	})
 }

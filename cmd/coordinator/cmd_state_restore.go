@@ -21,14 +21,14 @@ Options:
 ` + lockHelp + variablesHelp + jsonHelp
 
 func runStateRestore(ctx context.Context, a *app, args []string) int {
-	var sf showFlags
+	var sf viewFlags
 	var vars variableFlags
 	var lf stateFlags
-	f := a.newFlags()
-	sf.register(f)
+	f := a.NewFlags()
+	sf.RegisterJSON(f)
 	vars.registerValues(f)
 	lf.registerLock(f)
-	if code, done := a.parse(f, stateRestoreUsage, args); done {
+	if code, done := a.Parse(f, stateRestoreUsage, args); done {
 		return code
 	}
 	s, diags := a.newStreamScreen(sf, nil)
@@ -36,17 +36,17 @@ func runStateRestore(ctx context.Context, a *app, args []string) int {
 	var err error
 	switch {
 	case diags.HasErrors():
-		return s.end(diags)
+		return s.End(diags)
 	case f.NArg() > 1:
-		return s.wrongUsage("Invalid number of arguments", "The command takes the serial of one version, or nothing.")
+		return s.WrongUsage("Invalid number of arguments", "The command takes the serial of one version, or nothing.")
 	case f.NArg() == 1:
 		if serial, err = strconv.ParseUint(f.Arg(0), 10, 64); err != nil {
-			return s.wrongUsage("Invalid serial", fmt.Sprintf("%q is no serial: it is a whole number.", f.Arg(0)))
+			return s.WrongUsage("Invalid serial", fmt.Sprintf("%q is no serial: it is a whole number.", f.Arg(0)))
 		}
 	}
 	list := f.NArg() == 0
 	lf.Lock = lf.Lock && !list
-	return s.withState(ctx, vars, lf, "state-restore", func(at estate.Changeable) diag.List {
+	return s.WithState(ctx, vars.Variables, lf.StateOptions, "state-restore", func(at estate.Changeable) diag.List {
 		o := at.(*estate.Opened)
 		if list {
 			return s.versions(ctx, o)
@@ -76,7 +76,7 @@ func (s *screen) versions(ctx context.Context, o *estate.Opened) diag.List {
 		return diag.Errors("Failed to read the versions", err.Error()+".", nil)
 	}
 	for i := len(all) - 1; i >= 0; i-- {
-		s.say(fmt.Sprintf("%d  %s  %s", all[i].Serial, all[i].At.Local().Format("2006-01-02 15:04:05"), all[i].Cause))
+		s.Say(fmt.Sprintf("%d  %s  %s", all[i].Serial, all[i].At.Local().Format("2006-01-02 15:04:05"), all[i].Cause))
 	}
 	return nil
 }

@@ -21,21 +21,21 @@ Options:
 ` + remoteVersionHelp + lockHelp + stateFileHelp + variablesHelp + jsonHelp
 
 func runStateRm(ctx context.Context, a *app, args []string) int {
-	var sf showFlags
+	var sf viewFlags
 	var vars variableFlags
 	var lf stateFlags
-	f := a.newFlags()
-	sf.register(f)
+	f := a.NewFlags()
+	sf.RegisterJSON(f)
 	vars.registerValues(f)
 	lf.registerFile(f)
 	dryRun := f.Bool("dry-run", false, "")
 	a.registerRemoteVersion(f)
-	if code, done := a.parse(f, stateRmUsage, args); done {
+	if code, done := a.Parse(f, stateRmUsage, args); done {
 		return code
 	}
 	s, diags := a.newStreamScreen(sf, nil)
 	if f.NArg() == 0 && !diags.HasErrors() {
-		return s.wrongUsage("Invalid number of arguments", "At least one address is required.")
+		return s.WrongUsage("Invalid number of arguments", "At least one address is required.")
 	}
 	var targets []addr.Target
 	for _, arg := range f.Args() {
@@ -44,14 +44,14 @@ func runStateRm(ctx context.Context, a *app, args []string) int {
 		targets = append(targets, t)
 	}
 	if diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
 	operation := "state-rm"
 	if *dryRun {
 		operation = ""
 	}
-	s.wholeConfig = true
-	return s.withState(ctx, vars, lf, operation, func(at estate.Changeable) diag.List {
+	s.WholeConfig = true
+	return s.WithState(ctx, vars.Variables, lf.StateOptions, operation, func(at estate.Changeable) diag.List {
 		st, diags := at.Load(ctx)
 		if diags.HasErrors() {
 			return diags
@@ -71,14 +71,14 @@ func runStateRm(ctx context.Context, a *app, args []string) int {
 			verb = "Would remove"
 		}
 		for _, i := range found {
-			s.say(fmt.Sprintf("%s %s", verb, i))
+			s.Say(fmt.Sprintf("%s %s", verb, i))
 			changes = append(changes, estate.Removal(st, i)...)
 		}
 		if *dryRun {
 			return diags
 		}
 		if diags = diags.Append(at.Commit(ctx, changes)); !diags.HasErrors() {
-			s.say(fmt.Sprintf("Successfully removed %d resource instance(s).", len(found)))
+			s.Say(fmt.Sprintf("Successfully removed %d resource instance(s).", len(found)))
 		}
 		return diags
 	})

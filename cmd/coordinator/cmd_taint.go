@@ -59,37 +59,37 @@ func runUntaint(ctx context.Context, a *app, args []string) int {
 // mark carries out taint and untaint: change returns the object as it shall be, and what to say then.
 func (a *app) mark(ctx context.Context, args []string, name, usage string,
 	change func(addr.Instance, *state.Object) (*state.Object, string, diag.List)) int {
-	var sf showFlags
+	var sf viewFlags
 	var vars variableFlags
 	var lf stateFlags
-	f := a.newFlags()
-	sf.register(f)
+	f := a.NewFlags()
+	sf.RegisterJSON(f)
 	vars.registerValues(f)
 	lf.registerFile(f)
 	lf.KeepsEach = false
 	allowMissing := f.Bool("allow-missing", false, "")
 	a.registerRemoteVersion(f)
-	if code, done := a.parse(f, usage, args); done {
+	if code, done := a.Parse(f, usage, args); done {
 		return code
 	}
 	s, diags := a.newStreamScreen(sf, nil)
 	switch {
 	case diags.HasErrors():
-		return s.end(diags)
+		return s.End(diags)
 	case f.NArg() != 1:
-		return s.wrongUsage("Invalid arguments", fmt.Sprintf("The %s command takes the address of one resource "+
+		return s.WrongUsage("Invalid arguments", fmt.Sprintf("The %s command takes the address of one resource "+
 			"instance.", name))
 	}
 	at, diags := addr.ParseInstance(f.Arg(0))
 	if diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
 	if at.Resource.Mode != addr.Managed {
-		return s.end(diag.Errors("Invalid resource address", fmt.Sprintf("Resource instance %s cannot be tainted: "+
+		return s.End(diag.Errors("Invalid resource address", fmt.Sprintf("Resource instance %s cannot be tainted: "+
 			"only managed resources can.", at), nil))
 	}
-	s.wholeConfig = name == "taint"
-	return s.withState(ctx, vars, lf, name, func(opened estate.Changeable) diag.List {
+	s.WholeConfig = name == "taint"
+	return s.WithState(ctx, vars.Variables, lf.StateOptions, name, func(opened estate.Changeable) diag.List {
 		st, diags := opened.Load(ctx)
 		if diags.HasErrors() {
 			return diags
@@ -116,7 +116,7 @@ func (a *app) mark(ctx context.Context, args []string, name, usage string,
 		diags = diags.Append(opened.Commit(ctx, []state.Change{state.SetObject{Addr: at, Provider: st.ProviderOf(at),
 			Object: marked}}))
 		if !diags.HasErrors() {
-			s.say(done)
+			s.Say(done)
 		}
 		return diags
 	})

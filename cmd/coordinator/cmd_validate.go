@@ -30,21 +30,21 @@ Options:
 
 func runValidate(ctx context.Context, a *app, args []string) int {
 	var vars variableFlags
-	var sf showFlags
-	f := a.newFlags()
+	var sf viewFlags
+	f := a.NewFlags()
 	vars.registerValues(f)
-	sf.register(f)
+	sf.RegisterJSON(f)
 	noTests := f.Bool("no-tests", false, "")
 	testDir := f.String(testDirFlag, config.DefaultTestDir, "")
-	if code, done := a.parse(f, validateUsage, args); done {
+	if code, done := a.Parse(f, validateUsage, args); done {
 		return code
 	}
 	s, diags := a.newScreen(sf, nil)
 	if diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
-	wd, diags := a.estate.Configuration(vars.Variables)
-	s.from(wd.Sources)
+	wd, diags := a.Estate.Configuration(vars.Variables)
+	s.From(wd.Sources)
 	if !*noTests {
 		wd.TestDir = *testDir
 	}
@@ -64,7 +64,7 @@ func runValidate(ctx context.Context, a *app, args []string) int {
 	}
 	failed := diags.HasErrors()
 	diags = s.verdict(diags, document.ValidateJSON(diags, wd.Sources()))
-	if code := s.end(diags); code != 0 || failed {
+	if code := s.End(diags); code != 0 || failed {
 		return 1
 	}
 	return 0
@@ -73,13 +73,13 @@ func runValidate(ctx context.Context, a *app, args []string) int {
 // verdict shows what validation found: as JSON to those who want that, and to people, who get the problems left over,
 // with a last word.
 func (s *screen) verdict(diags diag.List, document []byte) diag.List {
-	problems := s.writeDocument(document, nil)
-	if !s.forPeople() {
+	problems := s.WriteDocument(document, nil)
+	if !s.ForPeople() {
 		return problems
 	}
-	s.diagnostics(diags)
+	s.Diagnostics(diags)
 	if !diags.HasErrors() {
-		s.print(view.ValidText(len(diags) > 0, s.options()) + "\n")
+		s.Print(view.ValidText(len(diags) > 0, s.Options()) + "\n")
 	}
 	return problems
 }
@@ -88,7 +88,7 @@ func (s *screen) verdict(diags diag.List, document []byte) diag.List {
 func (a *app) validate(ctx context.Context, wd *estate.Configuration) diag.List {
 	// As in OpenTofu, a configuration is valid by the schemas of what is installed: whether that is of a version that
 	// it asks for, the commands that go by it look at.
-	e, diags := a.estate.OpenEngine(ctx, estate.EngineOptions{Tree: wd.Tree, Loader: wd.Loader,
+	e, diags := a.Estate.OpenEngine(ctx, estate.EngineOptions{Tree: wd.Tree, Loader: wd.Loader,
 		Observer: coordinator.Silent{}, AnyVersion: true})
 	if diags.HasErrors() {
 		return diags

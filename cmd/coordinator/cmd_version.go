@@ -29,11 +29,11 @@ type versionForm struct {
 }
 
 func runVersion(_ context.Context, a *app, args []string) int {
-	var sf showFlags
-	f := a.newFlags()
-	sf.registerText(f)
-	f.BoolVar(&sf.json, "json", false, "")
-	if code, done := a.parse(f, versionUsage, args); done {
+	var sf viewFlags
+	f := a.NewFlags()
+	sf.RegisterText(f)
+	f.BoolVar(&sf.JSON, "json", false, "")
+	if code, done := a.Parse(f, versionUsage, args); done {
 		return code
 	}
 	s, diags := a.newScreen(sf, nil) // whatever else the command line holds, as in "plan -version", does not matter
@@ -45,10 +45,10 @@ func runVersion(_ context.Context, a *app, args []string) int {
 		form.Selections[p.String()] = l.Version.String()
 	}
 	text, err := json.MarshalIndent(form, "", "  ")
-	diags = diags.Append(s.writeDocument(append(text, '\n'), err))
-	s.print(fmt.Sprintf("OpenTofu v%s\nMillipede v%s\non %s\n", engineVersion, version, hosting.Platform))
+	diags = diags.Append(s.WriteDocument(append(text, '\n'), err))
+	s.Print(fmt.Sprintf("OpenTofu v%s\nMillipede v%s\non %s\n", engineVersion, version, hosting.Platform))
 	for _, p := range locks.Sorted() {
-		s.print(fmt.Sprintf("+ provider %s v%s\n", p, locks.Providers[p].Version))
+		s.Print(fmt.Sprintf("+ provider %s v%s\n", p, locks.Providers[p].Version))
 	}
-	return s.end(diags)
+	return s.End(diags)
 }

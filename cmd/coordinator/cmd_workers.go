@@ -43,7 +43,7 @@ func runWorkersList(ctx context.Context, a *app, args []string) int {
 		if err != nil {
 			return err
 		}
-		return view.WorkersText(view.Clean(a.stdout, false), workers)
+		return view.WorkersText(view.Clean(a.Stdout, false), workers)
 	})
 }
 
@@ -80,7 +80,7 @@ func runLimits(ctx context.Context, a *app, args []string) int {
 		if err != nil {
 			return err
 		}
-		return view.LimitsText(view.Clean(a.stdout, false), limits, time.Now())
+		return view.LimitsText(view.Clean(a.Stdout, false), limits, time.Now())
 	})
 }
 
@@ -88,21 +88,21 @@ func runLimits(ctx context.Context, a *app, args []string) int {
 func (a *app) overNATS(ctx context.Context, usage string, args []string, most int,
 	do func(*jet.Conn, []string) error) int {
 	var vf viewFlags
-	f := a.newFlags()
-	f.BoolVar(&vf.noColor, "no-color", false, "")
-	if code, done := a.parse(f, usage, args); done {
+	f := a.NewFlags()
+	f.BoolVar(&vf.NoColor, "no-color", false, "")
+	if code, done := a.Parse(f, usage, args); done {
 		return code
 	}
 	u := a.textScreen(vf)
 	fail := func(l diag.List) int {
-		u.diagnostics(l)
+		u.Diagnostics(l)
 		return 1
 	}
-	rules, diags := a.estate.Rules(nil)
+	rules, diags := a.Estate.Rules(nil)
 	if diags.HasErrors() {
 		return fail(diags)
 	}
-	server := a.connector.Server(rules)
+	server := a.Connector.Server(rules)
 	switch {
 	case most >= 0 && f.NArg() > most:
 		return fail(diag.Errors("Too many command line arguments",
@@ -112,7 +112,7 @@ func (a *app) overNATS(ctx context.Context, usage string, args []string, most in
 			"global option -nats=URL, or in MILLIPEDE_NATS. The embedded default has one worker, and limits of its "+
 			"own, for as long as a command runs.", nil))
 	}
-	conn, diags := a.connector.Dial(ctx, server, false)
+	conn, diags := a.Connector.Dial(ctx, server, false)
 	if diags.HasErrors() {
 		return fail(diags)
 	}
@@ -120,7 +120,7 @@ func (a *app) overNATS(ctx context.Context, usage string, args []string, most in
 		diags = diags.Append(diag.New(diag.Error, "The request failed", err.Error()+".", nil))
 	}
 	diags = diags.Append(adapters.Closing(conn.Close()))
-	u.diagnostics(diags)
+	u.Diagnostics(diags)
 	if diags.HasErrors() {
 		return 1
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/millipede-iac/millipede/cmd/command"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
@@ -26,8 +27,8 @@ Subcommands:
 // deprecatedEnv is an old name of a workspace command.
 func deprecatedEnv(run func(context.Context, *app, []string) int) func(context.Context, *app, []string) int {
 	return func(ctx context.Context, a *app, args []string) int {
-		if !asksHelp(args) {
-			fmt.Fprintf(a.stderr, "\nWarning: The \"%s env\" family of commands is deprecated\n\n"+
+		if !command.AsksHelp(args) {
+			fmt.Fprintf(a.Stderr, "\nWarning: The \"%s env\" family of commands is deprecated\n\n"+
 				"These commands are called \"workspace\" now, and the old name will go.\n\n", diag.Program())
 		}
 		return run(ctx, a, args)
@@ -43,32 +44,32 @@ Options:
 ` + variablesHelp + jsonHelp
 
 func runWorkspaceList(ctx context.Context, a *app, args []string) int {
-	var sf showFlags
+	var sf viewFlags
 	var vars variableFlags
-	f := a.newFlags()
-	sf.register(f)
+	f := a.NewFlags()
+	sf.RegisterJSON(f)
 	vars.registerValues(f)
-	if code, done := a.parse(f, workspaceListUsage, args); done {
+	if code, done := a.Parse(f, workspaceListUsage, args); done {
 		return code
 	}
 	s, diags := a.newStreamScreen(sf, nil)
 	if diags = diags.Append(noArguments(f)); diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
 	return s.withWorkspaces(ctx, vars, func(w *estate.Workspaces) diag.List {
-		selected := a.estate.Workspace()
+		selected := a.Estate.Workspace()
 		for _, name := range w.Names {
 			sign := " "
 			if name == selected {
 				sign = "*"
 			}
-			s.print(sign + " " + name + "\n")
+			s.Print(sign + " " + name + "\n")
 		}
-		s.print("\n")
-		s.message("workspace_list", "list of workspaces", map[string]any{"current_workspace": selected,
+		s.Print("\n")
+		s.Message("workspace_list", "list of workspaces", map[string]any{"current_workspace": selected,
 			"workspaces": w.Names})
-		if a.getenv("TF_WORKSPACE") != "" {
-			s.print("\n\nThe active workspace is being overridden using the TF_WORKSPACE environment\nvariable.\n\n")
+		if a.Getenv("TF_WORKSPACE") != "" {
+			s.Print("\n\nThe active workspace is being overridden using the TF_WORKSPACE environment\nvariable.\n\n")
 		}
 		return nil
 	})
@@ -83,21 +84,21 @@ Options:
 ` + textHelp
 
 func runWorkspaceShow(_ context.Context, a *app, args []string) int {
-	var sf showFlags
-	f := a.newFlags()
-	sf.registerText(f)
-	if code, done := a.parse(f, workspaceShowUsage, args); done {
+	var sf viewFlags
+	f := a.NewFlags()
+	sf.RegisterText(f)
+	if code, done := a.Parse(f, workspaceShowUsage, args); done {
 		return code
 	}
 	s, diags := a.newScreen(sf, nil)
 	if diags.HasErrors() {
-		return s.end(diag.Errors("Error getting the current workspace", diags[0].Detail, nil))
+		return s.End(diag.Errors("Error getting the current workspace", diags[0].Detail, nil))
 	}
 	if diags = noArguments(f); diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
-	s.print(a.estate.Workspace() + "\n")
-	return s.end(nil)
+	s.Print(a.Estate.Workspace() + "\n")
+	return s.End(nil)
 }
 
 const workspaceNewUsage = `
@@ -110,23 +111,23 @@ Options:
 ` + lockHelp + variablesHelp + jsonHelp
 
 func runWorkspaceNew(ctx context.Context, a *app, args []string) int {
-	var sf showFlags
+	var sf viewFlags
 	var vars variableFlags
 	var lf stateFlags
-	f := a.newFlags()
-	sf.register(f)
+	f := a.NewFlags()
+	sf.RegisterJSON(f)
 	vars.registerValues(f)
 	lf.registerLock(f)
 	file := f.String("state", "", "")
-	if code, done := a.parse(f, workspaceNewUsage, args); done {
+	if code, done := a.Parse(f, workspaceNewUsage, args); done {
 		return code
 	}
 	s, name, diags := a.workspaceName(f.Args(), sf)
 	if diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
-	if override := a.getenv("TF_WORKSPACE"); override != "" && override != name {
-		return s.end(diag.Errors("The workspace is overridden using the TF_WORKSPACE environment variable",
+	if override := a.Getenv("TF_WORKSPACE"); override != "" && override != name {
+		return s.End(diag.Errors("The workspace is overridden using the TF_WORKSPACE environment variable",
 			"To make another workspace, unset the variable, or set it to the name of that workspace, and run the "+
 				"command again.", nil))
 	}
@@ -157,21 +158,21 @@ Options:
 ` + variablesHelp + jsonHelp
 
 func runWorkspaceSelect(ctx context.Context, a *app, args []string) int {
-	var sf showFlags
+	var sf viewFlags
 	var vars variableFlags
-	f := a.newFlags()
-	sf.register(f)
+	f := a.NewFlags()
+	sf.RegisterJSON(f)
 	vars.registerValues(f)
 	orCreate := f.Bool("or-create", false, "")
-	if code, done := a.parse(f, workspaceSelectUsage, args); done {
+	if code, done := a.Parse(f, workspaceSelectUsage, args); done {
 		return code
 	}
 	s, name, diags := a.workspaceName(f.Args(), sf)
 	if diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
-	if a.getenv("TF_WORKSPACE") != "" {
-		return s.end(diag.Errors("The selected workspace is overridden using the TF_WORKSPACE environment variable",
+	if a.Getenv("TF_WORKSPACE") != "" {
+		return s.End(diag.Errors("The selected workspace is overridden using the TF_WORKSPACE environment variable",
 			"To select another workspace, change this variable, or unset it and run the command again.", nil))
 	}
 	return s.withWorkspaces(ctx, vars, func(w *estate.Workspaces) diag.List {
@@ -180,13 +181,13 @@ func runWorkspaceSelect(ctx context.Context, a *app, args []string) int {
 			return s.createWorkspace(ctx, w, name, nil, stateFlags{})
 		case !slices.Contains(w.Names, name):
 			return noSuchWorkspace(name)
-		case name == a.estate.Workspace():
+		case name == a.Estate.Workspace():
 			return nil
 		}
-		if err := a.estate.SelectWorkspace(name); err != nil {
+		if err := a.Estate.SelectWorkspace(name); err != nil {
 			return diag.Errors("Failed to select the workspace", err.Error()+".", nil)
 		}
-		s.say(fmt.Sprintf("Switched to workspace %q.", name))
+		s.Say(fmt.Sprintf("Switched to workspace %q.", name))
 		return nil
 	})
 }
@@ -201,32 +202,32 @@ Options:
 ` + lockHelp + variablesHelp + jsonHelp
 
 func runWorkspaceDelete(ctx context.Context, a *app, args []string) int {
-	var sf showFlags
+	var sf viewFlags
 	var vars variableFlags
 	var lf stateFlags
-	f := a.newFlags()
-	sf.register(f)
+	f := a.NewFlags()
+	sf.RegisterJSON(f)
 	vars.registerValues(f)
 	lf.registerLock(f)
 	force := f.Bool("force", false, "")
-	if code, done := a.parse(f, workspaceDeleteUsage, args); done {
+	if code, done := a.Parse(f, workspaceDeleteUsage, args); done {
 		return code
 	}
 	s, name, diags := a.workspaceName(f.Args(), sf)
 	if diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
 	return s.withWorkspaces(ctx, vars, func(w *estate.Workspaces) diag.List {
 		switch {
 		case !slices.Contains(w.Names, name):
 			return noSuchWorkspace(name)
-		case name == a.estate.Workspace():
+		case name == a.Estate.Workspace():
 			return diag.Errors(fmt.Sprintf("Workspace %q is your active workspace", name),
 				"The selected workspace cannot be deleted. Select another one first.", nil)
 		}
 		diags := w.Delete(ctx, name, *force, lf.StateOptions)
 		if !diags.HasErrors() {
-			s.say(a.ink(sf.viewFlags).Success(fmt.Sprintf("Deleted workspace %q!", name)))
+			s.Say(a.Ink(sf).Success(fmt.Sprintf("Deleted workspace %q!", name)))
 		}
 		return diags
 	})
@@ -234,15 +235,15 @@ func runWorkspaceDelete(ctx context.Context, a *app, args []string) int {
 
 // withWorkspaces calls fn with all workspaces.
 func (s *screen) withWorkspaces(ctx context.Context, vars variableFlags, fn func(*estate.Workspaces) diag.List) int {
-	root, diags := s.app.estate.FindRoot(s.finding(vars))
+	root, diags := s.App.Estate.FindRoot(s.Finding(vars.Variables))
 	if diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
-	w, more := s.app.estate.Workspaces(ctx, root)
+	w, more := s.App.Estate.Workspaces(ctx, root)
 	if diags = diags.Append(more); diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
-	return s.end(diags.Append(fn(w)))
+	return s.End(diags.Append(fn(w)))
 }
 
 // createWorkspace makes a workspace and selects it. initial is its state; nil for an empty one.
@@ -250,7 +251,7 @@ func (s *screen) createWorkspace(ctx context.Context, w *estate.Workspaces, name
 	lf stateFlags) diag.List {
 	diags := w.Create(ctx, name, initial, lf.StateOptions)
 	if !diags.HasErrors() {
-		s.say(s.app.ink(s.flags.viewFlags).Success(fmt.Sprintf("Created and switched to workspace %q!", name)) +
+		s.Say(s.App.Ink(s.Flags).Success(fmt.Sprintf("Created and switched to workspace %q!", name)) +
 			"\n\nYou're now on a new, empty workspace. Workspaces isolate their state, so a plan\nhere does not see " +
 			"what exists in the others.")
 	}
@@ -258,14 +259,14 @@ func (s *screen) createWorkspace(ctx context.Context, w *estate.Workspaces, name
 }
 
 // workspaceName returns the one argument of a command, which names a workspace.
-func (a *app) workspaceName(args []string, sf showFlags) (*screen, string, diag.List) {
+func (a *app) workspaceName(args []string, sf viewFlags) (*screen, string, diag.List) {
 	s, diags := a.newStreamScreen(sf, nil)
 	switch {
 	case diags.HasErrors():
 		return s, "", diags
 	case len(args) != 1:
 		return s, "", diag.Errors("Invalid arguments list", fmt.Sprintf("Expected a single argument: NAME.\n\nFor "+
-			"the options of the command, run:\n  "+diag.Program()+" %s -help", a.command), nil)
+			"the options of the command, run:\n  "+diag.Program()+" %s -help", a.Command), nil)
 	case !estate.ValidWorkspace(args[0]):
 		return s, "", diag.Errors("Invalid workspace name", fmt.Sprintf("The workspace name %q is not allowed. The "+
 			"name must contain only URL safe characters, and no path separators.", args[0]), nil)

@@ -3,100 +3,101 @@ package main
 import (
 	"context"
 
+	"github.com/millipede-iac/millipede/cmd/command"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 )
 
 // commands are all commands, in the order in which the help lists them.
-var commands []command
+var commands []command.Command
 
 // They are set here because the help command, inside of them, lists them.
 func init() {
-	commands = []command{
-		{name: "init", synopsis: "Prepare the directory: modules, providers, backend", run: runInit,
-			use: estate.Use{ShowsMethods: true, Unreadable: estate.Unreadable{Summary: "Error refreshing state"}}},
-		{name: "validate", synopsis: "Check the configuration", run: runValidate, document: true,
-			use: estate.Use{LooksOnly: true}},
-		{name: "plan", synopsis: "Show what would change", run: runPlan, use: estate.Use{LooksOnly: true,
+	commands = []command.Command{
+		{Name: "init", Synopsis: "Prepare the directory: modules, providers, backend", Run: own(runInit),
+			Use: estate.Use{ShowsMethods: true, Unreadable: estate.Unreadable{Summary: "Error refreshing state"}}},
+		{Name: "validate", Synopsis: "Check the configuration", Run: own(runValidate), Document: true,
+			Use: estate.Use{LooksOnly: true}},
+		{Name: "plan", Synopsis: "Show what would change", Run: own(runPlan), Use: estate.Use{LooksOnly: true,
 			ShowsMethods: true}},
-		{name: "apply", synopsis: "Make the changes", run: runApply},
-		{name: "destroy", synopsis: "Destroy everything", run: runDestroy},
+		{Name: "apply", Synopsis: "Make the changes", Run: own(runApply)},
+		{Name: "destroy", Synopsis: "Destroy everything", Run: own(runDestroy)},
 
-		{name: "console", synopsis: "Try expressions, with what the state holds", run: runConsole, document: true,
-			use: estate.Use{LooksOnly: true, ShowsMethods: true}},
-		{name: "fmt", synopsis: "Rewrite configuration files in their usual form", run: runFmt, apart: true,
-			document: true},
-		{name: "force-unlock", synopsis: "Release a lock that was left on the state", run: runForceUnlock},
-		{name: "get", synopsis: "Install the modules", run: runGet},
-		{name: "graph", synopsis: "Draw what depends on what", run: runGraph, document: true,
-			use: estate.Use{LooksOnly: true}},
-		{name: "import", synopsis: "Take an object that exists into the state", run: runImport,
-			use: estate.Use{ShowsMethods: true}},
-		{name: "limits", synopsis: "Show who holds the limits, and who waits", run: runLimits, apart: true},
-		{name: "login", synopsis: "Get a token from a host, and keep it", run: runLogin, apart: true},
-		{name: "logout", synopsis: "Forget the token for a host", run: runLogout, apart: true},
-		{name: "metadata", synopsis: "Facts about the engine", run: group(metadataUsage), hidden: true},
-		{name: "metadata functions", synopsis: "Show the functions of the language", run: runMetadataFunctions,
-			apart: true, document: true},
-		{name: "migrate", synopsis: "Take the states of this directory to a service", run: runMigrate},
-		{name: "output", synopsis: "Show output values", run: runOutput, document: true,
-			use: estate.Use{Unreadable: estate.Unreadable{Own: true}}},
-		{name: "providers", synopsis: "Show which modules require which providers", run: runProviders,
-			use: estate.Use{ShowsMethods: true, Unreadable: estate.Unreadable{Summary: "Failed refreshing the state"}}},
-		{name: "providers lock", synopsis: "Write checksums of providers to the lock file", run: runProvidersLock,
-			use: estate.Use{Unreadable: estate.Unreadable{Summary: "Failed refreshing the state"}}},
-		{name: "providers mirror", synopsis: "Copy the required providers into a directory", run: runProvidersMirror,
-			use: estate.Use{Unreadable: estate.Unreadable{Summary: "Failed refreshing the state"}}},
-		{name: "providers schema", synopsis: "Show the schemas of the required providers", run: runProvidersSchema,
-			document: true, use: estate.Use{Unreadable: estate.Unreadable{Summary: "Failed refreshing the state"}}},
-		{name: "refresh", synopsis: "Bring the state in line with what exists", run: runRefresh,
-			use: estate.Use{ShowsMethods: true}},
-		{name: "runs", synopsis: "What ran on the state", run: group(runsUsage), hidden: true},
-		{name: "runs list", synopsis: "List the runs of the workspace", run: runRunsList},
-		{name: "runs show", synopsis: "Show what a run did, and where", run: runRunsShow},
-		{name: "runs watch", synopsis: "Show the run of another process while it goes on", run: runRunsWatch},
-		{name: "runs report", synopsis: "Write a report about a run as an HTML file", run: runRunsReport},
-		{name: "runs resume", synopsis: "Go on with a run that was cut off", run: runResume},
-		{name: "runs cancel", synopsis: "End a run for good", run: runCancel},
-		{name: "runs resolve", synopsis: "Say what became of an operation in doubt", run: runResolve},
-		{name: "serve", synopsis: "Serve many workspaces to many people", run: runServe, apart: true, document: true},
-		{name: "show", synopsis: "Show the state or a saved plan", run: runShow, document: true,
-			use: estate.Use{Unreadable: estate.Unreadable{Summary: "failed to load state", Named: true}}},
-		{name: "state", synopsis: "Work on the state", run: group(stateUsage), hidden: true},
-		{name: "state list", synopsis: "List what is in the state", run: runStateList,
-			use: estate.Use{Unreadable: estate.Unreadable{Summary: "Error refreshing the state"}}},
-		{name: "state ls", run: runStateList, hidden: true,
-			use: estate.Use{Unreadable: estate.Unreadable{Summary: "Error refreshing the state"}}},
-		{name: "state show", synopsis: "Show one object of the state", run: runStateShow},
-		{name: "state pull", synopsis: "Write the state to standard output", run: runStatePull, document: true,
-			use: estate.Use{Unreadable: estate.Unreadable{Summary: "Failed to refresh state", Named: true}}},
-		{name: "state push", synopsis: "Replace the state by a file", run: runStatePush},
-		{name: "state restore", synopsis: "Bring an earlier version of the state back", run: runStateRestore},
-		{name: "state mv", synopsis: "Give objects of the state another address", run: runStateMv,
-			use: estate.Use{ClearFiles: true}},
-		{name: "state move", run: runStateMv, hidden: true, use: estate.Use{ClearFiles: true}},
-		{name: "state rm", synopsis: "Forget objects without destroying them", run: runStateRm,
-			use: estate.Use{ClearFiles: true}},
-		{name: "state remove", run: runStateRm, hidden: true, use: estate.Use{ClearFiles: true}},
-		{name: "state replace-provider", synopsis: "Make objects belong to another provider", run: runReplaceProvider,
-			use: estate.Use{ClearFiles: true}},
-		{name: "taint", synopsis: "Mark an object to be replaced", run: runTaint},
-		{name: "test", synopsis: "Carry out the tests of the configuration", run: runTest},
-		{name: "untaint", synopsis: "Take that mark away", run: runUntaint},
-		{name: "version", synopsis: "Show the version", run: runVersion, apart: true, document: true},
-		{name: "workers", synopsis: "Who carries out operations", run: group(workersUsage), hidden: true},
-		{name: "workers list", synopsis: "List the live workers", run: runWorkersList, apart: true},
-		{name: "workspace", synopsis: "Several states for one configuration", run: group(workspaceUsage), hidden: true},
-		{name: "workspace list", synopsis: "List the workspaces", run: runWorkspaceList},
-		{name: "workspace show", synopsis: "Show the name of the selected workspace", run: runWorkspaceShow},
-		{name: "workspace new", synopsis: "Make a workspace, and select it", run: runWorkspaceNew},
-		{name: "workspace select", synopsis: "Select another workspace", run: runWorkspaceSelect},
-		{name: "workspace delete", synopsis: "Delete a workspace", run: runWorkspaceDelete},
-		{name: "env", run: deprecatedEnv(group(workspaceUsage)), hidden: true},
-		{name: "env list", run: deprecatedEnv(runWorkspaceList), hidden: true},
-		{name: "env show", run: deprecatedEnv(runWorkspaceShow), hidden: true},
-		{name: "env new", run: deprecatedEnv(runWorkspaceNew), hidden: true},
-		{name: "env select", run: deprecatedEnv(runWorkspaceSelect), hidden: true},
-		{name: "env delete", run: deprecatedEnv(runWorkspaceDelete), hidden: true},
+		{Name: "console", Synopsis: "Try expressions, with what the state holds", Run: own(runConsole), Document: true,
+			Use: estate.Use{LooksOnly: true, ShowsMethods: true}},
+		{Name: "fmt", Synopsis: "Rewrite configuration files in their usual form", Run: own(runFmt), Apart: true,
+			Document: true},
+		{Name: "force-unlock", Synopsis: "Release a lock that was left on the state", Run: own(runForceUnlock)},
+		{Name: "get", Synopsis: "Install the modules", Run: own(runGet)},
+		{Name: "graph", Synopsis: "Draw what depends on what", Run: own(runGraph), Document: true,
+			Use: estate.Use{LooksOnly: true}},
+		{Name: "import", Synopsis: "Take an object that exists into the state", Run: own(runImport),
+			Use: estate.Use{ShowsMethods: true}},
+		{Name: "limits", Synopsis: "Show who holds the limits, and who waits", Run: own(runLimits), Apart: true},
+		{Name: "login", Synopsis: "Get a token from a host, and keep it", Run: own(runLogin), Apart: true},
+		{Name: "logout", Synopsis: "Forget the token for a host", Run: own(runLogout), Apart: true},
+		{Name: "metadata", Synopsis: "Facts about the engine", Run: own(group(metadataUsage)), Hidden: true},
+		{Name: "metadata functions", Synopsis: "Show the functions of the language", Run: own(runMetadataFunctions),
+			Apart: true, Document: true},
+		{Name: "migrate", Synopsis: "Take the states of this directory to a service", Run: own(runMigrate)},
+		{Name: "output", Synopsis: "Show output values", Run: own(runOutput), Document: true,
+			Use: estate.Use{Unreadable: estate.Unreadable{Own: true}}},
+		{Name: "providers", Synopsis: "Show which modules require which providers", Run: own(runProviders),
+			Use: estate.Use{ShowsMethods: true, Unreadable: estate.Unreadable{Summary: "Failed refreshing the state"}}},
+		{Name: "providers lock", Synopsis: "Write checksums of providers to the lock file", Run: own(runProvidersLock),
+			Use: estate.Use{Unreadable: estate.Unreadable{Summary: "Failed refreshing the state"}}},
+		{Name: "providers mirror", Synopsis: "Copy the required providers into a directory", Run: own(runProvidersMirror),
+			Use: estate.Use{Unreadable: estate.Unreadable{Summary: "Failed refreshing the state"}}},
+		{Name: "providers schema", Synopsis: "Show the schemas of the required providers", Run: own(runProvidersSchema),
+			Document: true, Use: estate.Use{Unreadable: estate.Unreadable{Summary: "Failed refreshing the state"}}},
+		{Name: "refresh", Synopsis: "Bring the state in line with what exists", Run: own(runRefresh),
+			Use: estate.Use{ShowsMethods: true}},
+		{Name: "runs", Synopsis: "What ran on the state", Run: own(group(runsUsage)), Hidden: true},
+		{Name: "runs list", Synopsis: "List the runs of the workspace", Run: own(runRunsList)},
+		{Name: "runs show", Synopsis: "Show what a run did, and where", Run: own(runRunsShow)},
+		{Name: "runs watch", Synopsis: "Show the run of another process while it goes on", Run: own(runRunsWatch)},
+		{Name: "runs report", Synopsis: "Write a report about a run as an HTML file", Run: own(runRunsReport)},
+		{Name: "runs resume", Synopsis: "Go on with a run that was cut off", Run: own(runResume)},
+		{Name: "runs cancel", Synopsis: "End a run for good", Run: own(runCancel)},
+		{Name: "runs resolve", Synopsis: "Say what became of an operation in doubt", Run: own(runResolve)},
+		{Name: "serve", Synopsis: "Serve many workspaces to many people", Run: own(runServe), Apart: true, Document: true},
+		{Name: "show", Synopsis: "Show the state or a saved plan", Run: own(runShow), Document: true,
+			Use: estate.Use{Unreadable: estate.Unreadable{Summary: "failed to load state", Named: true}}},
+		{Name: "state", Synopsis: "Work on the state", Run: own(group(stateUsage)), Hidden: true},
+		{Name: "state list", Synopsis: "List what is in the state", Run: own(runStateList),
+			Use: estate.Use{Unreadable: estate.Unreadable{Summary: "Error refreshing the state"}}},
+		{Name: "state ls", Run: own(runStateList), Hidden: true,
+			Use: estate.Use{Unreadable: estate.Unreadable{Summary: "Error refreshing the state"}}},
+		{Name: "state show", Synopsis: "Show one object of the state", Run: own(runStateShow)},
+		{Name: "state pull", Synopsis: "Write the state to standard output", Run: own(runStatePull), Document: true,
+			Use: estate.Use{Unreadable: estate.Unreadable{Summary: "Failed to refresh state", Named: true}}},
+		{Name: "state push", Synopsis: "Replace the state by a file", Run: own(runStatePush)},
+		{Name: "state restore", Synopsis: "Bring an earlier version of the state back", Run: own(runStateRestore)},
+		{Name: "state mv", Synopsis: "Give objects of the state another address", Run: own(runStateMv),
+			Use: estate.Use{ClearFiles: true}},
+		{Name: "state move", Run: own(runStateMv), Hidden: true, Use: estate.Use{ClearFiles: true}},
+		{Name: "state rm", Synopsis: "Forget objects without destroying them", Run: own(runStateRm),
+			Use: estate.Use{ClearFiles: true}},
+		{Name: "state remove", Run: own(runStateRm), Hidden: true, Use: estate.Use{ClearFiles: true}},
+		{Name: "state replace-provider", Synopsis: "Make objects belong to another provider", Run: own(runReplaceProvider),
+			Use: estate.Use{ClearFiles: true}},
+		{Name: "taint", Synopsis: "Mark an object to be replaced", Run: own(runTaint)},
+		{Name: "test", Synopsis: "Carry out the tests of the configuration", Run: own(runTest)},
+		{Name: "untaint", Synopsis: "Take that mark away", Run: own(runUntaint)},
+		{Name: "version", Synopsis: "Show the version", Run: own(runVersion), Apart: true, Document: true},
+		{Name: "workers", Synopsis: "Who carries out operations", Run: own(group(workersUsage)), Hidden: true},
+		{Name: "workers list", Synopsis: "List the live workers", Run: own(runWorkersList), Apart: true},
+		{Name: "workspace", Synopsis: "Several states for one configuration", Run: own(group(workspaceUsage)), Hidden: true},
+		{Name: "workspace list", Synopsis: "List the workspaces", Run: own(runWorkspaceList)},
+		{Name: "workspace show", Synopsis: "Show the name of the selected workspace", Run: own(runWorkspaceShow)},
+		{Name: "workspace new", Synopsis: "Make a workspace, and select it", Run: own(runWorkspaceNew)},
+		{Name: "workspace select", Synopsis: "Select another workspace", Run: own(runWorkspaceSelect)},
+		{Name: "workspace delete", Synopsis: "Delete a workspace", Run: own(runWorkspaceDelete)},
+		{Name: "env", Run: own(deprecatedEnv(group(workspaceUsage))), Hidden: true},
+		{Name: "env list", Run: own(deprecatedEnv(runWorkspaceList)), Hidden: true},
+		{Name: "env show", Run: own(deprecatedEnv(runWorkspaceShow)), Hidden: true},
+		{Name: "env new", Run: own(deprecatedEnv(runWorkspaceNew)), Hidden: true},
+		{Name: "env select", Run: own(deprecatedEnv(runWorkspaceSelect)), Hidden: true},
+		{Name: "env delete", Run: own(deprecatedEnv(runWorkspaceDelete)), Hidden: true},
 	}
 }
 
@@ -104,10 +105,35 @@ func init() {
 func group(usage string) func(context.Context, *app, []string) int {
 	return func(_ context.Context, a *app, args []string) int {
 		code := 1
-		if asksHelp(args) {
+		if command.AsksHelp(args) {
 			code = 0
 		}
-		printUsage(a.stdout, usage)
+		command.PrintUsage(a.Stdout, usage)
 		return code
+	}
+}
+
+// own gives a command the invocation with the methods of this package.
+func own(run func(context.Context, *app, []string) int) func(context.Context, *command.App, []string) int {
+	return func(ctx context.Context, a *command.App, args []string) int { return run(ctx, &app{a}, args) }
+}
+
+// version is what the command reports as its own; engineVersion the version of OpenTofu whose behaviour and formats
+// it has, which is what drivers ask for.
+const (
+	version       = "0.1.0"
+	engineVersion = "1.12.6"
+)
+
+// program returns what the framework has to know.
+func program() *command.Program {
+	return &command.Program{
+		Version: version, EngineVersion: engineVersion, Commands: commands, Absent: absent,
+		FileFlags: []string{
+			"backup", "chdir", "exclude-file", "from-module", "fs-mirror", "generate-config-out", "json-into", "module",
+			"out", "plan", "plugin-dir", "state", "state-out", "target-file", "test-directory", "var-file",
+		},
+		FileArguments:      []string{"apply", "fmt", "providers mirror", "show", "state push"},
+		WorkspaceArguments: []string{"workspace select", "workspace delete", "env select", "env delete"},
 	}
 }

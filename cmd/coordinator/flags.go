@@ -5,17 +5,14 @@ import (
 	"flag"
 	"fmt"
 	"strconv"
-	"strings"
 
+	"github.com/millipede-iac/millipede/cmd/running"
 	"github.com/millipede-iac/millipede/coordinator/estate"
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/placement"
-	"github.com/millipede-iac/millipede/coordinator/planning"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
-	"github.com/millipede-iac/millipede/view/document"
 )
 
 // variableFlags are -var, -var-file and -input.
@@ -36,31 +33,6 @@ func (v *variableFlags) registerValues(f *flag.FlagSet) {
 		v.List = append(v.List, config.VariableFlag{File: true, Text: s})
 		return nil
 	})
-}
-
-// viewFlags are how a command shows things.
-type viewFlags struct {
-	noColor, json, compactWarnings, concise, showSensitive bool
-	consolidateWarnings, consolidateErrors                 bool
-	deprecations                                           document.Deprecations
-	// jsonInto is the file that gets the JSON form beside the text; empty for none.
-	jsonInto string
-}
-
-func (v *viewFlags) register(f *flag.FlagSet) {
-	f.BoolVar(&v.noColor, "no-color", false, "")
-	f.BoolVar(&v.json, "json", false, "")
-	f.StringVar(&v.jsonInto, "json-into", "", "")
-	f.Var(&v.deprecations, "deprecation", "")
-	f.BoolVar(&v.compactWarnings, "compact-warnings", false, "")
-	f.BoolVar(&v.concise, "concise", false, "")
-	f.BoolVar(&v.consolidateWarnings, "consolidate-warnings", true, "")
-	f.BoolVar(&v.consolidateErrors, "consolidate-errors", false, "")
-}
-
-// registerReveal registers -show-sensitive, for commands that show values.
-func (v *viewFlags) registerReveal(f *flag.FlagSet) {
-	f.BoolVar(&v.showSensitive, "show-sensitive", false, "")
 }
 
 // stateFlags are -lock and where the state is.
@@ -99,33 +71,17 @@ var absent = map[string]string{
 	"import show-sensitive": "an import shows no values",
 }
 
-// absence returns why the option that could not be parsed is not there; empty when nothing is known of it.
-func absence(command string, err error) string {
-	name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
-	if !ok {
-		return ""
-	}
-	return absent[command+" "+name]
-}
-
 // registerRemoteVersion registers -ignore-remote-version: workspaces of a service take the state although they are for
 // another version of the engine. Command lines for all backends carry it.
 func (a *app) registerRemoteVersion(f *flag.FlagSet) {
-	f.BoolVar(&a.estate.AnyVersion, "ignore-remote-version", false, "")
+	f.BoolVar(&a.Estate.AnyVersion, "ignore-remote-version", false, "")
 }
 
-// parallelismFlag is -parallelism. It implements flag.Value, and checkedFlag: parse refuses a number that is none.
+// parallelismFlag is -parallelism. It implements flag.Value, and command.Checked: parse refuses a number that is none.
 type parallelismFlag struct {
 	// zero where the command line does not say: millipede.hcl, or else the default, says it then
 	value placement.Parallelism
 	wrong error
-}
-
-// checkedFlag is a flag whose value may be refused although it can be parsed.
-type checkedFlag interface {
-	flag.Value
-	// check says what is wrong with the value.
-	check() diag.List
 }
 
 func (p *parallelismFlag) register(f *flag.FlagSet) { f.Var(p, "parallelism", "") }
@@ -146,22 +102,12 @@ func (p *parallelismFlag) Set(text string) error {
 	return nil
 }
 
-func (p *parallelismFlag) check() diag.List {
+// Check implements command.Checked.
+func (p *parallelismFlag) Check() diag.List {
 	if p.wrong == nil {
 		return nil
 	}
 	return diag.Errors("Invalid parallelism value", "The option -parallelism "+p.wrong.Error()+".", nil)
-}
-
-// checkFlags says what is wrong with the values of the flags that were given.
-func checkFlags(f *flag.FlagSet) diag.List {
-	var diags diag.List
-	f.Visit(func(given *flag.Flag) {
-		if c, ok := given.Value.(checkedFlag); ok {
-			diags = diags.Append(c.check())
-		}
-	})
-	return diags
 }
 
 // planFlags say what to plan.
@@ -254,30 +200,18 @@ func (p *planFlags) differs(saved *plan.Plan) bool {
 	return narrowed > 0 || p.refreshOnly && saved.Mode != plan.RefreshOnly // -destroy is warned of: OpenTofu goes on
 }
 
-// planSpec is what the flags mean.
-type planSpec struct {
-	mode              plan.Mode
-	refresh           refreshFlag
-	noVerdicts        bool
-	targets, excludes []addr.Target
-	replace           []addr.Instance
-	imports           map[addr.Instance]*planning.ImportTarget
-	// generated are the blocks that were written for this plan, by the resource.
-	generated []operation.Generated
-}
-
 // spec checks the flags against each other and parses the addresses.
-func (p *planFlags) spec() (planSpec, diag.List) {
-	out := planSpec{refresh: p.refresh, noVerdicts: p.noVerdicts}
+func (p *planFlags) spec() (running.Spec, diag.List) {
+	out := running.Spec{SkipRefresh: p.refresh.off, Refresh: p.refresh.amount, NoVerdicts: p.noVerdicts}
 	var diags diag.List
 	switch {
 	case p.destroy && p.refreshOnly:
 		diags = diags.Append(diag.New(diag.Error, "Incompatible plan mode options", "The -destroy and -refresh-only "+
 			"options exclude each other.", nil))
 	case p.destroy:
-		out.mode = plan.Destroy
+		out.Mode = plan.Destroy
 	case p.refreshOnly:
-		out.mode = plan.RefreshOnly
+		out.Mode = plan.RefreshOnly
 		if p.refresh.off || p.refresh.amount == placement.RefreshChanged {
 			diags = diags.Append(diag.New(diag.Error, "Incompatible refresh options", "Refreshing is all that "+
 				"-refresh-only does, so it does not go with -refresh="+p.refresh.String()+".", nil))
@@ -298,12 +232,12 @@ func (p *planFlags) spec() (planSpec, diag.List) {
 	for _, t := range targets {
 		parsed, more := addr.ParseTarget(t)
 		diags = diags.Append(wrongAddress("target", t, more))
-		out.targets = append(out.targets, parsed)
+		out.Targets = append(out.Targets, parsed)
 	}
 	for _, t := range excludes {
 		parsed, more := addr.ParseTarget(t)
 		diags = diags.Append(wrongAddress("exclude", t, more))
-		out.excludes = append(out.excludes, parsed)
+		out.Excludes = append(out.Excludes, parsed)
 	}
 	for _, r := range p.replace {
 		parsed, more := addr.ParseInstance(r)
@@ -311,7 +245,25 @@ func (p *planFlags) spec() (planSpec, diag.List) {
 			more = diag.Errors("", "The -replace option is for managed resources.", nil)
 		}
 		diags = diags.Append(wrongAddress("force-replace address", r, more))
-		out.replace = append(out.replace, parsed)
+		out.Replace = append(out.Replace, parsed)
 	}
 	return out, diags
+}
+
+// serviceOnly are the problems of options that a service cannot follow.
+func (p *planFlags) serviceOnly() (diags diag.List) {
+	if len(p.excludes)+len(p.excludeFiles) > 0 {
+		diags = diags.Append(diag.New(diag.Error, "-exclude option is not supported", "The service that carries the run "+
+			"out has no way to leave parts out. It can be given what is to be planned, with -target.", nil))
+	}
+	if n := p.parallelism.value; n != 0 && n != placement.DefaultParallelism { // drivers say the default, too
+		diags = diags.Append(diag.New(diag.Error, "Custom parallelism values are currently not supported", "How many "+
+			"operations go on at a time is for the service to say that carries the run out.", nil))
+	}
+	if p.refresh.amount == placement.RefreshChanged || p.noVerdicts {
+		diags = diags.Append(diag.New(diag.Error, "-refresh=changed is not supported", "The service that carries the run "+
+			"out cannot be told how much to read with an option. Where it is a Millipede, refresh = \"changed\" in "+
+			"the configuration's millipede.hcl tells it.", nil))
+	}
+	return diags
 }

@@ -48,3 +48,33 @@ Options for applying:
                         Which warnings of the use of what is deprecated are shown: all, those of local modules, none.
 `
 )
+
+// The parts that the help texts of several commands have in common.
+const (
+	textHelp = `  -no-color             Use no colours.
+  -compact-warnings, -consolidate-warnings=false, -consolidate-errors
+                        How problems are shown.
+`
+	jsonHelp = `  -json                 Show everything as JSON, a line for each message.
+  -json-into=FILE       Write that to a file, beside the text.
+` + textHelp
+	documentHelp = `  -json                 Show the result as JSON.
+  -json-into=FILE       Write that to a file, beside the text.
+` + textHelp
+	variablesHelp = `  -var 'NAME=VALUE', -var-file=FILE
+                        Variables that the backend block depends on. May be given often.
+`
+	lockHelp = `  -lock=false           Do not lock the state meanwhile.
+  -lock-timeout=0s      How long to wait for a lock that another command holds.
+`
+	remoteVersionHelp = `  -ignore-remote-version
+                        Change the state of a workspace of a service although it is for another version.
+`
+	stateFileHelp = `  -state=FILE           Work on this state file, not on the state of the workspace.
+  -state-out=FILE       Write the changed state to this file.
+  -backup=FILE          Where the state before the change is written; "-" for nowhere.
+`
+)
+
+const detachHelp = `  -detach               Where a service carries the run out: do not wait for it. The command prints the run and ends.
+`

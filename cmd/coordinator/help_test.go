@@ -15,22 +15,22 @@ import (
 
 func TestTheHelpOfEveryCommandDescribesItsOptionsAndNoOthers(t *testing.T) {
 	for _, c := range commands {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.Name, func(t *testing.T) {
 			var out, problems bytes.Buffer
 			a := newApp(strings.NewReader(""), &out, &problems, nil)
-			if code := a.run(context.Background(), append(strings.Fields(c.name), "-help")); code != 0 {
+			if code := a.Run(context.Background(), append(strings.Fields(c.Name), "-help")); code != 0 {
 				t.Fatalf("-help exits with %d: %s", code, &problems)
 			}
 			help := out.String()
 			if !strings.HasPrefix(help, "Usage: coordinator ") {
 				t.Errorf("the help begins with %.40q", help)
 			}
-			if a.flags == nil {
+			if a.Flags == nil {
 				return // a group of commands
 			}
 			var registered []string
-			a.flags.VisitAll(func(f *flag.Flag) {
-				refused := c.name == "console" && f.Name == "json" // there for the sake of its error alone
+			a.Flags.VisitAll(func(f *flag.Flag) {
+				refused := c.Name == "console" && f.Name == "json" // there for the sake of its error alone
 				if !refused {
 					registered = append(registered, f.Name)
 				}
@@ -73,7 +73,7 @@ func TestAnOptionOfOpenTofuThatIsNotThereIsRefusedWithTheReason(t *testing.T) {
 		"validate -never-was-one-and-never-will": "not defined: -never-was-one-and-never-will\n",
 	} {
 		var out, problems bytes.Buffer
-		code := newApp(strings.NewReader(""), &out, &problems, nil).run(context.Background(), strings.Fields(line))
+		code := newApp(strings.NewReader(""), &out, &problems, nil).Run(context.Background(), strings.Fields(line))
 		if code != 1 || !strings.Contains(problems.String(), reason) {
 			t.Errorf("%s exits with %d and says:%s", line, code, problems.String())
 		}
@@ -82,15 +82,15 @@ func TestAnOptionOfOpenTofuThatIsNotThereIsRefusedWithTheReason(t *testing.T) {
 
 func TestTheListOfCommandsHasEachThatIsNotHidden(t *testing.T) {
 	var out bytes.Buffer
-	if code := newApp(strings.NewReader(""), &out, &out, nil).run(context.Background(), []string{"-help"}); code != 0 {
+	if code := newApp(strings.NewReader(""), &out, &out, nil).Run(context.Background(), []string{"-help"}); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
 	for _, c := range commands {
-		if got := strings.Contains(out.String(), fmt.Sprintf("\n  %-22s ", c.name)); got == c.hidden {
-			t.Errorf("%s: listed %v, hidden %v", c.name, got, c.hidden)
+		if got := strings.Contains(out.String(), fmt.Sprintf("\n  %-22s ", c.Name)); got == c.Hidden {
+			t.Errorf("%s: listed %v, hidden %v", c.Name, got, c.Hidden)
 		}
-		if c.synopsis == "" && !c.hidden {
-			t.Errorf("%s has no synopsis", c.name)
+		if c.Synopsis == "" && !c.Hidden {
+			t.Errorf("%s has no synopsis", c.Name)
 		}
 	}
 }

@@ -8,11 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zclconf/go-cty/cty"
+
 	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/bolt"
 	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/zclconf/go-cty/cty"
 )
 
 // One store had all workspaces, so that two of them could not be worked on at one time. A directory that has such a
@@ -55,7 +56,7 @@ func TestADirectoryOfAnEarlierVersionKeepsItsWorkspaces(t *testing.T) {
 		var out bytes.Buffer
 		a := newApp(strings.NewReader(""), &out, io.MultiWriter(&out, t.Output()),
 			[]string{"TF_WORKSPACE=" + workspace, "TF_CLI_CONFIG_FILE=" + os.DevNull})
-		if code := a.run(ctx, args); code != 0 {
+		if code := a.Run(ctx, args); code != 0 {
 			t.Errorf("%s in %s: exit status %d", args, workspace, code)
 		}
 		return strings.TrimSpace(out.String())

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/millipede-iac/millipede/cmd/command"
 	"github.com/millipede-iac/millipede/cmd/hosting"
+	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/test/registry"
 )
 
@@ -62,4 +65,9 @@ func serve(e *testscript.Env) error {
 	e.Setenv("REGISTRY", r.Host())
 	e.Setenv("KEY_ID", r.KeyID())
 	return os.WriteFile(filepath.Join(e.WorkDir, "rc.hosts"), []byte(r.HostBlock("registry.example.com")), 0o600)
+}
+
+// newApp returns an invocation of the program.
+func newApp(stdin io.Reader, stdout, stderr io.Writer, env environ.Variables) *command.App {
+	return command.New(program(), stdin, stdout, stderr, env)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millipede-iac/millipede/cmd/command"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
@@ -23,20 +24,20 @@ Options:
 
 // runCount is a command by the recipe of ARCHITECTURE.md. In a program it would be a file of its own.
 func runCount(ctx context.Context, a *app, args []string) int {
-	var sf showFlags
+	var sf viewFlags
 	var vars variableFlags
-	f := a.newFlags()
-	sf.register(f)
+	f := a.NewFlags()
+	sf.RegisterJSON(f)
 	vars.registerValues(f)
-	if code, done := a.parse(f, countUsage, args); done {
+	if code, done := a.Parse(f, countUsage, args); done {
 		return code
 	}
 	s, diags := a.newStreamScreen(sf, nil)
 	if diags = diags.Append(noArguments(f)); diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
-	return s.readState(ctx, vars, "", func(st *state.State) diag.List {
-		s.say(fmt.Sprintf("%d resources", len(st.Resources)))
+	return s.ReadState(ctx, vars.Variables, "", func(st *state.State) diag.List {
+		s.Say(fmt.Sprintf("%d resources", len(st.Resources)))
 		return nil
 	})
 }
@@ -46,12 +47,12 @@ func TestACommandThatOpensAStateNeedsItsFileAndALineOfTheTable(t *testing.T) {
 	before := commands
 	t.Cleanup(func() { commands = before })
 	commands = append(commands[:len(commands):len(commands)],
-		command{name: "count", synopsis: "Count the resources in the state", run: runCount,
-			use: estate.Use{LooksOnly: true}})
+		command.Command{Name: "count", Synopsis: "Count the resources in the state", Run: own(runCount),
+			Use: estate.Use{LooksOnly: true}})
 	run := func(args ...string) (string, int) {
 		var out bytes.Buffer
 		a := newApp(strings.NewReader(""), &out, &out, []string{"TF_CLI_CONFIG_FILE=" + os.DevNull})
-		code := a.run(t.Context(), args)
+		code := a.Run(t.Context(), args)
 		return out.String(), code
 	}
 	if got, code := run("count"); code != 0 || got != "0 resources\n" {

@@ -18,7 +18,6 @@ import (
 
 	client "github.com/hashicorp/go-tfe"
 
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/environ"
 )
 
@@ -55,7 +54,7 @@ func serveUnder(t *testing.T, environment environ.Variables, token string, stder
 	home, _ := environment.Lookup("HOME")
 	a := newApp(strings.NewReader(""), said, stderr, environment)
 	code := make(chan int, 1)
-	go func() { code <- a.run(context.Background(), append([]string{"serve", "-listen=127.0.0.1:0"}, more...)) }()
+	go func() { code <- a.Run(context.Background(), append([]string{"serve", "-listen=127.0.0.1:0"}, more...)) }()
 	address := ""
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
@@ -88,7 +87,7 @@ func serveUnder(t *testing.T, environment environ.Variables, token string, stder
 	s := &served{t: t, client: c, http: &http.Client{Transport: transport}, address: address, token: token,
 		certificate: certificate}
 	s.stop = func() int {
-		a.interrupts.stop(operation.ErrInterrupted)
+		a.Interrupts.Demand("")
 		transport.CloseIdleConnections()
 		return <-code
 	}

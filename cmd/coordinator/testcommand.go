@@ -52,7 +52,7 @@ const erroredTestState = "errored_test.tfstate"
 
 // testFlags are the flags of the test command.
 type testFlags struct {
-	show        showFlags
+	show        viewFlags
 	vars        variableFlags
 	filter      []string
 	dir, junit  string
@@ -62,8 +62,8 @@ type testFlags struct {
 
 func runTest(ctx context.Context, a *app, args []string) int {
 	var tf testFlags
-	f := a.newFlags()
-	tf.show.register(f)
+	f := a.NewFlags()
+	tf.show.RegisterJSON(f)
 	tf.vars.registerValues(f)
 	f.Func("filter", "", func(s string) error {
 		tf.filter = append(tf.filter, s)
@@ -73,21 +73,21 @@ func runTest(ctx context.Context, a *app, args []string) int {
 	f.StringVar(&tf.junit, "junit-xml", "", "")
 	f.BoolVar(&tf.verbose, "verbose", false, "")
 	tf.parallelism.register(f)
-	if code, done := a.parse(f, testUsage, args); done {
+	if code, done := a.Parse(f, testUsage, args); done {
 		return code
 	}
 	s, diags := a.newStreamScreen(tf.show, nil)
 	diags = diags.Append(noArguments(f))
 	if diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
-	wd, diags := a.estate.Configuration(estate.Variables{List: tf.vars.List, TestDir: tf.dir})
-	s.from(wd.Sources)
+	wd, diags := a.Estate.Configuration(estate.Variables{List: tf.vars.List, TestDir: tf.dir})
+	s.From(wd.Sources)
 	if !diags.HasErrors() {
 		diags = diags.Append(wd.Load())
 	}
 	if diags.HasErrors() {
-		return s.end(diags)
+		return s.End(diags)
 	}
 	t := &testRun{screen: s, wd: wd, flags: tf}
 	return t.run(ctx, diags)
@@ -106,7 +106,7 @@ type testRun struct {
 // run opens what the tests need, carries them out, and returns the exit code.
 func (t *testRun) run(ctx context.Context, diags diag.List) int {
 	t.view = t.views()
-	e, more := t.app.estate.OpenEngine(ctx, estate.EngineOptions{
+	e, more := t.App.Estate.OpenEngine(ctx, estate.EngineOptions{
 		Tree: t.wd.Tree, Loader: t.wd.Loader, Observer: coordinator.Silent{}, Parallelism: t.flags.parallelism.value,
 		Note:       func(string) {}, // the view tells of interrupts, when the suite has taken notice
 		AnyVersion: true,            // as in OpenTofu, tests take what is installed
@@ -119,20 +119,20 @@ func (t *testRun) run(ctx context.Context, diags diag.List) int {
 	case allUnavailable(more):
 		o.Session, o.Refusal = &operation.Session{Now: time.Now}, more
 	case more.HasErrors():
-		return t.end(diags.Append(more))
+		return t.End(diags.Append(more))
 	default:
 		o.Session, o.Stop = e.Session, e.Stop
 		diags = diags.Append(more)
 	}
 	runner, more := suite.New(o)
-	t.diagnostics(diags.Append(more))  // warnings
-	release := t.app.interrupts.Hold() // what the tests made is destroyed
-	passed := runner.Run(t.app.interrupts.Leaving)
+	t.Diagnostics(diags.Append(more))  // warnings
+	release := t.App.Interrupts.Hold() // what the tests made is destroyed
+	passed := runner.Run(t.App.Interrupts.Leaving)
 	release()
 	if e != nil {
 		t.problem = t.problem.Append(e.Close())
 	}
-	code := t.end(t.problem)
+	code := t.End(t.problem)
 	if !passed {
 		return 1
 	}
@@ -155,15 +155,15 @@ func newTestStore() journal.Store {
 // views are all that is told of the tests.
 func (t *testRun) views() document.TestViews {
 	var out document.TestViews
-	if t.forPeople() {
+	if t.ForPeople() {
 		out = append(out, &view.TestText{
-			Out: t.app.people(t.screen.flags.viewFlags), Err: view.Clean(t.app.stderr, t.printer.Ink),
-			Options:  t.options(),
-			Problems: func(l diag.List) { t.failed(t.printer.Diagnostics(l)) }, Failed: t.failed,
+			Out: t.App.People(t.screen.Flags), Err: view.Clean(t.App.Stderr, t.Printer.Ink),
+			Options:  t.Options(),
+			Problems: func(l diag.List) { t.failed(t.Printer.Diagnostics(l)) }, Failed: t.failed,
 		})
 	}
-	if t.stream != nil {
-		out = append(out, document.TestStream{Stream: t.stream})
+	if t.Stream != nil {
+		out = append(out, document.TestStream{Stream: t.Stream})
 	}
 	return append(out, &testFiles{testRun: t})
 }
@@ -173,7 +173,7 @@ func flatName(path string) string { return strings.NewReplacer("/", "_", ".", "_
 
 func (t *testRun) failed(err error) {
 	if err != nil {
-		fmt.Fprintln(t.app.stderr, err)
+		fmt.Fprintln(t.App.Stderr, err)
 	}
 }
 
@@ -213,14 +213,14 @@ func (t *testFiles) keep(f *suite.File, r *suite.Run, left *state.State) {
 		name = fmt.Sprintf("errored_test.%s.%s.tfstate", flatName(f.Name), r.Name)
 	}
 	t.left = true
-	t.say("\nWriting state to file: " + name)
+	t.Say("\nWriting state to file: " + name)
 	var text bytes.Buffer
 	err := tfstate.Write(&text, left, engineVersion, tfstate.Indented)
 	if err == nil {
 		err = os.WriteFile(name, text.Bytes(), 0o600)
 	}
 	if err != nil {
-		t.write(t.app.stderr, text.Bytes())
+		t.Write(t.App.Stderr, text.Bytes())
 		t.problem = t.problem.Append(diag.New(diag.Error, "Failed to persist state",
 			fmt.Sprintf("The state of what %s/%s has left behind cannot be written to %s: %s. It was printed "+
 				"instead, as far as it could be made.", f.Name, r.Name, name, err), nil))

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -7,9 +7,9 @@ import (
 	"runtime"
 )
 
-// openBrowser shows a page in the user's browser: with the program that the variable BROWSER names, when there is one,
+// OpenBrowser shows a page in the user's browser: with the program that the variable BROWSER names, when there is one,
 // or with what the system opens pages with. It returns when that program has ended; the end of the context ends it.
-func (a *app) openBrowser(ctx context.Context, url string) error {
+func (a *App) OpenBrowser(ctx context.Context, url string) error {
 	openers := [][]string{{"xdg-open"}, {"x-www-browser"}, {"www-browser"}, {"wslview"}}
 	switch runtime.GOOS {
 	case "darwin":
@@ -17,7 +17,7 @@ func (a *app) openBrowser(ctx context.Context, url string) error {
 	case "windows":
 		openers = [][]string{{"rundll32", "url.dll,FileProtocolHandler"}}
 	}
-	if name := a.getenv("BROWSER"); name != "" && runtime.GOOS != "windows" {
+	if name := a.Getenv("BROWSER"); name != "" && runtime.GOOS != "windows" {
 		// other programs may mean something else by it: it need not exist
 		openers = append([][]string{{name}}, openers...)
 	}
@@ -27,7 +27,7 @@ func (a *app) openBrowser(ctx context.Context, url string) error {
 			continue
 		}
 		cmd := exec.CommandContext(ctx, program, append(words[1:], url)...)
-		cmd.Env = a.environ
+		cmd.Env = a.Environ
 		return cmd.Run()
 	}
 	return errors.New("there is no program that opens pages")

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"errors"
@@ -12,9 +12,9 @@ import (
 // with -detailed-exitcode that it has changes.
 const crashed = 11
 
-// crash reports a panic of the command itself and returns the exit code.
-func (a *app) crash(panicked any, stack []byte) int {
-	fmt.Fprintf(a.stderr, `
+// Crash reports a panic of the command itself and returns the exit code.
+func (a *App) Crash(panicked any, stack []byte) int {
+	fmt.Fprintf(a.Stderr, `
 Error: Millipede has crashed
 
 This is a bug in Millipede, not in your configuration. What was done until then is in the state. If a run was going on, see
@@ -25,12 +25,12 @@ Please report this, with the command and the text below, which may hold parts of
 Millipede v%s, command %q: %v
 
 %s
-`, version, a.command, panicked, stack)
+`, a.program.Version, a.Command, panicked, stack)
 	return crashed
 }
 
-// noteBugs remembers that a run was ended by a mistake of ours, whose diagnostic is among the problems that are shown.
-func (a *app) noteBugs(l diag.List) {
+// NoteBugs remembers that a run was ended by a mistake of ours, whose diagnostic is among the problems that are shown.
+func (a *App) NoteBugs(l diag.List) {
 	for _, d := range l {
 		var bug *coordinator.Bug
 		if err, ok := d.Extra.(error); ok && errors.As(err, &bug) {

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -11,14 +11,14 @@ import (
 
 // traced begins the span of a command, where the environment asks for traces. ended ends it, and sends what is left.
 // Traces that cannot be sent are told of, and change nothing else: they are about the command, not part of it.
-func (a *app) traced(ctx context.Context, name string) (traced context.Context, ended func(code int)) {
+func (a *App) traced(ctx context.Context, name string) (traced context.Context, ended func(code int)) {
 	warn := func(err error) {
 		if err != nil {
-			a.tell(fmt.Sprintf("Warning: %s\n", err))
+			a.Tell(fmt.Sprintf("Warning: %s\n", err))
 		}
 	}
-	ctx, sent, err := tracing.Begin(ctx, cloud.Surroundings{Dir: a.dir, Environ: a.environ}, "millipede", version,
-		func(line string) { a.logs.Core.Warn(line) })
+	at := cloud.Surroundings{Dir: a.Dir, Environ: a.Environ}
+	ctx, sent, err := tracing.Begin(ctx, at, "millipede", a.program.Version, func(line string) { a.Logs.Core.Warn(line) })
 	if warn(err); !trace.On(ctx) {
 		return ctx, func(int) {}
 	}

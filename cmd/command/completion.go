@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"bytes"
@@ -11,31 +11,18 @@ import (
 	"strings"
 )
 
-// fileFlags are the options whose value is the name of a file or a folder.
-var fileFlags = []string{
-	"backup", "chdir", "exclude-file", "from-module", "fs-mirror", "generate-config-out", "json-into",
-	"module", "out", "plan",
-	"plugin-dir", "state", "state-out", "target-file", "test-directory", "var-file",
-}
-
-// fileArguments are the commands whose arguments are names of files or folders.
-var fileArguments = []string{"apply", "fmt", "providers mirror", "show", "state push"}
-
-// workspaceArguments are the commands whose argument is the name of a workspace.
-var workspaceArguments = []string{"workspace select", "workspace delete", "env select", "env delete"}
-
-// completing returns the command line that a shell wants completed, up to the cursor: bash's way, which zsh and fish
+// Completing returns the command line that a shell wants completed, up to the cursor: bash's way, which zsh and fish
 // can be taught (see installCompletion).
-func (a *app) completing() (line string, ok bool) {
-	line = a.getenv("COMP_LINE")
-	if point, err := strconv.Atoi(a.getenv("COMP_POINT")); err == nil && point >= 0 && point < len(line) {
+func (a *App) Completing() (line string, ok bool) {
+	line = a.Getenv("COMP_LINE")
+	if point, err := strconv.Atoi(a.Getenv("COMP_POINT")); err == nil && point >= 0 && point < len(line) {
 		line = line[:point]
 	}
 	return line, line != ""
 }
 
-// complete returns what the last word of a command line may become.
-func (a *app) complete(ctx context.Context, line string) []string {
+// Complete returns what the last word of a command line may become.
+func (a *App) Complete(ctx context.Context, line string) []string {
 	words := strings.Fields(line)
 	last := ""
 	if len(words) > 0 && !strings.HasSuffix(line, " ") {
@@ -47,39 +34,39 @@ func (a *app) complete(ctx context.Context, line string) []string {
 	}
 	if option, value, has := strings.Cut(last, "="); has && strings.HasPrefix(last, "-") {
 		// Shells take what is behind the sign for a word of its own.
-		if slices.Contains(fileFlags, strings.TrimLeft(option, "-")) {
+		if slices.Contains(a.program.FileFlags, strings.TrimLeft(option, "-")) {
 			return files(value)
 		}
 		return nil
 	}
-	c, rest := findCommand(words)
+	c, rest := a.findCommand(words)
 	switch {
 	case strings.HasPrefix(last, "-"):
-		return beginningWith(last, optionsOf(ctx, c))
+		return beginningWith(last, a.optionsOf(ctx, c))
 	case len(rest) == 0 || c == nil:
-		if next := nextWords(words); len(next) > 0 {
+		if next := a.nextWords(words); len(next) > 0 {
 			return beginningWith(last, next)
 		}
 	}
 	switch {
 	case c == nil:
 		return nil
-	case len(rest) > 0 && slices.Contains(fileFlags, strings.TrimLeft(rest[len(rest)-1], "-")) &&
+	case len(rest) > 0 && slices.Contains(a.program.FileFlags, strings.TrimLeft(rest[len(rest)-1], "-")) &&
 		strings.HasPrefix(rest[len(rest)-1], "-"),
-		slices.Contains(fileArguments, c.name):
+		slices.Contains(a.program.FileArguments, c.Name):
 		return files(last)
-	case slices.Contains(workspaceArguments, c.name):
+	case slices.Contains(a.program.WorkspaceArguments, c.Name):
 		return beginningWith(last, a.workspaceNames(ctx))
 	}
 	return nil
 }
 
 // nextWords are the words with which the names of commands go on after these.
-func nextWords(words []string) []string {
+func (a *App) nextWords(words []string) []string {
 	var out []string
-	for _, c := range commands {
-		name := strings.Fields(c.name)
-		if !c.hidden && len(name) > len(words) && slices.Equal(name[:len(words)], words) &&
+	for _, c := range a.program.Commands {
+		name := strings.Fields(c.Name)
+		if !c.Hidden && len(name) > len(words) && slices.Equal(name[:len(words)], words) &&
 			!slices.Contains(out, name[len(words)]) {
 			out = append(out, name[len(words)])
 		}
@@ -88,28 +75,28 @@ func nextWords(words []string) []string {
 }
 
 // optionsOf are the options of a command, or, for nil, those before the command.
-func optionsOf(ctx context.Context, c *command) []string {
+func (a *App) optionsOf(ctx context.Context, c *Command) []string {
 	if c == nil {
 		return []string{"-chdir", "-help", "-nats", "-version"}
 	}
 	// A command tells its options when it is asked for help.
 	var nobody bytes.Buffer
-	asked := newApp(strings.NewReader(""), &nobody, &nobody, nil)
-	asked.command = c.name
-	c.run(ctx, asked, []string{"-help"})
-	if asked.flags == nil {
+	asked := New(a.program, strings.NewReader(""), &nobody, &nobody, nil)
+	asked.Command = c.Name
+	c.Run(ctx, asked, []string{"-help"})
+	if asked.Flags == nil {
 		return nil
 	}
 	out := []string{"-help"}
-	asked.flags.VisitAll(func(f *flag.Flag) { out = append(out, "-"+f.Name) })
+	asked.Flags.VisitAll(func(f *flag.Flag) { out = append(out, "-"+f.Name) })
 	return out
 }
 
 // workspaceNames are those that the workspace list command shows; none where it fails.
-func (a *app) workspaceNames(ctx context.Context) []string {
+func (a *App) workspaceNames(ctx context.Context) []string {
 	var out, nobody bytes.Buffer
-	asked := newApp(strings.NewReader(""), &out, &nobody, a.environ)
-	if asked.run(ctx, []string{"workspace", "list", "-no-color"}) != 0 {
+	asked := New(a.program, strings.NewReader(""), &out, &nobody, a.Environ)
+	if asked.Run(ctx, []string{"workspace", "list", "-no-color"}) != 0 {
 		return nil
 	}
 	var names []string

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -19,13 +19,13 @@ const (
 	lastGrace = 150 * time.Millisecond
 )
 
-// interrupts is what signals ask of a command: the first to stop, the second to leave. It latches, so that every phase
+// Interrupts is what signals ask of a command: the first to stop, the second to leave. It latches, so that every phase
 // of the command hears of it, and it is enforced, because not all code can: an expression that is being evaluated, or a
 // file that has no end, does not look at a context.
 //
 // What must be finished after the first signal, such as a run that changes the world, is within hold. All else ends by
 // itself or is ended.
-type interrupts struct {
+type Interrupts struct {
 	operation.Stop
 	stop, leave context.CancelCauseFunc
 	// exit ends the process.
@@ -38,14 +38,14 @@ type interrupts struct {
 	last   int // the key of the last duty
 }
 
-func newInterrupts(ctx context.Context, tell func(text string), exit func(code int)) *interrupts {
-	i := &interrupts{exit: exit, tell: tell, duties: map[int]func(context.Context){}}
+func newInterrupts(ctx context.Context, tell func(text string), exit func(code int)) *Interrupts {
+	i := &Interrupts{exit: exit, tell: tell, duties: map[int]func(context.Context){}}
 	i.Stop, i.stop, i.leave = operation.NewStop(ctx)
 	return i
 }
 
 // Hold keeps the first signal from ending the process until release is called: something goes on that must be finished.
-func (i *interrupts) Hold() (release func()) {
+func (i *Interrupts) Hold() (release func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.held++
@@ -57,7 +57,7 @@ func (i *interrupts) Hold() (release func()) {
 }
 
 // Say has tell speak to the user, until the returned function is called.
-func (i *interrupts) Say(tell func(text string)) (back func()) {
+func (i *Interrupts) Say(tell func(text string)) (back func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	before := i.tell
@@ -71,7 +71,7 @@ func (i *interrupts) Say(tell func(text string)) (back func()) {
 
 // AtEnd has fn called when the process is ended at once, beside whatever else it does. The context of fn ends soon.
 // forget takes that back.
-func (i *interrupts) AtEnd(fn func(context.Context)) (forget func()) {
+func (i *Interrupts) AtEnd(fn func(context.Context)) (forget func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.last++
@@ -85,7 +85,7 @@ func (i *interrupts) AtEnd(fn func(context.Context)) (forget func()) {
 }
 
 // watch takes signals until done is closed.
-func (i *interrupts) watch(signals <-chan os.Signal, done <-chan struct{}) {
+func (i *Interrupts) watch(signals <-chan os.Signal, done <-chan struct{}) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	var idle, left time.Time // since when nothing was held after the stop, and since when the command is to leave
@@ -125,14 +125,14 @@ func (i *interrupts) watch(signals <-chan os.Signal, done <-chan struct{}) {
 }
 
 // Demand asks the command to stop as the first signal does, for a reason that the user is told.
-func (i *interrupts) Demand(reason string) {
+func (i *Interrupts) Demand(reason string) {
 	if !i.Asked() {
 		i.note(reason)
 		i.stop(operation.ErrInterrupted)
 	}
 }
 
-func (i *interrupts) note(text string) {
+func (i *Interrupts) note(text string) {
 	i.mu.Lock()
 	tell := i.tell
 	i.mu.Unlock()
@@ -148,14 +148,14 @@ func (i *interrupts) note(text string) {
 	}
 }
 
-func (i *interrupts) holding() bool {
+func (i *Interrupts) holding() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.held > 0
 }
 
 // end ends the process.
-func (i *interrupts) end() {
+func (i *Interrupts) end() {
 	i.mu.Lock()
 	duties := i.duties
 	i.duties = nil

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"bufio"
@@ -12,36 +12,36 @@ import (
 	"github.com/millipede-iac/millipede/view"
 )
 
-// inputAllowed tells whether somebody may be asked.
-func (a *app) inputAllowed(flag bool) bool { return flag && a.estate.InputAllowed() }
+// InputAllowed tells whether somebody may be asked.
+func (a *App) InputAllowed(flag bool) bool { return flag && a.Estate.InputAllowed() }
 
-// answered tells whether a line is the one answer that approves: the word alone. A line that has no end may be a part
+// Answered tells whether a line is the one answer that approves: the word alone. A line that has no end may be a part
 // of another answer, so that callers ask for the whole line.
-func answered(line string) bool { return strings.TrimRight(line, "\r\n") == "yes" }
+func Answered(line string) bool { return strings.TrimRight(line, "\r\n") == "yes" }
 
-// confirm asks for a "yes". Where nobody may be asked, or nobody is there to answer, that is an error.
-func (s *screen) confirm(question, what string, input bool) (bool, diag.List) {
-	if !s.app.inputAllowed(input) || !s.forPeople() {
+// Confirm asks for a "yes". Where nobody may be asked, or nobody is there to answer, that is an error.
+func (s *Screen) Confirm(question, what string, input bool) (bool, diag.List) {
+	if !s.App.InputAllowed(input) || !s.ForPeople() {
 		return false, diag.Errors("Approval is needed", "Nobody can be asked because input is turned off: "+question,
 			nil)
 	}
-	s.print(fmt.Sprintf("\n%s\n  %s\n\n  Enter a value: ", s.app.ink(s.flags.viewFlags).Bold(question), what))
-	line, err := s.app.readLine()
-	s.print("\n")
+	s.Print(fmt.Sprintf("\n%s\n  %s\n\n  Enter a value: ", s.App.Ink(s.Flags).Bold(question), what))
+	line, err := s.App.ReadLine()
+	s.Print("\n")
 	if errors.Is(err, operation.ErrInterrupted) {
 		return false, diag.Errors("Operation interrupted", "The question was not answered.", nil)
 	}
 	if err != nil {
 		return false, diag.Errors("No approval", "Standard input has ended before a whole line came.", nil)
 	}
-	return answered(line), nil
+	return Answered(line), nil
 }
 
-// enter asks for a line of text, without the blanks around it.
-func (s *screen) enter(question, what string) (string, diag.List) {
-	s.print(fmt.Sprintf("\n%s\n  %s\n\n  Enter a value: ", s.app.ink(s.flags.viewFlags).Bold(question), what))
-	line, err := s.app.readLine()
-	s.print("\n")
+// Enter asks for a line of text, without the blanks around it.
+func (s *Screen) Enter(question, what string) (string, diag.List) {
+	s.Print(fmt.Sprintf("\n%s\n  %s\n\n  Enter a value: ", s.App.Ink(s.Flags).Bold(question), what))
+	line, err := s.App.ReadLine()
+	s.Print("\n")
 	if errors.Is(err, operation.ErrInterrupted) {
 		return "", diag.Errors("Operation interrupted", "The question was not answered.", nil)
 	}
@@ -52,9 +52,9 @@ func (s *screen) enter(question, what string) (string, diag.List) {
 }
 
 // ask prompts for the value of a required variable.
-func (a *app) ask(v *config.Variable) (string, error) {
-	fmt.Fprint(view.Clean(a.stdout, false), v.Prompt()) // a module's words
-	line, err := a.readLine()
+func (a *App) ask(v *config.Variable) (string, error) {
+	fmt.Fprint(view.Clean(a.Stdout, false), v.Prompt()) // a module's words
+	line, err := a.ReadLine()
 	if err != nil && line == "" {
 		return "", errors.New("no value was entered")
 	}
@@ -64,20 +64,20 @@ func (a *app) ask(v *config.Variable) (string, error) {
 // maxLine is how long a line of standard input may be.
 const maxLine = 16 << 20
 
-// readLine reads a line of standard input; all prompts share what was read ahead. A stop ends the waiting for a line,
+// ReadLine reads a line of standard input; all prompts share what was read ahead. A stop ends the waiting for a line,
 // with operation.ErrInterrupted. Nothing may be read after that, because what comes in then is lost.
-func (a *app) readLine() (string, error) { return a.readLineUntil(nil) }
+func (a *App) ReadLine() (string, error) { return a.ReadLineUntil(nil) }
 
-// errAnswered means that a question was answered elsewhere.
-var errAnswered = errors.New("the question was answered elsewhere")
+// ErrAnsweredElsewhere means that a question was answered elsewhere.
+var ErrAnsweredElsewhere = errors.New("the question was answered elsewhere")
 
-// readLineUntil is readLine, but gives the waiting up with errAnswered when done is closed. It may be nil.
-func (a *app) readLineUntil(done <-chan struct{}) (string, error) {
-	if a.interrupts.Asked() {
+// ReadLineUntil is readLine, but gives the waiting up with ErrAnsweredElsewhere when done is closed. It may be nil.
+func (a *App) ReadLineUntil(done <-chan struct{}) (string, error) {
+	if a.Interrupts.Asked() {
 		return "", operation.ErrInterrupted
 	}
 	if a.reader == nil {
-		a.reader = bufio.NewReader(a.stdin)
+		a.reader = bufio.NewReader(a.Stdin)
 	}
 	type answer struct {
 		line string
@@ -103,8 +103,8 @@ func (a *app) readLineUntil(done <-chan struct{}) (string, error) {
 	case read := <-got:
 		return read.line, read.err
 	case <-done:
-		return "", errAnswered
-	case <-a.interrupts.Stopping.Done():
+		return "", ErrAnsweredElsewhere
+	case <-a.Interrupts.Stopping.Done():
 		return "", operation.ErrInterrupted
 	}
 }

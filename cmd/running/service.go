@@ -1,4 +1,4 @@
-package main
+package running
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/millipede-iac/millipede/cloud/tfc"
+	"github.com/millipede-iac/millipede/cmd/command"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/operation"
-	"github.com/millipede-iac/millipede/coordinator/placement"
 	"github.com/millipede-iac/millipede/coordinator/remote"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
@@ -21,42 +21,23 @@ import (
 	"github.com/millipede-iac/millipede/view/document"
 )
 
-const detachHelp = `  -detach               Where a service carries the run out: do not wait for it. The command prints the run and ends.
-`
-
-// serviceSpec is what a command wants of the service that carries its run out.
-type serviceSpec struct {
-	planSpec
-	applies, approved, detach bool
-	// refuses says which options of the command a service has no way to follow.
-	refuses diag.List
-	// out is the file that the plan is saved to, generated the one for generated blocks; empty for none.
-	out, generated string
-	detailed       bool
-	input          bool
-	lockTimeout    time.Duration
+// Request is what a command wants of the service that carries its run out.
+type Request struct {
+	Spec
+	Applies, Approved, Detach bool
+	// Refuses says which options of the command a service has no way to follow.
+	Refuses diag.List
+	// Out is the file that the plan is saved to, GeneratedInto the one for generated blocks; empty for none.
+	Out, GeneratedInto string
+	// Detailed asks for the exit code 2 when something would change.
+	Detailed bool
+	// Input allows to ask.
+	Input       bool
+	LockTimeout time.Duration
 }
 
-// serviceOnly are the problems of options that a service cannot follow.
-func (p *planFlags) serviceOnly() (diags diag.List) {
-	if len(p.excludes)+len(p.excludeFiles) > 0 {
-		diags = diags.Append(diag.New(diag.Error, "-exclude option is not supported", "The service that carries the run "+
-			"out has no way to leave parts out. It can be given what is to be planned, with -target.", nil))
-	}
-	if n := p.parallelism.value; n != 0 && n != placement.DefaultParallelism { // drivers say the default, too
-		diags = diags.Append(diag.New(diag.Error, "Custom parallelism values are currently not supported", "How many "+
-			"operations go on at a time is for the service to say that carries the run out.", nil))
-	}
-	if p.refresh.amount == placement.RefreshChanged || p.noVerdicts {
-		diags = diags.Append(diag.New(diag.Error, "-refresh=changed is not supported", "The service that carries the run "+
-			"out cannot be told how much to read with an option. Where it is a Millipede, refresh = \"changed\" in "+
-			"the configuration's millipede.hcl tells it.", nil))
-	}
-	return diags
-}
-
-// notDetached says that there is nothing to detach from.
-func notDetached() diag.List {
+// NotDetached says that there is nothing to detach from.
+func NotDetached() diag.List {
 	return diag.Errors("Nothing to detach from", "The option -detach is for runs that a service carries out. This one is "+
 		"carried out by the command itself.", nil)
 }
@@ -64,53 +45,53 @@ func notDetached() diag.List {
 // serviceRun is one run at a service, on its way.
 type serviceRun struct {
 	*estate.Delegated
-	app  *app
-	ui   *runScreen
-	spec serviceSpec
+	app  *command.App
+	ui   *Screen
+	spec Request
 	// ctx ends when the command leaves.
 	ctx context.Context //nolint:containedctx // it lives as long as the command
 	id  string
 }
 
-// runAtService has a service carry a run out, and follows it. It returns the exit code.
-func (a *app) runAtService(u *runScreen, d *estate.Delegated, spec serviceSpec) int {
-	s := &serviceRun{Delegated: d, app: a, ui: u, spec: spec, ctx: a.interrupts.Leaving}
-	d.Tell = u.note
-	diags := spec.refuses
-	if spec.applies {
+// AtService has a service carry a run out, and follows it. It returns the exit code.
+func AtService(a *command.App, u *Screen, d *estate.Delegated, spec Request) int {
+	s := &serviceRun{Delegated: d, app: a, ui: u, spec: spec, ctx: a.Interrupts.Leaving}
+	d.Tell = u.Note
+	diags := spec.Refuses
+	if spec.Applies {
 		diags = diags.Append(d.MayApply())
 	}
 	diags = diags.Append(d.MayPlan())
-	if d.Dir == "" && spec.mode != plan.Destroy {
+	if d.Dir == "" && spec.Mode != plan.Destroy {
 		diags = diags.Append(diag.New(diag.Error, "No configuration files found", "The service plans what is uploaded, "+
 			"and there is no configuration in this directory.", nil))
 	}
 	if diags.HasErrors() {
-		u.diagnostics(diags)
+		u.Diagnostics(diags)
 		return 1
 	}
-	u.diagnostics(diags)
-	defer a.interrupts.Hold()()
+	u.Diagnostics(diags)
+	defer a.Interrupts.Hold()()
 	r := remote.Request{
-		Dir: d.Dir, Temp: a.estate.Temp, PlanOnly: !spec.applies && spec.out == "", Saved: spec.out != "",
+		Dir: d.Dir, Temp: a.Estate.Temp, PlanOnly: !spec.Applies && spec.Out == "", Saved: spec.Out != "",
 		NewRun: tfc.NewRun{
-			AutoApply: spec.applies && spec.approved, Refresh: !spec.refresh.off, Destroy: spec.mode == plan.Destroy,
-			RefreshOnly: spec.mode == plan.RefreshOnly, GenerateConfig: spec.generated != "", Variables: d.Variables,
+			AutoApply: spec.Applies && spec.Approved, Refresh: !spec.SkipRefresh, Destroy: spec.Mode == plan.Destroy,
+			RefreshOnly: spec.Mode == plan.RefreshOnly, GenerateConfig: spec.GeneratedInto != "", Variables: d.Variables,
 		},
 	}
-	for _, t := range spec.targets {
+	for _, t := range spec.Targets {
 		r.Targets = append(r.Targets, t.String())
 	}
-	for _, i := range spec.replace {
+	for _, i := range spec.Replace {
 		r.Replace = append(r.Replace, i.String())
 	}
-	run, diags := d.Begin(s.ctx, a.interrupts.Stopping, r)
+	run, diags := d.Begin(s.ctx, a.Interrupts.Stopping, r)
 	if diags.HasErrors() {
 		return s.fail(diags)
 	}
 	s.id = run.ID
 	s.begun()
-	if spec.detach {
+	if spec.Detach {
 		return 0
 	}
 	return s.watched(func() int { return s.follow() })
@@ -119,17 +100,17 @@ func (a *app) runAtService(u *runScreen, d *estate.Delegated, spec serviceSpec) 
 // begun tells which run it is.
 func (s *serviceRun) begun() {
 	at := s.URL(s.id)
-	s.ui.print(fmt.Sprintf("The run %s of the workspace %s/%s is carried out by the service:\n  %s\n\n", s.id,
+	s.ui.Print(fmt.Sprintf("The run %s of the workspace %s/%s is carried out by the service:\n  %s\n\n", s.id,
 		s.Organization, s.Workspace.Name, at))
-	s.ui.message("service_run", "Run "+s.id+": "+at, map[string]any{"run": s.id, "url": at})
+	s.ui.Message("service_run", "Run "+s.id+": "+at, map[string]any{"run": s.id, "url": at})
 	notes, err := s.Client.Notes(s.ctx, s.id)
 	if err != nil {
-		s.ui.note(fmt.Sprintf("What the service notes about the run cannot be read: %s.\n", err))
+		s.ui.Note(fmt.Sprintf("What the service notes about the run cannot be read: %s.\n", err))
 	}
 	for _, n := range notes {
 		switch n.Action {
 		case "changed_policy_enforcements", "changed_task_enforcements", "ignored_policy_sets":
-			s.ui.diagnostics(diag.List{diag.New(diag.Warning, n.Description, "", nil)})
+			s.ui.Diagnostics(diag.List{diag.New(diag.Warning, n.Description, "", nil)})
 		}
 	}
 }
@@ -138,15 +119,15 @@ func (s *serviceRun) begun() {
 func (s *serviceRun) watched(fn func() int) int {
 	var asking sync.WaitGroup
 	asking.Add(1)
-	undo := context.AfterFunc(s.app.interrupts.Stopping, func() {
+	undo := context.AfterFunc(s.app.Interrupts.Stopping, func() {
 		defer asking.Done()
 		what, err := s.Stop(s.ctx, s.id, "the command was interrupted")
 		switch {
 		case s.ctx.Err() != nil:
 		case err != nil && !tfc.Conflict(err):
-			s.ui.note(fmt.Sprintf("The service could not be asked to end the run: %s.\n", err))
+			s.ui.Note(fmt.Sprintf("The service could not be asked to end the run: %s.\n", err))
 		case what != "":
-			s.ui.note(fmt.Sprintf("The service was asked: the run is %s. A second interrupt leaves it to itself.\n",
+			s.ui.Note(fmt.Sprintf("The service was asked: the run is %s. A second interrupt leaves it to itself.\n",
 				strings.Replace(what, "cancelled", "being cancelled", 1)))
 		}
 	})
@@ -163,10 +144,10 @@ func (s *serviceRun) fail(diags diag.List) int {
 	if s.ctx.Err() != nil && s.id != "" {
 		diags = diag.Errors("Operation interrupted", fmt.Sprintf("The command does not wait for the run %s any more, "+
 			"which may go on:\n  %s", s.id, s.URL(s.id)), nil)
-	} else if s.app.interrupts.Asked() && s.id == "" {
+	} else if s.app.Interrupts.Asked() && s.id == "" {
 		diags = diag.Errors("Operation interrupted", "No run was begun.", nil)
 	}
-	s.ui.diagnostics(diags)
+	s.ui.Diagnostics(diags)
 	return 1
 }
 
@@ -176,7 +157,7 @@ func (s *serviceRun) failed(doing string, err error) int {
 
 // follow follows the run to its end.
 func (s *serviceRun) follow() int {
-	r, err := s.AwaitPlan(s.ctx, s.id, s.spec.lockTimeout)
+	r, err := s.AwaitPlan(s.ctx, s.id, s.spec.LockTimeout)
 	if err != nil {
 		return s.failed("Failed to retrieve run", err)
 	}
@@ -194,7 +175,7 @@ func (s *serviceRun) follow() int {
 			return s.fail(diags)
 		}
 	}
-	if planFailed || !s.spec.applies {
+	if planFailed || !s.spec.Applies {
 		return s.planned(r)
 	}
 	return s.apply(r)
@@ -203,49 +184,49 @@ func (s *serviceRun) follow() int {
 // log shows the log of a phase.
 func (s *serviceRun) log(kind, id string) (*view.ServiceLog, error) {
 	log := &view.ServiceLog{
-		Out: s.app.people(s.ui.flags.viewFlags), Options: s.ui.options(), Applying: kind == tfc.Applies,
-		Problems: s.ui.diagnostics,
+		Out: s.app.People(s.ui.Flags), Options: s.ui.Options(), Applying: kind == tfc.Applies,
+		Problems: s.ui.Diagnostics,
 	}
 	line := log.Line
-	if !s.ui.forPeople() {
+	if !s.ui.ForPeople() {
 		log.Out, log.Problems = io.Discard, func(diag.List) {}
 	}
-	if s.ui.stream != nil {
+	if s.ui.Stream != nil {
 		line = func(text []byte) {
 			log.Line(text)
 			switch {
 			case len(text) > 0 && text[0] == '{':
-				s.ui.stream.Pass(text)
+				s.ui.Stream.Pass(text)
 			case len(text) > 0:
-				s.ui.stream.Log(string(text))
+				s.ui.Stream.Log(string(text))
 			}
 		}
 	}
 	err := s.Follow(s.ctx, kind, id, line)
-	s.ui.check(log.Err())
+	s.ui.Check(log.Err())
 	return log, err
 }
 
 // show shows the plan where the log does not have it, and writes generated blocks.
 func (s *serviceRun) show(r *tfc.Run, log *view.ServiceLog) diag.List {
 	structured := r.On != nil && r.On.Structured
-	generates := s.spec.generated != "" && r.Planned != nil && r.Planned.Generated
-	if !generates && (!structured || !s.ui.forPeople()) {
+	generates := s.spec.GeneratedInto != "" && r.Planned != nil && r.Planned.Generated
+	if !generates && (!structured || !s.ui.ForPeople()) {
 		return nil
 	}
-	p, schemas, diags := servicePlan(s.ctx, s.Client, r)
+	p, schemas, diags := ServicePlan(s.ctx, s.Client, r)
 	switch {
 	case diags.HasErrors():
 		return diags
 	case p == nil:
-		s.ui.print(log.Summary() + "\n")
+		s.ui.Print(log.Summary() + "\n")
 		return nil
 	}
 	if structured {
-		s.ui.printed(func(w io.Writer) error { return view.PlanText(w, p, schemas, s.ui.options()) })
+		s.ui.Printed(func(w io.Writer) error { return view.PlanText(w, p, schemas, s.ui.Options()) })
 	}
 	if generates {
-		return s.app.estate.WriteGenerated(s.spec.generated, estate.GeneratedBy(p))
+		return s.app.Estate.WriteGenerated(s.spec.GeneratedInto, estate.GeneratedBy(p))
 	}
 	return nil
 }
@@ -256,17 +237,17 @@ func (s *serviceRun) planned(r *tfc.Run) int {
 	case tfc.Errored, tfc.Canceled, tfc.ForceCanceled, tfc.Discarded:
 		return s.over(r)
 	}
-	if s.spec.out != "" {
-		if diags := s.app.estate.SaveRun(s.spec.out, s.Host, s.id); diags.HasErrors() {
+	if s.spec.Out != "" {
+		if diags := s.app.Estate.SaveRun(s.spec.Out, s.Host, s.id); diags.HasErrors() {
 			return s.fail(diags)
 		}
 	}
 	if r.HasChanges {
-		s.ui.printed(func(w io.Writer) error {
-			return view.NextStepText(w, s.spec.out, s.spec.generated, s.ui.options())
+		s.ui.Printed(func(w io.Writer) error {
+			return view.NextStepText(w, s.spec.Out, s.spec.GeneratedInto, s.ui.Options())
 		})
 	}
-	if s.spec.detailed && r.HasChanges {
+	if s.spec.Detailed && r.HasChanges {
 		return 2
 	}
 	return 0
@@ -276,11 +257,11 @@ func (s *serviceRun) planned(r *tfc.Run) int {
 func (s *serviceRun) over(r *tfc.Run) int {
 	switch r.Status {
 	case tfc.Canceled, tfc.ForceCanceled:
-		s.ui.diagnostics(diag.Errors("The run was cancelled", "For details, see the run:\n  "+s.URL(s.id), nil))
+		s.ui.Diagnostics(diag.Errors("The run was cancelled", "For details, see the run:\n  "+s.URL(s.id), nil))
 	case tfc.Discarded:
-		s.ui.diagnostics(diag.Errors("The run was discarded", "Its plan was not applied.", nil))
+		s.ui.Diagnostics(diag.Errors("The run was discarded", "Its plan was not applied.", nil))
 	case tfc.Errored:
-		s.ui.diagnostics(diag.Errors("The run has failed", "What went wrong is said above, in the log of the run:\n  "+
+		s.ui.Diagnostics(diag.Errors("The run has failed", "What went wrong is said above, in the log of the run:\n  "+
 			s.URL(s.id), nil))
 	default:
 		return 0
@@ -295,7 +276,7 @@ func (s *serviceRun) apply(r *tfc.Run) int {
 		return 0
 	case r.Status == tfc.Discarded || r.Status == tfc.Canceled && r.Actions.Confirmable:
 		return s.over(r)
-	case r.Status.Final() || r.Status.Waiting() || r.Status == tfc.Applying || r.AutoApply && s.spec.approved:
+	case r.Status.Final() || r.Status.Waiting() || r.Status == tfc.Applying || r.AutoApply && s.spec.Approved:
 	case !r.Actions.Confirmable && !r.HasChanges:
 		return 0
 	case !r.Actions.Confirmable:
@@ -315,7 +296,7 @@ func (s *serviceRun) applying() int {
 	if err != nil {
 		return s.failed("Failed to retrieve run", err)
 	}
-	s.ui.print("\n")
+	s.ui.Print("\n")
 	if _, err := s.log(tfc.Applies, r.Apply); err != nil {
 		return s.failed("Failed to read logs", err)
 	}
@@ -329,7 +310,7 @@ func (s *serviceRun) applying() int {
 // command is over, with an exit code.
 func (s *serviceRun) approve(r *tfc.Run) (code int, done bool) {
 	a := s.app
-	if !a.inputAllowed(s.spec.input) {
+	if !a.InputAllowed(s.spec.Input) {
 		return s.fail(diag.Errors("Cannot confirm apply due to -input=false", fmt.Sprintf("The run waits for its approval "+
 			"and keeps the workspace until then. Approve or discard it on its page, or give -auto-approve:\n  %s",
 			s.URL(s.id)), nil)), true
@@ -342,7 +323,7 @@ func (s *serviceRun) approve(r *tfc.Run) (code int, done bool) {
 		mode = plan.RefreshOnly
 	}
 	question, what := approval(mode, s.Workspace.Name)
-	fmt.Fprintf(a.stdout, "\n%s\n  %s\n\n  Enter a value: ", question, what)
+	fmt.Fprintf(a.Stdout, "\n%s\n  %s\n\n  Enter a value: ", question, what)
 	asking, cancel := context.WithCancel(s.ctx)
 	elsewhere := make(chan struct{})
 	var looking sync.WaitGroup
@@ -351,12 +332,12 @@ func (s *serviceRun) approve(r *tfc.Run) (code int, done bool) {
 			close(elsewhere)
 		}
 	})
-	line, err := a.readLineUntil(elsewhere)
+	line, err := a.ReadLineUntil(elsewhere)
 	cancel()
 	looking.Wait()
-	fmt.Fprintln(a.stdout)
+	fmt.Fprintln(a.Stdout)
 	switch {
-	case errors.Is(err, errAnswered):
+	case errors.Is(err, command.ErrAnsweredElsewhere):
 		return s.answered()
 	case errors.Is(err, operation.ErrInterrupted):
 		if r, err := s.Ended(s.ctx, s.id); err != nil {
@@ -366,7 +347,7 @@ func (s *serviceRun) approve(r *tfc.Run) (code int, done bool) {
 		}
 		return s.fail(diag.Errors("Operation interrupted", "The plan was not approved, so nothing of it was carried "+
 			"out.", nil)), true
-	case err == nil && answered(line):
+	case err == nil && command.Answered(line):
 		err := s.Client.Confirm(s.ctx, s.id, "")
 		if tfc.Conflict(err) {
 			return s.answered()
@@ -383,7 +364,7 @@ func (s *serviceRun) approve(r *tfc.Run) (code int, done bool) {
 		return s.fail(diag.Errors(noApproval, "Standard input has ended before a whole line came, so the run was "+
 			"discarded. Give -auto-approve to apply without being asked.", nil)), true
 	}
-	fmt.Fprintf(a.stdout, "%s discarded.\n", map[bool]string{true: "Destroy", false: "Apply"}[r.Destroy])
+	fmt.Fprintf(a.Stdout, "%s discarded.\n", map[bool]string{true: "Destroy", false: "Apply"}[r.Destroy])
 	return 1, true
 }
 
@@ -396,31 +377,31 @@ func (s *serviceRun) answered() (code int, done bool) {
 	case r.Status == tfc.Discarded || r.Status == tfc.Canceled:
 		return s.over(r), true
 	}
-	s.ui.print("The run was approved elsewhere.\n")
+	s.ui.Print("The run was approved elsewhere.\n")
 	return 0, false
 }
 
-// applySavedAtService applies a plan that a service keeps.
-func (a *app) applySavedAtService(u *runScreen, d *estate.Delegated, r *tfc.Run, spec serviceSpec) int {
-	s := &serviceRun{Delegated: d, app: a, ui: u, spec: spec, ctx: a.interrupts.Leaving, id: r.ID}
-	d.Tell = u.note
-	if diags := d.MayApply().Append(d.Unusable(r), spec.refuses); diags.HasErrors() {
-		u.diagnostics(diags)
+// ApplySaved applies a plan that a service keeps.
+func ApplySaved(a *command.App, u *Screen, d *estate.Delegated, r *tfc.Run, spec Request) int {
+	s := &serviceRun{Delegated: d, app: a, ui: u, spec: spec, ctx: a.Interrupts.Leaving, id: r.ID}
+	d.Tell = u.Note
+	if diags := d.MayApply().Append(d.Unusable(r), spec.Refuses); diags.HasErrors() {
+		u.Diagnostics(diags)
 		return 1
 	}
-	defer a.interrupts.Hold()()
+	defer a.Interrupts.Hold()()
 	if err := s.Client.Confirm(s.ctx, s.id, ""); err != nil {
 		return s.failed("Failed to approve the apply command", err)
 	}
 	s.begun()
-	if spec.detach {
+	if spec.Detach {
 		return 0
 	}
 	return s.watched(s.applying)
 }
 
-// servicePlan returns the plan of a run as it can be shown; nil where the service has none that can be.
-func servicePlan(ctx context.Context, c *tfc.Client, r *tfc.Run) (*plan.Plan, *values.Schemas, diag.List) {
+// ServicePlan returns the plan of a run as it can be shown; nil where the service has none that can be.
+func ServicePlan(ctx context.Context, c *tfc.Client, r *tfc.Run) (*plan.Plan, *values.Schemas, diag.List) {
 	data, err := c.PlanJSON(ctx, r.Plan, true)
 	if err != nil {
 		return nil, nil, diag.Errors("Failed to read JSON plan", err.Error()+".", nil)

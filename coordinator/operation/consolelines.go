@@ -1,25 +1,23 @@
-package main
+package operation
 
 import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
-
-	"github.com/millipede-iac/millipede/coordinator/operation"
 )
 
-// consoleLines gathers the lines of one expression: it goes on while brackets are open, or after a backslash at the end
+// ConsoleLines gathers the lines of one expression: it goes on while brackets are open, or after a backslash at the end
 // of a line. The zero value waits for the first line.
-type consoleLines struct {
+type ConsoleLines struct {
 	lines []string
 	// depth is how many brackets are open, by kind.
 	braces, brackets, parens int
 }
 
-// add takes a line. When open is 0 the expression is complete, and the next line begins another one; else it is how
+// Add takes a line. When open is 0 the expression is complete, and the next line begins another one; else it is how
 // many things are still open.
-func (c *consoleLines) add(line string) (expression string, open int) {
+func (c *ConsoleLines) Add(line string) (expression string, open int) {
 	line = strings.TrimSpace(line)
 	if strings.HasSuffix(line, `\`) && !strings.HasSuffix(line, `\\`) {
 		open++
@@ -37,13 +35,13 @@ func (c *consoleLines) add(line string) (expression string, open int) {
 		return "", open
 	}
 	expression = strings.Join(c.lines, "\n")
-	*c = consoleLines{}
+	*c = ConsoleLines{}
 	return expression, 0
 }
 
-func (c *consoleLines) count(line string) {
+func (c *ConsoleLines) count(line string) {
 	// the parser reports what is wrong
-	tokens, _ := hclsyntax.LexConfig([]byte(line), operation.ConsoleSource, hcl.InitialPos)
+	tokens, _ := hclsyntax.LexConfig([]byte(line), ConsoleSource, hcl.InitialPos)
 	for _, t := range tokens {
 		switch t.Type {
 		case hclsyntax.TokenOBrace:

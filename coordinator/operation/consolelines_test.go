@@ -1,8 +1,10 @@
-package main
+package operation_test
 
 import (
 	"strings"
 	"testing"
+
+	"github.com/millipede-iac/millipede/coordinator/operation"
 )
 
 func TestAnExpressionGoesOnWhileSomethingIsOpen(t *testing.T) {
@@ -20,10 +22,10 @@ func TestAnExpressionGoesOnWhileSomethingIsOpen(t *testing.T) {
 		{"a bracket too many", "(|))", "1 0", "(|))"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var lines consoleLines
+			var lines operation.ConsoleLines
 			open := strings.Fields(c.open)
 			for i, line := range strings.Split(c.lines, "|") {
-				expression, n := lines.add(line)
+				expression, n := lines.Add(line)
 				if got := string(rune('0' + n)); got != open[i] {
 					t.Errorf("after line %d %s are open, want %s", i+1, got, open[i])
 				}
@@ -31,7 +33,7 @@ func TestAnExpressionGoesOnWhileSomethingIsOpen(t *testing.T) {
 					t.Errorf("the expression is %q, want %q", expression, want)
 				}
 			}
-			if expression, n := lines.add("next"); expression != "next" || n != 0 {
+			if expression, n := lines.Add("next"); expression != "next" || n != 0 {
 				t.Errorf("the next expression is %q, and %d are open", expression, n)
 			}
 		})

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"fmt"
@@ -10,38 +10,38 @@ import (
 	"github.com/millipede-iac/millipede/provider/services"
 )
 
-// loadCLIConfig reads the CLI configuration, once. What is wrong with it concerns the machine and not the command: it
+// LoadCLIConfig reads the CLI configuration, once. What is wrong with it concerns the machine and not the command: it
 // is told on standard error, whatever form the command's output has, and the command goes on with what can be read.
 // Only installing providers fails, when it is not clear where they may come from; see cliconfig.Config.Unclear.
-func (a *app) loadCLIConfig() *cliconfig.Config {
-	if a.cli != nil {
-		return a.cli
+func (a *App) LoadCLIConfig() *cliconfig.Config {
+	if a.CLI != nil {
+		return a.CLI
 	}
-	cli, diags := cliconfig.Load(a.cwd, a.environ)
-	a.cli = cli
-	a.services = services.New(services.Options{
-		Config: cli, Version: engineVersion, Surroundings: cloud.Surroundings{Dir: a.cwd, Environ: a.environ},
+	cli, diags := cliconfig.Load(a.cwd, a.Environ)
+	a.CLI = cli
+	a.Services = services.New(services.Options{
+		Config: cli, Version: a.program.EngineVersion, Surroundings: cloud.Surroundings{Dir: a.cwd, Environ: a.Environ},
 	})
 	if _, err := os.Stat(cli.CacheDir); cli.CacheDir != "" && err != nil {
 		diags = diags.Append(diag.New(diag.Error, "The plugin cache directory cannot be opened",
 			fmt.Sprintf("%s. A command that installs providers tries to make it.", err), nil))
 	}
 	if len(diags) > 0 {
-		fmt.Fprint(a.stderr, "There are some problems with the CLI configuration:\n")
+		fmt.Fprint(a.Stderr, "There are some problems with the CLI configuration:\n")
 	}
 	for _, d := range diags {
 		word := "Warning"
 		if d.Severity == diag.Error {
 			word = "Error"
 		}
-		fmt.Fprintf(a.stderr, "\n%s: %s\n\n", word, d.Summary)
+		fmt.Fprintf(a.Stderr, "\n%s: %s\n\n", word, d.Summary)
 		if d.Subject != nil {
-			fmt.Fprintf(a.stderr, "  on %s line %d:\n\n", d.Subject.Filename, d.Subject.Start.Line)
+			fmt.Fprintf(a.Stderr, "  on %s line %d:\n\n", d.Subject.Filename, d.Subject.Start.Line)
 		}
-		fmt.Fprintf(a.stderr, "%s\n", d.Detail)
+		fmt.Fprintf(a.Stderr, "%s\n", d.Detail)
 	}
 	if diags.HasErrors() {
-		fmt.Fprint(a.stderr, "\nThe command goes on without what could not be read of the CLI configuration, and may "+
+		fmt.Fprint(a.Stderr, "\nThe command goes on without what could not be read of the CLI configuration, and may "+
 			"not do what you expect.\n\n")
 	}
 	return cli

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"errors"
@@ -21,8 +21,8 @@ type shellFile struct {
 
 // shellFiles are those of the user's shells: of bash and zsh where they have a start-up file, of fish where it has a
 // configuration.
-func (a *app) shellFiles(name, binary string) []shellFile {
-	home := a.getenv("HOME")
+func (a *App) shellFiles(name, binary string) []shellFile {
+	home := a.Getenv("HOME")
 	there := func(path string) bool {
 		_, err := os.Stat(path)
 		return err == nil
@@ -43,7 +43,7 @@ func (a *app) shellFiles(name, binary string) []shellFile {
 			"autoload -U +X bashcompinit && bashcompinit", fmt.Sprintf("complete -o nospace -C %s %s", binary, name),
 		}})
 	}
-	config := a.getenv("XDG_CONFIG_HOME")
+	config := a.Getenv("XDG_CONFIG_HOME")
 	if config == "" {
 		config = filepath.Join(home, ".config")
 	}
@@ -61,7 +61,7 @@ func (a *app) shellFiles(name, binary string) []shellFile {
 }
 
 // installCompletion has the user's shells complete command lines by calling this program, or no longer do so.
-func (a *app) installCompletion(install bool) error {
+func (a *App) installCompletion(install bool) error {
 	binary, err := os.Executable()
 	if err != nil {
 		return err

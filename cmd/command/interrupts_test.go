@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 )
 
 // signalled plays a command in virtual time. It gets signals at the given moments, and does what work does.
-func signalled(t *testing.T, at []time.Duration, work func(i *interrupts)) (stopped, left, ended time.Duration) {
+func signalled(t *testing.T, at []time.Duration, work func(i *Interrupts)) (stopped, left, ended time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
@@ -43,7 +43,7 @@ func within(d time.Duration) { <-time.After(d) }
 // A signal was a token that the next reader took. A plan's check took it, and the apply behind it began all the same.
 func TestAStopIsSeenByEveryPhaseThatLooksLater(t *testing.T) {
 	var seen []bool
-	signalled(t, []time.Duration{time.Second}, func(i *interrupts) {
+	signalled(t, []time.Duration{time.Second}, func(i *Interrupts) {
 		defer i.Hold()()
 		for range 4 {
 			within(600 * time.Millisecond)
@@ -58,14 +58,14 @@ func TestAStopIsSeenByEveryPhaseThatLooksLater(t *testing.T) {
 // A signal only asked. What does not look, such as the evaluation of 1e600000000 or the reading of /dev/zero, went on
 // for minutes.
 func TestACommandThatDoesNotLookIsEndedWithinTwoSeconds(t *testing.T) {
-	stopped, left, ended := signalled(t, []time.Duration{time.Second}, func(*interrupts) { within(time.Hour) })
+	stopped, left, ended := signalled(t, []time.Duration{time.Second}, func(*Interrupts) { within(time.Hour) })
 	if stopped != time.Second || left <= stopped || ended <= left || ended > 3*time.Second {
 		t.Errorf("it was stopped after %s, told to leave after %s, ended after %s", stopped, left, ended)
 	}
 }
 
 func TestWhatIsHeldIsFinishedAfterTheFirstSignal(t *testing.T) {
-	_, left, ended := signalled(t, []time.Duration{time.Second}, func(i *interrupts) {
+	_, left, ended := signalled(t, []time.Duration{time.Second}, func(i *Interrupts) {
 		release := i.Hold()
 		within(time.Minute)
 		release()
@@ -77,7 +77,7 @@ func TestWhatIsHeldIsFinishedAfterTheFirstSignal(t *testing.T) {
 }
 
 func TestTheSecondSignalEndsWhatIsHeldWithinASecond(t *testing.T) {
-	_, left, ended := signalled(t, []time.Duration{time.Second, 5 * time.Second}, func(i *interrupts) {
+	_, left, ended := signalled(t, []time.Duration{time.Second, 5 * time.Second}, func(i *Interrupts) {
 		defer i.Hold()()
 		within(time.Hour)
 	})
@@ -88,7 +88,7 @@ func TestTheSecondSignalEndsWhatIsHeldWithinASecond(t *testing.T) {
 
 func TestTheEndOfTheProcessDoesItsDutiesButDoesNotWaitForThem(t *testing.T) {
 	var unlocked bool
-	_, _, ended := signalled(t, []time.Duration{time.Second}, func(i *interrupts) {
+	_, _, ended := signalled(t, []time.Duration{time.Second}, func(i *Interrupts) {
 		i.AtEnd(func(context.Context) { unlocked = true })
 		i.AtEnd(func(ctx context.Context) { within(30 * time.Second) })
 		i.AtEnd(func(context.Context) { t.Error("a duty that was taken back was done") })()

@@ -1,0 +1,406 @@
+// Package command is the framework of the commands of a program: it finds the command that is meant, reads its options,
+// opens what it works with, shows what it says as text and as JSON, and turns signals, panics and problems into exit
+// codes.
+//
+// It has no commands of its own.
+package command
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/agext/levenshtein"
+	"github.com/mattn/go-isatty"
+	"github.com/mattn/go-shellwords"
+
+	"github.com/millipede-iac/millipede/cmd/adapters"
+	"github.com/millipede-iac/millipede/cmd/logging"
+	"github.com/millipede-iac/millipede/cmd/natsconn"
+	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/environ"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/cliconfig"
+	"github.com/millipede-iac/millipede/provider/services"
+	"github.com/millipede-iac/millipede/view"
+	"github.com/millipede-iac/millipede/view/document"
+)
+
+// Program is a program of commands.
+type Program struct {
+	// Version is the program's own; EngineVersion is the version of OpenTofu whose behaviour and formats it has, which
+	// is what drivers ask for.
+	Version, EngineVersion string
+	// Commands are in the order in which the help lists them.
+	Commands []Command
+	// Absent are options that commands of OpenTofu have and these have not, behind the name of the command, with the
+	// reason that users are told.
+	Absent map[string]string
+	// FileFlags are the options whose value is the name of a file or a folder. FileArguments are the commands whose
+	// arguments are such names, WorkspaceArguments those whose argument is a workspace.
+	FileFlags, FileArguments, WorkspaceArguments []string
+}
+
+// Command is one of the commands of a program.
+type Command struct {
+	// Name is one word, or two for commands like `state list`.
+	Name string
+	// Synopsis is what the list of all commands says.
+	Synopsis string
+	// Run gets the arguments behind the name, and returns the exit code.
+	Run func(ctx context.Context, a *App, args []string) int
+	// Hidden keeps the command out of the list of all commands.
+	Hidden bool
+	// Document tells that the JSON form is one document, so that problems are text: there is no stream of messages for
+	// them.
+	Document bool
+	// Apart tells that the command has nothing to do with workspaces, so that it does not matter which one is selected.
+	Apart bool
+	// Use is what the command opens the estate of the working directory for.
+	Use estate.Use
+}
+
+// App is one invocation of a program: its streams, its environment, its global options. New makes one.
+type App struct {
+	program *Program
+
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Environ        environ.Variables
+	Interrupts     *Interrupts
+	bug            bool          // a run was ended by a mistake of ours
+	reader         *bufio.Reader // of Stdin; see ReadLine
+
+	// CLI and Services are there once LoadCLIConfig was called.
+	CLI      *cliconfig.Config
+	Services *services.Services
+
+	// Logs are what TF_LOG asks for. They, the connector and the estate of the working directory are there while a
+	// command runs.
+	Logs      *logging.Logs
+	Connector *adapters.Connector
+	Estate    *estate.Estate
+
+	chdir   string
+	cwd     string            // where the command was given; empty when the system does not tell
+	Dir     string            // the directory to work in, absolute: cwd, or what -chdir names
+	nats    natsconn.Settings // what the options say
+	Command string            // its name
+	streams bool              // its JSON form is a stream of messages
+	apart   bool              // the command has nothing to do with workspaces
+	Flags   *flag.FlagSet     // of the command, once it has made them
+}
+
+// New returns an invocation of a program.
+func New(p *Program, stdin io.Reader, stdout, stderr io.Writer, env environ.Variables) *App {
+	a := &App{program: p, Stdin: stdin, Stdout: stdout, Stderr: stderr, Environ: env}
+	a.Interrupts = newInterrupts(context.Background(), a.Tell, os.Exit)
+	return a
+}
+
+// Getenv returns the value of an environment variable, the last one where there are several.
+func (a *App) Getenv(name string) string { return a.Environ.Get(name) }
+
+// Automated tells whether the command runs under a driver: hints for people are left out then.
+func (a *App) Automated() bool { return a.Getenv("TF_IN_AUTOMATION") != "" }
+
+// Terminal tells whether a stream is a terminal.
+func Terminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
+// Run dispatches to a command and returns the exit code. args are those of the program.
+func (a *App) Run(ctx context.Context, args []string) int {
+	rest, code, done := a.globals(args)
+	if done {
+		return code
+	}
+	a.cwd, _ = os.Getwd() // where the system does not tell, relative names are left to it
+	a.Dir = a.cwd
+	a.LoadCLIConfig() // before -chdir: a relative name in the environment is meant where the command was given
+	if a.chdir != "" {
+		if err := os.Chdir(a.chdir); err != nil {
+			fmt.Fprintf(a.Stderr, "Error handling -chdir option: %s\n", err)
+			return 1
+		}
+		a.Dir, _ = os.Getwd()
+	}
+	c, rest := a.findCommand(rest)
+	if c == nil {
+		if len(rest) == 0 {
+			a.printCommands(a.Stdout)
+			return 127
+		}
+		fmt.Fprintf(a.Stderr, "Millipede has no command named %q.%s\n\nTo see all of the commands, run:\n  "+
+			diag.Program()+" -help\n", rest[0], a.didYouMean(rest[0]))
+		return 1
+	}
+	a.Command, a.apart, a.streams = c.Name, c.Apart, !c.Document
+	extra, err := a.argsFromEnvironment(c.Name)
+	if err != nil {
+		fmt.Fprintf(a.Stderr, "Error: %s\n", err)
+		return 1
+	}
+	args = append(extra, rest...)
+	a.Logs = logging.Open(a.Getenv, view.Clean(a.Stderr, false))
+	a.Connector = &adapters.Connector{
+		NATS: a.nats, Environ: a.Environ, Version: a.program.Version, Tell: a.Tell, Log: a.Logs.Core,
+		PluginLog: a.Logs.Plugins, Leaving: a.Interrupts.Leaving, AtEnd: a.Interrupts.AtEnd,
+	}
+	a.Estate = a.newEstate(c.Use)
+	a.Logs.Begin(a.program.Version, a.program.EngineVersion, c.Name, args)
+	profiled, err := logging.Profile(a.Getenv("TOFU_CPU_PROFILE"))
+	if err != nil {
+		fmt.Fprintf(a.Stderr, "Error: TOFU_CPU_PROFILE: %s\n", err)
+		return 1
+	}
+	ctx, ended := a.traced(ctx, c.Name)
+	code = c.Run(ctx, a, args)
+	code = a.exitCode(code)
+	ended(code)
+	if err := profiled(); err != nil {
+		fmt.Fprintf(a.Stderr, "Error: writing the profile: %s\n", err)
+	}
+	if err := a.Logs.End(code); err != nil {
+		fmt.Fprintf(a.Stderr, "Error: writing the log: %s\n", err)
+	}
+	return code
+}
+
+// exitCode is the exit code of a command that has ended with code. One that was interrupted never ends as if nothing
+// had been.
+func (a *App) exitCode(code int) int {
+	switch {
+	case a.bug:
+		return crashed
+	case !a.Interrupts.Asked():
+		return code
+	case code == 0:
+		a.Tell("\nThe command was interrupted. Nothing has failed, but the exit status says that it may not have " +
+			"done everything.\n\n")
+	}
+	return 1
+}
+
+// versionWords ask for the version, wherever they stand; helpWords for help, wherever they stand before "--".
+var (
+	versionWords = []string{"-v", "-version", "--version"}
+	helpWords    = []string{"-h", "-help", "--help"}
+)
+
+// AsksHelp tells whether one of the arguments asks for help.
+func AsksHelp(args []string) bool {
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
+	}
+	return slices.ContainsFunc(args, func(arg string) bool { return slices.Contains(helpWords, arg) })
+}
+
+// globals takes the options before the command off.
+func (a *App) globals(args []string) (rest []string, code int, done bool) {
+	if slices.ContainsFunc(args, func(arg string) bool { return slices.Contains(versionWords, arg) }) {
+		args = versionFirst(args)
+	}
+	unknown := ""
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") && args[0] != "--" {
+		arg := args[0]
+		args = args[1:]
+		name, value, hasValue := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
+		switch {
+		case name == "chdir" && (!hasValue || value == ""):
+			fmt.Fprintln(a.Stderr, "Invalid -chdir option: it needs an equals sign and a directory, as in "+
+				"-chdir=example")
+			return nil, 1, true
+		case name == "chdir" && a.chdir != "":
+			fmt.Fprintln(a.Stderr, "Invalid -chdir option: it can be given only once")
+			return nil, 1, true
+		case name == "chdir":
+			a.chdir = value
+		case hasValue && a.nats.Flag(name, value):
+		case name == "install-autocomplete" || name == "uninstall-autocomplete":
+			if err := a.installCompletion(name == "install-autocomplete"); err != nil {
+				fmt.Fprintf(a.Stderr, "Error executing CLI: %s\n", err)
+				return nil, 1, true
+			}
+			return nil, 0, true
+		case slices.Contains(helpWords, arg):
+			if len(args) == 0 {
+				a.printCommands(a.Stdout)
+				return nil, 0, true
+			}
+			args = append(slices.Clone(args), "-help")
+		case unknown == "":
+			unknown = arg
+		}
+	}
+	if unknown == "" {
+		return args, 0, false
+	}
+	fmt.Fprintf(a.Stderr, "Invalid global option %s: write -chdir=DIR, -nats=URL, -help, -version or another global "+
+		"option before "+
+		"the command, and the options of the command behind it; %s -help lists them.\n", unknown, diag.Program())
+	if len(args) == 0 {
+		return nil, 127, true
+	}
+	return nil, 1, true
+}
+
+// versionFirst makes a command line of the version command: the global options stay before it.
+func versionFirst(args []string) []string {
+	var before, behind []string
+	for _, arg := range args {
+		switch {
+		case slices.Contains(versionWords, arg):
+		case len(behind) == 0 && strings.HasPrefix(arg, "-"):
+			before = append(before, arg)
+		default:
+			behind = append(behind, arg)
+		}
+	}
+	return slices.Concat(before, []string{"version"}, behind)
+}
+
+// findCommand returns the command that the arguments name (two words for commands like `state list`), and what
+// follows.
+func (a *App) findCommand(args []string) (*Command, []string) {
+	for words := min(2, len(args)); words > 0; words-- {
+		name := strings.Join(args[:words], " ")
+		for i := range a.program.Commands {
+			if a.program.Commands[i].Name == name {
+				return &a.program.Commands[i], args[words:]
+			}
+		}
+	}
+	return nil, args
+}
+
+// argsFromEnvironment returns the arguments that TF_CLI_ARGS and TF_CLI_ARGS_name add, split as a shell splits words.
+func (a *App) argsFromEnvironment(name string) ([]string, error) {
+	var out []string
+	for _, v := range []string{"TF_CLI_ARGS_" + strings.NewReplacer(" ", "_", "-", "_").Replace(name), "TF_CLI_ARGS"} {
+		words, err := shellwords.Parse(a.Getenv(v))
+		if err != nil {
+			return nil, fmt.Errorf("parsing extra CLI args from %s: %w", v, err)
+		}
+		out = append(out, words...)
+	}
+	return out, nil
+}
+
+// NewFlags returns an empty set of flags for the command.
+func (a *App) NewFlags() *flag.FlagSet {
+	f := flag.NewFlagSet(a.Command, flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.Usage = func() {}
+	a.Flags = f
+	return f
+}
+
+// Parse parses the arguments of a command. When the command is over with that (help was asked for, or the arguments
+// are wrong) done is set and code is its exit code.
+func (a *App) Parse(f *flag.FlagSet, usage string, args []string) (code int, done bool) {
+	if AsksHelp(args) {
+		PrintUsage(a.Stdout, usage)
+		return 0, true
+	}
+	err := f.Parse(viewFirst(f, args))
+	problem := checkFlags(f)
+	if err != nil {
+		if why := a.absence(a.Command, err); why != "" {
+			err = fmt.Errorf("%w: %s", err, why)
+		}
+		problem = diag.Errors("Failed to parse command-line flags", err.Error()+".", nil)
+	}
+	switch {
+	case len(problem) == 0:
+		return 0, false
+	case a.streams && jsonAsked(f):
+		stream := document.NewStream(document.StreamOptions{Out: a.Stdout, Now: time.Now,
+			EngineVersion: a.program.EngineVersion})
+		stream.Problems(problem)
+		if err := stream.Settle(); err != nil {
+			fmt.Fprintln(a.Stderr, err)
+		}
+	case err != nil:
+		fmt.Fprintf(a.Stderr, "\nError: Failed to parse command-line flags\n\n%s\n\nFor the options of the command, "+
+			"run:\n  "+diag.Program()+" %s -help\n", err, a.Command)
+	default:
+		fmt.Fprintf(a.Stderr, "\nError: %s\n\n%s\n", problem[0].Summary, problem[0].Detail)
+	}
+	return 1, true
+}
+
+// Tell tells people something on standard error.
+func (a *App) Tell(text string) { fmt.Fprint(view.Clean(a.Stderr, false), text) }
+
+// jsonAsked tells whether -json was parsed, which it was when it stands before the mistake.
+func jsonAsked(f *flag.FlagSet) bool {
+	asked := f.Lookup("json")
+	return asked != nil && asked.Value.String() == "true"
+}
+
+// viewArgs are the flags about how things are shown. They may stand anywhere, behind other arguments too.
+var viewArgs = []string{"no-color", "compact-warnings", "consolidate-warnings", "consolidate-errors", "concise"}
+
+// viewFirst moves the flags of viewArgs that the command has to the front, where they are parsed.
+func viewFirst(f *flag.FlagSet, args []string) []string {
+	var first, rest []string
+	for _, arg := range args {
+		name, value, hasValue := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
+		if strings.HasPrefix(arg, "-") && slices.Contains(viewArgs, name) && f.Lookup(name) != nil &&
+			(!hasValue || value == "true" || value == "false") {
+			first = append(first, arg)
+		} else {
+			rest = append(rest, arg)
+		}
+	}
+	return append(first, rest...)
+}
+
+// PrintUsage writes the help text of a command, with the name under which the program was called.
+func PrintUsage(w io.Writer, usage string) {
+	fmt.Fprintln(w, strings.ReplaceAll(strings.TrimSpace(usage), " coordinator [", " "+diag.Program()+" ["))
+}
+
+// printCommands lists the commands.
+func (a *App) printCommands(w io.Writer) {
+	fmt.Fprintf(w, "Usage: %s [global options] <subcommand> [args]\n\nThe commands:\n", diag.Program())
+	for _, c := range a.program.Commands {
+		if !c.Hidden {
+			fmt.Fprintf(w, "  %-22s %s\n", c.Name, c.Synopsis)
+		}
+	}
+	fmt.Fprint(w, `
+Global options (before the command):
+  -chdir=DIR   Work in another directory.
+  -nats=URL    Use the NATS server and the workers there, instead of the ones inside this process. The environment
+               variable MILLIPEDE_NATS, or a nats block in millipede.hcl, does the same.
+  -install-autocomplete, -uninstall-autocomplete
+               Have bash, zsh and fish complete command lines, or no longer.
+  -help        Show this text, or that of a command.
+  -version     The same as the command "version".
+
+Who connects to the NATS server, and how (before the command, too):
+`+natsconn.Usage)
+}
+
+// didYouMean suggests a command for a misspelt one.
+func (a *App) didYouMean(name string) string {
+	best, distance := "", 3
+	for _, c := range a.program.Commands {
+		if d := levenshtein.Distance(name, c.Name, nil); d < distance {
+			best, distance = c.Name, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(" Did you mean %q?", best)
+}

@@ -1,0 +1,39 @@
+package command
+
+import (
+	"os"
+	"os/user"
+	"time"
+
+	"crypto/rand"
+
+	"github.com/millipede-iac/millipede/cmd/adapters"
+	"github.com/millipede-iac/millipede/cmd/hosting"
+	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+// newEstate returns the estate of the working directory, for the command that is run.
+func (a *App) newEstate(use estate.Use) *estate.Estate {
+	return estate.New(estate.Options{
+		Dir: a.Dir, Here: true, Cwd: a.cwd, Temp: os.TempDir(), Environ: a.Environ, Version: a.program.Version,
+		EngineVersion: a.program.EngineVersion, Platform: hosting.Platform,
+		Who: Who, PID: os.Getpid(), Now: time.Now, NewID: rand.Text,
+		Stores: adapters.Stores{}, Connector: a.Connector, Own: hosting.Own, Reattached: a.Connector.Reattached, CLI: a.CLI,
+		Services: a.Services,
+		Memory:   snapshot.NewMemory(), Stop: a.Interrupts.Stop, Process: a.Interrupts, Ask: a.ask,
+		Tell: a.Tell, Use: use,
+	})
+}
+
+// Who is the user, on this machine.
+func Who() string {
+	name := "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if h, err := os.Hostname(); err == nil {
+		name += "@" + h
+	}
+	return name
+}

@@ -1,0 +1,182 @@
+// Package running carries runs out for commands, here or at a service, and shows them while they go on.
+//
+// What a run does is decided by coordinator/estate and by services; this package asks people and shows.
+package running
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/millipede-iac/millipede/cmd/command"
+	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/coordinator/planning"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// Run is one plan or apply with everything opened for it.
+type Run struct {
+	*estate.Operation
+	UI  *Screen
+	app *command.App
+	// Left is what is wrong with an apply although all of it succeeded.
+	Left diag.List
+}
+
+// Here opens what an operation needs, calls fn, and closes everything. It returns the exit code that fn returned, or 1
+// when something failed on the way.
+func Here(ctx context.Context, a *command.App, u *Screen, o estate.OperationOptions, fn func(*Run) int) int {
+	return Operate(ctx, a, u, o, nil, fn)
+}
+
+// Operate is Here, but calls elsewhere in place of fn where the service of the configuration carries the operation
+// out. Without it nothing is left to a service.
+func Operate(ctx context.Context, a *command.App, u *Screen, o estate.OperationOptions,
+	elsewhere func(*estate.Delegated) int, fn func(*Run) int) int {
+	o.Delegates = elsewhere != nil
+	watch := a.Logs.Observe(u.observer())
+	o.Watch = estate.Watch{Sources: u.From, Observer: watch, Events: watch.Event, Note: u.Note, Settle: u.settle}
+	op, diags := a.Estate.Begin(ctx, o)
+	u.Diagnostics(diags)
+	if diags.HasErrors() {
+		return 1
+	}
+	if op.Delegated != nil {
+		return elsewhere(op.Delegated)
+	}
+	code := fn(&Run{Operation: op, app: a, UI: u})
+	diags = op.Close(ctx)
+	u.Diagnostics(diags)
+	if diags.HasErrors() {
+		return 1
+	}
+	return code
+}
+
+// ShowPlan makes a plan that is to be applied, and shows it with its problems. It returns nil when there is none to
+// show: a plan with errors and without changes is not shown.
+func (r *Run) ShowPlan(ctx context.Context, spec Spec) (*operation.Planned, bool) {
+	planned, diags := r.Prepare(ctx, spec)
+	if planned != nil && diags.HasErrors() && len(planned.Plan.Changes)+len(planned.Plan.Outputs) == 0 {
+		planned = nil
+	}
+	r.showPlan(planned, spec)
+	r.UI.Diagnostics(diags)
+	return planned, !diags.HasErrors() && planned != nil
+}
+
+// ShowPlanOnly makes a plan and shows it without its problems. It returns nil when there is none to show.
+func (r *Run) ShowPlanOnly(ctx context.Context, spec Spec) (*operation.Planned, diag.List) {
+	planned, diags := r.Prepare(ctx, spec)
+	r.showPlan(planned, spec)
+	return planned, diags
+}
+
+func (r *Run) showPlan(planned *operation.Planned, spec Spec) {
+	if planned != nil {
+		operation.Note(planned.Plan, spec.Generated)
+		r.UI.Plan(planned)
+	}
+}
+
+// Prepare makes a plan and shows nothing of it.
+func (r *Run) Prepare(ctx context.Context, spec Spec) (*operation.Planned, diag.List) {
+	return r.Plan(ctx, operation.PlanOptions{
+		Mode: spec.Mode, SkipRefresh: spec.SkipRefresh, Refresh: spec.Refresh, NoVerdicts: spec.NoVerdicts,
+		Targets: spec.Targets, Excludes: spec.Excludes,
+		Replace: spec.Replace,
+		Imports: spec.Imports,
+	})
+}
+
+// CarryOut carries a plan out and shows how it ended. It returns the exit code.
+func (r *Run) CarryOut(ctx context.Context, p *plan.Plan, command string) int {
+	applied, after, diags := r.Apply(ctx, p, command, func() { r.UI.applying(p) })
+	return r.Finish(p, applied, after, diags)
+}
+
+// Finish shows the result of an apply or a resumed run.
+func (r *Run) Finish(p *plan.Plan, applied *operation.Applied, after *state.State, diags diag.List) int {
+	if !diags.HasErrors() {
+		diags = diags.Append(r.Left)
+	}
+	if after != nil {
+		r.UI.Applied(p, applied, !diags.HasErrors(), after)
+	}
+	r.UI.Diagnostics(diags)
+	if diags.HasErrors() {
+		return 1
+	}
+	return 0
+}
+
+// noApproval is the summary that OpenTofu has where nobody can approve.
+const noApproval = "error asking for approval: EOF"
+
+// approval is what people are asked before a plan is carried out.
+func approval(mode plan.Mode, workspace string) (question, what string) {
+	question, what = "Do you want to perform these actions?",
+		"Millipede will perform the actions described above.\n  Only 'yes' will be accepted to approve."
+	switch mode {
+	case plan.Destroy:
+		question, what = "Do you really want to destroy all resources?", "Millipede will destroy all your managed "+
+			"infrastructure, as shown above.\n  There is no undo. Only 'yes' will be accepted to confirm."
+	case plan.RefreshOnly:
+		question, what = "Would you like to update the state to reflect these detected changes?", "Millipede will "+
+			"write these changes to the state without modifying any real infrastructure.\n  There is no undo. Only "+
+			"'yes' will be accepted to confirm."
+	}
+	if workspace != "default" {
+		question = strings.TrimSuffix(question, "?") + fmt.Sprintf(" in workspace %q?", workspace)
+	}
+	return question, what
+}
+
+// Approve asks the user; without somebody to ask it is an error. As in OpenTofu it does so even where input is turned
+// off, which is about the values of variables.
+func (r *Run) Approve(p *plan.Plan) bool {
+	a := r.app
+	question, what := approval(p.Mode, a.Estate.Workspace())
+	fmt.Fprintf(a.Stdout, "\n%s\n  %s\n\n  Enter a value: ", question, what)
+	line, err := a.ReadLine()
+	fmt.Fprintln(a.Stdout)
+	if command.Answered(line) && err == nil {
+		return true
+	}
+	if errors.Is(err, operation.ErrInterrupted) {
+		r.UI.Diagnostics(diag.Errors("Operation interrupted", "The plan was not approved, so nothing of it was "+
+			"carried out.", nil))
+		return false
+	}
+	if err != nil {
+		r.UI.Diagnostics(diag.Errors(noApproval, "Standard input has ended before a whole line came. Give "+
+			"-auto-approve to apply without being asked, or save the plan with plan -out=FILE and apply that.", nil))
+		return false
+	}
+	verb := "Apply"
+	if p.Mode == plan.Destroy {
+		verb = "Destroy"
+	}
+	fmt.Fprintf(a.Stdout, "\n%s cancelled.\n", verb)
+	return false
+}
+
+// Spec says what to plan.
+type Spec struct {
+	Mode plan.Mode
+	// SkipRefresh takes the state for what exists. Refresh is placement.RefreshAll or RefreshChanged; empty where the
+	// rules say it.
+	SkipRefresh       bool
+	Refresh           string
+	NoVerdicts        bool
+	Targets, Excludes []addr.Target
+	Replace           []addr.Instance
+	Imports           map[addr.Instance]*planning.ImportTarget
+	// Generated are the blocks that were written for this plan, by the resource.
+	Generated []operation.Generated
+}

@@ -1,0 +1,104 @@
+package catalog_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/lang/arguments"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/provider/schema"
+	"github.com/millipede-iac/millipede/state/snapshot"
+	"github.com/millipede-iac/millipede/state/snapshot/catalog"
+	"github.com/millipede-iac/millipede/state/snapshot/snapshottest"
+)
+
+// toy is a backend that is added by the recipe of ARCHITECTURE.md: a package of its own (this function), its line in
+// the table (where the test hands it over), and its layer. It keeps snapshots in rooms, which live as long as the
+// process.
+func toy(rooms map[string]*snapshot.Memory) *snapshot.Kind {
+	return &snapshot.Kind{
+		Name: "toy",
+		Schema: &schema.Block{Attributes: map[string]*schema.Attribute{
+			"room": {Type: cty.String, Required: true},
+		}},
+		Env: map[string][]string{"room": {"TOY_ROOM"}},
+		Open: func(_ context.Context, _ snapshot.Place, args arguments.Arguments) (snapshot.Backend, diag.List) {
+			room := rooms[args.String("room")]
+			if room == nil {
+				return nil, diag.List{args.Problem("room", "No such room", "There are the rooms that were built.")}
+			}
+			return room, nil
+		},
+	}
+}
+
+func TestABackendIsAddedByTheRecipe(t *testing.T) {
+	rooms := map[string]*snapshot.Memory{}
+	place := func(env map[string]string) snapshot.Place {
+		return snapshot.Place{
+			Kinds: append(catalog.All(), toy(rooms)), Env: func(name string) string { return env[name] },
+		}
+	}
+	named := func(room string) cty.Value { return cty.ObjectVal(map[string]cty.Value{"room": cty.StringVal(room)}) }
+	t.Run("it passes the suite", func(t *testing.T) {
+		of := map[*testing.T]string{}
+		snapshottest.Run(t, snapshottest.Suite{Open: func(t *testing.T) snapshot.Backend {
+			if of[t] == "" { // each test has a room of its own
+				of[t] = t.Name()
+				rooms[t.Name()] = snapshot.NewMemory()
+			}
+			b, diags := place(nil).Open(t.Context(), "toy", named(of[t]))
+			if diags.HasErrors() {
+				t.Fatal(diags.Err())
+			}
+			return b
+		}})
+	})
+	t.Run("its arguments come from the environment, too", func(t *testing.T) {
+		rooms["attic"] = snapshot.NewMemory()
+		b, diags := place(map[string]string{"TOY_ROOM": "attic"}).Open(t.Context(), "toy", cty.EmptyObjectVal)
+		if diags.HasErrors() || b != snapshot.Backend(rooms["attic"]) {
+			t.Errorf("got %v, %v", b, diags.Err())
+		}
+	})
+	for sentence, c := range map[string]struct {
+		config cty.Value
+		want   string
+	}{
+		"an argument that is missing is asked for": {cty.EmptyObjectVal, "or in the environment as TOY_ROOM"},
+		"an argument that it does not know is refused": {
+			cty.ObjectVal(map[string]cty.Value{"rum": cty.StringVal("x")}), "rum"},
+		"what it finds wrong itself is told": {named("cellar"), "There are the rooms that were built."},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			_, diags := place(nil).Open(t.Context(), "toy", c.config)
+			if !diags.HasErrors() || !strings.Contains(diags.Err().Error(), c.want) {
+				t.Errorf("got %v", diags.Err())
+			}
+		})
+	}
+	if _, diags := place(nil).Open(t.Context(), "toys", cty.EmptyObjectVal); !diags.HasErrors() ||
+		!strings.Contains(diags.Err().Error(), "toy") {
+		t.Errorf("the list of backends does not have it: %v", diags.Err())
+	}
+}
+
+func TestEachPackageOfABackendIsInTheTable(t *testing.T) {
+	entries, err := os.ReadDir("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := os.ReadFile("catalog.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), "store") && !strings.Contains(string(table), "\t\t"+e.Name()+".") {
+			t.Errorf("state/snapshot/%s is not in the table", e.Name())
+		}
+	}
+}

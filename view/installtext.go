@@ -1,0 +1,89 @@
+package view
+
+import (
+	"fmt"
+
+	"github.com/millipede-iac/millipede/provider/install"
+)
+
+// InstallText tells what the installer does, a sentence for each step.
+func InstallText(e install.Event) []string {
+	one := func(format string, args ...any) []string { return []string{fmt.Sprintf(format, args...)} }
+	name := e.Provider.Display()
+	switch e.Kind {
+	case install.Finding:
+		if e.Constraints == "" {
+			return one("Finding latest version of %s...", name)
+		}
+		return one("Finding %s versions matching %q...", name, e.Constraints)
+	case install.Reusing:
+		return one("Reusing previous version of %s from the dependency lock file", name)
+	case install.Present:
+		if e.Shared {
+			return one("Detected previously-installed %s v%s in the shared cache directory", name, e.Version)
+		}
+		return one("Using previously-installed %s v%s", name, e.Version)
+	case install.Installing:
+		where := ""
+		if e.Shared {
+			where = " to the shared cache directory"
+		}
+		return one("Installing %s v%s%s...", name, e.Version, where)
+	case install.Installed:
+		return installedText(e)
+	case install.Linked:
+		return one("Using %s v%s from the shared cache directory", name, e.Version)
+	case install.Builtin:
+		return one("%s is built in to Millipede", e.Provider)
+	case install.Waiting:
+		return one("Waiting for lock on the shared cache directory of %s v%s", name, e.Version)
+	}
+	return nil
+}
+
+// installedText tells that a package is there, and who vouches for it.
+func installedText(e install.Event) []string {
+	auth := e.Authentication
+	if auth != nil && auth.SigningSkipped {
+		return []string{fmt.Sprintf("Installed %s v%s. Signature validation was skipped due to the registry not "+
+			"containing GPG keys for this provider", e.Provider.Display(), e.Version)}
+	}
+	out := []string{fmt.Sprintf("Installed %s v%s (%s)", e.Provider.Display(), e.Version, authenticated(auth))}
+	if auth != nil && auth.KeyID != "" && auth.KeyExpired {
+		out = append(out, fmt.Sprintf("The key that %s is signed with has expired", e.Provider.Display()))
+	}
+	return out
+}
+
+// authenticated says who vouches for a package.
+func authenticated(auth *install.Authentication) string {
+	text := auth.String()
+	if auth != nil && auth.KeyID != "" {
+		text += ", key ID " + auth.KeyID
+	}
+	return text
+}
+
+// LockingText tells of each package whose checksums are locked.
+func LockingText(e install.Event) []string {
+	name := fmt.Sprintf("%s %s for %s", e.Provider.Display(), e.Version, e.Platform)
+	switch e.Kind {
+	case install.Installing:
+		return []string{"Fetching " + name + "..."}
+	case install.Installed:
+		return []string{"Retrieved " + name + " (" + authenticated(e.Authentication) + ")"}
+	}
+	return nil
+}
+
+// MirroringText tells of each package that is copied.
+func MirroringText(e install.Event) []string {
+	name := fmt.Sprintf("%s v%s package for %s", e.Provider.Display(), e.Version, e.Platform)
+	switch e.Kind {
+	case install.Installing:
+		return []string{"Downloading " + name + "..."}
+	case install.Installed:
+		return []string{"Mirrored " + name + " (" + e.Authentication.String() + ")"}
+	}
+	return nil
+}
