@@ -29,6 +29,11 @@ Options:
   -parallelism=N        How many operations of a run go on at a time; default 10.
   -metrics=ADDRESS      Answer scrapes of Prometheus there, at /metrics, without a token and without TLS. Give an address
                         that only the scraper reaches, such as 127.0.0.1:9464. Default: none.
+  -oidc-issuer=URL, -oidc-client=ID, -oidc-secret-file=FILE
+                        Let people log in with their organization's OpenID provider: its address, and what it knows the
+                        service by. It sends them back to /oauth/callback. Teams whose sso-team-id is a group there have
+                        the members that the provider says.
+  -oidc-groups=CLAIM    The claim with the groups that somebody is in; default groups.
   -notify-private       Let notifications go to addresses that are not public: this machine, private networks. Who may
                         administer a workspace can then have the service send requests there.
 `
@@ -52,6 +57,10 @@ func runServe(ctx context.Context, a *app, args []string) int {
 	f.IntVar(&o.Applies, "applies", 50, "")
 	f.StringVar(&o.Metrics, "metrics", "", "")
 	f.BoolVar(&o.NotifyPrivate, "notify-private", false, "")
+	f.StringVar(&o.OpenIDIssuer, "oidc-issuer", "", "")
+	f.StringVar(&o.OpenIDClient, "oidc-client", "", "")
+	f.StringVar(&o.OpenIDSecretFile, "oidc-secret-file", "", "")
+	f.StringVar(&o.OpenIDGroups, "oidc-groups", "groups", "")
 	parallelism.register(f)
 	if code, done := a.Parse(f, serveUsage, args); done {
 		return code

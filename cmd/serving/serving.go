@@ -62,6 +62,9 @@ type Options struct {
 	Parallelism    placement.Parallelism
 	// Metrics is where scrapes of Prometheus are answered; empty for nowhere.
 	Metrics string
+	// OpenIDIssuer is where people have their identities; empty for nowhere else. The service is OpenIDClient there, with
+	// the secret in OpenIDSecretFile; OpenIDGroups is the claim with somebody's groups.
+	OpenIDIssuer, OpenIDClient, OpenIDSecretFile, OpenIDGroups string
 	// NotifyPrivate lets notifications go to addresses that are not public.
 	NotifyPrivate bool
 
@@ -107,7 +110,7 @@ func (o *Options) Complete(args []string) error {
 	if o.KeyFile == "" {
 		o.KeyFile = filepath.Join(under("XDG_CONFIG_HOME", ".config", "millipede"), "service.key")
 	}
-	for _, path := range []*string{&o.Data, &o.KeyFile, &o.CertFile, &o.CertKey} {
+	for _, path := range []*string{&o.Data, &o.KeyFile, &o.CertFile, &o.CertKey, &o.OpenIDSecretFile} {
 		if *path != "" && !filepath.IsAbs(*path) {
 			*path = filepath.Join(o.Dir, *path)
 		}
@@ -123,6 +126,12 @@ func (o *Options) Complete(args []string) error {
 		return errors.New("-tls-cert and -tls-key belong together")
 	case o.Address != "" && !strings.HasPrefix(o.Address, "https://"):
 		return errors.New("-address must begin with https://: clients look for the service there alone")
+	case o.OpenIDIssuer != "" && (o.OpenIDClient == "" || o.OpenIDSecretFile == ""):
+		return errors.New("-oidc-issuer needs -oidc-client and -oidc-secret-file: what the provider knows the service by")
+	case o.OpenIDIssuer == "" && (o.OpenIDClient != "" || o.OpenIDSecretFile != ""):
+		return errors.New("-oidc-client and -oidc-secret-file belong to -oidc-issuer")
+	case o.OpenIDIssuer != "" && publicHost(*o) == "":
+		return errors.New("-oidc-issuer needs -address, or a port in -listen: the provider sends people back there")
 	}
 	return nil
 }
@@ -205,6 +214,10 @@ func Serve(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
+	entry, err := o.entry(svc, log)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
 	s.announce(o, listener.Addr(), trust, token)
 	sender := notify.New(notify.Options{Service: svc, Address: "https://" + hostOf(o, listener.Addr()),
 		Private: o.NotifyPrivate, Now: time.Now, Logger: log})
@@ -218,7 +231,26 @@ func Serve(ctx context.Context, o Options) (err error) {
 		unsend()
 		<-sent
 	}()
-	return s.host(ctx, svc, tls.NewListener(listener, secure), serviceHandler(svc, st, sender, o, log))
+	return s.host(ctx, svc, tls.NewListener(listener, secure), serviceHandler(svc, st, sender, entry, o))
+}
+
+// entry says how people log in.
+func (o *Options) entry(svc *service.Service, log *slog.Logger) (login.Options, error) {
+	entry := login.Options{Service: svc, Now: time.Now, Logger: log}
+	if o.OpenIDIssuer == "" {
+		return entry, nil
+	}
+	secret, err := os.ReadFile(o.OpenIDSecretFile)
+	if err != nil {
+		return entry, fmt.Errorf("reading the secret for the provider of identities: %w", err)
+	}
+	entry.Provider = &login.Provider{Issuer: o.OpenIDIssuer, Client: o.OpenIDClient,
+		Secret: strings.TrimSpace(string(secret)), Groups: o.OpenIDGroups, Organization: o.Organization,
+		Address: "https://" + publicHost(*o)}
+	entry.Session = func(w http.ResponseWriter, r *http.Request, user, to string) error {
+		return web.BeginSession(svc, w, r, user, to)
+	}
+	return entry, nil
 }
 
 // publicHost is where clients reach the service; empty when that is not known before it listens.
@@ -233,8 +265,9 @@ func publicHost(o Options) string {
 }
 
 // serviceHandler answers everything that is asked of the service.
-func serviceHandler(svc *service.Service, st *store.Store, sender *notify.Sender, o Options,
-	log *slog.Logger) http.Handler {
+func serviceHandler(svc *service.Service, st *store.Store, sender *notify.Sender, entry login.Options,
+	o Options) http.Handler {
+	log := entry.Logger
 	mux := http.NewServeMux()
 	mux.Handle("/", tfe.Handler(tfe.Options{
 		Service: svc, Address: o.Address, Logger: log, Services: map[string]any{"login.v1": login.Discovery()},
@@ -243,10 +276,14 @@ func serviceHandler(svc *service.Service, st *store.Store, sender *notify.Sender
 	provable := issuer.Handler(svc, log)
 	mux.Handle(issuer.Discovery, provable)
 	mux.Handle(issuer.Keys, provable)
-	mux.Handle("/oauth/", login.Handler(svc, time.Now, log))
+	mux.Handle("/oauth/", login.Handler(entry))
 	mux.Handle(control.Prefix, control.Handler(svc, log))
 	mux.Handle(httpstate.Prefix, httpstate.Handler(svc, log))
-	pages := web.Handler(web.Options{Service: svc, Logger: log})
+	shown := web.Options{Service: svc, Logger: log}
+	if entry.Provider != nil {
+		shown.Elsewhere = login.Begin
+	}
+	pages := web.Handler(shown)
 	for _, path := range web.Paths {
 		mux.Handle(path, pages)
 	}

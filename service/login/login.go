@@ -1,7 +1,8 @@
 // Package login gives command lines tokens by a browser: OAuth 2.0's authorization code grant with a proof key (RFC
-// 7636), for the service's own users.
+// 7636), for the service's own users, or for those of a provider of OpenID Connect, who come to the pages by it, too.
 //
-// It keeps nothing but codes that wait to be exchanged, in memory, and decides nothing about users: the service does.
+// It keeps nothing but codes that wait to be exchanged, and visits to the provider, in memory, and decides nothing
+// about users: the service does.
 package login
 
 import (
@@ -57,13 +58,23 @@ var page = template.Must(template.ParseFS(files, "login.html"))
 
 // server gives tokens.
 type server struct {
-	service *service.Service
-	now     func() time.Time
-	log     *slog.Logger
+	o Options
 
-	mu    sync.Mutex // guards what follows
-	codes map[string]*code
-	tries map[string]*rate.Limiter // by address
+	mu     sync.Mutex // guards what follows
+	codes  map[string]*code
+	visits map[string]*visit        // by their state
+	tries  map[string]*rate.Limiter // by address
+}
+
+// Options say how people log in.
+type Options struct {
+	Service *service.Service
+	Now     func() time.Time
+	Logger  *slog.Logger
+	// Provider is where people have their identities; nil where they are users of the service alone.
+	Provider *Provider
+	// Session begins a session of a user at the pages, and sends the browser on to one; with a Provider.
+	Session func(w http.ResponseWriter, r *http.Request, user, to string) error
 }
 
 // code is one that waits to be exchanged.
@@ -72,13 +83,17 @@ type code struct {
 	expires                   time.Time
 }
 
-// Handler serves the addresses that Discovery names.
-func Handler(s *service.Service, now func() time.Time, log *slog.Logger) http.Handler {
-	h := &server{service: s, now: now, log: log, codes: map[string]*code{}, tries: map[string]*rate.Limiter{}}
+// Handler serves the addresses that Discovery names, and those of the provider.
+func Handler(o Options) http.Handler {
+	h := &server{o: o, codes: map[string]*code{}, visits: map[string]*visit{}, tries: map[string]*rate.Limiter{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /oauth/authorize", h.form)
 	mux.Handle("POST /oauth/authorize", http.NewCrossOriginProtection().Handler(http.HandlerFunc(h.authorize)))
 	mux.HandleFunc("POST /oauth/token", h.token)
+	if o.Provider != nil {
+		mux.HandleFunc("GET "+Begin, h.begin)
+		mux.HandleFunc("GET "+Callback, h.callback)
+	}
 	return mux
 }
 
@@ -86,6 +101,7 @@ func Handler(s *service.Service, now func() time.Time, log *slog.Logger) http.Ha
 type ask struct {
 	State, Challenge, Redirect string
 	Problem                    string
+	Elsewhere                  string // the address at which the provider is asked instead; empty for none
 }
 
 // read checks the request of a command line. It never redirects anywhere but to the same machine.
@@ -118,7 +134,7 @@ func (s *server) show(w http.ResponseWriter, status int, a ask) {
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.WriteHeader(status)
 	if err := page.Execute(w, a); err != nil {
-		s.log.Warn("the page to log in could not be sent", "error", err)
+		s.o.Logger.Warn("the page to log in could not be sent", "error", err)
 	}
 }
 
@@ -127,6 +143,9 @@ func (s *server) form(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
+	}
+	if s.o.Provider != nil {
+		a.Elsewhere = Begin + "?" + r.URL.Query().Encode()
 	}
 	s.show(w, http.StatusOK, a)
 }
@@ -152,23 +171,28 @@ func (s *server) authorize(w http.ResponseWriter, r *http.Request) {
 		s.show(w, http.StatusTooManyRequests, a)
 		return
 	}
-	user, err := s.service.LogIn(r.PostForm.Get("username"), r.PostForm.Get("password"), from)
+	user, err := s.o.Service.LogIn(r.PostForm.Get("username"), r.PostForm.Get("password"), from)
 	if err != nil {
 		if !errors.Is(err, service.ErrUnauthorized) {
-			s.log.Error("somebody could not log in", "error", err)
+			s.o.Logger.Error("somebody could not log in", "error", err)
 		}
 		a.Problem = "The user name and the password do not fit each other."
 		s.show(w, http.StatusUnauthorized, a)
 		return
 	}
+	s.giveCode(w, r, a, user)
+}
+
+// giveCode sends the browser back to the command line, with a code.
+func (s *server) giveCode(w http.ResponseWriter, r *http.Request, a ask, user string) {
 	secret := rand.Text()
 	s.mu.Lock()
 	for old, c := range s.codes {
-		if len(s.codes) >= maxCodes || !s.now().Before(c.expires) {
+		if len(s.codes) >= maxCodes || !s.o.Now().Before(c.expires) {
 			delete(s.codes, old)
 		}
 	}
-	s.codes[secret] = &code{challenge: a.Challenge, redirect: a.Redirect, user: user, expires: s.now().Add(codeTerm)}
+	s.codes[secret] = &code{challenge: a.Challenge, redirect: a.Redirect, user: user, expires: s.o.Now().Add(codeTerm)}
 	s.mu.Unlock()
 	http.Redirect(w, r, a.Redirect+"?"+url.Values{"code": {secret}, "state": {a.State}}.Encode(), http.StatusSeeOther)
 }
@@ -185,7 +209,7 @@ func (s *server) mayTry(from string) bool {
 		l = rate.NewLimiter(rate.Every(6*time.Second), 10)
 		s.tries[from] = l
 	}
-	return l.AllowN(s.now(), 1)
+	return l.AllowN(s.o.Now(), 1)
 }
 
 // token exchanges a code, once, for a token.
@@ -209,15 +233,15 @@ func (s *server) token(w http.ResponseWriter, r *http.Request) {
 	case f.Get("grant_type") != "authorization_code":
 		refuse(http.StatusBadRequest, "unsupported_grant_type", "only codes are exchanged")
 		return
-	case c == nil || !s.now().Before(c.expires) || f.Get("client_id") != Client ||
+	case c == nil || !s.o.Now().Before(c.expires) || f.Get("client_id") != Client ||
 		f.Get("redirect_uri") != c.redirect ||
 		subtle.ConstantTimeCompare([]byte(proof), []byte(c.challenge)) != 1:
 		refuse(http.StatusBadRequest, "invalid_grant", "the code is unknown, was used, has expired, or is not yours")
 		return
 	}
-	token, err := s.service.IssueLogin(c.user)
+	token, err := s.o.Service.IssueLogin(c.user)
 	if err != nil {
-		s.log.Error("a token could not be made", "error", err)
+		s.o.Logger.Error("a token could not be made", "error", err)
 		refuse(http.StatusInternalServerError, "server_error", "the token could not be made")
 		return
 	}

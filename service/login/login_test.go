@@ -48,8 +48,8 @@ type desk struct {
 func newDesk(t *testing.T) *desk {
 	t.Helper()
 	d := &desk{t: t, house: servicetest.New(t), now: time.Now()}
-	d.server = httptest.NewServer(login.Handler(d.house.Service, func() time.Time { return d.now },
-		slog.New(slog.DiscardHandler)))
+	d.server = httptest.NewServer(login.Handler(login.Options{Service: d.house.Service,
+		Now: func() time.Time { return d.now }, Logger: slog.New(slog.DiscardHandler)}))
 	d.server.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	t.Cleanup(d.server.Close)
 	return d

@@ -7,6 +7,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"errors"
+	"net"
 	"net/http"
 	"net/url"
 	"path"
@@ -92,7 +93,7 @@ func (c *call) toLogin() error {
 }
 
 // loginPage is what the form to log in shows.
-type loginPage struct{ Name, To, Form, Problem string }
+type loginPage struct{ Name, To, Form, Problem, Elsewhere string }
 
 // destination returns where somebody wants to go who logs in: an address of these pages, nowhere else.
 func destination(to string) string {
@@ -120,6 +121,9 @@ func (c *call) showLogin(status int, p loginPage) error {
 		p.Form = rand.Text()
 		c.setCookie(formCookie, p.Form)
 	}
+	if c.o.Elsewhere != "" {
+		p.Elsewhere = c.o.Elsewhere + "?" + url.Values{"to": {p.To}}.Encode()
+	}
 	return c.render(status, "login", page{Title: "Log in"}, p)
 }
 
@@ -146,6 +150,21 @@ func (c *call) login() error {
 	c.setCookie(sessionCookie, token)
 	c.setCookie(formCookie, "")
 	http.Redirect(c.w, c.r, p.To, http.StatusSeeOther)
+	return nil
+}
+
+// BeginSession begins a session of a user who has proved elsewhere who they are, and sends the browser on to a page.
+func BeginSession(s *service.Service, w http.ResponseWriter, r *http.Request, user, to string) error {
+	from, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		from = r.RemoteAddr
+	}
+	token, err := s.IssueSession(user, from)
+	if err != nil {
+		return err
+	}
+	(&call{w: w, r: r}).setCookie(sessionCookie, token)
+	http.Redirect(w, r, destination(to), http.StatusSeeOther)
 	return nil
 }
 

@@ -33,6 +33,8 @@ type Options struct {
 	Logger  *slog.Logger     // default: nothing is logged
 	// Poll is how long a request for the rest of a log waits for something to be written; default 20 s.
 	Poll time.Duration
+	// Elsewhere is where people log in with an account of their organization; empty where they have none.
+	Elsewhere string
 }
 
 //go:embed pages/*.html

@@ -1,0 +1,233 @@
+package login
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"github.com/millipede-iac/millipede/service"
+)
+
+// Provider is where the people of an organization have their identities: a provider of OpenID Connect.
+type Provider struct {
+	Issuer, Client, Secret string
+	// Groups is the claim with the groups that somebody is in; default groups.
+	Groups string
+	// Organization is the one whose teams are groups there.
+	Organization string
+	// Address is how browsers reach the service, https://HOST: the provider sends them back to Callback there.
+	Address string
+	// HTTP asks the provider; default a client that gives up after 15 s.
+	HTTP *http.Client
+
+	mu    sync.Mutex // guards known
+	known *oidc.Provider
+}
+
+// Begin is where browsers go to log in with the provider: with the query of a command line, or with to, the page to go
+// to afterwards. Callback is where the provider sends them back.
+const (
+	Begin    = "/oauth/provider"
+	Callback = "/oauth/callback"
+)
+
+// Visits that are with the provider: for how long, and how many at most.
+const (
+	visitTerm = 10 * time.Minute
+	maxVisits = 1000
+)
+
+// visitCookie binds a visit to the browser that has begun it: nobody else's can end it.
+const visitCookie = "__Host-millipede-visit"
+
+// visit is somebody who is with the provider.
+type visit struct {
+	browser, nonce, verifier string
+	ask                      *ask   // of a command line; nil for the pages
+	to                       string // the page to go to
+	expires                  time.Time
+}
+
+// discover returns the provider, once it has said how it is asked. One that cannot be reached is asked again later.
+func (p *Provider) discover(ctx context.Context) (*oidc.Provider, error) {
+	p.mu.Lock()
+	known := p.known
+	p.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	// The provider keeps the context, to fetch keys later.
+	known, err := oidc.NewProvider(context.WithoutCancel(p.context(ctx)), p.Issuer)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.known = known
+	return known, nil
+}
+
+// context has the provider asked by the client.
+func (p *Provider) context(ctx context.Context) context.Context {
+	c := p.HTTP
+	if c == nil {
+		c = &http.Client{Timeout: 15 * time.Second}
+	}
+	return oidc.ClientContext(ctx, c)
+}
+
+// config is how codes are asked for and exchanged.
+func (p *Provider) config(known *oidc.Provider) *oauth2.Config {
+	return &oauth2.Config{ClientID: p.Client, ClientSecret: p.Secret, Endpoint: known.Endpoint(),
+		RedirectURL: strings.TrimSuffix(p.Address, "/") + Callback,
+		Scopes:      []string{oidc.ScopeOpenID, "profile", "email"}}
+}
+
+// begin sends a browser to the provider.
+func (s *server) begin(w http.ResponseWriter, r *http.Request) {
+	v := &visit{browser: rand.Text(), nonce: rand.Text(), verifier: oauth2.GenerateVerifier(),
+		to: r.URL.Query().Get("to"), expires: s.o.Now().Add(visitTerm)}
+	if r.URL.Query().Has("redirect_uri") {
+		a, err := read(r.URL.Query())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		v.ask = &a
+	}
+	known, err := s.o.Provider.discover(r.Context())
+	if err != nil {
+		s.o.Logger.Error("the provider of identities cannot be reached", "issuer", s.o.Provider.Issuer, "error", err)
+		http.Error(w, "the provider of identities cannot be reached; try again later", http.StatusBadGateway)
+		return
+	}
+	state := rand.Text()
+	s.mu.Lock()
+	for old, other := range s.visits {
+		if len(s.visits) >= maxVisits || !s.o.Now().Before(other.expires) {
+			delete(s.visits, old)
+		}
+	}
+	s.visits[state] = v
+	s.mu.Unlock()
+	http.SetCookie(w, &http.Cookie{Name: visitCookie, Value: v.browser, Path: "/", Secure: true, HttpOnly: true,
+		SameSite: http.SameSiteLaxMode, MaxAge: int(visitTerm / time.Second)})
+	w.Header().Set("Cache-Control", "no-store")
+	http.Redirect(w, r, s.o.Provider.config(known).AuthCodeURL(state, oidc.Nonce(v.nonce),
+		oauth2.S256ChallengeOption(v.verifier)), http.StatusSeeOther)
+}
+
+// callback takes a browser in that the provider sends back.
+func (s *server) callback(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	s.mu.Lock()
+	v := s.visits[q.Get("state")]
+	delete(s.visits, q.Get("state"))
+	s.mu.Unlock()
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	cookie, err := r.Cookie(visitCookie)
+	if v == nil || err != nil || !s.o.Now().Before(v.expires) ||
+		subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(v.browser)) != 1 {
+		http.Error(w, "this log-in was begun elsewhere, has ended, or took too long: begin again", http.StatusBadRequest)
+		return
+	}
+	http.SetCookie(w, &http.Cookie{Name: visitCookie, Path: "/", Secure: true, HttpOnly: true, MaxAge: -1})
+	from, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		from = r.RemoteAddr
+	}
+	user, err := s.identify(r.Context(), v, q, from)
+	switch {
+	case errors.Is(err, service.ErrForbidden), errors.Is(err, service.ErrInvalid):
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	case err != nil:
+		s.o.Logger.Error("somebody could not log in with the provider of identities", "error", err)
+		http.Error(w, "the provider of identities has not confirmed who you are", http.StatusForbidden)
+		return
+	}
+	if v.ask != nil {
+		s.giveCode(w, r, *v.ask, user)
+		return
+	}
+	if err := s.o.Session(w, r, user, v.to); err != nil {
+		s.o.Logger.Error("a session could not be begun", "error", err)
+		http.Error(w, "the session could not be begun", http.StatusInternalServerError)
+	}
+}
+
+// identify returns the user that the provider says somebody is.
+func (s *server) identify(ctx context.Context, v *visit, q url.Values, from string) (string, error) {
+	p := s.o.Provider
+	if problem := q.Get("error"); problem != "" {
+		return "", fmt.Errorf("the provider has answered %q: %q", problem, q.Get("error_description"))
+	}
+	known, err := p.discover(ctx)
+	if err != nil {
+		return "", err
+	}
+	answer, err := p.config(known).Exchange(p.context(ctx), q.Get("code"), oauth2.VerifierOption(v.verifier))
+	if err != nil {
+		return "", fmt.Errorf("exchanging the code: %w", err)
+	}
+	text, ok := answer.Extra("id_token").(string)
+	if !ok {
+		return "", errors.New("the provider has sent no token that says who it is")
+	}
+	token, err := known.Verifier(&oidc.Config{ClientID: p.Client, Now: s.o.Now}).Verify(p.context(ctx), text)
+	if err != nil {
+		return "", fmt.Errorf("checking the token: %w", err)
+	}
+	if subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(v.nonce)) != 1 {
+		return "", errors.New("the token is of another log-in")
+	}
+	var claims map[string]any
+	if err := token.Claims(&claims); err != nil {
+		return "", fmt.Errorf("reading the token: %w", err)
+	}
+	who := service.Person{Issuer: token.Issuer, Subject: token.Subject, Groups: texts(claims[p.groups()])}
+	if sure, _ := claims["email_verified"].(bool); sure {
+		who.Email, _ = claims["email"].(string)
+	}
+	for _, name := range []string{"preferred_username", "email", "name"} {
+		if who.Name, _ = claims[name].(string); who.Name != "" {
+			who.Name, _, _ = strings.Cut(who.Name, "@")
+			break
+		}
+	}
+	return s.o.Service.SignIn(who, p.Organization, from)
+}
+
+func (p *Provider) groups() string {
+	if p.Groups == "" {
+		return "groups"
+	}
+	return p.Groups
+}
+
+// texts reads a claim that is a text or a list of texts.
+func texts(claim any) (out []string) {
+	switch v := claim.(type) {
+	case string:
+		return []string{v}
+	case []any:
+		for _, e := range v {
+			if text, ok := e.(string); ok {
+				out = append(out, text)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,124 @@
+package service
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// Person is somebody as a provider of identities knows them.
+type Person struct {
+	Issuer, Subject string // who it is; neither changes
+	Name            string // what they are to be called, if nobody is yet
+	Email           string // empty unless the provider has made sure of it
+	Groups          []string
+}
+
+// SignIn returns the user that somebody is whom a provider has proved to be who they are. A user is made for somebody
+// who comes the first time. Their groups are the teams of the organization with the group as their identity there
+// (`sso-team-id`): they join those, and leave the others that have one. The error is ErrForbidden for somebody who
+// belongs to nothing here, of whom nothing is kept.
+func (s *Service) SignIn(p Person, organization, from string) (user string, err error) {
+	if p.Issuer == "" || p.Subject == "" {
+		return "", invalid("The provider of identities has not said who it is")
+	}
+	err = told(s.store.Update(func(tx *store.Tx) error {
+		u, err := s.person(tx, &p)
+		if err != nil {
+			return err
+		}
+		if err := s.joinGroups(tx, u, organization, p.Groups); err != nil {
+			return err
+		}
+		if len(memberships.List(tx, "user", u.ID)) == 0 {
+			return forbidden("you are in no group that has a team here, and nobody has invited you")
+		}
+		user = u.ID
+		return s.note(tx, &Actor{Token: &record.Token{Kind: record.TokenUser, Owner: u.ID}, User: u, From: from},
+			"sign-in", u.Name, "done")
+	}))
+	return user, err
+}
+
+// person returns the user that somebody is, made if there is none. It never is a user who was made here: what the
+// provider calls somebody is no proof that they are.
+func (s *Service) person(tx *store.Tx, p *Person) (*record.User, error) {
+	known, err := users.Select(tx, "identity", Hash(store.Join(p.Issuer, p.Subject)))
+	if err != nil {
+		return nil, err
+	}
+	if len(known) > 0 {
+		u := known[0]
+		if u.Email != p.Email {
+			u.Email = p.Email
+			if err := users.Put(tx, u); err != nil {
+				return nil, err
+			}
+			return u, s.accept(tx, u)
+		}
+		return u, nil
+	}
+	u := &record.User{ID: newID("user"), Name: freeName(tx, p.Name), Email: p.Email, Issuer: p.Issuer,
+		Subject: p.Subject, CreatedAt: s.now().UTC()}
+	if err := users.Put(tx, u); err != nil {
+		return nil, err
+	}
+	return u, s.accept(tx, u)
+}
+
+// freeName returns a name for a user that nobody has: the wanted one, in the letters of names, with a number if need
+// be.
+func freeName(tx *store.Tx, wanted string) string {
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '-', r == '_':
+			return r
+		}
+		return '-'
+	}, wanted)
+	name = strings.TrimLeft(name, "-_")
+	name = cmp.Or(name[:min(len(name), 60)], "user")
+	for i, free := 2, name; ; i++ {
+		if _, err := users.Find(tx, "name", free); err != nil {
+			return free
+		}
+		free = fmt.Sprintf("%s-%d", name, i)
+	}
+}
+
+// joinGroups makes the teams of a user those of the groups, as far as teams are groups.
+func (s *Service) joinGroups(tx *store.Tx, u *record.User, organization string, groups []string) error {
+	o, err := organizations.Get(tx, strings.ToLower(organization))
+	if err != nil {
+		return err
+	}
+	all, err := teams.Select(tx, "organization", strings.ToLower(o.Name))
+	if err != nil {
+		return err
+	}
+	for _, t := range all {
+		if t.SSO == "" {
+			continue
+		}
+		is, was := slices.Contains(groups, t.SSO), t.Has(u.ID)
+		switch {
+		case is && !was:
+			t.Users = append(t.Users, u.ID)
+			if err := s.belong(tx, o.Name, u); err != nil {
+				return err
+			}
+		case !is && was && (t.ID != o.Owners || len(t.Users) > 1): // an organization keeps its last owner
+			t.Users = slices.DeleteFunc(t.Users, func(id string) bool { return id == u.ID })
+		default:
+			continue
+		}
+		if err := teams.Put(tx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
