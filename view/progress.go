@@ -180,7 +180,7 @@ func (p *Progress) Finished(vertex int, d program.Description, n program.Notes, 
 
 // Failed implements coordinator.Observer. The problem itself is shown when the run has ended.
 func (p *Progress) Failed(vertex int, d program.Description, n program.Notes, took time.Duration) {
-	if document.WasRead(d, n) {
+	if document.WasDone(n) {
 		p.Finished(vertex, d, n, took)
 		return
 	}

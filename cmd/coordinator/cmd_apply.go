@@ -162,7 +162,7 @@ func (a *app) apply(ctx context.Context, command, usage string, pf planFlags, ap
 			r.UI.Diagnostics(running.NotDetached())
 			return 1
 		}
-		planned, ok := r.ShowPlan(ctx, spec)
+		planned, ok := r.ShowPlan(ctx, spec, approved)
 		if !ok {
 			return 1
 		}

@@ -60,7 +60,7 @@ func runStateRm(ctx context.Context, a *app, args []string) int {
 			return noStateFile()
 		}
 		found, problems := estate.Matching(st, targets)
-		if problems.HasErrors() {
+		if len(found) == 0 { // as in OpenTofu, some of several may be gone already
 			return diag.Errors("Invalid target address",
 				"No matching objects found: "+problems[0].Detail+" To see the addresses, run: "+diag.Program()+
 					" state list", nil)

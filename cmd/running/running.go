@@ -7,12 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/millipede-iac/millipede/cmd/command"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/coordinator/planning"
+	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -60,12 +62,16 @@ func Operate(ctx context.Context, a *command.App, u *Screen, o estate.OperationO
 
 // ShowPlan makes a plan that is to be applied, and shows it with its problems. It returns nil when there is none to
 // show: a plan with errors and without changes is not shown.
-func (r *Run) ShowPlan(ctx context.Context, spec Spec) (*operation.Planned, bool) {
+// With approved, nobody is asked whether to apply it, so what it says of checks is left out: the apply checks again.
+func (r *Run) ShowPlan(ctx context.Context, spec Spec, approved bool) (*operation.Planned, bool) {
 	planned, diags := r.Prepare(ctx, spec)
 	if planned != nil && diags.HasErrors() && len(planned.Plan.Changes)+len(planned.Plan.Outputs) == 0 {
 		planned = nil
 	}
 	r.showPlan(planned, spec)
+	if planned != nil && (approved || !planned.Plan.Applyable()) {
+		diags = slices.DeleteFunc(slices.Clone(diags), values.OfCheck)
+	}
 	r.UI.Diagnostics(diags)
 	return planned, !diags.HasErrors() && planned != nil
 }

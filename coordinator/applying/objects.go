@@ -214,6 +214,7 @@ func unreadable(c *plan.Change, r *values.Resource, ev *instance.Instance, diags
 	step := program.Step{
 		Diags: values.Observe(ev.Resource.Code.Config, c.Addr.Module, diags),
 		Value: &effect{checks: []instance.Outcome{instance.Unreadable(r, diags)}},
+		Notes: program.Notes{Quiet: true},
 	}
 	bare, _ := value.UnmarkDeep()
 	o := &state.Object{Status: state.Ready, SchemaVersion: ev.Schema.Version}

@@ -173,7 +173,8 @@ func (p *Planner) unreadable(o *object, diags diag.List) program.Step {
 	if p.Mode != plan.RefreshOnly {
 		f.change = p.readAgain(o, v)
 	}
-	return program.Step{Diags: values.Observe(o.resource.Code.Config, o.addr.Module, diags), Value: f}
+	return program.Step{Diags: values.Observe(o.resource.Code.Config, o.addr.Module, diags), Value: f,
+		Notes: program.Notes{Quiet: true}}
 }
 
 // prepareEphemeral opens an ephemeral object; unless its configuration is not known yet, or something that it depends

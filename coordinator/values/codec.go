@@ -11,6 +11,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/lang/eval"
 	"github.com/millipede-iac/millipede/lang/marks"
 	"github.com/millipede-iac/millipede/provider/schema"
 	"github.com/millipede-iac/millipede/state"
@@ -131,6 +132,17 @@ func Observe(r *config.Resource, at addr.ModuleInstance, problems diag.List) dia
 		d.Extra = &Observed{check, problems[i]}
 	}
 	return out
+}
+
+// OfCheck tells whether a diagnostic is about a check block: about what it asserts, or about reading its data source.
+func OfCheck(d *diag.Diagnostic) bool {
+	switch of := d.Extra.(type) {
+	case *Observed:
+		return true
+	case *eval.Rule:
+		return of.Kind == eval.CheckAssertion
+	}
+	return false
 }
 
 // WireDiags converts what a worker reports. ranges, when not nil, finds the place of a path in the configuration.

@@ -33,8 +33,7 @@ type jsonPlan struct {
 }
 
 type jsonVariable struct {
-	Value      json.RawMessage `json:"value,omitempty"`
-	Deprecated string          `json:"deprecated,omitempty"`
+	Value json.RawMessage `json:"value,omitempty"`
 }
 
 type jsonRelevant struct {
@@ -86,11 +85,7 @@ func PlanJSON(p *plan.Plan, tree *config.Tree, schemas *values.Schemas) ([]byte,
 		if v.Value == cty.NilVal {
 			continue
 		}
-		jv := jsonVariable{Value: Raw(v.Value)}
-		if declared := tree.Root.Module.Variables[name]; declared != nil {
-			jv.Deprecated = declared.Deprecated
-		}
-		out.Variables[name] = jv
+		out.Variables[name] = jsonVariable{Value: Raw(v.Value)}
 	}
 	for _, c := range p.Drift {
 		out.ResourceDrift = append(out.ResourceDrift, resourceChange(c))

@@ -25,11 +25,9 @@ func (b Begun) End(vertex int) bool {
 // Verbs are the words for what is done to an object.
 type Verbs struct{ Starts, GoesOn, Ended string }
 
-// WasRead tells of a data source that failed that it was read all the same: a postcondition does not hold of it. As in
-// OpenTofu, reading is told as complete then.
-func WasRead(d program.Description, n program.Notes) bool {
-	return d.Action == "read" && n.Action == "read"
-}
+// WasDone tells of a vertex that failed that its operation was carried out all the same: a postcondition does not hold
+// of what came of it. As in OpenTofu, the operation is told as complete then.
+func WasDone(n program.Notes) bool { return n.Action != "" }
 
 // VerbsOf are the words for each action of a vertex.
 var VerbsOf = map[string]Verbs{

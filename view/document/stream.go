@@ -268,7 +268,7 @@ func (s *Stream) Finished(vertex int, d program.Description, n program.Notes, to
 // Failed implements coordinator.Observer. As in OpenTofu, nothing but their diagnostics tells that a deposed object or
 // a data source failed.
 func (s *Stream) Failed(vertex int, d program.Description, n program.Notes, took time.Duration) {
-	if WasRead(d, n) {
+	if WasDone(n) {
 		s.Finished(vertex, d, n, took)
 		return
 	}
