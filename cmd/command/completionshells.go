@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // shellFile is where a shell is told how to complete commands.
@@ -132,9 +134,5 @@ func (f shellFile) replace(text string) error {
 	if err != nil {
 		return err
 	}
-	unfinished := path + ".coordinator-new"
-	if err := os.WriteFile(unfinished, []byte(text), info.Mode().Perm()); err != nil {
-		return err
-	}
-	return os.Rename(unfinished, path)
+	return wholefile.Write(path, info.Mode().Perm(), wholefile.Bytes([]byte(text)))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/lock"
+	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // Checksums adds the hashes of packages for several platforms to the selections, which it returns. What is selected
@@ -170,20 +171,12 @@ func (o Options) eachPackage(ctx context.Context, platforms []string, t trouble,
 
 // publish writes a package, packed or in a directory, as an archive, which appears whole or not at all.
 func publish(archive, dir, name string) error {
-	tmp, err := os.CreateTemp(filepath.Dir(name), ".publish-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) // does nothing after the rename
-	if archive != "" {
-		err = copyFile(tmp, archive)
-	} else {
-		err = Pack(tmp, dir, flate.DefaultCompression)
-	}
-	if err := errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), name)
+	return wholefile.Write(name, wholefile.Public, func(w io.Writer) error {
+		if archive != "" {
+			return copyFile(w, archive)
+		}
+		return Pack(w, dir, flate.DefaultCompression)
+	})
 }
 
 func copyFile(w io.Writer, name string) error {

@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -26,6 +24,7 @@ import (
 	"github.com/millipede-iac/millipede/bounds"
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // FileName is the name of the lock file, beside the configuration.
@@ -200,21 +199,5 @@ func (l *Locks) Write(name string) error {
 	if old, err := bounds.ReadFile(name, bounds.Text); err == nil && bytes.Equal(old, text) {
 		return nil
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(name), ".terraform.lock.*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) // does nothing after the rename
-	if _, err := tmp.Write(text); err != nil {
-		tmp.Close()
-		return err
-	}
-	if err := tmp.Chmod(0o644); err != nil {
-		tmp.Close()
-		return err
-	}
-	if err := tmp.Close(); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), name)
+	return wholefile.Write(name, wholefile.Public, wholefile.Bytes(text))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/opentofu/svchost"
 
 	"github.com/millipede-iac/millipede/bounds"
+	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // Place is where the credentials for a host are kept.
@@ -143,14 +144,5 @@ func (s *Services) write(file map[string]any) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(name), ".credentials-*") // with mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // does nothing after the rename
-	_, err = f.Write(append(text, '\n'))
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
+	return wholefile.Write(name, wholefile.Private, wholefile.Bytes(append(text, '\n')))
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 
 	"github.com/millipede-iac/millipede/state/seal"
+	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // Files are a sequence of frames: the length of the sealed bytes, and these. A frame is bound to its file and its place
@@ -61,33 +62,11 @@ func (s *Store) write(name string, r io.Reader, limit int64) (w Written, err err
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return w, err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return w, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
-		}
-	}()
-	if w, err = writeFrames(f, s.key, name, whole{r}, limit); err != nil {
-		return w, err
-	}
-	if err = f.Sync(); err != nil {
-		return w, err
-	}
-	if err = os.Rename(f.Name(), path); err != nil {
-		return w, err
-	}
-	return w, errors.Join(f.Close(), syncDir(filepath.Dir(path)))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
+	err = wholefile.Durable(path, wholefile.Private, func(out io.Writer) (err error) {
+		w, err = writeFrames(out, s.key, name, whole{r}, limit)
 		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	})
+	return w, err
 }
 
 // writeFrames writes what r gives, and a last frame that says that it is whole.

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/locks"
 	"github.com/millipede-iac/millipede/state/seal"
+	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // Format is the newest version of the file's own layout that this code knows. Older ones are read, newer ones refused.
@@ -225,17 +225,8 @@ func writeHolder(path string, info journal.LockInfo) error {
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".lock.info-*") // mode 0600
-	if err != nil {
+	if err := wholefile.Write(holderPath(path), wholefile.Private, wholefile.Bytes(data)); err != nil {
 		return fmt.Errorf("noting who holds %s: %w", path, err)
-	}
-	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), holderPath(path))
-	}
-	if err != nil {
-		return fmt.Errorf("noting who holds %s: %w", path, errors.Join(err, os.Remove(tmp.Name())))
 	}
 	return nil
 }

@@ -13,7 +13,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/tfstate"
+	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // LocalOptions say which files a Local uses. Empty fields mean the default.
@@ -241,7 +241,7 @@ func (l *Local) WriteFrom(ctx context.Context, workspace string, write func(io.W
 		f = opened
 	}
 	redo := beside(path, redoSuffix)
-	if err := writeWhole(redo, write); err != nil {
+	if err := wholefile.Durable(redo, wholefile.Private, write); err != nil {
 		return err
 	}
 	same, err := sameContent(f, redo)
@@ -327,39 +327,7 @@ func overwrite(f *os.File, redo string) error {
 
 // WriteWhole makes a file, with mode 0600, that is there whole or not at all, and on the disk when it returns.
 func WriteWhole(path string, data []byte) error {
-	return writeWhole(path, func(w io.Writer) error {
-		_, err := w.Write(data)
-		return err
-	})
-}
-
-func writeWhole(path string, write func(io.Writer) error) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	if err = write(f); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-// syncDir makes names in a directory durable, where directories can be opened.
-func syncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return wholefile.Durable(path, wholefile.Private, wholefile.Bytes(data))
 }
 
 // openShared opens a snapshot, or makes an empty one, with the modes of OpenTofu.

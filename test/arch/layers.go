@@ -19,6 +19,7 @@ var layers = map[string]int{
 	"bug":                0,
 	"environ":            0,
 	"filelock":           0,
+	"wholefile":          0,
 	"pattern":            -1, // expressions that are compiled when they are used; below everything
 	"lang/diag":          0,
 	"lang/marks":         0,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/failpoint"
+	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // The file begins with magic. Frames follow: the length of the body and its CRC-32C, four bytes each, little
@@ -79,7 +80,7 @@ func (j *Journal) load() (cut int64, err error) {
 	j.file = file
 	cut, err = j.read()
 	if err == nil {
-		err = syncDir(filepath.Dir(j.path))
+		err = wholefile.SyncDir(filepath.Dir(j.path))
 	}
 	if err != nil {
 		return 0, errors.Join(err, file.Close())
@@ -167,7 +168,7 @@ func (j *Journal) rewrite() error {
 		return err
 	}
 	failpoint.Hit(failpoint.JournalMoved)
-	if err := syncDir(filepath.Dir(j.path)); err != nil {
+	if err := wholefile.SyncDir(filepath.Dir(j.path)); err != nil {
 		return err
 	}
 	file, err := os.OpenFile(j.path, os.O_RDWR, 0o600)

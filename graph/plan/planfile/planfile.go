@@ -11,14 +11,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 
 	"github.com/vmihailenco/msgpack/v5"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/millipede-iac/millipede/coding"
 	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // formatVersion is the version of the format. Format 1 had no names for the vertices of the plan graph; see
@@ -192,17 +191,5 @@ func readEntry(f *zip.File) ([]byte, error) {
 
 // Write makes a plan file of its bytes, atomically. Only the user can read the file: it may hold secrets.
 func Write(name string, data []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(name), ".millipede-plan-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) // does nothing after the rename
-	if _, err := tmp.Write(data); err != nil {
-		tmp.Close()
-		return err
-	}
-	if err := tmp.Close(); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), name)
+	return wholefile.Write(name, wholefile.Private, wholefile.Bytes(data))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // Source installs modules of one kind of source address.
@@ -225,27 +226,11 @@ func (i *installer) write() diag.List {
 	name := i.path(config.ManifestPath(i.options.DataDir))
 	err := os.MkdirAll(filepath.Dir(name), 0o755)
 	if err == nil {
-		err = replace(name, i.now.Encode())
+		err = wholefile.Write(name, wholefile.Public, wholefile.Bytes(i.now.Encode()))
 	}
 	if err != nil {
 		return diag.Errors("Failed to update module manifest",
 			fmt.Sprintf("What modules are installed cannot be written to %s: %s.", name, reason(err)), nil)
-	}
-	return nil
-}
-
-func replace(name string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
 }

@@ -1,0 +1,73 @@
+// Package wholefile writes files that are there whole or not at all: what is written gets a temporary name first, and
+// then takes the place of what was there.
+//
+// It knows nothing of what is in the files, and makes no directories.
+package wholefile
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// Private is the mode of files that only the user reads; Public that of files that everybody may read.
+const (
+	Private os.FileMode = 0o600
+	Public  os.FileMode = 0o644
+)
+
+// Write makes a file of what write writes, in the place of what was there. After an error, which may be that of write,
+// what was there is as it was. A crash of the machine may undo it; see Durable.
+func Write(path string, mode os.FileMode, write func(io.Writer) error) error {
+	return replace(path, mode, false, write)
+}
+
+// Durable is Write, but the file is on the disk under its name when Durable returns.
+func Durable(path string, mode os.FileMode, write func(io.Writer) error) error {
+	if err := replace(path, mode, true, write); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+// Bytes returns what writes a text, for Write and Durable.
+func Bytes(text []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	}
+}
+
+func replace(path string, mode os.FileMode, sync bool, write func(io.Writer) error) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	if err = write(f); err == nil && mode != Private {
+		err = f.Chmod(mode)
+	}
+	if err == nil && sync {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// SyncDir makes names in a directory durable, where directories can be opened.
+func SyncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
