@@ -2,6 +2,7 @@ package service
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -167,6 +168,52 @@ func (s *Service) work(stopping context.Context, r *record.Run, j *job, log io.W
 	return fn(job)
 }
 
+// applies tells whether the apply of a run is under way, or will be gone on with. What cannot be read goes on.
+func (s *Service) applies(id string) (yes bool) {
+	err := s.store.View(func(tx *store.Tx) error {
+		r, err := runs.Get(tx, id)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		yes = err != nil || r.Status == record.Applying
+		return err
+	})
+	return yes || err != nil
+}
+
+// nameOf is the name of who has an ID.
+func nameOf(tx *store.Tx, id string) string {
+	if u, err := users.Get(tx, id); err == nil {
+		return u.Name
+	}
+	if t, err := teams.Get(tx, id); err == nil {
+		return "team " + t.Name
+	}
+	return id
+}
+
+// waitsForObjects notes what an apply under way waits for.
+func (q *queue) waitsForObjects(id, on, text string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	j := q.running[id]
+	switch {
+	case j == nil:
+		return
+	case text == "":
+		j.waits = Wait{}
+	default:
+		since := j.waits.Since
+		if since.IsZero() {
+			since = q.s.now().UTC()
+		}
+		j.waits = Wait{Kind: "objects", On: on, Since: since, Text: text}
+	}
+	q.changes++
+	close(q.news)
+	q.news = make(chan struct{})
+}
+
 // unmask ends the masking of the log, and masks an error that is to be written there.
 func (j *Job) unmask(err error) error {
 	m, ok := j.Log.(*mask)
@@ -199,7 +246,8 @@ func engaged(r *ApplyResult, err error) (any, error) {
 func (s *Service) job(stopping context.Context, r *record.Run, log io.Writer, resumed bool) (*Job, error) {
 	j := &Job{
 		Run: *r, Stopping: stopping, Log: log, Resumed: resumed, State: &runState{s: s, run: *r},
-		Data: filepath.Join(s.store.Dir(), "workspaces", r.Workspace),
+		Data:  filepath.Join(s.store.Dir(), "workspaces", r.Workspace),
+		Alive: s.applies, Waits: func(run, text string) { s.queue.waitsForObjects(r.ID, run, text) },
 	}
 	token, err := s.lendToken(r)
 	if err != nil {
@@ -212,6 +260,7 @@ func (s *Service) job(stopping context.Context, r *record.Run, log io.Writer, re
 			return err
 		}
 		j.Workspace = *w
+		j.Who = nameOf(tx, cmp.Or(r.ConfirmedBy, r.CreatedBy))
 		j.Structured = r.Structured && w.Structured
 		g, err := effective(tx, w, r)
 		if err != nil {
@@ -378,7 +427,12 @@ func (t *runState) Write(_ context.Context, data []byte) error {
 		if err != nil {
 			return err
 		}
-		if ws.Lock.Kind != "run" || ws.Lock.ID != t.run.ID {
+		mine := ws.Lock.ID == t.run.ID
+		if !mine && ws.ObjectLocks { // it stands for all who are under way
+			r, err := runs.Get(tx, t.run.ID)
+			mine = err == nil && r.Status.Computes()
+		}
+		if ws.Lock.Kind != "run" || !mine {
 			return conflict("the run %s has lost the lock of its workspace: %s", t.run.ID, lockedBy(tx, ws))
 		}
 		ws.CurrentState, ws.UpdatedAt = v.ID, v.CreatedAt

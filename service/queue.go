@@ -42,6 +42,7 @@ type job struct {
 	left        bool // it was left by somebody's wish
 	suspended   bool // it was stopped by somebody's wish, and is to go on
 	doubts      seenDoubts
+	waits       Wait // for objects; the zero value is for none
 }
 
 func newQueue(s *Service) *queue {
@@ -242,6 +243,12 @@ func (q *queue) board() (*board, error) {
 		now: q.s.now(), plans: q.s.opts.Plans, applies: q.s.opts.Applies, stopped: q.stopped,
 		spaces: map[string]*record.Workspace{},
 		served: map[string]time.Time{}, seen: map[string]sighting{}, halts: map[string]*record.Halt{},
+		objects: map[string]Wait{},
+	}
+	for id, j := range q.running {
+		if j.waits.Kind != "" {
+			b.objects[id] = j.waits
+		}
 	}
 	for _, r := range q.active {
 		b.runs = append(b.runs, r)
@@ -480,10 +487,10 @@ func (q *queue) make(s step) (r *record.Run, err error) {
 				return err
 			}
 			if waitsFor := !r.PlanOnly && (!r.SavePlan || s.kind == record.EventApplyQueued); waitsFor &&
-				w.Lock.Held() && w.Lock.ID != r.ID {
+				w.Lock.Held() && w.Lock.ID != r.ID && (!w.ObjectLocks || w.Lock.Kind != "run" || w.Lock.Reason != "") {
 				return conflict("%s", lockedBy(tx, w))
 			}
-			if s.kind == record.EventPlanQueued && waitsInLine(r) {
+			if s.kind == record.EventPlanQueued && waitsInLine(r) && !w.ObjectLocks {
 				if err := firstInLine(tx, r); err != nil {
 					return err
 				}

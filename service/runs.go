@@ -442,7 +442,10 @@ func (s *Service) follow(tx *store.Tx, w *record.Workspace, r *record.Run, k rec
 	case locks && !w.Lock.Held():
 		w.Lock = record.Lock{Kind: "run", ID: r.ID, At: s.now().UTC()}
 	case mine && (r.Status.Final() || r.Status == record.PlannedAndSaved):
-		w.Lock = record.Lock{}
+		var err error
+		if w.Lock, err = s.lockOfOthers(tx, w, r); err != nil {
+			return err
+		}
 	}
 	if k == record.EventApplyQueued {
 		if err := s.supersede(tx, w, r); err != nil {
@@ -459,9 +462,30 @@ func (s *Service) follow(tx *store.Tx, w *record.Workspace, r *record.Run, k rec
 	return nil
 }
 
+// lockOfOthers is the lock that a workspace has when one of its runs has ended: that of another one that is under way
+// there, or none.
+func (s *Service) lockOfOthers(tx *store.Tx, w *record.Workspace, ended *record.Run) (record.Lock, error) {
+	if !w.ObjectLocks {
+		return record.Lock{}, nil
+	}
+	for _, id := range runs.List(tx, "active", w.ID) {
+		o, err := runs.Get(tx, id)
+		if err != nil {
+			return record.Lock{}, err
+		}
+		if o.ID != ended.ID && !o.PlanOnly && o.Status.Holds() && holds(o) {
+			return record.Lock{Kind: "run", ID: o.ID, At: s.now().UTC()}, nil
+		}
+	}
+	return record.Lock{}, nil
+}
+
 // supersede discards the saved plans of a workspace when another run applies: their state is not the current one any
 // more.
 func (s *Service) supersede(tx *store.Tx, w *record.Workspace, by *record.Run) error {
+	if w.ObjectLocks {
+		return nil // a plan lasts while what it rests on does
+	}
 	for _, id := range runs.List(tx, "active", w.ID) {
 		r, err := runs.Get(tx, id)
 		if err != nil {

@@ -167,6 +167,13 @@ type Job struct {
 	Plan []byte
 	// Resumed tells that an apply was begun before and has not ended.
 	Resumed bool
+	// Who is the person who has approved the run, or else made it.
+	Who string
+	// Alive tells of a run whether its apply is under way, or will be gone on with.
+	Alive func(run string) bool
+	// Waits is told what an apply waits for that has to have objects for itself: for which run, and more as text. Both
+	// are empty when it goes on. Safe for calls from any goroutine.
+	Waits func(run, text string)
 	// Log is what people read; Structured that it has a line of JSON for each message.
 	Log        io.Writer
 	Structured bool

@@ -21,6 +21,8 @@ type board struct {
 	served map[string]time.Time
 	// seen says of runs whether, and how often since their plan ended, a client has looked at them.
 	seen map[string]sighting
+	// objects is what applies under way wait for that have their turn, but not the objects that they change.
+	objects map[string]Wait
 	// stopped tells that the service ends, so that it takes on nothing new.
 	stopped bool
 	// halts are those of workspaces, by their IDs; that of the service is the one of all.
@@ -160,7 +162,7 @@ func (b *board) alarm() time.Time {
 
 // Wait says what a run waits for. The zero value is nothing.
 type Wait struct {
-	// Kind is "lock", "run", "plans", "applies", "approval" or "stopped".
+	// Kind is "lock", "run", "objects", "plans", "applies", "approval" or "stopped".
 	Kind string
 	// On is the run, the user or the team that is waited for, if it is one; of a halt, the name of who said so.
 	On string
@@ -191,6 +193,8 @@ func (b *board) blocked(r *record.Run, taken map[string]bool) Wait {
 		return Wait{Kind: "lock", On: w.Lock.ID, Since: w.Lock.At, Text: "the workspace is locked: " + w.Lock.Reason}
 	case w.Lock.Held() && w.Lock.ID != r.ID && w.Lock.Reason != "":
 		return Wait{Kind: "lock", On: w.Lock.ID, Since: w.Lock.At, Text: w.Lock.Reason}
+	case w.ObjectLocks:
+		return Wait{} // its apply waits for objects, if it must
 	}
 	place := 1
 	var holder *record.Run
@@ -264,6 +268,8 @@ func (b *board) waits(r *record.Run) Wait {
 		return b.blocked(r, nil)
 	case record.Confirmed:
 		return b.blocked(r, nil)
+	case record.Applying:
+		return b.objects[r.ID]
 	case record.PlanQueued:
 		return Wait{Kind: "plans", Place: b.place(r), Since: since,
 			Text: fmt.Sprintf("%d plans compute, which is the limit of the service", b.plans)}

@@ -127,7 +127,9 @@ type WorkspaceSettings struct {
 	Name, Description, ExecutionMode, TerraformVersion, WorkingDirectory, Project *string
 	AutoApply, Structured, QueueAllRuns, AllowDestroy, GlobalState                *bool
 	SourceName, SourceURL                                                         *string
-	Tags                                                                          []record.Tag // added
+	// ObjectLocks is refused while a run has the workspace.
+	ObjectLocks *bool
+	Tags        []record.Tag // added
 	// Pairs, where it is not nil, takes the place of all tags that have a value.
 	Pairs          *[]record.Tag
 	ApprovalExpiry *time.Duration
@@ -172,6 +174,10 @@ func (o *WorkspaceSettings) apply(w *record.Workspace) error {
 	set(&w.SourceName, o.SourceName)
 	set(&w.SourceURL, o.SourceURL)
 	set(&w.ApprovalExpiry, o.ApprovalExpiry)
+	if o.ObjectLocks != nil && *o.ObjectLocks != w.ObjectLocks && w.Lock.Kind == "run" {
+		return conflict("the run %s is under way: how the state is locked can be changed when it has ended", w.Lock.ID)
+	}
+	set(&w.ObjectLocks, o.ObjectLocks)
 	if o.ExecutionMode != nil {
 		w.InheritsMode = false
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/locks"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -54,6 +55,9 @@ type Options struct {
 	Package func(addr.Provider) wire.Package
 	// Renewals keeps ephemeral objects alive while they are open; nil lets them expire.
 	Renewals *renewal.Keeper
+	// Own is what the run has locked, where others change the state at the same time; nil where it has the state for
+	// itself.
+	Own locks.Set
 }
 
 // Counts are the changes that were carried out.
@@ -209,7 +213,7 @@ func (a *Applier) block(i addr.Instance) *values.Resource {
 // Begin returns the changes that come before any operation: what refreshing and moves found, and outputs that are
 // known already or gone.
 func (a *Applier) Begin() []state.Change {
-	changes := difference(a.state, a.Plan.Prior)
+	changes := a.ownChanges(difference(a.state, a.Plan.Prior))
 	if a.Plan.Mode == plan.Destroy {
 		for _, o := range a.Plan.Outputs {
 			changes = append(changes, state.SetOutput{Name: o.Name})
@@ -234,6 +238,7 @@ func (a *Applier) Begin() []state.Change {
 				Sensitive: o.Sensitive, Deprecated: declared.Deprecated}})
 		}
 	}
+	changes = a.ownChanges(changes)
 	a.state.Apply(changes...)
 	return changes
 }
@@ -271,7 +276,7 @@ func difference(from, to *state.State) []state.Change {
 func (a *Applier) End() []state.Change {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	changes := []state.Change{state.SetChecks{Checks: a.checkResults()}}
+	changes := []state.Change{a.endChecks()}
 	if p := a.Plan; p.Mode == plan.Destroy && len(p.Targets)+len(p.Excludes) == 0 {
 		changes = append(changes, a.dataGone()...)
 	}

@@ -116,6 +116,7 @@ func (a *Applier) output(n *graph.Node, needed bool) program.Step {
 	if step.Diags = errorsOnly(step.Diags); len(step.Diags) == 0 {
 		step.Diags = deprecations
 	}
+	step.Changes = a.ownChanges(step.Changes)
 	step.Value = e
 	return step
 }

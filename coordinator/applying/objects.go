@@ -77,7 +77,7 @@ func encodeIdentity(v cty.Value) ([]byte, error) {
 // recheck checks the postconditions of an object that does not change, with what is real by now.
 func (a *Applier) recheck(r *values.Resource, c *plan.Change) program.Step {
 	var step program.Step
-	if o := a.object(c.Addr, state.CurrentObject); o != nil && o.Status != state.InDoubt {
+	if o := a.object(c.Addr, state.CurrentObject); o != nil && o.Status != state.InDoubt && a.ownsInstance(c.Addr) {
 		kept := *o
 		kept.Dependencies, kept.CreateBeforeDestroy, kept.SkipDestroy = a.dependencies(c.Addr),
 			c.CreateBeforeDestroy, c.SkipDestroy

@@ -75,7 +75,7 @@ func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag
 	var store journal.Store
 	var home *layout.Home
 	if o.State != nil {
-		store, home = o.State.store, o.State.store.ownHome()
+		store, home = o.State.runStore(), o.State.store.ownHome()
 	}
 	if o.Store != nil {
 		store = o.Store

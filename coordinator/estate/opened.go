@@ -33,6 +33,12 @@ type Opened struct {
 	info        journal.LockInfo
 	// forget ends the duty to release the lock when the process is ended at once; unwatch ends the watch over it.
 	forget, unwatch func()
+
+	// sharing says with whom the state is shared, and home is where; nil where it is this operation's alone. asked tells
+	// that there is a request for locks, turn that it is this one's turn to end a version.
+	sharing     *Sharing
+	home        *sharedHome
+	asked, turn bool
 }
 
 // lockInfo says who this command is.
@@ -58,6 +64,10 @@ func (e *Estate) OpenState(ctx context.Context, root *config.Node, f StateOption
 		as = reads
 	case !f.Lock:
 		as = waits
+	}
+	if f.Sharing != nil {
+		s := &Opened{estate: e, Workspace: e.Workspace(), backend: backend, info: e.lockInfo(operation)}
+		return s, diags.Append(s.openShared(ctx, f))
 	}
 	if f.File+f.StateOut != "" && as != reads {
 		if err := e.Directory().TakeFile(f.File, f.StateOut); err != nil {
@@ -225,9 +235,14 @@ func HeldBy(l diag.List) *journal.Held {
 	return nil
 }
 
-// Load returns the stored state; the caller owns it.
+// Load returns the stored state; the caller owns it. Where others change it at the same time, it is as the version that
+// ended last.
 func (s *Opened) Load(ctx context.Context) (*state.State, diag.List) {
-	st, err := s.store.Load(ctx, s.Workspace)
+	load := s.store.Load
+	if s.sharing != nil {
+		load = s.store.LoadEnded
+	}
+	st, err := load(ctx, s.Workspace)
 	if err != nil {
 		return nil, diag.Errors("Failed to load state", err.Error()+".", nil)
 	}
@@ -256,6 +271,8 @@ func (s *Opened) Record(ctx context.Context, tx journal.Tx) diag.List {
 // beside the configuration, too.
 func (s *Opened) Push(ctx context.Context) diag.List {
 	defer s.estate.Process.Hold()()
+	s.takeTurn()
+	defer s.giveTurn()
 	if s.lockLost() {
 		return diag.Errors("State lock lost", fmt.Sprintf("The lock of %s was lost while it was held, so the "+
 			"snapshot was not "+
@@ -306,6 +323,10 @@ func (s *Opened) progress(tell func(string)) (*snapshot.Progress, diag.List) {
 
 // unlock releases the lock, if it is held.
 func (s *Opened) unlock(ctx context.Context) diag.List {
+	if s.sharing != nil {
+		s.giveTurn()
+		return s.leaveLocks(ctx)
+	}
 	if s.LockID == "" {
 		return nil
 	}

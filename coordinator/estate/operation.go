@@ -78,7 +78,7 @@ type Operation struct {
 	estate *Estate
 	inputs map[string]values.Input
 	watch  Watch
-	// progress writes the snapshot while the state is changed.
+	// progress writes the snapshot while the state is changed; nil where others change it too.
 	progress *snapshot.Progress
 	// adopted are the changes that Prior has and the store has not: they take over a state that Terraform has written.
 	// An apply records them; a plan leaves the state as it is.
@@ -143,7 +143,13 @@ func (e *Estate) Begin(ctx context.Context, o OperationOptions) (*Operation, dia
 		return nil, diags
 	}
 	r.State = st
-	if !o.Settles {
+	switch {
+	case st.sharing != nil && o.Settles:
+		st.home.ours(st.sharing.Request, true)
+		st.asked, st.LockID = true, st.sharing.Request
+	case st.sharing != nil:
+		diags = diags.Append(r.settleLeft(ctx, true))
+	case !o.Settles:
 		diags = diags.Append(r.settle(ctx))
 	}
 	if !diags.HasErrors() {
@@ -165,14 +171,19 @@ func (r *Operation) open(ctx context.Context, o OperationOptions) diag.List {
 	prior.Apply(r.adopted...)
 	r.Prior = prior
 	var more diag.List
-	if r.progress, more = r.State.progress(o.Watch.Note); more.HasErrors() {
-		return diags.Append(more)
-	}
-	r.Engine, more = r.estate.OpenEngine(ctx, EngineOptions{
-		Tree: r.Config.Tree, Loader: r.Config.Loader, Inputs: r.inputs, Prior: prior, State: r.State, Store: r.progress,
+	engine := EngineOptions{
+		Tree: r.Config.Tree, Loader: r.Config.Loader, Inputs: r.inputs, Prior: prior, State: r.State,
 		Observer: o.Watch.Observer, Timeline: r.timeline, Events: o.Watch.Events, Note: o.Watch.Note,
 		Parallelism: o.Parallelism,
-	})
+	}
+	// Of a state that others change at the same time, a run knows no whole to show before its end.
+	if r.State.sharing == nil {
+		if r.progress, more = r.State.progress(o.Watch.Note); more.HasErrors() {
+			return diags.Append(more)
+		}
+		engine.Store = r.progress
+	}
+	r.Engine, more = r.estate.OpenEngine(ctx, engine)
 	return diags.Append(more)
 }
 
@@ -244,7 +255,7 @@ func (r *Operation) Apply(ctx context.Context, p *plan.Plan, command string, beg
 		}
 	}
 	begin()
-	stop := r.progress.Start(ctx)
+	stop := r.showProgress(ctx)
 	applied, diags := operation.Do(ctx, r.Engine.Session, command,
 		func(ctx context.Context, s *operation.Session) (*operation.Applied, diag.List) {
 			return s.Apply(ctx, operation.ApplyOptions{
@@ -255,11 +266,19 @@ func (r *Operation) Apply(ctx context.Context, p *plan.Plan, command string, beg
 	return r.finish(ctx, applied, diags)
 }
 
+// showProgress writes the snapshot from time to time, until stop is called.
+func (r *Operation) showProgress(ctx context.Context) (stop func()) {
+	if r.progress == nil {
+		return func() {}
+	}
+	return r.progress.Start(ctx)
+}
+
 // GoOn resumes or cancels a run that was cut off, and writes the snapshot.
 func (r *Operation) GoOn(ctx context.Context, run journal.Run, p *plan.Plan, cancel bool) (*operation.Applied,
 	*state.State, diag.List) {
 	defer r.estate.Process.Hold()()
-	stop := r.progress.Start(ctx)
+	stop := r.showProgress(ctx)
 	applied, diags := operation.Do(ctx, r.Engine.Session, run.Command,
 		func(ctx context.Context, s *operation.Session) (*operation.Applied, diag.List) {
 			if cancel {

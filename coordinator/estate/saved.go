@@ -135,8 +135,16 @@ func (e *Estate) ReadFile(ctx context.Context, name string, vars Variables) (*pl
 
 // Fit returns a saved plan as it is to be carried out on the state that is there now: as it was saved, where nothing
 // has changed since, else with its changes alone, where nothing has changed that it rests on. The problems say why a
-// plan cannot be applied any more.
+// plan cannot be applied any more. Where others change the state at the same time, it locks what the plan touches
+// before, and waits for those who have it.
 func (r *Operation) Fit(ctx context.Context, p *plan.Plan) (*plan.Plan, diag.List) {
+	if r.State.sharing != nil {
+		return r.lockFor(ctx, p)
+	}
+	return r.fit(ctx, p)
+}
+
+func (r *Operation) fit(ctx context.Context, p *plan.Plan) (*plan.Plan, diag.List) {
 	if diags := unfit(p, r.Prior, r.State.Workspace); diags.HasErrors() {
 		return nil, diags
 	}
@@ -152,6 +160,11 @@ func (r *Operation) Fit(ctx context.Context, p *plan.Plan) (*plan.Plan, diag.Lis
 		changed = rebase.Compare(p, r.Prior)
 	case err != nil:
 		return nil, diag.Errors("Failed to compare the plan with the state", err.Error()+".", nil)
+	}
+	if r.State.sharing != nil { // what a run is changing it may change back; once this one has its locks, there is none
+		changed = slices.DeleteFunc(changed, func(d journal.Difference) bool {
+			return d.By.Serial == 0 && d.By.Run != ""
+		})
 	}
 	if conflicts := rebase.Conflicts(p, changed); len(conflicts) > 0 {
 		return nil, stale(p, r.Prior, conflicts)

@@ -28,6 +28,8 @@ type StateOptions struct {
 	KeepsEach bool
 	// KeepsNothing: the operation writes no state, so without a lock it reads what was last committed.
 	KeepsNothing bool
+	// Sharing has several operations of this process work on the state at the same time; nil has it for one alone.
+	Sharing *Sharing
 }
 
 // Changeable is a state that can be changed: that of a workspace, or one in a file.

@@ -43,6 +43,8 @@ type openedStore struct {
 	pulled bool
 	// elsewhere tells of a copy that another process has the store open.
 	elsewhere bool
+	// shared is where several have the store that this is; nil where it is one's alone.
+	shared *sharedHome
 }
 
 // openStore opens the store of a home. What encrypts the state is set up.
@@ -219,6 +221,9 @@ func (s *openedStore) ownHome() *layout.Home {
 
 // close closes the store, and removes it if it is a copy.
 func (s *openedStore) close() diag.List {
+	if s.shared != nil {
+		return s.shared.leave()
+	}
 	var diags diag.List
 	if s.server != nil {
 		diags = closing(s.server.Close())

@@ -75,7 +75,7 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (applied *Applied, 
 		return nil, diag.Errors("Failed to record the run", err.Error()+".", nil)
 	}
 	failpoint.Hit(failpoint.PlanSaved)
-	applier, diags := s.applier(ctx, o.Plan, run)
+	applier, diags := s.applier(ctx, o.Plan, run, o.LockID)
 	// Nothing of the run has begun yet, so it ends as failed also where it was stopped: there is nothing to resume.
 	end := func(diags diag.List) diag.List {
 		return diags.Append(failed(s.Store.EndRun(context.WithoutCancel(ctx), o.LockID, run, "failed", s.Now())))
@@ -94,7 +94,8 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (applied *Applied, 
 }
 
 // overtake ends the earlier runs that were cut off or interrupted: the state moves on now, so their plans will not fit
-// it. Those of which something is in doubt stay, because what is known of that is in their journals.
+// it, unless they have what they change locked. Those of which something is in doubt stay, because what is known of
+// that is in their journals.
 // It returns when the last run has begun.
 func (s *Session) overtake(ctx context.Context, lockID string) (last time.Time, err error) {
 	runs, err := s.Store.Runs(ctx, s.Workspace)
@@ -104,7 +105,11 @@ func (s *Session) overtake(ctx context.Context, lockID string) (last time.Time, 
 	if len(runs) > 0 {
 		last = runs[0].Started
 	}
-	runs = slices.DeleteFunc(runs, journal.Run.Over)
+	shared, err := sharing(ctx, s.Store, s.Workspace)
+	if err != nil {
+		return last, err
+	}
+	runs = slices.DeleteFunc(runs, func(r journal.Run) bool { return r.Over() || shared[r.ID] })
 	if len(runs) == 0 {
 		return last, nil
 	}
@@ -212,10 +217,17 @@ func (s *Session) resumed(ctx context.Context, r journal.Run, p *plan.Plan, lock
 	if err != nil {
 		return nil, nil, diag.Errors("Failed to read the runs", err.Error()+".", nil)
 	}
+	shared, err := sharing(ctx, s.Store, s.Workspace)
+	if err != nil {
+		return nil, nil, diag.Errors("Failed to read the locks", err.Error()+".", nil)
+	}
+	if shared[r.ID] { // it has what it changes locked, so nobody has overtaken it
+		runs = slices.DeleteFunc(runs, func(other journal.Run) bool { return other.ID != r.ID })
+	}
 	if diags := Resumable(runs, r.ID); diags.HasErrors() {
 		return nil, nil, diags
 	}
-	applier, diags := s.applier(ctx, p, r.ID)
+	applier, diags := s.applier(ctx, p, r.ID, lockID)
 	if diags.HasErrors() {
 		return nil, nil, diags
 	}
@@ -345,8 +357,13 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 	}, diags
 }
 
-// applier makes the program of an apply from the stored state.
-func (s *Session) applier(ctx context.Context, p *plan.Plan, run string) (*applying.Applier, diag.List) {
+// applier makes the program of an apply from the stored state. Where the lock is one of objects, the program changes
+// these alone.
+func (s *Session) applier(ctx context.Context, p *plan.Plan, run, lockID string) (*applying.Applier, diag.List) {
+	own, err := s.own(ctx, lockID)
+	if err != nil {
+		return nil, diag.Errors("Failed to read the locks", err.Error()+".", nil)
+	}
 	stored, err := s.Store.Load(ctx, s.Workspace)
 	if err != nil {
 		return nil, diag.Errors("Failed to read the state", err.Error()+".", nil)
@@ -360,6 +377,6 @@ func (s *Session) applier(ctx context.Context, p *plan.Plan, run string) (*apply
 	return applying.New(applying.Options{
 		Plan: p, Static: static, Code: code, Store: s.store(code, values.Applying, p.Timestamp), State: stored,
 		Run: run, Dir: s.Dir, Env: s.Env, Package: s.Package,
-		Removed: removedBlocks(s.Tree), Renewals: s.renewals(),
+		Removed: removedBlocks(s.Tree), Renewals: s.renewals(), Own: own,
 	}), diags
 }

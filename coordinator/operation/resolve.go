@@ -11,34 +11,52 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/locks"
 	"github.com/millipede-iac/millipede/wire"
 )
 
 // CutOff returns a run of the workspace that was cut off while operations were under way, or nil. They may still go on,
 // or their results wait: until those are recorded the state does not say what there is, and what is planned by it could
-// be done twice. Only the run itself, resumed, can take them.
-func CutOff(ctx context.Context, store journal.Runs, workspace string) (*journal.Run, error) {
+// be done twice. Only the run itself, resumed, can take them. A run that has locks of objects is none of these: what it
+// changes is locked until somebody has gone on with it.
+func CutOff(ctx context.Context, store RunsAndLocks, workspace string) (*journal.Run, error) {
 	runs, err := store.Runs(ctx, workspace)
 	if err != nil {
 		return nil, err
 	}
+	shared, err := sharing(ctx, store, workspace)
+	if err != nil {
+		return nil, err
+	}
 	for _, r := range runs {
-		if r.Over() {
+		if r.Over() || shared[r.ID] {
 			continue
 		}
-		events, err := store.Events(ctx, r.ID)
-		if err != nil {
-			return nil, err
-		}
-		statuses, _, err := journal.Fold(r.Vertices, events)
-		if err != nil {
-			return nil, fmt.Errorf("the journal of the run %s: %w", r.ID, err)
-		}
-		if slices.Contains(statuses, journal.Dispatched) {
-			return &r, nil
+		if under, err := UnderWay(ctx, store, r); err != nil || under {
+			return &r, err
 		}
 	}
 	return nil, nil
+}
+
+// RunsAndLocks is what tells which runs were cut off; journal.Store does.
+type RunsAndLocks interface {
+	journal.Runs
+	LockRequests(ctx context.Context, workspace string) ([]locks.Request, error)
+}
+
+// UnderWay tells whether operations of a run, which has not ended, were sent and may still go on, or have results that
+// wait.
+func UnderWay(ctx context.Context, store journal.Runs, r journal.Run) (bool, error) {
+	events, err := store.Events(ctx, r.ID)
+	if err != nil {
+		return false, err
+	}
+	statuses, _, err := journal.Fold(r.Vertices, events)
+	if err != nil {
+		return false, fmt.Errorf("the journal of the run %s: %w", r.ID, err)
+	}
+	return slices.Contains(statuses, journal.Dispatched), nil
 }
 
 // Resolve returns what ends the doubt about an object, as who says what became of it: id names the object that there is

@@ -31,12 +31,20 @@ func (p *phase) resolve(ctx context.Context, r service.Resolution, who string) d
 	if diags = diags.Append(p.install(ctx)); diags.HasErrors() {
 		return diags
 	}
+	o := estate.StateOptions{Lock: true, LockTimeout: storeWait}
+	if p.job.Workspace.ObjectLocks {
+		o = p.shared()
+		o.Sharing.Request = "resolve-" + p.job.Run.ID // the run may have left a request of its own
+	}
 	op, more := p.estate.Begin(ctx, estate.OperationOptions{
 		Name: "apply", Bare: p.job.Run.Destroy, Variables: p.vars, Parallelism: p.o.Parallelism, LockAs: "resolve",
-		State: estate.StateOptions{Lock: true, LockTimeout: storeWait}, Watch: p.watch(),
+		State: o, Watch: p.watch(),
 	})
 	if diags = diags.Append(more); diags.HasErrors() {
 		return diags
+	}
+	if diags = diags.Append(op.LockAll(ctx)); diags.HasErrors() {
+		return diags.Append(op.Close(ctx))
 	}
 	tx, more := op.Engine.Resolve(ctx, op.Prior, at, r.ID, who)
 	diags = diags.Append(more)

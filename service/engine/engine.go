@@ -26,6 +26,8 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/locks"
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/trace"
 	"github.com/millipede-iac/millipede/unpacking"
@@ -63,12 +65,15 @@ type Options struct {
 }
 
 // Engine implements service.Engine. Safe for concurrent use.
-type Engine struct{ o Options }
+type Engine struct {
+	o     Options
+	hands estate.Hands // what runs share that work on one state
+}
 
 var _ service.Engine = (*Engine)(nil)
 
 // New returns the engine.
-func New(o Options) *Engine { return &Engine{o} }
+func New(o Options) *Engine { return &Engine{o: o} }
 
 // phase is one phase of a run while it goes on.
 type phase struct {
@@ -207,10 +212,32 @@ const storeWait = 20 * time.Second
 // state says how the state is opened. A plan that does not have the workspace reads what was last committed: others
 // may plan and apply there at the same time.
 func (p *phase) state(applies bool) estate.StateOptions {
+	if p.job.Workspace.ObjectLocks {
+		return p.shared()
+	}
 	if r := &p.job.Run; !applies && (r.PlanOnly || r.SavePlan) {
 		return estate.StateOptions{KeepsNothing: true}
 	}
 	return estate.StateOptions{Lock: true, LockTimeout: storeWait}
+}
+
+// shared says how a state is opened that several runs work on at the same time.
+func (p *phase) shared() estate.StateOptions {
+	j := p.job
+	return estate.StateOptions{LockTimeout: storeWait, Sharing: &estate.Sharing{
+		Hands: &p.hands, Request: j.Run.ID, Who: fmt.Sprintf("%s, %s", j.Who, j.Run.ID), Alive: j.Alive,
+		Waits: func(list []locks.Blocker) {
+			if len(list) == 0 {
+				j.Waits("", "")
+				return
+			}
+			var text []string
+			for _, b := range list {
+				text = append(text, b.String())
+			}
+			j.Waits(list[0].By.ID, "it waits for "+strings.Join(text, "; "))
+		},
+	}}
 }
 
 // operation opens the estate for this phase. saved is the plan to apply; nil for none. A phase that resumes a run
@@ -367,8 +394,8 @@ func (p *phase) apply(ctx context.Context) (*service.ApplyResult, diag.List) {
 
 // resume goes on with the run that the service has left in its midst. over is false when nothing of it was begun.
 func (p *phase) resume(ctx context.Context) (result *service.ApplyResult, diags diag.List, over bool) {
-	run, saved, diags := p.estate.FindRun(ctx, "", p.vars)
-	if diags.HasErrors() {
+	run, saved, diags := p.begun(ctx)
+	if diags.HasErrors() || saved == nil {
 		return nil, nil, false // nothing is open: it was not begun, or it has ended, which a stale plan then says
 	}
 	op, diags := p.operation(ctx, saved, true)
@@ -380,6 +407,18 @@ func (p *phase) resume(ctx context.Context) (result *service.ApplyResult, diags 
 	p.doubtful(after)
 	p.screen.applied(applied, after, !diags.HasErrors())
 	return counted(applied), diags.Append(op.Close(ctx)), true
+}
+
+// begun finds the engine's run of the phase; saved is nil for none.
+func (p *phase) begun(ctx context.Context) (run journal.Run, saved *planfile.Saved, diags diag.List) {
+	if !p.job.Workspace.ObjectLocks {
+		return p.estate.FindRun(ctx, "", p.vars)
+	}
+	found, saved, diags := p.estate.Requested(ctx, p.shared())
+	if found != nil {
+		run = *found
+	}
+	return run, saved, diags
 }
 
 func counted(a *operation.Applied) *service.ApplyResult {

@@ -88,6 +88,9 @@ type Workspace struct {
 	UpdatedAt  time.Time `json:"updatedAt"`
 	// ApprovalExpiry is how long a plan whose asker is gone waits for its approval; zero for ever.
 	ApprovalExpiry time.Duration `json:"approvalExpiry,omitempty"`
+	// ObjectLocks: runs that apply lock the objects that they touch, so that others go on at the same time, and no run
+	// waits for the workspace.
+	ObjectLocks bool `json:"objectLocks,omitempty"`
 
 	Lock Lock `json:"lock,omitzero"`
 	// CurrentRun is the run that has the workspace, or has it next; never one that is plan-only or saved.

@@ -25,6 +25,7 @@ func (c *call) settings() (o service.WorkspaceSettings, err error) {
 		SourceName       *string `json:"source-name"`
 		SourceURL        *string `json:"source-url"`
 		ApprovalExpiry   *int    `json:"approval-expiry-seconds"`
+		ObjectLocks      *bool   `json:"object-locks"`
 		Overwrites       *struct {
 			Mode *bool `json:"execution-mode"`
 		} `json:"setting-overwrites"`
@@ -47,6 +48,7 @@ func (c *call) settings() (o service.WorkspaceSettings, err error) {
 		WorkingDirectory: a.WorkingDirectory, AutoApply: a.AutoApply, Structured: a.Structured,
 		QueueAllRuns: a.QueueAllRuns,
 		AllowDestroy: a.AllowDestroy, GlobalState: a.GlobalState, SourceName: a.SourceName, SourceURL: a.SourceURL,
+		ObjectLocks: a.ObjectLocks,
 	}
 	if a.ExecutionMode == nil && a.Operations != nil {
 		mode := record.ModeLocal

@@ -49,6 +49,7 @@ func (c *call) workspaceResource(w *service.WorkspaceView) resource {
 			"unarchived-workspace-change-requests-count": 0,
 			"locked-reason":                              w.Lock.Reason,
 			"approval-expiry-seconds":                    int(w.ApprovalExpiry / time.Second),
+			"object-locks":                               w.ObjectLocks,
 			"actions":                                    map[string]bool{"is-destroyable": true},
 			"permissions": map[string]bool{
 				"can-update": p.Admin, "can-destroy": p.Admin || p.Delete, "can-force-delete": p.Admin || p.Delete,

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	client "github.com/hashicorp/go-tfe"
+)
+
+// hands is a workspace of a service whose runs lock objects.
+type hands struct {
+	*served
+	w   *client.Workspace
+	dir string // where provisioners look
+}
+
+// handsConfiguration has parts that have nothing to do with each other. Each operation says that it has begun, and goes
+// on once it may.
+const handsConfiguration = `
+variable "a" { default = "1" }
+variable "b" { default = "1" }
+variable "c" { default = [] }
+resource "terraform_data" "a" {
+  input            = var.a
+  triggers_replace = var.a
+  provisioner "local-exec" {
+    command = "touch DIR/begun-a-${var.a}; while [ ! -e DIR/go-a-${var.a} ]; do sleep 0.05; done"
+  }
+}
+resource "terraform_data" "b" {
+  input            = var.b
+  triggers_replace = var.b
+  provisioner "local-exec" {
+    command = "touch DIR/begun-b-${var.b}; while [ ! -e DIR/go-b-${var.b} ]; do sleep 0.05; done"
+  }
+}
+resource "terraform_data" "c" {
+  for_each = toset(var.c)
+  provisioner "local-exec" {
+    command = "touch DIR/begun-c-${each.key}; while [ ! -e DIR/go-c-${each.key} ]; do sleep 0.05; done"
+  }
+}
+output "a" { value = terraform_data.a.output }
+output "b" { value = terraform_data.b.output }
+`
+
+func newHands(t *testing.T) *hands {
+	t.Helper()
+	s, _ := serveIn(t, t.TempDir(), "")
+	w, err := s.client.Workspaces.Create(t.Context(), "main", client.WorkspaceCreateOptions{Name: client.String("one")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &hands{s, w, t.TempDir()}
+	body := strings.NewReader(`{"data": {"type": "workspaces", "attributes": {"object-locks": true}}}`)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, s.address+"/api/v2/workspaces/"+w.ID, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/vnd.api+json")
+	request.Header.Set("Authorization", "Bearer "+s.token)
+	answer, err := s.http.Do(request)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatal(answer, err)
+	}
+	if err := answer.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	return h
+}
+
+// begin has a run applied, and returns where its end is told.
+func (h *hands) begin(variables ...string) <-chan *client.Run {
+	h.t.Helper()
+	dir := h.t.TempDir()
+	text := strings.ReplaceAll(handsConfiguration, "DIR", h.dir)
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(text), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+	o := client.RunCreateOptions{}
+	for _, v := range variables {
+		name, value, _ := strings.Cut(v, "=")
+		o.Variables = append(o.Variables, &client.RunVariable{Key: name, Value: value})
+	}
+	over := make(chan *client.Run, 1)
+	go func() {
+		r, err := h.tryRun(h.w, dir, o)
+		if err != nil {
+			h.t.Error(err)
+		}
+		over <- r
+	}()
+	return over
+}
+
+// begun returns when an operation has begun, may lets it go on.
+func (h *hands) begun(name string) {
+	for !h.t.Failed() {
+		if _, err := os.Stat(filepath.Join(h.dir, "begun-"+name)); err == nil {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+func (h *hands) may(names ...string) {
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(h.dir, "go-"+name), nil, 0o600); err != nil {
+			h.t.Error(err)
+		}
+	}
+}
+
+// ended returns the run once it is over, and what its logs say.
+func (h *hands) ended(over <-chan *client.Run) (*client.Run, string) {
+	h.t.Helper()
+	r := <-over
+	if r == nil {
+		h.t.FailNow()
+	}
+	ctx := h.t.Context()
+	return r, h.log(h.client.Plans.Logs(ctx, r.Plan.ID)) + h.log(h.client.Applies.Logs(ctx, r.Apply.ID))
+}
+
+func (h *hands) applied(over <-chan *client.Run) *client.Run {
+	h.t.Helper()
+	r, text := h.ended(over)
+	if r.Status != client.RunApplied {
+		h.t.Fatalf("%s: %s", r.Status, text)
+	}
+	return r
+}
+
+// outputs are those of the state as it is now, with its serial and its run.
+func (h *hands) outputs() string {
+	h.t.Helper()
+	v, err := h.client.StateVersions.ReadCurrent(h.t.Context(), h.w.ID)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return fmt.Sprintf("%s %s in %d", h.output(h.w, "a"), h.output(h.w, "b"), v.Serial)
+}
+
+// waiting returns what a run under way waits for, once it waits for objects.
+func (h *hands) waiting() (on, text string) {
+	for !h.t.Failed() {
+		runs, err := h.client.Runs.List(h.t.Context(), h.w.ID, nil)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		for _, r := range runs.Items {
+			if r.Status != client.RunApplying {
+				continue
+			}
+			request, err := http.NewRequestWithContext(h.t.Context(), http.MethodGet,
+				h.address+"/api/millipede/v1/runs/"+r.ID+"/wait", nil)
+			if err != nil {
+				h.t.Fatal(err)
+			}
+			request.Header.Set("Authorization", "Bearer "+h.token)
+			answer, err := h.http.Do(request)
+			if err != nil {
+				h.t.Fatal(err)
+			}
+			var got struct {
+				Wait *struct{ Kind, On, Text string }
+			}
+			if err := json.NewDecoder(answer.Body).Decode(&got); err != nil {
+				h.t.Error(err)
+			}
+			_ = answer.Body.Close()
+			if got.Wait != nil && got.Wait.Kind == "objects" {
+				return got.Wait.On, got.Wait.Text
+			}
+		}
+	}
+	return "", ""
+}
+
+// Two runs could not apply in one workspace at the same time, whatever they changed.
+func TestRunsThatChangeOtherThingsAreAppliedAtOnce(t *testing.T) {
+	h := newHands(t)
+	h.may("a-1", "b-1")
+	h.applied(h.begin())
+	if got := h.outputs(); got != "1 1 in 1" {
+		t.Errorf("at first the outputs are %s", got)
+	}
+	a, b := h.begin(`a="2"`), h.begin(`b="2"`)
+	h.begun("a-2")
+	h.begun("b-2") // both are under way
+	h.may("b-2")
+	h.applied(b)
+	// What the other one has done by now belongs to a version that has not ended.
+	if got := h.outputs(); got != "1 2 in 2" {
+		t.Errorf("while one is under way, the outputs are %s", got)
+	}
+	h.may("a-2")
+	h.applied(a)
+	if got := h.outputs(); got != "2 2 in 3" {
+		t.Errorf("then they are %s", got)
+	}
+	if code := h.stop(); code != 1 { // it was interrupted
+		t.Errorf("it ended with %d", code)
+	}
+}
+
+func TestARunWaitsForTheObjectsOfAnotherOneAndSaysSo(t *testing.T) {
+	h := newHands(t)
+	h.may("a-1", "b-1")
+	h.applied(h.begin())
+	first := h.begin(`a="2"`)
+	h.begun("a-2")
+	second := h.begin(`a="3"`) // planned by the state before the first
+	on, text := h.waiting()
+	h.may("a-2", "a-3")
+	r := h.applied(first)
+	if on != r.ID || !strings.Contains(text, "terraform_data.a, which") || !strings.Contains(text, "admin") {
+		t.Errorf("it waits for %s: %s", on, text)
+	}
+	// What it was to change has changed, so it is not carried out.
+	failed, log := h.ended(second)
+	if failed.Status != client.RunErrored || !strings.Contains(log, "terraform_data.a, which the plan changes") ||
+		!strings.Contains(log, "admin, "+r.ID) {
+		t.Errorf("%s: %s", failed.Status, log)
+	}
+	if got := h.outputs(); got != "2 1 in 2" {
+		t.Errorf("the outputs are %s", got)
+	}
+	// Both make instances of a resource that has none, so one waits; then nothing is in its way.
+	x := h.begin(`a="2"`, `c=["x"]`)
+	h.begun("c-x")
+	y := h.begin(`a="2"`, `c=["y"]`)
+	if _, text = h.waiting(); !strings.Contains(text, "terraform_data.c, which") {
+		t.Errorf("it waits for: %s", text)
+	}
+	h.may("c-x", "c-y")
+	h.applied(x)
+	h.applied(y)
+	v, err := h.client.StateVersions.ReadCurrent(t.Context(), h.w.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := h.client.StateVersions.Download(t.Context(), v.DownloadURL)
+	if got := string(state); err != nil || v.Serial != 4 || !strings.Contains(got, `"index_key": "x"`) &&
+		!strings.Contains(got, `"index_key":"x"`) || !strings.Contains(got, `"y"`) {
+		t.Errorf("version %d: %v: %s", v.Serial, err, got)
+	}
+	h.stop()
+}

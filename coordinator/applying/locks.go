@@ -1,0 +1,232 @@
+package applying
+
+import (
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/locks"
+)
+
+// Locks returns what has to be locked so that others may change the state while the plan is carried out. The state of
+// the applier is the one that is stored then. It costs what the plan knows.
+//
+//   - What the plan changes is locked to be written: the instances, the outputs, and the results of checks that its
+//     changes flow to. So are instances of which only the dependencies are noted anew: the order in which objects end
+//     goes by those later.
+//   - What its changes were made from is locked to be read.
+//   - Nothing may begin to depend on what it ends; and what it makes to depend on something is in the way of those who
+//     end that.
+//   - A resource is locked to be written by who may make its first instance or end its last one, or changes its
+//     provider; by all others who change instances of it, to be read.
+//
+// Plans that are to refresh or to destroy everything lock the whole state: they do not know what else there will be.
+func (a *Applier) Locks() locks.Set {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	l := locking{Applier: a, set: locks.Set{}, written: map[addr.Instance]bool{}}
+	rests := a.Plan.RestsOn
+	if rests == nil || a.Plan.Mode != plan.Normal {
+		l.set.Add(locks.All, locks.Write)
+		return l.set
+	}
+	for _, at := range rests.Writes {
+		l.written[at] = true
+	}
+	for _, f := range rests.Found {
+		l.written[f.Addr] = true
+	}
+	l.checks() // before what is only noted anew: no value comes of that
+	for _, c := range a.Plan.Changes {
+		l.change(c)
+	}
+	for _, f := range rests.Found {
+		l.found(f.Addr)
+	}
+	for at := range l.written {
+		l.set.Add(locks.Instance(at.String()), locks.Write)
+		l.resource(at)
+	}
+	for _, name := range rests.Outputs {
+		l.set.Add(locks.Output(name), locks.Write)
+	}
+	for _, at := range rests.Reads {
+		l.set.Add(locks.Instance(at.String()), locks.Read)
+	}
+	for _, k := range rests.Keeps {
+		l.set.Add(locks.Dependents(k), locks.Keep)
+	}
+	return l.set
+}
+
+type locking struct {
+	*Applier
+	set     locks.Set
+	written map[addr.Instance]bool
+}
+
+// change locks what one change needs beside what the plan says that it rests on.
+func (l *locking) change(c *plan.Change) {
+	stored := l.state.Object(c.Addr, state.CurrentObject)
+	makes := false
+	switch c.Action {
+	case plan.NoOp:
+		o := l.Plan.Prior.Object(c.Addr, state.CurrentObject)
+		if l.notedAnew(c, stored) || l.notedAnew(c, o) {
+			l.written[c.Addr] = true
+			makes = true
+		}
+	case plan.Delete, plan.Forget, plan.DeleteThenCreate, plan.ForgetThenCreate:
+		l.set.Add(locks.Resource(c.Addr.Abs().String()), locks.Write)
+		makes = c.Action == plan.DeleteThenCreate || c.Action == plan.ForgetThenCreate
+	case plan.Create, plan.Update, plan.CreateThenDelete:
+		makes = true
+	}
+	if makes && c.Addr.Resource.Mode == addr.Managed {
+		var recorded *state.Dependencies
+		if stored != nil {
+			recorded = stored.Dependencies
+		}
+		l.depends(l.dependencies(c.Addr), recorded)
+	}
+	if r := l.state.Resources[c.Addr.Abs()]; l.written[c.Addr] && r != nil && r.Provider != c.Provider.Config() {
+		l.set.Add(locks.Resource(c.Addr.Abs().String()), locks.Write)
+	}
+}
+
+// notedAnew tells whether an object that does not change is stored otherwise all the same; see recheck.
+func (l *locking) notedAnew(c *plan.Change, o *state.Object) bool {
+	if o == nil || c.Deposed != state.CurrentObject {
+		return false
+	}
+	kept := *o
+	kept.Dependencies, kept.CreateBeforeDestroy, kept.SkipDestroy = l.dependencies(c.Addr), c.CreateBeforeDestroy,
+		c.SkipDestroy
+	return !kept.Equal(o)
+}
+
+// depends locks what something begins to depend on.
+func (l *locking) depends(now, recorded *state.Dependencies) {
+	if now == nil {
+		return
+	}
+	for d := range now.All() {
+		if recorded == nil || !recorded.Has(d) {
+			l.set.Add(locks.Dependents(d.Value()), locks.Depend)
+		}
+	}
+}
+
+// found locks what storing what refreshing found needs: the resource of what is gone, or has another provider, and what
+// its objects depend on by now.
+func (l *locking) found(at addr.Instance) {
+	was, is := l.state.Instance(at), l.Plan.Prior.Instance(at)
+	if was == nil || is == nil || l.state.ProviderOf(at).Config() != l.Plan.Prior.ProviderOf(at).Config() {
+		l.set.Add(locks.Resource(at.Abs().String()), locks.Write)
+	}
+	if is == nil || is.Current == nil {
+		return
+	}
+	var recorded *state.Dependencies
+	if was != nil && was.Current != nil {
+		recorded = was.Current.Dependencies
+	}
+	l.depends(is.Current.Dependencies, recorded)
+}
+
+// resource locks the resource of an instance that is written.
+func (l *locking) resource(at addr.Instance) {
+	abs := at.Abs()
+	mode := locks.Read
+	if r := l.state.Resources[abs]; r == nil {
+		mode = locks.Write // it brings the first one
+	}
+	l.set.Add(locks.Resource(abs.String()), mode)
+}
+
+// checks locks the results of the checks that values of what is written flow to.
+func (l *locking) checks() {
+	g := &l.Plan.Graph
+	reached := make([]bool, len(g.Vertices))
+	var open []int32
+	visit := func(v int32) {
+		if !reached[v] {
+			reached[v] = true
+			open = append(open, v)
+		}
+	}
+	for v, x := range g.Vertices {
+		if x.Change >= 0 && l.written[l.Plan.Changes[x.Change].Addr] {
+			visit(int32(v))
+		}
+	}
+	after := make([][]int32, len(g.Vertices))
+	for _, e := range g.Edges[:g.Values] {
+		after[e[0]] = append(after[e[0]], e[1])
+	}
+	for len(open) > 0 {
+		v := open[len(open)-1]
+		open = open[:len(open)-1]
+		for _, w := range after[v] {
+			visit(w)
+		}
+	}
+	names := map[string]bool{}
+	for v, yes := range reached {
+		if x := g.Vertices[v]; yes && x.Change >= 0 {
+			names[l.Plan.Changes[x.Change].Addr.Config().String()] = true
+		} else if yes {
+			names[x.Address] = true
+		}
+	}
+	for _, c := range l.Plan.Checks {
+		if names[c.Config] {
+			l.set.Add(locks.Check(c.Config), locks.Write)
+		}
+	}
+}
+
+// owns tells whether the run may change something. Without locks of objects it has everything.
+func (a *Applier) owns(o locks.Object) bool { return a.Own == nil || a.Own.Writes(o) }
+
+// ownsInstance is owns for an instance.
+func (a *Applier) ownsInstance(at addr.Instance) bool {
+	return a.Own == nil || a.Own.Writes(locks.Instance(at.String()))
+}
+
+// ownChanges leaves out what the run does not own: others may have changed that since the plan was made, and what the
+// plan knows of it is not to be stored.
+func (a *Applier) ownChanges(changes []state.Change) []state.Change {
+	if a.Own == nil {
+		return changes
+	}
+	var out []state.Change
+	for _, c := range changes {
+		switch s := c.(type) {
+		case state.SetObject:
+			if !a.ownsInstance(s.Addr) {
+				continue
+			}
+		case state.SetOutput:
+			if !a.owns(locks.Output(s.Name)) {
+				continue
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// endChecks is the change that stores the results of checks.
+func (a *Applier) endChecks() state.Change {
+	results := a.checkResults()
+	if a.Own == nil || a.Own.Whole() {
+		return state.SetChecks{Checks: results}
+	}
+	merge := state.MergeChecks{Checks: results}
+	for _, r := range results {
+		if a.owns(locks.Check(r.Config)) {
+			merge.Owned = append(merge.Owned, r.Config)
+		}
+	}
+	return merge
+}

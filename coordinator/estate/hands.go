@@ -1,0 +1,475 @@
+package estate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/millipede-iac/millipede/coordinator/layout"
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/locks"
+	"github.com/millipede-iac/millipede/state/snapshot"
+)
+
+// Hands have several operations of one process work on one state at the same time: they share its store, and an apply
+// locks the objects that it touches instead of the state. Safe for concurrent use; the zero value is ready.
+type Hands struct {
+	mu    sync.Mutex // guards homes
+	homes map[string]*sharedHome
+}
+
+// sharedHome is a home whose store is open for several.
+type sharedHome struct {
+	// settling is held by who settles what others have left.
+	settling sync.Mutex
+	// ending is held from the end of a version until the snapshot has it, so that each version gets there.
+	ending sync.Mutex
+
+	asking sync.Mutex      // guards asked
+	asked  map[string]bool // the requests of operations of this process that have not closed the state
+
+	opening sync.Mutex // guards the rest, and is held while the store is opened or closed
+	users   int
+	store   *openedStore
+	pulled  bool // the store has taken over what others did to the snapshot
+}
+
+func (h *Hands) home(path string) *sharedHome {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.homes == nil {
+		h.homes = map[string]*sharedHome{}
+	}
+	if h.homes[path] == nil {
+		h.homes[path] = &sharedHome{}
+	}
+	return h.homes[path]
+}
+
+// Sharing says how an operation shares a state with others of its process.
+type Sharing struct {
+	Hands *Hands
+	// Request names the operation's request for locks. An operation that goes on after a crash has the same.
+	Request string
+	// Who asks.
+	Who string
+	// Alive tells of a request whether somebody carries out what it is for, or will go on with it. What others have
+	// left is settled by the next operation.
+	Alive func(request string) bool
+	// Waits is told what the operation waits for, as often as that changes; nothing when it goes on. It may be nil.
+	Waits func([]locks.Blocker)
+}
+
+// open returns the store of a home, which is opened for the first one who wants it.
+func (h *sharedHome) open(ctx context.Context, e *Estate, home layout.Home, info journal.LockInfo,
+	timeout time.Duration) (*openedStore, diag.List) {
+	h.opening.Lock()
+	defer h.opening.Unlock()
+	var diags diag.List
+	if h.users == 0 {
+		store, more := e.openStore(ctx, home, info, writes, timeout)
+		if diags = more; diags.HasErrors() {
+			return nil, diags
+		}
+		h.store, h.pulled = store, false
+	}
+	h.users++
+	return &openedStore{Store: h.store.Store, home: h.store.home, server: h.store.server, shared: h}, diags
+}
+
+// leave closes the store when nobody uses it any more.
+func (h *sharedHome) leave() diag.List {
+	h.opening.Lock()
+	defer h.opening.Unlock()
+	if h.users--; h.users > 0 {
+		return nil
+	}
+	store := h.store
+	h.store = nil
+	return store.close()
+}
+
+// openShared is openStateAs for a state that several work on. The service has locked the snapshot for all of them.
+func (s *Opened) openShared(ctx context.Context, f StateOptions) diag.List {
+	e := s.estate
+	home := e.home(f)
+	s.sharing, s.home = f.Sharing, f.Sharing.Hands.home(home.Path())
+	if f.Sharing.Who != "" {
+		s.info.Who = f.Sharing.Who
+	}
+	store, diags := s.home.open(ctx, e, home, s.info, f.LockTimeout)
+	if diags.HasErrors() {
+		return diags
+	}
+	s.store = store
+	s.sync = &snapshot.Sync{Store: store, Backend: s.backend, Version: e.EngineVersion}
+	err := s.ensureWorkspace(ctx)
+	if err == nil {
+		err = s.pullOnce(ctx)
+	}
+	if err != nil {
+		return diags.Append(e.unreadable(err, true), store.close())
+	}
+	return diags
+}
+
+// pullOnce takes over what others did to the snapshot since the store was opened last. While anybody has locks, nobody
+// else can have changed it.
+func (s *Opened) pullOnce(ctx context.Context) error {
+	s.home.opening.Lock()
+	defer s.home.opening.Unlock()
+	if s.home.pulled {
+		return nil
+	}
+	err := s.store.Lock(ctx, s.Workspace, s.info)
+	var held *journal.Held
+	if errors.As(err, &held) {
+		return nil
+	}
+	if err == nil {
+		_, err = s.sync.Pull(ctx, s.Workspace, s.info.ID)
+		err = errors.Join(err, s.store.Unlock(context.WithoutCancel(ctx), s.Workspace, s.info.ID))
+	}
+	s.home.pulled = err == nil
+	if err == nil && s.store.server != nil {
+		s.store.server.Pulled()
+	}
+	return err
+}
+
+// runStore is the store as runs see it.
+func (s *Opened) runStore() journal.Store {
+	if s.sharing == nil {
+		return s.store
+	}
+	return turnStore{s.store, s}
+}
+
+// turnStore has the ends of runs wait for each other: who ends a version writes the snapshot before the next one ends.
+type turnStore struct {
+	journal.Store
+	opened *Opened
+}
+
+// Commit implements journal.Store.
+func (t turnStore) Commit(ctx context.Context, workspace, lockID string, tx journal.Tx) error {
+	if tx.EndVersion {
+		t.opened.takeTurn()
+	}
+	return t.Store.Commit(ctx, workspace, lockID, tx)
+}
+
+func (s *Opened) takeTurn() {
+	if s.sharing != nil && !s.turn {
+		s.home.ending.Lock()
+		s.turn = true
+	}
+}
+
+func (s *Opened) giveTurn() {
+	if s.turn {
+		s.turn = false
+		s.home.ending.Unlock()
+	}
+}
+
+// ours notes that a request is that of an operation of this process, or is not any more.
+func (h *sharedHome) ours(request string, is bool) {
+	h.asking.Lock()
+	defer h.asking.Unlock()
+	if h.asked == nil {
+		h.asked = map[string]bool{}
+	}
+	h.asked[request] = is
+	if !is {
+		delete(h.asked, request)
+	}
+}
+
+func (h *sharedHome) isOurs(request string) bool {
+	h.asking.Lock()
+	defer h.asking.Unlock()
+	return h.asked[request]
+}
+
+// ask asks for locks under the operation's request.
+func (s *Opened) ask(ctx context.Context, set locks.Set) error {
+	s.home.opening.Lock() // nobody locks the state as a whole meanwhile, to take over what others did
+	defer s.home.opening.Unlock()
+	s.home.ours(s.sharing.Request, true)
+	s.asked = true
+	return s.store.AskLocks(ctx, s.Workspace, locks.Request{ID: s.sharing.Request, Who: s.info.Who,
+		Operation: s.info.Operation, At: s.estate.Now().UTC(), Set: set})
+}
+
+// leaveLocks takes the operation's request back, unless somebody will go on with what it is for: with a run that was
+// interrupted, or one that was stopped while it waited.
+func (s *Opened) leaveLocks(ctx context.Context) diag.List {
+	if !s.asked {
+		return nil
+	}
+	defer s.home.ours(s.sharing.Request, false)
+	ctx = context.WithoutCancel(ctx)
+	all, err := s.store.LockRequests(ctx, s.Workspace)
+	for _, q := range all {
+		if q.ID != s.sharing.Request || err != nil {
+			continue
+		}
+		leave := !s.estate.Stop.Asked()
+		if q.Run != "" {
+			var run journal.Run
+			run, _, err = s.store.RunPlan(ctx, q.Run)
+			leave = err == nil && run.Over() || errors.Is(err, journal.ErrNoRun)
+		}
+		if leave {
+			err = s.store.LeaveLocks(ctx, s.Workspace, q.ID)
+		}
+	}
+	s.asked, s.LockID = false, ""
+	return releasing(err)
+}
+
+// lookEvery is how often who waits for locks looks whether those who have them are gone.
+const lookEvery = 2 * time.Second
+
+// lockFor locks what a plan needs, and returns the plan as it is to be carried out on the state that is there then. The
+// problems tell what the plan rests on and others have changed meanwhile.
+func (r *Operation) lockFor(ctx context.Context, p *plan.Plan) (*plan.Plan, diag.List) {
+	var has locks.Set
+	for try := 0; ; try++ {
+		fit, diags := r.fit(ctx, p)
+		if diags.HasErrors() {
+			return nil, diags
+		}
+		needs, more := r.Engine.Session.Locks(ctx, fit)
+		if diags = diags.Append(more); diags.HasErrors() {
+			return nil, diags
+		}
+		const most = 3
+		if len(r.adopted) > 0 || try == most { // the state goes on changing: it is had for the run alone
+			needs = locks.Set{locks.All: locks.Write}
+		}
+		if has != nil && has.Covers(needs) {
+			return fit, diags
+		}
+		for o, m := range has {
+			needs.Add(o, m)
+		}
+		if more := r.lock(ctx, needs); more.HasErrors() {
+			return nil, diags.Append(more)
+		}
+		has = needs
+		prior, more := r.State.Load(ctx)
+		if diags = diags.Append(more); diags.HasErrors() {
+			return nil, diags
+		}
+		r.adopted = r.estate.succession(r.Config.Tree, prior)
+		prior.Apply(r.adopted...)
+		r.Prior = prior
+	}
+}
+
+// LockAll locks the whole state of an operation that shares it with others, and loads it as it is then. Without others
+// it is locked already.
+func (r *Operation) LockAll(ctx context.Context) diag.List {
+	if r.State.sharing == nil {
+		return nil
+	}
+	diags := r.lock(ctx, locks.Set{locks.All: locks.Write})
+	if diags.HasErrors() {
+		return diags
+	}
+	prior, more := r.State.Load(ctx)
+	if diags = diags.Append(more); !diags.HasErrors() {
+		r.Prior = prior
+	}
+	return diags
+}
+
+// lock asks for locks, and waits for them.
+func (r *Operation) lock(ctx context.Context, set locks.Set) diag.List {
+	s := r.State
+	stopped := diag.Errors("Operation interrupted", "The plan waited for locks, and was stopped. Nothing of it was "+
+		"carried out.", nil)
+	if r.estate.Stop.Asked() {
+		return stopped
+	}
+	if err := s.ask(ctx, set); err != nil {
+		return diag.Errors("Error acquiring the state lock", err.Error()+".", nil)
+	}
+	waited := r.estate.Stop.Stopping
+	if waited == nil {
+		waited = ctx
+	}
+	told := ""
+	for {
+		short, cancel := context.WithTimeout(waited, lookEvery)
+		blockers, err := s.store.LockBlockers(ctx, s.Workspace, s.sharing.Request, maxBlockers)
+		if text := waitText(blockers); err == nil && text != told {
+			told = text
+			r.waits(blockers, text)
+		}
+		if err == nil {
+			err = s.store.AwaitLocks(short, s.Workspace, s.sharing.Request)
+		}
+		cancel()
+		switch {
+		case err == nil:
+			if told != "" {
+				r.waits(nil, "")
+			}
+			s.LockID = s.sharing.Request
+			return nil
+		case waited.Err() != nil:
+			return stopped
+		case !errors.Is(err, context.DeadlineExceeded):
+			return diag.Errors("Error acquiring the state lock", err.Error()+".", nil)
+		}
+		if diags := r.settleLeft(ctx, false); diags.HasErrors() {
+			return diags
+		}
+	}
+}
+
+// maxBlockers is by how many objects is told why somebody waits.
+const maxBlockers = 10
+
+func waitText(list []locks.Blocker) string {
+	text := ""
+	for _, b := range list {
+		text += "  - " + b.String() + "\n"
+	}
+	return text
+}
+
+// waits tells people, and who shares the state, what is waited for.
+func (r *Operation) waits(list []locks.Blocker, text string) {
+	if r.State.sharing.Waits != nil {
+		r.State.sharing.Waits(list)
+	}
+	if text != "" {
+		r.watch.Note("Waiting for what others change:\n" + text)
+	}
+}
+
+// settleLeft settles the runs that nobody will go on with and that have locks: it takes their results, notes what is in
+// doubt, and gives their locks up. With former it also settles a run that was cut off before the state was shared, for
+// which it needs all of the state. Whoever has locks, or waits for some, must not wait for that: it calls without, and
+// leaves it to whoever settles already.
+func (r *Operation) settleLeft(ctx context.Context, former bool) diag.List {
+	s := r.State
+	if former {
+		s.home.settling.Lock()
+	} else if !s.home.settling.TryLock() {
+		return nil
+	}
+	defer s.home.settling.Unlock()
+	all, err := s.store.LockRequests(ctx, s.Workspace)
+	if err != nil {
+		return diag.Errors("Failed to read the locks", err.Error()+".", nil)
+	}
+	for _, q := range all {
+		if q.ID == s.sharing.Request || s.home.isOurs(q.ID) || s.sharing.Alive(q.ID) {
+			continue
+		}
+		if q.Run != "" {
+			if diags := r.settleRequest(ctx, q); diags.HasErrors() {
+				return diags
+			}
+		}
+		if err := s.store.LeaveLocks(ctx, s.Workspace, q.ID); err != nil {
+			return releasing(err)
+		}
+	}
+	if !former {
+		return nil
+	}
+	run, err := operation.CutOff(ctx, s.store, s.Workspace)
+	switch {
+	case err != nil:
+		return diag.Errors("Failed to read the runs", err.Error()+".", nil)
+	case run == nil:
+		return nil
+	}
+	whole := locks.Request{ID: "settle-" + run.ID, Who: s.info.Who, At: r.estate.Now().UTC(),
+		Set: locks.Set{locks.All: locks.Write}}
+	s.home.ours(whole.ID, true)
+	defer s.home.ours(whole.ID, false)
+	if err := s.store.AskLocks(ctx, s.Workspace, whole); err != nil {
+		return diag.Errors("Error acquiring the state lock", err.Error()+".", nil)
+	}
+	err = s.store.AwaitLocks(ctx, s.Workspace, whole.ID)
+	var diags diag.List
+	if err == nil {
+		diags = r.settleAs(ctx, *run, whole.ID)
+	}
+	err = errors.Join(err, s.store.LeaveLocks(context.WithoutCancel(ctx), s.Workspace, whole.ID))
+	return diags.Append(releasing(err))
+}
+
+// settleRequest settles the run that has a request, if anything of it is under way.
+func (r *Operation) settleRequest(ctx context.Context, q locks.Request) diag.List {
+	run, _, err := r.State.store.RunPlan(ctx, q.Run)
+	under := false
+	if err == nil && !run.Over() {
+		under, err = operation.UnderWay(ctx, r.State.store, run)
+	}
+	switch {
+	case errors.Is(err, journal.ErrNoRun):
+		return nil
+	case err != nil:
+		return diag.Errors("Failed to read the runs", err.Error()+".", nil)
+	case !under:
+		return nil
+	}
+	return r.settleAs(ctx, run, q.ID)
+}
+
+// settleAs settles a run under its locks.
+func (r *Operation) settleAs(ctx context.Context, run journal.Run, lockID string) diag.List {
+	r.watch.Note(fmt.Sprintf("The run %s (%s, begun %s) was cut off. Taking its results, and waiting for what is "+
+		"still under way...\n", run.ID, run.Command, run.Started.Format("2006-01-02 15:04:05 -0700")))
+	own := r.State.LockID
+	r.State.LockID = lockID
+	diags := r.settleRun(ctx, run)
+	r.State.LockID = own
+	under, err := operation.UnderWay(ctx, r.State.store, run)
+	if now, _, runErr := r.State.store.RunPlan(ctx, run.ID); err == nil && runErr == nil && under && !now.Over() {
+		return diags.Append(r.State.refuse(&run))
+	}
+	return diags
+}
+
+// Requested returns the run that was begun under the request of an operation, and its plan; nil when none was, or it
+// has ended.
+func (e *Estate) Requested(ctx context.Context, f StateOptions) (run *journal.Run, saved *planfile.Saved,
+	diags diag.List) {
+	home := e.home(f)
+	store, diags := f.Sharing.Hands.home(home.Path()).open(ctx, e, home, e.lockInfo(""), f.LockTimeout)
+	if diags.HasErrors() {
+		return nil, nil, diags
+	}
+	defer func() { diags = diags.Append(store.close()) }()
+	all, err := store.LockRequests(ctx, e.Workspace())
+	for _, q := range all {
+		if err != nil || q.ID != f.Sharing.Request || q.Run == "" {
+			continue
+		}
+		r, text, err := store.RunPlan(ctx, q.Run)
+		if err != nil {
+			return nil, nil, diag.Errors("Failed to read the run", err.Error()+".", nil)
+		}
+		if r.Over() {
+			return nil, nil, nil
+		}
+		saved, diags := recordedPlan(r, text)
+		return &r, saved, diags
+	}
+	return nil, nil, releasing(err)
+}
