@@ -1,0 +1,83 @@
+package system
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	client "github.com/hashicorp/go-tfe"
+
+	"github.com/millipede-iac/millipede/test/site"
+)
+
+// objectLocks has the runs of a workspace lock objects.
+func objectLocks(t *testing.T, v *site.Service, w *client.Workspace) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, v.Address+"/api/v2/workspaces/"+w.ID,
+		strings.NewReader(`{"data": {"type": "workspaces", "attributes": {"object-locks": true}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/vnd.api+json")
+	r.Header.Set("Authorization", "Bearer "+v.Token)
+	answer, err := v.HTTP.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := answer.Body.Close(); err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatal(answer.Status, err)
+	}
+}
+
+// waitsForObjects tells whether a run waits for objects of others, and how it says so.
+func waitsForObjects(v *site.Service, run string) (string, bool) {
+	_, text := v.Ask(http.MethodGet, "runs/"+run+"/wait", nil)
+	return text, strings.Contains(text, `"kind":"objects"`)
+}
+
+// Locks that end with the process would let somebody else change what a run has under way; a run that is resumed finds
+// what others have done meanwhile beside its own.
+func TestRunsOnOneStateGoOnWhenTheServiceIsKilled(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, "")
+	s.Server()
+	s.Worker("default")
+	v := s.Service()
+	w := v.Workspace("one")
+	objectLocks(t, v, w)
+	machine := func(name string) string {
+		return strings.NewReplacer(`"a"`, fmt.Sprintf("%q", name), `"a-`, `"`+name+`-`).Replace(site.Slow(1, 5000))
+	}
+	a, b := v.Apply(w, machine("a")), v.Apply(w, machine("b"))
+	site.Eventually(t, "both creations have begun", func() bool { return s.Begun("create") == 2 })
+	late := v.Apply(w, machine("a")) // nobody has ended a version with it yet
+	said := ""
+	site.Eventually(t, "the third run waits", func() bool {
+		text, waits := waitsForObjects(v, late.ID)
+		said = text
+		return waits
+	})
+	site.Wants(t, said, "fleet_machine.a[0], which", a.ID)
+	if err := v.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	v.Start()
+	v.Ends(a.ID, client.RunApplied)
+	v.Ends(b.ID, client.RunApplied)
+	site.Wants(t, v.Logs(v.Ends(late.ID, client.RunErrored)), "fleet_machine.a[0], which the plan changes, was added",
+		a.ID)
+	if n := len(s.Objects()); n != 2 || s.Begun("create") != 2 {
+		t.Errorf("the cloud has %d machines, made by %d creations", n, s.Begun("create"))
+	}
+	state, err := v.Client.StateVersions.ReadCurrent(t.Context(), w.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := v.Client.StateVersions.Download(context.WithoutCancel(t.Context()), state.DownloadURL)
+	if err != nil || state.Serial != 2 {
+		t.Errorf("the state has serial %d: %v", state.Serial, err)
+	}
+	site.Wants(t, string(text), `"a"`, `"b"`)
+}
