@@ -220,13 +220,13 @@ func TestARunWaitsForTheObjectsOfAnotherOneAndSaysSo(t *testing.T) {
 	on, text := h.waiting()
 	h.may("a-2", "a-3")
 	r := h.applied(first)
-	if on != r.ID || !strings.Contains(text, "terraform_data.a, which") || !strings.Contains(text, "admin") {
+	if on != r.ID || !strings.Contains(text, "terraform_data.a, which") || !strings.Contains(text, "admin ("+r.ID+") has since") {
 		t.Errorf("it waits for %s: %s", on, text)
 	}
 	// What it was to change has changed, so it is not carried out.
 	failed, log := h.ended(second)
 	if failed.Status != client.RunErrored || !strings.Contains(log, "terraform_data.a, which the plan changes") ||
-		!strings.Contains(log, "admin, "+r.ID) {
+		!strings.Contains(log, "by admin ("+r.ID+")") {
 		t.Errorf("%s: %s", failed.Status, log)
 	}
 	if got := h.outputs(); got != "2 1 in 2" {

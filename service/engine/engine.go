@@ -225,7 +225,7 @@ func (p *phase) state(applies bool) estate.StateOptions {
 func (p *phase) shared() estate.StateOptions {
 	j := p.job
 	return estate.StateOptions{LockTimeout: storeWait, Sharing: &estate.Sharing{
-		Hands: &p.hands, Request: j.Run.ID, Who: fmt.Sprintf("%s, %s", j.Who, j.Run.ID), Alive: j.Alive,
+		Hands: &p.hands, Request: j.Run.ID, Who: fmt.Sprintf("%s (%s)", j.Who, j.Run.ID), Alive: j.Alive,
 		Waits: func(list []locks.Blocker) {
 			if len(list) == 0 {
 				j.Waits("", "")
@@ -235,7 +235,7 @@ func (p *phase) shared() estate.StateOptions {
 			for _, b := range list {
 				text = append(text, b.String())
 			}
-			j.Waits(list[0].By.ID, "it waits for "+strings.Join(text, "; "))
+			j.Waits(list[0].By.ID, strings.Join(text, "; "))
 		},
 	}}
 }

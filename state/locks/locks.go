@@ -131,17 +131,13 @@ type Blocker struct {
 
 // String says it for people.
 func (b Blocker) String() string {
-	has := "has"
+	who := b.By.Who
+	if who == "" {
+		who = b.By.ID
+	}
+	text := fmt.Sprintf("%s, which %s has", b.Object, who)
 	if !b.Granted {
-		has = "waits for"
-	}
-	run := b.By.Run
-	if run == "" {
-		run = b.By.ID
-	}
-	text := fmt.Sprintf("%s, which the run %s %s", b.Object, run, has)
-	if b.By.Who != "" {
-		text += " (" + b.By.Who + ")"
+		text = fmt.Sprintf("%s, which %s waits for", b.Object, who)
 	}
 	if !b.By.At.IsZero() {
 		text += " since " + b.By.At.UTC().Format(time.DateTime) + " UTC"
