@@ -88,7 +88,11 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	}
 	code := values.NewCode(s.Tree, schemas)
 	static := graph.Build(s.Tree, moved.State, code)
-	if cycles := cycleDiags(static).Append(selfReferences(static, code)); cycles.HasErrors() {
+	cycles := cycleDiags(static)
+	if o.Mode != plan.Destroy || !prior.IsEmpty() { // OpenTofu looks at them where it plans instances
+		cycles = cycles.Append(selfReferences(static, code))
+	}
+	if cycles.HasErrors() {
 		return nil, diags.Append(cycles)
 	}
 	// Who imports may still be writing the block of what is imported.

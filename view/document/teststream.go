@@ -31,7 +31,7 @@ func (t TestStream) Begin(s *suite.Suite) {
 	abstract := map[string][]string{}
 	runs := 0
 	for _, f := range s.Files {
-		names := []string{}
+		var names []string // null where there are none, as in OpenTofu
 		for _, r := range f.Runs {
 			names = append(names, r.Name)
 		}
