@@ -16,7 +16,7 @@ const (
 
 // VersionError says that a peer speaks another version of the protocol. Nothing of its message was used.
 type VersionError struct {
-	// What is what the peer sent ("task", "result").
+	// What names the kind of message: "task" or "result".
 	What string
 	// Peer is the peer's version; Own is ProtocolVersion.
 	Peer, Own int

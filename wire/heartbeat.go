@@ -75,8 +75,8 @@ func Prove(user nkeys.KeyPair, worker, publicKey string) (identity string, proof
 	return identity, proof, nil
 }
 
-// Proven tells whether the owner of the nkey in Identity has signed the heartbeat's name and curve key. Who repeats
-// such a heartbeat gains nothing: what is sealed for the key only the worker opens.
+// Proven tells whether the owner of the nkey in Identity has signed the heartbeat's name and curve key. Replaying such
+// a heartbeat gains an attacker nothing: only the worker can open what is sealed for its curve key.
 func (h Heartbeat) Proven() bool {
 	if !nkeys.IsValidPublicUserKey(h.Identity) {
 		return false

@@ -180,7 +180,7 @@ func inputsOf(given map[string]config.VariableValue) map[string]values.Input {
 	return out
 }
 
-// Fetching is who is told what the installation of modules does. The functions may be nil.
+// Fetching has the functions that are called while modules are installed. Each may be nil.
 type Fetching struct {
 	Downloading func(r config.ModuleRequest, from, version string)
 	Done        func(addr.Module, config.Installed)

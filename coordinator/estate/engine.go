@@ -28,7 +28,8 @@ type Engine struct {
 	providers  *Providers
 	// environment is what travels to workers elsewhere; nil for nothing.
 	environment *operation.Environment
-	// stop gives the telling of interrupts back; undecide ends the say about permits that nobody answers for.
+	// stop ends the showing of interrupts by this engine; undecide takes back its function that decides about orphaned
+	// permits.
 	stop, undecide func()
 }
 

@@ -34,8 +34,8 @@ func (o *orphans) add(fn wire.Orphan, listen func(wire.Orphan)) (remove func()) 
 	}
 }
 
-// decide is a wire.Orphan. It is called by the transport, which must not die of what is wrong with one of those who
-// decide: the permit stays held then.
+// decide is a wire.Orphan. The transport calls it, and a panic in one of the deciding functions must not end the
+// transport: the permit stays held then.
 func (o *orphans) decide(ctx context.Context, limit string, r wire.PermitRequest) (free bool) {
 	o.mu.Lock()
 	all := slices.Clone(o.decides)

@@ -89,9 +89,9 @@ func (l *Loop) investigate(lim *limit) {
 	l.do(FindBlockers{lim.name})
 }
 
-// stuck returns a limit of which operations in doubt keep all permits, when nothing of the run goes on any more and all
-// that it could still start waits for such limits; nil else. Nobody but the user can help then, by resolving the
-// doubts; for that the run must end, because it has the lock of the state.
+// stuck returns the limit that keeps the run from finishing: all of its permits belong to operations in doubt, and
+// every vertex that is still ready waits for such a limit. It returns nil while anything else can make progress. Only
+// the user can resolve the doubts, and for that the run must end, because it holds the lock of the state.
 func (l *Loop) stuck() (held *limit) {
 	if l.under+l.saving+len(l.acking)+l.counts[doubtful]+l.counts[parked] > 0 || l.halted() {
 		return nil

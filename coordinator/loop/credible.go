@@ -107,7 +107,7 @@ func (l *Loop) alarm(v int, detail string) {
 	}
 }
 
-// warn reports an attempt at that which came to nothing.
+// warn tells the user, once for each detail, that a forged message was refused.
 func (l *Loop) warn(detail string) {
 	if l.newAlarm(detail) {
 		l.tell(-1, diag.List{diag.New(diag.Warning, "A forged message was refused", detail, nil)})

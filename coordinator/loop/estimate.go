@@ -2,12 +2,13 @@ package loop
 
 import "time"
 
-// The time that is left is estimated from what the operations of this run took, by kind (resource type and action); of
-// kinds of which none has ended, from what earlier runs recorded; else from all that have ended in this run. What is
-// under way counts with its age, as the least that it takes: those that end first are the short ones, and going by them
-// alone would promise too much.
+// The loop estimates the remaining time from durations by kind (resource type and action). For a kind that has ended
+// operations in this run, it uses those; for another one, the durations that earlier runs recorded; and without such a
+// record, all operations that have ended in this run. A running operation counts with its age, which is the least that
+// it will take: the short operations end first, so an estimate from ended ones alone would be too low.
 //
-// What is left is bound by the work, which as many share as run now, and by the longest way through what is left.
+// The estimate is the longer one of two times: the remaining work, divided by the number of operations that run now,
+// and the longest chain of remaining vertices.
 
 // kind is what the loop knows of the operations of one resource type and action.
 type kind struct {

@@ -347,9 +347,9 @@ func (l *Loop) suspicious(v int) {
 	}
 }
 
-// giveUp settles vertices in doubt of which no word is to be expected: what depends on them is skipped. A result that
-// comes later stays in the stream for a run that is resumed; the permits stay held until then, because the operation
-// may still run.
+// giveUp settles the vertices in doubt for which no result can be expected any more, and skips the vertices that depend
+// on them. A result that arrives later stays in the stream until the run is resumed. The permits stay held until then,
+// because the operation may still be running.
 func (l *Loop) giveUp() {
 	if len(l.suspects) == 0 || l.saving > 0 {
 		return

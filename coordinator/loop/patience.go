@@ -26,9 +26,9 @@ func Outage(err error) bool {
 		errors.Is(err, context.DeadlineExceeded)
 }
 
-// Patience is for how long something has failed that is tried again and again. Time in which nobody answered and time
-// in which the answer was no are counted apart: neither makes the other be forgotten, or a store that refuses and is
-// silent by turns would be waited for without end. The zero value is for something that has not failed.
+// Patience measures for how long a repeated call has failed. It counts the time without an answer apart from the time
+// in which the answer was a refusal, and neither resets the other: otherwise the run would wait for ever for a store
+// that is silent and refuses by turns. The zero value stands for a call that has not failed.
 type Patience struct {
 	last                time.Time
 	refused, unanswered time.Duration

@@ -9,9 +9,9 @@ import (
 	"github.com/millipede-iac/millipede/wire"
 )
 
-// The rules of permits. A run asks for no more permits than it can use, and never for more than the limit has; it
-// uses one for vertex after vertex. Once others wait, a permit is given back when its vertex is done and the quantum
-// is over, and the run queues behind them. What is not used for linger goes back too.
+// The rules of permits. A run asks for no more permits than it can use, and never for more than the limit has. It uses
+// a permit for one vertex after another. While other runs wait for the limit, it releases the permit when a vertex is
+// done and the quantum is over, and queues behind them. It also releases a permit that it has not used for linger.
 const (
 	quantum = 250 * time.Millisecond
 	linger  = 250 * time.Millisecond
@@ -288,7 +288,8 @@ func keysOf(ps []permit) []PermitKey {
 	return keys
 }
 
-// drop ends the use of permits of which one was lost to another coordinator: nothing may be started under them.
+// drop takes all permits of a vertex out of use after one of them was lost to another coordinator. Nothing may be
+// started under the others either.
 func (l *Loop) drop(w *work) {
 	for _, p := range w.permits {
 		p.limit.inUse--

@@ -8,7 +8,7 @@ import (
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
-// onPrepared goes on with a vertex of which is known what it must do.
+// onPrepared continues a vertex whose program has said what it must do.
 func (l *Loop) onPrepared(e Prepared) {
 	x := &l.vertices[e.Vertex]
 	w := x.work

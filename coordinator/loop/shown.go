@@ -33,8 +33,8 @@ type Shown struct {
 	// Attempt is the last one, Worker who carried it out, where that is known.
 	Attempt wire.AttemptID
 	Worker  string
-	// Ready tells of a vertex that has started since when it was ready, Waited what it has waited for since, and Limits
-	// of which limits it has a permit. They must not be changed.
+	// Ready, Waited and Limits are set for a vertex that has started: when it became ready, what it has waited for since
+	// then, and the limits that it holds permits of. They must not be changed.
 	Ready  time.Time
 	Waited []journal.Wait
 	Limits []string

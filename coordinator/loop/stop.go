@@ -42,8 +42,8 @@ func (l *Loop) onInterrupted(e Interrupted) {
 	}
 }
 
-// openEnded tells whether the journal has operations of which nothing has been heard yet: whoever ends the run for good
-// would lose what becomes of them.
+// openEnded tells whether the journal has operations without an outcome. If the run were ended for good now, their
+// outcomes would be lost.
 func (l *Loop) openEnded() bool {
 	for v := range l.vertices {
 		if s := l.vertices[v].status; s == journal.Dispatched || s == journal.Doubt {
