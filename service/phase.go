@@ -362,7 +362,8 @@ func came(r *record.Run, results any) (record.RunEventKind, record.Outcome) {
 		r.HasChanges, r.Generated, r.Sensitive = v.HasChanges, v.Generated, v.Sensitive
 		r.Plan.Add, r.Plan.Change, r.Plan.Destroy, r.Plan.Import = v.Add, v.Change, v.Destroy, v.Import
 		switch {
-		case r.PlanOnly || !v.HasChanges && !r.AllowEmpty:
+		case r.PlanOnly || v.Generated || !v.HasChanges && !r.AllowEmpty:
+			// What was generated is not in the configuration yet, so that nothing can be applied by it.
 			return record.EventPlanEnded, record.Finished
 		case r.SavePlan:
 			return record.EventPlanEnded, record.Saved

@@ -56,8 +56,8 @@ func (s *Service) checkRun(tx *store.Tx, a *Actor, w *record.Workspace, r *recor
 		return invalid("A run that only refreshes cannot leave refreshing out")
 	case r.Destroy && !r.PlanOnly && !w.AllowDestroy:
 		return invalid("The workspace does not allow destroy plans")
-	case r.GenerateConfig:
-		return invalid("The service cannot generate configuration yet: leave -generate-config-out out")
+	case r.GenerateConfig && (r.Destroy || r.RefreshOnly):
+		return invalid("A run that destroys or only refreshes imports nothing that it could generate configuration for")
 	}
 	if r.AutoApply || w.AutoApply && !r.PlanOnly {
 		p, err := a.permissions(tx, w)

@@ -288,14 +288,25 @@ func (p *phase) plan(ctx context.Context) (*service.PlanResult, diag.List) {
 		return nil, diags
 	}
 	p.doubtful(op.Prior)
-	planned, more := op.Plan(ctx, options)
-	diags = diags.Append(more)
+	var generated []operation.Generated
+	if p.job.Run.GenerateConfig {
+		generated, diags = op.Generate(ctx, "generated.tf")
+	}
+	var planned *operation.Planned
+	if !diags.HasErrors() {
+		var more diag.List
+		planned, more = op.Plan(ctx, options)
+		diags = diags.Append(more)
+	}
 	var result *service.PlanResult
 	if planned != nil && !diags.HasErrors() {
+		operation.Note(planned.Plan, generated)
 		p.screen.plan(planned)
 		var err error
 		if result, err = p.documents(op, planned); err != nil {
 			diags = diags.Append(diag.New(diag.Error, "Failed to save the plan", err.Error()+".", nil))
+		} else {
+			result.Generated = len(generated) > 0
 		}
 	}
 	return result, diags.Append(op.Close(ctx))
