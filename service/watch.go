@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"strings"
 	"sync"
 
 	"github.com/millipede-iac/millipede/service/events"
@@ -35,6 +36,7 @@ func (s *Service) tell(r *record.Run) {
 		panic(err) // a string alone
 	}
 	s.stream.Publish(events.Event{Kind: events.RunChanged, Workspace: r.Workspace, Run: r.ID, Data: data})
+	s.log.Info("a run is "+strings.ReplaceAll(string(r.Status), "_", " "), "run", r.ID, "workspace", r.Workspace)
 }
 
 // tellAfter publishes that a workspace has changed, once the change is durable.

@@ -57,6 +57,9 @@ func (w *Watch) Settle() error { return w.outlet.Settle() }
 // Refresh draws the live line again: time has passed.
 func (w *Watch) Refresh() { w.outlet.Refresh() }
 
+// Note writes a text above the live line.
+func (w *Watch) Note(text string) { w.outlet.Add(text) }
+
 // Head is what is known of the run as a whole; false before anything is.
 func (w *Watch) Head() (timeline.Head, bool) {
 	w.mu.Lock()
@@ -82,13 +85,40 @@ func (w *Watch) See(line []byte) error {
 	if err := json.Unmarshal(line, &c); err != nil {
 		return fmt.Errorf("reading what the run does: %w", err)
 	}
+	w.change(&c)
+	return nil
+}
+
+// Model takes a run as it is: one that begins to be watched, or, with again, the one that is watched already.
+func (w *Watch) Model(m *timeline.Model, again bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.received = w.Now()
+	if again && w.begun {
+		w.change(&timeline.Changes{Head: m.Head, Counts: m.Counts, Vertices: m.Vertices, Shortages: m.Shortages})
+		return
+	}
+	w.begun, w.head, w.counts, w.lacks = true, m.Head, m.Counts, m.Shortages
+	w.vertices, w.running = map[int]*timeline.Vertex{}, map[int]bool{}
+	w.opened(m)
+}
+
+// Changes takes what is new.
+func (w *Watch) Changes(c *timeline.Changes) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.received = w.Now()
+	w.change(c)
+}
+
+// change needs the lock.
+func (w *Watch) change(c *timeline.Changes) {
 	w.head, w.counts = c.Head, c.Counts
 	w.lacking(c.Shortages)
 	for i := range c.Vertices {
 		w.changed(&c.Vertices[i])
 	}
 	w.outlet.Refresh()
-	return nil
 }
 
 // opened tells what the run is, and what went on before somebody watched.

@@ -98,6 +98,7 @@ func (w *Worker) attempt(ctx context.Context, d wire.Delivery) (kept *keptSlot) 
 	failpoint.Hit(failpoint.Claimed)
 	defer span.End()
 	w.ops.claim(ref.Attempt)
+	w.Log.Debug("an attempt is claimed", "run", ref.Run, "attempt", ref.Attempt, "pool", ref.Pool)
 	// A crash from here on is told as not started, until the start is noted.
 	doubt, err := mail.seal(ctx, a.doubt("The worker stopped while it carried the operation out."))
 	if err == nil {

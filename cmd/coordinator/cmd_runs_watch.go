@@ -22,6 +22,10 @@ Usage: coordinator [global options] runs watch [options] [RUN]
   the run, and its exit code is 0 if everything was done. An interrupt ends the watching alone; the run goes on.
   A run that has ended is told of as its outcome.
 
+  Where the configuration has its runs carried out by a service, RUN is the ID of a run there; without it, the newest
+  one that is not over. The address of a run's page names a run of any service that there is a token for. When the
+  connection is lost, the command connects again and goes on where it was.
+
 Options:
   -no-color             Use no colours.
 ` + variablesHelp
@@ -48,13 +52,23 @@ func runRunsWatch(ctx context.Context, a *app, args []string) int {
 		o.Width = func() int { return command.Width(a.Stdout) }
 	}
 	w := view.NewWatch(o)
+	served, diags := a.servedRun(ctx, f.Arg(0), vars.Variables)
+	if diags.HasErrors() {
+		return u.End(diags)
+	}
+	if served != nil {
+		status, err := a.watchServed(ctx, w, served)
+		if err := w.Settle(); err != nil {
+			return u.End(diag.Errors("Failed to write", err.Error()+".", nil))
+		}
+		return u.End(servedWatched(ctx, served, status, err))
+	}
 	err := a.follow(ctx, w, f.Arg(0))
 	head, begun := w.Head()
 	if begun && head.Outcome != "" {
 		w.End()
 	}
 	settled := w.Settle()
-	var diags diag.List
 	switch {
 	case settled != nil:
 		diags = diag.Errors("Failed to write", settled.Error()+".", nil)
@@ -81,10 +95,24 @@ func runRunsWatch(ctx context.Context, a *app, args []string) int {
 
 // follow shows the run of another process until it ends.
 func (a *app) follow(ctx context.Context, w *view.Watch, name string) error {
+	defer a.refreshing(ctx, w)()
+	return a.Estate.WatchRun(ctx, func(line []byte) error {
+		if err := w.See(line); err != nil {
+			return err
+		}
+		if head, _ := w.Head(); name != "" && head.Run != name {
+			return errOtherRun
+		}
+		return nil
+	})
+}
+
+// refreshing draws the live line again each second, until what it returns is called.
+func (a *app) refreshing(ctx context.Context, w *view.Watch) (end func()) {
 	ctx, stop := context.WithCancel(ctx)
-	ticking := make(chan struct{})
-	go func() { // awaited below
-		defer close(ticking)
+	ended := make(chan struct{})
+	go func() { // awaited by end
+		defer close(ended)
 		for {
 			select {
 			case <-time.After(time.Second):
@@ -94,18 +122,7 @@ func (a *app) follow(ctx context.Context, w *view.Watch, name string) error {
 			}
 		}
 	}()
-	err := a.Estate.WatchRun(ctx, func(line []byte) error {
-		if err := w.See(line); err != nil {
-			return err
-		}
-		if head, _ := w.Head(); name != "" && head.Run != name {
-			return errOtherRun
-		}
-		return nil
-	})
-	stop()
-	<-ticking
-	return err
+	return func() { stop(); <-ended }
 }
 
 // ended tells of a run that no process carries out.

@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/millipede-iac/millipede/cmd/command"
+	"github.com/millipede-iac/millipede/cmd/logflags"
 	"github.com/millipede-iac/millipede/cmd/serving"
 	"github.com/millipede-iac/millipede/lang/diag"
 )
@@ -34,17 +35,20 @@ Options:
                         service by. It sends them back to /oauth/callback. Teams whose sso-team-id is a group there have
                         the members that the provider says.
   -oidc-groups=CLAIM    The claim with the groups that somebody is in; default groups.
+  -log-level=LEVEL      ` + logflags.UsageLevel + `
+  -log-format=FORMAT    ` + logflags.UsageFormat + `
   -notify-private       Let notifications go to addresses that are not public: this machine, private networks. Who may
                         administer a workspace can then have the service send requests there.
 `
 
 func runServe(ctx context.Context, a *app, args []string) int {
 	o := serving.Options{
-		Environ: a.Environ, Dir: a.Dir, Out: a.Stdout, Log: a.Stderr, Tell: a.Tell, Version: version,
+		Environ: a.Environ, Dir: a.Dir, Out: a.Stdout, Tell: a.Tell, Version: version,
 		EngineVersion: engineVersion, Stop: a.Interrupts.Stop, Hold: a.Interrupts.Hold, CLI: a.CLI, Services: a.Services,
 		Connector: a.Connector, Who: command.Who,
 	}
 	var parallelism parallelismFlag
+	var logs logflags.Settings
 	f := a.NewFlags()
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:8443", "")
 	f.StringVar(&o.Address, "address", "", "")
@@ -61,6 +65,7 @@ func runServe(ctx context.Context, a *app, args []string) int {
 	f.StringVar(&o.OpenIDClient, "oidc-client", "", "")
 	f.StringVar(&o.OpenIDSecretFile, "oidc-secret-file", "", "")
 	f.StringVar(&o.OpenIDGroups, "oidc-groups", "groups", "")
+	logs.Flags(f)
 	parallelism.register(f)
 	if code, done := a.Parse(f, serveUsage, args); done {
 		return code
@@ -69,6 +74,10 @@ func runServe(ctx context.Context, a *app, args []string) int {
 	fail := func(what string, err error) int {
 		a.Printer(viewFlags{}).Diagnostics(diag.Errors(what, err.Error()+".", nil)) //nolint:errcheck // there is nobody else to tell
 		return 1
+	}
+	var err error
+	if o.Log, err = logs.New(a.Stderr); err != nil {
+		return fail("The service cannot start", err)
 	}
 	if err := o.Complete(f.Args()); err != nil {
 		return fail("The service cannot start", err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"net/http"
 	"os"
@@ -54,7 +55,7 @@ func (s *safe) String() string {
 func TestASecretIsInNoAnswerLogOrFile(t *testing.T) {
 	home := t.TempDir()
 	said := &safe{}
-	s, _ := serveTo(t, home, "", said)
+	s, _ := serveTo(t, home, "", said, "-log-level=debug", "-log-format=json")
 	ctx := t.Context()
 	w, err := s.client.Workspaces.Create(ctx, "main", client.WorkspaceCreateOptions{Name: client.String("one")})
 	if err != nil {
@@ -99,6 +100,17 @@ func TestASecretIsInNoAnswerLogOrFile(t *testing.T) {
 		t.Errorf("the plan's document tells the value of a variable that nobody may read back: %s", full)
 	}
 	s.stop()
+	texts["what the service said"] = said.String()
+	logged := false
+	for line := range strings.Lines(said.String()) {
+		var e struct{ Msg, Run, Address, Attempt string }
+		if json.Unmarshal([]byte(line), &e) == nil && e.Msg == "an operation started" && e.Run == r.ID {
+			logged = logged || e.Address == "terraform_data.a"
+		}
+	}
+	if !logged || strings.Contains(said.String(), "canary") || strings.Contains(said.String(), s.token) {
+		t.Errorf("an operation is not logged with its run, or a secret is logged:\n%s", said.String())
+	}
 	err = filepath.WalkDir(home, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err

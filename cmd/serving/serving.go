@@ -72,8 +72,9 @@ type Options struct {
 	Environ environ.Variables
 	Dir     string
 	// Out gets what people have to know of the service, Log what happens to it. Tell shows a text at once.
-	Out, Log io.Writer
-	Tell     func(text string)
+	Out  io.Writer
+	Log  *slog.Logger
+	Tell func(text string)
 	// Version is that of the program, EngineVersion that of OpenTofu.
 	Version, EngineVersion string
 	// Stop is what signals ask for; Hold keeps the first one from ending the process.
@@ -177,7 +178,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 	if err := os.RemoveAll(filepath.Join(o.Data, "scratch")); err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(s.Log, nil))
+	log := s.Log
 	cli, err := s.serviceCLI(o.Data)
 	if err != nil {
 		return err
@@ -289,7 +290,7 @@ func serviceHandler(svc *service.Service, st *store.Store, sender *notify.Sender
 	}
 	return gate.Handler(mux, gate.Options{Now: time.Now, Logger: log, Ready: func(context.Context) error {
 		return st.View(func(*store.Tx) error { return nil })
-	}})
+	}, Secret: tfe.SecretPaths})
 }
 
 // host serves until the process is interrupted: then no request is taken any more, runs are stopped as after an
@@ -389,7 +390,7 @@ func (s *serving) announce(o Options, at net.Addr, trust, token string) {
 func (s *serving) serviceEngine(o Options, key *seal.Key, w *works, cli *cliconfig.Config) *engine.Engine {
 	return engine.New(engine.Options{
 		Environ: s.serviceEnviron(), Parallelism: o.Parallelism, EngineVersion: s.EngineVersion, Now: time.Now,
-		Unpack: unpacking.Module, Observe: s.numbers.observe(),
+		Unpack: unpacking.Module, Observe: observed(s.numbers.observe(), s.Log),
 		Open: func(p engine.Place) *estate.Estate { return s.phaseEstate(p, key, w, cli) },
 	})
 }

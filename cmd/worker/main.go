@@ -16,6 +16,7 @@ import (
 
 	"github.com/millipede-iac/millipede/cloud"
 	"github.com/millipede-iac/millipede/cmd/hosting"
+	"github.com/millipede-iac/millipede/cmd/logflags"
 	"github.com/millipede-iac/millipede/cmd/natsconn"
 	"github.com/millipede-iac/millipede/cmd/tracing"
 	"github.com/millipede-iac/millipede/metrics"
@@ -37,7 +38,8 @@ Options:
                      Default: millipede/worker in the user's cache directory.
   -environment=own   Start plugins and provisioners in this worker's environment alone: operations that bring variables of
                      their own (the attribute environment of millipede.hcl) are refused. Default: any.
-  -log=LEVEL         debug, info, warn or error. Default: info.
+  -log-level=LEVEL   ` + logflags.UsageLevel + `
+  -log-format=FORMAT ` + logflags.UsageFormat + `
   -metrics=ADDRESS   Answer scrapes of Prometheus there, at /metrics, without a token and without TLS. Give an address
                      that only the scraper reaches, such as 127.0.0.1:9464. Default: none.
   -version           Show the version.
@@ -59,11 +61,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 		pools   = f.String("pool", "default", "")
 		slots   = f.Int("slots", 10, "")
 		cache   = f.String("cache", "", "")
-		level   = f.String("log", "info", "")
 		scraped = f.String("metrics", "", "")
 		foreign = f.String("environment", "any", "")
 		showVer = f.Bool("version", false, "")
 	)
+	var logs logflags.Settings
+	logs.Flags(f)
 	var named natsconn.Settings
 	named.Flags(f)
 	err := f.Parse(args)
@@ -92,12 +95,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "Error: -environment=%s: write any or own\n", *foreign)
 		return 1
 	}
-	var logLevel slog.Level
-	if err := logLevel.UnmarshalText([]byte(*level)); err != nil {
-		fmt.Fprintf(stderr, "Error: -log=%s: write debug, info, warn or error\n", *level)
+	log, err := logs.New(stderr)
+	if err != nil {
+		fmt.Fprintf(stderr, "Error: %s\n", err)
 		return 1
 	}
-	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: logLevel}))
 	if err := hideMemory(); err != nil {
 		log.Warn("plugins and provisioners may be able to read this process's environment and memory", "error", err)
 	}

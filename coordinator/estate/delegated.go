@@ -67,6 +67,16 @@ func (e *Estate) atService(ctx context.Context, root *config.Node) (*Delegated, 
 	}}, diags
 }
 
+// AtService returns the workspace of the service that the configuration has its runs carried out by; nil where they are
+// carried out here. Its Dir and Variables are empty.
+func (e *Estate) AtService(ctx context.Context, vars Variables) (*Delegated, diag.List) {
+	root, diags := e.FindRoot(Finding{Variables: vars, StorageOnly: true})
+	if root == nil || diags.HasErrors() {
+		return nil, diags
+	}
+	return e.atService(ctx, root)
+}
+
 // DelegatedRun finds the run that a file of a saved plan names; nil when the file is something else. The problems say
 // that the plan is none of this directory.
 func (e *Estate) DelegatedRun(ctx context.Context, name string, f Finding) (*Delegated, *tfc.Run, diag.List) {

@@ -35,6 +35,7 @@ func Handler(svc *service.Service, log *slog.Logger) http.Handler {
 	mux.Handle("GET "+Prefix+"runs/{run}/wait", s.authenticated(s.wait))
 	mux.Handle("GET "+Prefix+"workspaces/{workspace}/doubts", s.authenticated(s.doubts))
 	mux.Handle("POST "+Prefix+"workspaces/{workspace}/doubts", s.authenticated(s.resolve))
+	mux.HandleFunc("GET "+Prefix+"runs/{run}/watch", s.streamed)
 	return mux
 }
 
@@ -46,16 +47,34 @@ type server struct {
 // handler answers a request with a document; nil for none.
 type handler func(*http.Request, *service.Actor) (any, error)
 
+// actor returns who asks, and the token.
+func (s *server) actor(r *http.Request) (*service.Actor, string, error) {
+	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	token = strings.TrimSpace(token)
+	from, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		from = r.RemoteAddr
+	}
+	actor, err := s.Authenticate(token, from)
+	return actor, token, err
+}
+
+// streamed answers with what a run does.
+func (s *server) streamed(w http.ResponseWriter, r *http.Request) {
+	actor, token, err := s.actor(r)
+	if err == nil {
+		err = s.watch(w, r, token, actor)
+	}
+	if err != nil {
+		s.fail(w, r, err)
+	}
+}
+
 func (s *server) authenticated(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		from, _, err := net.SplitHostPort(r.RemoteAddr)
-		if err != nil {
-			from = r.RemoteAddr
-		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		var document any
-		actor, err := s.Authenticate(strings.TrimSpace(token), from)
+		actor, _, err := s.actor(r)
 		if err == nil {
 			document, err = h(r, actor)
 		}

@@ -59,7 +59,7 @@ type Options struct {
 	Now           func() time.Time
 	// Observe returns an observer that passes on what it is told, and what is called when there is nothing more to tell;
 	// may be nil.
-	Observe func(coordinator.Observer) (o coordinator.Observer, end func())
+	Observe func(run string, inner coordinator.Observer) (o coordinator.Observer, end func())
 	// Unpack bounds what a configuration may become.
 	Unpack unpacking.Bounds
 }
@@ -269,7 +269,7 @@ func (p *phase) watch() estate.Watch {
 	}
 	if p.o.Observe != nil {
 		p.unwatched() // those of an earlier operation of the phase, if there was one
-		w.Observer, p.unwatched = p.o.Observe(w.Observer)
+		w.Observer, p.unwatched = p.o.Observe(p.job.Run.ID, w.Observer)
 	}
 	return w
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +23,8 @@ import (
 type Options struct {
 	Now    func() time.Time
 	Logger *slog.Logger
+	// Secret are beginnings of paths of which the rest gives a right, and is not logged.
+	Secret []string
 	// Ready tells whether the service can answer; the error says why not.
 	Ready func(context.Context) error
 }
@@ -73,7 +76,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"there were too many requests without a good token from this address")
 		return
 	}
-	answer := &recorder{ResponseWriter: w}
+	answer, began := &recorder{ResponseWriter: w}, g.o.Now()
 	defer func() {
 		bug := recover()
 		switch {
@@ -90,8 +93,28 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if answer.status == http.StatusUnauthorized {
 			g.count(from)
 		}
+		g.log(r, answer.status, from, g.o.Now().Sub(began))
 	}()
 	g.next.ServeHTTP(answer, r)
+}
+
+// log logs a request: what only reads, and went well, for those who look closely. Queries and headers may hold tokens.
+func (g *gate) log(r *http.Request, status int, from string, took time.Duration) {
+	level := slog.LevelInfo
+	switch {
+	case status >= 500:
+		level = slog.LevelError
+	case r.Method == http.MethodGet || r.Method == http.MethodHead:
+		level = slog.LevelDebug
+	}
+	path := r.URL.Path
+	for _, before := range g.o.Secret {
+		if strings.HasPrefix(path, before) {
+			path = before + "..."
+		}
+	}
+	g.o.Logger.Log(r.Context(), level, "request", "method", r.Method, "path", path, "status", max(status, http.StatusOK),
+		"from", from, "took", took.Round(time.Microsecond))
 }
 
 // refuse answers with an error as clients of the API show it.

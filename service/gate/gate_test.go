@@ -1,11 +1,16 @@
 package gate_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,5 +65,43 @@ func TestAMistakeEndsOneAnswer(t *testing.T) {
 		if w.Code != want {
 			t.Errorf("%s: %d", path, w.Code)
 		}
+	}
+}
+
+// What a request asked for with a secret in its address is logged without it.
+func TestRequestsAreLoggedWithoutWhatGivesARight(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	h := gate.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}), gate.Options{Now: time.Now, Logger: log, Secret: []string{"/uploads/"}})
+	for _, r := range []*http.Request{
+		httptest.NewRequest(http.MethodGet, "/app/acme?token=canary", nil),
+		httptest.NewRequest(http.MethodPut, "/uploads/canary", nil),
+		httptest.NewRequest(http.MethodPost, "/api/v2/runs", nil),
+	} {
+		r.Header.Set("Authorization", "Bearer canary")
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	text := out.String()
+	if strings.Contains(text, "canary") {
+		t.Errorf("a secret is logged:\n%s", text)
+	}
+	var got []string
+	for line := range strings.Lines(text) {
+		var e struct {
+			Level, Method, Path string
+			Status              int
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprint(e.Level, " ", e.Method, " ", e.Path, " ", e.Status))
+	}
+	want := []string{"DEBUG GET /app/acme 200", "INFO PUT /uploads/... 200", "ERROR POST /api/v2/runs 500"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
 	}
 }

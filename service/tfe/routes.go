@@ -164,6 +164,9 @@ func (s *server) routes() map[string]handler {
 	return all
 }
 
+// SecretPaths are the beginnings of those addresses: what follows must not be logged.
+var SecretPaths = []string{"/uploads/configurations/", "/uploads/states/", "/logs/"}
+
 // secretRoutes are the addresses that the API hands out. They carry their own secret, in the path: the reader of logs
 // replaces the query, and uploads come without a token.
 func (s *server) secretRoutes() map[string]http.HandlerFunc {

@@ -130,7 +130,7 @@ func (b *bench) fleet(ctx context.Context, text string, parallelism int, crews .
 		for i := range c.count {
 			cmd := exec.CommandContext(ctx, worker, "-nats", ns.ClientURL(), "-pool", c.pool, "-slots",
 				fmt.Sprint(c.slots),
-				"-cache", filepath.Join(dir, fmt.Sprintf("%s-%d", c.pool, i)), "-log", "error")
+				"-cache", filepath.Join(dir, fmt.Sprintf("%s-%d", c.pool, i)), "-log-level", "error")
 			cmd.Stderr, cmd.Env = os.Stderr, append(os.Environ(), "FLEET_RECORD="+record, "MILLIPEDE_POOL="+c.pool)
 			if err := cmd.Start(); err != nil {
 				return 0, nil, fmt.Errorf("starting a worker: %w", err)

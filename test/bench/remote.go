@@ -77,7 +77,7 @@ func startServer(dir string) (*server.Server, error) {
 
 // startWorkerProcess starts a worker, which stop drains.
 func startWorkerProcess(ctx context.Context, path, dir, url string) (stop func() error, err error) {
-	cmd := exec.CommandContext(ctx, path, "-nats", url, "-slots", "64", "-cache", dir, "-log", "error")
+	cmd := exec.CommandContext(ctx, path, "-nats", url, "-slots", "64", "-cache", dir, "-log-level", "error")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting a worker: %w", err)
