@@ -9,9 +9,13 @@ import (
 	"github.com/millipede-iac/millipede/service/store"
 )
 
-// triggers are the events of runs that notifications can be about, as the API names them.
+// triggerDoubt is a trigger that the API of other products has no word for: operations of a run have come to an end of
+// which nobody knows what it was.
+const triggerDoubt = "run:in_doubt"
+
+// triggers are the events of runs that notifications can be about, as the API names them, and one of our own.
 var triggers = []string{
-	"run:created", "run:planning", "run:needs_attention", "run:applying", "run:completed", "run:errored",
+	"run:created", "run:planning", "run:needs_attention", "run:applying", "run:completed", "run:errored", triggerDoubt,
 }
 
 // triggerOf returns the trigger of the status that a run has come to, and what is said of it; empty where nobody is

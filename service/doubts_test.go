@@ -5,10 +5,12 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millipede-iac/millipede/service"
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // doubting is a workspace whose last run has left a creation in doubt.
@@ -128,5 +130,71 @@ func TestAWorkspaceIsLockedWhileADoubtIsResolvedAndNoLonger(t *testing.T) {
 	h.Await(next.ID, record.Planned)
 	if all, err := h.DoubtsIn(h.Admin, w.ID); err != nil || len(all.Operations) != 1 {
 		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+func TestReceiversHearOnceThatOperationsAreInDoubt(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	if _, err := h.PutNotification(h.Admin, record.Notification{Workspace: w.ID, Name: "n", Destination: "generic",
+		Enabled: true, URL: "https://example.com", Triggers: []string{"run:in_doubt"}}); err != nil {
+		t.Fatal(err)
+	}
+	h.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+		j.Doubtful([]record.Doubt{{Address: "fleet_vm.a", Operation: "create", Worker: "w1"}})
+		return nil, errors.New("an operation is in doubt")
+	}
+	for range 2 {
+		h.Await(h.NewRun(w, func(r *record.Run) { r.AutoApply = true }).ID, record.Errored)
+	}
+	due, _, err := h.DueNotifications(func(string) bool { return false })
+	if err != nil || len(due) != 1 || due[0].Delivery.Trigger != "run:in_doubt" ||
+		due[0].Delivery.Message != "Operations In Doubt" {
+		t.Fatalf("%+v, %v", due, err)
+	}
+	if err := h.Delivered(due[0], record.Response{}, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if due, _, err := h.DueNotifications(func(string) bool { return false }); err != nil || len(due) != 0 {
+		t.Errorf("they hear of it again: %+v, %v", due, err)
+	}
+}
+
+// What operations are said to have failed for was masked in the log of a run, and not in its timeline, which the pages
+// draw.
+func TestASecretInAFailureIsInNoTimeline(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	key, value, sensitive := "key", "canary-of-the-cloud", true
+	if _, err := h.PutVariable(h.Admin, w.ID, "", service.VariableSettings{Key: &key, Value: &value,
+		Sensitive: &sensitive}); err != nil {
+		t.Fatal(err)
+	}
+	h.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+		book := timeline.NewBook(timeline.Head{Ended: timeline.None})
+		j.Watched(book, "engine-run")
+		book.Add(timeline.Vertex{Number: 1, Address: "fleet_vm.a", Status: timeline.Running})
+		book.Update(1, func(v *timeline.Vertex) {
+			v.Status, v.Failure = timeline.Failed, "the key canary-of-the-cloud is not good"
+		})
+		book.Note(func(h *timeline.Head, _ *int64, _ *[]timeline.Shortage) {
+			h.Errors = append(h.Errors, "canary-of-the-cloud")
+		})
+		return nil, errors.New("an operation has failed")
+	}
+	r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
+	h.Await(r.ID, record.Errored)
+	v, err := h.FindRun(h.Admin, r.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write, _, err := h.Timeline(h.Admin, v.Apply.ID, timeline.Shape)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := write(&text); err != nil || strings.Contains(text.String(), "canary") ||
+		strings.Count(text.String(), "(sensitive value)") != 2 {
+		t.Errorf("%s, %v", text.String(), err)
 	}
 }

@@ -3,6 +3,7 @@ package service
 import (
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
@@ -69,8 +70,7 @@ func (s *Service) PutNotification(a *Actor, n record.Notification) (*record.Noti
 		now := s.now().UTC()
 		for _, trigger := range n.Triggers {
 			if !slices.Contains(triggers, trigger) {
-				return invalid("Triggers must be of run:created, run:planning, run:needs_attention, run:applying, " +
-					"run:completed and run:errored")
+				return invalid("Triggers must be of %s", strings.Join(triggers, ", "))
 			}
 		}
 		if n.UpdatedAt = now; n.ID == "" {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/millipede-iac/millipede/service/record"
 	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/view/timeline"
 )
 
 // begin has the engine carry out the phase that a run is in.
@@ -118,7 +119,11 @@ func unmarked(err error) string {
 func (s *Service) engage(leaving, stopping context.Context, r *record.Run, j *job, log io.Writer,
 	resumed bool) (results any, err error) {
 	return s.work(stopping, r, j, log, resumed, func(job *Job) (any, error) {
-		job.Watched = s.openBook(r)
+		open := s.openBook(r)
+		job.Watched = func(b *timeline.Book, engine string) {
+			b.Clean(job.masked)
+			open(b, engine)
+		}
 		defer s.closeBook(r)
 		if r.Status == record.Applying {
 			if job.Plan, err = s.store.ReadAll(planFile(r)); err != nil {
@@ -212,6 +217,23 @@ func (q *queue) waitsForObjects(id, on, text string) {
 	q.changes++
 	close(q.news)
 	q.news = make(chan struct{})
+}
+
+// masked is a text without secrets, as it is in the log.
+func (j *Job) masked(text string) string {
+	m, ok := j.Log.(*mask)
+	if !ok {
+		return text
+	}
+	var out strings.Builder
+	one := &mask{out: &out, secrets: m.secrets}
+	if _, err := one.Write([]byte(text)); err != nil {
+		return masked // nothing fails here
+	}
+	if err := one.Flush(); err != nil {
+		return masked
+	}
+	return out.String()
 }
 
 // unmask ends the masking of the log, and masks an error that is to be written there.
@@ -342,7 +364,13 @@ func (q *queue) finish(r *record.Run, j *job, results any, failure error) bool {
 			if err != nil {
 				return err
 			}
+			had := len(w.Doubts)
 			j.doubts.noteIn(w, now)
+			if had == 0 && len(w.Doubts) > 0 {
+				if err := q.s.notify(tx, now, triggerDoubt, "Operations In Doubt", ""); err != nil {
+					return err
+				}
+			}
 			return workspaces.Put(tx, w)
 		})
 		if err == nil {

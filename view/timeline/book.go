@@ -22,6 +22,7 @@ type Book struct {
 	shorts   []Shortage
 	waiters  chan struct{} // closed, and replaced, when something changes
 	listened bool          // somebody waits for it
+	clean    func(string) string
 }
 
 // page is a vertex in the list of what changed, newest first.
@@ -36,10 +37,31 @@ func NewBook(head Head) *Book {
 	return &Book{head: head, at: map[int]int{}, newest: -1, waiters: make(chan struct{})}
 }
 
+// Clean has the texts that providers and programs have a say in go through fn, which takes secrets out of them:
+// failures, doubts, and errors of the run. Call it before there are any.
+func (b *Book) Clean(fn func(string) string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.clean = fn
+}
+
+// cleaned needs the lock.
+func (b *Book) cleaned(texts ...*string) {
+	if b.clean == nil {
+		return
+	}
+	for _, t := range texts {
+		if *t != "" {
+			*t = b.clean(*t)
+		}
+	}
+}
+
 // Add adds a vertex. The book owns its slices from now on, and replaces them as a whole when they change.
 func (b *Book) Add(v Vertex) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.cleaned(&v.Failure, &v.Doubtful)
 	b.at[v.Number] = len(b.pages)
 	b.cursor++
 	b.pages = append(b.pages, page{Vertex: v, added: b.cursor, changed: b.cursor, older: -1, newer: -1})
@@ -58,8 +80,14 @@ func (b *Book) Update(number int, change func(*Vertex)) {
 		return
 	}
 	p := &b.pages[i]
-	was := p.Status
+	was, failure, doubtful := p.Status, p.Failure, p.Doubtful
 	change(&p.Vertex)
+	if p.Failure != failure {
+		b.cleaned(&p.Failure)
+	}
+	if p.Doubtful != doubtful {
+		b.cleaned(&p.Doubtful)
+	}
 	b.counts.add(was, -1)
 	b.counts.add(p.Status, 1)
 	b.cursor++
@@ -84,7 +112,11 @@ func (b *Book) Lookup(number int) (Vertex, bool) {
 func (b *Book) Note(change func(head *Head, left *int64, shortages *[]Shortage)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	had := len(b.head.Errors)
 	change(&b.head, &b.counts.Left, &b.shorts)
+	for i := had; i < len(b.head.Errors); i++ {
+		b.cleaned(&b.head.Errors[i])
+	}
 	b.cursor++
 	b.wake()
 }

@@ -92,12 +92,14 @@ export class Gantt {
     const marks = ticks(this.from, this.from + span, s.width - left);
     c.strokeStyle = colours.line;
     c.lineWidth = 1;
+    c.globalAlpha = 0.45;
     c.beginPath();
     for (const t of marks.at) {
       c.moveTo(Math.round(X(t)) + 0.5, AXIS);
       c.lineTo(Math.round(X(t)) + 0.5, s.height);
     }
     c.stroke();
+    c.globalAlpha = 1;
     c.save();
     c.beginPath();
     c.rect(0, AXIS, s.width, s.height - AXIS);

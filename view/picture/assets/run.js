@@ -215,6 +215,7 @@ class Picture {
     if (changed) this.details.show(what);
     if (what === null) return this.repaint();
     if (reveal) {
+      for (const drawing of [this.graph, this.gantt]) drawing.surface.resize(); // the details may have taken room
       this.graph.reveal(what);
       if (typeof what === "number") this.gantt.reveal(what);
     }
