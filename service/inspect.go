@@ -2,6 +2,7 @@ package service
 
 import (
 	"bytes"
+	"cmp"
 	"container/list"
 	"context"
 	"errors"
@@ -358,20 +359,23 @@ type LastChange struct {
 	Version *record.StateVersion
 	Run     *record.Run // nil when no run did
 	Who     string
+	// First tells that this is the oldest version that is known: the object may have been so before.
+	First bool
 }
 
-// LastChangeOf returns which version of a state, and which run, made an object as it is; nil where that is not known,
-// because the version is older than those that the service knows.
-func (s *Service) LastChangeOf(a *Actor, o *outline.Object) (c *LastChange, err error) {
-	if o.Since == "" {
+// LastChangeOf returns which version of a state, and which run, made an object of the outline as it is; nil where that
+// version was removed meanwhile.
+func (s *Service) LastChangeOf(a *Actor, of *outline.State, o *outline.Object) (c *LastChange, err error) {
+	since := cmp.Or(o.Since, of.Before)
+	if since == "" {
 		return nil, nil //nolint:nilnil // as said above
 	}
 	err = s.store.View(func(tx *store.Tx) error {
-		v, err := a.stateVersion(tx, o.Since, needReadState)
+		v, err := a.stateVersion(tx, since, needReadState)
 		if err != nil {
 			return err
 		}
-		c = &LastChange{Version: v}
+		c = &LastChange{Version: v, First: o.Since == ""}
 		if v.Run != "" {
 			if r, err := a.runView(tx, v.Run); err == nil {
 				c.Run = &r.Run

@@ -70,20 +70,20 @@ func TestVersionsOfAStateAreCompared(t *testing.T) {
 func TestWhoChangedAnObjectLastIsKnown(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
-	put(t, h, w, 1, "a", "b")
+	first := put(t, h, w, 1, "a", "b")
 	second := put(t, h, w, 2, "a", "x")
 	third := put(t, h, w, 3, "a", "x", "new")
 	o, _, err := h.StateOutline(h.Admin, third.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"", second.ID, third.ID}
+	want := []string{first.ID, second.ID, third.ID}
 	for i := range o.Objects {
-		c, err := h.LastChangeOf(h.Admin, &o.Objects[i])
-		switch {
-		case err != nil:
-			t.Error(err)
-		case want[i] == "" && c != nil, want[i] != "" && (c == nil || c.Version.ID != want[i] || c.Who != "root"):
+		c, err := h.LastChangeOf(h.Admin, o, &o.Objects[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c == nil || c.Version.ID != want[i] || c.Who != "root" || c.First != (i == 0) {
 			t.Errorf("%s: %+v", o.Objects[i].Address, c)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/millipede-iac/millipede/cloud/tfc"
 )
 
-const modelLine = `{"phase":"apply","status":"applying","model":{"version":2,"cursor":5,"head":{"run":"r"},"counts":{},` +
-	`"names":[""],"vertices":{"number":[]}}}`
+const modelLine = `{"phase":"apply","status":"applying","model":{"version":2,"cursor":5,"head":{"run":"r"},` +
+	`"counts":{},"names":[""],"vertices":{"number":[]}}}`
 
 // A watcher whose connection breaks asks for what is new behind what it has read.
 func TestWatchingGoesOnWhereTheConnectionWasLost(t *testing.T) {

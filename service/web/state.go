@@ -28,6 +28,8 @@ type lastChange struct {
 	Who, Run, RunAddress, VersionAddress string
 	Serial                               uint64
 	At                                   time.Time
+	// First tells that it may have been so before: what was is not known.
+	First bool
 }
 
 // versionAsked returns the version that the query or the path names; else the current one, which may be nil.
@@ -91,7 +93,7 @@ func (c *call) object() error {
 		return err
 	}
 	p := objectPage{Address: object.Address, Body: stated(attributes, attributes), Known: known}
-	if p.Last, err = c.lastChangeOf(w, object); err != nil {
+	if p.Last, err = c.lastChangeOf(w, o, object); err != nil {
 		return err
 	}
 	space := at("app", w.Organization, w.Name)
@@ -102,13 +104,13 @@ func (c *call) object() error {
 	}, p)
 }
 
-func (c *call) lastChangeOf(w *service.WorkspaceView, o *outline.Object) (*lastChange, error) {
-	last, err := c.LastChangeOf(c.actor, o)
+func (c *call) lastChangeOf(w *service.WorkspaceView, of *outline.State, o *outline.Object) (*lastChange, error) {
+	last, err := c.LastChangeOf(c.actor, of, o)
 	if err != nil || last == nil {
 		return nil, err
 	}
 	space := at("app", w.Organization, w.Name)
-	out := &lastChange{Who: last.Who, Serial: last.Version.Serial, At: last.Version.CreatedAt,
+	out := &lastChange{Who: last.Who, First: last.First, Serial: last.Version.Serial, At: last.Version.CreatedAt,
 		VersionAddress: space + "/state?version=" + last.Version.ID}
 	if last.Run != nil {
 		out.Run, out.RunAddress = title(last.Run), space+"/runs/"+last.Run.ID

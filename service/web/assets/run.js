@@ -17,6 +17,7 @@ export async function show(box) {
   });
 
   const options = {
+    failures: false, // the page has them above
     async plan(vertex) {
       const answer = await fetch(address(box.dataset.plan, "address", vertex.address));
       if (answer.status === 204) return null;

@@ -6,8 +6,9 @@
 //   picture.apply(changes);   // as often as they come: they are shown together, once in a frame
 //   picture.destroy();
 //
-// model, story and changes are the JSON of docs/format/timeline.md, parsed. options.lines and options.plan are described
-// in details.js; options.view is "gantt" to begin with that.
+// model, story and changes are the JSON of docs/format/timeline.md, parsed. options.lines and options.plan are
+// described in details.js; options.failures is false where the page lists failures itself; options.view is "gantt" to
+// begin with that.
 
 import { ORDER, Run, STATUS, criticalPath, duration, pathTimes, search } from "./model.js";
 import { Groups, ROOT } from "./layout.js";
@@ -33,6 +34,7 @@ class Picture {
     this.found = null;
     this.foundGroups = new Set();
     this.frames = { count: 0, worst: 0 };
+    this.options = options;
     this.load(model);
     this.open = this.groups.open(ROOM);
     this.build(options);
@@ -302,6 +304,7 @@ class Picture {
 
   failures() {
     const { run } = this;
+    if (this.options.failures === false) return [];
     const bad = [];
     for (const i of run.bad) if (bad.push(i) === 20) break; // those that failed first come first
     if (bad.length === 0 && !run.head.errors) return [];
