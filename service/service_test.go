@@ -230,8 +230,26 @@ func TestAMistakeOfOursEndsOneRun(t *testing.T) {
 func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 	h := servicetest.New(t)
 	w := h.NewWorkspace("one")
-	_, err := h.CreateRun(h.Admin, w.ID, record.Run{Configuration: h.NewConfiguration(w, false), GenerateConfig: true})
-	if !errors.Is(err, service.ErrInvalid) {
-		t.Errorf("%v", err)
+	for what, r := range map[string]record.Run{
+		"destroying": {Destroy: true, Refresh: true}, "refreshing": {RefreshOnly: true, Refresh: true},
+	} {
+		r.Configuration, r.GenerateConfig = h.NewConfiguration(w, false), true
+		if _, err := h.CreateRun(h.Admin, w.ID, r); !errors.Is(err, service.ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// What was generated is not in the configuration that the plan was made with: it would be missing from the next one.
+func TestAPlanThatHasGeneratedConfigurationIsNotApplied(t *testing.T) {
+	h := servicetest.New(t)
+	h.Engine.Mu.Lock()
+	h.Engine.PlanFunc = func(context.Context, *service.Job) (*service.PlanResult, error) {
+		return &service.PlanResult{HasChanges: true, Generated: true, Import: 1}, nil
+	}
+	h.Engine.Mu.Unlock()
+	r := h.NewRun(h.NewWorkspace("one"), func(r *record.Run) { r.GenerateConfig, r.AutoApply = true, true })
+	if v := h.Await(r.ID, record.PlannedAndFinished); !v.HasChanges || !v.Generated {
+		t.Errorf("%+v", v.Run)
 	}
 }
