@@ -24,7 +24,9 @@ import (
 type Options struct {
 	Store  *store.Store
 	Engine Engine
-	Now    func() time.Time // default time.Now
+	// Homes are what the engine keeps in the directory of the store; nil for nothing.
+	Homes store.Homes
+	Now   func() time.Time // default time.Now
 	// Version is the engine's, which runs record.
 	Version string
 	Logger  *slog.Logger // default: nothing is logged
@@ -71,6 +73,9 @@ type Service struct {
 func New(o Options) (*Service, error) {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Homes == nil {
+		o.Homes = noHomes{}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

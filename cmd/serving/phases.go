@@ -10,17 +10,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
-	"github.com/millipede-iac/millipede/cmd/adapters"
 	"github.com/millipede-iac/millipede/cmd/hosting"
 	"github.com/millipede-iac/millipede/coordinator/estate"
 	"github.com/millipede-iac/millipede/coordinator/layout"
 	"github.com/millipede-iac/millipede/environ"
 	"github.com/millipede-iac/millipede/provider/cliconfig"
 	"github.com/millipede-iac/millipede/service/engine"
-	"github.com/millipede-iac/millipede/state/bolt"
-	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/seal"
 	"github.com/millipede-iac/millipede/state/snapshot"
 )
@@ -45,14 +40,15 @@ func (s *serving) serviceEnviron() environ.Variables {
 }
 
 // phaseEstate returns the estate of one phase of a run. Its runs are carried out with what all phases share.
-func (s *serving) phaseEstate(p engine.Place, key *seal.Key, w *works, cli *cliconfig.Config) *estate.Estate {
+func (s *serving) phaseEstate(p engine.Place, key *seal.Key, w *works, cli *cliconfig.Config,
+	stores *sealedStores) *estate.Estate {
 	home := layout.At("", p.Data)
 	return estate.New(estate.Options{
 		Dir: p.Dir, Home: &home, Backend: p.Backend, Seeds: keyWrapper{key},
 		Temp: os.TempDir(), Environ: p.Environ, Isolated: true, Version: s.Version,
 		EngineVersion: s.EngineVersion,
 		Platform:      hosting.Platform, Who: s.Who, PID: os.Getpid(), Now: time.Now, NewID: rand.Text,
-		Stores:    s.numbers.stores(sealedStores{key: key}),
+		Stores:    s.numbers.stores(stores),
 		Connector: w, Own: hosting.Own, Reattached: s.Connector.Reattached, CLI: cli, Services: s.Services,
 		Memory: snapshot.NewMemory(),
 		Stop:   p.Stop, Tell: p.Tell,
@@ -68,24 +64,6 @@ func (s *serving) serviceCLI(data string) (*cliconfig.Config, error) {
 		cli.CacheDir, cli.CacheMayBreakLockFile = filepath.Join(data, "packages", "cache"), true
 	}
 	return &cli, os.MkdirAll(cli.CacheDir, 0o700)
-}
-
-// sealedStores keeps the stores of workspaces in bbolt, their keys sealed with that of the service. Whether the
-// configuration of a workspace encrypts its state does not matter to them: it says how the state is written for others.
-type sealedStores struct {
-	adapters.Stores
-	key *seal.Key
-}
-
-// Open implements estate.Stores.
-func (st sealedStores) Open(path string, info journal.LockInfo, timeout time.Duration, o estate.StoreOptions) (
-	estate.Store, error) {
-	opened, err := bolt.OpenOptions(path, info, timeout, bolt.Options{NewID: uuid.NewString, NoSync: o.Volatile,
-		Wrapper: keyWrapper{st.key}})
-	if err != nil {
-		return nil, err // not a nil *bolt.Store in an interface
-	}
-	return opened, nil
 }
 
 // keyWrapper seals the keys of stores.

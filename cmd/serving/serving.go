@@ -157,6 +157,18 @@ func serviceKey(file string) (*seal.Key, error) {
 	return seal.NewKey(secret)
 }
 
+// Restore makes the directory of a service of a backup. The key is that of the service.
+func Restore(in io.Reader, data, keyFile string) error {
+	if _, err := os.Stat(keyFile); err != nil {
+		return err // one that is made now opens nothing
+	}
+	key, err := serviceKey(keyFile)
+	if err != nil {
+		return err
+	}
+	return store.Restore(in, data, key)
+}
+
 // serving is a service of this process.
 type serving struct {
 	Options
@@ -189,8 +201,9 @@ func Serve(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
+	stores := newSealedStores(o.Data, key)
 	svc, err := service.New(service.Options{
-		Store: st, Floor: floor{w}, Engine: s.serviceEngine(o, key, w, cli), Now: time.Now, Version: s.Version,
+		Store: st, Homes: stores, Floor: floor{w}, Engine: s.serviceEngine(o, key, w, cli, stores), Now: time.Now, Version: s.Version,
 		Logger: log, Plans: o.Plans,
 		Applies:          o.Applies,
 		MaxConfiguration: maxConfiguration, MaxState: maxState, Host: publicHost(o), Became: s.numbers.became,
@@ -387,10 +400,11 @@ func (s *serving) announce(o Options, at net.Addr, trust, token string) {
 }
 
 // serviceEngine carries out the phases of runs.
-func (s *serving) serviceEngine(o Options, key *seal.Key, w *works, cli *cliconfig.Config) *engine.Engine {
+func (s *serving) serviceEngine(o Options, key *seal.Key, w *works, cli *cliconfig.Config,
+	stores *sealedStores) *engine.Engine {
 	return engine.New(engine.Options{
 		Environ: s.serviceEnviron(), Parallelism: o.Parallelism, EngineVersion: s.EngineVersion, Now: time.Now,
 		Unpack: unpacking.Module, Observe: observed(s.numbers.observe(), s.Log),
-		Open: func(p engine.Place) *estate.Estate { return s.phaseEstate(p, key, w, cli) },
+		Open: func(p engine.Place) *estate.Estate { return s.phaseEstate(p, key, w, cli, stores) },
 	})
 }

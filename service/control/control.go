@@ -1,5 +1,5 @@
 // Package control answers what operators ask of the service and the API of other products has no words for: halts, why
-// a run waits, doubts.
+// a run waits, doubts, backups.
 //
 // It decides nothing. Its routes begin with Prefix; docs/service.md describes them.
 package control
@@ -7,6 +7,7 @@ package control
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -33,6 +34,7 @@ func Handler(svc *service.Service, log *slog.Logger) http.Handler {
 		mux.Handle("DELETE "+Prefix+at, s.authenticated(s.lift))
 	}
 	mux.Handle("GET "+Prefix+"runs/{run}/wait", s.authenticated(s.wait))
+	mux.Handle("GET "+Prefix+"backup", s.authenticated(s.backup))
 	mux.Handle("GET "+Prefix+"workspaces/{workspace}/doubts", s.authenticated(s.doubts))
 	mux.Handle("POST "+Prefix+"workspaces/{workspace}/doubts", s.authenticated(s.resolve))
 	mux.HandleFunc("GET "+Prefix+"runs/{run}/watch", s.streamed)
@@ -44,7 +46,7 @@ type server struct {
 	log *slog.Logger
 }
 
-// handler answers a request with a document; nil for none.
+// handler answers a request with a document; nil for none, and stream for what is written as it comes.
 type handler func(*http.Request, *service.Actor) (any, error)
 
 // actor returns who asks, and the token.
@@ -69,6 +71,7 @@ func (s *server) streamed(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 	}
 }
+type stream func(io.Writer) error
 
 func (s *server) authenticated(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -86,9 +89,46 @@ func (s *server) authenticated(h handler) http.Handler {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
+		if write, ok := document.(stream); ok {
+			s.stream(w, r, write)
+			return
+		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(document) // who asked has gone away otherwise
 	})
+}
+
+// stream answers with what is written. Where that fails in the midst, the connection is cut, so that nobody takes a part
+// for the whole.
+func (s *server) stream(w http.ResponseWriter, r *http.Request, write stream) {
+	begun := &counted{Writer: w}
+	w.Header().Set("Content-Type", "application/x-tar")
+	err := write(begun)
+	switch {
+	case err == nil:
+	case begun.n == 0:
+		s.fail(w, r, err)
+	default:
+		s.log.Error("an answer was cut off", "path", r.URL.Path, "error", err)
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// counted counts what is written.
+type counted struct {
+	io.Writer
+	n int64
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.Writer.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// backup gives everything that the service keeps.
+func (s *server) backup(r *http.Request, a *service.Actor) (any, error) {
+	return stream(func(w io.Writer) error { return s.Backup(r.Context(), a, w) }), nil
 }
 
 // statuses are the answers to conditions.

@@ -149,8 +149,18 @@ func (s *Store) ReadAll(name string) ([]byte, error) {
 	return data, errors.Join(err, r.Close())
 }
 
-// Remove removes a file, if it is there.
+// Remove removes a file, if it is there; while a backup is made, after that.
 func (s *Store) Remove(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pins > 0 {
+		s.doomed = append(s.doomed, name)
+		return nil
+	}
+	return s.remove(name)
+}
+
+func (s *Store) remove(name string) error {
 	if err := os.Remove(s.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,6 +55,10 @@ type Store struct {
 	around  func(kind string, change func() error) error
 	unsure  func() // see OnUnsure
 	changes atomic.Int64
+
+	mu     sync.Mutex // guards what follows
+	pins   int        // backups under way
+	doomed []string   // files to be removed once there is none
 }
 
 // OnUnsure has fn called whenever a change of records could not be made durable: it may be there all the same, in parts

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sync"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -26,7 +27,16 @@ const readersPause = 5 * time.Millisecond
 // CopyTo writes a copy of the store, as it was last committed, to a new file with mode 0600. A commit does not wait for
 // it, unless the file has to grow beyond what is mapped into memory.
 func (s *Store) CopyTo(ctx context.Context, to string) error {
-	return s.read(ctx, func(tx *bbolt.Tx) error { return writeCopy(tx, to) })
+	return s.CopyOf(ctx, to, func() {})
+}
+
+// CopyOf is CopyTo that calls begun, once, when it is settled what the copy will have.
+func (s *Store) CopyOf(ctx context.Context, to string, begun func()) error {
+	begun = sync.OnceFunc(begun)
+	return s.read(ctx, func(tx *bbolt.Tx) error {
+		begun()
+		return writeCopy(tx, to)
+	})
 }
 
 // Copy writes a copy of a store that no process has open for writing to a new file with mode 0600. The error is

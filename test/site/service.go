@@ -76,6 +76,15 @@ func (v *Service) Start() {
 	v.Connect()
 }
 
+// Move starts the service, which does not run, with another home, to which its data was taken. It answers at the same
+// address.
+func (v *Service) Move(home string, args ...string) {
+	v.site.T.Helper()
+	v.Home, v.Data, v.args = home, filepath.Join(home, ".local", "share", "millipede"), append(v.args, args...)
+	v.Start()
+	v.Connect()
+}
+
 // Connect makes the clients, with the authority and the token that there are now.
 func (v *Service) Connect() {
 	t := v.site.T

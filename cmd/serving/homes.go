@@ -1,0 +1,195 @@
+package serving
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/millipede-iac/millipede/cmd/adapters"
+	"github.com/millipede-iac/millipede/coordinator/estate"
+	"github.com/millipede-iac/millipede/service/store"
+	"github.com/millipede-iac/millipede/state/bolt"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/seal"
+)
+
+// sealedStores keeps the stores of workspaces in bbolt, their keys sealed with that of the service, and copies them all
+// for a backup. Whether the configuration of a workspace encrypts its state does not matter to them: it says how the
+// state is written for others.
+type sealedStores struct {
+	adapters.Stores
+	key *seal.Key
+	dir string // of the service
+
+	// gate is held for reading while a store is opened or closed, and for writing at the moment of a backup. Waiting for
+	// another process's lock on a store goes on without it.
+	gate sync.RWMutex
+	mu   sync.Mutex // guards what follows
+	open map[string]*bolt.Store
+	// copying are stores that nobody has open and that a backup is about to copy: who opens one waits for that.
+	copying map[string]chan struct{}
+}
+
+var _ store.Homes = (*sealedStores)(nil)
+
+func newSealedStores(dir string, key *seal.Key) *sealedStores {
+	return &sealedStores{key: key, dir: dir, open: map[string]*bolt.Store{}, copying: map[string]chan struct{}{}}
+}
+
+// heldStore is a store that is open.
+type heldStore struct {
+	*bolt.Store
+	close func() error
+}
+
+// Close implements estate.Store.
+func (h heldStore) Close() error { return h.close() }
+
+// Open implements estate.Stores.
+func (s *sealedStores) Open(path string, info journal.LockInfo, timeout time.Duration, o estate.StoreOptions) (
+	estate.Store, error) {
+	for {
+		s.gate.RLock()
+		s.mu.Lock()
+		copied := s.copying[path]
+		s.mu.Unlock()
+		if copied == nil {
+			break
+		}
+		s.gate.RUnlock()
+		<-copied
+	}
+	defer s.gate.RUnlock()
+	opened, err := bolt.OpenOptions(path, info, timeout, bolt.Options{NewID: uuid.NewString, NoSync: o.Volatile,
+		Wrapper: keyWrapper{s.key}})
+	if err != nil {
+		return nil, err // not a nil store in an interface
+	}
+	s.mu.Lock()
+	s.open[path] = opened
+	s.mu.Unlock()
+	return heldStore{opened, sync.OnceValue(func() error {
+		s.gate.RLock()
+		s.mu.Lock()
+		if s.open[path] == opened {
+			delete(s.open, path)
+		}
+		s.mu.Unlock()
+		s.gate.RUnlock()
+		return opened.Close()
+	})}, nil
+}
+
+// frozen is a store that is copied for a backup.
+type frozen struct {
+	name, path, copy string
+	held             *bolt.Store   // nil for one that nobody has open
+	done             chan error    // of one that is open: gets how the copying has ended
+	free             chan struct{} // of one that is not: closed when it may be opened
+}
+
+// Freeze implements store.Homes. Stores that nobody has open are copied before anybody opens them. Those that are open
+// are read right behind the cut: they may know more of a run than the records, as after a crash, and never less.
+func (s *sealedStores) Freeze(ctx context.Context, temp string, cut func() error,
+	each func(name, file string) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var all []*frozen
+	var copies sync.WaitGroup
+	defer copies.Wait()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, f := range all {
+			s.release(f)
+		}
+	}()
+	if err := s.cut(ctx, temp, cut, &all, &copies); err != nil {
+		return err
+	}
+	for _, f := range all {
+		var err error
+		if f.held != nil {
+			err = <-f.done
+		} else {
+			err = bolt.Copy(f.path, f.copy)
+			s.mu.Lock()
+			s.release(f)
+			s.mu.Unlock()
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it is empty, or was deleted
+		}
+		if err == nil {
+			err = each(f.name, f.copy)
+		}
+		if e := os.Remove(f.copy); err == nil && !errors.Is(e, fs.ErrNotExist) {
+			err = e
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	return nil
+}
+
+// release lets a store be opened. The caller has the lock.
+func (s *sealedStores) release(f *frozen) {
+	if f.free != nil && s.copying[f.path] == f.free {
+		delete(s.copying, f.path)
+		close(f.free)
+	}
+}
+
+// cut calls cut, and settles what the copies will have. No store is opened or closed meanwhile.
+func (s *sealedStores) cut(ctx context.Context, temp string, cut func() error, all *[]*frozen,
+	copies *sync.WaitGroup) error {
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	err := filepath.WalkDir(filepath.Join(s.dir, "workspaces"), func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && d.Name() != "state.db" {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(s.dir, path)
+		*all = append(*all, &frozen{name: filepath.ToSlash(name), path: path,
+			copy: filepath.Join(temp, strconv.Itoa(len(*all)))})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := cut(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	var begun sync.WaitGroup
+	for _, f := range *all {
+		if f.held = s.open[f.path]; f.held == nil {
+			f.free = make(chan struct{})
+			s.copying[f.path] = f.free
+			continue
+		}
+		f.done = make(chan error, 1)
+		begun.Add(1)
+		copies.Go(func() {
+			settled := sync.OnceFunc(begun.Done)
+			err := f.held.CopyOf(ctx, f.copy, settled)
+			settled() // it could not be read
+			f.done <- err
+		})
+	}
+	s.mu.Unlock()
+	begun.Wait()
+	return nil
+}
