@@ -43,6 +43,8 @@ type Options struct {
 	MaxConfiguration, MaxState int64
 	// Became is told of each status that a run comes to, once that is durable; it must return at once, and may be nil.
 	Became func(record.RunStatus)
+	// Keep says what is kept of what is over.
+	Keep Keep
 	// ForceCancelAfter is how long a cancellation has time before the run may be left; default 10 s.
 	ForceCancelAfter time.Duration
 }
@@ -102,6 +104,7 @@ func New(o Options) (*Service, error) {
 func (s *Service) Run(ctx context.Context) error {
 	var outlining sync.WaitGroup
 	outlining.Go(func() { s.outlineWanted(ctx) })
+	outlining.Go(func() { s.sweep(ctx) })
 	err := s.queue.run(ctx)
 	s.stream.Close()
 	outlining.Wait()

@@ -60,6 +60,8 @@ type Options struct {
 	// Plans and Applies are how many of each go on at a time, Parallelism how many operations of each.
 	Plans, Applies int
 	Parallelism    placement.Parallelism
+	// Keep says what is kept of what is over.
+	Keep service.Keep
 	// Metrics is where scrapes of Prometheus are answered; empty for nowhere.
 	Metrics string
 	// OpenIDIssuer is where people have their identities; empty for nowhere else. The service is OpenIDClient there, with
@@ -123,6 +125,8 @@ func (o *Options) Complete(args []string) error {
 		return fmt.Errorf("name a directory with -data: %w", homeErr)
 	case o.Plans < 1 || o.Applies < 1:
 		return errors.New("-plans and -applies must be at least 1")
+	case o.Keep.Runs < 0 || o.Keep.States < 0 || o.Keep.For < 0:
+		return errors.New("-keep-runs, -keep-states and -keep-for must not be negative")
 	case (o.CertFile == "") != (o.CertKey == ""):
 		return errors.New("-tls-cert and -tls-key belong together")
 	case o.Address != "" && !strings.HasPrefix(o.Address, "https://"):
@@ -205,7 +209,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 	svc, err := service.New(service.Options{
 		Store: st, Homes: stores, Floor: floor{w}, Engine: s.serviceEngine(o, key, w, cli, stores), Now: time.Now, Version: s.Version,
 		Logger: log, Plans: o.Plans,
-		Applies:          o.Applies,
+		Applies: o.Applies, Keep: o.Keep,
 		MaxConfiguration: maxConfiguration, MaxState: maxState, Host: publicHost(o), Became: s.numbers.became,
 	})
 	if err != nil {

@@ -118,6 +118,7 @@ type House struct {
 	key    *seal.Key
 	Engine *Engine
 	Floor  Floor
+	Keep   service.Keep // from the next Start on
 	*service.Service
 	store  *store.Store
 	End    func() // ends the service, as its process would; Start starts it again
@@ -128,6 +129,9 @@ type House struct {
 }
 
 func (h *House) clock() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }
+
+// Dir is the directory of the service.
+func (h *House) Dir() string { return h.dir }
 
 // Later has the service's clock go ahead.
 func (h *House) Later(d time.Duration) { h.ahead.Add(int64(d)) }
@@ -159,7 +163,7 @@ func (h *House) Start() {
 	}
 	options := service.Options{
 		Store: st, Engine: h.Engine, Now: h.clock, Version: "0.1.0", Plans: 2, Applies: 10, MaxConfiguration: 1 << 20,
-		MaxState: 256 << 20, Floor: &h.Floor,
+		MaxState: 256 << 20, Floor: &h.Floor, Keep: h.Keep,
 		ForceCancelAfter: 1,
 	}
 	for _, change := range h.change {

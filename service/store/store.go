@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/millipede-iac/millipede/state/seal"
 )
@@ -79,13 +78,9 @@ func Open(dir string, key *seal.Key) (*Store, error) {
 		return nil, err
 	}
 	path := filepath.Join(dir, "service.db")
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: 100 * time.Millisecond,
-		FreelistType: bbolt.FreelistMapType})
-	if errors.Is(err, berrors.ErrTimeout) {
-		return nil, fmt.Errorf("opening %s: %w", path, ErrHeld)
-	}
+	db, err := open(path)
 	if err != nil {
-		return nil, fmt.Errorf("opening %s: %w", path, err)
+		return nil, err
 	}
 	db.MaxBatchDelay = time.Millisecond // who waits for a sync shares it with those who came meanwhile
 	s := &Store{db: db, key: key, dir: dir,
@@ -131,7 +126,7 @@ func (s *Store) Close() error { return s.db.Close() }
 // file is.
 func (s *Store) Stats() (changes int64, writing time.Duration, size int64) {
 	stats := s.db.Stats().TxStats
-	if info, err := os.Stat(s.db.Path()); err == nil {
+	if info, err := os.Stat(filepath.Join(s.dir, "service.db")); err == nil {
 		size = info.Size()
 	}
 	return s.changes.Load(), stats.GetWriteTime(), size

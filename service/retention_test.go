@@ -1,0 +1,121 @@
+package service_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/servicetest"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// files counts the files below a directory of the service.
+func files(t *testing.T, h *servicetest.House, dir string) int {
+	t.Helper()
+	all, err := os.ReadDir(filepath.Join(h.Dir(), dir))
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return len(all)
+}
+
+// Everything was kept for ever: the disk of a service that is used gets full.
+func TestWhatIsOverGoesAndNothingThatIsReferredTo(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	var all []*record.Run
+	for range 6 {
+		r := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
+		h.Await(r.ID, record.Applied)
+		all = append(all, r)
+	}
+	waiting := h.NewRun(w, nil)
+	h.Await(waiting.ID, record.Planned)
+	h.End()
+	h.Keep = service.Keep{Runs: 2, States: 3, For: 30 * time.Hour}
+	h.Start()
+	if err := h.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := files(t, h, "configurations"); n != 7 {
+		t.Errorf("of what is too young to go, %d of 7 configurations are left", n)
+	}
+	h.Later(31 * time.Hour)
+	if err := h.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range all {
+		_, err := h.FindRun(h.Admin, r.ID)
+		if gone := errors.Is(err, service.ErrNotFound); gone != (i < 4) {
+			t.Errorf("run %d: %v", i, err)
+		}
+	}
+	v, err := h.FindRun(h.Admin, waiting.ID)
+	if err != nil || v.Status != record.Planned {
+		t.Errorf("the run that waits: %v, %v", v, err)
+	}
+	if _, err := h.CurrentState(h.Admin, w.ID); err != nil {
+		t.Errorf("the current state: %v", err)
+	}
+	// Two ended runs and the one that waits; three versions.
+	if c, p, s := files(t, h, "configurations"), files(t, h, "plans"), files(t, h, "states"); c != 3 || p < 9 || p > 12 ||
+		s < 3 || s > 6 {
+		t.Errorf("%d configurations, %d files of plans, %d of states are left", c, p, s)
+	}
+	if err := h.Confirm(h.Admin, waiting.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	h.Await(waiting.ID, record.Applied)
+}
+
+// The file of the records only ever grew: bbolt gives nothing back to the disk.
+func TestTheFileOfTheRecordsGetsSmallerWhenRecordsGo(t *testing.T) {
+	h := servicetest.New(t)
+	w := h.NewWorkspace("one")
+	long := strings.Repeat("x", 200_000)
+	var ids []string
+	for i := range 60 {
+		v, err := h.PutVariable(h.Admin, w.ID, "", service.VariableSettings{Key: servicetest.Ptr(fmt.Sprintf("k%d", i)),
+			Value: &long})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, v.ID)
+	}
+	size := func() int64 {
+		info, err := os.Stat(filepath.Join(h.Dir(), "service.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	h.End()
+	h.Start()
+	full := size()
+	for _, id := range ids[1:] {
+		if err := h.DeleteVariable(h.Admin, w.ID, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.End()
+	h.Start()
+	if now := size(); now > full/4 {
+		t.Errorf("it had %d bytes, and has %d", full, now)
+	}
+	left, err := h.Variables(h.Admin, w.ID)
+	if err != nil || len(left) != 1 || left[0].ID != ids[0] {
+		t.Errorf("%d variables are left, %v", len(left), err)
+	}
+	if _, err := store.Open(h.Dir(), nil); !errors.Is(err, store.ErrHeld) {
+		t.Errorf("somebody else opens it: %v", err)
+	}
+	if r := h.NewRun(w, nil); r.Number != 1 { // sequences are kept as well
+		t.Errorf("the first run has the number %d", r.Number)
+	}
+}
