@@ -19,7 +19,7 @@ PLAY = $(if $(filter file,$(origin SEED)),-seeds=$(SEEDS) -from=$(FROM),-seed=$(
 MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint lint-more vet generate bench sim sim-service fault fault-large interrupts conformance tools clean
+.PHONY: help build test race lint lint-more vet generate bench sim sim-service fault fault-large fault-service interrupts conformance tools clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ bench: ## run the benchmarks; TOFU=PATH compares with an OpenTofu binary
 
 fault: ## kill, pause and cut off real processes: at every point, then KILLS times by chance (SEED)
 	$(GO) test ./test/fault -count=1 -timeout=4h -v -kills=$(KILLS) -seed=$(SEED)
+
+fault-service: ## kill a service, its workers and NATS, and fill disks: 200 times over 50 runs (SEED)
+	$(GO) test ./test/fault -count=1 -timeout=4h -v -run ServiceUnderFaults -strikes=200 -spaces=5 -runs=10 -seed=$(SEED)
 
 fault-large: ## apply 2,000 resources while coordinator and workers are killed
 	$(GO) test ./test/fault -count=1 -timeout=1h -v -run Large -large

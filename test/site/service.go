@@ -37,7 +37,12 @@ type Service struct {
 // Service starts a service with the organization main, and returns when it answers.
 func (s *Site) Service(args ...string) *Service {
 	s.T.Helper()
-	home := s.T.TempDir()
+	return s.ServiceAt(s.T.TempDir(), args...)
+}
+
+// ServiceAt is Service with a home directory.
+func (s *Site) ServiceAt(home string, args ...string) *Service {
+	s.T.Helper()
 	v := &Service{site: s, Home: home, Data: filepath.Join(home, ".local", "share", "millipede"), args: args}
 	v.Start()
 	return v

@@ -1,0 +1,456 @@
+package fault
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	client "github.com/hashicorp/go-tfe"
+
+	"github.com/millipede-iac/millipede/test/disk"
+	"github.com/millipede-iac/millipede/test/nats"
+	"github.com/millipede-iac/millipede/test/site"
+)
+
+var (
+	strikes  = flag.Int("strikes", 4, "how many faults the service suffers")
+	spaces   = flag.Int("spaces", 2, "how many workspaces have runs at a time")
+	perSpace = flag.Int("runs", 2, "how many runs each workspace has one after the other, at least")
+)
+
+const (
+	// dataRoom is the size of the disk of the service, in bytes.
+	dataRoom = 128 << 20
+	// fleet is how many machines a workspace has.
+	fleet = 4
+)
+
+// siege is a service under attack, and people who go on working with it.
+type siege struct {
+	*trial
+	v       *site.Service
+	server  *nats.Server
+	workers []*site.Worker
+	data    *disk.Volume // of the service; nil where nobody may mount any
+	streams *disk.Volume
+	chance  *rand.Rand
+	made    map[string]int // faults, by kind
+	total   int
+	struck  atomic.Bool // there are no more faults to come
+
+	mu       sync.Mutex // guards what follows, and trial.forgiven and trial.doubts
+	statuses map[client.RunStatus]int
+}
+
+// TestAServiceUnderFaultsLosesNothingAndDoesNothingTwice has people apply changes through a service, over and over, while
+// the service, workers and the NATS server are killed, and disks are full. Whatever was acknowledged has to be there,
+// every run has to end, and once the doubts that it leaves are resolved the workspace has to come to what an undisturbed
+// run comes to.
+func TestAServiceUnderFaultsLosesNothingAndDoesNothingTwice(t *testing.T) {
+	t.Parallel()
+	t.Logf("seed %d", *seed)
+	s := &siege{trial: newTrial(t, 0, 0), chance: rand.New(rand.NewPCG(*seed, 1)), made: map[string]int{},
+		statuses: map[client.RunStatus]int{}}
+	s.server = s.Server()
+	s.streams = streams(s.Site, s.server)
+	for range 2 {
+		s.workers = append(s.workers, s.Worker("default"))
+	}
+	home := t.TempDir()
+	s.data = volume(t, filepath.Join(home, ".local", "share", "millipede"), dataRoom)
+	s.v = s.ServiceAt(home, "-parallelism=4")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	var people sync.WaitGroup
+	for i := range *spaces {
+		w := s.v.Workspace(fmt.Sprintf("w%d", i))
+		people.Go(func() {
+			if err := s.person(ctx, w); err != nil {
+				cancel(fmt.Errorf("in the workspace %s: %w", w.Name, err))
+			}
+		})
+	}
+	ended := make(chan struct{})
+	go func() { // ends with the people
+		defer close(ended)
+		people.Wait()
+	}()
+	for s.total < *strikes && !within(ended, s.between(100, 1500)) {
+		mend := s.strike()
+		within(ended, s.between(50, 2500))
+		mend()
+	}
+	s.struck.Store(true)
+	<-ended
+	if err := context.Cause(ctx); err != nil {
+		t.Errorf("after %d faults %v: %v", s.total, s.made, err)
+	}
+	s.once()
+	t.Logf("%d faults %v; runs ended %v; %d creations, %d updates; %d creations in doubt", s.total, s.made, s.statuses,
+		s.Begun("create"), s.Begun("update"), s.doubts)
+}
+
+// within waits a while, or until a channel is closed, and tells whether it is.
+func within(ended <-chan struct{}, d time.Duration) bool {
+	select {
+	case <-ended:
+		return true
+	case <-time.After(d):
+		return false
+	}
+}
+
+func (s *siege) between(least, most int) time.Duration {
+	return time.Duration(least+s.chance.IntN(most-least)) * time.Millisecond
+}
+
+// strike makes one fault, and returns what mends it.
+func (s *siege) strike() (mend func()) {
+	s.T.Helper()
+	w := s.workers[s.chance.IntN(len(s.workers))]
+	kind := []string{"service killed", "service killed", "service killed", "worker killed", "worker killed",
+		"server killed", "disk of the service full", "disk of the server full"}[s.chance.IntN(8)]
+	switch {
+	case kind == "disk of the service full" && s.data == nil, kind == "disk of the server full" && s.streams == nil:
+		kind = "service killed"
+	}
+	switch kind {
+	case "service killed":
+		must(s.T, s.v.Kill())
+		mend = s.v.Start
+	case "worker killed":
+		must(s.T, w.Kill())
+		mend = w.Start
+	case "server killed":
+		must(s.T, s.server.Kill())
+		mend = s.again
+	case "disk of the service full":
+		must(s.T, s.data.Fill())
+		mend = func() {
+			must(s.T, s.data.Free())
+			s.serves()
+		}
+	case "disk of the server full":
+		must(s.T, s.streams.Fill())
+		mend = func() { // it keeps the error of the write that failed, until it is started again
+			must(s.T, s.streams.Free())
+			must(s.T, s.server.Kill())
+			s.again()
+		}
+	}
+	s.total++
+	s.made[kind]++
+	return mend
+}
+
+// again starts the server again, and what has ended because it was away.
+func (s *siege) again() {
+	must(s.T, s.server.Restart(site.Waiting(s.T)))
+	for _, w := range s.workers {
+		select {
+		case <-w.Done():
+			w.Start()
+		default:
+		}
+	}
+	s.serves()
+}
+
+// serves starts the service if it has ended by itself.
+func (s *siege) serves() {
+	select {
+	case <-s.v.Done():
+		s.v.Start()
+	default:
+	}
+}
+
+// insist tries something until it succeeds: the service may be away, or have no room.
+func insist(ctx context.Context, fn func() error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, site.Patience, errors.New("it is refused for ever"))
+	defer cancel()
+	for {
+		err := fn()
+		if err == nil || errors.Is(err, errViolated) {
+			return err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+// errViolated is a promise that was broken; nobody tries again then.
+var errViolated = errors.New("a promise is broken")
+
+// person applies one configuration after the other in a workspace, each until it is done.
+func (s *siege) person(ctx context.Context, w *client.Workspace) error {
+	for i := 0; i < *perSpace || !s.struck.Load(); i++ {
+		text := machines(w.Name, fleet, 100+37*i%300, []string{"small", "large"}[i%2])
+		dir := filepath.Join(s.Dir, w.Name, fmt.Sprint(i))
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "main.tf"), []byte(text),
+			0o600)); err != nil {
+			return err
+		}
+		done := false
+		for try := 0; !done; try++ {
+			if try == 12 {
+				return fmt.Errorf("the run %d does not come to an end", i)
+			}
+			var err error
+			if done, err = s.apply(ctx, w, dir, fmt.Sprintf("%s, run %d, try %d", w.Name, i, try)); err != nil {
+				return err
+			}
+		}
+		if err := s.complete(ctx, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply has a configuration applied, and tells whether it is. It resolves what is left in doubt.
+func (s *siege) apply(ctx context.Context, w *client.Workspace, dir, message string) (bool, error) {
+	id, err := s.queue(ctx, w, dir, message)
+	if err != nil {
+		return false, err
+	}
+	var r *client.Run
+	log := ""
+	for r == nil || !site.Over(r.Status) {
+		if err := insist(ctx, func() (err error) {
+			if r, err = s.v.Client.Runs.Read(ctx, id); errors.Is(err, client.ErrResourceNotFound) {
+				return fmt.Errorf("%w: the run %s was acknowledged, and is gone", errViolated, id)
+			}
+			return err
+		}); err != nil {
+			return false, err
+		}
+		if log, err = s.grown(ctx, r, log); err != nil {
+			return false, err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
+	s.mu.Lock()
+	s.statuses[r.Status]++
+	s.mu.Unlock()
+	switch r.Status {
+	case client.RunApplied, client.RunPlannedAndFinished:
+		return true, nil
+	case client.RunErrored:
+		return false, s.resolveAll(ctx, w)
+	}
+	return false, fmt.Errorf("%w: the run %s is %s", errViolated, id, r.Status)
+}
+
+// queue uploads a configuration and queues a run. A request whose answer was lost may have been carried out.
+func (s *siege) queue(ctx context.Context, w *client.Workspace, dir, message string) (id string, err error) {
+	yes := true
+	err = insist(ctx, func() error {
+		list, err := s.v.Client.Runs.List(ctx, w.ID, nil)
+		if err != nil {
+			return err
+		}
+		for _, r := range list.Items {
+			if r.Message == message {
+				id = r.ID
+				return nil
+			}
+		}
+		c, err := s.v.Upload(ctx, w, dir)
+		if err != nil {
+			return err
+		}
+		r, err := s.v.Client.Runs.Create(ctx, client.RunCreateOptions{Workspace: w, ConfigurationVersion: c,
+			AutoApply: &yes, Message: &message})
+		if err == nil {
+			id = r.ID
+		}
+		return err
+	})
+	return id, err
+}
+
+// grown reads the log of a plan as far as it is, and claims that nothing of it that was read before has changed.
+func (s *siege) grown(ctx context.Context, r *client.Run, before string) (now string, err error) {
+	err = insist(ctx, func() error {
+		p, err := s.v.Client.Plans.Read(ctx, r.Plan.ID)
+		if err != nil {
+			return err
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.LogReadURL+"?limit=1000000&offset=0", nil)
+		if err != nil {
+			return err
+		}
+		answer, err := s.v.HTTP.Do(request)
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err == nil && answer.StatusCode != http.StatusOK {
+			err = fmt.Errorf("the log: %s", answer.Status)
+		}
+		now = string(text)
+		return err
+	})
+	if err == nil && !strings.HasPrefix(now, before) {
+		err = fmt.Errorf("%w: of the log of %s this is gone: %q; it is %q now", errViolated, r.ID, before, now)
+	}
+	return now, err
+}
+
+// ask asks below /api/millipede/v1/.
+func (s *siege) ask(ctx context.Context, method, path string, in, out any) (status int, err error) {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return 0, err
+	}
+	r, err := http.NewRequestWithContext(ctx, method, s.v.Address+"/api/millipede/v1/"+path,
+		strings.NewReader(string(body)))
+	if err != nil {
+		return 0, err
+	}
+	r.Header.Set("Authorization", "Bearer "+s.v.Token)
+	answer, err := s.v.HTTP.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		return answer.StatusCode, errors.Join(err, fmt.Errorf("%s %s: %s: %s", method, path, answer.Status, text))
+	}
+	return answer.StatusCode, json.Unmarshal(text, out)
+}
+
+// resolveAll says what became of the creations in doubt, as somebody does who looks at the cloud.
+func (s *siege) resolveAll(ctx context.Context, w *client.Workspace) error {
+	var all struct {
+		Doubts []struct{ Address, Operation string }
+	}
+	at := "workspaces/" + w.ID + "/doubts"
+	if err := insist(ctx, func() error { _, err := s.ask(ctx, http.MethodGet, at, nil, &all); return err }); err != nil {
+		return err
+	}
+	for _, d := range all.Doubts {
+		if d.Operation != "create" {
+			continue // the next plan reads the object
+		}
+		name := w.Name + "-" + strings.Trim(strings.TrimPrefix(d.Address, "fleet_machine.a"), "[]")
+		if err := insist(ctx, func() error { return s.idle(name) }); err != nil {
+			return err
+		}
+		word := map[string]any{"address": d.Address, "not-created": true}
+		for id := range s.Objects() {
+			if site.NameOf(id) == name {
+				word = map[string]any{"address": d.Address, "created": id}
+			}
+		}
+		s.mu.Lock()
+		s.doubts++
+		if word["created"] == nil {
+			s.forgiven[name]++
+		}
+		s.mu.Unlock()
+		if err := insist(ctx, func() error {
+			status, err := s.ask(ctx, http.MethodPost, at, word, &all)
+			if status == http.StatusConflict && strings.Contains(err.Error(), "in doubt") &&
+				!strings.Contains(err.Error(), "still") {
+				return nil // an earlier try was carried out, and its answer lost
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// idle tells, by an error, that a provider is at work on a machine.
+func (s *siege) idle(name string) error {
+	for _, c := range s.Calls("create", "update", "delete") {
+		if c.Name == name && !c.Ended && alive(c.PID) {
+			return fmt.Errorf("a provider is at work on %s", name)
+		}
+	}
+	return nil
+}
+
+// complete claims that a workspace has all of its machines, nothing in doubt, and no lock.
+func (s *siege) complete(ctx context.Context, w *client.Workspace) error {
+	return insist(ctx, func() error {
+		now, err := s.v.Client.Workspaces.ReadByID(ctx, w.ID)
+		if err != nil {
+			return err
+		}
+		current, err := s.v.Client.StateVersions.ReadCurrent(ctx, w.ID)
+		if err != nil {
+			return err
+		}
+		text, err := s.v.Client.StateVersions.Download(ctx, current.DownloadURL)
+		if err != nil {
+			return err
+		}
+		var st struct{ Resources []struct{ Instances []any } }
+		if err := json.Unmarshal(text, &st); err != nil {
+			return fmt.Errorf("%w: the state: %w", errViolated, err)
+		}
+		n := 0
+		for _, r := range st.Resources {
+			n += len(r.Instances)
+		}
+		if now.Locked || n != fleet {
+			return fmt.Errorf("%w: the workspace is locked: %t; its state has %d of %d machines", errViolated, now.Locked, n,
+				fleet)
+		}
+		return nil
+	})
+}
+
+// once claims that no machine was created again unless somebody said that it had not been, that nothing was changed
+// twice under one plan, and that the cloud has every machine once.
+func (s *siege) once() {
+	s.T.Helper()
+	planned, created := map[string]bool{}, map[string]int{}
+	for _, c := range s.Calls("plan", "create", "update") {
+		switch {
+		case c.Op == "plan":
+			planned[c.Name] = true
+		case c.Op == "create":
+			created[c.Name]++
+		case !planned[c.Name]:
+			s.T.Errorf("the update of %s was started twice under one plan", c.Name)
+		default:
+			planned[c.Name] = false
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(created)) {
+		if n, most := created[name], 1+s.forgiven[name]; n > most {
+			s.T.Errorf("%s was created %d times, and %d times somebody said that it had not been", name, n, most-1)
+		}
+	}
+	if n := len(s.Objects()); n != *spaces*fleet {
+		s.T.Errorf("the cloud has %d machines, not %d", n, *spaces*fleet)
+	}
+}
