@@ -62,6 +62,8 @@ type Command struct {
 	Document bool
 	// Apart tells that the command has nothing to do with workspaces, so that it does not matter which one is selected.
 	Apart bool
+	// Lasts tells that the command goes on until it is interrupted, which is no failure then.
+	Lasts bool
 	// Use is what the command opens the estate of the working directory for.
 	Use estate.Use
 }
@@ -75,6 +77,7 @@ type App struct {
 	Environ        environ.Variables
 	Interrupts     *Interrupts
 	bug            bool          // a run was ended by a mistake of ours
+	lasts          bool          // the command goes on until it is interrupted
 	reader         *bufio.Reader // of Stdin; see ReadLine
 
 	// CLI and Services are there once LoadCLIConfig was called.
@@ -143,6 +146,7 @@ func (a *App) Run(ctx context.Context, args []string) int {
 		return 1
 	}
 	a.Command, a.apart, a.streams = c.Name, c.Apart, !c.Document
+	a.lasts = c.Lasts
 	extra, err := a.argsFromEnvironment(c.Name)
 	if err != nil {
 		fmt.Fprintf(a.Stderr, "Error: %s\n", err)
@@ -175,12 +179,12 @@ func (a *App) Run(ctx context.Context, args []string) int {
 }
 
 // exitCode is the exit code of a command that has ended with code. One that was interrupted never ends as if nothing
-// had been.
+// had been, unless it goes on until it is interrupted.
 func (a *App) exitCode(code int) int {
 	switch {
 	case a.bug:
 		return crashed
-	case !a.Interrupts.Asked():
+	case !a.Interrupts.Asked(), a.lasts:
 		return code
 	case code == 0:
 		a.Tell("\nThe command was interrupted. Nothing has failed, but the exit status says that it may not have " +

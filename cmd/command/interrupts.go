@@ -33,13 +33,14 @@ type Interrupts struct {
 
 	mu     sync.Mutex // guards all below
 	tell   func(text string)
+	parts  string // what leaving means
 	held   int
 	duties map[int]func(context.Context)
 	last   int // the key of the last duty
 }
 
 func newInterrupts(ctx context.Context, tell func(text string), exit func(code int)) *Interrupts {
-	i := &Interrupts{exit: exit, tell: tell, duties: map[int]func(context.Context){}}
+	i := &Interrupts{exit: exit, tell: tell, parts: PartsFromWorker, duties: map[int]func(context.Context){}}
 	i.Stop, i.stop, i.leave = operation.NewStop(ctx)
 	return i
 }
@@ -67,6 +68,34 @@ func (i *Interrupts) Say(tell func(text string)) (back func()) {
 		defer i.mu.Unlock()
 		i.tell = before
 	}
+}
+
+// What the second interrupt means: for commands that carry out a run, for those whose run a service carries out, and for
+// the service.
+const (
+	PartsFromWorker  = "What runs with the embedded worker is in doubt now."
+	PartsFromRun     = "The service goes on with the run, or ends it as it was asked to."
+	PartsFromService = "The next start goes on with the runs that are under way. Operations of the embedded worker may " +
+		"be in doubt then."
+)
+
+// Parts says what the second interrupt means, until the returned function is called.
+func (i *Interrupts) Parts(how string) (back func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	before := i.parts
+	i.parts = how
+	return func() {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.parts = before
+	}
+}
+
+func (i *Interrupts) parting() string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.parts
 }
 
 // AtEnd has fn called when the process is ended at once, beside whatever else it does. The context of fn ends soon.
@@ -101,8 +130,7 @@ func (i *Interrupts) watch(signals <-chan os.Signal, done <-chan struct{}) {
 				i.stop(operation.ErrInterrupted)
 				idle = time.Now()
 			case i.Leaving.Err() == nil:
-				i.note("\nTwo interrupts received. Exiting immediately. What runs with the embedded worker is in " +
-					"doubt now.\n\n")
+				i.note("\nTwo interrupts received. Exiting immediately. " + i.parting() + "\n\n")
 				i.leave(operation.ErrInterrupted)
 				left = time.Now()
 			}

@@ -117,6 +117,7 @@ func (s *serviceRun) begun() {
 
 // watched calls fn, and asks the service to end the run when the command is interrupted meanwhile.
 func (s *serviceRun) watched(fn func() int) int {
+	defer s.app.Interrupts.Parts(command.PartsFromRun)()
 	var asking sync.WaitGroup
 	asking.Add(1)
 	undo := context.AfterFunc(s.app.Interrupts.Stopping, func() {
