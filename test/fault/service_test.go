@@ -54,6 +54,7 @@ type siege struct {
 
 	mu       sync.Mutex // guards what follows, and trial.forgiven and trial.doubts
 	statuses map[client.RunStatus]int
+	failures map[string]int // what runs failed with
 }
 
 // TestAServiceUnderFaultsLosesNothingAndDoesNothingTwice has people apply changes through a service, over and over, while
@@ -64,7 +65,7 @@ func TestAServiceUnderFaultsLosesNothingAndDoesNothingTwice(t *testing.T) {
 	t.Parallel()
 	t.Logf("seed %d", *seed)
 	s := &siege{trial: newTrial(t, 0, 0), chance: rand.New(rand.NewPCG(*seed, 1)), made: map[string]int{},
-		statuses: map[client.RunStatus]int{}}
+		statuses: map[client.RunStatus]int{}, failures: map[string]int{}}
 	s.server = s.Server()
 	s.streams = streams(s.Site, s.server)
 	for range 2 {
@@ -100,6 +101,9 @@ func TestAServiceUnderFaultsLosesNothingAndDoesNothingTwice(t *testing.T) {
 		t.Errorf("after %d faults %v: %v", s.total, s.made, err)
 	}
 	s.once()
+	for _, why := range slices.Sorted(maps.Keys(s.failures)) {
+		t.Logf("%d runs failed: %s", s.failures[why], why)
+	}
 	t.Logf("%d faults %v; runs ended %v; %d creations, %d updates; %d creations in doubt", s.total, s.made, s.statuses,
 		s.Begun("create"), s.Begun("update"), s.doubts)
 }
@@ -258,9 +262,23 @@ func (s *siege) apply(ctx context.Context, w *client.Workspace, dir, message str
 	case client.RunApplied, client.RunPlannedAndFinished:
 		return true, nil
 	case client.RunErrored:
+		s.failed(r)
 		return false, s.resolveAll(ctx, w)
 	}
 	return false, fmt.Errorf("%w: the run %s is %s", errViolated, id, r.Status)
+}
+
+// failed notes what a run has failed with.
+func (s *siege) failed(r *client.Run) {
+	text := s.v.Logs(r)
+	why := "nothing"
+	if _, rest, found := strings.Cut(text, "Error: "); found {
+		lines := strings.SplitN(rest, "\n", 4)
+		why = strings.Join(lines[:min(3, len(lines))], " ")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures[why]++
 }
 
 // queue uploads a configuration and queues a run. A request whose answer was lost may have been carried out.
