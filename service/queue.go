@@ -336,6 +336,9 @@ func (s *Service) recover() error {
 	if err != nil {
 		return err
 	}
+	if err := s.takeTurns(all); err != nil {
+		return err
+	}
 	for _, r := range all {
 		s.queue.changed(r.ID)
 		if r.Status != record.Planning {
@@ -354,6 +357,30 @@ func (s *Service) recover() error {
 		}
 	}
 	return nil
+}
+
+// lastTurns is how many runs of a workspace are looked at to know when it had its turn.
+const lastTurns = 10
+
+// takeTurns reads when the workspaces whose runs have not ended had their turns last.
+func (s *Service) takeTurns(active []*record.Run) error {
+	return s.store.View(func(tx *store.Tx) error {
+		for _, a := range active {
+			if _, known := s.queue.served[a.Workspace]; known {
+				continue
+			}
+			var last time.Time
+			for _, id := range append(runs.Newest(tx, "workspace", lastTurns, a.Workspace), a.ID) {
+				r, err := runs.Get(tx, id)
+				if err != nil {
+					return err
+				}
+				last = later(last, r.Times[record.Planning])
+			}
+			s.queue.served[a.Workspace] = last
+		}
+		return nil
+	})
 }
 
 // activeRuns reads the runs that have not ended.

@@ -1,0 +1,44 @@
+package service_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/servicetest"
+)
+
+// Which workspace had its turn last was forgotten when the service ended: after each start the oldest runs went first,
+// those of workspaces that others had waited for already.
+func TestWorkspacesGoOnTakingTurnsWhenTheServiceIsStartedAgain(t *testing.T) {
+	h := servicetest.New(t) // two plans compute at a time
+	stops := func(ctx context.Context, j *service.Job) (*service.PlanResult, error) {
+		<-j.Stopping.Done()
+		return nil, service.ErrStopped
+	}
+	h.Engine.PlanFunc = stops
+	queue := func(workspace string) string { return h.NewRun(h.NewWorkspace(workspace), nil).ID }
+	busy := []string{queue("a"), queue("b")}
+	for _, id := range busy {
+		h.Await(id, record.Planning)
+	}
+	waiting := []string{queue("c"), queue("d")}
+	for _, id := range waiting {
+		h.Await(id, record.PlanQueued)
+	}
+	h.End()
+	h.Engine.Planned = nil
+	h.Start()
+	for _, id := range waiting {
+		h.Await(id, record.Planning)
+	}
+	h.Engine.Mu.Lock()
+	defer h.Engine.Mu.Unlock()
+	for _, id := range busy {
+		if slices.Contains(h.Engine.Planned, id) {
+			t.Errorf("the run %s had its turn a second time before others had one", id)
+		}
+	}
+}
