@@ -70,8 +70,8 @@ func (i *Interrupts) Say(tell func(text string)) (back func()) {
 	}
 }
 
-// What the second interrupt means: for commands that carry out a run, for those whose run a service carries out, and for
-// the service.
+// What the second interrupt means: for commands that carry out a run, for those whose run a service carries out, and
+// for the service.
 const (
 	PartsFromWorker  = "What runs with the embedded worker is in doubt now."
 	PartsFromRun     = "The service goes on with the run, or ends it as it was asked to."

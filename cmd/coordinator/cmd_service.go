@@ -40,8 +40,9 @@ Options:
 const serviceRestoreUsage = `
 Usage: coordinator [global options] service restore -in=FILE -data=DIR -key-file=FILE
 
-  Makes the directory of a service of a backup. Start the service with "serve -data=DIR" and the same key then: plans that
-  were under way are made again, and applies are gone on with; what they had begun when the backup was made is in doubt.
+  Makes the directory of a service of a backup. Then start the service with "serve -data=DIR" and the same key: plans
+  that were under way are made again, and applies are gone on with; what they had begun when the backup was made, and
+  whose results are gone, is in doubt.
 
 Options:
   -in=FILE         The backup.

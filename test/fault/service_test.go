@@ -35,6 +35,8 @@ var (
 const (
 	// dataRoom is the size of the disk of the service, in bytes.
 	dataRoom = 128 << 20
+	// mostTries is how often somebody tries again until the changes are made: runs that come while the server is away fail.
+	mostTries = 60
 	// fleet is how many machines a workspace has.
 	fleet = 4
 )
@@ -214,8 +216,11 @@ func (s *siege) person(ctx context.Context, w *client.Workspace) error {
 		}
 		done := false
 		for try := 0; !done; try++ {
-			if try == 12 {
+			if try == mostTries {
 				return fmt.Errorf("the run %d does not come to an end", i)
+			}
+			if try > 0 && within(ctx.Done(), time.Second) { // somebody reads what went wrong first
+				return context.Cause(ctx)
 			}
 			var err error
 			if done, err = s.apply(ctx, w, dir, fmt.Sprintf("%s, run %d, try %d", w.Name, i, try)); err != nil {
