@@ -207,7 +207,8 @@ func Serve(ctx context.Context, o Options) (err error) {
 	defer func() { err = errors.Join(err, w.close()) }()
 	stores := newSealedStores(o.Data, key)
 	svc, err := service.New(service.Options{
-		Store: st, Homes: stores, Floor: floor{w}, Engine: s.serviceEngine(o, key, w, cli, stores), Now: time.Now, Version: s.Version,
+		Store: st, Homes: stores, Floor: floor{w}, Engine: s.serviceEngine(o, key, w, cli, stores),
+		Now: time.Now, Version: s.Version,
 		Logger: log, Plans: o.Plans,
 		Applies: o.Applies, Keep: o.Keep,
 		MaxConfiguration: maxConfiguration, MaxState: maxState, Host: publicHost(o), Became: s.numbers.became,

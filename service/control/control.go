@@ -98,8 +98,8 @@ func (s *server) authenticated(h handler) http.Handler {
 	})
 }
 
-// stream answers with what is written. Where that fails in the midst, the connection is cut, so that nobody takes a part
-// for the whole.
+// stream answers with what is written. Where that fails in the midst, the connection is cut, so that nobody takes a
+// part for the whole.
 func (s *server) stream(w http.ResponseWriter, r *http.Request, write stream) {
 	begun := &counted{Writer: w}
 	w.Header().Set("Content-Type", "application/x-tar")
