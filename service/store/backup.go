@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/millipede-iac/millipede/state/seal"
+	"github.com/millipede-iac/millipede/wholefile"
 )
 
 // Names in a backup.
@@ -244,7 +245,7 @@ func Restore(in io.Reader, dir string, key *seal.Key) (err error) {
 	if err := os.Rename(fresh, dir); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(dir))
+	return wholefile.SyncDir(filepath.Dir(dir))
 }
 
 func unpackBackup(t *tar.Reader, dir string) error {

@@ -10,6 +10,8 @@ import (
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/millipede-iac/millipede/wholefile"
 )
 
 const (
@@ -67,7 +69,7 @@ func open(path string) (*bbolt.DB, error) {
 		_ = os.Remove(fresh)
 		return db, nil //nolint:nilerr // as said above
 	}
-	if err := errors.Join(db.Close(), syncDir(filepath.Dir(path))); err != nil {
+	if err := errors.Join(db.Close(), wholefile.SyncDir(filepath.Dir(path))); err != nil {
 		return nil, errors.Join(err, to.Close())
 	}
 	return to, nil
