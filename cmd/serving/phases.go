@@ -49,7 +49,8 @@ func (s *serving) phaseEstate(p engine.Place, key *seal.Key, w *works, cli *clic
 		EngineVersion: s.EngineVersion,
 		Platform:      hosting.Platform, Who: s.Who, PID: os.Getpid(), Now: time.Now, NewID: rand.Text,
 		Stores:    s.numbers.stores(stores),
-		Connector: w, Own: hosting.Own, Reattached: s.Connector.Reattached, CLI: cli, Services: s.Services,
+		Connector: phaseWorks{w, p.Stop.Stopping},
+		Own:       hosting.Own, Reattached: s.Connector.Reattached, CLI: cli, Services: s.Services,
 		Memory: snapshot.NewMemory(),
 		Stop:   p.Stop, Tell: p.Tell,
 	})

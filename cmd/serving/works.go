@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/mod/sumdb/dirhash"
 
@@ -119,6 +120,21 @@ func (w *works) close() error {
 	return errors.Join(errs...)
 }
 
+// awayFor is how long a phase waits for a NATS server that is away before it goes on, and fails.
+const awayFor = time.Minute
+
+// phaseWorks are the works for one phase of a run.
+type phaseWorks struct {
+	*works
+	stopping context.Context //nolint:containedctx // of the phase; that of Connect ends when it is left
+}
+
+// Connect implements estate.Connector. A server that is started again is waited for.
+func (p phaseWorks) Connect(ctx context.Context, o estate.ConnectOptions) (estate.Connection, diag.List) {
+	p.awaitServer(p.stopping)
+	return p.works.Connect(ctx, o)
+}
+
 // Connect implements estate.Connector: it gives the estate its share of what is there.
 func (w *works) Connect(_ context.Context, o estate.ConnectOptions) (estate.Connection, diag.List) {
 	if w.embedded != nil {
@@ -127,6 +143,21 @@ func (w *works) Connect(_ context.Context, o estate.ConnectOptions) (estate.Conn
 		}
 	}
 	return share{w}, nil
+}
+
+// awaitServer returns when the server is connected, ctx ends, or the server is away for too long.
+func (w *works) awaitServer(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, awayFor)
+	defer cancel()
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for w.conn.Connected() == 0 {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Elsewhere implements estate.Connector.

@@ -87,3 +87,28 @@ func TestAServiceThatIsStoppedFinishesWhatRunsAndGoesOnWhenItIsStarted(t *testin
 	site.Wants(t, text, "The service was started again, and goes on with the run.", "Apply complete!")
 	s.CreatedOnce(6)
 }
+
+// A run that began while the NATS server was away for a moment failed at once: in a series of faults most runs did.
+func TestARunWaitsForAServerThatIsAway(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, "")
+	server := s.Server()
+	s.Worker("default")
+	v := s.Service()
+	space := v.Workspace("one")
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r := v.Apply(space, site.Slow(2, 10))
+	site.Eventually(t, "the plan has begun", func() bool {
+		now, err := v.Client.Runs.Read(t.Context(), r.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return now.Status == client.RunPlanning
+	})
+	if err := server.Restart(site.Waiting(t)); err != nil {
+		t.Fatal(err)
+	}
+	v.Ends(r.ID, client.RunApplied)
+}
