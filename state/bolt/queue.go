@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/millipede-iac/millipede/bug"
 	"github.com/millipede-iac/millipede/state/journal"
 )
 
@@ -61,17 +62,20 @@ func closed(err error) error {
 	return err
 }
 
-// transact runs operations in one transaction. When one of them fails, it returns its index and nothing is changed.
+// transact runs operations in one transaction. When one of them fails, it returns its index and nothing is changed. One
+// that panics fails with a *bug.Error: its caller, and those who share the transaction, wait for an answer.
 func (s *Store) transact(ops []func(*bbolt.Tx) error) (failed int, err error) {
-	failed = -1
-	err = s.update(func(tx *bbolt.Tx) error {
-		for i, op := range ops {
-			if err := op(tx); err != nil {
+	err = bug.Catch(func() error {
+		return s.update(func(tx *bbolt.Tx) error {
+			for i, op := range ops {
 				failed = i
-				return err
+				if err := op(tx); err != nil {
+					return err
+				}
 			}
-		}
-		return nil
+			failed = -1
+			return nil
+		})
 	})
 	if err != nil {
 		s.names.forget() // what the transaction had added is gone
