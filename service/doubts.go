@@ -50,8 +50,8 @@ func (s *Service) Resolve(ctx context.Context, a *Actor, workspace string, res R
 	defer s.queue.release(resolving(r), j)
 	leaving, leave := context.WithTimeout(context.WithoutCancel(ctx), resolveTerm)
 	defer leave()
-	stopping, stop := context.WithCancel(leaving)
-	defer stop()
+	stopping, stop := context.WithCancelCause(leaving)
+	defer stop(nil)
 	s.queue.stoppable(j, stop, leave)
 	failure := s.resolve(leaving, stopping, r, j, a, res)
 	if err := s.endResolving(a, r, res, j, failure); err != nil {
@@ -291,12 +291,12 @@ func (q *queue) take(name string, j *job) error {
 }
 
 // stoppable says how j is stopped, and stops it if the service has begun to end.
-func (q *queue) stoppable(j *job, stop, leave context.CancelFunc) {
+func (q *queue) stoppable(j *job, stop context.CancelCauseFunc, leave context.CancelFunc) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	j.stop, j.leave = stop, leave
 	if q.stopped {
-		stop()
+		stop(ErrSuspended)
 	}
 }
 

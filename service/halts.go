@@ -105,7 +105,7 @@ func (q *queue) suspend(workspace string) {
 	for id, j := range q.running {
 		if r := q.active[id]; r != nil && (workspace == "" || r.Workspace == workspace) {
 			j.suspended = true
-			j.stop()
+			j.stop(ErrSuspended)
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 
 // begin has the engine carry out the phase that a run is in.
 func (q *queue) begin(ctx context.Context, r *record.Run, resumed bool) {
-	stopping, stop := context.WithCancel(ctx)
+	stopping, stop := context.WithCancelCause(ctx)
 	leaving, leave := context.WithCancel(ctx)
 	j := &job{stop: stop, leave: leave}
 	q.mu.Lock()
@@ -29,12 +29,15 @@ func (q *queue) begin(ctx context.Context, r *record.Run, resumed bool) {
 	stopped := q.stopped
 	q.mu.Unlock()
 	// Who cancels it from here on finds the job; who did so before has written it.
-	if stopped || q.canceled(r.ID) {
-		stop()
+	switch {
+	case q.canceled(r.ID):
+		stop(errCanceled)
+	case stopped:
+		stop(ErrSuspended)
 	}
 	q.jobs.Go(func() {
 		defer leave()
-		defer stop()
+		defer stop(nil)
 		q.carryOut(leaving, stopping, r, j, resumed)
 		q.release(r.ID, j)
 		q.wake()

@@ -38,11 +38,12 @@ type queue struct {
 
 // job is a phase that the engine carries out.
 type job struct {
-	stop, leave context.CancelFunc
-	left        bool // it was left by somebody's wish
-	suspended   bool // it was stopped by somebody's wish, and is to go on
-	doubts      seenDoubts
-	waits       Wait // for objects; the zero value is for none
+	stop      context.CancelCauseFunc
+	leave     context.CancelFunc
+	left      bool // it was left by somebody's wish
+	suspended bool // it was stopped by somebody's wish, and is to go on
+	doubts    seenDoubts
+	waits     Wait // for objects; the zero value is for none
 }
 
 func newQueue(s *Service) *queue {
@@ -222,7 +223,7 @@ func (q *queue) stop(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if j := q.running[id]; j != nil {
-		j.stop()
+		j.stop(errCanceled)
 	}
 }
 
@@ -231,7 +232,7 @@ func (q *queue) leave(id string) {
 	defer q.mu.Unlock()
 	if j := q.running[id]; j != nil {
 		j.left = true
-		j.stop()
+		j.stop(errCanceled)
 		j.leave()
 	}
 }
@@ -430,7 +431,7 @@ func (q *queue) halt() {
 	q.stopped = true
 	close(q.halted)
 	for _, j := range q.running {
-		j.stop()
+		j.stop(ErrSuspended)
 	}
 	q.mu.Unlock()
 	q.jobs.Wait()

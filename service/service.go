@@ -160,7 +160,8 @@ type Engine interface {
 type Job struct {
 	Run       record.Run
 	Workspace record.Workspace
-	// Stopping ends when nothing new is to be begun: what is under way is ended, and kept.
+	// Stopping ends when nothing new is to be begun: what is under way is ended, and kept. Its cause is ErrSuspended
+	// where the phase is gone on with later: then what is under way is finished, not asked to end.
 	Stopping context.Context //nolint:containedctx // the other one of the two contexts of a stop
 	// Configuration is the archive, gzip of tar; nil for none.
 	Configuration func() (io.ReadCloser, error)
@@ -226,6 +227,13 @@ type ApplyResult struct{ Add, Change, Destroy, Import int }
 
 // ErrStopped is what the engine returns when it has ended because it was asked to stop.
 var ErrStopped = errors.New("the run was stopped")
+
+// ErrSuspended is the cause of a phase's stop after which the service goes on with it; errCanceled that of one that
+// somebody has asked for.
+var (
+	ErrSuspended = errors.New("the service goes on with the run later")
+	errCanceled  = errors.New("the run was canceled")
+)
 
 // ErrReported is wrapped by errors whose text is in the run's log already.
 var ErrReported = errors.New("reported in the log")

@@ -21,6 +21,7 @@ type past struct {
 	suspected time.Time
 	reason    string
 	over      bool // in doubt, but nothing runs any more
+	failure   string
 
 	permits []permit // reclaimed before the vertex was looked at
 	early   *Arrived // a result that came before that
@@ -61,6 +62,8 @@ func Recollect(n int, events []journal.Event) (Memory, error) {
 			if e.Phase > 0 && e.Phase >= p.ops {
 				p.ops, p.worker = e.Phase, e.Worker
 			}
+		case journal.Fail:
+			p.failure = e.Detail
 		case journal.Suspect:
 			p.suspected, p.reason, p.over = e.At, e.Detail, e.Over
 		}
@@ -165,7 +168,8 @@ func (l *Loop) recall(v int, p *past) bool {
 	case journal.Failed:
 		l.move(v, settled)
 		l.tally.settle(x, true)
-		l.failed = append(l.failed, Failure{Vertex: v, Address: l.Program.Describe(v).Address})
+		l.failed = append(l.failed, Failure{Vertex: v, Address: l.Program.Describe(v).Address, Earlier: true,
+			Reason: p.failure})
 		l.skip(l.sched.Fail(v))
 	case journal.Skipped:
 		l.move(v, settled)

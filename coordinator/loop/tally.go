@@ -16,6 +16,10 @@ const hiddenWeight = 0.0001
 type Failure struct {
 	Vertex  int
 	Address string
+	// Earlier tells that it failed before the run was gone on with, so that Diags has nothing of it; Reason is what the
+	// journal says about that.
+	Earlier bool
+	Reason  string
 }
 
 // Skipped is a vertex that did not run because another one, named by its address, failed.

@@ -13,6 +13,7 @@ import (
 	"github.com/millipede-iac/millipede/bug"
 	"github.com/millipede-iac/millipede/coordinator"
 	"github.com/millipede-iac/millipede/coordinator/applying"
+	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/failpoint"
 	"github.com/millipede-iac/millipede/graph"
@@ -326,6 +327,11 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 			"The plan covered only what -target or -exclude left in, so what exists may not be all that the "+
 				"configuration asks for. Make a plan without these options to see what is left.", nil))
 	}
+	for _, f := range outcome.Failed {
+		if f.Earlier {
+			diags = diags.Append(failedEarlier(f))
+		}
+	}
 	for _, d := range outcome.InDoubt {
 		detail := fmt.Sprintf("%s is in doubt: %s.\n\n", d.Address, strings.TrimSuffix(d.Reason, "."))
 		if d.Answer != nil && len(d.Answer.Known) > 0 {
@@ -355,6 +361,19 @@ func (s *Session) carryOut(ctx context.Context, r *coordinator.Runner, a *applyi
 	return &Applied{
 		Counts: a.Counts(), Outcome: outcome, State: a.State(), Run: run, Values: a.Store, Schemas: a.Code.Schemas,
 	}, diags
+}
+
+// failedEarlier is the problem of a vertex that failed before the run was gone on with: without it, the run would end
+// as if all had been done.
+func failedEarlier(f loop.Failure) *diag.Diagnostic {
+	reason := strings.TrimSpace(f.Reason)
+	if reason == "" {
+		reason = "The reason was told when it happened."
+	}
+	d := diag.New(diag.Error, "Failed before the run was cut off", f.Address+" failed, and was not tried again:\n\n"+
+		reason, nil)
+	d.Address = f.Address
+	return d
 }
 
 // applier makes the program of an apply from the stored state. Where the lock is one of objects, the program changes

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -217,6 +218,47 @@ output "c" { value = fake_thing.c.name }
 	if again := e.plan(operation.PlanOptions{}); again.Applyable() {
 		t.Errorf("a second plan wants %v", changes(again))
 	}
+}
+
+// A run that was gone on with said that everything was applied, and kept silent about what had failed before that.
+func TestAResumedRunTellsWhatFailedBefore(t *testing.T) {
+	e := newEstate(t)
+	e.configure(`
+resource "fake_thing" "a" { name = "a" }
+resource "fake_thing" "b" { name = "b" }
+resource "fake_thing" "c" { name = "c-${fake_thing.b.id}" }
+`)
+	p := e.plan(operation.PlanOptions{})
+	var begun sync.WaitGroup
+	begun.Add(2)
+	e.cloud.onCreate = func(ctx context.Context, name string) (bool, error) {
+		begun.Done()
+		begun.Wait()
+		if name == "b" {
+			e.interrupt()
+		}
+		select {
+		case <-e.cloud.stopped:
+		case <-ctx.Done():
+		}
+		if name == "a" {
+			return false, errors.New("it was asked to stop")
+		}
+		return false, nil
+	}
+	applied, diags := e.tryApply(p)
+	if !applied.Outcome.Interrupted || !says(diags, "it was asked to stop") {
+		t.Fatalf("the run is %s: %v", applied.Outcome.Status, diags)
+	}
+	e.cloud.onCreate = nil
+	runs, err := e.store.Runs(t.Context(), "default")
+	e.check(err)
+	e.again()
+	resumed, diags := e.session.Resume(t.Context(), runs[0], p, "")
+	if resumed.Outcome.Status != "failed" || !diags.HasErrors() || !says(diags, "it was asked to stop") {
+		t.Errorf("the resumed run is %s: %v", resumed.Outcome.Status, diags)
+	}
+	e.equal("state", existing(e.state()), []string{"fake_thing.b", "fake_thing.c"})
 }
 
 func TestAnInterruptIsHeardWhileAProviderIsAskedForItsSchemas(t *testing.T) {

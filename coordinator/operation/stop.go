@@ -78,6 +78,10 @@ func (s Stop) running(ctx context.Context) context.Context {
 // ErrInterrupted is the usual cause of a Stop.
 var ErrInterrupted = errors.New("the command was interrupted")
 
+// ErrSuspended is the cause of a Stop after which somebody goes on with the run: what is under way is finished. It is
+// not asked to stop, because it would fail then.
+var ErrSuspended = errors.New("the run is suspended")
+
 // interrupted returns the diagnostic of an operation that was stopped before it began, or between two of its phases. It
 // returns nil while nobody has asked for that.
 func (s *Session) interrupted(what string) diag.List {
@@ -99,10 +103,17 @@ func caught(diags *diag.List) {
 // hears it before it starts anything.
 func (s *Session) watch(r *coordinator.Runner) (release func()) {
 	forget := func() bool { return true }
+	interrupt := func() {
+		if errors.Is(context.Cause(s.Stop.stopping()), ErrSuspended) {
+			r.Settle()
+		} else {
+			r.Interrupt()
+		}
+	}
 	if s.Stop.Asked() {
-		r.Interrupt() // here and now, because AfterFunc would call it beside the run's first steps
+		interrupt() // here and now, because AfterFunc would call it beside the run's first steps
 	} else {
-		forget = context.AfterFunc(s.Stop.stopping(), r.Interrupt)
+		forget = context.AfterFunc(s.Stop.stopping(), interrupt)
 	}
 	leave := func() bool { return true }
 	if s.Stop.Leaving != nil {

@@ -71,6 +71,7 @@ func (s *server) streamed(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 	}
 }
+
 type stream func(io.Writer) error
 
 func (s *server) authenticated(h handler) http.Handler {

@@ -151,9 +151,27 @@ func (e *Engine) begin(ctx context.Context, j *service.Job) (*phase, error) {
 	p.estate = e.o.Open(Place{
 		Dir: dir, Data: j.Data, Environ: e.environ(j), Backend: &backend{state: j.State, workspace: j.Workspace.Name,
 			run: j.Run.ID},
-		Stop: operation.Stop{Stopping: j.Stopping, Leaving: ctx}, Tell: p.screen.note,
+		Stop: operation.Stop{Stopping: stopping(j.Stopping), Leaving: ctx}, Tell: p.screen.note,
 	})
 	return p, nil
+}
+
+// stopping is what the engine takes for the context that stops a phase: the causes are its own.
+func stopping(of context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(of))
+	end := func() {
+		if errors.Is(context.Cause(of), service.ErrSuspended) {
+			cancel(operation.ErrSuspended)
+		} else {
+			cancel(context.Cause(of))
+		}
+	}
+	if of.Err() != nil {
+		end() // before anything is begun
+	} else {
+		context.AfterFunc(of, end)
+	}
+	return ctx
 }
 
 func (p *phase) unpack(dir string) error {

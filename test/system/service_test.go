@@ -3,6 +3,7 @@ package system
 import (
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 
 	client "github.com/hashicorp/go-tfe"
@@ -89,4 +90,27 @@ func TestARunWaitsForAServerThatIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.Ends(r.ID, client.RunApplied)
+}
+
+// A service that was told to stop ended with the exit status of a failure, which has systemd start it again.
+func TestAServiceThatIsStoppedFinishesWhatRunsAndGoesOnWhenItIsStarted(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, "")
+	v := s.Service("-parallelism=2")
+	space := v.Workspace("one")
+	r := v.Apply(space, site.Slow(6, 1500))
+	site.Eventually(t, "the first machines are being made", func() bool { return s.Begun("create") == 2 })
+	if err := v.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	site.Succeeds(t, v.Process, "the service that was stopped")
+	t.Log(v.Output())
+	if begun, ended := s.Begun("create"), s.Finished("create"); begun != ended || begun > 4 {
+		t.Errorf("%d creations were begun, and %d ended", begun, ended)
+	}
+	v.Start()
+	text := v.Logs(v.Ends(r.ID, client.RunApplied))
+	t.Log(text)
+	site.Wants(t, text, "The service was started again, and goes on with the run.", "Apply complete!")
+	s.CreatedOnce(6)
 }
