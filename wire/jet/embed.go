@@ -71,6 +71,9 @@ func Embed(dir string, log func(line string)) (*Embedded, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := dropUnmade(dir); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
 	e := &Embedded{dir: dir, log: log, lock: lock, broken: make(chan struct{}, 1)}
 	ns, err := startServer(dir, log, e.failed)
 	if err != nil {
