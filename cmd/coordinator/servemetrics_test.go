@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	client "github.com/hashicorp/go-tfe"
 )
@@ -38,6 +39,11 @@ func TestAServiceIsScrapedWhereItWasToldAndNowhereElse(t *testing.T) {
 		return answer.StatusCode, string(text)
 	}
 	status, text := read(http.DefaultClient, "http://"+address[1]+"/metrics")
+	// A change of a run is counted once it is kept, when clients may have read it already.
+	for until := time.Now().Add(10 * time.Second); time.Now().Before(until) &&
+		!strings.Contains(text, `millipede_run_changes_total{status="applied"} 1`); {
+		status, text = read(http.DefaultClient, "http://"+address[1]+"/metrics")
+	}
 	http.DefaultClient.CloseIdleConnections()
 	for _, want := range []string{
 		`millipede_vertices_total{action="create",outcome="succeeded"} 3`,
