@@ -44,7 +44,8 @@ func (a *Applier) end(v int, c *plan.Change, provision bool) program.Step {
 	if diags.HasErrors() {
 		return program.Step{Diags: diags}
 	}
-	task := &wire.ApplyTask{Type: c.Addr.Resource.Type, Action: plan.Delete, PriorPrivate: c.PriorPrivate}
+	task := &wire.ApplyTask{Type: c.Addr.Resource.Type, Action: plan.Delete, PriorPrivate: c.PriorPrivate,
+		Meta: ev.Meta}
 	if c.PlannedPrivate != nil && c.Action == plan.Delete {
 		task.PlannedPrivate = c.PlannedPrivate
 	}

@@ -33,7 +33,7 @@ func (a *Applier) apply(v int, c *plan.Change) program.Step {
 		return unmet(ev, diags)
 	}
 	task := &wire.ApplyTask{Type: c.Addr.Resource.Type, Action: plan.Create, PlannedPrivate: c.PlannedPrivate,
-		IgnoreAll: ev.Resource.Code.Config.IgnoreAll}
+		IgnoreAll: ev.Resource.Code.Config.IgnoreAll, Meta: ev.Meta}
 	var err error
 	if c.Action == plan.Update {
 		task.Action, task.PriorPrivate = plan.Update, c.PriorPrivate
@@ -276,6 +276,6 @@ func (a *Applier) read(v int, c *plan.Change) program.Step {
 	return program.Step{
 		Lane: program.Fast, Place: ev.Place,
 		Task: &wire.Task{Address: c.Addr.String(), Provider: ev.Wire,
-			Read: &wire.ReadDataTask{Type: c.Addr.Resource.Type, Config: config}},
+			Read: &wire.ReadDataTask{Type: c.Addr.Resource.Type, Config: config, Meta: ev.Meta}},
 	}
 }

@@ -43,6 +43,8 @@ type Instance struct {
 	Place    program.Placement
 	Schema   *schema.Schema
 	Identity *schema.Identity // nil for a type without one
+	// Meta is what the module tells the provider, coded for the wire; see values.Code.Meta.
+	Meta []byte
 
 	// Resource is the block in its module instance, Rep the instance's count or each.
 	Resource *values.Resource
@@ -114,10 +116,15 @@ func (e Evaluator) Stored(
 	return in, diags
 }
 
-// served evaluates the configuration of the provider.
+// served evaluates the configuration of the provider, and what the module tells it.
 func (e Evaluator) served(in *Instance) diag.List {
 	wp, cfg, diags := values.WireProvider(e.Store, in.Provider, e.Package(in.Provider.Provider), in.Addr.Config())
 	if in.Wire = wp; diags.HasErrors() {
+		return diags
+	}
+	var more diag.List
+	in.Meta, more = e.Store.Code.Meta(in.Addr.Config(), in.Provider.Provider)
+	if diags = diags.Append(more); diags.HasErrors() {
 		return diags
 	}
 	in.Place = program.Placement{

@@ -27,6 +27,9 @@ type cloud struct {
 	// onSchemas is called, when not nil, before the schemas are told.
 	onSchemas func()
 
+	// takesMeta offers provider_meta blocks with the argument "module"; what came of them is in metas.
+	takesMeta bool
+
 	// onApply is called, when not nil, before anything is done; its error fails that: nothing has changed then.
 	onApply func(what string) error
 
@@ -35,6 +38,7 @@ type cloud struct {
 	objects map[string]cty.Value // by id
 	log     []string             // what was done, in order
 	asked   []string             // what was read and planned
+	metas   []string             // what was asked with which module's name, in order; see takesMeta
 	stopped chan struct{}        // closed by Stop
 }
 
@@ -83,7 +87,28 @@ func (c *cloud) Schemas(context.Context) (*provider.Schemas, diag.List) {
 	if c.onSchemas != nil {
 		c.onSchemas()
 	}
-	return cloudSchemas, nil
+	if !c.takesMeta {
+		return cloudSchemas, nil
+	}
+	with := *cloudSchemas
+	with.ProviderMeta.Block = &schema.Block{Attributes: map[string]*schema.Attribute{
+		"module": {Type: cty.String, Optional: true},
+	}}
+	return &with, nil
+}
+
+// told notes what a call was told by its module.
+func (c *cloud) told(what string, meta cty.Value) {
+	if !c.takesMeta {
+		return
+	}
+	name := "nobody"
+	if !meta.IsNull() {
+		name = meta.GetAttr("module").AsString()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.metas = append(c.metas, what+" for "+name)
 }
 
 func (c *cloud) Metadata(context.Context) (provider.Metadata, diag.List) {
@@ -151,6 +176,7 @@ func (c *cloud) UpgradeResourceState(_ context.Context, r provider.UpgradeReques
 }
 
 func (c *cloud) ReadResource(_ context.Context, r provider.ReadRequest) (provider.ReadResponse, diag.List) {
+	c.told("read "+r.Prior.GetAttr("name").AsString(), r.ProviderMeta)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked = append(c.asked, "read "+r.Prior.GetAttr("name").AsString())
@@ -162,6 +188,7 @@ func (c *cloud) ReadResource(_ context.Context, r provider.ReadRequest) (provide
 }
 
 func (c *cloud) PlanResourceChange(_ context.Context, r provider.PlanRequest) (provider.PlanResponse, diag.List) {
+	c.told("plan to "+deed(provider.ApplyRequest{Prior: r.Prior, Planned: r.Proposed}), r.ProviderMeta)
 	out := provider.PlanResponse{Planned: r.Proposed}
 	if r.Proposed.IsNull() {
 		return out, nil
@@ -183,6 +210,7 @@ func (c *cloud) PlanResourceChange(_ context.Context, r provider.PlanRequest) (p
 }
 
 func (c *cloud) ApplyResourceChange(ctx context.Context, r provider.ApplyRequest) (provider.ApplyResponse, diag.List) {
+	c.told(deed(r), r.ProviderMeta)
 	if c.onApply != nil {
 		if err := c.onApply(deed(r)); err != nil {
 			return provider.ApplyResponse{Object: r.Prior}, diag.Errors("refused", err.Error(), nil)
@@ -241,8 +269,9 @@ func (c *cloud) create(ctx context.Context, planned cty.Value) (provider.ApplyRe
 	return provider.ApplyResponse{Object: c.objects[id]}, nil
 }
 
-func (c *cloud) ReadDataSource(_ context.Context, _ string, config, _ cty.Value) (cty.Value, diag.List) {
+func (c *cloud) ReadDataSource(_ context.Context, _ string, config, meta cty.Value) (cty.Value, diag.List) {
 	key := config.GetAttr("key").AsString()
+	c.told("look up", meta)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.log = append(c.log, "look up "+key)

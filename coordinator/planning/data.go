@@ -58,7 +58,7 @@ func (p *Planner) prepareData(node int, o *object) program.Step {
 	return program.Step{
 		Diags: diags, Lane: program.Fast, Place: w.Place,
 		Task: &wire.Task{Address: o.addr.String(), Provider: w.Wire,
-			Read: &wire.ReadDataTask{Type: o.addr.Resource.Type, Config: config}},
+			Read: &wire.ReadDataTask{Type: o.addr.Resource.Type, Config: config, Meta: w.Meta}},
 	}
 }
 

@@ -34,7 +34,7 @@ func (p *Planner) prepareManaged(node int, o *object) program.Step {
 	task := &wire.PlanTask{
 		Type: o.addr.Resource.Type, Prior: values.StoredForWire(w.prior),
 		Refresh: !p.SkipRefresh || mustRead, SkipPlan: p.Mode == plan.RefreshOnly,
-		IgnoreAll: o.resource.Code.Config.IgnoreAll,
+		IgnoreAll: o.resource.Code.Config.IgnoreAll, Meta: w.Meta,
 	}
 	if w.prior == nil {
 		task.Refresh = false

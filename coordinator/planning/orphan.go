@@ -64,6 +64,7 @@ func (p *Planner) prepareOrphan(o *object) program.Step {
 		Task: &wire.Task{Address: o.addr.String(), Provider: w.Wire, Plan: &wire.PlanTask{
 			Type: o.addr.Resource.Type, Prior: values.StoredForWire(w.prior),
 			Refresh: !p.SkipRefresh || mustRead, SkipPlan: p.Mode == plan.RefreshOnly || p.forgets(o), Destroy: true,
+			Meta: w.Meta,
 		}},
 	}
 }

@@ -81,6 +81,7 @@ type Code struct {
 	exprs     map[hcl.Expression]*eval.Expr
 	bodies    map[hcl.Body]*eval.Template
 	arguments map[*config.ModuleCall]hcl.Attributes
+	metas     map[metaKey]metaValue
 }
 
 // NewCode returns the code of a configuration.
@@ -95,6 +96,7 @@ func NewCode(tree *config.Tree, schemas *Schemas) *Code {
 		exprs:     map[hcl.Expression]*eval.Expr{},
 		bodies:    map[hcl.Body]*eval.Template{},
 		arguments: map[*config.ModuleCall]hcl.Attributes{},
+		metas:     map[metaKey]metaValue{},
 	}
 }
 

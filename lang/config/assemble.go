@@ -152,7 +152,7 @@ func (a *assembler) addSettings(f *file) {
 			a.err(meta.rng, "Duplicate provider_meta block", "The module has one for provider %s already, at %s.",
 				meta.name, first.Range)
 		}
-		m.Meta[p] = &ProviderMeta{Provider: p, Config: meta.body, Range: meta.rng}
+		m.Meta[p] = &ProviderMeta{Provider: p, Config: meta.body, Range: meta.rng, NameRange: meta.at}
 	}
 	for _, e := range f.encryption {
 		if m.Encryption != nil {

@@ -158,8 +158,10 @@ func (p *ProviderConfig) Local() addr.LocalProvider {
 // ProviderMeta is a provider_meta block.
 type ProviderMeta struct {
 	Provider addr.Provider
-	Config   hcl.Body
+	Config   hcl.Body // constants only
 	Range    hcl.Range
+	// NameRange is where the block names the provider.
+	NameRange hcl.Range
 }
 
 // Variable is a variable block.

@@ -203,6 +203,7 @@ type providerMeta struct {
 	name string
 	body hcl.Body
 	rng  hcl.Range
+	at   hcl.Range // of the name
 }
 
 func (d *decoder) providerMeta(b *hcl.Block) (providerMeta, bool) {
@@ -216,5 +217,5 @@ func (d *decoder) providerMeta(b *hcl.Block) (providerMeta, bool) {
 		d.add(more)
 	}
 	ok := d.providerName(b.Labels[0], b.DefRange) && !d.diags[before:].HasErrors()
-	return providerMeta{b.Labels[0], b.Body, b.DefRange}, ok
+	return providerMeta{b.Labels[0], b.Body, b.DefRange, b.LabelRanges[0]}, ok
 }
