@@ -3,6 +3,7 @@ package coding_test
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"math/big"
 	"math/rand/v2"
 	"strings"
@@ -43,7 +44,7 @@ func (m valueMaker) ofType(ty cty.Type) cty.Value {
 		return []cty.Value{cty.Zero, cty.NumberIntVal(127), cty.NumberIntVal(128), cty.NumberIntVal(255),
 			cty.NumberIntVal(256), cty.NumberIntVal(65535), cty.NumberIntVal(65536), cty.NumberIntVal(-1),
 			cty.NumberIntVal(-200), cty.NumberFloatVal(1.5), cty.NumberVal(huge), cty.PositiveInfinity,
-			cty.MustParseNumberVal("0.1"), cty.MustParseNumberVal("1e40"), cty.NumberFloatVal(-0.0)}[m.pick(15)]
+			cty.MustParseNumberVal("0.1"), cty.MustParseNumberVal("1e40"), cty.NumberFloatVal(math.Copysign(0, -1))}[m.pick(15)]
 	case ty == cty.Bool:
 		return cty.BoolVal(m.pick(2) == 0)
 	case ty.IsObjectType():
