@@ -304,6 +304,18 @@ func (t *Tree) testProviderType(f *TestFile, name string) addr.Provider {
 	return t.Root.Module.ProviderFor(name)
 }
 
+// named tells whether the file has a provider block of the name, whatever its alias.
+func (f *TestFile) named(name string) bool {
+	for _, blocks := range []map[addr.LocalProvider]*ProviderConfig{f.Providers, f.Mocks} {
+		for l := range blocks {
+			if l.Name == name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // checkTestProviders checks that a provider block of a test file is one provider's, whatever run uses it.
 func checkTestProviders(t *Tree) diag.List {
 	d := &decoder{}
@@ -314,7 +326,7 @@ func checkTestProviders(t *Tree) diag.List {
 				m = r.Tree.Root.Module
 			}
 			for _, p := range r.Providers {
-				if is := t.testProviderType(f, p.InParent.Name); f.Provider(p.InParent) != nil &&
+				if is := t.testProviderType(f, p.InParent.Name); f.named(p.InParent.Name) &&
 					is != m.ProviderFor(p.InChild.Name) {
 					d.mismatch(f, p.InParentRange, p.InParent, is, p.InChild.Name, m)
 				}

@@ -121,6 +121,31 @@ func TestOneBlockOfATestFileIsOneProvider(t *testing.T) {
 	}
 }
 
+// What failed: a provider that a run passes was only looked at where the file has its very block, although one block of
+// the name, with another alias, says whose all of them are.
+func TestARunCannotTakeOneProviderForAnother(t *testing.T) {
+	const blocks = "provider \"x\" {\n alias = \"other\"\n}\n"
+	for sentence, c := range map[string]struct {
+		blocks, passed string
+		refused        bool
+	}{
+		"the name is that of another provider's block":  {blocks, "y = x", true},
+		"the block itself is another provider's":        {blocks, "y = x.other", true},
+		"the name is that of the provider":              {blocks, "x = x.other", false},
+		"no block of the file says whose the name is":   {"", "y = z", false},
+		"a block of another name is another provider's": {blocks, "y = z", false},
+	} {
+		_, diags := loadTested(map[string]string{
+			"main.tf": "resource \"x_y\" \"y\" {}\nresource \"y_z\" \"z\" {}\n",
+			"a.tftest.hcl": c.blocks + "run \"a\" {\n providers = {\n  x = x.other\n }\n}\n" +
+				"run \"b\" {\n providers = {\n  " + c.passed + "\n }\n}\n",
+		})
+		if strings.Contains(describe(diags), "Provider type mismatch") != c.refused {
+			t.Errorf("%s: the diagnostics are\n%s", sentence, describe(diags))
+		}
+	}
+}
+
 // asWritten leaves every expression to the module.
 func asWritten(e hcl.Expression, all bool) (cty.Value, bool, hcl.Diagnostics) {
 	if !all {
