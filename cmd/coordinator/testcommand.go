@@ -84,6 +84,7 @@ func runTest(ctx context.Context, a *app, args []string) int {
 	wd, diags := a.Estate.Configuration(estate.Variables{List: tf.vars.List, TestDir: tf.dir})
 	s.From(wd.Sources)
 	if !diags.HasErrors() {
+		wd.RunsOnly = true
 		diags = diags.Append(wd.Load())
 	}
 	if diags.HasErrors() {

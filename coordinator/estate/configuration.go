@@ -35,6 +35,8 @@ type Configuration struct {
 	Tree *config.Tree
 	// TestDir is where test files lie; empty for operations that have nothing to do with them.
 	TestDir string
+	// RunsOnly is as in config.TreeOptions.
+	RunsOnly bool
 	// Dir is where the root module is; empty is the directory of the estate.
 	Dir string
 
@@ -85,7 +87,7 @@ func (c *Configuration) Load() diag.List {
 	}
 	tree, more := c.Loader.LoadTree(config.TreeOptions{
 		Dir: c.Dir, Variable: c.Given.Static, Workspace: c.estate.Workspace(), Locator: manifest, TestDir: c.TestDir,
-		Base: c.estate.Dir, Env: c.estate.Environ,
+		Base: c.estate.Dir, Env: c.estate.Environ, RunsOnly: c.RunsOnly,
 	})
 	c.setTree(tree)
 	return diags.Append(more)

@@ -46,7 +46,6 @@ func (d *decoder) providersOf(n *Node, single *hcl.Range) {
 		c.incoming(single)
 		c.emptyBlocks()
 	}
-	c.imports()
 }
 
 // providerCheck is what one module says about providers.
@@ -389,10 +388,12 @@ func (c *providerCheck) emptyBlocks() {
 	}
 }
 
-// imports checks that an import block and its target choose the same provider configuration.
-func (c *providerCheck) imports() {
-	for _, i := range c.n.Module.Imports {
-		target := c.n.Module.Resources[i.StaticTo.Resource]
+// checkImports checks that an import block and its target choose the same provider configuration. Only the root module
+// has import blocks.
+func checkImports(t *Tree) diag.List {
+	c := &decoder{}
+	for _, i := range t.Root.Module.Imports {
+		target := t.Root.Module.Resources[i.StaticTo.Resource]
 		if !i.StaticTo.Module.IsRoot() || target == nil || !i.ProviderSet {
 			continue
 		}
@@ -402,4 +403,5 @@ func (c *providerCheck) imports() {
 					"resource.", target.Addr)
 		}
 	}
+	return c.diags
 }

@@ -212,6 +212,9 @@ func (b *treeBuilder) testModule(f *TestFile, r *TestRun) diag.List {
 	sub := &treeBuilder{loader: b.loader, options: options, modules: b.modules,
 		tree: &Tree{Modules: map[addr.Module]*Node{}}}
 	more = sub.load(at)
+	if !more.HasErrors() && sub.tree.Root != nil {
+		more = append(more, checkImports(sub.tree)...)
+	}
 	diags = append(diags, more...)
 	if sub.tree.Root == nil || more.HasErrors() {
 		return diags
@@ -314,6 +317,11 @@ func (f *TestFile) named(name string) bool {
 		}
 	}
 	return false
+}
+
+// hasRuns tells whether a test file has something to run.
+func (t *Tree) hasRuns() bool {
+	return slices.ContainsFunc(t.Tests, func(f *TestFile) bool { return len(f.Runs) > 0 })
 }
 
 // checkTestProviders checks that a provider block of a test file is one provider's, whatever run uses it.

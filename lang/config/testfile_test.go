@@ -146,6 +146,28 @@ func TestARunCannotTakeOneProviderForAnother(t *testing.T) {
 	}
 }
 
+// What failed: tests of a configuration without a run were refused for an import block that OpenTofu looks at only when
+// it imports or installs.
+func TestWithoutARunNobodyAsksForTheProvidersOfImports(t *testing.T) {
+	const module = "resource \"x_y\" \"y\" {}\nimport {\n to = x_y.y\n id = \"1\"\n provider = x.other\n}\n"
+	for sentence, c := range map[string]struct {
+		run      string
+		runsOnly bool
+		refused  bool
+	}{
+		"the tests have no run":           {"", true, false},
+		"the tests have a run":            {"run \"a\" {}\n", true, true},
+		"the configuration is used alone": {"", false, true},
+	} {
+		m := newMemory(map[string]string{"main.tf": module, "a.tftest.hcl": c.run})
+		_, diags := NewLoader(m).LoadTree(TreeOptions{Locator: beside{m}, TestDir: DefaultTestDir,
+			RunsOnly: c.runsOnly})
+		if strings.Contains(describe(diags), "Invalid import provider argument") != c.refused {
+			t.Errorf("%s: the diagnostics are\n%s", sentence, describe(diags))
+		}
+	}
+}
+
 // asWritten leaves every expression to the module.
 func asWritten(e hcl.Expression, all bool) (cty.Value, bool, hcl.Diagnostics) {
 	if !all {

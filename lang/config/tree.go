@@ -33,6 +33,9 @@ type TreeOptions struct {
 	StorageOnly bool
 	// TestDir is where test files lie, beside those in Dir; empty loads none.
 	TestDir string
+	// RunsOnly tells that the root module serves the runs of the test files alone: without a run, nobody asks whether
+	// import blocks and their targets choose the same providers.
+	RunsOnly bool
 	// Base is the absolute directory that relative paths in the configuration start from, and path.cwd before planning.
 	// Env is the environment of the operation.
 	Base string
@@ -87,10 +90,17 @@ func (l *Loader) LoadTree(o TreeOptions) (*Tree, diag.List) {
 		return funcs.Table(funcs.Options{BaseDir: o.Base, Env: o.Env})
 	})
 	diags := b.load(Installed{Dir: o.Dir})
+	whole := !diags.HasErrors() && !o.StorageOnly
 	if o.TestDir == "" || b.tree.Root == nil {
+		if whole {
+			diags = append(diags, checkImports(b.tree)...)
+		}
 		return b.tree, diags
 	}
 	more := b.loadTests()
+	if whole && (!o.RunsOnly || b.tree.hasRuns()) {
+		diags = append(diags, checkImports(b.tree)...)
+	}
 	diags = append(diags, more...)
 	if !more.HasErrors() {
 		diags = append(diags, checkTestProviders(b.tree)...)
