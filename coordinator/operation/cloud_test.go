@@ -188,7 +188,9 @@ func (c *cloud) ReadResource(_ context.Context, r provider.ReadRequest) (provide
 }
 
 func (c *cloud) PlanResourceChange(_ context.Context, r provider.PlanRequest) (provider.PlanResponse, diag.List) {
-	c.told("plan to "+deed(provider.ApplyRequest{Prior: r.Prior, Planned: r.Proposed}), r.ProviderMeta)
+	if c.takesMeta { // names are known then
+		c.told("plan to "+deed(provider.ApplyRequest{Prior: r.Prior, Planned: r.Proposed}), r.ProviderMeta)
+	}
 	out := provider.PlanResponse{Planned: r.Proposed}
 	if r.Proposed.IsNull() {
 		return out, nil
