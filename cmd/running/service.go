@@ -278,6 +278,9 @@ func (s *serviceRun) apply(r *tfc.Run) int {
 	case r.Status == tfc.Discarded || r.Status == tfc.Canceled && r.Actions.Confirmable:
 		return s.over(r)
 	case r.Status.Final() || r.Status.Waiting() || r.Status == tfc.Applying || r.AutoApply && s.spec.Approved:
+		if !r.AutoApply && (!r.Status.Final() || r.Status == tfc.Applied) {
+			s.ui.Print(elsewhereText) // before anybody was asked here
+		}
 	case !r.Actions.Confirmable && !r.HasChanges:
 		return 0
 	case !r.Actions.Confirmable:
@@ -378,9 +381,11 @@ func (s *serviceRun) answered() (code int, done bool) {
 	case r.Status == tfc.Discarded || r.Status == tfc.Canceled:
 		return s.over(r), true
 	}
-	s.ui.Print("The run was approved elsewhere.\n")
+	s.ui.Print(elsewhereText)
 	return 0, false
 }
+
+const elsewhereText = "The run was approved elsewhere.\n"
 
 // ApplySaved applies a plan that a service keeps.
 func ApplySaved(a *command.App, u *Screen, d *estate.Delegated, r *tfc.Run, spec Request) int {
