@@ -333,6 +333,9 @@ func (s *Service) recover() error {
 	if err := s.releaseEnded(); err != nil {
 		return err
 	}
+	if err := s.endRestored(); err != nil {
+		return err
+	}
 	all, err := s.activeRuns()
 	if err != nil {
 		return err

@@ -40,9 +40,9 @@ Options:
 const serviceRestoreUsage = `
 Usage: coordinator [global options] service restore -in=FILE -data=DIR -key-file=FILE
 
-  Makes the directory of a service of a backup. Then start the service with "serve -data=DIR" and the same key: plans
-  that were under way are made again, and applies are gone on with; what they had begun when the backup was made, and
-  whose results are gone, is in doubt.
+  Makes the directory of a service of a backup. Then start the service with "serve -data=DIR" and the same key. What was
+  done after the backup is not known to it. So no run goes on: those that had not ended are canceled, what their applies
+  had begun is settled or in doubt, and nothing starts until an administrator has looked and lifts the drain.
 
 Options:
   -in=FILE         The backup.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -183,6 +184,18 @@ func (h *House) Start() {
 			h.t.Error(err)
 		}
 	}
+}
+
+// Restore ends the service, and starts it anew over what a backup has.
+func (h *House) Restore(backup io.Reader) {
+	h.t.Helper()
+	h.End()
+	dir := filepath.Join(h.t.TempDir(), "restored")
+	if err := store.Restore(backup, dir, h.key); err != nil {
+		h.t.Fatal(err)
+	}
+	h.dir = dir
+	h.Start()
 }
 
 // Actor returns who has a token.

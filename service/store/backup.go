@@ -229,14 +229,16 @@ func Restore(in io.Reader, dir string, key *seal.Key) (err error) {
 			err = errors.Join(err, os.RemoveAll(fresh))
 		}
 	}()
-	if err := unpackBackup(tar.NewReader(in), fresh); err != nil {
+	at, err := unpackBackup(tar.NewReader(in), fresh)
+	if err != nil {
 		return err
 	}
 	s, err := Open(fresh, key)
 	if err != nil {
 		return err
 	}
-	if err := s.Close(); err != nil {
+	err = s.Update(func(tx *Tx) error { return tx.tx.Bucket(metaBucket).Put(restoredKey, []byte(at.Format(time.RFC3339))) })
+	if err := errors.Join(err, s.Close()); err != nil {
 		return err
 	}
 	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -248,36 +250,54 @@ func Restore(in io.Reader, dir string, key *seal.Key) (err error) {
 	return wholefile.SyncDir(filepath.Dir(dir))
 }
 
-func unpackBackup(t *tar.Reader, dir string) error {
+// unpackBackup makes the files of a backup, and returns of which moment it is.
+func unpackBackup(t *tar.Reader, dir string) (at time.Time, err error) {
 	for first := true; ; first = false {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return ErrCutOff
+			return at, ErrCutOff
 		}
 		if err != nil {
-			return err
+			return at, err
 		}
 		switch {
 		case first:
 			var about head
 			if h.Name != backupHead || json.NewDecoder(io.LimitReader(t, 1<<16)).Decode(&about) != nil {
-				return errors.New("this is no backup of the service")
+				return at, errors.New("this is no backup of the service")
 			}
 			if about.Format > BackupFormat {
-				return fmt.Errorf("%w: the backup has format %d, and this version knows %d", ErrNewer, about.Format,
+				return at, fmt.Errorf("%w: the backup has format %d, and this version knows %d", ErrNewer, about.Format,
 					BackupFormat)
 			}
+			at = about.At
 			continue
 		case h.Name == backupEnd:
-			return nil
+			return at, nil
 		case h.Typeflag != tar.TypeReg || !filepath.IsLocal(filepath.FromSlash(h.Name)):
-			return fmt.Errorf("the backup has an entry %q, which leads out of it", h.Name)
+			return at, fmt.Errorf("the backup has an entry %q, which leads out of it", h.Name)
 		}
 		if err := unpackFile(t, filepath.Join(dir, filepath.FromSlash(h.Name))); err != nil {
-			return err
+			return at, err
 		}
 	}
 }
+
+// Restored returns of which moment the backup was that the records were restored from; zero when they were not, or when
+// SettledRestore has been called since.
+func (tx *Tx) Restored() (at time.Time, err error) {
+	text := tx.tx.Bucket(metaBucket).Get(restoredKey)
+	if text == nil {
+		return at, nil
+	}
+	if at, err = time.Parse(time.RFC3339, string(text)); err != nil {
+		return at, fmt.Errorf("reading when the backup was made that the records are of: %w", err)
+	}
+	return at, nil
+}
+
+// SettledRestore has Restored return zero from now on.
+func (tx *Tx) SettledRestore() error { return tx.tx.Bucket(metaBucket).Delete(restoredKey) }
 
 func unpackFile(in io.Reader, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

@@ -24,9 +24,11 @@ import (
 const Format = 1
 
 var (
-	metaBucket = []byte("meta") // "format", "check", "sequence"
+	metaBucket = []byte("meta") // "format", "check", "sequence", "restored"
 	formatKey  = []byte("format")
 	checkKey   = []byte("check")
+	// restoredKey is there until a restore is settled.
+	restoredKey = []byte("restored")
 	// checkValue is sealed when the file is made, so that another key is noticed when it is opened.
 	checkValue = []byte("millipede service")
 )
