@@ -31,15 +31,7 @@ func (p *phase) resolve(ctx context.Context, r service.Resolution, who string) d
 	if diags = diags.Append(p.install(ctx)); diags.HasErrors() {
 		return diags
 	}
-	o := estate.StateOptions{Lock: true, LockTimeout: storeWait}
-	if p.job.Workspace.ObjectLocks {
-		o = p.shared()
-		o.Sharing.Request = "resolve-" + p.job.Run.ID // the run may have left a request of its own
-	}
-	op, more := p.estate.Begin(ctx, estate.OperationOptions{
-		Name: "apply", Bare: p.job.Run.Destroy, Variables: p.vars, Parallelism: p.o.Parallelism, LockAs: "resolve",
-		State: o, Watch: p.watch(),
-	})
+	op, more := p.leftBehind(ctx, "resolve")
 	if diags = diags.Append(more); diags.HasErrors() {
 		return diags
 	}
@@ -56,6 +48,21 @@ func (p *phase) resolve(ctx context.Context, r service.Resolution, who string) d
 		p.doubtful(after)
 	}
 	return diags.Append(op.Close(ctx))
+}
+
+// leftBehind opens the estate after a run that does not go on, and takes the results of that first. As is what for.
+func (p *phase) leftBehind(ctx context.Context, as string) (*estate.Operation, diag.List) {
+	o := estate.StateOptions{Lock: true, LockTimeout: storeWait}
+	if run := p.job.Run.ID; p.job.Workspace.ObjectLocks {
+		o = p.shared()
+		o.Sharing.Request = as + "-" + run // the run may have left a request of its own
+		alive := o.Sharing.Alive
+		o.Sharing.Alive = func(request string) bool { return request != run && alive(request) }
+	}
+	return p.estate.Begin(ctx, estate.OperationOptions{
+		Name: "apply", Bare: p.job.Run.Destroy, Variables: p.vars, Parallelism: p.o.Parallelism, LockAs: as,
+		State: o, Watch: p.watch(),
+	})
 }
 
 // doubtful tells the service which operations a state has in doubt.

@@ -84,6 +84,8 @@ type phase struct {
 	vars   estate.Variables
 	// unwatched is called when there is nothing more to tell.
 	unwatched func()
+	// settles tells that the run was canceled before this phase, which was to go on with it.
+	settles bool
 }
 
 // Plan implements service.Engine.
@@ -105,6 +107,9 @@ func (e *Engine) Apply(ctx context.Context, j *service.Job) (_ *service.ApplyRes
 	p, err := e.begin(ctx, j)
 	if err != nil {
 		return nil, err
+	}
+	if p.settles {
+		return nil, p.end(p.settle(ctx))
 	}
 	result, diags := p.apply(ctx)
 	return result, p.end(diags)
@@ -148,10 +153,14 @@ func (e *Engine) begin(ctx context.Context, j *service.Job) (*phase, error) {
 	}
 	p.screen = newScreen(j, e.o)
 	p.unwatched = func() {}
+	until := stopping(j.Stopping)
+	if p.settles = j.Resumed && until.Err() != nil && !errors.Is(context.Cause(until), operation.ErrSuspended); p.settles {
+		until = context.WithoutCancel(until) // it starts nothing, so that there is nothing to stop
+	}
 	p.estate = e.o.Open(Place{
 		Dir: dir, Data: j.Data, Environ: e.environ(j), Backend: &backend{state: j.State, workspace: j.Workspace.Name,
 			run: j.Run.ID},
-		Stop: operation.Stop{Stopping: stopping(j.Stopping), Leaving: ctx}, Tell: p.screen.note,
+		Stop: operation.Stop{Stopping: until, Leaving: ctx}, Tell: p.screen.note,
 	})
 	return p, nil
 }
@@ -419,6 +428,21 @@ func (p *phase) apply(ctx context.Context) (*service.ApplyResult, diag.List) {
 		result = counted(applied)
 	}
 	return result, diags.Append(op.Close(ctx))
+}
+
+// settle takes the results of what the run had begun, and goes on with nothing.
+func (p *phase) settle(ctx context.Context) diag.List {
+	diags := p.install(ctx)
+	if diags.HasErrors() {
+		return diags
+	}
+	op, more := p.leftBehind(ctx, "settle")
+	if diags = diags.Append(more); diags.HasErrors() {
+		return diags
+	}
+	p.doubtful(op.Prior)
+	return diags.Append(op.Close(ctx), diag.Errors("The run was canceled",
+		"The service has not gone on with it. The state has what the run had begun, as far as that is known.", nil))
 }
 
 // resume goes on with the run that the service has left in its midst. over is false when nothing of it was begun.

@@ -237,7 +237,9 @@ func Restore(in io.Reader, dir string, key *seal.Key) (err error) {
 	if err != nil {
 		return err
 	}
-	err = s.Update(func(tx *Tx) error { return tx.tx.Bucket(metaBucket).Put(restoredKey, []byte(at.Format(time.RFC3339))) })
+	err = s.Update(func(tx *Tx) error {
+		return tx.tx.Bucket(metaBucket).Put(restoredKey, []byte(at.Format(time.RFC3339)))
+	})
 	if err := errors.Join(err, s.Close()); err != nil {
 		return err
 	}

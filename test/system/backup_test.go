@@ -175,7 +175,7 @@ func TestABackupUnderLoadHasEveryAcknowledgedWriteElsewhere(t *testing.T) {
 	if code, text := v.Ask(http.MethodGet, "halt", nil); code != http.StatusOK || !strings.Contains(text, "restored") {
 		t.Errorf("a service that was restored is not drained: %d: %s", code, text)
 	}
-	if code, text := v.Ask(http.MethodDelete, "halt", nil); code != http.StatusOK {
+	if code, text := v.Ask(http.MethodDelete, "halt", nil); code != http.StatusNoContent {
 		t.Errorf("the drain is not lifted: %d: %s", code, text)
 	}
 	for _, name := range names {
