@@ -1,0 +1,232 @@
+package system
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	client "github.com/hashicorp/go-tfe"
+
+	"github.com/millipede-iac/millipede/test/site"
+)
+
+// The size of the test of many teams. make teams has that of a large estate.
+var (
+	teamCount   = flag.Int("teams", 3, "how many teams change one state at once")
+	teamObjects = flag.Int("objects", 60, "how many objects the state has")
+	teamChanges = flag.Int("changes", 6, "how many of its objects each team changes at a time")
+	teamLasts   = flag.Duration("lasts", 50*time.Millisecond, "how long a change lasts")
+	teamRounds  = flag.Int("rounds", 1, "how many times the service is killed while all teams change the state")
+)
+
+// sharedState is a state that many teams change, each its own part of it.
+type sharedState struct {
+	*site.Site
+	v      *site.Service
+	w      *client.Workspace
+	config *client.ConfigurationVersion
+	asked  atomic.Int32 // how many runs there are
+}
+
+func newSharedState(t *testing.T) *sharedState {
+	t.Helper()
+	s := site.New(t, "")
+	s.Server()
+	for range 4 {
+		w := s.NewWorker("default")
+		w.Args = []string{"-slots=25"}
+		w.Start()
+	}
+	e := &sharedState{Site: s, v: s.Service()}
+	e.w = e.v.Workspace("one")
+	objectLocks(t, e.v, e.w)
+	var text strings.Builder
+	text.WriteString(site.FleetOnly)
+	for i := range *teamCount {
+		fmt.Fprintf(&text, `
+variable "t%[1]d" { default = "1" }
+resource "fleet_machine" "t%[1]d" {
+  count     = %[2]d
+  name      = "t%[1]d-${count.index}"
+  update_ms = %[4]d
+  labels    = { revision = count.index < %[3]d ? var.t%[1]d : "1" }
+}
+`, i, *teamObjects / *teamCount, *teamChanges, teamLasts.Milliseconds())
+	}
+	dir := t.TempDir()
+	err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(text.String()), 0o600)
+	if err == nil {
+		e.config, err = e.v.Upload(t.Context(), e.w, dir)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := e.run(client.RunCreateOptions{}); r.Status != client.RunApplied {
+		t.Fatalf("the state is not made: %s", e.v.Logs(r))
+	}
+	return e
+}
+
+// run has a run applied, and returns it when it is over, however often the service is killed meanwhile.
+func (e *sharedState) run(o client.RunCreateOptions) *client.Run {
+	t, yes, no := e.T, true, false
+	o.Workspace, o.ConfigurationVersion, o.AutoApply, o.Refresh = e.w, e.config, &yes, &no
+	r, err := e.v.Client.Runs.Create(t.Context(), o)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	id := r.ID
+	e.asked.Add(1)
+	// As often as clients ask: eight of them that ask a hundred times a second would be what is measured.
+	again := time.NewTicker(200 * time.Millisecond)
+	defer again.Stop()
+	ctx := site.Waiting(t)
+	for {
+		r, err := e.v.Client.Runs.Read(ctx, id)
+		switch {
+		case err == nil && site.Over(r.Status):
+			return r
+		case ctx.Err() != nil:
+			t.Errorf("the run %s does not end: %v", id, err)
+			return nil
+		}
+		<-again.C
+	}
+}
+
+// change has teams change their parts at once, each to its revision, and returns the runs in their order.
+func (e *sharedState) change(teams []int, revisions ...string) []*client.Run {
+	out := make([]*client.Run, len(teams))
+	var all sync.WaitGroup
+	for i, team := range teams {
+		all.Go(func() {
+			name := fmt.Sprintf("t%d", team)
+			out[i] = e.run(client.RunCreateOptions{TargetAddrs: []string{"fleet_machine." + name},
+				Variables: []*client.RunVariable{{Key: name, Value: fmt.Sprintf("%q", revisions[i%len(revisions)])}}})
+		})
+	}
+	all.Wait()
+	return out
+}
+
+// applied claims that all runs were.
+func (e *sharedState) applied(runs []*client.Run) {
+	e.T.Helper()
+	for _, r := range runs {
+		if r == nil {
+			e.T.FailNow()
+		}
+		if r.Status != client.RunApplied {
+			e.T.Errorf("%s: %s", r.Status, e.v.Logs(r))
+		}
+	}
+}
+
+// updates counts the updates that have begun by machine.
+func (e *sharedState) updates() map[string]int {
+	out := map[string]int{}
+	for _, c := range e.Calls("update") {
+		out[c.Name]++
+	}
+	return out
+}
+
+// Runs of one state waited for each other, whatever they changed: eight teams took eight times what one takes.
+func TestTeamsChangeOneStateAtOnce(t *testing.T) {
+	e := newSharedState(t)
+	var everybody []int
+	for i := range *teamCount {
+		everybody = append(everybody, i)
+	}
+	began := time.Now()
+	e.applied(e.change(everybody[:1], "2"))
+	alone := time.Since(began)
+	began = time.Now()
+	e.applied(e.change(everybody, "3"))
+	together := time.Since(began)
+	t.Logf("one team: %v, %d teams: %v, which is %.2f times as long", alone.Round(time.Millisecond), *teamCount,
+		together.Round(time.Millisecond), float64(together)/float64(alone))
+	for i := range *teamCount {
+		for k := range *teamChanges {
+			want := 1
+			if i == 0 {
+				want = 2
+			}
+			if got := e.updates()[fmt.Sprintf("t%d-%d", i, k)]; got != want {
+				t.Errorf("t%d-%d was changed %d times, not %d", i, k, got, want)
+			}
+		}
+	}
+
+	for round := range *teamRounds {
+		before := e.updates()
+		revision := fmt.Sprintf("killed-%d", round)
+		done, runs := make(chan []*client.Run, 1), e.asked.Load()+int32(*teamCount) //nolint:gosec // it is small
+		go func() { done <- e.change(everybody, revision) }()
+		site.Eventually(t, "changes are under way", func() bool {
+			return e.asked.Load() == runs && len(e.Calls("update")) >= total(before)+*teamCount**teamChanges/3
+		})
+		if err := e.v.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		e.v.Start()
+		e.applied(<-done)
+		for name, n := range e.updates() {
+			if n != before[name]+1 {
+				t.Errorf("with a kill, %s was changed %d times", name, n-before[name])
+			}
+		}
+	}
+
+	// Two that change the same: one of them is first, and the other one is told who has changed what it rests on, or
+	// comes after it.
+	pair := e.change([]int{0, 0}, "5", "6")
+	last := ""
+	for i, r := range pair {
+		switch text := e.v.Logs(r); {
+		case r.Status == client.RunApplied:
+			last = []string{"5", "6"}[i]
+		case !strings.Contains(text, "which the plan changes, was changed") ||
+			!strings.Contains(text, pair[1-i].ID):
+			t.Errorf("it is %s, and does not say who was first: %s", r.Status, text)
+		}
+	}
+	if pair[0].Status == client.RunApplied && pair[1].Status == client.RunApplied {
+		t.Log("both were applied, one after the other")
+	} else if last == "" {
+		t.Fatal("neither was applied")
+	}
+	if err := e.sees(last); err != nil {
+		t.Error(err)
+	}
+}
+
+func total(counts map[string]int) (n int) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+// sees claims that the next plan of the first team has nothing to do for one revision: state and cloud have it.
+func (e *sharedState) sees(revision string) error {
+	yes := true
+	r, err := e.v.Client.Runs.Create(e.T.Context(), client.RunCreateOptions{Workspace: e.w,
+		ConfigurationVersion: e.config, PlanOnly: &yes, TargetAddrs: []string{"fleet_machine.t0"},
+		Variables: []*client.RunVariable{{Key: "t0", Value: fmt.Sprintf("%q", revision)}}})
+	if err != nil {
+		return err
+	}
+	if r = e.v.Ends(r.ID, client.RunPlannedAndFinished); r.HasChanges {
+		return errors.New(e.v.Logs(r))
+	}
+	return nil
+}
