@@ -19,7 +19,7 @@ PLAY = $(if $(filter file,$(origin SEED)),-seeds=$(SEEDS) -from=$(FROM),-seed=$(
 MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint lint-more vet generate bench sim sim-service fault fault-large fault-service interrupts conformance tools clean
+.PHONY: help build test race lint lint-more vet generate bench sim sim-service fault fault-large fault-service teams interrupts conformance tools clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,10 @@ fault: ## kill, pause and cut off real processes: at every point, then KILLS tim
 
 fault-service: ## kill a service, its workers and NATS, and fill disks: 200 times over 50 runs (SEED)
 	$(GO) test ./test/fault -count=1 -timeout=4h -v -run ServiceUnderFaults -strikes=200 -spaces=5 -runs=10 -seed=$(SEED)
+
+teams: ## eight teams change a state of 20,000 objects at once, and the service is killed three times
+	$(GO) test ./test/system -count=1 -timeout=2h -v -run TeamsChange \
+		-teams=8 -objects=20000 -changes=250 -lasts=200ms -rounds=3
 
 fault-large: ## apply 2,000 resources while coordinator and workers are killed
 	$(GO) test ./test/fault -count=1 -timeout=1h -v -run Large -large
