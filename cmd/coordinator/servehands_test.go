@@ -223,19 +223,19 @@ func TestARunWaitsForTheObjectsOfAnotherOneAndSaysSo(t *testing.T) {
 	if on != r.ID || !strings.Contains(text, "terraform_data.a, which") || !strings.Contains(text, "admin ("+r.ID+") has since") {
 		t.Errorf("it waits for %s: %s", on, text)
 	}
-	// What it was to change has changed, so it is not carried out.
-	failed, log := h.ended(second)
-	if failed.Status != client.RunErrored || !strings.Contains(log, "terraform_data.a, which the plan changes") ||
-		!strings.Contains(log, "by admin ("+r.ID+")") {
-		t.Errorf("%s: %s", failed.Status, log)
+	// What it was to change has changed, so it plans again: nobody has approved the first plan.
+	again, log := h.ended(second)
+	if again.Status != client.RunApplied || !strings.Contains(log, "terraform_data.a, which the plan changes") ||
+		!strings.Contains(log, "by admin ("+r.ID+")") || !strings.Contains(log, "so it plans again") {
+		t.Errorf("%s: %s", again.Status, log)
 	}
-	if got := h.outputs(); got != "2 1 in 2" {
+	if got := h.outputs(); got != "3 1 in 3" {
 		t.Errorf("the outputs are %s", got)
 	}
 	// Both make instances of a resource that has none, so one waits; then nothing is in its way.
-	x := h.begin(`a="2"`, `c=["x"]`)
+	x := h.begin(`a="3"`, `c=["x"]`)
 	h.begun("c-x")
-	y := h.begin(`a="2"`, `c=["y"]`)
+	y := h.begin(`a="3"`, `c=["y"]`)
 	if _, text = h.waiting(); !strings.Contains(text, "terraform_data.c, which") {
 		t.Errorf("it waits for: %s", text)
 	}
@@ -247,7 +247,7 @@ func TestARunWaitsForTheObjectsOfAnotherOneAndSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	state, err := h.client.StateVersions.Download(t.Context(), v.DownloadURL)
-	if got := string(state); err != nil || v.Serial != 4 || !strings.Contains(got, `"index_key": "x"`) &&
+	if got := string(state); err != nil || v.Serial != 5 || !strings.Contains(got, `"index_key": "x"`) &&
 		!strings.Contains(got, `"index_key":"x"`) || !strings.Contains(got, `"y"`) {
 		t.Errorf("version %d: %v: %s", v.Serial, err, got)
 	}

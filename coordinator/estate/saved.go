@@ -195,7 +195,17 @@ func stale(p *plan.Plan, now *state.State, conflicts []rebase.Conflict) diag.Lis
 		}
 		detail += "\nSo the plan cannot be applied any more. Make a new one."
 	}
-	return diag.Errors("Saved plan is stale", detail, nil)
+	list := diag.Errors("Saved plan is stale", detail, nil)
+	list[0].Extra = staleness{}
+	return list
+}
+
+// staleness marks the problem that others have changed what a plan rests on.
+type staleness struct{}
+
+// Stale tells whether problems of Fit are that others have changed what the plan rests on: a new plan is what helps.
+func Stale(list diag.List) bool {
+	return slices.ContainsFunc(list, func(d *diag.Diagnostic) bool { _, is := d.Extra.(staleness); return is })
 }
 
 // unfit tells why a plan cannot be applied to a state, whatever has changed of it.

@@ -26,7 +26,6 @@ import (
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/provider/install"
 	"github.com/millipede-iac/millipede/service"
-	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/state/locks"
 	"github.com/millipede-iac/millipede/state/snapshot"
 	"github.com/millipede-iac/millipede/trace"
@@ -396,90 +395,6 @@ func sensitiveVariables(all map[string]*config.Variable) (names []string) {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// apply carries the plan out, or goes on with what was begun of it.
-func (p *phase) apply(ctx context.Context) (*service.ApplyResult, diag.List) {
-	saved, err := planfile.Decode(p.job.Plan)
-	if err != nil {
-		return nil, diag.Errors("Failed to read the plan", err.Error()+".", nil)
-	}
-	if diags := p.install(ctx); diags.HasErrors() {
-		return nil, diags
-	}
-	if p.job.Resumed {
-		result, diags, over := p.resume(ctx)
-		if over {
-			return result, diags
-		}
-	}
-	op, diags := p.operation(ctx, &saved, false)
-	if diags.HasErrors() {
-		return nil, diags
-	}
-	fit, more := op.Fit(ctx, saved.Plan)
-	diags = diags.Append(more, op.Mismatch)
-	var result *service.ApplyResult
-	if !diags.HasErrors() {
-		applied, after, more := op.Apply(ctx, fit, "apply", func() { p.screen.applying(fit) })
-		diags = diags.Append(more)
-		p.doubtful(after)
-		p.screen.applied(applied, after, !diags.HasErrors())
-		result = counted(applied)
-	}
-	return result, diags.Append(op.Close(ctx))
-}
-
-// settle takes the results of what the run had begun, and goes on with nothing.
-func (p *phase) settle(ctx context.Context) diag.List {
-	diags := p.install(ctx)
-	if diags.HasErrors() {
-		return diags
-	}
-	op, more := p.leftBehind(ctx, "settle")
-	if diags = diags.Append(more); diags.HasErrors() {
-		return diags
-	}
-	p.doubtful(op.Prior)
-	return diags.Append(op.Close(ctx), diag.Errors("The run was canceled",
-		"The service has not gone on with it. The state has what the run had begun, as far as that is known.", nil))
-}
-
-// resume goes on with the run that the service has left in its midst. over is false when nothing of it was begun.
-func (p *phase) resume(ctx context.Context) (result *service.ApplyResult, diags diag.List, over bool) {
-	run, saved, diags := p.begun(ctx)
-	if diags.HasErrors() || saved == nil {
-		return nil, nil, false // nothing is open: it was not begun, or it has ended, which a stale plan then says
-	}
-	op, diags := p.operation(ctx, saved, true)
-	if diags.HasErrors() {
-		return nil, diags, true
-	}
-	applied, after, more := op.GoOn(ctx, run, saved.Plan, false)
-	diags = diags.Append(more)
-	p.doubtful(after)
-	p.screen.applied(applied, after, !diags.HasErrors())
-	return counted(applied), diags.Append(op.Close(ctx)), true
-}
-
-// begun finds the engine's run of the phase; saved is nil for none.
-func (p *phase) begun(ctx context.Context) (run journal.Run, saved *planfile.Saved, diags diag.List) {
-	if !p.job.Workspace.ObjectLocks {
-		return p.estate.FindRun(ctx, "", p.vars)
-	}
-	found, saved, diags := p.estate.Requested(ctx, p.shared())
-	if found != nil {
-		run = *found
-	}
-	return run, saved, diags
-}
-
-func counted(a *operation.Applied) *service.ApplyResult {
-	if a == nil {
-		return nil
-	}
-	return &service.ApplyResult{Add: a.Counts.Added, Change: a.Counts.Changed, Destroy: a.Counts.Destroyed,
-		Import: a.Counts.Imported}
 }
 
 // install brings modules and providers here, as the command init does.
