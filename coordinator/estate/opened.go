@@ -134,7 +134,11 @@ func (s *Opened) ensureWorkspace(ctx context.Context) error {
 	if err != nil || slices.Contains(names, s.Workspace) {
 		return err
 	}
-	return s.store.CreateWorkspace(ctx, s.Workspace)
+	err = s.store.CreateWorkspace(ctx, s.Workspace)
+	if errors.Is(err, journal.ErrWorkspaceExists) {
+		return nil // another operation that shares the store was faster
+	}
+	return err
 }
 
 // lock takes the lock of the snapshot's backend, so that other engines keep out, then that of the store.

@@ -51,7 +51,15 @@ func TestRunsOnOneStateGoOnWhenTheServiceIsKilled(t *testing.T) {
 		return strings.NewReplacer(`"a"`, fmt.Sprintf("%q", name), `"a-`, `"`+name+`-`).Replace(site.Slow(1, 5000))
 	}
 	a, b := v.Apply(w, machine("a")), v.Apply(w, machine("b"))
-	site.Eventually(t, "both creations have begun", func() bool { return s.Begun("create") == 2 })
+	site.Eventually(t, "both creations have begun", func() bool {
+		for _, r := range []*client.Run{a, b} {
+			now, err := v.Client.Runs.Read(t.Context(), r.ID)
+			if err != nil || site.Over(now.Status) {
+				t.Fatalf("%v: it is %s: %s", err, now.Status, v.Logs(now))
+			}
+		}
+		return s.Begun("create") == 2
+	})
 	// Nobody has ended a version with either yet.
 	late := v.Apply(w, machine("a")+strings.TrimPrefix(machine("b"), site.FleetOnly))
 	said := ""
