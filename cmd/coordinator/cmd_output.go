@@ -55,7 +55,7 @@ func runOutput(ctx context.Context, a *app, args []string) int {
 	}
 	return s.ReadState(ctx, vars.Variables, *file, func(st *state.State) diag.List {
 		switch {
-		case name != "" && (len(st.Outputs) > 0 || *raw):
+		case name != "" && (len(st.Outputs) > 0 || !s.ForPeople()):
 			return s.output(st, name, *raw)
 		case len(st.Outputs) == 0 && s.ForPeople():
 			return diag.List{diag.New(diag.Warning, "No outputs found",

@@ -100,7 +100,6 @@ func init() {
 		{Name: "workspace delete", Synopsis: "Delete a workspace", Run: own(runWorkspaceDelete)},
 		{Name: "env", Run: own(deprecatedEnv(group(workspaceUsage))), Hidden: true},
 		{Name: "env list", Run: own(deprecatedEnv(runWorkspaceList)), Hidden: true},
-		{Name: "env show", Run: own(deprecatedEnv(runWorkspaceShow)), Hidden: true},
 		{Name: "env new", Run: own(deprecatedEnv(runWorkspaceNew)), Hidden: true},
 		{Name: "env select", Run: own(deprecatedEnv(runWorkspaceSelect)), Hidden: true},
 		{Name: "env delete", Run: own(deprecatedEnv(runWorkspaceDelete)), Hidden: true},

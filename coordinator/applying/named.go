@@ -177,19 +177,22 @@ func (a *Applier) open(v int, n *graph.Node) program.Step {
 			all, keys = append(all, r), append(keys, k)
 		}
 	}
-	return a.openNext(v, n, all, keys, nil)
+	return a.openNext(v, n, all, keys, &effect{}, nil)
 }
 
-func (a *Applier) openNext(v int, n *graph.Node, rs []*values.Resource, keys []addr.Key, diags diag.List) program.Step {
+// openNext opens the instances that are left. came is what has come of the conditions of those before them.
+func (a *Applier) openNext(v int, n *graph.Node, rs []*values.Resource, keys []addr.Key, came *effect,
+	diags diag.List) program.Step {
 	if len(rs) == 0 || diags.HasErrors() {
-		return program.Step{Diags: diags}
+		return program.Step{Diags: diags, Value: came}
 	}
 	r, k := rs[0], keys[0]
 	at := r.Addr().Instance(k)
 	ev, more := a.evaluate(r, k)
 	diags = diags.Append(more.WithAddress(at.String()))
+	came.checks = append(came.checks, ev.Checks...)
 	if diags.HasErrors() {
-		return unmet(ev, diags)
+		return program.Step{Diags: diags, Value: came}
 	}
 	config, err := ev.EncodeConfig()
 	if err != nil {
@@ -198,7 +201,7 @@ func (a *Applier) openNext(v int, n *graph.Node, rs []*values.Resource, keys []a
 	a.work[v].then = func(res *wire.Result) program.Step {
 		diags := diags.Append(values.WireDiags(res.Diagnostics, ev.Range).WithAddress(at.String()))
 		if diags.HasErrors() {
-			return program.Step{Diags: diags}
+			return program.Step{Diags: diags, Value: came}
 		}
 		if res.Ephemeral == nil {
 			return instance.Broken("opening "+at.String(), errNoAnswer)
@@ -214,8 +217,9 @@ func (a *Applier) openNext(v int, n *graph.Node, rs []*values.Resource, keys []a
 			Private: res.Ephemeral.Private, RenewAt: res.Ephemeral.RenewAt,
 		})
 		a.remember(opened{at: at, provider: ev.Wire, place: ev.Place, private: res.Ephemeral.Private})
-		_, more := ev.Postconditions(value)
-		return a.openNext(v, n, rs[1:], keys[1:], diags.Append(more))
+		checks, more := ev.Postconditions(value)
+		came.checks = append(came.checks, checks...)
+		return a.openNext(v, n, rs[1:], keys[1:], came, diags.Append(more))
 	}
 	return program.Step{
 		Diags: nil, Lane: program.Fast, Place: ev.Place,

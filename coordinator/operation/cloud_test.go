@@ -163,7 +163,16 @@ func (c *cloud) ImportResourceState(_ context.Context, r provider.ImportRequest)
 	return []provider.Imported{{TypeName: r.TypeName, Object: o}}, nil
 }
 
-func (c *cloud) ValidateResourceConfig(context.Context, string, cty.Value) diag.List { return nil }
+// ValidateResourceConfig refuses a note that is "invalid".
+func (c *cloud) ValidateResourceConfig(_ context.Context, _ string, v cty.Value) diag.List {
+	if !v.Type().HasAttribute("note") {
+		return nil
+	}
+	if note := v.GetAttr("note"); note.IsKnown() && !note.IsNull() && note.AsString() == "invalid" {
+		return diag.Errors("Invalid note", "The provider does not take it.", nil)
+	}
+	return nil
+}
 
 func (c *cloud) ValidateDataConfig(context.Context, string, cty.Value) diag.List { return nil }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
 )
 
 func TestADestroyFailsForWhatAnOrdinaryPlanCannotEvaluate(t *testing.T) {
@@ -142,5 +143,33 @@ output "o" { value = data.fake_lookup.e.value }
 				e.equal("state", existing(e.state()), nil)
 			})
 		}
+	}
+}
+
+// Planning asks providers about the blocks that it plans from, so a check left those to it: also where it planned from
+// none of them, in a plan to destroy, to refresh, or of a part. A block that its provider refuses went through there.
+func TestAProviderIsAskedAboutBlocksThatAPlanDoesNotNeed(t *testing.T) {
+	target := func(name string) []addr.Target {
+		a, diags := addr.ParseTarget("fake_thing." + name)
+		if diags.HasErrors() {
+			t.Fatal(diags)
+		}
+		return []addr.Target{a}
+	}
+	for sentence, o := range map[string]operation.PlanOptions{
+		"destroy":      {Mode: plan.Destroy},
+		"refresh only": {Mode: plan.RefreshOnly},
+		"target":       {Targets: target("good")},
+		"exclude":      {Excludes: target("bad")},
+		"whole":        {},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			e := newEstate(t)
+			e.apply(block("good", `name = "good"`) + block("bad", `name = "bad"`))
+			e.configure(block("good", `name = "good"`) + block("bad", `name = "bad"`, `note = "invalid"`))
+			if _, diags := e.session.Plan(t.Context(), e.state(), o); !says(diags, "Invalid note") {
+				t.Errorf("the plan says %v", diags)
+			}
+		})
 	}
 }

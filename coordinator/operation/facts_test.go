@@ -135,6 +135,16 @@ ephemeral "fake_token" "t" {
   provider = fake.plain
   count    = 2
   name     = "t${count.index}"
+  lifecycle {
+    precondition {
+      condition     = count.index < 2
+      error_message = "too many"
+    }
+    postcondition {
+      condition     = self.value != ""
+      error_message = "no value"
+    }
+  }
 }
 provider "fake" { token = ephemeral.fake_token.t[1].value }
 ephemeral "fake_token" "inner" {
@@ -167,6 +177,11 @@ resource "fake_thing" "a" { name = "a" }
 	order("plan", log, "configure with token of t1", "close t1")
 	_, diags := e.tryApply(p)
 	e.clean(diags)
+	// An apply checked the conditions and kept nothing of what came of them, so the state said "unknown".
+	if checks := e.state().Checks; len(checks) != 1 || len(checks[0].Objects) != 2 ||
+		checks[0].Status != state.CheckPass {
+		t.Errorf("the state has the checks %+v", checks)
+	}
 	log = e.cloud.done()
 	order("apply", log, "open t1", "create a")
 	order("apply", log, "create a", "close t1")

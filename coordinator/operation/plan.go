@@ -97,7 +97,10 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	}
 	// Who imports may still be writing the block of what is imported.
 	if len(o.Imports) == 0 {
-		more = s.check(ctx, static, code, true)
+		// Planning asks providers about what it plans from its block, but not about what it leaves out, destroys, or
+		// only reads.
+		planned := o.Mode == plan.Normal && len(o.Targets)+len(o.Excludes) == 0
+		more = s.check(ctx, static, code, planned)
 		if diags = diags.Append(more); more.HasErrors() {
 			return nil, diags
 		}

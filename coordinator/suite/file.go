@@ -260,6 +260,11 @@ func planOptions(r *config.TestRun) (operation.PlanOptions, diag.List) {
 				Key: target.Key})
 		}
 	}
+	if r.RefreshOnly && len(r.Replace) > 0 && !diags.HasErrors() {
+		diags = diags.Append(diag.New(diag.Error, "Unsupported plan mode", "In the mode refresh-only nothing is "+
+			"changed, so nothing can be replaced either: leave one of mode and replace out.",
+			r.Replace[0].SourceRange().Ptr()))
+	}
 	return o, diags
 }
 

@@ -155,7 +155,7 @@ func first(r *values.Resource) eval.Repetition {
 	return eval.Once
 }
 
-// imports checks the ids of the import blocks for a resource.
+// imports checks the ids and the identities of the import blocks for a resource.
 func (v *Validator) imports(n *graph.Node) diag.List {
 	var diags diag.List
 	root := v.Store.Root().Scope
@@ -166,6 +166,15 @@ func (v *Validator) imports(n *graph.Node) diag.List {
 		}
 		if b.ID != nil {
 			_, _, more := root.EvalImportID(v.Code.Expr(b.ID), rep, true)
+			diags = diags.Append(more)
+		}
+		if b.Identity != nil {
+			identity := v.Code.Schemas.Identity(n.Resource.Source, n.Resource.Addr.Type)
+			if identity == nil {
+				diags = diags.Append(values.NoIdentity(n.Resource.Addr.Type, b.Identity.Range().Ptr()))
+				continue
+			}
+			_, _, more := root.EvalImportIdentity(v.Code.Expr(b.Identity), identity.ImportType(), rep, true)
 			diags = diags.Append(more)
 		}
 	}

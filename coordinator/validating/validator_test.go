@@ -27,7 +27,10 @@ var fakeSchemas = &provider.Schemas{
 	Managed: map[string]schema.Schema{"fake_thing": {Block: &schema.Block{Attributes: map[string]*schema.Attribute{
 		"id":   {Type: cty.String, Computed: true},
 		"name": {Type: cty.String, Optional: true},
-	}}}},
+	}}}, "fake_known": {Block: &schema.Block{}}},
+	Identities: map[string]schema.Identity{"fake_known": {Body: &schema.Object{Nesting: schema.NestingSingle,
+		Attributes: map[string]*schema.Attribute{"id": {Type: cty.String, Required: true}},
+	}}},
 	Data: map[string]schema.Schema{"fake_lookup": {Block: &schema.Block{Attributes: map[string]*schema.Attribute{
 		"key": {Type: cty.String, Required: true}, "value": {Type: cty.String, Computed: true},
 	}}}},
@@ -163,6 +166,13 @@ check "c" {
 		},
 		"an import by what is not declared": {"import {\n to = fake_thing.a\n id = var.nosuch\n}\n" + thing(""),
 			"Reference to undeclared input variable"},
+		"an import by an identity, where the type has none": {
+			"import {\n to = fake_thing.a\n identity = { id = \"x\" }\n}\n" + thing(""), "identity schema"},
+		"an import by an identity that lacks an attribute": {
+			"import {\n to = fake_known.a\n identity = { nosuch = \"x\" }\n}\nresource \"fake_known\" \"a\" {}\n",
+			`attribute "id" is required`},
+		"an import by an identity passes": {
+			"import {\n to = fake_known.a\n identity = { id = \"x\" }\n}\nresource \"fake_known\" \"a\" {}\n", ""},
 		"imports for each of what is only known later pass": {
 			"variable \"ids\" {}\nimport {\n for_each = var.ids\n to = fake_thing.a[each.key]\n" +
 				" id = each.value\n}\n" + thing("for_each = var.ids"), ""},
