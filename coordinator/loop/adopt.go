@@ -90,12 +90,24 @@ func (l *Loop) adopt() {
 		if p.open == nil || p.over {
 			continue
 		}
+		l.occupy(p)
 		for _, name := range p.open.Permits {
 			if limit, id, ok := journal.ParsePermit(name); ok {
 				l.reclaim(limit, id, wire.AttemptID(p.open.Attempt))
 			}
 		}
 	}
+}
+
+// occupy has an attempt that may still be under way take one of the slots that are the run's own. Nobody outside the run
+// knows of those, so no permit of them is in the journal.
+func (l *Loop) occupy(p *past) {
+	if !l.OwnSlots {
+		return
+	}
+	lim := l.limitOf(wire.Limit{Name: wire.DefaultLimit, Slots: l.Slots}, true)
+	lim.inUse++
+	p.permits = append(p.permits, permit{limit: lim, since: l.now})
 }
 
 // reclaim asks for a permit under the name under which it is held.

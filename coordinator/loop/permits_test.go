@@ -36,6 +36,29 @@ func TestManyReadsCostFewAdmissions(t *testing.T) {
 	}
 }
 
+// The slots that are a run's own are in no journal. A run that was resumed did not count what was still under way, and
+// had more operations going on at a time than -parallelism allows.
+func TestAResumedRunCountsWhatIsUnderWayAmongItsOwnSlots(t *testing.T) {
+	p := numbers.New(t, 30)
+	p.Lane, p.Stored = program.Safe, true
+	w := newWorld(t, 1, p)
+	w.change = func(s *Settings) { s.OwnSlots = true }
+	w.latency = func(string) time.Duration { return 10 * time.Second }
+	w.boot()
+	for w.busy < 4 {
+		w.run(1)
+	}
+	w.crash()
+	w.restore()
+	w.boot()
+	w.finish()
+	w.stateAgrees()
+	w.once()
+	if w.most != 4 {
+		t.Errorf("%d operations went on at a time, and there are 4 slots", w.most)
+	}
+}
+
 func TestARunGivesPermitsUpWhileAnotherOneWaits(t *testing.T) {
 	w := newWorld(t, 1, numbers.New(t, 2000))
 	w.unchecked = true

@@ -65,6 +65,7 @@ func TestARunThatCrashesAgainAndAgainComesToItsEnd(t *testing.T) {
 		p.Lane, p.Stored, p.Ops = program.Safe, true, 1+int(seed%2)
 		p.Hidden = func(v int) bool { return v%5 == 2 }
 		w := newWorld(t, seed, p)
+		w.change = func(s *Settings) { s.OwnSlots = seed%4 > 1 }
 		w.boot()
 		for !w.run(1 + w.chance.IntN(200)) {
 			w.crash()
