@@ -127,7 +127,8 @@ func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag
 		OwnSlots: c.Joint() != nil, Sole: c.Embedded(), Embedded: c.Embedded() && c.Joint() == nil,
 		Dir: e.Dir, Cwd: e.Cwd, Env: e.Environ, Environment: engine.environment,
 		Observer: o.Observer, Timeline: o.Timeline,
-		Events: o.Events, Own: e.Own(e.readRemoteState, e.checkBackend), Stop: e.Stop, Now: e.Now,
+		Events: o.Events, Own: e.Own(e.readRemoteState, e.checkBackend), Compute: e.Compute,
+		Stop: e.Stop, Now: e.Now,
 		NewID:         e.NewID,
 		TemplateDepth: depth,
 	}

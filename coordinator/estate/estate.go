@@ -74,8 +74,10 @@ type Options struct {
 	Own func(builtin.StateReader, builtin.ConfigCheck) func(context.Context, *wire.Task) *wire.Result
 	// Reattached returns the providers that run already, and what each is called in place of a version.
 	Reattached func() (map[addr.Provider]string, error)
-	CLI        *cliconfig.Config
-	Services   *services.Services
+	// Compute is that of coordinator.Options; may be nil.
+	Compute  func(vertex int, fn func())
+	CLI      *cliconfig.Config
+	Services *services.Services
 	// Memory holds the snapshots of inmem backends: they end with the process.
 	Memory *snapshot.Memory
 

@@ -3,12 +3,10 @@ package estate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/layout"
-	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/diag"
@@ -27,14 +25,14 @@ type Hands struct {
 // sharedHome is a home whose store is open for several.
 type sharedHome struct {
 	// settling is held by who settles what others have left.
-	settling sync.Mutex
+	settling hold
 	// ending is held from the end of a version until the snapshot has it, so that each version gets there.
-	ending sync.Mutex
+	ending hold
 
 	asking sync.Mutex      // guards asked
 	asked  map[string]bool // the requests of operations of this process that have not closed the state
 
-	opening sync.Mutex // guards the rest, and is held while the store is opened or closed
+	opening hold // guards the rest, and is held while the store is opened or closed
 	users   int
 	store   *openedStore
 	pulled  bool // the store has taken over what others did to the snapshot
@@ -47,10 +45,35 @@ func (h *Hands) home(path string) *sharedHome {
 		h.homes = map[string]*sharedHome{}
 	}
 	if h.homes[path] == nil {
-		h.homes[path] = &sharedHome{}
+		h.homes[path] = &sharedHome{settling: make(hold, 1), ending: make(hold, 1), opening: make(hold, 1)}
 	}
 	return h.homes[path]
 }
+
+// hold is what one operation has at a time, for as long as it takes. Other than for a mutex, who waits for it can stop.
+type hold chan struct{}
+
+// take waits until nobody else has it. The error is the cause of ctx, which has ended before.
+func (h hold) take(ctx context.Context) error {
+	select {
+	case h <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// try takes it if nobody has it.
+func (h hold) try() bool {
+	select {
+	case h <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (h hold) give() { <-h }
 
 // Sharing says how an operation shares a state with others of its process.
 type Sharing struct {
@@ -69,8 +92,11 @@ type Sharing struct {
 // open returns the store of a home, which is opened for the first one who wants it.
 func (h *sharedHome) open(ctx context.Context, e *Estate, home layout.Home, info journal.LockInfo,
 	timeout time.Duration) (*openedStore, diag.List) {
-	h.opening.Lock()
-	defer h.opening.Unlock()
+	if err := h.opening.take(ctx); err != nil {
+		return nil, diag.Errors("Operation interrupted", "The operation was stopped while it waited for the state "+
+			"store.", nil)
+	}
+	defer h.opening.give()
 	var diags diag.List
 	if h.users == 0 {
 		store, more := e.openStore(ctx, home, info, writes, timeout)
@@ -85,8 +111,8 @@ func (h *sharedHome) open(ctx context.Context, e *Estate, home layout.Home, info
 
 // leave closes the store when nobody uses it any more.
 func (h *sharedHome) leave() diag.List {
-	h.opening.Lock()
-	defer h.opening.Unlock()
+	h.opening <- struct{}{}
+	defer h.opening.give()
 	if h.users--; h.users > 0 {
 		return nil
 	}
@@ -122,8 +148,10 @@ func (s *Opened) openShared(ctx context.Context, f StateOptions) diag.List {
 // pullOnce takes over what others did to the snapshot since the store was opened last. While anybody has locks, nobody
 // else can have changed it.
 func (s *Opened) pullOnce(ctx context.Context) error {
-	s.home.opening.Lock()
-	defer s.home.opening.Unlock()
+	if err := s.home.opening.take(ctx); err != nil {
+		return err
+	}
+	defer s.home.opening.give()
 	if s.home.pulled {
 		return nil
 	}
@@ -160,22 +188,27 @@ type turnStore struct {
 // Commit implements journal.Store.
 func (t turnStore) Commit(ctx context.Context, workspace, lockID string, tx journal.Tx) error {
 	if tx.EndVersion {
-		t.opened.takeTurn()
+		if err := t.opened.takeTurn(ctx); err != nil {
+			return err
+		}
 	}
 	return t.Store.Commit(ctx, workspace, lockID, tx)
 }
 
-func (s *Opened) takeTurn() {
-	if s.sharing != nil && !s.turn {
-		s.home.ending.Lock()
-		s.turn = true
+// takeTurn waits until no other operation ends a version.
+func (s *Opened) takeTurn(ctx context.Context) error {
+	if s.sharing == nil || s.turn {
+		return nil
 	}
+	err := s.home.ending.take(ctx)
+	s.turn = err == nil
+	return err
 }
 
 func (s *Opened) giveTurn() {
 	if s.turn {
 		s.turn = false
-		s.home.ending.Unlock()
+		s.home.ending.give()
 	}
 }
 
@@ -200,8 +233,11 @@ func (h *sharedHome) isOurs(request string) bool {
 
 // ask asks for locks under the operation's request.
 func (s *Opened) ask(ctx context.Context, set locks.Set) error {
-	s.home.opening.Lock() // nobody locks the state as a whole meanwhile, to take over what others did
-	defer s.home.opening.Unlock()
+	// Nobody locks the state as a whole meanwhile, to take over what others did.
+	if err := s.home.opening.take(ctx); err != nil {
+		return err
+	}
+	defer s.home.opening.give()
 	s.home.ours(s.sharing.Request, true)
 	s.asked = true
 	return s.store.AskLocks(ctx, s.Workspace, locks.Request{ID: s.sharing.Request, Who: s.info.Who,
@@ -303,10 +339,7 @@ func (r *Operation) lock(ctx context.Context, set locks.Set) diag.List {
 	if err := s.ask(ctx, set); err != nil {
 		return diag.Errors("Error acquiring the state lock", err.Error()+".", nil)
 	}
-	waited := r.estate.Stop.Stopping
-	if waited == nil {
-		waited = ctx
-	}
+	waited := r.estate.waiting(ctx)
 	told := ""
 	for {
 		short, cancel := context.WithTimeout(waited, lookEvery)
@@ -337,6 +370,14 @@ func (r *Operation) lock(ctx context.Context, set locks.Set) diag.List {
 	}
 }
 
+// waiting is the context of waiting for others: it ends with a request to stop.
+func (e *Estate) waiting(ctx context.Context) context.Context {
+	if e.Stop.Stopping != nil {
+		return e.Stop.Stopping
+	}
+	return ctx
+}
+
 // maxBlockers is by how many objects is told why somebody waits.
 const maxBlockers = 10
 
@@ -356,94 +397,6 @@ func (r *Operation) waits(list []locks.Blocker, text string) {
 	if text != "" {
 		r.watch.Note("Waiting for what others change:\n" + text)
 	}
-}
-
-// settleLeft settles the runs that nobody will go on with and that have locks: it takes their results, notes what is in
-// doubt, and gives their locks up. With former it also settles a run that was cut off before the state was shared, for
-// which it needs all of the state. Whoever has locks, or waits for some, must not wait for that: it calls without, and
-// leaves it to whoever settles already.
-func (r *Operation) settleLeft(ctx context.Context, former bool) diag.List {
-	s := r.State
-	if former {
-		s.home.settling.Lock()
-	} else if !s.home.settling.TryLock() {
-		return nil
-	}
-	defer s.home.settling.Unlock()
-	all, err := s.store.LockRequests(ctx, s.Workspace)
-	if err != nil {
-		return diag.Errors("Failed to read the locks", err.Error()+".", nil)
-	}
-	for _, q := range all {
-		if q.ID == s.sharing.Request || s.home.isOurs(q.ID) || s.sharing.Alive(q.ID) {
-			continue
-		}
-		if q.Run != "" {
-			if diags := r.settleRequest(ctx, q); diags.HasErrors() {
-				return diags
-			}
-		}
-		if err := s.store.LeaveLocks(ctx, s.Workspace, q.ID); err != nil {
-			return releasing(err)
-		}
-	}
-	if !former {
-		return nil
-	}
-	run, err := operation.CutOff(ctx, s.store, s.Workspace)
-	switch {
-	case err != nil:
-		return diag.Errors("Failed to read the runs", err.Error()+".", nil)
-	case run == nil:
-		return nil
-	}
-	whole := locks.Request{ID: "settle-" + run.ID, Who: s.info.Who, At: r.estate.Now().UTC(),
-		Set: locks.Set{locks.All: locks.Write}}
-	s.home.ours(whole.ID, true)
-	defer s.home.ours(whole.ID, false)
-	if err := s.store.AskLocks(ctx, s.Workspace, whole); err != nil {
-		return diag.Errors("Error acquiring the state lock", err.Error()+".", nil)
-	}
-	err = s.store.AwaitLocks(ctx, s.Workspace, whole.ID)
-	var diags diag.List
-	if err == nil {
-		diags = r.settleAs(ctx, *run, whole.ID)
-	}
-	err = errors.Join(err, s.store.LeaveLocks(context.WithoutCancel(ctx), s.Workspace, whole.ID))
-	return diags.Append(releasing(err))
-}
-
-// settleRequest settles the run that has a request, if anything of it is under way.
-func (r *Operation) settleRequest(ctx context.Context, q locks.Request) diag.List {
-	run, _, err := r.State.store.RunPlan(ctx, q.Run)
-	under := false
-	if err == nil && !run.Over() {
-		under, err = operation.UnderWay(ctx, r.State.store, run)
-	}
-	switch {
-	case errors.Is(err, journal.ErrNoRun):
-		return nil
-	case err != nil:
-		return diag.Errors("Failed to read the runs", err.Error()+".", nil)
-	case !under:
-		return nil
-	}
-	return r.settleAs(ctx, run, q.ID)
-}
-
-// settleAs settles a run under its locks.
-func (r *Operation) settleAs(ctx context.Context, run journal.Run, lockID string) diag.List {
-	r.watch.Note(fmt.Sprintf("The run %s (%s, begun %s) was cut off. Taking its results, and waiting for what is "+
-		"still under way...\n", run.ID, run.Command, run.Started.Format("2006-01-02 15:04:05 -0700")))
-	own := r.State.LockID
-	r.State.LockID = lockID
-	diags := r.settleRun(ctx, run)
-	r.State.LockID = own
-	under, err := operation.UnderWay(ctx, r.State.store, run)
-	if now, _, runErr := r.State.store.RunPlan(ctx, run.ID); err == nil && runErr == nil && under && !now.Over() {
-		return diags.Append(r.State.refuse(&run))
-	}
-	return diags
 }
 
 // Requested returns the run that was begun under the request of an operation, and its plan; nil when none was, or it

@@ -275,7 +275,10 @@ func (s *Opened) Record(ctx context.Context, tx journal.Tx) diag.List {
 // beside the configuration, too.
 func (s *Opened) Push(ctx context.Context) diag.List {
 	defer s.estate.Process.Hold()()
-	s.takeTurn()
+	if err := s.takeTurn(ctx); err != nil {
+		return diag.Errors("Failed to save state", fmt.Sprintf("The snapshot was not written: %s.\n\nNothing is lost: the "+
+			"state itself is in %s, and the next command writes the snapshot.", err, s.store.home.Path()), nil)
+	}
 	defer s.giveTurn()
 	if s.lockLost() {
 		return diag.Errors("State lock lost", fmt.Sprintf("The lock of %s was lost while it was held, so the "+

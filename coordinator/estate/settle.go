@@ -1,0 +1,130 @@
+package estate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/locks"
+)
+
+// settleLeft settles the runs that nobody will go on with and that have locks: it takes their results, notes what is in
+// doubt, and gives their locks up. With former it also settles a run that was cut off before the state was shared, for
+// which it needs all of the state. Whoever has locks, or waits for some, must not wait for that: it calls without, and
+// leaves it to whoever settles already.
+func (r *Operation) settleLeft(ctx context.Context, former bool) diag.List {
+	s := r.State
+	if former {
+		if err := s.home.settling.take(r.estate.waiting(ctx)); err != nil {
+			return diag.Errors("Operation interrupted", "The operation was stopped while another one settled what was "+
+				"left. Nothing was begun.", nil)
+		}
+	} else if !s.home.settling.try() {
+		return nil
+	}
+	defer s.home.settling.give()
+	if diags := r.settleRequests(ctx); diags.HasErrors() || !former {
+		return diags
+	}
+	run, err := operation.CutOff(ctx, s.store, s.Workspace)
+	switch {
+	case err != nil:
+		return diag.Errors("Failed to read the runs", err.Error()+".", nil)
+	case run == nil:
+		return nil
+	}
+	whole := locks.Request{ID: "settle-" + run.ID, Who: s.info.Who, At: r.estate.Now().UTC(),
+		Set: locks.Set{locks.All: locks.Write}}
+	s.home.ours(whole.ID, true)
+	defer s.home.ours(whole.ID, false)
+	if err := s.store.AskLocks(ctx, s.Workspace, whole); err != nil {
+		return diag.Errors("Error acquiring the state lock", err.Error()+".", nil)
+	}
+	diags := r.awaitWhole(ctx, whole.ID)
+	if !diags.HasErrors() {
+		diags = diags.Append(r.settleAs(ctx, *run, whole.ID))
+	}
+	return diags.Append(releasing(s.store.LeaveLocks(context.WithoutCancel(ctx), s.Workspace, whole.ID)))
+}
+
+// awaitWhole waits until the whole state is locked for who settles. Nobody else settles meanwhile, so it settles what
+// others leave while it waits.
+func (r *Operation) awaitWhole(ctx context.Context, request string) diag.List {
+	waited := r.estate.waiting(ctx)
+	for {
+		short, cancel := context.WithTimeout(waited, lookEvery)
+		err := r.State.store.AwaitLocks(short, r.State.Workspace, request)
+		cancel()
+		switch {
+		case err == nil:
+			return nil
+		case waited.Err() != nil:
+			return diag.Errors("Operation interrupted", "The operation was stopped while it waited for what others "+
+				"change. Nothing was begun.", nil)
+		case !errors.Is(err, context.DeadlineExceeded):
+			return diag.Errors("Error acquiring the state lock", err.Error()+".", nil)
+		}
+		if diags := r.settleRequests(ctx); diags.HasErrors() {
+			return diags
+		}
+	}
+}
+
+// settleRequests settles the runs that have locks, or wait for some, and that nobody will go on with.
+func (r *Operation) settleRequests(ctx context.Context) diag.List {
+	s := r.State
+	all, err := s.store.LockRequests(ctx, s.Workspace)
+	if err != nil {
+		return diag.Errors("Failed to read the locks", err.Error()+".", nil)
+	}
+	for _, q := range all {
+		if q.ID == s.sharing.Request || s.home.isOurs(q.ID) || s.sharing.Alive(q.ID) {
+			continue
+		}
+		if q.Run != "" {
+			if diags := r.settleRequest(ctx, q); diags.HasErrors() {
+				return diags
+			}
+		}
+		if err := s.store.LeaveLocks(ctx, s.Workspace, q.ID); err != nil {
+			return releasing(err)
+		}
+	}
+	return nil
+}
+
+// settleRequest settles the run that has a request, if anything of it is under way.
+func (r *Operation) settleRequest(ctx context.Context, q locks.Request) diag.List {
+	run, _, err := r.State.store.RunPlan(ctx, q.Run)
+	under := false
+	if err == nil && !run.Over() {
+		under, err = operation.UnderWay(ctx, r.State.store, run)
+	}
+	switch {
+	case errors.Is(err, journal.ErrNoRun):
+		return nil
+	case err != nil:
+		return diag.Errors("Failed to read the runs", err.Error()+".", nil)
+	case !under:
+		return nil
+	}
+	return r.settleAs(ctx, run, q.ID)
+}
+
+// settleAs settles a run under its locks.
+func (r *Operation) settleAs(ctx context.Context, run journal.Run, lockID string) diag.List {
+	r.watch.Note(fmt.Sprintf("The run %s (%s, begun %s) was cut off. Taking its results, and waiting for what is "+
+		"still under way...\n", run.ID, run.Command, run.Started.Format("2006-01-02 15:04:05 -0700")))
+	own := r.State.LockID
+	r.State.LockID = lockID
+	diags := r.settleRun(ctx, run)
+	r.State.LockID = own
+	under, err := operation.UnderWay(ctx, r.State.store, run)
+	if now, _, runErr := r.State.store.RunPlan(ctx, run.ID); err == nil && runErr == nil && under && !now.Over() {
+		return diags.Append(r.State.refuse(&run))
+	}
+	return diags
+}
