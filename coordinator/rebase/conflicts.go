@@ -92,7 +92,8 @@ func roleOf(r *plan.RestsOn, d state.Difference) string {
 	}
 	for _, k := range r.Keeps {
 		on := state.DependOn(k)
-		if d.Now.Depends(on) && !d.Then.Depends(on) {
+		// Who depended on it before, and was changed, may have been made from it anew: the plan has seen how it was.
+		if d.Now.Depends(on) && (d.Matters() || !d.Then.Depends(on)) {
 			return fmt.Sprintf("depends on %s, of which the plan destroys objects", k)
 		}
 	}

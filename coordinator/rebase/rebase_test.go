@@ -107,8 +107,14 @@ func TestAPlanIsInConflictWithChangesOfWhatItRestsOn(t *testing.T) {
 			now:  replace(then, "t.u 1", "t.u 1: t.k"),
 			want: "t.u, which depends on t.k, of which the plan destroys objects, was changed",
 		},
+		// What had depended on an object by one attribute was made to refer to its ID. A plan to replace the object,
+		// which had seen no need to change what depends on it, was carried out, and the reference led nowhere.
 		"keeps: what depended on it already was changed": {
 			then: replace(then, "t.u 1", "t.u 1: t.k"), now: replace(then, "t.u 1", "t.u 2: t.k"),
+			want: "t.u, which depends on t.k, of which the plan destroys objects, was changed",
+		},
+		"what depended on it already was noted anew": {
+			then: replace(then, "t.u 1", "t.u 1: t.k"), now: replace(then, "t.u 1", "t.u 1: t.k t.r"),
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {

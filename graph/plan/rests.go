@@ -15,7 +15,8 @@ type RestsOn struct {
 	Outputs []string
 	// Reads are the other instances that the values of the writes were computed from, sorted.
 	Reads []addr.Instance
-	// Keeps are the resources of which the plan ends objects: nothing may begin to depend on them meanwhile.
+	// Keeps are the resources of which the plan ends objects: nothing may begin to depend on them meanwhile, and what
+	// depends on them must not change.
 	Keeps []addr.ConfigResource
 	// Found are the instances that refreshing, or a move, has found to be other than they are stored, sorted. Carrying
 	// the plan out stores them as they were found.
