@@ -65,6 +65,19 @@ func (s *Store) held(name string) *journal.LockInfo {
 // fence refuses a change by who does not hold the lock, and one without a lock where one is held. It returns the
 // request for locks of objects that has the ID; nil where it is the workspace's.
 func (s *Store) fence(name, lockID string) (*locks.Request, error) {
+	request, err := s.entitled(name, lockID)
+	return request, s.refused(err)
+}
+
+// refused lets the hook decide about a refusal.
+func (s *Store) refused(err error) error {
+	if h := s.opts.Hooks.Fence; h != nil && err != nil {
+		return h(err)
+	}
+	return err
+}
+
+func (s *Store) entitled(name, lockID string) (*locks.Request, error) {
 	request, granted, is := s.disk.requests.Get(name, lockID)
 	held, ok := s.locks[name]
 	switch {

@@ -24,6 +24,9 @@ type Hooks struct {
 	Before func(method, of string) error
 	// After is called when a change is durable. Its error is returned: the caller does not learn of the change.
 	After func(method, of string) error
+	// Fence is called with the refusal of a change for its lock, while the store is held. What it returns takes the
+	// refusal's place; with nil the change is made all the same.
+	Fence func(refusal error) error
 }
 
 // Options are what a store takes from its surroundings. Zero fields mean the default.

@@ -49,3 +49,18 @@ func TestAHookThatFailsBeforeLeavesNothingAndOneAfterLeavesAll(t *testing.T) {
 		t.Errorf("after: %v, %d checks", err, checks())
 	}
 }
+
+func TestAHookMayOverlookThatAChangeIsNotLocked(t *testing.T) {
+	var refusals []error
+	s := mem.New(mem.Options{Hooks: mem.Hooks{Fence: func(refusal error) error {
+		refusals = append(refusals, refusal)
+		return nil
+	}}})
+	change := journal.Tx{Changes: []state.Change{state.SetChecks{Checks: []state.CheckResult{{Kind: "check"}}}}}
+	if err := s.Commit(t.Context(), "default", "lost", change); err != nil {
+		t.Error(err)
+	}
+	if len(refusals) != 1 || !errors.Is(refusals[0], journal.ErrFenced) {
+		t.Errorf("the refusals were %v", refusals)
+	}
+}

@@ -60,7 +60,7 @@ func (s *Store) leave(w *workspace, name, id string) {
 		return
 	}
 	if len(w.noted[id]) > 0 {
-		s.endRequest(w, r, "interrupted")
+		s.endRequest(w, r, "interrupted", r.Run)
 	}
 	s.disk.requests.Leave(name, id)
 }
@@ -88,7 +88,7 @@ func (s *Store) LoadEnded(ctx context.Context, name string) (st *state.State, er
 }
 
 // endRequest ends the version of a request, if it has changed anything.
-func (s *Store) endRequest(w *workspace, r locks.Request, cause string) {
+func (s *Store) endRequest(w *workspace, r locks.Request, cause, run string) {
 	ended := w.last().Clone()
 	ended.Apply(w.noted[r.ID]...)
 	delete(w.noted, r.ID)
@@ -102,7 +102,7 @@ func (s *Store) endRequest(w *workspace, r locks.Request, cause string) {
 	ended.EngineVersion = s.opts.EngineVersion
 	w.now.Serial, w.now.Lineage, w.now.EngineVersion = ended.Serial, ended.Lineage, ended.EngineVersion
 	info := journal.VersionInfo{Serial: ended.Serial, Lineage: ended.Lineage, At: s.opts.Now().UTC(), Cause: cause,
-		Run: r.Run, Who: r.Who}
+		Run: run, Who: r.Who}
 	w.versions = append(w.versions, version{info, ended})
 }
 
@@ -110,7 +110,7 @@ func (s *Store) endRequest(w *workspace, r locks.Request, cause string) {
 func (s *Store) commitShared(w *workspace, r locks.Request, t journal.Tx, cause string) error {
 	after := w.now.Clone()
 	after.Apply(t.Changes...)
-	if err := within(r, w.now, after, t); err != nil {
+	if err := s.refused(within(r, w.now, after, t)); err != nil {
 		return err
 	}
 	if w.noted == nil {
@@ -119,7 +119,7 @@ func (s *Store) commitShared(w *workspace, r locks.Request, t journal.Tx, cause 
 	w.noted[r.ID] = append(w.noted[r.ID], t.Changes...)
 	w.now = after
 	if t.EndVersion || t.EndUnfinished && len(w.noted[r.ID]) > 0 {
-		s.endRequest(w, r, cause)
+		s.endRequest(w, r, cause, t.Run)
 	}
 	return nil
 }

@@ -315,4 +315,11 @@ func leftIsAVersion(t *testing.T, f Fixture) {
 	is(t, list[0].Cause+" "+list[0].Run+" "+list[0].Who, "interrupted run who of 1")
 	is(t, len(must(s.LoadVersion(t.Context(), ws, 1)).Addrs()), 1)
 	is(t, len(must(s.LoadVersion(t.Context(), ws, 2)).Addrs()), 2)
+	// Who tells what became of a run has a request of their own, and the version is that run's. The store in memory
+	// named the run of the request, which had none.
+	askFor(t, s, "3", writing("c"))
+	tx := journal.Tx{Changes: put("c", 1), Run: "run", EndVersion: true, Cause: "resolve"}
+	ok(t, s.Commit(t.Context(), ws, "3", tx))
+	last := must(s.Versions(t.Context(), ws))[0]
+	is(t, last.Cause+" "+last.Run+" "+last.Who, "resolve run who of 3")
 }
