@@ -53,6 +53,7 @@ func (t *thing) name() string { return t.value.GetAttr("name").AsString() }
 // errand is a request that changes the cloud, from when its provider sends it until it has taken effect or is lost.
 type errand struct {
 	verb, name, id string
+	run            string // of a team: each has the limit for itself
 	by             *process
 	done           bool
 }
@@ -69,6 +70,15 @@ func (c *cloud) named(name string) (found *thing) {
 		}
 	}
 	return found
+}
+
+// replaced tells whether an object is one of a team's that was replaced and is still to go. Somebody whose branch has
+// the block as it was before makes one of the same name.
+func (c *cloud) replaced(t *thing) bool {
+	s := c.w.siteOf(t.name())
+	return s != nil && s.team != nil && slices.ContainsFunc(s.records(), func(r record) bool {
+		return r.attrs.ID == t.id && r.address != r.resource.String()
+	})
 }
 
 func (c *cloud) ids() []string {
@@ -97,17 +107,20 @@ func (c *cloud) begin(e *errand, r provider.ApplyRequest) {
 	c.log = append(c.log, e.verb+" "+e.name)
 	w.note("cloud: %s begins to %s %s", e.by.name, e.verb, e.name)
 	w.moved()
+	site := w.siteOf(e.name)
+	if site != nil && site.team != nil {
+		e.run = site.team.ledger.writer(e.name)
+	}
 	running := 0
 	for o := range c.busy {
 		// what a cloud goes on with when its provider is gone is no operation of ours any more
-		if !o.by.dead && !w.lied(w.poolOf(o.name)) {
+		if !o.by.dead && !w.lied(w.poolOf(o.name)) && o.run == e.run {
 			running++
 		}
 	}
 	if running > w.options.slots {
 		w.violate("limit", "%d operations run at a time, the limit is %d", running, w.options.slots)
 	}
-	site := w.siteOf(e.name)
 	if site == nil || w.lied(w.poolOf(e.name)) {
 		return
 	}
@@ -136,7 +149,7 @@ func (c *cloud) apply(e *errand, r provider.ApplyRequest, half bool) (cty.Value,
 	}
 	switch e.verb {
 	case "create":
-		if old := c.named(e.name); old != nil && !old.half {
+		if old := c.named(e.name); old != nil && !old.half && !c.replaced(old) {
 			violate("once", "%s was created twice: as %s, and again by %s", e.name, old.id, e.by.name)
 		}
 		c.made++

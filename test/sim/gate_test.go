@@ -32,9 +32,8 @@ type op struct {
 	name, key string
 	serial    int
 	// effect is carried out there, once, or twice if twice may be. It answers with reply, now or later.
-	effect func(*op)
-	twice  bool
-
+	effect  func(*op)
+	twice   bool
 	stage   stage
 	carried bool // the effect took place
 	lost    bool // the effect will not take place

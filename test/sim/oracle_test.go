@@ -129,6 +129,10 @@ func (s *site) mustBeDurable(e *errand, id string) {
 // mustNotBeNeeded checks that what refers to an object, or recorded that it depends on its resource, and is to go as
 // well, has gone before.
 func (s *site) mustNotBeNeeded(e *errand) {
+	if s.team != nil {
+		s.team.ledger.mustNotBeNeeded(e)
+		return
+	}
 	wanted := s.goals[s.at].names
 	list := s.records()
 	at := slices.IndexFunc(list, func(r record) bool { return r.attrs.ID == e.id })

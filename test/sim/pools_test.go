@@ -31,6 +31,13 @@ func (o *options) layOut(chance *rand.Rand) {
 	}
 }
 
+// team makes the options those of a seed in which several change one state at once: there is one pool, and faults.
+func (o *options) team() {
+	o.pools, o.fair, o.liar, o.narrow = []string{honest}, false, false, 0
+	o.slots += 2
+	o.sites = 1
+}
+
 // rules place each type of resource in its pool.
 func (o *options) rules() *placement.Rules {
 	if len(o.pools) == 1 {

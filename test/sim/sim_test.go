@@ -40,11 +40,21 @@ const (
 	guardTold guard = "told"
 	// guardTomb: an attempt that may have been published is taken back by its register alone, which a worker may hold.
 	guardTomb guard = "tomb"
+	// guardWrites, guardReads, guardKeeps: a plan says what it changes, what its changes were made from, and of what it
+	// ends objects.
+	guardWrites guard = "writes"
+	guardReads  guard = "reads"
+	guardKeeps  guard = "keeps"
+	// guardOrder: nobody overtakes somebody who waits for locks and is in conflict with them.
+	guardOrder guard = "order"
+	// guardObjects: a commit changes what its request has locked, and nothing when the request was taken back.
+	guardObjects guard = "objects"
 )
 
 var guards = []guard{guardClaim, guardNonce, guardIntent, guardStart, guardCommit, guardPermit, guardFence,
 	guardRecorded, guardKept, guardPlace,
-	guardSubject, guardTold, guardTomb}
+	guardSubject, guardTold, guardTomb, guardWrites, guardReads, guardKeeps, guardOrder,
+	guardObjects}
 
 // options say what a simulation is like.
 type options struct {
@@ -132,6 +142,9 @@ func simulate(t *testing.T, seed uint64, without guard, trace io.Writer) (out ou
 		w.layout = rand.New(rand.NewPCG(seed, 2))
 		w.options = draw(w.chance, without)
 		w.options.layOut(w.layout)
+		if teamed(seed) {
+			w.options.team()
+		}
 		w.play(dir)
 		out = outcome{sum: w.sum, steps: w.steps, took: time.Since(w.began), wrong: w.wrong, faults: w.faults,
 			made: w.cloud.made}
@@ -170,6 +183,9 @@ func (w *world) play(dir string) {
 		name := fmt.Sprintf("s%d", i+1)
 		s := &site{w: w, name: name, goals: w.makeGoals(name)}
 		s.store = mem.New(mem.Options{Now: time.Now})
+		if teamed(w.seed) && i == 0 {
+			s.store = w.newTeam(s, filepath.Join(dir, name)).openStore()
+		}
 		w.sites = append(w.sites, s)
 		w.after(w.between(0, 3*time.Second), s.work)
 	}
@@ -206,6 +222,9 @@ func (w *world) play(dir string) {
 	if len(w.wrong) == 0 {
 		for _, s := range w.sites {
 			s.compare("in the end")
+			if s.team != nil {
+				s.team.ledger.over()
+			}
 		}
 	}
 }
@@ -222,5 +241,8 @@ func (w *world) close() {
 	}
 	for _, h := range w.hosts {
 		_ = h.disk.j.Close() // it may be closed already
+	}
+	for _, s := range w.sites {
+		_ = s.store.Close()
 	}
 }

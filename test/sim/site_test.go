@@ -21,7 +21,6 @@ import (
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/state"
 	"github.com/millipede-iac/millipede/state/journal"
-	"github.com/millipede-iac/millipede/state/mem"
 	"github.com/millipede-iac/millipede/wire"
 )
 
@@ -29,7 +28,8 @@ import (
 type site struct {
 	w     *world
 	name  string
-	store *mem.Store
+	store journal.Store
+	team  *team  // who changes the state at once; nil where one command does at a time
 	goals []goal // what the user wants, one after the other
 	at    int
 
@@ -64,6 +64,10 @@ type goal struct {
 
 // work is the user: one command after the other, until all goals are reached.
 func (s *site) work() {
+	if s.team != nil {
+		s.team.work()
+		return
+	}
 	if s.reached {
 		return
 	}
@@ -100,8 +104,16 @@ func (s *site) command(steal string) {
 	})
 }
 
-// killOne kills the coordinator.
+// killOne kills the coordinator; a team's sometimes in the midst of its next commit.
 func (s *site) killOne() {
+	if t := s.team; t != nil && s.current != nil && s.w.chance.IntN(2) == 0 {
+		t.doomed = true
+		return
+	}
+	s.killNow()
+}
+
+func (s *site) killNow() {
 	if p := s.current; p != nil {
 		s.w.faults["coordinator killed"]++
 		p.kill()
@@ -112,6 +124,10 @@ func (s *site) killOne() {
 
 // interrupt presses Ctrl-C, once or twice.
 func (s *site) interrupt() {
+	if s.team != nil {
+		s.team.interrupt()
+		return
+	}
 	if s.current == nil {
 		return
 	}
@@ -134,7 +150,7 @@ func (s *site) press() {
 // command, while the first one lives.
 func (s *site) usurp() {
 	p := s.current
-	if p == nil || p.dead || !p.cut && p.frozen.IsZero() {
+	if p == nil || p.dead || !p.cut && p.frozen.IsZero() || s.team != nil {
 		return
 	}
 	s.w.faults["lock broken"]++

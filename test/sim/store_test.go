@@ -76,6 +76,9 @@ func (n *nats) mustEnd() {
 	}
 	for _, s := range n.w.sites {
 		p := s.current
+		if s.team != nil { // the service itself goes on
+			continue
+		}
 		if p == nil || p.dead || p.conn == nil || !p.conn.isUp() || !p.frozen.IsZero() {
 			continue
 		}

@@ -1,0 +1,485 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+	"github.com/millipede-iac/millipede/state/locks"
+	"github.com/millipede-iac/millipede/state/tfstate"
+)
+
+// ledger is the oracle of a state that several change at once. It hears of each call that changes the store, and keeps
+// what must come of it: who may have which locks, what each run has changed, and the versions, each of which is that of
+// the one before with the changes of one run. So the versions are a serial order of the runs; that each run did what it
+// would have done alone, in its place in that order, is checked by what its objects were made from.
+type ledger struct {
+	t        *team
+	line     []*asked // in the order in which they asked
+	now      *state.State
+	noted    map[string][]state.Change
+	versions []madeVersion
+	pushed   uint64 // serial of the last snapshot
+}
+
+// asked is a request for locks.
+type asked struct {
+	locks.Request
+	granted bool
+}
+
+// madeVersion is a version of the state, as it must be.
+type madeVersion struct {
+	state *state.State
+	run   string // in the journal
+}
+
+func newLedger(t *team) *ledger {
+	return &ledger{t: t, now: state.Empty(), noted: map[string][]state.Change{}}
+}
+
+func (l *ledger) violate(format string, args ...any) {
+	l.t.s.w.violate("hands", format, args...)
+}
+
+func (l *ledger) last() *state.State {
+	if len(l.versions) == 0 {
+		return state.Empty()
+	}
+	return l.versions[len(l.versions)-1].state
+}
+
+func (l *ledger) find(id string) *asked {
+	for _, a := range l.line {
+		if a.ID == id {
+			return a
+		}
+	}
+	return nil
+}
+
+// inConflict tells whether two sets cannot be had at the same time.
+func inConflict(x, y locks.Set) bool {
+	if x.Whole() || y.Whole() {
+		return true
+	}
+	for o, m := range x {
+		if n, ok := y[o]; ok && (m != n || m == locks.Write) {
+			return true
+		}
+	}
+	return false
+}
+
+// asks notes a request, which stands behind all others unless it was there with the same set.
+func (l *ledger) asks(r locks.Request) {
+	if a := l.find(r.ID); a != nil {
+		if maps.Equal(a.Set, r.Set) {
+			return
+		}
+		l.leaves(r.ID)
+	}
+	l.line = append(l.line, &asked{Request: r})
+	if slices.ContainsFunc(l.line[:len(l.line)-1], func(a *asked) bool { return inConflict(a.Set, r.Set) }) {
+		l.t.s.w.faults["team: waits for locks"]++
+	}
+}
+
+// grants checks that who has locks is in conflict with nobody who asked before.
+func (l *ledger) grants(id string) {
+	a := l.find(id)
+	if a == nil {
+		l.violate("%s has locks, and has not asked", id)
+		return
+	}
+	if a.granted {
+		return
+	}
+	a.granted = true
+	if slices.ContainsFunc(l.line, func(b *asked) bool { return b != a && b.granted }) {
+		l.t.s.w.faults["team: runs at the same time"]++
+	}
+	for _, before := range l.line {
+		if before == a {
+			break
+		}
+		if inConflict(before.Set, a.Set) {
+			l.violate("%s has its locks, and %s, which asked before, is in conflict with it (and has its own: %v)", id,
+				before.ID, before.granted)
+		}
+	}
+}
+
+// leaves notes that a request was taken back. What was changed under it becomes a version.
+func (l *ledger) leaves(id string) {
+	if len(l.noted[id]) > 0 {
+		run := ""
+		if r := l.t.runs[id]; r != nil {
+			run = r.journal
+		}
+		l.ends(id, run)
+	}
+	l.line = slices.DeleteFunc(l.line, func(a *asked) bool { return a.ID == id })
+	l.compare()
+}
+
+// commits looks at a commit: what is changed must be locked, and what is made must be made from what there is.
+func (l *ledger) commits(lockID string, tx journal.Tx, before, after *state.State, err error) {
+	a := l.find(lockID)
+	if errors.Is(err, journal.ErrFenced) && a != nil {
+		l.violate("%s was refused what it changes: %v", lockID, err)
+	}
+	if err != nil {
+		return
+	}
+	if len(l.line) == 0 && a == nil { // nobody has locks of objects
+		if len(tx.Changes) > 0 {
+			l.now.Apply(tx.Changes...)
+			l.violate("the state was changed under the lock %q, and nobody has locks of objects", lockID)
+		}
+		return
+	}
+	if a == nil {
+		if len(tx.Changes)+len(tx.Events) > 0 || tx.EndVersion {
+			l.violate("%q has changed the state, and has no locks", lockID)
+		}
+		return
+	}
+	l.grants(lockID)
+	for _, d := range state.Differences(before, after) {
+		o := locks.Instance(d.Instance.String())
+		switch {
+		case d.Checks:
+			continue
+		case d.Output != "":
+			o = locks.Output(d.Output)
+		}
+		if !a.Set.Writes(o) {
+			l.violate("%s has changed %s, which it has not locked", lockID, o)
+		}
+	}
+	l.now.Apply(tx.Changes...)
+	l.noted[lockID] = append(l.noted[lockID], tx.Changes...)
+	if r := l.t.runs[lockID]; r != nil && slices.ContainsFunc(tx.Events, func(e journal.Event) bool {
+		return e.Kind == journal.Finish
+	}) {
+		for _, c := range tx.Changes {
+			if set, is := c.(state.SetObject); is && set.Deposed == state.CurrentObject {
+				l.mustBeMadeFrom(r, set.Addr, after.Object(set.Addr, state.CurrentObject), after)
+			}
+		}
+	}
+	if tx.EndVersion || tx.EndUnfinished && len(l.noted[lockID]) > 0 {
+		l.ends(lockID, tx.Run)
+	}
+	l.compare()
+}
+
+// ends notes that the changes of a request are a version now.
+func (l *ledger) ends(id, run string) {
+	next := l.last().Clone()
+	next.Apply(l.noted[id]...)
+	delete(l.noted, id)
+	if next.SameContent(l.last()) && len(l.versions) > 0 {
+		return
+	}
+	l.versions = append(l.versions, madeVersion{next, run})
+	l.t.s.w.faults["team: versions"]++
+	list, err := l.t.s.store.Versions(context.Background(), "default")
+	if err != nil {
+		panic(err)
+	}
+	if len(list) != len(l.versions) {
+		l.violate("there are %d versions, and should be %d", len(list), len(l.versions))
+		return
+	}
+	if list[0].Serial != uint64(len(l.versions)) || list[0].Run != run {
+		l.violate("the version %d is that of the run %q, and should be number %d, of %q", list[0].Serial, list[0].Run,
+			len(l.versions), run)
+	}
+}
+
+// compare compares what the store says with what must be.
+func (l *ledger) compare() {
+	ctx := context.Background()
+	now, err := l.t.s.store.Load(ctx, "default")
+	if err != nil {
+		panic(err)
+	}
+	if !now.SameContent(l.now) {
+		l.violate("the state is not what was committed: %s", differing(l.now, now))
+	}
+	ended, err := l.t.s.store.LoadEnded(ctx, "default")
+	if err != nil {
+		panic(err)
+	}
+	if !ended.SameContent(l.last()) {
+		l.violate("the version that ended last is not that of the runs that have ended: %s", differing(l.last(), ended))
+	}
+}
+
+func differing(want, have *state.State) (text string) {
+	for _, d := range state.Differences(want, have) {
+		text += fmt.Sprintf(" %s%s", d.Instance, d.Output)
+	}
+	return text
+}
+
+// read checks what a plan is made from: a version of the state, nothing of what is being changed.
+func (l *ledger) read(st *state.State) {
+	if !st.SameContent(l.last()) {
+		l.violate("a plan is made from what is no version of the state: %s", differing(l.last(), st))
+	}
+}
+
+// thingAttrs are the attributes of an object as a state has them.
+type thingAttrs struct {
+	ID   string   `json:"id"`
+	Name string   `json:"name"`
+	Size int      `json:"size"`
+	Refs []string `json:"refs"`
+}
+
+func attrsOf(o *state.Object) (a thingAttrs, ok bool) {
+	if o == nil || o.Attrs == nil || o.Status != state.Ready {
+		return a, false
+	}
+	return a, json.Unmarshal(o.Attrs, &a) == nil
+}
+
+// mustBeMadeFrom checks that a run has made an object from the objects that there are.
+func (l *ledger) mustBeMadeFrom(r *teamRun, where addr.Instance, o *state.Object, st *state.State) {
+	have, ok := attrsOf(o)
+	i := slices.IndexFunc(r.blocks, func(b thingBlock) bool { return b.address() == where.String() })
+	if !ok || i < 0 || have.Name != r.blocks[i].own(l.t.s.name) {
+		return
+	}
+	b := r.blocks[i]
+	size := b.size
+	current := func(j int) (thingAttrs, bool) {
+		of := at(r.blocks, j)
+		if of < 0 {
+			return thingAttrs{}, false
+		}
+		return attrsOf(st.Object(instanceOf(r.blocks[of]), state.CurrentObject))
+	}
+	if b.as >= 0 {
+		from, ok := current(b.as)
+		if !ok {
+			return // it is in doubt, or half made: nothing can be said
+		}
+		size = from.Size
+	}
+	if have.Size != size {
+		l.violate("%s has made %s of size %d, and by what there is it should be %d", r.id, where, have.Size, size)
+	}
+	var refs []string
+	for _, j := range b.refs {
+		from, ok := current(j)
+		if !ok {
+			return
+		}
+		refs = append(refs, from.ID)
+	}
+	if !slices.Equal(have.Refs, refs) {
+		l.violate("%s has made %s with references to %v, and by what there is they should be %v", r.id, where, have.Refs,
+			refs)
+	}
+}
+
+func instanceOf(b thingBlock) addr.Instance {
+	i, diags := addr.ParseInstance(b.address())
+	if diags.HasErrors() {
+		panic(diags.Err())
+	}
+	return i
+}
+
+// mustBeAsPlanned checks, when a run has done all, that what it changed is in its version what its configuration says
+// of what else there is in that version: as if it had been alone.
+func (l *ledger) mustBeAsPlanned(r *teamRun) {
+	at := slices.IndexFunc(l.versions, func(v madeVersion) bool { return v.run == r.journal })
+	if at < 0 || r.journal == "" {
+		return // it has changed nothing that counts
+	}
+	version := l.versions[at].state
+	for _, c := range r.changes {
+		if c.Deposed != state.CurrentObject {
+			continue
+		}
+		o := version.Object(c.Addr, state.CurrentObject)
+		switch c.Action {
+		case plan.Delete, plan.Forget:
+			if o != nil {
+				l.violate("%s was to end %s, and its version has it", r.id, c.Addr)
+			}
+		case plan.Create, plan.Update, plan.DeleteThenCreate, plan.CreateThenDelete:
+			if o == nil {
+				l.violate("%s was to make %s, and its version does not have it", r.id, c.Addr)
+				continue
+			}
+			l.mustBeMadeFrom(r, c.Addr, o, version)
+		}
+	}
+	if r.round.refresh { // it may not know what it takes away
+		return
+	}
+	for _, name := range r.outputs {
+		want := cty.NilVal
+		for _, b := range r.blocks {
+			if o, ok := attrsOf(version.Object(instanceOf(b), state.CurrentObject)); ok && b.index%2 == 0 &&
+				name == fmt.Sprintf("o%d", b.index) {
+				want = cty.NumberIntVal(int64(o.Size))
+			}
+		}
+		have := version.Outputs[name]
+		if (have == nil) != (want == cty.NilVal) || have != nil && !have.Value.RawEquals(want) {
+			l.violate("%s has changed the output %s, and in its version it is not %#v", r.id, name, want)
+		}
+	}
+}
+
+// writer is the run that has an object locked to change it; the name is that in the cloud.
+func (l *ledger) writer(name string) string {
+	parts := strings.Split(name, "-")
+	for _, a := range l.line {
+		if a.granted && a.Set.Writes(locks.Instance(typeIn(honest)+"."+parts[1])) {
+			return a.ID
+		}
+	}
+	return ""
+}
+
+// mustNotBeNeeded checks that nothing that stays refers to an object that a run deletes. Who names targets leaves what
+// depends on them as it is.
+func (l *ledger) mustNotBeNeeded(e *errand) {
+	list := l.t.s.records()
+	i := slices.IndexFunc(list, func(r record) bool { return r.attrs.ID == e.id })
+	if i < 0 {
+		return
+	}
+	var by *teamRun
+	for _, a := range l.line {
+		if r := l.t.runs[a.ID]; r != nil && a.granted && r.writes[list[i].resource.String()] {
+			by = r
+		}
+	}
+	if by != nil && l.t.s.w.trace != nil {
+		for _, c := range by.changes {
+			l.t.s.w.note("%s: %v %s", by.id, c.Action, c.Addr)
+		}
+	}
+	if by == nil || by.round.targeted {
+		return
+	}
+	for _, r := range list {
+		if slices.Contains(r.attrs.Refs, e.id) && !by.writes[r.resource.String()] {
+			l.violate("%s deletes %s, to which %s refers, which it leaves as it is", by.id, e.name, r.attrs.Name)
+		}
+	}
+}
+
+// pushes checks a snapshot: it is a version, and none that is older than the one before.
+func (l *ledger) pushes(data []byte) {
+	st, diags := tfstate.Parse(data)
+	if diags.HasErrors() || st == nil {
+		l.violate("the snapshot cannot be read: %v", diags.Err())
+		return
+	}
+	if st.Serial < l.pushed {
+		l.violate("the snapshot of version %d was written over that of version %d", st.Serial, l.pushed)
+	}
+	l.pushed = st.Serial
+	if st.Serial == 0 || st.Serial > uint64(len(l.versions)) {
+		l.violate("the snapshot has serial %d, and there are %d versions", st.Serial, len(l.versions))
+	}
+}
+
+// over looks at the end whether nothing is left, and whether all that ever was can be had again.
+func (l *ledger) over() {
+	ctx := context.Background()
+	store := l.t.s.store
+	left, err := store.LockRequests(ctx, "default")
+	if err != nil {
+		panic(err)
+	}
+	for _, r := range left {
+		l.violate("in the end the locks of %s are left", r.ID)
+	}
+	list, err := store.Versions(ctx, "default")
+	if err != nil || len(list) == 0 {
+		l.violate("in the end there are no versions: %v", err)
+		return
+	}
+	if l.pushed != list[0].Serial {
+		l.violate("in the end the snapshot is that of version %d, and there are %d", l.pushed, list[0].Serial)
+	}
+	for i, v := range l.versions {
+		st, err := store.LoadVersion(ctx, "default", uint64(i+1))
+		if err != nil || !st.SameContent(v.state) {
+			l.violate("version %d is not what it was (%v)", i+1, err)
+		}
+		l.since(list, i)
+	}
+	if n := len(l.versions); n > 1 && len(left) == 0 {
+		l.goBack(l.t.s.w.chance.IntN(n-1) + 1)
+	}
+}
+
+// since compares what has changed since a version, and which version changed it last, with the versions.
+func (l *ledger) since(list []journal.VersionInfo, i int) {
+	want := map[string]uint64{}
+	for _, d := range state.Differences(l.versions[i].state, l.last()) {
+		name := d.Instance.String() + " " + d.Output
+		for k := len(l.versions) - 1; k > i; k-- {
+			if slices.ContainsFunc(state.Differences(l.versions[k-1].state, l.versions[k].state),
+				func(e state.Difference) bool { return e.Instance.String()+" "+e.Output == name }) {
+				want[name] = uint64(k + 1)
+				break
+			}
+		}
+	}
+	have := map[string]uint64{}
+	changed, err := l.t.s.store.Since(context.Background(), "default", list[0].Lineage, uint64(i+1))
+	for _, d := range changed {
+		have[d.Instance.String()+" "+d.Output] = d.By.Serial
+	}
+	if err != nil || !maps.Equal(have, want) {
+		l.violate("since version %d there has changed %v, and should have %v (%v)", i+1, have, want, err)
+	}
+}
+
+// goBack puts an earlier version in the place of the last one.
+func (l *ledger) goBack(serial int) {
+	ctx := context.Background()
+	store := l.t.s.store
+	was := l.versions[serial-1].state.Clone()
+	last, err := store.Load(ctx, "default")
+	if err != nil {
+		panic(err)
+	}
+	was.Serial, was.Lineage = last.Serial+1, last.Lineage
+	if err := store.Replace(ctx, "default", "", was, journal.Because("restore")); err != nil {
+		l.violate("nobody can go back to version %d: %v", serial, err)
+		return
+	}
+	now, err := store.Load(ctx, "default")
+	if err != nil || !now.SameContent(was) {
+		l.violate("who goes back to version %d gets something else (%v)", serial, err)
+	}
+	for i, v := range l.versions {
+		if st, err := store.LoadVersion(ctx, "default", uint64(i+1)); err != nil || !st.SameContent(v.state) {
+			l.violate("after going back to version %d, version %d is not what it was (%v)", serial, i+1, err)
+		}
+	}
+}
