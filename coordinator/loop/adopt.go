@@ -99,8 +99,8 @@ func (l *Loop) adopt() {
 	}
 }
 
-// occupy has an attempt that may still be under way take one of the slots that are the run's own. Nobody outside the run
-// knows of those, so no permit of them is in the journal.
+// occupy has an attempt that may still be under way take one of the slots that are the run's own. Nobody outside the
+// run knows of those, so no permit of them is in the journal.
 func (l *Loop) occupy(p *past) {
 	if !l.OwnSlots {
 		return
