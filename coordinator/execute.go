@@ -443,7 +443,11 @@ func (x *executor) acquire(a loop.Acquire) {
 	x.mu.Unlock()
 	x.spawn(func() {
 		defer cancel(nil)
-		p, err := x.Hub.Acquire(ctx, a.Limit, wire.PermitRequest{ID: a.ID, Run: x.asker(), At: x.Now()})
+		acquire := x.Hub.Acquire
+		if x.Background {
+			acquire = x.Hub.AcquireLast
+		}
+		p, err := acquire(ctx, a.Limit, wire.PermitRequest{ID: a.ID, Run: x.asker(), At: x.Now()})
 		if err != nil && ctx.Err() == nil {
 			x.pause(retryEvery)
 		}

@@ -53,6 +53,9 @@ type Options struct {
 	// OwnSlots says that the slots of the default limit are the run's alone. Otherwise all runs over the connection's
 	// server share them.
 	OwnSlots bool
+	// Background says that the run makes way for the others of its process: it asks for a permit only while none of them
+	// waits for the limit, and gives one back as soon as somebody does.
+	Background bool
 	// Sole says that no other coordinator uses the transport. It goes without saying where Embedded is set.
 	Sole bool
 	// Rules place vertices; nil for the region rule alone.
@@ -146,7 +149,8 @@ func newRunner(ctx context.Context, o Options, events []journal.Event) (*Runner,
 	known := loadDurations(ctx, o.Durations, o.Kind)
 	s := loop.Settings{
 		Run: o.RunID, Coordinator: o.Hub.Coordinator(), Durable: o.Store != nil, Embedded: o.Embedded,
-		Cores: runtime.GOMAXPROCS(0), Slots: slots, OwnSlots: o.OwnSlots, Sole: o.Sole || o.Embedded,
+		Yields: o.Background,
+		Cores:  runtime.GOMAXPROCS(0), Slots: slots, OwnSlots: o.OwnSlots, Sole: o.Sole || o.Embedded,
 		DoubtWait: o.DoubtWait, SettleFor: o.Settle,
 		Program: o.Program, Place: o.Rules.Placer(slots), Weight: known.weight,
 		Recorded: known.has,

@@ -51,6 +51,8 @@ type EngineOptions struct {
 	Events      func(wire.Event)  // live events of workers; may be nil
 	Note        func(text string) // tells people something meanwhile; nil for Options.Tell
 	Parallelism placement.Parallelism
+	// Background is that of operation.Session.
+	Background bool
 	// AnyVersion takes the installed providers whatever versions the configuration asks for.
 	AnyVersion bool
 }
@@ -124,7 +126,8 @@ func (e *Estate) OpenEngine(ctx context.Context, o EngineOptions) (*Engine, diag
 		Hub: runs, Keyring: ring, Store: store,
 		Package: providers.wirePackage, Selections: providers.selections(),
 		WorkerWait: 10 * time.Second, Parallelism: o.Parallelism, Rules: rules,
-		OwnSlots: c.Joint() != nil, Sole: c.Embedded(), Embedded: c.Embedded() && c.Joint() == nil,
+		Background: o.Background,
+		OwnSlots:   c.Joint() != nil, Sole: c.Embedded(), Embedded: c.Embedded() && c.Joint() == nil,
 		Dir: e.Dir, Cwd: e.Cwd, Env: e.Environ, Environment: engine.environment,
 		Observer: o.Observer, Timeline: o.Timeline,
 		Events: o.Events, Own: e.Own(e.readRemoteState, e.checkBackend), Compute: e.Compute,

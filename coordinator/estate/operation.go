@@ -12,6 +12,7 @@ import (
 	"github.com/millipede-iac/millipede/coordinator/values"
 	"github.com/millipede-iac/millipede/graph/plan"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/lang/addr"
 	"github.com/millipede-iac/millipede/lang/config"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state"
@@ -31,6 +32,8 @@ type OperationOptions struct {
 	Variables   Variables
 	State       StateOptions
 	Parallelism placement.Parallelism
+	// Background: the operation makes way for others.
+	Background bool
 	// LockAs names the operation in the lock.
 	LockAs string
 	// Saved is the plan to apply, whose configuration takes the place of the files; nil for none.
@@ -174,7 +177,7 @@ func (r *Operation) open(ctx context.Context, o OperationOptions) diag.List {
 	engine := EngineOptions{
 		Tree: r.Config.Tree, Loader: r.Config.Loader, Inputs: r.inputs, Prior: prior, State: r.State,
 		Observer: o.Watch.Observer, Timeline: r.timeline, Events: o.Watch.Events, Note: o.Watch.Note,
-		Parallelism: o.Parallelism,
+		Parallelism: o.Parallelism, Background: o.Background,
 	}
 	// Of a state that others change at the same time, a run knows no whole to show before its end.
 	if r.State.sharing == nil {
@@ -223,6 +226,14 @@ func (r *Operation) Plan(ctx context.Context, o operation.PlanOptions) (*operati
 		}
 	}
 	return planned, diags
+}
+
+// Compare reads instances, and returns those that are not as they are stored. See operation.Session.Compare.
+func (r *Operation) Compare(ctx context.Context, instances []addr.Instance) ([]operation.Drifted, diag.List) {
+	return operation.Do(ctx, r.Engine.Session, "refresh",
+		func(ctx context.Context, s *operation.Session) ([]operation.Drifted, diag.List) {
+			return s.Compare(ctx, r.Prior, instances)
+		})
 }
 
 // Saved is a plan with everything that carrying it out needs.

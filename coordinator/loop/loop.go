@@ -38,6 +38,8 @@ type Settings struct {
 	Cores int
 	// Slots is how many the widest limit has, to begin with.
 	Slots int
+	// Yields says that a permit is given back as soon as somebody else waits for its limit, not only after the quantum.
+	Yields bool
 	// OwnSlots says that those slots are the run's alone, so that nobody has to be asked for one.
 	OwnSlots bool
 	// Sole says that no other coordinator uses the transport: what its workers have to offer needs no permits.

@@ -243,7 +243,7 @@ func (l *Loop) free(ps []permit) {
 		if lim.local {
 			continue
 		}
-		if l.halted() || over || lim.contended && l.now.Sub(p.since) >= quantum {
+		if l.halted() || over || lim.contended && (l.Yields || l.now.Sub(p.since) >= quantum) {
 			l.giveBack(p)
 		} else {
 			lim.idle = append(lim.idle, p)

@@ -38,6 +38,8 @@ type PlanOptions struct {
 	Targets, Excludes []addr.Target
 	Replace           []addr.Instance
 	Imports           map[addr.Instance]*planning.ImportTarget
+	// reads are the only managed instances that a plan that does nothing but refresh reads; nil for all.
+	reads map[addr.Instance]bool
 	// beforeDestroy makes the plan that a destroy plan goes by: conditions that do not hold are warnings.
 	beforeDestroy bool
 	// refreshed tells that nothing is refreshed because such a plan has done so; stored is what it has refreshed.
@@ -72,6 +74,9 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	}
 	// What an operation in doubt came to shows in what is there now, unless it may still begin.
 	for d := range prior.Doubts() {
+		if o.reads != nil {
+			break // who only looks stops nobody
+		}
 		if _, more := s.bury(ctx, d, "a new plan goes by what is there now"); more.HasErrors() {
 			return nil, diags.Append(more)
 		}
@@ -96,7 +101,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 		return nil, diags.Append(cycles)
 	}
 	// Who imports may still be writing the block of what is imported.
-	if len(o.Imports) == 0 {
+	if len(o.Imports) == 0 && o.reads == nil {
 		// Planning asks providers about what it plans from its block, but not about what it leaves out, destroys, or
 		// only reads.
 		planned := o.Mode == plan.Normal && len(o.Targets)+len(o.Excludes) == 0
@@ -109,6 +114,9 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	store := s.store(code, values.Planning, now)
 	store.Lenient = o.Mode != plan.Normal || o.beforeDestroy
 	scope := planning.NewScope(static, o.Targets, o.Excludes, o.Mode == plan.Destroy)
+	if o.reads != nil {
+		scope = planning.NewReading(static, o.reads)
+	}
 	diags = diags.Append(s.deprecatedInputs(), scopeWarning(scope, o), leftBehind(moved.Previous, o))
 	if diags.HasErrors() {
 		return nil, diags
@@ -140,7 +148,7 @@ func (s *Session) Plan(ctx context.Context, prior *state.State, o PlanOptions) (
 	if planner.Unevaluable() && !outcome.Interrupted {
 		return s.destroyByPlan(ctx, prior, o)
 	}
-	if diags.HasErrors() && !outcome.Interrupted {
+	if diags.HasErrors() && !outcome.Interrupted && o.reads == nil {
 		if more := s.check(ctx, static, code, false); more.HasErrors() {
 			return nil, more // what is wrong whatever exists comes before all that planning finds
 		}
@@ -204,7 +212,8 @@ func (s *Session) run(ctx context.Context, kind string, p program.Program) (coor
 func (s *Session) runnerOptions(kind string, p program.Program) coordinator.Options {
 	o := coordinator.Options{
 		Program: p, Hub: s.Hub, Workspace: s.Workspace, Parallelism: s.Parallelism, OwnSlots: s.OwnSlots, Sole: s.Sole,
-		Rules: s.Rules, Observer: s.Observer, Embedded: s.Embedded, Kind: kind, Now: s.Now, NewID: s.NewID,
+		Background: s.Background,
+		Rules:      s.Rules, Observer: s.Observer, Embedded: s.Embedded, Kind: kind, Now: s.Now, NewID: s.NewID,
 		Compute: s.Compute, Own: s.Own,
 	}
 	if s.Environment != nil {
@@ -332,7 +341,7 @@ func leftBehind(previous map[addr.Instance]addr.Instance, o PlanOptions) diag.Li
 }
 
 func scopeWarning(scope planning.Scope, o PlanOptions) diag.List {
-	if scope.Whole() {
+	if scope.Whole() || o.reads != nil {
 		return nil
 	}
 	option := "-target"

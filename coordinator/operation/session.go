@@ -56,6 +56,8 @@ type Session struct {
 	Rules       *placement.Rules
 	// OwnSlots tells that the slots of the widest limit are each run's own. Otherwise all runs share them.
 	OwnSlots bool
+	// Background tells that what is done here makes way for everybody else's operations.
+	Background bool
 	// Sole tells that no other coordinator uses the transport.
 	Sole bool
 	// Embedded tells that the workers end with the session's operations.

@@ -34,7 +34,7 @@ func (s *Session) verdicts(ctx context.Context, asked bool) map[string]journal.V
 // less, and nothing else is lost. began is when the plan began: nothing was read before.
 func (s *Session) sighted(ctx context.Context, planner *planning.Planner, p *plan.Plan, o PlanOptions,
 	began time.Time) {
-	if s.Store == nil || o.SkipRefresh || p.Mode == plan.Destroy {
+	if s.Store == nil || o.SkipRefresh || p.Mode == plan.Destroy || o.reads != nil {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)

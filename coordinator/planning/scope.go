@@ -14,8 +14,31 @@ type Scope struct {
 	// needed are the resources that targeted ones depend on: all their instances are covered. dropped are those that
 	// depend on excluded ones.
 	needed, dropped map[addr.ConfigResource]bool
+	// reads are the only managed instances that are covered, of a plan that does nothing but read them; nil otherwise.
+	reads map[addr.Instance]bool
 	// nodes are the static vertices that are covered; nil for all.
 	nodes []bool
+}
+
+// NewReading is the scope of a plan that only reads some managed instances. What they need besides is evaluated; of
+// other managed objects, what is stored is taken for what there is.
+func NewReading(s *graph.Static, reads map[addr.Instance]bool) Scope {
+	sc := Scope{reads: reads, nodes: make([]bool, len(s.Nodes))}
+	of := map[addr.ConfigResource]bool{}
+	for a := range reads {
+		of[a.Config()] = true
+	}
+	var hit []int
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if (n.Kind == graph.ResourceNode || n.Kind == graph.OrphanNode) && of[n.ConfigResource()] {
+			hit = append(hit, i)
+		}
+	}
+	for _, v := range s.Graph.Ancestors(hit...) {
+		sc.nodes[v] = true
+	}
+	return sc
 }
 
 // NewScope works out a scope. At most one of the lists is given. In a destroy plan the directions are reversed: what
@@ -166,11 +189,13 @@ func resourcesOf(s *graph.Static, vertices, but []int) map[addr.ConfigResource]b
 }
 
 // Whole tells whether the plan covers everything.
-func (s Scope) Whole() bool { return len(s.targets)+len(s.excludes) == 0 }
+func (s Scope) Whole() bool { return len(s.targets)+len(s.excludes) == 0 && s.reads == nil }
 
 // Instance tells whether an instance is covered.
 func (s Scope) Instance(a addr.Instance) bool {
 	switch {
+	case s.reads != nil:
+		return a.Resource.Mode != addr.Managed || s.reads[a]
 	case len(s.targets) > 0:
 		if s.needed[a.Config()] {
 			return true

@@ -1,0 +1,120 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/millipede-iac/millipede/wire"
+)
+
+// line knows who of this process waits for permits, so that some can let all others go first.
+type line struct {
+	mu      sync.Mutex     // guards what follows
+	waiting map[string]int // by limit
+	// changed is closed when somebody begins or ceases to wait.
+	changed chan struct{}
+}
+
+// enter notes that somebody waits for a permit of a limit, until leave is called.
+func (l *line) enter(limit string) (leave func()) {
+	l.add(limit, 1)
+	return func() { l.add(limit, -1) }
+}
+
+func (l *line) add(limit string, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waiting == nil {
+		l.waiting = map[string]int{}
+	}
+	if l.waiting[limit] += n; l.waiting[limit] == 0 {
+		delete(l.waiting, limit)
+	}
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
+	}
+}
+
+// look tells whether somebody waits for a permit of a limit, and returns what is closed when that may have changed.
+func (l *line) look(limit string) (waits bool, changed <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changed == nil {
+		l.changed = make(chan struct{})
+	}
+	return l.waiting[limit] > 0, l.changed
+}
+
+// errMadeWay is why a request is withdrawn that is made again later.
+var errMadeWay = errors.New("somebody else wants the permit")
+
+// elsewhere is how often who lets others go first looks whether those of other processes wait.
+const elsewhere = 250 * time.Millisecond
+
+// AcquireLast is Acquire for a run that makes way. It asks only while nobody else waits for the limit, and withdraws
+// the request as soon as a run of this process asks by Acquire.
+func (h *Hub) AcquireLast(ctx context.Context, limit string, r wire.PermitRequest) (wire.Permit, error) {
+	r.Coordinator = h.coordinator
+	for {
+		if err := h.quiet(ctx, limit, r.Run); err != nil {
+			return nil, err
+		}
+		p, err := h.tryAcquire(ctx, limit, r)
+		if err == nil || ctx.Err() != nil || !errors.Is(err, errMadeWay) {
+			return p, err
+		}
+	}
+}
+
+// quiet returns when nobody else waits for a permit of a limit.
+func (h *Hub) quiet(ctx context.Context, limit, run string) error {
+	timer := time.NewTimer(elsewhere)
+	defer timer.Stop()
+	for {
+		waits, changed := h.line.look(limit)
+		if !waits {
+			contended, err := h.transport.Contended(ctx, limit, run)
+			if err != nil || !contended {
+				return err
+			}
+		}
+		timer.Reset(elsewhere)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// tryAcquire asks for a permit. The error is errMadeWay when the request was withdrawn for somebody else.
+func (h *Hub) tryAcquire(ctx context.Context, limit string, r wire.PermitRequest) (wire.Permit, error) {
+	asking, withdraw := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for {
+			waits, changed := h.line.look(limit)
+			if waits {
+				withdraw(errMadeWay)
+				return
+			}
+			select {
+			case <-changed:
+			case <-asking.Done():
+				return
+			}
+		}
+	})
+	p, err := h.transport.Acquire(asking, limit, r)
+	made := errors.Is(context.Cause(asking), errMadeWay)
+	withdraw(nil)
+	watching.Wait()
+	if err != nil && made {
+		return nil, errMadeWay
+	}
+	return p, err
+}

@@ -1,0 +1,64 @@
+package operation
+
+import (
+	"context"
+	"slices"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/millipede-iac/millipede/graph/plan"
+	"github.com/millipede-iac/millipede/lang/addr"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/state"
+)
+
+// Drifted is an object that is not as it is stored.
+type Drifted struct {
+	Addr addr.Instance
+	// Gone tells that it does not exist any more. Otherwise Attributes are the names of those that differ, sorted.
+	Gone       bool
+	Attributes []string
+}
+
+// Compare reads instances, as a plan with -refresh-only reads them, and returns those that are not as they are stored.
+// Deposed objects are left out. Nothing is recorded, and of other managed objects nothing is read. Where there are
+// errors some of the instances were not read; what was found in the others is returned all the same.
+func (s *Session) Compare(ctx context.Context, prior *state.State, instances []addr.Instance) ([]Drifted, diag.List) {
+	o := PlanOptions{Mode: plan.RefreshOnly, reads: map[addr.Instance]bool{}}
+	for _, a := range instances {
+		o.reads[a] = true
+	}
+	planned, diags := s.Plan(ctx, prior, o)
+	if planned == nil {
+		return nil, diags
+	}
+	var out []Drifted
+	for _, c := range planned.Plan.Drift {
+		if c.Deposed != state.CurrentObject || !o.reads[c.Addr] {
+			continue
+		}
+		switch c.Action {
+		case plan.Delete:
+			out = append(out, Drifted{Addr: c.Addr, Gone: true})
+		case plan.Update:
+			out = append(out, Drifted{Addr: c.Addr, Attributes: differing(c.Before, c.After)})
+		}
+	}
+	return out, diags
+}
+
+// differing returns the names of the attributes in which two values of one type differ, sorted.
+func differing(before, after cty.Value) (names []string) {
+	before, _ = before.UnmarkDeep()
+	after, _ = after.UnmarkDeep()
+	if before.IsNull() || after.IsNull() || !before.Type().IsObjectType() || !after.Type().IsObjectType() {
+		return nil
+	}
+	for name := range after.Type().AttributeTypes() {
+		if !before.Type().HasAttribute(name) || !before.GetAttr(name).RawEquals(after.GetAttr(name)) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
