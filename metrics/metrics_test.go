@@ -48,6 +48,9 @@ func whole() *metrics.Set {
 	s := metrics.New("service", "1.2.3")
 	became := s.Statuses(func() map[record.RunStatus]int { return map[record.RunStatus]int{record.Applying: 2} })
 	became(record.Errored)
+	s.Watching(func() (metrics.Watching, error) {
+		return metrics.Watching{Workspaces: 2, Objects: 900, Drifted: 3, Failing: 1, Oldest: time.Minute}, nil
+	})
 	s.Transport(nats{})
 	s.RoundTrips(func(context.Context) (time.Duration, error) { return 3 * time.Millisecond, nil })
 	commit := s.Stores(func() metrics.StoreStats {
@@ -151,6 +154,8 @@ func TestAScrapeTellsWhatHappened(t *testing.T) {
 		"millipede_permits_limit{limit=api} 4", "millipede_nats_up{} 1",
 		"millipede_workers{pool=eu} 2", "millipede_pool_slots{pool=eu} 32", "millipede_pool_slots_used{pool=eu} 6",
 		"millipede_nats_round_trip_seconds{} 1 0.003",
+		"millipede_drift_workspaces{} 2", "millipede_drift_objects{} 900", "millipede_drift_objects_drifted{} 3",
+		"millipede_drift_workspaces_failing{} 1", "millipede_drift_oldest_read_seconds{} 60",
 		"millipede_store_size_bytes{store=service} 4096", "millipede_store_size_bytes{store=workspaces} 8192",
 		"millipede_service_store_changes_total{} 12", "millipede_service_store_write_seconds_total{} 0.25",
 		"millipede_store_commit_seconds{} 1 0.02",

@@ -38,6 +38,34 @@ func (s *Set) Statuses(tally func() map[record.RunStatus]int) (changed func(reco
 	return func(status record.RunStatus) { became.WithLabelValues(string(status)).Inc() }
 }
 
+// Watching is what is read in the background to find out what has drifted.
+type Watching struct {
+	Workspaces, Objects, Drifted, Failing int
+	// Oldest is how long ago the object was read that was read the longest ago.
+	Oldest time.Duration
+}
+
+// Watching has the numbers of what is watched for drift asked with each scrape. What cannot be asked is left out.
+func (s *Set) Watching(tally func() (Watching, error)) {
+	spaces := desc("drift_workspaces", "Workspaces that are watched for drift.")
+	objects := desc("drift_objects", "Objects that are watched for drift.")
+	drifted := desc("drift_objects_drifted", "Objects that are known not to be as the state has them.")
+	failing := desc("drift_workspaces_failing", "Watched workspaces of which something could not be read last.")
+	oldest := desc("drift_oldest_read_seconds", "How long ago the watched object was read that was read the longest ago.")
+	s.registry.MustRegister(&asked{all: []*prometheus.Desc{spaces, objects, drifted, failing, oldest}, ask: func(
+		gauge func(*prometheus.Desc, float64, ...string)) {
+		t, err := tally()
+		if err != nil {
+			return
+		}
+		gauge(spaces, float64(t.Workspaces))
+		gauge(objects, float64(t.Objects))
+		gauge(drifted, float64(t.Drifted))
+		gauge(failing, float64(t.Failing))
+		gauge(oldest, t.Oldest.Seconds())
+	}})
+}
+
 // Transport has limits and workers asked with each scrape.
 func (s *Set) Transport(t Transport) {
 	held := desc("permits_held", "Permits of a limit that are held.", "limit")

@@ -13,10 +13,17 @@ import (
 // which nobody knows what it was.
 const triggerDoubt = "run:in_doubt"
 
-// triggers are the events of runs that notifications can be about, as the API names them, and one of our own.
+// triggers are the events that notifications can be about, as the API names them, and one of our own.
 var triggers = []string{
 	"run:created", "run:planning", "run:needs_attention", "run:applying", "run:completed", "run:errored", triggerDoubt,
+	TriggerDrift, TriggerUnread,
 }
+
+// The triggers of watching for drift, as the API has them for its assessments.
+const (
+	TriggerDrift  = "assessment:drifted" // objects were found that are not as the state has them
+	TriggerUnread = "assessment:failed"  // objects could not be read
+)
 
 // triggerOf returns the trigger of the status that a run has come to, and what is said of it; empty where nobody is
 // notified of that.
@@ -48,21 +55,28 @@ const maxWaiting = 200
 // notify writes down who is to be notified. It is part of the change that they are notified of, so that a crash loses
 // none.
 func (s *Service) notify(tx *store.Tx, r *record.Run, trigger, message, by string) error {
-	all, err := notifications.Select(tx, "workspace", r.Workspace)
+	return s.deliver(tx, r.Workspace, record.Delivery{Run: r.ID, Trigger: trigger, Message: message, Status: r.Status,
+		By: by})
+}
+
+// deliver writes down who is to get a notification of a workspace.
+func (s *Service) deliver(tx *store.Tx, workspace string, d record.Delivery) error {
+	all, err := notifications.Select(tx, "workspace", workspace)
 	if err != nil {
 		return err
 	}
 	for _, n := range all {
-		if !n.Enabled || n.Destination == "email" || !slices.Contains(n.Triggers, trigger) {
+		if !n.Enabled || n.Destination == "email" || !slices.Contains(n.Triggers, d.Trigger) {
 			continue
 		}
 		if len(deliveries.List(tx, "configuration", n.ID)) >= maxWaiting {
-			s.log.Warn("a notification is left out: too many wait for its receiver", "configuration", n.ID, "run", r.ID)
+			s.log.Warn("a notification is left out: too many wait for its receiver", "configuration", n.ID, "run", d.Run,
+				"trigger", d.Trigger)
 			continue
 		}
 		now := s.now().UTC()
-		if err := deliveries.Put(tx, &record.Delivery{ID: newID("nd"), Configuration: n.ID, Run: r.ID,
-			Trigger: trigger, Message: message, Status: r.Status, By: by, At: now, Due: now}); err != nil {
+		d.ID, d.Configuration, d.At, d.Due = newID("nd"), n.ID, now, now
+		if err := deliveries.Put(tx, &d); err != nil {
 			return err
 		}
 		tx.After(func() {
@@ -80,7 +94,7 @@ type Outgoing struct {
 	Delivery      record.Delivery
 	Configuration record.Notification // with its token
 	Workspace     record.Workspace
-	Run           record.Run
+	Run           record.Run // empty for one that is about no run
 }
 
 // Outgoing receives whenever there may be notifications to send.
@@ -130,11 +144,15 @@ func outgoing(tx *store.Tx, d record.Delivery) (o Outgoing, err error) {
 	if err != nil {
 		return o, err
 	}
+	o.Configuration, o.Workspace = *n, *w
+	if d.Run == "" {
+		return o, nil
+	}
 	r, err := runs.Get(tx, d.Run)
 	if err != nil {
 		return o, err
 	}
-	o.Configuration, o.Workspace, o.Run = *n, *w, *r
+	o.Run = *r
 	return o, nil
 }
 

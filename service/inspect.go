@@ -334,7 +334,9 @@ func (s *Service) wishState(version string) {
 		var v *record.StateVersion
 		err := s.store.View(func(tx *store.Tx) (err error) { v, err = stateVersions.Get(tx, version); return err })
 		if err == nil && !v.Encrypted && v.Status == record.StateFinalized {
-			_, err = s.stateOutline(v)
+			if _, err = s.stateOutline(v); err == nil {
+				err = s.settleDrift(v)
+			}
 		}
 		return err
 	})

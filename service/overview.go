@@ -17,6 +17,8 @@ const (
 	NoAttention Attention = iota
 	// UnderWay: a run goes on; there is something to watch.
 	UnderWay
+	// HasDrifted: objects are not as the state has them.
+	HasDrifted
 	// LastFailed: the last run that may apply failed, or was canceled while it applied.
 	LastFailed
 	// LockedByPerson: nobody else changes anything until the lock is released.
@@ -37,6 +39,8 @@ type Overview struct {
 	Holder string
 	// Halt is what keeps runs from starting; nil for nothing.
 	Halt *record.Halt
+	// Drifted is how many objects are known not to be as the state has them; 0 for one who may not read the state.
+	Drifted int
 }
 
 // Overviews returns the workspaces of an organization that the actor may see and the filter chooses: those that need a
@@ -96,6 +100,14 @@ func overview(tx *store.Tx, w *WorkspaceView) (*Overview, error) {
 		v.Holder = strings.TrimPrefix(lockedBy(tx, &w.Workspace), "the workspace is locked by ")
 		if w.Lock.Kind != "run" {
 			v.Attention = LockedByPerson
+		}
+	}
+	if needReadState.has(w.Permissions) {
+		if v.Drifted, err = driftCount(tx, &w.Workspace); err != nil {
+			return nil, err
+		}
+		if v.Drifted > 0 {
+			v.Attention = max(v.Attention, HasDrifted)
 		}
 	}
 	if !needReadRuns.has(w.Permissions) {

@@ -39,6 +39,8 @@ type Options struct {
 
 	// Plans and Applies bound how many compute at a time.
 	Plans, Applies int
+	// WatchReads is how many objects are read at a time to watch for drift; default 1.
+	WatchReads int
 	// MaxConfiguration and MaxState bound what is uploaded, in bytes.
 	MaxConfiguration, MaxState int64
 	// Became is told of each status that a run comes to, once that is durable; it must return at once, and may be nil.
@@ -57,10 +59,11 @@ type Service struct {
 	now    func() time.Time
 	log    *slog.Logger
 
-	queue  *queue
-	logs   *logs
-	stream *events.Stream
-	books  books
+	queue   *queue
+	watcher *watcher
+	logs    *logs
+	stream  *events.Stream
+	books   books
 
 	outlines outlines
 	uploads  queues
@@ -85,6 +88,7 @@ func New(o Options) (*Service, error) {
 	if o.Plans <= 0 || o.Applies <= 0 || o.MaxConfiguration <= 0 || o.MaxState <= 0 {
 		return nil, errors.New("a service needs its limits")
 	}
+	o.WatchReads = max(1, o.WatchReads)
 	if o.Became == nil {
 		o.Became = func(record.RunStatus) {}
 	}
@@ -94,7 +98,7 @@ func New(o Options) (*Service, error) {
 	s := &Service{opts: o, store: o.Store, engine: o.Engine, now: o.Now, log: o.Logger, logs: newLogs(o.Store),
 		outgoing: make(chan struct{}, 1), stream: events.New(o.Now)}
 	s.outlines.wanted = make(chan func() error, 64)
-	s.queue = newQueue(s)
+	s.queue, s.watcher = newQueue(s), newWatcher(s)
 	o.Store.OnUnsure(s.queue.doubt)
 	return s, s.recover()
 }
@@ -105,6 +109,7 @@ func (s *Service) Run(ctx context.Context) error {
 	var outlining sync.WaitGroup
 	outlining.Go(func() { s.outlineWanted(ctx) })
 	outlining.Go(func() { s.sweep(ctx) })
+	outlining.Go(func() { s.watcher.run(ctx) })
 	err := s.queue.run(ctx)
 	s.stream.Close()
 	outlining.Wait()
@@ -153,6 +158,10 @@ type Engine interface {
 	Apply(ctx context.Context, j *Job) (*ApplyResult, error)
 	// Resolve ends the doubt about an operation of the workspace, as who says what became of it.
 	Resolve(ctx context.Context, j *Job, r Resolution, who string) error
+	// Watch reads objects of the workspace, at most reads at a time, and returns those that are not as the state has
+	// them. It changes nothing, keeps nobody from changing the state, and lets the plans and applies of others go first.
+	// With an error some of the objects were not read; what was found in the others is returned all the same.
+	Watch(ctx context.Context, j *Job, addresses []string, reads int) ([]Found, error)
 }
 
 // Job is one phase of a run for the engine. When ctx, which comes with it, ends, the engine returns without waiting for
@@ -167,6 +176,9 @@ type Job struct {
 	Configuration func() (io.ReadCloser, error)
 	// Scratch is an empty directory of this phase, removed after it; Data is the workspace's own, which stays.
 	Scratch, Data string
+	// Kept, where it is not empty, is a directory that stays from one job with this configuration to the next, so that
+	// it is unpacked, and its modules are brought there, once.
+	Kept string
 	// Variables are those that the run has, and Environment is what its programs see, as NAME=value.
 	Variables   []Value
 	Environment []string

@@ -132,6 +132,9 @@ var (
 			}),
 		},
 	}
+	watchings = store.Table[record.Watch]{
+		Name: "watch", ID: func(w *record.Watch) string { return w.Workspace },
+	}
 	halts = store.Table[record.Halt]{
 		Name: "halt", ID: func(h *record.Halt) string { return h.On },
 	}

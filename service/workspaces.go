@@ -129,6 +129,8 @@ type WorkspaceSettings struct {
 	SourceName, SourceURL                                                         *string
 	// ObjectLocks is refused while a run has the workspace.
 	ObjectLocks *bool
+	Refresh     *string
+	DriftPeriod *time.Duration
 	Tags        []record.Tag // added
 	// Pairs, where it is not nil, takes the place of all tags that have a value.
 	Pairs          *[]record.Tag
@@ -178,6 +180,8 @@ func (o *WorkspaceSettings) apply(w *record.Workspace) error {
 		return conflict("the run %s is under way: how the state is locked can be changed when it has ended", w.Lock.ID)
 	}
 	set(&w.ObjectLocks, o.ObjectLocks)
+	set(&w.Refresh, o.Refresh)
+	set(&w.DriftPeriod, o.DriftPeriod)
 	if o.ExecutionMode != nil {
 		w.InheritsMode = false
 	}
@@ -199,6 +203,10 @@ func (o *WorkspaceSettings) apply(w *record.Workspace) error {
 		return invalid("Working directory must be a relative path within the configuration")
 	case w.ApprovalExpiry < 0:
 		return invalid("The time for approvals must not be negative")
+	case w.Refresh != "" && w.Refresh != record.RefreshAll && w.Refresh != record.RefreshChanged:
+		return invalid("Refresh must be all, changed, or empty for what the configuration says")
+	case w.DriftPeriod != 0 && (w.DriftPeriod < record.MinDriftPeriod || w.DriftPeriod > record.MaxDriftPeriod):
+		return invalid("Drift period must be between 1 minute and 90 days, or 0 for not watching")
 	}
 	if o.Pairs != nil {
 		w.Tags = slices.DeleteFunc(slices.Clone(w.Tags), func(t record.Tag) bool { return t.Value != "" })
@@ -207,6 +215,33 @@ func (o *WorkspaceSettings) apply(w *record.Workspace) error {
 		}
 	}
 	return addTags(w, o.Tags)
+}
+
+// ParsePeriod reads a period in which a workspace is read through, as in 10m or 24h; 0 and nothing are never.
+func ParsePeriod(text string) (time.Duration, error) {
+	if text = strings.TrimSpace(text); text == "" {
+		return 0, nil
+	}
+	period, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, invalid("Drift period must be a time with its unit, as in 10m or 24h, or 0 for not watching")
+	}
+	return period, nil
+}
+
+// PeriodText writes a period as ParsePeriod reads it, as short as it can be; 0 is never.
+func PeriodText(period time.Duration) string {
+	if period == 0 {
+		return "0"
+	}
+	text := period.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }
 
 // validDirectory tells whether a path stays in the directory that it begins in.
@@ -333,6 +368,12 @@ func (s *Service) ChangeWorkspace(a *Actor, id string, o WorkspaceSettings) (v *
 		}
 		w.UpdatedAt = s.now().UTC()
 		tx.After(s.queue.wake)
+		tx.After(s.watcher.wake)
+		if w.DriftPeriod == 0 { // what was found is not looked after any more
+			if err := dropWatch(tx, w.ID); err != nil {
+				return err
+			}
+		}
 		if err := workspaces.Put(tx, w); err != nil {
 			if errors.Is(err, store.ErrTaken) {
 				return invalid("Name has already been taken")
@@ -434,6 +475,9 @@ func (s *Service) drop(tx *store.Tx, w *record.Workspace) error {
 		if err := notifications.Delete(tx, id); err != nil {
 			return err
 		}
+	}
+	if err := dropWatch(tx, w.ID); err != nil {
+		return err
 	}
 	sets, err := variableSets.Select(tx, "organization", strings.ToLower(w.Organization))
 	if err != nil {

@@ -27,6 +27,7 @@ Options:
                         own, of an authority of its own.
   -organization=NAME    The organization that is made at the first start; default main.
   -plans=N, -applies=N  How many plans compute, and how many applies go on, at a time; default the number of processors, and 50.
+  -watch-reads=N        How many objects are read at a time to watch for drift, of all workspaces together; default 20.
   -keep-runs=N          How many ended runs a workspace keeps, with their logs, plans and configurations; default all.
   -keep-states=N        How many versions of its state a workspace keeps; default all.
   -keep-for=DURATION    How old runs and versions are at least that go, such as 720h; default 0.
@@ -62,6 +63,7 @@ func runServe(ctx context.Context, a *app, args []string) int {
 	f.StringVar(&o.Organization, "organization", "main", "")
 	f.IntVar(&o.Plans, "plans", runtime.NumCPU(), "")
 	f.IntVar(&o.Applies, "applies", 50, "")
+	f.IntVar(&o.WatchReads, "watch-reads", 20, "")
 	f.IntVar(&o.Keep.Runs, "keep-runs", 0, "")
 	f.IntVar(&o.Keep.States, "keep-states", 0, "")
 	f.DurationVar(&o.Keep.For, "keep-for", 0, "")

@@ -52,6 +52,14 @@ func (n *numbers) listen(ctx context.Context, svc *service.Service, st *store.St
 		changes, writing, size := st.Stats()
 		return metrics.StoreStats{Changes: changes, Writing: writing, Size: size}
 	}, n.sizes.sum)
+	n.set.Watching(func() (metrics.Watching, error) {
+		t, err := svc.WatchTally()
+		out := metrics.Watching{Workspaces: t.Workspaces, Objects: t.Objects, Drifted: t.Drifted, Failing: t.Failing}
+		if !t.Oldest.IsZero() {
+			out.Oldest = time.Since(t.Oldest)
+		}
+		return out, err
+	})
 	n.set.Transport(w.joint.Hub)
 	n.set.RoundTrips(w.conn.RoundTrip)
 	if w.hosted != nil {

@@ -60,6 +60,8 @@ type Options struct {
 	// Plans and Applies are how many of each go on at a time, Parallelism how many operations of each.
 	Plans, Applies int
 	Parallelism    placement.Parallelism
+	// WatchReads is how many objects are read at a time to watch for drift.
+	WatchReads int
 	// Keep says what is kept of what is over.
 	Keep service.Keep
 	// Metrics is where scrapes of Prometheus are answered; empty for nowhere.
@@ -93,7 +95,7 @@ type Options struct {
 
 // slots is how many operations the embedded worker carries out at a time: enough that the limits of the runs decide.
 func (o *Options) slots() int {
-	return max(adapters.Slots, (o.Plans+o.Applies)*(&placement.Rules{}).Slots(o.Parallelism))
+	return max(adapters.Slots, (o.Plans+o.Applies)*(&placement.Rules{}).Slots(o.Parallelism)) + o.WatchReads
 }
 
 // Complete sets what was not said and checks the rest. args are the arguments of the command, which takes none.
@@ -125,6 +127,8 @@ func (o *Options) Complete(args []string) error {
 		return fmt.Errorf("name a directory with -data: %w", homeErr)
 	case o.Plans < 1 || o.Applies < 1:
 		return errors.New("-plans and -applies must be at least 1")
+	case o.WatchReads < 1 || o.WatchReads > 10_000:
+		return errors.New("-watch-reads must be from 1 to 10000")
 	case o.Keep.Runs < 0 || o.Keep.States < 0 || o.Keep.For < 0:
 		return errors.New("-keep-runs, -keep-states and -keep-for must not be negative")
 	case (o.CertFile == "") != (o.CertKey == ""):
@@ -210,7 +214,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 		Store: st, Homes: stores, Floor: floor{w}, Engine: s.serviceEngine(o, key, w, cli, stores),
 		Now: time.Now, Version: s.Version,
 		Logger: log, Plans: o.Plans,
-		Applies: o.Applies, Keep: o.Keep,
+		Applies: o.Applies, WatchReads: o.WatchReads, Keep: o.Keep,
 		MaxConfiguration: maxConfiguration, MaxState: maxState, Host: publicHost(o), Became: s.numbers.became,
 	})
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package control answers what operators ask of the service and the API of other products has no words for: halts, why
-// a run waits, doubts, backups.
+// a run waits, doubts, drift, backups.
 //
 // It decides nothing. Its routes begin with Prefix; docs/service.md describes them.
 package control
@@ -37,6 +37,8 @@ func Handler(svc *service.Service, log *slog.Logger) http.Handler {
 	mux.Handle("GET "+Prefix+"backup", s.authenticated(s.backup))
 	mux.Handle("GET "+Prefix+"workspaces/{workspace}/doubts", s.authenticated(s.doubts))
 	mux.Handle("POST "+Prefix+"workspaces/{workspace}/doubts", s.authenticated(s.resolve))
+	mux.Handle("GET "+Prefix+"workspaces/{workspace}/drift", s.authenticated(s.drift))
+	mux.Handle("POST "+Prefix+"workspaces/{workspace}/drift/refresh", s.authenticated(s.adopt))
 	mux.HandleFunc("GET "+Prefix+"runs/{run}/watch", s.streamed)
 	return mux
 }

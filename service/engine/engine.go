@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -133,7 +134,10 @@ func endSpan(span *trace.Span, err error) {
 func (e *Engine) begin(ctx context.Context, j *service.Job) (*phase, error) {
 	p := &phase{Engine: e, job: j}
 	root := filepath.Join(j.Scratch, "configuration")
-	if err := p.unpack(root); err != nil {
+	if j.Kept != "" {
+		root = filepath.Join(j.Kept, "configuration")
+	}
+	if err := p.unpackOnce(root); err != nil {
 		return nil, err
 	}
 	dir := filepath.Join(root, filepath.FromSlash(path.Clean("/"+j.Workspace.WorkingDirectory)))
@@ -180,6 +184,24 @@ func stopping(of context.Context) context.Context {
 		context.AfterFunc(of, end)
 	}
 	return ctx
+}
+
+// unpackOnce is unpack; in a directory that is kept, the first time alone.
+func (p *phase) unpackOnce(dir string) error {
+	if p.job.Kept == "" {
+		return p.unpack(dir)
+	}
+	done := filepath.Join(p.job.Kept, "unpacked")
+	if _, err := os.Stat(done); err == nil {
+		return nil
+	}
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(p.job.Kept, 0o700)); err != nil {
+		return err
+	}
+	if err := p.unpack(dir); err != nil {
+		return err
+	}
+	return os.WriteFile(done, nil, 0o600)
 }
 
 func (p *phase) unpack(dir string) error {
@@ -341,7 +363,7 @@ func (p *phase) plan(ctx context.Context) (*service.PlanResult, diag.List) {
 // planOptions say what the run asks for.
 func (p *phase) planOptions() (o operation.PlanOptions, diags diag.List) {
 	r := &p.job.Run
-	o.SkipRefresh = !r.Refresh
+	o.SkipRefresh, o.Refresh = !r.Refresh, p.job.Workspace.Refresh
 	switch {
 	case r.Destroy:
 		o.Mode = plan.Destroy

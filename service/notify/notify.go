@@ -244,6 +244,11 @@ func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), 
 // payload is what is sent: as the API has it (version 1), or a message for people.
 func (s *Sender) payload(o service.Outgoing) any {
 	address := ""
+	switch o.Delivery.Trigger {
+	case service.TriggerDrift, service.TriggerUnread:
+		address = fmt.Sprintf("%s/app/%s/%s/state?action=drift", strings.TrimSuffix(s.o.Address, "/"),
+			url.PathEscape(o.Workspace.Organization), url.PathEscape(o.Workspace.Name))
+	}
 	if o.Run.ID != "" {
 		address = fmt.Sprintf("%s/app/%s/%s/runs/%s", strings.TrimSuffix(s.o.Address, "/"),
 			url.PathEscape(o.Workspace.Organization), url.PathEscape(o.Workspace.Name), o.Run.ID)
@@ -255,6 +260,9 @@ func (s *Sender) payload(o service.Outgoing) any {
 		return map[string]any{"@type": "MessageCard", "@context": "https://schema.org/extensions",
 			"summary": o.Delivery.Message, "text": line(o, address, "[%[2]s](%[1]s)")}
 	}
+	if d := o.Delivery; d.Trigger == service.TriggerDrift || d.Trigger == service.TriggerUnread {
+		return assessment(o, s.o.Address)
+	}
 	return payload{
 		PayloadVersion: 1, Configuration: o.Configuration.ID, RunURL: orNull(address), Run: orNull(o.Run.ID),
 		Message: orNull(o.Run.Message), CreatedAt: moment(o.Run.CreatedAt), CreatedBy: orNull(o.Run.CreatedBy),
@@ -265,12 +273,35 @@ func (s *Sender) payload(o service.Outgoing) any {
 	}
 }
 
+// assessment is what is sent of drift: as the API has it (version 2). There are no assessments here that have addresses
+// of their own.
+func assessment(o service.Outgoing, address string) any {
+	d, base := o.Delivery, strings.TrimSuffix(address, "/")
+	return map[string]any{
+		"payload_version": "2", "notification_configuration_id": o.Configuration.ID,
+		"notification_configuration_url": base + "/api/v2/notification-configurations/" + o.Configuration.ID,
+		"trigger_scope":                  "assessment", "trigger": d.Trigger, "message": d.Message,
+		"details": map[string]any{
+			"new_assessment_result": map[string]any{
+				"id": nil, "url": nil, "succeeded": d.Trigger == service.TriggerDrift, "drifted": d.Drifted > 0,
+				"resources_drifted": d.Drifted, "resources_undrifted": d.Undrifted, "created_at": moment(d.At),
+			},
+			"prior_assessment_result": nil,
+			"workspace_id":            o.Workspace.ID, "workspace_name": o.Workspace.Name,
+			"organization_name": o.Workspace.Organization,
+		},
+	}
+}
+
 // line says it in a sentence, with the run linked in the form that the receiver has for links.
 func line(o service.Outgoing, address, link string) string {
 	plain := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 	where := plain.Replace(o.Workspace.Organization + "/" + o.Workspace.Name)
 	if address == "" {
 		return plain.Replace(o.Delivery.Message) + ": " + where
+	}
+	if o.Run.ID == "" {
+		return fmt.Sprintf("%s: %s", plain.Replace(o.Delivery.Message), fmt.Sprintf(link, address, where))
 	}
 	text := fmt.Sprintf("%s: %s in %s", o.Delivery.Message, fmt.Sprintf(link, address, o.Run.ID), where)
 	if o.Run.Message != "" {

@@ -6,6 +6,7 @@ import (
 	"crypto/sha512"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -134,6 +135,56 @@ func TestAReceiverHearsOfARunInOrderSignedAndAgainAfterItWasBusy(t *testing.T) {
 	end()
 	if now, err := h.Notification(h.Admin, n.ID); err != nil || now.Last == nil || !now.Last.Successful() {
 		t.Errorf("%+v, %v", now, err)
+	}
+}
+
+func TestDriftIsToldInTheFormOfAssessments(t *testing.T) {
+	h := servicetest.New(t)
+	r := newReceiver(t, 0, false)
+	sending(t, h, true)
+	w := h.NewWorkspace("one")
+	h.Engine.ApplyFunc = func(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
+		return &service.ApplyResult{Add: 1}, j.State.Write(ctx, []byte(`{"version":4,"serial":1,"lineage":"l",`+
+			`"outputs":{},"resources":[{"mode":"managed","type":"thing","name":"a",`+
+			`"provider":"provider[\"registry.opentofu.org/acme/thing\"]","instances":[`+
+			`{"index_key":0,"attributes":{}},{"index_key":1,"attributes":{}}]}]}`))
+	}
+	h.Engine.WatchFunc = func(_ context.Context, j *service.Job, _ []string, _ int) ([]service.Found, error) {
+		return []service.Found{{Address: "thing.a[1]"}}, errors.New("a cloud is away")
+	}
+	run := h.NewRun(w, func(r *record.Run) { r.AutoApply = true })
+	h.Await(run.ID, record.Applied)
+	if _, err := h.PutNotification(h.Admin, record.Notification{Workspace: w.ID, Name: "drift", Destination: "generic",
+		URL: r.server.URL, Token: token, Enabled: true,
+		Triggers: []string{service.TriggerDrift, service.TriggerUnread}}); err != nil {
+		t.Fatal(err)
+	}
+	period := time.Hour
+	if _, err := h.ChangeWorkspace(h.Admin, w.ID, service.WorkspaceSettings{DriftPeriod: &period}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		select {
+		case <-r.came:
+		case <-patience(t).Done():
+			t.Fatal("it heard of nothing")
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	told := map[any]map[string]any{}
+	for _, v := range r.got {
+		told[v["trigger"]] = v
+	}
+	for trigger, succeeded := range map[string]bool{service.TriggerDrift: true, service.TriggerUnread: false} {
+		v := told[trigger]
+		details, _ := v["details"].(map[string]any)
+		result, _ := details["new_assessment_result"].(map[string]any)
+		if v["payload_version"] != "2" || v["trigger_scope"] != "assessment" || details["workspace_id"] != w.ID ||
+			details["organization_name"] != "acme" || result["resources_drifted"] != 1.0 ||
+			result["resources_undrifted"] != 1.0 || result["succeeded"] != succeeded {
+			t.Errorf("%s: %v", trigger, v)
+		}
 	}
 }
 

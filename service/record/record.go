@@ -59,6 +59,18 @@ const (
 	ModeAgent  = "agent" // carried out as remote: the workers are the agents
 )
 
+// How much plans of a workspace read.
+const (
+	RefreshAll     = "all"
+	RefreshChanged = "changed"
+)
+
+// The bounds of a period that is not zero.
+const (
+	MinDriftPeriod = time.Minute
+	MaxDriftPeriod = 90 * 24 * time.Hour
+)
+
 // Workspace is one state with its settings.
 type Workspace struct {
 	ID               string `json:"id"`
@@ -91,6 +103,11 @@ type Workspace struct {
 	// ObjectLocks: runs that apply lock the objects that they touch, so that others go on at the same time, and no run
 	// waits for the workspace.
 	ObjectLocks bool `json:"objectLocks,omitempty"`
+	// Refresh is how much ordinary plans read of what exists, RefreshAll or RefreshChanged; empty for what the
+	// configuration says. A run that reads nothing, or does nothing but read, does so all the same.
+	Refresh string `json:"refresh,omitempty"`
+	// DriftPeriod is the time in which everything is read through in the background; zero for never.
+	DriftPeriod time.Duration `json:"driftPeriod,omitempty"`
 
 	Lock Lock `json:"lock,omitzero"`
 	// CurrentRun is the run that has the workspace, or has it next; never one that is plan-only or saved.
@@ -300,6 +317,9 @@ type Delivery struct {
 	Status        RunStatus `json:"status"`
 	By            string    `json:"by,omitempty"`
 	At            time.Time `json:"at"`
+	// Drifted and Undrifted count objects, of a notification about drift.
+	Drifted   int `json:"drifted,omitempty"`
+	Undrifted int `json:"undrifted,omitempty"`
 	// Attempts is how often it was tried; Due is when it is tried next.
 	Attempts int       `json:"attempts,omitempty"`
 	Due      time.Time `json:"due"`

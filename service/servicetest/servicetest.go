@@ -24,9 +24,11 @@ import (
 
 // Engine is an engine that does as the test says. Its plans have changes.
 type Engine struct {
-	Mu          sync.Mutex
-	PlanFunc    func(ctx context.Context, j *service.Job) (*service.PlanResult, error)
-	ApplyFunc   func(ctx context.Context, j *service.Job) (*service.ApplyResult, error)
+	Mu        sync.Mutex
+	PlanFunc  func(ctx context.Context, j *service.Job) (*service.PlanResult, error)
+	ApplyFunc func(ctx context.Context, j *service.Job) (*service.ApplyResult, error)
+	// WatchFunc finds what has drifted.
+	WatchFunc   func(ctx context.Context, j *service.Job, addresses []string, reads int) ([]service.Found, error)
 	ResolveFunc func(ctx context.Context, j *service.Job, r service.Resolution, who string) error
 	Planned     []string // runs, in the order in which they began
 	Applied     []string
@@ -73,6 +75,17 @@ func (e *Engine) Resolve(ctx context.Context, j *service.Job, r service.Resoluti
 	}
 	j.Doubtful(nil)
 	return nil
+}
+
+// Watch finds as WatchFunc says what has drifted; without one, nothing has.
+func (e *Engine) Watch(ctx context.Context, j *service.Job, addresses []string, reads int) ([]service.Found, error) {
+	e.Mu.Lock()
+	watch := e.WatchFunc
+	e.Mu.Unlock()
+	if watch != nil {
+		return watch(ctx, j, addresses, reads)
+	}
+	return nil, nil
 }
 
 // Floor is where nothing is carried out: it shows what the test says.

@@ -2,6 +2,9 @@ package tfe_test
 
 import (
 	"errors"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -190,5 +193,49 @@ func TestATeamTakesInSomebodyWhoIsInvited(t *testing.T) {
 		},
 	}); err == nil {
 		t.Error("a word that is none was taken for a right")
+	}
+}
+
+func TestSettingsOfMillipedesOwnAreAttributesOfAWorkspace(t *testing.T) {
+	s := newSite(t)
+	w := must(t, of(s.client.Workspaces.Create(s.ctx, "acme",
+		client.WorkspaceCreateOptions{Name: client.String("one")})))
+	patch := func(attributes string) (int, string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(s.ctx, http.MethodPatch, s.server.URL+"/api/v2/workspaces/"+w.ID,
+			strings.NewReader(`{"data":{"type":"workspaces","attributes":`+attributes+`}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/vnd.api+json")
+		r.Header.Set("Authorization", "Bearer "+s.Token)
+		answer, err := s.server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode, string(text)
+	}
+	status, text := patch(`{"refresh":"changed","drift-period":"10m0s","object-locks":true}`)
+	if status != http.StatusOK || !strings.Contains(text, `"refresh":"changed"`) ||
+		!strings.Contains(text, `"drift-period":"10m"`) || !strings.Contains(text, `"object-locks":true`) {
+		t.Errorf("%d: %s", status, text)
+	}
+	if status, text = patch(`{"description":"d"}`); status != http.StatusOK ||
+		!strings.Contains(text, `"refresh":"changed"`) || !strings.Contains(text, `"drift-period":"10m"`) {
+		t.Errorf("what is not named is not left as it is: %d: %s", status, text)
+	}
+	for _, wrong := range []string{`{"refresh":"some"}`, `{"drift-period":"5s"}`, `{"drift-period":"x"}`} {
+		if status, text = patch(wrong); status != http.StatusUnprocessableEntity {
+			t.Errorf("%s: %d: %s", wrong, status, text)
+		}
+	}
+	if status, text = patch(`{"refresh":"","drift-period":"0"}`); status != http.StatusOK ||
+		!strings.Contains(text, `"refresh":""`) || !strings.Contains(text, `"drift-period":"0"`) {
+		t.Errorf("%d: %s", status, text)
 	}
 }

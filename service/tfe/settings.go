@@ -26,6 +26,8 @@ func (c *call) settings() (o service.WorkspaceSettings, err error) {
 		SourceURL        *string `json:"source-url"`
 		ApprovalExpiry   *int    `json:"approval-expiry-seconds"`
 		ObjectLocks      *bool   `json:"object-locks"`
+		Refresh          *string `json:"refresh"`
+		DriftPeriod      *string `json:"drift-period"`
 		Overwrites       *struct {
 			Mode *bool `json:"execution-mode"`
 		} `json:"setting-overwrites"`
@@ -48,7 +50,7 @@ func (c *call) settings() (o service.WorkspaceSettings, err error) {
 		WorkingDirectory: a.WorkingDirectory, AutoApply: a.AutoApply, Structured: a.Structured,
 		QueueAllRuns: a.QueueAllRuns,
 		AllowDestroy: a.AllowDestroy, GlobalState: a.GlobalState, SourceName: a.SourceName, SourceURL: a.SourceURL,
-		ObjectLocks: a.ObjectLocks,
+		ObjectLocks: a.ObjectLocks, Refresh: a.Refresh,
 	}
 	if a.ExecutionMode == nil && a.Operations != nil {
 		mode := record.ModeLocal
@@ -81,6 +83,13 @@ func (c *call) settings() (o service.WorkspaceSettings, err error) {
 	if a.ApprovalExpiry != nil {
 		expiry := time.Duration(*a.ApprovalExpiry) * time.Second
 		o.ApprovalExpiry = &expiry
+	}
+	if a.DriftPeriod != nil {
+		period, err := service.ParsePeriod(*a.DriftPeriod)
+		if err != nil {
+			return o, err
+		}
+		o.DriftPeriod = &period
 	}
 	p, err := q.related("project")
 	if err != nil {

@@ -50,6 +50,8 @@ func (c *call) workspaceResource(w *service.WorkspaceView) resource {
 			"locked-reason":                              w.Lock.Reason,
 			"approval-expiry-seconds":                    int(w.ApprovalExpiry / time.Second),
 			"object-locks":                               w.ObjectLocks,
+			"refresh":                                    w.Refresh,
+			"drift-period":                               service.PeriodText(w.DriftPeriod),
 			"actions":                                    map[string]bool{"is-destroyable": true},
 			"permissions": map[string]bool{
 				"can-update": p.Admin, "can-destroy": p.Admin || p.Delete, "can-force-delete": p.Admin || p.Delete,

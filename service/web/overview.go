@@ -63,6 +63,7 @@ var shows = map[string]func(*service.Overview) bool{
 	"running": func(v *service.Overview) bool { return v.Run != nil && !v.Run.Status.Final() },
 	"failed":  func(v *service.Overview) bool { return v.Run != nil && v.Run.Status == record.Errored },
 	"locked":  func(v *service.Overview) bool { return v.Lock.Held() },
+	"drifted": func(v *service.Overview) bool { return v.Drifted > 0 },
 }
 
 // sorts are the orders of the overview; without one, what needs a person comes first.

@@ -22,13 +22,13 @@ const (
 )
 
 // actionOrder is the order in which actions are listed: what cannot be undone first.
-var actionOrder = []string{"delete", "replace", "create", "update", "forget", "move", "import", "read"}
+var actionOrder = []string{"drift", "delete", "replace", "create", "update", "forget", "move", "import", "read"}
 
 // actionWords are the actions as people read them: the mark, the verb of one that is planned.
 var actionWords = map[string][2]string{
 	"create": {"+", "create"}, "update": {"~", "change"}, "delete": {"\u2212", "destroy"},
 	"replace": {"\u00b1", "replace"}, "read": {"\u2190", "read"}, "forget": {"\u00b7", "forget"},
-	"move": {"\u2192", "move"}, "import": {"\u21d3", "import"},
+	"move": {"\u2192", "move"}, "import": {"\u21d3", "import"}, "drift": {"\u2260", "look at: drifted"},
 }
 
 // reasons are why an action is planned, in the words of people.

@@ -39,7 +39,7 @@ var routes = []route{
 	{path: "/app/{org}/{ws}/runs/{run}/events", get: (*call).runEvents},
 	{path: "/app/{org}/{ws}/runs/{run}/changes", get: (*call).changeOf},
 	{path: "/app/{org}/{ws}/runs/{run}/changes/{index}", get: (*call).change},
-	{path: "/app/{org}/{ws}/state", get: (*call).state},
+	{path: "/app/{org}/{ws}/state", get: (*call).state, post: (*call).actOnState},
 	{path: "/app/{org}/{ws}/state/{version}/{index}", get: (*call).object},
 	{path: "/app/{org}/{ws}/variables", get: (*call).variables, post: (*call).changeVariables},
 	{path: "/app/{org}/{ws}/settings", get: (*call).settings, post: (*call).changeSettings},

@@ -77,12 +77,14 @@ func (c *call) changeVariables() error {
 type settingsPage struct {
 	MayChange, MayLock, Mine bool
 	Hours                    int
+	Period                   string // in which everything is read through; 0 for never
 }
 
 func (c *call) settings() error {
 	return c.showWorkspace("settings", "Settings", func(v *service.Overview) (any, error) {
 		return settingsPage{MayChange: v.Permissions.Admin, MayLock: v.Permissions.Lock,
-			Mine: v.Lock.Kind == "user" && v.Lock.ID == c.actor.ID(), Hours: int(v.ApprovalExpiry / time.Hour)}, nil
+			Mine: v.Lock.Kind == "user" && v.Lock.ID == c.actor.ID(), Hours: int(v.ApprovalExpiry / time.Hour),
+			Period: service.PeriodText(v.DriftPeriod)}, nil
 	})
 }
 
@@ -112,9 +114,14 @@ func (c *call) changeSettings() error {
 	case "save":
 		description, mode, dir := f.Get("description"), f.Get("mode"), f.Get("directory")
 		auto, destroy, global := f.Get("auto") != "", f.Get("destroy") != "", f.Get("global") != ""
+		objects, refresh := f.Get("objects") != "", f.Get("refresh")
+		period, failed := service.ParsePeriod(f.Get("period"))
+		if err = failed; err != nil {
+			break
+		}
 		_, err = c.ChangeWorkspace(c.actor, w.ID, service.WorkspaceSettings{Description: &description,
 			ExecutionMode: &mode, WorkingDirectory: &dir, AutoApply: &auto, AllowDestroy: &destroy,
-			GlobalState: &global})
+			GlobalState: &global, ObjectLocks: &objects, Refresh: &refresh, DriftPeriod: &period})
 		done = "The settings are saved."
 	default:
 		return &failure{http.StatusBadRequest, "The form asks for nothing that can be done with a workspace."}

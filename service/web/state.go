@@ -3,7 +3,9 @@ package web
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/millipede-iac/millipede/service"
@@ -18,6 +20,9 @@ type statePage struct {
 	Current bool
 	Who     string
 	Outputs []outputRow
+	// Drift is what is known of the current version by reading the objects in the background; nil where nobody does.
+	Drift   *service.Watched
+	MayPlan bool // the person may make a plan
 }
 
 // outputRow is an output value.
@@ -68,9 +73,63 @@ func (c *call) state() error {
 		if err != nil {
 			return nil, err
 		}
-		p.listing = c.list(o.Objects, at("app", v.Organization, v.Name, "state", version.ID), "objects")
+		objects := o.Objects
+		if p.Current && v.DriftPeriod > 0 {
+			if p.Drift, err = c.Watched(c.actor, v.ID); err != nil {
+				return nil, err
+			}
+			p.MayPlan, objects = v.Permissions.Runs >= record.Plan, marked(objects, p.Drift)
+		}
+		p.listing = c.list(objects, at("app", v.Organization, v.Name, "state", version.ID), "objects")
+		for i := range p.Items {
+			if p.Items[i].Action == "drift" {
+				p.Items[i].Reason = c.driftText(p.Drift.Drift(p.Items[i].Object.Address))
+			}
+		}
 		return p, nil
 	})
+}
+
+// marked are objects with those marked that have drifted.
+func marked(all []outline.Object, known *service.Watched) []outline.Object {
+	if len(known.Drifted) == 0 {
+		return all
+	}
+	out := slices.Clone(all)
+	for i := range out {
+		if d := known.Drift(out[i].Address); d != nil && d.Sum == out[i].Sum {
+			out[i].Action = "drift"
+		}
+	}
+	return out
+}
+
+// driftText says what is known of an object that has drifted.
+func (c *call) driftText(d *record.Drift) string {
+	text := "does not exist any more"
+	if !d.Gone {
+		text = "other in reality"
+		if len(d.Attributes) > 0 {
+			text = "other in reality: " + strings.Join(d.Attributes, ", ")
+		}
+	}
+	return text + "; found " + since(c.o.Now().Sub(d.Since))
+}
+
+// actOnState makes a plan that only refreshes.
+func (c *call) actOnState() error {
+	w, err := c.WorkspaceNamed(c.actor, c.arg("org"), c.arg("ws"))
+	if err != nil {
+		return err
+	}
+	if c.r.PostForm.Get("action") != "refresh" {
+		return &failure{http.StatusBadRequest, "The form asks for nothing that can be done with a state."}
+	}
+	r, err := c.TakeOver(c.actor, w.ID)
+	if err != nil {
+		return err
+	}
+	return c.back(at("app", w.Organization, w.Name, "runs", r.ID), "The plan is made. It changes nothing but the state.")
 }
 
 // object shows one object of a version of a state.

@@ -153,6 +153,8 @@ func needs(a service.Attention) string {
 		return "Somebody has locked it."
 	case service.LastFailed:
 		return "The last run failed."
+	case service.HasDrifted:
+		return "Objects are not as the state has them."
 	}
 	return ""
 }

@@ -1,0 +1,304 @@
+package service
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// noteBatch writes what was found in a batch. The state may have changed since the batch was chosen: of an object that
+// is not in it as it was, or that an apply has in hand, nothing is known.
+func (s *Service) noteBatch(b *batch, found []Found, failure string) error {
+	touched, err := s.touched(b)
+	if err != nil {
+		return err
+	}
+	now, err := s.currentSums(b.workspace.ID, b)
+	if err != nil {
+		return err
+	}
+	moment := s.now().UTC()
+	byAddress := map[string]Found{}
+	for _, f := range found {
+		byAddress[f.Address] = f
+	}
+	return s.store.Update(func(tx *store.Tx) error {
+		w, err := workspaces.Get(tx, b.workspace.ID)
+		if err != nil || w.DriftPeriod == 0 {
+			return err
+		}
+		known, err := watchings.Get(tx, w.ID)
+		if errors.Is(err, store.ErrNotFound) {
+			known, err = &record.Watch{Workspace: w.ID}, nil
+		}
+		if err != nil {
+			return err
+		}
+		why, err := whyUnwatched(tx, w)
+		if err != nil {
+			return err
+		}
+		advance(known, b)
+		before := len(known.Drifted)
+		dropped := known.Settle(func(d *record.Drift) bool {
+			if sum, is := now[d.Address]; !is || sum != d.Sum {
+				return false
+			}
+			_, drifted := byAddress[d.Address]
+			_, read := slices.BinarySearch(b.addresses, d.Address)
+			return !read || drifted || failure != "" || why != "" || touched(d.Address)
+		})
+		fresh := 0
+		for _, address := range b.addresses {
+			f, drifted := byAddress[address]
+			sum, is := now[address]
+			if !drifted || !is || sum != b.sums[address] || why != "" || touched(address) {
+				continue
+			}
+			if known.Found(record.Drift{Address: address, Gone: f.Gone, Since: moment, Seen: moment, Sum: sum,
+				Attributes: f.Attributes[:min(len(f.Attributes), maxAttributes)]}) {
+				fresh++
+			}
+		}
+		failed := failure != "" && known.Failure == ""
+		if known.Failure = failure; failure == "" {
+			known.Failed = time.Time{}
+		} else if failed {
+			known.Failed = moment
+		}
+		if err := s.notifyDrift(tx, known, fresh > 0, failed); err != nil {
+			return err
+		}
+		if fresh > 0 || dropped || failed || before != len(known.Drifted) {
+			s.tellAfter(tx, w)
+		}
+		return watchings.Put(tx, known)
+	})
+}
+
+// advance moves the cursor behind a batch.
+func advance(known *record.Watch, b *batch) {
+	known.Objects, known.Batch = b.objects, b.began
+	if b.after == "" {
+		if known.Cursor != "" { // what was behind it is not there any more
+			known.Ended = b.began
+		}
+		known.Began, known.More = b.began, 0
+	}
+	known.Cursor = ""
+	if n := len(b.addresses); n > 0 {
+		upto := b.addresses[n-1]
+		known.Pass(b.after, upto, b.last, b.began)
+		if !b.last {
+			known.Cursor = upto
+		}
+	}
+	if known.Cursor == "" {
+		known.Ended = b.began
+	}
+}
+
+// notifyDrift notifies of what a batch has found.
+func (s *Service) notifyDrift(tx *store.Tx, known *record.Watch, drifted, failed bool) error {
+	n := len(known.Drifted) + known.More
+	d := record.Delivery{Drifted: n, Undrifted: max(0, known.Objects-n)}
+	if failed {
+		d.Trigger, d.Message = TriggerUnread, "Assessment Failed"
+		if err := s.deliver(tx, known.Workspace, d); err != nil {
+			return err
+		}
+	}
+	if !drifted {
+		return nil
+	}
+	d.Trigger, d.Message = TriggerDrift, "Drift Detected"
+	return s.deliver(tx, known.Workspace, d)
+}
+
+// touched tells of addresses whether an apply that went on while a batch was read has changed them, or may have.
+func (s *Service) touched(b *batch) (func(address string) bool, error) {
+	var applies []*record.Run
+	err := s.store.View(func(tx *store.Tx) error {
+		for _, id := range runs.Newest(tx, "workspace", maxWatchedWith, b.workspace.ID) {
+			r, err := runs.Get(tx, id)
+			if err != nil {
+				return err
+			}
+			if !r.Apply.Started.IsZero() && (r.Apply.Ended.IsZero() || !r.Apply.Ended.Before(b.began)) {
+				applies = append(applies, r)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]bool{}
+	for _, r := range applies {
+		p, err := s.planOutline(r)
+		if err != nil {
+			return func(string) bool { return true }, nil //nolint:nilerr // nothing says what it changes
+		}
+		for i := range p.Changes {
+			all[p.Changes[i].Address] = true
+		}
+	}
+	return func(address string) bool { return all[address] }, nil
+}
+
+// currentSums are the digests of the objects in the current state of a workspace. b is a batch that may know them.
+func (s *Service) currentSums(workspace string, b *batch) (map[string]uint64, error) {
+	var v *record.StateVersion
+	err := s.store.View(func(tx *store.Tx) error {
+		w, err := workspaces.Get(tx, workspace)
+		if err == nil && w.CurrentState != "" {
+			v, err = stateVersions.Get(tx, w.CurrentState)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case v == nil || v.Encrypted:
+		return nil, nil
+	case b != nil && v.ID == b.state:
+		return b.sums, nil
+	}
+	o, err := s.stateOutline(v)
+	if err != nil {
+		return nil, err
+	}
+	return sumsOf(o), nil
+}
+
+// settleDrift drops what is known of objects that a new version of a state has not, or not as they were.
+func (s *Service) settleDrift(v *record.StateVersion) error {
+	var known *record.Watch
+	err := s.store.View(func(tx *store.Tx) (err error) { known, err = watchings.Get(tx, v.Workspace); return err })
+	if errors.Is(err, store.ErrNotFound) || err == nil && len(known.Drifted) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	now, err := s.currentSums(v.Workspace, nil)
+	if err != nil {
+		return err
+	}
+	return s.store.Update(func(tx *store.Tx) error {
+		known, err := watchings.Get(tx, v.Workspace)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !known.Settle(func(d *record.Drift) bool { sum, is := now[d.Address]; return is && sum == d.Sum }) {
+			return nil
+		}
+		w, err := workspaces.Get(tx, v.Workspace)
+		if err != nil {
+			return err
+		}
+		s.tellAfter(tx, w)
+		return watchings.Put(tx, known)
+	})
+}
+
+func dropWatch(tx *store.Tx, workspace string) error {
+	if _, err := watchings.Get(tx, workspace); errors.Is(err, store.ErrNotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return watchings.Delete(tx, workspace)
+}
+
+// Watched is what the service says of the watching of a workspace.
+type Watched struct {
+	record.Watch
+	Period time.Duration
+	// Oldest is when the object was read that was read the longest ago; zero while not all were.
+	Oldest time.Time
+	// Unwatched says why nothing is read just now; empty when it is.
+	Unwatched string
+}
+
+// Watched returns what is known of a workspace by reading it through in the background. It needs the right to read the
+// state.
+func (s *Service) Watched(a *Actor, workspace string) (out *Watched, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		w, err := a.allowed(tx, workspace, needReadState)
+		if err != nil {
+			return err
+		}
+		out = &Watched{Period: w.DriftPeriod}
+		if w.DriftPeriod == 0 {
+			return nil
+		}
+		known, err := watchings.Get(tx, w.ID)
+		if err == nil {
+			out.Watch, out.Oldest = *known, known.Oldest()
+		} else if !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		out.Unwatched, err = whyUnwatched(tx, w)
+		return err
+	})
+	return out, told(err)
+}
+
+// driftCount is how many objects of a workspace are known to have drifted.
+func driftCount(tx *store.Tx, w *record.Workspace) (int, error) {
+	if w.DriftPeriod == 0 {
+		return 0, nil
+	}
+	known, err := watchings.Get(tx, w.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return len(known.Drifted) + known.More, nil
+}
+
+// TakeOver makes a run that takes over into the state what is there: a plan that only refreshes, of the configuration
+// that the workspace has. It needs the rights that a run needs.
+func (s *Service) TakeOver(a *Actor, workspace string) (*record.Run, error) {
+	return s.CreateRun(a, workspace, record.Run{Refresh: true, RefreshOnly: true, Source: SourceAPI,
+		Message: "Take over what has drifted"})
+}
+
+// WatchTally counts what is watched in the whole service.
+type WatchTally struct {
+	Workspaces, Objects, Drifted, Failing int
+	// Oldest is when the object was read that was read the longest ago, of those in workspaces that were read through
+	// once; zero for none.
+	Oldest time.Time
+}
+
+// WatchTally counts what is watched.
+func (s *Service) WatchTally() (t WatchTally, err error) {
+	err = s.store.View(func(tx *store.Tx) error {
+		for known, err := range watchings.All(tx) {
+			if err != nil {
+				return err
+			}
+			t.Workspaces++
+			t.Objects += known.Objects
+			t.Drifted += len(known.Drifted) + known.More
+			if known.Failure != "" {
+				t.Failing++
+			}
+			if at := known.Oldest(); !at.IsZero() && (t.Oldest.IsZero() || at.Before(t.Oldest)) {
+				t.Oldest = at
+			}
+		}
+		return nil
+	})
+	return t, told(err)
+}
