@@ -3,13 +3,16 @@ package coordinator
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/loop"
 	"github.com/millipede-iac/millipede/coordinator/program"
 	"github.com/millipede-iac/millipede/failpoint"
+	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/state/journal"
 	"github.com/millipede-iac/millipede/wire"
 )
@@ -89,11 +92,34 @@ func (r *Runner) close(ctx context.Context, out *loop.Outcome) error {
 	if out.Status == "interrupted" {
 		return nil
 	}
-	if err := r.Hub.PurgeRun(ctx, r.RunID); err != nil {
-		return fmt.Errorf("removing what the run left in the streams: %w", err)
+	if err := r.purge(ctx); err != nil { // the run has ended, and its end is recorded: this changes neither
+		out.Diags = out.Diags.Append(diag.New(diag.Warning, "The streams were not cleaned",
+			fmt.Sprintf("The run has ended. What it left in the streams of NATS could not be removed; it stays there, and "+
+				"does no harm: %s.", err), nil))
+		return nil
 	}
 	failpoint.Hit(failpoint.RunPurged)
 	return nil
+}
+
+// purge removes what the run left in the streams. A server that is away at that moment, or has no room, is waited for,
+// for a while.
+func (r *Runner) purge(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, loop.StorePatience)
+	defer cancel()
+	again := time.NewTicker(loop.TickEvery)
+	defer again.Stop()
+	for {
+		err := r.Hub.PurgeRun(ctx, r.RunID)
+		if err == nil || !loop.Outage(err) && !errors.Is(err, wire.ErrStore) {
+			return err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 const marksBucket = "highwater"
