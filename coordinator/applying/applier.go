@@ -63,6 +63,38 @@ type Options struct {
 // Counts are the changes that were carried out.
 type Counts struct{ Added, Changed, Destroyed, Imported, Forgotten int }
 
+// Plus returns the changes of both.
+func (c Counts) Plus(o Counts) Counts {
+	return Counts{c.Added + o.Added, c.Changed + o.Changed, c.Destroyed + o.Destroyed, c.Imported + o.Imported,
+		c.Forgotten + o.Forgotten}
+}
+
+// CountDone counts the changes of the vertices of a plan that are done. An update that turned out to change nothing
+// counts, because a journal does not tell.
+func CountDone(p *plan.Plan, done func(v int) bool) (n Counts) {
+	for v, vx := range p.Graph.Vertices {
+		if vx.Change < 0 || !done(v) {
+			continue
+		}
+		c := p.Changes[vx.Change]
+		switch {
+		case vx.Kind == plan.DestroyObject && (c.Action == plan.Forget || c.Action == plan.ForgetThenCreate):
+			n.Forgotten++
+		case vx.Kind == plan.DestroyObject:
+			n.Destroyed++
+		case vx.Kind != plan.ApplyObject:
+		case c.Action == plan.Update:
+			n.Changed++
+		case c.Action != plan.NoOp:
+			n.Added++
+		}
+		if vx.Kind == plan.ApplyObject && c.Importing != nil {
+			n.Imported++
+		}
+	}
+	return n
+}
+
 // Applier is the applying program.
 type Applier struct {
 	Options

@@ -46,6 +46,8 @@ type OperationOptions struct {
 	Delegates bool
 	// Settles: the operation is there to settle what a run that was cut off has left.
 	Settles bool
+	// Request is what whoever asks for the operation calls it: a run that is begun is found by it, see Asked.
+	Request string
 	Watch   Watch
 }
 
@@ -78,9 +80,10 @@ type Operation struct {
 	// any more is reported before them.
 	Mismatch diag.List
 
-	estate *Estate
-	inputs map[string]values.Input
-	watch  Watch
+	estate  *Estate
+	inputs  map[string]values.Input
+	watch   Watch
+	request string
 	// progress writes the snapshot while the state is changed; nil where others change it too.
 	progress *snapshot.Progress
 	// adopted are the changes that Prior has and the store has not: they take over a state that Terraform has written.
@@ -90,7 +93,7 @@ type Operation struct {
 
 // Begin opens what an operation needs. Where there are errors nothing is left open. Close the operation.
 func (e *Estate) Begin(ctx context.Context, o OperationOptions) (*Operation, diag.List) {
-	r := &Operation{estate: e, watch: o.Watch}
+	r := &Operation{estate: e, watch: o.Watch, request: o.Request}
 	c, diags := e.Configuration(o.Variables)
 	if o.Saved != nil {
 		c.Loader = config.NewLoader(savedFiles(o.Saved.Config))
@@ -271,6 +274,7 @@ func (r *Operation) Apply(ctx context.Context, p *plan.Plan, command string, beg
 		func(ctx context.Context, s *operation.Session) (*operation.Applied, diag.List) {
 			return s.Apply(ctx, operation.ApplyOptions{
 				Plan: p, Saved: saved, Command: command, LockID: r.State.LockID, Who: r.State.info.Who,
+				Request: r.request,
 			})
 		})
 	stop()
@@ -298,6 +302,16 @@ func (r *Operation) GoOn(ctx context.Context, run journal.Run, p *plan.Plan, can
 			return s.Resume(ctx, run, p, r.State.LockID)
 		})
 	stop()
+	return r.finish(ctx, applied, diags)
+}
+
+// Ended tells what came of a run that has ended, and writes the snapshot: its process may have ended before.
+func (r *Operation) Ended(ctx context.Context, run journal.Run, p *plan.Plan) (*operation.Applied, *state.State,
+	diag.List) {
+	applied, diags := operation.Do(ctx, r.Engine.Session, run.Command,
+		func(ctx context.Context, s *operation.Session) (*operation.Applied, diag.List) {
+			return s.Ended(ctx, run, p)
+		})
 	return r.finish(ctx, applied, diags)
 }
 

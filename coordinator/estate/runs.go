@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/millipede-iac/millipede/coordinator/operation"
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
@@ -19,6 +20,11 @@ type Runs struct{ store *openedStore }
 // have the configuration that they were planned with, so one in the directory that cannot be read keeps nobody from
 // them, unless it is what says how the store is encrypted.
 func (e *Estate) OpenRuns(ctx context.Context, vars Variables, own bool) (*Runs, diag.List) {
+	return e.openRuns(ctx, vars, own, 0)
+}
+
+// openRuns is OpenRuns that waits for another one to close the store.
+func (e *Estate) openRuns(ctx context.Context, vars Variables, own bool, wait time.Duration) (*Runs, diag.List) {
 	_, broken := e.ownEncryption(ctx, vars)
 	if broken.HasErrors() {
 		if _, diags := e.encryption(ctx, nil); diags.HasErrors() {
@@ -30,7 +36,7 @@ func (e *Estate) OpenRuns(ctx context.Context, vars Variables, own bool) (*Runs,
 	if own {
 		as = writes
 	}
-	store, diags := e.openStore(ctx, e.home(StateOptions{}), e.lockInfo(""), as, 0)
+	store, diags := e.openStore(ctx, e.home(StateOptions{}), e.lockInfo(""), as, wait)
 	if diags.HasErrors() {
 		if broken.HasErrors() && HeldBy(diags) == nil {
 			return nil, broken.Append(diags)
@@ -97,6 +103,44 @@ func (e *Estate) FindRun(ctx context.Context, name string, vars Variables) (r jo
 	}
 	saved, diags = recordedPlan(r, text)
 	return r, saved, diags
+}
+
+// Asked returns the run that was begun for a request, and its plan; nil when none was. It may have ended. One that
+// has ended before anything of it was begun counts as none. The store is waited for.
+func (e *Estate) Asked(ctx context.Context, request string, vars Variables, wait time.Duration) (run *journal.Run,
+	saved *planfile.Saved, diags diag.List) {
+	opened, diags := e.openRuns(ctx, vars, true, wait)
+	if diags.HasErrors() {
+		return nil, nil, diags
+	}
+	store := opened.store
+	defer func() { diags = diags.Append(store.close()) }()
+	runs, err := store.Runs(ctx, e.Workspace())
+	if err != nil {
+		return nil, nil, diag.Errors("Failed to read the runs", err.Error()+".", nil)
+	}
+	at := slices.IndexFunc(runs, func(r journal.Run) bool { return r.Request == request })
+	if at < 0 && len(runs) > 0 && runs[0].Request == "" && !runs[0].Over() {
+		at = 0 // a version that did not note requests has begun it
+	}
+	if at < 0 {
+		return nil, nil, nil
+	}
+	r, text, err := store.RunPlan(ctx, runs[at].ID)
+	if err != nil {
+		return nil, nil, diag.Errors("Failed to read the run", err.Error()+".", nil)
+	}
+	if r.Over() && r.Status != "done" {
+		events, err := store.Events(ctx, r.ID)
+		if err != nil {
+			return nil, nil, diag.Errors("Failed to read the run", err.Error()+".", nil)
+		}
+		if len(events) == 0 {
+			return nil, nil, nil
+		}
+	}
+	saved, diags = recordedPlan(r, text)
+	return &r, saved, diags
 }
 
 // recordedPlan reads the plan that the journal keeps of a run.

@@ -33,6 +33,8 @@ type ApplyOptions struct {
 	Command string
 	// LockID is the state's lock; Who holds it.
 	LockID, Who string
+	// Request is what whoever asks for the run calls it; may be empty.
+	Request string
 }
 
 // nothingApplied is said of an apply that was interrupted before its run began.
@@ -40,7 +42,9 @@ const nothingApplied = "Nothing of the plan was carried out."
 
 // Applied is how an apply ended.
 type Applied struct {
-	Counts  applying.Counts
+	Counts applying.Counts
+	// Before is what was carried out before the run was gone on with.
+	Before  applying.Counts
 	Outcome coordinator.Outcome
 	// State is the state afterwards.
 	State *state.State
@@ -60,7 +64,7 @@ func (s *Session) Apply(ctx context.Context, o ApplyOptions) (applied *Applied, 
 	record := journal.Run{
 		ID: run, Workspace: s.Workspace, Coordinator: s.Hub.Coordinator(), Command: o.Command, Started: s.Now(),
 		Status: journal.Running,
-		Who:    o.Who, Vertices: len(o.Plan.Graph.Vertices), BaseSerial: o.Plan.BaseSerial,
+		Who:    o.Who, Vertices: len(o.Plan.Graph.Vertices), BaseSerial: o.Plan.BaseSerial, Request: o.Request,
 	}
 	last, err := s.overtake(ctx, o.LockID)
 	if err != nil {
@@ -246,6 +250,10 @@ func (s *Session) resumed(ctx context.Context, r journal.Run, p *plan.Plan, lock
 		}
 		ended = s.traced(&ro, r, p, events)
 	}
+	before, err := s.carriedOut(ctx, r, p)
+	if err != nil {
+		return nil, nil, diags.Append(failed(err))
+	}
 	runner, err := coordinator.Resume(ctx, ro)
 	if err != nil {
 		return nil, nil, diags.Append(diag.New(diag.Error, "The run cannot be resumed", err.Error()+".", nil))
@@ -254,8 +262,53 @@ func (s *Session) resumed(ctx context.Context, r journal.Run, p *plan.Plan, lock
 		return nil, nil, diags.Append(failed(err))
 	}
 	return runner, func(diags diag.List) (*Applied, diag.List) {
-		return s.carryOut(ctx, runner, applier, envelope, r.ID, diags, ended)
+		applied, diags := s.carryOut(ctx, runner, applier, envelope, r.ID, diags, ended)
+		applied.Before = before
+		return applied, diags
 	}, diags
+}
+
+// carriedOut counts what a run has carried out, as far as its journal says.
+func (s *Session) carriedOut(ctx context.Context, r journal.Run, p *plan.Plan) (n applying.Counts, err error) {
+	events, err := s.Store.Events(ctx, r.ID)
+	if err != nil {
+		return n, err
+	}
+	statuses, _, err := journal.Fold(len(p.Graph.Vertices), events)
+	if err != nil {
+		return n, err
+	}
+	return applying.CountDone(p, func(v int) bool { return statuses[v] == journal.Done }), nil
+}
+
+// Ended returns what came of a run that has ended, for somebody who was not told: the process ended, too. Nothing of
+// the run is begun. What it may have left in the streams is removed.
+func (s *Session) Ended(ctx context.Context, r journal.Run, p *plan.Plan) (applied *Applied, diags diag.List) {
+	defer caught(&diags)
+	applied = &Applied{Run: r.ID, Outcome: coordinator.Outcome{Status: r.Status}}
+	var err error
+	if applied.Before, err = s.carriedOut(ctx, r, p); err != nil {
+		return nil, failed(err)
+	}
+	events, err := s.Store.Events(ctx, r.ID)
+	if err != nil {
+		return nil, failed(err)
+	}
+	for _, e := range events {
+		if e.Kind == journal.Fail {
+			diags = diags.Append(failedEarlier(loop.Failure{Address: e.Address, Reason: e.Detail}))
+		}
+	}
+	if r.Status != "done" && !diags.HasErrors() {
+		diags = diags.Append(diag.New(diag.Error, "The run has failed",
+			fmt.Sprintf("The run %s is %s. What was done is in the state.", r.ID, r.Status), nil))
+	}
+	if err := s.Hub.For(r.Coordinator).PurgeRun(ctx, r.ID); err != nil {
+		diags = diags.Append(diag.New(diag.Warning, "The streams were not cleaned",
+			fmt.Sprintf("What the run %s left in the streams of NATS could not be removed; it stays there, and does no "+
+				"harm: %s.", r.ID, err), nil))
+	}
+	return applied, diags
 }
 
 // Summaries of diagnostics about how a run ended.

@@ -9,7 +9,6 @@ import (
 	"github.com/millipede-iac/millipede/graph/plan/planfile"
 	"github.com/millipede-iac/millipede/lang/diag"
 	"github.com/millipede-iac/millipede/service"
-	"github.com/millipede-iac/millipede/state/journal"
 )
 
 // apply carries the plan out, or goes on with what was begun of it.
@@ -60,35 +59,6 @@ func (p *phase) settle(ctx context.Context) diag.List {
 	p.doubtful(op.Prior)
 	return diags.Append(op.Close(ctx), diag.Errors("The run was canceled",
 		"The service has not gone on with it. The state has what the run had begun, as far as that is known.", nil))
-}
-
-// resume goes on with the run that the service has left in its midst. over is false when nothing of it was begun.
-func (p *phase) resume(ctx context.Context) (result *service.ApplyResult, diags diag.List, over bool) {
-	run, saved, diags := p.begun(ctx)
-	if diags.HasErrors() || saved == nil {
-		return nil, nil, false // nothing is open: it was not begun, or it has ended, which a stale plan then says
-	}
-	op, diags := p.operation(ctx, saved, true)
-	if diags.HasErrors() {
-		return nil, diags, true
-	}
-	applied, after, more := op.GoOn(ctx, run, saved.Plan, false)
-	diags = diags.Append(more)
-	p.doubtful(after)
-	p.screen.applied(applied, after, !diags.HasErrors())
-	return counted(applied), diags.Append(op.Close(ctx)), true
-}
-
-// begun finds the engine's run of the phase; saved is nil for none.
-func (p *phase) begun(ctx context.Context) (run journal.Run, saved *planfile.Saved, diags diag.List) {
-	if !p.job.Workspace.ObjectLocks {
-		return p.estate.FindRun(ctx, "", p.vars)
-	}
-	found, saved, diags := p.estate.Requested(ctx, p.shared())
-	if found != nil {
-		run = *found
-	}
-	return run, saved, diags
 }
 
 func counted(a *operation.Applied) *service.ApplyResult {

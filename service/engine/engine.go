@@ -57,6 +57,8 @@ type Options struct {
 	// EngineVersion is that of OpenTofu whose behaviour runs have.
 	EngineVersion string
 	Now           func() time.Time
+	// Connected returns for how long workers could be reached without a break; 0 where they cannot be. May be nil.
+	Connected func() time.Duration
 	// Observe returns an observer that passes on what it is told, and what is called when there is nothing more to tell;
 	// may be nil.
 	Observe func(run string, inner coordinator.Observer) (o coordinator.Observer, end func())
@@ -84,6 +86,7 @@ type phase struct {
 	vars   estate.Variables
 	// unwatched is called when there is nothing more to tell.
 	unwatched func()
+	began     time.Time
 	// settles tells that the run was canceled before this phase, which was to go on with it.
 	settles bool
 }
@@ -132,7 +135,7 @@ func endSpan(span *trace.Span, err error) {
 
 // begin unpacks the configuration and makes the estate.
 func (e *Engine) begin(ctx context.Context, j *service.Job) (*phase, error) {
-	p := &phase{Engine: e, job: j}
+	p := &phase{Engine: e, job: j, began: e.o.Now()}
 	root := filepath.Join(j.Scratch, "configuration")
 	if j.Kept != "" {
 		root = filepath.Join(j.Kept, "configuration")
@@ -250,6 +253,9 @@ func (p *phase) end(diags diag.List) error {
 	case p.job.Stopping.Err() != nil:
 		return errors.Join(service.ErrStopped, err)
 	}
+	if p.o.Connected != nil && p.o.Connected() < p.o.Now().Sub(p.began) {
+		err = errors.Join(err, service.ErrAgain)
+	}
 	return errors.Join(service.ErrReported, err)
 }
 
@@ -295,7 +301,7 @@ func (p *phase) operation(ctx context.Context, saved *planfile.Saved, resumes bo
 	o := estate.OperationOptions{
 		Name: "plan", Bare: r.Destroy, Variables: p.vars, State: p.state(saved != nil),
 		Parallelism: p.o.Parallelism,
-		LockAs:      "OperationTypePlan", Saved: saved, Settles: resumes, Watch: p.watch(),
+		LockAs:      "OperationTypePlan", Saved: saved, Settles: resumes, Request: r.ID, Watch: p.watch(),
 	}
 	if saved != nil {
 		o.Name, o.LockAs = "apply", "OperationTypeApply"

@@ -168,6 +168,8 @@ type Run struct {
 	Vertices int `json:"vertices"`
 	// BaseSerial is the serial of the state that the plan was made for.
 	BaseSerial uint64 `json:"base_serial"`
+	// Request is what whoever has asked for the run calls it: the run of a service. Empty where nobody did.
+	Request string `json:"request,omitempty"`
 }
 
 // Running is the status of a run whose end is not recorded.

@@ -26,6 +26,8 @@ type Service struct {
 	Home, Data string
 	// Address is where it is, Token the administrator's.
 	Address, Token string
+	// Env is added to its environment with the next start.
+	Env []string
 	// Client speaks its API, and does not try again; HTTP is for all else.
 	Client *client.Client
 	HTTP   *http.Client
@@ -57,7 +59,7 @@ func (v *Service) Begin() {
 	}
 	c := v.site.Command(append([]string{"serve", "-listen=" + strings.Replace(listen, "localhost", "127.0.0.1", 1)},
 		v.args...)...)
-	c.Env = append(c.Env, "HOME="+v.Home, "XDG_DATA_HOME=", "XDG_CONFIG_HOME=")
+	c.Env = append(append(c.Env, "HOME="+v.Home, "XDG_DATA_HOME=", "XDG_CONFIG_HOME="), v.Env...)
 	v.Process = Started(v.site.T, "service", c)
 }
 

@@ -1,0 +1,54 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/millipede-iac/millipede/coordinator/applying"
+	"github.com/millipede-iac/millipede/coordinator/operation"
+	"github.com/millipede-iac/millipede/graph/plan/planfile"
+	"github.com/millipede-iac/millipede/lang/diag"
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/state"
+	"github.com/millipede-iac/millipede/state/journal"
+)
+
+// resume goes on with the run that the service has left in its midst, or tells what came of it if it has ended since.
+// over is false when nothing of it was begun.
+func (p *phase) resume(ctx context.Context) (result *service.ApplyResult, diags diag.List, over bool) {
+	run, saved, diags := p.begun(ctx)
+	switch {
+	case diags.HasErrors():
+		return nil, diags, true
+	case run == nil:
+		return nil, nil, false
+	}
+	op, diags := p.operation(ctx, saved, true)
+	if diags.HasErrors() {
+		return nil, diags, true
+	}
+	var (
+		applied *operation.Applied
+		after   *state.State
+		more    diag.List
+	)
+	if run.Over() {
+		applied, after, more = op.Ended(ctx, *run, saved.Plan)
+	} else {
+		applied, after, more = op.GoOn(ctx, *run, saved.Plan, false)
+	}
+	diags = diags.Append(more)
+	if applied != nil { // of the whole run, as if nothing had come between
+		applied.Counts, applied.Before = applied.Counts.Plus(applied.Before), applying.Counts{}
+	}
+	p.doubtful(after)
+	p.screen.applied(applied, after, !diags.HasErrors())
+	return counted(applied), diags.Append(op.Close(ctx)), true
+}
+
+// begun finds the engine's run of the phase; nil for none.
+func (p *phase) begun(ctx context.Context) (*journal.Run, *planfile.Saved, diag.List) {
+	if p.job.Workspace.ObjectLocks {
+		return p.estate.Requested(ctx, p.shared())
+	}
+	return p.estate.Asked(ctx, p.job.Run.ID, p.vars, storeWait)
+}

@@ -1,0 +1,42 @@
+package fault
+
+import (
+	"testing"
+
+	client "github.com/hashicorp/go-tfe"
+
+	"github.com/millipede-iac/millipede/failpoint"
+	"github.com/millipede-iac/millipede/test/site"
+)
+
+// A service that died after the end of an apply was recorded in its state, and before the run had its own, applied the
+// plan again when it was started: the plan was stale then, and a run that had done everything ended as failed.
+func TestAServiceThatDiesAtTheEndOfAnApplyEndsTheRunAsApplied(t *testing.T) {
+	t.Parallel()
+	for _, point := range some([]failpoint.Point{failpoint.PlanSaved, failpoint.EndSaved, failpoint.RunEnded,
+		failpoint.RunPurged}, failpoint.RunEnded) {
+		t.Run(string(point), func(t *testing.T) {
+			t.Parallel()
+			s := site.New(t, "")
+			v := s.Service()
+			space := v.Workspace("one")
+			if err := v.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			v.Env = []string{at(point, "")}
+			v.Start()
+			r := v.Apply(space, machines("one", 2, 50, "small"))
+			killed(t, v, site.Exit(t, v.Process))
+			v.Env = nil
+			v.Start()
+			ended := v.Ends(r.ID, client.RunApplied)
+			site.Wants(t, v.Logs(ended), "The service was started again, and goes on with the run.",
+				"Apply complete! Resources: 2 added, 0 changed, 0 destroyed.")
+			if a, err := v.Client.Applies.Read(t.Context(), ended.Apply.ID); err != nil || a.ResourceAdditions != 2 {
+				t.Errorf("%+v, %v", a, err)
+			}
+			s.CreatedOnce(2)
+			v.Ends(v.Apply(space, machines("one", 2, 50, "small")).ID, client.RunPlannedAndFinished)
+		})
+	}
+}
