@@ -62,27 +62,28 @@ func (q *queue) carryOut(leaving, stopping context.Context, r *record.Run, j *jo
 	if r.Status == record.Applying {
 		phase = r.Apply.ID
 	}
-	log, err := s.logs.write(logFile(phase))
-	if err != nil {
-		s.log.Error("the log of a run cannot be written", "run", r.ID, "error", err)
-		q.finish(r, j, nil, err)
-		return
+	refused := s.store.Refused()
+	results, log, err := q.attempt(leaving, stopping, r, j, phase, resumed)
+	again := false
+	if err != nil && !errors.Is(err, ErrStopped) {
+		var why string
+		again, why = q.again(stopping, r, j, err, refused)
+		switch {
+		case again && log != nil:
+			_, _ = fmt.Fprintf(log, "\n%s\n", why)
+		case !again && why != "":
+			err = ErrStopped
+		}
 	}
-	if log.Size() == 0 {
-		_, err = fmt.Fprintf(log, "%sMillipede %s\non %s_%s\nPreparing the run %s...\n", logBegin, s.opts.Version,
-			runtime.GOOS, runtime.GOARCH, r.ID)
-	} else {
-		_, err = fmt.Fprintf(log, "\nThe service was started again, and goes on with the run.\n")
-	}
-	var results any
-	if err == nil {
-		results, err = s.engage(leaving, stopping, r, j, log, resumed)
-	}
-	if err != nil && !errors.Is(err, ErrReported) && !errors.Is(err, ErrStopped) {
+	if err != nil && !again && !errors.Is(err, ErrReported) && !errors.Is(err, ErrStopped) && log != nil {
 		_, _ = fmt.Fprintf(log, "\nError: %s\n", unmarked(err)) // a log that cannot be written has been told of above
 	}
-	if !q.finish(r, j, results, err) {
+	if !q.finish(r, j, results, err, again) {
 		return // it is under way still, for the next start
+	}
+	q.settle(r.ID)
+	if log == nil {
+		return
 	}
 	if _, err := io.WriteString(log, logEnd); err != nil {
 		s.log.Error("the log of a run could not be ended", "run", r.ID, "error", err)
@@ -90,6 +91,30 @@ func (q *queue) carryOut(leaving, stopping context.Context, r *record.Run, j *jo
 	if err := s.logs.end(logFile(phase)); err != nil {
 		s.log.Error("the log of a run could not be ended", "run", r.ID, "error", err)
 	}
+}
+
+// attempt carries out a phase once. The log is nil where it cannot be written.
+func (q *queue) attempt(leaving, stopping context.Context, r *record.Run, j *job, phase string, resumed bool) (any,
+	io.Writer, error) {
+	s := q.s
+	file, err := s.logs.write(logFile(phase))
+	if err != nil {
+		s.log.Error("the log of a run cannot be written", "run", r.ID, "error", err)
+		return nil, nil, err
+	}
+	log := &patient{log: file}
+	switch {
+	case file.Size() == 0:
+		_, err = fmt.Fprintf(log, "%sMillipede %s\non %s_%s\nPreparing the run %s...\n", logBegin, s.opts.Version,
+			runtime.GOOS, runtime.GOARCH, r.ID)
+	case !q.repeats(r.ID):
+		_, err = fmt.Fprintf(log, "\nThe service was started again, and goes on with the run.\n")
+	}
+	if err != nil {
+		return nil, log, err
+	}
+	results, err := s.engage(leaving, stopping, r, j, log, resumed)
+	return results, log, errors.Join(err, log.Flush())
 }
 
 // withoutMarks is a log into which programs that a run starts write what they like, but not the marks of its ends: a
@@ -201,7 +226,10 @@ func nameOf(tx *store.Tx, id string) string {
 }
 
 // waitsForObjects notes what an apply under way waits for.
-func (q *queue) waitsForObjects(id, on, text string) {
+func (q *queue) waitsForObjects(id, on, text string) { q.waitsFor(id, "objects", on, text) }
+
+// waitsFor notes what a phase under way waits for; an empty text is for nothing any more.
+func (q *queue) waitsFor(id, kind, on, text string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	j := q.running[id]
@@ -215,7 +243,7 @@ func (q *queue) waitsForObjects(id, on, text string) {
 		if since.IsZero() {
 			since = q.s.now().UTC()
 		}
-		j.waits = Wait{Kind: "objects", On: on, Since: since, Text: text}
+		j.waits = Wait{Kind: kind, On: on, Since: since, Text: text}
 	}
 	q.changes++
 	close(q.news)
@@ -321,8 +349,9 @@ func (s *Service) job(stopping context.Context, r *record.Run, log io.Writer, re
 	return j, nil
 }
 
-// finish writes how a phase has ended. It returns false when the phase has not ended, because the service does.
-func (q *queue) finish(r *record.Run, j *job, results any, failure error) bool {
+// finish writes how a phase has ended. It returns false when the phase has not ended, because the service does, or it
+// is to be carried out again.
+func (q *queue) finish(r *record.Run, j *job, results any, failure error, again bool) bool {
 	q.mu.Lock()
 	halted, left, suspended := q.stopped, j.left, j.suspended
 	q.mu.Unlock()
@@ -346,6 +375,10 @@ func (q *queue) finish(r *record.Run, j *job, results any, failure error) bool {
 			switch {
 			case left:
 				kind = record.EventForceCanceled
+			case again && now.Status == record.Planning:
+				kind = record.EventPlanAgain
+			case again:
+				return nil // goOn goes on with it
 			case failure == nil && now.Status == record.Planning && !now.CancelAsked.IsZero():
 				kind = record.EventCanceled // the plan was there before it heard that it is not wanted
 			case errors.Is(failure, ErrStopped) && !now.CancelAsked.IsZero():

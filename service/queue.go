@@ -27,13 +27,16 @@ type queue struct {
 	mu      sync.Mutex // guards what follows
 	active  map[string]*record.Run
 	running map[string]*job
-	served  map[string]time.Time
-	seen    map[string]sighting
-	stopped bool
-	unsure  bool          // what is known of the runs may not be what the store holds
-	reread  time.Time     // not before that they are read again
-	news    chan struct{} // closed when a run has changed
-	changes uint64
+	// repeated are the runs whose phase under way this process has carried out before, with how often that was perhaps in
+	// vain; see again.
+	repeated map[string]int
+	served   map[string]time.Time
+	seen     map[string]sighting
+	stopped  bool
+	unsure   bool          // what is known of the runs may not be what the store holds
+	reread   time.Time     // not before that they are read again
+	news     chan struct{} // closed when a run has changed
+	changes  uint64
 }
 
 // job is a phase that the engine carries out.
@@ -49,7 +52,8 @@ type job struct {
 func newQueue(s *Service) *queue {
 	return &queue{
 		s: s, wakeups: make(chan struct{}, 1), active: map[string]*record.Run{}, running: map[string]*job{},
-		served: map[string]time.Time{}, seen: map[string]sighting{}, news: make(chan struct{}),
+		repeated: map[string]int{},
+		served:   map[string]time.Time{}, seen: map[string]sighting{}, news: make(chan struct{}),
 		halted: make(chan struct{}),
 	}
 }
@@ -75,6 +79,7 @@ func (q *queue) changed(id string) {
 	case errors.Is(err, store.ErrNotFound), err == nil && r.Status.Final():
 		delete(q.active, id)
 		delete(q.seen, id)
+		delete(q.repeated, id)
 	case err == nil:
 		q.active[id] = r
 	default:
@@ -438,106 +443,4 @@ func (q *queue) halt() {
 	}
 	q.mu.Unlock()
 	q.jobs.Wait()
-}
-
-// advance makes all steps that are due, and returns when the next is due by itself.
-func (q *queue) advance(ctx context.Context) (time.Time, error) {
-	for {
-		if wait, err := q.makeSure(ctx); err != nil || !wait.IsZero() {
-			return wait, err
-		}
-		b, err := q.board()
-		if err != nil {
-			return time.Time{}, err
-		}
-		for _, r := range q.goOn(b) {
-			q.begin(ctx, r, true)
-		}
-		steps := b.due()
-		if len(steps) == 0 {
-			return b.alarm(), nil
-		}
-		made := 0
-		for _, s := range steps {
-			r, err := q.make(s)
-			if errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) {
-				continue // somebody was faster
-			}
-			if err != nil {
-				return time.Time{}, err
-			}
-			made++
-			if s.kind == record.EventPlanStarted || s.kind == record.EventApplyStarted {
-				q.begin(ctx, r, false)
-			}
-		}
-		if made == 0 {
-			return b.now.Add(100 * time.Millisecond), nil
-		}
-	}
-}
-
-// waitsInLine tells whether a run waits, from its beginning on, for those of its workspace that came before.
-func waitsInLine(r *record.Run) bool { return !r.PlanOnly && !r.SavePlan }
-
-// firstInLine returns ErrConflict when another run that waits in the workspace was made before: two may become durable
-// at once, and then the queue hears of them in any order.
-func firstInLine(tx *store.Tx, r *record.Run) error {
-	for _, id := range runs.List(tx, "active", r.Workspace) {
-		o, err := runs.Get(tx, id)
-		if err != nil {
-			return err
-		}
-		if o.Number >= r.Number {
-			return nil // they come in this order
-		}
-		if o.Status == record.Pending && waitsInLine(o) {
-			return conflict("run %s waits since before", o.ID)
-		}
-	}
-	return nil
-}
-
-// make makes one step.
-func (q *queue) make(s step) (r *record.Run, err error) {
-	err = q.s.store.Update(func(tx *store.Tx) error {
-		if r, err = runs.Get(tx, s.run); err != nil {
-			return err
-		}
-		h, err := haltOf(tx, r.Workspace)
-		if err != nil {
-			return err
-		}
-		starts := s.kind == record.EventPlanStarted || s.kind == record.EventApplyStarted
-		if starts && h != nil {
-			return conflict("nothing starts: %s", h.Reason)
-		}
-		if s.kind == record.EventPlanQueued || s.kind == record.EventApplyQueued {
-			w, err := workspaces.Get(tx, r.Workspace)
-			if err != nil {
-				return err
-			}
-			if waitsFor := !r.PlanOnly && (!r.SavePlan || s.kind == record.EventApplyQueued); waitsFor &&
-				w.Lock.Held() && w.Lock.ID != r.ID && (!w.ObjectLocks || w.Lock.Kind != "run" || w.Lock.Reason != "") {
-				return conflict("%s", lockedBy(tx, w))
-			}
-			if s.kind == record.EventPlanQueued && waitsInLine(r) && !w.ObjectLocks {
-				if err := firstInLine(tx, r); err != nil {
-					return err
-				}
-			}
-		}
-		if s.why != "" {
-			if err := q.s.remark(tx, r, string(s.kind), s.why, ""); err != nil {
-				return err
-			}
-		}
-		return q.s.enter(tx, r, s.kind, 0, "")
-	})
-	if err == nil && s.kind == record.EventPlanStarted {
-		q.mu.Lock()
-		q.served[r.Workspace] = q.s.now()
-		q.mu.Unlock()
-	}
-	return r, told(err)
 }

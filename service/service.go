@@ -240,6 +240,10 @@ type ApplyResult struct{ Add, Change, Destroy, Import int }
 // ErrStopped is what the engine returns when it has ended because it was asked to stop.
 var ErrStopped = errors.New("the run was stopped")
 
+// ErrAgain is wrapped by the engine's error when a phase has failed while something was away that it needs and that
+// comes back. It is carried out again: planned again, or gone on with.
+var ErrAgain = errors.New("something that the run needs was away")
+
 // ErrSuspended is the cause of a phase's stop after which the service goes on with it; errCanceled that of one that
 // somebody has asked for.
 var (

@@ -21,7 +21,7 @@ type board struct {
 	served map[string]time.Time
 	// seen says of runs whether, and how often since their plan ended, a client has looked at them.
 	seen map[string]sighting
-	// objects is what applies under way wait for that have their turn, but not the objects that they change.
+	// objects is what phases under way wait for: applies for the objects that they change, all for room on the disk.
 	objects map[string]Wait
 	// stopped tells that the service ends, so that it takes on nothing new.
 	stopped bool
@@ -162,7 +162,7 @@ func (b *board) alarm() time.Time {
 
 // Wait says what a run waits for. The zero value is nothing.
 type Wait struct {
-	// Kind is "lock", "run", "objects", "plans", "applies", "approval" or "stopped".
+	// Kind is "lock", "run", "objects", "disk", "plans", "applies", "approval" or "stopped".
 	Kind string
 	// On is the run, the user or the team that is waited for, if it is one; of a halt, the name of who said so.
 	On string
@@ -268,7 +268,7 @@ func (b *board) waits(r *record.Run) Wait {
 		return b.blocked(r, nil)
 	case record.Confirmed:
 		return b.blocked(r, nil)
-	case record.Applying:
+	case record.Planning, record.Applying:
 		return b.objects[r.ID]
 	case record.PlanQueued:
 		return Wait{Kind: "plans", Place: b.place(r), Since: since,

@@ -413,7 +413,7 @@ func (s *serving) serviceEngine(o Options, key *seal.Key, w *works, cli *cliconf
 	stores *sealedStores) *engine.Engine {
 	return engine.New(engine.Options{
 		Environ: s.serviceEnviron(), Parallelism: o.Parallelism, EngineVersion: s.EngineVersion, Now: time.Now,
-		Unpack: unpacking.Module, Observe: observed(s.numbers.observe(), s.Log),
+		Unpack: unpacking.Module, Connected: w.conn.Connected, Observe: observed(s.numbers.observe(), s.Log),
 		Open: func(p engine.Place) *estate.Estate { return s.phaseEstate(p, key, w, cli, stores) },
 	})
 }

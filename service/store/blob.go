@@ -54,7 +54,7 @@ func (s *Store) path(name string) string { return filepath.Join(s.dir, filepath.
 // error, which is ErrTooLarge when there is more than limit bytes, what was there stays.
 func (s *Store) Write(name string, r io.Reader, limit int64) (w Written, err error) {
 	err = s.around("file", func() error { w, err = s.write(name, r, limit); return err })
-	return w, err
+	return w, s.noted(err)
 }
 
 func (s *Store) write(name string, r io.Reader, limit int64) (w Written, err error) {

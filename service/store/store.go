@@ -56,6 +56,7 @@ type Store struct {
 	around  func(kind string, change func() error) error
 	unsure  func() // see OnUnsure
 	changes atomic.Int64
+	refused atomic.Int64 // changes that found no room on the disk
 
 	mu     sync.Mutex // guards what follows
 	pins   int        // backups under way
@@ -168,7 +169,7 @@ func (s *Store) Update(fn func(*Tx) error) error {
 		if refused == nil {
 			s.unsure()
 		}
-		return err
+		return s.noted(err)
 	}
 	s.changes.Add(1)
 	for _, f := range last.after {

@@ -1,0 +1,160 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/store"
+)
+
+// advance makes all steps that are due, and returns when the next is due by itself.
+func (q *queue) advance(ctx context.Context) (time.Time, error) {
+	for {
+		if wait, err := q.makeSure(ctx); err != nil || !wait.IsZero() {
+			return wait, err
+		}
+		b, err := q.board()
+		if err != nil {
+			return time.Time{}, err
+		}
+		for _, r := range q.goOn(b) {
+			q.begin(ctx, r, true)
+		}
+		steps := b.due()
+		if len(steps) == 0 {
+			return b.alarm(), nil
+		}
+		made, err := q.make(steps)
+		for _, r := range made {
+			if r.Status.Computes() {
+				q.begin(ctx, r, false)
+			}
+		}
+		if err != nil {
+			return time.Time{}, err
+		}
+		if len(made) == 0 {
+			return b.now.Add(100 * time.Millisecond), nil
+		}
+	}
+}
+
+// waitsInLine tells whether a run waits, from its beginning on, for those of its workspace that came before.
+func waitsInLine(r *record.Run) bool { return !r.PlanOnly && !r.SavePlan }
+
+// firstInLine returns ErrConflict when another run that waits in the workspace was made before: two may become durable
+// at once, and then the queue hears of them in any order.
+func firstInLine(tx *store.Tx, r *record.Run) error {
+	for _, id := range runs.List(tx, "active", r.Workspace) {
+		o, err := runs.Get(tx, id)
+		if err != nil {
+			return err
+		}
+		if o.Number >= r.Number {
+			return nil // they come in this order
+		}
+		if o.Status == record.Pending && waitsInLine(o) {
+			return conflict("run %s waits since before", o.ID)
+		}
+	}
+	return nil
+}
+
+// make makes steps in one change of the store, and returns their runs as they are then. It leaves out what is not
+// possible any more: somebody was faster.
+func (q *queue) make(steps []step) (made []*record.Run, err error) {
+	err = q.s.store.Update(func(tx *store.Tx) error {
+		made = nil
+		for _, s := range steps {
+			r, err := q.turn(tx, s)
+			if gone(err) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if err := q.step(tx, r, s); err != nil {
+				return err
+			}
+			made = append(made, r)
+		}
+		return nil
+	})
+	if err = told(err); gone(err) && len(steps) > 1 { // one of them keeps the others from nothing
+		made = nil
+		for _, s := range steps {
+			one, err := q.make([]step{s})
+			if err != nil && !gone(err) {
+				return made, err
+			}
+			made = append(made, one...)
+		}
+		return made, nil
+	}
+	if gone(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, r := range made {
+		if r.Status == record.Planning {
+			q.served[r.Workspace] = q.s.now()
+		}
+	}
+	return made, nil
+}
+
+// gone tells whether an error says that something is not possible any more.
+func gone(err error) bool {
+	return errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) || errors.Is(err, store.ErrNotFound)
+}
+
+// turn reads a run whose turn it is to make a step. The error is ErrConflict when it is not any more.
+func (q *queue) turn(tx *store.Tx, s step) (*record.Run, error) {
+	r, err := runs.Get(tx, s.run)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := record.Next(r.Status, s.kind, 0); err != nil {
+		return nil, conflict("the run %s is %s", r.ID, r.Status)
+	}
+	h, err := haltOf(tx, r.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	if starts := s.kind == record.EventPlanStarted || s.kind == record.EventApplyStarted; starts && h != nil {
+		return nil, conflict("nothing starts: %s", h.Reason)
+	}
+	if s.kind != record.EventPlanQueued && s.kind != record.EventApplyQueued {
+		return r, nil
+	}
+	w, err := workspaces.Get(tx, r.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	if waitsFor := !r.PlanOnly && (!r.SavePlan || s.kind == record.EventApplyQueued); waitsFor &&
+		w.Lock.Held() && w.Lock.ID != r.ID && (!w.ObjectLocks || w.Lock.Kind != "run" || w.Lock.Reason != "") {
+		return nil, conflict("%s", lockedBy(tx, w))
+	}
+	if s.kind == record.EventPlanQueued && waitsInLine(r) && !w.ObjectLocks {
+		if err := firstInLine(tx, r); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// step writes a step.
+func (q *queue) step(tx *store.Tx, r *record.Run, s step) error {
+	if s.why != "" {
+		if err := q.s.remark(tx, r, string(s.kind), s.why, ""); err != nil {
+			return err
+		}
+	}
+	return q.s.enter(tx, r, s.kind, 0, "")
+}

@@ -1,0 +1,95 @@
+package service_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/millipede-iac/millipede/service"
+	"github.com/millipede-iac/millipede/service/record"
+	"github.com/millipede-iac/millipede/service/servicetest"
+)
+
+// errFull is what a full disk answers.
+var errFull = fmt.Errorf("writing the plan: %w", syscall.ENOSPC)
+
+// A phase that found no room on the disk ended its run as failed, though nothing was wrong with it: in a series of
+// faults with full disks a third of all runs did.
+func TestAFullDiskEndsNoRun(t *testing.T) {
+	h := servicetest.New(t)
+	var plans, applies atomic.Int32
+	h.Engine.PlanFunc = func(ctx context.Context, j *service.Job) (*service.PlanResult, error) {
+		if plans.Add(1) <= 2 {
+			return nil, errFull
+		}
+		return servicetest.PlanThen(func(*service.Job) {})(ctx, j)
+	}
+	h.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+		if n := applies.Add(1); n == 1 {
+			return nil, errFull
+		} else if !j.Resumed {
+			t.Errorf("the apply %d is not gone on with, but begun again", n)
+		}
+		return &service.ApplyResult{Add: 1}, nil
+	}
+	r := h.NewRun(h.NewWorkspace("one"), func(r *record.Run) { r.AutoApply = true })
+	v := h.Await(r.ID, record.Applied)
+	if plans.Load() != 3 || applies.Load() != 2 {
+		t.Errorf("%d plans, %d applies", plans.Load(), applies.Load())
+	}
+	for _, phase := range []*record.Phase{&v.Plan, &v.Apply} {
+		log, err := h.Log(t.Context(), h.LogAddress(phase), 0, 10_000)
+		if text := string(log); err != nil || !strings.Contains(text, "The run goes on now that there is room.") ||
+			strings.Contains(text, "started again") || strings.Contains(text, "Error") ||
+			strings.Count(text, "\x02") != 1 || !strings.HasSuffix(text, "\x03") {
+			t.Errorf("%q, %v", log, err)
+		}
+	}
+}
+
+// A run that shared the package of its provider just when the NATS server was started again ended as failed.
+func TestANATSServerThatWasAwayEndsNoRun(t *testing.T) {
+	h := servicetest.New(t)
+	var plans, applies atomic.Int32
+	away := errors.Join(service.ErrReported, service.ErrAgain)
+	h.Engine.PlanFunc = func(ctx context.Context, j *service.Job) (*service.PlanResult, error) {
+		if plans.Add(1) == 1 {
+			return nil, away
+		}
+		return servicetest.PlanThen(func(*service.Job) {})(ctx, j)
+	}
+	h.Engine.ApplyFunc = func(_ context.Context, j *service.Job) (*service.ApplyResult, error) {
+		if n := applies.Add(1); n == 1 {
+			return nil, away
+		} else if !j.Resumed {
+			t.Errorf("the apply %d is not gone on with, but begun again", n)
+		}
+		return &service.ApplyResult{Add: 1}, nil
+	}
+	r := h.NewRun(h.NewWorkspace("one"), func(r *record.Run) { r.AutoApply = true })
+	v := h.Await(r.ID, record.Applied)
+	log, err := h.Log(t.Context(), h.LogAddress(&v.Plan), 0, 10_000)
+	if plans.Load() != 2 || applies.Load() != 2 || err != nil ||
+		!strings.Contains(string(log), "The NATS server was away. The run goes on.") {
+		t.Errorf("%d plans, %d applies; %q, %v", plans.Load(), applies.Load(), log, err)
+	}
+}
+
+// What is larger than the disk never fits: it is not tried for ever.
+func TestWhatNeverFitsOnADiskWithRoomFails(t *testing.T) {
+	h := servicetest.New(t)
+	var plans atomic.Int32
+	h.Engine.PlanFunc = func(context.Context, *service.Job) (*service.PlanResult, error) {
+		plans.Add(1)
+		return nil, errFull
+	}
+	v := h.Await(h.NewRun(h.NewWorkspace("one"), nil).ID, record.Errored)
+	log, err := h.Log(t.Context(), h.LogAddress(&v.Plan), 0, 10_000)
+	if err != nil || plans.Load() != 11 || !strings.Contains(string(log), "Error: writing the plan: no space left") {
+		t.Errorf("%d plans; %q, %v", plans.Load(), log, err)
+	}
+}
