@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -55,6 +56,22 @@ func (s *started) alive() bool {
 // directory sockets.
 func start(ctx context.Context, p Package, executable, sockets string, o Options, schemas *rpc.SchemaCache) (
 	process, error) {
+	s, err := startIn(ctx, p, executable, sockets, o, schemas)
+	if err != nil && ctx.Err() == nil && p.WorkDir != "" {
+		// The directory is the coordinator's, who may remove it at any moment: when that was killed and starts again.
+		if _, gone := os.Stat(p.WorkDir); errors.Is(gone, os.ErrNotExist) {
+			p.WorkDir = ""
+			s, err = startIn(ctx, p, executable, sockets, o, schemas)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func startIn(ctx context.Context, p Package, executable, sockets string, o Options, schemas *rpc.SchemaCache) (
+	*started, error) {
 	s := &started{lastSaid: &tail{}}
 	s.runner = newRunner(executable, p.WorkDir, environment(o, p))
 	// Go plugins send on over the connection what they write to os.Stdout and os.Stderr once they serve.

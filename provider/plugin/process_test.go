@@ -210,6 +210,22 @@ func TestProcessGetsTheEnvironmentOfHostAndPackageAndTheDirectoryThatIsAskedFor(
 	}
 }
 
+// A service that was killed and started again removed the directory of a run just when a worker on its machine started
+// the plugin there: the operation failed as if the plugin were missing.
+func TestPluginWhoseDirectoryIsGoneRunsInThatOfItsHost(t *testing.T) {
+	h := newHost(t, Options{Env: []string{"PLUGIN_PROTOCOL_VERSIONS=5"}})
+	p := playing(t, "serve 6")
+	p.WorkDir = filepath.Join(t.TempDir(), "gone")
+	own, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, diags := acquire(t, h, p, "", nil).Provider().ValidateProviderConfig(t.Context(), cty.EmptyObjectVal)
+	if len(diags) != 1 || !strings.HasSuffix(diags[0].Detail, " in "+own) {
+		t.Errorf("diagnostics %v", diags)
+	}
+}
+
 func TestPluginIsToldWhichOfItsLogLinesSomebodyReads(t *testing.T) {
 	p := Package{Source: "example.com/test/big-thing", Env: []string{"A=2"}}
 	for claim, c := range map[string]struct {
