@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 )
 
 // Log is a text that grows while others read it. Safe for concurrent use.
@@ -26,6 +27,8 @@ type Log struct {
 	end    int64         // of the file
 	closed bool          // nothing more comes
 	grown  chan struct{} // is closed when there is more, or the log ends
+	// readers is how many read just now, or wait.
+	readers int
 }
 
 // frame is where a piece of the text lies.
@@ -100,7 +103,7 @@ func (l *Log) add(plain, inFile int) {
 // Write appends to the log.
 func (l *Log) Write(p []byte) (n int, err error) {
 	err = l.s.around("log", func() error { n, err = l.write(p); return err })
-	return n, err
+	return n, l.s.noted(err)
 }
 
 func (l *Log) write(p []byte) (int, error) {
@@ -137,18 +140,47 @@ func (l *Log) Size() int64 {
 	return l.size
 }
 
+// A log that many follow is told to them in larger pieces: who reads its end waits a moment, the longer the more
+// readers there are, so that what an answer costs does not come with each line for each of them. One alone waits for
+// nothing.
+const (
+	gatherEach = 400 * time.Microsecond
+	gatherMost = 400 * time.Millisecond
+	tail       = 4 << 10 // what counts as the end, in bytes
+)
+
 // ReadAt returns at most limit bytes of the text from offset on. Where nothing is yet it waits until something is, the
 // log ends, or ctx does, and then may return nothing.
 func (l *Log) ReadAt(ctx context.Context, offset int64, limit int) ([]byte, error) {
+	l.mu.Lock()
+	l.readers++
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.readers--
+	}()
+	gathered := false
 	for {
 		l.mu.Lock()
-		frames, size, grown, closed := l.frames, l.size, l.grown, l.closed
+		frames, size, grown, closed, others := l.frames, l.size, l.grown, l.closed, l.readers-1
 		l.mu.Unlock()
-		if offset < size {
+		pause := min(time.Duration(others)*gatherEach, gatherMost)
+		if offset < size && (closed || gathered || pause == 0 || size-offset >= min(tail, int64(limit))) {
 			return l.read(frames, offset, limit)
 		}
 		if closed {
 			return nil, nil
+		}
+		if offset < size {
+			timer := time.NewTimer(pause)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+			}
+			gathered = true
+			continue
 		}
 		select {
 		case <-grown:
