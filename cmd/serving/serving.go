@@ -225,6 +225,16 @@ func Serve(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, unmeasured()) }()
+	looking, away := context.WithCancel(context.WithoutCancel(ctx))
+	looked := make(chan struct{})
+	go func() { // awaited below
+		defer close(looked)
+		st.Watch(looking)
+	}()
+	defer func() {
+		away()
+		<-looked
+	}()
 	token, err := svc.Bootstrap("admin", o.Organization)
 	if err != nil {
 		return err

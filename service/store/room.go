@@ -1,9 +1,11 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // probe is how much room a disk must have that is not full, in bytes.
@@ -12,7 +14,8 @@ const probe = 1 << 20
 // NoRoom tells whether an error says that a disk is full, or that a quota is used up.
 func NoRoom(err error) bool { return noRoom(err) }
 
-// Refused returns how many changes have found no room on the disk since the store was opened.
+// Refused returns how many changes have found no room on the disk since the store was opened, with the moments at which
+// Watch has seen the disk full.
 func (s *Store) Refused() int64 { return s.refused.Load() }
 
 // noted counts a change that found no room, and returns its error.
@@ -38,4 +41,28 @@ func (s *Store) Room() (err error) {
 		return err
 	}
 	return f.Sync() // some file systems find out only then
+}
+
+// glance is how often Watch looks at the disk.
+const glance = 20 * time.Millisecond
+
+// Watch looks at the disk until ctx ends, and notes when it is full: others write there too, whose errors the store does
+// not see. Where the system does not tell how much room there is, it notes nothing.
+func (s *Store) Watch(ctx context.Context) {
+	again := time.NewTicker(glance)
+	defer again.Stop()
+	for {
+		free, err := free(s.dir)
+		if errors.Is(err, errors.ErrUnsupported) {
+			return
+		}
+		if err == nil && free < probe {
+			s.refused.Add(1)
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
