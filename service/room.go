@@ -17,8 +17,8 @@ import (
 // mostAgain is how often a phase of a run is carried out again when it may have failed for another reason.
 const mostAgain = 10
 
-// again tells whether a phase that has failed is to be carried out again, and waits until it can be. refused is how many
-// changes had found no room on the disk when it began. The text is for the log.
+// again tells whether a phase that has failed is to be carried out again, and waits until it can be. refused is how
+// many changes had found no room on the disk when it began. The text is for the log.
 func (q *queue) again(stopping context.Context, r *record.Run, j *job, failure error, refused int64) (yes bool,
 	why string) {
 	full := store.NoRoom(q.s.store.Room())

@@ -46,8 +46,8 @@ func (s *Store) Room() (err error) {
 // glance is how often Watch looks at the disk.
 const glance = 20 * time.Millisecond
 
-// Watch looks at the disk until ctx ends, and notes when it is full: others write there too, whose errors the store does
-// not see. Where the system does not tell how much room there is, it notes nothing.
+// Watch looks at the disk until ctx ends, and notes when it is full: others write there too, whose errors the store
+// does not see. Where the system does not tell how much room there is, it notes nothing.
 func (s *Store) Watch(ctx context.Context) {
 	again := time.NewTicker(glance)
 	defer again.Stop()
