@@ -68,7 +68,7 @@ func (v *service) live(ctx context.Context, p *person) {
 	w := v.s.w
 	for {
 		err := v.p.do(ctx, local, "thinks", p.name, func(o *op) {
-			w.after(w.between(100*time.Millisecond, 3*time.Second), func() { o.reply(nil) })
+			w.after(w.between(50*time.Millisecond, 2*time.Second), func() { o.reply(nil) })
 		})
 		if err != nil {
 			return
@@ -231,7 +231,10 @@ func (v *service) plan(ctx context.Context, p *person, r *teamRun) string {
 			return v.resolve(ctx, p, r)
 		}
 	}
-	options := operation.PlanOptions{}
+	options := operation.PlanOptions{Refresh: placement.RefreshAll}
+	if r.round.changed {
+		options.Refresh = placement.RefreshChanged
+	}
 	switch {
 	case r.round.refresh:
 		options.Mode = plan.RefreshOnly
@@ -436,11 +439,7 @@ func (v *service) resolve(ctx context.Context, p *person, r *teamRun) string {
 
 // look finds the object that came of an operation in doubt; it is early as long as something may still come of it.
 func (v *service) look(ctx context.Context, d doubted) (id string, early bool, err error) {
-	var sent struct {
-		Name string
-		Size int64
-		Refs []string
-	}
+	var sent struct{ Name string }
 	_ = json.Unmarshal(d.Sent, &sent)
 	err = v.p.do(ctx, local, "look", d.at.String(), func(o *op) {
 		w := v.s.w
@@ -455,37 +454,11 @@ func (v *service) look(ctx context.Context, d doubted) (id string, early bool, e
 			case t.name() != sent.Name:
 			case d.Operation == "create" && r == nil:
 				id = other
-			case d.Operation == "update" && r != nil && r.address == d.at.String() &&
-				t.is(sent.Size, v.wanted(d.Run, sent.Name, sent.Refs)):
-				id = other
+			case d.Operation == "update" && r != nil && r.address == d.at.String():
+				id = other // it is read, so that the state has what came of the update, whatever that is
 			}
 		}
 		o.reply(nil)
 	})
 	return id, early, err
-}
-
-// wanted is what an update was to make of an object's references; see command.wanted.
-func (v *service) wanted(run, name string, sent []string) (refs []string) {
-	for _, r := range v.runs {
-		if r.journal != run {
-			continue
-		}
-		for _, b := range r.blocks {
-			if b.own(v.s.name) != name {
-				continue
-			}
-			for _, j := range b.refs {
-				id := ""
-				if i := at(r.blocks, j); i >= 0 {
-					if t := v.s.w.cloud.named(r.blocks[i].own(v.s.name)); t != nil {
-						id = t.id
-					}
-				}
-				refs = append(refs, id)
-			}
-			return refs
-		}
-	}
-	return sent
 }

@@ -52,8 +52,8 @@ type round struct {
 	edits []edit
 	// targeted: the plans are about the blocks that change, and what they refer to.
 	targeted bool
-	// refresh: what there is, is read, and nothing is changed.
-	refresh bool
+	// refresh: what there is, is read, and nothing is changed. changed: the plans read what may change alone.
+	refresh, changed bool
 }
 
 // phase is how far somebody's run is.
@@ -161,7 +161,7 @@ func (w *world) newTeam(s *site, dir string) *team {
 	t := &team{s: s, dir: dir, chance: rand.New(rand.NewPCG(w.seed, 5)), runs: map[string]*teamRun{}}
 	t.ledger = newLedger(t)
 	s.team = t
-	for range 4 + t.chance.IntN(7) {
+	for range 5 + t.chance.IntN(8) {
 		t.main = append(t.main, t.newBlock())
 	}
 	n := 2 + t.chance.IntN(3)
@@ -171,7 +171,7 @@ func (w *world) newTeam(s *site, dir string) *team {
 			p.rounds = append(p.rounds, round{})
 		}
 		for range 1 + t.chance.IntN(3) {
-			p.rounds = append(p.rounds, t.newRound())
+			p.rounds = append(p.rounds, t.newRound(i, n))
 		}
 		t.people = append(t.people, p)
 	}
@@ -193,13 +193,17 @@ func (t *team) newBlock() thingBlock {
 	return b
 }
 
-func (t *team) newRound() (r round) {
-	if t.chance.IntN(10) == 0 {
+// newRound draws what one of n people wants: mostly, changes of blocks that are nobody else's.
+func (t *team) newRound(i, n int) (r round) {
+	if t.chance.IntN(12) == 0 {
 		return round{refresh: true}
 	}
-	r.targeted = t.chance.IntN(3) == 0
+	r.targeted, r.changed = t.chance.IntN(3) == 0, t.chance.IntN(4) == 0
 	for range 1 + t.chance.IntN(2) {
 		e := edit{kind: editKind(t.chance.IntN(5)), index: t.chance.IntN(t.next)}
+		if own := e.index - e.index%n + i; own < t.next && t.chance.IntN(2) == 0 {
+			e.index = own
+		}
 		if r.targeted && e.kind >= replaces { // what depends on that is no target
 			e.kind = resizes
 		}
@@ -271,7 +275,11 @@ func (t *team) work() {
 		t.start()
 	}
 	for _, p := range t.people {
-		if len(p.stops) > 0 && time.Since(p.since) > 10*time.Minute {
+		calm := time.Since(s.w.began) - s.w.options.chaos
+		if len(p.stops) > 0 && min(calm, time.Since(p.since)) > longest {
+			s.w.violate("hands", "%s waits for ever: nothing has gone wrong for %s", p.name, calm)
+		}
+		if len(p.stops) > 0 && time.Since(p.since) > longest {
 			s.w.note("%s loses patience", p.name)
 			p.press()
 			p.since = time.Now()
@@ -279,6 +287,9 @@ func (t *team) work() {
 	}
 	s.w.after(s.w.between(500*time.Millisecond, 3*time.Second), s.work)
 }
+
+// longest is far more time than any operation of a team takes, with all that it waits for.
+const longest = 10 * time.Minute
 
 // interrupt cancels somebody's run, once or twice.
 func (t *team) interrupt() {
