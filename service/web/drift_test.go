@@ -57,8 +57,8 @@ func TestDriftIsMarkedAndPlannedWithOneClick(t *testing.T) {
 		"/app/acme":                            {"1 drifted", "Objects are not as the state has them."},
 		"/app/acme?show=drifted":               {">network</a>"},
 		"/app/acme/network":                    {"1 object drifted", "/app/acme/network/state?action=drift"},
-		"/app/acme/network/state":              {"Plan refresh-only", "thing.a[0]", "other in reality: size, zone"},
-		"/app/acme/network/state?action=drift": {"thing.a[1]", "other in reality: size, zone"},
+		"/app/acme/network/state":              {"Plan refresh-only", "thing.a[0]", "differs from the state: size, zone"},
+		"/app/acme/network/state?action=drift": {"thing.a[1]", "differs from the state: size, zone"},
 	} {
 		_, _, text := b.get(path)
 		for _, want := range wants {

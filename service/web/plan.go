@@ -28,7 +28,7 @@ var actionOrder = []string{"drift", "delete", "replace", "create", "update", "fo
 var actionWords = map[string][2]string{
 	"create": {"+", "create"}, "update": {"~", "change"}, "delete": {"\u2212", "destroy"},
 	"replace": {"\u00b1", "replace"}, "read": {"\u2190", "read"}, "forget": {"\u00b7", "forget"},
-	"move": {"\u2192", "move"}, "import": {"\u21d3", "import"}, "drift": {"\u2260", "look at: drifted"},
+	"move": {"\u2192", "move"}, "import": {"\u21d3", "import"}, "drift": {"\u2260", "drifted"},
 }
 
 // reasons are why an action is planned, in the words of people.

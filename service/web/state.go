@@ -108,9 +108,9 @@ func marked(all []outline.Object, known *service.Watched) []outline.Object {
 func (c *call) driftText(d *record.Drift) string {
 	text := "does not exist any more"
 	if !d.Gone {
-		text = "other in reality"
+		text = "differs from the state"
 		if len(d.Attributes) > 0 {
-			text = "other in reality: " + strings.Join(d.Attributes, ", ")
+			text = "differs from the state: " + strings.Join(d.Attributes, ", ")
 		}
 	}
 	return text + "; found " + since(c.o.Now().Sub(d.Since))

@@ -22,12 +22,18 @@ func (s *site) functions() template.FuncMap {
 		"needs":  needs,
 		"mark":   func(action string) string { return actionWords[action][0] },
 		"verb":   func(action string) string { return actionWords[action][1] },
-		"count":  count,
-		"size":   size,
-		"short":  short,
-		"lower":  strings.ToLower,
-		"dict":   dict,
-		"add":    func(x, y int) int { return x + y },
+		"todo": func(action string) string {
+			if action == "drift" { // nobody has planned that
+				return actionWords[action][1]
+			}
+			return "to " + actionWords[action][1]
+		},
+		"count": count,
+		"size":  size,
+		"short": short,
+		"lower": strings.ToLower,
+		"dict":  dict,
+		"add":   func(x, y int) int { return x + y },
 	}
 }
 

@@ -3,6 +3,7 @@
 package browser
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -75,12 +76,66 @@ func full(s *Site) (paths []string, run *record.Run) {
 	if err != nil || len(versions) != 2 {
 		s.t.Fatal(versions, err)
 	}
+	s.drifts(w.ID, errors.New("away: "+script), service.Found{Address: "fleet_network.main",
+		Attributes: []string{"cidr", script}})
 	space := "/app/acme/network"
 	return []string{"/app/acme", space, space + "/state", space + "/state/" + versions[0].ID + "/2", space + "/versions",
 		space + "/difference?from=" + versions[1].ID + "&to=" + versions[0].ID, space + "/variables", space + "/settings",
 		space + "/runs/" + runs[1].ID, space + "/runs/" + runs[1].ID + "/changes/2",
 		space + "/runs/" + runs[1].ID + "/timeline/apply", space + "/runs/" + runs[1].ID + "/log/apply?from=0",
 		"/app/settings/workers", "/app/settings/doubts", "/app/settings/tokens", "/app/settings/audit"}, runs[1]
+}
+
+// drifts has a workspace be watched, and returns when objects of it are known to have drifted. failure is what it says
+// of others; nil for nothing.
+func (s *Site) drifts(workspace string, failure error, found ...service.Found) {
+	s.t.Helper()
+	s.Engine.Mu.Lock()
+	s.Engine.WatchFunc = func(context.Context, *service.Job, []string, int) ([]service.Found, error) {
+		return found, failure
+	}
+	s.Engine.Mu.Unlock()
+	period := time.Hour
+	if _, err := s.ChangeWorkspace(s.Admin, workspace, service.WorkspaceSettings{DriftPeriod: &period}); err != nil {
+		s.t.Fatal(err)
+	}
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for patience := time.Now().Add(30 * time.Second); ; <-again.C {
+		v, err := s.Watched(s.Admin, workspace)
+		if err != nil || time.Now().After(patience) {
+			s.t.Fatalf("nothing has drifted: %+v, %v", v, err)
+		}
+		if len(v.Drifted) == len(found) {
+			return
+		}
+	}
+}
+
+func TestDriftIsSeenAndPlannedWithOneClick(t *testing.T) {
+	s := Open(t)
+	e := newEstate(s)
+	e.objects = network()
+	close(e.steps)
+	w := s.NewWorkspace("network")
+	run := s.NewRun(w, func(r *record.Run) { r.AutoApply = true })
+	s.Await(run.ID, record.Applied)
+	s.drifts(w.ID, nil, service.Found{Address: "fleet_network.main", Attributes: []string{"cidr"}},
+		service.Found{Address: "module.zone[0].fleet_subnet.a", Gone: true})
+	s.login()
+	s.open("/app/acme")
+	s.shows("2 drifted")
+	s.open("/app/acme/network")
+	s.do(chromedp.Click(`a.drift`, chromedp.ByQuery))
+	s.shows("differs from the state: cidr")
+	s.shows("does not exist any more")
+	s.screenshot("drift", 1100, 900)
+	s.do(chromedp.Click(`#drift button`, chromedp.ByQuery))
+	s.shows("The plan is made. It changes nothing but the state.")
+	all, err := s.Runs(s.Admin, w.ID, 1)
+	if err != nil || len(all) != 1 || !all[0].RefreshOnly {
+		t.Errorf("the newest run is %+v, %v", all, err)
+	}
 }
 
 // page tells whether an address is a page, and not data for one.
