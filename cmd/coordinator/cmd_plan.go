@@ -71,7 +71,7 @@ func runPlan(ctx context.Context, a *app, args []string) int {
 		}
 		texts, diags := r.Generate(ctx, *generated)
 		if diags.HasErrors() {
-			r.UI.Diagnostics(diags)
+			r.UI.Diagnostics(diags.Append(a.Estate.WriteGenerated(*generated, texts)))
 			return 1
 		}
 		spec.Generated = texts

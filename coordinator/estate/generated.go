@@ -15,7 +15,7 @@ import (
 )
 
 // Generate writes the blocks that import blocks lack, and goes on with a configuration that has them. Without a file to
-// write them to it does nothing.
+// write them to it does nothing. With errors it returns what could be written all the same.
 func (r *Operation) Generate(ctx context.Context, name string) ([]operation.Generated, diag.List) {
 	if name == "" {
 		return nil, nil
@@ -25,7 +25,7 @@ func (r *Operation) Generate(ctx context.Context, name string) ([]operation.Gene
 			return s.Generate(ctx)
 		})
 	if diags.HasErrors() || len(generated) == 0 {
-		return nil, diags
+		return generated, diags
 	}
 	r.Config.Loader = config.NewLoader(withFile{FS: r.estate.files(), dir: r.Config.Root(),
 		name: strings.TrimSuffix(filepath.Base(name), ".tf") + ".tf", text: generatedText(generated)})

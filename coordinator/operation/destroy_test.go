@@ -146,6 +146,15 @@ output "o" { value = data.fake_lookup.e.value }
 	}
 }
 
+// Where nothing exists a destroy still read all data, and failed for what could not be read.
+func TestADestroyOfNothingReadsNothing(t *testing.T) {
+	e := newEstate(t)
+	e.configure(`data "fake_lookup" "d" { key = "nothing" }`)
+	_, diags := e.tryApply(e.plan(operation.PlanOptions{Mode: plan.Destroy}))
+	e.clean(diags)
+	e.equal("cloud", e.cloud.done(), nil)
+}
+
 // Planning asks providers about the blocks that it plans from, so a check left those to it: also where it planned from
 // none of them, in a plan to destroy, to refresh, or of a part. A block that its provider refuses went through there.
 func TestAProviderIsAskedAboutBlocksThatAPlanDoesNotNeed(t *testing.T) {

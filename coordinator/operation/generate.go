@@ -24,13 +24,21 @@ type Generated struct {
 }
 
 // Generate writes blocks for the import blocks whose resources have none: it finds the objects at their providers.
-// Nothing is planned or stored.
+// Nothing is planned or stored. An object that is not found does not keep the blocks of the others back.
 func (s *Session) Generate(ctx context.Context) (out []Generated, diags diag.List) {
 	defer caught(&diags)
+	var lacking []*config.Import
 	for _, b := range s.Tree.Root.Module.Imports {
 		if n := s.Tree.Modules[b.StaticTo.Module]; n != nil && n.Module.Resources[b.StaticTo.Resource] != nil {
 			continue
 		}
+		lacking = append(lacking, b)
+		diags = diags.Append(generatable(b))
+	}
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	for _, b := range lacking {
 		g, more := s.generate(ctx, b)
 		diags = diags.Append(more)
 		if !more.HasErrors() {
@@ -40,17 +48,23 @@ func (s *Session) Generate(ctx context.Context) (out []Generated, diags diag.Lis
 	return out, diags
 }
 
-func (s *Session) generate(ctx context.Context, b *config.Import) (Generated, diag.List) {
+// generatable tells why no block can be written for an import.
+func generatable(b *config.Import) diag.List {
 	switch {
 	case !b.StaticTo.Module.IsRoot():
-		return Generated{}, diag.Errors("Cannot generate configuration for resource inside sub-module",
+		return diag.Errors("Cannot generate configuration for resource inside sub-module",
 			fmt.Sprintf("There is no block for %s. One can be generated only for a resource of the root module; "+
 				"write this one.", b.StaticTo), b.Range.Ptr())
 	case b.ResolvedTo == nil || b.ResolvedTo.Key != addr.NoKey || b.ForEach != nil:
-		return Generated{}, diag.Errors("Configuration generation for count and for_each resources not supported",
+		return diag.Errors("Configuration generation for count and for_each resources not supported",
 			fmt.Sprintf("There is no block for %s. One can be generated only for a resource without count and "+
 				"for_each; write this one.", b.StaticTo), b.Range.Ptr())
+	default:
+		return nil
 	}
+}
+
+func (s *Session) generate(ctx context.Context, b *config.Import) (Generated, diag.List) {
 	task, diags := s.importTask(ctx, b)
 	if diags.HasErrors() {
 		return Generated{}, diags

@@ -26,7 +26,7 @@ func (p *Planner) prepareData(node int, o *object) program.Step {
 	}
 	w := o.work
 	w.prior = p.Prior.Object(o.addr, state.CurrentObject)
-	if p.Mode == plan.Destroy && p.SkipRefresh {
+	if p.Mode == plan.Destroy && (p.SkipRefresh || p.Prior.IsEmpty()) { // where nothing exists, nothing needs it
 		p.keepStored(o.resource, o.addr)
 		return program.Step{Diags: diags}
 	}
