@@ -151,7 +151,11 @@ func (s *Opened) lock(ctx context.Context, timeout time.Duration) diag.List {
 	var held *journal.Held
 	if errors.As(err, &held) {
 		// The store is open here alone, so whoever left this lock is gone.
-		if err = s.store.Unlock(ctx, s.Workspace, held.Holder.ID); err == nil {
+		err = s.store.Unlock(ctx, s.Workspace, held.Holder.ID)
+		if errors.Is(err, journal.ErrLockID) {
+			err = s.dropRequests(ctx)
+		}
+		if err == nil {
 			err = s.store.Lock(ctx, s.Workspace, s.info)
 		}
 	}

@@ -84,10 +84,8 @@ func (r *Operation) settleRequests(ctx context.Context) diag.List {
 		if q.ID == s.sharing.Request || s.home.isOurs(q.ID) || s.sharing.Alive(q.ID) {
 			continue
 		}
-		if q.Run != "" {
-			if diags := r.settleRequest(ctx, q); diags.HasErrors() {
-				return diags
-			}
+		if diags := r.settleRequest(ctx, q); diags.HasErrors() {
+			return diags
 		}
 		if err := s.store.LeaveLocks(ctx, s.Workspace, q.ID); err != nil {
 			return releasing(err)
@@ -96,16 +94,49 @@ func (r *Operation) settleRequests(ctx context.Context) diag.List {
 	return nil
 }
 
+// dropRequests takes back what runs have locked that shared the state and are gone, for who has the store alone. The
+// error is about a run that has to be settled first.
+func (s *Opened) dropRequests(ctx context.Context) error {
+	all, err := s.store.LockRequests(ctx, s.Workspace)
+	if err != nil {
+		return err
+	}
+	for _, q := range all {
+		run, under, err := s.underWay(ctx, q)
+		switch {
+		case err != nil:
+			return err
+		case under:
+			return fmt.Errorf("the run %s (%s, begun %s) was cut off while it shared the state with others, and operations "+
+				"of it may still go on. Let runs share the state again (the setting object-locks of the workspace), and "+
+				"the next one settles it", run.ID, run.Command, run.Started.Format("2006-01-02 15:04:05 -0700"))
+		}
+		if err := s.store.LeaveLocks(ctx, s.Workspace, q.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// underWay returns the run that has a request, and tells whether anything of it may still go on.
+func (s *Opened) underWay(ctx context.Context, q locks.Request) (run journal.Run, under bool, err error) {
+	if q.Run == "" {
+		return run, false, nil
+	}
+	run, _, err = s.store.RunPlan(ctx, q.Run)
+	if err == nil && !run.Over() {
+		under, err = operation.UnderWay(ctx, s.store, run)
+	}
+	if errors.Is(err, journal.ErrNoRun) {
+		err = nil
+	}
+	return run, under, err
+}
+
 // settleRequest settles the run that has a request, if anything of it is under way.
 func (r *Operation) settleRequest(ctx context.Context, q locks.Request) diag.List {
-	run, _, err := r.State.store.RunPlan(ctx, q.Run)
-	under := false
-	if err == nil && !run.Over() {
-		under, err = operation.UnderWay(ctx, r.State.store, run)
-	}
+	run, under, err := r.State.underWay(ctx, q)
 	switch {
-	case errors.Is(err, journal.ErrNoRun):
-		return nil
 	case err != nil:
 		return diag.Errors("Failed to read the runs", err.Error()+".", nil)
 	case !under:

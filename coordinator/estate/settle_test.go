@@ -1,6 +1,7 @@
 package estate
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,6 +34,44 @@ func TestWhoWaitsUntilAnotherHasSettledHearsThatItIsToStop(t *testing.T) {
 	diags := r.settleLeft(t.Context(), true)
 	if !diags.HasErrors() || diags[0].Summary != "Operation interrupted" {
 		t.Errorf("it was told %v", diags.Err())
+	}
+}
+
+// A run that is cancelled keeps its locks until the next one settles it. When runs did not share the state any more by
+// then, none could lock it: the store said who held it, and that nobody did.
+func TestWhoHasTheStateAloneTakesBackWhatRunsHaveLeftLocked(t *testing.T) {
+	e := testEstate(t, t.TempDir())
+	must(t, put(t.Context(), e, "first"))
+	store := e.Stores.(*stores).all[e.Directory().Workspace("default").Store()]
+	for _, id := range []string{"left", "cut off"} {
+		q := locks.Request{ID: id, Set: locks.Set{locks.Output(id): locks.Write}}
+		if err := store.AskLocks(t.Context(), "default", q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin := func(id string, events ...journal.Event) {
+		run := journal.Run{ID: "run " + id, Workspace: "default", Status: journal.Running, Vertices: 1}
+		if err := store.BeginRun(t.Context(), id, run, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Commit(t.Context(), "default", id, journal.Tx{Run: run.ID, Events: events}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin("left")
+	begin("cut off", journal.Event{Kind: journal.Want}, journal.Event{Kind: journal.Dispatch, Attempt: "a"})
+	diags := put(t.Context(), e, "second")
+	if !diags.HasErrors() || !strings.Contains(diags.Err().Error(), "the run run cut off") {
+		t.Fatalf("a run that may still go on was overlooked: %v", diags.Err())
+	}
+	done := journal.Event{Kind: journal.Finish, Attempt: "a"}
+	if err := store.Commit(t.Context(), "default", "cut off", journal.Tx{Run: "run cut off",
+		Events: []journal.Event{done}}); err != nil {
+		t.Fatal(err)
+	}
+	must(t, put(t.Context(), e, "second"))
+	if left, err := store.LockRequests(t.Context(), "default"); err != nil || len(left) > 0 {
+		t.Errorf("left are %v (%v)", left, err)
 	}
 }
 
