@@ -63,7 +63,7 @@ func (e *Expansion) Has(k addr.Key) bool {
 		return ok
 	case Count:
 		n, ok := k.Int()
-		return ok && n < len(e.Keys)
+		return ok && 0 <= n && n < len(e.Keys)
 	default:
 		return len(e.Keys) == 1 && k == addr.NoKey
 	}

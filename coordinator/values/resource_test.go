@@ -50,6 +50,19 @@ func TestAResourceIsSeenByItsRepetition(t *testing.T) {
 	}
 }
 
+// A negative index was taken for that of an instance whose value is not there yet, so a plan with list[var.n - 1], where
+// n is 0, was approved and failed in mid-apply.
+func TestANegativeIndexIsOneOfNoInstance(t *testing.T) {
+	s := store(t, Planning, nil, repeated+`
+variable "n" { default = 0 }
+resource "fake_thing" "none" { count = var.n }
+`)
+	for _, text := range []string{"fake_thing.none[var.n - 1].id", "fake_thing.none[0].id", "fake_thing.list[-1]"} {
+		_, diags := evaluate(t, s.Root(), text)
+		says(t, diags, "Invalid index")
+	}
+}
+
 func TestInValidationAResourceIsUnknownOfItsType(t *testing.T) {
 	s := store(t, Validating, nil, repeated)
 	is(t, s.Root(), "fake_thing.one.id", cty.UnknownVal(cty.String))
