@@ -96,7 +96,7 @@ func (s *Service) identify(tx *store.Tx, a *Actor) (err error) {
 	case record.TokenOrganization:
 		_, err = organizations.Get(tx, a.Token.Owner)
 	case record.TokenRun:
-		if a.run, err = runs.Get(tx, a.Token.Owner); err == nil && a.run.Status.Final() {
+		if a.run, err = runs.Get(tx, a.Token.Owner); err == nil && a.run.Status.Final() && !a.Token.Ended {
 			return store.ErrNotFound
 		}
 	}

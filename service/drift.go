@@ -2,6 +2,7 @@ package service
 
 import (
 	"errors"
+	"os"
 	"slices"
 	"time"
 
@@ -208,7 +209,13 @@ func (s *Service) settleDrift(v *record.StateVersion) error {
 	})
 }
 
-func dropWatch(tx *store.Tx, workspace string) error {
+// dropWatch removes what is known of a workspace that is not watched any more.
+func (s *Service) dropWatch(tx *store.Tx, workspace string) error {
+	tx.After(func() {
+		if err := os.RemoveAll(s.watchDir(workspace)); err != nil { // the next start of the service removes it
+			s.log.Warn("a directory that nothing needs could not be removed", "workspace", workspace, "error", err)
+		}
+	})
 	if _, err := watchings.Get(tx, workspace); errors.Is(err, store.ErrNotFound) {
 		return nil
 	} else if err != nil {

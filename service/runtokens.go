@@ -18,6 +18,7 @@ func (s *Service) lendToken(r *record.Run) (string, error) {
 	kept := &record.Token{
 		ID: newID("at"), Hash: Hash(token), Kind: record.TokenRun, Owner: r.ID, Description: "run",
 		CreatedAt: s.now().UTC(), CreatedBy: r.CreatedBy, Expires: s.now().Add(runTokenTerm).UTC(),
+		Ended: r.Status.Final(),
 	}
 	err := s.store.Update(func(tx *store.Tx) error {
 		if err := dropRunTokens(tx, r.ID); err != nil {

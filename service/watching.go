@@ -26,9 +26,11 @@ type Found struct {
 }
 
 const (
-	// roundBatches is in how many batches a workspace is read through, unless they were smaller than minBatch.
+	// roundBatches is in how many batches a workspace is read through, unless they were smaller than minBatch, or began
+	// more often than every minGap: each loads configuration and state.
 	roundBatches = 40
 	minBatch     = 50
+	minGap       = 5 * time.Second
 	// batchesAtOnce is how many batches go on at a time; they share the reads of the service.
 	batchesAtOnce = 2
 	// watchTick is how often is looked what is due, while anything is watched.
@@ -157,18 +159,23 @@ func (x *watcher) leave(workspace string) {
 	delete(x.busy, workspace)
 }
 
-// batchSize is how many objects of n are read at a time.
-func batchSize(n int) int { return max(minBatch, (n+roundBatches-1)/roundBatches) }
+// spread is how long a round takes: nine tenths of the period, so that there is room for what comes between.
+func spread(period time.Duration) time.Duration { return period - period/10 }
 
-// nextBatch is when the next batch of a workspace is due. A round takes nine tenths of the period, so that there is
-// room for what comes between.
+// batchSize is how many objects of n are read at a time.
+func batchSize(n int, period time.Duration) int {
+	batches := max(1, min(roundBatches, int(spread(period)/minGap)))
+	return max(minBatch, (n+batches-1)/batches)
+}
+
+// nextBatch is when the next batch of a workspace is due.
 func nextBatch(w *record.Workspace, known *record.Watch) time.Time {
 	if known.Batch.IsZero() {
 		return time.Time{}
 	}
-	size := batchSize(known.Objects)
+	size := batchSize(known.Objects, w.DriftPeriod)
 	batches := max(1, (known.Objects+size-1)/size)
-	return known.Batch.Add((w.DriftPeriod - w.DriftPeriod/10) / time.Duration(batches))
+	return known.Batch.Add(spread(w.DriftPeriod) / time.Duration(batches))
 }
 
 // batch is what is read at once of a workspace.
@@ -233,7 +240,7 @@ func (x *watcher) choose(id string) (*batch, error) {
 	if from == len(all) { // what was behind the cursor is not there any more: the next round begins
 		b.after, from = "", 0
 	}
-	upto := min(len(all), from+batchSize(len(all)))
+	upto := min(len(all), from+batchSize(len(all), b.workspace.DriftPeriod))
 	b.addresses, b.last = all[from:upto], upto == len(all)
 	return b, nil
 }
@@ -325,7 +332,7 @@ func (x *watcher) read(ctx context.Context, b *batch) {
 		each := max(1, x.s.opts.WatchReads/batchesAtOnce)
 		_, err = x.s.work(ctx, b.run, &job{}, said, false, func(job *Job) (any, error) {
 			job.Structured = false
-			job.Kept = filepath.Join(x.s.store.Dir(), "scratch", "watch-"+b.workspace.ID, b.run.Configuration)
+			job.Kept = filepath.Join(x.s.watchDir(b.workspace.ID), b.run.Configuration)
 			if err := onlyKept(job.Kept); err != nil {
 				return nil, err
 			}
@@ -348,6 +355,11 @@ func (x *watcher) read(ctx context.Context, b *batch) {
 		x.s.log.Error("what was read of a workspace cannot be written; it is read again", "workspace", b.workspace.ID,
 			"error", err)
 	}
+}
+
+// watchDir is where the configuration stays that a workspace is read with.
+func (s *Service) watchDir(workspace string) string {
+	return filepath.Join(s.store.Dir(), "scratch", "watch-"+workspace)
 }
 
 // onlyKept removes what batches with other configurations have left beside a directory that is kept.

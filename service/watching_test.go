@@ -400,3 +400,34 @@ func TestPeriodsAndWhatPlansReadAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// The token of a run is good until the run ends, and objects are read with what a run had that has ended: states of
+// others that its configuration reads could not be read.
+func TestProgramsThatReadObjectsHaveATokenThatIsGoodMeanwhile(t *testing.T) {
+	x := watch(t, 1)
+	tokens, during := make(chan string, 1), make(chan error, 1)
+	x.Engine.Mu.Lock()
+	x.Engine.WatchFunc = func(_ context.Context, j *service.Job, _ []string, _ int) ([]service.Found, error) {
+		for _, v := range j.Environment {
+			if token, is := strings.CutPrefix(v, "ATLAS_TOKEN="); is {
+				a, err := x.Authenticate(token, "")
+				if err == nil {
+					_, err = x.CurrentState(a, x.w.ID)
+				}
+				tokens <- token
+				during <- err
+			}
+		}
+		return nil, nil
+	}
+	x.Engine.Mu.Unlock()
+	x.every(time.Hour)
+	token := <-tokens
+	if err := <-during; err != nil {
+		t.Errorf("while objects are read: %v", err)
+	}
+	x.until("the batch is noted", func(v *service.Watched) bool { return !v.Batch.IsZero() })
+	if _, err := x.Authenticate(token, ""); !errors.Is(err, service.ErrUnauthorized) {
+		t.Errorf("afterwards: %v", err)
+	}
+}

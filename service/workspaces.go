@@ -370,7 +370,7 @@ func (s *Service) ChangeWorkspace(a *Actor, id string, o WorkspaceSettings) (v *
 		tx.After(s.queue.wake)
 		tx.After(s.watcher.wake)
 		if w.DriftPeriod == 0 { // what was found is not looked after any more
-			if err := dropWatch(tx, w.ID); err != nil {
+			if err := s.dropWatch(tx, w.ID); err != nil {
 				return err
 			}
 		}
@@ -476,7 +476,7 @@ func (s *Service) drop(tx *store.Tx, w *record.Workspace) error {
 			return err
 		}
 	}
-	if err := dropWatch(tx, w.ID); err != nil {
+	if err := s.dropWatch(tx, w.ID); err != nil {
 		return err
 	}
 	sets, err := variableSets.Select(tx, "organization", strings.ToLower(w.Organization))

@@ -122,6 +122,9 @@ type Token struct {
 	CreatedBy   string    `json:"createdBy,omitempty"`
 	LastUsed    time.Time `json:"lastUsed,omitzero"`
 	Expires     time.Time `json:"expires,omitzero"` // zero for never
+	// Ended tells, of the token of a run, that the run had ended when it was made: something is done with what the run
+	// had, its configuration and its variables. Otherwise the token is good until the run ends.
+	Ended bool `json:"ended,omitempty"`
 }
 
 // The levels of what somebody may do with one kind of thing. Each includes those before it.

@@ -161,6 +161,11 @@ func (e *engine) Resolve(context.Context, *service.Job, service.Resolution, stri
 	return errors.New("nothing is in doubt")
 }
 
+// Watch implements service.Engine: nothing is watched here.
+func (e *engine) Watch(context.Context, *service.Job, []string, int) ([]service.Found, error) {
+	return nil, errors.New("nothing is watched")
+}
+
 // Apply implements service.Engine.
 func (e *engine) Apply(ctx context.Context, j *service.Job) (*service.ApplyResult, error) {
 	o, err := e.enter(j)
