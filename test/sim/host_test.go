@@ -38,7 +38,10 @@ func (h *host) start() {
 	if err != nil {
 		panic(err)
 	}
-	d := &workerDisk{h: h, j: j, path: filepath.Join(h.dir, "worker.journal")}
+	d := &workerDisk{h: h, j: j, path: filepath.Join(h.dir, "worker.journal"), left: map[string]bool{}}
+	for _, e := range j.Pending() {
+		d.left[string(e.Ref.Attempt)] = e.Phase == journal.Started
+	}
 	d.note()
 	h.disk = d
 	h.p = h.w.spawn(fmt.Sprintf("%sp%d", h.id, h.life), func(ctx context.Context, p *process) {
@@ -101,7 +104,8 @@ type workerDisk struct {
 	p    *process
 	j    *journal.Journal
 	path string
-	size int64 // of the file as it was synced last
+	size int64           // of the file as it was synced last
+	left map[string]bool // the attempts that an earlier process has started
 }
 
 func (d *workerDisk) note() {
@@ -183,6 +187,8 @@ func (w *world) holds(attempt string) bool {
 		for _, e := range h.disk.j.Pending() {
 			won, claimed := w.nats.claims[wire.ClaimSubject(e.Ref)]
 			lost := e.Phase == journal.Intended && claimed && won.Nonce != e.Nonce
+			// What an earlier process has started stays in the journal where its end could not be written.
+			lost = lost || w.calm && h.disk.left[attempt]
 			if string(e.Ref.Attempt) == attempt && e.Phase != journal.Ended && !lost {
 				return true
 			}
