@@ -328,7 +328,9 @@ func (b *applyBuilder) endings() {
 				b.edge(v, making)
 			}
 		}
-		m.place(v, c)
+		if !forgetsAside(c) {
+			m.place(v, c)
+		}
 	}
 	m.recorded()
 }

@@ -32,6 +32,13 @@ func (b *applyBuilder) precedence() map[*plan.Change]bool {
 // onlyEnds tells whether a change ends an object that nothing new takes the place of.
 func onlyEnds(c *plan.Change) bool { return c.Action == plan.Delete || c.Action == plan.Forget }
 
+// forgetsAside tells whether a change forgets an object whose block says that the new one is created first. Forgetting
+// changes nothing outside of the state, so all that waits for it is the new object, which nothing else may wait behind:
+// what depends on it changes after that, and its other objects end still later.
+func forgetsAside(c *plan.Change) bool {
+	return c.Action == plan.ForgetThenCreate && c.CreateBeforeDestroy
+}
+
 // order returns the resources that depend on one whose object is replaced by ending first, and those of which an object
 // that is, or was, created first depends.
 func (b *applyBuilder) order() (plain, first map[addr.ConfigResource]bool) {

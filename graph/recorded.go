@@ -94,7 +94,7 @@ func (r *recorded) collect() {
 			d.makings = append(d.makings, b.makes[c.Addr])
 		}
 		v, ends := b.ends[changeKey{c.Addr, c.Deposed}]
-		if !ends {
+		if !ends || forgetsAside(c) {
 			continue
 		}
 		of := r.of(c)
@@ -201,7 +201,7 @@ func (r *recorded) anything() bool {
 func (r *recorded) order(i int, c *plan.Change, missing bitset) {
 	b := r.m.b
 	own, set := int(r.numbers[c.Addr.Config()]), r.of(c)
-	if v, ok := b.ends[changeKey{c.Addr, c.Deposed}]; ok {
+	if v, ok := b.ends[changeKey{c.Addr, c.Deposed}]; ok && !forgetsAside(c) {
 		first := r.m.first[c]
 		top := r.top(set, own, func(d *resourceEndings) bool {
 			return len(d.plain)+len(d.first) > 0 && (first || len(d.first) == 0) && !r.apart(c, d)

@@ -114,3 +114,50 @@ func TestARemovedBlockDecidesOverWhatAnObjectRemembers(t *testing.T) {
 	e.configure("removed {\n  from = fake_thing.a\n  lifecycle {\n    destroy = true\n  }\n}\n")
 	e.equal("plan", changes(e.plan(operation.PlanOptions{})), []string{"delete fake_thing.a"})
 }
+
+// An object that is forgotten and created first had to wait for what depends on it, which waits for the new one: a
+// cycle.
+// It is forgotten before the new one is made, and nothing else waits for that.
+func TestWhatIsForgottenIsNotCreatedFirst(t *testing.T) {
+	text := func(name string) string {
+		return `
+resource "fake_thing" "base" { name = "base` + name + `" }
+resource "fake_thing" "kept" {
+  name = "kept` + name + `"
+  note = fake_thing.base.id
+  lifecycle {
+    destroy               = false
+    create_before_destroy = true
+  }
+}
+resource "fake_thing" "user" {
+  name = "user"
+  note = fake_thing.kept.id
+}
+resource "fake_thing" "first" {
+  name = "first` + name + `"
+  note = fake_thing.kept.id
+  lifecycle { create_before_destroy = true }
+}
+`
+	}
+	e := newEstate(t)
+	e.apply(text("1"))
+	e.configure(text("2"))
+	p := e.plan(operation.PlanOptions{})
+	e.equal("plan", changes(p), []string{"create-delete fake_thing.base", "create-delete fake_thing.first",
+		"forget-create fake_thing.kept", "update fake_thing.user"})
+	e.cloud.done()
+	_, diags := e.tryApply(p)
+	e.clean(diags)
+	log := e.cloud.done()
+	for _, c := range [][2]string{{"create base2", "create kept2"}, {"create kept2", "create first2"},
+		{"create kept2", "delete base1"}, {"create first2", "delete first1"}} {
+		if i, j := slices.Index(log, c[0]), slices.Index(log, c[1]); i < 0 || j < 0 || i > j {
+			t.Errorf("%s does not come before %s: %v", c[0], c[1], log)
+		}
+	}
+	if slices.Contains(log, "delete kept1") {
+		t.Errorf("what is kept was destroyed: %v", log)
+	}
+}
